@@ -1,0 +1,91 @@
+# Helpers for the build: one library per folder of src/, one test program per folder of tests/unit/.
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD AND NOT SOFTHCA_FUZZ)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_compile_options(-Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+                    -fno-omit-frame-pointer)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # gcc 12 sees array overruns in std::span and <algorithm> where there are none.
+  add_compile_options(-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+endif()
+if(SOFTHCA_SANITIZE)
+  add_compile_options(-fsanitize=${SOFTHCA_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${SOFTHCA_SANITIZE})
+endif()
+if(SOFTHCA_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# softhca_library(<folder> [DEPENDS <folder>...] [LINK <target>...])
+# A static library from every .cc file of src/<folder>; DEPENDS names folders above it in
+# docs/architecture.md.
+function(softhca_library folder)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LINK" ${ARGN})
+  string(REPLACE "/" "_" name ${folder})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cc
+       ${CMAKE_SOURCE_DIR}/src/${folder}/*/*.cc)
+  list(FILTER sources EXCLUDE REGEX "_main\\.cc$")
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${name} ${scope} ${CMAKE_SOURCE_DIR}/src)
+  foreach(dependency ${ARG_DEPENDS})
+    string(REPLACE "/" "_" dependency ${dependency})
+    target_link_libraries(${name} ${scope} ${dependency})
+  endforeach()
+  target_link_libraries(${name} ${scope} ${ARG_LINK})
+endfunction()
+
+# softhca_layouts(<document>): headers from src/spec/<document>/*.layout, and any .cc beside them.
+function(softhca_layouts document)
+  file(GLOB layouts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/spec/${document}/*.layout)
+  set(headers)
+  foreach(layout ${layouts})
+    get_filename_component(stem ${layout} NAME_WE)
+    set(header ${CMAKE_BINARY_DIR}/generated/spec/${document}/${stem}.h)
+    add_custom_command(
+      OUTPUT ${header}
+      COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tools/layout_compiler.py ${layout} ${header}
+      DEPENDS ${layout} ${CMAKE_SOURCE_DIR}/tools/layout_compiler.py
+      VERBATIM)
+    list(APPEND headers ${header})
+  endforeach()
+  add_custom_target(spec_${document}_headers DEPENDS ${headers})
+  softhca_library(spec/${document} DEPENDS util)
+  get_target_property(type spec_${document} TYPE)
+  if(type STREQUAL "INTERFACE_LIBRARY")
+    target_include_directories(spec_${document} INTERFACE ${CMAKE_BINARY_DIR}/generated)
+  else()
+    target_include_directories(spec_${document} PUBLIC ${CMAKE_BINARY_DIR}/generated)
+  endif()
+  add_dependencies(spec_${document} spec_${document}_headers)
+endfunction()
+
+# softhca_test(<folder> [DEPENDS <folder>...] [LINK <target>...]): tests/unit/<folder>/*_test.cc
+function(softhca_test folder)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LINK" ${ARGN})
+  string(REPLACE "/" "_" name ${folder})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*.cc)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name}_test ${sources})
+  target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/unit)
+  foreach(dependency ${ARG_DEPENDS})
+    string(REPLACE "/" "_" dependency ${dependency})
+    target_link_libraries(${name}_test PRIVATE ${dependency})
+  endforeach()
+  target_link_libraries(${name}_test PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS unit TIMEOUT 120)
+endfunction()

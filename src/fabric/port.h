@@ -1,0 +1,34 @@
+// How frames leave and reach a device.
+//
+// A Port is one end of a link. Everything that carries or changes frames (switch, capture, loss, delay, UDP) has this
+// interface and can be stacked.
+#pragma once
+
+#include <cstdint>
+
+#include "wire/frame.h"
+
+namespace softhca::fabric {
+
+/// Takes frames that arrive at a port.
+class Receiver {
+ public:
+  virtual ~Receiver() = default;
+  /// The frame and the memory it refers to are valid during the call only. The receiver may
+  /// transmit from here: that queues frames, it does not deliver them.
+  virtual void handle_frame(const wire::Frame& frame) = 0;
+};
+
+class Port {
+ public:
+  virtual ~Port() = default;
+  /// Queues `frame`. The memory that its segments refer to must stay valid and unchanged until the
+  /// fabric has delivered it, which happens before the owner's loop handles its next host access.
+  virtual void transmit(const wire::Frame& frame) = 0;
+  /// Null: arriving frames are dropped.
+  virtual void set_receiver(Receiver* receiver) = 0;
+  /// True while the link has a partner.
+  virtual bool link_up() const = 0;
+};
+
+}  // namespace softhca::fabric

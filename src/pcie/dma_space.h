@@ -1,0 +1,77 @@
+// The memory that a function reaches by DMA: IOVA (bus address) to host memory.
+//
+// A mapping either points to memory of this process (a guest's memory mapped by file descriptor, or
+// the process's own), or stands for memory that only a peer can reach, which then reads and writes
+// it for us (vfio-user DMA_READ and DMA_WRITE). Hot paths take a pointer from translate() and fall
+// back to read() and write(), which serve both kinds.
+//
+// Single-threaded: belongs to the loop that owns the function.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "util/result.h"
+
+namespace softhca::pcie {
+
+/// A bus address.
+using Iova = std::uint64_t;
+
+/// What a mapping, or an access, may do with memory.
+enum class DmaAccess : std::uint8_t { kRead = 1, kWrite = 2, kReadWrite = 3 };
+
+/// Memory that a peer reads and writes for us.
+class RemoteMemory {
+ public:
+  virtual ~RemoteMemory() = default;
+  /// False if the peer refused or is gone; `out` is then undefined.
+  virtual bool dma_read(Iova from, std::span<std::byte> out) = 0;
+  virtual bool dma_write(Iova to, std::span<const std::byte> in) = 0;
+};
+
+class DmaSpace {
+ public:
+  /// Maps [iova, iova + size) to `host`. Fails on size 0, wrap-around, or overlap with another mapping.
+  /// The memory must stay valid until it is unmapped.
+  util::Result<void> map(Iova iova, std::uint64_t size, std::byte* host, DmaAccess access);
+  /// The same for memory that only `memory` can reach.
+  util::Result<void> map_remote(Iova iova, std::uint64_t size, RemoteMemory& memory, DmaAccess access);
+  /// Removes the mapping that begins at `iova` and has exactly `size` bytes; fails if there is none.
+  util::Result<void> unmap(Iova iova, std::uint64_t size);
+  void unmap_all();
+
+  /// The host address of [iova, iova + size) if all of it lies in one local mapping that allows
+  /// `access`; null otherwise. Valid until generation() changes.
+  std::byte* translate(Iova iova, std::uint64_t size, DmaAccess access) const;
+
+  /// Reads across mappings of either kind. False if a part is unmapped or forbidden; `out` is then undefined.
+  bool read(Iova from, std::span<std::byte> out) const;
+  /// False if a part is unmapped or forbidden; bytes before that part may have been written.
+  bool write(Iova to, std::span<const std::byte> in) const;
+
+  /// Changes with every unmap: a pointer from translate() is good as long as this is the same.
+  std::uint64_t generation() const { return generation_; }
+
+  struct Mapping {
+    Iova iova;
+    std::uint64_t size;      ///< bytes
+    std::byte* host;         ///< null: remote
+    RemoteMemory* remote;    ///< null: local
+    DmaAccess access;
+  };
+  /// All mappings, by ascending IOVA.
+  std::span<const Mapping> mappings() const { return mappings_; }
+
+ private:
+  const Mapping* find(Iova iova) const;
+  util::Result<void> insert(const Mapping& mapping);
+
+  std::vector<Mapping> mappings_;
+  mutable std::size_t last_hit_ = 0;
+  std::uint64_t generation_ = 1;
+};
+
+}  // namespace softhca::pcie

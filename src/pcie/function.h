@@ -1,0 +1,82 @@
+// One PCIe function, as its device model provides it and as a host sees it.
+//
+// This is the only way into a device: registers (config space and BARs), DMA (DmaSpace) and
+// interrupts (MSI-X). The vfio-user server and the in-process drivers both enter here.
+//
+// Single-threaded: all calls come from the loop that owns the function.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "pcie/config_space.h"
+#include "pcie/dma_space.h"
+#include "pcie/msix.h"
+#include "util/clock.h"
+
+namespace softhca::pcie {
+
+inline constexpr unsigned kBarCount = 6;
+
+/// What a base address register announces.
+struct Bar {
+  std::uint64_t size = 0;  ///< bytes, a power of two; 0: not implemented
+  bool is_64bit = false;   ///< takes the next register as its upper half
+  bool prefetchable = false;
+};
+
+class Function {
+ public:
+  virtual ~Function() = default;
+  Function(const Function&) = delete;
+  Function& operator=(const Function&) = delete;
+
+  /// A name for logs, e.g. "connectx0".
+  const std::string& name() const { return name_; }
+
+  /// What each BAR announces; the registers themselves are in config().
+  const Bar& bar(unsigned index) const { return config_.bar(index); }
+
+  /// Host reads and writes of a BAR, 1 to 64 bytes (usually 1, 2, 4 or 8), inside the BAR's size. A read of what does not
+  /// exist gives zeros; a write to it is dropped. Accesses to the MSI-X table and PBA are served
+  /// here, all others go to read_register and write_register.
+  void read_bar(unsigned index, std::uint64_t offset, std::span<std::byte> out);
+  void write_bar(unsigned index, std::uint64_t offset, std::span<const std::byte> in);
+
+  /// Host reads and writes of config space (4096 bytes). Handles FLR, MSI-X control, BAR sizing.
+  void read_config(std::uint32_t offset, std::span<std::byte> out);
+  void write_config(std::uint32_t offset, std::span<const std::byte> in);
+
+  /// Back to the power-on state: FLR, bus reset, or a client that went away. DMA mappings stay, they
+  /// are the host's; the device forgets every address it was given.
+  void reset();
+
+  /// Does what is due at `now`, in a bounded amount, and returns when to be called next: `now` or earlier for "at once",
+  /// util::kNever if only a host access or a frame can make work.
+  virtual util::Time run(util::Time now) = 0;
+
+  DmaSpace& dma() { return dma_; }
+  Msix& msix() { return msix_; }
+  ConfigSpace& config() { return config_; }
+
+ protected:
+  Function(std::string name, const ConfigSpace::Identity& identity, std::span<const Bar> bars,
+           const Msix::Layout& msix);
+
+  /// The device's registers. `out` and `in` lie wholly inside the BAR and outside MSI-X structures.
+  virtual void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) = 0;
+  virtual void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) = 0;
+  /// The device part of reset().
+  virtual void reset_device() = 0;
+
+ private:
+  std::string name_;
+  ConfigSpace config_;
+  Msix msix_;
+  DmaSpace dma_;
+};
+
+}  // namespace softhca::pcie

@@ -1,0 +1,94 @@
+// Work requests and completions in the transport's own terms. A device decodes its WQEs to these and
+// encodes these into its CQEs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "rdma/types.h"
+
+namespace softhca::rdma {
+
+/// A piece of registered memory. Length 0 means no bytes (a device resolves its own encoding of 2^31).
+struct Sge {
+  std::uint64_t address;
+  std::uint32_t length;  ///< bytes
+  MKey lkey;
+};
+
+enum class SendOpcode : std::uint8_t {
+  kNop,
+  kSend,
+  kSendWithImmediate,
+  kSendWithInvalidate,
+  kRdmaWrite,
+  kRdmaWriteWithImmediate,
+  kRdmaRead,
+  kCompareSwap,
+  kFetchAdd,
+};
+
+/// Where a UD send goes.
+struct UdDestination {
+  Mac dst_mac{};
+  Gid dst_gid{};
+  Qpn qpn;
+  std::uint32_t qkey = 0;
+  std::uint8_t src_gid_index = 0;
+  std::uint8_t hop_limit = 64;
+  std::uint8_t traffic_class = 0;
+  std::uint32_t flow_label = 0;
+  std::uint16_t udp_source_port = 0xC000;
+};
+
+struct SendRequest {
+  std::uint32_t cookie = 0;  ///< the device's own (WQE counter)
+  SendOpcode opcode = SendOpcode::kNop;
+  bool signaled = false;
+  bool solicited = false;
+  bool fence = false;             ///< waits for earlier reads and atomics
+  std::uint32_t immediate = 0;    ///< immediate data (host order), or the rkey to invalidate
+  std::uint64_t remote_address = 0;
+  MKey rkey;
+  std::uint64_t swap_add = 0;
+  std::uint64_t compare = 0;
+  bool is_inline = false;         ///< payload is inline_data, not sges
+  // Vectors keep their capacity when an entry is used again: no allocation in steady state.
+  std::vector<Sge> sges;
+  std::vector<std::byte> inline_data;
+  UdDestination ud;
+};
+
+struct ReceiveRequest {
+  std::uint32_t cookie = 0;  ///< the device's own (WQE counter, or index in an SRQ)
+  std::vector<Sge> sges;
+};
+
+struct SendCompletion {
+  std::uint32_t cookie;
+  SendOpcode opcode;
+  WorkStatus status;
+  bool signaled;                 ///< as in the request; errors are completed signaled or not
+  std::uint32_t byte_count;      ///< bytes moved by a read or atomic
+  std::string_view reason;       ///< for an error: which check of which section, for people
+};
+
+enum class ReceiveOpcode : std::uint8_t { kSend, kSendWithImmediate, kSendWithInvalidate, kRdmaWriteWithImmediate };
+
+struct ReceiveCompletion {
+  std::uint32_t cookie;
+  ReceiveOpcode opcode;
+  WorkStatus status;
+  bool solicited;
+  std::uint32_t byte_count;      ///< UD: with the 40 bytes in front
+  std::uint32_t immediate;       ///< host order, or the invalidated rkey
+  Qpn source_qpn;                ///< UD, from the DETH
+  std::uint16_t pkey;
+  bool ipv6;                     ///< L3 type of the packet: RoCEv2 over IPv6 or IPv4
+  std::optional<std::uint16_t> vlan_tci;
+  std::string_view reason;
+};
+
+}  // namespace softhca::rdma

@@ -1,0 +1,28 @@
+// Time is a value that is handed in. Engines never read a clock; real loops hand them the
+// monotonic clock, tests and simulation a virtual one.
+#pragma once
+
+#include <chrono>
+
+namespace softhca::util {
+
+/// The tag of our time points. It has no now(): see MonotonicClock.
+struct EngineClock {
+  using duration = std::chrono::nanoseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<EngineClock>;
+};
+
+using Duration = EngineClock::duration;
+using Time = EngineClock::time_point;
+
+/// "Not before something else happens."
+inline constexpr Time kNever = Time::max();
+
+/// The host's monotonic clock, for the loops that own engines.
+inline Time monotonic_now() {
+  return Time(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
+}
+
+}  // namespace softhca::util

@@ -1,0 +1,36 @@
+// Hands out small numbers: QPNs, PDs, MKey indexes, UARs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <queue>
+
+namespace softhca::util {
+
+/// Numbers from [first, first + count). A freed number rests until `kRest` others were freed after
+/// it (unless nothing else is left), so that a stale number is not soon someone else's, and the
+/// numbers stay dense all the same.
+class IdAllocator {
+ public:
+  static constexpr std::size_t kRest = 256;
+
+  IdAllocator(std::uint32_t first, std::uint32_t count) : next_(first), end_(first + count) {}
+
+  /// Nothing if all are in use.
+  std::optional<std::uint32_t> allocate() {
+    if (freed_.size() <= kRest && next_ != end_) return next_++;
+    if (freed_.empty()) return std::nullopt;
+    const auto id = freed_.front();
+    freed_.pop();
+    return id;
+  }
+  /// @pre `id` came from allocate() and was not freed since.
+  void free(std::uint32_t id) { freed_.push(id); }
+
+ private:
+  std::uint32_t next_;
+  std::uint32_t end_;
+  std::queue<std::uint32_t> freed_;
+};
+
+}  // namespace softhca::util

@@ -1,0 +1,49 @@
+#include "util/log.h"
+
+#include <atomic>
+#include <cstdio>
+
+namespace softhca::util {
+namespace {
+
+constexpr const char* kLevelNames[] = {"error", "warning", "info", "debug"};
+
+void write_to_stderr(LogLevel level, std::string_view text) {
+  const auto* name = kLevelNames[static_cast<int>(level)];
+  const auto line = fmt::format("softhca: {}: {}\n", name, text);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+LogSink& sink() {
+  static LogSink instance = write_to_stderr;
+  return instance;
+}
+
+std::atomic<LogLevel> g_level = LogLevel::kInfo;
+
+}  // namespace
+
+void set_log_sink(LogSink new_sink) {
+  sink() = new_sink ? std::move(new_sink) : LogSink(write_to_stderr);
+}
+void set_log_level(LogLevel level) { g_level = level; }
+bool log_enabled(LogLevel level) { return level <= g_level.load(std::memory_order_relaxed); }
+void log_text(LogLevel level, std::string_view text) {
+  if (log_enabled(level)) sink()(level, text);
+}
+
+bool RateLimiter::allow(Time now, std::uint64_t* held_back) {
+  if (window_start_ == Time::min() || now - window_start_ >= interval_) {
+    window_start_ = now;
+    used_ = 0;
+  }
+  if (used_ >= burst_) {
+    ++held_back_;
+    return false;
+  }
+  ++used_;
+  *held_back = std::exchange(held_back_, 0);
+  return true;
+}
+
+}  // namespace softhca::util

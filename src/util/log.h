@@ -1,0 +1,48 @@
+// Lines of text about what happens, for people. Tests and the program choose where they go.
+//
+// What a guest or the wire can provoke goes through a RateLimiter, so that it cannot flood the log.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include "util/clock.h"
+
+namespace softhca::util {
+
+enum class LogLevel : std::uint8_t { kError, kWarning, kInfo, kDebug };
+
+using LogSink = std::function<void(LogLevel, std::string_view)>;
+
+/// Replaces the sink (stderr at first). Not to be called while other threads log.
+void set_log_sink(LogSink sink);
+void set_log_level(LogLevel level);
+bool log_enabled(LogLevel level);
+void log_text(LogLevel level, std::string_view text);
+
+template <class... Args>
+void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
+  if (log_enabled(level)) log_text(level, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Lets `burst` lines through in each `interval`, and counts what it held back.
+class RateLimiter {
+ public:
+  constexpr RateLimiter(unsigned burst, Duration interval) : burst_(burst), interval_(interval) {}
+
+  /// True if a line may be written at `now`. `*held_back` then is the number that could not since the last.
+  bool allow(Time now, std::uint64_t* held_back);
+
+ private:
+  unsigned burst_;
+  Duration interval_;
+  Time window_start_ = Time::min();
+  unsigned used_ = 0;
+  std::uint64_t held_back_ = 0;
+};
+
+}  // namespace softhca::util

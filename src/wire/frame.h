@@ -1,0 +1,147 @@
+// One Ethernet frame on its way: header bytes of its own, and references to payload memory.
+//
+// Inside a process a payload is copied once, from the sender's registered memory to the receiver's; so a frame
+// carries where the payload lies, not the payload. Whoever puts the frame on a real wire or in
+// a file makes bytes of it with copy_to().
+//
+// The bytes of a frame, in order: head, segments, tail. No FCS.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace softhca::wire {
+
+class Frame {
+ public:
+  /// Enough for Ethernet, VLAN, IPv6, UDP, BTH and all extended headers of any RoCE packet.
+  static constexpr std::size_t kHeadCapacity = 192;
+  static constexpr std::size_t kSegmentsMax = 8;
+  /// RoCE pad bytes and ICRC.
+  static constexpr std::size_t kTailCapacity = 8;
+
+  /// Where the last four bytes of a RoCE packet stand.
+  enum class Icrc : std::uint8_t {
+    kAbsent,    ///< not a RoCE packet, or not known to be one
+    kDeferred,  ///< the tail has room for it; copy_to() computes it. Never left this process, so nobody needs to check it
+    kPresent,   ///< the bytes hold it
+  };
+
+  // Building -----------------------------------------------------------------------------------
+
+  void clear() {
+    head_size_ = tail_size_ = 0;
+    segment_count_ = 0;
+    payload_size_ = 0;
+    icrc_ = Icrc::kAbsent;
+  }
+  /// The head's memory, to be written by a codec; `size` becomes its length.
+  std::span<std::byte> resize_head(std::size_t size) {
+    assert(size <= kHeadCapacity);
+    head_size_ = static_cast<std::uint16_t>(size);
+    return {head_.data(), size};
+  }
+  std::span<std::byte> resize_tail(std::size_t size) {
+    assert(size <= kTailCapacity);
+    tail_size_ = static_cast<std::uint8_t>(size);
+    return {tail_.data(), size};
+  }
+  /// Refers to `bytes`, which must stay valid until the fabric has delivered the frame. False if
+  /// there is no room for one more segment: gather then into memory of the frame's own (own_payload).
+  [[nodiscard]] bool add_segment(std::span<const std::byte> bytes) {
+    if (bytes.empty()) return true;
+    if (segment_count_ != 0) {
+      auto& last = segments_[segment_count_ - 1];
+      if (last.data() + last.size() == bytes.data()) {  // contiguous: extend
+        last = {last.data(), last.size() + bytes.size()};
+        payload_size_ += bytes.size();
+        return true;
+      }
+    }
+    if (segment_count_ == kSegmentsMax) return false;
+    segments_[segment_count_++] = bytes;
+    payload_size_ += bytes.size();
+    return true;
+  }
+  /// Replaces the segments by `size` bytes of the frame's own memory, to be filled by the caller.
+  std::span<std::byte> own_payload(std::size_t size) {
+    owned_.resize(size);
+    segment_count_ = 0;
+    payload_size_ = 0;
+    if (size != 0) {
+      segments_[0] = owned_;
+      segment_count_ = 1;
+      payload_size_ = size;
+    }
+    return owned_;
+  }
+  void set_icrc(Icrc icrc) { icrc_ = icrc; }
+
+  Frame() = default;
+  Frame(const Frame& other) { *this = other; }
+  Frame& operator=(const Frame& other);
+  Frame(Frame&& other) noexcept { *this = std::move(other); }
+  Frame& operator=(Frame&& other) noexcept;
+
+  /// A frame from received bytes: the first kHeadCapacity become the head, the rest one segment that refers to `bytes`.
+  static Frame from_bytes(std::span<const std::byte> bytes) {
+    Frame frame;
+    const auto head = std::min(bytes.size(), kHeadCapacity);
+    std::memcpy(frame.resize_head(head).data(), bytes.data(), head);
+    (void)frame.add_segment(bytes.subspan(head));
+    return frame;
+  }
+
+  // Reading ------------------------------------------------------------------------------------
+
+  std::size_t size() const { return head_size_ + payload_size_ + tail_size_; }
+  /// The first bytes in one piece: at least all headers, perhaps more.
+  std::span<const std::byte> head() const { return {head_.data(), head_size_}; }
+  std::span<std::byte> head() { return {head_.data(), head_size_}; }
+  std::span<const std::span<const std::byte>> segments() const { return {segments_.data(), segment_count_}; }
+  std::span<const std::byte> tail() const { return {tail_.data(), tail_size_}; }
+  Icrc icrc() const { return icrc_; }
+
+  /// Calls `visit(std::span<const std::byte>)` for the pieces that make up [offset, offset + length).
+  /// @pre offset + length <= size()
+  template <class Visit>
+  void for_each_piece(std::size_t offset, std::size_t length, Visit&& visit) const {
+    assert(offset + length <= size());
+    const auto piece = [&](std::span<const std::byte> bytes) {
+      if (offset >= bytes.size()) {
+        offset -= bytes.size();
+        return;
+      }
+      const auto n = std::min(length, bytes.size() - offset);
+      if (n != 0) visit(bytes.subspan(offset, n));
+      length -= n;
+      offset = 0;
+    };
+    piece(head());
+    for (const auto& segment : segments()) {
+      if (length == 0) return;
+      piece(segment);
+    }
+    if (length != 0) piece(tail());
+  }
+
+ private:
+  std::array<std::byte, kHeadCapacity> head_;
+  std::array<std::byte, kTailCapacity> tail_;
+  std::array<std::span<const std::byte>, kSegmentsMax> segments_;
+  std::vector<std::byte> owned_;
+  std::size_t payload_size_ = 0;
+  std::uint16_t head_size_ = 0;
+  std::uint8_t tail_size_ = 0;
+  std::uint8_t segment_count_ = 0;
+  Icrc icrc_ = Icrc::kAbsent;
+};
+
+}  // namespace softhca::wire
