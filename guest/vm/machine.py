@@ -1,0 +1,376 @@
+"""One guest: its QEMU, and this end of the ports that init/start speaks through.
+
+    guest                    host
+    hello                 ->
+                          <- the number of this boot
+    start                 ->
+    (out, err, dmesg flow on ports of their own)
+    exit STATUS [why]     ->
+                          <- reboot | poweroff | hold
+"""
+
+import json
+import os
+import selectors
+import shlex
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from . import process
+from .cpio import Writer
+from .report import Problem, say
+
+INIT = Path(__file__).resolve().parent.parent / "init"
+PORTS = ("ctl", "out", "err", "dmesg")
+POWEROFF_SECONDS = 60
+
+
+def job_archive(settings, script, shell):
+    """The part of the initramfs that differs from run to run."""
+    archive = Writer()
+    archive.file("init", (INIT / "init").read_bytes(), 0o755)
+    archive.file("softhca/start", (INIT / "start").read_bytes(), 0o755)
+    archive.file("softhca/settings",
+                 "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items()))
+    if script:
+        file, line = job_of(script)
+        if file:
+            data = file.read_bytes()
+            archive.file(f"softhca/script/{file.name}", data, 0o755)
+        archive.file("softhca/job", f"#!/bin/bash\n{line}\n", 0o755)
+    elif not shell:
+        raise Problem("no SCRIPT given: guest/run [options] -- SCRIPT (or --shell)")
+    return archive.finish()
+
+
+def job_of(script):
+    """(host file to take along or None, shell text to run in the guest)."""
+    words = script
+    if len(script) == 1 and not is_file(script[0]):
+        try:
+            words = shlex.split(script[0])
+        except ValueError:
+            words = []
+        if not words or not is_file(words[0]):
+            return None, script[0]
+        rest = script[0].lstrip()[len(words[0]):]  # keep the shell's syntax in what follows
+        if not script[0].lstrip().startswith(words[0]):
+            rest = " " + shlex.join(words[1:])
+    else:
+        rest = "".join(" " + shlex.quote(word) for word in words[1:])
+    if not is_file(words[0]):
+        return None, "exec " + shlex.quote(words[0]) + rest
+    file = Path(words[0])
+    inside = shlex.quote(f"/usr/lib/softhca/script/{file.name}")
+    head = file.open("rb").read(4)
+    runs_alone = head.startswith((b"#!", b"\x7fELF"))
+    return file, (inside if runs_alone else f"bash {inside}") + rest
+
+
+def is_file(name):
+    try:
+        return stat.S_ISREG(os.stat(name).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+class Output:
+    """A stream of ours that gets a guest's bytes; with several guests, prefixed by line."""
+
+    def __init__(self, stream, prefix):
+        self._stream = stream.buffer
+        self._prefix = prefix
+        self._partial = b""
+
+    def write(self, data):
+        if not self._prefix:
+            self._put(data)
+            return
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if lines:
+            self._put(b"".join(self._prefix + line + b"\n" for line in lines))
+
+    def flush(self):
+        if self._partial:
+            self._put(self._prefix + self._partial + b"\n")
+            self._partial = b""
+
+    def _put(self, data):
+        self._stream.write(data)
+        self._stream.flush()
+
+
+class Guest:
+    """States: starting -> running -> ended(boot) -> ... -> finished. `status` is the script's."""
+
+    def __init__(self, number, plan, directory, selector, hub):
+        self.number = number
+        self.plan = plan
+        self.name = f"guest {number}" if plan.guests > 1 else "guest"
+        self.directory = directory
+        self.console = directory / f"console{number}.log"
+        self.dmesg = directory / f"dmesg{number}.log"
+        self.qemu_log = directory / f"qemu{number}.log"
+        self.finished = False
+        self.status = None
+        self.boot = 0
+        self.failure = None
+        self._restarts_left = plan.restarts
+        self._boots_left = 0
+        self._selector = selector
+        self._hub = hub
+        self._connections = {}
+        self._listeners = {}
+        self._order = None
+        self._deadline = None
+        self._console_seen = 0
+        self._exit_seen = None
+        self._marker = None
+        self._ctl_partial = b""
+        self.tty = None
+        prefix = f"guest {number}| ".encode() if plan.guests > 1 else b""
+        self._outputs = {"out": Output(sys.stdout, prefix), "err": Output(sys.stderr, prefix)}
+        self._dmesg_file = open(self.dmesg, "wb", buffering=0)
+        self._dmesg_tail = b""
+        self._initrd = directory / f"initrd{number}"
+        self._initrd.write_bytes(plan.kernel.initrd.read_bytes()
+                                 + job_archive(self._settings(), plan.script, plan.shell))
+        self.process = None
+
+    def _settings(self):
+        size = os.get_terminal_size(0) if self.plan.shell and os.isatty(0) else (80, 24)
+        return {"GUEST": self.number, "GUESTS": self.plan.guests,
+                "SHARE": "1" if self.plan.share else "",
+                "SHELL_WANTED": "1" if self.plan.shell else "",
+                "TERM": os.environ.get("TERM", "linux"), "ROWS": size[1],
+                "COLUMNS_WANTED": size[0], "TIME": int(time.time())}
+
+    # QEMU
+
+    def start(self):
+        self._boots_left = self.plan.boots
+        self._close_ports()
+        ports = [*PORTS, *(["tty"] if self.plan.shell else [])]
+        for name in ports:
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            path = self.directory / f"port{self.number}-{name}"
+            path.unlink(missing_ok=True)
+            listener.bind(str(path))
+            listener.listen(1)
+            listener.setblocking(False)
+            self._listeners[name] = listener
+            self._selector.register(listener, selectors.EVENT_READ,
+                                    lambda name=name: self._accept(name))
+        self.console.touch()
+        self._console_seen = self.console.stat().st_size
+        self._started = time.monotonic()
+        log = open(self.qemu_log, "ab")
+        self.process = process.start(self.command(ports), stdin=subprocess.DEVNULL,
+                                     stdout=log, stderr=log)
+        log.close()
+
+    def command(self, ports):
+        plan = self.plan
+        kvm = plan.kvm
+        append = ["console=ttyS0", "rdinit=/init", "loglevel=4", "panic=0"]
+        if not kvm:
+            # Under emulation these cost much and protect nothing.
+            append += ["mitigations=off", "tsc=reliable", "no_timer_check"]
+        append += plan.append
+        command = [
+            *plan.qemu.command, "-nodefaults", "-no-user-config", "-display", "none",
+            "-name", f"softhca-guest{self.number}",
+            "-machine", "q35,memory-backend=ram,sata=off,smbus=off,usb=off,vmport=off",
+            "-accel", "kvm" if kvm else "tcg,thread=multi",
+            "-cpu", "host" if kvm else "max,la57=off",
+            "-smp", str(plan.cpus), "-m", f"{plan.memory}M",
+            # vfio-user servers map the guest's memory: it must be shareable.
+            "-object", f"memory-backend-memfd,id=ram,size={plan.memory}M,share=on",
+            "-kernel", str(plan.kernel.vmlinuz), "-initrd", str(self._initrd),
+            "-append", " ".join(append),
+            "-chardev", f"file,id=console,path={self.console},append=on",
+            "-serial", "chardev:console",
+        ]
+        for name, image in (("root", plan.root), ("modules", plan.kernel.modules)):
+            command += ["-drive", f"if=none,id={name},file={image},format=raw,readonly=on",
+                        "-device", f"virtio-blk-pci,drive={name},serial={name}"]
+        command += ["-device", "virtio-serial-pci,id=ports,max_ports=8"]
+        for name in ports:
+            kind = "virtconsole" if name == "tty" else "virtserialport"
+            command += ["-chardev", f"socket,id={name},path={self.directory}/port{self.number}-"
+                        f"{name}", "-device", f"{kind},bus=ports.0,chardev={name},"
+                        f"name=softhca.{name}"]
+        command += ["-netdev", self._hub.netdev(self.number, self.directory),
+                    "-device", "virtio-net-pci,netdev=net,romfile=,"
+                    f"mac=52:54:00:68:63:{self.number:02x}"]
+        if plan.share:
+            command += ["-fsdev", f"local,id=share,path={str(plan.share).replace(',', ',,')},"
+                        "security_model=none",
+                        "-device", "virtio-9p-pci,fsdev=share,mount_tag=share"]
+        for index, path in enumerate(plan.sockets[self.number - 1]):
+            # As in a real machine: each device behind a root port of its own, whose window
+            # holds 64-bit BARs of 32 MiB and more.
+            command += ["-device", f"pcie-root-port,id=slot{index},bus=pcie.0,chassis={index + 1},"
+                        f"slot={index + 1},addr={0x10 + index // 8:x}.{index % 8:x},"
+                        f"multifunction=on,pref64-reserve=128M,hotplug=off",
+                        "-device", json.dumps({"driver": "vfio-user-pci", "id": f"device{index}",
+                                               "bus": f"slot{index}",
+                                               "socket": {"path": path, "type": "unix"}})]
+        return command + plan.qemu_arguments
+
+    def kill(self):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        if self.process:
+            self.process.wait()
+        self._read_all()
+
+    def close(self):
+        self.kill()
+        self._close_ports()
+        self._dmesg_file.close()
+
+    # ports
+
+    def _close_ports(self):
+        for held in (*self._listeners.values(), *self._connections.values()):
+            self._forget(held)
+        self._listeners, self._connections, self._ctl_partial = {}, {}, b""
+
+    def _forget(self, held):
+        try:
+            self._selector.unregister(held)
+        except (KeyError, ValueError):
+            pass
+        held.close()
+
+    def _accept(self, name):
+        connection, _ = self._listeners[name].accept()
+        connection.setblocking(False)
+        self._connections[name] = connection
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._read(name))
+
+    def _read(self, name):
+        """Handles what has arrived on a port; False when there was nothing."""
+        connection = self._connections.get(name)
+        if connection is None:
+            return False
+        try:
+            data = connection.recv(65536)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._forget(connection)
+            del self._connections[name]
+            return False
+        if name in self._outputs:
+            self._outputs[name].write(data)
+        elif name == "dmesg":
+            self._dmesg_file.write(data)
+            self._dmesg_tail = (self._dmesg_tail + data)[-4096:]
+        elif name == "tty" and self.tty:
+            self.tty(data)
+        elif name == "ctl":
+            *lines, self._ctl_partial = (self._ctl_partial + data).split(b"\n")
+            for line in lines:
+                self._handle(line.decode(errors="replace").strip())
+        return True
+
+    def _read_all(self):
+        for name in PORTS:
+            while self._read(name):
+                pass
+
+    def send(self, name, data):
+        connection = self._connections.get(name)
+        if connection:
+            connection.setblocking(True)
+            try:
+                connection.sendall(data)
+            except OSError:
+                pass
+            connection.setblocking(False)
+
+    # what the guest says, and what time does
+
+    def _handle(self, line):
+        verb, _, rest = line.partition(" ")
+        if verb == "hello":
+            self.boot += 1
+            self._order = self._deadline = None
+            self._dmesg_tail = b""
+            if self.boot > 1:
+                self._dmesg_file.write(f"\n=== boot {self.boot} ===\n".encode())
+            self.send("ctl", f"{self.boot}\n".encode())
+        elif verb == "start":
+            seconds = time.monotonic() - self._started
+            say(f"{self.name}: up after {seconds:.1f} s, boot {self.boot}")
+        elif verb == "exit":
+            # Wait a moment for the kernel log to arrive up to this point.
+            words = rest.split()
+            self._exit_seen = int(words[0]), (words[1] if len(words) > 1 else "")
+            self._marker = f"softhca: boot {self.boot}: ended".encode(), time.monotonic() + 2
+
+    def poll(self, now):
+        """Called several times a second. Sets self.failure when the guest is lost."""
+        if self.finished or self.failure:
+            return
+        if self._exit_seen and (self._marker[0] in self._dmesg_tail or now > self._marker[1]):
+            self._boot_ended(*self._exit_seen)
+            self._exit_seen = None
+        self._watch_console()
+        if self.process.poll() is not None:
+            self._read_all()
+            if self._order == "poweroff":
+                self._finish()
+            else:
+                self.failure = (f"{self.name}: QEMU ended with status {self.process.returncode}"
+                                f" before the script did\n{process.tail(self.qemu_log, 8)}")
+        elif self._deadline and now > self._deadline:
+            self.failure = (f"{self.name}: no {self._order} within {POWEROFF_SECONDS} s after "
+                            "the script had ended")
+
+    def _boot_ended(self, status, why):
+        self._read_all()
+        for output in self._outputs.values():
+            output.flush()
+        self.status = self.status or status
+        self._boots_left -= 1
+        more = self.status == 0 and why != "poweroff"
+        if more and self._boots_left > 0:
+            self._order = "reboot"
+        elif more and self._restarts_left > 0:
+            self._restarts_left -= 1
+            say(f"{self.name}: killing QEMU, starting another on the same sockets")
+            self.kill()
+            self.start()
+            return
+        else:
+            self._order = "poweroff"
+        self._started = time.monotonic()
+        self._deadline = time.monotonic() + POWEROFF_SECONDS
+        self.send("ctl", f"{self._order}\n".encode())
+
+    def _watch_console(self):
+        try:
+            with open(self.console, "rb") as file:
+                file.seek(max(0, self._console_seen - 64))
+                new = file.read()
+                self._console_seen = file.tell()
+        except OSError:
+            return
+        if b"Kernel panic" in new or b"softhca: initramfs:" in new:
+            time.sleep(0.5)  # let it finish its last words
+            self.failure = f"{self.name}: the kernel stopped:\n{process.tail(self.console, 30)}"
+
+    def _finish(self):
+        for output in self._outputs.values():
+            output.flush()
+        self.finished = True

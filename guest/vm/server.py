@@ -1,0 +1,100 @@
+"""`softhca serve`: all devices of all guests in one process."""
+
+import os
+import shlex
+import subprocess
+import time
+from pathlib import Path
+
+from . import process
+from .report import Problem, say
+
+READY_SECONDS = 60
+
+
+def program():
+    """The command of the softhca program: $SOFTHCA, else the one of this repository's build."""
+    chosen = os.environ.get("SOFTHCA")
+    if chosen:
+        return [chosen] if os.path.exists(chosen) else shlex.split(chosen)
+    built = Path(__file__).resolve().parents[2] / "build" / "softhca"
+    if not built.exists():
+        raise Problem(f"{built} missing: run make (or set SOFTHCA to the program)")
+    return [str(built)]
+
+
+class Server:
+    def __init__(self, devices, guests, directory, log, pcap=None, extra=()):
+        """Starts it and waits until every socket listens."""
+        self.log = log
+        self.sockets = []  # one list for each guest
+        command = [*program(), "serve"]
+        for guest in range(1, guests + 1):
+            mine = []
+            for index, device in enumerate(devices):
+                mine.append(str(directory / f"guest{guest}-device{index}"))
+                command += ["--device", device, "--socket", mine[-1]]
+            self.sockets.append(mine)
+        if pcap:
+            command += ["--pcap", str(pcap)]
+        command += extra
+        say("server: " + shlex.join(command))
+        with open(log, "wb") as errors:
+            try:
+                self.process = process.start(command, stdin=subprocess.DEVNULL,
+                                             stdout=subprocess.PIPE, stderr=errors)
+            except OSError as error:
+                raise Problem(f"cannot start {command[0]}: {error.strerror}") from None
+        self._output = open(log, "ab", buffering=0)
+        os.set_blocking(self.process.stdout.fileno(), False)
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.end()
+            raise
+
+    def _wait_until_ready(self):
+        deadline = time.monotonic() + READY_SECONDS
+        seen = b""
+        while b"ready" not in seen.split():
+            seen += self.read_output()
+            if self.process.poll() is not None:
+                raise Problem(f"softhca serve ended at once with status "
+                              f"{self.process.returncode}:\n{process.tail(self.log)}")
+            if time.monotonic() > deadline:
+                raise Problem(f"softhca serve did not print 'ready' within {READY_SECONDS} s:\n"
+                              f"{process.tail(self.log)}")
+            time.sleep(0.01)
+
+    def read_output(self):
+        """What it has printed since; also kept in the log."""
+        try:
+            data = os.read(self.process.stdout.fileno(), 65536)
+        except BlockingIOError:
+            return b""
+        self._output.write(data)
+        return data
+
+    def dead(self):
+        """Why it is no longer there, or None."""
+        self.read_output()
+        if self.process.poll() is None:
+            return None
+        return f"softhca serve ended with status {self.process.returncode}"
+
+    def resident_kib(self):
+        try:
+            status = Path(f"/proc/{self.process.pid}/status").read_text()
+            return int(status.split("VmRSS:")[1].split()[0])
+        except (OSError, IndexError):
+            return 0
+
+    def end(self):
+        status = process.end(self.process, grace=20)
+        try:
+            while self.read_output():
+                pass
+        except OSError:
+            pass
+        self._output.close()
+        return status

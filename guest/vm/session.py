@@ -1,0 +1,165 @@
+"""One run: server, hub and guests from start to end."""
+
+import os
+import selectors
+import shutil
+import sys
+import tempfile
+import termios
+import time
+import tty
+from pathlib import Path
+
+from . import process
+from .hub import Hub
+from .machine import Guest
+from .report import Problem, say, warn
+from .server import Server
+
+TIMEOUT_STATUS = 124
+LOST_STATUS = 125
+POLL_SECONDS = 0.1
+
+
+class Plan:
+    """Everything that decides a run; guest/run fills it from its options."""
+
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+
+class Session:
+    def __init__(self, plan):
+        self.plan = plan
+        self.directory = Path(tempfile.mkdtemp(prefix="softhca-guest-"))
+        self.selector = selectors.DefaultSelector()
+        self.server = None
+        self.guests = []
+        self.keep = plan.keep
+        self._terminal = None
+
+    def run(self):
+        """Returns the exit status of the whole."""
+        try:
+            self._start()
+            status = self._loop()
+        except KeyboardInterrupt:
+            status = 130
+        finally:
+            self._restore_terminal()
+            for guest in self.guests:
+                guest.close()
+            server_status = self.server.end() if self.server else 0
+        if server_status and status == 0:
+            self._lost(f"softhca serve ended with status {server_status} when told to end:\n"
+                       f"{process.tail(self.server.log)}")
+            status = LOST_STATUS
+        return status
+
+    def _start(self):
+        plan = self.plan
+        if plan.devices:
+            log = plan.server_log or self.directory / "server.log"
+            self.server = Server(plan.devices, plan.guests, self.directory, log, plan.pcap,
+                                 plan.server_arguments)
+            plan.sockets = self.server.sockets
+        hub = Hub(self.directory, self.selector)
+        for number in range(1, plan.guests + 1):
+            guest = Guest(number, plan, self.directory, self.selector, hub)
+            self.guests.append(guest)
+        say(f"booting {plan.guests} guest{'s' if plan.guests > 1 else ''}: Linux "
+            f"{plan.kernel.release}, QEMU {plan.qemu.version}, {'KVM' if plan.kvm else 'TCG'}")
+        for guest in self.guests:
+            guest.start()
+        if plan.shell:
+            self._take_terminal()
+
+    def _loop(self):
+        deadline = time.monotonic() + self.plan.timeout if self.plan.timeout else None
+        boots = 0
+        while not all(guest.finished for guest in self.guests):
+            for key, _ in self.selector.select(POLL_SECONDS):
+                key.data()
+            now = time.monotonic()
+            for guest in self.guests:
+                guest.poll(now)
+                if guest.failure:
+                    return self._lost(guest.failure)
+            if self.server:
+                dead = self.server.dead()
+                if dead:
+                    return self._lost(f"{dead}\n{process.tail(self.server.log)}")
+                if sum(guest.boot for guest in self.guests) != boots:
+                    boots = sum(guest.boot for guest in self.guests)
+                    say(f"server: {self.server.resident_kib()} KiB resident")
+            if deadline and now > deadline:
+                late = ", ".join(guest.name for guest in self.guests if not guest.finished)
+                self._lost(f"{late} did not finish within {self.plan.timeout} s", TIMEOUT_STATUS)
+                return TIMEOUT_STATUS
+        return next((guest.status for guest in self.guests if guest.status), 0)
+
+    def _lost(self, text, status=LOST_STATUS):
+        """Says what went wrong and where to look; the logs stay."""
+        self.keep = True
+        self._restore_terminal()
+        print(f"guest/run: {text}", file=sys.stderr)
+        for guest in self.guests:
+            print(f"guest/run: {guest.name}: console {guest.console}, kernel log {guest.dmesg}",
+                  file=sys.stderr)
+        if self.server:
+            print(f"guest/run: server log {self.server.log}", file=sys.stderr)
+        return status
+
+    def clean(self):
+        """Copies the kernel log where it was asked for, and removes what nobody needs."""
+        if self.plan.dmesg:
+            with open(self.plan.dmesg, "wb") as out:
+                for guest in self.guests:
+                    if len(self.guests) > 1:
+                        out.write(f"=== {guest.name} ===\n".encode())
+                    out.write(guest.dmesg.read_bytes())
+        if not self.keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            return
+        for path in self.directory.iterdir():
+            if path.suffix != ".log":
+                path.unlink()
+        if self.plan.keep:
+            print(f"guest/run: logs kept in {self.directory}", file=sys.stderr)
+
+    # --shell: our terminal is the guest's
+
+    def _take_terminal(self):
+        guest = self.guests[0]
+
+        def show(data):
+            os.write(1, data)
+
+        def typed():
+            data = os.read(0, 4096)
+            if not data:
+                self.selector.unregister(0)
+                data = b"\x04"
+            guest.send("tty", data)
+
+        guest.tty = show
+        self.selector.register(0, selectors.EVENT_READ, typed)
+        if os.isatty(0):
+            self._terminal = termios.tcgetattr(0)
+            tty.setraw(0)
+
+    def _restore_terminal(self):
+        if self._terminal:
+            termios.tcsetattr(0, termios.TCSADRAIN, self._terminal)
+            self._terminal = None
+
+
+def run(plan):
+    session = Session(plan)
+    try:
+        return session.run()
+    finally:
+        session.clean()
+
+
+__all__ = ["Plan", "Problem", "run", "warn"]
