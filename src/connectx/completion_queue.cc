@@ -1,0 +1,89 @@
+#include "connectx/completion_queue.h"
+
+#include <utility>
+
+#include "util/endian.h"
+#include "util/log.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+constexpr std::uint32_t kCounterMask = 0xFFFFFF;
+// Event data of a CQ error (PRM Table 81).
+constexpr std::uint8_t kSyndromeOverrun = 1;
+constexpr std::uint8_t kSyndromeAccess = 2;
+
+/// Signed distance a - b of 24-bit counters.
+std::int32_t distance(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::int32_t>((a - b) << 8) >> 8;
+}
+
+}  // namespace
+
+CompletionQueue::CompletionQueue(std::uint32_t cqn, Attributes attributes, EventQueues& eqs)
+    : cqn_(cqn), attributes_(std::move(attributes)), eqs_(eqs) {}
+
+bool CompletionQueue::has_room() {
+  if (attributes_.overrun_ignore || attributes_.collapsed) return true;
+  if (((producer_ - known_consumer_) & kCounterMask) < size()) return true;
+  const auto consumer = attributes_.record.read(0);
+  if (!consumer) return false;
+  known_consumer_ = *consumer & kCounterMask;
+  return ((producer_ - known_consumer_) & kCounterMask) < size();
+}
+
+bool CompletionQueue::write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
+  if (failed_) return false;
+  if (!has_room()) {
+    fail(kSyndromeOverrun, "overrun (PRM 7.12.7)");
+    return false;
+  }
+  const std::uint32_t index = attributes_.collapsed ? 0 : producer_ & (size() - 1);
+  // Software owns an entry when its owner bit equals the lap's parity (PRM 7.12.4).
+  cqe[kCqeSize - 1] |= std::byte(producer_ >> attributes_.log_size & 1);
+  // The 64 bytes of a CQE stand in the second half of a 128-byte entry.
+  const auto offset = std::uint64_t{index} * attributes_.stride + attributes_.stride - kCqeSize;
+  if (auto* entry = attributes_.buffer.at(offset, kCqeSize)) {
+    publish_entry(entry, cqe);
+  } else if (!attributes_.buffer.write(offset, cqe)) {
+    fail(kSyndromeAccess, "its memory is not mapped");
+    return false;
+  }
+  producer_ = (producer_ + 1) & kCounterMask;
+  if (solicited) {
+    after_solicited_ = producer_;
+    seen_solicited_ = true;
+  }
+  if (armed_ == Armed::kAll || (armed_ == Armed::kSolicited && solicited)) notify();
+  return true;
+}
+
+void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
+  if (failed_) return;
+  const std::uint32_t consumer = arm_dword & kCounterMask;
+  const bool solicited_only = (arm_dword >> 24 & 1) != 0;
+  // A request for all completions is not weakened by a later one for solicited ones (PRM 7.12.5).
+  if (!solicited_only || armed_ == Armed::kNo) {
+    armed_ = solicited_only ? Armed::kSolicited : Armed::kAll;
+  }
+  const bool pending = solicited_only ? seen_solicited_ && distance(after_solicited_, consumer) > 0
+                                      : distance(producer_, consumer) > 0;
+  if (pending) notify();
+}
+
+void CompletionQueue::notify() {
+  armed_ = Armed::kNo;
+  eqs_.post_completion(attributes_.eqn, cqn_);
+}
+
+void CompletionQueue::fail(std::uint8_t syndrome, const char* reason) {
+  failed_ = true;
+  util::log(util::LogLevel::kWarning, "CQ {:#x} failed: {}", cqn_, reason);
+  EventData data{};
+  util::store_be32(data.data(), cqn_);
+  data[0x0B] = std::byte{syndrome};
+  eqs_.post(spec::connectx::event_type::CQ_ERROR, 0, data);
+}
+
+}  // namespace softhca::connectx

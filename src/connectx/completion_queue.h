@@ -1,0 +1,88 @@
+// Completion queues (PRM 7.12): CQEs in host memory, overrun, arming.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "connectx/event_queue.h"
+#include "connectx/object_table.h"
+#include "connectx/queue_buffer.h"
+
+namespace softhca::connectx {
+
+class CompletionQueue {
+ public:
+  struct Attributes {
+    unsigned log_size = 0;
+    unsigned stride = 64;              ///< bytes of an entry: 64 or 128
+    bool overrun_ignore = false;
+    bool collapsed = false;            ///< cc: every CQE goes to entry 0
+    std::uint32_t uar_page = 0;
+    std::uint32_t eqn = 0;
+    std::uint16_t period = 0;          ///< us
+    std::uint16_t max_count = 0;
+    unsigned log_page_size = 12;       ///< bytes, of the page list
+    QueueBuffer buffer;
+    DoorbellRecord record;
+  };
+  static constexpr std::size_t kCqeSize = 64;
+
+  CompletionQueue(std::uint32_t cqn, Attributes attributes, EventQueues& eqs);
+
+  std::uint32_t cqn() const { return cqn_; }
+  const Attributes& attributes() const { return attributes_; }
+  Attributes& attributes() { return attributes_; }
+  std::uint32_t producer() const { return producer_; }
+  bool failed() const { return failed_; }
+
+  /// Writes a 64-byte CQE whose owner bit is still 0, and the completion event if the CQ is armed. `solicited`: the
+  /// CQE also counts for software that waits for solicited events only (errors do). False if
+  /// the CQ has overrun or its memory is gone: it has then failed for good, and its queues with it.
+  bool write(std::span<std::byte, kCqeSize> cqe, bool solicited);
+
+  /// The arm doorbell (PRM 7.12.5): the first dword of the doorbell, as the arm record has it.
+  void handle_arm(std::uint32_t arm_dword);
+
+ private:
+  enum class Armed : std::uint8_t { kNo, kSolicited, kAll };
+
+  std::uint32_t size() const { return 1u << attributes_.log_size; }
+  bool has_room();
+  void fail(std::uint8_t syndrome, const char* reason);
+  void notify();
+
+  std::uint32_t cqn_;
+  Attributes attributes_;
+  EventQueues& eqs_;
+  std::uint32_t producer_ = 0;            ///< 24 bits
+  std::uint32_t known_consumer_ = 0;      ///< 24 bits, as last read from the record
+  std::uint32_t after_solicited_ = 0;     ///< producer after the last solicited CQE
+  bool seen_solicited_ = false;
+  Armed armed_ = Armed::kNo;
+  bool failed_ = false;
+};
+
+class CompletionQueues {
+ public:
+  static constexpr std::uint32_t kMax = 1u << 16;
+
+  /// CQN 0 is left out: drivers' logs and tables are easier to read without it.
+  explicit CompletionQueues(EventQueues& eqs) : eqs_(eqs), table_(1, kMax - 1) {}
+
+  CompletionQueue* create(CompletionQueue::Attributes attributes) {
+    return table_.emplace(std::move(attributes), eqs_);
+  }
+  CompletionQueue* find(std::uint32_t cqn) { return table_.find(cqn); }
+  void destroy(std::uint32_t cqn) { table_.erase(cqn); }
+  template <class Visit>
+  void for_each(Visit&& visit) {
+    table_.for_each(visit);
+  }
+
+ private:
+  EventQueues& eqs_;
+  ObjectTable<CompletionQueue> table_;
+};
+
+}  // namespace softhca::connectx

@@ -1,0 +1,110 @@
+// A ConnectX-4 (PCI 15b3:1013), one port, as a PCIe function.
+//
+// Registers arrive here (BAR0), are sorted into initialization segment, commands and doorbells, and go
+// to the part that the manual's chapter names. Nothing but noting happens during a register access: commands, WQEs and
+// packets are worked on in run(), so that a vCPU never waits for them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/port.h"
+#include "pcie/function.h"
+#include "rdma/types.h"
+#include "util/clock.h"
+
+namespace softhca::connectx {
+
+class Capabilities;
+class CommandInterface;
+class CompletionQueues;
+class Ethernet;
+class EventQueues;
+class MemoryKeys;
+class PageManager;
+class PortRegisters;
+class Rdma;
+class Resources;
+class Vport;
+
+/// What distinguishes one card from another.
+struct DeviceOptions {
+  std::string name = "connectx0";      ///< for logs
+  rdma::Mac mac{};                     ///< permanent address
+  std::uint64_t node_guid = 0;         ///< must not be 0, unique on the fabric
+  std::uint16_t msix_vectors = 32;
+  /// The time, for the free-running timer and the health counter. Engines take time by run() alone.
+  std::function<util::Time()> clock = util::monotonic_now;
+};
+
+class Device final : public pcie::Function, private fabric::Receiver {
+ public:
+  /// UAR pages are 4 KiB pages of BAR0; pages 0 to 2 hold the initialization segment.
+  static constexpr std::uint64_t kBarSize = 32u << 20;
+  static constexpr std::uint64_t kUarPageSize = 4096;
+  static constexpr std::uint32_t kFirstUar = 3;
+  /// The MSI-X table and PBA take the last UAR pages of the BAR: they are never allocated as UARs.
+  static constexpr std::uint32_t kMsixOffset = kBarSize - 2 * kUarPageSize;
+  static constexpr std::uint32_t kUarCount = kMsixOffset / kUarPageSize - kFirstUar;
+
+  Device(DeviceOptions options, fabric::Port& port);
+  ~Device() override;
+
+  util::Time run(util::Time now) override;
+
+  // The parts, in the order in which a driver meets them. They live until the next reset.
+  const DeviceOptions& options() const { return options_; }
+  CommandInterface& commands() { return *parts_->commands; }
+  Capabilities& capabilities() { return *parts_->capabilities; }
+  PageManager& pages() { return *parts_->pages; }
+  Resources& resources() { return *parts_->resources; }
+  MemoryKeys& memory_keys() { return *parts_->memory_keys; }
+  EventQueues& event_queues() { return *parts_->event_queues; }
+  CompletionQueues& completion_queues() { return *parts_->completion_queues; }
+  Vport& vport() { return *parts_->vport; }
+  PortRegisters& port_registers() { return *parts_->port_registers; }
+  Rdma& rdma() { return *parts_->rdma; }
+  Ethernet& ethernet() { return *parts_->ethernet; }
+  fabric::Port& port() { return port_; }
+  util::Time now() const { return options_.clock(); }
+
+  /// Drops every object that a driver made: TEARDOWN_HCA, DISABLE_HCA, a new command queue address, reset.
+  void drop_objects();
+
+ private:
+  struct Parts {
+    std::unique_ptr<Capabilities> capabilities;
+    std::unique_ptr<PageManager> pages;
+    std::unique_ptr<Resources> resources;
+    std::unique_ptr<EventQueues> event_queues;
+    std::unique_ptr<CompletionQueues> completion_queues;
+    std::unique_ptr<MemoryKeys> memory_keys;
+    std::unique_ptr<Vport> vport;
+    std::unique_ptr<PortRegisters> port_registers;
+    std::unique_ptr<Rdma> rdma;
+    std::unique_ptr<Ethernet> ethernet;
+    std::unique_ptr<CommandInterface> commands;
+    Parts();
+    ~Parts();
+  };
+
+  void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
+  void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
+  void reset_device() override;
+  void handle_frame(const wire::Frame& frame) override;
+
+  void write_uar(std::uint32_t uar, std::uint32_t offset, std::span<const std::byte> in);
+  void ring_send_doorbell(std::uint32_t number);
+
+  DeviceOptions options_;
+  fabric::Port& port_;
+  std::unique_ptr<Parts> parts_;
+  /// Send doorbells rung since the last run().
+  std::vector<std::uint32_t> rung_;
+};
+
+}  // namespace softhca::connectx
