@@ -27,7 +27,9 @@ class LayoutError(Exception):
     pass
 
 
-KEYWORDS = {"default", "operator", "register", "class", "struct", "new", "delete", "private", "public", "union"}
+KEYWORDS = {"auto", "class", "default", "delete", "enum", "export", "inline", "namespace", "new", "operator", "private",
+            "protected", "public", "register", "signed", "static", "struct", "switch", "this", "typename", "union",
+            "unsigned", "using", "virtual"}
 
 
 def parse(path):
