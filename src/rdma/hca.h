@@ -27,9 +27,18 @@ enum class QpEvent : std::uint8_t {
 class Hca {
  public:
   virtual ~Hca() = default;
+  /// The next request of the send queue, in posting order. `request` was reset(). Also asked for
+  /// in ERR and SQE, to flush what is posted.
   virtual Fetch fetch_send(QueuePair& qp, SendRequest& request) = 0;
-  /// From the QP's receive queue, or the SRQ it is bound to.
+  /// From the QP's receive queue, or the SRQ it is bound to. `request` was reset().
   virtual Fetch fetch_receive(QueuePair& qp, ReceiveRequest& request) = 0;
+  /// Carries out a request with SendOpcode::kLocal when its turn has come (all earlier requests
+  /// have been sent; with `fence`, earlier reads and atomics are complete). It may change the
+  /// transport's memory keys, but nothing else of the transport.
+  virtual WorkStatus execute_local(QueuePair&, const SendRequest&) {
+    return WorkStatus::kLocalQpOperation;
+  }
+  /// Once for each request, in posting order, whether it was signaled or not.
   virtual void complete_send(QueuePair& qp, const SendCompletion& completion) = 0;
   virtual void complete_receive(QueuePair& qp, const ReceiveCompletion& completion) = 0;
   virtual void handle_event(QueuePair& qp, QpEvent event, std::string_view reason) = 0;

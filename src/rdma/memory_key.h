@@ -2,14 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "pcie/dma_space.h"
 #include "rdma/types.h"
+#include "rdma/work_request.h"
 
 namespace softhca::rdma {
 
@@ -22,12 +24,13 @@ enum Access : std::uint8_t {
   kRemoteAtomic = 16,
 };
 
-/// One memory key, as the device decoded its context. Its pages are resolved to host memory when
-/// first used, kept as extents where they are contiguous, and dropped when a DMA mapping goes.
+/// One memory key, as the device decoded its context. Its pages are kept as extents where the bus
+/// addresses are contiguous. Host addresses are not kept: DmaSpace finds them in a few
+/// instructions, and so a mapping that goes takes nothing with it.
 class MemoryKey {
  public:
   struct Attributes {
-    MKey key;
+    MKey key;                      ///< index in the upper 24 bits, variant in the lower 8
     Pd pd;
     std::uint8_t access = 0;       ///< Access bits
     std::optional<Qpn> only_qpn;   ///< the one QP that may use it; nothing: any
@@ -35,11 +38,136 @@ class MemoryKey {
     std::uint64_t length = 0;      ///< bytes
     bool whole_space = false;      ///< length64: every address is in range
     bool free = false;             ///< invalidated: every access fails
-    /// Bus address of each page of 2^log_page_size bytes; the first covers `start`. Empty: bus address = virtual address.
+    bool invalidatable = false;    ///< a SEND with invalidate of the peer may free it
+    /// Bus address of each page of 2^log_page_size bytes; `start` lies in the first, at the same
+    /// offset (its low log_page_size bits, see `page_offset`). Empty: bus address = virtual address.
     std::vector<pcie::Iova> pages;
     unsigned log_page_size = 12;
+    /// Where in the first page `start` lies. Nothing: start mod page size.
+    std::optional<std::uint64_t> page_offset;
+    /// Not empty: the key is indirect (KLM): its bytes are those of these pieces, one after the
+    /// other, through other keys of the same PD. `pages` is then not used.
+    std::vector<Sge> indirect;
   };
-  // ...
+
+  explicit MemoryKey(Attributes attributes);
+
+  const Attributes& attributes() const { return attributes_; }
+  MKey key() const { return attributes_.key; }
+  bool is_free() const { return attributes_.free; }
+
+  /// Replaces all attributes (UMR, MODIFY); the index stays, the variant may change.
+  void update(Attributes attributes);
+  void set_free(bool free) { attributes_.free = free; }
+  void set_variant(std::uint8_t variant);
+
+ private:
+  friend class KeyTable;
+
+  /// Pages whose bus addresses follow each other.
+  struct Extent {
+    std::uint64_t offset;  ///< of its first byte, from the start of the key
+    std::uint64_t size;    ///< bytes
+    pcie::Iova iova;
+  };
+
+  /// The virtual address of offset 0.
+  std::uint64_t base() const { return attributes_.whole_space ? 0 : attributes_.start; }
+  void build();
+  /// @pre offset < the bytes of all extents
+  std::size_t find_extent(std::uint64_t offset);
+
+  Attributes attributes_;
+  std::vector<Extent> extents_;
+  std::vector<std::uint64_t> indirect_ends_;  ///< offset of the end of each indirect piece
+  std::size_t last_hit_ = 0;
+};
+
+/// The answer of KeyTable::check().
+struct KeyCheck {
+  MemoryKey* key;           ///< null: refused
+  std::string_view reason;  ///< which check refused it
+
+  explicit operator bool() const { return key != nullptr; }
+};
+
+/// Who wants to access memory, and how.
+struct KeyUser {
+  Pd pd;
+  Qpn qpn;
+  bool reserved_lkey = false;  ///< the QP may use the reserved LKey
+};
+
+/// A part of a key's memory that is contiguous on the bus.
+struct MemoryPiece {
+  std::byte* host;     ///< null: reach it with DmaSpace::read and write
+  pcie::Iova iova;
+  std::size_t size;    ///< bytes
+};
+
+/// All memory keys of one HCA. A lookup is an index into an array.
+class KeyTable {
+ public:
+  explicit KeyTable(pcie::DmaSpace& dma) : dma_(dma) {}
+
+  /// @pre no key with this index exists
+  MemoryKey& insert(MemoryKey::Attributes attributes);
+  /// By index, whatever the variant. False if there was none.
+  bool erase(MKey key);
+  /// By index and variant; null if there is none.
+  MemoryKey* find(MKey key) {
+    auto* found = find_index(key.value() >> 8);
+    return found != nullptr && found->key() == key ? found : nullptr;
+  }
+  /// By index alone; null if there is none.
+  MemoryKey* find_index(std::uint32_t index) {
+    return index < keys_.size() ? keys_[index].get() : nullptr;
+  }
+  void clear() { keys_.clear(); }
+  /// Keys that exist.
+  std::size_t size() const;
+
+  /// The LKey that stands for the bus address space (QUERY_SPECIAL_CONTEXTS); usable by QPs with
+  /// QpAttributes::reserved_lkey. Nothing at first.
+  void set_reserved_lkey(std::optional<MKey> key);
+
+  /// Variant, state, PD, QP, rights and range of an access to [address, address + length).
+  KeyCheck check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
+                 std::uint8_t access);
+
+  /// Calls `visit(MemoryPiece)` for the pieces of [address, address + length) in order. False
+  /// if a part cannot be reached (only indirect keys can still fail after check()).
+  /// @pre check() has passed for this range
+  template <class Visit>
+  bool for_each_piece(MemoryKey& key, std::uint64_t address, std::uint64_t length,
+                      pcie::DmaAccess access, Visit&& visit) {
+    return walk(key, address - key.base(), length, access, visit, 0);
+  }
+
+  /// Copies out of, or into, memory behind a key. False as for_each_piece, or if the DMA failed.
+  bool read(MemoryKey& key, std::uint64_t address, std::span<std::byte> out);
+  bool write(MemoryKey& key, std::uint64_t address, std::span<const std::byte> in);
+
+  pcie::DmaSpace& dma() { return dma_; }
+
+ private:
+  static constexpr unsigned kIndirectDepthMax = 3;
+
+  template <class Visit>
+  bool walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length, pcie::DmaAccess access,
+            Visit& visit, unsigned depth);
+  template <class Visit>
+  bool walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t length,
+                     pcie::DmaAccess access, Visit& visit, unsigned depth);
+  /// Calls `visit` for [iova, iova + length), in more than one piece if mappings divide it.
+  template <class Visit>
+  bool walk_bus(pcie::Iova iova, std::uint64_t length, pcie::DmaAccess access, Visit& visit);
+
+  pcie::DmaSpace& dma_;
+  std::vector<std::unique_ptr<MemoryKey>> keys_;  ///< by index
+  std::unique_ptr<MemoryKey> reserved_;
 };
 
 }  // namespace softhca::rdma
+
+#include "rdma/memory_key_inl.h"

@@ -1,9 +1,14 @@
 // A queue pair as the transport sees it: attributes and state.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 
+#include "rdma/counters.h"
+#include "rdma/timers.h"
 #include "rdma/types.h"
 
 namespace softhca::rdma {
@@ -20,7 +25,8 @@ struct Path {
   std::uint16_t udp_source_port = 0xC000;
 };
 
-/// What CREATE and MODIFY set (names of IBTA 11.2.4.2). A device merges its command into a copy and hands it back whole.
+/// What CREATE and MODIFY set (names of IBTA 11.2.4.2). A device merges its command into a copy and
+/// hands it back whole.
 struct QpAttributes {
   Pd pd;
   Path path;
@@ -40,6 +46,77 @@ struct QpAttributes {
   bool remote_write = false;
   bool remote_atomic = false;
   bool reserved_lkey = false;         ///< may use the reserved LKey
+  std::optional<Qpn> deth_source_qpn; ///< UD: source QPN in the DETH; nothing: the QP's own
+};
+
+/// What stays as it is from CREATE on.
+struct QpOptions {
+  bool has_send_queue = true;
+  bool has_receive_queue = true;      ///< of its own
+  bool uses_srq = false;              ///< receives come from a shared receive queue
+  bool block_multicast_loopback = false;  ///< UD: not what this port's own GIDs sent to a group
+  QpCounters* counters = nullptr;     ///< the device's set to count in; null: none
+  void* owner = nullptr;              ///< the device's own object for this QP
+};
+
+class Engine;
+class Requester;
+class Responder;
+
+class QueuePair {
+ public:
+  QueuePair(Engine& engine, Qpn qpn, QpType type, const QpAttributes& attributes,
+            const QpOptions& options);
+  ~QueuePair();
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  Qpn qpn() const { return qpn_; }
+  QpType type() const { return type_; }
+  QpState state() const { return state_; }
+  const QpAttributes& attributes() const { return attributes_; }
+  const QpOptions& options() const { return options_; }
+  void* owner() const { return options_.owner; }
+  void set_owner(void* owner) { options_.owner = owner; }
+  void set_counters(QpCounters* counters);
+  /// In SQD, and all that was begun is complete.
+  bool drained() const;
+  /// Posted receives end in kFlushed, also later ones: the device tells of them by notice_receive().
+  bool flushes_receives() const;
+
+  // What QUERY QP shows.
+  std::uint32_t next_send_psn() const;
+  std::uint32_t last_acked_psn() const;
+  std::uint32_t next_receive_psn() const;
+  std::uint32_t send_sequence() const;     ///< SSN: send requests begun
+  std::uint32_t receive_sequence() const;  ///< MSN: messages received
+  std::uint8_t retries_left() const;
+  std::uint8_t rnr_retries_left() const;
+
+  /// State, PSNs and what is outstanding, as lines of text.
+  std::string inspect() const;
+
+ private:
+  friend class Engine;
+  friend class Transport;
+  friend class Requester;
+  friend class Responder;
+  friend class TimerQueue;
+  friend class ReadyList;
+
+  Engine& engine_;
+  Qpn qpn_;
+  QpType type_;
+  QpState state_ = QpState::kReset;
+  bool communication_established_ = false;
+  bool last_wqe_reached_ = false;
+  QpAttributes attributes_;
+  QpOptions options_;
+  QpCounters* counters_;  ///< never null
+  std::unique_ptr<Requester> requester_;
+  std::unique_ptr<Responder> responder_;
+  Timers timers_;
+  ReadyLink ready_;
 };
 
 }  // namespace softhca::rdma

@@ -1,24 +1,30 @@
 // The nouns of the InfiniBand transport, device-independent.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "util/strong.h"
+#include "wire/gid.h"
+#include "wire/ids.h"
+#include "wire/mac_address.h"
 
 namespace softhca::rdma {
 
-using Qpn = util::Strong<struct QpnTag, std::uint32_t>;  ///< 24 bits
+using wire::Qpn;
 /// A memory key as it stands in a work request or a RETH: index and variant byte. LKeys and RKeys are the same number here.
 using MKey = util::Strong<struct MKeyTag, std::uint32_t>;
 using Pd = util::Strong<struct PdTag, std::uint32_t>;
 
-using Gid = std::array<std::byte, 16>;  ///< IPv4 in its v4-mapped form
-using Mac = std::array<std::byte, 6>;
+using wire::Gid;
+using Mac = wire::MacAddress;
 
 enum class QpType : std::uint8_t { kRc, kUc, kUd, kXrc };
 enum class QpState : std::uint8_t { kReset, kInit, kRtr, kRts, kSqError, kSqDrain, kError };
+
+std::string_view to_string(QpType type);
+std::string_view to_string(QpState state);
 
 /// How a work request ended; a device maps it to its own completion codes (IBTA 11.6.2).
 enum class WorkStatus : std::uint8_t {
@@ -36,5 +42,7 @@ enum class WorkStatus : std::uint8_t {
   kTransportRetryExceeded,
   kRnrRetryExceeded,
 };
+
+std::string_view to_string(WorkStatus status);
 
 }  // namespace softhca::rdma

@@ -28,6 +28,7 @@ enum class SendOpcode : std::uint8_t {
   kRdmaRead,
   kCompareSwap,
   kFetchAdd,
+  kLocal,  ///< the device's own (UMR: registration, local invalidate): Hca::execute_local, in its turn
 };
 
 /// Where a UD send goes.
@@ -59,11 +60,20 @@ struct SendRequest {
   std::vector<Sge> sges;
   std::vector<std::byte> inline_data;
   UdDestination ud;
+
+  /// All fields as in a new request; the vectors keep their memory. The transport calls it
+  /// before Hca::fetch_send.
+  void reset();
 };
 
 struct ReceiveRequest {
   std::uint32_t cookie = 0;  ///< the device's own (WQE counter, or index in an SRQ)
   std::vector<Sge> sges;
+
+  void reset() {
+    cookie = 0;
+    sges.clear();
+  }
 };
 
 struct SendCompletion {
@@ -90,5 +100,16 @@ struct ReceiveCompletion {
   std::optional<std::uint16_t> vlan_tci;
   std::string_view reason;
 };
+
+inline void SendRequest::reset() {
+  cookie = 0;
+  opcode = SendOpcode::kNop;
+  signaled = solicited = fence = is_inline = false;
+  immediate = 0;
+  remote_address = swap_add = compare = 0;
+  rkey = MKey{};
+  sges.clear();
+  inline_data.clear();
+}
 
 }  // namespace softhca::rdma

@@ -1,0 +1,74 @@
+// The walk over a memory key's pieces; part of memory_key.h.
+#pragma once
+
+#include <algorithm>
+
+#include "rdma/memory_key.h"
+
+namespace softhca::rdma {
+
+template <class Visit>
+bool KeyTable::walk_bus(pcie::Iova iova, std::uint64_t length, pcie::DmaAccess access,
+                        Visit& visit) {
+  while (length != 0) {
+    const auto local = dma_.translate_prefix(iova, length, access);
+    if (local.empty()) {
+      // Memory of a peer, or none at all: DmaSpace::read or write will tell.
+      visit(MemoryPiece{nullptr, iova, static_cast<std::size_t>(length)});
+      return true;
+    }
+    visit(MemoryPiece{local.data(), iova, local.size()});
+    iova += local.size();
+    length -= local.size();
+  }
+  return true;
+}
+
+template <class Visit>
+bool KeyTable::walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length,
+                    pcie::DmaAccess access, Visit& visit, unsigned depth) {
+  if (length == 0) return true;
+  if (!key.attributes_.indirect.empty()) {
+    return walk_indirect(key, offset, length, access, visit, depth);
+  }
+  if (key.extents_.empty()) {
+    return walk_bus(key.base() + offset, length, access, visit);
+  }
+  for (auto i = key.find_extent(offset); i < key.extents_.size(); ++i) {
+    const auto& extent = key.extents_[i];
+    const auto skip = offset - extent.offset;
+    const auto n = std::min(length, extent.size - skip);
+    if (!walk_bus(extent.iova + skip, n, access, visit)) return false;
+    offset += n;
+    length -= n;
+    if (length == 0) return true;
+  }
+  return false;  // the key is longer than its pages
+}
+
+template <class Visit>
+bool KeyTable::walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t length,
+                             pcie::DmaAccess access, Visit& visit, unsigned depth) {
+  if (depth == kIndirectDepthMax) return false;
+  const auto& ends = key.indirect_ends_;
+  auto i = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), offset) -
+                                    ends.begin());
+  for (; length != 0; ++i) {
+    if (i == ends.size()) return false;
+    const auto& sge = key.attributes_.indirect[i];
+    const auto skip = offset - (ends[i] - sge.length);
+    const auto n = std::min<std::uint64_t>(length, sge.length - skip);
+    const auto rights = access == pcie::DmaAccess::kRead ? kLocalRead : kLocalWrite;
+    const KeyUser user{key.attributes_.pd, Qpn{}};
+    const auto found = check(sge.lkey, user, sge.address + skip, n, rights);
+    if (!found) return false;
+    if (!walk(*found.key, sge.address + skip - found.key->base(), n, access, visit, depth + 1)) {
+      return false;
+    }
+    offset += n;
+    length -= n;
+  }
+  return true;
+}
+
+}  // namespace softhca::rdma

@@ -1,0 +1,107 @@
+// The InfiniBand transport over RoCEv2: the engine of one HCA port.
+//
+// It owns no socket, thread or clock. Packets, doorbells and time come in; packets go out through
+// fabric::Port::transmit and completions through rdma::Hca. Which kind a method is, its name says:
+//
+//   getters           keys(), find(), counters(): look, change nothing
+//   handle_*          something has arrived: handle_frame()
+//   verbs             the device wants something: create_qp(), modify(), doorbell_send()
+//   run()             does what is due, a bounded amount, and says when it must be called next
+//
+// After any handle_* or verb the owner calls run() before it sleeps. Time never goes backwards. Every
+// call may call the Hca back, except create_qp(), find() and the tables; the Hca must not call
+// the transport from there (but its key table, see Hca::execute_local).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fabric/port.h"
+#include "pcie/dma_space.h"
+#include "rdma/counters.h"
+#include "rdma/gid_table.h"
+#include "rdma/hca.h"
+#include "rdma/memory_key.h"
+#include "rdma/queue_pair.h"
+#include "util/clock.h"
+
+namespace softhca::rdma {
+
+/// Why a verb was refused; nothing has changed then. False if it was not.
+struct Refusal {
+  std::string_view reason;
+  explicit operator bool() const { return !reason.empty(); }
+};
+
+class Engine;
+
+class Transport {
+ public:
+  /// Packets that run() sends at most by default.
+  static constexpr unsigned kBudget = 512;
+
+  Transport(Hca& hca, fabric::Port& port, pcie::DmaSpace& dma);
+  ~Transport();
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  // Tables -------------------------------------------------------------------------------------
+
+  KeyTable& keys();
+  GidTable& gids();
+
+  // Queue pairs --------------------------------------------------------------------------------
+
+  /// In state RESET. `attributes` needs the PD only. @pre no QP has this number
+  QueuePair& create_qp(Qpn qpn, QpType type, const QpAttributes& attributes,
+                       const QpOptions& options);
+  /// Forgets the QP silently, with what it has in flight.
+  void destroy_qp(QueuePair& qp);
+  /// Null if there is none.
+  QueuePair* find(Qpn qpn) const;
+  /// All QPs, by number.
+  std::vector<QueuePair*> queue_pairs() const;
+  /// To destroy all QPs and attachments, as a function reset does. Keys and GIDs stay.
+  void destroy_all();
+
+  /// MODIFY QP: takes the whole of `attributes`. The PSNs are used on the way to RTR (rq_psn)
+  /// and to RTS (sq_psn) only. To RESET: what is posted and in flight is dropped without a
+  /// completion. To ERR: run() flushes what is posted. RTS to SQD: QpEvent::kSqDrained follows.
+  [[nodiscard]] Refusal modify(QueuePair& qp, QpState to, const QpAttributes& attributes);
+
+  /// The QP that gets what is sent to QPN 1. Nothing: none.
+  void set_gsi(std::optional<Qpn> qpn);
+  /// Multicast: `qpn` (UD) gets what is sent to `gid`. False if it is attached already.
+  bool attach(Qpn qpn, const Gid& gid);
+  bool detach(Qpn qpn, const Gid& gid);
+
+  // The device's events ------------------------------------------------------------------------
+
+  /// There may be new send requests.
+  void doorbell_send(QueuePair& qp);
+  /// There may be new receive requests. Needed only while qp.flushes_receives(): at other times the
+  /// transport asks when a packet needs one.
+  void notice_receive(QueuePair& qp);
+  /// The device found the QP broken (CQ overrun, lost queue memory): QP to ERR.
+  void fail(QueuePair& qp, QpEvent event, std::string_view reason);
+
+  /// False: not RoCE for a QP here; the frame is the Ethernet side's. True: taken, or dropped and counted.
+  bool handle_frame(const wire::Frame& frame, util::Time now);
+
+  /// Sends what is due, at most about `budget` packets, and lets timers expire. Returns when to
+  /// call again: `now` if work is left, kNever if nothing is under way.
+  util::Time run(util::Time now, unsigned budget = kBudget);
+
+  // For people ---------------------------------------------------------------------------------
+
+  const PortCounters& counters() const;
+  /// All QPs as text.
+  std::string inspect() const;
+
+ private:
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace softhca::rdma
