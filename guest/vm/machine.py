@@ -3,10 +3,11 @@
     guest                    host
     hello                 ->
                           <- the number of this boot
-    start                 ->
+    up                    ->
+                          <- go, when all guests are up
     (out, err, dmesg flow on ports of their own)
     exit STATUS [why]     ->
-                          <- reboot | poweroff | hold
+                          <- reboot | poweroff, when all scripts have ended
 """
 
 import json
@@ -27,7 +28,7 @@ from .report import Problem, say
 
 INIT = Path(__file__).resolve().parent.parent / "init"
 PORTS = ("ctl", "out", "err", "dmesg")
-POWEROFF_SECONDS = 60
+LEAVE_SECONDS = 60
 
 
 def job_archive(settings, script, shell):
@@ -106,7 +107,14 @@ class Output:
 
 
 class Guest:
-    """States: starting -> running -> ended(boot) -> ... -> finished. `status` is the script's."""
+    """One guest through all its boots. What the session reads and decides by:
+
+    up        it waits for go()
+    ended     its script has ended in this boot; it waits for leave() or restart()
+    finished  it has powered off
+    failure   why it is lost, in words
+    status    the first exit status of its script that was not 0
+    """
 
     def __init__(self, number, plan, directory, selector, hub):
         self.number = number
@@ -116,12 +124,11 @@ class Guest:
         self.console = directory / f"console{number}.log"
         self.dmesg = directory / f"dmesg{number}.log"
         self.qemu_log = directory / f"qemu{number}.log"
-        self.finished = False
-        self.status = None
+        self.up = self.ended = self.finished = False
+        self.status = 0
         self.boot = 0
         self.failure = None
-        self._restarts_left = plan.restarts
-        self._boots_left = 0
+        self.powered_off = False  # by the script itself
         self._selector = selector
         self._hub = hub
         self._connections = {}
@@ -153,7 +160,8 @@ class Guest:
     # QEMU
 
     def start(self):
-        self._boots_left = self.plan.boots
+        self.up = self.ended = False
+        self._order = self._deadline = None
         self._close_ports()
         ports = [*PORTS, *(["tty"] if self.plan.shell else [])]
         for name in ports:
@@ -177,7 +185,8 @@ class Guest:
     def command(self, ports):
         plan = self.plan
         kvm = plan.kvm
-        append = ["console=ttyS0", "rdinit=/init", "loglevel=4", "panic=0"]
+        append = ["console=ttyS0", "rdinit=/init", "loglevel=4", "panic=0",
+                  "modprobe.blacklist=lpc_ich,pcspkr,psmouse"]
         if not kvm:
             # Under emulation these cost much and protect nothing.
             append += ["mitigations=off", "tsc=reliable", "no_timer_check"]
@@ -187,7 +196,7 @@ class Guest:
             "-name", f"softhca-guest{self.number}",
             "-machine", "q35,memory-backend=ram,sata=off,smbus=off,usb=off,vmport=off",
             "-accel", "kvm" if kvm else "tcg,thread=multi",
-            "-cpu", "host" if kvm else "max,la57=off",
+            "-cpu", "host" if kvm else "max,la57=off,svm=off",
             "-smp", str(plan.cpus), "-m", f"{plan.memory}M",
             # vfio-user servers map the guest's memory: it must be shareable.
             "-object", f"memory-backend-memfd,id=ram,size={plan.memory}M,share=on",
@@ -198,20 +207,20 @@ class Guest:
         ]
         for name, image in (("root", plan.root), ("modules", plan.kernel.modules)):
             command += ["-drive", f"if=none,id={name},file={image},format=raw,readonly=on",
-                        "-device", f"virtio-blk-pci,drive={name},serial={name}"]
-        command += ["-device", "virtio-serial-pci,id=ports,max_ports=8"]
+                        "-device", f"virtio-blk-pci,disable-legacy=on,drive={name},serial={name}"]
+        command += ["-device", "virtio-serial-pci,disable-legacy=on,id=ports,max_ports=8"]
         for name in ports:
             kind = "virtconsole" if name == "tty" else "virtserialport"
             command += ["-chardev", f"socket,id={name},path={self.directory}/port{self.number}-"
                         f"{name}", "-device", f"{kind},bus=ports.0,chardev={name},"
                         f"name=softhca.{name}"]
         command += ["-netdev", self._hub.netdev(self.number, self.directory),
-                    "-device", "virtio-net-pci,netdev=net,romfile=,"
+                    "-device", "virtio-net-pci,disable-legacy=on,netdev=net,romfile=,"
                     f"mac=52:54:00:68:63:{self.number:02x}"]
         if plan.share:
             command += ["-fsdev", f"local,id=share,path={str(plan.share).replace(',', ',,')},"
                         "security_model=none",
-                        "-device", "virtio-9p-pci,fsdev=share,mount_tag=share"]
+                        "-device", "virtio-9p-pci,disable-legacy=on,fsdev=share,mount_tag=share"]
         for index, path in enumerate(plan.sockets[self.number - 1]):
             # As in a real machine: each device behind a root port of its own, whose window
             # holds 64-bit BARs of 32 MiB and more.
@@ -305,11 +314,13 @@ class Guest:
         if verb == "hello":
             self.boot += 1
             self._order = self._deadline = None
+            self.up = self.ended = False
             self._dmesg_tail = b""
             if self.boot > 1:
                 self._dmesg_file.write(f"\n=== boot {self.boot} ===\n".encode())
             self.send("ctl", f"{self.boot}\n".encode())
-        elif verb == "start":
+        elif verb == "up":
+            self.up = True
             seconds = time.monotonic() - self._started
             say(f"{self.name}: up after {seconds:.1f} s, boot {self.boot}")
         elif verb == "exit":
@@ -334,7 +345,7 @@ class Guest:
                 self.failure = (f"{self.name}: QEMU ended with status {self.process.returncode}"
                                 f" before the script did\n{process.tail(self.qemu_log, 8)}")
         elif self._deadline and now > self._deadline:
-            self.failure = (f"{self.name}: no {self._order} within {POWEROFF_SECONDS} s after "
+            self.failure = (f"{self.name}: no {self._order} within {LEAVE_SECONDS} s after "
                             "the script had ended")
 
     def _boot_ended(self, status, why):
@@ -342,21 +353,27 @@ class Guest:
         for output in self._outputs.values():
             output.flush()
         self.status = self.status or status
-        self._boots_left -= 1
-        more = self.status == 0 and why != "poweroff"
-        if more and self._boots_left > 0:
-            self._order = "reboot"
-        elif more and self._restarts_left > 0:
-            self._restarts_left -= 1
-            say(f"{self.name}: killing QEMU, starting another on the same sockets")
-            self.kill()
-            self.start()
-            return
-        else:
-            self._order = "poweroff"
+        self.powered_off = why == "poweroff"
+        self.ended = True
+
+    # what the session decides
+
+    def go(self):
+        self.up = False
+        self.send("ctl", b"go\n")
+
+    def leave(self, order):
+        """order: reboot or poweroff."""
+        self.ended = False
+        self._order = order
         self._started = time.monotonic()
-        self._deadline = time.monotonic() + POWEROFF_SECONDS
-        self.send("ctl", f"{self._order}\n".encode())
+        self._deadline = time.monotonic() + LEAVE_SECONDS
+        self.send("ctl", f"{order}\n".encode())
+
+    def restart(self):
+        """As a crash of the host would do it."""
+        self.kill()
+        self.start()
 
     def _watch_console(self):
         try:

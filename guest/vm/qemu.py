@@ -108,9 +108,9 @@ def kvm_works(qemu, kernel):
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    memory = cache.root() / f"kvm-{cache.key([qemu.command, qemu.version, kernel.release, boot])}"
-    if memory.exists():
-        return memory.read_text() == "works\n"
+    memory = cache.root() / f"kvm-{cache.key([qemu.command, qemu.version])}"
+    if memory.exists() and memory.read_text().startswith(boot):
+        return memory.read_text() == f"{boot} works\n"
     say("trying whether KVM works here")
     command = [*qemu.command, "-nodefaults", "-no-user-config", "-machine", "q35", "-accel", "kvm",
                "-cpu", "host", "-m", "256M", "-display", "none", "-no-reboot",
@@ -126,7 +126,5 @@ def kvm_works(qemu, kernel):
         output = expired.stdout or b""
     works = b"BusyBox" in output or b"Attempted to kill init" in output
     say("KVM works" if works else "KVM does not work here: emulating (TCG)")
-    for old in cache.root().glob("kvm-*"):
-        old.unlink(missing_ok=True)
-    memory.write_text("works\n" if works else "does not work\n")
+    memory.write_text(f"{boot} {'works' if works else 'fails'}\n")
     return works

@@ -13,12 +13,13 @@ from pathlib import Path
 from . import process
 from .hub import Hub
 from .machine import Guest
-from .report import Problem, say, warn
+from .report import say, warn
 from .server import Server
 
 TIMEOUT_STATUS = 124
 LOST_STATUS = 125
 POLL_SECONDS = 0.1
+GRACE_SECONDS = 30  # for the other guests, once the script has failed in one
 
 
 class Plan:
@@ -37,6 +38,9 @@ class Session:
         self.guests = []
         self.keep = plan.keep
         self._terminal = None
+        self._boots_left = plan.boots
+        self._restarts_left = plan.restarts
+        self._grace_ends = None
 
     def run(self):
         """Returns the exit status of the whole."""
@@ -76,7 +80,6 @@ class Session:
 
     def _loop(self):
         deadline = time.monotonic() + self.plan.timeout if self.plan.timeout else None
-        boots = 0
         while not all(guest.finished for guest in self.guests):
             for key, _ in self.selector.select(POLL_SECONDS):
                 key.data()
@@ -85,18 +88,46 @@ class Session:
                 guest.poll(now)
                 if guest.failure:
                     return self._lost(guest.failure)
-            if self.server:
-                dead = self.server.dead()
-                if dead:
-                    return self._lost(f"{dead}\n{process.tail(self.server.log)}")
-                if sum(guest.boot for guest in self.guests) != boots:
-                    boots = sum(guest.boot for guest in self.guests)
-                    say(f"server: {self.server.resident_kib()} KiB resident")
+            if self.server and self.server.dead():
+                return self._lost(f"{self.server.dead()}\n{process.tail(self.server.log)}")
+            late = [guest.name for guest in self.guests if not (guest.ended or guest.finished)]
             if deadline and now > deadline:
-                late = ", ".join(guest.name for guest in self.guests if not guest.finished)
-                self._lost(f"{late} did not finish within {self.plan.timeout} s", TIMEOUT_STATUS)
-                return TIMEOUT_STATUS
+                return self._lost(f"{', '.join(late) or 'the run'} did not finish within "
+                                  f"{self.plan.timeout:g} s", TIMEOUT_STATUS)
+            if self._grace_over(now):
+                warn(f"ending {', '.join(late)}: the script failed in another guest "
+                     f"{GRACE_SECONDS} s ago")
+                break
+            self._advance()
         return next((guest.status for guest in self.guests if guest.status), 0)
+
+    def _advance(self):
+        """The guests go through their boots in step."""
+        if all(guest.up for guest in self.guests):
+            for guest in self.guests:
+                guest.go()
+        if not all(guest.ended for guest in self.guests):
+            return
+        if self.server:
+            say(f"server: {self.server.resident_kib()} KiB resident after boot "
+                f"{self.guests[0].boot}")
+        self._boots_left -= 1
+        more = not any(guest.status or guest.powered_off for guest in self.guests)
+        if more and self._boots_left == 0 and self._restarts_left:
+            self._restarts_left -= 1
+            self._boots_left = self.plan.boots
+            say("killing QEMU, starting another on the same sockets")
+            for guest in self.guests:
+                guest.restart()
+            return
+        for guest in self.guests:
+            guest.leave("reboot" if more and self._boots_left else "poweroff")
+
+    def _grace_over(self, now):
+        if not any(guest.ended and guest.status for guest in self.guests):
+            return False
+        self._grace_ends = self._grace_ends or now + GRACE_SECONDS
+        return now > self._grace_ends
 
     def _lost(self, text, status=LOST_STATUS):
         """Says what went wrong and where to look; the logs stay."""
@@ -160,6 +191,3 @@ def run(plan):
         return session.run()
     finally:
         session.clean()
-
-
-__all__ = ["Plan", "Problem", "run", "warn"]
