@@ -121,7 +121,7 @@ def quote(text):
 
 def emit(path, namespace, order, includes, structs, enums):
     out = [f"// Generated from {path.name} by tools/layout_compiler.py.", "#pragma once", "",
-           "#include <array>", "#include <cstdint>", "#include <string_view>", "",
+           "#include <array>", "#include <cstdint>", "#include <string_view>", "#include <tuple>", "",
            '#include "util/field.h"']
     out += [f'#include "spec/{path.parent.name}/{pathlib.Path(i).stem}.h"' for i in includes]
     out += ["", f"namespace softhca::spec::{namespace} {{", ""]
@@ -163,7 +163,9 @@ def emit(path, namespace, order, includes, structs, enums):
         out.append(f"  static constexpr std::array<util::FieldInfo, {len(infos)}> kFields{{{{")
         out += [f"      {i}," for i in infos]
         out += ["  }};", "};", ""]
-    out += [f"}}  // namespace softhca::spec::{namespace}", ""]
+    out += ["/// Every structure of the file.",
+            f"using {path.stem}_structures = std::tuple<{', '.join(s['name'] for s in structs)}>;", "",
+            f"}}  // namespace softhca::spec::{namespace}", ""]
     return "\n".join(out)
 
 

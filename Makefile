@@ -1,0 +1,58 @@
+# The commands of README.md. Everything else is CMake's: see CMakePresets.json.
+
+SANITIZE ?=
+COMPILER ?= default
+PRESET   := $(if $(SANITIZE),$(SANITIZE),$(COMPILER))
+BUILD    := $(if $(SANITIZE),$(if $(findstring thread,$(SANITIZE)),build-tsan,build-asan),$(if $(filter clang,$(COMPILER)),build-clang,build))
+JOBS     ?= $(shell nproc)
+SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
+PACKAGES  = $(shell sed 's/\#.*//' packages.txt guest/packages.txt)
+FUZZ_SECONDS ?= 600
+
+.DEFAULT_GOAL := build
+.PHONY: deps configure build test test-unit test-guest demo bench fuzz format format-check tidy clean help
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+deps: ## install what building, testing and booting guests need (Debian 12 or 13)
+	$(SUDO) apt-get update
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $(PACKAGES)
+
+configure:
+	@cmake --preset $(PRESET) $(if $(wildcard $(BUILD)/CMakeCache.txt),>/dev/null,)
+
+build: configure ## build everything (SANITIZE=address,undefined or thread; COMPILER=clang)
+	@cmake --build $(BUILD) -j $(JOBS)
+
+test: build ## all tests; with SANITIZE= those that need no guest
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error $(if $(SANITIZE),-LE guest,)
+
+test-unit: build ## the tests that need no guest
+	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error -LE guest
+
+test-guest: build ## the tests that boot a Debian guest
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -L guest
+
+demo: ## from a bare machine to ib_read_bw between two devices, with a capture
+	@tools/demo
+
+bench: build ## benchmarks, each beside its peer in the same run; build/bench.json
+	@bench/run $(BUILD)
+
+fuzz: ## run every fuzzer for FUZZ_SECONDS (600) each under ASan and UBSan
+	@cmake --preset fuzz && cmake --build build-fuzz -j $(JOBS)
+	@fuzz/run build-fuzz $(FUZZ_SECONDS)
+
+format: ## clang-format all C++ sources
+	@git ls-files '*.h' '*.cc' | xargs clang-format-19 -i
+
+format-check:
+	@git ls-files '*.h' '*.cc' | xargs clang-format-19 --dry-run --Werror
+
+tidy: configure ## the repository's own rules, then clang-tidy
+	@tools/tidy.py
+	@git ls-files 'src/*.cc' | xargs -P $(JOBS) -n 4 clang-tidy-19 --quiet -p $(BUILD)
+
+clean: ## remove all build directories (the guest image cache stays: see guest/README.md)
+	rm -rf build build-*
