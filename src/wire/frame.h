@@ -1,8 +1,8 @@
 // One Ethernet frame on its way: header bytes of its own, and references to payload memory.
 //
-// Inside a process a payload is copied once, from the sender's registered memory to the receiver's; so a frame
-// carries where the payload lies, not the payload. Whoever puts the frame on a real wire or in
-// a file makes bytes of it with copy_to().
+// Inside a process a payload is copied once, from the sender's registered memory to the receiver's;
+// so a frame carries where the payload lies, not the payload. Whoever puts the frame on a real wire
+// or in a file makes bytes of it with copy_to().
 //
 // The bytes of a frame, in order: head, segments, tail. No FCS.
 #pragma once
@@ -30,7 +30,8 @@ class Frame {
   /// Where the last four bytes of a RoCE packet stand.
   enum class Icrc : std::uint8_t {
     kAbsent,    ///< not a RoCE packet, or not known to be one
-    kDeferred,  ///< the tail has room for it; copy_to() computes it. Never left this process, so nobody needs to check it
+    kDeferred,  ///< the tail has room for it; copy_to() computes it. Never left this process, so
+                ///< nobody needs to check it
     kPresent,   ///< the bytes hold it
   };
 
@@ -54,12 +55,16 @@ class Frame {
     return {tail_.data(), size};
   }
   /// Refers to `bytes`, which must stay valid until the fabric has delivered the frame. False if
-  /// there is no room for one more segment: gather then into memory of the frame's own (own_payload).
+  /// there is no room for one more segment: gather then into memory of the frame's own
+  /// (own_payload).
   [[nodiscard]] bool add_segment(std::span<const std::byte> bytes) {
     if (bytes.empty()) return true;
     if (segment_count_ != 0) {
       auto& last = segments_[segment_count_ - 1];
-      if (last.data() + last.size() == bytes.data()) {  // contiguous: extend
+      // Extend what continues in memory, but not beyond what the frame owns: a copy must be able
+      // to tell owned segments from others.
+      const std::byte* const end = last.data() + last.size();
+      if (end == bytes.data() && end != owned_.data() + owned_.size()) {
         last = {last.data(), last.size() + bytes.size()};
         payload_size_ += bytes.size();
         return true;
@@ -82,15 +87,22 @@ class Frame {
     }
     return owned_;
   }
+  /// Copies all that the segments refer to into memory of the frame's own, so that the frame may
+  /// outlive it.
+  void own_segments();
   void set_icrc(Icrc icrc) { icrc_ = icrc; }
 
   Frame() = default;
+  /// The copy refers to the same memory; what the frame owns is copied. Allocates only if
+  /// the frame owns more than the target has room for.
   Frame(const Frame& other) { *this = other; }
   Frame& operator=(const Frame& other);
+  /// Leaves `other` cleared.
   Frame(Frame&& other) noexcept { *this = std::move(other); }
   Frame& operator=(Frame&& other) noexcept;
 
-  /// A frame from received bytes: the first kHeadCapacity become the head, the rest one segment that refers to `bytes`.
+  /// A frame from received bytes: the first kHeadCapacity become the head, the rest one segment
+  /// that refers to `bytes`.
   static Frame from_bytes(std::span<const std::byte> bytes) {
     Frame frame;
     const auto head = std::min(bytes.size(), kHeadCapacity);
@@ -105,11 +117,18 @@ class Frame {
   /// The first bytes in one piece: at least all headers, perhaps more.
   std::span<const std::byte> head() const { return {head_.data(), head_size_}; }
   std::span<std::byte> head() { return {head_.data(), head_size_}; }
-  std::span<const std::span<const std::byte>> segments() const { return {segments_.data(), segment_count_}; }
+  std::span<const std::span<const std::byte>> segments() const {
+    return {segments_.data(), segment_count_};
+  }
   std::span<const std::byte> tail() const { return {tail_.data(), tail_size_}; }
   Icrc icrc() const { return icrc_; }
 
-  /// Calls `visit(std::span<const std::byte>)` for the pieces that make up [offset, offset + length).
+  /// Writes the frame's bytes as a wire carries them, with a deferred ICRC computed.
+  /// @pre out.size() >= size()
+  void copy_to(std::span<std::byte> out) const;
+
+  /// Calls `visit(std::span<const std::byte>)` for each piece of [offset, offset + length), in
+  /// order.
   /// @pre offset + length <= size()
   template <class Visit>
   void for_each_piece(std::size_t offset, std::size_t length, Visit&& visit) const {
@@ -133,6 +152,9 @@ class Frame {
   }
 
  private:
+  void copy_parts(const Frame& other);
+  bool owns(std::span<const std::byte> segment) const;
+
   std::array<std::byte, kHeadCapacity> head_;
   std::array<std::byte, kTailCapacity> tail_;
   std::array<std::span<const std::byte>, kSegmentsMax> segments_;

@@ -1,0 +1,86 @@
+// The internet checksum (RFC 1071): the ones-complement sum of 16-bit words, folded.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace softhca::wire {
+
+/// Sums bytes that come in pieces of any length. The sum is kept in memory order (RFC 1071 2(B):
+/// the sum does not depend on the byte order), and swapped once at the end.
+class ChecksumSum {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    const std::uint64_t part = sum(bytes);
+    // A piece that begins at an odd offset has its bytes in the other halves of the words.
+    add_folded(odd_ ? std::uint64_t{__builtin_bswap16(fold(part))} : part);
+    odd_ ^= (bytes.size() & 1) != 0;
+  }
+  /// Adds numbers, as a pseudo header has them. @pre an even number of bytes was added so far.
+  void add_u16(std::uint16_t value) { add_folded(to_big(value)); }
+  void add_u32(std::uint32_t value) {
+    add_u16(static_cast<std::uint16_t>(value >> 16));
+    add_u16(static_cast<std::uint16_t>(value));
+  }
+
+  /// The ones-complement sum, not inverted.
+  std::uint16_t value() const { return to_big(fold(sum_)); }
+  /// What a checksum field holds: the inverted sum.
+  std::uint16_t checksum() const { return static_cast<std::uint16_t>(~value()); }
+
+ private:
+  static constexpr std::uint16_t to_big(std::uint16_t value) {
+    return std::endian::native == std::endian::little ? __builtin_bswap16(value) : value;
+  }
+  static constexpr std::uint16_t fold(std::uint64_t sum) {
+    sum = (sum & 0xffffffff) + (sum >> 32);
+    sum = (sum & 0xffffffff) + (sum >> 32);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return static_cast<std::uint16_t>(sum);
+  }
+  /// The end-around carry of 64-bit addition.
+  void add_folded(std::uint64_t part) {
+    sum_ += part;
+    sum_ += sum_ < part;
+  }
+  static std::uint64_t sum(std::span<const std::byte> bytes) {
+    const std::byte* at = bytes.data();
+    std::size_t left = bytes.size();
+    // 32-bit words in 64-bit lanes cannot overflow below 2^32 words. Four lanes vectorize.
+    std::uint64_t lanes[4] = {};
+    for (; left >= 16; left -= 16, at += 16) {
+      std::uint32_t words[4];
+      std::memcpy(words, at, sizeof words);
+      for (int i = 0; i < 4; ++i) lanes[i] += words[i];
+    }
+    std::uint64_t total = lanes[0] + lanes[1] + lanes[2] + lanes[3];
+    for (; left >= 2; left -= 2, at += 2) {
+      std::uint16_t word;
+      std::memcpy(&word, at, sizeof word);
+      total += word;
+    }
+    if (left != 0) {
+      // RFC 1071 4.1: the last odd byte is followed by a zero byte.
+      std::uint16_t word = 0;
+      std::memcpy(&word, at, 1);
+      total += word;
+    }
+    return total;
+  }
+
+  std::uint64_t sum_ = 0;
+  bool odd_ = false;
+};
+
+/// The checksum of `bytes`; 0 if they contain their own, right checksum.
+inline std::uint16_t checksum_of(std::span<const std::byte> bytes) {
+  ChecksumSum sum;
+  sum.add(bytes);
+  return sum.checksum();
+}
+
+}  // namespace softhca::wire

@@ -1,0 +1,75 @@
+#include "wire/frame.h"
+
+#include <functional>
+#include <optional>
+
+#include "util/endian.h"
+#include "wire/icrc.h"
+
+namespace softhca::wire {
+
+/// All but the owned memory. Only the part of the arrays that is in use.
+void Frame::copy_parts(const Frame& other) {
+  head_size_ = other.head_size_;
+  tail_size_ = other.tail_size_;
+  segment_count_ = other.segment_count_;
+  payload_size_ = other.payload_size_;
+  icrc_ = other.icrc_;
+  std::memcpy(head_.data(), other.head_.data(), head_size_);
+  std::memcpy(tail_.data(), other.tail_.data(), tail_size_);
+  std::copy_n(other.segments_.begin(), segment_count_, segments_.begin());
+}
+
+bool Frame::owns(std::span<const std::byte> segment) const {
+  // std::less orders pointers into different objects too.
+  const std::less<const std::byte*> less;
+  return !owned_.empty() && !less(segment.data(), owned_.data()) &&
+         less(segment.data(), owned_.data() + owned_.size());
+}
+
+Frame& Frame::operator=(const Frame& other) {
+  if (this == &other) return *this;
+  copy_parts(other);
+  bool copied = false;
+  for (auto& segment : std::span(segments_).first(segment_count_)) {
+    if (!other.owns(segment)) continue;
+    if (!copied) owned_.assign(other.owned_.begin(), other.owned_.end());
+    copied = true;
+    segment = {owned_.data() + (segment.data() - other.owned_.data()), segment.size()};
+  }
+  return *this;
+}
+
+Frame& Frame::operator=(Frame&& other) noexcept {
+  if (this == &other) return *this;
+  copy_parts(other);
+  owned_ = std::move(other.owned_);  // keeps its address: the segments stay right
+  other.owned_.clear();
+  other.clear();
+  return *this;
+}
+
+void Frame::own_segments() {
+  if (segment_count_ == 0 || (segment_count_ == 1 && owns(segments_[0]))) return;
+  std::vector<std::byte> bytes;
+  bytes.reserve(payload_size_);
+  for (const auto& segment : segments()) bytes.insert(bytes.end(), segment.begin(), segment.end());
+  owned_ = std::move(bytes);
+  segments_[0] = owned_;
+  segment_count_ = 1;
+}
+
+void Frame::copy_to(std::span<std::byte> out) const {
+  assert(out.size() >= size());
+  std::byte* at = out.data();
+  for_each_piece(0, size(), [&](std::span<const std::byte> piece) {
+    std::memcpy(at, piece.data(), piece.size());
+    at += piece.size();
+  });
+  if (icrc_ != Icrc::kDeferred) return;
+  const auto network_offset = find_roce_network_header(head());
+  assert(network_offset && "the ICRC of a frame without RoCE headers");
+  util::store_le32(at - kIcrcSize, icrc_of(*this, *network_offset, size() - kIcrcSize));
+}
+
+}  // namespace softhca::wire

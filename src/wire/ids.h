@@ -1,0 +1,24 @@
+// Numbers of InfiniBand headers that must not be mixed up.
+#pragma once
+
+#include <cstdint>
+
+#include "util/strong.h"
+
+namespace softhca::wire {
+
+/// Queue pair number, 24 bits.
+using Qpn = util::Strong<struct QpnTag, std::uint32_t>;
+/// Remote memory key (IBTA 10.6.3.2).
+using RKey = util::Strong<struct RKeyTag, std::uint32_t>;
+/// Queue key (IBTA 10.2.5).
+using QKey = util::Strong<struct QKeyTag, std::uint32_t>;
+/// XRC shared receive queue number, 24 bits (IBTA Annex A14).
+using XrcSrqn = util::Strong<struct XrcSrqnTag, std::uint32_t>;
+
+/// IBTA 3.9.1: the general services interface of a port.
+inline constexpr Qpn kGsiQpn{1};
+/// IBTA 10.5: the destination of multicast packets.
+inline constexpr Qpn kMulticastQpn{0xffffff};
+
+}  // namespace softhca::wire
