@@ -1,15 +1,43 @@
 // Type 0 configuration space: header, BARs, and the capabilities that our functions have
 // (Power Management, PCI Express, MSI-X, optionally VPD). Little-endian, as PCI is.
+//
+// Every byte has a value and two masks: which bits the host may write, and which it clears by
+// writing 1. A write goes through the masks; the few registers that do more (power state, VPD
+// address, function level reset) are looked at afterwards.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
+
+#include "pcie/msix.h"
 
 namespace softhca::pcie {
 
-struct Bar;
+inline constexpr unsigned kBarCount = 6;
+
+/// What a base address register announces.
+struct Bar {
+  std::uint64_t size = 0;  ///< bytes, a power of two, 16 or more; 0: not implemented
+  bool is_64bit = false;   ///< takes the next register as its upper half
+  bool prefetchable = false;
+};
+
+/// What the VPD capability tells about the product (PCI 3.0 appendix I).
+struct VitalProductData {
+  struct Field {
+    std::string keyword;  ///< two characters: PN part number, EC, SN serial number, V0 and so on
+    std::string value;    ///< up to 255 characters
+  };
+  std::string product_name;
+  std::vector<Field> read_only;
+
+  /// The resource list: identifier string, VPD-R with its checksum, end tag.
+  std::vector<std::byte> encode() const;
+};
 
 class ConfigSpace {
  public:
@@ -23,7 +51,62 @@ class ConfigSpace {
     std::uint32_t class_code;  ///< 24 bits: class, subclass, programming interface
     std::uint8_t revision_id;
   };
-  // The rest of this header belongs to pcie/: see its README.
+
+  /// Where the capabilities are, for tests and tools; hosts walk the list.
+  static constexpr std::uint32_t kPowerManagementAt = 0x40;
+  static constexpr std::uint32_t kVpdAt = 0x48;
+  static constexpr std::uint32_t kExpressAt = 0x60;
+  static constexpr std::uint32_t kMsixAt = 0x9c;
+
+  /// `bars` by index, up to kBarCount.
+  ConfigSpace(const Identity& identity, std::span<const Bar> bars, const Msix::Layout& msix);
+
+  /// Adds the VPD capability. Once, while the function is set up.
+  void add_vital_product_data(const VitalProductData& vpd);
+
+  const Bar& bar(unsigned index) const { return bars_[index]; }
+  /// Where the host placed the BAR; 0 until it does.
+  std::uint64_t bar_address(unsigned index) const;
+
+  bool memory_enabled() const;
+  bool bus_master_enabled() const;
+  bool msix_enabled() const;
+  bool msix_function_masked() const;
+
+  /// What a write asks of the function beyond a changed register.
+  struct Effects {
+    bool function_level_reset = false;
+    bool msix_control = false;  ///< the MSI-X Message Control register was written
+  };
+
+  /// Bytes outside of the 4096 read as zeros and drop writes.
+  void read(std::uint32_t offset, std::span<std::byte> out) const;
+  Effects write(std::uint32_t offset, std::span<const std::byte> in);
+
+  /// Every register back to its power-on value.
+  void reset();
+
+ private:
+  void set8(std::uint32_t at, std::uint8_t value, std::uint8_t writable = 0);
+  void set16(std::uint32_t at, std::uint16_t value, std::uint16_t writable = 0);
+  void set32(std::uint32_t at, std::uint32_t value, std::uint32_t writable = 0);
+  void clear_on_write16(std::uint32_t at, std::uint16_t bits);
+  std::uint16_t get16(std::uint32_t at) const;
+  std::uint32_t get32(std::uint32_t at) const;
+
+  void build_header(const Identity& identity);
+  void build_bars();
+  void build_power_management(std::uint8_t next);
+  void build_express(std::uint8_t next);
+  void build_msix(const Msix::Layout& msix);
+  void apply_vpd_address();
+
+  std::array<Bar, kBarCount> bars_{};
+  std::array<std::byte, kSize> value_{};
+  std::array<std::byte, kSize> writable_{};
+  std::array<std::byte, kSize> clear_on_write_{};
+  std::array<std::byte, kSize> power_on_{};
+  std::vector<std::byte> vpd_;
 };
 
 }  // namespace softhca::pcie

@@ -42,10 +42,16 @@ class DmaSpace {
   /// Removes the mapping that begins at `iova` and has exactly `size` bytes; fails if there is none.
   util::Result<void> unmap(Iova iova, std::uint64_t size);
   void unmap_all();
+  /// True if a byte of [iova, iova + size) is mapped already.
+  bool overlaps(Iova iova, std::uint64_t size) const;
 
   /// The host address of [iova, iova + size) if all of it lies in one local mapping that allows
   /// `access`; null otherwise. Valid until generation() changes.
   std::byte* translate(Iova iova, std::uint64_t size, DmaAccess access) const;
+
+  /// The first part of [iova, iova + size), as long as one local mapping reaches: for copies that
+  /// walk over several mappings. Empty if the first byte is not local memory that allows `access`.
+  std::span<std::byte> translate_prefix(Iova iova, std::uint64_t size, DmaAccess access) const;
 
   /// Reads across mappings of either kind. False if a part is unmapped or forbidden; `out` is then undefined.
   bool read(Iova from, std::span<std::byte> out) const;

@@ -6,9 +6,9 @@
 // Single-threaded: all calls come from the loop that owns the function.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -19,13 +19,15 @@
 
 namespace softhca::pcie {
 
-inline constexpr unsigned kBarCount = 6;
-
-/// What a base address register announces.
-struct Bar {
-  std::uint64_t size = 0;  ///< bytes, a power of two; 0: not implemented
-  bool is_64bit = false;   ///< takes the next register as its upper half
-  bool prefetchable = false;
+/// Parts of a BAR that the host may map and use without asking the function: it polls them
+/// (doorbell pages) or keeps them up to date (a clock page).
+struct SharedBarMemory {
+  struct Area {
+    std::uint64_t offset;  ///< in the BAR, page-aligned
+    std::uint64_t size;    ///< bytes, whole pages
+  };
+  int fd;                     ///< stays the function's; byte n of the BAR is byte n of the file
+  std::span<const Area> areas;  ///< ascending, without overlap, outside of the MSI-X structures
 };
 
 class Function {
@@ -46,6 +48,9 @@ class Function {
   void read_bar(unsigned index, std::uint64_t offset, std::span<std::byte> out);
   void write_bar(unsigned index, std::uint64_t offset, std::span<const std::byte> in);
 
+  /// What of the BAR the host may map; nothing unless the device overrides it.
+  virtual std::optional<SharedBarMemory> shared_memory(unsigned /*bar*/) const { return std::nullopt; }
+
   /// Host reads and writes of config space (4096 bytes). Handles FLR, MSI-X control, BAR sizing.
   void read_config(std::uint32_t offset, std::span<std::byte> out);
   void write_config(std::uint32_t offset, std::span<const std::byte> in);
@@ -61,6 +66,9 @@ class Function {
   DmaSpace& dma() { return dma_; }
   Msix& msix() { return msix_; }
   ConfigSpace& config() { return config_; }
+  const DmaSpace& dma() const { return dma_; }
+  const Msix& msix() const { return msix_; }
+  const ConfigSpace& config() const { return config_; }
 
  protected:
   Function(std::string name, const ConfigSpace::Identity& identity, std::span<const Bar> bars,

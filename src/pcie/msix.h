@@ -1,8 +1,14 @@
 // MSI-X: the table and pending bit array in a BAR, and the way to the host's interrupt controller.
+//
+// Who masks a vector depends on who is at the other end. An in-process driver writes the MSI-X
+// table, as hardware expects. A vfio-user client keeps the table for itself and says by messages
+// which vectors may be sent; it is an external masker. The pending bits are ours in both cases.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace softhca::pcie {
 
@@ -16,20 +22,72 @@ class InterruptSink {
 
 class Msix {
  public:
+  static constexpr std::uint16_t kMaxVectors = 2048;
+  static constexpr std::size_t kTableEntrySize = 16;  ///< bytes, PCIe 5.0 7.7.2.5
+
   struct Layout {
     std::uint16_t vectors;       ///< 1 to 2048
     std::uint8_t bar;            ///< where table and PBA live
     std::uint32_t table_offset;  ///< bytes, 8-aligned
     std::uint32_t pba_offset;    ///< bytes, 8-aligned
+
+    /// Bytes of the table.
+    std::uint32_t table_size() const { return vectors * std::uint32_t{kTableEntrySize}; }
+    /// Bytes of the pending bit array, whole QWORDs.
+    std::uint32_t pba_size() const { return (vectors + 63u) / 64u * 8u; }
   };
 
-  /// Null: interrupts are dropped.
-  void set_sink(InterruptSink* sink);
+  enum class Masking : std::uint8_t {
+    kTable,     ///< by Function Mask and the table's Mask bits (PCIe 5.0 6.1.4)
+    kExternal,  ///< by set_vector_masked() alone; every vector begins masked
+  };
 
-  /// The device signals `vector`: goes to the sink if MSI-X is enabled and neither the function nor the vector is masked;
-  /// stays pending in the PBA if masked, and is sent on unmask (PCIe 6.1.4.5). A vector beyond
-  /// the table is dropped.
+  explicit Msix(const Layout& layout);
+
+  const Layout& layout() const { return layout_; }
+
+  /// Null: interrupts are dropped.
+  void set_sink(InterruptSink* sink, Masking masking = Masking::kTable);
+
+  /// The device signals `vector`: goes to the sink if MSI-X is enabled and neither the function nor
+  /// the vector is masked; stays pending in the PBA if masked, and is sent on unmask (PCIe 5.0
+  /// 6.1.4.5). A vector beyond the table is dropped. With external masking an unmasked vector is
+  /// sent whatever the enable bit says: the masker is the one who knows.
   void raise(std::uint16_t vector);
+
+  /// @pre masking is external
+  void set_vector_masked(std::uint16_t vector, bool masked);
+
+  /// The Message Control register of the capability changed (PCIe 5.0 7.7.2.2).
+  void set_control(bool enabled, bool function_masked);
+  bool enabled() const { return enabled_; }
+  bool pending(std::uint16_t vector) const;
+  /// True if raise() would only make `vector` pending.
+  bool masked(std::uint16_t vector) const;
+
+  /// Host access to the table, `offset` from its start. @pre inside the table
+  void read_table(std::uint32_t offset, std::span<std::byte> out) const;
+  void write_table(std::uint32_t offset, std::span<const std::byte> in);
+  /// Host read of the pending bit array, `offset` from its start. Writes have no effect.
+  void read_pba(std::uint32_t offset, std::span<std::byte> out) const;
+
+  /// Power-on state: disabled, all vectors masked in the table, nothing pending. The sink and its
+  /// external masks are the host's and stay.
+  void reset();
+
+ private:
+  void set_pending(std::uint16_t vector, bool pending);
+  /// Sends what is pending and no longer masked.
+  void send_pending();
+
+  Layout layout_;
+  InterruptSink* sink_ = nullptr;
+  Masking masking_ = Masking::kTable;
+  bool enabled_ = false;
+  bool function_masked_ = false;
+  std::vector<std::byte> table_;
+  std::vector<std::byte> pba_;
+  std::vector<bool> externally_masked_;
 };
 
 }  // namespace softhca::pcie

@@ -1,0 +1,145 @@
+#include "pcie/dma_space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace softhca::pcie {
+namespace {
+
+bool allows(DmaAccess granted, DmaAccess wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(granted) & bits) == bits;
+}
+
+/// The last byte of a range that is known not to wrap around.
+Iova last_byte(Iova iova, std::uint64_t size) { return iova + (size - 1); }
+
+bool wraps(Iova iova, std::uint64_t size) { return size != 0 && last_byte(iova, size) < iova; }
+
+}  // namespace
+
+bool DmaSpace::overlaps(Iova iova, std::uint64_t size) const {
+  if (size == 0 || wraps(iova, size)) return false;
+  const auto after = std::upper_bound(mappings_.begin(), mappings_.end(), last_byte(iova, size),
+                                      [](Iova at, const Mapping& m) { return at < m.iova; });
+  if (after == mappings_.begin()) return false;
+  const auto& before = *(after - 1);
+  return last_byte(before.iova, before.size) >= iova;
+}
+
+util::Result<void> DmaSpace::insert(const Mapping& mapping) {
+  if (mapping.size == 0) return util::fail(fmt::format("DMA map of 0 bytes at {:#x}", mapping.iova));
+  if (wraps(mapping.iova, mapping.size)) {
+    return util::fail(fmt::format("DMA map of {:#x} bytes at {:#x} passes the end of the address space",
+                                  mapping.size, mapping.iova));
+  }
+  if (overlaps(mapping.iova, mapping.size)) {
+    return util::fail(fmt::format("DMA map of {:#x} bytes at {:#x} overlaps another mapping",
+                                  mapping.size, mapping.iova));
+  }
+  const auto at = std::upper_bound(mappings_.begin(), mappings_.end(), mapping.iova,
+                                   [](Iova iova, const Mapping& m) { return iova < m.iova; });
+  mappings_.insert(at, mapping);
+  return {};
+}
+
+util::Result<void> DmaSpace::map(Iova iova, std::uint64_t size, std::byte* host, DmaAccess access) {
+  if (host == nullptr) return util::fail("DMA map without memory");
+  return insert({.iova = iova, .size = size, .host = host, .remote = nullptr, .access = access});
+}
+
+util::Result<void> DmaSpace::map_remote(Iova iova, std::uint64_t size, RemoteMemory& memory,
+                                        DmaAccess access) {
+  return insert({.iova = iova, .size = size, .host = nullptr, .remote = &memory, .access = access});
+}
+
+util::Result<void> DmaSpace::unmap(Iova iova, std::uint64_t size) {
+  const auto at = std::lower_bound(mappings_.begin(), mappings_.end(), iova,
+                                   [](const Mapping& m, Iova wanted) { return m.iova < wanted; });
+  if (at == mappings_.end() || at->iova != iova || at->size != size) {
+    return util::fail(fmt::format("DMA unmap of {:#x} bytes at {:#x}: no such mapping", size, iova));
+  }
+  mappings_.erase(at);
+  ++generation_;
+  return {};
+}
+
+void DmaSpace::unmap_all() {
+  if (mappings_.empty()) return;
+  mappings_.clear();
+  ++generation_;
+}
+
+const DmaSpace::Mapping* DmaSpace::find(Iova iova) const {
+  // A device works in one mapping most of the time: guest memory has two or three large ones.
+  if (last_hit_ < mappings_.size()) {
+    const auto& hit = mappings_[last_hit_];
+    if (iova - hit.iova < hit.size) return &hit;  // wraps to a large number if iova is below
+  }
+  const auto after = std::upper_bound(mappings_.begin(), mappings_.end(), iova,
+                                      [](Iova at, const Mapping& m) { return at < m.iova; });
+  if (after == mappings_.begin()) return nullptr;
+  const auto& candidate = *(after - 1);
+  if (iova - candidate.iova >= candidate.size) return nullptr;
+  last_hit_ = static_cast<std::size_t>(&candidate - mappings_.data());
+  return &candidate;
+}
+
+std::byte* DmaSpace::translate(Iova iova, std::uint64_t size, DmaAccess access) const {
+  if (size == 0) return nullptr;
+  const auto* mapping = find(iova);
+  if (mapping == nullptr || mapping->host == nullptr || !allows(mapping->access, access)) return nullptr;
+  const auto offset = iova - mapping->iova;
+  return size <= mapping->size - offset ? mapping->host + offset : nullptr;
+}
+
+std::span<std::byte> DmaSpace::translate_prefix(Iova iova, std::uint64_t size,
+                                                DmaAccess access) const {
+  const auto* mapping = find(iova);
+  if (mapping == nullptr || mapping->host == nullptr || !allows(mapping->access, access)) return {};
+  const auto offset = iova - mapping->iova;
+  return {mapping->host + offset, static_cast<std::size_t>(std::min(size, mapping->size - offset))};
+}
+
+bool DmaSpace::read(Iova from, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const auto* mapping = find(from);
+    if (mapping == nullptr || !allows(mapping->access, DmaAccess::kRead)) return false;
+    const auto offset = from - mapping->iova;
+    const auto length =
+        static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), mapping->size - offset));
+    if (mapping->host != nullptr) {
+      std::memcpy(out.data(), mapping->host + offset, length);
+    } else if (!mapping->remote->dma_read(from, out.first(length))) {
+      return false;
+    }
+    out = out.subspan(length);
+    // Past the last address there is nothing: do not go on at address 0.
+    if (!out.empty() && from + length < from) return false;
+    from += length;
+  }
+  return true;
+}
+
+bool DmaSpace::write(Iova to, std::span<const std::byte> in) const {
+  while (!in.empty()) {
+    const auto* mapping = find(to);
+    if (mapping == nullptr || !allows(mapping->access, DmaAccess::kWrite)) return false;
+    const auto offset = to - mapping->iova;
+    const auto length =
+        static_cast<std::size_t>(std::min<std::uint64_t>(in.size(), mapping->size - offset));
+    if (mapping->host != nullptr) {
+      std::memcpy(mapping->host + offset, in.data(), length);
+    } else if (!mapping->remote->dma_write(to, in.first(length))) {
+      return false;
+    }
+    in = in.subspan(length);
+    if (!in.empty() && to + length < to) return false;
+    to += length;
+  }
+  return true;
+}
+
+}  // namespace softhca::pcie

@@ -1,0 +1,89 @@
+#include "pcie/function.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace softhca::pcie {
+namespace {
+
+/// Which structure of the MSI-X BAR an offset lies in, and how many bytes until it ends.
+struct Place {
+  enum class Kind : std::uint8_t { kRegister, kTable, kPba } kind;
+  std::uint64_t offset;  ///< from the start of the structure; for registers, of the BAR
+  std::uint64_t left;    ///< bytes to the end of the structure, or to the start of the next one
+};
+
+Place locate(const Msix::Layout& msix, std::uint64_t offset) {
+  const auto table = offset - msix.table_offset;  // wraps to a large number below the table
+  if (table < msix.table_size()) return {Place::Kind::kTable, table, msix.table_size() - table};
+  const auto pba = offset - msix.pba_offset;
+  if (pba < msix.pba_size()) return {Place::Kind::kPba, pba, msix.pba_size() - pba};
+  auto left = UINT64_MAX - offset;
+  if (offset < msix.table_offset) left = std::min(left, msix.table_offset - offset);
+  if (offset < msix.pba_offset) left = std::min(left, msix.pba_offset - offset);
+  return {Place::Kind::kRegister, offset, left};
+}
+
+}  // namespace
+
+Function::Function(std::string name, const ConfigSpace::Identity& identity, std::span<const Bar> bars,
+                   const Msix::Layout& msix)
+    : name_(std::move(name)), config_(identity, bars, msix), msix_(msix) {}
+
+void Function::read_bar(unsigned index, std::uint64_t offset, std::span<std::byte> out) {
+  const auto size = index < kBarCount ? bar(index).size : 0;
+  if (offset > size || out.size() > size - offset) {
+    std::fill(out.begin(), out.end(), std::byte{0});
+    return;
+  }
+  if (index != msix_.layout().bar) return read_register(index, offset, out);
+  while (!out.empty()) {
+    const auto place = locate(msix_.layout(), offset);
+    const auto part = out.first(std::min<std::uint64_t>(out.size(), place.left));
+    switch (place.kind) {
+      case Place::Kind::kRegister: read_register(index, offset, part); break;
+      case Place::Kind::kTable: msix_.read_table(static_cast<std::uint32_t>(place.offset), part); break;
+      case Place::Kind::kPba: msix_.read_pba(static_cast<std::uint32_t>(place.offset), part); break;
+    }
+    out = out.subspan(part.size());
+    offset += part.size();
+  }
+}
+
+void Function::write_bar(unsigned index, std::uint64_t offset, std::span<const std::byte> in) {
+  const auto size = index < kBarCount ? bar(index).size : 0;
+  if (offset > size || in.size() > size - offset) return;
+  if (index != msix_.layout().bar) return write_register(index, offset, in);
+  while (!in.empty()) {
+    const auto place = locate(msix_.layout(), offset);
+    const auto part = in.first(std::min<std::uint64_t>(in.size(), place.left));
+    switch (place.kind) {
+      case Place::Kind::kRegister: write_register(index, offset, part); break;
+      case Place::Kind::kTable: msix_.write_table(static_cast<std::uint32_t>(place.offset), part); break;
+      case Place::Kind::kPba: break;  // read-only to software (PCIe 5.0 7.7.2.10)
+    }
+    in = in.subspan(part.size());
+    offset += part.size();
+  }
+}
+
+void Function::read_config(std::uint32_t offset, std::span<std::byte> out) { config_.read(offset, out); }
+
+void Function::write_config(std::uint32_t offset, std::span<const std::byte> in) {
+  const auto effects = config_.write(offset, in);
+  if (effects.function_level_reset) {
+    reset();
+    return;
+  }
+  if (effects.msix_control) {
+    msix_.set_control(config_.msix_enabled(), config_.msix_function_masked());
+  }
+}
+
+void Function::reset() {
+  config_.reset();
+  msix_.reset();
+  reset_device();
+}
+
+}  // namespace softhca::pcie
