@@ -102,9 +102,8 @@ def sources_lines():
         signed_by = options.get("signed-by", "")
         if signed_by.lstrip("\n").startswith("-----BEGIN"):
             options["signed-by"] = embedded_key(signed_by)
-        elif not signed_by and not options.get("trusted") and os.path.exists(KEYRING) \
-                and not os.path.exists("/etc/apt/trusted.gpg.d/debian-archive-trixie-stable.asc"):
-            options["signed-by"] = KEYRING
+        elif not signed_by and options.get("trusted") != "yes":
+            options["signed-by"] = ",".join(trusted_keys())
         words = " ".join(f"{name}={value}" for name, value in sorted(options.items()))
         return f"deb {f'[{words}] ' if words else ''}{uri} {suite} main"
 
@@ -112,6 +111,16 @@ def sources_lines():
     if security:
         lines.append(line(security, f"{SUITE}-security"))
     return lines
+
+
+def trusted_keys():
+    """Debian's keyring (an older release's apt may not trust trixie's keys by itself), and
+    whatever this machine trusts for mirrors with a key of their own."""
+    keys = [Path(KEYRING), Path("/etc/apt/trusted.gpg"),
+            *sorted(Path("/etc/apt/trusted.gpg.d").glob("*.gpg")),
+            *sorted(Path("/etc/apt/trusted.gpg.d").glob("*.asc"))]
+    return [str(key) for key in keys if key.is_file() and key.stat().st_size
+            and os.access(key, os.R_OK)]
 
 
 def embedded_key(text):
@@ -204,16 +213,24 @@ Dir::Log "{self.directory}";
         text = self._checked("show", "--no-all-versions", *pin, package, program="apt-cache")
         return dict(row.split(": ", 1) for row in text.splitlines() if re.match(r"\S+: ", row))
 
+    def require(self, packages):
+        """Refuses names that this Debian does not have, before anything is built."""
+        for package in packages:
+            code, _ = self._run("show", package, program="apt-cache")
+            if code:
+                raise Problem(f"--package {package}: Debian {SUITE} has no package of that name")
+
     def download(self, packages, directory, release=None, closure=False):
         """Puts the .deb files of the packages (closure: and all they depend on) in directory."""
         directory.mkdir(parents=True, exist_ok=True)
         pin = ["-t", release] if release else []
-        if closure:
-            (directory / "partial").mkdir(exist_ok=True)
-            self._checked("install", "-y", "--download-only", *pin, *packages,
-                          "-o", f"Dir::Cache::archives={directory}")
-        else:
-            self._checked("download", *pin, *packages, directory=directory)
+        with cache.lock("apt"):  # no other run refreshes the lists meanwhile
+            if closure:
+                (directory / "partial").mkdir(exist_ok=True)
+                self._checked("install", "-y", "--download-only", *pin, *packages,
+                              "-o", f"Dir::Cache::archives={directory}")
+            else:
+                self._checked("download", *pin, *packages, directory=directory)
         return sorted(directory.glob("*.deb"))
 
 

@@ -14,6 +14,7 @@ import json
 import os
 import selectors
 import shlex
+import shutil
 import signal
 import socket
 import stat
@@ -150,7 +151,7 @@ class Guest:
         self.process = None
 
     def _settings(self):
-        size = os.get_terminal_size(0) if self.plan.shell and os.isatty(0) else (80, 24)
+        size = shutil.get_terminal_size()
         return {"GUEST": self.number, "GUESTS": self.plan.guests,
                 "SHARE": "1" if self.plan.share else "",
                 "SHELL_WANTED": "1" if self.plan.shell else "",
@@ -385,7 +386,10 @@ class Guest:
             return
         if b"Kernel panic" in new or b"softhca: initramfs:" in new:
             time.sleep(0.5)  # let it finish its last words
-            self.failure = f"{self.name}: the kernel stopped:\n{process.tail(self.console, 30)}"
+            last_words = process.tail(self.console, 100)
+            start = max(last_words.find("Kernel panic"), last_words.find("softhca: initramfs:"), 0)
+            self.failure = f"{self.name}: the kernel stopped: " + \
+                "\n".join(last_words[start:].splitlines()[:12])
 
     def _finish(self):
         for output in self._outputs.values():

@@ -48,6 +48,7 @@ def how():
 def build(packages, extra, directory):
     mode, prefix = how()
     source = apt.updated()
+    source.require(extra)
     say("guest image: building the Debian root"
         + (f" with {' '.join(extra)}" if extra else "") + " (once)")
     image = directory / "root.sqfs"

@@ -3,6 +3,7 @@
 import os
 import selectors
 import shutil
+import signal
 import sys
 import tempfile
 import termios
@@ -50,6 +51,8 @@ class Session:
         except KeyboardInterrupt:
             status = 130
         finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing interrupts the cleaning up
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             self._restore_terminal()
             for guest in self.guests:
                 guest.close()
