@@ -1,0 +1,11 @@
+#!/bin/bash
+# Steps 2 to 4: firmware version, pages, interrupts, health. 20 s pass so that the health poll has run often.
+. "$(dirname "$0")/lib.sh"
+expect_functions 2
+dmesg | grep mlx5
+dmesg | grep -q 'mlx5_core.*firmware version: 12\.' || fail "no firmware version"
+grep mlx5 /proc/interrupts || fail "no mlx5 interrupt"
+asynchronous=$(awk '/mlx5_async/ {for (i = 2; i <= NF; i++) if ($i ~ /^[0-9]+$/) n += $i} END {print n + 0}' /proc/interrupts)
+[ "$asynchronous" -gt 0 ] || fail "no command completion came by interrupt"
+sleep 20
+clean_dmesg

@@ -1,0 +1,10 @@
+#!/bin/bash
+# Step 13: RC send and receive, polled and with events, checked content.
+. "$(dirname "$0")/lib.sh"
+two_hosts
+pingpong ibv_rc_pingpong
+pingpong ibv_rc_pingpong -c
+pingpong ibv_rc_pingpong -e
+pingpong ibv_rc_pingpong -c -e -m 4096 -s 1000000 -n 200
+pingpong ibv_rc_pingpong -n 20000
+clean_dmesg

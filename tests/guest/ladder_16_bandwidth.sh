@@ -1,0 +1,21 @@
+#!/bin/bash
+# Step 16, RC: bandwidth tests at all sizes, queue counts, directions, events, inline sizes, MTUs.
+. "$(dirname "$0")/lib.sh"
+two_hosts
+for program in ib_read_bw ib_write_bw ib_send_bw; do
+  perftest $program -a -n 200
+  perftest $program -q 8 -s 65536 -n 200
+  perftest $program -b -s 65536 -n 500
+  perftest $program -s 8388608 -n 20
+  perftest $program -s 4096 -n 500 --cq-mod 1
+done
+perftest ib_read_bw -e -s 65536 -n 500
+perftest ib_send_bw -e -s 65536 -n 500
+perftest ib_write_bw -s 64 -n 1000 -I 64
+perftest ib_send_bw -s 128 -n 1000 -I 128
+for mtu in 256 512 1024 2048 4096; do
+  for program in ib_read_bw ib_write_bw ib_send_bw; do
+    perftest $program -m $mtu -s 100000 -n 100
+  done
+done
+clean_dmesg
