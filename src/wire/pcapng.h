@@ -1,0 +1,51 @@
+// Writes captures in the pcapng format (draft-ietf-opsawg-pcapng), which Wireshark reads.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string_view>
+#include <vector>
+
+#include "wire/frame.h"
+
+namespace softhca::wire {
+
+/// One section with any number of interfaces. Interfaces may be added at any time before their
+/// first packet. A failed write sets the stream's state, which the owner looks at; it is no error
+/// here.
+class PcapngWriter {
+ public:
+  /// As the interface sees it.
+  enum class Direction : std::uint8_t { kUnknown = 0, kInbound = 1, kOutbound = 2 };
+
+  struct Packet {
+    std::uint32_t interface_id = 0;
+    std::uint64_t time_ns = 0;  ///< since 1970-01-01 UTC
+    Direction direction = Direction::kUnknown;
+    std::string_view comment;  ///< empty: none
+  };
+
+  /// Writes the section header. @pre `out` outlives the writer
+  explicit PcapngWriter(std::ostream& out);
+
+  /// The number to put into Packet::interface_id.
+  std::uint32_t add_interface(std::string_view name);
+  void write(const Packet& packet, const Frame& frame);
+  void flush() { out_.flush(); }
+
+ private:
+  void begin_block(std::uint32_t type);
+  void put_u16(std::uint16_t value);
+  void put_u32(std::uint32_t value);
+  void put_option(std::uint16_t code, std::span<const std::byte> value);
+  void put_option(std::uint16_t code, std::string_view text);
+  void end_options() { put_u32(0); }
+  void pad();
+  void end_block();
+
+  std::ostream& out_;
+  std::vector<std::byte> block_;  ///< keeps its capacity from block to block
+  std::uint32_t interface_count_ = 0;
+};
+
+}  // namespace softhca::wire

@@ -1,0 +1,139 @@
+#include "wire/frame.h"
+
+#include <gtest/gtest.h>
+
+#include "hex.h"
+
+namespace softhca::wire {
+namespace {
+
+std::vector<std::byte> bytes_of(const Frame& frame) {
+  std::vector<std::byte> bytes(frame.size());
+  frame.copy_to(bytes);
+  return bytes;
+}
+
+std::vector<std::byte> counted(std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i != size; ++i) bytes[i] = std::byte(i * 7 + 1);
+  return bytes;
+}
+
+TEST(Frame, IsItsHeadSegmentsAndTailInOrder) {
+  const auto a = from_hex("0102"), b = from_hex("0304");
+  Frame frame;
+  std::memset(frame.resize_head(2).data(), 0xaa, 2);
+  ASSERT_TRUE(frame.add_segment(a));
+  ASSERT_TRUE(frame.add_segment(b));
+  std::memset(frame.resize_tail(1).data(), 0xbb, 1);
+  EXPECT_EQ(frame.size(), 7u);
+  EXPECT_EQ(bytes_of(frame), from_hex("aaaa 0102 0304 bb"));
+}
+
+TEST(Frame, JoinsSegmentsThatContinueInMemory) {
+  const auto bytes = counted(100);
+  Frame frame;
+  for (std::size_t i = 0; i != 100; i += 10) {
+    ASSERT_TRUE(frame.add_segment(std::span(bytes).subspan(i, 10)));
+  }
+  EXPECT_EQ(frame.segments().size(), 1u);
+  EXPECT_EQ(bytes_of(frame), bytes);
+}
+
+TEST(Frame, RefusesANinthSegment) {
+  const auto bytes = counted(100);
+  Frame frame;
+  for (std::size_t i = 0; i != Frame::kSegmentsMax; ++i) {
+    ASSERT_TRUE(frame.add_segment(std::span(bytes).subspan(i * 10, 5)));
+  }
+  EXPECT_FALSE(frame.add_segment(std::span(bytes).subspan(90, 5)));
+  EXPECT_EQ(frame.size(), 5 * Frame::kSegmentsMax);
+}
+
+TEST(Frame, ForEachPieceGivesAnyRange) {
+  const auto whole = counted(300);
+  Frame frame;
+  std::memcpy(frame.resize_head(50).data(), whole.data(), 50);
+  const auto second = std::vector(whole.begin() + 150, whole.begin() + 295);
+  ASSERT_TRUE(frame.add_segment(std::span(whole).subspan(50, 100)));
+  ASSERT_TRUE(frame.add_segment(second));
+  std::memcpy(frame.resize_tail(5).data(), whole.data() + 295, 5);
+  for (std::size_t offset = 0; offset <= whole.size(); ++offset) {
+    for (std::size_t length = 0; offset + length <= whole.size(); length += 1 + length / 8) {
+      std::vector<std::byte> got;
+      frame.for_each_piece(offset, length, [&](std::span<const std::byte> piece) {
+        got.insert(got.end(), piece.begin(), piece.end());
+      });
+      ASSERT_TRUE(std::equal(got.begin(), got.end(), whole.begin() + long(offset),
+                             whole.begin() + long(offset + length)));
+    }
+  }
+}
+
+TEST(Frame, ACopyRefersToTheSameForeignMemory) {
+  const auto payload = counted(64);
+  Frame frame;
+  (void)frame.resize_head(14);
+  ASSERT_TRUE(frame.add_segment(payload));
+  const Frame copy = frame;
+  ASSERT_EQ(copy.segments().size(), 1u);
+  EXPECT_EQ(copy.segments()[0].data(), payload.data());
+}
+
+TEST(Frame, ACopyHasItsOwnOfWhatTheFrameOwns) {
+  const auto foreign = counted(16);
+  Frame copy;
+  {
+    Frame frame;
+    auto owned = frame.own_payload(32);
+    std::memset(owned.data(), 0x5a, owned.size());
+    ASSERT_TRUE(frame.add_segment(foreign));
+    copy = frame;
+    std::memset(owned.data(), 0, owned.size());
+  }
+  ASSERT_EQ(copy.segments().size(), 2u);
+  EXPECT_EQ(copy.segments()[1].data(), foreign.data());
+  EXPECT_EQ(bytes_of(copy)[0], std::byte{0x5a});
+  EXPECT_EQ(bytes_of(copy)[31], std::byte{0x5a});
+}
+
+TEST(Frame, AMoveKeepsOwnedMemoryAndClearsTheSource) {
+  Frame frame;
+  std::memset(frame.own_payload(100).data(), 0x77, 100);
+  const auto* at = frame.segments()[0].data();
+  Frame moved = std::move(frame);
+  EXPECT_EQ(moved.segments()[0].data(), at);
+  EXPECT_EQ(moved.size(), 100u);
+  EXPECT_EQ(frame.size(), 0u);  // NOLINT(bugprone-use-after-move): cleared, as documented
+  frame = moved;
+  EXPECT_EQ(bytes_of(frame), bytes_of(moved));
+}
+
+TEST(Frame, OwnSegmentsOutlivesTheMemoryReferredTo) {
+  Frame frame;
+  const auto expected = counted(200);
+  {
+    auto a = std::vector(expected.begin(), expected.begin() + 120);
+    auto b = std::vector(expected.begin() + 120, expected.end());
+    ASSERT_TRUE(frame.add_segment(a));
+    ASSERT_TRUE(frame.add_segment(b));
+    frame.own_segments();
+    std::fill(a.begin(), a.end(), std::byte{0});
+    std::fill(b.begin(), b.end(), std::byte{0});
+  }
+  EXPECT_EQ(bytes_of(frame), expected);
+  frame.own_segments();
+  EXPECT_EQ(bytes_of(frame), expected);
+}
+
+TEST(Frame, FromBytesSplitsAtTheHeadsCapacity) {
+  for (const std::size_t size : {0u, 1u, 191u, 192u, 193u, 9000u}) {
+    const auto bytes = counted(size);
+    const auto frame = Frame::from_bytes(bytes);
+    EXPECT_EQ(frame.head().size(), std::min<std::size_t>(size, Frame::kHeadCapacity));
+    EXPECT_EQ(bytes_of(frame), bytes);
+  }
+}
+
+}  // namespace
+}  // namespace softhca::wire

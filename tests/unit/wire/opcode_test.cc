@@ -1,0 +1,69 @@
+#include "wire/opcode.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace softhca::wire {
+namespace {
+
+TEST(OpcodeTable, NamesEveryOpcodeOnceAndByItsTransport) {
+  std::set<std::string_view> names;
+  int defined = 0;
+  for (int i = 0; i != 256; ++i) {
+    const auto& info = kOpcodes[static_cast<std::size_t>(i)];
+    if (!info.defined) continue;
+    ++defined;
+    EXPECT_TRUE(names.insert(info.name).second) << info.name;
+    EXPECT_EQ(static_cast<int>(info.transport), i >> 5) << info.name;
+  }
+  // RC and XRC have 23 operations each, UC 12, UD 2; and CNP.
+  EXPECT_EQ(defined, 23 + 23 + 12 + 2 + 1);
+}
+
+TEST(OpcodeTable, AgreesWithTheEnumeration) {
+  EXPECT_EQ(to_string(Opcode::RC_SEND_FIRST), "RC_SEND_FIRST");
+  EXPECT_EQ(to_string(Opcode::RC_SEND_ONLY_WITH_INVALIDATE), "RC_SEND_ONLY_WITH_INVALIDATE");
+  EXPECT_EQ(to_string(Opcode::UC_RDMA_WRITE_ONLY), "UC_RDMA_WRITE_ONLY");
+  EXPECT_EQ(to_string(Opcode::UD_SEND_ONLY), "UD_SEND_ONLY");
+  EXPECT_EQ(to_string(Opcode::XRC_FETCH_ADD), "XRC_FETCH_ADD");
+  EXPECT_EQ(to_string(Opcode::CNP), "CNP");
+  EXPECT_EQ(to_string(Opcode(0x15)), "undefined");
+  EXPECT_EQ(to_string(Opcode(0x40)), "undefined");
+}
+
+// IBTA 9.2.1 Table 38, the sizes that follow from it.
+TEST(OpcodeTable, ExtendedHeadersFollowFromTheOpcode) {
+  const auto size = [](Opcode opcode) { return int{info(opcode).headers_size}; };
+  EXPECT_EQ(size(Opcode::RC_SEND_MIDDLE), 0);
+  EXPECT_EQ(size(Opcode::RC_SEND_LAST_WITH_IMMEDIATE), 4);
+  EXPECT_EQ(size(Opcode::RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE), 20);
+  EXPECT_EQ(size(Opcode::RC_RDMA_WRITE_MIDDLE), 0);
+  EXPECT_EQ(size(Opcode::RC_RDMA_READ_REQUEST), 16);
+  EXPECT_EQ(size(Opcode::RC_RDMA_READ_RESPONSE_FIRST), 4);
+  EXPECT_EQ(size(Opcode::RC_RDMA_READ_RESPONSE_MIDDLE), 0);
+  EXPECT_EQ(size(Opcode::RC_ATOMIC_ACKNOWLEDGE), 12);
+  EXPECT_EQ(size(Opcode::RC_COMPARE_SWAP), 28);
+  EXPECT_EQ(size(Opcode::UD_SEND_ONLY), 8);
+  EXPECT_EQ(size(Opcode::UD_SEND_ONLY_WITH_IMMEDIATE), 12);
+  EXPECT_EQ(size(Opcode::XRC_RDMA_WRITE_ONLY), 20);
+  EXPECT_EQ(size(Opcode::XRC_ACKNOWLEDGE), 4);
+  EXPECT_TRUE(info(Opcode::XRC_SEND_FIRST).has(ExtHeader::kXrcEth));
+  EXPECT_FALSE(info(Opcode::XRC_RDMA_READ_RESPONSE_ONLY).has(ExtHeader::kXrcEth));
+}
+
+TEST(OpcodeTable, TellsPlaceAndDirection) {
+  EXPECT_TRUE(info(Opcode::RC_SEND_ONLY).only());
+  EXPECT_TRUE(info(Opcode::RC_SEND_MIDDLE).middle());
+  EXPECT_TRUE(info(Opcode::RC_SEND_FIRST).first);
+  EXPECT_FALSE(info(Opcode::RC_SEND_FIRST).last);
+  EXPECT_TRUE(info(Opcode::UC_RDMA_WRITE_LAST_WITH_IMMEDIATE).last);
+  EXPECT_TRUE(info(Opcode::RC_RDMA_READ_REQUEST).request);
+  EXPECT_TRUE(info(Opcode::RC_RDMA_READ_RESPONSE_LAST).response());
+  EXPECT_TRUE(info(Opcode::RC_ACKNOWLEDGE).response());
+  EXPECT_FALSE(info(Opcode(0xff)).response());
+  EXPECT_FALSE(info(Opcode(0xff)).middle());
+}
+
+}  // namespace
+}  // namespace softhca::wire

@@ -1,0 +1,55 @@
+#include "wire/serial24.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace softhca::wire {
+namespace {
+
+constexpr std::uint32_t kHalf = Psn::kModulus / 2;
+
+TEST(Serial24, EveryNumberHasItsSuccessorAndPredecessorModulo2To24) {
+  for (std::uint32_t i = 0; i != Psn::kModulus; ++i) {
+    const Psn psn(i);
+    ASSERT_EQ(psn.next().value(), (i + 1) % Psn::kModulus);
+    ASSERT_EQ(psn.next().previous(), psn);
+    ASSERT_TRUE(psn.before(psn.next()));
+    ASSERT_FALSE(psn.next().before(psn));
+    ASSERT_EQ(psn.next() - psn, 1);
+    ASSERT_EQ(psn - psn.next(), -1);
+  }
+}
+
+TEST(Serial24, TheConstructorTakesTheLow24Bits) { EXPECT_EQ(Psn(0x12345678).value(), 0x345678u); }
+
+// All distances from numbers at every edge, so that each carry and each sign change is met.
+TEST(Serial24, DistanceIsTheShortWayRoundTheCircle) {
+  const std::vector<std::uint32_t> froms = {0, 1, 0x7fffff, 0x800000, 0x800001, 0xfffffe, 0xffffff};
+  for (const auto from : froms) {
+    for (std::uint32_t distance = 0; distance != Psn::kModulus; ++distance) {
+      const Psn a(from);
+      const Psn b = a + distance;
+      const auto expected = distance < kHalf ? static_cast<std::int32_t>(distance)
+                                             : static_cast<std::int32_t>(distance) -
+                                                   static_cast<std::int32_t>(Psn::kModulus);
+      ASSERT_EQ(b - a, expected) << from << " " << distance;
+      ASSERT_EQ(b.before(a), expected < 0);
+      ASSERT_EQ(b - distance, a);
+    }
+  }
+}
+
+TEST(Serial24, WithinHoldsForTheCountNumbersFromTheFirst) {
+  const Psn first(0xfffffe);
+  EXPECT_FALSE(Psn(0xfffffd).within(first, 4));
+  EXPECT_TRUE(Psn(0xfffffe).within(first, 4));
+  EXPECT_TRUE(Psn(0xffffff).within(first, 4));
+  EXPECT_TRUE(Psn(0).within(first, 4));
+  EXPECT_TRUE(Psn(1).within(first, 4));
+  EXPECT_FALSE(Psn(2).within(first, 4));
+  EXPECT_FALSE(first.within(first, 0));
+}
+
+}  // namespace
+}  // namespace softhca::wire
