@@ -1,0 +1,138 @@
+#include "util/event_loop.h"
+
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <span>
+#include <utility>
+
+namespace softhca::util {
+namespace {
+
+/// More than a turn of the loop is likely to find; the rest waits for the next turn.
+constexpr int kEventsPerTurn = 32;
+
+std::uint64_t tag(int fd, std::uint32_t generation) {
+  return std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
+}
+
+void drain(int fd) {
+  std::uint64_t count;
+  while (::read(fd, &count, sizeof count) == static_cast<ssize_t>(sizeof count)) {
+  }
+}
+
+int wait(int epoll, std::span<epoll_event> events, Time until) {
+  const auto capacity = static_cast<int>(events.size());
+  if (until == kNever) return ::epoll_wait(epoll, events.data(), capacity, -1);
+  // A deadline in the past is a poll, and costs no look at the clock.
+  const auto left = until == Time::min() ? Duration::zero() : until - monotonic_now();
+  if (left <= Duration::zero()) return ::epoll_wait(epoll, events.data(), capacity, 0);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+  const timespec timeout{.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
+  const auto ready = ::epoll_pwait2(epoll, events.data(), capacity, &timeout, nullptr);
+  if (ready >= 0 || errno != ENOSYS) return ready;
+  // Before Linux 5.11. Rounded up: a turn that comes too early would find nothing to do.
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  return ::epoll_wait(epoll, events.data(), capacity,
+                      static_cast<int>(std::min<std::int64_t>(ms, INT32_MAX)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EventLoop>> EventLoop::create() {
+  std::unique_ptr<EventLoop> loop(new EventLoop);
+  loop->epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
+  if (loop->epoll_ < 0) return fail_errno("event loop: epoll_create1");
+  loop->wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (loop->wake_ < 0) return fail_errno("event loop: eventfd");
+  const auto wake = loop->wake_;
+  auto added = loop->add(wake, EPOLLIN, [wake](std::uint32_t) { drain(wake); });
+  if (!added) return tl::unexpected(added.error());
+  return loop;
+}
+
+EventLoop::~EventLoop() {
+  for (const int fd : {signals_, wake_, epoll_}) {
+    if (fd >= 0) ::close(fd);
+  }
+}
+
+Result<void> EventLoop::add(int fd, std::uint32_t events, Callback callback) {
+  const auto index = static_cast<std::size_t>(fd);
+  if (index >= slots_.size()) slots_.resize(index + 1);
+  auto& slot = slots_[index];
+  epoll_event event{.events = events, .data = {.u64 = tag(fd, slot.generation)}};
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) return fail_errno("event loop: epoll_ctl");
+  slot.callback = std::move(callback);
+  slot.used = true;
+  return {};
+}
+
+void EventLoop::remove(int fd) {
+  const auto index = static_cast<std::size_t>(fd);
+  if (fd < 0 || index >= slots_.size() || !slots_[index].used) return;
+  auto& slot = slots_[index];
+  ::epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+  slot.used = false;
+  ++slot.generation;
+  slot.callback = nullptr;
+}
+
+unsigned EventLoop::run_once(Time until) {
+  std::array<epoll_event, kEventsPerTurn> events;
+  const auto ready = wait(epoll_, events, until);
+  unsigned called = 0;
+  for (int i = 0; i < ready; ++i) {
+    const auto fd = static_cast<std::uint32_t>(events[i].data.u64);
+    const auto generation = static_cast<std::uint32_t>(events[i].data.u64 >> 32);
+    if (!slots_[fd].used || slots_[fd].generation != generation) continue;
+    // A callback may add descriptors and so move the slots: it runs from a place of its own, and
+    // goes back if it was not removed meanwhile.
+    auto callback = std::move(slots_[fd].callback);
+    callback(events[i].events);
+    ++called;
+    if (slots_[fd].used && slots_[fd].generation == generation) {
+      slots_[fd].callback = std::move(callback);
+    }
+  }
+  return called;
+}
+
+void EventLoop::wake() {
+  const std::uint64_t one = 1;
+  // Can only fail if the counter is full, and then the loop wakes anyway.
+  [[maybe_unused]] const auto written = ::write(wake_, &one, sizeof one);
+}
+
+Result<void> EventLoop::stop_on_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGINT);
+  ::sigaddset(&set, SIGTERM);
+  if (const auto error = ::pthread_sigmask(SIG_BLOCK, &set, nullptr); error != 0) {
+    errno = error;
+    return fail_errno("event loop: pthread_sigmask");
+  }
+  signals_ = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (signals_ < 0) return fail_errno("event loop: signalfd");
+  return add(signals_, EPOLLIN, [this](std::uint32_t) {
+    signalfd_siginfo info;
+    while (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    }
+    stop();
+  });
+}
+
+void EventLoop::stop() {
+  stopped_.store(true, std::memory_order_relaxed);
+  wake();
+}
+
+}  // namespace softhca::util

@@ -1,0 +1,30 @@
+// What client and server tell each other in VERSION (the protocol, "VFIO_USER_VERSION").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "vfio_user/protocol.h"
+#include "vfio_user/verdict.h"
+
+namespace softhca::vfio_user {
+
+/// The page size of DMA maps (capability pgsizes): addresses and sizes are multiples of it.
+inline constexpr std::uint64_t kDmaPageSize = 4096;
+/// The most DMA maps at a time (capability max_dma_maps): Linux's own limit of mappings in a process.
+inline constexpr std::size_t kMaxDmaMaps = 65535;
+
+/// What the client can take.
+struct ClientCapabilities {
+  std::uint64_t max_data_xfer_size = protocol::kDefaultMaxDataXferSize;
+  std::uint64_t max_msg_fds = protocol::kDefaultMaxMsgFds;
+};
+
+/// Checks the payload of a client's VERSION and gives the payload of the reply: our version, and
+/// our value for each capability that the client proposed and we know.
+Verdict negotiate_version(std::span<const std::byte> request, ClientCapabilities* client,
+                          std::string* reply);
+
+}  // namespace softhca::vfio_user

@@ -1,0 +1,106 @@
+#include "vfio_user/client_memory.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <limits>
+
+#include "vfio_user/capabilities.h"
+
+namespace softhca::vfio_user {
+namespace {
+
+pcie::DmaAccess access_of(std::uint32_t flags) {
+  const bool read = flags & protocol::kDmaMapReadable;
+  const bool write = flags & protocol::kDmaMapWriteable;
+  if (read && write) return pcie::DmaAccess::kReadWrite;
+  return read ? pcie::DmaAccess::kRead : pcie::DmaAccess::kWrite;
+}
+
+/// Pages beyond the end of a file kill whoever touches them, so the file must hold the whole range.
+Verdict check_file(int fd, std::uint64_t offset, std::uint64_t size) {
+  struct stat status;
+  if (::fstat(fd, &status) != 0) return refuse(errno, "cannot examine the descriptor");
+  if (!S_ISREG(status.st_mode)) return refuse(EINVAL, "the descriptor is not memory");
+  const auto file_size = static_cast<std::uint64_t>(status.st_size);
+  if (offset > file_size || size > file_size - offset) {
+    return refuse(EINVAL, "passes the end of the file");
+  }
+  return kDone;
+}
+
+}  // namespace
+
+Verdict ClientMemory::map(const protocol::DmaMap& request, std::span<UniqueFd> fds) {
+  constexpr auto kAccess = protocol::kDmaMapReadable | protocol::kDmaMapWriteable;
+  if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
+  if (request.flags & ~kAccess) return refuse(EINVAL, "unknown flags");
+  if ((request.flags & kAccess) == 0) return refuse(EINVAL, "neither readable nor writeable");
+  if (fds.size() > 1) return refuse(EINVAL, "more than one descriptor");
+  if (request.size == 0) return refuse(EINVAL, "size 0");
+  if ((request.address | request.size) % kDmaPageSize != 0) {
+    return refuse(EINVAL, "address or size not a multiple of the page size");
+  }
+  if (request.address + (request.size - 1) < request.address) {
+    return refuse(EINVAL, "passes the end of the address space");
+  }
+  if (dma_.overlaps(request.address, request.size)) {
+    return refuse(EEXIST, "overlaps an existing map");
+  }
+  if (dma_.mappings().size() >= kMaxDmaMaps) return refuse(ENOSPC, "max_dma_maps reached");
+  const auto access = access_of(request.flags);
+  if (!fds.empty()) return map_file(request, fds[0].get(), access);
+  if (request.offset != 0) return refuse(EINVAL, "an offset without a descriptor");
+  if (!dma_.map_remote(request.address, request.size, remote_, access)) {
+    return refuse(EINVAL, "refused by the DMA space");
+  }
+  return kDone;
+}
+
+Verdict ClientMemory::map_file(const protocol::DmaMap& request, int fd, pcie::DmaAccess access) {
+  if (request.offset % kDmaPageSize != 0) {
+    return refuse(EINVAL, "file offset not a multiple of the page size");
+  }
+  if (request.offset > std::numeric_limits<std::int64_t>::max()) {
+    return refuse(EINVAL, "passes the end of the file");
+  }
+  if (auto v = check_file(fd, request.offset, request.size); !v) return v;
+  const int protection = (request.flags & protocol::kDmaMapReadable ? PROT_READ : 0) |
+                         (request.flags & protocol::kDmaMapWriteable ? PROT_WRITE : 0);
+  auto* memory = ::mmap(nullptr, request.size, protection, MAP_SHARED | MAP_NORESERVE, fd,
+                        static_cast<off_t>(request.offset));
+  if (memory == MAP_FAILED) return refuse(errno, "mmap failed");
+  auto* start = static_cast<std::byte*>(memory);
+  if (!dma_.map(request.address, request.size, start, access)) {
+    ::munmap(memory, request.size);
+    return refuse(EINVAL, "refused by the DMA space");
+  }
+  mapped_.emplace(request.address, HostRange{.start = start, .size = request.size});
+  return kDone;
+}
+
+Verdict ClientMemory::unmap(const protocol::DmaUnmap& request) {
+  if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
+  if (request.flags == protocol::kDmaUnmapAll) {
+    if (request.address != 0 || request.size != 0) {
+      return refuse(EINVAL, "unmap of everything with an address or size");
+    }
+    unmap_all();
+    return kDone;
+  }
+  if (request.flags != 0) return refuse(ENOTSUP, "unknown flags (dirty page tracking is not offered)");
+  if (!dma_.unmap(request.address, request.size)) return refuse(ENOENT, "no such map");
+  if (const auto found = mapped_.find(request.address); found != mapped_.end()) {
+    ::munmap(found->second.start, found->second.size);
+    mapped_.erase(found);
+  }
+  return kDone;
+}
+
+void ClientMemory::unmap_all() {
+  dma_.unmap_all();
+  for (const auto& [iova, range] : mapped_) ::munmap(range.start, range.size);
+  mapped_.clear();
+}
+
+}  // namespace softhca::vfio_user

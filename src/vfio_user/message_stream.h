@@ -1,0 +1,106 @@
+// Messages over a UNIX stream socket, in both directions, with their file descriptors.
+//
+// One receive() may bring several messages, or a part of one; next() hands them out one by one and
+// keeps the rest. The socket is non-blocking. Nothing is allocated per message: buffers grow to the
+// largest message that came and stay.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "util/clock.h"
+#include "vfio_user/protocol.h"
+#include "vfio_user/unique_fd.h"
+
+struct msghdr;
+
+namespace softhca::vfio_user {
+
+/// The most data that one message moves (capability max_data_xfer_size).
+inline constexpr std::uint32_t kMaxDataXferSize = 1u << 20;
+/// The largest message either side may send: a REGION_WRITE of that.
+inline constexpr std::uint32_t kMaxMessageSize =
+    sizeof(protocol::Header) + sizeof(protocol::RegionAccess) + kMaxDataXferSize;
+/// The most descriptors in one message (capability max_msg_fds). QEMU refuses a server that says more.
+inline constexpr std::size_t kMaxMsgFds = 16;
+
+/// Valid until the next call of next() or receive().
+struct Message {
+  protocol::Header header;
+  std::span<const std::byte> payload;  ///< what follows the header
+  std::span<UniqueFd> fds;             ///< whoever wants one moves it away; the rest is closed
+
+  bool is_command() const { return (header.flags & protocol::kTypeMask) == protocol::kTypeCommand; }
+  bool is_reply() const { return (header.flags & protocol::kTypeMask) == protocol::kTypeReply; }
+};
+
+class MessageStream {
+ public:
+  enum class Received : std::uint8_t {
+    kData,
+    kNothing,  ///< no data now
+    kClosed,   ///< the peer is gone
+    kBroken,   ///< the peer sent what cannot be understood, or the socket failed
+  };
+
+  explicit MessageStream(UniqueFd socket);
+
+  int fd() const { return socket_.get(); }
+
+  /// Takes what the socket has, with one system call.
+  Received receive();
+  /// The next whole message. Nothing if it is not there yet, or if broken().
+  std::optional<Message> next();
+  /// True if the byte stream cannot be followed any more: a header with an impossible size.
+  bool broken() const { return broken_; }
+  /// The whole reply with `message_id` that waits anywhere among the received messages. Those before
+  /// it stay for next(). Valid until drop_reply().
+  std::optional<Message> find_reply(std::uint16_t message_id);
+  /// Forgets the reply that find_reply() returned.
+  void drop_reply();
+
+  /// Sends header and payload (in up to two parts), with `fds`. Waits for room until `send_timeout`
+  /// has passed; false if the peer is gone or does not read, and then the stream is at its end.
+  bool send(const protocol::Header& header, std::span<const std::byte> first,
+            std::span<const std::byte> second = {}, std::span<const int> fds = {});
+  /// Sends bytes as they are: for tests of the other side.
+  bool send_raw(std::span<const std::byte> bytes, std::span<const int> fds = {});
+
+  /// True if the socket has data (or its end) before `until`.
+  bool wait_readable(util::Time until) const;
+  /// Ends the connection in both directions; the next receive() says kClosed.
+  void shutdown();
+
+  void set_send_timeout(util::Duration timeout) { send_timeout_ = timeout; }
+
+ private:
+  /// Descriptors that came with the bytes that end before `end` of buffer_. They belong to the
+  /// message that holds the last of those bytes: the kernel ends a read after data with descriptors.
+  struct FdBatch {
+    std::size_t end;
+    std::size_t count;
+  };
+
+  bool make_room();
+  bool accept_fds(const ::msghdr& message, std::size_t end);
+  std::size_t take_fds(std::size_t message_end);
+  /// Where the message at `at` ends; nothing if it is not whole. Sets broken_ on a bad size.
+  std::optional<std::size_t> message_end(std::size_t at);
+
+  UniqueFd socket_;
+  std::vector<std::byte> buffer_;
+  std::size_t begin_ = 0;  ///< of what next() has not handed out
+  std::size_t end_ = 0;    ///< of what was received
+  std::vector<FdBatch> batches_;
+  std::vector<UniqueFd> waiting_fds_;  ///< of batches_, in order
+  std::vector<UniqueFd> message_fds_;  ///< of the message that next() handed out
+  std::size_t reply_begin_ = 0;
+  std::size_t reply_end_ = 0;
+  bool broken_ = false;
+  util::Duration send_timeout_ = std::chrono::seconds(1);
+};
+
+}  // namespace softhca::vfio_user

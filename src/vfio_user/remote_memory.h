@@ -1,0 +1,54 @@
+// Client memory that came without a file descriptor: reached by DMA_READ and DMA_WRITE messages,
+// whose replies are waited for here.
+//
+// Only from Function::run(), never while a client's message is handled: QEMU answers us from the
+// same lock under which it waits for its own reply. Commands that arrive meanwhile are kept for
+// later; `queued` is signalled then.
+#pragma once
+
+#include <cstdint>
+
+#include "pcie/dma_space.h"
+#include "vfio_user/capabilities.h"
+#include "vfio_user/message_stream.h"
+
+namespace softhca::vfio_user {
+
+class ClientRemoteMemory final : public pcie::RemoteMemory {
+ public:
+  /// `queued`: an eventfd that is written when messages wait in `stream` that no poll of the socket
+  /// would tell of.
+  ClientRemoteMemory(MessageStream& stream, int queued, util::Duration timeout)
+      : stream_(stream), queued_(queued), timeout_(timeout) {}
+
+  bool dma_read(pcie::Iova from, std::span<std::byte> out) override;
+  bool dma_write(pcie::Iova to, std::span<const std::byte> in) override;
+
+  void set_capabilities(const ClientCapabilities& client);
+  /// While true, every access fails at once.
+  void set_handling(bool handling) { handling_ = handling; }
+
+ private:
+  /// A client that lets one access time out is not asked again for this long: waiting holds up all
+  /// functions of the loop.
+  static constexpr auto kRestAfterTimeout = std::chrono::seconds(5);
+
+  bool usable() const;
+  bool read_part(pcie::Iova from, std::span<std::byte> out);
+  bool write_part(pcie::Iova to, std::span<const std::byte> in);
+  bool send(protocol::Command command, const protocol::DmaAccess& access,
+            std::span<const std::byte> data);
+  /// The reply to the command sent last, without errors. Nothing if it does not come.
+  std::optional<Message> await_reply(protocol::Command command);
+  void signal_queued();
+
+  MessageStream& stream_;
+  int queued_;
+  util::Duration timeout_;
+  std::size_t part_max_ = kMaxDataXferSize;
+  std::uint16_t message_id_ = 0;
+  bool handling_ = false;
+  util::Time rest_until_{};
+};
+
+}  // namespace softhca::vfio_user

@@ -1,0 +1,53 @@
+// Serves one PCIe function on one UNIX socket. Any number of servers share an event loop.
+//
+// One client at a time: others wait in the socket's backlog until it has gone. Then the function
+// is reset, and the next one finds it as after power-on.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "pcie/function.h"
+#include "util/event_loop.h"
+#include "util/result.h"
+#include "vfio_user/session.h"
+
+namespace softhca::vfio_user {
+
+class Server {
+ public:
+  using Options = SessionOptions;
+
+  /// Listens on `path`. A socket file that nobody listens on any more is replaced. `loop` and
+  /// `function` outlive the server.
+  static util::Result<std::unique_ptr<Server>> listen(util::EventLoop& loop, pcie::Function& function,
+                                                      std::string path, const Options& options = {});
+  /// Ends the session and removes the socket file.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  const std::string& path() const { return path_; }
+  pcie::Function& function() { return function_; }
+  bool connected() const { return session_.has_value(); }
+
+ private:
+  Server(util::EventLoop& loop, pcie::Function& function, std::string path, const Options& options);
+
+  util::Result<void> start();
+  util::Result<void> wait_for_client();
+  void accept();
+  void end_session();
+
+  util::EventLoop& loop_;
+  pcie::Function& function_;
+  std::string path_;
+  Options options_;
+  UniqueFd listener_;
+  UniqueFd queued_;  ///< eventfd: the session holds messages that its socket no longer shows
+  std::optional<Session> session_;
+  util::RateLimiter notes_{3, std::chrono::seconds(10)};
+};
+
+}  // namespace softhca::vfio_user

@@ -1,0 +1,263 @@
+#include "vfio_user/session.h"
+
+#include <cstring>
+
+#include "vfio_user/region_access.h"
+
+namespace softhca::vfio_user {
+
+using namespace protocol;
+
+namespace {
+
+constexpr std::uint32_t kKnownFlags = kTypeMask | kFlagNoReply;
+
+/// Only these bring file descriptors.
+bool takes_fds(Command command) {
+  return command == Command::kDmaMap || command == Command::kDeviceSetIrqs;
+}
+
+}  // namespace
+
+Session::Session(pcie::Function& function, UniqueFd socket, int queued, const SessionOptions& options)
+    : function_(function),
+      stream_(std::move(socket)),
+      remote_(stream_, queued, options.reply_timeout),
+      memory_(function.dma(), remote_),
+      interrupts_(function.msix()) {
+  stream_.set_send_timeout(options.reply_timeout);
+}
+
+Session::~Session() {
+  // The device forgets the addresses it was given before they become invalid.
+  function_.reset();
+}
+
+bool Session::handle_readable() {
+  switch (stream_.receive()) {
+    case MessageStream::Received::kData: return handle_queued();
+    case MessageStream::Received::kNothing: return true;
+    case MessageStream::Received::kClosed: return false;
+    case MessageStream::Received::kBroken: end("the socket failed or brought too many descriptors"); break;
+  }
+  return false;
+}
+
+bool Session::handle_queued() {
+  remote_.set_handling(true);
+  while (!ended_) {
+    const auto message = stream_.next();
+    if (!message) break;
+    handle(*message);
+  }
+  remote_.set_handling(false);
+  if (stream_.broken() && !ended_) end("a message of an impossible size");
+  return !ended_;
+}
+
+void Session::handle(const Message& message) {
+  // A reply that comes after we gave up on it is no offence.
+  if (message.is_reply()) return note_refusal(message, refuse(0, "nobody waits for this reply"));
+  reply_.clear();
+  reply_fd_ = -1;
+  auto verdict = check_header(message);
+  if (verdict) verdict = dispatch(message);
+  if (!verdict) note_refusal(message, verdict);
+  if (!(message.header.flags & kFlagNoReply)) send_reply(message.header, verdict);
+  // "If a client does not support the proposed major, it closes the connection": so do we, and on
+  // everything else that comes before a version is agreed.
+  if (!negotiated_) end("no version agreed");
+}
+
+Verdict Session::check_header(const Message& message) const {
+  if (!message.is_command()) return refuse(EINVAL, "neither command nor reply");
+  if (message.header.flags & ~kKnownFlags) return refuse(EINVAL, "unknown flags");
+  const auto command = static_cast<Command>(message.header.command);
+  if (negotiated_ == (command == Command::kVersion)) {
+    return refuse(EINVAL, negotiated_ ? "a second VERSION" : "before VERSION");
+  }
+  if (!message.fds.empty() && !takes_fds(command)) return refuse(EINVAL, "descriptors where none belong");
+  return kDone;
+}
+
+Verdict Session::dispatch(const Message& message) {
+  switch (static_cast<Command>(message.header.command)) {
+    case Command::kRegionWrite: return region_write(message);
+    case Command::kRegionRead: return region_read(message);
+    case Command::kRegionWriteMulti: return region_write_multi(message);
+    case Command::kVersion: return version(message);
+    case Command::kDmaMap: return dma_map(message);
+    case Command::kDmaUnmap: return dma_unmap(message);
+    case Command::kDeviceGetInfo: return device_get_info(message);
+    case Command::kDeviceGetRegionInfo: return device_get_region_info(message);
+    case Command::kDeviceGetRegionIoFds: return device_get_region_io_fds(message);
+    case Command::kDeviceGetIrqInfo: return device_get_irq_info(message);
+    case Command::kDeviceSetIrqs: return device_set_irqs(message);
+    case Command::kDeviceReset: return device_reset(message);
+    case Command::kDmaRead:
+    case Command::kDmaWrite: return refuse(EINVAL, "a command of the server");
+    case Command::kDirtyPages:
+    case Command::kMigDataRead:
+    case Command::kMigDataWrite: return refuse(ENOTSUP, "migration is not offered");
+    // As the ioctl of this name does for a feature that a device does not have.
+    case Command::kDeviceFeature: return refuse(ENOTTY, "no device features are offered");
+  }
+  return refuse(ENOSYS, "no such command");
+}
+
+Verdict Session::version(const Message& message) {
+  ClientCapabilities client;
+  if (auto v = negotiate_version(message.payload, &client, &version_reply_); !v) return v;
+  remote_.set_capabilities(client);
+  negotiated_ = true;
+  const auto bytes = std::as_bytes(std::span(version_reply_));
+  reply_.assign(bytes.begin(), bytes.end());
+  return kDone;
+}
+
+Verdict Session::dma_map(const Message& message) {
+  if (message.payload.size() != sizeof(DmaMap)) return refuse(EINVAL, "wrong message size");
+  return memory_.map(load<DmaMap>(message.payload), message.fds);
+}
+
+Verdict Session::dma_unmap(const Message& message) {
+  if (message.payload.size() != sizeof(DmaUnmap)) return refuse(EINVAL, "wrong message size");
+  const auto request = load<DmaUnmap>(message.payload);
+  if (auto v = memory_.unmap(request); !v) return v;
+  put_reply(request);
+  return kDone;
+}
+
+Verdict Session::device_get_info(const Message& message) {
+  if (message.payload.size() != sizeof(DeviceInfo)) return refuse(EINVAL, "wrong message size");
+  const auto request = load<DeviceInfo>(message.payload);
+  if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
+  put_reply(DeviceInfo{.argsz = sizeof(DeviceInfo),
+                       .flags = kDeviceFlagReset | kDeviceFlagPci,
+                       .num_regions = kRegionCount,
+                       .num_irqs = kIrqIndexCount});
+  return kDone;
+}
+
+Verdict Session::device_get_region_info(const Message& message) {
+  if (message.payload.size() != sizeof(RegionInfo)) return refuse(EINVAL, "wrong message size");
+  return region_info(function_, load<RegionInfo>(message.payload), reply_, &reply_fd_);
+}
+
+Verdict Session::device_get_region_io_fds(const Message& message) {
+  if (message.payload.size() != sizeof(RegionIoFds)) return refuse(EINVAL, "wrong message size");
+  const auto request = load<RegionIoFds>(message.payload);
+  if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
+  if (request.flags != 0 || request.count != 0) return refuse(EINVAL, "flags or count not 0");
+  if (request.index >= kRegionCount) return refuse(EINVAL, "no such region");
+  // An empty list: all accesses go by messages or by shared memory.
+  put_reply(RegionIoFds{.argsz = sizeof(RegionIoFds), .flags = 0, .index = request.index, .count = 0});
+  return kDone;
+}
+
+Verdict Session::device_get_irq_info(const Message& message) {
+  if (message.payload.size() != sizeof(IrqInfo)) return refuse(EINVAL, "wrong message size");
+  const auto request = load<IrqInfo>(message.payload);
+  if (request.argsz < sizeof request) return refuse(EINVAL, "argsz below the structure's size");
+  if (request.index >= kIrqIndexCount) return refuse(EINVAL, "no such interrupt type");
+  put_reply(interrupts_.info(request.index));
+  return kDone;
+}
+
+Verdict Session::device_set_irqs(const Message& message) {
+  if (message.payload.size() < sizeof(IrqSet)) return refuse(EINVAL, "wrong message size");
+  return interrupts_.set(load<IrqSet>(message.payload), message.payload.subspan(sizeof(IrqSet)),
+                         message.fds);
+}
+
+Verdict Session::region_read(const Message& message) {
+  if (message.payload.size() != sizeof(RegionAccess)) return refuse(EINVAL, "wrong message size");
+  const auto request = load<RegionAccess>(message.payload);
+  if (auto v = check_access(function_, request); !v) return v;
+  put_reply(request);
+  reply_.resize(sizeof request + request.count);
+  read_region(function_, request.region, request.offset, std::span(reply_).subspan(sizeof request));
+  return kDone;
+}
+
+Verdict Session::region_write(const Message& message) {
+  if (message.payload.size() < sizeof(RegionAccess)) return refuse(EINVAL, "wrong message size");
+  const auto request = load<RegionAccess>(message.payload);
+  const auto data = message.payload.subspan(sizeof request);
+  if (auto v = check_access(function_, request); !v) return v;
+  if (data.size() != request.count) return refuse(EINVAL, "data does not match its count");
+  write_region(function_, request.region, request.offset, data);
+  put_reply(request);
+  return kDone;
+}
+
+Verdict Session::region_write_multi(const Message& message) {
+  using Count = std::uint64_t;
+  if (message.payload.size() < sizeof(Count)) return refuse(EINVAL, "wrong message size");
+  const auto count = load<Count>(message.payload);
+  const auto writes = message.payload.subspan(sizeof(Count));
+  if (writes.size() % sizeof(RegionWriteOne) != 0 || count != writes.size() / sizeof(RegionWriteOne)) {
+    return refuse(EINVAL, "wr_cnt does not match the message size");
+  }
+  const auto one = [&](Count i) { return load<RegionWriteOne>(writes, i * sizeof(RegionWriteOne)); };
+  // All or nothing: the client could not tell which were done.
+  for (Count i = 0; i < count; ++i) {
+    const auto write = one(i);
+    if (write.count > sizeof write.data) return refuse(EINVAL, "a write of more than 8 bytes");
+    if (auto v = check_access(function_, {write.offset, write.region, write.count}); !v) return v;
+  }
+  for (Count i = 0; i < count; ++i) {
+    const auto write = one(i);
+    write_region(function_, write.region, write.offset, std::span(write.data).first(write.count));
+  }
+  put_reply(count);
+  return kDone;
+}
+
+Verdict Session::device_reset(const Message& message) {
+  if (!message.payload.empty()) return refuse(EINVAL, "wrong message size");
+  function_.reset();
+  return kDone;
+}
+
+template <class T>
+void Session::put_reply(const T& structure) {
+  reply_.resize(sizeof structure);
+  std::memcpy(reply_.data(), &structure, sizeof structure);
+}
+
+void Session::send_reply(const Header& command, const Verdict& verdict) {
+  Header header{.message_id = command.message_id,
+                .command = command.command,
+                .message_size = sizeof(Header),
+                .flags = kTypeReply,
+                .error = 0};
+  bool sent;
+  if (!verdict) {
+    header.flags |= kFlagError;
+    header.error = static_cast<std::uint32_t>(verdict.error);
+    sent = stream_.send(header, {});
+  } else {
+    header.message_size += static_cast<std::uint32_t>(reply_.size());
+    const auto fds = std::span<const int>(&reply_fd_, reply_fd_ >= 0 ? 1 : 0);
+    sent = stream_.send(header, reply_, {}, fds);
+  }
+  if (!sent) end("the client does not take its replies");
+}
+
+void Session::note_refusal(const Message& message, const Verdict& verdict) {
+  std::uint64_t held_back = 0;
+  if (!notes_.allow(util::monotonic_now(), &held_back)) return;
+  util::log(util::LogLevel::kWarning, "{}: vfio-user {} ({}) refused: {} ({}; {} like this not shown)",
+            function_.name(), command_name(message.header.command), message.header.command,
+            verdict.reason, std::strerror(verdict.error), held_back);
+}
+
+void Session::end(const char* reason) {
+  if (!ended_) {
+    util::log(util::LogLevel::kInfo, "{}: vfio-user connection ended: {}", function_.name(), reason);
+  }
+  ended_ = true;
+}
+
+}  // namespace softhca::vfio_user

@@ -1,0 +1,19 @@
+// What becomes of a message: done, or refused with an errno for the client and words for the log.
+#pragma once
+
+#include <cerrno>
+
+namespace softhca::vfio_user {
+
+struct [[nodiscard]] Verdict {
+  int error = 0;               ///< errno; 0: done
+  const char* reason = nullptr;  ///< which check refused it
+
+  explicit operator bool() const { return error == 0; }
+};
+
+inline constexpr Verdict kDone{};
+
+constexpr Verdict refuse(int error, const char* reason) { return {.error = error, .reason = reason}; }
+
+}  // namespace softhca::vfio_user
