@@ -2,55 +2,44 @@
 // (IBTA 9.3.4, 9.3.5.3).
 #pragma once
 
-#include "util/field.h"
+#include "spec/infiniband/transport.h"
 #include "wire/ids.h"
 
 namespace softhca::wire {
 
-struct AtomicEthLayout {
-  static constexpr std::size_t kSize = 28;
-  template <std::size_t Offset, unsigned Hi, unsigned Lo>
-  using Bits = util::Field<AtomicEthLayout, util::ByteOrder::kBig, Offset, Hi, Lo>;
-  static constexpr Bits<0, 63, 0> virtual_address{};
-  static constexpr Bits<8, 31, 0> rkey{};
-  static constexpr Bits<12, 63, 0> swap_or_add{};
-  static constexpr Bits<20, 63, 0> compare{};
-};
+using AtomicEthLayout = spec::infiniband::atomic_eth;
 
 struct AtomicEth {
   std::uint64_t virtual_address = 0;
   RKey rkey;
-  std::uint64_t swap_or_add = 0;
+  std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
 
   static AtomicEth parse(util::View<AtomicEthLayout> view) {
     using L = AtomicEthLayout;
-    return {view.get(L::virtual_address), RKey(view.get(L::rkey)), view.get(L::swap_or_add),
-            view.get(L::compare)};
+    return {view.get(L::virtual_address), RKey(view.get(L::r_key)), view.get(L::swap_add_data),
+            view.get(L::compare_data)};
   }
   void emit(util::MutableView<AtomicEthLayout> out) const {
     using L = AtomicEthLayout;
     out.set(L::virtual_address, virtual_address);
-    out.set(L::rkey, rkey.value());
-    out.set(L::swap_or_add, swap_or_add);
-    out.set(L::compare, compare);
+    out.set(L::r_key, rkey.value());
+    out.set(L::swap_add_data, swap_add);
+    out.set(L::compare_data, compare);
   }
   friend bool operator==(const AtomicEth&, const AtomicEth&) = default;
 };
 
-struct AtomicAckEthLayout {
-  static constexpr std::size_t kSize = 8;
-  static constexpr util::Field<AtomicAckEthLayout, util::ByteOrder::kBig, 0, 63, 0> original{};
-};
+using AtomicAckEthLayout = spec::infiniband::atomic_ack_eth;
 
 struct AtomicAckEth {
   std::uint64_t original = 0;  ///< what stood at the address before
 
   static AtomicAckEth parse(util::View<AtomicAckEthLayout> view) {
-    return {view.get(AtomicAckEthLayout::original)};
+    return {view.get(AtomicAckEthLayout::original_remote_data)};
   }
   void emit(util::MutableView<AtomicAckEthLayout> out) const {
-    out.set(AtomicAckEthLayout::original, original);
+    out.set(AtomicAckEthLayout::original_remote_data, original);
   }
   friend bool operator==(const AtomicAckEth&, const AtomicAckEth&) = default;
 };

@@ -1,43 +1,27 @@
 // The base transport header, in every packet (IBTA 9.2).
 #pragma once
 
-#include "util/field.h"
+#include "spec/infiniband/constants.h"
+#include "spec/infiniband/transport.h"
 #include "wire/ids.h"
 #include "wire/opcode.h"
 #include "wire/serial24.h"
 
 namespace softhca::wire {
 
-struct BthLayout {
-  static constexpr std::size_t kSize = 12;
-  template <std::size_t Offset, unsigned Hi, unsigned Lo = Hi>
-  using Bits = util::Field<BthLayout, util::ByteOrder::kBig, Offset, Hi, Lo>;
-  static constexpr Bits<0, 31, 24> opcode{};
-  static constexpr Bits<0, 23> solicited_event{};
-  static constexpr Bits<0, 22> mig_req{};
-  static constexpr Bits<0, 21, 20> pad_count{};
-  static constexpr Bits<0, 19, 16> tver{};
-  static constexpr Bits<0, 15, 0> pkey{};
-  static constexpr Bits<4, 31> fecn{};
-  static constexpr Bits<4, 30> becn{};
-  /// FECN, BECN and Resv8a: the byte that the ICRC masks (IBTA Annex A17 17.9.3).
-  static constexpr Bits<4, 31, 24> resv8a{};
-  static constexpr Bits<4, 23, 0> dest_qp{};
-  static constexpr Bits<8, 31> ack_req{};
-  static constexpr Bits<8, 23, 0> psn{};
-};
+using BthLayout = spec::infiniband::bth;
+/// The byte with FECN, BECN and Resv8a, which the ICRC masks (IBTA Annex A17 17.3.3).
+inline constexpr util::Field<BthLayout, util::ByteOrder::kBig, 4, 31, 24> kBthResv8a{};
 
 using BthView = util::View<BthLayout>;
 
 struct Bth {
-  static constexpr std::uint16_t kDefaultPkey = 0xffff;
-
   Opcode opcode{};
   bool solicited_event = false;
   bool mig_req = false;
   std::uint8_t pad_count = 0;  ///< bytes, 0 to 3
   std::uint8_t tver = 0;       ///< transport header version, 0
-  std::uint16_t pkey = kDefaultPkey;
+  std::uint16_t pkey = spec::infiniband::kDefaultPkey;
   bool fecn = false;
   bool becn = false;
   Qpn dest_qp;
@@ -51,7 +35,7 @@ struct Bth {
     bth.solicited_event = view.get(L::solicited_event) != 0;
     bth.mig_req = view.get(L::mig_req) != 0;
     bth.pad_count = static_cast<std::uint8_t>(view.get(L::pad_count));
-    bth.tver = static_cast<std::uint8_t>(view.get(L::tver));
+    bth.tver = static_cast<std::uint8_t>(view.get(L::transport_version));
     bth.pkey = static_cast<std::uint16_t>(view.get(L::pkey));
     bth.fecn = view.get(L::fecn) != 0;
     bth.becn = view.get(L::becn) != 0;
@@ -67,7 +51,7 @@ struct Bth {
     out.set(L::solicited_event, solicited_event);
     out.set(L::mig_req, mig_req);
     out.set(L::pad_count, pad_count);
-    out.set(L::tver, tver);
+    out.set(L::transport_version, tver);
     out.set(L::pkey, pkey);
     out.set(L::fecn, fecn);
     out.set(L::becn, becn);

@@ -2,23 +2,14 @@
 // a UD receive queue finds in the first 40 bytes of its buffer (IBTA 11.4.1.2).
 #pragma once
 
-#include "wire/ipv6.h"
+#include <optional>
+
+#include "spec/infiniband/transport.h"
+#include "wire/gid.h"
 
 namespace softhca::wire {
 
-struct GrhLayout {
-  static constexpr std::size_t kSize = 40;
-  template <std::size_t Offset, unsigned Hi, unsigned Lo>
-  using Bits = util::Field<GrhLayout, util::ByteOrder::kBig, Offset, Hi, Lo>;
-  static constexpr Bits<0, 31, 28> ip_version{};
-  static constexpr Bits<0, 27, 20> traffic_class{};
-  static constexpr Bits<0, 19, 0> flow_label{};
-  static constexpr Bits<4, 31, 16> payload_length{};
-  static constexpr Bits<4, 15, 8> next_header{};
-  static constexpr Bits<4, 7, 0> hop_limit{};
-  static constexpr util::ByteField<GrhLayout, 8, 16> sgid{};
-  static constexpr util::ByteField<GrhLayout, 24, 16> dgid{};
-};
+using GrhLayout = spec::infiniband::grh;
 
 using GrhView = util::View<GrhLayout>;
 

@@ -40,7 +40,7 @@ void mask_headers(std::span<std::byte> headers, bool is_ipv4) {
     size = L::kSize;
   }
   mask<UdpLayout>(headers.subspan(size), UdpLayout::checksum);
-  mask<BthLayout>(headers.subspan(size + UdpLayout::kSize), BthLayout::resv8a);
+  mask<BthLayout>(headers.subspan(size + UdpLayout::kSize), kBthResv8a);
 }
 
 }  // namespace

@@ -7,11 +7,12 @@
 #include <optional>
 #include <span>
 
+#include "spec/infiniband/constants.h"
 #include "wire/frame.h"
 
 namespace softhca::wire {
 
-inline constexpr std::size_t kIcrcSize = 4;
+inline constexpr std::size_t kIcrcSize = spec::infiniband::kIcrcBytes;
 
 /// Where the IP header begins: after the Ethernet header and at most one 802.1Q tag. Nothing if
 /// no IP header follows or the head ends before BTH does.

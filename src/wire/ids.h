@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "spec/infiniband/constants.h"
 #include "util/strong.h"
 
 namespace softhca::wire {
@@ -17,8 +18,8 @@ using QKey = util::Strong<struct QKeyTag, std::uint32_t>;
 using XrcSrqn = util::Strong<struct XrcSrqnTag, std::uint32_t>;
 
 /// IBTA 3.9.1: the general services interface of a port.
-inline constexpr Qpn kGsiQpn{1};
+inline constexpr Qpn kGsiQpn{spec::infiniband::kGsiQpn};
 /// IBTA 10.5: the destination of multicast packets.
-inline constexpr Qpn kMulticastQpn{0xffffff};
+inline constexpr Qpn kMulticastQpn{spec::infiniband::kMulticastQpn};
 
 }  // namespace softhca::wire

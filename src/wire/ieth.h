@@ -2,21 +2,18 @@
 // (IBTA 9.3.7).
 #pragma once
 
-#include "util/field.h"
+#include "spec/infiniband/transport.h"
 #include "wire/ids.h"
 
 namespace softhca::wire {
 
-struct IethLayout {
-  static constexpr std::size_t kSize = 4;
-  static constexpr util::Field<IethLayout, util::ByteOrder::kBig, 0, 31, 0> rkey{};
-};
+using IethLayout = spec::infiniband::ieth;
 
 struct Ieth {
   RKey rkey;
 
-  static Ieth parse(util::View<IethLayout> view) { return {RKey(view.get(IethLayout::rkey))}; }
-  void emit(util::MutableView<IethLayout> out) const { out.set(IethLayout::rkey, rkey.value()); }
+  static Ieth parse(util::View<IethLayout> view) { return {RKey(view.get(IethLayout::r_key))}; }
+  void emit(util::MutableView<IethLayout> out) const { out.set(IethLayout::r_key, rkey.value()); }
   friend bool operator==(const Ieth&, const Ieth&) = default;
 };
 

@@ -2,20 +2,17 @@
 // one, as completion queue entries have it.
 #pragma once
 
-#include "util/field.h"
+#include "spec/infiniband/transport.h"
 
 namespace softhca::wire {
 
-struct ImmDtLayout {
-  static constexpr std::size_t kSize = 4;
-  static constexpr util::Field<ImmDtLayout, util::ByteOrder::kBig, 0, 31, 0> data{};
-};
+using ImmDtLayout = spec::infiniband::imm_dt;
 
 struct ImmDt {
   std::uint32_t data = 0;
 
-  static ImmDt parse(util::View<ImmDtLayout> view) { return {view.get(ImmDtLayout::data)}; }
-  void emit(util::MutableView<ImmDtLayout> out) const { out.set(ImmDtLayout::data, data); }
+  static ImmDt parse(util::View<ImmDtLayout> view) { return {view.get(ImmDtLayout::immediate)}; }
+  void emit(util::MutableView<ImmDtLayout> out) const { out.set(ImmDtLayout::immediate, data); }
   friend bool operator==(const ImmDt&, const ImmDt&) = default;
 };
 

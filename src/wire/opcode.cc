@@ -41,8 +41,6 @@ struct Row {
   Operation operation;
   Place place;
   ExtHeaderSet headers;
-  bool in_uc;
-  std::string_view names[3];  ///< RC, UC, XRC
 };
 
 constexpr ExtHeaderSet kNone{};
@@ -53,93 +51,83 @@ constexpr auto kIeth = kNone.with(ExtHeader::kIeth);
 constexpr auto kAtomicEth = kNone.with(ExtHeader::kAtomicEth);
 constexpr auto kAtomicAckEth = kAeth.with(ExtHeader::kAtomicAckEth);
 
-#define ROW(name, operation, place, headers, in_uc)                          \
-  {                                                                          \
-    Opcode::RC_##name, Operation::operation, Place::place, headers, in_uc, { \
-      "RC_" #name, "UC_" #name, "XRC_" #name                                 \
-    }                                                                        \
-  }
-
 constexpr Row kRows[] = {
-    ROW(SEND_FIRST, kSend, kFirst, kNone, true),
-    ROW(SEND_MIDDLE, kSend, kMiddle, kNone, true),
-    ROW(SEND_LAST, kSend, kLast, kNone, true),
-    ROW(SEND_LAST_WITH_IMMEDIATE, kSend, kLast, kImmDt, true),
-    ROW(SEND_ONLY, kSend, kOnly, kNone, true),
-    ROW(SEND_ONLY_WITH_IMMEDIATE, kSend, kOnly, kImmDt, true),
-    ROW(RDMA_WRITE_FIRST, kRdmaWrite, kFirst, kReth, true),
-    ROW(RDMA_WRITE_MIDDLE, kRdmaWrite, kMiddle, kNone, true),
-    ROW(RDMA_WRITE_LAST, kRdmaWrite, kLast, kNone, true),
-    ROW(RDMA_WRITE_LAST_WITH_IMMEDIATE, kRdmaWrite, kLast, kImmDt, true),
-    ROW(RDMA_WRITE_ONLY, kRdmaWrite, kOnly, kReth, true),
-    ROW(RDMA_WRITE_ONLY_WITH_IMMEDIATE, kRdmaWrite, kOnly, kReth.with(ExtHeader::kImmDt), true),
-    ROW(RDMA_READ_REQUEST, kRdmaReadRequest, kOnly, kReth, false),
-    ROW(RDMA_READ_RESPONSE_FIRST, kRdmaReadResponse, kFirst, kAeth, false),
-    ROW(RDMA_READ_RESPONSE_MIDDLE, kRdmaReadResponse, kMiddle, kNone, false),
-    ROW(RDMA_READ_RESPONSE_LAST, kRdmaReadResponse, kLast, kAeth, false),
-    ROW(RDMA_READ_RESPONSE_ONLY, kRdmaReadResponse, kOnly, kAeth, false),
-    ROW(ACKNOWLEDGE, kAcknowledge, kOnly, kAeth, false),
-    ROW(ATOMIC_ACKNOWLEDGE, kAtomicAcknowledge, kOnly, kAtomicAckEth, false),
-    ROW(COMPARE_SWAP, kCompareSwap, kOnly, kAtomicEth, false),
-    ROW(FETCH_ADD, kFetchAdd, kOnly, kAtomicEth, false),
-    ROW(SEND_LAST_WITH_INVALIDATE, kSend, kLast, kIeth, false),
-    ROW(SEND_ONLY_WITH_INVALIDATE, kSend, kOnly, kIeth, false),
+    {Opcode::RC_SEND_FIRST, Operation::kSend, Place::kFirst, kNone},
+    {Opcode::RC_SEND_MIDDLE, Operation::kSend, Place::kMiddle, kNone},
+    {Opcode::RC_SEND_LAST, Operation::kSend, Place::kLast, kNone},
+    {Opcode::RC_SEND_LAST_WITH_IMMEDIATE, Operation::kSend, Place::kLast, kImmDt},
+    {Opcode::RC_SEND_ONLY, Operation::kSend, Place::kOnly, kNone},
+    {Opcode::RC_SEND_ONLY_WITH_IMMEDIATE, Operation::kSend, Place::kOnly, kImmDt},
+    {Opcode::RC_RDMA_WRITE_FIRST, Operation::kRdmaWrite, Place::kFirst, kReth},
+    {Opcode::RC_RDMA_WRITE_MIDDLE, Operation::kRdmaWrite, Place::kMiddle, kNone},
+    {Opcode::RC_RDMA_WRITE_LAST, Operation::kRdmaWrite, Place::kLast, kNone},
+    {Opcode::RC_RDMA_WRITE_LAST_WITH_IMMEDIATE, Operation::kRdmaWrite, Place::kLast, kImmDt},
+    {Opcode::RC_RDMA_WRITE_ONLY, Operation::kRdmaWrite, Place::kOnly, kReth},
+    {Opcode::RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE, Operation::kRdmaWrite, Place::kOnly,
+     kReth.with(ExtHeader::kImmDt)},
+    {Opcode::RC_RDMA_READ_REQUEST, Operation::kRdmaReadRequest, Place::kOnly, kReth},
+    {Opcode::RC_RDMA_READ_RESPONSE_FIRST, Operation::kRdmaReadResponse, Place::kFirst, kAeth},
+    {Opcode::RC_RDMA_READ_RESPONSE_MIDDLE, Operation::kRdmaReadResponse, Place::kMiddle, kNone},
+    {Opcode::RC_RDMA_READ_RESPONSE_LAST, Operation::kRdmaReadResponse, Place::kLast, kAeth},
+    {Opcode::RC_RDMA_READ_RESPONSE_ONLY, Operation::kRdmaReadResponse, Place::kOnly, kAeth},
+    {Opcode::RC_ACKNOWLEDGE, Operation::kAcknowledge, Place::kOnly, kAeth},
+    {Opcode::RC_ATOMIC_ACKNOWLEDGE, Operation::kAtomicAcknowledge, Place::kOnly, kAtomicAckEth},
+    {Opcode::RC_CMP_SWAP, Operation::kCompareSwap, Place::kOnly, kAtomicEth},
+    {Opcode::RC_FETCH_ADD, Operation::kFetchAdd, Place::kOnly, kAtomicEth},
+    {Opcode::RC_SEND_LAST_WITH_INVALIDATE, Operation::kSend, Place::kLast, kIeth},
+    {Opcode::RC_SEND_ONLY_WITH_INVALIDATE, Operation::kSend, Place::kOnly, kIeth},
 };
-#undef ROW
 
 constexpr bool is_request(Operation operation) {
   return operation != Operation::kRdmaReadResponse && operation != Operation::kAcknowledge &&
          operation != Operation::kAtomicAcknowledge;
 }
 
-class Table {
- public:
-  constexpr Table() {
+constexpr bool is_defined(unsigned opcode) { return !to_string(Opcode(opcode)).empty(); }
+
+/// The headers that a transport adds to an operation's own.
+constexpr ExtHeaderSet headers_of(Transport transport, const Row& row) {
+  if (transport == Transport::UD) return row.headers.with(ExtHeader::kDeth);
+  // IBTA Annex A14: every request packet of XRC has the XRCETH, and no response.
+  if (transport == Transport::XRC && is_request(row.operation)) {
+    return row.headers.with(ExtHeader::kXrcEth);
+  }
+  return row.headers;
+}
+
+constexpr OpcodeInfo info_of(Opcode opcode, Transport transport, const Row& row) {
+  OpcodeInfo info;
+  info.defined = true;
+  info.transport = transport;
+  info.operation = row.operation;
+  info.first = row.place == Place::kFirst || row.place == Place::kOnly;
+  info.last = row.place == Place::kLast || row.place == Place::kOnly;
+  info.request = is_request(row.operation);
+  info.headers = headers_of(transport, row);
+  for (unsigned i = 0; i != kExtHeaderCount; ++i) {
+    if (!info.headers.has(ExtHeader(i))) continue;
+    info.headers_size = static_cast<std::uint8_t>(info.headers_size + size_of(ExtHeader(i)));
+  }
+  info.name = to_string(opcode);
+  return info;
+}
+
+constexpr std::array<OpcodeInfo, 256> make_table() {
+  std::array<OpcodeInfo, 256> table{};
+  for (const auto transport : {Transport::RC, Transport::UC, Transport::UD, Transport::XRC}) {
     for (const auto& row : kRows) {
-      add(Transport::kRc, row, row.headers, row.names[0]);
-      if (row.in_uc) add(Transport::kUc, row, row.headers, row.names[1]);
-      // IBTA Annex A14: "XRCETH" is in every request packet of XRC, and in no response.
-      add(Transport::kXrc, row,
-          is_request(row.operation) ? row.headers.with(ExtHeader::kXrcEth) : row.headers,
-          row.names[2]);
-      if (row.opcode == Opcode::RC_SEND_ONLY) {
-        add(Transport::kUd, row, row.headers.with(ExtHeader::kDeth), "UD_SEND_ONLY");
-      }
-      if (row.opcode == Opcode::RC_SEND_ONLY_WITH_IMMEDIATE) {
-        add(Transport::kUd, row, row.headers.with(ExtHeader::kDeth), "UD_SEND_ONLY_WITH_IMMEDIATE");
-      }
+      const auto number = static_cast<unsigned>(transport) << 5 | static_cast<unsigned>(row.opcode);
+      if (is_defined(number)) table[number] = info_of(Opcode(number), transport, row);
     }
-    auto& cnp = table_[static_cast<std::uint8_t>(Opcode::CNP)];
-    cnp = {true, Transport::kCnp, Operation::kCongestionNotification, true, true, true, kNone, 0,
-           "CNP"};
   }
-  constexpr const std::array<OpcodeInfo, 256>& table() const { return table_; }
-
- private:
-  constexpr void add(Transport transport, const Row& row, ExtHeaderSet headers,
-                     std::string_view name) {
-    OpcodeInfo info;
-    info.defined = true;
-    info.transport = transport;
-    info.operation = row.operation;
-    info.first = row.place == Place::kFirst || row.place == Place::kOnly;
-    info.last = row.place == Place::kLast || row.place == Place::kOnly;
-    info.request = is_request(row.operation);
-    info.headers = headers;
-    for (unsigned i = 0; i != kExtHeaderCount; ++i) {
-      if (headers.has(ExtHeader(i))) {
-        info.headers_size = static_cast<std::uint8_t>(info.headers_size + size_of(ExtHeader(i)));
-      }
-    }
-    info.name = name;
-    table_[static_cast<unsigned>(transport) << 5 | static_cast<unsigned>(row.opcode)] = info;
-  }
-
-  std::array<OpcodeInfo, 256> table_{};
-};
+  table[static_cast<unsigned>(Opcode::CNP)] =
+      info_of(Opcode::CNP, Transport::CNP_CLASS,
+              {Opcode::CNP, Operation::kCongestionNotification, Place::kOnly, kNone});
+  return table;
+}
 
 }  // namespace
 
-constexpr std::array<OpcodeInfo, 256> kOpcodes = Table().table();
+constexpr std::array<OpcodeInfo, 256> kOpcodes = make_table();
 
 }  // namespace softhca::wire

@@ -34,8 +34,7 @@
 
 namespace softhca::wire {
 
-/// IANA: the UDP destination port of RoCEv2.
-inline constexpr std::uint16_t kRoceUdpPort = 4791;
+inline constexpr std::uint16_t kRoceUdpPort = spec::infiniband::kRoceV2UdpPort;
 
 /// Everything below the transport: who sends to whom, and how the network shall treat it.
 struct RoceAddress {

@@ -1,28 +1,22 @@
 // The XRC extended transport header: the shared receive queue of an XRC request (IBTA Annex A14).
 #pragma once
 
-#include "util/field.h"
+#include "spec/infiniband/transport.h"
 #include "wire/ids.h"
 
 namespace softhca::wire {
 
-struct XrcEthLayout {
-  static constexpr std::size_t kSize = 4;
-  template <unsigned Hi, unsigned Lo>
-  using Bits = util::Field<XrcEthLayout, util::ByteOrder::kBig, 0, Hi, Lo>;
-  static constexpr Bits<31, 24> reserved{};
-  static constexpr Bits<23, 0> xrcsrq{};
-};
+using XrcEthLayout = spec::infiniband::xrceth;
 
 struct XrcEth {
-  XrcSrqn xrcsrq;
+  XrcSrqn xrc_srq;
 
   static XrcEth parse(util::View<XrcEthLayout> view) {
-    return {XrcSrqn(view.get(XrcEthLayout::xrcsrq))};
+    return {XrcSrqn(view.get(XrcEthLayout::xrc_srq))};
   }
   void emit(util::MutableView<XrcEthLayout> out) const {
-    out.set(XrcEthLayout::reserved, 0);
-    out.set(XrcEthLayout::xrcsrq, xrcsrq.value());
+    std::memset(out.bytes().data(), 0, XrcEthLayout::kSize);
+    out.set(XrcEthLayout::xrc_srq, xrc_srq.value());
   }
   friend bool operator==(const XrcEth&, const XrcEth&) = default;
 };

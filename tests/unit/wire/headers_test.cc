@@ -146,7 +146,7 @@ TEST_F(Headers, ExtendedHeadersSurviveEmitAndParse) {
     const AtomicEth atomic{random<std::uint64_t>(), RKey(random()), random<std::uint64_t>(),
                            random<std::uint64_t>()};
     ASSERT_EQ(again<AtomicEthLayout>(atomic), atomic);
-    const Aeth aeth{AethKind(random(2)), random<std::uint8_t>(5), Msn(random(24))};
+    const Aeth aeth{AethType(random(2)), random<std::uint8_t>(5), Msn(random(24))};
     ASSERT_EQ(again<AethLayout>(aeth), aeth);
     const AtomicAckEth ack{random<std::uint64_t>()};
     ASSERT_EQ(again<AtomicAckEthLayout>(ack), ack);
@@ -170,7 +170,7 @@ TEST_F(Headers, BitsLieWhereTheDocumentsPutThem) {
   bth.ack_req = true;
   bth.psn = Psn(0x123456);
   EXPECT_EQ((bytes_of<Bth, BthLayout>(bth)), from_hex("04b01234 40abcdef 80123456"));
-  EXPECT_EQ((bytes_of<Aeth, AethLayout>(Aeth::nak(Msn(7), NakCode::kRemoteAccessError))),
+  EXPECT_EQ((bytes_of<Aeth, AethLayout>(Aeth::nak(Msn(7), NakCode::REMOTE_ACCESS_ERROR))),
             from_hex("62000007"));
   EXPECT_EQ((bytes_of<Aeth, AethLayout>(Aeth::rnr_nak(Msn(7), 14))), from_hex("2e000007"));
   EXPECT_EQ((bytes_of<Aeth, AethLayout>(Aeth::ack(Msn(7)))), from_hex("1f000007"));

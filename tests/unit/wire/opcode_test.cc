@@ -16,20 +16,17 @@ TEST(OpcodeTable, NamesEveryOpcodeOnceAndByItsTransport) {
     ++defined;
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
     EXPECT_EQ(static_cast<int>(info.transport), i >> 5) << info.name;
+    EXPECT_EQ(info.name, to_string(Opcode(i)));
   }
   // RC and XRC have 23 operations each, UC 12, UD 2; and CNP.
   EXPECT_EQ(defined, 23 + 23 + 12 + 2 + 1);
 }
 
-TEST(OpcodeTable, AgreesWithTheEnumeration) {
-  EXPECT_EQ(to_string(Opcode::RC_SEND_FIRST), "RC_SEND_FIRST");
-  EXPECT_EQ(to_string(Opcode::RC_SEND_ONLY_WITH_INVALIDATE), "RC_SEND_ONLY_WITH_INVALIDATE");
-  EXPECT_EQ(to_string(Opcode::UC_RDMA_WRITE_ONLY), "UC_RDMA_WRITE_ONLY");
-  EXPECT_EQ(to_string(Opcode::UD_SEND_ONLY), "UD_SEND_ONLY");
-  EXPECT_EQ(to_string(Opcode::XRC_FETCH_ADD), "XRC_FETCH_ADD");
-  EXPECT_EQ(to_string(Opcode::CNP), "CNP");
-  EXPECT_EQ(to_string(Opcode(0x15)), "undefined");
-  EXPECT_EQ(to_string(Opcode(0x40)), "undefined");
+// A row that the table forgot, or one too many, shows here.
+TEST(OpcodeTable, DefinesWhatTheEnumerationDefines) {
+  for (unsigned i = 0; i != 256; ++i) {
+    EXPECT_EQ(info(Opcode(i)).defined, !to_string(Opcode(i)).empty()) << i;
+  }
 }
 
 // IBTA 9.2.1 Table 38, the sizes that follow from it.
@@ -43,7 +40,7 @@ TEST(OpcodeTable, ExtendedHeadersFollowFromTheOpcode) {
   EXPECT_EQ(size(Opcode::RC_RDMA_READ_RESPONSE_FIRST), 4);
   EXPECT_EQ(size(Opcode::RC_RDMA_READ_RESPONSE_MIDDLE), 0);
   EXPECT_EQ(size(Opcode::RC_ATOMIC_ACKNOWLEDGE), 12);
-  EXPECT_EQ(size(Opcode::RC_COMPARE_SWAP), 28);
+  EXPECT_EQ(size(Opcode::RC_CMP_SWAP), 28);
   EXPECT_EQ(size(Opcode::UD_SEND_ONLY), 8);
   EXPECT_EQ(size(Opcode::UD_SEND_ONLY_WITH_IMMEDIATE), 12);
   EXPECT_EQ(size(Opcode::XRC_RDMA_WRITE_ONLY), 20);
