@@ -106,6 +106,8 @@ def kvm_works(qemu, kernel):
     /dev/kvm may exist and still not do (nested virtualisation, sandboxes), so nothing less than
     a kernel that reaches its init counts."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        if os.path.exists("/dev/kvm"):
+            say("emulating (TCG), because you may not open /dev/kvm: join the group kvm")
         return False
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     memory = cache.root() / f"kvm-{cache.key([qemu.command, qemu.version])}"
