@@ -103,8 +103,11 @@ class Output:
             self._partial = b""
 
     def _put(self, data):
-        self._stream.write(data)
-        self._stream.flush()
+        try:
+            self._stream.write(data)
+            self._stream.flush()
+        except BrokenPipeError:  # our reader has left (`| head`); the script goes on
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 class Guest:
