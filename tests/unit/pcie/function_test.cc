@@ -1,0 +1,113 @@
+#include "pcie/function.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "util/endian.h"
+
+namespace softhca::pcie {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+struct Access {
+  unsigned bar;
+  std::uint64_t offset;
+  std::size_t length;
+  bool operator==(const Access&) const = default;
+};
+
+constexpr std::array<Bar, 3> kBars{{{.size = 0x4000, .is_64bit = true}, {}, {.size = 0x1000}}};
+
+class Recorder final : public Function {
+ public:
+  Recorder()
+      : Function("recorder", {}, kBars,
+                 {.vectors = 3, .bar = 0, .table_offset = 0x2000, .pba_offset = 0x2030}) {}
+  util::Time run(util::Time) override { return util::kNever; }
+  std::vector<Access> reads, writes;
+  unsigned resets = 0;
+
+ protected:
+  void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override {
+    reads.push_back({bar, offset, out.size()});
+    for (auto& byte : out) byte = std::byte{0xaa};
+  }
+  void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override {
+    writes.push_back({bar, offset, in.size()});
+  }
+  void reset_device() override { ++resets; }
+};
+
+class FunctionTest : public ::testing::Test {
+ protected:
+  Recorder function_;
+  std::array<std::byte, 64> data_{};
+};
+
+TEST_F(FunctionTest, RegistersOfEveryBarReachTheDevice) {
+  function_.read_bar(0, 0x10, std::span(data_).first(4));
+  function_.write_bar(2, 0xff8, std::span(data_).first(8));
+  EXPECT_THAT(function_.reads, ElementsAre(Access{0, 0x10, 4}));
+  EXPECT_THAT(function_.writes, ElementsAre(Access{2, 0xff8, 8}));
+}
+
+TEST_F(FunctionTest, MsixStructuresDoNotReachTheDevice) {
+  function_.read_bar(0, 0x200c, std::span(data_).first(4));
+  EXPECT_EQ(util::load_le32(data_.data()), 1u) << "Vector Control after reset";
+  function_.write_bar(0, 0x2000, std::span(data_).first(16));
+  function_.read_bar(0, 0x2030, std::span(data_).first(8));
+  EXPECT_EQ(util::load_le64(data_.data()), 0u);
+  function_.write_bar(0, 0x2030, std::span(data_).first(8));
+  EXPECT_THAT(function_.reads, IsEmpty());
+  EXPECT_THAT(function_.writes, IsEmpty());
+}
+
+TEST_F(FunctionTest, AnAccessThatStraddlesAStructureIsSplit) {
+  function_.read_bar(0, 0x1ff8, data_);  // 8 before the table, 48 of table, 8 of PBA
+  EXPECT_THAT(function_.reads, ElementsAre(Access{0, 0x1ff8, 8}));
+  EXPECT_EQ(data_[7], std::byte{0xaa});
+  EXPECT_EQ(data_[8], std::byte{0});
+  function_.write_bar(0, 0x2034, std::span(data_).first(8));  // 4 of PBA, 4 behind it
+  EXPECT_THAT(function_.writes, ElementsAre(Access{0, 0x2038, 4}));
+}
+
+TEST_F(FunctionTest, WhatDoesNotExistReadsZeroAndDropsWrites) {
+  data_.fill(std::byte{0xff});
+  function_.read_bar(2, 0xffc, std::span(data_).first(8));
+  EXPECT_EQ(util::load_le64(data_.data()), 0u);
+  function_.read_bar(1, 0, std::span(data_).first(4));
+  function_.read_bar(9, 0, std::span(data_).first(4));
+  function_.read_bar(0, UINT64_MAX, std::span(data_).first(4));
+  function_.write_bar(1, 0, std::span(data_).first(4));
+  function_.write_bar(9, 0, std::span(data_).first(4));
+  function_.write_bar(0, UINT64_MAX - 1, std::span(data_).first(4));
+  EXPECT_THAT(function_.reads, IsEmpty());
+  EXPECT_THAT(function_.writes, IsEmpty());
+}
+
+TEST_F(FunctionTest, FunctionLevelResetResetsConfigMsixAndDevice) {
+  std::array<std::byte, 2> value;
+  util::store_le16(value.data(), 0x8000);
+  function_.write_config(ConfigSpace::kMsixAt + 2, value);
+  EXPECT_TRUE(function_.msix().enabled());
+  function_.write_config(ConfigSpace::kExpressAt + 8, value);
+  EXPECT_EQ(function_.resets, 1u);
+  EXPECT_FALSE(function_.msix().enabled());
+  EXPECT_FALSE(function_.config().msix_enabled());
+}
+
+TEST_F(FunctionTest, ResetKeepsTheHostsDmaMappings) {
+  ASSERT_TRUE(function_.dma().map(0, 64, data_.data(), DmaAccess::kReadWrite));
+  function_.reset();
+  EXPECT_EQ(function_.dma().mappings().size(), 1u);
+}
+
+TEST_F(FunctionTest, OffersNoSharedMemoryByDefault) { EXPECT_FALSE(function_.shared_memory(0)); }
+
+}  // namespace
+}  // namespace softhca::pcie
