@@ -1,0 +1,124 @@
+#include "fabric/switch.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "wire/ethernet.h"
+
+namespace softhca::fabric {
+namespace {
+
+/// The port of queued frames whose port is gone.
+constexpr std::uint32_t kPortGone = std::numeric_limits<std::uint32_t>::max();
+
+}  // namespace
+
+class Switch::SwitchPort final : public Port {
+ public:
+  SwitchPort(Switch& owner, std::uint32_t number, std::string name)
+      : switch_(owner), number_(number), name_(std::move(name)) {}
+  ~SwitchPort() override { switch_.remove_port(number_); }
+
+  void transmit(const wire::Frame& frame) override {
+    if (!switch_.queue_.push(frame, number_)) ++switch_.counters_.dropped_queue_full;
+  }
+  void set_receiver(Receiver* receiver) override { receiver_ = receiver; }
+  bool link_up() const override { return true; }
+
+  Receiver* receiver() const { return receiver_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  Switch& switch_;
+  const std::uint32_t number_;
+  const std::string name_;
+  Receiver* receiver_ = nullptr;
+};
+
+Switch::Switch(const Options& options)
+    : queue_(options.queue_frames_max), macs_(options.macs_max) {}
+
+Switch::~Switch() {
+  assert(std::all_of(ports_.begin(), ports_.end(), [](auto* port) { return port == nullptr; }));
+}
+
+std::unique_ptr<Port> Switch::create_port(std::string name) {
+  auto slot = std::find(ports_.begin(), ports_.end(), nullptr);
+  if (slot == ports_.end()) slot = ports_.insert(slot, nullptr);
+  const auto number = static_cast<std::uint32_t>(slot - ports_.begin());
+  auto port = std::make_unique<SwitchPort>(*this, number, std::move(name));
+  *slot = port.get();
+  if (tap_ != nullptr) tap_->handle_port(number, port->name());
+  return port;
+}
+
+void Switch::remove_port(std::uint32_t port) {
+  ports_[port] = nullptr;
+  macs_.forget_port(port);
+  queue_.for_each([&](FrameQueue::Entry& entry) {
+    if (entry.port == port) entry.port = kPortGone;
+  });
+}
+
+void Switch::set_tap(Tap* tap) {
+  tap_ = tap;
+  if (tap_ == nullptr) return;
+  for (std::uint32_t i = 0; i != ports_.size(); ++i) {
+    if (ports_[i] != nullptr) tap_->handle_port(i, ports_[i]->name());
+  }
+}
+
+bool Switch::deliver(std::size_t budget) {
+  if (delivering_) return has_work();
+  delivering_ = true;
+  const bool had_work = has_work();
+  for (; budget != 0 && !queue_.empty(); --budget) {
+    forward(queue_.front());
+    queue_.pop();
+  }
+  delivering_ = false;
+  if (had_work && !has_work() && tap_ != nullptr) tap_->handle_idle();
+  return has_work();
+}
+
+void Switch::forward(FrameQueue::Entry& entry) {
+  if (entry.port == kPortGone) {
+    ++counters_.dropped_port_gone;
+    return;
+  }
+  if (tap_ != nullptr) tap_->handle_frame(entry.port, entry.frame);
+  const auto head = std::as_const(entry.frame).head();
+  if (head.size() < wire::EthernetLayout::kSize) {
+    ++counters_.dropped_malformed;
+    return;
+  }
+  const auto ethernet = wire::Ethernet::parse(wire::EthernetView(head));
+  macs_.learn(ethernet.source, entry.port);
+  const auto egress =
+      ethernet.destination.is_multicast() ? std::nullopt : macs_.find(ethernet.destination);
+  if (!egress) return flood(entry);
+  if (*egress == entry.port) ++counters_.hairpinned;
+  deliver_to(*egress, entry.frame);
+}
+
+void Switch::flood(FrameQueue::Entry& entry) {
+  ++counters_.flooded;
+  const auto ingress = entry.port;
+  // By index, for receivers may create and destroy ports; and if the sender goes, its memory does.
+  for (std::uint32_t port = 0; port < ports_.size() && entry.port == ingress; ++port) {
+    if (port != ingress && ports_[port] != nullptr) deliver_to(port, entry.frame);
+  }
+}
+
+void Switch::deliver_to(std::uint32_t port, const wire::Frame& frame) {
+  auto* const receiver = ports_[port]->receiver();
+  if (receiver == nullptr) {
+    ++counters_.dropped_no_receiver;
+    return;
+  }
+  ++counters_.delivered;
+  receiver->handle_frame(frame);
+}
+
+}  // namespace softhca::fabric

@@ -1,0 +1,75 @@
+// Joins ports within one process: a learning Ethernet switch (IEEE 802.1Q 8.6 to 8.8) that knows no
+// VLANs.
+//
+// One departure from the standard: a unicast frame to a station that is learnt on the very port it
+// comes from is delivered back to that port. RDMA NICs send themselves packets when both
+// queue pairs are theirs, and expect them back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/frame_queue.h"
+#include "fabric/mac_table.h"
+#include "fabric/port.h"
+#include "fabric/tap.h"
+
+namespace softhca::fabric {
+
+class Switch {
+ public:
+  struct Options {
+    std::size_t queue_frames_max = 65536;
+    std::size_t macs_max = 4096;
+  };
+  struct Counters {
+    std::uint64_t delivered = 0;            ///< to a receiver; a flooded frame counts for each
+    std::uint64_t flooded = 0;              ///< frames to all other ports
+    std::uint64_t hairpinned = 0;           ///< frames back to their own port
+    std::uint64_t dropped_queue_full = 0;   ///< transmitted while the queue was at its limit
+    std::uint64_t dropped_no_receiver = 0;  ///< for a port where nobody listens
+    std::uint64_t dropped_malformed = 0;    ///< shorter than an Ethernet header
+    std::uint64_t dropped_port_gone = 0;    ///< still queued when their port was destroyed
+  };
+
+  Switch() : Switch(Options{}) {}
+  explicit Switch(const Options& options);
+  /// @pre all ports are destroyed
+  ~Switch();
+  Switch(const Switch&) = delete;
+  Switch& operator=(const Switch&) = delete;
+
+  /// A new port, until it is destroyed. Destroying it drops the frames that it has queued, since
+  /// the memory that they refer to may go with it. Both may happen while frames are delivered.
+  std::unique_ptr<Port> create_port(std::string name);
+
+  /// Delivers queued frames in order, at most `budget`; those that receivers transmit meanwhile
+  /// are queued behind. True if frames remain. A call from a receiver does nothing.
+  bool deliver(std::size_t budget);
+  bool has_work() const { return !queue_.empty(); }
+
+  /// Null for none. @pre `tap` outlives the switch or is replaced before
+  void set_tap(Tap* tap);
+
+  const Counters& counters() const { return counters_; }
+
+ private:
+  class SwitchPort;
+
+  void remove_port(std::uint32_t port);
+  void forward(FrameQueue::Entry& entry);
+  void flood(FrameQueue::Entry& entry);
+  void deliver_to(std::uint32_t port, const wire::Frame& frame);
+
+  std::vector<SwitchPort*> ports_;  ///< by number; null where a port is gone
+  FrameQueue queue_;
+  MacTable macs_;
+  Tap* tap_ = nullptr;
+  Counters counters_;
+  bool delivering_ = false;
+};
+
+}  // namespace softhca::fabric

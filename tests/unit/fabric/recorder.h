@@ -1,0 +1,55 @@
+// What fabric tests need: small frames, and a receiver that remembers.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fabric/port.h"
+#include "wire/ethernet.h"
+
+namespace softhca::fabric {
+
+/// A frame from station `source` to `destination` whose payload is `text`, which must live on.
+inline wire::Frame frame_of(std::uint64_t destination, std::uint64_t source,
+                            std::string_view text) {
+  wire::Frame frame;
+  wire::Ethernet{wire::MacAddress::from_u64(destination), wire::MacAddress::from_u64(source),
+                 wire::EtherType{0x88b5}}
+      .emit(util::MutableView<wire::EthernetLayout>(frame.resize_head(14)));
+  (void)frame.add_segment(std::as_bytes(std::span(text)));
+  return frame;
+}
+
+inline std::string text_of(const wire::Frame& frame) {
+  std::string text;
+  frame.for_each_piece(14, frame.size() - 14, [&](std::span<const std::byte> piece) {
+    text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  });
+  return text;
+}
+
+class Recorder : public Receiver {
+ public:
+  void handle_frame(const wire::Frame& frame) override {
+    texts.push_back(text_of(frame));
+    if (then) then(frame);
+  }
+
+  std::vector<std::string> texts;
+  std::function<void(const wire::Frame&)> then;
+};
+
+/// A port that keeps what is transmitted.
+class RecordingPort : public Port {
+ public:
+  void transmit(const wire::Frame& frame) override { texts.push_back(text_of(frame)); }
+  void set_receiver(Receiver* to) override { receiver = to; }
+  bool link_up() const override { return up; }
+
+  std::vector<std::string> texts;
+  Receiver* receiver = nullptr;
+  bool up = true;
+};
+
+}  // namespace softhca::fabric

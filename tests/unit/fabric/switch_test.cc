@@ -1,0 +1,237 @@
+#include "fabric/switch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "allocation_counter.h"
+#include "recorder.h"
+
+namespace softhca::fabric {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr std::uint64_t kA = 0x020000000001, kB = 0x020000000002, kC = 0x020000000003;
+constexpr std::uint64_t kBroadcast = 0xffffffffffff;
+constexpr std::size_t kAll = 1000;
+
+class SwitchTest : public testing::Test {
+ protected:
+  struct Station {
+    Station(Switch& owner, std::string name) : port(owner.create_port(std::move(name))) {
+      port->set_receiver(&receiver);
+    }
+    std::unique_ptr<Port> port;
+    Recorder receiver;
+    std::vector<std::string> take() { return std::exchange(receiver.texts, {}); }
+  };
+
+  /// Lets the switch learn who is where.
+  void introduce() {
+    a_.port->transmit(frame_of(kBroadcast, kA, "hello"));
+    b_.port->transmit(frame_of(kBroadcast, kB, "hello"));
+    c_.port->transmit(frame_of(kBroadcast, kC, "hello"));
+    switch_.deliver(kAll);
+    for (auto* station : {&a_, &b_, &c_}) station->take();
+  }
+
+  Switch switch_{{.queue_frames_max = 100, .macs_max = 64}};
+  Station a_{switch_, "a"};
+  Station b_{switch_, "b"};
+  Station c_{switch_, "c"};
+};
+
+TEST_F(SwitchTest, FloodsBroadcastToAllOtherPorts) {
+  a_.port->transmit(frame_of(kBroadcast, kA, "x"));
+  EXPECT_FALSE(switch_.deliver(kAll));
+  EXPECT_THAT(a_.take(), IsEmpty());
+  EXPECT_THAT(b_.take(), ElementsAre("x"));
+  EXPECT_THAT(c_.take(), ElementsAre("x"));
+}
+
+TEST_F(SwitchTest, FloodsUnknownUnicastAndMulticast) {
+  a_.port->transmit(frame_of(kB, kA, "unknown"));
+  a_.port->transmit(frame_of(0x01005e000001, kA, "multicast"));
+  switch_.deliver(kAll);
+  EXPECT_THAT(b_.take(), ElementsAre("unknown", "multicast"));
+  EXPECT_THAT(c_.take(), ElementsAre("unknown", "multicast"));
+}
+
+TEST_F(SwitchTest, SendsUnicastWhereTheStationWasHeard) {
+  introduce();
+  a_.port->transmit(frame_of(kB, kA, "to b"));
+  switch_.deliver(kAll);
+  EXPECT_THAT(b_.take(), ElementsAre("to b"));
+  EXPECT_THAT(c_.take(), IsEmpty());
+}
+
+TEST_F(SwitchTest, FollowsAStationThatMoves) {
+  introduce();
+  c_.port->transmit(frame_of(kA, kB, "b is here now"));
+  a_.port->transmit(frame_of(kB, kA, "to b"));
+  switch_.deliver(kAll);
+  EXPECT_THAT(b_.take(), IsEmpty());
+  EXPECT_THAT(c_.take(), ElementsAre("to b"));
+}
+
+TEST_F(SwitchTest, GivesAFrameToItsOwnStationBack) {
+  a_.port->transmit(frame_of(kA, kA, "to myself"));
+  switch_.deliver(kAll);
+  EXPECT_THAT(a_.take(), ElementsAre("to myself"));
+  EXPECT_THAT(b_.take(), IsEmpty());
+  EXPECT_EQ(switch_.counters().hairpinned, 1u);
+}
+
+TEST_F(SwitchTest, DoesNotLearnMulticastSources) {
+  a_.port->transmit(frame_of(kBroadcast, 0x01005e000001, "x"));
+  b_.port->transmit(frame_of(0x01005e000001, kB, "y"));
+  switch_.deliver(kAll);
+  EXPECT_THAT(c_.take(), ElementsAre("x", "y"));
+}
+
+TEST_F(SwitchTest, DeliversNoMoreThanTheBudget) {
+  introduce();
+  for (const char* text : {"1", "2", "3"}) a_.port->transmit(frame_of(kB, kA, text));
+  EXPECT_TRUE(switch_.deliver(2));
+  EXPECT_THAT(b_.take(), ElementsAre("1", "2"));
+  EXPECT_FALSE(switch_.deliver(2));
+  EXPECT_THAT(b_.take(), ElementsAre("3"));
+  EXPECT_FALSE(switch_.deliver(2));
+}
+
+TEST_F(SwitchTest, AnswersAreQueuedBehindNotDeliveredInside) {
+  introduce();
+  b_.receiver.then = [&](const wire::Frame&) {
+    b_.port->transmit(frame_of(kA, kB, "answer"));
+    EXPECT_TRUE(switch_.deliver(kAll)) << "a call from a receiver does nothing";
+    EXPECT_THAT(a_.receiver.texts, IsEmpty());
+  };
+  a_.port->transmit(frame_of(kB, kA, "1"));
+  a_.port->transmit(frame_of(kB, kA, "2"));
+  EXPECT_FALSE(switch_.deliver(kAll));
+  EXPECT_THAT(b_.take(), ElementsAre("1", "2"));
+  EXPECT_THAT(a_.take(), ElementsAre("answer", "answer"));
+}
+
+TEST_F(SwitchTest, DropsAndCountsBeyondTheQueuesLimit) {
+  introduce();
+  for (int i = 0; i != 130; ++i) a_.port->transmit(frame_of(kB, kA, "x"));
+  switch_.deliver(kAll);
+  EXPECT_EQ(b_.take().size(), 100u);
+  EXPECT_EQ(switch_.counters().dropped_queue_full, 30u);
+}
+
+TEST_F(SwitchTest, DropsFramesShorterThanAnEthernetHeader) {
+  wire::Frame frame;
+  (void)frame.resize_head(13);
+  a_.port->transmit(frame);
+  switch_.deliver(kAll);
+  EXPECT_EQ(switch_.counters().dropped_malformed, 1u);
+}
+
+TEST_F(SwitchTest, CountsFramesForAPortWithoutReceiver) {
+  introduce();
+  b_.port->set_receiver(nullptr);
+  a_.port->transmit(frame_of(kB, kA, "x"));
+  switch_.deliver(kAll);
+  EXPECT_EQ(switch_.counters().dropped_no_receiver, 1u);
+}
+
+// The memory that its frames refer to may be gone with the device.
+TEST_F(SwitchTest, ADestroyedPortTakesItsQueuedFramesWithIt) {
+  introduce();
+  a_.port->transmit(frame_of(kB, kA, "x"));
+  c_.port->transmit(frame_of(kB, kC, "y"));
+  a_.port.reset();
+  switch_.deliver(kAll);
+  EXPECT_THAT(b_.take(), ElementsAre("y"));
+  EXPECT_EQ(switch_.counters().dropped_port_gone, 1u);
+  b_.port->transmit(frame_of(kA, kB, "where is a?"));
+  switch_.deliver(kAll);
+  EXPECT_THAT(c_.take(), ElementsAre("where is a?")) << "a is forgotten, so it is flooded";
+}
+
+TEST_F(SwitchTest, PortsMayComeAndGoDuringDelivery) {
+  std::unique_ptr<Station> late;
+  b_.receiver.then = [&](const wire::Frame&) {
+    if (!late) late = std::make_unique<Station>(switch_, "late");
+    a_.port.reset();  // the sender of the frame that is being flooded
+  };
+  a_.port->transmit(frame_of(kBroadcast, kA, "1"));
+  switch_.deliver(kAll);
+  EXPECT_THAT(b_.take(), ElementsAre("1"));
+  EXPECT_THAT(c_.take(), IsEmpty()) << "its memory went with its port";
+  b_.receiver.then = nullptr;
+  b_.port->transmit(frame_of(kBroadcast, kB, "2"));
+  switch_.deliver(kAll);
+  EXPECT_THAT(late->take(), ElementsAre("2"));
+}
+
+TEST_F(SwitchTest, AllocatesNothingInSteadyState) {
+  introduce();
+  class Counter : public Receiver {
+   public:
+    void handle_frame(const wire::Frame&) override { ++frames; }
+    int frames = 0;
+  } counter;
+  b_.port->set_receiver(&counter);
+  auto frame = frame_of(kB, kA, "");
+  (void)frame.own_payload(64);
+  const auto burst = [&] {
+    for (int i = 0; i != 50; ++i) a_.port->transmit(frame);
+    switch_.deliver(kAll);
+  };
+  burst();
+  const auto before = allocation_count();
+  for (int i = 0; i != 100; ++i) burst();
+  EXPECT_EQ(allocation_count(), before);
+  EXPECT_EQ(counter.frames, 101 * 50);
+}
+
+TEST(MacTable, HoldsAtLeastAsManyAsPromisedOnAverageAndNeverMoreThanItsSize) {
+  MacTable table(64);
+  for (std::uint64_t i = 1; i <= 10000; ++i) {
+    const auto mac = wire::MacAddress::from_u64(0x020000000000 + i);
+    table.learn(mac, static_cast<std::uint32_t>(i));
+    ASSERT_EQ(table.find(mac), i) << "the last heard is always known";
+  }
+  std::size_t known = 0;
+  for (std::uint64_t i = 1; i <= 10000; ++i) {
+    known += table.find(wire::MacAddress::from_u64(0x020000000000 + i)).has_value();
+  }
+  EXPECT_LE(known, 64u);
+  EXPECT_GE(known, 32u);
+}
+
+TEST(MacTable, ForgetsAPort) {
+  MacTable table(16);
+  table.learn(wire::MacAddress::from_u64(kA), 1);
+  table.learn(wire::MacAddress::from_u64(kB), 2);
+  table.forget_port(1);
+  EXPECT_FALSE(table.find(wire::MacAddress::from_u64(kA)));
+  EXPECT_EQ(table.find(wire::MacAddress::from_u64(kB)), 2u);
+}
+
+TEST(FrameQueue, KeepsOrderWhileItGrowsAndWraps) {
+  FrameQueue queue(1000);
+  std::uint32_t in = 0, out = 0;
+  for (int round = 0; round != 200; ++round) {
+    for (int i = 0; i != 7; ++i) ASSERT_TRUE(queue.push({}, in++));
+    for (int i = 0; i != 4; ++i, queue.pop()) ASSERT_EQ(queue.front().port, out++);
+  }
+  for (; !queue.empty(); queue.pop()) ASSERT_EQ(queue.front().port, out++);
+  EXPECT_EQ(in, out);
+}
+
+TEST(FrameQueue, TheFrontStaysWhereItIsWhileOthersArePushed) {
+  FrameQueue queue(1000);
+  ASSERT_TRUE(queue.push({}, 42));
+  auto* front = &queue.front();
+  for (int i = 0; i != 900; ++i) ASSERT_TRUE(queue.push({}, 0));
+  EXPECT_EQ(&queue.front(), front);
+  EXPECT_EQ(front->port, 42u);
+}
+
+}  // namespace
+}  // namespace softhca::fabric
