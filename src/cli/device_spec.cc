@@ -1,0 +1,97 @@
+#include "cli/device_spec.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+
+namespace softhca::cli {
+namespace {
+
+template <class T>
+std::optional<T> parse_number(std::string_view text, int base) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<rdma::Mac> parse_mac(std::string_view text) {
+  rdma::Mac mac;
+  if (text.size() != 17) return std::nullopt;
+  for (std::size_t i = 0; i < 6; ++i) {
+    const auto byte = parse_number<std::uint8_t>(text.substr(3 * i, 2), 16);
+    if (!byte || (i < 5 && text[3 * i + 2] != ':')) return std::nullopt;
+    mac[i] = std::byte{*byte};
+  }
+  return mac;
+}
+
+/// EUI-64 of a MAC address.
+std::uint64_t guid_of(const rdma::Mac& mac) {
+  std::uint64_t guid = 0;
+  for (int i = 0; i < 3; ++i) guid = guid << 8 | std::to_integer<std::uint64_t>(mac[i]);
+  guid = guid << 16 | 0xFFFE;
+  for (int i = 3; i < 6; ++i) guid = guid << 8 | std::to_integer<std::uint64_t>(mac[i]);
+  return guid;
+}
+
+util::Result<void> apply(connectx::DeviceOptions& options, std::string_view key,
+                         std::string_view value) {
+  if (key == "mac") {
+    const auto mac = parse_mac(value);
+    if (!mac) return util::fail(fmt::format("mac={}: want XX:XX:XX:XX:XX:XX", value));
+    if (std::to_integer<unsigned>((*mac)[0]) & 1) {
+      return util::fail(fmt::format("mac={}: this is a multicast address", value));
+    }
+    options.mac = *mac;
+  } else if (key == "guid") {
+    const auto guid = parse_number<std::uint64_t>(value, 16);
+    if (!guid || *guid == 0) {
+      return util::fail(fmt::format("guid={}: want up to 16 hex digits, not all 0", value));
+    }
+    options.node_guid = *guid;
+  } else if (key == "vectors") {
+    const auto vectors = parse_number<std::uint16_t>(value, 10);
+    if (!vectors || *vectors < 2 || *vectors > 64) {
+      return util::fail(fmt::format("vectors={}: want 2 to 64", value));
+    }
+    options.msix_vectors = *vectors;
+  } else if (key == "name") {
+    if (value.empty()) return util::fail("name= is empty");
+    options.name = value;
+  } else {
+    return util::fail(fmt::format("unknown key '{}'; a device is {}", key, kDeviceHelp));
+  }
+  return {};
+}
+
+}  // namespace
+
+util::Result<connectx::DeviceOptions> parse_device(std::string_view text, unsigned index) {
+  const auto model = text.substr(0, text.find(','));
+  if (model != "connectx") {
+    return util::fail(fmt::format("unknown device '{}'; a device is {}", model, kDeviceHelp));
+  }
+  connectx::DeviceOptions options;
+  options.name = fmt::format("connectx{}", index);
+  options.mac = {std::byte{0x02}, std::byte{0x5F}, std::byte{0xCA},
+                 std::byte{0x00}, std::byte(index >> 8), std::byte(index)};
+  options.node_guid = 0;
+  auto rest = text.substr(model.size());
+  while (!rest.empty()) {
+    rest.remove_prefix(1);  // the comma
+    const auto item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(item.size());
+    const auto equals = item.find('=');
+    if (equals == std::string_view::npos) {
+      return util::fail(fmt::format("'{}' in '{}': want key=value", item, text));
+    }
+    auto applied = apply(options, item.substr(0, equals), item.substr(equals + 1));
+    if (!applied) return tl::unexpected(applied.error());
+  }
+  if (options.node_guid == 0) options.node_guid = guid_of(options.mac);
+  return options;
+}
+
+}  // namespace softhca::cli
