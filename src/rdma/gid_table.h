@@ -48,9 +48,5 @@ class GidTable {
   std::uint32_t generation_ = 1;
 };
 
-/// True for ::ffff:a.b.c.d.
-bool is_ipv4(const Gid& gid);
-/// True for ff00::/8 and v4-mapped 224.0.0.0/4.
-bool is_multicast(const Gid& gid);
 
 }  // namespace softhca::rdma

@@ -13,8 +13,6 @@ namespace softhca::rdma {
 using QpTypes = std::uint8_t;
 constexpr QpTypes only(QpType type) { return static_cast<QpTypes>(1u << static_cast<unsigned>(type)); }
 inline constexpr QpTypes kAllTypes = 0xF;
-inline constexpr QpTypes kRdmaTypes =
-    only(QpType::kRc) | only(QpType::kUc) | only(QpType::kUd) | only(QpType::kXrc);
 
 struct QpTransition {
   QpState from;

@@ -40,8 +40,11 @@ struct UdDestination {
   std::uint8_t src_gid_index = 0;
   std::uint8_t hop_limit = 64;
   std::uint8_t traffic_class = 0;
+  std::uint8_t vlan_priority = 0;
   std::uint32_t flow_label = 0;
   std::uint16_t udp_source_port = 0xC000;
+
+  friend bool operator==(const UdDestination&, const UdDestination&) = default;
 };
 
 struct SendRequest {

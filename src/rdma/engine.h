@@ -1,0 +1,107 @@
+// What the parts of the transport share. Internal: devices see transport.h.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "fabric/port.h"
+#include "rdma/counters.h"
+#include "rdma/gid_table.h"
+#include "rdma/hca.h"
+#include "rdma/memory_key.h"
+#include "rdma/queue_pair.h"
+#include "rdma/timers.h"
+#include "util/log.h"
+#include "wire/roce.h"
+
+namespace softhca::rdma {
+
+/// QPs by number: two levels of arrays, since numbers have 24 bits and are mostly dense.
+class QpTable {
+ public:
+  static constexpr std::uint32_t kChunk = 4096;
+
+  QueuePair* find(Qpn qpn) const {
+    const auto chunk = qpn.value() / kChunk;
+    if (chunk >= chunks_.size() || chunks_[chunk] == nullptr) return nullptr;
+    return (*chunks_[chunk])[qpn.value() % kChunk].get();
+  }
+  QueuePair& insert(std::unique_ptr<QueuePair> qp);
+  void erase(Qpn qpn);
+  void clear() { chunks_.clear(); }
+  std::vector<QueuePair*> all() const;
+
+ private:
+  using Chunk = std::array<std::unique_ptr<QueuePair>, kChunk>;
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+};
+
+class Engine {
+ public:
+  /// Packets that one QP may send before the next QP has its turn.
+  static constexpr unsigned kQuantum = 16;
+
+  Engine(Hca& the_hca, fabric::Port& the_port, pcie::DmaSpace& dma)
+      : hca(the_hca), port(the_port), keys(dma) {}
+
+  // For the verbs and events of Transport --------------------------------------------------------
+
+  bool handle_frame(const wire::Frame& frame, util::Time time);
+  util::Time run(util::Time time, unsigned budget);
+  void set_state(QueuePair& qp, QpState state);
+  void forget(QueuePair& qp);
+
+  // For requesters and responders ----------------------------------------------------------------
+
+  /// run() will serve the QP.
+  void mark_ready(QueuePair& qp) { ready.push_back(qp); }
+  /// QP to ERR: run() flushes it.
+  void to_error(QueuePair& qp);
+  void event(QueuePair& qp, QpEvent event, std::string_view reason);
+  void drop(const QueuePair* qp, Drop why, std::string_view detail);
+  void note(const QueuePair& qp, std::string_view what, std::string_view reason);
+  /// The headers of a connected QP's path; null if its GID table entry is not set.
+  const wire::RoceHeader* path_header(QueuePair& qp);
+  /// The address part of a packet to `gid`; false if the source entry is not set or of the other family.
+  bool address_to(const Gid& gid, const Mac& mac, std::uint8_t gid_index, std::uint8_t priority,
+                  wire::RoceAddress& address) const;
+  /// Sends `frame`, which has its head and its tail.
+  void transmit() {
+    ++counters.tx_packets;
+    counters.tx_bytes += frame.size();
+    port.transmit(frame);
+  }
+  bool is_gsi(const QueuePair& qp) const { return gsi && *gsi == qp.qpn(); }
+
+  Hca& hca;
+  fabric::Port& port;
+  KeyTable keys;
+  GidTable gids;
+  PortCounters counters;
+  QpTable qps;
+  TimerQueue timers;
+  ReadyList ready;
+  std::optional<Qpn> gsi;
+  std::map<Gid, std::vector<Qpn>> groups;  ///< multicast attachments
+  util::Time now{};
+  wire::Frame frame;  ///< the packet that is being made
+
+ private:
+  bool handle_multicast(const wire::Frame& frame, const wire::RocePacket& packet);
+  bool is_ours(const QueuePair& qp, const wire::RocePacket& packet) const;
+  void deliver(QueuePair& qp, const wire::Frame& frame, const wire::RocePacket& packet);
+  bool from_peer(const QueuePair& qp, const wire::RocePacket& packet) const;
+  unsigned serve(QueuePair& qp, unsigned quota);
+  void expire(QueuePair& qp);
+  void report(QueuePair& qp);
+
+  util::RateLimiter drop_log_{20, std::chrono::seconds(1)};
+  util::RateLimiter note_log_{20, std::chrono::seconds(1)};
+};
+
+}  // namespace softhca::rdma

@@ -1,0 +1,147 @@
+#include "rdma/memory_key.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace softhca::rdma {
+
+MemoryKey::MemoryKey(Attributes attributes) : attributes_(std::move(attributes)) { build(); }
+
+void MemoryKey::update(Attributes attributes) {
+  assert(attributes.key.value() >> 8 == attributes_.key.value() >> 8 && "the index of a key stays");
+  attributes_ = std::move(attributes);
+  build();
+}
+
+void MemoryKey::set_variant(std::uint8_t variant) {
+  attributes_.key = MKey((attributes_.key.value() & ~0xFFu) | variant);
+}
+
+void MemoryKey::build() {
+  extents_.clear();
+  indirect_ends_.clear();
+  last_hit_ = 0;
+  std::uint64_t offset = 0;
+  for (const auto& sge : attributes_.indirect) {
+    offset += sge.length;
+    indirect_ends_.push_back(offset);
+  }
+  if (!attributes_.indirect.empty()) return;
+
+  const auto page_size = std::uint64_t{1} << attributes_.log_page_size;
+  auto skip = attributes_.page_offset.value_or(attributes_.start & (page_size - 1));
+  offset = 0;
+  for (const auto page : attributes_.pages) {
+    if (skip >= page_size) {
+      skip -= page_size;
+      continue;
+    }
+    const auto iova = page + skip;
+    const auto size = page_size - skip;
+    skip = 0;
+    if (!extents_.empty() && extents_.back().iova + extents_.back().size == iova) {
+      extents_.back().size += size;
+    } else {
+      extents_.push_back({offset, size, iova});
+    }
+    offset += size;
+  }
+}
+
+std::size_t MemoryKey::find_extent(std::uint64_t offset) {
+  // Payload is walked from start to end: the same extent as last time, or the next.
+  for (auto i = last_hit_; i < std::min(last_hit_ + 2, extents_.size()); ++i) {
+    if (offset - extents_[i].offset < extents_[i].size) return last_hit_ = i;
+  }
+  const auto after = std::upper_bound(extents_.begin(), extents_.end(), offset,
+                                      [](std::uint64_t at, const Extent& e) { return at < e.offset; });
+  const auto i = static_cast<std::size_t>(after - extents_.begin()) - 1;  // the first is at 0
+  if (offset - extents_[i].offset >= extents_[i].size) return extents_.size();
+  return last_hit_ = i;
+}
+
+MemoryKey& KeyTable::insert(MemoryKey::Attributes attributes) {
+  const auto index = attributes.key.value() >> 8;
+  if (index >= keys_.size()) keys_.resize(index + 1);
+  assert(keys_[index] == nullptr && "the device hands out each index once");
+  keys_[index] = std::make_unique<MemoryKey>(std::move(attributes));
+  return *keys_[index];
+}
+
+bool KeyTable::erase(MKey key) {
+  const auto index = key.value() >> 8;
+  if (find_index(index) == nullptr) return false;
+  keys_[index] = nullptr;
+  return true;
+}
+
+std::size_t KeyTable::size() const {
+  return static_cast<std::size_t>(
+      std::count_if(keys_.begin(), keys_.end(), [](const auto& key) { return key != nullptr; }));
+}
+
+void KeyTable::set_reserved_lkey(std::optional<MKey> key) {
+  reserved_ = nullptr;
+  if (!key) return;
+  reserved_ = std::make_unique<MemoryKey>(MemoryKey::Attributes{
+      .key = *key, .pd = {}, .access = kLocalRead | kLocalWrite, .only_qpn = {},
+      .whole_space = true, .pages = {}, .page_offset = {}, .indirect = {}});
+}
+
+KeyCheck KeyTable::check(MKey key, const KeyUser& user, std::uint64_t address,
+                         std::uint64_t length, std::uint8_t access) {
+  const auto refused = [](std::string_view reason) { return KeyCheck{nullptr, reason}; };
+  auto* found = find(key);
+  if (found == nullptr) {
+    if (reserved_ == nullptr || key != reserved_->key()) return refused("no such memory key");
+    if (!user.reserved_lkey) return refused("the QP may not use the reserved LKey");
+    if (address + length < address) return refused("range passes the end of the address space");
+    // Never for remote rights, which the reserved key does not have.
+    if ((reserved_->attributes_.access & access) != access) return refused("reserved LKey: rights");
+    return {reserved_.get(), {}};
+  }
+  const auto& a = found->attributes_;
+  if (a.free) return refused("memory key is invalidated");
+  if (a.pd != user.pd) return refused("memory key belongs to another protection domain");
+  if (a.only_qpn && *a.only_qpn != user.qpn) return refused("memory key belongs to another QP");
+  if ((a.access & access) != access) return refused("memory key does not have the right");
+  if (a.whole_space) {
+    if (address + length < address) return refused("range passes the end of the address space");
+  } else {
+    const auto offset = address - a.start;
+    if (address < a.start || offset > a.length || length > a.length - offset) {
+      return refused("range is not inside the memory key");
+    }
+  }
+  return {found, {}};
+}
+
+bool KeyTable::read(MemoryKey& key, std::uint64_t address, std::span<std::byte> out) {
+  bool ok = true;
+  const auto take = [&](const MemoryPiece& piece) {
+    if (piece.host != nullptr) {
+      std::memcpy(out.data(), piece.host, piece.size);
+    } else {
+      ok = ok && dma_.read(piece.iova, out.first(piece.size));
+    }
+    out = out.subspan(piece.size);
+  };
+  return for_each_piece(key, address, out.size(), pcie::DmaAccess::kRead, take) && ok;
+}
+
+bool KeyTable::write(MemoryKey& key, std::uint64_t address, std::span<const std::byte> in) {
+  bool ok = true;
+  const auto put = [&](const MemoryPiece& piece) {
+    if (piece.host != nullptr) {
+      // The source may be the same memory: a QP may send to itself.
+      std::memmove(piece.host, in.data(), piece.size);
+    } else {
+      ok = ok && dma_.write(piece.iova, in.first(piece.size));
+    }
+    in = in.subspan(piece.size);
+  };
+  return for_each_piece(key, address, in.size(), pcie::DmaAccess::kWrite, put) && ok;
+}
+
+}  // namespace softhca::rdma

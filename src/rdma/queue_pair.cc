@@ -1,0 +1,69 @@
+#include "rdma/queue_pair.h"
+
+#include <fmt/format.h>
+
+#include "rdma/engine.h"
+#include "rdma/qp_state_table.h"
+#include "rdma/requester.h"
+#include "rdma/responder.h"
+
+namespace softhca::rdma {
+namespace {
+
+/// For QPs whose device does not count: a place to count into.
+QpCounters* unread_counters() {
+  static thread_local QpCounters counters;
+  return &counters;
+}
+
+}  // namespace
+
+QueuePair::QueuePair(Engine& engine, Qpn qpn, QpType type, const QpAttributes& attributes,
+                     const QpOptions& options)
+    : engine_(engine),
+      qpn_(qpn),
+      type_(type),
+      attributes_(attributes),
+      options_(options),
+      requester_(std::make_unique<Requester>(engine, *this)),
+      responder_(std::make_unique<Responder>(engine, *this)) {
+  set_counters(options.counters);
+}
+
+QueuePair::~QueuePair() = default;
+
+void QueuePair::set_counters(QpCounters* counters) {
+  options_.counters = counters;
+  counters_ = counters != nullptr ? counters : unread_counters();
+}
+
+bool QueuePair::drained() const { return state_ == QpState::kSqDrain && requester_->idle(); }
+bool QueuePair::flushes_receives() const { return state_rules(state_).flushes_receive; }
+std::uint32_t QueuePair::next_send_psn() const { return requester_->next_psn(); }
+std::uint32_t QueuePair::last_acked_psn() const { return requester_->last_acked_psn(); }
+std::uint32_t QueuePair::next_receive_psn() const { return responder_->expected_psn(); }
+std::uint32_t QueuePair::send_sequence() const {
+  return static_cast<std::uint32_t>(requester_->begun()) & wire::Msn::kMask;
+}
+std::uint32_t QueuePair::receive_sequence() const { return responder_->msn(); }
+std::uint8_t QueuePair::retries_left() const { return requester_->retries_left(); }
+std::uint8_t QueuePair::rnr_retries_left() const { return requester_->rnr_retries_left(); }
+
+std::string QueuePair::inspect() const {
+  std::string text = fmt::format("QP {:#x} {} {}, PD {:#x}\n", qpn_.value(), to_string(type_),
+                                 to_string(state_), attributes_.pd.value());
+  if (type_ != QpType::kUd) {
+    text += fmt::format("  peer: QP {:#x}, path MTU {}\n", attributes_.remote_qpn.value(),
+                        attributes_.path_mtu);
+  }
+  text += fmt::format("  send: next PSN {:#08x}, last acknowledged {:#08x}, {} requests begun, "
+                      "{} outstanding, {} packets in flight, retries left {}, RNR retries left {}{}\n",
+                      next_send_psn(), last_acked_psn(), send_sequence(),
+                      requester_->outstanding(), requester_->in_flight(), retries_left(),
+                      rnr_retries_left(), requester_->waits_for_rnr() ? ", waits for RNR timer" : "");
+  text += fmt::format("  receive: expected PSN {:#08x}, {} messages, {} answers waiting\n",
+                      next_receive_psn(), receive_sequence(), responder_->waiting_answers());
+  return text;
+}
+
+}  // namespace softhca::rdma

@@ -1,0 +1,161 @@
+// The requester of a QP: takes send requests from the device, sends them as packets, and completes them
+// in order. Internal: devices see queue_pair.h.
+//
+// Send requests wait in a ring, three places in it matter:
+//
+//      head_                 cursor_                tail_
+//   ...  | sent, not complete  |  to be (re)sent      |  not fetched yet
+//
+// The cursor has a packet number within its request too. Going back for a retransmission moves the cursor to
+// the oldest packet that is not acknowledged (go-back-N). PSNs are counted in 64 bits here,
+// so that they never wrap; the wire has their low 24.
+//
+//   requester.cc            fetching, completing, flushing
+//   requester_send.cc       packets of RC and UC
+//   requester_answers.cc    acknowledgements, read and atomic responses, timers (RC)
+//   requester_ud.cc         datagrams
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "rdma/hca.h"
+#include "rdma/memory_key.h"
+#include "rdma/queue_pair.h"
+#include "rdma/work_request.h"
+#include "wire/roce.h"
+
+namespace softhca::rdma {
+
+class Requester {
+ public:
+  /// Request packets in flight, and requests begun, per QP. Bounds what a fabric must hold.
+  static constexpr std::uint64_t kWindowPackets = 256;
+  static constexpr std::uint64_t kEntriesMax = 256;
+  /// An acknowledgement is asked for after so many packets of a long message, besides its last.
+  static constexpr std::uint64_t kAckInterval = 64;
+  /// IBTA 9.7.1: at most 2^23 PSNs may be outstanding.
+  static constexpr std::uint64_t kPsnWindow = 1u << 23;
+  /// IBTA 9.7.7: the longest message.
+  static constexpr std::uint64_t kMessageMax = std::uint64_t{1} << 31;
+
+  Requester(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {}
+
+  // State changes of the QP.
+  void reset();
+  void start(std::uint32_t psn);
+  void refresh_retries();
+  void stop_timers();
+
+  /// Sends at most `quota` packets; returns how much of it was used. All of it: there may be more.
+  unsigned send(unsigned quota);
+  /// Completes at most `quota` posted requests as flushed; returns how many there were.
+  unsigned flush(unsigned quota);
+  /// A packet from the peer's responder (RC).
+  void handle_answer(const wire::RocePacket& packet, const wire::Frame& frame);
+  void handle_ack_timeout();
+  void handle_rnr_timeout();
+
+  /// All requests that were begun are complete.
+  bool idle() const { return head_ == begun_; }
+  std::uint32_t next_psn() const;
+  std::uint32_t last_acked_psn() const;
+  std::uint64_t begun() const { return begun_; }
+  std::uint64_t outstanding() const { return begun_ - head_; }
+  std::uint64_t in_flight() const;
+  std::uint8_t retries_left() const { return retries_left_; }
+  std::uint8_t rnr_retries_left() const { return rnr_retries_left_; }
+  bool waits_for_rnr() const { return rnr_wait_; }
+
+  bool drain_reported = false;
+
+ private:
+  struct Entry {
+    SendRequest request;
+    std::uint32_t length = 0;        ///< bytes of the message
+    std::uint32_t packets = 0;       ///< request packets
+    std::uint32_t psns = 0;          ///< 0: not on the wire (no-operation, local)
+    std::uint64_t first_psn = 0;
+    std::uint64_t first_packet = 0;  ///< number of its first request packet, of all requests
+    WorkStatus status = WorkStatus::kSuccess;  ///< not success: fails when its turn to complete comes
+    std::string_view reason;
+    bool executed = false;           ///< not on the wire: done
+
+    std::uint64_t end_psn() const { return first_psn + psns; }
+    bool is_read() const { return request.opcode == SendOpcode::kRdmaRead; }
+    bool is_atomic() const {
+      return request.opcode == SendOpcode::kCompareSwap || request.opcode == SendOpcode::kFetchAdd;
+    }
+    /// The answer brings data: an acknowledgement alone does not complete it.
+    bool wants_data() const { return is_read() || is_atomic(); }
+  };
+
+  // requester.cc
+  Entry& entry(std::uint64_t index) { return ring_[index & (ring_.size() - 1)]; }
+  const Entry& entry(std::uint64_t index) const { return ring_[index & (ring_.size() - 1)]; }
+  bool fetch();
+  void grow();
+  void prepare(Entry& entry);
+  bool validate(Entry& entry, std::uint64_t length);
+  void complete(Entry& entry, WorkStatus status, std::string_view reason);
+  void complete_done();
+  void fail_head(WorkStatus status, std::string_view reason);
+  KeyUser user() const;
+
+  // requester_send.cc
+  bool may_start(const Entry& entry) const;
+  void execute_local(Entry& entry);
+  void pass(Entry& entry);
+  void send_message_packet(Entry& entry);
+  void send_read_request(Entry& entry);
+  void send_atomic_request(Entry& entry);
+  void transmit(const wire::Bth& bth, const wire::ExtHeaders& ext, std::size_t payload);
+  bool add_payload(Entry& entry, std::uint64_t offset, std::size_t length);
+  void after_packet(Entry& entry, std::uint64_t psn_after);
+  void refuse(Entry& entry, WorkStatus status, std::string_view reason);
+  /// PSNs of an entry that are acknowledged: only the oldest entry has any.
+  std::uint64_t progress(const Entry& entry) const {
+    return unacked_ > entry.first_psn ? unacked_ - entry.first_psn : 0;
+  }
+
+  // requester_answers.cc
+  bool acknowledge(std::uint64_t target);
+  void advance(std::uint64_t target);
+  void handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth);
+  void handle_read_response(std::uint64_t psn, const wire::RocePacket& packet,
+                            const wire::Frame& frame);
+  void handle_atomic_response(std::uint64_t psn, const wire::RocePacket& packet);
+  void handle_rnr_nak(std::uint8_t timer_code);
+  void handle_fatal_nak(wire::NakCode code);
+  void implied_nak();
+  bool use_retry();
+  void rewind();
+  void arm_ack_timer();
+
+  // requester_ud.cc
+  void send_datagram(Entry& entry);
+
+  Engine& engine_;
+  QueuePair& qp_;
+  std::vector<Entry> ring_;          ///< size is a power of two, grows up to kEntriesMax
+  std::uint64_t head_ = 0;           ///< oldest request that is not complete
+  std::uint64_t cursor_ = 0;         ///< request to be sent next
+  std::uint64_t tail_ = 0;           ///< request to be fetched next
+  std::uint64_t begun_ = 0;          ///< requests before this one have sent something
+  std::uint32_t cursor_packet_ = 0;  ///< packet of the cursor's request to be sent next
+  std::uint64_t next_psn_ = 0;       ///< of the next request that is fetched
+  std::uint64_t unacked_ = 0;        ///< oldest PSN without answer
+  std::uint64_t sent_end_ = 0;       ///< PSNs before this one have been sent
+  std::uint64_t next_packet_ = 0;    ///< number of the first request packet of the next request
+  std::uint64_t rewound_at_ = UINT64_MAX;  ///< PSN for which an implied NAK was acted on
+  std::uint32_t reads_in_flight_ = 0;      ///< READs and atomics between head and cursor
+  std::uint8_t retries_left_ = 0;
+  std::uint8_t rnr_retries_left_ = 0;
+  bool rnr_wait_ = false;
+  UdDestination ud_cached_;          ///< destination that ud_header_ is made for
+  std::uint32_t ud_generation_ = 0;  ///< of the GID table; 0: no header yet
+  wire::RoceHeader ud_header_;
+};
+
+}  // namespace softhca::rdma

@@ -1,0 +1,223 @@
+// What comes back to an RC requester: acknowledgements, NAKs, read and atomic responses (IBTA 9.7.5,
+// 9.7.6), and the timers that wait for them.
+
+#include <algorithm>
+#include <array>
+
+#include "rdma/engine.h"
+#include "rdma/qp_state_table.h"
+#include "rdma/requester.h"
+#include "rdma/scatter_gather.h"
+
+namespace softhca::rdma {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+/// IBTA 9.7.5.2.8: the RNR NAK timer codes, in units of 10 us.
+constexpr std::array<std::uint32_t, 32> kRnrDelays = {
+    65536, 1,   2,   3,   4,   6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
+    256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+
+constexpr util::Duration rnr_delay(std::uint8_t code) {
+  return microseconds(10) * kRnrDelays[code & 0x1F];
+}
+
+/// IBTA 9.7.6.1.3: 4.096 us * 2^code.
+constexpr util::Duration ack_timeout(std::uint8_t code) {
+  return std::chrono::nanoseconds(4096) * (std::int64_t{1} << (code & 0x1F));
+}
+
+}  // namespace
+
+void Requester::handle_answer(const wire::RocePacket& packet, const wire::Frame& frame) {
+  if (!state_rules(qp_.state()).finishes) {
+    return engine_.drop(&qp_, Drop::kQpState, "an answer");
+  }
+  // Everything sent and not answered yet may be answered; the rest are ghosts and duplicates.
+  const auto distance = (packet.bth.psn.value() - unacked_) & wire::Psn::kMask;
+  if (distance >= sent_end_ - unacked_) return engine_.drop(&qp_, Drop::kDuplicate, "");
+  const auto psn = unacked_ + distance;
+  switch (packet.info().operation) {
+    case wire::Operation::kAcknowledge:
+      return handle_acknowledge(psn, packet.ext.aeth);
+    case wire::Operation::kRdmaReadResponse:
+      return handle_read_response(psn, packet, frame);
+    case wire::Operation::kAtomicAcknowledge:
+      return handle_atomic_response(psn, packet);
+    default:
+      return;
+  }
+}
+
+/// All before `target` is acknowledged. False if that cannot be: a READ or atomic before it has
+/// not got its data (an implied NAK), or the QP failed.
+bool Requester::acknowledge(std::uint64_t target) {
+  if (target == unacked_) return true;
+  auto limit = target;
+  for (auto i = head_; i != tail_ && entry(i).first_psn < target; ++i) {
+    if (entry(i).wants_data()) {
+      limit = std::max(unacked_, entry(i).first_psn);
+      break;
+    }
+  }
+  if (limit != unacked_) advance(limit);
+  if (!state_rules(qp_.state()).finishes) return false;
+  if (limit == target) return true;
+  implied_nak();
+  return false;
+}
+
+/// `target` is the oldest PSN without answer now.
+void Requester::advance(std::uint64_t target) {
+  unacked_ = target;
+  refresh_retries();
+  if (unacked_ == sent_end_) {
+    engine_.timers.stop(qp_, Timer::kAck);
+  } else if (!rnr_wait_) {
+    qp_.timers_[Timer::kAck] = util::kNever;
+    arm_ack_timer();
+  }
+  complete_done();
+  engine_.mark_ready(qp_);
+}
+
+void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
+  switch (aeth.type) {
+    case wire::AethType::ACK:
+      acknowledge(psn + 1);
+      return;
+    case wire::AethType::RNR_NAK:
+      if (acknowledge(psn)) handle_rnr_nak(aeth.value);
+      return;
+    case wire::AethType::NAK:
+      if (!acknowledge(psn)) return;
+      if (aeth.nak_code() != wire::NakCode::PSN_SEQUENCE_ERROR) {
+        return handle_fatal_nak(aeth.nak_code());
+      }
+      ++qp_.counters_->packet_seq_err;
+      if (use_retry()) rewind();
+      return;
+    default:
+      return engine_.drop(&qp_, Drop::kMalformed, "reserved AETH syndrome");
+  }
+}
+
+void Requester::handle_rnr_nak(std::uint8_t timer_code) {
+  if (rnr_wait_) return;
+  ++qp_.counters_->rnr_naks_received;
+  // IBTA 9.7.5.2.8: a retry count of 7 means without limit.
+  if (qp_.attributes().rnr_retry != 7) {
+    if (rnr_retries_left_ == 0) {
+      ++qp_.counters_->rnr_nak_retry_err;
+      return fail_head(WorkStatus::kRnrRetryExceeded,
+                       "the peer had no receive request, RNR retries are used up (IBTA 9.9.2)");
+    }
+    --rnr_retries_left_;
+  }
+  rewind();
+  rnr_wait_ = true;
+  engine_.timers.stop(qp_, Timer::kAck);
+  engine_.timers.arm(qp_, Timer::kRnr, engine_.now + rnr_delay(timer_code));
+}
+
+void Requester::handle_fatal_nak(wire::NakCode code) {
+  switch (code) {
+    case wire::NakCode::INVALID_REQUEST:
+      ++qp_.counters_->req_remote_invalid_request;
+      return fail_head(WorkStatus::kRemoteInvalidRequest, "NAK invalid request (IBTA 9.7.5.2)");
+    case wire::NakCode::REMOTE_ACCESS_ERROR:
+      ++qp_.counters_->req_remote_access_errors;
+      return fail_head(WorkStatus::kRemoteAccess, "NAK remote access error (IBTA 9.7.5.2)");
+    case wire::NakCode::REMOTE_OPERATIONAL_ERROR:
+      ++qp_.counters_->req_remote_operation_errors;
+      return fail_head(WorkStatus::kRemoteOperation, "NAK remote operational error (IBTA 9.7.5.2)");
+    default:
+      return engine_.drop(&qp_, Drop::kMalformed, "reserved NAK code");
+  }
+}
+
+void Requester::handle_read_response(std::uint64_t psn, const wire::RocePacket& packet,
+                                     const wire::Frame& frame) {
+  if (!acknowledge(psn)) return;
+  auto& e = entry(head_);
+  const auto mtu = qp_.attributes().path_mtu;
+  const auto offset = progress(e) * mtu;
+  const bool last = psn + 1 == e.end_psn();
+  const auto expected = last ? e.length - offset : mtu;
+  // First and middle are not told apart: a READ that was asked for again begins anew.
+  if (!e.is_read() || packet.info().last != last || packet.payload_size != expected) {
+    return fail_head(WorkStatus::kBadResponse, "read response with the wrong opcode or length");
+  }
+  const Fault fault = scatter(engine_.keys, user(), e.request.sges, offset, frame,
+                              packet.payload_offset, packet.payload_size);
+  if (!fault.empty()) return fail_head(WorkStatus::kLocalProtection, fault);
+  advance(psn + 1);
+}
+
+void Requester::handle_atomic_response(std::uint64_t psn, const wire::RocePacket& packet) {
+  if (!acknowledge(psn)) return;
+  auto& e = entry(head_);
+  if (!e.is_atomic()) {
+    return fail_head(WorkStatus::kBadResponse, "atomic response to another request");
+  }
+  const auto original = packet.ext.atomic_ack.original;
+  const Fault fault = scatter(engine_.keys, user(), e.request.sges, 0,
+                              std::as_bytes(std::span(&original, 1)));
+  if (!fault.empty()) return fail_head(WorkStatus::kLocalProtection, fault);
+  advance(psn + 1);
+}
+
+// Retrying ---------------------------------------------------------------------------------------
+
+void Requester::implied_nak() {
+  // Once for each place: what is on its way already would only ask for the same again.
+  if (rewound_at_ == unacked_ || rnr_wait_) return;
+  rewound_at_ = unacked_;
+  ++qp_.counters_->implied_nak_seq_err;
+  if (use_retry()) rewind();
+}
+
+/// False if no retry was left: the oldest request has failed.
+bool Requester::use_retry() {
+  if (retries_left_ == 0) {
+    fail_head(WorkStatus::kTransportRetryExceeded, "retries are used up (IBTA 9.9.2)");
+    return false;
+  }
+  --retries_left_;
+  return true;
+}
+
+/// Go back to the oldest packet without answer.
+void Requester::rewind() {
+  cursor_ = head_;
+  cursor_packet_ = head_ == tail_ || entry(head_).wants_data()
+                       ? 0
+                       : static_cast<std::uint32_t>(progress(entry(head_)));
+  reads_in_flight_ = 0;
+  engine_.timers.stop(qp_, Timer::kAck);
+  engine_.mark_ready(qp_);
+}
+
+void Requester::arm_ack_timer() {
+  const auto code = qp_.attributes().ack_timeout;
+  if (code == 0 || qp_.timers_[Timer::kAck] != util::kNever) return;
+  engine_.timers.arm(qp_, Timer::kAck, engine_.now + ack_timeout(code));
+}
+
+void Requester::handle_ack_timeout() {
+  engine_.timers.stop(qp_, Timer::kAck);
+  if (!state_rules(qp_.state()).finishes || unacked_ == sent_end_) return;
+  ++qp_.counters_->local_ack_timeout_err;
+  rewound_at_ = UINT64_MAX;
+  if (use_retry()) rewind();
+}
+
+void Requester::handle_rnr_timeout() {
+  engine_.timers.stop(qp_, Timer::kRnr);
+  rnr_wait_ = false;
+  engine_.mark_ready(qp_);
+}
+
+}  // namespace softhca::rdma

@@ -1,0 +1,244 @@
+// Packets of connected QPs: messages of RC and UC, READ and atomic requests of RC.
+
+#include <algorithm>
+
+#include "rdma/engine.h"
+#include "rdma/qp_state_table.h"
+#include "rdma/requester.h"
+#include "rdma/scatter_gather.h"
+
+namespace softhca::rdma {
+namespace {
+
+using wire::Opcode;
+
+/// The packet opcodes of a message of more than one packet, and of one (IBTA 9.2.1 Table 38).
+struct MessageOpcodes {
+  Opcode first, middle, last, only;
+};
+
+constexpr MessageOpcodes rc_opcodes(SendOpcode opcode) {
+  switch (opcode) {
+    case SendOpcode::kSendWithImmediate:
+      return {Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST_WITH_IMMEDIATE,
+              Opcode::RC_SEND_ONLY_WITH_IMMEDIATE};
+    case SendOpcode::kSendWithInvalidate:
+      return {Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST_WITH_INVALIDATE,
+              Opcode::RC_SEND_ONLY_WITH_INVALIDATE};
+    case SendOpcode::kRdmaWrite:
+      return {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE,
+              Opcode::RC_RDMA_WRITE_LAST, Opcode::RC_RDMA_WRITE_ONLY};
+    case SendOpcode::kRdmaWriteWithImmediate:
+      return {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE,
+              Opcode::RC_RDMA_WRITE_LAST_WITH_IMMEDIATE, Opcode::RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE};
+    default:
+      return {Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST,
+              Opcode::RC_SEND_ONLY};
+  }
+}
+
+/// The same operation of UC: IBTA 9.2.1 keeps the operation in bits 4:0 and the service in 7:5.
+constexpr Opcode for_service(Opcode rc, QpType type) {
+  return type == QpType::kUc ? Opcode(static_cast<unsigned>(rc) |
+                                      static_cast<unsigned>(Opcode::UC_SEND_FIRST))
+                             : rc;
+}
+static_assert(for_service(Opcode::RC_RDMA_WRITE_LAST, QpType::kUc) == Opcode::UC_RDMA_WRITE_LAST);
+
+constexpr bool has_reth(SendOpcode opcode) {
+  return opcode == SendOpcode::kRdmaWrite || opcode == SendOpcode::kRdmaWriteWithImmediate;
+}
+
+}  // namespace
+
+std::uint64_t Requester::in_flight() const {
+  const auto acked = head_ == tail_ ? next_packet_
+                     : entry(head_).wants_data()
+                         ? entry(head_).first_packet
+                         : entry(head_).first_packet + progress(entry(head_));
+  const auto sent =
+      cursor_ == tail_ ? next_packet_ : entry(cursor_).first_packet + cursor_packet_;
+  return sent > acked ? sent - acked : 0;
+}
+
+bool Requester::may_start(const Entry& e) const {
+  // IBTA 10.3.1.6: in SQD what was begun is finished, and nothing new is started.
+  if (qp_.state() == QpState::kSqDrain && cursor_ >= begun_) return false;
+  if (e.end_psn() - unacked_ > kPsnWindow) return false;
+  if (e.request.fence && reads_in_flight_ != 0) return false;  // IBTA 10.8.3.3
+  return !e.wants_data() || reads_in_flight_ < qp_.attributes().max_rd_atomic;
+}
+
+unsigned Requester::send(unsigned quota) {
+  unsigned used = 0;
+  while (used < quota && !rnr_wait_ && state_rules(qp_.state()).finishes) {
+    if (cursor_ == tail_ && !fetch()) break;
+    auto& e = entry(cursor_);
+    if (e.status != WorkStatus::kSuccess) break;  // complete_done() lets it fail in its turn
+    if (cursor_packet_ == 0 && !may_start(e)) break;
+    begun_ = std::max(begun_, cursor_ + 1);
+    ++used;
+    if (e.psns == 0) {
+      execute_local(e);
+    } else if (qp_.type() == QpType::kUd) {
+      send_datagram(e);
+    } else if (in_flight() >= kWindowPackets) {
+      break;
+    } else if (e.is_read()) {
+      send_read_request(e);
+    } else if (e.is_atomic()) {
+      send_atomic_request(e);
+    } else {
+      send_message_packet(e);
+    }
+    if (qp_.type() != QpType::kRc) complete_done();
+  }
+  complete_done();
+  return used;
+}
+
+void Requester::refuse(Entry& e, WorkStatus status, std::string_view reason) {
+  e.status = status;
+  e.reason = reason;
+}
+
+void Requester::execute_local(Entry& e) {
+  if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
+    const auto status = engine_.hca.execute_local(qp_, e.request);
+    if (status != WorkStatus::kSuccess) return refuse(e, status, "the device refused the operation");
+  }
+  e.executed = true;
+  pass(e);
+  complete_done();
+}
+
+void Requester::pass(Entry& e) {
+  if (e.wants_data()) ++reads_in_flight_;
+  ++cursor_;
+  cursor_packet_ = 0;
+}
+
+bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length) {
+  auto& frame = engine_.frame;
+  if (length == 0) return true;
+  if (e.request.is_inline) {
+    // Copied: the entry may serve another request before the frame is delivered. Short data fit
+    // behind the headers.
+    const auto head = frame.head().size();
+    const auto from = e.request.inline_data.data() + offset;
+    if (head + length <= wire::Frame::kHeadCapacity) {
+      std::memcpy(frame.resize_head(head + length).data() + head, from, length);
+    } else {
+      std::memcpy(frame.own_payload(length).data(), from, length);
+    }
+    return true;
+  }
+  const Fault fault = gather(engine_.keys, user(), e.request.sges, offset, length, frame);
+  if (fault.empty()) return true;
+  refuse(e, WorkStatus::kLocalProtection, fault);
+  return false;
+}
+
+void Requester::transmit(const wire::Bth& bth, const wire::ExtHeaders& ext, std::size_t payload) {
+  auto& frame = engine_.frame;
+  frame.clear();
+  const auto* header = engine_.path_header(qp_);
+  // Without a source address the packet is lost, and the retries tell the user.
+  if (header == nullptr) return;
+  header->emit(bth, ext, payload, frame);
+}
+
+void Requester::send_message_packet(Entry& e) {
+  const auto& request = e.request;
+  const auto mtu = qp_.attributes().path_mtu;
+  const auto offset = std::uint64_t{cursor_packet_} * mtu;
+  const auto length = std::min<std::uint64_t>(mtu, e.length - offset);
+  const bool first = cursor_packet_ == 0;
+  const bool last = cursor_packet_ + 1 == e.packets;
+  const auto psn = e.first_psn + cursor_packet_;
+  const auto opcodes = rc_opcodes(request.opcode);
+
+  wire::Bth bth;
+  bth.opcode = for_service(first && last ? opcodes.only
+                           : first       ? opcodes.first
+                           : last        ? opcodes.last
+                                         : opcodes.middle,
+                           qp_.type());
+  bth.solicited_event = last && request.solicited;
+  bth.pkey = qp_.attributes().pkey;
+  bth.dest_qp = qp_.attributes().remote_qpn;
+  bth.psn = wire::Psn(static_cast<std::uint32_t>(psn));
+  // The peer answers what asks for it: the end of each message, and often enough on the way that
+  // neither the window runs empty nor a loss is noticed late.
+  bth.ack_req = qp_.type() != QpType::kUc &&
+                (last || (e.first_packet + cursor_packet_) % kAckInterval == kAckInterval - 1 ||
+                 in_flight() + 1 == kWindowPackets);
+  wire::ExtHeaders ext;
+  if (first && has_reth(request.opcode)) {
+    ext.reth = {request.remote_address, wire::RKey(request.rkey.value()), e.length};
+  }
+  ext.immdt.data = request.immediate;
+  ext.ieth.rkey = wire::RKey(request.immediate);
+
+  if (first && !request.is_inline) {
+    // All of it at once, so that no part of a message is sent that cannot be sent whole.
+    const Fault fault = check_all(engine_.keys, user(), request.sges, kLocalRead);
+    if (!fault.empty()) return refuse(e, WorkStatus::kLocalProtection, fault);
+  }
+  transmit(bth, ext, length);
+  if (engine_.frame.head().empty()) return after_packet(e, psn + 1);
+  if (!add_payload(e, offset, length)) return;
+  engine_.transmit();
+  after_packet(e, psn + 1);
+}
+
+void Requester::send_read_request(Entry& e) {
+  // A READ that lost responses is asked for again from the first one that is missing.
+  const auto done = progress(e);
+  const auto offset = done * qp_.attributes().path_mtu;
+  const Fault fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
+  if (!fault.empty()) return refuse(e, WorkStatus::kLocalProtection, fault);
+
+  wire::Bth bth;
+  bth.opcode = wire::Opcode::RC_RDMA_READ_REQUEST;
+  bth.pkey = qp_.attributes().pkey;
+  bth.dest_qp = qp_.attributes().remote_qpn;
+  bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn + done));
+  wire::ExtHeaders ext;
+  ext.reth = {e.request.remote_address + offset, wire::RKey(e.request.rkey.value()),
+              static_cast<std::uint32_t>(e.length - offset)};
+  transmit(bth, ext, 0);
+  if (!engine_.frame.head().empty()) engine_.transmit();
+  after_packet(e, e.end_psn());
+}
+
+void Requester::send_atomic_request(Entry& e) {
+  const Fault fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
+  if (!fault.empty()) return refuse(e, WorkStatus::kLocalProtection, fault);
+
+  wire::Bth bth;
+  bth.opcode = e.request.opcode == SendOpcode::kFetchAdd ? wire::Opcode::RC_FETCH_ADD
+                                                         : wire::Opcode::RC_CMP_SWAP;
+  bth.pkey = qp_.attributes().pkey;
+  bth.dest_qp = qp_.attributes().remote_qpn;
+  bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn));
+  wire::ExtHeaders ext;
+  ext.atomic = {e.request.remote_address, wire::RKey(e.request.rkey.value()), e.request.swap_add,
+                e.request.compare};
+  transmit(bth, ext, 0);
+  if (!engine_.frame.head().empty()) engine_.transmit();
+  after_packet(e, e.end_psn());
+}
+
+void Requester::after_packet(Entry& e, std::uint64_t psn_after) {
+  if (psn_after <= sent_end_) ++qp_.counters_->retransmitted_packets;
+  sent_end_ = std::max(sent_end_, psn_after);
+  if (++cursor_packet_ == e.packets) pass(e);
+  if (qp_.type() == QpType::kUc) {
+    unacked_ = psn_after;  // IBTA 9.8.2: nobody will answer
+  } else {
+    arm_ack_timer();
+  }
+}
+
+}  // namespace softhca::rdma

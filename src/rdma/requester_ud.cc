@@ -1,0 +1,56 @@
+// Datagrams (IBTA 9.8.3): one packet for each request, and nobody answers.
+
+#include "rdma/engine.h"
+#include "rdma/requester.h"
+#include "rdma/scatter_gather.h"
+
+namespace softhca::rdma {
+
+void Requester::send_datagram(Entry& e) {
+  const auto& request = e.request;
+  const auto& to = request.ud;
+  // Datagrams often go where the last one went.
+  if (ud_generation_ != engine_.gids.generation() || !(ud_cached_ == to)) {
+    wire::RoceAddress address;
+    address.traffic_class = to.traffic_class;
+    address.flow_label = to.flow_label;
+    address.hop_limit = to.hop_limit;
+    address.udp_source_port = to.udp_source_port;
+    if (!engine_.address_to(to.dst_gid, to.dst_mac, to.src_gid_index, to.vlan_priority, address)) {
+      return refuse(e, WorkStatus::kLocalQpOperation,
+                    "the source entry of the GID table is not set, or of another IP family");
+    }
+    ud_header_ = wire::RoceHeader(address);
+    ud_cached_ = to;
+    ud_generation_ = engine_.gids.generation();
+  }
+  const Fault fault = request.is_inline
+                          ? Fault{}
+                          : check_all(engine_.keys, user(), request.sges, kLocalRead);
+  if (!fault.empty()) return refuse(e, WorkStatus::kLocalProtection, fault);
+
+  wire::Bth bth;
+  bth.opcode = request.opcode == SendOpcode::kSendWithImmediate
+                   ? wire::Opcode::UD_SEND_ONLY_WITH_IMMEDIATE
+                   : wire::Opcode::UD_SEND_ONLY;
+  bth.solicited_event = request.solicited;
+  bth.pkey = qp_.attributes().pkey;
+  bth.dest_qp = to.qpn;
+  bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn));
+  wire::ExtHeaders ext;
+  // IBTA 10.2.5: a Q_Key with its top bit set in the work request stands for the QP's own.
+  const bool own_qkey = (to.qkey & 0x80000000) != 0;
+  ext.deth.qkey = wire::QKey(own_qkey ? qp_.attributes().qkey : to.qkey);
+  ext.deth.src_qp = qp_.attributes().deth_source_qpn.value_or(
+      engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
+  ext.immdt.data = request.immediate;
+
+  engine_.frame.clear();
+  ud_header_.emit(bth, ext, e.length, engine_.frame);
+  if (!add_payload(e, 0, e.length)) return;
+  engine_.transmit();
+  sent_end_ = unacked_ = e.end_psn();
+  pass(e);
+}
+
+}  // namespace softhca::rdma

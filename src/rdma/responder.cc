@@ -1,0 +1,115 @@
+#include "rdma/responder.h"
+
+#include <algorithm>
+
+#include "rdma/engine.h"
+#include "rdma/qp_state_table.h"
+#include "rdma/scatter_gather.h"
+
+namespace softhca::rdma {
+
+void Responder::reset() {
+  stop();
+  expected_ = {};
+  msn_ = {};
+  message_ = Message::kNone;
+  has_receive_ = uc_skip_ = nak_sent_ = false;
+  received_ = 0;
+}
+
+void Responder::start(std::uint32_t psn) {
+  expected_ = wire::Psn(psn);
+  if (qp_.type() != QpType::kRc && qp_.type() != QpType::kXrc) return;
+  // As many again for duplicates of what is answered already.
+  answers_.assign(std::max(4u, 2 * qp_.attributes().max_dest_rd_atomic), {});
+  atomics_.assign(std::max(1u, qp_.attributes().max_dest_rd_atomic), {});
+  answers_first_ = answers_count_ = atomics_next_ = 0;
+}
+
+void Responder::stop() {
+  answers_count_ = 0;
+  reply_due_ = fatal_ = false;
+}
+
+KeyUser Responder::user() const {
+  return {qp_.attributes().pd, qp_.qpn(), qp_.attributes().reserved_lkey};
+}
+
+void Responder::handle_request(const wire::RocePacket& packet, const wire::Frame& frame) {
+  if (!state_rules(qp_.state()).receives || fatal_) {
+    return engine_.drop(&qp_, Drop::kQpState, "a request");
+  }
+  if (qp_.state() == QpState::kRtr && !qp_.communication_established_) {
+    qp_.communication_established_ = true;
+    engine_.event(qp_, QpEvent::kCommunicationEstablished, "first packet in RTR");
+  }
+  switch (qp_.type()) {
+    case QpType::kUc: return handle_uc(packet, frame);
+    case QpType::kUd: return handle_ud(packet, frame);
+    default: return handle_rc(packet, frame);
+  }
+}
+
+/// Takes the next receive request, unless this message has one.
+Responder::Verdict Responder::take_receive() {
+  using enum Verdict::Kind;
+  if (has_receive_) return {};
+  if (!qp_.options().has_receive_queue && !qp_.options().uses_srq) {
+    return {kInvalid, "the QP has no receive queue"};
+  }
+  receive_.reset();
+  switch (engine_.hca.fetch_receive(qp_, receive_)) {
+    case Fetch::kNothing:
+      ++qp_.counters_->out_of_buffer;
+      return {kNotReady, "no receive request is posted"};
+    case Fetch::kUnreadable:
+      engine_.event(qp_, QpEvent::kCatastrophic, "the receive queue's memory is not reachable");
+      return {kOperation, "the receive queue's memory is not reachable", true};
+    case Fetch::kMalformed:
+      has_receive_ = true;
+      fail_receive(WorkStatus::kLocalQpOperation,
+                   "the device found the work queue entry malformed");
+      return {kOperation, "malformed receive request", true};
+    case Fetch::kRequest:
+      break;
+  }
+  has_receive_ = true;
+  room_ = total_length(receive_.sges);
+  return {};
+}
+
+void Responder::complete_receive(ReceiveCompletion completion) {
+  completion.cookie = receive_.cookie;
+  has_receive_ = false;
+  if (completion.status == WorkStatus::kFlushed) {
+    ++qp_.counters_->resp_cqe_flush_error;
+  } else if (completion.status != WorkStatus::kSuccess) {
+    ++qp_.counters_->resp_cqe_error;
+    engine_.note(qp_, to_string(completion.status), completion.reason);
+  }
+  engine_.hca.complete_receive(qp_, completion);
+}
+
+void Responder::fail_receive(WorkStatus status, std::string_view reason) {
+  ReceiveCompletion completion{};
+  completion.status = status;
+  completion.reason = reason;
+  complete_receive(completion);
+}
+
+unsigned Responder::flush(unsigned quota) {
+  unsigned used = 0;
+  for (; used < quota; ++used) {
+    if (!has_receive_) {
+      // What is in a shared receive queue belongs to the others too.
+      if (!qp_.options().has_receive_queue || qp_.options().uses_srq) return used;
+      receive_.reset();
+      const auto fetched = engine_.hca.fetch_receive(qp_, receive_);
+      if (fetched == Fetch::kNothing || fetched == Fetch::kUnreadable) return used;
+    }
+    fail_receive(WorkStatus::kFlushed, "flushed");
+  }
+  return used;
+}
+
+}  // namespace softhca::rdma

@@ -1,0 +1,152 @@
+// The responder of a QP: takes requests from the wire, carries them out, and answers.
+// Internal: devices see queue_pair.h.
+//
+// Answers leave in the order of their PSNs, from run(): READ and atomic responses wait in `answers_`, and
+// behind them at most one acknowledgement or NAK (`reply_`), which stands for all before it. So
+// one acknowledgement answers all requests that arrived in one batch.
+//
+//   responder.cc            state, receive queue, flushing
+//   responder_message.cc    SEND and RDMA WRITE messages, RC and UC alike
+//   responder_rc.cc         PSN checks, READ, atomics, duplicates
+//   responder_answers.cc    sending the answers
+//   responder_datagram.cc   UC and UD
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "rdma/hca.h"
+#include "rdma/memory_key.h"
+#include "rdma/queue_pair.h"
+#include "rdma/work_request.h"
+#include "wire/roce.h"
+
+namespace softhca::rdma {
+
+class Responder {
+ public:
+  Responder(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {}
+
+  // State changes of the QP.
+  void reset();
+  void start(std::uint32_t psn);
+  /// The QP is in ERR: no more answers.
+  void stop();
+
+  /// A request packet for this QP, of its own service.
+  void handle_request(const wire::RocePacket& packet, const wire::Frame& frame);
+  /// Sends at most `quota` answers; returns how many. All of it: there may be more.
+  unsigned answer(unsigned quota);
+  /// Completes at most `quota` posted receives as flushed; returns how many there were.
+  unsigned flush(unsigned quota);
+
+  std::uint32_t expected_psn() const { return expected_.value(); }
+  std::uint32_t msn() const { return msn_.value(); }
+  std::size_t waiting_answers() const { return answers_count_; }
+
+ private:
+  /// How a request fared; what that means for the QP depends on the service.
+  struct Verdict {
+    enum class Kind : std::uint8_t { kOk, kNotReady, kInvalid, kAccess, kOperation };
+    Kind kind = Kind::kOk;
+    std::string_view reason;
+    bool completed = false;  ///< a receive request was completed in error: no event besides
+
+    bool ok() const { return kind == Kind::kOk; }
+  };
+
+  enum class Message : std::uint8_t { kNone, kSend, kWrite };
+
+  /// A READ or atomic that is to be answered.
+  struct Answer {
+    wire::Psn next;             ///< PSN of the next response packet
+    std::uint32_t left = 0;     ///< response packets to send
+    bool atomic = false;
+    bool begun = false;         ///< a response packet has been sent
+    wire::Msn msn;
+    MKey rkey;
+    std::uint64_t address = 0;  ///< of what is not sent yet
+    std::uint32_t length = 0;   ///< bytes not sent yet
+    std::uint64_t original = 0; ///< atomic: what stood there before
+  };
+
+  /// What an atomic has returned, for its duplicates.
+  struct AtomicResult {
+    wire::Psn psn;
+    bool valid = false;
+    std::uint64_t original = 0;
+  };
+
+  // responder.cc
+  Verdict take_receive();
+  void complete_receive(ReceiveCompletion completion);
+  void fail_receive(WorkStatus status, std::string_view reason);
+  KeyUser user() const;
+
+  // responder_message.cc
+  Verdict check_order(const wire::RocePacket& packet) const;
+  Verdict check_size(const wire::RocePacket& packet) const;
+  Verdict handle_message(const wire::RocePacket& packet, const wire::Frame& frame);
+  Verdict handle_send(const wire::RocePacket& packet, const wire::Frame& frame);
+  Verdict handle_write(const wire::RocePacket& packet, const wire::Frame& frame);
+  Verdict begin_write(const wire::RocePacket& packet);
+  Verdict invalidate(MKey rkey);
+  void finish_message(const wire::RocePacket& packet, ReceiveOpcode opcode, std::uint32_t bytes);
+
+  // responder_rc.cc
+  void handle_rc(const wire::RocePacket& packet, const wire::Frame& frame);
+  Verdict execute(const wire::RocePacket& packet, const wire::Frame& frame);
+  Verdict execute_read(const wire::RocePacket& packet);
+  Verdict execute_atomic(const wire::RocePacket& packet);
+  bool swap(MemoryKey& key, const wire::RocePacket& packet, std::uint64_t& original);
+  void handle_duplicate(const wire::RocePacket& packet);
+  void repeat_read(const wire::RocePacket& packet);
+  void repeat_atomic(const wire::RocePacket& packet);
+  bool make_room_for(wire::Psn psn);
+  void refuse(const Verdict& verdict);
+  std::uint32_t read_packets(std::uint32_t length) const;
+
+  // responder_answers.cc
+  Answer& answer_at(std::size_t i) { return answers_[(answers_first_ + i) % answers_.size()]; }
+  void push_answer(const Answer& answer);
+  bool send_answer(Answer& answer);
+  void send_reply();
+  void reply(wire::AethType type, std::uint8_t value);
+  void acknowledge();
+
+  // responder_datagram.cc
+  void handle_uc(const wire::RocePacket& packet, const wire::Frame& frame);
+  void handle_ud(const wire::RocePacket& packet, const wire::Frame& frame);
+  void deliver_datagram(const wire::RocePacket& packet, const wire::Frame& frame);
+
+  Engine& engine_;
+  QueuePair& qp_;
+  wire::Psn expected_;
+  wire::Msn msn_;
+
+  // The message that is arriving.
+  Message message_ = Message::kNone;
+  bool has_receive_ = false;       ///< receive_ was taken and is not complete
+  bool uc_skip_ = false;           ///< UC: the rest of this message is dropped
+  ReceiveRequest receive_;
+  std::uint64_t room_ = 0;         ///< bytes of receive_
+  std::uint64_t received_ = 0;     ///< bytes of this message so far
+  std::uint64_t write_address_ = 0;
+  MKey write_rkey_;
+  std::uint64_t write_left_ = 0;   ///< bytes that must still come
+
+  // What is to be answered.
+  std::vector<Answer> answers_;    ///< a ring
+  std::size_t answers_first_ = 0;
+  std::size_t answers_count_ = 0;
+  bool reply_due_ = false;
+  wire::AethType reply_type_ = wire::AethType::ACK;
+  std::uint8_t reply_value_ = 0;
+  bool nak_sent_ = false;          ///< out of sequence packets are dropped without a NAK
+  bool fatal_ = false;             ///< after the reply the QP goes to ERR
+  std::vector<AtomicResult> atomics_;  ///< a ring
+  std::size_t atomics_next_ = 0;
+};
+
+}  // namespace softhca::rdma

@@ -1,0 +1,114 @@
+// Answers of an RC responder: acknowledgements and NAKs, read and atomic responses.
+
+#include "rdma/engine.h"
+#include "rdma/responder.h"
+#include "rdma/scatter_gather.h"
+
+namespace softhca::rdma {
+
+using wire::Opcode;
+
+void Responder::push_answer(const Answer& answer) {
+  answer_at(answers_count_++) = answer;
+  // IBTA 9.7.5.1: a response acknowledges all requests before it.
+  if (reply_type_ == wire::AethType::ACK) reply_due_ = false;
+  engine_.mark_ready(qp_);
+}
+
+void Responder::reply(wire::AethType type, std::uint8_t value) {
+  reply_due_ = true;
+  reply_type_ = type;
+  reply_value_ = value;
+  engine_.mark_ready(qp_);
+}
+
+/// All requests up to here are done. A NAK that waits says so too.
+void Responder::acknowledge() {
+  if (reply_due_ && reply_type_ != wire::AethType::ACK) return;
+  reply(wire::AethType::ACK, wire::Aeth::kCreditsInvalid);
+}
+
+unsigned Responder::answer(unsigned quota) {
+  unsigned used = 0;
+  while (used < quota && answers_count_ != 0) {
+    auto& first = answer_at(0);
+    ++used;
+    if (!send_answer(first)) {
+      // The memory went away while it was read: nothing after this place can be answered.
+      answers_count_ = 0;
+      fatal_ = true;
+      expected_ = first.next;
+      ++qp_.counters_->resp_remote_access_errors;
+      engine_.event(qp_, QpEvent::kAccessError, "memory went away during an RDMA READ");
+      reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::REMOTE_ACCESS_ERROR));
+    } else if (first.left == 0) {
+      answers_first_ = (answers_first_ + 1) % answers_.size();
+      --answers_count_;
+    }
+  }
+  if (answers_count_ == 0 && reply_due_ && used < quota) {
+    ++used;
+    send_reply();
+    if (fatal_) engine_.to_error(qp_);
+  }
+  return used;
+}
+
+void Responder::send_reply() {
+  reply_due_ = false;
+  const auto* header = engine_.path_header(qp_);
+  if (header == nullptr) return;
+  wire::Bth bth;
+  bth.opcode = Opcode::RC_ACKNOWLEDGE;
+  bth.pkey = qp_.attributes().pkey;
+  bth.dest_qp = qp_.attributes().remote_qpn;
+  // A NAK names the packet that it asks for or refuses, an acknowledgement the last that is done.
+  bth.psn = reply_type_ == wire::AethType::ACK ? expected_.previous() : expected_;
+  wire::ExtHeaders ext;
+  ext.aeth = {reply_type_, reply_value_, msn_};
+  engine_.frame.clear();
+  header->emit(bth, ext, 0, engine_.frame);
+  engine_.transmit();
+}
+
+/// Sends the next packet of `answer`; false if its memory cannot be read any more.
+bool Responder::send_answer(Answer& answer) {
+  const auto mtu = qp_.attributes().path_mtu;
+  const auto size = std::min(mtu, answer.length);
+  const bool first = !answer.begun;
+  const bool last = answer.left == 1;
+  MemoryKey* key = nullptr;
+  if (size != 0) {
+    const auto found = engine_.keys.check(answer.rkey, user(), answer.address, size, kRemoteRead);
+    if (!found) return false;
+    key = found.key;
+  }
+  wire::Bth bth;
+  bth.opcode = answer.atomic    ? Opcode::RC_ATOMIC_ACKNOWLEDGE
+               : first && last ? Opcode::RC_RDMA_READ_RESPONSE_ONLY
+               : first          ? Opcode::RC_RDMA_READ_RESPONSE_FIRST
+               : last           ? Opcode::RC_RDMA_READ_RESPONSE_LAST
+                                : Opcode::RC_RDMA_READ_RESPONSE_MIDDLE;
+  bth.pkey = qp_.attributes().pkey;
+  bth.dest_qp = qp_.attributes().remote_qpn;
+  bth.psn = answer.next;
+  wire::ExtHeaders ext;
+  ext.aeth = wire::Aeth::ack(answer.msn);
+  ext.atomic_ack.original = answer.original;
+  engine_.frame.clear();
+  if (const auto* header = engine_.path_header(qp_); header != nullptr) {
+    header->emit(bth, ext, size, engine_.frame);
+    if (size != 0 && !gather(engine_.keys, *key, answer.address, size, engine_.frame).empty()) {
+      return false;
+    }
+    engine_.transmit();
+  }
+  answer.begun = true;
+  answer.address += size;
+  answer.length -= size;
+  ++answer.next;
+  --answer.left;
+  return true;
+}
+
+}  // namespace softhca::rdma

@@ -1,0 +1,91 @@
+// Requests to UC and UD QPs: nobody is told of a loss or a refusal (IBTA 9.8.2, 9.8.3).
+
+#include <array>
+
+#include "rdma/engine.h"
+#include "rdma/responder.h"
+#include "rdma/scatter_gather.h"
+
+namespace softhca::rdma {
+namespace {
+
+/// IBTA 10.2.5: the GSI's Q_Key, the same on every port.
+constexpr std::uint32_t kGsiQkey = 0x80010000;
+constexpr std::size_t kGrhSize = 40;
+
+}  // namespace
+
+void Responder::handle_uc(const wire::RocePacket& packet, const wire::Frame& frame) {
+  const auto& info = packet.info();
+  const bool in_sequence = packet.bth.psn == expected_;
+  expected_ = packet.bth.psn.next();
+  // IBTA 9.8.2.2: a gap, or a new beginning, drops the message that was under way; its receive
+  // request serves the next one.
+  if (!in_sequence || (info.first && message_ != Message::kNone)) {
+    uc_skip_ = true;
+    message_ = Message::kNone;
+  }
+  if (info.first) uc_skip_ = false;
+  if (uc_skip_) {
+    if (info.last) uc_skip_ = false;
+    ++qp_.counters_->out_of_sequence;
+    return engine_.drop(&qp_, Drop::kUcMessage, "");
+  }
+  const auto verdict = handle_message(packet, frame);
+  if (verdict.ok()) return;
+  message_ = Message::kNone;
+  uc_skip_ = !info.last;
+  engine_.drop(&qp_, verdict.kind == Verdict::Kind::kNotReady ? Drop::kNoReceive : Drop::kUcMessage,
+               verdict.reason);
+  // What is wrong with the QP's own receive queue ends the QP; what the peer did does not.
+  if (verdict.completed) engine_.to_error(qp_);
+}
+
+void Responder::handle_ud(const wire::RocePacket& packet, const wire::Frame& frame) {
+  const bool to_gsi = packet.bth.dest_qp == wire::kGsiQpn;
+  const auto qkey = to_gsi ? kGsiQkey : qp_.attributes().qkey;
+  if (packet.ext.deth.qkey.value() != qkey) {
+    return engine_.drop(&qp_, Drop::kQkey, "");
+  }
+  if (const auto verdict = take_receive(); !verdict.ok()) {
+    engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
+    if (verdict.completed) engine_.to_error(qp_);
+    return;
+  }
+  deliver_datagram(packet, frame);
+}
+
+void Responder::deliver_datagram(const wire::RocePacket& packet, const wire::Frame& frame) {
+  const auto bytes = kGrhSize + packet.payload_size;
+  if (bytes > room_) {
+    ++qp_.counters_->resp_local_length_error;
+    fail_receive(WorkStatus::kLocalLength, "datagram and its 40 bytes of GRH do not fit");
+    return engine_.to_error(qp_);
+  }
+  std::array<std::byte, kGrhSize> grh;
+  wire::emit_ud_grh(frame, packet, grh);
+  Fault fault = scatter(engine_.keys, user(), receive_.sges, 0, grh);
+  if (fault.empty()) {
+    fault = scatter(engine_.keys, user(), receive_.sges, kGrhSize, frame, packet.payload_offset,
+                    packet.payload_size);
+  }
+  if (!fault.empty()) {
+    fail_receive(WorkStatus::kLocalProtection, fault);
+    return engine_.to_error(qp_);
+  }
+  ++msn_;
+  ReceiveCompletion completion{};
+  completion.opcode = packet.info().has(wire::ExtHeader::kImmDt) ? ReceiveOpcode::kSendWithImmediate
+                                                                 : ReceiveOpcode::kSend;
+  completion.status = WorkStatus::kSuccess;
+  completion.solicited = packet.bth.solicited_event;
+  completion.byte_count = static_cast<std::uint32_t>(bytes);
+  completion.immediate = packet.ext.immdt.data;
+  completion.source_qpn = packet.ext.deth.src_qp;
+  completion.pkey = packet.bth.pkey;
+  completion.ipv6 = !packet.address.is_ipv4();
+  completion.vlan_tci = packet.address.vlan_tci;
+  complete_receive(completion);
+}
+
+}  // namespace softhca::rdma

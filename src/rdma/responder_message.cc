@@ -1,0 +1,174 @@
+// SEND and RDMA WRITE messages as they arrive, packet by packet; the same for RC and UC.
+
+#include "rdma/engine.h"
+#include "rdma/responder.h"
+#include "rdma/scatter_gather.h"
+
+namespace softhca::rdma {
+
+using wire::ExtHeader;
+using wire::Operation;
+
+/// IBTA 9.7.4.1: a message begins with First or Only, and only packets of the same kind follow
+/// until its Last.
+Responder::Verdict Responder::check_order(const wire::RocePacket& packet) const {
+  const auto& info = packet.info();
+  if (info.first != (message_ == Message::kNone)) {
+    return {Verdict::Kind::kInvalid, info.first ? "a message begins inside another"
+                                                : "middle or end of no message"};
+  }
+  if (!info.first &&
+      (info.operation == Operation::kSend) != (message_ == Message::kSend)) {
+    return {Verdict::Kind::kInvalid, "SEND and RDMA WRITE packets in one message"};
+  }
+  return {};
+}
+
+/// IBTA 9.7.4.1: all packets but the last are as long as the path MTU, and a last one is not empty.
+Responder::Verdict Responder::check_size(const wire::RocePacket& packet) const {
+  const auto& info = packet.info();
+  const auto mtu = qp_.attributes().path_mtu;
+  const auto size = packet.payload_size;
+  const bool right = info.last ? size <= mtu && (info.first || size != 0) : size == mtu;
+  return right ? Verdict{} : Verdict{Verdict::Kind::kInvalid, "packet length does not fit the path MTU"};
+}
+
+Responder::Verdict Responder::handle_message(const wire::RocePacket& packet,
+                                             const wire::Frame& frame) {
+  if (auto verdict = check_order(packet); !verdict.ok()) return verdict;
+  if (auto verdict = check_size(packet); !verdict.ok()) return verdict;
+  return packet.info().operation == Operation::kSend ? handle_send(packet, frame)
+                                                     : handle_write(packet, frame);
+}
+
+Responder::Verdict Responder::handle_send(const wire::RocePacket& packet,
+                                          const wire::Frame& frame) {
+  const auto& info = packet.info();
+  if (info.first) {
+    if (auto verdict = take_receive(); !verdict.ok()) return verdict;
+    received_ = 0;
+    message_ = Message::kSend;
+  }
+  if (packet.payload_size > room_ - received_) {
+    ++qp_.counters_->resp_local_length_error;
+    fail_receive(WorkStatus::kLocalLength, "message longer than the receive request");
+    return {Verdict::Kind::kInvalid, "message longer than the receive request", true};
+  }
+  const Fault fault = scatter(engine_.keys, user(), receive_.sges, received_, frame,
+                              packet.payload_offset, packet.payload_size);
+  if (!fault.empty()) {
+    fail_receive(WorkStatus::kLocalProtection, fault);
+    return {Verdict::Kind::kOperation, fault, true};
+  }
+  received_ += packet.payload_size;
+  if (!info.last) return {};
+
+  if (info.has(ExtHeader::kIeth)) {
+    if (auto v = invalidate(MKey(packet.ext.ieth.rkey.value())); !v.ok()) return v;
+  }
+  finish_message(packet,
+                 info.has(ExtHeader::kImmDt)  ? ReceiveOpcode::kSendWithImmediate
+                 : info.has(ExtHeader::kIeth) ? ReceiveOpcode::kSendWithInvalidate
+                                              : ReceiveOpcode::kSend,
+                 static_cast<std::uint32_t>(received_));
+  return {};
+}
+
+/// IBTA 9.4.1.1: the key must be the peer's to invalidate.
+Responder::Verdict Responder::invalidate(MKey rkey) {
+  using enum Verdict::Kind;
+  auto* key = engine_.keys.find(rkey);
+  if (key == nullptr) return {kAccess, "SEND with invalidate of a key that does not exist"};
+  const auto& a = key->attributes();
+  if (a.pd != qp_.attributes().pd || (a.only_qpn && *a.only_qpn != qp_.qpn())) {
+    return {kAccess, "SEND with invalidate of a key of another protection domain or QP"};
+  }
+  if (a.free) return {kAccess, "SEND with invalidate of a key that is invalid already"};
+  if (!a.invalidatable) return {kAccess, "SEND with invalidate of a key that may not be invalidated"};
+  key->set_free(true);
+  return {};
+}
+
+Responder::Verdict Responder::begin_write(const wire::RocePacket& packet) {
+  using enum Verdict::Kind;
+  const auto& reth = packet.ext.reth;
+  const auto mtu = qp_.attributes().path_mtu;
+  if (!qp_.attributes().remote_write) return {kAccess, "the QP does not allow RDMA WRITE"};
+  if (reth.dma_length > std::uint64_t{1} << 31) return {kInvalid, "RDMA WRITE of more than 2^31 bytes"};
+  const bool one_packet = reth.dma_length <= mtu;
+  if (packet.info().last != one_packet) {
+    return {kInvalid, "RDMA WRITE length does not fit its packets"};
+  }
+  if (reth.dma_length != 0) {
+    // IBTA 9.7.4.1: a WRITE of no bytes does not look at its R_Key.
+    const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
+                                          reth.dma_length, kRemoteWrite);
+    if (!found) return {kAccess, found.reason};
+  }
+  ++qp_.counters_->rx_write_requests;
+  write_address_ = reth.virtual_address;
+  write_rkey_ = MKey(reth.rkey.value());
+  write_left_ = reth.dma_length;
+  received_ = 0;
+  message_ = Message::kWrite;
+  return {};
+}
+
+Responder::Verdict Responder::handle_write(const wire::RocePacket& packet,
+                                           const wire::Frame& frame) {
+  using enum Verdict::Kind;
+  const auto& info = packet.info();
+  const std::uint64_t size = packet.payload_size;
+  const bool immediate = info.has(ExtHeader::kImmDt);
+  // Before anything is changed, since a packet that finds no receive request comes again.
+  if (immediate) {
+    if (auto verdict = take_receive(); !verdict.ok()) return verdict;
+  }
+  if (info.first) {
+    if (auto verdict = begin_write(packet); !verdict.ok()) return verdict;
+  }
+  if (info.last ? size != write_left_ : size >= write_left_) {
+    return {kInvalid, "RDMA WRITE data do not add up to its length"};
+  }
+  if (size != 0) {
+    const auto found = engine_.keys.check(write_rkey_, user(), write_address_, size, kRemoteWrite);
+    if (!found) return {kAccess, found.reason};
+    const Fault fault = scatter(engine_.keys, *found.key, write_address_, frame,
+                                packet.payload_offset, size);
+    if (!fault.empty()) return {kOperation, fault};
+  }
+  write_address_ += size;
+  write_left_ -= size;
+  received_ += size;
+  if (!info.last) return {};
+  if (immediate) {
+    finish_message(packet, ReceiveOpcode::kRdmaWriteWithImmediate,
+                   static_cast<std::uint32_t>(received_));
+  }
+  message_ = Message::kNone;
+  ++msn_;
+  return {};
+}
+
+/// The receive request of this message is complete.
+void Responder::finish_message(const wire::RocePacket& packet, ReceiveOpcode opcode,
+                               std::uint32_t bytes) {
+  ReceiveCompletion completion{};
+  completion.opcode = opcode;
+  completion.status = WorkStatus::kSuccess;
+  completion.solicited = packet.bth.solicited_event;
+  completion.byte_count = bytes;
+  completion.immediate = opcode == ReceiveOpcode::kSendWithInvalidate
+                             ? packet.ext.ieth.rkey.value()
+                             : packet.ext.immdt.data;
+  completion.pkey = packet.bth.pkey;
+  completion.ipv6 = !packet.address.is_ipv4();
+  completion.vlan_tci = packet.address.vlan_tci;
+  if (packet.info().operation == Operation::kSend) {
+    message_ = Message::kNone;
+    ++msn_;
+  }
+  complete_receive(completion);
+}
+
+}  // namespace softhca::rdma

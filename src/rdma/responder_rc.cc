@@ -1,0 +1,234 @@
+// Requests to an RC QP: order of PSNs, READ and atomics, duplicates, refusals (IBTA 9.7.4, 9.7.5).
+
+#include <algorithm>
+
+#include "rdma/engine.h"
+#include "rdma/responder.h"
+#include "rdma/scatter_gather.h"
+
+namespace softhca::rdma {
+
+using wire::Operation;
+
+void Responder::handle_rc(const wire::RocePacket& packet, const wire::Frame& frame) {
+  const auto distance = packet.bth.psn - expected_;
+  if (distance < 0) return handle_duplicate(packet);
+  if (distance > 0) {
+    ++qp_.counters_->out_of_sequence;
+    engine_.drop(&qp_, Drop::kSequence, "PSN ahead of the expected one");
+    // IBTA 9.7.5.2: one NAK, and then silence until the expected packet has come.
+    if (!nak_sent_) {
+      nak_sent_ = true;
+      reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::PSN_SEQUENCE_ERROR));
+    }
+    return;
+  }
+  nak_sent_ = false;
+  if (reply_type_ != wire::AethType::ACK) reply_due_ = false;  // it asked for what is here now
+  const auto psns = packet.info().operation == Operation::kRdmaReadRequest
+                        ? read_packets(packet.ext.reth.dma_length)
+                        : 1;
+  if (const auto verdict = execute(packet, frame); !verdict.ok()) return refuse(verdict);
+  expected_ += psns;
+  if (packet.bth.ack_req && packet.info().operation != Operation::kRdmaReadRequest) acknowledge();
+}
+
+Responder::Verdict Responder::execute(const wire::RocePacket& packet, const wire::Frame& frame) {
+  switch (packet.info().operation) {
+    case Operation::kSend:
+    case Operation::kRdmaWrite:
+      return handle_message(packet, frame);
+    case Operation::kRdmaReadRequest:
+    case Operation::kCompareSwap:
+    case Operation::kFetchAdd:
+      break;
+    default:
+      return {Verdict::Kind::kInvalid, "opcode is not a request"};
+  }
+  if (message_ != Message::kNone) {
+    return {Verdict::Kind::kInvalid, "READ or atomic inside a message"};
+  }
+  if (packet.payload_size != 0) {
+    return {Verdict::Kind::kInvalid, "READ or atomic request with a payload"};
+  }
+  if (answers_count_ >= qp_.attributes().max_dest_rd_atomic) {
+    return {Verdict::Kind::kInvalid, "more READs and atomics outstanding than max_dest_rd_atomic"};
+  }
+  return packet.info().operation == Operation::kRdmaReadRequest ? execute_read(packet)
+                                                                : execute_atomic(packet);
+}
+
+std::uint32_t Responder::read_packets(std::uint32_t length) const {
+  const std::uint64_t mtu = qp_.attributes().path_mtu;
+  return std::max<std::uint32_t>(1, static_cast<std::uint32_t>((length + mtu - 1) / mtu));
+}
+
+Responder::Verdict Responder::execute_read(const wire::RocePacket& packet) {
+  using enum Verdict::Kind;
+  const auto& reth = packet.ext.reth;
+  if (!qp_.attributes().remote_read) return {kAccess, "the QP does not allow RDMA READ"};
+  if (reth.dma_length > std::uint64_t{1} << 31) return {kInvalid, "RDMA READ of more than 2^31 bytes"};
+  if (reth.dma_length != 0) {
+    const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
+                                          reth.dma_length, kRemoteRead);
+    if (!found) return {kAccess, found.reason};
+  }
+  ++qp_.counters_->rx_read_requests;
+  ++msn_;
+  push_answer({.next = packet.bth.psn,
+               .left = read_packets(reth.dma_length),
+               .msn = msn_,
+               .rkey = MKey(reth.rkey.value()),
+               .address = reth.virtual_address,
+               .length = reth.dma_length});
+  return {};
+}
+
+Responder::Verdict Responder::execute_atomic(const wire::RocePacket& packet) {
+  using enum Verdict::Kind;
+  const auto& eth = packet.ext.atomic;
+  if (!qp_.attributes().remote_atomic) return {kAccess, "the QP does not allow atomics"};
+  if (eth.virtual_address % 8 != 0) return {kInvalid, "atomic at an address that is not aligned"};
+  const auto found = engine_.keys.check(MKey(eth.rkey.value()), user(), eth.virtual_address, 8,
+                                        kRemoteAtomic);
+  if (!found) return {kAccess, found.reason};
+  std::uint64_t original = 0;
+  if (!swap(*found.key, packet, original)) return {kOperation, "atomic on memory that is not mapped"};
+  ++qp_.counters_->rx_atomic_requests;
+  ++msn_;
+  atomics_[atomics_next_] = {packet.bth.psn, true, original};
+  atomics_next_ = (atomics_next_ + 1) % atomics_.size();
+  push_answer({.next = packet.bth.psn, .left = 1, .atomic = true, .msn = msn_, .rkey = {},
+               .original = original});
+  return {};
+}
+
+/// The atomic itself: against other QPs, other devices and the host's own processors alike.
+bool Responder::swap(MemoryKey& key, const wire::RocePacket& packet, std::uint64_t& original) {
+  const auto& eth = packet.ext.atomic;
+  const bool add = packet.info().operation == Operation::kFetchAdd;
+  MemoryPiece place{};
+  const bool found = engine_.keys.for_each_piece(key, eth.virtual_address, 8,
+                                                 pcie::DmaAccess::kReadWrite,
+                                                 [&](const MemoryPiece& piece) { place = piece; });
+  if (!found || place.size != 8) return false;
+  if (place.host != nullptr && reinterpret_cast<std::uintptr_t>(place.host) % 8 == 0) {
+    auto* at = reinterpret_cast<std::uint64_t*>(place.host);
+    if (add) {
+      original = __atomic_fetch_add(at, eth.swap_add, __ATOMIC_SEQ_CST);
+    } else {
+      original = eth.compare;
+      __atomic_compare_exchange_n(at, &original, eth.swap_add, false, __ATOMIC_SEQ_CST,
+                                  __ATOMIC_SEQ_CST);
+    }
+    return true;
+  }
+  // Memory of a peer process: atomic against what this device does, which is all that
+  // IBV_ATOMIC_HCA promises.
+  const auto bytes = std::as_writable_bytes(std::span(&original, 1));
+  if (!engine_.keys.read(key, eth.virtual_address, bytes)) return false;
+  const auto next = add                         ? original + eth.swap_add
+                    : original == eth.compare ? eth.swap_add
+                                                : original;
+  return engine_.keys.write(key, eth.virtual_address, std::as_bytes(std::span(&next, 1)));
+}
+
+// Duplicates -------------------------------------------------------------------------------------
+
+void Responder::handle_duplicate(const wire::RocePacket& packet) {
+  ++qp_.counters_->duplicate_request;
+  switch (packet.info().operation) {
+    case Operation::kRdmaReadRequest:
+      return repeat_read(packet);
+    case Operation::kCompareSwap:
+    case Operation::kFetchAdd:
+      return repeat_atomic(packet);
+    default:
+      // It was carried out; its acknowledgement may have been lost.
+      return acknowledge();
+  }
+}
+
+/// Prepares `answers_` for answering `psn` again. False if that is not needed, because the answer
+/// is still going to be sent. Otherwise what would be sent after `psn` is taken out: the peer
+/// went back to `psn`, and will ask for what follows again too.
+bool Responder::make_room_for(wire::Psn psn) {
+  for (std::size_t i = 0; i < answers_count_; ++i) {
+    auto& waiting = answer_at(i);
+    const auto end = waiting.next + waiting.left;
+    if (psn.before(end) && !psn.before(waiting.next)) return false;
+  }
+  while (answers_count_ != 0) {
+    auto& last = answer_at(answers_count_ - 1);
+    if (last.next.before(psn)) break;
+    --answers_count_;
+  }
+  return true;
+}
+
+void Responder::repeat_read(const wire::RocePacket& packet) {
+  const auto& reth = packet.ext.reth;
+  const auto packets = read_packets(reth.dma_length);
+  // Only what was asked for before may be asked for again.
+  const bool known = reth.dma_length <= std::uint64_t{1} << 31 &&
+                     packet.bth.psn + packets - expected_ <= 0;
+  if (!known || !qp_.attributes().remote_read) {
+    return engine_.drop(&qp_, Drop::kSequence, "repeated READ beyond the expected PSN");
+  }
+  if (reth.dma_length != 0) {
+    // The key may be gone by now. That is no reason to fail the QP for a late copy of a packet.
+    const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
+                                          reth.dma_length, kRemoteRead);
+    if (!found) return engine_.drop(&qp_, Drop::kSequence, found.reason);
+  }
+  if (!make_room_for(packet.bth.psn)) return;
+  if (answers_count_ == answers_.size()) return engine_.drop(&qp_, Drop::kResources, "");
+  push_answer({.next = packet.bth.psn,
+               .left = packets,
+               .msn = msn_,
+               .rkey = MKey(reth.rkey.value()),
+               .address = reth.virtual_address,
+               .length = reth.dma_length});
+}
+
+void Responder::repeat_atomic(const wire::RocePacket& packet) {
+  const auto found = std::find_if(atomics_.begin(), atomics_.end(), [&](const auto& result) {
+    return result.valid && result.psn == packet.bth.psn;
+  });
+  if (found == atomics_.end()) {
+    return engine_.drop(&qp_, Drop::kSequence, "repeated atomic is too old to be answered");
+  }
+  if (!make_room_for(packet.bth.psn)) return;
+  if (answers_count_ == answers_.size()) return engine_.drop(&qp_, Drop::kResources, "");
+  push_answer({.next = packet.bth.psn, .left = 1, .atomic = true, .msn = msn_, .rkey = {},
+               .original = found->original});
+}
+
+// Refusals ---------------------------------------------------------------------------------------
+
+void Responder::refuse(const Verdict& verdict) {
+  using enum Verdict::Kind;
+  if (verdict.kind == kNotReady) {
+    // Until it comes again, what follows is dropped silently (IBTA 9.7.5.2.8).
+    nak_sent_ = true;
+    ++qp_.counters_->rnr_naks_sent;
+    return reply(wire::AethType::RNR_NAK, qp_.attributes().min_rnr_timer);
+  }
+  fatal_ = true;
+  auto code = wire::NakCode::REMOTE_OPERATIONAL_ERROR;
+  if (verdict.kind == kInvalid) {
+    code = wire::NakCode::INVALID_REQUEST;
+    ++qp_.counters_->resp_remote_invalid_request;
+  } else if (verdict.kind == kAccess) {
+    code = wire::NakCode::REMOTE_ACCESS_ERROR;
+    ++qp_.counters_->resp_remote_access_errors;
+  }
+  engine_.note(qp_, "request refused", verdict.reason);
+  reply(wire::AethType::NAK, static_cast<std::uint8_t>(code));
+  if (!verdict.completed) {
+    engine_.event(qp_, verdict.kind == kAccess ? QpEvent::kAccessError : QpEvent::kInvalidRequest,
+                  verdict.reason);
+  }
+}
+
+}  // namespace softhca::rdma

@@ -1,0 +1,127 @@
+#include "rdma/scatter_gather.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace softhca::rdma {
+namespace {
+
+constexpr Fault kUnreachable = "memory behind the key is not mapped for DMA";
+
+/// Calls `visit(key, address, n)` for the parts of [offset, offset + length) that lie in one piece
+/// each, after their check; stops at the first fault.
+template <class Visit>
+Fault for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+                    std::uint64_t offset, std::uint64_t length, std::uint8_t access,
+                    Visit&& visit) {
+  for (const auto& sge : sges) {
+    if (length == 0) return {};
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const auto address = sge.address + offset;
+    const auto n = std::min<std::uint64_t>(length, sge.length - offset);
+    const auto found = keys.check(sge.lkey, user, address, n, access);
+    if (!found) return found.reason;
+    if (const Fault fault = visit(*found.key, address, n); !fault.empty()) return fault;
+    length -= n;
+    offset = 0;
+  }
+  return length == 0 ? Fault{} : Fault{"the pieces are shorter than the message"};
+}
+
+/// False if the frame has no room for so many segments, or the memory is not local.
+bool refer(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::uint64_t length,
+           wire::Frame& frame) {
+  bool fits = true;
+  const auto add = [&](const MemoryPiece& piece) {
+    fits = fits && piece.host != nullptr && frame.add_segment({piece.host, piece.size});
+  };
+  return keys.for_each_piece(key, address, length, pcie::DmaAccess::kRead, add) && fits;
+}
+
+}  // namespace
+
+std::uint64_t total_length(std::span<const Sge> sges) {
+  std::uint64_t total = 0;
+  for (const auto& sge : sges) total += sge.length;
+  return total;
+}
+
+Fault check_all(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+                std::uint8_t access) {
+  for (const auto& sge : sges) {
+    if (sge.length == 0) continue;
+    const auto found = keys.check(sge.lkey, user, sge.address, sge.length, access);
+    if (!found) return found.reason;
+  }
+  return {};
+}
+
+Fault gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
+             std::size_t length, wire::Frame& frame) {
+  bool by_reference = true;
+  auto fault = for_each_part(keys, user, sges, offset, length, kLocalRead,
+                             [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Fault {
+                               by_reference = by_reference && refer(keys, key, address, n, frame);
+                               return {};
+                             });
+  if (!fault.empty() || by_reference) return fault;
+  auto out = frame.own_payload(length);
+  return for_each_part(keys, user, sges, offset, length, kLocalRead,
+                       [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Fault {
+                         if (!keys.read(key, address, out.first(n))) return kUnreachable;
+                         out = out.subspan(n);
+                         return {};
+                       });
+}
+
+Fault gather(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::size_t length,
+             wire::Frame& frame) {
+  if (refer(keys, key, address, length, frame)) return {};
+  return keys.read(key, address, frame.own_payload(length)) ? Fault{} : kUnreachable;
+}
+
+Fault scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
+              const wire::Frame& frame, std::size_t from, std::size_t length) {
+  return for_each_part(keys, user, sges, offset, length, kLocalWrite,
+                       [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Fault {
+                         const auto at = std::exchange(from, from + n);
+                         return scatter(keys, key, address, frame, at, n);
+                       });
+}
+
+Fault scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
+              std::span<const std::byte> bytes) {
+  return for_each_part(keys, user, sges, offset, bytes.size(), kLocalWrite,
+                       [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Fault {
+                         if (!keys.write(key, address, bytes.first(n))) return kUnreachable;
+                         bytes = bytes.subspan(n);
+                         return {};
+                       });
+}
+
+Fault scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire::Frame& frame,
+              std::size_t from, std::size_t length) {
+  bool ok = true;
+  const auto put = [&](const MemoryPiece& piece) {
+    auto* to = piece.host;
+    auto iova = piece.iova;
+    frame.for_each_piece(from, piece.size, [&](std::span<const std::byte> bytes) {
+      if (to != nullptr) {
+        // memmove: a QP may send to itself, from and to the same memory.
+        std::memmove(to, bytes.data(), bytes.size());
+        to += bytes.size();
+      } else {
+        ok = ok && keys.dma().write(iova, bytes);
+        iova += bytes.size();
+      }
+    });
+    from += piece.size;
+  };
+  const bool walked = keys.for_each_piece(key, address, length, pcie::DmaAccess::kWrite, put);
+  return walked && ok ? Fault{} : kUnreachable;
+}
+
+}  // namespace softhca::rdma

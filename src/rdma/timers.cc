@@ -1,0 +1,116 @@
+#include "rdma/timers.h"
+
+#include <utility>
+
+#include "rdma/queue_pair.h"
+
+namespace softhca::rdma {
+
+using util::kNever;
+using util::Time;
+
+Time TimerQueue::key(const QueuePair* qp) { return qp->timers_.queued_at; }
+
+void TimerQueue::place(std::size_t slot, QueuePair* qp) {
+  heap_[slot] = qp;
+  qp->timers_.slot = slot;
+}
+
+void TimerQueue::sift_up(std::size_t slot) {
+  auto* const qp = heap_[slot];
+  while (slot != 0) {
+    const auto parent = (slot - 1) / 2;
+    if (key(heap_[parent]) <= key(qp)) break;
+    place(slot, heap_[parent]);
+    slot = parent;
+  }
+  place(slot, qp);
+}
+
+void TimerQueue::sift_down(std::size_t slot) {
+  auto* const qp = heap_[slot];
+  for (;;) {
+    auto child = 2 * slot + 1;
+    if (child >= heap_.size()) break;
+    if (child + 1 < heap_.size() && key(heap_[child + 1]) < key(heap_[child])) ++child;
+    if (key(qp) <= key(heap_[child])) break;
+    place(slot, heap_[child]);
+    slot = child;
+  }
+  place(slot, qp);
+}
+
+void TimerQueue::arm(QueuePair& qp, Timer timer, Time deadline) {
+  auto& timers = qp.timers_;
+  timers[timer] = deadline;
+  if (timers.slot == Timers::kNotQueued) {
+    timers.queued_at = deadline;
+    heap_.push_back(&qp);
+    sift_up(heap_.size() - 1);
+  } else if (deadline < timers.queued_at) {
+    timers.queued_at = deadline;
+    sift_up(timers.slot);
+  }
+}
+
+void TimerQueue::stop(QueuePair& qp, Timer timer) { qp.timers_[timer] = kNever; }
+
+void TimerQueue::remove(QueuePair& qp) {
+  auto& timers = qp.timers_;
+  timers.deadlines.fill(kNever);
+  const auto slot = std::exchange(timers.slot, Timers::kNotQueued);
+  if (slot == Timers::kNotQueued) return;
+  auto* const last = heap_.back();
+  heap_.pop_back();
+  if (last == &qp) return;
+  place(slot, last);
+  sift_up(slot);
+  sift_down(last->timers_.slot);
+}
+
+void TimerQueue::settle_first() {
+  auto& timers = heap_.front()->timers_;
+  if (timers.next() == kNever) {
+    remove(*heap_.front());
+  } else {
+    timers.queued_at = timers.next();
+    sift_down(0);
+  }
+}
+
+QueuePair* TimerQueue::expired(Time now) {
+  while (!heap_.empty() && key(heap_.front()) <= now) {
+    if (heap_.front()->timers_.next() <= now) return heap_.front();
+    settle_first();
+  }
+  return nullptr;
+}
+
+Time TimerQueue::next() {
+  while (!heap_.empty() && heap_.front()->timers_.next() == kNever) settle_first();
+  return heap_.empty() ? kNever : key(heap_.front());
+}
+
+void ReadyList::push_back(QueuePair& qp) {
+  auto& link = qp.ready_;
+  if (link.queued) return;
+  link = {.next = nullptr, .previous = last_, .queued = true};
+  (last_ != nullptr ? last_->ready_.next : first_) = &qp;
+  last_ = &qp;
+}
+
+QueuePair* ReadyList::pop_front() {
+  auto* const qp = first_;
+  if (qp != nullptr) remove(*qp);
+  return qp;
+}
+
+void ReadyList::remove(QueuePair& qp) {
+  auto& link = qp.ready_;
+  if (!link.queued) return;
+  (link.previous != nullptr ? link.previous->ready_.next : first_) = link.next;
+  (link.next != nullptr ? link.next->ready_.previous : last_) = link.previous;
+  link = {};
+}
+
+}  // namespace softhca::rdma

@@ -1,0 +1,108 @@
+#include "rdma/transport.h"
+
+#include <algorithm>
+
+#include "rdma/engine.h"
+#include "rdma/qp_state_table.h"
+#include "rdma/requester.h"
+#include "rdma/responder.h"
+
+namespace softhca::rdma {
+namespace {
+
+bool is_path_mtu(std::uint32_t bytes) {
+  return bytes >= 256 && bytes <= 4096 && (bytes & (bytes - 1)) == 0;
+}
+
+}  // namespace
+
+Transport::Transport(Hca& hca, fabric::Port& port, pcie::DmaSpace& dma)
+    : engine_(std::make_unique<Engine>(hca, port, dma)) {}
+Transport::~Transport() = default;
+
+KeyTable& Transport::keys() { return engine_->keys; }
+GidTable& Transport::gids() { return engine_->gids; }
+QueuePair* Transport::find(Qpn qpn) const { return engine_->qps.find(qpn); }
+std::vector<QueuePair*> Transport::queue_pairs() const { return engine_->qps.all(); }
+const PortCounters& Transport::counters() const { return engine_->counters; }
+
+QueuePair& Transport::create_qp(Qpn qpn, QpType type, const QpAttributes& attributes,
+                                const QpOptions& options) {
+  return engine_->qps.insert(std::make_unique<QueuePair>(*engine_, qpn, type, attributes, options));
+}
+
+void Transport::destroy_qp(QueuePair& qp) { engine_->forget(qp); }
+
+void Transport::destroy_all() {
+  for (auto* qp : queue_pairs()) engine_->forget(*qp);
+  engine_->groups.clear();
+  engine_->gsi.reset();
+}
+
+Refusal Transport::modify(QueuePair& qp, QpState to, const QpAttributes& attributes) {
+  const auto from = qp.state_;
+  if (!transition_allowed(qp.type_, from, to)) {
+    return {"the QP's state and type do not allow this transition (IBTA 10.3.1)"};
+  }
+  if (to != QpState::kReset && to != QpState::kError) {
+    const bool to_rtr = from == QpState::kInit && to == QpState::kRtr;
+    if (to_rtr && !is_path_mtu(attributes.path_mtu)) {
+      return {"path MTU is not 256, 512, 1024, 2048 or 4096 (IBTA 11.2.4.2)"};
+    }
+    // What is fixed once the QP is connected: requests are cut into packets by it.
+    const auto path_mtu = to_rtr ? attributes.path_mtu : qp.attributes_.path_mtu;
+    const auto resources =
+        to_rtr ? attributes.max_dest_rd_atomic : qp.attributes_.max_dest_rd_atomic;
+    qp.attributes_ = attributes;
+    qp.attributes_.path_mtu = path_mtu;
+    qp.attributes_.max_dest_rd_atomic = resources;
+    qp.header_generation_ = 0;
+  }
+  engine_->set_state(qp, to);
+  return {};
+}
+
+void Transport::set_gsi(std::optional<Qpn> qpn) { engine_->gsi = qpn; }
+
+bool Transport::attach(Qpn qpn, const Gid& gid) {
+  auto& members = engine_->groups[gid];
+  if (std::find(members.begin(), members.end(), qpn) != members.end()) return false;
+  members.push_back(qpn);
+  return true;
+}
+
+bool Transport::detach(Qpn qpn, const Gid& gid) {
+  const auto group = engine_->groups.find(gid);
+  if (group == engine_->groups.end()) return false;
+  const bool was_there = std::erase(group->second, qpn) != 0;
+  if (group->second.empty()) engine_->groups.erase(group);
+  return was_there;
+}
+
+void Transport::doorbell_send(QueuePair& qp) {
+  const auto& rules = state_rules(qp.state_);
+  if (rules.sends || rules.finishes || rules.flushes_send) engine_->mark_ready(qp);
+}
+
+void Transport::notice_receive(QueuePair& qp) {
+  if (state_rules(qp.state_).flushes_receive) engine_->mark_ready(qp);
+}
+
+void Transport::fail(QueuePair& qp, QpEvent event, std::string_view reason) {
+  engine_->event(qp, event, reason);
+  engine_->to_error(qp);
+}
+
+bool Transport::handle_frame(const wire::Frame& frame, util::Time now) {
+  return engine_->handle_frame(frame, now);
+}
+
+util::Time Transport::run(util::Time now, unsigned budget) { return engine_->run(now, budget); }
+
+std::string Transport::inspect() const {
+  std::string text;
+  for (const auto* qp : queue_pairs()) text += qp->inspect();
+  return text;
+}
+
+}  // namespace softhca::rdma
