@@ -1,0 +1,53 @@
+// The modify commands of a QP (mlx5 driver interface 7.4), as data: between which states each goes,
+// and what it takes from its context.
+//
+// Attributes that the InfiniBand state machine makes mandatory stand in the command's context
+// without a bit in opt_param_mask; a field that is not taken keeps its value, whatever the command
+// has in its place.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "rdma/types.h"
+#include "spec/connectx/opcodes.h"
+#include "spec/connectx/qp.h"
+#include "util/field.h"
+
+namespace softhca::connectx {
+
+/// A set of parts of a QP context. The low bits are those of opt_param_mask (qp_opt_param_bit).
+using QpParts = std::uint64_t;
+
+constexpr QpParts part(spec::connectx::qp_opt_param_bit bit) {
+  return QpParts{1} << static_cast<unsigned>(bit);
+}
+// Parts that have no bit there.
+inline constexpr QpParts kPartQueues = QpParts{1}
+                                       << 32;          ///< PD, CQs, doorbell record, reserved LKey
+inline constexpr QpParts kPartMtu = QpParts{1} << 33;  ///< path MTU and longest message
+inline constexpr QpParts kPartRemoteQpn = QpParts{1} << 34;
+inline constexpr QpParts kPartReceivePsn = QpParts{1} << 35;
+inline constexpr QpParts kPartSendPsn = QpParts{1} << 36;
+
+struct QpTransition {
+  spec::connectx::command_opcode opcode;
+  rdma::QpState from;
+  rdma::QpState to;
+  QpParts always;
+  QpParts optional;              ///< if their bit in opt_param_mask is set
+  std::string_view wrong_state;  ///< why it is refused in another state
+};
+
+/// The commands that carry a context. 2ERR_QP and 2RST_QP are possible from any state and carry
+/// none.
+std::span<const QpTransition> qp_transitions();
+/// @pre `opcode` is one of them
+const QpTransition& find_transition(spec::connectx::command_opcode opcode);
+
+/// Takes `parts` of `from` into `to`.
+void merge_qp_context(util::MutableView<spec::connectx::qpc> to,
+                      util::View<spec::connectx::qpc> from, QpParts parts);
+
+}  // namespace softhca::connectx
