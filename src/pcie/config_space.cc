@@ -115,7 +115,8 @@ void ConfigSpace::build_bars() {
     assert(std::has_single_bit(bar.size) && bar.size >= 16);
     assert(bar.is_64bit || bar.size <= 1u << 31);
     const auto at = kBar0 + index * 4;
-    const auto flags = (bar.is_64bit ? kBarTypeMemory64 : 0) | (bar.prefetchable ? kBarPrefetchable : 0);
+    const auto flags =
+        (bar.is_64bit ? kBarTypeMemory64 : 0) | (bar.prefetchable ? kBarPrefetchable : 0);
     // PCIe 5.0 7.5.1.2.1: the address bits below the size are hardwired to 0, so that a host that
     // writes all ones reads the size back.
     const auto writable = ~(bar.size - 1);
@@ -144,7 +145,8 @@ void ConfigSpace::build_express(std::uint8_t next) {
   constexpr std::uint32_t kPayload512 = 2, kExtendedTag = 1u << 5, kRoleBasedErrors = 1u << 15,
                           kFlr = 1u << 28;
   set32(at + kDeviceCapabilities, kPayload512 | kExtendedTag | kRoleBasedErrors | kFlr);
-  constexpr std::uint16_t kRelaxedOrdering = 1u << 4, kNoSnoop = 1u << 11, kReadRequest512 = 2u << 12;
+  constexpr std::uint16_t kRelaxedOrdering = 1u << 4, kNoSnoop = 1u << 11,
+                          kReadRequest512 = 2u << 12;
   set16(at + kDeviceControl, kRelaxedOrdering | kNoSnoop | kReadRequest512, 0xffff & ~kInitiateFlr);
   clear_on_write16(at + kDeviceStatus, 0xf);
   constexpr std::uint32_t kSpeed8GT = 3, kWidth16 = 16u << 4;
@@ -167,7 +169,8 @@ void ConfigSpace::build_msix(const Msix::Layout& msix) {
   assert(std::uint64_t{msix.pba_offset} + msix.pba_size() <= bars_[msix.bar].size);
   set8(at, kMsixId);
   set8(at + 1, 0);
-  set16(at + kMsixControl, static_cast<std::uint16_t>(msix.vectors - 1), kMsixEnable | kMsixFunctionMask);
+  set16(at + kMsixControl, static_cast<std::uint16_t>(msix.vectors - 1),
+        kMsixEnable | kMsixFunctionMask);
   set32(at + kMsixTable, msix.table_offset | msix.bar);
   set32(at + kMsixPba, msix.pba_offset | msix.bar);
 }
@@ -223,7 +226,8 @@ ConfigSpace::Effects ConfigSpace::write(std::uint32_t offset, std::span<const st
     // discarded and no state change occurs".
     const auto wanted = get16(pm_status) & kPmPowerState;
     if (wanted != kPmD0 && wanted != kPmD3Hot) {
-      const auto kept = static_cast<std::uint16_t>((get16(pm_status) & ~kPmPowerState) | power_state);
+      const auto kept =
+          static_cast<std::uint16_t>((get16(pm_status) & ~kPmPowerState) | power_state);
       util::store_le16(&value_[pm_status], kept);
     }
   }
@@ -244,11 +248,13 @@ void ConfigSpace::apply_vpd_address() {
   // is there; with F = 1 to write, and F becomes 0 when that is done. Ours is read-only.
   const auto address = get16(kVpdAt + kVpdAddress);
   if (address & kVpdFlag) {
-    util::store_le16(&value_[kVpdAt + kVpdAddress], static_cast<std::uint16_t>(address & ~kVpdFlag));
+    util::store_le16(&value_[kVpdAt + kVpdAddress],
+                     static_cast<std::uint16_t>(address & ~kVpdFlag));
     return;
   }
   std::array<std::byte, 4> data{};
-  for (std::size_t i = 0; i < data.size() && address + i < vpd_.size(); ++i) data[i] = vpd_[address + i];
+  for (std::size_t i = 0; i < data.size() && address + i < vpd_.size(); ++i)
+    data[i] = vpd_[address + i];
   std::copy(data.begin(), data.end(), &value_[kVpdAt + kVpdData]);
   util::store_le16(&value_[kVpdAt + kVpdAddress], static_cast<std::uint16_t>(address | kVpdFlag));
 }

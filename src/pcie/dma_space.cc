@@ -30,10 +30,12 @@ bool DmaSpace::overlaps(Iova iova, std::uint64_t size) const {
 }
 
 util::Result<void> DmaSpace::insert(const Mapping& mapping) {
-  if (mapping.size == 0) return util::fail(fmt::format("DMA map of 0 bytes at {:#x}", mapping.iova));
+  if (mapping.size == 0)
+    return util::fail(fmt::format("DMA map of 0 bytes at {:#x}", mapping.iova));
   if (wraps(mapping.iova, mapping.size)) {
-    return util::fail(fmt::format("DMA map of {:#x} bytes at {:#x} passes the end of the address space",
-                                  mapping.size, mapping.iova));
+    return util::fail(
+        fmt::format("DMA map of {:#x} bytes at {:#x} passes the end of the address space",
+                    mapping.size, mapping.iova));
   }
   if (overlaps(mapping.iova, mapping.size)) {
     return util::fail(fmt::format("DMA map of {:#x} bytes at {:#x} overlaps another mapping",
@@ -59,7 +61,8 @@ util::Result<void> DmaSpace::unmap(Iova iova, std::uint64_t size) {
   const auto at = std::lower_bound(mappings_.begin(), mappings_.end(), iova,
                                    [](const Mapping& m, Iova wanted) { return m.iova < wanted; });
   if (at == mappings_.end() || at->iova != iova || at->size != size) {
-    return util::fail(fmt::format("DMA unmap of {:#x} bytes at {:#x}: no such mapping", size, iova));
+    return util::fail(
+        fmt::format("DMA unmap of {:#x} bytes at {:#x}: no such mapping", size, iova));
   }
   mappings_.erase(at);
   ++generation_;
@@ -90,7 +93,8 @@ const DmaSpace::Mapping* DmaSpace::find(Iova iova) const {
 std::byte* DmaSpace::translate(Iova iova, std::uint64_t size, DmaAccess access) const {
   if (size == 0) return nullptr;
   const auto* mapping = find(iova);
-  if (mapping == nullptr || mapping->host == nullptr || !allows(mapping->access, access)) return nullptr;
+  if (mapping == nullptr || mapping->host == nullptr || !allows(mapping->access, access))
+    return nullptr;
   const auto offset = iova - mapping->iova;
   return size <= mapping->size - offset ? mapping->host + offset : nullptr;
 }

@@ -34,12 +34,14 @@ class RemoteMemory {
 
 class DmaSpace {
  public:
-  /// Maps [iova, iova + size) to `host`. Fails on size 0, wrap-around, or overlap with another mapping.
-  /// The memory must stay valid until it is unmapped.
+  /// Maps [iova, iova + size) to `host`. Fails on size 0, wrap-around, or overlap with another
+  /// mapping. The memory must stay valid until it is unmapped.
   util::Result<void> map(Iova iova, std::uint64_t size, std::byte* host, DmaAccess access);
   /// The same for memory that only `memory` can reach.
-  util::Result<void> map_remote(Iova iova, std::uint64_t size, RemoteMemory& memory, DmaAccess access);
-  /// Removes the mapping that begins at `iova` and has exactly `size` bytes; fails if there is none.
+  util::Result<void> map_remote(Iova iova, std::uint64_t size, RemoteMemory& memory,
+                                DmaAccess access);
+  /// Removes the mapping that begins at `iova` and has exactly `size` bytes; fails if there is
+  /// none.
   util::Result<void> unmap(Iova iova, std::uint64_t size);
   void unmap_all();
   /// True if a byte of [iova, iova + size) is mapped already.
@@ -53,7 +55,8 @@ class DmaSpace {
   /// walk over several mappings. Empty if the first byte is not local memory that allows `access`.
   std::span<std::byte> translate_prefix(Iova iova, std::uint64_t size, DmaAccess access) const;
 
-  /// Reads across mappings of either kind. False if a part is unmapped or forbidden; `out` is then undefined.
+  /// Reads across mappings of either kind. False if a part is unmapped or forbidden; `out` is then
+  /// undefined.
   bool read(Iova from, std::span<std::byte> out) const;
   /// False if a part is unmapped or forbidden; bytes before that part may have been written.
   bool write(Iova to, std::span<const std::byte> in) const;
@@ -63,9 +66,9 @@ class DmaSpace {
 
   struct Mapping {
     Iova iova;
-    std::uint64_t size;      ///< bytes
-    std::byte* host;         ///< null: remote
-    RemoteMemory* remote;    ///< null: local
+    std::uint64_t size;    ///< bytes
+    std::byte* host;       ///< null: remote
+    RemoteMemory* remote;  ///< null: local
     DmaAccess access;
   };
   /// All mappings, by ascending IOVA.

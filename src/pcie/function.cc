@@ -26,8 +26,8 @@ Place locate(const Msix::Layout& msix, std::uint64_t offset) {
 
 }  // namespace
 
-Function::Function(std::string name, const ConfigSpace::Identity& identity, std::span<const Bar> bars,
-                   const Msix::Layout& msix)
+Function::Function(std::string name, const ConfigSpace::Identity& identity,
+                   std::span<const Bar> bars, const Msix::Layout& msix)
     : name_(std::move(name)), config_(identity, bars, msix), msix_(msix) {}
 
 void Function::read_bar(unsigned index, std::uint64_t offset, std::span<std::byte> out) {
@@ -41,9 +41,15 @@ void Function::read_bar(unsigned index, std::uint64_t offset, std::span<std::byt
     const auto place = locate(msix_.layout(), offset);
     const auto part = out.first(std::min<std::uint64_t>(out.size(), place.left));
     switch (place.kind) {
-      case Place::Kind::kRegister: read_register(index, offset, part); break;
-      case Place::Kind::kTable: msix_.read_table(static_cast<std::uint32_t>(place.offset), part); break;
-      case Place::Kind::kPba: msix_.read_pba(static_cast<std::uint32_t>(place.offset), part); break;
+      case Place::Kind::kRegister:
+        read_register(index, offset, part);
+        break;
+      case Place::Kind::kTable:
+        msix_.read_table(static_cast<std::uint32_t>(place.offset), part);
+        break;
+      case Place::Kind::kPba:
+        msix_.read_pba(static_cast<std::uint32_t>(place.offset), part);
+        break;
     }
     out = out.subspan(part.size());
     offset += part.size();
@@ -58,16 +64,23 @@ void Function::write_bar(unsigned index, std::uint64_t offset, std::span<const s
     const auto place = locate(msix_.layout(), offset);
     const auto part = in.first(std::min<std::uint64_t>(in.size(), place.left));
     switch (place.kind) {
-      case Place::Kind::kRegister: write_register(index, offset, part); break;
-      case Place::Kind::kTable: msix_.write_table(static_cast<std::uint32_t>(place.offset), part); break;
-      case Place::Kind::kPba: break;  // read-only to software (PCIe 5.0 7.7.2.10)
+      case Place::Kind::kRegister:
+        write_register(index, offset, part);
+        break;
+      case Place::Kind::kTable:
+        msix_.write_table(static_cast<std::uint32_t>(place.offset), part);
+        break;
+      case Place::Kind::kPba:
+        break;  // read-only to software (PCIe 5.0 7.7.2.10)
     }
     in = in.subspan(part.size());
     offset += part.size();
   }
 }
 
-void Function::read_config(std::uint32_t offset, std::span<std::byte> out) { config_.read(offset, out); }
+void Function::read_config(std::uint32_t offset, std::span<std::byte> out) {
+  config_.read(offset, out);
+}
 
 void Function::write_config(std::uint32_t offset, std::span<const std::byte> in) {
   const auto effects = config_.write(offset, in);

@@ -26,7 +26,7 @@ struct SharedBarMemory {
     std::uint64_t offset;  ///< in the BAR, page-aligned
     std::uint64_t size;    ///< bytes, whole pages
   };
-  int fd;                     ///< stays the function's; byte n of the BAR is byte n of the file
+  int fd;                       ///< stays the function's; byte n of the BAR is byte n of the file
   std::span<const Area> areas;  ///< ascending, without overlap, outside of the MSI-X structures
 };
 
@@ -42,25 +42,27 @@ class Function {
   /// What each BAR announces; the registers themselves are in config().
   const Bar& bar(unsigned index) const { return config_.bar(index); }
 
-  /// Host reads and writes of a BAR, 1 to 64 bytes (usually 1, 2, 4 or 8), inside the BAR's size. A read of what does not
-  /// exist gives zeros; a write to it is dropped. Accesses to the MSI-X table and PBA are served
-  /// here, all others go to read_register and write_register.
+  /// Host reads and writes of a BAR, 1 to 64 bytes (usually 1, 2, 4 or 8), inside the BAR's size. A
+  /// read of what does not exist gives zeros; a write to it is dropped. Accesses to the MSI-X table
+  /// and PBA are served here, all others go to read_register and write_register.
   void read_bar(unsigned index, std::uint64_t offset, std::span<std::byte> out);
   void write_bar(unsigned index, std::uint64_t offset, std::span<const std::byte> in);
 
   /// What of the BAR the host may map; nothing unless the device overrides it.
-  virtual std::optional<SharedBarMemory> shared_memory(unsigned /*bar*/) const { return std::nullopt; }
+  virtual std::optional<SharedBarMemory> shared_memory(unsigned /*bar*/) const {
+    return std::nullopt;
+  }
 
   /// Host reads and writes of config space (4096 bytes). Handles FLR, MSI-X control, BAR sizing.
   void read_config(std::uint32_t offset, std::span<std::byte> out);
   void write_config(std::uint32_t offset, std::span<const std::byte> in);
 
-  /// Back to the power-on state: FLR, bus reset, or a client that went away. DMA mappings stay, they
-  /// are the host's; the device forgets every address it was given.
+  /// Back to the power-on state: FLR, bus reset, or a client that went away. DMA mappings stay,
+  /// they are the host's; the device forgets every address it was given.
   void reset();
 
-  /// Does what is due at `now`, in a bounded amount, and returns when to be called next: `now` or earlier for "at once",
-  /// util::kNever if only a host access or a frame can make work.
+  /// Does what is due at `now`, in a bounded amount, and returns when to be called next: `now` or
+  /// earlier for "at once", util::kNever if only a host access or a frame can make work.
   virtual util::Time run(util::Time now) = 0;
 
   DmaSpace& dma() { return dma_; }
@@ -76,7 +78,8 @@ class Function {
 
   /// The device's registers. `out` and `in` lie wholly inside the BAR and outside MSI-X structures.
   virtual void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) = 0;
-  virtual void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) = 0;
+  virtual void write_register(unsigned bar, std::uint64_t offset,
+                              std::span<const std::byte> in) = 0;
   /// The device part of reset().
   virtual void reset_device() = 0;
 

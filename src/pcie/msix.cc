@@ -62,7 +62,8 @@ void Msix::send_pending() {
   for (std::size_t at = 0; at < pba_.size(); ++at) {
     if (pba_[at] == std::byte{0}) continue;
     const auto first = static_cast<std::uint16_t>(at * 8);
-    const auto end = std::min<std::uint16_t>(static_cast<std::uint16_t>(first + 8), layout_.vectors);
+    const auto end =
+        std::min<std::uint16_t>(static_cast<std::uint16_t>(first + 8), layout_.vectors);
     for (auto vector = first; vector < end; ++vector) {
       if (!pending(vector) || masked(vector)) continue;
       set_pending(vector, false);

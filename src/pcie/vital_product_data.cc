@@ -31,8 +31,8 @@ std::vector<std::byte> VitalProductData::encode() const {
   append_large_tag(out, kIdentifierStringTag, product_name.size());
   append(out, product_name);
 
-  constexpr std::size_t kFieldHeader = 3;      // keyword and length
-  constexpr std::size_t kChecksumField = 4;    // RV, length 1, the checksum
+  constexpr std::size_t kFieldHeader = 3;    // keyword and length
+  constexpr std::size_t kChecksumField = 4;  // RV, length 1, the checksum
   std::size_t length = kChecksumField;
   for (const auto& field : read_only) length += kFieldHeader + field.value.size();
   append_large_tag(out, kReadOnlyTag, length);
@@ -46,7 +46,8 @@ std::vector<std::byte> VitalProductData::encode() const {
   append(out, std::uint8_t{1});
   // The checksum makes the sum of all bytes from the first tag up to itself zero.
   std::uint8_t sum = 0;
-  for (const auto byte : out) sum = static_cast<std::uint8_t>(sum + static_cast<std::uint8_t>(byte));
+  for (const auto byte : out)
+    sum = static_cast<std::uint8_t>(sum + static_cast<std::uint8_t>(byte));
   append(out, static_cast<std::uint8_t>(-sum));
   append(out, kEndTag);
   return out;

@@ -69,7 +69,8 @@ Result<void> EventLoop::add(int fd, std::uint32_t events, Callback callback) {
   if (index >= slots_.size()) slots_.resize(index + 1);
   auto& slot = slots_[index];
   epoll_event event{.events = events, .data = {.u64 = tag(fd, slot.generation)}};
-  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) return fail_errno("event loop: epoll_ctl");
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0)
+    return fail_errno("event loop: epoll_ctl");
   slot.callback = std::move(callback);
   slot.used = true;
   return {};

@@ -25,7 +25,8 @@ Verdict take_number(const json& proposed, const char* name, std::uint64_t* value
 Verdict take_proposal(const json& proposed, ClientCapabilities* client) {
   if (!proposed.is_object()) return refuse(EINVAL, "capabilities are not an object");
   if (auto v = take_number(proposed, "max_msg_fds", &client->max_msg_fds); !v) return v;
-  if (auto v = take_number(proposed, "max_data_xfer_size", &client->max_data_xfer_size); !v) return v;
+  if (auto v = take_number(proposed, "max_data_xfer_size", &client->max_data_xfer_size); !v)
+    return v;
   if (client->max_data_xfer_size == 0) return refuse(EINVAL, "max_data_xfer_size is 0");
   std::uint64_t pgsizes = kDmaPageSize;
   if (auto v = take_number(proposed, "pgsizes", &pgsizes); !v) return v;
@@ -66,7 +67,8 @@ Verdict negotiate_version(std::span<const std::byte> request, ClientCapabilities
   if (data.size() > kVersionDataMax) return refuse(EINVAL, "version data too long");
   if (data.back() != std::byte{0}) return refuse(EINVAL, "version data without its NUL");
   const auto* text = reinterpret_cast<const char*>(data.data());
-  const auto parsed = json::parse(text, text + data.size() - 1, nullptr, /*allow_exceptions=*/false);
+  const auto parsed =
+      json::parse(text, text + data.size() - 1, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_discarded()) return refuse(EINVAL, "version data is not JSON");
   if (!parsed.is_object()) return refuse(EINVAL, "version data is not a JSON object");
   json out = json::object();

@@ -13,7 +13,8 @@ namespace softhca::vfio_user {
 
 /// The page size of DMA maps (capability pgsizes): addresses and sizes are multiples of it.
 inline constexpr std::uint64_t kDmaPageSize = 4096;
-/// The most DMA maps at a time (capability max_dma_maps): Linux's own limit of mappings in a process.
+/// The most DMA maps at a time (capability max_dma_maps): Linux's own limit of mappings in a
+/// process.
 inline constexpr std::size_t kMaxDmaMaps = 65535;
 
 /// What the client can take.

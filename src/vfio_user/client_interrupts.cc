@@ -11,7 +11,8 @@ namespace {
 using namespace protocol;
 
 constexpr std::uint32_t kDataFlags = kIrqSetDataNone | kIrqSetDataBool | kIrqSetDataEventfd;
-constexpr std::uint32_t kActionFlags = kIrqSetActionMask | kIrqSetActionUnmask | kIrqSetActionTrigger;
+constexpr std::uint32_t kActionFlags =
+    kIrqSetActionMask | kIrqSetActionUnmask | kIrqSetActionTrigger;
 
 /// An eventfd has no file type. A pipe or socket in its place could block us or end us by SIGPIPE.
 bool prepare_eventfd(int fd) {
@@ -24,7 +25,8 @@ bool prepare_eventfd(int fd) {
 
 }  // namespace
 
-ClientInterrupts::ClientInterrupts(pcie::Msix& msix) : msix_(msix), vectors_(msix.layout().vectors) {
+ClientInterrupts::ClientInterrupts(pcie::Msix& msix)
+    : msix_(msix), vectors_(msix.layout().vectors) {
   msix_.set_sink(this, pcie::Msix::Masking::kExternal);
 }
 
@@ -54,7 +56,8 @@ Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> 
   if (!std::has_single_bit(kind)) return refuse(EINVAL, "not exactly one kind of data");
   if (!std::has_single_bit(action)) return refuse(EINVAL, "not exactly one action");
   if (request.index >= kIrqIndexCount) return refuse(EINVAL, "no such interrupt type");
-  if (kind != kIrqSetDataEventfd && !fds.empty()) return refuse(EINVAL, "descriptors without their flag");
+  if (kind != kIrqSetDataEventfd && !fds.empty())
+    return refuse(EINVAL, "descriptors without their flag");
   if (data.size() != (kind == kIrqSetDataBool ? request.count : 0)) {
     return refuse(EINVAL, "data does not match its count");
   }

@@ -88,7 +88,8 @@ Verdict ClientMemory::unmap(const protocol::DmaUnmap& request) {
     unmap_all();
     return kDone;
   }
-  if (request.flags != 0) return refuse(ENOTSUP, "unknown flags (dirty page tracking is not offered)");
+  if (request.flags != 0)
+    return refuse(ENOTSUP, "unknown flags (dirty page tracking is not offered)");
   if (!dma_.unmap(request.address, request.size)) return refuse(ENOENT, "no such map");
   if (const auto found = mapped_.find(request.address); found != mapped_.end()) {
     ::munmap(found->second.start, found->second.size);

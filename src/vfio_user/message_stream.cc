@@ -25,7 +25,8 @@ bool poll_until(int fd, short events, util::Time until) {
     const auto left = until - util::monotonic_now();
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
     pollfd wanted{.fd = fd, .events = events, .revents = 0};
-    const auto ready = ::poll(&wanted, 1, static_cast<int>(std::clamp<std::int64_t>(ms, 0, INT32_MAX)));
+    const auto ready =
+        ::poll(&wanted, 1, static_cast<int>(std::clamp<std::int64_t>(ms, 0, INT32_MAX)));
     if (ready > 0) return true;
     if (ready == 0 || errno != EINTR) return false;
   }
@@ -33,7 +34,8 @@ bool poll_until(int fd, short events, util::Time until) {
 
 }  // namespace
 
-MessageStream::MessageStream(UniqueFd socket) : socket_(std::move(socket)), buffer_(kInitialBuffer) {
+MessageStream::MessageStream(UniqueFd socket)
+    : socket_(std::move(socket)), buffer_(kInitialBuffer) {
   const auto flags = ::fcntl(fd(), F_GETFL);
   ::fcntl(fd(), F_SETFL, flags | O_NONBLOCK);
 }
@@ -126,7 +128,8 @@ std::size_t MessageStream::take_fds(std::size_t end) {
   message_fds_.clear();
   std::size_t batches = 0;
   std::size_t count = 0;
-  while (batches < batches_.size() && batches_[batches].end <= end) count += batches_[batches++].count;
+  while (batches < batches_.size() && batches_[batches].end <= end)
+    count += batches_[batches++].count;
   if (count == 0) return 0;
   const auto last = waiting_fds_.begin() + static_cast<std::ptrdiff_t>(count);
   std::move(waiting_fds_.begin(), last, std::back_inserter(message_fds_));
@@ -153,7 +156,8 @@ std::optional<Message> MessageStream::find_reply(std::uint16_t message_id) {
   auto at = begin_;
   while (const auto end = message_end(at)) {
     const auto header = protocol::load<Header>(buffer_, at);
-    if ((header.flags & protocol::kTypeMask) == protocol::kTypeReply && header.message_id == message_id) {
+    if ((header.flags & protocol::kTypeMask) == protocol::kTypeReply &&
+        header.message_id == message_id) {
       reply_begin_ = at;
       reply_end_ = *end;
       return Message{.header = header,
@@ -239,7 +243,9 @@ bool MessageStream::send_raw(std::span<const std::byte> bytes, std::span<const i
   return send(protocol::load<Header>(bytes), bytes.subspan(sizeof(Header)), {}, fds);
 }
 
-bool MessageStream::wait_readable(util::Time until) const { return poll_until(fd(), POLLIN, until); }
+bool MessageStream::wait_readable(util::Time until) const {
+  return poll_until(fd(), POLLIN, until);
+}
 
 void MessageStream::shutdown() { ::shutdown(fd(), SHUT_RDWR); }
 

@@ -24,7 +24,8 @@ inline constexpr std::uint32_t kMaxDataXferSize = 1u << 20;
 /// The largest message either side may send: a REGION_WRITE of that.
 inline constexpr std::uint32_t kMaxMessageSize =
     sizeof(protocol::Header) + sizeof(protocol::RegionAccess) + kMaxDataXferSize;
-/// The most descriptors in one message (capability max_msg_fds). QEMU refuses a server that says more.
+/// The most descriptors in one message (capability max_msg_fds). QEMU refuses a server that says
+/// more.
 inline constexpr std::size_t kMaxMsgFds = 16;
 
 /// Valid until the next call of next() or receive().
@@ -56,8 +57,8 @@ class MessageStream {
   std::optional<Message> next();
   /// True if the byte stream cannot be followed any more: a header with an impossible size.
   bool broken() const { return broken_; }
-  /// The whole reply with `message_id` that waits anywhere among the received messages. Those before
-  /// it stay for next(). Valid until drop_reply().
+  /// The whole reply with `message_id` that waits anywhere among the received messages. Those
+  /// before it stay for next(). Valid until drop_reply().
   std::optional<Message> find_reply(std::uint16_t message_id);
   /// Forgets the reply that find_reply() returned.
   void drop_reply();
@@ -78,7 +79,8 @@ class MessageStream {
 
  private:
   /// Descriptors that came with the bytes that end before `end` of buffer_. They belong to the
-  /// message that holds the last of those bytes: the kernel ends a read after data with descriptors.
+  /// message that holds the last of those bytes: the kernel ends a read after data with
+  /// descriptors.
   struct FdBatch {
     std::size_t end;
     std::size_t count;

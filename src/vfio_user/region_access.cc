@@ -36,7 +36,8 @@ Verdict region_info(const pcie::Function& function, const RegionInfo& request,
                   .size = region_size(function, request.index),
                   .offset = 0};
   if (info.size != 0) info.flags = kRegionFlagRead | kRegionFlagWrite;
-  const auto shared = request.index < kBarRegions ? function.shared_memory(request.index) : std::nullopt;
+  const auto shared =
+      request.index < kBarRegions ? function.shared_memory(request.index) : std::nullopt;
   if (!shared) {
     append(reply, info);
     return kDone;

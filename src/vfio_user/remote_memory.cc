@@ -39,7 +39,8 @@ bool ClientRemoteMemory::read_part(pcie::Iova from, std::span<std::byte> out) {
   if (!send(Command::kDmaRead, {.address = from, .count = out.size()}, {})) return false;
   const auto reply = await_reply(Command::kDmaRead);
   const auto good = reply && reply->payload.size() == sizeof(protocol::DmaAccess) + out.size();
-  if (good) std::memcpy(out.data(), reply->payload.data() + sizeof(protocol::DmaAccess), out.size());
+  if (good)
+    std::memcpy(out.data(), reply->payload.data() + sizeof(protocol::DmaAccess), out.size());
   if (reply) stream_.drop_reply();
   signal_queued();
   return good;
@@ -55,12 +56,12 @@ bool ClientRemoteMemory::write_part(pcie::Iova to, std::span<const std::byte> in
 
 bool ClientRemoteMemory::send(Command command, const protocol::DmaAccess& access,
                               std::span<const std::byte> data) {
-  const protocol::Header header{
-      .message_id = ++message_id_,
-      .command = static_cast<std::uint16_t>(command),
-      .message_size = static_cast<std::uint32_t>(sizeof(protocol::Header) + sizeof access + data.size()),
-      .flags = protocol::kTypeCommand,
-      .error = 0};
+  const protocol::Header header{.message_id = ++message_id_,
+                                .command = static_cast<std::uint16_t>(command),
+                                .message_size = static_cast<std::uint32_t>(
+                                    sizeof(protocol::Header) + sizeof access + data.size()),
+                                .flags = protocol::kTypeCommand,
+                                .error = 0};
   if (stream_.send(header, std::as_bytes(std::span(&access, 1)), data)) return true;
   // Half a message may be out. The loop finds the end of the connection when it next looks.
   stream_.shutdown();
@@ -84,7 +85,8 @@ std::optional<Message> ClientRemoteMemory::await_reply(Command command) {
       return std::nullopt;
     }
     const auto received = stream_.receive();
-    if (received == MessageStream::Received::kClosed || received == MessageStream::Received::kBroken) {
+    if (received == MessageStream::Received::kClosed ||
+        received == MessageStream::Received::kBroken) {
       break;
     }
   }

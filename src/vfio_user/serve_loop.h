@@ -31,8 +31,8 @@ class ServeLoop {
   /// moved, and then the functions run again.
   void set_after_run(std::function<bool()> hook) { after_run_ = std::move(hook); }
 
-  /// Until stop(), SIGINT or SIGTERM. Signals end the loop only if stop_on_signals() of events() was
-  /// called.
+  /// Until stop(), SIGINT or SIGTERM. Signals end the loop only if stop_on_signals() of events()
+  /// was called.
   void run();
   /// From any thread.
   void stop() { events_->stop(); }

@@ -21,34 +21,39 @@ util::Result<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return util::fail(fmt::format("vfio-user socket '{}': the path must have 1 to {} characters", path,
-                                  sizeof address.sun_path - 1));
+    return util::fail(fmt::format("vfio-user socket '{}': the path must have 1 to {} characters",
+                                  path, sizeof address.sun_path - 1));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
 }
 
-UniqueFd unix_socket() { return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+UniqueFd unix_socket() {
+  return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
 
 /// Removes a socket file whose server is gone. Anything else stays.
 bool remove_stale(const sockaddr_un& address) {
   struct stat status;
   if (::lstat(address.sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
   const auto probe = unix_socket();
-  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return false;
+  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+    return false;
   return errno == ECONNREFUSED && ::unlink(address.sun_path) == 0;
 }
 
 }  // namespace
 
-util::Result<std::unique_ptr<Server>> Server::listen(util::EventLoop& loop, pcie::Function& function,
-                                                     std::string path, const Options& options) {
+util::Result<std::unique_ptr<Server>> Server::listen(util::EventLoop& loop,
+                                                     pcie::Function& function, std::string path,
+                                                     const Options& options) {
   std::unique_ptr<Server> server(new Server(loop, function, std::move(path), options));
   if (auto started = server->start(); !started) return tl::unexpected(started.error());
   return server;
 }
 
-Server::Server(util::EventLoop& loop, pcie::Function& function, std::string path, const Options& options)
+Server::Server(util::EventLoop& loop, pcie::Function& function, std::string path,
+               const Options& options)
     : loop_(loop), function_(function), path_(std::move(path)), options_(options) {}
 
 util::Result<void> Server::start() {
@@ -96,9 +101,10 @@ void Server::accept() {
   UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     std::uint64_t held_back = 0;
-    if (errno != EAGAIN && errno != ECONNABORTED && notes_.allow(util::monotonic_now(), &held_back)) {
-      util::log(util::LogLevel::kError, "{}: cannot accept a vfio-user client: {}", function_.name(),
-                std::strerror(errno));
+    if (errno != EAGAIN && errno != ECONNABORTED &&
+        notes_.allow(util::monotonic_now(), &held_back)) {
+      util::log(util::LogLevel::kError, "{}: cannot accept a vfio-user client: {}",
+                function_.name(), std::strerror(errno));
     }
     return;
   }

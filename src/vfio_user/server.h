@@ -21,8 +21,9 @@ class Server {
 
   /// Listens on `path`. A socket file that nobody listens on any more is replaced. `loop` and
   /// `function` outlive the server.
-  static util::Result<std::unique_ptr<Server>> listen(util::EventLoop& loop, pcie::Function& function,
-                                                      std::string path, const Options& options = {});
+  static util::Result<std::unique_ptr<Server>> listen(util::EventLoop& loop,
+                                                      pcie::Function& function, std::string path,
+                                                      const Options& options = {});
   /// Ends the session and removes the socket file.
   ~Server();
   Server(const Server&) = delete;

@@ -19,7 +19,8 @@ bool takes_fds(Command command) {
 
 }  // namespace
 
-Session::Session(pcie::Function& function, UniqueFd socket, int queued, const SessionOptions& options)
+Session::Session(pcie::Function& function, UniqueFd socket, int queued,
+                 const SessionOptions& options)
     : function_(function),
       stream_(std::move(socket)),
       remote_(stream_, queued, options.reply_timeout),
@@ -35,10 +36,15 @@ Session::~Session() {
 
 bool Session::handle_readable() {
   switch (stream_.receive()) {
-    case MessageStream::Received::kData: return handle_queued();
-    case MessageStream::Received::kNothing: return true;
-    case MessageStream::Received::kClosed: return false;
-    case MessageStream::Received::kBroken: end("the socket failed or brought too many descriptors"); break;
+    case MessageStream::Received::kData:
+      return handle_queued();
+    case MessageStream::Received::kNothing:
+      return true;
+    case MessageStream::Received::kClosed:
+      return false;
+    case MessageStream::Received::kBroken:
+      end("the socket failed or brought too many descriptors");
+      break;
   }
   return false;
 }
@@ -76,31 +82,47 @@ Verdict Session::check_header(const Message& message) const {
   if (negotiated_ == (command == Command::kVersion)) {
     return refuse(EINVAL, negotiated_ ? "a second VERSION" : "before VERSION");
   }
-  if (!message.fds.empty() && !takes_fds(command)) return refuse(EINVAL, "descriptors where none belong");
+  if (!message.fds.empty() && !takes_fds(command))
+    return refuse(EINVAL, "descriptors where none belong");
   return kDone;
 }
 
 Verdict Session::dispatch(const Message& message) {
   switch (static_cast<Command>(message.header.command)) {
-    case Command::kRegionWrite: return region_write(message);
-    case Command::kRegionRead: return region_read(message);
-    case Command::kRegionWriteMulti: return region_write_multi(message);
-    case Command::kVersion: return version(message);
-    case Command::kDmaMap: return dma_map(message);
-    case Command::kDmaUnmap: return dma_unmap(message);
-    case Command::kDeviceGetInfo: return device_get_info(message);
-    case Command::kDeviceGetRegionInfo: return device_get_region_info(message);
-    case Command::kDeviceGetRegionIoFds: return device_get_region_io_fds(message);
-    case Command::kDeviceGetIrqInfo: return device_get_irq_info(message);
-    case Command::kDeviceSetIrqs: return device_set_irqs(message);
-    case Command::kDeviceReset: return device_reset(message);
+    case Command::kRegionWrite:
+      return region_write(message);
+    case Command::kRegionRead:
+      return region_read(message);
+    case Command::kRegionWriteMulti:
+      return region_write_multi(message);
+    case Command::kVersion:
+      return version(message);
+    case Command::kDmaMap:
+      return dma_map(message);
+    case Command::kDmaUnmap:
+      return dma_unmap(message);
+    case Command::kDeviceGetInfo:
+      return device_get_info(message);
+    case Command::kDeviceGetRegionInfo:
+      return device_get_region_info(message);
+    case Command::kDeviceGetRegionIoFds:
+      return device_get_region_io_fds(message);
+    case Command::kDeviceGetIrqInfo:
+      return device_get_irq_info(message);
+    case Command::kDeviceSetIrqs:
+      return device_set_irqs(message);
+    case Command::kDeviceReset:
+      return device_reset(message);
     case Command::kDmaRead:
-    case Command::kDmaWrite: return refuse(EINVAL, "a command of the server");
+    case Command::kDmaWrite:
+      return refuse(EINVAL, "a command of the server");
     case Command::kDirtyPages:
     case Command::kMigDataRead:
-    case Command::kMigDataWrite: return refuse(ENOTSUP, "migration is not offered");
+    case Command::kMigDataWrite:
+      return refuse(ENOTSUP, "migration is not offered");
     // As the ioctl of this name does for a feature that a device does not have.
-    case Command::kDeviceFeature: return refuse(ENOTTY, "no device features are offered");
+    case Command::kDeviceFeature:
+      return refuse(ENOTTY, "no device features are offered");
   }
   return refuse(ENOSYS, "no such command");
 }
@@ -151,7 +173,8 @@ Verdict Session::device_get_region_io_fds(const Message& message) {
   if (request.flags != 0 || request.count != 0) return refuse(EINVAL, "flags or count not 0");
   if (request.index >= kRegionCount) return refuse(EINVAL, "no such region");
   // An empty list: all accesses go by messages or by shared memory.
-  put_reply(RegionIoFds{.argsz = sizeof(RegionIoFds), .flags = 0, .index = request.index, .count = 0});
+  put_reply(
+      RegionIoFds{.argsz = sizeof(RegionIoFds), .flags = 0, .index = request.index, .count = 0});
   return kDone;
 }
 
@@ -196,10 +219,13 @@ Verdict Session::region_write_multi(const Message& message) {
   if (message.payload.size() < sizeof(Count)) return refuse(EINVAL, "wrong message size");
   const auto count = load<Count>(message.payload);
   const auto writes = message.payload.subspan(sizeof(Count));
-  if (writes.size() % sizeof(RegionWriteOne) != 0 || count != writes.size() / sizeof(RegionWriteOne)) {
+  if (writes.size() % sizeof(RegionWriteOne) != 0 ||
+      count != writes.size() / sizeof(RegionWriteOne)) {
     return refuse(EINVAL, "wr_cnt does not match the message size");
   }
-  const auto one = [&](Count i) { return load<RegionWriteOne>(writes, i * sizeof(RegionWriteOne)); };
+  const auto one = [&](Count i) {
+    return load<RegionWriteOne>(writes, i * sizeof(RegionWriteOne));
+  };
   // All or nothing: the client could not tell which were done.
   for (Count i = 0; i < count; ++i) {
     const auto write = one(i);
@@ -248,14 +274,16 @@ void Session::send_reply(const Header& command, const Verdict& verdict) {
 void Session::note_refusal(const Message& message, const Verdict& verdict) {
   std::uint64_t held_back = 0;
   if (!notes_.allow(util::monotonic_now(), &held_back)) return;
-  util::log(util::LogLevel::kWarning, "{}: vfio-user {} ({}) refused: {} ({}; {} like this not shown)",
-            function_.name(), command_name(message.header.command), message.header.command,
-            verdict.reason, std::strerror(verdict.error), held_back);
+  util::log(util::LogLevel::kWarning,
+            "{}: vfio-user {} ({}) refused: {} ({}; {} like this not shown)", function_.name(),
+            command_name(message.header.command), message.header.command, verdict.reason,
+            std::strerror(verdict.error), held_back);
 }
 
 void Session::end(const char* reason) {
   if (!ended_) {
-    util::log(util::LogLevel::kInfo, "{}: vfio-user connection ended: {}", function_.name(), reason);
+    util::log(util::LogLevel::kInfo, "{}: vfio-user connection ended: {}", function_.name(),
+              reason);
   }
   ended_ = true;
 }

@@ -6,7 +6,7 @@
 namespace softhca::vfio_user {
 
 struct [[nodiscard]] Verdict {
-  int error = 0;               ///< errno; 0: done
+  int error = 0;                 ///< errno; 0: done
   const char* reason = nullptr;  ///< which check refused it
 
   explicit operator bool() const { return error == 0; }
@@ -14,6 +14,8 @@ struct [[nodiscard]] Verdict {
 
 inline constexpr Verdict kDone{};
 
-constexpr Verdict refuse(int error, const char* reason) { return {.error = error, .reason = reason}; }
+constexpr Verdict refuse(int error, const char* reason) {
+  return {.error = error, .reason = reason};
+}
 
 }  // namespace softhca::vfio_user

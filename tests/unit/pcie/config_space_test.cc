@@ -185,7 +185,8 @@ std::vector<std::byte> read_vpd(ConfigSpace& config, std::size_t size) {
 }
 
 TEST_F(ConfigSpaceTest, VpdIsReadDwordByDwordAndSumsToZero) {
-  config_.add_vital_product_data({.product_name = "ConnectX-4", .read_only = {{"PN", "MCX455A"}, {"SN", "1"}}});
+  config_.add_vital_product_data(
+      {.product_name = "ConnectX-4", .read_only = {{"PN", "MCX455A"}, {"SN", "1"}}});
   EXPECT_THAT(capability_ids(), ElementsAre(0x01, 0x03, 0x10, 0x11));
   const auto vpd = read_vpd(config_, 64);
   EXPECT_EQ(vpd[0], std::byte{0x82});
@@ -194,7 +195,8 @@ TEST_F(ConfigSpaceTest, VpdIsReadDwordByDwordAndSumsToZero) {
   const std::size_t read_only = static_cast<std::size_t>(vpd[14]);
   EXPECT_EQ(vpd[16 + read_only], std::byte{0x78});
   std::uint8_t sum = 0;
-  for (std::size_t i = 0; i < 16 + read_only; ++i) sum = static_cast<std::uint8_t>(sum + static_cast<std::uint8_t>(vpd[i]));
+  for (std::size_t i = 0; i < 16 + read_only; ++i)
+    sum = static_cast<std::uint8_t>(sum + static_cast<std::uint8_t>(vpd[i]));
   EXPECT_EQ(sum, 0u);
 }
 

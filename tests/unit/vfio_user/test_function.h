@@ -2,9 +2,9 @@
 //
 // BAR0 (16 KiB, 64 bits): plain memory in the first page. A 32-bit write at kDoorbell is noted and,
 // when the function runs, raises the vector of that number. A 64-bit write at kDmaFrom makes the
-// next run() copy 8 bytes from that bus address to kDmaResult in BAR0; one at kDmaTo makes it write the value
-// kDmaPattern there. MSI-X table and PBA are in the third page.
-// BAR2 (8 KiB): its second page can be offered as shared memory.
+// next run() copy 8 bytes from that bus address to kDmaResult in BAR0; one at kDmaTo makes it write
+// the value kDmaPattern there. MSI-X table and PBA are in the third page. BAR2 (8 KiB): its second
+// page can be offered as shared memory.
 #pragma once
 
 #include <array>
@@ -30,19 +30,19 @@ class TestFunction final : public pcie::Function {
   static constexpr std::uint32_t kPbaOffset = 0x3000;
 
   explicit TestFunction(std::string name = "test0")
-      : Function(std::move(name),
-                 {.vendor_id = 0x1af4,
-                  .device_id = 0x10ee,
-                  .subsystem_vendor_id = 0x1af4,
-                  .subsystem_id = 0x0001,
-                  .class_code = 0x020000,
-                  .revision_id = 3},
-                 std::array<pcie::Bar, 3>{{{.size = 16384, .is_64bit = true, .prefetchable = true},
-                                           {},
-                                           {.size = 8192}}},
-                 {.vectors = kVectors, .bar = 0, .table_offset = 0x2000, .pba_offset = kPbaOffset}) {
-    config().add_vital_product_data({.product_name = "softhca test function",
-                                     .read_only = {{"PN", "TEST-1"}, {"SN", "0001"}}});
+      : Function(
+            std::move(name),
+            {.vendor_id = 0x1af4,
+             .device_id = 0x10ee,
+             .subsystem_vendor_id = 0x1af4,
+             .subsystem_id = 0x0001,
+             .class_code = 0x020000,
+             .revision_id = 3},
+            std::array<pcie::Bar, 3>{
+                {{.size = 16384, .is_64bit = true, .prefetchable = true}, {}, {.size = 8192}}},
+            {.vectors = kVectors, .bar = 0, .table_offset = 0x2000, .pba_offset = kPbaOffset}) {
+    config().add_vital_product_data(
+        {.product_name = "softhca test function", .read_only = {{"PN", "TEST-1"}, {"SN", "0001"}}});
   }
 
   util::Time run(util::Time) override {

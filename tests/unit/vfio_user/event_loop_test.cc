@@ -1,0 +1,119 @@
+// util::EventLoop, on which the server stands.
+#include "util/event_loop.h"
+
+#include <gtest/gtest.h>
+#include <sys/epoll.h>
+
+#include <thread>
+
+#include "vfio_user/served_function.h"
+
+namespace softhca {
+namespace {
+
+using testing::event;
+using vfio_user::UniqueFd;
+
+constexpr auto kNow = util::Time{};
+
+void signal(const UniqueFd& fd) {
+  const std::uint64_t one = 1;
+  ASSERT_EQ(::write(fd.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+}
+
+class EventLoopTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<util::EventLoop> loop_ = util::EventLoop::create().value();
+};
+
+TEST_F(EventLoopTest, CallsWhoIsReadyAndNobodyElse) {
+  const auto a = event(), b = event();
+  unsigned a_calls = 0, b_calls = 0;
+  ASSERT_TRUE(loop_->add(a.get(), EPOLLIN, [&](std::uint32_t) { ++a_calls; }));
+  ASSERT_TRUE(loop_->add(b.get(), EPOLLIN, [&](std::uint32_t) { ++b_calls; }));
+  EXPECT_EQ(loop_->run_once(kNow), 0u);
+  signal(b);
+  EXPECT_EQ(loop_->run_once(util::kNever), 1u);
+  EXPECT_EQ(a_calls, 0u);
+  EXPECT_EQ(b_calls, 1u);
+  EXPECT_EQ(loop_->run_once(kNow), 1u) << "level-triggered: it was not read";
+}
+
+TEST_F(EventLoopTest, ACallbackMayRemoveItselfAndOthers) {
+  const auto a = event(), b = event();
+  unsigned calls = 0;
+  const auto remove_both = [&](std::uint32_t) {
+    ++calls;
+    loop_->remove(a.get());
+    loop_->remove(b.get());
+  };
+  ASSERT_TRUE(loop_->add(a.get(), EPOLLIN, remove_both));
+  ASSERT_TRUE(loop_->add(b.get(), EPOLLIN, remove_both));
+  signal(a);
+  signal(b);
+  EXPECT_EQ(loop_->run_once(kNow), 1u);
+  EXPECT_EQ(loop_->run_once(kNow), 0u);
+  EXPECT_EQ(calls, 1u);
+}
+
+TEST_F(EventLoopTest, AnEventOfARemovedDescriptorDoesNotReachItsSuccessor) {
+  const auto a = event(), b = event();
+  unsigned successor = 0;
+  // Whichever comes first takes the other's place.
+  const auto take_over = [&](const UniqueFd& mine, const UniqueFd& other) {
+    loop_->remove(mine.get());
+    loop_->remove(other.get());
+    ASSERT_TRUE(loop_->add(other.get(), EPOLLIN, [&](std::uint32_t) { ++successor; }));
+  };
+  ASSERT_TRUE(loop_->add(a.get(), EPOLLIN, [&](std::uint32_t) { take_over(a, b); }));
+  ASSERT_TRUE(loop_->add(b.get(), EPOLLIN, [&](std::uint32_t) { take_over(b, a); }));
+  signal(a);
+  signal(b);
+  loop_->run_once(kNow);
+  EXPECT_EQ(successor, 0u) << "not in the turn in which it came";
+  loop_->run_once(kNow);
+  EXPECT_EQ(successor, 1u);
+}
+
+TEST_F(EventLoopTest, ACallbackMayAddManyDescriptors) {
+  const auto a = event();
+  std::vector<UniqueFd> more;
+  unsigned calls = 0;
+  ASSERT_TRUE(loop_->add(a.get(), EPOLLIN, [&](std::uint32_t) {
+    loop_->remove(a.get());
+    for (int i = 0; i < 200; ++i) {
+      more.push_back(event());
+      signal(more.back());
+      ASSERT_TRUE(loop_->add(more.back().get(), EPOLLIN, [&](std::uint32_t) { ++calls; }));
+    }
+  }));
+  signal(a);
+  for (int i = 0; i < 20; ++i) loop_->run_once(kNow);
+  EXPECT_GE(calls, 200u);
+}
+
+TEST_F(EventLoopTest, WaitsUntilTheDeadline) {
+  const auto start = util::monotonic_now();
+  const auto until = start + std::chrono::milliseconds(10);
+  EXPECT_EQ(loop_->run_once(until), 0u);
+  EXPECT_GE(util::monotonic_now(), until);
+}
+
+TEST_F(EventLoopTest, WakeEndsAWaitFromAnotherThread) {
+  std::thread other([&] { loop_->wake(); });
+  EXPECT_EQ(loop_->run_once(util::kNever), 1u);
+  other.join();
+  EXPECT_EQ(loop_->run_once(kNow), 0u);
+}
+
+TEST_F(EventLoopTest, RefusesADescriptorTwiceAndOneThatIsClosed) {
+  const auto a = event();
+  ASSERT_TRUE(loop_->add(a.get(), EPOLLIN, [](std::uint32_t) {}));
+  EXPECT_FALSE(loop_->add(a.get(), EPOLLIN, [](std::uint32_t) {}));
+  EXPECT_FALSE(loop_->add(9999, EPOLLIN, [](std::uint32_t) {}));
+  loop_->remove(9999);
+  loop_->remove(-1);
+}
+
+}  // namespace
+}  // namespace softhca

@@ -1,0 +1,378 @@
+// Clients that come and go, several servers, DMA by message, the loop.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <atomic>
+#include <thread>
+
+#include "vfio_user/served_function.h"
+
+namespace softhca {
+namespace {
+
+using namespace vfio_user::protocol;
+using testing::bytes_of;
+using testing::event;
+using testing::memory_file;
+using testing::open_fds;
+using testing::signals;
+using testing::TestFunction;
+
+class LifecycleTest : public testing::ServedFunction {};
+
+TEST_F(LifecycleTest, DisconnectResetsTheFunctionAndTakesItsMemory) {
+  {
+    auto client = negotiated();
+    const auto file = memory_file(4096);
+    const auto fd = event();
+    const int fds[] = {fd.get()};
+    ASSERT_EQ(client.map_dma(0, 4096, file.get(), 0), 0);
+    ASSERT_EQ(
+        client.set_irqs(kIrqSetDataEventfd | kIrqSetActionTrigger, kMsixIrqIndex, 0, 1, {}, fds),
+        0);
+    const std::uint16_t command = 6;
+    ASSERT_EQ(client.write_region(kConfigRegion, 4, bytes_of(command)), 0);
+  }
+  const auto resets = function_.resets;
+  settle();
+  EXPECT_FALSE(server_->connected());
+  EXPECT_EQ(function_.resets, resets + 1);
+  EXPECT_TRUE(function_.dma().mappings().empty());
+  EXPECT_FALSE(function_.config().bus_master_enabled());
+  function_.msix().raise(0);  // goes nowhere
+}
+
+TEST_F(LifecycleTest, AHundredClientsLeaveNoDescriptorBehind) {
+  {
+    auto warm_up = negotiated();
+  }
+  settle();
+  const auto before = open_fds();
+  for (int i = 0; i < 100; ++i) {
+    auto client = negotiated();
+    const auto file = memory_file(1 << 20);
+    std::vector<vfio_user::UniqueFd> events;
+    std::vector<int> fds;
+    for (int v = 0; v < 16; ++v) fds.push_back(events.emplace_back(event()).get());
+    ASSERT_EQ(client.map_dma(0, 1 << 20, file.get(), 0), 0);
+    ASSERT_EQ(
+        client.set_irqs(kIrqSetDataEventfd | kIrqSetActionTrigger, kMsixIrqIndex, 0, 16, {}, fds),
+        0);
+    // Gone without a word, every third in the middle of a message.
+    if (i % 3 == 0) {
+      ASSERT_TRUE(client.send_raw(std::array<std::byte, 9>{}));
+    }
+  }
+  settle();
+  EXPECT_EQ(open_fds(), before);
+  EXPECT_FALSE(server_->connected());
+}
+
+TEST_F(LifecycleTest, ASecondClientWaitsUntilTheFirstHasGone) {
+  auto first = std::make_optional(negotiated());
+  auto second = vfio_user::Client::connect(path_, {.timeout = std::chrono::milliseconds(50),
+                                                   .pump = [this] { loop_->turn(util::Time{}); }})
+                    .value();
+  EXPECT_FALSE(second.negotiate()) << "not served yet";
+  first.reset();
+  // The proposal that was not answered then is answered now.
+  const auto reply = second.receive_reply();
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->error, 0u);
+}
+
+TEST_F(LifecycleTest, TwoServersOfOneLoopServeTwoFunctions) {
+  TestFunction other("test1");
+  loop_->add(other);
+  const auto other_path = directory_ / "other.sock";
+  const auto other_server = vfio_user::Server::listen(loop_->events(), other, other_path).value();
+  auto first = negotiated();
+  auto second = connect(other_path);
+  ASSERT_TRUE(second.negotiate());
+  const std::uint32_t one = 1, two = 2;
+  EXPECT_EQ(first.write_region(0, 0, bytes_of(one)), 0);
+  EXPECT_EQ(second.write_region(0, 0, bytes_of(two)), 0);
+  EXPECT_EQ(function_.memory[0], std::byte{1});
+  EXPECT_EQ(other.memory[0], std::byte{2});
+  // A hostile client of one is no trouble to the other.
+  ASSERT_TRUE(first.send_raw(std::array<std::byte, 16>{}));
+  EXPECT_TRUE(first.wait_closed());
+  EXPECT_EQ(second.write_region(0, 0, bytes_of(one)), 0);
+}
+
+TEST_F(LifecycleTest, AFunctionThatHoldsDeferredWorkRunsUntilItIsDone) {
+  auto client = negotiated();
+  const auto fd = event();
+  const int fds[] = {fd.get()};
+  ASSERT_EQ(
+      client.set_irqs(kIrqSetDataEventfd | kIrqSetActionTrigger, kMsixIrqIndex, 0, 1, {}, fds), 0);
+  const std::uint32_t vector = 0;
+  for (int i = 0; i < 40; ++i)
+    ASSERT_TRUE(client.post_region(0, TestFunction::kDoorbell, bytes_of(vector)));
+  settle();
+  EXPECT_EQ(signals(fd), 40u);
+}
+
+TEST_F(LifecycleTest, TheHookRunsAfterTheFunctionsAndKeepsThemRunning) {
+  unsigned calls = 0;
+  loop_->set_after_run([&] { return ++calls < 5; });
+  const auto runs = function_.runs;
+  loop_->turn(util::Time{});
+  EXPECT_EQ(calls, 5u);
+  EXPECT_EQ(function_.runs, runs + 5);
+}
+
+TEST_F(LifecycleTest, AStaleSocketFileIsReplaced) {
+  server_.reset();
+  {
+    vfio_user::UniqueFd dead(::socket(AF_UNIX, SOCK_STREAM, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path_.copy(address.sun_path, sizeof address.sun_path - 1);
+    ASSERT_EQ(::bind(dead.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  const auto server = vfio_user::Server::listen(loop_->events(), function_, path_);
+  ASSERT_TRUE(server) << server.error().message;
+}
+
+TEST_F(LifecycleTest, ASocketInUseOrAnotherFileIsNotReplaced) {
+  EXPECT_FALSE(vfio_user::Server::listen(loop_->events(), function_, path_));
+  auto client = negotiated();  // the first server is unharmed
+  const auto file = directory_ / "precious";
+  ::close(::creat(file.c_str(), 0600));
+  EXPECT_FALSE(vfio_user::Server::listen(loop_->events(), function_, file));
+  struct stat status;
+  EXPECT_EQ(::stat(file.c_str(), &status), 0);
+}
+
+TEST_F(LifecycleTest, BadPathsAreRefused) {
+  EXPECT_FALSE(vfio_user::Server::listen(loop_->events(), function_, ""));
+  EXPECT_FALSE(vfio_user::Server::listen(loop_->events(), function_, std::string(200, 'x')));
+  EXPECT_FALSE(
+      vfio_user::Server::listen(loop_->events(), function_, directory_ / "no/such/folder"));
+}
+
+TEST_F(LifecycleTest, TheServerRemovesItsSocketFile) {
+  server_.reset();
+  struct stat status;
+  EXPECT_NE(::stat(path_.c_str(), &status), 0);
+}
+
+TEST_F(LifecycleTest, AClientThatDoesNotReadItsRepliesIsDropped) {
+  server_.reset();
+  server_ = vfio_user::Server::listen(loop_->events(), function_, path_,
+                                      {.reply_timeout = std::chrono::milliseconds(20)})
+                .value();
+  auto client = negotiated();
+  const RegionAccess request{.offset = 0, .region = 0, .count = 16384};
+  const Header header{.message_id = 1,
+                      .command = static_cast<std::uint16_t>(Command::kRegionRead),
+                      .message_size = sizeof header + sizeof request,
+                      .flags = 0,
+                      .error = 0};
+  std::vector<std::byte> message(header.message_size);
+  std::memcpy(message.data(), &header, sizeof header);
+  std::memcpy(message.data() + sizeof header, &request, sizeof request);
+  for (int i = 0; i < 64 && server_->connected(); ++i) {
+    if (!client.send_raw(message)) break;
+    loop_->turn(util::Time{});
+  }
+  EXPECT_FALSE(server_->connected());
+}
+
+// --- DMA by message: the function waits for the client, so the client has a thread ---
+
+class DmaByMessageTest : public LifecycleTest {
+ protected:
+  /// Runs the loop in a thread of its own while `client_side` runs here.
+  void run_beside(const std::function<void(vfio_user::Client&)>& client_side) {
+    std::thread thread([this] { loop_->run(); });
+    {
+      auto client = vfio_user::Client::connect(path_, {}).value();
+      ASSERT_TRUE(client.negotiate(capabilities_));
+      client_side(client);
+    }
+    loop_->stop();
+    thread.join();
+  }
+  static std::uint64_t read(vfio_user::Client& client, std::uint64_t offset) {
+    std::uint64_t value = 0;
+    EXPECT_EQ(client.read_region(0, offset, std::as_writable_bytes(std::span(&value, 1))), 0);
+    return value;
+  }
+  /// Waits until the function has noted how its DMA went.
+  static std::uint64_t outcome(vfio_user::Client& client) {
+    std::uint64_t value = 0;
+    client.serve_until([n = 0]() mutable { return ++n > 5; });
+    for (int i = 0; i < 400 && value == 0; ++i) {
+      value = read(client, TestFunction::kDmaOk);
+      if (value == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return value;
+  }
+  std::string capabilities_ = R"({"capabilities":{"max_data_xfer_size":1048576}})";
+};
+
+TEST_F(DmaByMessageTest, ReadsMemoryThatCameWithoutADescriptor) {
+  run_beside([](vfio_user::Client& client) {
+    std::vector<std::byte> memory(4096);
+    util::store_le64(&memory[16], 0xfeedface12345678);
+    ASSERT_EQ(client.map_remote_dma(0x8000, memory), 0);
+    const std::uint64_t at = 0x8010;
+    ASSERT_EQ(client.write_region(0, TestFunction::kDmaFrom, bytes_of(at)), 0);
+    EXPECT_EQ(outcome(client), 1u);
+    EXPECT_EQ(read(client, TestFunction::kDmaResult), 0xfeedface12345678);
+  });
+}
+
+TEST_F(DmaByMessageTest, WritesMemoryThatCameWithoutADescriptor) {
+  run_beside([](vfio_user::Client& client) {
+    std::vector<std::byte> memory(4096);
+    ASSERT_EQ(client.map_remote_dma(0x8000, memory), 0);
+    const std::uint64_t at = 0x8ff8;
+    ASSERT_EQ(client.write_region(0, TestFunction::kDmaTo, bytes_of(at)), 0);
+    EXPECT_EQ(outcome(client), 1u);
+    EXPECT_EQ(util::load_le64(&memory[0xff8]), TestFunction::kDmaPattern);
+  });
+}
+
+TEST_F(DmaByMessageTest, SplitsAccessesAtTheClientsMaximum) {
+  capabilities_ = R"({"capabilities":{"max_data_xfer_size":3}})";
+  run_beside([](vfio_user::Client& client) {
+    std::vector<std::byte> memory(4096);
+    util::store_le64(&memory[0], 0x0102030405060708);
+    ASSERT_EQ(client.map_remote_dma(0, memory), 0);
+    const std::uint64_t at = 0;
+    ASSERT_EQ(client.write_region(0, TestFunction::kDmaFrom, bytes_of(at)), 0);
+    EXPECT_EQ(outcome(client), 1u);
+    EXPECT_EQ(read(client, TestFunction::kDmaResult), 0x0102030405060708u);
+  });
+}
+
+TEST_F(DmaByMessageTest, ARefusalOfTheClientIsAFailedAccess) {
+  run_beside([](vfio_user::Client& client) {
+    // Mapped at the server, unknown to the client's own bookkeeping: it answers ENOENT.
+    ASSERT_EQ(client.map_dma(0x8000, 4096, -1, 0), 0);
+    const std::uint64_t at = 0x8000;
+    ASSERT_EQ(client.write_region(0, TestFunction::kDmaFrom, bytes_of(at)), 0);
+    EXPECT_EQ(outcome(client), 2u);
+  });
+}
+
+TEST_F(DmaByMessageTest, CommandsThatArriveMeanwhileAreServedAfterwards) {
+  run_beside([](vfio_user::Client& client) {
+    std::vector<std::byte> memory(4096);
+    util::store_le64(&memory[0], 77);
+    ASSERT_EQ(client.map_remote_dma(0, memory), 0);
+    const std::uint64_t at = 0;
+    ASSERT_EQ(client.write_region(0, TestFunction::kDmaFrom, bytes_of(at)), 0);
+    // While the function waits for its DMA_READ: writes in the way of the reply.
+    for (std::uint64_t i = 1; i <= 50; ++i) ASSERT_TRUE(client.post_region(0, 0, bytes_of(i)));
+    EXPECT_EQ(outcome(client), 1u);
+    EXPECT_EQ(read(client, TestFunction::kDmaResult), 77u);
+    EXPECT_EQ(read(client, 0), 50u);
+  });
+}
+
+TEST_F(LifecycleTest, AClientThatDoesNotAnswerCostsOneTimeoutOnly) {
+  server_.reset();
+  server_ = vfio_user::Server::listen(loop_->events(), function_, path_,
+                                      {.reply_timeout = std::chrono::milliseconds(20)})
+                .value();
+  auto client = negotiated();
+  ASSERT_EQ(client.map_dma(0x8000, 4096, -1, 0), 0);
+  const auto start = util::monotonic_now();
+  for (int i = 0; i < 20; ++i) {
+    function_.dma_from = 0x8000;
+    loop_->turn(util::Time{});  // in this thread: nobody answers
+  }
+  EXPECT_LT(util::monotonic_now() - start, std::chrono::milliseconds(300));
+  EXPECT_EQ(util::load_le64(&function_.memory[TestFunction::kDmaOk]), 2u);
+  EXPECT_TRUE(server_->connected());
+}
+
+TEST_F(LifecycleTest, DmaByMessageInsideARegisterAccessFailsAtOnce) {
+  auto client = negotiated();
+  ASSERT_EQ(client.map_dma(0x8000, 4096, -1, 0), 0);
+  // Function::run is the place for DMA; this one tries when it is reset, inside a handler.
+  class Impatient final : public pcie::InterruptSink {
+   public:
+    explicit Impatient(pcie::Function& function) : function_(function) {}
+    void raise(std::uint16_t) override {
+      std::array<std::byte, 8> data;
+      worked = function_.dma().read(0x8000, data);
+    }
+    bool worked = true;
+
+   private:
+    pcie::Function& function_;
+  } sink(function_);
+  function_.msix().set_sink(&sink, pcie::Msix::Masking::kExternal);
+  function_.msix().set_vector_masked(0, false);
+  const auto start = util::monotonic_now();
+  EXPECT_EQ(client.set_irqs(kIrqSetDataNone | kIrqSetActionTrigger, kMsixIrqIndex, 0, 1), 0);
+  EXPECT_FALSE(sink.worked);
+  EXPECT_LT(util::monotonic_now() - start, std::chrono::milliseconds(300));
+}
+
+// --- the loop ---
+
+TEST(ServeLoop, EndsAtSigtermAndSigint) {
+  for (const int number : {SIGTERM, SIGINT}) {
+    auto loop = vfio_user::ServeLoop::create().value();
+    ASSERT_TRUE(loop->events().stop_on_signals());
+    ::kill(::getpid(), number);
+    loop->run();
+    EXPECT_TRUE(loop->events().stopped());
+  }
+}
+
+TEST(ServeLoop, EndsWhenStoppedFromAnotherThread) {
+  auto loop = vfio_user::ServeLoop::create({.poll = std::chrono::microseconds(50)}).value();
+  std::thread other([&] { loop->stop(); });
+  loop->run();
+  other.join();
+}
+
+class Timer final : public pcie::Function {
+ public:
+  Timer()
+      : Function("timer", {}, std::array{pcie::Bar{.size = 4096}},
+                 {.vectors = 1, .bar = 0, .table_offset = 0, .pba_offset = 0x800}) {}
+  util::Time run(util::Time now) override {
+    if (due == util::Time{}) due = now + std::chrono::milliseconds(5);
+    if (now < due) return due;
+    fired_at = now;
+    return util::kNever;
+  }
+  util::Time due{};
+  util::Time fired_at{};
+
+ protected:
+  void read_register(unsigned, std::uint64_t, std::span<std::byte>) override {}
+  void write_register(unsigned, std::uint64_t, std::span<const std::byte>) override {}
+  void reset_device() override {}
+};
+
+TEST(ServeLoop, CallsAFunctionWhenItAskedToBeCalled) {
+  for (const auto poll : {std::chrono::microseconds(0), std::chrono::microseconds(200)}) {
+    auto loop = vfio_user::ServeLoop::create({.poll = poll}).value();
+    Timer timer;
+    loop->add(timer);
+    const auto limit = util::monotonic_now() + std::chrono::seconds(2);
+    unsigned turns = 0;
+    for (; timer.fired_at == util::Time{} && util::monotonic_now() < limit; ++turns) {
+      loop->turn(util::monotonic_now() + std::chrono::milliseconds(50));
+    }
+    EXPECT_GE(timer.fired_at, timer.due);
+    EXPECT_LT(timer.fired_at - timer.due, std::chrono::milliseconds(500));
+    EXPECT_LT(turns, 10u) << "it slept until then";
+  }
+}
+
+}  // namespace
+}  // namespace softhca

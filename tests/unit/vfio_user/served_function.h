@@ -1,0 +1,101 @@
+// A TestFunction behind a server, with a client, all in one thread: the client lets the loop turn
+// while it waits.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "util/log.h"
+#include "vfio_user/client.h"
+#include "vfio_user/serve_loop.h"
+#include "vfio_user/server.h"
+#include "vfio_user/test_function.h"
+
+namespace softhca::testing {
+
+/// A directory that goes with the test.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+  std::string operator/(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::size_t open_fds() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+inline vfio_user::UniqueFd memory_file(std::size_t size) {
+  vfio_user::UniqueFd fd(::memfd_create("test", MFD_CLOEXEC));
+  EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size)), 0);
+  return fd;
+}
+
+inline vfio_user::UniqueFd event() {
+  return vfio_user::UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+}
+
+/// How often the eventfd was written since the last look.
+inline std::uint64_t signals(const vfio_user::UniqueFd& fd) {
+  std::uint64_t count = 0;
+  return ::read(fd.get(), &count, sizeof count) == sizeof count ? count : 0;
+}
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+class ServedFunction : public ::testing::Test {
+ protected:
+  ServedFunction() {
+    util::set_log_sink([this](util::LogLevel, std::string_view text) { log_.emplace_back(text); });
+    loop_ = vfio_user::ServeLoop::create().value();
+    loop_->add(function_);
+    server_ = vfio_user::Server::listen(loop_->events(), function_, path_).value();
+  }
+  ~ServedFunction() override { util::set_log_sink(nullptr); }
+
+  vfio_user::Client connect() { return connect(path_); }
+  vfio_user::Client connect(const std::string& path) {
+    return vfio_user::Client::connect(path, {.timeout = std::chrono::seconds(2),
+                                             .pump = [this] { loop_->turn(util::Time{}); }})
+        .value();
+  }
+  /// Connected and past VERSION.
+  vfio_user::Client negotiated() {
+    auto client = connect();
+    const auto agreed = client.negotiate();
+    EXPECT_TRUE(agreed) << agreed.error().message;
+    return client;
+  }
+  /// Turns the loop until nothing more happens at once.
+  void settle() {
+    for (int i = 0; i < 20; ++i) loop_->turn(util::Time{});
+  }
+
+  TemporaryDirectory directory_;
+  std::string path_ = directory_ / "device.sock";
+  std::vector<std::string> log_;
+  TestFunction function_;
+  std::unique_ptr<vfio_user::ServeLoop> loop_;
+  std::unique_ptr<vfio_user::Server> server_;
+};
+
+}  // namespace softhca::testing
