@@ -24,6 +24,16 @@ std::int32_t distance(std::uint32_t a, std::uint32_t b) {
 CompletionQueue::CompletionQueue(std::uint32_t cqn, Attributes attributes, EventQueues& eqs)
     : cqn_(cqn), attributes_(std::move(attributes)), eqs_(eqs) {}
 
+spec::connectx::cq_arm_state CompletionQueue::arm_state() const {
+  using State = spec::connectx::cq_arm_state;
+  switch (armed_) {
+    case Armed::kNo: break;
+    case Armed::kSolicited: return State::SOLICITED_ARMED;
+    case Armed::kAll: return State::ARMED;
+  }
+  return State::FIRED;
+}
+
 bool CompletionQueue::has_room() {
   if (attributes_.overrun_ignore || attributes_.collapsed) return true;
   if (((producer_ - known_consumer_) & kCounterMask) < size()) return true;

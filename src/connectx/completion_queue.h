@@ -8,6 +8,7 @@
 #include "connectx/event_queue.h"
 #include "connectx/object_table.h"
 #include "connectx/queue_buffer.h"
+#include "spec/connectx/opcodes.h"
 
 namespace softhca::connectx {
 
@@ -23,6 +24,7 @@ class CompletionQueue {
     std::uint16_t period = 0;          ///< us
     std::uint16_t max_count = 0;
     unsigned log_page_size = 12;       ///< bytes, of the page list
+    std::uint32_t page_offset = 0;     ///< of the ring in its first page, in 1/64 pages
     QueueBuffer buffer;
     DoorbellRecord record;
   };
@@ -34,6 +36,9 @@ class CompletionQueue {
   const Attributes& attributes() const { return attributes_; }
   Attributes& attributes() { return attributes_; }
   std::uint32_t producer() const { return producer_; }
+  /// As it was last read from the doorbell record.
+  std::uint32_t consumer() const { return known_consumer_; }
+  spec::connectx::cq_arm_state arm_state() const;
   bool failed() const { return failed_; }
 
   /// Writes a 64-byte CQE whose owner bit is still 0, and the completion event if the CQ is armed. `solicited`: the

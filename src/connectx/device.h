@@ -72,8 +72,10 @@ class Device final : public pcie::Function, private fabric::Receiver {
   fabric::Port& port() { return port_; }
   util::Time now() const { return options_.clock(); }
 
-  /// Drops every object that a driver made: TEARDOWN_HCA, DISABLE_HCA, a new command queue address, reset.
+  /// Drops every object that a driver made: TEARDOWN_HCA, fast teardown. Pages and capabilities stay.
   void drop_objects();
+  /// Drops all that a driver made, gave or chose: DISABLE_HCA, a new command queue.
+  void forget_driver();
 
  private:
   struct Parts {
@@ -97,14 +99,28 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void reset_device() override;
   void handle_frame(const wire::Frame& frame) override;
 
+  void make_objects();
+
+  // uar.cc
   void write_uar(std::uint32_t uar, std::uint32_t offset, std::span<const std::byte> in);
+  void arm_cq(std::uint32_t arm_dword, std::uint32_t cqn);
+  void update_eq(std::uint32_t uar, std::uint32_t dword, bool arm);
   void ring_send_doorbell(std::uint32_t number);
+  void run_send_doorbells();
+
+  /// The first half of a CQ doorbell that is written as two dwords.
+  struct HalfDoorbell {
+    std::uint32_t uar = 0;
+    std::uint32_t dword = 0;
+  };
 
   DeviceOptions options_;
   fabric::Port& port_;
   std::unique_ptr<Parts> parts_;
-  /// Send doorbells rung since the last run().
+  HalfDoorbell half_cq_doorbell_;
+  /// Send doorbells rung since the last run(), each number once.
   std::vector<std::uint32_t> rung_;
+  std::vector<bool> is_rung_;
 };
 
 }  // namespace softhca::connectx

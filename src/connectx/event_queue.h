@@ -4,12 +4,14 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "connectx/object_table.h"
 #include "connectx/queue_buffer.h"
 #include "pcie/msix.h"
 #include "spec/connectx/eq.h"
+#include "spec/connectx/opcodes.h"
 #include "util/field.h"
 
 namespace softhca::connectx {
@@ -72,6 +74,12 @@ class EventQueues {
   template <class Visit>
   void for_each(Visit&& visit) {
     table_.for_each(visit);
+  }
+
+  /// The EQ that gets events of this type, if there is one.
+  std::optional<std::uint32_t> mapped(spec::connectx::event_type type) const {
+    const auto eqn = owner_[static_cast<std::uint8_t>(type)];
+    return eqn == kNone ? std::nullopt : std::optional(eqn);
   }
 
   /// An asynchronous event goes to the EQ that its type is mapped to; it is dropped if there is none.

@@ -1,0 +1,129 @@
+#include "connectx/device.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "connectx/capabilities.h"
+#include "connectx/command_interface.h"
+#include "connectx/completion_queue.h"
+#include "connectx/ethernet.h"
+#include "connectx/event_queue.h"
+#include "connectx/memory_keys.h"
+#include "connectx/pages.h"
+#include "connectx/port_registers.h"
+#include "connectx/rdma.h"
+#include "connectx/resources.h"
+#include "connectx/vport.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+constexpr unsigned kBar = 0;
+
+constexpr pcie::ConfigSpace::Identity kIdentity{
+    .vendor_id = 0x15B3,
+    .device_id = 0x1013,
+    .subsystem_vendor_id = 0x15B3,
+    .subsystem_id = 0x0008,
+    .class_code = 0x020000,  // Ethernet controller: udev and systemd name it as such
+    .revision_id = 0,
+};
+
+constexpr std::array kBars{
+    pcie::Bar{.size = Device::kBarSize, .is_64bit = true, .prefetchable = true}};
+
+pcie::Msix::Layout msix_layout(std::uint16_t vectors) {
+  static_assert(pcie::Msix::kTableEntrySize * 256 <= Device::kUarPageSize);
+  return {.vectors = std::clamp<std::uint16_t>(vectors, 1, 256),
+          .bar = kBar,
+          .table_offset = Device::kMsixOffset,
+          .pba_offset = Device::kMsixOffset + static_cast<std::uint32_t>(Device::kUarPageSize)};
+}
+
+}  // namespace
+
+Device::Parts::Parts() = default;
+Device::Parts::~Parts() = default;
+
+Device::Device(DeviceOptions options, fabric::Port& port)
+    : Function(options.name, kIdentity, kBars, msix_layout(options.msix_vectors)),
+      options_(std::move(options)),
+      port_(port),
+      parts_(std::make_unique<Parts>()),
+      is_rung_(1u << Resources::kLogMaxQueue) {
+  reset_device();
+  port_.set_receiver(this);
+}
+
+Device::~Device() { port_.set_receiver(nullptr); }
+
+void Device::reset_device() {
+  parts_->capabilities = std::make_unique<Capabilities>();
+  parts_->pages = std::make_unique<PageManager>(*this);
+  make_objects();
+  parts_->commands = std::make_unique<CommandInterface>(*this);
+}
+
+void Device::make_objects() {
+  auto& parts = *parts_;
+  // The last to be made are the first to go: QPs, SQs and RQs refer to CQs, keys and counters.
+  parts.ethernet.reset();
+  parts.rdma.reset();
+  parts.resources = std::make_unique<Resources>();
+  parts.event_queues = std::make_unique<EventQueues>(msix());
+  parts.completion_queues = std::make_unique<CompletionQueues>(*parts.event_queues);
+  parts.memory_keys = std::make_unique<MemoryKeys>(*this);
+  parts.vport = std::make_unique<Vport>(options_.mac, options_.node_guid);
+  parts.port_registers = std::make_unique<PortRegisters>(*this);
+  parts.rdma = std::make_unique<Rdma>(*this);
+  parts.ethernet = std::make_unique<Ethernet>(*this);
+  parts.memory_keys->table().set_reserved_lkey(rdma::MKey(MemoryKeys::kReservedLkey));
+  half_cq_doorbell_ = {};
+  for (const auto number : rung_) is_rung_[number] = false;
+  rung_.clear();
+}
+
+void Device::drop_objects() {
+  make_objects();
+  pages().stop_requests();
+}
+
+void Device::forget_driver() {
+  drop_objects();
+  pages().forget_all();
+  capabilities().reset();
+  commands().set_state(HcaState::kDisabled);
+  commands().set_issi(0);
+}
+
+util::Time Device::run(util::Time now) {
+  const bool more_commands = commands().run();
+  run_send_doorbells();
+  const auto next = std::min({rdma().run(now), ethernet().run(now), pages().run(now),
+                              port_registers().run(now)});
+  return more_commands ? now : next;
+}
+
+void Device::handle_frame(const wire::Frame& frame) {
+  const auto time = now();
+  if (vport().roce_enabled() && rdma().handle_frame(frame, time)) return;
+  ethernet().handle_frame(frame, time);
+}
+
+void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) {
+  std::fill(out.begin(), out.end(), std::byte{0});
+  if (bar != kBar || offset >= InitSegment::kSize) return;  // doorbell pages are write-only
+  const auto length = std::min<std::uint64_t>(out.size(), InitSegment::kSize - offset);
+  commands().read_init_segment(offset, out.first(length));
+}
+
+void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
+  if (bar != kBar) return;
+  if (offset < InitSegment::kSize) return commands().write_init_segment(offset, in);
+  write_uar(static_cast<std::uint32_t>(offset / kUarPageSize),
+            static_cast<std::uint32_t>(offset % kUarPageSize), in);
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,89 @@
+// Doorbell pages (PRM 7.4.4, Table 13): 4 KiB each, mapped into processes of the guest. Any process can
+// write anything to its own page, at any time.
+
+#include "connectx/completion_queue.h"
+#include "connectx/device.h"
+#include "connectx/ethernet.h"
+#include "connectx/event_queue.h"
+#include "connectx/rdma.h"
+#include "connectx/resources.h"
+#include "spec/connectx/cq.h"
+#include "spec/connectx/eq.h"
+#include "spec/connectx/init_segment.h"
+#include "spec/connectx/wqe.h"
+#include "util/endian.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using Page = spec::connectx::uar_page;
+
+constexpr std::uint32_t kCqArm = Page::cq_cmd.kOffset;
+constexpr std::uint32_t kCqNumber = Page::cq_n.kOffset;
+constexpr std::uint32_t kEqUpdateAndArm = Page::eq_arm_eqn.kOffset;
+constexpr std::uint32_t kEqUpdate = Page::eq_eqn.kOffset;
+constexpr std::uint32_t kFirstSendRegister = Page::db_blueflame_buffer0_even.kOffset;
+constexpr std::uint32_t kSendRegisterSize = Page::db_blueflame_buffer0_even.kSize;
+/// The dword of a send doorbell that names the queue: the second of the WQE's control segment.
+constexpr std::uint32_t kSendNumber = 4;
+
+}  // namespace
+
+void Device::write_uar(std::uint32_t uar, std::uint32_t offset, std::span<const std::byte> in) {
+  if (offset % 4 != 0 || in.size() % 4 != 0) return;
+  for (; !in.empty() && offset < kUarPageSize; in = in.subspan(4), offset += 4) {
+    const auto dword = util::load_be32(in.data());
+    if (offset >= kFirstSendRegister) {
+      // A BlueFlame burst repeats the WQE that is in memory: only its first 8 bytes matter.
+      if (offset % kSendRegisterSize != kSendNumber) continue;
+      using Control = spec::connectx::send_doorbell_register;
+      static_assert(Control::sq_number.kOffset == kSendNumber);
+      ring_send_doorbell(dword >> Control::sq_number.kLo);
+    } else if (offset == kCqArm) {
+      half_cq_doorbell_ = {.uar = uar, .dword = dword};
+    } else if (offset == kCqNumber) {
+      if (half_cq_doorbell_.uar == uar) arm_cq(half_cq_doorbell_.dword, dword);
+      half_cq_doorbell_ = {};
+    } else if (offset == kEqUpdateAndArm || offset == kEqUpdate) {
+      update_eq(uar, dword, offset == kEqUpdateAndArm);
+    }
+  }
+}
+
+void Device::arm_cq(std::uint32_t arm_dword, std::uint32_t cqn) {
+  auto* cq = completion_queues().find(cqn & spec::connectx::cq_doorbell_register::cqn.kMax);
+  if (cq != nullptr) cq->handle_arm(arm_dword);
+}
+
+void Device::update_eq(std::uint32_t uar, std::uint32_t dword, bool arm) {
+  using Doorbell = spec::connectx::eq_doorbell_register;
+  std::byte bytes[Doorbell::kSize];
+  util::store_be32(bytes, dword);
+  const util::View<Doorbell> doorbell(bytes);
+  auto* eq = event_queues().find(doorbell.get(Doorbell::eqn));
+  // EQs are the kernel's: a process must not acknowledge its events from a page of its own.
+  if (eq == nullptr || eq->attributes().uar_page != uar) return;
+  eq->handle_doorbell(doorbell.get(Doorbell::consumer_index), arm);
+}
+
+void Device::ring_send_doorbell(std::uint32_t number) {
+  if (number >= is_rung_.size() || is_rung_[number]) return;
+  if (!rdma().owns(number) && !ethernet().owns(number)) return;
+  is_rung_[number] = true;
+  rung_.push_back(number);
+}
+
+void Device::run_send_doorbells() {
+  for (const auto number : rung_) {
+    is_rung_[number] = false;
+    if (rdma().owns(number)) {
+      rdma().doorbell(number);
+    } else if (ethernet().owns(number)) {
+      ethernet().doorbell(number);
+    }
+  }
+  rung_.clear();
+}
+
+}  // namespace softhca::connectx
