@@ -59,6 +59,15 @@ void Frame::own_segments() {
   segment_count_ = 1;
 }
 
+void Frame::compute_icrc() {
+  if (icrc_ != Icrc::kDeferred) return;
+  const auto network_offset = find_roce_network_header(std::as_const(*this).head());
+  assert(network_offset && tail_size_ >= kIcrcSize && "the ICRC of a frame without RoCE headers");
+  const auto crc = icrc_of(*this, *network_offset, size() - kIcrcSize);
+  util::store_le32(tail_.data() + tail_size_ - kIcrcSize, crc);
+  icrc_ = Icrc::kPresent;
+}
+
 void Frame::copy_to(std::span<std::byte> out) const {
   assert(out.size() >= size());
   std::byte* at = out.data();
@@ -68,7 +77,7 @@ void Frame::copy_to(std::span<std::byte> out) const {
   });
   if (icrc_ != Icrc::kDeferred) return;
   const auto network_offset = find_roce_network_header(head());
-  assert(network_offset && "the ICRC of a frame without RoCE headers");
+  assert(network_offset && tail_size_ >= kIcrcSize && "the ICRC of a frame without RoCE headers");
   util::store_le32(at - kIcrcSize, icrc_of(*this, *network_offset, size() - kIcrcSize));
 }
 

@@ -91,6 +91,8 @@ class Frame {
   /// outlive it.
   void own_segments();
   void set_icrc(Icrc icrc) { icrc_ = icrc; }
+  /// Makes a deferred ICRC present, for a receiver that wants the bytes and not the packet.
+  void compute_icrc();
 
   Frame() = default;
   /// The copy refers to the same memory; what the frame owns is copied. Allocates only if

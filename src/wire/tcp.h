@@ -17,6 +17,8 @@ struct TcpLayout {
   static constexpr Bits<12, 31, 28> data_offset{};
   /// CWR ECE URG ACK PSH RST SYN FIN.
   static constexpr Bits<12, 23, 16> flags{};
+  /// The same with NS (RFC 3540) before them.
+  static constexpr Bits<12, 24, 16> all_flags{};
   static constexpr Bits<12, 23> cwr{};
   static constexpr Bits<12, 22> ece{};
   static constexpr Bits<12, 21> urg{};

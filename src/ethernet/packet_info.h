@@ -1,0 +1,74 @@
+// What a frame is: its layers, addresses and ports. Receive side scaling, flow steering and the
+// checksum offloads ask for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "wire/frame.h"
+#include "wire/gid.h"
+#include "wire/ipv4.h"
+#include "wire/mac_address.h"
+#include "wire/vlan.h"
+
+namespace softhca::ethernet {
+
+enum class L3Type : std::uint8_t { kNone, kIpv4, kIpv6 };
+enum class L4Type : std::uint8_t { kNone, kTcp, kUdp };
+
+/// Offsets count from the start of the frame, and all headers they name lie in the frame's head.
+struct PacketInfo {
+  wire::MacAddress destination_mac;
+  wire::MacAddress source_mac;
+  /// The outermost tag and the one within, with their EtherTypes (802.1Q or 802.1ad).
+  struct Tag {
+    wire::EtherType tpid{};
+    std::uint16_t tci = 0;
+    friend bool operator==(const Tag&, const Tag&) = default;
+  };
+  std::optional<Tag> tag;
+  std::optional<Tag> inner_tag;
+  /// Of what the tags enclose.
+  wire::EtherType ether_type{};
+
+  L3Type l3 = L3Type::kNone;
+  std::uint16_t l3_offset = 0;
+  /// IP header and payload as IP tells, so without Ethernet padding; never beyond the frame.
+  std::size_t l3_size = 0;
+  /// False if the IP length is longer than the frame or shorter than the header.
+  bool l3_length_ok = false;
+  wire::Gid source_ip;  ///< IPv4 addresses are mapped
+  wire::Gid destination_ip;
+  std::uint8_t traffic_class = 0;  ///< DSCP (7:2) and ECN (1:0)
+  std::uint8_t hop_limit = 0;
+  /// Of what follows the IP header and all extension headers that we know.
+  wire::IpProtocol protocol{};
+  bool fragment = false;
+  bool ip_options = false;  ///< IPv4 options or IPv6 extension headers
+  /// Has an IPv4 LSRR or SSRR option or an IPv6 routing header: the pseudo header is not in the
+  /// packet.
+  bool source_routed = false;
+
+  /// kNone also for a fragment and for a header that does not fit.
+  L4Type l4 = L4Type::kNone;
+  std::uint16_t l4_offset = 0;  ///< of what follows IP, whatever it is; 0 if unknown
+  std::uint16_t l4_header_size = 0;
+  std::uint16_t source_port = 0;
+  std::uint16_t destination_port = 0;
+  std::uint16_t tcp_flags = 0;  ///< NS CWR ECE URG ACK PSH RST SYN FIN (8:0)
+
+  std::uint8_t dscp() const { return static_cast<std::uint8_t>(traffic_class >> 2); }
+  std::uint8_t ecn() const { return traffic_class & 3; }
+  /// Bytes from the L4 header to the end of the IP packet. @pre l4_offset != 0
+  std::size_t l4_size() const { return l3_offset + l3_size - l4_offset; }
+};
+
+/// Any frame is something: what is not understood stays at its default.
+PacketInfo classify(const wire::Frame& frame);
+
+/// The same for headers that stand alone, whose length fields are to be set later.
+PacketInfo classify_template(std::span<const std::byte> headers);
+
+}  // namespace softhca::ethernet

@@ -1,0 +1,16 @@
+// The shortest frame that Ethernet allows (IEEE 802.3 4.2.3.3, PRM 3.3.8).
+#pragma once
+
+#include <cstddef>
+
+#include "wire/frame.h"
+
+namespace softhca::ethernet {
+
+/// 64 bytes with the FCS, which our frames do not have.
+inline constexpr std::size_t kFrameSizeMin = 60;
+
+/// Appends zeros to a shorter frame. @pre the frame has no tail
+void pad_to_minimum(wire::Frame& frame);
+
+}  // namespace softhca::ethernet

@@ -1,0 +1,63 @@
+// Large send offload (PRM 3.3.2): one TCP or UDP message becomes packets of one maximum segment
+// size, each with a copy of the headers brought up to date.
+//
+// It makes headers only: where the payload lies and how it gets into a frame is the caller's.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <tl/expected.hpp>
+
+#include "ethernet/packet_info.h"
+#include "wire/frame.h"
+
+namespace softhca::ethernet {
+
+enum class SegmentationError : std::uint8_t {
+  kHeaderTooLong,        ///< more than Frame::kHeadCapacity
+  kNotTcpOrUdp,          ///< or a fragment, or the L4 header is not whole
+  kHeaderEndsElsewhere,  ///< bytes follow the L4 header
+  kMss,                  ///< zero, or a packet of this size exceeds what IP can tell
+};
+std::string_view to_string(SegmentationError error);
+
+class Segmenter {
+ public:
+  /// What part of the payload a packet carries.
+  struct Part {
+    std::size_t offset = 0;
+    std::size_t size = 0;
+  };
+
+  /// `headers`: Ethernet to TCP or UDP, exactly; copied. At least one packet comes out.
+  static tl::expected<Segmenter, SegmentationError> create(std::span<const std::byte> headers,
+                                                           std::size_t payload_size,
+                                                           std::size_t mss);
+
+  bool done() const { return done_; }
+  /// How many packets there are in all.
+  std::size_t count() const;
+  /// Writes the next packet's head and clears the rest of the frame. The caller adds the payload,
+  /// then the checksums (insert_l3_checksum, insert_l4_checksum; the fields are as the template has
+  /// them). @pre !done()
+  Part next(wire::Frame& frame);
+
+ private:
+  Segmenter() = default;
+  void update_l3(std::span<std::byte> head, std::size_t payload) const;
+  void update_tcp(std::span<std::byte> tcp, bool first, bool last) const;
+
+  std::array<std::byte, wire::Frame::kHeadCapacity> headers_;
+  std::size_t headers_size_ = 0;
+  PacketInfo info_;
+  std::size_t payload_size_ = 0;
+  std::size_t mss_ = 0;
+  std::size_t offset_ = 0;   ///< in the payload, of the next packet
+  std::uint16_t index_ = 0;  ///< of the next packet, modulo 2^16 like the IPv4 identification
+  bool done_ = false;
+};
+
+}  // namespace softhca::ethernet

@@ -1,0 +1,43 @@
+#include "ethernet/vlan_offload.h"
+
+#include <cstring>
+
+#include "wire/vlan.h"
+
+namespace softhca::ethernet {
+namespace {
+
+using wire::EthernetLayout;
+using wire::VlanLayout;
+
+/// A tag is its EtherType and its TCI: it begins where the untagged frame's EtherType stands.
+constexpr std::size_t kTagOffset = 2 * wire::MacAddress::kSize;
+constexpr std::size_t kTagSize = 4;
+static_assert(EthernetLayout::kSize - kTagOffset + VlanLayout::kSize - kTagSize == 2);
+
+}  // namespace
+
+std::optional<std::uint16_t> strip_vlan(wire::Frame& frame) {
+  const auto head = frame.head();
+  if (head.size() < EthernetLayout::kSize + VlanLayout::kSize) return std::nullopt;
+  const auto type = wire::EtherType(wire::EthernetView(head).get(EthernetLayout::ether_type));
+  if (type != wire::EtherType::kVlan) return std::nullopt;
+  const auto tci = wire::Vlan::parse(wire::VlanView(head.subspan(EthernetLayout::kSize))).tci;
+  auto* const tag = head.data() + kTagOffset;
+  std::memmove(tag, tag + kTagSize, head.size() - kTagOffset - kTagSize);
+  (void)frame.resize_head(head.size() - kTagSize);
+  return tci;
+}
+
+bool insert_vlan(wire::Frame& frame, wire::EtherType tpid, std::uint16_t tci) {
+  const auto size = frame.head().size();
+  if (size < EthernetLayout::kSize || size + kTagSize > wire::Frame::kHeadCapacity) return false;
+  const auto head = frame.resize_head(size + kTagSize);
+  auto* const tag = head.data() + kTagOffset;
+  std::memmove(tag + kTagSize, tag, size - kTagOffset);
+  util::store_be16(tag, static_cast<std::uint16_t>(tpid));
+  util::store_be16(tag + 2, tci);
+  return true;
+}
+
+}  // namespace softhca::ethernet
