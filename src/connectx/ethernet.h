@@ -1,25 +1,36 @@
-// The Ethernet side of the device (PRM 7.7 to 7.11): send queues of the netdev and of raw packet
+// The Ethernet side of the device (PRM 7.5 to 7.11): send queues of the netdev and of raw packet
 // QPs, flow steering, RSS and receive queues.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 
+#include "connectx/object_table.h"
+#include "connectx/queue_table.h"
 #include "util/clock.h"
 #include "wire/frame.h"
 
 namespace softhca::connectx {
 
 class Device;
+class EthReceiver;
+class EthTransmitter;
 class FlowSteering;
-class ReceiveQueues;
-class ReceiveQueueTables;
-class SendQueues;
-class TransportInterfaceReceives;
-class TransportInterfaceSends;
+class ReceiveQueue;
+class SendQueue;
+struct Rqt;
+struct Tir;
+struct Tis;
 
 class Ethernet {
  public:
+  static constexpr unsigned kLogMaxQueue = 16;  ///< SQs, and RQs
+  static constexpr unsigned kLogMaxTir = 12;
+  static constexpr unsigned kLogMaxTis = 12;
+  static constexpr unsigned kLogMaxRqt = 12;
+  static constexpr unsigned kLogMaxRqtSize = 11;  ///< entries
+
   explicit Ethernet(Device& device);
   ~Ethernet();
   Ethernet(const Ethernet&) = delete;
@@ -34,21 +45,32 @@ class Ethernet {
   /// Executes posted WQEs. Returns when it must be called next: `now` if WQEs are left.
   util::Time run(util::Time now);
 
-  SendQueues& send_queues() { return *send_queues_; }
-  ReceiveQueues& receive_queues() { return *receive_queues_; }
-  ReceiveQueueTables& rqts() { return *rqts_; }
-  TransportInterfaceReceives& tirs() { return *tirs_; }
-  TransportInterfaceSends& tiss() { return *tiss_; }
+  QueueTable<SendQueue>& send_queues() { return *send_queues_; }
+  QueueTable<ReceiveQueue>& receive_queues() { return *receive_queues_; }
+  ObjectTable<Rqt>& rqts() { return *rqts_; }
+  ObjectTable<Tir>& tirs() { return *tirs_; }
+  ObjectTable<Tis>& tiss() { return *tiss_; }
   FlowSteering& steering() { return *steering_; }
 
+  /// After MODIFY_SQ: an SQ in the error state has WQEs to flush without a doorbell.
+  void schedule(SendQueue& sq);
+  /// After MODIFY_RQ: likewise, and an RQ has no doorbell at all, so it is looked at again and again.
+  void schedule_flush() { next_flush_ = util::Time::min(); }
+
  private:
+  util::Time flush_receive_queues(util::Time now);
+
   Device& device_;
-  std::unique_ptr<SendQueues> send_queues_;
-  std::unique_ptr<ReceiveQueues> receive_queues_;
-  std::unique_ptr<ReceiveQueueTables> rqts_;
-  std::unique_ptr<TransportInterfaceReceives> tirs_;
-  std::unique_ptr<TransportInterfaceSends> tiss_;
+  std::unique_ptr<QueueTable<SendQueue>> send_queues_;
+  std::unique_ptr<QueueTable<ReceiveQueue>> receive_queues_;
+  std::unique_ptr<ObjectTable<Rqt>> rqts_;
+  std::unique_ptr<ObjectTable<Tir>> tirs_;
+  std::unique_ptr<ObjectTable<Tis>> tiss_;
   std::unique_ptr<FlowSteering> steering_;
+  std::unique_ptr<EthTransmitter> transmitter_;
+  std::unique_ptr<EthReceiver> receiver_;
+  std::deque<std::uint32_t> ready_;  ///< SQNs with WQEs, each once
+  util::Time next_flush_ = util::kNever;
 };
 
 }  // namespace softhca::connectx

@@ -1,0 +1,74 @@
+// Send WQEs of an SQ (PRM 7.4.4.1): control segment, Eth segment, data segments.
+//
+// A WQE is decoded from the device's own copy: software may rewrite the ring meanwhile.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <tl/expected.hpp>
+
+#include "rdma/memory_key.h"
+#include "spec/connectx/opcodes.h"
+
+namespace softhca::connectx {
+
+/// Why a WQE ends in error: what its CQE says, and words for the log.
+struct EthWqeFault {
+  spec::connectx::cqe_syndrome syndrome;
+  std::string_view reason;
+};
+
+/// Piece of a gather list: bytes in the WQE, or memory behind a key.
+struct EthDataSegment {
+  std::span<const std::byte> inline_data;  ///< data() not null: these bytes, else `key`
+  rdma::MKey key;
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;  ///< bytes
+};
+
+/// What a SEND or LSO WQE asks for. Spans point into the WQE's copy.
+struct EthSendWqe {
+  /// DS has 6 bits: at most 63 units of 16 bytes, of which control and Eth segment take two.
+  static constexpr std::size_t kSegmentsMax = 61;
+
+  bool lso = false;
+  bool l3_checksum = false;
+  bool l4_checksum = false;
+  std::uint16_t mss = 0;
+  std::optional<std::uint32_t> insert_tag;  ///< TPID and TCI of a VLAN tag to be inserted
+  std::span<const std::byte> inline_header;
+  std::array<EthDataSegment, kSegmentsMax> segments;
+  std::size_t segment_count = 0;
+  std::uint64_t payload_size = 0;  ///< bytes of all segments
+
+  /// `wqe` has exactly the DS * 16 bytes of the WQE, and must outlive this.
+  tl::expected<void, EthWqeFault> decode(std::span<const std::byte> wqe);
+
+ private:
+  tl::expected<std::size_t, EthWqeFault> decode_eth(std::span<const std::byte> wqe);
+  tl::expected<void, EthWqeFault> decode_data(std::span<const std::byte> data);
+};
+
+/// Walks a gather list once, copying.
+class EthGather {
+ public:
+  EthGather() = default;
+
+  void start() {
+    segment_ = 0;
+    offset_ = 0;
+  }
+  /// Copies the next out.size() bytes. @pre that many are left
+  tl::expected<void, EthWqeFault> copy(const EthSendWqe& wqe, rdma::KeyTable& keys,
+                                    const rdma::KeyUser& user, std::span<std::byte> out);
+
+ private:
+  std::size_t segment_ = 0;
+  std::uint64_t offset_ = 0;  ///< in the segment
+};
+
+}  // namespace softhca::connectx

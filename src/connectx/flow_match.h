@@ -1,0 +1,66 @@
+// What a flow compares (PRM 7.11.2.1): the fields of a packet, at the places that fte_match_param gives
+// them, so that matching is a masked comparison of bytes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "ethernet/packet_info.h"
+#include "spec/connectx/flow_table.h"
+#include "util/field.h"
+
+namespace softhca::connectx {
+
+/// The beginning of a fte_match_param: outer_headers and misc_parameters. Nothing behind them is compared.
+class MatchKey {
+ public:
+  static constexpr std::size_t kSize = 0x80;
+  static constexpr std::size_t kWords = kSize / 8;
+
+  MatchKey() = default;
+  /// @pre bytes.size() >= kSize
+  static MatchKey from_bytes(std::span<const std::byte> bytes) {
+    MatchKey key;
+    std::memcpy(key.words_.data(), bytes.data(), kSize);
+    return key;
+  }
+
+  std::span<std::byte, kSize> bytes() {
+    return std::span<std::byte, kSize>(reinterpret_cast<std::byte*>(words_.data()), kSize);
+  }
+  std::span<const std::byte, kSize> bytes() const {
+    return std::span<const std::byte, kSize>(reinterpret_cast<const std::byte*>(words_.data()),
+                                             kSize);
+  }
+  util::MutableView<spec::connectx::fte_match_set_lyr_2_4> outer() {
+    return util::MutableView<spec::connectx::fte_match_set_lyr_2_4>(bytes());
+  }
+  util::MutableView<spec::connectx::fte_match_set_misc> misc() {
+    return util::MutableView<spec::connectx::fte_match_set_misc>(
+        bytes().subspan(spec::connectx::fte_match_param::misc_parameters.kOffset));
+  }
+
+  MatchKey masked(const MatchKey& mask) const {
+    MatchKey result;
+    for (std::size_t i = 0; i < kWords; ++i) result.words_[i] = words_[i] & mask.words_[i];
+    return result;
+  }
+  /// True if no bit is set outside of `other`.
+  bool within(const MatchKey& other) const { return masked(other) == *this; }
+  std::uint64_t word(std::size_t i) const { return words_[i]; }
+  friend bool operator==(const MatchKey&, const MatchKey&) = default;
+
+ private:
+  std::array<std::uint64_t, kWords> words_{};
+};
+
+/// The fields of a packet.
+MatchKey match_key_of(const ethernet::PacketInfo& packet);
+
+/// All bits that a flow group's criteria may have: those of the fields that match_key_of() fills.
+const MatchKey& matchable_fields();
+
+}  // namespace softhca::connectx

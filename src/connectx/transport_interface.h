@@ -1,0 +1,85 @@
+// Transport interfaces: TIS (PRM 7.6), TIR (PRM 7.5) and the RQ table (PRM 7.8).
+//
+// Each remembers its context as software wrote it, for the QUERY commands, beside the values that the data path uses.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "ethernet/packet_info.h"
+#include "ethernet/rss.h"
+#include "spec/connectx/opcodes.h"
+#include "spec/connectx/raw_queues.h"
+#include "util/field.h"
+
+namespace softhca::connectx {
+
+/// The bytes of a context, kept.
+template <class Layout>
+class SavedContext {
+ public:
+  SavedContext() = default;
+  explicit SavedContext(util::View<Layout> view) { *this = view; }
+  SavedContext& operator=(util::View<Layout> view) {
+    std::memcpy(bytes_.data(), view.bytes().data(), Layout::kSize);
+    return *this;
+  }
+  util::MutableView<Layout> view() { return util::MutableView<Layout>(bytes_); }
+  util::View<Layout> view() const { return util::View<Layout>(bytes_); }
+  void copy_to(util::MutableView<Layout> out) const {
+    std::memcpy(out.bytes().data(), bytes_.data(), Layout::kSize);
+  }
+
+ private:
+  std::array<std::byte, Layout::kSize> bytes_{};
+};
+
+struct Tis {
+  explicit Tis(std::uint32_t tisn) : number(tisn) {}
+  std::uint32_t number;
+  SavedContext<spec::connectx::tis_context> context;
+  std::uint32_t users = 0;  ///< SQs
+};
+
+struct Rqt {
+  explicit Rqt(std::uint32_t rqtn) : number(rqtn) {}
+  std::uint32_t number;
+  std::uint32_t max_size = 0;
+  std::vector<std::uint32_t> rqns;  ///< rqt_actual_size of them, a power of two
+  std::uint32_t users = 0;          ///< TIRs
+};
+
+struct Tir {
+  explicit Tir(std::uint32_t tirn) : number(tirn) {}
+
+  std::uint32_t number;
+  std::uint32_t users = 0;  ///< destinations of flows
+
+  const SavedContext<spec::connectx::tir_context>& context() const { return context_; }
+  void set_context(const SavedContext<spec::connectx::tir_context>& context);
+
+  spec::connectx::tir_disp_type disp_type() const { return disp_type_; }
+  std::uint32_t inline_rqn() const { return inline_rqn_; }
+  std::uint32_t indirect_table() const { return indirect_table_; }
+
+  struct Hash {
+    std::uint32_t value = 0;
+    std::uint8_t type = 0;  ///< rx_hash_type of CQEs; 0: the packet has none of the selected fields
+  };
+  /// PRM 3.3.3.1. @pre an indirect TIR
+  Hash hash(const ethernet::PacketInfo& packet, std::uint32_t rqt_max_size) const;
+
+ private:
+  SavedContext<spec::connectx::tir_context> context_;
+  spec::connectx::tir_disp_type disp_type_{};
+  std::uint32_t inline_rqn_ = 0;
+  std::uint32_t indirect_table_ = 0;
+  std::uint32_t hash_fields_ = 0;
+  bool symmetric_ = false;
+  std::unique_ptr<ethernet::Toeplitz> toeplitz_;  ///< null: inverted XOR8
+};
+
+}  // namespace softhca::connectx
