@@ -1,0 +1,259 @@
+#include "driver/connectx/completion_queue.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <optional>
+#include <utility>
+
+#include "driver/connectx/queue_pair.h"
+#include "driver/connectx/uar.h"
+#include "util/log.h"
+
+namespace softhca::driver::connectx {
+
+using spec::command_opcode;
+using spec::cq_context;
+using spec::cq_doorbell_record;
+using spec::cq_doorbell_register;
+using spec::cqe64;
+using spec::cqe64_requester;
+using spec::cqe64_responder;
+using spec::cqe_error;
+using spec::cqe_opcode;
+using spec::create_cq_in;
+using spec::create_cq_out;
+using spec::destroy_cq_in;
+
+namespace {
+
+WorkStatus status_of(spec::cqe_syndrome syndrome) {
+  using enum spec::cqe_syndrome;
+  switch (syndrome) {
+    case LOCAL_LENGTH_ERROR:
+      return WorkStatus::kLocalLength;
+    case LOCAL_QP_OPERATION_ERROR:
+      return WorkStatus::kLocalQpOperation;
+    case LOCAL_PROTECTION_ERROR:
+      return WorkStatus::kLocalProtection;
+    case WORK_REQUEST_FLUSHED_ERROR:
+      return WorkStatus::kFlushed;
+    case MEMORY_WINDOW_BIND_ERROR:
+      return WorkStatus::kMemoryWindowBind;
+    case BAD_RESPONSE_ERROR:
+      return WorkStatus::kBadResponse;
+    case LOCAL_ACCESS_ERROR:
+      return WorkStatus::kLocalAccess;
+    case REMOTE_INVALID_REQUEST_ERROR:
+      return WorkStatus::kRemoteInvalidRequest;
+    case REMOTE_ACCESS_ERROR:
+      return WorkStatus::kRemoteAccess;
+    case REMOTE_OPERATION_ERROR:
+      return WorkStatus::kRemoteOperation;
+    case TRANSPORT_RETRY_COUNTER_EXCEEDED:
+      return WorkStatus::kTransportRetryExceeded;
+    case RNR_RETRY_COUNTER_EXCEEDED:
+      return WorkStatus::kRnrRetryExceeded;
+    case REMOTE_ABORTED_ERROR:
+      return WorkStatus::kRemoteAborted;
+  }
+  return WorkStatus::kUnknown;
+}
+
+CompletionOpcode opcode_of(spec::wqe_opcode opcode) {
+  using enum spec::wqe_opcode;
+  switch (opcode) {
+    case SEND:
+    case SEND_IMM:
+    case SEND_INVAL:
+      return CompletionOpcode::kSend;
+    case RDMA_WRITE:
+    case RDMA_WRITE_IMM:
+      return CompletionOpcode::kRdmaWrite;
+    case RDMA_READ:
+      return CompletionOpcode::kRdmaRead;
+    case ATOMIC_CS:
+      return CompletionOpcode::kCompareSwap;
+    case ATOMIC_FA:
+      return CompletionOpcode::kFetchAdd;
+    default:
+      return CompletionOpcode::kOther;
+  }
+}
+
+void translate_error(util::View<cqe_error> cqe, Completion& out) {
+  out.status = status_of(static_cast<spec::cqe_syndrome>(cqe.get(cqe_error::syndrome)));
+  out.vendor_syndrome = static_cast<std::uint8_t>(cqe.get(cqe_error::vendor_error_syndrome));
+}
+
+void translate_receive(cqe_opcode opcode, util::View<cqe64_responder> cqe, Completion& out) {
+  out.byte_count = cqe.get(cqe64_responder::byte_cnt);
+  const bool write = opcode == cqe_opcode::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE;
+  if (write) out.opcode = CompletionOpcode::kReceiveRdmaWithImmediate;
+  if (write || opcode == cqe_opcode::RESPONDER_SEND_WITH_IMMEDIATE) {
+    out.immediate = cqe.get(cqe64_responder::imm_inval_pkey);
+  }
+}
+
+}  // namespace
+
+CompletionQueue::CompletionQueue(Hca& hca, const Options& options)
+    : hca_(hca),
+      host_(hca.host()),
+      log_size_(static_cast<unsigned>(std::bit_width(std::max(options.entries, 2u) - 1))),
+      doorbell_page_(uar_offset(hca.uar())) {}
+
+util::Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Hca& hca,
+                                                                       const Options& options) {
+  std::unique_ptr<CompletionQueue> queue(new CompletionQueue(hca, options));
+  if (auto done = queue->create_on_device(options); !done) return tl::unexpected(done.error());
+  return queue;
+}
+
+util::Result<void> CompletionQueue::create_on_device(const Options& options) {
+  const auto ring_size = cqe64::kSize << log_size_;
+  auto memory = DmaBuffer::allocate(host_, ring_size + cq_doorbell_record::kSize);
+  if (!memory) return tl::unexpected(memory.error());
+  memory_ = std::move(*memory);
+  // Software owns an entry whose owner bit equals the lap's parity (PRM 7.12.4); in the first lap
+  // that is 0, so no entry may look like that before the device has written it.
+  for (std::uint32_t i = 0; i < entries(); ++i) {
+    const util::MutableView<cqe64> cqe(entry(i));
+    cqe.set(cqe64::opcode, static_cast<std::uint32_t>(cqe_opcode::INVALID));
+    cqe.set(cqe64::owner, 1);
+  }
+
+  Request<create_cq_in> in(command_opcode::CREATE_CQ, page_list_size(ring_size));
+  const auto context = in.sub(create_cq_in::cq_context_entry);
+  context.set(cq_context::log_cq_size, log_size_);
+  context.set(cq_context::uar_page, hca_.uar());
+  context.set(cq_context::c_eqn, hca_.completion_events(options.event_vector).eqn());
+  context.set(cq_context::oi, options.ignore_overrun);
+  context.set(cq_context::dbr_addr, memory_.iova(ring_size));
+  store_page_list(in.all().subspan(create_cq_in::pas_offset), memory_);
+  const auto out = hca_.commands().execute<create_cq_out>(in);
+  if (!out) return tl::unexpected(out.error());
+  cqn_ = out->get(create_cq_out::cqn);
+  exists_ = true;
+  hca_.add_completion_queue(cqn_, *this);
+  return {};
+}
+
+CompletionQueue::~CompletionQueue() {
+  if (const auto done = destroy(); !done) {
+    util::log(util::LogLevel::kWarning, "CQ {:#x}: {}", cqn_, done.error().message);
+  }
+}
+
+util::Result<void> CompletionQueue::destroy() {
+  if (!std::exchange(exists_, false)) return {};
+  hca_.remove_completion_queue(cqn_);
+  Request<destroy_cq_in> in(command_opcode::DESTROY_CQ);
+  in.set(destroy_cq_in::cqn, cqn_);
+  return hca_.commands().run(in);
+}
+
+std::span<std::byte> CompletionQueue::entry(std::uint32_t index) const {
+  const auto slot = index & (entries() - 1);
+  return memory_.bytes().subspan(slot * cqe64::kSize, cqe64::kSize);
+}
+
+bool CompletionQueue::owns(std::uint32_t index) const {
+  return util::View<cqe64>(entry(index)).get(cqe64::owner) == (index >> log_size_ & 1);
+}
+
+std::size_t CompletionQueue::poll(std::span<Completion> out) {
+  const auto found = drain(out);
+  if (found != 0) return found;
+  host_.progress();
+  return drain(out);
+}
+
+std::size_t CompletionQueue::drain(std::span<Completion> out) {
+  const auto begin = consumer_;
+  std::size_t found = 0;
+  while (found < out.size() && owns(consumer_)) {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    const bool known = translate(util::View<cqe64>(entry(consumer_)), out[found]);
+    ++consumer_;
+    if (known) ++found;
+  }
+  if (consumer_ != begin) {
+    // The entries are the device's again (PRM 7.12.6). All reading of them comes before.
+    std::atomic_thread_fence(std::memory_order_release);
+    const util::MutableView<cq_doorbell_record> record(
+        memory_.bytes().subspan(cqe64::kSize << log_size_));
+    record.set(cq_doorbell_record::update_ci, consumer_ & cq_doorbell_record::update_ci.kMax);
+  }
+  return found;
+}
+
+bool CompletionQueue::translate(util::View<cqe64> cqe, Completion& out) {
+  const auto opcode = static_cast<cqe_opcode>(cqe.get(cqe64::opcode));
+  if (opcode == cqe_opcode::INVALID) return false;  // swept
+  // Requester, responder and error entries agree on these places.
+  const util::View<cqe64_requester> common(cqe.bytes());
+  auto* qp = hca_.queue_pairs().find(common.get(cqe64_requester::srqn_user_index));
+  const auto qpn = common.get(cqe64_requester::qpn);
+  const auto counter = static_cast<std::uint16_t>(common.get(cqe64_requester::wqe_counter));
+  const bool of_send = opcode == cqe_opcode::REQUESTER || opcode == cqe_opcode::REQUESTER_ERROR;
+  std::optional<std::uint64_t> id;
+  if (qp != nullptr && qp->qpn() == qpn) {
+    id = of_send ? qp->complete_send(counter) : qp->complete_receive(counter);
+  }
+  if (!id) {
+    ++strays_;
+    return false;
+  }
+  out = Completion();
+  out.id = *id;
+  out.qpn = qpn;
+  if (of_send) {
+    const auto wqe = static_cast<spec::wqe_opcode>(common.get(cqe64_requester::s_wqe_opcode));
+    out.opcode = opcode_of(wqe);
+  } else {
+    out.opcode = CompletionOpcode::kReceive;
+  }
+  switch (opcode) {
+    case cqe_opcode::REQUESTER_ERROR:
+    case cqe_opcode::RESPONDER_ERROR:
+      translate_error(util::View<cqe_error>(cqe.bytes()), out);
+      break;
+    case cqe_opcode::REQUESTER:
+      out.byte_count = common.get(cqe64_requester::byte_cnt);
+      break;
+    default:
+      translate_receive(opcode, util::View<cqe64_responder>(cqe.bytes()), out);
+      break;
+  }
+  return true;
+}
+
+void CompletionQueue::sweep(std::uint32_t qpn) {
+  for (auto index = consumer_; index - consumer_ < entries() && owns(index); ++index) {
+    const util::MutableView<cqe64_requester> cqe(entry(index));
+    if (cqe.get(cqe64_requester::qpn) != qpn) continue;
+    cqe.set(cqe64_requester::opcode, static_cast<std::uint32_t>(cqe_opcode::INVALID));
+  }
+}
+
+void CompletionQueue::arm(bool solicited_only) {
+  // First the record, then the register (PRM 7.12.5).
+  const auto ci = consumer_ & cq_doorbell_record::arm_ci.kMax;
+  const auto sequence = arm_sequence_ & cq_doorbell_record::cmd_sn.kMax;
+  const util::MutableView<cq_doorbell_record> record(
+      memory_.bytes().subspan(cqe64::kSize << log_size_));
+  record.set(cq_doorbell_record::cmd_sn, sequence);
+  record.set(cq_doorbell_record::cmd, solicited_only);
+  record.set(cq_doorbell_record::arm_ci, ci);
+  std::atomic_thread_fence(std::memory_order_release);
+
+  util::Struct<cq_doorbell_register> doorbell;
+  doorbell.set(cq_doorbell_register::cmd_sn, sequence);
+  doorbell.set(cq_doorbell_register::cmd, solicited_only);
+  doorbell.set(cq_doorbell_register::cq_ci, ci);
+  doorbell.set(cq_doorbell_register::cqn, cqn_);
+  host_.write_bar(kUarBar, doorbell_page_ + spec::uar_page::cq_cmd.kOffset, doorbell.bytes());
+}
+
+}  // namespace softhca::driver::connectx

@@ -1,0 +1,76 @@
+// A completion queue (PRM 7.12): CQEs that the device writes, polled, with an event on demand.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "driver/connectx/hca.h"
+#include "driver/dma_memory.h"
+#include "driver/work.h"
+#include "spec/connectx/cq.h"
+#include "spec/connectx/cqe.h"
+
+namespace softhca::driver::connectx {
+
+class QueuePair;
+
+class CompletionQueue {
+ public:
+  struct Options {
+    unsigned entries = 256;       ///< at least; rounded up to a power of two
+    unsigned event_vector = 0;    ///< of the HCA's completion vectors
+    bool ignore_overrun = false;  ///< the program takes care that the queue does not overrun
+  };
+
+  static util::Result<std::unique_ptr<CompletionQueue>> create(Hca& hca, const Options& options);
+  static util::Result<std::unique_ptr<CompletionQueue>> create(Hca& hca) {
+    return create(hca, Options());
+  }
+  ~CompletionQueue();
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
+
+  std::uint32_t cqn() const { return cqn_; }
+  std::uint32_t entries() const { return 1u << log_size_; }
+
+  /// Fills `out` with what has completed, in order, and returns how many there were. If there is
+  /// nothing yet, lets the device work once and looks again. Allocates nothing.
+  std::size_t poll(std::span<Completion> out);
+  /// The next completion, or one that was not polled yet, makes an event
+  /// (Hca::poll_completion_event), once. Poll after arming, before sleeping.
+  void arm(bool solicited_only = false);
+  /// Entries that named no request of a living queue pair: the device is broken, or ours are gone.
+  std::uint64_t strays() const { return strays_; }
+  /// DESTROY_CQ. The destructor does it too, but cannot tell of an error.
+  /// @pre no queue pair uses it
+  util::Result<void> destroy();
+
+  // For Hca and QueuePair ----------------------------------------------------------------------
+
+  /// The device told of this queue: the next arming has the next sequence number.
+  void handle_event() { ++arm_sequence_; }
+  /// Makes poll() pass over what a queue pair left behind. @pre its reset or destruction is done
+  void sweep(std::uint32_t qpn);
+
+ private:
+  CompletionQueue(Hca& hca, const Options& options);
+  util::Result<void> create_on_device(const Options& options);
+  std::span<std::byte> entry(std::uint32_t index) const;
+  bool owns(std::uint32_t index) const;
+  std::size_t drain(std::span<Completion> out);
+  bool translate(util::View<spec::cqe64> cqe, Completion& out);
+
+  Hca& hca_;
+  Host& host_;
+  DmaBuffer memory_;  ///< the ring, then the doorbell record
+  std::uint32_t cqn_ = 0;
+  unsigned log_size_;
+  std::uint64_t doorbell_page_;
+  std::uint32_t consumer_ = 0;
+  std::uint32_t arm_sequence_ = 0;
+  std::uint64_t strays_ = 0;
+  bool exists_ = false;
+};
+
+}  // namespace softhca::driver::connectx

@@ -1,0 +1,76 @@
+// An event queue (PRM 7.13): EQEs that the device writes, one MSI-X vector, arming.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "driver/connectx/command_queue.h"
+#include "driver/dma_memory.h"
+#include "spec/connectx/eq.h"
+#include "spec/connectx/opcodes.h"
+
+namespace softhca::driver::connectx {
+
+/// One event, copied out of the queue.
+struct Event {
+  spec::event_type type{};
+  std::uint8_t sub_type = 0;
+  std::array<std::byte, spec::eqe::event_data.kSize> data{};
+
+  /// The event's data as one of the event_data_* structures.
+  template <class Layout>
+  util::View<Layout> as() const {
+    static_assert(Layout::kSize <= spec::eqe::event_data.kSize);
+    return util::View<Layout>(data);
+  }
+};
+
+class EventQueue {
+ public:
+  struct Options {
+    unsigned vector = 0;                             ///< MSI-X vector
+    unsigned log_size = 8;                           ///< entries
+    std::initializer_list<spec::event_type> events;  ///< completion events need not be named
+    std::uint32_t uar = 0;                           ///< doorbell page
+  };
+
+  static util::Result<std::unique_ptr<EventQueue>> create(Host& host, CommandQueue& commands,
+                                                          const Options& options);
+  ~EventQueue();
+  EventQueue(const EventQueue&) = delete;
+  EventQueue& operator=(const EventQueue&) = delete;
+
+  std::uint32_t eqn() const { return eqn_; }
+  unsigned vector() const { return vector_; }
+
+  /// The next event, if there is one. Tells the device of consumed entries now and then, and
+  /// arm() does in any case.
+  std::optional<Event> poll();
+  /// The next event, or one that is there already, raises the interrupt once.
+  void arm();
+  /// DESTROY_EQ. The destructor does it too, but cannot tell of an error.
+  util::Result<void> destroy();
+
+ private:
+  EventQueue(Host& host, CommandQueue& commands, const Options& options);
+  util::Result<void> create_on_device(const Options& options);
+  std::span<std::byte> entry(std::uint32_t index) const;
+  void ring(std::size_t register_offset);
+
+  Host& host_;
+  CommandQueue& commands_;
+  DmaBuffer ring_;
+  std::uint32_t eqn_ = 0;
+  unsigned vector_;
+  unsigned log_size_;
+  std::uint64_t doorbell_page_;
+  std::uint32_t consumer_ = 0;
+  std::uint32_t announced_ = 0;  ///< consumer index that the device knows
+  bool exists_ = false;
+};
+
+}  // namespace softhca::driver::connectx

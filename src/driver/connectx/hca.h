@@ -1,0 +1,137 @@
+// A ConnectX HCA in use: brought up, with the objects that all users of it share.
+//
+//   auto hca = Hca::open(host);           PRM 8.2: from the initialization segment to the port
+//   ... ProtectionDomain, MemoryKey, CompletionQueue, QueuePair ...
+//   (*hca)->close();                      PRM 8.3; the objects must be gone before
+//
+// Single-threaded, as its Host.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "driver/address.h"
+#include "driver/connectx/command_queue.h"
+#include "driver/connectx/event_queue.h"
+#include "driver/connectx/pages.h"
+#include "driver/connectx/queue_pair_table.h"
+#include "spec/connectx/caps.h"
+
+namespace softhca::driver::connectx {
+
+class CompletionQueue;
+
+/// An entry of the RoCE address table: who a queue pair of this port is on the network. RoCEv2.
+struct RoceAddress {
+  Gid gid;
+  Mac mac;
+  std::optional<std::uint16_t> vlan;
+};
+
+class Hca {
+ public:
+  struct Options {
+    /// MSI-X vectors and event queues for completions; vector 0 and one more event queue are
+    /// for everything else.
+    unsigned completion_vectors = 1;
+    /// How long a command, or a step of the bring-up, may take.
+    util::Duration patience = std::chrono::seconds(10);
+  };
+
+  static util::Result<std::unique_ptr<Hca>> open(Host& host, const Options& options);
+  static util::Result<std::unique_ptr<Hca>> open(Host& host) { return open(host, Options()); }
+  ~Hca();
+  Hca(const Hca&) = delete;
+  Hca& operator=(const Hca&) = delete;
+
+  /// Stops the device and takes everything back. Goes on after an error and returns the first one.
+  /// @pre all objects made on this HCA are destroyed
+  util::Result<void> close();
+
+  // What it is ---------------------------------------------------------------------------------
+
+  /// "12.28.2006"
+  std::string firmware_version() const { return firmware_version_; }
+  Mac mac() const { return mac_; }
+  util::Result<bool> link_is_up();
+  /// The general capabilities as they are in force.
+  util::View<spec::hca_cap> capabilities() const {
+    return util::View<spec::hca_cap>(capabilities_);
+  }
+  /// Atomics write the old value in the program's byte order; otherwise big-endian.
+  bool atomics_in_host_order() const { return atomics_in_host_order_; }
+  /// Pages that the device has of us.
+  std::size_t pages_given() const { return pages_->given(); }
+
+  // RoCE addresses -----------------------------------------------------------------------------
+
+  util::Result<void> set_roce_address(std::uint8_t index, const RoceAddress& address);
+  util::Result<void> clear_roce_address(std::uint8_t index);
+
+  // Events -------------------------------------------------------------------------------------
+
+  /// The next event that is no completion: port changes, errors of queues. Page requests are
+  /// served here and not returned.
+  util::Result<std::optional<Event>> poll_event();
+  /// The next CQ that had something to tell after arm(). Null: none. `vector`: 0 is the first
+  /// completion vector.
+  CompletionQueue* poll_completion_event(unsigned vector = 0);
+  EventQueue& events() { return *events_; }
+  EventQueue& completion_events(unsigned vector = 0) { return *completion_events_.at(vector); }
+
+  // For the objects of this folder -------------------------------------------------------------
+
+  Host& host() { return host_; }
+  CommandQueue& commands() { return *commands_; }
+  /// The doorbell page that all queues share.
+  std::uint32_t uar() const { return uar_; }
+  QueuePairTable& queue_pairs() { return queue_pairs_; }
+  void add_completion_queue(std::uint32_t cqn, CompletionQueue& cq) { cqs_.emplace(cqn, &cq); }
+  void remove_completion_queue(std::uint32_t cqn) { cqs_.erase(cqn); }
+  /// The variant byte of the next memory key: it differs from one key to the next, so that a stale
+  /// key does not fit whoever gets its index.
+  std::uint8_t next_key_variant() { return ++key_variant_; }
+
+ private:
+  /// How far the bring-up came, so that close() undoes just that.
+  enum class Stage : std::uint8_t { kOff, kEnabled, kInitialized };
+
+  explicit Hca(Host& host, const Options& options) : host_(host), options_(options) {}
+
+  // bring_up.cc, in this order
+  util::Result<void> bring_up();
+  util::Result<void> enable();
+  util::Result<void> select_issi();
+  util::Result<void> configure();
+  util::Result<void> set_host_endianness();
+  util::Result<void> set_general_capabilities();
+  util::Result<void> set_atomic_capabilities();
+  util::Result<void> initialize();
+  util::Result<void> create_doorbells_and_events();
+  util::Result<void> start_port();
+  util::Result<void> query_capabilities(spec::hca_cap_type type, std::span<std::byte> out);
+  util::Result<void> set_capabilities(spec::hca_cap_type type, std::span<const std::byte> image);
+
+  Host& host_;
+  Options options_;
+  Stage stage_ = Stage::kOff;
+  std::unique_ptr<CommandQueue> commands_;
+  std::unique_ptr<Pages> pages_;
+  std::string firmware_version_;
+  std::vector<std::byte> capabilities_;
+  bool atomics_in_host_order_ = false;
+  Mac mac_;
+  std::uint32_t uar_ = 0;
+  bool has_uar_ = false;
+  std::unique_ptr<EventQueue> events_;
+  std::vector<std::unique_ptr<EventQueue>> completion_events_;
+  QueuePairTable queue_pairs_;
+  std::unordered_map<std::uint32_t, CompletionQueue*> cqs_;
+  std::uint8_t key_variant_ = 0;
+};
+
+}  // namespace softhca::driver::connectx

@@ -1,0 +1,129 @@
+#include "driver/connectx/memory_key.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "spec/connectx/mkey.h"
+#include "util/log.h"
+
+namespace softhca::driver::connectx {
+
+using spec::command_opcode;
+using spec::create_mkey_in;
+using spec::create_mkey_out;
+using spec::destroy_mkey_in;
+using spec::mkey_access_mode;
+using spec::mkey_context;
+using spec::mtt_entry;
+
+namespace {
+
+constexpr std::uint32_t kAnyQp = 0xffffff;
+constexpr unsigned kLogSmallPage = 12;
+constexpr unsigned kLogLargePage = 21;
+constexpr std::size_t kOctword = 16;
+
+/// Where the pages of a key begin in the program and for the device, and their size.
+struct PageList {
+  std::uint64_t first;
+  std::uint64_t count;
+  unsigned log_size;
+};
+
+/// Large pages where the mapping has the same place in them on both sides and is long enough to
+/// make the list shorter. The first and the last page may reach beyond the memory; the key does
+/// not.
+PageList page_list(const DmaRegion& pages, std::span<const std::byte> memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  const auto mapped_at = reinterpret_cast<std::uintptr_t>(pages.bytes.data());
+  const auto large = std::uint64_t{1} << kLogLargePage;
+  const bool same_place = (mapped_at ^ pages.iova) % large == 0;
+  const auto log_size = same_place && memory.size() >= large ? kLogLargePage : kLogSmallPage;
+  const auto size = std::uint64_t{1} << log_size;
+  const auto skip = address % size;
+  return {.first = pages.iova + (address - mapped_at) - skip,
+          .count = (skip + memory.size() + size - 1) / size,
+          .log_size = log_size};
+}
+
+}  // namespace
+
+util::Result<std::unique_ptr<MemoryKey>> MemoryKey::register_memory(ProtectionDomain& pd,
+                                                                    std::span<std::byte> memory,
+                                                                    MemoryAccess access) {
+  auto& hca = pd.hca();
+  std::unique_ptr<MemoryKey> key(new MemoryKey(hca));
+  auto mapping = DmaMapping::map(hca.host(), memory);
+  if (!mapping) return tl::unexpected(mapping.error());
+  key->mapping_ = std::move(*mapping);
+  const auto pages = page_list(key->mapping_.pages(), memory);
+
+  // The list is counted in octwords of two entries.
+  const auto octwords = (pages.count * mtt_entry::kSize + kOctword - 1) / kOctword;
+  Request<create_mkey_in> in(command_opcode::CREATE_MKEY, octwords * kOctword);
+  in.set(create_mkey_in::translations_octword_actual_size, static_cast<std::uint32_t>(octwords));
+  const auto context = in.sub(create_mkey_in::mkey_context);
+  context.set(mkey_context::access_mode, static_cast<std::uint32_t>(mkey_access_mode::MTT));
+  context.set(mkey_context::lr, 1);
+  context.set(mkey_context::lw, access.local_write);
+  context.set(mkey_context::rr, access.remote_read);
+  context.set(mkey_context::rw, access.remote_write);
+  context.set(mkey_context::a, access.remote_atomic);
+  context.set(mkey_context::pd, pd.pd());
+  context.set(mkey_context::start_addr, reinterpret_cast<std::uintptr_t>(memory.data()));
+  context.set(mkey_context::len, memory.size());
+  context.set(mkey_context::translations_octword_size, static_cast<std::uint32_t>(octwords));
+  context.set(mkey_context::log_page_size, pages.log_size);
+  auto list = in.all().subspan(create_mkey_in::klm_pas_mtt_offset);
+  for (std::uint64_t i = 0; i < pages.count; ++i, list = list.subspan(mtt_entry::kSize)) {
+    const auto page = pages.first + (i << pages.log_size);
+    util::MutableView<mtt_entry>(list).set(mtt_entry::ptag, page >> mtt_entry::ptag.kLo);
+  }
+  if (auto done = key->create_on_device(in); !done) return tl::unexpected(done.error());
+  return key;
+}
+
+util::Result<std::unique_ptr<MemoryKey>> MemoryKey::all_dma_memory(ProtectionDomain& pd) {
+  std::unique_ptr<MemoryKey> key(new MemoryKey(pd.hca()));
+  Request<create_mkey_in> in(command_opcode::CREATE_MKEY);
+  const auto context = in.sub(create_mkey_in::mkey_context);
+  context.set(mkey_context::access_mode, static_cast<std::uint32_t>(mkey_access_mode::PA));
+  context.set(mkey_context::length64, 1);
+  context.set(mkey_context::lr, 1);
+  context.set(mkey_context::lw, 1);
+  context.set(mkey_context::pd, pd.pd());
+  if (auto done = key->create_on_device(in); !done) return tl::unexpected(done.error());
+  return key;
+}
+
+template <class Input>
+util::Result<void> MemoryKey::create_on_device(Input& in) {
+  const auto context = in.sub(create_mkey_in::mkey_context);
+  const auto variant = hca_.next_key_variant();
+  context.set(mkey_context::qpn, kAnyQp);
+  context.set(mkey_context::mkey, variant);
+  const auto out = hca_.commands().template execute<create_mkey_out>(in);
+  if (!out) return tl::unexpected(out.error());
+  // A key is the index that the device chose, and our variant (PRM 6.1).
+  key_ = out->get(create_mkey_out::mkey_index) << 8 | variant;
+  exists_ = true;
+  return {};
+}
+
+MemoryKey::~MemoryKey() {
+  if (const auto done = destroy(); !done) {
+    util::log(util::LogLevel::kWarning, "MKey {:#x}: {}", key_, done.error().message);
+  }
+}
+
+util::Result<void> MemoryKey::destroy() {
+  if (!std::exchange(exists_, false)) return {};
+  Request<destroy_mkey_in> in(command_opcode::DESTROY_MKEY);
+  in.set(destroy_mkey_in::mkey_index, key_ >> 8);
+  auto done = hca_.commands().run(in);
+  mapping_ = DmaMapping();
+  return done;
+}
+
+}  // namespace softhca::driver::connectx

@@ -1,0 +1,52 @@
+// A memory key (PRM 6): the right to use a piece of memory in work requests.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "driver/connectx/protection_domain.h"
+#include "driver/dma_memory.h"
+
+namespace softhca::driver::connectx {
+
+/// What may be done with memory; reading it for own requests always may.
+struct MemoryAccess {
+  bool local_write = true;  ///< receives, results of reads and atomics
+  bool remote_read = false;
+  bool remote_write = false;
+  bool remote_atomic = false;
+};
+
+class MemoryKey {
+ public:
+  /// Registers memory of the program. Work requests, here and at the peer, name its bytes by
+  /// their addresses in this program. The memory must stay where it is as long as the key lives.
+  static util::Result<std::unique_ptr<MemoryKey>> register_memory(ProtectionDomain& pd,
+                                                                  std::span<std::byte> memory,
+                                                                  MemoryAccess access);
+  /// A key for all DMA memory of the host (PRM 6.2, mode PA): requests name bus addresses,
+  /// such as DmaBuffer::iova(). Local use only.
+  static util::Result<std::unique_ptr<MemoryKey>> all_dma_memory(ProtectionDomain& pd);
+
+  ~MemoryKey();
+  MemoryKey(const MemoryKey&) = delete;
+  MemoryKey& operator=(const MemoryKey&) = delete;
+
+  /// For own requests (lkey), and to be told to the peer for its own (rkey).
+  std::uint32_t key() const { return key_; }
+  /// DESTROY_MKEY. The destructor does it too, but cannot tell of an error.
+  util::Result<void> destroy();
+
+ private:
+  explicit MemoryKey(Hca& hca) : hca_(hca) {}
+  template <class Input>
+  util::Result<void> create_on_device(Input& in);
+
+  Hca& hca_;
+  DmaMapping mapping_;
+  std::uint32_t key_ = 0;
+  bool exists_ = false;
+};
+
+}  // namespace softhca::driver::connectx

@@ -1,0 +1,138 @@
+// A reliable connected queue pair.
+//
+//   create -> connect (to_init, to_rtr, to_rts) -> post_send, post_receive -> to_error, to_reset
+//
+// Completions arrive in the completion queues it was made with.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "driver/address.h"
+#include "driver/connectx/completion_queue.h"
+#include "driver/connectx/protection_domain.h"
+#include "driver/connectx/receive_queue.h"
+#include "driver/connectx/send_queue.h"
+#include "driver/dma_memory.h"
+#include "driver/work.h"
+#include "spec/connectx/qp.h"
+
+namespace softhca::driver::connectx {
+
+/// What the peer may do with our memory through a queue pair, besides what its memory key allows.
+struct RemoteAccess {
+  bool read = true;
+  bool write = true;
+  bool atomic = true;
+};
+
+/// The other end of a connection, as it was told to us by other means.
+struct RemoteQueuePair {
+  std::uint32_t qpn = 0;
+  std::uint32_t psn = 0;  ///< of its first packet
+  Gid gid;
+  Mac mac;
+};
+
+/// What both ends should agree on, and our own limits (names of IBTA 11.2.4.2).
+struct Connection {
+  std::uint32_t psn = 0;              ///< of our first packet
+  unsigned path_mtu = 1024;           ///< 256, 512, 1024, 2048 or 4096
+  std::uint8_t source_gid_index = 0;  ///< entry of the RoCE address table
+  std::uint8_t hop_limit = 64;
+  std::uint8_t traffic_class = 0;
+  std::uint16_t udp_source_port = 0xC000;
+  unsigned log_reads_as_requester = 4;  ///< outstanding reads and atomics, as a power of two
+  unsigned log_reads_as_responder = 4;
+  std::uint8_t ack_timeout = 14;  ///< 4.096 us * 2^n; 0: never
+  std::uint8_t retry_count = 7;
+  std::uint8_t rnr_retry = 7;       ///< 7: for ever
+  std::uint8_t min_rnr_timer = 12;  ///< code of the RNR NAK timer field (12: 0.64 ms)
+};
+
+class QueuePair {
+ public:
+  struct Options {
+    CompletionQueue& send_cq;
+    CompletionQueue& receive_cq;
+    SendQueue::Limits send = {};
+    ReceiveQueue::Limits receive = {};
+  };
+
+  static util::Result<std::unique_ptr<QueuePair>> create(ProtectionDomain& pd,
+                                                         const Options& options);
+  ~QueuePair();
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  std::uint32_t qpn() const { return qpn_; }
+
+  // States -------------------------------------------------------------------------------------
+
+  /// RESET to INIT: receives may be posted.
+  util::Result<void> to_init(RemoteAccess access);
+  /// INIT to RTR: packets of `remote` are taken.
+  util::Result<void> to_rtr(const RemoteQueuePair& remote, const Connection& connection);
+  /// RTR to RTS: requests are sent.
+  util::Result<void> to_rts(const Connection& connection);
+  /// The three above.
+  util::Result<void> connect(const RemoteQueuePair& remote, const Connection& connection,
+                             RemoteAccess access);
+  util::Result<void> connect(const RemoteQueuePair& remote, const Connection& connection) {
+    return connect(remote, connection, RemoteAccess());
+  }
+  /// From any state: what is posted, and will be posted, is flushed with WorkStatus::kFlushed.
+  util::Result<void> to_error();
+  /// From any state: what is posted is forgotten without a completion.
+  util::Result<void> to_reset();
+  /// The state as the device has it.
+  util::Result<spec::qp_state> query_state();
+  /// DESTROY_QP. The destructor does it too, but cannot tell of an error.
+  util::Result<void> destroy();
+
+  // Work ---------------------------------------------------------------------------------------
+  // No allocation and no system call in these.
+
+  PostStatus post_send(const SendRequest& request);
+  /// Posts in order and rings the doorbell once. Returns how many were posted; `status` is that of
+  /// the first that was not.
+  std::size_t post_send(std::span<const SendRequest> requests, PostStatus& status);
+  PostStatus post_receive(const ReceiveRequest& request);
+
+  // For CompletionQueue ------------------------------------------------------------------------
+
+  std::optional<std::uint64_t> complete_send(std::uint16_t counter) {
+    return send_queue_.complete(counter);
+  }
+  std::optional<std::uint64_t> complete_receive(std::uint16_t counter) {
+    return receive_queue_.complete(counter);
+  }
+
+ private:
+  QueuePair(ProtectionDomain& pd, const Options& options);
+  util::Result<void> create_on_device();
+  void describe_queues(util::MutableView<spec::qpc> context) const;
+  void sweep();
+  void ring_send_doorbell();
+
+  ProtectionDomain& pd_;
+  Hca& hca_;
+  Host& host_;
+  Options options_;
+  RemoteAccess access_;
+  DmaBuffer memory_;  ///< receive queue, send queue, doorbell record
+  std::size_t receive_size_ = 0;
+  std::size_t receive_stride_ = 0;
+  std::size_t send_size_ = 0;
+  std::uint64_t doorbell_ = 0;  ///< offset in the BAR
+  std::uint32_t qpn_ = 0;
+  std::uint32_t user_index_ = 0;
+  bool exists_ = false;
+  bool in_reset_ = true;
+  SendQueue send_queue_;
+  ReceiveQueue receive_queue_;
+};
+
+}  // namespace softhca::driver::connectx

@@ -1,0 +1,41 @@
+// The receive half of a queue pair's memory (PRM 7.4.5): a ring of entries of the same size.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "driver/work.h"
+
+namespace softhca::driver::connectx {
+
+class ReceiveQueue {
+ public:
+  struct Limits {
+    unsigned requests = 64;
+    unsigned pieces = 1;  ///< of one request
+  };
+
+  /// `ring`: a power of two of entries of `stride` bytes, at most 2^15.
+  void attach(std::span<std::byte> ring, std::size_t stride, const Limits& limits);
+
+  PostStatus post(const ReceiveRequest& request);
+  std::uint16_t producer() const { return static_cast<std::uint16_t>(head_); }
+
+  /// The request in entry `counter`, and with it all before, is complete. Returns its id; nothing
+  /// if no such request is posted.
+  std::optional<std::uint64_t> complete(std::uint16_t counter);
+  void reset() { head_ = tail_ = 0; }
+
+ private:
+  std::span<std::byte> ring_;
+  std::size_t stride_ = 0;
+  Limits limits_;
+  std::uint32_t mask_ = 0;
+  std::uint32_t head_ = 0;
+  std::uint32_t tail_ = 0;
+  std::vector<std::uint64_t> ids_;  ///< by entry
+};
+
+}  // namespace softhca::driver::connectx

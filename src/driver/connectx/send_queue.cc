@@ -1,0 +1,201 @@
+#include "driver/connectx/send_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "util/field.h"
+
+namespace softhca::driver::connectx {
+
+using spec::data_segment_inline;
+using spec::data_segment_pointer;
+using spec::wqe_atomic_segment;
+using spec::wqe_completion;
+using spec::wqe_ctrl_segment;
+using spec::wqe_fence;
+using spec::wqe_opcode;
+using spec::wqe_raddr_segment;
+
+namespace {
+
+/// WQEs and their segments are counted in units of 16 bytes.
+constexpr std::size_t kUnit = 16;
+constexpr std::uint32_t kAtomicSize = 8;
+
+constexpr std::size_t round_up(std::size_t size, std::size_t unit) {
+  return (size + unit - 1) / unit * unit;
+}
+
+std::size_t inline_segment_size(std::size_t bytes) {
+  return round_up(data_segment_inline::data_offset + bytes, kUnit);
+}
+
+wqe_opcode wqe_opcode_of(SendOpcode opcode) {
+  switch (opcode) {
+    case SendOpcode::kSend:
+      return wqe_opcode::SEND;
+    case SendOpcode::kSendWithImmediate:
+      return wqe_opcode::SEND_IMM;
+    case SendOpcode::kRdmaWrite:
+      return wqe_opcode::RDMA_WRITE;
+    case SendOpcode::kRdmaWriteWithImmediate:
+      return wqe_opcode::RDMA_WRITE_IMM;
+    case SendOpcode::kRdmaRead:
+      return wqe_opcode::RDMA_READ;
+    case SendOpcode::kCompareSwap:
+      return wqe_opcode::ATOMIC_CS;
+    case SendOpcode::kFetchAdd:
+      return wqe_opcode::ATOMIC_FA;
+  }
+  return wqe_opcode::NOP;
+}
+
+bool is_atomic(SendOpcode opcode) {
+  return opcode == SendOpcode::kCompareSwap || opcode == SendOpcode::kFetchAdd;
+}
+
+bool has_remote_address(SendOpcode opcode) {
+  return opcode != SendOpcode::kSend && opcode != SendOpcode::kSendWithImmediate;
+}
+
+/// Appends segments to a WQE in the ring. A segment never straddles the ring's end, inline data
+/// may.
+class Writer {
+ public:
+  Writer(std::span<std::byte> ring, std::size_t begin) : ring_(ring), at_(begin) {}
+
+  template <class Layout>
+  util::MutableView<Layout> append() {
+    static_assert(Layout::kSize == kUnit);
+    const auto segment = ring_.subspan(at_, kUnit);
+    std::memset(segment.data(), 0, kUnit);
+    advance(kUnit);
+    return util::MutableView<Layout>(segment);
+  }
+  void append_inline(std::span<const std::byte> data) {
+    const auto end = size_ + inline_segment_size(data.size());
+    const util::MutableView<data_segment_inline> header(ring_.subspan(at_, kUnit));
+    std::memset(header.bytes().data(), 0, kUnit);
+    header.set(data_segment_inline::inline_, 1);
+    header.set(data_segment_inline::byte_count, static_cast<std::uint32_t>(data.size()));
+    advance(data_segment_inline::data_offset);
+    while (!data.empty()) {
+      const auto n = std::min(data.size(), ring_.size() - at_);
+      std::memcpy(ring_.data() + at_, data.data(), n);
+      data = data.subspan(n);
+      advance(n);
+    }
+    advance(end - size_);
+  }
+  std::size_t size() const { return size_; }
+
+ private:
+  void advance(std::size_t bytes) {
+    at_ = (at_ + bytes) & (ring_.size() - 1);
+    size_ += bytes;
+  }
+
+  std::span<std::byte> ring_;
+  std::size_t at_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace
+
+unsigned SendQueue::blocks_per_request(const Limits& limits) {
+  const auto inline_size = limits.inline_size == 0 ? 0 : inline_segment_size(limits.inline_size);
+  const auto data = std::max(limits.pieces * kUnit, inline_size);
+  // Control, remote address, atomic operands, data.
+  return static_cast<unsigned>(round_up(3 * kUnit + data, kBlock) / kBlock);
+}
+
+void SendQueue::attach(std::span<std::byte> ring, const Limits& limits, std::uint32_t number) {
+  ring_ = ring;
+  limits_ = limits;
+  number_ = number;
+  mask_ = static_cast<std::uint32_t>(ring.size() / kBlock) - 1;
+  entries_.resize(mask_ + 1);
+  reset();
+}
+
+void SendQueue::reset() { head_ = tail_ = last_ = 0; }
+
+PostStatus SendQueue::check(const SendRequest& request) const {
+  const auto pieces = request.pieces.size();
+  if (!request.inline_data.empty()) {
+    if (request.inline_data.size() > limits_.inline_size) return PostStatus::kInlineTooLong;
+    const bool reads = request.opcode == SendOpcode::kRdmaRead || is_atomic(request.opcode);
+    if (reads || pieces != 0) return PostStatus::kBadRequest;
+  }
+  if (pieces > limits_.pieces) return PostStatus::kTooManyPieces;
+  if (is_atomic(request.opcode) && (pieces != 1 || request.pieces[0].length != kAtomicSize)) {
+    return PostStatus::kBadRequest;
+  }
+  return PostStatus::kOk;
+}
+
+unsigned SendQueue::size_of(const SendRequest& request) {
+  auto size = kUnit + request.pieces.size() * kUnit;
+  if (has_remote_address(request.opcode)) size += kUnit;
+  if (is_atomic(request.opcode)) size += kUnit;
+  if (!request.inline_data.empty()) size += inline_segment_size(request.inline_data.size());
+  return static_cast<unsigned>(size);
+}
+
+PostStatus SendQueue::post(const SendRequest& request) {
+  if (const auto status = check(request); status != PostStatus::kOk) return status;
+  const auto blocks = static_cast<std::uint32_t>(round_up(size_of(request), kBlock) / kBlock);
+  if (head_ - tail_ + blocks > mask_ + 1) return PostStatus::kQueueFull;
+
+  const auto opcode = static_cast<std::uint32_t>(wqe_opcode_of(request.opcode));
+  Writer wqe(ring_, std::size_t{head_ & mask_} * kBlock);
+  const auto control = wqe.append<wqe_ctrl_segment>();
+  if (has_remote_address(request.opcode)) {
+    const auto remote = wqe.append<wqe_raddr_segment>();
+    remote.set(wqe_raddr_segment::raddr, request.remote_address);
+    remote.set(wqe_raddr_segment::rkey, request.rkey);
+  }
+  if (is_atomic(request.opcode)) {
+    const auto operands = wqe.append<wqe_atomic_segment>();
+    operands.set(wqe_atomic_segment::swap_add, request.swap_or_add);
+    operands.set(wqe_atomic_segment::compare, request.compare);
+  }
+  if (!request.inline_data.empty()) wqe.append_inline(request.inline_data);
+  for (const auto& piece : request.pieces) {
+    if (piece.length == 0) continue;  // the device reads a 0 as 2^31 bytes
+    const auto data = wqe.append<data_segment_pointer>();
+    data.set(data_segment_pointer::byte_count, piece.length);
+    data.set(data_segment_pointer::l_key, piece.lkey);
+    data.set(data_segment_pointer::local_address, piece.address);
+  }
+  const auto completion = request.signaled ? wqe_completion::CQE : wqe_completion::ON_ERROR;
+  const auto fence = request.fence ? wqe_fence::FENCE : wqe_fence::NO_FENCE;
+  control.set(wqe_ctrl_segment::opcode, opcode);
+  control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
+  control.set(wqe_ctrl_segment::sq_number, number_);
+  control.set(wqe_ctrl_segment::ds, static_cast<std::uint32_t>(wqe.size() / kUnit));
+  control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(completion));
+  control.set(wqe_ctrl_segment::fm, static_cast<std::uint32_t>(fence));
+  control.set(wqe_ctrl_segment::se, request.solicited);
+  control.set(wqe_ctrl_segment::imm, request.immediate);
+
+  entries_[head_ & mask_] = {request.id, blocks};
+  last_ = head_;
+  head_ += blocks;
+  return PostStatus::kOk;
+}
+
+std::span<const std::byte, 8> SendQueue::last_control() const {
+  return ring_.subspan(std::size_t{last_ & mask_} * kBlock).first<8>();
+}
+
+std::optional<std::uint64_t> SendQueue::complete(std::uint16_t counter) {
+  // Completions come in order: this one is less than 2^16 blocks after the last.
+  const auto first = tail_ + static_cast<std::uint16_t>(counter - tail_);
+  if (head_ - first - 1 > mask_) return std::nullopt;
+  const auto& entry = entries_[first & mask_];
+  tail_ = first + entry.blocks;
+  return entry.id;
+}
+
+}  // namespace softhca::driver::connectx

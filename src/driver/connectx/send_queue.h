@@ -1,0 +1,65 @@
+// The send half of a queue pair's memory (PRM 7.4.4): a ring of 64-byte blocks, in which each
+// request takes as many as it needs and may wrap around the end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "driver/work.h"
+#include "spec/connectx/opcodes.h"
+#include "spec/connectx/wqe.h"
+
+namespace softhca::driver::connectx {
+
+namespace spec = softhca::spec::connectx;
+
+class SendQueue {
+ public:
+  static constexpr std::size_t kBlock = 64;
+
+  struct Limits {
+    unsigned requests = 64;
+    unsigned pieces = 4;        ///< of one request
+    unsigned inline_size = 64;  ///< bytes of one request
+  };
+  /// Blocks that the largest request needs.
+  static unsigned blocks_per_request(const Limits& limits);
+
+  /// `ring`: a power of two of blocks, at most 2^15.
+  void attach(std::span<std::byte> ring, const Limits& limits, std::uint32_t number);
+
+  /// Writes the request into the ring. The device does not know of it yet.
+  PostStatus post(const SendRequest& request);
+  /// Requests were posted up to here: what the doorbell record says.
+  std::uint16_t producer() const { return static_cast<std::uint16_t>(head_); }
+  /// The first 8 bytes of the last request: what the doorbell register gets.
+  std::span<const std::byte, 8> last_control() const;
+
+  /// The request that begins at block `counter`, and with it all before, is complete: their blocks
+  /// are free. Returns its id; nothing if no such request is posted.
+  std::optional<std::uint64_t> complete(std::uint16_t counter);
+  /// Forgets everything that was posted.
+  void reset();
+
+ private:
+  struct Entry {
+    std::uint64_t id;
+    std::uint32_t blocks;
+  };
+
+  PostStatus check(const SendRequest& request) const;
+  static unsigned size_of(const SendRequest& request);
+
+  std::span<std::byte> ring_;
+  Limits limits_;
+  std::uint32_t number_ = 0;    ///< QPN
+  std::uint32_t mask_ = 0;      ///< blocks - 1
+  std::uint32_t head_ = 0;      ///< next free block, counted for ever
+  std::uint32_t tail_ = 0;      ///< first block of what is not complete
+  std::uint32_t last_ = 0;      ///< first block of the last request
+  std::vector<Entry> entries_;  ///< by first block
+};
+
+}  // namespace softhca::driver::connectx

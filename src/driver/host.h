@@ -1,0 +1,68 @@
+// The door to a device: what a driver gets from the machine that it runs on. Configuration space,
+// BARs, memory that the device reaches by DMA, interrupts, and a way to let the device work;
+// nothing else. A driver that keeps to this interface can sit in the process of the device
+// (InProcessHost), or at the other end of a vfio or vfio-user connection.
+//
+// Single-threaded: belongs to the thread that runs the driver.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "pcie/dma_space.h"
+#include "util/clock.h"
+#include "util/result.h"
+
+namespace softhca::driver {
+
+/// Memory that the driver and the device share.
+struct DmaRegion {
+  std::span<std::byte> bytes;  ///< where the driver sees it
+  pcie::Iova iova = 0;         ///< where the device sees its first byte
+};
+
+class Host {
+ public:
+  /// Granularity and alignment of DMA memory.
+  static constexpr std::size_t kPageSize = 4096;
+
+  virtual ~Host() = default;
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  // Registers. A BAR access has 1, 2, 4 or 8 bytes and is one access on the bus.
+  virtual void read_config(std::uint32_t offset, std::span<std::byte> out) = 0;
+  virtual void write_config(std::uint32_t offset, std::span<const std::byte> in) = 0;
+  virtual void read_bar(unsigned bar, std::uint64_t offset, std::span<std::byte> out) = 0;
+  virtual void write_bar(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) = 0;
+
+  // DMA memory. The classes of dma_memory.h own what these return.
+  /// New memory for queues and the like: zero, page-aligned on both sides, contiguous for the
+  /// device, at least `size` bytes. Give it back with free().
+  virtual util::Result<DmaRegion> allocate(std::size_t size) = 0;
+  virtual void free(const DmaRegion& region) = 0;
+  /// Makes memory of the program reachable. The region covers the whole pages that `bytes` touches
+  /// and begins page-aligned on both sides; the same pages may be mapped more than once.
+  virtual util::Result<DmaRegion> map(std::span<std::byte> bytes) = 0;
+  virtual void unmap(const DmaRegion& region) = 0;
+
+  // Interrupts.
+  /// Lets MSI-X vectors 0 to `count` - 1 through. Fails if the device has fewer.
+  virtual util::Result<void> enable_interrupts(unsigned count) = 0;
+  virtual void disable_interrupts() = 0;
+  /// How often `vector` was signaled since enable_interrupts().
+  virtual std::uint64_t interrupts(unsigned vector) const = 0;
+
+  // Time.
+  /// Lets the device work, where it does not do so by itself: in the same process this runs its
+  /// engine inline in the caller. Drivers call it while they wait for something.
+  virtual void progress() = 0;
+  /// The driver's patience is measured with this clock.
+  virtual util::Time now() const = 0;
+
+ protected:
+  Host() = default;
+};
+
+}  // namespace softhca::driver

@@ -1,0 +1,78 @@
+// The door to a device in the same process: no root, no kernel module, no thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "driver/host.h"
+#include "pcie/function.h"
+
+namespace softhca::driver {
+
+class InProcessHost final : public Host, private pcie::InterruptSink {
+ public:
+  struct Options {
+    /// Lets the device, and what it is connected to, work for a while: runs the function, delivers
+    /// frames. Called from progress(), never from inside another call to it.
+    std::function<void()> progress;
+    std::function<util::Time()> clock = util::monotonic_now;
+    /// Told of every interrupt, besides the counting. Must not call back into the function.
+    std::function<void(unsigned vector)> on_interrupt;
+  };
+
+  /// Takes the function's interrupts. `function` must outlive the host.
+  InProcessHost(pcie::Function& function, Options options);
+  /// Resets the function, which thus forgets all addresses, and takes back all DMA memory.
+  ~InProcessHost() override;
+
+  void read_config(std::uint32_t offset, std::span<std::byte> out) override;
+  void write_config(std::uint32_t offset, std::span<const std::byte> in) override;
+  void read_bar(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
+  void write_bar(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
+
+  util::Result<DmaRegion> allocate(std::size_t size) override;
+  void free(const DmaRegion& region) override;
+  util::Result<DmaRegion> map(std::span<std::byte> bytes) override;
+  void unmap(const DmaRegion& region) override;
+
+  util::Result<void> enable_interrupts(unsigned count) override;
+  void disable_interrupts() override;
+  std::uint64_t interrupts(unsigned vector) const override;
+
+  void progress() override;
+  util::Time now() const override { return options_.clock(); }
+
+  /// Bytes of allocate() that were not given back, for tests of teardown.
+  std::size_t allocated() const { return allocated_; }
+  /// Regions of map() that were not given back.
+  std::size_t mapped() const { return mapped_; }
+
+ private:
+  struct Unmapper {
+    std::size_t size;
+    void operator()(std::byte* memory) const;
+  };
+  /// One large mapping that allocate() cuts into pieces, so that the device finds queues and
+  /// mailboxes in few mappings.
+  using Arena = std::unique_ptr<std::byte, Unmapper>;
+
+  void raise(std::uint16_t vector) override;
+  util::Result<DmaRegion> carve(std::size_t size);
+  util::Result<void> add_arena(std::size_t size);
+
+  pcie::Function& function_;
+  Options options_;
+  std::vector<std::uint64_t> interrupts_;  ///< by vector
+  std::vector<Arena> arenas_;
+  DmaRegion rest_;                                      ///< of the newest arena
+  std::map<std::size_t, std::vector<DmaRegion>> free_;  ///< by size
+  pcie::Iova next_iova_;
+  std::size_t allocated_ = 0;
+  std::size_t mapped_ = 0;
+  bool in_progress_ = false;
+};
+
+}  // namespace softhca::driver

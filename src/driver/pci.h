@@ -1,0 +1,29 @@
+// What every driver does in configuration space: let the device decode and master the bus, and
+// MSI-X (PCIe 5.0 7.5.1, 7.7.2). Little-endian, as PCI is.
+#pragma once
+
+#include <cstdint>
+
+#include "driver/host.h"
+
+namespace softhca::driver {
+
+struct PciId {
+  std::uint16_t vendor;
+  std::uint16_t device;
+};
+
+PciId read_pci_id(Host& host);
+
+/// Sets Memory Space Enable and Bus Master Enable.
+void enable_bus_master(Host& host);
+/// Clears Bus Master Enable: the device must not touch memory any more.
+void disable_bus_master(Host& host);
+
+/// Unmasks vectors 0 to `count` - 1 in the table and enables MSI-X. The message's data is the
+/// vector number. Fails if there is no MSI-X or the table is shorter.
+util::Result<void> enable_msix(Host& host, unsigned count);
+/// Disables MSI-X; no effect on a device without.
+void disable_msix(Host& host);
+
+}  // namespace softhca::driver

@@ -1,0 +1,105 @@
+// Work requests and completions, the same for every driver: what the verbs of the InfiniBand
+// specification call them (IBTA 11.4), as plain values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace softhca::driver {
+
+/// A piece of registered memory. A length of 0 means no bytes.
+struct Sge {
+  std::uint64_t address;
+  std::uint32_t length;  ///< bytes
+  std::uint32_t lkey;
+};
+
+enum class SendOpcode : std::uint8_t {
+  kSend,
+  kSendWithImmediate,
+  kRdmaWrite,
+  kRdmaWriteWithImmediate,
+  kRdmaRead,
+  kCompareSwap,  ///< 8 bytes; the old value goes to the one piece of `pieces`
+  kFetchAdd,     ///< likewise
+};
+
+/// The spans are read while posting only; the memory of `pieces` belongs to the device until the
+/// request is complete.
+struct SendRequest {
+  std::uint64_t id = 0;  ///< comes back in the completion
+  SendOpcode opcode = SendOpcode::kSend;
+  std::span<const Sge> pieces;
+  std::span<const std::byte> inline_data;  ///< if not empty: copied into the request, no `pieces`
+  std::uint64_t remote_address = 0;        ///< RDMA and atomics
+  std::uint32_t rkey = 0;
+  std::uint32_t immediate = 0;
+  std::uint64_t compare = 0;      ///< compare and swap
+  std::uint64_t swap_or_add = 0;  ///< atomics
+  bool signaled = true;           ///< completes with a completion even if all is well
+  bool solicited = false;         ///< raises an event where the peer waits for solicited ones
+  bool fence = false;             ///< begins after all earlier reads and atomics
+};
+
+struct ReceiveRequest {
+  std::uint64_t id = 0;
+  std::span<const Sge> pieces;
+};
+
+enum class PostStatus : std::uint8_t {
+  kOk,
+  kQueueFull,      ///< poll the completion queue first
+  kTooManyPieces,  ///< more than the queue was made for
+  kInlineTooLong,
+  kBadRequest,  ///< inline data that is to be read, an atomic without its one piece of 8 bytes
+  kWrongState,  ///< the queue pair is in RESET
+};
+
+/// How a request ended (IBTA 11.6.2).
+enum class WorkStatus : std::uint8_t {
+  kSuccess,
+  kLocalLength,
+  kLocalQpOperation,
+  kLocalProtection,
+  kFlushed,
+  kMemoryWindowBind,
+  kBadResponse,
+  kLocalAccess,
+  kRemoteInvalidRequest,
+  kRemoteAccess,
+  kRemoteOperation,
+  kTransportRetryExceeded,
+  kRnrRetryExceeded,
+  kRemoteAborted,
+  kUnknown,  ///< a code that the driver does not know
+};
+
+enum class CompletionOpcode : std::uint8_t {
+  kSend,       ///< with or without immediate
+  kRdmaWrite,  ///< with or without immediate
+  kRdmaRead,
+  kCompareSwap,
+  kFetchAdd,
+  kReceive,
+  kReceiveRdmaWithImmediate,  ///< the peer's RDMA WRITE consumed a receive request
+  kOther,                     ///< of a failed request whose kind is not known
+};
+
+struct Completion {
+  std::uint64_t id = 0;
+  WorkStatus status = WorkStatus::kSuccess;
+  CompletionOpcode opcode = CompletionOpcode::kOther;  ///< may be kOther if status is not kSuccess
+  std::uint8_t vendor_syndrome = 0;                    ///< the device's own reason for an error
+  std::uint32_t qpn = 0;
+  std::uint32_t byte_count = 0;  ///< of receives, reads and atomics
+  std::optional<std::uint32_t> immediate;
+};
+
+std::string_view to_string(PostStatus status);
+std::string_view to_string(WorkStatus status);
+std::string_view to_string(CompletionOpcode opcode);
+
+}  // namespace softhca::driver
