@@ -29,8 +29,8 @@ TrafficCounter& receive_counter(VportCounters& counters, const wire::MacAddress&
   return counters.received_eth_unicast;
 }
 
-/// The sum from the IP header to the end of the frame: the capability cqe_checksum_full promises that padding
-/// behind the IP packet is counted too.
+/// The sum from the IP header to the end of the frame: the capability cqe_checksum_full promises
+/// that padding behind the IP packet is counted too.
 std::uint16_t full_checksum(const wire::Frame& frame, const PacketInfo& packet,
                             std::uint16_t ip_sum) {
   const auto end = packet.l3_offset + packet.l3_size;

@@ -1,5 +1,5 @@
-// From frames on the wire to receive queues: classification, steering, receive side scaling, and what
-// CQEs tell of a frame (PRM 3.3, 7.5, 7.11).
+// From frames on the wire to receive queues: classification, steering, receive side scaling, and
+// what CQEs tell of a frame (PRM 3.3, 7.5, 7.11).
 #pragma once
 
 #include <vector>

@@ -92,8 +92,10 @@ tl::expected<void, EthWqeFault> EthSendWqe::decode_data(std::span<const std::byt
     // PRM 7.4.4.1.4: "A byte count value of zero means 2Gbyte data transfer."
     std::uint64_t size = pointer.get(data_segment_pointer::byte_count);
     if (size == 0) size = std::uint64_t{1} << 31;
-    segment = {{}, rdma::MKey(pointer.get(data_segment_pointer::l_key)),
-               pointer.get(data_segment_pointer::local_address), size};
+    segment = {{},
+               rdma::MKey(pointer.get(data_segment_pointer::l_key)),
+               pointer.get(data_segment_pointer::local_address),
+               size};
     payload_size += size;
     data = data.subspan(kUnit);
   }
@@ -101,7 +103,8 @@ tl::expected<void, EthWqeFault> EthSendWqe::decode_data(std::span<const std::byt
 }
 
 tl::expected<void, EthWqeFault> EthGather::copy(const EthSendWqe& wqe, rdma::KeyTable& keys,
-                                             const rdma::KeyUser& user, std::span<std::byte> out) {
+                                                const rdma::KeyUser& user,
+                                                std::span<std::byte> out) {
   while (!out.empty()) {
     assert(segment_ < wqe.segment_count);
     const auto& segment = wqe.segments[segment_];
@@ -110,8 +113,8 @@ tl::expected<void, EthWqeFault> EthGather::copy(const EthSendWqe& wqe, rdma::Key
       offset_ = 0;
       continue;
     }
-    const auto n = static_cast<std::size_t>(
-        std::min<std::uint64_t>(out.size(), segment.size - offset_));
+    const auto n =
+        static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), segment.size - offset_));
     if (segment.inline_data.data() != nullptr) {
       std::memcpy(out.data(), segment.inline_data.data() + offset_, n);
     } else {

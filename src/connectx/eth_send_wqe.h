@@ -64,7 +64,7 @@ class EthGather {
   }
   /// Copies the next out.size() bytes. @pre that many are left
   tl::expected<void, EthWqeFault> copy(const EthSendWqe& wqe, rdma::KeyTable& keys,
-                                    const rdma::KeyUser& user, std::span<std::byte> out);
+                                       const rdma::KeyUser& user, std::span<std::byte> out);
 
  private:
   std::size_t segment_ = 0;

@@ -60,8 +60,8 @@ TrafficCounter& transmit_counter(VportCounters& counters, const wire::MacAddress
 tl::expected<void, EthWqeFault> EthTransmitter::send_next(const EthSendWqe& wqe,
                                                           const EthSendRules& rules,
                                                           EthTransmission& progress) {
-  const auto made = wqe.lso ? gather_segment(wqe, rules, progress)
-                            : gather_frame(wqe, rules, progress);
+  const auto made =
+      wqe.lso ? gather_segment(wqe, rules, progress) : gather_frame(wqe, rules, progress);
   if (made) transmit(wqe, rules);
   return made;
 }

@@ -1,5 +1,5 @@
-// From send WQEs of an SQ to frames on the wire: gather, VLAN insertion, segmentation, checksums, padding
-// (PRM 3.3).
+// From send WQEs of an SQ to frames on the wire: gather, VLAN insertion, segmentation, checksums,
+// padding (PRM 3.3).
 #pragma once
 
 #include <cstddef>

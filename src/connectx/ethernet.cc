@@ -15,12 +15,14 @@ namespace softhca::connectx {
 
 namespace {
 
-/// Steps (frames, NOPs, flushed WQEs) of one SQ before the next has its turn, and of all in one run(). Other devices
-/// of the loop, and the fabric that delivers the frames, have their turn in between.
+/// Steps (frames, NOPs, flushed WQEs) of one SQ before the next has its turn, and of all in one
+/// run(). Other devices of the loop, and the fabric that delivers the frames, have their turn in
+/// between.
 constexpr unsigned kQueueBudget = 64;
 constexpr unsigned kRunBudget = 256;
 constexpr unsigned kFlushBudget = 256;
-/// RQs in the error state are looked at this often for new WQEs to flush. Nobody waits long for these.
+/// RQs in the error state are looked at this often for new WQEs to flush. Nobody waits long for
+/// these.
 constexpr util::Duration kFlushInterval = std::chrono::milliseconds(1);
 
 }  // namespace

@@ -54,7 +54,8 @@ class Ethernet {
 
   /// After MODIFY_SQ: an SQ in the error state has WQEs to flush without a doorbell.
   void schedule(SendQueue& sq);
-  /// After MODIFY_RQ: likewise, and an RQ has no doorbell at all, so it is looked at again and again.
+  /// After MODIFY_RQ: likewise, and an RQ has no doorbell at all, so it is looked at again and
+  /// again.
   void schedule_flush() { next_flush_ = util::Time::min(); }
 
  private:

@@ -1,5 +1,5 @@
-// What a flow compares (PRM 7.11.2.1): the fields of a packet, at the places that fte_match_param gives
-// them, so that matching is a masked comparison of bytes.
+// What a flow compares (PRM 7.11.2.1): the fields of a packet, at the places that fte_match_param
+// gives them, so that matching is a masked comparison of bytes.
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@
 
 namespace softhca::connectx {
 
-/// The beginning of a fte_match_param: outer_headers and misc_parameters. Nothing behind them is compared.
+/// The beginning of a fte_match_param: outer_headers and misc_parameters. Nothing behind them is
+/// compared.
 class MatchKey {
  public:
   static constexpr std::size_t kSize = 0x80;

@@ -13,8 +13,8 @@ using spec::connectx::flow_action;
 using spec::connectx::flow_table_type;
 using spec::connectx::table_miss_action;
 
-/// Tables and groups that one packet may visit. Levels only rise along a chain, so an honest walk is far
-/// shorter; nested multi-path flows, which the manual forbids (7.11.2.4), end here.
+/// Tables and groups that one packet may visit. Levels only rise along a chain, so an honest walk
+/// is far shorter; nested multi-path flows, which the manual forbids (7.11.2.4), end here.
 constexpr std::size_t kStepsMax = 4096;
 
 bool has(std::uint16_t actions, flow_action action) {
@@ -44,7 +44,11 @@ FlowGroup::Hash FlowGroup::make_hash(const MatchKey& criteria) {
 
 FlowGroup::FlowGroup(std::uint32_t id, std::uint32_t first, std::uint32_t last,
                      std::uint8_t criteria_enable, const MatchKey& criteria)
-    : id_(id), first_(first), last_(last), criteria_enable_(criteria_enable), criteria_(criteria),
+    : id_(id),
+      first_(first),
+      last_(last),
+      criteria_enable_(criteria_enable),
+      criteria_(criteria),
       by_value_(1, make_hash(criteria)) {}
 
 Flow* FlowGroup::find(std::uint32_t index) {
@@ -92,8 +96,8 @@ FlowGroup& FlowTable::create_group(std::uint32_t first, std::uint32_t last,
   const auto place = std::find_if(groups_.begin(), groups_.end(),
                                   [&](const auto& group) { return group->first() > first; });
   const auto id = next_group_id_++;
-  return **groups_.insert(place, std::make_unique<FlowGroup>(id, first, last, criteria_enable,
-                                                             criteria));
+  return **groups_.insert(place,
+                          std::make_unique<FlowGroup>(id, first, last, criteria_enable, criteria));
 }
 
 FlowGroup* FlowTable::find_group(std::uint32_t id) {

@@ -1,9 +1,10 @@
 // Flow tables (PRM 7.11): which TIRs get a packet.
 //
-// A table is an ordered list of flows, divided into groups of flows with the same match criteria. The flow with the
-// lowest index that matches wins. As all flows of a group have one mask, a group is a hash table
-// from masked packet fields to flows: a lookup costs one probe for each group, however many flows there are.
-// Tables of 64 Ki entries are the rule in drivers, with a handful of flows in each: only flows that exist take memory.
+// A table is an ordered list of flows, divided into groups of flows with the same match criteria.
+// The flow with the lowest index that matches wins. As all flows of a group have one mask, a group
+// is a hash table from masked packet fields to flows: a lookup costs one probe for each group,
+// however many flows there are. Tables of 64 Ki entries are the rule in drivers, with a handful of
+// flows in each: only flows that exist take memory.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,8 @@ struct Flow {
 /// Flows first() to last() of a table, with one mask (PRM 7.11.3.4).
 class FlowGroup {
  public:
-  FlowGroup(std::uint32_t id, std::uint32_t first, std::uint32_t last,
-            std::uint8_t criteria_enable, const MatchKey& criteria);
+  FlowGroup(std::uint32_t id, std::uint32_t first, std::uint32_t last, std::uint8_t criteria_enable,
+            const MatchKey& criteria);
   FlowGroup(const FlowGroup&) = delete;  // by_value_ points into flows_
   FlowGroup& operator=(const FlowGroup&) = delete;
 

@@ -1,4 +1,5 @@
-// SQs and RQs by number. They share one number space with QPs (Resources::queue_numbers), so their tables are sparse.
+// SQs and RQs by number. They share one number space with QPs (Resources::queue_numbers), so their
+// tables are sparse.
 #pragma once
 
 #include <cstdint>

@@ -67,9 +67,12 @@ std::uint64_t room(std::span<const rdma::Sge> sges) {
 }  // namespace
 
 ReceiveQueue::ReceiveQueue(std::uint32_t rqn, util::View<rq_context> context, WorkQueue wq)
-    : rqn_(rqn), context_(context), wq_(std::move(wq)),
+    : rqn_(rqn),
+      context_(context),
+      wq_(std::move(wq)),
       user_{wq_.pd, rdma::Qpn(rqn), context.get(rq_context::rlkey) != 0},
-      cqn_(context.get(rq_context::cqn)), user_index_(context.get(rq_context::user_index)),
+      cqn_(context.get(rq_context::cqn)),
+      user_index_(context.get(rq_context::user_index)),
       counter_set_(static_cast<std::uint8_t>(context.get(rq_context::counter_set_id))),
       vlan_strip_(context.get(rq_context::vlan_strip_disable) == 0),
       flush_in_error_(context.get(rq_context::flush_in_error_en) != 0) {}

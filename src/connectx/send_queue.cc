@@ -28,9 +28,13 @@ using util::LogLevel;
 }  // namespace
 
 SendQueue::SendQueue(std::uint32_t sqn, util::View<sq_context> context, WorkQueue wq)
-    : sqn_(sqn), context_(context), wq_(std::move(wq)), cqn_(context.get(sq_context::cqn)),
+    : sqn_(sqn),
+      context_(context),
+      wq_(std::move(wq)),
+      cqn_(context.get(sq_context::cqn)),
       has_tis_(context.get(sq_context::tis_lst_sz) != 0),
-      tisn_(context.get(sq_context::tis_num)), user_index_(context.get(sq_context::user_index)),
+      tisn_(context.get(sq_context::tis_num)),
+      user_index_(context.get(sq_context::user_index)),
       flush_in_error_(context.get(sq_context::flush_in_error_en) != 0),
       rules_{{wq_.pd, rdma::Qpn(sqn), context.get(sq_context::rlkey) != 0},
              min_wqe_inline_mode(context.get(sq_context::min_wqe_inline_mode))} {}
@@ -95,9 +99,8 @@ void SendQueue::start(Device& device, std::uint32_t available) {
   const auto blocks = std::min(control.basic_blocks(), available);
   const std::size_t size = control.units * kWqeUnit;
   const bool complete_wqe = size != 0 && control.basic_blocks() <= available;
-  const bool readable =
-      size <= kWqeBasicBlock || !complete_wqe ||
-      wq_.read(1, std::span(wqe_).subspan(kWqeBasicBlock, size - kWqeBasicBlock));
+  const bool readable = size <= kWqeBasicBlock || !complete_wqe ||
+                        wq_.read(1, std::span(wqe_).subspan(kWqeBasicBlock, size - kWqeBasicBlock));
   wq_.ring.consume(blocks);
   if (state_ == State::ERR) return write_error(device, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
   if (!complete_wqe) {
@@ -172,7 +175,8 @@ void SendQueue::write_error(Device& device, cqe_syndrome syndrome) {
 void SendQueue::post(Device& device, std::span<std::byte, 64> cqe, bool solicited) {
   auto* cq = device.completion_queues().find(cqn_);
   if (cq != nullptr && cq->write(cqe, solicited)) return;
-  // PRM 7.12.1: an overrun of the CQ takes its queues to the error state. Nothing can be told about it there.
+  // PRM 7.12.1: an overrun of the CQ takes its queues to the error state. Nothing can be told about
+  // it there.
   state_ = State::ERR;
   executing_ = false;
   rung_ = false;

@@ -31,7 +31,8 @@ class SendQueue {
   bool has_tis() const { return has_tis_; }
   std::uint32_t tisn() const { return tisn_; }
 
-  /// MODIFY_SQ (PRM 7.9.1). To RST: all that is posted is forgotten. To ERR: it is flushed, if the SQ is to.
+  /// MODIFY_SQ (PRM 7.9.1). To RST: all that is posted is forgotten. To ERR: it is flushed, if the
+  /// SQ is to.
   void set_state(State state);
   /// QUERY_SQ: the context as created, with the state and counters of now.
   void write_context(util::MutableView<spec::connectx::sq_context> out);

@@ -14,7 +14,8 @@ using spec::connectx::rx_hash_fn;
 using spec::connectx::tir_context;
 using spec::connectx::tir_disp_type;
 
-/// Codes of rx_hash_type (PRM Table 68), for each of its four parts, by which of HashField is selected.
+/// Codes of rx_hash_type (PRM Table 68), for each of its four parts, by which of HashField is
+/// selected.
 std::uint8_t hash_type(const PacketInfo& packet, std::uint32_t fields) {
   const unsigned l3 = packet.l3 == L3Type::kIpv4 ? 1 : packet.l3 == L3Type::kIpv6 ? 2 : 0;
   const unsigned l4 = packet.l4 == L4Type::kTcp ? 1 : packet.l4 == L4Type::kUdp ? 2 : 0;

@@ -1,6 +1,7 @@
 // Transport interfaces: TIS (PRM 7.6), TIR (PRM 7.5) and the RQ table (PRM 7.8).
 //
-// Each remembers its context as software wrote it, for the QUERY commands, beside the values that the data path uses.
+// Each remembers its context as software wrote it, for the QUERY commands, beside the values that
+// the data path uses.
 #pragma once
 
 #include <array>

@@ -80,7 +80,8 @@ tl::expected<WorkQueue, Refusal> make_receive_work_queue(Device& device, util::V
                                                          std::span<const std::byte> pas) {
   const unsigned log_stride = wq.get(L::log_wq_stride);
   if (log_stride < kLogReceiveStrideMin || log_stride > kLogReceiveStrideMax) {
-    return refuse(Status::BAD_PARAM, "PRM 7.4.1.2", "stride of a receive queue not 16 to 512 bytes");
+    return refuse(Status::BAD_PARAM, "PRM 7.4.1.2",
+                  "stride of a receive queue not 16 to 512 bytes");
   }
   return make(device, wq, pas, kReceiveCounter);
 }

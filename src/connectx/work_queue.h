@@ -1,4 +1,5 @@
-// The wq part of SQ and RQ contexts (PRM Table 55): a ring of strides in host memory and its doorbell record.
+// The wq part of SQ and RQ contexts (PRM Table 55): a ring of strides in host memory and its
+// doorbell record.
 #pragma once
 
 #include <cstdint>

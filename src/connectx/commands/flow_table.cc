@@ -150,7 +150,8 @@ CommandResult query_flow_table(Device& device, const Command& command) {
   const auto* table = device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
                                                         in.get(In::table_id));
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.5", "unknown flow table");
-  const auto out = command.output<query_flow_table_out>().sub(query_flow_table_out::flow_table_context);
+  const auto out =
+      command.output<query_flow_table_out>().sub(query_flow_table_out::flow_table_context);
   const auto& attributes = table->attributes();
   out.set(flow_table_context::level, attributes.level);
   out.set(flow_table_context::log_size, attributes.log_size);

@@ -98,7 +98,8 @@ void count_users(Device& device, const Destinations& destinations, int change) {
 /// What the flow will be; `flow` has the flow as it is, if it is valid.
 CommandResult read_flow(Device& device, const FlowTable& table, const Command& command,
                         std::uint32_t fields, Flow& flow) {
-  const auto context = command.input<set_flow_table_entry_in>().get(set_flow_table_entry_in::flow_context);
+  const auto context =
+      command.input<set_flow_table_entry_in>().get(set_flow_table_entry_in::flow_context);
   if ((fields & bit(set_fte_modify_bit::ACTION)) != 0) {
     flow.action = static_cast<std::uint16_t>(context.get(flow_context::action));
   }
@@ -187,7 +188,8 @@ CommandResult query_flow_table_entry(Device& device, const Command& command) {
   const auto group = find_place(device, in).group;
   const auto* flow = group == nullptr ? nullptr : group->find(in.get(In::flow_index));
   if (flow == nullptr) return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.9", "invalid flow");
-  const auto out = command.output<query_flow_table_entry_out>().sub(query_flow_table_entry_out::flow_context);
+  const auto out =
+      command.output<query_flow_table_entry_out>().sub(query_flow_table_entry_out::flow_context);
   out.set(flow_context::group_id, group->id());
   out.set(flow_context::flow_tag, flow->flow_tag);
   out.set(flow_context::action, flow->action);

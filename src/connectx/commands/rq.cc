@@ -1,10 +1,9 @@
 // CREATE_RQ, MODIFY_RQ, DESTROY_RQ, QUERY_RQ (PRM 12.11).
-#include "connectx/receive_queue.h"
-
 #include "connectx/commands/commands.h"
 #include "connectx/completion_queue.h"
 #include "connectx/device.h"
 #include "connectx/ethernet.h"
+#include "connectx/receive_queue.h"
 #include "connectx/resources.h"
 
 namespace softhca::connectx {
@@ -72,8 +71,8 @@ CommandResult create_rq(Device& device, const Command& command) {
       device, context.get(rq_context::wq),
       command.in_tail(create_rq_in::rq_context.kOffset + rq_context::wq.kOffset + wq::pas_offset));
   if (!wq) return tl::unexpected(wq.error());
-  auto* rq = device.ethernet().receive_queues().emplace(device.resources().queue_numbers(),
-                                                        context, std::move(*wq));
+  auto* rq = device.ethernet().receive_queues().emplace(device.resources().queue_numbers(), context,
+                                                        std::move(*wq));
   if (rq == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.7", "no queue number left");
   command.output<create_rq_out>().set(create_rq_out::rqn, rq->rqn());
   return {};

@@ -1,11 +1,10 @@
 // CREATE_SQ, MODIFY_SQ, DESTROY_SQ, QUERY_SQ (PRM 12.10).
-#include "connectx/send_queue.h"
-
 #include "connectx/commands/commands.h"
 #include "connectx/completion_queue.h"
 #include "connectx/device.h"
 #include "connectx/ethernet.h"
 #include "connectx/resources.h"
+#include "connectx/send_queue.h"
 
 namespace softhca::connectx {
 
@@ -107,7 +106,8 @@ CommandResult destroy_sq(Device& device, const Command& command) {
 }
 
 CommandResult query_sq(Device& device, const Command& command) {
-  auto* sq = device.ethernet().send_queues().find(command.input<query_sq_in>().get(query_sq_in::sqn));
+  auto* sq =
+      device.ethernet().send_queues().find(command.input<query_sq_in>().get(query_sq_in::sqn));
   if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.4", "unknown SQ");
   sq->write_context(command.output<query_sq_out>().sub(query_sq_out::sq_context));
   return {};

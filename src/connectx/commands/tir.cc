@@ -41,7 +41,8 @@ CommandResult check_hash(util::View<tir_context> context) {
     return refuse(Status::BAD_PARAM, "PRM Table 45",
                   "selector of inner fields, but tunneled_offload is not a capability");
   }
-  constexpr std::uint32_t known = (1u << (static_cast<unsigned>(rx_hash_field_bit::L4_DPORT) + 1)) - 1;
+  constexpr std::uint32_t known =
+      (1u << (static_cast<unsigned>(rx_hash_field_bit::L4_DPORT) + 1)) - 1;
   if ((selected(context.get(tir_context::rx_hash_field_selector_outer)) & ~known) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 47", "selected_fields beyond addresses and ports");
   }
@@ -58,7 +59,8 @@ CommandResult check_lro(util::View<tir_context> context) {
 CommandResult check_destination(Device& device, util::View<tir_context> context) {
   switch (tir_disp_type(context.get(tir_context::disp_type))) {
     case tir_disp_type::DIRECT:
-      if (device.ethernet().receive_queues().find(context.get(tir_context::inline_rqn)) == nullptr) {
+      if (device.ethernet().receive_queues().find(context.get(tir_context::inline_rqn)) ==
+          nullptr) {
         return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown RQ");
       }
       return {};
@@ -77,7 +79,8 @@ CommandResult check_context(Device& device, util::View<tir_context> context) {
                   "tls_en and tunneled_offload_en are not capabilities");
   }
   if (auto checked = check_destination(device, context); !checked) return checked;
-  if (!device.resources().transport_domains().contains(context.get(tir_context::transport_domain))) {
+  if (!device.resources().transport_domains().contains(
+          context.get(tir_context::transport_domain))) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown transport domain");
   }
   if (auto checked = check_hash(context); !checked) return checked;

@@ -31,7 +31,8 @@ CommandResult create_tis(Device& device, const Command& command) {
   if (context.get(tis_context::tls_en) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 50", "tls_en is not a capability");
   }
-  if (!device.resources().transport_domains().contains(context.get(tis_context::transport_domain))) {
+  if (!device.resources().transport_domains().contains(
+          context.get(tis_context::transport_domain))) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.9.1", "unknown transport domain");
   }
   auto* tis = device.ethernet().tiss().emplace();
