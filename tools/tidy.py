@@ -23,6 +23,7 @@ MAY_INCLUDE = {
     "rdma": {"util", "spec", "wire", "fabric", "pcie"},
     "ethernet": {"util", "wire"},
     "connectx": {"util", "spec", "wire", "fabric", "pcie", "rdma", "ethernet"},
+    "sdxi": {"util", "spec", "pcie"},
     "vfio_user": {"util", "pcie"},
     "driver": {"util", "spec", "pcie"},
     "cli": {"util", "fabric", "pcie", "connectx", "vfio_user", "wire"},
