@@ -22,10 +22,19 @@ void ServeLoop::run() {
 }
 
 void ServeLoop::turn(util::Time limit) {
-  auto next = run_functions();
-  next = std::min(next, limit);
-  if (options_.poll > util::Duration::zero() && spin(next)) return;
-  events_->run_once(next);
+  auto next = std::min(run_functions(), limit);
+  if (poll_until_ != util::Time::min()) {
+    if (util::monotonic_now() < poll_until_) {
+      next = util::Time::min();
+    } else {
+      poll_until_ = util::Time::min();
+    }
+  }
+  if (events_->run_once(next) != 0) note_work();
+}
+
+void ServeLoop::note_work() {
+  if (options_.poll > util::Duration::zero()) poll_until_ = util::monotonic_now() + options_.poll;
 }
 
 /// When the functions must run again; Time::min() if there is work left now.
@@ -36,19 +45,9 @@ util::Time ServeLoop::run_functions() {
     for (auto* function : functions_) next = std::min(next, function->run(now));
     const bool moved = after_run_ && after_run_();
     if (!moved && next > now) return next;
+    note_work();
   }
   return util::Time::min();
-}
-
-/// Looks for events without sleeping, for as long as the options say. True if there were any, or if
-/// `until` has come.
-bool ServeLoop::spin(util::Time until) {
-  const auto start = util::monotonic_now();
-  const auto end = std::min(until, start + options_.poll);
-  do {
-    if (events_->run_once(util::Time::min()) != 0) return true;
-  } while (util::monotonic_now() < end && !events_->stopped());
-  return end == until;
 }
 
 }  // namespace softhca::vfio_user

@@ -15,7 +15,8 @@ namespace softhca::vfio_user {
 class ServeLoop {
  public:
   struct Options {
-    /// How long to look for new work before going to sleep. 0: sleep at once.
+    /// How long to go on looking for work, at the sockets and in the functions, after there was
+    /// some. 0: sleep at once.
     util::Duration poll = util::Duration::zero();
   };
 
@@ -45,9 +46,10 @@ class ServeLoop {
       : options_(options), events_(std::move(events)) {}
 
   util::Time run_functions();
-  bool spin(util::Time until);
+  void note_work();
 
   Options options_;
+  util::Time poll_until_ = util::Time::min();
   std::unique_ptr<util::EventLoop> events_;
   std::vector<pcie::Function*> functions_;
   std::function<bool()> after_run_;

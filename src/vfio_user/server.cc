@@ -42,6 +42,17 @@ bool remove_stale(const sockaddr_un& address) {
   return errno == ECONNREFUSED && ::unlink(address.sun_path) == 0;
 }
 
+bool bind_or_replace(int fd, const sockaddr_un& address) {
+  const auto bind = [&] {
+    return ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  };
+  if (bind()) return true;
+  if (errno != EADDRINUSE) return false;
+  if (remove_stale(address)) return bind();
+  errno = EADDRINUSE;
+  return false;
+}
+
 }  // namespace
 
 util::Result<std::unique_ptr<Server>> Server::listen(util::EventLoop& loop,
@@ -61,11 +72,7 @@ util::Result<void> Server::start() {
   if (!address) return tl::unexpected(address.error());
   auto listener = unix_socket();
   if (!listener) return util::fail_errno("vfio-user: socket");
-  const auto* at = reinterpret_cast<const sockaddr*>(&*address);
-  if (::bind(listener.get(), at, sizeof *address) != 0 &&
-      (errno != EADDRINUSE || !remove_stale(*address) ||
-       ::bind(listener.get(), at, sizeof *address) != 0)) {
-    errno = errno == EADDRINUSE || errno == 0 ? EADDRINUSE : errno;
+  if (!bind_or_replace(listener.get(), *address)) {
     return util::fail_errno(fmt::format("vfio-user socket '{}': bind", path_));
   }
   listener_ = std::move(listener);  // from here on the file is ours to remove
