@@ -108,7 +108,7 @@ class Frame {
   static Frame from_bytes(std::span<const std::byte> bytes) {
     Frame frame;
     const auto head = std::min(bytes.size(), kHeadCapacity);
-    std::memcpy(frame.resize_head(head).data(), bytes.data(), head);
+    std::copy_n(bytes.begin(), head, frame.resize_head(head).begin());
     (void)frame.add_segment(bytes.subspan(head));
     return frame;
   }

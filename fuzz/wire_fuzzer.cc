@@ -1,0 +1,127 @@
+// Any bytes as a frame from the wire, through every parser; and as headers to be segmented.
+//
+// Beside what the sanitizers see, properties are checked: what parses again emits to a packet
+// that parses to the same; inserted checksums are right; segments are the message again.
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+#include "ethernet/checksum_offload.h"
+#include "ethernet/packet_info.h"
+#include "ethernet/padding.h"
+#include "ethernet/rss.h"
+#include "ethernet/segmentation.h"
+#include "ethernet/vlan_offload.h"
+#include "wire/roce.h"
+
+namespace {
+
+using namespace softhca;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+std::vector<std::byte> bytes_of(const wire::Frame& frame) {
+  std::vector<std::byte> bytes(frame.size());
+  frame.copy_to(bytes);
+  return bytes;
+}
+
+/// Emits the packet's headers anew around its payload, and parses them.
+void check_emit(const wire::Frame& frame, const wire::RocePacket& packet) {
+  wire::Frame again;
+  wire::RoceHeader(packet.address).emit(packet.bth, packet.ext, packet.payload_size, again);
+  const auto payload = again.own_payload(packet.payload_size);
+  auto* at = payload.data();
+  packet.for_each_payload_piece(frame, [&](std::span<const std::byte> piece) {
+    std::memcpy(at, piece.data(), piece.size());
+    at += piece.size();
+  });
+  const auto bytes = bytes_of(again);
+  const auto parsed = wire::RocePacket::parse(wire::Frame::from_bytes(bytes));
+  require(parsed.has_value());
+  auto expected = packet.bth;
+  expected.pad_count = static_cast<std::uint8_t>((4 - packet.payload_size % 4) % 4);
+  require(parsed->address == packet.address && parsed->bth == expected);
+  require(parsed->ext == packet.ext && parsed->payload_size == packet.payload_size);
+}
+
+void fuzz_roce(std::span<const std::byte> bytes) {
+  auto frame = wire::Frame::from_bytes(bytes);
+  auto packet = wire::RocePacket::parse(frame);
+  if (!packet && packet.error() == wire::RoceError::kIcrc) {
+    // A fuzzer finds no CRC: take the packet as one of this process, as far as IP reaches.
+    const auto info = ethernet::classify(frame);
+    frame = wire::Frame::from_bytes(bytes.first(info.l3_offset + info.l3_size));
+    frame.set_icrc(wire::Frame::Icrc::kDeferred);
+    packet = wire::RocePacket::parse(frame);
+    require(packet.has_value());
+  }
+  if (!packet) return;
+  std::array<std::byte, 40> grh;
+  wire::emit_ud_grh(frame, *packet, grh);
+  check_emit(frame, *packet);
+}
+
+void fuzz_ethernet(std::span<const std::byte> bytes) {
+  auto frame = wire::Frame::from_bytes(bytes);
+  const auto info = ethernet::classify(frame);
+  (void)ethernet::check(frame, info);
+  for (const bool symmetric : {false, true}) {
+    const ethernet::HashInput input(info, 15, symmetric);
+    (void)ethernet::inverted_xor8(input.bytes(), 8);
+  }
+  ethernet::insert_l3_checksum(frame, info);
+  ethernet::insert_l4_checksum(frame, info);
+  const auto result = ethernet::check(frame, ethernet::classify(frame));
+  if (info.l3 != ethernet::L3Type::kNone) require(result.l3_ok == info.l3_length_ok);
+  // A UDP length that is not IP's is left to software.
+  if (info.l4 == ethernet::L4Type::kTcp) require(result.l4_ok == !info.source_routed);
+
+  const auto before = bytes_of(frame);
+  const auto tci = ethernet::strip_vlan(frame);
+  if (tci) require(ethernet::insert_vlan(frame, wire::EtherType::kVlan, *tci));
+  require(bytes_of(frame) == before);
+  ethernet::pad_to_minimum(frame);
+  require(frame.size() == std::max(before.size(), ethernet::kFrameSizeMin));
+}
+
+/// The first byte says how many bytes of header there are, the next two the MSS.
+void fuzz_segmentation(std::span<const std::byte> bytes) {
+  if (bytes.size() < 3) return;
+  const auto header_size = std::min(std::to_integer<std::size_t>(bytes[0]), bytes.size() - 3);
+  const std::size_t mss = util::load_be16(&bytes[1]);
+  const auto headers = bytes.subspan(3, header_size);
+  const auto payload = bytes.subspan(3 + header_size);
+  auto segmenter = ethernet::Segmenter::create(headers, payload.size(), mss);
+  if (!segmenter) return;
+  std::size_t sent = 0;
+  for (std::size_t i = segmenter->count(); i != 0; --i) {
+    require(!segmenter->done());
+    wire::Frame frame;
+    const auto part = segmenter->next(frame);
+    require(part.offset == sent && part.size <= mss);
+    require(frame.add_segment(payload.subspan(part.offset, part.size)));
+    sent += part.size;
+    const auto info = ethernet::classify(frame);
+    ethernet::insert_l3_checksum(frame, info);
+    ethernet::insert_l4_checksum(frame, info);
+    const auto result = ethernet::check(frame, info);
+    require(result.l3_ok && (result.l4_ok || info.source_routed));
+  }
+  require(segmenter->done() && sent == payload.size());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  // Of its own size, so that a read beyond the end is seen.
+  const auto input = std::as_bytes(std::span(data, size));
+  const std::vector<std::byte> bytes(input.begin(), input.end());
+  fuzz_roce(bytes);
+  fuzz_ethernet(bytes);
+  fuzz_segmentation(bytes);
+  return 0;
+}
