@@ -1,0 +1,192 @@
+// CQEs of QPs, field by field (mlx5 driver interface 8.7).
+#include "connectx/cqe.h"
+
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "spec/connectx/cqe.h"
+#include "spec/connectx/opcodes.h"
+
+namespace softhca::connectx {
+namespace {
+
+using rdma::ReceiveOpcode;
+using rdma::SendOpcode;
+using rdma::WorkStatus;
+using Requester = spec::connectx::cqe64_requester;
+using Responder = spec::connectx::cqe64_responder;
+using Error = spec::connectx::cqe_error;
+using Syndrome = spec::connectx::cqe_syndrome;
+using CqeOpcode = spec::connectx::cqe_opcode;
+
+constexpr CqeQueue kQueue{.qpn = 0x123456, .user_index = 0xABCDE};
+constexpr std::uint64_t kTime = 0x0102030405060708;
+
+template <class Field>
+std::uint64_t field(const Cqe& cqe, Field f) {
+  return f.read(cqe.data());
+}
+std::uint64_t code(CqeOpcode opcode) { return static_cast<std::uint64_t>(opcode); }
+
+rdma::SendCompletion sent(SendOpcode opcode, std::uint32_t bytes = 0) {
+  return {.cookie = SendCookie{.index = 0xFEDC, .opcode = 0x10, .event = true}.pack(),
+          .opcode = opcode,
+          .status = WorkStatus::kSuccess,
+          .signaled = true,
+          .byte_count = bytes,
+          .reason = {}};
+}
+
+rdma::ReceiveCompletion received(ReceiveOpcode opcode) {
+  rdma::ReceiveCompletion completion{};
+  completion.cookie = 0x8001;
+  completion.opcode = opcode;
+  completion.status = WorkStatus::kSuccess;
+  completion.byte_count = 1234;
+  completion.immediate = 0xDEADBEEF;
+  completion.source_qpn = rdma::Qpn(0x777777);
+  completion.pkey = 0xFFFF;
+  return completion;
+}
+
+TEST(RdmaCqe, RequesterTellsWqeQpnAndUserIndex) {
+  Cqe cqe;
+  cqe.fill(std::byte{0xFF});
+  encode_requester_cqe(cqe, kQueue, sent(SendOpcode::kRdmaRead, 4096), kTime);
+  EXPECT_EQ(field(cqe, Requester::srqn_user_index), 0xABCDEu);
+  EXPECT_EQ(field(cqe, Requester::byte_cnt), 4096u);
+  EXPECT_EQ(field(cqe, Requester::timestamp), kTime);
+  EXPECT_EQ(field(cqe, Requester::s_wqe_opcode), 0x10u);
+  EXPECT_EQ(field(cqe, Requester::qpn), 0x123456u);
+  EXPECT_EQ(field(cqe, Requester::wqe_counter), 0xFEDCu);
+  EXPECT_EQ(field(cqe, Requester::opcode), code(CqeOpcode::REQUESTER));
+  EXPECT_EQ(field(cqe, Requester::cqe_format), 0u);
+  EXPECT_EQ(field(cqe, Requester::owner), 0u) << "the owner bit is the CQ's business";
+  EXPECT_EQ(field(cqe, Requester::signature), 0u);
+  EXPECT_EQ(cqe[0], std::byte{0}) << "what is not set is zero";
+}
+
+TEST(RdmaCqe, OnlyReadsAndAtomicsTellTheirBytes) {
+  Cqe cqe;
+  for (const auto& [opcode, bytes] :
+       {std::pair{SendOpcode::kSend, 0u}, {SendOpcode::kRdmaWrite, 0u},
+        {SendOpcode::kRdmaRead, 8u}, {SendOpcode::kCompareSwap, 8u}, {SendOpcode::kFetchAdd, 8u}}) {
+    encode_requester_cqe(cqe, kQueue, sent(opcode, 8), kTime);
+    EXPECT_EQ(field(cqe, Requester::byte_cnt), bytes);
+  }
+}
+
+TEST(RdmaCqe, ResponderOpcodes) {
+  for (const auto& [opcode, expected, immediate] :
+       {std::tuple{ReceiveOpcode::kSend, CqeOpcode::RESPONDER_SEND, 0u},
+        {ReceiveOpcode::kSendWithImmediate, CqeOpcode::RESPONDER_SEND_WITH_IMMEDIATE, 0xDEADBEEF},
+        {ReceiveOpcode::kSendWithInvalidate, CqeOpcode::RESPONDER_SEND_WITH_INVALIDATE,
+         0xDEADBEEF},
+        {ReceiveOpcode::kRdmaWriteWithImmediate, CqeOpcode::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE,
+         0xDEADBEEF}}) {
+    Cqe cqe;
+    encode_responder_cqe(cqe, kQueue, received(opcode), kTime);
+    EXPECT_EQ(field(cqe, Responder::opcode), code(expected));
+    EXPECT_EQ(field(cqe, Responder::imm_inval_pkey), immediate);
+    EXPECT_EQ(field(cqe, Responder::byte_cnt), 1234u);
+    EXPECT_EQ(field(cqe, Responder::wqe_counter), 0x8001u);
+    EXPECT_EQ(field(cqe, Responder::qpn), 0x123456u);
+    EXPECT_EQ(field(cqe, Responder::srqn_user_index), 0xABCDEu);
+    EXPECT_EQ(field(cqe, Responder::timestamp), kTime);
+    EXPECT_EQ(field(cqe, Responder::grh), 0u) << "a connected QP";
+    EXPECT_EQ(field(cqe, Responder::rqpn), 0u);
+    EXPECT_EQ(field(cqe, Responder::l3_ok), 0u);
+    EXPECT_EQ(field(cqe, Responder::l4_ok), 0u);
+    EXPECT_EQ(field(cqe, Responder::cv), 0u);
+    EXPECT_EQ(field(cqe, Responder::se), 0u);
+  }
+}
+
+TEST(RdmaCqe, DatagramsTellGrhSourceAndL3Type) {
+  auto queue = kQueue;
+  queue.is_datagram = true;
+  auto completion = received(ReceiveOpcode::kSend);
+  completion.solicited = true;
+  for (const bool ipv6 : {false, true}) {
+    completion.ipv6 = ipv6;
+    Cqe cqe;
+    encode_responder_cqe(cqe, queue, completion, kTime);
+    EXPECT_EQ(field(cqe, Responder::grh), 1u);
+    EXPECT_EQ(field(cqe, Responder::rqpn), 0x777777u);
+    EXPECT_EQ(field(cqe, Responder::sl_l3_type), ipv6 ? 1u : 2u);
+    EXPECT_EQ(field(cqe, Responder::se), 1u);
+    EXPECT_EQ(field(cqe, Responder::imm_inval_pkey), 0u);
+  }
+}
+
+TEST(RdmaCqe, Qp1TellsThePkey) {
+  Cqe cqe;
+  encode_responder_cqe(cqe, {.qpn = 0x40, .is_datagram = true, .is_gsi = true},
+                       received(ReceiveOpcode::kSend), kTime);
+  EXPECT_EQ(field(cqe, Responder::imm_inval_pkey), 0xFFFFu);
+}
+
+TEST(RdmaCqe, VlanTagIsTold) {
+  auto completion = received(ReceiveOpcode::kSend);
+  completion.vlan_tci = 0xB123;  // priority 5, drop eligible, VLAN 0x123
+  Cqe cqe;
+  encode_responder_cqe(cqe, kQueue, completion, kTime);
+  EXPECT_EQ(field(cqe, Responder::cv), 1u);
+  EXPECT_EQ(field(cqe, Responder::up), 5u);
+  EXPECT_EQ(field(cqe, Responder::cfi), 1u);
+  EXPECT_EQ(field(cqe, Responder::vid), 0x123u);
+}
+
+TEST(RdmaCqe, ErrorsHaveTheirSyndromes) {
+  for (const auto& [status, syndrome] :
+       {std::pair{WorkStatus::kLocalLength, Syndrome::LOCAL_LENGTH_ERROR},
+        {WorkStatus::kLocalQpOperation, Syndrome::LOCAL_QP_OPERATION_ERROR},
+        {WorkStatus::kLocalProtection, Syndrome::LOCAL_PROTECTION_ERROR},
+        {WorkStatus::kFlushed, Syndrome::WORK_REQUEST_FLUSHED_ERROR},
+        {WorkStatus::kMemoryWindowBind, Syndrome::MEMORY_WINDOW_BIND_ERROR},
+        {WorkStatus::kBadResponse, Syndrome::BAD_RESPONSE_ERROR},
+        {WorkStatus::kLocalAccess, Syndrome::LOCAL_ACCESS_ERROR},
+        {WorkStatus::kRemoteInvalidRequest, Syndrome::REMOTE_INVALID_REQUEST_ERROR},
+        {WorkStatus::kRemoteAccess, Syndrome::REMOTE_ACCESS_ERROR},
+        {WorkStatus::kRemoteOperation, Syndrome::REMOTE_OPERATION_ERROR},
+        {WorkStatus::kTransportRetryExceeded, Syndrome::TRANSPORT_RETRY_COUNTER_EXCEEDED},
+        {WorkStatus::kRnrRetryExceeded, Syndrome::RNR_RETRY_COUNTER_EXCEEDED}}) {
+    auto send = sent(SendOpcode::kSend);
+    send.status = status;
+    Cqe cqe;
+    encode_requester_cqe(cqe, kQueue, send, kTime);
+    EXPECT_EQ(field(cqe, Error::opcode), code(CqeOpcode::REQUESTER_ERROR));
+    EXPECT_EQ(field(cqe, Error::syndrome), static_cast<std::uint64_t>(syndrome));
+    EXPECT_EQ(field(cqe, Error::qpn), 0x123456u);
+    EXPECT_EQ(field(cqe, Error::user_index), 0xABCDEu);
+    EXPECT_EQ(field(cqe, Error::wqe_counter), 0xFEDCu);
+    EXPECT_EQ(field(cqe, Error::s_wqe_opcode), 0x10u);
+
+    auto receive = received(ReceiveOpcode::kSend);
+    receive.status = status;
+    encode_responder_cqe(cqe, kQueue, receive, kTime);
+    EXPECT_EQ(field(cqe, Error::opcode), code(CqeOpcode::RESPONDER_ERROR));
+    EXPECT_EQ(field(cqe, Error::syndrome), static_cast<std::uint64_t>(syndrome));
+    EXPECT_EQ(field(cqe, Error::wqe_counter), 0x8001u);
+    EXPECT_EQ(field(cqe, Error::byte_cnt), 0u);
+  }
+}
+
+TEST(RdmaCqe, VendorSyndromeTellsTheReason) {
+  auto send = sent(SendOpcode::kSend);
+  send.status = WorkStatus::kLocalQpOperation;
+  send.cookie = SendCookie{.index = 1, .fault = WqeFault::kWrongQpn}.pack();
+  Cqe cqe;
+  encode_requester_cqe(cqe, kQueue, send, kTime);
+  EXPECT_EQ(field(cqe, Error::vendor_error_syndrome), 4u);
+
+  const auto first = vendor_syndrome(WqeFault::kNone, "unknown LKey");
+  EXPECT_GE(first, 0x80);
+  EXPECT_EQ(first, vendor_syndrome(WqeFault::kNone, "unknown LKey"));
+  EXPECT_NE(first, vendor_syndrome(WqeFault::kNone, "LKey of another PD"));
+  EXPECT_EQ(vendor_syndrome(WqeFault::kNone, ""), 0);
+}
+
+}  // namespace
+}  // namespace softhca::connectx

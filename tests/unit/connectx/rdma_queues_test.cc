@@ -1,0 +1,250 @@
+// Rings, scatter lists and shared receive queues in host memory (mlx5 driver interface 8.1, 8.5).
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "connectx/receive_wqe.h"
+#include "connectx/shared_receive_queue.h"
+#include "connectx/work_ring.h"
+#include "util/endian.h"
+
+namespace softhca::connectx {
+namespace {
+
+using rdma::Fetch;
+
+constexpr pcie::Iova kBase = 0x100000;
+constexpr std::size_t kPage = 4096;
+
+/// Four pages of host memory; the last holds the doorbell record.
+class RdmaQueues : public ::testing::Test {
+ protected:
+  RdmaQueues() {
+    EXPECT_TRUE(dma_.map(kBase, memory_.size(), memory_.data(), pcie::DmaAccess::kReadWrite));
+  }
+  QueueBuffer buffer(std::uint64_t offset, std::uint64_t size) {
+    std::array<std::byte, 24> pas;
+    for (unsigned i = 0; i < 3; ++i) util::store_be64(pas.data() + 8 * i, kBase + i * kPage);
+    return *QueueBuffer::from_pas(dma_, pas, 12, offset, size);
+  }
+  DoorbellRecord record() { return DoorbellRecord(dma_, kBase + 3 * kPage); }
+  void ring(unsigned dword, std::uint32_t value) {
+    util::store_be32(memory_.data() + 3 * kPage + 4 * dword, value);
+  }
+
+  alignas(kPage) std::array<std::byte, 4 * kPage> memory_{};
+  pcie::DmaSpace dma_;
+};
+
+using RdmaWorkRing = RdmaQueues;
+
+TEST_F(RdmaWorkRing, SeesOnlyTheLowSixteenBitsOfTheCounter) {
+  WorkRing ring_({.log_stride = 6, .log_count = 4, .record_dword = 1});
+  auto doorbell = record();
+  EXPECT_EQ(ring_.available(doorbell), 0u);
+  ring(1, 0x12340003);
+  ring(0, 9);
+  EXPECT_EQ(ring_.available(doorbell), 3u);
+}
+
+TEST_F(RdmaWorkRing, CounterWrapsAtSixteenBits) {
+  WorkRing ring_({.log_stride = 6, .log_count = 4, .record_dword = 1});
+  auto doorbell = record();
+  for (std::uint32_t posted = 16; posted <= 0x10010; posted += 16) {
+    ring(1, posted);
+    ASSERT_EQ(ring_.available(doorbell), 16u);
+    ring_.consume(16);
+  }
+  EXPECT_EQ(ring_.consumed(), 0x10);
+}
+
+TEST_F(RdmaWorkRing, CounterPastTheRingIsRefused) {
+  WorkRing ring_({.log_stride = 6, .log_count = 4, .record_dword = 1});
+  auto doorbell = record();
+  ring(1, 17);
+  EXPECT_EQ(ring_.available(doorbell), std::nullopt);
+  EXPECT_FALSE(ring_.has_news(doorbell));
+  ring(1, 16);
+  EXPECT_TRUE(ring_.has_news(doorbell));
+  EXPECT_EQ(ring_.available(doorbell), 16u);
+}
+
+TEST_F(RdmaWorkRing, RecordThatIsGoneIsTold) {
+  WorkRing ring_({.log_stride = 6, .log_count = 4, .record_dword = 0});
+  DoorbellRecord doorbell(dma_, 0xDEAD0000);
+  EXPECT_EQ(ring_.available(doorbell), std::nullopt);
+}
+
+TEST_F(RdmaWorkRing, ReadWrapsAtTheEndOfTheRing) {
+  WorkRing ring_({.offset = 128, .log_stride = 6, .log_count = 2, .record_dword = 1});
+  auto ring_memory = buffer(64, 128 + 4 * 64);
+  for (unsigned i = 0; i < 4; ++i) memory_[64 + 128 + 64 * i] = std::byte(i + 1);
+  auto doorbell = record();
+  ring(1, 3);
+  ASSERT_EQ(ring_.available(doorbell), 3u);
+  ring_.consume(3);
+  std::array<std::byte, 128> out;
+  ASSERT_TRUE(ring_.read(ring_memory, 0, out));
+  EXPECT_EQ(out[0], std::byte{4});
+  EXPECT_EQ(out[64], std::byte{1});
+  ASSERT_TRUE(ring_.read(ring_memory, 1, out));
+  EXPECT_EQ(out[0], std::byte{1});
+}
+
+void put_segment(std::byte* at, std::uint32_t length, std::uint32_t key, std::uint64_t address) {
+  util::store_be32(at, length);
+  util::store_be32(at + 4, key);
+  util::store_be64(at + 8, address);
+}
+
+TEST(RdmaReceiveWqe, ListEndsAtTheMarker) {
+  std::array<std::byte, 64> wqe{};
+  put_segment(wqe.data(), 100, 7, 0x1000);
+  put_segment(wqe.data() + 16, 0, 0x100, 0);
+  put_segment(wqe.data() + 32, 5, 7, 0x2000);
+  std::vector<rdma::Sge> sges;
+  decode_scatter_list(wqe, sges);
+  ASSERT_EQ(sges.size(), 1u);
+  EXPECT_EQ(sges[0].length, 100u);
+  EXPECT_EQ(sges[0].lkey, rdma::MKey(7));
+  EXPECT_EQ(sges[0].address, 0x1000u);
+}
+
+TEST(RdmaReceiveWqe, ListMayFillTheWholeWqe) {
+  std::array<std::byte, 32> wqe{};
+  put_segment(wqe.data(), 1, 7, 0);
+  put_segment(wqe.data() + 16, 2, 7, 0);
+  std::vector<rdma::Sge> sges;
+  decode_scatter_list(wqe, sges);
+  EXPECT_EQ(sges.size(), 2u);
+}
+
+TEST(RdmaReceiveWqe, ByteCountZeroWithAnotherKeyMeansTwoGibibytes) {
+  std::array<std::byte, 16> wqe{};
+  put_segment(wqe.data(), 0, 0x200, 0);
+  std::vector<rdma::Sge> sges;
+  decode_scatter_list(wqe, sges);
+  ASSERT_EQ(sges.size(), 1u);
+  EXPECT_EQ(sges[0].length, 1u << 31);
+}
+
+class RdmaSharedReceiveQueue : public RdmaQueues {
+ protected:
+  static constexpr unsigned kCount = 8;
+  static constexpr unsigned kStride = 32;
+
+  RdmaSharedReceiveQueue()
+      : srq_(5, {.log_size = 3, .log_stride = 5, .buffer = buffer(0, kCount * kStride),
+                 .record = record()}) {
+    for (unsigned i = 0; i < kCount; ++i) write(i, (i + 1) % kCount, i + 1);
+  }
+  void write(unsigned index, unsigned next, std::uint32_t length) {
+    auto* wqe = memory_.data() + index * kStride;
+    util::store_be32(wqe, next);
+    put_segment(wqe + 16, length, 7, 0x4000);
+  }
+  /// Index of the WQE that was taken, -1 for none.
+  int take() {
+    request_.reset();
+    last_ = srq_.fetch(request_);
+    return last_ == Fetch::kRequest ? static_cast<int>(request_.cookie) : -1;
+  }
+
+  SharedReceiveQueue srq_;
+  rdma::ReceiveRequest request_;
+  Fetch last_ = Fetch::kNothing;
+};
+
+TEST_F(RdmaSharedReceiveQueue, TakesAsManyAsArePosted) {
+  EXPECT_EQ(take(), -1);
+  EXPECT_EQ(last_, Fetch::kNothing);
+  ring(0, 2);
+  EXPECT_EQ(take(), 0);
+  ASSERT_EQ(request_.sges.size(), 1u);
+  EXPECT_EQ(request_.sges[0].length, 1u);
+  EXPECT_EQ(take(), 1);
+  EXPECT_EQ(take(), -1);
+}
+
+TEST_F(RdmaSharedReceiveQueue, FollowsTheListAsSoftwareHasRewrittenIt) {
+  ring(0, 2);
+  EXPECT_EQ(take(), 0);
+  // The next but one comes before the rest now.
+  write(1, 5, 2);
+  write(5, 2, 6);
+  EXPECT_EQ(take(), 1);
+  ring(0, 4);
+  EXPECT_EQ(take(), 5);
+  EXPECT_EQ(take(), 2);
+}
+
+TEST_F(RdmaSharedReceiveQueue, LinkIsReadWhenItsWqeIsTakenNotLater) {
+  ring(0, 1);
+  EXPECT_EQ(take(), 0);
+  // Software has freed WQE 0 and put it to the end of its list.
+  write(0, 7, 1);
+  ring(0, 2);
+  EXPECT_EQ(take(), 1);
+}
+
+TEST_F(RdmaSharedReceiveQueue, IndexPastTheQueueFailsIt) {
+  write(0, kCount, 1);
+  ring(0, 1);
+  EXPECT_EQ(take(), -1);
+  EXPECT_EQ(last_, Fetch::kUnreadable);
+  EXPECT_TRUE(srq_.failed());
+  EXPECT_TRUE(srq_.take_failure());
+  EXPECT_FALSE(srq_.take_failure()) << "it is told once";
+}
+
+TEST_F(RdmaSharedReceiveQueue, CounterPastTheQueueFailsIt) {
+  ring(0, kCount + 1);
+  EXPECT_EQ(take(), -1);
+  EXPECT_TRUE(srq_.failed());
+}
+
+TEST_F(RdmaSharedReceiveQueue, LimitIsToldOnceWhenFewerAreLeft) {
+  ring(0, 4);
+  srq_.arm(3);
+  EXPECT_FALSE(srq_.take_limit_event()) << "4 are posted";
+  EXPECT_EQ(take(), 0);
+  EXPECT_FALSE(srq_.take_limit_event()) << "3 are not fewer than 3";
+  EXPECT_EQ(take(), 1);
+  EXPECT_TRUE(srq_.take_limit_event());
+  EXPECT_EQ(srq_.limit(), 0);
+  EXPECT_EQ(take(), 2);
+  EXPECT_FALSE(srq_.take_limit_event());
+}
+
+TEST_F(RdmaSharedReceiveQueue, LimitLooksAtWhatWasPostedMeanwhile) {
+  ring(0, 4);
+  srq_.arm(3);
+  EXPECT_EQ(take(), 0);
+  ring(0, 6);
+  EXPECT_EQ(take(), 1);
+  EXPECT_FALSE(srq_.take_limit_event()) << "4 are left";
+}
+
+TEST_F(RdmaSharedReceiveQueue, LimitThatIsReachedAlreadyIsToldAtOnce) {
+  ring(0, 2);
+  srq_.arm(3);
+  EXPECT_TRUE(srq_.take_limit_event());
+}
+
+TEST_F(RdmaSharedReceiveQueue, SignatureSegmentIsSkipped) {
+  SharedReceiveQueue srq(6, {.log_size = 0, .log_stride = 6, .wq_signature = true,
+                             .buffer = buffer(0, 64), .record = record()});
+  util::store_be32(memory_.data(), 0);
+  put_segment(memory_.data() + 16, 0xFFFF, 0xFFFF, 0);
+  put_segment(memory_.data() + 32, 9, 7, 0);
+  put_segment(memory_.data() + 48, 0, 0x100, 0);
+  ring(0, 1);
+  rdma::ReceiveRequest request;
+  ASSERT_EQ(srq.fetch(request), Fetch::kRequest);
+  ASSERT_EQ(request.sges.size(), 1u);
+  EXPECT_EQ(request.sges[0].length, 9u);
+}
+
+}  // namespace
+}  // namespace softhca::connectx

@@ -1,0 +1,123 @@
+// Send WQEs as a driver writes them, segment by segment.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "spec/connectx/opcodes.h"
+#include "spec/connectx/wqe.h"
+#include "util/endian.h"
+#include "util/field.h"
+#include "wire/gid.h"
+#include "wire/mac_address.h"
+
+namespace softhca::connectx::testing {
+
+class WqeBuilder {
+ public:
+  using Opcode = spec::connectx::wqe_opcode;
+
+  WqeBuilder(Opcode opcode, std::uint16_t index, std::uint32_t qpn) {
+    using Ctrl = spec::connectx::wqe_ctrl_segment;
+    auto ctrl = add<Ctrl>();
+    ctrl.set(Ctrl::opcode, static_cast<std::uint32_t>(opcode));
+    ctrl.set(Ctrl::wqe_index, index);
+    ctrl.set(Ctrl::sq_number, qpn);
+    ctrl.set(Ctrl::ce, static_cast<std::uint32_t>(spec::connectx::wqe_completion::CQE));
+  }
+
+  template <class Field>
+  WqeBuilder& control(Field field, std::uint32_t value) {
+    using Ctrl = spec::connectx::wqe_ctrl_segment;
+    util::MutableView<Ctrl>(bytes_).set(field, value);
+    return *this;
+  }
+  WqeBuilder& unsignaled() { return control(spec::connectx::wqe_ctrl_segment::ce, 0); }
+  WqeBuilder& immediate(std::uint32_t value) {
+    return control(spec::connectx::wqe_ctrl_segment::imm, value);
+  }
+  /// Instead of the true size.
+  WqeBuilder& units(std::uint32_t units) {
+    forced_units_ = units;
+    return *this;
+  }
+  WqeBuilder& remote(std::uint64_t address, std::uint32_t rkey) {
+    using Raddr = spec::connectx::wqe_raddr_segment;
+    auto segment = add<Raddr>();
+    segment.set(Raddr::raddr, address);
+    segment.set(Raddr::rkey, rkey);
+    return *this;
+  }
+  WqeBuilder& atomic(std::uint64_t swap_add, std::uint64_t compare) {
+    using Atomic = spec::connectx::wqe_atomic_segment;
+    auto segment = add<Atomic>();
+    segment.set(Atomic::swap_add, swap_add);
+    segment.set(Atomic::compare, compare);
+    return *this;
+  }
+  WqeBuilder& datagram(std::uint32_t qpn, std::uint32_t qkey, const wire::MacAddress& mac,
+                       const wire::Gid& gid, std::uint8_t gid_index, bool extended = true) {
+    using Av = spec::connectx::wqe_datagram_segment;
+    auto segment = add<Av>();
+    segment.set(Av::destination_qp_dct, qpn);
+    segment.set(Av::qkey, qkey);
+    segment.set(Av::ext, extended ? 1 : 0);
+    segment.set(Av::grh, 1);
+    segment.set(Av::src_addr_index, gid_index);
+    segment.set(Av::hop_limit, 33);
+    segment.set(Av::tclass, 0x48);
+    segment.set(Av::flow_label, 0xABCDE);
+    segment.set(Av::rlid_udp_sport, 0xC123);
+    std::ranges::copy(mac.bytes, segment.sub(Av::rmac).begin());
+    std::ranges::copy(gid.bytes, segment.sub(Av::rgid_rip).begin());
+    return *this;
+  }
+  WqeBuilder& data(std::uint64_t address, std::uint32_t length, std::uint32_t lkey) {
+    using Data = spec::connectx::data_segment_pointer;
+    auto segment = add<Data>();
+    segment.set(Data::byte_count, length);
+    segment.set(Data::l_key, lkey);
+    segment.set(Data::local_address, address);
+    return *this;
+  }
+  /// `claimed`: the length that the segment tells, if it is not the true one.
+  WqeBuilder& inline_data(std::string_view text, int claimed = -1) {
+    using Inline = spec::connectx::data_segment_inline;
+    const std::size_t start = bytes_.size();
+    bytes_.resize(start + (Inline::kSize + text.size() + 15) / 16 * 16);
+    const util::MutableView<Inline> segment{std::span(bytes_).subspan(start)};
+    segment.set(Inline::inline_, 1);
+    segment.set(Inline::byte_count,
+                claimed < 0 ? static_cast<std::uint32_t>(text.size()) : std::uint32_t(claimed));
+    std::ranges::copy(std::as_bytes(std::span<const char>(text)), bytes_.begin() + start + Inline::kSize);
+    return *this;
+  }
+
+  /// The WQE with its size in the control segment.
+  std::vector<std::byte> bytes() const {
+    using Ctrl = spec::connectx::wqe_ctrl_segment;
+    auto copy = bytes_;
+    util::MutableView<Ctrl>(copy).set(
+        Ctrl::ds, forced_units_ ? *forced_units_ : static_cast<std::uint32_t>(copy.size() / 16));
+    return copy;
+  }
+
+ private:
+  template <class Segment>
+  util::MutableView<Segment> add() {
+    const std::size_t start = bytes_.size();
+    bytes_.resize(start + Segment::kSize);
+    return util::MutableView<Segment>(std::span(bytes_).subspan(start));
+  }
+
+  std::vector<std::byte> bytes_;
+  std::optional<std::uint32_t> forced_units_;
+};
+
+}  // namespace softhca::connectx::testing
