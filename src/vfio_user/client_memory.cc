@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <limits>
+#include <vector>
 
 #include "vfio_user/capabilities.h"
 
@@ -90,12 +91,33 @@ Verdict ClientMemory::unmap(const protocol::DmaUnmap& request) {
   }
   if (request.flags != 0)
     return refuse(ENOTSUP, "unknown flags (dirty page tracking is not offered)");
-  if (!dma_.unmap(request.address, request.size)) return refuse(ENOENT, "no such map");
-  if (const auto found = mapped_.find(request.address); found != mapped_.end()) {
+  if (request.size == 0) return refuse(EINVAL, "size 0");
+  const auto last = request.address + (request.size - 1);
+  if (last < request.address) return refuse(EINVAL, "passes the end of the address space");
+  // "The address and size of the DMA region being unmapped must match exactly a previous mapping."
+  // QEMU behind a virtual IOMMU also unmaps a wider range with several maps in it, as the ioctl
+  // allows; leaving those would leave the guest's device access to memory it took away.
+  std::vector<pcie::DmaSpace::Mapping> covered;
+  for (const auto& mapping : dma_.mappings()) {
+    const auto mapping_last = mapping.iova + (mapping.size - 1);
+    if (mapping_last < request.address) continue;
+    if (mapping.iova > last) break;
+    if (mapping.iova < request.address || mapping_last > last) {
+      return refuse(ENOENT, "a part of an existing map");
+    }
+    covered.push_back(mapping);
+  }
+  if (covered.empty()) return refuse(ENOENT, "no such map");
+  for (const auto& mapping : covered) remove(mapping);
+  return kDone;
+}
+
+void ClientMemory::remove(const pcie::DmaSpace::Mapping& mapping) {
+  [[maybe_unused]] const auto unmapped = dma_.unmap(mapping.iova, mapping.size);
+  if (const auto found = mapped_.find(mapping.iova); found != mapped_.end()) {
     ::munmap(found->second.start, found->second.size);
     mapped_.erase(found);
   }
-  return kDone;
 }
 
 void ClientMemory::unmap_all() {

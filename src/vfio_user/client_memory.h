@@ -33,6 +33,7 @@ class ClientMemory {
     std::size_t size;
   };
 
+  void remove(const pcie::DmaSpace::Mapping& mapping);
   Verdict map_file(const protocol::DmaMap& request, int fd, pcie::DmaAccess access);
 
   pcie::DmaSpace& dma_;

@@ -365,7 +365,12 @@ TEST_F(MalformedTest, DmaUnmapThatMatchesNoMapIsRefused) {
   const auto enoent = static_cast<std::uint32_t>(ENOENT);
   EXPECT_EQ(error(client, Command::kDmaUnmap, DmaUnmap{24, 0, 0x10000, 4096}), enoent);
   EXPECT_EQ(error(client, Command::kDmaUnmap, DmaUnmap{24, 0, 0x11000, 4096}), enoent);
-  EXPECT_EQ(error(client, Command::kDmaUnmap, DmaUnmap{24, 0, 0x0, 0x100000}), enoent);
+  EXPECT_EQ(error(client, Command::kDmaUnmap, DmaUnmap{24, 0, 0x11000, 0x10000}), enoent);
+  EXPECT_EQ(error(client, Command::kDmaUnmap, DmaUnmap{24, 0, 0x10000, 0}),
+            static_cast<std::uint32_t>(EINVAL));
+  EXPECT_EQ(error(client, Command::kDmaUnmap, DmaUnmap{24, 0, 0x10000, UINT64_MAX}),
+            static_cast<std::uint32_t>(EINVAL));
+  EXPECT_EQ(error(client, Command::kDmaUnmap, DmaUnmap{24, 0, 0x20000, 0x100000}), enoent);
   EXPECT_EQ(error(client, Command::kDmaUnmap, DmaUnmap{24, 1, 0x10000, 8192}),
             static_cast<std::uint32_t>(ENOTSUP));
   EXPECT_EQ(error(client, Command::kDmaUnmap, DmaUnmap{24, 2, 0x10000, 8192}),

@@ -243,6 +243,17 @@ TEST_F(MessagesTest, DmaUnmapAnswersWithTheEntryAndRemovesIt) {
   EXPECT_TRUE(function_.dma().mappings().empty());
 }
 
+TEST_F(MessagesTest, DmaUnmapOfAWiderRangeRemovesEveryMapInIt) {
+  auto client = negotiated();
+  const auto file = memory_file(4096);
+  for (const std::uint64_t at : {0x1000, 0x10000, 0x20000, 0x50000}) {
+    ASSERT_EQ(client.map_dma(at, 4096, file.get(), 0), 0);
+  }
+  EXPECT_EQ(client.unmap_dma(0x8000, 0x20000), 0);
+  ASSERT_EQ(function_.dma().mappings().size(), 2u);
+  EXPECT_EQ(function_.dma().mappings()[1].iova, 0x50000u);
+}
+
 TEST_F(MessagesTest, DmaUnmapAllRemovesEverything) {
   auto client = negotiated();
   const auto file = memory_file(4096);
