@@ -181,7 +181,7 @@ void Requester::complete_done() {
   if (cursor_ == head_ && head_ != tail_ && !entry(head_).wants_data()) {
     cursor_packet_ = std::max(cursor_packet_, static_cast<std::uint32_t>(progress(entry(head_))));
   }
-  if (qp_.state() == QpState::kSqDrain && idle()) engine_.mark_ready(qp_);
+  if (qp_.state() == QpState::kSqDrain && idle() && !drain_reported) engine_.mark_ready(qp_);
 }
 
 void Requester::fail_head(WorkStatus status, std::string_view reason) {

@@ -1,0 +1,191 @@
+#include "rdma/pair.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "util/log.h"
+
+namespace softhca::rdma::testing {
+namespace {
+
+std::uint32_t next_cookie = 1;
+
+// Refusals are what many tests are about; they need not be told to the terminal.
+const bool quiet = (util::set_log_level(util::LogLevel::kError), true);
+
+SendRequest request(SendOpcode opcode, std::vector<Sge> sges) {
+  SendRequest r;
+  r.cookie = next_cookie++;
+  r.opcode = opcode;
+  r.signaled = true;
+  r.sges = std::move(sges);
+  r.rkey = kKey;
+  return r;
+}
+
+}  // namespace
+
+End::End(unsigned number)
+    : memory(kMemorySize), transport(hca, *this, dma) {
+  EXPECT_TRUE(dma.map(kMemoryIova, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
+  gid.gid = Gid::from_ipv4(0x0A000000 + number);
+  gid.mac = Mac::from_u64(0x020000000000 + number);
+  EXPECT_TRUE(transport.gids().set(0, gid));
+  MemoryKey::Attributes key;
+  key.key = kKey;
+  key.pd = kPd;
+  key.access = kLocalRead | kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic;
+  key.start = kKeyStart;
+  key.length = memory.size();
+  for (std::size_t offset = 0; offset < memory.size(); offset += 4096) {
+    key.pages.push_back(kMemoryIova + offset);
+  }
+  transport.keys().insert(key);
+}
+
+void End::transmit(const wire::Frame& frame) { on_transmit(*this, frame); }
+
+void End::fill(std::uint64_t offset, std::size_t length, unsigned seed) {
+  std::mt19937 random(seed);
+  for (std::size_t i = 0; i < length; ++i) memory[offset + i] = std::byte(random());
+}
+
+void End::post(QueuePair& qp, SendRequest request) {
+  hca.sends_posted[qp.qpn()].push_back(std::move(request));
+  transport.doorbell_send(qp);
+}
+
+void End::post_receive(QueuePair& qp, std::vector<Sge> sges, std::uint32_t cookie) {
+  auto& queue = qp.options().uses_srq ? hca.srq : hca.receives_posted[qp.qpn()];
+  queue.push_back({cookie, std::move(sges)});
+  transport.notice_receive(qp);
+}
+
+Pair::Pair(WireOptions wire_options, unsigned seed) : options(wire_options), random_(seed) {
+  a.on_transmit = b.on_transmit = [this](End& from, const wire::Frame& f) { take(from, f); };
+}
+
+QpAttributes Pair::attributes_for(End& from, End& to, Qpn remote) const {
+  QpAttributes attributes;
+  attributes.pd = kPd;
+  attributes.path.dst_gid = to.gid.gid;
+  attributes.path.dst_mac = to.gid.mac;
+  attributes.remote_qpn = remote;
+  attributes.rq_psn = &from == &a ? 0x000100 : 0xFFFFF0;  // one direction wraps early
+  attributes.sq_psn = &from == &a ? 0xFFFFF0 : 0x000100;
+  attributes.max_rd_atomic = attributes.max_dest_rd_atomic = 4;
+  attributes.remote_read = attributes.remote_write = attributes.remote_atomic = true;
+  attributes.min_rnr_timer = 12;
+  attributes.qkey = 0x1111;
+  if (adjust) adjust(attributes);
+  return attributes;
+}
+
+void Pair::to_rts(End& end, QueuePair& qp, const QpAttributes& attributes) {
+  for (const auto state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
+    const auto refusal = end.transport.modify(qp, state, attributes);
+    EXPECT_FALSE(refusal) << refusal.reason;
+  }
+}
+
+void Pair::connect(QpType type) {
+  auto option = qp_options;
+  option.counters = &a.counters;
+  const auto for_a = attributes_for(a, b, Qpn(0x22));
+  const auto for_b = attributes_for(b, a, Qpn(0x11));
+  qa = &a.transport.create_qp(Qpn(0x11), type, for_a, option);
+  option.counters = &b.counters;
+  qb = &b.transport.create_qp(Qpn(0x22), type, for_b, option);
+  to_rts(a, *qa, for_a);
+  to_rts(b, *qb, for_b);
+}
+
+void Pair::put(bool to_b, const std::vector<std::byte>& bytes, util::Duration delay) {
+  wire_.push_back({now + delay, order_++, to_b, bytes});
+  std::push_heap(wire_.begin(), wire_.end(), std::greater<>());
+}
+
+void Pair::take(End& from, const wire::Frame& frame) {
+  const bool to_b = &from == &a;
+  std::vector<std::byte> bytes(frame.size());
+  frame.copy_to(bytes);
+  auto fate = Fate::kDeliver;
+  if (script || keep_sent) {
+    const auto packet = wire::RocePacket::parse(frame);
+    ASSERT_TRUE(packet) << "the transport sent a packet that cannot be parsed";
+    if (keep_sent) sent.push_back({*packet, to_b});
+    if (script) fate = script(*packet, to_b);
+  }
+  if (fate == Fate::kLose || chance(options.loss)) return;
+  const bool late = fate == Fate::kLate || chance(options.late);
+  put(to_b, bytes, options.latency + (late ? options.lateness : util::Duration{}));
+  if (fate == Fate::kDouble || chance(options.duplicate)) {
+    put(to_b, bytes, options.latency + options.lateness / 2);
+  }
+}
+
+bool Pair::step() {
+  auto next = std::min(a.transport.run(now), b.transport.run(now));
+  if (!wire_.empty()) next = std::min(next, wire_.front().due);
+  if (next == util::kNever) return false;
+  now = std::max(now, next);
+  while (!wire_.empty() && wire_.front().due <= now) {
+    std::pop_heap(wire_.begin(), wire_.end(), std::greater<>());
+    const auto packet = std::move(wire_.back());
+    wire_.pop_back();
+    // In memory of its own, so that a sanitizer sees an access beyond the packet.
+    const auto frame = wire::Frame::from_bytes(packet.bytes);
+    (packet.to_b ? b : a).transport.handle_frame(frame, now);
+  }
+  return true;
+}
+
+void Pair::drive(unsigned steps_max) {
+  for (unsigned i = 0; i < steps_max; ++i) {
+    if (!step()) return;
+  }
+  FAIL() << "still busy after " << steps_max << " steps:\n"
+         << a.transport.inspect() << b.transport.inspect();
+}
+
+void Pair::drive_for(util::Duration time) {
+  const auto end = now + time;
+  for (;;) {
+    auto next = std::min(a.transport.run(now), b.transport.run(now));
+    if (!wire_.empty()) next = std::min(next, wire_.front().due);
+    if (next > end) break;
+    step();
+  }
+  now = end;
+}
+
+SendRequest send(std::uint64_t offset, std::uint32_t length) {
+  return request(SendOpcode::kSend, {End::sge(offset, length)});
+}
+SendRequest write(std::uint64_t from, std::uint64_t to, std::uint32_t length) {
+  auto r = request(SendOpcode::kRdmaWrite, {End::sge(from, length)});
+  r.remote_address = kKeyStart + to;
+  return r;
+}
+SendRequest read(std::uint64_t to, std::uint64_t from, std::uint32_t length) {
+  auto r = request(SendOpcode::kRdmaRead, {End::sge(to, length)});
+  r.remote_address = kKeyStart + from;
+  return r;
+}
+SendRequest fetch_add(std::uint64_t result, std::uint64_t at, std::uint64_t add) {
+  auto r = request(SendOpcode::kFetchAdd, {End::sge(result, 8)});
+  r.remote_address = kKeyStart + at;
+  r.swap_add = add;
+  return r;
+}
+SendRequest compare_swap(std::uint64_t result, std::uint64_t at, std::uint64_t compare,
+                         std::uint64_t swap) {
+  auto r = request(SendOpcode::kCompareSwap, {End::sge(result, 8)});
+  r.remote_address = kKeyStart + at;
+  r.compare = compare;
+  r.swap_add = swap;
+  return r;
+}
+
+}  // namespace softhca::rdma::testing

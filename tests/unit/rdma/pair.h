@@ -1,0 +1,143 @@
+// Two transports on virtual time with a wire between them that does what a test tells it: it delays, loses,
+// doubles and reorders packets by seed, or asks the test about each one.
+//
+// Frames cross the wire as bytes, with their ICRC computed and checked, as between two hosts.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fabric/port.h"
+#include "rdma/test_hca.h"
+#include "rdma/transport.h"
+#include "util/clock.h"
+#include "wire/roce.h"
+
+namespace softhca::rdma::testing {
+
+using namespace std::chrono_literals;
+
+inline constexpr std::size_t kMemorySize = std::size_t{5} << 20;
+inline constexpr pcie::Iova kMemoryIova = 0x1'0000'0000;
+inline constexpr std::uint64_t kKeyStart = 0x7000'0000;  ///< virtual address of the memory's start
+inline constexpr MKey kKey{0x1234'56};
+inline constexpr Pd kPd{7};
+
+/// What happens to a packet on the wire.
+enum class Fate { kDeliver, kLose, kDouble, kLate };
+
+/// One host: memory, HCA, transport.
+class End final : public fabric::Port {
+ public:
+  explicit End(unsigned number);
+
+  void transmit(const wire::Frame& frame) override;
+  void set_receiver(fabric::Receiver*) override {}
+  bool link_up() const override { return true; }
+
+  /// `length` bytes at `offset` of the memory, as a request names them.
+  static Sge sge(std::uint64_t offset, std::uint32_t length, MKey key = kKey) {
+    return {kKeyStart + offset, length, key};
+  }
+  std::byte* at(std::uint64_t offset) { return memory.data() + offset; }
+  std::uint64_t load64(std::uint64_t offset) {
+    std::uint64_t value;
+    std::memcpy(&value, at(offset), 8);
+    return value;
+  }
+  void store64(std::uint64_t offset, std::uint64_t value) { std::memcpy(at(offset), &value, 8); }
+  /// Bytes that differ from place to place and from seed to seed.
+  void fill(std::uint64_t offset, std::size_t length, unsigned seed);
+
+  /// Posts and rings.
+  void post(QueuePair& qp, SendRequest request);
+  void post_receive(QueuePair& qp, std::vector<Sge> sges, std::uint32_t cookie = 0);
+
+  std::vector<std::byte> memory;
+  pcie::DmaSpace dma;
+  TestHca hca;
+  QpCounters counters;
+  GidEntry gid;
+  Transport transport;
+  std::function<void(End&, const wire::Frame&)> on_transmit;
+};
+
+struct WireOptions {
+  util::Duration latency = 1us;
+  double loss = 0;
+  double duplicate = 0;
+  double late = 0;                  ///< probability of a packet overtaken by others
+  util::Duration lateness = 20us;
+};
+
+class Pair {
+ public:
+  explicit Pair(WireOptions options = {}, unsigned seed = 1);
+
+  /// A connected pair of QPs in RTS, numbers 0x11 on a and 0x22 on b.
+  void connect(QpType type = QpType::kRc);
+  /// Takes `qp` from RESET to RTS.
+  static void to_rts(End& end, QueuePair& qp, const QpAttributes& attributes);
+  QpAttributes attributes_for(End& from, End& to, Qpn remote) const;
+
+  /// Goes to the next moment at which something happens. False if nothing ever will.
+  bool step();
+  /// Until nothing is under way. Fails the test after `steps_max`.
+  void drive(unsigned steps_max = 300'000);
+  /// Until `time` has passed.
+  void drive_for(util::Duration time);
+
+  WireOptions options;
+  /// Applied to the QPs of connect() before they leave RESET.
+  std::function<void(QpAttributes&)> adjust;
+  QpOptions qp_options;
+  /// Asked about each packet before the random faults. `to_b`: from a to b.
+  std::function<Fate(const wire::RocePacket&, bool to_b)> script;
+  /// Opcodes and PSNs that were sent, for tests that look at the conversation.
+  struct Sent {
+    wire::RocePacket packet;
+    bool to_b;
+  };
+  std::vector<Sent> sent;
+  bool keep_sent = false;
+
+  util::Time now{};
+  End a{1};
+  End b{2};
+  QueuePair* qa = nullptr;
+  QueuePair* qb = nullptr;
+
+ private:
+  struct InFlight {
+    util::Time due;
+    std::uint64_t order;
+    bool to_b;
+    std::vector<std::byte> bytes;
+    bool operator>(const InFlight& o) const {
+      return due != o.due ? due > o.due : order > o.order;
+    }
+  };
+  void take(End& from, const wire::Frame& frame);
+  void put(bool to_b, const std::vector<std::byte>& bytes, util::Duration delay);
+  bool chance(double probability) {
+    return probability > 0 && std::uniform_real_distribution<>(0, 1)(random_) < probability;
+  }
+
+  std::mt19937 random_;
+  std::vector<InFlight> wire_;  ///< a heap
+  std::uint64_t order_ = 0;
+};
+
+/// Requests, as short as they can be written.
+SendRequest send(std::uint64_t offset, std::uint32_t length);
+SendRequest write(std::uint64_t from, std::uint64_t to, std::uint32_t length);
+SendRequest read(std::uint64_t to, std::uint64_t from, std::uint32_t length);
+SendRequest fetch_add(std::uint64_t result, std::uint64_t at, std::uint64_t add);
+SendRequest compare_swap(std::uint64_t result, std::uint64_t at, std::uint64_t compare,
+                         std::uint64_t swap);
+
+}  // namespace softhca::rdma::testing

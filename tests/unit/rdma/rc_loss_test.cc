@@ -1,0 +1,475 @@
+// RC on a wire that loses, delays and doubles packets: retries, timers, duplicates, and a soak by seed.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "rdma/pair.h"
+
+namespace softhca::rdma::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using enum WorkStatus;
+using wire::Operation;
+
+class RcLoss : public ::testing::Test {
+ protected:
+  RcLoss() {
+    pair.adjust = [](QpAttributes& attributes) { attributes.ack_timeout = 8; };  // 1.05 ms
+    pair.connect();
+    pair.a.fill(0, 0x40000, 1);
+    pair.b.fill(0, 0x40000, 2);
+  }
+  /// Meets the nth packet (from 0) that `match` accepts with `fate`.
+  template <class Match>
+  void nth(unsigned n, Fate fate, Match match) {
+    pair.script = [this, n, fate, match](const wire::RocePacket& packet, bool to_b) {
+      if (!match(packet, to_b)) return Fate::kDeliver;
+      return matched_++ == n ? fate : Fate::kDeliver;
+    };
+  }
+  static bool is_request(const wire::RocePacket&, bool to_b) { return to_b; }
+  static bool is_answer(const wire::RocePacket&, bool to_b) { return !to_b; }
+
+  Pair pair;
+  unsigned matched_ = 0;
+};
+
+TEST_F(RcLoss, LostPacketIsSentAgainAfterOneSequenceNak) {
+  unsigned naks = 0;
+  pair.script = [&](const wire::RocePacket& packet, bool to_b) {
+    if (to_b) return matched_++ == 3 ? Fate::kLose : Fate::kDeliver;
+    naks += packet.ext.aeth.type == wire::AethType::NAK;
+    return Fate::kDeliver;
+  };
+  pair.a.post(*pair.qa, write(0, 0x20000, 20000));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x20000), 20000), 0);
+  EXPECT_EQ(naks, 1u);
+  EXPECT_EQ(pair.a.counters.packet_seq_err, 1u);
+  EXPECT_GT(pair.b.counters.out_of_sequence, 1u);
+  EXPECT_LT(pair.now.time_since_epoch(), 1ms) << "it should not have waited for the timer";
+}
+
+TEST_F(RcLoss, LostLastPacketIsSentAgainAfterTheAckTimeout) {
+  nth(0, Fate::kLose, [](const auto& packet, bool to_b) { return to_b && packet.info().last; });
+  pair.a.post(*pair.qa, write(0, 0x20000, 2000));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 1u);
+  EXPECT_GE(pair.now.time_since_epoch(), 4096ns * 256);
+  EXPECT_LT(pair.now.time_since_epoch(), 4096ns * 256 * 2 + 1ms);
+}
+
+TEST_F(RcLoss, LostAcknowledgementIsRepeatedForTheDuplicate) {
+  nth(0, Fate::kLose, is_answer);
+  pair.b.post_receive(*pair.qb, {End::sge(0x20000, 2000)});
+  pair.a.post(*pair.qa, send(0, 2000));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kSuccess)) << "delivered twice";
+  EXPECT_GT(pair.b.counters.duplicate_request, 0u);
+}
+
+TEST_F(RcLoss, LaterAcknowledgementStandsForALostOne) {
+  nth(0, Fate::kLose, is_answer);
+  pair.a.post(*pair.qa, write(0, 0x20000, 8));
+  pair.drive_for(10us);
+  EXPECT_TRUE(pair.a.hca.sends.empty());
+  pair.a.post(*pair.qa, write(0, 0x20000, 8));
+  pair.drive_for(10us);
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
+}
+
+TEST_F(RcLoss, RetriesAreUsedUpThenTheRequestFails) {
+  auto attributes = pair.qa->attributes();
+  attributes.retry_count = 3;
+  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
+  pair.script = [&](const wire::RocePacket&, bool to_b) {
+    matched_ += to_b;
+    return Fate::kLose;
+  };
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.a.post_receive(*pair.qa, {});
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kTransportRetryExceeded, kFlushed));
+  EXPECT_THAT(pair.a.hca.receive_statuses(), ElementsAre(kFlushed));
+  EXPECT_EQ(matched_, 2u * 4);
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 4u);
+  EXPECT_EQ(pair.now.time_since_epoch(), 4096ns * 256 * 4);
+}
+
+TEST_F(RcLoss, AckTimeoutOfZeroNeverExpires) {
+  auto attributes = pair.qa->attributes();
+  attributes.ack_timeout = 0;
+  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
+  nth(0, Fate::kLose, is_request);
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.drive();  // nothing is due any more
+  EXPECT_TRUE(pair.a.hca.sends.empty());
+  EXPECT_EQ(pair.qa->state(), QpState::kRts);
+}
+
+TEST_F(RcLoss, EveryPacketLostOnceStillArrives) {
+  for (unsigned n = 0; n < 24; ++n) {
+    Pair fresh;
+    fresh.adjust = pair.adjust;
+    fresh.connect();
+    fresh.a.fill(0, 0x8000, n);
+    unsigned seen = 0;
+    fresh.script = [&](const wire::RocePacket&, bool) {
+      return seen++ == n ? Fate::kLose : Fate::kDeliver;
+    };
+    fresh.a.post(*fresh.qa, write(0, 0x20000, 4000));
+    fresh.a.post(*fresh.qa, read(0x10000, 0x20000, 4000));
+    fresh.a.post(*fresh.qa, fetch_add(0x30000, 0x30000, 1));
+    fresh.a.post(*fresh.qa, write(0, 0x28000, 100));
+    fresh.drive();
+    EXPECT_EQ(fresh.a.hca.send_statuses(), std::vector(4, kSuccess)) << "packet " << n;
+    EXPECT_EQ(std::memcmp(fresh.a.at(0), fresh.b.at(0x20000), 4000), 0) << "packet " << n;
+    EXPECT_EQ(fresh.b.load64(0x30000), 1u) << "packet " << n;
+  }
+}
+
+// READ -------------------------------------------------------------------------------------------
+
+TEST_F(RcLoss, LostReadResponseIsAskedForAgainFromWhereItIsMissing) {
+  nth(5, Fate::kLose, is_answer);
+  pair.keep_sent = true;
+  pair.a.post(*pair.qa, read(0, 0x20000, 20000));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x20000), 20000), 0);
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> asked;
+  for (const auto& sent : pair.sent) {
+    if (sent.to_b) asked.push_back({sent.packet.bth.psn.value(), sent.packet.ext.reth.dma_length});
+  }
+  EXPECT_THAT(asked, ElementsAre(std::pair(0xFFFFF0u, 20000u),
+                                 std::pair(0xFFFFF5u, 20000u - 5 * 1024)));
+  EXPECT_EQ(pair.a.counters.implied_nak_seq_err, 1u);
+}
+
+TEST_F(RcLoss, LostReadRequestIsFoundByTheAnswerToALaterRequest) {
+  nth(0, Fate::kLose, is_request);
+  pair.a.post(*pair.qa, read(0, 0x20000, 2000));
+  pair.a.post(*pair.qa, write(0x3000, 0x3000, 8));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
+  EXPECT_LT(pair.now.time_since_epoch(), 1ms);
+}
+
+TEST_F(RcLoss, LostWholeAnswerOfAReadIsAnImpliedNakOfTheNextAcknowledgement) {
+  pair.script = [&](const wire::RocePacket& packet, bool to_b) {
+    return !to_b && packet.info().operation == Operation::kRdmaReadResponse && matched_++ == 0
+               ? Fate::kLose
+               : Fate::kDeliver;
+  };
+  pair.a.post(*pair.qa, read(0, 0x20000, 100));
+  pair.a.post(*pair.qa, write(0x3000, 0x3000, 8));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
+  EXPECT_EQ(pair.a.counters.implied_nak_seq_err, 1u);
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x20000), 100), 0);
+}
+
+// Atomics ----------------------------------------------------------------------------------------
+
+TEST_F(RcLoss, AtomicIsCarriedOutOnceAndItsDuplicateGetsTheSameAnswer) {
+  nth(0, Fate::kLose, is_answer);
+  pair.b.store64(64, 100);
+  pair.a.post(*pair.qa, fetch_add(8, 64, 1));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(pair.a.load64(8), 100u);
+  EXPECT_EQ(pair.b.load64(64), 101u);
+  EXPECT_EQ(pair.b.counters.duplicate_request, 1u);
+}
+
+TEST_F(RcLoss, DoubledAtomicsAreCarriedOutOnce) {
+  pair.options.duplicate = 1;
+  pair.b.store64(64, 0);
+  for (int i = 0; i < 50; ++i) pair.a.post(*pair.qa, fetch_add(0x1000 + 8 * i, 64, 1));
+  pair.drive();
+  EXPECT_EQ(pair.b.load64(64), 50u);
+  for (std::uint64_t i = 0; i < 50; ++i) EXPECT_EQ(pair.a.load64(0x1000 + 8 * i), i);
+}
+
+// Receiver not ready -----------------------------------------------------------------------------
+
+TEST_F(RcLoss, SendWaitsForTheTimeOfTheRnrNak) {
+  pair.a.post(*pair.qa, send(0, 2000));
+  pair.drive_for(100us);
+  EXPECT_TRUE(pair.a.hca.sends.empty());
+  EXPECT_EQ(pair.b.counters.rnr_naks_sent, 1u);
+  pair.b.post_receive(*pair.qb, {End::sge(0x20000, 2000)});
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kSuccess));
+  // Timer code 12 is 0.64 ms.
+  EXPECT_GE(pair.now.time_since_epoch(), 640us);
+  EXPECT_LT(pair.now.time_since_epoch(), 660us);
+  EXPECT_EQ(pair.a.counters.rnr_naks_received, 1u);
+  EXPECT_GT(pair.b.counters.out_of_buffer, 0u);
+}
+
+TEST_F(RcLoss, RnrRetriesAreUsedUpThenTheRequestFails) {
+  auto attributes = pair.qa->attributes();
+  attributes.rnr_retry = 2;
+  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
+  pair.a.post(*pair.qa, send(0, 10));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kRnrRetryExceeded));
+  EXPECT_EQ(pair.a.counters.rnr_nak_retry_err, 1u);
+  EXPECT_EQ(pair.a.counters.rnr_naks_received, 3u);
+  EXPECT_EQ(pair.qb->state(), QpState::kRts);
+}
+
+TEST_F(RcLoss, RnrRetryOfSevenNeverEnds) {
+  pair.a.post(*pair.qa, send(0, 10));
+  pair.drive_for(100ms);
+  EXPECT_TRUE(pair.a.hca.sends.empty());
+  EXPECT_GT(pair.b.counters.rnr_naks_sent, 100u);
+  EXPECT_EQ(pair.qa->state(), QpState::kRts);
+}
+
+TEST_F(RcLoss, WriteWithImmediateWithoutReceiveIsNotReady) {
+  auto request = write(0, 0x20000, 3000);
+  request.opcode = SendOpcode::kRdmaWriteWithImmediate;
+  pair.a.post(*pair.qa, request);
+  pair.drive_for(100us);
+  EXPECT_EQ(pair.b.counters.rnr_naks_sent, 1u);
+  pair.b.post_receive(*pair.qb, {});
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(pair.b.hca.receives.at(0).completion.byte_count, 3000u);
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x20000), 3000), 0);
+}
+
+// States -----------------------------------------------------------------------------------------
+
+TEST_F(RcLoss, SqDrainFinishesWhatWasBegunAndStartsNothing) {
+  pair.a.post(*pair.qa, write(0, 0, 40000));
+  pair.a.transport.run(pair.now, 8);  // begun, not all sent
+  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, pair.qa->attributes()));
+  EXPECT_FALSE(pair.qa->drained());
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_TRUE(pair.qa->drained());
+  EXPECT_EQ(pair.a.hca.count(QpEvent::kSqDrained), 1u);
+  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, pair.qa->attributes()));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
+}
+
+TEST_F(RcLoss, SqDrainRetransmitsWhatIsLost) {
+  nth(0, Fate::kLose, is_request);
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.a.transport.run(pair.now);
+  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, pair.qa->attributes()));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(pair.a.hca.count(QpEvent::kSqDrained), 1u);
+}
+
+TEST_F(RcLoss, PacketsForAQpInResetOrInitAreDroppedSilently) {
+  ASSERT_FALSE(pair.b.transport.modify(*pair.qb, QpState::kReset, {}));
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.drive_for(10us);
+  ASSERT_FALSE(
+      pair.b.transport.modify(*pair.qb, QpState::kInit, pair.attributes_for(pair.b, pair.a, Qpn(0x11))));
+  pair.b.post_receive(*pair.qb, {});
+  pair.drive_for(2ms);
+  EXPECT_GE(pair.b.transport.counters().dropped_for(Drop::kQpState), 2u);
+  EXPECT_EQ(pair.b.transport.counters().tx_packets, 0u);
+  EXPECT_TRUE(pair.b.hca.receives.empty());
+}
+
+TEST_F(RcLoss, FirstPacketInRtrEstablishesCommunication) {
+  const auto attributes = pair.attributes_for(pair.b, pair.a, Qpn(0x11));
+  ASSERT_FALSE(pair.b.transport.modify(*pair.qb, QpState::kReset, {}));
+  ASSERT_FALSE(pair.b.transport.modify(*pair.qb, QpState::kInit, attributes));
+  ASSERT_FALSE(pair.b.transport.modify(*pair.qb, QpState::kRtr, attributes));
+  pair.b.post(*pair.qb, write(0, 0, 8));  // not sent before RTS
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.a.post(*pair.qa, read(0, 0, 8));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
+  EXPECT_EQ(pair.b.hca.count(QpEvent::kCommunicationEstablished), 1u);
+  EXPECT_TRUE(pair.b.hca.sends.empty());
+  ASSERT_FALSE(pair.b.transport.modify(*pair.qb, QpState::kRts, attributes));
+  pair.drive();
+  EXPECT_THAT(pair.b.hca.send_statuses(), ElementsAre(kSuccess));
+}
+
+TEST_F(RcLoss, DamagedPacketIsDroppedByItsIcrc) {
+  bool damaged = false;
+  pair.a.on_transmit = [&, through = pair.a.on_transmit](End& from, const wire::Frame& frame) {
+    if (damaged) return through(from, frame);
+    damaged = true;
+    std::vector<std::byte> bytes(frame.size());
+    frame.copy_to(bytes);
+    bytes[60] ^= std::byte{1};
+    pair.b.transport.handle_frame(wire::Frame::from_bytes(bytes), pair.now);
+  };
+  pair.a.post(*pair.qa, write(0, 0x20000, 100));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kIcrc), 1u);
+}
+
+TEST_F(RcLoss, PacketFromAnotherHostIsDropped) {
+  pair.keep_sent = true;
+  End stranger(3);
+  QpAttributes attributes = pair.qa->attributes();
+  auto& qp = stranger.transport.create_qp(Qpn(0x11), QpType::kRc, attributes, {});
+  stranger.on_transmit = [&](End&, const wire::Frame& frame) {
+    EXPECT_TRUE(pair.b.transport.handle_frame(frame, pair.now));
+  };
+  Pair::to_rts(stranger, qp, attributes);
+  stranger.post(qp, write(0, 0x20000, 100));
+  stranger.transport.run(pair.now);
+  EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kSource), 1u);
+}
+
+TEST_F(RcLoss, FramesForOthersAreNotTaken) {
+  std::vector<bool> taken;
+  End other(3);
+  auto attributes = pair.qa->attributes();
+  auto& qp = other.transport.create_qp(Qpn(0x11), QpType::kRc, attributes, {});
+  other.on_transmit = [&](End&, const wire::Frame& frame) {
+    taken.push_back(pair.b.transport.handle_frame(frame, pair.now));
+  };
+  const auto to = [&](const std::function<void(QpAttributes&)>& change) {
+    auto changed = attributes;
+    change(changed);
+    ASSERT_FALSE(other.transport.modify(qp, QpState::kReset, {}));
+    Pair::to_rts(other, qp, changed);
+    other.post(qp, write(0, 0, 8));
+    other.transport.run(pair.now);
+    ASSERT_FALSE(other.transport.modify(qp, QpState::kReset, {}));
+  };
+  to([](auto& x) { x.remote_qpn = Qpn(0x23); });                        // no such QP
+  to([](auto& x) { x.path.dst_gid = Gid::from_ipv4(0x0A000009); });     // not our address
+  to([](auto& x) { x.path.dst_mac = Mac::from_u64(0x020000000009); });  // not our MAC
+  EXPECT_THAT(taken, ElementsAre(false, false, false));
+}
+
+// Soak -------------------------------------------------------------------------------------------
+
+/// Random requests in both directions over a bad wire; memory and completions are compared with what
+/// they must be.
+class RcSoak : public ::testing::TestWithParam<unsigned> {};
+
+TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
+  const auto seed = GetParam();
+  std::mt19937 random(seed);
+  const auto below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
+  WireOptions options;
+  options.loss = below(11) / 100.0;
+  options.duplicate = below(6) / 100.0;
+  options.late = below(6) / 100.0;
+  Pair pair(options, seed);
+  const auto mtu = 256u << below(5);
+  pair.adjust = [&](QpAttributes& attributes) {
+    attributes.path_mtu = mtu;
+    attributes.ack_timeout = 6;
+    attributes.min_rnr_timer = 5;
+    // Retries are not what is tested here: at 10 % loss seven in a row are rare, not impossible.
+    attributes.rnr_retry = 7;
+  };
+  pair.connect();
+
+  constexpr std::uint64_t kSource = 0, kTarget = 0x100000, kReadBack = 0x200000, kCounter = 0x300000,
+                          kResults = 0x300100, kReceive = 0x320000;
+  constexpr unsigned kSlot = 0x4000, kRequests = 60;
+  for (auto* end : {&pair.a, &pair.b}) end->fill(kSource, kRequests * kSlot, seed + (end == &pair.a));
+  struct Expected {
+    SendOpcode opcode;
+    std::uint32_t cookie, length;
+  };
+  std::map<End*, std::vector<Expected>> posted;
+  for (unsigned i = 0; i < kRequests; ++i) {
+    for (auto* end : {&pair.a, &pair.b}) {
+      auto& other = end == &pair.a ? pair.b : pair.a;
+      auto& qp = end == &pair.a ? *pair.qa : *pair.qb;
+      auto& other_qp = end == &pair.a ? *pair.qb : *pair.qa;
+      const auto length = below(4) == 0 ? below(8) : below(kSlot - 64);
+      const std::uint64_t slot = i * kSlot;
+      SendRequest request;
+      switch (below(6)) {
+        case 0: request = read(kReadBack + slot % 0x80000, kSource, length); break;
+        case 1: request = fetch_add(kResults + 8 * i, kCounter, 1); break;
+        case 2:
+          request = write(kSource + slot, kTarget + slot, length);
+          request.opcode = SendOpcode::kRdmaWriteWithImmediate;
+          request.immediate = i;
+          other.post_receive(other_qp, {}, i);
+          break;
+        case 3:
+          request = send(kSource + slot, length);
+          // Sometimes late, so that RNR NAKs happen too.
+          other.post_receive(other_qp, {End::sge(kReceive + slot, kSlot)}, i);
+          break;
+        default: request = write(kSource + slot, kTarget + slot, length);
+      }
+      request.fence = below(5) == 0;
+      posted[end].push_back({request.opcode, request.cookie, length});
+      end->post(qp, request);
+    }
+    if (below(3) == 0) pair.drive_for(std::chrono::microseconds(below(30)));
+  }
+  pair.drive();
+
+  for (auto* end : {&pair.a, &pair.b}) {
+    auto& other = end == &pair.a ? pair.b : pair.a;
+    std::uint64_t adds = 0;
+    ASSERT_EQ(end->hca.sends.size(), kRequests);
+    std::size_t received = 0;
+    for (unsigned i = 0; i < kRequests; ++i) {
+      const auto& expected = posted[end][i];
+      const auto& done = end->hca.sends[i];
+      ASSERT_EQ(done.status, kSuccess) << done.reason << end->transport.inspect();
+      ASSERT_EQ(done.cookie, expected.cookie);
+      const std::uint64_t slot = i * kSlot;
+      switch (expected.opcode) {
+        case SendOpcode::kFetchAdd:
+          ASSERT_EQ(end->load64(kResults + 8 * i), adds++) << "atomic " << i;
+          break;
+        case SendOpcode::kRdmaWriteWithImmediate:
+        case SendOpcode::kSend: {
+          const auto& receive = other.hca.receives.at(received++).completion;
+          ASSERT_EQ(receive.cookie, i);
+          ASSERT_EQ(receive.byte_count, expected.length);
+          const auto place = expected.opcode == SendOpcode::kSend ? kReceive : kTarget;
+          ASSERT_EQ(std::memcmp(end->at(kSource + slot), other.at(place + slot), expected.length), 0);
+          break;
+        }
+        case SendOpcode::kRdmaWrite:
+          ASSERT_EQ(std::memcmp(end->at(kSource + slot), other.at(kTarget + slot), expected.length), 0);
+          break;
+        default: break;
+      }
+    }
+    ASSERT_EQ(other.load64(kCounter), adds);
+    ASSERT_EQ(other.hca.receives.size(), received);
+    // READ targets are reused; the last one to each place counts.
+    std::map<std::uint64_t, std::uint32_t> last_read;
+    for (unsigned i = 0; i < kRequests; ++i) {
+      if (posted[end][i].opcode != SendOpcode::kRdmaRead) continue;
+      ASSERT_EQ(end->hca.sends[i].byte_count, posted[end][i].length);
+      last_read[i * kSlot % 0x80000] = posted[end][i].length;
+    }
+    for (const auto& [slot, length] : last_read) {
+      ASSERT_EQ(std::memcmp(end->at(kReadBack + slot), other.at(kSource), length), 0);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RcSoak, ::testing::Range(1u, 201u));
+
+}  // namespace
+}  // namespace softhca::rdma::testing

@@ -1,0 +1,376 @@
+// RC without faults: every operation at every path MTU, with content and completions checked.
+
+#include <gtest/gtest.h>
+
+#include "rdma/pair.h"
+
+namespace softhca::rdma::testing {
+namespace {
+
+constexpr std::uint64_t kHere = 0x1000;   // in a's memory
+constexpr std::uint64_t kThere = 0x5003;  // in b's memory, not aligned
+
+bool same(End& x, std::uint64_t at_x, End& y, std::uint64_t at_y, std::size_t length) {
+  return std::memcmp(x.at(at_x), y.at(at_y), length) == 0;
+}
+
+class RcAtMtu : public ::testing::TestWithParam<std::tuple<std::uint32_t, std::uint32_t>> {
+ protected:
+  RcAtMtu() {
+    pair.adjust = [](QpAttributes& attributes) { attributes.path_mtu = mtu(); };
+    pair.connect();
+    pair.a.fill(0, 0x40000, 1);
+    pair.b.fill(0, 0x40000, 2);
+  }
+  static std::uint32_t mtu() { return std::get<0>(GetParam()); }
+  static std::uint32_t length() { return std::get<1>(GetParam()); }
+
+  void expect_sent(const SendRequest& request) {
+    ASSERT_EQ(pair.a.hca.sends.size(), 1u);
+    EXPECT_EQ(pair.a.hca.sends[0].status, WorkStatus::kSuccess) << pair.a.hca.sends[0].reason;
+    EXPECT_EQ(pair.a.hca.sends[0].cookie, request.cookie);
+    EXPECT_EQ(pair.a.hca.sends[0].opcode, request.opcode);
+    EXPECT_TRUE(pair.a.hca.sends[0].signaled);
+  }
+  ReceiveCompletion received() {
+    EXPECT_EQ(pair.b.hca.receives.size(), 1u);
+    return pair.b.hca.receives.empty() ? ReceiveCompletion{}
+                                       : pair.b.hca.receives[0].completion;
+  }
+
+  Pair pair;
+};
+
+TEST_P(RcAtMtu, SendArrivesInTheReceiveBuffer) {
+  pair.b.post_receive(*pair.qb, {End::sge(kThere, length() + 5)}, 77);
+  const auto request = send(kHere, length());
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  expect_sent(request);
+  EXPECT_EQ(received().status, WorkStatus::kSuccess);
+  EXPECT_EQ(received().opcode, ReceiveOpcode::kSend);
+  EXPECT_EQ(received().byte_count, length());
+  EXPECT_EQ(received().cookie, 77u);
+  EXPECT_FALSE(received().solicited);
+  EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, length()));
+}
+
+TEST_P(RcAtMtu, SendWithImmediateBringsItsImmediate) {
+  pair.b.post_receive(*pair.qb, {End::sge(kThere, length())});
+  auto request = send(kHere, length());
+  request.opcode = SendOpcode::kSendWithImmediate;
+  request.immediate = 0xCAFEF00D;
+  request.solicited = true;
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  expect_sent(request);
+  EXPECT_EQ(received().opcode, ReceiveOpcode::kSendWithImmediate);
+  EXPECT_EQ(received().immediate, 0xCAFEF00D);
+  EXPECT_TRUE(received().solicited);
+  EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, length()));
+}
+
+TEST_P(RcAtMtu, SendWithInvalidateFreesTheKey) {
+  const MKey victim{0x300};
+  MemoryKey::Attributes key;
+  key.key = victim;
+  key.pd = kPd;
+  key.invalidatable = true;
+  pair.b.transport.keys().insert(key);
+  pair.b.post_receive(*pair.qb, {End::sge(kThere, length())});
+  auto request = send(kHere, length());
+  request.opcode = SendOpcode::kSendWithInvalidate;
+  request.immediate = victim.value();
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  expect_sent(request);
+  EXPECT_EQ(received().opcode, ReceiveOpcode::kSendWithInvalidate);
+  EXPECT_EQ(received().immediate, victim.value());
+  EXPECT_TRUE(pair.b.transport.keys().find(victim)->is_free());
+  EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, length()));
+}
+
+TEST_P(RcAtMtu, RdmaWriteNeedsNoReceiveRequest) {
+  const auto request = write(kHere, kThere, length());
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  expect_sent(request);
+  EXPECT_TRUE(pair.b.hca.receives.empty());
+  EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, length()));
+  EXPECT_EQ(pair.b.counters.rx_write_requests, 1u);
+}
+
+TEST_P(RcAtMtu, RdmaWriteWithImmediateConsumesAReceiveRequest) {
+  pair.b.post_receive(*pair.qb, {}, 78);
+  auto request = write(kHere, kThere, length());
+  request.opcode = SendOpcode::kRdmaWriteWithImmediate;
+  request.immediate = 0x01020304;
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  expect_sent(request);
+  EXPECT_EQ(received().opcode, ReceiveOpcode::kRdmaWriteWithImmediate);
+  EXPECT_EQ(received().immediate, 0x01020304u);
+  EXPECT_EQ(received().byte_count, length());
+  EXPECT_EQ(received().cookie, 78u);
+  EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, length()));
+}
+
+TEST_P(RcAtMtu, RdmaReadBringsTheRemoteBytes) {
+  const auto request = read(kHere, kThere, length());
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  expect_sent(request);
+  EXPECT_EQ(pair.a.hca.sends[0].byte_count, length());
+  EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, length()));
+  EXPECT_EQ(pair.b.counters.rx_read_requests, 1u);
+}
+
+TEST_P(RcAtMtu, PiecesOfBothSidesMayDifferInNumberAndSize) {
+  const auto third = length() / 3;
+  auto request = send(kHere, third);
+  request.sges.push_back(End::sge(kHere + third, 0));
+  request.sges.push_back(End::sge(kHere + third, length() - third));
+  pair.b.post_receive(*pair.qb, {End::sge(kThere, length() / 2),
+                                 End::sge(kThere + length() / 2, length() - length() / 2)});
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  expect_sent(request);
+  EXPECT_EQ(received().byte_count, length());
+  EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, length()));
+}
+
+TEST_P(RcAtMtu, InlineDataNeedNoKey) {
+  const auto size = std::min(length(), 1024u);  // no device has longer inline data
+  auto request = write(kHere, kThere, 0);
+  request.is_inline = true;
+  request.sges.clear();
+  request.inline_data.assign(pair.a.at(kHere), pair.a.at(kHere + size));
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  expect_sent(request);
+  EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, size));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RcAtMtu,
+    ::testing::Combine(::testing::Values(256u, 512u, 1024u, 2048u, 4096u),
+                       ::testing::Values(0u, 1u, 3u, 8u, 255u, 256u, 257u, 1024u, 4096u, 4097u,
+                                         70001u)),
+    [](const auto& test) {
+      return "Mtu" + std::to_string(std::get<0>(test.param)) + "Length" +
+             std::to_string(std::get<1>(test.param));
+    });
+
+/// Memory that is reached through calls only.
+class Peer : public pcie::RemoteMemory {
+ public:
+  bool dma_read(pcie::Iova from, std::span<std::byte> out) override {
+    std::memcpy(out.data(), bytes.data() + (from - kIova), out.size());
+    return true;
+  }
+  bool dma_write(pcie::Iova to, std::span<const std::byte> in) override {
+    std::memcpy(bytes.data() + (to - kIova), in.data(), in.size());
+    return true;
+  }
+  static constexpr pcie::Iova kIova = 0x9'0000'0000;
+  std::vector<std::byte> bytes = std::vector<std::byte>(1 << 16);
+};
+
+class Rc : public ::testing::Test {
+ protected:
+  Rc() {
+    pair.connect();
+    pair.a.fill(0, 0x40000, 1);
+    pair.b.fill(0, 0x40000, 2);
+  }
+  Pair pair;
+};
+
+TEST_F(Rc, FetchAddReturnsTheOldValueAndAdds) {
+  pair.b.store64(64, 40);
+  pair.a.post(*pair.qa, fetch_add(8, 64, 2));
+  pair.drive();
+  EXPECT_EQ(pair.a.load64(8), 40u);
+  EXPECT_EQ(pair.b.load64(64), 42u);
+  EXPECT_EQ(pair.a.hca.sends.at(0).byte_count, 8u);
+  EXPECT_EQ(pair.b.counters.rx_atomic_requests, 1u);
+}
+
+TEST_F(Rc, CompareSwapSwapsOnlyWhatCompares) {
+  pair.b.store64(64, 40);
+  pair.a.post(*pair.qa, compare_swap(8, 64, 41, 1));
+  pair.a.post(*pair.qa, compare_swap(16, 64, 40, 99));
+  pair.drive();
+  EXPECT_EQ(pair.a.load64(8), 40u);
+  EXPECT_EQ(pair.a.load64(16), 40u);
+  EXPECT_EQ(pair.b.load64(64), 99u);
+}
+
+TEST_F(Rc, CompletionsComeInPostingOrderAcrossOperations) {
+  std::vector<std::uint32_t> posted;
+  for (int i = 0; i < 200; ++i) {
+    auto request = i % 4 == 0   ? read(0x20000, 0x20000, 3000)
+                   : i % 4 == 1 ? write(0x20000, 0x30000, 5000)
+                   : i % 4 == 2 ? fetch_add(8, 64, 1)
+                                : write(0x20000, 0x30000, 0);
+    request.signaled = i % 3 == 0;
+    posted.push_back(request.cookie);
+    pair.a.post(*pair.qa, request);
+  }
+  pair.drive();
+  ASSERT_EQ(pair.a.hca.sends.size(), posted.size());
+  for (std::size_t i = 0; i < posted.size(); ++i) {
+    EXPECT_EQ(pair.a.hca.sends[i].cookie, posted[i]);
+    EXPECT_EQ(pair.a.hca.sends[i].signaled, i % 3 == 0);
+  }
+}
+
+TEST_F(Rc, OutstandingReadsStayWithinMaxRdAtomic) {
+  unsigned outstanding = 0, most = 0;
+  pair.script = [&](const wire::RocePacket& packet, bool to_b) {
+    if (to_b && packet.info().operation == wire::Operation::kRdmaReadRequest) {
+      most = std::max(most, ++outstanding);
+    }
+    if (!to_b && packet.info().operation == wire::Operation::kRdmaReadResponse &&
+        packet.info().last) {
+      --outstanding;
+    }
+    return Fate::kDeliver;
+  };
+  for (int i = 0; i < 20; ++i) pair.a.post(*pair.qa, read(0x20000, 0x20000, 10));
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.sends.size(), 20u);
+  EXPECT_EQ(most, 4u);
+}
+
+TEST_F(Rc, FenceWaitsForEarlierReads) {
+  bool read_done = false, write_before = false;
+  pair.script = [&](const wire::RocePacket& packet, bool to_b) {
+    if (!to_b && packet.info().operation == wire::Operation::kRdmaReadResponse) read_done = true;
+    if (to_b && packet.info().operation == wire::Operation::kRdmaWrite) write_before = !read_done;
+    return Fate::kDeliver;
+  };
+  pair.a.post(*pair.qa, read(0x20000, 0x20000, 10));
+  auto fenced = write(0x20000, 0x30000, 10);
+  fenced.fence = true;
+  pair.a.post(*pair.qa, fenced);
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.sends.size(), 2u);
+  EXPECT_FALSE(write_before);
+}
+
+TEST_F(Rc, WindowBoundsPacketsInFlight) {
+  std::int64_t in_flight = 0, most = 0;
+  pair.script = [&](const wire::RocePacket& packet, bool to_b) {
+    if (to_b) {
+      most = std::max(most, ++in_flight);
+    } else {
+      in_flight = 0;
+      (void)packet;
+    }
+    return Fate::kDeliver;
+  };
+  pair.a.post(*pair.qa, write(0, 0, 4u << 20));
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.send_statuses(), std::vector{WorkStatus::kSuccess});
+  EXPECT_LE(most, 256 + 64);
+  EXPECT_TRUE(same(pair.a, 0, pair.b, 0, 4u << 20));
+}
+
+TEST_F(Rc, OneAcknowledgementAnswersABatch) {
+  unsigned acknowledgements = 0;
+  pair.script = [&](const wire::RocePacket&, bool to_b) {
+    acknowledgements += !to_b;
+    return Fate::kDeliver;
+  };
+  for (int i = 0; i < 100; ++i) pair.a.post(*pair.qa, write(0x1000, 0x2000, 8));
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.sends.size(), 100u);
+  EXPECT_LE(acknowledgements, 3u);
+}
+
+TEST_F(Rc, BothDirectionsWorkAtTheSameTime) {
+  for (int i = 0; i < 50; ++i) {
+    pair.a.post(*pair.qa, write(0x10000, 0x20000, 9000));
+    pair.b.post(*pair.qb, read(0x30000, 0x10000, 9000));
+  }
+  pair.drive();
+  EXPECT_TRUE(same(pair.a, 0x10000, pair.b, 0x20000, 9000));
+  EXPECT_TRUE(same(pair.a, 0x10000, pair.b, 0x30000, 9000));
+  EXPECT_EQ(pair.b.hca.sends.size(), 50u);
+}
+
+TEST_F(Rc, LocalOperationsRunInTheirTurnAndOnce) {
+  SendRequest local;
+  local.opcode = SendOpcode::kLocal;
+  local.cookie = 5;
+  SendRequest nop;
+  nop.cookie = 6;
+  pair.a.post(*pair.qa, write(0, 0, 10));
+  pair.a.post(*pair.qa, local);
+  pair.a.post(*pair.qa, nop);
+  pair.a.post(*pair.qa, write(0, 0, 10));
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.executed, std::vector<std::uint32_t>{5});
+  EXPECT_EQ(pair.a.hca.sends.size(), 4u);
+  EXPECT_EQ(pair.a.hca.sends.at(1).cookie, 5u);
+  EXPECT_EQ(pair.a.hca.sends.at(2).cookie, 6u);
+}
+
+TEST_F(Rc, InspectionNamesStateAndSequence) {
+  pair.a.post(*pair.qa, write(0, 0, 10));
+  pair.drive();
+  const auto text = pair.a.transport.inspect();
+  EXPECT_NE(text.find("QP 0x11 RC RTS"), std::string::npos) << text;
+  EXPECT_NE(text.find("next PSN 0xfffff1"), std::string::npos) << text;
+}
+
+TEST_F(Rc, RemoteMemoryIsReadAndWrittenThroughItsOwner) {
+  Peer peer;
+  ASSERT_TRUE(pair.b.dma.map_remote(Peer::kIova, 1 << 16, peer, pcie::DmaAccess::kReadWrite));
+  MemoryKey::Attributes key;
+  key.key = MKey(0x900);
+  key.pd = kPd;
+  key.access = kRemoteRead | kRemoteWrite | kRemoteAtomic;
+  key.start = kKeyStart;
+  key.length = 1 << 16;
+  for (unsigned i = 0; i < 16; ++i) key.pages.push_back(Peer::kIova + (15 - i) * 4096);
+  pair.b.transport.keys().insert(key);
+  auto there = write(0x1000, 0x10, 20000);
+  auto back = read(0x10000, 0x10, 20000);
+  auto add = fetch_add(0x30000, 0x8000, 5);
+  there.rkey = back.rkey = add.rkey = key.key;
+  back.fence = add.fence = true;
+  pair.a.post(*pair.qa, there);
+  pair.a.post(*pair.qa, back);
+  pair.a.post(*pair.qa, add);
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.send_statuses(), std::vector(3, WorkStatus::kSuccess));
+  EXPECT_TRUE(same(pair.a, 0x1000, pair.a, 0x10000, 20000));
+  std::uint64_t value;
+  std::memcpy(&value, peer.bytes.data() + 7 * 4096, 8);
+  EXPECT_EQ(value, pair.a.load64(0x30000) + 5);
+}
+
+TEST_F(Rc, IndirectKeysLeadToOtherKeys) {
+  MemoryKey::Attributes key;
+  key.key = MKey(0xA00);
+  key.pd = kPd;
+  key.access = kRemoteRead | kRemoteWrite;
+  key.start = 0x5000;
+  key.length = 3000;
+  key.indirect = {End::sge(0x9000, 1000), End::sge(0x100, 1500), End::sge(0x7000, 500)};
+  pair.b.transport.keys().insert(key);
+  auto there = write(0x1000, 0, 2900);
+  there.rkey = key.key;
+  there.remote_address = 0x5000 + 50;
+  pair.a.post(*pair.qa, there);
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.send_statuses(), std::vector{WorkStatus::kSuccess});
+  EXPECT_TRUE(same(pair.a, 0x1000, pair.b, 0x9000 + 50, 950));
+  EXPECT_TRUE(same(pair.a, 0x1000 + 950, pair.b, 0x100, 1500));
+  EXPECT_TRUE(same(pair.a, 0x1000 + 2450, pair.b, 0x7000, 450));
+}
+
+}  // namespace
+}  // namespace softhca::rdma::testing

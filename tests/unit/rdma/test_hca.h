@@ -1,0 +1,102 @@
+// An HCA for tests: queues that a test fills, and completions that it reads.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "rdma/hca.h"
+#include "rdma/queue_pair.h"
+
+namespace softhca::rdma::testing {
+
+class TestHca final : public Hca {
+ public:
+  struct Send {
+    Qpn qpn;
+    std::uint32_t cookie;
+    SendOpcode opcode;
+    WorkStatus status;
+    bool signaled;
+    std::uint32_t byte_count;
+    std::string reason;
+  };
+  struct Receive {
+    Qpn qpn;
+    ReceiveCompletion completion;
+  };
+  struct Event {
+    Qpn qpn;
+    QpEvent event;
+    std::string reason;
+  };
+
+  Fetch fetch_send(QueuePair& qp, SendRequest& request) override {
+    if (send_memory_gone) return Fetch::kUnreadable;
+    return take(sends_posted[qp.qpn()], request, malformed_send);
+  }
+  Fetch fetch_receive(QueuePair& qp, ReceiveRequest& request) override {
+    auto& queue = qp.options().uses_srq ? srq : receives_posted[qp.qpn()];
+    return take(queue, request, malformed_receive);
+  }
+  WorkStatus execute_local(QueuePair&, const SendRequest& request) override {
+    executed.push_back(request.cookie);
+    return local_status;
+  }
+  void complete_send(QueuePair& qp, const SendCompletion& c) override {
+    if (!keep) return void(++completed);
+    sends.push_back({qp.qpn(), c.cookie, c.opcode, c.status, c.signaled, c.byte_count,
+                     std::string(c.reason)});
+  }
+  void complete_receive(QueuePair& qp, const ReceiveCompletion& c) override {
+    if (!keep) return void(++completed);
+    receives.push_back({qp.qpn(), c});
+  }
+  void handle_event(QueuePair& qp, QpEvent event, std::string_view reason) override {
+    events.push_back({qp.qpn(), event, std::string(reason)});
+  }
+
+  /// How often `event` was raised.
+  std::size_t count(QpEvent event) const {
+    std::size_t n = 0;
+    for (const auto& e : events) n += e.event == event;
+    return n;
+  }
+  /// Statuses of all completed sends, in order.
+  std::vector<WorkStatus> send_statuses() const {
+    std::vector<WorkStatus> all;
+    for (const auto& s : sends) all.push_back(s.status);
+    return all;
+  }
+  std::vector<WorkStatus> receive_statuses() const {
+    std::vector<WorkStatus> all;
+    for (const auto& r : receives) all.push_back(r.completion.status);
+    return all;
+  }
+
+  std::map<Qpn, std::deque<SendRequest>> sends_posted;
+  std::map<Qpn, std::deque<ReceiveRequest>> receives_posted;
+  std::deque<ReceiveRequest> srq;
+  std::vector<Send> sends;
+  std::vector<Receive> receives;
+  std::vector<Event> events;
+  std::vector<std::uint32_t> executed;
+  WorkStatus local_status = WorkStatus::kSuccess;
+  bool send_memory_gone = false;
+  bool malformed_send = false;
+  bool malformed_receive = false;
+  bool keep = true;  ///< false: completions are only counted
+  std::uint64_t completed = 0;
+
+ private:
+  template <class Request>
+  static Fetch take(std::deque<Request>& queue, Request& request, bool malformed) {
+    if (queue.empty()) return Fetch::kNothing;
+    request = queue.front();
+    queue.pop_front();
+    return malformed ? Fetch::kMalformed : Fetch::kRequest;
+  }
+};
+
+}  // namespace softhca::rdma::testing

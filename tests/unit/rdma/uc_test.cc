@@ -1,0 +1,155 @@
+// UC: messages arrive whole or not at all, and nobody is told (IBTA 9.8.2).
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "rdma/pair.h"
+
+namespace softhca::rdma::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using enum WorkStatus;
+
+class Uc : public ::testing::Test {
+ protected:
+  Uc() {
+    pair.connect(QpType::kUc);
+    pair.a.fill(0, 0x20000, 1);
+  }
+  void lose(std::initializer_list<unsigned> which) {
+    pair.script = [this, lost = std::vector(which)](const wire::RocePacket&, bool) {
+      const auto n = seen_++;
+      return std::find(lost.begin(), lost.end(), n) != lost.end() ? Fate::kLose : Fate::kDeliver;
+    };
+  }
+  Pair pair;
+  unsigned seen_ = 0;
+};
+
+TEST_F(Uc, SendAndWriteArriveAtEveryLength) {
+  for (const auto length : {0u, 1u, 255u, 1024u, 1025u, 9000u}) {
+    pair.b.post_receive(*pair.qb, {End::sge(0x20000, 9000)});
+    pair.b.post_receive(*pair.qb, {});
+    pair.a.post(*pair.qa, send(0, length));
+    auto with_immediate = write(0, 0x30000, length);
+    with_immediate.opcode = SendOpcode::kRdmaWriteWithImmediate;
+    with_immediate.immediate = length;
+    pair.a.post(*pair.qa, with_immediate);
+    pair.a.post(*pair.qa, write(0, 0x40000, length));
+    pair.drive();
+    EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess));
+    ASSERT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kSuccess, kSuccess));
+    EXPECT_EQ(pair.b.hca.receives[0].completion.byte_count, length);
+    EXPECT_EQ(pair.b.hca.receives[1].completion.byte_count, length);
+    EXPECT_EQ(pair.b.hca.receives[1].completion.immediate, length);
+    for (const auto place : {0x20000, 0x30000, 0x40000}) {
+      EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(place), length), 0);
+    }
+    pair.a.hca.sends.clear();
+    pair.b.hca.receives.clear();
+  }
+  EXPECT_EQ(pair.b.transport.counters().tx_packets, 0u);
+}
+
+TEST_F(Uc, MessageThatLosesAPacketIsDroppedAndItsReceiveServesTheNext) {
+  for (unsigned n = 0; n < 3; ++n) {
+    Pair fresh;
+    fresh.connect(QpType::kUc);
+    fresh.a.fill(0, 6000, n);
+    fresh.b.post_receive(*fresh.qb, {End::sge(0x20000, 6000)}, 1);
+    unsigned seen = 0;
+    fresh.script = [&](const wire::RocePacket&, bool) {
+      return seen++ == n ? Fate::kLose : Fate::kDeliver;
+    };
+    fresh.a.post(*fresh.qa, send(0, 3000));
+    fresh.a.post(*fresh.qa, send(3000, 3000));
+    fresh.drive();
+    EXPECT_THAT(fresh.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
+    ASSERT_THAT(fresh.b.hca.receive_statuses(), ElementsAre(kSuccess)) << n;
+    EXPECT_EQ(std::memcmp(fresh.a.at(3000), fresh.b.at(0x20000), 3000), 0);
+    EXPECT_EQ(fresh.qb->state(), QpState::kRts);
+  }
+}
+
+TEST_F(Uc, SendWithoutReceiveRequestIsDropped) {
+  pair.a.post(*pair.qa, send(0, 3000));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_TRUE(pair.b.hca.receives.empty());
+  EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kNoReceive), 1u);
+  EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kUcMessage), 2u);
+}
+
+TEST_F(Uc, WriteThatAKeyRefusesIsDropped) {
+  auto bad = write(0, 0, 3000);
+  bad.rkey = MKey(0x999900);
+  pair.a.post(*pair.qa, bad);
+  pair.a.post(*pair.qa, write(0, 0x40000, 100));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
+  EXPECT_EQ(pair.qb->state(), QpState::kRts);
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x40000), 100), 0);
+}
+
+TEST_F(Uc, LocalErrorStopsTheSendQueueAndLeavesTheReceiveQueueWorking) {
+  auto bad = write(0, 0, 100);
+  bad.sges[0].lkey = MKey(0x999900);
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.a.post(*pair.qa, bad);
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kLocalProtection, kFlushed));
+  EXPECT_EQ(pair.qa->state(), QpState::kSqError);
+  // Later posts are flushed, receives work.
+  pair.a.post(*pair.qa, write(0, 0, 8));
+  pair.a.post_receive(*pair.qa, {End::sge(0x20000, 100)});
+  pair.b.post(*pair.qb, send(0, 100));
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.sends.back().status, kFlushed);
+  EXPECT_THAT(pair.a.hca.receive_statuses(), ElementsAre(kSuccess));
+  // SQE to RTS: the send queue works again.
+  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, pair.qa->attributes()));
+  pair.a.hca.sends.clear();
+  pair.a.post(*pair.qa, write(0, 0x40000, 100));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x40000), 100), 0);
+}
+
+TEST_F(Uc, ReadAndAtomicAreLocalErrors) {
+  pair.a.post(*pair.qa, read(0, 0, 10));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kLocalQpOperation));
+}
+
+TEST_F(Uc, ReceiveThatIsTooShortFailsTheReceiver) {
+  pair.b.post_receive(*pair.qb, {End::sge(0x20000, 2000)});
+  pair.a.post(*pair.qa, send(0, 3000));
+  pair.drive();
+  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kLocalLength));
+  EXPECT_EQ(pair.qb->state(), QpState::kError);
+}
+
+TEST_F(Uc, AnyLossLeavesOnlyWholeMessages) {
+  for (unsigned seed = 1; seed <= 30; ++seed) {
+    Pair lossy({.loss = 0.1, .duplicate = 0.05, .late = 0.05}, seed);
+    lossy.connect(QpType::kUc);
+    for (unsigned i = 0; i < 100; ++i) {
+      std::memset(lossy.a.at(i * 0x1000), static_cast<int>(i), 0x1000);
+      lossy.b.post_receive(*lossy.qb, {End::sge(0x100000 + i * 0x1000, 0x1000)}, i);
+      lossy.a.post(*lossy.qa, send(i * 0x1000, 0x1000));
+    }
+    lossy.drive();
+    EXPECT_EQ(lossy.a.hca.sends.size(), 100u);
+    std::uint64_t at = 0x100000;
+    for (const auto& r : lossy.b.hca.receives) {
+      ASSERT_EQ(r.completion.byte_count, 0x1000u);
+      for (std::size_t i = 1; i < 0x1000; ++i) ASSERT_EQ(*lossy.b.at(at), *lossy.b.at(at + i));
+      at += 0x1000;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace softhca::rdma::testing
