@@ -22,18 +22,15 @@ std::optional<rdma::Mac> parse_mac(std::string_view text) {
   for (std::size_t i = 0; i < 6; ++i) {
     const auto byte = parse_number<std::uint8_t>(text.substr(3 * i, 2), 16);
     if (!byte || (i < 5 && text[3 * i + 2] != ':')) return std::nullopt;
-    mac[i] = std::byte{*byte};
+    mac.bytes[i] = std::byte{*byte};
   }
   return mac;
 }
 
 /// EUI-64 of a MAC address.
 std::uint64_t guid_of(const rdma::Mac& mac) {
-  std::uint64_t guid = 0;
-  for (int i = 0; i < 3; ++i) guid = guid << 8 | std::to_integer<std::uint64_t>(mac[i]);
-  guid = guid << 16 | 0xFFFE;
-  for (int i = 3; i < 6; ++i) guid = guid << 8 | std::to_integer<std::uint64_t>(mac[i]);
-  return guid;
+  const auto address = mac.to_u64();
+  return address >> 24 << 40 | std::uint64_t{0xFFFE} << 24 | (address & 0xFFFFFF);
 }
 
 util::Result<void> apply(connectx::DeviceOptions& options, std::string_view key,
@@ -41,7 +38,7 @@ util::Result<void> apply(connectx::DeviceOptions& options, std::string_view key,
   if (key == "mac") {
     const auto mac = parse_mac(value);
     if (!mac) return util::fail(fmt::format("mac={}: want XX:XX:XX:XX:XX:XX", value));
-    if (std::to_integer<unsigned>((*mac)[0]) & 1) {
+    if (mac->is_multicast()) {
       return util::fail(fmt::format("mac={}: this is a multicast address", value));
     }
     options.mac = *mac;
@@ -75,8 +72,7 @@ util::Result<connectx::DeviceOptions> parse_device(std::string_view text, unsign
   }
   connectx::DeviceOptions options;
   options.name = fmt::format("connectx{}", index);
-  options.mac = {std::byte{0x02}, std::byte{0x5F}, std::byte{0xCA},
-                 std::byte{0x00}, std::byte(index >> 8), std::byte(index)};
+  options.mac = rdma::Mac::from_u64(0x025FCA000000 + index);
   options.node_guid = 0;
   auto rest = text.substr(model.size());
   while (!rest.empty()) {

@@ -18,7 +18,7 @@ TEST(DeviceSpec, ABareModelGetsAddressesOfItsPlace) {
 TEST(DeviceSpec, KeysChangeWhatTheyName) {
   const auto options = parse_device("connectx,mac=02:00:00:00:0a:ff,guid=1234,vectors=8,name=left", 3);
   ASSERT_TRUE(options) << options.error().message;
-  EXPECT_EQ(options->mac[5], std::byte{0xFF});
+  EXPECT_EQ(options->mac.to_u64(), 0x020000000AFFu);
   EXPECT_EQ(options->node_guid, 0x1234u);
   EXPECT_EQ(options->msix_vectors, 8);
   EXPECT_EQ(options->name, "left");
