@@ -37,7 +37,9 @@ tl::expected<WorkQueue, Refusal> make(Device& device, util::View<L> wq,
   if (wq.get(L::wq_umem_valid) != 0 || wq.get(L::dbr_umem_valid) != 0) {
     return refuse(Status::BAD_PARAM, kTable, "umem is not a capability");
   }
-  if (!device.resources().pds().contains(wq.get(L::pd))) {
+  // Linux creates the RQ that drops everything with PD 0, which nobody has: no key of it will
+  // ever be found, and no WQE is ever posted to it.
+  if (wq.get(L::pd) != 0 && !device.resources().pds().contains(wq.get(L::pd))) {
     return refuse(Status::BAD_RESOURCE, kTable, "unknown PD");
   }
   if (wq.get(L::log_wq_sz) > kLogSizeMax) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "util/endian.h"
 #include "wire/ethernet.h"
 #include "wire/ipv6.h"
 #include "wire/tcp.h"
@@ -33,6 +34,9 @@ class Classifier {
     if (info_.fragment) return info_;
     if (info_.protocol == IpProtocol::kTcp) tcp();
     if (info_.protocol == IpProtocol::kUdp) udp();
+    // RFC 4303 2: an ESP header begins with the SPI; RFC 4302 2: an AH header has it at byte 4.
+    if (info_.protocol == IpProtocol::kEsp) ipsec(0);
+    if (info_.protocol == IpProtocol::kAh) ipsec(4);
     return info_;
   }
 
@@ -169,6 +173,13 @@ class Classifier {
     info_.l4_header_size = L::kSize;
     info_.source_port = static_cast<std::uint16_t>(udp.get(L::source_port));
     info_.destination_port = static_cast<std::uint16_t>(udp.get(L::destination_port));
+  }
+
+  void ipsec(std::size_t spi) {
+    const std::size_t at = info_.l4_offset + spi;
+    constexpr std::size_t kSpiSize = 4;
+    if (!has(at, kSpiSize) || at + kSpiSize > l3_end()) return;
+    info_.ipsec_spi = util::load_be32(head_.data() + at);
   }
 
   const std::span<const std::byte> head_;

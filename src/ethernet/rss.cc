@@ -27,6 +27,11 @@ HashInput::HashInput(const PacketInfo& info, std::uint32_t fields, bool symmetri
     util::store_be16(port.data(), destination_port);
     if (fields & kHashDestinationPort) put(port);
   }
+  if (info.ipsec_spi && (fields & kHashIpsecSpi)) {
+    std::array<std::byte, 4> spi;
+    util::store_be32(spi.data(), *info.ipsec_spi);
+    put(spi);
+  }
 }
 
 void HashInput::put(std::span<const std::byte> bytes) {

@@ -16,10 +16,11 @@ enum HashField : std::uint32_t {
   kHashDestinationIp = 1u << 1,
   kHashSourcePort = 1u << 2,
   kHashDestinationPort = 1u << 3,
+  kHashIpsecSpi = 1u << 4,
 };
 
 /// The selected fields of a packet, one behind the other in the order of Microsoft's RSS hash
-/// types: source IP, destination IP, source port, destination port.
+/// types: source IP, destination IP, source port, destination port (or the IPsec SPI).
 class HashInput {
  public:
   static constexpr std::size_t kCapacity = 2 * 16 + 2 * 2;

@@ -106,6 +106,15 @@ TEST(HashInput, SymmetricHashesBothDirectionsAlike) {
   EXPECT_NE(hash(there, kAll), hash(back, kAll));
 }
 
+// PRM TIR context, selected_fields: IPsec traffic has no ports, its SPI tells flows apart.
+TEST(HashInput, HasTheSpiOfIpsecTraffic) {
+  auto info = packet(L3Type::kIpv4, ipv4(5, 6, 7, 8), 0, ipv4(1, 2, 3, 4), 0);
+  info.l4 = L4Type::kNone;
+  info.ipsec_spi = 0xA1B2C3D4;
+  const HashInput input(info, kHashSourceIp | kHashSourcePort | kHashIpsecSpi, false);
+  EXPECT_EQ(std::vector(input.bytes().begin(), input.bytes().end()), from_hex("01020304 a1b2c3d4"));
+}
+
 TEST(HashInput, OfAPacketWithoutTheFieldsIsEmpty) {
   EXPECT_TRUE(HashInput(PacketInfo{}, kAll, true).bytes().empty());
 }
