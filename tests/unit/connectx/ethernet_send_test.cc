@@ -1,0 +1,382 @@
+// Send queues and what they put on the wire (PRM 3.3, 7.4.4, 7.9).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "connectx/ethernet_host.h"
+#include "connectx/vport.h"
+#include "util/endian.h"
+
+namespace softhca::connectx::test {
+namespace {
+
+using namespace spec::connectx;
+using State = spec::connectx::sq_state;
+
+class EthernetSend : public ::testing::Test {
+ protected:
+  EthernetSend() : cqn(host.create_cq()), sqn(host.create_sq(cqn)) {}
+
+  Wqe wqe(wqe_opcode opcode = wqe_opcode::SEND) { return {opcode, sqn, host.posted(sqn)}; }
+  std::uint64_t place(std::span<const std::byte> bytes) {
+    const auto buffer = host.allocate(bytes.size());
+    std::ranges::copy(bytes, host.at(buffer));
+    return buffer;
+  }
+  /// The WQE that sends `frame` with `inlined` bytes in the Eth segment.
+  Bytes send_of(std::span<const std::byte> frame, std::size_t inlined, bool checksums = false) {
+    const auto rest = frame.subspan(inlined);
+    auto result = wqe().eth(frame.first(inlined), checksums);
+    if (!rest.empty()) {
+      result.pointer(EthernetHost::kKey, place(rest), static_cast<std::uint32_t>(rest.size()));
+    }
+    return result.finish();
+  }
+  void expect_completion(std::uint16_t counter) {
+    const auto cqe = host.poll(cqn);
+    ASSERT_FALSE(cqe.empty());
+    const util::View<cqe64_requester> view(cqe);
+    EXPECT_EQ(view.get(cqe64_requester::opcode), 0u);
+    EXPECT_EQ(view.get(cqe64_requester::wqe_counter), counter);
+    EXPECT_EQ(view.get(cqe64_requester::qpn), sqn);
+    EXPECT_EQ(view.get(cqe64_requester::srqn_user_index), 0xABCDEu);
+  }
+  void expect_error(std::uint16_t counter, cqe_syndrome syndrome) {
+    const auto cqe = host.poll(cqn);
+    ASSERT_FALSE(cqe.empty());
+    const util::View<cqe_error> view(cqe);
+    EXPECT_EQ(view.get(cqe_error::opcode), static_cast<unsigned>(cqe_opcode::REQUESTER_ERROR));
+    EXPECT_EQ(view.get(cqe_error::syndrome), static_cast<unsigned>(syndrome));
+    EXPECT_EQ(view.get(cqe_error::wqe_counter), counter);
+    EXPECT_EQ(view.get(cqe_error::qpn), sqn);
+  }
+  void expect_no_completion() { EXPECT_TRUE(host.poll(cqn).empty()); }
+
+  EthernetHost host;
+  std::uint32_t cqn;
+  std::uint32_t sqn;
+};
+
+TEST_F(EthernetSend, NopCreatesACompletionButDoesNothingElse) {
+  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
+  expect_completion(0);
+  EXPECT_TRUE(host.port.sent.empty());
+}
+
+TEST_F(EthernetSend, WqesAreNotExecutedBeforeTheDoorbell) {
+  host.write_wqe(sqn, wqe(wqe_opcode::NOP).finish());
+  host.run();
+  expect_no_completion();
+  host.ring(sqn);
+  host.run();
+  expect_completion(0);
+}
+
+TEST_F(EthernetSend, CompletionHasTheCounterOfTheWqesFirstBlock) {
+  const auto frame = make_frame({.payload = 500});
+  host.post_send(sqn, send_of(frame, 200));
+  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
+  expect_completion(0);
+  expect_completion(4);  // 16 + 214 rounded up + 16 bytes are four blocks
+}
+
+TEST_F(EthernetSend, CqeIsGeneratedOnlyForSignaledWqes) {
+  host.post_send(sqn, wqe(wqe_opcode::NOP).unsignaled().finish());
+  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
+  expect_completion(1);
+  expect_no_completion();
+}
+
+class EthernetSendInline : public EthernetSend,
+                           public ::testing::WithParamInterface<std::size_t> {};
+
+TEST_P(EthernetSendInline, FrameIsInlineHeadersThenGatheredData) {
+  const auto frame = make_frame({.payload = 600});
+  host.post_send(sqn, send_of(frame, GetParam()));
+  ASSERT_EQ(host.port.sent.size(), 1u);
+  EXPECT_EQ(host.port.sent[0], frame);
+  expect_completion(0);
+}
+INSTANTIATE_TEST_SUITE_P(Sizes, EthernetSendInline,
+                         ::testing::Values(0, 1, 2, 3, 14, 18, 54, 187, 188, 189, 300));
+
+TEST_F(EthernetSend, GatherListMixesPointersAndInlineData) {
+  const auto frame = make_frame({.payload = 100});
+  const auto bytes = std::span(frame);
+  host.post_send(sqn, wqe()
+                          .eth(bytes.first(14))
+                          .pointer(EthernetHost::kKey, place(bytes.subspan(14, 20)), 20)
+                          .inline_data(bytes.subspan(34, 50))
+                          .inline_data({})
+                          .pointer(EthernetHost::kKey, place(bytes.subspan(84)),
+                                   static_cast<std::uint32_t>(frame.size() - 84))
+                          .finish());
+  ASSERT_EQ(host.port.sent.size(), 1u);
+  EXPECT_EQ(host.port.sent[0], frame);
+}
+
+TEST_F(EthernetSend, WqeWrapsAroundTheEndOfTheQueue) {
+  for (int i = 0; i < 14; ++i) host.post_send(sqn, wqe(wqe_opcode::NOP).unsignaled().finish());
+  const auto frame = make_frame({.payload = 300});
+  host.post_send(sqn, send_of(frame, 300));
+  ASSERT_EQ(host.port.sent.size(), 1u);
+  EXPECT_EQ(host.port.sent[0], frame);
+  expect_completion(14);
+}
+
+TEST_F(EthernetSend, CountersWrapAtSixteenBits) {
+  for (unsigned i = 0; i < 0x10002; ++i) {
+    auto nop = wqe(wqe_opcode::NOP);
+    if (i < 0xFFFF) nop.unsignaled();
+    host.write_wqe(sqn, nop.finish());
+    if (i % 16 == 15 || i > 0xFFF0) {
+      host.ring(sqn);
+      host.run();
+    }
+  }
+  expect_completion(0xFFFF);
+  expect_completion(0);
+  expect_completion(1);
+}
+
+TEST_F(EthernetSend, PacketsShorterThan64BytesArePaddedWithZeros) {
+  Bytes frame = make_frame({.udp = true, .payload = 1});
+  host.post_send(sqn, send_of(frame, 14));
+  frame.resize(60);  // 64 with the FCS
+  ASSERT_EQ(host.port.sent.size(), 1u);
+  EXPECT_EQ(host.port.sent[0], frame);
+}
+
+class EthernetSendChecksum : public EthernetSend,
+                             public ::testing::WithParamInterface<std::tuple<bool, bool, bool>> {};
+
+TEST_P(EthernetSendChecksum, ChecksumsAreCalculatedWhateverStandsInTheirPlace) {
+  const auto [ipv6, udp, vlan] = GetParam();
+  const FrameSpec spec{.ipv6 = ipv6, .udp = udp, .vlan_tci = vlan ? 5 : -1, .payload = 777};
+  auto frame = make_frame(spec);
+  frame[frame.size() - spec.payload - 2] = std::byte{0x77};  // stale urgent pointer or checksum
+  host.post_send(sqn, send_of(frame, 18, true));
+  fix_checksums(frame, spec);
+  ASSERT_EQ(host.port.sent.size(), 1u);
+  EXPECT_EQ(host.port.sent[0], frame);
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, EthernetSendChecksum,
+                         ::testing::Combine(::testing::Bool(), ::testing::Bool(),
+                                            ::testing::Bool()));
+
+TEST_F(EthernetSend, ChecksumsAreLeftAloneIfNotAskedFor) {
+  auto frame = make_frame({.payload = 99});
+  frame[14 + 10] = std::byte{0x12};
+  host.post_send(sqn, send_of(frame, 18));
+  EXPECT_EQ(host.port.sent.at(0), frame);
+}
+
+TEST_F(EthernetSend, VlanTagIsInsertedBehindTheSourceAddress) {
+  const auto frame = make_frame({.payload = 300});
+  host.post_send(
+      sqn, wqe()
+               .eth({})
+               .insert_vlan(0xA123)
+               .pointer(EthernetHost::kKey, place(frame), static_cast<std::uint32_t>(frame.size()))
+               .finish());
+  EXPECT_EQ(host.port.sent.at(0), make_frame({.vlan_tci = 0xA123, .payload = 300}));
+}
+
+class EthernetSendLso : public EthernetSend,
+                        public ::testing::WithParamInterface<std::tuple<bool, bool>> {};
+
+TEST_P(EthernetSendLso, HeaderTemplateIsUpdatedForEverySegment) {
+  const auto [ipv6, udp] = GetParam();
+  const std::size_t kMss = 1000, kPayload = 3500;
+  const FrameSpec message{.ipv6 = ipv6, .udp = udp, .payload = kPayload};
+  const auto frame = make_frame(message);
+  const auto header = header_size(message);
+  const auto payload = std::span(frame).subspan(header);
+  host.post_send(sqn, wqe(wqe_opcode::LSO)
+                          .eth(std::span(frame).first(header), true, kMss)
+                          .pointer(EthernetHost::kKey, place(payload.first(1700)), 1700)
+                          .pointer(EthernetHost::kKey, place(payload.subspan(1700)), 1800)
+                          .finish());
+  ASSERT_EQ(host.port.sent.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    auto segment = message;
+    segment.payload = i < 3 ? kMss : 500;
+    segment.tcp_sequence += static_cast<std::uint32_t>(i * kMss);
+    auto expected = make_frame(segment);
+    std::ranges::copy(payload.subspan(i * kMss, segment.payload),
+                      expected.begin() + static_cast<std::ptrdiff_t>(header));
+    if (!ipv6) util::store_be16(expected.data() + 18, static_cast<std::uint16_t>(0x1234 + i));
+    if (!udp && i < 3) expected[header - 20 + 13] = std::byte{0x10};  // PSH on the last only
+    fix_checksums(expected, segment);
+    EXPECT_EQ(host.port.sent[i], expected) << "segment " << i;
+  }
+  expect_completion(0);
+  expect_no_completion();
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, EthernetSendLso,
+                         ::testing::Combine(::testing::Bool(), ::testing::Bool()));
+
+TEST_F(EthernetSend, LargeLsoMessageLetsOtherQueuesHaveTheirTurn) {
+  const auto other_cqn = host.create_cq();
+  const auto other = host.create_sq(other_cqn);
+  const FrameSpec message{.payload = 0};
+  const auto header = make_frame(message);
+  const auto buffer = host.allocate(60000);
+  host.write_wqe(sqn, wqe(wqe_opcode::LSO)
+                          .eth(header, true, 100)
+                          .pointer(EthernetHost::kKey, buffer, 60000)
+                          .finish());
+  host.write_wqe(other, Wqe(wqe_opcode::NOP, other, 0).finish());
+  host.ring(sqn);
+  host.ring(other);
+  host.device.run(host.device.now());
+  EXPECT_LT(host.port.sent.size(), 600u);
+  EXPECT_FALSE(host.poll(other_cqn).empty());
+  expect_no_completion();
+  host.run();
+  EXPECT_EQ(host.port.sent.size(), 600u);
+  expect_completion(0);
+}
+
+TEST_F(EthernetSend, VportCountsWhatIsSent) {
+  auto& counters = host.device.vport().counters();
+  const auto send = [&](std::uint64_t destination) {
+    const auto frame = make_frame({.destination = destination, .payload = 100});
+    host.post_send(sqn, send_of(frame, 18));
+    return frame.size();
+  };
+  const auto size = send(0x020000000002);
+  send(0x333300000001);
+  send(0xFFFFFFFFFFFF);
+  EXPECT_EQ(counters.transmitted_eth_unicast.packets, 1u);
+  EXPECT_EQ(counters.transmitted_eth_unicast.octets, size);
+  EXPECT_EQ(counters.transmitted_eth_multicast.packets, 1u);
+  EXPECT_EQ(counters.transmitted_eth_broadcast.packets, 1u);
+}
+
+// Errors -----------------------------------------------------------------------------------------
+
+TEST_F(EthernetSend, UnknownKeyIsALocalProtectionErrorAndTheRestIsFlushed) {
+  const auto frame = make_frame({});
+  host.write_wqe(sqn, wqe().eth(std::span(frame).first(18)).pointer(0x9900, 0, 100).finish());
+  host.write_wqe(sqn, wqe(wqe_opcode::NOP).unsignaled().finish());
+  host.ring(sqn);
+  host.run();
+  expect_error(0, cqe_syndrome::LOCAL_PROTECTION_ERROR);
+  expect_error(1, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  EXPECT_TRUE(host.port.sent.empty());
+  EXPECT_EQ(host.sq_state(sqn), State::ERR);
+  // "WQEs that were posted and WQEs that will be posted" (PRM Table 61).
+  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
+  expect_error(2, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+}
+
+TEST_F(EthernetSend, BadWqesAreLocalOperationErrors) {
+  const auto frame = make_frame({});
+  const auto bytes = std::span(frame);
+  const auto expect_bad = [&](Bytes bad) {
+    host.post_send(sqn, bad);
+    expect_error(0, cqe_syndrome::LOCAL_QP_OPERATION_ERROR);
+    EXPECT_TRUE(host.modify_sq(sqn, State::ERR, State::RST).ok());
+    host.reset_ring(sqn);
+    EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
+  };
+  expect_bad(wqe(wqe_opcode::RDMA_WRITE).eth({}).finish());
+  expect_bad(wqe(wqe_opcode::UMR).finish());
+  expect_bad(wqe().finish());  // no Eth segment
+  expect_bad(wqe(wqe_opcode::LSO).eth(bytes.first(54), true, 0).finish());
+  expect_bad(wqe(wqe_opcode::LSO).eth(bytes.first(30), true, 100).finish());  // half a header
+  auto no_size = wqe().eth({}).finish();
+  no_size[7] = std::byte{0};
+  expect_bad(no_size);
+  auto past_posted = wqe().eth({}).finish();
+  past_posted[7] = std::byte{63};
+  expect_bad(past_posted);
+  auto long_header = wqe().eth(bytes.first(18)).finish();
+  util::store_be16(long_header.data() + 28, 700);
+  expect_bad(long_header);
+  auto long_inline = wqe().eth(bytes.first(18)).inline_data(bytes.subspan(18, 20)).finish();
+  util::store_be32(long_inline.data() + 48, 0x80000000u | 900);
+  expect_bad(long_inline);
+}
+
+TEST_F(EthernetSend, MessageThatIsNoFrameIsALengthError) {
+  const auto buffer = host.allocate(16);
+  host.post_send(sqn, wqe().eth({}).pointer(EthernetHost::kKey, buffer, 0).finish());  // 2 GiB
+  expect_error(0, cqe_syndrome::LOCAL_LENGTH_ERROR);
+}
+
+TEST_F(EthernetSend, FrameBeyondThePortsMtuIsDroppedAndCompleted) {
+  const auto frame = make_frame({.payload = 12000});
+  host.post_send(sqn, send_of(frame, 18));
+  expect_completion(0);
+  EXPECT_TRUE(host.port.sent.empty());
+  EXPECT_EQ(host.device.vport().counters().transmit_errors.packets, 1u);
+}
+
+TEST_F(EthernetSend, CounterFurtherThanTheQueueIsLongStopsTheQueue) {
+  for (int i = 0; i < 17; ++i) host.write_wqe(sqn, wqe(wqe_opcode::NOP).finish());
+  host.ring(sqn);
+  host.run();
+  expect_no_completion();
+  EXPECT_EQ(host.sq_state(sqn), State::ERR);
+}
+
+TEST_F(EthernetSend, OverrunOfTheCqTakesTheQueueToTheErrorState) {
+  const auto small = host.create_cq(1);
+  const auto victim = host.create_sq(small);
+  for (int i = 0; i < 4; ++i) {
+    host.write_wqe(victim, Wqe(wqe_opcode::NOP, victim, host.posted(victim)).finish());
+  }
+  host.ring(victim);
+  host.run();
+  EXPECT_EQ(host.sq_state(victim), State::ERR);
+  // "It is guaranteed, however, that operation of other queues will not be affected" (PRM 7.4.3).
+  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
+  expect_completion(0);
+}
+
+// States -----------------------------------------------------------------------------------------
+
+TEST_F(EthernetSend, DoorbellsAreNotProcessedInReset) {
+  EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::RST).ok());
+  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
+  expect_no_completion();
+  // The record may still hold an old counter when the queue becomes ready: only a doorbell counts.
+  EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
+  host.run();
+  expect_no_completion();
+}
+
+TEST_F(EthernetSend, QueueStartsAtZeroAgainAfterErrorAndReset) {
+  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
+  host.post_send(sqn, wqe(wqe_opcode::UMR).finish());
+  expect_completion(0);
+  expect_error(1, cqe_syndrome::LOCAL_QP_OPERATION_ERROR);
+  EXPECT_TRUE(host.modify_sq(sqn, State::ERR, State::RST).ok());
+  host.reset_ring(sqn);
+  EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
+  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
+  expect_completion(0);
+}
+
+TEST_F(EthernetSend, ModifyToErrorFlushesWithoutDoorbell) {
+  host.write_wqe(sqn, wqe(wqe_opcode::NOP).unsignaled().finish());
+  EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::ERR).ok());
+  host.run();
+  expect_error(0, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+}
+
+TEST_F(EthernetSend, DestroyedQueueIsNotRun) {
+  host.write_wqe(sqn, wqe(wqe_opcode::NOP).finish());
+  host.ring(sqn);
+  EXPECT_TRUE((host.call<destroy_sq_out, destroy_sq_in>(
+                       Opcode::DESTROY_SQ, [&](auto in) { in.set(destroy_sq_in::sqn, sqn); })
+                   .ok()));
+  host.run();
+  expect_no_completion();
+}
+
+}  // namespace
+}  // namespace softhca::connectx::test
