@@ -1,10 +1,9 @@
 // CQEs of QPs, field by field (mlx5 driver interface 8.7).
-#include "connectx/cqe.h"
-
 #include <gtest/gtest.h>
 
 #include <tuple>
 
+#include "connectx/cqe.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/opcodes.h"
 
@@ -69,9 +68,11 @@ TEST(RdmaCqe, RequesterTellsWqeQpnAndUserIndex) {
 
 TEST(RdmaCqe, OnlyReadsAndAtomicsTellTheirBytes) {
   Cqe cqe;
-  for (const auto& [opcode, bytes] :
-       {std::pair{SendOpcode::kSend, 0u}, {SendOpcode::kRdmaWrite, 0u},
-        {SendOpcode::kRdmaRead, 8u}, {SendOpcode::kCompareSwap, 8u}, {SendOpcode::kFetchAdd, 8u}}) {
+  for (const auto& [opcode, bytes] : {std::pair{SendOpcode::kSend, 0u},
+                                      {SendOpcode::kRdmaWrite, 0u},
+                                      {SendOpcode::kRdmaRead, 8u},
+                                      {SendOpcode::kCompareSwap, 8u},
+                                      {SendOpcode::kFetchAdd, 8u}}) {
     encode_requester_cqe(cqe, kQueue, sent(opcode, 8), kTime);
     EXPECT_EQ(field(cqe, Requester::byte_cnt), bytes);
   }
@@ -81,8 +82,7 @@ TEST(RdmaCqe, ResponderOpcodes) {
   for (const auto& [opcode, expected, immediate] :
        {std::tuple{ReceiveOpcode::kSend, CqeOpcode::RESPONDER_SEND, 0u},
         {ReceiveOpcode::kSendWithImmediate, CqeOpcode::RESPONDER_SEND_WITH_IMMEDIATE, 0xDEADBEEF},
-        {ReceiveOpcode::kSendWithInvalidate, CqeOpcode::RESPONDER_SEND_WITH_INVALIDATE,
-         0xDEADBEEF},
+        {ReceiveOpcode::kSendWithInvalidate, CqeOpcode::RESPONDER_SEND_WITH_INVALIDATE, 0xDEADBEEF},
         {ReceiveOpcode::kRdmaWriteWithImmediate, CqeOpcode::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE,
          0xDEADBEEF}}) {
     Cqe cqe;

@@ -135,7 +135,9 @@ class RdmaSharedReceiveQueue : public RdmaQueues {
   static constexpr unsigned kStride = 32;
 
   RdmaSharedReceiveQueue()
-      : srq_(5, {.log_size = 3, .log_stride = 5, .buffer = buffer(0, kCount * kStride),
+      : srq_(5, {.log_size = 3,
+                 .log_stride = 5,
+                 .buffer = buffer(0, kCount * kStride),
                  .record = record()}) {
     for (unsigned i = 0; i < kCount; ++i) write(i, (i + 1) % kCount, i + 1);
   }
@@ -233,8 +235,11 @@ TEST_F(RdmaSharedReceiveQueue, LimitThatIsReachedAlreadyIsToldAtOnce) {
 }
 
 TEST_F(RdmaSharedReceiveQueue, SignatureSegmentIsSkipped) {
-  SharedReceiveQueue srq(6, {.log_size = 0, .log_stride = 6, .wq_signature = true,
-                             .buffer = buffer(0, 64), .record = record()});
+  SharedReceiveQueue srq(6, {.log_size = 0,
+                             .log_stride = 6,
+                             .wq_signature = true,
+                             .buffer = buffer(0, 64),
+                             .record = record()});
   util::store_be32(memory_.data(), 0);
   put_segment(memory_.data() + 16, 0xFFFF, 0xFFFF, 0);
   put_segment(memory_.data() + 32, 9, 7, 0);

@@ -1,6 +1,5 @@
-// Send WQEs of QPs: what each segment becomes, and how a malformed WQE is told (mlx5 driver interface 8.3).
-#include "connectx/send_wqe.h"
-
+// Send WQEs of QPs: what each segment becomes, and how a malformed WQE is told (mlx5 driver
+// interface 8.3).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +7,7 @@
 #include <string>
 
 #include "connectx/rdma_wqe_builder.h"
+#include "connectx/send_wqe.h"
 
 namespace softhca::connectx {
 namespace {
@@ -40,7 +40,8 @@ Decoded decode(const WqeBuilder& builder, QpType type = QpType::kRc) {
 }
 
 TEST(RdmaSendWqe, SendGathersFromPointers) {
-  const auto d = decode(wqe(Opcode::SEND).data(0x1122334455667788, 100, 0x4201).data(0x9000, 28, 7));
+  const auto d =
+      decode(wqe(Opcode::SEND).data(0x1122334455667788, 100, 0x4201).data(0x9000, 28, 7));
   ASSERT_EQ(d.fault, WqeFault::kNone);
   EXPECT_EQ(d.request.opcode, SendOpcode::kSend);
   EXPECT_TRUE(d.request.signaled);
@@ -89,15 +90,13 @@ TEST(RdmaSendWqe, OnlyFencesThatWaitForAnswersAreFences) {
                                      {Fence::FENCE, true},
                                      {Fence::STRONG_ORDERING, true},
                                      {Fence::SMALL_AND_FENCE, true}}) {
-    const auto d =
-        decode(wqe(Opcode::SEND).control(Ctrl::fm, static_cast<std::uint32_t>(fence)));
+    const auto d = decode(wqe(Opcode::SEND).control(Ctrl::fm, static_cast<std::uint32_t>(fence)));
     EXPECT_EQ(d.request.fence, waits) << static_cast<int>(fence);
   }
 }
 
 TEST(RdmaSendWqe, CompletionWithEventIsSignaledToo) {
-  const auto with_event =
-      SendWqeControl::parse(wqe(Opcode::SEND).control(Ctrl::ce, 3).bytes());
+  const auto with_event = SendWqeControl::parse(wqe(Opcode::SEND).control(Ctrl::ce, 3).bytes());
   EXPECT_TRUE(with_event.signaled);
   EXPECT_TRUE(with_event.event);
   const auto on_error = SendWqeControl::parse(wqe(Opcode::SEND).control(Ctrl::ce, 1).bytes());
@@ -187,8 +186,8 @@ TEST(RdmaSendWqe, DatagramSegmentBecomesTheDestination) {
 }
 
 TEST(RdmaSendWqe, CookieSurvivesPacking) {
-  const SendCookie cookie{.index = 0xABCD, .opcode = 0x25, .event = true,
-                          .fault = WqeFault::kNoXrcSegment};
+  const SendCookie cookie{
+      .index = 0xABCD, .opcode = 0x25, .event = true, .fault = WqeFault::kNoXrcSegment};
   const auto again = SendCookie::unpack(cookie.pack());
   EXPECT_EQ(again.index, cookie.index);
   EXPECT_EQ(again.opcode, cookie.opcode);
@@ -242,8 +241,7 @@ INSTANTIATE_TEST_SUITE_P(
                   rules(QpType::kRc)},
         Malformed{"WrongQpn", WqeFault::kWrongQpn, WqeBuilder(Opcode::SEND, kIndex, kQpn + 1),
                   rules(QpType::kRc)},
-        Malformed{"UnknownOpcode", WqeFault::kUnknownOpcode, wqe(Opcode(0x7F)),
-                  rules(QpType::kRc)},
+        Malformed{"UnknownOpcode", WqeFault::kUnknownOpcode, wqe(Opcode(0x7F)), rules(QpType::kRc)},
         Malformed{"LsoOnRc", WqeFault::kUnknownOpcode, wqe(Opcode::LSO), rules(QpType::kRc)},
         Malformed{"BindMw", WqeFault::kUnknownOpcode, wqe(Opcode::BIND_MW), rules(QpType::kRc)},
         Malformed{"ReadOnUc", WqeFault::kOpcodeForService,
@@ -253,8 +251,8 @@ INSTANTIATE_TEST_SUITE_P(
                   rules(QpType::kUc)},
         Malformed{"InvalidateOnUc", WqeFault::kOpcodeForService, wqe(Opcode::SEND_INVAL),
                   rules(QpType::kUc)},
-        Malformed{"WriteOnUd", WqeFault::kOpcodeForService,
-                  wqe(Opcode::RDMA_WRITE).remote(0, 0), rules(QpType::kUd)},
+        Malformed{"WriteOnUd", WqeFault::kOpcodeForService, wqe(Opcode::RDMA_WRITE).remote(0, 0),
+                  rules(QpType::kUd)},
         Malformed{"MaskedCompareSwap", WqeFault::kMaskedAtomic, wqe(Opcode::ATOMIC_MASKED_CS),
                   rules(QpType::kRc)},
         Malformed{"MaskedFetchAdd", WqeFault::kMaskedAtomic, wqe(Opcode::ATOMIC_MASKED_FA),
@@ -271,8 +269,7 @@ INSTANTIATE_TEST_SUITE_P(
         Malformed{"ShortAddressVector", WqeFault::kShortAddressVector,
                   wqe(Opcode::SEND).datagram(1, 1, kMac, kGid, 0, false), rules(QpType::kUd)},
         Malformed{"InlineRead", WqeFault::kInlineForRead,
-                  wqe(Opcode::RDMA_READ).remote(0, 0).inline_data("12345678"),
-                  rules(QpType::kRc)},
+                  wqe(Opcode::RDMA_READ).remote(0, 0).inline_data("12345678"), rules(QpType::kRc)},
         Malformed{"InlineAtomic", WqeFault::kInlineForRead,
                   wqe(Opcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).inline_data("12345678"),
                   rules(QpType::kRc)},

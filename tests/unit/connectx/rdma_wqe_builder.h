@@ -95,7 +95,8 @@ class WqeBuilder {
     segment.set(Inline::inline_, 1);
     segment.set(Inline::byte_count,
                 claimed < 0 ? static_cast<std::uint32_t>(text.size()) : std::uint32_t(claimed));
-    std::ranges::copy(std::as_bytes(std::span<const char>(text)), bytes_.begin() + start + Inline::kSize);
+    std::ranges::copy(std::as_bytes(std::span<const char>(text)),
+                      bytes_.begin() + start + Inline::kSize);
     return *this;
   }
 

@@ -1,0 +1,345 @@
+#include "connectx/rdma_test_host.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "connectx/commands/commands.h"
+#include "connectx/event_queue.h"
+#include "connectx/resources.h"
+#include "connectx/vport.h"
+#include "spec/connectx/eq.h"
+#include "spec/connectx/vport.h"
+
+namespace softhca::connectx::testing {
+
+namespace {
+
+using namespace spec::connectx;
+
+constexpr unsigned kLogEvents = 8;
+
+std::vector<std::byte> pas_of(pcie::Iova address, std::size_t size) {
+  std::vector<std::byte> pas((size + 4095) / 4096 * 8);
+  for (std::size_t i = 0; i < pas.size() / 8; ++i) {
+    util::store_be64(pas.data() + 8 * i, address + 4096 * i);
+  }
+  return pas;
+}
+
+template <class Field>
+std::uint32_t field(std::span<const std::byte> bytes, Field f) {
+  return static_cast<std::uint32_t>(f.read(bytes.data()));
+}
+
+}  // namespace
+
+RdmaTestHost::RdmaTestHost()
+    : device({.name = "test", .mac = mac, .node_guid = 1, .clock = [this] { return now; }}, *port),
+      memory_(static_cast<std::byte*>(std::aligned_alloc(4096, kMemory))) {
+  std::memset(memory_.get(), 0, kMemory);
+  EXPECT_TRUE(device.dma().map(kBase, kMemory, memory_.get(), pcie::DmaAccess::kReadWrite));
+
+  events_ = allocate(kEqeSize << kLogEvents);
+  std::memset(at(events_), 0xFF, kEqeSize << kLogEvents);
+  EventQueue::Attributes eq;
+  eq.log_size = kLogEvents;
+  eq.events.set();
+  eq.buffer = *QueueBuffer::from_pas(device.dma(), pas_of(events_, kEqeSize << kLogEvents), 12, 0,
+                                     kEqeSize << kLogEvents);
+  EXPECT_NE(device.event_queues().create(std::move(eq)), nullptr);
+
+  pd = *device.resources().pds().allocate();
+  constexpr std::uint8_t kAllRights = rdma::kLocalRead | rdma::kLocalWrite | rdma::kRemoteRead |
+                                      rdma::kRemoteWrite | rdma::kRemoteAtomic;
+  rdma::MemoryKey::Attributes key;
+  key.key = rdma::MKey(kKey);
+  key.pd = rdma::Pd(pd);
+  key.access = kAllRights;
+  key.whole_space = true;
+  device.rdma().keys().insert(std::move(key));
+  cq = create_cq(8);
+
+  EXPECT_TRUE((execute<modify_nic_vport_context_in, modify_nic_vport_context_out>(
+      Opcode::MODIFY_NIC_VPORT_CONTEXT, modify_nic_vport_context, [&](auto in) {
+        in.sub(modify_nic_vport_context_in::field_select)
+            .set(modify_nic_vport_field_select::roce_en, 1);
+        in.sub(modify_nic_vport_context_in::nic_vport_context).set(nic_vport_context::roce_en, 1);
+      })));
+  EXPECT_TRUE((execute<set_roce_address_in, set_roce_address_out>(
+      Opcode::SET_ROCE_ADDRESS, set_roce_address, [&](auto in) {
+        in.set(set_roce_address_in::roce_address_index, 3);
+        const auto entry = in.sub(set_roce_address_in::roce_address);
+        std::ranges::copy(gid.bytes, entry.sub(roce_address::source_l3_address).begin());
+        std::ranges::copy(mac.bytes, entry.sub(roce_address::source_mac).begin());
+        entry.set(roce_address::roce_version, static_cast<std::uint32_t>(roce_version::V2));
+      })));
+}
+
+pcie::Iova RdmaTestHost::allocate(std::size_t size, std::size_t alignment) {
+  used_ = (used_ + alignment - 1) / alignment * alignment;
+  const auto address = kBase + used_;
+  used_ += size;
+  EXPECT_LE(used_, kMemory);
+  return address;
+}
+
+pcie::Iova RdmaTestHost::put_text(std::string_view text) {
+  const auto address = allocate(text.size(), 64);
+  std::memcpy(at(address), text.data(), text.size());
+  return address;
+}
+
+std::vector<std::byte> RdmaTestHost::page_list(pcie::Iova address, std::size_t size) {
+  return pas_of(address, size);
+}
+
+// CQs and events -------------------------------------------------------------------------------
+
+HostCq RdmaTestHost::create_cq(unsigned log_size) {
+  HostCq made;
+  made.log_size = log_size;
+  const std::size_t size = std::size_t{64} << log_size;
+  made.ring = allocate(size);
+  made.record = allocate(8, 64);
+  std::memset(at(made.ring), 0xF1, size);
+  CompletionQueue::Attributes attributes;
+  attributes.log_size = log_size;
+  attributes.buffer = *QueueBuffer::from_pas(device.dma(), pas_of(made.ring, size), 12, 0, size);
+  attributes.record = DoorbellRecord(device.dma(), made.record);
+  made.cqn = device.completion_queues().create(std::move(attributes))->cqn();
+  return made;
+}
+
+std::optional<HostCqe> RdmaTestHost::poll(HostCq& from) {
+  const auto index = from.consumer & ((1u << from.log_size) - 1);
+  const auto* entry = at(from.ring + std::uint64_t{64} * index);
+  using Layout = cqe64_responder;
+  const std::span<const std::byte> bytes(entry, 64);
+  const auto opcode = static_cast<CqeOpcode>(field(bytes, Layout::opcode));
+  const bool lap = (from.consumer >> from.log_size & 1) != 0;
+  if (opcode == CqeOpcode::INVALID || (field(bytes, Layout::owner) != 0) != lap) {
+    return std::nullopt;
+  }
+  HostCqe cqe{
+      .opcode = opcode,
+      .qpn = field(bytes, Layout::qpn),
+      .wqe_counter = static_cast<std::uint16_t>(field(bytes, Layout::wqe_counter)),
+      .byte_count = field(bytes, Layout::byte_cnt),
+      .user_index = field(bytes, Layout::srqn_user_index),
+      .immediate = field(bytes, Layout::imm_inval_pkey),
+      .syndrome = static_cast<Syndrome>(field(bytes, cqe_error::syndrome)),
+      .vendor_syndrome = static_cast<std::uint8_t>(field(bytes, cqe_error::vendor_error_syndrome)),
+      .bytes = {}};
+  std::ranges::copy(bytes, cqe.bytes.begin());
+  ++from.consumer;
+  util::store_be32(at(from.record), from.consumer & 0xFFFFFF);
+  return cqe;
+}
+
+std::vector<HostCqe> RdmaTestHost::poll_all(HostCq& from) {
+  std::vector<HostCqe> all;
+  while (auto cqe = poll(from)) all.push_back(*cqe);
+  return all;
+}
+
+std::optional<HostEvent> RdmaTestHost::poll_event() {
+  const auto index = events_consumed_ & ((1u << kLogEvents) - 1);
+  const std::span<const std::byte> bytes(at(events_ + kEqeSize * index), kEqeSize);
+  if (field(bytes, eqe::owner) != (events_consumed_ >> kLogEvents & 1)) return std::nullopt;
+  ++events_consumed_;
+  const auto data = util::View<eqe>(bytes).get(eqe::event_data);
+  return HostEvent{static_cast<EventType>(field(bytes, eqe::event_type)),
+                   field(data, event_data_qp_srq::qp_srq_n)};
+}
+
+// QPs ------------------------------------------------------------------------------------------
+
+HostQp RdmaTestHost::allocate_qp(const QpOptions& options) {
+  HostQp qp;
+  qp.options = options;
+  qp.ring = allocate(qp.send_offset() + (std::size_t{64} << options.log_sq));
+  qp.record = allocate(8, 64);
+  return qp;
+}
+
+void RdmaTestHost::fill_create(util::MutableView<create_qp_in> in, const HostQp& qp) {
+  const auto context = in.sub(create_qp_in::qpc);
+  const auto& options = qp.options;
+  context.set(qpc::st, static_cast<std::uint32_t>(options.service));
+  context.set(qpc::pd, options.pd != 0 ? options.pd : pd);
+  context.set(qpc::cqn_snd, cq.cqn);
+  context.set(qpc::cqn_rcv, cq.cqn);
+  context.set(qpc::dbr_addr, qp.record);
+  context.set(qpc::log_sq_size, options.log_sq);
+  context.set(qpc::user_index, options.user_index);
+  if (options.srqn != 0) {
+    context.set(qpc::rq_type, static_cast<std::uint32_t>(qp_rq_type::SRQ));
+    context.set(qpc::srqn_rmpn_xrqn, options.srqn);
+  } else {
+    context.set(qpc::log_rq_size, options.log_rq);
+    context.set(qpc::log_rq_stride, 2);
+  }
+}
+
+HostQp RdmaTestHost::create_qp(const QpOptions& options) {
+  auto qp = allocate_qp(options);
+  const auto out = execute<create_qp_in, create_qp_out>(
+      Opcode::CREATE_QP, connectx::create_qp, [&](auto in) { fill_create(in, qp); },
+      page_list(qp.ring, qp.send_offset() + (std::size_t{64} << options.log_sq)));
+  EXPECT_TRUE(out) << out.error().text;
+  if (out) qp.qpn = field(*out, create_qp_out::qpn);
+  return qp;
+}
+
+CommandResult RdmaTestHost::modify(HostQp& qp, Opcode opcode, std::uint32_t mask,
+                                   const std::function<void(util::MutableView<qpc>)>& fill) {
+  const auto handler = [&]() -> CommandHandler {
+    switch (opcode) {
+      case Opcode::RST2INIT_QP:
+        return rst2init_qp;
+      case Opcode::INIT2INIT_QP:
+        return init2init_qp;
+      case Opcode::INIT2RTR_QP:
+        return init2rtr_qp;
+      case Opcode::RTR2RTS_QP:
+        return rtr2rts_qp;
+      case Opcode::RTS2RTS_QP:
+        return rts2rts_qp;
+      case Opcode::SQERR2RTS_QP:
+        return sqerr2rts_qp;
+      case Opcode::SQD_RTS_QP:
+        return sqd_rts_qp;
+      case Opcode::QP_2ERR:
+        return qp_2err;
+      default:
+        return qp_2rst;
+    }
+  }();
+  const auto result = execute<rst2init_qp_in, rst2init_qp_out>(opcode, handler, [&](auto in) {
+    in.set(rst2init_qp_in::qpn, qp.qpn);
+    in.set(rst2init_qp_in::opt_param_mask, mask);
+    if (fill) fill(in.sub(rst2init_qp_in::qpc));
+  });
+  if (!result) return tl::unexpected(result.error());
+  return {};
+}
+
+CommandResult RdmaTestHost::to_init(HostQp& qp) {
+  return modify(qp, Opcode::RST2INIT_QP, 0, [&](auto context) {
+    context.set(qpc::st, static_cast<std::uint32_t>(qp.options.service));
+    context.set(qpc::pd, qp.options.pd != 0 ? qp.options.pd : pd);
+    context.set(qpc::cqn_snd, cq.cqn);
+    context.set(qpc::cqn_rcv, cq.cqn);
+    context.set(qpc::rre, 1);
+    context.set(qpc::rwe, 1);
+    context.set(qpc::rae, 1);
+    context.set(qpc::q_key, kQkey);
+    context.sub(qpc::primary_address_path).set(ads::vhca_port_num, 1);
+  });
+}
+
+CommandResult RdmaTestHost::to_rtr(HostQp& qp, std::uint32_t remote_qpn) {
+  return modify(qp, Opcode::INIT2RTR_QP, 0, [&](auto context) {
+    context.set(qpc::mtu, static_cast<std::uint32_t>(qp_mtu::BYTES_1K));
+    context.set(qpc::log_msg_max, 30);
+    context.set(qpc::remote_qpn, remote_qpn);
+    context.set(qpc::next_rcv_psn, 0x1000);
+    context.set(qpc::log_rra_max, 2);
+    context.set(qpc::min_rnr_nak, 1);
+    const auto path = context.sub(qpc::primary_address_path);
+    path.set(ads::src_addr_index, 3);
+    path.set(ads::hop_limit, 64);
+    path.set(ads::udp_sport, kUdpPort);
+    std::ranges::copy(mac.bytes, path.sub(ads::rmac).begin());
+    std::ranges::copy(gid.bytes, path.sub(ads::rgid_rip).begin());
+  });
+}
+
+CommandResult RdmaTestHost::to_rts(HostQp& qp) {
+  return modify(qp, Opcode::RTR2RTS_QP, 0, [&](auto context) {
+    context.set(qpc::next_send_psn, 0x1000);
+    context.set(qpc::retry_count, 7);
+    context.set(qpc::rnr_retry, 7);
+    context.set(qpc::log_sra_max, 2);
+    context.sub(qpc::primary_address_path).set(ads::ack_timeout, 14);
+  });
+}
+
+CommandResult RdmaTestHost::to_error(HostQp& qp) { return modify(qp, Opcode::QP_2ERR); }
+
+CommandResult RdmaTestHost::to_reset(HostQp& qp) {
+  auto result = modify(qp, Opcode::QP_2RST);
+  qp.send_producer = qp.receive_producer = 0;
+  return result;
+}
+
+void RdmaTestHost::destroy(HostQp& qp) {
+  EXPECT_TRUE((execute<destroy_qp_in, destroy_qp_out>(
+      Opcode::DESTROY_QP, destroy_qp, [&](auto in) { in.set(destroy_qp_in::qpn, qp.qpn); })));
+}
+
+std::pair<HostQp, HostQp> RdmaTestHost::connected(const QpOptions& options) {
+  std::pair pair{create_qp(options), create_qp(options)};
+  for (const auto& [qp, peer] :
+       {std::pair{&pair.first, &pair.second}, std::pair{&pair.second, &pair.first}}) {
+    EXPECT_TRUE(to_init(*qp));
+    EXPECT_TRUE(to_rtr(*qp, peer->qpn));
+    EXPECT_TRUE(to_rts(*qp));
+  }
+  return pair;
+}
+
+HostQp RdmaTestHost::datagram_qp(QpOptions options) {
+  auto qp = create_qp(options);
+  EXPECT_TRUE(to_init(qp));
+  EXPECT_TRUE(to_rtr(qp, 0));
+  EXPECT_TRUE(to_rts(qp));
+  return qp;
+}
+
+void RdmaTestHost::post_send(HostQp& qp, std::span<const std::byte> wqe) {
+  const std::uint32_t blocks = 1u << qp.options.log_sq;
+  const auto ring = qp.ring + qp.send_offset();
+  for (std::size_t done = 0; done < wqe.size(); done += 64) {
+    const auto n = std::min<std::size_t>(64, wqe.size() - done);
+    std::memcpy(at(ring + std::uint64_t{64} * (qp.send_producer & (blocks - 1))), wqe.data() + done,
+                n);
+    ++qp.send_producer;
+  }
+  util::store_be32(at(qp.record + 4), qp.send_producer);
+}
+
+void RdmaTestHost::post_receive(HostQp& qp, pcie::Iova address, std::uint32_t length) {
+  const std::uint32_t count = 1u << qp.options.log_rq;
+  auto* wqe = at(qp.ring + std::uint64_t{64} * (qp.receive_producer & (count - 1)));
+  util::store_be32(wqe, length);
+  util::store_be32(wqe + 4, kKey);
+  util::store_be64(wqe + 8, address);
+  util::store_be32(wqe + 16, 0);
+  util::store_be32(wqe + 20, 0x100);
+  ++qp.receive_producer;
+  util::store_be32(at(qp.record), qp.receive_producer);
+}
+
+std::uint32_t RdmaTestHost::query_state(const HostQp& qp) {
+  const auto out = execute<query_qp_in, query_qp_out>(
+      Opcode::QUERY_QP, query_qp, [&](auto in) { in.set(query_qp_in::qpn, qp.qpn); });
+  if (!out) return ~0u;
+  return util::View<query_qp_out>(*out).get(query_qp_out::qpc).get(qpc::state);
+}
+
+void RdmaTestHost::run(util::Duration time) {
+  const auto end = now + time;
+  for (int rounds = 0; rounds < 100000; ++rounds) {
+    const auto next = device.rdma().run(now);
+    const bool frames = network.has_work();
+    network.deliver(1024);
+    if (frames || next <= now) continue;
+    if (now >= end) return;
+    now = std::min(next, end);
+  }
+  ADD_FAILURE() << "device and fabric do not come to rest";
+}
+
+}  // namespace softhca::connectx::testing
