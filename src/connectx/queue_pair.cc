@@ -36,6 +36,9 @@ rdma::Path make_path(util::View<ads> address) {
 std::optional<rdma::QpType> QueuePair::transport_type(Service service) {
   switch (service) {
     case Service::RC:
+    // Drivers make one whatever the UMR capabilities say; it never has a peer. Without the
+    // capability its UMR WQEs end in an error, as on any other QP.
+    case Service::REG_UMR:
       return rdma::QpType::kRc;
     case Service::UC:
       return rdma::QpType::kUc;
@@ -91,9 +94,10 @@ QueuePair::QueuePair(pcie::DmaSpace& dma, util::View<Qpc> context, QueueBuffer b
   refresh();
 }
 
-void QueuePair::bind(std::uint32_t qpn, rdma::QueuePair* transport) {
+void QueuePair::bind(std::uint32_t qpn, rdma::QueuePair& transport, bool atomics) {
   qpn_ = qpn;
-  transport_ = transport;
+  transport_ = &transport;
+  send_rules_.atomics = atomics;
   refresh();
 }
 

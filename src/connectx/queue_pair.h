@@ -64,7 +64,7 @@ class QueuePair {
   void reset_rings();
 
   // Set once, when the QP gets its number.
-  void bind(std::uint32_t qpn, rdma::QueuePair* transport);
+  void bind(std::uint32_t qpn, rdma::QueuePair& transport, bool atomics);
   rdma::QueuePair& transport() { return *transport_; }
   const rdma::QueuePair& transport() const { return *transport_; }
 

@@ -33,9 +33,6 @@ CommandResult check_create(Device& device, util::View<create_qp_in> in) {
     return refuse(Status::BAD_PARAM, kSection, "user memory objects are not offered");
   }
   const auto service = static_cast<QueuePair::Service>(context.get(qpc::st));
-  if (service == QueuePair::Service::REG_UMR) {
-    return refuse(Status::BAD_PARAM, "mlx5 driver interface 8.6", "UMR is not offered");
-  }
   if (service == QueuePair::Service::XRC) {
     return refuse(Status::BAD_PARAM, kSection, "XRC QPs are not implemented");
   }
