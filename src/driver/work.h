@@ -32,8 +32,8 @@ enum class SendOpcode : std::uint8_t {
 struct SendRequest {
   std::uint64_t id = 0;  ///< comes back in the completion
   SendOpcode opcode = SendOpcode::kSend;
-  std::span<const Sge> pieces;
-  std::span<const std::byte> inline_data;  ///< if not empty: copied into the request, no `pieces`
+  std::span<const Sge> pieces = {};
+  std::span<const std::byte> inline_data = {};  ///< if not empty: copied into the request, no `pieces`
   std::uint64_t remote_address = 0;        ///< RDMA and atomics
   std::uint32_t rkey = 0;
   std::uint32_t immediate = 0;
@@ -46,7 +46,7 @@ struct SendRequest {
 
 struct ReceiveRequest {
   std::uint64_t id = 0;
-  std::span<const Sge> pieces;
+  std::span<const Sge> pieces = {};
 };
 
 enum class PostStatus : std::uint8_t {
@@ -95,7 +95,7 @@ struct Completion {
   std::uint8_t vendor_syndrome = 0;                    ///< the device's own reason for an error
   std::uint32_t qpn = 0;
   std::uint32_t byte_count = 0;  ///< of receives, reads and atomics
-  std::optional<std::uint32_t> immediate;
+  std::optional<std::uint32_t> immediate = {};
 };
 
 std::string_view to_string(PostStatus status);

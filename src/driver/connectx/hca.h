@@ -29,7 +29,7 @@ class CompletionQueue;
 struct RoceAddress {
   Gid gid;
   Mac mac;
-  std::optional<std::uint16_t> vlan;
+  std::optional<std::uint16_t> vlan = {};
 };
 
 class Hca {

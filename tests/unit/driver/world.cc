@@ -1,0 +1,160 @@
+#include "driver/world.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+namespace softhca::driver::test {
+
+namespace {
+constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
+constexpr auto kIdleStep = std::chrono::milliseconds(1);
+}  // namespace
+
+Node::Node(World& world, unsigned number) {
+  const auto n = static_cast<std::uint8_t>(number + 1);
+  mac.bytes = {std::byte{0x02}, std::byte{}, std::byte{}, std::byte{}, std::byte{}, std::byte{n}};
+  gid = Gid::from_ipv4(192, 168, 10, n);
+  const auto name = "connectx" + std::to_string(number);
+  port = world.switch_.create_port(name);
+  device = std::make_unique<softhca::connectx::Device>(
+      softhca::connectx::DeviceOptions{.name = name,
+                                       .mac = wire::MacAddress{mac.bytes},
+                                       .node_guid = 0x025fca0000000000u + n,
+                                       .clock = [&world] { return world.now(); }},
+      *port);
+  host = std::make_unique<InProcessHost>(
+      *device, InProcessHost::Options{.progress = [&world] { world.progress(true); },
+                                      .clock = [&world] { return world.now(); },
+                                      .on_interrupt = {}});
+}
+
+void Node::open(const connectx::Hca::Options& options) {
+  hca = must(connectx::Hca::open(*host, options));
+  must(hca->set_roce_address(0, {.gid = gid, .mac = mac}));
+}
+
+World::World() {
+  nodes_.push_back(std::make_unique<Node>(*this, 0));
+  nodes_.push_back(std::make_unique<Node>(*this, 1));
+}
+
+World::~World() {
+  for (auto& node : nodes_) node->hca = nullptr;
+}
+
+void World::open() {
+  a().open();
+  b().open();
+}
+
+void World::progress(bool jump) {
+  // Where nothing can happen any more the clock still goes on, so that a driver's patience ends.
+  if (jump && next_ > now_) now_ = next_ == util::kNever ? now_ + kIdleStep : next_;
+  next_ = util::kNever;
+  for (auto& node : nodes_) {
+    next_ = std::min(next_, node->device->run(now_));
+    // A delivered frame may make work for a device that has run already.
+    if (switch_.has_work()) next_ = now_;
+    switch_.deliver(kEverything);
+  }
+}
+
+bool World::run_until(const std::function<bool()>& done) {
+  const auto limit = now_ + std::chrono::minutes(1);
+  while (!done()) {
+    progress(true);
+    if (now_ > limit) return false;
+    if (next_ == util::kNever && !done()) return false;
+  }
+  return true;
+}
+
+void World::advance(util::Duration duration) {
+  const auto end = now_ + duration;
+  while (true) {
+    progress(false);
+    if (next_ > end) break;
+    now_ = std::max(now_, next_);
+  }
+  now_ = end;
+}
+
+Endpoint::Endpoint(Node& on, const Options& options) : node(on), memory(options.memory) {
+  auto& hca = *node.hca;
+  pd = must(connectx::ProtectionDomain::create(hca));
+  key = must(connectx::MemoryKey::register_memory(*pd, memory, options.access));
+  const connectx::CompletionQueue::Options cq{.entries = options.cq_entries};
+  send_cq = must(connectx::CompletionQueue::create(hca, cq));
+  receive_cq = must(connectx::CompletionQueue::create(hca, cq));
+  qp = must(connectx::QueuePair::create(*pd, {.send_cq = *send_cq,
+                                              .receive_cq = *receive_cq,
+                                              .send = options.send,
+                                              .receive = options.receive}));
+}
+
+std::uint64_t Endpoint::address(std::size_t offset) const {
+  return reinterpret_cast<std::uintptr_t>(memory.data()) + offset;
+}
+
+Sge Endpoint::piece(std::size_t offset, std::size_t length) const {
+  return {address(offset), static_cast<std::uint32_t>(length), key->key()};
+}
+
+std::span<std::byte> Endpoint::bytes(std::size_t offset, std::size_t length) {
+  return std::span(memory).subspan(offset, length);
+}
+
+connectx::RemoteQueuePair Endpoint::as_remote(std::uint32_t psn) const {
+  return {.qpn = qp->qpn(), .psn = psn, .gid = node.gid, .mac = node.mac};
+}
+
+void Endpoint::receive(std::uint64_t id, std::size_t offset, std::size_t length) {
+  const auto sge = piece(offset, length);
+  ASSERT_EQ(qp->post_receive({.id = id, .pieces = {&sge, 1}}), PostStatus::kOk);
+}
+
+void connect(Endpoint& a, Endpoint& b, connectx::Connection connection,
+             connectx::RemoteAccess access) {
+  connection.psn = kPsnA;
+  must(a.qp->connect(b.as_remote(kPsnB), connection, access));
+  connection.psn = kPsnB;
+  must(b.qp->connect(a.as_remote(kPsnA), connection, access));
+}
+
+std::vector<Completion> wait(World& world, connectx::CompletionQueue& cq, std::size_t count) {
+  std::vector<Completion> found;
+  world.run_until([&] {
+    Completion next;
+    while (found.size() < count && cq.poll({&next, 1}) == 1) found.push_back(next);
+    return found.size() >= count;
+  });
+  return found;
+}
+
+std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed) {
+  std::vector<std::byte> bytes(size);
+  std::uint32_t x = seed * 2654435761u + 1;
+  for (auto& byte : bytes) {
+    x = x * 1664525u + 1013904223u;
+    byte = static_cast<std::byte>(x >> 24);
+  }
+  return bytes;
+}
+
+void expect_success(const std::vector<Completion>& completions, std::uint64_t id,
+                    CompletionOpcode opcode) {
+  ASSERT_EQ(completions.size(), 1u);
+  EXPECT_EQ(to_string(completions[0].status), to_string(WorkStatus::kSuccess));
+  EXPECT_EQ(to_string(completions[0].opcode), to_string(opcode));
+  EXPECT_EQ(completions[0].id, id);
+}
+
+void expect_error(const std::vector<Completion>& completions, std::uint64_t id, WorkStatus status) {
+  ASSERT_EQ(completions.size(), 1u);
+  EXPECT_EQ(to_string(completions[0].status), to_string(status));
+  EXPECT_EQ(completions[0].id, id);
+}
+
+}  // namespace softhca::driver::test
