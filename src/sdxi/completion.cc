@@ -1,0 +1,55 @@
+#include "sdxi/completion.h"
+
+namespace softhca::sdxi {
+namespace {
+
+using spec::cst_blk;
+using spec::dsc_footer;
+using spec::dsc_generic;
+
+void set_error_recorded(const AddressSpace& space, Iova block) {
+  (void)space.update<std::uint32_t>(block + cst_blk::er.kOffset, [](std::uint32_t old) {
+    return old | std::uint32_t{1} << cst_blk::er.kLo;
+  });
+}
+
+/// SDXI 4.4.2: csr = 0 asks for the atomic decrement; csr = 1 is content with a plain 0, and gets it
+/// where the function has the non-atomic capability.
+bool update_signal(const Registers& registers, const AddressSpace& space, Iova block, bool simple) {
+  const auto cap = static_cast<spec::cs_cap>(registers.cap0.get(spec::mmio_cap0::cs_cap));
+  if (simple && cap != spec::cs_cap::CS_ATOMIC) return space.store64(block, 0);
+  return space.update<std::uint64_t>(block, [](std::uint64_t old) { return old - 1; }).has_value();
+}
+
+bool is_simple(util::View<dsc_generic> descriptor) {
+  return descriptor.get(dsc_generic::header).get(spec::dsc_header::csr) != 0;
+}
+
+}  // namespace
+
+Checked<void> complete(const Registers& registers, const AddressSpace& space,
+                       util::View<dsc_generic> descriptor) {
+  const auto footer = descriptor.get(dsc_generic::footer);
+  if (footer.get(dsc_footer::np) != 0) return {};
+  const auto block = spec::address(footer, dsc_footer::csb_ptr);
+  if (update_signal(registers, space, block, is_simple(descriptor))) return {};
+  const auto fault = space.explain(block);
+  set_error_recorded(space, block);
+  return refuse({.step = spec::err_step::ERRV_DSC_CSB,
+                 .sub_step = fault.sub_step,
+                 .err_class = fault.err_class,
+                 .reason = "CST_BLK.signal cannot be updated",
+                 .section = "SDXI 5.3",
+                 .value = block});
+}
+
+void complete_with_error(const Registers& registers, const AddressSpace& space,
+                         util::View<dsc_generic> descriptor) {
+  const auto footer = descriptor.get(dsc_generic::footer);
+  if (footer.get(dsc_footer::np) != 0) return;
+  const auto block = spec::address(footer, dsc_footer::csb_ptr);
+  set_error_recorded(space, block);
+  (void)update_signal(registers, space, block, is_simple(descriptor));
+}
+
+}  // namespace softhca::sdxi

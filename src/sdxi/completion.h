@@ -1,0 +1,19 @@
+// Completion status blocks (SDXI 4.4, 6.1.2).
+#pragma once
+
+#include "sdxi/memory.h"
+#include "sdxi/refusal.h"
+#include "sdxi/registers.h"
+
+namespace softhca::sdxi {
+
+/// The end of a descriptor that went well: CST_BLK.signal. Nothing to do if np is set.
+/// A refusal is SignalErr:Cxt; er is then set already, as far as that was possible.
+Checked<void> complete(const Registers& registers, const AddressSpace& space,
+                       util::View<spec::dsc_generic> descriptor);
+
+/// DescrErr:Cxt (SDXI 3.4): er, then signal. Errors on the way start no further actions.
+void complete_with_error(const Registers& registers, const AddressSpace& space,
+                         util::View<spec::dsc_generic> descriptor);
+
+}  // namespace softhca::sdxi

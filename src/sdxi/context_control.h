@@ -1,0 +1,48 @@
+// What administrative operations do to the contexts of a function: its own, or, for a PF, a VF's
+// (SDXI 6.6).
+#pragma once
+
+#include <cstdint>
+
+#include "sdxi/context_tables.h"
+#include "sdxi/refusal.h"
+#include "sdxi/registers.h"
+
+namespace softhca::sdxi {
+
+/// Who wants a context to stop (SDXI 4.3.5).
+enum class StopCause : std::uint8_t {
+  kLocal,     ///< LOC.DSC_CXT_STOP: ends in CXTV_STOP_SW
+  kPfToVf,    ///< P2V.DSC_CXT_STOP: ends in CXTV_STOP_FN
+  kFunction,  ///< Stop:Fn: ends in CXTV_STOP_FN
+};
+
+enum class StartKind : std::uint8_t { kNormal, kResume };
+
+class ContextControl {
+ public:
+  virtual ~ContextControl() = default;
+
+  virtual const Registers& registers() const = 0;
+  virtual const ContextTables& tables() const = 0;
+
+  /// One context of DSC_CXT_START_* (SDXI 6.6.3).
+  virtual Checked<void> start(ContextNumber number, StartKind kind) = 0;
+  /// One context's stop action, up to where it waits for outstanding descriptors (SDXI 4.3.5).
+  virtual Checked<void> stop(ContextNumber number, StopCause cause, bool hard) = 0;
+  /// The doorbell of a started context, from inside (SDXI 4.3.3).
+  virtual void ring(ContextNumber number, std::uint64_t value) = 0;
+  /// Reads again what is held of contexts `first` to `last` (SDXI 4.3.1).
+  virtual void update(ContextNumber first, ContextNumber last) = 0;
+  /// True if a stop action on one of the contexts has not ended, `except` apart.
+  virtual bool stopping(ContextNumber first, ContextNumber last,
+                        const ContextControl* asker) const = 0;
+  /// Doorbells received so far, and whether that many are evaluated (SDXI 6.6.9).
+  virtual std::uint64_t doorbells_received() const = 0;
+  virtual bool doorbells_evaluated(std::uint64_t count) const = 0;
+
+  /// LogErr:Cxt on behalf of a PF's operation (SDXI 3.5).
+  virtual void log_for_pf(const Refusal& refusal) = 0;
+};
+
+}  // namespace softhca::sdxi

@@ -1,0 +1,141 @@
+#include "sdxi/device.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+
+#include "util/endian.h"
+
+namespace softhca::sdxi {
+namespace {
+
+constexpr std::uint32_t kClassCode = 0x120100;  // SDXI 8.1
+
+constexpr std::uint64_t stride(const DeviceOptions& options) {
+  return std::uint64_t{1} << (options.db_stride + 12);
+}
+
+/// SDXI 9.7: one doorbell section for each context.
+std::array<pcie::Bar, pcie::kBarCount> bars(const DeviceOptions& options) {
+  std::array<pcie::Bar, pcie::kBarCount> bars{};
+  bars[Device::kRegisterBar] = {
+      .size = Device::kRegisterBarSize, .is_64bit = true, .prefetchable = true};
+  bars[Device::kDoorbellBar] = {
+      .size = std::bit_ceil((options.max_cxt + std::uint64_t{1}) * stride(options)),
+      .is_64bit = true,
+      .prefetchable = true};
+  return bars;
+}
+
+void check(const DeviceOptions& options) {
+  assert(options.db_stride <= 7 && options.max_ds_ring_sz <= 22);
+  assert(options.max_buffer <= 11 && options.max_akey_sz <= 8);
+  assert(options.max_rkey_sz <= 8 && options.max_errlog_sz <= 9);
+  assert(options.vfs <= Device::kVfsMax);
+  assert(options.msix_vectors >= 1 && options.msix_vectors <= pcie::Msix::kMaxVectors);
+}
+
+}  // namespace
+
+Device::Device(const DeviceOptions& options, FunctionGroup& group)
+    : Device(options, group, nullptr) {}
+
+Device::Device(const DeviceOptions& options, FunctionGroup& group, Device& pf)
+    : Device(options, group, &pf) {}
+
+Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
+    : Function(options.name,
+               {.vendor_id = options.vendor_id,
+                .device_id = options.device_id,
+                .subsystem_vendor_id = options.vendor_id,
+                .subsystem_id = options.device_id,
+                .class_code = kClassCode,
+                .revision_id = 1},
+               bars(options),
+               {.vectors = options.msix_vectors,
+                .bar = kRegisterBar,
+                .table_offset = kMsixTable,
+                .pba_offset = kMsixPba}),
+      options_(options),
+      group_(group),
+      pf_(pf),
+      sfunc_(options.rkey_cap ? group.free_sfunc() : std::uint16_t{0}),
+      vf_num_(pf == nullptr ? std::uint16_t{0} : group.next_vf(*pf)),
+      registers_(options_, sfunc_, pf != nullptr),
+      memory_(*this, options_.pasid_spaces),
+      log_(options_.name, registers_, memory_, msix()),
+      tables_(registers_, memory_),
+      access_keys_(registers_, memory_, msix(), group),
+      receiver_keys_(registers_, memory_, msix(), log_),
+      state_(registers_, log_, contexts_, msix()),
+      contexts_({.options = options_,
+                 .registers = registers_,
+                 .memory = memory_,
+                 .tables = tables_,
+                 .keys = access_keys_,
+                 .msix = msix(),
+                 .log = log_,
+                 .self = *this,
+                 .group = group,
+                 .halt = state_}),
+      mailboxes_(*this, pf, vf_num_, options_.vfs, group, msix()),
+      mmio_({.registers = registers_, .state = state_, .mailboxes = mailboxes_, .pf = pf}) {
+  check(options_);
+  assert(pf == nullptr || vf_num_ < kVfsMax);
+  group.join(*this, pf, sfunc_, vf_num_);
+}
+
+Device::~Device() { group_.leave(*this); }
+
+void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) {
+  if (bar == kRegisterBar) return mmio_.read(offset, out);
+  // SDXI 9.7: the value that a doorbell reads as is not defined.
+  std::fill(out.begin(), out.end(), std::byte{0});
+}
+
+void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
+  if (bar == kRegisterBar) return mmio_.write(offset, in);
+  // SDXI 9: only aligned 64-bit writes of the section's first 8 bytes are doorbells.
+  if (bar != kDoorbellBar || in.size() != 8 || offset % stride(options_) != 0) return;
+  const auto number = offset / stride(options_);
+  if (number > options_.max_cxt) return;
+  contexts_.note_doorbell(static_cast<ContextNumber>(number), util::load_le64(in.data()));
+}
+
+void Device::reset_device() {
+  contexts_.drop_all();
+  mailboxes_.reset();
+  mmio_.reset();
+  registers_.reset();
+}
+
+util::Time Device::run(util::Time now) {
+  log_.set_now(now);
+  const bool propagated = mmio_.probe_is_waiting();
+  if (propagated) {
+    group_.propagate_probe(*this, probe());
+    mmio_.probe_has_propagated();
+  }
+  return state_.run(now);
+}
+
+Checked<AddressSpace> Device::admit_memory(const RemoteRequest& request) {
+  return receiver_keys_.admit_memory(request);
+}
+
+Checked<InterruptTarget> Device::admit_interrupt(const RemoteRequest& request) {
+  return receiver_keys_.admit_interrupt(request);
+}
+
+std::span<std::byte> Device::send_mailbox(std::uint16_t peer) {
+  return mailboxes_.send_mailbox(peer);
+}
+
+void Device::set_probe(bool probe) { registers_.grp_enum.set(spec::mmio_grp_enum::probe, probe); }
+
+bool Device::probe() const { return registers_.grp_enum.get(spec::mmio_grp_enum::probe) != 0; }
+
+std::uint32_t Device::group_id() const { return registers_.ctl0.get(spec::mmio_ctl0::fn_grp_id); }
+
+}  // namespace softhca::sdxi

@@ -1,0 +1,52 @@
+// The error log (SDXI 3.4): records in a ring in memory, MMIO_ERR_*, message 0; and the same in words.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "pcie/msix.h"
+#include "sdxi/memory.h"
+#include "sdxi/refusal.h"
+#include "sdxi/registers.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+namespace softhca::sdxi {
+
+struct ErrorReport {
+  Refusal refusal;
+  spec::err_reaction reaction = spec::err_reaction::RE_CONTEXT_STOPPED;
+  std::optional<ContextNumber> context{};
+  std::optional<std::uint64_t> descriptor{};  ///< its index
+};
+
+class ErrorLog {
+ public:
+  ErrorLog(std::string name, Registers& registers, const FunctionMemory& memory, pcie::Msix& msix)
+      : name_(std::move(name)), registers_(registers), memory_(memory), msix_(msix) {}
+
+  /// LogErr:Cxt and LogErr:Fn (SDXI 3.4): writes a record if logging is on, then sets
+  /// MMIO_ERR_STS.sts and raises message 0 as MMIO_ERR_CTL says. The words go to the log in any case.
+  void record(const ErrorReport& report);
+
+  /// The time that the next words are written at.
+  void set_now(util::Time now) { now_ = now; }
+
+  /// Reports since construction, written or not.
+  std::uint64_t reports() const { return reports_; }
+
+ private:
+  bool write_record(const ErrorReport& report);
+  void say(const ErrorReport& report);
+
+  std::string name_;
+  Registers& registers_;
+  const FunctionMemory& memory_;
+  pcie::Msix& msix_;
+  util::RateLimiter limiter_{20, std::chrono::seconds(1)};
+  util::Time now_{};
+  std::uint64_t reports_ = 0;
+};
+
+}  // namespace softhca::sdxi

@@ -1,0 +1,37 @@
+// The state machine of the function (SDXI 4.1): MMIO_CTL0.fn_gsr in, MMIO_STS0.fn_gsv out.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "pcie/msix.h"
+#include "sdxi/contexts.h"
+#include "sdxi/error_log.h"
+#include "sdxi/registers.h"
+
+namespace softhca::sdxi {
+
+class FunctionState final : public FunctionHalt {
+ public:
+  FunctionState(Registers& registers, ErrorLog& log, Contexts& contexts, pcie::Msix& msix)
+      : registers_(registers), log_(log), contexts_(contexts), msix_(msix) {}
+
+  /// Software wrote fn_gsr. Every write counts, also of the value that is there already.
+  void request(spec::fn_gsr value);
+
+  /// Work that is due; returns when to be called next.
+  util::Time run(util::Time now);
+
+  void halt(const Refusal& refusal, std::optional<ContextNumber> context) override;
+
+ private:
+  void enter(spec::fn_gsv state);
+  void initialize();
+
+  Registers& registers_;
+  ErrorLog& log_;
+  Contexts& contexts_;
+  pcie::Msix& msix_;
+};
+
+}  // namespace softhca::sdxi

@@ -1,0 +1,89 @@
+// Functions that may reach each other's memory (SDXI 3.3.1): a PF with its VFs, and other PFs, in one
+// process. Members see each other only through this interface.
+//
+// Single-threaded: one loop owns all functions of a group.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "pcie/msix.h"
+#include "sdxi/memory.h"
+#include "sdxi/refusal.h"
+
+namespace softhca::sdxi {
+
+class ContextControl;
+
+/// What a requesting function asks of the target of an AKey (SDXI 3.3.4).
+struct RemoteRequest {
+  std::uint16_t requester;  ///< its sfunc
+  std::uint16_t rkey;
+  std::uint8_t buffer;
+};
+
+/// Where interrupts of a descriptor go.
+struct InterruptTarget {
+  pcie::Msix* msix;
+  std::uint16_t vector;
+};
+
+/// One 16-byte mailbox (SDXI 9.4).
+using Mailbox = std::array<std::byte, 16>;
+
+class GroupMember {
+ public:
+  virtual ~GroupMember() = default;
+  virtual std::uint16_t sfunc() const = 0;
+  virtual bool is_vf() const = 0;
+
+  // The target's side of a cross-function access (SDXI 3.3.4, steps 3 to 8).
+  virtual Checked<AddressSpace> admit_memory(const RemoteRequest& request) = 0;
+  virtual Checked<InterruptTarget> admit_interrupt(const RemoteRequest& request) = 0;
+
+  /// For a PF's administrative operations on a VF (SDXI 3.5).
+  virtual ContextControl& context_control() = 0;
+
+  // Mailboxes (SDXI 9.4). `peer` is the other side: on a PF the VF's number, on a VF 0.
+  virtual std::span<std::byte> send_mailbox(std::uint16_t peer) = 0;
+  virtual void message_arrived(std::uint16_t peer) = 0;
+  virtual void message_taken(std::uint16_t peer) = 0;
+
+  /// MMIO_GRP_ENUM.probe was written at another PF.
+  virtual void set_probe(bool probe) = 0;
+  virtual bool probe() const = 0;
+  virtual std::uint32_t group_id() const = 0;
+};
+
+class FunctionGroup {
+ public:
+  /// Who a new member is.
+  struct Seat {
+    std::uint16_t sfunc = 0;
+    GroupMember* pf = nullptr;      ///< of a VF
+    std::uint16_t vf_num = 0;       ///< of a VF: counted from 0, as MMIO_MBS_CTL.tgt_vf (SDXI 9.4)
+  };
+
+  /// A PF gets the next free sfunc, from 1 on. SDXI 9.1: unique in the group, not 0.
+  void join(GroupMember& member, GroupMember* pf, std::uint16_t sfunc, std::uint16_t vf_num);
+  void leave(GroupMember& member);
+  std::uint16_t free_sfunc() const;
+  std::uint16_t next_vf(const GroupMember& pf) const;
+
+  /// Null if the group has no such function.
+  GroupMember* find(std::uint16_t sfunc) const;
+  GroupMember* vf_of(const GroupMember& pf, std::uint16_t vf_num) const;
+  /// SDXI 3.3.1: `from` is a PF whose probe field was written; all other PFs get the value.
+  void propagate_probe(const GroupMember& from, bool probe) const;
+
+ private:
+  struct Entry {
+    GroupMember* member;
+    Seat seat;
+  };
+  std::vector<Entry> members_;
+};
+
+}  // namespace softhca::sdxi

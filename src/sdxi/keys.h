@@ -1,0 +1,64 @@
+// AKeys and RKeys: whose memory, or whose interrupt, a descriptor names (SDXI 3.2.5, 3.3).
+#pragma once
+
+#include <cstdint>
+
+#include "pcie/msix.h"
+#include "sdxi/context_tables.h"
+#include "sdxi/group.h"
+#include "sdxi/memory.h"
+#include "sdxi/refusal.h"
+#include "sdxi/registers.h"
+
+namespace softhca::sdxi {
+
+/// The requester's side. Every call reads the table: software may change an entry whenever it says so.
+class AccessKeys {
+ public:
+  AccessKeys(const Registers& registers, const FunctionMemory& memory, pcie::Msix& msix,
+             const FunctionGroup& group)
+      : registers_(registers), memory_(memory), msix_(msix), group_(group) {}
+
+  /// The address space of buffer number `buffer`, which the descriptor gives AKey `akey`.
+  Checked<AddressSpace> memory(const ContextEntry& context, std::uint16_t akey,
+                               std::uint8_t buffer) const;
+  /// The interrupt that AKey `akey` stands for (SDXI 6.4).
+  Checked<InterruptTarget> interrupt(const ContextEntry& context, std::uint16_t akey) const;
+
+ private:
+  Checked<void> read(const ContextEntry& context, std::uint16_t akey, std::uint8_t buffer,
+                     const util::MutableView<spec::akey_ent>& out) const;
+  /// SDXI 3.3.4 steps 1 and 2.
+  Checked<GroupMember*> target(const util::View<spec::akey_ent>& entry, std::uint8_t buffer) const;
+
+  const Registers& registers_;
+  const FunctionMemory& memory_;
+  pcie::Msix& msix_;
+  const FunctionGroup& group_;
+};
+
+class ErrorLog;
+
+/// The target's side: the function's own RKey table, against requests of others.
+class ReceiverKeys {
+ public:
+  ReceiverKeys(const Registers& registers, const FunctionMemory& memory, pcie::Msix& msix,
+               ErrorLog& log)
+      : registers_(registers), memory_(memory), msix_(msix), log_(log) {}
+
+  Checked<AddressSpace> admit_memory(const RemoteRequest& request) const;
+  Checked<InterruptTarget> admit_interrupt(const RemoteRequest& request) const;
+
+ private:
+  Checked<void> read(const RemoteRequest& request,
+                     const util::MutableView<spec::rkey_ent>& out) const;
+  /// The function's own table is at fault (SDXI 3.3.4): logged here, and by the requester.
+  tl::unexpected<Refusal> faulty_table(const RemoteRequest& request, Refusal refusal) const;
+
+  const Registers& registers_;
+  const FunctionMemory& memory_;
+  pcie::Msix& msix_;
+  ErrorLog& log_;
+};
+
+}  // namespace softhca::sdxi

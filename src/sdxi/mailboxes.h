@@ -1,0 +1,52 @@
+// Mailboxes between a PF and its VFs (SDXI 9.4 to 9.6).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "pcie/msix.h"
+#include "sdxi/group.h"
+
+namespace softhca::sdxi {
+
+class Mailboxes {
+ public:
+  /// Of a PF with `vfs` VFs, or, if `pf` is not null, of VF `vf_num`. Without either all registers
+  /// are reserved.
+  Mailboxes(GroupMember& self, GroupMember* pf, std::uint16_t vf_num, std::uint16_t vfs,
+            const FunctionGroup& group, pcie::Msix& msix);
+
+  /// Registers from MMIO_MB_CTL to the mailboxes: a word of 8 aligned bytes.
+  std::uint64_t read(std::uint64_t offset);
+  /// `written` has ones in the bytes that software wrote.
+  void write(std::uint64_t offset, std::uint64_t value, std::uint64_t written);
+  void reset();
+
+  std::span<std::byte> send_mailbox(std::uint16_t peer);
+  void message_arrived(std::uint16_t peer);
+  void message_taken(std::uint16_t peer);
+
+ private:
+  /// One bit for each peer.
+  using Bits = std::vector<std::uint64_t>;
+
+  GroupMember* peer(std::uint16_t number) const;
+  /// What this side is called at the peer's.
+  std::uint16_t own_number() const { return pf_ == nullptr ? 0 : vf_num_; }
+  void send(std::uint64_t control);
+  void clear_received(std::size_t word, std::uint64_t ones);
+  std::byte* data(std::uint64_t offset, bool* writable);
+
+  GroupMember& self_;
+  GroupMember* pf_;
+  std::uint16_t vf_num_;
+  const FunctionGroup& group_;
+  pcie::Msix& msix_;
+  std::uint64_t control_ = 0;  ///< MMIO_MB_CTL
+  Bits acknowledged_;          ///< MMIO_MBS_ST
+  Bits received_;              ///< MMIO_MBR_ST
+  std::vector<Mailbox> sent_;
+};
+
+}  // namespace softhca::sdxi

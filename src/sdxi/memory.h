@@ -1,0 +1,110 @@
+// How the function reaches memory: an address space, and which one a request goes to.
+//
+// Software on other processors reads and writes the same memory while we do. Words that both
+// sides use (valid bits, indices, states, completion signals) are accessed as single atomic words.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "pcie/dma_space.h"
+#include "pcie/function.h"
+#include "sdxi/refusal.h"
+
+namespace softhca::sdxi {
+
+using pcie::Iova;
+
+/// 20 bits.
+using Pasid = std::uint32_t;
+
+/// One address space as a requester sees it. A value; all accesses to the empty one fail.
+class AddressSpace {
+ public:
+  AddressSpace() = default;
+  explicit AddressSpace(const pcie::DmaSpace* dma) : dma_(dma) {}
+
+  explicit operator bool() const { return dma_ != nullptr; }
+
+  bool read(Iova from, std::span<std::byte> out) const;
+  bool write(Iova to, std::span<const std::byte> in) const;
+
+  /// Naturally aligned words, atomic where the memory is local to the process. Loads acquire, stores
+  /// release.
+  std::optional<std::uint64_t> load64(Iova at) const;
+  std::optional<std::uint8_t> load8(Iova at) const;
+  bool store64(Iova at, std::uint64_t value) const;
+  bool store8(Iova at, std::uint8_t value) const;
+  /// Words of a structure, each read as one: `out` has whole 8-byte words, the first is read first.
+  bool load_words(Iova from, std::span<std::byte> out) const;
+
+  /// Replaces the word at `at` by `change(old)`, atomically where memory is local; returns the old one.
+  template <class Word, class Change>
+  std::optional<Word> update(Iova at, Change change) const;
+
+  /// The first part of [at, at + size) that is one piece of local memory; may be empty.
+  std::span<std::byte> piece(Iova at, std::uint64_t size, pcie::DmaAccess access) const;
+
+  /// What is wrong with an access that failed.
+  struct Fault {
+    spec::err_sub_step sub_step;
+    spec::err_class err_class;
+  };
+  Fault explain(Iova at) const;
+
+ private:
+  std::byte* word(Iova at, std::size_t size, pcie::DmaAccess access) const;
+
+  const pcie::DmaSpace* dma_ = nullptr;
+};
+
+/// Address spaces that a PASID selects. A host that has none leaves it out; the function then has no
+/// PASID support and refuses structures that ask for one.
+class PasidSpaces {
+ public:
+  virtual ~PasidSpaces() = default;
+  /// Null: nothing is mapped for this PASID. Valid until the function is reset.
+  virtual const pcie::DmaSpace* find(Pasid pasid) const = 0;
+};
+
+/// The memory that one function reaches: without PASID its DmaSpace, with one what the host says.
+class FunctionMemory {
+ public:
+  FunctionMemory(const pcie::Function& function, const PasidSpaces* spaces)
+      : function_(function), spaces_(spaces) {}
+
+  /// Empty if bus mastering is off or the PASID selects nothing.
+  AddressSpace select(std::optional<Pasid> pasid) const {
+    if (!function_.config().bus_master_enabled()) return {};
+    if (!pasid) return AddressSpace(&function_.dma());
+    return AddressSpace(spaces_ == nullptr ? nullptr : spaces_->find(*pasid));
+  }
+  bool supports_pasid() const { return spaces_ != nullptr; }
+
+ private:
+  const pcie::Function& function_;
+  const PasidSpaces* spaces_;
+};
+
+template <class Word, class Change>
+std::optional<Word> AddressSpace::update(Iova at, Change change) const {
+  if (auto* bytes = word(at, sizeof(Word), pcie::DmaAccess::kReadWrite)) {
+    auto* place = reinterpret_cast<Word*>(bytes);
+    Word old = __atomic_load_n(place, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(place, &old, static_cast<Word>(change(old)), false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    }
+    return old;
+  }
+  // Memory behind a socket has no atomic operation: the best that can be done is both halves.
+  Word old;
+  const auto bytes = std::as_writable_bytes(std::span(&old, 1));
+  if (!read(at, bytes)) return std::nullopt;
+  const auto changed = static_cast<Word>(change(old));
+  if (!write(at, std::as_bytes(std::span(&changed, 1)))) return std::nullopt;
+  return old;
+}
+
+}  // namespace softhca::sdxi

@@ -1,0 +1,44 @@
+// BAR0: the registers of SDXI 9 with their side effects.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "sdxi/function_state.h"
+#include "sdxi/group.h"
+#include "sdxi/mailboxes.h"
+#include "sdxi/registers.h"
+
+namespace softhca::sdxi {
+
+class Mmio {
+ public:
+  struct Parts {
+    Registers& registers;
+    FunctionState& state;
+    Mailboxes& mailboxes;
+    const GroupMember* pf;  ///< of a VF
+  };
+
+  explicit Mmio(const Parts& parts) : parts_(parts) {}
+
+  /// Any size and alignment: an access is cut at the registers' borders.
+  void read(std::uint64_t offset, std::span<std::byte> out);
+  void write(std::uint64_t offset, std::span<const std::byte> in);
+
+  /// MMIO_GRP_ENUM was written and its probe value has to reach the other PFs (SDXI 3.3.1).
+  bool probe_is_waiting() const { return probe_is_waiting_; }
+  void probe_has_propagated();
+  void reset() { probe_is_waiting_ = false; }
+
+ private:
+  std::uint64_t read_register(std::uint64_t offset);
+  /// `written` has ones in the bytes that software wrote.
+  void write_register(std::uint64_t offset, std::uint64_t value, std::uint64_t written);
+  void write_ctl0(std::uint64_t value, std::uint64_t written);
+
+  Parts parts_;
+  bool probe_is_waiting_ = false;
+};
+
+}  // namespace softhca::sdxi

@@ -1,0 +1,58 @@
+// AdminGrp DSC_CXT_START_NM, DSC_CXT_START_RS (SDXI 6.6.3) and DSC_CXT_STOP (SDXI 6.6.4).
+#include "sdxi/operations/admin_common.h"
+
+namespace softhca::sdxi {
+namespace {
+
+Checked<Progress> execute_start(Work& work, Execution& execution, StartKind kind) {
+  const auto view = execution.as<spec::dsc_cxt_start>();
+  const auto target = admin_target(work, view);
+  if (!target) return refuse(target.error());
+  const auto range = context_range(*target, view);
+  if (!range) return fail_on_target(*target, range.error());
+  return for_each_context(
+      work, execution, *target, *range,
+      [&](ContextNumber number) { return target->contexts->start(number, kind); });
+}
+
+}  // namespace
+
+Checked<Progress> execute_start_normal(Work& work, Execution& execution) {
+  return execute_start(work, execution, StartKind::kNormal);
+}
+
+Checked<Progress> execute_start_resume(Work& work, Execution& execution) {
+  return execute_start(work, execution, StartKind::kResume);
+}
+
+void signal_started(Work& work, const Execution& execution) {
+  using dsc = spec::dsc_cxt_start;
+  const auto view = execution.as<dsc>();
+  if (execution.operation->execute != execute_start_normal &&
+      execution.operation->execute != execute_start_resume) {
+    return;
+  }
+  if (view.get(dsc::dv) == 0) return;
+  const auto target = admin_target(work, view);
+  if (!target) return;
+  // A context of the range that was skipped is not in CXTV_RUN, where doorbells are ignored.
+  for (auto number = view.get(dsc::cxt_start); number <= view.get(dsc::cxt_end); ++number) {
+    target->contexts->ring(static_cast<ContextNumber>(number), view.get(dsc::db_value));
+  }
+}
+
+Checked<Progress> execute_stop(Work& work, Execution& execution) {
+  using dsc = spec::dsc_cxt_stop;
+  const auto view = execution.as<dsc>();
+  const auto target = admin_target(work, view);
+  if (!target) return refuse(target.error());
+  const auto range = context_range(*target, view);
+  if (!range) return fail_on_target(*target, range.error());
+  const auto cause = target->is_vf ? StopCause::kPfToVf : StopCause::kLocal;
+  const bool hard = view.get(dsc::hs) != 0;
+  return for_each_context(
+      work, execution, *target, *range,
+      [&](ContextNumber number) { return target->contexts->stop(number, cause, hard); });
+}
+
+}  // namespace softhca::sdxi

@@ -1,0 +1,56 @@
+// AdminGrp DSC_SYNC (SDXI 6.6.9). Updates take effect at once, so that only stop actions and
+// doorbells are left to wait for.
+#include "sdxi/operations/admin_common.h"
+
+namespace softhca::sdxi {
+namespace {
+
+using dsc = spec::dsc_sync;
+using spec::sync_filter;
+
+Checked<Progress> check_ranges(Work& work, Execution& execution, const AdminTarget& target,
+                               sync_filter filter) {
+  const auto view = execution.as<dsc>();
+  if (filter == sync_filter::SYNC_FN) return Progress::kDone;
+  if (filter == sync_filter::SYNC_RKEY) {
+    const auto ok = check_rkey_range(target.contexts->registers(), view.get(dsc::key_start),
+                                     view.get(dsc::key_end));
+    if (!ok) return fail_on_target(target, ok.error());
+    return Progress::kDone;
+  }
+  const auto range = context_range(target, view);
+  if (!range) return fail_on_target(target, range.error());
+  if (filter != sync_filter::SYNC_AKEY) return Progress::kDone;
+  return for_each_context(work, execution, target, *range, [&](ContextNumber number) {
+    return check_akey_range(*target.contexts, number, view.get(dsc::key_start),
+                            view.get(dsc::key_end));
+  });
+}
+
+}  // namespace
+
+Checked<Progress> execute_sync(Work& work, Execution& execution) {
+  const auto view = execution.as<dsc>();
+  const auto filter = static_cast<sync_filter>(view.get(dsc::flt));
+  if (to_string(filter).empty()) {
+    return refuse(invalid(spec::err_step::ERRV_DSC_GEN, spec::err_class::UNSUPPORTED_ENCODING,
+                          "flt has a reserved encoding", "SDXI 6.6.9", view.get(dsc::flt)));
+  }
+  const auto target = admin_target(work, view);
+  if (!target) return refuse(target.error());
+  const auto& contexts = *target->contexts;
+  if (execution.ticket == 0) {
+    const auto checked = check_ranges(work, execution, *target, filter);
+    if (!checked || *checked != Progress::kDone) return checked;
+    execution.ticket = contexts.doorbells_received() + 1;
+  }
+  if (!contexts.doorbells_evaluated(execution.ticket - 1)) return Progress::kWaiting;
+  if (filter == sync_filter::SYNC_STOP &&
+      contexts.stopping(static_cast<ContextNumber>(view.get(dsc::cxt_start)),
+                        static_cast<ContextNumber>(view.get(dsc::cxt_end)), &work.contexts)) {
+    return Progress::kWaiting;
+  }
+  return Progress::kDone;
+}
+
+}  // namespace softhca::sdxi

@@ -1,0 +1,55 @@
+// What distinguishes one SDXI function from another: its capabilities (SDXI 9.1) and its patience.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "sdxi/format.h"
+#include "sdxi/memory.h"
+#include "util/clock.h"
+
+namespace softhca::sdxi {
+
+/// Which of SDXI 6.3's two sets of atomic operations there is.
+enum class AtomicSet : std::uint8_t { kNone, kMinimal, kFull };
+
+struct DeviceOptions {
+  std::string name = "sdxi0";  ///< for logs
+  std::uint16_t vendor_id = 0x1234;
+  std::uint16_t device_id = 0x5d01;
+
+  // MMIO_CAP0, MMIO_CAP1. Powers are encoded as in the registers.
+  std::uint16_t max_cxt = 127;          ///< highest context number
+  std::uint8_t db_stride = 0;           ///< 4 KiB
+  std::uint8_t max_ds_ring_sz = 10;     ///< 2^20 descriptors
+  std::uint8_t max_buffer = 11;         ///< 4 GiB
+  std::uint8_t max_akey_sz = 8;         ///< 65536 keys
+  std::uint8_t max_rkey_sz = 8;         ///< 65536 keys
+  std::uint8_t max_errlog_sz = 9;       ///< 4 GiB
+  spec::cs_cap cs_cap = spec::cs_cap::CS_BOTH;
+  bool rkey_cap = true;
+  AtomicSet atomics = AtomicSet::kFull;
+  bool interrupt_group = true;
+
+  /// Message 0 is for errors and mailboxes.
+  std::uint16_t msix_vectors = 130;
+  /// The address spaces behind PASIDs; null: no PASID support. Outlives the device.
+  const PasidSpaces* pasid_spaces = nullptr;
+
+  /// Virtual functions of this one that may join its group, for the mailboxes (SDXI 9.4). At most 4096.
+  std::uint16_t vfs = 0;
+
+  /// How long a soft stop waits for outstanding descriptors before it aborts them (SDXI 4.3.5).
+  util::Duration soft_stop_timeout = std::chrono::seconds(1);
+  /// Bytes of one context's work before the next context has its turn.
+  std::uint32_t turn_bytes = 256 << 10;
+  /// Bytes of all contexts' work in one run().
+  std::uint32_t run_bytes = 4 << 20;
+  /// Bytes that a descriptor without data counts for.
+  std::uint32_t descriptor_bytes = 1024;
+  /// First and longest wait before a missing valid bit is looked at again (SDXI 5.3).
+  util::Duration valid_poll_min = std::chrono::microseconds(1);
+  util::Duration valid_poll_max = std::chrono::microseconds(200);
+};
+
+}  // namespace softhca::sdxi
