@@ -53,6 +53,7 @@ Device::Device(DeviceOptions options, fabric::Port& port)
       port_(port),
       parts_(std::make_unique<Parts>()),
       is_rung_(1u << Resources::kLogMaxQueue) {
+  config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);
   reset_device();
   port_.set_receiver(this);
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "connectx/vendor_capability.h"
 #include "fabric/port.h"
 #include "pcie/function.h"
 #include "rdma/types.h"
@@ -115,6 +116,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   };
 
   DeviceOptions options_;
+  VendorCapability vendor_capability_;
   fabric::Port& port_;
   std::unique_ptr<Parts> parts_;
   HalfDoorbell half_cq_doorbell_;

@@ -65,6 +65,11 @@ constexpr std::uint32_t kDeviceControl2 = 0x28;
 constexpr std::uint32_t kLinkCapabilities2 = 0x2c;
 constexpr std::uint32_t kLinkControl2 = 0x30;
 
+// Vendor specific capability: PCIe 5.0 7.9.4.
+constexpr std::uint8_t kVendorSpecificId = 0x09;
+constexpr std::uint32_t kVendorSpecificLength = 2;
+constexpr std::uint32_t kVendorSpecificBody = 3;
+
 // MSI-X capability: PCIe 5.0 7.7.2.
 constexpr std::uint8_t kMsixId = 0x11;
 constexpr std::uint32_t kMsixControl = 2;
@@ -188,6 +193,27 @@ void ConfigSpace::add_vital_product_data(const VitalProductData& vpd) {
   power_on_ = value_;
 }
 
+void ConfigSpace::add_vendor_specific(std::uint8_t length, VendorRegisters& registers) {
+  assert(vendor_registers_ == nullptr && length >= kVendorSpecificBody);
+  assert(kVendorSpecificAt + length <= 0x100);
+  vendor_registers_ = &registers;
+  // Last in the list.
+  set8(kVendorSpecificAt, kVendorSpecificId);
+  set8(kVendorSpecificAt + 1, 0);
+  set8(kVendorSpecificAt + kVendorSpecificLength, length);
+  for (std::uint32_t i = kVendorSpecificBody; i < length; ++i) {
+    set8(kVendorSpecificAt + i, 0, 0xff);
+  }
+  set8(kMsixAt + 1, kVendorSpecificAt);
+  registers.reset(vendor_specific());
+  power_on_ = value_;
+}
+
+std::span<std::byte> ConfigSpace::vendor_specific() {
+  const auto length = value_[kVendorSpecificAt + kVendorSpecificLength];
+  return {&value_[kVendorSpecificAt], std::to_integer<std::size_t>(length)};
+}
+
 std::uint64_t ConfigSpace::bar_address(unsigned index) const {
   const auto at = kBar0 + index * 4;
   const std::uint64_t low = get32(at) & ~kBarFlags;
@@ -233,6 +259,15 @@ ConfigSpace::Effects ConfigSpace::write(std::uint32_t offset, std::span<const st
   }
   // The flag is in the upper byte: a host that writes only the lower one has not asked yet.
   if (!vpd_.empty() && touches(offset, length, kVpdAt + kVpdAddress + 1, 1)) apply_vpd_address();
+  if (vendor_registers_ != nullptr) {
+    const auto body = vendor_specific();
+    const auto size = static_cast<std::uint32_t>(body.size());
+    if (touches(offset, length, kVendorSpecificAt, size)) {
+      const auto first = std::max(offset, kVendorSpecificAt);
+      const auto end = std::min<std::size_t>(offset + length, kVendorSpecificAt + size);
+      vendor_registers_->handle_write(first - kVendorSpecificAt, end - first, body);
+    }
+  }
   const auto flr_byte = kExpressAt + kDeviceControl + 1;
   if (touches(offset, length, flr_byte, 1)) {
     // PCIe 5.0 7.5.3.4: Initiate Function Level Reset always reads as 0.
@@ -259,7 +294,10 @@ void ConfigSpace::apply_vpd_address() {
   util::store_le16(&value_[kVpdAt + kVpdAddress], static_cast<std::uint16_t>(address | kVpdFlag));
 }
 
-void ConfigSpace::reset() { value_ = power_on_; }
+void ConfigSpace::reset() {
+  value_ = power_on_;
+  if (vendor_registers_ != nullptr) vendor_registers_->reset(vendor_specific());
+}
 
 void ConfigSpace::set8(std::uint32_t at, std::uint8_t value, std::uint8_t writable) {
   value_[at] = std::byte{value};

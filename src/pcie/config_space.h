@@ -1,5 +1,6 @@
 // Type 0 configuration space: header, BARs, and the capabilities that our functions have
-// (Power Management, PCI Express, MSI-X, optionally VPD). Little-endian, as PCI is.
+// (Power Management, PCI Express, MSI-X, optionally VPD and one of the vendor). Little-endian, as PCI
+// is.
 //
 // Every byte has a value and two masks: which bits the host may write, and which it clears by
 // writing 1. A write goes through the masks; the few registers that do more (power state, VPD
@@ -39,6 +40,19 @@ struct VitalProductData {
   std::vector<std::byte> encode() const;
 };
 
+/// The registers of a vendor specific capability: what they do is the device's business.
+class VendorRegisters {
+ public:
+  virtual ~VendorRegisters() = default;
+  /// The host has written [offset, offset + size) of the capability. `capability` has all its
+  /// bytes, from the capability ID on, with the host's values in place; the device puts its own over
+  /// them.
+  virtual void handle_write(std::uint32_t offset, std::size_t size,
+                            std::span<std::byte> capability) = 0;
+  /// Back to the power-on state: fills the capability behind its three header bytes.
+  virtual void reset(std::span<std::byte> capability) = 0;
+};
+
 class ConfigSpace {
  public:
   static constexpr std::size_t kSize = 4096;
@@ -57,12 +71,16 @@ class ConfigSpace {
   static constexpr std::uint32_t kVpdAt = 0x48;
   static constexpr std::uint32_t kExpressAt = 0x60;
   static constexpr std::uint32_t kMsixAt = 0x9c;
+  static constexpr std::uint32_t kVendorSpecificAt = 0xb0;
 
   /// `bars` by index, up to kBarCount.
   ConfigSpace(const Identity& identity, std::span<const Bar> bars, const Msix::Layout& msix);
 
   /// Adds the VPD capability. Once, while the function is set up.
   void add_vital_product_data(const VitalProductData& vpd);
+  /// Adds a vendor specific capability (PCIe 5.0 7.9.4) of `length` bytes with its header. Once, while
+  /// the function is set up; `registers` must live as long as this.
+  void add_vendor_specific(std::uint8_t length, VendorRegisters& registers);
 
   const Bar& bar(unsigned index) const { return bars_[index]; }
   /// Where the host placed the BAR; 0 until it does.
@@ -100,6 +118,7 @@ class ConfigSpace {
   void build_express(std::uint8_t next);
   void build_msix(const Msix::Layout& msix);
   void apply_vpd_address();
+  std::span<std::byte> vendor_specific();
 
   std::array<Bar, kBarCount> bars_{};
   std::array<std::byte, kSize> value_{};
@@ -107,6 +126,7 @@ class ConfigSpace {
   std::array<std::byte, kSize> clear_on_write_{};
   std::array<std::byte, kSize> power_on_{};
   std::vector<std::byte> vpd_;
+  VendorRegisters* vendor_registers_ = nullptr;
 };
 
 }  // namespace softhca::pcie
