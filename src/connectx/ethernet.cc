@@ -55,6 +55,13 @@ void Ethernet::schedule(SendQueue& sq) {
   ready_.push_back(sq.sqn());
 }
 
+void Ethernet::note(std::string_view queue, std::uint32_t number, std::string_view reason) {
+  std::uint64_t held_back = 0;
+  if (!notes_.allow(device_.now(), &held_back)) return;
+  util::log(util::LogLevel::kInfo, "{}: {} {:#x}: {}{}", device_.name(), queue, number, reason,
+            held_back == 0 ? "" : " (and more of the kind)");
+}
+
 void Ethernet::handle_frame(const wire::Frame& frame, util::Time now) {
   receiver_->receive(frame, now);
 }

@@ -2,13 +2,16 @@
 // QPs, flow steering, RSS and receive queues.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string_view>
 
 #include "connectx/object_table.h"
 #include "connectx/queue_table.h"
 #include "util/clock.h"
+#include "util/log.h"
 #include "wire/frame.h"
 
 namespace softhca::connectx {
@@ -57,6 +60,8 @@ class Ethernet {
   /// After MODIFY_RQ: likewise, and an RQ has no doorbell at all, so it is looked at again and
   /// again.
   void schedule_flush() { next_flush_ = util::Time::min(); }
+  /// A line for people about what a guest's queue did wrong; not more of them than one can read.
+  void note(std::string_view queue, std::uint32_t number, std::string_view reason);
 
  private:
   util::Time flush_receive_queues(util::Time now);
@@ -72,6 +77,7 @@ class Ethernet {
   std::unique_ptr<EthReceiver> receiver_;
   std::deque<std::uint32_t> ready_;  ///< SQNs with WQEs, each once
   util::Time next_flush_ = util::kNever;
+  util::RateLimiter notes_{20, std::chrono::seconds(1)};
 };
 
 }  // namespace softhca::connectx

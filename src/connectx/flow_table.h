@@ -125,11 +125,14 @@ class FlowTable {
 class FlowSteering {
  public:
   // More than any driver makes, little enough that a hostile one cannot exhaust the host.
-  static constexpr std::uint32_t kTablesMax = 1u << 12;
+  static constexpr unsigned kLogTablesMax = 12;
+  static constexpr unsigned kLogFlowsMax = 19;
+  static constexpr unsigned kLogDestinationsMax = 8;  ///< of one flow
+  static constexpr std::uint32_t kTablesMax = 1u << kLogTablesMax;
   static constexpr std::uint32_t kGroupsMax = 1u << 14;
   static constexpr std::uint32_t kGroupsOfTableMax = 1u << 10;
-  static constexpr std::uint32_t kFlowsMax = 1u << 19;
-  static constexpr std::uint32_t kDestinationsMax = 1u << 8;
+  static constexpr std::uint32_t kFlowsMax = 1u << kLogFlowsMax;
+  static constexpr std::uint32_t kDestinationsMax = 1u << kLogDestinationsMax;
 
   /// A copy of the packet for one TIR.
   struct Delivery {

@@ -6,12 +6,12 @@
 
 #include "connectx/completion_queue.h"
 #include "connectx/device.h"
+#include "connectx/ethernet.h"
 #include "connectx/event_queue.h"
 #include "connectx/memory_keys.h"
 #include "connectx/receive_wqe.h"
 #include "connectx/resources.h"
 #include "connectx/vport.h"
-#include "util/log.h"
 
 namespace softhca::connectx {
 
@@ -24,7 +24,6 @@ using spec::connectx::cqe_syndrome;
 using spec::connectx::event_queue_type;
 using spec::connectx::event_type;
 using spec::connectx::rq_context;
-using util::LogLevel;
 
 /// Walks a scatter list, writing byte ranges one after the other.
 class Scatter {
@@ -121,7 +120,9 @@ void ReceiveQueue::receive(Device& device, const ReceivedFrame& frame, ScatterSc
     return write_error(device, counter, cqe_syndrome::LOCAL_LENGTH_ERROR);
   }
   if (!scatter(device, *frame.frame, skip, scratch.sges)) {
+    device.ethernet().note("RQ", rqn_, "a key of the scatter list does not allow the access");
     state_ = State::ERR;
+    device.ethernet().schedule_flush();
     return write_error(device, counter, cqe_syndrome::LOCAL_PROTECTION_ERROR);
   }
   complete(device, frame, bytes, strip, counter);
@@ -198,7 +199,7 @@ void ReceiveQueue::post(Device& device, std::span<std::byte, 64> cqe, bool solic
 }
 
 void ReceiveQueue::fail_queue(Device& device, std::string_view reason) {
-  util::log(LogLevel::kInfo, "{}: RQ {:#x}: {}", device.name(), rqn_, reason);
+  device.ethernet().note("RQ", rqn_, reason);
   const auto data = EventQueues::queue_data(rqn_, static_cast<std::uint32_t>(event_queue_type::RQ));
   device.event_queues().post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0, data);
   state_ = State::ERR;

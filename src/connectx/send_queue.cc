@@ -5,10 +5,10 @@
 
 #include "connectx/completion_queue.h"
 #include "connectx/device.h"
+#include "connectx/ethernet.h"
 #include "connectx/event_queue.h"
 #include "connectx/timestamp.h"
 #include "spec/connectx/cqe.h"
-#include "util/log.h"
 
 namespace softhca::connectx {
 
@@ -23,7 +23,6 @@ using spec::connectx::event_type;
 using spec::connectx::min_wqe_inline_mode;
 using spec::connectx::sq_context;
 using spec::connectx::wqe_opcode;
-using util::LogLevel;
 
 }  // namespace
 
@@ -154,8 +153,7 @@ void SendQueue::complete(Device& device) {
 }
 
 void SendQueue::fail(Device& device, const EthWqeFault& fault) {
-  util::log(LogLevel::kInfo, "{}: SQ {:#x} WQE {:#06x}: {}", device.name(), sqn_,
-            current_.control.index, fault.reason);
+  device.ethernet().note("SQ", sqn_, fault.reason);
   state_ = State::ERR;
   write_error(device, fault.syndrome);
 }
@@ -184,7 +182,7 @@ void SendQueue::post(Device& device, std::span<std::byte, 64> cqe, bool solicite
 
 void SendQueue::fail_queue(Device& device, std::string_view reason) {
   if (state_ != State::ERR) {
-    util::log(LogLevel::kInfo, "{}: SQ {:#x}: {}", device.name(), sqn_, reason);
+    device.ethernet().note("SQ", sqn_, reason);
     const auto data =
         EventQueues::queue_data(sqn_, static_cast<std::uint32_t>(event_queue_type::SQ));
     device.event_queues().post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0, data);

@@ -24,6 +24,8 @@ std::uint8_t hash_type(const PacketInfo& packet, std::uint32_t fields) {
   if (fields & ethernet::kHashDestinationIp) type |= l3 << 2;
   if (fields & ethernet::kHashSourcePort) type |= l4 << 4;
   if (fields & ethernet::kHashDestinationPort) type |= l4 << 6;
+  constexpr unsigned kSpi = 3;
+  if (packet.ipsec_spi && (fields & ethernet::kHashIpsecSpi)) type |= kSpi << 4 | kSpi << 6;
   return static_cast<std::uint8_t>(type);
 }
 
