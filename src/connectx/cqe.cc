@@ -78,6 +78,11 @@ void encode_error(Cqe& bytes, const CqeQueue& queue, const ErrorCqe& error) {
   cqe.set(Layout::opcode, code(error.opcode));
 }
 
+bool brings_data(rdma::SendOpcode opcode) {
+  return opcode == rdma::SendOpcode::kRdmaRead || opcode == rdma::SendOpcode::kCompareSwap ||
+         opcode == rdma::SendOpcode::kFetchAdd;
+}
+
 cqe_opcode responder_opcode(ReceiveOpcode opcode) {
   switch (opcode) {
     case ReceiveOpcode::kSend:
@@ -117,7 +122,7 @@ void encode_requester_cqe(Cqe& bytes, const CqeQueue& queue, const rdma::SendCom
   }
   const util::MutableView<Layout> cqe(bytes);
   cqe.set(Layout::srqn_user_index, queue.user_index);
-  cqe.set(Layout::byte_cnt, completion.byte_count);
+  if (brings_data(completion.opcode)) cqe.set(Layout::byte_cnt, completion.byte_count);
   cqe.set(Layout::timestamp, timestamp);
   cqe.set(Layout::s_wqe_opcode, cookie.opcode);
   cqe.set(Layout::qpn, queue.qpn);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "connectx/capabilities.h"
 #include "connectx/completion_queue.h"
 #include "connectx/device.h"
 #include "connectx/event_queue.h"
@@ -50,6 +51,11 @@ event_type type_of(rdma::QpEvent event) {
       return event_type::LOCAL_ACCESS_VIOLATION_WQ_ERROR;
   }
   return event_type::LOCAL_WQ_CATASTROPHIC_ERROR;
+}
+
+bool is_error(rdma::QpEvent event) {
+  return event == rdma::QpEvent::kCatastrophic || event == rdma::QpEvent::kInvalidRequest ||
+         event == rdma::QpEvent::kAccessError;
 }
 
 }  // namespace
@@ -148,9 +154,6 @@ void Rdma::complete_send(rdma::QueuePair& transport_qp, const rdma::SendCompleti
   const bool failed = completion.status != WorkStatus::kSuccess;
   if (!failed && !completion.signaled) return;
   auto& qp = owner(transport_qp);
-  if (failed && completion.status != WorkStatus::kFlushed) {
-    note(qp, "send WQE failed", completion.reason, rdma::to_string(completion.status));
-  }
   Cqe cqe;
   encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
                        device_ticks(now_));
@@ -203,9 +206,6 @@ void Rdma::complete_receive(rdma::QueuePair& transport_qp,
                             const rdma::ReceiveCompletion& completion) {
   auto& qp = owner(transport_qp);
   const bool failed = completion.status != WorkStatus::kSuccess;
-  if (failed && completion.status != WorkStatus::kFlushed) {
-    note(qp, "receive WQE failed", completion.reason, rdma::to_string(completion.status));
-  }
   // Version 0 tells the SRQ instead of the user index, for drivers that find their SRQ by it.
   const auto user_index = qp.cqe_version_0() && qp.uses_srq() ? qp.srqn() : qp.cqe_user_index();
   Cqe cqe;
@@ -242,7 +242,7 @@ void Rdma::handle_event(rdma::QueuePair& transport_qp, rdma::QpEvent event,
                         std::string_view reason) {
   const auto& qp = owner(transport_qp);
   const auto type = type_of(event);
-  if (!reason.empty()) note(qp, to_string(type), reason, "mlx5 driver interface 8.9");
+  if (is_error(event)) note(qp, to_string(type), reason, "mlx5 driver interface 8.9");
   device_.event_queues().post(
       type, 0, EventQueues::queue_data(qp.qpn(), static_cast<std::uint32_t>(event_queue_type::QP)));
 }
@@ -302,7 +302,9 @@ QueuePair* Rdma::add_qp(std::unique_ptr<QueuePair> qp) {
       .owner = qp.get()};
   auto& transport_qp = transport_.create_qp(
       rdma::Qpn(*qpn), *QueuePair::transport_type(qp->service()), qp->attributes(), options);
-  qp->bind(*qpn, &transport_qp);
+  using spec::connectx::hca_cap;
+  const bool atomics = device_.capabilities().general().get(hca_cap::atomic) != 0;
+  qp->bind(*qpn, transport_qp, atomics);
   if (is_gsi) {
     gsi_ = *qpn;
     transport_.set_gsi(rdma::Qpn(*qpn));

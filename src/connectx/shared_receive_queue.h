@@ -26,13 +26,13 @@ class SharedReceiveQueue {
     unsigned log_stride = 5;  ///< bytes
     bool wq_signature =
         false;  ///< a signature segment stands before the scatter list; it is not checked
-    rdma::Pd pd;
+    rdma::Pd pd{};
     std::uint32_t cqn = 0;         ///< XRC
     std::uint32_t user_index = 0;  ///< XRC
     std::uint32_t xrcd = 0;        ///< XRC
     std::uint16_t limit = 0;       ///< 0: no event
-    QueueBuffer buffer;
-    DoorbellRecord record;
+    QueueBuffer buffer{};
+    DoorbellRecord record{};
     /// The context as it was given, for the query commands: of the kind's own layout.
     std::array<std::byte, 0xC0 + 0x30> context{};
   };
