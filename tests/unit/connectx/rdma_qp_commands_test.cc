@@ -94,9 +94,8 @@ TEST_F(RdmaQpCommands, CqOfAQueueThatDoesNotExistMayBeMissing) {
 }
 
 TEST_F(RdmaQpCommands, ServicesThatAreNotOfferedAreRefused) {
-  for (const auto service :
-       {service_type::XRC, service_type::MLX, service_type::DCI, service_type::QP0,
-        service_type::RAW_ETHERTYPE, service_type::REG_UMR}) {
+  for (const auto service : {service_type::XRC, service_type::MLX, service_type::DCI,
+                             service_type::QP0, service_type::RAW_ETHERTYPE}) {
     EXPECT_EQ(context_status([&](auto c) { c.set(qpc::st, static_cast<std::uint32_t>(service)); }),
               Status::BAD_PARAM);
   }
@@ -105,6 +104,17 @@ TEST_F(RdmaQpCommands, ServicesThatAreNotOfferedAreRefused) {
     EXPECT_EQ(context_status([&](auto c) { c.set(qpc::st, static_cast<std::uint32_t>(service)); }),
               Status::OK);
   }
+}
+
+// 7.5: "pd 0 at create, pd filled at RST2INIT"
+TEST_F(RdmaQpCommands, OnlyAUmrQpMayBeMadeWithoutPd) {
+  const auto umr = static_cast<std::uint32_t>(service_type::REG_UMR);
+  EXPECT_EQ(context_status([](auto c) { c.set(qpc::pd, 0); }), Status::BAD_RESOURCE);
+  EXPECT_EQ(context_status([&](auto c) {
+              c.set(qpc::pd, 0);
+              c.set(qpc::st, umr);
+            }),
+            Status::OK);
 }
 
 TEST_F(RdmaQpCommands, PageListMustHoldBothQueues) {

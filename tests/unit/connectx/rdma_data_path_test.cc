@@ -1,0 +1,556 @@
+// WQEs in, CQEs and events out: the RDMA side with its transport, two QPs of one device that talk
+// to each other through the fabric (mlx5 driver interface 8).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <string>
+
+#include "connectx/commands/commands.h"
+#include "connectx/rdma_test_host.h"
+#include "connectx/rdma_wqe_builder.h"
+#include "connectx/timestamp.h"
+#include "spec/connectx/raw_queues.h"
+
+namespace softhca::connectx {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::EventType;
+using testing::HostCqe;
+using testing::HostQp;
+using testing::QpOptions;
+using testing::RdmaTestHost;
+using testing::Service;
+using testing::Syndrome;
+using testing::WqeBuilder;
+using Cqe = testing::CqeOpcode;
+using Opcode = spec::connectx::wqe_opcode;
+using Command_ = spec::connectx::command_opcode;
+using State = spec::connectx::qp_state;
+
+constexpr std::uint32_t kKey = RdmaTestHost::kKey;
+
+class RdmaDataPath : public ::testing::Test {
+ protected:
+  WqeBuilder wqe(const HostQp& qp, Opcode opcode) {
+    return WqeBuilder(opcode, qp.send_producer, qp.qpn);
+  }
+  void send(HostQp& qp, const WqeBuilder& builder) {
+    host_.post_send(qp, builder.bytes());
+    host_.ring_send(qp);
+  }
+  std::vector<HostCqe> completions() { return host_.poll_all(host_.cq); }
+  std::vector<EventType> events() {
+    std::vector<EventType> types;
+    while (const auto event = host_.poll_event()) types.push_back(event->type);
+    return types;
+  }
+  std::uint32_t state(State value) { return static_cast<std::uint32_t>(value); }
+
+  RdmaTestHost host_;
+};
+
+TEST_F(RdmaDataPath, SendArrivesInTheReceiveBuffer) {
+  auto [a, b] = host_.connected({.user_index = 0x123});
+  const auto from = host_.put_text("hello, queue pair");
+  const auto to = host_.allocate(64, 64);
+  host_.post_receive(b, to, 64);
+  send(a, wqe(a, Opcode::SEND).data(from, 17, kKey));
+  host_.run();
+  EXPECT_EQ(host_.text(to, 17), "hello, queue pair");
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 2u);
+  for (const auto& cqe : cqes) {
+    EXPECT_EQ(cqe.user_index, 0x123u);
+    EXPECT_EQ(cqe.wqe_counter, 0);
+    if (cqe.opcode == Cqe::REQUESTER) {
+      EXPECT_EQ(cqe.qpn, a.qpn);
+    } else {
+      EXPECT_EQ(cqe.opcode, Cqe::RESPONDER_SEND);
+      EXPECT_EQ(cqe.qpn, b.qpn);
+      EXPECT_EQ(cqe.byte_count, 17u);
+    }
+  }
+}
+
+TEST_F(RdmaDataPath, UnsignaledSuccessHasNoCqe) {
+  auto [a, b] = host_.connected();
+  const auto from = host_.put_text("x");
+  send(a, wqe(a, Opcode::RDMA_WRITE).unsignaled().remote(from, kKey).data(from, 1, kKey));
+  send(a, wqe(a, Opcode::RDMA_WRITE).unsignaled().remote(from, kKey).data(from, 1, kKey));
+  send(a, wqe(a, Opcode::RDMA_WRITE).remote(from, kKey).data(from, 1, kKey));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].wqe_counter, 2);
+}
+
+TEST_F(RdmaDataPath, WriteReadAndAtomics) {
+  auto [a, b] = host_.connected();
+  const auto remote = host_.allocate(4096);
+  const auto local = host_.allocate(4096);
+  std::memset(host_.at(local), 'w', 3000);
+  send(a, wqe(a, Opcode::RDMA_WRITE).remote(remote, kKey).data(local, 3000, kKey));
+  send(a, wqe(a, Opcode::RDMA_READ).remote(remote, kKey).data(local + 3000, 1000, kKey));
+  host_.run();
+  EXPECT_EQ(host_.text(remote, 3000), std::string(3000, 'w'));
+  EXPECT_EQ(host_.text(local + 3000, 1000), std::string(1000, 'w'));
+
+  std::uint64_t value = 40;
+  std::memcpy(host_.at(remote), &value, 8);
+  send(a, wqe(a, Opcode::ATOMIC_FA).remote(remote, kKey).atomic(2, 0).data(local, 8, kKey));
+  send(a, wqe(a, Opcode::ATOMIC_CS).remote(remote, kKey).atomic(7, 42).data(local + 8, 8, kKey));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 4u);
+  EXPECT_EQ(cqes[1].byte_count, 1000u);
+  EXPECT_EQ(cqes[2].byte_count, 8u);
+  std::uint64_t results[2];
+  std::memcpy(results, host_.at(local), 16);
+  EXPECT_EQ(results[0], 40u);
+  EXPECT_EQ(results[1], 42u);
+  std::memcpy(&value, host_.at(remote), 8);
+  EXPECT_EQ(value, 7u);
+}
+
+TEST_F(RdmaDataPath, WqesWrapAroundTheRing) {
+  auto [a, b] = host_.connected({.log_sq = 2});
+  const std::string text(100, 'i');  // 2 or more basic blocks each
+  const auto remote = host_.allocate(4096);
+  for (int i = 0; i < 40; ++i) {
+    std::memset(host_.at(remote), 0, 128);
+    send(a, wqe(a, Opcode::RDMA_WRITE).remote(remote, kKey).inline_data(text));
+    host_.run();
+    const auto cqes = completions();
+    ASSERT_EQ(cqes.size(), 1u) << i;
+    ASSERT_EQ(cqes[0].opcode, Cqe::REQUESTER);
+    EXPECT_EQ(cqes[0].wqe_counter, static_cast<std::uint16_t>(i * 3));
+    EXPECT_EQ(host_.text(remote, 100), text);
+  }
+}
+
+TEST_F(RdmaDataPath, ImmediateReachesTheCqe) {
+  auto [a, b] = host_.connected();
+  const auto buffer = host_.put_text("data");
+  host_.post_receive(b, host_.allocate(64, 64), 64);
+  host_.post_receive(b, host_.allocate(64, 64), 64);
+  send(a, wqe(a, Opcode::SEND_IMM).unsignaled().immediate(0x01020304).data(buffer, 4, kKey));
+  send(a, wqe(a, Opcode::RDMA_WRITE_IMM).unsignaled().immediate(5).remote(buffer, kKey));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 2u);
+  EXPECT_EQ(cqes[0].opcode, Cqe::RESPONDER_SEND_WITH_IMMEDIATE);
+  EXPECT_EQ(cqes[0].immediate, 0x01020304u);
+  EXPECT_EQ(cqes[1].opcode, Cqe::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE);
+  EXPECT_EQ(cqes[1].immediate, 5u);
+  EXPECT_EQ(cqes[1].wqe_counter, 1);
+}
+
+TEST_F(RdmaDataPath, NopCompletes) {
+  auto [a, b] = host_.connected();
+  send(a, wqe(a, Opcode::NOP));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].opcode, Cqe::REQUESTER);
+}
+
+TEST_F(RdmaDataPath, CqesCarryTheDevicesClock) {
+  auto [a, b] = host_.connected();
+  send(a, wqe(a, Opcode::NOP));
+  const auto before = device_ticks(host_.now);
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  const auto time = spec::connectx::cqe64_requester::timestamp.read(cqes[0].bytes.data());
+  EXPECT_GE(time, before);
+  EXPECT_LE(time, device_ticks(host_.now));
+  EXPECT_EQ(device_ticks(util::Time(1s)), 156'250'000u);
+}
+
+// Errors ---------------------------------------------------------------------------------------
+
+TEST_F(RdmaDataPath, MalformedWqeEndsInQpOperationErrorAndTheRestIsFlushed) {
+  auto [a, b] = host_.connected();
+  host_.post_receive(a, host_.allocate(64, 64), 64);
+  host_.post_send(a, wqe(a, Opcode::UMR).unsignaled().bytes());
+  host_.post_send(a, wqe(a, Opcode::SEND).unsignaled().bytes());
+  host_.ring_send(a);
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 3u);
+  EXPECT_EQ(cqes[0].opcode, Cqe::REQUESTER_ERROR);
+  EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_QP_OPERATION_ERROR);
+  EXPECT_EQ(cqes[0].vendor_syndrome, static_cast<int>(WqeFault::kMemoryKeyUpdate));
+  EXPECT_EQ(cqes[0].wqe_counter, 0);
+  EXPECT_EQ(cqes[0].qpn, a.qpn);
+  EXPECT_EQ(cqes[1].opcode, Cqe::REQUESTER_ERROR);
+  EXPECT_EQ(cqes[1].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  EXPECT_EQ(cqes[1].wqe_counter, 1);
+  EXPECT_EQ(cqes[2].opcode, Cqe::RESPONDER_ERROR);
+  EXPECT_EQ(cqes[2].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  EXPECT_EQ(host_.query_state(a), state(State::ERR));
+}
+
+TEST_F(RdmaDataPath, SizesThatCannotBeAreMalformed) {
+  for (const auto& [units, fault] : {std::pair{0u, WqeFault::kSizeZero},
+                                     {9u, WqeFault::kPastPosted},
+                                     {63u, WqeFault::kPastPosted}}) {
+    auto [a, b] = host_.connected();
+    host_.post_send(a, wqe(a, Opcode::SEND).units(units).bytes());
+    host_.ring_send(a);
+    host_.run();
+    const auto cqes = completions();
+    ASSERT_EQ(cqes.size(), 1u);
+    EXPECT_EQ(cqes[0].vendor_syndrome, static_cast<int>(fault));
+  }
+}
+
+TEST_F(RdmaDataPath, WrongLocalKeyIsAProtectionError) {
+  auto [a, b] = host_.connected();
+  const auto buffer = host_.put_text("data");
+  send(a, wqe(a, Opcode::SEND).data(buffer, 4, kKey + 1));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
+  EXPECT_GE(cqes[0].vendor_syndrome, 0x80);
+}
+
+TEST_F(RdmaDataPath, WrongRemoteKeyIsARemoteAccessError) {
+  auto [a, b] = host_.connected();
+  const auto buffer = host_.put_text("data");
+  send(a, wqe(a, Opcode::RDMA_WRITE).remote(buffer, kKey + 1).data(buffer, 4, kKey));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].syndrome, Syndrome::REMOTE_ACCESS_ERROR);
+  EXPECT_EQ(host_.query_state(b), state(State::ERR));
+  EXPECT_THAT(events(), ::testing::Contains(EventType::LOCAL_ACCESS_VIOLATION_WQ_ERROR));
+}
+
+TEST_F(RdmaDataPath, CounterPastTheRingIsCatastrophic) {
+  auto [a, b] = host_.connected();
+  util::store_be32(host_.at(a.record + 4), 33);  // the ring has 32 basic blocks
+  host_.ring_send(a);
+  host_.run();
+  EXPECT_THAT(events(), ::testing::Contains(EventType::LOCAL_WQ_CATASTROPHIC_ERROR));
+  EXPECT_EQ(host_.query_state(a), state(State::ERR));
+}
+
+TEST_F(RdmaDataPath, CqOverrunFailsItsQps) {
+  host_.cq = host_.create_cq(1);
+  auto [a, b] = host_.connected();
+  for (int i = 0; i < 3; ++i) host_.post_send(a, wqe(a, Opcode::NOP).bytes());
+  host_.ring_send(a);
+  host_.run();
+  EXPECT_EQ(host_.query_state(a), state(State::ERR));
+  EXPECT_THAT(events(), ::testing::IsSupersetOf(
+                            {EventType::CQ_ERROR, EventType::LOCAL_WQ_CATASTROPHIC_ERROR}));
+  EXPECT_EQ(host_.query_state(b), state(State::RTS));
+}
+
+// Flushing (8.12) ------------------------------------------------------------------------------
+
+TEST_F(RdmaDataPath, ErrorStateFlushesBothQueuesAlsoUnsignaled) {
+  auto [a, b] = host_.connected();
+  ASSERT_TRUE(host_.to_error(b));
+  for (int i = 0; i < 3; ++i) host_.post_receive(a, host_.allocate(64, 64), 64);
+  host_.post_send(a, wqe(a, Opcode::SEND).unsignaled().bytes());
+  host_.post_send(a, wqe(a, Opcode::NOP).bytes());
+  ASSERT_TRUE(host_.to_error(a));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 5u);
+  unsigned receives = 0, sends = 0;
+  for (const auto& cqe : cqes) {
+    EXPECT_EQ(cqe.syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
+    if (cqe.opcode == Cqe::RESPONDER_ERROR) {
+      EXPECT_EQ(cqe.wqe_counter, receives++);
+    } else {
+      EXPECT_EQ(cqe.opcode, Cqe::REQUESTER_ERROR);
+      EXPECT_EQ(cqe.wqe_counter, sends++);
+    }
+  }
+  EXPECT_EQ(receives, 3u);
+  EXPECT_EQ(sends, 2u);
+}
+
+// 8.1: "a QP in ERR state whose ULP posts a drain receive WR"
+TEST_F(RdmaDataPath, ReceivePostedInErrorIsFlushedWithoutADoorbell) {
+  auto [a, b] = host_.connected();
+  ASSERT_TRUE(host_.to_error(a));
+  host_.run(1ms);
+  EXPECT_TRUE(completions().empty());
+  for (int i = 0; i < 3; ++i) {
+    host_.post_receive(a, host_.allocate(64, 64), 64);
+    host_.run(2ms);
+    const auto cqes = completions();
+    ASSERT_EQ(cqes.size(), 1u);
+    EXPECT_EQ(cqes[0].opcode, Cqe::RESPONDER_ERROR);
+    EXPECT_EQ(cqes[0].wqe_counter, i);
+    host_.run(5s);
+  }
+}
+
+TEST_F(RdmaDataPath, SendPostedInErrorIsFlushed) {
+  auto [a, b] = host_.connected();
+  ASSERT_TRUE(host_.to_error(a));
+  host_.run();
+  send(a, wqe(a, Opcode::RDMA_WRITE).unsignaled().remote(0, 0));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  EXPECT_EQ(cqes[0].wqe_counter, 0);
+}
+
+TEST_F(RdmaDataPath, NothingIsPolledWithoutAQpInError) {
+  auto [a, b] = host_.connected();
+  host_.run();
+  EXPECT_EQ(host_.device.rdma().run(host_.now), util::kNever);
+  ASSERT_TRUE(host_.to_error(a));
+  host_.run();
+  EXPECT_NE(host_.device.rdma().run(host_.now), util::kNever);
+  ASSERT_TRUE(host_.to_reset(a));
+  host_.run(2ms);
+  EXPECT_EQ(host_.device.rdma().run(host_.now), util::kNever);
+}
+
+TEST_F(RdmaDataPath, ResetDropsWhatIsPostedAndStartsAtZero) {
+  auto [a, b] = host_.connected();
+  const auto buffer = host_.allocate(64, 64);
+  send(a, wqe(a, Opcode::NOP));
+  host_.run();
+  completions();
+  host_.post_receive(b, buffer, 64);
+  host_.post_send(b, wqe(b, Opcode::NOP).bytes());
+  ASSERT_TRUE(host_.to_reset(a));
+  ASSERT_TRUE(host_.to_reset(b));
+  host_.run(2ms);
+  EXPECT_TRUE(completions().empty()) << "no CQE of a QP after 2RST";
+  // Software zeroes the records only now.
+  for (auto* qp : {&a, &b}) std::memset(host_.at(qp->record), 0, 8);
+  ASSERT_TRUE(host_.to_init(a) && host_.to_init(b));
+  ASSERT_TRUE(host_.to_rtr(a, b.qpn) && host_.to_rtr(b, a.qpn));
+  ASSERT_TRUE(host_.to_rts(a) && host_.to_rts(b));
+  host_.post_receive(b, buffer, 64);
+  send(a, wqe(a, Opcode::SEND).inline_data("again"));
+  host_.run();
+  EXPECT_EQ(host_.text(buffer, 5), "again");
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 2u);
+  EXPECT_EQ(cqes[0].wqe_counter, 0);
+}
+
+TEST_F(RdmaDataPath, DestroyedQpLeavesNothingBehind) {
+  auto [a, b] = host_.connected();
+  ASSERT_TRUE(host_.to_error(a));
+  host_.run();
+  send(b, wqe(b, Opcode::SEND).inline_data("to nobody"));
+  host_.destroy(a);
+  host_.destroy(b);
+  host_.run(2ms);
+  EXPECT_TRUE(completions().empty());
+}
+
+// Datagrams ------------------------------------------------------------------------------------
+
+TEST_F(RdmaDataPath, DatagramHasFortyBytesInFrontAndItsSource) {
+  auto a = host_.datagram_qp();
+  auto b = host_.datagram_qp();
+  const auto buffer = host_.allocate(256, 64);
+  host_.post_receive(b, buffer, 256);
+  send(a, wqe(a, Opcode::SEND)
+              .datagram(b.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
+              .inline_data("datagram"));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 2u);
+  const auto& cqe = cqes[0].opcode == Cqe::RESPONDER_SEND ? cqes[0] : cqes[1];
+  using Layout = spec::connectx::cqe64_responder;
+  EXPECT_EQ(cqe.byte_count, 48u);
+  EXPECT_EQ(Layout::grh.read(cqe.bytes.data()), 1u);
+  EXPECT_EQ(Layout::rqpn.read(cqe.bytes.data()), a.qpn);
+  EXPECT_EQ(Layout::sl_l3_type.read(cqe.bytes.data()), 2u);
+  EXPECT_EQ(host_.text(buffer + 40, 8), "datagram");
+}
+
+TEST_F(RdmaDataPath, Qp1IsReachedByItsNumberAndTellsThePkey) {
+  auto gsi = host_.datagram_qp({.service = Service::QP1});
+  EXPECT_NE(gsi.qpn, 1u);
+  auto ud = host_.datagram_qp();
+  // IBTA 10.2.5: the GSI's Q_Key, which only the kernel may use.
+  constexpr std::uint32_t kGsiQkey = 0x80010000;
+  using Bit = spec::connectx::qp_opt_param_bit;
+  for (auto* qp : {&gsi, &ud}) {
+    ASSERT_TRUE(host_.modify(*qp, Command_::RTS2RTS_QP, 1u << static_cast<unsigned>(Bit::Q_KEY),
+                             [](auto c) { c.set(testing::qpc::q_key, kGsiQkey); }));
+  }
+  host_.post_receive(gsi, host_.allocate(512, 64), 512);
+  host_.post_receive(ud, host_.allocate(512, 64), 512);
+  send(ud, wqe(ud, Opcode::SEND)
+               .unsignaled()
+               .datagram(1, kGsiQkey, host_.mac, host_.gid, 3)
+               .inline_data("mad"));
+  host_.run();
+  auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].qpn, gsi.qpn) << "the number that CREATE_QP returned";
+  EXPECT_EQ(cqes[0].immediate, 0xFFFFu);
+  // And what it sends comes from QP 1.
+  send(gsi, wqe(gsi, Opcode::SEND)
+                .unsignaled()
+                .datagram(ud.qpn, kGsiQkey, host_.mac, host_.gid, 3)
+                .inline_data("reply"));
+  host_.run();
+  cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(spec::connectx::cqe64_responder::rqpn.read(cqes[0].bytes.data()), 1u);
+}
+
+TEST_F(RdmaDataPath, DatagramSendErrorLeavesTheReceiveQueueWorking) {
+  auto a = host_.datagram_qp();
+  auto b = host_.datagram_qp();
+  host_.post_receive(a, host_.allocate(256, 64), 256);
+  send(a, wqe(a, Opcode::RDMA_WRITE).remote(0, 0));
+  host_.run();
+  auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_QP_OPERATION_ERROR);
+  EXPECT_EQ(host_.query_state(a), state(State::SQER));
+  send(b, wqe(b, Opcode::SEND)
+              .unsignaled()
+              .datagram(a.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
+              .inline_data("still there?"));
+  send(a, wqe(a, Opcode::NOP));
+  host_.run();
+  cqes = completions();
+  ASSERT_EQ(cqes.size(), 2u);
+  ASSERT_TRUE(host_.modify(a, Command_::SQERR2RTS_QP));
+  send(a, wqe(a, Opcode::NOP));
+  host_.run();
+  cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].opcode, Cqe::REQUESTER);
+  EXPECT_EQ(cqes[0].wqe_counter, a.send_producer - 1);
+}
+
+// Shared receive queues ------------------------------------------------------------------------
+
+class RdmaSharedReceive : public RdmaDataPath {
+ protected:
+  static constexpr unsigned kCount = 8;
+
+  RdmaSharedReceive() {
+    using namespace spec::connectx;
+    ring_ = host_.allocate(4096);
+    record_ = host_.allocate(8, 64);
+    const auto out = host_.execute<create_rmp_in, create_rmp_out>(
+        Command_::CREATE_RMP, create_rmp,
+        [&](auto in) {
+          const auto queue = in.sub(create_rmp_in::rmp_context).sub(wq_field());
+          queue.set(wq::log_wq_sz, 3);
+          queue.set(wq::log_wq_stride, 6);
+          queue.set(wq::pd, host_.pd);
+          queue.set(wq::dbr_addr, record_);
+        },
+        host_.page_list(ring_, 4096));
+    EXPECT_TRUE(out);
+    rmpn_ = util::View<create_rmp_out>(*out).get(create_rmp_out::rmpn);
+    buffers_ = host_.allocate(kCount * 64);
+    for (unsigned i = 0; i < kCount; ++i) write(i, (i + 1) % kCount);
+  }
+  static constexpr auto wq_field() { return spec::connectx::rmp_context::wq; }
+  void write(unsigned index, unsigned next) {
+    auto* bytes = host_.at(ring_ + 64 * index);
+    util::store_be32(bytes, next);
+    util::store_be32(bytes + 16, 64);
+    util::store_be32(bytes + 20, kKey);
+    util::store_be64(bytes + 24, buffers_ + 64 * index);
+    util::store_be32(bytes + 32, 0);
+    util::store_be32(bytes + 36, 0x100);
+  }
+  void post(std::uint16_t count) {
+    posted_ = static_cast<std::uint16_t>(posted_ + count);
+    util::store_be32(host_.at(record_), posted_);
+  }
+  void arm(std::uint32_t limit) {
+    using namespace spec::connectx;
+    EXPECT_TRUE((host_.execute<modify_rmp_in, modify_rmp_out>(
+        Command_::MODIFY_RMP, modify_rmp, [&](auto in) {
+          in.set(modify_rmp_in::rmpn, rmpn_);
+          in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
+          in.sub(modify_rmp_in::rmp_context).sub(wq_field()).set(wq::lwm, limit);
+        })));
+  }
+
+  pcie::Iova ring_ = 0;
+  pcie::Iova record_ = 0;
+  pcie::Iova buffers_ = 0;
+  std::uint32_t rmpn_ = 0;
+  std::uint16_t posted_ = 0;
+};
+
+TEST_F(RdmaSharedReceive, CqesTellTheIndexInTheSharedQueue) {
+  auto [a, b] = host_.connected({.srqn = rmpn_});
+  write(0, 5);
+  write(5, 1);
+  post(3);
+  for (int i = 0; i < 3; ++i) send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 3u);
+  EXPECT_EQ(cqes[0].wqe_counter, 0);
+  EXPECT_EQ(cqes[1].wqe_counter, 5);
+  EXPECT_EQ(cqes[2].wqe_counter, 1);
+  EXPECT_EQ(cqes[0].user_index, rmpn_) << "version 0: drivers look for the SRQ";
+  EXPECT_EQ(host_.text(buffers_ + 5 * 64, 3), "abc");
+}
+
+TEST_F(RdmaSharedReceive, VersionOneTellsTheUserIndex) {
+  auto [a, b] = host_.connected({.srqn = rmpn_, .user_index = 0x321});
+  post(1);
+  send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  host_.run();
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].user_index, 0x321u);
+}
+
+TEST_F(RdmaSharedReceive, LimitEventComesOnce) {
+  auto [a, b] = host_.connected({.srqn = rmpn_});
+  post(4);
+  arm(3);
+  EXPECT_THAT(events(), ::testing::Not(::testing::Contains(EventType::SRQ_LIMIT)));
+  for (int i = 0; i < 3; ++i) send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  host_.run();
+  const auto seen = events();
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), EventType::SRQ_LIMIT), 1);
+}
+
+TEST_F(RdmaSharedReceive, ErrorLeavesTheSharedQueueAndTellsTheLastWqe) {
+  auto [a, b] = host_.connected({.srqn = rmpn_});
+  post(4);
+  ASSERT_TRUE(host_.to_error(b));
+  host_.run(2ms);
+  EXPECT_TRUE(completions().empty()) << "the WQEs belong to the others too";
+  EXPECT_THAT(events(), ::testing::Contains(EventType::LAST_WQE_REACHED));
+}
+
+TEST_F(RdmaSharedReceive, BrokenListIsCatastrophic) {
+  auto [a, b] = host_.connected({.srqn = rmpn_});
+  write(0, kCount);
+  post(1);
+  send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  host_.run();
+  const auto seen = events();
+  EXPECT_THAT(seen, ::testing::IsSupersetOf({EventType::LOCAL_SRQ_CATASTROPHIC_ERROR,
+                                             EventType::LOCAL_WQ_CATASTROPHIC_ERROR}));
+  EXPECT_EQ(host_.query_state(b), state(State::ERR));
+}
+
+}  // namespace
+}  // namespace softhca::connectx
