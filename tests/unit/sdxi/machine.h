@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -145,6 +146,60 @@ inline Descriptor update_contexts(std::uint32_t first, std::uint32_t last,
   return d;
 }
 
+/// Memory that the function reaches by messages, each of which is noted.
+class Trace final : public pcie::RemoteMemory {
+ public:
+  struct Access {
+    bool write;
+    Iova at;
+    std::size_t size;
+  };
+  void attach(std::byte* host, Iova base) { host_ = host, base_ = base; }
+  bool dma_read(Iova from, std::span<std::byte> out) override {
+    accesses.push_back({false, from, out.size()});
+    std::memcpy(out.data(), host_ + (from - base_), out.size());
+    return true;
+  }
+  bool dma_write(Iova to, std::span<const std::byte> in) override {
+    if (refuse_writes_at && to <= *refuse_writes_at && *refuse_writes_at < to + in.size()) return false;
+    accesses.push_back({true, to, in.size()});
+    std::memcpy(host_ + (to - base_), in.data(), in.size());
+    if (on_write) on_write(to);
+    return true;
+  }
+  /// Position of the first write that touches `at`, from `from` on; -1 if there is none.
+  std::ptrdiff_t write_of(Iova at, std::size_t from = 0) const {
+    for (std::size_t i = from; i < accesses.size(); ++i) {
+      const auto& a = accesses[i];
+      if (a.write && a.at <= at && at < a.at + a.size) return static_cast<std::ptrdiff_t>(i);
+    }
+    return -1;
+  }
+  bool touched(Iova at, std::size_t size) const {
+    for (const auto& a : accesses) {
+      if (a.at < at + size && at < a.at + a.size) return true;
+    }
+    return false;
+  }
+  std::vector<Access> accesses;
+  std::optional<Iova> refuse_writes_at;
+  std::function<void(Iova)> on_write;
+
+ private:
+  std::byte* host_ = nullptr;
+  Iova base_ = 0;
+};
+
+/// Address spaces behind PASIDs.
+class Pasids final : public PasidSpaces {
+ public:
+  const pcie::DmaSpace* find(Pasid pasid) const override {
+    const auto found = spaces.find(pasid);
+    return found == spaces.end() ? nullptr : &found->second;
+  }
+  std::map<Pasid, pcie::DmaSpace> spaces;
+};
+
 class Machine : private pcie::InterruptSink {
  public:
   static constexpr Iova kBase = Iova{1} << 32;
@@ -162,12 +217,20 @@ class Machine : private pcie::InterruptSink {
     std::uint32_t ring_sz = 0;
   };
 
-  explicit Machine(FunctionGroup& group, const DeviceOptions& options = {}, Machine* pf = nullptr)
+  enum class Memory { kLocal, kTraced };
+
+  explicit Machine(FunctionGroup& group, const DeviceOptions& options = {}, Machine* pf = nullptr,
+                   Memory kind = Memory::kLocal)
       : device(pf == nullptr ? std::make_unique<Device>(options, group)
                              : std::make_unique<Device>(options, group, *pf->device)) {
     memory_ = static_cast<std::byte*>(::mmap(nullptr, kMemory, PROT_READ | PROT_WRITE,
                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    (void)device->dma().map(kBase, kMemory, memory_, pcie::DmaAccess::kReadWrite);
+    trace.attach(memory_, kBase);
+    if (kind == Memory::kLocal) {
+      (void)device->dma().map(kBase, kMemory, memory_, pcie::DmaAccess::kReadWrite);
+    } else {
+      (void)device->dma().map_remote(kBase, kMemory, trace, pcie::DmaAccess::kReadWrite);
+    }
     power_on();
   }
   ~Machine() override {
@@ -443,6 +506,7 @@ class Machine : private pcie::InterruptSink {
   }
 
   std::unique_ptr<Device> device;
+  Trace trace;
 
  private:
   void raise(std::uint16_t vector) override { ++interrupts_[vector]; }

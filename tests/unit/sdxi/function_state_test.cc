@@ -1,0 +1,275 @@
+// SDXI 4.1: the state machine of the function.
+#include <gtest/gtest.h>
+
+#include "sdxi/machine.h"
+
+namespace softhca::sdxi::test {
+namespace {
+
+using reg = spec::mmio_register;
+using spec::cxtv;
+using spec::fn_gsr;
+using spec::fn_gsv;
+
+class FunctionStateTest : public ::testing::Test {
+ protected:
+  /// A copy that takes several turns; the function is in the middle of it.
+  Machine::Context& begin_long_copy(Machine& m) {
+    auto& c = m.start_context(1);
+    const auto size = 16u << 20;
+    from_ = m.allocate(size);
+    to_ = m.allocate(size);
+    m.fill(from_, size, 3);
+    auto d = copy(from_, to_, size);
+    block_ = m.attach_completion(d);
+    m.submit(c, d);
+    m.step();
+    EXPECT_EQ(m.signal(block_), 1u);
+    return c;
+  }
+  void write_all_but(fn_gsr except, fn_gsv state) {
+    for (auto value : {fn_gsr::GSRV_RESET, fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD,
+                       fn_gsr::GSRV_ACTIVE}) {
+      if (value != except) m_.request(value);
+      EXPECT_EQ(m_.gsv(), state);
+    }
+  }
+  Iova from_ = 0, to_ = 0, block_ = 0;
+  FunctionGroup group_;
+  Machine m_{group_};
+};
+
+// D-028 D-042 D-043
+TEST_F(FunctionStateTest, StopLeavesOnlyForGsrvActiveByWayOfInit) {
+  write_all_but(fn_gsr::GSRV_ACTIVE, fn_gsv::GSV_STOP);
+  m_.make_tables();
+  m_.request(fn_gsr::GSRV_ACTIVE);
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_INIT);
+  m_.request(fn_gsr::GSRV_ACTIVE);
+  m_.run();
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ACTIVE);
+  m_.request(fn_gsr::GSRV_ACTIVE);
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ACTIVE);
+}
+
+// D-041
+TEST_F(FunctionStateTest, InStopNoMemoryIsAccessed) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.make_tables();
+  auto& c = m.make_context(1, 16, cxtv::CXTV_RUN);
+  m.submit(c, nop());
+  m.run();
+  EXPECT_TRUE(m.trace.accesses.empty());
+}
+
+// D-044
+TEST_F(FunctionStateTest, InitRefusesALimitAboveTheCapability) {
+  m_.make_error_log();
+  m_.set_field<spec::mmio_ctl2>(reg::MMIO_CTL2, spec::mmio_ctl2::max_cxt, 5000);
+  m_.request(fn_gsr::GSRV_ACTIVE);
+  m_.run();
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ERROR);
+  EXPECT_EQ(m_.record(0).get(spec::errlog_hd_ent::err_class), 0x2300u);
+}
+
+// D-045
+TEST_F(FunctionStateTest, Sts0HoldsNothingButTheState) {
+  m_.activate();
+  EXPECT_EQ(m_.read(reg::MMIO_STS0), 2u);
+}
+
+// D-046 D-024 D-057
+TEST_F(FunctionStateTest, AnotherRequestInInitIsAFunctionError) {
+  for (auto value : {fn_gsr::GSRV_RESET, fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD}) {
+    m_.set_field<spec::mmio_ctl0>(reg::MMIO_CTL0, spec::mmio_ctl0::fn_err_intr_en, 1);
+    m_.request(fn_gsr::GSRV_ACTIVE);
+    ASSERT_EQ(m_.gsv(), fn_gsv::GSV_INIT);
+    const auto before = m_.interrupts(0);
+    m_.request(value);
+    EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ERROR);
+    EXPECT_EQ(m_.interrupts(0), before + 1);
+    m_.request(fn_gsr::GSRV_RESET);
+    EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  }
+}
+
+// D-024
+TEST_F(FunctionStateTest, WithoutFnErrIntrEnNoInterruptComesOnError) {
+  m_.activate();
+  m_.write(reg::MMIO_ERR_CTL, 0);
+  m_.request(fn_gsr::GSRV_RESET);
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ERROR);
+  EXPECT_EQ(m_.interrupts(0), 0u);
+}
+
+// D-047
+TEST_F(FunctionStateTest, ActiveStopsSoftOrHard) {
+  for (auto value : {fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD}) {
+    m_.activate();
+    m_.request(value);
+    EXPECT_EQ(m_.gsv(), value == fn_gsr::GSRV_STOP_SF ? fn_gsv::GSV_STOPG_SF : fn_gsv::GSV_STOPG_HD);
+    m_.run();
+    EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+    EXPECT_EQ(m_.state(m_.context(0)), cxtv::CXTV_STOP_FN);
+  }
+}
+
+// D-048 D-058
+TEST_F(FunctionStateTest, ResetInActiveIsAFunctionErrorWithARecord) {
+  m_.activate();
+  m_.request(fn_gsr::GSRV_RESET);
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ERROR);
+  ASSERT_EQ(m_.records(), 1u);
+  EXPECT_EQ(m_.record(0).get(spec::errlog_hd_ent::step), 1u);
+  EXPECT_EQ(m_.record(0).get(spec::errlog_hd_ent::re), 2u);
+  EXPECT_EQ(m_.record(0).get(spec::errlog_hd_ent::cv), 0u);
+}
+
+// D-058: at the moment of the record's write the state is not yet GSV_ERROR.
+TEST_F(FunctionStateTest, TheRecordIsWrittenBeforeTheStateIsError) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  std::vector<fn_gsv> seen;
+  m.trace.on_write = [&](Iova) { seen.push_back(m.gsv()); };
+  m.request(fn_gsr::GSRV_RESET);
+  ASSERT_FALSE(seen.empty());
+  for (const auto state : seen) EXPECT_EQ(state, fn_gsv::GSV_ACTIVE);
+}
+
+// D-049 D-051
+TEST_F(FunctionStateTest, SoftStopLetsTheOutstandingDescriptorFinishAndTakesNoNewOne) {
+  m_.activate();
+  auto& c = begin_long_copy(m_);
+  m_.submit(c, nop());
+  m_.request(fn_gsr::GSRV_STOP_SF);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOPG_FN);
+  m_.run();
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOP_FN);
+  EXPECT_EQ(m_.read_index(c), 1u);
+  EXPECT_EQ(m_.signal(block_), 0u);
+  EXPECT_FALSE(m_.er(block_));
+  EXPECT_TRUE(m_.equal(from_, to_, 16u << 20));
+  EXPECT_TRUE(m_.valid(c, 1));
+}
+
+// D-049 D-050 D-102
+TEST_F(FunctionStateTest, ASoftStopThatTakesTooLongAbortsWithARecord) {
+  FunctionGroup group;
+  Machine m(group, {.soft_stop_timeout = std::chrono::nanoseconds(150)});
+  m.activate();
+  auto& c = begin_long_copy(m);
+  m.request(fn_gsr::GSRV_STOP_SF);
+  m.run();
+  EXPECT_EQ(m.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_EQ(m.state(c), cxtv::CXTV_ERR_FN);
+  EXPECT_TRUE(m.er(block_));
+  EXPECT_EQ(m.signal(block_), 0u);
+  EXPECT_EQ(m.records(), 1u);
+}
+
+// D-052
+TEST_F(FunctionStateTest, AFailingDescriptorDoesNotKeepTheFunctionFromStopping) {
+  m_.activate();
+  auto& c = begin_long_copy(m_);
+  m_.akey(c, 0).set(spec::akey_ent::vl, 0);
+  m_.request(fn_gsr::GSRV_STOP_SF);
+  m_.run();
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_ERR_FN);
+}
+
+// D-053
+TEST_F(FunctionStateTest, AContextThatCannotBeStoppedHaltsTheFunction) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = m.start_context(1);
+  m.trace.refuse_writes_at = c.sts;
+  m.request(fn_gsr::GSRV_STOP_SF);
+  m.run();
+  EXPECT_EQ(m.gsv(), fn_gsv::GSV_ERROR);
+}
+
+// D-054 D-055 D-056
+TEST_F(FunctionStateTest, SoftStopEscalatesToHardWhichAborts) {
+  m_.activate();
+  auto& c = begin_long_copy(m_);
+  m_.request(fn_gsr::GSRV_STOP_SF);
+  for (auto value : {fn_gsr::GSRV_RESET, fn_gsr::GSRV_ACTIVE, fn_gsr::GSRV_STOP_SF}) {
+    m_.request(value);
+    EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOPG_SF);
+  }
+  m_.request(fn_gsr::GSRV_STOP_HD);
+  write_all_but(fn_gsr::GSRV_STOP_HD, fn_gsv::GSV_STOPG_HD);
+  m_.run();
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_ERR_FN);
+  EXPECT_FALSE(m_.equal(from_, to_, 16u << 20));
+  ASSERT_EQ(m_.records(), 1u);
+  EXPECT_EQ(m_.record(0).get(spec::errlog_hd_ent::step), 7u);
+}
+
+// D-060 D-061
+TEST_F(FunctionStateTest, ErrorLeavesOnlyForReset) {
+  m_.activate();
+  m_.request(fn_gsr::GSRV_RESET);
+  for (auto value : {fn_gsr::GSRV_ACTIVE, fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD}) {
+    m_.request(value);
+    EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ERROR);
+  }
+  m_.request(fn_gsr::GSRV_RESET);
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  m_.make_context(0, 16, cxtv::CXTV_RUN);
+  m_.request(fn_gsr::GSRV_ACTIVE);
+  m_.run();
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ACTIVE);
+}
+
+// D-063 D-064
+TEST_F(FunctionStateTest, ChangedStructuresTakeEffectAfterAStop) {
+  m_.activate();
+  EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_FN)).done);
+  m_.request(fn_gsr::GSRV_STOP_SF);
+  m_.run();
+  m_.make_context(0, 8, cxtv::CXTV_RUN);  // another ring, another CXT_CTL
+  m_.request(fn_gsr::GSRV_ACTIVE);
+  m_.run();
+  EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_FN)).done);
+  EXPECT_EQ(m_.read_index(m_.context(0)), 1u);
+}
+
+// D-065
+TEST_F(FunctionStateTest, StateSavedAtStopResumesInAFreshFunction) {
+  m_.activate();
+  auto& c = begin_long_copy(m_);
+  m_.submit(c, copy(from_ + 64, to_ + 64, 4096));
+  m_.request(fn_gsr::GSRV_STOP_HD);
+  m_.run();
+  ASSERT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  m_.set_state(c, cxtv::CXTV_STOP_FN);
+  const std::array saved{reg::MMIO_CTL2, reg::MMIO_CXT_L2, reg::MMIO_ERR_WRT, reg::MMIO_ERR_RD,
+                         reg::MMIO_ERR_CFG};
+  std::map<reg, std::uint64_t> values;
+  for (const auto name : saved) values[name] = m_.read(name);
+
+  FunctionGroup group;
+  Machine fresh(group);
+  std::memcpy(fresh.host(Machine::kBase), m_.host(Machine::kBase), Machine::kMemory);
+  for (const auto name : saved) fresh.write(name, values[name]);
+  auto admin = m_.context(0);
+  fresh.set_state(admin, cxtv::CXTV_RUN);
+  fresh.request(fn_gsr::GSRV_ACTIVE);
+  fresh.run();
+  fresh.submit(admin, start(1, 1, spec::kDoorbellFromWriteIndex,
+                            spec::admin_subtype::DSC_CXT_START_RS));
+  fresh.run();
+  EXPECT_EQ(fresh.state(c), cxtv::CXTV_RUN);
+  EXPECT_EQ(fresh.read_index(c), 2u);
+  EXPECT_TRUE(fresh.equal(from_ + 64, to_ + 64, 4096));
+}
+
+}  // namespace
+}  // namespace softhca::sdxi::test
