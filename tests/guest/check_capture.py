@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Checks a capture with decoders that nobody here wrote.
+
+tshark must decode every UDP packet to port 4791 as RoCEv2, none malformed; scapy must compute the
+ICRC that each packet carries.
+"""
+import logging
+import subprocess
+import sys
+
+logging.getLogger("scapy.runtime").setLevel(logging.ERROR)
+from scapy.contrib.roce import BTH  # noqa: E402
+from scapy.utils import PcapNgReader  # noqa: E402
+from scapy.layers.l2 import Ether  # noqa: E402
+from scapy.layers.inet import UDP  # noqa: E402
+
+PACKETS_MAX = 4000  # scapy is slow: this many packets have their ICRC computed
+
+
+def tshark(path, *arguments):
+    command = ["tshark", "-r", path, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def check_tshark(path):
+    roce = len(tshark(path, "-Y", "udp.dstport==4791"))
+    decoded = len(tshark(path, "-Y", "udp.dstport==4791 && infiniband.bth"))
+    bad = tshark(path, "-Y", "_ws.malformed || _ws.unreassembled || (udp.dstport==4791 && _ws.expert.severity>=8388608)")
+    print(f"tshark: {roce} RoCEv2 packets, {decoded} decoded, {len(bad)} malformed")
+    for line in bad[:10]:
+        print("  " + line)
+    return roce > 0 and decoded == roce and not bad
+
+
+def check_icrc(path):
+    checked = wrong = 0
+    opcodes = {}
+    total = len(tshark(path, "-Y", "udp.dstport==4791"))
+    step = max(1, total // PACKETS_MAX)
+    index = -1
+    with PcapNgReader(path) as reader:
+        for packet in reader:
+            raw = bytes(packet)
+            frame = Ether(raw)
+            if UDP not in frame or frame[UDP].dport != 4791:
+                continue
+            index += 1
+            if index % step:
+                continue
+            bth = frame[BTH]
+            expected = bth.compute_icrc(bytes(bth)[:-4])
+            checked += 1
+            opcodes[bth.opcode] = opcodes.get(bth.opcode, 0) + 1
+            if expected != raw[-4:]:
+                wrong += 1
+                if wrong <= 5:
+                    print(f"  packet {index}: ICRC {raw[-4:].hex()}, computed {expected.hex()}")
+    print(f"scapy: {checked} ICRCs computed, {wrong} differ; opcodes "
+          + ", ".join(f"{code:#x}: {count}" for code, count in sorted(opcodes.items())))
+    return checked > 0 and wrong == 0
+
+
+if __name__ == "__main__":
+    ok = check_tshark(sys.argv[1])
+    ok = check_icrc(sys.argv[1]) and ok
+    sys.exit(0 if ok else 1)

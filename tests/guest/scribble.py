@@ -1,0 +1,42 @@
+"""Random writes of 1 to 8 bytes over a BAR for some seconds: registers, command doorbells, UAR doorbells."""
+import mmap
+import os
+import random
+import struct
+import sys
+import time
+
+path, seconds = sys.argv[1], float(sys.argv[2])
+seed = int(os.environ.get("SEED", "1"))
+print(f"scribble: seed {seed}, {seconds} s on {path}")
+source = random.Random(seed)
+with open(path, "r+b") as bar_file:
+    size = os.fstat(bar_file.fileno()).st_size
+    bar = mmap.mmap(bar_file.fileno(), size)
+end = time.monotonic() + seconds
+writes = 0
+
+
+def write(offset, width):
+    value = source.getrandbits(8 * width)
+    # A doorbell for a number that may exist, as often as one for any number.
+    if width == 8 and source.random() < 0.5:
+        value = struct.unpack("<Q", struct.pack(">II", source.getrandbits(32), source.getrandbits(8) << 8 | 3))[0]
+    struct.pack_into({1: "<B", 2: "<H", 4: "<I", 8: "<Q"}[width], bar, offset, value)
+
+
+while time.monotonic() < end:
+    for _ in range(100):
+        kind = source.random()
+        if kind < 0.3:  # initialization segment
+            offset, width = source.randrange(0, 0x2010, 4), 4
+        elif kind < 0.7:  # doorbells
+            page = source.randrange(3, 64) * 4096
+            offset = page + source.choice([0x20, 0x40, 0x48] + [0x800 + 0x100 * i for i in range(8)])
+            width = source.choice([4, 8])
+        else:
+            width = source.choice([1, 2, 4, 8])
+            offset = source.randrange(0, size - 8) // width * width
+        write(offset, width)
+        writes += 1
+print(f"scribble: {writes} writes")
