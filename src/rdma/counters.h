@@ -1,5 +1,5 @@
-// What is counted, per port and per set of QPs. Names and meanings are in one table each, so that whoever
-// prints counters does not list them again.
+// What is counted, per port and per set of QPs. Names and meanings are in one table each, so that
+// whoever prints counters does not list them again.
 #pragma once
 
 #include <array>
@@ -42,24 +42,24 @@ struct QpCounterInfo {
   std::string_view name;
   std::string_view unit;
   std::string_view meaning;
-  std::uint64_t QpCounters::*value;
+  std::uint64_t QpCounters::* value;
 };
 std::span<const QpCounterInfo> qp_counter_table();
 
 /// Why a RoCE packet was dropped.
 enum class Drop : std::uint8_t {
-  kMalformed,       ///< headers do not add up
-  kIcrc,            ///< wrong ICRC
-  kQpState,         ///< the QP's state takes no such packet
-  kService,         ///< opcode of another service than the QP's
-  kSource,          ///< not from the QP's peer
-  kPkey,            ///< wrong P_Key
-  kQkey,            ///< wrong Q_Key
-  kSequence,        ///< a sequence that the transport discards silently
-  kDuplicate,       ///< an answer that was not expected (any more)
-  kNoReceive,       ///< UC or UD without receive work request
-  kUcMessage,       ///< rest of a UC message that lost a packet, or was refused
-  kResources,       ///< no room for one more duplicate request
+  kMalformed,  ///< headers do not add up
+  kIcrc,       ///< wrong ICRC
+  kQpState,    ///< the QP's state takes no such packet
+  kService,    ///< opcode of another service than the QP's
+  kSource,     ///< not from the QP's peer
+  kPkey,       ///< wrong P_Key
+  kQkey,       ///< wrong Q_Key
+  kSequence,   ///< a sequence that the transport discards silently
+  kDuplicate,  ///< an answer that was not expected (any more)
+  kNoReceive,  ///< UC or UD without receive work request
+  kUcMessage,  ///< rest of a UC message that lost a packet, or was refused
+  kResources,  ///< no room for one more duplicate request
   kCount,
 };
 std::string_view to_string(Drop drop);

@@ -68,11 +68,11 @@ bool Engine::is_ours(const QueuePair& qp, const wire::RocePacket& packet) const 
   if (address.vlan_tci && (*address.vlan_tci & 0xFFF) != 0) vlan = *address.vlan_tci & 0xFFF;
   // A connected QP's own entry is the usual one.
   const auto* own = gids.get(qp.attributes_.path.src_gid_index);
-  const bool is_own = own != nullptr && own->roce_v2 && own->gid == address.destination_gid &&
+  const bool is_own = own != nullptr && own->roce_v2 && same(own->gid, address.destination_gid) &&
                       own->vlan_id == vlan;
   const auto* entry = is_own ? own : gids.find(address.destination_gid, vlan);
   if (entry == nullptr) return false;
-  return entry->mac == address.destination_mac || gids.has_mac(address.destination_mac);
+  return same(entry->mac, address.destination_mac) || gids.has_mac(address.destination_mac);
 }
 
 bool Engine::handle_multicast(const wire::Frame& arrived, const wire::RocePacket& packet) {
@@ -93,12 +93,12 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::RocePacket
 
 /// A connected QP listens to its peer only.
 bool Engine::from_peer(const QueuePair& qp, const wire::RocePacket& packet) const {
-  return qp.type() == QpType::kUd || packet.address.source_gid == qp.attributes_.path.dst_gid;
+  return qp.type() == QpType::kUd || same(packet.address.source_gid, qp.attributes_.path.dst_gid);
 }
 
 void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::RocePacket& packet) {
-  constexpr std::array kServices = {wire::Transport::RC, wire::Transport::UC,
-                                    wire::Transport::UD, wire::Transport::XRC};
+  constexpr std::array kServices = {wire::Transport::RC, wire::Transport::UC, wire::Transport::UD,
+                                    wire::Transport::XRC};
   const auto& info = packet.info();
   if (info.transport != kServices[static_cast<std::size_t>(qp.type())]) {
     // Congestion is not acted on (yet): its notifications are no error.

@@ -67,7 +67,8 @@ class Engine {
   void note(const QueuePair& qp, std::string_view what, std::string_view reason);
   /// The headers of a connected QP's path; null if its GID table entry is not set.
   const wire::RoceHeader* path_header(QueuePair& qp);
-  /// The address part of a packet to `gid`; false if the source entry is not set or of the other family.
+  /// The address part of a packet to `gid`; false if the source entry is not set or of the other
+  /// family.
   bool address_to(const Gid& gid, const Mac& mac, std::uint8_t gid_index, std::uint8_t priority,
                   wire::RoceAddress& address) const;
   /// Sends `frame`, which has its head and its tail.

@@ -29,19 +29,20 @@ void GidTable::clear_all() {
 const GidEntry* GidTable::find(const Gid& gid, std::optional<std::uint16_t> vlan_id) const {
   for (std::size_t i = 0; i < used_end_; ++i) {
     const auto& entry = entries_[i];
-    if (entry && entry->roce_v2 && entry->gid == gid && entry->vlan_id == vlan_id) return &*entry;
+    if (entry && entry->roce_v2 && same(entry->gid, gid) && entry->vlan_id == vlan_id)
+      return &*entry;
   }
   return nullptr;
 }
 
 bool GidTable::contains(const Gid& gid) const {
   return std::any_of(entries_.begin(), entries_.begin() + used_end_,
-                     [&](const auto& entry) { return entry && entry->gid == gid; });
+                     [&](const auto& entry) { return entry && same(entry->gid, gid); });
 }
 
 bool GidTable::has_mac(const Mac& mac) const {
   return std::any_of(entries_.begin(), entries_.begin() + used_end_, [&](const auto& entry) {
-    return entry && entry->roce_v2 && entry->mac == mac;
+    return entry && entry->roce_v2 && same(entry->mac, mac);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 #include "rdma/types.h"
@@ -18,6 +19,10 @@ struct GidEntry {
   std::optional<std::uint16_t> vlan_id;  ///< 12 bits; tags what is sent, must match what arrives
   bool roce_v2 = true;                   ///< v1 entries are kept but carry no traffic
 };
+
+/// Equality in two loads each: these are compared for every packet.
+inline bool same(const Gid& a, const Gid& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+inline bool same(const Mac& a, const Mac& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
 class GidTable {
  public:
@@ -47,6 +52,5 @@ class GidTable {
   std::size_t used_end_ = 0;  ///< all entries from here on are clear
   std::uint32_t generation_ = 1;
 };
-
 
 }  // namespace softhca::rdma

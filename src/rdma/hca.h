@@ -9,19 +9,20 @@ namespace softhca::rdma {
 class QueuePair;
 
 enum class Fetch : std::uint8_t {
-  kNothing,    ///< the queue is empty
-  kRequest,    ///< the request was filled in
-  kMalformed,  ///< a WQE that the document does not allow: cookie (and opcode if known) are filled in; ends in kLocalQpOperation
-  kUnreadable, ///< the queue's memory is gone: the QP fails
+  kNothing,     ///< the queue is empty
+  kRequest,     ///< the request was filled in
+  kMalformed,   ///< a WQE that the document does not allow: cookie (and opcode if known) are filled
+                ///< in; ends in kLocalQpOperation
+  kUnreadable,  ///< the queue's memory is gone: the QP fails
 };
 
 enum class QpEvent : std::uint8_t {
   kCommunicationEstablished,  ///< first packet in RTR
   kSqDrained,
-  kLastWqeReached,            ///< QP with SRQ in ERR has consumed its last WQE
-  kCatastrophic,              ///< local work queue catastrophic error
-  kInvalidRequest,            ///< local invalid request error
-  kAccessError,               ///< local access violation error
+  kLastWqeReached,  ///< QP with SRQ in ERR has consumed its last WQE
+  kCatastrophic,    ///< local work queue catastrophic error
+  kInvalidRequest,  ///< local invalid request error
+  kAccessError,     ///< local access violation error
 };
 
 class Hca {

@@ -54,8 +54,9 @@ std::size_t MemoryKey::find_extent(std::uint64_t offset) {
   for (auto i = last_hit_; i < std::min(last_hit_ + 2, extents_.size()); ++i) {
     if (offset - extents_[i].offset < extents_[i].size) return last_hit_ = i;
   }
-  const auto after = std::upper_bound(extents_.begin(), extents_.end(), offset,
-                                      [](std::uint64_t at, const Extent& e) { return at < e.offset; });
+  const auto after =
+      std::upper_bound(extents_.begin(), extents_.end(), offset,
+                       [](std::uint64_t at, const Extent& e) { return at < e.offset; });
   const auto i = static_cast<std::size_t>(after - extents_.begin()) - 1;  // the first is at 0
   if (offset - extents_[i].offset >= extents_[i].size) return extents_.size();
   return last_hit_ = i;
@@ -84,13 +85,18 @@ std::size_t KeyTable::size() const {
 void KeyTable::set_reserved_lkey(std::optional<MKey> key) {
   reserved_ = nullptr;
   if (!key) return;
-  reserved_ = std::make_unique<MemoryKey>(MemoryKey::Attributes{
-      .key = *key, .pd = {}, .access = kLocalRead | kLocalWrite, .only_qpn = {},
-      .whole_space = true, .pages = {}, .page_offset = {}, .indirect = {}});
+  reserved_ = std::make_unique<MemoryKey>(MemoryKey::Attributes{.key = *key,
+                                                                .pd = {},
+                                                                .access = kLocalRead | kLocalWrite,
+                                                                .only_qpn = {},
+                                                                .whole_space = true,
+                                                                .pages = {},
+                                                                .page_offset = {},
+                                                                .indirect = {}});
 }
 
-KeyCheck KeyTable::check(MKey key, const KeyUser& user, std::uint64_t address,
-                         std::uint64_t length, std::uint8_t access) {
+KeyCheck KeyTable::check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
+                         std::uint8_t access) {
   const auto refused = [](std::string_view reason) { return KeyCheck{nullptr, reason}; };
   auto* found = find(key);
   if (found == nullptr) {

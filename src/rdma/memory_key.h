@@ -30,17 +30,18 @@ enum Access : std::uint8_t {
 class MemoryKey {
  public:
   struct Attributes {
-    MKey key;                      ///< index in the upper 24 bits, variant in the lower 8
+    MKey key;  ///< index in the upper 24 bits, variant in the lower 8
     Pd pd;
-    std::uint8_t access = 0;       ///< Access bits
-    std::optional<Qpn> only_qpn;   ///< the one QP that may use it; nothing: any
-    std::uint64_t start = 0;       ///< first virtual address
-    std::uint64_t length = 0;      ///< bytes
-    bool whole_space = false;      ///< length64: every address is in range
-    bool free = false;             ///< invalidated: every access fails
-    bool invalidatable = false;    ///< a SEND with invalidate of the peer may free it
+    std::uint8_t access = 0;      ///< Access bits
+    std::optional<Qpn> only_qpn;  ///< the one QP that may use it; nothing: any
+    std::uint64_t start = 0;      ///< first virtual address
+    std::uint64_t length = 0;     ///< bytes
+    bool whole_space = false;     ///< length64: every address is in range
+    bool free = false;            ///< invalidated: every access fails
+    bool invalidatable = false;   ///< a SEND with invalidate of the peer may free it
     /// Bus address of each page of 2^log_page_size bytes; `start` lies in the first, at the same
-    /// offset (its low log_page_size bits, see `page_offset`). Empty: bus address = virtual address.
+    /// offset (its low log_page_size bits, see `page_offset`). Empty: bus address = virtual
+    /// address.
     std::vector<pcie::Iova> pages;
     unsigned log_page_size = 12;
     /// Where in the first page `start` lies. Nothing: start mod page size.
@@ -100,9 +101,9 @@ struct KeyUser {
 
 /// A part of a key's memory that is contiguous on the bus.
 struct MemoryPiece {
-  std::byte* host;     ///< null: reach it with DmaSpace::read and write
+  std::byte* host;  ///< null: reach it with DmaSpace::read and write
   pcie::Iova iova;
-  std::size_t size;    ///< bytes
+  std::size_t size;  ///< bytes
 };
 
 /// All memory keys of one HCA. A lookup is an index into an array.

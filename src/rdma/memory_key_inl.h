@@ -51,8 +51,8 @@ bool KeyTable::walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t
                              pcie::DmaAccess access, Visit& visit, unsigned depth) {
   if (depth == kIndirectDepthMax) return false;
   const auto& ends = key.indirect_ends_;
-  auto i = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), offset) -
-                                    ends.begin());
+  auto i =
+      static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), offset) - ends.begin());
   for (; length != 0; ++i) {
     if (i == ends.size()) return false;
     const auto& sge = key.attributes_.indirect[i];

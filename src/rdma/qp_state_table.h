@@ -11,7 +11,9 @@ namespace softhca::rdma {
 
 /// A set of QP types, one bit each.
 using QpTypes = std::uint8_t;
-constexpr QpTypes only(QpType type) { return static_cast<QpTypes>(1u << static_cast<unsigned>(type)); }
+constexpr QpTypes only(QpType type) {
+  return static_cast<QpTypes>(1u << static_cast<unsigned>(type));
+}
 inline constexpr QpTypes kAllTypes = 0xF;
 
 struct QpTransition {

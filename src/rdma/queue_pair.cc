@@ -56,11 +56,12 @@ std::string QueuePair::inspect() const {
     text += fmt::format("  peer: QP {:#x}, path MTU {}\n", attributes_.remote_qpn.value(),
                         attributes_.path_mtu);
   }
-  text += fmt::format("  send: next PSN {:#08x}, last acknowledged {:#08x}, {} requests begun, "
-                      "{} outstanding, {} packets in flight, retries left {}, RNR retries left {}{}\n",
-                      next_send_psn(), last_acked_psn(), send_sequence(),
-                      requester_->outstanding(), requester_->in_flight(), retries_left(),
-                      rnr_retries_left(), requester_->waits_for_rnr() ? ", waits for RNR timer" : "");
+  text += fmt::format(
+      "  send: next PSN {:#08x}, last acknowledged {:#08x}, {} requests begun, "
+      "{} outstanding, {} packets in flight, retries left {}, RNR retries left {}{}\n",
+      next_send_psn(), last_acked_psn(), send_sequence(), requester_->outstanding(),
+      requester_->in_flight(), retries_left(), rnr_retries_left(),
+      requester_->waits_for_rnr() ? ", waits for RNR timer" : "");
   text += fmt::format("  receive: expected PSN {:#08x}, {} messages, {} answers waiting\n",
                       next_receive_psn(), receive_sequence(), responder_->waiting_answers());
   return text;

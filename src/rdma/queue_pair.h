@@ -31,33 +31,33 @@ struct Path {
 struct QpAttributes {
   Pd pd;
   Path path;
-  std::uint32_t path_mtu = 1024;      ///< bytes
+  std::uint32_t path_mtu = 1024;  ///< bytes
   Qpn remote_qpn;
   std::uint32_t qkey = 0;
   std::uint16_t pkey = 0xFFFF;
-  std::uint32_t rq_psn = 0;           ///< next expected
-  std::uint32_t sq_psn = 0;           ///< next to send
+  std::uint32_t rq_psn = 0;  ///< next expected
+  std::uint32_t sq_psn = 0;  ///< next to send
   std::uint8_t retry_count = 7;
-  std::uint8_t rnr_retry = 7;         ///< 7: for ever
-  std::uint8_t ack_timeout = 14;      ///< 4.096 us * 2^n; 0: never
-  std::uint8_t min_rnr_timer = 0;     ///< code of the RNR NAK timer field
-  std::uint32_t max_rd_atomic = 1;         ///< outstanding READs and atomics as requester
-  std::uint32_t max_dest_rd_atomic = 1;    ///< as responder
+  std::uint8_t rnr_retry = 7;            ///< 7: for ever
+  std::uint8_t ack_timeout = 14;         ///< 4.096 us * 2^n; 0: never
+  std::uint8_t min_rnr_timer = 0;        ///< code of the RNR NAK timer field
+  std::uint32_t max_rd_atomic = 1;       ///< outstanding READs and atomics as requester
+  std::uint32_t max_dest_rd_atomic = 1;  ///< as responder
   bool remote_read = false;
   bool remote_write = false;
   bool remote_atomic = false;
-  bool reserved_lkey = false;         ///< may use the reserved LKey
-  std::optional<Qpn> deth_source_qpn; ///< UD: source QPN in the DETH; nothing: the QP's own
+  bool reserved_lkey = false;          ///< may use the reserved LKey
+  std::optional<Qpn> deth_source_qpn;  ///< UD: source QPN in the DETH; nothing: the QP's own
 };
 
 /// What stays as it is from CREATE on.
 struct QpOptions {
   bool has_send_queue = true;
-  bool has_receive_queue = true;      ///< of its own
-  bool uses_srq = false;              ///< receives come from a shared receive queue
+  bool has_receive_queue = true;          ///< of its own
+  bool uses_srq = false;                  ///< receives come from a shared receive queue
   bool block_multicast_loopback = false;  ///< UD: not what this port's own GIDs sent to a group
-  QpCounters* counters = nullptr;     ///< the device's set to count in; null: none
-  void* owner = nullptr;              ///< the device's own object for this QP
+  QpCounters* counters = nullptr;         ///< the device's set to count in; null: none
+  void* owner = nullptr;                  ///< the device's own object for this QP
 };
 
 class Engine;
@@ -82,7 +82,8 @@ class QueuePair {
   void set_counters(QpCounters* counters);
   /// In SQD, and all that was begun is complete.
   bool drained() const;
-  /// Posted receives end in kFlushed, also later ones: the device tells of them by notice_receive().
+  /// Posted receives end in kFlushed, also later ones: the device tells of them by
+  /// notice_receive().
   bool flushes_receives() const;
 
   // What QUERY QP shows.

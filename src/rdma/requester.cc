@@ -115,8 +115,8 @@ bool Requester::validate(Entry& e, std::uint64_t length) {
   };
   const auto& attributes = qp_.attributes();
   const auto type = qp_.type();
-  const bool is_send = e.request.opcode == SendOpcode::kSend ||
-                       e.request.opcode == SendOpcode::kSendWithImmediate;
+  const bool is_send =
+      e.request.opcode == SendOpcode::kSend || e.request.opcode == SendOpcode::kSendWithImmediate;
   if (type == QpType::kUd && !is_send) {
     return refuse_as(WorkStatus::kLocalQpOperation, "a UD QP sends datagrams only (IBTA 9.8.3)");
   }
@@ -126,14 +126,16 @@ bool Requester::validate(Entry& e, std::uint64_t length) {
                      "a UC QP has no READ, atomic or invalidate (IBTA 9.8.2)");
   }
   if (type == QpType::kUd ? length > attributes.path_mtu : length > kMessageMax) {
-    return refuse_as(WorkStatus::kLocalLength, "message longer than the service allows (IBTA 9.7.7)");
+    return refuse_as(WorkStatus::kLocalLength,
+                     "message longer than the service allows (IBTA 9.7.7)");
   }
   if (e.wants_data()) {
     if (e.request.is_inline) {
       return refuse_as(WorkStatus::kLocalQpOperation, "READ or atomic with inline data");
     }
     if (attributes.max_rd_atomic == 0) {
-      return refuse_as(WorkStatus::kLocalQpOperation, "the QP allows no outstanding READ or atomic");
+      return refuse_as(WorkStatus::kLocalQpOperation,
+                       "the QP allows no outstanding READ or atomic");
     }
     if (e.is_atomic() && length != 8) {
       return refuse_as(WorkStatus::kLocalLength, "an atomic's result has 8 bytes (IBTA 9.4.5)");

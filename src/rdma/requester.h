@@ -1,14 +1,14 @@
-// The requester of a QP: takes send requests from the device, sends them as packets, and completes them
-// in order. Internal: devices see queue_pair.h.
+// The requester of a QP: takes send requests from the device, sends them as packets, and completes
+// them in order. Internal: devices see queue_pair.h.
 //
 // Send requests wait in a ring, three places in it matter:
 //
 //      head_                 cursor_                tail_
 //   ...  | sent, not complete  |  to be (re)sent      |  not fetched yet
 //
-// The cursor has a packet number within its request too. Going back for a retransmission moves the cursor to
-// the oldest packet that is not acknowledged (go-back-N). PSNs are counted in 64 bits here,
-// so that they never wrap; the wire has their low 24.
+// The cursor has a packet number within its request too. Going back for a retransmission moves the
+// cursor to the oldest packet that is not acknowledged (go-back-N). PSNs are counted in 64 bits
+// here, so that they never wrap; the wire has their low 24.
 //
 //   requester.cc            fetching, completing, flushing
 //   requester_send.cc       packets of RC and UC
@@ -73,14 +73,15 @@ class Requester {
  private:
   struct Entry {
     SendRequest request;
-    std::uint32_t length = 0;        ///< bytes of the message
-    std::uint32_t packets = 0;       ///< request packets
-    std::uint32_t psns = 0;          ///< 0: not on the wire (no-operation, local)
+    std::uint32_t length = 0;   ///< bytes of the message
+    std::uint32_t packets = 0;  ///< request packets
+    std::uint32_t psns = 0;     ///< 0: not on the wire (no-operation, local)
     std::uint64_t first_psn = 0;
     std::uint64_t first_packet = 0;  ///< number of its first request packet, of all requests
-    WorkStatus status = WorkStatus::kSuccess;  ///< not success: fails when its turn to complete comes
+    WorkStatus status =
+        WorkStatus::kSuccess;  ///< not success: fails when its turn to complete comes
     std::string_view reason;
-    bool executed = false;           ///< not on the wire: done
+    bool executed = false;  ///< not on the wire: done
 
     std::uint64_t end_psn() const { return first_psn + psns; }
     bool is_read() const { return request.opcode == SendOpcode::kRdmaRead; }
@@ -107,7 +108,7 @@ class Requester {
   bool may_start(const Entry& entry) const;
   void execute_local(Entry& entry);
   void pass(Entry& entry);
-  void send_message_packet(Entry& entry);
+  void send_message_packet(Entry& entry, bool fills_window);
   void send_read_request(Entry& entry);
   void send_atomic_request(Entry& entry);
   void transmit(const wire::Bth& bth, const wire::ExtHeaders& ext, std::size_t payload);

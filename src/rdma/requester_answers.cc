@@ -1,5 +1,5 @@
-// What comes back to an RC requester: acknowledgements, NAKs, read and atomic responses (IBTA 9.7.5,
-// 9.7.6), and the timers that wait for them.
+// What comes back to an RC requester: acknowledgements, NAKs, read and atomic responses
+// (IBTA 9.7.5, 9.7.6), and the timers that wait for them.
 
 #include <algorithm>
 #include <array>
@@ -17,8 +17,9 @@ using std::chrono::milliseconds;
 
 /// IBTA 9.7.5.2.8: the RNR NAK timer codes, in units of 10 us.
 constexpr std::array<std::uint32_t, 32> kRnrDelays = {
-    65536, 1,   2,   3,   4,   6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
-    256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+    65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+    48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+    2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
 constexpr util::Duration rnr_delay(std::uint8_t code) {
   return microseconds(10) * kRnrDelays[code & 0x1F];
@@ -163,8 +164,8 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::RocePacket
     return fail_head(WorkStatus::kBadResponse, "atomic response to another request");
   }
   const auto original = packet.ext.atomic_ack.original;
-  const Fault fault = scatter(engine_.keys, user(), e.request.sges, 0,
-                              std::as_bytes(std::span(&original, 1)));
+  const Fault fault =
+      scatter(engine_.keys, user(), e.request.sges, 0, std::as_bytes(std::span(&original, 1)));
   if (!fault.empty()) return fail_head(WorkStatus::kLocalProtection, fault);
   advance(psn + 1);
 }

@@ -26,8 +26,8 @@ constexpr MessageOpcodes rc_opcodes(SendOpcode opcode) {
       return {Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST_WITH_INVALIDATE,
               Opcode::RC_SEND_ONLY_WITH_INVALIDATE};
     case SendOpcode::kRdmaWrite:
-      return {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE,
-              Opcode::RC_RDMA_WRITE_LAST, Opcode::RC_RDMA_WRITE_ONLY};
+      return {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE, Opcode::RC_RDMA_WRITE_LAST,
+              Opcode::RC_RDMA_WRITE_ONLY};
     case SendOpcode::kRdmaWriteWithImmediate:
       return {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE,
               Opcode::RC_RDMA_WRITE_LAST_WITH_IMMEDIATE, Opcode::RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE};
@@ -39,9 +39,9 @@ constexpr MessageOpcodes rc_opcodes(SendOpcode opcode) {
 
 /// The same operation of UC: IBTA 9.2.1 keeps the operation in bits 4:0 and the service in 7:5.
 constexpr Opcode for_service(Opcode rc, QpType type) {
-  return type == QpType::kUc ? Opcode(static_cast<unsigned>(rc) |
-                                      static_cast<unsigned>(Opcode::UC_SEND_FIRST))
-                             : rc;
+  return type == QpType::kUc
+             ? Opcode(static_cast<unsigned>(rc) | static_cast<unsigned>(Opcode::UC_SEND_FIRST))
+             : rc;
 }
 static_assert(for_service(Opcode::RC_RDMA_WRITE_LAST, QpType::kUc) == Opcode::UC_RDMA_WRITE_LAST);
 
@@ -56,8 +56,7 @@ std::uint64_t Requester::in_flight() const {
                      : entry(head_).wants_data()
                          ? entry(head_).first_packet
                          : entry(head_).first_packet + progress(entry(head_));
-  const auto sent =
-      cursor_ == tail_ ? next_packet_ : entry(cursor_).first_packet + cursor_packet_;
+  const auto sent = cursor_ == tail_ ? next_packet_ : entry(cursor_).first_packet + cursor_packet_;
   return sent > acked ? sent - acked : 0;
 }
 
@@ -76,20 +75,20 @@ unsigned Requester::send(unsigned quota) {
     auto& e = entry(cursor_);
     if (e.status != WorkStatus::kSuccess) break;  // complete_done() lets it fail in its turn
     if (cursor_packet_ == 0 && !may_start(e)) break;
+    const auto packets = in_flight();
+    if (e.psns != 0 && packets >= kWindowPackets) break;
     begun_ = std::max(begun_, cursor_ + 1);
     ++used;
     if (e.psns == 0) {
       execute_local(e);
     } else if (qp_.type() == QpType::kUd) {
       send_datagram(e);
-    } else if (in_flight() >= kWindowPackets) {
-      break;
     } else if (e.is_read()) {
       send_read_request(e);
     } else if (e.is_atomic()) {
       send_atomic_request(e);
     } else {
-      send_message_packet(e);
+      send_message_packet(e, packets + 1 == kWindowPackets);
     }
     if (qp_.type() != QpType::kRc) complete_done();
   }
@@ -105,7 +104,8 @@ void Requester::refuse(Entry& e, WorkStatus status, std::string_view reason) {
 void Requester::execute_local(Entry& e) {
   if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
     const auto status = engine_.hca.execute_local(qp_, e.request);
-    if (status != WorkStatus::kSuccess) return refuse(e, status, "the device refused the operation");
+    if (status != WorkStatus::kSuccess)
+      return refuse(e, status, "the device refused the operation");
   }
   e.executed = true;
   pass(e);
@@ -148,7 +148,8 @@ void Requester::transmit(const wire::Bth& bth, const wire::ExtHeaders& ext, std:
   header->emit(bth, ext, payload, frame);
 }
 
-void Requester::send_message_packet(Entry& e) {
+/// `fills_window`: the next packet has to wait for an answer.
+void Requester::send_message_packet(Entry& e, bool fills_window) {
   const auto& request = e.request;
   const auto mtu = qp_.attributes().path_mtu;
   const auto offset = std::uint64_t{cursor_packet_} * mtu;
@@ -171,8 +172,8 @@ void Requester::send_message_packet(Entry& e) {
   // The peer answers what asks for it: the end of each message, and often enough on the way that
   // neither the window runs empty nor a loss is noticed late.
   bth.ack_req = qp_.type() != QpType::kUc &&
-                (last || (e.first_packet + cursor_packet_) % kAckInterval == kAckInterval - 1 ||
-                 in_flight() + 1 == kWindowPackets);
+                (last || fills_window ||
+                 (e.first_packet + cursor_packet_) % kAckInterval == kAckInterval - 1);
   wire::ExtHeaders ext;
   if (first && has_reth(request.opcode)) {
     ext.reth = {request.remote_address, wire::RKey(request.rkey.value()), e.length};

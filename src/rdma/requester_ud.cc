@@ -24,9 +24,8 @@ void Requester::send_datagram(Entry& e) {
     ud_cached_ = to;
     ud_generation_ = engine_.gids.generation();
   }
-  const Fault fault = request.is_inline
-                          ? Fault{}
-                          : check_all(engine_.keys, user(), request.sges, kLocalRead);
+  const Fault fault =
+      request.is_inline ? Fault{} : check_all(engine_.keys, user(), request.sges, kLocalRead);
   if (!fault.empty()) return refuse(e, WorkStatus::kLocalProtection, fault);
 
   wire::Bth bth;
@@ -41,8 +40,8 @@ void Requester::send_datagram(Entry& e) {
   // IBTA 10.2.5: a Q_Key with its top bit set in the work request stands for the QP's own.
   const bool own_qkey = (to.qkey & 0x80000000) != 0;
   ext.deth.qkey = wire::QKey(own_qkey ? qp_.attributes().qkey : to.qkey);
-  ext.deth.src_qp = qp_.attributes().deth_source_qpn.value_or(
-      engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
+  ext.deth.src_qp =
+      qp_.attributes().deth_source_qpn.value_or(engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
   ext.immdt.data = request.immediate;
 
   engine_.frame.clear();

@@ -44,9 +44,12 @@ void Responder::handle_request(const wire::RocePacket& packet, const wire::Frame
     engine_.event(qp_, QpEvent::kCommunicationEstablished, "first packet in RTR");
   }
   switch (qp_.type()) {
-    case QpType::kUc: return handle_uc(packet, frame);
-    case QpType::kUd: return handle_ud(packet, frame);
-    default: return handle_rc(packet, frame);
+    case QpType::kUc:
+      return handle_uc(packet, frame);
+    case QpType::kUd:
+      return handle_ud(packet, frame);
+    default:
+      return handle_rc(packet, frame);
   }
 }
 

@@ -1,9 +1,9 @@
 // The responder of a QP: takes requests from the wire, carries them out, and answers.
 // Internal: devices see queue_pair.h.
 //
-// Answers leave in the order of their PSNs, from run(): READ and atomic responses wait in `answers_`, and
-// behind them at most one acknowledgement or NAK (`reply_`), which stands for all before it. So
-// one acknowledgement answers all requests that arrived in one batch.
+// Answers leave in the order of their PSNs, from run(): READ and atomic responses wait in
+// `answers_`, and behind them at most one acknowledgement or NAK (`reply_`), which stands for all
+// before it. So one acknowledgement answers all requests that arrived in one batch.
 //
 //   responder.cc            state, receive queue, flushing
 //   responder_message.cc    SEND and RDMA WRITE messages, RC and UC alike
@@ -60,15 +60,15 @@ class Responder {
 
   /// A READ or atomic that is to be answered.
   struct Answer {
-    wire::Psn next;             ///< PSN of the next response packet
-    std::uint32_t left = 0;     ///< response packets to send
+    wire::Psn next;          ///< PSN of the next response packet
+    std::uint32_t left = 0;  ///< response packets to send
     bool atomic = false;
-    bool begun = false;         ///< a response packet has been sent
+    bool begun = false;  ///< a response packet has been sent
     wire::Msn msn;
     MKey rkey;
-    std::uint64_t address = 0;  ///< of what is not sent yet
-    std::uint32_t length = 0;   ///< bytes not sent yet
-    std::uint64_t original = 0; ///< atomic: what stood there before
+    std::uint64_t address = 0;   ///< of what is not sent yet
+    std::uint32_t length = 0;    ///< bytes not sent yet
+    std::uint64_t original = 0;  ///< atomic: what stood there before
   };
 
   /// What an atomic has returned, for its duplicates.
@@ -127,24 +127,24 @@ class Responder {
 
   // The message that is arriving.
   Message message_ = Message::kNone;
-  bool has_receive_ = false;       ///< receive_ was taken and is not complete
-  bool uc_skip_ = false;           ///< UC: the rest of this message is dropped
+  bool has_receive_ = false;  ///< receive_ was taken and is not complete
+  bool uc_skip_ = false;      ///< UC: the rest of this message is dropped
   ReceiveRequest receive_;
-  std::uint64_t room_ = 0;         ///< bytes of receive_
-  std::uint64_t received_ = 0;     ///< bytes of this message so far
+  std::uint64_t room_ = 0;      ///< bytes of receive_
+  std::uint64_t received_ = 0;  ///< bytes of this message so far
   std::uint64_t write_address_ = 0;
   MKey write_rkey_;
-  std::uint64_t write_left_ = 0;   ///< bytes that must still come
+  std::uint64_t write_left_ = 0;  ///< bytes that must still come
 
   // What is to be answered.
-  std::vector<Answer> answers_;    ///< a ring
+  std::vector<Answer> answers_;  ///< a ring
   std::size_t answers_first_ = 0;
   std::size_t answers_count_ = 0;
   bool reply_due_ = false;
   wire::AethType reply_type_ = wire::AethType::ACK;
   std::uint8_t reply_value_ = 0;
-  bool nak_sent_ = false;          ///< out of sequence packets are dropped without a NAK
-  bool fatal_ = false;             ///< after the reply the QP goes to ERR
+  bool nak_sent_ = false;              ///< out of sequence packets are dropped without a NAK
+  bool fatal_ = false;                 ///< after the reply the QP goes to ERR
   std::vector<AtomicResult> atomics_;  ///< a ring
   std::size_t atomics_next_ = 0;
 };

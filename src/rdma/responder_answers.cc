@@ -84,11 +84,11 @@ bool Responder::send_answer(Answer& answer) {
     key = found.key;
   }
   wire::Bth bth;
-  bth.opcode = answer.atomic    ? Opcode::RC_ATOMIC_ACKNOWLEDGE
+  bth.opcode = answer.atomic   ? Opcode::RC_ATOMIC_ACKNOWLEDGE
                : first && last ? Opcode::RC_RDMA_READ_RESPONSE_ONLY
-               : first          ? Opcode::RC_RDMA_READ_RESPONSE_FIRST
-               : last           ? Opcode::RC_RDMA_READ_RESPONSE_LAST
-                                : Opcode::RC_RDMA_READ_RESPONSE_MIDDLE;
+               : first         ? Opcode::RC_RDMA_READ_RESPONSE_FIRST
+               : last          ? Opcode::RC_RDMA_READ_RESPONSE_LAST
+                               : Opcode::RC_RDMA_READ_RESPONSE_MIDDLE;
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = qp_.attributes().remote_qpn;
   bth.psn = answer.next;

@@ -14,11 +14,10 @@ using wire::Operation;
 Responder::Verdict Responder::check_order(const wire::RocePacket& packet) const {
   const auto& info = packet.info();
   if (info.first != (message_ == Message::kNone)) {
-    return {Verdict::Kind::kInvalid, info.first ? "a message begins inside another"
-                                                : "middle or end of no message"};
+    return {Verdict::Kind::kInvalid,
+            info.first ? "a message begins inside another" : "middle or end of no message"};
   }
-  if (!info.first &&
-      (info.operation == Operation::kSend) != (message_ == Message::kSend)) {
+  if (!info.first && (info.operation == Operation::kSend) != (message_ == Message::kSend)) {
     return {Verdict::Kind::kInvalid, "SEND and RDMA WRITE packets in one message"};
   }
   return {};
@@ -30,7 +29,8 @@ Responder::Verdict Responder::check_size(const wire::RocePacket& packet) const {
   const auto mtu = qp_.attributes().path_mtu;
   const auto size = packet.payload_size;
   const bool right = info.last ? size <= mtu && (info.first || size != 0) : size == mtu;
-  return right ? Verdict{} : Verdict{Verdict::Kind::kInvalid, "packet length does not fit the path MTU"};
+  return right ? Verdict{}
+               : Verdict{Verdict::Kind::kInvalid, "packet length does not fit the path MTU"};
 }
 
 Responder::Verdict Responder::handle_message(const wire::RocePacket& packet,
@@ -84,7 +84,8 @@ Responder::Verdict Responder::invalidate(MKey rkey) {
     return {kAccess, "SEND with invalidate of a key of another protection domain or QP"};
   }
   if (a.free) return {kAccess, "SEND with invalidate of a key that is invalid already"};
-  if (!a.invalidatable) return {kAccess, "SEND with invalidate of a key that may not be invalidated"};
+  if (!a.invalidatable)
+    return {kAccess, "SEND with invalidate of a key that may not be invalidated"};
   key->set_free(true);
   return {};
 }
@@ -94,7 +95,8 @@ Responder::Verdict Responder::begin_write(const wire::RocePacket& packet) {
   const auto& reth = packet.ext.reth;
   const auto mtu = qp_.attributes().path_mtu;
   if (!qp_.attributes().remote_write) return {kAccess, "the QP does not allow RDMA WRITE"};
-  if (reth.dma_length > std::uint64_t{1} << 31) return {kInvalid, "RDMA WRITE of more than 2^31 bytes"};
+  if (reth.dma_length > std::uint64_t{1} << 31)
+    return {kInvalid, "RDMA WRITE of more than 2^31 bytes"};
   const bool one_packet = reth.dma_length <= mtu;
   if (packet.info().last != one_packet) {
     return {kInvalid, "RDMA WRITE length does not fit its packets"};
@@ -133,8 +135,8 @@ Responder::Verdict Responder::handle_write(const wire::RocePacket& packet,
   if (size != 0) {
     const auto found = engine_.keys.check(write_rkey_, user(), write_address_, size, kRemoteWrite);
     if (!found) return {kAccess, found.reason};
-    const Fault fault = scatter(engine_.keys, *found.key, write_address_, frame,
-                                packet.payload_offset, size);
+    const Fault fault =
+        scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset, size);
     if (!fault.empty()) return {kOperation, fault};
   }
   write_address_ += size;
@@ -158,9 +160,8 @@ void Responder::finish_message(const wire::RocePacket& packet, ReceiveOpcode opc
   completion.status = WorkStatus::kSuccess;
   completion.solicited = packet.bth.solicited_event;
   completion.byte_count = bytes;
-  completion.immediate = opcode == ReceiveOpcode::kSendWithInvalidate
-                             ? packet.ext.ieth.rkey.value()
-                             : packet.ext.immdt.data;
+  completion.immediate = opcode == ReceiveOpcode::kSendWithInvalidate ? packet.ext.ieth.rkey.value()
+                                                                      : packet.ext.immdt.data;
   completion.pkey = packet.bth.pkey;
   completion.ipv6 = !packet.address.is_ipv4();
   completion.vlan_tci = packet.address.vlan_tci;

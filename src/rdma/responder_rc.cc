@@ -67,7 +67,8 @@ Responder::Verdict Responder::execute_read(const wire::RocePacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
   if (!qp_.attributes().remote_read) return {kAccess, "the QP does not allow RDMA READ"};
-  if (reth.dma_length > std::uint64_t{1} << 31) return {kInvalid, "RDMA READ of more than 2^31 bytes"};
+  if (reth.dma_length > std::uint64_t{1} << 31)
+    return {kInvalid, "RDMA READ of more than 2^31 bytes"};
   if (reth.dma_length != 0) {
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
                                           reth.dma_length, kRemoteRead);
@@ -89,16 +90,21 @@ Responder::Verdict Responder::execute_atomic(const wire::RocePacket& packet) {
   const auto& eth = packet.ext.atomic;
   if (!qp_.attributes().remote_atomic) return {kAccess, "the QP does not allow atomics"};
   if (eth.virtual_address % 8 != 0) return {kInvalid, "atomic at an address that is not aligned"};
-  const auto found = engine_.keys.check(MKey(eth.rkey.value()), user(), eth.virtual_address, 8,
-                                        kRemoteAtomic);
+  const auto found =
+      engine_.keys.check(MKey(eth.rkey.value()), user(), eth.virtual_address, 8, kRemoteAtomic);
   if (!found) return {kAccess, found.reason};
   std::uint64_t original = 0;
-  if (!swap(*found.key, packet, original)) return {kOperation, "atomic on memory that is not mapped"};
+  if (!swap(*found.key, packet, original))
+    return {kOperation, "atomic on memory that is not mapped"};
   ++qp_.counters_->rx_atomic_requests;
   ++msn_;
   atomics_[atomics_next_] = {packet.bth.psn, true, original};
   atomics_next_ = (atomics_next_ + 1) % atomics_.size();
-  push_answer({.next = packet.bth.psn, .left = 1, .atomic = true, .msn = msn_, .rkey = {},
+  push_answer({.next = packet.bth.psn,
+               .left = 1,
+               .atomic = true,
+               .msn = msn_,
+               .rkey = {},
                .original = original});
   return {};
 }
@@ -108,9 +114,9 @@ bool Responder::swap(MemoryKey& key, const wire::RocePacket& packet, std::uint64
   const auto& eth = packet.ext.atomic;
   const bool add = packet.info().operation == Operation::kFetchAdd;
   MemoryPiece place{};
-  const bool found = engine_.keys.for_each_piece(key, eth.virtual_address, 8,
-                                                 pcie::DmaAccess::kReadWrite,
-                                                 [&](const MemoryPiece& piece) { place = piece; });
+  const bool found =
+      engine_.keys.for_each_piece(key, eth.virtual_address, 8, pcie::DmaAccess::kReadWrite,
+                                  [&](const MemoryPiece& piece) { place = piece; });
   if (!found || place.size != 8) return false;
   if (place.host != nullptr && reinterpret_cast<std::uintptr_t>(place.host) % 8 == 0) {
     auto* at = reinterpret_cast<std::uint64_t*>(place.host);
@@ -127,9 +133,9 @@ bool Responder::swap(MemoryKey& key, const wire::RocePacket& packet, std::uint64
   // IBV_ATOMIC_HCA promises.
   const auto bytes = std::as_writable_bytes(std::span(&original, 1));
   if (!engine_.keys.read(key, eth.virtual_address, bytes)) return false;
-  const auto next = add                         ? original + eth.swap_add
+  const auto next = add                       ? original + eth.swap_add
                     : original == eth.compare ? eth.swap_add
-                                                : original;
+                                              : original;
   return engine_.keys.write(key, eth.virtual_address, std::as_bytes(std::span(&next, 1)));
 }
 
@@ -170,8 +176,8 @@ void Responder::repeat_read(const wire::RocePacket& packet) {
   const auto& reth = packet.ext.reth;
   const auto packets = read_packets(reth.dma_length);
   // Only what was asked for before may be asked for again.
-  const bool known = reth.dma_length <= std::uint64_t{1} << 31 &&
-                     packet.bth.psn + packets - expected_ <= 0;
+  const bool known =
+      reth.dma_length <= std::uint64_t{1} << 31 && packet.bth.psn + packets - expected_ <= 0;
   if (!known || !qp_.attributes().remote_read) {
     return engine_.drop(&qp_, Drop::kSequence, "repeated READ beyond the expected PSN");
   }
@@ -200,7 +206,11 @@ void Responder::repeat_atomic(const wire::RocePacket& packet) {
   }
   if (!make_room_for(packet.bth.psn)) return;
   if (answers_count_ == answers_.size()) return engine_.drop(&qp_, Drop::kResources, "");
-  push_answer({.next = packet.bth.psn, .left = 1, .atomic = true, .msn = msn_, .rkey = {},
+  push_answer({.next = packet.bth.psn,
+               .left = 1,
+               .atomic = true,
+               .msn = msn_,
+               .rkey = {},
                .original = found->original});
 }
 

@@ -1,5 +1,5 @@
-// Payload between frames and registered memory. Every access is checked by its key, each time: a key
-// may have gone since the request was posted, and a retransmission reads the memory anew.
+// Payload between frames and registered memory. Every access is checked by its key, each time: a
+// key may have gone since the request was posted, and a retransmission reads the memory anew.
 #pragma once
 
 #include <cstdint>

@@ -29,13 +29,11 @@ struct Timers {
 
   util::Time& operator[](Timer timer) { return deadlines[static_cast<std::size_t>(timer)]; }
   util::Time operator[](Timer timer) const { return deadlines[static_cast<std::size_t>(timer)]; }
-  util::Time next() const {
-    return deadlines[0] < deadlines[1] ? deadlines[0] : deadlines[1];
-  }
+  util::Time next() const { return deadlines[0] < deadlines[1] ? deadlines[0] : deadlines[1]; }
 };
 
-/// A binary heap of QPs by deadline. ACK timers move with every answer, nearly always to later: such a
-/// move only stores the new deadline, and the heap is put right when the old one comes up.
+/// A binary heap of QPs by deadline. ACK timers move with every answer, nearly always to later:
+/// such a move only stores the new deadline, and the heap is put right when the old one comes up.
 class TimerQueue {
  public:
   void arm(QueuePair& qp, Timer timer, util::Time deadline);

@@ -8,9 +8,9 @@
 //   verbs             the device wants something: create_qp(), modify(), doorbell_send()
 //   run()             does what is due, a bounded amount, and says when it must be called next
 //
-// After any handle_* or verb the owner calls run() before it sleeps. Time never goes backwards. Every
-// call may call the Hca back, except create_qp(), find() and the tables; the Hca must not call
-// the transport from there (but its key table, see Hca::execute_local).
+// After any handle_* or verb the owner calls run() before it sleeps. Time never goes backwards.
+// Every call may call the Hca back, except create_qp(), find() and the tables; the Hca must not
+// call the transport from there (but its key table, see Hca::execute_local).
 #pragma once
 
 #include <memory>
@@ -87,7 +87,8 @@ class Transport {
   /// The device found the QP broken (CQ overrun, lost queue memory): QP to ERR.
   void fail(QueuePair& qp, QpEvent event, std::string_view reason);
 
-  /// False: not RoCE for a QP here; the frame is the Ethernet side's. True: taken, or dropped and counted.
+  /// False: not RoCE for a QP here; the frame is the Ethernet side's. True: taken, or dropped and
+  /// counted.
   bool handle_frame(const wire::Frame& frame, util::Time now);
 
   /// Sends what is due, at most about `budget` packets, and lets timers expire. Returns when to

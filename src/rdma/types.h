@@ -13,7 +13,8 @@
 namespace softhca::rdma {
 
 using wire::Qpn;
-/// A memory key as it stands in a work request or a RETH: index and variant byte. LKeys and RKeys are the same number here.
+/// A memory key as it stands in a work request or a RETH: index and variant byte. LKeys and RKeys
+/// are the same number here.
 using MKey = util::Strong<struct MKeyTag, std::uint32_t>;
 using Pd = util::Strong<struct PdTag, std::uint32_t>;
 

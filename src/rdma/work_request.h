@@ -1,5 +1,5 @@
-// Work requests and completions in the transport's own terms. A device decodes its WQEs to these and
-// encodes these into its CQEs.
+// Work requests and completions in the transport's own terms. A device decodes its WQEs to these
+// and encodes these into its CQEs.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace softhca::rdma {
 
-/// A piece of registered memory. Length 0 means no bytes (a device resolves its own encoding of 2^31).
+/// A piece of registered memory. Length 0 means no bytes (a device resolves its own encoding of
+/// 2^31).
 struct Sge {
   std::uint64_t address;
   std::uint32_t length;  ///< bytes
@@ -28,7 +29,8 @@ enum class SendOpcode : std::uint8_t {
   kRdmaRead,
   kCompareSwap,
   kFetchAdd,
-  kLocal,  ///< the device's own (UMR: registration, local invalidate): Hca::execute_local, in its turn
+  kLocal,  ///< the device's own (UMR: registration, local invalidate): Hca::execute_local, in its
+           ///< turn
 };
 
 /// Where a UD send goes.
@@ -52,13 +54,13 @@ struct SendRequest {
   SendOpcode opcode = SendOpcode::kNop;
   bool signaled = false;
   bool solicited = false;
-  bool fence = false;             ///< waits for earlier reads and atomics
-  std::uint32_t immediate = 0;    ///< immediate data (host order), or the rkey to invalidate
+  bool fence = false;           ///< waits for earlier reads and atomics
+  std::uint32_t immediate = 0;  ///< immediate data (host order), or the rkey to invalidate
   std::uint64_t remote_address = 0;
   MKey rkey;
   std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
-  bool is_inline = false;         ///< payload is inline_data, not sges
+  bool is_inline = false;  ///< payload is inline_data, not sges
   // Vectors keep their capacity when an entry is used again: no allocation in steady state.
   std::vector<Sge> sges;
   std::vector<std::byte> inline_data;
@@ -83,23 +85,28 @@ struct SendCompletion {
   std::uint32_t cookie;
   SendOpcode opcode;
   WorkStatus status;
-  bool signaled;                 ///< as in the request; errors are completed signaled or not
-  std::uint32_t byte_count;      ///< bytes moved by a read or atomic
-  std::string_view reason;       ///< for an error: which check of which section, for people
+  bool signaled;             ///< as in the request; errors are completed signaled or not
+  std::uint32_t byte_count;  ///< bytes moved by a read or atomic
+  std::string_view reason;   ///< for an error: which check of which section, for people
 };
 
-enum class ReceiveOpcode : std::uint8_t { kSend, kSendWithImmediate, kSendWithInvalidate, kRdmaWriteWithImmediate };
+enum class ReceiveOpcode : std::uint8_t {
+  kSend,
+  kSendWithImmediate,
+  kSendWithInvalidate,
+  kRdmaWriteWithImmediate
+};
 
 struct ReceiveCompletion {
   std::uint32_t cookie;
   ReceiveOpcode opcode;
   WorkStatus status;
   bool solicited;
-  std::uint32_t byte_count;      ///< UD: with the 40 bytes in front
-  std::uint32_t immediate;       ///< host order, or the invalidated rkey
-  Qpn source_qpn;                ///< UD, from the DETH
+  std::uint32_t byte_count;  ///< UD: with the 40 bytes in front
+  std::uint32_t immediate;   ///< host order, or the invalidated rkey
+  Qpn source_qpn;            ///< UD, from the DETH
   std::uint16_t pkey;
-  bool ipv6;                     ///< L3 type of the packet: RoCEv2 over IPv6 or IPv4
+  bool ipv6;  ///< L3 type of the packet: RoCEv2 over IPv6 or IPv4
   std::optional<std::uint16_t> vlan_tci;
   std::string_view reason;
 };

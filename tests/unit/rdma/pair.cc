@@ -26,8 +26,7 @@ SendRequest request(SendOpcode opcode, std::vector<Sge> sges) {
 
 }  // namespace
 
-End::End(unsigned number)
-    : memory(kMemorySize), transport(hca, *this, dma) {
+End::End(unsigned number) : memory(kMemorySize), transport(hca, *this, dma) {
   EXPECT_TRUE(dma.map(kMemoryIova, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
   gid.gid = Gid::from_ipv4(0x0A000000 + number);
   gid.mac = Mac::from_u64(0x020000000000 + number);

@@ -1,5 +1,5 @@
-// Two transports on virtual time with a wire between them that does what a test tells it: it delays, loses,
-// doubles and reorders packets by seed, or asks the test about each one.
+// Two transports on virtual time with a wire between them that does what a test tells it: it
+// delays, loses, doubles and reorders packets by seed, or asks the test about each one.
 //
 // Frames cross the wire as bytes, with their ICRC computed and checked, as between two hosts.
 #pragma once
@@ -70,7 +70,7 @@ struct WireOptions {
   util::Duration latency = 1us;
   double loss = 0;
   double duplicate = 0;
-  double late = 0;                  ///< probability of a packet overtaken by others
+  double late = 0;  ///< probability of a packet overtaken by others
   util::Duration lateness = 20us;
 };
 
@@ -117,9 +117,7 @@ class Pair {
     std::uint64_t order;
     bool to_b;
     std::vector<std::byte> bytes;
-    bool operator>(const InFlight& o) const {
-      return due != o.due ? due > o.due : order > o.order;
-    }
+    bool operator>(const InFlight& o) const { return due != o.due ? due > o.due : order > o.order; }
   };
   void take(End& from, const wire::Frame& frame);
   void put(bool to_b, const std::vector<std::byte>& bytes, util::Duration delay);

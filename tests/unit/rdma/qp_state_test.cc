@@ -42,8 +42,8 @@ TEST(QpStates, ResetCannotGoToErrorAndAnyRefusalChangesNothing) {
   auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0x22));
   auto& qp = pair.a.transport.create_qp(Qpn(0x11), QpType::kRc, attributes, {});
   EXPECT_EQ(qp.state(), QpState::kReset);
-  for (const auto to : {QpState::kRtr, QpState::kRts, QpState::kSqDrain, QpState::kSqError,
-                        QpState::kError}) {
+  for (const auto to :
+       {QpState::kRtr, QpState::kRts, QpState::kSqDrain, QpState::kSqError, QpState::kError}) {
     const auto refusal = pair.a.transport.modify(qp, to, attributes);
     EXPECT_TRUE(refusal);
     EXPECT_FALSE(refusal.reason.empty());

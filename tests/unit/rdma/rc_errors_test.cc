@@ -137,7 +137,8 @@ TEST_F(RcErrors, OldVariantOfAKeyIsRefused) {
 
 TEST_F(RcErrors, KeyThatGoesDuringAWriteEndsIt) {
   pair.script = [&](const wire::RocePacket& packet, bool) {
-    if (packet.bth.psn == wire::Psn(0xFFFFF0 + 5)) pair.b.transport.keys().find(kKey)->set_free(true);
+    if (packet.bth.psn == wire::Psn(0xFFFFF0 + 5))
+      pair.b.transport.keys().find(kKey)->set_free(true);
     return Fate::kDeliver;
   };
   run(write(0, 0, 20000));
@@ -174,7 +175,7 @@ TEST_F(RcErrors, UnmappedMemoryBehindAKeyIsARemoteOperationalError) {
 
 class RcAccessFlags : public RcErrors {
  protected:
-  void forbid(bool QpAttributes::*flag) {
+  void forbid(bool QpAttributes::* flag) {
     auto attributes = pair.qb->attributes();
     attributes.*flag = false;
     EXPECT_FALSE(pair.b.transport.modify(*pair.qb, QpState::kRts, attributes));
@@ -223,7 +224,8 @@ TEST_F(RcErrors, MessageLongerThanTheReceiveBufferFailsBothSides) {
   EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kLocalLength, kFlushed));
   EXPECT_EQ(pair.b.hca.receives.at(0).completion.cookie, 5u);
   EXPECT_EQ(pair.qb->state(), QpState::kError);
-  EXPECT_EQ(std::memcmp(pair.b.memory.data() + 0x1000 + 1999, before.data() + 0x1000 + 1999, 100), 0);
+  EXPECT_EQ(std::memcmp(pair.b.memory.data() + 0x1000 + 1999, before.data() + 0x1000 + 1999, 100),
+            0);
 }
 
 TEST_F(RcErrors, ReceiveBufferThatMayNotBeWrittenFailsBothSides) {

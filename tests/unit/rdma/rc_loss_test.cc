@@ -1,4 +1,5 @@
-// RC on a wire that loses, delays and doubles packets: retries, timers, duplicates, and a soak by seed.
+// RC on a wire that loses, delays and doubles packets: retries, timers, duplicates, and a soak by
+// seed.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -147,8 +148,8 @@ TEST_F(RcLoss, LostReadResponseIsAskedForAgainFromWhereItIsMissing) {
   for (const auto& sent : pair.sent) {
     if (sent.to_b) asked.push_back({sent.packet.bth.psn.value(), sent.packet.ext.reth.dma_length});
   }
-  EXPECT_THAT(asked, ElementsAre(std::pair(0xFFFFF0u, 20000u),
-                                 std::pair(0xFFFFF5u, 20000u - 5 * 1024)));
+  EXPECT_THAT(asked,
+              ElementsAre(std::pair(0xFFFFF0u, 20000u), std::pair(0xFFFFF5u, 20000u - 5 * 1024)));
   EXPECT_EQ(pair.a.counters.implied_nak_seq_err, 1u);
 }
 
@@ -279,8 +280,8 @@ TEST_F(RcLoss, PacketsForAQpInResetOrInitAreDroppedSilently) {
   ASSERT_FALSE(pair.b.transport.modify(*pair.qb, QpState::kReset, {}));
   pair.a.post(*pair.qa, write(0, 0, 8));
   pair.drive_for(10us);
-  ASSERT_FALSE(
-      pair.b.transport.modify(*pair.qb, QpState::kInit, pair.attributes_for(pair.b, pair.a, Qpn(0x11))));
+  ASSERT_FALSE(pair.b.transport.modify(*pair.qb, QpState::kInit,
+                                       pair.attributes_for(pair.b, pair.a, Qpn(0x11))));
   pair.b.post_receive(*pair.qb, {});
   pair.drive_for(2ms);
   EXPECT_GE(pair.b.transport.counters().dropped_for(Drop::kQpState), 2u);
@@ -360,8 +361,8 @@ TEST_F(RcLoss, FramesForOthersAreNotTaken) {
 
 // Soak -------------------------------------------------------------------------------------------
 
-/// Random requests in both directions over a bad wire; memory and completions are compared with what
-/// they must be.
+/// Random requests in both directions over a bad wire; memory and completions are compared with
+/// what they must be.
 class RcSoak : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
@@ -383,10 +384,11 @@ TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
   };
   pair.connect();
 
-  constexpr std::uint64_t kSource = 0, kTarget = 0x100000, kReadBack = 0x200000, kCounter = 0x300000,
-                          kResults = 0x300100, kReceive = 0x320000;
+  constexpr std::uint64_t kSource = 0, kTarget = 0x100000, kReadBack = 0x200000,
+                          kCounter = 0x300000, kResults = 0x300100, kReceive = 0x320000;
   constexpr unsigned kSlot = 0x4000, kRequests = 60;
-  for (auto* end : {&pair.a, &pair.b}) end->fill(kSource, kRequests * kSlot, seed + (end == &pair.a));
+  for (auto* end : {&pair.a, &pair.b})
+    end->fill(kSource, kRequests * kSlot, seed + (end == &pair.a));
   struct Expected {
     SendOpcode opcode;
     std::uint32_t cookie, length;
@@ -401,8 +403,12 @@ TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
       const std::uint64_t slot = i * kSlot;
       SendRequest request;
       switch (below(6)) {
-        case 0: request = read(kReadBack + slot % 0x80000, kSource, length); break;
-        case 1: request = fetch_add(kResults + 8 * i, kCounter, 1); break;
+        case 0:
+          request = read(kReadBack + slot % 0x80000, kSource, length);
+          break;
+        case 1:
+          request = fetch_add(kResults + 8 * i, kCounter, 1);
+          break;
         case 2:
           request = write(kSource + slot, kTarget + slot, length);
           request.opcode = SendOpcode::kRdmaWriteWithImmediate;
@@ -414,7 +420,8 @@ TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
           // Sometimes late, so that RNR NAKs happen too.
           other.post_receive(other_qp, {End::sge(kReceive + slot, kSlot)}, i);
           break;
-        default: request = write(kSource + slot, kTarget + slot, length);
+        default:
+          request = write(kSource + slot, kTarget + slot, length);
       }
       request.fence = below(5) == 0;
       posted[end].push_back({request.opcode, request.cookie, length});
@@ -445,13 +452,16 @@ TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
           ASSERT_EQ(receive.cookie, i);
           ASSERT_EQ(receive.byte_count, expected.length);
           const auto place = expected.opcode == SendOpcode::kSend ? kReceive : kTarget;
-          ASSERT_EQ(std::memcmp(end->at(kSource + slot), other.at(place + slot), expected.length), 0);
+          ASSERT_EQ(std::memcmp(end->at(kSource + slot), other.at(place + slot), expected.length),
+                    0);
           break;
         }
         case SendOpcode::kRdmaWrite:
-          ASSERT_EQ(std::memcmp(end->at(kSource + slot), other.at(kTarget + slot), expected.length), 0);
+          ASSERT_EQ(std::memcmp(end->at(kSource + slot), other.at(kTarget + slot), expected.length),
+                    0);
           break;
-        default: break;
+        default:
+          break;
       }
     }
     ASSERT_EQ(other.load64(kCounter), adds);

@@ -34,8 +34,7 @@ class RcAtMtu : public ::testing::TestWithParam<std::tuple<std::uint32_t, std::u
   }
   ReceiveCompletion received() {
     EXPECT_EQ(pair.b.hca.receives.size(), 1u);
-    return pair.b.hca.receives.empty() ? ReceiveCompletion{}
-                                       : pair.b.hca.receives[0].completion;
+    return pair.b.hca.receives.empty() ? ReceiveCompletion{} : pair.b.hca.receives[0].completion;
   }
 
   Pair pair;
@@ -151,15 +150,14 @@ TEST_P(RcAtMtu, InlineDataNeedNoKey) {
   EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, size));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, RcAtMtu,
-    ::testing::Combine(::testing::Values(256u, 512u, 1024u, 2048u, 4096u),
-                       ::testing::Values(0u, 1u, 3u, 8u, 255u, 256u, 257u, 1024u, 4096u, 4097u,
-                                         70001u)),
-    [](const auto& test) {
-      return "Mtu" + std::to_string(std::get<0>(test.param)) + "Length" +
-             std::to_string(std::get<1>(test.param));
-    });
+INSTANTIATE_TEST_SUITE_P(All, RcAtMtu,
+                         ::testing::Combine(::testing::Values(256u, 512u, 1024u, 2048u, 4096u),
+                                            ::testing::Values(0u, 1u, 3u, 8u, 255u, 256u, 257u,
+                                                              1024u, 4096u, 4097u, 70001u)),
+                         [](const auto& test) {
+                           return "Mtu" + std::to_string(std::get<0>(test.param)) + "Length" +
+                                  std::to_string(std::get<1>(test.param));
+                         });
 
 /// Memory that is reached through calls only.
 class Peer : public pcie::RemoteMemory {

@@ -46,8 +46,8 @@ class TestHca final : public Hca {
   }
   void complete_send(QueuePair& qp, const SendCompletion& c) override {
     if (!keep) return void(++completed);
-    sends.push_back({qp.qpn(), c.cookie, c.opcode, c.status, c.signaled, c.byte_count,
-                     std::string(c.reason)});
+    sends.push_back(
+        {qp.qpn(), c.cookie, c.opcode, c.status, c.signaled, c.byte_count, std::string(c.reason)});
   }
   void complete_receive(QueuePair& qp, const ReceiveCompletion& c) override {
     if (!keep) return void(++completed);

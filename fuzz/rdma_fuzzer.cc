@@ -1,0 +1,256 @@
+// Arbitrary frames to a transport whose QPs are in various states, mixed with what a device does:
+// posting, changing states, changing keys, letting time pass.
+//
+// A step of the input is one byte for what happens and a few for how. Frames come raw, or made with
+// right addresses, lengths and ICRC, so that they get past the parser.
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "rdma/test_hca.h"
+#include "rdma/transport.h"
+#include "util/log.h"
+#include "wire/roce.h"
+
+namespace softhca::rdma {
+namespace {
+
+constexpr std::size_t kMemory = 1 << 16;
+constexpr pcie::Iova kIova = 0x100000;
+constexpr MKey kKey{0x100};
+constexpr MKey kSmallKey{0x200};
+constexpr Pd kPd{1};
+
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size) : at_(data), end_(data + size) {}
+  bool empty() const { return at_ == end_; }
+  template <class T>
+  T take() {
+    T value{};
+    const auto n = std::min<std::size_t>(sizeof(T), static_cast<std::size_t>(end_ - at_));
+    if (n != 0) std::memcpy(&value, at_, n);
+    at_ += n;
+    return value;
+  }
+  std::uint32_t below(std::uint32_t n) { return take<std::uint16_t>() % n; }
+  std::vector<std::byte> bytes(std::size_t most) {
+    const auto n = std::min<std::size_t>(most, static_cast<std::size_t>(end_ - at_));
+    std::vector<std::byte> out(n);
+    if (n != 0) std::memcpy(out.data(), at_, n);
+    at_ += n;
+    return out;
+  }
+
+ private:
+  const std::uint8_t* at_;
+  const std::uint8_t* end_;
+};
+
+class Sink final : public fabric::Port {
+ public:
+  void transmit(const wire::Frame& frame) override {
+    // Reads all that the frame refers to, under the sanitizer's eyes.
+    std::vector<std::byte> bytes(frame.size());
+    frame.copy_to(bytes);
+    if (!wire::RocePacket::parse(wire::Frame::from_bytes(bytes))) __builtin_trap();
+  }
+  void set_receiver(fabric::Receiver*) override {}
+  bool link_up() const override { return true; }
+};
+
+class World {
+ public:
+  explicit World(Input& input) : input_(input) {
+    (void)dma_.map(kIova, kMemory, memory_.data(), pcie::DmaAccess::kReadWrite);
+    GidEntry entry;
+    entry.gid = Gid::from_ipv4(0x0A000001);
+    entry.mac = Mac::from_u64(0x020000000001);
+    transport_.gids().set(0, entry);
+    add_key(kKey, kMemory);
+    add_key(kSmallKey, 100);
+    for (std::uint32_t i = 0; i < kQps; ++i) create(i);
+  }
+
+  void step() {
+    auto& qp = *qps_[input_.below(kQps)];
+    switch (input_.take<std::uint8_t>() % 10) {
+      case 0:
+        return raw_frame();
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+        return made_frame(qp);
+      case 5:
+        return post_send(qp);
+      case 6:
+        return post_receive(qp);
+      case 7:
+        return modify(qp);
+      case 8:
+        return change_key();
+      default:
+        now_ += std::chrono::microseconds(input_.below(2000));
+    }
+  }
+  void run() { transport_.run(now_, 64); }
+
+ private:
+  static constexpr std::uint32_t kQps = 6;
+
+  void add_key(MKey number, std::uint64_t length) {
+    MemoryKey::Attributes key;
+    key.key = number;
+    key.pd = kPd;
+    key.access = 0x1F;
+    key.start = 0x1000;
+    key.length = length;
+    key.invalidatable = true;
+    for (std::uint64_t at = 0; at < length; at += 4096) key.pages.push_back(kIova + at);
+    transport_.keys().insert(key);
+  }
+  QpAttributes attributes() const {
+    QpAttributes a;
+    a.pd = kPd;
+    a.path.dst_gid = Gid::from_ipv4(0x0A000002);
+    a.path.dst_mac = Mac::from_u64(0x020000000002);
+    a.path_mtu = 256;
+    a.remote_qpn = Qpn(0x99);
+    a.qkey = 5;
+    a.retry_count = 1;
+    a.rnr_retry = 1;
+    a.ack_timeout = 1;
+    a.max_rd_atomic = a.max_dest_rd_atomic = 2;
+    a.remote_read = a.remote_write = a.remote_atomic = true;
+    return a;
+  }
+  void create(std::uint32_t i) {
+    constexpr QpType kTypes[kQps] = {QpType::kRc, QpType::kRc, QpType::kRc,
+                                     QpType::kUc, QpType::kUd, QpType::kRc};
+    QpOptions options;
+    options.uses_srq = i == 1;
+    options.has_receive_queue = i != 1;
+    auto& qp = transport_.create_qp(Qpn(0x10 + i), kTypes[i], attributes(), options);
+    qps_[i] = &qp;
+    for (const auto state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
+      if (i == 5 && state == QpState::kRts) break;
+      (void)transport_.modify(qp, state, attributes());
+    }
+  }
+
+  void raw_frame() {
+    const auto bytes = input_.bytes(input_.below(400));
+    transport_.handle_frame(wire::Frame::from_bytes(bytes), now_);
+  }
+  void made_frame(QueuePair& qp) {
+    wire::RoceAddress address;
+    address.source_gid = Gid::from_ipv4(0x0A000002);
+    address.destination_gid = Gid::from_ipv4(0x0A000001);
+    address.destination_mac = Mac::from_u64(0x020000000001);
+    wire::Bth bth;
+    bth.opcode = wire::Opcode(input_.take<std::uint8_t>());
+    if (!wire::info(bth.opcode).defined) bth.opcode = wire::Opcode::RC_SEND_ONLY;
+    bth.dest_qp = qp.qpn();
+    const bool request = wire::info(bth.opcode).request;
+    bth.psn = wire::Psn((request ? qp.next_receive_psn() : qp.last_acked_psn() + 1) +
+                        static_cast<std::uint32_t>(input_.take<std::int8_t>() / 32));
+    bth.ack_req = input_.take<std::uint8_t>() & 1;
+    wire::ExtHeaders ext;
+    const auto key = input_.below(4) == 0 ? kSmallKey : kKey;
+    const auto where = input_.take<std::uint8_t>();
+    const std::uint64_t va = where == 255 ? input_.take<std::uint64_t>() : 0x1000u + where * 8;
+    const std::uint32_t length = where == 254 ? input_.take<std::uint32_t>() : input_.below(1200);
+    ext.reth = {va, wire::RKey(key.value()), length};
+    ext.atomic = {va, wire::RKey(key.value()), input_.take<std::uint8_t>(), 0};
+    ext.aeth = {wire::AethType(input_.take<std::uint8_t>() & 3),
+                static_cast<std::uint8_t>(input_.take<std::uint8_t>() & 31), wire::Msn(0)};
+    ext.ieth.rkey = wire::RKey(key.value());
+    ext.deth = {wire::QKey(5), wire::Qpn(3)};
+    static constexpr std::uint16_t kSizes[] = {0, 1, 8, 255, 256, 257, 600, 64};
+    const std::vector<std::byte> payload(kSizes[input_.take<std::uint8_t>() & 7]);
+    wire::Frame frame;
+    wire::RoceHeader(address).emit(bth, ext, payload.size(), frame);
+    (void)frame.add_segment(payload);
+    transport_.handle_frame(frame, now_);
+  }
+  std::vector<Sge> pieces() {
+    std::vector<Sge> all;
+    for (unsigned n = input_.take<std::uint8_t>() % 4; n != 0; --n) {
+      const auto key = input_.take<std::uint8_t>() % 8 == 0 ? MKey(0x700) : kKey;
+      all.push_back({0x1000u + input_.take<std::uint16_t>(), input_.below(700), key});
+    }
+    return all;
+  }
+  void post_send(QueuePair& qp) {
+    SendRequest request;
+    request.opcode = SendOpcode(input_.take<std::uint8_t>() % 10);
+    request.sges = pieces();
+    request.fence = input_.take<std::uint8_t>() & 1;
+    request.rkey = kKey;
+    request.remote_address = 0x1000;
+    request.is_inline = input_.take<std::uint8_t>() % 4 == 0;
+    if (request.is_inline) request.inline_data.resize(input_.below(400));
+    request.ud.dst_gid = Gid::from_ipv4(0x0A000002);
+    request.ud.qpn = Qpn(7);
+    auto& queue = hca_.sends_posted[qp.qpn()];
+    if (queue.size() < 64) queue.push_back(request);
+    transport_.doorbell_send(qp);
+  }
+  void post_receive(QueuePair& qp) {
+    auto& queue = qp.options().uses_srq ? hca_.srq : hca_.receives_posted[qp.qpn()];
+    if (queue.size() < 64) queue.push_back({0, pieces()});
+    transport_.notice_receive(qp);
+  }
+  void modify(QueuePair& qp) {
+    const auto to = QpState(input_.take<std::uint8_t>() % 7);
+    (void)transport_.modify(qp, to, attributes());
+    // Mostly back to work, or there would be nothing to see.
+    if (qp.state() == QpState::kReset && (input_.take<std::uint8_t>() & 3) != 0) {
+      for (const auto state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
+        (void)transport_.modify(qp, state, attributes());
+      }
+    }
+  }
+  void change_key() {
+    auto& keys = transport_.keys();
+    switch (input_.take<std::uint8_t>() % 4) {
+      case 0:
+        keys.find(kKey)->set_free(true);
+        break;
+      case 1:
+        keys.find(kKey)->set_free(false);
+        break;
+      case 2:
+        keys.erase(kSmallKey);
+        break;
+      default:
+        if (keys.find(kSmallKey) == nullptr) add_key(kSmallKey, 100);
+    }
+  }
+
+  Input& input_;
+  std::vector<std::byte> memory_ = std::vector<std::byte>(kMemory);
+  pcie::DmaSpace dma_;
+  testing::TestHca hca_;
+  Sink port_;
+  Transport transport_{hca_, port_, dma_};
+  QueuePair* qps_[kQps] = {};
+  util::Time now_{};
+};
+
+}  // namespace
+}  // namespace softhca::rdma
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  softhca::util::set_log_level(softhca::util::LogLevel::kError);
+  softhca::rdma::Input input(data, size);
+  softhca::rdma::World world(input);
+  while (!input.empty()) {
+    world.step();
+    world.run();
+  }
+  return 0;
+}
