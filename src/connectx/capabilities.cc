@@ -5,6 +5,7 @@
 #include "connectx/completion_queue.h"
 #include "connectx/device.h"
 #include "connectx/event_queue.h"
+#include "connectx/flow_table.h"
 #include "connectx/init_segment.h"
 #include "connectx/memory_keys.h"
 #include "connectx/resources.h"
@@ -119,6 +120,7 @@ void fill_ethernet(util::MutableView<EthCap> cap) {
   // Checksums, VLAN stripping, LSO and RSS: without any of them mlx5e makes no netdev.
   cap.set(EthCap::csum_cap, 1);
   cap.set(EthCap::vlan_cap, 1);
+  cap.set(EthCap::wqe_vlan_insert, 1);
   cap.set(EthCap::max_lso_cap, 18);
   cap.set(EthCap::rss_ind_tbl_cap, 8);
   cap.set(EthCap::self_lb_en_modifiable, 1);
@@ -151,9 +153,9 @@ void fill_flow_tables(util::MutableView<FlowCap> cap) {
   // Drivers take tables from pools of 1, 128, 64 Ki entries and more, and give levels above 57.
   receive.set(FlowProperties::log_max_ft_size, 22);
   receive.set(FlowProperties::max_ft_level, 64);
-  receive.set(FlowProperties::log_max_ft_num, 24);
-  receive.set(FlowProperties::log_max_destination, 24);
-  receive.set(FlowProperties::log_max_flow, 24);
+  receive.set(FlowProperties::log_max_ft_num, FlowSteering::kLogTablesMax);
+  receive.set(FlowProperties::log_max_destination, FlowSteering::kLogDestinationsMax);
+  receive.set(FlowProperties::log_max_flow, FlowSteering::kLogFlowsMax);
   fill_match_fields(receive.sub(FlowProperties::ft_field_support));
   fill_match_fields(receive.sub(FlowProperties::ft_field_bitmask_support));
 }

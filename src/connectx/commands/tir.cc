@@ -44,7 +44,8 @@ CommandResult check_hash(util::View<tir_context> context) {
   constexpr std::uint32_t known =
       (1u << (static_cast<unsigned>(rx_hash_field_bit::IPSEC_SPI) + 1)) - 1;
   if ((selected(context.get(tir_context::rx_hash_field_selector_outer)) & ~known) != 0) {
-    return refuse(Status::BAD_PARAM, "PRM Table 47", "selected_fields beyond addresses, ports and SPI");
+    return refuse(Status::BAD_PARAM, "PRM Table 47",
+                  "selected_fields beyond addresses, ports and SPI");
   }
   return {};
 }
