@@ -49,10 +49,10 @@ void MemoryKey::build() {
   }
 }
 
-std::size_t MemoryKey::find_extent(std::uint64_t offset) {
-  // Payload is walked from start to end: the same extent as last time, or the next.
-  for (auto i = last_hit_; i < std::min(last_hit_ + 2, extents_.size()); ++i) {
-    if (offset - extents_[i].offset < extents_[i].size) return last_hit_ = i;
+std::size_t MemoryKey::search_extent(std::uint64_t offset) {
+  const auto next = last_hit_ + 1;
+  if (next < extents_.size() && offset - extents_[next].offset < extents_[next].size) {
+    return last_hit_ = next;
   }
   const auto after =
       std::upper_bound(extents_.begin(), extents_.end(), offset,

@@ -75,8 +75,13 @@ class MemoryKey {
   /// The virtual address of offset 0.
   std::uint64_t base() const { return attributes_.whole_space ? 0 : attributes_.start; }
   void build();
-  /// @pre offset < the bytes of all extents
-  std::size_t find_extent(std::uint64_t offset);
+  /// The extent that holds `offset`; extents_.size() if none does.
+  std::size_t find_extent(std::uint64_t offset) {
+    // Payload is walked from start to end: nearly always the same extent as last time.
+    const auto& last = extents_[last_hit_];
+    return offset - last.offset < last.size ? last_hit_ : search_extent(offset);
+  }
+  std::size_t search_extent(std::uint64_t offset);
 
   Attributes attributes_;
   std::vector<Extent> extents_;
@@ -136,6 +141,23 @@ class KeyTable {
   KeyCheck check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
                  std::uint8_t access);
 
+  /// The host address of [address, address + length) if all of it is one piece of local memory, as
+  /// most payload of a packet is; null otherwise. @pre check() has passed for this range
+  std::byte* one_piece(MemoryKey& key, std::uint64_t address, std::uint64_t length,
+                       pcie::DmaAccess access) {
+    auto iova = address;
+    if (!key.extents_.empty()) {
+      const auto offset = address - key.base();
+      const auto i = key.find_extent(offset);
+      if (i == key.extents_.size()) return nullptr;
+      const auto& extent = key.extents_[i];
+      if (length > extent.size - (offset - extent.offset)) return nullptr;
+      iova = extent.iova + (offset - extent.offset);
+    } else if (!key.attributes_.indirect.empty()) {
+      return nullptr;
+    }
+    return dma_.translate(iova, length, access);
+  }
   /// Calls `visit(MemoryPiece)` for the pieces of [address, address + length) in order. False
   /// if a part cannot be reached (only indirect keys can still fail after check()).
   /// @pre check() has passed for this range

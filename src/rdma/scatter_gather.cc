@@ -34,6 +34,9 @@ Fault for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> sg
 /// False if the frame has no room for so many segments, or the memory is not local.
 bool refer(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::uint64_t length,
            wire::Frame& frame) {
+  if (const auto* host = keys.one_piece(key, address, length, pcie::DmaAccess::kRead)) {
+    return frame.add_segment({host, length});
+  }
   bool fits = true;
   const auto add = [&](const MemoryPiece& piece) {
     fits = fits && piece.host != nullptr && frame.add_segment({piece.host, piece.size});
@@ -104,13 +107,20 @@ Fault scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, st
 
 Fault scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire::Frame& frame,
               std::size_t from, std::size_t length) {
+  if (auto* to = keys.one_piece(key, address, length, pcie::DmaAccess::kWrite)) {
+    frame.for_each_piece(from, length, [&to](std::span<const std::byte> bytes) {
+      // memmove: a QP may send to itself, from and to the same memory.
+      std::memmove(to, bytes.data(), bytes.size());
+      to += bytes.size();
+    });
+    return {};
+  }
   bool ok = true;
   const auto put = [&](const MemoryPiece& piece) {
     auto* to = piece.host;
     auto iova = piece.iova;
     frame.for_each_piece(from, piece.size, [&](std::span<const std::byte> bytes) {
       if (to != nullptr) {
-        // memmove: a QP may send to itself, from and to the same memory.
         std::memmove(to, bytes.data(), bytes.size());
         to += bytes.size();
       } else {
