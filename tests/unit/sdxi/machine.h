@@ -371,6 +371,7 @@ class Machine : private pcie::InterruptSink {
     c.write_index = allocate(64);
     c.ring = allocate(std::size_t{ring_sz} * 64);
     c.akeys = allocate(4096, 4096);
+    std::memset(host(c.l1), 0, 32);
     std::memset(host(c.ctl), 0, 64);
     std::memset(host(c.sts), 0, 64);
     std::memset(host(c.write_index), 0, 64);

@@ -1,0 +1,618 @@
+// SDXI 3.2, 4.2, 4.3, 6.6: contexts and the operations that administer them.
+#include <gtest/gtest.h>
+
+#include "sdxi/machine.h"
+
+namespace softhca::sdxi::test {
+namespace {
+
+using reg = spec::mmio_register;
+using ent = spec::errlog_hd_ent;
+using spec::admin_subtype;
+using spec::cxtv;
+using spec::fn_gsr;
+using spec::fn_gsv;
+
+class ContextTest : public ::testing::Test {
+ protected:
+  ContextTest() { m_.activate(); }
+  Descriptor start_rs(std::uint32_t first, std::uint32_t last) {
+    return start(first, last, std::nullopt, admin_subtype::DSC_CXT_START_RS);
+  }
+  /// After a failed administrative operation: SDXI 3.5.
+  void restart() {
+    m_.request(fn_gsr::GSRV_STOP_SF);
+    m_.run();
+    m_.set_state(m_.context(0), cxtv::CXTV_RUN);
+    m_.store64(m_.context(0).write_index, m_.read_index(m_.context(0)));
+    m_.request(fn_gsr::GSRV_ACTIVE);
+    m_.run();
+    ASSERT_EQ(m_.gsv(), fn_gsv::GSV_ACTIVE);
+  }
+  Machine::Context& long_copy(Machine& m, ContextNumber number) {
+    auto& c = m.start_context(number);
+    size_ = 16u << 20;
+    from_ = m.allocate(size_);
+    to_ = m.allocate(size_);
+    auto d = copy(from_, to_, size_);
+    block_ = m.attach_completion(d);
+    m.submit(c, d);
+    m.step();
+    EXPECT_EQ(m.signal(block_), 1u);
+    return c;
+  }
+  std::uint64_t size_ = 0;
+  Iova from_ = 0, to_ = 0, block_ = 0;
+  FunctionGroup group_;
+  Machine m_{group_};
+};
+
+// D-066 D-084
+TEST_F(ContextTest, NothingAboveMaxCxtIsAccessed) {
+  FunctionGroup group;
+  Machine m(group, {.max_cxt = 300}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = m.make_context(260, 16, cxtv::CXTV_RUN);
+  m.set_field<spec::mmio_ctl2>(reg::MMIO_CTL2, spec::mmio_ctl2::max_cxt, 259);
+  m.submit(c, nop());
+  m.run();
+  EXPECT_FALSE(m.trace.touched(c.l1, 32));
+  EXPECT_TRUE(m.admin(start(260, 260)).er);
+  EXPECT_FALSE(m.trace.touched(c.l1, 32));
+  EXPECT_EQ(m.record(0).get(ent::err_class), 0x2330u);
+}
+
+TEST_F(ContextTest, AContextNumberIsNineBitsOfLevel2AndSevenOfLevel1) {
+  FunctionGroup group;
+  Machine m(group, {.max_cxt = 1000});
+  m.activate();
+  auto& c = m.start_context(900);
+  EXPECT_EQ(m.state(c), cxtv::CXTV_RUN);
+  m.submit(c, nop());
+  m.run();
+  EXPECT_EQ(m.read_index(c), 1u);
+}
+
+// D-067 D-075 D-076 D-128
+TEST_F(ContextTest, AnEntryWithVlZeroIsInvalidAndItsDoorbellIsIgnoredSilently) {
+  auto& c = m_.make_context(4, 16, cxtv::CXTV_RUN);
+  m_.push(c, nop());
+  const auto without = [&](auto view, auto field) {
+    view.set(field, 0);
+    m_.doorbell(4, 1);
+    m_.run();
+    EXPECT_EQ(m_.read_index(c), 0u);
+    view.set(field, 1);
+  };
+  without(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::vl);
+  without(m_.at<spec::cxt_l1_ent>(c.l1), spec::cxt_l1_ent::vl);
+  EXPECT_EQ(m_.records(), 0u);
+  // D-077: with all valid bits set the state in CXT_STS counts.
+  EXPECT_TRUE(m_.admin(update_contexts(4, 4, spec::tgt_pcd::UPD_L1)).done);
+  EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_CXT, 4, 4)).done);
+  m_.doorbell(4, 1);
+  m_.run();
+  EXPECT_EQ(m_.read_index(c), 1u);
+}
+
+// D-071
+TEST_F(ContextTest, CsaHasNoEffect) {
+  auto& c = m_.make_context(4);
+  m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::csa, 1);
+  EXPECT_FALSE(m_.admin(start(4, 4)).er);
+  auto d = nop();
+  header(d).set(spec::dsc_header::csr, 0);
+  EXPECT_TRUE(m_.execute(c, d).done);
+}
+
+// D-073
+TEST_F(ContextTest, RshIsNeverReadOrWritten) {
+  auto& c = m_.make_context(4);
+  m_.at<spec::cxt_sts>(c.sts).set(spec::cxt_sts::rsh, 1);
+  EXPECT_FALSE(m_.admin(start(4, 4)).er);
+  m_.submit(c, nop());
+  m_.run();
+  EXPECT_FALSE(m_.admin(stop(4, 4)).er);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOP_SW);
+  EXPECT_EQ(m_.at<spec::cxt_sts>(c.sts).get(spec::cxt_sts::rsh), 1u);
+}
+
+// D-078 D-128
+TEST_F(ContextTest, AStoppedContextIgnoresDoorbells) {
+  auto& c = m_.start_context(4);
+  m_.submit(c, nop());
+  m_.run();
+  m_.admin(stop(4, 4));
+  m_.submit(c, nop());
+  m_.run();
+  EXPECT_EQ(m_.read_index(c), 1u);
+  EXPECT_TRUE(m_.valid(c, 1));
+  EXPECT_EQ(m_.records(), 0u);
+}
+
+// D-074 D-087 D-094
+TEST_F(ContextTest, StartNmStartsFromBothStopStatesAndRun) {
+  auto& c = m_.make_context(4);
+  for (const auto state : {cxtv::CXTV_STOP_SW, cxtv::CXTV_STOP_FN, cxtv::CXTV_RUN}) {
+    m_.set_state(c, state);
+    EXPECT_FALSE(m_.admin(start(4, 4)).er);
+    EXPECT_EQ(m_.state(c), cxtv::CXTV_RUN);
+  }
+}
+
+// D-088 D-043
+TEST_F(ContextTest, StartNmOfAContextInErrorFailsAndLeavesTheState) {
+  auto& c = m_.make_context(4, 16, cxtv::CXTV_ERR_FN);
+  const auto outcome = m_.admin(start(4, 4));
+  EXPECT_TRUE(outcome.done);
+  EXPECT_TRUE(outcome.er);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_ERR_FN);
+  ASSERT_EQ(m_.records(), 1u);
+  EXPECT_EQ(m_.record(0).get(ent::step), 5u);
+  EXPECT_EQ(m_.record(0).get(ent::cxt_num), 4u);
+  EXPECT_EQ(m_.state(m_.context(0)), cxtv::CXTV_ERR_FN);
+}
+
+// D-088 D-084
+TEST_F(ContextTest, StartNmOfAnInvalidContextFails) {
+  m_.make_context(4);
+  EXPECT_TRUE(m_.admin(start(5, 5)).er);
+  EXPECT_EQ(m_.records(), 1u);
+}
+
+// D-089
+TEST_F(ContextTest, StartRsStartsStopFnAndSkipsTheRestSilently) {
+  const std::array states{cxtv::CXTV_STOP_FN, cxtv::CXTV_STOP_SW, cxtv::CXTV_ERR_FN, cxtv::CXTV_RUN};
+  for (ContextNumber i = 0; i < states.size(); ++i) m_.make_context(4 + i, 16, states[i]);
+  const auto outcome = m_.admin(start_rs(2, 9));  // 2, 3, 8 and 9 are invalid
+  EXPECT_TRUE(outcome.done);
+  EXPECT_FALSE(outcome.er);
+  EXPECT_EQ(m_.state(m_.context(4)), cxtv::CXTV_RUN);
+  EXPECT_EQ(m_.state(m_.context(5)), cxtv::CXTV_STOP_SW);
+  EXPECT_EQ(m_.state(m_.context(6)), cxtv::CXTV_ERR_FN);
+  EXPECT_EQ(m_.state(m_.context(7)), cxtv::CXTV_RUN);
+  EXPECT_EQ(m_.records(), 0u);
+}
+
+// D-084 D-086
+TEST_F(ContextTest, ChkValidLogsWhatIsInaccessible) {
+  using step = spec::err_step;
+  const Iova nowhere = 0x1000;
+  std::uint64_t expected = 0;
+  const auto fails = [&](step wanted, auto&& spoil) {
+    auto& c = m_.make_context(4, 16, cxtv::CXTV_STOP_FN);
+    spoil(c);
+    EXPECT_TRUE(m_.admin(start_rs(4, 4)).er);  // RS logs only LogErr:Cxt
+    ASSERT_EQ(m_.records(), ++expected);
+    EXPECT_EQ(m_.record(expected - 1).get(ent::step), static_cast<unsigned>(wanted));
+    EXPECT_EQ(m_.record(expected - 1).get(ent::cxt_num), 4u);
+    restart();
+  };
+  fails(step::ERRV_CXT_CTL, [&](auto& c) {
+    spec::set_address(m_.at<spec::cxt_l1_ent>(c.l1), spec::cxt_l1_ent::cxt_ctl_ptr, nowhere);
+  });
+  fails(step::ERRV_CXT_L1, [&](auto& c) {
+    m_.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::akey_sz, 9);
+  });
+  fails(step::ERRV_CXT_CTL,
+        [&](auto& c) { m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::ds_ring_sz, 0); });
+  fails(step::ERRV_DSC_GEN, [&](auto& c) {
+    spec::set_address(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::ds_ring_ptr, nowhere);
+  });
+  fails(step::ERRV_CXT_STS, [&](auto& c) {
+    spec::set_address(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::cxt_sts_ptr, nowhere);
+  });
+  fails(step::ERRV_WRT_IDX, [&](auto& c) {
+    spec::set_address(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::write_index_ptr, nowhere);
+  });
+  fails(step::ERRV_CXT_STS,
+        [&](auto& c) { m_.at<spec::cxt_sts>(c.sts).set(spec::cxt_sts::state, 9); });
+  FunctionGroup group;
+  Machine other(group, {.max_cxt = 300});
+  other.activate();
+  spec::set_address(other.at<spec::cxt_l2_ent>(other.l2_entry(130)), spec::cxt_l2_ent::lv01_ptr,
+                    nowhere & ~0xfffu);
+  other.at<spec::cxt_l2_ent>(other.l2_entry(130)).set(spec::cxt_l2_ent::vl, 1);
+  EXPECT_TRUE(other.admin(start_rs(130, 130)).er);
+  EXPECT_EQ(other.record(0).get(ent::step), static_cast<unsigned>(step::ERRV_CXT_L1));
+}
+
+// D-090 D-104: state writes of start and stop, in order, one byte each.
+TEST_F(ContextTest, StateIsWrittenBySingleByteAccesses) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = m.make_context(4);
+  std::vector<cxtv> states;
+  m.trace.on_write = [&](Iova at) {
+    if (at == c.sts) states.push_back(m.state(c));
+  };
+  EXPECT_FALSE(m.admin(start(4, 4)).er);
+  EXPECT_FALSE(m.admin(stop(4, 4)).er);
+  EXPECT_EQ(states, (std::vector{cxtv::CXTV_RUN, cxtv::CXTV_STOPG_SW, cxtv::CXTV_STOP_SW}));
+  for (const auto& a : m.trace.accesses) {
+    if (a.at == c.sts && a.write) { EXPECT_EQ(a.size, 1u); }
+  }
+}
+
+// D-091 D-092
+TEST_F(ContextTest, StartWithADoorbellValueRunsTheRingAfterItsCompletion) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = m.make_context(4);
+  auto d = nop();
+  const auto inner = m.attach_completion(d);
+  m.push(c, d);
+  auto s = start(4, 4, spec::kDoorbellFromWriteIndex);
+  const auto outer = m.attach_completion(s);
+  m.submit(m.context(0), s);
+  m.run();
+  EXPECT_EQ(m.signal(inner), 0u);
+  EXPECT_EQ(m.signal(outer), 0u);
+  EXPECT_LT(m.trace.write_of(outer), m.trace.write_of(inner));
+}
+
+// D-093
+TEST_F(ContextTest, StartWithoutADoorbellValueWaitsForTheDoorbell) {
+  auto& c = m_.make_context(4);
+  m_.push(c, nop());
+  EXPECT_TRUE(m_.admin(start(4, 4)).done);
+  m_.doorbell(4, 1);
+  m_.run();
+  EXPECT_EQ(m_.read_index(c), 1u);
+}
+
+// D-095 D-096 D-081
+TEST_F(ContextTest, StopCompletesBeforeALongCopyEnds) {
+  auto& c = long_copy(m_, 4);
+  auto d = stop(4, 4);
+  const auto block = m_.attach_completion(d);
+  m_.submit(m_.context(0), d);
+  m_.step();
+  EXPECT_EQ(m_.signal(block), 0u);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOPG_SW);
+  EXPECT_EQ(m_.signal(block_), 1u);
+  m_.run();
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOP_SW);
+  EXPECT_FALSE(m_.er(block_));
+}
+
+// D-097 D-099 D-102 D-081
+TEST_F(ContextTest, AHardStopAbortsTheOutstandingDescriptor) {
+  auto& c = long_copy(m_, 4);
+  EXPECT_TRUE(m_.admin(stop(4, 4, true)).done);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_ERR_FN);
+  EXPECT_TRUE(m_.er(block_));
+  EXPECT_EQ(m_.signal(block_), 0u);
+  EXPECT_EQ(m_.read_index(c), 1u);
+  ASSERT_EQ(m_.records(), 1u);
+  EXPECT_EQ(m_.record(0).get(ent::step), 7u);
+  EXPECT_EQ(m_.record(0).get(ent::cxt_num), 4u);
+}
+
+// D-082 D-103
+TEST_F(ContextTest, StopsMergeAndAHardOneIsNotRelaxed) {
+  auto& c = long_copy(m_, 4);
+  EXPECT_TRUE(m_.admin(stop(4, 4)).done);
+  m_.submit(m_.context(0), stop(4, 4, true));
+  m_.submit(m_.context(0), stop(4, 4));
+  m_.run();
+  EXPECT_NE(m_.state(c), cxtv::CXTV_RUN);
+  EXPECT_NE(m_.state(c), cxtv::CXTV_STOPG_SW);
+  EXPECT_EQ(m_.state(m_.context(0)), cxtv::CXTV_RUN);
+}
+
+// D-098 D-100
+TEST_F(ContextTest, StopIsAcceptedInAnyStateAndIgnoresInvalidContexts) {
+  const std::array states{cxtv::CXTV_STOP_SW, cxtv::CXTV_STOP_FN, cxtv::CXTV_ERR_FN, cxtv::CXTV_RUN};
+  for (ContextNumber i = 0; i < states.size(); ++i) m_.make_context(4 + i, 16, states[i]);
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const auto outcome = m_.admin(stop(1, 20));
+    EXPECT_TRUE(outcome.done);
+    EXPECT_FALSE(outcome.er);
+    EXPECT_EQ(m_.state(m_.context(4)), cxtv::CXTV_STOP_SW);
+    EXPECT_EQ(m_.state(m_.context(5)), cxtv::CXTV_STOP_FN);
+    EXPECT_EQ(m_.state(m_.context(6)), cxtv::CXTV_ERR_FN);
+    EXPECT_EQ(m_.state(m_.context(7)), cxtv::CXTV_STOP_SW);
+  }
+}
+
+// D-101 D-119
+TEST_F(ContextTest, SyncStopWaitsForTheFinalState) {
+  auto& c = long_copy(m_, 4);
+  m_.submit(m_.context(0), stop(4, 4));
+  auto d = sync(spec::sync_filter::SYNC_STOP, 4, 4);
+  const auto block = m_.attach_completion(d);
+  m_.submit(m_.context(0), d);
+  m_.step();
+  while (m_.signal(block) != 0) {
+    EXPECT_EQ(m_.state(c), cxtv::CXTV_STOPG_SW);
+    m_.step();
+  }
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOP_SW);
+  m_.admin(stop(4, 4, true));
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOP_SW);
+}
+
+TEST_F(ContextTest, SyncStopOverContextsThatRunHasNothingToWaitFor) {
+  m_.start_context(4);
+  EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_STOP, 0, 10)).done);
+}
+
+// D-105
+TEST_F(ContextTest, StopOfAnUnreadableContextIsLogged) {
+  auto& c = m_.make_context(4, 16, cxtv::CXTV_RUN);
+  spec::set_address(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::cxt_sts_ptr, 0x1000);
+  EXPECT_TRUE(m_.admin(stop(4, 4)).er);
+  EXPECT_EQ(m_.record(0).get(ent::step), 5u);
+}
+
+// D-106
+TEST_F(ContextTest, AnErrorInAContextWhoseStatusIsGoneHaltsTheFunction) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = m.start_context(4);
+  m.trace.refuse_writes_at = c.sts;
+  m.submit(c, make(spec::dsc_type::VENDOR_GRP_0, 0));
+  m.run();
+  EXPECT_EQ(m.gsv(), fn_gsv::GSV_ERROR);
+}
+
+// D-107 D-079
+TEST_F(ContextTest, StructuresMayBeEditedWhileStopped) {
+  auto& c = m_.start_context(4);
+  m_.submit(c, nop());
+  m_.run();
+  m_.admin(stop(4, 4));
+  m_.at<spec::cxt_sts>(c.sts).set(spec::cxt_sts::read_index, 10);
+  m_.store64(c.write_index, 10);
+  m_.submit(c, nop());
+  m_.run();
+  EXPECT_EQ(m_.read_index(c), 10u);
+  EXPECT_FALSE(m_.admin(start(4, 4, spec::kDoorbellFromWriteIndex)).er);
+  EXPECT_EQ(m_.read_index(c), 11u);
+}
+
+// D-079: tables are read again at every START, without an update operation.
+TEST_F(ContextTest, StartReadsTheTablesAgain) {
+  auto& c = m_.start_context(4);
+  m_.submit(c, nop());
+  m_.run();
+  m_.admin(stop(4, 4));
+  auto& again = m_.make_context(4, 8);
+  EXPECT_FALSE(m_.admin(start(4, 4)).er);
+  m_.submit(again, nop());
+  m_.run();
+  EXPECT_EQ(m_.read_index(again), 1u);
+}
+
+// D-079 D-063
+TEST_F(ContextTest, Context0StopsItselfAfterItsCompletionAndIsJumpStartedAgain) {
+  auto& c = m_.context(0);
+  const auto outcome = m_.admin(stop(0, 0));
+  EXPECT_TRUE(outcome.done);
+  EXPECT_FALSE(outcome.er);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOP_SW);
+  auto& fresh = m_.make_context(0, 16, cxtv::CXTV_RUN);
+  m_.submit(fresh, sync(spec::sync_filter::SYNC_FN));
+  m_.run();
+  EXPECT_EQ(m_.read_index(fresh), 1u);
+}
+
+// D-083
+TEST_F(ContextTest, AnIllegalStateWriteStaysInsideTheContext) {
+  auto& a = m_.start_context(4);
+  auto& b = m_.start_context(5);
+  m_.submit(a, nop());
+  m_.run();
+  m_.at<spec::cxt_sts>(a.sts).set(spec::cxt_sts::state, 13);
+  m_.submit(a, nop());
+  m_.submit(b, nop());
+  m_.run();
+  EXPECT_EQ(m_.read_index(b), 1u);
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ACTIVE);
+}
+
+// D-111 D-112 D-114 D-113
+TEST_F(ContextTest, UpdatesMakeChangedStructuresEffectiveAndIgnoreInvalidContexts) {
+  auto& c = m_.start_context(4);
+  m_.submit(c, nop());
+  m_.run();
+  const auto from = m_.allocate(3u << 20), to = m_.allocate(3u << 20);
+  m_.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::max_buffer, 0);
+  for (const auto level : {spec::tgt_pcd::UPD_L2, spec::tgt_pcd::UPD_L1, spec::tgt_pcd::UPD_CTL}) {
+    EXPECT_FALSE(m_.admin(update_contexts(0, 100, level)).er);
+  }
+  EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_CXT, 4, 4)).done);
+  EXPECT_EQ(m_.records(), 0u);
+  EXPECT_TRUE(m_.execute(c, copy(from, to, 3u << 20)).er);
+}
+
+TEST_F(ContextTest, KeyUpdatesComplete) {
+  m_.make_rkeys();
+  m_.start_context(4);
+  auto akey = admin_range<spec::dsc_akey_upd>(admin_subtype::DSC_AKEY_UPD, 4, 9);
+  edit<spec::dsc_akey_upd>(akey).set(spec::dsc_akey_upd::akey_end, 255);
+  EXPECT_FALSE(m_.admin(akey).er);
+  auto rkey = make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_RKEY_UPD);
+  edit<spec::dsc_rkey_upd>(rkey).set(spec::dsc_rkey_upd::rkey_end, 255);
+  EXPECT_FALSE(m_.admin(rkey).er);
+  EXPECT_FALSE(m_.admin(make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_FN_UPD)).er);
+  for (const auto filter : {spec::sync_filter::SYNC_AKEY, spec::sync_filter::SYNC_RKEY}) {
+    EXPECT_TRUE(m_.admin(sync(filter, 4, 4)).done);
+  }
+}
+
+// D-115
+TEST_F(ContextTest, IndexRangesAreChecked) {
+  m_.make_rkeys();
+  m_.make_context(4);
+  auto akey = admin_range<spec::dsc_akey_upd>(admin_subtype::DSC_AKEY_UPD, 4, 4);
+  edit<spec::dsc_akey_upd>(akey).set(spec::dsc_akey_upd::akey_end, 256);
+  auto rkey = make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_RKEY_UPD);
+  edit<spec::dsc_rkey_upd>(rkey).set(spec::dsc_rkey_upd::rkey_end, 256);
+  auto order = make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_RKEY_UPD);
+  edit<spec::dsc_rkey_upd>(order).set(spec::dsc_rkey_upd::rkey_start, 3);
+  const std::array wrong{start(5, 4),     start(4, 128), stop(5, 4),      stop(0, 200),
+                         update_contexts(3, 2), akey, rkey, order,
+                         sync(spec::sync_filter::SYNC_CXT, 9, 8),
+                         sync(spec::sync_filter::SYNC_STOP, 0, 128)};
+  std::uint64_t records = 0;
+  for (const auto& d : wrong) {
+    EXPECT_TRUE(m_.admin(d).er);
+    ASSERT_EQ(m_.records(), ++records);
+    EXPECT_EQ(m_.record(records - 1).get(ent::step), 7u);
+    EXPECT_EQ(m_.record(records - 1).get(ent::cxt_num), 0u);
+    EXPECT_EQ(m_.record(records - 1).get(ent::div), 1u);
+    restart();
+  }
+}
+
+// D-116 D-117
+TEST_F(ContextTest, ARangeWithTwoBadContextsGivesOneRecord) {
+  m_.make_context(4);
+  m_.make_context(5, 16, cxtv::CXTV_ERR_FN);
+  m_.make_context(6, 16, cxtv::CXTV_ERR_FN);
+  const auto outcome = m_.admin(start(4, 6));
+  EXPECT_TRUE(outcome.done);
+  EXPECT_TRUE(outcome.er);
+  EXPECT_EQ(m_.records(), 1u);
+}
+
+// D-094: a failed operation may be submitted again.
+TEST_F(ContextTest, AFailedStartMayBeRepeatedAfterRemediation) {
+  m_.make_context(4);
+  auto& bad = m_.make_context(5, 16, cxtv::CXTV_ERR_FN);
+  EXPECT_TRUE(m_.admin(start(4, 5)).er);
+  m_.set_state(bad, cxtv::CXTV_STOP_SW);
+  restart();
+  EXPECT_FALSE(m_.admin(start(5, 5)).er);
+  EXPECT_EQ(m_.state(bad), cxtv::CXTV_RUN);
+}
+
+// D-120
+TEST_F(ContextTest, SyncFindsDoorbellsEvaluated) {
+  auto& c = m_.start_context(4);
+  m_.submit(c, nop());
+  auto d = sync(spec::sync_filter::SYNC_CXT, 4, 4);
+  const auto block = m_.attach_completion(d);
+  m_.submit(m_.context(0), d);
+  m_.run();
+  EXPECT_EQ(m_.signal(block), 0u);
+  EXPECT_EQ(m_.read_index(c), 1u);
+}
+
+// D-122
+TEST_F(ContextTest, ReservedFiltersAndLevelsAreRefused) {
+  auto filter = sync(spec::sync_filter::SYNC_CXT);
+  edit<spec::dsc_sync>(filter).set(spec::dsc_sync::flt, 5);
+  EXPECT_TRUE(m_.admin(filter).er);
+  EXPECT_EQ(m_.record(0).get(ent::step), 7u);
+  restart();
+  auto level = update_contexts(0, 0);
+  edit<spec::dsc_cxt_upd>(level).set(spec::dsc_cxt_upd::tgt_pcd, 5);
+  EXPECT_TRUE(m_.admin(level).er);
+}
+
+class PfToVfTest : public ::testing::Test {
+ protected:
+  PfToVfTest() { pf_.activate(), vf_.activate(); }
+  template <class Layout>
+  Descriptor on_vf(Descriptor d, std::uint32_t vf_num = 0) {
+    edit<Layout>(d).set(Layout::vf, 1);
+    edit<Layout>(d).set(Layout::vf_num, vf_num);
+    return d;
+  }
+  void run() {
+    for (int i = 0; i < 4; ++i) pf_.run(), vf_.run();
+  }
+  Machine::Outcome admin(Descriptor d) {
+    const auto block = pf_.attach_completion(d);
+    pf_.submit(pf_.context(0), d);
+    run();
+    return {pf_.signal(block) == 0, pf_.er(block)};
+  }
+  FunctionGroup group_;
+  Machine pf_{group_, {.vfs = 2}};
+  Machine vf_{group_, {}, &pf_};
+};
+
+// D-218 D-111
+TEST_F(PfToVfTest, APfStartsUpdatesAndSynchronizesContextsOfItsVf) {
+  auto& c = vf_.make_context(4);
+  vf_.push(c, nop());
+  EXPECT_FALSE(admin(on_vf<spec::dsc_cxt_start>(start(4, 4, spec::kDoorbellFromWriteIndex))).er);
+  EXPECT_EQ(vf_.state(c), cxtv::CXTV_RUN);
+  EXPECT_EQ(vf_.read_index(c), 1u);
+  EXPECT_FALSE(admin(on_vf<spec::dsc_cxt_upd>(update_contexts(4, 4))).er);
+  EXPECT_TRUE(admin(on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_CXT, 4, 4))).done);
+}
+
+// D-218
+TEST_F(PfToVfTest, AVfMayNotSetVf) {
+  EXPECT_TRUE(vf_.admin(on_vf<spec::dsc_cxt_start>(start(0, 0))).er);
+  EXPECT_EQ(vf_.records(), 1u);
+}
+
+TEST_F(PfToVfTest, AVfThatIsNotThereIsRefused) {
+  EXPECT_TRUE(admin(on_vf<spec::dsc_cxt_start>(start(0, 0), 1)).er);
+  EXPECT_EQ(pf_.records(), 1u);
+}
+
+// D-219
+TEST_F(PfToVfTest, AVfThatIsNotActiveStartsNothing) {
+  auto& c = vf_.make_context(4);
+  vf_.request(fn_gsr::GSRV_STOP_SF);
+  vf_.run();
+  EXPECT_FALSE(
+      admin(on_vf<spec::dsc_cxt_start>(
+                start(4, 4, std::nullopt, admin_subtype::DSC_CXT_START_RS)))
+          .er);
+  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_SW);
+}
+
+// D-220
+TEST_F(PfToVfTest, APfsStopEndsInStopFnByWayOfStopgFn) {
+  auto& c = vf_.start_context(4);
+  const auto from = vf_.allocate(16u << 20), to = vf_.allocate(16u << 20);
+  vf_.submit(c, copy(from, to, 16u << 20));
+  vf_.step();
+  pf_.submit(pf_.context(0), on_vf<spec::dsc_cxt_stop>(stop(4, 4)));
+  pf_.step();
+  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOPG_FN);
+  run();
+  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_FN);
+}
+
+// D-221
+TEST_F(PfToVfTest, FailuresAreLoggedByTheVf) {
+  vf_.make_context(4, 16, cxtv::CXTV_ERR_FN);
+  EXPECT_TRUE(admin(on_vf<spec::dsc_cxt_start>(start(4, 4))).er);
+  EXPECT_EQ(vf_.records(), 1u);
+  EXPECT_EQ(vf_.record(0).get(ent::cxt_num), 4u);
+  EXPECT_EQ(pf_.records(), 0u);
+}
+
+// D-118 D-119 D-222
+TEST_F(PfToVfTest, SyncStopOfAPfWaitsForALocalStopOfTheVf) {
+  auto& c = vf_.start_context(4);
+  const auto from = vf_.allocate(16u << 20), to = vf_.allocate(16u << 20);
+  vf_.submit(c, copy(from, to, 16u << 20));
+  vf_.step();
+  vf_.submit(vf_.context(0), stop(4, 4));
+  vf_.step();
+  ASSERT_EQ(vf_.state(c), cxtv::CXTV_STOPG_SW);
+  auto d = on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_STOP, 4, 4));
+  const auto block = pf_.attach_completion(d);
+  pf_.submit(pf_.context(0), d);
+  pf_.step();
+  EXPECT_EQ(pf_.signal(block), 1u);
+  run();
+  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_SW);
+  EXPECT_EQ(pf_.signal(block), 0u);
+}
+
+}  // namespace
+}  // namespace softhca::sdxi::test
