@@ -1,0 +1,187 @@
+// QUERY_HCA_CAP and SET_HCA_CAP (PRM 12.3.3, 12.3.4), QUERY_ADAPTER, QUERY_SPECIAL_CONTEXTS.
+
+#include "connectx/capabilities.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "connectx/fake_host.h"
+#include "spec/connectx/hca.h"
+
+namespace softhca::connectx {
+namespace {
+
+namespace s = spec::connectx;
+using Opcode = FakeHost::Opcode;
+using Code = s::command_status;
+using Cap = s::hca_cap;
+using Type = Capabilities::Type;
+
+constexpr std::array kGroups{Type::GENERAL, Type::ETHERNET_OFFLOADS, Type::ATOMIC, Type::ROCE,
+                             Type::FLOW_TABLE_NIC};
+
+class CapabilitiesTest : public testing::Test {
+ protected:
+  CapabilitiesTest() { host.enable(); }
+
+  Reply query(Type type, bool current) {
+    const auto op_mod = static_cast<unsigned>(type) << 1 | (current ? 1u : 0u);
+    Input<s::query_hca_cap_in> in(Opcode::QUERY_HCA_CAP, static_cast<std::uint16_t>(op_mod));
+    return host.execute<s::query_hca_cap_out>(in);
+  }
+  std::vector<std::byte> image(Type type, bool current) {
+    const auto reply = query(type, current);
+    EXPECT_TRUE(reply.ok());
+    const auto bytes = reply.as<s::query_hca_cap_out>().get(s::query_hca_cap_out::capability);
+    return {bytes.begin(), bytes.end()};
+  }
+  Reply set(Type type, const std::vector<std::byte>& image) {
+    Input<s::set_hca_cap_in> in(Opcode::SET_HCA_CAP,
+                                static_cast<std::uint16_t>(static_cast<unsigned>(type) << 1));
+    std::ranges::copy(image, (*in).sub(s::set_hca_cap_in::capability).begin());
+    return host.execute<s::set_hca_cap_out>(in);
+  }
+
+  FakeHost host;
+};
+
+template <class Layout>
+void expect_current_within_maximum(std::span<const std::byte> current,
+                                   std::span<const std::byte> maximum) {
+  for (const auto& field : Layout::kFields) {
+    if (field.hi > 31) continue;
+    const auto value = [&](std::span<const std::byte> image) {
+      const auto word = util::load_be32(image.data() + field.offset) >> field.lo;
+      const auto width = field.hi - field.lo + 1;
+      return width == 32 ? word : word & ((1u << width) - 1);
+    };
+    EXPECT_LE(value(current), value(maximum)) << field.name;
+  }
+}
+
+TEST_F(CapabilitiesTest, CurrentIsNeverAboveMaximum) {
+  expect_current_within_maximum<Cap>(image(Type::GENERAL, true), image(Type::GENERAL, false));
+  expect_current_within_maximum<s::atomic_cap>(image(Type::ATOMIC, true), image(Type::ATOMIC, false));
+  expect_current_within_maximum<s::roce_cap>(image(Type::ROCE, true), image(Type::ROCE, false));
+}
+
+TEST_F(CapabilitiesTest, UnknownGroupsAreRefused) {
+  for (const auto type : {Type::ODP, Type::QOS, Type::ESWITCH, Type::GENERAL_2}) {
+    EXPECT_EQ(query(type, true).status(), Code::BAD_OP);
+  }
+  EXPECT_EQ(query(static_cast<Type>(0xFF), true).status(), Code::BAD_OP);
+}
+
+TEST_F(CapabilitiesTest, GroupsThatAreNotThereAreNotAnnounced) {
+  const auto bytes = image(Type::GENERAL, false);
+  const util::View<Cap> cap(bytes);
+  EXPECT_EQ(cap.get(Cap::pg), 0u);
+  EXPECT_EQ(cap.get(Cap::qos), 0u);
+  EXPECT_EQ(cap.get(Cap::eswitch_manager), 0u);
+  EXPECT_EQ(cap.get(Cap::hca_cap_2), 0u);
+  EXPECT_EQ(cap.get(Cap::port_selection_cap), 0u);
+  EXPECT_EQ(cap.get(Cap::pcam_reg), 0u);
+  EXPECT_EQ(cap.get(Cap::mcam_reg), 0u);
+  EXPECT_EQ(cap.get(Cap::log_max_uctx), 0u);
+}
+
+// What mlx5_eth_supported() and the probe of mlx5e ask for.
+TEST_F(CapabilitiesTest, MeetsThePreconditionsOfTheNetdev) {
+  const auto general = image(Type::GENERAL, true);
+  const util::View<Cap> cap(general);
+  EXPECT_EQ(cap.get(Cap::port_type), 1u);
+  EXPECT_EQ(cap.get(Cap::eth_net_offloads), 1u);
+  EXPECT_EQ(cap.get(Cap::nic_flow_table), 1u);
+  EXPECT_GE(cap.get(Cap::max_wqe_sz_sq), 1024u);
+  EXPECT_EQ(cap.get(Cap::log_bf_reg_size), 9u);
+  const auto ethernet = image(Type::ETHERNET_OFFLOADS, true);
+  using Eth = s::eth_offload_cap;
+  const util::View<Eth> eth(ethernet);
+  EXPECT_EQ(eth.get(Eth::csum_cap), 1u);
+  EXPECT_EQ(eth.get(Eth::vlan_cap), 1u);
+  EXPECT_NE(eth.get(Eth::max_lso_cap), 0u);
+  EXPECT_NE(eth.get(Eth::rss_ind_tbl_cap), 0u);
+  const auto flow = image(Type::FLOW_TABLE_NIC, true);
+  using Flow = s::flow_table_nic_cap;
+  using Properties = s::flow_table_properties;
+  const auto receive = util::View<Flow>(flow).get(Flow::flow_table_properties_nic_receive);
+  EXPECT_EQ(receive.get(Properties::ft_support), 1u);
+  EXPECT_GE(receive.get(Properties::max_ft_level), 59u);
+  EXPECT_GE(receive.get(Properties::log_max_ft_size), 16u);
+}
+
+TEST_F(CapabilitiesTest, MeetsThePreconditionsOfTheRdmaDevice) {
+  const auto general = image(Type::GENERAL, true);
+  const util::View<Cap> cap(general);
+  EXPECT_EQ(cap.get(Cap::roce), 1u);
+  EXPECT_EQ(cap.get(Cap::xrc), 1u);
+  EXPECT_EQ(cap.get(Cap::cqe_version), 1u);
+  EXPECT_EQ(cap.get(Cap::umr_modify_entity_size_disabled), 1u);
+  const auto roce = image(Type::ROCE, true);
+  EXPECT_EQ(util::View<s::roce_cap>(roce).get(s::roce_cap::roce_version), 4u) << "RoCE v2 only";
+  EXPECT_EQ(util::View<s::roce_cap>(roce).get(s::roce_cap::r_roce_dest_udp_port), 4791u);
+}
+
+TEST_F(CapabilitiesTest, WhatTheDriverChoosesIsCurrentAfterwards) {
+  auto bytes = image(Type::GENERAL, true);
+  util::MutableView<Cap>(bytes).set(Cap::log_max_qp, 12);
+  EXPECT_TRUE(set(Type::GENERAL, bytes).ok());
+  EXPECT_EQ(image(Type::GENERAL, true), bytes);
+  EXPECT_EQ(util::View<Cap>(image(Type::GENERAL, false)).get(Cap::log_max_qp), 17u);
+}
+
+TEST_F(CapabilitiesTest, AboveTheMaximumIsRefusedAndChangesNothing) {
+  const auto before = image(Type::GENERAL, true);
+  auto bytes = before;
+  util::MutableView<Cap>(bytes).set(Cap::log_max_qp, 18);
+  EXPECT_EQ(set(Type::GENERAL, bytes).status(), Code::EXCEED_LIM);
+  EXPECT_EQ(image(Type::GENERAL, true), before);
+}
+
+TEST_F(CapabilitiesTest, ReadOnlyFieldsStayAsTheyAre) {
+  auto bytes = image(Type::GENERAL, true);
+  util::MutableView<Cap>(bytes).set(Cap::eswitch_manager, 1);
+  EXPECT_TRUE(set(Type::GENERAL, bytes).ok());
+  EXPECT_EQ(util::View<Cap>(image(Type::GENERAL, true)).get(Cap::eswitch_manager), 0u);
+}
+
+// mlx5: the image that switches the endianness mode is zero everywhere else.
+TEST_F(CapabilitiesTest, AtomicEndiannessModeIsSetAlone) {
+  EXPECT_FALSE(host.device().capabilities().atomic_results_little_endian());
+  std::vector<std::byte> bytes(Capabilities::kImageSize);
+  util::MutableView<s::atomic_cap>(bytes).set(s::atomic_cap::atomic_req_8B_endianness_mode, 1);
+  EXPECT_TRUE(set(Type::ATOMIC, bytes).ok());
+  EXPECT_TRUE(host.device().capabilities().atomic_results_little_endian());
+  const auto now = image(Type::ATOMIC, true);
+  EXPECT_EQ(util::View<s::atomic_cap>(now).get(s::atomic_cap::atomic_operations), 3u);
+}
+
+TEST_F(CapabilitiesTest, SetAfterInitHcaIsRefused) {
+  FakeHost other;
+  other.initialize();
+  Input<s::set_hca_cap_in> in(Opcode::SET_HCA_CAP);
+  EXPECT_EQ(other.execute<s::set_hca_cap_out>(in).status(), Code::BAD_SYS_STATE);
+}
+
+TEST_F(CapabilitiesTest, UnusedBytesOfEveryGroupAreZero) {
+  for (const auto type : kGroups) {
+    const auto bytes = image(type, true);
+    EXPECT_TRUE(std::all_of(bytes.begin() + 0x200, bytes.end(),
+                            [](std::byte b) { return b == std::byte{0}; }));
+  }
+}
+
+TEST_F(CapabilitiesTest, TheAdapterHasAVendorAndABoardName) {
+  Input<s::query_adapter_in> in(Opcode::QUERY_ADAPTER);
+  const auto reply = host.execute<s::query_adapter_out>(in);
+  ASSERT_TRUE(reply.ok());
+  using Block = s::query_adapter_param_block;
+  const auto block = reply.as<s::query_adapter_out>().get(s::query_adapter_out::query_adapter_struct);
+  EXPECT_EQ(block.get(Block::ieee_vendor_id), 0x0002C9u);
+  const auto psid = block.get(Block::vsd_contd_psid);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(psid.data())), "SHC_0000000001");
+}
+
+}  // namespace
+}  // namespace softhca::connectx

@@ -1,0 +1,386 @@
+// Commands and doorbells of EQs and CQs (PRM 7.12, 7.13, 12.6, 12.7).
+
+#include <gtest/gtest.h>
+
+#include "connectx/completion_queue.h"
+#include "connectx/event_queue.h"
+#include "connectx/fake_host.h"
+#include "spec/connectx/cq.h"
+#include "spec/connectx/eq.h"
+
+namespace softhca::connectx {
+namespace {
+
+namespace s = spec::connectx;
+using Opcode = FakeHost::Opcode;
+using Code = s::command_status;
+
+class QueueTest : public testing::Test {
+ protected:
+  QueueTest() {
+    host.initialize();
+    eqn = host.create_eq(4, 0, 2);
+    eq = host.last_buffer;
+  }
+  void eq_doorbell(std::uint32_t offset, std::uint32_t consumer, std::uint32_t uar) {
+    host.write32(uar * 4096 + offset, eqn << 24 | consumer);
+  }
+  void arm_eq(std::uint32_t consumer) { eq_doorbell(0x40, consumer, host.uar); }
+  void make_cq(unsigned log_size = 4) {
+    cqn = host.create_cq(log_size, eqn);
+    cq = host.last_buffer;
+    record = host.last_record;
+  }
+  void arm_cq(std::uint32_t consumer, bool solicited = false) {
+    const auto dword = std::uint64_t{consumer} | (solicited ? 1u << 24 : 0u);
+    host.write64(host.uar * 4096 + 0x20, dword << 32 | cqn);
+  }
+  bool complete(bool solicited = false) {
+    std::array<std::byte, 64> cqe{};
+    cqe[0] = std::byte{0xC0};
+    return host.device().completion_queues().find(cqn)->write(cqe, solicited);
+  }
+  unsigned events() {
+    unsigned n = 0;
+    while (n < 16 && host.at(eq + 64 * n)[63] == std::byte{0}) ++n;
+    return n;
+  }
+
+  FakeHost host;
+  std::uint32_t eqn = 0;
+  std::uint64_t eq = 0;
+  std::uint32_t cqn = 0;
+  std::uint64_t cq = 0;
+  std::uint64_t record = 0;
+};
+
+// EQs ----------------------------------------------------------------------------------------------
+
+TEST_F(QueueTest, AnEventGoesToTheEqThatItsTypeIsMappedTo) {
+  const auto other = host.create_eq(4, 1ull << 0x09, 5);
+  EXPECT_EQ(host.device().event_queues().mapped(s::event_type::PORT_STATE_CHANGE), other);
+  const auto newest = host.create_eq(4, 1ull << 0x09, 5);
+  EXPECT_EQ(host.device().event_queues().mapped(s::event_type::PORT_STATE_CHANGE), newest);
+}
+
+TEST_F(QueueTest, EventTypesAbove63AreInTheLaterWords) {
+  Input<s::create_eq_in> in(Opcode::CREATE_EQ, 0, 8);
+  const auto context = (*in).sub(s::create_eq_in::eq_context_entry);
+  context.set(s::eq_context::log_eq_size, 4);
+  context.set(s::eq_context::uar_page, host.uar);
+  util::store_be64((*in).sub(s::create_eq_in::event_bitmask).data() + 8, 1ull << 6);
+  in.set_address(0, host.allocate(4096));
+  const auto reply = host.execute<s::create_eq_out>(in);
+  ASSERT_TRUE(reply.ok());
+  const auto number = reply.as<s::create_eq_out>().get(s::create_eq_out::eq_number);
+  EXPECT_EQ(host.device().event_queues().mapped(static_cast<s::event_type>(70)), number);
+}
+
+TEST_F(QueueTest, AnUnarmedEqRaisesNoInterruptUntilItIsArmed) {
+  make_cq();
+  arm_cq(0);
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 1u);
+  EXPECT_EQ(host.interrupts(2), 0u);
+  arm_eq(0);
+  EXPECT_EQ(host.interrupts(2), 1u);
+}
+
+TEST_F(QueueTest, OneArmingIsOneInterrupt) {
+  make_cq();
+  arm_eq(0);
+  for (int i = 0; i < 3; ++i) {
+    arm_cq(static_cast<std::uint32_t>(i));
+    EXPECT_TRUE(complete());
+  }
+  EXPECT_EQ(events(), 3u);
+  EXPECT_EQ(host.interrupts(2), 1u);
+}
+
+TEST_F(QueueTest, UpdateWithoutArmingRaisesNothing) {
+  make_cq();
+  arm_cq(0);
+  EXPECT_TRUE(complete());
+  eq_doorbell(0x48, 0, host.uar);
+  EXPECT_EQ(host.interrupts(2), 0u);
+}
+
+TEST_F(QueueTest, AnEqListensOnlyToItsOwnDoorbellPage) {
+  make_cq();
+  arm_cq(0);
+  EXPECT_TRUE(complete());
+  eq_doorbell(0x40, 0, host.allocate_uar());
+  EXPECT_EQ(host.interrupts(2), 0u);
+}
+
+TEST_F(QueueTest, GeneratedEventsAreWrittenAsTheyAre) {
+  Input<s::gen_eqe_in> in(Opcode::GEN_EQE);
+  in->set(s::gen_eqe_in::eq_number, eqn);
+  const auto eqe = util::MutableView<s::eqe>((*in).sub(s::gen_eqe_in::eqe));
+  eqe.set(s::eqe::event_type, 0x55);
+  eqe.set(s::eqe::event_sub_type, 0x66);
+  eqe.sub(s::eqe::event_data)[3] = std::byte{0x77};
+  EXPECT_TRUE(host.execute<s::gen_eqe_out>(in).ok());
+  const util::View<s::eqe> written(std::span(host.at(eq), 64));
+  EXPECT_EQ(written.get(s::eqe::event_type), 0x55u);
+  EXPECT_EQ(written.get(s::eqe::event_sub_type), 0x66u);
+  EXPECT_EQ(written.get(s::eqe::event_data)[3], std::byte{0x77});
+}
+
+TEST_F(QueueTest, AFullEqLosesEventsAndNothingElse) {
+  Input<s::gen_eqe_in> in(Opcode::GEN_EQE);
+  in->set(s::gen_eqe_in::eq_number, eqn);
+  for (int i = 0; i < 16; ++i) EXPECT_TRUE(host.execute<s::gen_eqe_out>(in).ok());
+  EXPECT_EQ(host.execute<s::gen_eqe_out>(in).status(), Code::NO_RESOURCES);
+  arm_eq(16);
+  EXPECT_TRUE(host.execute<s::gen_eqe_out>(in).ok());
+}
+
+TEST_F(QueueTest, QueryEqShowsTheContext) {
+  Input<s::query_eq_in> in(Opcode::QUERY_EQ);
+  in->set(s::query_eq_in::eq_number, eqn);
+  using Out = s::query_eq_out;
+  const auto reply = host.execute<Out>(in, 8);
+  ASSERT_TRUE(reply.ok());
+  const auto context = reply.as<Out>().get(Out::eq_context_entry);
+  EXPECT_EQ(context.get(s::eq_context::log_eq_size), 4u);
+  EXPECT_EQ(context.get(s::eq_context::uar_page), host.uar);
+  EXPECT_EQ(context.get(s::eq_context::intr), 2u);
+  EXPECT_EQ(util::load_be64(reply.out.data() + Out::pas_offset), eq);
+}
+
+TEST_F(QueueTest, BadEqContextsAreRefused) {
+  struct Case {
+    const char* what;
+    Code status;
+    void (*spoil)(util::MutableView<s::eq_context>);
+  };
+  using C = s::eq_context;
+  const Case cases[] = {
+      {"size", Code::EXCEED_LIM, [](auto c) { c.set(C::log_eq_size, 23); }},
+      {"UAR", Code::BAD_RESOURCE, [](auto c) { c.set(C::uar_page, 0); }},
+      {"vector", Code::BAD_INDEX, [](auto c) { c.set(C::intr, 32); }},
+      {"page offset", Code::BAD_PARAM, [](auto c) { c.set(C::page_offset, 1); }},
+      {"collapsed", Code::BAD_PARAM, [](auto c) { c.set(C::ec, 1); }},
+      {"pages", Code::BAD_PARAM, [](auto c) { c.set(C::log_eq_size, 7); }},
+  };
+  for (const auto& c : cases) {
+    Input<s::create_eq_in> in(Opcode::CREATE_EQ, 0, 8);
+    const auto context = (*in).sub(s::create_eq_in::eq_context_entry);
+    context.set(C::log_eq_size, 4);
+    context.set(C::uar_page, host.uar);
+    in.set_address(0, host.allocate(4096));
+    c.spoil(context);
+    EXPECT_EQ(host.execute<s::create_eq_out>(in).status(), c.status) << c.what;
+  }
+}
+
+TEST_F(QueueTest, UnknownEqsAreRefused) {
+  Input<s::destroy_eq_in> destroy(Opcode::DESTROY_EQ);
+  destroy->set(s::destroy_eq_in::eq_number, 99);
+  EXPECT_EQ(host.execute<s::destroy_eq_out>(destroy).status(), Code::BAD_RESOURCE);
+  Input<s::query_eq_in> query(Opcode::QUERY_EQ);
+  query->set(s::query_eq_in::eq_number, 99);
+  EXPECT_EQ(host.execute<s::query_eq_out>(query).status(), Code::BAD_RESOURCE);
+}
+
+TEST_F(QueueTest, AllEqsCanBeInUse) {
+  for (unsigned i = 1; i < EventQueues::kMax; ++i) (void)host.create_eq(4, 0, 0);
+  Input<s::create_eq_in> in(Opcode::CREATE_EQ, 0, 8);
+  const auto context = (*in).sub(s::create_eq_in::eq_context_entry);
+  context.set(s::eq_context::uar_page, host.uar);
+  in.set_address(0, host.allocate(4096));
+  EXPECT_EQ(host.execute<s::create_eq_out>(in).status(), Code::NO_RESOURCES);
+}
+
+// CQs ----------------------------------------------------------------------------------------------
+
+TEST_F(QueueTest, OwnerBitTurnsWithEachLap) {
+  make_cq(2);
+  for (unsigned lap = 0; lap < 3; ++lap) {
+    for (unsigned i = 0; i < 4; ++i) {
+      EXPECT_TRUE(complete());
+      EXPECT_EQ(host.at(cq + 64 * i)[63] & std::byte{1}, std::byte(lap & 1));
+    }
+    util::store_be32(host.at(record), 4 * (lap + 1));
+  }
+}
+
+TEST_F(QueueTest, ArmingTellsOfCompletionsThatAreThereAlready) {
+  make_cq();
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 0u);
+  arm_cq(0);
+  EXPECT_EQ(events(), 1u);
+  arm_cq(1);
+  EXPECT_EQ(events(), 1u) << "software has seen it";
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 2u);
+}
+
+TEST_F(QueueTest, SolicitedArmingWaitsForASolicitedCompletion) {
+  make_cq();
+  arm_cq(0, true);
+  EXPECT_TRUE(complete(false));
+  EXPECT_EQ(events(), 0u);
+  EXPECT_TRUE(complete(true));
+  EXPECT_EQ(events(), 1u);
+}
+
+TEST_F(QueueTest, ArmingAsTwoDwordsIsTheSame) {
+  make_cq();
+  host.write32(host.uar * 4096 + 0x20, 0);
+  host.write32(host.uar * 4096 + 0x24, cqn);
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 1u);
+}
+
+TEST_F(QueueTest, HalvesOfDifferentDoorbellPagesDoNotMeet) {
+  make_cq();
+  const auto other = host.allocate_uar();
+  host.write32(other * 4096 + 0x20, 0);
+  host.write32(host.uar * 4096 + 0x24, cqn);
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 0u);
+}
+
+TEST_F(QueueTest, OverrunFailsTheCqWithAnEvent) {
+  const auto async = host.create_eq(4, 1ull << 0x04, 1);
+  (void)async;
+  const auto errors = host.last_buffer;
+  make_cq(1);
+  EXPECT_TRUE(complete());
+  EXPECT_TRUE(complete());
+  EXPECT_FALSE(complete());
+  const util::View<s::eqe> eqe(std::span(host.at(errors), 64));
+  EXPECT_EQ(eqe.get(s::eqe::event_type), 0x04u);
+  using Data = s::event_data_cq_error;
+  const util::View<Data> data(eqe.get(s::eqe::event_data));
+  EXPECT_EQ(data.get(Data::cqn), cqn);
+  EXPECT_EQ(data.get(Data::syndrome), 1u);
+}
+
+TEST_F(QueueTest, ACqMayBeginInTheMiddleOfItsPage) {
+  Input<s::create_cq_in> in(Opcode::CREATE_CQ, 0, 8);
+  const auto context = (*in).sub(s::create_cq_in::cq_context_entry);
+  context.set(s::cq_context::log_cq_size, 2);
+  context.set(s::cq_context::uar_page, host.uar);
+  context.set(s::cq_context::c_eqn, eqn);
+  context.set(s::cq_context::page_offset, 10);
+  context.set(s::cq_context::dbr_addr, host.allocate(8, 64));
+  const auto page = host.allocate(4096);
+  in.set_address(0, page);
+  const auto reply = host.execute<s::create_cq_out>(in);
+  ASSERT_TRUE(reply.ok());
+  cqn = reply.as<s::create_cq_out>().get(s::create_cq_out::cqn);
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(host.at(page + 640)[0], std::byte{0xC0});
+}
+
+TEST_F(QueueTest, CqesOf128BytesStandInTheSecondHalf) {
+  Input<s::create_cq_in> in(Opcode::CREATE_CQ, 0, 8);
+  const auto context = (*in).sub(s::create_cq_in::cq_context_entry);
+  context.set(s::cq_context::log_cq_size, 2);
+  context.set(s::cq_context::cqe_sz, 1);
+  context.set(s::cq_context::uar_page, host.uar);
+  context.set(s::cq_context::c_eqn, eqn);
+  context.set(s::cq_context::dbr_addr, host.allocate(8, 64));
+  const auto page = host.allocate(4096);
+  in.set_address(0, page);
+  const auto reply = host.execute<s::create_cq_out>(in);
+  ASSERT_TRUE(reply.ok());
+  cqn = reply.as<s::create_cq_out>().get(s::create_cq_out::cqn);
+  EXPECT_TRUE(complete());
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(host.at(page + 64)[0], std::byte{0xC0});
+  EXPECT_EQ(host.at(page + 192)[0], std::byte{0xC0});
+}
+
+TEST_F(QueueTest, BadCqContextsAreRefused) {
+  struct Case {
+    const char* what;
+    Code status;
+    void (*spoil)(util::MutableView<s::cq_context>);
+  };
+  using C = s::cq_context;
+  const Case cases[] = {
+      {"size", Code::EXCEED_LIM, [](auto c) { c.set(C::log_cq_size, 23); }},
+      {"UAR", Code::BAD_RESOURCE, [](auto c) { c.set(C::uar_page, 2); }},
+      {"EQ", Code::BAD_RESOURCE, [](auto c) { c.set(C::c_eqn, 0x10000); }},
+      {"CQE size", Code::BAD_PARAM, [](auto c) { c.set(C::cqe_sz, 3); }},
+      {"compression", Code::BAD_PARAM, [](auto c) { c.set(C::cqe_compression_en, 1); }},
+      {"pages", Code::BAD_PARAM, [](auto c) { c.set(C::log_cq_size, 7); }},
+      {"page offset", Code::BAD_PARAM, [](auto c) { c.set(C::page_offset, 63); }},
+      {"giant pages", Code::OK, [](auto c) { c.set(C::log_page_size, 31); }},
+  };
+  for (const auto& c : cases) {
+    Input<s::create_cq_in> in(Opcode::CREATE_CQ, 0, 8);
+    const auto context = (*in).sub(s::create_cq_in::cq_context_entry);
+    context.set(C::log_cq_size, 2);
+    context.set(C::uar_page, host.uar);
+    context.set(C::c_eqn, eqn);
+    in.set_address(0, host.allocate(4096));
+    c.spoil(context);
+    EXPECT_EQ(host.execute<s::create_cq_out>(in).status(), c.status) << c.what;
+  }
+}
+
+TEST_F(QueueTest, ModerationIsKeptAndShown) {
+  make_cq();
+  using In = s::modify_cq_in;
+  Input<In> in(Opcode::MODIFY_CQ);
+  in->set(In::cqn, cqn);
+  in->set(In::modify_field_select, 0b11);
+  const auto context = (*in).sub(In::cq_context_entry);
+  context.set(s::cq_context::cq_period, 8);
+  context.set(s::cq_context::cq_max_count, 32);
+  EXPECT_TRUE(host.execute<s::modify_cq_out>(in).ok());
+  Input<s::query_cq_in> query(Opcode::QUERY_CQ);
+  query->set(s::query_cq_in::cqn, cqn);
+  using Out = s::query_cq_out;
+  const auto reply = host.execute<Out>(query, 8);
+  ASSERT_TRUE(reply.ok());
+  const auto now = reply.as<Out>().get(Out::cq_context_entry);
+  EXPECT_EQ(now.get(s::cq_context::cq_period), 8u);
+  EXPECT_EQ(now.get(s::cq_context::cq_max_count), 32u);
+  EXPECT_EQ(now.get(s::cq_context::dbr_addr), record);
+}
+
+TEST_F(QueueTest, WhatHasNoCapabilityCannotBeModified) {
+  make_cq();
+  using In = s::modify_cq_in;
+  Input<In> remap(Opcode::MODIFY_CQ);
+  remap->set(In::cqn, cqn);
+  remap->set(In::modify_field_select, 1u << 3);
+  EXPECT_EQ(host.execute<s::modify_cq_out>(remap).status(), Code::BAD_PARAM);
+  Input<In> resize(Opcode::MODIFY_CQ, 1);
+  resize->set(In::cqn, cqn);
+  EXPECT_EQ(host.execute<s::modify_cq_out>(resize).status(), Code::BAD_OP);
+}
+
+TEST_F(QueueTest, ADestroyedCqIsUnknown) {
+  make_cq();
+  Input<s::destroy_cq_in> in(Opcode::DESTROY_CQ);
+  in->set(s::destroy_cq_in::cqn, cqn);
+  EXPECT_TRUE(host.execute<s::destroy_cq_out>(in).ok());
+  EXPECT_EQ(host.execute<s::destroy_cq_out>(in).status(), Code::BAD_RESOURCE);
+  arm_cq(0);  // of no consequence
+}
+
+TEST_F(QueueTest, ACqWhoseEqIsGoneCompletesWithoutEvents) {
+  make_cq();
+  Input<s::destroy_eq_in> in(Opcode::DESTROY_EQ);
+  in->set(s::destroy_eq_in::eq_number, eqn);
+  EXPECT_TRUE(host.execute<s::destroy_eq_out>(in).ok());
+  arm_cq(0);
+  EXPECT_TRUE(complete());
+}
+
+TEST_F(QueueTest, ACqWhoseMemoryIsGoneFails) {
+  make_cq();
+  ASSERT_TRUE(host.device().dma().unmap(FakeHost::kMemoryAt, FakeHost::kMemorySize));
+  EXPECT_FALSE(complete());
+}
+
+}  // namespace
+}  // namespace softhca::connectx

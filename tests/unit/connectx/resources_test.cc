@@ -1,0 +1,115 @@
+// PDs, UARs, transport domains, XRC domains, Q counters (PRM 12.3.13 to 12.3.19).
+
+#include "connectx/resources.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "connectx/fake_host.h"
+#include "spec/connectx/resources.h"
+
+namespace softhca::connectx {
+namespace {
+
+namespace s = spec::connectx;
+using Opcode = FakeHost::Opcode;
+using Code = s::command_status;
+
+class ResourcesTest : public testing::Test {
+ protected:
+  ResourcesTest() { host.initialize(); }
+  template <class In, class Out, class Field>
+  std::uint32_t allocate(Opcode opcode, Field field) {
+    Input<In> in(opcode);
+    const auto reply = host.execute<Out>(in);
+    EXPECT_TRUE(reply.ok());
+    return reply.template as<Out>().get(field);
+  }
+  template <class In, class Out, class Field>
+  Code release(Opcode opcode, Field field, std::uint32_t number) {
+    Input<In> in(opcode);
+    in->set(field, number);
+    return host.execute<Out>(in).status();
+  }
+  FakeHost host;
+};
+
+TEST_F(ResourcesTest, UarsNeverLieInTheInitializationSegmentOrTheMsixTable) {
+  std::set<std::uint32_t> uars;
+  Input<s::alloc_uar_in> in(Opcode::ALLOC_UAR);
+  for (;;) {
+    const auto reply = host.execute<s::alloc_uar_out>(in);
+    if (!reply.ok()) {
+      EXPECT_EQ(reply.status(), Code::NO_RESOURCES);
+      break;
+    }
+    EXPECT_TRUE(uars.insert(reply.as<s::alloc_uar_out>().get(s::alloc_uar_out::uar)).second);
+  }
+  EXPECT_GE(*uars.begin(), 3u);
+  EXPECT_LT((*uars.rbegin() + 1) * Device::kUarPageSize, Device::kMsixOffset + 1);
+  EXPECT_GT(uars.size(), 8000u);
+}
+
+TEST_F(ResourcesTest, FreedTwiceIsRefused) {
+  const auto pd = host.allocate_pd();
+  using In = s::dealloc_pd_in;
+  EXPECT_EQ((release<In, s::dealloc_pd_out>(Opcode::DEALLOC_PD, In::pd, pd)), Code::OK);
+  EXPECT_EQ((release<In, s::dealloc_pd_out>(Opcode::DEALLOC_PD, In::pd, pd)), Code::BAD_RESOURCE);
+  using Uar = s::dealloc_uar_in;
+  EXPECT_EQ((release<Uar, s::dealloc_uar_out>(Opcode::DEALLOC_UAR, Uar::uar, 0xFFFFFF)),
+            Code::BAD_RESOURCE);
+}
+
+TEST_F(ResourcesTest, TransportAndXrcDomainsComeAndGo) {
+  using Td = s::alloc_transport_domain_out;
+  const auto td = allocate<s::alloc_transport_domain_in, Td>(Opcode::ALLOC_TRANSPORT_DOMAIN,
+                                                             Td::transport_domain);
+  EXPECT_TRUE(host.device().resources().transport_domains().contains(td));
+  using TdIn = s::dealloc_transport_domain_in;
+  EXPECT_EQ((release<TdIn, s::dealloc_transport_domain_out>(Opcode::DEALLOC_TRANSPORT_DOMAIN,
+                                                            TdIn::transport_domain, td)),
+            Code::OK);
+  using Xrcd = s::alloc_xrcd_out;
+  const auto xrcd = allocate<s::alloc_xrcd_in, Xrcd>(Opcode::ALLOC_XRCD, Xrcd::xrcd);
+  using XrcdIn = s::dealloc_xrcd_in;
+  EXPECT_EQ((release<XrcdIn, s::dealloc_xrcd_out>(Opcode::DEALLOC_XRCD, XrcdIn::xrcd, xrcd)),
+            Code::OK);
+}
+
+TEST_F(ResourcesTest, QueryOfAQCounterClearsItWhenAsked) {
+  using Out = s::alloc_q_counter_out;
+  const auto id = allocate<s::alloc_q_counter_in, Out>(Opcode::ALLOC_Q_COUNTER, Out::counter_set_id);
+  EXPECT_NE(id, 0u) << "0 means none";
+  auto* counters = host.device().resources().q_counter(id);
+  counters->out_of_buffer = 7;
+  counters->local_ack_timeout_err = (1ull << 32) + 3;
+  using In = s::query_q_counter_in;
+  using Query = s::query_q_counter_out;
+  Input<In> in(Opcode::QUERY_Q_COUNTER);
+  in->set(In::counter_set_id, id);
+  in->set(In::clear, 1);
+  auto reply = host.execute<Query>(in);
+  EXPECT_EQ(reply.as<Query>().get(Query::out_of_buffer), 7u);
+  EXPECT_EQ(reply.as<Query>().get(Query::local_ack_timeout_err), 3u) << "32 bits, wraps around";
+  reply = host.execute<Query>(in);
+  EXPECT_EQ(reply.as<Query>().get(Query::out_of_buffer), 0u);
+}
+
+TEST_F(ResourcesTest, UnknownQCounterIsRefused) {
+  using In = s::query_q_counter_in;
+  Input<In> in(Opcode::QUERY_Q_COUNTER);
+  in->set(In::counter_set_id, 9);
+  EXPECT_EQ(host.execute<s::query_q_counter_out>(in).status(), Code::BAD_RESOURCE);
+}
+
+TEST_F(ResourcesTest, AllQCountersCanBeInUse) {
+  Input<s::alloc_q_counter_in> in(Opcode::ALLOC_Q_COUNTER);
+  for (unsigned i = 0; i < Resources::kMaxQCounters; ++i) {
+    EXPECT_TRUE(host.execute<s::alloc_q_counter_out>(in).ok());
+  }
+  EXPECT_EQ(host.execute<s::alloc_q_counter_out>(in).status(), Code::NO_RESOURCES);
+}
+
+}  // namespace
+}  // namespace softhca::connectx

@@ -1,0 +1,354 @@
+// The virtual port and the port's registers (PRM 7.3, 11, 12.4, 12.16, 12.17).
+
+#include "connectx/vport.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "connectx/fake_host.h"
+#include "connectx/port_registers.h"
+#include "spec/connectx/eq.h"
+#include "spec/connectx/hca.h"
+#include "spec/connectx/registers.h"
+
+namespace softhca::connectx {
+namespace {
+
+namespace s = spec::connectx;
+using Opcode = FakeHost::Opcode;
+using Code = s::command_status;
+using Context = s::nic_vport_context;
+using Select = s::modify_nic_vport_field_select;
+
+class VportTest : public testing::Test {
+ protected:
+  using Query = s::query_nic_vport_context_out;
+  using Modify = s::modify_nic_vport_context_in;
+
+  VportTest() { host.initialize(); }
+
+  Reply query(s::allowed_list_type type = s::allowed_list_type::CURRENT_UC_MAC_ADDRESS,
+              std::size_t entries = 0) {
+    Input<s::query_nic_vport_context_in> in(Opcode::QUERY_NIC_VPORT_CONTEXT);
+    in->set(s::query_nic_vport_context_in::allowed_list_type, static_cast<std::uint8_t>(type));
+    return host.execute<Query>(in, 8 * entries);
+  }
+  bool state_up() {
+    Input<s::query_vport_state_in> in(Opcode::QUERY_VPORT_STATE);
+    const auto reply = host.execute<s::query_vport_state_out>(in);
+    EXPECT_TRUE(reply.ok());
+    return reply.as<s::query_vport_state_out>().get(s::query_vport_state_out::state) == 1;
+  }
+  FakeHost host;
+};
+
+TEST_F(VportTest, ContextHasTheAddressAndGuidsOfTheCard) {
+  const auto reply = query();
+  ASSERT_TRUE(reply.ok());
+  const auto context = reply.as<Query>().get(Query::nic_vport_context);
+  const auto mac = context.get(Context::permanent_address).get(s::mac_address::mac_addr);
+  EXPECT_EQ(rdma::Mac::from(mac), rdma::Mac::from_u64(0x020000000001));
+  EXPECT_NE(context.get(Context::node_guid), 0u);
+  EXPECT_EQ(context.get(Context::roce_en), 0u);
+  EXPECT_EQ(context.get(Context::sd_group), 0u);
+  EXPECT_NE(context.get(Context::mtu), 0u);
+}
+
+TEST_F(VportTest, RoceIsSwitchedOnAndOff) {
+  Input<Modify> in(Opcode::MODIFY_NIC_VPORT_CONTEXT);
+  (*in).sub(Modify::field_select).set(Select::roce_en, 1);
+  (*in).sub(Modify::nic_vport_context).set(Context::roce_en, 1);
+  EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
+  EXPECT_TRUE(host.device().vport().roce_enabled());
+  (*in).sub(Modify::nic_vport_context).set(Context::roce_en, 0);
+  EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
+  EXPECT_FALSE(host.device().vport().roce_enabled());
+}
+
+TEST_F(VportTest, OnlySelectedFieldsChange) {
+  Input<Modify> in(Opcode::MODIFY_NIC_VPORT_CONTEXT);
+  (*in).sub(Modify::field_select).set(Select::promisc, 1);
+  const auto context = (*in).sub(Modify::nic_vport_context);
+  context.set(Context::promisc_all, 1);
+  context.set(Context::roce_en, 1);
+  context.set(Context::mtu, 9000);
+  EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
+  EXPECT_TRUE(host.device().vport().promisc_all());
+  EXPECT_FALSE(host.device().vport().roce_enabled());
+  EXPECT_EQ(host.device().vport().mtu(), 1522);
+}
+
+TEST_F(VportTest, AddressListsAreKept) {
+  Input<Modify> in(Opcode::MODIFY_NIC_VPORT_CONTEXT, 0, 16);
+  (*in).sub(Modify::field_select).set(Select::addresses_list, 1);
+  const auto context = (*in).sub(Modify::nic_vport_context);
+  context.set(Context::allowed_list_type, 1);
+  context.set(Context::allowed_list_size, 2);
+  in.tail()[7] = std::byte{0x11};
+  in.tail()[15] = std::byte{0x22};
+  EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
+  const auto list = host.device().vport().mc_list();
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[1], rdma::Mac::from_u64(0x22));
+  const auto reply = query(s::allowed_list_type::CURRENT_MC_MAC_ADDRESS, 4);
+  EXPECT_EQ(reply.as<Query>().get(Query::nic_vport_context).get(Context::allowed_list_size), 2u);
+  EXPECT_EQ(reply.out[Query::kSize + 15], std::byte{0x22});
+}
+
+TEST_F(VportTest, VlanListsAreKept) {
+  Input<Modify> in(Opcode::MODIFY_NIC_VPORT_CONTEXT, 0, 8);
+  (*in).sub(Modify::field_select).set(Select::addresses_list, 1);
+  const auto context = (*in).sub(Modify::nic_vport_context);
+  context.set(Context::allowed_list_type, 2);
+  context.set(Context::allowed_list_size, 1);
+  util::MutableView<s::vlan_entry>(in.tail()).set(s::vlan_entry::vlan, 100);
+  EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
+  ASSERT_EQ(host.device().vport().vlan_list().size(), 1u);
+  EXPECT_EQ(host.device().vport().vlan_list()[0], 100);
+}
+
+TEST_F(VportTest, BadModificationsAreRefusedAndChangeNothing) {
+  Input<Modify> in(Opcode::MODIFY_NIC_VPORT_CONTEXT);
+  const auto select = (*in).sub(Modify::field_select);
+  const auto context = (*in).sub(Modify::nic_vport_context);
+  select.set(Select::addresses_list, 1);
+  select.set(Select::roce_en, 1);
+  context.set(Context::roce_en, 1);
+  const auto status = [&] { return host.execute<s::modify_nic_vport_context_out>(in).status(); };
+  context.set(Context::allowed_list_size, 129);
+  EXPECT_EQ(status(), Code::EXCEED_LIM);
+  context.set(Context::allowed_list_size, 2);
+  EXPECT_EQ(status(), Code::BAD_INPUT_LEN);
+  context.set(Context::allowed_list_type, 3);
+  EXPECT_EQ(status(), Code::BAD_PARAM);
+  select.set(Select::addresses_list, 0);
+  select.set(Select::mtu, 1);
+  context.set(Context::mtu, 0xFFFF);
+  EXPECT_EQ(status(), Code::BAD_PARAM);
+  in->set(Modify::vport_number, 1);
+  EXPECT_EQ(status(), Code::BAD_PARAM);
+  EXPECT_FALSE(host.device().vport().roce_enabled());
+}
+
+TEST_F(VportTest, StateFollowsTheLink) {
+  EXPECT_TRUE(state_up());
+  host.port().up = false;
+  EXPECT_FALSE(state_up());
+}
+
+TEST_F(VportTest, OnlyTheDefaultPartitionExists) {
+  using In = s::query_hca_vport_pkey_in;
+  Input<In> in(Opcode::QUERY_HCA_VPORT_PKEY);
+  auto reply = host.execute<s::query_hca_vport_pkey_out>(in, 4);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(util::load_be32(reply.out.data() + 16), 0xFFFFu);
+  in->set(In::pkey_index, 1);
+  reply = host.execute<s::query_hca_vport_pkey_out>(in, 4);
+  EXPECT_EQ(util::load_be32(reply.out.data() + 16), 0u);
+  in->set(In::pkey_index, 128);
+  EXPECT_EQ(host.execute<s::query_hca_vport_pkey_out>(in, 4).status(), Code::BAD_INDEX);
+}
+
+TEST_F(VportTest, CountersAreReadAndCleared) {
+  host.device().vport().counters().received_eth_unicast.add(1000);
+  using In = s::query_vport_counter_in;
+  using Out = s::query_vport_counter_out;
+  Input<In> in(Opcode::QUERY_VPORT_COUNTER);
+  in->set(In::clear, 1);
+  const auto octets = [&] {
+    const auto reply = host.execute<Out>(in);
+    EXPECT_TRUE(reply.ok());
+    return reply.as<Out>().get(Out::received_eth_unicast).get(s::traffic_counter::octets);
+  };
+  EXPECT_EQ(octets(), 1000u);
+  EXPECT_EQ(octets(), 0u);
+}
+
+// Registers ----------------------------------------------------------------------------------------
+
+class PortRegisterTest : public VportTest {
+ protected:
+  template <class Register>
+  Reply access(s::register_id id, bool read, util::Struct<Register>& content) {
+    Input<s::access_register_in> in(Opcode::ACCESS_REG, read ? 1 : 0, Register::kSize);
+    in->set(s::access_register_in::register_id, static_cast<std::uint16_t>(id));
+    std::ranges::copy(content.bytes(), in.tail().begin());
+    const auto reply = host.execute<s::access_register_out>(in, Register::kSize);
+    const auto body = std::span(reply.out).subspan(s::access_register_out::register_data_offset);
+    if (reply.ok()) std::ranges::copy(body.first(Register::kSize), content.bytes().begin());
+    return reply;
+  }
+  unsigned port_events(std::uint64_t eq, s::port_change_subtype subtype) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < 16; ++i) {
+      const util::View<s::eqe> eqe(std::span(host.at(eq + 64 * i), 64));
+      if (eqe.get(s::eqe::owner) != 0) break;
+      EXPECT_EQ(eqe.get(s::eqe::event_type), 0x09u);
+      EXPECT_EQ(eqe.get(s::eqe::event_data)[8], std::byte{0x10}) << "port 1";
+      if (eqe.get(s::eqe::event_sub_type) == static_cast<std::uint8_t>(subtype)) ++n;
+    }
+    return n;
+  }
+  Reply set_admin(s::paos_status status) {
+    using R = s::reg_paos;
+    util::Struct<R> paos;
+    paos.set(R::local_port, 1);
+    paos.set(R::admin_status, static_cast<std::uint8_t>(status));
+    paos.set(R::ase, 1);
+    return access<R>(s::register_id::PAOS, false, paos);
+  }
+};
+
+TEST_F(PortRegisterTest, SpeedHasExactlyOneBitWhenTheLinkIsUp) {
+  using R = s::reg_ptys;
+  util::Struct<R> ptys;
+  ptys.set(R::local_port, 1);
+  ASSERT_TRUE(access<R>(s::register_id::PTYS, true, ptys).ok());
+  EXPECT_EQ(ptys.get(R::eth_proto_oper), 1u << 20);
+  EXPECT_EQ(ptys.get(R::ext_eth_proto_capability), 0u);
+  host.port().up = false;
+  ASSERT_TRUE(access<R>(s::register_id::PTYS, true, ptys).ok());
+  EXPECT_EQ(ptys.get(R::eth_proto_oper), 0u);
+  EXPECT_EQ(ptys.get(R::eth_proto_capability), 1u << 20);
+}
+
+TEST_F(PortRegisterTest, AnUnsupportedSpeedIsRefused) {
+  using R = s::reg_ptys;
+  util::Struct<R> ptys;
+  ptys.set(R::local_port, 1);
+  ptys.set(R::eth_proto_admin, 1u << 4);
+  EXPECT_EQ(access<R>(s::register_id::PTYS, false, ptys).status(), Code::BAD_PARAM);
+}
+
+TEST_F(PortRegisterTest, MtuIsSetWithinItsMaximum) {
+  using R = s::reg_pmtu;
+  util::Struct<R> pmtu;
+  pmtu.set(R::local_port, 1);
+  ASSERT_TRUE(access<R>(s::register_id::PMTU, true, pmtu).ok());
+  EXPECT_EQ(pmtu.get(R::max_mtu), 9978u);
+  pmtu.set(R::admin_mtu, 9022);
+  ASSERT_TRUE(access<R>(s::register_id::PMTU, false, pmtu).ok());
+  ASSERT_TRUE(access<R>(s::register_id::PMTU, true, pmtu).ok());
+  EXPECT_EQ(pmtu.get(R::oper_mtu), 9022u);
+  pmtu.set(R::admin_mtu, 9979);
+  EXPECT_EQ(access<R>(s::register_id::PMTU, false, pmtu).status(), Code::BAD_PARAM);
+}
+
+TEST_F(PortRegisterTest, AdminDownAndUpAreToldByEvents) {
+  using Subtype = s::port_change_subtype;
+  (void)host.create_eq(4, 1ull << 0x09, 0);
+  const auto eq = host.last_buffer;
+  host.run();
+  EXPECT_EQ(port_events(eq, Subtype::ACTIVE), 1u);
+  EXPECT_TRUE(set_admin(s::paos_status::DOWN).ok());
+  EXPECT_EQ(port_events(eq, Subtype::DOWN), 1u);
+  EXPECT_FALSE(state_up());
+  EXPECT_TRUE(set_admin(s::paos_status::UP).ok());
+  EXPECT_EQ(port_events(eq, Subtype::ACTIVE), 2u);
+  EXPECT_TRUE(state_up());
+  EXPECT_TRUE(set_admin(s::paos_status::UP).ok());
+  EXPECT_EQ(port_events(eq, Subtype::ACTIVE), 3u) << "a driver waits for it at every open";
+}
+
+TEST_F(PortRegisterTest, ThePulledCableIsToldByAnEvent) {
+  using Subtype = s::port_change_subtype;
+  (void)host.create_eq(4, 1ull << 0x09, 0);
+  const auto eq = host.last_buffer;
+  host.run();
+  host.port().up = false;
+  host.advance(std::chrono::seconds(1));
+  host.run();
+  EXPECT_EQ(port_events(eq, Subtype::DOWN), 1u);
+  host.port().up = true;
+  host.run();
+  EXPECT_EQ(port_events(eq, Subtype::ACTIVE), 2u);
+}
+
+TEST_F(PortRegisterTest, HostEndiannessLittleIsAccepted) {
+  using R = s::reg_host_endianness;
+  util::Struct<R> content;
+  EXPECT_TRUE(access<R>(s::register_id::HOST_ENDIANNESS, false, content).ok());
+  content.set(R::he, 1);
+  EXPECT_EQ(access<R>(s::register_id::HOST_ENDIANNESS, false, content).status(), Code::BAD_PARAM);
+}
+
+TEST_F(PortRegisterTest, NodeDescriptionIsKept) {
+  using R = s::reg_node_desc;
+  util::Struct<R> content;
+  ASSERT_TRUE(access<R>(s::register_id::NODE_DESC, true, content).ok());
+  EXPECT_NE(content.bytes()[0], std::byte{0});
+  content.bytes()[0] = std::byte{'X'};
+  EXPECT_TRUE(access<R>(s::register_id::NODE_DESC, false, content).ok());
+  util::Struct<R> again;
+  ASSERT_TRUE(access<R>(s::register_id::NODE_DESC, true, again).ok());
+  EXPECT_EQ(again.bytes()[0], std::byte{'X'});
+}
+
+TEST_F(PortRegisterTest, CountersComeFromTheTraffic) {
+  auto& counters = host.device().vport().counters();
+  counters.received_eth_unicast.add(100);
+  counters.received_eth_broadcast.add(60);
+  using R = s::reg_ppcnt;
+  util::Struct<R> ppcnt;
+  ppcnt.set(R::local_port, 1);
+  ASSERT_TRUE(access<R>(s::register_id::PPCNT, true, ppcnt).ok());
+  using C = s::ppcnt_ieee_802_3;
+  const util::View<C> set(ppcnt.get(R::counter_set));
+  EXPECT_EQ(set.get(C::a_frames_received_ok), 2u);
+  EXPECT_EQ(set.get(C::a_octets_received_ok), 160u + 2 * 4) << "with FCS";
+}
+
+TEST_F(PortRegisterTest, EveryGroupThatDriversReadIsThere) {
+  for (const auto group : {0x00, 0x01, 0x02, 0x03, 0x10, 0x12, 0x20, 0x21}) {
+    using R = s::reg_ppcnt;
+    util::Struct<R> ppcnt;
+    ppcnt.set(R::local_port, 1);
+    ppcnt.set(R::grp, static_cast<std::uint32_t>(group));
+    EXPECT_TRUE(access<R>(s::register_id::PPCNT, true, ppcnt).ok()) << group;
+  }
+  using R = s::reg_ppcnt;
+  util::Struct<R> ppcnt;
+  ppcnt.set(R::local_port, 1);
+  ppcnt.set(R::grp, 0x3F);
+  EXPECT_EQ(access<R>(s::register_id::PPCNT, true, ppcnt).status(), Code::BAD_PARAM);
+}
+
+TEST_F(PortRegisterTest, ModuleIsAQsfp28WithValidChecksums) {
+  using R = s::reg_mcia;
+  std::vector<std::byte> eeprom;
+  for (std::uint32_t at = 0; at < 256; at += 48) {
+    util::Struct<R> mcia;
+    mcia.set(R::i2c_device_address, 0x50);
+    mcia.set(R::device_address, at);
+    mcia.set(R::size, 48);
+    ASSERT_TRUE(access<R>(s::register_id::MCIA, true, mcia).ok());
+    EXPECT_EQ(mcia.get(R::status), 0u);
+    const auto data = mcia.get(R::dwords);
+    eeprom.insert(eeprom.end(), data.begin(), data.begin() + 48);
+  }
+  EXPECT_EQ(eeprom[0], std::byte{0x11});
+  const auto sum = [&](std::size_t from, std::size_t to) {
+    unsigned total = 0;
+    for (auto i = from; i < to; ++i) total += std::to_integer<unsigned>(eeprom[i]);
+    return static_cast<std::byte>(total);
+  };
+  EXPECT_EQ(sum(128, 191), eeprom[191]);
+  EXPECT_EQ(sum(192, 223), eeprom[223]);
+}
+
+TEST_F(PortRegisterTest, UnknownRegistersAreRefused) {
+  using R = s::reg_pcam;
+  util::Struct<R> content;
+  EXPECT_EQ(access<R>(s::register_id::PCAM, true, content).status(), Code::BAD_PARAM);
+}
+
+TEST_F(PortRegisterTest, AnotherPortIsRefused) {
+  using R = s::reg_pmtu;
+  util::Struct<R> pmtu;
+  pmtu.set(R::local_port, 2);
+  EXPECT_EQ(access<R>(s::register_id::PMTU, true, pmtu).status(), Code::BAD_INDEX);
+}
+
+}  // namespace
+}  // namespace softhca::connectx
