@@ -46,7 +46,7 @@ bool CompletionQueue::has_room() {
 bool CompletionQueue::write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
   if (failed_) return false;
   if (!has_room()) {
-    fail(kSyndromeOverrun, "overrun (PRM 7.12.7)");
+    fail(kSyndromeOverrun, "overrun (PRM 7.12.5)");
     return false;
   }
   const std::uint32_t index = attributes_.collapsed ? 0 : producer_ & (size() - 1);
@@ -73,17 +73,22 @@ void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
   if (failed_) return;
   const std::uint32_t consumer = arm_dword & kCounterMask;
   const bool solicited_only = (arm_dword >> 24 & 1) != 0;
-  // A request for all completions is not weakened by a later one for solicited ones (PRM 7.12.5).
+  // A request for all completions is not weakened by a later one for solicited ones (PRM 7.12.4).
   if (!solicited_only || armed_ == Armed::kNo) {
     armed_ = solicited_only ? Armed::kSolicited : Armed::kAll;
   }
-  const bool pending = solicited_only ? seen_solicited_ && distance(after_solicited_, consumer) > 0
-                                      : distance(producer_, consumer) > 0;
+  // "If new CQEs are posted to the CQ after the reporting of a completion event and these CQEs are
+  // not yet consumed, then an event will be generated immediately." A CQE that was there at the
+  // last event has had its event, even if software arms before it polls.
+  const auto since = distance(last_notified_, consumer) > 0 ? last_notified_ : consumer;
+  const bool pending = solicited_only ? seen_solicited_ && distance(after_solicited_, since) > 0
+                                      : distance(producer_, since) > 0;
   if (pending) notify();
 }
 
 void CompletionQueue::notify() {
   armed_ = Armed::kNo;
+  last_notified_ = producer_;
   eqs_.post_completion(attributes_.eqn, cqn_);
 }
 

@@ -46,7 +46,7 @@ class CompletionQueue {
   /// the CQ has overrun or its memory is gone: it has then failed for good, and its queues with it.
   bool write(std::span<std::byte, kCqeSize> cqe, bool solicited);
 
-  /// The arm doorbell (PRM 7.12.5): the first dword of the doorbell, as the arm record has it.
+  /// The arm doorbell (PRM 7.12.4): the first dword of the doorbell, as the arm record has it.
   void handle_arm(std::uint32_t arm_dword);
 
  private:
@@ -63,6 +63,7 @@ class CompletionQueue {
   std::uint32_t producer_ = 0;            ///< 24 bits
   std::uint32_t known_consumer_ = 0;      ///< 24 bits, as last read from the record
   std::uint32_t after_solicited_ = 0;     ///< producer after the last solicited CQE
+  std::uint32_t last_notified_ = 0;       ///< producer at the last completion event
   bool seen_solicited_ = false;
   Armed armed_ = Armed::kNo;
   bool failed_ = false;
