@@ -33,8 +33,9 @@ struct SendRequest {
   std::uint64_t id = 0;  ///< comes back in the completion
   SendOpcode opcode = SendOpcode::kSend;
   std::span<const Sge> pieces = {};
-  std::span<const std::byte> inline_data = {};  ///< if not empty: copied into the request, no `pieces`
-  std::uint64_t remote_address = 0;        ///< RDMA and atomics
+  std::span<const std::byte> inline_data =
+      {};                            ///< if not empty: copied into the request, no `pieces`
+  std::uint64_t remote_address = 0;  ///< RDMA and atomics
   std::uint32_t rkey = 0;
   std::uint32_t immediate = 0;
   std::uint64_t compare = 0;      ///< compare and swap

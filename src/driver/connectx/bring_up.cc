@@ -46,6 +46,7 @@ util::Result<void> Hca::bring_up() {
   // PRM 8.1.2, note: "The driver should ensure that the Bus Master bit in the Command Register is
   // set in the PCI configuration header of the HCA prior to executing further commands".
   enable_bus_master(host_);
+  closed_ = false;
   // Steps 1 to 3: initialization segment.
   auto commands = CommandQueue::create(host_, options_.patience);
   if (!commands) return tl::unexpected(commands.error());
@@ -232,6 +233,7 @@ util::Result<void> Hca::start_port() {
 
 util::Result<void> Hca::close() {
   util::Result<void> result;
+  if (std::exchange(closed_, true)) return result;
   const auto also = [&](util::Result<void> done) {
     if (!done && result) result = std::move(done);
     return done.has_value();

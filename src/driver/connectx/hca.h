@@ -119,6 +119,7 @@ class Hca {
   Host& host_;
   Options options_;
   Stage stage_ = Stage::kOff;
+  bool closed_ = true;
   std::unique_ptr<CommandQueue> commands_;
   std::unique_ptr<Pages> pages_;
   std::string firmware_version_;

@@ -27,7 +27,9 @@ TEST(BringUp, TeardownTakesEverythingBackAndCanBeFollowedByBringUp) {
   auto& node = world.a();
   for (int round = 0; round < 5; ++round) {
     node.open();
-    { const Endpoint endpoint(node); }
+    {
+      const Endpoint endpoint(node);
+    }
     must(node.hca->close());
     EXPECT_EQ(node.hca->pages_given(), 0u);
     node.hca = nullptr;

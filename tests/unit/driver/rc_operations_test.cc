@@ -41,7 +41,7 @@ class RcOperations : public ::testing::TestWithParam<std::tuple<unsigned, std::s
   std::unique_ptr<Endpoint> b_;
 };
 
-constexpr std::size_t kFrom = 0x101;   ///< nothing is aligned
+constexpr std::size_t kFrom = 0x101;  ///< nothing is aligned
 constexpr std::size_t kTo = 0x20003;
 
 TEST_P(RcOperations, RdmaWritePutsTheBytesIntoThePeersMemory) {

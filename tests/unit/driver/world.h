@@ -58,17 +58,20 @@ class World {
   void open();
   util::Time now() const { return now_; }
 
-  /// Runs both devices and delivers their frames, once. Time passes only if `jump`, and if there is
-  /// nothing else to do: to the next timer.
-  void progress(bool jump);
-  /// progress() with jumps until `done` says so. False if a virtual minute was not enough, or if nothing
-  /// can happen any more.
+  /// What a driver that waits does: lets both devices work; if they have nothing to do, a little
+  /// time passes.
+  void progress();
+  /// Lets both devices work, and time pass from timer to timer, until `done` says so. False if a
+  /// virtual minute was not enough.
   bool run_until(const std::function<bool()>& done);
   /// Lets everything happen that happens until `duration` from now.
   void advance(util::Duration duration);
 
  private:
   friend struct Node;
+
+  /// Runs both devices and delivers their frames, at the same time. False: nothing more to do now.
+  bool pass();
 
   fabric::Switch switch_;
   util::Time now_{std::chrono::seconds(1)};
