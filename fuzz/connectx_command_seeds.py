@@ -49,7 +49,7 @@ def seeds():
     yield "rc_qp", command("CREATE_QP", {
         0x18: 0, 0x1C: 1, 0x20: 0x1E221800 | 2 << 19, 0x24: 3, 0x94: 1, 0xB4: 1, 0xBC: 0x43000,
         0xC4: 0}, pages(0x44000, 0x45000), 0x110) + b"".join(
-            command(name, {0x08: 0x40, 0x1C: 1, 0x94: 1, 0xB4: 1}, size=0x110)
+            command(name, {0x08: 0x40, 0x1C: 1, 0x20: 0xBE000000, 0x94: 1, 0xB4: 1}, size=0x110)
             for name in ("RST2INIT_QP", "INIT2RTR_QP", "RTR2RTS_QP", "QUERY_QP", "QP_2ERR")
     ) + write(3 * 4096 + 0x800, struct.pack(">II", 0, 0x4000))
     yield "doorbells", write(3 * 4096 + 0x40, bytes(4)) + write(
