@@ -1,0 +1,127 @@
+// A driver for SDXI functions: brings one up, runs its administrative context, and makes contexts for
+// programs (context.h).
+//
+//   auto function = Function::bring_up(host);                      // SDXI 4.1.8
+//   auto context = (*function)->make_context();                    // a ring of its own
+//   auto done = (*context)->copy({to}, {from}, size);              // returns at once
+//   (*context)->wait(*done);                                       // polls the completion block
+//
+// Single-threaded, but for Context::enqueue.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "driver/dma_memory.h"
+#include "driver/host.h"
+#include "driver/sdxi/descriptor.h"
+#include "spec/sdxi/context.h"
+#include "spec/sdxi/error_log.h"
+#include "spec/sdxi/keys.h"
+#include "spec/sdxi/mmio.h"
+
+namespace softhca::driver::sdxi {
+
+class Context;
+
+/// What the function can do (MMIO_CAP0, MMIO_CAP1), decoded.
+struct Capabilities {
+  std::uint16_t sfunc;
+  bool virtual_function;
+  std::uint16_t max_context;
+  std::uint64_t max_ring_entries;
+  std::uint64_t max_buffer;     ///< bytes
+  std::uint64_t doorbell_stride;
+  bool cross_function;
+  bool atomics;
+  bool minimal_atomics;
+  bool interrupts;
+  bool atomic_completion;
+};
+
+/// A record of the error log, decoded (SDXI 3.4.1).
+struct ErrorRecord {
+  spec::err_step step;
+  spec::err_sub_step sub_step;
+  spec::err_class error_class;
+  spec::err_reaction reaction;
+  std::optional<std::uint16_t> context;
+  std::optional<std::uint64_t> descriptor;
+  std::optional<unsigned> buffer;
+
+  std::string to_text() const;
+};
+
+class Function {
+ public:
+  struct Options {
+    unsigned interrupt_vectors = 2;   ///< number 0 is the function's own
+    unsigned error_log_power = 0;     ///< 2^(n + 12) bytes
+    unsigned rkeys_power = 0;         ///< 2^(n + 8) RKeys
+    util::Duration patience = std::chrono::seconds(10);
+  };
+
+  /// Activates a function (SDXI 4.1.8) and jump-starts its administrative context (SDXI 4.3.4).
+  static util::Result<std::unique_ptr<Function>> bring_up(Host& host, const Options& options);
+  static util::Result<std::unique_ptr<Function>> bring_up(Host& host) {
+    return bring_up(host, Options{});
+  }
+  /// Stops the function, softly, then hard (SDXI 4.1.9). Contexts are gone by then.
+  ~Function();
+  Function(const Function&) = delete;
+  Function& operator=(const Function&) = delete;
+
+  const Capabilities& capabilities() const { return capabilities_; }
+  Host& host() { return host_; }
+  util::Duration patience() const { return options_.patience; }
+
+  /// A started context with `ring_entries` descriptors.
+  util::Result<std::unique_ptr<Context>> make_context(std::uint32_t ring_entries = 1024);
+
+  /// Lets function `requester` of the same group use our memory (SDXI 3.3.2); the RKey that it needs.
+  util::Result<std::uint16_t> grant(std::uint16_t requester);
+  /// Takes it back; when this returns the RKey reaches nothing any more.
+  util::Result<void> revoke(std::uint16_t rkey);
+
+  /// Reads the error log and frees its records, in the order of SDXI 3.4.3. `*lost` becomes true if
+  /// it had overflowed.
+  std::vector<ErrorRecord> take_errors(bool* lost = nullptr);
+
+  /// Executes administrative descriptors in context 0 and waits for the last. Fails if one does.
+  util::Result<void> administer(std::span<Descriptor> descriptors);
+
+  // For Context.
+  util::Result<std::uint16_t> publish(std::uint64_t control_block, std::uint64_t akeys);
+  util::Result<void> withdraw(std::uint16_t number);
+  void ring_doorbell(std::uint16_t number, std::uint64_t value);
+
+ private:
+  Function(Host& host, const Options& options) : host_(host), options_(options) {}
+
+  std::uint64_t read(spec::mmio_register name);
+  void write(spec::mmio_register name, std::uint64_t value);
+  spec::fn_gsv state();
+  void request(spec::fn_gsr value);
+  util::Result<void> wait_for(spec::fn_gsv wanted);
+  util::Result<void> stop();
+
+  util::Result<void> read_capabilities();
+  util::Result<void> make_tables();
+  util::Result<void> make_error_log();
+  util::Result<void> activate();
+  util::Result<util::MutableView<spec::cxt_l1_ent>> level1_entry(std::uint16_t number);
+
+  Host& host_;
+  Options options_;
+  Capabilities capabilities_{};
+  DmaBuffer level2_;
+  std::vector<DmaBuffer> level1_;     ///< by level 2 index, empty until needed
+  DmaBuffer error_log_;
+  DmaBuffer rkeys_;
+  std::vector<bool> context_used_;
+  std::unique_ptr<Context> admin_;
+};
+
+}  // namespace softhca::driver::sdxi
