@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Checks a capture with decoders that nobody here wrote.
 
 tshark must decode every UDP packet to port 4791 as RoCEv2, none malformed; scapy must compute the

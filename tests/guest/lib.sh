@@ -146,3 +146,10 @@ clean_dmesg() {
   bad=$(dmesg | grep -E 'WARNING:|BUG:|Oops|Call Trace|hung task|command failed|failed, status|hw csum failure' || true)
   [ -z "$bad" ] || fail "the kernel log holds: $bad"
 }
+
+# counter HOST NAME: a hardware counter of the host's RDMA port.
+counter() {
+  local ib
+  eval "ib=\$IB_$1"
+  on "$1" cat "/sys/class/infiniband/$ib/ports/1/hw_counters/$2"
+}
