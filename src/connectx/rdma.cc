@@ -345,9 +345,14 @@ rdma::Refusal Rdma::modify_qp(QueuePair& qp, QpState to, util::View<spec::connec
     if (auto* srq = find_srq(old)) srq->remove_user();
     find_srq(qp.srqn())->add_user();
   }
-  // Software zeroes the record only after 2RST has completed: it is not read before INIT.
-  if (to == QpState::kReset) qp.reset_rings();
   return {};
+}
+
+rdma::Refusal Rdma::move_qp(QueuePair& qp, QpState to) {
+  const auto refusal = transport_.modify(qp.transport(), to, qp.attributes());
+  // Software zeroes the record only after 2RST has completed: it is not read before INIT.
+  if (!refusal && to == QpState::kReset) qp.reset_rings();
+  return refusal;
 }
 
 SharedReceiveQueue* Rdma::add_srq(SharedReceiveQueue::Attributes attributes) {
@@ -367,29 +372,6 @@ void Rdma::remove_srq(SharedReceiveQueue& srq) {
 void Rdma::arm_srq(SharedReceiveQueue& srq, std::uint16_t limit) {
   srq.arm(limit);
   post_srq_events(srq);
-}
-
-bool Rdma::uses_cq(std::uint32_t cqn) const {
-  const auto qp_uses = [&](const auto& qp) {
-    return qp != nullptr && (qp->send_cqn() == cqn || qp->receive_cqn() == cqn);
-  };
-  const auto srq_uses = [&](const auto& srq) {
-    return srq != nullptr && srq->attributes().kind == SharedReceiveQueue::Kind::kXrc &&
-           srq->attributes().cqn == cqn;
-  };
-  return std::ranges::any_of(queue_pairs_, qp_uses) ||
-         std::ranges::any_of(shared_queues_, srq_uses);
-}
-
-bool Rdma::uses_pd(std::uint32_t pd) const {
-  const auto qp_uses = [&](const auto& qp) {
-    return qp != nullptr && qp->context().get(QueuePair::Qpc::pd) == pd;
-  };
-  const auto srq_uses = [&](const auto& srq) {
-    return srq != nullptr && srq->attributes().pd.value() == pd;
-  };
-  return std::ranges::any_of(queue_pairs_, qp_uses) ||
-         std::ranges::any_of(shared_queues_, srq_uses);
 }
 
 }  // namespace softhca::connectx

@@ -9,8 +9,12 @@
 // gets no packets, so run() polls its counter, but only as long as there is such a QP.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "connectx/command.h"
@@ -60,9 +64,6 @@ class Rdma : private rdma::Hca {
   SharedReceiveQueue* find_srq(std::uint32_t number) const {
     return number < shared_queues_.size() ? shared_queues_[number].get() : nullptr;
   }
-  /// Whether a QP or SRQ refers to this CQ, or to this PD.
-  bool uses_cq(std::uint32_t cqn) const;
-  bool uses_pd(std::uint32_t pd) const;
 
   // Verbs of the commands ----------------------------------------------------------------------
 
@@ -72,6 +73,8 @@ class Rdma : private rdma::Hca {
   /// Gives the QP a new context and the transport what it means there. Nothing has changed if
   /// the transport refuses.
   rdma::Refusal modify_qp(QueuePair& qp, rdma::QpState to, util::View<spec::connectx::qpc> context);
+  /// To RESET or ERR, which need no context.
+  rdma::Refusal move_qp(QueuePair& qp, rdma::QpState to);
 
   SharedReceiveQueue* add_srq(SharedReceiveQueue::Attributes attributes);
   void remove_srq(SharedReceiveQueue& srq);

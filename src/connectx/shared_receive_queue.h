@@ -10,6 +10,8 @@
 #include "connectx/queue_buffer.h"
 #include "rdma/hca.h"
 #include "rdma/types.h"
+#include "spec/connectx/raw_queues.h"
+#include "spec/connectx/srq.h"
 
 namespace softhca::connectx {
 
@@ -24,8 +26,8 @@ class SharedReceiveQueue {
     Kind kind = Kind::kRmp;
     unsigned log_size = 0;    ///< WQEs
     unsigned log_stride = 5;  ///< bytes
-    bool wq_signature =
-        false;  ///< a signature segment stands before the scatter list; it is not checked
+    /// A signature segment stands before the scatter list; it is not checked.
+    bool wq_signature = false;
     rdma::Pd pd{};
     std::uint32_t cqn = 0;         ///< XRC
     std::uint32_t user_index = 0;  ///< XRC
@@ -34,8 +36,10 @@ class SharedReceiveQueue {
     QueueBuffer buffer{};
     DoorbellRecord record{};
     /// The context as it was given, for the query commands: of the kind's own layout.
-    std::array<std::byte, 0xC0 + 0x30> context{};
+    std::array<std::byte, spec::connectx::rmp_context::kSize> context{};
   };
+
+  static_assert(spec::connectx::xrc_srq_context::kSize <= spec::connectx::rmp_context::kSize);
 
   SharedReceiveQueue(std::uint32_t number, Attributes attributes);
 

@@ -64,7 +64,7 @@ CommandResult modify(Device& device, const Command& command) {
 CommandResult move_to(Device& device, const Command& command, rdma::QpState to) {
   auto* qp = device.rdma().find_qp(command.input<qp_2err_in>().get(qp_2err_in::qpn));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
-  if (const auto refusal = device.rdma().modify_qp(*qp, to, qp->context())) {
+  if (const auto refusal = device.rdma().move_qp(*qp, to)) {
     return refuse_state(refusal.reason);
   }
   return {};

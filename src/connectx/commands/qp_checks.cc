@@ -47,9 +47,9 @@ CommandResult check_queues(Device& device, util::View<qpc> context) {
 
 CommandResult check_qp_references(Device& device, util::View<qpc> context) {
   // A UMR QP gets its PD on the way to INIT (mlx5 driver interface 7.5).
-  const bool without_pd = context.get(qpc::pd) == 0 &&
-                          static_cast<QueuePair::Service>(context.get(qpc::st)) ==
-                              QueuePair::Service::REG_UMR;
+  const bool without_pd =
+      context.get(qpc::pd) == 0 &&
+      static_cast<QueuePair::Service>(context.get(qpc::st)) == QueuePair::Service::REG_UMR;
   if (!without_pd && !device.resources().pds().contains(context.get(qpc::pd))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
   }
