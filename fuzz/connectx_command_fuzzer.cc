@@ -1,10 +1,11 @@
 // A guest that sends the command interface what it likes.
 //
 // The input is a script for one device that a driver has initialized, with a PD, an EQ for every
-// event, a CQ and pages to spare. Each record is a command that is delivered well and says anything, a queue
-// entry of any bytes, any bytes at any place of the guest's memory (mailbox chains among them), any register access, or time
-// that passes. Whatever happens, the device completes what was delivered well, stays in its
-// memory, comes to rest, and starts anew for the next driver.
+// event, a CQ and pages to spare. Each record is a command that is delivered well and says
+// anything, a queue entry of any bytes, any bytes at any place of the guest's memory (mailbox
+// chains among them), any register access, or time that passes. Whatever happens, the device
+// completes what was delivered well, stays in its memory, comes to rest, and starts anew for the
+// next driver.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -66,7 +67,7 @@ class Guest {
  public:
   static constexpr std::uint64_t kMemorySize = 1u << 20;
   static constexpr std::uint64_t kQueue = 0x1000;
-  static constexpr std::uint64_t kChains = 0x2000;   ///< mailboxes of well delivered commands
+  static constexpr std::uint64_t kChains = 0x2000;  ///< mailboxes of well delivered commands
   static constexpr std::uint64_t kBuffers = 0x40000;
   static constexpr std::size_t kMaxMessage = 8192;
 
@@ -84,11 +85,21 @@ class Guest {
 
   void play(Script& script) {
     switch (script.byte() % 6) {
-      case 0: play_command(script); break;
-      case 1: play_entry(script); break;
-      case 2: play_memory(script); break;
-      case 3: play_write(script); break;
-      case 4: play_read(script); break;
+      case 0:
+        play_command(script);
+        break;
+      case 1:
+        play_entry(script);
+        break;
+      case 2:
+        play_memory(script);
+        break;
+      case 3:
+        play_write(script);
+        break;
+      case 4:
+        play_read(script);
+        break;
       case 5:
         now_ += std::chrono::microseconds(1ull << (script.byte() % 32));
         break;
@@ -124,7 +135,8 @@ class Guest {
   }
 
   /// A chain at `address` for what does not fit in the entry.
-  std::uint64_t chain(std::uint64_t address, std::span<const std::byte> message, std::uint8_t token) {
+  std::uint64_t chain(std::uint64_t address, std::span<const std::byte> message,
+                      std::uint8_t token) {
     if (message.size() <= 16) return 0;
     auto rest = message.subspan(16);
     for (std::uint32_t number = 0; !rest.empty(); ++number) {
@@ -209,7 +221,8 @@ class Guest {
     device_->read_bar(0, where % Device::kBarSize, std::span(bytes).first(1u << script.byte() % 7));
   }
 
-  // The driver's start -----------------------------------------------------------------------------
+  // The driver's start
+  // -----------------------------------------------------------------------------
 
   static void set_header(std::span<std::byte> in, Op opcode, std::uint16_t op_mod) {
     using Header = spec::connectx::command_input_header;
@@ -227,7 +240,8 @@ class Guest {
     using Header = spec::connectx::command_output_header;
     const util::View<Entry> entry(at(kQueue, Entry::kSize));
     check(entry.get(Entry::ownership) == 0 && entry.get(Entry::status) == 0);
-    check(util::View<Header>(entry.get(Entry::command_output_inline_data)).get(Header::status) == 0);
+    check(util::View<Header>(entry.get(Entry::command_output_inline_data)).get(Header::status) ==
+          0);
   }
   template <class In>
   void command(Op opcode) {
@@ -249,7 +263,8 @@ class Guest {
       }
     });
     command<s::init_hca_in>(Op::INIT_HCA);
-    for (const auto opcode : {Op::ALLOC_UAR, Op::ALLOC_PD, Op::ALLOC_TRANSPORT_DOMAIN, Op::ALLOC_XRCD}) {
+    for (const auto opcode :
+         {Op::ALLOC_UAR, Op::ALLOC_PD, Op::ALLOC_TRANSPORT_DOMAIN, Op::ALLOC_XRCD}) {
       command<s::nop_in>(opcode);
     }
     command<s::create_eq_in>(Op::CREATE_EQ, 0, 8, [&](auto in, auto tail) {

@@ -86,6 +86,7 @@ void fill_rdma(util::MutableView<Cap> cap) {
   cap.set(Cap::block_lb_mc, 1);
   cap.set(Cap::qkv, 1);
   cap.set(Cap::pkv, 1);
+  cap.set(Cap::max_qp_cnt, 255);  // counter sets; 0 hides all counters from users
   cap.set(Cap::out_of_seq_cnt, 1);
   cap.set(Cap::retransmission_q_counters, 1);
   cap.set(Cap::enhanced_error_q_counters, 1);
@@ -179,7 +180,8 @@ void fill_atomic(util::MutableView<AtomicCap> cap) {
 
 constexpr std::string_view kSetSection = "PRM 12.3.4";
 
-/// Copies the named fields of `image` to `current`. False, and nothing changed, if one is above `maximum`.
+/// Copies the named fields of `image` to `current`. False, and nothing changed, if one is above
+/// `maximum`.
 template <class Layout, class... Fields>
 bool take(std::span<const std::byte> image, std::span<const std::byte> maximum,
           std::span<std::byte> current, Fields... fields) {
@@ -255,8 +257,8 @@ bool Capabilities::atomic_results_little_endian() const {
 }
 
 CommandResult Capabilities::set(Type type, std::span<const std::byte> image) {
-  const auto group = std::find_if(groups_.begin(), groups_.end(),
-                                  [&](const Group& g) { return g.type == type; });
+  const auto group =
+      std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.type == type; });
   if (group == groups_.end()) {
     return refuse(Status::BAD_OP, kSetSection, "no such group of capabilities");
   }

@@ -1,5 +1,5 @@
-// What the device can do (PRM 12.3.3): for each group of capabilities a maximum, which never changes,
-// and what the driver has chosen with SET_HCA_CAP.
+// What the device can do (PRM 12.3.3): for each group of capabilities a maximum, which never
+// changes, and what the driver has chosen with SET_HCA_CAP.
 //
 // What is not implemented is not advertised: a driver relies on every bit that is set here.
 #pragma once

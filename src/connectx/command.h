@@ -17,7 +17,8 @@ using Status = spec::connectx::command_status;
 /// Why a command failed. The guest sees status and syndrome; the log has all four.
 struct Refusal {
   Status status;
-  std::uint32_t syndrome;    ///< made from section and text: the same check has the same number for ever
+  /// Made from section and text: the same check has the same number for ever.
+  std::uint32_t syndrome;
   std::string_view text;     ///< which check failed, in words
   std::string_view section;  ///< where the document demands it
 };
@@ -34,13 +35,14 @@ constexpr std::uint32_t syndrome_of(std::string_view section, std::string_view t
 }
 
 /// `return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown PD");` Both texts must be literals.
-constexpr tl::unexpected<Refusal> refuse(Status status, std::string_view section, std::string_view text) {
+constexpr tl::unexpected<Refusal> refuse(Status status, std::string_view section,
+                                         std::string_view text) {
   return tl::unexpected<Refusal>(Refusal{status, syndrome_of(section, text), text, section});
 }
 
-/// A command under execution. `in` holds at least the input size and `out` at least the output size that
-/// the command table states for the opcode; `out` is zero at first, and status and syndrome are written by
-/// the caller of the handler.
+/// A command under execution. `in` holds at least the input size and `out` at least the output size
+/// that the command table states for the opcode; `out` is zero at first, and status and syndrome
+/// are written by the caller of the handler.
 struct Command {
   std::uint16_t opcode;
   std::uint16_t op_mod;

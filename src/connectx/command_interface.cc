@@ -160,9 +160,10 @@ void CommandInterface::complete(unsigned slot, util::MutableView<QueueEntry> ent
   if (status != DeliveryStatus::OK) {
     ++undelivered_;
     if (std::uint64_t held; log_limit_.allow(device_.now(), &held)) {
-      util::log(util::LogLevel::kWarning,
-                "{}: command in slot {} not delivered: {} ({:#04x}, PRM Table 96); {} lines held back",
-                device_.name(), slot, to_string(status), static_cast<unsigned>(status), held);
+      util::log(
+          util::LogLevel::kWarning,
+          "{}: command in slot {} not delivered: {} ({:#04x}, PRM Table 96); {} lines held back",
+          device_.name(), slot, to_string(status), static_cast<unsigned>(status), held);
     }
   }
   entry.set(QueueEntry::status, static_cast<std::uint8_t>(status));
@@ -202,8 +203,8 @@ void CommandInterface::report(const CommandSpec* spec, const Command& command,
                               const Refusal& refusal) {
   std::uint64_t held = 0;
   if (!log_limit_.allow(device_.now(), &held)) return;
-  const auto name = spec != nullptr ? std::string(spec->name())
-                                    : fmt::format("command {:#06x}", command.opcode);
+  const auto name =
+      spec != nullptr ? std::string(spec->name()) : fmt::format("command {:#06x}", command.opcode);
   const auto more = held != 0 ? fmt::format("; {} lines held back", held) : std::string();
   util::log(util::LogLevel::kWarning,
             "{}: {} (op_mod {:#x}) refused: {} ({:#04x}), syndrome {:#010x}: {} ({}){}",

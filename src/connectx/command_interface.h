@@ -1,8 +1,8 @@
 // The command interface (PRM 7.14): the queue of 32 slots in host memory, its doorbells, and what
 // happens to a posted command from its entry to its completion event.
 //
-//   doorbell      InitSegment notes the slots; run() takes them in the order in which they were rung
-//   entry, input  CommandMailbox reads them; what it cannot deliver ends in a delivery status
+//   doorbell      InitSegment notes the slots; run() takes them in the order in which they were
+//   rung entry, input  CommandMailbox reads them; what it cannot deliver ends in a delivery status
 //   checks        opcode, start-up order, lengths: from the command table
 //   handler       in commands/: its checks, its effect, or a Refusal
 //   completion    output, then the ownership bit, then the completion event

@@ -72,10 +72,11 @@ DeliveryStatus CommandMailbox::read_input(util::View<QueueEntry> entry) {
   const auto token = static_cast<std::uint8_t>(entry.get(QueueEntry::token));
   const auto first = entry.get(QueueEntry::command_input_inline_data);
   release_if_large(input_);
-  input_.assign(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(std::min(length, kInline)));
+  input_.assign(first.begin(),
+                first.begin() + static_cast<std::ptrdiff_t>(std::min(length, kInline)));
 
-  // Follow the chain only as far as the message goes: the chain may be longer, and what is behind the
-  // message is left from an earlier one. The block number ends a loop.
+  // Follow the chain only as far as the message goes: the chain may be longer, and what is behind
+  // the message is left from an earlier one. The block number ends a loop.
   auto at = entry.get(QueueEntry::input_mailbox_pointer) << QueueEntry::input_mailbox_pointer.kLo;
   std::array<std::byte, Block::kSize> block{};
   for (std::size_t number = 0; number < blocks_for(length); ++number) {

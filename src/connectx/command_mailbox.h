@@ -49,8 +49,8 @@ class CommandMailbox {
   std::vector<pcie::Iova> output_blocks_;
 };
 
-/// The bitwise complement of the XOR of all bytes: written into a zero byte among them it makes their XOR
-/// 0xFF (PRM 7.14.1.1.1).
+/// The bitwise complement of the XOR of all bytes: written into a zero byte among them it makes
+/// their XOR 0xFF (PRM 7.14.1.1.1).
 std::uint8_t command_signature(std::span<const std::byte> bytes);
 
 }  // namespace softhca::connectx

@@ -11,8 +11,8 @@ namespace softhca::connectx {
 
 /// How far the driver has come in the start-up order (PRM 8.2).
 enum class HcaState : std::uint8_t {
-  kDisabled,     ///< before ENABLE_HCA
-  kEnabled,      ///< before INIT_HCA, and again after TEARDOWN_HCA
+  kDisabled,  ///< before ENABLE_HCA
+  kEnabled,   ///< before INIT_HCA, and again after TEARDOWN_HCA
   kInitialized,
 };
 
@@ -22,7 +22,7 @@ struct CommandSpec {
   std::uint32_t min_input;   ///< bytes
   std::uint32_t min_output;  ///< bytes
   CommandHandler handler;
-  std::uint8_t states;       ///< bit of each HcaState in which it is allowed
+  std::uint8_t states;  ///< bit of each HcaState in which it is allowed
 
   constexpr std::string_view name() const { return to_string(opcode); }
   constexpr bool allowed_in(HcaState state) const {

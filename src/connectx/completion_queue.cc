@@ -27,9 +27,12 @@ CompletionQueue::CompletionQueue(std::uint32_t cqn, Attributes attributes, Event
 spec::connectx::cq_arm_state CompletionQueue::arm_state() const {
   using State = spec::connectx::cq_arm_state;
   switch (armed_) {
-    case Armed::kNo: break;
-    case Armed::kSolicited: return State::SOLICITED_ARMED;
-    case Armed::kAll: return State::ARMED;
+    case Armed::kNo:
+      break;
+    case Armed::kSolicited:
+      return State::SOLICITED_ARMED;
+    case Armed::kAll:
+      return State::ARMED;
   }
   return State::FIRED;
 }

@@ -16,15 +16,15 @@ class CompletionQueue {
  public:
   struct Attributes {
     unsigned log_size = 0;
-    unsigned stride = 64;              ///< bytes of an entry: 64 or 128
+    unsigned stride = 64;  ///< bytes of an entry: 64 or 128
     bool overrun_ignore = false;
-    bool collapsed = false;            ///< cc: every CQE goes to entry 0
+    bool collapsed = false;  ///< cc: every CQE goes to entry 0
     std::uint32_t uar_page = 0;
     std::uint32_t eqn = 0;
-    std::uint16_t period = 0;          ///< us
+    std::uint16_t period = 0;  ///< us
     std::uint16_t max_count = 0;
-    unsigned log_page_size = 12;       ///< bytes, of the page list
-    std::uint32_t page_offset = 0;     ///< of the ring in its first page, in 1/64 pages
+    unsigned log_page_size = 12;    ///< bytes, of the page list
+    std::uint32_t page_offset = 0;  ///< of the ring in its first page, in 1/64 pages
     QueueBuffer buffer;
     DoorbellRecord record;
   };
@@ -41,9 +41,10 @@ class CompletionQueue {
   spec::connectx::cq_arm_state arm_state() const;
   bool failed() const { return failed_; }
 
-  /// Writes a 64-byte CQE whose owner bit is still 0, and the completion event if the CQ is armed. `solicited`: the
-  /// CQE also counts for software that waits for solicited events only (errors do). False if
-  /// the CQ has overrun or its memory is gone: it has then failed for good, and its queues with it.
+  /// Writes a 64-byte CQE whose owner bit is still 0, and the completion event if the CQ is armed.
+  /// `solicited`: the CQE also counts for software that waits for solicited events only (errors
+  /// do). False if the CQ has overrun or its memory is gone: it has then failed for good, and its
+  /// queues with it.
   bool write(std::span<std::byte, kCqeSize> cqe, bool solicited);
 
   /// The arm doorbell (PRM 7.12.4): the first dword of the doorbell, as the arm record has it.
@@ -60,10 +61,10 @@ class CompletionQueue {
   std::uint32_t cqn_;
   Attributes attributes_;
   EventQueues& eqs_;
-  std::uint32_t producer_ = 0;            ///< 24 bits
-  std::uint32_t known_consumer_ = 0;      ///< 24 bits, as last read from the record
-  std::uint32_t after_solicited_ = 0;     ///< producer after the last solicited CQE
-  std::uint32_t last_notified_ = 0;       ///< producer at the last completion event
+  std::uint32_t producer_ = 0;         ///< 24 bits
+  std::uint32_t known_consumer_ = 0;   ///< 24 bits, as last read from the record
+  std::uint32_t after_solicited_ = 0;  ///< producer after the last solicited CQE
+  std::uint32_t last_notified_ = 0;    ///< producer at the last completion event
   bool seen_solicited_ = false;
   Armed armed_ = Armed::kNo;
   bool failed_ = false;

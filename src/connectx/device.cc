@@ -102,8 +102,8 @@ void Device::forget_driver() {
 util::Time Device::run(util::Time now) {
   const bool more_commands = commands().run();
   run_send_doorbells();
-  const auto next = std::min({rdma().run(now), ethernet().run(now), pages().run(now),
-                              port_registers().run(now)});
+  const auto next =
+      std::min({rdma().run(now), ethernet().run(now), pages().run(now), port_registers().run(now)});
   return more_commands ? now : next;
 }
 

@@ -1,8 +1,8 @@
 // A ConnectX-4 (PCI 15b3:1013), one port, as a PCIe function.
 //
-// Registers arrive here (BAR0), are sorted into initialization segment, commands and doorbells, and go
-// to the part that the manual's chapter names. Nothing but noting happens during a register access: commands, WQEs and
-// packets are worked on in run(), so that a vCPU never waits for them.
+// Registers arrive here (BAR0), are sorted into initialization segment, commands and doorbells, and
+// go to the part that the manual's chapter names. Nothing but noting happens during a register
+// access: commands, WQEs and packets are worked on in run(), so that a vCPU never waits for them.
 #pragma once
 
 #include <array>
@@ -34,9 +34,9 @@ class Vport;
 
 /// What distinguishes one card from another.
 struct DeviceOptions {
-  std::string name = "connectx0";      ///< for logs
-  rdma::Mac mac{};                     ///< permanent address
-  std::uint64_t node_guid = 0;         ///< must not be 0, unique on the fabric
+  std::string name = "connectx0";  ///< for logs
+  rdma::Mac mac{};                 ///< permanent address
+  std::uint64_t node_guid = 0;     ///< must not be 0, unique on the fabric
   std::uint16_t msix_vectors = 32;
   /// The time, for the free-running timer and the health counter. Engines take time by run() alone.
   std::function<util::Time()> clock = util::monotonic_now;
@@ -73,7 +73,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   fabric::Port& port() { return port_; }
   util::Time now() const { return options_.clock(); }
 
-  /// Drops every object that a driver made: TEARDOWN_HCA, fast teardown. Pages and capabilities stay.
+  /// Drops every object that a driver made: TEARDOWN_HCA, fast teardown. Pages and capabilities
+  /// stay.
   void drop_objects();
   /// Drops all that a driver made, gave or chose: DISABLE_HCA, a new command queue.
   void forget_driver();

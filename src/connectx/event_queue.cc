@@ -18,7 +18,8 @@ EventQueue::EventQueue(std::uint32_t eqn, Attributes attributes, pcie::Msix& msi
     : eqn_(eqn), attributes_(std::move(attributes)), msix_(msix) {}
 
 bool EventQueue::post(std::uint8_t event_type, std::uint8_t sub_type, const EventData& data) {
-  if (((producer_ - consumer_) & kCounterMask) >= size() && !attributes_.overrun_ignore) return false;
+  if (((producer_ - consumer_) & kCounterMask) >= size() && !attributes_.overrun_ignore)
+    return false;
   std::array<std::byte, kEqeSize> eqe{};
   eqe[1] = std::byte{event_type};
   eqe[3] = std::byte{sub_type};
@@ -70,7 +71,8 @@ void EventQueues::post(event_type type, std::uint8_t sub_type, const EventData& 
   auto* eq = eqn == kNone ? nullptr : table_.find(eqn);
   if (eq == nullptr) return;
   if (!eq->post(static_cast<std::uint8_t>(type), sub_type, data)) {
-    util::log(util::LogLevel::kWarning, "EQ {:#x} lost a {} event: queue full or unreadable (PRM 7.13.11)", eqn,
+    util::log(util::LogLevel::kWarning,
+              "EQ {:#x} lost a {} event: queue full or unreadable (PRM 7.13.11)", eqn,
               to_string(type));
   }
 }
@@ -81,8 +83,10 @@ void EventQueues::post_completion(std::uint32_t eqn, std::uint32_t cqn) {
   EventData data{};
   util::store_be32(data.data() + 0x18, cqn);
   if (!eq->post(0, 0, data)) {
-    util::log(util::LogLevel::kWarning,
-              "EQ {:#x} lost a completion event of CQ {:#x}: queue full or unreadable (PRM 7.13.11)", eqn, cqn);
+    util::log(
+        util::LogLevel::kWarning,
+        "EQ {:#x} lost a completion event of CQ {:#x}: queue full or unreadable (PRM 7.13.11)", eqn,
+        cqn);
   }
 }
 

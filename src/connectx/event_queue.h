@@ -25,10 +25,10 @@ class EventQueue {
   struct Attributes {
     unsigned log_size = 0;
     std::uint32_t uar_page = 0;
-    std::uint16_t vector = 0;      ///< MSI-X
+    std::uint16_t vector = 0;  ///< MSI-X
     bool overrun_ignore = false;
-    unsigned log_page_size = 12;   ///< bytes, of the page list
-    std::bitset<256> events;       ///< event types mapped to this EQ
+    unsigned log_page_size = 12;  ///< bytes, of the page list
+    std::bitset<256> events;      ///< event types mapped to this EQ
     QueueBuffer buffer;
   };
 
@@ -41,12 +41,12 @@ class EventQueue {
   std::uint32_t producer() const { return producer_; }
   bool armed() const { return armed_; }
 
-  /// Writes an EQE and raises the interrupt if the EQ is armed. False if the queue is full or its memory
-  /// is gone: the event is lost, as on overrun (PRM 7.13.11.1).
+  /// Writes an EQE and raises the interrupt if the EQ is armed. False if the queue is full or its
+  /// memory is gone: the event is lost, as on overrun (PRM 7.13.11.1).
   bool post(std::uint8_t event_type, std::uint8_t sub_type, const EventData& data);
 
-  /// The EQ doorbell: software has consumed up to `consumer` (24 bits), and wants an interrupt for what follows
-  /// if `arm` (PRM 7.13.2).
+  /// The EQ doorbell: software has consumed up to `consumer` (24 bits), and wants an interrupt for
+  /// what follows if `arm` (PRM 7.13.2).
   void handle_doorbell(std::uint32_t consumer, bool arm);
 
  private:
@@ -82,7 +82,8 @@ class EventQueues {
     return eqn == kNone ? std::nullopt : std::optional(eqn);
   }
 
-  /// An asynchronous event goes to the EQ that its type is mapped to; it is dropped if there is none.
+  /// An asynchronous event goes to the EQ that its type is mapped to; it is dropped if there is
+  /// none.
   void post(spec::connectx::event_type type, std::uint8_t sub_type, const EventData& data);
   /// A completion event of `cqn` (24 bits) goes to the CQ's own EQ.
   void post_completion(std::uint32_t eqn, std::uint32_t cqn);

@@ -16,7 +16,8 @@ constexpr std::uint64_t kAddressHigh = Layout::cmdq_phy_addr.kOffset;
 constexpr std::uint64_t kAddressLow = Layout::nic_interface.kOffset;
 constexpr std::uint64_t kDoorbells = Layout::command_doorbell_vector.kOffset;
 
-/// Drivers look every 2 to 3 seconds and must see it move (mlx5: health poll); 10 ms is what hardware does.
+/// Drivers look every 2 to 3 seconds and must see it move (mlx5: health poll); 10 ms is what
+/// hardware does.
 constexpr util::Duration kHealthPeriod = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -53,7 +54,8 @@ void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, util::Tim
   // Never 0: after a PCI error drivers take 0 for a device that is not there yet.
   image_.set(Layout::health_counter,
              static_cast<std::uint32_t>(ticks % Layout::health_counter.kMax) + 1);
-  std::copy_n(image_.bytes().begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
+  std::copy_n(image_.bytes().begin() + static_cast<std::ptrdiff_t>(offset), out.size(),
+              out.begin());
 }
 
 InitSegment::Effects InitSegment::write(std::uint64_t offset, std::span<const std::byte> in) {

@@ -36,9 +36,9 @@ class InitSegment {
 
   /// What a write asks for.
   struct Effects {
-    bool new_queue = false;           ///< the driver begins anew with the queue at queue_address()
+    bool new_queue = false;  ///< the driver begins anew with the queue at queue_address()
     bool nic_interface_changed = false;
-    std::uint32_t doorbells = 0;      ///< bit n: slot n was posted
+    std::uint32_t doorbells = 0;  ///< bit n: slot n was posted
   };
   Effects write(std::uint64_t offset, std::span<const std::byte> in);
 

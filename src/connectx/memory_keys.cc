@@ -71,7 +71,8 @@ CommandResult check_context(Device& device, util::View<Context> context) {
   const auto start = context.get(Context::start_addr);
   const auto length = context.get(Context::len);
   if (context.get(Context::length64) == 0 && length != 0 && start + (length - 1) < start) {
-    return refuse(Status::BAD_PARAM, kCreate, "start_addr and len pass the end of the address space");
+    return refuse(Status::BAD_PARAM, kCreate,
+                  "start_addr and len pass the end of the address space");
   }
   return {};
 }
@@ -104,9 +105,9 @@ CommandResult read_mtts(util::View<Context> context, std::span<const std::byte> 
   const std::uint64_t page_size = 1ull << log_page_size;
   const auto in_page = attributes.start & (page_size - 1);
   // In steps that cannot overflow: len is the driver's.
-  const auto pages = (attributes.length >> log_page_size) +
-                     ((in_page + (attributes.length & (page_size - 1)) + page_size - 1) >>
-                      log_page_size);
+  const auto pages =
+      (attributes.length >> log_page_size) +
+      ((in_page + (attributes.length & (page_size - 1)) + page_size - 1) >> log_page_size);
   if (pages > translations.size() / Mtt::kSize) {
     return refuse(Status::BAD_PARAM, kCreate, "fewer pages than start_addr and len cover");
   }
@@ -137,9 +138,8 @@ CommandResult read_klms(util::View<Context> context, std::span<const std::byte> 
     const util::View<Ksm> ksm(entry);
     const auto size = fixed_size ? 1u << log_size : klm.get(Klm::byte_count);
     if (size == 0) continue;
-    attributes.indirect.push_back({.address = ksm.get(Ksm::address),
-                                   .length = size,
-                                   .lkey = rdma::MKey(ksm.get(Ksm::mkey))});
+    attributes.indirect.push_back(
+        {.address = ksm.get(Ksm::address), .length = size, .lkey = rdma::MKey(ksm.get(Ksm::mkey))});
     total += size;
   }
   if (total < attributes.length) {
@@ -198,7 +198,8 @@ tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) 
   table().insert(std::move(attributes));
   auto record = std::make_unique<Record>();
   std::ranges::copy(context.bytes(), record->context.begin());
-  std::copy_n(translations.begin(), std::min(translations.size(), record->first_translations.size()),
+  std::copy_n(translations.begin(),
+              std::min(translations.size(), record->first_translations.size()),
               record->first_translations.begin());
   record->page_access = page_access;
   if (*index >= records_.size()) records_.resize(*index + 1);

@@ -50,15 +50,15 @@ std::uint8_t sum(const Image& image, std::size_t from, std::size_t to) {
 /// A passive copper cable of one metre.
 Image make_image() {
   Image image{};
-  put(image, kIdentifier, 0x11);        // QSFP28
+  put(image, kIdentifier, 0x11);  // QSFP28
   put(image, kRevision, 0x08);
-  put(image, kStatus, 0b0000'0110);     // flat memory: there is page 0 only; no interrupt
+  put(image, kStatus, 0b0000'0110);  // flat memory: there is page 0 only; no interrupt
   put(image, kIdentifierCopy, 0x11);
   put(image, kExtendedIdentifier, 0x00);
-  put(image, kConnector, 0x23);         // no separable connector
-  put(image, kSpecification, 0x80);     // see the extended code
+  put(image, kConnector, 0x23);      // no separable connector
+  put(image, kSpecification, 0x80);  // see the extended code
   put(image, kEncoding, 0x00);
-  put(image, kBitRate, 0xFF);           // above 25.4 Gb/s
+  put(image, kBitRate, 0xFF);  // above 25.4 Gb/s
   put(image, kLengthCopper, 1);
   put(image, kDeviceTechnology, 0xA0);  // copper, not equalised
   put(image, kVendorName, 16, "softhca");

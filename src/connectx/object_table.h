@@ -1,4 +1,5 @@
-// Numbered objects: CQs by CQN, PDs by PD number, and so on. Numbers are dense, so a table is a vector.
+// Numbered objects: CQs by CQN, PDs by PD number, and so on. Numbers are dense, so a table is a
+// vector.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,9 @@ class ObjectTable {
   }
   /// Null for a number that nobody has.
   T* find(std::uint32_t id) { return id < objects_.size() ? objects_[id].get() : nullptr; }
-  const T* find(std::uint32_t id) const { return id < objects_.size() ? objects_[id].get() : nullptr; }
+  const T* find(std::uint32_t id) const {
+    return id < objects_.size() ? objects_[id].get() : nullptr;
+  }
   /// @pre find(id) != nullptr
   void erase(std::uint32_t id) {
     objects_[id].reset();

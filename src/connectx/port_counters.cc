@@ -1,6 +1,6 @@
-// PPCNT (PRM Table 114 and following): the port's counters, made from what the Ethernet and the RDMA
-// side have counted. Groups and fields that nothing can move on this wire (pause frames, FEC, symbol
-// errors) are there and stay 0.
+// PPCNT (PRM Table 114 and following): the port's counters, made from what the Ethernet and the
+// RDMA side have counted. Groups and fields that nothing can move on this wire (pause frames, FEC,
+// symbol errors) are there and stay 0.
 
 #include "connectx/device.h"
 #include "connectx/port_registers.h"
@@ -28,11 +28,12 @@ struct Traffic {
 Traffic received(Device& device) {
   const auto& eth = device.vport().counters();
   const auto& rdma = device.rdma().counters();
-  Traffic t{.unicast = eth.received_eth_unicast.packets + rdma.rx_packets - rdma.rx_multicast_packets,
-            .multicast = eth.received_eth_multicast.packets + rdma.rx_multicast_packets,
-            .broadcast = eth.received_eth_broadcast.packets,
-            .octets = eth.received_eth_unicast.octets + eth.received_eth_multicast.octets +
-                      eth.received_eth_broadcast.octets + rdma.rx_bytes};
+  Traffic t{
+      .unicast = eth.received_eth_unicast.packets + rdma.rx_packets - rdma.rx_multicast_packets,
+      .multicast = eth.received_eth_multicast.packets + rdma.rx_multicast_packets,
+      .broadcast = eth.received_eth_broadcast.packets,
+      .octets = eth.received_eth_unicast.octets + eth.received_eth_multicast.octets +
+                eth.received_eth_broadcast.octets + rdma.rx_bytes};
   t.octets += kFcs * t.frames();
   return t;
 }
@@ -127,16 +128,28 @@ bool fill_port_counters(Device& device, reg::ppcnt_group group, unsigned priorit
                         std::span<std::byte> counters) {
   using Group = reg::ppcnt_group;
   switch (group) {
-    case Group::IEEE_802_3: fill_ieee_802_3(device, counters); return true;
-    case Group::RFC_2863: fill_rfc_2863(device, counters); return true;
-    case Group::RFC_2819: fill_rfc_2819(device, counters); return true;
-    case Group::PER_PRIORITY: fill_per_priority(device, priority, counters); return true;
-    case Group::INFINIBAND_EXTENDED_PORT: fill_infiniband_extended(device, counters); return true;
+    case Group::IEEE_802_3:
+      fill_ieee_802_3(device, counters);
+      return true;
+    case Group::RFC_2863:
+      fill_rfc_2863(device, counters);
+      return true;
+    case Group::RFC_2819:
+      fill_rfc_2819(device, counters);
+      return true;
+    case Group::PER_PRIORITY:
+      fill_per_priority(device, priority, counters);
+      return true;
+    case Group::INFINIBAND_EXTENDED_PORT:
+      fill_infiniband_extended(device, counters);
+      return true;
     case Group::RFC_3635:
     case Group::PER_TRAFFIC_CLASS:
     case Group::PHYSICAL_LAYER:
-    case Group::INFINIBAND_PORT: return true;
-    default: return false;
+    case Group::INFINIBAND_PORT:
+      return true;
+    default:
+      return false;
   }
 }
 

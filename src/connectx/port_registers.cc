@@ -17,7 +17,8 @@ using Id = spec::connectx::register_id;
 
 constexpr std::uint32_t kLocalPort = 1;
 /// 100GBASE-CR4. Drivers of RDMA compare eth_proto_oper as a whole: exactly one bit may be set.
-constexpr std::uint32_t kSpeeds = 1u << static_cast<unsigned>(reg::ptys_eth_proto_bit::MODE_100GBASE_CR4);
+constexpr std::uint32_t kSpeeds =
+    1u << static_cast<unsigned>(reg::ptys_eth_proto_bit::MODE_100GBASE_CR4);
 constexpr std::uint32_t kDataRate = 1000;  // 100 Gb/s, in units of 100 Mb/s
 constexpr unsigned kLanes = 4;
 constexpr std::uint16_t kDefaultMtu = 1522;
@@ -35,8 +36,7 @@ CommandResult check_port(util::View<Layout> in, std::string_view section) {
 
 CommandResult read_only(std::string_view section) {
   constexpr std::string_view kText = "the register is read-only";
-  return tl::unexpected(
-      Refusal{Status::BAD_PARAM, syndrome_of(section, kText), kText, section});
+  return tl::unexpected(Refusal{Status::BAD_PARAM, syndrome_of(section, kText), kText, section});
 }
 
 }  // namespace
@@ -104,7 +104,8 @@ void PortRegisters::post_port_change(bool up) {
   EventData data{};
   util::MutableView<Data>(data).set(Data::port_num, kLocalPort);
   device_.event_queues().post(spec::connectx::event_type::PORT_STATE_CHANGE,
-                              static_cast<std::uint8_t>(up ? Subtype::ACTIVE : Subtype::DOWN), data);
+                              static_cast<std::uint8_t>(up ? Subtype::ACTIVE : Subtype::DOWN),
+                              data);
 }
 
 CommandResult PortRegisters::pmlp(const Access& access) {

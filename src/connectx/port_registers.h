@@ -1,5 +1,5 @@
-// The registers behind ACCESS_REGISTER (PRM 11): the port's speed, MTU, state, counters, its module,
-// and a few of the whole device.
+// The registers behind ACCESS_REGISTER (PRM 11): the port's speed, MTU, state, counters, its
+// module, and a few of the whole device.
 #pragma once
 
 #include <array>

@@ -9,7 +9,8 @@
 
 namespace softhca::connectx {
 
-std::optional<QueueBuffer> QueueBuffer::from_pas(pcie::DmaSpace& dma, std::span<const std::byte> pas,
+std::optional<QueueBuffer> QueueBuffer::from_pas(pcie::DmaSpace& dma,
+                                                 std::span<const std::byte> pas,
                                                  unsigned log_page_size, std::uint64_t page_offset,
                                                  std::uint64_t size) {
   const std::uint64_t page_size = 1ull << log_page_size;
@@ -35,7 +36,8 @@ void QueueBuffer::resolve() {
   bool contiguous = true;
   for (std::size_t i = 0; i < pages_.size(); ++i) {
     host_[i] = dma_->translate(pages_[i], page_size, pcie::DmaAccess::kReadWrite);
-    contiguous = contiguous && host_[i] != nullptr && (i == 0 || host_[i] == host_[i - 1] + page_size);
+    contiguous =
+        contiguous && host_[i] != nullptr && (i == 0 || host_[i] == host_[i - 1] + page_size);
   }
   contiguous_ = contiguous && !host_.empty() ? host_[0] + page_offset_ : nullptr;
 }
@@ -70,9 +72,10 @@ bool QueueBuffer::read(std::uint64_t offset, std::span<std::byte> out) {
     std::memcpy(out.data(), from, out.size());
     return true;
   }
-  return for_each_page(offset, out.size(), [&](pcie::Iova iova, std::uint64_t done, std::uint64_t n) {
-    return dma_->read(iova, out.subspan(done, n));
-  });
+  return for_each_page(offset, out.size(),
+                       [&](pcie::Iova iova, std::uint64_t done, std::uint64_t n) {
+                         return dma_->read(iova, out.subspan(done, n));
+                       });
 }
 
 bool QueueBuffer::write(std::uint64_t offset, std::span<const std::byte> in) {
@@ -80,9 +83,10 @@ bool QueueBuffer::write(std::uint64_t offset, std::span<const std::byte> in) {
     std::memcpy(to, in.data(), in.size());
     return true;
   }
-  return for_each_page(offset, in.size(), [&](pcie::Iova iova, std::uint64_t done, std::uint64_t n) {
-    return dma_->write(iova, in.subspan(done, n));
-  });
+  return for_each_page(offset, in.size(),
+                       [&](pcie::Iova iova, std::uint64_t done, std::uint64_t n) {
+                         return dma_->write(iova, in.subspan(done, n));
+                       });
 }
 
 std::optional<std::uint32_t> DoorbellRecord::read(unsigned dword) {

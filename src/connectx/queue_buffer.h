@@ -10,21 +10,21 @@
 
 namespace softhca::connectx {
 
-/// The memory of a work queue, CQ or EQ: a list of pages that begins `page_offset` bytes into its first page.
-/// Keeps host addresses as long as no DMA mapping goes away.
+/// The memory of a work queue, CQ or EQ: a list of pages that begins `page_offset` bytes into its
+/// first page. Keeps host addresses as long as no DMA mapping goes away.
 class QueueBuffer {
  public:
   QueueBuffer() = default;
-  /// `pas`: big-endian bus addresses, one for each page of 2^log_page_size bytes. Nothing if there are
-  /// fewer pages than `size` bytes at `page_offset` need.
+  /// `pas`: big-endian bus addresses, one for each page of 2^log_page_size bytes. Nothing if there
+  /// are fewer pages than `size` bytes at `page_offset` need.
   static std::optional<QueueBuffer> from_pas(pcie::DmaSpace& dma, std::span<const std::byte> pas,
                                              unsigned log_page_size, std::uint64_t page_offset,
                                              std::uint64_t size);
 
   std::uint64_t size() const { return size_; }  ///< bytes
 
-  /// Host address of [offset, offset + length) if it lies in one piece of local memory, else null: then use
-  /// read() and write(). @pre offset + length <= size()
+  /// Host address of [offset, offset + length) if it lies in one piece of local memory, else null:
+  /// then use read() and write(). @pre offset + length <= size()
   std::byte* at(std::uint64_t offset, std::uint64_t length);
   /// False if the memory is gone. @pre offset + out.size() <= size()
   bool read(std::uint64_t offset, std::span<std::byte> out);
@@ -39,7 +39,7 @@ class QueueBuffer {
 
   pcie::DmaSpace* dma_ = nullptr;
   std::vector<pcie::Iova> pages_;
-  std::vector<std::byte*> host_;  ///< of each page, null where remote or unmapped
+  std::vector<std::byte*> host_;     ///< of each page, null where remote or unmapped
   std::byte* contiguous_ = nullptr;  ///< of offset 0, if all pages follow each other in host memory
   std::uint64_t generation_ = 0;
   std::uint64_t page_offset_ = 0;
@@ -65,8 +65,8 @@ class DoorbellRecord {
   std::uint64_t generation_ = 0;
 };
 
-/// Copies `entry` (a CQE or EQE) to `to` so that its last four bytes, which hold the owner bit, become
-/// visible after all others.
+/// Copies `entry` (a CQE or EQE) to `to` so that its last four bytes, which hold the owner bit,
+/// become visible after all others.
 void publish_entry(std::byte* to, std::span<const std::byte> entry);
 
 }  // namespace softhca::connectx

@@ -40,8 +40,8 @@ class Resources {
   static constexpr unsigned kLogMaxXrcd = 12;
   static constexpr unsigned kLogMaxQueue = 17;  ///< QPs, SQs and RQs together
   static constexpr unsigned kLogMaxSrq = 16;    ///< SRQs, XRC SRQs and RMPs together
-  /// QPNs 0 and 1 mean the special QPs on the wire; the numbers after them are left out because they are
-  /// easily taken for something else in a log.
+  /// QPNs 0 and 1 mean the special QPs on the wire; the numbers after them are left out because
+  /// they are easily taken for something else in a log.
   static constexpr std::uint32_t kFirstQueue = 0x40;
   static constexpr std::uint32_t kMaxQCounters = 255;
 
@@ -60,8 +60,8 @@ class Resources {
   /// A new set, all zero. Never 0, which means "none" to drivers. Nothing if all are in use.
   std::optional<std::uint8_t> allocate_q_counter();
   bool free_q_counter(std::uint8_t id);
-  /// Null if there is none. The set stays where it is until the next reset, also after it was freed, so that queues which still
-  /// count in it do no harm.
+  /// Null if there is none. The set stays where it is until the next reset, also after it was
+  /// freed, so that queues which still count in it do no harm.
   QCounters* q_counter(std::uint32_t id);
 
  private:

@@ -1,5 +1,5 @@
-// Doorbell pages (PRM 7.4.4, Table 13): 4 KiB each, mapped into processes of the guest. Any process can
-// write anything to its own page, at any time.
+// Doorbell pages (PRM 7.4.4, Table 13): 4 KiB each, mapped into processes of the guest. Any process
+// can write anything to its own page, at any time.
 
 #include "connectx/completion_queue.h"
 #include "connectx/device.h"

@@ -24,9 +24,12 @@ void write_mac(util::MutableView<MacEntry> entry, const rdma::Mac& mac) {
 
 std::size_t list_limit(ListType type) {
   switch (type) {
-    case ListType::CURRENT_UC_MAC_ADDRESS: return 1u << Vport::kLogMaxUcList;
-    case ListType::CURRENT_MC_MAC_ADDRESS: return 1u << Vport::kLogMaxMcList;
-    case ListType::VLAN_LIST: return 1u << Vport::kLogMaxVlanList;
+    case ListType::CURRENT_UC_MAC_ADDRESS:
+      return 1u << Vport::kLogMaxUcList;
+    case ListType::CURRENT_MC_MAC_ADDRESS:
+      return 1u << Vport::kLogMaxMcList;
+    case ListType::VLAN_LIST:
+      return 1u << Vport::kLogMaxVlanList;
   }
   return 0;
 }
@@ -65,8 +68,8 @@ void Vport::write_context(util::MutableView<Context> context, std::span<std::byt
   }
   context.set(Context::allowed_list_type, static_cast<std::uint8_t>(type));
   // The field has 12 bits; a full VLAN list would have one entry more.
-  context.set(Context::allowed_list_size,
-              static_cast<std::uint32_t>(std::min<std::size_t>(count, Context::allowed_list_size.kMax)));
+  context.set(Context::allowed_list_size, static_cast<std::uint32_t>(std::min<std::size_t>(
+                                              count, Context::allowed_list_size.kMax)));
 }
 
 CommandResult Vport::set_list(util::View<Context> context, std::span<const std::byte> list) {

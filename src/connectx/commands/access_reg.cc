@@ -15,7 +15,8 @@ CommandResult access_reg(Device& device, const Command& command) {
   if (direction != Direction::WRITE && direction != Direction::READ) {
     return refuse(Status::BAD_OP, "PRM 12.4.1", "op_mod is neither read nor write");
   }
-  const auto id = static_cast<spec::connectx::register_id>(command.input<In>().get(In::register_id));
+  const auto id =
+      static_cast<spec::connectx::register_id>(command.input<In>().get(In::register_id));
   return device.port_registers().access(id, direction == Direction::WRITE,
                                         command.in_tail(In::register_data_offset),
                                         command.out.subspan(Out::register_data_offset));

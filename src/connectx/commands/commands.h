@@ -1,5 +1,5 @@
-// The handlers of all commands. A function has its command's name in lower case; the checks stand in
-// the order of the document. command_table.cc says which opcode goes where.
+// The handlers of all commands. A function has its command's name in lower case; the checks stand
+// in the order of the document. command_table.cc says which opcode goes where.
 #pragma once
 
 #include "connectx/command.h"

@@ -27,8 +27,8 @@ CommandResult unknown_cq(std::string_view section) {
 CommandResult check(Device& device, util::View<Context> context) {
   constexpr std::string_view kSection = "PRM 12.7.1";
   constexpr std::string_view kTable = "PRM Table 76";
-  if (context.get(Context::log_cq_size) > device.capabilities().general().get(
-                                              spec::connectx::hca_cap::log_max_cq_sz)) {
+  if (context.get(Context::log_cq_size) >
+      device.capabilities().general().get(spec::connectx::hca_cap::log_max_cq_sz)) {
     return refuse(Status::EXCEED_LIM, kSection, "log_cq_size above log_max_cq_sz");
   }
   if (!device.resources().uars().contains(context.get(Context::uar_page))) {
@@ -58,8 +58,9 @@ void write_context(const CompletionQueue& cq, util::MutableView<Context> context
   const auto& attributes = cq.attributes();
   context.set(Context::status,
               static_cast<std::uint8_t>(cq.failed() ? CqStatus::CQ_OVERFLOW : CqStatus::OK));
-  context.set(Context::cqe_sz, static_cast<std::uint8_t>(
-                                   attributes.stride == 64 ? CqeSize::BYTES_64 : CqeSize::BYTES_128));
+  context.set(
+      Context::cqe_sz,
+      static_cast<std::uint8_t>(attributes.stride == 64 ? CqeSize::BYTES_64 : CqeSize::BYTES_128));
   context.set(Context::cc, attributes.collapsed);
   context.set(Context::oi, attributes.overrun_ignore);
   context.set(Context::st, static_cast<std::uint8_t>(cq.arm_state()));

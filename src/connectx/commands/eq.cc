@@ -18,7 +18,8 @@ namespace {
 using Context = spec::connectx::eq_context;
 using Create = spec::connectx::create_eq_in;
 
-/// event_bitmask is four quadwords; bit n of quadword i is event type 64 * i + n (mlx5 driver interface).
+/// event_bitmask is four quadwords; bit n of quadword i is event type 64 * i + n (mlx5 driver
+/// interface).
 constexpr std::size_t kTypesPerWord = 64;
 
 std::bitset<256> read_events(std::span<const std::byte> mask) {
@@ -40,8 +41,8 @@ void write_events(const std::bitset<256>& events, std::span<std::byte> mask) {
 
 CommandResult check(Device& device, util::View<Context> context) {
   constexpr std::string_view kSection = "PRM 12.6.1";
-  if (context.get(Context::log_eq_size) > device.capabilities().general().get(
-                                              spec::connectx::hca_cap::log_max_eq_sz)) {
+  if (context.get(Context::log_eq_size) >
+      device.capabilities().general().get(spec::connectx::hca_cap::log_max_eq_sz)) {
     return refuse(Status::EXCEED_LIM, kSection, "log_eq_size above log_max_eq_sz");
   }
   if (!device.resources().uars().contains(context.get(Context::uar_page))) {

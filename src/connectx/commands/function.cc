@@ -1,4 +1,5 @@
-// ENABLE_HCA to TEARDOWN_HCA, ISSI, NOP: the driver's way in and out (PRM 8.2, 8.3, 12.3.6 to 12.3.12).
+// ENABLE_HCA to TEARDOWN_HCA, ISSI, NOP: the driver's way in and out (PRM 8.2, 8.3, 12.3.6
+// to 12.3.12).
 
 #include <algorithm>
 #include <string>

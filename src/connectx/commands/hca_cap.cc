@@ -29,7 +29,7 @@ CommandResult query_hca_cap(Device& device, const Command& command) {
   }
   const auto mode = static_cast<Mode>(command.op_mod & 1);
   const auto group = group_of(command.op_mod);
-  const auto image = command.op_mod > 0x1FF         ? std::span<const std::byte>()
+  const auto image = command.op_mod > 0x1FF  ? std::span<const std::byte>()
                      : mode == Mode::MAXIMUM ? device.capabilities().maximum(group)
                                              : device.capabilities().current(group);
   if (image.empty()) return refuse(Status::BAD_OP, kSection, "no such group of capabilities");

@@ -1,10 +1,11 @@
 // CREATE_MKEY, QUERY_MKEY, DESTROY_MKEY, QUERY_SPECIAL_CONTEXTS (PRM 12.5).
 
+#include "spec/connectx/mkey.h"
+
 #include "connectx/commands/commands.h"
 #include "connectx/device.h"
 #include "connectx/memory_keys.h"
 #include "spec/connectx/hca.h"
-#include "spec/connectx/mkey.h"
 
 namespace softhca::connectx {
 

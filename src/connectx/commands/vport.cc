@@ -42,7 +42,9 @@ CommandResult query_vport_state(Device& device, const Command& command) {
     return refuse(Status::BAD_OP, kSection, "op_mod is not vnic_vport");
   }
   if (auto result = check_vport(command.input<In>(), kSection); !result) return result;
-  const auto state = [](bool up) { return static_cast<std::uint8_t>(up ? State::UP : State::DOWN); };
+  const auto state = [](bool up) {
+    return static_cast<std::uint8_t>(up ? State::UP : State::DOWN);
+  };
   const auto out = command.output<Out>();
   const bool admin_up = device.vport().admin_up();
   out.set(Out::admin_state, state(admin_up));
@@ -128,7 +130,8 @@ CommandResult query_vport_counter(Device& device, const Command& command) {
   write(out.sub(Out::received_errors), eth.received_errors);
   write(out.sub(Out::transmit_errors), eth.transmit_errors);
   // The transport counts the octets of all its frames together.
-  write(out.sub(Out::received_ib_unicast), rdma.rx_packets - rdma.rx_multicast_packets, rdma.rx_bytes);
+  write(out.sub(Out::received_ib_unicast), rdma.rx_packets - rdma.rx_multicast_packets,
+        rdma.rx_bytes);
   write(out.sub(Out::transmitted_ib_unicast), rdma.tx_packets, rdma.tx_bytes);
   write(out.sub(Out::received_ib_multicast), rdma.rx_multicast_packets, 0);
   write(out.sub(Out::received_eth_broadcast), eth.received_eth_broadcast);

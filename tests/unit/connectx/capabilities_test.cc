@@ -62,7 +62,8 @@ void expect_current_within_maximum(std::span<const std::byte> current,
 
 TEST_F(CapabilitiesTest, CurrentIsNeverAboveMaximum) {
   expect_current_within_maximum<Cap>(image(Type::GENERAL, true), image(Type::GENERAL, false));
-  expect_current_within_maximum<s::atomic_cap>(image(Type::ATOMIC, true), image(Type::ATOMIC, false));
+  expect_current_within_maximum<s::atomic_cap>(image(Type::ATOMIC, true),
+                                               image(Type::ATOMIC, false));
   expect_current_within_maximum<s::roce_cap>(image(Type::ROCE, true), image(Type::ROCE, false));
 }
 
@@ -177,7 +178,8 @@ TEST_F(CapabilitiesTest, TheAdapterHasAVendorAndABoardName) {
   const auto reply = host.execute<s::query_adapter_out>(in);
   ASSERT_TRUE(reply.ok());
   using Block = s::query_adapter_param_block;
-  const auto block = reply.as<s::query_adapter_out>().get(s::query_adapter_out::query_adapter_struct);
+  const auto block =
+      reply.as<s::query_adapter_out>().get(s::query_adapter_out::query_adapter_struct);
   EXPECT_EQ(block.get(Block::ieee_vendor_id), 0x0002C9u);
   const auto psid = block.get(Block::vsd_contd_psid);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(psid.data())), "SHC_0000000001");

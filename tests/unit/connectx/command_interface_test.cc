@@ -152,8 +152,8 @@ TEST_F(CommandInterfaceTest, WritesNothingBehindTheOutputLength) {
   EXPECT_TRUE(std::ranges::all_of(behind, [](std::byte b) { return b == std::byte{0xEE}; }));
 }
 
-// PRM 7.14.1.1.1: "bitwise XOR of all bytes of the page, including the reserved fields and the signature fields
-// should result in 0xFF."
+// PRM 7.14.1.1.1: "bitwise XOR of all bytes of the page, including the reserved fields and the
+// signature fields should result in 0xFF."
 TEST_F(CommandInterfaceTest, SignsEntryAndOutputBlocks) {
   prepare_query_cap();
   (void)ring(kCapSize);
@@ -335,7 +335,8 @@ TEST_F(CommandInterfaceTest, CountsCommandsByOpcode) {
   EXPECT_EQ(counters.refused, 0u);
 }
 
-// Completion events --------------------------------------------------------------------------------
+// Completion events
+// --------------------------------------------------------------------------------
 
 constexpr std::uint64_t kCommandEvents = 1ull << 0x0A;
 

@@ -54,7 +54,8 @@ class QueueTest : public testing::Test {
   std::uint64_t record = 0;
 };
 
-// EQs ----------------------------------------------------------------------------------------------
+// EQs
+// ----------------------------------------------------------------------------------------------
 
 TEST_F(QueueTest, AnEventGoesToTheEqThatItsTypeIsMappedTo) {
   const auto other = host.create_eq(4, 1ull << 0x09, 5);
@@ -193,7 +194,8 @@ TEST_F(QueueTest, AllEqsCanBeInUse) {
   EXPECT_EQ(host.execute<s::create_eq_out>(in).status(), Code::NO_RESOURCES);
 }
 
-// CQs ----------------------------------------------------------------------------------------------
+// CQs
+// ----------------------------------------------------------------------------------------------
 
 TEST_F(QueueTest, OwnerBitTurnsWithEachLap) {
   make_cq(2);

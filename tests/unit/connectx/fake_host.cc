@@ -26,8 +26,8 @@ FakeHost::FakeHost() : memory_(kMemorySize) {
   options.node_guid = 0x0200'00FF'FE00'0001;
   options.clock = [this] { return now_; };
   device_ = std::make_unique<Device>(options, port_);
-  EXPECT_TRUE(device_->dma().map(kMemoryAt, kMemorySize, memory_.data(),
-                                 pcie::DmaAccess::kReadWrite));
+  EXPECT_TRUE(
+      device_->dma().map(kMemoryAt, kMemorySize, memory_.data(), pcie::DmaAccess::kReadWrite));
   device_->msix().set_sink(&interrupts_, pcie::Msix::Masking::kExternal);
   for (std::uint16_t v = 0; v < options.msix_vectors; ++v) {
     device_->msix().set_vector_masked(v, false);
@@ -123,7 +123,9 @@ std::vector<std::uint64_t> FakeHost::prepare(unsigned index, std::span<const std
   return out_blocks;
 }
 
-void FakeHost::ring(std::uint32_t vector) { write32(Init::command_doorbell_vector.kOffset, vector); }
+void FakeHost::ring(std::uint32_t vector) {
+  write32(Init::command_doorbell_vector.kOffset, vector);
+}
 
 Reply FakeHost::collect(unsigned index, std::size_t out_size,
                         std::span<const std::uint64_t> blocks) {

@@ -1,5 +1,5 @@
-// A host for one device under test: memory, interrupts, and the first steps of a driver. It enters the
-// device as a driver does, by BAR0 and memory, and by nothing else.
+// A host for one device under test: memory, interrupts, and the first steps of a driver. It enters
+// the device as a driver does, by BAR0 and memory, and by nothing else.
 #pragma once
 
 #include <array>
@@ -74,8 +74,7 @@ struct Reply {
 
   spec::connectx::command_status status() const {
     using Header = spec::connectx::command_output_header;
-    return static_cast<spec::connectx::command_status>(
-        util::View<Header>(out).get(Header::status));
+    return static_cast<spec::connectx::command_status>(util::View<Header>(out).get(Header::status));
   }
   std::uint32_t syndrome() const {
     using Header = spec::connectx::command_output_header;
@@ -151,9 +150,9 @@ class FakeHost {
   std::uint32_t create_eq(unsigned log_size, std::uint64_t events, unsigned vector);
   std::uint32_t create_cq(unsigned log_size, std::uint32_t eqn);
 
-  std::uint32_t uar = 0;             ///< the one that EQs and CQs use
-  std::uint64_t last_buffer = 0;     ///< of the last EQ or CQ created
-  std::uint64_t last_record = 0;     ///< doorbell record of the last CQ
+  std::uint32_t uar = 0;          ///< the one that EQs and CQs use
+  std::uint64_t last_buffer = 0;  ///< of the last EQ or CQ created
+  std::uint64_t last_record = 0;  ///< doorbell record of the last CQ
 
  private:
   std::vector<std::byte> memory_;

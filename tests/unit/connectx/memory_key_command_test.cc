@@ -1,12 +1,11 @@
 // CREATE_MKEY, QUERY_MKEY, DESTROY_MKEY (PRM 12.5).
 
-#include "connectx/memory_keys.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "connectx/fake_host.h"
+#include "connectx/memory_keys.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/mkey.h"
 
@@ -64,8 +63,8 @@ class MemoryKeyCommandTest : public testing::Test {
   }
   bool write(std::uint32_t key, std::uint64_t address, std::span<const std::byte> bytes) {
     auto& table = host.device().memory_keys().table();
-    const auto check = table.check(rdma::MKey(key), {.pd = rdma::Pd(pd), .qpn = rdma::Qpn(5)}, address,
-                                   bytes.size(), rdma::kLocalWrite);
+    const auto check = table.check(rdma::MKey(key), {.pd = rdma::Pd(pd), .qpn = rdma::Qpn(5)},
+                                   address, bytes.size(), rdma::kLocalWrite);
     return check && table.write(*check.key, address, bytes);
   }
   Code destroy(std::uint32_t index) {
@@ -193,7 +192,9 @@ TEST_F(MemoryKeyCommandTest, BadContextsAreRefused) {
       {"endless length", Code::BAD_PARAM,
        [](auto& in) { (*in).sub(Create::mkey_context).set(Context::len, ~0ull); }},
       {"more translations than announced", Code::BAD_PARAM,
-       [](auto& in) { (*in).sub(Create::mkey_context).set(Context::translations_octword_size, 1); }},
+       [](auto& in) {
+         (*in).sub(Create::mkey_context).set(Context::translations_octword_size, 1);
+       }},
       {"tiny pages", Code::BAD_PARAM,
        [](auto& in) { (*in).sub(Create::mkey_context).set(Context::log_page_size, 3); }},
       {"giant pages", Code::BAD_PARAM,

@@ -79,7 +79,8 @@ TEST_F(ResourcesTest, TransportAndXrcDomainsComeAndGo) {
 
 TEST_F(ResourcesTest, QueryOfAQCounterClearsItWhenAsked) {
   using Out = s::alloc_q_counter_out;
-  const auto id = allocate<s::alloc_q_counter_in, Out>(Opcode::ALLOC_Q_COUNTER, Out::counter_set_id);
+  const auto id =
+      allocate<s::alloc_q_counter_in, Out>(Opcode::ALLOC_Q_COUNTER, Out::counter_set_id);
   EXPECT_NE(id, 0u) << "0 means none";
   auto* counters = host.device().resources().q_counter(id);
   counters->out_of_buffer = 7;

@@ -30,7 +30,9 @@ Reply plain(FakeHost& host, Opcode opcode, std::uint16_t op_mod = 0) {
 Reply enable(FakeHost& host) {
   return plain<s::enable_hca_in, s::enable_hca_out>(host, Opcode::ENABLE_HCA);
 }
-Reply init(FakeHost& host) { return plain<s::init_hca_in, s::init_hca_out>(host, Opcode::INIT_HCA); }
+Reply init(FakeHost& host) {
+  return plain<s::init_hca_in, s::init_hca_out>(host, Opcode::INIT_HCA);
+}
 Reply disable(FakeHost& host) {
   return plain<s::disable_hca_in, s::disable_hca_out>(host, Opcode::DISABLE_HCA);
 }
@@ -40,8 +42,7 @@ Reply teardown(FakeHost& host, std::uint32_t profile = 0) {
   return host.execute<s::teardown_hca_out>(in);
 }
 std::uint32_t query_pages(FakeHost& host, std::uint16_t stage) {
-  const auto reply =
-      plain<s::query_pages_in, s::query_pages_out>(host, Opcode::QUERY_PAGES, stage);
+  const auto reply = plain<s::query_pages_in, s::query_pages_out>(host, Opcode::QUERY_PAGES, stage);
   EXPECT_TRUE(reply.ok());
   return reply.as<s::query_pages_out>().get(s::query_pages_out::num_pages);
 }
@@ -217,7 +218,8 @@ TEST(StartupTest, DriverVersionIsAcceptedWhateverItHolds) {
   EXPECT_TRUE(host.execute<s::set_driver_version_out>(in).ok());
 }
 
-// Pages --------------------------------------------------------------------------------------------
+// Pages
+// --------------------------------------------------------------------------------------------
 
 TEST(PagesTest, TheNeedFallsToZeroAsPagesAreGiven) {
   FakeHost host;
@@ -298,7 +300,8 @@ class PageEventTest : public testing::Test {
     return static_cast<std::int32_t>(data.get(Data::num_pages));
   }
   void cannot_give() {
-    EXPECT_TRUE((plain<s::manage_pages_in, s::manage_pages_out>(host, Opcode::MANAGE_PAGES, 0).ok()));
+    EXPECT_TRUE(
+        (plain<s::manage_pages_in, s::manage_pages_out>(host, Opcode::MANAGE_PAGES, 0).ok()));
   }
 
   FakeHost host;
@@ -341,8 +344,8 @@ TEST_F(PageEventTest, AfterTeardownNothingIsAskedForAndAllPagesAreFree) {
   EXPECT_TRUE(teardown(host).ok());
   host.advance(std::chrono::hours(1));
   host.run();
-  EXPECT_EQ(take(host, 1000).size(),
-            PageManager::kBootPages + PageManager::kInitPages + std::size_t{PageManager::kRegularPages});
+  EXPECT_EQ(take(host, 1000).size(), PageManager::kBootPages + PageManager::kInitPages +
+                                         std::size_t{PageManager::kRegularPages});
 }
 
 }  // namespace

@@ -165,7 +165,8 @@ TEST_F(VportTest, CountersAreReadAndCleared) {
   EXPECT_EQ(octets(), 0u);
 }
 
-// Registers ----------------------------------------------------------------------------------------
+// Registers
+// ----------------------------------------------------------------------------------------
 
 class PortRegisterTest : public VportTest {
  protected:
