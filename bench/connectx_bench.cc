@@ -1,0 +1,228 @@
+// What an RDMA WRITE costs between two ConnectX devices in this process, through the driver:
+// bandwidth beside memcpy of the same buffers, latency, messages a second.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "measure.h"
+#include "pair.h"
+#include "util/log.h"
+
+namespace softhca::bench {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Options {
+  unsigned rounds = 7;
+  unsigned milliseconds = 200;
+  std::string json;
+  std::string only;
+  std::uint64_t operations = 0;
+};
+
+constexpr std::size_t kMemory = 1 << 20;
+constexpr std::size_t kSmall = 8;
+/// Messages between two that are signaled, and so polled for.
+constexpr std::uint64_t kSignalEvery = 32;
+constexpr std::uint64_t kLargeInFlight = 4;
+
+// What is measured: each does n operations.
+
+/// Writes of `size` bytes with a few in flight, as ib_write_bw does it.
+void write_bandwidth(Pair& pair, std::size_t size, std::uint64_t n) {
+  std::uint64_t posted = 0;
+  for (std::uint64_t done = 0; done < n; ++done) {
+    for (; posted < n && posted - done < kLargeInFlight; ++posted) {
+      pair.write(pair.a(), pair.b(), size, true);
+    }
+    pair.wait(pair.a(), 1);
+  }
+}
+
+void copy(Pair& pair, std::size_t size, std::uint64_t n) {
+  for (std::uint64_t i = 0; i < n; ++i) {
+    std::memcpy(pair.b().memory.data(), pair.a().memory.data(), size);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // each copy, one after the other
+  }
+}
+
+/// From posting to having polled the completion, which comes when the peer has acknowledged.
+void write_to_completion(Pair& pair, std::uint64_t n) {
+  const std::array<std::byte, kSmall> bytes{};
+  for (std::uint64_t i = 0; i < n; ++i) {
+    pair.write_inline(pair.a(), pair.b(), bytes, true);
+    pair.wait(pair.a(), 1);
+  }
+}
+
+/// One way of a ping-pong, as ib_write_lat does it: each side answers when it sees the other's
+/// bytes in its memory.
+void write_latency(Pair& pair, std::uint64_t n) {
+  std::array<std::byte, kSmall> bytes{};
+  auto* from = &pair.a();
+  auto* to = &pair.b();
+  for (std::uint64_t i = 1; i <= n; ++i) {
+    std::memcpy(bytes.data(), &i, sizeof(i));
+    const bool signaled = i / 2 % kSignalEvery == 0;  // on both sides, to free their queues
+    pair.write_inline(*from, *to, bytes, signaled);
+    while (std::memcmp(to->memory.data(), bytes.data(), kSmall) != 0) to->host.progress();
+    if (signaled) pair.wait(*from, 1);
+    std::swap(from, to);
+  }
+}
+
+/// Small writes with many in flight, a completion for one in kSignalEvery.
+void write_rate(Pair& pair, std::uint64_t n) {
+  const std::array<std::byte, kSmall> bytes{};
+  for (std::uint64_t done = 0; done < n; done += kSignalEvery) {
+    for (std::uint64_t i = 1; i <= kSignalEvery; ++i) {
+      pair.write_inline(pair.a(), pair.b(), bytes, i == kSignalEvery);
+    }
+    pair.wait(pair.a(), 1);
+  }
+}
+
+// What is said about it.
+
+double gigabytes_per_second(std::size_t size, double ns) { return static_cast<double>(size) / ns; }
+
+struct Case {
+  std::string name;
+  std::string unit;
+  std::function<void(Pair&, std::uint64_t)> run;
+  std::function<double(double ns)> value;
+  std::string peer_name;
+  std::function<void(Pair&, std::uint64_t)> peer;
+};
+
+Case bandwidth_case(std::string name, std::size_t size) {
+  return {.name = std::move(name),
+          .unit = "GB/s",
+          .run = [size](Pair& p, std::uint64_t n) { write_bandwidth(p, size, n); },
+          .value = [size](double ns) { return gigabytes_per_second(size, ns); },
+          .peer_name = "memcpy",
+          .peer = [size](Pair& p, std::uint64_t n) { copy(p, size, n); }};
+}
+
+std::vector<Case> all_cases() {
+  const auto ns = [](double t) { return t; };
+  return {
+      bandwidth_case("write.1MiB", std::size_t{1} << 20),
+      bandwidth_case("write.64KiB", std::size_t{64} << 10),
+      bandwidth_case("write.4KiB", std::size_t{4} << 10),
+      {"write.8B.latency", "ns", write_latency, ns, "", {}},
+      {"write.8B.completion", "ns", write_to_completion, ns, "", {}},
+      {"write.8B.rate", "M/s", write_rate, [](double t) { return 1e3 / t; }, "", {}},
+  };
+}
+
+Result measure(const Case& c, Pair& pair, const Options& options) {
+  Result result{
+      .name = c.name, .unit = c.unit, .values = {}, .peer_name = c.peer_name, .peer_values = {}};
+  const auto at_least = milliseconds(options.milliseconds);
+  const auto time = [&](const auto& run) {
+    return c.value(time_per_operation([&](std::uint64_t n) { run(pair, n); }, at_least));
+  };
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  if (!terminal) std::cerr << "measuring " << c.name << "\n";
+  for (unsigned round = 0; round < options.rounds; ++round) {
+    if (terminal)
+      std::cerr << fmt::format("\r{:<22} round {} of {} ", c.name, round + 1, options.rounds);
+    result.values.push_back(time(c.run));
+    if (c.peer) result.peer_values.push_back(time(c.peer));
+  }
+  if (terminal) std::cerr << "\r" << std::string(50, ' ') << "\r";
+  return result;
+}
+
+void print(const std::vector<Result>& results) {
+  fmt::print("{:<22}{:>12} {:<6}{:>8}{:>18}{:>8}\n", "in process", "median", "", "+-", "peer",
+             "ratio");
+  for (const auto& r : results) {
+    fmt::print("{:<22}{:>12.2f} {:<6}{:>7.1f}%", r.name, r.median(), r.unit, 100 * r.spread());
+    if (!r.peer_values.empty()) {
+      fmt::print("{:>18}{:>8.2f}", fmt::format("{} {:.2f}", r.peer_name, r.peer_median()),
+                 r.ratio());
+    }
+    fmt::print("\n");
+  }
+}
+
+void write_json(const std::vector<Result>& results, const std::string& path) {
+  auto list = nlohmann::json::array();
+  for (const auto& r : results) {
+    nlohmann::json entry{{"name", r.name},    {"where", "in process"}, {"who", "softhca"},
+                         {"unit", r.unit},    {"median", r.median()},  {"spread", r.spread()},
+                         {"rounds", r.values}};
+    if (!r.peer_values.empty()) {
+      entry["peer"] = {
+          {"who", r.peer_name}, {"median", r.peer_median()}, {"rounds", r.peer_values}};
+      entry["ratio"] = r.ratio();
+    }
+    list.push_back(std::move(entry));
+  }
+  std::ofstream file(path);
+  file << nlohmann::json{{"results", std::move(list)}}.dump(2) << "\n";
+  if (!file) throw std::runtime_error("cannot write " + path);
+}
+
+void run(const Options& options) {
+  util::set_log_level(util::LogLevel::kWarning);
+  Pair pair(kMemory);
+  std::vector<Result> results;
+  for (const auto& c : all_cases()) {
+    if (!options.only.empty() && c.name != options.only) continue;
+    if (options.operations != 0) {
+      c.run(pair, options.operations);
+      return;
+    }
+    results.push_back(measure(c, pair, options));
+  }
+  if (results.empty()) throw std::runtime_error("no benchmark has that name: see --list");
+  print(results);
+  if (!options.json.empty()) write_json(results, options.json);
+}
+
+int main(int argc, char** argv) {
+  CLI::App app{"RDMA WRITE between two ConnectX devices in this process, through the driver."};
+  Options options;
+  bool list = false;
+  app.add_option("--rounds", options.rounds, "figures per benchmark; the median counts (7)")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--milliseconds", options.milliseconds, "at least so long per figure (200)");
+  app.add_option("--json", options.json, "write the results here as well");
+  app.add_option("--only", options.only, "one benchmark, by its name");
+  app.add_flag("--list", list, "print the names and end");
+  app.add_option(
+         "--operations", options.operations,
+         "do exactly so many operations of --only and print nothing: for instruction counts")
+      ->needs("--only");
+  CLI11_PARSE(app, argc, argv);
+  if (list) {
+    for (const auto& c : all_cases()) fmt::print("{}\n", c.name);
+    return 0;
+  }
+  try {
+    run(options);
+  } catch (const std::exception& error) {
+    std::cerr << "connectx_bench: " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace softhca::bench
+
+int main(int argc, char** argv) { return softhca::bench::main(argc, argv); }

@@ -1,0 +1,110 @@
+#include "pair.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace softhca::bench {
+namespace {
+
+constexpr unsigned kMtu = 4096;
+
+template <class T>
+T must(util::Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+void must(util::Result<void> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+}
+
+void must(driver::PostStatus status) {
+  if (status != driver::PostStatus::kOk) {
+    throw std::runtime_error(fmt::format("posting: {}", to_string(status)));
+  }
+}
+
+std::unique_ptr<connectx::Device> make_device(unsigned number, fabric::Port& port) {
+  connectx::DeviceOptions options;
+  options.name = fmt::format("connectx{}", number);
+  options.mac = wire::MacAddress::from_u64(0x020000000000u + number);
+  options.node_guid = number;
+  return std::make_unique<connectx::Device>(std::move(options), port);
+}
+
+}  // namespace
+
+Side::Side(pcie::Function& device, std::function<void()> progress, unsigned number,
+           std::size_t memory_size)
+    : host(device, {.progress = std::move(progress)}),
+      gid(driver::Gid::from_ipv4(10, 0, 0, static_cast<std::uint8_t>(number))),
+      memory(memory_size, static_cast<std::byte>(number)),
+      hca(must(driver::connectx::Hca::open(host))),
+      pd(must(driver::connectx::ProtectionDomain::create(*hca))),
+      key(must(driver::connectx::MemoryKey::register_memory(*pd, memory, {.remote_write = true}))),
+      cq(must(driver::connectx::CompletionQueue::create(*hca, {.entries = 1024}))),
+      qp(must(driver::connectx::QueuePair::create(
+          *pd,
+          {.send_cq = *cq,
+           .receive_cq = *cq,
+           .send = {
+               .requests = Pair::kQueueDepth, .pieces = 1, .inline_size = Pair::kInlineMax}}))) {
+  must(hca->set_roce_address(0, {.gid = gid, .mac = hca->mac()}));
+}
+
+Pair::Pair(std::size_t memory_size)
+    : port_a_(switch_.create_port("a")),
+      port_b_(switch_.create_port("b")),
+      device_a_(make_device(1, *port_a_)),
+      device_b_(make_device(2, *port_b_)) {
+  const auto progress = [this] {
+    const auto now = util::monotonic_now();
+    for (auto* device : {device_a_.get(), device_b_.get()}) {
+      device->run(now);
+      switch_.deliver(std::numeric_limits<std::size_t>::max());
+    }
+  };
+  a_ = std::make_unique<Side>(*device_a_, progress, 1, memory_size);
+  b_ = std::make_unique<Side>(*device_b_, progress, 2, memory_size);
+  const auto name = [](const Side& side) {
+    return driver::connectx::RemoteQueuePair{
+        .qpn = side.qp->qpn(), .psn = 0, .gid = side.gid, .mac = side.hca->mac()};
+  };
+  must(a_->qp->connect(name(*b_), {.path_mtu = kMtu}));
+  must(b_->qp->connect(name(*a_), {.path_mtu = kMtu}));
+}
+
+void Pair::write(Side& from, Side& to, std::size_t size, bool signaled) {
+  const driver::Sge piece{from.address(), static_cast<std::uint32_t>(size), from.key->key()};
+  must(from.qp->post_send({.opcode = driver::SendOpcode::kRdmaWrite,
+                           .pieces = {&piece, 1},
+                           .remote_address = to.address(),
+                           .rkey = to.key->key(),
+                           .signaled = signaled}));
+}
+
+void Pair::write_inline(Side& from, Side& to, std::span<const std::byte> bytes, bool signaled) {
+  must(from.qp->post_send({.opcode = driver::SendOpcode::kRdmaWrite,
+                           .inline_data = bytes,
+                           .remote_address = to.address(),
+                           .rkey = to.key->key(),
+                           .signaled = signaled}));
+}
+
+void Pair::wait(Side& side, std::size_t count) {
+  std::array<driver::Completion, 64> done;
+  while (count != 0) {
+    const auto n = side.cq->poll(std::span(done).first(std::min(count, done.size())));
+    for (const auto& completion : std::span(done).first(n)) {
+      if (completion.status != driver::WorkStatus::kSuccess) {
+        throw std::runtime_error(fmt::format("completion: {}", to_string(completion.status)));
+      }
+    }
+    count -= n;
+  }
+}
+
+}  // namespace softhca::bench

@@ -1,0 +1,67 @@
+// Two ConnectX devices on a switch in this process, a driver on each, one connection between them;
+// all inline in the caller, on the real clock.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "connectx/device.h"
+#include "driver/connectx/completion_queue.h"
+#include "driver/connectx/hca.h"
+#include "driver/connectx/memory_key.h"
+#include "driver/connectx/protection_domain.h"
+#include "driver/connectx/queue_pair.h"
+#include "driver/in_process_host.h"
+#include "fabric/switch.h"
+
+namespace softhca::bench {
+
+/// What one end of the connection has.
+struct Side {
+  Side(pcie::Function& device, std::function<void()> progress, unsigned number,
+       std::size_t memory_size);
+
+  std::uint64_t address(std::size_t offset = 0) const {
+    return reinterpret_cast<std::uintptr_t>(memory.data()) + offset;
+  }
+
+  driver::InProcessHost host;
+  driver::Gid gid;
+  std::vector<std::byte> memory;
+  std::unique_ptr<driver::connectx::Hca> hca;
+  std::unique_ptr<driver::connectx::ProtectionDomain> pd;
+  std::unique_ptr<driver::connectx::MemoryKey> key;
+  std::unique_ptr<driver::connectx::CompletionQueue> cq;
+  std::unique_ptr<driver::connectx::QueuePair> qp;
+};
+
+class Pair {
+ public:
+  explicit Pair(std::size_t memory_size);
+
+  Side& a() { return *a_; }
+  Side& b() { return *b_; }
+
+  /// An RDMA WRITE from the start of one side's memory to the start of the other's.
+  void write(Side& from, Side& to, std::size_t size, bool signaled);
+  /// The same with the bytes in the request.
+  void write_inline(Side& from, Side& to, std::span<const std::byte> bytes, bool signaled);
+  /// Waits for `count` completions. Ends the program if one is an error.
+  void wait(Side& side, std::size_t count);
+
+  static constexpr unsigned kQueueDepth = 128;
+  static constexpr unsigned kInlineMax = 64;
+
+ private:
+  fabric::Switch switch_;
+  std::unique_ptr<fabric::Port> port_a_;
+  std::unique_ptr<fabric::Port> port_b_;
+  std::unique_ptr<connectx::Device> device_a_;
+  std::unique_ptr<connectx::Device> device_b_;
+  std::unique_ptr<Side> a_;
+  std::unique_ptr<Side> b_;
+};
+
+}  // namespace softhca::bench
