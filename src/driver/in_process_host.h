@@ -17,10 +17,10 @@ class InProcessHost final : public Host, private pcie::InterruptSink {
   struct Options {
     /// Lets the device, and what it is connected to, work for a while: runs the function, delivers
     /// frames. Called from progress(), never from inside another call to it.
-    std::function<void()> progress;
+    std::function<void()> progress = nullptr;
     std::function<util::Time()> clock = util::monotonic_now;
     /// Told of every interrupt, besides the counting. Must not call back into the function.
-    std::function<void(unsigned vector)> on_interrupt;
+    std::function<void(unsigned vector)> on_interrupt = nullptr;
   };
 
   /// Takes the function's interrupts. `function` must outlive the host.
