@@ -204,6 +204,7 @@ class Machine : private pcie::InterruptSink {
  public:
   static constexpr Iova kBase = Iova{1} << 32;
   static constexpr std::size_t kMemory = std::size_t{64} << 20;
+  static constexpr std::size_t kGuard = 4096;
 
   /// Where one context's structures are.
   struct Context {
@@ -223,8 +224,11 @@ class Machine : private pcie::InterruptSink {
                    Memory kind = Memory::kLocal)
       : device(pf == nullptr ? std::make_unique<Device>(options, group)
                              : std::make_unique<Device>(options, group, *pf->device)) {
-    memory_ = static_cast<std::byte*>(::mmap(nullptr, kMemory, PROT_READ | PROT_WRITE,
-                                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    // With a page on either side that faults: who runs over an edge is seen.
+    guarded_ = static_cast<std::byte*>(::mmap(nullptr, kMemory + 2 * kGuard, PROT_NONE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    memory_ = guarded_ + kGuard;
+    ::mprotect(memory_, kMemory, PROT_READ | PROT_WRITE);
     trace.attach(memory_, kBase);
     if (kind == Memory::kLocal) {
       (void)device->dma().map(kBase, kMemory, memory_, pcie::DmaAccess::kReadWrite);
@@ -235,7 +239,7 @@ class Machine : private pcie::InterruptSink {
   }
   ~Machine() override {
     device.reset();
-    ::munmap(memory_, kMemory);
+    ::munmap(guarded_, kMemory + 2 * kGuard);
   }
   Machine(const Machine&) = delete;
 
@@ -512,6 +516,7 @@ class Machine : private pcie::InterruptSink {
  private:
   void raise(std::uint16_t vector) override { ++interrupts_[vector]; }
 
+  std::byte* guarded_;
   std::byte* memory_;
   Iova next_ = kBase;
   Iova l2_ = 0;

@@ -1,0 +1,210 @@
+// Bytes become the software of an SDXI function: they write registers, doorbells, tables, keys, rings
+// and descriptors as they like while the function works. It must neither leave its memory (guard
+// pages, sanitizers) nor hang, and another function of its group, which gave it nothing, must stay as
+// it was.
+//
+// The input is a sequence of records: an action, then its operands (see Action).
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "sdxi/machine.h"
+
+namespace softhca::sdxi {
+namespace {
+
+using test::Machine;
+
+/// The remainder of a record's first byte by kActions.
+enum class Action : std::uint8_t {
+  kRegister,    ///< which (1), value (8)
+  kAnyBarWrite, ///< offset (4), value (8), size (1)
+  kDoorbell,    ///< context (1), value (8)
+  kPush,        ///< context (1), descriptor (64): into the ring, valid, with doorbell
+  kGood,        ///< context (1), kind (1), two addresses (2 each), size (2): a sound descriptor
+  kMemory,      ///< offset (2), bytes (1 + up to 64): anywhere in the function's structures
+  kState,       ///< context (1), state (1)
+  kAdmin,       ///< kind (1), first (1), last (1)
+  kRun,         ///< turns (1)
+  kTime,        ///< milliseconds (1)
+  kReset,
+};
+constexpr unsigned kActions = 11;
+
+constexpr std::array kRegisters{
+    spec::mmio_register::MMIO_CTL0,    spec::mmio_register::MMIO_GRP_ENUM,
+    spec::mmio_register::MMIO_CTL2,    spec::mmio_register::MMIO_CXT_L2,
+    spec::mmio_register::MMIO_RKEY,    spec::mmio_register::MMIO_ERR_CTL,
+    spec::mmio_register::MMIO_ERR_STS, spec::mmio_register::MMIO_ERR_CFG,
+    spec::mmio_register::MMIO_ERR_WRT, spec::mmio_register::MMIO_ERR_RD,
+    spec::mmio_register::MMIO_MB_CTL,  spec::mmio_register::MMIO_MBS_CTL};
+
+/// Structures and windows of the function lie in its first bytes.
+constexpr std::size_t kReach = 256 << 10;
+constexpr unsigned kContexts = 4;
+
+class Input {
+ public:
+  Input(const std::uint8_t* data, std::size_t size) : bytes_(data, size) {}
+  bool empty() const { return bytes_.empty(); }
+  std::uint64_t number(std::size_t size) {
+    std::uint64_t value = 0;
+    const auto part = take(size);
+    std::memcpy(&value, part.data(), part.size());
+    return value;
+  }
+  std::span<const std::uint8_t> take(std::size_t size) {
+    const auto part = bytes_.first(std::min(size, bytes_.size()));
+    bytes_ = bytes_.subspan(part.size());
+    return part;
+  }
+
+ private:
+  std::span<const std::uint8_t> bytes_;
+};
+
+class Attack {
+ public:
+  Attack() : attacker_(group_, {.vfs = 1}), victim_(group_) {
+    attacker_.activate();
+    for (ContextNumber i = 1; i < kContexts; ++i) attacker_.start_context(i, 16);
+    attacker_.make_rkeys();
+    victim_.activate();
+    victim_.start_context(1);
+    victim_.make_rkeys();
+    const auto entry = attacker_.akey(attacker_.context(1), 2);
+    entry.set(spec::akey_ent::vl, 1);
+    entry.set(spec::akey_ent::tgt_sfunc, victim_.device->sfunc());
+    const auto bytes = victim_.bytes(Machine::kBase, kReach);
+    before_.assign(bytes.begin(), bytes.end());
+  }
+
+  void run(Input input) {
+    while (!input.empty()) act(input);
+    attacker_.run(64);
+    victim_.run(64);
+    const auto bytes = victim_.bytes(Machine::kBase, kReach);
+    if (!std::equal(before_.begin(), before_.end(), bytes.begin())) std::abort();
+    if (victim_.gsv() != spec::fn_gsv::GSV_ACTIVE) std::abort();
+  }
+
+ private:
+  const Machine::Context& context(Input& input) {
+    return attacker_.context(static_cast<ContextNumber>(input.number(1) % kContexts));
+  }
+
+  void act(Input& input) {
+    switch (static_cast<Action>(input.number(1) % kActions)) {
+      case Action::kRegister: {
+        const auto which = input.number(1) % kRegisters.size();
+        attacker_.write(kRegisters[which], input.number(8));
+        break;
+      }
+      case Action::kAnyBarWrite: return bar_write(input);
+      case Action::kDoorbell: {
+        const auto number = static_cast<ContextNumber>(input.number(1));
+        if (number < 128) attacker_.doorbell(number, input.number(8));
+        break;
+      }
+      case Action::kPush: {
+        const auto& c = context(input);
+        test::Descriptor d{};
+        const auto raw = input.take(d.size());
+        std::memcpy(d.data(), raw.data(), raw.size());
+        test::header(d).set(spec::dsc_header::vl, 1);
+        push(c, d);
+        break;
+      }
+      case Action::kGood: return good(input);
+      case Action::kMemory: {
+        const auto at = input.number(2) * 4;
+        const auto bytes = input.take(1 + input.number(1) % 64);
+        std::memcpy(attacker_.host(Machine::kBase + at), bytes.data(), bytes.size());
+        break;
+      }
+      case Action::kState: {
+        const auto& c = context(input);
+        attacker_.set_state(c, static_cast<spec::cxtv>(input.number(1) & 0xf));
+        break;
+      }
+      case Action::kAdmin: return admin(input);
+      case Action::kRun: attacker_.run(1 + static_cast<unsigned>(input.number(1) % 8)); break;
+      case Action::kTime: attacker_.advance(std::chrono::milliseconds(input.number(1) * 10)); break;
+      case Action::kReset:
+        attacker_.device->reset();
+        attacker_.power_on();
+        break;
+    }
+  }
+
+  void bar_write(Input& input) {
+    const auto offset = input.number(4);
+    const auto value = input.number(8);
+    const auto size = 1 + input.number(1) % 8;
+    const auto bytes = std::as_bytes(std::span(&value, 1)).first(size);
+    attacker_.device->write_bar(offset & 1 ? 2 : 0, offset % (512 << 10), bytes);
+    std::array<std::byte, 8> out;
+    attacker_.device->read_bar(0, offset % (512 << 10), out);
+  }
+
+  /// Wherever the rings now are, only what lies in memory is written.
+  void push(const Machine::Context& c, const test::Descriptor& d) {
+    attacker_.submit(c, d);
+  }
+
+  void good(Input& input) {
+    const auto& c = context(input);
+    const auto kind = input.number(1);
+    const auto from = Machine::kBase + input.number(2) * 8, to = Machine::kBase + input.number(2) * 8;
+    const auto size = 1 + input.number(2);
+    const auto key = static_cast<std::uint16_t>(kind / 8 % 4);
+    switch (kind % 6) {
+      case 0: return push(c, test::copy(from, to, size, 0, key));
+      case 1: return push(c, test::copy(from, to, size << 8, key, 0));
+      case 2: return push(c, test::interrupt(key));
+      case 3:
+        return push(c, test::atomic(static_cast<spec::atomic_subtype>(size % 16), from, 8, size, 0, to));
+      case 4:
+        return push(c, test::repeat_copy(from & ~0xfffull, to & ~0xfffull, 1, 1 + size % 32));
+      default: {
+        auto d = test::nop();
+        test::footer(d).set(spec::dsc_footer::np, 0);
+        spec::set_address(test::footer(d), spec::dsc_footer::csb_ptr, to & ~31ull);
+        return push(c, d);
+      }
+    }
+  }
+
+  void admin(Input& input) {
+    const auto kind = input.number(1);
+    const auto first = static_cast<std::uint32_t>(input.number(1));
+    const auto last = static_cast<std::uint32_t>(input.number(1));
+    const auto& c = attacker_.context(0);
+    switch (kind % 5) {
+      case 0: return push(c, test::start(first, last, spec::kDoorbellFromWriteIndex));
+      case 1: return push(c, test::stop(first, last, kind & 0x80));
+      case 2: return push(c, test::sync(static_cast<spec::sync_filter>(kind / 5 % 8), first, last));
+      case 3: return push(c, test::update_contexts(first, last));
+      default: return push(c, test::admin_interrupt(static_cast<std::uint16_t>(first)));
+    }
+  }
+
+  FunctionGroup group_;
+  Machine attacker_;
+  Machine victim_;
+  std::vector<std::byte> before_;
+};
+
+}  // namespace
+}  // namespace softhca::sdxi
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  softhca::util::set_log_sink([](softhca::util::LogLevel, std::string_view) {});
+  softhca::sdxi::Attack attack;
+  attack.run(softhca::sdxi::Input(data, size));
+  return 0;
+}
