@@ -23,11 +23,12 @@ void Responder::start(std::uint32_t psn) {
   // As many again for duplicates of what is answered already.
   answers_.assign(std::max(4u, 2 * qp_.attributes().max_dest_rd_atomic), {});
   atomics_.assign(std::max(1u, qp_.attributes().max_dest_rd_atomic), {});
-  answers_first_ = answers_count_ = atomics_next_ = 0;
+  answers_first_ = atomics_next_ = 0;
+  clear_answers();
 }
 
 void Responder::stop() {
-  answers_count_ = 0;
+  clear_answers();
   reply_due_ = fatal_ = false;
 }
 

@@ -63,7 +63,8 @@ class Responder {
     wire::Psn next;          ///< PSN of the next response packet
     std::uint32_t left = 0;  ///< response packets to send
     bool atomic = false;
-    bool begun = false;  ///< a response packet has been sent
+    bool repeated = false;  ///< for a duplicate request
+    bool begun = false;     ///< a response packet has been sent
     wire::Msn msn;
     MKey rkey;
     std::uint64_t address = 0;   ///< of what is not sent yet
@@ -104,12 +105,15 @@ class Responder {
   void repeat_read(const wire::RocePacket& packet);
   void repeat_atomic(const wire::RocePacket& packet);
   bool make_room_for(wire::Psn psn);
+  void push_repeated(Answer answer);
   void refuse(const Verdict& verdict);
   std::uint32_t read_packets(std::uint32_t length) const;
 
   // responder_answers.cc
   Answer& answer_at(std::size_t i) { return answers_[(answers_first_ + i) % answers_.size()]; }
   void push_answer(const Answer& answer);
+  void pop_answer(bool front);
+  void clear_answers() { answers_count_ = repeats_count_ = 0; }
   bool send_answer(Answer& answer);
   void send_reply();
   void reply(wire::AethType type, std::uint8_t value);
@@ -140,6 +144,7 @@ class Responder {
   std::vector<Answer> answers_;  ///< a ring
   std::size_t answers_first_ = 0;
   std::size_t answers_count_ = 0;
+  std::size_t repeats_count_ = 0;  ///< of these, repeated ones
   bool reply_due_ = false;
   wire::AethType reply_type_ = wire::AethType::ACK;
   std::uint8_t reply_value_ = 0;

@@ -10,9 +10,16 @@ using wire::Opcode;
 
 void Responder::push_answer(const Answer& answer) {
   answer_at(answers_count_++) = answer;
+  repeats_count_ += answer.repeated;
   // IBTA 9.7.5.1: a response acknowledges all requests before it.
   if (reply_type_ == wire::AethType::ACK) reply_due_ = false;
   engine_.mark_ready(qp_);
+}
+
+void Responder::pop_answer(bool front) {
+  repeats_count_ -= answer_at(front ? 0 : answers_count_ - 1).repeated;
+  if (front) answers_first_ = (answers_first_ + 1) % answers_.size();
+  --answers_count_;
 }
 
 void Responder::reply(wire::AethType type, std::uint8_t value) {
@@ -35,15 +42,14 @@ unsigned Responder::answer(unsigned quota) {
     ++used;
     if (!send_answer(first)) {
       // The memory went away while it was read: nothing after this place can be answered.
-      answers_count_ = 0;
+      clear_answers();
       fatal_ = true;
       expected_ = first.next;
       ++qp_.counters_->resp_remote_access_errors;
       engine_.event(qp_, QpEvent::kAccessError, "memory went away during an RDMA READ");
       reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::REMOTE_ACCESS_ERROR));
     } else if (first.left == 0) {
-      answers_first_ = (answers_first_ + 1) % answers_.size();
-      --answers_count_;
+      pop_answer(true);
     }
   }
   if (answers_count_ == 0 && reply_due_ && used < quota) {

@@ -51,7 +51,8 @@ Responder::Verdict Responder::execute(const wire::RocePacket& packet, const wire
   if (packet.payload_size != 0) {
     return {Verdict::Kind::kInvalid, "READ or atomic request with a payload"};
   }
-  if (answers_count_ >= qp_.attributes().max_dest_rd_atomic) {
+  // Repeated answers do not count: a late copy of an old request may be among them.
+  if (answers_count_ - repeats_count_ >= qp_.attributes().max_dest_rd_atomic) {
     return {Verdict::Kind::kInvalid, "more READs and atomics outstanding than max_dest_rd_atomic"};
   }
   return packet.info().operation == Operation::kRdmaReadRequest ? execute_read(packet)
@@ -167,9 +168,18 @@ bool Responder::make_room_for(wire::Psn psn) {
   while (answers_count_ != 0) {
     auto& last = answer_at(answers_count_ - 1);
     if (last.next.before(psn)) break;
-    --answers_count_;
+    pop_answer(false);
   }
   return true;
+}
+
+void Responder::push_repeated(Answer answer) {
+  // What is asked for the first time always finds room.
+  if (repeats_count_ + qp_.attributes().max_dest_rd_atomic >= answers_.size()) {
+    return engine_.drop(&qp_, Drop::kResources, "");
+  }
+  answer.repeated = true;
+  push_answer(answer);
 }
 
 void Responder::repeat_read(const wire::RocePacket& packet) {
@@ -188,13 +198,12 @@ void Responder::repeat_read(const wire::RocePacket& packet) {
     if (!found) return engine_.drop(&qp_, Drop::kSequence, found.reason);
   }
   if (!make_room_for(packet.bth.psn)) return;
-  if (answers_count_ == answers_.size()) return engine_.drop(&qp_, Drop::kResources, "");
-  push_answer({.next = packet.bth.psn,
-               .left = packets,
-               .msn = msn_,
-               .rkey = MKey(reth.rkey.value()),
-               .address = reth.virtual_address,
-               .length = reth.dma_length});
+  push_repeated({.next = packet.bth.psn,
+                 .left = packets,
+                 .msn = msn_,
+                 .rkey = MKey(reth.rkey.value()),
+                 .address = reth.virtual_address,
+                 .length = reth.dma_length});
 }
 
 void Responder::repeat_atomic(const wire::RocePacket& packet) {
@@ -205,13 +214,12 @@ void Responder::repeat_atomic(const wire::RocePacket& packet) {
     return engine_.drop(&qp_, Drop::kSequence, "repeated atomic is too old to be answered");
   }
   if (!make_room_for(packet.bth.psn)) return;
-  if (answers_count_ == answers_.size()) return engine_.drop(&qp_, Drop::kResources, "");
-  push_answer({.next = packet.bth.psn,
-               .left = 1,
-               .atomic = true,
-               .msn = msn_,
-               .rkey = {},
-               .original = found->original});
+  push_repeated({.next = packet.bth.psn,
+                 .left = 1,
+                 .atomic = true,
+                 .msn = msn_,
+                 .rkey = {},
+                 .original = found->original});
 }
 
 // Refusals ---------------------------------------------------------------------------------------

@@ -119,6 +119,7 @@ class Pair {
     std::vector<std::byte> bytes;
     bool operator>(const InFlight& o) const { return due != o.due ? due > o.due : order > o.order; }
   };
+  util::Time run_both();
   void take(End& from, const wire::Frame& frame);
   void put(bool to_b, const std::vector<std::byte>& bytes, util::Duration delay);
   bool chance(double probability) {

@@ -432,6 +432,12 @@ TEST_P(RcSoak, NothingIsLostReorderedOrDoneTwice) {
   pair.drive();
 
   for (auto* end : {&pair.a, &pair.b}) {
+    for (const auto& done : end->hca.sends) {
+      if (done.status != kSuccess && done.status != kFlushed) ADD_FAILURE() << done.reason;
+    }
+    for (const auto& event : end->hca.events) ADD_FAILURE() << event.reason;
+  }
+  for (auto* end : {&pair.a, &pair.b}) {
     auto& other = end == &pair.a ? pair.b : pair.a;
     std::uint64_t adds = 0;
     ASSERT_EQ(end->hca.sends.size(), kRequests);
