@@ -8,6 +8,7 @@
 #include "connectx/event_queue.h"
 #include "connectx/object_table.h"
 #include "connectx/queue_buffer.h"
+#include "connectx/resources.h"
 #include "spec/connectx/opcodes.h"
 
 namespace softhca::connectx {
@@ -26,6 +27,7 @@ class CompletionQueue {
     unsigned log_page_size = 12;    ///< bytes, of the page list
     std::uint32_t page_offset = 0;  ///< of the ring in its first page, in 1/64 pages
     QueueBuffer buffer;
+    TranslationBudget::Reservation translations;  ///< for the buffer
     DoorbellRecord record;
   };
   static constexpr std::size_t kCqeSize = 64;

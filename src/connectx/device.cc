@@ -69,9 +69,13 @@ void Device::reset_device() {
 
 void Device::make_objects() {
   auto& parts = *parts_;
-  // The last to be made are the first to go: QPs, SQs and RQs refer to CQs, keys and counters.
+  // The last to be made are the first to go: queues refer to CQs, keys and counters, and all of
+  // them to the resources.
   parts.ethernet.reset();
   parts.rdma.reset();
+  parts.memory_keys.reset();
+  parts.completion_queues.reset();
+  parts.event_queues.reset();
   parts.resources = std::make_unique<Resources>();
   parts.event_queues = std::make_unique<EventQueues>(msix());
   parts.completion_queues = std::make_unique<CompletionQueues>(*parts.event_queues);

@@ -9,6 +9,7 @@
 
 #include "connectx/object_table.h"
 #include "connectx/queue_buffer.h"
+#include "connectx/resources.h"
 #include "pcie/msix.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/opcodes.h"
@@ -30,6 +31,7 @@ class EventQueue {
     unsigned log_page_size = 12;  ///< bytes, of the page list
     std::bitset<256> events;      ///< event types mapped to this EQ
     QueueBuffer buffer;
+    TranslationBudget::Reservation translations;  ///< for the buffer
   };
 
   EventQueue(std::uint32_t eqn, Attributes attributes, pcie::Msix& msix);

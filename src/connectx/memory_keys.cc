@@ -192,6 +192,9 @@ tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) 
   }
   if (!result) return tl::unexpected(result.error());
 
+  auto reservation = device_.resources().translations().reserve(attributes.pages.size() +
+                                                                attributes.indirect.size());
+  if (!reservation) return refuse(Status::NO_RESOURCES, kCreate, "all translations are in use");
   const auto index = indexes_.allocate();
   if (!index) return refuse(Status::NO_RESOURCES, kCreate, "all MKeys are in use");
   attributes.key = rdma::MKey(*index << 8 | context.get(Context::mkey));
@@ -202,6 +205,7 @@ tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) 
               std::min(translations.size(), record->first_translations.size()),
               record->first_translations.begin());
   record->page_access = page_access;
+  record->translations = *std::move(reservation);
   if (*index >= records_.size()) records_.resize(*index + 1);
   records_[*index] = std::move(record);
   ++count_;

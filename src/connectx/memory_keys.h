@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "connectx/command.h"
+#include "connectx/resources.h"
 #include "rdma/memory_key.h"
 #include "spec/connectx/mkey.h"
 #include "util/id_allocator.h"
@@ -43,6 +44,7 @@ class MemoryKeys {
     std::array<std::byte, spec::connectx::mkey_context::kSize> context;
     std::array<std::byte, 32> first_translations;
     bool page_access;
+    TranslationBudget::Reservation translations;
   };
 
   Device& device_;

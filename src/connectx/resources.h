@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "rdma/counters.h"
@@ -30,6 +31,49 @@ class NumberPool {
   std::size_t count_ = 0;
 };
 
+/// How many page and key addresses the device remembers for its driver: those of memory keys and
+/// queues. Hardware keeps them in ICM; here a guest that asks without end must not use up the host.
+class TranslationBudget {
+ public:
+  /// Entries that are given back when this goes.
+  class Reservation {
+   public:
+    Reservation() = default;
+    Reservation(Reservation&& other) noexcept
+        : budget_(std::exchange(other.budget_, nullptr)), entries_(other.entries_) {}
+    Reservation& operator=(Reservation&& other) noexcept {
+      std::swap(budget_, other.budget_);
+      std::swap(entries_, other.entries_);
+      return *this;
+    }
+    ~Reservation() {
+      if (budget_ != nullptr) budget_->left_ += entries_;
+    }
+
+   private:
+    friend class TranslationBudget;
+    Reservation(TranslationBudget& budget, std::uint64_t entries)
+        : budget_(&budget), entries_(entries) {}
+    TranslationBudget* budget_ = nullptr;
+    std::uint64_t entries_ = 0;
+  };
+
+  explicit TranslationBudget(std::uint64_t entries) : left_(entries) {}
+  TranslationBudget(const TranslationBudget&) = delete;
+  TranslationBudget& operator=(const TranslationBudget&) = delete;
+
+  /// Nothing if not so many are left. @pre the reservation goes before the budget
+  std::optional<Reservation> reserve(std::uint64_t entries) {
+    if (entries > left_) return std::nullopt;
+    left_ -= entries;
+    return Reservation(*this, entries);
+  }
+  std::uint64_t left() const { return left_; }
+
+ private:
+  std::uint64_t left_;
+};
+
 /// A set of Q counters: the transport's, and Ethernet RQs count out_of_buffer in it.
 using QCounters = rdma::QpCounters;
 
@@ -44,6 +88,8 @@ class Resources {
   /// they are easily taken for something else in a log.
   static constexpr std::uint32_t kFirstQueue = 0x40;
   static constexpr std::uint32_t kMaxQCounters = 255;
+  /// Enough for 64 GiB of memory registered in 4 KiB pages.
+  static constexpr std::uint64_t kMaxTranslations = 16u << 20;
 
   Resources();
 
@@ -51,6 +97,8 @@ class Resources {
   NumberPool& uars() { return uars_; }
   NumberPool& transport_domains() { return transport_domains_; }
   NumberPool& xrcds() { return xrcds_; }
+
+  TranslationBudget& translations() { return translations_; }
 
   /// QPNs, SQNs and RQNs are numbers of one space.
   util::IdAllocator& queue_numbers() { return queue_numbers_; }
@@ -65,6 +113,7 @@ class Resources {
   QCounters* q_counter(std::uint32_t id);
 
  private:
+  TranslationBudget translations_{kMaxTranslations};
   NumberPool pds_;
   NumberPool uars_;
   NumberPool transport_domains_;

@@ -105,7 +105,10 @@ CommandResult create_cq(Device& device, const Command& command) {
   auto buffer = QueueBuffer::from_pas(device.dma(), command.in_tail(Create::pas_offset),
                                       attributes.log_page_size, offset, size);
   if (!buffer) return refuse(Status::BAD_PARAM, kSection, "fewer pages than the CQ needs");
+  auto reservation = device.resources().translations().reserve(buffer->pages().size());
+  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
   attributes.buffer = *std::move(buffer);
+  attributes.translations = *std::move(reservation);
   attributes.record = DoorbellRecord(device.dma(), context.get(Context::dbr_addr));
   const auto* cq = device.completion_queues().create(std::move(attributes));
   if (cq == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all CQs are in use");

@@ -84,7 +84,10 @@ CommandResult create_eq(Device& device, const Command& command) {
   auto buffer = QueueBuffer::from_pas(device.dma(), command.in_tail(Create::pas_offset),
                                       attributes.log_page_size, 0, size);
   if (!buffer) return refuse(Status::BAD_PARAM, kSection, "fewer pages than the EQ needs");
+  auto reservation = device.resources().translations().reserve(buffer->pages().size());
+  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
   attributes.buffer = *std::move(buffer);
+  attributes.translations = *std::move(reservation);
   const auto* eq = device.event_queues().create(std::move(attributes));
   if (eq == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all EQs are in use");
   command.output<Out>().set(Out::eq_number, eq->eqn());

@@ -6,6 +6,7 @@
 
 #include "connectx/fake_host.h"
 #include "connectx/memory_keys.h"
+#include "connectx/resources.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/mkey.h"
 
@@ -222,6 +223,20 @@ TEST_F(MemoryKeyCommandTest, BadContextsAreRefused) {
     EXPECT_EQ(create(in).status(), c.status) << c.what;
   }
   EXPECT_EQ(host.device().memory_keys().count(), 0u);
+}
+
+TEST_F(MemoryKeyCommandTest, AGuestCannotMakeTheDeviceRememberAddressesWithoutEnd) {
+  auto& budget = host.device().resources().translations();
+  const auto all = budget.left();
+  auto in = make_mtt();
+  const auto index = index_of(create(in));
+  EXPECT_EQ(budget.left(), all - 3);
+  {
+    const auto rest = budget.reserve(all - 3);
+    EXPECT_EQ(create(in).status(), Code::NO_RESOURCES);
+  }
+  EXPECT_EQ(destroy(index), Code::OK);
+  EXPECT_EQ(budget.left(), all);
 }
 
 TEST_F(MemoryKeyCommandTest, TheReservedLkeyIsTold) {
