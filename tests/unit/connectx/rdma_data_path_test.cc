@@ -440,6 +440,9 @@ TEST_F(RdmaDataPath, DatagramSendErrorLeavesTheReceiveQueueWorking) {
 
 // Shared receive queues ------------------------------------------------------------------------
 
+/// `wq` alone would be the structure here.
+constexpr auto kWqField = spec::connectx::rmp_context::wq;
+
 class RdmaSharedReceive : public RdmaDataPath {
  protected:
   static constexpr unsigned kCount = 8;
@@ -451,7 +454,7 @@ class RdmaSharedReceive : public RdmaDataPath {
     const auto out = host_.execute<create_rmp_in, create_rmp_out>(
         Command_::CREATE_RMP, create_rmp,
         [&](auto in) {
-          const auto queue = in.sub(create_rmp_in::rmp_context).sub(wq_field());
+          const auto queue = in.sub(create_rmp_in::rmp_context).sub(kWqField);
           queue.set(wq::log_wq_sz, 3);
           queue.set(wq::log_wq_stride, 6);
           queue.set(wq::pd, host_.pd);
@@ -463,7 +466,6 @@ class RdmaSharedReceive : public RdmaDataPath {
     buffers_ = host_.allocate(kCount * 64);
     for (unsigned i = 0; i < kCount; ++i) write(i, (i + 1) % kCount);
   }
-  static constexpr auto wq_field() { return spec::connectx::rmp_context::wq; }
   void write(unsigned index, unsigned next) {
     auto* bytes = host_.at(ring_ + 64 * index);
     util::store_be32(bytes, next);
@@ -483,7 +485,7 @@ class RdmaSharedReceive : public RdmaDataPath {
         Command_::MODIFY_RMP, modify_rmp, [&](auto in) {
           in.set(modify_rmp_in::rmpn, rmpn_);
           in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
-          in.sub(modify_rmp_in::rmp_context).sub(wq_field()).set(wq::lwm, limit);
+          in.sub(modify_rmp_in::rmp_context).sub(kWqField).set(wq::lwm, limit);
         })));
   }
 
