@@ -15,18 +15,21 @@ constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
 constexpr auto kIdleStep = std::chrono::microseconds(100);
 }  // namespace
 
-Node::Node(World& world, unsigned number) {
+Node::Node(World& world, unsigned number, const fabric::Impairment::Options& impairment) {
   const auto n = static_cast<std::uint8_t>(number + 1);
   mac.bytes = {std::byte{0x02}, std::byte{}, std::byte{}, std::byte{}, std::byte{}, std::byte{n}};
   gid = Gid::from_ipv4(192, 168, 10, n);
   const auto name = "connectx" + std::to_string(number);
   port = world.switch_.create_port(name);
+  auto options = impairment;
+  options.seed += number;
+  cable = std::make_unique<fabric::Impairment>(*port, options);
   device = std::make_unique<softhca::connectx::Device>(
       softhca::connectx::DeviceOptions{.name = name,
                                        .mac = wire::MacAddress{mac.bytes},
                                        .node_guid = 0x025fca0000000000u + n,
                                        .clock = [&world] { return world.now(); }},
-      *port);
+      *cable);
   host = std::make_unique<InProcessHost>(
       *device, InProcessHost::Options{.progress = [&world] { world.progress(); },
                                       .clock = [&world] { return world.now(); },
@@ -38,11 +41,11 @@ void Node::open(const connectx::Hca::Options& options) {
   must(hca->set_roce_address(0, {.gid = gid, .mac = mac}));
 }
 
-World::World() {
+World::World(const fabric::Impairment::Options& impairment) {
   // What tests provoke is refused with warnings; they would hide what matters.
   util::set_log_level(util::LogLevel::kError);
-  nodes_.push_back(std::make_unique<Node>(*this, 0));
-  nodes_.push_back(std::make_unique<Node>(*this, 1));
+  nodes_.push_back(std::make_unique<Node>(*this, 0, impairment));
+  nodes_.push_back(std::make_unique<Node>(*this, 1, impairment));
 }
 
 World::~World() {
@@ -57,7 +60,8 @@ void World::open() {
 bool World::pass() {
   auto next = util::kNever;
   for (auto& node : nodes_) {
-    next = std::min(next, node->device->run(now_));
+    node->cable->handle_timeout(now_);
+    next = std::min({next, node->device->run(now_), node->cable->next_event()});
     // A delivered frame may make work for a device that has run already.
     if (switch_.has_work()) next = now_;
     switch_.deliver(kEverything);

@@ -16,6 +16,7 @@
 #include "driver/connectx/protection_domain.h"
 #include "driver/connectx/queue_pair.h"
 #include "driver/in_process_host.h"
+#include "fabric/impairment.h"
 #include "fabric/switch.h"
 
 namespace softhca::driver::test {
@@ -34,13 +35,14 @@ class World;
 
 /// One device with its host, and the driver once it is open.
 struct Node {
-  Node(World& world, unsigned number);
+  Node(World& world, unsigned number, const fabric::Impairment::Options& impairment);
 
   void open(const connectx::Hca::Options& options = {});
 
   Mac mac;
   Gid gid;
   std::unique_ptr<fabric::Port> port;
+  std::unique_ptr<fabric::Impairment> cable;
   std::unique_ptr<softhca::connectx::Device> device;
   std::unique_ptr<InProcessHost> host;
   std::unique_ptr<connectx::Hca> hca;
@@ -48,7 +50,9 @@ struct Node {
 
 class World {
  public:
-  World();
+  World() : World(fabric::Impairment::Options()) {}
+  /// Each device's cable loses, duplicates and reorders what the device sends.
+  explicit World(const fabric::Impairment::Options& impairment);
   /// Closes the drivers first: they run both devices while they wait.
   ~World();
 
