@@ -73,7 +73,7 @@ TEST_F(ContextTest, AContextNumberIsNineBitsOfLevel2AndSevenOfLevel1) {
   EXPECT_EQ(m.read_index(c), 1u);
 }
 
-// D-067 D-075 D-076 D-128
+// D-067 D-075 D-076 D-077 D-128
 TEST_F(ContextTest, AnEntryWithVlZeroIsInvalidAndItsDoorbellIsIgnoredSilently) {
   auto& c = m_.make_context(4, 16, cxtv::CXTV_RUN);
   m_.push(c, nop());
@@ -87,12 +87,33 @@ TEST_F(ContextTest, AnEntryWithVlZeroIsInvalidAndItsDoorbellIsIgnoredSilently) {
   without(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::vl);
   without(m_.at<spec::cxt_l1_ent>(c.l1), spec::cxt_l1_ent::vl);
   EXPECT_EQ(m_.records(), 0u);
-  // D-077: with all valid bits set the state in CXT_STS counts.
+  // With all valid bits set the state in CXT_STS counts.
   EXPECT_TRUE(m_.admin(update_contexts(4, 4, spec::tgt_pcd::UPD_L1)).done);
   EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_CXT, 4, 4)).done);
   m_.doorbell(4, 1);
   m_.run();
   EXPECT_EQ(m_.read_index(c), 1u);
+}
+
+// D-085
+TEST_F(ContextTest, AnEntryThatChangesWhileItIsReadIsNeverUsedHalf) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = m.make_context(4, 16, cxtv::CXTV_RUN);
+  m.push(c, nop());
+  bool once = true;
+  m.trace.on_read = [&](Iova at) {
+    // Between the read of the entry and its use software makes it invalid, and fills it with rubbish.
+    if (at != c.l1 || !once) return;
+    once = false;
+    std::memset(m.host(c.l1), 0xfe, 32);
+  };
+  m.doorbell(4, 1);
+  m.run();
+  EXPECT_FALSE(once);
+  EXPECT_EQ(m.read_index(c), 0u);
+  EXPECT_EQ(m.records(), 0u);
 }
 
 // D-071
@@ -140,7 +161,7 @@ TEST_F(ContextTest, StartNmStartsFromBothStopStatesAndRun) {
   }
 }
 
-// D-088 D-043
+// D-088
 TEST_F(ContextTest, StartNmOfAContextInErrorFailsAndLeavesTheState) {
   auto& c = m_.make_context(4, 16, cxtv::CXTV_ERR_FN);
   const auto outcome = m_.admin(start(4, 4));
@@ -360,7 +381,7 @@ TEST_F(ContextTest, AnErrorInAContextWhoseStatusIsGoneHaltsTheFunction) {
   EXPECT_EQ(m.gsv(), fn_gsv::GSV_ERROR);
 }
 
-// D-107 D-079
+// D-107 D-079 D-110
 TEST_F(ContextTest, StructuresMayBeEditedWhileStopped) {
   auto& c = m_.start_context(4);
   m_.submit(c, nop());

@@ -23,6 +23,10 @@ struct Node {
         host(device, {.progress = [this] { progress(); },
                       .clock = util::monotonic_now,
                       .on_interrupt = {}}) {}
+  ~Node() {
+    function.reset();
+    if (other != nullptr) other->other = nullptr;
+  }
   void progress() {
     device.run(util::monotonic_now());
     if (other != nullptr) other->device.run(util::monotonic_now());

@@ -37,7 +37,7 @@ class ErrorLogTest : public ::testing::Test {
 
 using sts = spec::mmio_err_sts;
 
-// D-198 D-199 D-039
+// D-198 D-199 D-201 D-039
 TEST_F(ErrorLogTest, EachErrorIsARecordWithItsPlace) {
   m_.submit(c_, nop());
   m_.run();

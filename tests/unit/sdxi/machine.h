@@ -158,6 +158,7 @@ class Trace final : public pcie::RemoteMemory {
   bool dma_read(Iova from, std::span<std::byte> out) override {
     accesses.push_back({false, from, out.size()});
     std::memcpy(out.data(), host_ + (from - base_), out.size());
+    if (on_read) on_read(from);
     return true;
   }
   bool dma_write(Iova to, std::span<const std::byte> in) override {
@@ -184,6 +185,7 @@ class Trace final : public pcie::RemoteMemory {
   std::vector<Access> accesses;
   std::optional<Iova> refuse_writes_at;
   std::function<void(Iova)> on_write;
+  std::function<void(Iova)> on_read;  ///< after the read
 
  private:
   std::byte* host_ = nullptr;

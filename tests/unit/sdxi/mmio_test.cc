@@ -217,7 +217,7 @@ TEST_F(MmioTest, ProbePropagatesToAllPfsAndIsSeenByVfs) {
   EXPECT_EQ(a.read(reg::MMIO_GRP_ENUM), 2u);
 }
 
-// D-217
+// D-008 D-217
 TEST_F(MmioTest, MailboxRegistersAreReservedWithoutSrIov) {
   for (std::uint64_t at : {0x30000u, 0x31000u, 0x33000u, 0x60000u, 0x70000u}) {
     m_.write(at, ~std::uint64_t{0});

@@ -31,7 +31,7 @@ class OperationTest : public ::testing::Test {
     EXPECT_TRUE(outcome.done);
     EXPECT_TRUE(outcome.er);
     EXPECT_EQ(m_.state(c_), cxtv::CXTV_ERR_FN);
-    ASSERT_EQ(m_.records(), records + 1);  // D-209: one record of the execution phase
+    ASSERT_EQ(m_.records(), records + 1);  // one record of the execution phase
     EXPECT_EQ(m_.record(records).get(ent::step), static_cast<unsigned>(step));
     EXPECT_EQ(m_.record(records).get(ent::err_class), err_class);
     recover();
@@ -166,7 +166,7 @@ TEST_F(OperationTest, ReservedCoherencyIsRefusedAndTheOthersAreHints) {
   expect_error(destination, spec::err_step::ERRV_DSC_GEN, 0x2100);
 }
 
-// D-200
+// D-200 D-209
 TEST_F(OperationTest, InaccessibleBuffersAreNamedInTheRecord) {
   const auto good = m_.allocate(8192);
   expect_error(copy(0x1000, good, 8), spec::err_step::ERRV_DSC_BUF, 0x3400);

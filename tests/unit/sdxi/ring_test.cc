@@ -208,11 +208,11 @@ TEST_F(RingTest, UnsupportedTypesAndSubtypesAreRefused) {
   for (const auto& [t, s] : wrong) expect_parse_error(make(static_cast<type>(t), s), 5, 0x2400);
 }
 
-// D-133
+// D-133 D-157
 TEST_F(RingTest, WrongFenceSequentialAndChainBitsAreRefused) {
   auto chain = nop();
   header(chain).set(hdr::ch, 1);
-  expect_parse_error(chain, 5, 0x2100);  // D-157
+  expect_parse_error(chain, 5, 0x2100);
   auto sequential = nop();
   header(sequential).set(hdr::se, 1);
   expect_parse_error(sequential, 5, 0x2100);
@@ -470,7 +470,7 @@ TEST_F(RingTest, APendingBitStaysSetWhileTheVectorIsMasked) {
   EXPECT_EQ(m_.interrupts(1), 0u);
 }
 
-// D-208 of a hostile producer: the copy of a descriptor counts, not the ring.
+// A hostile producer rewrites its ring: the copy of a descriptor counts, not the ring.
 TEST_F(RingTest, ADescriptorIsCopiedOnce) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
