@@ -29,8 +29,8 @@ constexpr util::Duration kFlushInterval = std::chrono::milliseconds(1);
 
 Ethernet::Ethernet(Device& device)
     : device_(device),
-      send_queues_(std::make_unique<QueueTable<SendQueue>>()),
-      receive_queues_(std::make_unique<QueueTable<ReceiveQueue>>()),
+      send_queues_(std::make_unique<QueueTable<SendQueue>>(1u << kLogMaxQueue)),
+      receive_queues_(std::make_unique<QueueTable<ReceiveQueue>>(1u << kLogMaxQueue)),
       rqts_(std::make_unique<ObjectTable<Rqt>>(1, (1u << kLogMaxRqt) - 1)),
       tirs_(std::make_unique<ObjectTable<Tir>>(1, (1u << kLogMaxTir) - 1)),
       tiss_(std::make_unique<ObjectTable<Tis>>(1, (1u << kLogMaxTis) - 1)),

@@ -133,6 +133,7 @@ class FlowSteering {
   static constexpr std::uint32_t kGroupsOfTableMax = 1u << 10;
   static constexpr std::uint32_t kFlowsMax = 1u << kLogFlowsMax;
   static constexpr std::uint32_t kDestinationsMax = 1u << kLogDestinationsMax;
+  static constexpr std::uint32_t kAllDestinationsMax = 2 * kFlowsMax;
 
   /// A copy of the packet for one TIR.
   struct Delivery {
@@ -152,6 +153,7 @@ class FlowSteering {
 
   std::uint32_t& group_count() { return group_count_; }
   std::uint32_t& flow_count() { return flow_count_; }
+  std::uint32_t& destination_count() { return destination_count_; }
   std::size_t table_count() const { return tables_.count(); }
 
   /// Appends where a packet goes. Nothing: it is dropped, the default of NIC receive tables
@@ -176,6 +178,7 @@ class FlowSteering {
   std::optional<std::uint32_t> root_;
   std::uint32_t group_count_ = 0;
   std::uint32_t flow_count_ = 0;
+  std::uint32_t destination_count_ = 0;  ///< of all flows
 };
 
 }  // namespace softhca::connectx

@@ -14,11 +14,16 @@ namespace softhca::connectx {
 template <class T>
 class QueueTable {
  public:
-  /// A new queue made as T(number, args...), or null if all numbers are in use.
+  /// At most `max` queues, whatever numbers are left.
+  explicit QueueTable(std::uint32_t max) : max_(max) {}
+
+  /// A new queue made as T(number, args...), or null if there are too many.
   template <class... Args>
   T* emplace(util::IdAllocator& numbers, Args&&... args) {
+    if (count_ == max_) return nullptr;
     const auto number = numbers.allocate();
     if (!number) return nullptr;
+    ++count_;
     if (*number >= queues_.size()) queues_.resize(*number + 1);
     queues_[*number] = std::make_unique<T>(*number, std::forward<Args>(args)...);
     return queues_[*number].get();
@@ -31,6 +36,7 @@ class QueueTable {
   void erase(util::IdAllocator& numbers, std::uint32_t number) {
     queues_[number].reset();
     numbers.free(number);
+    --count_;
   }
   template <class Visit>
   void for_each(Visit&& visit) {
@@ -41,6 +47,8 @@ class QueueTable {
 
  private:
   std::vector<std::unique_ptr<T>> queues_;
+  std::uint32_t max_;
+  std::uint32_t count_ = 0;
 };
 
 }  // namespace softhca::connectx

@@ -89,6 +89,8 @@ tl::expected<Destinations, Refusal> read_destinations(Device& device, const Flow
 }
 
 void count_users(Device& device, const Destinations& destinations, int change) {
+  device.ethernet().steering().destination_count() +=
+      static_cast<std::uint32_t>(change * static_cast<int>(destinations.size()));
   for (const auto& destination : destinations) {
     if (destination.type != destination_type::TIR) continue;
     device.ethernet().tirs().find(destination.id)->users += static_cast<std::uint32_t>(change);
@@ -171,8 +173,10 @@ CommandResult set_flow_table_entry(Device& device, const Command& command) {
       return refuse(Status::BAD_OP, "PRM Table 428", "unknown op_mod");
   }
   if (auto checked = read_flow(device, *table, command, fields, flow); !checked) return checked;
-  auto& flow_count = device.ethernet().steering().flow_count();
-  if (old == nullptr && flow_count >= FlowSteering::kFlowsMax) {
+  auto& steering = device.ethernet().steering();
+  auto& flow_count = steering.flow_count();
+  if ((old == nullptr && flow_count >= FlowSteering::kFlowsMax) ||
+      steering.destination_count() + flow.destinations.size() > FlowSteering::kAllDestinationsMax) {
     return refuse(Status::NO_RESOURCES, "PRM 7.11.3.6", "flows above log_max_flow");
   }
   count_users(device, flow.destinations, 1);
