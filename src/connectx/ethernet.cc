@@ -68,9 +68,9 @@ void Ethernet::handle_frame(const wire::Frame& frame, util::Time now) {
 
 util::Time Ethernet::run(util::Time now) {
   unsigned budget = kRunBudget;
-  while (!ready_.empty() && budget != 0) {
-    auto* sq = send_queues_->find(ready_.front());
-    ready_.pop_front();
+  std::size_t done = 0;
+  while (done != ready_.size() && budget != 0) {
+    auto* sq = send_queues_->find(ready_[done++]);
     if (sq == nullptr) continue;  // destroyed meanwhile
     sq->scheduled = false;
     unsigned turn = std::min(kQueueBudget, budget);
@@ -79,6 +79,7 @@ util::Time Ethernet::run(util::Time now) {
     budget += turn;
     schedule(*sq);
   }
+  ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(done));
   const auto next_flush = flush_receive_queues(now);
   return ready_.empty() ? next_flush : now;
 }

@@ -4,9 +4,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "connectx/object_table.h"
 #include "connectx/queue_table.h"
@@ -75,7 +75,7 @@ class Ethernet {
   std::unique_ptr<FlowSteering> steering_;
   std::unique_ptr<EthTransmitter> transmitter_;
   std::unique_ptr<EthReceiver> receiver_;
-  std::deque<std::uint32_t> ready_;  ///< SQNs with WQEs, each once
+  std::vector<std::uint32_t> ready_;  ///< SQNs with WQEs, in the order of their turns
   util::Time next_flush_ = util::kNever;
   util::RateLimiter notes_{20, std::chrono::seconds(1)};
 };

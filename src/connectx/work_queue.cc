@@ -59,7 +59,9 @@ tl::expected<WorkQueue, Refusal> make(Device& device, util::View<L> wq,
   const std::uint64_t size = std::uint64_t{1} << (log_size + log_stride);
   auto buffer = QueueBuffer::from_pas(device.dma(), pas, log_page, offset, size);
   if (!buffer) return refuse(Status::BAD_PARAM, kTable, "fewer pages than the queue needs");
-  return WorkQueue{rdma::Pd(wq.get(L::pd)), std::move(*buffer),
+  auto reservation = device.resources().translations().reserve(buffer->pages().size());
+  if (!reservation) return refuse(Status::NO_RESOURCES, kTable, "all translations are in use");
+  return WorkQueue{rdma::Pd(wq.get(L::pd)), std::move(*buffer), std::move(*reservation),
                    DoorbellRecord(device.dma(), wq.get(L::dbr_addr)),
                    WorkRing({0, log_stride, log_size, record_dword})};
 }

@@ -9,6 +9,7 @@
 
 #include "connectx/command.h"
 #include "connectx/queue_buffer.h"
+#include "connectx/resources.h"
 #include "connectx/work_ring.h"
 #include "rdma/types.h"
 #include "spec/connectx/raw_queues.h"
@@ -24,6 +25,7 @@ inline constexpr unsigned kLogReceiveStrideMax = 9;
 struct WorkQueue {
   rdma::Pd pd;
   QueueBuffer buffer;
+  TranslationBudget::Reservation translations;  ///< for the buffer
   DoorbellRecord record;
   WorkRing ring;
 
