@@ -1,7 +1,7 @@
-// Bytes become the software of an SDXI function: they write registers, doorbells, tables, keys, rings
-// and descriptors as they like while the function works. It must neither leave its memory (guard
-// pages, sanitizers) nor hang, and another function of its group, which gave it nothing, must stay as
-// it was.
+// Bytes become the software of an SDXI function: they write registers, doorbells, tables, keys,
+// rings and descriptors as they like while the function works. It must neither leave its memory
+// (guard pages, sanitizers) nor hang, and another function of its group, which gave it nothing,
+// must stay as it was.
 //
 // The input is a sequence of records: an action, then its operands (see Action).
 #include <algorithm>
@@ -21,16 +21,16 @@ using test::Machine;
 
 /// The remainder of a record's first byte by kActions.
 enum class Action : std::uint8_t {
-  kRegister,    ///< which (1), value (8)
-  kAnyBarWrite, ///< offset (4), value (8), size (1)
-  kDoorbell,    ///< context (1), value (8)
-  kPush,        ///< context (1), descriptor (64): into the ring, valid, with doorbell
-  kGood,        ///< context (1), kind (1), two addresses (2 each), size (2): a sound descriptor
-  kMemory,      ///< offset (2), bytes (1 + up to 64): anywhere in the function's structures
-  kState,       ///< context (1), state (1)
-  kAdmin,       ///< kind (1), first (1), last (1)
-  kRun,         ///< turns (1)
-  kTime,        ///< milliseconds (1)
+  kRegister,     ///< which (1), value (8)
+  kAnyBarWrite,  ///< offset (4), value (8), size (1)
+  kDoorbell,     ///< context (1), value (8)
+  kPush,         ///< context (1), descriptor (64): into the ring, valid, with doorbell
+  kGood,         ///< context (1), kind (1), two addresses (2 each), size (2): a sound descriptor
+  kMemory,       ///< offset (2), bytes (1 + up to 64): anywhere in the function's structures
+  kState,        ///< context (1), state (1)
+  kAdmin,        ///< kind (1), first (1), last (1)
+  kRun,          ///< turns (1)
+  kTime,         ///< milliseconds (1)
   kReset,
 };
 constexpr unsigned kActions = 11;
@@ -104,7 +104,8 @@ class Attack {
         attacker_.write(kRegisters[which], input.number(8));
         break;
       }
-      case Action::kAnyBarWrite: return bar_write(input);
+      case Action::kAnyBarWrite:
+        return bar_write(input);
       case Action::kDoorbell: {
         const auto number = static_cast<ContextNumber>(input.number(1));
         if (number < 128) attacker_.doorbell(number, input.number(8));
@@ -119,7 +120,8 @@ class Attack {
         push(c, d);
         break;
       }
-      case Action::kGood: return good(input);
+      case Action::kGood:
+        return good(input);
       case Action::kMemory: {
         const auto at = input.number(2) * 4;
         const auto bytes = input.take(1 + input.number(1) % 64);
@@ -131,9 +133,14 @@ class Attack {
         attacker_.set_state(c, static_cast<spec::cxtv>(input.number(1) & 0xf));
         break;
       }
-      case Action::kAdmin: return admin(input);
-      case Action::kRun: attacker_.run(1 + static_cast<unsigned>(input.number(1) % 8)); break;
-      case Action::kTime: attacker_.advance(std::chrono::milliseconds(input.number(1) * 10)); break;
+      case Action::kAdmin:
+        return admin(input);
+      case Action::kRun:
+        attacker_.run(1 + static_cast<unsigned>(input.number(1) % 8));
+        break;
+      case Action::kTime:
+        attacker_.advance(std::chrono::milliseconds(input.number(1) * 10));
+        break;
       case Action::kReset:
         attacker_.device->reset();
         attacker_.power_on();
@@ -152,22 +159,25 @@ class Attack {
   }
 
   /// Wherever the rings now are, only what lies in memory is written.
-  void push(const Machine::Context& c, const test::Descriptor& d) {
-    attacker_.submit(c, d);
-  }
+  void push(const Machine::Context& c, const test::Descriptor& d) { attacker_.submit(c, d); }
 
   void good(Input& input) {
     const auto& c = context(input);
     const auto kind = input.number(1);
-    const auto from = Machine::kBase + input.number(2) * 8, to = Machine::kBase + input.number(2) * 8;
+    const auto from = Machine::kBase + input.number(2) * 8,
+               to = Machine::kBase + input.number(2) * 8;
     const auto size = 1 + input.number(2);
     const auto key = static_cast<std::uint16_t>(kind / 8 % 4);
     switch (kind % 6) {
-      case 0: return push(c, test::copy(from, to, size, 0, key));
-      case 1: return push(c, test::copy(from, to, size << 8, key, 0));
-      case 2: return push(c, test::interrupt(key));
+      case 0:
+        return push(c, test::copy(from, to, size, 0, key));
+      case 1:
+        return push(c, test::copy(from, to, size << 8, key, 0));
+      case 2:
+        return push(c, test::interrupt(key));
       case 3:
-        return push(c, test::atomic(static_cast<spec::atomic_subtype>(size % 16), from, 8, size, 0, to));
+        return push(
+            c, test::atomic(static_cast<spec::atomic_subtype>(size % 16), from, 8, size, 0, to));
       case 4:
         return push(c, test::repeat_copy(from & ~0xfffull, to & ~0xfffull, 1, 1 + size % 32));
       default: {
@@ -185,11 +195,16 @@ class Attack {
     const auto last = static_cast<std::uint32_t>(input.number(1));
     const auto& c = attacker_.context(0);
     switch (kind % 5) {
-      case 0: return push(c, test::start(first, last, spec::kDoorbellFromWriteIndex));
-      case 1: return push(c, test::stop(first, last, kind & 0x80));
-      case 2: return push(c, test::sync(static_cast<spec::sync_filter>(kind / 5 % 8), first, last));
-      case 3: return push(c, test::update_contexts(first, last));
-      default: return push(c, test::admin_interrupt(static_cast<std::uint16_t>(first)));
+      case 0:
+        return push(c, test::start(first, last, spec::kDoorbellFromWriteIndex));
+      case 1:
+        return push(c, test::stop(first, last, kind & 0x80));
+      case 2:
+        return push(c, test::sync(static_cast<spec::sync_filter>(kind / 5 % 8), first, last));
+      case 3:
+        return push(c, test::update_contexts(first, last));
+      default:
+        return push(c, test::admin_interrupt(static_cast<std::uint16_t>(first)));
     }
   }
 

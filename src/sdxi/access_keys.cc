@@ -37,8 +37,8 @@ Checked<void> AccessKeys::read(const ContextEntry& context, std::uint16_t akey, 
   }
   using ent = spec::akey_ent;
   if (out.get(ent::vl) == 0) {
-    return refuse(bad_key(err_class::ILLEGAL_AKEY_INDEX, "AKEY_ENT.vl is 0", "SDXI 3.2.5", akey,
-                          buffer));
+    return refuse(
+        bad_key(err_class::ILLEGAL_AKEY_INDEX, "AKEY_ENT.vl is 0", "SDXI 3.2.5", akey, buffer));
   }
   const bool remote = out.get(ent::tgt_sfunc) != 0;
   if (remote && (out.get(ent::iv) | out.get(ent::pv) | out.get(ent::ste)) != 0) {
@@ -81,8 +81,9 @@ Checked<AddressSpace> AccessKeys::memory(const ContextEntry& context, std::uint1
   const auto member = target(entry, buffer);
   if (!member) return refuse(member.error());
   const auto own = static_cast<std::uint16_t>(registers_.cap0.get(spec::mmio_cap0::sfunc));
-  return (*member)->admit_memory(
-      {.requester = own, .rkey = static_cast<std::uint16_t>(entry.get(ent::rkey)), .buffer = buffer});
+  return (*member)->admit_memory({.requester = own,
+                                  .rkey = static_cast<std::uint16_t>(entry.get(ent::rkey)),
+                                  .buffer = buffer});
 }
 
 Checked<InterruptTarget> AccessKeys::interrupt(const ContextEntry& context,

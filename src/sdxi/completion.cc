@@ -13,8 +13,8 @@ void set_error_recorded(const AddressSpace& space, Iova block) {
   });
 }
 
-/// SDXI 4.4.2: csr = 0 asks for the atomic decrement; csr = 1 is content with a plain 0, and gets it
-/// where the function has the non-atomic capability.
+/// SDXI 4.4.2: csr = 0 asks for the atomic decrement; csr = 1 is content with a plain 0, and gets
+/// it where the function has the non-atomic capability.
 bool update_signal(const Registers& registers, const AddressSpace& space, Iova block, bool simple) {
   const auto cap = static_cast<spec::cs_cap>(registers.cap0.get(spec::mmio_cap0::cs_cap));
   if (simple && cap != spec::cs_cap::CS_ATOMIC) return space.store64(block, 0);

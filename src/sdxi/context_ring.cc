@@ -61,9 +61,10 @@ std::optional<Contexts::Turn> Contexts::parse(Context& context) {
   const auto at = context.entry.descriptor(index);
   auto& execution = context.execution;
   if (!context.space.load_words(at, execution.descriptor)) {
-    stop_for_error(context, inaccessible(err_step::ERRV_DSC_GEN, context.space, at,
-                                         "the descriptor cannot be read"),
-                   index);
+    stop_for_error(
+        context,
+        inaccessible(err_step::ERRV_DSC_GEN, context.space, at, "the descriptor cannot be read"),
+        index);
     return Turn::kIdle;
   }
   // From here on only the copy counts: the producer may rewrite the ring.
@@ -78,9 +79,10 @@ std::optional<Contexts::Turn> Contexts::parse(Context& context) {
   // Fence: every earlier descriptor of this context has completed, because one executes at a time.
   header.set(spec::dsc_header::vl, 0);
   if (!context.space.store8(at, static_cast<std::uint8_t>(execution.descriptor[0]))) {
-    stop_for_error(context, inaccessible(err_step::ERRV_DSC_GEN, context.space, at,
-                                         "the valid bit cannot be cleared"),
-                   index);
+    stop_for_error(
+        context,
+        inaccessible(err_step::ERRV_DSC_GEN, context.space, at, "the valid bit cannot be cleared"),
+        index);
     return Turn::kIdle;
   }
   execution.operation = *operation;
@@ -98,8 +100,9 @@ std::optional<Contexts::Turn> Contexts::parse(Context& context) {
 bool Contexts::read_write_index(Context& context) {
   const auto write_index = context.space.load64(context.entry.write_index_ptr);
   if (!write_index) {
-    stop_for_error(context, inaccessible(err_step::ERRV_WRT_IDX, context.space,
-                                         context.entry.write_index_ptr, "Write_Index cannot be read"),
+    stop_for_error(context,
+                   inaccessible(err_step::ERRV_WRT_IDX, context.space,
+                                context.entry.write_index_ptr, "Write_Index cannot be read"),
                    std::nullopt);
     return false;
   }
@@ -165,9 +168,9 @@ void Contexts::finish(Context& context) {
     return;
   }
   if (!context.space.store64(context.entry.read_index(), context.read_index)) {
-    stop_for_error(context, inaccessible(err_step::ERRV_CXT_STS, context.space,
-                                         context.entry.read_index(),
-                                         "CXT_STS.read_index cannot be written"),
+    stop_for_error(context,
+                   inaccessible(err_step::ERRV_CXT_STS, context.space, context.entry.read_index(),
+                                "CXT_STS.read_index cannot be written"),
                    std::nullopt);
     return;
   }

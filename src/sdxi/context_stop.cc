@@ -24,9 +24,10 @@ Refusal state_not_written(ContextNumber number, Iova at) {
 }
 
 Refusal bad_state(ContextNumber number, cxtv state) {
-  auto refusal = invalid(err_step::ERRV_CXT_STS, err_class::LOGICAL,
-                         "a context can be started from CXTV_STOP_SW, CXTV_STOP_FN and CXTV_RUN only",
-                         "SDXI 6.6.3", static_cast<std::uint64_t>(state));
+  auto refusal =
+      invalid(err_step::ERRV_CXT_STS, err_class::LOGICAL,
+              "a context can be started from CXTV_STOP_SW, CXTV_STOP_FN and CXTV_RUN only",
+              "SDXI 6.6.3", static_cast<std::uint64_t>(state));
   refusal.context = number;
   return refusal;
 }
@@ -170,8 +171,7 @@ void Contexts::stop_for_error(Context& context, const Refusal& refusal,
   const bool was_stopping = context.stopping;
   ++statistics_.errors;
   drop(context);
-  const bool reachable =
-      was_stopping || parts_.tables.write_state(entry, cxtv::CXTV_STOPG_FN);
+  const bool reachable = was_stopping || parts_.tables.write_state(entry, cxtv::CXTV_STOPG_FN);
   const auto space = parts_.memory.select(entry.pasid);
   const bool serialized = reachable && space.store64(entry.read_index(), read_index);
   if (!refusal.logged) {

@@ -28,8 +28,8 @@ Refusal unreadable(err_step step, const AddressSpace& space, Iova at, std::strin
           .value = at};
 }
 
-/// Reads a structure whose first word holds vl. SDXI 4.3.2: software may clear vl at any moment; the
-/// first word is read again at the end, so that never a mixture of two entries is used.
+/// Reads a structure whose first word holds vl. SDXI 4.3.2: software may clear vl at any moment;
+/// the first word is read again at the end, so that never a mixture of two entries is used.
 template <class Layout>
 bool read_entry(const AddressSpace& space, Iova at, std::span<std::byte> out) {
   if (!space.load_words(at, out)) return false;
@@ -102,7 +102,8 @@ ContextResult<void> ContextTables::read_ctl(Iova at, ContextEntry& entry) const 
   }
   if (ctl.get(ctl_t::vl) == 0) return invalid_context();
   entry.ds_ring_sz = ctl.get(ctl_t::ds_ring_sz);
-  const auto ring_max = spec::ring_entries_max(registers_.cap0.get(spec::mmio_cap0::max_ds_ring_sz));
+  const auto ring_max =
+      spec::ring_entries_max(registers_.cap0.get(spec::mmio_cap0::max_ds_ring_sz));
   if (entry.ds_ring_sz == 0 || entry.ds_ring_sz > ring_max) {
     return log_err(invalid(err_step::ERRV_CXT_CTL, err_class::ILLEGAL_RING_SIZE,
                            "CXT_CTL.ds_ring_sz is 0 or above the function's limit", "SDXI 3.2.3",
@@ -132,7 +133,8 @@ Checked<spec::cxtv> ContextTables::state_of(const ContextEntry& entry) const {
   const auto space = memory_.select(entry.pasid);
   const auto byte = space.load8(entry.state());
   if (!byte) {
-    auto refusal = unreadable(err_step::ERRV_CXT_STS, space, entry.state(), "CXT_STS cannot be read");
+    auto refusal =
+        unreadable(err_step::ERRV_CXT_STS, space, entry.state(), "CXT_STS cannot be read");
     refusal.context = entry.number;
     return refuse(refusal);
   }
@@ -163,10 +165,11 @@ bool ContextTables::write_state(const ContextEntry& entry, spec::cxtv state) con
 
 ContextResult<CheckedContext> ContextTables::check(ContextNumber number) const {
   if (!registers_.max_cxt_is_legal() || number > registers_.max_cxt()) {
-    return log_err(invalid(err_step::ERRV_DSC_GEN, err_class::ILLEGAL_CXT_INDEX,
-                           "the context is above MMIO_CTL2.max_cxt, or that above MMIO_CAP1.max_cxt",
-                           "SDXI 4.3.2", number),
-                   number);
+    return log_err(
+        invalid(err_step::ERRV_DSC_GEN, err_class::ILLEGAL_CXT_INDEX,
+                "the context is above MMIO_CTL2.max_cxt, or that above MMIO_CAP1.max_cxt",
+                "SDXI 4.3.2", number),
+        number);
   }
   const auto entry = walk(number);
   if (!entry) return tl::unexpected<ContextFailure>(entry.error());

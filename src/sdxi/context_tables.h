@@ -14,13 +14,13 @@ namespace softhca::sdxi {
 /// What CXT_L1_ENT and CXT_CTL say of a context whose structures are all valid.
 struct ContextEntry {
   ContextNumber number = 0;
-  std::optional<Pasid> pasid{};      ///< CXT_L1_ENT.cxt_pasid if pv
+  std::optional<Pasid> pasid{};  ///< CXT_L1_ENT.cxt_pasid if pv
   Iova akey_ptr = 0;
   std::uint8_t akey_sz = 0;
   std::uint8_t max_buffer = 0;
   std::uint32_t opb_000_enb = 0;
   Iova ds_ring_ptr = 0;
-  std::uint32_t ds_ring_sz = 0;      ///< descriptors, not 0
+  std::uint32_t ds_ring_sz = 0;  ///< descriptors, not 0
   Iova cxt_sts_ptr = 0;
   Iova write_index_ptr = 0;
 

@@ -165,8 +165,8 @@ void Contexts::take_turn(Context& context) {
     enqueue(context);
   } else if (turn == Turn::kWaitValid) {
     const auto& options = parts_.options;
-    context.poll_wait = waited ? std::min(context.poll_wait * 2, options.valid_poll_max)
-                               : options.valid_poll_min;
+    context.poll_wait =
+        waited ? std::min(context.poll_wait * 2, options.valid_poll_max) : options.valid_poll_min;
     context.poll_at = now_ + context.poll_wait;
     context.waiting = true;
     if (std::find(waiting_.begin(), waiting_.end(), context.entry.number) == waiting_.end()) {
@@ -217,7 +217,8 @@ void Contexts::update(ContextNumber first, ContextNumber last) {
   }
 }
 
-bool Contexts::stopping(ContextNumber first, ContextNumber last, const ContextControl* asker) const {
+bool Contexts::stopping(ContextNumber first, ContextNumber last,
+                        const ContextControl* asker) const {
   if (stopping_count_ == 0) return false;
   for (std::size_t number = first; number <= last && number < contexts_.size(); ++number) {
     const auto* context = find_active(static_cast<ContextNumber>(number));

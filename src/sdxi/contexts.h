@@ -1,10 +1,10 @@
 // The contexts of one function: doorbells, whose turn it is, parsing and execution of descriptors,
 // start and stop (SDXI 4.2, 4.3, 5.3).
 //
-// A context has a Context object here only while it is in CXTV_RUN or CXTV_STOPG_* and was signaled;
-// everything else is in memory, and read when it is needed. Each context executes one descriptor at
-// a time, so that fences and sequential consistency hold by themselves; a long one goes on over
-// several turns.
+// A context has a Context object here only while it is in CXTV_RUN or CXTV_STOPG_* and was
+// signaled; everything else is in memory, and read when it is needed. Each context executes one
+// descriptor at a time, so that fences and sequential consistency hold by themselves; a long one
+// goes on over several turns.
 //
 // Turns are given round robin, each worth the same amount of work (deficit round robin), so that a
 // context with large copies does not slow one with small ones.
@@ -27,17 +27,17 @@ namespace softhca::sdxi {
 /// A started context.
 struct Context {
   ContextEntry entry;
-  AddressSpace space;               ///< of the entry, for this turn
+  AddressSpace space;  ///< of the entry, for this turn
   std::uint64_t read_index = 0;
-  std::uint64_t write_index = 0;    ///< as last read
-  std::uint64_t doorbell = 0;       ///< highest valid doorbell_value since the start
+  std::uint64_t write_index = 0;  ///< as last read
+  std::uint64_t doorbell = 0;     ///< highest valid doorbell_value since the start
   bool doorbell_seen = false;
   bool active = false;
-  bool queued = false;              ///< for a turn
-  bool waiting = false;             ///< for a valid bit
+  bool queued = false;   ///< for a turn
+  bool waiting = false;  ///< for a valid bit
   util::Time poll_at{};
   util::Duration poll_wait{};
-  std::int64_t deficit = 0;         ///< work that it may still do
+  std::int64_t deficit = 0;  ///< work that it may still do
   Execution execution;
   // SDXI 4.2.5 CXTV_STOPG_*.
   bool stopping = false;
@@ -98,7 +98,8 @@ class Contexts final : public ContextControl {
   /// Does a bounded amount of work; returns when to be called next.
   util::Time run(util::Time now);
 
-  /// Stop:Fn (SDXI 4.3.5) for the contexts that run; then continue_function_stop() until it is true.
+  /// Stop:Fn (SDXI 4.3.5) for the contexts that run; then continue_function_stop() until it is
+  /// true.
   void begin_function_stop(bool hard);
   /// Visits further contexts; true when all have reached their final state.
   bool continue_function_stop(util::Time now);
@@ -171,9 +172,9 @@ class Contexts final : public ContextControl {
   std::vector<std::unique_ptr<Context>> contexts_;  ///< by number; null until first started
   std::vector<std::uint64_t> doorbell_values_;      ///< by number, of noted doorbells
   std::vector<bool> doorbell_noted_;
-  std::vector<ContextNumber> doorbells_;            ///< noted, each number once
+  std::vector<ContextNumber> doorbells_;  ///< noted, each number once
   TurnQueue turns_;
-  std::vector<ContextNumber> waiting_;              ///< for valid bits
+  std::vector<ContextNumber> waiting_;  ///< for valid bits
   unsigned stopping_count_ = 0;
   std::uint64_t doorbells_received_ = 0;
   std::uint64_t doorbells_evaluated_ = 0;
@@ -183,8 +184,8 @@ class Contexts final : public ContextControl {
     bool hard;
   };
   std::optional<SelfStop> self_stop_;
-  bool other_function_ = false;                     ///< a PF gave a VF work in this run()
-  Context* executing_ = nullptr;                    ///< whose operation is being called
+  bool other_function_ = false;   ///< a PF gave a VF work in this run()
+  Context* executing_ = nullptr;  ///< whose operation is being called
   struct FunctionStop {
     bool hard = false;
     std::uint32_t next = 0;  ///< context to visit

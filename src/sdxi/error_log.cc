@@ -17,10 +17,13 @@ constexpr RequiredFields required_fields(err_step step) {
   switch (step) {
     case err_step::ERRV_DSC_GEN:
     case err_step::ERRV_DSC_CSB:
-    case err_step::ERRV_ATOMIC: return {true, false};
+    case err_step::ERRV_ATOMIC:
+      return {true, false};
     case err_step::ERRV_DSC_BUF:
-    case err_step::ERRV_DSC_AKEY: return {true, true};
-    default: return {false, false};
+    case err_step::ERRV_DSC_AKEY:
+      return {true, true};
+    default:
+      return {false, false};
   }
 }
 

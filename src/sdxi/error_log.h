@@ -1,4 +1,5 @@
-// The error log (SDXI 3.4): records in a ring in memory, MMIO_ERR_*, message 0; and the same in words.
+// The error log (SDXI 3.4): records in a ring in memory, MMIO_ERR_*, message 0; and the same in
+// words.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ class ErrorLog {
       : name_(std::move(name)), registers_(registers), memory_(memory), msix_(msix) {}
 
   /// LogErr:Cxt and LogErr:Fn (SDXI 3.4): writes a record if logging is on, then sets
-  /// MMIO_ERR_STS.sts and raises message 0 as MMIO_ERR_CTL says. The words go to the log in any case.
+  /// MMIO_ERR_STS.sts and raises message 0 as MMIO_ERR_CTL says. The words go to the log in any
+  /// case.
   void record(const ErrorReport& report);
 
   /// The time that the next words are written at.

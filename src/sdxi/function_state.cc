@@ -32,8 +32,10 @@ void FunctionState::enter(fn_gsv state) {
 void FunctionState::request(fn_gsr value) {
   const auto state = registers_.gsv();
   switch (kReactions[static_cast<unsigned>(state)][static_cast<unsigned>(value)]) {
-    case kIgnore: return;
-    case kActivate: return enter(fn_gsv::GSV_INIT);
+    case kIgnore:
+      return;
+    case kActivate:
+      return enter(fn_gsv::GSV_INIT);
     case kStopSoft:
       enter(fn_gsv::GSV_STOPG_SF);
       return contexts_.begin_function_stop(false);
@@ -56,9 +58,10 @@ void FunctionState::initialize() {
   // SDXI 4.1.2: MMIO_CTL0 and MMIO_CTL2 may be validated. No limit may be above its capability.
   using ctl2 = spec::mmio_ctl2;
   using cap1 = spec::mmio_cap1;
-  const bool legal = registers_.max_cxt_is_legal() &&
-                     registers_.ctl2.get(ctl2::max_buffer) <= registers_.cap1.get(cap1::max_buffer) &&
-                     registers_.ctl2.get(ctl2::max_akey_sz) <= registers_.cap1.get(cap1::max_akey_sz);
+  const bool legal =
+      registers_.max_cxt_is_legal() &&
+      registers_.ctl2.get(ctl2::max_buffer) <= registers_.cap1.get(cap1::max_buffer) &&
+      registers_.ctl2.get(ctl2::max_akey_sz) <= registers_.cap1.get(cap1::max_akey_sz);
   if (legal) return enter(fn_gsv::GSV_ACTIVE);
   halt(invalid(err_step::ERRV_INT, err_class::LIMIT_EXCEEDED,
                "a limit of MMIO_CTL2 is above the capability", "SDXI 4.1.2",
@@ -82,11 +85,16 @@ void FunctionState::halt(const Refusal& refusal, std::optional<ContextNumber> co
 util::Time FunctionState::run(util::Time now) {
   switch (registers_.gsv()) {
     case fn_gsv::GSV_STOP:
-    case fn_gsv::GSV_ERROR: return util::kNever;
-    case fn_gsv::GSV_INIT: initialize(); return now;
-    case fn_gsv::GSV_ACTIVE: return contexts_.run(now);
+    case fn_gsv::GSV_ERROR:
+      return util::kNever;
+    case fn_gsv::GSV_INIT:
+      initialize();
+      return now;
+    case fn_gsv::GSV_ACTIVE:
+      return contexts_.run(now);
     case fn_gsv::GSV_STOPG_SF:
-    case fn_gsv::GSV_STOPG_HD: break;
+    case fn_gsv::GSV_STOPG_HD:
+      break;
   }
   (void)contexts_.run(now);
   if (contexts_.continue_function_stop(now) && registers_.gsv() != fn_gsv::GSV_ERROR) {

@@ -1,5 +1,5 @@
-// Functions that may reach each other's memory (SDXI 3.3.1): a PF with its VFs, and other PFs, in one
-// process. Members see each other only through this interface.
+// Functions that may reach each other's memory (SDXI 3.3.1): a PF with its VFs, and other PFs, in
+// one process. Members see each other only through this interface.
 //
 // Single-threaded: one loop owns all functions of a group.
 #pragma once
@@ -62,8 +62,8 @@ class FunctionGroup {
   /// Who a new member is.
   struct Seat {
     std::uint16_t sfunc = 0;
-    GroupMember* pf = nullptr;      ///< of a VF
-    std::uint16_t vf_num = 0;       ///< of a VF: counted from 0, as MMIO_MBS_CTL.tgt_vf (SDXI 9.4)
+    GroupMember* pf = nullptr;  ///< of a VF
+    std::uint16_t vf_num = 0;   ///< of a VF: counted from 0, as MMIO_MBS_CTL.tgt_vf (SDXI 9.4)
   };
 
   /// A PF gets the next free sfunc, from 1 on. SDXI 9.1: unique in the group, not 0.

@@ -12,7 +12,8 @@
 
 namespace softhca::sdxi {
 
-/// The requester's side. Every call reads the table: software may change an entry whenever it says so.
+/// The requester's side. Every call reads the table: software may change an entry whenever it says
+/// so.
 class AccessKeys {
  public:
   AccessKeys(const Registers& registers, const FunctionMemory& memory, pcie::Msix& msix,

@@ -13,8 +13,8 @@ namespace {
 using spec::mmio_register;
 
 constexpr std::uint64_t at(mmio_register name) { return static_cast<std::uint64_t>(name); }
-constexpr std::uint64_t kArraySize = 0x2000;       ///< bytes of MMIO_MBS_ST and of MMIO_MBR_ST
-constexpr std::uint64_t kBlock = 0x10000;          ///< bytes of one block of mailboxes
+constexpr std::uint64_t kArraySize = 0x2000;  ///< bytes of MMIO_MBS_ST and of MMIO_MBR_ST
+constexpr std::uint64_t kBlock = 0x10000;     ///< bytes of one block of mailboxes
 constexpr std::uint64_t kMailboxesPerBlock = kBlock / sizeof(Mailbox);
 
 template <class Layout, class Field>

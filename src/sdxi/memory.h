@@ -31,8 +31,8 @@ class AddressSpace {
   bool read(Iova from, std::span<std::byte> out) const;
   bool write(Iova to, std::span<const std::byte> in) const;
 
-  /// Naturally aligned words, atomic where the memory is local to the process. Loads acquire, stores
-  /// release.
+  /// Naturally aligned words, atomic where the memory is local to the process. Loads acquire,
+  /// stores release.
   std::optional<std::uint64_t> load64(Iova at) const;
   std::optional<std::uint8_t> load8(Iova at) const;
   bool store64(Iova at, std::uint64_t value) const;
@@ -40,7 +40,8 @@ class AddressSpace {
   /// Words of a structure, each read as one: `out` has whole 8-byte words, the first is read first.
   bool load_words(Iova from, std::span<std::byte> out) const;
 
-  /// Replaces the word at `at` by `change(old)`, atomically where memory is local; returns the old one.
+  /// Replaces the word at `at` by `change(old)`, atomically where memory is local; returns the old
+  /// one.
   template <class Word, class Change>
   std::optional<Word> update(Iova at, Change change) const;
 
@@ -60,8 +61,8 @@ class AddressSpace {
   const pcie::DmaSpace* dma_ = nullptr;
 };
 
-/// Address spaces that a PASID selects. A host that has none leaves it out; the function then has no
-/// PASID support and refuses structures that ask for one.
+/// Address spaces that a PASID selects. A host that has none leaves it out; the function then has
+/// no PASID support and refuses structures that ask for one.
 class PasidSpaces {
  public:
   virtual ~PasidSpaces() = default;

@@ -54,19 +54,32 @@ std::uint64_t Mmio::read_register(std::uint64_t offset) {
       copy.set(spec::mmio_grp_enum::probe, parts_.pf->probe());
       return word(copy);
     }
-    case mmio_register::MMIO_CTL2: return word(r.ctl2);
-    case mmio_register::MMIO_STS0: return word(r.sts0);
-    case mmio_register::MMIO_CAP0: return word(r.cap0);
-    case mmio_register::MMIO_CAP1: return word(r.cap1);
-    case mmio_register::MMIO_VERSION: return word(r.version);
-    case mmio_register::MMIO_CXT_L2: return word(r.cxt_l2);
-    case mmio_register::MMIO_RKEY: return word(r.rkey);
-    case mmio_register::MMIO_ERR_CTL: return word(r.err_ctl);
-    case mmio_register::MMIO_ERR_STS: return word(r.err_sts);
-    case mmio_register::MMIO_ERR_CFG: return word(r.err_cfg);
-    case mmio_register::MMIO_ERR_WRT: return word(r.err_wrt);
-    case mmio_register::MMIO_ERR_RD: return word(r.err_rd);
-    default: break;
+    case mmio_register::MMIO_CTL2:
+      return word(r.ctl2);
+    case mmio_register::MMIO_STS0:
+      return word(r.sts0);
+    case mmio_register::MMIO_CAP0:
+      return word(r.cap0);
+    case mmio_register::MMIO_CAP1:
+      return word(r.cap1);
+    case mmio_register::MMIO_VERSION:
+      return word(r.version);
+    case mmio_register::MMIO_CXT_L2:
+      return word(r.cxt_l2);
+    case mmio_register::MMIO_RKEY:
+      return word(r.rkey);
+    case mmio_register::MMIO_ERR_CTL:
+      return word(r.err_ctl);
+    case mmio_register::MMIO_ERR_STS:
+      return word(r.err_sts);
+    case mmio_register::MMIO_ERR_CFG:
+      return word(r.err_cfg);
+    case mmio_register::MMIO_ERR_WRT:
+      return word(r.err_wrt);
+    case mmio_register::MMIO_ERR_RD:
+      return word(r.err_rd);
+    default:
+      break;
   }
   if (offset >= static_cast<std::uint64_t>(mmio_register::MMIO_MB_CTL)) {
     return parts_.mailboxes.read(offset);
@@ -85,7 +98,8 @@ void Mmio::write_ctl0(std::uint64_t value, std::uint64_t written) {
 void Mmio::write_register(std::uint64_t offset, std::uint64_t value, std::uint64_t written) {
   auto& r = parts_.registers;
   switch (static_cast<mmio_register>(offset)) {
-    case mmio_register::MMIO_CTL0: return write_ctl0(value, written);
+    case mmio_register::MMIO_CTL0:
+      return write_ctl0(value, written);
     case mmio_register::MMIO_GRP_ENUM:
       if (parts_.pf != nullptr) return;  // SDXI 3.3.1: read-only in a VF
       merge<spec::mmio_grp_enum>(r.grp_enum, value, written,
@@ -93,10 +107,9 @@ void Mmio::write_register(std::uint64_t offset, std::uint64_t value, std::uint64
       probe_is_waiting_ = true;
       return;
     case mmio_register::MMIO_CTL2:
-      return merge<spec::mmio_ctl2>(
-          r.ctl2, value, written,
-          bits(spec::mmio_ctl2::max_buffer, spec::mmio_ctl2::max_akey_sz, spec::mmio_ctl2::max_cxt,
-               spec::mmio_ctl2::opb_000_avl));
+      return merge<spec::mmio_ctl2>(r.ctl2, value, written,
+                                    bits(spec::mmio_ctl2::max_buffer, spec::mmio_ctl2::max_akey_sz,
+                                         spec::mmio_ctl2::max_cxt, spec::mmio_ctl2::opb_000_avl));
     case mmio_register::MMIO_CXT_L2:
       // SDXI 9: changed only while the function is stopped.
       if (r.gsv() != spec::fn_gsv::GSV_STOP) return;
@@ -118,13 +131,15 @@ void Mmio::write_register(std::uint64_t offset, std::uint64_t value, std::uint64
           bits(spec::mmio_err_cfg::en, spec::mmio_err_cfg::sz, spec::mmio_err_cfg::ptr));
     case mmio_register::MMIO_ERR_WRT:
       // SDXI 9.3: software writes it only while logging is off.
-      if (r.err_cfg.get(spec::mmio_err_cfg::en) != 0 && r.err_sts.get(spec::mmio_err_sts::err) == 0) {
+      if (r.err_cfg.get(spec::mmio_err_cfg::en) != 0 &&
+          r.err_sts.get(spec::mmio_err_sts::err) == 0) {
         return;
       }
       return merge<spec::mmio_err_wrt>(r.err_wrt, value, written, bits(spec::mmio_err_wrt::index));
     case mmio_register::MMIO_ERR_RD:
       return merge<spec::mmio_err_rd>(r.err_rd, value, written, bits(spec::mmio_err_rd::index));
-    default: break;
+    default:
+      break;
   }
   if (offset >= static_cast<std::uint64_t>(mmio_register::MMIO_MB_CTL)) {
     parts_.mailboxes.write(offset, value, written);

@@ -23,9 +23,9 @@ struct Operation;
 struct Execution {
   alignas(8) std::array<std::byte, spec::kDescriptorSize> descriptor{};
   const Operation* operation = nullptr;
-  std::uint64_t index = 0;     ///< in the ring
-  std::uint64_t done = 0;      ///< bytes or contexts that are finished
-  std::uint64_t ticket = 0;    ///< DSC_SYNC: doorbells to wait for, plus one
+  std::uint64_t index = 0;   ///< in the ring
+  std::uint64_t done = 0;    ///< bytes or contexts that are finished
+  std::uint64_t ticket = 0;  ///< DSC_SYNC: doorbells to wait for, plus one
   bool executing = false;
 
   template <class Layout>

@@ -14,20 +14,38 @@ using Bit = Operation::Bit;
 
 constexpr Operation dma(dma_base_subtype subtype, std::string_view section, Bit se,
                         Checked<Progress> (*execute)(Work&, Execution&)) {
-  return {dsc_type::DMA_BASE_GRP, static_cast<std::uint8_t>(subtype), to_string(subtype), section,
-          se, Bit::kFree, false, execute};
+  return {dsc_type::DMA_BASE_GRP,
+          static_cast<std::uint8_t>(subtype),
+          to_string(subtype),
+          section,
+          se,
+          Bit::kFree,
+          false,
+          execute};
 }
 
 // SDXI 6.6: the formats say "se = *" and "Shall be set to 0" of the same bit; it must be 0 here.
 constexpr Operation admin(admin_subtype subtype, std::string_view section, Bit fe,
                           Checked<Progress> (*execute)(Work&, Execution&)) {
-  return {dsc_type::ADMIN_GRP, static_cast<std::uint8_t>(subtype), to_string(subtype), section,
-          Bit::kZero, fe, false, execute};
+  return {dsc_type::ADMIN_GRP,
+          static_cast<std::uint8_t>(subtype),
+          to_string(subtype),
+          section,
+          Bit::kZero,
+          fe,
+          false,
+          execute};
 }
 
 constexpr Operation atomic(atomic_subtype subtype, bool minimal = false) {
-  return {dsc_type::ATOMIC_GRP, static_cast<std::uint8_t>(subtype), to_string(subtype), "SDXI 6.3",
-          Bit::kFree, Bit::kFree, minimal, execute_atomic};
+  return {dsc_type::ATOMIC_GRP,
+          static_cast<std::uint8_t>(subtype),
+          to_string(subtype),
+          "SDXI 6.3",
+          Bit::kFree,
+          Bit::kFree,
+          minimal,
+          execute_atomic};
 }
 
 constexpr std::array kOperations{
@@ -82,8 +100,10 @@ constexpr std::uint32_t groups_of(const Operation& operation) {
     case dsc_type::ATOMIC_GRP:
       return bit(spec::op_grp::FULL_ATOMIC) |
              (operation.minimal ? bit(spec::op_grp::MINIMAL_ATOMIC) : 0);
-    case dsc_type::INTR_GRP: return bit(spec::op_grp::INTERRUPT);
-    default: return 0;
+    case dsc_type::INTR_GRP:
+      return bit(spec::op_grp::INTERRUPT);
+    default:
+      return 0;
   }
 }
 
@@ -142,7 +162,8 @@ Checked<const Operation*> check_header(const Registers& registers, const Context
     return refuse(usable.error());
   }
   if (header.get(dsc::ch) != 0) {
-    return bad_header(err_class::UNSUPPORTED_ENCODING, "no operation uses a chain", "SDXI 5.7.1", 1);
+    return bad_header(err_class::UNSUPPORTED_ENCODING, "no operation uses a chain", "SDXI 5.7.1",
+                      1);
   }
   if (!allows(operation->fe, header.get(dsc::fe))) {
     return bad_header(err_class::UNSUPPORTED_ENCODING, "the operation wants fe = 1",

@@ -19,13 +19,13 @@ struct DeviceOptions {
   std::uint16_t device_id = 0x5d01;
 
   // MMIO_CAP0, MMIO_CAP1. Powers are encoded as in the registers.
-  std::uint16_t max_cxt = 127;          ///< highest context number
-  std::uint8_t db_stride = 0;           ///< 4 KiB
-  std::uint8_t max_ds_ring_sz = 10;     ///< 2^20 descriptors
-  std::uint8_t max_buffer = 11;         ///< 4 GiB
-  std::uint8_t max_akey_sz = 8;         ///< 65536 keys
-  std::uint8_t max_rkey_sz = 8;         ///< 65536 keys
-  std::uint8_t max_errlog_sz = 9;       ///< 4 GiB
+  std::uint16_t max_cxt = 127;       ///< highest context number
+  std::uint8_t db_stride = 0;        ///< 4 KiB
+  std::uint8_t max_ds_ring_sz = 10;  ///< 2^20 descriptors
+  std::uint8_t max_buffer = 11;      ///< 4 GiB
+  std::uint8_t max_akey_sz = 8;      ///< 65536 keys
+  std::uint8_t max_rkey_sz = 8;      ///< 65536 keys
+  std::uint8_t max_errlog_sz = 9;    ///< 4 GiB
   spec::cs_cap cs_cap = spec::cs_cap::CS_BOTH;
   bool rkey_cap = true;
   AtomicSet atomics = AtomicSet::kFull;
@@ -36,7 +36,8 @@ struct DeviceOptions {
   /// The address spaces behind PASIDs; null: no PASID support. Outlives the device.
   const PasidSpaces* pasid_spaces = nullptr;
 
-  /// Virtual functions of this one that may join its group, for the mailboxes (SDXI 9.4). At most 4096.
+  /// Virtual functions of this one that may join its group, for the mailboxes (SDXI 9.4). At most
+  /// 4096.
   std::uint16_t vfs = 0;
 
   /// How long a soft stop waits for outstanding descriptors before it aborts them (SDXI 4.3.5).

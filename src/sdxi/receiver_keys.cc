@@ -71,10 +71,10 @@ Checked<AddressSpace> ReceiverKeys::admit_memory(const RemoteRequest& request) c
   if (const auto found = read(request, entry); !found) return refuse(found.error());
   if (entry.get(ent::pv) == 0) return memory_.select(std::nullopt);
   if (!memory_.supports_pasid()) {
-    return faulty_table(
-        request, invalid(err_step::ERRV_FN_RKEY, err_class::ILLEGAL_PASID,
-                         "RKEY_ENT.pv is set, and the function has no PASID support", "",
-                         entry.get(ent::pasid)));
+    return faulty_table(request,
+                        invalid(err_step::ERRV_FN_RKEY, err_class::ILLEGAL_PASID,
+                                "RKEY_ENT.pv is set, and the function has no PASID support", "",
+                                entry.get(ent::pasid)));
   }
   return memory_.select(entry.get(ent::pasid));
 }
@@ -86,8 +86,9 @@ Checked<InterruptTarget> ReceiverKeys::admit_interrupt(const RemoteRequest& requ
   if (entry.get(ent::iv) == 0) return abort_access(request, "RKEY_ENT.iv is 0");
   const auto vector = static_cast<std::uint16_t>(entry.get(ent::intr_num));
   if (vector >= msix_.layout().vectors) {
-    return faulty_table(request, invalid(err_step::ERRV_FN_RKEY, err_class::ILLEGAL_INTR_NUM,
-                                         "RKEY_ENT.intr_num is beyond the MSI-X table", "", vector));
+    return faulty_table(request,
+                        invalid(err_step::ERRV_FN_RKEY, err_class::ILLEGAL_INTR_NUM,
+                                "RKEY_ENT.intr_num is beyond the MSI-X table", "", vector));
   }
   return InterruptTarget{&msix_, vector};
 }

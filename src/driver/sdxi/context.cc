@@ -44,10 +44,9 @@ util::Result<std::unique_ptr<Context>> Context::create(Function& function,
   context->akey(kOwnMemory).set(spec::akey_ent::vl, 1);
   context->write_control(ring_entries);
   auto* status = context->structures_.bytes().data() + kStatusAt;
-  context->ring_ =
-      Ring(context->ring_memory_.bytes().first(ring_entries * spec::kDescriptorSize),
-           status + spec::cxt_sts::read_index.kOffset,
-           context->structures_.bytes().data() + kWriteIndexAt);
+  context->ring_ = Ring(context->ring_memory_.bytes().first(ring_entries * spec::kDescriptorSize),
+                        status + spec::cxt_sts::read_index.kOffset,
+                        context->structures_.bytes().data() + kWriteIndexAt);
   return context;
 }
 
@@ -104,8 +103,7 @@ util::Result<void> Context::enqueue_patiently(std::span<const Descriptor> descri
 util::Result<void> Context::failure() const {
   std::string why;
   for (const auto& record : function_.take_errors()) why += "; " + record.to_text();
-  return util::fail(
-      fmt::format("SDXI context {} is in {}{}", number_, to_string(state()), why));
+  return util::fail(fmt::format("SDXI context {} is in {}{}", number_, to_string(state()), why));
 }
 
 util::Result<Completion> Context::take_block() {
@@ -165,7 +163,8 @@ util::Result<void> Context::wait_interrupt(unsigned vector, std::uint64_t count)
   const auto until = host.now() + function_.patience();
   while (host.interrupts(vector) < count) {
     if (state() == cxtv::CXTV_ERR_FN) return failure();
-    if (host.now() > until) return util::fail(fmt::format("SDXI interrupt {} does not come", vector));
+    if (host.now() > until)
+      return util::fail(fmt::format("SDXI interrupt {} does not come", vector));
     host.progress();
   }
   return {};
@@ -202,7 +201,8 @@ util::Result<Completion> Context::fill(Buffer to, std::byte value, std::uint64_t
   if (size == 0) return util::fail("an SDXI fill of 0 bytes");
   if (auto ok = prepare_pattern(value); !ok) return tl::unexpected(ok.error());
   const Buffer pattern{pattern_.iova(), kOwnMemory};
-  const auto pages_max = std::min<std::uint64_t>(function_.capabilities().max_buffer / kPage, 1 << 20);
+  const auto pages_max =
+      std::min<std::uint64_t>(function_.capabilities().max_buffer / kPage, 1 << 20);
   std::vector<Descriptor> parts;
   while (size > 0) {
     const auto to_page = std::min<std::uint64_t>(size, (kPage - to.at % kPage) % kPage);
@@ -213,8 +213,7 @@ util::Result<Completion> Context::fill(Buffer to, std::byte value, std::uint64_t
     } else {
       const auto pages = std::min(size / kPage, pages_max);
       length = pages * kPage;
-      parts.push_back(
-          Descriptor::repeat_copy(to, pattern, 1, static_cast<std::uint32_t>(pages)));
+      parts.push_back(Descriptor::repeat_copy(to, pattern, 1, static_cast<std::uint32_t>(pages)));
     }
     to.at += length;
     size -= length;
@@ -227,8 +226,7 @@ util::Result<Completion> Context::atomic(spec::atomic_subtype operation, Buffer 
   if ((size != 4 && size != 8) || at.at % size != 0) {
     return util::fail("an SDXI atomic works on 4 or 8 bytes at their own alignment");
   }
-  std::array one{
-      Descriptor::atomic(operation, at, size, op1, op2, structures_.iova(kOldValueAt))};
+  std::array one{Descriptor::atomic(operation, at, size, op1, op2, structures_.iova(kOldValueAt))};
   return submit(one);
 }
 
@@ -290,8 +288,7 @@ util::Result<void> Context::release(std::uint16_t index) {
 util::Result<void> Context::recover() {
   if (state() != cxtv::CXTV_ERR_FN) return {};
   // What was behind the failed descriptor is given up: the ring is emptied, from Read_Index on.
-  auto* write_index =
-      reinterpret_cast<std::uint64_t*>(structures_.bytes().data() + kWriteIndexAt);
+  auto* write_index = reinterpret_cast<std::uint64_t*>(structures_.bytes().data() + kWriteIndexAt);
   std::fill(ring_memory_.bytes().begin(), ring_memory_.bytes().end(), std::byte{0});
   __atomic_store_n(write_index, ring_.read_index(), __ATOMIC_RELEASE);
   set_state(cxtv::CXTV_STOP_SW);

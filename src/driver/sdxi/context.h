@@ -44,8 +44,8 @@ class Context {
   std::uint16_t number() const { return number_; }
   spec::cxtv state() const;
 
-  // Operations. They return as soon as the descriptor is in the ring, and fail if the ring stays full
-  // or the context has stopped.
+  // Operations. They return as soon as the descriptor is in the ring, and fail if the ring stays
+  // full or the context has stopped.
   util::Result<Completion> copy(Buffer to, Buffer from, std::uint64_t size);
   /// `size` bytes of `value`: immediate writes, copies and repeat copies of a page of it.
   util::Result<Completion> fill(Buffer to, std::byte value, std::uint64_t size);

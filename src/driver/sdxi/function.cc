@@ -66,7 +66,8 @@ void Function::ring_doorbell(std::uint16_t number, std::uint64_t value) {
 }
 
 fn_gsv Function::state() {
-  return static_cast<fn_gsv>(Word<spec::mmio_sts0>(read(reg::MMIO_STS0)).get(spec::mmio_sts0::fn_gsv));
+  return static_cast<fn_gsv>(
+      Word<spec::mmio_sts0>(read(reg::MMIO_STS0)).get(spec::mmio_sts0::fn_gsv));
 }
 
 void Function::request(fn_gsr value) {
@@ -130,19 +131,19 @@ util::Result<void> Function::read_capabilities() {
   const auto has = [groups](spec::op_grp group) {
     return (groups >> static_cast<unsigned>(group) & 1) != 0;
   };
-  capabilities_ = {.sfunc = static_cast<std::uint16_t>(c0.get(cap0::sfunc)),
-                   .virtual_function = c0.get(cap0::vf) != 0,
-                   .max_context = static_cast<std::uint16_t>(c1.get(cap1::max_cxt)),
-                   .max_ring_entries = spec::ring_entries_max(c0.get(cap0::max_ds_ring_sz)),
-                   .max_buffer = spec::buffer_bytes(c1.get(cap1::max_buffer)),
-                   .doorbell_stride = std::uint64_t{1} << (c0.get(cap0::db_stride) + 12),
-                   .cross_function = c1.get(cap1::rkey_cap) != 0,
-                   .atomics = has(spec::op_grp::FULL_ATOMIC),
-                   .minimal_atomics =
-                       has(spec::op_grp::FULL_ATOMIC) || has(spec::op_grp::MINIMAL_ATOMIC),
-                   .interrupts = has(spec::op_grp::INTERRUPT),
-                   .atomic_completion = c0.get(cap0::cs_cap) !=
-                                        static_cast<std::uint32_t>(spec::cs_cap::CS_NON_ATOMIC)};
+  capabilities_ = {
+      .sfunc = static_cast<std::uint16_t>(c0.get(cap0::sfunc)),
+      .virtual_function = c0.get(cap0::vf) != 0,
+      .max_context = static_cast<std::uint16_t>(c1.get(cap1::max_cxt)),
+      .max_ring_entries = spec::ring_entries_max(c0.get(cap0::max_ds_ring_sz)),
+      .max_buffer = spec::buffer_bytes(c1.get(cap1::max_buffer)),
+      .doorbell_stride = std::uint64_t{1} << (c0.get(cap0::db_stride) + 12),
+      .cross_function = c1.get(cap1::rkey_cap) != 0,
+      .atomics = has(spec::op_grp::FULL_ATOMIC),
+      .minimal_atomics = has(spec::op_grp::FULL_ATOMIC) || has(spec::op_grp::MINIMAL_ATOMIC),
+      .interrupts = has(spec::op_grp::INTERRUPT),
+      .atomic_completion =
+          c0.get(cap0::cs_cap) != static_cast<std::uint32_t>(spec::cs_cap::CS_NON_ATOMIC)};
   Word<spec::mmio_ctl2> ctl2;
   ctl2.set(spec::mmio_ctl2::max_buffer, c1.get(cap1::max_buffer));
   ctl2.set(spec::mmio_ctl2::max_akey_sz, c1.get(cap1::max_akey_sz));
@@ -256,12 +257,11 @@ util::Result<std::unique_ptr<Context>> Function::make_context(std::uint32_t ring
   if (!number) return tl::unexpected(number.error());
   (*context)->set_number(*number);
   // SDXI 4.3.1: update, synchronize; then start.
-  std::array steps{
-      Descriptor::update_contexts(spec::tgt_pcd::UPD_L2, *number / 128 * 128,
-                                  std::min<std::uint16_t>(*number / 128 * 128 + 127,
-                                                          capabilities_.max_context)),
-      Descriptor::sync(spec::sync_filter::SYNC_CXT, *number, *number),
-      Descriptor::start(*number, *number)};
+  std::array steps{Descriptor::update_contexts(spec::tgt_pcd::UPD_L2, *number / 128 * 128,
+                                               std::min<std::uint16_t>(*number / 128 * 128 + 127,
+                                                                       capabilities_.max_context)),
+                   Descriptor::sync(spec::sync_filter::SYNC_CXT, *number, *number),
+                   Descriptor::start(*number, *number)};
   if (auto ok = administer(steps); !ok) return tl::unexpected(ok.error());
   return context;
 }

@@ -1,5 +1,5 @@
-// A driver for SDXI functions: brings one up, runs its administrative context, and makes contexts for
-// programs (context.h).
+// A driver for SDXI functions: brings one up, runs its administrative context, and makes contexts
+// for programs (context.h).
 //
 //   auto function = Function::bring_up(host);                      // SDXI 4.1.8
 //   auto context = (*function)->make_context();                    // a ring of its own
@@ -32,7 +32,7 @@ struct Capabilities {
   bool virtual_function;
   std::uint16_t max_context;
   std::uint64_t max_ring_entries;
-  std::uint64_t max_buffer;     ///< bytes
+  std::uint64_t max_buffer;  ///< bytes
   std::uint64_t doorbell_stride;
   bool cross_function;
   bool atomics;
@@ -57,9 +57,9 @@ struct ErrorRecord {
 class Function {
  public:
   struct Options {
-    unsigned interrupt_vectors = 2;   ///< number 0 is the function's own
-    unsigned error_log_power = 0;     ///< 2^(n + 12) bytes
-    unsigned rkeys_power = 0;         ///< 2^(n + 8) RKeys
+    unsigned interrupt_vectors = 2;  ///< number 0 is the function's own
+    unsigned error_log_power = 0;    ///< 2^(n + 12) bytes
+    unsigned rkeys_power = 0;        ///< 2^(n + 8) RKeys
     util::Duration patience = std::chrono::seconds(10);
   };
 
@@ -80,7 +80,8 @@ class Function {
   /// A started context with `ring_entries` descriptors.
   util::Result<std::unique_ptr<Context>> make_context(std::uint32_t ring_entries = 1024);
 
-  /// Lets function `requester` of the same group use our memory (SDXI 3.3.2); the RKey that it needs.
+  /// Lets function `requester` of the same group use our memory (SDXI 3.3.2); the RKey that it
+  /// needs.
   util::Result<std::uint16_t> grant(std::uint16_t requester);
   /// Takes it back; when this returns the RKey reaches nothing any more.
   util::Result<void> revoke(std::uint16_t rkey);
@@ -117,7 +118,7 @@ class Function {
   Options options_;
   Capabilities capabilities_{};
   DmaBuffer level2_;
-  std::vector<DmaBuffer> level1_;     ///< by level 2 index, empty until needed
+  std::vector<DmaBuffer> level1_;  ///< by level 2 index, empty until needed
   DmaBuffer error_log_;
   DmaBuffer rkeys_;
   std::vector<bool> context_used_;

@@ -28,7 +28,8 @@ Checked<AdminTarget> admin_target(Work& work, bool vf, std::uint32_t vf_num) {
 
 Checked<ContextRange> context_range(const Registers& registers, std::uint32_t first,
                                     std::uint32_t last) {
-  if (first > last) return bad_range(err_class::ILLEGAL_CXT_INDEX, "cxt_start is above cxt_end", first);
+  if (first > last)
+    return bad_range(err_class::ILLEGAL_CXT_INDEX, "cxt_start is above cxt_end", first);
   if (!registers.max_cxt_is_legal() || last > registers.max_cxt()) {
     return bad_range(err_class::ILLEGAL_CXT_INDEX,
                      "cxt_end is above MMIO_CTL2.max_cxt, or that above MMIO_CAP1.max_cxt", last);
@@ -36,8 +37,10 @@ Checked<ContextRange> context_range(const Registers& registers, std::uint32_t fi
   return ContextRange{static_cast<ContextNumber>(first), static_cast<ContextNumber>(last)};
 }
 
-Checked<void> check_rkey_range(const Registers& registers, std::uint32_t first, std::uint32_t last) {
-  if (first > last) return bad_range(err_class::ILLEGAL_AKEY_INDEX, "rkey_start is above rkey_end", first);
+Checked<void> check_rkey_range(const Registers& registers, std::uint32_t first,
+                               std::uint32_t last) {
+  if (first > last)
+    return bad_range(err_class::ILLEGAL_AKEY_INDEX, "rkey_start is above rkey_end", first);
   const auto sz = registers.rkey.get(spec::mmio_rkey::sz);
   if (sz > registers.cap0.get(spec::mmio_cap0::max_rkey_sz)) {
     return bad_range(err_class::LIMIT_EXCEEDED, "MMIO_RKEY.sz is above MMIO_CAP0.max_rkey_sz", sz);
@@ -50,7 +53,8 @@ Checked<void> check_rkey_range(const Registers& registers, std::uint32_t first, 
 
 Checked<void> check_akey_range(const ContextControl& contexts, ContextNumber number,
                                std::uint32_t first, std::uint32_t last) {
-  if (first > last) return bad_range(err_class::ILLEGAL_AKEY_INDEX, "akey_start is above akey_end", first);
+  if (first > last)
+    return bad_range(err_class::ILLEGAL_AKEY_INDEX, "akey_start is above akey_end", first);
   const auto& registers = contexts.registers();
   const auto limit = registers.ctl2.get(spec::mmio_ctl2::max_akey_sz);
   if (limit > registers.cap1.get(spec::mmio_cap1::max_akey_sz)) {

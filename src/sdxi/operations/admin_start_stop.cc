@@ -10,9 +10,9 @@ Checked<Progress> execute_start(Work& work, Execution& execution, StartKind kind
   if (!target) return refuse(target.error());
   const auto range = context_range(*target, view);
   if (!range) return fail_on_target(*target, range.error());
-  return for_each_context(
-      work, execution, *target, *range,
-      [&](ContextNumber number) { return target->contexts->start(number, kind); });
+  return for_each_context(work, execution, *target, *range, [&](ContextNumber number) {
+    return target->contexts->start(number, kind);
+  });
 }
 
 }  // namespace
@@ -50,9 +50,9 @@ Checked<Progress> execute_stop(Work& work, Execution& execution) {
   if (!range) return fail_on_target(*target, range.error());
   const auto cause = target->is_vf ? StopCause::kPfToVf : StopCause::kLocal;
   const bool hard = view.get(dsc::hs) != 0;
-  return for_each_context(
-      work, execution, *target, *range,
-      [&](ContextNumber number) { return target->contexts->stop(number, cause, hard); });
+  return for_each_context(work, execution, *target, *range, [&](ContextNumber number) {
+    return target->contexts->stop(number, cause, hard);
+  });
 }
 
 }  // namespace softhca::sdxi

@@ -18,19 +18,32 @@ Word result(atomic_subtype subtype, Word old, Word op1, Word op2) {
   const auto signed_old = static_cast<Signed>(old);
   const auto signed_op1 = static_cast<Signed>(op1);
   switch (subtype) {
-    case atomic_subtype::DSC_ATM_SWAP: return op1;
-    case atomic_subtype::DSC_ATM_UADD: return old + op1;
-    case atomic_subtype::DSC_ATM_USUB: return old - op1;
-    case atomic_subtype::DSC_ATM_AND: return old & op1;
-    case atomic_subtype::DSC_ATM_OR: return old | op1;
-    case atomic_subtype::DSC_ATM_XOR: return old ^ op1;
-    case atomic_subtype::DSC_ATM_SMIN: return signed_old > signed_op1 ? op1 : old;
-    case atomic_subtype::DSC_ATM_SMAX: return signed_old < signed_op1 ? op1 : old;
-    case atomic_subtype::DSC_ATM_UMIN: return old > op1 ? op1 : old;
-    case atomic_subtype::DSC_ATM_UMAX: return old < op1 ? op1 : old;
-    case atomic_subtype::DSC_ATM_UCLAMPI: return old >= op1 ? 0 : old + 1;
-    case atomic_subtype::DSC_ATM_UCLAMPD: return old == 0 || old > op1 ? op1 : old - 1;
-    case atomic_subtype::DSC_ATM_CMPSWAP: return old == op1 ? op2 : old;
+    case atomic_subtype::DSC_ATM_SWAP:
+      return op1;
+    case atomic_subtype::DSC_ATM_UADD:
+      return old + op1;
+    case atomic_subtype::DSC_ATM_USUB:
+      return old - op1;
+    case atomic_subtype::DSC_ATM_AND:
+      return old & op1;
+    case atomic_subtype::DSC_ATM_OR:
+      return old | op1;
+    case atomic_subtype::DSC_ATM_XOR:
+      return old ^ op1;
+    case atomic_subtype::DSC_ATM_SMIN:
+      return signed_old > signed_op1 ? op1 : old;
+    case atomic_subtype::DSC_ATM_SMAX:
+      return signed_old < signed_op1 ? op1 : old;
+    case atomic_subtype::DSC_ATM_UMIN:
+      return old > op1 ? op1 : old;
+    case atomic_subtype::DSC_ATM_UMAX:
+      return old < op1 ? op1 : old;
+    case atomic_subtype::DSC_ATM_UCLAMPI:
+      return old >= op1 ? 0 : old + 1;
+    case atomic_subtype::DSC_ATM_UCLAMPD:
+      return old == 0 || old > op1 ? op1 : old - 1;
+    case atomic_subtype::DSC_ATM_CMPSWAP:
+      return old == op1 ? op2 : old;
   }
   return old;
 }
@@ -41,8 +54,8 @@ Checked<void> perform(const Work& work, const AddressSpace& target, util::View<d
       static_cast<atomic_subtype>(view.get(dsc::header).get(spec::dsc_header::subtype));
   const auto op1 = static_cast<Word>(view.get(dsc::op1));
   const auto op2 = static_cast<Word>(view.get(dsc::op2));
-  const auto old = target.update<Word>(
-      at, [&](Word value) { return result<Word>(subtype, value, op1, op2); });
+  const auto old =
+      target.update<Word>(at, [&](Word value) { return result<Word>(subtype, value, op1, op2); });
   if (!old) {
     const auto fault = target.explain(at);
     return refuse({.step = err_step::ERRV_DSC_BUF,

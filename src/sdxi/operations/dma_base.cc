@@ -38,7 +38,8 @@ Checked<void> check_coherency(std::uint32_t coherency) {
   return {};
 }
 
-/// SDXI 6.2.3, 6.2.4: the limit is the smallest of the context's, the function's and the capability.
+/// SDXI 6.2.3, 6.2.4: the limit is the smallest of the context's, the function's and the
+/// capability.
 Checked<void> check_max_buffer(const Work& work, std::uint64_t bytes) {
   const auto power = std::min({std::uint32_t{work.context.max_buffer},
                                work.registers.ctl2.get(spec::mmio_ctl2::max_buffer),
@@ -61,9 +62,9 @@ Checked<std::uint64_t> copy_piece(const Buffer& from, const Buffer& to, std::uin
   }
   // One of the sides is memory that only a peer can reach, or nothing at all. A piece that is local
   // on one side says how far that goes; the other side is found out by trying.
-  const auto limit = std::min<std::uint64_t>({size, bounce.size(),
-                                              source.empty() ? size : source.size(),
-                                              target.empty() ? size : target.size()});
+  const auto limit =
+      std::min<std::uint64_t>({size, bounce.size(), source.empty() ? size : source.size(),
+                               target.empty() ? size : target.size()});
   const auto part = bounce.first(static_cast<std::size_t>(limit));
   if (!from.space.read(from.at, part)) return inaccessible(from, "the source cannot be read");
   if (!to.space.write(to.at, part)) return inaccessible(to, "the destination cannot be written");
@@ -81,7 +82,8 @@ Checked<Progress> execute_write_immediate(Work& work, Execution& execution) {
   using dsc = spec::dsc_dmab_wrt_imm;
   const auto view = execution.as<dsc>();
   if (const auto ok = check_coherency(view.get(dsc::coh_dst)); !ok) return refuse(ok.error());
-  const auto space = work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey0)), 0);
+  const auto space =
+      work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey0)), 0);
   if (!space) return refuse(space.error());
   const Buffer to{*space, view.get(dsc::addr0), 0};
   const auto data = view.get(dsc::data).first(view.get(dsc::bsize) + 1);
@@ -99,16 +101,20 @@ Checked<Progress> execute_copy(Work& work, Execution& execution) {
     if (const auto ok = check_max_buffer(work, size); !ok) return refuse(ok.error());
   }
   // Keys are looked up again in every turn: the target of a remote one may have stopped meanwhile.
-  const auto from = work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey0)), 0);
+  const auto from =
+      work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey0)), 0);
   if (!from) return refuse(from.error());
-  const auto to = work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey1)), 1);
+  const auto to =
+      work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey1)), 1);
   if (!to) return refuse(to.error());
   while (execution.done < size) {
     if (work.budget <= 0) return Progress::kMore;
     const Buffer source{*from, view.get(dsc::addr0) + execution.done, 0};
     const Buffer target{*to, view.get(dsc::addr1) + execution.done, 1};
-    if (wraps(view.get(dsc::addr0), execution.done)) return inaccessible(source, "address overflow");
-    if (wraps(view.get(dsc::addr1), execution.done)) return inaccessible(target, "address overflow");
+    if (wraps(view.get(dsc::addr0), execution.done))
+      return inaccessible(source, "address overflow");
+    if (wraps(view.get(dsc::addr1), execution.done))
+      return inaccessible(target, "address overflow");
     const auto length = std::min(size - execution.done, static_cast<std::uint64_t>(work.budget));
     const auto copied = copy_piece(source, target, length, work.bounce);
     if (!copied) return refuse(copied.error());
@@ -129,9 +135,11 @@ Checked<Progress> execute_repeat_copy(Work& work, Execution& execution) {
     if (const auto ok = check_coherency(view.get(dsc::coh_dst)); !ok) return refuse(ok.error());
     if (const auto ok = check_max_buffer(work, size); !ok) return refuse(ok.error());
   }
-  const auto from = work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey0)), 0);
+  const auto from =
+      work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey0)), 0);
   if (!from) return refuse(from.error());
-  const auto to = work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey1)), 1);
+  const auto to =
+      work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey1)), 1);
   if (!to) return refuse(to.error());
   const auto addr0 = spec::address(view, dsc::addr0);
   const auto addr1 = spec::address(view, dsc::addr1);

@@ -21,9 +21,9 @@ void set_address(const View& view, Field field, std::uint64_t at) {
   view.set(field, at >> Field::kLo);
 }
 
-inline constexpr std::uint64_t kDescriptorSize = 64;     ///< bytes
-inline constexpr std::uint64_t kContextsPerL1 = 128;     ///< SDXI 3.2
-inline constexpr std::uint64_t kErrorRecordType = 0x7f7; ///< SDXI 3.4.1
+inline constexpr std::uint64_t kDescriptorSize = 64;      ///< bytes
+inline constexpr std::uint64_t kContextsPerL1 = 128;      ///< SDXI 3.2
+inline constexpr std::uint64_t kErrorRecordType = 0x7f7;  ///< SDXI 3.4.1
 /// DSC_CXT_START_*.db_value: take Write_Index (SDXI 4.3.3).
 inline constexpr std::uint64_t kDoorbellFromWriteIndex = ~std::uint64_t{0};
 

@@ -104,7 +104,8 @@ TEST_F(ContextTest, AnEntryThatChangesWhileItIsReadIsNeverUsedHalf) {
   m.push(c, nop());
   bool once = true;
   m.trace.on_read = [&](Iova at) {
-    // Between the read of the entry and its use software makes it invalid, and fills it with rubbish.
+    // Between the read of the entry and its use software makes it invalid, and fills it with
+    // rubbish.
     if (at != c.l1 || !once) return;
     once = false;
     std::memset(m.host(c.l1), 0xfe, 32);
@@ -183,7 +184,8 @@ TEST_F(ContextTest, StartNmOfAnInvalidContextFails) {
 
 // D-089
 TEST_F(ContextTest, StartRsStartsStopFnAndSkipsTheRestSilently) {
-  const std::array states{cxtv::CXTV_STOP_FN, cxtv::CXTV_STOP_SW, cxtv::CXTV_ERR_FN, cxtv::CXTV_RUN};
+  const std::array states{cxtv::CXTV_STOP_FN, cxtv::CXTV_STOP_SW, cxtv::CXTV_ERR_FN,
+                          cxtv::CXTV_RUN};
   for (ContextNumber i = 0; i < states.size(); ++i) m_.make_context(4 + i, 16, states[i]);
   const auto outcome = m_.admin(start_rs(2, 9));  // 2, 3, 8 and 9 are invalid
   EXPECT_TRUE(outcome.done);
@@ -212,9 +214,8 @@ TEST_F(ContextTest, ChkValidLogsWhatIsInaccessible) {
   fails(step::ERRV_CXT_CTL, [&](auto& c) {
     spec::set_address(m_.at<spec::cxt_l1_ent>(c.l1), spec::cxt_l1_ent::cxt_ctl_ptr, nowhere);
   });
-  fails(step::ERRV_CXT_L1, [&](auto& c) {
-    m_.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::akey_sz, 9);
-  });
+  fails(step::ERRV_CXT_L1,
+        [&](auto& c) { m_.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::akey_sz, 9); });
   fails(step::ERRV_CXT_CTL,
         [&](auto& c) { m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::ds_ring_sz, 0); });
   fails(step::ERRV_DSC_GEN, [&](auto& c) {
@@ -252,7 +253,9 @@ TEST_F(ContextTest, StateIsWrittenBySingleByteAccesses) {
   EXPECT_FALSE(m.admin(stop(4, 4)).er);
   EXPECT_EQ(states, (std::vector{cxtv::CXTV_RUN, cxtv::CXTV_STOPG_SW, cxtv::CXTV_STOP_SW}));
   for (const auto& a : m.trace.accesses) {
-    if (a.at == c.sts && a.write) { EXPECT_EQ(a.size, 1u); }
+    if (a.at == c.sts && a.write) {
+      EXPECT_EQ(a.size, 1u);
+    }
   }
 }
 
@@ -326,7 +329,8 @@ TEST_F(ContextTest, StopsMergeAndAHardOneIsNotRelaxed) {
 
 // D-098 D-100
 TEST_F(ContextTest, StopIsAcceptedInAnyStateAndIgnoresInvalidContexts) {
-  const std::array states{cxtv::CXTV_STOP_SW, cxtv::CXTV_STOP_FN, cxtv::CXTV_ERR_FN, cxtv::CXTV_RUN};
+  const std::array states{cxtv::CXTV_STOP_SW, cxtv::CXTV_STOP_FN, cxtv::CXTV_ERR_FN,
+                          cxtv::CXTV_RUN};
   for (ContextNumber i = 0; i < states.size(); ++i) m_.make_context(4 + i, 16, states[i]);
   for (int repeat = 0; repeat < 2; ++repeat) {
     const auto outcome = m_.admin(stop(1, 20));
@@ -476,8 +480,14 @@ TEST_F(ContextTest, IndexRangesAreChecked) {
   edit<spec::dsc_rkey_upd>(rkey).set(spec::dsc_rkey_upd::rkey_end, 256);
   auto order = make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_RKEY_UPD);
   edit<spec::dsc_rkey_upd>(order).set(spec::dsc_rkey_upd::rkey_start, 3);
-  const std::array wrong{start(5, 4),     start(4, 128), stop(5, 4),      stop(0, 200),
-                         update_contexts(3, 2), akey, rkey, order,
+  const std::array wrong{start(5, 4),
+                         start(4, 128),
+                         stop(5, 4),
+                         stop(0, 200),
+                         update_contexts(3, 2),
+                         akey,
+                         rkey,
+                         order,
                          sync(spec::sync_filter::SYNC_CXT, 9, 8),
                          sync(spec::sync_filter::SYNC_STOP, 0, 128)};
   std::uint64_t records = 0;
@@ -588,8 +598,7 @@ TEST_F(PfToVfTest, AVfThatIsNotActiveStartsNothing) {
   vf_.request(fn_gsr::GSRV_STOP_SF);
   vf_.run();
   EXPECT_FALSE(
-      admin(on_vf<spec::dsc_cxt_start>(
-                start(4, 4, std::nullopt, admin_subtype::DSC_CXT_START_RS)))
+      admin(on_vf<spec::dsc_cxt_start>(start(4, 4, std::nullopt, admin_subtype::DSC_CXT_START_RS)))
           .er);
   EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_SW);
 }

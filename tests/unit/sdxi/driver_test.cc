@@ -85,10 +85,12 @@ TEST_F(DriverTest, CopiesOfAllSizes) {
 
 TEST_F(DriverTest, FillsAnyRange) {
   auto to = node_.memory(100000, 2);
-  for (const auto& [at, size] : {std::pair{0, 1}, {4000, 200}, {4096, 8192}, {5, 90000}, {100, 4096}}) {
+  for (const auto& [at, size] :
+       {std::pair{0, 1}, {4000, 200}, {4096, 8192}, {5, 90000}, {100, 4096}}) {
     finish(context_->fill({to.iova(static_cast<std::size_t>(at))}, std::byte(at + 1),
                           static_cast<std::uint64_t>(size)));
-    const auto range = to.bytes().subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size));
+    const auto range =
+        to.bytes().subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size));
     EXPECT_TRUE(std::all_of(range.begin(), range.end(),
                             [v = std::byte(at + 1)](std::byte b) { return b == v; }));
   }
@@ -109,8 +111,7 @@ TEST_F(DriverTest, ABatchCompletesWhenItsLastDoes) {
   std::fill(memory.bytes().begin(), memory.bytes().end(), std::byte{0});
   std::vector<Descriptor> batch;
   for (int i = 0; i < 100; ++i) {
-    batch.push_back(
-        Descriptor::atomic(spec::atomic_subtype::DSC_ATM_UADD, {memory.iova()}, 8, 1));
+    batch.push_back(Descriptor::atomic(spec::atomic_subtype::DSC_ATM_UADD, {memory.iova()}, 8, 1));
   }
   finish(context_->submit(batch));
   EXPECT_EQ(util::load_le64(memory.bytes().data()), 100u);
@@ -140,9 +141,11 @@ TEST_F(DriverTest, AFailureIsToldInWordsAndRecovered) {
   ASSERT_TRUE(completion);
   const auto waited = context_->wait(*completion);
   ASSERT_FALSE(waited);
-  EXPECT_NE(waited.error().message.find("ERRV_DSC_BUF"), std::string::npos) << waited.error().message;
-  EXPECT_FALSE(context_->copy({to.iova()}, {to.iova(2048)}, 64).map_error([](auto) {}).has_value() &&
-               context_->state() == spec::cxtv::CXTV_RUN);
+  EXPECT_NE(waited.error().message.find("ERRV_DSC_BUF"), std::string::npos)
+      << waited.error().message;
+  EXPECT_FALSE(
+      context_->copy({to.iova()}, {to.iova(2048)}, 64).map_error([](auto) {}).has_value() &&
+      context_->state() == spec::cxtv::CXTV_RUN);
   ASSERT_TRUE(context_->recover());
   finish(context_->copy({to.iova()}, {to.iova(2048)}, 64));
 }

@@ -27,9 +27,7 @@ class ErrorLogTest : public ::testing::Test {
       m_.set_state(c_, cxtv::CXTV_RUN);
     }
   }
-  bool status(auto field) {
-    return m_.field<spec::mmio_err_sts>(reg::MMIO_ERR_STS, field) != 0;
-  }
+  bool status(auto field) { return m_.field<spec::mmio_err_sts>(reg::MMIO_ERR_STS, field) != 0; }
   FunctionGroup group_;
   Machine m_{group_};
   Machine::Context c_;

@@ -28,8 +28,8 @@ class FunctionStateTest : public ::testing::Test {
     return c;
   }
   void write_all_but(fn_gsr except, fn_gsv state) {
-    for (auto value : {fn_gsr::GSRV_RESET, fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD,
-                       fn_gsr::GSRV_ACTIVE}) {
+    for (auto value :
+         {fn_gsr::GSRV_RESET, fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD, fn_gsr::GSRV_ACTIVE}) {
       if (value != except) m_.request(value);
       EXPECT_EQ(m_.gsv(), state);
     }
@@ -108,7 +108,8 @@ TEST_F(FunctionStateTest, ActiveStopsSoftOrHard) {
   for (auto value : {fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD}) {
     m_.activate();
     m_.request(value);
-    EXPECT_EQ(m_.gsv(), value == fn_gsr::GSRV_STOP_SF ? fn_gsv::GSV_STOPG_SF : fn_gsv::GSV_STOPG_HD);
+    EXPECT_EQ(m_.gsv(),
+              value == fn_gsr::GSRV_STOP_SF ? fn_gsv::GSV_STOPG_SF : fn_gsv::GSV_STOPG_HD);
     m_.run();
     EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
     EXPECT_EQ(m_.state(m_.context(0)), cxtv::CXTV_STOP_FN);
@@ -263,8 +264,8 @@ TEST_F(FunctionStateTest, StateSavedAtStopResumesInAFreshFunction) {
   fresh.set_state(admin, cxtv::CXTV_RUN);
   fresh.request(fn_gsr::GSRV_ACTIVE);
   fresh.run();
-  fresh.submit(admin, start(1, 1, spec::kDoorbellFromWriteIndex,
-                            spec::admin_subtype::DSC_CXT_START_RS));
+  fresh.submit(admin,
+               start(1, 1, spec::kDoorbellFromWriteIndex, spec::admin_subtype::DSC_CXT_START_RS));
   fresh.run();
   EXPECT_EQ(fresh.state(c), cxtv::CXTV_RUN);
   EXPECT_EQ(fresh.read_index(c), 2u);

@@ -29,7 +29,8 @@ class AKeyTest : public ::testing::Test {
     c_ = m_.start_context(5);
     from_ = m_.allocate(64), to_ = m_.allocate(64);
   }
-  void expect_refused(std::uint16_t akey0, std::uint16_t akey1, unsigned buffer, unsigned err_class) {
+  void expect_refused(std::uint16_t akey0, std::uint16_t akey1, unsigned buffer,
+                      unsigned err_class) {
     const auto records = m_.records();
     EXPECT_TRUE(m_.execute(c_, copy(from_, to_, 64, akey0, akey1)).er);
     ASSERT_EQ(m_.records(), records + 1);
@@ -231,7 +232,7 @@ TEST_F(RKeyTest, ATargetThatIsNotActiveAbortsTheAccess) {
   expect_aborted();
   b_.request(spec::fn_gsr::GSRV_ACTIVE);  // GSV_INIT
   expect_aborted();
-  b_.request(spec::fn_gsr::GSRV_RESET);   // GSV_ERROR
+  b_.request(spec::fn_gsr::GSRV_RESET);  // GSV_ERROR
   ASSERT_EQ(b_.gsv(), spec::fn_gsv::GSV_ERROR);
   expect_aborted(0);
 }

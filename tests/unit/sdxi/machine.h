@@ -1,5 +1,6 @@
-// A machine with one SDXI function: memory, interrupts, registers, and structures written byte by byte
-// as the document lays them out. It knows the formats of spec/, and nothing of the device's inside.
+// A machine with one SDXI function: memory, interrupts, registers, and structures written byte by
+// byte as the document lays them out. It knows the formats of spec/, and nothing of the device's
+// inside.
 #pragma once
 
 #include <sys/mman.h>
@@ -60,7 +61,8 @@ inline Descriptor copy(Iova from, Iova to, std::uint64_t size, std::uint16_t ake
   return d;
 }
 
-inline Descriptor write_immediate(Iova to, std::span<const std::byte> data, std::uint16_t akey = 0) {
+inline Descriptor write_immediate(Iova to, std::span<const std::byte> data,
+                                  std::uint16_t akey = 0) {
   using dsc = spec::dsc_dmab_wrt_imm;
   auto d = make(spec::dsc_type::DMA_BASE_GRP, spec::dma_base_subtype::DSC_DMAB_WRT_IMM);
   edit<dsc>(d).set(dsc::bsize, static_cast<std::uint32_t>(data.size() - 1));
@@ -162,7 +164,8 @@ class Trace final : public pcie::RemoteMemory {
     return true;
   }
   bool dma_write(Iova to, std::span<const std::byte> in) override {
-    if (refuse_writes_at && to <= *refuse_writes_at && *refuse_writes_at < to + in.size()) return false;
+    if (refuse_writes_at && to <= *refuse_writes_at && *refuse_writes_at < to + in.size())
+      return false;
     accesses.push_back({true, to, in.size()});
     std::memcpy(host_ + (to - base_), in.data(), in.size());
     if (on_write) on_write(to);
@@ -254,7 +257,8 @@ class Machine : private pcie::InterruptSink {
     device->write_config(pcie::ConfigSpace::kMsixAt + 2, std::as_bytes(std::span(&enable, 1)));
     for (std::uint32_t v = 0; v < device->msix().layout().vectors; ++v) {
       const std::uint32_t unmasked = 0;
-      device->write_bar(0, Device::kMsixTable + v * 16 + 12, std::as_bytes(std::span(&unmasked, 1)));
+      device->write_bar(0, Device::kMsixTable + v * 16 + 12,
+                        std::as_bytes(std::span(&unmasked, 1)));
     }
   }
 
@@ -270,7 +274,9 @@ class Machine : private pcie::InterruptSink {
   void write32(std::uint64_t offset, std::uint32_t value) {
     device->write_bar(0, offset, std::as_bytes(std::span(&value, 1)));
   }
-  std::uint64_t read(spec::mmio_register name) const { return read(static_cast<std::uint64_t>(name)); }
+  std::uint64_t read(spec::mmio_register name) const {
+    return read(static_cast<std::uint64_t>(name));
+  }
   void write(spec::mmio_register name, std::uint64_t value) {
     write(static_cast<std::uint64_t>(name), value);
   }

@@ -62,9 +62,9 @@ struct Context {
 
 class Model {
  public:
-  std::vector<Memory> memories;          ///< by function
-  std::vector<std::vector<Record>> logs; ///< by function
-  std::vector<std::uint64_t> interrupts; ///< by function
+  std::vector<Memory> memories;           ///< by function
+  std::vector<std::vector<Record>> logs;  ///< by function
+  std::vector<std::uint64_t> interrupts;  ///< by function
 
   /// What happens to the descriptor at Read_Index.
   void process(Context& c, const Bytes& d) {
@@ -90,7 +90,8 @@ class Model {
       std::memcpy(block, &signal, 8);
     }
     if (failed) {
-      logs[c.function].push_back({failed->step, failed->err_class, c.number, failed->buffer, index});
+      logs[c.function].push_back(
+          {failed->step, failed->err_class, c.number, failed->buffer, index});
       c.error = true;
     }
   }
@@ -127,8 +128,10 @@ class Model {
     if (type == 4) return interrupt(c, d);
     if (type == 3) return atomic(c, d, static_cast<unsigned>(subtype));
     switch (subtype) {
-      case 1: return std::nullopt;
-      case 2: return write_immediate(c, d);
+      case 1:
+        return std::nullopt;
+      case 2:
+        return write_immediate(c, d);
       case 3:
         return copy(c, d, bits(d, 191, 128), bits(d, 255, 192), bits(d, 63, 32) + 1, 1);
       default:
@@ -184,19 +187,34 @@ class Model {
   static Word result(unsigned subtype, Word old, Word a, Word b) {
     using Signed = std::make_signed_t<Word>;
     switch (subtype) {
-      case 1: return a;
-      case 2: return static_cast<Word>(old + a);
-      case 3: return static_cast<Word>(old - a);
-      case 5: return old & a;
-      case 6: return old | a;
-      case 7: return old ^ a;
-      case 8: return static_cast<Word>(std::min<Signed>(static_cast<Signed>(old), static_cast<Signed>(a)));
-      case 9: return static_cast<Word>(std::max<Signed>(static_cast<Signed>(old), static_cast<Signed>(a)));
-      case 10: return std::min(old, a);
-      case 11: return std::max(old, a);
-      case 12: return old >= a ? 0 : static_cast<Word>(old + 1);
-      case 13: return old == 0 || old > a ? a : static_cast<Word>(old - 1);
-      default: return old == a ? b : old;
+      case 1:
+        return a;
+      case 2:
+        return static_cast<Word>(old + a);
+      case 3:
+        return static_cast<Word>(old - a);
+      case 5:
+        return old & a;
+      case 6:
+        return old | a;
+      case 7:
+        return old ^ a;
+      case 8:
+        return static_cast<Word>(
+            std::min<Signed>(static_cast<Signed>(old), static_cast<Signed>(a)));
+      case 9:
+        return static_cast<Word>(
+            std::max<Signed>(static_cast<Signed>(old), static_cast<Signed>(a)));
+      case 10:
+        return std::min(old, a);
+      case 11:
+        return std::max(old, a);
+      case 12:
+        return old >= a ? 0 : static_cast<Word>(old + 1);
+      case 13:
+        return old == 0 || old > a ? a : static_cast<Word>(old - 1);
+      default:
+        return old == a ? b : old;
     }
   }
 
@@ -220,7 +238,8 @@ class Model {
 
   std::optional<Failure> atomic(const Context& c, const Bytes& d, unsigned subtype) {
     const auto osz = bits(d, 36, 34);
-    if (osz > 1 || (osz == 1 && bits(d, 130, 130)) || bits(d, 65, 64) == 3) return Failure{7, 0x2100};
+    if (osz > 1 || (osz == 1 && bits(d, 130, 130)) || bits(d, 65, 64) == 3)
+      return Failure{7, 0x2100};
     Memory* memory = nullptr;
     if (auto bad = resolve(c, static_cast<unsigned>(bits(d, 111, 96)), 0, &memory)) return bad;
     return osz == 0 ? apply<std::uint32_t>(c, d, subtype, memory)

@@ -1,12 +1,13 @@
 // The device against the reference model: the same random, partly illegal descriptors; memory,
 // completion blocks, states, indices, interrupts and error logs must agree.
+#include "sdxi/model.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <random>
 
 #include "sdxi/machine.h"
-#include "sdxi/model.h"
 
 namespace softhca::sdxi::test {
 namespace {
@@ -82,11 +83,13 @@ class Arena {
     std::memcpy(memory.bytes.data(), m.host(window_[f]), kWindow);
     for (unsigned i = 0; i < kContexts; ++i) {
       const auto number = static_cast<ContextNumber>(1 + i * 5);
-      contexts_[f].push_back({m.start_context(number, 32), model::Context{.number = number, .function = f}});
+      contexts_[f].push_back(
+          {m.start_context(number, 32), model::Context{.number = number, .function = f}});
     }
   }
 
-  /// AKeys 0 local, 1 interrupt, 2 the other function, 3 refused there, 4 interrupt there, 9 invalid.
+  /// AKeys 0 local, 1 interrupt, 2 the other function, 3 refused there, 4 interrupt there, 9
+  /// invalid.
   void grant(unsigned f) {
     auto& target = machine(1 - f);
     const auto requester = machine(f).device->sfunc();
@@ -125,7 +128,8 @@ class Arena {
   static void put(model::Bytes& d, unsigned hi, unsigned lo, std::uint64_t value) {
     for (unsigned i = lo; i <= hi; ++i) {
       const auto mask = static_cast<std::uint8_t>(1u << i % 8);
-      d[i / 8] = static_cast<std::uint8_t>((d[i / 8] & ~mask) | ((value >> (i - lo) & 1) ? mask : 0));
+      d[i / 8] =
+          static_cast<std::uint8_t>((d[i / 8] & ~mask) | ((value >> (i - lo) & 1) ? mask : 0));
     }
   }
 
@@ -235,8 +239,8 @@ class Arena {
   void compare(unsigned f, Pair& pair) {
     auto& m = machine(f);
     for (unsigned side = 0; side < 2; ++side) {
-      ASSERT_EQ(0, std::memcmp(model_.memories[side].bytes.data(), machine(side).host(window_[side]),
-                               kWindow))
+      ASSERT_EQ(0, std::memcmp(model_.memories[side].bytes.data(),
+                               machine(side).host(window_[side]), kWindow))
           << "memory of function " << side;
       ASSERT_EQ(machine(side).interrupts(1), model_.interrupts[side]);
     }

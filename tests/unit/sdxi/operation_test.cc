@@ -1,10 +1,11 @@
 // SDXI 6: what the operations do.
+#include "sdxi/operation.h"
+
 #include <gtest/gtest.h>
 
 #include <thread>
 
 #include "sdxi/machine.h"
-#include "sdxi/operation.h"
 
 namespace softhca::sdxi::test {
 namespace {
@@ -97,7 +98,8 @@ TEST_F(OperationTest, CopyCrossesMappingsOfBothKinds) {
   trace.attach(extra.data(), base);
   for (std::size_t at = 0; at < extra.size(); at += 4096) {
     if (at / 4096 % 2 == 0) {
-      ASSERT_TRUE(m.device->dma().map(base + at, 4096, extra.data() + at, pcie::DmaAccess::kReadWrite));
+      ASSERT_TRUE(
+          m.device->dma().map(base + at, 4096, extra.data() + at, pcie::DmaAccess::kReadWrite));
     } else {
       ASSERT_TRUE(m.device->dma().map_remote(base + at, 4096, trace, pcie::DmaAccess::kReadWrite));
     }
@@ -192,19 +194,32 @@ template <class Word>
 Word reference(atomic_subtype s, Word old, Word a, Word b) {
   using S = std::make_signed_t<Word>;
   switch (static_cast<unsigned>(s)) {
-    case 0x1: return a;
-    case 0x2: return static_cast<Word>(old + a);
-    case 0x3: return static_cast<Word>(old - a);
-    case 0x5: return old & a;
-    case 0x6: return old | a;
-    case 0x7: return old ^ a;
-    case 0x8: return static_cast<Word>(std::min(static_cast<S>(old), static_cast<S>(a)));
-    case 0x9: return static_cast<Word>(std::max(static_cast<S>(old), static_cast<S>(a)));
-    case 0xa: return std::min(old, a);
-    case 0xb: return std::max(old, a);
-    case 0xc: return old >= a ? 0 : old + 1;
-    case 0xd: return (old == 0 || old > a) ? a : old - 1;
-    default: return old == a ? b : old;
+    case 0x1:
+      return a;
+    case 0x2:
+      return static_cast<Word>(old + a);
+    case 0x3:
+      return static_cast<Word>(old - a);
+    case 0x5:
+      return old & a;
+    case 0x6:
+      return old | a;
+    case 0x7:
+      return old ^ a;
+    case 0x8:
+      return static_cast<Word>(std::min(static_cast<S>(old), static_cast<S>(a)));
+    case 0x9:
+      return static_cast<Word>(std::max(static_cast<S>(old), static_cast<S>(a)));
+    case 0xa:
+      return std::min(old, a);
+    case 0xb:
+      return std::max(old, a);
+    case 0xc:
+      return old >= a ? 0 : old + 1;
+    case 0xd:
+      return (old == 0 || old > a) ? a : old - 1;
+    default:
+      return old == a ? b : old;
   }
 }
 

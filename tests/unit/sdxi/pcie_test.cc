@@ -81,8 +81,9 @@ TEST_F(PcieTest, FunctionLevelResetRestoresResetValues) {
   EXPECT_EQ(machine_.read(spec::mmio_register::MMIO_CTL0), 0u);
   EXPECT_EQ(machine_.read(spec::mmio_register::MMIO_CXT_L2), 0u);
   EXPECT_EQ(machine_.read(spec::mmio_register::MMIO_ERR_CFG), 0u);
-  EXPECT_EQ(machine_.field<spec::mmio_ctl2>(spec::mmio_register::MMIO_CTL2, spec::mmio_ctl2::max_cxt),
-            machine_.device->options().max_cxt);
+  EXPECT_EQ(
+      machine_.field<spec::mmio_ctl2>(spec::mmio_register::MMIO_CTL2, spec::mmio_ctl2::max_cxt),
+      machine_.device->options().max_cxt);
 }
 
 // D-010 D-011

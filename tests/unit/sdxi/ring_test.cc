@@ -41,7 +41,9 @@ class RingTest : public ::testing::Test {
     EXPECT_EQ(r.get(ent::div), 1u);
     EXPECT_EQ(r.get(ent::dsc_index), index);
     EXPECT_EQ(r.get(ent::cxt_num), number);
-    if (err_class != 0) { EXPECT_EQ(r.get(ent::err_class), err_class); }
+    if (err_class != 0) {
+      EXPECT_EQ(r.get(ent::err_class), err_class);
+    }
   }
   void expect_ring_error(std::uint64_t write_index) {
     m_.store64(c_.write_index, write_index);
@@ -202,9 +204,9 @@ TEST_F(RingTest, AnUnreadableWriteIndexStopsTheContextNotTheFunction) {
 TEST_F(RingTest, UnsupportedTypesAndSubtypesAreRefused) {
   using type = spec::dsc_type;
   const std::vector<std::pair<unsigned, unsigned>> wrong{
-      {0x000, 0x01}, {0x001, 0x00}, {0x001, 0x05}, {0x001, 0xff}, {0x003, 0x00}, {0x003, 0x04},
-      {0x003, 0x0f}, {0x004, 0x01}, {0x005, 0x00}, {0x01b, 0x00}, {0x01c, 0x00}, {0x01f, 0x01},
-      {0x020, 0x00}, {0x7f7, 0x00}, {0x7ff, 0x00}};
+      {0x000, 0x01}, {0x001, 0x00}, {0x001, 0x05}, {0x001, 0xff}, {0x003, 0x00},
+      {0x003, 0x04}, {0x003, 0x0f}, {0x004, 0x01}, {0x005, 0x00}, {0x01b, 0x00},
+      {0x01c, 0x00}, {0x01f, 0x01}, {0x020, 0x00}, {0x7f7, 0x00}, {0x7ff, 0x00}};
   for (const auto& [t, s] : wrong) expect_parse_error(make(static_cast<type>(t), s), 5, 0x2400);
 }
 
