@@ -21,7 +21,8 @@ namespace {
 
 std::uint64_t nanoseconds_since_1970() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
 /// Everything that runs, in the order in which it is made; it goes in the opposite order.
@@ -74,7 +75,8 @@ util::Result<void> add_device(Machine& machine, const ServeOptions& options, std
   if (!parsed) return tl::unexpected(parsed.error());
   for (const auto& other : machine.devices) {
     if (other->options().mac == parsed->mac || other->options().node_guid == parsed->node_guid) {
-      return util::fail(fmt::format("{} and {} have the same mac or guid", other->name(), parsed->name));
+      return util::fail(
+          fmt::format("{} and {} have the same mac or guid", other->name(), parsed->name));
     }
   }
   auto& fabric = machine.switches[port_of(options, index)];

@@ -12,9 +12,10 @@ namespace softhca::cli {
 struct ServeOptions {
   std::vector<std::string> devices;  ///< as --device takes them
   std::vector<std::string> sockets;  ///< paths, one for each device
-  std::vector<std::string> ports;    ///< fabric of each device; the last one is that of all further devices
-  std::string pcap;                  ///< file to capture to; empty: none
-  std::uint32_t poll_us = 0;         ///< how long to look for work before going to sleep
+  std::vector<std::string>
+      ports;         ///< fabric of each device; the last one is that of all further devices
+  std::string pcap;  ///< file to capture to; empty: none
+  std::uint32_t poll_us = 0;  ///< how long to look for work before going to sleep
 };
 
 /// Runs until SIGINT or SIGTERM. Prints "ready" on stdout when all sockets listen.

@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
                    std::string("A device: ") + std::string(softhca::cli::kDeviceHelp))
       ->required()
       ->allow_extra_args(false);
-  serve_command->add_option("--socket", serve.sockets, "Its socket's path; one for each --device, in order")
+  serve_command
+      ->add_option("--socket", serve.sockets, "Its socket's path; one for each --device, in order")
       ->required()
       ->allow_extra_args(false);
   serve_command
@@ -43,7 +44,8 @@ int main(int argc, char** argv) {
                    "What its port is plugged into: switch[:NAME], a switch inside this process "
                    "(default: all on one); one for each --device, the last one serves the rest")
       ->allow_extra_args(false);
-  serve_command->add_option("--pcap", serve.pcap, "Capture everything that crosses the switches (pcapng)");
+  serve_command->add_option("--pcap", serve.pcap,
+                            "Capture everything that crosses the switches (pcapng)");
   serve_command->add_option("--poll-us", serve.poll_us,
                             "Look for new work this long before going to sleep [0]");
   serve_command->add_flag("-v,--verbose", verbose, "Log every command of every driver");

@@ -16,8 +16,8 @@ class VendorCapability final : public pcie::VendorRegisters {
  public:
   static constexpr std::uint8_t kLength = 0x18;  ///< bytes, with the header
   // Byte offsets in the capability, 32-bit little-endian registers.
-  static constexpr std::uint32_t kControl = 0x04;    ///< status (31:29), space (15:0)
-  static constexpr std::uint32_t kCounter = 0x08;    ///< a new value for each who takes the semaphore
+  static constexpr std::uint32_t kControl = 0x04;  ///< status (31:29), space (15:0)
+  static constexpr std::uint32_t kCounter = 0x08;  ///< a new value for each taker of the semaphore
   static constexpr std::uint32_t kSemaphore = 0x0C;  ///< 0: free; else the holder's counter value
   static constexpr std::uint32_t kAddress = 0x10;
   static constexpr std::uint32_t kData = 0x14;

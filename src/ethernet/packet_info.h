@@ -58,7 +58,7 @@ struct PacketInfo {
   std::uint16_t source_port = 0;
   std::uint16_t destination_port = 0;
   std::optional<std::uint32_t> ipsec_spi;  ///< of an ESP or AH header
-  std::uint16_t tcp_flags = 0;  ///< NS CWR ECE URG ACK PSH RST SYN FIN (8:0)
+  std::uint16_t tcp_flags = 0;             ///< NS CWR ECE URG ACK PSH RST SYN FIN (8:0)
 
   std::uint8_t dscp() const { return static_cast<std::uint8_t>(traffic_class >> 2); }
   std::uint8_t ecn() const { return traffic_class & 3; }

@@ -1,6 +1,6 @@
 // Type 0 configuration space: header, BARs, and the capabilities that our functions have
-// (Power Management, PCI Express, MSI-X, optionally VPD and one of the vendor). Little-endian, as PCI
-// is.
+// (Power Management, PCI Express, MSI-X, optionally VPD and one of the vendor). Little-endian, as
+// PCI is.
 //
 // Every byte has a value and two masks: which bits the host may write, and which it clears by
 // writing 1. A write goes through the masks; the few registers that do more (power state, VPD
@@ -45,8 +45,8 @@ class VendorRegisters {
  public:
   virtual ~VendorRegisters() = default;
   /// The host has written [offset, offset + size) of the capability. `capability` has all its
-  /// bytes, from the capability ID on, with the host's values in place; the device puts its own over
-  /// them.
+  /// bytes, from the capability ID on, with the host's values in place; the device puts its own
+  /// over them.
   virtual void handle_write(std::uint32_t offset, std::size_t size,
                             std::span<std::byte> capability) = 0;
   /// Back to the power-on state: fills the capability behind its three header bytes.
@@ -78,8 +78,8 @@ class ConfigSpace {
 
   /// Adds the VPD capability. Once, while the function is set up.
   void add_vital_product_data(const VitalProductData& vpd);
-  /// Adds a vendor specific capability (PCIe 5.0 7.9.4) of `length` bytes with its header. Once, while
-  /// the function is set up; `registers` must live as long as this.
+  /// Adds a vendor specific capability (PCIe 5.0 7.9.4) of `length` bytes with its header. Once,
+  /// while the function is set up; `registers` must live as long as this.
   void add_vendor_specific(std::uint8_t length, VendorRegisters& registers);
 
   const Bar& bar(unsigned index) const { return bars_[index]; }

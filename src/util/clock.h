@@ -22,7 +22,8 @@ inline constexpr Time kNever = Time::max();
 
 /// The host's monotonic clock, for the loops that own engines.
 inline Time monotonic_now() {
-  return Time(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
+  return Time(
+      std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
 }
 
 }  // namespace softhca::util

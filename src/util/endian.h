@@ -35,12 +35,24 @@ void store(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof(T));
 }
 
-inline std::uint16_t load_be16(const std::byte* p) { return load<ByteOrder::kBig, std::uint16_t>(p); }
-inline std::uint32_t load_be32(const std::byte* p) { return load<ByteOrder::kBig, std::uint32_t>(p); }
-inline std::uint64_t load_be64(const std::byte* p) { return load<ByteOrder::kBig, std::uint64_t>(p); }
-inline std::uint16_t load_le16(const std::byte* p) { return load<ByteOrder::kLittle, std::uint16_t>(p); }
-inline std::uint32_t load_le32(const std::byte* p) { return load<ByteOrder::kLittle, std::uint32_t>(p); }
-inline std::uint64_t load_le64(const std::byte* p) { return load<ByteOrder::kLittle, std::uint64_t>(p); }
+inline std::uint16_t load_be16(const std::byte* p) {
+  return load<ByteOrder::kBig, std::uint16_t>(p);
+}
+inline std::uint32_t load_be32(const std::byte* p) {
+  return load<ByteOrder::kBig, std::uint32_t>(p);
+}
+inline std::uint64_t load_be64(const std::byte* p) {
+  return load<ByteOrder::kBig, std::uint64_t>(p);
+}
+inline std::uint16_t load_le16(const std::byte* p) {
+  return load<ByteOrder::kLittle, std::uint16_t>(p);
+}
+inline std::uint32_t load_le32(const std::byte* p) {
+  return load<ByteOrder::kLittle, std::uint32_t>(p);
+}
+inline std::uint64_t load_le64(const std::byte* p) {
+  return load<ByteOrder::kLittle, std::uint64_t>(p);
+}
 
 inline void store_be16(std::byte* p, std::uint16_t v) { store<ByteOrder::kBig>(p, v); }
 inline void store_be32(std::byte* p, std::uint32_t v) { store<ByteOrder::kBig>(p, v); }

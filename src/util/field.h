@@ -30,7 +30,8 @@ struct Field {
   static constexpr unsigned kLo = Lo;
   static constexpr unsigned kWidth = Hi - Lo + 1;
   /// All ones in the field's width, at bit 0.
-  static constexpr Word kMax = static_cast<Word>(kWidth == sizeof(Word) * 8 ? ~Word{0} : (Word{1} << (kWidth % (sizeof(Word) * 8))) - 1);
+  static constexpr Word kMax = static_cast<Word>(
+      kWidth == sizeof(Word) * 8 ? ~Word{0} : (Word{1} << (kWidth % (sizeof(Word) * 8))) - 1);
 
   static Word read(const std::byte* structure) {
     return static_cast<Word>((load<Order, Word>(structure + Offset) >> Lo) & kMax);
@@ -40,7 +41,8 @@ struct Field {
     assert((value & ~kMax) == 0 && "value does not fit its field");
     const auto mask = static_cast<Word>(kMax << Lo);
     const Word old = load<Order, Word>(structure + Offset);
-    store<Order, Word>(structure + Offset, static_cast<Word>((old & ~mask) | ((value & kMax) << Lo)));
+    store<Order, Word>(structure + Offset,
+                       static_cast<Word>((old & ~mask) | ((value & kMax) << Lo)));
   }
 };
 

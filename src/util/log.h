@@ -34,7 +34,8 @@ class RateLimiter {
  public:
   constexpr RateLimiter(unsigned burst, Duration interval) : burst_(burst), interval_(interval) {}
 
-  /// True if a line may be written at `now`. `*held_back` then is the number that could not since the last.
+  /// True if a line may be written at `now`. `*held_back` then is the number that could not since
+  /// the last.
   bool allow(Time now, std::uint64_t* held_back);
 
  private:

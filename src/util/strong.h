@@ -24,5 +24,7 @@ class Strong {
 
 template <class Tag, class T>
 struct std::hash<softhca::util::Strong<Tag, T>> {
-  std::size_t operator()(softhca::util::Strong<Tag, T> v) const { return std::hash<T>{}(v.value()); }
+  std::size_t operator()(softhca::util::Strong<Tag, T> v) const {
+    return std::hash<T>{}(v.value());
+  }
 };

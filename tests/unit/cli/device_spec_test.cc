@@ -16,7 +16,8 @@ TEST(DeviceSpec, ABareModelGetsAddressesOfItsPlace) {
 }
 
 TEST(DeviceSpec, KeysChangeWhatTheyName) {
-  const auto options = parse_device("connectx,mac=02:00:00:00:0a:ff,guid=1234,vectors=8,name=left", 3);
+  const auto options =
+      parse_device("connectx,mac=02:00:00:00:0a:ff,guid=1234,vectors=8,name=left", 3);
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_EQ(options->mac.to_u64(), 0x020000000AFFu);
   EXPECT_EQ(options->node_guid, 0x1234u);
@@ -33,10 +34,11 @@ TEST_P(BadDeviceSpec, IsRefusedWithTheReason) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BadDeviceSpec,
-                         testing::Values("", "connectx7", "connectx,", "connectx,mac", "connectx,mac=1",
-                                         "connectx,mac=01:00:00:00:00:00", "connectx,guid=0",
-                                         "connectx,guid=xyz", "connectx,vectors=1",
-                                         "connectx,vectors=65", "connectx,name=", "connectx,a=b"));
+                         testing::Values("", "connectx7", "connectx,", "connectx,mac",
+                                         "connectx,mac=1", "connectx,mac=01:00:00:00:00:00",
+                                         "connectx,guid=0", "connectx,guid=xyz",
+                                         "connectx,vectors=1", "connectx,vectors=65",
+                                         "connectx,name=", "connectx,a=b"));
 
 }  // namespace
 }  // namespace softhca::cli
