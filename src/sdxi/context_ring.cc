@@ -23,6 +23,8 @@ Refusal inaccessible(err_step step, const AddressSpace& space, Iova at, std::str
 /// One turn. The state is looked at once: while it is CXTV_RUN software may not change it.
 Contexts::Turn Contexts::work(Context& context) {
   context.space = parts_.memory.select(context.entry.pasid);
+  context.ring = context.space.place(context.entry.ds_ring_ptr,
+                                     context.entry.ds_ring_sz * spec::kDescriptorSize);
   if (!context.stopping) {
     const auto state = parts_.tables.state_of(context.entry);
     if (!state) {
@@ -51,6 +53,24 @@ Contexts::Turn Contexts::work(Context& context) {
   return Turn::kAgain;
 }
 
+/// Takes the descriptor at `at` over into the execution.
+bool Contexts::read_descriptor(Context& context, Iova at) {
+  if (context.ring == nullptr) {
+    return context.space.load_words(at, context.execution.descriptor);
+  }
+  load_words(context.ring + (at - context.entry.ds_ring_ptr), context.execution.descriptor);
+  return true;
+}
+
+/// Writes the first byte of the copied header, whose vl is 0 now, back to the ring.
+bool Contexts::clear_valid(Context& context, Iova at) {
+  const auto byte = static_cast<std::uint8_t>(context.execution.descriptor[0]);
+  if (context.ring == nullptr) return context.space.store8(at, byte);
+  auto* slot = context.ring + (at - context.entry.ds_ring_ptr);
+  __atomic_store_n(reinterpret_cast<std::uint8_t*>(slot), byte, __ATOMIC_RELEASE);
+  return true;
+}
+
 /// Steps 4 to 9 of the parsing loop. Nothing: the descriptor is in context.execution.
 std::optional<Contexts::Turn> Contexts::parse(Context& context) {
   const auto index = context.read_index;
@@ -60,7 +80,7 @@ std::optional<Contexts::Turn> Contexts::parse(Context& context) {
   }
   const auto at = context.entry.descriptor(index);
   auto& execution = context.execution;
-  if (!context.space.load_words(at, execution.descriptor)) {
+  if (!read_descriptor(context, at)) {
     stop_for_error(
         context,
         inaccessible(err_step::ERRV_DSC_GEN, context.space, at, "the descriptor cannot be read"),
@@ -78,7 +98,7 @@ std::optional<Contexts::Turn> Contexts::parse(Context& context) {
   }
   // Fence: every earlier descriptor of this context has completed, because one executes at a time.
   header.set(spec::dsc_header::vl, 0);
-  if (!context.space.store8(at, static_cast<std::uint8_t>(execution.descriptor[0]))) {
+  if (!clear_valid(context, at)) {
     stop_for_error(
         context,
         inaccessible(err_step::ERRV_DSC_GEN, context.space, at, "the valid bit cannot be cleared"),

@@ -60,6 +60,7 @@ Checked<void> Contexts::start(ContextNumber number, StartKind kind) {
   if (auto* context = find_active(number); context != nullptr && context != executing_) {
     if (state == cxtv::CXTV_RUN && !context->stopping) {
       context->entry = checked->entry;
+      context->ring = nullptr;
       context->doorbell_seen = false;
     } else {
       drop(*context);

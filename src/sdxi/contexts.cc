@@ -211,6 +211,7 @@ void Contexts::update(ContextNumber first, ContextNumber last) {
     if (const auto entry = parts_.tables.walk(static_cast<ContextNumber>(number))) {
       context->entry = *entry;
       context->space = parts_.memory.select(entry->pasid);
+      context->ring = nullptr;
     } else if (context != executing_) {
       drop(*context);  // SDXI 4.2.6: software made a running context invalid
     }

@@ -27,7 +27,8 @@ namespace softhca::sdxi {
 /// A started context.
 struct Context {
   ContextEntry entry;
-  AddressSpace space;  ///< of the entry, for this turn
+  AddressSpace space;         ///< of the entry, for this turn
+  std::byte* ring = nullptr;  ///< the ring, if it is one piece of local memory, for this turn
   std::uint64_t read_index = 0;
   std::uint64_t write_index = 0;  ///< as last read
   std::uint64_t doorbell = 0;     ///< highest valid doorbell_value since the start
@@ -156,6 +157,8 @@ class Contexts final : public ContextControl {
   Turn work(Context& context);
   std::optional<Turn> parse(Context& context);
   bool read_write_index(Context& context);
+  static bool read_descriptor(Context& context, Iova at);
+  static bool clear_valid(Context& context, Iova at);
   void execute(Context& context);
   void finish(Context& context);
   Work make_work(Context& context);

@@ -66,10 +66,7 @@ bool AddressSpace::load_words(Iova from, std::span<std::byte> out) const {
   if (place == nullptr || reinterpret_cast<std::uintptr_t>(place) % 8 != 0) {
     return dma_->read(from, out);
   }
-  const auto* words = reinterpret_cast<const std::uint64_t*>(place);
-  for (std::size_t i = 0; i < out.size() / 8; ++i) {
-    util::store_le64(&out[i * 8], __atomic_load_n(words + i, __ATOMIC_ACQUIRE));
-  }
+  sdxi::load_words(place, out);
   return true;
 }
 

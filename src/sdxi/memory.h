@@ -12,6 +12,7 @@
 #include "pcie/dma_space.h"
 #include "pcie/function.h"
 #include "sdxi/refusal.h"
+#include "util/endian.h"
 
 namespace softhca::sdxi {
 
@@ -37,6 +38,15 @@ class AddressSpace {
   std::optional<std::uint8_t> load8(Iova at) const;
   bool store64(Iova at, std::uint64_t value) const;
   bool store8(Iova at, std::uint8_t value) const;
+  /// The place of [at, at + size) if all of it is local memory that may be read and written,
+  /// aligned to 8 bytes; else null. Good until the host can change the mappings, that is, within a
+  /// run().
+  std::byte* place(Iova at, std::uint64_t size) const {
+    auto* found =
+        dma_ == nullptr ? nullptr : dma_->translate(at, size, pcie::DmaAccess::kReadWrite);
+    return reinterpret_cast<std::uintptr_t>(found) % 8 == 0 ? found : nullptr;
+  }
+
   /// Words of a structure, each read as one: `out` has whole 8-byte words, the first is read first.
   bool load_words(Iova from, std::span<std::byte> out) const;
 
@@ -60,6 +70,14 @@ class AddressSpace {
 
   const pcie::DmaSpace* dma_ = nullptr;
 };
+
+/// Reads whole 8-byte words from `place`, the first one first.
+inline void load_words(const std::byte* place, std::span<std::byte> out) {
+  const auto* words = reinterpret_cast<const std::uint64_t*>(place);
+  for (std::size_t i = 0; i < out.size() / 8; ++i) {
+    util::store_le64(&out[i * 8], __atomic_load_n(words + i, __ATOMIC_ACQUIRE));
+  }
+}
 
 /// Address spaces that a PASID selects. A host that has none leaves it out; the function then has
 /// no PASID support and refuses structures that ask for one.

@@ -71,6 +71,14 @@ Checked<std::uint64_t> copy_piece(const Buffer& from, const Buffer& to, std::uin
   return limit;
 }
 
+/// The space of akey1; most copies name the same key twice.
+template <class Layout>
+Checked<AddressSpace> destination(const Work& work, util::View<Layout> view,
+                                  const AddressSpace& source) {
+  if (view.get(Layout::akey1) == view.get(Layout::akey0)) return source;
+  return work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(Layout::akey1)), 1);
+}
+
 /// An address past the end of the address space reaches nothing.
 bool wraps(Iova at, std::uint64_t offset) { return at + offset < at; }
 
@@ -104,8 +112,7 @@ Checked<Progress> execute_copy(Work& work, Execution& execution) {
   const auto from =
       work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey0)), 0);
   if (!from) return refuse(from.error());
-  const auto to =
-      work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey1)), 1);
+  const auto to = destination(work, view, *from);
   if (!to) return refuse(to.error());
   while (execution.done < size) {
     if (work.budget <= 0) return Progress::kMore;
@@ -138,8 +145,7 @@ Checked<Progress> execute_repeat_copy(Work& work, Execution& execution) {
   const auto from =
       work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey0)), 0);
   if (!from) return refuse(from.error());
-  const auto to =
-      work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey1)), 1);
+  const auto to = destination(work, view, *from);
   if (!to) return refuse(to.error());
   const auto addr0 = spec::address(view, dsc::addr0);
   const auto addr1 = spec::address(view, dsc::addr1);
