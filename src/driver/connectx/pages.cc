@@ -33,7 +33,11 @@ util::Result<void> Pages::give_for(spec::query_pages_op_mod stage) {
 util::Result<void> Pages::handle_request(std::int32_t count) {
   while (count > 0) {
     const auto batch = std::min<std::size_t>(static_cast<std::size_t>(count), kBatch);
-    if (auto given = give(batch); !given) return given;
+    if (auto given = give(batch); !given) {
+      // The device keeps waiting for an answer otherwise, and asks again later after this one.
+      (void)refuse();
+      return given;
+    }
     count -= static_cast<std::int32_t>(batch);
   }
   while (count < 0) {
@@ -62,6 +66,12 @@ util::Result<void> Pages::give(std::size_t count) {
   if (auto done = commands_.run(in); !done) return done;
   for (auto& page : pages) given_.emplace(page.iova(), std::move(page));
   return {};
+}
+
+util::Result<void> Pages::refuse() {
+  Request<manage_pages_in> in(command_opcode::MANAGE_PAGES);
+  in.set(manage_pages_in::op_mod, static_cast<std::uint16_t>(manage_pages_op_mod::CANT_GIVE));
+  return commands_.run(in);
 }
 
 util::Result<std::size_t> Pages::take(std::size_t count) {

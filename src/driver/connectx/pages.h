@@ -26,6 +26,8 @@ class Pages {
 
  private:
   util::Result<void> give(std::size_t count);
+  /// Tells the device that there are none for it now.
+  util::Result<void> refuse();
   /// Takes back up to `count` pages. Returns how many came.
   util::Result<std::size_t> take(std::size_t count);
 
