@@ -83,7 +83,7 @@ util::Result<void> Hca::select_issi() {
   if (!out) return tl::unexpected(out.error());
   const auto supported = out->get(spec::query_issi_out::supported_issi);
   if ((util::load_be32(supported.last<4>().data()) & kIssi1) == 0) {
-    return util::fail("the device does not offer ISSI 1 (PRM 5.5)");
+    return util::fail("the device does not offer ISSI 1 (PRM 7.1)");
   }
   Request<spec::set_issi_in> in(command_opcode::SET_ISSI);
   in.set(spec::set_issi_in::current_issi, 1);

@@ -115,7 +115,7 @@ util::Result<void> CompletionQueue::create_on_device(const Options& options) {
   auto memory = DmaBuffer::allocate(host_, ring_size + cq_doorbell_record::kSize);
   if (!memory) return tl::unexpected(memory.error());
   memory_ = std::move(*memory);
-  // Software owns an entry whose owner bit equals the lap's parity (PRM 7.12.4); in the first lap
+  // Software owns an entry whose owner bit equals the lap's parity (PRM 7.12.3.1); in the first lap
   // that is 0, so no entry may look like that before the device has written it.
   for (std::uint32_t i = 0; i < entries(); ++i) {
     const util::MutableView<cqe64> cqe(entry(i));
@@ -159,7 +159,10 @@ std::span<std::byte> CompletionQueue::entry(std::uint32_t index) const {
 }
 
 bool CompletionQueue::owns(std::uint32_t index) const {
-  return util::View<cqe64>(entry(index)).get(cqe64::owner) == (index >> log_size_ & 1);
+  // PRM 7.12.3.2: the owner bit, "and checks that the opcode field is different than 0xf".
+  const util::View<cqe64> cqe(entry(index));
+  return cqe.get(cqe64::owner) == (index >> log_size_ & 1) &&
+         cqe.get(cqe64::opcode) != static_cast<std::uint32_t>(cqe_opcode::INVALID);
 }
 
 std::size_t CompletionQueue::poll(std::span<Completion> out) {
@@ -179,7 +182,7 @@ std::size_t CompletionQueue::drain(std::span<Completion> out) {
     if (known) ++found;
   }
   if (consumer_ != begin) {
-    // The entries are the device's again (PRM 7.12.6). All reading of them comes before.
+    // The entries are the device's again (PRM 7.12.2). All reading of them comes before.
     std::atomic_thread_fence(std::memory_order_release);
     const util::MutableView<cq_doorbell_record> record(
         memory_.bytes().subspan(cqe64::kSize << log_size_));
@@ -190,10 +193,11 @@ std::size_t CompletionQueue::drain(std::span<Completion> out) {
 
 bool CompletionQueue::translate(util::View<cqe64> cqe, Completion& out) {
   const auto opcode = static_cast<cqe_opcode>(cqe.get(cqe64::opcode));
-  if (opcode == cqe_opcode::INVALID) return false;  // swept
   // Requester, responder and error entries agree on these places.
   const util::View<cqe64_requester> common(cqe.bytes());
-  auto* qp = hca_.queue_pairs().find(common.get(cqe64_requester::srqn_user_index));
+  const auto user_index = common.get(cqe64_requester::srqn_user_index);
+  if (user_index == QueuePairTable::kMax) return false;  // swept
+  auto* qp = hca_.queue_pairs().find(user_index);
   const auto qpn = common.get(cqe64_requester::qpn);
   const auto counter = static_cast<std::uint16_t>(common.get(cqe64_requester::wqe_counter));
   const bool of_send = opcode == cqe_opcode::REQUESTER || opcode == cqe_opcode::REQUESTER_ERROR;
@@ -233,12 +237,12 @@ void CompletionQueue::sweep(std::uint32_t qpn) {
   for (auto index = consumer_; index - consumer_ < entries() && owns(index); ++index) {
     const util::MutableView<cqe64_requester> cqe(entry(index));
     if (cqe.get(cqe64_requester::qpn) != qpn) continue;
-    cqe.set(cqe64_requester::opcode, static_cast<std::uint32_t>(cqe_opcode::INVALID));
+    cqe.set(cqe64_requester::srqn_user_index, QueuePairTable::kMax);  // nobody's
   }
 }
 
 void CompletionQueue::arm(bool solicited_only) {
-  // First the record, then the register (PRM 7.12.5).
+  // First the record, then the register (PRM 7.12.4).
   const auto ci = consumer_ & cq_doorbell_record::arm_ci.kMax;
   const auto sequence = arm_sequence_ & cq_doorbell_record::cmd_sn.kMax;
   const util::MutableView<cq_doorbell_record> record(

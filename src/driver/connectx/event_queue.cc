@@ -43,7 +43,7 @@ util::Result<void> EventQueue::create_on_device(const Options& options) {
   auto ring = DmaBuffer::allocate(host_, size);
   if (!ring) return tl::unexpected(ring.error());
   ring_ = std::move(*ring);
-  // Software owns an entry whose owner bit equals the lap's parity (PRM 7.13.3); in the first lap
+  // Software owns an entry whose owner bit equals the lap's parity (PRM 7.13.2.1); in the first lap
   // that is 0, so no entry may look like that before the device has written it.
   for (std::uint32_t i = 0; i < 1u << log_size_; ++i) {
     util::MutableView<eqe>(entry(i)).set(eqe::owner, 1);

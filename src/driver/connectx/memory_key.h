@@ -25,7 +25,7 @@ class MemoryKey {
   static util::Result<std::unique_ptr<MemoryKey>> register_memory(ProtectionDomain& pd,
                                                                   std::span<std::byte> memory,
                                                                   MemoryAccess access);
-  /// A key for all DMA memory of the host (PRM 6.2, mode PA): requests name bus addresses,
+  /// A key for all DMA memory of the host (PRM 6.4.1, mode PA): requests name bus addresses,
   /// such as DmaBuffer::iova(). Local use only.
   static util::Result<std::unique_ptr<MemoryKey>> all_dma_memory(ProtectionDomain& pd);
 

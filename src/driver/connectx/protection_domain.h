@@ -1,4 +1,4 @@
-// A protection domain (PRM 5.4): what memory keys and queue pairs have in common to work together.
+// A protection domain (PRM 6.1): what memory keys and queue pairs have in common to work together.
 #pragma once
 
 #include <cstdint>

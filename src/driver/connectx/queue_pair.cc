@@ -268,7 +268,7 @@ std::size_t QueuePair::post_send(std::span<const SendRequest> requests, PostStat
 }
 
 void QueuePair::ring_send_doorbell() {
-  // The request, then the record, then the register (PRM 7.4.6).
+  // The request, then the record, then the register (PRM 7.4.3.1).
   const util::MutableView<doorbell_record> record(
       memory_.bytes().subspan(receive_size_ + send_size_));
   std::atomic_thread_fence(std::memory_order_release);

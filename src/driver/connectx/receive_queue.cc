@@ -10,7 +10,7 @@ using softhca::spec::connectx::receive_data_segment;
 
 namespace {
 
-/// Ends a list of pieces that does not fill its entry (PRM 7.4.5).
+/// Ends a list of pieces that does not fill its entry (PRM 7.4.4.3).
 constexpr std::uint32_t kTerminatingKey = 0x100;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The receive half of a queue pair's memory (PRM 7.4.5): a ring of entries of the same size.
+// The receive half of a queue pair's memory (PRM 7.4.1.2): a ring of entries of the same size.
 #pragma once
 
 #include <cstdint>

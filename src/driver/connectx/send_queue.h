@@ -1,4 +1,4 @@
-// The send half of a queue pair's memory (PRM 7.4.4): a ring of 64-byte blocks, in which each
+// The send half of a queue pair's memory (PRM 7.4.1.1): a ring of 64-byte blocks, in which each
 // request takes as many as it needs and may wrap around the end.
 #pragma once
 
