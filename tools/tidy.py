@@ -26,7 +26,7 @@ MAY_INCLUDE = {
     "sdxi": {"util", "spec", "pcie"},
     "vfio_user": {"util", "pcie"},
     "driver": {"util", "spec", "pcie"},
-    "cli": {"util", "fabric", "pcie", "connectx", "vfio_user", "wire"},
+    "cli": {"util", "fabric", "pcie", "connectx", "sdxi", "vfio_user", "wire"},
 }
 COLUMNS_MAX = 100
 LINES_MAX = 700

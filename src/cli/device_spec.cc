@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <optional>
+#include <utility>
 
 namespace softhca::cli {
 namespace {
@@ -33,6 +34,10 @@ std::uint64_t guid_of(const rdma::Mac& mac) {
   return address >> 24 << 40 | std::uint64_t{0xFFFE} << 24 | (address & 0xFFFFFF);
 }
 
+tl::unexpected<util::Error> unknown_key(std::string_view key) {
+  return util::fail(fmt::format("unknown key '{}'; a device is {}", key, kDeviceHelp));
+}
+
 util::Result<void> apply(connectx::DeviceOptions& options, std::string_view key,
                          std::string_view value) {
   if (key == "mac") {
@@ -58,15 +63,55 @@ util::Result<void> apply(connectx::DeviceOptions& options, std::string_view key,
     if (value.empty()) return util::fail("name= is empty");
     options.name = value;
   } else {
-    return util::fail(fmt::format("unknown key '{}'; a device is {}", key, kDeviceHelp));
+    return unknown_key(key);
   }
   return {};
 }
 
+util::Result<void> apply(sdxi::DeviceOptions& options, std::string_view key,
+                         std::string_view value) {
+  if (key == "contexts") {
+    const auto contexts = parse_number<std::uint32_t>(value, 10);
+    if (!contexts || *contexts < 1 || *contexts > 65536) {
+      return util::fail(fmt::format("contexts={}: want 1 to 65536", value));
+    }
+    options.max_cxt = static_cast<std::uint16_t>(*contexts - 1);
+  } else if (key == "name") {
+    if (value.empty()) return util::fail("name= is empty");
+    options.name = value;
+  } else {
+    return unknown_key(key);
+  }
+  return {};
+}
+
+/// Applies each ",key=value" of `rest`.
+template <class Options>
+util::Result<DeviceSpec> apply_all(Options options, std::string_view rest) {
+  while (!rest.empty()) {
+    rest.remove_prefix(1);  // the comma
+    const auto item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(item.size());
+    const auto equals = item.find('=');
+    if (equals == std::string_view::npos) {
+      return util::fail(fmt::format("'{}': want key=value; a device is {}", item, kDeviceHelp));
+    }
+    auto applied = apply(options, item.substr(0, equals), item.substr(equals + 1));
+    if (!applied) return tl::unexpected(applied.error());
+  }
+  return DeviceSpec(std::move(options));
+}
+
 }  // namespace
 
-util::Result<connectx::DeviceOptions> parse_device(std::string_view text, unsigned index) {
+util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index) {
   const auto model = text.substr(0, text.find(','));
+  const auto rest = text.substr(model.size());
+  if (model == "sdxi") {
+    sdxi::DeviceOptions options;
+    options.name = fmt::format("sdxi{}", index);
+    return apply_all(std::move(options), rest);
+  }
   if (model != "connectx") {
     return util::fail(fmt::format("unknown device '{}'; a device is {}", model, kDeviceHelp));
   }
@@ -74,20 +119,11 @@ util::Result<connectx::DeviceOptions> parse_device(std::string_view text, unsign
   options.name = fmt::format("connectx{}", index);
   options.mac = rdma::Mac::from_u64(0x025FCA000000 + index);
   options.node_guid = 0;
-  auto rest = text.substr(model.size());
-  while (!rest.empty()) {
-    rest.remove_prefix(1);  // the comma
-    const auto item = rest.substr(0, rest.find(','));
-    rest.remove_prefix(item.size());
-    const auto equals = item.find('=');
-    if (equals == std::string_view::npos) {
-      return util::fail(fmt::format("'{}' in '{}': want key=value", item, text));
-    }
-    auto applied = apply(options, item.substr(0, equals), item.substr(equals + 1));
-    if (!applied) return tl::unexpected(applied.error());
-  }
-  if (options.node_guid == 0) options.node_guid = guid_of(options.mac);
-  return options;
+  auto spec = apply_all(std::move(options), rest);
+  if (!spec) return spec;
+  auto& parsed = std::get<connectx::DeviceOptions>(*spec);
+  if (parsed.node_guid == 0) parsed.node_guid = guid_of(parsed.mac);
+  return spec;
 }
 
 }  // namespace softhca::cli

@@ -8,10 +8,14 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
+#include <variant>
 
 #include "cli/device_spec.h"
 #include "fabric/capture.h"
 #include "fabric/switch.h"
+#include "sdxi/device.h"
+#include "sdxi/group.h"
 #include "util/log.h"
 #include "vfio_user/serve_loop.h"
 #include "vfio_user/server.h"
@@ -31,7 +35,8 @@ struct Machine {
   std::unique_ptr<fabric::Capture> capture;
   std::map<std::string, std::unique_ptr<fabric::Switch>> switches;  ///< by name
   std::vector<std::unique_ptr<fabric::Port>> ports;
-  std::vector<std::unique_ptr<connectx::Device>> devices;
+  sdxi::FunctionGroup group;  ///< of all SDXI functions
+  std::vector<std::unique_ptr<pcie::Function>> devices;
   std::vector<std::unique_ptr<vfio_user::Server>> servers;
 
   /// True if any frame was delivered. All of them are: they refer to memory that the next message
@@ -70,23 +75,53 @@ const std::string& port_of(const ServeOptions& options, std::size_t device) {
   return options.ports[std::min(device, options.ports.size() - 1)];
 }
 
-util::Result<void> add_device(Machine& machine, const ServeOptions& options, std::size_t index) {
-  auto parsed = parse_device(options.devices[index], static_cast<unsigned>(index));
-  if (!parsed) return tl::unexpected(parsed.error());
-  for (const auto& other : machine.devices) {
-    if (other->options().mac == parsed->mac || other->options().node_guid == parsed->node_guid) {
-      return util::fail(
-          fmt::format("{} and {} have the same mac or guid", other->name(), parsed->name));
-    }
-  }
-  auto& fabric = machine.switches[port_of(options, index)];
+/// A NIC, plugged into the switch of its place on the command line.
+std::unique_ptr<pcie::Function> make_device(Machine& machine, const std::string& port,
+                                            connectx::DeviceOptions options) {
+  auto& fabric = machine.switches[port];
   if (!fabric) {
     fabric = std::make_unique<fabric::Switch>();
     fabric->set_tap(machine.capture.get());
   }
-  machine.ports.push_back(fabric->create_port(parsed->name));
-  machine.devices.push_back(
-      std::make_unique<connectx::Device>(*std::move(parsed), *machine.ports.back()));
+  machine.ports.push_back(fabric->create_port(options.name));
+  return std::make_unique<connectx::Device>(std::move(options), *machine.ports.back());
+}
+
+/// A data mover, which has no port.
+std::unique_ptr<pcie::Function> make_device(Machine& machine, const std::string&,
+                                            const sdxi::DeviceOptions& options) {
+  return std::make_unique<sdxi::Device>(options, machine.group);
+}
+
+/// Addresses that two NICs of one process share would be a riddle to their users.
+util::Result<void> check_unique(const std::vector<DeviceSpec>& specs) {
+  std::set<std::uint64_t> macs, guids;
+  for (const auto& spec : specs) {
+    const auto* nic = std::get_if<connectx::DeviceOptions>(&spec);
+    if (nic == nullptr) continue;
+    if (!macs.insert(nic->mac.to_u64()).second || !guids.insert(nic->node_guid).second) {
+      return util::fail(fmt::format("{} has the mac or guid of another device", nic->name));
+    }
+  }
+  return {};
+}
+
+util::Result<std::vector<DeviceSpec>> parse_devices(const ServeOptions& options) {
+  std::vector<DeviceSpec> specs;
+  for (const auto& text : options.devices) {
+    auto spec = parse_device(text, static_cast<unsigned>(specs.size()));
+    if (!spec) return tl::unexpected(spec.error());
+    specs.push_back(*std::move(spec));
+  }
+  if (auto unique = check_unique(specs); !unique) return tl::unexpected(unique.error());
+  return specs;
+}
+
+util::Result<void> add_device(Machine& machine, const ServeOptions& options, std::size_t index,
+                              const DeviceSpec& spec) {
+  machine.devices.push_back(std::visit(
+      [&](const auto& device) { return make_device(machine, port_of(options, index), device); },
+      spec));
   auto& device = *machine.devices.back();
   machine.loop->add(device);
   auto server = vfio_user::Server::listen(machine.loop->events(), device, options.sockets[index]);
@@ -100,6 +135,8 @@ util::Result<void> add_device(Machine& machine, const ServeOptions& options, std
 
 util::Result<void> serve(const ServeOptions& options) {
   if (auto checked = check(options); !checked) return checked;
+  const auto specs = parse_devices(options);
+  if (!specs) return tl::unexpected(specs.error());
   Machine machine;
   auto loop = vfio_user::ServeLoop::create({.poll = std::chrono::microseconds(options.poll_us)});
   if (!loop) return tl::unexpected(loop.error());
@@ -111,7 +148,7 @@ util::Result<void> serve(const ServeOptions& options) {
     machine.capture = *std::move(capture);
   }
   for (std::size_t i = 0; i < options.devices.size(); ++i) {
-    if (auto added = add_device(machine, options, i); !added) return added;
+    if (auto added = add_device(machine, options, i, (*specs)[i]); !added) return added;
   }
   machine.loop->set_after_run([&machine] { return machine.deliver(); });
   std::puts("ready");

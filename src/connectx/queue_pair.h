@@ -5,9 +5,11 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "connectx/command.h"
 #include "connectx/queue_buffer.h"
+#include "connectx/resources.h"
 #include "connectx/send_wqe.h"
 #include "connectx/work_ring.h"
 #include "rdma/queue_pair.h"
@@ -63,6 +65,10 @@ class QueuePair {
   /// As after 2RST: nothing is posted.
   void reset_rings();
 
+  /// Keeps what the buffer takes of the device's translations.
+  void hold(TranslationBudget::Reservation translations) {
+    translations_ = std::move(translations);
+  }
   // Set once, when the QP gets its number.
   void bind(std::uint32_t qpn, rdma::QueuePair& transport, bool atomics);
   rdma::QueuePair& transport() { return *transport_; }
@@ -87,6 +93,7 @@ class QueuePair {
   std::uint32_t qpn_ = 0;
   util::Struct<Qpc> context_;
   QueueBuffer buffer_;
+  TranslationBudget::Reservation translations_;
   DoorbellRecord record_;
   WorkRing send_ring_;
   WorkRing receive_ring_;

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "connectx/queue_buffer.h"
+#include "connectx/resources.h"
 #include "rdma/hca.h"
 #include "rdma/types.h"
 #include "spec/connectx/raw_queues.h"
@@ -34,6 +35,7 @@ class SharedReceiveQueue {
     std::uint32_t xrcd = 0;        ///< XRC
     std::uint16_t limit = 0;       ///< 0: no event
     QueueBuffer buffer{};
+    TranslationBudget::Reservation translations{};  ///< for the buffer
     DoorbellRecord record{};
     /// The context as it was given, for the query commands: of the kind's own layout.
     std::array<std::byte, spec::connectx::rmp_context::kSize> context{};

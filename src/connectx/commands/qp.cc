@@ -10,6 +10,7 @@
 #include "connectx/device.h"
 #include "connectx/queue_pair.h"
 #include "connectx/rdma.h"
+#include "connectx/resources.h"
 
 namespace softhca::connectx {
 
@@ -99,6 +100,9 @@ CommandResult create_qp(Device& device, const Command& command) {
   if (auto checked = check_create(device, in); !checked) return checked;
   auto qp = QueuePair::make(device.dma(), context, command.in_tail(create_qp_in::kSize));
   if (!qp) return tl::unexpected(qp.error());
+  auto reservation = device.resources().translations().reserve((*qp)->pages().size());
+  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
+  (*qp)->hold(std::move(*reservation));
   const auto* added = device.rdma().add_qp(std::move(*qp));
   if (added == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all QPNs are in use");
   command.output<create_qp_out>().set(create_qp_out::qpn, added->qpn());

@@ -78,7 +78,10 @@ CommandResult create_rmp(Device& device, const Command& command) {
   if (!buffer) {
     return refuse(Status::BAD_INPUT_LEN, kSection, "the page list is shorter than the queue");
   }
+  auto reservation = device.resources().translations().reserve(buffer->pages().size());
+  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
   attributes.buffer = std::move(*buffer);
+  attributes.translations = std::move(*reservation);
   attributes.record = DoorbellRecord(device.dma(), queue.get(wq::dbr_addr));
   std::ranges::copy(context.bytes(), attributes.context.begin());
   auto* srq = device.rdma().add_srq(std::move(attributes));

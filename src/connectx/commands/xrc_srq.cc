@@ -88,7 +88,10 @@ CommandResult create_xrc_srq(Device& device, const Command& command) {
   if (!buffer) {
     return refuse(Status::BAD_INPUT_LEN, kSection, "the page list is shorter than the queue");
   }
+  auto reservation = device.resources().translations().reserve(buffer->pages().size());
+  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
   attributes.buffer = std::move(*buffer);
+  attributes.translations = std::move(*reservation);
   attributes.record = DoorbellRecord(device.dma(), context.get(xrc_srq_context::dbr_addr));
   std::ranges::copy(context.bytes(), attributes.context.begin());
   auto* srq = device.rdma().add_srq(std::move(attributes));
