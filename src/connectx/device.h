@@ -117,6 +117,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   };
 
   DeviceOptions options_;
+  util::Time run_time_;  ///< of the last run()
   VendorCapability vendor_capability_;
   fabric::Port& port_;
   std::unique_ptr<Parts> parts_;
