@@ -56,6 +56,13 @@ TEST(Field, LittleEndianBitsCountFromTheLowestByte) {
   EXPECT_EQ(s.bytes()[5], std::byte{0x01});
 }
 
+TEST(Field, UninterpretedBytesAreASpanOfTheStructure) {
+  Struct<Sample> s;
+  s.sub(Sample::raw)[3] = std::byte{7};
+  EXPECT_EQ(s.bytes()[7], std::byte{7});
+  EXPECT_EQ(s.get(Sample::raw).size(), 4u);
+}
+
 TEST(FieldDeathTest, AValueThatDoesNotFitIsABugOfTheCaller) {
   Struct<Sample> s;
   EXPECT_DEATH(s.set(Sample::top, 0x100), "does not fit");
