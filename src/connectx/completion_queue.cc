@@ -2,17 +2,17 @@
 
 #include <utility>
 
+#include "spec/connectx/cq.h"
 #include "util/endian.h"
-#include "util/log.h"
 
 namespace softhca::connectx {
 
 namespace {
 
-constexpr std::uint32_t kCounterMask = 0xFFFFFF;
-// Event data of a CQ error (PRM Table 81).
-constexpr std::uint8_t kSyndromeOverrun = 1;
-constexpr std::uint8_t kSyndromeAccess = 2;
+using Record = spec::connectx::cq_doorbell_record;
+
+/// Counters of a CQ have as many bits as the doorbell record has for them.
+constexpr std::uint32_t kCounterMask = Record::update_ci.kMax;
 
 /// Signed distance a - b of 24-bit counters.
 std::int32_t distance(std::uint32_t a, std::uint32_t b) {
@@ -49,7 +49,7 @@ bool CompletionQueue::has_room() {
 bool CompletionQueue::write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
   if (failed_) return false;
   if (!has_room()) {
-    fail(kSyndromeOverrun, "overrun (PRM 7.12.5)");
+    fail(Syndrome::CQ_OVERRUN, "overrun (PRM 7.12.5)");
     return false;
   }
   const std::uint32_t index = attributes_.collapsed ? 0 : producer_ & (size() - 1);
@@ -60,7 +60,7 @@ bool CompletionQueue::write(std::span<std::byte, kCqeSize> cqe, bool solicited) 
   if (auto* entry = attributes_.buffer.at(offset, kCqeSize)) {
     publish_entry(entry, cqe);
   } else if (!attributes_.buffer.write(offset, cqe)) {
-    fail(kSyndromeAccess, "its memory is not mapped");
+    fail(Syndrome::CQ_ACCESS_VIOLATION_ERROR, "its memory is not mapped");
     return false;
   }
   producer_ = (producer_ + 1) & kCounterMask;
@@ -74,8 +74,10 @@ bool CompletionQueue::write(std::span<std::byte, kCqeSize> cqe, bool solicited) 
 
 void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
   if (failed_) return;
-  const std::uint32_t consumer = arm_dword & kCounterMask;
-  const bool solicited_only = (arm_dword >> 24 & 1) != 0;
+  util::Struct<Record> record;
+  util::store_be32(&record.bytes()[Record::arm_ci.kOffset], arm_dword);
+  const std::uint32_t consumer = record.get(Record::arm_ci);
+  const bool solicited_only = record.get(Record::cmd) != 0;
   // A request for all completions is not weakened by a later one for solicited ones (PRM 7.12.4).
   if (!solicited_only || armed_ == Armed::kNo) {
     armed_ = solicited_only ? Armed::kSolicited : Armed::kAll;
@@ -95,13 +97,14 @@ void CompletionQueue::notify() {
   eqs_.post_completion(attributes_.eqn, cqn_);
 }
 
-void CompletionQueue::fail(std::uint8_t syndrome, const char* reason) {
+void CompletionQueue::fail(Syndrome syndrome, const char* reason) {
   failed_ = true;
-  util::log(util::LogLevel::kWarning, "CQ {:#x} failed: {}", cqn_, reason);
-  EventData data{};
-  util::store_be32(data.data(), cqn_);
-  data[0x0B] = std::byte{syndrome};
-  eqs_.post(spec::connectx::event_type::CQ_ERROR, 0, data);
+  eqs_.warn("CQ {:#x} failed: {}", cqn_, reason);
+  using Data = spec::connectx::event_data_cq_error;
+  util::Struct<Data> data;
+  data.set(Data::cqn, cqn_);
+  data.set(Data::syndrome, static_cast<std::uint8_t>(syndrome));
+  eqs_.post(spec::connectx::event_type::CQ_ERROR, 0, EventQueues::event_data(data));
 }
 
 }  // namespace softhca::connectx

@@ -53,11 +53,12 @@ class CompletionQueue {
   void handle_arm(std::uint32_t arm_dword);
 
  private:
+  using Syndrome = spec::connectx::cq_error_syndrome;
   enum class Armed : std::uint8_t { kNo, kSolicited, kAll };
 
   std::uint32_t size() const { return 1u << attributes_.log_size; }
   bool has_room();
-  void fail(std::uint8_t syndrome, const char* reason);
+  void fail(Syndrome syndrome, const char* reason);
   void notify();
 
   std::uint32_t cqn_;

@@ -78,7 +78,7 @@ void Device::make_objects() {
   parts.completion_queues.reset();
   parts.event_queues.reset();
   parts.resources = std::make_unique<Resources>();
-  parts.event_queues = std::make_unique<EventQueues>(msix());
+  parts.event_queues = std::make_unique<EventQueues>(msix(), options_.clock);
   parts.completion_queues = std::make_unique<CompletionQueues>(*parts.event_queues);
   parts.memory_keys = std::make_unique<MemoryKeys>(*this);
   parts.vport = std::make_unique<Vport>(options_.mac, options_.node_guid);

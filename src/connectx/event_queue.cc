@@ -3,16 +3,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "util/endian.h"
-#include "util/log.h"
-
 namespace softhca::connectx {
 
 using spec::connectx::event_type;
+using Eqe = spec::connectx::eqe;
 
 namespace {
-constexpr std::uint32_t kCounterMask = 0xFFFFFF;
-}
+
+static_assert(kEqeSize == Eqe::kSize);
+/// Counters of an EQ have as many bits as the doorbell has for them.
+constexpr std::uint32_t kCounterMask = spec::connectx::eq_doorbell_register::consumer_index.kMax;
+
+}  // namespace
 
 EventQueue::EventQueue(std::uint32_t eqn, Attributes attributes, pcie::Msix& msix)
     : eqn_(eqn), attributes_(std::move(attributes)), msix_(msix) {}
@@ -20,17 +22,17 @@ EventQueue::EventQueue(std::uint32_t eqn, Attributes attributes, pcie::Msix& msi
 bool EventQueue::post(std::uint8_t event_type, std::uint8_t sub_type, const EventData& data) {
   if (((producer_ - consumer_) & kCounterMask) >= size() && !attributes_.overrun_ignore)
     return false;
-  std::array<std::byte, kEqeSize> eqe{};
-  eqe[1] = std::byte{event_type};
-  eqe[3] = std::byte{sub_type};
-  std::copy(data.begin(), data.end(), eqe.begin() + 0x20);
+  util::Struct<Eqe> eqe;
+  eqe.set(Eqe::event_type, event_type);
+  eqe.set(Eqe::event_sub_type, sub_type);
+  std::copy(data.begin(), data.end(), eqe.sub(Eqe::event_data).begin());
   // Software owns an entry when its owner bit equals the lap's parity (PRM 7.13.3).
-  eqe[kEqeSize - 1] = std::byte(producer_ >> attributes_.log_size & 1);
+  eqe.set(Eqe::owner, producer_ >> attributes_.log_size & 1);
 
   const std::uint64_t offset = std::uint64_t{producer_ & (size() - 1)} * kEqeSize;
   if (auto* entry = attributes_.buffer.at(offset, kEqeSize)) {
-    publish_entry(entry, eqe);
-  } else if (!attributes_.buffer.write(offset, eqe)) {
+    publish_entry(entry, eqe.bytes());
+  } else if (!attributes_.buffer.write(offset, eqe.bytes())) {
     return false;
   }
   producer_ = (producer_ + 1) & kCounterMask;
@@ -71,30 +73,28 @@ void EventQueues::post(event_type type, std::uint8_t sub_type, const EventData& 
   auto* eq = eqn == kNone ? nullptr : table_.find(eqn);
   if (eq == nullptr) return;
   if (!eq->post(static_cast<std::uint8_t>(type), sub_type, data)) {
-    util::log(util::LogLevel::kWarning,
-              "EQ {:#x} lost a {} event: queue full or unreadable (PRM 7.13.11)", eqn,
-              to_string(type));
+    warn("EQ {:#x} lost a {} event: queue full or unreadable (PRM 7.13.11)", eqn, to_string(type));
   }
 }
 
 void EventQueues::post_completion(std::uint32_t eqn, std::uint32_t cqn) {
   auto* eq = table_.find(eqn);
   if (eq == nullptr) return;
-  EventData data{};
-  util::store_be32(data.data() + 0x18, cqn);
-  if (!eq->post(0, 0, data)) {
-    util::log(
-        util::LogLevel::kWarning,
-        "EQ {:#x} lost a completion event of CQ {:#x}: queue full or unreadable (PRM 7.13.11)", eqn,
-        cqn);
+  using Data = spec::connectx::event_data_completion;
+  util::Struct<Data> data;
+  data.set(Data::cqn, cqn);
+  if (!eq->post(0, 0, event_data(data))) {
+    warn("EQ {:#x} lost a completion event of CQ {:#x}: queue full or unreadable (PRM 7.13.11)",
+         eqn, cqn);
   }
 }
 
 EventData EventQueues::queue_data(std::uint32_t number, std::uint32_t type) {
-  EventData data{};
-  util::store_be32(data.data() + 0x14, type << 24);
-  util::store_be32(data.data() + 0x18, number & kCounterMask);
-  return data;
+  using Data = spec::connectx::event_data_qp_srq;
+  util::Struct<Data> data;
+  data.set(Data::type, type);
+  data.set(Data::qp_srq_n, number);
+  return event_data(data);
 }
 
 }  // namespace softhca::connectx

@@ -1,11 +1,14 @@
 // Event queues (PRM 7.13): EQEs in host memory, mapped event types, arming, and the MSI-X vector.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bitset>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "connectx/object_table.h"
 #include "connectx/queue_buffer.h"
@@ -13,7 +16,9 @@
 #include "pcie/msix.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/opcodes.h"
+#include "util/clock.h"
 #include "util/field.h"
+#include "util/log.h"
 
 namespace softhca::connectx {
 
@@ -68,7 +73,9 @@ class EventQueues {
  public:
   static constexpr std::uint32_t kMax = 128;
 
-  explicit EventQueues(pcie::Msix& msix) : msix_(msix), table_(0, kMax) {}
+  /// `clock` times how often warn() may write.
+  explicit EventQueues(pcie::Msix& msix, std::function<util::Time()> clock = util::monotonic_now)
+      : msix_(msix), clock_(std::move(clock)), table_(0, kMax) {}
 
   EventQueue* create(EventQueue::Attributes attributes);
   EventQueue* find(std::uint32_t eqn) { return table_.find(eqn); }
@@ -92,10 +99,30 @@ class EventQueues {
   /// Data of an event about a queue: its number at 38h[23:0], its type at 34h (PRM 7.13.5).
   static EventData queue_data(std::uint32_t number, std::uint32_t type);
 
+  /// The data part of an EQE from one of the document's event_data structures.
+  template <class Layout>
+  static EventData event_data(const util::Struct<Layout>& structure) {
+    static_assert(Layout::kSize == std::tuple_size_v<EventData>);
+    EventData data;
+    const auto bytes = structure.bytes();
+    std::copy(bytes.begin(), bytes.end(), data.begin());
+    return data;
+  }
+
+  /// A warning that a guest can provoke: limited in number.
+  template <class... Args>
+  void warn(fmt::format_string<Args...> format, Args&&... args) {
+    if (std::uint64_t held_back; log_limit_.allow(clock_(), &held_back)) {
+      util::log(util::LogLevel::kWarning, format, std::forward<Args>(args)...);
+    }
+  }
+
  private:
   static constexpr std::uint32_t kNone = ~0u;
 
   pcie::Msix& msix_;
+  std::function<util::Time()> clock_;
+  util::RateLimiter log_limit_{20, std::chrono::seconds(1)};
   ObjectTable<EventQueue> table_;
   std::array<std::uint32_t, 256> owner_ = make_owner();
   static std::array<std::uint32_t, 256> make_owner() {
