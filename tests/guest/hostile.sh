@@ -20,4 +20,5 @@ run on b ibv_devinfo -d "$(on b ls "/sys/bus/pci/devices/$second/infiniband")"
 # And after a reset the first one comes back.
 echo 1 > "/sys/bus/pci/devices/$first/reset" || fail "reset"
 echo "$first" > /sys/bus/pci/drivers/mlx5_core/bind || fail "bind $first"
-wait_for 30 "the first function again" test -n "$(netdev_of "$first")"
+has_netdev() { [ -n "$(netdev_of "$first")" ]; }
+wait_for 30 "the first function again" has_netdev
