@@ -54,8 +54,10 @@ void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const 
 }
 
 void CommandInterface::apply_new_queue() {
-  util::log(util::LogLevel::kInfo, "{}: a driver begins with its command queue at {:#x}",
-            device_.name(), init_segment_.queue_address());
+  if (std::uint64_t held; log_limit_.allow(device_.now(), &held)) {
+    util::log(util::LogLevel::kInfo, "{}: a driver begins with its command queue at {:#x}",
+              device_.name(), init_segment_.queue_address());
+  }
   new_queue_ = false;
   quiesce_ = false;
   // A driver that never said goodbye (crash, kexec) left its objects behind.
