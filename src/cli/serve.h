@@ -15,7 +15,7 @@ struct ServeOptions {
   std::vector<std::string>
       ports;         ///< fabric of each device; the last one is that of all further devices
   std::string pcap;  ///< file to capture to; empty: none
-  std::uint32_t poll_us = 0;  ///< how long to look for work before going to sleep
+  std::uint32_t poll_us = 20;  ///< see vfio_user::AdaptivePoll
 };
 
 /// Runs until SIGINT or SIGTERM. Prints "ready" on stdout when all sockets listen.

@@ -47,7 +47,8 @@ int main(int argc, char** argv) {
   serve_command->add_option("--pcap", serve.pcap,
                             "Capture everything that crosses the switches (pcapng)");
   serve_command->add_option("--poll-us", serve.poll_us,
-                            "Look for new work this long before going to sleep [0]");
+                            "Microseconds to look for a client's next message before going to "
+                            "sleep, where that has paid before; 0: never [20]");
   serve_command->add_flag("-v,--verbose", verbose, "Log every command of every driver");
 
   CLI11_PARSE(app, argc, argv);

@@ -4,12 +4,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
-#include <span>
 #include <utility>
 
 namespace softhca::util {
@@ -28,22 +29,6 @@ void drain(int fd) {
   }
 }
 
-int wait(int epoll, std::span<epoll_event> events, Time until) {
-  const auto capacity = static_cast<int>(events.size());
-  if (until == kNever) return ::epoll_wait(epoll, events.data(), capacity, -1);
-  // A deadline in the past is a poll, and costs no look at the clock.
-  const auto left = until == Time::min() ? Duration::zero() : until - monotonic_now();
-  if (left <= Duration::zero()) return ::epoll_wait(epoll, events.data(), capacity, 0);
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-  const timespec timeout{.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
-  const auto ready = ::epoll_pwait2(epoll, events.data(), capacity, &timeout, nullptr);
-  if (ready >= 0 || errno != ENOSYS) return ready;
-  // Before Linux 5.11. Rounded up: a turn that comes too early would find nothing to do.
-  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-  return ::epoll_wait(epoll, events.data(), capacity,
-                      static_cast<int>(std::min<std::int64_t>(ms, INT32_MAX)));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<EventLoop>> EventLoop::create() {
@@ -55,11 +40,18 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
   const auto wake = loop->wake_;
   auto added = loop->add(wake, EPOLLIN, [wake](std::uint32_t) { drain(wake); });
   if (!added) return tl::unexpected(added.error());
+  loop->timer_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+  if (loop->timer_ < 0) return fail_errno("event loop: timerfd_create");
+  added = loop->add(loop->timer_, EPOLLIN, [&loop = *loop](std::uint32_t) {
+    drain(loop.timer_);
+    loop.timer_at_ = kNever;
+  });
+  if (!added) return tl::unexpected(added.error());
   return loop;
 }
 
 EventLoop::~EventLoop() {
-  for (const int fd : {signals_, wake_, epoll_}) {
+  for (const int fd : {signals_, timer_, wake_, epoll_}) {
     if (fd >= 0) ::close(fd);
   }
 }
@@ -86,9 +78,26 @@ void EventLoop::remove(int fd) {
   slot.callback = nullptr;
 }
 
+/// The timer is set only for a time before the one it has: a sleep and a wake-up cost nothing
+/// else as long as deadlines move on, and a ring that came too early is one turn in vain.
+void EventLoop::set_timer(Time at) {
+  if (at >= timer_at_) return;
+  timer_at_ = at;
+  const auto since = at.time_since_epoch();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since);
+  const itimerspec when{
+      .it_interval = {},
+      .it_value = {.tv_sec = seconds.count(), .tv_nsec = (since - seconds).count()}};
+  [[maybe_unused]] const auto set = ::timerfd_settime(timer_, TFD_TIMER_ABSTIME, &when, nullptr);
+  assert(set == 0);
+}
+
 unsigned EventLoop::run_once(Time until) {
+  // A deadline in the past is a poll, and costs no look at the clock.
+  const bool poll = until == Time::min() || (until != kNever && until <= monotonic_now());
+  if (!poll) set_timer(until);
   std::array<epoll_event, kEventsPerTurn> events;
-  const auto ready = wait(epoll_, events, until);
+  const auto ready = ::epoll_wait(epoll_, events.data(), kEventsPerTurn, poll ? 0 : -1);
   unsigned called = 0;
   for (int i = 0; i < ready; ++i) {
     const auto fd = static_cast<std::uint32_t>(events[i].data.u64);
@@ -98,7 +107,10 @@ unsigned EventLoop::run_once(Time until) {
     // goes back if it was not removed meanwhile.
     auto callback = std::move(slots_[fd].callback);
     callback(events[i].events);
-    ++called;
+    if (fd != static_cast<std::uint32_t>(timer_)) {
+      last_called_ = fd;
+      ++called;
+    }
     if (slots_[fd].used && slots_[fd].generation == generation) {
       slots_[fd].callback = std::move(callback);
     }

@@ -33,8 +33,10 @@ class EventLoop {
   void remove(int fd);
 
   /// Waits until something is ready or `until` has come (in the past: does not wait), and calls the
-  /// callbacks. Returns how many were called.
+  /// callbacks. May return earlier, and returns how many were called.
   unsigned run_once(Time until);
+  /// The descriptor whose callback run_once() called last.
+  unsigned last_called() const { return last_called_; }
 
   /// Ends a run_once() that waits. From any thread, and from signal handlers.
   void wake();
@@ -54,11 +56,15 @@ class EventLoop {
   };
 
   EventLoop() = default;
+  void set_timer(Time at);
 
   int epoll_ = -1;
   int wake_ = -1;
+  int timer_ = -1;
   int signals_ = -1;
   std::vector<Slot> slots_;  ///< by file descriptor
+  Time timer_at_ = kNever;   ///< when the timer rings; never: it is not set
+  unsigned last_called_ = 0;
   std::atomic<bool> stopped_ = false;
 };
 

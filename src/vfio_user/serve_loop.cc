@@ -23,18 +23,8 @@ void ServeLoop::run() {
 
 void ServeLoop::turn(util::Time limit) {
   auto next = std::min(run_functions(), limit);
-  if (poll_until_ != util::Time::min()) {
-    if (util::monotonic_now() < poll_until_) {
-      next = util::Time::min();
-    } else {
-      poll_until_ = util::Time::min();
-    }
-  }
-  if (events_->run_once(next) != 0) note_work();
-}
-
-void ServeLoop::note_work() {
-  if (options_.poll > util::Duration::zero()) poll_until_ = util::monotonic_now() + options_.poll;
+  if (poll_.look(util::monotonic_now())) next = util::Time::min();
+  if (events_->run_once(next) != 0) poll_.message(events_->last_called(), util::monotonic_now());
 }
 
 /// When the functions must run again; Time::min() if there is work left now.
@@ -45,7 +35,7 @@ util::Time ServeLoop::run_functions() {
     for (auto* function : functions_) next = std::min(next, function->run(now));
     const bool moved = after_run_ && after_run_();
     if (!moved && next > now) return next;
-    note_work();
+    poll_.work(now);
   }
   return util::Time::min();
 }

@@ -9,15 +9,16 @@
 #include "pcie/function.h"
 #include "util/event_loop.h"
 #include "util/result.h"
+#include "vfio_user/adaptive_poll.h"
 
 namespace softhca::vfio_user {
 
 class ServeLoop {
  public:
   struct Options {
-    /// How long to go on looking for work, at the sockets and in the functions, after there was
-    /// some. 0: sleep at once.
-    util::Duration poll = util::Duration::zero();
+    /// How long to look for another message after one, where that has paid before (AdaptivePoll).
+    /// 0: sleep at once.
+    util::Duration poll = std::chrono::microseconds(20);
   };
 
   static util::Result<std::unique_ptr<ServeLoop>> create(const Options& options);
@@ -43,13 +44,11 @@ class ServeLoop {
 
  private:
   ServeLoop(const Options& options, std::unique_ptr<util::EventLoop> events)
-      : options_(options), events_(std::move(events)) {}
+      : poll_(options.poll), events_(std::move(events)) {}
 
   util::Time run_functions();
-  void note_work();
 
-  Options options_;
-  util::Time poll_until_ = util::Time::min();
+  AdaptivePoll poll_;
   std::unique_ptr<util::EventLoop> events_;
   std::vector<pcie::Function*> functions_;
   std::function<bool()> after_run_;

@@ -17,10 +17,11 @@ run() {
   "$@" || fail "exit status $? of: $*"
 }
 
-# on HOST COMMAND...: runs a command on host a or b.
+# on HOST COMMAND...: runs a command on host a or b, or here.
 on() {
   local host=$1
   shift
+  [ "$host" = here ] && { "$@"; return; }
   ip netns exec "$host" "$@"
 }
 
@@ -80,6 +81,19 @@ two_hosts() {
     wait_for 20 "RoCE v2 GID on host $host" gid_index "$host"
     eval "GID_$host=\$(gid_index $host)"
   done
+}
+
+# one_host: this guest's only function, its link up, as one host of several guests. Sets IF, IB, GID.
+one_host() {
+  local IF_here IB_here ADDRESS_here=192.168.11.$GUEST
+  expect_functions 1
+  IF=$(netdev_of "$(mlx5_functions)") IB=$(ibdev_of "$(mlx5_functions)")
+  IF_here=$IF IB_here=$IB
+  run ip link set "$IF" up
+  run ip addr add "$ADDRESS_here/24" dev "$IF"
+  wait_for 20 "carrier" carrier here
+  wait_for 20 "RoCE v2 GID" gid_index here
+  GID=$(gid_index here)
 }
 
 carrier() {
@@ -153,3 +167,32 @@ counter() {
   eval "ib=\$IB_$1"
   on "$1" cat "/sys/class/infiniband/$ib/ports/1/hw_counters/$2"
 }
+
+# soft_roce: rxe on the guest's virtio-net, for rxe_perftest.
+soft_roce() {
+  run modprobe rdma_rxe
+  run rdma link add rxe0 type rxe netdev "$NET_IF"
+  RXE_ADDRESS=$(ip -4 -o addr show dev "$NET_IF" | awk '{sub("/.*", "", $4); print $4; exit}')
+  [ -n "$RXE_ADDRESS" ] || { RXE_ADDRESS=192.168.77.1; ip addr add $RXE_ADDRESS/24 dev "$NET_IF"; }
+  RXE_GID=$(for i in 0 1 2 3; do
+    want=$(printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' $(echo "$RXE_ADDRESS" | tr . ' '))
+    [ "$(cat /sys/class/infiniband/rxe0/ports/1/gids/$i)" = "$want" ] && echo $i && break
+  done)
+}
+
+# rxe_perftest PROGRAM OPTION...: rxe to itself; prints the client's table.
+rxe_perftest() {
+  local program=$1 server
+  shift
+  "$program" -d rxe0 -x "$RXE_GID" -F "$@" >/tmp/rxe-server.log 2>&1 &
+  server=$!
+  wait_for 20 "$program server on rxe" sh -c "ss -ltn | grep -q :18515"
+  timeout 120 "$program" -d rxe0 -x "$RXE_GID" -F "$@" "$RXE_ADDRESS" >/tmp/rxe-client.log 2>&1 ||
+    { cat /tmp/rxe-client.log /tmp/rxe-server.log >&2; fail "$program on rxe"; }
+  wait $server
+  cat /tmp/rxe-client.log
+}
+
+# The figures' line is the last one with a number in front: average bandwidth is its 4th column, typical
+# latency its 5th.
+column() { awk -v c="$1" '/^ *[0-9]+ +[0-9]+ +[0-9.]+/ {value = $c} END {print value}'; }
