@@ -1,16 +1,35 @@
 #!/bin/bash
-# A guest that writes random values all over BAR0 of one device, and rings random doorbells, for a minute:
-# the server lives, and the other device works.
+# A guest that writes random values all over BAR0 of one device, and rings random doorbells, for a minute; and
+# then rings random doorbells of a device whose queues are in use. The server lives, and the other device works.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 first=$(mlx5_functions | head -n 1)
 second=$(mlx5_functions | tail -n 1)
 
+scribble() { # SECONDS [doorbells]
+  run python3 "$(dirname "$0")/scribble.py" "/sys/bus/pci/devices/$first/resource0" "$@"
+}
+# use_second UNTIL: RDMA through the second device, to itself, for as long as that process lives.
+use_second() {
+  local rounds=0
+  while kill -0 "$1" 2>/dev/null; do
+    on b ib_write_bw -d "$IB_b" -x "$GID_b" -F -s 65536 -n 500 >/tmp/own-server.log 2>&1 &
+    wait_for 20 "server on the other device" on b sh -c "ss -ltn | grep -q :18515"
+    on b timeout 60 ib_write_bw -d "$IB_b" -x "$GID_b" -F -s 65536 -n 500 "$ADDRESS_b" >/tmp/own-client.log 2>&1 ||
+      { cat /tmp/own-client.log /tmp/own-server.log >&2; fail "RDMA through the other device"; }
+    rounds=$((rounds + 1))
+  done
+  echo "the other device did $rounds rounds of ib_write_bw meanwhile"
+  [ "$rounds" -gt 0 ] || fail "the other device was not used"
+}
+
 # The driver lets go of the first function, so that only this script writes to it.
 echo "$first" > /sys/bus/pci/drivers/mlx5_core/unbind || fail "unbind $first"
 echo 1 > "/sys/bus/pci/devices/$first/enable"
 setpci -s "$first" COMMAND=0006
-run python3 "$(dirname "$0")/scribble.py" "/sys/bus/pci/devices/$first/resource0" "${1:-60}"
+scribble "${1:-60}" &
+use_second $!
+wait $! || fail "scribble"
 
 # The second function was driven by its own driver all the while.
 name=$(on b ls "/sys/bus/pci/devices/$second/net" | head -n 1)
@@ -20,5 +39,28 @@ run on b ibv_devinfo -d "$(on b ls "/sys/bus/pci/devices/$second/infiniband")"
 # And after a reset the first one comes back.
 echo 1 > "/sys/bus/pci/devices/$first/reset" || fail "reset"
 echo "$first" > /sys/bus/pci/drivers/mlx5_core/bind || fail "bind $first"
-has_netdev() { [ -n "$(netdev_of "$first")" ]; }
+has_netdev() { [ -n "$(netdev_of "$first")" ] && [ -n "$(ibdev_of "$first")" ]; }
 wait_for 30 "the first function again" has_netdev
+
+# Random doorbells for queues in use: traffic of the first device to itself, which may well fail.
+IF_a=$(netdev_of "$first") IB_a=$(ibdev_of "$first")
+eval "ip link set $IF_a netns a && rdma dev set $IB_a netns a" || fail "back to host a"
+run ip -n a link set "$IF_a" up
+run ip -n a addr add "$ADDRESS_a/24" dev "$IF_a"
+wait_for 20 "RoCE v2 GID on host a" gid_index a
+GID_a=$(gid_index a)
+cat >/tmp/own_traffic <<END
+exec ip netns exec a timeout 60 ib_write_bw -d $IB_a -x $GID_a -F -q 16 -s 65536 -p 18600 -D 25 "\$@"
+END
+sh /tmp/own_traffic >/tmp/first-server.log 2>&1 &
+queues=$!
+wait_for 20 "server on the first device" on a sh -c "ss -ltn | grep -q :18600"
+sh /tmp/own_traffic "$ADDRESS_a" >/tmp/first-client.log 2>&1 &
+wait_for 20 "traffic on the first device" on a sh -c "ss -tnH state established sport = :18600 | grep -q ."
+sleep 3
+kill -0 $queues || { cat /tmp/first-server.log >&2; fail "no traffic on the first device"; }
+scribble 20 doorbells &
+use_second $!
+wait $! || fail "scribble"
+kill $queues
+run on b ibv_devinfo -d "$IB_b"
