@@ -48,7 +48,7 @@ class Host {
   virtual void unmap(const DmaRegion& region) = 0;
 
   // Interrupts.
-  /// Lets MSI-X vectors 0 to `count` - 1 through. Fails if the device has fewer.
+  /// Lets vectors 0 to `count` - 1 through. Fails if the device has fewer.
   virtual util::Result<void> enable_interrupts(unsigned count) = 0;
   virtual void disable_interrupts() = 0;
   /// How often `vector` was signaled since enable_interrupts().

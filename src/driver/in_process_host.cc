@@ -26,13 +26,18 @@ void InProcessHost::Unmapper::operator()(std::byte* memory) const { ::munmap(mem
 
 InProcessHost::InProcessHost(pcie::Function& function, Options options)
     : function_(function), options_(std::move(options)), next_iova_(kFirstIova) {
-  function_.msix().set_sink(this);
+  set_sink(this);
 }
 
 InProcessHost::~InProcessHost() {
   function_.reset();
-  function_.msix().set_sink(nullptr);
+  set_sink(nullptr);
   function_.dma().unmap_all();
+}
+
+void InProcessHost::set_sink(pcie::InterruptSink* sink) {
+  function_.msix().set_sink(sink);
+  if (auto* msi = function_.interrupts().msi()) msi->set_sink(sink, pcie::Masking::kRegisters);
 }
 
 void InProcessHost::read_config(std::uint32_t offset, std::span<std::byte> out) {
@@ -124,10 +129,13 @@ void InProcessHost::unmap(const DmaRegion& region) {
 
 util::Result<void> InProcessHost::enable_interrupts(unsigned count) {
   interrupts_.assign(count, 0);
-  return enable_msix(*this, count);
+  return options_.msi ? enable_msi(*this, count) : enable_msix(*this, count);
 }
 
-void InProcessHost::disable_interrupts() { disable_msix(*this); }
+void InProcessHost::disable_interrupts() {
+  disable_msix(*this);
+  disable_msi(*this);
+}
 
 std::uint64_t InProcessHost::interrupts(unsigned vector) const {
   return vector < interrupts_.size() ? interrupts_[vector] : 0;

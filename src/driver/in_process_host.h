@@ -19,6 +19,8 @@ class InProcessHost final : public Host, private pcie::InterruptSink {
     /// frames. Called from progress(), never from inside another call to it.
     std::function<void()> progress = nullptr;
     std::function<util::Time()> clock = util::monotonic_now;
+    /// Interrupts come by MSI instead of MSI-X.
+    bool msi = false;
     /// Told of every interrupt, besides the counting. Must not call back into the function.
     std::function<void(unsigned vector)> on_interrupt = nullptr;
   };
@@ -60,6 +62,7 @@ class InProcessHost final : public Host, private pcie::InterruptSink {
   using Arena = std::unique_ptr<std::byte, Unmapper>;
 
   void raise(std::uint16_t vector) override;
+  void set_sink(pcie::InterruptSink* sink);
   util::Result<DmaRegion> carve(std::size_t size);
   util::Result<void> add_arena(std::size_t size);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 #include <optional>
 
 #include "util/endian.h"
@@ -26,7 +27,19 @@ constexpr std::uint16_t kMsixTableSize = 0x7ff;  ///< vectors - 1
 constexpr std::uint32_t kMsixTable = 4;
 constexpr std::uint32_t kMsixBar = 0x7;
 constexpr std::uint32_t kMsixEntrySize = 16;
-constexpr std::uint64_t kMessageAddress = 0xfee00000;
+constexpr std::uint32_t kMessageAddress = 0xfee00000;
+
+// MSI capability: PCIe 5.0 7.7.1.
+constexpr std::uint8_t kMsiId = 0x05;
+constexpr std::uint32_t kMsiControl = 2;
+constexpr std::uint16_t kMsiEnable = 1u << 0;
+constexpr unsigned kMsiMultipleMessageCapable = 1;
+constexpr unsigned kMsiMultipleMessageEnable = 4;
+constexpr std::uint16_t kMsiMultipleMessageMask = 0b111;
+constexpr std::uint16_t kMsi64Bit = 1u << 7;
+constexpr std::uint16_t kMsiPerVectorMasking = 1u << 8;
+constexpr std::uint32_t kMsiAddress = 4;
+constexpr std::uint32_t kMsiMaskBits64 = 0x10;
 
 std::uint16_t read16(Host& host, std::uint32_t offset) {
   std::array<std::byte, 2> bytes{};
@@ -38,6 +51,12 @@ std::uint32_t read32(Host& host, std::uint32_t offset) {
   std::array<std::byte, 4> bytes{};
   host.read_config(offset, bytes);
   return util::load_le32(bytes.data());
+}
+
+void write32(Host& host, std::uint32_t offset, std::uint32_t value) {
+  std::array<std::byte, 4> bytes{};
+  util::store_le32(bytes.data(), value);
+  host.write_config(offset, bytes);
 }
 
 void write16(Host& host, std::uint32_t offset, std::uint16_t value) {
@@ -101,6 +120,38 @@ void disable_msix(Host& host) {
   if (!at) return;
   const auto control = read16(host, *at + kMsixControl) & ~kMsixEnable;
   write16(host, *at + kMsixControl, static_cast<std::uint16_t>(control));
+}
+
+util::Result<void> enable_msi(Host& host, unsigned count) {
+  const auto at = find_capability(host, kMsiId);
+  if (!at) return util::fail("the device has no MSI capability");
+  const auto control = read16(host, *at + kMsiControl);
+  const auto available = 1u << (control >> kMsiMultipleMessageCapable & kMsiMultipleMessageMask);
+  if (count == 0 || count > available) {
+    return util::fail(
+        fmt::format("{} interrupt vectors wanted, the device has {} by MSI", count, available));
+  }
+  // Message Data's low bits are the vector number (7.7.1.2), so that its base is 0 here.
+  write32(host, *at + kMsiAddress, kMessageAddress);
+  const bool wide = (control & kMsi64Bit) != 0;
+  if (wide) write32(host, *at + kMsiAddress + 4, 0);
+  write16(host, *at + (wide ? 0x0c : 0x08), 0);
+  if (control & kMsiPerVectorMasking) {
+    write32(host, *at + (wide ? kMsiMaskBits64 : kMsiMaskBits64 - 4), 0);
+  }
+  const auto allocated = static_cast<unsigned>(std::bit_width(count - 1));
+  const auto cleared = control & ~(kMsiMultipleMessageMask << kMsiMultipleMessageEnable);
+  write16(
+      host, *at + kMsiControl,
+      static_cast<std::uint16_t>(cleared | allocated << kMsiMultipleMessageEnable | kMsiEnable));
+  return {};
+}
+
+void disable_msi(Host& host) {
+  const auto at = find_capability(host, kMsiId);
+  if (!at) return;
+  const auto control = read16(host, *at + kMsiControl) & ~kMsiEnable;
+  write16(host, *at + kMsiControl, static_cast<std::uint16_t>(control));
 }
 
 }  // namespace softhca::driver

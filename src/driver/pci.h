@@ -1,5 +1,5 @@
 // What every driver does in configuration space: let the device decode and master the bus, and
-// MSI-X (PCIe 5.0 7.5.1, 7.7.2). Little-endian, as PCI is.
+// MSI-X or MSI (PCIe 5.0 7.5.1, 7.7.1, 7.7.2). Little-endian, as PCI is.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +25,11 @@ void disable_bus_master(Host& host);
 util::Result<void> enable_msix(Host& host, unsigned count);
 /// Disables MSI-X; no effect on a device without.
 void disable_msix(Host& host);
+
+/// Allocates the next power of two of `count` vectors, unmasked, and enables MSI. Fails if there is
+/// no MSI or it has fewer. Not beside MSI-X.
+util::Result<void> enable_msi(Host& host, unsigned count);
+/// Disables MSI; no effect on a device without.
+void disable_msi(Host& host);
 
 }  // namespace softhca::driver

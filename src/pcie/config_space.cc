@@ -78,6 +78,21 @@ constexpr std::uint16_t kMsixFunctionMask = 1u << 14;
 constexpr std::uint32_t kMsixTable = 4;
 constexpr std::uint32_t kMsixPba = 8;
 
+// MSI capability with 64-bit addresses and per-vector masking: PCIe 5.0 7.7.1.
+constexpr std::uint8_t kMsiId = 0x05;
+constexpr std::uint32_t kMsiControl = 2;
+constexpr std::uint16_t kMsiEnable = 1u << 0;
+constexpr unsigned kMsiMultipleMessageCapable = 1;  ///< its lowest bit
+constexpr unsigned kMsiMultipleMessageEnable = 4;   ///< its lowest bit
+constexpr std::uint16_t kMsiMultipleMessageMask = 0b111;
+constexpr std::uint16_t kMsi64Bit = 1u << 7;
+constexpr std::uint16_t kMsiPerVectorMasking = 1u << 8;
+constexpr std::uint32_t kMsiAddress = 4;
+constexpr std::uint32_t kMsiData = 0x0c;
+constexpr std::uint32_t kMsiMaskBits = 0x10;
+constexpr std::uint32_t kMsiPendingBits = 0x14;
+constexpr std::uint32_t kMsiSize = 0x18;
+
 bool touches(std::uint32_t offset, std::size_t length, std::uint32_t at, std::uint32_t width) {
   return offset < at + width && at < offset + length;
 }
@@ -195,7 +210,7 @@ void ConfigSpace::add_vital_product_data(const VitalProductData& vpd) {
 
 void ConfigSpace::add_vendor_specific(std::uint8_t length, VendorRegisters& registers) {
   assert(vendor_registers_ == nullptr && length >= kVendorSpecificBody);
-  assert(kVendorSpecificAt + length <= 0x100);
+  assert(kVendorSpecificAt + length <= kMsiAt);
   vendor_registers_ = &registers;
   // Last in the list.
   set8(kVendorSpecificAt, kVendorSpecificId);
@@ -207,6 +222,41 @@ void ConfigSpace::add_vendor_specific(std::uint8_t length, VendorRegisters& regi
   set8(kMsixAt + 1, kVendorSpecificAt);
   registers.reset(vendor_specific());
   power_on_ = value_;
+}
+
+void ConfigSpace::add_msi(std::uint16_t vectors) {
+  static_assert(kMsiAt + kMsiSize <= 0x100);
+  assert(!has_msi_ && std::has_single_bit(vectors) && vectors <= Msi::kMaxVectors);
+  has_msi_ = true;
+  // First in the list.
+  set8(kMsiAt, kMsiId);
+  set8(kMsiAt + 1, std::to_integer<std::uint8_t>(value_[kCapabilitiesPointer]));
+  set8(kCapabilitiesPointer, kMsiAt);
+  const auto capable = static_cast<unsigned>(std::countr_zero(vectors));
+  set16(kMsiAt + kMsiControl,
+        static_cast<std::uint16_t>(kMsi64Bit | kMsiPerVectorMasking |
+                                   capable << kMsiMultipleMessageCapable),
+        kMsiEnable | kMsiMultipleMessageMask << kMsiMultipleMessageEnable);
+  set32(kMsiAt + kMsiAddress, 0, 0xfffffffc);
+  set32(kMsiAt + kMsiAddress + 4, 0, 0xffffffff);
+  set16(kMsiAt + kMsiData, 0, 0xffff);
+  // PCIe 5.0 7.7.1.7: mask bits of vectors that the function does not have are reserved.
+  set32(kMsiAt + kMsiMaskBits, 0, static_cast<std::uint32_t>((std::uint64_t{1} << vectors) - 1));
+  power_on_ = value_;
+}
+
+Msi::Control ConfigSpace::msi_control() const {
+  assert(has_msi_);
+  const auto control = get16(kMsiAt + kMsiControl);
+  return {.enabled = (control & kMsiEnable) != 0,
+          .multiple_message_enable = static_cast<std::uint8_t>(
+              control >> kMsiMultipleMessageEnable & kMsiMultipleMessageMask),
+          .mask_bits = get32(kMsiAt + kMsiMaskBits)};
+}
+
+void ConfigSpace::set_msi_pending(std::uint32_t pending) {
+  assert(has_msi_);
+  util::store_le32(&value_[kMsiAt + kMsiPendingBits], pending);
 }
 
 std::span<std::byte> ConfigSpace::vendor_specific() {
@@ -275,6 +325,7 @@ ConfigSpace::Effects ConfigSpace::write(std::uint32_t offset, std::span<const st
         (in[flr_byte - offset] & static_cast<std::byte>(kInitiateFlr >> 8)) != std::byte{0};
   }
   effects.msix_control = touches(offset, length, kMsixAt + kMsixControl, 2);
+  effects.msi_control = has_msi_ && touches(offset, length, kMsiAt, kMsiSize);
   return effects;
 }
 

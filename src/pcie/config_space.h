@@ -1,6 +1,6 @@
 // Type 0 configuration space: header, BARs, and the capabilities that our functions have
-// (Power Management, PCI Express, MSI-X, optionally VPD and one of the vendor). Little-endian, as
-// PCI is.
+// (Power Management, PCI Express, MSI-X, optionally MSI, VPD and one of the vendor). Little-endian,
+// as PCI is.
 //
 // Every byte has a value and two masks: which bits the host may write, and which it clears by
 // writing 1. A write goes through the masks; the few registers that do more (power state, VPD
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "pcie/msi.h"
 #include "pcie/msix.h"
 
 namespace softhca::pcie {
@@ -72,6 +73,7 @@ class ConfigSpace {
   static constexpr std::uint32_t kExpressAt = 0x60;
   static constexpr std::uint32_t kMsixAt = 0x9c;
   static constexpr std::uint32_t kVendorSpecificAt = 0xb0;
+  static constexpr std::uint32_t kMsiAt = 0xe0;
 
   /// `bars` by index, up to kBarCount.
   ConfigSpace(const Identity& identity, std::span<const Bar> bars, const Msix::Layout& msix);
@@ -82,6 +84,9 @@ class ConfigSpace {
   /// while the function is set up; `registers` must live as long as this.
   void add_vendor_specific(std::uint8_t length, VendorRegisters& registers);
 
+  /// Adds the MSI capability for `vectors` vectors. Once, while the function is set up.
+  void add_msi(std::uint16_t vectors);
+
   const Bar& bar(unsigned index) const { return bars_[index]; }
   /// Where the host placed the BAR; 0 until it does.
   std::uint64_t bar_address(unsigned index) const;
@@ -90,11 +95,16 @@ class ConfigSpace {
   bool bus_master_enabled() const;
   bool msix_enabled() const;
   bool msix_function_masked() const;
+  /// The registers of MSI. @pre add_msi() was called
+  Msi::Control msi_control() const;
+  /// What the host reads as Pending Bits. @pre add_msi() was called
+  void set_msi_pending(std::uint32_t pending);
 
   /// What a write asks of the function beyond a changed register.
   struct Effects {
     bool function_level_reset = false;
     bool msix_control = false;  ///< the MSI-X Message Control register was written
+    bool msi_control = false;   ///< a register of the MSI capability was written
   };
 
   /// Bytes outside of the 4096 read as zeros and drop writes.
@@ -127,6 +137,7 @@ class ConfigSpace {
   std::array<std::byte, kSize> power_on_{};
   std::vector<std::byte> vpd_;
   VendorRegisters* vendor_registers_ = nullptr;
+  bool has_msi_ = false;
 };
 
 }  // namespace softhca::pcie

@@ -28,7 +28,12 @@ Place locate(const Msix::Layout& msix, std::uint64_t offset) {
 
 Function::Function(std::string name, const ConfigSpace::Identity& identity,
                    std::span<const Bar> bars, const Msix::Layout& msix)
-    : name_(std::move(name)), config_(identity, bars, msix), msix_(msix) {}
+    : name_(std::move(name)), config_(identity, bars, msix), interrupts_(msix) {}
+
+void Function::add_msi(std::uint16_t vectors) {
+  interrupts_.add_msi(vectors);
+  config_.add_msi(vectors);
+}
 
 void Function::read_bar(unsigned index, std::uint64_t offset, std::span<std::byte> out) {
   const auto size = index < kBarCount ? bar(index).size : 0;
@@ -36,19 +41,19 @@ void Function::read_bar(unsigned index, std::uint64_t offset, std::span<std::byt
     std::fill(out.begin(), out.end(), std::byte{0});
     return;
   }
-  if (index != msix_.layout().bar) return read_register(index, offset, out);
+  if (index != msix().layout().bar) return read_register(index, offset, out);
   while (!out.empty()) {
-    const auto place = locate(msix_.layout(), offset);
+    const auto place = locate(msix().layout(), offset);
     const auto part = out.first(std::min<std::uint64_t>(out.size(), place.left));
     switch (place.kind) {
       case Place::Kind::kRegister:
         read_register(index, offset, part);
         break;
       case Place::Kind::kTable:
-        msix_.read_table(static_cast<std::uint32_t>(place.offset), part);
+        msix().read_table(static_cast<std::uint32_t>(place.offset), part);
         break;
       case Place::Kind::kPba:
-        msix_.read_pba(static_cast<std::uint32_t>(place.offset), part);
+        msix().read_pba(static_cast<std::uint32_t>(place.offset), part);
         break;
     }
     out = out.subspan(part.size());
@@ -59,16 +64,16 @@ void Function::read_bar(unsigned index, std::uint64_t offset, std::span<std::byt
 void Function::write_bar(unsigned index, std::uint64_t offset, std::span<const std::byte> in) {
   const auto size = index < kBarCount ? bar(index).size : 0;
   if (offset > size || in.size() > size - offset) return;
-  if (index != msix_.layout().bar) return write_register(index, offset, in);
+  if (index != msix().layout().bar) return write_register(index, offset, in);
   while (!in.empty()) {
-    const auto place = locate(msix_.layout(), offset);
+    const auto place = locate(msix().layout(), offset);
     const auto part = in.first(std::min<std::uint64_t>(in.size(), place.left));
     switch (place.kind) {
       case Place::Kind::kRegister:
         write_register(index, offset, part);
         break;
       case Place::Kind::kTable:
-        msix_.write_table(static_cast<std::uint32_t>(place.offset), part);
+        msix().write_table(static_cast<std::uint32_t>(place.offset), part);
         break;
       case Place::Kind::kPba:
         break;  // read-only to software (PCIe 5.0 7.7.2.10)
@@ -79,6 +84,7 @@ void Function::write_bar(unsigned index, std::uint64_t offset, std::span<const s
 }
 
 void Function::read_config(std::uint32_t offset, std::span<std::byte> out) {
+  if (const auto* msi = interrupts_.msi()) config_.set_msi_pending(msi->pending());
   config_.read(offset, out);
 }
 
@@ -89,13 +95,14 @@ void Function::write_config(std::uint32_t offset, std::span<const std::byte> in)
     return;
   }
   if (effects.msix_control) {
-    msix_.set_control(config_.msix_enabled(), config_.msix_function_masked());
+    msix().set_control(config_.msix_enabled(), config_.msix_function_masked());
   }
+  if (effects.msi_control) interrupts_.msi()->set_control(config_.msi_control());
 }
 
 void Function::reset() {
   config_.reset();
-  msix_.reset();
+  interrupts_.reset();
   reset_device();
 }
 

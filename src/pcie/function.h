@@ -1,7 +1,7 @@
 // One PCIe function, as its device model provides it and as a host sees it.
 //
 // This is the only way into a device: registers (config space and BARs), DMA (DmaSpace) and
-// interrupts (MSI-X). The vfio-user server and the in-process drivers both enter here.
+// interrupts (MSI-X, MSI). The vfio-user server and the in-process drivers both enter here.
 //
 // Single-threaded: all calls come from the loop that owns the function.
 #pragma once
@@ -14,7 +14,7 @@
 
 #include "pcie/config_space.h"
 #include "pcie/dma_space.h"
-#include "pcie/msix.h"
+#include "pcie/interrupts.h"
 #include "util/clock.h"
 
 namespace softhca::pcie {
@@ -53,7 +53,8 @@ class Function {
     return std::nullopt;
   }
 
-  /// Host reads and writes of config space (4096 bytes). Handles FLR, MSI-X control, BAR sizing.
+  /// Host reads and writes of config space (4096 bytes). Handles FLR, MSI and MSI-X control, BAR
+  /// sizing.
   void read_config(std::uint32_t offset, std::span<std::byte> out);
   void write_config(std::uint32_t offset, std::span<const std::byte> in);
 
@@ -66,15 +67,22 @@ class Function {
   virtual util::Time run(util::Time now) = 0;
 
   DmaSpace& dma() { return dma_; }
-  Msix& msix() { return msix_; }
+  /// Where the device raises its interrupts, and the host takes them.
+  Interrupts& interrupts() { return interrupts_; }
+  Msix& msix() { return interrupts_.msix(); }
   ConfigSpace& config() { return config_; }
   const DmaSpace& dma() const { return dma_; }
-  const Msix& msix() const { return msix_; }
+  const Interrupts& interrupts() const { return interrupts_; }
+  const Msix& msix() const { return interrupts_.msix(); }
   const ConfigSpace& config() const { return config_; }
 
  protected:
   Function(std::string name, const ConfigSpace::Identity& identity, std::span<const Bar> bars,
            const Msix::Layout& msix);
+
+  /// Gives the function MSI beside MSI-X. Once, while it is set up; `vectors` is a power of two up
+  /// to 32.
+  void add_msi(std::uint16_t vectors);
 
   /// The device's registers. `out` and `in` lie wholly inside the BAR and outside MSI-X structures.
   virtual void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) = 0;
@@ -86,7 +94,7 @@ class Function {
  private:
   std::string name_;
   ConfigSpace config_;
-  Msix msix_;
+  Interrupts interrupts_;
   DmaSpace dma_;
 };
 

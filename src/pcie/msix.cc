@@ -110,7 +110,7 @@ void Msix::write_table(std::uint32_t offset, std::span<const std::byte> in) {
                                                    : std::byte{0xff};
     table_[offset++] = value & writable;
   }
-  if (masking_ == Masking::kTable) send_pending();
+  if (masking_ == Masking::kRegisters) send_pending();
 }
 
 void Msix::read_pba(std::uint32_t offset, std::span<std::byte> out) const {

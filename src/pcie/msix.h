@@ -10,17 +10,11 @@
 #include <span>
 #include <vector>
 
+#include "pcie/interrupt_mechanism.h"
+
 namespace softhca::pcie {
 
-/// Where interrupts go: a vfio-user client's eventfds, or an in-process driver's counters.
-class InterruptSink {
- public:
-  virtual ~InterruptSink() = default;
-  /// One message of `vector`. Must not call back into the function.
-  virtual void raise(std::uint16_t vector) = 0;
-};
-
-class Msix {
+class Msix final : public InterruptMechanism {
  public:
   static constexpr std::uint16_t kMaxVectors = 2048;
   static constexpr std::size_t kTableEntrySize = 16;  ///< bytes, PCIe 5.0 7.7.2.5
@@ -37,26 +31,22 @@ class Msix {
     std::uint32_t pba_size() const { return (vectors + 63u) / 64u * 8u; }
   };
 
-  enum class Masking : std::uint8_t {
-    kTable,     ///< by Function Mask and the table's Mask bits (PCIe 5.0 6.1.4)
-    kExternal,  ///< by set_vector_masked() alone; every vector begins masked
-  };
-
   explicit Msix(const Layout& layout);
 
   const Layout& layout() const { return layout_; }
 
-  /// Null: interrupts are dropped.
-  void set_sink(InterruptSink* sink, Masking masking = Masking::kTable);
+  /// Masking is by Function Mask and the table's Mask bits (PCIe 5.0 6.1.4), or, if external, by
+  /// set_vector_masked() alone: the client keeps the table.
+  void set_sink(InterruptSink* sink, Masking masking = Masking::kRegisters) override;
+  std::uint16_t vectors() const override { return layout_.vectors; }
 
   /// The device signals `vector`: goes to the sink if MSI-X is enabled and neither the function nor
   /// the vector is masked; stays pending in the PBA if masked, and is sent on unmask (PCIe 5.0
   /// 6.1.4.5). A vector beyond the table is dropped. With external masking an unmasked vector is
   /// sent whatever the enable bit says: the masker is the one who knows.
-  void raise(std::uint16_t vector);
+  void raise(std::uint16_t vector) override;
 
-  /// @pre masking is external
-  void set_vector_masked(std::uint16_t vector, bool masked);
+  void set_vector_masked(std::uint16_t vector, bool masked) override;
 
   /// The Message Control register of the capability changed (PCIe 5.0 7.7.2.2).
   void set_control(bool enabled, bool function_masked);
@@ -82,7 +72,7 @@ class Msix {
 
   Layout layout_;
   InterruptSink* sink_ = nullptr;
-  Masking masking_ = Masking::kTable;
+  Masking masking_ = Masking::kRegisters;
   bool enabled_ = false;
   bool function_masked_ = false;
   std::vector<std::byte> table_;

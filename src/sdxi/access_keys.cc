@@ -96,11 +96,11 @@ Checked<InterruptTarget> AccessKeys::interrupt(const ContextEntry& context,
     if (entry.get(ent::iv) == 0) {
       return refuse(bad_key(err_class::ILLEGAL_INTR_NUM, "AKEY_ENT.iv is 0", "SDXI 6.4", akey, 0));
     }
-    if (vector >= msix_.layout().vectors) {
+    if (vector >= interrupts_.vectors()) {
       return refuse(bad_key(err_class::ILLEGAL_INTR_NUM,
                             "AKEY_ENT.intr_num is beyond the MSI-X table", "SDXI 6.4", vector, 0));
     }
-    return InterruptTarget{&msix_, vector};
+    return InterruptTarget{&interrupts_, vector};
   }
   const auto member = target(entry, 0);
   if (!member) return refuse(member.error());

@@ -145,7 +145,7 @@ Work Contexts::make_work(Context& context) {
           .context = context.entry,
           .space = context.space,
           .keys = parts_.keys,
-          .msix = parts_.msix,
+          .interrupts = parts_.interrupts,
           .contexts = *this,
           .self = parts_.self,
           .group = parts_.group,

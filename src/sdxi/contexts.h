@@ -83,7 +83,7 @@ class Contexts final : public ContextControl {
     const FunctionMemory& memory;
     const ContextTables& tables;
     const AccessKeys& keys;
-    pcie::Msix& msix;
+    pcie::Interrupts& interrupts;
     ErrorLog& log;
     GroupMember& self;
     const FunctionGroup& group;

@@ -64,24 +64,25 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
       vf_num_(pf == nullptr ? std::uint16_t{0} : group.next_vf(*pf)),
       registers_(options_, sfunc_, pf != nullptr),
       memory_(*this, options_.pasid_spaces),
-      log_(options_.name, registers_, memory_, msix()),
+      log_(options_.name, registers_, memory_, interrupts()),
       tables_(registers_, memory_),
-      access_keys_(registers_, memory_, msix(), group),
-      receiver_keys_(registers_, memory_, msix(), log_),
-      state_(registers_, log_, contexts_, msix()),
+      access_keys_(registers_, memory_, interrupts(), group),
+      receiver_keys_(registers_, memory_, interrupts(), log_),
+      state_(registers_, log_, contexts_, interrupts()),
       contexts_({.options = options_,
                  .registers = registers_,
                  .memory = memory_,
                  .tables = tables_,
                  .keys = access_keys_,
-                 .msix = msix(),
+                 .interrupts = interrupts(),
                  .log = log_,
                  .self = *this,
                  .group = group,
                  .halt = state_}),
-      mailboxes_(*this, pf, vf_num_, options_.vfs, group, msix()),
+      mailboxes_(*this, pf, vf_num_, options_.vfs, group, interrupts()),
       mmio_({.registers = registers_, .state = state_, .mailboxes = mailboxes_, .pf = pf}) {
   check(options_);
+  if (options_.msi_vectors != 0) add_msi(options_.msi_vectors);
   assert(pf == nullptr || vf_num_ < kVfsMax);
   group.join(*this, pf, sfunc_, vf_num_);
 }

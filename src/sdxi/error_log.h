@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "pcie/msix.h"
+#include "pcie/interrupts.h"
 #include "sdxi/memory.h"
 #include "sdxi/refusal.h"
 #include "sdxi/registers.h"
@@ -24,8 +24,9 @@ struct ErrorReport {
 
 class ErrorLog {
  public:
-  ErrorLog(std::string name, Registers& registers, const FunctionMemory& memory, pcie::Msix& msix)
-      : name_(std::move(name)), registers_(registers), memory_(memory), msix_(msix) {}
+  ErrorLog(std::string name, Registers& registers, const FunctionMemory& memory,
+           pcie::Interrupts& interrupts)
+      : name_(std::move(name)), registers_(registers), memory_(memory), interrupts_(interrupts) {}
 
   /// LogErr:Cxt and LogErr:Fn (SDXI 3.4): writes a record if logging is on, then sets
   /// MMIO_ERR_STS.sts and raises message 0 as MMIO_ERR_CTL says. The words go to the log in any
@@ -45,7 +46,7 @@ class ErrorLog {
   std::string name_;
   Registers& registers_;
   const FunctionMemory& memory_;
-  pcie::Msix& msix_;
+  pcie::Interrupts& interrupts_;
   util::RateLimiter limiter_{20, std::chrono::seconds(1)};
   util::Time now_{};
   std::uint64_t reports_ = 0;

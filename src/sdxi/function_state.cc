@@ -79,7 +79,7 @@ void FunctionState::halt(const Refusal& refusal, std::optional<ContextNumber> co
                .reaction = spec::err_reaction::RE_FUNCTION_STOPPED,
                .context = context});
   enter(fn_gsv::GSV_ERROR);
-  if (registers_.ctl0.get(spec::mmio_ctl0::fn_err_intr_en) != 0) msix_.raise(0);
+  if (registers_.ctl0.get(spec::mmio_ctl0::fn_err_intr_en) != 0) interrupts_.raise(0);
 }
 
 util::Time FunctionState::run(util::Time now) {

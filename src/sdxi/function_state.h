@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "pcie/msix.h"
+#include "pcie/interrupts.h"
 #include "sdxi/contexts.h"
 #include "sdxi/error_log.h"
 #include "sdxi/registers.h"
@@ -13,8 +13,9 @@ namespace softhca::sdxi {
 
 class FunctionState final : public FunctionHalt {
  public:
-  FunctionState(Registers& registers, ErrorLog& log, Contexts& contexts, pcie::Msix& msix)
-      : registers_(registers), log_(log), contexts_(contexts), msix_(msix) {}
+  FunctionState(Registers& registers, ErrorLog& log, Contexts& contexts,
+                pcie::Interrupts& interrupts)
+      : registers_(registers), log_(log), contexts_(contexts), interrupts_(interrupts) {}
 
   /// Software wrote fn_gsr. Every write counts, also of the value that is there already.
   void request(spec::fn_gsr value);
@@ -31,7 +32,7 @@ class FunctionState final : public FunctionHalt {
   Registers& registers_;
   ErrorLog& log_;
   Contexts& contexts_;
-  pcie::Msix& msix_;
+  pcie::Interrupts& interrupts_;
 };
 
 }  // namespace softhca::sdxi

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "pcie/msix.h"
+#include "pcie/interrupts.h"
 #include "sdxi/memory.h"
 #include "sdxi/refusal.h"
 
@@ -26,7 +26,7 @@ struct RemoteRequest {
 
 /// Where interrupts of a descriptor go.
 struct InterruptTarget {
-  pcie::Msix* msix;
+  pcie::Interrupts* interrupts;
   std::uint16_t vector;
 };
 

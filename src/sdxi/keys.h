@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "pcie/msix.h"
+#include "pcie/interrupts.h"
 #include "sdxi/context_tables.h"
 #include "sdxi/group.h"
 #include "sdxi/memory.h"
@@ -16,9 +16,9 @@ namespace softhca::sdxi {
 /// so.
 class AccessKeys {
  public:
-  AccessKeys(const Registers& registers, const FunctionMemory& memory, pcie::Msix& msix,
+  AccessKeys(const Registers& registers, const FunctionMemory& memory, pcie::Interrupts& interrupts,
              const FunctionGroup& group)
-      : registers_(registers), memory_(memory), msix_(msix), group_(group) {}
+      : registers_(registers), memory_(memory), interrupts_(interrupts), group_(group) {}
 
   /// The address space of buffer number `buffer`, which the descriptor gives AKey `akey`.
   Checked<AddressSpace> memory(const ContextEntry& context, std::uint16_t akey,
@@ -34,7 +34,7 @@ class AccessKeys {
 
   const Registers& registers_;
   const FunctionMemory& memory_;
-  pcie::Msix& msix_;
+  pcie::Interrupts& interrupts_;
   const FunctionGroup& group_;
 };
 
@@ -43,9 +43,9 @@ class ErrorLog;
 /// The target's side: the function's own RKey table, against requests of others.
 class ReceiverKeys {
  public:
-  ReceiverKeys(const Registers& registers, const FunctionMemory& memory, pcie::Msix& msix,
-               ErrorLog& log)
-      : registers_(registers), memory_(memory), msix_(msix), log_(log) {}
+  ReceiverKeys(const Registers& registers, const FunctionMemory& memory,
+               pcie::Interrupts& interrupts, ErrorLog& log)
+      : registers_(registers), memory_(memory), interrupts_(interrupts), log_(log) {}
 
   Checked<AddressSpace> admit_memory(const RemoteRequest& request) const;
   Checked<InterruptTarget> admit_interrupt(const RemoteRequest& request) const;
@@ -58,7 +58,7 @@ class ReceiverKeys {
 
   const Registers& registers_;
   const FunctionMemory& memory_;
-  pcie::Msix& msix_;
+  pcie::Interrupts& interrupts_;
   ErrorLog& log_;
 };
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "pcie/msix.h"
+#include "pcie/interrupts.h"
 #include "sdxi/context_control.h"
 #include "sdxi/context_tables.h"
 #include "sdxi/group.h"
@@ -40,7 +40,7 @@ struct Work {
   const ContextEntry& context;
   AddressSpace space;  ///< the context's own: ring, completion blocks, atomic return data
   const AccessKeys& keys;
-  pcie::Msix& msix;
+  pcie::Interrupts& interrupts;
   // For AdminGrp.
   ContextControl& contexts;
   GroupMember& self;

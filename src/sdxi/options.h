@@ -33,6 +33,8 @@ struct DeviceOptions {
 
   /// Message 0 is for errors and mailboxes.
   std::uint16_t msix_vectors = 130;
+  /// For a driver that uses MSI instead: a power of two up to 32, or 0 for no MSI.
+  std::uint16_t msi_vectors = 32;
   /// The address spaces behind PASIDs; null: no PASID support. Outlives the device.
   const PasidSpaces* pasid_spaces = nullptr;
 

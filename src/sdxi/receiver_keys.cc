@@ -85,12 +85,12 @@ Checked<InterruptTarget> ReceiverKeys::admit_interrupt(const RemoteRequest& requ
   if (const auto found = read(request, entry); !found) return refuse(found.error());
   if (entry.get(ent::iv) == 0) return abort_access(request, "RKEY_ENT.iv is 0");
   const auto vector = static_cast<std::uint16_t>(entry.get(ent::intr_num));
-  if (vector >= msix_.layout().vectors) {
+  if (vector >= interrupts_.vectors()) {
     return faulty_table(request,
                         invalid(err_step::ERRV_FN_RKEY, err_class::ILLEGAL_INTR_NUM,
                                 "RKEY_ENT.intr_num is beyond the MSI-X table", "", vector));
   }
-  return InterruptTarget{&msix_, vector};
+  return InterruptTarget{&interrupts_, vector};
 }
 
 }  // namespace softhca::sdxi

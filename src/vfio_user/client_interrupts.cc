@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <bit>
+#include <utility>
 
 namespace softhca::vfio_user {
 namespace {
@@ -25,24 +26,61 @@ bool prepare_eventfd(int fd) {
 
 }  // namespace
 
-ClientInterrupts::ClientInterrupts(pcie::Msix& msix)
-    : msix_(msix), vectors_(msix.layout().vectors) {
-  msix_.set_sink(this, pcie::Msix::Masking::kExternal);
+ClientVectors::ClientVectors(pcie::InterruptMechanism* mechanism)
+    : mechanism_(mechanism), vectors_(mechanism == nullptr ? 0 : mechanism->vectors()) {
+  if (mechanism_ != nullptr) mechanism_->set_sink(this, pcie::Masking::kExternal);
 }
 
-ClientInterrupts::~ClientInterrupts() { msix_.set_sink(nullptr); }
+ClientVectors::~ClientVectors() {
+  if (mechanism_ != nullptr) mechanism_->set_sink(nullptr);
+}
 
-void ClientInterrupts::raise(std::uint16_t vector) {
+void ClientVectors::raise(std::uint16_t vector) {
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(vectors_[vector].eventfd.get(), &one, sizeof one);
 }
 
+void ClientVectors::set_eventfd(std::uint32_t vector, UniqueFd eventfd) {
+  vectors_[vector].eventfd = std::move(eventfd);
+  update_mask(vector);
+}
+
+void ClientVectors::set_masked(std::uint32_t vector, bool masked) {
+  vectors_[vector].masked = masked;
+  update_mask(vector);
+}
+
+void ClientVectors::trigger(std::uint32_t vector) {
+  mechanism_->raise(static_cast<std::uint16_t>(vector));
+}
+
+void ClientVectors::disable() {
+  for (std::uint32_t vector = 0; vector < count(); ++vector) {
+    vectors_[vector] = Vector{};
+    update_mask(vector);
+  }
+}
+
+void ClientVectors::update_mask(std::uint32_t vector) {
+  const auto& v = vectors_[vector];
+  mechanism_->set_vector_masked(static_cast<std::uint16_t>(vector), v.masked || !v.eventfd);
+}
+
+const ClientVectors* ClientInterrupts::find(std::uint32_t index) const {
+  if (index == kMsixIrqIndex) return &msix_;
+  return index == kMsiIrqIndex ? &msi_ : nullptr;
+}
+
+ClientVectors* ClientInterrupts::find(std::uint32_t index) {
+  return const_cast<ClientVectors*>(std::as_const(*this).find(index));
+}
+
 IrqInfo ClientInterrupts::info(std::uint32_t index) const {
   IrqInfo out{.argsz = sizeof(IrqInfo), .flags = 0, .index = index, .count = 0};
-  if (index == kMsixIrqIndex) {
+  if (const auto* vectors = find(index); vectors != nullptr && vectors->count() != 0) {
     // Without NORESIZE: a client may add vectors one by one while others are in use.
     out.flags = kIrqInfoEventfd | kIrqInfoMaskable;
-    out.count = static_cast<std::uint32_t>(vectors_.size());
+    out.count = vectors->count();
   }
   return out;
 }
@@ -61,16 +99,17 @@ Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> 
   if (data.size() != (kind == kIrqSetDataBool ? request.count : 0)) {
     return refuse(EINVAL, "data does not match its count");
   }
+  auto* vectors = find(request.index);
   if (request.count == 0) {
     // "A count (and start) of 0, with data flags of VFIO_IRQ_SET_DATA_NONE disables all interrupts
     // of the index", and the types that we do not have are always disabled.
     if (kind != kIrqSetDataNone || request.start != 0 || action != kIrqSetActionTrigger) {
       return refuse(EINVAL, "count 0");
     }
-    if (request.index == kMsixIrqIndex) disable();
+    if (vectors != nullptr) vectors->disable();
     return kDone;
   }
-  const auto available = request.index == kMsixIrqIndex ? vectors_.size() : 0;
+  const auto available = vectors == nullptr ? 0 : vectors->count();
   if (request.start >= available || request.count > available - request.start) {
     return refuse(EINVAL, "beyond the interrupts of this type");
   }
@@ -78,22 +117,22 @@ Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> 
     if (action != kIrqSetActionTrigger) {
       return refuse(ENOTSUP, "eventfds that tell of masking are not offered");
     }
-    return set_eventfds(request, fds);
+    return set_eventfds(*vectors, request, fds);
   }
   for (std::uint32_t i = 0; i < request.count; ++i) {
     if (kind == kIrqSetDataBool && data[i] == std::byte{0}) continue;
     const auto vector = request.start + i;
     if (action == kIrqSetActionTrigger) {
-      msix_.raise(static_cast<std::uint16_t>(vector));
+      vectors->trigger(vector);
     } else {
-      vectors_[vector].masked = action == kIrqSetActionMask;
-      update_mask(vector);
+      vectors->set_masked(vector, action == kIrqSetActionMask);
     }
   }
   return kDone;
 }
 
-Verdict ClientInterrupts::set_eventfds(const IrqSet& request, std::span<UniqueFd> fds) {
+Verdict ClientInterrupts::set_eventfds(ClientVectors& vectors, const IrqSet& request,
+                                       std::span<UniqueFd> fds) {
   // "If no file descriptors are provided, this de-assigns the specified previously configured
   // interrupts": the client's -1 travels as the absence of descriptors.
   if (!fds.empty() && fds.size() != request.count) {
@@ -103,23 +142,9 @@ Verdict ClientInterrupts::set_eventfds(const IrqSet& request, std::span<UniqueFd
     if (!prepare_eventfd(fd.get())) return refuse(EINVAL, "a descriptor is not an eventfd");
   }
   for (std::uint32_t i = 0; i < request.count; ++i) {
-    const auto vector = request.start + i;
-    vectors_[vector].eventfd = fds.empty() ? UniqueFd() : std::move(fds[i]);
-    update_mask(vector);
+    vectors.set_eventfd(request.start + i, fds.empty() ? UniqueFd() : std::move(fds[i]));
   }
   return kDone;
-}
-
-void ClientInterrupts::disable() {
-  for (std::uint32_t vector = 0; vector < vectors_.size(); ++vector) {
-    vectors_[vector] = Vector{};
-    update_mask(vector);
-  }
-}
-
-void ClientInterrupts::update_mask(std::uint32_t vector) {
-  const auto& v = vectors_[vector];
-  msix_.set_vector_masked(static_cast<std::uint16_t>(vector), v.masked || !v.eventfd);
 }
 
 }  // namespace softhca::vfio_user

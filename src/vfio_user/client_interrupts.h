@@ -1,32 +1,38 @@
-// MSI-X towards a vfio-user client: one eventfd for each vector, set and masked by SET_IRQS.
+// MSI and MSI-X towards a vfio-user client: one eventfd for each vector, set and masked by
+// SET_IRQS.
 //
-// The client traps the MSI-X table itself, so it is the masker: a vector without an eventfd, or
-// masked by SET_IRQS, becomes pending in the function's PBA and is sent when that changes.
+// The client traps the MSI-X table and keeps an MSI capability of its own, so it is the masker: a
+// vector without an eventfd, or masked by SET_IRQS, becomes pending in the function and is sent
+// when that changes.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "pcie/msix.h"
+#include "pcie/interrupts.h"
 #include "vfio_user/protocol.h"
 #include "vfio_user/unique_fd.h"
 #include "vfio_user/verdict.h"
 
 namespace softhca::vfio_user {
 
-class ClientInterrupts final : public pcie::InterruptSink {
+/// The vectors of one interrupt type.
+class ClientVectors final : public pcie::InterruptSink {
  public:
-  explicit ClientInterrupts(pcie::Msix& msix);
-  ~ClientInterrupts() override;
-  ClientInterrupts(const ClientInterrupts&) = delete;
-  ClientInterrupts& operator=(const ClientInterrupts&) = delete;
+  /// Null: the function has no interrupts of this type.
+  explicit ClientVectors(pcie::InterruptMechanism* mechanism);
+  ~ClientVectors() override;
+  ClientVectors(const ClientVectors&) = delete;
+  ClientVectors& operator=(const ClientVectors&) = delete;
 
-  /// GET_IRQ_INFO for interrupt type `index`; the caller has checked it.
-  protocol::IrqInfo info(std::uint32_t index) const;
-  /// SET_IRQS. `data` is what follows the structure.
-  Verdict set(const protocol::IrqSet& request, std::span<const std::byte> data,
-              std::span<UniqueFd> fds);
+  std::uint32_t count() const { return static_cast<std::uint32_t>(vectors_.size()); }
+  void set_eventfd(std::uint32_t vector, UniqueFd eventfd);
+  void set_masked(std::uint32_t vector, bool masked);
+  /// As if the device had raised it.
+  void trigger(std::uint32_t vector);
+  /// Takes all eventfds and masks away.
+  void disable();
 
   void raise(std::uint16_t vector) override;
 
@@ -36,12 +42,32 @@ class ClientInterrupts final : public pcie::InterruptSink {
     bool masked = false;
   };
 
-  Verdict set_eventfds(const protocol::IrqSet& request, std::span<UniqueFd> fds);
-  void disable();
   void update_mask(std::uint32_t vector);
 
-  pcie::Msix& msix_;
+  pcie::InterruptMechanism* mechanism_;
   std::vector<Vector> vectors_;
+};
+
+class ClientInterrupts {
+ public:
+  explicit ClientInterrupts(pcie::Interrupts& interrupts)
+      : msi_(interrupts.msi()), msix_(&interrupts.msix()) {}
+
+  /// GET_IRQ_INFO for interrupt type `index`; the caller has checked it.
+  protocol::IrqInfo info(std::uint32_t index) const;
+  /// SET_IRQS. `data` is what follows the structure.
+  Verdict set(const protocol::IrqSet& request, std::span<const std::byte> data,
+              std::span<UniqueFd> fds);
+
+ private:
+  /// Null: a type that no function has.
+  const ClientVectors* find(std::uint32_t index) const;
+  ClientVectors* find(std::uint32_t index);
+  Verdict set_eventfds(ClientVectors& vectors, const protocol::IrqSet& request,
+                       std::span<UniqueFd> fds);
+
+  ClientVectors msi_;
+  ClientVectors msix_;
 };
 
 }  // namespace softhca::vfio_user

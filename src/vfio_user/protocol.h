@@ -146,6 +146,7 @@ struct RegionIoFds {
 static_assert(sizeof(RegionIoFds) == 16);
 
 /// Interrupt types of a PCI device (<linux/vfio.h>): INTx, MSI, MSI-X, error, request.
+inline constexpr std::uint32_t kMsiIrqIndex = 1;
 inline constexpr std::uint32_t kMsixIrqIndex = 2;
 inline constexpr std::uint32_t kIrqIndexCount = 5;
 

@@ -25,7 +25,7 @@ Session::Session(pcie::Function& function, UniqueFd socket, int queued,
       stream_(std::move(socket)),
       remote_(stream_, queued, options.reply_timeout),
       memory_(function.dma(), remote_),
-      interrupts_(function.msix()) {
+      interrupts_(function.interrupts()) {
   stream_.set_send_timeout(options.reply_timeout);
 }
 

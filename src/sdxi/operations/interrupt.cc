@@ -7,17 +7,17 @@ Checked<Progress> execute_interrupt(Work& work, Execution& execution) {
   const auto akey = execution.as<spec::dsc_intr>().get(spec::dsc_intr::akey);
   const auto target = work.keys.interrupt(work.context, static_cast<std::uint16_t>(akey));
   if (!target) return refuse(target.error());
-  target->msix->raise(target->vector);
+  target->interrupts->raise(target->vector);
   return Progress::kDone;
 }
 
 Checked<Progress> execute_admin_interrupt(Work& work, Execution& execution) {
   const auto vector = execution.as<spec::dsc_adm_intr>().get(spec::dsc_adm_intr::intr_num);
-  if (vector >= work.msix.layout().vectors) {
+  if (vector >= work.interrupts.vectors()) {
     return refuse(invalid(spec::err_step::ERRV_DSC_GEN, spec::err_class::ILLEGAL_INTR_NUM,
                           "intr_num is beyond the MSI-X table", "SDXI 6.6.10", vector));
   }
-  work.msix.raise(static_cast<std::uint16_t>(vector));
+  work.interrupts.raise(static_cast<std::uint16_t>(vector));
   return Progress::kDone;
 }
 

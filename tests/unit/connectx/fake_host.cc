@@ -28,7 +28,7 @@ FakeHost::FakeHost() : memory_(kMemorySize) {
   device_ = std::make_unique<Device>(options, port_);
   EXPECT_TRUE(
       device_->dma().map(kMemoryAt, kMemorySize, memory_.data(), pcie::DmaAccess::kReadWrite));
-  device_->msix().set_sink(&interrupts_, pcie::Msix::Masking::kExternal);
+  device_->msix().set_sink(&interrupts_, pcie::Masking::kExternal);
   for (std::uint16_t v = 0; v < options.msix_vectors; ++v) {
     device_->msix().set_vector_masked(v, false);
   }

@@ -114,7 +114,7 @@ TEST_F(MsixTest, TableKeepsAddressAndDataButNoReservedBits) {
 
 TEST_F(MsixTest, ExternalMaskerDecidesAlone) {
   Recorder client;
-  msix_.set_sink(&client, Msix::Masking::kExternal);
+  msix_.set_sink(&client, Masking::kExternal);
   msix_.set_control(true, true);
   msix_.raise(4);
   EXPECT_TRUE(msix_.pending(4));
@@ -132,7 +132,7 @@ TEST_F(MsixTest, ExternalMaskerDecidesAlone) {
 
 TEST_F(MsixTest, ResetKeepsTheSinkAndItsMasks) {
   Recorder client;
-  msix_.set_sink(&client, Msix::Masking::kExternal);
+  msix_.set_sink(&client, Masking::kExternal);
   msix_.set_control(true, false);
   msix_.set_vector_masked(4, false);
   msix_.raise(6);

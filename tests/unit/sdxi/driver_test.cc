@@ -18,10 +18,11 @@ using softhca::sdxi::FunctionGroup;
 
 /// A function, its host, and a program's memory.
 struct Node {
-  explicit Node(FunctionGroup& group, const DeviceOptions& options = {})
+  explicit Node(FunctionGroup& group, const DeviceOptions& options = {}, bool msi = false)
       : device(options, group),
         host(device, {.progress = [this] { progress(); },
                       .clock = util::monotonic_now,
+                      .msi = msi,
                       .on_interrupt = {}}) {}
   ~Node() {
     function.reset();
@@ -126,6 +127,19 @@ TEST_F(DriverTest, InterruptsEndAWait) {
   ASSERT_TRUE(context_->enqueue(work));
   ASSERT_TRUE(context_->wait_interrupt(1, 1));
   EXPECT_TRUE(std::equal(from.bytes().begin(), from.bytes().end(), to.bytes().begin()));
+}
+
+TEST(MsiDriverTest, InterruptsComeByMsiToo) {
+  FunctionGroup group;
+  Node node(group, {}, true);
+  node.bring_up();
+  const auto context = std::move(*node.function->make_context());
+  const auto akey = context->use_interrupt(1);
+  ASSERT_TRUE(akey);
+  const std::array work{Descriptor::interrupt(*akey)};
+  ASSERT_TRUE(context->enqueue(work));
+  EXPECT_TRUE(context->wait_interrupt(1, 1));
+  EXPECT_FALSE(node.device.msix().enabled());
 }
 
 // W-19

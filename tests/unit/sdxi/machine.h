@@ -262,6 +262,9 @@ class Machine : private pcie::InterruptSink {
     }
   }
 
+  /// Counts into interrupts().
+  pcie::InterruptSink& sink() { return *this; }
+
   // Registers.
   std::uint64_t read(std::uint64_t offset) const {
     std::array<std::byte, 8> bytes{};

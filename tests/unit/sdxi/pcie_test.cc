@@ -72,6 +72,31 @@ TEST_F(PcieTest, MsixTableLiesInItsReservedRegionAndWorks) {
   EXPECT_EQ(machine_.interrupts(3), 1u);
 }
 
+// D-006
+TEST_F(PcieTest, MsiCarriesTheInterruptsOfADriverThatEnablesItInsteadOfMsix) {
+  EXPECT_TRUE(has_capability(0x05));
+  const std::uint16_t off = 0, four_vectors = 1 | 2 << 4;
+  auto& device = *machine_.device;
+  device.interrupts().msi()->set_sink(&machine_.sink(), pcie::Masking::kRegisters);
+  device.write_config(pcie::ConfigSpace::kMsixAt + 2, std::as_bytes(std::span(&off, 1)));
+  device.write_config(pcie::ConfigSpace::kMsiAt + 2, std::as_bytes(std::span(&four_vectors, 1)));
+  machine_.activate();
+  EXPECT_FALSE(machine_.admin(admin_interrupt(3)).er);
+  EXPECT_EQ(machine_.interrupts(3), 1u);
+  EXPECT_TRUE(machine_.admin(admin_interrupt(4)).er) << "beyond the allocated vectors";
+}
+
+// 8.1.3: "MSI and/or MSI-X"; with neither of them enabled there is nothing to signal.
+TEST_F(PcieTest, WithoutMsiAndMsixThereIsNoInterrupt) {
+  const std::uint16_t off = 0;
+  auto& device = *machine_.device;
+  device.interrupts().msi()->set_sink(&machine_.sink(), pcie::Masking::kRegisters);
+  device.write_config(pcie::ConfigSpace::kMsixAt + 2, std::as_bytes(std::span(&off, 1)));
+  machine_.activate();
+  EXPECT_FALSE(machine_.admin(admin_interrupt(3)).er);
+  EXPECT_EQ(machine_.interrupts(3), 0u);
+}
+
 // D-009 D-010
 TEST_F(PcieTest, FunctionLevelResetRestoresResetValues) {
   machine_.activate();

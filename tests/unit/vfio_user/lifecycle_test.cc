@@ -311,7 +311,7 @@ TEST_F(LifecycleTest, DmaByMessageInsideARegisterAccessFailsAtOnce) {
    private:
     pcie::Function& function_;
   } sink(function_);
-  function_.msix().set_sink(&sink, pcie::Msix::Masking::kExternal);
+  function_.msix().set_sink(&sink, pcie::Masking::kExternal);
   function_.msix().set_vector_masked(0, false);
   const auto start = util::monotonic_now();
   EXPECT_EQ(client.set_irqs(kIrqSetDataNone | kIrqSetActionTrigger, kMsixIrqIndex, 0, 1), 0);

@@ -137,13 +137,15 @@ TEST_F(MessagesTest, RegionIoFdsIsAnEmptyList) {
   EXPECT_EQ(fds.count, 0u);
 }
 
-TEST_F(MessagesTest, OnlyMsixHasInterrupts) {
+TEST_F(MessagesTest, OnlyMsiAndMsixHaveInterrupts) {
   auto client = negotiated();
   for (std::uint32_t index = 0; index < kIrqIndexCount; ++index) {
     const auto info = structure<IrqInfo>(client.call(
         Command::kDeviceGetIrqInfo, IrqInfo{.argsz = 16, .flags = 0, .index = index, .count = 0}));
     EXPECT_EQ(info.index, index);
-    EXPECT_EQ(info.count, index == kMsixIrqIndex ? TestFunction::kVectors : 0u);
+    EXPECT_EQ(info.count, index == kMsixIrqIndex  ? TestFunction::kVectors
+                          : index == kMsiIrqIndex ? TestFunction::kMsiVectors
+                                                  : 0u);
   }
 }
 
@@ -369,6 +371,36 @@ TEST_F(InterruptsTest, AMaskedVectorIsPendingUntilItIsUnmasked) {
       0);
   EXPECT_EQ(pba, 1u << 3);
   EXPECT_EQ(client.set_irqs(kIrqSetDataNone | kIrqSetActionUnmask, kMsixIrqIndex, 3, 1), 0);
+  EXPECT_EQ(signals(fd), 1u);
+}
+
+TEST_F(InterruptsTest, MsiHasEventfdsOfItsOwn) {
+  auto client = negotiated();
+  const auto msi = event(), msix = event();
+  const std::array<int, 1> fds{msi.get()};
+  ASSERT_EQ(client.set_irqs(kSetEventfd, kMsiIrqIndex, 5, 1, {}, fds), 0);
+  ASSERT_EQ(set_eventfds(client, 5, {msix.get()}), 0);
+  const std::uint16_t control = 1 | 3 << 4;  // enabled, 8 vectors
+  ASSERT_EQ(client.write_region(kConfigRegion, pcie::ConfigSpace::kMsiAt + 2, bytes_of(control)),
+            0);
+  const std::uint32_t vector = 5;
+  EXPECT_EQ(client.write_region(0, TestFunction::kDoorbell, bytes_of(vector)), 0);
+  settle();
+  EXPECT_EQ(signals(msi), 1u);
+  EXPECT_EQ(signals(msix), 0u);
+  EXPECT_EQ(client.set_irqs(kIrqSetDataNone | kIrqSetActionTrigger, kMsiIrqIndex, 8, 1), EINVAL);
+}
+
+TEST_F(InterruptsTest, AnMsiBetweenEnablingAndItsEventfdIsNotLost) {
+  // QEMU writes the guest's enable bit through before it sends the eventfds.
+  auto client = negotiated();
+  const std::uint16_t control = 1;
+  ASSERT_EQ(client.write_region(kConfigRegion, pcie::ConfigSpace::kMsiAt + 2, bytes_of(control)),
+            0);
+  function_.interrupts().raise(0);
+  const auto fd = event();
+  const std::array<int, 1> fds{fd.get()};
+  ASSERT_EQ(client.set_irqs(kSetEventfd, kMsiIrqIndex, 0, 1, {}, fds), 0);
   EXPECT_EQ(signals(fd), 1u);
 }
 

@@ -27,6 +27,7 @@ class TestFunction final : public pcie::Function {
   static constexpr std::uint64_t kDmaOk = 0x820;
   static constexpr std::uint64_t kDmaPattern = 0x1122334455667788;
   static constexpr std::uint16_t kVectors = 40;
+  static constexpr std::uint16_t kMsiVectors = 8;
   static constexpr std::uint32_t kPbaOffset = 0x3000;
 
   explicit TestFunction(std::string name = "test0")
@@ -41,6 +42,7 @@ class TestFunction final : public pcie::Function {
             std::array<pcie::Bar, 3>{
                 {{.size = 16384, .is_64bit = true, .prefetchable = true}, {}, {.size = 8192}}},
             {.vectors = kVectors, .bar = 0, .table_offset = 0x2000, .pba_offset = kPbaOffset}) {
+    add_msi(kMsiVectors);
     config().add_vital_product_data(
         {.product_name = "softhca test function", .read_only = {{"PN", "TEST-1"}, {"SN", "0001"}}});
   }
@@ -49,7 +51,7 @@ class TestFunction final : public pcie::Function {
     ++runs;
     // One piece of work each, as a device with bounded runs would.
     if (!doorbells.empty()) {
-      msix().raise(static_cast<std::uint16_t>(doorbells.front()));
+      interrupts().raise(static_cast<std::uint16_t>(doorbells.front()));
       doorbells.pop_front();
     }
     if (dma_from) {

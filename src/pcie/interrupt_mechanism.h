@@ -1,0 +1,39 @@
+// What MSI and MSI-X have in common: vectors that a function raises and somebody masks, and the
+// host's interrupt controller at the other end.
+#pragma once
+
+#include <cstdint>
+
+namespace softhca::pcie {
+
+/// Where interrupts go: a vfio-user client's eventfds, or an in-process driver's counters.
+class InterruptSink {
+ public:
+  virtual ~InterruptSink() = default;
+  /// One message of `vector`. Must not call back into the function.
+  virtual void raise(std::uint16_t vector) = 0;
+};
+
+/// Who masks a vector.
+enum class Masking : std::uint8_t {
+  kRegisters,  ///< the capability's own mask bits alone, written by a driver
+  kExternal,   ///< set_vector_masked() too; every vector begins masked
+};
+
+/// The host's side of MSI or of MSI-X.
+class InterruptMechanism {
+ public:
+  /// Null: interrupts are dropped.
+  virtual void set_sink(InterruptSink* sink, Masking masking = Masking::kRegisters) = 0;
+  /// Vectors that the function has.
+  virtual std::uint16_t vectors() const = 0;
+  /// @pre masking is external
+  virtual void set_vector_masked(std::uint16_t vector, bool masked) = 0;
+  /// As if the device signaled `vector`. One beyond vectors() is dropped.
+  virtual void raise(std::uint16_t vector) = 0;
+
+ protected:
+  ~InterruptMechanism() = default;
+};
+
+}  // namespace softhca::pcie

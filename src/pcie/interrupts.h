@@ -1,0 +1,53 @@
+// The interrupts of one function: MSI-X, MSI beside it if the function has both, and the choice
+// between them, which is software's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "pcie/msi.h"
+#include "pcie/msix.h"
+
+namespace softhca::pcie {
+
+class Interrupts {
+ public:
+  explicit Interrupts(const Msix::Layout& msix) : msix_(msix) {}
+
+  /// Once, while the function is set up.
+  void add_msi(std::uint16_t vectors) { msi_.emplace(vectors); }
+
+  /// The device signals `vector` by the mechanism that software has enabled. Software must not
+  /// enable both (PCIe 5.0 6.1.4); if it does, MSI-X has precedence here. With neither of them
+  /// there is no interrupt, but for an external masker of MSI-X (Msix::raise).
+  void raise(std::uint16_t vector) {
+    if (uses_msi()) {
+      msi_->raise(vector);
+    } else {
+      msix_.raise(vector);
+    }
+  }
+
+  /// Vectors that the function may raise as things are: what software allocated of MSI, or the
+  /// table of MSI-X.
+  std::uint16_t vectors() const { return uses_msi() ? msi_->allocated() : msix_.layout().vectors; }
+
+  Msix& msix() { return msix_; }
+  const Msix& msix() const { return msix_; }
+  /// Null: the function has MSI-X only.
+  Msi* msi() { return msi_ ? &*msi_ : nullptr; }
+  const Msi* msi() const { return msi_ ? &*msi_ : nullptr; }
+
+  void reset() {
+    msix_.reset();
+    if (msi_) msi_->reset();
+  }
+
+ private:
+  bool uses_msi() const { return msi_ && msi_->enabled() && !msix_.enabled(); }
+
+  Msix msix_;
+  std::optional<Msi> msi_;
+};
+
+}  // namespace softhca::pcie

@@ -1,0 +1,63 @@
+#include "pcie/msi.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+namespace softhca::pcie {
+
+Msi::Msi(std::uint16_t vectors) : vectors_(vectors) {
+  assert(std::has_single_bit(vectors) && vectors <= kMaxVectors);
+}
+
+void Msi::set_sink(InterruptSink* sink, Masking masking) {
+  sink_ = sink;
+  externally_masked_ = masking == Masking::kExternal ? ~0u : 0u;
+}
+
+std::uint16_t Msi::allocated() const {
+  // More than the function has, and the reserved encodings, are software's mistake.
+  const auto wanted = 1u << control_.multiple_message_enable;
+  return static_cast<std::uint16_t>(std::min<unsigned>(wanted, vectors_));
+}
+
+std::uint32_t Msi::masked() const { return control_.mask_bits | externally_masked_; }
+
+void Msi::raise(std::uint16_t vector) {
+  if (sink_ == nullptr || !control_.enabled || vector >= allocated()) return;
+  if (masked() >> vector & 1) {
+    pending_ |= 1u << vector;
+  } else {
+    sink_->raise(vector);
+  }
+}
+
+void Msi::send_pending() {
+  if (sink_ == nullptr || !control_.enabled) return;
+  while (const auto ready = pending_ & ~masked()) {
+    const auto vector = static_cast<std::uint16_t>(std::countr_zero(ready));
+    pending_ &= ~(1u << vector);
+    sink_->raise(vector);
+  }
+}
+
+void Msi::set_vector_masked(std::uint16_t vector, bool masked) {
+  if (vector >= vectors_) return;
+  const auto bit = 1u << vector;
+  externally_masked_ = masked ? externally_masked_ | bit : externally_masked_ & ~bit;
+  send_pending();
+}
+
+void Msi::set_control(const Control& control) {
+  control_ = control;
+  // What was pending has nobody to go to, and must not surprise the next driver.
+  if (!control.enabled) pending_ = 0;
+  send_pending();
+}
+
+void Msi::reset() {
+  control_ = {};
+  pending_ = 0;
+}
+
+}  // namespace softhca::pcie
