@@ -25,6 +25,9 @@ Contexts::Turn Contexts::work(Context& context) {
   context.space = parts_.memory.select(context.entry.pasid);
   context.ring = context.space.place(context.entry.ds_ring_ptr,
                                      context.entry.ds_ring_sz * spec::kDescriptorSize);
+  if (context.hang != 0 || context.execution.injected.any()) {
+    if (const auto end = hold(context)) return *end;
+  }
   if (!context.stopping) {
     const auto state = parts_.tables.state_of(context.entry);
     if (!state) {
@@ -113,6 +116,7 @@ std::optional<Contexts::Turn> Contexts::parse(Context& context) {
   ++context.read_index;
   context.deficit -= parts_.options.descriptor_bytes;
   statistics_.bytes += parts_.options.descriptor_bytes;
+  if (parts_.faults.armed()) return inject(context);
   return std::nullopt;
 }
 
@@ -181,8 +185,10 @@ void Contexts::finish(Context& context) {
   auto& execution = context.execution;
   execution.executing = false;
   ++statistics_.descriptors;
-  const auto completed = complete(parts_.registers, context.space,
-                                  util::View<spec::dsc_generic>(execution.descriptor));
+  const auto completed = execution.injected.any()
+                             ? complete_by_rule(context)
+                             : complete(parts_.registers, context.space,
+                                        util::View<spec::dsc_generic>(execution.descriptor));
   if (!completed) {
     stop_for_error(context, completed.error(), execution.index);
     return;

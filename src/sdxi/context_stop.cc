@@ -92,12 +92,17 @@ Checked<void> Contexts::stop(ContextNumber number, StopCause cause, bool hard) {
   }
   // K3 to K5.
   if (is_stopping(checked->state)) {
-    if (context != nullptr && context->stopping && hard) abort_execution(*context);
+    if (context != nullptr && context->stopping && hard) make_stop_hard(*context);
     return {};
   }
   if (checked->state != cxtv::CXTV_RUN) {
     if (context != nullptr) drop(*context);  // software changed the state of a running context
     return {};
+  }
+  if (context == nullptr && parts_.faults.armed()) {
+    activate(checked->entry, 0);  // so that the stop can be made to hang
+    context = find_active(number);
+    if (context == nullptr) return {};
   }
   if (context != nullptr) return mark_stopping(*context, cause, hard);
   // K6 to K12 at once: the context is started, but was not signaled since.
@@ -113,7 +118,7 @@ Checked<void> Contexts::stop(ContextNumber number, StopCause cause, bool hard) {
 /// K6 to K9 for a context that we hold.
 Checked<void> Contexts::mark_stopping(Context& context, StopCause cause, bool hard) {
   if (context.stopping) {
-    if (hard) abort_execution(context);
+    if (hard) make_stop_hard(context);
     return {};
   }
   const auto passing = cause == StopCause::kLocal ? cxtv::CXTV_STOPG_SW : cxtv::CXTV_STOPG_FN;
@@ -126,7 +131,9 @@ Checked<void> Contexts::mark_stopping(Context& context, StopCause cause, bool ha
   context.stopping = true;
   ++stopping_count_;
   context.stop_cause = cause;
-  if (!context.execution.executing) {
+  if (parts_.faults.armed() && hangs(context, hard)) {
+    enqueue(context);
+  } else if (!context.execution.executing) {
     end_stop(context);
   } else if (hard) {
     abort_execution(context);
@@ -134,6 +141,16 @@ Checked<void> Contexts::mark_stopping(Context& context, StopCause cause, bool ha
     enqueue(context);
   }
   return {};
+}
+
+/// A hard stop after a soft one (SDXI 4.3.5).
+void Contexts::make_stop_hard(Context& context) {
+  if (context.hang != 0) {
+    if (parts_.faults.holds_stop(context.hang, true)) return;
+    context.hang = 0;
+    enqueue(context);
+  }
+  abort_execution(context);
 }
 
 /// K10 to K12: the context is at a descriptor boundary.
@@ -189,7 +206,7 @@ void Contexts::stop_for_error(Context& context, const Refusal& refusal,
 void Contexts::check_stop_deadlines() {
   if (stopping_count_ == 0) return;
   for (auto& context : contexts_) {
-    if (context == nullptr || !context->stopping) continue;
+    if (context == nullptr || !context->stopping || context->hang != 0) continue;
     // The wait begins with the first run() that sees the stop.
     if (!context->abort_at) context->abort_at = now_ + parts_.options.soft_stop_timeout;
     if (*context->abort_at <= now_) abort_execution(*context);

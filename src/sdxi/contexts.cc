@@ -124,6 +124,8 @@ void Contexts::drop(Context& context) {
   context.active = false;
   context.waiting = false;
   context.execution.executing = false;
+  context.execution.injected = {};
+  context.hang = 0;
 }
 
 void Contexts::drop_all() {
@@ -146,10 +148,12 @@ void Contexts::enqueue(Context& context) {
 }
 
 void Contexts::wake_waiting() {
-  std::erase_if(waiting_, [this](ContextNumber number) {
+  const bool rules_changed = faults_seen_ != parts_.faults.generation();
+  faults_seen_ = parts_.faults.generation();
+  std::erase_if(waiting_, [this, rules_changed](ContextNumber number) {
     auto* context = find_active(number);
     if (context == nullptr || !context->waiting) return true;
-    if (context->poll_at > now_) return false;
+    if (context->poll_at > now_ && !rules_changed) return false;
     enqueue(*context);
     return true;
   });
@@ -163,11 +167,12 @@ void Contexts::take_turn(Context& context) {
   if (!context.active) return;
   if (turn == Turn::kAgain) {
     enqueue(context);
-  } else if (turn == Turn::kWaitValid) {
+  } else if (turn == Turn::kWaitValid || turn == Turn::kHeld) {
     const auto& options = parts_.options;
-    context.poll_wait =
-        waited ? std::min(context.poll_wait * 2, options.valid_poll_max) : options.valid_poll_min;
-    context.poll_at = now_ + context.poll_wait;
+    context.poll_wait = waited && turn == Turn::kWaitValid
+                            ? std::min(context.poll_wait * 2, options.valid_poll_max)
+                            : options.valid_poll_min;
+    context.poll_at = turn == Turn::kHeld ? context.held_until : now_ + context.poll_wait;
     context.waiting = true;
     if (std::find(waiting_.begin(), waiting_.end(), context.entry.number) == waiting_.end()) {
       waiting_.push_back(context.entry.number);

@@ -18,6 +18,7 @@
 
 #include "sdxi/context_control.h"
 #include "sdxi/error_log.h"
+#include "sdxi/faults.h"
 #include "sdxi/operation.h"
 #include "sdxi/options.h"
 #include "util/clock.h"
@@ -44,6 +45,9 @@ struct Context {
   bool stopping = false;
   StopCause stop_cause = StopCause::kLocal;
   std::optional<util::Time> abort_at{};  ///< when outstanding descriptors are aborted
+  // Injected faults: until when the descriptor is held back, and what keeps the stop from ending.
+  util::Time held_until{};
+  FaultId hang = 0;
 };
 
 /// HaltErr:Fn (SDXI 3.4).
@@ -87,6 +91,7 @@ class Contexts final : public ContextControl {
     ErrorLog& log;
     GroupMember& self;
     const FunctionGroup& group;
+    Faults& faults;
     FunctionHalt& halt;
   };
 
@@ -104,6 +109,10 @@ class Contexts final : public ContextControl {
   void begin_function_stop(bool hard);
   /// Visits further contexts; true when all have reached their final state.
   bool continue_function_stop(util::Time now);
+  /// True if continue_function_stop() has contexts left to visit.
+  bool function_stop_visits() const {
+    return function_stop_ && function_stop_->next < contexts_.size();
+  }
 
   /// Forgets all contexts, without a trace in memory: reset, halt, end of a function stop.
   void drop_all();
@@ -139,7 +148,7 @@ class Contexts final : public ContextControl {
   }
 
  private:
-  enum class Turn : std::uint8_t { kIdle, kAgain, kWaitValid };
+  enum class Turn : std::uint8_t { kIdle, kAgain, kWaitValid, kHeld };
 
   // contexts.cc: doorbells and turns
   void take_doorbells();
@@ -165,11 +174,19 @@ class Contexts final : public ContextControl {
 
   // context_stop.cc: SDXI 4.3.5
   Checked<void> mark_stopping(Context& context, StopCause cause, bool hard);
+  void make_stop_hard(Context& context);
   void end_stop(Context& context);
   void abort_execution(Context& context);
   void stop_for_error(Context& context, const Refusal& refusal,
                       std::optional<std::uint64_t> descriptor);
   void check_stop_deadlines();
+
+  // context_faults.cc: injected faults
+  std::optional<Turn> inject(Context& context);
+  std::optional<Turn> hold(Context& context);
+  Turn fail_by_rule(Context& context);
+  Checked<void> complete_by_rule(Context& context);
+  bool hangs(Context& context, bool hard);
 
   Parts parts_;
   std::vector<std::unique_ptr<Context>> contexts_;  ///< by number; null until first started
@@ -177,7 +194,8 @@ class Contexts final : public ContextControl {
   std::vector<bool> doorbell_noted_;
   std::vector<ContextNumber> doorbells_;  ///< noted, each number once
   TurnQueue turns_;
-  std::vector<ContextNumber> waiting_;  ///< for valid bits
+  std::vector<ContextNumber> waiting_;  ///< for valid bits, or held by a fault
+  std::uint64_t faults_seen_ = 0;       ///< generation of the fault rules
   unsigned stopping_count_ = 0;
   std::uint64_t doorbells_received_ = 0;
   std::uint64_t doorbells_evaluated_ = 0;

@@ -64,11 +64,12 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
       vf_num_(pf == nullptr ? std::uint16_t{0} : group.next_vf(*pf)),
       registers_(options_, sfunc_, pf != nullptr),
       memory_(*this, options_.pasid_spaces),
-      log_(options_.name, registers_, memory_, interrupts()),
+      own_interrupt_(options_.name, interrupts(), group.faults()),
+      log_(options_.name, registers_, memory_, own_interrupt_),
       tables_(registers_, memory_),
       access_keys_(registers_, memory_, interrupts(), group),
       receiver_keys_(registers_, memory_, interrupts(), log_),
-      state_(registers_, log_, contexts_, interrupts()),
+      state_(registers_, log_, contexts_, own_interrupt_),
       contexts_({.options = options_,
                  .registers = registers_,
                  .memory = memory_,
@@ -78,8 +79,9 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
                  .log = log_,
                  .self = *this,
                  .group = group,
+                 .faults = group.faults(),
                  .halt = state_}),
-      mailboxes_(*this, pf, vf_num_, options_.vfs, group, interrupts()),
+      mailboxes_(*this, pf, vf_num_, options_.vfs, group, own_interrupt_),
       mmio_({.registers = registers_, .state = state_, .mailboxes = mailboxes_, .pf = pf}) {
   check(options_);
   if (options_.msi_vectors != 0) add_msi(options_.msi_vectors);

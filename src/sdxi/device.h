@@ -16,6 +16,7 @@
 #include "sdxi/mailboxes.h"
 #include "sdxi/mmio.h"
 #include "sdxi/options.h"
+#include "sdxi/own_interrupt.h"
 #include "sdxi/registers.h"
 
 namespace softhca::sdxi {
@@ -72,6 +73,7 @@ class Device final : public pcie::Function, private GroupMember {
   std::uint16_t vf_num_;
   Registers registers_;
   FunctionMemory memory_;
+  OwnInterrupt own_interrupt_;
   ErrorLog log_;
   ContextTables tables_;
   AccessKeys access_keys_;

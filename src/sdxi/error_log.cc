@@ -63,7 +63,7 @@ void ErrorLog::record(const ErrorReport& report) {
   if (!write_record(report)) registers_.err_sts.set(sts::err, 1);
   if (registers_.err_sts.get(sts::sts) != 0) return;
   registers_.err_sts.set(sts::sts, 1);
-  if (registers_.err_ctl.get(spec::mmio_err_ctl::en) != 0) interrupts_.raise(0);
+  if (registers_.err_ctl.get(spec::mmio_err_ctl::en) != 0) own_interrupt_.raise();
 }
 
 bool ErrorLog::write_record(const ErrorReport& report) {

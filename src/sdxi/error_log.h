@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "pcie/interrupts.h"
 #include "sdxi/memory.h"
+#include "sdxi/own_interrupt.h"
 #include "sdxi/refusal.h"
 #include "sdxi/registers.h"
 #include "util/clock.h"
@@ -25,8 +25,11 @@ struct ErrorReport {
 class ErrorLog {
  public:
   ErrorLog(std::string name, Registers& registers, const FunctionMemory& memory,
-           pcie::Interrupts& interrupts)
-      : name_(std::move(name)), registers_(registers), memory_(memory), interrupts_(interrupts) {}
+           OwnInterrupt& own_interrupt)
+      : name_(std::move(name)),
+        registers_(registers),
+        memory_(memory),
+        own_interrupt_(own_interrupt) {}
 
   /// LogErr:Cxt and LogErr:Fn (SDXI 3.4): writes a record if logging is on, then sets
   /// MMIO_ERR_STS.sts and raises message 0 as MMIO_ERR_CTL says. The words go to the log in any
@@ -46,7 +49,7 @@ class ErrorLog {
   std::string name_;
   Registers& registers_;
   const FunctionMemory& memory_;
-  pcie::Interrupts& interrupts_;
+  OwnInterrupt& own_interrupt_;
   util::RateLimiter limiter_{20, std::chrono::seconds(1)};
   util::Time now_{};
   std::uint64_t reports_ = 0;

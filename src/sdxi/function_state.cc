@@ -79,7 +79,7 @@ void FunctionState::halt(const Refusal& refusal, std::optional<ContextNumber> co
                .reaction = spec::err_reaction::RE_FUNCTION_STOPPED,
                .context = context});
   enter(fn_gsv::GSV_ERROR);
-  if (registers_.ctl0.get(spec::mmio_ctl0::fn_err_intr_en) != 0) interrupts_.raise(0);
+  if (registers_.ctl0.get(spec::mmio_ctl0::fn_err_intr_en) != 0) own_interrupt_.raise();
 }
 
 util::Time FunctionState::run(util::Time now) {
@@ -96,13 +96,13 @@ util::Time FunctionState::run(util::Time now) {
     case fn_gsv::GSV_STOPG_HD:
       break;
   }
-  (void)contexts_.run(now);
+  const auto next = contexts_.run(now);
   if (contexts_.continue_function_stop(now) && registers_.gsv() != fn_gsv::GSV_ERROR) {
     contexts_.drop_all();
     enter(fn_gsv::GSV_STOP);
     return util::kNever;
   }
-  return now;
+  return contexts_.function_stop_visits() ? now : next;
 }
 
 }  // namespace softhca::sdxi

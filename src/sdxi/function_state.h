@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "pcie/interrupts.h"
 #include "sdxi/contexts.h"
 #include "sdxi/error_log.h"
+#include "sdxi/own_interrupt.h"
 #include "sdxi/registers.h"
 
 namespace softhca::sdxi {
@@ -14,8 +14,8 @@ namespace softhca::sdxi {
 class FunctionState final : public FunctionHalt {
  public:
   FunctionState(Registers& registers, ErrorLog& log, Contexts& contexts,
-                pcie::Interrupts& interrupts)
-      : registers_(registers), log_(log), contexts_(contexts), interrupts_(interrupts) {}
+                OwnInterrupt& own_interrupt)
+      : registers_(registers), log_(log), contexts_(contexts), own_interrupt_(own_interrupt) {}
 
   /// Software wrote fn_gsr. Every write counts, also of the value that is there already.
   void request(spec::fn_gsr value);
@@ -32,7 +32,7 @@ class FunctionState final : public FunctionHalt {
   Registers& registers_;
   ErrorLog& log_;
   Contexts& contexts_;
-  pcie::Interrupts& interrupts_;
+  OwnInterrupt& own_interrupt_;
 };
 
 }  // namespace softhca::sdxi

@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <cassert>
 
+#include "sdxi/faults.h"
+
 namespace softhca::sdxi {
+
+FunctionGroup::FunctionGroup() : faults_(std::make_unique<Faults>()) {}
+FunctionGroup::~FunctionGroup() = default;
 
 void FunctionGroup::join(GroupMember& member, GroupMember* pf, std::uint16_t sfunc,
                          std::uint16_t vf_num) {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,7 @@
 namespace softhca::sdxi {
 
 class ContextControl;
+class Faults;
 
 /// What a requesting function asks of the target of an AKey (SDXI 3.3.4).
 struct RemoteRequest {
@@ -59,6 +61,9 @@ class GroupMember {
 
 class FunctionGroup {
  public:
+  FunctionGroup();
+  ~FunctionGroup();
+
   /// Who a new member is.
   struct Seat {
     std::uint16_t sfunc = 0;
@@ -78,12 +83,16 @@ class FunctionGroup {
   /// SDXI 3.3.1: `from` is a PF whose probe field was written; all other PFs get the value.
   void propagate_probe(const GroupMember& from, bool probe) const;
 
+  /// Faults that are injected into the functions of the group.
+  Faults& faults() const { return *faults_; }
+
  private:
   struct Entry {
     GroupMember* member;
     Seat seat;
   };
   std::vector<Entry> members_;
+  std::unique_ptr<Faults> faults_;
 };
 
 }  // namespace softhca::sdxi

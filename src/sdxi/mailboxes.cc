@@ -31,8 +31,8 @@ bool inside(std::uint64_t offset, std::uint64_t base, std::uint64_t size) {
 }  // namespace
 
 Mailboxes::Mailboxes(GroupMember& self, GroupMember* pf, std::uint16_t vf_num, std::uint16_t vfs,
-                     const FunctionGroup& group, pcie::Interrupts& interrupts)
-    : self_(self), pf_(pf), vf_num_(vf_num), group_(group), interrupts_(interrupts) {
+                     const FunctionGroup& group, OwnInterrupt& own_interrupt)
+    : self_(self), pf_(pf), vf_num_(vf_num), group_(group), own_interrupt_(own_interrupt) {
   const std::size_t peers = pf != nullptr ? 1 : vfs;
   sent_.resize(peers);
   acknowledged_.resize((peers + 63) / 64);
@@ -126,7 +126,8 @@ void Mailboxes::message_arrived(std::uint16_t number) {
   const auto bit = std::uint64_t{1} << number % 64;
   const bool news = (received_[number / 64] & bit) == 0;
   received_[number / 64] |= bit;
-  if (news && field<spec::mmio_mb_ctl>(control_, spec::mmio_mb_ctl::rcv) != 0) interrupts_.raise(0);
+  if (news && field<spec::mmio_mb_ctl>(control_, spec::mmio_mb_ctl::rcv) != 0)
+    own_interrupt_.raise();
 }
 
 /// SDXI 9.4: clearing rcv tells the sender, whose ack bit is set.
@@ -145,7 +146,8 @@ void Mailboxes::message_taken(std::uint16_t number) {
   const auto bit = std::uint64_t{1} << number % 64;
   const bool news = (acknowledged_[number / 64] & bit) == 0;
   acknowledged_[number / 64] |= bit;
-  if (news && field<spec::mmio_mb_ctl>(control_, spec::mmio_mb_ctl::snd) != 0) interrupts_.raise(0);
+  if (news && field<spec::mmio_mb_ctl>(control_, spec::mmio_mb_ctl::snd) != 0)
+    own_interrupt_.raise();
 }
 
 }  // namespace softhca::sdxi

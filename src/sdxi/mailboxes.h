@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "pcie/interrupts.h"
 #include "sdxi/group.h"
+#include "sdxi/own_interrupt.h"
 
 namespace softhca::sdxi {
 
@@ -15,7 +15,7 @@ class Mailboxes {
   /// Of a PF with `vfs` VFs, or, if `pf` is not null, of VF `vf_num`. Without either all registers
   /// are reserved.
   Mailboxes(GroupMember& self, GroupMember* pf, std::uint16_t vf_num, std::uint16_t vfs,
-            const FunctionGroup& group, pcie::Interrupts& interrupts);
+            const FunctionGroup& group, OwnInterrupt& own_interrupt);
 
   /// Registers from MMIO_MB_CTL to the mailboxes: a word of 8 aligned bytes.
   std::uint64_t read(std::uint64_t offset);
@@ -42,7 +42,7 @@ class Mailboxes {
   GroupMember* pf_;
   std::uint16_t vf_num_;
   const FunctionGroup& group_;
-  pcie::Interrupts& interrupts_;
+  OwnInterrupt& own_interrupt_;
   std::uint64_t control_ = 0;  ///< MMIO_MB_CTL
   Bits acknowledged_;          ///< MMIO_MBS_ST
   Bits received_;              ///< MMIO_MBR_ST

@@ -11,6 +11,7 @@
 #include "sdxi/context_control.h"
 #include "sdxi/context_tables.h"
 #include "sdxi/group.h"
+#include "sdxi/injected.h"
 #include "sdxi/keys.h"
 #include "sdxi/refusal.h"
 #include "sdxi/registers.h"
@@ -27,6 +28,7 @@ struct Execution {
   std::uint64_t done = 0;    ///< bytes or contexts that are finished
   std::uint64_t ticket = 0;  ///< DSC_SYNC: doorbells to wait for, plus one
   bool executing = false;
+  Injected injected;
 
   template <class Layout>
   util::View<Layout> as() const {
@@ -75,6 +77,8 @@ struct Operation {
 std::span<const Operation> operations();
 /// Null: the document defines no such operation.
 const Operation* find_operation(std::uint32_t type, std::uint32_t subtype);
+/// True for DSC_INTR and DSC_ADM_INTR.
+bool raises_interrupt(const Operation& operation);
 
 /// SDXI 5.3, parsing step 6: type, subtype, chain, fence and sequential fields for this context.
 Checked<const Operation*> check_header(const Registers& registers, const ContextEntry& context,

@@ -182,4 +182,8 @@ Checked<const Operation*> check_header(const Registers& registers, const Context
   return operation;
 }
 
+bool raises_interrupt(const Operation& operation) {
+  return operation.execute == execute_interrupt || operation.execute == execute_admin_interrupt;
+}
+
 }  // namespace softhca::sdxi

@@ -7,7 +7,7 @@ Checked<Progress> execute_interrupt(Work& work, Execution& execution) {
   const auto akey = execution.as<spec::dsc_intr>().get(spec::dsc_intr::akey);
   const auto target = work.keys.interrupt(work.context, static_cast<std::uint16_t>(akey));
   if (!target) return refuse(target.error());
-  target->interrupts->raise(target->vector);
+  if (execution.injected.lost_interrupt == 0) target->interrupts->raise(target->vector);
   return Progress::kDone;
 }
 
@@ -17,6 +17,7 @@ Checked<Progress> execute_admin_interrupt(Work& work, Execution& execution) {
     return refuse(invalid(spec::err_step::ERRV_DSC_GEN, spec::err_class::ILLEGAL_INTR_NUM,
                           "intr_num is beyond the MSI-X table", "SDXI 6.6.10", vector));
   }
+  if (execution.injected.lost_interrupt != 0) return Progress::kDone;
   work.interrupts.raise(static_cast<std::uint16_t>(vector));
   return Progress::kDone;
 }

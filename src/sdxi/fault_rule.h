@@ -1,0 +1,54 @@
+// A fault to inject, as people write it down: which events of which function it meets, and what it
+// does to them.
+//
+//   function=sdxi0,context=3,operation=DSC_DMAB_COPY,nth=5,do=fail
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "sdxi/format.h"
+#include "sdxi/operation.h"
+#include "util/clock.h"
+#include "util/result.h"
+
+namespace softhca::sdxi {
+
+enum class FaultAction : std::uint8_t {
+  kDelay,           ///< a descriptor is accepted, and executed only after a time
+  kStall,           ///< a descriptor is accepted, and not executed as long as the rule is there
+  kFail,            ///< a descriptor ends in an execution error
+  kBadCompletion,   ///< a descriptor is executed, but its CST_BLK has er = 1; nothing else tells so
+  kLoseCompletion,  ///< a descriptor is executed, but its CST_BLK is not touched
+  kLoseInterrupt,   ///< an interrupt, of a descriptor or the function's own, is not raised
+  kHangSoftStop,    ///< a soft stop of a context does not end; a hard one does
+  kHangStop,        ///< no stop of a context ends as long as the rule is there
+};
+
+/// The action's name in a rule.
+std::string_view to_string(FaultAction action);
+
+struct FaultRule {
+  FaultAction action = FaultAction::kFail;
+  std::string function;                  ///< its name; empty: any
+  std::optional<ContextNumber> context;  ///< nothing: any
+  const Operation* operation = nullptr;  ///< null: any
+  std::uint64_t nth = 0;                 ///< only the nth event that matches; 0: every one
+  std::uint64_t every = 0;               ///< each nth event that matches; 0: every one
+  util::Duration delay{};                ///< of kDelay
+  std::uint16_t error_class = 0;         ///< of kFail: ERRLOG_HD_ENT.err_class
+};
+
+/// What a rule may look like, for help texts.
+inline constexpr std::string_view kFaultHelp =
+    "[function=NAME,][context=N,][operation=DSC_...,][nth=N|every=N,]do=ACTION, where ACTION is "
+    "delay,time=N(us|ms|s); stall; fail[,class=HEX]; bad-completion; lose-completion; "
+    "lose-interrupt; hang-soft-stop; hang-stop";
+
+util::Result<FaultRule> parse_fault(std::string_view text);
+/// The text that parse_fault() makes this rule of.
+std::string to_text(const FaultRule& rule);
+
+}  // namespace softhca::sdxi

@@ -1,0 +1,68 @@
+// Faults on demand: the rules of a function group, and what they do to the events that the
+// functions report. Every firing is counted, so that who injects a fault can see that it happened.
+//
+// Nothing is asked while there are no rules: armed() is one load. Belongs to the loop that owns the
+// group; armed() may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "sdxi/fault_rule.h"
+#include "sdxi/injected.h"
+
+namespace softhca::sdxi {
+
+class Faults {
+ public:
+  struct Entry {
+    FaultId id;
+    FaultRule rule;
+    std::uint64_t matched = 0;  ///< events that the rule was about
+    std::uint64_t fired = 0;    ///< times that it had an effect
+  };
+
+  FaultId add(FaultRule rule);
+  /// False if there is no such rule.
+  bool remove(FaultId id);
+  void clear();
+  std::span<const Entry> rules() const { return entries_; }
+  /// Null if there is no such rule.
+  const Entry* find(FaultId id) const;
+
+  bool armed() const { return armed_.load(std::memory_order_relaxed); }
+  /// Changes when a rule comes or goes: what a rule held back is to be looked at again.
+  std::uint64_t generation() const { return generation_; }
+
+  /// A descriptor was accepted. What follows is reported by fired() when it takes effect.
+  struct Accepted {
+    std::string_view function;
+    ContextNumber context;
+    const Operation& operation;
+    bool has_completion;  ///< a completion status block
+  };
+  Injected accept(const Accepted& descriptor);
+  void fired(FaultId id);
+
+  /// A stop of a context begins; the rule that keeps it from ending, which counts as fired.
+  FaultId begin_stop(std::string_view function, ContextNumber context, bool hard);
+  /// True if the rule still holds back what it held back, for a stop of this kind.
+  bool holds(FaultId id) const { return find(id) != nullptr; }
+  bool holds_stop(FaultId id, bool hard) const;
+
+  /// Message 0, the function's own interrupt. True: it is lost.
+  bool lose_message(std::string_view function);
+
+ private:
+  void changed();
+
+  std::vector<Entry> entries_;
+  FaultId next_ = 1;
+  std::uint64_t generation_ = 0;
+  std::atomic<bool> armed_ = false;
+};
+
+}  // namespace softhca::sdxi
