@@ -98,6 +98,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
 
   void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
   void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
+  void inspect_device(util::InspectNode& out) const override;
   void reset_device() override;
   void handle_frame(const wire::Frame& frame) override;
 

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "connectx/command.h"
@@ -59,6 +60,12 @@ class Rdma : private rdma::Hca {
   /// Null for a number that no QP has.
   QueuePair* find_qp(std::uint32_t qpn) const {
     return qpn < queue_pairs_.size() ? queue_pairs_[qpn].get() : nullptr;
+  }
+  template <class Visit>
+  void for_each_qp(Visit&& visit) const {
+    for (const auto& qp : queue_pairs_) {
+      if (qp != nullptr) visit(std::as_const(*qp));
+    }
   }
   /// Null for a number that no RMP or XRC SRQ has.
   SharedReceiveQueue* find_srq(std::uint32_t number) const {

@@ -16,6 +16,7 @@
 #include "pcie/dma_space.h"
 #include "pcie/interrupts.h"
 #include "util/clock.h"
+#include "util/inspect.h"
 
 namespace softhca::pcie {
 
@@ -66,6 +67,10 @@ class Function {
   /// earlier for "at once", util::kNever if only a host access or a frame can make work.
   virtual util::Time run(util::Time now) = 0;
 
+  /// What it looks like now: what every function has, then the device's own. May read the host's
+  /// memory; not to be called from inside a register access.
+  void inspect(util::InspectNode& out) const;
+
   DmaSpace& dma() { return dma_; }
   /// Where the device raises its interrupts, and the host takes them.
   Interrupts& interrupts() { return interrupts_; }
@@ -88,6 +93,8 @@ class Function {
   virtual void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) = 0;
   virtual void write_register(unsigned bar, std::uint64_t offset,
                               std::span<const std::byte> in) = 0;
+  /// The device part of inspect().
+  virtual void inspect_device(util::InspectNode& /*out*/) const {}
   /// The device part of reset().
   virtual void reset_device() = 0;
 

@@ -22,6 +22,7 @@
 #include "sdxi/operation.h"
 #include "sdxi/options.h"
 #include "util/clock.h"
+#include "util/inspect.h"
 
 namespace softhca::sdxi {
 
@@ -139,6 +140,7 @@ class Contexts final : public ContextControl {
     std::uint64_t errors = 0;       ///< context stops by error
   };
   const Statistics& statistics() const { return statistics_; }
+  void inspect(util::InspectNode& out) const;
   /// Calls `visit` with every started context.
   template <class Visit>
   void for_each(Visit visit) const {
@@ -187,6 +189,9 @@ class Contexts final : public ContextControl {
   Turn fail_by_rule(Context& context);
   Checked<void> complete_by_rule(Context& context);
   bool hangs(Context& context, bool hard);
+
+  // context_inspect.cc
+  void inspect_entry(const ContextEntry& entry, util::InspectNode& out) const;
 
   Parts parts_;
   std::vector<std::unique_ptr<Context>> contexts_;  ///< by number; null until first started

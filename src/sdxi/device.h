@@ -10,6 +10,7 @@
 #include "pcie/function.h"
 #include "sdxi/contexts.h"
 #include "sdxi/error_log.h"
+#include "sdxi/faults.h"
 #include "sdxi/function_state.h"
 #include "sdxi/group.h"
 #include "sdxi/keys.h"
@@ -53,6 +54,7 @@ class Device final : public pcie::Function, private GroupMember {
   // pcie::Function
   void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
   void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
+  void inspect_device(util::InspectNode& out) const override;
   void reset_device() override;
 
   // GroupMember

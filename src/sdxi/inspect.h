@@ -1,0 +1,49 @@
+// The document's structures in an inspect tree: every field by its name.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "util/endian.h"
+#include "util/field.h"
+#include "util/inspect.h"
+
+namespace softhca::sdxi {
+
+/// A field as people read it: addresses whole and in hex, as is what has more than 16 bits.
+inline void inspect_field(const util::FieldInfo& field, std::span<const std::byte> structure,
+                          util::InspectNode& out) {
+  std::array<std::byte, 8> bytes{};
+  const auto from = structure.subspan(field.offset);
+  std::copy_n(from.begin(), std::min(from.size(), bytes.size()), bytes.begin());
+  const auto word = util::load_le64(bytes.data());
+  const unsigned width = field.hi - field.lo + 1u;
+  const auto value = word >> field.lo & (~std::uint64_t{0} >> (64 - width));
+  if (field.name.ends_with("ptr")) {
+    out.add_hex(field.name, value << field.lo);
+  } else if (width > 16 && !field.name.ends_with("index")) {
+    out.add_hex(field.name, value);
+  } else {
+    out.add(field.name, value);
+  }
+}
+
+/// All fields of a structure.
+template <class Layout>
+void inspect_fields(util::View<Layout> structure, util::InspectNode& out) {
+  for (const auto& field : Layout::kFields) inspect_field(field, structure.bytes(), out);
+}
+
+/// The document's name of a value, or its number.
+template <class Enum>
+void inspect_enum(std::string_view name, Enum value, util::InspectNode& out) {
+  const auto text = to_string(value);
+  if (text.empty()) {
+    out.add_hex(name, static_cast<std::uint64_t>(value));
+  } else {
+    out.add(name, text);
+  }
+}
+
+}  // namespace softhca::sdxi

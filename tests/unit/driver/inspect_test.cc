@@ -1,0 +1,41 @@
+// What `softhca inspect` shows of a ConnectX.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "driver/world.h"
+
+namespace softhca::driver::test {
+namespace {
+
+nlohmann::json look(const Node& node) {
+  util::InspectNode root(node.device->name());
+  node.device->inspect(root);
+  return nlohmann::json::parse(root.to_json());
+}
+
+TEST(ConnectxInspectTest, ACardWithoutADriverHasNoQueues) {
+  World world;
+  const auto tree = look(world.a());
+  EXPECT_EQ(tree["pci"]["vendor_id"], "0x15b3");
+  EXPECT_EQ(tree["event_queues"], 0);
+  EXPECT_TRUE(tree["queue_pairs"].empty());
+}
+
+TEST(ConnectxInspectTest, QueuePairsAreCountedByState) {
+  World world;
+  world.open();
+  Endpoint a(world.a()), b(world.b()), idle(world.a());
+  connect(a, b);
+  const auto tree = look(world.a());
+  EXPECT_GT(tree["event_queues"], 0);
+  EXPECT_EQ(tree["completion_queues"], 4);
+  EXPECT_EQ(tree["queue_pairs_by_state"]["RTS"], 1);
+  EXPECT_EQ(tree["queue_pairs_by_state"]["RESET"], 1);
+  ASSERT_EQ(tree["queue_pairs"].size(), 2u);
+  EXPECT_EQ(tree["queue_pairs"][0]["type"], "RC");
+  EXPECT_EQ(tree["port"]["oper_up"], true);
+}
+
+}  // namespace
+}  // namespace softhca::driver::test
