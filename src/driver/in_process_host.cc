@@ -3,29 +3,26 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <bit>
 #include <cassert>
-#include <cstring>
 
 #include "driver/pci.h"
 
 namespace softhca::driver {
 namespace {
 
-constexpr std::size_t kArenaSize = std::size_t{2} << 20;
 /// Bus addresses begin here and are never used twice, so that a stale one finds nothing. They are
 /// no addresses of the process: who mixes the two up notices.
 constexpr pcie::Iova kFirstIova = pcie::Iova{1} << 40;
-
-std::size_t round_up(std::size_t size, std::size_t unit) { return (size + unit - 1) / unit * unit; }
 
 }  // namespace
 
 void InProcessHost::Unmapper::operator()(std::byte* memory) const { ::munmap(memory, size); }
 
 InProcessHost::InProcessHost(pcie::Function& function, Options options)
-    : function_(function), options_(std::move(options)), next_iova_(kFirstIova) {
+    : function_(function),
+      options_(std::move(options)),
+      next_iova_(kFirstIova),
+      pool_([this](std::size_t size) { return add_arena(size); }) {
   set_sink(this);
 }
 
@@ -56,51 +53,17 @@ void InProcessHost::write_bar(unsigned bar, std::uint64_t offset, std::span<cons
   function_.write_bar(bar, offset, in);
 }
 
-util::Result<DmaRegion> InProcessHost::allocate(std::size_t size) {
-  // Sizes in powers of two: what one queue gave back serves the next.
-  const auto rounded = std::max(std::bit_ceil(size), kPageSize);
-  auto region = carve(rounded);
-  if (!region) return region;
-  allocated_ += rounded;
-  std::memset(region->bytes.data(), 0, rounded);
-  return region;
-}
-
-util::Result<DmaRegion> InProcessHost::carve(std::size_t size) {
-  auto& freed = free_[size];
-  if (!freed.empty()) {
-    const auto region = freed.back();
-    freed.pop_back();
-    return region;
-  }
-  if (rest_.bytes.size() < size) {
-    if (const auto added = add_arena(size); !added) return tl::unexpected(added.error());
-  }
-  const DmaRegion region{rest_.bytes.first(size), rest_.iova};
-  rest_ = {rest_.bytes.subspan(size), rest_.iova + size};
-  return region;
-}
-
-util::Result<void> InProcessHost::add_arena(std::size_t size) {
-  const auto arena_size = round_up(size, kArenaSize);
-  void* memory =
-      ::mmap(nullptr, arena_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return util::fail_errno(fmt::format("{} bytes of DMA memory", arena_size));
-  Arena arena(static_cast<std::byte*>(memory), Unmapper{arena_size});
+util::Result<DmaRegion> InProcessHost::add_arena(std::size_t size) {
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return util::fail_errno(fmt::format("{} bytes of DMA memory", size));
+  Arena arena(static_cast<std::byte*>(memory), Unmapper{size});
   const auto mapped =
-      function_.dma().map(next_iova_, arena_size, arena.get(), pcie::DmaAccess::kReadWrite);
-  if (!mapped) return mapped;
-  rest_ = {{arena.get(), arena_size}, next_iova_};
-  next_iova_ += arena_size;
+      function_.dma().map(next_iova_, size, arena.get(), pcie::DmaAccess::kReadWrite);
+  if (!mapped) return tl::unexpected(mapped.error());
+  const DmaRegion region{{arena.get(), size}, next_iova_};
+  next_iova_ += size;
   arenas_.push_back(std::move(arena));
-  return {};
-}
-
-void InProcessHost::free(const DmaRegion& region) {
-  assert(allocated_ >= region.bytes.size());
-  allocated_ -= region.bytes.size();
-  free_[region.bytes.size()].push_back(region);
+  return region;
 }
 
 util::Result<DmaRegion> InProcessHost::map(std::span<std::byte> bytes) {
@@ -109,13 +72,13 @@ util::Result<DmaRegion> InProcessHost::map(std::span<std::byte> bytes) {
   const auto skip = address % kPageSize;
   const auto size = round_up(skip + bytes.size(), kPageSize);
   // At the same place in a large page as in the process, so that a memory key may use large pages.
-  const auto iova = next_iova_ + (address - skip) % kArenaSize;
+  const auto iova = next_iova_ + (address - skip) % DmaPool::kArenaSize;
   const DmaRegion region{{bytes.data() - skip, size}, iova};
   const auto mapped =
       function_.dma().map(region.iova, size, region.bytes.data(), pcie::DmaAccess::kReadWrite);
   if (!mapped) return tl::unexpected(mapped.error());
   // An unmapped page behind each mapping: who runs over its end finds nothing.
-  next_iova_ = round_up(iova + size + kPageSize, kArenaSize);
+  next_iova_ = round_up(iova + size + kPageSize, DmaPool::kArenaSize);
   ++mapped_;
   return region;
 }

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <vector>
 
+#include "driver/dma_pool.h"
 #include "driver/host.h"
 #include "pcie/function.h"
 
@@ -35,8 +35,8 @@ class InProcessHost final : public Host, private pcie::InterruptSink {
   void read_bar(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
   void write_bar(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
 
-  util::Result<DmaRegion> allocate(std::size_t size) override;
-  void free(const DmaRegion& region) override;
+  util::Result<DmaRegion> allocate(std::size_t size) override { return pool_.allocate(size); }
+  void free(const DmaRegion& region) override { pool_.free(region); }
   util::Result<DmaRegion> map(std::span<std::byte> bytes) override;
   void unmap(const DmaRegion& region) override;
 
@@ -48,7 +48,7 @@ class InProcessHost final : public Host, private pcie::InterruptSink {
   util::Time now() const override { return options_.clock(); }
 
   /// Bytes of allocate() that were not given back, for tests of teardown.
-  std::size_t allocated() const { return allocated_; }
+  std::size_t allocated() const { return pool_.allocated(); }
   /// Regions of map() that were not given back.
   std::size_t mapped() const { return mapped_; }
 
@@ -57,23 +57,18 @@ class InProcessHost final : public Host, private pcie::InterruptSink {
     std::size_t size;
     void operator()(std::byte* memory) const;
   };
-  /// One large mapping that allocate() cuts into pieces, so that the device finds queues and
-  /// mailboxes in few mappings.
   using Arena = std::unique_ptr<std::byte, Unmapper>;
 
   void raise(std::uint16_t vector) override;
   void set_sink(pcie::InterruptSink* sink);
-  util::Result<DmaRegion> carve(std::size_t size);
-  util::Result<void> add_arena(std::size_t size);
+  util::Result<DmaRegion> add_arena(std::size_t size);
 
   pcie::Function& function_;
   Options options_;
   std::vector<std::uint64_t> interrupts_;  ///< by vector
   std::vector<Arena> arenas_;
-  DmaRegion rest_;                                      ///< of the newest arena
-  std::map<std::size_t, std::vector<DmaRegion>> free_;  ///< by size
   pcie::Iova next_iova_;
-  std::size_t allocated_ = 0;
+  DmaPool pool_;
   std::size_t mapped_ = 0;
   bool in_progress_ = false;
 };
