@@ -25,8 +25,8 @@ MAY_INCLUDE = {
     "connectx": {"util", "spec", "wire", "fabric", "pcie", "rdma", "ethernet"},
     "sdxi": {"util", "spec", "pcie"},
     "vfio_user": {"util", "pcie"},
-    "driver": {"util", "spec", "pcie"},
-    "cli": {"util", "fabric", "pcie", "connectx", "sdxi", "vfio_user", "wire"},
+    "driver": {"util", "spec", "pcie", "vfio_user"},
+    "cli": {"util", "fabric", "pcie", "connectx", "sdxi", "vfio_user", "driver", "spec", "wire"},
 }
 COLUMNS_MAX = 100
 LINES_MAX = 700

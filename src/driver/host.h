@@ -53,6 +53,12 @@ class Host {
   virtual void disable_interrupts() = 0;
   /// How often `vector` was signaled since enable_interrupts().
   virtual std::uint64_t interrupts(unsigned vector) const = 0;
+  /// Lets the device work, and may sleep meanwhile: until `vector` is signaled or `until` has come,
+  /// or earlier.
+  virtual void wait_interrupt(unsigned vector, util::Time until) {
+    (void)vector, (void)until;
+    progress();
+  }
 
   // Time.
   /// Lets the device work, where it does not do so by itself: in the same process this runs its

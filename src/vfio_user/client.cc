@@ -178,6 +178,17 @@ bool Client::wait_closed() {
   return false;
 }
 
+bool Client::serve() {
+  if (!stream_.wait_readable(util::Time{})) return true;
+  const auto received = stream_.receive();
+  if (received == MessageStream::Received::kClosed || received == MessageStream::Received::kBroken)
+    return false;
+  while (const auto message = stream_.next()) {
+    if (message->is_command()) answer(*message);  // and no reply that came too late
+  }
+  return true;
+}
+
 void Client::serve_until(const std::function<bool()>& done) {
   const auto deadline = util::monotonic_now() + options_.timeout;
   while (!done() && util::monotonic_now() < deadline) {

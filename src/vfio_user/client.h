@@ -70,6 +70,8 @@ class Client {
   util::Result<Reply> receive_reply();
   /// Waits until the server has closed the connection. False if it did not within the timeout.
   bool wait_closed();
+  /// Answers the server's commands that are there, without waiting. False if the server has gone.
+  bool serve();
   /// Answers the server's commands for a while: for a test whose server runs in another thread.
   void serve_until(const std::function<bool()>& done);
   int fd() const { return stream_.fd(); }

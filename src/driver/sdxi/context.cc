@@ -165,7 +165,8 @@ util::Result<void> Context::wait_interrupt(unsigned vector, std::uint64_t count)
     if (state() == cxtv::CXTV_ERR_FN) return failure();
     if (host.now() > until)
       return util::fail(fmt::format("SDXI interrupt {} does not come", vector));
-    host.progress();
+    // A context that fails raises no interrupt of its own: look at its state now and then.
+    host.wait_interrupt(vector, std::min(until, host.now() + std::chrono::milliseconds(100)));
   }
   return {};
 }

@@ -1,0 +1,37 @@
+// MSI-X vectors as eventfds, as vfio and vfio-user signal them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "util/clock.h"
+#include "util/result.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::driver {
+
+class EventfdInterrupts {
+ public:
+  /// One eventfd for each of `count` vectors.
+  static util::Result<EventfdInterrupts> create(unsigned count);
+  EventfdInterrupts() = default;
+
+  /// By vector, for whoever signals them.
+  std::vector<int> fds() const;
+  unsigned count() const { return static_cast<unsigned>(vectors_.size()); }
+  /// How often `vector` was signaled; 0 for one that is not there.
+  std::uint64_t signaled(unsigned vector);
+  /// Sleeps until `vector` is signaled, `other` (a descriptor, or -1) has something to read, or
+  /// `until` has come.
+  void wait(unsigned vector, int other, util::Time until) const;
+
+ private:
+  struct Vector {
+    vfio_user::UniqueFd eventfd;
+    std::uint64_t signaled = 0;
+  };
+  std::vector<Vector> vectors_;
+};
+
+}  // namespace softhca::driver
