@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/device_spec.h"
+#include "cli/sdxi_copy.h"
 #include "cli/serve.h"
 #include "util/log.h"
 
@@ -51,7 +52,14 @@ int main(int argc, char** argv) {
                             "sleep, where that has paid before; 0: never [20]");
   serve_command->add_flag("-v,--verbose", verbose, "Log every command of every driver");
 
+  auto* sdxi = app.add_subcommand("sdxi", "Use an SDXI function");
+  sdxi->require_subcommand(1);
+  softhca::cli::SdxiCopyOptions copy;
+  auto* copy_command = softhca::cli::add_sdxi_copy(*sdxi, copy);
+
   CLI11_PARSE(app, argc, argv);
+
+  if (copy_command->parsed()) return softhca::cli::run_sdxi_copy(copy);
 
   if (verbose) softhca::util::set_log_level(softhca::util::LogLevel::kDebug);
   const auto done = softhca::cli::serve(serve);

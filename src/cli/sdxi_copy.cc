@@ -1,0 +1,333 @@
+#include "cli/sdxi_copy.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <vector>
+
+#include "cli/progress_bar.h"
+#include "cli/sdxi_function.h"
+#include "driver/dma_memory.h"
+#include "driver/sdxi/context.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::cli {
+namespace {
+
+using driver::sdxi::Context;
+using driver::sdxi::Descriptor;
+using vfio_user::UniqueFd;
+
+constexpr unsigned kVector = 1;  ///< of the function's interrupts; number 0 is its own
+constexpr int kInterruptedStatus = 130;
+
+/// Notes SIGINT and SIGTERM as long as it lives, instead of dying of them.
+class Signals {
+ public:
+  Signals() {
+    struct sigaction action{};
+    action.sa_handler = [](int) { seen_ = 1; };
+    seen_ = 0;
+    ::sigaction(SIGINT, &action, &interrupt_);
+    ::sigaction(SIGTERM, &action, &terminate_);
+  }
+  ~Signals() {
+    ::sigaction(SIGINT, &interrupt_, nullptr);
+    ::sigaction(SIGTERM, &terminate_, nullptr);
+  }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+  static bool seen() { return seen_ != 0; }
+
+ private:
+  static inline volatile std::sig_atomic_t seen_ = 0;
+  struct sigaction interrupt_{};
+  struct sigaction terminate_{};
+};
+
+/// The file that is read.
+struct Source {
+  UniqueFd fd;
+  struct stat status{};
+
+  static util::Result<Source> open(const std::string& path) {
+    Source source;
+    source.fd = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!source.fd || ::fstat(source.fd.get(), &source.status) != 0) return util::fail_errno(path);
+    if (S_ISDIR(source.status.st_mode)) return util::fail(path + ": is a directory");
+    return source;
+  }
+  std::optional<std::uint64_t> size() const {
+    if (!S_ISREG(status.st_mode)) return std::nullopt;
+    return static_cast<std::uint64_t>(status.st_size);
+  }
+  /// As many bytes as there are, up to the whole of `out`.
+  util::Result<std::size_t> read(std::span<std::byte> out) const {
+    std::size_t done = 0;
+    while (done < out.size()) {
+      const auto got = ::read(fd.get(), out.data() + done, out.size() - done);
+      if (got == 0) break;
+      if (got < 0 && errno == EINTR && !Signals::seen()) continue;
+      if (got < 0) return util::fail_errno("reading");
+      done += static_cast<std::size_t>(got);
+    }
+    return done;
+  }
+};
+
+/// The file that is written: under another name until it is whole. What is no regular file (a pipe,
+/// a device) is written directly.
+class Target {
+ public:
+  static util::Result<Target> create(const std::string& path, const Source& source) {
+    Target target;
+    struct stat status{};
+    const bool there = ::stat(path.c_str(), &status) == 0;
+    if (there && S_ISDIR(status.st_mode)) return util::fail(path + ": is a directory");
+    if (there && status.st_dev == source.status.st_dev && status.st_ino == source.status.st_ino) {
+      return util::fail(path + ": is the file to copy");
+    }
+    if (there && !S_ISREG(status.st_mode)) {
+      target.fd_ = UniqueFd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+      if (!target.fd_) return util::fail_errno(path);
+      return target;
+    }
+    const auto part = fmt::format("{}.{}.part", path, ::getpid());
+    target.fd_ = UniqueFd(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                                 source.status.st_mode & 0777));
+    if (!target.fd_) return util::fail_errno(part);
+    target.part_ = part;
+    target.path_ = path;
+    return target;
+  }
+  Target(Target&&) noexcept = default;
+  Target& operator=(Target&&) = delete;
+  /// What is not whole goes.
+  ~Target() {
+    if (fd_ && !part_.empty()) ::unlink(part_.c_str());
+  }
+
+  util::Result<void> write(std::span<const std::byte> in) const {
+    while (!in.empty()) {
+      const auto put = ::write(fd_.get(), in.data(), in.size());
+      if (put < 0 && errno == EINTR && !Signals::seen()) continue;
+      if (put < 0) return util::fail_errno("writing");
+      in = in.subspan(static_cast<std::size_t>(put));
+    }
+    return {};
+  }
+  /// The file is whole.
+  util::Result<void> finish() {
+    if (!part_.empty() && ::rename(part_.c_str(), path_.c_str()) != 0) {
+      return util::fail_errno(path_);
+    }
+    part_.clear();
+    return {};
+  }
+
+ private:
+  Target() = default;
+  UniqueFd fd_;
+  std::string part_;
+  std::string path_;
+};
+
+/// Blocks of the file on their way: read into one buffer, copied by the function to another,
+/// written from there.
+class Pump {
+ public:
+  Pump(Context& context, const SdxiCopyOptions& options) : context_(context), options_(options) {}
+
+  util::Result<void> prepare(driver::Host& host) {
+    for (unsigned i = 0; i < options_.blocks; ++i) {
+      auto from = driver::DmaBuffer::allocate(host, options_.block_size);
+      if (!from) return tl::unexpected(from.error());
+      auto to = driver::DmaBuffer::allocate(host, options_.block_size);
+      if (!to) return tl::unexpected(to.error());
+      blocks_.push_back({*std::move(from), *std::move(to), 0, {}});
+    }
+    if (!options_.interrupts) return {};
+    auto akey = context_.use_interrupt(kVector);
+    if (!akey) return tl::unexpected(akey.error());
+    interrupt_akey_ = *akey;
+    return {};
+  }
+
+  util::Result<void> run(const Source& source, const Target& target, ProgressBar& bar) {
+    for (bool more = true; (more || under_way_ > 0) && !Signals::seen();) {
+      if (more && under_way_ < blocks_.size()) {
+        auto size = start(source);
+        if (!size) return tl::unexpected(size.error());
+        more = *size == options_.block_size;
+      } else {
+        if (auto ok = end(target); !ok) return ok;
+        bar.update(done_);
+      }
+    }
+    return {};
+  }
+  std::uint64_t done() const { return done_; }
+
+ private:
+  struct Block {
+    driver::DmaBuffer from;
+    driver::DmaBuffer to;
+    std::size_t size;
+    driver::sdxi::Completion completion;
+  };
+
+  /// Reads the next block and lets the function copy it. Returns its size.
+  util::Result<std::size_t> start(const Source& source) {
+    auto& block = blocks_[next_];
+    const auto size = source.read(block.from.bytes().first(options_.block_size));
+    if (!size || *size == 0) return size;
+    block.size = *size;
+    // So that a copy which does nothing is noticed.
+    if (options_.verify) {
+      const auto to = block.to.bytes().first(*size);
+      std::fill(to.begin(), to.end(), ~block.from.bytes().front());
+    }
+    auto completion = submit(block);
+    if (!completion) return tl::unexpected(completion.error());
+    block.completion = *completion;
+    next_ = (next_ + 1) % blocks_.size();
+    ++under_way_;
+    return size;
+  }
+
+  util::Result<driver::sdxi::Completion> submit(const Block& block) {
+    if (!options_.interrupts)
+      return context_.copy({block.to.iova()}, {block.from.iova()}, block.size);
+    std::array batch{Descriptor::copy({block.to.iova()}, {block.from.iova()}, block.size),
+                     Descriptor::interrupt(interrupt_akey_)};
+    return context_.submit(batch);
+  }
+
+  /// Waits for the oldest block and writes it.
+  util::Result<void> end(const Target& target) {
+    auto& block = blocks_[(next_ + blocks_.size() - under_way_) % blocks_.size()];
+    if (options_.interrupts) {
+      if (auto ok = context_.wait_interrupt(kVector, ++interrupts_); !ok) return ok;
+    }
+    if (auto ok = context_.wait(block.completion); !ok) return ok;
+    --under_way_;
+    const auto from = block.from.bytes().first(block.size);
+    const auto to = block.to.bytes().first(block.size);
+    if (options_.verify) {
+      const auto wrong = std::mismatch(from.begin(), from.end(), to.begin()).first;
+      if (wrong != from.end()) {
+        return util::fail(fmt::format("byte {} came out different of the function",
+                                      done_ + static_cast<std::uint64_t>(wrong - from.begin())));
+      }
+    }
+    done_ += block.size;
+    return target.write(to);
+  }
+
+  Context& context_;
+  const SdxiCopyOptions& options_;
+  std::vector<Block> blocks_;
+  std::size_t next_ = 0;  ///< block to be started next
+  std::size_t under_way_ = 0;
+  std::uint16_t interrupt_akey_ = 0;
+  std::uint64_t interrupts_ = 0;  ///< waited for
+  std::uint64_t done_ = 0;        ///< bytes
+};
+
+}  // namespace
+
+util::Result<SdxiCopyResult> sdxi_copy(const SdxiCopyOptions& options) {
+  const Signals signals;
+  auto source = Source::open(options.from);
+  if (!source) return tl::unexpected(source.error());
+  auto target = Target::create(options.to, *source);
+  if (!target) return tl::unexpected(target.error());
+  auto function = SdxiFunction::open(options.socket, options.pci);
+  if (!function) return tl::unexpected(function.error());
+  auto context = function->driver().make_context();
+  if (!context) return tl::unexpected(context.error());
+  // Larger blocks than a descriptor may have are cut by Context::copy; a batch is not.
+  const auto largest = function->driver().capabilities().max_buffer;
+  if (options.block_size > largest) {
+    return util::fail(fmt::format("--block-size: the function copies at most {} at a time",
+                                  to_size(static_cast<double>(largest))));
+  }
+
+  SdxiCopyResult result;
+  Pump pump(**context, options);
+  if (auto ok = pump.prepare(function->host()); !ok) return tl::unexpected(ok.error());
+  const auto begin = util::monotonic_now();
+  {
+    ProgressBar bar(source->size(), !options.quiet && ::isatty(STDERR_FILENO) != 0);
+    if (auto ok = pump.run(*source, *target, bar); !ok && !Signals::seen()) {
+      return tl::unexpected(ok.error());
+    }
+  }
+  result.seconds = std::chrono::duration<double>(util::monotonic_now() - begin).count();
+  result.bytes = pump.done();
+  result.interrupted = Signals::seen();
+  if (result.interrupted) return result;
+  if (auto ok = target->finish(); !ok) return tl::unexpected(ok.error());
+  return result;
+}
+
+CLI::App* add_sdxi_copy(CLI::App& parent, SdxiCopyOptions& options) {
+  auto* command = parent.add_subcommand("copy", "Move a file through an SDXI function");
+  command->add_option("FROM", options.from, "The file to copy")->required();
+  command->add_option("TO", options.to, "Its copy; it appears when it is whole")->required();
+  auto* socket = command->add_option(
+      "--socket", options.socket,
+      "The function is served there by vfio-user (default: one inside this process)");
+  command
+      ->add_option("--pci", options.pci,
+                   "The function is on this machine's bus, e.g. 01:00.0, bound to vfio-pci")
+      ->excludes(socket);
+  command
+      ->add_option("--block-size", options.block_size,
+                   "Bytes of one copy descriptor, e.g. 64K or 4M [1M]")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30));
+  command->add_option("--blocks", options.blocks, "Blocks under way at a time [4]")
+      ->check(CLI::Range(1u, 128u));
+  command->add_flag("--interrupts", options.interrupts,
+                    "Wait for interrupts instead of polling completion blocks");
+  command->add_flag("--verify", options.verify, "Compare each block with what was read");
+  command->add_flag("-q,--quiet", options.quiet, "No progress, no summary");
+  command->footer(R"(
+With a server in another terminal:
+
+  softhca serve --device sdxi --socket /tmp/sdxi0
+  softhca sdxi copy --socket /tmp/sdxi0 --verify /usr/bin/gdb /tmp/gdb
+
+Exit status: 0 done, 1 failed (and why), 130 after Ctrl-C; then TO is as it was before.)");
+  return command;
+}
+
+int run_sdxi_copy(const SdxiCopyOptions& options) {
+  const auto result = sdxi_copy(options);
+  if (!result) {
+    fmt::print(stderr, "softhca: {}\n", result.error().message);
+    return 1;
+  }
+  if (result->interrupted) {
+    fmt::print(stderr, "softhca: interrupted after {}; {} is as it was\n",
+               to_size(static_cast<double>(result->bytes)), options.to);
+    return kInterruptedStatus;
+  }
+  if (!options.quiet) {
+    const auto bytes = static_cast<double>(result->bytes);
+    fmt::print("{} in {:.3f} s, {}/s{}\n", to_size(bytes), result->seconds,
+               to_size(result->seconds > 0 ? bytes / result->seconds : 0),
+               options.verify ? ", verified" : "");
+  }
+  return 0;
+}
+
+}  // namespace softhca::cli

@@ -1,0 +1,36 @@
+// An SDXI function for a command, wherever it is: in this process, behind a vfio-user socket, or on
+// the PCI bus; with our driver on it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "driver/host.h"
+#include "driver/sdxi/function.h"
+#include "util/result.h"
+
+namespace softhca::cli {
+
+class SdxiFunction {
+ public:
+  /// At most one of `socket` and `pci` is not empty.
+  static util::Result<SdxiFunction> open(const std::string& socket, const std::string& pci);
+
+  SdxiFunction(SdxiFunction&&) noexcept;
+  SdxiFunction& operator=(SdxiFunction&&) noexcept;
+  ~SdxiFunction();
+
+  driver::Host& host() { return *host_; }
+  driver::sdxi::Function& driver() { return *driver_; }
+
+ private:
+  struct InProcess;  ///< the device, where it is ours
+
+  SdxiFunction();
+
+  std::unique_ptr<InProcess> in_process_;
+  std::unique_ptr<driver::Host> host_;
+  std::unique_ptr<driver::sdxi::Function> driver_;
+};
+
+}  // namespace softhca::cli
