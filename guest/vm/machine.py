@@ -194,11 +194,14 @@ class Guest:
         if not kvm:
             # Under emulation these cost much and protect nothing.
             append += ["mitigations=off", "tsc=reliable", "no_timer_check"]
+        if plan.iommu:
+            append += ["intel_iommu=on"]
         append += plan.append
         command = [
             *plan.qemu.command, "-nodefaults", "-no-user-config", "-display", "none",
             "-name", f"softhca-guest{self.number}",
-            "-machine", "q35,memory-backend=ram,sata=off,smbus=off,usb=off,vmport=off",
+            "-machine", "q35,memory-backend=ram,sata=off,smbus=off,usb=off,vmport=off"
+            + (",kernel-irqchip=split" if kvm and plan.iommu else ""),
             "-accel", "kvm" if kvm else "tcg,thread=multi",
             "-cpu", "host" if kvm else "max,la57=off,svm=off",
             "-smp", str(plan.cpus), "-m", f"{plan.memory}M",
@@ -209,6 +212,10 @@ class Guest:
             "-chardev", f"file,id=console,path={self.console},append=on",
             "-serial", "chardev:console",
         ]
+        if plan.iommu:
+            # Before the devices behind it. With caching-mode the guest tells of every new mapping,
+            # so that QEMU can pass it on to the vfio-user servers.
+            command += ["-device", "intel-iommu,caching-mode=on,intremap=on"]
         for name, image in (("root", plan.root), ("modules", plan.kernel.modules)):
             command += ["-drive", f"if=none,id={name},file={image},format=raw,readonly=on",
                         "-device", f"virtio-blk-pci,disable-legacy=on,drive={name},serial={name}"]

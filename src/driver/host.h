@@ -66,6 +66,8 @@ class Host {
   virtual void progress() = 0;
   /// The driver's patience is measured with this clock.
   virtual util::Time now() const = 0;
+  /// The device has gone for good: nothing that a driver waits for comes any more.
+  virtual bool lost() const { return false; }
 
  protected:
   Host() = default;

@@ -68,13 +68,13 @@ VfioUserHost::~VfioUserHost() {
 }
 
 void VfioUserHost::check(bool good, std::string_view what) {
-  if (good || lost_) return;
-  lost_ = true;
+  if (good || lost_.exchange(true)) return;
   util::log(util::LogLevel::kError, "vfio-user: {} failed, the server is gone", what);
 }
 
 void VfioUserHost::read_region(std::uint32_t region, std::uint64_t offset,
                                std::span<std::byte> out) {
+  const std::lock_guard lock(mutex_);
   const bool good = !lost_ && client_.read_region(region, offset, out) == 0;
   if (!good) std::fill(out.begin(), out.end(), std::byte{0xff});
   check(good, "a read");
@@ -85,6 +85,7 @@ void VfioUserHost::read_config(std::uint32_t offset, std::span<std::byte> out) {
 }
 
 void VfioUserHost::write_config(std::uint32_t offset, std::span<const std::byte> in) {
+  const std::lock_guard lock(mutex_);
   if (!lost_) check(client_.write_region(protocol::kConfigRegion, offset, in) == 0, "a write");
 }
 
@@ -93,6 +94,7 @@ void VfioUserHost::read_bar(unsigned bar, std::uint64_t offset, std::span<std::b
 }
 
 void VfioUserHost::write_bar(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
+  const std::lock_guard lock(mutex_);
   if (!lost_) check(client_.post_region(bar, offset, in), "a write");
 }
 
@@ -107,6 +109,7 @@ util::Result<DmaRegion> VfioUserHost::add_arena(std::size_t size) {
   }
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) return util::fail_errno(what);
+  const std::lock_guard lock(mutex_);
   if (const int error = client_.map_dma(next_iova_, size, file.get(), 0); error != 0) {
     ::munmap(memory, size);
     return util::fail(fmt::format("the server does not take {}: {}", what,
@@ -121,9 +124,11 @@ util::Result<DmaRegion> VfioUserHost::add_arena(std::size_t size) {
 
 util::Result<DmaRegion> VfioUserHost::map(std::span<std::byte> bytes) {
   if (bytes.empty()) return util::fail("DMA mapping of 0 bytes");
+  if (options_.pump) return util::fail("a program's own memory needs a server that runs by itself");
   const auto skip = reinterpret_cast<std::uintptr_t>(bytes.data()) % kPageSize;
   const auto size = round_up(skip + bytes.size(), kPageSize);
   const DmaRegion region{{bytes.data() - skip, size}, next_iova_};
+  const std::lock_guard lock(mutex_);
   if (const int error = client_.map_remote_dma(region.iova, region.bytes); error != 0) {
     return util::fail(fmt::format("the server does not map {} bytes: {}", size,
                                   error < 0 ? "no answer" : std::strerror(error)));
@@ -134,6 +139,7 @@ util::Result<DmaRegion> VfioUserHost::map(std::span<std::byte> bytes) {
 }
 
 void VfioUserHost::unmap(const DmaRegion& region) {
+  const std::lock_guard lock(mutex_);
   if (!lost_) check(client_.unmap_dma(region.iova, region.bytes.size()) == 0, "an unmap");
   --mapped_;
 }
@@ -145,6 +151,7 @@ util::Result<void> VfioUserHost::enable_interrupts(unsigned count) {
   // One at a time: a server need not take more than one descriptor in a message.
   const auto fds = interrupts_.fds();
   for (unsigned vector = 0; vector < count; ++vector) {
+    const std::lock_guard lock(mutex_);
     const int error =
         client_.set_irqs(protocol::kIrqSetDataEventfd | protocol::kIrqSetActionTrigger,
                          protocol::kMsixIrqIndex, vector, 1, {}, std::span(fds).subspan(vector, 1));
@@ -166,14 +173,17 @@ void VfioUserHost::disable_interrupts() {
 void VfioUserHost::wait_interrupt(unsigned vector, util::Time until) {
   if (options_.pump) return progress();
   interrupts_.wait(vector, lost_ ? -1 : client_.fd(), until);
+  serve_client();
+}
+
+void VfioUserHost::serve_client() {
+  const std::lock_guard lock(mutex_);
   check(lost_ || client_.serve(), "waiting");
 }
 
 void VfioUserHost::progress() {
   if (options_.pump) options_.pump();
-  if (mapped_ > 0 || ++turns_ % kTurnsPerLook == 0) {
-    check(lost_ || client_.serve(), "waiting");
-  }
+  if (mapped_ > 0 || ++turns_ % kTurnsPerLook == 0) serve_client();
   // The server wants the processor as much as we do.
   if (!options_.pump) std::this_thread::yield();
 }

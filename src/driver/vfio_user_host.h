@@ -3,8 +3,10 @@
 // eventfd.
 #pragma once
 
-#include <map>
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -34,13 +36,13 @@ class VfioUserHost final : public Host {
   void read_config(std::uint32_t offset, std::span<std::byte> out) override;
   void write_config(std::uint32_t offset, std::span<const std::byte> in) override;
   void read_bar(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
-  /// Posted, as on the bus: does not wait for the server.
+  /// Posted, as on the bus: does not wait for the server. Threads may call it at the same time.
   void write_bar(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
 
   util::Result<DmaRegion> allocate(std::size_t size) override { return pool_.allocate(size); }
   void free(const DmaRegion& region) override { pool_.free(region); }
   /// The server reaches this memory by messages, which are answered in progress(). For much data
-  /// take memory of allocate().
+  /// take memory of allocate(). Fails with a server that shares the thread: it could not wait.
   util::Result<DmaRegion> map(std::span<std::byte> bytes) override;
   void unmap(const DmaRegion& region) override;
 
@@ -51,9 +53,7 @@ class VfioUserHost final : public Host {
 
   void progress() override;
   util::Time now() const override { return util::monotonic_now(); }
-
-  /// The server went away, or does not answer any more.
-  bool lost() const { return lost_; }
+  bool lost() const override { return lost_; }
 
  private:
   struct Arena {
@@ -65,9 +65,11 @@ class VfioUserHost final : public Host {
   util::Result<void> inspect();
   util::Result<DmaRegion> add_arena(std::size_t size);
   void read_region(std::uint32_t region, std::uint64_t offset, std::span<std::byte> out);
+  void serve_client();
   void check(bool good, std::string_view what);
 
   Options options_;
+  std::mutex mutex_;  ///< guards client_: several producers ring doorbells
   vfio_user::Client client_;
   mutable EventfdInterrupts interrupts_;
   std::vector<Arena> arenas_;
@@ -75,7 +77,7 @@ class VfioUserHost final : public Host {
   DmaPool pool_;
   std::size_t mapped_ = 0;  ///< regions of map()
   unsigned turns_ = 0;      ///< of progress()
-  bool lost_ = false;
+  std::atomic<bool> lost_ = false;
 };
 
 }  // namespace softhca::driver

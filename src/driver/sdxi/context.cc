@@ -93,6 +93,7 @@ util::Result<void> Context::enqueue_patiently(std::span<const Descriptor> descri
   const auto until = host.now() + function_.patience();
   while (!enqueue(descriptors)) {
     if (state() != cxtv::CXTV_RUN) return failure();
+    if (host.lost()) return util::fail("the SDXI function is gone");
     if (host.now() > until) return util::fail("the SDXI ring stays full");
     host.progress();
   }
@@ -145,6 +146,7 @@ util::Result<void> Context::wait(const Completion& completion) {
   while (!poll(completion)) {
     // A descriptor behind one that failed never completes.
     if (state() == cxtv::CXTV_ERR_FN && !poll(completion)) break;
+    if (host.lost()) return util::fail("the SDXI function is gone");
     if (host.now() > until) return util::fail("an SDXI descriptor does not complete");
     host.progress();
   }
@@ -163,6 +165,7 @@ util::Result<void> Context::wait_interrupt(unsigned vector, std::uint64_t count)
   const auto until = host.now() + function_.patience();
   while (host.interrupts(vector) < count) {
     if (state() == cxtv::CXTV_ERR_FN) return failure();
+    if (host.lost()) return util::fail("the SDXI function is gone");
     if (host.now() > until)
       return util::fail(fmt::format("SDXI interrupt {} does not come", vector));
     // A context that fails raises no interrupt of its own: look at its state now and then.

@@ -81,6 +81,7 @@ util::Result<void> Function::wait_for(fn_gsv wanted) {
   for (;;) {
     const auto now_is = state();
     if (now_is == wanted) return {};
+    if (host_.lost()) return util::fail("the SDXI function is gone");
     if (now_is == fn_gsv::GSV_ERROR || host_.now() > until) {
       return util::fail(fmt::format("the SDXI function is in {} instead of {}", to_string(now_is),
                                     to_string(wanted)));

@@ -1,0 +1,199 @@
+// `softhca sdxi copy` over the hosts that need no guest.
+#include "cli/sdxi_copy.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "cli/progress_bar.h"
+#include "sdxi/device.h"
+#include "sdxi/group.h"
+#include "vfio_user/serve_loop.h"
+#include "vfio_user/served_function.h"
+#include "vfio_user/server.h"
+
+namespace softhca::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::TemporaryDirectory;
+
+std::string random_bytes(std::size_t size) {
+  std::mt19937_64 source(size);
+  std::string bytes(size, '\0');
+  for (auto& byte : bytes) byte = static_cast<char>(source());
+  return bytes;
+}
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// `softhca serve --device sdxi` in a thread.
+class Server {
+ public:
+  explicit Server(const std::string& path)
+      : server_(vfio_user::Server::listen(loop_->events(), device_, path).value()) {
+    loop_->add(device_);
+    thread_ = std::thread([this] { loop_->run(); });
+  }
+  ~Server() {
+    loop_->stop();
+    thread_.join();
+  }
+
+ private:
+  sdxi::FunctionGroup group_;
+  sdxi::Device device_{{}, group_};
+  std::unique_ptr<vfio_user::ServeLoop> loop_ = vfio_user::ServeLoop::create().value();
+  std::unique_ptr<vfio_user::Server> server_;
+  std::thread thread_;
+};
+
+enum class Place : std::uint8_t { kInProcess, kSocket };
+
+class SdxiCopyTest : public ::testing::TestWithParam<std::tuple<Place, bool>> {
+ protected:
+  SdxiCopyTest() {
+    options_.from = directory_ / "from";
+    options_.to = directory_ / "to";
+    options_.block_size = 64 << 10;
+    options_.quiet = true;
+    options_.interrupts = std::get<1>(GetParam());
+    if (std::get<0>(GetParam()) == Place::kInProcess) return;
+    options_.socket = directory_ / "socket";
+    server_ = std::make_unique<Server>(options_.socket);
+  }
+  void write(const std::string& bytes) { std::ofstream(options_.from, std::ios::binary) << bytes; }
+  /// Nothing but what the test made itself lies around.
+  std::size_t files() const {
+    std::size_t count = 0;
+    for (const auto& entry : fs::directory_iterator(fs::path(options_.from).parent_path())) {
+      count += entry.is_regular_file();
+    }
+    return count;
+  }
+
+  TemporaryDirectory directory_;
+  SdxiCopyOptions options_;
+  std::unique_ptr<Server> server_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Hosts, SdxiCopyTest,
+                         ::testing::Combine(::testing::Values(Place::kInProcess, Place::kSocket),
+                                            ::testing::Bool()),
+                         [](const auto& hosts) {
+                           return std::string(std::get<0>(hosts.param) == Place::kInProcess
+                                                  ? "InProcess"
+                                                  : "OverASocket") +
+                                  (std::get<1>(hosts.param) ? "ByInterrupt" : "Polling");
+                         });
+
+TEST_P(SdxiCopyTest, FilesOfAllSizesArriveWhole) {
+  options_.verify = true;
+  for (const std::size_t size : {0, 1, 4095, 65535, 65536, 65537, (1 << 20) + 1}) {
+    const auto bytes = random_bytes(size);
+    write(bytes);
+    const auto result = sdxi_copy(options_);
+    ASSERT_TRUE(result) << size << " bytes: " << result.error().message;
+    EXPECT_EQ(result->bytes, size);
+    EXPECT_EQ(content(options_.to), bytes) << size << " bytes";
+    EXPECT_EQ(files(), 2u);
+  }
+}
+
+TEST_P(SdxiCopyTest, AnyBlockSizeAndNumberOfBlocksWill) {
+  const auto bytes = random_bytes(100001);
+  write(bytes);
+  for (const auto& [size, blocks] : {std::pair{1000u, 1u}, {4097u, 3u}, {1u << 20, 8u}}) {
+    options_.block_size = size;
+    options_.blocks = blocks;
+    ASSERT_TRUE(sdxi_copy(options_));
+    EXPECT_EQ(content(options_.to), bytes) << size << " bytes a block";
+  }
+}
+
+TEST_P(SdxiCopyTest, ACopyThatFailsLeavesTheTargetAsItWas) {
+  write("new");
+  std::ofstream(options_.to) << "old";
+  options_.from = directory_ / "missing";
+  EXPECT_FALSE(sdxi_copy(options_));
+  EXPECT_EQ(content(options_.to), "old");
+}
+
+TEST_P(SdxiCopyTest, AFileIsNotCopiedOntoItself) {
+  write("content");
+  options_.to = options_.from;
+  const auto result = sdxi_copy(options_);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("is the file to copy"), std::string::npos);
+  EXPECT_EQ(content(options_.from), "content");
+}
+
+TEST_P(SdxiCopyTest, ASignalEndsTheCopyAndLeavesNothingBehind) {
+  // A source that never ends: only the signal can end this copy.
+  options_.from = "/dev/zero";
+  const auto me = pthread_self();
+  std::thread killer([me] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    pthread_kill(me, SIGINT);
+  });
+  const auto result = sdxi_copy(options_);
+  killer.join();
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(result->interrupted);
+  EXPECT_FALSE(fs::exists(options_.to));
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST(SdxiCopyErrorsTest, WhereThereIsNoFunctionTheUserIsToldWhatToDo) {
+  const TemporaryDirectory directory;
+  SdxiCopyOptions options;
+  options.from = directory / "from";
+  options.to = directory / "to";
+  std::ofstream(options.from) << "content";
+  options.socket = directory / "none";
+  auto result = sdxi_copy(options);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("softhca serve"), std::string::npos);
+  options.socket.clear();
+  options.pci = "ffff:ff:1f.7";
+  result = sdxi_copy(options);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("lspci"), std::string::npos);
+  EXPECT_FALSE(fs::exists(options.to));
+}
+
+TEST(SdxiCopyErrorsTest, SocketAndPciExcludeEachOther) {
+  CLI::App app;
+  SdxiCopyOptions options;
+  add_sdxi_copy(app, options);
+  EXPECT_THROW(app.parse("copy a b --socket s --pci 01:00.0"), CLI::ExcludesError);
+}
+
+TEST(SdxiCopyErrorsTest, BlockSizesHaveUnits) {
+  CLI::App app;
+  SdxiCopyOptions options;
+  add_sdxi_copy(app, options);
+  app.parse("copy a b --block-size 64K --blocks 2 --verify");
+  EXPECT_EQ(options.block_size, 65536u);
+  EXPECT_EQ(options.blocks, 2u);
+  EXPECT_TRUE(options.verify);
+  EXPECT_THROW(app.parse("copy a b --block-size 0"), CLI::ValidationError);
+}
+
+TEST(ProgressBarTest, TheBarIsFullWhenAllIsDone) {
+  EXPECT_EQ(ProgressBar::line(50, 100, 1), "[###############...............]  50 %  50 B  50 B/s");
+  EXPECT_EQ(ProgressBar::line(2048, 2048, 2),
+            "[##############################] 100 %  2.0 KiB  1.0 KiB/s");
+  EXPECT_EQ(ProgressBar::line(3 << 20, std::nullopt, 1), "3.0 MiB  3.0 MiB/s");
+}
+
+}  // namespace
+}  // namespace softhca::cli
