@@ -51,6 +51,7 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
 }
 
 EventLoop::~EventLoop() {
+  if (signals_ >= 0) ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   for (const int fd : {signals_, timer_, wake_, epoll_}) {
     if (fd >= 0) ::close(fd);
   }
@@ -129,7 +130,7 @@ Result<void> EventLoop::stop_on_signals() {
   ::sigemptyset(&set);
   ::sigaddset(&set, SIGINT);
   ::sigaddset(&set, SIGTERM);
-  if (const auto error = ::pthread_sigmask(SIG_BLOCK, &set, nullptr); error != 0) {
+  if (const auto error = ::pthread_sigmask(SIG_BLOCK, &set, &signals_before_); error != 0) {
     errno = error;
     return fail_errno("event loop: pthread_sigmask");
   }

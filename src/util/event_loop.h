@@ -4,6 +4,8 @@
 // Single-threaded but for wake() and stop().
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -42,7 +44,7 @@ class EventLoop {
   void wake();
 
   /// From now on SIGINT and SIGTERM do not end the process but make stopped() true. Blocks them in
-  /// this thread; call before other threads start.
+  /// this thread, until the loop goes; call before other threads start.
   Result<void> stop_on_signals();
   /// Makes stopped() true and wakes the loop. From any thread.
   void stop();
@@ -62,6 +64,7 @@ class EventLoop {
   int wake_ = -1;
   int timer_ = -1;
   int signals_ = -1;
+  sigset_t signals_before_{};
   std::vector<Slot> slots_;  ///< by file descriptor
   Time timer_at_ = kNever;   ///< when the timer rings; never: it is not set
   unsigned last_called_ = 0;

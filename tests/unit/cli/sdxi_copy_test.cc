@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -54,6 +55,26 @@ class Server {
   std::unique_ptr<vfio_user::ServeLoop> loop_ = vfio_user::ServeLoop::create().value();
   std::unique_ptr<vfio_user::Server> server_;
   std::thread thread_;
+};
+
+/// A file that grows beyond it is a failed write instead of a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : signal_(::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, signal_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*signal_)(int);
 };
 
 enum class Place : std::uint8_t { kInProcess, kSocket };
@@ -137,8 +158,9 @@ TEST_P(SdxiCopyTest, AFileIsNotCopiedOntoItself) {
 }
 
 TEST_P(SdxiCopyTest, ASignalEndsTheCopyAndLeavesNothingBehind) {
-  // A source that never ends: only the signal can end this copy.
+  // A source that never ends: only the signal can end this copy, or, if it does not, the limit.
   options_.from = "/dev/zero";
+  const FileSizeLimit limit(rlim_t{8} << 30);
   const auto me = pthread_self();
   std::thread killer([me] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));

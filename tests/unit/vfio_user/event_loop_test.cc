@@ -2,6 +2,7 @@
 #include "util/event_loop.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/epoll.h>
 
 #include <thread>
@@ -113,6 +114,17 @@ TEST_F(EventLoopTest, RefusesADescriptorTwiceAndOneThatIsClosed) {
   EXPECT_FALSE(loop_->add(9999, EPOLLIN, [](std::uint32_t) {}));
   loop_->remove(9999);
   loop_->remove(-1);
+}
+
+TEST_F(EventLoopTest, SignalsAreTheThreadsOwnAgainWhenTheLoopGoes) {
+  sigset_t before, during, after;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  ASSERT_TRUE(loop_->stop_on_signals());
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &during);
+  EXPECT_EQ(::sigismember(&during, SIGINT), 1);
+  loop_.reset();
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  EXPECT_EQ(::sigismember(&after, SIGINT), ::sigismember(&before, SIGINT));
 }
 
 }  // namespace
