@@ -1,5 +1,6 @@
 #include "connectx/completion_queue.h"
 
+#include <cassert>
 #include <utility>
 
 #include "spec/connectx/cq.h"
@@ -21,8 +22,18 @@ std::int32_t distance(std::uint32_t a, std::uint32_t b) {
 
 }  // namespace
 
-CompletionQueue::CompletionQueue(std::uint32_t cqn, Attributes attributes, EventQueues& eqs)
-    : cqn_(cqn), attributes_(std::move(attributes)), eqs_(eqs) {}
+CompletionQueue::CompletionQueue(std::uint32_t cqn, Attributes attributes, EventQueues& eqs,
+                                 EventModeration& moderation)
+    : cqn_(cqn), attributes_(std::move(attributes)), eqs_(eqs), moderation_(moderation) {}
+
+CompletionQueue::~CompletionQueue() {
+  if (holds_event_) moderation_.forget(cqn_);
+}
+
+void CompletionQueue::set_moderation(std::uint16_t period, std::uint16_t max_count) {
+  attributes_.period = period;
+  attributes_.max_count = max_count;
+}
 
 spec::connectx::cq_arm_state CompletionQueue::arm_state() const {
   using State = spec::connectx::cq_arm_state;
@@ -68,7 +79,7 @@ bool CompletionQueue::write(std::span<std::byte, kCqeSize> cqe, bool solicited) 
     after_solicited_ = producer_;
     seen_solicited_ = true;
   }
-  if (armed_ == Armed::kAll || (armed_ == Armed::kSolicited && solicited)) notify();
+  if (armed_ == Armed::kAll || (armed_ == Armed::kSolicited && solicited)) event();
   return true;
 }
 
@@ -88,12 +99,35 @@ void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
   const auto since = distance(last_notified_, consumer) > 0 ? last_notified_ : consumer;
   const bool pending = solicited_only ? seen_solicited_ && distance(after_solicited_, since) > 0
                                       : distance(producer_, since) > 0;
-  if (pending) notify();
+  if (pending) event();
+}
+
+/// An event is to be reported: at once, or when enough of them or enough time has come together.
+void CompletionQueue::event() {
+  const auto due = notified_at_ + std::chrono::microseconds(attributes_.period);
+  const bool moderated = attributes_.period != 0 && attributes_.max_count != 0;
+  const auto completions = (producer_ - last_notified_) & kCounterMask;
+  if (!moderated || completions >= attributes_.max_count || due <= moderation_.now()) {
+    notify();
+  } else if (!holds_event_) {
+    holds_event_ = true;
+    moderation_.hold(cqn_, due);
+  }
+}
+
+void CompletionQueue::report_held_event() {
+  assert(holds_event_);
+  holds_event_ = false;
+  // The CQ may have failed since.
+  if (!failed_) notify();
 }
 
 void CompletionQueue::notify() {
+  if (holds_event_) moderation_.forget(cqn_);
+  holds_event_ = false;
   armed_ = Armed::kNo;
   last_notified_ = producer_;
+  notified_at_ = moderation_.now();
   eqs_.post_completion(attributes_.eqn, cqn_);
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "connectx/event_moderation.h"
 #include "connectx/event_queue.h"
 #include "connectx/object_table.h"
 #include "connectx/queue_buffer.h"
@@ -22,8 +23,9 @@ class CompletionQueue {
     bool collapsed = false;  ///< cc: every CQE goes to entry 0
     std::uint32_t uar_page = 0;
     std::uint32_t eqn = 0;
-    std::uint16_t period = 0;  ///< us
-    std::uint16_t max_count = 0;
+    // Moderation of events (PRM 7.13.14); 0 in either: none.
+    std::uint16_t period = 0;       ///< us, from the last event on (cq_period_mode 0)
+    std::uint16_t max_count = 0;    ///< completions since the one that triggered the last event
     unsigned log_page_size = 12;    ///< bytes, of the page list
     std::uint32_t page_offset = 0;  ///< of the ring in its first page, in 1/64 pages
     QueueBuffer buffer;
@@ -32,11 +34,16 @@ class CompletionQueue {
   };
   static constexpr std::size_t kCqeSize = 64;
 
-  CompletionQueue(std::uint32_t cqn, Attributes attributes, EventQueues& eqs);
+  CompletionQueue(std::uint32_t cqn, Attributes attributes, EventQueues& eqs,
+                  EventModeration& moderation);
+  ~CompletionQueue();
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
 
   std::uint32_t cqn() const { return cqn_; }
   const Attributes& attributes() const { return attributes_; }
-  Attributes& attributes() { return attributes_; }
+  /// MODIFY_CQ (PRM 12.7.4). An event that is held back is held as before.
+  void set_moderation(std::uint16_t period, std::uint16_t max_count);
   std::uint32_t producer() const { return producer_; }
   /// As it was last read from the doorbell record.
   std::uint32_t consumer() const { return known_consumer_; }
@@ -52,6 +59,9 @@ class CompletionQueue {
   /// The arm doorbell (PRM 7.12.4): the first dword of the doorbell, as the arm record has it.
   void handle_arm(std::uint32_t arm_dword);
 
+  /// The period of the event that is held back is over.
+  void report_held_event();
+
  private:
   using Syndrome = spec::connectx::cq_error_syndrome;
   enum class Armed : std::uint8_t { kNo, kSolicited, kAll };
@@ -59,16 +69,20 @@ class CompletionQueue {
   std::uint32_t size() const { return 1u << attributes_.log_size; }
   bool has_room();
   void fail(Syndrome syndrome, const char* reason);
+  void event();
   void notify();
 
   std::uint32_t cqn_;
   Attributes attributes_;
   EventQueues& eqs_;
+  EventModeration& moderation_;
   std::uint32_t producer_ = 0;         ///< 24 bits
   std::uint32_t known_consumer_ = 0;   ///< 24 bits, as last read from the record
   std::uint32_t after_solicited_ = 0;  ///< producer after the last solicited CQE
   std::uint32_t last_notified_ = 0;    ///< producer at the last completion event
+  util::Time notified_at_{};           ///< when that was
   bool seen_solicited_ = false;
+  bool holds_event_ = false;
   Armed armed_ = Armed::kNo;
   bool failed_ = false;
 };
@@ -81,7 +95,7 @@ class CompletionQueues {
   explicit CompletionQueues(EventQueues& eqs) : eqs_(eqs), table_(1, kMax - 1) {}
 
   CompletionQueue* create(CompletionQueue::Attributes attributes) {
-    return table_.emplace(std::move(attributes), eqs_);
+    return table_.emplace(std::move(attributes), eqs_, moderation_);
   }
   CompletionQueue* find(std::uint32_t cqn) { return table_.find(cqn); }
   void destroy(std::uint32_t cqn) { table_.erase(cqn); }
@@ -90,8 +104,16 @@ class CompletionQueues {
     table_.for_each(visit);
   }
 
+  /// Reports the events whose period is over.
+  void run(util::Time now) {
+    moderation_.run(now, [this](std::uint32_t cqn) { table_.find(cqn)->report_held_event(); });
+  }
+  /// When the next one is.
+  util::Time next_event() const { return moderation_.next(); }
+
  private:
   EventQueues& eqs_;
+  EventModeration moderation_;
   ObjectTable<CompletionQueue> table_;
 };
 

@@ -106,11 +106,13 @@ void Device::forget_driver() {
 
 util::Time Device::run(util::Time now) {
   run_time_ = now;
+  completion_queues().run(now);
   const bool more_commands = commands().run();
   run_send_doorbells();
   const auto next =
       std::min({rdma().run(now), ethernet().run(now), pages().run(now), port_registers().run(now)});
-  return more_commands ? now : next;
+  // Last: what ran may have made events that are held back.
+  return more_commands ? now : std::min(next, completion_queues().next_event());
 }
 
 void Device::handle_frame(const wire::Frame& frame) {

@@ -155,12 +155,15 @@ CommandResult modify_cq(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, kSection, "a field whose capability is not set");
   }
   const auto context = in.get(In::cq_context_entry);
+  auto period = cq->attributes().period;
+  auto max_count = cq->attributes().max_count;
   if ((select & mask(Bit::CQ_PERIOD)) != 0) {
-    cq->attributes().period = static_cast<std::uint16_t>(context.get(Context::cq_period));
+    period = static_cast<std::uint16_t>(context.get(Context::cq_period));
   }
   if ((select & mask(Bit::CQ_MAX_COUNT)) != 0) {
-    cq->attributes().max_count = static_cast<std::uint16_t>(context.get(Context::cq_max_count));
+    max_count = static_cast<std::uint16_t>(context.get(Context::cq_max_count));
   }
+  cq->set_moderation(period, max_count);
   return {};
 }
 

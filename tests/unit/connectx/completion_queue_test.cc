@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "connectx/event_queue.h"
@@ -13,12 +14,15 @@
 namespace softhca::connectx {
 namespace {
 
+using namespace std::chrono_literals;
+
 /// A CQ of 8 entries and its EQ of 64 in memory of the test.
 class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
  protected:
   static constexpr pcie::Iova kBase = 0x10000;
   static constexpr pcie::Iova kRecord = kBase + 0x3000;
   static constexpr std::uint32_t kSolicitedOnly = 1u << 24;
+  static constexpr std::uint32_t kCqn = 1;
 
   CompletionQueueTest() {
     EXPECT_TRUE(dma_.map(kBase, memory_.size(), memory_.data(), pcie::DmaAccess::kReadWrite));
@@ -31,7 +35,7 @@ class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
     cq.log_size = 3;
     cq.buffer = buffer(kBase + 0x2000, 8 * CompletionQueue::kCqeSize);
     cq.record = DoorbellRecord(dma_, kRecord);
-    cq_.emplace(1, std::move(cq), eqs_);
+    cq_.emplace(kCqn, std::move(cq), eqs_, moderation_);
   }
 
   QueueBuffer buffer(pcie::Iova at, std::uint64_t size) {
@@ -55,7 +59,37 @@ class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
   pcie::DmaSpace dma_;
   pcie::Msix msix_{{.vectors = 1, .bar = 0, .table_offset = 0, .pba_offset = 0x800}};
   EventQueues eqs_{msix_};
+  EventModeration moderation_;
   std::optional<CompletionQueue> cq_;
+};
+
+/// A CQ with a period of 10 us and a count of 3, whose last event was just now.
+class ModeratedCqTest : public CompletionQueueTest {
+ protected:
+  ModeratedCqTest() {
+    pass(1h);
+    cq_->set_moderation(10, 3);
+    complete_and_consume();
+    EXPECT_EQ(take_events(), 1u) << "the last event was long ago";
+  }
+
+  void pass(util::Duration time) {
+    now_ += time;
+    moderation_.run(now_, [this](std::uint32_t cqn) {
+      EXPECT_EQ(cqn, kCqn);
+      cq_->report_held_event();
+    });
+  }
+  /// A completion of an armed CQ, which software takes from it.
+  void complete_and_consume() {
+    cq_->handle_arm(cq_->producer());
+    complete();
+    consume(cq_->producer());
+  }
+  std::uint32_t take_events() { return events() - std::exchange(taken_, events()); }
+
+  util::Time now_{};
+  std::uint32_t taken_ = 0;
 };
 
 TEST_F(CompletionQueueTest, AnArmedCqReportsTheNextCompletionOnce) {
@@ -135,6 +169,63 @@ TEST_F(CompletionQueueTest, ACqWithoutMemoryFailsInsteadOfWriting) {
   dma_.unmap_all();
   EXPECT_FALSE(complete());
   EXPECT_TRUE(cq_->failed());
+}
+
+// PRM 7.13.14: "The cq_period timer has expired and there is a pending event for this CQ". It
+// "restarts upon event generation" (PRM Table 76, cq_period_mode 0).
+TEST_F(ModeratedCqTest, APendingEventIsReportedWhenThePeriodSinceTheLastEventExpires) {
+  complete_and_consume();
+  EXPECT_EQ(moderation_.next(), now_ + 10us);
+  pass(9us);
+  EXPECT_EQ(take_events(), 0u);
+  pass(1us);
+  EXPECT_EQ(take_events(), 1u);
+  EXPECT_EQ(moderation_.next(), util::kNever);
+}
+
+TEST_F(ModeratedCqTest, AnEventAfterThePeriodIsReportedAtOnce) {
+  pass(10us);
+  complete_and_consume();
+  EXPECT_EQ(take_events(), 1u);
+}
+
+TEST_F(ModeratedCqTest, NoEventIsReportedForAPeriodWithoutCompletions) {
+  pass(1h);
+  EXPECT_EQ(take_events(), 0u);
+}
+
+// PRM 7.13.14: "The number of completions generated since the one which triggered the last event
+// generation reached cq_max_count".
+TEST_F(ModeratedCqTest, AnEventIsReportedWhenTheCountIsReached) {
+  complete_and_consume();
+  complete();
+  EXPECT_EQ(take_events(), 0u);
+  complete();
+  EXPECT_EQ(take_events(), 1u);
+  pass(1h);
+  EXPECT_EQ(take_events(), 0u) << "it was reported";
+}
+
+TEST_F(ModeratedCqTest, ACqThatIsNotArmedHoldsNoEvent) {
+  complete();
+  complete();
+  complete();
+  pass(1h);
+  EXPECT_EQ(take_events(), 0u);
+}
+
+TEST_F(ModeratedCqTest, APeriodOrACountOfZeroDisablesModeration) {
+  for (const auto& [period, max_count] : {std::pair{0, 3}, {10, 0}}) {
+    cq_->set_moderation(static_cast<std::uint16_t>(period), static_cast<std::uint16_t>(max_count));
+    complete_and_consume();
+    EXPECT_EQ(take_events(), 1u) << period << " us, " << max_count;
+  }
+}
+
+TEST_F(ModeratedCqTest, ACqThatIsDestroyedTakesItsEventWithIt) {
+  complete_and_consume();
+  cq_.reset();
+  EXPECT_EQ(moderation_.next(), util::kNever);
 }
 
 }  // namespace
