@@ -10,7 +10,7 @@ PACKAGES  = $(shell sed 's/\#.*//' packages.txt guest/packages.txt)
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build test test-unit test-guest demo bench fuzz format format-check tidy clean help
+.PHONY: deps configure build softhca test test-unit test-guest demo bench fuzz format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -24,6 +24,9 @@ configure:
 
 build: configure ## build everything (SANITIZE=address,undefined or thread; COMPILER=clang)
 	@cmake --build $(BUILD) -j $(JOBS)
+
+softhca: configure ## build the program alone
+	@cmake --build $(BUILD) -j $(JOBS) --target softhca
 
 test: build ## all tests; with SANITIZE= those that need no guest
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error $(if $(SANITIZE),-LE guest,)
