@@ -205,18 +205,18 @@ class Pump {
   util::Result<driver::sdxi::Completion> submit(const Block& block) {
     if (!options_.interrupts)
       return context_.copy({block.to.iova()}, {block.from.iova()}, block.size);
-    std::array batch{Descriptor::copy({block.to.iova()}, {block.from.iova()}, block.size),
-                     Descriptor::interrupt(interrupt_akey_)};
-    return context_.submit(batch);
+    const std::array one{Descriptor::copy({block.to.iova()}, {block.from.iova()}, block.size)};
+    return context_.submit(one, interrupt_akey_);
   }
 
   /// Waits for the oldest block and writes it.
   util::Result<void> end(const Target& target) {
     auto& block = blocks_[(next_ + blocks_.size() - under_way_) % blocks_.size()];
-    if (options_.interrupts) {
-      if (auto ok = context_.wait_interrupt(kVector, ++interrupts_); !ok) return ok;
+    if (auto ok = options_.interrupts ? context_.wait_interrupt(block.completion, kVector)
+                                      : context_.wait(block.completion);
+        !ok) {
+      return ok;
     }
-    if (auto ok = context_.wait(block.completion); !ok) return ok;
     --under_way_;
     const auto from = block.from.bytes().first(block.size);
     const auto to = block.to.bytes().first(block.size);
@@ -237,8 +237,7 @@ class Pump {
   std::size_t next_ = 0;  ///< block to be started next
   std::size_t under_way_ = 0;
   std::uint16_t interrupt_akey_ = 0;
-  std::uint64_t interrupts_ = 0;  ///< waited for
-  std::uint64_t done_ = 0;        ///< bytes
+  std::uint64_t done_ = 0;  ///< bytes
 };
 
 }  // namespace
@@ -253,7 +252,7 @@ util::Result<SdxiCopyResult> sdxi_copy(const SdxiCopyOptions& options) {
   if (!function) return tl::unexpected(function.error());
   auto context = function->driver().make_context();
   if (!context) return tl::unexpected(context.error());
-  // Larger blocks than a descriptor may have are cut by Context::copy; a batch is not.
+  // One block is one descriptor.
   const auto largest = function->driver().capabilities().max_buffer;
   if (options.block_size > largest) {
     return util::fail(fmt::format("--block-size: the function copies at most {} at a time",

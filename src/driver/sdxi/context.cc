@@ -16,6 +16,7 @@ using spec::cst_blk;
 using spec::cxtv;
 
 constexpr std::size_t kPage = 4096;
+constexpr auto kStateInterval = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -121,14 +122,17 @@ std::byte* Context::block(const Completion& completion) const {
   return &blocks_.bytes()[completion.block_ * cst_blk::kSize];
 }
 
-util::Result<Completion> Context::submit(std::span<Descriptor> descriptors) {
+util::Result<Completion> Context::submit(std::span<const Descriptor> descriptors,
+                                         std::optional<std::uint16_t> interrupt) {
   assert(!descriptors.empty());
   auto completion = take_block();
   if (!completion) return completion;
-  auto& last = descriptors.back();
-  if (descriptors.size() > 1) last.fence();
-  last.complete_at(blocks_.iova(completion->block_ * cst_blk::kSize));
-  if (auto ok = enqueue_patiently(descriptors); !ok) {
+  std::vector<Descriptor> batch(descriptors.begin(), descriptors.end());
+  if (batch.size() > 1) batch.back().fence();
+  batch.back().complete_at(blocks_.iova(completion->block_ * cst_blk::kSize));
+  // Behind the completion, so that whoever is woken finds it.
+  if (interrupt) batch.push_back(Descriptor::interrupt(*interrupt).fence());
+  if (auto ok = enqueue_patiently(batch); !ok) {
     free_blocks_.push_back(completion->block_);
     return tl::unexpected(ok.error());
   }
@@ -141,6 +145,14 @@ bool Context::poll(const Completion& completion) const {
 }
 
 util::Result<void> Context::wait(const Completion& completion) {
+  return wait(completion, std::nullopt);
+}
+
+util::Result<void> Context::wait_interrupt(const Completion& completion, unsigned vector) {
+  return wait(completion, std::optional(vector));
+}
+
+util::Result<void> Context::wait(const Completion& completion, std::optional<unsigned> vector) {
   auto& host = function_.host();
   const auto until = host.now() + function_.patience();
   while (!poll(completion)) {
@@ -148,7 +160,15 @@ util::Result<void> Context::wait(const Completion& completion) {
     if (state() == cxtv::CXTV_ERR_FN && !poll(completion)) break;
     if (host.lost()) return util::fail("the SDXI function is gone");
     if (host.now() > until) return util::fail("an SDXI descriptor does not complete");
-    host.progress();
+    if (!vector) {
+      host.progress();
+      continue;
+    }
+    // The interrupts so far are taken before the block is looked at again: only later ones wake. A
+    // context that fails raises none, so its state is looked at now and then.
+    (void)host.interrupts(*vector);
+    if (poll(completion)) break;
+    host.wait_interrupt(*vector, std::min(until, host.now() + kStateInterval));
   }
   const bool ended = poll(completion);
   const util::View<cst_blk> result(std::span<const std::byte>(block(completion), cst_blk::kSize));
@@ -156,7 +176,7 @@ util::Result<void> Context::wait(const Completion& completion) {
   free_blocks_.push_back(completion.block_);
   if (good) return {};
   // Everything about the error is there when the context has stopped.
-  while (state() != cxtv::CXTV_ERR_FN && host.now() <= until) host.progress();
+  while (state() != cxtv::CXTV_ERR_FN && !host.lost() && host.now() <= until) host.progress();
   return failure();
 }
 
@@ -168,8 +188,7 @@ util::Result<void> Context::wait_interrupt(unsigned vector, std::uint64_t count)
     if (host.lost()) return util::fail("the SDXI function is gone");
     if (host.now() > until)
       return util::fail(fmt::format("SDXI interrupt {} does not come", vector));
-    // A context that fails raises no interrupt of its own: look at its state now and then.
-    host.wait_interrupt(vector, std::min(until, host.now() + std::chrono::milliseconds(100)));
+    host.wait_interrupt(vector, std::min(until, host.now() + kStateInterval));
   }
   return {};
 }

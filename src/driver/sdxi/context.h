@@ -53,15 +53,18 @@ class Context {
   util::Result<Completion> atomic(spec::atomic_subtype operation, Buffer at, unsigned size,
                                   std::uint64_t op1, std::uint64_t op2 = 0);
   /// Any descriptors, in this order; the completion is that of the last one, which waits for the
-  /// others (it gets a fence).
-  util::Result<Completion> submit(std::span<Descriptor> descriptors);
+  /// others (it gets a fence). With `interrupt`, an AKey of use_interrupt(), an interrupt follows.
+  util::Result<Completion> submit(std::span<const Descriptor> descriptors,
+                                  std::optional<std::uint16_t> interrupt = std::nullopt);
 
   /// True when the descriptor has ended, well or not. Does not let the device work.
   bool poll(const Completion& completion) const;
   /// Waits and gives the completion back. Fails with the function's words if the descriptor did.
   util::Result<void> wait(const Completion& completion);
-  /// The same, but sleeps until the context's interrupt instead of looking at memory: submit an
-  /// interrupt() descriptor with fence after the work.
+  /// The same, but sleeps until interrupts of `vector` come, for what was submitted with one.
+  /// Interrupts may merge on their way: they only wake, the completion block decides.
+  util::Result<void> wait_interrupt(const Completion& completion, unsigned vector);
+  /// Waits until `vector` was signaled `count` times in all. In process every interrupt arrives.
   util::Result<void> wait_interrupt(unsigned vector, std::uint64_t count);
   /// What an atomic operation found. @pre it was waited for, and no other was submitted since
   std::uint64_t old_value(unsigned size) const;
@@ -105,6 +108,7 @@ class Context {
   std::byte* block(const Completion& completion) const;
   util::Result<void> enqueue_patiently(std::span<const Descriptor> descriptors);
   util::Result<void> failure() const;
+  util::Result<void> wait(const Completion& completion, std::optional<unsigned> vector);
   util::Result<void> prepare_pattern(std::byte value);
 
   Function& function_;

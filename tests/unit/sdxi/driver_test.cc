@@ -122,10 +122,9 @@ TEST_F(DriverTest, InterruptsEndAWait) {
   const auto akey = context_->use_interrupt(1);
   ASSERT_TRUE(akey);
   auto from = node_.memory(4096, 1), to = node_.memory(4096, 2);
-  std::array work{Descriptor::copy({to.iova()}, {from.iova()}, 4096),
-                  Descriptor::interrupt(*akey).fence()};
-  ASSERT_TRUE(context_->enqueue(work));
-  ASSERT_TRUE(context_->wait_interrupt(1, 1));
+  const std::array work{Descriptor::copy({to.iova()}, {from.iova()}, 4096)};
+  const auto done = context_->submit(work, *akey);
+  ASSERT_TRUE(done && context_->wait_interrupt(*done, 1));
   EXPECT_TRUE(std::equal(from.bytes().begin(), from.bytes().end(), to.bytes().begin()));
 }
 

@@ -104,13 +104,17 @@ TEST_P(VfioUserDriverTest, CopiesInMemoryThatIsSharedWithTheServer) {
 TEST_P(VfioUserDriverTest, InterruptsComeByEventfd) {
   const auto akey = context_->use_interrupt(1);
   ASSERT_TRUE(akey);
+  const std::array work{Descriptor::nop()};
   for (std::uint64_t i = 1; i <= 20; ++i) {
-    std::array work{Descriptor::nop(), Descriptor::interrupt(*akey).fence()};
-    ASSERT_TRUE(context_->enqueue(work));
-    const auto waited = context_->wait_interrupt(1, i);
+    const auto done = context_->submit(work, *akey);
+    ASSERT_TRUE(done);
+    const auto waited = context_->wait_interrupt(*done, 1);
     ASSERT_TRUE(waited) << waited.error().message;
-    EXPECT_EQ(host_->interrupts(1), i);
   }
+  // The last one is on its way when its descriptor has completed.
+  host_->wait_interrupt(1, host_->now() + std::chrono::seconds(1));
+  EXPECT_GE(host_->interrupts(1), 1u);
+  EXPECT_LE(host_->interrupts(1), 20u);
   EXPECT_EQ(host_->interrupts(0), 0u);
 }
 
