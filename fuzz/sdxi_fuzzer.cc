@@ -1,9 +1,9 @@
-// Bytes become the software of an SDXI function: they write registers, doorbells, tables, keys,
-// rings and descriptors as they like while the function works. It must neither leave its memory
-// (guard pages, sanitizers) nor hang, and another function of its group, which gave it nothing,
-// must stay as it was.
+// Bytes become the software of two SDXI functions that share memory by RKeys: they write registers,
+// doorbells, tables, keys, rings and descriptors as they like while the functions work. These must
+// neither leave their memory (guard pages, sanitizers) nor hang, and a third function of their
+// group, which gave them nothing, must stay as it was.
 //
-// The input is a sequence of records: an action, then its operands (see Action).
+// The input is a sequence of records: an action of one of the two, then its operands (see Action).
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace {
 
 using test::Machine;
 
-/// The remainder of a record's first byte by kActions.
+/// The remainder of a record's first byte by kActions; the quotient says whose action it is.
 enum class Action : std::uint8_t {
   kRegister,     ///< which (1), value (8)
   kAnyBarWrite,  ///< offset (4), value (8), size (1)
@@ -69,23 +69,20 @@ class Input {
 
 class Attack {
  public:
-  Attack() : attacker_(group_, {.vfs = 1}), victim_(group_) {
-    attacker_.activate();
-    for (ContextNumber i = 1; i < kContexts; ++i) attacker_.start_context(i, 16);
-    attacker_.make_rkeys();
+  Attack() : first_(group_, {.vfs = 1}), second_(group_), victim_(group_) {
     victim_.activate();
     victim_.start_context(1);
     victim_.make_rkeys();
-    const auto entry = attacker_.akey(attacker_.context(1), 2);
-    entry.set(spec::akey_ent::vl, 1);
-    entry.set(spec::akey_ent::tgt_sfunc, victim_.device->sfunc());
+    prepare(first_, second_);
+    prepare(second_, first_);
     const auto bytes = victim_.bytes(Machine::kBase, kReach);
     before_.assign(bytes.begin(), bytes.end());
   }
 
   void run(Input input) {
     while (!input.empty()) act(input);
-    attacker_.run(64);
+    first_.run(64);
+    second_.run(64);
     victim_.run(64);
     const auto bytes = victim_.bytes(Machine::kBase, kReach);
     if (!std::equal(before_.begin(), before_.end(), bytes.begin())) std::abort();
@@ -93,22 +90,40 @@ class Attack {
   }
 
  private:
+  /// An attacker at work. By AKey 2 it reaches for the victim, in vain; by AKey 3 for the other
+  /// attacker, which lets it.
+  void prepare(Machine& attacker, Machine& other) {
+    attacker.activate();
+    for (ContextNumber i = 1; i < kContexts; ++i) attacker.start_context(i, 16);
+    attacker.make_rkeys();
+    const auto grant = attacker.rkey(0);
+    grant.set(spec::rkey_ent::vl, 1);
+    grant.set(spec::rkey_ent::req_sfunc, other.device->sfunc());
+    for (const auto& [index, target] : {std::pair{2, &victim_}, {3, &other}}) {
+      const auto entry = attacker.akey(attacker.context(1), static_cast<std::uint16_t>(index));
+      entry.set(spec::akey_ent::vl, 1);
+      entry.set(spec::akey_ent::tgt_sfunc, target->device->sfunc());
+    }
+  }
+
   const Machine::Context& context(Input& input) {
-    return attacker_.context(static_cast<ContextNumber>(input.number(1) % kContexts));
+    return attacker_->context(static_cast<ContextNumber>(input.number(1) % kContexts));
   }
 
   void act(Input& input) {
-    switch (static_cast<Action>(input.number(1) % kActions)) {
+    const auto head = input.number(1);
+    attacker_ = head / kActions % 2 == 0 ? &first_ : &second_;
+    switch (static_cast<Action>(head % kActions)) {
       case Action::kRegister: {
         const auto which = input.number(1) % kRegisters.size();
-        attacker_.write(kRegisters[which], input.number(8));
+        attacker_->write(kRegisters[which], input.number(8));
         break;
       }
       case Action::kAnyBarWrite:
         return bar_write(input);
       case Action::kDoorbell: {
         const auto number = static_cast<ContextNumber>(input.number(1));
-        if (number < 128) attacker_.doorbell(number, input.number(8));
+        if (number < 128) attacker_->doorbell(number, input.number(8));
         break;
       }
       case Action::kPush: {
@@ -125,25 +140,25 @@ class Attack {
       case Action::kMemory: {
         const auto at = input.number(2) * 4;
         const auto bytes = input.take(1 + input.number(1) % 64);
-        std::memcpy(attacker_.host(Machine::kBase + at), bytes.data(), bytes.size());
+        std::memcpy(attacker_->host(Machine::kBase + at), bytes.data(), bytes.size());
         break;
       }
       case Action::kState: {
         const auto& c = context(input);
-        attacker_.set_state(c, static_cast<spec::cxtv>(input.number(1) & 0xf));
+        attacker_->set_state(c, static_cast<spec::cxtv>(input.number(1) & 0xf));
         break;
       }
       case Action::kAdmin:
         return admin(input);
       case Action::kRun:
-        attacker_.run(1 + static_cast<unsigned>(input.number(1) % 8));
+        attacker_->run(1 + static_cast<unsigned>(input.number(1) % 8));
         break;
       case Action::kTime:
-        attacker_.advance(std::chrono::milliseconds(input.number(1) * 10));
+        attacker_->advance(std::chrono::milliseconds(input.number(1) * 10));
         break;
       case Action::kReset:
-        attacker_.device->reset();
-        attacker_.power_on();
+        attacker_->device->reset();
+        attacker_->power_on();
         break;
     }
   }
@@ -153,13 +168,13 @@ class Attack {
     const auto value = input.number(8);
     const auto size = 1 + input.number(1) % 8;
     const auto bytes = std::as_bytes(std::span(&value, 1)).first(size);
-    attacker_.device->write_bar(offset & 1 ? 2 : 0, offset % (512 << 10), bytes);
+    attacker_->device->write_bar(offset & 1 ? 2 : 0, offset % (512 << 10), bytes);
     std::array<std::byte, 8> out;
-    attacker_.device->read_bar(0, offset % (512 << 10), out);
+    attacker_->device->read_bar(0, offset % (512 << 10), out);
   }
 
   /// Wherever the rings now are, only what lies in memory is written.
-  void push(const Machine::Context& c, const test::Descriptor& d) { attacker_.submit(c, d); }
+  void push(const Machine::Context& c, const test::Descriptor& d) { attacker_->submit(c, d); }
 
   void good(Input& input) {
     const auto& c = context(input);
@@ -193,7 +208,7 @@ class Attack {
     const auto kind = input.number(1);
     const auto first = static_cast<std::uint32_t>(input.number(1));
     const auto last = static_cast<std::uint32_t>(input.number(1));
-    const auto& c = attacker_.context(0);
+    const auto& c = attacker_->context(0);
     switch (kind % 5) {
       case 0:
         return push(c, test::start(first, last, spec::kDoorbellFromWriteIndex));
@@ -209,8 +224,10 @@ class Attack {
   }
 
   FunctionGroup group_;
-  Machine attacker_;
+  Machine first_;
+  Machine second_;
   Machine victim_;
+  Machine* attacker_ = &first_;  ///< whose action it is
   std::vector<std::byte> before_;
 };
 
