@@ -28,7 +28,7 @@ using vfio_user::UniqueFd;
 constexpr unsigned kVector = 1;  ///< of the function's interrupts; number 0 is its own
 constexpr int kInterruptedStatus = 130;
 
-/// Notes SIGINT and SIGTERM as long as it lives, instead of dying of them.
+/// Notes SIGINT and SIGTERM as long as it lives, instead of dying of them; blocked ones too.
 class Signals {
  public:
   Signals() {
@@ -37,8 +37,14 @@ class Signals {
     seen_ = 0;
     ::sigaction(SIGINT, &action, &interrupt_);
     ::sigaction(SIGTERM, &action, &terminate_);
+    sigset_t both;
+    sigemptyset(&both);
+    sigaddset(&both, SIGINT);
+    sigaddset(&both, SIGTERM);
+    ::pthread_sigmask(SIG_UNBLOCK, &both, &blocked_);
   }
   ~Signals() {
+    ::pthread_sigmask(SIG_SETMASK, &blocked_, nullptr);
     ::sigaction(SIGINT, &interrupt_, nullptr);
     ::sigaction(SIGTERM, &terminate_, nullptr);
   }
@@ -50,6 +56,7 @@ class Signals {
   static inline volatile std::sig_atomic_t seen_ = 0;
   struct sigaction interrupt_{};
   struct sigaction terminate_{};
+  sigset_t blocked_{};
 };
 
 /// The file that is read.

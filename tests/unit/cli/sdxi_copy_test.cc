@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -55,26 +55,6 @@ class Server {
   std::unique_ptr<vfio_user::ServeLoop> loop_ = vfio_user::ServeLoop::create().value();
   std::unique_ptr<vfio_user::Server> server_;
   std::thread thread_;
-};
-
-/// A file that grows beyond it is a failed write instead of a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : signal_(::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, signal_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-  void (*signal_)(int);
 };
 
 enum class Place : std::uint8_t { kInProcess, kSocket };
@@ -158,20 +138,41 @@ TEST_P(SdxiCopyTest, AFileIsNotCopiedOntoItself) {
 }
 
 TEST_P(SdxiCopyTest, ASignalEndsTheCopyAndLeavesNothingBehind) {
-  // A source that never ends: only the signal can end this copy, or, if it does not, the limit.
-  options_.from = "/dev/zero";
-  const FileSizeLimit limit(rlim_t{8} << 30);
+  // A pipe that stays open when some of the file has come: only the signal ends the copy.
+  ASSERT_EQ(::mkfifo(options_.from.c_str(), 0600), 0);
   const auto me = pthread_self();
-  std::thread killer([me] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::thread writer([&] {
+    std::ofstream pipe(options_.from, std::ios::binary);
+    pipe << random_bytes(300000) << std::flush;
     pthread_kill(me, SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
   });
   const auto result = sdxi_copy(options_);
-  killer.join();
+  writer.join();
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_TRUE(result->interrupted);
-  EXPECT_FALSE(fs::exists(options_.to));
+  EXPECT_LE(result->bytes, 300000u);
   EXPECT_EQ(files(), 0u);
+}
+
+// A loop of this process may have blocked the signals for itself.
+TEST_P(SdxiCopyTest, BlockedSignalsEndTheCopyToo) {
+  sigset_t both, before;
+  sigemptyset(&both);
+  sigaddset(&both, SIGINT);
+  sigaddset(&both, SIGTERM);
+  ASSERT_EQ(pthread_sigmask(SIG_BLOCK, &both, &before), 0);
+  write("content");
+  raise(SIGTERM);
+  const auto result = sdxi_copy(options_);
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(result->interrupted);
+  // And they are blocked again.
+  sigset_t now;
+  ASSERT_EQ(pthread_sigmask(SIG_SETMASK, &before, &now), 0);
+  EXPECT_EQ(sigismember(&now, SIGINT), 1);
+  EXPECT_EQ(sigismember(&now, SIGTERM), 1);
+  EXPECT_FALSE(fs::exists(options_.to));
 }
 
 TEST(SdxiCopyErrorsTest, WhereThereIsNoFunctionTheUserIsToldWhatToDo) {
