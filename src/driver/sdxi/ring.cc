@@ -44,6 +44,9 @@ std::optional<std::uint64_t> Ring::enqueue(std::span<const Descriptor> descripto
 
 void Ring::fill(std::uint64_t index, const Descriptor& descriptor, bool valid) const {
   auto* slot = &slots_[index % entries() * spec::kDescriptorSize];
+  // Another producer may have written the slot in the last round. What orders us behind it goes
+  // through the function, which may be another process: its release store is taken up here.
+  (void)__atomic_load_n(word(slot), __ATOMIC_ACQUIRE);
   const auto bytes = descriptor.bytes();
   std::memcpy(slot + 8, bytes.data() + 8, bytes.size() - 8);
   util::Struct<spec::dsc_generic> head;
