@@ -11,10 +11,13 @@
 #include <utility>
 #include <variant>
 
+#include "cli/control.h"
+#include "cli/control_socket.h"
 #include "cli/device_spec.h"
 #include "fabric/capture.h"
 #include "fabric/switch.h"
 #include "sdxi/device.h"
+#include "sdxi/faults.h"
 #include "sdxi/group.h"
 #include "util/log.h"
 #include "vfio_user/serve_loop.h"
@@ -38,6 +41,8 @@ struct Machine {
   sdxi::FunctionGroup group;  ///< of all SDXI functions
   std::vector<std::unique_ptr<pcie::Function>> devices;
   std::vector<std::unique_ptr<vfio_user::Server>> servers;
+  ControlTargets targets;
+  std::unique_ptr<ControlSocket> control;
 
   /// True if any frame was delivered. All of them are: they refer to memory that the next message
   /// may unmap.
@@ -131,6 +136,24 @@ util::Result<void> add_device(Machine& machine, const ServeOptions& options, std
   return {};
 }
 
+/// The rules of the command line, and the socket that others come by.
+util::Result<void> set_up_control(Machine& machine, const ServeOptions& options) {
+  for (const auto& device : machine.devices) machine.targets.functions.push_back(device.get());
+  machine.targets.faults = &machine.group.faults();
+  for (const auto& text : options.faults) {
+    auto rule = parse_fault_for(machine.targets, text);
+    if (!rule) return util::fail(fmt::format("--fault {}: {}", text, rule.error().message));
+    machine.group.faults().add(*std::move(rule));
+  }
+  if (options.control.empty()) return {};
+  auto control = ControlSocket::listen(
+      machine.loop->events(), options.control,
+      [&machine](std::string_view line) { return answer_control(machine.targets, line); });
+  if (!control) return tl::unexpected(control.error());
+  machine.control = *std::move(control);
+  return {};
+}
+
 }  // namespace
 
 util::Result<void> serve(const ServeOptions& options) {
@@ -150,6 +173,7 @@ util::Result<void> serve(const ServeOptions& options) {
   for (std::size_t i = 0; i < options.devices.size(); ++i) {
     if (auto added = add_device(machine, options, i, (*specs)[i]); !added) return added;
   }
+  if (auto controlled = set_up_control(machine, options); !controlled) return controlled;
   machine.loop->set_after_run([&machine] { return machine.deliver(); });
   std::puts("ready");
   std::fflush(stdout);

@@ -3,9 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "cli/control_commands.h"
 #include "cli/device_spec.h"
 #include "cli/sdxi_copy.h"
 #include "cli/serve.h"
+#include "sdxi/fault_rule.h"
 #include "util/log.h"
 
 namespace {
@@ -50,16 +52,29 @@ int main(int argc, char** argv) {
   serve_command->add_option("--poll-us", serve.poll_us,
                             "Microseconds to look for a client's next message before going to "
                             "sleep, where that has paid before; 0: never [20]");
+  serve_command->add_option("--control", serve.control,
+                            "A socket for softhca inspect and softhca fault");
+  serve_command
+      ->add_option("--fault", serve.faults,
+                   std::string("A fault to inject into SDXI functions: ") +
+                       std::string(softhca::sdxi::kFaultHelp))
+      ->allow_extra_args(false);
   serve_command->add_flag("-v,--verbose", verbose, "Log every command of every driver");
 
   auto* sdxi = app.add_subcommand("sdxi", "Use an SDXI function");
   sdxi->require_subcommand(1);
   softhca::cli::SdxiCopyOptions copy;
   auto* copy_command = softhca::cli::add_sdxi_copy(*sdxi, copy);
+  softhca::cli::InspectOptions inspect;
+  const auto* inspect_command = softhca::cli::add_inspect(app, inspect);
+  softhca::cli::FaultOptions fault;
+  const auto* fault_command = softhca::cli::add_fault(app, fault);
 
   CLI11_PARSE(app, argc, argv);
 
   if (copy_command->parsed()) return softhca::cli::run_sdxi_copy(copy);
+  if (inspect_command->parsed()) return softhca::cli::run_inspect(inspect);
+  if (fault_command->parsed()) return softhca::cli::run_fault(fault);
 
   if (verbose) softhca::util::set_log_level(softhca::util::LogLevel::kDebug);
   const auto done = softhca::cli::serve(serve);

@@ -1,6 +1,7 @@
 #include "sdxi/faults.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "util/log.h"
@@ -81,6 +82,7 @@ void inject(Injected& injected, const Faults::Entry& entry) {
 }  // namespace
 
 FaultId Faults::add(FaultRule rule) {
+  assert(entries_.size() < kMax);
   entries_.push_back({.id = next_++, .rule = std::move(rule)});
   changed();
   return entries_.back().id;

@@ -25,6 +25,10 @@ class Faults {
     std::uint64_t fired = 0;    ///< times that it had an effect
   };
 
+  /// Rules at the same time. Each is looked at for each event.
+  static constexpr std::size_t kMax = 1024;
+
+  /// @pre fewer than kMax
   FaultId add(FaultRule rule);
   /// False if there is no such rule.
   bool remove(FaultId id);

@@ -1,57 +1,20 @@
 #include "vfio_user/server.h"
 
-#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "vfio_user/unix_socket.h"
 
 namespace softhca::vfio_user {
 namespace {
 
 /// Clients that may wait while another one is served.
 constexpr int kBacklog = 8;
-
-util::Result<sockaddr_un> address_of(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return util::fail(fmt::format("vfio-user socket '{}': the path must have 1 to {} characters",
-                                  path, sizeof address.sun_path - 1));
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return address;
-}
-
-UniqueFd unix_socket() {
-  return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-}
-
-/// Removes a socket file whose server is gone. Anything else stays.
-bool remove_stale(const sockaddr_un& address) {
-  struct stat status;
-  if (::lstat(address.sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
-  const auto probe = unix_socket();
-  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
-    return false;
-  return errno == ECONNREFUSED && ::unlink(address.sun_path) == 0;
-}
-
-bool bind_or_replace(int fd, const sockaddr_un& address) {
-  const auto bind = [&] {
-    return ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  };
-  if (bind()) return true;
-  if (errno != EADDRINUSE) return false;
-  if (remove_stale(address)) return bind();
-  errno = EADDRINUSE;
-  return false;
-}
 
 }  // namespace
 
@@ -68,14 +31,9 @@ Server::Server(util::EventLoop& loop, pcie::Function& function, std::string path
     : loop_(loop), function_(function), path_(std::move(path)), options_(options) {}
 
 util::Result<void> Server::start() {
-  const auto address = address_of(path_);
-  if (!address) return tl::unexpected(address.error());
-  auto listener = unix_socket();
-  if (!listener) return util::fail_errno("vfio-user: socket");
-  if (!bind_or_replace(listener.get(), *address)) {
-    return util::fail_errno(fmt::format("vfio-user socket '{}': bind", path_));
-  }
-  listener_ = std::move(listener);  // from here on the file is ours to remove
+  auto listener = bind_unix(path_, "vfio-user socket");
+  if (!listener) return tl::unexpected(listener.error());
+  listener_ = *std::move(listener);  // from here on the file is ours to remove
   if (::listen(listener_.get(), kBacklog) != 0) return util::fail_errno("vfio-user: listen");
   queued_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!queued_) return util::fail_errno("vfio-user: eventfd");

@@ -1,0 +1,29 @@
+// `softhca inspect` and `softhca fault`: they ask a server that runs with --control.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace softhca::cli {
+
+struct InspectOptions {
+  std::string path;
+  std::string function;  ///< empty: all
+  bool json = false;
+};
+
+struct FaultOptions {
+  std::string path;
+  std::string rule;    ///< of add
+  std::string number;  ///< of remove
+  std::string verb;    ///< the subcommand
+};
+
+CLI::App* add_inspect(CLI::App& app, InspectOptions& options);
+int run_inspect(const InspectOptions& options);
+
+CLI::App* add_fault(CLI::App& app, FaultOptions& options);
+int run_fault(const FaultOptions& options);
+
+}  // namespace softhca::cli

@@ -1,0 +1,126 @@
+#include "cli/control_socket.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+
+#include <array>
+#include <cerrno>
+#include <iterator>
+
+#include "vfio_user/unix_socket.h"
+
+namespace softhca::cli {
+namespace {
+
+constexpr timeval kAnswerPatience{.tv_sec = 10, .tv_usec = 0};
+
+}  // namespace
+
+util::Result<std::unique_ptr<ControlSocket>> ControlSocket::listen(util::EventLoop& loop,
+                                                                   std::string path,
+                                                                   Handler handler) {
+  std::unique_ptr<ControlSocket> socket(
+      new ControlSocket(loop, std::move(path), std::move(handler)));
+  if (auto started = socket->start(); !started) return tl::unexpected(started.error());
+  return socket;
+}
+
+util::Result<void> ControlSocket::start() {
+  auto bound = vfio_user::bind_unix(path_, "control socket");
+  if (!bound) return tl::unexpected(bound.error());
+  listener_ = *std::move(bound);
+  // Before it listens nobody can have connected.
+  if (::chmod(path_.c_str(), S_IRUSR | S_IWUSR) != 0) {
+    return util::fail_errno("control socket: chmod");
+  }
+  if (::listen(listener_.get(), static_cast<int>(kConnectionsMax)) != 0) {
+    return util::fail_errno("control socket: listen");
+  }
+  return loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept(); });
+}
+
+ControlSocket::~ControlSocket() {
+  while (!connections_.empty()) end(connections_.begin());
+  if (listener_) {
+    loop_.remove(listener_.get());
+    ::unlink(path_.c_str());
+  }
+}
+
+void ControlSocket::accept() {
+  vfio_user::UniqueFd fd(
+      ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  // Out of descriptors, the oldest connection's will do for the next attempt.
+  const bool exhausted = !fd && (errno == EMFILE || errno == ENFILE);
+  if ((exhausted && !connections_.empty()) || connections_.size() == kConnectionsMax) {
+    end(connections_.begin());
+  }
+  if (!fd) return;
+  connections_.push_back({.fd = std::move(fd), .request = {}, .answer = {}});
+  const auto at = std::prev(connections_.end());
+  if (!loop_.add(at->fd.get(), EPOLLIN, [this, at](std::uint32_t) { handle(at); })) end(at);
+}
+
+void ControlSocket::handle(Place at) {
+  const bool was_answering = at->answering;
+  if (!(was_answering || receive(*at))) return end(at);
+  if (!at->answering) return;
+  if (!send(*at)) return end(at);
+  if (was_answering) return;
+  // The rest when the client takes it.
+  loop_.remove(at->fd.get());
+  if (!loop_.add(at->fd.get(), EPOLLOUT, [this, at](std::uint32_t) { handle(at); })) end(at);
+}
+
+bool ControlSocket::receive(Connection& connection) {
+  std::array<char, kRequestMax> buffer;
+  const auto size = ::recv(connection.fd.get(), buffer.data(), buffer.size(), 0);
+  if (size < 0) return errno == EAGAIN || errno == EINTR;
+  if (size == 0) return false;
+  auto& request = connection.request;
+  request.append(buffer.data(), static_cast<std::size_t>(size));
+  const auto line_end = request.find('\n');
+  if (line_end == std::string::npos && request.size() <= kRequestMax) return true;
+  connection.answering = true;
+  connection.answer = line_end > kRequestMax
+                          ? "error: the request is too long\n"
+                          : handler_(std::string_view(request).substr(0, line_end));
+  return true;
+}
+
+bool ControlSocket::send(Connection& connection) {
+  const auto rest = std::string_view(connection.answer).substr(connection.sent);
+  const auto size = ::send(connection.fd.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+  if (size < 0) return errno == EAGAIN || errno == EINTR;
+  connection.sent += static_cast<std::size_t>(size);
+  return connection.sent < connection.answer.size();
+}
+
+void ControlSocket::end(Place at) {
+  loop_.remove(at->fd.get());
+  connections_.erase(at);
+}
+
+util::Result<std::string> ask_control(const std::string& path, std::string_view request) {
+  const auto socket = vfio_user::connect_unix(path, "control socket");
+  if (!socket) return tl::unexpected(socket.error());
+  ::setsockopt(socket->get(), SOL_SOCKET, SO_RCVTIMEO, &kAnswerPatience, sizeof kAnswerPatience);
+  const auto line = std::string(request) + "\n";
+  for (std::size_t sent = 0; sent < line.size();) {
+    const auto size = ::send(socket->get(), &line[sent], line.size() - sent, MSG_NOSIGNAL);
+    if (size < 0) return util::fail_errno("control socket '" + path + "': send");
+    sent += static_cast<std::size_t>(size);
+  }
+  std::string answer;
+  std::array<char, 16384> buffer;
+  while (true) {
+    const auto size = ::recv(socket->get(), buffer.data(), buffer.size(), 0);
+    if (size < 0) return util::fail_errno("control socket '" + path + "': no answer");
+    if (size == 0) return answer;
+    answer.append(buffer.data(), static_cast<std::size_t>(size));
+  }
+}
+
+}  // namespace softhca::cli

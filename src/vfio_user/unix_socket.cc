@@ -1,0 +1,73 @@
+#include "vfio_user/unix_socket.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace softhca::vfio_user {
+namespace {
+
+util::Result<sockaddr_un> address_of(const std::string& path, const std::string& what) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path) {
+    return util::fail(fmt::format("{} '{}': the path must have 1 to {} characters", what, path,
+                                  sizeof address.sun_path - 1));
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+bool connect(int fd, const sockaddr_un& address) {
+  return ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+/// Removes a socket file whose server is gone. Anything else stays.
+bool remove_stale(const sockaddr_un& address) {
+  struct stat status;
+  if (::lstat(address.sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) return false;
+  const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (connect(probe.get(), address)) return false;
+  return errno == ECONNREFUSED && ::unlink(address.sun_path) == 0;
+}
+
+bool bind_or_replace(int fd, const sockaddr_un& address) {
+  const auto bind = [&] {
+    return ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  };
+  if (bind()) return true;
+  if (errno != EADDRINUSE) return false;
+  if (remove_stale(address)) return bind();
+  errno = EADDRINUSE;
+  return false;
+}
+
+}  // namespace
+
+util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& what) {
+  const auto address = address_of(path, what);
+  if (!address) return tl::unexpected(address.error());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return util::fail_errno(what + ": socket");
+  if (!bind_or_replace(socket.get(), *address)) {
+    return util::fail_errno(fmt::format("{} '{}': bind", what, path));
+  }
+  return socket;
+}
+
+util::Result<UniqueFd> connect_unix(const std::string& path, const std::string& what) {
+  const auto address = address_of(path, what);
+  if (!address) return tl::unexpected(address.error());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return util::fail_errno(what + ": socket");
+  if (!connect(socket.get(), *address)) {
+    return util::fail_errno(fmt::format("{} '{}': connect", what, path));
+  }
+  return socket;
+}
+
+}  // namespace softhca::vfio_user

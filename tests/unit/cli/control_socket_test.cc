@@ -1,0 +1,142 @@
+// The control socket, with clients of all kinds.
+#include "cli/control_socket.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "vfio_user/unix_socket.h"
+
+namespace softhca::cli {
+namespace {
+
+using vfio_user::UniqueFd;
+
+/// A server in a thread of its own, which answers a request with itself, repeated.
+class ControlSocketTest : public ::testing::Test {
+ protected:
+  ControlSocketTest() {
+    auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
+    directory_ = ::mkdtemp(name.data());
+    path_ = directory_ / "control";
+    loop_ = *util::EventLoop::create();
+    socket_ = *ControlSocket::listen(*loop_, path_, [this](std::string_view request) {
+      std::string answer;
+      for (std::size_t i = 0; i < repeats_; ++i) answer += request;
+      return answer;
+    });
+    thread_ = std::thread([this] {
+      while (!loop_->stopped()) loop_->run_once(util::kNever);
+    });
+  }
+  ~ControlSocketTest() override {
+    loop_->stop();
+    thread_.join();
+    socket_.reset();
+    EXPECT_FALSE(std::filesystem::exists(path_));
+    std::filesystem::remove_all(directory_);
+  }
+  UniqueFd connect() { return *vfio_user::connect_unix(path_, "test"); }
+  static bool send(const UniqueFd& fd, std::string_view text) {
+    return ::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(text.size());
+  }
+  static std::string receive_all(const UniqueFd& fd) {
+    std::string all;
+    char buffer[4096];
+    for (ssize_t size; (size = ::recv(fd.get(), buffer, sizeof buffer, 0)) > 0;) {
+      all.append(buffer, static_cast<std::size_t>(size));
+    }
+    return all;
+  }
+  void expect_alive() {
+    const auto answer = ask_control(path_, "ping");
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(*answer, "ping");
+  }
+
+  std::filesystem::path directory_;
+  std::string path_;
+  std::atomic<std::size_t> repeats_ = 1;
+  std::unique_ptr<util::EventLoop> loop_;
+  std::unique_ptr<ControlSocket> socket_;
+  std::thread thread_;
+};
+
+TEST_F(ControlSocketTest, ALineIsAnsweredAndTheConnectionEnds) {
+  expect_alive();
+  expect_alive();
+}
+
+TEST_F(ControlSocketTest, OnlyItsUserMayOpenIt) {
+  struct stat status;
+  ASSERT_EQ(::stat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+TEST_F(ControlSocketTest, ALargeAnswerReachesASlowReader) {
+  repeats_ = 1 << 20;
+  const auto fd = connect();
+  ASSERT_TRUE(send(fd, "abcd\n"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(receive_all(fd).size(), 4u << 20);
+}
+
+TEST_F(ControlSocketTest, ARequestMayComeInPieces) {
+  const auto fd = connect();
+  for (const auto* piece : {"pi", "n", "g\nmore"}) {
+    ASSERT_TRUE(send(fd, piece));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(receive_all(fd), "ping");
+}
+
+TEST_F(ControlSocketTest, ARequestWithoutEndIsRefused) {
+  const auto fd = connect();
+  ASSERT_TRUE(send(fd, std::string(ControlSocket::kRequestMax + 1, 'x')));
+  EXPECT_EQ(receive_all(fd), "error: the request is too long\n");
+  expect_alive();
+}
+
+TEST_F(ControlSocketTest, AClientThatGoesEarlyHarmsNobody) {
+  connect();
+  {
+    ASSERT_TRUE(send(connect(), "half a requ"));
+  }
+  repeats_ = 1 << 20;
+  {
+    ASSERT_TRUE(send(connect(), "not read\n"));
+  }
+  while (!ask_control(path_, "")) {
+  }
+  repeats_ = 1;
+  expect_alive();
+}
+
+TEST_F(ControlSocketTest, SilentClientsDoNotKeepOthersOut) {
+  std::vector<UniqueFd> silent;
+  for (std::size_t i = 0; i < 3 * ControlSocket::kConnectionsMax; ++i) silent.push_back(connect());
+  expect_alive();
+  EXPECT_EQ(receive_all(silent.front()), "") << "the oldest had to go";
+}
+
+TEST_F(ControlSocketTest, ASocketInUseIsNotTakenOver) {
+  EXPECT_FALSE(ControlSocket::listen(*loop_, path_, {}));
+  expect_alive();
+}
+
+TEST(ControlClientTest, AServerThatIsNotThereIsReported) {
+  const auto answer = ask_control("/nonexistent/control", "ping");
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().message,
+            "control socket '/nonexistent/control': connect: No such file or directory");
+}
+
+}  // namespace
+}  // namespace softhca::cli
