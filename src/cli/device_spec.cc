@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <map>
 #include <optional>
+#include <set>
 #include <utility>
+
+#include "sdxi/device.h"
 
 namespace softhca::cli {
 namespace {
@@ -68,8 +72,9 @@ util::Result<void> apply(connectx::DeviceOptions& options, std::string_view key,
   return {};
 }
 
-util::Result<void> apply(sdxi::DeviceOptions& options, std::string_view key,
-                         std::string_view value) {
+/// What PFs and VFs have in common.
+util::Result<void> apply_common(sdxi::DeviceOptions& options, std::string_view key,
+                                std::string_view value) {
   if (key == "contexts") {
     const auto contexts = parse_number<std::uint32_t>(value, 10);
     if (!contexts || *contexts < 1 || *contexts > 65536) {
@@ -82,6 +87,24 @@ util::Result<void> apply(sdxi::DeviceOptions& options, std::string_view key,
   } else {
     return unknown_key(key);
   }
+  return {};
+}
+
+util::Result<void> apply(sdxi::DeviceOptions& options, std::string_view key,
+                         std::string_view value) {
+  if (key != "vfs") return apply_common(options, key, value);
+  const auto vfs = parse_number<std::uint16_t>(value, 10);
+  if (!vfs || *vfs > sdxi::Device::kVfsMax) {
+    return util::fail(fmt::format("vfs={}: want 0 to {}", value, sdxi::Device::kVfsMax));
+  }
+  options.vfs = *vfs;
+  return {};
+}
+
+util::Result<void> apply(VirtualFunctionSpec& spec, std::string_view key, std::string_view value) {
+  if (key != "pf") return apply_common(spec.options, key, value);
+  if (value.empty()) return util::fail("pf= is empty");
+  spec.pf = value;
   return {};
 }
 
@@ -112,6 +135,15 @@ util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index) {
     options.name = fmt::format("sdxi{}", index);
     return apply_all(std::move(options), rest);
   }
+  if (model == "sdxi-vf") {
+    VirtualFunctionSpec vf;
+    vf.options.name = fmt::format("sdxi{}", index);
+    auto spec = apply_all(std::move(vf), rest);
+    if (spec && std::get<VirtualFunctionSpec>(*spec).pf.empty()) {
+      return util::fail("sdxi-vf: pf=NAME is missing, the name of its physical function");
+    }
+    return spec;
+  }
   if (model != "connectx") {
     return util::fail(fmt::format("unknown device '{}'; a device is {}", model, kDeviceHelp));
   }
@@ -124,6 +156,44 @@ util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index) {
   auto& parsed = std::get<connectx::DeviceOptions>(*spec);
   if (parsed.node_guid == 0) parsed.node_guid = guid_of(parsed.mac);
   return spec;
+}
+
+const std::string& name_of(const DeviceSpec& spec) {
+  if (const auto* vf = std::get_if<VirtualFunctionSpec>(&spec)) return vf->options.name;
+  if (const auto* nic = std::get_if<connectx::DeviceOptions>(&spec)) return nic->name;
+  return std::get<sdxi::DeviceOptions>(spec).name;
+}
+
+util::Result<void> check_together(const std::vector<DeviceSpec>& specs) {
+  std::set<std::string_view> names;
+  std::set<std::uint64_t> macs, guids;
+  std::map<std::string_view, unsigned> rooms;  ///< for VFs, by the PF's name
+  for (const auto& spec : specs) {
+    const auto& name = name_of(spec);
+    if (!names.insert(name).second) {
+      return util::fail(fmt::format("two devices are called {}", name));
+    }
+    if (const auto* nic = std::get_if<connectx::DeviceOptions>(&spec)) {
+      // Addresses that two NICs of one process share would be a riddle to their users.
+      if (!macs.insert(nic->mac.to_u64()).second || !guids.insert(nic->node_guid).second) {
+        return util::fail(fmt::format("{} has the mac or guid of another device", name));
+      }
+    } else if (const auto* pf = std::get_if<sdxi::DeviceOptions>(&spec)) {
+      rooms[pf->name] = pf->vfs;
+    } else {
+      const auto& vf = std::get<VirtualFunctionSpec>(spec);
+      const auto room = rooms.find(vf.pf);
+      if (room == rooms.end()) {
+        return util::fail(
+            fmt::format("{}: pf={}: no --device sdxi of this name stands before it", name, vf.pf));
+      }
+      if (room->second == 0) {
+        return util::fail(fmt::format("{}: pf={}: more VFs than its vfs=N", name, vf.pf));
+      }
+      --room->second;
+    }
+  }
+  return {};
 }
 
 }  // namespace softhca::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "connectx/device.h"
 #include "sdxi/options.h"
@@ -15,13 +16,27 @@ namespace softhca::cli {
 /// What --device takes, for help texts.
 inline constexpr std::string_view kDeviceHelp =
     "connectx[,mac=XX:XX:XX:XX:XX:XX][,guid=HEX][,vectors=N][,name=TEXT] or "
-    "sdxi[,contexts=N][,name=TEXT]";
+    "sdxi[,contexts=N][,vfs=N][,name=TEXT] or sdxi-vf,pf=NAME[,contexts=N][,name=TEXT], a virtual "
+    "function of an sdxi before it that has vfs";
 
-using DeviceSpec = std::variant<connectx::DeviceOptions, sdxi::DeviceOptions>;
+/// A virtual function of the SDXI function that is called `pf`.
+struct VirtualFunctionSpec {
+  sdxi::DeviceOptions options;
+  std::string pf;
+};
+
+using DeviceSpec = std::variant<connectx::DeviceOptions, sdxi::DeviceOptions, VirtualFunctionSpec>;
+
+/// The name of the function that a specification makes.
+const std::string& name_of(const DeviceSpec& spec);
+
+/// Checks what the devices of a command line are to each other: names and addresses that differ, a
+/// PF with room before each VF.
+util::Result<void> check_together(const std::vector<DeviceSpec>& specs);
 
 /// A device as `text` describes it; what it leaves out is made from `index`, the device's place on
-/// the command line: name <model><index>, MAC 02:5f:ca:00:00:<index>, a node GUID made from the
-/// MAC.
+/// the command line: name connectx<index> or sdxi<index>, MAC 02:5f:ca:00:00:<index>, a node GUID
+/// made from the MAC.
 util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index);
 
 }  // namespace softhca::cli

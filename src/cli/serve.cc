@@ -38,11 +38,21 @@ struct Machine {
   std::unique_ptr<fabric::Capture> capture;
   std::map<std::string, std::unique_ptr<fabric::Switch>> switches;  ///< by name
   std::vector<std::unique_ptr<fabric::Port>> ports;
-  sdxi::FunctionGroup group;  ///< of all SDXI functions
+  sdxi::FunctionGroup group;                         ///< of all SDXI functions
+  std::map<std::string, sdxi::Device*> data_movers;  ///< PFs, by name
   std::vector<std::unique_ptr<pcie::Function>> devices;
   std::vector<std::unique_ptr<vfio_user::Server>> servers;
   ControlTargets targets;
   std::unique_ptr<ControlSocket> control;
+
+  Machine() = default;
+  ~Machine() {
+    control.reset();
+    servers.clear();
+    while (!devices.empty()) devices.pop_back();  // VFs before their PF
+  }
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
 
   /// True if any frame was delivered. All of them are: they refer to memory that the next message
   /// may unmap.
@@ -95,20 +105,16 @@ std::unique_ptr<pcie::Function> make_device(Machine& machine, const std::string&
 /// A data mover, which has no port.
 std::unique_ptr<pcie::Function> make_device(Machine& machine, const std::string&,
                                             const sdxi::DeviceOptions& options) {
-  return std::make_unique<sdxi::Device>(options, machine.group);
+  auto device = std::make_unique<sdxi::Device>(options, machine.group);
+  machine.data_movers[options.name] = device.get();
+  return device;
 }
 
-/// Addresses that two NICs of one process share would be a riddle to their users.
-util::Result<void> check_unique(const std::vector<DeviceSpec>& specs) {
-  std::set<std::uint64_t> macs, guids;
-  for (const auto& spec : specs) {
-    const auto* nic = std::get_if<connectx::DeviceOptions>(&spec);
-    if (nic == nullptr) continue;
-    if (!macs.insert(nic->mac.to_u64()).second || !guids.insert(nic->node_guid).second) {
-      return util::fail(fmt::format("{} has the mac or guid of another device", nic->name));
-    }
-  }
-  return {};
+/// The next VF of a data mover.
+std::unique_ptr<pcie::Function> make_device(Machine& machine, const std::string&,
+                                            const VirtualFunctionSpec& spec) {
+  return std::make_unique<sdxi::Device>(spec.options, machine.group,
+                                        *machine.data_movers.at(spec.pf));
 }
 
 util::Result<std::vector<DeviceSpec>> parse_devices(const ServeOptions& options) {
@@ -118,7 +124,7 @@ util::Result<std::vector<DeviceSpec>> parse_devices(const ServeOptions& options)
     if (!spec) return tl::unexpected(spec.error());
     specs.push_back(*std::move(spec));
   }
-  if (auto unique = check_unique(specs); !unique) return tl::unexpected(unique.error());
+  if (auto good = check_together(specs); !good) return tl::unexpected(good.error());
   return specs;
 }
 

@@ -154,6 +154,14 @@ Descriptor Descriptor::sync(spec::sync_filter filter, std::uint16_t first, std::
   return d;
 }
 
+Descriptor& Descriptor::on_vf(std::uint16_t vf_num) {
+  // SDXI 6.6: at the same place in all operations that have it.
+  using dsc = spec::dsc_fn_upd;
+  as<dsc>().set(dsc::vf, 1);
+  as<dsc>().set(dsc::vf_num, vf_num);
+  return *this;
+}
+
 Descriptor& Descriptor::fence() {
   as<spec::dsc_generic>().sub(spec::dsc_generic::header).set(spec::dsc_header::fe, 1);
   return *this;

@@ -51,6 +51,8 @@ class Descriptor {
   static Descriptor sync(spec::sync_filter filter, std::uint16_t first, std::uint16_t last,
                          std::uint16_t first_key = 0, std::uint16_t last_key = 0);
 
+  /// A PF's administrative descriptor acts on its VF `vf_num`, counted from 0 (SDXI 3.5).
+  Descriptor& on_vf(std::uint16_t vf_num);
   /// Begins after all earlier descriptors of the context have completed (SDXI 5.4).
   Descriptor& fence();
   /// Its writes become visible after those of all earlier descriptors (SDXI 5.6).

@@ -282,6 +282,19 @@ util::Result<void> Function::withdraw(std::uint16_t number) {
   return stopped ? updated : stopped;
 }
 
+util::Result<void> Function::stop_contexts_of_vf(std::uint16_t vf_num, std::uint16_t first,
+                                                 std::uint16_t last, bool hard) {
+  std::array steps{Descriptor::stop(first, last, hard).on_vf(vf_num),
+                   Descriptor::sync(spec::sync_filter::SYNC_STOP, first, last).on_vf(vf_num)};
+  return administer(steps);
+}
+
+util::Result<void> Function::start_contexts_of_vf(std::uint16_t vf_num, std::uint16_t first,
+                                                  std::uint16_t last) {
+  std::array steps{Descriptor::start(first, last).on_vf(vf_num)};
+  return administer(steps);
+}
+
 util::Result<void> Function::administer(std::span<Descriptor> descriptors) {
   const auto done = admin_->submit(descriptors);
   if (!done) return tl::unexpected(done.error());

@@ -90,6 +90,14 @@ class Function {
   /// it had overflowed.
   std::vector<ErrorRecord> take_errors(bool* lost = nullptr);
 
+  /// A PF stops contexts of its VF, softly or hard, and waits until they have: they end in
+  /// CXTV_STOP_FN. Fails where this function is no PF of such a VF.
+  util::Result<void> stop_contexts_of_vf(std::uint16_t vf_num, std::uint16_t first,
+                                         std::uint16_t last, bool hard);
+  /// A PF starts contexts of its VF, which that has set up.
+  util::Result<void> start_contexts_of_vf(std::uint16_t vf_num, std::uint16_t first,
+                                          std::uint16_t last);
+
   /// Executes administrative descriptors in context 0 and waits for the last. Fails if one does.
   util::Result<void> administer(std::span<Descriptor> descriptors);
 

@@ -52,5 +52,56 @@ INSTANTIATE_TEST_SUITE_P(
                     "connectx,vectors=1", "connectx,vectors=65", "connectx,name=", "connectx,a=b",
                     "sdxi,mac=02:00:00:00:00:01", "sdxi,contexts=0", "sdxi,contexts=65537"));
 
+std::string error_of(std::vector<std::string> texts) {
+  std::vector<DeviceSpec> specs;
+  for (const auto& text : texts) {
+    auto spec = parse_device(text, static_cast<unsigned>(specs.size()));
+    if (!spec) return spec.error().message;
+    specs.push_back(*std::move(spec));
+  }
+  const auto checked = check_together(specs);
+  return checked ? "" : checked.error().message;
+}
+
+TEST(DeviceSpec, APfAnnouncesItsVfs) {
+  const auto spec = parse_device("sdxi,vfs=3,name=pf", 0);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(std::get<sdxi::DeviceOptions>(*spec).vfs, 3);
+  EXPECT_EQ(error_of({"sdxi,vfs=4097"}), "vfs=4097: want 0 to 4096");
+  EXPECT_EQ(error_of({"sdxi,vfs=x"}), "vfs=x: want 0 to 4096");
+}
+
+TEST(DeviceSpec, AVfNamesItsPf) {
+  const auto spec = parse_device("sdxi-vf,pf=left,contexts=4", 2);
+  ASSERT_TRUE(spec) << spec.error().message;
+  const auto& vf = std::get<VirtualFunctionSpec>(*spec);
+  EXPECT_EQ(vf.pf, "left");
+  EXPECT_EQ(vf.options.name, "sdxi2");
+  EXPECT_EQ(vf.options.max_cxt, 3);
+  EXPECT_EQ(error_of({"sdxi-vf"}),
+            "sdxi-vf: pf=NAME is missing, the name of its physical function");
+  EXPECT_EQ(error_of({"sdxi-vf,pf="}), "pf= is empty");
+  EXPECT_NE(error_of({"sdxi-vf,pf=a,vfs=1"}).find("unknown key 'vfs'"), std::string::npos);
+}
+
+TEST(DeviceSpec, AVfComesAfterItsPfWhichHasRoomForIt) {
+  EXPECT_EQ(error_of({"sdxi,vfs=2,name=pf", "sdxi-vf,pf=pf", "sdxi-vf,pf=pf"}), "");
+  EXPECT_EQ(error_of({"sdxi,vfs=1,name=pf", "sdxi-vf,pf=pf", "sdxi-vf,pf=pf"}),
+            "sdxi2: pf=pf: more VFs than its vfs=N");
+  EXPECT_EQ(error_of({"sdxi,name=pf", "sdxi-vf,pf=pf"}), "sdxi1: pf=pf: more VFs than its vfs=N");
+  EXPECT_EQ(error_of({"sdxi-vf,pf=pf", "sdxi,vfs=1,name=pf"}),
+            "sdxi0: pf=pf: no --device sdxi of this name stands before it");
+  EXPECT_EQ(error_of({"sdxi,vfs=1,name=pf", "sdxi-vf,pf=pf,name=vf", "sdxi-vf,pf=vf"}),
+            "sdxi2: pf=vf: no --device sdxi of this name stands before it");
+  EXPECT_EQ(error_of({"connectx,name=pf", "sdxi-vf,pf=pf"}),
+            "sdxi1: pf=pf: no --device sdxi of this name stands before it");
+}
+
+TEST(DeviceSpec, NamesAndAddressesDiffer) {
+  EXPECT_EQ(error_of({"sdxi,name=a", "connectx,name=a"}), "two devices are called a");
+  EXPECT_EQ(error_of({"connectx,guid=7", "connectx,guid=7"}),
+            "connectx1 has the mac or guid of another device");
+}
+
 }  // namespace
 }  // namespace softhca::cli
