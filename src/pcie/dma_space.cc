@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <cstring>
 
 namespace softhca::pcie {
@@ -18,7 +20,26 @@ Iova last_byte(Iova iova, std::uint64_t size) { return iova + (size - 1); }
 
 bool wraps(Iova iova, std::uint64_t size) { return size != 0 && last_byte(iova, size) < iova; }
 
+/// Where this thread found addresses last: a place in mappings(), by 2 MiB of address. Only a hint,
+/// so that spaces and addresses may share an entry.
+thread_local std::array<std::uint32_t, 16> hints{};
+
+std::uint32_t& hint(const void* space, Iova iova) {
+  return hints[(iova >> 21 ^ reinterpret_cast<std::uintptr_t>(space) >> 6) % hints.size()];
+}
+
+thread_local bool local_memory_only = false;
+
 }  // namespace
+
+LocalMemoryOnly::LocalMemoryOnly() {
+  assert(!local_memory_only);
+  local_memory_only = true;
+}
+
+LocalMemoryOnly::~LocalMemoryOnly() { local_memory_only = false; }
+
+bool LocalMemoryOnly::active() { return local_memory_only; }
 
 bool DmaSpace::overlaps(Iova iova, std::uint64_t size) const {
   if (size == 0 || wraps(iova, size)) return false;
@@ -43,6 +64,7 @@ util::Result<void> DmaSpace::insert(const Mapping& mapping) {
   }
   const auto at = std::upper_bound(mappings_.begin(), mappings_.end(), mapping.iova,
                                    [](Iova iova, const Mapping& m) { return iova < m.iova; });
+  const Paused paused(threads_);
   mappings_.insert(at, mapping);
   return {};
 }
@@ -64,6 +86,7 @@ util::Result<void> DmaSpace::unmap(Iova iova, std::uint64_t size) {
     return util::fail(
         fmt::format("DMA unmap of {:#x} bytes at {:#x}: no such mapping", size, iova));
   }
+  const Paused paused(threads_);
   mappings_.erase(at);
   ++generation_;
   return {};
@@ -71,23 +94,29 @@ util::Result<void> DmaSpace::unmap(Iova iova, std::uint64_t size) {
 
 void DmaSpace::unmap_all() {
   if (mappings_.empty()) return;
+  const Paused paused(threads_);
   mappings_.clear();
   ++generation_;
 }
 
-const DmaSpace::Mapping* DmaSpace::find(Iova iova) const {
-  // A device works in one mapping most of the time: guest memory has two or three large ones.
-  if (last_hit_ < mappings_.size()) {
-    const auto& hit = mappings_[last_hit_];
-    if (iova - hit.iova < hit.size) return &hit;  // wraps to a large number if iova is below
-  }
+const DmaSpace::Mapping* DmaSpace::search(Iova iova) const {
   const auto after = std::upper_bound(mappings_.begin(), mappings_.end(), iova,
                                       [](Iova at, const Mapping& m) { return at < m.iova; });
   if (after == mappings_.begin()) return nullptr;
   const auto& candidate = *(after - 1);
   if (iova - candidate.iova >= candidate.size) return nullptr;
-  last_hit_ = static_cast<std::size_t>(&candidate - mappings_.data());
+  hint(this, iova) = static_cast<std::uint32_t>(&candidate - mappings_.data());
   return &candidate;
+}
+
+inline const DmaSpace::Mapping* DmaSpace::find(Iova iova) const {
+  // A device works in few mappings most of the time: guest memory has two or three large ones.
+  const auto last = hint(this, iova);
+  if (last < mappings_.size()) {
+    const auto& hit = mappings_[last];
+    if (iova - hit.iova < hit.size) return &hit;  // wraps to a large number if iova is below
+  }
+  return search(iova);
 }
 
 std::byte* DmaSpace::translate(Iova iova, std::uint64_t size, DmaAccess access) const {
@@ -116,7 +145,7 @@ bool DmaSpace::read(Iova from, std::span<std::byte> out) const {
         static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), mapping->size - offset));
     if (mapping->host != nullptr) {
       std::memcpy(out.data(), mapping->host + offset, length);
-    } else if (!mapping->remote->dma_read(from, out.first(length))) {
+    } else if (local_memory_only || !mapping->remote->dma_read(from, out.first(length))) {
       return false;
     }
     out = out.subspan(length);
@@ -136,7 +165,7 @@ bool DmaSpace::write(Iova to, std::span<const std::byte> in) const {
         static_cast<std::size_t>(std::min<std::uint64_t>(in.size(), mapping->size - offset));
     if (mapping->host != nullptr) {
       std::memcpy(mapping->host + offset, in.data(), length);
-    } else if (!mapping->remote->dma_write(to, in.first(length))) {
+    } else if (local_memory_only || !mapping->remote->dma_write(to, in.first(length))) {
       return false;
     }
     in = in.subspan(length);

@@ -5,7 +5,8 @@
 // it for us (vfio-user DMA_READ and DMA_WRITE). Hot paths take a pointer from translate() and fall
 // back to read() and write(), which serve both kinds.
 //
-// Single-threaded: belongs to the loop that owns the function.
+// Changed only by the loop that owns the function; a device's own threads may look up and access at
+// the same time, if they are made known by set_threads(): they pause for every change.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "pcie/device_threads.h"
 #include "util/result.h"
 
 namespace softhca::pcie {
@@ -32,8 +34,25 @@ class RemoteMemory {
   virtual bool dma_write(Iova to, std::span<const std::byte> in) = 0;
 };
 
+/// While one exists in a thread, that thread reaches memory of this process only; accesses to
+/// memory behind a peer fail at once. For a device's own threads: the way to a peer belongs to the
+/// loop.
+class LocalMemoryOnly {
+ public:
+  LocalMemoryOnly();
+  ~LocalMemoryOnly();
+  LocalMemoryOnly(const LocalMemoryOnly&) = delete;
+  LocalMemoryOnly& operator=(const LocalMemoryOnly&) = delete;
+
+  /// In the calling thread.
+  static bool active();
+};
+
 class DmaSpace {
  public:
+  /// The device's own threads, which use translations; null: there are none.
+  void set_threads(DeviceThreads* threads) { threads_ = threads; }
+
   /// Maps [iova, iova + size) to `host`. Fails on size 0, wrap-around, or overlap with another
   /// mapping. The memory must stay valid until it is unmapped.
   util::Result<void> map(Iova iova, std::uint64_t size, std::byte* host, DmaAccess access);
@@ -76,10 +95,11 @@ class DmaSpace {
 
  private:
   const Mapping* find(Iova iova) const;
+  const Mapping* search(Iova iova) const;
   util::Result<void> insert(const Mapping& mapping);
 
   std::vector<Mapping> mappings_;
-  mutable std::size_t last_hit_ = 0;
+  DeviceThreads* threads_ = nullptr;
   std::uint64_t generation_ = 1;
 };
 

@@ -89,6 +89,7 @@ void Function::read_config(std::uint32_t offset, std::span<std::byte> out) {
 }
 
 void Function::write_config(std::uint32_t offset, std::span<const std::byte> in) {
+  const Paused paused(threads_);
   const auto effects = config_.write(offset, in);
   if (effects.function_level_reset) {
     reset();
@@ -101,6 +102,7 @@ void Function::write_config(std::uint32_t offset, std::span<const std::byte> in)
 }
 
 void Function::reset() {
+  const Paused paused(threads_);
   config_.reset();
   interrupts_.reset();
   reset_device();

@@ -3,7 +3,8 @@
 // This is the only way into a device: registers (config space and BARs), DMA (DmaSpace) and
 // interrupts (MSI-X, MSI). The vfio-user server and the in-process drivers both enter here.
 //
-// Single-threaded: all calls come from the loop that owns the function.
+// Single-threaded: all calls come from the loop that owns the function. A device with threads of
+// its own names them by set_threads(); they pause while the host changes what they use.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "pcie/config_space.h"
+#include "pcie/device_threads.h"
 #include "pcie/dma_space.h"
 #include "pcie/interrupts.h"
 #include "util/clock.h"
@@ -89,6 +91,13 @@ class Function {
   /// to 32.
   void add_msi(std::uint16_t vectors);
 
+  /// The device's own threads: they pause for every change of the DMA space and of config space,
+  /// and for a reset.
+  void set_threads(DeviceThreads& threads) {
+    threads_ = &threads;
+    dma_.set_threads(&threads);
+  }
+
   /// The device's registers. `out` and `in` lie wholly inside the BAR and outside MSI-X structures.
   virtual void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) = 0;
   virtual void write_register(unsigned bar, std::uint64_t offset,
@@ -103,6 +112,7 @@ class Function {
   ConfigSpace config_;
   Interrupts interrupts_;
   DmaSpace dma_;
+  DeviceThreads* threads_ = nullptr;
 };
 
 }  // namespace softhca::pcie
