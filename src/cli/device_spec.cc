@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "sdxi/device.h"
+#include "sdxi/workers.h"
 
 namespace softhca::cli {
 namespace {
@@ -81,6 +82,12 @@ util::Result<void> apply_common(sdxi::DeviceOptions& options, std::string_view k
       return util::fail(fmt::format("contexts={}: want 1 to 65536", value));
     }
     options.max_cxt = static_cast<std::uint16_t>(*contexts - 1);
+  } else if (key == "workers") {
+    const auto workers = parse_number<unsigned>(value, 10);
+    if (!workers || *workers > sdxi::Workers::kMax) {
+      return util::fail(fmt::format("workers={}: want 0 to {}", value, sdxi::Workers::kMax));
+    }
+    options.workers = *workers;
   } else if (key == "name") {
     if (value.empty()) return util::fail("name= is empty");
     options.name = value;

@@ -16,8 +16,9 @@ namespace softhca::cli {
 /// What --device takes, for help texts.
 inline constexpr std::string_view kDeviceHelp =
     "connectx[,mac=XX:XX:XX:XX:XX:XX][,guid=HEX][,vectors=N][,name=TEXT] or "
-    "sdxi[,contexts=N][,vfs=N][,name=TEXT] or sdxi-vf,pf=NAME[,contexts=N][,name=TEXT], a virtual "
-    "function of an sdxi before it that has vfs";
+    "sdxi[,contexts=N][,vfs=N][,workers=N][,name=TEXT] or "
+    "sdxi-vf,pf=NAME[,contexts=N][,name=TEXT], a virtual function of an sdxi before it that has "
+    "vfs";
 
 /// A virtual function of the SDXI function that is called `pf`.
 struct VirtualFunctionSpec {

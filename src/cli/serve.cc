@@ -171,6 +171,7 @@ util::Result<void> serve(const ServeOptions& options) {
   if (!loop) return tl::unexpected(loop.error());
   machine.loop = *std::move(loop);
   if (auto signals = machine.loop->events().stop_on_signals(); !signals) return signals;
+  machine.group.workers().set_wake_control([&events = machine.loop->events()] { events.wake(); });
   if (!options.pcap.empty()) {
     auto capture = fabric::Capture::create(options.pcap, nanoseconds_since_1970);
     if (!capture) return tl::unexpected(capture.error());

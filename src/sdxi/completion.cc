@@ -27,20 +27,24 @@ bool is_simple(util::View<dsc_generic> descriptor) {
 
 }  // namespace
 
-Checked<void> complete(const Registers& registers, const AddressSpace& space,
-                       util::View<dsc_generic> descriptor) {
+bool complete(const Registers& registers, const AddressSpace& space,
+              util::View<dsc_generic> descriptor) {
   const auto footer = descriptor.get(dsc_generic::footer);
-  if (footer.get(dsc_footer::np) != 0) return {};
-  const auto block = spec::address(footer, dsc_footer::csb_ptr);
-  if (update_signal(registers, space, block, is_simple(descriptor))) return {};
+  if (footer.get(dsc_footer::np) != 0) return true;
+  return update_signal(registers, space, spec::address(footer, dsc_footer::csb_ptr),
+                       is_simple(descriptor));
+}
+
+Refusal signal_error(const AddressSpace& space, util::View<dsc_generic> descriptor) {
+  const auto block = spec::address(descriptor.get(dsc_generic::footer), dsc_footer::csb_ptr);
   const auto fault = space.explain(block);
   set_error_recorded(space, block);
-  return refuse({.step = spec::err_step::ERRV_DSC_CSB,
-                 .sub_step = fault.sub_step,
-                 .err_class = fault.err_class,
-                 .reason = "CST_BLK.signal cannot be updated",
-                 .section = "SDXI 5.3",
-                 .value = block});
+  return {.step = spec::err_step::ERRV_DSC_CSB,
+          .sub_step = fault.sub_step,
+          .err_class = fault.err_class,
+          .reason = "CST_BLK.signal cannot be updated",
+          .section = "SDXI 5.3",
+          .value = block};
 }
 
 void complete_with_error(const Registers& registers, const AddressSpace& space,

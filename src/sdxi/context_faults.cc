@@ -6,7 +6,7 @@
 namespace softhca::sdxi {
 
 /// After parsing: what the rules have in store for the descriptor. Nothing: it goes on.
-std::optional<Contexts::Turn> Contexts::inject(Context& context) {
+Contexts::End Contexts::inject(Context& context) {
   auto& execution = context.execution;
   const auto footer =
       util::View<spec::dsc_generic>(execution.descriptor).get(spec::dsc_generic::footer);
@@ -25,7 +25,7 @@ std::optional<Contexts::Turn> Contexts::inject(Context& context) {
 }
 
 /// Before a turn: whether a rule keeps the context where it is, or ends its descriptor.
-std::optional<Contexts::Turn> Contexts::hold(Context& context) {
+Contexts::End Contexts::hold(Context& context) {
   if (context.hang != 0) {
     if (parts_.faults.holds(context.hang)) {
       context.held_until = util::kNever;
@@ -50,11 +50,11 @@ std::optional<Contexts::Turn> Contexts::hold(Context& context) {
 }
 
 /// The descriptor ends like one that its operation refused.
-Contexts::Turn Contexts::fail_by_rule(Context& context) {
+Turn Contexts::fail_by_rule(Context& context) {
   auto& execution = context.execution;
   const auto injected = execution.injected;
   execution.executing = false;
-  ++statistics_.descriptors;
+  ++context.descriptors;
   parts_.faults.fired(injected.fail);
   complete_with_error(parts_.registers, context.space,
                       util::View<spec::dsc_generic>(execution.descriptor));
@@ -68,8 +68,8 @@ Contexts::Turn Contexts::fail_by_rule(Context& context) {
   return Turn::kIdle;
 }
 
-/// Completion of a descriptor that a rule has been applied to.
-Checked<void> Contexts::complete_by_rule(Context& context) {
+/// Completion of a descriptor that a rule has been applied to. False: as complete().
+bool Contexts::complete_by_rule(Context& context) {
   auto& execution = context.execution;
   const auto injected = execution.injected;
   execution.injected = {};
@@ -77,12 +77,12 @@ Checked<void> Contexts::complete_by_rule(Context& context) {
   if (injected.lost_interrupt != 0) parts_.faults.fired(injected.lost_interrupt);
   if (injected.lost_completion != 0) {
     parts_.faults.fired(injected.lost_completion);
-    return {};
+    return true;
   }
   if (injected.bad_completion == 0) return complete(parts_.registers, context.space, descriptor);
   parts_.faults.fired(injected.bad_completion);
   complete_with_error(parts_.registers, context.space, descriptor);
-  return {};
+  return true;
 }
 
 /// At the beginning of a stop: whether a rule keeps it from ending.

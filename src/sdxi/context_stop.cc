@@ -117,6 +117,7 @@ Checked<void> Contexts::stop(ContextNumber number, StopCause cause, bool hard) {
 
 /// K6 to K9 for a context that we hold.
 Checked<void> Contexts::mark_stopping(Context& context, StopCause cause, bool hard) {
+  const Alone alone(*this);
   if (context.stopping) {
     if (hard) make_stop_hard(context);
     return {};
@@ -127,6 +128,7 @@ Checked<void> Contexts::mark_stopping(Context& context, StopCause cause, bool ha
                      context.entry.number);
     return {};
   }
+  recall(context);  // the control thread ends it
   context.space = parts_.memory.select(context.entry.pasid);
   context.stopping = true;
   ++stopping_count_;
@@ -168,7 +170,7 @@ void Contexts::end_stop(Context& context) {
 void Contexts::abort_execution(Context& context) {
   if (!context.execution.executing || &context == executing_) return;
   context.execution.executing = false;
-  ++statistics_.descriptors;
+  ++context.descriptors;
   context.space = parts_.memory.select(context.entry.pasid);
   complete_with_error(parts_.registers, context.space,
                       util::View<spec::dsc_generic>(context.execution.descriptor));
@@ -184,10 +186,11 @@ void Contexts::abort_execution(Context& context) {
 /// StopErr:Cxt, with the record before the state (SDXI 3.4).
 void Contexts::stop_for_error(Context& context, const Refusal& refusal,
                               std::optional<std::uint64_t> descriptor) {
+  const Alone alone(*this);
   const auto entry = context.entry;
   const auto read_index = context.read_index;
   const bool was_stopping = context.stopping;
-  ++statistics_.errors;
+  ++errors_;
   drop(context);
   const bool reachable = was_stopping || parts_.tables.write_state(entry, cxtv::CXTV_STOPG_FN);
   const auto space = parts_.memory.select(entry.pasid);
@@ -214,6 +217,7 @@ void Contexts::check_stop_deadlines() {
 }
 
 void Contexts::begin_function_stop(bool hard) {
+  const Alone alone(*this);
   const bool escalated = function_stop_.has_value() && hard && !function_stop_->hard;
   if (!function_stop_) {
     function_stop_ = FunctionStop{.hard = hard};
@@ -235,6 +239,7 @@ bool Contexts::continue_function_stop(util::Time now) {
   constexpr std::uint32_t kVisits = 512;
   now_ = now;
   if (!function_stop_) return true;
+  const Alone alone(*this);
   const auto end = static_cast<std::uint32_t>(contexts_.size());
   for (std::uint32_t i = 0; i < kVisits && function_stop_ && function_stop_->next < end; ++i) {
     const auto number = static_cast<ContextNumber>(function_stop_->next++);

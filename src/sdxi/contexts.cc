@@ -15,8 +15,8 @@ Contexts::Contexts(const Parts& parts)
       contexts_(parts.options.max_cxt + std::size_t{1}),
       doorbell_values_(contexts_.size()),
       doorbell_noted_(contexts_.size()),
-      turns_(contexts_.size()),
       bounce_(kBounceSize) {
+  hands_.bounce = bounce_;
   doorbells_.reserve(contexts_.size());
   waiting_.reserve(contexts_.size());
 }
@@ -35,6 +35,9 @@ void Contexts::note_doorbell(ContextNumber number, std::uint64_t value) {
       number > parts_.registers.max_cxt()) {
     return;
   }
+  if (auto* context = find(number); context != nullptr && context->lent) {
+    return parts_.workers.ring(*context);
+  }
   ++doorbells_received_;
   if (!doorbell_noted_[number]) {
     doorbell_noted_[number] = true;
@@ -46,6 +49,8 @@ void Contexts::note_doorbell(ContextNumber number, std::uint64_t value) {
 }
 
 void Contexts::take_doorbells() {
+  if (doorbells_.empty()) return;
+  const Alone alone(*this);
   for (std::size_t i = 0; i < doorbells_.size(); ++i) {
     const auto number = doorbells_[i];
     doorbell_noted_[number] = false;
@@ -63,6 +68,7 @@ void Contexts::evaluate(ContextNumber number, std::uint64_t value) {
   if (parts_.registers.gsv() != spec::fn_gsv::GSV_ACTIVE || number >= contexts_.size()) return;
   if (auto* context = find_active(number)) {
     if (context->stopping) return;
+    if (context->lent) return parts_.workers.ring(*context);
     const bool news = !context->doorbell_seen || value > context->doorbell;
     if (news) {
       context->doorbell = value;
@@ -91,11 +97,10 @@ void Contexts::evaluate(ContextNumber number, std::uint64_t value) {
 
 void Contexts::activate(const ContextEntry& entry, std::uint64_t value) {
   auto& slot = contexts_[entry.number];
-  if (slot == nullptr) slot = std::make_unique<Context>();
+  TurnTaker& self = *this;
+  if (slot == nullptr) slot = std::make_unique<Context>(self);
   auto& context = *slot;
-  const bool queued = context.queued;
-  context = Context{};
-  context.queued = queued;
+  context.reset_run();
   context.active = true;
   context.entry = entry;
   context.space = parts_.memory.select(entry.pasid);
@@ -114,11 +119,24 @@ void Contexts::activate(const ContextEntry& entry, std::uint64_t value) {
     return;
   }
   context.read_index = *read_index;
+  context.read_index_written = *read_index;
   context.write_index = *read_index;
   enqueue(context);
 }
 
+/// The context is this thread's from now on.
+void Contexts::recall(Context& context) {
+  if (!context.lent) return;
+  const Alone alone(*this);
+  {
+    const std::lock_guard lock(handed_back_mutex_);
+    handed_back_.remove(context);
+  }
+  parts_.workers.withdraw(context);
+}
+
 void Contexts::drop(Context& context) {
+  recall(context);
   if (context.stopping) --stopping_count_;
   context.stopping = false;
   context.active = false;
@@ -129,6 +147,7 @@ void Contexts::drop(Context& context) {
 }
 
 void Contexts::drop_all() {
+  const Alone alone(*this);
   for (auto& context : contexts_) {
     if (context != nullptr && context->active) drop(*context);
   }
@@ -141,10 +160,48 @@ void Contexts::drop_all() {
   self_stop_.reset();
 }
 
+/// Workers reach what lies in memory of this process, and change nothing but their contexts.
+bool Contexts::lendable(const Context& context) const {
+  if (parts_.workers.count() == 0 || context.entry.number == 0 || context.stopping) return false;
+  if (parts_.faults.armed() || context.hang != 0 || context.execution.injected.any()) return false;
+  const auto& entry = context.entry;
+  const auto space = parts_.memory.select(entry.pasid);
+  return write_index_of(context) != nullptr && space.place(entry.cxt_sts_ptr, 16) != nullptr &&
+         space.place(entry.ds_ring_ptr, entry.ds_ring_sz * spec::kDescriptorSize) != nullptr;
+}
+
+const std::uint64_t* Contexts::write_index_of(const Context& context) const {
+  const auto space = parts_.memory.select(context.entry.pasid);
+  return space.readable_word(context.entry.write_index_ptr);
+}
+
 void Contexts::enqueue(Context& context) {
-  if (context.queued) return;
+  if (context.queued || context.lent) return;
+  if (lendable(context)) return parts_.workers.lend(context);
   context.queued = true;
-  turns_.push(context.entry.number);
+  turns_.push(context);
+}
+
+void Contexts::hand_back(Context& context) {
+  const std::lock_guard lock(handed_back_mutex_);
+  const bool first = handed_back_.empty();
+  handed_back_.push(context);
+  any_handed_back_ = true;
+  if (first) parts_.workers.wake_control();
+}
+
+/// What workers could not do gets one turn of this thread.
+void Contexts::take_back() {
+  if (!any_handed_back_) return;
+  const std::lock_guard lock(handed_back_mutex_);
+  while (!handed_back_.empty()) {
+    auto& context = handed_back_.pop();
+    context.lent = false;
+    context.attention.store(Attention::kNobody, std::memory_order_relaxed);
+    context.queued = true;
+    turns_.push(context);
+  }
+  any_handed_back_ = false;
 }
 
 void Contexts::wake_waiting() {
@@ -159,49 +216,68 @@ void Contexts::wake_waiting() {
   });
 }
 
-void Contexts::take_turn(Context& context) {
+/// One turn's worth of work. Every turn that ends in waiting waits longer than the last.
+Turn Contexts::spend(Context& context, Hands& hands) {
   context.deficit = std::min<std::int64_t>(context.deficit, 0) + parts_.options.turn_bytes;
   const bool waited = context.waiting;
   context.waiting = false;
-  const auto turn = work(context);
-  if (!context.active) return;
-  if (turn == Turn::kAgain) {
-    enqueue(context);
-  } else if (turn == Turn::kWaitValid || turn == Turn::kHeld) {
+  const auto turn = work(context, hands);
+  if (turn == Turn::kWaitValid) {
     const auto& options = parts_.options;
-    context.poll_wait = waited && turn == Turn::kWaitValid
-                            ? std::min(context.poll_wait * 2, options.valid_poll_max)
-                            : options.valid_poll_min;
-    context.poll_at = turn == Turn::kHeld ? context.held_until : now_ + context.poll_wait;
+    context.poll_wait =
+        waited ? std::min(context.poll_wait * 2, options.valid_poll_max) : options.valid_poll_min;
     context.waiting = true;
+  }
+  return turn;
+}
+
+Turn Contexts::take_worker_turn(Context& context, Hands& hands) { return spend(context, hands); }
+
+/// Returns what was used of the budget. The workers may have the context afterwards.
+std::int64_t Contexts::take_turn(Context& context) {
+  const auto before = context.bytes;
+  // The workers can go on with what comes after the descriptor that they could not execute.
+  hands_.one = lendable(context);
+  const auto turn = spend(context, hands_);
+  const auto used = static_cast<std::int64_t>(context.bytes - before);
+  if (!context.active) return used;
+  // A ring that became empty goes back as well: a doorbell may have come before this turn.
+  if (turn == Turn::kAgain || (hands_.one && !context.execution.executing)) {
+    if (context.execution.executing) {
+      context.queued = true;
+      turns_.push(context);
+    } else {
+      enqueue(context);
+    }
+  } else if (turn == Turn::kWaitValid || turn == Turn::kHeld) {
+    context.waiting = true;
+    context.poll_at = turn == Turn::kHeld ? context.held_until : now_ + context.poll_wait;
     if (std::find(waiting_.begin(), waiting_.end(), context.entry.number) == waiting_.end()) {
       waiting_.push_back(context.entry.number);
     }
   }
+  return used;
 }
 
 util::Time Contexts::run(util::Time now) {
   now_ = now;
   other_function_ = false;
+  take_back();
   take_doorbells();
   wake_waiting();
   check_stop_deadlines();
   std::int64_t budget = parts_.options.run_bytes;
   while (!turns_.empty() && budget > 0) {
-    const auto number = turns_.pop();
-    auto& context = *find(number);
+    auto& context = turns_.pop();
     context.queued = false;
     if (!context.active) continue;
-    const auto before = statistics_.bytes;
-    take_turn(context);
-    budget -= std::max<std::int64_t>(static_cast<std::int64_t>(statistics_.bytes - before),
-                                     parts_.options.descriptor_bytes);
+    budget -= std::max<std::int64_t>(take_turn(context), parts_.options.descriptor_bytes);
   }
   return next_run();
 }
 
 util::Time Contexts::next_run() const {
-  if (!turns_.empty() || !doorbells_.empty() || other_function_) return now_;
+  if (!turns_.empty() || !doorbells_.empty() || other_function_ || any_handed_back_) return now_;
   auto next = util::kNever;
   for (const auto number : waiting_) {
     if (const auto* context = find_active(number)) next = std::min(next, context->poll_at);
@@ -210,6 +286,7 @@ util::Time Contexts::next_run() const {
 }
 
 void Contexts::update(ContextNumber first, ContextNumber last) {
+  const Alone alone(*this);
   for (std::size_t number = first; number <= last && number < contexts_.size(); ++number) {
     auto* context = find_active(static_cast<ContextNumber>(number));
     if (context == nullptr) continue;
@@ -232,6 +309,17 @@ bool Contexts::stopping(ContextNumber first, ContextNumber last,
     if (context != nullptr && context->stopping && !(number == 0 && asker == this)) return true;
   }
   return false;
+}
+
+Contexts::Statistics Contexts::statistics() const {
+  const Alone alone(*this);
+  Statistics sum{.errors = errors_};
+  for (const auto& context : contexts_) {
+    if (context == nullptr) continue;
+    sum.descriptors += context->descriptors;
+    sum.bytes += context->bytes;
+  }
+  return sum;
 }
 
 void Contexts::log_for_pf(const Refusal& refusal) {

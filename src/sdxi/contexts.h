@@ -8,6 +8,10 @@
 //
 // Turns are given round robin, each worth the same amount of work (deficit round robin), so that a
 // context with large copies does not slow one with small ones.
+//
+// Turns are taken in run(), or, where the group has worker threads, by these: all but those of
+// context 0, of contexts that stop, and of those whose rings are not in local memory. Methods are
+// the control thread's, except for those of TurnTaker.
 #pragma once
 
 #include <cassert>
@@ -16,40 +20,17 @@
 #include <optional>
 #include <vector>
 
+#include "sdxi/context.h"
 #include "sdxi/context_control.h"
 #include "sdxi/error_log.h"
 #include "sdxi/faults.h"
 #include "sdxi/operation.h"
 #include "sdxi/options.h"
+#include "sdxi/workers.h"
 #include "util/clock.h"
 #include "util/inspect.h"
 
 namespace softhca::sdxi {
-
-/// A started context.
-struct Context {
-  ContextEntry entry;
-  AddressSpace space;         ///< of the entry, for this turn
-  std::byte* ring = nullptr;  ///< the ring, if it is one piece of local memory, for this turn
-  std::uint64_t read_index = 0;
-  std::uint64_t write_index = 0;  ///< as last read
-  std::uint64_t doorbell = 0;     ///< highest valid doorbell_value since the start
-  bool doorbell_seen = false;
-  bool active = false;
-  bool queued = false;   ///< for a turn
-  bool waiting = false;  ///< for a valid bit
-  util::Time poll_at{};
-  util::Duration poll_wait{};
-  std::int64_t deficit = 0;  ///< work that it may still do
-  Execution execution;
-  // SDXI 4.2.5 CXTV_STOPG_*.
-  bool stopping = false;
-  StopCause stop_cause = StopCause::kLocal;
-  std::optional<util::Time> abort_at{};  ///< when outstanding descriptors are aborted
-  // Injected faults: until when the descriptor is held back, and what keeps the stop from ending.
-  util::Time held_until{};
-  FaultId hang = 0;
-};
 
 /// HaltErr:Fn (SDXI 3.4).
 class FunctionHalt {
@@ -58,29 +39,7 @@ class FunctionHalt {
   virtual void halt(const Refusal& refusal, std::optional<ContextNumber> context) = 0;
 };
 
-/// Contexts that wait for their turn, each at most once. Never allocates after construction.
-class TurnQueue {
- public:
-  explicit TurnQueue(std::size_t capacity) : numbers_(capacity) {}
-  bool empty() const { return count_ == 0; }
-  void push(ContextNumber number) {
-    assert(count_ < numbers_.size());
-    numbers_[(first_ + count_++) % numbers_.size()] = number;
-  }
-  ContextNumber pop() {
-    const auto number = numbers_[first_];
-    first_ = (first_ + 1) % numbers_.size();
-    --count_;
-    return number;
-  }
-
- private:
-  std::vector<ContextNumber> numbers_;
-  std::size_t first_ = 0;
-  std::size_t count_ = 0;
-};
-
-class Contexts final : public ContextControl {
+class Contexts final : public ContextControl, private TurnTaker {
  public:
   struct Parts {
     const DeviceOptions& options;
@@ -94,6 +53,7 @@ class Contexts final : public ContextControl {
     const FunctionGroup& group;
     Faults& faults;
     FunctionHalt& halt;
+    Workers& workers;
   };
 
   explicit Contexts(const Parts& parts);
@@ -139,40 +99,67 @@ class Contexts final : public ContextControl {
     std::uint64_t bytes = 0;        ///< of the budget that was used
     std::uint64_t errors = 0;       ///< context stops by error
   };
-  const Statistics& statistics() const { return statistics_; }
+  Statistics statistics() const;
   void inspect(util::InspectNode& out) const;
   /// Calls `visit` with every started context.
   template <class Visit>
   void for_each(Visit visit) const {
+    const Alone alone(*this);
     for (const auto& context : contexts_) {
       if (context != nullptr && context->active) visit(*context);
     }
   }
 
  private:
-  enum class Turn : std::uint8_t { kIdle, kAgain, kWaitValid, kHeld };
+  /// Workers are kept out as long as one exists.
+  class Alone : pcie::Paused {
+   public:
+    explicit Alone(const Contexts& contexts) : Paused(&contexts.parts_.workers.gate()) {}
+  };
+
+  using End = std::optional<Turn>;
+
+  // TurnTaker
+  Turn take_worker_turn(Context& context, Hands& hands) override;
+  const std::uint64_t* write_index_of(const Context& context) const override;
+  void hand_back(Context& context) override;
 
   // contexts.cc: doorbells and turns
   void take_doorbells();
   void evaluate(ContextNumber number, std::uint64_t value);
   void activate(const ContextEntry& entry, std::uint64_t value);
   void enqueue(Context& context);
-  void take_turn(Context& context);
+  std::int64_t take_turn(Context& context);
+  Turn spend(Context& context, Hands& hands);
+  bool lendable(const Context& context) const;
+  void take_back();
+  void recall(Context& context);
   void wake_waiting();
   util::Time next_run() const;
   Context* find(ContextNumber number) const { return contexts_[number].get(); }
   Context* find_active(ContextNumber number) const;
   void drop(Context& context);
 
-  // context_ring.cc: parsing, execution, completion (SDXI 5.3)
-  Turn work(Context& context);
-  std::optional<Turn> parse(Context& context);
-  bool read_write_index(Context& context);
-  static bool read_descriptor(Context& context, Iova at);
-  static bool clear_valid(Context& context, Iova at);
-  void execute(Context& context);
-  void finish(Context& context);
-  Work make_work(Context& context);
+  // context_ring.cc: parsing, execution, completion (SDXI 5.3). What ends a turn is returned.
+  Turn work(Context& context, Hands& hands);
+  Turn process(Context& context, Hands& hands, Work& work);
+  End check_state(Context& context, const Hands& hands);
+  End parse(Context& context, Hands& hands);
+  End fetch(Context& context, Hands& hands);
+  End read_write_index(Context& context, const Hands& hands);
+  End execute(Context& context, const Hands& hands, Work& work);
+  End finish(Context& context, const Hands& hands, Work& work);
+  Checked<Progress> call(Context& context, Work& work);
+  End prepare(Context& context, const Hands& hands, const Operation* operation);
+  Turn fail_valid(Context& context, const Hands& hands);
+  End fail_execution(Context& context, const Hands& hands, const Refusal& refusal);
+  End fail_completion(Context& context, const Hands& hands);
+  End follow_up(Context& context, const Hands& hands, Work& work);
+  static bool clear_valid(const Context& context, const Hands& hands);
+  static bool write_read_index(Context& context);
+  Turn fail(Context& context, const Hands& hands, const Refusal& refusal,
+            std::optional<std::uint64_t> descriptor);
+  Work make_work(const Context& context, const Hands& hands);
 
   // context_stop.cc: SDXI 4.3.5
   Checked<void> mark_stopping(Context& context, StopCause cause, bool hard);
@@ -184,10 +171,10 @@ class Contexts final : public ContextControl {
   void check_stop_deadlines();
 
   // context_faults.cc: injected faults
-  std::optional<Turn> inject(Context& context);
-  std::optional<Turn> hold(Context& context);
+  End inject(Context& context);
+  End hold(Context& context);
   Turn fail_by_rule(Context& context);
-  Checked<void> complete_by_rule(Context& context);
+  bool complete_by_rule(Context& context);
   bool hangs(Context& context, bool hard);
 
   // context_inspect.cc
@@ -198,9 +185,12 @@ class Contexts final : public ContextControl {
   std::vector<std::uint64_t> doorbell_values_;      ///< by number, of noted doorbells
   std::vector<bool> doorbell_noted_;
   std::vector<ContextNumber> doorbells_;  ///< noted, each number once
-  TurnQueue turns_;
-  std::vector<ContextNumber> waiting_;  ///< for valid bits, or held by a fault
-  std::uint64_t faults_seen_ = 0;       ///< generation of the fault rules
+  ContextQueue turns_;                    ///< of the control thread
+  std::mutex handed_back_mutex_;
+  ContextQueue handed_back_;                   ///< by workers; under the mutex
+  std::atomic<bool> any_handed_back_ = false;  ///< whether there are; changed under the mutex
+  std::vector<ContextNumber> waiting_;         ///< for valid bits, or held by a fault
+  std::uint64_t faults_seen_ = 0;              ///< generation of the fault rules
   unsigned stopping_count_ = 0;
   std::uint64_t doorbells_received_ = 0;
   std::uint64_t doorbells_evaluated_ = 0;
@@ -219,7 +209,8 @@ class Contexts final : public ContextControl {
   std::optional<FunctionStop> function_stop_;
   util::Time now_{};
   std::vector<std::byte> bounce_;
-  Statistics statistics_;
+  Hands hands_;  ///< the control thread's
+  std::uint64_t errors_ = 0;
 };
 
 }  // namespace softhca::sdxi

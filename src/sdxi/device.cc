@@ -69,7 +69,7 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
       tables_(registers_, memory_),
       access_keys_(registers_, memory_, interrupts(), group),
       receiver_keys_(registers_, memory_, interrupts(), log_),
-      state_(registers_, log_, contexts_, own_interrupt_),
+      state_(registers_, log_, contexts_, own_interrupt_, group.workers().gate()),
       contexts_({.options = options_,
                  .registers = registers_,
                  .memory = memory_,
@@ -80,16 +80,26 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
                  .self = *this,
                  .group = group,
                  .faults = group.faults(),
-                 .halt = state_}),
+                 .halt = state_,
+                 .workers = group.workers()}),
       mailboxes_(*this, pf, vf_num_, options_.vfs, group, own_interrupt_),
-      mmio_({.registers = registers_, .state = state_, .mailboxes = mailboxes_, .pf = pf}) {
+      mmio_({.registers = registers_,
+             .state = state_,
+             .mailboxes = mailboxes_,
+             .gate = group.workers().gate(),
+             .pf = pf}) {
   check(options_);
   if (options_.msi_vectors != 0) add_msi(options_.msi_vectors);
+  group.workers().start(options_.workers);
+  set_threads(group.workers().gate());
   assert(pf == nullptr || vf_num_ < kVfsMax);
   group.join(*this, pf, sfunc_, vf_num_);
 }
 
-Device::~Device() { group_.leave(*this); }
+Device::~Device() {
+  contexts_.drop_all();
+  group_.leave(*this);
+}
 
 void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) {
   if (bar == kRegisterBar) return mmio_.read(offset, out);

@@ -26,6 +26,7 @@ constexpr Reaction kReactions[6][4] = {
 }  // namespace
 
 void FunctionState::enter(fn_gsv state) {
+  const pcie::Paused paused(&gate_);  // workers ask for the state of the targets of RKeys
   registers_.sts0.set(spec::mmio_sts0::fn_gsv, static_cast<std::uint32_t>(state));
 }
 
@@ -71,6 +72,7 @@ void FunctionState::initialize() {
 
 void FunctionState::halt(const Refusal& refusal, std::optional<ContextNumber> context) {
   if (registers_.gsv() == fn_gsv::GSV_ERROR) return;
+  const pcie::Paused paused(&gate_);
   // SDXI 3.4: the function halts, writes its record as well as it can, and then changes fn_gsv.
   contexts_.drop_all();
   auto reported = refusal;

@@ -6,6 +6,7 @@
 
 #include "sdxi/contexts.h"
 #include "sdxi/error_log.h"
+#include "sdxi/gate.h"
 #include "sdxi/own_interrupt.h"
 #include "sdxi/registers.h"
 
@@ -14,8 +15,12 @@ namespace softhca::sdxi {
 class FunctionState final : public FunctionHalt {
  public:
   FunctionState(Registers& registers, ErrorLog& log, Contexts& contexts,
-                OwnInterrupt& own_interrupt)
-      : registers_(registers), log_(log), contexts_(contexts), own_interrupt_(own_interrupt) {}
+                OwnInterrupt& own_interrupt, Gate& gate)
+      : registers_(registers),
+        log_(log),
+        contexts_(contexts),
+        own_interrupt_(own_interrupt),
+        gate_(gate) {}
 
   /// Software wrote fn_gsr. Every write counts, also of the value that is there already.
   void request(spec::fn_gsr value);
@@ -33,6 +38,7 @@ class FunctionState final : public FunctionHalt {
   ErrorLog& log_;
   Contexts& contexts_;
   OwnInterrupt& own_interrupt_;
+  Gate& gate_;
 };
 
 }  // namespace softhca::sdxi

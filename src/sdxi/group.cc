@@ -13,10 +13,12 @@ FunctionGroup::~FunctionGroup() = default;
 void FunctionGroup::join(GroupMember& member, GroupMember* pf, std::uint16_t sfunc,
                          std::uint16_t vf_num) {
   assert(sfunc == 0 || find(sfunc) == nullptr);
+  const pcie::Paused paused(&workers_.gate());
   members_.push_back({&member, {.sfunc = sfunc, .pf = pf, .vf_num = vf_num}});
 }
 
 void FunctionGroup::leave(GroupMember& member) {
+  const pcie::Paused paused(&workers_.gate());
   std::erase_if(members_, [&member](const Entry& entry) { return entry.member == &member; });
   for (auto& entry : members_) {
     if (entry.seat.pf == &member) entry.seat.pf = nullptr;

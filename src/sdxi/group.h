@@ -1,7 +1,8 @@
 // Functions that may reach each other's memory (SDXI 3.3.1): a PF with its VFs, and other PFs, in
 // one process. Members see each other only through this interface.
 //
-// Single-threaded: one loop owns all functions of a group.
+// One loop owns all functions of a group, and what belongs to all of them: the control thread of
+// their worker threads, if there are any.
 #pragma once
 
 #include <array>
@@ -13,6 +14,7 @@
 #include "pcie/interrupts.h"
 #include "sdxi/memory.h"
 #include "sdxi/refusal.h"
+#include "sdxi/workers.h"
 
 namespace softhca::sdxi {
 
@@ -85,6 +87,8 @@ class FunctionGroup {
 
   /// Faults that are injected into the functions of the group.
   Faults& faults() const { return *faults_; }
+  /// The threads that execute descriptors of all members; none until somebody starts them.
+  Workers& workers() { return workers_; }
 
  private:
   struct Entry {
@@ -93,6 +97,7 @@ class FunctionGroup {
   };
   std::vector<Entry> members_;
   std::unique_ptr<Faults> faults_;
+  Workers workers_;
 };
 
 }  // namespace softhca::sdxi

@@ -4,6 +4,7 @@
 // sides use (valid bits, indices, states, completion signals) are accessed as single atomic words.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -47,6 +48,17 @@ class AddressSpace {
     return reinterpret_cast<std::uintptr_t>(found) % 8 == 0 ? found : nullptr;
   }
 
+  /// The naturally aligned word at `at` if it is local memory that may be read; else null. Good as
+  /// long as place().
+  const std::uint64_t* readable_word(Iova at) const {
+    return reinterpret_cast<const std::uint64_t*>(word(at, 8, pcie::DmaAccess::kRead));
+  }
+
+  /// True if [at, at + size) is local memory that may be written, aligned to its size.
+  bool can_write(Iova at, std::size_t size) const {
+    return word(at, size, pcie::DmaAccess::kWrite) != nullptr;
+  }
+
   /// Words of a structure, each read as one: `out` has whole 8-byte words, the first is read first.
   bool load_words(Iova from, std::span<std::byte> out) const;
 
@@ -77,6 +89,16 @@ inline void load_words(const std::byte* place, std::span<std::byte> out) {
   for (std::size_t i = 0; i < out.size() / 8; ++i) {
     util::store_le64(&out[i * 8], __atomic_load_n(words + i, __ATOMIC_ACQUIRE));
   }
+}
+
+/// The same for a descriptor, in a straight line.
+inline void load_descriptor(const std::byte* place,
+                            std::array<std::byte, spec::kDescriptorSize>& out) {
+  const auto* words = reinterpret_cast<const std::uint64_t*>(place);
+  const auto move = [&](std::size_t i) {
+    util::store_le64(out.data() + i * 8, __atomic_load_n(words + i, __ATOMIC_ACQUIRE));
+  };
+  move(0), move(1), move(2), move(3), move(4), move(5), move(6), move(7);
 }
 
 /// Address spaces that a PASID selects. A host that has none leaves it out; the function then has

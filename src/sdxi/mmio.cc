@@ -88,6 +88,7 @@ std::uint64_t Mmio::read_register(std::uint64_t offset) {
 }
 
 void Mmio::write_ctl0(std::uint64_t value, std::uint64_t written) {
+  const pcie::Paused paused(&parts_.gate);
   auto& r = parts_.registers;
   merge<spec::mmio_ctl0>(r.ctl0, value, written,
                          parts_.pf == nullptr ? kCtl0Writable : kCtl0Writable & ~kGroupId);
@@ -106,18 +107,22 @@ void Mmio::write_register(std::uint64_t offset, std::uint64_t value, std::uint64
                                  bits(spec::mmio_grp_enum::busy, spec::mmio_grp_enum::probe));
       probe_is_waiting_ = true;
       return;
-    case mmio_register::MMIO_CTL2:
+    case mmio_register::MMIO_CTL2: {
+      const pcie::Paused paused(&parts_.gate);
       return merge<spec::mmio_ctl2>(r.ctl2, value, written,
                                     bits(spec::mmio_ctl2::max_buffer, spec::mmio_ctl2::max_akey_sz,
                                          spec::mmio_ctl2::max_cxt, spec::mmio_ctl2::opb_000_avl));
+    }
     case mmio_register::MMIO_CXT_L2:
       // SDXI 9: changed only while the function is stopped.
       if (r.gsv() != spec::fn_gsv::GSV_STOP) return;
       return merge<spec::mmio_cxt_l2>(r.cxt_l2, value, written, bits(spec::mmio_cxt_l2::lv02_ptr));
-    case mmio_register::MMIO_RKEY:
+    case mmio_register::MMIO_RKEY: {
+      const pcie::Paused paused(&parts_.gate);
       return merge<spec::mmio_rkey>(
           r.rkey, value, written,
           bits(spec::mmio_rkey::en, spec::mmio_rkey::sz, spec::mmio_rkey::ptr));
+    }
     case mmio_register::MMIO_ERR_CTL:
       return merge<spec::mmio_err_ctl>(r.err_ctl, value, written, bits(spec::mmio_err_ctl::en));
     case mmio_register::MMIO_ERR_STS: {

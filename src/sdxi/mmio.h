@@ -5,6 +5,7 @@
 #include <span>
 
 #include "sdxi/function_state.h"
+#include "sdxi/gate.h"
 #include "sdxi/group.h"
 #include "sdxi/mailboxes.h"
 #include "sdxi/registers.h"
@@ -17,6 +18,7 @@ class Mmio {
     Registers& registers;
     FunctionState& state;
     Mailboxes& mailboxes;
+    Gate& gate;             ///< closed while registers change that workers read
     const GroupMember* pf;  ///< of a VF
   };
 

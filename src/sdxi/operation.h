@@ -10,31 +10,13 @@
 #include "pcie/interrupts.h"
 #include "sdxi/context_control.h"
 #include "sdxi/context_tables.h"
+#include "sdxi/execution.h"
 #include "sdxi/group.h"
-#include "sdxi/injected.h"
 #include "sdxi/keys.h"
 #include "sdxi/refusal.h"
 #include "sdxi/registers.h"
 
 namespace softhca::sdxi {
-
-struct Operation;
-
-/// A descriptor under way: its copy, taken once, and how far it has come.
-struct Execution {
-  alignas(8) std::array<std::byte, spec::kDescriptorSize> descriptor{};
-  const Operation* operation = nullptr;
-  std::uint64_t index = 0;   ///< in the ring
-  std::uint64_t done = 0;    ///< bytes or contexts that are finished
-  std::uint64_t ticket = 0;  ///< DSC_SYNC: doorbells to wait for, plus one
-  bool executing = false;
-  Injected injected;
-
-  template <class Layout>
-  util::View<Layout> as() const {
-    return util::View<Layout>(descriptor);
-  }
-};
 
 /// What an operation may use; nothing else of the function.
 struct Work {
@@ -47,7 +29,7 @@ struct Work {
   ContextControl& contexts;
   GroupMember& self;
   const FunctionGroup& group;
-  std::span<std::byte> bounce;  ///< for copies between memory that is not local
+  std::span<std::byte> bounce;  ///< for copies between memory that is not local; may be empty
   /// Bytes that may still be worked on in this turn; an operation subtracts what it used.
   std::int64_t budget;
   bool other_function = false;  ///< set by an operation that acted on one: it may have work now
@@ -69,8 +51,13 @@ struct Operation {
   std::string_view section;
   Bit se;
   Bit fe;
-  bool minimal;  ///< of the minimal atomic set too
-  Checked<Progress> (*execute)(Work&, Execution&);
+  bool minimal = false;    ///< of the minimal atomic set too
+  bool by_worker = false;  ///< touches memory only: worker threads may execute it
+  // The rules above as bits of the header's first word, and of MMIO_CAP1.opb_000_cap.
+  std::uint32_t header_mask = 0;
+  std::uint32_t header_value = 0;
+  std::uint32_t groups = 0;  ///< any of them makes it usable; 0: always usable
+  Checked<Progress> (*execute)(Work&, Execution&) = nullptr;
 };
 
 /// All operations, sorted by type and subtype.
@@ -79,6 +66,11 @@ std::span<const Operation> operations();
 const Operation* find_operation(std::uint32_t type, std::uint32_t subtype);
 /// True for DSC_INTR and DSC_ADM_INTR.
 bool raises_interrupt(const Operation& operation);
+
+HeaderRules header_rules(const Registers& registers, const ContextEntry& context);
+
+/// The operation if check_header() accepts the header; null if it does not, and knows why.
+const Operation* accept_header(const HeaderRules& rules, util::View<spec::dsc_header> header);
 
 /// SDXI 5.3, parsing step 6: type, subtype, chain, fence and sequential fields for this context.
 Checked<const Operation*> check_header(const Registers& registers, const ContextEntry& context,

@@ -12,40 +12,80 @@ using spec::dsc_type;
 using spec::err_class;
 using Bit = Operation::Bit;
 
+constexpr std::uint32_t bit(spec::op_grp group) { return 1u << static_cast<unsigned>(group); }
+
+/// SDXI 5.1: the bits of opb_000 that make an operation usable, any of them. 0: always usable.
+constexpr std::uint32_t groups_of(const Operation& operation) {
+  switch (operation.type) {
+    case dsc_type::ATOMIC_GRP:
+      return bit(spec::op_grp::FULL_ATOMIC) |
+             (operation.minimal ? bit(spec::op_grp::MINIMAL_ATOMIC) : 0);
+    case dsc_type::INTR_GRP:
+      return bit(spec::op_grp::INTERRUPT);
+    default:
+      return 0;
+  }
+}
+
+/// Adds what follows from the rest.
+constexpr Operation complete(Operation operation) {
+  using dsc = spec::dsc_header;
+  const auto rule = [&operation](Bit want, unsigned position) {
+    if (want == Bit::kFree) return;
+    operation.header_mask |= 1u << position;
+    if (want == Bit::kOne) operation.header_value |= 1u << position;
+  };
+  rule(operation.se, dsc::se.kLo);
+  rule(operation.fe, dsc::fe.kLo);
+  rule(Bit::kZero, dsc::ch.kLo);
+  operation.groups = groups_of(operation);
+  return operation;
+}
+
 constexpr Operation dma(dma_base_subtype subtype, std::string_view section, Bit se,
                         Checked<Progress> (*execute)(Work&, Execution&)) {
-  return {dsc_type::DMA_BASE_GRP,
-          static_cast<std::uint8_t>(subtype),
-          to_string(subtype),
-          section,
-          se,
-          Bit::kFree,
-          false,
-          execute};
+  return complete({.type = dsc_type::DMA_BASE_GRP,
+                   .subtype = static_cast<std::uint8_t>(subtype),
+                   .name = to_string(subtype),
+                   .section = section,
+                   .se = se,
+                   .fe = Bit::kFree,
+                   .by_worker = true,
+                   .execute = execute});
 }
 
 // SDXI 6.6: the formats say "se = *" and "Shall be set to 0" of the same bit; it must be 0 here.
 constexpr Operation admin(admin_subtype subtype, std::string_view section, Bit fe,
                           Checked<Progress> (*execute)(Work&, Execution&)) {
-  return {dsc_type::ADMIN_GRP,
-          static_cast<std::uint8_t>(subtype),
-          to_string(subtype),
-          section,
-          Bit::kZero,
-          fe,
-          false,
-          execute};
+  return complete({.type = dsc_type::ADMIN_GRP,
+                   .subtype = static_cast<std::uint8_t>(subtype),
+                   .name = to_string(subtype),
+                   .section = section,
+                   .se = Bit::kZero,
+                   .fe = fe,
+                   .execute = execute});
 }
 
 constexpr Operation atomic(atomic_subtype subtype, bool minimal = false) {
-  return {dsc_type::ATOMIC_GRP,
-          static_cast<std::uint8_t>(subtype),
-          to_string(subtype),
-          "SDXI 6.3",
-          Bit::kFree,
-          Bit::kFree,
-          minimal,
-          execute_atomic};
+  return complete({.type = dsc_type::ATOMIC_GRP,
+                   .subtype = static_cast<std::uint8_t>(subtype),
+                   .name = to_string(subtype),
+                   .section = "SDXI 6.3",
+                   .se = Bit::kFree,
+                   .fe = Bit::kFree,
+                   .minimal = minimal,
+                   .by_worker = true,
+                   .execute = execute_atomic});
+}
+
+constexpr Operation interrupt() {
+  return complete({.type = dsc_type::INTR_GRP,
+                   .subtype = static_cast<std::uint8_t>(spec::intr_subtype::DSC_INTR),
+                   .name = "DSC_INTR",
+                   .section = "SDXI 6.4",
+                   .se = Bit::kFree,
+                   .fe = Bit::kFree,
+                   .execute = execute_interrupt});
 }
 
 constexpr std::array kOperations{
@@ -75,8 +115,7 @@ constexpr std::array kOperations{
     atomic(atomic_subtype::DSC_ATM_UCLAMPI),
     atomic(atomic_subtype::DSC_ATM_UCLAMPD),
     atomic(atomic_subtype::DSC_ATM_CMPSWAP, true),
-    Operation{dsc_type::INTR_GRP, static_cast<std::uint8_t>(spec::intr_subtype::DSC_INTR),
-              "DSC_INTR", "SDXI 6.4", Bit::kFree, Bit::kFree, false, execute_interrupt},
+    interrupt(),
 };
 
 constexpr std::size_t kTypes = 5;
@@ -91,21 +130,6 @@ constexpr auto kPlaces = [] {
   }
   return places;
 }();
-
-constexpr std::uint32_t bit(spec::op_grp group) { return 1u << static_cast<unsigned>(group); }
-
-/// SDXI 5.1: the bits of opb_000 that make an operation usable, any of them. 0: always usable.
-constexpr std::uint32_t groups_of(const Operation& operation) {
-  switch (operation.type) {
-    case dsc_type::ATOMIC_GRP:
-      return bit(spec::op_grp::FULL_ATOMIC) |
-             (operation.minimal ? bit(spec::op_grp::MINIMAL_ATOMIC) : 0);
-    case dsc_type::INTR_GRP:
-      return bit(spec::op_grp::INTERRUPT);
-    default:
-      return 0;
-  }
-}
 
 bool allows(Bit rule, std::uint32_t value) {
   return rule == Bit::kFree || value == (rule == Bit::kOne ? 1u : 0u);
@@ -127,10 +151,8 @@ Checked<void> check_availability(const Registers& registers, const ContextEntry&
     return bad_header(err_class::UNSUPPORTED_OPCODE, "context 0 has administrative operations only",
                       "SDXI 3.5", type);
   }
-  const auto groups = groups_of(operation);
-  const auto usable = registers.cap1.get(spec::mmio_cap1::opb_000_cap) &
-                      registers.ctl2.get(spec::mmio_ctl2::opb_000_avl) & context.opb_000_enb;
-  if (groups != 0 && (groups & usable) == 0) {
+  const auto usable = header_rules(registers, context).groups;
+  if (operation.groups != 0 && (operation.groups & usable) == 0) {
     return bad_header(err_class::UNSUPPORTED_OPCODE,
                       "the operation group is not in all of opb_000_cap, _avl and _enb", "SDXI 5.1",
                       type);
@@ -146,6 +168,26 @@ const Operation* find_operation(std::uint32_t type, std::uint32_t subtype) {
   if (type >= kTypes || subtype >= kSubtypes) return nullptr;
   const auto place = kPlaces[type][subtype];
   return place == 0 ? nullptr : &kOperations[place - 1u];
+}
+
+HeaderRules header_rules(const Registers& registers, const ContextEntry& context) {
+  return {.groups = registers.cap1.get(spec::mmio_cap1::opb_000_cap) &
+                    registers.ctl2.get(spec::mmio_ctl2::opb_000_avl) & context.opb_000_enb,
+          .administrative = context.number == 0,
+          .simple_only = registers.cap0.get(spec::mmio_cap0::cs_cap) ==
+                         static_cast<std::uint32_t>(spec::cs_cap::CS_NON_ATOMIC)};
+}
+
+const Operation* accept_header(const HeaderRules& rules, util::View<spec::dsc_header> header) {
+  using dsc = spec::dsc_header;
+  const auto* operation = find_operation(header.get(dsc::type), header.get(dsc::subtype));
+  if (operation == nullptr) return nullptr;
+  const auto word = util::load_le32(header.bytes().data());
+  const bool good = (word & operation->header_mask) == operation->header_value &&
+                    (operation->groups == 0 || (operation->groups & rules.groups) != 0) &&
+                    (operation->type == dsc_type::ADMIN_GRP) == rules.administrative &&
+                    (!rules.simple_only || header.get(dsc::csr) != 0);
+  return good ? operation : nullptr;
 }
 
 Checked<const Operation*> check_header(const Registers& registers, const ContextEntry& context,
@@ -173,9 +215,7 @@ Checked<const Operation*> check_header(const Registers& registers, const Context
     return bad_header(err_class::UNSUPPORTED_ENCODING, "the operation wants se = 0",
                       operation->section, 1);
   }
-  const bool non_atomic_only = registers.cap0.get(spec::mmio_cap0::cs_cap) ==
-                               static_cast<std::uint32_t>(spec::cs_cap::CS_NON_ATOMIC);
-  if (non_atomic_only && header.get(dsc::csr) == 0) {
+  if (header_rules(registers, context).simple_only && header.get(dsc::csr) == 0) {
     return bad_header(err_class::UNSUPPORTED_ENCODING,
                       "csr = 0, and the function has no atomic completion status", "SDXI 4.4.2", 0);
   }

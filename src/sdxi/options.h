@@ -42,6 +42,10 @@ struct DeviceOptions {
   /// 4096.
   std::uint16_t vfs = 0;
 
+  /// Threads that execute descriptors, for all functions of the group: the largest number that one
+  /// of them asks for. 0: everything runs in the caller of run().
+  unsigned workers = 0;
+
   /// How long a soft stop waits for outstanding descriptors before it aborts them (SDXI 4.3.5).
   util::Duration soft_stop_timeout = std::chrono::seconds(1);
   /// Bytes of one context's work before the next context has its turn.

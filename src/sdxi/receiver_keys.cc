@@ -24,7 +24,9 @@ tl::unexpected<Refusal> ReceiverKeys::faulty_table(const RemoteRequest& request,
                                                    Refusal refusal) const {
   refusal.step = err_step::ERRV_FN_RKEY;
   refusal.section = "SDXI 3.3.4";
-  log_.record({.refusal = refusal, .reaction = spec::err_reaction::RE_INFORMATIVE});
+  // A worker's access is tried again by the control thread, which then logs.
+  if (!pcie::LocalMemoryOnly::active())
+    log_.record({.refusal = refusal, .reaction = spec::err_reaction::RE_INFORMATIVE});
   return abort_access(request, "the target cannot use its own RKEY_ENT");
 }
 

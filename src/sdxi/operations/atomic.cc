@@ -52,6 +52,13 @@ template <class Word>
 Checked<void> perform(const Work& work, const AddressSpace& target, util::View<dsc> view, Iova at) {
   const auto subtype =
       static_cast<atomic_subtype>(view.get(dsc::header).get(spec::dsc_header::subtype));
+  const auto back = spec::address(view, dsc::ret_data_ptr);
+  const bool returns = view.get(dsc::nr) == 0;
+  // A worker executes all of it or nothing: what fails is executed again, by the control thread.
+  if (returns && pcie::LocalMemoryOnly::active() && !work.space.can_write(back, sizeof(Word))) {
+    return refuse(invalid(err_step::ERRV_ATOMIC, err_class::MEMORY_ACCESS,
+                          "the return data is not local", "SDXI 6.3", back));
+  }
   const auto op1 = static_cast<Word>(view.get(dsc::op1));
   const auto op2 = static_cast<Word>(view.get(dsc::op2));
   const auto old =
@@ -66,8 +73,7 @@ Checked<void> perform(const Work& work, const AddressSpace& target, util::View<d
                    .section = "SDXI 6.3",
                    .value = at});
   }
-  if (view.get(dsc::nr) != 0) return {};
-  const auto back = spec::address(view, dsc::ret_data_ptr);
+  if (!returns) return {};
   // SDXI 3.1: atomic return data goes through the context's address space, not through the AKey.
   if (back % sizeof(Word) != 0) {
     return refuse(invalid(err_step::ERRV_ATOMIC, err_class::UNSUPPORTED_ENCODING,

@@ -1,7 +1,7 @@
 // DmaBaseGrp (SDXI 6.2): no operation, immediate write, copy, repeat copy.
 #include <algorithm>
-#include <cstring>
 
+#include "sdxi/copy_bytes.h"
 #include "sdxi/operation.h"
 
 namespace softhca::sdxi {
@@ -49,16 +49,20 @@ Checked<void> check_max_buffer(const Work& work, std::uint64_t bytes) {
                         "the buffer is larger than max_buffer", "SDXI 6.2.3", bytes));
 }
 
-/// Copies up to `size` bytes, as long as one piece reaches on both sides; returns how many.
-/// Software may have source and destination overlap (SDXI 5.6: it shall not): no harm is done.
+/// Copies up to `size` of a descriptor's `whole` bytes, as long as one piece reaches on both sides;
+/// returns how many.
 Checked<std::uint64_t> copy_piece(const Buffer& from, const Buffer& to, std::uint64_t size,
-                                  std::span<std::byte> bounce) {
+                                  std::uint64_t whole, std::span<std::byte> bounce) {
   const auto source = from.space.piece(from.at, size, pcie::DmaAccess::kRead);
   const auto target = to.space.piece(to.at, size, pcie::DmaAccess::kWrite);
   if (!source.empty() && !target.empty()) {
     const auto length = std::min(source.size(), target.size());
-    std::memmove(target.data(), source.data(), length);
+    copy_bytes(target.data(), source.data(), length, whole);
     return length;
+  }
+  if (bounce.empty()) {
+    return source.empty() ? inaccessible(from, "the source is not local")
+                          : inaccessible(to, "the destination is not local");
   }
   // One of the sides is memory that only a peer can reach, or nothing at all. A piece that is local
   // on one side says how far that goes; the other side is found out by trying.
@@ -123,7 +127,7 @@ Checked<Progress> execute_copy(Work& work, Execution& execution) {
     if (wraps(view.get(dsc::addr1), execution.done))
       return inaccessible(target, "address overflow");
     const auto length = std::min(size - execution.done, static_cast<std::uint64_t>(work.budget));
-    const auto copied = copy_piece(source, target, length, work.bounce);
+    const auto copied = copy_piece(source, target, length, size, work.bounce);
     if (!copied) return refuse(copied.error());
     execution.done += *copied;
     work.budget -= static_cast<std::int64_t>(*copied);
@@ -158,7 +162,7 @@ Checked<Progress> execute_repeat_copy(Work& work, Execution& execution) {
     if (wraps(addr0, offset)) return inaccessible(source, "address overflow");
     if (wraps(addr1, execution.done)) return inaccessible(target, "address overflow");
     const auto length = std::min(block - offset, static_cast<std::uint64_t>(work.budget));
-    const auto copied = copy_piece(source, target, length, work.bounce);
+    const auto copied = copy_piece(source, target, length, size, work.bounce);
     if (!copied) return refuse(copied.error());
     execution.done += *copied;
     work.budget -= static_cast<std::int64_t>(*copied);

@@ -37,6 +37,13 @@ TEST(DeviceSpec, AnSdxiFunctionHasAsManyContextsAsAskedFor) {
   EXPECT_EQ(std::get<sdxi::DeviceOptions>(*spec).name, "mover");
 }
 
+TEST(DeviceSpec, AnSdxiFunctionMayHaveWorkers) {
+  const auto spec = parse_device("sdxi,workers=3", 0);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(std::get<sdxi::DeviceOptions>(*spec).workers, 3u);
+  EXPECT_EQ(std::get<sdxi::DeviceOptions>(*parse_device("sdxi", 0)).workers, 0u);
+}
+
 class BadDeviceSpec : public testing::TestWithParam<const char*> {};
 
 TEST_P(BadDeviceSpec, IsRefusedWithTheReason) {
@@ -50,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("", "connectx7", "connectx,", "connectx,mac", "connectx,mac=1",
                     "connectx,mac=01:00:00:00:00:00", "connectx,guid=0", "connectx,guid=xyz",
                     "connectx,vectors=1", "connectx,vectors=65", "connectx,name=", "connectx,a=b",
-                    "sdxi,mac=02:00:00:00:00:01", "sdxi,contexts=0", "sdxi,contexts=65537"));
+                    "sdxi,mac=02:00:00:00:00:01", "sdxi,contexts=0", "sdxi,contexts=65537",
+                    "sdxi,workers=65", "sdxi,workers="));
 
 std::string error_of(std::vector<std::string> texts) {
   std::vector<DeviceSpec> specs;

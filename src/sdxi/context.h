@@ -1,0 +1,101 @@
+// One context as the function holds it while it runs, and who has it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "sdxi/context_control.h"
+#include "sdxi/execution.h"
+#include "sdxi/memory.h"
+#include "util/clock.h"
+
+namespace softhca::sdxi {
+
+class TurnTaker;
+
+/// From the doorbell after the start to the final state.
+struct ContextRun {
+  ContextEntry entry;
+  AddressSpace space;         ///< of the entry, for this turn
+  std::byte* ring = nullptr;  ///< the ring, if it is one piece of local memory, for this turn
+  std::uint64_t read_index = 0;
+  std::uint64_t read_index_written = 0;  ///< what CXT_STS.read_index holds
+  std::uint64_t write_index = 0;         ///< as last read
+  std::uint64_t doorbell = 0;            ///< highest valid doorbell_value since the start
+  bool doorbell_seen = false;
+  bool active = false;
+  bool waiting = false;  ///< for a valid bit
+  util::Time poll_at{};
+  util::Duration poll_wait{};
+  std::int64_t deficit = 0;  ///< work that it may still do
+  Execution execution;
+  // SDXI 4.2.5 CXTV_STOPG_*.
+  bool stopping = false;
+  StopCause stop_cause = StopCause::kLocal;
+  std::optional<util::Time> abort_at{};  ///< when outstanding descriptors are aborted
+  // Injected faults: until when the descriptor is held back, and what keeps the stop from ending.
+  util::Time held_until{};
+  FaultId hang = 0;
+};
+
+/// Who looks for work of a context that is lent to the workers.
+enum class Attention : std::uint8_t {
+  kNobody,  ///< a doorbell is needed
+  kWorker,  ///< it is queued, being worked on, or polled
+  kRung,    ///< as kWorker, and a doorbell came since
+};
+
+struct Context : ContextRun {
+  explicit Context(TurnTaker& owner) : home(owner) {}
+
+  /// Back to the beginning; who has it stays.
+  void reset_run() { static_cast<ContextRun&>(*this) = ContextRun{}; }
+
+  // Counters since the function was made.
+  std::uint64_t descriptors = 0;  ///< completed, with or without error
+  std::uint64_t bytes = 0;        ///< of the budget that was used
+
+  // On a cache line of their own: doorbells need no line that a worker writes.
+  alignas(64) std::atomic<Attention> attention = Attention::kNobody;
+  /// The workers have it. Changed by the control thread alone, while the gate is closed or nobody
+  /// else knows of the context.
+  bool lent = false;
+  bool queued = false;      ///< for a turn of the control thread
+  Context* next = nullptr;  ///< in a ContextQueue
+  TurnTaker& home;
+};
+
+/// Contexts in order of arrival; each at most once in one of them. Allocates nothing.
+class ContextQueue {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  void push(Context& context) {
+    context.next = nullptr;
+    (first_ == nullptr ? first_ : last_->next) = &context;
+    last_ = &context;
+  }
+  /// @pre not empty
+  Context& pop() {
+    auto& context = *first_;
+    first_ = context.next;
+    return context;
+  }
+  /// False if it is not here.
+  bool remove(const Context& context) {
+    Context* before = nullptr;
+    for (auto* at = first_; at != nullptr; before = at, at = at->next) {
+      if (at != &context) continue;
+      (before == nullptr ? first_ : before->next) = at->next;
+      if (last_ == at) last_ = before;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  Context* first_ = nullptr;
+  Context* last_ = nullptr;
+};
+
+}  // namespace softhca::sdxi

@@ -1,0 +1,66 @@
+#include "sdxi/copy_bytes.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace softhca::sdxi {
+namespace {
+
+/// Where the C library does not know the caches. Measured on a machine with 32 MiB of L3: from
+/// there on non-temporal stores win (27 against 20 GB/s for 64 MiB), below 16 MiB they lose.
+constexpr std::uint64_t kUsualCache = std::uint64_t{32} << 20;
+
+#if defined(__SSE2__)
+constexpr std::size_t kLine = 64;
+
+/// Whole cache lines; `to` is aligned to one.
+void stream(std::byte* to, const std::byte* from, std::size_t size) {
+  for (std::size_t at = 0; at < size; at += kLine) {
+    const auto* in = reinterpret_cast<const __m128i*>(from + at);
+    auto* out = reinterpret_cast<__m128i*>(to + at);
+    const auto a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1), c = _mm_loadu_si128(in + 2),
+               d = _mm_loadu_si128(in + 3);
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  }
+  // Such stores are not ordered among others: the completion comes after them.
+  _mm_sfence();
+}
+#endif
+
+}  // namespace
+
+std::uint64_t streaming_from() {
+  static const auto size = [] {
+    const auto cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return cache > 0 ? static_cast<std::uint64_t>(cache) : kUsualCache;
+  }();
+  return size;
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t size, std::uint64_t whole) {
+#if defined(__SSE2__)
+  if (whole >= streaming_from()) {
+    const auto head = -reinterpret_cast<std::uintptr_t>(to) % kLine;
+    if (size > head) {
+      const auto lines = (size - head) / kLine * kLine;
+      std::memmove(to, from, head);
+      stream(to + head, from + head, lines);
+      std::memmove(to + head + lines, from + head + lines, size - head - lines);
+      return;
+    }
+  }
+#else
+  (void)whole;
+#endif
+  std::memmove(to, from, size);
+}
+
+}  // namespace softhca::sdxi

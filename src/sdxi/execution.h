@@ -1,0 +1,40 @@
+// A descriptor that is being executed (SDXI 5.3).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "sdxi/format.h"
+#include "sdxi/injected.h"
+#include "util/field.h"
+
+namespace softhca::sdxi {
+
+struct Operation;
+
+/// A descriptor under way: its copy, taken once, and how far it has come.
+struct Execution {
+  alignas(8) std::array<std::byte, spec::kDescriptorSize> descriptor{};
+  const Operation* operation = nullptr;
+  std::uint64_t index = 0;   ///< in the ring
+  std::uint64_t done = 0;    ///< bytes or contexts that are finished
+  std::uint64_t ticket = 0;  ///< DSC_SYNC: doorbells to wait for, plus one
+  bool executing = false;
+  bool executed = false;  ///< all but the completion
+  Injected injected;
+
+  template <class Layout>
+  util::View<Layout> as() const {
+    return util::View<Layout>(descriptor);
+  }
+};
+
+/// What of a function and a context decides whether a header is accepted; good for a turn.
+struct HeaderRules {
+  std::uint32_t groups;  ///< SDXI 5.1: opb_000_cap & opb_000_avl & opb_000_enb
+  bool administrative;   ///< context 0
+  bool simple_only;      ///< csr must be 1 (SDXI 4.4.2)
+};
+
+}  // namespace softhca::sdxi

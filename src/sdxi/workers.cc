@@ -1,0 +1,239 @@
+#include "sdxi/workers.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "sdxi/spin.h"
+
+namespace softhca::sdxi {
+namespace {
+
+/// Rings that one worker polls at the same time; more wait for their doorbells.
+constexpr std::size_t kWatchedMax = 64;
+/// Looks at rings between two looks at the clock.
+constexpr unsigned kLooksPerTime = 32;
+/// A pause that is longer than this is slept, not spun.
+constexpr auto kSleepFrom = std::chrono::microseconds(20);
+
+std::uint64_t load(const std::uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+
+}  // namespace
+
+Workers::~Workers() {
+  {
+    const std::lock_guard lock(mutex_);
+    assert(queue_.empty());
+    ending_ = true;
+    wakeup_.notify_all();
+  }
+  for (auto& worker : threads_) worker->thread.join();
+}
+
+void Workers::start(unsigned count) {
+  while (threads_.size() < std::min(count, kMax)) {
+    auto& worker = *threads_.emplace_back(std::make_unique<Worker>());
+    worker.hands.worker = true;
+    worker.watched.reserve(kWatchedMax);
+    gate_.admit(worker.pass);
+    worker.thread = std::thread([this, &worker] { serve(worker); });
+    ::pthread_setname_np(worker.thread.native_handle(), "sdxi-worker");
+  }
+}
+
+void Workers::lend(Context& context) {
+  assert(count() > 0 && !context.lent);
+  context.lent = true;
+  context.attention.store(Attention::kWorker, std::memory_order_relaxed);
+  push(context);
+}
+
+void Workers::withdraw(Context& context) {
+  assert(context.lent);
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.remove(context);
+    queued_ = !queue_.empty();
+  }
+  for (auto& worker : threads_) {
+    if (worker->current == &context) worker->current = nullptr;
+    std::erase_if(worker->watched, [&](const Watch& w) { return w.context == &context; });
+  }
+  context.lent = false;
+  context.attention.store(Attention::kNobody, std::memory_order_relaxed);
+}
+
+void Workers::push(Context& context) {
+  const std::lock_guard lock(mutex_);
+  queue_.push(context);
+  queued_ = true;
+  if (sleepers_ > 0) wakeup_.notify_one();
+}
+
+void Workers::serve(Worker& self) {
+  const pcie::LocalMemoryOnly local;
+  while (!ending_.load(std::memory_order_relaxed)) {
+    gate_.enter(self.pass);
+    const auto until = attend(self);
+    gate_.leave(self.pass);
+    if (until != util::Time::min()) sleep(until);
+  }
+}
+
+void Workers::sleep(util::Time until) {
+  std::unique_lock lock(mutex_);
+  if (!queue_.empty() || ending_) return;
+  ++sleepers_;
+  if (until == util::kNever) {
+    wakeup_.wait(lock);
+  } else {
+    wakeup_.wait_until(lock, std::chrono::steady_clock::time_point(until.time_since_epoch()));
+  }
+  --sleepers_;
+}
+
+util::Time Workers::attend(Worker& self) {
+  refresh(self);
+  auto now = util::monotonic_now();
+  for (unsigned looks = 0; !gate_.closing() && !ending_.load(std::memory_order_relaxed); ++looks) {
+    if (auto* context = next(self)) {
+      take_turn(self, *context);
+      // Others that became busy meanwhile get in line.
+      if (!self.watched.empty()) look(self, now);
+      continue;
+    }
+    if (looks % kLooksPerTime == 0) {
+      now = util::monotonic_now();
+      const auto then = next_look(self);
+      if (then > now + kSleepFrom) return then;
+    }
+    look(self, now);
+    relax();
+  }
+  return util::Time::min();
+}
+
+/// Whose turn it is: first come, first served, and who has just had one comes last.
+Context* Workers::next(Worker& self) {
+  auto* context = self.current;
+  self.current = nullptr;
+  if (!queued_.load(std::memory_order_relaxed)) return context;
+  const std::lock_guard lock(mutex_);
+  if (context != nullptr) {
+    if (queue_.empty()) return context;
+    queue_.push(*context);
+    if (sleepers_ > 0) wakeup_.notify_one();
+  } else if (queue_.empty()) {
+    return nullptr;
+  }
+  context = &queue_.pop();
+  queued_ = !queue_.empty();
+  return context;
+}
+
+void Workers::take_turn(Worker& self, Context& context) {
+  const auto turn = context.home.take_worker_turn(context, self.hands);
+  switch (turn) {
+    case Turn::kAgain:
+      self.current = &context;
+      return;
+    case Turn::kHeld:
+      assert(false && "faults are the control thread's");
+      return;
+    case Turn::kHandBack:
+      context.home.hand_back(context);
+      return;
+    case Turn::kWaitValid:
+      self.watched.push_back({&context, nullptr, util::monotonic_now() + context.poll_wait});
+      break;
+    case Turn::kIdle: {
+      const auto* write_index = context.home.write_index_of(context);
+      if (write_index == nullptr) {
+        context.home.hand_back(context);
+        return;
+      }
+      self.watched.push_back({&context, write_index, util::monotonic_now() + patience_});
+      break;
+    }
+  }
+  if (self.watched.size() < kWatchedMax) return;
+  const auto oldest = self.watched.front();
+  self.watched.erase(self.watched.begin());
+  if (oldest.write_index == nullptr || !put_down(*oldest.context, oldest.write_index)) {
+    offer(self, *oldest.context);
+  }
+}
+
+/// Moves what has work now from the watched to the queue, and forgets who had none for long.
+void Workers::look(Worker& self, util::Time now) {
+  auto& watched = self.watched;
+  for (std::size_t i = 0; i < watched.size();) {
+    const auto [context, write_index, until] = watched[i];
+    bool work = false;
+    if (write_index == nullptr) {
+      // SDXI 5.3 step 3: a doorbell ends the pause.
+      work = until <= now || context->attention.load(std::memory_order_relaxed) == Attention::kRung;
+      if (work) context->attention.exchange(Attention::kWorker);
+    } else {
+      work = load(write_index) != context->read_index;
+      if (!work && until > now) {
+        ++i;
+        continue;
+      }
+      if (!work) work = !put_down(*context, write_index);
+      if (!work) {
+        watched.erase(watched.begin() + static_cast<std::ptrdiff_t>(i));
+        continue;
+      }
+    }
+    if (!work) {
+      ++i;
+      continue;
+    }
+    watched.erase(watched.begin() + static_cast<std::ptrdiff_t>(i));
+    offer(self, *context);
+  }
+}
+
+/// Work that this worker found: its own next turn, unless others wait.
+void Workers::offer(Worker& self, Context& context) {
+  if (self.current == nullptr) {
+    self.current = &context;
+  } else {
+    push(context);
+  }
+}
+
+/// From now on a doorbell is needed. False if there is work after all, and nobody else has it.
+bool Workers::put_down(Context& context, const std::uint64_t* write_index) {
+  const auto read_index = context.read_index;
+  // A producer writes Write_Index and then the doorbell: either it finds kNobody, or we find its
+  // Write_Index.
+  context.attention.exchange(Attention::kNobody);
+  if (load(write_index) == read_index) return true;
+  auto expected = Attention::kNobody;
+  return !context.attention.compare_exchange_strong(expected, Attention::kWorker);
+}
+
+util::Time Workers::next_look(const Worker& self) {
+  auto next = util::kNever;
+  for (const auto& watch : self.watched) {
+    if (watch.write_index != nullptr) return util::Time::min();
+    next = std::min(next, watch.until);
+  }
+  return next;
+}
+
+/// Mappings may have changed while the gate was closed.
+void Workers::refresh(Worker& self) {
+  std::erase_if(self.watched, [](Watch& watch) {
+    if (watch.write_index == nullptr) return false;
+    watch.write_index = watch.context->home.write_index_of(*watch.context);
+    if (watch.write_index != nullptr) return false;
+    watch.context->home.hand_back(*watch.context);
+    return true;
+  });
+}
+
+}  // namespace softhca::sdxi
