@@ -1,21 +1,19 @@
 // What an RDMA WRITE costs between two ConnectX devices in this process, through the driver:
 // bandwidth beside memcpy of the same buffers, latency, messages a second.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "measure.h"
 #include "pair.h"
+#include "report.h"
 #include "util/log.h"
 
 namespace softhca::bench {
@@ -134,47 +132,13 @@ Result measure(const Case& c, Pair& pair, const Options& options) {
   const auto time = [&](const auto& run) {
     return c.value(time_per_operation([&](std::uint64_t n) { run(pair, n); }, at_least));
   };
-  const bool terminal = ::isatty(STDERR_FILENO) != 0;
-  if (!terminal) std::cerr << "measuring " << c.name << "\n";
   for (unsigned round = 0; round < options.rounds; ++round) {
-    if (terminal)
-      std::cerr << fmt::format("\r{:<22} round {} of {} ", c.name, round + 1, options.rounds);
+    show_progress(c.name, round, options.rounds);
     result.values.push_back(time(c.run));
     if (c.peer) result.peer_values.push_back(time(c.peer));
   }
-  if (terminal) std::cerr << "\r" << std::string(50, ' ') << "\r";
+  end_progress();
   return result;
-}
-
-void print(const std::vector<Result>& results) {
-  fmt::print("{:<22}{:>12} {:<6}{:>8}{:>18}{:>8}\n", "in process", "median", "", "+-", "peer",
-             "ratio");
-  for (const auto& r : results) {
-    fmt::print("{:<22}{:>12.2f} {:<6}{:>7.1f}%", r.name, r.median(), r.unit, 100 * r.spread());
-    if (!r.peer_values.empty()) {
-      fmt::print("{:>18}{:>8.2f}", fmt::format("{} {:.2f}", r.peer_name, r.peer_median()),
-                 r.ratio());
-    }
-    fmt::print("\n");
-  }
-}
-
-void write_json(const std::vector<Result>& results, const std::string& path) {
-  auto list = nlohmann::json::array();
-  for (const auto& r : results) {
-    nlohmann::json entry{{"name", r.name},    {"where", "in process"}, {"who", "softhca"},
-                         {"unit", r.unit},    {"median", r.median()},  {"spread", r.spread()},
-                         {"rounds", r.values}};
-    if (!r.peer_values.empty()) {
-      entry["peer"] = {
-          {"who", r.peer_name}, {"median", r.peer_median()}, {"rounds", r.peer_values}};
-      entry["ratio"] = r.ratio();
-    }
-    list.push_back(std::move(entry));
-  }
-  std::ofstream file(path);
-  file << nlohmann::json{{"results", std::move(list)}}.dump(2) << "\n";
-  if (!file) throw std::runtime_error("cannot write " + path);
 }
 
 void run(const Options& options) {

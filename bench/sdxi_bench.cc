@@ -1,0 +1,260 @@
+// What SDXI descriptors cost through our driver: copies beside memcpy of the same buffers, the rate
+// of empty descriptors beside a bare ring of messages, the way from doorbell to completion beside a
+// cache line that goes to and fro, two workers beside one. All but the last with one worker, on
+// another processor than the producer where there are two.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "measure.h"
+#include "peers.h"
+#include "report.h"
+#include "sdxi_station.h"
+#include "util/log.h"
+
+namespace softhca::bench {
+namespace {
+
+using driver::sdxi::Descriptor;
+
+struct Options {
+  unsigned rounds = 7;
+  unsigned milliseconds = 200;
+  std::string json;
+  std::string only;
+  std::uint64_t operations = 0;
+};
+
+constexpr unsigned kProducerCpu = 0;
+constexpr unsigned kWorkerCpu = 1;
+
+/// What is there is made when a case wants it.
+struct Stage {
+  SdxiStation& one_worker() { return make(one_worker_, 1, 1); }
+  SdxiStation& two_workers() { return make(two_workers_, 2, kContexts); }
+  /// The same contexts for one worker, for the comparison.
+  SdxiStation& one_of_two() { return make(one_of_two_, 1, kContexts); }
+  SdxiStation& in_line() { return make(in_line_, 0, 1); }
+  /// Larger than caches.
+  SdxiStation& large() { return make(large_, 1, 1, std::size_t{64} << 20); }
+  Echo& echo() {
+    if (!echo_) echo_.emplace(kWorkerCpu);
+    return *echo_;
+  }
+
+ private:
+  static constexpr unsigned kContexts = 8;
+
+  static SdxiStation& make(std::unique_ptr<SdxiStation>& station, unsigned workers,
+                           unsigned contexts, std::size_t memory = 1 << 20) {
+    const auto first = workers == 1 ? kWorkerCpu : kProducerCpu;
+    if (!station) station = std::make_unique<SdxiStation>(workers, contexts, first, memory);
+    return *station;
+  }
+
+  std::unique_ptr<SdxiStation> one_worker_;
+  std::unique_ptr<SdxiStation> two_workers_;
+  std::unique_ptr<SdxiStation> one_of_two_;
+  std::unique_ptr<SdxiStation> in_line_;
+  std::unique_ptr<SdxiStation> large_;
+  std::optional<Echo> echo_;
+};
+
+/// Copies of the whole of the station's memory, cut into pieces of `size` bytes.
+std::vector<Descriptor> copies(SdxiStation& station, std::size_t size) {
+  std::vector<Descriptor> pattern;
+  for (std::size_t at = 0; at < station.source().bytes().size(); at += size) {
+    pattern.push_back(
+        Descriptor::copy({station.target().iova(at)}, {station.source().iova(at)}, size));
+  }
+  return pattern;
+}
+
+void memcpys(SdxiStation& station, std::size_t size, std::uint64_t n) {
+  const auto whole = station.source().bytes().size();
+  for (std::uint64_t i = 0, at = 0; i < n; ++i, at = (at + size) % whole) {
+    std::memcpy(&station.target().bytes()[at], &station.source().bytes()[at], size);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // each copy, one after the other
+  }
+}
+
+/// Each of the station's contexts copies 64 KiB pieces; returns nanoseconds for one piece.
+double share(SdxiStation& station) {
+  constexpr std::uint64_t kEach = 512;
+  constexpr std::size_t kSize = 64 << 10;
+  const auto took = station.burst(copies(station, kSize), kEach);
+  return std::chrono::duration<double, std::nano>(took).count() / kEach / 8;
+}
+
+struct Case {
+  std::string name;
+  std::string unit;
+  std::function<void(Stage&, std::uint64_t)> run;
+  std::function<double(double ns)> value;
+  std::string peer_name;
+  std::function<void(Stage&, std::uint64_t)> peer;
+};
+
+using PickStation = SdxiStation& (Stage::*)();
+
+Case bandwidth_case(std::string name, PickStation station, std::size_t size) {
+  return {.name = std::move(name),
+          .unit = "GB/s",
+          .run =
+              [=](Stage& stage, std::uint64_t n) {
+                (stage.*station)().stream(copies((stage.*station)(), size), n);
+              },
+          .value = [size](double ns) { return static_cast<double>(size) / ns; },
+          .peer_name = "memcpy",
+          .peer = [=](Stage& stage, std::uint64_t n) { memcpys((stage.*station)(), size, n); }};
+}
+
+std::vector<Case> all_cases() {
+  constexpr std::size_t kPiece = 64;
+  const auto rate = [](double ns) { return 1e3 / ns; };
+  const auto nop = [](SdxiStation& station, std::uint64_t n) {
+    station.stream(std::array{Descriptor::nop()}, n);
+  };
+  const auto small_copy = [](SdxiStation& station, std::uint64_t n) {
+    station.stream(
+        std::array{Descriptor::copy({station.target().iova()}, {station.source().iova()}, kPiece)},
+        n);
+  };
+  return {
+      bandwidth_case("sdxi.copy.1MiB", &Stage::one_worker, std::size_t{1} << 20),
+      bandwidth_case("sdxi.copy.64KiB", &Stage::one_worker, std::size_t{64} << 10),
+      bandwidth_case("sdxi.copy.4KiB", &Stage::one_worker, std::size_t{4} << 10),
+      bandwidth_case("sdxi.copy.64MiB", &Stage::large, std::size_t{64} << 20),
+      {"sdxi.nop.rate", "M/s", [=](Stage& stage, auto n) { nop(stage.one_worker(), n); }, rate,
+       "message ring", [](Stage& stage, auto n) { stage.echo().send(n, SdxiStation::kBatch); }},
+      {"sdxi.copy.64B.rate",
+       "M/s",
+       [=](Stage& stage, auto n) { small_copy(stage.one_worker(), n); },
+       rate,
+       "",
+       {}},
+      {"sdxi.copy.64B.latency", "ns",
+       [](Stage& stage, auto n) {
+         auto& station = stage.one_worker();
+         station.one_by_one(
+             Descriptor::copy({station.target().iova()}, {station.source().iova()}, kPiece), n);
+       },
+       [](double ns) { return ns; }, "cache line ping-pong",
+       [](Stage& stage, auto n) { stage.echo().ping_pong(n); }},
+      bandwidth_case("sdxi.copy.1MiB.in_line", &Stage::in_line, std::size_t{1} << 20),
+      bandwidth_case("sdxi.copy.4KiB.in_line", &Stage::in_line, std::size_t{4} << 10),
+      {"sdxi.nop.in_line",
+       "M/s",
+       [=](Stage& stage, auto n) { nop(stage.in_line(), n); },
+       rate,
+       "",
+       {}},
+      {"sdxi.copy.64B.in_line",
+       "M/s",
+       [=](Stage& stage, auto n) { small_copy(stage.in_line(), n); },
+       rate,
+       "",
+       {}},
+  };
+}
+
+Result measure(const Case& c, Stage& stage, const Options& options) {
+  Result result{
+      .name = c.name, .unit = c.unit, .values = {}, .peer_name = c.peer_name, .peer_values = {}};
+  const auto time = [&](const auto& run) {
+    return c.value(time_per_operation([&](std::uint64_t n) { run(stage, n); },
+                                      std::chrono::milliseconds(options.milliseconds)));
+  };
+  for (unsigned round = 0; round < options.rounds; ++round) {
+    show_progress(c.name, round, options.rounds);
+    result.values.push_back(time(c.run));
+    if (c.peer) result.peer_values.push_back(time(c.peer));
+  }
+  end_progress();
+  return result;
+}
+
+constexpr auto kTwoWorkers = "sdxi.two_workers";
+
+/// The producer sleeps here: on two processors there is no third for it.
+Result measure_two_workers(Stage& stage, const Options& options) {
+  Result result{.name = kTwoWorkers,
+                .unit = "GB/s",
+                .values = {},
+                .peer_name = "one worker",
+                .peer_values = {}};
+  const auto value = [](double ns) { return (64 << 10) / ns; };
+  for (unsigned round = 0; round < options.rounds; ++round) {
+    show_progress(result.name, round, options.rounds);
+    result.values.push_back(value(share(stage.two_workers())));
+    result.peer_values.push_back(value(share(stage.one_of_two())));
+  }
+  end_progress();
+  return result;
+}
+
+void run(const Options& options) {
+  util::set_log_level(util::LogLevel::kWarning);
+  Stage stage;
+  std::vector<Result> results;
+  const auto wanted = [&](const std::string& name) {
+    return options.only.empty() || options.only == name;
+  };
+  // Nobody else keeps the producer's thread at its place, and the last case wants it free.
+  if (wanted(kTwoWorkers) && options.operations == 0) {
+    results.push_back(measure_two_workers(stage, options));
+  }
+  pin_this_thread(kProducerCpu);
+  for (const auto& c : all_cases()) {
+    if (!wanted(c.name)) continue;
+    if (options.operations != 0) {
+      c.run(stage, options.operations);
+      return;
+    }
+    results.push_back(measure(c, stage, options));
+  }
+  if (results.empty()) throw std::runtime_error("no benchmark has that name: see --list");
+  print(results);
+  if (!options.json.empty()) write_json(results, options.json);
+}
+
+int main(int argc, char** argv) {
+  CLI::App app{"SDXI descriptors in this process, through the driver."};
+  Options options;
+  bool list = false;
+  app.add_option("--rounds", options.rounds, "figures per benchmark; the median counts (7)")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--milliseconds", options.milliseconds, "at least so long per figure (200)");
+  app.add_option("--json", options.json, "write the results here as well");
+  app.add_option("--only", options.only, "one benchmark, by its name");
+  app.add_flag("--list", list, "print the names and end");
+  app.add_option(
+         "--operations", options.operations,
+         "do exactly so many operations of --only and print nothing: for instruction counts")
+      ->needs("--only");
+  CLI11_PARSE(app, argc, argv);
+  if (list) {
+    fmt::print("{}\n", kTwoWorkers);
+    for (const auto& c : all_cases()) fmt::print("{}\n", c.name);
+    return 0;
+  }
+  try {
+    run(options);
+  } catch (const std::exception& error) {
+    std::cerr << "sdxi_bench: " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace softhca::bench
+
+int main(int argc, char** argv) { return softhca::bench::main(argc, argv); }
