@@ -92,10 +92,11 @@ void SdxiStation::stream(std::span<const Descriptor> pattern, std::uint64_t n) {
   wait(lane);
 }
 
-std::chrono::nanoseconds SdxiStation::burst(std::span<const Descriptor> pattern, std::uint64_t n) {
-  for (auto& lane : lanes_) {
-    lane.batch.clear();
-    for (std::uint64_t i = 0; i < n; ++i) lane.batch.push_back(pattern[i % pattern.size()]);
+std::chrono::nanoseconds SdxiStation::burst(std::span<const Descriptor> descriptors,
+                                            std::uint64_t n) {
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    auto& lane = lanes_[i];
+    lane.batch.assign(n, descriptors[i]);
     lane.batch.back() = last(lane, lane.batch.back());
     arm(lane, 1);
   }
