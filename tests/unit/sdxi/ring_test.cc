@@ -114,6 +114,31 @@ TEST_F(RingTest, ProcessingHaltsAtAnInvalidDescriptorAndResumesWhenItBecomesVali
   EXPECT_EQ(m_.read_index(c_), 2u);
 }
 
+// D-126, SDXI 5.4: "may prefetch any number of descriptors ... up to ... Write_Index"
+TEST_F(RingTest, DescriptorsThatLieTogetherAreTakenAsFarAsTheyAreValid) {
+  constexpr unsigned kAll = 60, kLate = 20;
+  const auto counter = m_.allocate(8, 8);
+  m_.store64(counter, 0);
+  const auto add = atomic(spec::atomic_subtype::DSC_ATM_UADD, counter, 8, 1);
+  for (unsigned i = 0; i < kAll; ++i) {
+    auto d = add;
+    header(d).set(hdr::vl, i != kLate);
+    m_.push(c_, d);
+  }
+  m_.doorbell(5, kAll);
+  m_.run();
+  EXPECT_EQ(m_.load64(counter), kLate);
+  EXPECT_EQ(m_.read_index(c_), kLate);
+  for (unsigned i = kLate + 1; i < kAll; ++i) EXPECT_TRUE(m_.valid(c_, i));
+  // What is not valid is still the producer's: it may become anything.
+  auto late = atomic(spec::atomic_subtype::DSC_ATM_UADD, counter, 8, 1000);
+  std::copy(late.begin(), late.end(), m_.host(m_.slot(c_, kLate)));
+  m_.doorbell(5, kAll);
+  m_.run();
+  EXPECT_EQ(m_.load64(counter), kAll - 1 + 1000);
+  EXPECT_EQ(m_.read_index(c_), kAll);
+}
+
 TEST_F(RingTest, WaitingForAValidBitBacksOff) {
   auto late = nop();
   header(late).set(hdr::vl, 0);

@@ -9,7 +9,10 @@
 #include <mutex>
 #include <thread>
 
+#include "sdxi/fault_rule.h"
+#include "sdxi/faults.h"
 #include "sdxi/machine.h"
+#include "util/log.h"
 
 namespace softhca::sdxi::test {
 namespace {
@@ -437,6 +440,75 @@ TEST_P(WorkersTest, APeerThatDoesNotAnswerHoldsUpItsOwnContextOnly) {
   EXPECT_TRUE(went_on);
   EXPECT_EQ(m_->host(to)[4095], std::byte{0x77});
 }
+
+// Faults are injected by the control thread, to whom all contexts come while there are rules.
+TEST_P(WorkersTest, InjectedFaultsHitTheirDescriptorAndHoldUpNobodyElse) {
+  const auto& stalled = m_->start_context(1);
+  const auto& c = m_->start_context(2);
+  ASSERT_TRUE(execute(stalled, nop()));
+  ASSERT_TRUE(execute(c, nop()));
+  const auto rule = group_.faults().add(*parse_fault("context=1,do=stall"));
+  auto d = nop();
+  const auto block = m_->attach_completion(d);
+  submit(stalled, d);
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(execute(c, nop()));
+  ASSERT_TRUE(until([&] { return group_.faults().find(rule)->fired == 1; }));
+  EXPECT_FALSE(done(block));
+  EXPECT_TRUE(group_.faults().remove(rule));
+  EXPECT_TRUE(until([&] { return done(block); }));
+  ASSERT_TRUE(execute(stalled, nop()));
+  ASSERT_TRUE(execute(c, nop()));
+}
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SOFTHCA_THREAD_SANITIZER
+#endif
+#endif
+#if !defined(SOFTHCA_THREAD_SANITIZER) && !defined(__SANITIZE_THREAD__)
+/// Writes anything into rings, tables, keys, states and registers while workers use them. Races in
+/// the function's own memory are the point here, so that this is not for the thread sanitizer.
+TEST_P(WorkersTest, AHostileProducerHarmsNeitherItsNeighbourNorTheProcess) {
+  constexpr std::size_t kReach = 128 << 10;
+  Machine victim(group_);
+  victim.activate();
+  const auto before = [&] {
+    const auto bytes = victim.bytes(Machine::kBase, kReach);
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  const auto untouched = before();
+  util::set_log_level(util::LogLevel::kError);
+  std::uint64_t random = 0x9e3779b97f4a7c15u + GetParam();
+  const auto next = [&random] {
+    random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+    return random;
+  };
+  for (int round = 0; round < 40; ++round) {
+    const auto start = m_->allocate(8, 4096);  // the structures of this round follow
+    for (ContextNumber i = 1; i <= 4; ++i) {
+      const auto& c = m_->start_context(i, 64);
+      for (int k = 0; k < 60; ++k) {
+        push(c, copy(start + next() % kReach, start + next() % kReach, 1 + next() % 4096, 0,
+                     static_cast<std::uint16_t>(next() % 2)));
+      }
+      m_->doorbell(i, 60);
+    }
+    m_->step();
+    for (int k = 0; k < 60; ++k) {
+      store(start + next() % (kReach / 8) * 8, next());
+      m_->doorbell(static_cast<ContextNumber>(next() % 6), next() % 128);
+      if (k % 16 == 0) m_->write(next() % 0x200 * 8, next());
+      m_->step();
+    }
+    m_->device->reset();
+    m_->power_on();
+    m_->activate();
+  }
+  util::set_log_level(util::LogLevel::kInfo);
+  EXPECT_EQ(untouched, before());
+  EXPECT_EQ(victim.gsv(), spec::fn_gsv::GSV_ACTIVE);
+}
+#endif
 
 /// How far the contexts are from their fair share of the work, 0.1 is 10 %. Nothing if a ring ran
 /// dry before anybody looked.
