@@ -59,6 +59,7 @@ void inspect_held(const Context& context, util::InspectNode& out) {
 }  // namespace
 
 void Contexts::inspect(util::InspectNode& out) const {
+  const Alone alone(*this);
   auto& totals = out.child("totals");
   totals.add("descriptors", statistics().descriptors);
   totals.add("errors", statistics().errors);

@@ -209,7 +209,7 @@ void Contexts::wake_waiting() {
   faults_seen_ = parts_.faults.generation();
   std::erase_if(waiting_, [this, rules_changed](ContextNumber number) {
     auto* context = find_active(number);
-    if (context == nullptr || !context->waiting) return true;
+    if (context == nullptr || context->lent || !context->waiting) return true;
     if (context->poll_at > now_ && !rules_changed) return false;
     enqueue(*context);
     return true;
@@ -280,7 +280,8 @@ util::Time Contexts::next_run() const {
   if (!turns_.empty() || !doorbells_.empty() || other_function_ || any_handed_back_) return now_;
   auto next = util::kNever;
   for (const auto number : waiting_) {
-    if (const auto* context = find_active(number)) next = std::min(next, context->poll_at);
+    const auto* context = find_active(number);
+    if (context != nullptr && !context->lent) next = std::min(next, context->poll_at);
   }
   return next;
 }
