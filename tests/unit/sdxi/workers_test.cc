@@ -514,13 +514,13 @@ TEST_P(WorkersTest, AHostileProducerHarmsNeitherItsNeighbourNorTheProcess) {
 /// dry before anybody looked.
 std::optional<double> unfairness_of_64_contexts(unsigned workers) {
   constexpr unsigned kContexts = 64;
-  constexpr std::uint64_t kWork = std::uint64_t{12} << 20;  ///< of each
+  constexpr std::uint64_t kWork = std::uint64_t{40} << 20;  ///< of each
   struct Load {
     std::size_t size;
     std::uint32_t count;  ///< more than kWork
   };
-  constexpr std::array kLoads{Load{64, 16384}, Load{4096, 4096}, Load{64 << 10, 512},
-                              Load{1 << 20, 32}};
+  constexpr std::array kLoads{Load{512, 32768}, Load{4096, 10240}, Load{64 << 10, 800},
+                              Load{1 << 20, 50}};
   FunctionGroup group;
   Machine m(group, {.workers = workers});
   m.activate();
@@ -545,20 +545,32 @@ std::optional<double> unfairness_of_64_contexts(unsigned workers) {
     most = std::max(most, context.bytes);
     sum += context.bytes;
   });
-  if (most > std::uint64_t{16} << 20) return std::nullopt;
+  if (most > std::uint64_t{48} << 20) return std::nullopt;
   const auto fair = static_cast<double>(sum) / kContexts;
   return std::max(static_cast<double>(most) / fair - 1, 1 - static_cast<double>(least) / fair);
+}
+
+/// How often the kernel took a processor from a thread of this process that wanted it.
+long preemptions() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
 }
 
 // D-159
 TEST(WorkersFairnessTest, SixtyFourContextsShareWithinTenPercentOfFair) {
   for (const unsigned workers : {1u, 2u}) {
-    // Where other programs want the processors, the kernel may hold up a worker in its turn: the
-    // best of a few tries is the device's own doing.
+    // Where other programs want the processors, the kernel holds up a worker in its turn, and the
+    // context in its hands: such a try says nothing about the device.
     double best = 1;
-    for (int i = 0; i < 40 && best > 0.1; ++i) {
-      best = std::min(best, unfairness_of_64_contexts(workers).value_or(1));
+    bool undisturbed = false;
+    for (int i = 0; i < 20 && best > 0.1 && !undisturbed; ++i) {
+      const auto before = preemptions();
+      const auto unfairness = unfairness_of_64_contexts(workers);
+      best = std::min(best, unfairness.value_or(1));
+      undisturbed = unfairness && (workers == 1 || preemptions() == before);
     }
+    if (best > 0.1 && !undisturbed) GTEST_SKIP() << "the machine is too busy to tell";
     EXPECT_LE(best, 0.1) << workers << " workers";
   }
 }
