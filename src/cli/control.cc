@@ -71,8 +71,9 @@ util::Result<std::string> fault(const ControlTargets& targets, std::string_view 
   }
   if (verb == "remove") {
     sdxi::FaultId id = 0;
-    const auto* end = argument.data() + argument.size();
-    if (std::from_chars(argument.data(), end, id).ptr != end || !faults.remove(id)) {
+    const std::string digits(argument);
+    const auto* end = digits.c_str() + digits.size();
+    if (std::from_chars(digits.c_str(), end, id).ptr != end || !faults.remove(id)) {
       return util::fail(fmt::format("there is no rule '{}'; see fault list", argument));
     }
     return std::string();

@@ -306,7 +306,7 @@ QueuePair* Rdma::add_qp(std::unique_ptr<QueuePair> qp) {
   const bool atomics = device_.capabilities().general().get(hca_cap::atomic) != 0;
   qp->bind(*qpn, transport_qp, atomics);
   if (is_gsi) {
-    gsi_ = *qpn;
+    gsi_ = qpn;
     transport_.set_gsi(rdma::Qpn(*qpn));
   }
   if (qp->uses_srq()) find_srq(qp->srqn())->add_user();
