@@ -14,7 +14,6 @@ using ethernet::PacketInfo;
 using Outer = spec::connectx::fte_match_set_lyr_2_4;
 using Misc = spec::connectx::fte_match_set_misc;
 using wire::EtherType;
-using wire::VlanLayout;
 
 constexpr std::uint32_t pcp(std::uint16_t tci) { return tci >> 13; }
 constexpr std::uint32_t dei(std::uint16_t tci) { return tci >> 12 & 1; }
