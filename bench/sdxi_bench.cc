@@ -119,7 +119,7 @@ Case bandwidth_case(std::string name, PickStation station, std::size_t size) {
 }
 
 std::vector<Case> all_cases() {
-  constexpr std::size_t kPiece = 64;
+  static constexpr std::size_t kPiece = 64;
   const auto rate = [](double ns) { return 1e3 / ns; };
   const auto nop = [](SdxiStation& station, std::uint64_t n) {
     station.stream(std::array{Descriptor::nop()}, n);
