@@ -21,6 +21,7 @@ util::Result<EventfdInterrupts> EventfdInterrupts::create(unsigned count) {
 
 std::vector<int> EventfdInterrupts::fds() const {
   std::vector<int> fds;
+  fds.reserve(vectors_.size());
   for (const auto& vector : vectors_) fds.push_back(vector.eventfd.get());
   return fds;
 }

@@ -80,7 +80,8 @@ void Impairment::forward(const wire::Frame& frame) {
   below_.transmit(frame);
   std::vector<wire::Frame> released;
   std::erase_if(held_, [&](Held& held) {
-    if (held.passes_left == 0 || --held.passes_left != 0) return false;
+    if (held.passes_left == 0) return false;
+    if (--held.passes_left != 0) return false;
     released.push_back(std::move(held.frame));
     return true;
   });

@@ -30,6 +30,14 @@ bool is_valid(std::span<const std::byte> descriptor) {
   return util::View<spec::dsc_header>(descriptor).get(spec::dsc_header::vl) != 0;
 }
 
+/// SDXI 5.3 step 5: what is behind the valid bit is the producer's until it is set. False, then.
+bool take_descriptor(const std::byte* slot, std::array<std::byte, spec::kDescriptorSize>& out) {
+  load_words(slot, std::span(out).first<8>());
+  if (!is_valid(out)) return false;
+  load_descriptor_body(slot, out);
+  return true;
+}
+
 }  // namespace
 
 /// One turn. What was done of the ring is in CXT_STS.read_index at its end.
@@ -143,8 +151,7 @@ Contexts::End Contexts::fetch(Context& context, Hands& hands) {
   __builtin_prefetch(from, 1);
   while (hands.fetched < together) {
     auto& descriptor = hands.batch[hands.fetched];
-    load_descriptor(from + hands.fetched * spec::kDescriptorSize, descriptor);
-    if (!is_valid(descriptor)) break;
+    if (!take_descriptor(from + hands.fetched * spec::kDescriptorSize, descriptor)) break;
     if (hands.fetched++ == 0) {
       for (std::uint64_t i = 1; i < together; ++i) {
         __builtin_prefetch(from + i * spec::kDescriptorSize, 1);

@@ -91,14 +91,14 @@ inline void load_words(const std::byte* place, std::span<std::byte> out) {
   }
 }
 
-/// The same for a descriptor, in a straight line.
-inline void load_descriptor(const std::byte* place,
-                            std::array<std::byte, spec::kDescriptorSize>& out) {
+/// What follows the first 8 bytes of a descriptor, in a straight line.
+inline void load_descriptor_body(const std::byte* place,
+                                 std::array<std::byte, spec::kDescriptorSize>& out) {
   const auto* words = reinterpret_cast<const std::uint64_t*>(place);
   const auto move = [&](std::size_t i) {
-    util::store_le64(out.data() + i * 8, __atomic_load_n(words + i, __ATOMIC_ACQUIRE));
+    util::store_le64(out.data() + i * 8, __atomic_load_n(words + i, __ATOMIC_RELAXED));
   };
-  move(0), move(1), move(2), move(3), move(4), move(5), move(6), move(7);
+  move(1), move(2), move(3), move(4), move(5), move(6), move(7);
 }
 
 /// Address spaces that a PASID selects. A host that has none leaves it out; the function then has

@@ -235,8 +235,9 @@ util::Result<void> Hca::close() {
   util::Result<void> result;
   if (std::exchange(closed_, true)) return result;
   const auto also = [&](util::Result<void> done) {
-    if (!done && result) result = std::move(done);
-    return done.has_value();
+    const bool good = done.has_value();
+    if (!good && result) result = std::move(done);
+    return good;
   };
   // PRM 8.3, step 1: "destroy all resources".
   for (auto& queue : completion_events_) also(queue->destroy());

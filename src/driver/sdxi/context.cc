@@ -258,14 +258,14 @@ std::uint64_t Context::old_value(unsigned size) const {
   return size == 4 ? static_cast<std::uint32_t>(value) : value;
 }
 
-util::MutableView<spec::akey_ent> Context::akey(std::uint16_t index) const {
+util::MutableView<spec::akey_ent> Context::akey(std::size_t index) const {
   return util::MutableView<spec::akey_ent>(
       akeys_.bytes().subspan(index * std::size_t{spec::akey_ent::kSize}));
 }
 
 util::Result<std::uint16_t> Context::free_akey() {
-  for (std::uint16_t i = 0; i < spec::key_entries(0); ++i) {
-    if (akey(i).get(spec::akey_ent::vl) == 0) return i;
+  for (std::size_t i = 0; i < spec::key_entries(0); ++i) {
+    if (akey(i).get(spec::akey_ent::vl) == 0) return static_cast<std::uint16_t>(i);
   }
   return util::fail("all AKeys of the context are in use");
 }

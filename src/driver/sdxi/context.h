@@ -101,7 +101,7 @@ class Context {
   explicit Context(Function& function) : function_(function) {}
 
   void write_control(std::uint32_t ring_entries);
-  util::MutableView<spec::akey_ent> akey(std::uint16_t index) const;
+  util::MutableView<spec::akey_ent> akey(std::size_t index) const;
   util::Result<std::uint16_t> free_akey();
   util::Result<void> publish_akey(std::uint16_t index);
   util::Result<Completion> take_block();
