@@ -18,6 +18,14 @@ using spec::cxtv;
 constexpr std::size_t kPage = 4096;
 constexpr auto kStateInterval = std::chrono::milliseconds(100);
 
+/// SDXI 4.4: what the function offers; that the way to memory carries atomics is the host's part.
+bool offers(const Capabilities& capabilities, spec::atomic_subtype operation) {
+  using enum spec::atomic_subtype;
+  const bool minimal =
+      operation == DSC_ATM_SWAP || operation == DSC_ATM_UADD || operation == DSC_ATM_CMPSWAP;
+  return capabilities.atomics || (minimal && capabilities.minimal_atomics);
+}
+
 }  // namespace
 
 util::Result<std::unique_ptr<Context>> Context::create(Function& function,
@@ -62,7 +70,11 @@ void Context::write_control(std::uint32_t ring_entries) {
 }
 
 Context::~Context() {
-  if (published_) (void)function_.withdraw(number_);
+  if (!published_ || function_.withdraw(*this)) return;
+  // The function may still work with it: the memory lasts until the function itself has stopped.
+  for (auto* buffer : {&structures_, &ring_memory_, &akeys_, &blocks_, &pattern_}) {
+    function_.keep(std::move(*buffer));
+  }
 }
 
 cxtv Context::state() const {
@@ -101,10 +113,15 @@ util::Result<void> Context::enqueue_patiently(std::span<const Descriptor> descri
   return {};
 }
 
-/// SDXI 3.4: the error log is complete when the context is in CXTV_ERR_FN.
+/// SDXI 3.4: error information is there when the context is in CXTV_ERR_FN, not before.
 util::Result<void> Context::failure() const {
+  auto& host = function_.host();
+  const auto until = host.now() + function_.patience();
+  while (!has_stopped(state()) && !host.lost() && host.now() <= until) host.progress();
   std::string why;
-  for (const auto& record : function_.take_errors()) why += "; " + record.to_text();
+  if (state() == cxtv::CXTV_ERR_FN) {
+    for (const auto& record : function_.take_errors()) why += "; " + record.to_text();
+  }
   return util::fail(fmt::format("SDXI context {} is in {}{}", number_, to_string(state()), why));
 }
 
@@ -175,8 +192,6 @@ util::Result<void> Context::wait(const Completion& completion, std::optional<uns
   const bool good = ended && result.get(cst_blk::er) == 0;
   free_blocks_.push_back(completion.block_);
   if (good) return {};
-  // Everything about the error is there when the context has stopped.
-  while (state() != cxtv::CXTV_ERR_FN && !host.lost() && host.now() <= until) host.progress();
   return failure();
 }
 
@@ -248,6 +263,9 @@ util::Result<Completion> Context::atomic(spec::atomic_subtype operation, Buffer 
                                          std::uint64_t op1, std::uint64_t op2) {
   if ((size != 4 && size != 8) || at.at % size != 0) {
     return util::fail("an SDXI atomic works on 4 or 8 bytes at their own alignment");
+  }
+  if (!offers(function_.capabilities(), operation)) {
+    return util::fail(fmt::format("the SDXI function has no {}", to_string(operation)));
   }
   std::array one{Descriptor::atomic(operation, at, size, op1, op2, structures_.iova(kOldValueAt))};
   return submit(one);

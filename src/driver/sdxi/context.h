@@ -28,6 +28,12 @@ class Completion {
   std::uint32_t block_ = 0;
 };
 
+/// True in a final state of a stop (SDXI 4.3.5), where software may change the structures.
+constexpr bool has_stopped(spec::cxtv state) {
+  using enum spec::cxtv;
+  return state == CXTV_STOP_SW || state == CXTV_STOP_FN || state == CXTV_ERR_FN;
+}
+
 class Context {
  public:
   /// AKey 0 of every context: the function's own memory.

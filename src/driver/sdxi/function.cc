@@ -108,10 +108,11 @@ util::Result<std::unique_ptr<Function>> Function::bring_up(Host& host, const Opt
   if (auto ok = host.enable_interrupts(options.interrupt_vectors); !ok) {
     return tl::unexpected(ok.error());
   }
-  // SDXI 4.1.8, in its order.
+  // SDXI 4.1.8, in its order. Mailboxes (step 5) are quiet until Mailboxes asks for interrupts.
   if (auto ok = function->stop(); !ok) return tl::unexpected(ok.error());
   if (auto ok = function->read_capabilities(); !ok) return tl::unexpected(ok.error());
   if (auto ok = function->make_tables(); !ok) return tl::unexpected(ok.error());
+  function->write(reg::MMIO_MB_CTL, 0);
   if (auto ok = function->make_error_log(); !ok) return tl::unexpected(ok.error());
   if (auto ok = function->activate(); !ok) return tl::unexpected(ok.error());
   return function;
@@ -267,19 +268,34 @@ util::Result<std::unique_ptr<Context>> Function::make_context(std::uint32_t ring
   return context;
 }
 
-/// SDXI 7.2.1: stop, wait, invalidate, tell.
-util::Result<void> Function::withdraw(std::uint16_t number) {
-  std::array stop{Descriptor::stop(number, number, false),
-                  Descriptor::sync(spec::sync_filter::SYNC_STOP, number, number)};
-  const auto stopped = administer(stop);
+/// SDXI 6.6.4: a stop is only begun by its descriptor; the state tells its end. A soft one that
+/// takes too long is followed by a hard one, which a DSC_SYNC.STOP between them would make void.
+util::Result<void> Function::stop_context(const Context& context) {
+  const auto number = context.number();
+  for (const bool hard : {false, true}) {
+    std::array stop{Descriptor::stop(number, number, hard)};
+    if (auto ok = administer(stop); !ok) return ok;
+    for (const auto until = host_.now() + options_.patience; host_.now() <= until;) {
+      if (has_stopped(context.state())) return {};
+      if (host_.lost()) return util::fail("the SDXI function is gone");
+      host_.progress();
+    }
+  }
+  return util::fail(fmt::format("SDXI context {} does not stop", number));
+}
+
+/// SDXI 4.3.1.2: stop, invalidate, tell.
+util::Result<void> Function::withdraw(const Context& context) {
+  const auto number = context.number();
+  if (auto stopped = stop_context(context); !stopped) return stopped;
   auto entry = level1_entry(number);
   if (!entry) return tl::unexpected(entry.error());
   entry->set(spec::cxt_l1_ent::vl, 0);
   std::array update{Descriptor::update_contexts(spec::tgt_pcd::UPD_L1, number, number),
                     Descriptor::sync(spec::sync_filter::SYNC_CXT, number, number)};
-  const auto updated = administer(update);
+  if (auto updated = administer(update); !updated) return updated;
   context_used_[number] = false;
-  return stopped ? updated : stopped;
+  return {};
 }
 
 util::Result<void> Function::stop_contexts_of_vf(std::uint16_t vf_num, std::uint16_t first,

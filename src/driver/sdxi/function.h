@@ -103,7 +103,10 @@ class Function {
 
   // For Context.
   util::Result<std::uint16_t> publish(std::uint64_t control_block, std::uint64_t akeys);
-  util::Result<void> withdraw(std::uint16_t number);
+  /// Stops the context and takes it out of the tables.
+  util::Result<void> withdraw(const Context& context);
+  /// Holds memory that a context which did not stop may still use.
+  void keep(DmaBuffer memory) { kept_.push_back(std::move(memory)); }
   void ring_doorbell(std::uint16_t number, std::uint64_t value);
 
  private:
@@ -120,6 +123,7 @@ class Function {
   util::Result<void> make_tables();
   util::Result<void> make_error_log();
   util::Result<void> activate();
+  util::Result<void> stop_context(const Context& context);
   util::Result<util::MutableView<spec::cxt_l1_ent>> level1_entry(std::uint16_t number);
 
   Host& host_;
@@ -130,6 +134,7 @@ class Function {
   DmaBuffer error_log_;
   DmaBuffer rkeys_;
   std::vector<bool> context_used_;
+  std::vector<DmaBuffer> kept_;
   std::unique_ptr<Context> admin_;
 };
 

@@ -60,6 +60,8 @@ util::Result<void> Mailboxes::send(std::uint16_t peer, const Message& message) {
     }
     host.progress();
   }
+  // SDXI 9.4: ack is cleared before a new message; one may be left of an earlier driver's.
+  if (!sent_.contains(peer)) write(word_of(reg::MMIO_MBS_ST, peer), bit_of(peer));
   const auto at = mailbox(reg::MMIO_MBS, peer);
   write(at, util::load_le64(message.data()));
   write(at + 8, util::load_le64(message.data() + 8));
