@@ -250,6 +250,8 @@ Checked<Progress> Contexts::call(Context& context, Work& work) {
   // what was there before (SDXI 4.3.1).
   std::optional<Alone> alone;
   if (execution.operation->type == spec::dsc_type::ADMIN_GRP) alone.emplace(*this);
+  // What an operation that failed wanted at its completion is void.
+  if (execution.done == 0) self_stop_.reset();
   executing_ = &context;
   auto progress = execution.operation->execute(work, execution);
   executing_ = nullptr;

@@ -61,7 +61,11 @@ void Contexts::take_doorbells() {
   doorbells_evaluated_ = doorbells_received_;
 }
 
-void Contexts::ring(ContextNumber number, std::uint64_t value) { evaluate(number, value); }
+// SDXI 4.3.3: all ones stand for Write_Index, which is read in any case; they are no bound for the
+// doorbells that follow.
+void Contexts::ring(ContextNumber number, std::uint64_t value) {
+  evaluate(number, value == spec::kDoorbellFromWriteIndex ? 0 : value);
+}
 
 // SDXI 4.3.3. The value tells that there may be work; how much, Write_Index tells.
 void Contexts::evaluate(ContextNumber number, std::uint64_t value) {

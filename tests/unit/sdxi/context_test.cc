@@ -287,6 +287,17 @@ TEST_F(ContextTest, StartWithoutADoorbellValueWaitsForTheDoorbell) {
   EXPECT_EQ(m_.read_index(c), 1u);
 }
 
+// D-066: db_value stands for Write_Index then, and is no limit for the doorbells that follow.
+TEST_F(ContextTest, AfterAStartThatTakesWriteIndexDoorbellsAreHeard) {
+  auto& c = m_.make_context(4);
+  m_.push(c, nop());
+  EXPECT_TRUE(m_.admin(start(4, 4, spec::kDoorbellFromWriteIndex)).done);
+  EXPECT_EQ(m_.read_index(c), 1u);
+  m_.submit(c, nop());
+  m_.run();
+  EXPECT_EQ(m_.read_index(c), 2u);
+}
+
 // D-095 D-096 D-081
 TEST_F(ContextTest, StopCompletesBeforeALongCopyEnds) {
   auto& c = long_copy(m_, 4);
@@ -426,6 +437,15 @@ TEST_F(ContextTest, Context0StopsItselfAfterItsCompletionAndIsJumpStartedAgain) 
   EXPECT_EQ(m_.read_index(fresh), 1u);
 }
 
+// D-083: with the next operation, say.
+TEST_F(ContextTest, AStopOfContext0ThatFailsOnAnotherContextDoesNotStopItLater) {
+  m_.at<spec::cxt_ctl>(m_.make_context(4).ctl).set(spec::cxt_ctl::ds_ring_sz, 0);
+  EXPECT_TRUE(m_.admin(stop(0, 4)).er);
+  m_.set_state(m_.context(0), cxtv::CXTV_RUN);  // jump started (SDXI 4.3.4)
+  EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_FN)).done);
+  EXPECT_EQ(m_.state(m_.context(0)), cxtv::CXTV_RUN);
+}
+
 // D-083
 TEST_F(ContextTest, AnIllegalStateWriteStaysInsideTheContext) {
   auto& a = m_.start_context(4);
@@ -545,103 +565,6 @@ TEST_F(ContextTest, ReservedFiltersAndLevelsAreRefused) {
   auto level = update_contexts(0, 0);
   edit<spec::dsc_cxt_upd>(level).set(spec::dsc_cxt_upd::tgt_pcd, 5);
   EXPECT_TRUE(m_.admin(level).er);
-}
-
-class PfToVfTest : public ::testing::Test {
- protected:
-  PfToVfTest() { pf_.activate(), vf_.activate(); }
-  template <class Layout>
-  Descriptor on_vf(Descriptor d, std::uint32_t vf_num = 0) {
-    edit<Layout>(d).set(Layout::vf, 1);
-    edit<Layout>(d).set(Layout::vf_num, vf_num);
-    return d;
-  }
-  void run() {
-    for (int i = 0; i < 4; ++i) pf_.run(), vf_.run();
-  }
-  Machine::Outcome admin(Descriptor d) {
-    const auto block = pf_.attach_completion(d);
-    pf_.submit(pf_.context(0), d);
-    run();
-    return {pf_.signal(block) == 0, pf_.er(block)};
-  }
-  FunctionGroup group_;
-  Machine pf_{group_, {.vfs = 2}};
-  Machine vf_{group_, {}, &pf_};
-};
-
-// D-218 D-111
-TEST_F(PfToVfTest, APfStartsUpdatesAndSynchronizesContextsOfItsVf) {
-  auto& c = vf_.make_context(4);
-  vf_.push(c, nop());
-  EXPECT_FALSE(admin(on_vf<spec::dsc_cxt_start>(start(4, 4, spec::kDoorbellFromWriteIndex))).er);
-  EXPECT_EQ(vf_.state(c), cxtv::CXTV_RUN);
-  EXPECT_EQ(vf_.read_index(c), 1u);
-  EXPECT_FALSE(admin(on_vf<spec::dsc_cxt_upd>(update_contexts(4, 4))).er);
-  EXPECT_TRUE(admin(on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_CXT, 4, 4))).done);
-}
-
-// D-218
-TEST_F(PfToVfTest, AVfMayNotSetVf) {
-  EXPECT_TRUE(vf_.admin(on_vf<spec::dsc_cxt_start>(start(0, 0))).er);
-  EXPECT_EQ(vf_.records(), 1u);
-}
-
-TEST_F(PfToVfTest, AVfThatIsNotThereIsRefused) {
-  EXPECT_TRUE(admin(on_vf<spec::dsc_cxt_start>(start(0, 0), 1)).er);
-  EXPECT_EQ(pf_.records(), 1u);
-}
-
-// D-219
-TEST_F(PfToVfTest, AVfThatIsNotActiveStartsNothing) {
-  auto& c = vf_.make_context(4);
-  vf_.request(fn_gsr::GSRV_STOP_SF);
-  vf_.run();
-  EXPECT_FALSE(
-      admin(on_vf<spec::dsc_cxt_start>(start(4, 4, std::nullopt, admin_subtype::DSC_CXT_START_RS)))
-          .er);
-  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_SW);
-}
-
-// D-220
-TEST_F(PfToVfTest, APfsStopEndsInStopFnByWayOfStopgFn) {
-  auto& c = vf_.start_context(4);
-  const auto from = vf_.allocate(16u << 20), to = vf_.allocate(16u << 20);
-  vf_.submit(c, copy(from, to, 16u << 20));
-  vf_.step();
-  pf_.submit(pf_.context(0), on_vf<spec::dsc_cxt_stop>(stop(4, 4)));
-  pf_.step();
-  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOPG_FN);
-  run();
-  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_FN);
-}
-
-// D-221
-TEST_F(PfToVfTest, FailuresAreLoggedByTheVf) {
-  vf_.make_context(4, 16, cxtv::CXTV_ERR_FN);
-  EXPECT_TRUE(admin(on_vf<spec::dsc_cxt_start>(start(4, 4))).er);
-  EXPECT_EQ(vf_.records(), 1u);
-  EXPECT_EQ(vf_.record(0).get(ent::cxt_num), 4u);
-  EXPECT_EQ(pf_.records(), 0u);
-}
-
-// D-118 D-119 D-222
-TEST_F(PfToVfTest, SyncStopOfAPfWaitsForALocalStopOfTheVf) {
-  auto& c = vf_.start_context(4);
-  const auto from = vf_.allocate(16u << 20), to = vf_.allocate(16u << 20);
-  vf_.submit(c, copy(from, to, 16u << 20));
-  vf_.step();
-  vf_.submit(vf_.context(0), stop(4, 4));
-  vf_.step();
-  ASSERT_EQ(vf_.state(c), cxtv::CXTV_STOPG_SW);
-  auto d = on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_STOP, 4, 4));
-  const auto block = pf_.attach_completion(d);
-  pf_.submit(pf_.context(0), d);
-  pf_.step();
-  EXPECT_EQ(pf_.signal(block), 1u);
-  run();
-  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_SW);
-  EXPECT_EQ(pf_.signal(block), 0u);
 }
 
 }  // namespace

@@ -1,0 +1,112 @@
+// SDXI 3.5, 6.6: operations of a PF on the contexts of its VFs.
+#include <gtest/gtest.h>
+
+#include "sdxi/machine.h"
+
+namespace softhca::sdxi::test {
+namespace {
+
+using ent = spec::errlog_hd_ent;
+using spec::admin_subtype;
+using spec::cxtv;
+using spec::fn_gsr;
+
+class PfToVfTest : public ::testing::Test {
+ protected:
+  PfToVfTest() { pf_.activate(), vf_.activate(); }
+  template <class Layout>
+  Descriptor on_vf(Descriptor d, std::uint32_t vf_num = 0) {
+    edit<Layout>(d).set(Layout::vf, 1);
+    edit<Layout>(d).set(Layout::vf_num, vf_num);
+    return d;
+  }
+  void run() {
+    for (int i = 0; i < 4; ++i) pf_.run(), vf_.run();
+  }
+  Machine::Outcome admin(Descriptor d) {
+    const auto block = pf_.attach_completion(d);
+    pf_.submit(pf_.context(0), d);
+    run();
+    return {pf_.signal(block) == 0, pf_.er(block)};
+  }
+  FunctionGroup group_;
+  Machine pf_{group_, {.vfs = 2}};
+  Machine vf_{group_, {}, &pf_};
+};
+
+// D-218 D-111
+TEST_F(PfToVfTest, APfStartsUpdatesAndSynchronizesContextsOfItsVf) {
+  auto& c = vf_.make_context(4);
+  vf_.push(c, nop());
+  EXPECT_FALSE(admin(on_vf<spec::dsc_cxt_start>(start(4, 4, spec::kDoorbellFromWriteIndex))).er);
+  EXPECT_EQ(vf_.state(c), cxtv::CXTV_RUN);
+  EXPECT_EQ(vf_.read_index(c), 1u);
+  EXPECT_FALSE(admin(on_vf<spec::dsc_cxt_upd>(update_contexts(4, 4))).er);
+  EXPECT_TRUE(admin(on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_CXT, 4, 4))).done);
+}
+
+// D-218
+TEST_F(PfToVfTest, AVfMayNotSetVf) {
+  EXPECT_TRUE(vf_.admin(on_vf<spec::dsc_cxt_start>(start(0, 0))).er);
+  EXPECT_EQ(vf_.records(), 1u);
+}
+
+TEST_F(PfToVfTest, AVfThatIsNotThereIsRefused) {
+  EXPECT_TRUE(admin(on_vf<spec::dsc_cxt_start>(start(0, 0), 1)).er);
+  EXPECT_EQ(pf_.records(), 1u);
+}
+
+// D-219
+TEST_F(PfToVfTest, AVfThatIsNotActiveStartsNothing) {
+  auto& c = vf_.make_context(4);
+  vf_.request(fn_gsr::GSRV_STOP_SF);
+  vf_.run();
+  EXPECT_FALSE(
+      admin(on_vf<spec::dsc_cxt_start>(start(4, 4, std::nullopt, admin_subtype::DSC_CXT_START_RS)))
+          .er);
+  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_SW);
+}
+
+// D-220
+TEST_F(PfToVfTest, APfsStopEndsInStopFnByWayOfStopgFn) {
+  auto& c = vf_.start_context(4);
+  const auto from = vf_.allocate(16u << 20), to = vf_.allocate(16u << 20);
+  vf_.submit(c, copy(from, to, 16u << 20));
+  vf_.step();
+  pf_.submit(pf_.context(0), on_vf<spec::dsc_cxt_stop>(stop(4, 4)));
+  pf_.step();
+  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOPG_FN);
+  run();
+  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_FN);
+}
+
+// D-221
+TEST_F(PfToVfTest, FailuresAreLoggedByTheVf) {
+  vf_.make_context(4, 16, cxtv::CXTV_ERR_FN);
+  EXPECT_TRUE(admin(on_vf<spec::dsc_cxt_start>(start(4, 4))).er);
+  EXPECT_EQ(vf_.records(), 1u);
+  EXPECT_EQ(vf_.record(0).get(ent::cxt_num), 4u);
+  EXPECT_EQ(pf_.records(), 0u);
+}
+
+// D-118 D-119 D-222
+TEST_F(PfToVfTest, SyncStopOfAPfWaitsForALocalStopOfTheVf) {
+  auto& c = vf_.start_context(4);
+  const auto from = vf_.allocate(16u << 20), to = vf_.allocate(16u << 20);
+  vf_.submit(c, copy(from, to, 16u << 20));
+  vf_.step();
+  vf_.submit(vf_.context(0), stop(4, 4));
+  vf_.step();
+  ASSERT_EQ(vf_.state(c), cxtv::CXTV_STOPG_SW);
+  auto d = on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_STOP, 4, 4));
+  const auto block = pf_.attach_completion(d);
+  pf_.submit(pf_.context(0), d);
+  pf_.step();
+  EXPECT_EQ(pf_.signal(block), 1u);
+  run();
+  EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_SW);
+  EXPECT_EQ(pf_.signal(block), 0u);
+}
+
+}  // namespace
+}  // namespace softhca::sdxi::test
