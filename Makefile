@@ -8,9 +8,11 @@ JOBS     ?= $(shell nproc)
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 PACKAGES  = $(shell sed 's/\#.*//' packages.txt guest/packages.txt)
 FUZZ_SECONDS ?= 600
+COUNT    ?= 1000000
+SEED     ?= 2022
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca test test-unit test-guest demo bench fuzz format format-check tidy clean help
+.PHONY: deps configure build softhca test test-unit test-guest demo bench fuzz model format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -46,6 +48,11 @@ bench: build ## benchmarks, each beside its peer in the same run; build/bench.js
 fuzz: ## run every fuzzer for FUZZ_SECONDS (600) each under ASan and UBSan
 	@cmake --preset fuzz && cmake --build build-fuzz -j $(JOBS)
 	@fuzz/run build-fuzz $(FUZZ_SECONDS)
+
+model: configure ## SDXI device against its reference model: COUNT (1000000) random sequences of SEED (2022)
+	@cmake --build $(BUILD) -j $(JOBS) --target sdxi_test
+	@COUNT=$(COUNT) SEED=$(SEED) $(BUILD)/tests/sdxi_test --gtest_also_run_disabled_tests \
+	  --gtest_brief=1 --gtest_filter='*AMillionRandomSequencesAgree'
 
 format: ## clang-format all C++ sources
 	@git ls-files '*.h' '*.cc' | xargs clang-format-19 -i

@@ -1,12 +1,13 @@
 // A reference model of SDXI 1.0, as simple as possible: one descriptor at a time, memory as arrays,
-// bit positions written down from the document's tables and not taken from spec/. It answers what a
-// sequence of descriptors must leave behind.
+// tables as structs, bit positions written down from the document and not taken from spec/. It
+// answers what a sequence of descriptors must leave behind.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <optional>
 #include <vector>
@@ -24,16 +25,31 @@ inline std::uint64_t bits(const Bytes& bytes, unsigned hi, unsigned lo) {
   return value;
 }
 
+/// A record of an error log; what its flags say is not valid is missing.
 struct Record {
-  unsigned step, err_class, context, buffer;
-  std::uint64_t index;
-  auto operator<=>(const Record&) const = default;
+  unsigned step, err_class, reaction;
+  std::optional<unsigned> context;
+  std::optional<std::uint64_t> index;
+  std::optional<unsigned> buffer;
+  bool operator==(const Record&) const = default;
 };
 
-/// What an AKey of a context means.
-struct Key {
-  enum Kind { kInvalid, kMemory, kInterrupt, kForbidden } kind = kInvalid;
-  unsigned function = 0;  ///< whose memory or interrupt
+/// Why an operation ended, as far as its record tells.
+struct Failure {
+  unsigned step, err_class;
+  unsigned buffer = 0;
+  std::optional<unsigned> context{};  ///< another than the one that executes
+  bool logged = false;                ///< by a VF
+};
+using Outcome = std::optional<Failure>;
+
+struct AKey {
+  bool vl = false, iv = false, pv = false;
+  unsigned interrupt = 0, function = 0, rkey = 0;  ///< function 0: local
+};
+struct RKey {
+  bool vl = false, iv = false, pv = false;
+  unsigned interrupt = 0, requester = 0;
 };
 
 /// Memory of one function: a window that exists, and nothing else.
@@ -46,57 +62,97 @@ struct Memory {
   }
 };
 
-struct Failure {
-  unsigned step, err_class, buffer = 0;
-};
+/// CXT_STS.state.
+enum State : unsigned { kStopSw = 0, kRun = 1, kStopFn = 4, kReserved = 7, kErrFn = 15 };
+/// MMIO_STS0.fn_gsv.
+enum FunctionState : unsigned { kStopped = 0, kActive = 2, kError = 5 };
+
+constexpr unsigned kLastContext = 127, kVectors = 130, kKeys = 256;
 
 struct Context {
   unsigned number = 0;
-  unsigned function = 0;
-  std::map<unsigned, Key> keys{};
+  unsigned function = 0;              ///< position in Model::functions
+  bool vl = true, control_vl = true;  ///< of CXT_L1_ENT and CXT_CTL
+  unsigned akey_sz = 0, ring_sz = 32;
+  std::uint32_t groups = ~std::uint32_t{0};  ///< opb_000_enb
+  unsigned state = kStopSw;
   std::uint64_t read_index = 0;
-  bool error = false;
+  std::deque<Bytes> ring{};  ///< from Read_Index to Write_Index
+  std::map<unsigned, AKey> keys{};
+};
 
-  std::uint64_t max_buffer = std::uint64_t{2} << 20;
+struct Function {
+  unsigned sfunc = 0;
+  std::optional<unsigned> vf{};  ///< its VF 0
+  bool is_vf = false;
+  unsigned state = kStopped;
+  Memory memory{};
+  std::map<unsigned, Context> contexts{};
+  std::map<unsigned, RKey> keys{};
+  std::vector<Record> log{};
+  std::map<unsigned, std::uint64_t> interrupts{};  ///< by vector
 };
 
 class Model {
  public:
-  std::vector<Memory> memories;           ///< by function
-  std::vector<std::vector<Record>> logs;  ///< by function
-  std::vector<std::uint64_t> interrupts;  ///< by function
+  static constexpr std::uint64_t kMaxBuffer = std::uint64_t{2} << 20;
 
+  std::vector<Function> functions;
+
+  /// A doorbell: everything up to Write_Index, or to the first error.
+  void run(Context& c) {
+    if (functions[c.function].state != kActive || invalid(c) || faulty(c)) return;
+    while (c.state == kRun && !c.ring.empty()) process(c, Bytes(c.ring.front()));
+  }
+
+  /// SDXI 4.1.9.
+  void stop_function(unsigned f) {
+    for (auto& [number, c] : functions[f].contexts) {
+      if (invalid(c) || faulty(c)) continue;
+      if (c.state == kRun) c.state = kStopFn;
+    }
+    functions[f].state = kStopped;
+  }
+  /// A request that GSV_ACTIVE does not allow (SDXI 4.1.3): contexts stay as they are in memory.
+  void halt_function(unsigned f) {
+    functions[f].log.push_back({1, 0x2100, 2, {}, {}, {}});
+    functions[f].state = kError;
+  }
+
+ private:
   /// What happens to the descriptor at Read_Index.
   void process(Context& c, const Bytes& d) {
     if (const auto err_class = parse(c, d)) {
-      logs[c.function].push_back({7, *err_class, c.number, 0, c.read_index});
-      c.error = true;
+      fail(c, {7, *err_class}, c.read_index);
       return;
     }
     const auto index = c.read_index++;
-    const auto failed = execute(c, d);
+    c.ring.pop_front();
+    stop_self_.reset();
+    auto failed = execute(c, d);
     const bool np = bits(d, 448, 448);
-    auto* block = memories[c.function].find(bits(d, 511, 453) << 5, 32);
-    if (!np && block == nullptr && !failed) {
-      logs[c.function].push_back({8, 0x3400, c.number, 0, index});
-      c.error = true;
-      return;
-    }
+    auto* block = functions[c.function].memory.find(bits(d, 511, 453) << 5, 32);
     if (!np && block != nullptr) {
       if (failed) block[11] |= 0x80;
       std::uint64_t signal;
       std::memcpy(&signal, block, 8);
       signal = bits(d, 4, 4) ? 0 : signal - 1;
       std::memcpy(block, &signal, 8);
+    } else if (!np && !failed) {
+      failed = Failure{8, 0x3400};
     }
-    if (failed) {
-      logs[c.function].push_back(
-          {failed->step, failed->err_class, c.number, failed->buffer, index});
-      c.error = true;
-    }
+    if (failed) return fail(c, *failed, index);
+    if (bits(d, 26, 16) == 2) complete_administration(c, d);
   }
 
- private:
+  void fail(Context& c, const Failure& f, std::uint64_t index) {
+    Record record{f.step, f.err_class, 1, f.context.value_or(c.number), {}, {}};
+    if (f.step >= 7) record.index = index;
+    if (f.step >= 10) record.buffer = f.buffer;
+    if (!f.logged) functions[c.function].log.push_back(record);
+    c.state = kErrFn;
+  }
+
   std::optional<unsigned> parse(const Context& c, const Bytes& d) const {
     const auto type = bits(d, 26, 16), subtype = bits(d, 15, 8);
     const bool dma = type == 1 && subtype >= 1 && subtype <= 4;
@@ -105,6 +161,7 @@ class Model {
     const bool intr = type == 4 && subtype == 0;
     if (!dma && !admin && !atomic && !intr) return 0x2400;
     if (admin != (c.number == 0)) return 0x2400;
+    if ((atomic && !(c.groups & 1 << 3)) || (intr && !(c.groups & 1 << 4))) return 0x2400;
     if (bits(d, 3, 3)) return 0x2100;
     const bool fence_needed = admin && (subtype == 3 || subtype == 4 || subtype == 8);
     if (fence_needed && !bits(d, 2, 2)) return 0x2100;
@@ -113,20 +170,172 @@ class Model {
     return std::nullopt;
   }
 
-  /// The memory of AKey `akey`, or why not.
-  std::optional<Failure> resolve(const Context& c, unsigned akey, unsigned buffer, Memory** out) {
-    const auto found = c.keys.find(akey);
-    const auto key = found == c.keys.end() ? Key{} : found->second;
-    if (key.kind == Key::kInvalid) return Failure{11, 0x2320, buffer};
-    if (key.kind == Key::kForbidden) return Failure{10, 0x3100, buffer};
-    *out = &memories[key.function];
+  // Administration (SDXI 6.6).
+
+  /// Invalid:Cxt. The tables are read from the top: what is wrong in one is seen before the next.
+  static bool invalid(const Context& c) { return !c.vl || (c.akey_sz <= 8 && !c.control_vl); }
+  static bool faulty(const Context& c) {
+    return c.akey_sz > 8 || c.ring_sz == 0 || c.state == kReserved;
+  }
+  /// ChkValid:Cxt, LogErr: what is wrong with a valid context's structures (SDXI 4.3.2).
+  static Outcome check_tables(const Context& c, bool with_status) {
+    if (c.akey_sz > 8) return Failure{3, 0x2100, 0, c.number};
+    if (c.ring_sz == 0) return Failure{4, 0x2340, 0, c.number};
+    if (with_status && c.state == kReserved) return Failure{5, 0x2100, 0, c.number};
     return std::nullopt;
   }
 
-  std::optional<Failure> execute(Context& c, const Bytes& d) {
+  Outcome administer(Context& c, const Bytes& d, unsigned subtype) {
+    const auto filter = bits(d, 34, 32);
+    if (subtype == 5) {
+      const auto vector = static_cast<unsigned>(bits(d, 107, 96));
+      if (vector >= kVectors) return Failure{7, 0x2370};
+      ++functions[c.function].interrupts[vector];
+      return std::nullopt;
+    }
+    if (subtype == 1 && filter != 4 && filter != 6 && filter != 7) return Failure{7, 0x2100};
+    if (subtype == 6 && filter > 4) return Failure{7, 0x2100};
+    const auto& self = functions[c.function];
+    const bool p2v = bits(d, 47, 47);
+    if (p2v && (!self.vf || bits(d, 63, 48) != 0)) return Failure{7, 0x2100};
+    const auto target = p2v ? *self.vf : c.function;
+    auto failed = act_on(functions[target], d, subtype, p2v);
+    if (failed && p2v) {  // SDXI 3.5: logged by the VF, which has no such descriptor
+      functions[target].log.push_back(
+          {failed->step, failed->err_class, 1, failed->context.value_or(0), {}, {}});
+      failed->logged = true;
+    }
+    return failed;
+  }
+
+  Outcome act_on(Function& target, const Bytes& d, unsigned subtype, bool p2v) {
+    const auto filter = bits(d, 34, 32);
+    const auto first_key = bits(d, 111, 96), last_key = bits(d, 127, 112);
+    if (subtype == 0 || (subtype == 6 && filter == 4)) return std::nullopt;
+    if (subtype == 7 || (subtype == 6 && filter == 3)) {
+      return first_key > last_key || last_key >= kKeys ? Outcome(Failure{7, 0x2320}) : std::nullopt;
+    }
+    const auto first = static_cast<unsigned>(bits(d, 79, 64));
+    const auto last = static_cast<unsigned>(bits(d, 95, 80));
+    if (first > last || last > kLastContext) return Failure{7, 0x2330};
+    for (auto number = first; number <= last; ++number) {
+      const auto found = target.contexts.find(number);
+      auto* c = found == target.contexts.end() || invalid(found->second) ? nullptr : &found->second;
+      Outcome failed;
+      if (subtype == 3 || subtype == 8) failed = start(target, c, subtype == 3);
+      if (subtype == 4) failed = stop(c, p2v);
+      if (subtype == 2 || (subtype == 6 && filter == 2)) {
+        if (first_key > last_key) return Failure{7, 0x2320};
+        if (c != nullptr) failed = check_tables(*c, false);
+        if (c != nullptr && !failed && last_key >= kKeys) failed = Failure{7, 0x2320};
+      }
+      if (failed) return failed;
+    }
+    return std::nullopt;
+  }
+
+  static Outcome start(const Function& target, Context* c, bool normal) {
+    if (target.state != kActive) return normal ? Outcome(Failure{7, 0x2000}) : std::nullopt;
+    if (c == nullptr) return normal ? Outcome(Failure{7, 0x2330}) : std::nullopt;
+    if (auto bad = check_tables(*c, true)) return bad;
+    if (c->state == kErrFn) {
+      return normal ? Outcome(Failure{5, 0x2000, 0, c->number}) : std::nullopt;
+    }
+    if (normal || c->state != kStopSw) c->state = kRun;
+    return std::nullopt;
+  }
+
+  Outcome stop(Context* c, bool p2v) {
+    if (c == nullptr) return std::nullopt;
+    if (c->number == 0 && !p2v) {  // the context that executes: after its completion
+      stop_self_ = kStopSw;
+      return std::nullopt;
+    }
+    if (auto bad = check_tables(*c, true)) return bad;
+    if (c->state == kRun) c->state = p2v ? kStopFn : kStopSw;
+    return std::nullopt;
+  }
+
+  void complete_administration(Context& c, const Bytes& d) {
+    const auto subtype = bits(d, 15, 8);
+    if ((subtype == 3 || subtype == 8) && bits(d, 46, 46)) {  // dv
+      auto& target = bits(d, 47, 47) ? functions[*functions[c.function].vf] : functions[c.function];
+      for (auto number = bits(d, 79, 64); number <= bits(d, 95, 80); ++number) {
+        const auto found = target.contexts.find(static_cast<unsigned>(number));
+        if (found != target.contexts.end() && &found->second != &c) run(found->second);
+      }
+    }
+    if (stop_self_) c.state = *stop_self_;
+  }
+
+  // Keys (SDXI 3.2.5, 3.3.4).
+
+  Outcome find_key(const Context& c, unsigned akey, unsigned buffer, AKey& out) const {
+    const auto found = c.keys.find(akey);
+    if (found == c.keys.end() || !found->second.vl) return Failure{11, 0x2320, buffer};
+    out = found->second;
+    if (out.function != 0 && (out.iv || out.pv)) return Failure{11, 0x2200, buffer};
+    return std::nullopt;
+  }
+
+  /// The target of a remote access and its key.
+  Outcome admit(const Context& c, const AKey& akey, unsigned buffer, Function** target, RKey& out) {
+    const Failure refused{10, 0x3100, buffer};
+    *target = nullptr;
+    for (auto& function : functions) {
+      if (function.sfunc == akey.function) *target = &function;
+    }
+    if (*target == nullptr || (*target)->state != kActive) return refused;
+    const auto found = (*target)->keys.find(akey.rkey);
+    if (found == (*target)->keys.end() || !found->second.vl) return refused;
+    out = found->second;
+    if (out.requester != functions[c.function].sfunc) return refused;
+    return std::nullopt;
+  }
+  /// The target's own entry is at fault: it says so, and goes on.
+  static Failure faulty_rkey(Function& target, unsigned err_class, unsigned buffer) {
+    target.log.push_back({12, err_class, 0, {}, {}, {}});
+    return Failure{10, 0x3100, buffer};
+  }
+
+  /// The memory of AKey `akey`, or why not.
+  Outcome resolve(const Context& c, unsigned akey, unsigned buffer, Memory** out) {
+    AKey key;
+    if (auto bad = find_key(c, akey, buffer, key)) return bad;
+    *out = &functions[c.function].memory;
+    if (key.function == 0) return key.pv ? Outcome(Failure{11, 0x2360, buffer}) : std::nullopt;
+    Function* target = nullptr;
+    RKey rkey;
+    if (auto bad = admit(c, key, buffer, &target, rkey)) return bad;
+    if (rkey.pv) return faulty_rkey(*target, 0x2360, buffer);
+    *out = &target->memory;
+    return std::nullopt;
+  }
+
+  Outcome interrupt(const Context& c, const Bytes& d) {
+    AKey key;
+    if (auto bad = find_key(c, static_cast<unsigned>(bits(d, 111, 96)), 0, key)) return bad;
+    if (key.function == 0) {
+      if (!key.iv || key.interrupt >= kVectors) return Failure{11, 0x2370};
+      ++functions[c.function].interrupts[key.interrupt];
+      return std::nullopt;
+    }
+    Function* target = nullptr;
+    RKey rkey;
+    if (auto bad = admit(c, key, 0, &target, rkey)) return bad;
+    if (!rkey.iv) return Failure{10, 0x3100};
+    if (rkey.interrupt >= kVectors) return faulty_rkey(*target, 0x2370, 0);
+    ++target->interrupts[rkey.interrupt];
+    return std::nullopt;
+  }
+
+  // Operations of other contexts.
+
+  Outcome execute(Context& c, const Bytes& d) {
     const auto type = bits(d, 26, 16), subtype = bits(d, 15, 8);
     if (type == 4) return interrupt(c, d);
     if (type == 3) return atomic(c, d, static_cast<unsigned>(subtype));
+    if (type == 2) return administer(c, d, static_cast<unsigned>(subtype));
     switch (subtype) {
       case 1:
         return std::nullopt;
@@ -140,22 +349,7 @@ class Model {
     }
   }
 
-  std::optional<Failure> interrupt(const Context& c, const Bytes& d) {
-    const auto akey = static_cast<unsigned>(bits(d, 111, 96));
-    const auto found = c.keys.find(akey);
-    if (found == c.keys.end()) return Failure{11, 0x2320};
-    if (found->second.kind == Key::kInterrupt) {
-      ++interrupts[found->second.function];
-      return std::nullopt;
-    }
-    // A local entry with iv = 0, or a remote one that is refused over there.
-    if (found->second.kind == Key::kMemory && found->second.function == c.function) {
-      return Failure{11, 0x2370};
-    }
-    return Failure{10, 0x3100};
-  }
-
-  std::optional<Failure> write_immediate(const Context& c, const Bytes& d) {
+  Outcome write_immediate(const Context& c, const Bytes& d) {
     if (bits(d, 65, 64) == 3) return Failure{7, 0x2100};
     Memory* memory = nullptr;
     if (auto bad = resolve(c, static_cast<unsigned>(bits(d, 111, 96)), 0, &memory)) return bad;
@@ -166,10 +360,10 @@ class Model {
     return std::nullopt;
   }
 
-  std::optional<Failure> copy(const Context& c, const Bytes& d, std::uint64_t source,
-                              std::uint64_t target, std::uint64_t block, std::uint64_t times) {
+  Outcome copy(const Context& c, const Bytes& d, std::uint64_t source, std::uint64_t target,
+               std::uint64_t block, std::uint64_t times) {
     if (bits(d, 65, 64) == 3 || bits(d, 69, 68) == 3) return Failure{7, 0x2100};
-    if (block * times > c.max_buffer) return Failure{7, 0x2310};
+    if (block * times > kMaxBuffer) return Failure{7, 0x2310};
     Memory *from = nullptr, *to = nullptr;
     if (auto bad = resolve(c, static_cast<unsigned>(bits(d, 111, 96)), 0, &from)) return bad;
     if (auto bad = resolve(c, static_cast<unsigned>(bits(d, 127, 112)), 1, &to)) return bad;
@@ -219,7 +413,7 @@ class Model {
   }
 
   template <class Word>
-  std::optional<Failure> apply(const Context& c, const Bytes& d, unsigned subtype, Memory* memory) {
+  Outcome apply(const Context& c, const Bytes& d, unsigned subtype, Memory* memory) {
     auto* at = memory->find(bits(d, 191, 130) << 2, sizeof(Word));
     if (at == nullptr) return Failure{10, 0x3400, 0};
     Word old;
@@ -230,13 +424,13 @@ class Model {
     if (bits(d, 320, 320)) return std::nullopt;
     const auto back_at = bits(d, 383, 322) << 2;
     if (back_at % sizeof(Word) != 0) return Failure{9, 0x2100};
-    auto* back = memories[c.function].find(back_at, sizeof(Word));
+    auto* back = functions[c.function].memory.find(back_at, sizeof(Word));
     if (back == nullptr) return Failure{9, 0x3400};
     std::memcpy(back, &old, sizeof old);
     return std::nullopt;
   }
 
-  std::optional<Failure> atomic(const Context& c, const Bytes& d, unsigned subtype) {
+  Outcome atomic(const Context& c, const Bytes& d, unsigned subtype) {
     const auto osz = bits(d, 36, 34);
     if (osz > 1 || (osz == 1 && bits(d, 130, 130)) || bits(d, 65, 64) == 3)
       return Failure{7, 0x2100};
@@ -245,6 +439,8 @@ class Model {
     return osz == 0 ? apply<std::uint32_t>(c, d, subtype, memory)
                     : apply<std::uint64_t>(c, d, subtype, memory);
   }
+
+  std::optional<unsigned> stop_self_;  ///< a context stops itself when its descriptor has completed
 };
 
 }  // namespace softhca::sdxi::test::model
