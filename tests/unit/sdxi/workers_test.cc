@@ -13,6 +13,7 @@
 #include "sdxi/faults.h"
 #include "sdxi/machine.h"
 #include "util/log.h"
+#include "util/unordered_access.h"
 
 namespace softhca::sdxi::test {
 namespace {
@@ -460,14 +461,8 @@ TEST_P(WorkersTest, InjectedFaultsHitTheirDescriptorAndHoldUpNobodyElse) {
   ASSERT_TRUE(execute(c, nop()));
 }
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SOFTHCA_THREAD_SANITIZER
-#endif
-#endif
-#if !defined(SOFTHCA_THREAD_SANITIZER) && !defined(__SANITIZE_THREAD__)
-/// Writes anything into rings, tables, keys, states and registers while workers use them. Races in
-/// the function's own memory are the point here, so that this is not for the thread sanitizer.
+/// Writes anything into rings, tables, keys, states and registers while workers use them. What the
+/// producer does to its memory is ordered by nothing.
 TEST_P(WorkersTest, AHostileProducerHarmsNeitherItsNeighbourNorTheProcess) {
   constexpr std::size_t kReach = 128 << 10;
   Machine victim(group_);
@@ -486,6 +481,7 @@ TEST_P(WorkersTest, AHostileProducerHarmsNeitherItsNeighbourNorTheProcess) {
   for (int round = 0; round < 40; ++round) {
     const auto start = m_->allocate(8, 4096);  // the structures of this round follow
     for (ContextNumber i = 1; i <= 4; ++i) {
+      const util::UnorderedAccess hostile;
       const auto& c = m_->start_context(i, 64);
       for (int k = 0; k < 60; ++k) {
         push(c, copy(start + next() % kReach, start + next() % kReach, 1 + next() % 4096, 0,
@@ -502,13 +498,13 @@ TEST_P(WorkersTest, AHostileProducerHarmsNeitherItsNeighbourNorTheProcess) {
     }
     m_->device->reset();
     m_->power_on();
+    const util::UnorderedAccess hostile;
     m_->activate();
   }
   util::set_log_level(util::LogLevel::kInfo);
   EXPECT_EQ(untouched, before());
   EXPECT_EQ(victim.gsv(), spec::fn_gsv::GSV_ACTIVE);
 }
-#endif
 
 /// How far the contexts are from their fair share of the work, 0.1 is 10 %. Nothing if a ring ran
 /// dry before anybody looked.

@@ -1,0 +1,45 @@
+// Memory that a guest shares with us is ordered by nobody but the guest: where it races with
+// itself, any bytes will do, and the thread sanitizer has nothing to say.
+#pragma once
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SOFTHCA_THREAD_SANITIZER 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define SOFTHCA_THREAD_SANITIZER 1
+#endif
+
+#if defined(SOFTHCA_THREAD_SANITIZER)
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
+#endif
+
+namespace softhca::util {
+
+/// While one exists, the thread sanitizer does not look at what this thread reads and writes. In
+/// other builds it is nothing.
+class UnorderedAccess {
+ public:
+#if defined(SOFTHCA_THREAD_SANITIZER)
+  UnorderedAccess() {
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  }
+  ~UnorderedAccess() {
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  }
+#else
+  UnorderedAccess() {}
+#endif
+  UnorderedAccess(const UnorderedAccess&) = delete;
+  UnorderedAccess& operator=(const UnorderedAccess&) = delete;
+};
+
+}  // namespace softhca::util
