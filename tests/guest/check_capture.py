@@ -18,9 +18,9 @@ PACKETS_MAX = 4000  # scapy is slow: this many packets have their ICRC computed
 
 
 def tshark(path, *arguments):
-    # The heuristic that looks for NFS in every SEND calls payloads of a few bytes malformed, those
-    # of packets that scapy makes as well.
-    command = ["tshark", "-r", path, "--disable-protocol", "rpcordma", *arguments]
+    # Two of tshark's guesses at payloads are off: what looks for NFS in every SEND, and what looks for
+    # Ethernet frames. They call payloads of a few random bytes malformed, also in packets that scapy makes.
+    command = ["tshark", "-r", path, "--disable-protocol", "rpcordma", "--disable-heuristic", "eth_over_ib", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
