@@ -27,7 +27,7 @@ CompletionQueue::CompletionQueue(std::uint32_t cqn, Attributes attributes, Event
     : cqn_(cqn), attributes_(std::move(attributes)), eqs_(eqs), moderation_(moderation) {}
 
 CompletionQueue::~CompletionQueue() {
-  if (holds_event_) moderation_.forget(cqn_);
+  if (held_until_) moderation_.forget(cqn_, *held_until_);
 }
 
 void CompletionQueue::set_moderation(std::uint16_t period, std::uint16_t max_count) {
@@ -109,22 +109,22 @@ void CompletionQueue::event() {
   const auto completions = (producer_ - last_notified_) & kCounterMask;
   if (!moderated || completions >= attributes_.max_count || due <= moderation_.now()) {
     notify();
-  } else if (!holds_event_) {
-    holds_event_ = true;
+  } else if (!held_until_) {
+    held_until_ = due;
     moderation_.hold(cqn_, due);
   }
 }
 
 void CompletionQueue::report_held_event() {
-  assert(holds_event_);
-  holds_event_ = false;
+  assert(held_until_);
+  held_until_.reset();
   // The CQ may have failed since.
   if (!failed_) notify();
 }
 
 void CompletionQueue::notify() {
-  if (holds_event_) moderation_.forget(cqn_);
-  holds_event_ = false;
+  if (held_until_) moderation_.forget(cqn_, *held_until_);
+  held_until_.reset();
   armed_ = Armed::kNo;
   last_notified_ = producer_;
   notified_at_ = moderation_.now();

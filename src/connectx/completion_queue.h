@@ -82,7 +82,7 @@ class CompletionQueue {
   std::uint32_t last_notified_ = 0;    ///< producer at the last completion event
   util::Time notified_at_{};           ///< when that was
   bool seen_solicited_ = false;
-  bool holds_event_ = false;
+  std::optional<util::Time> held_until_;  ///< the event that is held back
   Armed armed_ = Armed::kNo;
   bool failed_ = false;
 };

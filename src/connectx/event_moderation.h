@@ -1,9 +1,10 @@
 // Completion Event Moderation (PRM 7.13.14): which CQs hold their event back, and until when.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
+#include <compare>
 #include <cstdint>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "util/clock.h"
@@ -16,42 +17,47 @@ class EventModeration {
   util::Time now() const { return now_; }
 
   /// The CQ, which holds none yet, has an event to report at `until`.
-  void hold(std::uint32_t cqn, util::Time until) { held_.push_back({cqn, until}); }
-  /// The CQ has reported it, or is gone.
-  void forget(std::uint32_t cqn) {
-    std::erase_if(held_, [cqn](const Held& held) { return held.cqn == cqn; });
+  void hold(std::uint32_t cqn, util::Time until) {
+    if (spare_.empty()) {
+      held_.insert({until, cqn});
+      return;
+    }
+    auto node = std::move(spare_.back());
+    spare_.pop_back();
+    node.value() = {until, cqn};
+    held_.insert(std::move(node));
+  }
+  /// The CQ has reported what it held until then, or is gone.
+  void forget(std::uint32_t cqn, util::Time until) {
+    spare_.push_back(held_.extract({until, cqn}));
   }
 
   /// A turn of the device: report(cqn) for each event that is due. It may forget CQs.
   template <class Report>
   void run(util::Time now, Report&& report) {
     now_ = now;
-    for (std::size_t i = 0; i < held_.size();) {
-      if (held_[i].until > now) {
-        ++i;
-        continue;
-      }
-      const auto cqn = held_[i].cqn;
-      held_[i] = held_.back();
-      held_.pop_back();
+    while (next() <= now) {
+      const auto cqn = held_.begin()->cqn;
+      spare_.push_back(held_.extract(held_.begin()));
       report(cqn);
     }
   }
   /// When the next event is due.
-  util::Time next() const {
-    auto next = util::kNever;
-    for (const auto& held : held_) next = std::min(next, held.until);
-    return next;
-  }
+  util::Time next() const { return held_.empty() ? util::kNever : held_.begin()->until; }
 
  private:
   struct Held {
-    std::uint32_t cqn;
     util::Time until;
+    std::uint32_t cqn;
+    auto operator<=>(const Held&) const = default;
   };
+  // In order of time: a guest has many CQs, and a turn must not cost more for it. Nodes are kept,
+  // so that an event costs no allocation.
+  using Queue = std::set<Held>;
 
   util::Time now_{};
-  std::vector<Held> held_;
+  Queue held_;
+  std::vector<Queue::node_type> spare_;
 };
 
 }  // namespace softhca::connectx
