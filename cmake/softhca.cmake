@@ -1,8 +1,12 @@
 # Helpers for the build: one library per folder of src/, one test program per folder of tests/unit/.
 
+# ccache's base directory makes objects of one checkout serve another beside it; the sloppiness is what it needs
+# to look into precompiled headers.
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  get_filename_component(parent ${CMAKE_SOURCE_DIR} DIRECTORY)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${parent} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 find_program(MOLD mold)
 if(MOLD AND NOT SOFTHCA_FUZZ)
@@ -23,6 +27,26 @@ if(SOFTHCA_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
+# Headers of the system that most files include, parsed once. Nothing of ours is among them, so that an edit
+# rebuilds what it must and no more; each file still includes what it uses.
+function(softhca_precompiled name)
+  file(WRITE ${CMAKE_BINARY_DIR}/${name}.cc "")
+  add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/${name}.cc)
+  target_link_libraries(${name} PRIVATE fmt::fmt Threads::Threads ${ARGN})
+  target_precompile_headers(${name} PRIVATE <algorithm> <array> <bitset> <chrono> <cstdint> <cstring> <functional>
+    <map> <memory> <optional> <span> <string> <string_view> <utility> <vector> <fmt/format.h> <tl/expected.hpp>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${name} PRIVATE -fpch-preprocess)
+  endif()
+endfunction()
+softhca_precompiled(precompiled)
+if(BUILD_TESTING)
+  softhca_precompiled(precompiled_test GTest::gmock)
+  target_precompile_headers(precompiled_test PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+endif()
+
 # softhca_library(<folder> [DEPENDS <folder>...] [LINK <target>...])
 # A static library from every .cc file of src/<folder>; DEPENDS names folders above it in
 # docs/architecture.md.
@@ -34,6 +58,7 @@ function(softhca_library folder)
   list(FILTER sources EXCLUDE REGEX "_main\\.cc$")
   if(sources)
     add_library(${name} STATIC ${sources})
+    target_precompile_headers(${name} REUSE_FROM precompiled)
     set(scope PUBLIC)
   else()
     add_library(${name} INTERFACE)
@@ -81,6 +106,7 @@ function(softhca_test folder)
     return()
   endif()
   add_executable(${name}_test ${sources})
+  target_precompile_headers(${name}_test REUSE_FROM precompiled_test)
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/unit)
   foreach(dependency ${ARG_DEPENDS})
     string(REPLACE "/" "_" dependency ${dependency})
