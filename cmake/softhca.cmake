@@ -6,14 +6,14 @@ find_program(CCACHE ccache)
 if(CCACHE)
   get_filename_component(parent ${CMAKE_SOURCE_DIR} DIRECTORY)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${parent} CCACHE_NOHASHDIR=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+      CCACHE_PCH_EXTSUM=1 CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 find_program(MOLD mold)
 if(MOLD AND NOT SOFTHCA_FUZZ)
   add_link_options(-fuse-ld=mold)
 endif()
 
-add_compile_options(-Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+add_compile_options(-Wall -Winvalid-pch -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
                     -fno-omit-frame-pointer)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # gcc 12 sees array overruns in std::span and <algorithm> where there are none.
@@ -27,25 +27,42 @@ if(SOFTHCA_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
-# Headers of the system that most files include, parsed once. Nothing of ours is among them, so that an edit
-# rebuilds what it must and no more; each file still includes what it uses.
+# softhca_precompiled(<name> <header>...): headers of the system that most files include, parsed once. Nothing of
+# ours is among them, so that an edit rebuilds what it must and no more; each file still includes what it uses.
+# By hand and with a relative path, because CMake's own way puts absolute paths where ccache stumbles over
+# them; the .sum tells it that two checkouts have the same headers.
 function(softhca_precompiled name)
-  file(WRITE ${CMAKE_BINARY_DIR}/${name}.cc "")
-  add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/${name}.cc)
-  target_link_libraries(${name} PRIVATE fmt::fmt Threads::Threads ${ARGN})
-  target_precompile_headers(${name} PRIVATE <algorithm> <array> <bitset> <chrono> <cstdint> <cstring> <functional>
-    <map> <memory> <optional> <span> <string> <string_view> <utility> <vector> <fmt/format.h> <tl/expected.hpp>)
+  set(header ${CMAKE_BINARY_DIR}/precompiled/${name}.h)
+  list(TRANSFORM ARGN REPLACE "(.+)" "#include <\\1>" OUTPUT_VARIABLE lines)
+  list(JOIN lines "\n" text)
+  file(CONFIGURE OUTPUT ${header} CONTENT "${text}\n")
+  string(SHA256 sum "${text} ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+  separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}")
+  get_directory_property(options COMPILE_OPTIONS)
+  set(suffix gch)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    target_compile_options(${name} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
-  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(${name} PRIVATE -fpch-preprocess)
+    set(suffix pch)
+    list(APPEND options -Xclang -fno-pch-timestamp)
   endif()
+  add_custom_command(
+    OUTPUT ${header}.${suffix}
+    COMMAND ${CMAKE_CXX_COMPILER} ${flags} ${options} -std=c++20 -DFMT_SHARED
+            -x c++-header precompiled/${name}.h -o precompiled/${name}.h.${suffix}
+    COMMAND ${CMAKE_COMMAND} -E echo ${sum} > precompiled/${name}.h.${suffix}.sum
+    DEPENDS ${header} WORKING_DIRECTORY ${CMAKE_BINARY_DIR} VERBATIM)
+  add_custom_target(${name} DEPENDS ${header}.${suffix})
 endfunction()
-softhca_precompiled(precompiled)
-if(BUILD_TESTING)
-  softhca_precompiled(precompiled_test GTest::gmock)
-  target_precompile_headers(precompiled_test PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
-endif()
+set(system_headers algorithm array bitset chrono cstdint cstring functional map memory optional span string
+    string_view utility vector fmt/format.h tl/expected.hpp)
+softhca_precompiled(precompiled ${system_headers})
+softhca_precompiled(precompiled_test ${system_headers} gmock/gmock.h gtest/gtest.h)
+
+# softhca_use_precompiled(<target> <name>)
+function(softhca_use_precompiled target name)
+  add_dependencies(${target} ${name})
+  target_compile_options(${target} PRIVATE "SHELL:-include precompiled/${name}.h")
+endfunction()
 
 # softhca_library(<folder> [DEPENDS <folder>...] [LINK <target>...])
 # A static library from every .cc file of src/<folder>; DEPENDS names folders above it in
@@ -58,7 +75,7 @@ function(softhca_library folder)
   list(FILTER sources EXCLUDE REGEX "_main\\.cc$")
   if(sources)
     add_library(${name} STATIC ${sources})
-    target_precompile_headers(${name} REUSE_FROM precompiled)
+    softhca_use_precompiled(${name} precompiled)
     set(scope PUBLIC)
   else()
     add_library(${name} INTERFACE)
@@ -106,7 +123,7 @@ function(softhca_test folder)
     return()
   endif()
   add_executable(${name}_test ${sources})
-  target_precompile_headers(${name}_test REUSE_FROM precompiled_test)
+  softhca_use_precompiled(${name}_test precompiled_test)
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/unit)
   foreach(dependency ${ARG_DEPENDS})
     string(REPLACE "/" "_" dependency ${dependency})
