@@ -30,7 +30,8 @@ endif()
 # softhca_precompiled(<name> <header>...): headers of the system that most files include, parsed once. Nothing of
 # ours is among them, so that an edit rebuilds what it must and no more; each file still includes what it uses.
 # By hand and with a relative path, because CMake's own way puts absolute paths where ccache stumbles over
-# them; the .sum tells it that two checkouts have the same headers.
+# them; the .sum tells it that two checkouts have the same headers. The definitions are those that the targets
+# get from fmt and GoogleTest: a header and its user must agree on them.
 function(softhca_precompiled name)
   set(header ${CMAKE_BINARY_DIR}/precompiled/${name}.h)
   list(TRANSFORM ARGN REPLACE "(.+)" "#include <\\1>" OUTPUT_VARIABLE lines)
@@ -47,7 +48,7 @@ function(softhca_precompiled name)
   endif()
   add_custom_command(
     OUTPUT ${header}.${suffix}
-    COMMAND ${CMAKE_CXX_COMPILER} ${flags} ${options} -std=c++20 -DFMT_SHARED
+    COMMAND ${CMAKE_CXX_COMPILER} ${flags} ${options} -std=c++20 -DFMT_SHARED -DGTEST_HAS_PTHREAD=1
             -x c++-header precompiled/${name}.h -o precompiled/${name}.h.${suffix}
     COMMAND ${CMAKE_COMMAND} -E echo ${sum} > precompiled/${name}.h.${suffix}.sum
     DEPENDS ${header} WORKING_DIRECTORY ${CMAKE_BINARY_DIR} VERBATIM)
