@@ -16,9 +16,9 @@
 #include <span>
 #include <vector>
 
-#include "connectx/command_table.h"
+#include "connectx/command/command_table.h"
 #include "connectx/device.h"
-#include "connectx/pages.h"
+#include "connectx/function/pages.h"
 #include "fabric/switch.h"
 #include "spec/connectx/command.h"
 #include "spec/connectx/cq.h"

@@ -15,7 +15,7 @@ COMMAND, ENTRY, MEMORY, WRITE, READ, TIME = range(6)
 
 def opcodes():
     """Names by their place in the command table."""
-    table = (ROOT / "src/connectx/command_table.cc").read_text()
+    table = (ROOT / "src/connectx/command/command_table.cc").read_text()
     return re.findall(r"^    (?:\{Op::|COMMAND\()(\w+),", table, re.M)
 
 

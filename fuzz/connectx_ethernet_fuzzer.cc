@@ -11,11 +11,11 @@
 #include <functional>
 #include <vector>
 
-#include "connectx/command_table.h"
-#include "connectx/completion_queue.h"
+#include "connectx/base/resources.h"
+#include "connectx/command/command_table.h"
 #include "connectx/device.h"
-#include "connectx/memory_keys.h"
-#include "connectx/resources.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/memory/memory_keys.h"
 #include "fabric/port.h"
 #include "spec/connectx/flow_table.h"
 #include "spec/connectx/opcodes.h"

@@ -14,13 +14,13 @@
 #include <span>
 #include <vector>
 
-#include "connectx/commands/commands.h"
-#include "connectx/completion_queue.h"
+#include "connectx/base/resources.h"
+#include "connectx/command/commands.h"
 #include "connectx/device.h"
-#include "connectx/rdma.h"
-#include "connectx/receive_wqe.h"
-#include "connectx/resources.h"
-#include "connectx/send_wqe.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/qp/rdma.h"
+#include "connectx/qp/send_wqe.h"
+#include "connectx/queue/receive_wqe.h"
 #include "fabric/switch.h"
 #include "spec/connectx/qp.h"
 #include "spec/connectx/wqe.h"

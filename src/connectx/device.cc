@@ -4,17 +4,17 @@
 #include <array>
 #include <utility>
 
-#include "connectx/capabilities.h"
-#include "connectx/command_interface.h"
-#include "connectx/completion_queue.h"
-#include "connectx/ethernet.h"
-#include "connectx/event_queue.h"
-#include "connectx/memory_keys.h"
-#include "connectx/pages.h"
-#include "connectx/port_registers.h"
-#include "connectx/rdma.h"
-#include "connectx/resources.h"
-#include "connectx/vport.h"
+#include "connectx/base/resources.h"
+#include "connectx/command/command_interface.h"
+#include "connectx/ethernet/ethernet.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/event/event_queue.h"
+#include "connectx/function/capabilities.h"
+#include "connectx/function/pages.h"
+#include "connectx/memory/memory_keys.h"
+#include "connectx/port/port_registers.h"
+#include "connectx/port/vport.h"
+#include "connectx/qp/rdma.h"
 
 namespace softhca::connectx {
 

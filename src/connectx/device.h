@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "connectx/vendor_capability.h"
+#include "connectx/function/vendor_capability.h"
 #include "fabric/port.h"
 #include "pcie/function.h"
 #include "rdma/types.h"

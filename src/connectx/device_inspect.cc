@@ -3,11 +3,11 @@
 
 #include <map>
 
-#include "connectx/completion_queue.h"
 #include "connectx/device.h"
-#include "connectx/event_queue.h"
-#include "connectx/port_registers.h"
-#include "connectx/rdma.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/event/event_queue.h"
+#include "connectx/port/port_registers.h"
+#include "connectx/qp/rdma.h"
 
 namespace softhca::connectx {
 namespace {

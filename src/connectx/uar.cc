@@ -1,12 +1,12 @@
 // Doorbell pages (PRM 7.4.4, Table 13): 4 KiB each, mapped into processes of the guest. Any process
 // can write anything to its own page, at any time.
 
-#include "connectx/completion_queue.h"
+#include "connectx/base/resources.h"
 #include "connectx/device.h"
-#include "connectx/ethernet.h"
-#include "connectx/event_queue.h"
-#include "connectx/rdma.h"
-#include "connectx/resources.h"
+#include "connectx/ethernet/ethernet.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/event/event_queue.h"
+#include "connectx/qp/rdma.h"
 #include "spec/connectx/cq.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/init_segment.h"

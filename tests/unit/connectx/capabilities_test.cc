@@ -1,6 +1,6 @@
 // QUERY_HCA_CAP and SET_HCA_CAP (PRM 12.3.3, 12.3.4), QUERY_ADAPTER, QUERY_SPECIAL_CONTEXTS.
 
-#include "connectx/capabilities.h"
+#include "connectx/function/capabilities.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The command interface (PRM 7.14): slots, mailboxes, delivery status, completion events.
 
-#include "connectx/command_interface.h"
+#include "connectx/command/command_interface.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "connectx/completion_queue.h"
+#include "connectx/event/completion_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "connectx/event_queue.h"
+#include "connectx/event/event_queue.h"
 #include "pcie/dma_space.h"
 #include "util/endian.h"
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "connectx/ethernet.h"
-#include "connectx/memory_keys.h"
-#include "connectx/resources.h"
+#include "connectx/base/resources.h"
+#include "connectx/ethernet/ethernet.h"
+#include "connectx/memory/memory_keys.h"
 #include "util/endian.h"
 
 namespace softhca::connectx::test {

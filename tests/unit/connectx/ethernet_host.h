@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "connectx/command_table.h"
-#include "connectx/completion_queue.h"
+#include "connectx/command/command_table.h"
 #include "connectx/device.h"
-#include "connectx/flow_table.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/steering/flow_table.h"
 #include "fabric/port.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/flow_table.h"

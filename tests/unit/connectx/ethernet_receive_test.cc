@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "connectx/ethernet.h"
+#include "connectx/base/resources.h"
+#include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet_host.h"
-#include "connectx/memory_keys.h"
-#include "connectx/resources.h"
-#include "connectx/vport.h"
+#include "connectx/memory/memory_keys.h"
+#include "connectx/port/vport.h"
 #include "util/endian.h"
 
 namespace softhca::connectx::test {

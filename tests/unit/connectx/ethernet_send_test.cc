@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "connectx/ethernet_host.h"
-#include "connectx/vport.h"
+#include "connectx/port/vport.h"
 #include "util/endian.h"
 
 namespace softhca::connectx::test {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <array>
 
-#include "connectx/ethernet.h"
+#include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet_host.h"
-#include "connectx/flow_table.h"
-#include "connectx/vport.h"
+#include "connectx/port/vport.h"
+#include "connectx/steering/flow_table.h"
 #include "util/endian.h"
 
 namespace softhca::connectx::test {

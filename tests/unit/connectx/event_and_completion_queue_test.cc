@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "connectx/completion_queue.h"
-#include "connectx/event_queue.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/event/event_queue.h"
 #include "connectx/fake_host.h"
 #include "spec/connectx/cq.h"
 #include "spec/connectx/eq.h"

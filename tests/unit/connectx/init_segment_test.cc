@@ -1,10 +1,10 @@
 // The initialization segment (PRM 7.2, Table 8), as drivers use it.
 
-#include "connectx/init_segment.h"
+#include "connectx/command/init_segment.h"
 
 #include <gtest/gtest.h>
 
-#include "connectx/command_interface.h"
+#include "connectx/command/command_interface.h"
 #include "connectx/fake_host.h"
 #include "spec/connectx/hca.h"
 

@@ -4,9 +4,9 @@
 
 #include <cstring>
 
+#include "connectx/base/resources.h"
 #include "connectx/fake_host.h"
-#include "connectx/memory_keys.h"
-#include "connectx/resources.h"
+#include "connectx/memory/memory_keys.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/mkey.h"
 

@@ -3,7 +3,7 @@
 
 #include <tuple>
 
-#include "connectx/cqe.h"
+#include "connectx/qp/cqe.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/opcodes.h"
 

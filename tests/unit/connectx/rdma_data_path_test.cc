@@ -7,10 +7,10 @@
 #include <cstring>
 #include <string>
 
-#include "connectx/commands/commands.h"
+#include "connectx/base/timestamp.h"
+#include "connectx/command/commands.h"
 #include "connectx/rdma_test_host.h"
 #include "connectx/rdma_wqe_builder.h"
-#include "connectx/timestamp.h"
 #include "spec/connectx/raw_queues.h"
 
 namespace softhca::connectx {

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "connectx/commands/commands.h"
-#include "connectx/queue_pair.h"
+#include "connectx/base/resources.h"
+#include "connectx/command/commands.h"
+#include "connectx/qp/queue_pair.h"
 #include "connectx/rdma_test_host.h"
-#include "connectx/resources.h"
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/srq.h"

@@ -4,9 +4,9 @@
 #include <array>
 #include <vector>
 
-#include "connectx/receive_wqe.h"
-#include "connectx/shared_receive_queue.h"
-#include "connectx/work_ring.h"
+#include "connectx/qp/shared_receive_queue.h"
+#include "connectx/queue/receive_wqe.h"
+#include "connectx/queue/work_ring.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {

@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
+#include "connectx/qp/send_wqe.h"
 #include "connectx/rdma_wqe_builder.h"
-#include "connectx/send_wqe.h"
 
 namespace softhca::connectx {
 namespace {

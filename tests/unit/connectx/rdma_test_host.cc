@@ -4,10 +4,10 @@
 
 #include <cstring>
 
-#include "connectx/commands/commands.h"
-#include "connectx/event_queue.h"
-#include "connectx/resources.h"
-#include "connectx/vport.h"
+#include "connectx/base/resources.h"
+#include "connectx/command/commands.h"
+#include "connectx/event/event_queue.h"
+#include "connectx/port/vport.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/vport.h"
 

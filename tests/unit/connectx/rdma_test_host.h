@@ -17,10 +17,10 @@
 #include <string_view>
 #include <vector>
 
-#include "connectx/command.h"
-#include "connectx/completion_queue.h"
+#include "connectx/command/command.h"
 #include "connectx/device.h"
-#include "connectx/rdma.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/qp/rdma.h"
 #include "fabric/switch.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/opcodes.h"

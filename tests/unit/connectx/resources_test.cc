@@ -1,6 +1,6 @@
 // PDs, UARs, transport domains, XRC domains, Q counters (PRM 12.3.13 to 12.3.19).
 
-#include "connectx/resources.h"
+#include "connectx/base/resources.h"
 
 #include <gtest/gtest.h>
 

@@ -4,11 +4,11 @@
 
 #include <set>
 
-#include "connectx/command_interface.h"
+#include "connectx/base/resources.h"
+#include "connectx/command/command_interface.h"
 #include "connectx/fake_host.h"
-#include "connectx/pages.h"
-#include "connectx/resources.h"
-#include "connectx/vport.h"
+#include "connectx/function/pages.h"
+#include "connectx/port/vport.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/init_segment.h"

@@ -1,4 +1,4 @@
-#include "connectx/vendor_capability.h"
+#include "connectx/function/vendor_capability.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // The virtual port and the port's registers (PRM 7.3, 11, 12.4, 12.16, 12.17).
 
-#include "connectx/vport.h"
+#include "connectx/port/vport.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "connectx/fake_host.h"
-#include "connectx/port_registers.h"
+#include "connectx/port/port_registers.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/registers.h"

@@ -1,5 +1,5 @@
 // Bring-up and teardown of the device by our driver: PRM 8.2 and 8.3.
-#include "connectx/pages.h"
+#include "connectx/function/pages.h"
 #include "driver/pci.h"
 #include "driver/world.h"
 

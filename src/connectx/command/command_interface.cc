@@ -1,0 +1,218 @@
+#include "connectx/command/command_interface.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "connectx/device.h"
+#include "connectx/event/event_queue.h"
+#include "util/endian.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using spec::connectx::event_type;
+using InputHeader = spec::connectx::command_input_header;
+using OutputHeader = spec::connectx::command_output_header;
+
+/// Input bytes after which run() lets others work: the rest waits for the next call.
+constexpr std::size_t kRunBudget = 4 << 20;
+
+}  // namespace
+
+CommandInterface::CommandInterface(Device& device)
+    : device_(device), mailbox_(device.dma()), counters_(command_table().size()) {}
+
+pcie::Iova CommandInterface::slot_address(unsigned slot) const {
+  return init_segment_.queue_address() + (std::uint64_t{slot} << InitSegment::kLogStride);
+}
+
+void CommandInterface::read_init_segment(std::uint64_t offset, std::span<std::byte> out) {
+  init_segment_.read(offset, out, device_.now());
+}
+
+void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const std::byte> in) {
+  const auto effects = init_segment_.write(offset, in);
+  if (effects.new_queue) {
+    // The address alone must not cause DMA: some drivers enable bus mastering after it.
+    new_queue_ = true;
+    posted_count_ = 0;
+    posted_mask_ = 0;
+  }
+  if (effects.nic_interface_changed) {
+    quiesce_ = init_segment_.nic_interface() != InitSegment::NicInterface::FULL_DRIVER;
+  }
+  // One write may name several slots (PRM 7.14.1); a slot that waits already is not noted twice.
+  for (auto bells = effects.doorbells & ~posted_mask_; bells != 0; bells &= bells - 1) {
+    const auto slot = static_cast<unsigned>(std::countr_zero(bells));
+    posted_[posted_count_++] = static_cast<std::uint8_t>(slot);
+    posted_mask_ |= 1u << slot;
+  }
+}
+
+void CommandInterface::apply_new_queue() {
+  if (std::uint64_t held; log_limit_.allow(device_.now(), &held)) {
+    util::log(util::LogLevel::kInfo, "{}: a driver begins with its command queue at {:#x}",
+              device_.name(), init_segment_.queue_address());
+  }
+  new_queue_ = false;
+  quiesce_ = false;
+  // A driver that never said goodbye (crash, kexec) left its objects behind.
+  device_.forget_driver();
+}
+
+bool CommandInterface::run() {
+  if (new_queue_) apply_new_queue();
+  if (quiesce_) {
+    // Fast teardown, or a driver that gave up: nothing may touch host memory from here on.
+    quiesce_ = false;
+    device_.drop_objects();
+  }
+  std::size_t bytes = 0;
+  unsigned done = 0;
+  while (done < posted_count_ && bytes < kRunBudget) {
+    const unsigned slot = posted_[done++];
+    posted_mask_ &= ~(1u << slot);
+    execute_slot(slot);
+    bytes += mailbox_.input().size();
+  }
+  std::copy(posted_.begin() + done, posted_.begin() + posted_count_, posted_.begin());
+  posted_count_ -= done;
+  return posted_count_ != 0;
+}
+
+void CommandInterface::execute_slot(unsigned slot) {
+  util::Struct<QueueEntry> entry;
+  if (!init_segment_.has_queue() || !device_.dma().read(slot_address(slot), entry.bytes())) {
+    if (std::uint64_t held; log_limit_.allow(device_.now(), &held)) {
+      util::log(util::LogLevel::kWarning, "{}: command slot {} is not readable at {:#x}",
+                device_.name(), slot, slot_address(slot));
+    }
+    return;
+  }
+  if (entry.get(QueueEntry::ownership) == 0) {
+    util::log(util::LogLevel::kDebug, "{}: doorbell for slot {}, which software owns",
+              device_.name(), slot);
+    return;
+  }
+  // PRM 12.6: no event tells the end of the command that creates or destroys the EQ of such events.
+  const auto eqn = device_.event_queues().mapped(event_type::COMMAND_COMPLETION);
+  auto status = mailbox_.receive(entry);
+  if (status == DeliveryStatus::OK) {
+    dispatch();
+    status = mailbox_.send(entry);
+  }
+  complete(slot, entry, status);
+  if (eqn && eqn == device_.event_queues().mapped(event_type::COMMAND_COMPLETION)) post_event(slot);
+}
+
+void CommandInterface::dispatch() {
+  const util::View<InputHeader> header(mailbox_.input());
+  const Command command{.opcode = static_cast<std::uint16_t>(header.get(InputHeader::opcode)),
+                        .op_mod = static_cast<std::uint16_t>(header.get(InputHeader::op_mod)),
+                        .uid = static_cast<std::uint16_t>(header.get(InputHeader::uid)),
+                        .in = mailbox_.input(),
+                        .out = mailbox_.output()};
+  const auto* spec = find_command(command.opcode);
+  const auto result = execute(spec, command);
+  if (spec == nullptr) {
+    ++unknown_opcodes_;
+  } else {
+    auto& counters = counters_[static_cast<std::size_t>(spec - command_table().data())];
+    ++(result ? counters.executed : counters.refused);
+  }
+  if (result) {
+    util::log(util::LogLevel::kDebug, "{}: {} (op_mod {:#x}) done", device_.name(), spec->name(),
+              command.op_mod);
+    return;
+  }
+  std::fill(command.out.begin(), command.out.end(), std::byte{0});
+  const util::MutableView<OutputHeader> out(command.out);
+  out.set(OutputHeader::status, static_cast<std::uint8_t>(result.error().status));
+  out.set(OutputHeader::syndrome, result.error().syndrome);
+  report(spec, command, result.error());
+}
+
+CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& command) {
+  if (spec == nullptr) return refuse(Status::BAD_OP, "PRM Table 127", "unknown opcode");
+  if (!spec->allowed_in(state_)) {
+    switch (state_) {
+      case HcaState::kDisabled:
+        return refuse(Status::BAD_SYS_STATE, "PRM 8.2", "not before ENABLE_HCA");
+      case HcaState::kEnabled:
+        return refuse(Status::BAD_SYS_STATE, "PRM 8.2", "not before INIT_HCA");
+      case HcaState::kInitialized:
+        return refuse(Status::BAD_SYS_STATE, "PRM 8.2", "not after INIT_HCA");
+    }
+  }
+  if (command.in.size() < spec->min_input) {
+    return refuse(Status::BAD_INPUT_LEN, "PRM 12.2", "input shorter than the command");
+  }
+  if (command.out.size() < spec->min_output) {
+    return refuse(Status::BAD_OUTPUT_LEN, "PRM 12.2", "output shorter than the command's");
+  }
+  return spec->handler(device_, command);
+}
+
+void CommandInterface::complete(unsigned slot, util::MutableView<QueueEntry> entry,
+                                DeliveryStatus status) {
+  if (status != DeliveryStatus::OK) {
+    ++undelivered_;
+    if (std::uint64_t held; log_limit_.allow(device_.now(), &held)) {
+      util::log(
+          util::LogLevel::kWarning,
+          "{}: command in slot {} not delivered: {} ({:#04x}, PRM Table 96); {} lines held back",
+          device_.name(), slot, to_string(status), static_cast<unsigned>(status), held);
+    }
+  }
+  entry.set(QueueEntry::status, static_cast<std::uint8_t>(status));
+  entry.set(QueueEntry::ownership, 0);
+  entry.set(QueueEntry::signature, 0);
+  entry.set(QueueEntry::signature, command_signature(entry.bytes()));
+
+  const auto at = slot_address(slot);
+  const auto output = entry.sub(QueueEntry::command_output_inline_data);
+  if (status == DeliveryStatus::OK) {
+    const auto length = std::min<std::size_t>(output.size(), mailbox_.output().size());
+    (void)device_.dma().write(at + QueueEntry::command_output_inline_data.kOffset,
+                              output.first(length));
+  }
+  // The dword with the ownership bit comes last, and after everything else (PRM 7.14.1): software
+  // polls it.
+  const auto last = entry.bytes().last(sizeof(std::uint32_t));
+  const auto last_at = at + QueueEntry::ownership.kOffset;
+  if (auto* host = device_.dma().translate(last_at, last.size(), pcie::DmaAccess::kWrite)) {
+    std::uint32_t raw;
+    std::memcpy(&raw, last.data(), sizeof raw);
+    // Slots are 64-byte aligned in a 4 KiB page, so this is an aligned store.
+    __atomic_store_n(reinterpret_cast<std::uint32_t*>(host), raw, __ATOMIC_RELEASE);
+  } else {
+    (void)device_.dma().write(last_at, last);
+  }
+}
+
+void CommandInterface::post_event(unsigned slot) {
+  EventData data{};
+  using Data = spec::connectx::event_data_command_completion;
+  util::MutableView<Data>(data).set(Data::command_completion_vector, 1u << slot);
+  device_.event_queues().post(event_type::COMMAND_COMPLETION, 0, data);
+}
+
+void CommandInterface::report(const CommandSpec* spec, const Command& command,
+                              const Refusal& refusal) {
+  std::uint64_t held = 0;
+  if (!log_limit_.allow(device_.now(), &held)) return;
+  const auto name =
+      spec != nullptr ? std::string(spec->name()) : fmt::format("command {:#06x}", command.opcode);
+  const auto more = held != 0 ? fmt::format("; {} lines held back", held) : std::string();
+  util::log(util::LogLevel::kWarning,
+            "{}: {} (op_mod {:#x}) refused: {} ({:#04x}), syndrome {:#010x}: {} ({}){}",
+            device_.name(), name, command.op_mod, to_string(refusal.status),
+            static_cast<unsigned>(refusal.status), refusal.syndrome, refusal.text, refusal.section,
+            more);
+}
+
+}  // namespace softhca::connectx

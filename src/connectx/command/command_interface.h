@@ -1,0 +1,84 @@
+// The command interface (PRM 7.14): the queue of 32 slots in host memory, its doorbells, and what
+// happens to a posted command from its entry to its completion event.
+//
+//   doorbell      InitSegment notes the slots; run() takes them in the order in which they were
+//   rung entry, input  CommandMailbox reads them; what it cannot deliver ends in a delivery status
+//   checks        opcode, start-up order, lengths: from the command table
+//   handler       in commands/: its checks, its effect, or a Refusal
+//   completion    output, then the ownership bit, then the completion event
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "connectx/command/command.h"
+#include "connectx/command/command_mailbox.h"
+#include "connectx/command/command_table.h"
+#include "connectx/command/init_segment.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+namespace softhca::connectx {
+
+class Device;
+
+class CommandInterface {
+ public:
+  static constexpr unsigned kSlots = 1u << InitSegment::kLogQueueSize;
+
+  explicit CommandInterface(Device& device);
+
+  void read_init_segment(std::uint64_t offset, std::span<std::byte> out);
+  /// Notes what was asked for; run() does it.
+  void write_init_segment(std::uint64_t offset, std::span<const std::byte> in);
+
+  /// Executes posted commands, a bounded amount. True if some are left.
+  bool run();
+
+  HcaState state() const { return state_; }
+  void set_state(HcaState state) { state_ = state; }
+  /// The interface step of SET_ISSI (PRM 5.4).
+  std::uint16_t issi() const { return issi_; }
+  void set_issi(std::uint16_t issi) { issi_ = issi; }
+
+  struct Counters {
+    std::uint64_t executed = 0;
+    std::uint64_t refused = 0;
+  };
+  /// In the order of command_table().
+  std::span<const Counters> counters() const { return counters_; }
+  std::uint64_t unknown_opcodes() const { return unknown_opcodes_; }
+  std::uint64_t undelivered() const { return undelivered_; }
+
+ private:
+  void apply_new_queue();
+  void execute_slot(unsigned slot);
+  void dispatch();
+  CommandResult execute(const CommandSpec* spec, const Command& command);
+  void complete(unsigned slot, util::MutableView<QueueEntry> entry, DeliveryStatus status);
+  void post_event(unsigned slot);
+  void report(const CommandSpec* spec, const Command& command, const Refusal& refusal);
+  pcie::Iova slot_address(unsigned slot) const;
+
+  Device& device_;
+  InitSegment init_segment_;
+  CommandMailbox mailbox_;
+  HcaState state_ = HcaState::kDisabled;
+  std::uint16_t issi_ = 0;
+
+  bool new_queue_ = false;
+  bool quiesce_ = false;
+  /// Slots to execute, in order; a slot is in it at most once.
+  std::array<std::uint8_t, kSlots> posted_{};
+  unsigned posted_count_ = 0;
+  std::uint32_t posted_mask_ = 0;
+
+  std::vector<Counters> counters_;
+  std::uint64_t unknown_opcodes_ = 0;
+  std::uint64_t undelivered_ = 0;
+  util::RateLimiter log_limit_{20, std::chrono::seconds(1)};
+};
+
+}  // namespace softhca::connectx

@@ -1,0 +1,99 @@
+#include "connectx/command/init_segment.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "util/endian.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using Layout = spec::connectx::init_segment;
+using Health = spec::connectx::health_buffer;
+
+constexpr std::uint64_t kAddressHigh = Layout::cmdq_phy_addr.kOffset;
+constexpr std::uint64_t kAddressLow = Layout::nic_interface.kOffset;
+constexpr std::uint64_t kDoorbells = Layout::command_doorbell_vector.kOffset;
+
+/// Drivers look every 2 to 3 seconds and must see it move (mlx5: health poll); 10 ms is what
+/// hardware does.
+constexpr util::Duration kHealthPeriod = std::chrono::milliseconds(10);
+
+}  // namespace
+
+std::uint64_t device_cycles(util::Time now) {
+  static_assert(std::uint64_t{kDeviceFrequencyKhz} * 32 == 5 * 1000000);
+  const auto ns = static_cast<std::uint64_t>(now.time_since_epoch().count());
+  return ns / 32 * 5 + ns % 32 * 5 / 32;
+}
+
+InitSegment::InitSegment() {
+  image_.set(Layout::fw_rev_major, kFirmwareMajor);
+  image_.set(Layout::fw_rev_minor, kFirmwareMinor);
+  image_.set(Layout::fw_rev_subminor, kFirmwareSubminor);
+  image_.set(Layout::cmd_interface_rev, kCommandInterfaceRevision);
+  image_.set(Layout::log_cmdq_size, kLogQueueSize);
+  image_.set(Layout::log_cmdq_stride, kLogStride);
+  // All ones here would mean a device that has fallen off the bus.
+  image_.sub(Layout::health_buffer).set(Health::fw_version, kFirmwareMajor << 16 | kFirmwareMinor);
+}
+
+pcie::Iova InitSegment::queue_address() const {
+  return image_.get(Layout::cmdq_phy_addr) << Layout::cmdq_phy_addr.kLo;
+}
+
+InitSegment::NicInterface InitSegment::nic_interface() const {
+  return static_cast<NicInterface>(image_.get(Layout::nic_interface));
+}
+
+void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, util::Time now) {
+  assert(offset + out.size() <= kSize);
+  image_.set(Layout::internal_timer, device_cycles(now));
+  const auto ticks = static_cast<std::uint64_t>(now.time_since_epoch() / kHealthPeriod);
+  // Never 0: after a PCI error drivers take 0 for a device that is not there yet.
+  image_.set(Layout::health_counter,
+             static_cast<std::uint32_t>(ticks % Layout::health_counter.kMax) + 1);
+  std::copy_n(image_.bytes().begin() + static_cast<std::ptrdiff_t>(offset), out.size(),
+              out.begin());
+}
+
+InitSegment::Effects InitSegment::write(std::uint64_t offset, std::span<const std::byte> in) {
+  Effects effects;
+  // All writable registers are dwords; an 8-byte write is two, the high one first.
+  if (offset % 4 != 0 || in.size() % 4 != 0) return effects;
+  for (; !in.empty(); in = in.subspan(4), offset += 4) {
+    write_dword(offset, util::load_be32(in.data()), effects);
+  }
+  return effects;
+}
+
+void InitSegment::write_dword(std::uint64_t offset, std::uint32_t value, Effects& effects) {
+  if (offset == kAddressHigh) {
+    util::store_be32(image_.bytes().data() + kAddressHigh, value);
+    high_written_ = true;
+  } else if (offset == kAddressLow) {
+    write_address_low(value, effects);
+  } else if (offset == kDoorbells) {
+    effects.doorbells |= value;
+  }
+}
+
+void InitSegment::write_address_low(std::uint32_t value, Effects& effects) {
+  const auto old_address = queue_address();
+  const auto old_interface = nic_interface();
+  util::store_be32(image_.bytes().data() + kAddressLow, value);
+  // Software writes zeros here (PRM 8.2), and reads the sizes again when it starts anew.
+  image_.set(Layout::log_cmdq_size, kLogQueueSize);
+  image_.set(Layout::log_cmdq_stride, kLogStride);
+  // Drivers change nic_interface by writing back what they read. Only a new beginning writes the
+  // high part before it, perhaps with the address that the driver before had.
+  if (high_written_ || queue_address() != old_address) {
+    effects.new_queue = true;
+    has_queue_ = true;
+  }
+  high_written_ = false;
+  if (nic_interface() != old_interface) effects.nic_interface_changed = true;
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,147 @@
+#include "connectx/ethernet/eth_receiver.h"
+
+#include <array>
+
+#include "connectx/base/timestamp.h"
+#include "connectx/device.h"
+#include "connectx/ethernet/ethernet.h"
+#include "connectx/ethernet/transport_interface.h"
+#include "connectx/port/vport.h"
+#include "ethernet/checksum_offload.h"
+#include "wire/checksum.h"
+#include "wire/ethernet.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using ethernet::L3Type;
+using ethernet::L4Type;
+using ethernet::PacketInfo;
+using spec::connectx::cqe64;
+using spec::connectx::cqe_l3_hdr_type;
+using spec::connectx::cqe_l4_hdr_type;
+using spec::connectx::tir_disp_type;
+
+TrafficCounter& receive_counter(VportCounters& counters, const wire::MacAddress& destination) {
+  if (destination == wire::MacAddress::broadcast()) return counters.received_eth_broadcast;
+  if (destination.is_multicast()) return counters.received_eth_multicast;
+  return counters.received_eth_unicast;
+}
+
+/// The sum from the IP header to the end of the frame: the capability cqe_checksum_full promises
+/// that padding behind the IP packet is counted too.
+std::uint16_t full_checksum(const wire::Frame& frame, const PacketInfo& packet,
+                            std::uint16_t ip_sum) {
+  const auto end = packet.l3_offset + packet.l3_size;
+  if (end >= frame.size()) return ip_sum;
+  wire::ChecksumSum padding;
+  // Behind an odd number of bytes the padding's stand in the other halves of the words.
+  if (packet.l3_size % 2 != 0) padding.add(std::array{std::byte{0}});
+  frame.for_each_piece(end, frame.size() - end,
+                       [&](std::span<const std::byte> piece) { padding.add(piece); });
+  wire::ChecksumSum sum;
+  sum.add_u16(ip_sum);
+  sum.add_u16(padding.value());
+  return sum.value();
+}
+
+cqe_l3_hdr_type l3_hdr_type(const PacketInfo& packet) {
+  switch (packet.l3) {
+    case L3Type::kIpv4:
+      return cqe_l3_hdr_type::IPV4;
+    case L3Type::kIpv6:
+      return cqe_l3_hdr_type::IPV6;
+    case L3Type::kNone:
+      break;
+  }
+  return cqe_l3_hdr_type::NONE;
+}
+
+cqe_l4_hdr_type l4_hdr_type(const PacketInfo& packet) {
+  constexpr std::uint16_t kAck = 1u << 4;
+  switch (packet.l4) {
+    case L4Type::kUdp:
+      return cqe_l4_hdr_type::UDP;
+    case L4Type::kTcp:
+      if ((packet.tcp_flags & kAck) == 0) return cqe_l4_hdr_type::TCP_NO_ACK;
+      return packet.l4_size() > packet.l4_header_size ? cqe_l4_hdr_type::TCP_ACK_AND_DATA
+                                                      : cqe_l4_hdr_type::TCP_ACK_NO_DATA;
+    case L4Type::kNone:
+      break;
+  }
+  return cqe_l4_hdr_type::NONE;
+}
+
+/// What the CQE says of the frame, whichever RQ takes it (PRM Table 68).
+void describe(util::MutableView<cqe64> cqe, const wire::Frame& frame, const PacketInfo& packet,
+              util::Time now) {
+  const auto checked = ethernet::check(frame, packet);
+  if (packet.l3 != L3Type::kNone) {
+    cqe.set(cqe64::checksum, full_checksum(frame, packet, checked.sum));
+    cqe.set(cqe64::ip_frag, packet.fragment ? 1 : 0);
+    cqe.set(cqe64::ip_ext_opts, packet.ip_options ? 1 : 0);
+  }
+  cqe.set(cqe64::l2_ok, 1);
+  cqe.set(cqe64::l3_ok, checked.l3_ok ? 1 : 0);
+  cqe.set(cqe64::l4_ok, checked.l4_ok ? 1 : 0);
+  cqe.set(cqe64::l3_hdr_type, static_cast<std::uint32_t>(l3_hdr_type(packet)));
+  cqe.set(cqe64::l4_hdr_type, static_cast<std::uint32_t>(l4_hdr_type(packet)));
+  cqe.set(cqe64::timestamp, device_ticks(now));
+}
+
+}  // namespace
+
+void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
+  auto& counters = device_.vport().counters();
+  if (arrived.size() < wire::EthernetLayout::kSize) {
+    return counters.received_errors.add(arrived.size());
+  }
+  const wire::Frame* frame = &arrived;
+  if (arrived.icrc() == wire::Frame::Icrc::kDeferred) {
+    // A RoCE packet that is nobody's here: software gets it as bytes like any other.
+    whole_ = arrived;
+    whole_.compute_icrc();
+    frame = &whole_;
+  }
+  const auto packet = ethernet::classify(*frame);
+  receive_counter(counters, packet.destination_mac).add(frame->size());
+
+  deliveries_.clear();
+  device_.ethernet().steering().classify(match_key_of(packet), deliveries_);
+  if (deliveries_.empty()) {
+    ++counters.received_discards;
+    return;
+  }
+  util::Struct<cqe64> cqe;
+  describe(cqe, *frame, packet, now);
+  const bool tagged = packet.tag && packet.tag->tpid == wire::EtherType::kVlan;
+  for (const auto& delivery : deliveries_) {
+    ReceivedFrame received{
+        .frame = frame,
+        .vlan_tci = tagged ? std::optional(packet.tag->tci) : std::nullopt,
+        .cqe = cqe,
+        .flow_tag = delivery.flow_tag,
+    };
+    auto* rq = choose_queue(delivery.tirn, packet, received);
+    if (rq != nullptr) rq->receive(device_, received, scratch_);
+  }
+}
+
+ReceiveQueue* EthReceiver::choose_queue(std::uint32_t tirn, const PacketInfo& packet,
+                                        ReceivedFrame& received) {
+  auto& ethernet = device_.ethernet();
+  const auto* tir = ethernet.tirs().find(tirn);
+  if (tir == nullptr) return nullptr;
+  if (tir->disp_type() == tir_disp_type::DIRECT) {
+    return ethernet.receive_queues().find(tir->inline_rqn());
+  }
+  const auto* rqt = ethernet.rqts().find(tir->indirect_table());
+  if (rqt == nullptr) return nullptr;
+  const auto hash = tir->hash(packet, rqt->max_size);
+  received.rss_hash = hash.value;
+  received.rss_hash_type = hash.type;
+  return ethernet.receive_queues().find(rqt->rqns[hash.value & (rqt->rqns.size() - 1)]);
+}
+
+}  // namespace softhca::connectx

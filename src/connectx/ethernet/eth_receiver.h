@@ -1,0 +1,34 @@
+// From frames on the wire to receive queues: classification, steering, receive side scaling, and
+// what CQEs tell of a frame (PRM 3.3, 7.5, 7.11).
+#pragma once
+
+#include <vector>
+
+#include "connectx/ethernet/receive_queue.h"
+#include "connectx/steering/flow_table.h"
+#include "ethernet/packet_info.h"
+#include "util/clock.h"
+#include "wire/frame.h"
+
+namespace softhca::connectx {
+
+class Device;
+
+class EthReceiver {
+ public:
+  explicit EthReceiver(Device& device) : device_(device) {}
+
+  void receive(const wire::Frame& frame, util::Time now);
+
+ private:
+  /// Through the TIR to one RQ, or null if there is none.
+  ReceiveQueue* choose_queue(std::uint32_t tirn, const ethernet::PacketInfo& packet,
+                             ReceivedFrame& received);
+
+  Device& device_;
+  std::vector<FlowSteering::Delivery> deliveries_;
+  ScatterScratch scratch_;
+  wire::Frame whole_;  ///< copy of a frame whose ICRC was still to be computed
+};
+
+}  // namespace softhca::connectx

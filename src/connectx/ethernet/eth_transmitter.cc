@@ -1,0 +1,133 @@
+#include "connectx/ethernet/eth_transmitter.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "connectx/device.h"
+#include "connectx/memory/memory_keys.h"
+#include "connectx/port/vport.h"
+#include "ethernet/checksum_offload.h"
+#include "ethernet/packet_info.h"
+#include "ethernet/padding.h"
+#include "ethernet/vlan_offload.h"
+#include "fabric/port.h"
+#include "wire/ethernet.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using ethernet::L4Type;
+using ethernet::PacketInfo;
+using spec::connectx::cqe_syndrome;
+using spec::connectx::min_wqe_inline_mode;
+
+/// A VLAN tag to be inserted needs room in the head.
+constexpr std::size_t kTagSize = 4;
+constexpr std::size_t kHeadMax = wire::Frame::kHeadCapacity - kTagSize;
+/// A message that can be no frame, nor an LSO message of max_lso_cap bytes.
+constexpr std::size_t kSendSizeMax = 1u << 16;
+constexpr std::size_t kLsoSizeMax = 1u << 18;
+
+tl::unexpected<EthWqeFault> length_fault(std::string_view reason) {
+  return tl::unexpected<EthWqeFault>(EthWqeFault{cqe_syndrome::LOCAL_LENGTH_ERROR, reason});
+}
+
+/// Headers that must be inline in the WQE (PRM 7.9.3.1).
+std::size_t required_inline(const PacketInfo& packet, min_wqe_inline_mode mode) {
+  switch (mode) {
+    case min_wqe_inline_mode::NONE:
+      return 0;
+    case min_wqe_inline_mode::L2:
+      return packet.l3_offset;
+    case min_wqe_inline_mode::IP:
+      return std::max(packet.l3_offset, packet.l4_offset);
+    case min_wqe_inline_mode::TCP_UDP:
+      break;
+  }
+  const auto l4_end = packet.l4 == L4Type::kNone ? 0 : packet.l4_offset + packet.l4_header_size;
+  return std::max<std::size_t>({packet.l3_offset, packet.l4_offset, std::size_t(l4_end)});
+}
+
+TrafficCounter& transmit_counter(VportCounters& counters, const wire::MacAddress& destination) {
+  if (destination == wire::MacAddress::broadcast()) return counters.transmitted_eth_broadcast;
+  if (destination.is_multicast()) return counters.transmitted_eth_multicast;
+  return counters.transmitted_eth_unicast;
+}
+
+}  // namespace
+
+tl::expected<void, EthWqeFault> EthTransmitter::send_next(const EthSendWqe& wqe,
+                                                          const EthSendRules& rules,
+                                                          EthTransmission& progress) {
+  const auto made =
+      wqe.lso ? gather_segment(wqe, rules, progress) : gather_frame(wqe, rules, progress);
+  if (made) transmit(wqe, rules);
+  return made;
+}
+
+tl::expected<void, EthWqeFault> EthTransmitter::gather_frame(const EthSendWqe& wqe,
+                                                             const EthSendRules& rules,
+                                                             EthTransmission& progress) {
+  progress.finished = true;
+  if (wqe.payload_size > kSendSizeMax) return length_fault("a frame of more than 64 KiB");
+  const auto total = wqe.inline_header.size() + static_cast<std::size_t>(wqe.payload_size);
+  frame_.clear();
+  auto head = frame_.resize_head(std::min(total, kHeadMax));
+  auto body = frame_.own_payload(total - head.size());
+  // The inline headers first, wherever they end.
+  auto header = wqe.inline_header;
+  for (auto* part : {&head, &body}) {
+    const auto n = std::min(part->size(), header.size());
+    if (n != 0) std::memcpy(part->data(), header.data(), n);
+    *part = part->subspan(n);
+    header = header.subspan(n);
+  }
+  auto& keys = device_.memory_keys().table();
+  if (auto copied = progress.gather.copy(wqe, keys, rules.user, head); !copied) return copied;
+  return progress.gather.copy(wqe, keys, rules.user, body);
+}
+
+tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe& wqe,
+                                                               const EthSendRules& rules,
+                                                               EthTransmission& progress) {
+  if (!progress.segmenter) {
+    if (wqe.payload_size > kLsoSizeMax) return length_fault("an LSO message above max_lso_cap");
+    auto segmenter = ethernet::Segmenter::create(
+        wqe.inline_header, static_cast<std::size_t>(wqe.payload_size), wqe.mss);
+    if (!segmenter) {
+      return tl::unexpected(EthWqeFault{cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
+                                        ethernet::to_string(segmenter.error())});
+    }
+    progress.segmenter = *segmenter;
+  }
+  const auto part = progress.segmenter->next(frame_);
+  progress.finished = progress.segmenter->done();
+  return progress.gather.copy(wqe, device_.memory_keys().table(), rules.user,
+                              frame_.own_payload(part.size));
+}
+
+void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules) {
+  auto& counters = device_.vport().counters();
+  bool sendable = frame_.size() >= wire::EthernetLayout::kSize;
+  if (sendable && wqe.insert_tag) {
+    sendable = ethernet::insert_vlan(frame_, wire::EtherType(*wqe.insert_tag >> 16),
+                                     static_cast<std::uint16_t>(*wqe.insert_tag));
+  }
+  if (!sendable || frame_.size() > Vport::kMaxMtu) {
+    return counters.transmit_errors.add(frame_.size());
+  }
+  const auto packet = ethernet::classify(frame_);
+  if (wqe.inline_header.size() < required_inline(packet, rules.min_inline_mode)) {
+    // PRM Table 61: "If Eth Segment of the WQE does not contain the required inlined headers, the
+    // packet is silently dropped."
+    return counters.transmit_errors.add(frame_.size());
+  }
+  if (wqe.l4_checksum) ethernet::insert_l4_checksum(frame_, packet);
+  if (wqe.l3_checksum) ethernet::insert_l3_checksum(frame_, packet);
+  ethernet::pad_to_minimum(frame_);
+  transmit_counter(counters, packet.destination_mac).add(frame_.size());
+  device_.port().transmit(frame_);
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,100 @@
+#include "connectx/ethernet/ethernet.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "connectx/device.h"
+#include "connectx/ethernet/eth_receiver.h"
+#include "connectx/ethernet/eth_transmitter.h"
+#include "connectx/ethernet/receive_queue.h"
+#include "connectx/ethernet/send_queue.h"
+#include "connectx/ethernet/transport_interface.h"
+#include "connectx/steering/flow_table.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+/// Steps (frames, NOPs, flushed WQEs) of one SQ before the next has its turn, and of all in one
+/// run(). Other devices of the loop, and the fabric that delivers the frames, have their turn in
+/// between.
+constexpr unsigned kQueueBudget = 64;
+constexpr unsigned kRunBudget = 256;
+constexpr unsigned kFlushBudget = 256;
+/// RQs in the error state are looked at this often for new WQEs to flush. Nobody waits long for
+/// these.
+constexpr util::Duration kFlushInterval = std::chrono::milliseconds(1);
+
+}  // namespace
+
+Ethernet::Ethernet(Device& device)
+    : device_(device),
+      send_queues_(std::make_unique<QueueTable<SendQueue>>(1u << kLogMaxQueue)),
+      receive_queues_(std::make_unique<QueueTable<ReceiveQueue>>(1u << kLogMaxQueue)),
+      rqts_(std::make_unique<ObjectTable<Rqt>>(1, (1u << kLogMaxRqt) - 1)),
+      tirs_(std::make_unique<ObjectTable<Tir>>(1, (1u << kLogMaxTir) - 1)),
+      tiss_(std::make_unique<ObjectTable<Tis>>(1, (1u << kLogMaxTis) - 1)),
+      steering_(std::make_unique<FlowSteering>()),
+      transmitter_(std::make_unique<EthTransmitter>(device)),
+      receiver_(std::make_unique<EthReceiver>(device)) {}
+
+Ethernet::~Ethernet() = default;
+
+bool Ethernet::owns(std::uint32_t sqn) const { return send_queues_->find(sqn) != nullptr; }
+
+void Ethernet::doorbell(std::uint32_t sqn) {
+  auto* sq = send_queues_->find(sqn);
+  if (sq == nullptr) return;
+  sq->ring();
+  schedule(*sq);
+}
+
+void Ethernet::schedule(SendQueue& sq) {
+  if (!sq.has_work() || sq.scheduled) return;
+  sq.scheduled = true;
+  ready_.push_back(sq.sqn());
+}
+
+void Ethernet::note(std::string_view queue, std::uint32_t number, std::string_view reason) {
+  std::uint64_t held_back = 0;
+  if (!notes_.allow(device_.now(), &held_back)) return;
+  util::log(util::LogLevel::kInfo, "{}: {} {:#x}: {}{}", device_.name(), queue, number, reason,
+            held_back == 0 ? "" : " (and more of the kind)");
+}
+
+void Ethernet::handle_frame(const wire::Frame& frame, util::Time now) {
+  receiver_->receive(frame, now);
+}
+
+util::Time Ethernet::run(util::Time now) {
+  unsigned budget = kRunBudget;
+  std::size_t done = 0;
+  while (done != ready_.size() && budget != 0) {
+    auto* sq = send_queues_->find(ready_[done++]);
+    if (sq == nullptr) continue;  // destroyed meanwhile
+    sq->scheduled = false;
+    unsigned turn = std::min(kQueueBudget, budget);
+    budget -= turn;
+    sq->run(device_, *transmitter_, turn);
+    budget += turn;
+    schedule(*sq);
+  }
+  ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(done));
+  const auto next_flush = flush_receive_queues(now);
+  return ready_.empty() ? next_flush : now;
+}
+
+util::Time Ethernet::flush_receive_queues(util::Time now) {
+  if (now < next_flush_) return next_flush_;
+  bool any = false;
+  unsigned budget = kFlushBudget;
+  receive_queues_->for_each([&](ReceiveQueue& rq) {
+    if (!rq.flushes()) return;
+    rq.flush(device_, budget);
+    any = true;
+  });
+  next_flush_ = any ? now + kFlushInterval : util::kNever;
+  return next_flush_;
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,83 @@
+// The Ethernet side of the device (PRM 7.5 to 7.11): send queues of the netdev and of raw packet
+// QPs, flow steering, RSS and receive queues.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "connectx/base/object_table.h"
+#include "connectx/base/queue_table.h"
+#include "util/clock.h"
+#include "util/log.h"
+#include "wire/frame.h"
+
+namespace softhca::connectx {
+
+class Device;
+class EthReceiver;
+class EthTransmitter;
+class FlowSteering;
+class ReceiveQueue;
+class SendQueue;
+struct Rqt;
+struct Tir;
+struct Tis;
+
+class Ethernet {
+ public:
+  static constexpr unsigned kLogMaxQueue = 16;  ///< SQs, and RQs
+  static constexpr unsigned kLogMaxTir = 12;
+  static constexpr unsigned kLogMaxTis = 12;
+  static constexpr unsigned kLogMaxRqt = 12;
+  static constexpr unsigned kLogMaxRqtSize = 11;  ///< entries
+
+  explicit Ethernet(Device& device);
+  ~Ethernet();
+  Ethernet(const Ethernet&) = delete;
+  Ethernet& operator=(const Ethernet&) = delete;
+
+  /// True if `sqn` is an SQ. QPs and SQs share one number space.
+  bool owns(std::uint32_t sqn) const;
+  /// The send doorbell of an SQ was rung (PRM 7.4.4): its WQEs are executed by the next run().
+  void doorbell(std::uint32_t sqn);
+  /// A frame from the wire that is not RoCE traffic of a QP: steered, hashed, and written to RQs.
+  void handle_frame(const wire::Frame& frame, util::Time now);
+  /// Executes posted WQEs. Returns when it must be called next: `now` if WQEs are left.
+  util::Time run(util::Time now);
+
+  QueueTable<SendQueue>& send_queues() { return *send_queues_; }
+  QueueTable<ReceiveQueue>& receive_queues() { return *receive_queues_; }
+  ObjectTable<Rqt>& rqts() { return *rqts_; }
+  ObjectTable<Tir>& tirs() { return *tirs_; }
+  ObjectTable<Tis>& tiss() { return *tiss_; }
+  FlowSteering& steering() { return *steering_; }
+
+  /// After MODIFY_SQ: an SQ in the error state has WQEs to flush without a doorbell.
+  void schedule(SendQueue& sq);
+  /// After MODIFY_RQ: likewise, and an RQ has no doorbell at all, so it is looked at again and
+  /// again.
+  void schedule_flush() { next_flush_ = util::Time::min(); }
+  /// A line for people about what a guest's queue did wrong; not more of them than one can read.
+  void note(std::string_view queue, std::uint32_t number, std::string_view reason);
+
+ private:
+  util::Time flush_receive_queues(util::Time now);
+
+  Device& device_;
+  std::unique_ptr<QueueTable<SendQueue>> send_queues_;
+  std::unique_ptr<QueueTable<ReceiveQueue>> receive_queues_;
+  std::unique_ptr<ObjectTable<Rqt>> rqts_;
+  std::unique_ptr<ObjectTable<Tir>> tirs_;
+  std::unique_ptr<ObjectTable<Tis>> tiss_;
+  std::unique_ptr<FlowSteering> steering_;
+  std::unique_ptr<EthTransmitter> transmitter_;
+  std::unique_ptr<EthReceiver> receiver_;
+  std::vector<std::uint32_t> ready_;  ///< SQNs with WQEs, in the order of their turns
+  util::Time next_flush_ = util::kNever;
+  util::RateLimiter notes_{20, std::chrono::seconds(1)};
+};
+
+}  // namespace softhca::connectx

@@ -1,0 +1,209 @@
+#include "connectx/ethernet/receive_queue.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "connectx/base/resources.h"
+#include "connectx/device.h"
+#include "connectx/ethernet/ethernet.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/event/event_queue.h"
+#include "connectx/memory/memory_keys.h"
+#include "connectx/port/vport.h"
+#include "connectx/queue/receive_wqe.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using spec::connectx::cqe64;
+using spec::connectx::cqe_error;
+using spec::connectx::cqe_opcode;
+using spec::connectx::cqe_syndrome;
+using spec::connectx::event_queue_type;
+using spec::connectx::event_type;
+using spec::connectx::rq_context;
+
+/// Walks a scatter list, writing byte ranges one after the other.
+class Scatter {
+ public:
+  Scatter(rdma::KeyTable& keys, const rdma::KeyUser& user, std::span<const rdma::Sge> sges)
+      : keys_(keys), user_(user), sges_(sges) {}
+
+  /// @pre the list has room
+  void write(std::span<const std::byte> bytes) {
+    while (ok_ && !bytes.empty()) {
+      const auto& sge = sges_.front();
+      const auto n = std::min<std::size_t>(bytes.size(), sge.length - offset_);
+      const auto address = sge.address + offset_;
+      const auto key = keys_.check(sge.lkey, user_, address, n, rdma::kLocalWrite);
+      ok_ = key && keys_.write(*key.key, address, bytes.first(n));
+      bytes = bytes.subspan(n);
+      offset_ += static_cast<std::uint32_t>(n);
+      if (offset_ == sge.length) {
+        sges_ = sges_.subspan(1);
+        offset_ = 0;
+      }
+    }
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  rdma::KeyTable& keys_;
+  const rdma::KeyUser& user_;
+  std::span<const rdma::Sge> sges_;
+  std::uint32_t offset_ = 0;  ///< in the first of sges_
+  bool ok_ = true;
+};
+
+std::uint64_t room(std::span<const rdma::Sge> sges) {
+  std::uint64_t sum = 0;
+  for (const auto& sge : sges) sum += sge.length;
+  return sum;
+}
+
+}  // namespace
+
+ReceiveQueue::ReceiveQueue(std::uint32_t rqn, util::View<rq_context> context, WorkQueue wq)
+    : rqn_(rqn),
+      context_(context),
+      wq_(std::move(wq)),
+      user_{wq_.pd, rdma::Qpn(rqn), context.get(rq_context::rlkey) != 0},
+      cqn_(context.get(rq_context::cqn)),
+      user_index_(context.get(rq_context::user_index)),
+      counter_set_(static_cast<std::uint8_t>(context.get(rq_context::counter_set_id))),
+      vlan_strip_(context.get(rq_context::vlan_strip_disable) == 0),
+      flush_in_error_(context.get(rq_context::flush_in_error_en) != 0) {}
+
+void ReceiveQueue::set_state(State state) {
+  if (state == State::RST) {
+    wq_.ring.reset();
+    dropped_ = 0;
+    dead_ = false;
+  }
+  state_ = state;
+}
+
+void ReceiveQueue::write_context(util::MutableView<rq_context> out) {
+  context_.copy_to(out);
+  out.set(rq_context::state, static_cast<std::uint32_t>(state_));
+  out.set(rq_context::vlan_strip_disable, vlan_strip_ ? 0 : 1);
+  out.set(rq_context::counter_set_id, counter_set_);
+  const auto wq = out.sub(rq_context::wq);
+  const auto consumed = wq_.ring.consumed();
+  const auto posted = wq_.record.read(0);
+  wq.set(spec::connectx::wq::hw_counter, consumed);
+  wq.set(spec::connectx::wq::sw_counter, static_cast<std::uint16_t>(posted.value_or(consumed)));
+}
+
+void ReceiveQueue::receive(Device& device, const ReceivedFrame& frame, ScatterScratch& scratch) {
+  if (state_ != State::RDY) return;  // PRM Table 57: "Incoming messages are silently dropped"
+  const auto available = wq_.available();
+  if (!available) {
+    return fail_queue(device,
+                      "doorbell record unreadable, or its counter further than the queue is long");
+  }
+  if (*available == 0) return drop_for_want_of_wqe(device);
+  const auto wqe = std::span(scratch.wqe).first(wq_.ring.stride());
+  if (!wq_.read(0, wqe)) return fail_queue(device, "the memory of the queue is not mapped");
+  const auto counter = wq_.ring.consumed();
+  wq_.ring.consume(1);
+  scratch.sges.clear();
+  decode_scatter_list(wqe, scratch.sges);
+
+  const bool strip = vlan_strip_ && frame.vlan_tci.has_value();
+  const std::size_t skip = strip ? ReceivedFrame::kVlanSize : 0;
+  const auto bytes = frame.frame->size() - skip;
+  if (bytes > room(scratch.sges)) {
+    // The WQE is spent, the queue goes on: drivers take this error for one frame's.
+    return write_error(device, counter, cqe_syndrome::LOCAL_LENGTH_ERROR);
+  }
+  if (!scatter(device, *frame.frame, skip, scratch.sges)) {
+    device.ethernet().note("RQ", rqn_, "a key of the scatter list does not allow the access");
+    state_ = State::ERR;
+    device.ethernet().schedule_flush();
+    return write_error(device, counter, cqe_syndrome::LOCAL_PROTECTION_ERROR);
+  }
+  complete(device, frame, bytes, strip, counter);
+}
+
+void ReceiveQueue::drop_for_want_of_wqe(Device& device) {
+  if (dropped_ != 0xFF) ++dropped_;
+  ++device.vport().counters().received_discards;
+  if (auto* counters = device.resources().q_counter(counter_set_)) ++counters->out_of_buffer;
+}
+
+bool ReceiveQueue::scatter(Device& device, const wire::Frame& frame, std::size_t skip,
+                           std::span<const rdma::Sge> sges) {
+  Scatter out(device.memory_keys().table(), user_, sges);
+  const auto write = [&](std::span<const std::byte> piece) { out.write(piece); };
+  if (skip == 0) {
+    frame.for_each_piece(0, frame.size(), write);
+  } else {
+    const auto rest = ReceivedFrame::kVlanOffset + skip;
+    frame.for_each_piece(0, ReceivedFrame::kVlanOffset, write);
+    frame.for_each_piece(rest, frame.size() - rest, write);
+  }
+  return out.ok();
+}
+
+void ReceiveQueue::complete(Device& device, const ReceivedFrame& frame, std::size_t bytes,
+                            bool stripped, std::uint16_t counter) {
+  util::Struct<cqe64> cqe;
+  std::memcpy(cqe.bytes().data(), frame.cqe.bytes().data(), cqe64::kSize);
+  cqe.set(cqe64::opcode, static_cast<std::uint32_t>(cqe_opcode::RESPONDER_SEND));
+  cqe.set(cqe64::srqn_user_index, user_index_);
+  cqe.set(cqe64::byte_cnt, static_cast<std::uint32_t>(bytes));
+  cqe.set(cqe64::wqe_counter, counter);
+  cqe.set(cqe64::flow_tag, frame.flow_tag);
+  cqe.set(cqe64::rx_drop_counter, std::exchange(dropped_, 0));
+  cqe.set(cqe64::rx_hash_result, frame.rss_hash);
+  cqe.set(cqe64::rx_hash_type, frame.rss_hash_type);
+  if (stripped) {
+    cqe.set(cqe64::cv, 1);
+    cqe.set(cqe64::up, *frame.vlan_tci >> 13);
+    cqe.set(cqe64::cfi, *frame.vlan_tci >> 12 & 1);
+    cqe.set(cqe64::vid, *frame.vlan_tci & 0xFFF);
+  }
+  post(device, cqe.bytes().first<64>(), false);
+}
+
+void ReceiveQueue::flush(Device& device, unsigned& budget) {
+  while (budget != 0 && flushes()) {
+    const auto available = wq_.available();
+    if (!available || *available == 0) return;
+    const auto counter = wq_.ring.consumed();
+    wq_.ring.consume(1);
+    --budget;
+    write_error(device, counter, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  }
+}
+
+void ReceiveQueue::write_error(Device& device, std::uint16_t counter, cqe_syndrome syndrome) {
+  util::Struct<cqe_error> cqe;
+  cqe.set(cqe_error::opcode, static_cast<std::uint32_t>(cqe_opcode::RESPONDER_ERROR));
+  cqe.set(cqe_error::user_index, user_index_);
+  cqe.set(cqe_error::syndrome, static_cast<std::uint32_t>(syndrome));
+  cqe.set(cqe_error::qpn, rqn_);
+  cqe.set(cqe_error::wqe_counter, counter);
+  post(device, cqe.bytes().first<64>(), true);
+}
+
+void ReceiveQueue::post(Device& device, std::span<std::byte, 64> cqe, bool solicited) {
+  auto* cq = device.completion_queues().find(cqn_);
+  if (cq != nullptr && cq->write(cqe, solicited)) return;
+  // PRM 7.12.1: an overrun of the CQ takes its queues to the error state.
+  state_ = State::ERR;
+  dead_ = true;
+}
+
+void ReceiveQueue::fail_queue(Device& device, std::string_view reason) {
+  device.ethernet().note("RQ", rqn_, reason);
+  const auto data = EventQueues::queue_data(rqn_, static_cast<std::uint32_t>(event_queue_type::RQ));
+  device.event_queues().post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0, data);
+  state_ = State::ERR;
+  dead_ = true;
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,98 @@
+// The receive queue (PRM 7.7): states, scatter of frames into posted WQEs, completions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "connectx/ethernet/transport_interface.h"
+#include "connectx/queue/work_queue.h"
+#include "rdma/memory_key.h"
+#include "spec/connectx/cqe.h"
+#include "spec/connectx/opcodes.h"
+#include "spec/connectx/raw_queues.h"
+#include "wire/frame.h"
+
+namespace softhca::connectx {
+
+class Device;
+
+/// A frame on its way to RQs, and what is known of it.
+struct ReceivedFrame {
+  /// A VLAN tag lies behind the two MAC addresses.
+  static constexpr std::size_t kVlanOffset = 12;
+  static constexpr std::size_t kVlanSize = 4;
+
+  const wire::Frame* frame = nullptr;
+  /// TCI of the outer 802.1Q tag, which the RQ may strip.
+  std::optional<std::uint16_t> vlan_tci;
+  /// The CQE as far as it is the same for every RQ: checksums, header types, time.
+  util::View<spec::connectx::cqe64> cqe;
+  // What the way to this RQ adds.
+  std::uint32_t flow_tag = 0;
+  std::uint32_t rss_hash = 0;
+  std::uint8_t rss_hash_type = 0;  ///< 0: not hashed
+};
+
+/// Memory for one scatter list at a time.
+struct ScatterScratch {
+  std::array<std::byte, 1u << kLogReceiveStrideMax> wqe;
+  std::vector<rdma::Sge> sges;
+};
+
+class ReceiveQueue {
+ public:
+  using State = spec::connectx::rq_state;
+
+  ReceiveQueue(std::uint32_t rqn, util::View<spec::connectx::rq_context> context, WorkQueue wq);
+
+  std::uint32_t rqn() const { return rqn_; }
+  State state() const { return state_; }
+
+  /// MODIFY_RQ (PRM 7.7.1). To RST: all that is posted is forgotten.
+  void set_state(State state);
+  void set_vlan_strip_disable(bool disable) { vlan_strip_ = !disable; }
+  void set_counter_set(std::uint8_t id) { counter_set_ = id; }
+  /// QUERY_RQ: the context as created, with what has changed since.
+  void write_context(util::MutableView<spec::connectx::rq_context> out);
+
+  /// Takes the next WQE and writes the frame into it; drops the frame if there is none.
+  void receive(Device& device, const ReceivedFrame& frame, ScatterScratch& scratch);
+
+  /// In ERR, WQEs are flushed also if they are posted later; nobody rings a doorbell for them.
+  bool flushes() const { return state_ == State::ERR && flush_in_error_ && !dead_; }
+  /// Flushes what is posted, at most `budget` WQEs.
+  void flush(Device& device, unsigned& budget);
+
+  std::uint32_t users = 0;  ///< TIRs and RQT entries
+
+ private:
+  void drop_for_want_of_wqe(Device& device);
+  /// Copies the frame without `skip` bytes at the VLAN offset. False if a key does not allow it.
+  bool scatter(Device& device, const wire::Frame& frame, std::size_t skip,
+               std::span<const rdma::Sge> sges);
+  void complete(Device& device, const ReceivedFrame& frame, std::size_t bytes, bool stripped,
+                std::uint16_t counter);
+  void write_error(Device& device, std::uint16_t counter, spec::connectx::cqe_syndrome syndrome);
+  void fail_queue(Device& device, std::string_view reason);
+  void post(Device& device, std::span<std::byte, 64> cqe, bool solicited);
+
+  std::uint32_t rqn_;
+  SavedContext<spec::connectx::rq_context> context_;
+  WorkQueue wq_;
+  rdma::KeyUser user_;
+  std::uint32_t cqn_;
+  std::uint32_t user_index_;
+  std::uint8_t counter_set_;
+  bool vlan_strip_;
+  bool flush_in_error_;
+  bool dead_ = false;  ///< its memory or its CQ is gone: not even flushes are possible
+  State state_ = State::RST;
+  std::uint8_t dropped_ = 0;  ///< frames without WQE since the last CQE, at most 255
+};
+
+}  // namespace softhca::connectx

@@ -1,0 +1,195 @@
+#include "connectx/ethernet/send_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "connectx/base/timestamp.h"
+#include "connectx/device.h"
+#include "connectx/ethernet/ethernet.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/event/event_queue.h"
+#include "spec/connectx/cqe.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using spec::connectx::cqe64_requester;
+using spec::connectx::cqe_error;
+using spec::connectx::cqe_opcode;
+using spec::connectx::cqe_syndrome;
+using spec::connectx::event_queue_type;
+using spec::connectx::event_type;
+using spec::connectx::min_wqe_inline_mode;
+using spec::connectx::sq_context;
+using spec::connectx::wqe_opcode;
+
+}  // namespace
+
+SendQueue::SendQueue(std::uint32_t sqn, util::View<sq_context> context, WorkQueue wq)
+    : sqn_(sqn),
+      context_(context),
+      wq_(std::move(wq)),
+      cqn_(context.get(sq_context::cqn)),
+      has_tis_(context.get(sq_context::tis_lst_sz) != 0),
+      tisn_(context.get(sq_context::tis_num)),
+      user_index_(context.get(sq_context::user_index)),
+      flush_in_error_(context.get(sq_context::flush_in_error_en) != 0),
+      rules_{{wq_.pd, rdma::Qpn(sqn), context.get(sq_context::rlkey) != 0},
+             min_wqe_inline_mode(context.get(sq_context::min_wqe_inline_mode))} {}
+
+void SendQueue::set_state(State state) {
+  if (state == State::RST) {
+    // The record is not read before the next doorbell: software may zero it after the command.
+    wq_.ring.reset();
+    executing_ = false;
+    rung_ = false;
+  }
+  if (state == State::ERR && state_ != State::ERR) {
+    // A WQE of which frames were sent already is flushed like those behind it.
+    executing_ = false;
+    rung_ = true;
+  }
+  state_ = state;
+}
+
+void SendQueue::write_context(util::MutableView<sq_context> out) {
+  context_.copy_to(out);
+  out.set(sq_context::state, static_cast<std::uint32_t>(state_));
+  const auto wq = out.sub(sq_context::wq);
+  const auto consumed = wq_.ring.consumed();
+  const auto posted = wq_.record.read(1);
+  wq.set(spec::connectx::wq::hw_counter, consumed);
+  wq.set(spec::connectx::wq::sw_counter, static_cast<std::uint16_t>(posted.value_or(consumed)));
+}
+
+void SendQueue::run(Device& device, EthTransmitter& transmitter, unsigned& budget) {
+  while (rung_ && budget != 0) {
+    --budget;
+    if (executing_) {
+      step(device, transmitter);
+    } else if (!start_next(device)) {
+      rung_ = false;
+    }
+  }
+}
+
+bool SendQueue::start_next(Device& device) {
+  if (state_ == State::ERR && !flush_in_error_) return false;
+  const auto available = wq_.available();
+  if (!available) {
+    fail_queue(device, "doorbell record unreadable, or its counter further than the queue is long");
+    return false;
+  }
+  if (*available == 0) return false;
+  if (!wq_.read(0, std::span(wqe_).first(kWqeBasicBlock))) {
+    fail_queue(device, "the memory of the queue is not mapped");
+    return false;
+  }
+  start(device, *available);
+  return true;
+}
+
+void SendQueue::start(Device& device, std::uint32_t available) {
+  auto& control = current_.control;
+  control = SendWqeControl::parse(wqe_);
+  // The CQE must have the counter that software knows this WQE by, whatever the WQE itself says.
+  control.index = wq_.ring.consumed();
+  const auto blocks = std::min(control.basic_blocks(), available);
+  const std::size_t size = control.units * kWqeUnit;
+  const bool complete_wqe = size != 0 && control.basic_blocks() <= available;
+  const bool readable = size <= kWqeBasicBlock || !complete_wqe ||
+                        wq_.read(1, std::span(wqe_).subspan(kWqeBasicBlock, size - kWqeBasicBlock));
+  wq_.ring.consume(blocks);
+  if (state_ == State::ERR) return write_error(device, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  if (!complete_wqe) {
+    return fail(device, {cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
+                         "DS is 0 or reaches past the doorbell record's counter (PRM Table 26)"});
+  }
+  if (!readable) return fail_queue(device, "the memory of the queue is not mapped");
+  switch (control.opcode) {
+    case wqe_opcode::NOP:
+      return complete(device);
+    case wqe_opcode::SEND:
+    case wqe_opcode::LSO:
+      break;
+    default:
+      return fail(device, {cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
+                           "opcode is not NOP, SEND or LSO (PRM Table 41)"});
+  }
+  if (!has_tis_) {
+    return fail(device, {cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
+                         "the SQ has no TIS to send through (PRM 7.6)"});
+  }
+  if (const auto decoded = current_.eth.decode(std::span(wqe_).first(size)); !decoded) {
+    return fail(device, decoded.error());
+  }
+  current_.transmission = {};
+  executing_ = true;
+}
+
+void SendQueue::step(Device& device, EthTransmitter& transmitter) {
+  const auto sent = transmitter.send_next(current_.eth, rules_, current_.transmission);
+  if (!sent) {
+    executing_ = false;
+    return fail(device, sent.error());
+  }
+  if (!current_.transmission.finished) return;
+  executing_ = false;
+  complete(device);
+}
+
+void SendQueue::complete(Device& device) {
+  const auto& control = current_.control;
+  if (!control.signaled) return;
+  util::Struct<cqe64_requester> cqe;
+  cqe.set(cqe64_requester::opcode, static_cast<std::uint32_t>(cqe_opcode::REQUESTER));
+  cqe.set(cqe64_requester::srqn_user_index, user_index_);
+  cqe.set(cqe64_requester::timestamp, device_ticks(device.now()));
+  cqe.set(cqe64_requester::s_wqe_opcode, static_cast<std::uint32_t>(control.opcode));
+  cqe.set(cqe64_requester::qpn, sqn_);
+  cqe.set(cqe64_requester::wqe_counter, control.index);
+  post(device, cqe.bytes().first<64>(), control.event);
+}
+
+void SendQueue::fail(Device& device, const EthWqeFault& fault) {
+  device.ethernet().note("SQ", sqn_, fault.reason);
+  state_ = State::ERR;
+  write_error(device, fault.syndrome);
+}
+
+void SendQueue::write_error(Device& device, cqe_syndrome syndrome) {
+  const auto& control = current_.control;
+  util::Struct<cqe_error> cqe;
+  cqe.set(cqe_error::opcode, static_cast<std::uint32_t>(cqe_opcode::REQUESTER_ERROR));
+  cqe.set(cqe_error::user_index, user_index_);
+  cqe.set(cqe_error::syndrome, static_cast<std::uint32_t>(syndrome));
+  cqe.set(cqe_error::s_wqe_opcode, static_cast<std::uint32_t>(control.opcode));
+  cqe.set(cqe_error::qpn, sqn_);
+  cqe.set(cqe_error::wqe_counter, control.index);
+  post(device, cqe.bytes().first<64>(), true);
+}
+
+void SendQueue::post(Device& device, std::span<std::byte, 64> cqe, bool solicited) {
+  auto* cq = device.completion_queues().find(cqn_);
+  if (cq != nullptr && cq->write(cqe, solicited)) return;
+  // PRM 7.12.1: an overrun of the CQ takes its queues to the error state. Nothing can be told about
+  // it there.
+  state_ = State::ERR;
+  executing_ = false;
+  rung_ = false;
+}
+
+void SendQueue::fail_queue(Device& device, std::string_view reason) {
+  if (state_ != State::ERR) {
+    device.ethernet().note("SQ", sqn_, reason);
+    const auto data =
+        EventQueues::queue_data(sqn_, static_cast<std::uint32_t>(event_queue_type::SQ));
+    device.event_queues().post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0, data);
+  }
+  state_ = State::ERR;
+  executing_ = false;
+  rung_ = false;
+}
+
+}  // namespace softhca::connectx

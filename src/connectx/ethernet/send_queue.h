@@ -1,0 +1,84 @@
+// The send queue (PRM 7.9): states, execution of WQEs in order, completions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "connectx/ethernet/eth_send_wqe.h"
+#include "connectx/ethernet/eth_transmitter.h"
+#include "connectx/ethernet/transport_interface.h"
+#include "connectx/qp/send_wqe.h"
+#include "connectx/queue/work_queue.h"
+#include "spec/connectx/opcodes.h"
+#include "spec/connectx/raw_queues.h"
+
+namespace softhca::connectx {
+
+class Device;
+
+class SendQueue {
+ public:
+  using State = spec::connectx::sq_state;
+
+  SendQueue(std::uint32_t sqn, util::View<spec::connectx::sq_context> context, WorkQueue wq);
+
+  std::uint32_t sqn() const { return sqn_; }
+  State state() const { return state_; }
+  /// Queues for NOPs alone have no TIS.
+  bool has_tis() const { return has_tis_; }
+  std::uint32_t tisn() const { return tisn_; }
+
+  /// MODIFY_SQ (PRM 7.9.1). To RST: all that is posted is forgotten. To ERR: it is flushed, if the
+  /// SQ is to.
+  void set_state(State state);
+  /// QUERY_SQ: the context as created, with the state and counters of now.
+  void write_context(util::MutableView<spec::connectx::sq_context> out);
+
+  /// There may be WQEs: the doorbell was rung.
+  void ring() { rung_ = state_ != State::RST; }
+  bool has_work() const { return rung_; }
+  bool scheduled = false;  ///< stands in the list of queues to be run
+  /// Executes WQEs until none is left or `budget` steps are spent.
+  void run(Device& device, EthTransmitter& transmitter, unsigned& budget);
+
+ private:
+  /// The WQE under execution. `eth` points into wqe_; an LSO WQE may take several turns.
+  struct Current {
+    SendWqeControl control{};
+    EthSendWqe eth;
+    EthTransmission transmission;
+  };
+
+  /// Takes up the next WQE. False if there is none.
+  bool start_next(Device& device);
+  void start(Device& device, std::uint32_t available);
+  /// One frame of the current WQE.
+  void step(Device& device, EthTransmitter& transmitter);
+
+  void complete(Device& device);
+  void fail(Device& device, const EthWqeFault& fault);
+  void write_error(Device& device, spec::connectx::cqe_syndrome syndrome);
+  /// The ring or its doorbell record cannot be used: there is no WQE to complete, only an event.
+  void fail_queue(Device& device, std::string_view reason);
+  void post(Device& device, std::span<std::byte, 64> cqe, bool solicited);
+
+  std::uint32_t sqn_;
+  SavedContext<spec::connectx::sq_context> context_;
+  WorkQueue wq_;
+  std::uint32_t cqn_;
+  bool has_tis_;
+  std::uint32_t tisn_;
+  std::uint32_t user_index_;
+  bool flush_in_error_;
+  EthSendRules rules_;
+  State state_ = State::RST;
+  bool rung_ = false;
+  bool executing_ = false;  ///< current_ has frames left
+  Current current_;
+  std::array<std::byte, kSendWqeMax> wqe_;
+};
+
+}  // namespace softhca::connectx

@@ -1,0 +1,116 @@
+// CREATE_SQ, MODIFY_SQ, DESTROY_SQ, QUERY_SQ (PRM 12.10).
+#include "connectx/base/resources.h"
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/ethernet/ethernet.h"
+#include "connectx/ethernet/send_queue.h"
+#include "connectx/event/completion_queue.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using namespace spec::connectx;
+
+/// Bits of modify_bitmask (PRM Table 62).
+constexpr std::uint64_t kPacingIndexBit = 1;
+
+CommandResult check_context(Device& device, util::View<sq_context> context) {
+  if (sq_state(context.get(sq_context::state)) != sq_state::RST) {
+    return refuse(Status::BAD_PARAM, "PRM Table 61", "an SQ is created in state RST");
+  }
+  if (context.get(sq_context::hairpin) != 0 || context.get(sq_context::reg_umr) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM Table 61", "hairpin and reg_umr are not capabilities");
+  }
+  if (device.completion_queues().find(context.get(sq_context::cqn)) == nullptr) {
+    return refuse(Status::BAD_RESOURCE, "PRM 12.10.1", "unknown CQ");
+  }
+  // Queues for NOPs alone (the internal control queues of mlx5) have no TIS.
+  const auto tises = context.get(sq_context::tis_lst_sz);
+  if (tises > 1) return refuse(Status::BAD_PARAM, "PRM Table 61", "more than one TIS");
+  if (tises == 1 && device.ethernet().tiss().find(context.get(sq_context::tis_num)) == nullptr) {
+    return refuse(Status::BAD_RESOURCE, "PRM 12.10.1", "unknown TIS");
+  }
+  if (context.get(sq_context::packet_pacing_rate_limit_index) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM Table 61", "packet pacing is not a capability");
+  }
+  return {};
+}
+
+Tis* tis_of(Device& device, const SendQueue& sq) {
+  return sq.has_tis() ? device.ethernet().tiss().find(sq.tisn()) : nullptr;
+}
+
+/// The transitions of PRM Table 62, and ERR from anywhere, as drivers of raw packet QPs expect.
+bool transition_exists(sq_state from, sq_state to) {
+  switch (to) {
+    case sq_state::RST:
+    case sq_state::ERR:
+      return true;
+    case sq_state::RDY:
+      return from != sq_state::ERR;
+  }
+  return false;
+}
+
+}  // namespace
+
+CommandResult create_sq(Device& device, const Command& command) {
+  const auto context = command.input<create_sq_in>().get(create_sq_in::sq_context);
+  if (auto checked = check_context(device, context); !checked) return checked;
+  auto wq = make_send_work_queue(
+      device, context.get(sq_context::wq),
+      command.in_tail(create_sq_in::sq_context.kOffset + sq_context::wq.kOffset + wq::pas_offset));
+  if (!wq) return tl::unexpected(wq.error());
+  auto* sq = device.ethernet().send_queues().emplace(device.resources().queue_numbers(), context,
+                                                     std::move(*wq));
+  if (sq == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.9", "no queue number left");
+  if (auto* tis = tis_of(device, *sq)) ++tis->users;
+  command.output<create_sq_out>().set(create_sq_out::sqn, sq->sqn());
+  return {};
+}
+
+CommandResult modify_sq(Device& device, const Command& command) {
+  const auto in = command.input<modify_sq_in>();
+  auto* sq = device.ethernet().send_queues().find(in.get(modify_sq_in::sqn));
+  if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.2", "unknown SQ");
+  if (sq_state(in.get(modify_sq_in::sq_state)) != sq->state()) {
+    return refuse(Status::BAD_RESOURCE_STATE, "PRM 12.10.2", "sq_state is not the SQ's state");
+  }
+  const auto context = in.get(modify_sq_in::sq_context);
+  const auto next = sq_state(context.get(sq_context::state));
+  if (!transition_exists(sq->state(), next)) {
+    return refuse(Status::BAD_RESOURCE_STATE, "PRM Table 62", "no such transition");
+  }
+  const auto mask = in.get(modify_sq_in::modify_bitmask);
+  if ((mask & ~kPacingIndexBit) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM Table 62", "modify_bitmask has unknown bits");
+  }
+  if ((mask & kPacingIndexBit) != 0 &&
+      context.get(sq_context::packet_pacing_rate_limit_index) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM Table 62", "packet pacing is not a capability");
+  }
+  sq->set_state(next);
+  device.ethernet().schedule(*sq);
+  return {};
+}
+
+CommandResult destroy_sq(Device& device, const Command& command) {
+  const auto sqn = command.input<destroy_sq_in>().get(destroy_sq_in::sqn);
+  auto& queues = device.ethernet().send_queues();
+  auto* sq = queues.find(sqn);
+  if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.3", "unknown SQ");
+  if (auto* tis = tis_of(device, *sq)) --tis->users;
+  queues.erase(device.resources().queue_numbers(), sqn);
+  return {};
+}
+
+CommandResult query_sq(Device& device, const Command& command) {
+  auto* sq =
+      device.ethernet().send_queues().find(command.input<query_sq_in>().get(query_sq_in::sqn));
+  if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.4", "unknown SQ");
+  sq->write_context(command.output<query_sq_out>().sub(query_sq_out::sq_context));
+  return {};
+}
+
+}  // namespace softhca::connectx

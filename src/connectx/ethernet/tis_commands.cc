@@ -1,0 +1,80 @@
+// CREATE_TIS, MODIFY_TIS, DESTROY_TIS, QUERY_TIS (PRM 12.9).
+#include "connectx/base/resources.h"
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/ethernet/ethernet.h"
+#include "connectx/ethernet/send_queue.h"
+#include "connectx/ethernet/transport_interface.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using namespace spec::connectx;
+
+/// Bits of modify_bitmask (PRM Table 51).
+constexpr std::uint32_t kPrioBit = 1;
+
+bool has_ready_queue(Device& device, const Tis& tis) {
+  bool found = false;
+  if (tis.users == 0) return found;
+  device.ethernet().send_queues().for_each([&](const SendQueue& sq) {
+    found = found || (sq.has_tis() && sq.tisn() == tis.number && sq.state() == sq_state::RDY);
+  });
+  return found;
+}
+
+}  // namespace
+
+CommandResult create_tis(Device& device, const Command& command) {
+  const auto context = command.input<create_tis_in>().get(create_tis_in::tis_context);
+  if (context.get(tis_context::tls_en) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM Table 50", "tls_en is not a capability");
+  }
+  if (!device.resources().transport_domains().contains(
+          context.get(tis_context::transport_domain))) {
+    return refuse(Status::BAD_RESOURCE, "PRM 12.9.1", "unknown transport domain");
+  }
+  auto* tis = device.ethernet().tiss().emplace();
+  if (tis == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.6", "no TIS left");
+  tis->context = context;
+  command.output<create_tis_out>().set(create_tis_out::tisn, tis->number);
+  return {};
+}
+
+CommandResult modify_tis(Device& device, const Command& command) {
+  const auto in = command.input<modify_tis_in>();
+  auto* tis = device.ethernet().tiss().find(in.get(modify_tis_in::tisn));
+  if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.2", "unknown TIS");
+  const auto mask = in.get(modify_tis_in::modify_bitmask);
+  if (mask.get(modify_tis_bitmask::lag_tx_port_affinity) != 0 ||
+      mask.get(modify_tis_bitmask::strict_lag_tx_port_affinity) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM Table 51", "LAG is not a capability");
+  }
+  if (has_ready_queue(device, *tis)) {
+    return refuse(Status::BAD_RES_STATE, "PRM 12.9.2", "an SQ of the TIS is in state RDY");
+  }
+  if (mask.get(modify_tis_bitmask::prio) == kPrioBit) {
+    const auto context = in.get(modify_tis_in::tis_context);
+    tis->context.view().set(tis_context::prio, context.get(tis_context::prio));
+  }
+  return {};
+}
+
+CommandResult destroy_tis(Device& device, const Command& command) {
+  const auto tisn = command.input<destroy_tis_in>().get(destroy_tis_in::tisn);
+  auto* tis = device.ethernet().tiss().find(tisn);
+  if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.3", "unknown TIS");
+  if (tis->users != 0) return refuse(Status::BAD_RES_STATE, "PRM 12.9.3", "an SQ uses the TIS");
+  device.ethernet().tiss().erase(tisn);
+  return {};
+}
+
+CommandResult query_tis(Device& device, const Command& command) {
+  auto* tis = device.ethernet().tiss().find(command.input<query_tis_in>().get(query_tis_in::tisn));
+  if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.4", "unknown TIS");
+  tis->context.copy_to(command.output<query_tis_out>().sub(query_tis_out::tis_context));
+  return {};
+}
+
+}  // namespace softhca::connectx

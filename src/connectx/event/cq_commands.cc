@@ -1,0 +1,169 @@
+// CREATE_CQ, DESTROY_CQ, QUERY_CQ, MODIFY_CQ (PRM 12.7).
+
+#include <utility>
+
+#include "connectx/base/resources.h"
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/event/event_queue.h"
+#include "connectx/function/capabilities.h"
+#include "spec/connectx/cq.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using Context = spec::connectx::cq_context;
+using Create = spec::connectx::create_cq_in;
+using CqeSize = spec::connectx::cqe_size;
+
+CommandResult unknown_cq(std::string_view section) {
+  constexpr std::string_view kText = "unknown CQ";
+  return tl::unexpected(Refusal{Status::BAD_RESOURCE, syndrome_of(section, kText), kText, section});
+}
+
+CommandResult check(Device& device, util::View<Context> context) {
+  constexpr std::string_view kSection = "PRM 12.7.1";
+  constexpr std::string_view kTable = "PRM Table 76";
+  if (context.get(Context::log_cq_size) >
+      device.capabilities().general().get(spec::connectx::hca_cap::log_max_cq_sz)) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_cq_size above log_max_cq_sz");
+  }
+  if (!device.resources().uars().contains(context.get(Context::uar_page))) {
+    return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR");
+  }
+  if (device.event_queues().find(context.get(Context::c_eqn)) == nullptr) {
+    return refuse(Status::BAD_RESOURCE, kSection, "unknown EQ");
+  }
+  if (context.get(Context::cqe_sz) > static_cast<std::uint32_t>(CqeSize::BYTES_128_PADDED)) {
+    return refuse(Status::BAD_PARAM, kTable, "unknown cqe_sz");
+  }
+  if (context.get(Context::cqe_compression_en) != 0) {
+    return refuse(Status::BAD_PARAM, kTable, "cqe_compression_en without its capability");
+  }
+  if (context.get(Context::cq_period_mode) != 0) {
+    return refuse(Status::BAD_PARAM, kTable, "cq_period_mode without its capability");
+  }
+  if (context.get(Context::dbr_umem_valid) != 0 || context.get(Context::apu_cq) != 0) {
+    return refuse(Status::BAD_PARAM, "mlx5 driver interface: CQ context",
+                  "UMEM objects and APU CQs are not implemented");
+  }
+  return {};
+}
+
+void write_context(const CompletionQueue& cq, util::MutableView<Context> context) {
+  using CqStatus = spec::connectx::cq_status;
+  const auto& attributes = cq.attributes();
+  context.set(Context::status,
+              static_cast<std::uint8_t>(cq.failed() ? CqStatus::CQ_OVERFLOW : CqStatus::OK));
+  context.set(
+      Context::cqe_sz,
+      static_cast<std::uint8_t>(attributes.stride == 64 ? CqeSize::BYTES_64 : CqeSize::BYTES_128));
+  context.set(Context::cc, attributes.collapsed);
+  context.set(Context::oi, attributes.overrun_ignore);
+  context.set(Context::st, static_cast<std::uint8_t>(cq.arm_state()));
+  context.set(Context::page_offset, attributes.page_offset);
+  context.set(Context::log_cq_size, attributes.log_size);
+  context.set(Context::uar_page, attributes.uar_page);
+  context.set(Context::cq_period, attributes.period);
+  context.set(Context::cq_max_count, attributes.max_count);
+  context.set(Context::c_eqn, attributes.eqn);
+  context.set(Context::log_page_size, attributes.log_page_size - 12);
+  context.set(Context::consumer_counter, cq.consumer());
+  context.set(Context::producer_counter, cq.producer());
+  context.set(Context::dbr_addr, attributes.record.address());
+}
+
+}  // namespace
+
+CommandResult create_cq(Device& device, const Command& command) {
+  using Out = spec::connectx::create_cq_out;
+  constexpr std::string_view kSection = "PRM 12.7.1";
+  const auto in = command.input<Create>();
+  const auto context = in.get(Create::cq_context_entry);
+  if (auto result = check(device, context); !result) return result;
+  if (in.get(Create::cq_umem_valid) != 0) {
+    return refuse(Status::BAD_PARAM, kSection, "UMEM objects are not implemented");
+  }
+  CompletionQueue::Attributes attributes;
+  attributes.log_size = context.get(Context::log_cq_size);
+  attributes.stride =
+      context.get(Context::cqe_sz) == static_cast<std::uint32_t>(CqeSize::BYTES_64) ? 64 : 128;
+  attributes.overrun_ignore = context.get(Context::oi) != 0;
+  attributes.collapsed = context.get(Context::cc) != 0;
+  attributes.uar_page = context.get(Context::uar_page);
+  attributes.eqn = context.get(Context::c_eqn);
+  attributes.period = static_cast<std::uint16_t>(context.get(Context::cq_period));
+  attributes.max_count = static_cast<std::uint16_t>(context.get(Context::cq_max_count));
+  attributes.log_page_size = context.get(Context::log_page_size) + 12;
+  attributes.page_offset = context.get(Context::page_offset);
+  // The manual wants page_offset 0; drivers place user CQs in units of 1/64 page.
+  const auto offset = std::uint64_t{attributes.page_offset} << (attributes.log_page_size - 6);
+  const auto size = std::uint64_t{attributes.stride} << attributes.log_size;
+  auto buffer = QueueBuffer::from_pas(device.dma(), command.in_tail(Create::pas_offset),
+                                      attributes.log_page_size, offset, size);
+  if (!buffer) return refuse(Status::BAD_PARAM, kSection, "fewer pages than the CQ needs");
+  auto reservation = device.resources().translations().reserve(buffer->pages().size());
+  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
+  attributes.buffer = *std::move(buffer);
+  attributes.translations = *std::move(reservation);
+  attributes.record = DoorbellRecord(device.dma(), context.get(Context::dbr_addr));
+  const auto* cq = device.completion_queues().create(std::move(attributes));
+  if (cq == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all CQs are in use");
+  command.output<Out>().set(Out::cqn, cq->cqn());
+  return {};
+}
+
+CommandResult destroy_cq(Device& device, const Command& command) {
+  using In = spec::connectx::destroy_cq_in;
+  const auto cqn = command.input<In>().get(In::cqn);
+  if (device.completion_queues().find(cqn) == nullptr) return unknown_cq("PRM 12.7.2");
+  device.completion_queues().destroy(cqn);
+  return {};
+}
+
+CommandResult query_cq(Device& device, const Command& command) {
+  using In = spec::connectx::query_cq_in;
+  using Out = spec::connectx::query_cq_out;
+  const auto* cq = device.completion_queues().find(command.input<In>().get(In::cqn));
+  if (cq == nullptr) return unknown_cq("PRM 12.7.3");
+  write_context(*cq, command.output<Out>().sub(Out::cq_context_entry));
+  auto pas = command.out.subspan(Out::pas_offset);
+  for (const auto page : cq->attributes().buffer.pages()) {
+    if (pas.size() < Out::pas_size) break;
+    util::store_be64(pas.data(), page);
+    pas = pas.subspan(Out::pas_size);
+  }
+  return {};
+}
+
+CommandResult modify_cq(Device& device, const Command& command) {
+  using In = spec::connectx::modify_cq_in;
+  using Bit = spec::connectx::modify_cq_field_bit;
+  constexpr std::string_view kSection = "PRM 12.7.4";
+  if (command.op_mod != static_cast<std::uint16_t>(spec::connectx::modify_cq_op_mod::MODIFY)) {
+    return refuse(Status::BAD_OP, kSection, "resizing without its capability (cq_resize)");
+  }
+  const auto in = command.input<In>();
+  auto* cq = device.completion_queues().find(in.get(In::cqn));
+  if (cq == nullptr) return unknown_cq(kSection);
+  constexpr auto mask = [](Bit bit) { return 1u << static_cast<unsigned>(bit); };
+  const auto select = in.get(In::modify_field_select);
+  if ((select & ~(mask(Bit::CQ_PERIOD) | mask(Bit::CQ_MAX_COUNT))) != 0) {
+    return refuse(Status::BAD_PARAM, kSection, "a field whose capability is not set");
+  }
+  const auto context = in.get(In::cq_context_entry);
+  auto period = cq->attributes().period;
+  auto max_count = cq->attributes().max_count;
+  if ((select & mask(Bit::CQ_PERIOD)) != 0) {
+    period = static_cast<std::uint16_t>(context.get(Context::cq_period));
+  }
+  if ((select & mask(Bit::CQ_MAX_COUNT)) != 0) {
+    max_count = static_cast<std::uint16_t>(context.get(Context::cq_max_count));
+  }
+  cq->set_moderation(period, max_count);
+  return {};
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,147 @@
+// CREATE_EQ, DESTROY_EQ, QUERY_EQ, GEN_EQE (PRM 12.6).
+
+#include <algorithm>
+#include <utility>
+
+#include "connectx/base/resources.h"
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/event/event_queue.h"
+#include "connectx/function/capabilities.h"
+#include "spec/connectx/eq.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using Context = spec::connectx::eq_context;
+using Create = spec::connectx::create_eq_in;
+
+/// event_bitmask is four quadwords; bit n of quadword i is event type 64 * i + n (mlx5 driver
+/// interface).
+constexpr std::size_t kTypesPerWord = 64;
+
+std::bitset<256> read_events(std::span<const std::byte> mask) {
+  std::bitset<256> events;
+  for (std::size_t type = 0; type < events.size(); ++type) {
+    const auto word = util::load_be64(mask.data() + type / kTypesPerWord * sizeof(std::uint64_t));
+    events[type] = (word >> type % kTypesPerWord & 1) != 0;
+  }
+  return events;
+}
+
+void write_events(const std::bitset<256>& events, std::span<std::byte> mask) {
+  for (std::size_t type = 0; type < events.size(); ++type) {
+    auto* at = mask.data() + type / kTypesPerWord * sizeof(std::uint64_t);
+    const auto bit = std::uint64_t{events[type]} << type % kTypesPerWord;
+    util::store_be64(at, util::load_be64(at) | bit);
+  }
+}
+
+CommandResult check(Device& device, util::View<Context> context) {
+  constexpr std::string_view kSection = "PRM 12.6.1";
+  if (context.get(Context::log_eq_size) >
+      device.capabilities().general().get(spec::connectx::hca_cap::log_max_eq_sz)) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_eq_size above log_max_eq_sz");
+  }
+  if (!device.resources().uars().contains(context.get(Context::uar_page))) {
+    return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR");
+  }
+  if (context.get(Context::intr) >= device.msix().layout().vectors) {
+    return refuse(Status::BAD_INDEX, kSection, "intr is not an MSI-X vector of the device");
+  }
+  if (context.get(Context::page_offset) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM Table 94", "page_offset must be 0");
+  }
+  if (context.get(Context::ec) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM Table 94", "collapsed EQs are not implemented");
+  }
+  return {};
+}
+
+CommandResult unknown_eq(std::string_view section) {
+  constexpr std::string_view kText = "unknown EQ";
+  return tl::unexpected(Refusal{Status::BAD_RESOURCE, syndrome_of(section, kText), kText, section});
+}
+
+}  // namespace
+
+CommandResult create_eq(Device& device, const Command& command) {
+  using Out = spec::connectx::create_eq_out;
+  constexpr std::string_view kSection = "PRM 12.6.1";
+  const auto in = command.input<Create>();
+  const auto context = in.get(Create::eq_context_entry);
+  if (auto result = check(device, context); !result) return result;
+  EventQueue::Attributes attributes;
+  attributes.log_size = context.get(Context::log_eq_size);
+  attributes.uar_page = context.get(Context::uar_page);
+  attributes.vector = static_cast<std::uint16_t>(context.get(Context::intr));
+  attributes.overrun_ignore = context.get(Context::oi) != 0;
+  attributes.log_page_size = context.get(Context::log_page_size) + 12;
+  attributes.events = read_events(in.get(Create::event_bitmask));
+  const auto size = std::uint64_t{kEqeSize} << attributes.log_size;
+  auto buffer = QueueBuffer::from_pas(device.dma(), command.in_tail(Create::pas_offset),
+                                      attributes.log_page_size, 0, size);
+  if (!buffer) return refuse(Status::BAD_PARAM, kSection, "fewer pages than the EQ needs");
+  auto reservation = device.resources().translations().reserve(buffer->pages().size());
+  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
+  attributes.buffer = *std::move(buffer);
+  attributes.translations = *std::move(reservation);
+  const auto* eq = device.event_queues().create(std::move(attributes));
+  if (eq == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all EQs are in use");
+  command.output<Out>().set(Out::eq_number, eq->eqn());
+  return {};
+}
+
+CommandResult destroy_eq(Device& device, const Command& command) {
+  using In = spec::connectx::destroy_eq_in;
+  const auto eqn = command.input<In>().get(In::eq_number);
+  if (device.event_queues().find(eqn) == nullptr) return unknown_eq("PRM 12.6.2");
+  device.event_queues().destroy(eqn);
+  return {};
+}
+
+CommandResult query_eq(Device& device, const Command& command) {
+  using In = spec::connectx::query_eq_in;
+  using Out = spec::connectx::query_eq_out;
+  using Arm = spec::connectx::eq_arm_state;
+  auto* eq = device.event_queues().find(command.input<In>().get(In::eq_number));
+  if (eq == nullptr) return unknown_eq("PRM 12.6.3");
+  const auto out = command.output<Out>();
+  const auto context = out.sub(Out::eq_context_entry);
+  const auto& attributes = eq->attributes();
+  context.set(Context::oi, attributes.overrun_ignore);
+  context.set(Context::st, static_cast<std::uint8_t>(eq->armed() ? Arm::ARMED : Arm::FIRED));
+  context.set(Context::log_eq_size, attributes.log_size);
+  context.set(Context::uar_page, attributes.uar_page);
+  context.set(Context::intr, attributes.vector);
+  context.set(Context::log_page_size, attributes.log_page_size - 12);
+  context.set(Context::consumer_counter, eq->consumer());
+  context.set(Context::producer_counter, eq->producer());
+  write_events(attributes.events, out.sub(Out::event_bitmask));
+  auto pas = command.out.subspan(Out::pas_offset);
+  for (const auto page : eq->buffer().pages()) {
+    if (pas.size() < Out::pas_size) break;
+    util::store_be64(pas.data(), page);
+    pas = pas.subspan(Out::pas_size);
+  }
+  return {};
+}
+
+CommandResult gen_eqe(Device& device, const Command& command) {
+  using In = spec::connectx::gen_eqe_in;
+  using Eqe = spec::connectx::eqe;
+  const auto in = command.input<In>();
+  auto* eq = device.event_queues().find(in.get(In::eq_number));
+  if (eq == nullptr) return unknown_eq("PRM 12.6.4");
+  const util::View<Eqe> eqe(in.get(In::eqe));
+  EventData data;
+  std::ranges::copy(eqe.get(Eqe::event_data), data.begin());
+  if (!eq->post(static_cast<std::uint8_t>(eqe.get(Eqe::event_type)),
+                static_cast<std::uint8_t>(eqe.get(Eqe::event_sub_type)), data)) {
+    return refuse(Status::NO_RESOURCES, "PRM 12.6.4", "the EQ is full, or its memory is gone");
+  }
+  return {};
+}
+
+}  // namespace softhca::connectx

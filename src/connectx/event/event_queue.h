@@ -1,0 +1,135 @@
+// Event queues (PRM 7.13): EQEs in host memory, mapped event types, arming, and the MSI-X vector.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "connectx/base/object_table.h"
+#include "connectx/base/resources.h"
+#include "connectx/queue/queue_buffer.h"
+#include "pcie/msix.h"
+#include "spec/connectx/eq.h"
+#include "spec/connectx/opcodes.h"
+#include "util/clock.h"
+#include "util/field.h"
+#include "util/log.h"
+
+namespace softhca::connectx {
+
+inline constexpr std::size_t kEqeSize = 64;
+/// Bytes 0x20..0x3B of an EQE.
+using EventData = std::array<std::byte, 28>;
+
+class EventQueue {
+ public:
+  struct Attributes {
+    unsigned log_size = 0;
+    std::uint32_t uar_page = 0;
+    std::uint16_t vector = 0;  ///< MSI-X
+    bool overrun_ignore = false;
+    unsigned log_page_size = 12;  ///< bytes, of the page list
+    std::bitset<256> events;      ///< event types mapped to this EQ
+    QueueBuffer buffer;
+    TranslationBudget::Reservation translations;  ///< for the buffer
+  };
+
+  EventQueue(std::uint32_t eqn, Attributes attributes, pcie::Msix& msix);
+
+  std::uint32_t eqn() const { return eqn_; }
+  const Attributes& attributes() const { return attributes_; }
+  QueueBuffer& buffer() { return attributes_.buffer; }
+  std::uint32_t consumer() const { return consumer_; }
+  std::uint32_t producer() const { return producer_; }
+  bool armed() const { return armed_; }
+
+  /// Writes an EQE and raises the interrupt if the EQ is armed. False if the queue is full or its
+  /// memory is gone: the event is lost, as on overrun (PRM 7.13.11.1).
+  bool post(std::uint8_t event_type, std::uint8_t sub_type, const EventData& data);
+
+  /// The EQ doorbell: software has consumed up to `consumer` (24 bits), and wants an interrupt for
+  /// what follows if `arm` (PRM 7.13.2).
+  void handle_doorbell(std::uint32_t consumer, bool arm);
+
+ private:
+  std::uint32_t size() const { return 1u << attributes_.log_size; }
+  void raise();
+
+  std::uint32_t eqn_;
+  Attributes attributes_;
+  pcie::Msix& msix_;
+  std::uint32_t producer_ = 0;  ///< 24 bits
+  std::uint32_t consumer_ = 0;  ///< 24 bits
+  bool armed_ = false;
+};
+
+/// All EQs of a device, and which of them gets which asynchronous event.
+class EventQueues {
+ public:
+  static constexpr std::uint32_t kMax = 128;
+
+  /// `clock` times how often warn() may write.
+  explicit EventQueues(pcie::Msix& msix, std::function<util::Time()> clock = util::monotonic_now)
+      : msix_(msix), clock_(std::move(clock)), table_(0, kMax) {}
+
+  EventQueue* create(EventQueue::Attributes attributes);
+  EventQueue* find(std::uint32_t eqn) { return table_.find(eqn); }
+  void destroy(std::uint32_t eqn);
+  template <class Visit>
+  void for_each(Visit&& visit) {
+    table_.for_each(visit);
+  }
+
+  /// The EQ that gets events of this type, if there is one.
+  std::optional<std::uint32_t> mapped(spec::connectx::event_type type) const {
+    const auto eqn = owner_[static_cast<std::uint8_t>(type)];
+    return eqn == kNone ? std::nullopt : std::optional(eqn);
+  }
+
+  /// An asynchronous event goes to the EQ that its type is mapped to; it is dropped if there is
+  /// none.
+  void post(spec::connectx::event_type type, std::uint8_t sub_type, const EventData& data);
+  /// A completion event of `cqn` (24 bits) goes to the CQ's own EQ.
+  void post_completion(std::uint32_t eqn, std::uint32_t cqn);
+  /// Data of an event about a queue: its number at 38h[23:0], its type at 34h (PRM 7.13.5).
+  static EventData queue_data(std::uint32_t number, std::uint32_t type);
+
+  /// The data part of an EQE from one of the document's event_data structures.
+  template <class Layout>
+  static EventData event_data(const util::Struct<Layout>& structure) {
+    static_assert(Layout::kSize == std::tuple_size_v<EventData>);
+    EventData data;
+    const auto bytes = structure.bytes();
+    std::copy(bytes.begin(), bytes.end(), data.begin());
+    return data;
+  }
+
+  /// A warning that a guest can provoke: limited in number.
+  template <class... Args>
+  void warn(fmt::format_string<Args...> format, Args&&... args) {
+    if (std::uint64_t held_back; log_limit_.allow(clock_(), &held_back)) {
+      util::log(util::LogLevel::kWarning, format, std::forward<Args>(args)...);
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = ~0u;
+
+  pcie::Msix& msix_;
+  std::function<util::Time()> clock_;
+  util::RateLimiter log_limit_{20, std::chrono::seconds(1)};
+  ObjectTable<EventQueue> table_;
+  std::array<std::uint32_t, 256> owner_ = make_owner();
+  static std::array<std::uint32_t, 256> make_owner() {
+    std::array<std::uint32_t, 256> owner;
+    owner.fill(kNone);
+    return owner;
+  }
+};
+
+}  // namespace softhca::connectx

@@ -1,0 +1,51 @@
+// What the device can do (PRM 12.3.3): for each group of capabilities a maximum, which never
+// changes, and what the driver has chosen with SET_HCA_CAP.
+//
+// What is not implemented is not advertised: a driver relies on every bit that is set here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "connectx/command/command.h"
+#include "spec/connectx/caps.h"
+
+namespace softhca::connectx {
+
+class Capabilities {
+ public:
+  using Type = spec::connectx::hca_cap_type;
+  static constexpr std::size_t kImageSize = 4096;
+
+  Capabilities();
+
+  /// Empty if the device does not have this group.
+  std::span<const std::byte> maximum(Type type) const;
+  std::span<const std::byte> current(Type type) const;
+  /// The general group as it is now.
+  util::View<spec::connectx::hca_cap> general() const {
+    return util::View<spec::connectx::hca_cap>(groups_[0].current);
+  }
+  /// Whether atomic results are written in host byte order (little-endian), not as on the wire.
+  bool atomic_results_little_endian() const;
+
+  /// SET_HCA_CAP: takes the writable fields of `image`, all or none. Others are ignored: drivers
+  /// send back the image they got, or zeros.
+  CommandResult set(Type type, std::span<const std::byte> image);
+  /// Back to what the device has at power-on.
+  void reset();
+
+ private:
+  struct Group {
+    Type type;
+    std::array<std::byte, kImageSize> maximum{};
+    std::array<std::byte, kImageSize> current{};
+  };
+
+  const Group* find(Type type) const;
+
+  std::array<Group, 5> groups_;
+};
+
+}  // namespace softhca::connectx

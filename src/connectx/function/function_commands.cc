@@ -1,0 +1,100 @@
+// ENABLE_HCA to TEARDOWN_HCA, ISSI, NOP: the driver's way in and out (PRM 8.2, 8.3, 12.3.6
+// to 12.3.12).
+
+#include <algorithm>
+#include <string>
+
+#include "connectx/command/command_interface.h"
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/function/capabilities.h"
+#include "connectx/function/pages.h"
+#include "spec/connectx/hca.h"
+#include "util/log.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+/// The interface steps of QUERY_ISSI, one bit each (PRM 5.4): this manual's is 1.
+constexpr std::uint32_t kSupportedIssi = 1u << 0 | 1u << 1;
+
+}  // namespace
+
+CommandResult enable_hca(Device& device, const Command& command) {
+  using In = spec::connectx::enable_hca_in;
+  if (command.input<In>().get(In::function_id) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM 12.3.8", "the device has function 0 only");
+  }
+  device.commands().set_state(HcaState::kEnabled);
+  return {};
+}
+
+CommandResult disable_hca(Device& device, const Command& command) {
+  using In = spec::connectx::disable_hca_in;
+  if (command.input<In>().get(In::function_id) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM 12.3.9", "the device has function 0 only");
+  }
+  device.forget_driver();
+  return {};
+}
+
+CommandResult init_hca(Device& device, const Command&) {
+  if (device.pages().missing_for_init() != 0) {
+    return refuse(Status::BAD_SYS_STATE, "PRM 12.3.6", "boot and init pages are missing");
+  }
+  device.commands().set_state(HcaState::kInitialized);
+  return {};
+}
+
+CommandResult teardown_hca(Device& device, const Command& command) {
+  using In = spec::connectx::teardown_hca_in;
+  using Profile = spec::connectx::teardown_profile;
+  switch (static_cast<Profile>(command.input<In>().get(In::profile))) {
+    case Profile::GRACEFUL_CLOSE:
+    case Profile::FORCE_CLOSE:
+      device.drop_objects();
+      device.commands().set_state(HcaState::kEnabled);
+      return {};
+    case Profile::PREPARE_FAST_TEARDOWN:
+      // The end comes with nic_interface = 1; state 0 in the output says that the device is ready.
+      return {};
+  }
+  return refuse(Status::BAD_PARAM, "PRM 12.3.7", "unknown profile");
+}
+
+CommandResult query_issi(Device& device, const Command& command) {
+  using Out = spec::connectx::query_issi_out;
+  const auto out = command.output<Out>();
+  out.set(Out::current_issi, device.commands().issi());
+  const auto supported = out.sub(Out::supported_issi);
+  util::store_be32(supported.last(sizeof kSupportedIssi).data(), kSupportedIssi);
+  return {};
+}
+
+CommandResult set_issi(Device& device, const Command& command) {
+  using In = spec::connectx::set_issi_in;
+  const auto issi = command.input<In>().get(In::current_issi);
+  if (issi >= 32 || (kSupportedIssi >> issi & 1) == 0) {
+    return refuse(Status::BAD_PARAM, "PRM 12.3.11", "this ISSI is not in supported_issi");
+  }
+  device.commands().set_issi(static_cast<std::uint16_t>(issi));
+  return {};
+}
+
+CommandResult set_driver_version(Device& device, const Command& command) {
+  using In = spec::connectx::set_driver_version_in;
+  const auto bytes = command.input<In>().get(In::driver_version);
+  std::string text;
+  for (const auto byte : bytes) {
+    const auto c = static_cast<char>(byte);
+    if (c == '\0') break;
+    text += c >= ' ' && c <= '~' ? c : '?';
+  }
+  util::log(util::LogLevel::kInfo, "{}: the driver is {}", device.name(), text);
+  return {};
+}
+
+CommandResult nop(Device&, const Command&) { return {}; }
+
+}  // namespace softhca::connectx

@@ -1,0 +1,74 @@
+// Host pages that the driver lends to the device (PRM 5.1, 12.3.1, 12.3.2).
+//
+// The model keeps its state in its own memory and needs none of them. It asks for a few all the
+// same, at boot, at INIT_HCA and by event, so that a driver's page handling is in use here as it is
+// with hardware; and it gives every page back exactly once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "connectx/command/command.h"
+#include "pcie/dma_space.h"
+#include "util/clock.h"
+
+namespace softhca::connectx {
+
+class Device;
+
+class PageManager {
+ public:
+  static constexpr std::uint32_t kBootPages = 64;
+  static constexpr std::uint32_t kInitPages = 256;
+  /// Asked for by event after INIT_HCA, and how many of them are offered back when they came.
+  static constexpr std::int32_t kRegularPages = 16;
+  static constexpr std::int32_t kSparePages = 8;
+  /// More than this nobody has been asked for.
+  static constexpr std::size_t kMaxPages = 1u << 16;
+
+  explicit PageManager(Device& device) : device_(device) {}
+
+  std::size_t held() const { return pages_.size(); }
+  /// Pages still missing before boot, or before INIT_HCA.
+  std::uint32_t missing_for_boot() const { return missing(kBootPages); }
+  std::uint32_t missing_for_init() const { return missing(kBootPages + kInitPages); }
+  /// What the next event asks for; negative: offers back.
+  std::int32_t wanted() const { return wanted_; }
+
+  /// MANAGE_PAGES: big-endian addresses. All or none.
+  CommandResult give(std::span<const std::byte> addresses);
+  /// Hands back up to `count` pages into `addresses`; returns how many.
+  std::uint32_t take(std::uint32_t count, std::span<std::byte> addresses);
+  /// The driver has no pages now. Asks again later.
+  void cannot_give();
+
+  /// Asks for `count` more pages by event, or offers -count back.
+  void request(std::int32_t count) { wanted_ += count; }
+  /// Posts the event that is due. Returns when to call again.
+  util::Time run(util::Time now);
+
+  /// The driver of the pages is gone: TEARDOWN_HCA keeps the pages, a new driver knows none.
+  void stop_requests();
+  void forget_all();
+
+ private:
+  static constexpr util::Duration kFirstRetry = std::chrono::seconds(1);
+  static constexpr util::Duration kLastRetry = std::chrono::seconds(64);
+
+  std::uint32_t missing(std::uint32_t needed) const {
+    return held() < needed ? needed - static_cast<std::uint32_t>(held()) : 0;
+  }
+
+  Device& device_;
+  std::vector<pcie::Iova> pages_;
+  std::unordered_set<pcie::Iova> known_;
+  std::int32_t wanted_ = 0;
+  bool requested_regular_ = false;
+  bool event_outstanding_ = false;  ///< until the next MANAGE_PAGES (PRM 7.13.10.2)
+  util::Time retry_at_ = util::Time::min();
+  util::Duration retry_delay_ = kFirstRetry;
+};
+
+}  // namespace softhca::connectx

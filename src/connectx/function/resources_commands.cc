@@ -1,0 +1,149 @@
+// PDs, UARs, transport domains, XRC domains and Q counters (PRM 12.3.13 to 12.3.19; the last two:
+// mlx5 driver interface).
+
+#include <limits>
+
+#include "connectx/base/resources.h"
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "spec/connectx/resources.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+namespace spec = softhca::spec::connectx;
+
+CommandResult none_left(std::string_view section) {
+  constexpr std::string_view kText = "all numbers are in use";
+  return tl::unexpected(Refusal{Status::NO_RESOURCES, syndrome_of(section, kText), kText, section});
+}
+
+CommandResult unknown(std::string_view section) {
+  constexpr std::string_view kText = "this number is not in use";
+  return tl::unexpected(Refusal{Status::BAD_RESOURCE, syndrome_of(section, kText), kText, section});
+}
+
+template <class Out, class Field>
+CommandResult allocate(NumberPool& pool, const Command& command, Field field,
+                       std::string_view section) {
+  const auto number = pool.allocate();
+  if (!number) return none_left(section);
+  command.output<Out>().set(field, *number);
+  return {};
+}
+
+template <class In, class Field>
+CommandResult release(NumberPool& pool, const Command& command, Field field,
+                      std::string_view section) {
+  return pool.free(command.input<In>().get(field)) ? CommandResult() : unknown(section);
+}
+
+/// Q counters are 32 bits wide and wrap around.
+std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
+
+void write_responder_counters(const QCounters& counters,
+                              util::MutableView<spec::query_q_counter_out> out) {
+  using Out = spec::query_q_counter_out;
+  out.set(Out::rx_write_requests, low(counters.rx_write_requests));
+  out.set(Out::rx_read_requests, low(counters.rx_read_requests));
+  out.set(Out::rx_atomic_requests, low(counters.rx_atomic_requests));
+  out.set(Out::out_of_buffer, low(counters.out_of_buffer));
+  out.set(Out::out_of_sequence, low(counters.out_of_sequence));
+  out.set(Out::duplicate_request, low(counters.duplicate_request));
+  out.set(Out::resp_local_length_error, low(counters.resp_local_length_error));
+  out.set(Out::resp_cqe_error, low(counters.resp_cqe_error));
+  out.set(Out::resp_cqe_flush_error, low(counters.resp_cqe_flush_error));
+  out.set(Out::resp_remote_access_errors, low(counters.resp_remote_access_errors));
+  out.set(Out::resp_remote_invalid_request, low(counters.resp_remote_invalid_request));
+}
+
+void write_requester_counters(const QCounters& counters,
+                              util::MutableView<spec::query_q_counter_out> out) {
+  using Out = spec::query_q_counter_out;
+  out.set(Out::rnr_nak_retry_err, low(counters.rnr_nak_retry_err));
+  out.set(Out::packet_seq_err, low(counters.packet_seq_err));
+  out.set(Out::implied_nak_seq_err, low(counters.implied_nak_seq_err));
+  out.set(Out::local_ack_timeout_err, low(counters.local_ack_timeout_err));
+  out.set(Out::req_cqe_error, low(counters.req_cqe_error));
+  out.set(Out::req_cqe_flush_error, low(counters.req_cqe_flush_error));
+  out.set(Out::req_remote_invalid_request, low(counters.req_remote_invalid_request));
+  out.set(Out::req_remote_access_errors, low(counters.req_remote_access_errors));
+  out.set(Out::req_remote_operation_errors, low(counters.req_remote_operation_errors));
+}
+
+}  // namespace
+
+CommandResult alloc_pd(Device& device, const Command& command) {
+  using Out = spec::alloc_pd_out;
+  return allocate<Out>(device.resources().pds(), command, Out::pd, "PRM 12.3.13");
+}
+
+CommandResult dealloc_pd(Device& device, const Command& command) {
+  using In = spec::dealloc_pd_in;
+  return release<In>(device.resources().pds(), command, In::pd, "PRM 12.3.14");
+}
+
+CommandResult alloc_uar(Device& device, const Command& command) {
+  using Out = spec::alloc_uar_out;
+  return allocate<Out>(device.resources().uars(), command, Out::uar, "PRM 12.3.15");
+}
+
+CommandResult dealloc_uar(Device& device, const Command& command) {
+  using In = spec::dealloc_uar_in;
+  return release<In>(device.resources().uars(), command, In::uar, "PRM 12.3.16");
+}
+
+CommandResult alloc_transport_domain(Device& device, const Command& command) {
+  using Out = spec::alloc_transport_domain_out;
+  return allocate<Out>(device.resources().transport_domains(), command, Out::transport_domain,
+                       "PRM 12.3.18");
+}
+
+CommandResult dealloc_transport_domain(Device& device, const Command& command) {
+  using In = spec::dealloc_transport_domain_in;
+  return release<In>(device.resources().transport_domains(), command, In::transport_domain,
+                     "PRM 12.3.19");
+}
+
+CommandResult alloc_xrcd(Device& device, const Command& command) {
+  using Out = spec::alloc_xrcd_out;
+  return allocate<Out>(device.resources().xrcds(), command, Out::xrcd,
+                       "mlx5 driver interface: ALLOC_XRCD");
+}
+
+CommandResult dealloc_xrcd(Device& device, const Command& command) {
+  using In = spec::dealloc_xrcd_in;
+  return release<In>(device.resources().xrcds(), command, In::xrcd,
+                     "mlx5 driver interface: DEALLOC_XRCD");
+}
+
+CommandResult alloc_q_counter(Device& device, const Command& command) {
+  using Out = spec::alloc_q_counter_out;
+  const auto id = device.resources().allocate_q_counter();
+  if (!id) return none_left("mlx5 driver interface: ALLOC_Q_COUNTER");
+  command.output<Out>().set(Out::counter_set_id, *id);
+  return {};
+}
+
+CommandResult dealloc_q_counter(Device& device, const Command& command) {
+  using In = spec::dealloc_q_counter_in;
+  const auto id = static_cast<std::uint8_t>(command.input<In>().get(In::counter_set_id));
+  if (device.resources().free_q_counter(id)) return {};
+  return unknown("mlx5 driver interface: DEALLOC_Q_COUNTER");
+}
+
+CommandResult query_q_counter(Device& device, const Command& command) {
+  using In = spec::query_q_counter_in;
+  using Out = spec::query_q_counter_out;
+  const auto in = command.input<In>();
+  auto* counters = device.resources().q_counter(in.get(In::counter_set_id));
+  if (counters == nullptr) return unknown("mlx5 driver interface: QUERY_Q_COUNTER");
+  const auto out = command.output<Out>();
+  write_responder_counters(*counters, out);
+  write_requester_counters(*counters, out);
+  if (in.get(In::clear) != 0) *counters = {};
+  return {};
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,40 @@
+// CREATE_MKEY, QUERY_MKEY, DESTROY_MKEY, QUERY_SPECIAL_CONTEXTS (PRM 12.5).
+
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/memory/memory_keys.h"
+#include "spec/connectx/hca.h"
+#include "spec/connectx/mkey.h"
+
+namespace softhca::connectx {
+
+CommandResult create_mkey(Device& device, const Command& command) {
+  using Out = spec::connectx::create_mkey_out;
+  const auto index = device.memory_keys().create(command);
+  if (!index) return tl::unexpected(index.error());
+  command.output<Out>().set(Out::mkey_index, *index);
+  return {};
+}
+
+CommandResult query_mkey(Device& device, const Command& command) {
+  using In = spec::connectx::query_mkey_in;
+  constexpr std::uint16_t kPagesOrKlms = 0;
+  if (command.op_mod != kPagesOrKlms) {
+    return refuse(Status::BAD_OP, "PRM 12.5.2", "signature keys (BSF) are not implemented");
+  }
+  return device.memory_keys().query(command.input<In>().get(In::mkey_index), command);
+}
+
+CommandResult destroy_mkey(Device& device, const Command& command) {
+  using In = spec::connectx::destroy_mkey_in;
+  return device.memory_keys().destroy(command.input<In>().get(In::mkey_index));
+}
+
+CommandResult query_special_contexts(Device&, const Command& command) {
+  using Out = spec::connectx::query_special_contexts_out;
+  // Drivers before the keys of dword 2 and later give less room.
+  util::store_be32(command.out.subspan(Out::resd_lkey.kOffset).data(), MemoryKeys::kReservedLkey);
+  return {};
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,132 @@
+#include "connectx/port/vport.h"
+
+#include <algorithm>
+
+namespace softhca::connectx {
+
+namespace {
+
+using Context = spec::connectx::nic_vport_context;
+using Select = spec::connectx::modify_nic_vport_field_select;
+using MacEntry = spec::connectx::mac_address;
+using VlanEntry = spec::connectx::vlan_entry;
+using ListType = spec::connectx::allowed_list_type;
+
+constexpr std::string_view kModify = "PRM 12.16.4";
+
+rdma::Mac read_mac(util::View<MacEntry> entry) {
+  return rdma::Mac::from(entry.get(MacEntry::mac_addr));
+}
+
+void write_mac(util::MutableView<MacEntry> entry, const rdma::Mac& mac) {
+  std::ranges::copy(mac.bytes, entry.sub(MacEntry::mac_addr).begin());
+}
+
+std::size_t list_limit(ListType type) {
+  switch (type) {
+    case ListType::CURRENT_UC_MAC_ADDRESS:
+      return 1u << Vport::kLogMaxUcList;
+    case ListType::CURRENT_MC_MAC_ADDRESS:
+      return 1u << Vport::kLogMaxMcList;
+    case ListType::VLAN_LIST:
+      return 1u << Vport::kLogMaxVlanList;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Vport::Vport(const rdma::Mac& mac, std::uint64_t node_guid)
+    : mac_(mac), node_guid_(node_guid), port_guid_(node_guid), system_image_guid_(node_guid) {}
+
+void Vport::write_context(util::MutableView<Context> context, std::span<std::byte> list,
+                          ListType type) const {
+  context.set(Context::min_wqe_inline_mode, min_inline_mode_);
+  context.set(Context::roce_en, roce_enabled_);
+  context.set(Context::mtu, mtu_);
+  context.set(Context::system_image_guid, system_image_guid_);
+  context.set(Context::port_guid, port_guid_);
+  context.set(Context::node_guid, node_guid_);
+  context.set(Context::promisc_uc, promisc_uc_);
+  context.set(Context::promisc_mc, promisc_mc_);
+  context.set(Context::promisc_all, promisc_all_);
+  write_mac(context.sub(Context::permanent_address), mac_);
+
+  static_assert(MacEntry::kSize == VlanEntry::kSize);
+  const auto room = list.size() / MacEntry::kSize;
+  const auto at = [&](std::size_t i) { return list.subspan(i * MacEntry::kSize, MacEntry::kSize); };
+  std::size_t count = 0;
+  if (type == ListType::VLAN_LIST) {
+    for (; count < std::min(room, vlan_list_.size()); ++count) {
+      util::MutableView<VlanEntry>(at(count)).set(VlanEntry::vlan, vlan_list_[count]);
+    }
+  } else {
+    const auto& macs = type == ListType::CURRENT_UC_MAC_ADDRESS ? uc_list_ : mc_list_;
+    for (; count < std::min(room, macs.size()); ++count) {
+      write_mac(util::MutableView<MacEntry>(at(count)), macs[count]);
+    }
+  }
+  context.set(Context::allowed_list_type, static_cast<std::uint8_t>(type));
+  // The field has 12 bits; a full VLAN list would have one entry more.
+  context.set(Context::allowed_list_size, static_cast<std::uint32_t>(std::min<std::size_t>(
+                                              count, Context::allowed_list_size.kMax)));
+}
+
+CommandResult Vport::set_list(util::View<Context> context, std::span<const std::byte> list) {
+  const auto type = static_cast<ListType>(context.get(Context::allowed_list_type));
+  const std::size_t count = context.get(Context::allowed_list_size);
+  if (type > ListType::VLAN_LIST) {
+    return refuse(Status::BAD_PARAM, kModify, "no such allowed_list_type");
+  }
+  if (count > list_limit(type)) {
+    return refuse(Status::EXCEED_LIM, kModify, "allowed_list_size above the capability");
+  }
+  if (list.size() < count * MacEntry::kSize) {
+    return refuse(Status::BAD_INPUT_LEN, kModify, "list shorter than allowed_list_size");
+  }
+  const auto at = [&](std::size_t i) { return list.subspan(i * MacEntry::kSize, MacEntry::kSize); };
+  if (type == ListType::VLAN_LIST) {
+    vlan_list_.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto vlan = util::View<VlanEntry>(at(i)).get(VlanEntry::vlan);
+      vlan_list_.push_back(static_cast<std::uint16_t>(vlan));
+    }
+    return {};
+  }
+  auto& macs = type == ListType::CURRENT_UC_MAC_ADDRESS ? uc_list_ : mc_list_;
+  macs.clear();
+  for (std::size_t i = 0; i < count; ++i) macs.push_back(read_mac(util::View<MacEntry>(at(i))));
+  return {};
+}
+
+CommandResult Vport::modify(util::View<Select> select, util::View<Context> context,
+                            std::span<const std::byte> list) {
+  if (select.get(Select::mtu) != 0 && context.get(Context::mtu) > kMaxMtu) {
+    return refuse(Status::BAD_PARAM, kModify, "mtu above the port's maximum");
+  }
+  if (select.get(Select::affiliation) != 0) {
+    return refuse(Status::BAD_PARAM, kModify, "affiliation needs a second port");
+  }
+  // The list is the last that can fail.
+  if (select.get(Select::addresses_list) != 0) {
+    if (auto result = set_list(context, list); !result) return result;
+  }
+  if (select.get(Select::roce_en) != 0) roce_enabled_ = context.get(Context::roce_en) != 0;
+  if (select.get(Select::permanent_address) != 0) {
+    mac_ = read_mac(context.get(Context::permanent_address));
+  }
+  if (select.get(Select::promisc) != 0) {
+    promisc_uc_ = context.get(Context::promisc_uc) != 0;
+    promisc_mc_ = context.get(Context::promisc_mc) != 0;
+    promisc_all_ = context.get(Context::promisc_all) != 0;
+  }
+  if (select.get(Select::mtu) != 0) mtu_ = static_cast<std::uint16_t>(context.get(Context::mtu));
+  if (select.get(Select::min_inline) != 0) {
+    min_inline_mode_ = static_cast<std::uint8_t>(context.get(Context::min_wqe_inline_mode));
+  }
+  if (select.get(Select::port_guid) != 0) port_guid_ = context.get(Context::port_guid);
+  if (select.get(Select::node_guid) != 0) node_guid_ = context.get(Context::node_guid);
+  return {};
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,146 @@
+// The virtual port's commands (PRM 12.16, 12.17).
+
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/port/port_registers.h"
+#include "connectx/port/vport.h"
+#include "connectx/qp/rdma.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+namespace spec = softhca::spec::connectx;
+
+/// The function has one vport, its own.
+template <class Layout>
+CommandResult check_vport(util::View<Layout> in, std::string_view section) {
+  if (in.get(Layout::other_vport) == 0 && in.get(Layout::vport_number) == 0) return {};
+  constexpr std::string_view kText = "the function has no other vports";
+  return tl::unexpected(Refusal{Status::BAD_PARAM, syndrome_of(section, kText), kText, section});
+}
+
+void write(util::MutableView<spec::traffic_counter> out, std::uint64_t packets,
+           std::uint64_t octets) {
+  out.set(spec::traffic_counter::packets, packets);
+  out.set(spec::traffic_counter::octets, octets);
+}
+
+void write(util::MutableView<spec::traffic_counter> out, const TrafficCounter& counter) {
+  write(out, counter.packets, counter.octets);
+}
+
+}  // namespace
+
+CommandResult query_vport_state(Device& device, const Command& command) {
+  using In = spec::query_vport_state_in;
+  using Out = spec::query_vport_state_out;
+  using State = spec::vport_state;
+  constexpr std::string_view kSection = "PRM 12.16.1";
+  if (command.op_mod != static_cast<std::uint16_t>(spec::vport_state_op_mod::VNIC_VPORT)) {
+    return refuse(Status::BAD_OP, kSection, "op_mod is not vnic_vport");
+  }
+  if (auto result = check_vport(command.input<In>(), kSection); !result) return result;
+  const auto state = [](bool up) {
+    return static_cast<std::uint8_t>(up ? State::UP : State::DOWN);
+  };
+  const auto out = command.output<Out>();
+  const bool admin_up = device.vport().admin_up();
+  out.set(Out::admin_state, state(admin_up));
+  out.set(Out::state, state(admin_up && device.port_registers().oper_up()));
+  return {};
+}
+
+CommandResult modify_vport_state(Device& device, const Command& command) {
+  using In = spec::modify_vport_state_in;
+  using State = spec::vport_state;
+  constexpr std::string_view kSection = "PRM 12.16.2";
+  if (command.op_mod != static_cast<std::uint16_t>(spec::vport_state_op_mod::VNIC_VPORT)) {
+    return refuse(Status::BAD_OP, kSection, "op_mod is not nic_vport");
+  }
+  const auto in = command.input<In>();
+  if (auto result = check_vport(in, kSection); !result) return result;
+  const auto wanted = static_cast<State>(in.get(In::admin_state));
+  if (wanted != State::UP && wanted != State::DOWN) {
+    return refuse(Status::BAD_PARAM, kSection, "admin_state is neither up nor down");
+  }
+  device.vport().set_admin_up(wanted == State::UP);
+  return {};
+}
+
+CommandResult query_nic_vport_context(Device& device, const Command& command) {
+  using In = spec::query_nic_vport_context_in;
+  using Out = spec::query_nic_vport_context_out;
+  constexpr std::string_view kSection = "PRM 12.16.3";
+  const auto in = command.input<In>();
+  if (auto result = check_vport(in, kSection); !result) return result;
+  const auto type = static_cast<spec::allowed_list_type>(in.get(In::allowed_list_type));
+  if (type > spec::allowed_list_type::VLAN_LIST) {
+    return refuse(Status::BAD_PARAM, kSection, "no such allowed_list_type");
+  }
+  device.vport().write_context(command.output<Out>().sub(Out::nic_vport_context),
+                               command.out.subspan(Out::kSize), type);
+  return {};
+}
+
+CommandResult modify_nic_vport_context(Device& device, const Command& command) {
+  using In = spec::modify_nic_vport_context_in;
+  const auto in = command.input<In>();
+  if (auto result = check_vport(in, "PRM 12.16.4"); !result) return result;
+  return device.vport().modify(in.get(In::field_select), in.get(In::nic_vport_context),
+                               command.in_tail(In::kSize));
+}
+
+CommandResult query_hca_vport_pkey(Device&, const Command& command) {
+  using In = spec::query_hca_vport_pkey_in;
+  using Out = spec::query_hca_vport_pkey_out;
+  using Entry = spec::pkey_entry;
+  constexpr std::string_view kSection = "mlx5 driver interface: QUERY_HCA_VPORT_PKEY";
+  constexpr std::uint32_t kTableSize = 128;
+  constexpr std::uint32_t kWholeTable = 0xFFFF;
+  constexpr std::uint16_t kDefaultPkey = 0xFFFF;
+  const auto in = command.input<In>();
+  if (auto result = check_vport(in, kSection); !result) return result;
+  const auto index = in.get(In::pkey_index);
+  if (index >= kTableSize && index != kWholeTable) {
+    return refuse(Status::BAD_INDEX, kSection, "pkey_index is beyond the table");
+  }
+  // RoCE has one partition, the default: entry 0. The rest of the table is empty.
+  const auto room = command.out.subspan(Out::pkey_offset);
+  if (room.size() < Out::pkey_size) {
+    return refuse(Status::BAD_OUTPUT_LEN, kSection, "no room for a pkey");
+  }
+  if (index == 0 || index == kWholeTable) {
+    util::MutableView<Entry>(room).set(Entry::pkey, kDefaultPkey);
+  }
+  return {};
+}
+
+CommandResult query_vport_counter(Device& device, const Command& command) {
+  using In = spec::query_vport_counter_in;
+  using Out = spec::query_vport_counter_out;
+  constexpr std::string_view kSection = "PRM 12.17.1";
+  if (command.op_mod != 0) return refuse(Status::BAD_OP, kSection, "op_mod is not vport_counters");
+  const auto in = command.input<In>();
+  if (auto result = check_vport(in, kSection); !result) return result;
+  const auto out = command.output<Out>();
+  auto& eth = device.vport().counters();
+  const auto& rdma = device.rdma().counters();
+  write(out.sub(Out::received_errors), eth.received_errors);
+  write(out.sub(Out::transmit_errors), eth.transmit_errors);
+  // The transport counts the octets of all its frames together.
+  write(out.sub(Out::received_ib_unicast), rdma.rx_packets - rdma.rx_multicast_packets,
+        rdma.rx_bytes);
+  write(out.sub(Out::transmitted_ib_unicast), rdma.tx_packets, rdma.tx_bytes);
+  write(out.sub(Out::received_ib_multicast), rdma.rx_multicast_packets, 0);
+  write(out.sub(Out::received_eth_broadcast), eth.received_eth_broadcast);
+  write(out.sub(Out::transmitted_eth_broadcast), eth.transmitted_eth_broadcast);
+  write(out.sub(Out::received_eth_unicast), eth.received_eth_unicast);
+  write(out.sub(Out::transmitted_eth_unicast), eth.transmitted_eth_unicast);
+  write(out.sub(Out::received_eth_multicast), eth.received_eth_multicast);
+  write(out.sub(Out::transmitted_eth_multicast), eth.transmitted_eth_multicast);
+  if (in.get(In::clear) != 0) eth = {};
+  return {};
+}
+
+}  // namespace softhca::connectx

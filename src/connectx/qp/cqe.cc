@@ -1,0 +1,177 @@
+#include "connectx/qp/cqe.h"
+
+#include "connectx/command/command.h"
+#include "spec/connectx/cqe.h"
+#include "spec/connectx/opcodes.h"
+#include "util/field.h"
+#include "wire/vlan.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using rdma::ReceiveOpcode;
+using rdma::WorkStatus;
+using spec::connectx::cqe_opcode;
+using spec::connectx::cqe_roce_l3_type;
+using spec::connectx::cqe_syndrome;
+
+constexpr std::uint32_t kWqeCounterMask = 0xFFFF;
+/// cqe64_responder::grh: the 40 bytes in front of a datagram hold the header.
+constexpr std::uint32_t kGrhInBuffer = 1;
+
+template <class Enum>
+constexpr std::uint32_t code(Enum value) {
+  return static_cast<std::uint32_t>(value);
+}
+
+/// IBTA 11.6.2 to the codes of error CQEs.
+cqe_syndrome syndrome_for(WorkStatus status) {
+  switch (status) {
+    case WorkStatus::kLocalLength:
+      return cqe_syndrome::LOCAL_LENGTH_ERROR;
+    case WorkStatus::kLocalQpOperation:
+      return cqe_syndrome::LOCAL_QP_OPERATION_ERROR;
+    case WorkStatus::kLocalProtection:
+      return cqe_syndrome::LOCAL_PROTECTION_ERROR;
+    case WorkStatus::kFlushed:
+      return cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR;
+    case WorkStatus::kMemoryWindowBind:
+      return cqe_syndrome::MEMORY_WINDOW_BIND_ERROR;
+    case WorkStatus::kBadResponse:
+      return cqe_syndrome::BAD_RESPONSE_ERROR;
+    case WorkStatus::kLocalAccess:
+      return cqe_syndrome::LOCAL_ACCESS_ERROR;
+    case WorkStatus::kRemoteInvalidRequest:
+      return cqe_syndrome::REMOTE_INVALID_REQUEST_ERROR;
+    case WorkStatus::kRemoteAccess:
+      return cqe_syndrome::REMOTE_ACCESS_ERROR;
+    case WorkStatus::kRemoteOperation:
+      return cqe_syndrome::REMOTE_OPERATION_ERROR;
+    case WorkStatus::kTransportRetryExceeded:
+      return cqe_syndrome::TRANSPORT_RETRY_COUNTER_EXCEEDED;
+    case WorkStatus::kRnrRetryExceeded:
+      return cqe_syndrome::RNR_RETRY_COUNTER_EXCEEDED;
+    case WorkStatus::kSuccess:
+      break;
+  }
+  return cqe_syndrome::LOCAL_QP_OPERATION_ERROR;
+}
+
+struct ErrorCqe {
+  cqe_opcode opcode;
+  WorkStatus status;
+  std::uint8_t vendor_syndrome;
+  std::uint16_t wqe_counter;
+  std::uint8_t wqe_opcode;
+};
+
+void encode_error(Cqe& bytes, const CqeQueue& queue, const ErrorCqe& error) {
+  using Layout = spec::connectx::cqe_error;
+  const util::MutableView<Layout> cqe(bytes);
+  cqe.set(Layout::user_index, queue.user_index);
+  cqe.set(Layout::vendor_error_syndrome, error.vendor_syndrome);
+  cqe.set(Layout::syndrome, code(syndrome_for(error.status)));
+  cqe.set(Layout::s_wqe_opcode, error.wqe_opcode);
+  cqe.set(Layout::qpn, queue.qpn);
+  cqe.set(Layout::wqe_counter, error.wqe_counter);
+  cqe.set(Layout::opcode, code(error.opcode));
+}
+
+bool brings_data(rdma::SendOpcode opcode) {
+  return opcode == rdma::SendOpcode::kRdmaRead || opcode == rdma::SendOpcode::kCompareSwap ||
+         opcode == rdma::SendOpcode::kFetchAdd;
+}
+
+cqe_opcode responder_opcode(ReceiveOpcode opcode) {
+  switch (opcode) {
+    case ReceiveOpcode::kSend:
+      return cqe_opcode::RESPONDER_SEND;
+    case ReceiveOpcode::kSendWithImmediate:
+      return cqe_opcode::RESPONDER_SEND_WITH_IMMEDIATE;
+    case ReceiveOpcode::kSendWithInvalidate:
+      return cqe_opcode::RESPONDER_SEND_WITH_INVALIDATE;
+    case ReceiveOpcode::kRdmaWriteWithImmediate:
+      break;
+  }
+  return cqe_opcode::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE;
+}
+
+}  // namespace
+
+std::uint8_t vendor_syndrome(WqeFault fault, std::string_view reason) {
+  if (fault != WqeFault::kNone) return static_cast<std::uint8_t>(fault);
+  if (reason.empty()) return 0;
+  const auto hash = syndrome_of("", reason);
+  return static_cast<std::uint8_t>(0x80 | (hash >> 24 ^ hash >> 8));
+}
+
+void encode_requester_cqe(Cqe& bytes, const CqeQueue& queue, const rdma::SendCompletion& completion,
+                          std::uint64_t timestamp) {
+  using Layout = spec::connectx::cqe64_requester;
+  bytes.fill(std::byte{0});
+  const auto cookie = SendCookie::unpack(completion.cookie);
+  if (completion.status != WorkStatus::kSuccess) {
+    encode_error(bytes, queue,
+                 {.opcode = cqe_opcode::REQUESTER_ERROR,
+                  .status = completion.status,
+                  .vendor_syndrome = vendor_syndrome(cookie.fault, completion.reason),
+                  .wqe_counter = cookie.index,
+                  .wqe_opcode = cookie.opcode});
+    return;
+  }
+  const util::MutableView<Layout> cqe(bytes);
+  cqe.set(Layout::srqn_user_index, queue.user_index);
+  if (brings_data(completion.opcode)) cqe.set(Layout::byte_cnt, completion.byte_count);
+  cqe.set(Layout::timestamp, timestamp);
+  cqe.set(Layout::s_wqe_opcode, cookie.opcode);
+  cqe.set(Layout::qpn, queue.qpn);
+  cqe.set(Layout::wqe_counter, cookie.index);
+  cqe.set(Layout::opcode, code(cqe_opcode::REQUESTER));
+}
+
+void encode_responder_cqe(Cqe& bytes, const CqeQueue& queue,
+                          const rdma::ReceiveCompletion& completion, std::uint64_t timestamp) {
+  using Layout = spec::connectx::cqe64_responder;
+  bytes.fill(std::byte{0});
+  if (completion.status != WorkStatus::kSuccess) {
+    encode_error(bytes, queue,
+                 {.opcode = cqe_opcode::RESPONDER_ERROR,
+                  .status = completion.status,
+                  .vendor_syndrome = vendor_syndrome(WqeFault::kNone, completion.reason),
+                  .wqe_counter = static_cast<std::uint16_t>(completion.cookie & kWqeCounterMask),
+                  .wqe_opcode = 0});
+    return;
+  }
+  const util::MutableView<Layout> cqe(bytes);
+  const bool has_immediate = completion.opcode != ReceiveOpcode::kSend;
+  // A datagram's source is its DETH; connected QPs know their peer.
+  if (queue.is_datagram) {
+    cqe.set(Layout::grh, kGrhInBuffer);
+    cqe.set(Layout::rqpn, completion.source_qpn.value());
+  }
+  cqe.set(Layout::sl_l3_type,
+          code(completion.ipv6 ? cqe_roce_l3_type::IPV6 : cqe_roce_l3_type::IPV4));
+  if (completion.vlan_tci) {
+    util::Struct<wire::VlanLayout> tag;
+    tag.set(wire::VlanLayout::tci, *completion.vlan_tci);
+    cqe.set(Layout::cv, 1);
+    cqe.set(Layout::up, tag.get(wire::VlanLayout::pcp));
+    cqe.set(Layout::cfi, tag.get(wire::VlanLayout::dei));
+    cqe.set(Layout::vid, tag.get(wire::VlanLayout::vid));
+  }
+  cqe.set(Layout::srqn_user_index, queue.user_index);
+  if (has_immediate) {
+    cqe.set(Layout::imm_inval_pkey, completion.immediate);
+  } else if (queue.is_gsi) {
+    cqe.set(Layout::imm_inval_pkey, completion.pkey);
+  }
+  cqe.set(Layout::byte_cnt, completion.byte_count);
+  cqe.set(Layout::timestamp, timestamp);
+  cqe.set(Layout::qpn, queue.qpn);
+  cqe.set(Layout::wqe_counter, completion.cookie & kWqeCounterMask);
+  cqe.set(Layout::opcode, code(responder_opcode(completion.opcode)));
+  cqe.set(Layout::se, completion.solicited ? 1 : 0);
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,37 @@
+// CQEs of QPs (mlx5 driver interface 8.7): from a completion of the transport to 64 bytes. The
+// owner bit is the CQ's own business.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "connectx/qp/send_wqe.h"
+#include "rdma/work_request.h"
+
+namespace softhca::connectx {
+
+using Cqe = std::array<std::byte, 64>;
+
+/// What a CQE tells of the queue that it comes from.
+struct CqeQueue {
+  std::uint32_t qpn = 0;         ///< as CREATE_QP gave it, also for QP1
+  std::uint32_t user_index = 0;  ///< field srqn_user_index: user index, SRQN or 0
+  bool is_datagram = false;
+  bool is_gsi = false;
+};
+
+/// Field vendor_error_syndrome: why a request failed. Below 0x80 it is a WqeFault, else it is made
+/// from the words of the transport's reason, so that the same check has the same number for ever.
+/// 0: no reason known.
+std::uint8_t vendor_syndrome(WqeFault fault, std::string_view reason);
+
+/// A CQE of a send queue, or an error CQE if the completion is one. The cookie is a SendCookie.
+void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue, const rdma::SendCompletion& completion,
+                          std::uint64_t timestamp);
+/// The same for receives. The cookie is the WQE's counter, or its index in an SRQ.
+void encode_responder_cqe(Cqe& cqe, const CqeQueue& queue,
+                          const rdma::ReceiveCompletion& completion, std::uint64_t timestamp);
+
+}  // namespace softhca::connectx

@@ -1,0 +1,97 @@
+// The commands that move a QP from state to state (mlx5 driver interface 7.4). What each takes from
+// its context stands in qp_transition.cc.
+#include <algorithm>
+
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/qp/qp_checks.h"
+#include "connectx/qp/qp_transition.h"
+#include "connectx/qp/queue_pair.h"
+#include "connectx/qp/rdma.h"
+#include "spec/connectx/qp.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+// All modify commands with a context have the same layout (mlx5 driver interface 7.2).
+using modify_in = spec::connectx::rst2init_qp_in;
+using spec::connectx::qp_2err_in;
+using spec::connectx::qp_mtu;
+using spec::connectx::qpc;
+
+constexpr std::string_view kSection = "mlx5 driver interface 7.4";
+
+/// What the command must have right by itself, in the order of the context.
+CommandResult check_context(const QueuePair& qp, const QpTransition& transition,
+                            util::View<qpc> context) {
+  if (transition.to == rdma::QpState::kInit && transition.from == rdma::QpState::kReset &&
+      context.get(qpc::st) != qp.context().get(qpc::st)) {
+    return refuse(Status::BAD_PARAM, kSection, "the service type is not the one of CREATE_QP");
+  }
+  const auto mtu = static_cast<qp_mtu>(context.get(qpc::mtu));
+  if ((transition.always & kPartMtu) != 0 && (mtu < qp_mtu::BYTES_256 || mtu > qp_mtu::BYTES_4K)) {
+    return refuse(Status::BAD_PARAM, kSection, "mtu is not one of 256 to 4096 bytes");
+  }
+  return {};
+}
+
+CommandResult refuse_state(std::string_view text) {
+  return refuse(Status::BAD_RESOURCE_STATE, kSection, text);
+}
+
+CommandResult modify(Device& device, const Command& command) {
+  const auto in = command.input<modify_in>();
+  auto* qp = device.rdma().find_qp(in.get(modify_in::qpn));
+  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
+  const auto& transition =
+      find_transition(static_cast<spec::connectx::command_opcode>(command.opcode));
+  if (qp->transport().state() != transition.from) return refuse_state(transition.wrong_state);
+  const auto context = in.get(modify_in::qpc);
+  if (auto checked = check_context(*qp, transition, context); !checked) return checked;
+
+  const QpParts optional = in.get(modify_in::opt_param_mask) & transition.optional;
+  util::Struct<qpc> merged;
+  std::ranges::copy(qp->context().bytes(), merged.bytes().begin());
+  merge_qp_context(merged, context, transition.always | optional);
+  if (auto checked = check_qp_references(device, merged); !checked) return checked;
+  if (const auto refusal = device.rdma().modify_qp(*qp, transition.to, merged)) {
+    return refuse_state(refusal.reason);
+  }
+  return {};
+}
+
+CommandResult move_to(Device& device, const Command& command, rdma::QpState to) {
+  auto* qp = device.rdma().find_qp(command.input<qp_2err_in>().get(qp_2err_in::qpn));
+  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
+  if (const auto refusal = device.rdma().move_qp(*qp, to)) {
+    return refuse_state(refusal.reason);
+  }
+  return {};
+}
+
+}  // namespace
+
+CommandResult rst2init_qp(Device& device, const Command& command) {
+  return modify(device, command);
+}
+CommandResult init2init_qp(Device& device, const Command& command) {
+  return modify(device, command);
+}
+CommandResult init2rtr_qp(Device& device, const Command& command) {
+  return modify(device, command);
+}
+CommandResult rtr2rts_qp(Device& device, const Command& command) { return modify(device, command); }
+CommandResult rts2rts_qp(Device& device, const Command& command) { return modify(device, command); }
+CommandResult sqerr2rts_qp(Device& device, const Command& command) {
+  return modify(device, command);
+}
+CommandResult sqd_rts_qp(Device& device, const Command& command) { return modify(device, command); }
+CommandResult qp_2err(Device& device, const Command& command) {
+  return move_to(device, command, rdma::QpState::kError);
+}
+CommandResult qp_2rst(Device& device, const Command& command) {
+  return move_to(device, command, rdma::QpState::kReset);
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,128 @@
+// CREATE_QP, DESTROY_QP, QUERY_QP (mlx5 driver interface 7.2).
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "connectx/base/resources.h"
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/qp/qp_checks.h"
+#include "connectx/qp/queue_pair.h"
+#include "connectx/qp/rdma.h"
+#include "spec/connectx/qp.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using spec::connectx::ads;
+using spec::connectx::create_qp_in;
+using spec::connectx::create_qp_out;
+using spec::connectx::destroy_qp_in;
+using spec::connectx::qp_rq_type;
+using spec::connectx::qp_state;
+using spec::connectx::qpc;
+using spec::connectx::query_qp_in;
+using spec::connectx::query_qp_out;
+
+constexpr std::string_view kSection = "mlx5 driver interface 7.2";
+
+CommandResult check_create(Device& device, util::View<create_qp_in> in) {
+  const auto context = in.get(create_qp_in::qpc);
+  if (in.get(create_qp_in::wq_umem_valid) != 0 || context.get(qpc::dbr_umem_valid) != 0) {
+    return refuse(Status::BAD_PARAM, kSection, "user memory objects are not offered");
+  }
+  const auto service = static_cast<QueuePair::Service>(context.get(qpc::st));
+  if (service == QueuePair::Service::XRC) {
+    return refuse(Status::BAD_PARAM, kSection, "XRC QPs are not implemented");
+  }
+  if (!QueuePair::transport_type(service)) {
+    return refuse(Status::BAD_PARAM, kSection, "the service type is not offered");
+  }
+  const auto rq_type = static_cast<qp_rq_type>(context.get(qpc::rq_type));
+  if (rq_type != qp_rq_type::NON_ZERO_RQ && rq_type != qp_rq_type::SRQ &&
+      rq_type != qp_rq_type::ZERO_LENGTH_RQ) {
+    return refuse(Status::BAD_PARAM, kSection, "rq_type is neither RQ, SRQ nor none");
+  }
+  return check_qp_references(device, context);
+}
+
+qp_state state_code(const rdma::QueuePair& qp) {
+  switch (qp.state()) {
+    case rdma::QpState::kReset:
+      return qp_state::RST;
+    case rdma::QpState::kInit:
+      return qp_state::INIT;
+    case rdma::QpState::kRtr:
+      return qp_state::RTR;
+    case rdma::QpState::kRts:
+      return qp_state::RTS;
+    case rdma::QpState::kSqError:
+      return qp_state::SQER;
+    case rdma::QpState::kSqDrain:
+      return qp.drained() ? qp_state::SQD : qp_state::SQ_DRAINING;
+    case rdma::QpState::kError:
+      break;
+  }
+  return qp_state::ERR;
+}
+
+/// Over the context as the driver left it, what the device knows better.
+void write_live_fields(util::MutableView<qpc> out, QueuePair& qp) {
+  const auto& transport = qp.transport();
+  out.set(qpc::state, static_cast<std::uint32_t>(state_code(transport)));
+  out.set(qpc::next_send_psn, transport.next_send_psn());
+  out.set(qpc::last_acked_psn, transport.last_acked_psn());
+  out.set(qpc::next_rcv_psn, transport.next_receive_psn());
+  out.set(qpc::ssn, transport.send_sequence() & qpc::ssn.kMax);
+  out.set(qpc::rmsn, transport.receive_sequence() & qpc::rmsn.kMax);
+  out.set(qpc::cur_retry_count, transport.retries_left());
+  out.set(qpc::cur_rnr_retry, transport.rnr_retries_left());
+  out.set(qpc::hw_sq_wqebb_counter, qp.send_ring().consumed());
+  out.set(qpc::hw_rq_counter, qp.receive_ring().consumed());
+  if (const auto counter = qp.record().read(1)) {
+    out.set(qpc::sw_sq_wqebb_counter, *counter & qpc::sw_sq_wqebb_counter.kMax);
+  }
+  if (const auto counter = qp.record().read(0)) {
+    out.set(qpc::sw_rq_counter, *counter & 0xFFFF);
+  }
+  // Without it drivers tell an empty address handle.
+  const auto path = out.sub(qpc::primary_address_path);
+  if (path.get(ads::vhca_port_num) == 0) path.set(ads::vhca_port_num, 1);
+}
+
+}  // namespace
+
+CommandResult create_qp(Device& device, const Command& command) {
+  const auto in = command.input<create_qp_in>();
+  const auto context = in.get(create_qp_in::qpc);
+  if (auto checked = check_create(device, in); !checked) return checked;
+  auto qp = QueuePair::make(device.dma(), context, command.in_tail(create_qp_in::kSize));
+  if (!qp) return tl::unexpected(qp.error());
+  auto reservation = device.resources().translations().reserve((*qp)->pages().size());
+  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
+  (*qp)->hold(std::move(*reservation));
+  const auto* added = device.rdma().add_qp(std::move(*qp));
+  if (added == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all QPNs are in use");
+  command.output<create_qp_out>().set(create_qp_out::qpn, added->qpn());
+  return {};
+}
+
+CommandResult destroy_qp(Device& device, const Command& command) {
+  auto* qp = device.rdma().find_qp(command.input<destroy_qp_in>().get(destroy_qp_in::qpn));
+  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
+  device.rdma().remove_qp(*qp);
+  return {};
+}
+
+CommandResult query_qp(Device& device, const Command& command) {
+  auto* qp = device.rdma().find_qp(command.input<query_qp_in>().get(query_qp_in::qpn));
+  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
+  const auto out = command.output<query_qp_out>().sub(query_qp_out::qpc);
+  std::ranges::copy(qp->context().bytes(), out.bytes().begin());
+  write_live_fields(out, *qp);
+  write_page_list(command, query_qp_out::kSize, qp->pages());
+  return {};
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,161 @@
+#include "connectx/qp/queue_pair.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace softhca::connectx {
+
+namespace {
+
+using spec::connectx::ads;
+using Qpc = QueuePair::Qpc;
+
+constexpr std::uint16_t kDefaultUdpSourcePort = 0xC000;
+
+rdma::Path make_path(util::View<ads> address) {
+  rdma::Path path;
+  path.dst_mac = rdma::Mac::from(address.get(ads::rmac));
+  path.dst_gid = rdma::Gid::from(address.get(ads::rgid_rip));
+  path.src_gid_index = static_cast<std::uint8_t>(address.get(ads::src_addr_index));
+  path.hop_limit = static_cast<std::uint8_t>(address.get(ads::hop_limit));
+  path.traffic_class = static_cast<std::uint8_t>(address.get(ads::tclass));
+  // Drivers write both forms of the same; one that writes only the second means it.
+  if (path.traffic_class == 0) {
+    path.traffic_class =
+        static_cast<std::uint8_t>(address.get(ads::dscp) << 2 | address.get(ads::ecn));
+  }
+  path.vlan_priority = static_cast<std::uint8_t>(address.get(ads::eth_prio));
+  path.flow_label = address.get(ads::flow_label);
+  path.udp_source_port = static_cast<std::uint16_t>(address.get(ads::udp_sport));
+  if (path.udp_source_port == 0) path.udp_source_port = kDefaultUdpSourcePort;
+  return path;
+}
+
+}  // namespace
+
+std::optional<rdma::QpType> QueuePair::transport_type(Service service) {
+  switch (service) {
+    case Service::RC:
+    // Drivers make one whatever the UMR capabilities say; it never has a peer. Without the
+    // capability its UMR WQEs end in an error, as on any other QP.
+    case Service::REG_UMR:
+      return rdma::QpType::kRc;
+    case Service::UC:
+      return rdma::QpType::kUc;
+    case Service::UD:
+    case Service::QP1:
+      return rdma::QpType::kUd;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::uint64_t QueuePair::receive_queue_size(util::View<Qpc> context) {
+  if (rq_type(context) != RqType::NON_ZERO_RQ) return 0;
+  return std::uint64_t{1} << (context.get(Qpc::log_rq_size) + context.get(Qpc::log_rq_stride) + 4);
+}
+
+WorkRing QueuePair::make_receive_ring(util::View<Qpc> context) {
+  return WorkRing({.offset = 0,
+                   .log_stride = context.get(Qpc::log_rq_stride) + 4,
+                   .log_count = context.get(Qpc::log_rq_size),
+                   .record_dword = 0});
+}
+
+WorkRing QueuePair::make_send_ring(util::View<Qpc> context) {
+  return WorkRing({.offset = receive_queue_size(context),
+                   .log_stride = 6,
+                   .log_count = context.get(Qpc::log_sq_size),
+                   .record_dword = 1});
+}
+
+tl::expected<std::unique_ptr<QueuePair>, Refusal> QueuePair::make(pcie::DmaSpace& dma,
+                                                                  util::View<Qpc> context,
+                                                                  std::span<const std::byte> pas) {
+  const unsigned log_page_size = context.get(Qpc::log_page_size) + 12;
+  const std::uint64_t page_offset = std::uint64_t{context.get(Qpc::page_offset)}
+                                    << (log_page_size - 6);
+  std::uint64_t size = receive_queue_size(context);
+  if (context.get(Qpc::no_sq) == 0) size += kWqeBasicBlock << context.get(Qpc::log_sq_size);
+  auto buffer = QueueBuffer::from_pas(dma, pas, log_page_size, page_offset, size);
+  if (!buffer) {
+    return refuse(spec::connectx::command_status::BAD_INPUT_LEN, "mlx5 driver interface 7.2",
+                  "the page list is shorter than both queues");
+  }
+  return std::unique_ptr<QueuePair>(new QueuePair(dma, context, std::move(*buffer)));
+}
+
+QueuePair::QueuePair(pcie::DmaSpace& dma, util::View<Qpc> context, QueueBuffer buffer)
+    : buffer_(std::move(buffer)),
+      record_(dma, context.get(Qpc::dbr_addr)),
+      send_ring_(make_send_ring(context)),
+      receive_ring_(make_receive_ring(context)) {
+  std::ranges::copy(context.bytes(), context_.bytes().begin());
+  refresh();
+}
+
+void QueuePair::bind(std::uint32_t qpn, rdma::QueuePair& transport, bool atomics) {
+  qpn_ = qpn;
+  transport_ = &transport;
+  send_rules_.atomics = atomics;
+  refresh();
+}
+
+void QueuePair::set_context(util::View<Qpc> context, pcie::DmaSpace& dma) {
+  std::ranges::copy(context.bytes(), context_.bytes().begin());
+  const auto address = context.get(Qpc::dbr_addr);
+  if (address != record_.address()) record_ = DoorbellRecord(dma, address);
+  refresh();
+}
+
+void QueuePair::refresh() {
+  const util::View<Qpc> context = context_;
+  send_cqn_ = context.get(Qpc::cqn_snd);
+  receive_cqn_ = context.get(Qpc::cqn_rcv);
+  srqn_ = context.get(Qpc::srqn_rmpn_xrqn);
+  user_index_ = context.get(Qpc::user_index);
+  send_rules_.type = transport_type(service()).value_or(rdma::QpType::kRc);
+  send_rules_.qpn = qpn_;
+  const auto log_message_max = context.get(Qpc::log_msg_max);
+  // Drivers set it on the way to RTR, so a QP that sends has it.
+  send_rules_.log_message_max = log_message_max == 0 ? SendWqeRules{}.log_message_max
+                                                     : static_cast<std::uint8_t>(log_message_max);
+}
+
+void QueuePair::reset_rings() {
+  send_ring_.reset();
+  receive_ring_.reset();
+  fails = false;
+}
+
+rdma::QpAttributes QueuePair::attributes() const {
+  const auto context = this->context();
+  const auto primary = context.get(Qpc::primary_address_path);
+  rdma::QpAttributes a;
+  a.pd = rdma::Pd(context.get(Qpc::pd));
+  a.path = make_path(primary);
+  a.path_mtu = 128u << std::clamp(context.get(Qpc::mtu), 1u, 5u);
+  a.remote_qpn = rdma::Qpn(context.get(Qpc::remote_qpn));
+  a.qkey = context.get(Qpc::q_key);
+  a.rq_psn = context.get(Qpc::next_rcv_psn);
+  a.sq_psn = context.get(Qpc::next_send_psn);
+  a.retry_count = static_cast<std::uint8_t>(context.get(Qpc::retry_count));
+  a.rnr_retry = static_cast<std::uint8_t>(context.get(Qpc::rnr_retry));
+  a.ack_timeout = static_cast<std::uint8_t>(primary.get(ads::ack_timeout));
+  a.min_rnr_timer = static_cast<std::uint8_t>(context.get(Qpc::min_rnr_nak));
+  a.max_rd_atomic = 1u << context.get(Qpc::log_sra_max);
+  a.max_dest_rd_atomic = 1u << context.get(Qpc::log_rra_max);
+  a.remote_read = context.get(Qpc::rre) != 0;
+  a.remote_write = context.get(Qpc::rwe) != 0;
+  a.remote_atomic = context.get(Qpc::rae) != 0;
+  a.reserved_lkey = context.get(Qpc::rlky) != 0;
+  // QP1 is the number that peers see, whatever the QP's own number is.
+  if (service() == Service::QP1) {
+    a.deth_source_qpn = wire::kGsiQpn;
+  } else if (const auto source = context.get(Qpc::deth_sqpn); source != 0) {
+    a.deth_source_qpn = rdma::Qpn(source);
+  }
+  return a;
+}
+
+}  // namespace softhca::connectx

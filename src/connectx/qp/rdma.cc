@@ -1,0 +1,377 @@
+#include "connectx/qp/rdma.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "connectx/base/resources.h"
+#include "connectx/base/timestamp.h"
+#include "connectx/device.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/event/event_queue.h"
+#include "connectx/function/capabilities.h"
+#include "connectx/queue/receive_wqe.h"
+
+namespace softhca::connectx {
+
+using rdma::Fetch;
+using rdma::QpState;
+using rdma::WorkStatus;
+using spec::connectx::event_queue_type;
+using spec::connectx::event_type;
+
+namespace {
+
+using std::chrono::microseconds;
+
+// A drain posts its receive WQE right after 2ERR and waits for it; later nothing is in a hurry.
+constexpr util::Duration kPollIntervalMin = microseconds(50);
+constexpr util::Duration kPollIntervalMax = microseconds(1000);
+
+QueuePair& owner(rdma::QueuePair& qp) { return *static_cast<QueuePair*>(qp.owner()); }
+
+/// Posted requests are flushed without a look at what they ask for.
+bool flushes_sends(const rdma::QueuePair& qp) {
+  return qp.state() == QpState::kError || qp.state() == QpState::kSqError;
+}
+
+event_type type_of(rdma::QpEvent event) {
+  switch (event) {
+    case rdma::QpEvent::kCommunicationEstablished:
+      return event_type::COMMUNICATION_ESTABLISHED;
+    case rdma::QpEvent::kSqDrained:
+      return event_type::SQ_DRAINED;
+    case rdma::QpEvent::kLastWqeReached:
+      return event_type::LAST_WQE_REACHED;
+    case rdma::QpEvent::kCatastrophic:
+      break;
+    case rdma::QpEvent::kInvalidRequest:
+      return event_type::INVALID_REQUEST_LOCAL_WQ_ERROR;
+    case rdma::QpEvent::kAccessError:
+      return event_type::LOCAL_ACCESS_VIOLATION_WQ_ERROR;
+  }
+  return event_type::LOCAL_WQ_CATASTROPHIC_ERROR;
+}
+
+bool is_error(rdma::QpEvent event) {
+  return event == rdma::QpEvent::kCatastrophic || event == rdma::QpEvent::kInvalidRequest ||
+         event == rdma::QpEvent::kAccessError;
+}
+
+}  // namespace
+
+Rdma::Rdma(Device& device)
+    : device_(device),
+      transport_(*this, device.port(), device.dma()),
+      notes_(20, std::chrono::seconds(1)) {}
+
+Rdma::~Rdma() = default;
+
+// Events of the device -------------------------------------------------------------------------
+
+void Rdma::doorbell(std::uint32_t qpn) {
+  if (auto* qp = find_qp(qpn)) transport_.doorbell_send(qp->transport());
+}
+
+bool Rdma::handle_frame(const wire::Frame& frame, util::Time now) {
+  now_ = now;
+  return transport_.handle_frame(frame, now);
+}
+
+util::Time Rdma::run(util::Time now) {
+  now_ = now;
+  fail_listed();
+  if (now >= next_poll_) poll_watched(now);
+  const auto next = transport_.run(now);
+  return fail_listed() ? now : std::min(next, next_poll_);
+}
+
+// Send queues ----------------------------------------------------------------------------------
+
+Fetch Rdma::fetch_send(rdma::QueuePair& transport_qp, rdma::SendRequest& request) {
+  auto& qp = owner(transport_qp);
+  if (flushes_sends(transport_qp)) return flush_send(qp, request);
+  const auto available = qp.send_ring().available(qp.record());
+  if (!available) return Fetch::kUnreadable;
+  if (*available == 0) return Fetch::kNothing;
+
+  const auto index = qp.send_ring().consumed();
+  SendWqeControl control{};
+  std::span<const std::byte> wqe;
+  auto fault = read_send_wqe(qp, *available, control, wqe);
+  if (wqe.empty() && fault == WqeFault::kNone) return Fetch::kUnreadable;
+  if (fault == WqeFault::kNone) fault = decode_send_wqe(wqe, index, qp.send_rules(), request);
+  request.cookie = SendCookie{.index = index,
+                              .opcode = static_cast<std::uint8_t>(control.opcode),
+                              .event = control.event,
+                              .fault = fault}
+                       .pack();
+  qp.send_ring().consume(std::min(control.basic_blocks(), *available));
+  if (fault == WqeFault::kNone) return Fetch::kRequest;
+  const auto& info = describe(fault);
+  note(qp, "malformed send WQE", info.text, info.section);
+  return Fetch::kMalformed;
+}
+
+/// Copies the next WQE, so that the guest cannot change it between check and use. `wqe` stays empty
+/// if the memory is gone or the size is wrong.
+WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
+                             std::span<const std::byte>& wqe) {
+  const auto copy = std::span(send_wqe_);
+  const auto first = copy.first(kWqeBasicBlock);
+  if (!qp.send_ring().read(qp.buffer(), 0, first)) return WqeFault::kNone;
+  control = SendWqeControl::parse(first);
+  if (control.units == 0) return WqeFault::kSizeZero;
+  if (control.basic_blocks() > available) return WqeFault::kPastPosted;
+  const auto size = control.units * kWqeUnit;
+  if (size > kWqeBasicBlock) {
+    const auto rest = copy.subspan(kWqeBasicBlock, size - kWqeBasicBlock);
+    if (!qp.send_ring().read(qp.buffer(), 1, rest)) return WqeFault::kNone;
+  }
+  wqe = copy.first(size);
+  return WqeFault::kNone;
+}
+
+/// Every posted WQE ends in a flush, also malformed ones and those without CE (mlx5 driver
+/// interface 8.12); only its size counts, to find the next.
+Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
+  auto& ring = qp.send_ring();
+  const auto available = ring.available(qp.record());
+  if (!available || *available == 0) return Fetch::kNothing;
+  std::array<std::byte, kWqeUnit> bytes;
+  if (!ring.read(qp.buffer(), 0, bytes)) return Fetch::kNothing;
+  const auto control = SendWqeControl::parse(bytes);
+  request.cookie = SendCookie{.index = ring.consumed(),
+                              .opcode = static_cast<std::uint8_t>(control.opcode),
+                              .event = control.event}
+                       .pack();
+  request.signaled = true;
+  ring.consume(std::min(control.basic_blocks(), *available));
+  return Fetch::kRequest;
+}
+
+void Rdma::complete_send(rdma::QueuePair& transport_qp, const rdma::SendCompletion& completion) {
+  const bool failed = completion.status != WorkStatus::kSuccess;
+  if (!failed && !completion.signaled) return;
+  auto& qp = owner(transport_qp);
+  Cqe cqe;
+  encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
+                       device_ticks(now_));
+  write_cqe(qp, qp.send_cqn(), cqe, failed || SendCookie::unpack(completion.cookie).event);
+}
+
+// Receive queues -------------------------------------------------------------------------------
+
+Fetch Rdma::fetch_receive(rdma::QueuePair& transport_qp, rdma::ReceiveRequest& request) {
+  auto& qp = owner(transport_qp);
+  if (qp.uses_srq()) return fetch_shared(qp, request);
+  const bool flushes = transport_qp.flushes_receives();
+  if (flushes) watch(qp);
+  auto& ring = qp.receive_ring();
+  const auto available = ring.available(qp.record());
+  if (!available) return flushes ? Fetch::kNothing : Fetch::kUnreadable;
+  if (*available == 0) return Fetch::kNothing;
+  request.cookie = ring.consumed();
+  if (!flushes) {
+    std::array<std::byte, kReceiveWqeMax> copy;
+    const auto bytes = std::span(copy).first(ring.stride());
+    if (!ring.read(qp.buffer(), 0, bytes)) return Fetch::kUnreadable;
+    // PRM 7.4.4.3: with signatures (which are not checked) the first segment is the signature's.
+    const bool signature = qp.context().get(QueuePair::Qpc::wq_signature) != 0;
+    decode_scatter_list(signature ? bytes.subspan(kWqeUnit) : bytes, request.sges);
+  }
+  ring.consume(1);
+  return Fetch::kRequest;
+}
+
+Fetch Rdma::fetch_shared(QueuePair& qp, rdma::ReceiveRequest& request) {
+  auto* srq = find_srq(qp.srqn());
+  if (srq == nullptr) return Fetch::kUnreadable;
+  const auto result = srq->fetch(request);
+  post_srq_events(*srq);
+  return result;
+}
+
+void Rdma::post_srq_events(SharedReceiveQueue& srq) {
+  const auto data = [&] {
+    return EventQueues::queue_data(srq.number(), static_cast<std::uint32_t>(event_queue_type::QP));
+  };
+  if (srq.take_limit_event()) device_.event_queues().post(event_type::SRQ_LIMIT, 0, data());
+  if (srq.take_failure()) {
+    device_.event_queues().post(event_type::LOCAL_SRQ_CATASTROPHIC_ERROR, 0, data());
+  }
+}
+
+void Rdma::complete_receive(rdma::QueuePair& transport_qp,
+                            const rdma::ReceiveCompletion& completion) {
+  auto& qp = owner(transport_qp);
+  const bool failed = completion.status != WorkStatus::kSuccess;
+  // Version 0 tells the SRQ instead of the user index, for drivers that find their SRQ by it.
+  const auto user_index = qp.cqe_version_0() && qp.uses_srq() ? qp.srqn() : qp.cqe_user_index();
+  Cqe cqe;
+  encode_responder_cqe(cqe,
+                       {.qpn = qp.qpn(),
+                        .user_index = user_index,
+                        .is_datagram = transport_qp.type() == rdma::QpType::kUd,
+                        .is_gsi = qp.service() == QueuePair::Service::QP1},
+                       completion, device_ticks(now_));
+  write_cqe(qp, qp.receive_cqn(), cqe, failed || completion.solicited);
+}
+
+// Completions and events -----------------------------------------------------------------------
+
+void Rdma::write_cqe(QueuePair& qp, std::uint32_t cqn, Cqe& cqe, bool solicited) {
+  auto* cq = device_.completion_queues().find(cqn);
+  if (cq != nullptr && cq->write(cqe, solicited)) return;
+  // A QP that cannot complete must not go on. Not at once: the transport is at work on it.
+  if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
+}
+
+bool Rdma::fail_listed() {
+  if (failing_.empty()) return false;
+  const auto list = std::exchange(failing_, {});
+  for (const auto qpn : list) {
+    auto* qp = find_qp(qpn);
+    if (qp == nullptr || !qp->fails) continue;
+    transport_.fail(qp->transport(), rdma::QpEvent::kCatastrophic, "its CQ failed");
+  }
+  return true;
+}
+
+void Rdma::handle_event(rdma::QueuePair& transport_qp, rdma::QpEvent event,
+                        std::string_view reason) {
+  const auto& qp = owner(transport_qp);
+  const auto type = type_of(event);
+  if (is_error(event)) note(qp, to_string(type), reason, "mlx5 driver interface 8.9");
+  device_.event_queues().post(
+      type, 0, EventQueues::queue_data(qp.qpn(), static_cast<std::uint32_t>(event_queue_type::QP)));
+}
+
+void Rdma::note(const QueuePair& qp, std::string_view what, std::string_view reason,
+                std::string_view section) {
+  std::uint64_t held_back = 0;
+  if (!notes_.allow(now_, &held_back)) return;
+  util::log(util::LogLevel::kInfo, "{}: QP {:#x}: {}: {} ({})", device_.name(), qp.qpn(), what,
+            reason, section);
+  if (held_back != 0) {
+    util::log(util::LogLevel::kInfo, "{}: {} notes like this were left out", device_.name(),
+              held_back);
+  }
+}
+
+// Receive queues that flush --------------------------------------------------------------------
+
+void Rdma::watch(QueuePair& qp) {
+  if (!std::exchange(qp.watched, true)) watched_.push_back(qp.qpn());
+  poll_interval_ = kPollIntervalMin;
+  next_poll_ = now_ + poll_interval_;
+}
+
+/// mlx5 driver interface 8.1: a ULP that drains posts a receive WQE to a QP in ERR, and nothing but
+/// memory tells of it.
+void Rdma::poll_watched(util::Time now) {
+  poll_interval_ = std::min(poll_interval_ * 2, kPollIntervalMax);
+  next_poll_ = now + poll_interval_;
+  std::erase_if(watched_, [&](std::uint32_t qpn) {
+    auto* qp = find_qp(qpn);
+    if (qp == nullptr) return true;
+    if (!qp->transport().flushes_receives()) {
+      qp->watched = false;
+      return true;
+    }
+    // The transport asks for the new WQEs, and that starts the interval anew.
+    if (qp->receive_ring().has_news(qp->record())) transport_.notice_receive(qp->transport());
+    return false;
+  });
+  if (watched_.empty()) next_poll_ = util::kNever;
+}
+
+// Verbs of the commands ------------------------------------------------------------------------
+
+QueuePair* Rdma::add_qp(std::unique_ptr<QueuePair> qp) {
+  const auto qpn = device_.resources().queue_numbers().allocate();
+  if (!qpn) return nullptr;
+  const auto context = qp->context();
+  const bool is_gsi = qp->service() == QueuePair::Service::QP1;
+  const rdma::QpOptions options{
+      .has_send_queue = qp->has_send_queue(),
+      .has_receive_queue = qp->has_receive_queue(),
+      .uses_srq = qp->uses_srq(),
+      .block_multicast_loopback = context.get(QueuePair::Qpc::block_lb_mc) != 0,
+      .counters = device_.resources().q_counter(context.get(QueuePair::Qpc::counter_set_id)),
+      .owner = qp.get()};
+  auto& transport_qp = transport_.create_qp(
+      rdma::Qpn(*qpn), *QueuePair::transport_type(qp->service()), qp->attributes(), options);
+  using spec::connectx::hca_cap;
+  const bool atomics = device_.capabilities().general().get(hca_cap::atomic) != 0;
+  qp->bind(*qpn, transport_qp, atomics);
+  if (is_gsi) {
+    gsi_ = qpn;
+    transport_.set_gsi(rdma::Qpn(*qpn));
+  }
+  if (qp->uses_srq()) find_srq(qp->srqn())->add_user();
+  if (*qpn >= queue_pairs_.size()) queue_pairs_.resize(*qpn + 1);
+  queue_pairs_[*qpn] = std::move(qp);
+  return queue_pairs_[*qpn].get();
+}
+
+void Rdma::remove_qp(QueuePair& qp) {
+  const auto qpn = qp.qpn();
+  if (gsi_ == qpn) {
+    gsi_.reset();
+    transport_.set_gsi(std::nullopt);
+  }
+  if (qp.uses_srq()) {
+    if (auto* srq = find_srq(qp.srqn())) srq->remove_user();
+  }
+  transport_.destroy_qp(qp.transport());
+  queue_pairs_[qpn].reset();
+  device_.resources().queue_numbers().free(qpn);
+}
+
+rdma::Refusal Rdma::modify_qp(QueuePair& qp, QpState to, util::View<spec::connectx::qpc> context) {
+  util::Struct<spec::connectx::qpc> before;
+  std::ranges::copy(qp.context().bytes(), before.bytes().begin());
+  qp.set_context(context, device_.dma());
+  if (const auto refusal = transport_.modify(qp.transport(), to, qp.attributes())) {
+    qp.set_context(before, device_.dma());
+    return refusal;
+  }
+  qp.transport().set_counters(
+      device_.resources().q_counter(context.get(QueuePair::Qpc::counter_set_id)));
+  if (qp.uses_srq()) {
+    const auto old =
+        util::View<spec::connectx::qpc>(before).get(spec::connectx::qpc::srqn_rmpn_xrqn);
+    if (auto* srq = find_srq(old)) srq->remove_user();
+    find_srq(qp.srqn())->add_user();
+  }
+  return {};
+}
+
+rdma::Refusal Rdma::move_qp(QueuePair& qp, QpState to) {
+  const auto refusal = transport_.modify(qp.transport(), to, qp.attributes());
+  // Software zeroes the record only after 2RST has completed: it is not read before INIT.
+  if (!refusal && to == QpState::kReset) qp.reset_rings();
+  return refusal;
+}
+
+SharedReceiveQueue* Rdma::add_srq(SharedReceiveQueue::Attributes attributes) {
+  const auto number = device_.resources().srq_numbers().allocate();
+  if (!number) return nullptr;
+  if (*number >= shared_queues_.size()) shared_queues_.resize(*number + 1);
+  shared_queues_[*number] = std::make_unique<SharedReceiveQueue>(*number, std::move(attributes));
+  return shared_queues_[*number].get();
+}
+
+void Rdma::remove_srq(SharedReceiveQueue& srq) {
+  const auto number = srq.number();
+  shared_queues_[number].reset();
+  device_.resources().srq_numbers().free(number);
+}
+
+void Rdma::arm_srq(SharedReceiveQueue& srq, std::uint16_t limit) {
+  srq.arm(limit);
+  post_srq_events(srq);
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,125 @@
+// The RDMA side of the device: QPs, SRQs, the RoCE address table, and the transport that serves
+// them.
+//
+// It translates between what drivers see (QP contexts, WQEs, CQEs, doorbell records, events) and
+// the terms of rdma::Transport. The commands that make and change these objects are in commands/.
+//
+// Receive queues ring no doorbell: software only writes a counter to memory (mlx5 driver
+// interface 8.1). It is read when a packet needs a receive WQE. A QP that flushes its receive queue
+// gets no packets, so run() polls its counter, but only as long as there is such a QP.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "connectx/command/command.h"
+#include "connectx/qp/cqe.h"
+#include "connectx/qp/queue_pair.h"
+#include "connectx/qp/shared_receive_queue.h"
+#include "rdma/hca.h"
+#include "rdma/transport.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+namespace softhca::connectx {
+
+class Device;
+
+class Rdma : private rdma::Hca {
+ public:
+  explicit Rdma(Device& device);
+  ~Rdma() override;
+  Rdma(const Rdma&) = delete;
+  Rdma& operator=(const Rdma&) = delete;
+
+  // Events of the device -----------------------------------------------------------------------
+
+  /// Whether a QP has this number. SQs and RQs share the numbers.
+  bool owns(std::uint32_t number) const { return find_qp(number) != nullptr; }
+  /// The send doorbell of a QP was rung: there may be new send WQEs.
+  void doorbell(std::uint32_t qpn);
+  /// False: not a RoCE packet for this device; it is the Ethernet side's. To be asked only while
+  /// the vport's roce_en is set.
+  bool handle_frame(const wire::Frame& frame, util::Time now);
+  /// Does what is due, a bounded amount. Returns when to call again: `now` if work is left.
+  util::Time run(util::Time now);
+
+  // Objects ------------------------------------------------------------------------------------
+
+  rdma::Transport& transport() { return transport_; }
+  rdma::KeyTable& keys() { return transport_.keys(); }
+  rdma::GidTable& gids() { return transport_.gids(); }
+  const rdma::PortCounters& counters() const { return transport_.counters(); }
+
+  /// Null for a number that no QP has.
+  QueuePair* find_qp(std::uint32_t qpn) const {
+    return qpn < queue_pairs_.size() ? queue_pairs_[qpn].get() : nullptr;
+  }
+  template <class Visit>
+  void for_each_qp(Visit&& visit) const {
+    for (const auto& qp : queue_pairs_) {
+      if (qp != nullptr) visit(std::as_const(*qp));
+    }
+  }
+  /// Null for a number that no RMP or XRC SRQ has.
+  SharedReceiveQueue* find_srq(std::uint32_t number) const {
+    return number < shared_queues_.size() ? shared_queues_[number].get() : nullptr;
+  }
+
+  // Verbs of the commands ----------------------------------------------------------------------
+
+  /// Gives the QP a number and makes it known, in RESET. Null if all numbers are in use.
+  QueuePair* add_qp(std::unique_ptr<QueuePair> qp);
+  void remove_qp(QueuePair& qp);
+  /// Gives the QP a new context and the transport what it means there. Nothing has changed if
+  /// the transport refuses.
+  rdma::Refusal modify_qp(QueuePair& qp, rdma::QpState to, util::View<spec::connectx::qpc> context);
+  /// To RESET or ERR, which need no context.
+  rdma::Refusal move_qp(QueuePair& qp, rdma::QpState to);
+
+  SharedReceiveQueue* add_srq(SharedReceiveQueue::Attributes attributes);
+  void remove_srq(SharedReceiveQueue& srq);
+  /// Asks for a limit event, which comes at once if fewer WQEs are posted.
+  void arm_srq(SharedReceiveQueue& srq, std::uint16_t limit);
+
+ private:
+  rdma::Fetch fetch_send(rdma::QueuePair& qp, rdma::SendRequest& request) override;
+  rdma::Fetch fetch_receive(rdma::QueuePair& qp, rdma::ReceiveRequest& request) override;
+  void complete_send(rdma::QueuePair& qp, const rdma::SendCompletion& completion) override;
+  void complete_receive(rdma::QueuePair& qp, const rdma::ReceiveCompletion& completion) override;
+  void handle_event(rdma::QueuePair& qp, rdma::QpEvent event, std::string_view reason) override;
+
+  rdma::Fetch flush_send(QueuePair& qp, rdma::SendRequest& request);
+  WqeFault read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
+                         std::span<const std::byte>& wqe);
+  rdma::Fetch fetch_shared(QueuePair& qp, rdma::ReceiveRequest& request);
+  void write_cqe(QueuePair& qp, std::uint32_t cqn, Cqe& cqe, bool solicited);
+  void note(const QueuePair& qp, std::string_view what, std::string_view reason,
+            std::string_view section);
+
+  void watch(QueuePair& qp);
+  void poll_watched(util::Time now);
+  bool fail_listed();
+  void post_srq_events(SharedReceiveQueue& srq);
+
+  Device& device_;
+  rdma::Transport transport_;
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;             ///< by QPN
+  std::vector<std::unique_ptr<SharedReceiveQueue>> shared_queues_;  ///< by number
+  std::optional<std::uint32_t> gsi_;
+  util::Time now_{};                    ///< of the last handle_frame() or run()
+  std::vector<std::uint32_t> failing_;  ///< QPNs whose CQ failed
+  std::vector<std::uint32_t> watched_;  ///< QPNs that flush receives
+  util::Duration poll_interval_{};
+  util::Time next_poll_ = util::kNever;
+  util::RateLimiter notes_;
+  std::array<std::byte, kSendWqeMax> send_wqe_;  ///< the WQE that is being decoded
+};
+
+}  // namespace softhca::connectx

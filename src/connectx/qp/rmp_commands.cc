@@ -1,0 +1,132 @@
+// CREATE_RMP, MODIFY_RMP, DESTROY_RMP, QUERY_RMP (PRM 12.13, mlx5 driver interface 7.6).
+#include <algorithm>
+#include <utility>
+
+#include "connectx/base/resources.h"
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/qp/qp_checks.h"
+#include "connectx/qp/rdma.h"
+#include "connectx/qp/shared_receive_queue.h"
+#include "spec/connectx/opcodes.h"
+#include "spec/connectx/raw_queues.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using spec::connectx::create_rmp_in;
+using spec::connectx::create_rmp_out;
+using spec::connectx::destroy_rmp_in;
+using spec::connectx::modify_rmp_in;
+using spec::connectx::query_rmp_in;
+using spec::connectx::query_rmp_out;
+using spec::connectx::rmp_bitmask;
+using spec::connectx::rmp_context;
+using spec::connectx::rmp_state;
+using spec::connectx::wq;
+using spec::connectx::wq_type;
+using Srq = SharedReceiveQueue;
+
+constexpr std::string_view kSection = "mlx5 driver interface 7.6";
+
+CommandResult check_wq(Device& device, util::View<wq> queue) {
+  if (static_cast<wq_type>(queue.get(wq::wq_type)) != wq_type::LINKED_LIST) {
+    return refuse(Status::BAD_PARAM, kSection, "an RMP is a linked list");
+  }
+  if (queue.get(wq::wq_umem_valid) != 0 || queue.get(wq::dbr_umem_valid) != 0) {
+    return refuse(Status::BAD_PARAM, kSection, "user memory objects are not offered");
+  }
+  if (queue.get(wq::log_wq_sz) > Srq::kLogSizeMax) {
+    return refuse(Status::BAD_PARAM, kSection, "log_wq_sz is above log_max_srq_sz");
+  }
+  const auto log_stride = queue.get(wq::log_wq_stride);
+  if (log_stride < Srq::kLogStrideMin || log_stride > Srq::kLogStrideMax) {
+    return refuse(Status::BAD_PARAM, kSection, "log_wq_stride has no room for a WQE, or too much");
+  }
+  if (!device.resources().pds().contains(queue.get(wq::pd))) {
+    return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
+  }
+  return {};
+}
+
+Srq* find_rmp(Device& device, std::uint32_t rmpn) {
+  auto* srq = device.rdma().find_srq(rmpn);
+  return srq != nullptr && srq->attributes().kind == Srq::Kind::kRmp ? srq : nullptr;
+}
+
+CommandResult unknown_rmp() { return refuse(Status::BAD_RESOURCE, kSection, "unknown RMP"); }
+
+}  // namespace
+
+CommandResult create_rmp(Device& device, const Command& command) {
+  const auto context = command.input<create_rmp_in>().get(create_rmp_in::rmp_context);
+  const auto queue = context.get(rmp_context::wq);
+  if (auto checked = check_wq(device, queue); !checked) return checked;
+
+  const unsigned log_page_size = queue.get(wq::log_wq_pg_sz) + 12;
+  Srq::Attributes attributes;
+  attributes.kind = Srq::Kind::kRmp;
+  attributes.log_size = queue.get(wq::log_wq_sz);
+  attributes.log_stride = queue.get(wq::log_wq_stride);
+  attributes.wq_signature = queue.get(wq::wq_signature) != 0;
+  attributes.pd = rdma::Pd(queue.get(wq::pd));
+  auto buffer =
+      QueueBuffer::from_pas(device.dma(), command.in_tail(create_rmp_in::kSize), log_page_size,
+                            std::uint64_t{queue.get(wq::page_offset)} << (log_page_size - 6),
+                            std::uint64_t{1} << (attributes.log_size + attributes.log_stride));
+  if (!buffer) {
+    return refuse(Status::BAD_INPUT_LEN, kSection, "the page list is shorter than the queue");
+  }
+  auto reservation = device.resources().translations().reserve(buffer->pages().size());
+  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
+  attributes.buffer = std::move(*buffer);
+  attributes.translations = std::move(*reservation);
+  attributes.record = DoorbellRecord(device.dma(), queue.get(wq::dbr_addr));
+  std::ranges::copy(context.bytes(), attributes.context.begin());
+  auto* srq = device.rdma().add_srq(std::move(attributes));
+  if (srq == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all SRQ numbers are in use");
+  device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
+  command.output<create_rmp_out>().set(create_rmp_out::rmpn, srq->number());
+  return {};
+}
+
+CommandResult modify_rmp(Device& device, const Command& command) {
+  const auto in = command.input<modify_rmp_in>();
+  auto* srq = find_rmp(device, in.get(modify_rmp_in::rmpn));
+  if (srq == nullptr) return unknown_rmp();
+  if (srq->failed()) {
+    return refuse(Status::BAD_RESOURCE_STATE, kSection, "the RMP is in error");
+  }
+  // The limit is all that can be changed.
+  if (in.get(modify_rmp_in::modify_bitmask).get(rmp_bitmask::lwm) != 0) {
+    const auto queue = in.get(modify_rmp_in::rmp_context).get(rmp_context::wq);
+    device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
+  }
+  return {};
+}
+
+CommandResult destroy_rmp(Device& device, const Command& command) {
+  auto* srq = find_rmp(device, command.input<destroy_rmp_in>().get(destroy_rmp_in::rmpn));
+  if (srq == nullptr) return unknown_rmp();
+  if (srq->users() != 0) return refuse(Status::RESOURCE_BUSY, kSection, "QPs use the RMP");
+  device.rdma().remove_srq(*srq);
+  return {};
+}
+
+CommandResult query_rmp(Device& device, const Command& command) {
+  auto* srq = find_rmp(device, command.input<query_rmp_in>().get(query_rmp_in::rmpn));
+  if (srq == nullptr) return unknown_rmp();
+  const auto out = command.output<query_rmp_out>().sub(query_rmp_out::rmp_context);
+  const auto& attributes = srq->attributes();
+  std::ranges::copy(std::span(attributes.context).first(rmp_context::kSize), out.bytes().begin());
+  const auto state = srq->failed() ? rmp_state::ERR : rmp_state::RDY;
+  out.set(rmp_context::state, static_cast<std::uint32_t>(state));
+  const auto queue = out.sub(rmp_context::wq);
+  queue.set(wq::lwm, srq->limit());
+  queue.set(wq::hw_counter, srq->consumed());
+  write_page_list(command, query_rmp_out::kSize, attributes.buffer.pages());
+  return {};
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,106 @@
+// SET_ROCE_ADDRESS, QUERY_ROCE_ADDRESS (mlx5 driver interface 7.8), ATTACH_TO_MCG, DETACH_FROM_MCG
+// (7.10).
+#include <algorithm>
+
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/qp/rdma.h"
+#include "spec/connectx/opcodes.h"
+#include "spec/connectx/resources.h"
+#include "spec/connectx/vport.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using spec::connectx::attach_to_mcg_in;
+using spec::connectx::detach_from_mcg_in;
+using spec::connectx::query_roce_address_in;
+using spec::connectx::query_roce_address_out;
+using spec::connectx::roce_address;
+using spec::connectx::roce_l3_type;
+using spec::connectx::roce_version;
+using spec::connectx::set_roce_address_in;
+
+constexpr std::string_view kAddressSection = "mlx5 driver interface 7.8";
+constexpr std::string_view kGroupSection = "mlx5 driver interface 7.10";
+
+}  // namespace
+
+CommandResult set_roce_address(Device& device, const Command& command) {
+  const auto in = command.input<set_roce_address_in>();
+  const auto address = in.get(set_roce_address_in::roce_address);
+  const std::size_t index = in.get(set_roce_address_in::roce_address_index);
+  auto& gids = device.rdma().gids();
+  if (index >= rdma::GidTable::kSize) {
+    return refuse(Status::BAD_INDEX, kAddressSection, "the index is past the table");
+  }
+  rdma::GidEntry entry;
+  entry.gid = rdma::Gid::from(address.get(roce_address::source_l3_address));
+  if (entry.gid.is_zero()) {  // "All zero = delete"
+    gids.clear(index);
+    return {};
+  }
+  const auto version = static_cast<roce_version>(address.get(roce_address::roce_version));
+  if (version != roce_version::V1 && version != roce_version::V2) {
+    return refuse(Status::BAD_PARAM, kAddressSection, "roce_version is neither v1 nor v2");
+  }
+  entry.roce_v2 = version == roce_version::V2;
+  entry.mac = rdma::Mac::from(address.get(roce_address::source_mac));
+  if (address.get(roce_address::vlan_valid) != 0) {
+    entry.vlan_id = static_cast<std::uint16_t>(address.get(roce_address::vlan_id));
+  }
+  gids.set(index, entry);
+  return {};
+}
+
+CommandResult query_roce_address(Device& device, const Command& command) {
+  const std::size_t index =
+      command.input<query_roce_address_in>().get(query_roce_address_in::roce_address_index);
+  if (index >= rdma::GidTable::kSize) {
+    return refuse(Status::BAD_INDEX, kAddressSection, "the index is past the table");
+  }
+  const auto* entry = device.rdma().gids().get(index);
+  if (entry == nullptr) return {};
+  const auto out =
+      command.output<query_roce_address_out>().sub(query_roce_address_out::roce_address);
+  std::ranges::copy(entry->gid.bytes, out.sub(roce_address::source_l3_address).begin());
+  std::ranges::copy(entry->mac.bytes, out.sub(roce_address::source_mac).begin());
+  if (entry->vlan_id) {
+    out.set(roce_address::vlan_valid, 1);
+    out.set(roce_address::vlan_id, *entry->vlan_id);
+  }
+  const auto l3 = entry->gid.is_ipv4() ? roce_l3_type::IPV4 : roce_l3_type::IPV6;
+  out.set(roce_address::roce_l3_type, static_cast<std::uint32_t>(l3));
+  const auto version = entry->roce_v2 ? roce_version::V2 : roce_version::V1;
+  out.set(roce_address::roce_version, static_cast<std::uint32_t>(version));
+  return {};
+}
+
+CommandResult attach_to_mcg(Device& device, const Command& command) {
+  const auto in = command.input<attach_to_mcg_in>();
+  const auto* qp = device.rdma().find_qp(in.get(attach_to_mcg_in::qpn));
+  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kGroupSection, "unknown QPN");
+  if (qp->transport().type() != rdma::QpType::kUd) {
+    return refuse(Status::BAD_PARAM, kGroupSection, "only UD QPs take multicast");
+  }
+  const auto group = rdma::Gid::from(in.get(attach_to_mcg_in::multicast_gid));
+  if (!group.is_multicast()) {
+    return refuse(Status::BAD_PARAM, kGroupSection, "the GID is no multicast address");
+  }
+  // A QP is in a group or not, and gets one copy (IBTA 11.3.5): attaching again changes nothing.
+  (void)device.rdma().transport().attach(rdma::Qpn(qp->qpn()), group);
+  return {};
+}
+
+CommandResult detach_from_mcg(Device& device, const Command& command) {
+  const auto in = command.input<detach_from_mcg_in>();
+  const rdma::Qpn qpn(in.get(detach_from_mcg_in::qpn));
+  const auto group = rdma::Gid::from(in.get(detach_from_mcg_in::multicast_gid));
+  if (!device.rdma().transport().detach(qpn, group)) {
+    return refuse(Status::BAD_RESOURCE, kGroupSection, "the QP is not in this group");
+  }
+  return {};
+}
+
+}  // namespace softhca::connectx

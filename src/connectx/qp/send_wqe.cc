@@ -1,0 +1,281 @@
+#include "connectx/qp/send_wqe.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+#include "util/field.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using rdma::QpType;
+using rdma::SendOpcode;
+using spec::connectx::data_segment_inline;
+using spec::connectx::data_segment_pointer;
+using spec::connectx::wqe_atomic_segment;
+using spec::connectx::wqe_ctrl_segment;
+using spec::connectx::wqe_datagram_segment;
+using spec::connectx::wqe_opcode;
+using spec::connectx::wqe_raddr_segment;
+using spec::connectx::wqe_xrc_segment;
+using util::View;
+
+constexpr std::string_view kDriver = "mlx5 driver interface 8.3";
+constexpr std::string_view kData = "PRM 7.4.4.1.4";
+
+constexpr std::array<WqeFaultInfo, 20> kFaults{{
+    {WqeFault::kNone, "", ""},
+    {WqeFault::kSizeZero, "ds is 0: not even a control segment", "PRM Table 26"},
+    {WqeFault::kPastPosted, "ds reaches past the send counter", kDriver},
+    {WqeFault::kWrongIndex, "wqe_index is not the one that is due", "PRM Table 26"},
+    {WqeFault::kWrongQpn, "sq_number is not the QP's", "PRM Table 26"},
+    {WqeFault::kUnknownOpcode, "opcode is unknown or not offered", kDriver},
+    {WqeFault::kOpcodeForService, "opcode does not belong to the QP's service", "IBTA Table 36"},
+    {WqeFault::kMaskedAtomic, "masked atomics are not offered", kDriver},
+    {WqeFault::kMemoryKeyUpdate, "UMR is not offered", "mlx5 driver interface 8.6"},
+    {WqeFault::kNoRemoteAddress, "ds leaves no room for the remote address segment", kDriver},
+    {WqeFault::kNoAtomicOperands, "ds leaves no room for the atomic segment", kDriver},
+    {WqeFault::kNoAddressVector, "ds leaves no room for the datagram segment", kDriver},
+    {WqeFault::kShortAddressVector, "datagram segment without the extension bit", kDriver},
+    {WqeFault::kInlineForRead, "inline data where the answer is to be written", kData},
+    {WqeFault::kInlineTooLong, "inline data is longer than the WQE", kData},
+    {WqeFault::kMixedPayload, "inline data and pointers in one WQE are not implemented", kData},
+    {WqeFault::kAtomicLength, "an atomic needs one pointer to 8 bytes", kData},
+    {WqeFault::kMessageTooLong, "the message is longer than log_msg_max",
+     "mlx5 driver interface 7.2"},
+    {WqeFault::kAtomicsOff, "atomics are not offered", kDriver},
+    {WqeFault::kNoXrcSegment, "ds leaves no room for the XRC segment", kDriver},
+}};
+
+constexpr bool faults_in_order() {
+  for (std::size_t i = 0; i < kFaults.size(); ++i) {
+    if (static_cast<std::size_t>(kFaults[i].fault) != i) return false;
+  }
+  return true;
+}
+static_assert(faults_in_order());
+
+constexpr unsigned service(QpType type) { return 1u << static_cast<unsigned>(type); }
+constexpr unsigned kReliable = service(QpType::kRc) | service(QpType::kXrc);
+constexpr unsigned kConnected = kReliable | service(QpType::kUc);
+constexpr unsigned kEvery = kConnected | service(QpType::kUd);
+
+/// What follows the control segment (and, for UD and XRC, the segment of the service).
+enum class Form : std::uint8_t { kNothing, kGather, kRemoteGather, kRemoteScatter, kAtomic };
+
+struct OpcodeRule {
+  wqe_opcode opcode;
+  unsigned services;
+  Form form;
+  SendOpcode request;
+  WqeFault fault = WqeFault::kNone;  ///< known, and refused for this reason
+};
+
+// IBTA Table 36: which operations each service has.
+constexpr OpcodeRule kOpcodes[] = {
+    {wqe_opcode::NOP, kEvery, Form::kNothing, SendOpcode::kNop},
+    {wqe_opcode::SEND_INVAL, kReliable, Form::kGather, SendOpcode::kSendWithInvalidate},
+    {wqe_opcode::RDMA_WRITE, kConnected, Form::kRemoteGather, SendOpcode::kRdmaWrite},
+    {wqe_opcode::RDMA_WRITE_IMM, kConnected, Form::kRemoteGather,
+     SendOpcode::kRdmaWriteWithImmediate},
+    {wqe_opcode::SEND, kEvery, Form::kGather, SendOpcode::kSend},
+    {wqe_opcode::SEND_IMM, kEvery, Form::kGather, SendOpcode::kSendWithImmediate},
+    {wqe_opcode::RDMA_READ, kReliable, Form::kRemoteScatter, SendOpcode::kRdmaRead},
+    {wqe_opcode::ATOMIC_CS, kReliable, Form::kAtomic, SendOpcode::kCompareSwap},
+    {wqe_opcode::ATOMIC_FA, kReliable, Form::kAtomic, SendOpcode::kFetchAdd},
+    {wqe_opcode::ATOMIC_MASKED_CS, kReliable, Form::kNothing, SendOpcode::kNop,
+     WqeFault::kMaskedAtomic},
+    {wqe_opcode::ATOMIC_MASKED_FA, kReliable, Form::kNothing, SendOpcode::kNop,
+     WqeFault::kMaskedAtomic},
+    {wqe_opcode::UMR, kEvery, Form::kNothing, SendOpcode::kLocal, WqeFault::kMemoryKeyUpdate},
+};
+
+const OpcodeRule* find_rule(wqe_opcode opcode) {
+  const auto* found = std::find_if(std::begin(kOpcodes), std::end(kOpcodes),
+                                   [&](const OpcodeRule& rule) { return rule.opcode == opcode; });
+  return found == std::end(kOpcodes) ? nullptr : found;
+}
+
+/// Walks over the segments of a WQE.
+class Segments {
+ public:
+  explicit Segments(std::span<const std::byte> rest) : rest_(rest) {}
+
+  bool empty() const { return rest_.empty(); }
+  template <class Layout>
+  bool has() const {
+    return rest_.size() >= Layout::kSize;
+  }
+  /// @pre has<Layout>()
+  template <class Layout>
+  View<Layout> take() {
+    View<Layout> view(rest_);
+    rest_ = rest_.subspan(Layout::kSize);
+    return view;
+  }
+  std::span<const std::byte> rest() const { return rest_; }
+  void skip(std::size_t bytes) { rest_ = rest_.subspan(bytes); }
+
+ private:
+  std::span<const std::byte> rest_;
+};
+
+WqeFault take_datagram(Segments& segments, rdma::UdDestination& to) {
+  using Av = wqe_datagram_segment;
+  if (!segments.has<Av>()) return WqeFault::kNoAddressVector;
+  const auto av = segments.take<Av>();
+  // Drivers always set it; without it the vector would have 16 bytes and no GID.
+  if (av.get(Av::ext) == 0) return WqeFault::kShortAddressVector;
+  to.dst_mac = rdma::Mac::from(av.get(Av::rmac));
+  to.dst_gid = rdma::Gid::from(av.get(Av::rgid_rip));
+  to.qpn = rdma::Qpn(av.get(Av::destination_qp_dct));
+  to.qkey = av.get(Av::qkey);
+  to.src_gid_index = static_cast<std::uint8_t>(av.get(Av::src_addr_index));
+  to.hop_limit = static_cast<std::uint8_t>(av.get(Av::hop_limit));
+  to.traffic_class = static_cast<std::uint8_t>(av.get(Av::tclass));
+  to.flow_label = av.get(Av::flow_label);
+  to.udp_source_port = static_cast<std::uint16_t>(av.get(Av::rlid_udp_sport));
+  return WqeFault::kNone;
+}
+
+WqeFault take_remote(Segments& segments, rdma::SendRequest& request) {
+  if (!segments.has<wqe_raddr_segment>()) return WqeFault::kNoRemoteAddress;
+  const auto remote = segments.take<wqe_raddr_segment>();
+  request.remote_address = remote.get(wqe_raddr_segment::raddr);
+  request.rkey = rdma::MKey(remote.get(wqe_raddr_segment::rkey));
+  return WqeFault::kNone;
+}
+
+WqeFault take_atomic(Segments& segments, rdma::SendRequest& request) {
+  if (!segments.has<wqe_atomic_segment>()) return WqeFault::kNoAtomicOperands;
+  const auto atomic = segments.take<wqe_atomic_segment>();
+  request.swap_add = atomic.get(wqe_atomic_segment::swap_add);
+  request.compare = atomic.get(wqe_atomic_segment::compare);
+  return WqeFault::kNone;
+}
+
+/// PRM 7.4.4.1.4: "Every data segment containing data occupies one or more octowords."
+WqeFault take_inline(Segments& segments, rdma::SendRequest& request) {
+  const View<data_segment_inline> segment(segments.rest());
+  const std::size_t length = segment.get(data_segment_inline::byte_count);
+  const auto bytes = segments.rest().subspan(data_segment_inline::kSize);
+  if (length > bytes.size()) return WqeFault::kInlineTooLong;
+  request.inline_data.insert(request.inline_data.end(), bytes.begin(),
+                             bytes.begin() + static_cast<std::ptrdiff_t>(length));
+  const auto octowords = (data_segment_inline::kSize + length + kWqeUnit - 1) / kWqeUnit;
+  segments.skip(octowords * kWqeUnit);
+  return WqeFault::kNone;
+}
+
+/// All data segments. `total` becomes the length of the message in bytes.
+WqeFault take_data(Segments& segments, rdma::SendRequest& request, std::uint64_t& total) {
+  while (!segments.empty()) {
+    const View<data_segment_pointer> pointer(segments.rest());
+    if (pointer.get(data_segment_pointer::inline_) != 0) {
+      if (const auto fault = take_inline(segments, request); fault != WqeFault::kNone) return fault;
+      continue;
+    }
+    // "A byte count value of zero means 2Gbyte data transfer. To send a request with zero data, DS
+    // should be set such that no data segments appear in the WQE."
+    auto length = pointer.get(data_segment_pointer::byte_count);
+    if (length == 0) length = 1u << 31;
+    request.sges.push_back({pointer.get(data_segment_pointer::local_address), length,
+                            rdma::MKey(pointer.get(data_segment_pointer::l_key))});
+    total += length;
+    segments.skip(data_segment_pointer::kSize);
+  }
+  // Inline segments without data only fill up a WQE.
+  request.is_inline = !request.inline_data.empty();
+  if (request.is_inline && !request.sges.empty()) return WqeFault::kMixedPayload;
+  total += request.inline_data.size();
+  return WqeFault::kNone;
+}
+
+WqeFault take_form(Segments& segments, Form form, rdma::SendRequest& request) {
+  switch (form) {
+    case Form::kNothing:
+    case Form::kGather:
+      return WqeFault::kNone;
+    case Form::kRemoteGather:
+    case Form::kRemoteScatter:
+      return take_remote(segments, request);
+    case Form::kAtomic: {
+      const auto fault = take_remote(segments, request);
+      return fault != WqeFault::kNone ? fault : take_atomic(segments, request);
+    }
+  }
+  return WqeFault::kNone;
+}
+
+/// Checks that need the whole payload.
+WqeFault check_payload(Form form, const SendWqeRules& rules, const rdma::SendRequest& request,
+                       std::uint64_t total) {
+  const bool writes_answer = form == Form::kRemoteScatter || form == Form::kAtomic;
+  if (writes_answer && request.is_inline) return WqeFault::kInlineForRead;
+  // PRM 7.4.4.1.4: "atomic WQEs only support a single memory pointer in their gather list".
+  if (form == Form::kAtomic && (request.sges.size() != 1 || total != 8)) {
+    return WqeFault::kAtomicLength;
+  }
+  // A datagram's length is bounded by the path MTU, which the transport checks.
+  if (rules.type != QpType::kUd && total > std::uint64_t{1} << rules.log_message_max) {
+    return WqeFault::kMessageTooLong;
+  }
+  return WqeFault::kNone;
+}
+
+}  // namespace
+
+const WqeFaultInfo& describe(WqeFault fault) { return kFaults[static_cast<std::size_t>(fault)]; }
+
+SendWqeControl SendWqeControl::parse(std::span<const std::byte> wqe) {
+  using Ctrl = wqe_ctrl_segment;
+  const View<Ctrl> ctrl(wqe);
+  const auto ce = static_cast<spec::connectx::wqe_completion>(ctrl.get(Ctrl::ce));
+  SendWqeControl control;
+  control.index = static_cast<std::uint16_t>(ctrl.get(Ctrl::wqe_index));
+  control.opcode = static_cast<wqe_opcode>(ctrl.get(Ctrl::opcode));
+  control.qpn = ctrl.get(Ctrl::sq_number);
+  control.units = ctrl.get(Ctrl::ds);
+  control.event = ce == spec::connectx::wqe_completion::CQE_AND_EQE;
+  control.signaled = control.event || ce == spec::connectx::wqe_completion::CQE;
+  return control;
+}
+
+WqeFault decode_send_wqe(std::span<const std::byte> wqe, std::uint16_t expected_index,
+                         const SendWqeRules& rules, rdma::SendRequest& request) {
+  assert(wqe.size() >= wqe_ctrl_segment::kSize && wqe.size() % kWqeUnit == 0);
+  const auto control = SendWqeControl::parse(wqe);
+  request.signaled = control.signaled;
+  if (control.index != expected_index) return WqeFault::kWrongIndex;
+  if (control.qpn != rules.qpn) return WqeFault::kWrongQpn;
+  const auto* rule = find_rule(control.opcode);
+  if (rule == nullptr) return WqeFault::kUnknownOpcode;
+  if (rule->fault != WqeFault::kNone) return rule->fault;
+  if ((rule->services & service(rules.type)) == 0) return WqeFault::kOpcodeForService;
+  if (rule->form == Form::kAtomic && !rules.atomics) return WqeFault::kAtomicsOff;
+
+  Segments segments(wqe);
+  const auto ctrl = segments.take<wqe_ctrl_segment>();
+  request.opcode = rule->request;
+  request.solicited = ctrl.get(wqe_ctrl_segment::se) != 0;
+  request.immediate = ctrl.get(wqe_ctrl_segment::imm);
+  // Execution is in order anyway; these three also wait for the answers of READs and atomics.
+  request.fence = ctrl.get(wqe_ctrl_segment::fm) >=
+                  static_cast<std::uint32_t>(spec::connectx::wqe_fence::FENCE);
+  if (rule->form == Form::kNothing) return WqeFault::kNone;
+
+  WqeFault fault = WqeFault::kNone;
+  if (rules.type == QpType::kUd) fault = take_datagram(segments, request.ud);
+  if (rules.type == QpType::kXrc) {
+    if (!segments.has<wqe_xrc_segment>()) return WqeFault::kNoXrcSegment;
+    segments.skip(wqe_xrc_segment::kSize);
+  }
+  if (fault == WqeFault::kNone) fault = take_form(segments, rule->form, request);
+  std::uint64_t total = 0;
+  if (fault == WqeFault::kNone) fault = take_data(segments, request, total);
+  return fault != WqeFault::kNone ? fault : check_payload(rule->form, rules, request, total);
+}
+
+}  // namespace softhca::connectx

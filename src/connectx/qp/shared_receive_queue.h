@@ -1,0 +1,85 @@
+// RMPs and XRC SRQs (mlx5 driver interface 7.6, 8.5): receive WQEs that several QPs take from,
+// chained by next_wqe_index.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "connectx/base/resources.h"
+#include "connectx/queue/queue_buffer.h"
+#include "rdma/hca.h"
+#include "rdma/types.h"
+#include "spec/connectx/raw_queues.h"
+#include "spec/connectx/srq.h"
+
+namespace softhca::connectx {
+
+class SharedReceiveQueue {
+ public:
+  enum class Kind : std::uint8_t { kRmp, kXrc };
+  static constexpr unsigned kLogSizeMax = 15;    ///< WQEs; the counter has 16 bits
+  static constexpr unsigned kLogStrideMax = 11;  ///< bytes of a WQE
+  static constexpr unsigned kLogStrideMin = 5;   ///< the next segment and one pointer
+
+  struct Attributes {
+    Kind kind = Kind::kRmp;
+    unsigned log_size = 0;    ///< WQEs
+    unsigned log_stride = 5;  ///< bytes
+    /// A signature segment stands before the scatter list; it is not checked.
+    bool wq_signature = false;
+    rdma::Pd pd{};
+    std::uint32_t cqn = 0;         ///< XRC
+    std::uint32_t user_index = 0;  ///< XRC
+    std::uint32_t xrcd = 0;        ///< XRC
+    std::uint16_t limit = 0;       ///< 0: no event
+    QueueBuffer buffer{};
+    TranslationBudget::Reservation translations{};  ///< for the buffer
+    DoorbellRecord record{};
+    /// The context as it was given, for the query commands: of the kind's own layout.
+    std::array<std::byte, spec::connectx::rmp_context::kSize> context{};
+  };
+
+  static_assert(spec::connectx::xrc_srq_context::kSize <= spec::connectx::rmp_context::kSize);
+
+  SharedReceiveQueue(std::uint32_t number, Attributes attributes);
+
+  std::uint32_t number() const { return number_; }
+  const Attributes& attributes() const { return attributes_; }
+  bool failed() const { return failed_; }
+  std::uint16_t consumed() const { return consumed_; }
+  std::uint16_t limit() const { return attributes_.limit; }
+
+  /// Takes the next WQE. Its index becomes the request's cookie.
+  rdma::Fetch fetch(rdma::ReceiveRequest& request);
+  /// Asks for an event when fewer than `limit` WQEs are left; 0: for none.
+  void arm(std::uint16_t limit) { attributes_.limit = limit; }
+  /// True once when the limit is reached: the event is due, and the limit is off. Software only
+  /// ever adds WQEs, so to look after arm() and after each fetch() is enough, no polling is needed.
+  bool take_limit_event();
+  /// True once after fetch() has found memory or list broken (SRQ catastrophic error).
+  bool take_failure();
+
+  // QPs that take from this queue.
+  void add_user() { ++users_; }
+  void remove_user() { --users_; }
+  std::uint32_t users() const { return users_; }
+
+ private:
+  std::uint32_t size() const { return 1u << attributes_.log_size; }
+  /// WQEs that are posted and not taken; nothing if the record is gone or makes no sense.
+  std::optional<std::uint32_t> read_available();
+  rdma::Fetch fail(const char* reason);
+
+  std::uint32_t number_;
+  Attributes attributes_;
+  std::uint16_t next_ = 0;      ///< index of the WQE to take next
+  std::uint16_t consumed_ = 0;  ///< counts WQEs
+  std::uint16_t posted_ = 0;    ///< as last read from the record
+  std::uint32_t users_ = 0;
+  bool failed_ = false;
+  bool failure_told_ = false;
+};
+
+}  // namespace softhca::connectx

@@ -1,0 +1,115 @@
+#include "connectx/steering/flow_match.h"
+
+#include <cstring>
+
+#include "wire/vlan.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using ethernet::L3Type;
+using ethernet::L4Type;
+using ethernet::PacketInfo;
+using Outer = spec::connectx::fte_match_set_lyr_2_4;
+using Misc = spec::connectx::fte_match_set_misc;
+using wire::EtherType;
+
+constexpr std::uint32_t pcp(std::uint16_t tci) { return tci >> 13; }
+constexpr std::uint32_t dei(std::uint16_t tci) { return tci >> 12 & 1; }
+constexpr std::uint32_t vid(std::uint16_t tci) { return tci & 0xFFF; }
+
+void copy(std::span<std::byte> to, std::span<const std::byte> from) {
+  std::memcpy(to.data(), from.data(), to.size());
+}
+
+void put_tags(MatchKey& key, const PacketInfo& packet) {
+  if (!packet.tag) return;
+  const auto outer = key.outer();
+  if (packet.tag->tpid == EtherType::kVlan) outer.set(Outer::cvlan_tag, 1);
+  if (packet.tag->tpid == EtherType::kServiceVlan) outer.set(Outer::svlan_tag, 1);
+  outer.set(Outer::first_prio, pcp(packet.tag->tci));
+  outer.set(Outer::first_cfi, dei(packet.tag->tci));
+  outer.set(Outer::first_vid, vid(packet.tag->tci));
+  if (!packet.inner_tag) return;
+  const auto misc = key.misc();
+  if (packet.inner_tag->tpid == EtherType::kVlan) misc.set(Misc::outer_second_cvlan_tag, 1);
+  if (packet.inner_tag->tpid == EtherType::kServiceVlan) misc.set(Misc::outer_second_svlan_tag, 1);
+  misc.set(Misc::outer_second_prio, pcp(packet.inner_tag->tci));
+  misc.set(Misc::outer_second_cfi, dei(packet.inner_tag->tci));
+  misc.set(Misc::outer_second_vid, vid(packet.inner_tag->tci));
+}
+
+void put_ip(util::MutableView<Outer> outer, const PacketInfo& packet) {
+  if (packet.l3 == L3Type::kNone) return;
+  const bool v4 = packet.l3 == L3Type::kIpv4;
+  outer.set(Outer::ip_version, v4 ? 4 : 6);
+  outer.set(Outer::ip_protocol, static_cast<std::uint32_t>(packet.protocol));
+  outer.set(Outer::ip_dscp, packet.dscp());
+  outer.set(Outer::ip_ecn, packet.ecn());
+  outer.set(Outer::ttl_hoplimit, packet.hop_limit);
+  outer.set(Outer::frag, packet.fragment ? 1 : 0);
+  // An IPv4 address stands in the last four bytes, with zeros before it.
+  const std::size_t skip = v4 ? 12 : 0;
+  copy(outer.sub(Outer::src_ipv4_src_ipv6).subspan(skip),
+       std::span(packet.source_ip.bytes).subspan(skip));
+  copy(outer.sub(Outer::dst_ipv4_dst_ipv6).subspan(skip),
+       std::span(packet.destination_ip.bytes).subspan(skip));
+}
+
+void put_ports(util::MutableView<Outer> outer, const PacketInfo& packet) {
+  if (packet.l4 == L4Type::kTcp) {
+    outer.set(Outer::tcp_sport, packet.source_port);
+    outer.set(Outer::tcp_dport, packet.destination_port);
+    outer.set(Outer::tcp_flags, packet.tcp_flags);
+  }
+  if (packet.l4 == L4Type::kUdp) {
+    outer.set(Outer::udp_sport, packet.source_port);
+    outer.set(Outer::udp_dport, packet.destination_port);
+  }
+}
+
+template <class View, class... Fields>
+void fill(View view, Fields... fields) {
+  (view.set(fields, Fields::kMax), ...);
+}
+
+MatchKey make_matchable_fields() {
+  MatchKey mask;
+  const auto outer = mask.outer();
+  const auto ones = [](std::span<std::byte> bytes) {
+    std::memset(bytes.data(), 0xFF, bytes.size());
+  };
+  ones(outer.sub(Outer::smac));
+  ones(outer.sub(Outer::dmac));
+  ones(outer.sub(Outer::src_ipv4_src_ipv6));
+  ones(outer.sub(Outer::dst_ipv4_dst_ipv6));
+  fill(outer, Outer::ethertype, Outer::first_prio, Outer::first_cfi, Outer::first_vid,
+       Outer::cvlan_tag, Outer::svlan_tag, Outer::ip_version, Outer::ip_protocol, Outer::ip_dscp,
+       Outer::ip_ecn, Outer::ttl_hoplimit, Outer::frag, Outer::tcp_sport, Outer::tcp_dport,
+       Outer::tcp_flags, Outer::udp_sport, Outer::udp_dport);
+  fill(mask.misc(), Misc::outer_second_prio, Misc::outer_second_cfi, Misc::outer_second_vid,
+       Misc::outer_second_cvlan_tag, Misc::outer_second_svlan_tag);
+  return mask;
+}
+
+}  // namespace
+
+MatchKey match_key_of(const PacketInfo& packet) {
+  MatchKey key;
+  const auto outer = key.outer();
+  copy(outer.sub(Outer::dmac), packet.destination_mac.bytes);
+  copy(outer.sub(Outer::smac), packet.source_mac.bytes);
+  outer.set(Outer::ethertype, static_cast<std::uint32_t>(packet.ether_type));
+  put_tags(key, packet);
+  put_ip(outer, packet);
+  put_ports(outer, packet);
+  return key;
+}
+
+const MatchKey& matchable_fields() {
+  static const MatchKey mask = make_matchable_fields();
+  return mask;
+}
+
+}  // namespace softhca::connectx

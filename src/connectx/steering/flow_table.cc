@@ -1,0 +1,186 @@
+#include "connectx/steering/flow_table.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace softhca::connectx {
+
+namespace {
+
+using spec::connectx::destination_type;
+using spec::connectx::flow_action;
+using spec::connectx::flow_table_type;
+using spec::connectx::table_miss_action;
+
+/// Tables and groups that one packet may visit. Levels only rise along a chain, so an honest walk
+/// is far shorter; nested multi-path flows, which the manual forbids (7.11.2.4), end here.
+constexpr std::size_t kStepsMax = 4096;
+
+bool has(std::uint16_t actions, flow_action action) {
+  return (actions & static_cast<std::uint16_t>(action)) != 0;
+}
+
+}  // namespace
+
+// FlowGroup ------------------------------------------------------------------------------------
+
+std::size_t FlowGroup::Hash::operator()(const MatchKey& key) const {
+  std::uint64_t hash = 0x9E3779B97F4A7C15u;
+  for (const auto i : words) {
+    hash = (hash ^ key.word(i)) * 0xFF51AFD7ED558CCDu;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+FlowGroup::Hash FlowGroup::make_hash(const MatchKey& criteria) {
+  Hash hash;
+  for (std::uint8_t i = 0; i < MatchKey::kWords; ++i) {
+    if (criteria.word(i) != 0) hash.words.push_back(i);
+  }
+  return hash;
+}
+
+FlowGroup::FlowGroup(std::uint32_t id, std::uint32_t first, std::uint32_t last,
+                     std::uint8_t criteria_enable, const MatchKey& criteria)
+    : id_(id),
+      first_(first),
+      last_(last),
+      criteria_enable_(criteria_enable),
+      criteria_(criteria),
+      by_value_(1, make_hash(criteria)) {}
+
+Flow* FlowGroup::find(std::uint32_t index) {
+  const auto found = flows_.find(index);
+  return found == flows_.end() ? nullptr : &found->second;
+}
+
+void FlowGroup::set(Flow flow) {
+  assert(first_ <= flow.index && flow.index <= last_);
+  if (find(flow.index) != nullptr) erase(flow.index);
+  flow.value = flow.value.masked(criteria_);
+  const auto index = flow.index;
+  const Flow& added = flows_.emplace(index, std::move(flow)).first->second;
+  auto& same = by_value_[added.value];
+  const auto place = std::find_if(same.begin(), same.end(),
+                                  [&](const Flow* other) { return other->index > index; });
+  same.insert(place, &added);
+}
+
+void FlowGroup::erase(std::uint32_t index) {
+  const auto found = flows_.find(index);
+  assert(found != flows_.end());
+  const auto same = by_value_.find(found->second.value);
+  std::erase(same->second, &found->second);
+  if (same->second.empty()) by_value_.erase(same);
+  flows_.erase(found);
+}
+
+const Flow* FlowGroup::match(const MatchKey& packet) const {
+  if (flows_.empty()) return nullptr;
+  const auto found = by_value_.find(packet.masked(criteria_));
+  return found == by_value_.end() ? nullptr : found->second.front();
+}
+
+// FlowTable ------------------------------------------------------------------------------------
+
+bool FlowTable::overlaps(std::uint32_t first, std::uint32_t last) const {
+  return std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
+    return first <= group->last() && group->first() <= last;
+  });
+}
+
+FlowGroup& FlowTable::create_group(std::uint32_t first, std::uint32_t last,
+                                   std::uint8_t criteria_enable, const MatchKey& criteria) {
+  const auto place = std::find_if(groups_.begin(), groups_.end(),
+                                  [&](const auto& group) { return group->first() > first; });
+  const auto id = next_group_id_++;
+  return **groups_.insert(place,
+                          std::make_unique<FlowGroup>(id, first, last, criteria_enable, criteria));
+}
+
+FlowGroup* FlowTable::find_group(std::uint32_t id) {
+  const auto found = std::find_if(groups_.begin(), groups_.end(),
+                                  [&](const auto& group) { return group->id() == id; });
+  return found == groups_.end() ? nullptr : found->get();
+}
+
+FlowGroup* FlowTable::group_of(std::uint32_t index) {
+  const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const auto& group) {
+    return group->first() <= index && index <= group->last();
+  });
+  return found == groups_.end() ? nullptr : found->get();
+}
+
+void FlowTable::destroy_group(std::uint32_t id) {
+  std::erase_if(groups_, [&](const auto& group) { return group->id() == id; });
+}
+
+// FlowSteering ---------------------------------------------------------------------------------
+
+FlowTable* FlowSteering::find(flow_table_type type, std::uint32_t id) {
+  auto* table = tables_.find(id);
+  return table != nullptr && table->attributes().type == type ? table : nullptr;
+}
+
+void FlowSteering::destroy(std::uint32_t id) {
+  if (root_ == id) root_.reset();
+  tables_.erase(id);
+}
+
+FlowTable* FlowSteering::root_table() {
+  if (root_) return tables_.find(*root_);
+  FlowTable* root = nullptr;
+  tables_.for_each([&](FlowTable& table) {
+    if (table.attributes().level == 0 && table.attributes().type == flow_table_type::NIC_RX) {
+      root = &table;
+    }
+  });
+  return root;
+}
+
+void FlowSteering::classify(const MatchKey& packet, std::vector<Delivery>& out) {
+  Walk packet_walk{packet, out, kStepsMax};
+  walk(root_table(), 0, packet_walk);
+}
+
+void FlowSteering::walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk) {
+  while (table != nullptr && walk.steps_left > table->group_count()) {
+    walk.steps_left -= 1 + table->group_count();
+    const auto* flow = table->match(walk.packet);
+    if (flow == nullptr) {
+      table = miss_of(*table);
+      continue;
+    }
+    // PRM 7.11.2.9: the last tag on the way counts, an unmarked flow does not change it.
+    if (flow->flow_tag != 0) flow_tag = flow->flow_tag;
+    table = apply(*flow, flow_tag, walk);
+  }
+}
+
+FlowTable* FlowSteering::apply(const Flow& flow, std::uint32_t flow_tag, Walk& packet_walk) {
+  // "Allow" means the default behavior, and that of NIC receive tables is to drop (PRM 7.11.4.1).
+  if (!has(flow.action, flow_action::FWD_DEST)) return nullptr;
+  FlowTable* next = nullptr;
+  for (const auto& destination : flow.destinations) {
+    if (destination.type == destination_type::TIR) {
+      if (packet_walk.out.size() < kDestinationsMax) {
+        packet_walk.out.push_back({destination.id, flow_tag});
+      }
+      continue;
+    }
+    // All tables but the last are walked here, so that the common chain needs no recursion.
+    if (next != nullptr) walk(next, flow_tag, packet_walk);
+    next = tables_.find(destination.id);
+  }
+  return next;
+}
+
+FlowTable* FlowSteering::miss_of(const FlowTable& table) {
+  // Drivers use miss tables whatever identified_miss_table_mode says.
+  if (table.attributes().miss_action != table_miss_action::IDENTIFIED_MISS_TABLE) return nullptr;
+  return tables_.find(table.attributes().miss_id);
+}
+
+}  // namespace softhca::connectx

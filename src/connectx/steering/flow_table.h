@@ -1,0 +1,184 @@
+// Flow tables (PRM 7.11): which TIRs get a packet.
+//
+// A table is an ordered list of flows, divided into groups of flows with the same match criteria.
+// The flow with the lowest index that matches wins. As all flows of a group have one mask, a group
+// is a hash table from masked packet fields to flows: a lookup costs one probe for each group,
+// however many flows there are. Tables of 64 Ki entries are the rule in drivers, with a handful of
+// flows in each: only flows that exist take memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "connectx/base/object_table.h"
+#include "connectx/steering/flow_match.h"
+#include "spec/connectx/opcodes.h"
+
+namespace softhca::connectx {
+
+struct FlowDestination {
+  spec::connectx::destination_type type;  ///< FLOW_TABLE or TIR
+  std::uint32_t id;
+};
+
+struct Flow {
+  std::uint32_t index = 0;
+  std::uint16_t action = 0;    ///< bits: flow_action
+  std::uint32_t flow_tag = 0;  ///< 0: unmarked
+  MatchKey value;              ///< only bits of the group's criteria
+  std::vector<FlowDestination> destinations;
+};
+
+/// Flows first() to last() of a table, with one mask (PRM 7.11.3.4).
+class FlowGroup {
+ public:
+  FlowGroup(std::uint32_t id, std::uint32_t first, std::uint32_t last, std::uint8_t criteria_enable,
+            const MatchKey& criteria);
+  FlowGroup(const FlowGroup&) = delete;  // by_value_ points into flows_
+  FlowGroup& operator=(const FlowGroup&) = delete;
+
+  std::uint32_t id() const { return id_; }
+  std::uint32_t first() const { return first_; }
+  std::uint32_t last() const { return last_; }
+  std::uint8_t criteria_enable() const { return criteria_enable_; }
+  const MatchKey& criteria() const { return criteria_; }
+  std::size_t size() const { return flows_.size(); }
+
+  Flow* find(std::uint32_t index);
+  /// Adds a flow, or replaces the one with its index. @pre first() <= flow.index <= last()
+  void set(Flow flow);
+  /// @pre find(index) != nullptr
+  void erase(std::uint32_t index);
+  /// The matching flow with the lowest index, or null.
+  const Flow* match(const MatchKey& packet) const;
+
+ private:
+  /// Hashes the words that the criteria select.
+  struct Hash {
+    std::vector<std::uint8_t> words;
+    std::size_t operator()(const MatchKey& key) const;
+  };
+  using ByValue = std::unordered_map<MatchKey, std::vector<const Flow*>, Hash>;
+  static Hash make_hash(const MatchKey& criteria);
+
+  std::uint32_t id_;
+  std::uint32_t first_;
+  std::uint32_t last_;
+  std::uint8_t criteria_enable_;
+  MatchKey criteria_;
+  std::map<std::uint32_t, Flow> flows_;  ///< by index
+  ByValue by_value_;                     ///< flows with equal values by ascending index
+};
+
+class FlowTable {
+ public:
+  struct Attributes {
+    spec::connectx::flow_table_type type{};
+    std::uint8_t level = 0;
+    std::uint8_t log_size = 0;
+    spec::connectx::table_miss_action miss_action{};
+    std::uint32_t miss_id = 0;
+  };
+
+  FlowTable(std::uint32_t id, const Attributes& attributes) : id_(id), attributes_(attributes) {}
+
+  std::uint32_t id() const { return id_; }
+  const Attributes& attributes() const { return attributes_; }
+  Attributes& attributes() { return attributes_; }
+  std::uint64_t size() const { return std::uint64_t{1} << attributes_.log_size; }
+
+  /// True if a group has one of the flows `first` to `last`.
+  bool overlaps(std::uint32_t first, std::uint32_t last) const;
+  /// @pre !overlaps(first, last)
+  FlowGroup& create_group(std::uint32_t first, std::uint32_t last, std::uint8_t criteria_enable,
+                          const MatchKey& criteria);
+  FlowGroup* find_group(std::uint32_t id);
+  /// The group that has flow `index`, or null.
+  FlowGroup* group_of(std::uint32_t index);
+  /// @pre find_group(id) != nullptr
+  void destroy_group(std::uint32_t id);
+  std::size_t group_count() const { return groups_.size(); }
+
+  const Flow* match(const MatchKey& packet) const {
+    for (const auto& group : groups_) {
+      if (const auto* flow = group->match(packet)) return flow;
+    }
+    return nullptr;
+  }
+  template <class Visit>
+  void for_each_group(Visit&& visit) {
+    for (auto& group : groups_) visit(*group);
+  }
+
+ private:
+  std::uint32_t id_;
+  Attributes attributes_;
+  std::uint32_t next_group_id_ = 1;
+  std::vector<std::unique_ptr<FlowGroup>> groups_;  ///< by ascending first()
+};
+
+/// All flow tables, and the walk through them.
+class FlowSteering {
+ public:
+  // More than any driver makes, little enough that a hostile one cannot exhaust the host.
+  static constexpr unsigned kLogTablesMax = 12;
+  static constexpr unsigned kLogFlowsMax = 19;
+  static constexpr unsigned kLogDestinationsMax = 8;  ///< of one flow
+  static constexpr std::uint32_t kTablesMax = 1u << kLogTablesMax;
+  static constexpr std::uint32_t kGroupsMax = 1u << 14;
+  static constexpr std::uint32_t kGroupsOfTableMax = 1u << 10;
+  static constexpr std::uint32_t kFlowsMax = 1u << kLogFlowsMax;
+  static constexpr std::uint32_t kDestinationsMax = 1u << kLogDestinationsMax;
+  static constexpr std::uint32_t kAllDestinationsMax = 2 * kFlowsMax;
+
+  /// A copy of the packet for one TIR.
+  struct Delivery {
+    std::uint32_t tirn;
+    std::uint32_t flow_tag;  ///< of the last flow on the way that had one
+  };
+
+  /// Null if there are too many.
+  FlowTable* create(const FlowTable::Attributes& attributes) { return tables_.emplace(attributes); }
+  FlowTable* find(spec::connectx::flow_table_type type, std::uint32_t id);
+  /// The root goes with its table: drivers do not disconnect it first.
+  void destroy(std::uint32_t id);
+
+  /// Nothing: the default root, which is the table of level 0 (PRM 7.11.3.2).
+  void set_root(std::optional<std::uint32_t> id) { root_ = id; }
+  std::optional<std::uint32_t> root() const { return root_; }
+
+  std::uint32_t& group_count() { return group_count_; }
+  std::uint32_t& flow_count() { return flow_count_; }
+  std::uint32_t& destination_count() { return destination_count_; }
+  std::size_t table_count() const { return tables_.count(); }
+
+  /// Appends where a packet goes. Nothing: it is dropped, the default of NIC receive tables
+  /// (PRM 7.11.4.1).
+  void classify(const MatchKey& packet, std::vector<Delivery>& out);
+
+ private:
+  struct Walk {
+    const MatchKey& packet;
+    std::vector<Delivery>& out;
+    std::size_t steps_left;
+  };
+
+  FlowTable* root_table();
+  /// Follows the chain from `table`; calls itself for multiple destinations.
+  void walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk);
+  /// The table at which the walk goes on, or null.
+  FlowTable* apply(const Flow& flow, std::uint32_t flow_tag, Walk& walk);
+  FlowTable* miss_of(const FlowTable& table);
+
+  ObjectTable<FlowTable> tables_{1, kTablesMax};
+  std::optional<std::uint32_t> root_;
+  std::uint32_t group_count_ = 0;
+  std::uint32_t flow_count_ = 0;
+  std::uint32_t destination_count_ = 0;  ///< of all flows
+};
+
+}  // namespace softhca::connectx

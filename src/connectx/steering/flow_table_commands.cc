@@ -1,0 +1,163 @@
+// CREATE_FLOW_TABLE, MODIFY_FLOW_TABLE, DESTROY_FLOW_TABLE, SET_FLOW_TABLE_ROOT, QUERY_FLOW_TABLE
+// (PRM 12.14.1 to 12.14.5).
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/ethernet/ethernet.h"
+#include "connectx/steering/flow_table.h"
+#include "spec/connectx/flow_table.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using namespace spec::connectx;
+
+/// log_max_ft_size of the capabilities.
+constexpr std::uint32_t kLogSizeMax = 22;
+
+/// NIC receive is the only type that the device advertises (PRM Table 148).
+template <class View>
+CommandResult check_type(View in, auto type, auto other_vport) {
+  if (flow_table_type(in.get(type)) != flow_table_type::NIC_RX) {
+    return refuse(Status::BAD_PARAM, "PRM 7.11.1", "a table type other than NIC receive");
+  }
+  if (in.get(other_vport) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM 12.14", "other_vport, but there is one vport only");
+  }
+  return {};
+}
+
+FlowTable* find(Device& device, std::uint32_t id) {
+  return device.ethernet().steering().find(flow_table_type::NIC_RX, id);
+}
+
+/// The miss part of a flow table context, for a table of `level`.
+CommandResult check_miss(Device& device, util::View<flow_table_context> context,
+                         std::uint32_t level) {
+  switch (table_miss_action(context.get(flow_table_context::table_miss_action))) {
+    case table_miss_action::DEFAULT_ACTION:
+      return {};
+    case table_miss_action::IDENTIFIED_MISS_TABLE:
+      break;
+    default:
+      return refuse(Status::BAD_PARAM, "PRM Table 388", "unknown table_miss_action");
+  }
+  const auto* next = find(device, context.get(flow_table_context::table_miss_id));
+  if (next == nullptr) {
+    return refuse(Status::BAD_RESOURCE, "PRM Table 388", "unknown miss table");
+  }
+  // Levels are an order and nothing else: drivers use values above max_ft_level.
+  if (next->attributes().level <= level) {
+    return refuse(Status::BAD_PARAM, "PRM 7.11.3.3", "the miss table does not have a higher level");
+  }
+  return {};
+}
+
+void set_miss(FlowTable::Attributes& to, util::View<flow_table_context> context) {
+  to.miss_action = table_miss_action(context.get(flow_table_context::table_miss_action));
+  to.miss_id = to.miss_action == table_miss_action::IDENTIFIED_MISS_TABLE
+                   ? context.get(flow_table_context::table_miss_id)
+                   : 0;
+}
+
+}  // namespace
+
+CommandResult create_flow_table(Device& device, const Command& command) {
+  using In = create_flow_table_in;
+  const auto in = command.input<In>();
+  if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
+  const auto context = in.get(In::flow_table_context);
+  if (context.get(flow_table_context::log_size) > kLogSizeMax) {
+    return refuse(Status::EXCEED_LIM, "PRM 7.11.3.1", "log_size above log_max_ft_size");
+  }
+  if (context.get(flow_table_context::reformat_en) != 0 ||
+      context.get(flow_table_context::decap_en) != 0 ||
+      context.get(flow_table_context::sw_owner) != 0 ||
+      context.get(flow_table_context::termination_table) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM Table 388",
+                  "reformat, decap, software ownership and termination are not capabilities");
+  }
+  const auto level = context.get(flow_table_context::level);
+  if (auto checked = check_miss(device, context, level); !checked) return checked;
+  FlowTable::Attributes attributes;
+  attributes.type = flow_table_type::NIC_RX;
+  attributes.level = static_cast<std::uint8_t>(level);
+  attributes.log_size = static_cast<std::uint8_t>(context.get(flow_table_context::log_size));
+  set_miss(attributes, context);
+  const auto* table = device.ethernet().steering().create(attributes);
+  if (table == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.11.3.1", "too many flow tables");
+  command.output<create_flow_table_out>().set(create_flow_table_out::table_id, table->id());
+  return {};
+}
+
+CommandResult modify_flow_table(Device& device, const Command& command) {
+  using In = modify_flow_table_in;
+  const auto in = command.input<In>();
+  if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
+  auto* table = find(device, in.get(In::table_id));
+  if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.2", "unknown flow table");
+  constexpr auto kMiss = 1u << static_cast<unsigned>(modify_flow_table_bit::MISS_TABLE_ID);
+  const auto select = in.get(In::modify_field_select);
+  if ((select & ~kMiss) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM Table 390", "modify_field_select has unknown bits");
+  }
+  if (select == 0) return {};
+  const auto context = in.get(In::flow_table_context);
+  if (auto checked = check_miss(device, context, table->attributes().level); !checked) {
+    return checked;
+  }
+  set_miss(table->attributes(), context);
+  return {};
+}
+
+CommandResult destroy_flow_table(Device& device, const Command& command) {
+  using In = destroy_flow_table_in;
+  const auto in = command.input<In>();
+  if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
+  const auto* table = find(device, in.get(In::table_id));
+  if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.3", "unknown flow table");
+  if (table->group_count() != 0) {
+    return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "the flow table has groups");
+  }
+  device.ethernet().steering().destroy(table->id());
+  return {};
+}
+
+CommandResult set_flow_table_root(Device& device, const Command& command) {
+  using In = set_flow_table_root_in;
+  const auto in = command.input<In>();
+  if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
+  auto& steering = device.ethernet().steering();
+  switch (set_flow_table_root_op_mod(command.op_mod)) {
+    case set_flow_table_root_op_mod::RESET_TO_DEFAULT:
+      steering.set_root(std::nullopt);
+      return {};
+    case set_flow_table_root_op_mod::SET:
+      break;
+    default:
+      return refuse(Status::BAD_OP, "PRM 12.14.4", "unknown op_mod");
+  }
+  const auto* table = find(device, in.get(In::table_id));
+  if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.4", "unknown flow table");
+  steering.set_root(table->id());
+  return {};
+}
+
+CommandResult query_flow_table(Device& device, const Command& command) {
+  using In = query_flow_table_in;
+  const auto in = command.input<In>();
+  const auto* table = device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
+                                                        in.get(In::table_id));
+  if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.5", "unknown flow table");
+  const auto out =
+      command.output<query_flow_table_out>().sub(query_flow_table_out::flow_table_context);
+  const auto& attributes = table->attributes();
+  out.set(flow_table_context::level, attributes.level);
+  out.set(flow_table_context::log_size, attributes.log_size);
+  out.set(flow_table_context::table_miss_action,
+          static_cast<std::uint32_t>(attributes.miss_action));
+  out.set(flow_table_context::table_miss_id, attributes.miss_id);
+  return {};
+}
+
+}  // namespace softhca::connectx
