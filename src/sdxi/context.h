@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cassert>
 #include <cstdint>
 #include <optional>
 
@@ -22,8 +23,6 @@ struct ContextRun {
   std::uint64_t read_index = 0;
   std::uint64_t read_index_written = 0;  ///< what CXT_STS.read_index holds
   std::uint64_t write_index = 0;         ///< as last read
-  std::uint64_t doorbell = 0;            ///< highest valid doorbell_value since the start
-  bool doorbell_seen = false;
   bool active = false;
   bool waiting = false;  ///< for a valid bit
   util::Time poll_at{};
@@ -61,16 +60,19 @@ struct Context : ContextRun {
   /// The workers have it. Changed by the control thread alone, while the gate is closed or nobody
   /// else knows of the context.
   bool lent = false;
-  bool queued = false;      ///< for a turn of the control thread
-  Context* next = nullptr;  ///< in a ContextQueue
+  bool queued = false;      ///< in a ContextQueue; of a lent context the workers' business
+  Context* next = nullptr;  ///< in that
   TurnTaker& home;
 };
 
-/// Contexts in order of arrival; each at most once in one of them. Allocates nothing.
+/// Contexts in order of arrival. A context is in one queue at most, and once. Allocates nothing.
 class ContextQueue {
  public:
   bool empty() const { return first_ == nullptr; }
+  /// @pre in no queue
   void push(Context& context) {
+    assert(!context.queued);
+    context.queued = true;
     context.next = nullptr;
     (first_ == nullptr ? first_ : last_->next) = &context;
     last_ = &context;
@@ -79,6 +81,7 @@ class ContextQueue {
   Context& pop() {
     auto& context = *first_;
     first_ = context.next;
+    context.queued = false;
     return context;
   }
   /// False if it is not here.
@@ -88,6 +91,7 @@ class ContextQueue {
       if (at != &context) continue;
       (before == nullptr ? first_ : before->next) = at->next;
       if (last_ == at) last_ = before;
+      at->queued = false;
       return true;
     }
     return false;

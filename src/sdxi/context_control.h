@@ -30,16 +30,17 @@ class ContextControl {
   virtual Checked<void> start(ContextNumber number, StartKind kind) = 0;
   /// One context's stop action, up to where it waits for outstanding descriptors (SDXI 4.3.5).
   virtual Checked<void> stop(ContextNumber number, StopCause cause, bool hard) = 0;
-  /// The doorbell of a started context, from inside (SDXI 4.3.3).
-  virtual void ring(ContextNumber number, std::uint64_t value) = 0;
+  /// The doorbells of contexts `first` to `last`, from inside (SDXI 4.3.3, 6.6.3).
+  virtual void ring(ContextNumber first, ContextNumber last, std::uint64_t value) = 0;
   /// Reads again what is held of contexts `first` to `last` (SDXI 4.3.1).
   virtual void update(ContextNumber first, ContextNumber last) = 0;
   /// True if a stop action on one of the contexts has not ended, `except` apart.
   virtual bool stopping(ContextNumber first, ContextNumber last,
                         const ContextControl* asker) const = 0;
-  /// Doorbells received so far, and whether that many are evaluated (SDXI 6.6.9).
+  /// A mark behind the doorbells received so far, and whether all before it are evaluated
+  /// (SDXI 6.6.9).
   virtual std::uint64_t doorbells_received() const = 0;
-  virtual bool doorbells_evaluated(std::uint64_t count) const = 0;
+  virtual bool doorbells_evaluated(std::uint64_t mark) const = 0;
 
   /// LogErr:Cxt on behalf of a PF's operation (SDXI 3.5).
   virtual void log_for_pf(const Refusal& refusal) = 0;

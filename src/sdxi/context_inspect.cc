@@ -44,9 +44,9 @@ void inspect_execution(const Execution& execution, util::InspectNode& out) {
   if (execution.injected.hold != 0) flight.add("held_by_fault", execution.injected.hold);
 }
 
-void inspect_held(const Context& context, util::InspectNode& out) {
+void inspect_held(const Context& context, std::uint64_t doorbell, util::InspectNode& out) {
   auto& work = out.child("work");
-  work.add("doorbell", context.doorbell);
+  work.add("doorbell", doorbell);
   work.add("read_index", context.read_index);
   work.add("write_index", context.write_index);
   work.add("queued", context.queued);
@@ -81,7 +81,7 @@ void Contexts::inspect(util::InspectNode& out) const {
     } else {
       one.add("invalid", "the tables do not lead to it any more");
     }
-    if (held != nullptr) inspect_held(*held, one);
+    if (held != nullptr) inspect_held(*held, doorbells_.value(number), one);
   }
   if (end > kWalked) out.add("contexts_shown_only_if_at_work_from", kWalked);
 }

@@ -30,6 +30,9 @@ bool is_valid(std::span<const std::byte> descriptor) {
   return util::View<spec::dsc_header>(descriptor).get(spec::dsc_header::vl) != 0;
 }
 
+/// What one context of a DSC_CXT_START costs of the turn's budget when it is signaled.
+constexpr std::int64_t kSignalCost = 16;
+
 /// SDXI 5.3 step 5: what is behind the valid bit is the producer's until it is set. False, then.
 bool take_descriptor(const std::byte* slot, std::array<std::byte, spec::kDescriptorSize>& out) {
   load_words(slot, std::span(out).first<8>());
@@ -265,7 +268,7 @@ Contexts::End Contexts::follow_up(Context& context, const Hands& hands, Work& wo
     return fail(context, hands, read_index_not_written(context), std::nullopt);
   }
   const Alone alone(*this);
-  signal_started(work, context.execution);
+  context.deficit -= signal_started(work, context.execution) * kSignalCost;
   if (self_stop_) {
     const auto wanted = *self_stop_;
     self_stop_.reset();

@@ -61,7 +61,6 @@ Checked<void> Contexts::start(ContextNumber number, StartKind kind) {
     if (state == cxtv::CXTV_RUN && !context->stopping) {
       context->entry = checked->entry;
       context->ring = nullptr;
-      context->doorbell_seen = false;
     } else {
       drop(*context);
     }
@@ -100,7 +99,7 @@ Checked<void> Contexts::stop(ContextNumber number, StopCause cause, bool hard) {
     return {};
   }
   if (context == nullptr && parts_.faults.armed()) {
-    activate(checked->entry, 0);  // so that the stop can be made to hang
+    activate(checked->entry);  // so that the stop can be made to hang
     context = find_active(number);
     if (context == nullptr) return {};
   }
@@ -222,9 +221,7 @@ void Contexts::begin_function_stop(bool hard) {
   if (!function_stop_) {
     function_stop_ = FunctionStop{.hard = hard};
     // SDXI 4.1.4: received doorbells end here; nothing new is begun.
-    for (const auto number : doorbells_) doorbell_noted_[number] = false;
     doorbells_.clear();
-    doorbells_evaluated_ = doorbells_received_;
   }
   function_stop_->hard = function_stop_->hard || hard;
   for (auto& context : contexts_) {

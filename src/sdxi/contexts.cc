@@ -13,11 +13,9 @@ constexpr std::size_t kBounceSize = 64 << 10;
 Contexts::Contexts(const Parts& parts)
     : parts_(parts),
       contexts_(parts.options.max_cxt + std::size_t{1}),
-      doorbell_values_(contexts_.size()),
-      doorbell_noted_(contexts_.size()),
+      doorbells_(contexts_.size()),
       bounce_(kBounceSize) {
   hands_.bounce = bounce_;
-  doorbells_.reserve(contexts_.size());
   waiting_.reserve(contexts_.size());
 }
 
@@ -35,53 +33,39 @@ void Contexts::note_doorbell(ContextNumber number, std::uint64_t value) {
       number > parts_.registers.max_cxt()) {
     return;
   }
+  doorbells_.set_value(number, value);
   if (auto* context = find(number); context != nullptr && context->lent) {
     return parts_.workers.ring(*context);
   }
-  ++doorbells_received_;
-  if (!doorbell_noted_[number]) {
-    doorbell_noted_[number] = true;
-    doorbell_values_[number] = value;
-    doorbells_.push_back(number);
-  } else {
-    doorbell_values_[number] = std::max(doorbell_values_[number], value);
-  }
+  doorbells_.note(number);
 }
 
-void Contexts::take_doorbells() {
-  if (doorbells_.empty()) return;
+// Each costs a walk through the tables at most. Turns come to their half of the budget, however
+// many doorbells there are. Returns what was used.
+std::int64_t Contexts::take_doorbells(std::int64_t budget) {
+  if (doorbells_.empty()) return 0;
   const Alone alone(*this);
-  for (std::size_t i = 0; i < doorbells_.size(); ++i) {
-    const auto number = doorbells_[i];
-    doorbell_noted_[number] = false;
-    evaluate(number, doorbell_values_[number]);
-    if (doorbells_.empty()) break;  // the function halted
+  std::int64_t used = 0;
+  for (; !doorbells_.empty() && used < budget / 2; used += parts_.options.descriptor_bytes) {
+    evaluate(doorbells_.take());
   }
-  doorbells_.clear();
-  doorbells_evaluated_ = doorbells_received_;
+  return used;
 }
 
-// SDXI 4.3.3: all ones stand for Write_Index, which is read in any case; they are no bound for the
-// doorbells that follow.
-void Contexts::ring(ContextNumber number, std::uint64_t value) {
-  evaluate(number, value == spec::kDoorbellFromWriteIndex ? 0 : value);
+void Contexts::ring(ContextNumber first, ContextNumber last, std::uint64_t value) {
+  for (std::uint32_t number = first; number <= last && number < contexts_.size(); ++number) {
+    note_doorbell(static_cast<ContextNumber>(number), value);
+  }
 }
 
-// SDXI 4.3.3. The value tells that there may be work; how much, Write_Index tells.
-void Contexts::evaluate(ContextNumber number, std::uint64_t value) {
-  if (parts_.registers.gsv() != spec::fn_gsv::GSV_ACTIVE || number >= contexts_.size()) return;
+// SDXI 4.3.3. In a context that runs, Read_Index is compared with Write_Index, whatever the value:
+// the descriptor of a producer that was overtaken (SDXI 5.2.1) may have become valid just now.
+void Contexts::evaluate(ContextNumber number) {
+  if (parts_.registers.gsv() != spec::fn_gsv::GSV_ACTIVE) return;
   if (auto* context = find_active(number)) {
     if (context->stopping) return;
     if (context->lent) return parts_.workers.ring(*context);
-    const bool news = !context->doorbell_seen || value > context->doorbell;
-    if (news) {
-      context->doorbell = value;
-      context->doorbell_seen = true;
-    }
-    // SDXI 5.2.1: values of several producers may fall, and such a doorbell is discarded; but a
-    // producer that was overtaken has just made a descriptor valid that we wait for.
-    if (news || context->waiting) enqueue(*context);
-    return;
+    return enqueue(*context);
   }
   const auto entry = parts_.tables.walk(number);
   if (!entry) {
@@ -96,10 +80,10 @@ void Contexts::evaluate(ContextNumber number, std::uint64_t value) {
     parts_.log.record({.refusal = state.error(), .context = number});
     return;
   }
-  if (*state == spec::cxtv::CXTV_RUN) activate(*entry, value);
+  if (*state == spec::cxtv::CXTV_RUN) activate(*entry);
 }
 
-void Contexts::activate(const ContextEntry& entry, std::uint64_t value) {
+void Contexts::activate(const ContextEntry& entry) {
   auto& slot = contexts_[entry.number];
   TurnTaker& self = *this;
   if (slot == nullptr) slot = std::make_unique<Context>(self);
@@ -108,8 +92,6 @@ void Contexts::activate(const ContextEntry& entry, std::uint64_t value) {
   context.active = true;
   context.entry = entry;
   context.space = parts_.memory.select(entry.pasid);
-  context.doorbell = value;
-  context.doorbell_seen = true;
   const auto read_index = context.space.load64(entry.read_index());
   if (!read_index) {
     stop_for_error(context,
@@ -156,9 +138,7 @@ void Contexts::drop_all() {
     if (context != nullptr && context->active) drop(*context);
   }
   stopping_count_ = 0;
-  for (const auto number : doorbells_) doorbell_noted_[number] = false;
   doorbells_.clear();
-  doorbells_evaluated_ = doorbells_received_;
   waiting_.clear();
   function_stop_.reset();
   self_stop_.reset();
@@ -182,7 +162,6 @@ const std::uint64_t* Contexts::write_index_of(const Context& context) const {
 void Contexts::enqueue(Context& context) {
   if (context.queued || context.lent) return;
   if (lendable(context)) return parts_.workers.lend(context);
-  context.queued = true;
   turns_.push(context);
 }
 
@@ -202,7 +181,6 @@ void Contexts::take_back() {
     auto& context = handed_back_.pop();
     context.lent = false;
     context.attention.store(Attention::kNobody, std::memory_order_relaxed);
-    context.queued = true;
     turns_.push(context);
   }
   any_handed_back_ = false;
@@ -247,11 +225,10 @@ std::int64_t Contexts::take_turn(Context& context) {
   if (!context.active) return used;
   // A ring that became empty goes back as well: a doorbell may have come before this turn.
   if (turn == Turn::kAgain || (hands_.one && !context.execution.executing)) {
-    if (context.execution.executing) {
-      context.queued = true;
-      turns_.push(context);
-    } else {
+    if (!context.execution.executing) {
       enqueue(context);
+    } else if (!context.queued) {
+      turns_.push(context);
     }
   } else if (turn == Turn::kWaitValid || turn == Turn::kHeld) {
     context.waiting = true;
@@ -267,15 +244,14 @@ util::Time Contexts::run(util::Time now) {
   now_ = now;
   other_function_ = false;
   take_back();
-  take_doorbells();
+  std::int64_t budget = parts_.options.run_bytes;
+  budget -= take_doorbells(budget);
   wake_waiting();
   check_stop_deadlines();
-  std::int64_t budget = parts_.options.run_bytes;
   while (!turns_.empty() && budget > 0) {
     auto& context = turns_.pop();
-    context.queued = false;
-    if (!context.active) continue;
-    budget -= std::max<std::int64_t>(take_turn(context), parts_.options.descriptor_bytes);
+    const auto used = context.active ? take_turn(context) : 0;
+    budget -= std::max<std::int64_t>(used, parts_.options.descriptor_bytes);
   }
   return next_run();
 }

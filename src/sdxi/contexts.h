@@ -22,6 +22,7 @@
 
 #include "sdxi/context.h"
 #include "sdxi/context_control.h"
+#include "sdxi/doorbells.h"
 #include "sdxi/error_log.h"
 #include "sdxi/faults.h"
 #include "sdxi/operation.h"
@@ -83,14 +84,12 @@ class Contexts final : public ContextControl, private TurnTaker {
   const ContextTables& tables() const override { return parts_.tables; }
   Checked<void> start(ContextNumber number, StartKind kind) override;
   Checked<void> stop(ContextNumber number, StopCause cause, bool hard) override;
-  void ring(ContextNumber number, std::uint64_t value) override;
+  void ring(ContextNumber first, ContextNumber last, std::uint64_t value) override;
   void update(ContextNumber first, ContextNumber last) override;
   bool stopping(ContextNumber first, ContextNumber last,
                 const ContextControl* asker) const override;
-  std::uint64_t doorbells_received() const override { return doorbells_received_; }
-  bool doorbells_evaluated(std::uint64_t count) const override {
-    return doorbells_evaluated_ >= count;
-  }
+  std::uint64_t doorbells_received() const override { return doorbells_.end(); }
+  bool doorbells_evaluated(std::uint64_t mark) const override { return doorbells_.passed(mark); }
   void log_for_pf(const Refusal& refusal) override;
 
   /// Counters for tools and tests.
@@ -125,9 +124,9 @@ class Contexts final : public ContextControl, private TurnTaker {
   void hand_back(Context& context) override;
 
   // contexts.cc: doorbells and turns
-  void take_doorbells();
-  void evaluate(ContextNumber number, std::uint64_t value);
-  void activate(const ContextEntry& entry, std::uint64_t value);
+  std::int64_t take_doorbells(std::int64_t budget);
+  void evaluate(ContextNumber number);
+  void activate(const ContextEntry& entry);
   void enqueue(Context& context);
   std::int64_t take_turn(Context& context);
   Turn spend(Context& context, Hands& hands);
@@ -182,18 +181,14 @@ class Contexts final : public ContextControl, private TurnTaker {
 
   Parts parts_;
   std::vector<std::unique_ptr<Context>> contexts_;  ///< by number; null until first started
-  std::vector<std::uint64_t> doorbell_values_;      ///< by number, of noted doorbells
-  std::vector<bool> doorbell_noted_;
-  std::vector<ContextNumber> doorbells_;  ///< noted, each number once
-  ContextQueue turns_;                    ///< of the control thread
+  Doorbells doorbells_;
+  ContextQueue turns_;  ///< of the control thread
   std::mutex handed_back_mutex_;
   ContextQueue handed_back_;                   ///< by workers; under the mutex
   std::atomic<bool> any_handed_back_ = false;  ///< whether there are; changed under the mutex
   std::vector<ContextNumber> waiting_;         ///< for valid bits, or held by a fault
   std::uint64_t faults_seen_ = 0;              ///< generation of the fault rules
   unsigned stopping_count_ = 0;
-  std::uint64_t doorbells_received_ = 0;
-  std::uint64_t doorbells_evaluated_ = 0;
   /// SDXI 6.6.4: a DSC_CXT_STOP of context 0 by itself begins after its own completion.
   struct SelfStop {
     StopCause cause;

@@ -91,7 +91,8 @@ Checked<Progress> execute_start_normal(Work& work, Execution& execution);
 Checked<Progress> execute_start_resume(Work& work, Execution& execution);
 Checked<Progress> execute_stop(Work& work, Execution& execution);
 /// After the completion block is written: rings the started contexts if dv is set (SDXI 6.6.3).
-void signal_started(Work& work, const Execution& execution);
+/// Returns how many.
+std::int64_t signal_started(Work& work, const Execution& execution);
 // admin_update.cc
 Checked<Progress> execute_function_update(Work& work, Execution& execution);
 Checked<Progress> execute_context_update(Work& work, Execution& execution);

@@ -25,20 +25,21 @@ Checked<Progress> execute_start_resume(Work& work, Execution& execution) {
   return execute_start(work, execution, StartKind::kResume);
 }
 
-void signal_started(Work& work, const Execution& execution) {
+std::int64_t signal_started(Work& work, const Execution& execution) {
   using dsc = spec::dsc_cxt_start;
   const auto view = execution.as<dsc>();
   if (execution.operation->execute != execute_start_normal &&
       execution.operation->execute != execute_start_resume) {
-    return;
+    return 0;
   }
-  if (view.get(dsc::dv) == 0) return;
+  if (view.get(dsc::dv) == 0) return 0;
   const auto target = admin_target(work, view);
-  if (!target) return;
+  if (!target) return 0;
   // A context of the range that was skipped is not in CXTV_RUN, where doorbells are ignored.
-  for (auto number = view.get(dsc::cxt_start); number <= view.get(dsc::cxt_end); ++number) {
-    target->contexts->ring(static_cast<ContextNumber>(number), view.get(dsc::db_value));
-  }
+  const auto first = view.get(dsc::cxt_start), last = view.get(dsc::cxt_end);
+  target->contexts->ring(static_cast<ContextNumber>(first), static_cast<ContextNumber>(last),
+                         view.get(dsc::db_value));
+  return std::int64_t{last} - first + 1;
 }
 
 Checked<Progress> execute_stop(Work& work, Execution& execution) {
