@@ -21,7 +21,7 @@ class PfToVfTest : public ::testing::Test {
     return d;
   }
   void run() {
-    for (int i = 0; i < 4; ++i) pf_.run(), vf_.run();
+    for (int i = 0; i < 400; ++i) pf_.run(100), vf_.run(100);
   }
   Machine::Outcome admin(Descriptor d) {
     const auto block = pf_.attach_completion(d);
