@@ -1,0 +1,42 @@
+// Numbers that commands, doorbells and queue entries carry, each a type of its own: a CQN does not
+// compile where an EQN is wanted. Those of the transport (QPN, PD, memory key) are its own.
+#pragma once
+
+#include <cstdint>
+
+#include "rdma/types.h"
+#include "util/strong.h"
+
+namespace softhca::connectx {
+
+using rdma::MKey;  ///< index and variant
+using rdma::Pd;
+using rdma::Qpn;
+
+/// Completion queue, 24 bits (PRM 7.12).
+using Cqn = util::Strong<struct CqnTag, std::uint32_t>;
+/// Event queue, 8 bits (PRM 7.13).
+using Eqn = util::Strong<struct EqnTag, std::uint32_t>;
+/// Send queue (PRM 7.9) and receive queue (PRM 7.7), 24 bits. They share one number space with
+/// QPs.
+using Sqn = util::Strong<struct SqnTag, std::uint32_t>;
+using Rqn = util::Strong<struct RqnTag, std::uint32_t>;
+/// Transport interfaces (PRM 7.5, 7.6) and the RQ table (PRM 7.8), 24 bits.
+using Tirn = util::Strong<struct TirnTag, std::uint32_t>;
+using Tisn = util::Strong<struct TisnTag, std::uint32_t>;
+using Rqtn = util::Strong<struct RqtnTag, std::uint32_t>;
+/// A queue of receive WQEs that QPs share: RMPN or XRC SRQN, numbers of one space, 24 bits.
+using Srqn = util::Strong<struct SrqnTag, std::uint32_t>;
+/// A doorbell page: its place in BAR0 in units of 4 KiB (PRM 7.2).
+using UarPage = util::Strong<struct UarPageTag, std::uint32_t>;
+using TransportDomain = util::Strong<struct TransportDomainTag, std::uint32_t>;
+using Xrcd = util::Strong<struct XrcdTag, std::uint32_t>;
+/// A set of Q counters; 0: none.
+using CounterSetId = util::Strong<struct CounterSetIdTag, std::uint8_t>;
+/// The index of a memory key, without the variant byte (PRM 6).
+using MKeyIndex = util::Strong<struct MKeyIndexTag, std::uint32_t>;
+/// Flow table and, inside one, flow group (PRM 7.11), 24 and 32 bits.
+using FlowTableId = util::Strong<struct FlowTableIdTag, std::uint32_t>;
+using FlowGroupId = util::Strong<struct FlowGroupIdTag, std::uint32_t>;
+
+}  // namespace softhca::connectx

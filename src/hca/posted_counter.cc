@@ -1,0 +1,23 @@
+#include "hca/posted_counter.h"
+
+namespace softhca::hca {
+
+std::optional<std::uint32_t> PostedCounter::refresh(DoorbellRecord& record) {
+  const auto counter = record.read(record_dword_);
+  if (!counter) return std::nullopt;
+  // Software may write its counter unmasked: only the low 16 bits count.
+  const auto posted = static_cast<std::uint16_t>(*counter);
+  const auto available = static_cast<std::uint16_t>(posted - consumed_);
+  if (available > size_) return std::nullopt;
+  posted_ = posted;
+  return available;
+}
+
+bool PostedCounter::has_news(DoorbellRecord& record) const {
+  const auto counter = record.read(record_dword_);
+  if (!counter) return false;
+  const auto posted = static_cast<std::uint16_t>(*counter);
+  return posted != posted_ && static_cast<std::uint16_t>(posted - consumed_) <= size_;
+}
+
+}  // namespace softhca::hca

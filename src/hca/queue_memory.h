@@ -1,0 +1,76 @@
+// The memory that a queue lies in: pages that software has listed, or a range behind a memory key.
+#pragma once
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "pcie/dma_space.h"
+#include "rdma/memory_key.h"
+
+namespace softhca::hca {
+
+/// `size()` bytes of host memory that a device reads and writes by their offset. Nothing is checked
+/// in advance: memory may go at any time, and each access tells.
+class QueueMemory {
+ public:
+  /// A range of virtual addresses behind a memory key.
+  struct KeyRange {
+    rdma::KeyTable* keys = nullptr;
+    rdma::MKey key;
+    rdma::KeyUser user;
+    std::uint64_t address = 0;  ///< of offset 0
+  };
+
+  QueueMemory() = default;
+  /// `pages`: bus addresses of pages of 2^log_page_size bytes. Offset 0 lies `page_offset` bytes
+  /// into the first. Keeps host addresses as long as no DMA mapping goes away.
+  /// @pre the pages have `size` bytes from there
+  static QueueMemory over_pages(pcie::DmaSpace& dma, std::vector<pcie::Iova> pages,
+                                unsigned log_page_size, std::uint64_t page_offset,
+                                std::uint64_t size);
+  /// Each access is checked against the key, as it then is.
+  static QueueMemory over_key(const KeyRange& range, std::uint64_t size);
+  /// Pages that over_pages() needs. @pre the sum does not overflow
+  static std::uint64_t pages_needed(unsigned log_page_size, std::uint64_t page_offset,
+                                    std::uint64_t size) {
+    return (page_offset + size + (std::uint64_t{1} << log_page_size) - 1) >> log_page_size;
+  }
+
+  std::uint64_t size() const { return size_; }  ///< bytes
+
+  /// Host address of [offset, offset + length) if it lies in one piece of local memory, else null:
+  /// then use read() and write(). @pre offset + length <= size()
+  std::byte* at(std::uint64_t offset, std::uint64_t length) {
+    assert(offset + length <= size_);
+    if (contiguous_ != nullptr && generation_ == dma_->generation()) return contiguous_ + offset;
+    return find(offset, length);
+  }
+  /// False if the memory is gone. @pre offset + out.size() <= size()
+  bool read(std::uint64_t offset, std::span<std::byte> out);
+  bool write(std::uint64_t offset, std::span<const std::byte> in);
+  /// The page list as it was given, for query commands; empty for memory behind a key.
+  std::span<const pcie::Iova> pages() const { return pages_; }
+
+ private:
+  std::byte* find(std::uint64_t offset, std::uint64_t length);
+  std::byte* find_behind_key(std::uint64_t offset, std::uint64_t length);
+  void resolve();
+  template <class Piece>
+  bool for_each_page(std::uint64_t offset, std::uint64_t length, Piece&& piece);
+
+  pcie::DmaSpace* dma_ = nullptr;
+  std::byte* contiguous_ = nullptr;  ///< of offset 0, if all pages follow each other in host memory
+  std::uint64_t generation_ = 0;     ///< of the host addresses
+  std::uint64_t size_ = 0;
+  std::vector<pcie::Iova> pages_;
+  std::vector<std::byte*> host_;  ///< of each page, null where remote or unmapped
+  std::uint64_t page_offset_ = 0;
+  unsigned log_page_size_ = 12;
+  std::optional<KeyRange> key_;
+};
+
+}  // namespace softhca::hca

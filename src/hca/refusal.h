@@ -1,0 +1,42 @@
+// How a device says no to a command: with a status of its document, and with a reason.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <tl/expected.hpp>
+
+namespace softhca::hca {
+
+/// Why a command failed. The guest sees the status and, where the document has a place for it, the
+/// syndrome; the log has all four. `Status` is the document's enumeration.
+template <class Status>
+struct Refusal {
+  Status status;
+  /// Made from section and text: the same check has the same number for ever.
+  std::uint32_t syndrome;
+  std::string_view text;     ///< which check failed, in words
+  std::string_view section;  ///< where the document demands it
+};
+
+/// What a command ends in.
+template <class Status>
+using Verdict = tl::expected<void, Refusal<Status>>;
+
+/// A number for a check, from its words (FNV-1a, never 0).
+constexpr std::uint32_t syndrome_of(std::string_view section, std::string_view text) {
+  std::uint32_t hash = 2166136261u;
+  for (const auto part : {section, text}) {
+    for (const char c : part) hash = (hash ^ static_cast<std::uint8_t>(c)) * 16777619u;
+  }
+  return hash | 1;
+}
+
+/// `return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown PD");` Both texts must be literals.
+template <class Status>
+constexpr tl::unexpected<Refusal<Status>> refuse(Status status, std::string_view section,
+                                                 std::string_view text) {
+  return tl::unexpected<Refusal<Status>>(
+      Refusal<Status>{status, syndrome_of(section, text), text, section});
+}
+
+}  // namespace softhca::hca
