@@ -14,9 +14,9 @@ COMMAND, ENTRY, MEMORY, WRITE, READ, TIME = range(6)
 
 
 def opcodes():
-    """Names by their place in the command table."""
-    table = (ROOT / "src/connectx/command/command_table.cc").read_text()
-    return re.findall(r"^    (?:\{Op::|COMMAND\()(\w+),", table, re.M)
+    """Names by their place among the commands of the table that have a handler."""
+    table = (ROOT / "src/connectx/command/command_list.inc").read_text()
+    return re.findall(r"^(?:DONE|PARTLY)\((\w+),", table, re.M)
 
 
 NAMES = opcodes()

@@ -138,6 +138,7 @@ void CommandInterface::dispatch() {
 
 CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& command) {
   if (spec == nullptr) return refuse(Status::BAD_OP, "PRM Table 127", "unknown opcode");
+  if (spec->handler == nullptr) return tl::unexpected(spec->refusal());
   if (!spec->allowed_in(state_)) {
     switch (state_) {
       case HcaState::kDisabled:

@@ -1,4 +1,5 @@
-// Which commands there are (PRM Table 127), what they need, and who carries them out.
+// Which commands there are (PRM Table 127 and the mlx5 driver's), what they need, who carries them
+// out, and which of them the device does not have, and why.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +17,40 @@ enum class HcaState : std::uint8_t {
   kInitialized,
 };
 
+/// How much of a command's section the device does.
+enum class Coverage : std::uint8_t {
+  kDone,
+  kPartly,
+  kAbsent,   ///< BAD_OP: not built yet
+  kRefused,  ///< BAD_OP: not this device's
+};
+
+std::string_view to_string(Coverage coverage);
+
 struct CommandSpec {
   spec::connectx::command_opcode opcode;
   std::string_view section;
+  Coverage coverage;
+  /// What a command that is partly done does not do, or why the device does not have it.
+  std::string_view words;
   std::uint32_t min_input;   ///< bytes
   std::uint32_t min_output;  ///< bytes
-  CommandHandler handler;
-  std::uint8_t states;  ///< bit of each HcaState in which it is allowed
+  CommandHandler handler;    ///< null for a command that the device does not have
+  std::uint8_t states;       ///< bit of each HcaState in which it is allowed
 
   constexpr std::string_view name() const { return to_string(opcode); }
   constexpr bool allowed_in(HcaState state) const {
     return (states >> static_cast<unsigned>(state) & 1) != 0;
   }
+  /// What a driver gets that asks for a command that the device does not have.
+  constexpr Refusal refusal() const {
+    return {Status::BAD_OP, syndrome_of(section, words), words, section};
+  }
 };
 
 /// By ascending opcode.
 std::span<const CommandSpec> command_table();
-/// Null for an opcode that the device does not have.
+/// Null for an opcode that neither the manual nor the driver has.
 const CommandSpec* find_command(std::uint16_t opcode);
 
 }  // namespace softhca::connectx

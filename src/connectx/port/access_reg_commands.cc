@@ -7,7 +7,7 @@
 
 namespace softhca::connectx {
 
-CommandResult access_reg(Device& device, const Command& command) {
+CommandResult access_register(Device& device, const Command& command) {
   using In = spec::connectx::access_register_in;
   using Out = spec::connectx::access_register_out;
   using Direction = spec::connectx::access_register_op_mod;

@@ -380,6 +380,7 @@ TEST_F(CommandInterfaceTest, AfterItsEqIsGoneCommandsCompleteByTheOwnershipBitAl
 
 TEST_F(CommandInterfaceTest, EveryOpcodeOfTheTableSurvivesZeroInput) {
   for (const auto& spec : command_table()) {
+    if (spec.handler == nullptr) continue;  // command_table_test.cc
     FakeHost fresh;
     fresh.initialize();
     std::vector<std::byte> in(spec.min_input + 64);
@@ -393,6 +394,7 @@ TEST_F(CommandInterfaceTest, EveryOpcodeOfTheTableSurvivesZeroInput) {
 
 TEST_F(CommandInterfaceTest, EveryOpcodeOfTheTableSurvivesInputOfAllOnes) {
   for (const auto& spec : command_table()) {
+    if (spec.handler == nullptr) continue;  // command_table_test.cc
     FakeHost fresh;
     fresh.initialize();
     std::vector<std::byte> in(spec.min_input + 64, std::byte{0xFF});
