@@ -97,12 +97,12 @@ bool Engine::from_peer(const QueuePair& qp, const wire::RocePacket& packet) cons
 }
 
 void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::RocePacket& packet) {
-  constexpr std::array kServices = {wire::Transport::RC, wire::Transport::UC, wire::Transport::UD,
-                                    wire::Transport::XRC};
+  constexpr std::array kServices = {wire::Service::RC, wire::Service::UC, wire::Service::UD,
+                                    wire::Service::XRC};
   const auto& info = packet.info();
-  if (info.transport != kServices[static_cast<std::size_t>(qp.type())]) {
+  if (info.service != kServices[static_cast<std::size_t>(qp.type())]) {
     // Congestion is not acted on (yet): its notifications are no error.
-    if (info.transport == wire::Transport::CNP_CLASS) return;
+    if (info.service == wire::Service::CNP_CLASS) return;
     return drop(&qp, Drop::kService, info.name);
   }
   if (qp.state() == QpState::kReset) return drop(&qp, Drop::kQpState, info.name);

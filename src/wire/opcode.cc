@@ -1,5 +1,6 @@
 #include "wire/opcode.h"
 
+#include "spec/infiniband/services.h"
 #include "wire/aeth.h"
 #include "wire/atomic_eth.h"
 #include "wire/deth.h"
@@ -35,9 +36,9 @@ constexpr std::uint8_t size_of(ExtHeader header) {
 
 enum class Place : std::uint8_t { kFirst, kMiddle, kLast, kOnly };
 
-/// An operation of IBTA Table 38 and the headers that it has in every connected transport.
+/// An operation of IBTA Table 38 and the headers that it has in every connected service.
 struct Row {
-  Opcode opcode;  ///< of RC; the other transports have the same low five bits
+  Opcode opcode;  ///< of RC
   Operation operation;
   Place place;
   ExtHeaderSet headers;
@@ -83,27 +84,27 @@ constexpr bool is_request(Operation operation) {
          operation != Operation::kAtomicAcknowledge;
 }
 
-constexpr bool is_defined(unsigned opcode) { return !to_string(Opcode(opcode)).empty(); }
+constexpr bool is_defined(Opcode opcode) { return !to_string(opcode).empty(); }
 
-/// The headers that a transport adds to an operation's own.
-constexpr ExtHeaderSet headers_of(Transport transport, const Row& row) {
-  if (transport == Transport::UD) return row.headers.with(ExtHeader::kDeth);
+/// The headers that a service adds to an operation's own.
+constexpr ExtHeaderSet headers_of(Service service, const Row& row) {
+  if (service == Service::UD) return row.headers.with(ExtHeader::kDeth);
   // IBTA Annex A14: every request packet of XRC has the XRCETH, and no response.
-  if (transport == Transport::XRC && is_request(row.operation)) {
+  if (service == Service::XRC && is_request(row.operation)) {
     return row.headers.with(ExtHeader::kXrcEth);
   }
   return row.headers;
 }
 
-constexpr OpcodeInfo info_of(Opcode opcode, Transport transport, const Row& row) {
+constexpr OpcodeInfo info_of(Opcode opcode, Service service, const Row& row) {
   OpcodeInfo info;
   info.defined = true;
-  info.transport = transport;
+  info.service = service;
   info.operation = row.operation;
   info.first = row.place == Place::kFirst || row.place == Place::kOnly;
   info.last = row.place == Place::kLast || row.place == Place::kOnly;
   info.request = is_request(row.operation);
-  info.headers = headers_of(transport, row);
+  info.headers = headers_of(service, row);
   for (unsigned i = 0; i != kExtHeaderCount; ++i) {
     if (!info.headers.has(ExtHeader(i))) continue;
     info.headers_size = static_cast<std::uint8_t>(info.headers_size + size_of(ExtHeader(i)));
@@ -114,14 +115,15 @@ constexpr OpcodeInfo info_of(Opcode opcode, Transport transport, const Row& row)
 
 constexpr std::array<OpcodeInfo, 256> make_table() {
   std::array<OpcodeInfo, 256> table{};
-  for (const auto transport : {Transport::RC, Transport::UC, Transport::UD, Transport::XRC}) {
+  for (const auto service : {Service::RC, Service::UC, Service::UD, Service::XRC}) {
     for (const auto& row : kRows) {
-      const auto number = static_cast<unsigned>(transport) << 5 | static_cast<unsigned>(row.opcode);
-      if (is_defined(number)) table[number] = info_of(Opcode(number), transport, row);
+      const auto opcode = spec::infiniband::opcode_of(service, row.opcode);
+      if (!is_defined(opcode)) continue;
+      table[static_cast<std::size_t>(opcode)] = info_of(opcode, service, row);
     }
   }
   table[static_cast<unsigned>(Opcode::CNP)] =
-      info_of(Opcode::CNP, Transport::CNP_CLASS,
+      info_of(Opcode::CNP, Service::CNP_CLASS,
               {Opcode::CNP, Operation::kCongestionNotification, Place::kOnly, kNone});
   return table;
 }

@@ -12,7 +12,7 @@ namespace softhca::wire {
 
 /// A packet from the wire may hold any value; see OpcodeInfo::defined.
 using Opcode = spec::infiniband::bth_opcode;
-using Transport = spec::infiniband::bth_transport;
+using Service = spec::infiniband::bth_service;
 
 enum class Operation : std::uint8_t {
   kSend,
@@ -60,7 +60,7 @@ class ExtHeaderSet {
 
 struct OpcodeInfo {
   bool defined = false;  ///< false: no such opcode, or RD, which we do not speak
-  Transport transport{};
+  Service service{};
   Operation operation{};
   bool first = false;  ///< begins a message; "only" packets are first and last
   bool last = false;   ///< ends a message

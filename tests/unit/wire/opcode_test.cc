@@ -15,7 +15,7 @@ TEST(OpcodeTable, NamesEveryOpcodeOnceAndByItsTransport) {
     if (!info.defined) continue;
     ++defined;
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
-    EXPECT_EQ(static_cast<int>(info.transport), i >> 5) << info.name;
+    EXPECT_EQ(static_cast<int>(info.service), i >> 5) << info.name;
     EXPECT_EQ(info.name, to_string(Opcode(i)));
   }
   // RC and XRC have 23 operations each, UC 12, UD 2; and CNP.

@@ -1,0 +1,185 @@
+// What each service of a queue pair may do, as data (IBTA 9.8 and Annex A14).
+//
+// Whoever wants to know whether a QP acknowledges, retries, needs a peer or has READs looks here
+// and does not ask for its type. RD has no row: nobody offers it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+
+#include "spec/infiniband/transport.h"
+
+namespace softhca::spec::infiniband {
+
+enum class QpType : std::uint8_t {
+  kRc,
+  kUc,
+  kUd,
+  kXrcInitiator,  ///< sends requests of XRC (Annex A14)
+  kXrcTarget,     ///< takes them; each of them names its SRQ
+};
+inline constexpr std::size_t kQpTypes = 5;
+
+/// A set of QP types.
+class QpTypes {
+ public:
+  constexpr QpTypes() = default;
+  constexpr QpTypes(std::initializer_list<QpType> types) {
+    for (const auto type : types) bits_ = static_cast<std::uint8_t>(bits_ | bit(type));
+  }
+  constexpr bool has(QpType type) const { return (bits_ & bit(type)) != 0; }
+  friend constexpr bool operator==(QpTypes, QpTypes) = default;
+
+ private:
+  static constexpr std::uint8_t bit(QpType type) {
+    return static_cast<std::uint8_t>(1u << static_cast<unsigned>(type));
+  }
+  std::uint8_t bits_ = 0;
+};
+inline constexpr QpTypes kAllQpTypes{QpType::kRc, QpType::kUc, QpType::kUd, QpType::kXrcInitiator,
+                                     QpType::kXrcTarget};
+
+/// What can be posted to a send queue (IBTA 11.4.1.1).
+enum class SendOpcode : std::uint8_t {
+  kNop,
+  kSend,
+  kSendWithImmediate,
+  kSendWithInvalidate,
+  kRdmaWrite,
+  kRdmaWriteWithImmediate,
+  kRdmaRead,
+  kCompareSwap,
+  kFetchAdd,
+  kLocal,  ///< nothing for the wire: registration, local invalidate, binding of a window
+};
+inline constexpr std::size_t kSendOpcodes = 10;
+
+/// A set of them.
+class SendOpcodes {
+ public:
+  constexpr SendOpcodes() = default;
+  constexpr SendOpcodes(std::initializer_list<SendOpcode> opcodes) {
+    for (const auto opcode : opcodes) bits_ = static_cast<std::uint16_t>(bits_ | bit(opcode));
+  }
+  constexpr bool has(SendOpcode opcode) const { return (bits_ & bit(opcode)) != 0; }
+  constexpr SendOpcodes operator|(SendOpcodes other) const {
+    other.bits_ = static_cast<std::uint16_t>(other.bits_ | bits_);
+    return other;
+  }
+  friend constexpr bool operator==(SendOpcodes, SendOpcodes) = default;
+
+ private:
+  static constexpr std::uint16_t bit(SendOpcode opcode) {
+    return static_cast<std::uint16_t>(1u << static_cast<unsigned>(opcode));
+  }
+  std::uint16_t bits_ = 0;
+};
+
+struct ServiceRules {
+  QpType type;
+  std::string_view name;
+  bth_service packets;   ///< the class of its opcodes
+  SendOpcodes may_post;  ///< to its send queue
+  bool connected;        ///< has one peer, named by its attributes, and listens to nobody else
+  bool datagram;         ///< each request names its destination; a request is one packet
+  bool reliable;         ///< requests are acknowledged, retried, and refused with a NAK
+  bool requests;         ///< sends requests
+  bool responds;         ///< takes requests
+  bool names_srq;        ///< each request packet names the SRQ that it is for
+  bool keeps_receiving;  ///< a failed send request leads to SQE, not to ERR (IBTA 10.3.1.7)
+};
+
+namespace services {
+
+inline constexpr SendOpcodes kEverybody{SendOpcode::kNop, SendOpcode::kLocal, SendOpcode::kSend,
+                                        SendOpcode::kSendWithImmediate};
+inline constexpr SendOpcodes kWrites{SendOpcode::kRdmaWrite, SendOpcode::kRdmaWriteWithImmediate};
+inline constexpr SendOpcodes kReliable{SendOpcode::kSendWithInvalidate, SendOpcode::kRdmaRead,
+                                       SendOpcode::kCompareSwap, SendOpcode::kFetchAdd};
+
+// What may be posted is IBTA 9.4 Table 36; the rest 9.7 (reliable), 9.8.2 (UC), 9.8.3 (UD), A14.
+inline constexpr std::array<ServiceRules, kQpTypes> kRules{{
+    {.type = QpType::kRc,
+     .name = "RC",
+     .packets = bth_service::RC,
+     .may_post = kEverybody | kWrites | kReliable,
+     .connected = true,
+     .datagram = false,
+     .reliable = true,
+     .requests = true,
+     .responds = true,
+     .names_srq = false,
+     .keeps_receiving = false},
+    {.type = QpType::kUc,
+     .name = "UC",
+     .packets = bth_service::UC,
+     .may_post = kEverybody | kWrites,
+     .connected = true,
+     .datagram = false,
+     .reliable = false,
+     .requests = true,
+     .responds = true,
+     .names_srq = false,
+     .keeps_receiving = true},
+    {.type = QpType::kUd,
+     .name = "UD",
+     .packets = bth_service::UD,
+     .may_post = kEverybody,
+     .connected = false,
+     .datagram = true,
+     .reliable = false,
+     .requests = true,
+     .responds = true,
+     .names_srq = false,
+     .keeps_receiving = true},
+    {.type = QpType::kXrcInitiator,
+     .name = "XRC INI",
+     .packets = bth_service::XRC,
+     .may_post = kEverybody | kWrites | kReliable,
+     .connected = true,
+     .datagram = false,
+     .reliable = true,
+     .requests = true,
+     .responds = false,
+     .names_srq = true,
+     .keeps_receiving = false},
+    {.type = QpType::kXrcTarget,
+     .name = "XRC TGT",
+     .packets = bth_service::XRC,
+     .may_post = {},
+     .connected = true,
+     .datagram = false,
+     .reliable = true,
+     .requests = false,
+     .responds = true,
+     .names_srq = true,
+     .keeps_receiving = false},
+}};
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i != kRules.size(); ++i) {
+    if (static_cast<std::size_t>(kRules[i].type) != i) return false;
+  }
+  return true;
+}
+static_assert(in_order());
+
+}  // namespace services
+
+constexpr const ServiceRules& service_rules(QpType type) {
+  return services::kRules[static_cast<std::size_t>(type)];
+}
+
+constexpr std::string_view to_string(QpType type) { return service_rules(type).name; }
+
+/// The opcode of a service for the operation that `rc` is in RC: bits 7:5 are the service, whose
+/// code is 0 for RC, bits 4:0 the operation (IBTA 9.2.1). Not every service has every operation.
+constexpr bth_opcode opcode_of(bth_service service, bth_opcode rc) {
+  return bth_opcode(static_cast<unsigned>(service) << 5 | static_cast<unsigned>(rc));
+}
+
+}  // namespace softhca::spec::infiniband

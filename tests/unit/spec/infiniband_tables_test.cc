@@ -1,0 +1,205 @@
+// The tables that all HCAs share, printed back: QP states, transitions with their attributes, and
+// what a service may do.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "spec/infiniband/qp_states.h"
+#include "spec/infiniband/services.h"
+
+namespace softhca::spec::infiniband {
+namespace {
+
+using enum QpState;
+using enum QpAttribute;
+
+constexpr QpType kTypes[] = {QpType::kRc, QpType::kUc, QpType::kUd, QpType::kXrcInitiator,
+                             QpType::kXrcTarget};
+
+/// One row for each state.
+std::string print_transitions(QpType type) {
+  std::string text;
+  for (const auto& rules : kQpStateRules) {
+    text += to_string(rules.state);
+    text += " ->";
+    for (const auto& t : qp_transition_table()) {
+      if (t.from != rules.state || !t.types.has(type)) continue;
+      text += ' ';
+      text += to_string(t.to);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+/// One line for each opcode that a type may post.
+std::string print_opcodes(QpType type) {
+  constexpr std::string_view kNames[] = {"nop",       "send", "send_imm", "send_inv", "write",
+                                         "write_imm", "read", "cas",      "faa",      "local"};
+  std::string text;
+  for (std::size_t i = 0; i != kSendOpcodes; ++i) {
+    if (service_rules(type).may_post.has(SendOpcode(i))) text += std::string(kNames[i]) + " ";
+  }
+  return text;
+}
+
+TEST(QpTransitions, TableForRcReads) {
+  EXPECT_EQ(print_transitions(QpType::kRc),
+            "RESET -> RESET INIT\n"
+            "INIT -> RESET INIT RTR ERR\n"
+            "RTR -> RESET RTS ERR\n"
+            "RTS -> RESET RTS SQD ERR\n"
+            "SQE -> RESET ERR\n"
+            "SQD -> RESET RTS SQD ERR\n"
+            "ERR -> RESET ERR\n");
+}
+
+TEST(QpTransitions, OnlyUcAndUdReturnFromSqe) {
+  for (const auto type : kTypes) {
+    const bool returns = type == QpType::kUc || type == QpType::kUd;
+    EXPECT_EQ(find_transition(type, kSqError, kRts) != nullptr, returns) << to_string(type);
+    EXPECT_EQ(service_rules(type).keeps_receiving, returns) << "such a QP would never return";
+  }
+}
+
+TEST(QpTransitions, TableIsSortedAndEachTypeHasOneRowForAPairOfStates) {
+  const auto table = qp_transition_table();
+  for (std::size_t i = 1; i < table.size(); ++i) {
+    const auto order = [](const QpTransition& t) {
+      return static_cast<int>(t.from) * 16 + static_cast<int>(t.to);
+    };
+    EXPECT_LE(order(table[i - 1]), order(table[i]));
+  }
+  for (const auto& t : table) {
+    for (const auto type : kTypes) {
+      if (t.types.has(type)) EXPECT_EQ(find_transition(type, t.from, t.to), &t);
+    }
+  }
+}
+
+TEST(QpTransitions, NoAttributeIsBothRequiredAndOptionalAndStateIsInNoList) {
+  for (const auto& t : qp_transition_table()) {
+    EXPECT_TRUE((t.required & t.optional).empty());
+    EXPECT_FALSE((t.required | t.optional).has(QpAttribute::kState));
+  }
+}
+
+TEST(QpTransitions, NothingIsTakenOnTheWayToResetAndToError) {
+  for (const auto& t : qp_transition_table()) {
+    if (t.to != kReset && t.to != kError) continue;
+    EXPECT_TRUE(t.taken(QpAttributeSet::all()).empty());
+  }
+}
+
+// IBTA 11.2.4.2 Table 91; JingZhao table A1-2 row by row.
+TEST(QpTransitions, RequiredAndOptionalAttributesAreThoseOfTheTable) {
+  struct Row {
+    QpType type;
+    QpState from, to;
+    QpAttributeSet required, optional;
+  };
+  const Row rows[] = {
+      {QpType::kUd, kReset, kInit, {kPkeyIndex, kPort, kQkey}, {}},
+      {QpType::kRc, kReset, kInit, {kPkeyIndex, kPort, kAccessFlags}, {}},
+      {QpType::kUd, kInit, kRtr, {}, {kPkeyIndex, kQkey}},
+      {QpType::kUc,
+       kInit,
+       kRtr,
+       {kAddressVector, kPathMtu, kDestinationQpn, kRqPsn},
+       {kAlternatePath, kAccessFlags, kPkeyIndex}},
+      {QpType::kRc,
+       kInit,
+       kRtr,
+       {kAddressVector, kPathMtu, kDestinationQpn, kRqPsn, kMinRnrTimer, kMaxDestRdAtomic},
+       {kAlternatePath, kAccessFlags, kPkeyIndex}},
+      {QpType::kUd, kRtr, kRts, {kSqPsn}, {kCurrentState, kQkey}},
+      {QpType::kUc,
+       kRtr,
+       kRts,
+       {kSqPsn},
+       {kCurrentState, kAlternatePath, kAccessFlags, kPathMigrationState}},
+      {QpType::kRc,
+       kRtr,
+       kRts,
+       {kTimeout, kRetryCount, kRnrRetry, kSqPsn, kMaxRdAtomic},
+       {kCurrentState, kAlternatePath, kAccessFlags, kMinRnrTimer, kPathMigrationState}},
+      {QpType::kXrcTarget,
+       kRtr,
+       kRts,
+       {kTimeout, kSqPsn},
+       {kCurrentState, kAlternatePath, kAccessFlags, kMinRnrTimer, kPathMigrationState}},
+      {QpType::kRc,
+       kRts,
+       kRts,
+       {},
+       {kCurrentState, kAlternatePath, kAccessFlags, kMinRnrTimer, kPathMigrationState}},
+      {QpType::kRc, kRts, kSqDrain, {}, {kSqDrainNotify}},
+      {QpType::kUd, kSqDrain, kSqDrain, {}, {kPkeyIndex, kQkey}},
+      {QpType::kUc,
+       kSqDrain,
+       kSqDrain,
+       {},
+       {kAddressVector, kAlternatePath, kAccessFlags, kPkeyIndex, kPathMigrationState}},
+      {QpType::kRc,
+       kSqDrain,
+       kSqDrain,
+       {},
+       {kPort, kAddressVector, kTimeout, kRetryCount, kRnrRetry, kAlternatePath, kAccessFlags,
+        kPkeyIndex, kMinRnrTimer, kPathMigrationState, kMaxRdAtomic, kMaxDestRdAtomic}},
+      {QpType::kUc, kSqError, kRts, {}, {kCurrentState, kAccessFlags}},
+  };
+  for (const auto& row : rows) {
+    const auto* t = find_transition(row.type, row.from, row.to);
+    ASSERT_NE(t, nullptr);
+    EXPECT_EQ(t->required.bits(), row.required.bits()) << to_string(row.type) << to_string(row.to);
+    EXPECT_EQ(t->optional.bits(), row.optional.bits()) << to_string(row.type) << to_string(row.to);
+  }
+}
+
+TEST(QpTransitions, RequiredAttributesAreTakenAlsoWithoutTheirBit) {
+  const auto& t = *find_transition(QpType::kRc, kRtr, kRts);
+  EXPECT_EQ(t.taken({}).bits(), t.required.bits());
+  EXPECT_TRUE(t.taken({kAccessFlags}).has(kAccessFlags));
+  EXPECT_FALSE(t.taken({kPathMtu}).has(kPathMtu)) << "fixed since RTR";
+}
+
+TEST(QpStates, AQpNeverSendsAndFlushesAtOnce) {
+  for (std::size_t i = 0; i != kQpStates; ++i) {
+    const auto& rules = state_rules(QpState(i));
+    EXPECT_EQ(rules.state, QpState(i));
+    EXPECT_FALSE(rules.finishes && rules.flushes_send);
+    EXPECT_FALSE(rules.receives && rules.flushes_receive);
+    EXPECT_TRUE(!rules.sends || rules.finishes);
+  }
+}
+
+// IBTA 9.4 Table 36.
+TEST(Services, MayPostWhatTheTableOfTransportFunctionsGrants) {
+  EXPECT_EQ(print_opcodes(QpType::kRc),
+            "nop send send_imm send_inv write write_imm read cas faa local ");
+  EXPECT_EQ(print_opcodes(QpType::kUc), "nop send send_imm write write_imm local ");
+  EXPECT_EQ(print_opcodes(QpType::kUd), "nop send send_imm local ");
+  EXPECT_EQ(print_opcodes(QpType::kXrcInitiator), print_opcodes(QpType::kRc));
+  EXPECT_EQ(print_opcodes(QpType::kXrcTarget), "");
+}
+
+TEST(Services, AServiceHasEitherAPeerOrADestinationInEachRequest) {
+  for (const auto type : kTypes) {
+    const auto& rules = service_rules(type);
+    EXPECT_EQ(rules.type, type);
+    EXPECT_NE(rules.connected, rules.datagram);
+    EXPECT_TRUE(rules.requests || rules.responds);
+    EXPECT_EQ(rules.names_srq, rules.packets == bth_service::XRC);
+  }
+}
+
+TEST(Services, OpcodesOfAServiceAreThoseOfRcInItsClass) {
+  EXPECT_EQ(opcode_of(bth_service::RC, bth_opcode::RC_ACKNOWLEDGE), bth_opcode::RC_ACKNOWLEDGE);
+  EXPECT_EQ(opcode_of(bth_service::UC, bth_opcode::RC_RDMA_WRITE_LAST),
+            bth_opcode::UC_RDMA_WRITE_LAST);
+  EXPECT_EQ(opcode_of(bth_service::UD, bth_opcode::RC_SEND_ONLY), bth_opcode::UD_SEND_ONLY);
+  EXPECT_EQ(opcode_of(bth_service::XRC, bth_opcode::RC_FETCH_ADD), bth_opcode::XRC_FETCH_ADD);
+}
+
+}  // namespace
+}  // namespace softhca::spec::infiniband
