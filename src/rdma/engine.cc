@@ -1,6 +1,5 @@
 #include "rdma/engine.h"
 
-#include "rdma/qp_state_table.h"
 #include "rdma/requester.h"
 #include "rdma/responder.h"
 
@@ -84,7 +83,7 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::RocePacket
   const bool from_here = gids.contains(packet.address.source_gid);
   for (const auto qpn : group->second) {
     auto* qp = qps.find(qpn);
-    if (qp == nullptr || qp->type() != QpType::kUd) continue;
+    if (qp == nullptr || !qp->service().datagram) continue;
     if (from_here && qp->options().block_multicast_loopback) continue;
     deliver(*qp, arrived, packet);
   }
@@ -93,14 +92,13 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::RocePacket
 
 /// A connected QP listens to its peer only.
 bool Engine::from_peer(const QueuePair& qp, const wire::RocePacket& packet) const {
-  return qp.type() == QpType::kUd || same(packet.address.source_gid, qp.attributes_.path.dst_gid);
+  return !qp.service().connected || same(packet.address.source_gid, qp.attributes_.path.dst_gid);
 }
 
 void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::RocePacket& packet) {
-  constexpr std::array kServices = {wire::Service::RC, wire::Service::UC, wire::Service::UD,
-                                    wire::Service::XRC};
   const auto& info = packet.info();
-  if (info.service != kServices[static_cast<std::size_t>(qp.type())]) {
+  const auto& service = qp.service();
+  if (info.service != service.packets || !(info.request ? service.responds : service.requests)) {
     // Congestion is not acted on (yet): its notifications are no error.
     if (info.service == wire::Service::CNP_CLASS) return;
     return drop(&qp, Drop::kService, info.name);
@@ -192,6 +190,7 @@ void Engine::set_state(QueuePair& qp, QpState state) {
       return mark_ready(qp);
     case QpState::kSqDrain:
       if (from == QpState::kRts) qp.requester_->drain_reported = false;
+      qp.responder_->make_room();
       return mark_ready(qp);
     case QpState::kSqError:
     case QpState::kError:

@@ -33,9 +33,9 @@ class Hca {
   virtual Fetch fetch_send(QueuePair& qp, SendRequest& request) = 0;
   /// From the QP's receive queue, or the SRQ it is bound to. `request` was reset().
   virtual Fetch fetch_receive(QueuePair& qp, ReceiveRequest& request) = 0;
-  /// Carries out a request with SendOpcode::kLocal when its turn has come (all earlier requests
-  /// have been sent; with `fence`, earlier reads and atomics are complete). It may change the
-  /// transport's memory keys, but nothing else of the transport.
+  /// Carries out a request with SendOpcode::kLocal (registration, local invalidate) when its turn
+  /// has come (all earlier requests have been sent; with `fence`, earlier reads and atomics are
+  /// complete). It may change the transport's memory keys, but nothing else of the transport.
   virtual WorkStatus execute_local(QueuePair&, const SendRequest&) {
     return WorkStatus::kLocalQpOperation;
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "rdma/engine.h"
-#include "rdma/qp_state_table.h"
 #include "rdma/requester.h"
 #include "rdma/responder.h"
 
@@ -22,7 +21,7 @@ QueuePair::QueuePair(Engine& engine, Qpn qpn, QpType type, const QpAttributes& a
                      const QpOptions& options)
     : engine_(engine),
       qpn_(qpn),
-      type_(type),
+      service_(service_rules(type)),
       attributes_(attributes),
       options_(options),
       requester_(std::make_unique<Requester>(engine, *this)),
@@ -35,6 +34,33 @@ QueuePair::~QueuePair() = default;
 void QueuePair::set_counters(QpCounters* counters) {
   options_.counters = counters;
   counters_ = counters != nullptr ? counters : unread_counters();
+}
+
+void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
+  using enum spec::infiniband::QpAttribute;
+  auto& to = attributes_;
+  const auto copy = [&](spec::infiniband::QpAttribute attribute, auto... fields) {
+    if (taken.has(attribute)) ((to.*fields = from.*fields), ...);
+  };
+  copy(kAccessFlags, &QpAttributes::remote_read, &QpAttributes::remote_write,
+       &QpAttributes::remote_atomic);
+  copy(kPkeyIndex, &QpAttributes::pkey);
+  copy(kQkey, &QpAttributes::qkey);
+  copy(kAddressVector, &QpAttributes::path);
+  copy(kPathMtu, &QpAttributes::path_mtu);
+  copy(kTimeout, &QpAttributes::ack_timeout);
+  copy(kRetryCount, &QpAttributes::retry_count);
+  copy(kRnrRetry, &QpAttributes::rnr_retry);
+  copy(kRqPsn, &QpAttributes::rq_psn);
+  copy(kMaxRdAtomic, &QpAttributes::max_rd_atomic);
+  copy(kMinRnrTimer, &QpAttributes::min_rnr_timer);
+  copy(kSqPsn, &QpAttributes::sq_psn);
+  copy(kMaxDestRdAtomic, &QpAttributes::max_dest_rd_atomic);
+  copy(kDestinationQpn, &QpAttributes::remote_qpn);
+  to.pd = from.pd;
+  to.reserved_lkey = from.reserved_lkey;
+  to.deth_source_qpn = from.deth_source_qpn;
+  header_generation_ = 0;
 }
 
 bool QueuePair::drained() const { return state_ == QpState::kSqDrain && requester_->idle(); }
@@ -50,9 +76,9 @@ std::uint8_t QueuePair::retries_left() const { return requester_->retries_left()
 std::uint8_t QueuePair::rnr_retries_left() const { return requester_->rnr_retries_left(); }
 
 std::string QueuePair::inspect() const {
-  std::string text = fmt::format("QP {:#x} {} {}, PD {:#x}\n", qpn_.value(), to_string(type_),
+  std::string text = fmt::format("QP {:#x} {} {}, PD {:#x}\n", qpn_.value(), service_.name,
                                  to_string(state_), attributes_.pd.value());
-  if (type_ != QpType::kUd) {
+  if (service_.connected) {
     text += fmt::format("  peer: QP {:#x}, path MTU {}\n", attributes_.remote_qpn.value(),
                         attributes_.path_mtu);
   }

@@ -26,12 +26,11 @@ struct Path {
   std::uint16_t udp_source_port = 0xC000;
 };
 
-/// What CREATE and MODIFY set (names of IBTA 11.2.4.2). A device merges its command into a copy and
-/// hands it back whole.
+/// What CREATE and MODIFY set (names of IBTA 11.2.4.2).
 struct QpAttributes {
   Pd pd;
   Path path;
-  std::uint32_t path_mtu = 1024;  ///< bytes
+  std::uint32_t path_mtu = 1024;  ///< bytes; UD: the port's
   Qpn remote_qpn;
   std::uint32_t qkey = 0;
   std::uint16_t pkey = 0xFFFF;
@@ -73,7 +72,9 @@ class QueuePair {
   QueuePair& operator=(const QueuePair&) = delete;
 
   Qpn qpn() const { return qpn_; }
-  QpType type() const { return type_; }
+  QpType type() const { return service_.type; }
+  /// What QPs of this type may do.
+  const ServiceRules& service() const { return service_; }
   QpState state() const { return state_; }
   const QpAttributes& attributes() const { return attributes_; }
   const QpOptions& options() const { return options_; }
@@ -106,9 +107,13 @@ class QueuePair {
   friend class TimerQueue;
   friend class ReadyList;
 
+  /// Replaces the attributes of `taken` by those of `from`, and what no document names: PD,
+  /// reserved LKey, source QPN of the DETH.
+  void take(const QpAttributes& from, QpAttributeSet taken);
+
   Engine& engine_;
   Qpn qpn_;
-  QpType type_;
+  const ServiceRules& service_;
   QpState state_ = QpState::kReset;
   bool communication_established_ = false;
   bool last_wqe_reached_ = false;

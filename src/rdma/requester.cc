@@ -4,10 +4,11 @@
 #include <cassert>
 
 #include "rdma/engine.h"
-#include "rdma/qp_state_table.h"
 #include "rdma/scatter_gather.h"
 
 namespace softhca::rdma {
+
+using spec::infiniband::kMaxMessageBytes;
 
 void Requester::reset() {
   stop_timers();
@@ -114,18 +115,12 @@ bool Requester::validate(Entry& e, std::uint64_t length) {
     return false;
   };
   const auto& attributes = qp_.attributes();
-  const auto type = qp_.type();
-  const bool is_send =
-      e.request.opcode == SendOpcode::kSend || e.request.opcode == SendOpcode::kSendWithImmediate;
-  if (type == QpType::kUd && !is_send) {
-    return refuse_as(WorkStatus::kLocalQpOperation, "a UD QP sends datagrams only (IBTA 9.8.3)");
-  }
-  if (type == QpType::kUc &&
-      (e.wants_data() || e.request.opcode == SendOpcode::kSendWithInvalidate)) {
+  const auto& service = qp_.service();
+  if (!service.may_post.has(e.request.opcode)) {
     return refuse_as(WorkStatus::kLocalQpOperation,
-                     "a UC QP has no READ, atomic or invalidate (IBTA 9.8.2)");
+                     "the QP's service does not have this operation (IBTA 9.4 Table 36)");
   }
-  if (type == QpType::kUd ? length > attributes.path_mtu : length > kMessageMax) {
+  if (service.datagram ? length > attributes.path_mtu : length > kMaxMessageBytes) {
     return refuse_as(WorkStatus::kLocalLength,
                      "message longer than the service allows (IBTA 9.7.7)");
   }
@@ -194,11 +189,10 @@ void Requester::fail_head(WorkStatus status, std::string_view reason) {
   begun_ = std::max(begun_, head_);
   cursor_ = std::max(cursor_, head_);
   complete(e, status, reason);
-  if (qp_.type() == QpType::kRc || qp_.type() == QpType::kXrc) {
-    engine_.to_error(qp_);
-  } else {
-    // IBTA 10.3.1.7: a completion error of a UC or UD send queue leaves the receive queue working.
+  if (qp_.service().keeps_receiving) {
     engine_.set_state(qp_, QpState::kSqError);
+  } else {
+    engine_.to_error(qp_);
   }
 }
 

@@ -37,8 +37,6 @@ class Requester {
   static constexpr std::uint64_t kAckInterval = 64;
   /// IBTA 9.7.1: at most 2^23 PSNs may be outstanding.
   static constexpr std::uint64_t kPsnWindow = 1u << 23;
-  /// IBTA 9.7.7: the longest message.
-  static constexpr std::uint64_t kMessageMax = std::uint64_t{1} << 31;
 
   Requester(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {}
 

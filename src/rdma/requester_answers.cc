@@ -2,35 +2,15 @@
 // (IBTA 9.7.5, 9.7.6), and the timers that wait for them.
 
 #include <algorithm>
-#include <array>
 
 #include "rdma/engine.h"
-#include "rdma/qp_state_table.h"
 #include "rdma/requester.h"
 #include "rdma/scatter_gather.h"
 
 namespace softhca::rdma {
-namespace {
-
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-
-/// IBTA 9.7.5.2.8: the RNR NAK timer codes, in units of 10 us.
-constexpr std::array<std::uint32_t, 32> kRnrDelays = {
-    65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
-    48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
-    2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
-
-constexpr util::Duration rnr_delay(std::uint8_t code) {
-  return microseconds(10) * kRnrDelays[code & 0x1F];
-}
-
-/// IBTA 9.7.6.1.3: 4.096 us * 2^code.
-constexpr util::Duration ack_timeout(std::uint8_t code) {
-  return std::chrono::nanoseconds(4096) * (std::int64_t{1} << (code & 0x1F));
-}
-
-}  // namespace
+using spec::infiniband::ack_timeout;
+using spec::infiniband::kRetryForever;
+using spec::infiniband::rnr_timer;
 
 void Requester::handle_answer(const wire::RocePacket& packet, const wire::Frame& frame) {
   if (!state_rules(qp_.state()).finishes) {
@@ -108,8 +88,7 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
 void Requester::handle_rnr_nak(std::uint8_t timer_code) {
   if (rnr_wait_) return;
   ++qp_.counters_->rnr_naks_received;
-  // IBTA 9.7.5.2.8: a retry count of 7 means without limit.
-  if (qp_.attributes().rnr_retry != 7) {
+  if (qp_.attributes().rnr_retry != kRetryForever) {
     if (rnr_retries_left_ == 0) {
       ++qp_.counters_->rnr_nak_retry_err;
       return fail_head(WorkStatus::kRnrRetryExceeded,
@@ -120,7 +99,7 @@ void Requester::handle_rnr_nak(std::uint8_t timer_code) {
   rewind();
   rnr_wait_ = true;
   engine_.timers.stop(qp_, Timer::kAck);
-  engine_.timers.arm(qp_, Timer::kRnr, engine_.now + rnr_delay(timer_code));
+  engine_.timers.arm(qp_, Timer::kRnr, engine_.now + rnr_timer(timer_code));
 }
 
 void Requester::handle_fatal_nak(wire::NakCode code) {
@@ -202,9 +181,9 @@ void Requester::rewind() {
 }
 
 void Requester::arm_ack_timer() {
-  const auto code = qp_.attributes().ack_timeout;
-  if (code == 0 || qp_.timers_[Timer::kAck] != util::kNever) return;
-  engine_.timers.arm(qp_, Timer::kAck, engine_.now + ack_timeout(code));
+  if (qp_.timers_[Timer::kAck] != util::kNever) return;
+  const auto timeout = ack_timeout(qp_.attributes().ack_timeout);
+  if (timeout) engine_.timers.arm(qp_, Timer::kAck, engine_.now + *timeout);
 }
 
 void Requester::handle_ack_timeout() {

@@ -1,9 +1,8 @@
-// Packets of connected QPs: messages of RC and UC, READ and atomic requests of RC.
+// Packets of connected QPs: messages, READ and atomic requests.
 
 #include <algorithm>
 
 #include "rdma/engine.h"
-#include "rdma/qp_state_table.h"
 #include "rdma/requester.h"
 #include "rdma/scatter_gather.h"
 
@@ -37,14 +36,6 @@ constexpr MessageOpcodes rc_opcodes(SendOpcode opcode) {
   }
 }
 
-/// The same operation of UC: IBTA 9.2.1 keeps the operation in bits 4:0 and the service in 7:5.
-constexpr Opcode for_service(Opcode rc, QpType type) {
-  return type == QpType::kUc
-             ? Opcode(static_cast<unsigned>(rc) | static_cast<unsigned>(Opcode::UC_SEND_FIRST))
-             : rc;
-}
-static_assert(for_service(Opcode::RC_RDMA_WRITE_LAST, QpType::kUc) == Opcode::UC_RDMA_WRITE_LAST);
-
 constexpr bool has_reth(SendOpcode opcode) {
   return opcode == SendOpcode::kRdmaWrite || opcode == SendOpcode::kRdmaWriteWithImmediate;
 }
@@ -69,6 +60,7 @@ bool Requester::may_start(const Entry& e) const {
 }
 
 unsigned Requester::send(unsigned quota) {
+  const auto& service = qp_.service();
   unsigned used = 0;
   while (used < quota && !rnr_wait_ && state_rules(qp_.state()).finishes) {
     if (cursor_ == tail_ && !fetch()) break;
@@ -81,7 +73,7 @@ unsigned Requester::send(unsigned quota) {
     ++used;
     if (e.psns == 0) {
       execute_local(e);
-    } else if (qp_.type() == QpType::kUd) {
+    } else if (service.datagram) {
       send_datagram(e);
     } else if (e.is_read()) {
       send_read_request(e);
@@ -90,7 +82,7 @@ unsigned Requester::send(unsigned quota) {
     } else {
       send_message_packet(e, packets + 1 == kWindowPackets);
     }
-    if (qp_.type() != QpType::kRc) complete_done();
+    if (!service.reliable) complete_done();
   }
   complete_done();
   return used;
@@ -159,21 +151,21 @@ void Requester::send_message_packet(Entry& e, bool fills_window) {
   const auto psn = e.first_psn + cursor_packet_;
   const auto opcodes = rc_opcodes(request.opcode);
 
+  const auto& service = qp_.service();
   wire::Bth bth;
-  bth.opcode = for_service(first && last ? opcodes.only
-                           : first       ? opcodes.first
-                           : last        ? opcodes.last
-                                         : opcodes.middle,
-                           qp_.type());
+  bth.opcode = opcode_of(service.packets, first && last ? opcodes.only
+                                          : first       ? opcodes.first
+                                          : last        ? opcodes.last
+                                                        : opcodes.middle);
   bth.solicited_event = last && request.solicited;
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = qp_.attributes().remote_qpn;
   bth.psn = wire::Psn(static_cast<std::uint32_t>(psn));
   // The peer answers what asks for it: the end of each message, and often enough on the way that
   // neither the window runs empty nor a loss is noticed late.
-  bth.ack_req = qp_.type() != QpType::kUc &&
-                (last || fills_window ||
-                 (e.first_packet + cursor_packet_) % kAckInterval == kAckInterval - 1);
+  bth.ack_req =
+      service.reliable && (last || fills_window ||
+                           (e.first_packet + cursor_packet_) % kAckInterval == kAckInterval - 1);
   wire::ExtHeaders ext;
   if (first && has_reth(request.opcode)) {
     ext.reth = {request.remote_address, wire::RKey(request.rkey.value()), e.length};
@@ -201,7 +193,7 @@ void Requester::send_read_request(Entry& e) {
   if (!fault.empty()) return refuse(e, WorkStatus::kLocalProtection, fault);
 
   wire::Bth bth;
-  bth.opcode = wire::Opcode::RC_RDMA_READ_REQUEST;
+  bth.opcode = opcode_of(qp_.service().packets, Opcode::RC_RDMA_READ_REQUEST);
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = qp_.attributes().remote_qpn;
   bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn + done));
@@ -218,8 +210,8 @@ void Requester::send_atomic_request(Entry& e) {
   if (!fault.empty()) return refuse(e, WorkStatus::kLocalProtection, fault);
 
   wire::Bth bth;
-  bth.opcode = e.request.opcode == SendOpcode::kFetchAdd ? wire::Opcode::RC_FETCH_ADD
-                                                         : wire::Opcode::RC_CMP_SWAP;
+  const bool add = e.request.opcode == SendOpcode::kFetchAdd;
+  bth.opcode = opcode_of(qp_.service().packets, add ? Opcode::RC_FETCH_ADD : Opcode::RC_CMP_SWAP);
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = qp_.attributes().remote_qpn;
   bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn));
@@ -235,10 +227,10 @@ void Requester::after_packet(Entry& e, std::uint64_t psn_after) {
   if (psn_after <= sent_end_) ++qp_.counters_->retransmitted_packets;
   sent_end_ = std::max(sent_end_, psn_after);
   if (++cursor_packet_ == e.packets) pass(e);
-  if (qp_.type() == QpType::kUc) {
-    unacked_ = psn_after;  // IBTA 9.8.2: nobody will answer
-  } else {
+  if (qp_.service().reliable) {
     arm_ack_timer();
+  } else {
+    unacked_ = psn_after;  // IBTA 9.8.2: nobody will answer
   }
 }
 

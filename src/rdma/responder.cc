@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "rdma/engine.h"
-#include "rdma/qp_state_table.h"
 #include "rdma/scatter_gather.h"
 
 namespace softhca::rdma {
@@ -19,12 +18,31 @@ void Responder::reset() {
 
 void Responder::start(std::uint32_t psn) {
   expected_ = wire::Psn(psn);
-  if (qp_.type() != QpType::kRc && qp_.type() != QpType::kXrc) return;
-  // As many again for duplicates of what is answered already.
-  answers_.assign(std::max(4u, 2 * qp_.attributes().max_dest_rd_atomic), {});
-  atomics_.assign(std::max(1u, qp_.attributes().max_dest_rd_atomic), {});
+  if (!qp_.service().reliable || !qp_.service().responds) return;
+  answers_.clear();
+  atomics_.clear();
   answers_first_ = atomics_next_ = 0;
   clear_answers();
+  make_room();
+}
+
+void Responder::make_room() {
+  // As many again for duplicates of what is answered already.
+  const std::size_t answers = std::max(4u, 2 * qp_.attributes().max_dest_rd_atomic);
+  if (answers > answers_.size()) {
+    std::vector<Answer> larger(answers);
+    for (std::size_t i = 0; i < answers_count_; ++i) larger[i] = answer_at(i);
+    answers_ = std::move(larger);
+    answers_first_ = 0;
+  }
+  const std::size_t atomics = std::max(1u, qp_.attributes().max_dest_rd_atomic);
+  if (atomics > atomics_.size()) {
+    // In order of age, so that the oldest is the next to be forgotten.
+    std::rotate(atomics_.begin(), atomics_.begin() + static_cast<std::ptrdiff_t>(atomics_next_),
+                atomics_.end());
+    atomics_next_ = atomics_.size();
+    atomics_.resize(atomics);
+  }
 }
 
 void Responder::stop() {
@@ -44,14 +62,10 @@ void Responder::handle_request(const wire::RocePacket& packet, const wire::Frame
     qp_.communication_established_ = true;
     engine_.event(qp_, QpEvent::kCommunicationEstablished, "first packet in RTR");
   }
-  switch (qp_.type()) {
-    case QpType::kUc:
-      return handle_uc(packet, frame);
-    case QpType::kUd:
-      return handle_ud(packet, frame);
-    default:
-      return handle_rc(packet, frame);
-  }
+  const auto& service = qp_.service();
+  if (service.reliable) return handle_reliable(packet, frame);
+  if (service.datagram) return handle_datagram(packet, frame);
+  handle_unreliable(packet, frame);
 }
 
 /// Takes the next receive request, unless this message has one.

@@ -6,10 +6,10 @@
 // before it. So one acknowledgement answers all requests that arrived in one batch.
 //
 //   responder.cc            state, receive queue, flushing
-//   responder_message.cc    SEND and RDMA WRITE messages, RC and UC alike
-//   responder_rc.cc         PSN checks, READ, atomics, duplicates
+//   responder_message.cc    SEND and RDMA WRITE messages of connected QPs
+//   responder_reliable.cc   PSN checks, READ, atomics, duplicates
 //   responder_answers.cc    sending the answers
-//   responder_datagram.cc   UC and UD
+//   responder_unreliable.cc UC and UD
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,8 @@ class Responder {
   // State changes of the QP.
   void reset();
   void start(std::uint32_t psn);
+  /// For as many answers as the attributes allow (now).
+  void make_room();
   /// The QP is in ERR: no more answers.
   void stop();
 
@@ -95,8 +97,8 @@ class Responder {
   Verdict invalidate(MKey rkey);
   void finish_message(const wire::RocePacket& packet, ReceiveOpcode opcode, std::uint32_t bytes);
 
-  // responder_rc.cc
-  void handle_rc(const wire::RocePacket& packet, const wire::Frame& frame);
+  // responder_reliable.cc
+  void handle_reliable(const wire::RocePacket& packet, const wire::Frame& frame);
   Verdict execute(const wire::RocePacket& packet, const wire::Frame& frame);
   Verdict execute_read(const wire::RocePacket& packet);
   Verdict execute_atomic(const wire::RocePacket& packet);
@@ -119,9 +121,9 @@ class Responder {
   void reply(wire::AethType type, std::uint8_t value);
   void acknowledge();
 
-  // responder_datagram.cc
-  void handle_uc(const wire::RocePacket& packet, const wire::Frame& frame);
-  void handle_ud(const wire::RocePacket& packet, const wire::Frame& frame);
+  // responder_unreliable.cc
+  void handle_unreliable(const wire::RocePacket& packet, const wire::Frame& frame);
+  void handle_datagram(const wire::RocePacket& packet, const wire::Frame& frame);
   void deliver_datagram(const wire::RocePacket& packet, const wire::Frame& frame);
 
   Engine& engine_;

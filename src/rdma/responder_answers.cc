@@ -1,4 +1,4 @@
-// Answers of an RC responder: acknowledgements and NAKs, read and atomic responses.
+// Answers of a reliable responder: acknowledgements and NAKs, read and atomic responses.
 
 #include "rdma/engine.h"
 #include "rdma/responder.h"
@@ -65,7 +65,7 @@ void Responder::send_reply() {
   const auto* header = engine_.path_header(qp_);
   if (header == nullptr) return;
   wire::Bth bth;
-  bth.opcode = Opcode::RC_ACKNOWLEDGE;
+  bth.opcode = opcode_of(qp_.service().packets, Opcode::RC_ACKNOWLEDGE);
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = qp_.attributes().remote_qpn;
   // A NAK names the packet that it asks for or refuses, an acknowledgement the last that is done.
@@ -90,11 +90,11 @@ bool Responder::send_answer(Answer& answer) {
     key = found.key;
   }
   wire::Bth bth;
-  bth.opcode = answer.atomic   ? Opcode::RC_ATOMIC_ACKNOWLEDGE
-               : first && last ? Opcode::RC_RDMA_READ_RESPONSE_ONLY
-               : first         ? Opcode::RC_RDMA_READ_RESPONSE_FIRST
-               : last          ? Opcode::RC_RDMA_READ_RESPONSE_LAST
-                               : Opcode::RC_RDMA_READ_RESPONSE_MIDDLE;
+  bth.opcode = opcode_of(qp_.service().packets, answer.atomic   ? Opcode::RC_ATOMIC_ACKNOWLEDGE
+                                                : first && last ? Opcode::RC_RDMA_READ_RESPONSE_ONLY
+                                                : first ? Opcode::RC_RDMA_READ_RESPONSE_FIRST
+                                                : last  ? Opcode::RC_RDMA_READ_RESPONSE_LAST
+                                                        : Opcode::RC_RDMA_READ_RESPONSE_MIDDLE);
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = qp_.attributes().remote_qpn;
   bth.psn = answer.next;

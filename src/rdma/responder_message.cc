@@ -95,7 +95,7 @@ Responder::Verdict Responder::begin_write(const wire::RocePacket& packet) {
   const auto& reth = packet.ext.reth;
   const auto mtu = qp_.attributes().path_mtu;
   if (!qp_.attributes().remote_write) return {kAccess, "the QP does not allow RDMA WRITE"};
-  if (reth.dma_length > std::uint64_t{1} << 31)
+  if (reth.dma_length > spec::infiniband::kMaxMessageBytes)
     return {kInvalid, "RDMA WRITE of more than 2^31 bytes"};
   const bool one_packet = reth.dma_length <= mtu;
   if (packet.info().last != one_packet) {

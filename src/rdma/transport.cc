@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "rdma/engine.h"
-#include "rdma/qp_state_table.h"
 #include "rdma/requester.h"
 #include "rdma/responder.h"
 
@@ -39,25 +38,20 @@ void Transport::destroy_all() {
   engine_->gsi.reset();
 }
 
-Refusal Transport::modify(QueuePair& qp, QpState to, const QpAttributes& attributes) {
-  const auto from = qp.state_;
-  if (!transition_allowed(qp.type_, from, to)) {
+Refusal Transport::modify(QueuePair& qp, QpState to, const QpAttributes& attributes,
+                          QpAttributeSet given) {
+  using enum spec::infiniband::QpAttribute;
+  const auto* transition = spec::infiniband::find_transition(qp.type(), qp.state_, to);
+  if (transition == nullptr) {
     return {"the QP's state and type do not allow this transition (IBTA 10.3.1)"};
   }
-  if (to != QpState::kReset && to != QpState::kError) {
-    const bool to_rtr = from == QpState::kInit && to == QpState::kRtr;
-    if (to_rtr && !is_path_mtu(attributes.path_mtu)) {
-      return {"path MTU is not 256, 512, 1024, 2048 or 4096 (IBTA 11.2.4.2)"};
-    }
-    // What is fixed once the QP is connected: requests are cut into packets by it.
-    const auto path_mtu = to_rtr ? attributes.path_mtu : qp.attributes_.path_mtu;
-    const auto resources =
-        to_rtr ? attributes.max_dest_rd_atomic : qp.attributes_.max_dest_rd_atomic;
-    qp.attributes_ = attributes;
-    qp.attributes_.path_mtu = path_mtu;
-    qp.attributes_.max_dest_rd_atomic = resources;
-    qp.header_generation_ = 0;
+  auto taken = transition->taken(given);
+  // The table gives UD no path MTU: datagrams are as long as the port's MTU, which is set here too.
+  if (to == QpState::kRtr) taken = taken | QpAttributeSet{kPathMtu};
+  if (taken.has(kPathMtu) && !is_path_mtu(attributes.path_mtu)) {
+    return {"path MTU is not 256, 512, 1024, 2048 or 4096 (IBTA 11.2.4.2)"};
   }
+  if (to != QpState::kReset && to != QpState::kError) qp.take(attributes, taken);
   engine_->set_state(qp, to);
   return {};
 }

@@ -66,10 +66,12 @@ class Transport {
   /// To destroy all QPs and attachments, as a function reset does. Keys and GIDs stay.
   void destroy_all();
 
-  /// MODIFY QP: takes the whole of `attributes`. The PSNs are used on the way to RTR (rq_psn)
-  /// and to RTS (sq_psn) only. To RESET: what is posted and in flight is dropped without a
+  /// MODIFY QP. Of `attributes` it takes those that the transition requires, and of those that are
+  /// optional there the ones that `given` names; all others stay as they are (the table is in
+  /// spec/infiniband/qp_states.h). To RESET: what is posted and in flight is dropped without a
   /// completion. To ERR: run() flushes what is posted. RTS to SQD: QpEvent::kSqDrained follows.
-  [[nodiscard]] Refusal modify(QueuePair& qp, QpState to, const QpAttributes& attributes);
+  [[nodiscard]] Refusal modify(QueuePair& qp, QpState to, const QpAttributes& attributes,
+                               QpAttributeSet given = QpAttributeSet::all());
 
   /// The QP that gets what is sent to QPN 1. Nothing: none.
   void set_gsi(std::optional<Qpn> qpn);

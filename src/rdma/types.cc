@@ -2,16 +2,6 @@
 
 namespace softhca::rdma {
 
-std::string_view to_string(QpType type) {
-  constexpr std::string_view kNames[] = {"RC", "UC", "UD", "XRC"};
-  return kNames[static_cast<std::size_t>(type)];
-}
-
-std::string_view to_string(QpState state) {
-  constexpr std::string_view kNames[] = {"RESET", "INIT", "RTR", "RTS", "SQE", "SQD", "ERR"};
-  return kNames[static_cast<std::size_t>(state)];
-}
-
 std::string_view to_string(WorkStatus status) {
   constexpr std::string_view kNames[] = {
       "success",

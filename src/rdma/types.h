@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "spec/infiniband/qp_states.h"
+#include "spec/infiniband/services.h"
 #include "util/strong.h"
 #include "wire/gid.h"
 #include "wire/ids.h"
@@ -21,11 +23,14 @@ using Pd = util::Strong<struct PdTag, std::uint32_t>;
 using wire::Gid;
 using Mac = wire::MacAddress;
 
-enum class QpType : std::uint8_t { kRc, kUc, kUd, kXrc };
-enum class QpState : std::uint8_t { kReset, kInit, kRtr, kRts, kSqError, kSqDrain, kError };
-
-std::string_view to_string(QpType type);
-std::string_view to_string(QpState state);
+using spec::infiniband::QpAttributeSet;
+using spec::infiniband::QpState;
+using spec::infiniband::QpType;
+using spec::infiniband::SendOpcode;
+using spec::infiniband::service_rules;
+using spec::infiniband::ServiceRules;
+using spec::infiniband::state_rules;
+using spec::infiniband::to_string;
 
 /// How a work request ended; a device maps it to its own completion codes (IBTA 11.6.2).
 enum class WorkStatus : std::uint8_t {

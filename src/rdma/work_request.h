@@ -19,20 +19,6 @@ struct Sge {
   MKey lkey;
 };
 
-enum class SendOpcode : std::uint8_t {
-  kNop,
-  kSend,
-  kSendWithImmediate,
-  kSendWithInvalidate,
-  kRdmaWrite,
-  kRdmaWriteWithImmediate,
-  kRdmaRead,
-  kCompareSwap,
-  kFetchAdd,
-  kLocal,  ///< the device's own (UMR: registration, local invalidate): Hca::execute_local, in its
-           ///< turn
-};
-
 /// Where a UD send goes.
 struct UdDestination {
   Mac dst_mac{};

@@ -23,14 +23,14 @@ using spec::connectx::qpc;
 constexpr std::string_view kSection = "mlx5 driver interface 7.4";
 
 /// What the command must have right by itself, in the order of the context.
-CommandResult check_context(const QueuePair& qp, const QpTransition& transition,
+CommandResult check_context(const QueuePair& qp, const QpModify& transition, QpParts taken,
                             util::View<qpc> context) {
   if (transition.to == rdma::QpState::kInit && transition.from == rdma::QpState::kReset &&
       context.get(qpc::st) != qp.context().get(qpc::st)) {
     return refuse(Status::BAD_PARAM, kSection, "the service type is not the one of CREATE_QP");
   }
   const auto mtu = static_cast<qp_mtu>(context.get(qpc::mtu));
-  if ((transition.always & kPartMtu) != 0 && (mtu < qp_mtu::BYTES_256 || mtu > qp_mtu::BYTES_4K)) {
+  if ((taken & kPartMtu) != 0 && (mtu < qp_mtu::BYTES_256 || mtu > qp_mtu::BYTES_4K)) {
     return refuse(Status::BAD_PARAM, kSection, "mtu is not one of 256 to 4096 bytes");
   }
   return {};
@@ -45,15 +45,16 @@ CommandResult modify(Device& device, const Command& command) {
   auto* qp = device.rdma().find_qp(in.get(modify_in::qpn));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
   const auto& transition =
-      find_transition(static_cast<spec::connectx::command_opcode>(command.opcode));
+      find_qp_modify(static_cast<spec::connectx::command_opcode>(command.opcode));
   if (qp->transport().state() != transition.from) return refuse_state(transition.wrong_state);
   const auto context = in.get(modify_in::qpc);
-  if (auto checked = check_context(*qp, transition, context); !checked) return checked;
+  const auto taken =
+      parts_taken(transition, qp->transport().type(), in.get(modify_in::opt_param_mask));
+  if (auto checked = check_context(*qp, transition, taken, context); !checked) return checked;
 
-  const QpParts optional = in.get(modify_in::opt_param_mask) & transition.optional;
   util::Struct<qpc> merged;
   std::ranges::copy(qp->context().bytes(), merged.bytes().begin());
-  merge_qp_context(merged, context, transition.always | optional);
+  merge_qp_context(merged, context, taken);
   if (auto checked = check_qp_references(device, merged); !checked) return checked;
   if (const auto refusal = device.rdma().modify_qp(*qp, transition.to, merged)) {
     return refuse_state(refusal.reason);

@@ -11,64 +11,83 @@ namespace {
 using spec::connectx::ads;
 using spec::connectx::qpc;
 using Bit = spec::connectx::qp_opt_param_bit;
+using Attribute = spec::infiniband::QpAttribute;
 using Opcode = spec::connectx::command_opcode;
 using State = rdma::QpState;
 using To = util::MutableView<qpc>;
 using From = util::View<qpc>;
 
-constexpr QpParts kAccess = part(Bit::RRE) | part(Bit::RWE) | part(Bit::RAE);
-constexpr QpParts kRunning = kAccess | part(Bit::RNR_TIMEOUT) | part(Bit::Q_KEY) |
-                             part(Bit::PM_STATE) | part(Bit::ALT_ADDR_PATH);
-
-constexpr QpTransition kTransitions[] = {
+constexpr QpModify kCommands[] = {
     {.opcode = Opcode::RST2INIT_QP,
      .from = State::kReset,
      .to = State::kInit,
-     .always = kPartQueues | kAccess | part(Bit::PKEY_INDEX) | part(Bit::PRI_PORT) |
-               part(Bit::Q_KEY) | part(Bit::COUNTER_SET_ID),
-     .optional = 0,
+     .always = kPartQueues | part(Bit::COUNTER_SET_ID),
      .wrong_state = "RST2INIT needs a QP in RST"},
     {.opcode = Opcode::INIT2INIT_QP,
      .from = State::kInit,
      .to = State::kInit,
-     .always = 0,
-     .optional = kAccess | part(Bit::PKEY_INDEX) | part(Bit::PRI_PORT) | part(Bit::Q_KEY) |
-                 part(Bit::COUNTER_SET_ID),
+     .optional = part(Bit::COUNTER_SET_ID),
      .wrong_state = "INIT2INIT needs a QP in INIT"},
+    // Every QP gets its MTU here, datagram QPs that of the port.
     {.opcode = Opcode::INIT2RTR_QP,
      .from = State::kInit,
      .to = State::kRtr,
-     .always = part(Bit::PRIMARY_ADDR_PATH) | kPartMtu | kPartRemoteQpn | kPartReceivePsn |
-               part(Bit::RRA_MAX) | part(Bit::RNR_TIMEOUT),
-     .optional = kAccess | part(Bit::PKEY_INDEX) | part(Bit::Q_KEY) | part(Bit::ALT_ADDR_PATH) |
-                 part(Bit::COUNTER_SET_ID),
+     .always = kPartMtu,
+     .optional = part(Bit::COUNTER_SET_ID),
      .wrong_state = "INIT2RTR needs a QP in INIT"},
     {.opcode = Opcode::RTR2RTS_QP,
      .from = State::kRtr,
      .to = State::kRts,
-     .always = kPartSendPsn | part(Bit::RETRY_COUNT) | part(Bit::RNR_RETRY) |
-               part(Bit::ACK_TIMEOUT) | part(Bit::SRA_MAX),
-     .optional = kRunning | part(Bit::COUNTER_SET_ID),
+     .optional = part(Bit::COUNTER_SET_ID),
      .wrong_state = "RTR2RTS needs a QP in RTR"},
     {.opcode = Opcode::RTS2RTS_QP,
      .from = State::kRts,
      .to = State::kRts,
-     .always = 0,
-     .optional = kRunning | part(Bit::COUNTER_SET_ID) | part(Bit::SRQN) | part(Bit::CQN_RCV),
+     .optional = part(Bit::COUNTER_SET_ID) | part(Bit::SRQN) | part(Bit::CQN_RCV),
      .wrong_state = "RTS2RTS needs a QP in RTS"},
     {.opcode = Opcode::SQERR2RTS_QP,
      .from = State::kSqError,
      .to = State::kRts,
-     .always = 0,
-     .optional = kRunning,
      .wrong_state = "SQERR2RTS needs a QP in SQER"},
     {.opcode = Opcode::SQD_RTS_QP,
      .from = State::kSqDrain,
      .to = State::kRts,
-     .always = 0,
-     .optional = kRunning,
      .wrong_state = "SQD_RTS needs a QP in SQD"},
 };
+
+struct AttributeParts {
+  Attribute attribute;
+  QpParts parts;
+};
+
+/// Where each attribute of InfiniBand stands.
+constexpr AttributeParts kAttributes[] = {
+    {Attribute::kAccessFlags, part(Bit::RRE) | part(Bit::RWE) | part(Bit::RAE)},
+    {Attribute::kPkeyIndex, part(Bit::PKEY_INDEX)},
+    {Attribute::kPort, part(Bit::PRI_PORT)},
+    {Attribute::kQkey, part(Bit::Q_KEY)},
+    {Attribute::kAddressVector, part(Bit::PRIMARY_ADDR_PATH)},
+    {Attribute::kPathMtu, kPartMtu},
+    {Attribute::kTimeout, part(Bit::ACK_TIMEOUT)},
+    {Attribute::kRetryCount, part(Bit::RETRY_COUNT)},
+    {Attribute::kRnrRetry, part(Bit::RNR_RETRY)},
+    {Attribute::kRqPsn, kPartReceivePsn},
+    {Attribute::kMaxRdAtomic, part(Bit::SRA_MAX)},
+    {Attribute::kAlternatePath, part(Bit::ALT_ADDR_PATH)},
+    {Attribute::kMinRnrTimer, part(Bit::RNR_TIMEOUT)},
+    {Attribute::kSqPsn, kPartSendPsn},
+    {Attribute::kMaxDestRdAtomic, part(Bit::RRA_MAX)},
+    {Attribute::kPathMigrationState, part(Bit::PM_STATE)},
+    {Attribute::kDestinationQpn, kPartRemoteQpn},
+};
+
+QpParts parts_of(rdma::QpAttributeSet attributes) {
+  QpParts parts = 0;
+  for (const auto& row : kAttributes) {
+    if (attributes.has(row.attribute)) parts |= row.parts;
+  }
+  return parts;
+}
 
 template <class View, class Source, class... Fields>
 void copy(View to, Source from, Fields... fields) {
@@ -148,14 +167,23 @@ constexpr PartRule kParts[] = {
 
 }  // namespace
 
-std::span<const QpTransition> qp_transitions() { return kTransitions; }
-
-const QpTransition& find_transition(Opcode opcode) {
+const QpModify& find_qp_modify(Opcode opcode) {
   const auto* found =
-      std::find_if(std::begin(kTransitions), std::end(kTransitions),
-                   [&](const QpTransition& transition) { return transition.opcode == opcode; });
-  assert(found != std::end(kTransitions));
+      std::find_if(std::begin(kCommands), std::end(kCommands),
+                   [&](const QpModify& command) { return command.opcode == opcode; });
+  assert(found != std::end(kCommands));
   return *found;
+}
+
+QpParts parts_taken(const QpModify& command, rdma::QpType type, std::uint32_t mask) {
+  auto always = command.always;
+  auto optional = command.optional;
+  const auto* transition = spec::infiniband::find_transition(type, command.from, command.to);
+  if (transition != nullptr) {
+    always |= parts_of(transition->required);
+    optional |= parts_of(transition->optional);
+  }
+  return always | (optional & mask);
 }
 
 void merge_qp_context(To to, From from, QpParts parts) {

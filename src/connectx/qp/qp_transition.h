@@ -1,13 +1,12 @@
 // The modify commands of a QP (mlx5 driver interface 7.4), as data: between which states each goes,
 // and what it takes from its context.
 //
-// Attributes that the InfiniBand state machine makes mandatory stand in the command's context
-// without a bit in opt_param_mask; a field that is not taken keeps its value, whatever the command
-// has in its place.
+// Which attributes a transition requires or may take, by service, is InfiniBand's and stands in
+// spec/infiniband/qp_states.h. Required ones stand in the command's context without a bit in
+// opt_param_mask; a field that is not taken keeps its value, whatever the command has in its place.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "rdma/types.h"
@@ -31,20 +30,23 @@ inline constexpr QpParts kPartRemoteQpn = QpParts{1} << 34;
 inline constexpr QpParts kPartReceivePsn = QpParts{1} << 35;
 inline constexpr QpParts kPartSendPsn = QpParts{1} << 36;
 
-struct QpTransition {
+struct QpModify {
   spec::connectx::command_opcode opcode;
   rdma::QpState from;
   rdma::QpState to;
-  QpParts always;
-  QpParts optional;              ///< if their bit in opt_param_mask is set
+  // Besides the attributes of InfiniBand:
+  QpParts always = 0;
+  QpParts optional = 0;          ///< if their bit in opt_param_mask is set
   std::string_view wrong_state;  ///< why it is refused in another state
 };
 
-/// The commands that carry a context. 2ERR_QP and 2RST_QP are possible from any state and carry
+/// A command that carries a context. 2ERR_QP and 2RST_QP are possible from any state and carry
 /// none.
-std::span<const QpTransition> qp_transitions();
 /// @pre `opcode` is one of them
-const QpTransition& find_transition(spec::connectx::command_opcode opcode);
+const QpModify& find_qp_modify(spec::connectx::command_opcode opcode);
+
+/// What the command takes for a QP of this type, if `mask` is its opt_param_mask.
+QpParts parts_taken(const QpModify& command, rdma::QpType type, std::uint32_t mask);
 
 /// Takes `parts` of `from` into `to`.
 void merge_qp_context(util::MutableView<spec::connectx::qpc> to,

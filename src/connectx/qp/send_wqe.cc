@@ -10,7 +10,6 @@ namespace softhca::connectx {
 
 namespace {
 
-using rdma::QpType;
 using rdma::SendOpcode;
 using spec::connectx::data_segment_inline;
 using spec::connectx::data_segment_pointer;
@@ -57,39 +56,29 @@ constexpr bool faults_in_order() {
 }
 static_assert(faults_in_order());
 
-constexpr unsigned service(QpType type) { return 1u << static_cast<unsigned>(type); }
-constexpr unsigned kReliable = service(QpType::kRc) | service(QpType::kXrc);
-constexpr unsigned kConnected = kReliable | service(QpType::kUc);
-constexpr unsigned kEvery = kConnected | service(QpType::kUd);
-
 /// What follows the control segment (and, for UD and XRC, the segment of the service).
 enum class Form : std::uint8_t { kNothing, kGather, kRemoteGather, kRemoteScatter, kAtomic };
 
 struct OpcodeRule {
   wqe_opcode opcode;
-  unsigned services;
   Form form;
   SendOpcode request;
   WqeFault fault = WqeFault::kNone;  ///< known, and refused for this reason
 };
 
-// IBTA Table 36: which operations each service has.
 constexpr OpcodeRule kOpcodes[] = {
-    {wqe_opcode::NOP, kEvery, Form::kNothing, SendOpcode::kNop},
-    {wqe_opcode::SEND_INVAL, kReliable, Form::kGather, SendOpcode::kSendWithInvalidate},
-    {wqe_opcode::RDMA_WRITE, kConnected, Form::kRemoteGather, SendOpcode::kRdmaWrite},
-    {wqe_opcode::RDMA_WRITE_IMM, kConnected, Form::kRemoteGather,
-     SendOpcode::kRdmaWriteWithImmediate},
-    {wqe_opcode::SEND, kEvery, Form::kGather, SendOpcode::kSend},
-    {wqe_opcode::SEND_IMM, kEvery, Form::kGather, SendOpcode::kSendWithImmediate},
-    {wqe_opcode::RDMA_READ, kReliable, Form::kRemoteScatter, SendOpcode::kRdmaRead},
-    {wqe_opcode::ATOMIC_CS, kReliable, Form::kAtomic, SendOpcode::kCompareSwap},
-    {wqe_opcode::ATOMIC_FA, kReliable, Form::kAtomic, SendOpcode::kFetchAdd},
-    {wqe_opcode::ATOMIC_MASKED_CS, kReliable, Form::kNothing, SendOpcode::kNop,
-     WqeFault::kMaskedAtomic},
-    {wqe_opcode::ATOMIC_MASKED_FA, kReliable, Form::kNothing, SendOpcode::kNop,
-     WqeFault::kMaskedAtomic},
-    {wqe_opcode::UMR, kEvery, Form::kNothing, SendOpcode::kLocal, WqeFault::kMemoryKeyUpdate},
+    {wqe_opcode::NOP, Form::kNothing, SendOpcode::kNop},
+    {wqe_opcode::SEND_INVAL, Form::kGather, SendOpcode::kSendWithInvalidate},
+    {wqe_opcode::RDMA_WRITE, Form::kRemoteGather, SendOpcode::kRdmaWrite},
+    {wqe_opcode::RDMA_WRITE_IMM, Form::kRemoteGather, SendOpcode::kRdmaWriteWithImmediate},
+    {wqe_opcode::SEND, Form::kGather, SendOpcode::kSend},
+    {wqe_opcode::SEND_IMM, Form::kGather, SendOpcode::kSendWithImmediate},
+    {wqe_opcode::RDMA_READ, Form::kRemoteScatter, SendOpcode::kRdmaRead},
+    {wqe_opcode::ATOMIC_CS, Form::kAtomic, SendOpcode::kCompareSwap},
+    {wqe_opcode::ATOMIC_FA, Form::kAtomic, SendOpcode::kFetchAdd},
+    {wqe_opcode::ATOMIC_MASKED_CS, Form::kNothing, SendOpcode::kNop, WqeFault::kMaskedAtomic},
+    {wqe_opcode::ATOMIC_MASKED_FA, Form::kNothing, SendOpcode::kNop, WqeFault::kMaskedAtomic},
+    {wqe_opcode::UMR, Form::kNothing, SendOpcode::kLocal, WqeFault::kMemoryKeyUpdate},
 };
 
 const OpcodeRule* find_rule(wqe_opcode opcode) {
@@ -219,7 +208,8 @@ WqeFault check_payload(Form form, const SendWqeRules& rules, const rdma::SendReq
     return WqeFault::kAtomicLength;
   }
   // A datagram's length is bounded by the path MTU, which the transport checks.
-  if (rules.type != QpType::kUd && total > std::uint64_t{1} << rules.log_message_max) {
+  if (!rdma::service_rules(rules.type).datagram && total > std::uint64_t{1}
+                                                               << rules.log_message_max) {
     return WqeFault::kMessageTooLong;
   }
   return WqeFault::kNone;
@@ -253,7 +243,8 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, std::uint16_t expected_
   const auto* rule = find_rule(control.opcode);
   if (rule == nullptr) return WqeFault::kUnknownOpcode;
   if (rule->fault != WqeFault::kNone) return rule->fault;
-  if ((rule->services & service(rules.type)) == 0) return WqeFault::kOpcodeForService;
+  const auto& service = rdma::service_rules(rules.type);
+  if (!service.may_post.has(rule->request)) return WqeFault::kOpcodeForService;
   if (rule->form == Form::kAtomic && !rules.atomics) return WqeFault::kAtomicsOff;
 
   Segments segments(wqe);
@@ -267,8 +258,8 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, std::uint16_t expected_
   if (rule->form == Form::kNothing) return WqeFault::kNone;
 
   WqeFault fault = WqeFault::kNone;
-  if (rules.type == QpType::kUd) fault = take_datagram(segments, request.ud);
-  if (rules.type == QpType::kXrc) {
+  if (service.datagram) fault = take_datagram(segments, request.ud);
+  if (service.names_srq) {
     if (!segments.has<wqe_xrc_segment>()) return WqeFault::kNoXrcSegment;
     segments.skip(wqe_xrc_segment::kSize);
   }

@@ -235,7 +235,6 @@ TEST_F(RdmaQpCommands, MandatoryAttributesNeedNoMaskBit) {
   EXPECT_EQ(c.get(qpc::log_sra_max), 2u);
   EXPECT_EQ(c.get(qpc::log_rra_max), 2u);
   EXPECT_EQ(c.get(qpc::rre), 1u);
-  EXPECT_EQ(c.get(qpc::q_key), RdmaTestHost::kQkey);
   const auto path = c.get(qpc::primary_address_path);
   EXPECT_EQ(path.get(ads::src_addr_index), 3u);
   EXPECT_EQ(path.get(ads::ack_timeout), 14u);
@@ -258,7 +257,6 @@ TEST_F(RdmaQpCommands, OptionalAttributesNeedTheirBit) {
   auto [qp, peer] = host_.connected();
   const auto change = [](auto c) {
     c.set(qpc::min_rnr_nak, 9);
-    c.set(qpc::q_key, 0x222);
     c.set(qpc::retry_count, 1);
   };
   ASSERT_TRUE(host_.modify(qp, Opcode::RTS2RTS_QP, 0, change));
@@ -271,8 +269,26 @@ TEST_F(RdmaQpCommands, OptionalAttributesNeedTheirBit) {
   EXPECT_EQ(c.get(qpc::min_rnr_nak), 9u);
   EXPECT_EQ(c.get(qpc::rre), 0u);
   EXPECT_EQ(c.get(qpc::rwe), 1u) << "no bit for it";
-  EXPECT_EQ(c.get(qpc::q_key), RdmaTestHost::kQkey) << "no bit for it";
   EXPECT_EQ(c.get(qpc::retry_count), 7u) << "its bit has no meaning from RTS to RTS";
+}
+
+// IBTA 11.2.4.2 Table 91: Q_Keys are for datagrams, remote accesses for connections.
+TEST_F(RdmaQpCommands, AttributesOfAnotherServiceAreNotTaken) {
+  auto datagrams = host_.datagram_qp();
+  EXPECT_EQ(context(datagrams).get(qpc::q_key), RdmaTestHost::kQkey);
+  EXPECT_EQ(context(datagrams).get(qpc::mtu), 3u) << "the MTU of the port";
+  EXPECT_EQ(context(datagrams).get(qpc::rre), 0u);
+  auto [qp, peer] = host_.connected();
+  const auto change = [](auto c) {
+    c.set(qpc::q_key, 0x222);
+    c.set(qpc::rre, 0);
+  };
+  for (auto* each : {&qp, &datagrams}) {
+    ASSERT_TRUE(host_.modify(*each, Opcode::RTS2RTS_QP, mask(Bit::Q_KEY) | mask(Bit::RRE), change));
+  }
+  EXPECT_EQ(context(qp).get(qpc::q_key), 0u);
+  EXPECT_EQ(context(qp).get(qpc::rre), 0u);
+  EXPECT_EQ(context(datagrams).get(qpc::q_key), 0x222u);
 }
 
 TEST_F(RdmaQpCommands, ReferencesOfModifyAreCheckedToo) {

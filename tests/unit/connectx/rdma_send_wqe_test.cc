@@ -293,7 +293,7 @@ INSTANTIATE_TEST_SUITE_P(
                   wqe(Opcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).data(0, 8, 0),
                   SendWqeRules{.type = QpType::kRc, .qpn = kQpn, .atomics = false}},
         Malformed{"XrcWithoutSrqn", WqeFault::kNoXrcSegment, wqe(Opcode::SEND),
-                  rules(QpType::kXrc)}),
+                  rules(QpType::kXrcInitiator)}),
     [](const auto& param) { return param.param.name; });
 
 }  // namespace

@@ -88,6 +88,13 @@ void Pair::to_rts(End& end, QueuePair& qp, const QpAttributes& attributes) {
   }
 }
 
+void Pair::change_drained(End& end, QueuePair& qp, const QpAttributes& attributes) {
+  for (const auto state : {QpState::kSqDrain, QpState::kSqDrain, QpState::kRts}) {
+    const auto refusal = end.transport.modify(qp, state, attributes);
+    EXPECT_FALSE(refusal) << refusal.reason;
+  }
+}
+
 void Pair::connect(QpType type) {
   auto option = qp_options;
   option.counters = &a.counters;

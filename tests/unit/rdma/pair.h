@@ -82,6 +82,8 @@ class Pair {
   void connect(QpType type = QpType::kRc);
   /// Takes `qp` from RESET to RTS.
   static void to_rts(End& end, QueuePair& qp, const QpAttributes& attributes);
+  /// What only a drained QP may change: RTS to SQD, SQD to SQD, and back.
+  static void change_drained(End& end, QueuePair& qp, const QpAttributes& attributes);
   QpAttributes attributes_for(End& from, End& to, Qpn remote) const;
 
   /// Goes to the next moment at which something happens. False if nothing ever will.

@@ -206,7 +206,7 @@ TEST_F(RcErrors, AtomicAtAnUnalignedAddressIsInvalid) {
 TEST_F(RcErrors, MoreReadsThanTheResponderHasResourcesForAreInvalid) {
   auto attributes = pair.qa->attributes();
   attributes.max_rd_atomic = 16;
-  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
+  Pair::change_drained(pair.a, *pair.qa, attributes);
   for (int i = 0; i < 16; ++i) pair.a.post(*pair.qa, read(0, 0, 100000));
   pair.drive();
   EXPECT_EQ(pair.qb->state(), QpState::kError);

@@ -87,7 +87,7 @@ TEST_F(RcLoss, LaterAcknowledgementStandsForALostOne) {
 TEST_F(RcLoss, RetriesAreUsedUpThenTheRequestFails) {
   auto attributes = pair.qa->attributes();
   attributes.retry_count = 3;
-  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
+  Pair::change_drained(pair.a, *pair.qa, attributes);
   pair.script = [&](const wire::RocePacket&, bool to_b) {
     matched_ += to_b;
     return Fate::kLose;
@@ -106,7 +106,7 @@ TEST_F(RcLoss, RetriesAreUsedUpThenTheRequestFails) {
 TEST_F(RcLoss, AckTimeoutOfZeroNeverExpires) {
   auto attributes = pair.qa->attributes();
   attributes.ack_timeout = 0;
-  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
+  Pair::change_drained(pair.a, *pair.qa, attributes);
   nth(0, Fate::kLose, is_request);
   pair.a.post(*pair.qa, write(0, 0, 8));
   pair.drive();  // nothing is due any more
@@ -219,7 +219,7 @@ TEST_F(RcLoss, SendWaitsForTheTimeOfTheRnrNak) {
 TEST_F(RcLoss, RnrRetriesAreUsedUpThenTheRequestFails) {
   auto attributes = pair.qa->attributes();
   attributes.rnr_retry = 2;
-  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
+  Pair::change_drained(pair.a, *pair.qa, attributes);
   pair.a.post(*pair.qa, send(0, 10));
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kRnrRetryExceeded));

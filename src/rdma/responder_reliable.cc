@@ -1,4 +1,5 @@
-// Requests to an RC QP: order of PSNs, READ and atomics, duplicates, refusals (IBTA 9.7.4, 9.7.5).
+// Requests to a reliable QP: order of PSNs, READ and atomics, duplicates, refusals
+// (IBTA 9.7.4, 9.7.5).
 
 #include <algorithm>
 
@@ -10,7 +11,7 @@ namespace softhca::rdma {
 
 using wire::Operation;
 
-void Responder::handle_rc(const wire::RocePacket& packet, const wire::Frame& frame) {
+void Responder::handle_reliable(const wire::RocePacket& packet, const wire::Frame& frame) {
   const auto distance = packet.bth.psn - expected_;
   if (distance < 0) return handle_duplicate(packet);
   if (distance > 0) {
@@ -68,7 +69,7 @@ Responder::Verdict Responder::execute_read(const wire::RocePacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
   if (!qp_.attributes().remote_read) return {kAccess, "the QP does not allow RDMA READ"};
-  if (reth.dma_length > std::uint64_t{1} << 31)
+  if (reth.dma_length > spec::infiniband::kMaxMessageBytes)
     return {kInvalid, "RDMA READ of more than 2^31 bytes"};
   if (reth.dma_length != 0) {
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
@@ -186,8 +187,8 @@ void Responder::repeat_read(const wire::RocePacket& packet) {
   const auto& reth = packet.ext.reth;
   const auto packets = read_packets(reth.dma_length);
   // Only what was asked for before may be asked for again.
-  const bool known =
-      reth.dma_length <= std::uint64_t{1} << 31 && packet.bth.psn + packets - expected_ <= 0;
+  const bool known = reth.dma_length <= spec::infiniband::kMaxMessageBytes &&
+                     packet.bth.psn + packets - expected_ <= 0;
   if (!known || !qp_.attributes().remote_read) {
     return engine_.drop(&qp_, Drop::kSequence, "repeated READ beyond the expected PSN");
   }

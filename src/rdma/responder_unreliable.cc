@@ -7,15 +7,11 @@
 #include "rdma/scatter_gather.h"
 
 namespace softhca::rdma {
-namespace {
 
-/// IBTA 10.2.5: the GSI's Q_Key, the same on every port.
-constexpr std::uint32_t kGsiQkey = 0x80010000;
-constexpr std::size_t kGrhSize = 40;
+using spec::infiniband::kGrhBytes;
+using spec::infiniband::kGsiQkey;
 
-}  // namespace
-
-void Responder::handle_uc(const wire::RocePacket& packet, const wire::Frame& frame) {
+void Responder::handle_unreliable(const wire::RocePacket& packet, const wire::Frame& frame) {
   const auto& info = packet.info();
   const bool in_sequence = packet.bth.psn == expected_;
   expected_ = packet.bth.psn.next();
@@ -41,7 +37,7 @@ void Responder::handle_uc(const wire::RocePacket& packet, const wire::Frame& fra
   if (verdict.completed) engine_.to_error(qp_);
 }
 
-void Responder::handle_ud(const wire::RocePacket& packet, const wire::Frame& frame) {
+void Responder::handle_datagram(const wire::RocePacket& packet, const wire::Frame& frame) {
   const bool to_gsi = packet.bth.dest_qp == wire::kGsiQpn;
   const auto qkey = to_gsi ? kGsiQkey : qp_.attributes().qkey;
   if (packet.ext.deth.qkey.value() != qkey) {
@@ -56,17 +52,17 @@ void Responder::handle_ud(const wire::RocePacket& packet, const wire::Frame& fra
 }
 
 void Responder::deliver_datagram(const wire::RocePacket& packet, const wire::Frame& frame) {
-  const auto bytes = kGrhSize + packet.payload_size;
+  const auto bytes = kGrhBytes + packet.payload_size;
   if (bytes > room_) {
     ++qp_.counters_->resp_local_length_error;
     fail_receive(WorkStatus::kLocalLength, "datagram and its 40 bytes of GRH do not fit");
     return engine_.to_error(qp_);
   }
-  std::array<std::byte, kGrhSize> grh;
+  std::array<std::byte, kGrhBytes> grh;
   wire::emit_ud_grh(frame, packet, grh);
   Fault fault = scatter(engine_.keys, user(), receive_.sges, 0, grh);
   if (fault.empty()) {
-    fault = scatter(engine_.keys, user(), receive_.sges, kGrhSize, frame, packet.payload_offset,
+    fault = scatter(engine_.keys, user(), receive_.sges, kGrhBytes, frame, packet.payload_offset,
                     packet.payload_size);
   }
   if (!fault.empty()) {
