@@ -13,7 +13,7 @@ SEED     ?= 2022
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca check test test-unit test-guest demo bench fuzz model format format-check tidy clean help
+.PHONY: deps configure build softhca check test test-unit test-guest mutants demo bench fuzz model format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -49,6 +49,9 @@ test-unit: build ## the tests that need no guest
 
 test-guest: build ## the tests that boot a Debian guest
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -L guest
+
+mutants: ## plants the bugs of tests/mutations one by one: a test must notice each (ONLY=word)
+	@tests/mutations/run $(if $(ONLY),--only $(ONLY),)
 
 demo: ## from a bare machine to ib_read_bw between two devices, with a capture
 	@tools/demo

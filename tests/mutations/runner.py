@@ -1,0 +1,173 @@
+"""Runs mutants in some trees side by side."""
+import collections
+import dataclasses
+import hashlib
+import json
+import signal
+import threading
+import time
+
+from mutant import ROOT
+from tree import FOLDER, Failed, Tree, tracked
+
+TEST_SECONDS = 60
+HANG_SECONDS = 20  # a mutant that is expected to hang gets no more
+
+
+@dataclasses.dataclass
+class Verdict:
+    killed: bool
+    text: str
+
+
+def judge(mutant, status, output):
+    if status is None:
+        return Verdict(mutant.expect == "timeout", "hangs")
+    if status == 0:
+        return Verdict(False, "survived: the tests pass")
+    if status != 1 or "[  FAILED  ]" not in output:
+        last = output.strip().splitlines()[-1:] or [""]
+        return Verdict(False, f"no assertion, but status {status}: {last[0][:200]}")
+    return Verdict(mutant.expect == "assertion", "killed by an assertion")
+
+
+class Runner:
+    def __init__(self, jobs, resume):
+        self._trees = [Tree(number + 1) for number in range(max(1, jobs))]
+        self._results = FOLDER / "results.json"
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._verdicts = {}
+        self._resume = resume
+        self._error = None
+        self._threads = []
+
+    def run(self, mutants):
+        """[(mutant, verdict)] in the order of the mutants."""
+        FOLDER.mkdir(exist_ok=True)
+        self._key = self._tree_key()
+        if not self._resume:
+            self._results.unlink(missing_ok=True)
+        self._verdicts = self._known(mutants)
+        left = [mutant for mutant in mutants if mutant.name not in self._verdicts]
+        if len(left) < len(mutants):
+            print(f"{len(mutants) - len(left)} of {len(mutants)} mutants were judged before")
+        if left:
+            # Mutants of one file stay in one tree, so that a file is compiled once for each and not twice.
+            groups = collections.defaultdict(list)
+            for mutant in left:
+                groups[mutant.program, mutant.files].append(mutant)
+            self._queue = collections.deque(groups[key] for key in sorted(groups))
+            self._total, self._begun = len(mutants), time.monotonic()
+            del self._trees[len(self._queue):]
+            self._prepare(left)
+            self._say(f"{len(left)} mutants in {len(self._trees)} trees")
+            self._work_in_threads()
+        return [(mutant, self._verdicts[mutant.name]) for mutant in mutants]
+
+    def stop(self):
+        """After Ctrl-C: nothing of ours goes on; trees are put right when they are used again."""
+        previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._stopped = True
+        for tree in self._trees:
+            tree.stop()
+        for thread in self._threads:
+            thread.join(5)
+        signal.signal(signal.SIGINT, previous)
+
+    def _prepare(self, mutants):
+        """Builds the trees as they are, and sees the tests pass."""
+        programs = sorted({mutant.program for mutant in mutants})
+        for tree in self._trees:
+            self._say(f"{tree.root.relative_to(ROOT)}: building {' '.join(programs)}")
+            tree.sync()
+            tree.build(programs, jobs=len(self._trees))
+        for program in programs:
+            for tests in sorted({mutant.filter for mutant in mutants if mutant.program == program}):
+                self._stop_if_told()
+                status, output = self._trees[0].test(program, tests, TEST_SECONDS)
+                if status != 0 or "[  PASSED  ] 0 tests" in output:
+                    raise SystemExit(f"without any mutant: {program} --gtest_filter={tests}: "
+                                     + ("runs no test" if status == 0 else f"status {status}\n{output[-2000:]}"))
+
+    def _work_in_threads(self):
+        self._threads = [threading.Thread(target=self._work, args=(tree,), daemon=True) for tree in self._trees]
+        for thread in self._threads:
+            thread.start()
+        while any(thread.is_alive() for thread in self._threads):
+            for thread in self._threads:
+                thread.join(0.2)
+        if self._error:
+            raise self._error
+
+    def _work(self, tree):
+        try:
+            while not self._stopped:
+                with self._lock:
+                    if not self._queue:
+                        return
+                    group = self._queue.popleft()
+                for mutant in group:
+                    self._judge_one(tree, mutant)
+                    if self._stopped:
+                        return
+        except Exception as error:  # shown by the main thread
+            self._error = error
+            self._stopped = True
+
+    def _judge_one(self, tree, mutant):
+        begun = time.monotonic()
+        try:
+            tree.apply(mutant)
+            tree.build([mutant.program], mutated=True)
+            limit = HANG_SECONDS if mutant.expect == "timeout" else TEST_SECONDS
+            verdict = judge(mutant, *tree.test(mutant.program, mutant.filter, limit))
+        except Failed as failed:
+            verdict = Verdict(False, str(failed))
+        finally:
+            tree.take_back(mutant)
+        if self._stopped:
+            return
+        with self._lock:
+            self._verdicts[mutant.name] = verdict
+            self._save(mutant, verdict)
+        self._say(f"{len(self._verdicts)}/{self._total} {'killed' if verdict.killed else 'NOT KILLED'} {mutant.name} "
+                  f"({time.monotonic() - begun:.1f} s)" + ("" if verdict.killed else f": {verdict.text}"))
+
+    def _stop_if_told(self):
+        if self._stopped:
+            raise KeyboardInterrupt
+
+    def _say(self, text):
+        print(f"[{time.monotonic() - self._begun:6.1f} s] {text}", flush=True)
+
+    # What was judged, for --resume: of the same tree and the same patch.
+
+    def _tree_key(self):
+        digest = hashlib.sha256()
+        for name in sorted(tracked()):
+            if not name.endswith((".patch", ".md")):
+                digest.update(name.encode() + b"\0" + (ROOT / name).read_bytes())
+        return digest.hexdigest()
+
+    def _known(self, mutants):
+        try:
+            stored = json.loads(self._results.read_text())
+        except (OSError, ValueError):
+            return {}
+        if stored.get("tree") != self._key:
+            return {}
+        return {mutant.name: Verdict(*stored["mutants"][mutant.name][1:]) for mutant in mutants
+                if stored["mutants"].get(mutant.name, [None])[0] == mutant.path.read_text()}
+
+    def _save(self, mutant, verdict):
+        try:
+            stored = json.loads(self._results.read_text())
+        except (OSError, ValueError):
+            stored = {}
+        if stored.get("tree") != self._key:
+            stored = {"tree": self._key, "mutants": {}}
+        stored["mutants"][mutant.name] = [mutant.path.read_text(), verdict.killed, verdict.text]
+        temporary = self._results.with_suffix(".new")
+        temporary.write_text(json.dumps(stored))
+        temporary.replace(self._results)
