@@ -115,6 +115,25 @@ function(softhca_layouts document)
   add_dependencies(spec_${document} spec_${document}_headers)
 endfunction()
 
+# softhca_refusals(<folder> SOURCES <file>...): generated/<folder>/refusals.inc, the table of all refusals of the
+# folder's commands and of those other files.
+function(softhca_refusals folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  set(src ${CMAKE_SOURCE_DIR}/src)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${src}/${folder}/*.cc ${src}/${folder}/*.h)
+  file(GLOB layouts CONFIGURE_DEPENDS ${src}/spec/${folder}/*.layout)
+  list(APPEND sources ${ARG_SOURCES})
+  set(commands ${src}/${folder}/command/command_list.inc)
+  set(table ${CMAKE_BINARY_DIR}/generated/${folder}/refusals.inc)
+  add_custom_command(
+    OUTPUT ${table}
+    COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tools/refusal_table.py --layouts ${src}/spec/${folder}
+            --commands ${commands} --folder ${src} --output ${table} ${sources}
+    DEPENDS ${sources} ${layouts} ${commands} ${CMAKE_SOURCE_DIR}/tools/refusal_table.py
+    VERBATIM)
+  target_sources(${folder} PRIVATE ${table})
+endfunction()
+
 # softhca_test(<folder> [DEPENDS <folder>...] [LINK <target>...]): tests/unit/<folder>/*_test.cc
 function(softhca_test folder)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LINK" ${ARGN})

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "connectx/command/command_table.h"
+#include "connectx/command/refusals.h"
 #include "connectx/device.h"
 #include "connectx/function/pages.h"
 #include "fabric/switch.h"
@@ -195,7 +196,12 @@ class Guest {
     execute(in, std::max<std::size_t>(spec.min_output, 16) + room);
     const util::View<Entry> entry(at(kQueue, Entry::kSize));
     // A script may have moved the queue away; then the entry is not the device's to complete.
-    if (queue_is_ours_) check(entry.get(Entry::ownership) == 0);
+    if (!queue_is_ours_) return;
+    check(entry.get(Entry::ownership) == 0);
+    using Header = spec::connectx::command_output_header;
+    const util::View<Header> out(entry.get(Entry::command_output_inline_data));
+    if (entry.get(Entry::status) != 0 || out.get(Header::status) == 0) return;
+    check(explain_syndrome(out.get(Header::syndrome)).has_value());
   }
 
   void play_entry(Script& script) {

@@ -5,6 +5,7 @@
 
 #include "cli/control_commands.h"
 #include "cli/device_spec.h"
+#include "cli/explain.h"
 #include "cli/sdxi_copy.h"
 #include "cli/serve.h"
 #include "sdxi/fault_rule.h"
@@ -69,12 +70,15 @@ int main(int argc, char** argv) {
   const auto* inspect_command = softhca::cli::add_inspect(app, inspect);
   softhca::cli::FaultOptions fault;
   const auto* fault_command = softhca::cli::add_fault(app, fault);
+  softhca::cli::ExplainOptions explain;
+  const auto* explain_command = softhca::cli::add_explain(app, explain);
 
   CLI11_PARSE(app, argc, argv);
 
   if (copy_command->parsed()) return softhca::cli::run_sdxi_copy(copy);
   if (inspect_command->parsed()) return softhca::cli::run_inspect(inspect);
   if (fault_command->parsed()) return softhca::cli::run_fault(fault);
+  if (explain_command->parsed()) return softhca::cli::run_explain(explain);
 
   if (verbose) softhca::util::set_log_level(softhca::util::LogLevel::kDebug);
   const auto done = softhca::cli::serve(serve);

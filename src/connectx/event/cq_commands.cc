@@ -19,8 +19,7 @@ using Create = spec::connectx::create_cq_in;
 using CqeSize = spec::connectx::cqe_size;
 
 CommandResult unknown_cq(std::string_view section) {
-  constexpr std::string_view kText = "unknown CQ";
-  return tl::unexpected(Refusal{Status::BAD_RESOURCE, syndrome_of(section, kText), kText, section});
+  return refuse(Status::BAD_RESOURCE, section, "unknown CQ");
 }
 
 CommandResult check(Device& device, util::View<Context> context) {

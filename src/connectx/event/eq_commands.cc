@@ -60,8 +60,7 @@ CommandResult check(Device& device, util::View<Context> context) {
 }
 
 CommandResult unknown_eq(std::string_view section) {
-  constexpr std::string_view kText = "unknown EQ";
-  return tl::unexpected(Refusal{Status::BAD_RESOURCE, syndrome_of(section, kText), kText, section});
+  return refuse(Status::BAD_RESOURCE, section, "unknown EQ");
 }
 
 }  // namespace

@@ -15,13 +15,11 @@ namespace {
 namespace spec = softhca::spec::connectx;
 
 CommandResult none_left(std::string_view section) {
-  constexpr std::string_view kText = "all numbers are in use";
-  return tl::unexpected(Refusal{Status::NO_RESOURCES, syndrome_of(section, kText), kText, section});
+  return refuse(Status::NO_RESOURCES, section, "all numbers are in use");
 }
 
 CommandResult unknown(std::string_view section) {
-  constexpr std::string_view kText = "this number is not in use";
-  return tl::unexpected(Refusal{Status::BAD_RESOURCE, syndrome_of(section, kText), kText, section});
+  return refuse(Status::BAD_RESOURCE, section, "this number is not in use");
 }
 
 template <class Out, class Field>

@@ -30,13 +30,11 @@ template <class Layout>
 CommandResult check_port(util::View<Layout> in, std::string_view section) {
   const auto port = in.get(Layout::local_port);
   if (port == kLocalPort) return {};
-  return tl::unexpected(Refusal{Status::BAD_INDEX, syndrome_of(section, "local_port is not 1"),
-                                "local_port is not 1", section});
+  return refuse(Status::BAD_INDEX, section, "local_port is not 1");
 }
 
 CommandResult read_only(std::string_view section) {
-  constexpr std::string_view kText = "the register is read-only";
-  return tl::unexpected(Refusal{Status::BAD_PARAM, syndrome_of(section, kText), kText, section});
+  return refuse(Status::BAD_PARAM, section, "the register is read-only");
 }
 
 }  // namespace

@@ -16,8 +16,7 @@ namespace spec = softhca::spec::connectx;
 template <class Layout>
 CommandResult check_vport(util::View<Layout> in, std::string_view section) {
   if (in.get(Layout::other_vport) == 0 && in.get(Layout::vport_number) == 0) return {};
-  constexpr std::string_view kText = "the function has no other vports";
-  return tl::unexpected(Refusal{Status::BAD_PARAM, syndrome_of(section, kText), kText, section});
+  return refuse(Status::BAD_PARAM, section, "the function has no other vports");
 }
 
 void write(util::MutableView<spec::traffic_counter> out, std::uint64_t packets,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "connectx/command/refusals.h"
 #include "spec/connectx/cq.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/hca.h"
@@ -140,6 +141,9 @@ Reply FakeHost::collect(unsigned index, std::size_t out_size,
     reply.out.insert(reply.out.end(), data.begin(), data.end());
   }
   reply.out.resize(std::max<std::size_t>(out_size, 16));
+  if (reply.delivery == s::delivery_status::OK && reply.status() != s::command_status::OK) {
+    EXPECT_TRUE(explain_syndrome(reply.syndrome())) << "not in the table of refusals";
+  }
   return reply;
 }
 

@@ -1,0 +1,117 @@
+#include "cli/explain.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <map>
+#include <optional>
+
+#include "connectx/command/refusals.h"
+#include "connectx/qp/send_wqe.h"
+#include "spec/connectx/opcodes.h"
+#include "spec/sdxi/error_log.h"
+
+namespace softhca::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    "The number is a syndrome that a guest's kernel printed for a refused command, or, after cqe,\n"
+    "the syndrome or vendor syndrome of an error CQE (what perftest calls vendor_err), or, after\n"
+    "sdxi, the class of an SDXI error log record. Hexadecimal with 0x, or decimal.";
+
+std::optional<std::uint32_t> to_number(std::string_view text) {
+  const bool hex = text.starts_with("0x") || text.starts_with("0X");
+  if (hex) text.remove_prefix(2);
+  std::uint32_t number = 0;
+  const auto* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, number, hex ? 16 : 10);
+  if (text.empty() || error != std::errc() || at != end) return std::nullopt;
+  return number;
+}
+
+std::string line(std::string_view name, std::string_view value) {
+  return fmt::format("  {:<9} {}\n", name, value);
+}
+
+}  // namespace
+
+util::Result<std::string> explain_command(std::uint32_t syndrome) {
+  const auto meaning = connectx::explain_syndrome(syndrome);
+  if (!meaning) {
+    return util::fail(fmt::format("no command is refused with syndrome {:#010x}", syndrome));
+  }
+  auto text = fmt::format("{:#010x}: a ConnectX command is refused\n", syndrome);
+  text += line("reason", meaning->text);
+  text += line("section", meaning->section);
+  text += line("status", fmt::format("{} ({:#04x})", to_string(meaning->status),
+                                     static_cast<unsigned>(meaning->status)));
+  text += line("commands", meaning->commands.empty() ? "any" : meaning->commands);
+  text += line("checked", fmt::format("src/{}", meaning->sources));
+  text += line("docs", "docs/connectx-commands.md");
+  return text;
+}
+
+util::Result<std::string> explain_cqe(std::uint32_t number) {
+  std::string text;
+  const auto code = static_cast<spec::connectx::cqe_syndrome>(number);
+  if (const auto name = number > 0xFF ? "" : to_string(code); !name.empty()) {
+    text += fmt::format("{:#04x} as syndrome: {}\n", number, name);
+  }
+  if (number != 0 && number <= static_cast<unsigned>(connectx::WqeFault::kNoXrcSegment)) {
+    const auto& fault = connectx::describe(static_cast<connectx::WqeFault>(number));
+    text += fmt::format("{:#04x} as vendor syndrome: a work queue entry is refused\n", number);
+    text += line("reason", fault.text);
+    text += line("section", fault.section);
+  }
+  if (text.empty()) return util::fail(fmt::format("no error CQE has the number {:#04x}", number));
+  return text;
+}
+
+util::Result<std::string> explain_sdxi(std::uint32_t err_class) {
+  using Class = spec::sdxi::err_class;
+  const auto name_of = [](std::uint32_t number) {
+    return number > 0xFFFF ? std::string_view() : to_string(static_cast<Class>(number));
+  };
+  if (name_of(err_class).empty()) {
+    return util::fail(fmt::format("SDXI Table 3-11 has no class {:#06x}", err_class));
+  }
+  auto text = fmt::format("{:#06x}: an SDXI error log record\n", err_class);
+  text += line("err_class", name_of(err_class));
+  // Each digit but the last refines the one before.
+  std::string general;
+  for (std::uint32_t mask = 0xFFF0; mask >= 0xF000; mask = mask << 4 & 0xFFFF) {
+    const auto wider = err_class & mask;
+    if (wider == err_class || wider == 0 || name_of(wider).empty()) continue;
+    general += fmt::format("{}{} ({:#06x})", general.empty() ? "" : ", ", name_of(wider), wider);
+  }
+  if (!general.empty()) text += line("a case of", general);
+  text += line("section", "SDXI Table 3-11");
+  return text;
+}
+
+CLI::App* add_explain(CLI::App& app, ExplainOptions& options) {
+  auto* command = app.add_subcommand("explain", "Say what a number from a guest's log means");
+  command->footer(std::string(kHelp));
+  command->add_option("WORDS", options.words, "[cqe|sdxi] NUMBER")->required()->expected(1, 2);
+  return command;
+}
+
+int run_explain(const ExplainOptions& options) {
+  using Explain = util::Result<std::string> (*)(std::uint32_t);
+  static const std::map<std::string, Explain> kKinds{
+      {"cqe", explain_cqe}, {"sdxi", explain_sdxi}, {"command", explain_command}};
+  const auto kind = kKinds.find(options.words.size() == 2 ? options.words.front() : "command");
+  const auto number = to_number(options.words.back());
+  const auto answer = kind == kKinds.end() ? util::fail("KIND is command, cqe or sdxi")
+                      : !number ? util::fail("'" + options.words.back() + "' is no number")
+                                : kind->second(*number);
+  if (!answer) {
+    std::fprintf(stderr, "softhca: %s\n", answer.error().message.c_str());
+    return 1;
+  }
+  std::fputs(answer->c_str(), stdout);
+  return 0;
+}
+
+}  // namespace softhca::cli

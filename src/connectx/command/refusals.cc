@@ -1,0 +1,57 @@
+#include "connectx/command/refusals.h"
+
+#include <algorithm>
+#include <array>
+
+#include "connectx/command/command_table.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+constexpr auto kRefusals = std::to_array<RefusalInfo>({
+#include "connectx/refusals.inc"
+});
+
+static_assert(std::ranges::all_of(kRefusals, [](const RefusalInfo& info) {
+  return info.syndrome == syndrome_of(info.section, info.text);
+}));
+static_assert(std::ranges::adjacent_find(kRefusals, std::ranges::greater_equal(),
+                                         &RefusalInfo::syndrome) == kRefusals.end());
+
+/// One reason can be that of several commands.
+std::optional<SyndromeMeaning> explain_missing_command(std::uint32_t syndrome) {
+  std::optional<SyndromeMeaning> found;
+  for (const auto& spec : command_table()) {
+    if (spec.handler != nullptr) continue;
+    const auto refusal = spec.refusal();
+    if (refusal.syndrome != syndrome) continue;
+    if (!found) {
+      found = SyndromeMeaning{.status = refusal.status,
+                              .section = refusal.section,
+                              .text = refusal.text,
+                              .commands = {},
+                              .sources = "connectx/command/command_list.inc"};
+    } else {
+      found->commands += ' ';
+    }
+    found->commands += spec.name();
+  }
+  return found;
+}
+
+}  // namespace
+
+std::span<const RefusalInfo> refusals() { return kRefusals; }
+
+std::optional<SyndromeMeaning> explain_syndrome(std::uint32_t syndrome) {
+  const auto at = std::ranges::lower_bound(kRefusals, syndrome, {}, &RefusalInfo::syndrome);
+  if (at == kRefusals.end() || at->syndrome != syndrome) return explain_missing_command(syndrome);
+  return SyndromeMeaning{.status = at->status,
+                         .section = at->section,
+                         .text = at->text,
+                         .commands = std::string(at->commands),
+                         .sources = at->sources};
+}
+
+}  // namespace softhca::connectx

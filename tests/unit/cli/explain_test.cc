@@ -1,0 +1,96 @@
+// `softhca explain`.
+#include "cli/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "connectx/command/command_table.h"
+#include "connectx/command/refusals.h"
+
+namespace softhca::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+int run(std::vector<std::string> words) { return run_explain({.words = std::move(words)}); }
+
+// The number is what Linux prints; it must not change between versions.
+TEST(Explain, ASyndromeFromAGuestsLog) {
+  const auto text = explain_command(0xcc576b3d);
+  ASSERT_TRUE(text);
+  EXPECT_EQ(*text,
+            "0xcc576b3d: a ConnectX command is refused\n"
+            "  reason    XRC QPs are not implemented\n"
+            "  section   mlx5 driver interface 7.2\n"
+            "  status    BAD_PARAM (0x03)\n"
+            "  commands  CREATE_QP\n"
+            "  checked   src/connectx/qp/qp_commands.cc\n"
+            "  docs      docs/connectx-commands.md\n");
+}
+
+TEST(Explain, EveryRefusalOfTheSources) {
+  EXPECT_GT(connectx::refusals().size(), 250u);
+  for (const auto& refusal : connectx::refusals()) {
+    const auto text = explain_command(refusal.syndrome);
+    ASSERT_TRUE(text);
+    EXPECT_THAT(*text,
+                AllOf(HasSubstr(std::string(refusal.text)), HasSubstr(std::string(refusal.section)),
+                      HasSubstr(std::string(to_string(refusal.status)))));
+  }
+}
+
+TEST(Explain, ACommandThatTheDeviceDoesNotHave) {
+  const auto* spec = connectx::find_command(0x93a);
+  const auto text = explain_command(spec->refusal().syndrome);
+  ASSERT_TRUE(text);
+  EXPECT_THAT(*text, AllOf(HasSubstr("BAD_OP"), HasSubstr("DEALLOC_FLOW_COUNTER\n"),
+                           HasSubstr("PRM 12.14.13")));
+}
+
+TEST(Explain, NoCommandThatIsMissingHasTheNumberOfAnotherRefusal) {
+  for (const auto& spec : connectx::command_table()) {
+    if (spec.handler != nullptr) continue;
+    const auto meaning = connectx::explain_syndrome(spec.refusal().syndrome);
+    ASSERT_TRUE(meaning);
+    EXPECT_EQ(meaning->text, spec.words);
+  }
+}
+
+TEST(Explain, ACqeBySyndromeAndByVendorSyndrome) {
+  const auto flushed = explain_cqe(5);
+  ASSERT_TRUE(flushed);
+  EXPECT_THAT(*flushed, HasSubstr("0x05 as syndrome: WORK_REQUEST_FLUSHED_ERROR\n"));
+  EXPECT_THAT(*flushed, HasSubstr("0x05 as vendor syndrome"));
+}
+
+TEST(Explain, AnSdxiErrorClassWithWhatItIsACaseOf) {
+  const auto text = explain_sdxi(0x2360);
+  ASSERT_TRUE(text);
+  EXPECT_THAT(*text, AllOf(HasSubstr("ILLEGAL_PASID\n"),
+                           HasSubstr("LIMIT_EXCEEDED (0x2300), LOGICAL (0x2000)\n")));
+}
+
+TEST(Explain, NumbersThatMeanNothing) {
+  EXPECT_FALSE(explain_command(0));
+  EXPECT_FALSE(explain_cqe(0));
+  EXPECT_FALSE(explain_cqe(0x105));
+  EXPECT_FALSE(explain_sdxi(0x12360));
+  EXPECT_FALSE(explain_sdxi(0x2361));
+}
+
+TEST(Explain, ExitStatus) {
+  const auto known = fmt::format("{:#x}", connectx::refusals().front().syndrome);
+  EXPECT_EQ(run({known}), 0);
+  EXPECT_EQ(run({"command", known}), 0);
+  EXPECT_EQ(run({"cqe", "5"}), 0);
+  EXPECT_EQ(run({"sdxi", "0x3400"}), 0);
+  EXPECT_EQ(run({"1"}), 1) << "no syndrome";
+  EXPECT_EQ(run({"0x"}), 1) << "no number";
+  EXPECT_EQ(run({"0x12zz"}), 1) << "no number";
+  EXPECT_EQ(run({"0x1cc576b3d"}), 1) << "33 bits";
+  EXPECT_EQ(run({"nonsense", "5"}), 1) << "no kind";
+}
+
+}  // namespace
+}  // namespace softhca::cli
