@@ -196,7 +196,8 @@ void Contexts::stop_for_error(Context& context, const Refusal& refusal,
   const bool serialized = reachable && space.store64(entry.read_index(), read_index);
   if (!refusal.logged) {
     parts_.log.record({.refusal = refusal,
-                       .context = refusal.context.value_or(entry.number),
+                       .reaction = spec::err_reaction::RE_CONTEXT_STOPPED,
+                       .context = entry.number,
                        .descriptor = descriptor});
   }
   // K2b: a context whose status cannot be reached cannot be stopped.

@@ -171,6 +171,7 @@ ContextResult<CheckedContext> ContextTables::check(ContextNumber number) const {
                 "SDXI 4.3.2", number),
         number);
   }
+  if (!registers_.in_gsv_run()) return invalid_context();
   const auto entry = walk(number);
   if (!entry) return tl::unexpected<ContextFailure>(entry.error());
   const auto space = memory_.select(entry->pasid);

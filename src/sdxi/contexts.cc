@@ -71,15 +71,12 @@ void Contexts::evaluate(ContextNumber number) {
   if (!entry) {
     // Nothing runs, so nothing needs to be stopped; an invalid context is not worth a word.
     if (entry.error().log_err) {
-      parts_.log.record({.refusal = *entry.error().log_err, .context = number});
+      log_unstopped(*entry.error().log_err, number);
     }
     return;
   }
   const auto state = parts_.tables.state_of(*entry);
-  if (!state) {
-    parts_.log.record({.refusal = state.error(), .context = number});
-    return;
-  }
+  if (!state) return log_unstopped(state.error(), number);
   if (*state == spec::cxtv::CXTV_RUN) activate(*entry);
 }
 
@@ -304,7 +301,12 @@ Contexts::Statistics Contexts::statistics() const {
 }
 
 void Contexts::log_for_pf(const Refusal& refusal) {
-  parts_.log.record({.refusal = refusal, .context = refusal.context.value_or(0)});
+  log_unstopped(refusal, refusal.context.value_or(0));
+}
+
+void Contexts::log_unstopped(const Refusal& refusal, ContextNumber number) {
+  parts_.log.record(
+      {.refusal = refusal, .reaction = spec::err_reaction::RE_INFORMATIVE, .context = number});
 }
 
 }  // namespace softhca::sdxi

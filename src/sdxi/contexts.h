@@ -127,6 +127,8 @@ class Contexts final : public ContextControl, private TurnTaker {
   std::int64_t take_doorbells(std::int64_t budget);
   void evaluate(ContextNumber number);
   void activate(const ContextEntry& entry);
+  /// LogErr:Cxt that stops nothing.
+  void log_unstopped(const Refusal& refusal, ContextNumber number);
   void enqueue(Context& context);
   std::int64_t take_turn(Context& context);
   Turn spend(Context& context, Hands& hands);

@@ -38,6 +38,9 @@ void inspect_record(util::View<spec::errlog_hd_ent> record, util::InspectNode& o
   if (record.get(ent::cv) != 0) out.add("cxt_num", record.get(ent::cxt_num));
   if (record.get(ent::div) != 0) out.add("dsc_index", record.get(ent::dsc_index));
   if (record.get(ent::bv) != 0) out.add("buf", record.get(ent::buf));
+  if (record.get(ent::target_valid) == 0) return;
+  inspect_enum("target_step", static_cast<spec::err_step>(record.get(ent::target_step)), out);
+  out.add("target_cxt_num", record.get(ent::target_cxt_num));
 }
 
 void inspect_error_log(const Registers& registers, const AddressSpace& space,

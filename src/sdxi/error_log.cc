@@ -27,13 +27,27 @@ constexpr RequiredFields required_fields(err_step step) {
   }
 }
 
+/// True if what was refused lies in another context than the one that is reported.
+bool is_elsewhere(const ErrorReport& report) {
+  return report.refusal.context && report.context && *report.refusal.context != *report.context;
+}
+
 void encode(const ErrorReport& report, const util::MutableView<spec::errlog_hd_ent>& record) {
   using ent = spec::errlog_hd_ent;
   const auto& refusal = report.refusal;
-  const auto fields = required_fields(refusal.step);
+  // An administrative descriptor fails for what another context is like: cxt_num is whom `re` is
+  // about (SDXI Table 3-9), and what it failed in is its execution.
+  const bool elsewhere = is_elsewhere(report);
+  const auto step = elsewhere ? err_step::ERRV_DSC_GEN : refusal.step;
+  if (elsewhere) {
+    record.set(ent::target_valid, 1);
+    record.set(ent::target_cxt_num, *refusal.context);
+    record.set(ent::target_step, static_cast<std::uint32_t>(refusal.step));
+  }
+  const auto fields = required_fields(step);
   record.set(ent::vl, 1);
   record.set(ent::type, spec::kErrorRecordType);
-  record.set(ent::step, static_cast<std::uint32_t>(refusal.step));
+  record.set(ent::step, static_cast<std::uint32_t>(step));
   record.set(ent::sub_step, static_cast<std::uint32_t>(refusal.sub_step));
   record.set(ent::err_class, static_cast<std::uint32_t>(refusal.err_class));
   record.set(ent::re, static_cast<std::uint32_t>(report.reaction));
@@ -99,6 +113,7 @@ void ErrorLog::say(const ErrorReport& report) {
   if (report.context) where += fmt::format(" context {}", *report.context);
   if (report.descriptor) where += fmt::format(" descriptor {}", *report.descriptor);
   if (report.refusal.buffer) where += fmt::format(" buffer {}", *report.refusal.buffer);
+  if (is_elsewhere(report)) where += fmt::format(" at context {}", *report.refusal.context);
   const auto& refusal = report.refusal;
   util::log(util::LogLevel::kWarning, "{}:{}: {}: {} ({:#x}) [{}]{}", name_, where,
             to_string(refusal.step), refusal.reason, refusal.value, refusal.section,

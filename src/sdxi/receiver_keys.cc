@@ -33,9 +33,7 @@ tl::unexpected<Refusal> ReceiverKeys::faulty_table(const RemoteRequest& request,
 Checked<void> ReceiverKeys::read(const RemoteRequest& request,
                                  const util::MutableView<spec::rkey_ent>& out) const {
   using ent = spec::rkey_ent;
-  const auto gsv = registers_.gsv();
-  if (gsv != spec::fn_gsv::GSV_ACTIVE && gsv != spec::fn_gsv::GSV_STOPG_SF &&
-      gsv != spec::fn_gsv::GSV_STOPG_HD) {
+  if (!registers_.in_gsv_run()) {
     return abort_access(request, "the target function is not active");
   }
   if (registers_.cap1.get(spec::mmio_cap1::rkey_cap) == 0) {

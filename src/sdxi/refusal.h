@@ -15,12 +15,13 @@ struct Refusal {
   spec::err_step step;
   spec::err_sub_step sub_step = spec::err_sub_step::SUB_OTHER;
   spec::err_class err_class = spec::err_class::GENERIC;
-  std::optional<std::uint8_t> buffer{};    ///< which buffer or AKey of the descriptor
-  std::string_view reason{};               ///< a literal
-  std::string_view section{};              ///< of the document
-  std::uint64_t value = 0;                 ///< the number that `reason` is about
-  std::optional<ContextNumber> context{};  ///< if it is another than the one that executes
-  bool logged = false;                     ///< by another function already (SDXI 3.5)
+  std::optional<std::uint8_t> buffer{};  ///< which buffer or AKey of the descriptor
+  std::string_view reason{};             ///< a literal
+  std::string_view section{};            ///< of the document
+  std::uint64_t value = 0;               ///< the number that `reason` is about
+  /// Whose structures are meant; if none, those of the context that executes.
+  std::optional<ContextNumber> context{};
+  bool logged = false;  ///< by another function already (SDXI 3.5)
 };
 
 template <class T>

@@ -18,6 +18,13 @@ struct Registers {
   void reset();
 
   spec::fn_gsv gsv() const { return static_cast<spec::fn_gsv>(sts0.get(spec::mmio_sts0::fn_gsv)); }
+  /// {Gsv_Run} of SDXI 4.2. Elsewhere nothing in memory is valid (SDXI 4.3.1, LVL_FN), and the
+  /// function does no DMA.
+  bool in_gsv_run() const {
+    const auto state = gsv();
+    return state == spec::fn_gsv::GSV_ACTIVE || state == spec::fn_gsv::GSV_STOPG_SF ||
+           state == spec::fn_gsv::GSV_STOPG_HD;
+  }
   /// For function-level structures (SDXI 3.1).
   std::optional<Pasid> fn_pasid() const {
     if (ctl0.get(spec::mmio_ctl0::fn_pasid_vl) == 0) return std::nullopt;

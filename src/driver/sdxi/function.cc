@@ -44,6 +44,7 @@ std::string ErrorRecord::to_text() const {
   if (context) text += fmt::format(", context {}", *context);
   if (descriptor) text += fmt::format(", descriptor {}", *descriptor);
   if (buffer) text += fmt::format(", buffer {}", *buffer);
+  if (target) text += fmt::format(", {} at context {}", to_string(target->step), target->context);
   return text;
 }
 
@@ -361,10 +362,15 @@ std::vector<ErrorRecord> Function::take_errors(bool* lost) {
                        .reaction = static_cast<spec::err_reaction>(r.get(ent::re)),
                        .context = {},
                        .descriptor = {},
-                       .buffer = {}};
+                       .buffer = {},
+                       .target = {}};
     if (r.get(ent::cv) != 0) record.context = static_cast<std::uint16_t>(r.get(ent::cxt_num));
     if (r.get(ent::div) != 0) record.descriptor = r.get(ent::dsc_index);
     if (r.get(ent::bv) != 0) record.buffer = r.get(ent::buf);
+    if (r.get(ent::target_valid) != 0) {
+      record.target = {static_cast<std::uint16_t>(r.get(ent::target_cxt_num)),
+                       static_cast<spec::err_step>(r.get(ent::target_step))};
+    }
     records.push_back(record);
   }
   write(reg::MMIO_ERR_RD, index);

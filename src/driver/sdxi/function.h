@@ -50,6 +50,13 @@ struct ErrorRecord {
   std::optional<std::uint16_t> context;
   std::optional<std::uint64_t> descriptor;
   std::optional<unsigned> buffer;
+  /// Of our functions: the context at which an administrative descriptor failed, and the step
+  /// there.
+  struct Target {
+    std::uint16_t context;
+    spec::err_step step;
+  };
+  std::optional<Target> target;
 
   std::string to_text() const;
 };

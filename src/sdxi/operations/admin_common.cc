@@ -61,6 +61,7 @@ Checked<void> check_akey_range(const ContextControl& contexts, ContextNumber num
     return bad_range(err_class::LIMIT_EXCEEDED,
                      "MMIO_CTL2.max_akey_sz is above MMIO_CAP1.max_akey_sz", limit);
   }
+  if (!registers.in_gsv_run()) return {};
   const auto entry = contexts.tables().walk(number);
   if (!entry) {
     if (entry.error().log_err) return refuse(*entry.error().log_err);
@@ -74,7 +75,8 @@ Checked<void> check_akey_range(const ContextControl& contexts, ContextNumber num
 }
 
 tl::unexpected<Refusal> fail_on_target(const AdminTarget& target, Refusal refusal) {
-  if (target.is_vf) {
+  // A VF that is not enabled writes no log (SDXI 4.1.1): then the PF says what it met.
+  if (target.is_vf && target.contexts->registers().in_gsv_run()) {
     target.contexts->log_for_pf(refusal);
     refusal.logged = true;
   }

@@ -27,7 +27,7 @@ Checked<void> check_rkey_range(const Registers& registers, std::uint32_t first, 
 Checked<void> check_akey_range(const ContextControl& contexts, ContextNumber number,
                                std::uint32_t first, std::uint32_t last);
 
-/// A failure on a target. SDXI 3.5: what a PF's operation meets on a VF is logged by the VF.
+/// A failure on a target. SDXI 3.5: what a VF meets in a PF's operation is logged by the VF.
 tl::unexpected<Refusal> fail_on_target(const AdminTarget& target, Refusal refusal);
 
 /// What one context costs of the turn's budget.

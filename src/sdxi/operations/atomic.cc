@@ -54,6 +54,11 @@ Checked<void> perform(const Work& work, const AddressSpace& target, util::View<d
       static_cast<atomic_subtype>(view.get(dsc::header).get(spec::dsc_header::subtype));
   const auto back = spec::address(view, dsc::ret_data_ptr);
   const bool returns = view.get(dsc::nr) == 0;
+  // Whatever can be checked is, before the target changes.
+  if (returns && back % sizeof(Word) != 0) {
+    return refuse(invalid(err_step::ERRV_ATOMIC, err_class::UNSUPPORTED_ENCODING,
+                          "ret_data_ptr is not aligned to the operand", "SDXI 6.3", back));
+  }
   // A worker executes all of it or nothing: what fails is executed again, by the control thread.
   if (returns && pcie::LocalMemoryOnly::active() && !work.space.can_write(back, sizeof(Word))) {
     return refuse(invalid(err_step::ERRV_ATOMIC, err_class::MEMORY_ACCESS,
@@ -75,10 +80,6 @@ Checked<void> perform(const Work& work, const AddressSpace& target, util::View<d
   }
   if (!returns) return {};
   // SDXI 3.1: atomic return data goes through the context's address space, not through the AKey.
-  if (back % sizeof(Word) != 0) {
-    return refuse(invalid(err_step::ERRV_ATOMIC, err_class::UNSUPPORTED_ENCODING,
-                          "ret_data_ptr is not aligned to the operand", "SDXI 6.3", back));
-  }
   if (!work.space.write(back, std::as_bytes(std::span(&*old, 1)))) {
     const auto fault = work.space.explain(back);
     return refuse({.step = err_step::ERRV_ATOMIC,

@@ -170,8 +170,8 @@ TEST_F(ContextTest, StartNmOfAContextInErrorFailsAndLeavesTheState) {
   EXPECT_TRUE(outcome.er);
   EXPECT_EQ(m_.state(c), cxtv::CXTV_ERR_FN);
   ASSERT_EQ(m_.records(), 1u);
-  EXPECT_EQ(m_.record(0).get(ent::step), 5u);
-  EXPECT_EQ(m_.record(0).get(ent::cxt_num), 4u);
+  EXPECT_EQ(m_.record(0).get(ent::target_step), 5u);
+  EXPECT_EQ(m_.record(0).get(ent::target_cxt_num), 4u);
   EXPECT_EQ(m_.state(m_.context(0)), cxtv::CXTV_ERR_FN);
 }
 
@@ -207,8 +207,8 @@ TEST_F(ContextTest, ChkValidLogsWhatIsInaccessible) {
     spoil(c);
     EXPECT_TRUE(m_.admin(start_rs(4, 4)).er);  // RS logs only LogErr:Cxt
     ASSERT_EQ(m_.records(), ++expected);
-    EXPECT_EQ(m_.record(expected - 1).get(ent::step), static_cast<unsigned>(wanted));
-    EXPECT_EQ(m_.record(expected - 1).get(ent::cxt_num), 4u);
+    EXPECT_EQ(m_.record(expected - 1).get(ent::target_step), static_cast<unsigned>(wanted));
+    EXPECT_EQ(m_.record(expected - 1).get(ent::target_cxt_num), 4u);
     restart();
   };
   fails(step::ERRV_CXT_CTL, [&](auto& c) {
@@ -236,7 +236,7 @@ TEST_F(ContextTest, ChkValidLogsWhatIsInaccessible) {
                     nowhere & ~0xfffu);
   other.at<spec::cxt_l2_ent>(other.l2_entry(130)).set(spec::cxt_l2_ent::vl, 1);
   EXPECT_TRUE(other.admin(start_rs(130, 130)).er);
-  EXPECT_EQ(other.record(0).get(ent::step), static_cast<unsigned>(step::ERRV_CXT_L1));
+  EXPECT_EQ(other.record(0).get(ent::target_step), static_cast<unsigned>(step::ERRV_CXT_L1));
 }
 
 // D-090 D-104: state writes of start and stop, in order, one byte each.
@@ -381,7 +381,7 @@ TEST_F(ContextTest, StopOfAnUnreadableContextIsLogged) {
   auto& c = m_.make_context(4, 16, cxtv::CXTV_RUN);
   spec::set_address(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::cxt_sts_ptr, 0x1000);
   EXPECT_TRUE(m_.admin(stop(4, 4)).er);
-  EXPECT_EQ(m_.record(0).get(ent::step), 5u);
+  EXPECT_EQ(m_.record(0).get(ent::target_step), 5u);
 }
 
 // D-106

@@ -55,6 +55,45 @@ TEST_F(ErrorLogTest, EachErrorIsARecordWithItsPlace) {
   EXPECT_EQ(m_.records(), 4u);
 }
 
+// D-199, SDXI Table 3-9: re = 1 says that a context has stopped, and cxt_num which.
+TEST_F(ErrorLogTest, TheRecordOfAFailedStartNamesTheContextThatStopped) {
+  m_.make_context(4, 16, cxtv::CXTV_ERR_FN);
+  const auto index = m_.write_index(m_.context(0));
+  EXPECT_TRUE(m_.admin(start(4, 4)).er);
+  EXPECT_EQ(m_.state(m_.context(0)), cxtv::CXTV_ERR_FN);
+  ASSERT_EQ(m_.records(), 1u);
+  const auto r = m_.record(0);
+  EXPECT_EQ(r.get(ent::re), 1u);
+  EXPECT_EQ(r.get(ent::cxt_num), 0u);
+  EXPECT_EQ(r.get(ent::step), 7u);
+  EXPECT_EQ(r.get(ent::div), 1u);
+  EXPECT_EQ(r.get(ent::dsc_index), index);
+  // What was found, and where, is in the vendor's part.
+  EXPECT_EQ(r.get(ent::target_valid), 1u);
+  EXPECT_EQ(r.get(ent::target_cxt_num), 4u);
+  EXPECT_EQ(r.get(ent::target_step), 5u);
+}
+
+// SDXI 4.3.3 step 8
+TEST_F(ErrorLogTest, ADoorbellThatFindsBrokenStructuresStopsNothingAndItsRecordSaysSo) {
+  auto& c = m_.make_context(4, 16, cxtv::CXTV_RUN);
+  m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::ds_ring_sz, 0);
+  m_.doorbell(4, 1);
+  m_.run();
+  m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::ds_ring_sz, 16);
+  spec::set_address(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::cxt_sts_ptr, 0x1000);
+  m_.doorbell(4, 1);
+  m_.run();
+  ASSERT_EQ(m_.records(), 2u);
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(m_.record(i).get(ent::re), 0u);
+    EXPECT_EQ(m_.record(i).get(ent::cxt_num), 4u);
+  }
+  EXPECT_EQ(m_.record(0).get(ent::step), 4u);
+  EXPECT_EQ(m_.record(1).get(ent::step), 5u);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_RUN);
+}
+
 // D-202 D-203 D-204
 TEST_F(ErrorLogTest, TheInterruptComesOnTheFirstErrorAfterClearingAndFindsTheRecord) {
   fail();

@@ -31,6 +31,8 @@ struct Record {
   std::optional<unsigned> context;
   std::optional<std::uint64_t> index;
   std::optional<unsigned> buffer;
+  // Another context that an administrative descriptor failed at, and the step there.
+  std::optional<unsigned> target_context{}, target_step{};
   bool operator==(const Record&) const = default;
 };
 
@@ -38,7 +40,7 @@ struct Record {
 struct Failure {
   unsigned step, err_class;
   unsigned buffer = 0;
-  std::optional<unsigned> context{};  ///< another than the one that executes
+  std::optional<unsigned> context{};  ///< whose structures are meant, if not the executing one's
   bool logged = false;                ///< by a VF
 };
 using Outcome = std::optional<Failure>;
@@ -146,8 +148,12 @@ class Model {
   }
 
   void fail(Context& c, const Failure& f, std::uint64_t index) {
-    Record record{f.step, f.err_class, 1, f.context.value_or(c.number), {}, {}};
-    if (f.step >= 7) record.index = index;
+    Record record{f.step, f.err_class, 1, c.number, {}, {}};
+    if (f.context && *f.context != c.number) {
+      record.step = 7;
+      record.target_context = f.context, record.target_step = f.step;
+    }
+    if (record.step >= 7) record.index = index;
     if (f.step >= 10) record.buffer = f.buffer;
     if (!f.logged) functions[c.function].log.push_back(record);
     c.state = kErrFn;
@@ -200,9 +206,11 @@ class Model {
     if (p2v && (!self.vf || bits(d, 63, 48) != 0)) return Failure{7, 0x2100};
     const auto target = p2v ? *self.vf : c.function;
     auto failed = act_on(functions[target], d, subtype, p2v);
-    if (failed && p2v) {  // SDXI 3.5: logged by the VF, which has no such descriptor
+    // SDXI 3.5: logged by the VF, which has no such descriptor, and of which nothing stops; but a
+    // VF that is not enabled writes nothing.
+    if (failed && p2v && functions[target].state == kActive) {
       functions[target].log.push_back(
-          {failed->step, failed->err_class, 1, failed->context.value_or(0), {}, {}});
+          {failed->step, failed->err_class, 0, failed->context.value_or(0), {}, {}});
       failed->logged = true;
     }
     return failed;
@@ -220,7 +228,10 @@ class Model {
     if (first > last || last > kLastContext) return Failure{7, 0x2330};
     for (auto number = first; number <= last; ++number) {
       const auto found = target.contexts.find(number);
-      auto* c = found == target.contexts.end() || invalid(found->second) ? nullptr : &found->second;
+      // SDXI 4.3.1: nothing is valid in a function that is not enabled.
+      const bool valid =
+          target.state == kActive && found != target.contexts.end() && !invalid(found->second);
+      auto* c = valid ? &found->second : nullptr;
       Outcome failed;
       if (subtype == 3 || subtype == 8) failed = start(target, c, subtype == 3);
       if (subtype == 4) failed = stop(c, p2v);
@@ -414,6 +425,9 @@ class Model {
 
   template <class Word>
   Outcome apply(const Context& c, const Bytes& d, unsigned subtype, Memory* memory) {
+    const auto back_at = bits(d, 383, 322) << 2;
+    const bool returns = !bits(d, 320, 320);
+    if (returns && back_at % sizeof(Word) != 0) return Failure{9, 0x2100};
     auto* at = memory->find(bits(d, 191, 130) << 2, sizeof(Word));
     if (at == nullptr) return Failure{10, 0x3400, 0};
     Word old;
@@ -421,9 +435,7 @@ class Model {
     const auto value = result<Word>(subtype, old, static_cast<Word>(bits(d, 255, 192)),
                                     static_cast<Word>(bits(d, 319, 256)));
     std::memcpy(at, &value, sizeof value);
-    if (bits(d, 320, 320)) return std::nullopt;
-    const auto back_at = bits(d, 383, 322) << 2;
-    if (back_at % sizeof(Word) != 0) return Failure{9, 0x2100};
+    if (!returns) return std::nullopt;
     auto* back = functions[c.function].memory.find(back_at, sizeof(Word));
     if (back == nullptr) return Failure{9, 0x3400};
     std::memcpy(back, &old, sizeof old);

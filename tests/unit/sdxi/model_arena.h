@@ -371,6 +371,10 @@ class Arena {
     if (r.get(ent::cv)) got.context = r.get(ent::cxt_num);
     if (r.get(ent::div)) got.index = r.get(ent::dsc_index);
     if (r.get(ent::bv)) got.buffer = r.get(ent::buf);
+    if (r.get(ent::target_valid)) {
+      got.target_context = r.get(ent::target_cxt_num);
+      got.target_step = r.get(ent::target_step);
+    }
     return got;
   }
   static std::string text(const model::Record& r) {
@@ -381,7 +385,8 @@ class Arena {
     std::snprintf(err_class.data(), err_class.size(), "%04x", r.err_class);
     return "step " + std::to_string(r.step) + " class " + err_class.data() + " re " +
            std::to_string(r.reaction) + part(" context ", r.context) + part(" index ", r.index) +
-           part(" buffer ", r.buffer);
+           part(" buffer ", r.buffer) + part(" target context ", r.target_context) +
+           part(" step ", r.target_step);
   }
 
   struct Given {

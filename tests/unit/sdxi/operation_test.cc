@@ -260,6 +260,23 @@ TEST_F(OperationTest, WithNrTheOldValueIsNotReturned) {
   EXPECT_EQ(m_.load64(back), 55u);
 }
 
+TEST_F(OperationTest, AMisalignedReturnAddressIsRefusedBeforeTheTargetChanges) {
+  for (const unsigned size : {4u, 8u}) {
+    const auto at = m_.allocate(8, 8);
+    m_.store64(at, 40);
+    // ret_data_ptr has no bits for less than 4 bytes.
+    const auto back = m_.allocate(16, 8) + (size == 8 ? 4 : 0);
+    m_.store64(back / 8 * 8, 77);
+    const auto outcome =
+        m_.execute(c_, atomic(spec::atomic_subtype::DSC_ATM_UADD, at, size, 2, 0, back));
+    EXPECT_EQ(outcome.er, size == 8);
+    EXPECT_EQ(m_.load64(at), size == 8 ? 40u : 42u);
+    EXPECT_EQ(m_.load64(back / 8 * 8), size == 8 ? 77u : 40u);
+    EXPECT_EQ(m_.state(c_), size == 8 ? cxtv::CXTV_ERR_FN : cxtv::CXTV_RUN);
+  }
+  EXPECT_EQ(m_.record(0).get(ent::step), 9u);
+}
+
 // D-175
 TEST_F(OperationTest, ReturnDataAndTargetAreWrittenBeforeTheCompletion) {
   FunctionGroup group;

@@ -67,6 +67,55 @@ TEST_F(PfToVfTest, AVfThatIsNotActiveStartsNothing) {
   EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_SW);
 }
 
+// D-041 D-219, SDXI 4.1.1: "not enabled to process any memory data structures or perform DMA".
+TEST_F(PfToVfTest, OperationsOnAVfThatIsNotEnabledReachNoneOfItsMemory) {
+  FunctionGroup group;
+  Machine pf(group, {.vfs = 1});
+  Machine vf(group, {}, &pf, Machine::Memory::kTraced);
+  pf.activate();
+  vf.make_tables();
+  vf.make_error_log();
+  auto& c = vf.make_context(4, 16, cxtv::CXTV_RUN);
+  vf.make_rkeys();
+  const auto rs = admin_subtype::DSC_CXT_START_RS;
+  const std::array harmless{
+      on_vf<spec::dsc_cxt_stop>(stop(4, 4)),
+      on_vf<spec::dsc_cxt_stop>(stop(4, 4, true)),
+      on_vf<spec::dsc_cxt_start>(start(4, 4, spec::kDoorbellFromWriteIndex, rs)),
+      on_vf<spec::dsc_cxt_upd>(update_contexts(4, 4)),
+      on_vf<spec::dsc_akey_upd>(admin_range<spec::dsc_akey_upd>(admin_subtype::DSC_AKEY_UPD, 4, 4)),
+      on_vf<spec::dsc_fn_upd>(make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_FN_UPD)),
+      on_vf<spec::dsc_rkey_upd>(make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_RKEY_UPD)),
+      on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_CXT, 4, 4)),
+      on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_STOP, 4, 4)),
+      on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_AKEY, 4, 4)),
+      on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_RKEY)),
+      on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_FN))};
+  for (const bool failed : {false, true}) {
+    if (failed) {  // GSV_ERROR
+      vf.request(fn_gsr::GSRV_ACTIVE);
+      vf.request(fn_gsr::GSRV_RESET);
+      ASSERT_EQ(vf.gsv(), spec::fn_gsv::GSV_ERROR);
+      vf.trace.accesses.clear();
+    }
+    for (std::size_t i = 0; i < harmless.size(); ++i) {
+      const auto outcome = pf.admin(harmless[i]);
+      vf.run();
+      EXPECT_TRUE(outcome.done && !outcome.er) << i;
+      EXPECT_TRUE(vf.trace.accesses.empty()) << i;
+    }
+  }
+  EXPECT_EQ(vf.state(c), cxtv::CXTV_RUN);
+  // Who must say why is the PF: the VF may not even write its log.
+  EXPECT_TRUE(pf.admin(on_vf<spec::dsc_cxt_start>(start(4, 4))).er);
+  EXPECT_TRUE(vf.trace.accesses.empty());
+  ASSERT_EQ(pf.records(), 1u);
+  EXPECT_EQ(pf.record(0).get(ent::step), 7u);
+  EXPECT_EQ(pf.record(0).get(ent::re), 1u);
+  EXPECT_EQ(pf.record(0).get(ent::cxt_num), 0u);
+  EXPECT_EQ(pf.record(0).get(ent::err_class), 0x2000u);
+}
+
 // D-220
 TEST_F(PfToVfTest, APfsStopEndsInStopFnByWayOfStopgFn) {
   auto& c = vf_.start_context(4);
@@ -86,6 +135,7 @@ TEST_F(PfToVfTest, FailuresAreLoggedByTheVf) {
   EXPECT_TRUE(admin(on_vf<spec::dsc_cxt_start>(start(4, 4))).er);
   EXPECT_EQ(vf_.records(), 1u);
   EXPECT_EQ(vf_.record(0).get(ent::cxt_num), 4u);
+  EXPECT_EQ(vf_.record(0).get(ent::re), 0u) << "no context of the VF has stopped";
   EXPECT_EQ(pf_.records(), 0u);
 }
 
