@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "driver/dma_memory.h"
+#include "driver/sdxi/completion_blocks.h"
 #include "driver/sdxi/descriptor.h"
 #include "driver/sdxi/ring.h"
 #include "spec/sdxi/context.h"
@@ -16,17 +17,6 @@
 namespace softhca::driver::sdxi {
 
 class Function;
-
-/// Stands for a submitted descriptor until wait() or poll() has seen its end.
-class Completion {
- public:
-  Completion() = default;
-
- private:
-  friend class Context;
-  explicit Completion(std::uint32_t block) : block_(block) {}
-  std::uint32_t block_ = 0;
-};
 
 /// True in a final state of a stop (SDXI 4.3.5), where software may change the structures.
 constexpr bool has_stopped(spec::cxtv state) {
@@ -64,8 +54,9 @@ class Context {
                                   std::optional<std::uint16_t> interrupt = std::nullopt);
 
   /// True when the descriptor has ended, well or not. Does not let the device work.
-  bool poll(const Completion& completion) const;
-  /// Waits and gives the completion back. Fails with the function's words if the descriptor did.
+  bool poll(const Completion& completion) const { return blocks_.ended(completion); }
+  /// Waits and gives the completion back. Fails with the function's words if the descriptor did,
+  /// and at once if recover() has given it up.
   util::Result<void> wait(const Completion& completion);
   /// The same, but sleeps until interrupts of `vector` come, for what was submitted with one.
   /// Interrupts may merge on their way: they only wake, the completion block decides.
@@ -87,7 +78,8 @@ class Context {
   /// Gives an AKey back; it reaches nothing any more when this returns.
   util::Result<void> release(std::uint16_t akey);
 
-  /// After an error: CXTV_ERR_FN to CXTV_STOP_SW, drops what is left in the ring, and starts again.
+  /// After an error: CXTV_ERR_FN to CXTV_STOP_SW, gives up what is left in the ring, and starts
+  /// again. Nobody may enqueue meanwhile.
   util::Result<void> recover();
 
   // For Function.
@@ -102,7 +94,6 @@ class Context {
   static constexpr std::size_t kStatusAt = 64;
   static constexpr std::size_t kWriteIndexAt = 128;
   static constexpr std::size_t kOldValueAt = 192;
-  static constexpr std::uint32_t kBlocks = 256;
 
   explicit Context(Function& function) : function_(function) {}
 
@@ -110,8 +101,6 @@ class Context {
   util::MutableView<spec::akey_ent> akey(std::size_t index) const;
   util::Result<std::uint16_t> free_akey();
   util::Result<void> publish_akey(std::uint16_t index);
-  util::Result<Completion> take_block();
-  std::byte* block(const Completion& completion) const;
   util::Result<void> enqueue_patiently(std::span<const Descriptor> descriptors);
   util::Result<void> failure() const;
   util::Result<void> wait(const Completion& completion, std::optional<unsigned> vector);
@@ -123,10 +112,9 @@ class Context {
   DmaBuffer structures_;
   DmaBuffer ring_memory_;
   DmaBuffer akeys_;
-  DmaBuffer blocks_;
+  CompletionBlocks blocks_;
   DmaBuffer pattern_;  ///< a page, for fill()
   Ring ring_;
-  std::vector<std::uint32_t> free_blocks_;
 };
 
 }  // namespace softhca::driver::sdxi

@@ -228,6 +228,39 @@ TEST_F(DriverSetUpTest, EveryChangeOfATableIsFollowedByUpdateAndSync) {
   EXPECT_THAT(taken(), ElementsAre(DSC_CXT_STOP, DSC_CXT_UPD, DSC_SYNC));
 }
 
+// W-09, SDXI 4.3.1.2 steps 4a to 6: ring and CXT_STS belong to LVL_CXT_CTL.
+TEST_F(DriverSetUpTest, ARecoveredContextIsUpdatedAndSynchronizedBeforeItStarts) {
+  bring_up();
+  auto context = make_context();
+  const auto failing = context->copy({0x2000}, {0x1000}, 64);
+  ASSERT_TRUE(failing && context->copy({0x2000}, {0x1000}, 64));
+  EXPECT_FALSE(context->wait(*failing));
+  ASSERT_EQ(context->state(), cxtv::CXTV_ERR_FN);
+  std::vector<admin_subtype> seen;
+  watch_administration([&](admin_subtype subtype, const RawDescriptor& d) {
+    seen.push_back(subtype);
+    if (subtype == admin_subtype::DSC_CXT_UPD) {
+      using upd = spec::dsc_cxt_upd;
+      const util::View<upd> update(d.bytes());
+      EXPECT_EQ(update.get(upd::tgt_pcd), static_cast<unsigned>(spec::tgt_pcd::UPD_CTL));
+      EXPECT_EQ(update.get(upd::cxt_start), context->number());
+      EXPECT_EQ(update.get(upd::cxt_end), context->number());
+      const auto s = structures(context->number());
+      ASSERT_TRUE(s);
+      EXPECT_EQ(s->state(), cxtv::CXTV_STOP_SW);
+      EXPECT_EQ(s->write_index, s->status.get(spec::cxt_sts::read_index));
+    } else if (subtype == admin_subtype::DSC_SYNC) {
+      const util::View<spec::dsc_sync> sync(d.bytes());
+      EXPECT_EQ(sync.get(spec::dsc_sync::flt), static_cast<unsigned>(spec::sync_filter::SYNC_CXT));
+    }
+  });
+  const auto recovered = context->recover();
+  host_.hook = nullptr;
+  EXPECT_TRUE(recovered);
+  using enum admin_subtype;
+  EXPECT_THAT(seen, ElementsAre(DSC_CXT_UPD, DSC_SYNC, DSC_CXT_START_NM));
+}
+
 // W-11
 TEST_F(DriverSetUpTest, NothingOfAContextChangesBetweenItsStopAndItsFinalState) {
   bring_up();

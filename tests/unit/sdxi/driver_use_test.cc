@@ -245,5 +245,30 @@ TEST_F(DriverUseTest, TheErrorLogIsConsumedInTime) {
   EXPECT_FALSE(lost);
 }
 
+// What a recovered context will never complete ends at once, and its block is free again.
+TEST_F(DriverUseTest, RecoveryGivesUpWhatHasNotCompleted) {
+  const auto to = DmaBuffer::allocate(host_, 64);
+  for (int i = 0; i < 300; ++i) {  // more than there are blocks
+    const auto good = context_->submit(std::array{Descriptor::nop()});
+    const auto failing = context_->copy({to->iova()}, {0x1000}, 64);
+    const auto behind = context_->submit(std::array{Descriptor::nop()});
+    ASSERT_TRUE(good && failing && behind) << i;
+    EXPECT_FALSE(context_->wait(*failing));
+    if (i % 2 == 0) {
+      EXPECT_FALSE(context_->wait(*behind));
+    }
+    ASSERT_TRUE(context_->recover());
+    EXPECT_TRUE(context_->wait(*good)) << "it had completed before";
+    if (i % 2 == 0) continue;
+    const auto before = host_.now();
+    EXPECT_TRUE(context_->poll(*behind));
+    const auto waited = context_->wait(*behind);
+    ASSERT_FALSE(waited);
+    EXPECT_THAT(waited.error().message, HasSubstr("given up"));
+    EXPECT_EQ(host_.now(), before);
+    EXPECT_FALSE(context_->wait(*behind)) << "asked again, when others have the block";
+  }
+}
+
 }  // namespace
 }  // namespace softhca::driver::sdxi::test
