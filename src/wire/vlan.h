@@ -25,7 +25,9 @@ struct Vlan {
   std::uint16_t tci = 0;
   EtherType ether_type{};  ///< of what the tag encloses
 
-  std::uint16_t vid() const { return tci & VlanLayout::vid.kMax; }
+  std::uint16_t vid() const { return static_cast<std::uint16_t>(part(VlanLayout::vid)); }
+  std::uint8_t pcp() const { return static_cast<std::uint8_t>(part(VlanLayout::pcp)); }
+  bool dei() const { return part(VlanLayout::dei) != 0; }
 
   static Vlan parse(VlanView view) {
     return {static_cast<std::uint16_t>(view.get(VlanLayout::tci)),
@@ -36,6 +38,14 @@ struct Vlan {
     out.set(VlanLayout::ether_type, static_cast<std::uint32_t>(ether_type));
   }
   friend bool operator==(const Vlan&, const Vlan&) = default;
+
+ private:
+  template <class Field>
+  std::uint32_t part(Field field) const {
+    util::Struct<VlanLayout> tag;
+    tag.set(VlanLayout::tci, tci);
+    return tag.get(field);
+  }
 };
 
 }  // namespace softhca::wire

@@ -15,10 +15,6 @@ using Outer = spec::connectx::fte_match_set_lyr_2_4;
 using Misc = spec::connectx::fte_match_set_misc;
 using wire::EtherType;
 
-constexpr std::uint32_t pcp(std::uint16_t tci) { return tci >> 13; }
-constexpr std::uint32_t dei(std::uint16_t tci) { return tci >> 12 & 1; }
-constexpr std::uint32_t vid(std::uint16_t tci) { return tci & 0xFFF; }
-
 void copy(std::span<std::byte> to, std::span<const std::byte> from) {
   std::memcpy(to.data(), from.data(), to.size());
 }
@@ -28,16 +24,18 @@ void put_tags(MatchKey& key, const PacketInfo& packet) {
   const auto outer = key.outer();
   if (packet.tag->tpid == EtherType::kVlan) outer.set(Outer::cvlan_tag, 1);
   if (packet.tag->tpid == EtherType::kServiceVlan) outer.set(Outer::svlan_tag, 1);
-  outer.set(Outer::first_prio, pcp(packet.tag->tci));
-  outer.set(Outer::first_cfi, dei(packet.tag->tci));
-  outer.set(Outer::first_vid, vid(packet.tag->tci));
+  const wire::Vlan first{packet.tag->tci};
+  outer.set(Outer::first_prio, first.pcp());
+  outer.set(Outer::first_cfi, first.dei());
+  outer.set(Outer::first_vid, first.vid());
   if (!packet.inner_tag) return;
   const auto misc = key.misc();
   if (packet.inner_tag->tpid == EtherType::kVlan) misc.set(Misc::outer_second_cvlan_tag, 1);
   if (packet.inner_tag->tpid == EtherType::kServiceVlan) misc.set(Misc::outer_second_svlan_tag, 1);
-  misc.set(Misc::outer_second_prio, pcp(packet.inner_tag->tci));
-  misc.set(Misc::outer_second_cfi, dei(packet.inner_tag->tci));
-  misc.set(Misc::outer_second_vid, vid(packet.inner_tag->tci));
+  const wire::Vlan second{packet.inner_tag->tci};
+  misc.set(Misc::outer_second_prio, second.pcp());
+  misc.set(Misc::outer_second_cfi, second.dei());
+  misc.set(Misc::outer_second_vid, second.vid());
 }
 
 void put_ip(util::MutableView<Outer> outer, const PacketInfo& packet) {
@@ -105,6 +103,22 @@ MatchKey match_key_of(const PacketInfo& packet) {
   put_ip(outer, packet);
   put_ports(outer, packet);
   return key;
+}
+
+std::optional<MatchKey> without_priority_tag(const MatchKey& packet) {
+  const util::View<Outer> outer(packet.bytes());
+  const bool tagged = outer.get(Outer::cvlan_tag) != 0 || outer.get(Outer::svlan_tag) != 0;
+  if (!tagged || outer.get(Outer::first_vid) != 0) return std::nullopt;
+  auto key = packet;
+  key.outer().set(Outer::cvlan_tag, 0);
+  key.outer().set(Outer::svlan_tag, 0);
+  return key;
+}
+
+bool compares_tag_and_vid(const MatchKey& criteria) {
+  const util::View<Outer> outer(criteria.bytes());
+  const bool tag = outer.get(Outer::cvlan_tag) != 0 || outer.get(Outer::svlan_tag) != 0;
+  return tag && outer.get(Outer::first_vid) == Outer::first_vid.kMax;
 }
 
 const MatchKey& matchable_fields() {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "ethernet/packet_info.h"
@@ -60,6 +61,13 @@ class MatchKey {
 
 /// The fields of a packet.
 MatchKey match_key_of(const ethernet::PacketInfo& packet);
+
+/// PRM 7.11.3.10.1: a flow that matches both the tag and the VID to 0 is for untagged and for
+/// priority-tagged packets. The fields under which it finds a priority-tagged one; nothing if
+/// `packet` is none.
+std::optional<MatchKey> without_priority_tag(const MatchKey& packet);
+/// Whether the flows of a group with these criteria may be of that kind.
+bool compares_tag_and_vid(const MatchKey& criteria);
 
 /// All bits that a flow group's criteria may have: those of the fields that match_key_of() fills.
 const MatchKey& matchable_fields();

@@ -49,6 +49,7 @@ FlowGroup::FlowGroup(std::uint32_t id, std::uint32_t first, std::uint32_t last,
       last_(last),
       criteria_enable_(criteria_enable),
       criteria_(criteria),
+      compares_tag_and_vid_(compares_tag_and_vid(criteria)),
       by_value_(1, make_hash(criteria)) {}
 
 Flow* FlowGroup::find(std::uint32_t index) {
@@ -77,10 +78,18 @@ void FlowGroup::erase(std::uint32_t index) {
   flows_.erase(found);
 }
 
-const Flow* FlowGroup::match(const MatchKey& packet) const {
-  if (flows_.empty()) return nullptr;
+const Flow* FlowGroup::find_value(const MatchKey& packet) const {
   const auto found = by_value_.find(packet.masked(criteria_));
   return found == by_value_.end() ? nullptr : found->second.front();
+}
+
+const Flow* FlowGroup::match(const PacketKeys& packet) const {
+  if (flows_.empty()) return nullptr;
+  const auto* flow = find_value(packet.fields);
+  if (!packet.as_untagged || !compares_tag_and_vid_) return flow;
+  const auto* both_kinds = find_value(*packet.as_untagged);
+  if (flow == nullptr || both_kinds == nullptr) return flow == nullptr ? both_kinds : flow;
+  return flow->index < both_kinds->index ? flow : both_kinds;
 }
 
 // FlowTable ------------------------------------------------------------------------------------
@@ -141,7 +150,7 @@ FlowTable* FlowSteering::root_table() {
 }
 
 void FlowSteering::classify(const MatchKey& packet, std::vector<Delivery>& out) {
-  Walk packet_walk{packet, out, kStepsMax};
+  Walk packet_walk{PacketKeys(packet), out, kStepsMax};
   walk(root_table(), 0, packet_walk);
 }
 

@@ -33,6 +33,15 @@ struct Flow {
   std::vector<FlowDestination> destinations;
 };
 
+/// A packet as flows see it.
+struct PacketKeys {
+  explicit PacketKeys(const MatchKey& packet)
+      : fields(packet), as_untagged(without_priority_tag(packet)) {}
+
+  const MatchKey& fields;
+  std::optional<MatchKey> as_untagged;  ///< of a priority-tagged packet
+};
+
 /// Flows first() to last() of a table, with one mask (PRM 7.11.3.4).
 class FlowGroup {
  public:
@@ -54,7 +63,7 @@ class FlowGroup {
   /// @pre find(index) != nullptr
   void erase(std::uint32_t index);
   /// The matching flow with the lowest index, or null.
-  const Flow* match(const MatchKey& packet) const;
+  const Flow* match(const PacketKeys& packet) const;
 
  private:
   /// Hashes the words that the criteria select.
@@ -64,12 +73,14 @@ class FlowGroup {
   };
   using ByValue = std::unordered_map<MatchKey, std::vector<const Flow*>, Hash>;
   static Hash make_hash(const MatchKey& criteria);
+  const Flow* find_value(const MatchKey& packet) const;
 
   std::uint32_t id_;
   std::uint32_t first_;
   std::uint32_t last_;
   std::uint8_t criteria_enable_;
   MatchKey criteria_;
+  bool compares_tag_and_vid_;
   std::map<std::uint32_t, Flow> flows_;  ///< by index
   ByValue by_value_;                     ///< flows with equal values by ascending index
 };
@@ -103,7 +114,7 @@ class FlowTable {
   void destroy_group(std::uint32_t id);
   std::size_t group_count() const { return groups_.size(); }
 
-  const Flow* match(const MatchKey& packet) const {
+  const Flow* match(const PacketKeys& packet) const {
     for (const auto& group : groups_) {
       if (const auto* flow = group->match(packet)) return flow;
     }
@@ -162,7 +173,7 @@ class FlowSteering {
 
  private:
   struct Walk {
-    const MatchKey& packet;
+    const PacketKeys packet;
     std::vector<Delivery>& out;
     std::size_t steps_left;
   };

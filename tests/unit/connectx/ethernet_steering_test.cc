@@ -364,6 +364,70 @@ TEST_F(EthernetSteering, FlowOfFiveTuple) {
   }
 }
 
+// Tags (PRM 7.11.3.10.1) ------------------------------------------------------------------------
+
+/// What of untagged, priority-tagged and VLAN-tagged packets a flow catches.
+class EthernetSteeringTags : public EthernetSteering {
+ protected:
+  EthernetSteeringTags() : id(host.create_table(1, 4)) { host.set_root(id); }
+
+  template <class Mask, class Value>
+  void catch_with(Mask mask, Value value) {
+    expect_set(host.set_flow(id, host.create_group(id, 0, 3, mask), 0, {tir(0)}, value));
+  }
+  bool untagged() { return where({}) == 1; }
+  bool priority_tagged() { return where({.vlan_tci = 3 << 13}) == 1; }
+  bool tagged() { return where({.vlan_tci = 100}) == 1; }
+  bool service_priority_tagged() {
+    auto frame = make_frame({.vlan_tci = 0});
+    util::store_be16(frame.data() + 12, 0x88A8);
+    return where_bytes(frame) == 1;
+  }
+
+  std::uint32_t id;
+};
+
+TEST_F(EthernetSteeringTags, TagAndVidOfZeroCatchUntaggedAndPriorityTaggedPackets) {
+  catch_with(both(field(Outer::cvlan_tag, 1), field(Outer::first_vid, 0xFFF)), [](Param) {});
+  EXPECT_TRUE(untagged());
+  EXPECT_TRUE(priority_tagged());
+  EXPECT_FALSE(tagged());
+}
+
+TEST_F(EthernetSteeringTags, TagOfZeroAloneCatchesUntaggedPackets) {
+  catch_with(field(Outer::cvlan_tag, 1), [](Param) {});
+  EXPECT_TRUE(untagged());
+  EXPECT_FALSE(priority_tagged());
+  EXPECT_FALSE(tagged());
+}
+
+TEST_F(EthernetSteeringTags, TagOfOneAndVidOfZeroCatchPriorityTaggedPackets) {
+  catch_with(both(field(Outer::cvlan_tag, 1), field(Outer::first_vid, 0xFFF)),
+             field(Outer::cvlan_tag, 1));
+  EXPECT_FALSE(untagged());
+  EXPECT_TRUE(priority_tagged());
+  EXPECT_FALSE(tagged());
+}
+
+TEST_F(EthernetSteeringTags, ServiceTagsAreTagsToo) {
+  catch_with(both(field(Outer::svlan_tag, 1), field(Outer::first_vid, 0xFFF)), [](Param) {});
+  EXPECT_TRUE(untagged());
+  EXPECT_TRUE(service_priority_tagged());
+  EXPECT_FALSE(tagged());
+}
+
+TEST_F(EthernetSteeringTags, OfTwoFlowsForAPriorityTaggedPacketTheFirstDecides) {
+  const auto mask = both(field(Outer::cvlan_tag, 1), field(Outer::first_vid, 0xFFF));
+  const auto group = host.create_group(id, 0, 3, mask);
+  expect_set(host.set_flow(id, group, 2, {tir(1)}, field(Outer::cvlan_tag, 1)));
+  EXPECT_EQ(where({.vlan_tci = 3 << 13}), 2u);
+  expect_set(host.set_flow(id, group, 3, {tir(0)}));  // both kinds, but behind
+  EXPECT_EQ(where({.vlan_tci = 3 << 13}), 2u);
+  expect_set(host.set_flow(id, group, 1, {tir(2)}));  // both kinds, and before
+  EXPECT_EQ(where({.vlan_tci = 3 << 13}), 4u);
+  EXPECT_EQ(where({}), 4u);
+}
+
 // Commands ---------------------------------------------------------------------------------------
 
 TEST_F(EthernetSteering, LevelIsAnOrderAndMayBeAnyEightBitValue) {
