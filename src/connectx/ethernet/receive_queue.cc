@@ -1,6 +1,7 @@
 #include "connectx/ethernet/receive_queue.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "connectx/memory/memory_keys.h"
 #include "connectx/port/vport.h"
 #include "connectx/queue/receive_wqe.h"
+#include "wire/vlan.h"
 
 namespace softhca::connectx {
 
@@ -21,9 +23,11 @@ using spec::connectx::cqe64;
 using spec::connectx::cqe_error;
 using spec::connectx::cqe_opcode;
 using spec::connectx::cqe_syndrome;
+using spec::connectx::end_padding_mode;
 using spec::connectx::event_queue_type;
 using spec::connectx::event_type;
 using spec::connectx::rq_context;
+using spec::connectx::wq;
 
 /// Walks a scatter list, writing byte ranges one after the other.
 class Scatter {
@@ -47,9 +51,24 @@ class Scatter {
       }
     }
   }
+  /// Fills the cache line that the data end in with zeros (PRM 3.3.10): "padding does not go beyond
+  /// the receive WQE scatter entry length".
+  void pad_to_cache_line() {
+    static constexpr std::array<std::byte, kCacheLine> kZeros{};
+    // An entry that is full has been left, and one of which nothing is used has no end of a frame.
+    if (offset_ == 0) return;
+    const auto& sge = sges_.front();
+    const auto beyond = (sge.address + offset_) % kCacheLine;
+    if (beyond == 0) return;
+    const auto n = std::min<std::size_t>(kCacheLine - beyond, sge.length - offset_);
+    write(std::span(kZeros).first(n));
+  }
   bool ok() const { return ok_; }
 
  private:
+  /// Bytes. 128 are for HCA_CAP.cache_line_128byte, which the device does not have.
+  static constexpr std::size_t kCacheLine = 64;
+
   rdma::KeyTable& keys_;
   const rdma::KeyUser& user_;
   std::span<const rdma::Sge> sges_;
@@ -74,6 +93,8 @@ ReceiveQueue::ReceiveQueue(std::uint32_t rqn, util::View<rq_context> context, Wo
       user_index_(context.get(rq_context::user_index)),
       counter_set_(static_cast<std::uint8_t>(context.get(rq_context::counter_set_id))),
       vlan_strip_(context.get(rq_context::vlan_strip_disable) == 0),
+      pad_end_(end_padding_mode(context.get(rq_context::wq).get(wq::end_padding_mode)) ==
+               end_padding_mode::END_PAD_ALIGN),
       flush_in_error_(context.get(rq_context::flush_in_error_en) != 0) {}
 
 void ReceiveQueue::set_state(State state) {
@@ -145,6 +166,7 @@ bool ReceiveQueue::scatter(Device& device, const wire::Frame& frame, std::size_t
     frame.for_each_piece(0, ReceivedFrame::kVlanOffset, write);
     frame.for_each_piece(rest, frame.size() - rest, write);
   }
+  if (pad_end_) out.pad_to_cache_line();
   return out.ok();
 }
 
@@ -162,9 +184,10 @@ void ReceiveQueue::complete(Device& device, const ReceivedFrame& frame, std::siz
   cqe.set(cqe64::rx_hash_type, frame.rss_hash_type);
   if (stripped) {
     cqe.set(cqe64::cv, 1);
-    cqe.set(cqe64::up, *frame.vlan_tci >> 13);
-    cqe.set(cqe64::cfi, *frame.vlan_tci >> 12 & 1);
-    cqe.set(cqe64::vid, *frame.vlan_tci & 0xFFF);
+    const wire::Vlan tag{*frame.vlan_tci};
+    cqe.set(cqe64::up, tag.pcp());
+    cqe.set(cqe64::cfi, tag.dei());
+    cqe.set(cqe64::vid, tag.vid());
   }
   post(device, cqe.bytes().first<64>(), false);
 }

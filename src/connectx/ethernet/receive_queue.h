@@ -89,6 +89,7 @@ class ReceiveQueue {
   std::uint32_t user_index_;
   std::uint8_t counter_set_;
   bool vlan_strip_;
+  bool pad_end_;
   bool flush_in_error_;
   bool dead_ = false;  ///< its memory or its CQ is gone: not even flushes are possible
   State state_ = State::RST;

@@ -29,6 +29,12 @@ CommandResult check_context(Device& device, util::View<rq_context> context) {
     return refuse(Status::BAD_PARAM, "PRM Table 53",
                   "hairpin, delay_drop_en and scatter_fcs are not capabilities");
   }
+  // Drivers ask for END_PAD_ALIGN without a look at HCA_CAP.end_pad, so RQs do it; QPs do not, and
+  // the capability, which is for both, stays 0.
+  const auto padding = end_padding_mode(context.get(rq_context::wq).get(wq::end_padding_mode));
+  if (padding != end_padding_mode::END_PAD_NONE && padding != end_padding_mode::END_PAD_ALIGN) {
+    return refuse(Status::BAD_PARAM, "PRM Table 55", "unknown end_padding_mode");
+  }
   if (device.completion_queues().find(context.get(rq_context::cqn)) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.11.1", "unknown CQ");
   }

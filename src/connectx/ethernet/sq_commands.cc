@@ -5,6 +5,7 @@
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/send_queue.h"
 #include "connectx/event/completion_queue.h"
+#include "connectx/port/vport.h"
 
 namespace softhca::connectx {
 
@@ -22,12 +23,23 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
   if (context.get(sq_context::hairpin) != 0 || context.get(sq_context::reg_umr) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 61", "hairpin and reg_umr are not capabilities");
   }
+  const auto inline_mode = context.get(sq_context::min_wqe_inline_mode);
+  if (!Vport::is_inline_mode(inline_mode)) {
+    return refuse(Status::BAD_PARAM, "PRM 7.9.3.1", "min_wqe_inline_mode 4 is reserved");
+  }
+  if (inline_mode < device.vport().min_inline_mode()) {
+    return refuse(Status::BAD_PARAM, "PRM 7.9.3",
+                  "min_wqe_inline_mode of the SQ below that of the vport");
+  }
   if (device.completion_queues().find(context.get(sq_context::cqn)) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.10.1", "unknown CQ");
   }
   // Queues for NOPs alone (the internal control queues of mlx5) have no TIS.
   const auto tises = context.get(sq_context::tis_lst_sz);
-  if (tises > 1) return refuse(Status::BAD_PARAM, "PRM Table 61", "more than one TIS");
+  if (tises > 1) {
+    return refuse(Status::EXCEED_LIM, "PRM Table 61",
+                  "more than log_max_tis_per_sq allows: one TIS");
+  }
   if (tises == 1 && device.ethernet().tiss().find(context.get(sq_context::tis_num)) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.10.1", "unknown TIS");
   }

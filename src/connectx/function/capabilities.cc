@@ -9,6 +9,7 @@
 #include "connectx/event/event_queue.h"
 #include "connectx/memory/memory_keys.h"
 #include "connectx/port/vport.h"
+#include "connectx/queue/work_queue.h"
 #include "connectx/steering/flow_table.h"
 #include "rdma/gid_table.h"
 
@@ -42,14 +43,14 @@ void fill_queues(util::MutableView<Cap> cap) {
   cap.set(Cap::log_max_rmp, Resources::kLogMaxSrq);
   cap.set(Cap::log_max_tir, 12);
   cap.set(Cap::log_max_tis, 12);
-  cap.set(Cap::log_max_tis_per_sq, 3);
+  cap.set(Cap::log_max_tis_per_sq, 0);  // PRM Table 61: "only a single TIS is supported"
   cap.set(Cap::log_max_rqt, 12);
   cap.set(Cap::log_max_rqt_size, 11);
-  cap.set(Cap::log_max_wq_sz, 20);
-  cap.set(Cap::log_max_stride_sz_rq, 11);
-  cap.set(Cap::log_min_stride_sz_rq, 6);
-  cap.set(Cap::log_max_stride_sz_sq, 6);
-  cap.set(Cap::log_min_stride_sz_sq, 6);
+  cap.set(Cap::log_max_wq_sz, kLogWorkQueueMax);
+  cap.set(Cap::log_max_stride_sz_rq, kLogReceiveStrideMax);
+  cap.set(Cap::log_min_stride_sz_rq, kLogReceiveStrideMin);
+  cap.set(Cap::log_max_stride_sz_sq, kLogSendStride);
+  cap.set(Cap::log_min_stride_sz_sq, kLogSendStride);
   cap.set(Cap::basic_cyclic_rcv_wqe, 1);
   cap.set(Cap::max_wqe_sz_sq, 1024);  // less, and the netdev refuses to come up
   cap.set(Cap::max_wqe_sz_rq, 512);
@@ -249,11 +250,6 @@ std::span<const std::byte> Capabilities::maximum(Type type) const {
 std::span<const std::byte> Capabilities::current(Type type) const {
   const auto* group = find(type);
   return group == nullptr ? std::span<const std::byte>() : group->current;
-}
-
-bool Capabilities::atomic_results_little_endian() const {
-  return util::View<AtomicCap>(current(Type::ATOMIC))
-             .get(AtomicCap::atomic_req_8B_endianness_mode) != 0;
 }
 
 CommandResult Capabilities::set(Type type, std::span<const std::byte> image) {

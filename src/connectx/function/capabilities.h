@@ -27,8 +27,6 @@ class Capabilities {
   util::View<spec::connectx::hca_cap> general() const {
     return util::View<spec::connectx::hca_cap>(groups_[0].current);
   }
-  /// Whether atomic results are written in host byte order (little-endian), not as on the wire.
-  bool atomic_results_little_endian() const;
 
   /// SET_HCA_CAP: takes the writable fields of `image`, all or none. Others are ignored: drivers
   /// send back the image they got, or zeros.

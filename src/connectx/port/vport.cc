@@ -107,6 +107,10 @@ CommandResult Vport::modify(util::View<Select> select, util::View<Context> conte
   if (select.get(Select::affiliation) != 0) {
     return refuse(Status::BAD_PARAM, kModify, "affiliation needs a second port");
   }
+  if (select.get(Select::min_inline) != 0 &&
+      !is_inline_mode(context.get(Context::min_wqe_inline_mode))) {
+    return refuse(Status::BAD_PARAM, kModify, "min_wqe_inline_mode 4 is reserved");
+  }
   // The list is the last that can fail.
   if (select.get(Select::addresses_list) != 0) {
     if (auto result = set_list(context, list); !result) return result;

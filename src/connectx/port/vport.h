@@ -50,6 +50,10 @@ class Vport {
   std::uint16_t mtu() const { return mtu_; }
   bool admin_up() const { return admin_up_; }
   void set_admin_up(bool up) { admin_up_ = up; }
+  /// The least min_wqe_inline_mode of SQs (PRM 7.9.3).
+  std::uint8_t min_inline_mode() const { return min_inline_mode_; }
+  /// PRM 7.9.3.1: all values of the field but 4.
+  static constexpr bool is_inline_mode(std::uint32_t mode) { return mode < 8 && mode != 4; }
   bool promisc_uc() const { return promisc_uc_; }
   bool promisc_mc() const { return promisc_mc_; }
   bool promisc_all() const { return promisc_all_; }

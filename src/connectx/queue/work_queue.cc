@@ -15,13 +15,9 @@ using spec::connectx::wq_type;
 using L = spec::connectx::wq;
 
 constexpr std::string_view kTable = "PRM Table 55";
-/// log_max_qp_sz of the general capabilities.
-constexpr unsigned kLogSizeMax = 15;
 /// Dwords of the doorbell record (PRM Table 24).
 constexpr unsigned kReceiveCounter = 0;
 constexpr unsigned kSendCounter = 1;
-constexpr unsigned kLogSendStride = 6;
-constexpr unsigned kLogReceiveStrideMin = 4;
 /// log_wq_pg_sz counts from 4 KiB. Larger pages than 1 GiB exist in no host.
 constexpr unsigned kLogPageSizeBase = 12;
 constexpr unsigned kLogPageSizeMax = 30;
@@ -42,7 +38,7 @@ tl::expected<WorkQueue, Refusal> make(Device& device, util::View<L> wq,
   if (wq.get(L::pd) != 0 && !device.resources().pds().contains(wq.get(L::pd))) {
     return refuse(Status::BAD_RESOURCE, kTable, "unknown PD");
   }
-  if (wq.get(L::log_wq_sz) > kLogSizeMax) {
+  if (wq.get(L::log_wq_sz) > kLogWorkQueueMax) {
     return refuse(Status::EXCEED_LIM, kTable, "log_wq_sz above the limit");
   }
   if (wq.get(L::dbr_addr) % 4 != 0) {

@@ -19,8 +19,12 @@ namespace softhca::connectx {
 
 class Device;
 
-/// The largest receive WQE: max_wqe_sz_rq.
+/// Bytes of a receive WQE. The largest is max_wqe_sz_rq too.
+inline constexpr unsigned kLogReceiveStrideMin = 4;
 inline constexpr unsigned kLogReceiveStrideMax = 9;
+inline constexpr unsigned kLogSendStride = 6;
+/// Strides of a queue: counters have 16 bits, and a full queue must differ from an empty one.
+inline constexpr unsigned kLogWorkQueueMax = 15;
 
 struct WorkQueue {
   rdma::Pd pd;

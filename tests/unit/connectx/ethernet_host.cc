@@ -206,7 +206,7 @@ std::uint32_t EthernetHost::create_sq(std::uint32_t cqn, unsigned log_size, bool
 }
 
 std::uint32_t EthernetHost::create_rq(std::uint32_t cqn, unsigned log_size, unsigned log_stride,
-                                      bool ready) {
+                                      bool ready, end_padding_mode padding) {
   const auto ring = make_ring(log_size, log_stride);
   const auto answer = call<create_rq_out, create_rq_in>(
       Opcode::CREATE_RQ,
@@ -216,6 +216,7 @@ std::uint32_t EthernetHost::create_rq(std::uint32_t cqn, unsigned log_size, unsi
         context.set(rq_context::flush_in_error_en, 1);
         context.set(rq_context::user_index, 0x12345);
         fill_wq(context.sub(rq_context::wq), ring);
+        context.sub(rq_context::wq).set(wq::end_padding_mode, static_cast<std::uint32_t>(padding));
       },
       pas_of(ring));
   EXPECT_TRUE(answer.ok()) << answer.reason;

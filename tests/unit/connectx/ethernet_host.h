@@ -99,8 +99,9 @@ class EthernetHost {
   std::uint32_t create_cq(unsigned log_size = 6);
   std::uint32_t create_tis();
   std::uint32_t create_sq(std::uint32_t cqn, unsigned log_size = 4, bool ready = true);
-  std::uint32_t create_rq(std::uint32_t cqn, unsigned log_size = 3, unsigned log_stride = 5,
-                          bool ready = true);
+  std::uint32_t create_rq(
+      std::uint32_t cqn, unsigned log_size = 3, unsigned log_stride = 5, bool ready = true,
+      spec::connectx::end_padding_mode padding = spec::connectx::end_padding_mode::END_PAD_NONE);
   std::uint32_t create_direct_tir(std::uint32_t rqn);
   std::uint32_t create_rqt(const std::vector<std::uint32_t>& rqns);
   std::uint32_t create_table(std::uint8_t level, unsigned log_size,

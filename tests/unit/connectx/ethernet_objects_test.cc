@@ -4,6 +4,9 @@
 #include <algorithm>
 
 #include "connectx/ethernet_host.h"
+#include "connectx/function/capabilities.h"
+#include "spec/connectx/caps.h"
+#include "spec/connectx/vport.h"
 #include "util/endian.h"
 
 namespace softhca::connectx::test {
@@ -64,7 +67,6 @@ TEST_F(EthernetSqCommands, CreateChecksItsContext) {
   EXPECT_EQ(create([](Context c) { c.set(sq_context::state, 1); }), Status::BAD_PARAM);
   EXPECT_EQ(create([](Context c) { c.set(sq_context::cqn, 999); }), Status::BAD_RESOURCE);
   EXPECT_EQ(create([](Context c) { c.set(sq_context::tis_num, 999); }), Status::BAD_RESOURCE);
-  EXPECT_EQ(create([](Context c) { c.set(sq_context::tis_lst_sz, 2); }), Status::BAD_PARAM);
   EXPECT_EQ(create([](Context c) { c.set(sq_context::hairpin, 1); }), Status::BAD_PARAM);
   EXPECT_EQ(create([](Context c) { c.set(sq_context::packet_pacing_rate_limit_index, 1); }),
             Status::BAD_PARAM);
@@ -85,6 +87,54 @@ TEST_F(EthernetSqCommands, CreateChecksItsWorkQueue) {
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::page_offset, 1); }), Status::BAD_PARAM) << "one page";
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_pg_sz, 31); }), Status::BAD_PARAM);
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::wq_umem_valid, 1); }), Status::BAD_PARAM);
+}
+
+TEST_F(EthernetSqCommands, LimitsAreThoseOfTheCapabilities) {
+  const auto cap = host.device.capabilities().general();
+  const auto with_size = [&](std::uint32_t log_size) {
+    return create([&](Context c) {
+      c.sub(sq_context::wq).set(wq::log_wq_sz, log_size);
+      c.sub(sq_context::wq).set(wq::log_wq_pg_sz, 9);  // a page of 2 MiB
+    });
+  };
+  EXPECT_EQ(with_size(cap.get(hca_cap::log_max_wq_sz)), Status::OK);
+  EXPECT_EQ(with_size(cap.get(hca_cap::log_max_wq_sz) + 1), Status::EXCEED_LIM);
+  const auto with_tises = [&](std::uint32_t count) {
+    return create([&](Context c) { c.set(sq_context::tis_lst_sz, count); });
+  };
+  EXPECT_EQ(with_tises(1u << cap.get(hca_cap::log_max_tis_per_sq)), Status::OK);
+  EXPECT_EQ(with_tises((1u << cap.get(hca_cap::log_max_tis_per_sq)) + 1), Status::EXCEED_LIM);
+  const auto with_stride = [&](std::uint32_t log_stride) {
+    return create([&](Context c) { c.sub(sq_context::wq).set(wq::log_wq_stride, log_stride); });
+  };
+  EXPECT_EQ(with_stride(cap.get(hca_cap::log_max_stride_sz_sq)), Status::OK);
+  EXPECT_EQ(with_stride(cap.get(hca_cap::log_max_stride_sz_sq) + 1), Status::BAD_PARAM);
+  EXPECT_EQ(with_stride(cap.get(hca_cap::log_min_stride_sz_sq) - 1), Status::BAD_PARAM);
+}
+
+TEST_F(EthernetSqCommands, InlineModeIsNotBelowTheVports) {
+  const auto create_with = [&](min_wqe_inline_mode mode) {
+    return create([&](Context c) {
+      c.set(sq_context::min_wqe_inline_mode, static_cast<std::uint32_t>(mode));
+    });
+  };
+  EXPECT_EQ(create_with(min_wqe_inline_mode::NONE), Status::OK);
+  using Modify = modify_nic_vport_context_in;
+  const auto set_vport_mode = [&](min_wqe_inline_mode mode) {
+    return status<modify_nic_vport_context_out, Modify>(
+        Opcode::MODIFY_NIC_VPORT_CONTEXT, [&](auto in) {
+          in.sub(Modify::field_select).set(modify_nic_vport_field_select::min_inline, 1);
+          in.sub(Modify::nic_vport_context)
+              .set(nic_vport_context::min_wqe_inline_mode, static_cast<std::uint32_t>(mode));
+        });
+  };
+  EXPECT_EQ(set_vport_mode(min_wqe_inline_mode::IP), Status::OK);
+  EXPECT_EQ(create_with(min_wqe_inline_mode::NONE), Status::BAD_PARAM);
+  EXPECT_EQ(create_with(min_wqe_inline_mode::L2), Status::BAD_PARAM);
+  EXPECT_EQ(create_with(min_wqe_inline_mode::IP), Status::OK);
+  EXPECT_EQ(create_with(min_wqe_inline_mode::TCP_UDP), Status::OK);
+  EXPECT_EQ(create_with(min_wqe_inline_mode(4)), Status::BAD_PARAM) << "reserved (PRM 7.9.3.1)";
+  EXPECT_EQ(set_vport_mode(min_wqe_inline_mode(4)), Status::BAD_PARAM);
 }
 
 TEST_F(EthernetSqCommands, QueueWithoutTisExecutesNopsOnly) {
@@ -190,6 +240,30 @@ TEST_F(EthernetRqCommands, CreateChecksItsContext) {
             Status::BAD_PARAM);
   EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::wq_type, 3); }),
             Status::BAD_PARAM);
+  EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::end_padding_mode, 1); }),
+            Status::OK);
+  EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::end_padding_mode, 2); }),
+            Status::BAD_PARAM);
+}
+
+TEST_F(EthernetRqCommands, LimitsAreThoseOfTheCapabilities) {
+  const auto cap = host.device.capabilities().general();
+  const auto with = [&](std::uint32_t log_stride, std::uint32_t log_size) {
+    return create([&](Context c) {
+      c.sub(rq_context::wq).set(wq::log_wq_stride, log_stride);
+      c.sub(rq_context::wq).set(wq::log_wq_sz, log_size);
+      c.sub(rq_context::wq).set(wq::log_wq_pg_sz, 12);  // a page of 16 MiB
+    });
+  };
+  const auto min = cap.get(hca_cap::log_min_stride_sz_rq);
+  const auto max = cap.get(hca_cap::log_max_stride_sz_rq);
+  const auto size = cap.get(hca_cap::log_max_wq_sz);
+  EXPECT_EQ(1u << max, cap.get(hca_cap::max_wqe_sz_rq));
+  EXPECT_EQ(with(min, size), Status::OK);
+  EXPECT_EQ(with(max, size), Status::OK);
+  EXPECT_EQ(with(min - 1, size), Status::BAD_PARAM);
+  EXPECT_EQ(with(max + 1, size), Status::BAD_PARAM);
+  EXPECT_EQ(with(min, size + 1), Status::EXCEED_LIM);
 }
 
 TEST_F(EthernetRqCommands, TransitionsAreThoseOfTheDocument) {

@@ -140,6 +140,48 @@ TEST_F(EthernetReceive, FrameLargerThanTheBuffersIsAnErrorOfThisFrameAlone) {
   EXPECT_EQ(completion().get(cqe64::wqe_counter), 1u);
 }
 
+TEST_F(EthernetReceive, EndOfTheFrameIsPaddedToACacheLineIfTheQueueSaysSo) {
+  // Lines of 64 bytes (PRM 3.3.10); byte_cnt does not count the padding.
+  constexpr std::size_t kLine = 64;
+  const auto padded = host.create_rq(cqn, 3, 5, true, end_padding_mode::END_PAD_ALIGN);
+  host.steer_all_to(host.create_direct_tir(padded));
+  const auto fill = [&](std::uint64_t buffer, std::size_t size) {
+    std::fill_n(host.at(buffer), size, std::byte{0xEE});
+  };
+  const auto buffer = host.allocate(1024);
+  const auto frame = make_frame({.payload = 200 - 54});
+  ASSERT_EQ(frame.size(), 200u);
+
+  fill(buffer, 1024);
+  host.post_receive_list(padded, {{buffer, 1024}});
+  host.arrive(frame);
+  EXPECT_EQ(host.read(buffer, 200), frame);
+  EXPECT_EQ(host.read(buffer + 200, 56), Bytes(56)) << "to the end of the line";
+  EXPECT_EQ(host.read(buffer + 256, 1)[0], std::byte{0xEE}) << "and no further";
+  EXPECT_EQ(completion().get(cqe64::byte_cnt), 200u);
+
+  fill(buffer, 1024);
+  host.post_receive_list(padded, {{buffer + 8, 210}});
+  host.arrive(frame);
+  EXPECT_EQ(host.read(buffer + 208, 10), Bytes(10));
+  EXPECT_EQ(host.read(buffer + 218, 1)[0], std::byte{0xEE}) << "not beyond the scatter entry";
+  completion();
+
+  fill(buffer, 1024);
+  host.post_receive_list(padded, {{buffer, 200}, {buffer + kLine * 8, 64}});
+  host.arrive(frame);
+  EXPECT_EQ(host.read(buffer + 200, 1)[0], std::byte{0xEE});
+  EXPECT_EQ(host.read(buffer + kLine * 8, 1)[0], std::byte{0xEE}) << "the next entry is not begun";
+  completion();
+}
+
+TEST_F(EthernetReceive, EndOfTheFrameIsScatteredAsIsOtherwise) {
+  const auto buffer = host.post_receive(rqn, 1024);
+  std::fill_n(host.at(buffer), 1024, std::byte{0xEE});
+  host.arrive(make_frame({.payload = 200 - 54}));
+  EXPECT_EQ(host.read(buffer + 200, 1)[0], std::byte{0xEE});
+}
+
 TEST_F(EthernetReceive, KeyThatForbidsWritingTakesTheQueueToTheErrorState) {
   rdma::MemoryKey::Attributes key;
   key.key = rdma::MKey(0x6600);
