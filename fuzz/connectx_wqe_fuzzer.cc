@@ -18,6 +18,7 @@
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/event/completion_queue.h"
+#include "connectx/memory/memory_keys.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/qp/send_wqe.h"
 #include "connectx/queue/receive_wqe.h"
@@ -169,7 +170,7 @@ void World::build() {
   key.start = address(kData);
   key.length = kPage;
   key.pages = {address(kData)};
-  device_.rdma().keys().insert(std::move(key));
+  device_.memory_keys().table().insert(std::move(key));
   device_.rdma().gids().set(0, {.gid = gid_, .mac = mac_, .vlan_id = {}});
 
   CompletionQueue::Attributes cq;

@@ -110,7 +110,7 @@ class World {
     key.length = length;
     key.invalidatable = true;
     for (std::uint64_t at = 0; at < length; at += 4096) key.pages.push_back(kIova + at);
-    transport_.keys().insert(key);
+    keys_.insert(key);
   }
   QpAttributes attributes() const {
     QpAttributes a;
@@ -215,19 +215,18 @@ class World {
     }
   }
   void change_key() {
-    auto& keys = transport_.keys();
     switch (input_.take<std::uint8_t>() % 4) {
       case 0:
-        keys.find(kKey)->set_free(true);
+        keys_.find(kKey)->set_free(true);
         break;
       case 1:
-        keys.find(kKey)->set_free(false);
+        keys_.find(kKey)->set_free(false);
         break;
       case 2:
-        keys.erase(kSmallKey);
+        keys_.erase_index(keys_.shape().index(kSmallKey));
         break;
       default:
-        if (keys.find(kSmallKey) == nullptr) add_key(kSmallKey, 100);
+        if (keys_.find(kSmallKey) == nullptr) add_key(kSmallKey, 100);
     }
   }
 
@@ -236,7 +235,8 @@ class World {
   pcie::DmaSpace dma_;
   testing::TestHca hca_;
   Sink port_;
-  Transport transport_{hca_, port_, dma_};
+  KeyTable keys_{dma_, KeyShape(8, 24)};
+  Transport transport_{hca_, port_, keys_};
   QueuePair* qps_[kQps] = {};
   util::Time now_{};
 };

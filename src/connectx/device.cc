@@ -85,7 +85,6 @@ void Device::make_objects() {
   parts.port_registers = std::make_unique<PortRegisters>(*this);
   parts.rdma = std::make_unique<Rdma>(*this);
   parts.ethernet = std::make_unique<Ethernet>(*this);
-  parts.memory_keys->table().set_reserved_lkey(rdma::MKey(MemoryKeys::kReservedLkey));
   half_cq_doorbell_ = {};
   for (const auto number : rung_) is_rung_[number] = false;
   rung_.clear();

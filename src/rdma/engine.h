@@ -46,8 +46,8 @@ class Engine {
   /// Packets that one QP may send before the next QP has its turn.
   static constexpr unsigned kQuantum = 16;
 
-  Engine(Hca& the_hca, fabric::Port& the_port, pcie::DmaSpace& dma)
-      : hca(the_hca), port(the_port), keys(dma) {}
+  Engine(Hca& the_hca, fabric::Port& the_port, KeyTable& the_keys)
+      : hca(the_hca), port(the_port), keys(the_keys) {}
 
   // For the verbs and events of Transport --------------------------------------------------------
 
@@ -81,7 +81,7 @@ class Engine {
 
   Hca& hca;
   fabric::Port& port;
-  KeyTable keys;
+  KeyTable& keys;
   GidTable gids;
   PortCounters counters;
   QpTable qps;

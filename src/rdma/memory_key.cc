@@ -8,16 +8,6 @@ namespace softhca::rdma {
 
 MemoryKey::MemoryKey(Attributes attributes) : attributes_(std::move(attributes)) { build(); }
 
-void MemoryKey::update(Attributes attributes) {
-  assert(attributes.key.value() >> 8 == attributes_.key.value() >> 8 && "the index of a key stays");
-  attributes_ = std::move(attributes);
-  build();
-}
-
-void MemoryKey::set_variant(std::uint8_t variant) {
-  attributes_.key = MKey((attributes_.key.value() & ~0xFFu) | variant);
-}
-
 void MemoryKey::build() {
   extents_.clear();
   indirect_ends_.clear();
@@ -62,16 +52,25 @@ std::size_t MemoryKey::search_extent(std::uint64_t offset) {
   return last_hit_ = i;
 }
 
+KeyTable::KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> reserved_lkey)
+    : dma_(dma), shape_(shape) {
+  if (!reserved_lkey) return;
+  MemoryKey::Attributes attributes;
+  attributes.key = *reserved_lkey;
+  attributes.access = kLocalRead | kLocalWrite;
+  attributes.whole_space = true;
+  reserved_ = std::make_unique<MemoryKey>(std::move(attributes));
+}
+
 MemoryKey& KeyTable::insert(MemoryKey::Attributes attributes) {
-  const auto index = attributes.key.value() >> 8;
-  if (index >= keys_.size()) keys_.resize(index + 1);
+  const auto index = shape_.index(attributes.key);
+  if (index >= keys_.size()) keys_.resize(std::size_t{index} + 1);
   assert(keys_[index] == nullptr && "the device hands out each index once");
   keys_[index] = std::make_unique<MemoryKey>(std::move(attributes));
   return *keys_[index];
 }
 
-bool KeyTable::erase(MKey key) {
-  const auto index = key.value() >> 8;
+bool KeyTable::erase_index(std::uint32_t index) {
   if (find_index(index) == nullptr) return false;
   keys_[index] = nullptr;
   return true;
@@ -80,19 +79,6 @@ bool KeyTable::erase(MKey key) {
 std::size_t KeyTable::size() const {
   return static_cast<std::size_t>(
       std::count_if(keys_.begin(), keys_.end(), [](const auto& key) { return key != nullptr; }));
-}
-
-void KeyTable::set_reserved_lkey(std::optional<MKey> key) {
-  reserved_ = nullptr;
-  if (!key) return;
-  reserved_ = std::make_unique<MemoryKey>(MemoryKey::Attributes{.key = *key,
-                                                                .pd = {},
-                                                                .access = kLocalRead | kLocalWrite,
-                                                                .only_qpn = {},
-                                                                .whole_space = true,
-                                                                .pages = {},
-                                                                .page_offset = {},
-                                                                .indirect = {}});
 }
 
 KeyCheck KeyTable::check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,

@@ -1,6 +1,8 @@
 // Memory keys: what an LKey or RKey stands for, and the check of every access through one.
 #pragma once
 
+#include <bit>
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,6 +16,38 @@
 #include "rdma/work_request.h"
 
 namespace softhca::rdma {
+
+/// Which bits of a key are its index in the table. The others are its variant: it tells a key from
+/// those that had the same index before (IBTA 10.6.3). Every HCA has a shape of its own.
+class KeyShape {
+ public:
+  /// The index is the `index_bits` bits from `index_low` on; it begins or ends the key.
+  constexpr KeyShape(unsigned index_low, unsigned index_bits)
+      : low_(index_low), mask_(static_cast<std::uint32_t>((std::uint64_t{1} << index_bits) - 1)) {
+    assert(index_low == 0 || index_low + index_bits == 32);
+  }
+
+  constexpr std::uint32_t index(MKey key) const { return key.value() >> low_ & mask_; }
+  constexpr std::uint32_t variant(MKey key) const {
+    const auto rest = key.value() & ~(mask_ << low_);
+    return low_ == 0 ? rest >> variant_low() : rest;
+  }
+  /// @pre both fit
+  constexpr MKey key(std::uint32_t index, std::uint32_t variant) const {
+    const MKey key(index << low_ | (low_ == 0 ? variant << variant_low() : variant));
+    assert(this->index(key) == index && this->variant(key) == variant);
+    return key;
+  }
+  constexpr std::uint32_t indexes_max() const { return mask_; }
+
+ private:
+  constexpr unsigned variant_low() const {
+    return static_cast<unsigned>(std::bit_width(mask_)) % 32;
+  }
+
+  unsigned low_;
+  std::uint32_t mask_;
+};
 
 /// Access rights, one bit each.
 enum Access : std::uint8_t {
@@ -30,7 +64,7 @@ enum Access : std::uint8_t {
 class MemoryKey {
  public:
   struct Attributes {
-    MKey key;  ///< index in the upper 24 bits, variant in the lower 8
+    MKey key;
     Pd pd;
     std::uint8_t access = 0;      ///< Access bits
     std::optional<Qpn> only_qpn;  ///< the one QP that may use it; nothing: any
@@ -57,10 +91,7 @@ class MemoryKey {
   MKey key() const { return attributes_.key; }
   bool is_free() const { return attributes_.free; }
 
-  /// Replaces all attributes (UMR, MODIFY); the index stays, the variant may change.
-  void update(Attributes attributes);
   void set_free(bool free) { attributes_.free = free; }
-  void set_variant(std::uint8_t variant);
 
  private:
   friend class KeyTable;
@@ -111,18 +142,23 @@ struct MemoryPiece {
   std::size_t size;  ///< bytes
 };
 
-/// All memory keys of one HCA. A lookup is an index into an array.
+/// All memory keys of one HCA; the device owns it, and whoever moves data uses it. A lookup is an
+/// index into an array.
 class KeyTable {
  public:
-  explicit KeyTable(pcie::DmaSpace& dma) : dma_(dma) {}
+  /// `reserved_lkey` stands for the whole bus address space and is no entry of the table; only
+  /// users with KeyUser::reserved_lkey may use it (IBTA 10.6.3.1).
+  KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> reserved_lkey = {});
+
+  const KeyShape& shape() const { return shape_; }
 
   /// @pre no key with this index exists
   MemoryKey& insert(MemoryKey::Attributes attributes);
   /// By index, whatever the variant. False if there was none.
-  bool erase(MKey key);
+  bool erase_index(std::uint32_t index);
   /// By index and variant; null if there is none.
   MemoryKey* find(MKey key) {
-    auto* found = find_index(key.value() >> 8);
+    auto* found = find_index(shape_.index(key));
     return found != nullptr && found->key() == key ? found : nullptr;
   }
   /// By index alone; null if there is none.
@@ -132,10 +168,6 @@ class KeyTable {
   void clear() { keys_.clear(); }
   /// Keys that exist.
   std::size_t size() const;
-
-  /// The LKey that stands for the bus address space (QUERY_SPECIAL_CONTEXTS); usable by QPs with
-  /// QpAttributes::reserved_lkey. Nothing at first.
-  void set_reserved_lkey(std::optional<MKey> key);
 
   /// Variant, state, PD, QP, rights and range of an access to [address, address + length).
   KeyCheck check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
@@ -187,6 +219,7 @@ class KeyTable {
   bool walk_bus(pcie::Iova iova, std::uint64_t length, pcie::DmaAccess access, Visit& visit);
 
   pcie::DmaSpace& dma_;
+  KeyShape shape_;
   std::vector<std::unique_ptr<MemoryKey>> keys_;  ///< by index
   std::unique_ptr<MemoryKey> reserved_;
 };

@@ -15,11 +15,10 @@ bool is_path_mtu(std::uint32_t bytes) {
 
 }  // namespace
 
-Transport::Transport(Hca& hca, fabric::Port& port, pcie::DmaSpace& dma)
-    : engine_(std::make_unique<Engine>(hca, port, dma)) {}
+Transport::Transport(Hca& hca, fabric::Port& port, KeyTable& keys)
+    : engine_(std::make_unique<Engine>(hca, port, keys)) {}
 Transport::~Transport() = default;
 
-KeyTable& Transport::keys() { return engine_->keys; }
 GidTable& Transport::gids() { return engine_->gids; }
 QueuePair* Transport::find(Qpn qpn) const { return engine_->qps.find(qpn); }
 std::vector<QueuePair*> Transport::queue_pairs() const { return engine_->qps.all(); }

@@ -3,7 +3,7 @@
 // It owns no socket, thread or clock. Packets, doorbells and time come in; packets go out through
 // fabric::Port::transmit and completions through rdma::Hca. Which kind a method is, its name says:
 //
-//   getters           keys(), find(), counters(): look, change nothing
+//   getters           gids(), find(), counters(): look, change nothing
 //   handle_*          something has arrived: handle_frame()
 //   verbs             the device wants something: create_qp(), modify(), doorbell_send()
 //   run()             does what is due, a bounded amount, and says when it must be called next
@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "fabric/port.h"
-#include "pcie/dma_space.h"
 #include "rdma/counters.h"
 #include "rdma/gid_table.h"
 #include "rdma/hca.h"
@@ -42,14 +41,14 @@ class Transport {
   /// Packets that run() sends at most by default.
   static constexpr unsigned kBudget = 512;
 
-  Transport(Hca& hca, fabric::Port& port, pcie::DmaSpace& dma);
+  /// `keys` are the device's: what else it does with memory goes by the same keys.
+  Transport(Hca& hca, fabric::Port& port, KeyTable& keys);
   ~Transport();
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
   // Tables -------------------------------------------------------------------------------------
 
-  KeyTable& keys();
   GidTable& gids();
 
   // Queue pairs --------------------------------------------------------------------------------

@@ -42,10 +42,9 @@ std::uint8_t access_rights(util::View<Context> context) {
   return static_cast<std::uint8_t>(access);
 }
 
-/// Everything but the translations.
-Attributes base_attributes(std::uint32_t index, util::View<Context> context) {
+/// Everything but the number and the translations.
+Attributes base_attributes(util::View<Context> context) {
   Attributes attributes;
-  attributes.key = rdma::MKey(index << 8 | context.get(Context::mkey));
   attributes.pd = rdma::Pd(context.get(Context::pd));
   attributes.access = access_rights(context);
   if (const auto qpn = context.get(Context::qpn); qpn != kAnyQpn) {
@@ -151,9 +150,9 @@ CommandResult read_klms(util::View<Context> context, std::span<const std::byte> 
 }  // namespace
 
 MemoryKeys::MemoryKeys(Device& device)
-    : device_(device), indexes_(kFirstIndex, (1u << kLogMaxMkey) - kFirstIndex) {}
-
-rdma::KeyTable& MemoryKeys::table() { return device_.rdma().keys(); }
+    : device_(device),
+      table_(device.dma(), kShape, rdma::MKey(kReservedLkey)),
+      indexes_(kFirstIndex, (1u << kLogMaxMkey) - kFirstIndex) {}
 
 tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) {
   const auto in = command.input<Create>();
@@ -177,7 +176,7 @@ tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) 
   // The last octword of an odd number of pages may be half there.
   const auto translations = tail.first(std::min<std::uint64_t>(tail.size(), octwords * kOctword));
 
-  auto attributes = base_attributes(0, context);
+  auto attributes = base_attributes(context);
   CommandResult result;
   if (attributes.free) {
     // Nothing to translate until a UMR takes it into use.
@@ -197,7 +196,7 @@ tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) 
   if (!reservation) return refuse(Status::NO_RESOURCES, kCreate, "all translations are in use");
   const auto index = indexes_.allocate();
   if (!index) return refuse(Status::NO_RESOURCES, kCreate, "all MKeys are in use");
-  attributes.key = rdma::MKey(*index << 8 | context.get(Context::mkey));
+  attributes.key = kShape.key(*index, context.get(Context::mkey));
   table().insert(std::move(attributes));
   auto record = std::make_unique<Record>();
   std::ranges::copy(context.bytes(), record->context.begin());
@@ -228,7 +227,7 @@ CommandResult MemoryKeys::query(std::uint32_t index, const Command& command) {
   std::ranges::copy(record.context, context.bytes().begin());
   if (const auto* key = table().find_index(index)) {
     context.set(Context::free, key->is_free());
-    context.set(Context::mkey, key->key().value() & Context::mkey.kMax);
+    context.set(Context::mkey, kShape.variant(key->key()));
   }
   const std::span<const std::byte> translations = record.first_translations;
   std::ranges::copy(translations.first(kOctword), out.sub(Out::bsf0_klm0_pas_mtt0_1).begin());
@@ -240,7 +239,7 @@ CommandResult MemoryKeys::destroy(std::uint32_t index) {
   if (index >= records_.size() || !records_[index]) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.5.3", "unknown MKey");
   }
-  table().erase(rdma::MKey(index << 8));
+  table().erase_index(index);
   records_[index].reset();
   indexes_.free(index);
   --count_;

@@ -1,7 +1,7 @@
-// Memory keys (PRM 6, 12.5): from MKey contexts and translation lists to the keys of the transport.
+// Memory keys (PRM 6, 12.5): from MKey contexts and translation lists to the keys of rdma/.
 //
-// The transport's key table holds the keys themselves, for both sides of the device. Here are their
-// numbers, and what QUERY_MKEY must tell.
+// One table holds the keys themselves, for both sides of the device. Beside it are their numbers,
+// and what QUERY_MKEY must tell.
 #pragma once
 
 #include <array>
@@ -22,6 +22,8 @@ class Device;
 class MemoryKeys {
  public:
   static constexpr unsigned kLogMaxMkey = 20;
+  /// PRM 6.1: an MKey is the index of its context, and below it 8 bits of the driver's choice.
+  static constexpr rdma::KeyShape kShape{8, 24};
   /// The key that ends a scatter list early (drivers that do not ask for another use it).
   static constexpr std::uint32_t kTerminator = 0x100;
   /// The reserved LKey: the bus address space, for QPs with `rlky` (PRM 12.5.4).
@@ -31,7 +33,7 @@ class MemoryKeys {
 
   explicit MemoryKeys(Device& device);
 
-  rdma::KeyTable& table();
+  rdma::KeyTable& table() { return table_; }
 
   /// CREATE_MKEY. The new index.
   tl::expected<std::uint32_t, Refusal> create(const Command& command);
@@ -48,6 +50,7 @@ class MemoryKeys {
   };
 
   Device& device_;
+  rdma::KeyTable table_;
   util::IdAllocator indexes_;
   std::vector<std::unique_ptr<Record>> records_;  ///< by index
   std::size_t count_ = 0;

@@ -10,6 +10,7 @@
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/function/capabilities.h"
+#include "connectx/memory/memory_keys.h"
 #include "connectx/queue/receive_wqe.h"
 
 namespace softhca::connectx {
@@ -62,7 +63,7 @@ bool is_error(rdma::QpEvent event) {
 
 Rdma::Rdma(Device& device)
     : device_(device),
-      transport_(*this, device.port(), device.dma()),
+      transport_(*this, device.port(), device.memory_keys().table()),
       notes_(20, std::chrono::seconds(1)) {}
 
 Rdma::~Rdma() = default;

@@ -53,7 +53,6 @@ class Rdma : private rdma::Hca {
   // Objects ------------------------------------------------------------------------------------
 
   rdma::Transport& transport() { return transport_; }
-  rdma::KeyTable& keys() { return transport_.keys(); }
   rdma::GidTable& gids() { return transport_.gids(); }
   const rdma::PortCounters& counters() const { return transport_.counters(); }
 

@@ -7,6 +7,8 @@
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
 #include "connectx/event/event_queue.h"
+#include "connectx/memory/memory_keys.h"
+#include "connectx/memory/memory_keys.h"
 #include "connectx/port/vport.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/vport.h"
@@ -57,7 +59,7 @@ RdmaTestHost::RdmaTestHost()
   key.pd = rdma::Pd(pd);
   key.access = kAllRights;
   key.whole_space = true;
-  device.rdma().keys().insert(std::move(key));
+  device.memory_keys().table().insert(std::move(key));
   cq = create_cq(8);
 
   EXPECT_TRUE((execute<modify_nic_vport_context_in, modify_nic_vport_context_out>(

@@ -98,7 +98,7 @@ class QueueBehindKeyTest : public QueueMemoryTest {
                                   .address = kVirtual + 0x800},
                                  0x1800);
   }
-  rdma::KeyTable keys{dma};
+  rdma::KeyTable keys{dma, rdma::KeyShape(8, 24)};
 };
 
 TEST_F(QueueBehindKeyTest, OffsetsAreVirtualAddressesOfTheKey) {
@@ -123,7 +123,7 @@ TEST_F(QueueBehindKeyTest, AKeyOfAnotherProtectionDomainOpensNothing) {
 TEST_F(QueueBehindKeyTest, AKeyThatIsDestroyedTakesTheQueueWithIt) {
   auto queue = behind(kPd);
   EXPECT_NE(queue.at(0, 16), nullptr);
-  keys.erase(rdma::MKey(0x1234'56));
+  keys.erase_index(keys.shape().index(rdma::MKey(0x1234'56)));
   EXPECT_EQ(queue.at(0, 16), nullptr);
   std::array<std::byte, 16> out{};
   EXPECT_FALSE(queue.read(0, out));

@@ -26,7 +26,7 @@ SendRequest request(SendOpcode opcode, std::vector<Sge> sges) {
 
 }  // namespace
 
-End::End(unsigned number) : memory(kMemorySize), transport(hca, *this, dma) {
+End::End(unsigned number) : memory(kMemorySize), transport(hca, *this, keys) {
   EXPECT_TRUE(dma.map(kMemoryIova, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
   gid.gid = Gid::from_ipv4(0x0A000000 + number);
   gid.mac = Mac::from_u64(0x020000000000 + number);
@@ -40,7 +40,7 @@ End::End(unsigned number) : memory(kMemorySize), transport(hca, *this, dma) {
   for (std::size_t offset = 0; offset < memory.size(); offset += 4096) {
     key.pages.push_back(kMemoryIova + offset);
   }
-  transport.keys().insert(key);
+  keys.insert(key);
 }
 
 void End::transmit(const wire::Frame& frame) { on_transmit(*this, frame); }

@@ -1,4 +1,4 @@
-// The verbs that walk the QP state table (IBTA 10.3.1, 11.2.4.2), scheduling, memory keys.
+// The verbs that walk the QP state table (IBTA 10.3.1, 11.2.4.2), and scheduling.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -195,89 +195,6 @@ TEST(Scheduling, ManyTimersExpireInOrder) {
     EXPECT_GE(timeout, last);
     last = timeout;
   }
-}
-
-TEST(Keys, ReservedKeyNeedsThePermissionOfTheQp) {
-  Pair pair;
-  pair.connect();
-  pair.a.transport.keys().set_reserved_lkey(MKey(0x500));
-  auto request = write(0, 0x1000, 100);
-  request.sges = {{kMemoryIova, 100, MKey(0x500)}};
-  pair.a.fill(0, 100, 3);
-  auto attributes = pair.qa->attributes();
-  attributes.reserved_lkey = true;
-  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
-  pair.a.post(*pair.qa, request);
-  pair.drive();
-  EXPECT_EQ(pair.a.hca.sends.at(0).status, WorkStatus::kSuccess);
-  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x1000), 100), 0);
-  attributes.reserved_lkey = false;
-  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
-  pair.a.post(*pair.qa, request);
-  pair.drive();
-  EXPECT_EQ(pair.a.hca.sends.at(1).status, WorkStatus::kLocalProtection);
-}
-
-TEST(Keys, ScatteredPagesAreFoundByAnyOffset) {
-  pcie::DmaSpace dma;
-  std::vector<std::byte> memory(64 * 4096);
-  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = std::byte(i / 4096 * 31 + i);
-  ASSERT_TRUE(dma.map(0x10000, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
-  KeyTable keys(dma);
-  MemoryKey::Attributes attributes;
-  attributes.key = MKey(0x100);
-  attributes.access = kLocalRead | kLocalWrite;
-  attributes.start = 0x123456;  // in the middle of its first page
-  attributes.length = 60 * 4096;
-  for (unsigned i = 0; i < 61; ++i) attributes.pages.push_back(0x10000 + (i * 23 % 64) * 4096);
-  auto& key = keys.insert(attributes);
-  std::mt19937 random(1);
-  for (int round = 0; round < 2000; ++round) {
-    const std::uint64_t offset = random() % (60 * 4096);
-    std::vector<std::byte> out(std::min<std::uint64_t>(60 * 4096 - offset, random() % 9000));
-    ASSERT_TRUE(keys.check(attributes.key, {}, attributes.start + offset, out.size(), kLocalRead));
-    ASSERT_TRUE(keys.read(key, attributes.start + offset, out));
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const auto at = 0x456 + offset + i;
-      ASSERT_EQ(out[i], memory[(at / 4096 * 23 % 64) * 4096 + at % 4096]);
-    }
-  }
-  EXPECT_FALSE(keys.check(attributes.key, {}, attributes.start - 1, 1, kLocalRead));
-  EXPECT_FALSE(keys.check(attributes.key, {}, attributes.start + 60 * 4096, 1, kLocalRead));
-  EXPECT_FALSE(keys.check(attributes.key, {}, attributes.start, UINT64_MAX, kLocalRead));
-  EXPECT_TRUE(keys.erase(attributes.key));
-  EXPECT_FALSE(keys.erase(attributes.key));
-}
-
-TEST(Keys, MemoryIsUnreachableOnceItsMappingIsGone) {
-  Pair pair;
-  pair.connect();
-  pair.a.post(*pair.qa, write(0, 0, 100));
-  pair.drive();
-  ASSERT_TRUE(pair.b.dma.unmap(kMemoryIova, kMemorySize));
-  pair.a.post(*pair.qa, write(0, 0, 100));
-  pair.drive();
-  EXPECT_THAT(pair.a.hca.send_statuses(),
-              ::testing::ElementsAre(WorkStatus::kSuccess, WorkStatus::kRemoteOperation));
-}
-
-TEST(Keys, IndirectKeysThatLeadToThemselvesEnd) {
-  Pair pair;
-  pair.connect();
-  MemoryKey::Attributes loop;
-  loop.key = MKey(0xA00);
-  loop.pd = kPd;
-  loop.access = kLocalRead | kLocalWrite | kRemoteWrite;
-  loop.start = 0;
-  loop.length = 1000;
-  loop.indirect = {{0, 1000, loop.key}};
-  pair.b.transport.keys().insert(loop);
-  auto request = write(0, 0, 100);
-  request.rkey = loop.key;
-  request.remote_address = 0;
-  pair.a.post(*pair.qa, request);
-  pair.drive();
-  EXPECT_EQ(pair.a.hca.sends.at(0).status, WorkStatus::kRemoteOperation);
 }
 
 }  // namespace

@@ -36,11 +36,11 @@ class RcErrors : public ::testing::Test {
     EXPECT_EQ(pair.b.hca.count(event), 1u);
   }
   MKey key_on(End& end, const std::function<void(MemoryKey::Attributes&)>& change) {
-    auto attributes = end.transport.keys().find(kKey)->attributes();
+    auto attributes = end.keys.find(kKey)->attributes();
     attributes.key = MKey(next_key_);
     next_key_ += 0x100;
     change(attributes);
-    return end.transport.keys().insert(attributes).key();
+    return end.keys.insert(attributes).key();
   }
 
   Pair pair;
@@ -130,15 +130,17 @@ TEST_F(RcErrors, InvalidatedKeyIsRefused) {
 }
 
 TEST_F(RcErrors, OldVariantOfAKeyIsRefused) {
-  pair.b.transport.keys().find(kKey)->set_variant(0x57);
+  auto attributes = pair.b.keys.find(kKey)->attributes();
+  pair.b.keys.erase_index(pair.b.keys.shape().index(kKey));
+  attributes.key = MKey(kKey.value() + 1);
+  pair.b.keys.insert(attributes);
   run(write(0, 0, 100));
   expect_refused(kRemoteAccess, QpEvent::kAccessError);
 }
 
 TEST_F(RcErrors, KeyThatGoesDuringAWriteEndsIt) {
   pair.script = [&](const wire::RocePacket& packet, bool) {
-    if (packet.bth.psn == wire::Psn(0xFFFFF0 + 5))
-      pair.b.transport.keys().find(kKey)->set_free(true);
+    if (packet.bth.psn == wire::Psn(0xFFFFF0 + 5)) pair.b.keys.find(kKey)->set_free(true);
     return Fate::kDeliver;
   };
   run(write(0, 0, 20000));
@@ -148,7 +150,7 @@ TEST_F(RcErrors, KeyThatGoesDuringAWriteEndsIt) {
 TEST_F(RcErrors, KeyThatGoesDuringAReadEndsIt) {
   pair.script = [&](const wire::RocePacket& packet, bool to_b) {
     if (!to_b && packet.bth.psn == wire::Psn(0xFFFFF0 + 5)) {
-      pair.b.transport.keys().find(kKey)->set_free(true);
+      pair.b.keys.find(kKey)->set_free(true);
     }
     return Fate::kDeliver;
   };
@@ -251,7 +253,7 @@ TEST_F(RcErrors, InvalidatingAKeyThatMayNotBeIsARemoteAccessError) {
   request.immediate = kKey.value();
   run(request);
   expect_refused(kRemoteAccess, QpEvent::kAccessError);
-  EXPECT_FALSE(pair.b.transport.keys().find(kKey)->is_free());
+  EXPECT_FALSE(pair.b.keys.find(kKey)->is_free());
   EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kFlushed));
 }
 

@@ -75,7 +75,7 @@ TEST_P(RcAtMtu, SendWithInvalidateFreesTheKey) {
   key.key = victim;
   key.pd = kPd;
   key.invalidatable = true;
-  pair.b.transport.keys().insert(key);
+  pair.b.keys.insert(key);
   pair.b.post_receive(*pair.qb, {End::sge(kThere, length())});
   auto request = send(kHere, length());
   request.opcode = SendOpcode::kSendWithInvalidate;
@@ -85,7 +85,7 @@ TEST_P(RcAtMtu, SendWithInvalidateFreesTheKey) {
   expect_sent(request);
   EXPECT_EQ(received().opcode, ReceiveOpcode::kSendWithInvalidate);
   EXPECT_EQ(received().immediate, victim.value());
-  EXPECT_TRUE(pair.b.transport.keys().find(victim)->is_free());
+  EXPECT_TRUE(pair.b.keys.find(victim)->is_free());
   EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, length()));
 }
 
@@ -333,7 +333,7 @@ TEST_F(Rc, RemoteMemoryIsReadAndWrittenThroughItsOwner) {
   key.start = kKeyStart;
   key.length = 1 << 16;
   for (unsigned i = 0; i < 16; ++i) key.pages.push_back(Peer::kIova + (15 - i) * 4096);
-  pair.b.transport.keys().insert(key);
+  pair.b.keys.insert(key);
   auto there = write(0x1000, 0x10, 20000);
   auto back = read(0x10000, 0x10, 20000);
   auto add = fetch_add(0x30000, 0x8000, 5);
@@ -358,7 +358,7 @@ TEST_F(Rc, IndirectKeysLeadToOtherKeys) {
   key.start = 0x5000;
   key.length = 3000;
   key.indirect = {End::sge(0x9000, 1000), End::sge(0x100, 1500), End::sge(0x7000, 500)};
-  pair.b.transport.keys().insert(key);
+  pair.b.keys.insert(key);
   auto there = write(0x1000, 0, 2900);
   there.rkey = key.key;
   there.remote_address = 0x5000 + 50;

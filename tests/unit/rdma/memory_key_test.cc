@@ -1,0 +1,128 @@
+// Memory keys: their shape, their pages, and what they refuse (IBTA 10.6).
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "rdma/pair.h"
+
+namespace softhca::rdma::testing {
+namespace {
+
+TEST(KeyShape, AnIndexInTheUpperBitsLeavesTheVariantBelow) {
+  constexpr KeyShape kShape(8, 24);
+  EXPECT_EQ(kShape.key(0x123456, 0x78), MKey(0x12345678));
+  EXPECT_EQ(kShape.index(MKey(0x12345678)), 0x123456u);
+  EXPECT_EQ(kShape.variant(MKey(0x12345678)), 0x78u);
+}
+
+TEST(KeyShape, AnIndexInTheLowBitsLeavesTheVariantAbove) {
+  constexpr KeyShape kShape(0, 14);
+  EXPECT_EQ(kShape.key(0x1678, 0x2345), MKey(0x2345u << 14 | 0x1678));
+  EXPECT_EQ(kShape.index(MKey(0x2345u << 14 | 0x1678)), 0x1678u);
+  EXPECT_EQ(kShape.variant(MKey(0x2345u << 14 | 0x1678)), 0x2345u);
+  constexpr KeyShape kAllIndex(0, 32);
+  EXPECT_EQ(kAllIndex.index(MKey(0xFFFFFFFE)), 0xFFFFFFFEu);
+  EXPECT_EQ(kAllIndex.variant(MKey(0xFFFFFFFE)), 0u);
+}
+
+TEST(KeyShape, KeysOfOneIndexAreToldApartByTheirVariantInEitherShape) {
+  pcie::DmaSpace dma;
+  for (const auto shape : {KeyShape(8, 24), KeyShape(0, 14)}) {
+    KeyTable keys(dma, shape);
+    MemoryKey::Attributes attributes;
+    attributes.key = shape.key(5, 0x11);
+    attributes.access = kLocalRead;
+    attributes.length = 100;
+    keys.insert(attributes);
+    EXPECT_TRUE(keys.check(shape.key(5, 0x11), {}, 0, 100, kLocalRead));
+    EXPECT_FALSE(keys.check(shape.key(5, 0x12), {}, 0, 100, kLocalRead)) << "another variant";
+    EXPECT_FALSE(keys.check(shape.key(6, 0x11), {}, 0, 100, kLocalRead)) << "another index";
+    EXPECT_TRUE(keys.erase_index(5));
+    EXPECT_FALSE(keys.check(shape.key(5, 0x11), {}, 0, 100, kLocalRead));
+  }
+}
+
+TEST(Keys, ReservedKeyNeedsThePermissionOfTheQp) {
+  Pair pair;
+  pair.connect();
+  auto request = write(0, 0x1000, 100);
+  request.sges = {{kMemoryIova, 100, kReservedLkey}};
+  pair.a.fill(0, 100, 3);
+  auto attributes = pair.qa->attributes();
+  attributes.reserved_lkey = true;
+  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.sends.at(0).status, WorkStatus::kSuccess);
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x1000), 100), 0);
+  attributes.reserved_lkey = false;
+  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, attributes));
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.sends.at(1).status, WorkStatus::kLocalProtection);
+}
+
+TEST(Keys, ScatteredPagesAreFoundByAnyOffset) {
+  pcie::DmaSpace dma;
+  std::vector<std::byte> memory(64 * 4096);
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = std::byte(i / 4096 * 31 + i);
+  ASSERT_TRUE(dma.map(0x10000, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
+  KeyTable keys(dma, KeyShape(8, 24));
+  MemoryKey::Attributes attributes;
+  attributes.key = MKey(0x100);
+  attributes.access = kLocalRead | kLocalWrite;
+  attributes.start = 0x123456;  // in the middle of its first page
+  attributes.length = 60 * 4096;
+  for (unsigned i = 0; i < 61; ++i) attributes.pages.push_back(0x10000 + (i * 23 % 64) * 4096);
+  auto& key = keys.insert(attributes);
+  std::mt19937 random(1);
+  for (int round = 0; round < 2000; ++round) {
+    const std::uint64_t offset = random() % (60 * 4096);
+    std::vector<std::byte> out(std::min<std::uint64_t>(60 * 4096 - offset, random() % 9000));
+    ASSERT_TRUE(keys.check(attributes.key, {}, attributes.start + offset, out.size(), kLocalRead));
+    ASSERT_TRUE(keys.read(key, attributes.start + offset, out));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const auto at = 0x456 + offset + i;
+      ASSERT_EQ(out[i], memory[(at / 4096 * 23 % 64) * 4096 + at % 4096]);
+    }
+  }
+  EXPECT_FALSE(keys.check(attributes.key, {}, attributes.start - 1, 1, kLocalRead));
+  EXPECT_FALSE(keys.check(attributes.key, {}, attributes.start + 60 * 4096, 1, kLocalRead));
+  EXPECT_FALSE(keys.check(attributes.key, {}, attributes.start, UINT64_MAX, kLocalRead));
+  EXPECT_TRUE(keys.erase_index(1));
+  EXPECT_FALSE(keys.erase_index(1));
+}
+
+TEST(Keys, MemoryIsUnreachableOnceItsMappingIsGone) {
+  Pair pair;
+  pair.connect();
+  pair.a.post(*pair.qa, write(0, 0, 100));
+  pair.drive();
+  ASSERT_TRUE(pair.b.dma.unmap(kMemoryIova, kMemorySize));
+  pair.a.post(*pair.qa, write(0, 0, 100));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(),
+              ::testing::ElementsAre(WorkStatus::kSuccess, WorkStatus::kRemoteOperation));
+}
+
+TEST(Keys, IndirectKeysThatLeadToThemselvesEnd) {
+  Pair pair;
+  pair.connect();
+  MemoryKey::Attributes loop;
+  loop.key = MKey(0xA00);
+  loop.pd = kPd;
+  loop.access = kLocalRead | kLocalWrite | kRemoteWrite;
+  loop.start = 0;
+  loop.length = 1000;
+  loop.indirect = {{0, 1000, loop.key}};
+  pair.b.keys.insert(loop);
+  auto request = write(0, 0, 100);
+  request.rkey = loop.key;
+  request.remote_address = 0;
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  EXPECT_EQ(pair.a.hca.sends.at(0).status, WorkStatus::kRemoteOperation);
+}
+
+}  // namespace
+}  // namespace softhca::rdma::testing
