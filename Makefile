@@ -13,7 +13,7 @@ SEED     ?= 2022
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca check test test-unit test-guest mutants demo bench fuzz model format format-check tidy clean help
+.PHONY: deps configure build softhca check test test-unit test-guest mutants demo bench fuzz model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -73,6 +73,9 @@ format: ## clang-format all C++ sources
 
 format-check:
 	@git ls-files -z '*.h' '*.cc' | xargs -0 -P $(JOBS) -n 40 clang-format-19 --dry-run --Werror
+
+docs: softhca ## the parts of docs/ that are made of tables
+	@tools/docs.py --program $(BUILD)/softhca
 
 tidy: configure ## the repository's own rules, then clang-tidy
 	@tools/tidy.py

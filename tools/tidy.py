@@ -5,11 +5,16 @@
 - Lines have at most 100 columns; files at most 700 lines; no tabs, no trailing blanks.
 - Every folder of src/ has a README.md with a part "What it does not implement".
 - Headers begin with a comment and `#pragma once`.
+- Tests that docs/ and READMEs name exist; pages that are made of rows (tools/docs.py) are not stale.
 """
 import pathlib
 import re
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import docs  # noqa: E402
+import test_names  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -82,6 +87,12 @@ def main():
             problems.append(f"src/{folder}: no README.md")
         elif "does not implement" not in readme.read_text():
             problems.append(f"src/{folder}/README.md: no part \"What it does not implement\"")
+    tests = test_names.existing()
+    for path in tracked("*.md"):
+        for number, name in test_names.cited(path.read_text()):
+            if name not in tests:
+                problems.append(f"{path.relative_to(ROOT)}:{number}: there is no test {name}")
+    problems += docs.stale(ROOT / "docs", tests)
     for problem in problems:
         print(problem)
     print(f"{len(sources)} files, {len(problems)} problems")

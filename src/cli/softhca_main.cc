@@ -5,6 +5,7 @@
 
 #include "cli/control_commands.h"
 #include "cli/device_spec.h"
+#include "cli/docs.h"
 #include "cli/explain.h"
 #include "cli/sdxi_copy.h"
 #include "cli/serve.h"
@@ -72,6 +73,8 @@ int main(int argc, char** argv) {
   const auto* fault_command = softhca::cli::add_fault(app, fault);
   softhca::cli::ExplainOptions explain;
   const auto* explain_command = softhca::cli::add_explain(app, explain);
+  softhca::cli::DocsOptions docs;
+  const auto* docs_command = softhca::cli::add_docs(app, docs);
 
   CLI11_PARSE(app, argc, argv);
 
@@ -79,6 +82,7 @@ int main(int argc, char** argv) {
   if (inspect_command->parsed()) return softhca::cli::run_inspect(inspect);
   if (fault_command->parsed()) return softhca::cli::run_fault(fault);
   if (explain_command->parsed()) return softhca::cli::run_explain(explain);
+  if (docs_command->parsed()) return softhca::cli::run_docs(docs);
 
   if (verbose) softhca::util::set_log_level(softhca::util::LogLevel::kDebug);
   const auto done = softhca::cli::serve(serve);

@@ -360,6 +360,20 @@ TEST_F(CommandInterfaceTest, CompletionEventNamesTheSlot) {
   EXPECT_EQ(host.interrupts(3), 1u);
 }
 
+// PRM 12.18.1.
+TEST_F(CommandInterfaceTest, NopCompletesAndRaisesOnlyTheCompletionEvent) {
+  host.initialize();
+  // All but port changes and page requests, which have their own reasons.
+  const auto eqn = host.create_eq(8, ~(1ull << 0x09 | 1ull << 0x0B), 3);
+  const auto eq = host.last_buffer;
+  host.write32(host.uar * 4096 + 0x40, eqn << 24);
+  Input<s::nop_in> in(Opcode::NOP);
+  EXPECT_TRUE(host.execute<s::nop_out>(in).ok());
+  EXPECT_EQ(event_vector(host, eq, 0), 1u);
+  EXPECT_EQ(host.at(eq + 64)[63], std::byte{1}) << "software still owns entry 1";
+  EXPECT_EQ(host.interrupts(3), 1u);
+}
+
 TEST_F(CommandInterfaceTest, NoEventTellsTheEndOfTheCommandThatCreatedItsEq) {
   host.initialize();
   const auto eqn = host.create_eq(8, kCommandEvents, 3);

@@ -73,6 +73,17 @@ TEST_F(EthernetSend, WqesAreNotExecutedBeforeTheDoorbell) {
   expect_completion(0);
 }
 
+// PRM 7.4.3.1: WQEs may be executed once the record tells of them; their doorbell comes later.
+TEST_F(EthernetSend, RepeatedDoorbellsChangeNothing) {
+  const auto frame = make_frame({.payload = 100});
+  host.post_send(sqn, send_of(frame, 18));
+  expect_completion(0);
+  for (int i = 0; i < 3; ++i) host.ring(sqn);
+  host.run();
+  expect_no_completion();
+  EXPECT_EQ(host.port.sent.size(), 1u);
+}
+
 TEST_F(EthernetSend, CompletionHasTheCounterOfTheWqesFirstBlock) {
   const auto frame = make_frame({.payload = 500});
   host.post_send(sqn, send_of(frame, 200));

@@ -35,9 +35,25 @@ class QueueTest : public testing::Test {
     const auto dword = std::uint64_t{consumer} | (solicited ? 1u << 24 : 0u);
     host.write64(host.uar * 4096 + 0x20, dword << 32 | cqn);
   }
-  bool complete(bool solicited = false) {
+  /// A CQ of 4 entries whose context `fill` completes.
+  void make_special_cq(void (*fill)(util::MutableView<s::cq_context>)) {
+    Input<s::create_cq_in> in(Opcode::CREATE_CQ, 0, 8);
+    const auto context = (*in).sub(s::create_cq_in::cq_context_entry);
+    context.set(s::cq_context::log_cq_size, 2);
+    context.set(s::cq_context::uar_page, host.uar);
+    context.set(s::cq_context::c_eqn, eqn);
+    context.set(s::cq_context::dbr_addr, host.allocate(8, 64));
+    fill(context);
+    cq = host.allocate(4096);
+    in.set_address(0, cq);
+    const auto reply = host.execute<s::create_cq_out>(in);
+    ASSERT_TRUE(reply.ok());
+    cqn = reply.as<s::create_cq_out>().get(s::create_cq_out::cqn);
+  }
+  bool complete(bool solicited = false, std::byte mark = {}) {
     std::array<std::byte, 64> cqe{};
     cqe[0] = std::byte{0xC0};
+    cqe[1] = mark;
     return host.device().completion_queues().find(cqn)->write(cqe, solicited);
   }
   unsigned events() {
@@ -260,6 +276,24 @@ TEST_F(QueueTest, OverrunFailsTheCqWithAnEvent) {
   const util::View<Data> data(eqe.get(s::eqe::event_data));
   EXPECT_EQ(data.get(Data::cqn), cqn);
   EXPECT_EQ(data.get(Data::syndrome), 1u);
+}
+
+// PRM Table 76: oi "overrun ignore", cc "all CQEs are written to the first entry".
+TEST_F(QueueTest, OverrunIsIgnoredWhereAsked) {
+  make_special_cq([](auto context) { context.set(s::cq_context::oi, 1); });
+  for (int i = 0; i < 9; ++i) EXPECT_TRUE(complete(false, std::byte(i)));
+  EXPECT_EQ(host.at(cq)[1], std::byte{8}) << "the ninth is in the first of four entries";
+  EXPECT_EQ(host.at(cq + 64)[1], std::byte{5});
+}
+
+TEST_F(QueueTest, ACollapsedCqHasOneEntry) {
+  make_special_cq([](auto context) {
+    context.set(s::cq_context::oi, 1);
+    context.set(s::cq_context::cc, 1);
+  });
+  for (int i = 0; i < 9; ++i) EXPECT_TRUE(complete(false, std::byte(i)));
+  EXPECT_EQ(host.at(cq)[1], std::byte{8});
+  EXPECT_EQ(host.at(cq + 64)[1], std::byte{0}) << "nothing is written behind it";
 }
 
 TEST_F(QueueTest, ACqMayBeginInTheMiddleOfItsPage) {

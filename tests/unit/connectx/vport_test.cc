@@ -236,6 +236,20 @@ TEST_F(PortRegisterTest, MtuIsSetWithinItsMaximum) {
   EXPECT_EQ(access<R>(s::register_id::PMTU, false, pmtu).status(), Code::BAD_PARAM);
 }
 
+TEST_F(PortRegisterTest, PauseSettingsAreKept) {
+  using R = s::reg_pfcc;
+  util::Struct<R> pfcc;
+  pfcc.set(R::local_port, 1);
+  pfcc.set(R::pptx, 1);
+  pfcc.set(R::pprx, 1);
+  ASSERT_TRUE(access<R>(s::register_id::PFCC, false, pfcc).ok());
+  util::Struct<R> read;
+  read.set(R::local_port, 1);
+  ASSERT_TRUE(access<R>(s::register_id::PFCC, true, read).ok());
+  EXPECT_EQ(read.get(R::pptx), 1u);
+  EXPECT_EQ(read.get(R::pprx), 1u);
+}
+
 TEST_F(PortRegisterTest, AdminDownAndUpAreToldByEvents) {
   using Subtype = s::port_change_subtype;
   (void)host.create_eq(4, 1ull << 0x09, 0);

@@ -1,0 +1,88 @@
+#include "cli/docs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "connectx/command/command_table.h"
+
+namespace softhca::cli {
+namespace {
+
+using connectx::CommandSpec;
+using connectx::Coverage;
+using connectx::HcaState;
+
+std::string_view when(const CommandSpec& spec) {
+  const bool before_enable = spec.allowed_in(HcaState::kDisabled);
+  const bool before_init = spec.allowed_in(HcaState::kEnabled);
+  const bool after_init = spec.allowed_in(HcaState::kInitialized);
+  if (before_enable) return after_init ? "always" : "before ENABLE_HCA";
+  if (before_init) return after_init ? "after ENABLE_HCA" : "before INIT_HCA";
+  return "after INIT_HCA";
+}
+
+std::string row(const CommandSpec& spec) {
+  const auto words = spec.words.empty() ? "" : fmt::format(": {}", spec.words);
+  const auto shape = spec.handler == nullptr ? std::string("| |")
+                                             : fmt::format("{:#x} / {:#x} | {}", spec.min_input,
+                                                           spec.min_output, when(spec));
+  return fmt::format("| {:#05x} | {} | {} | {} | {}{} |\n", static_cast<unsigned>(spec.opcode),
+                     spec.name(), spec.section, shape, to_string(spec.coverage), words);
+}
+
+template <class Filter>
+std::string table(std::string_view title, Filter filter) {
+  std::map<Coverage, unsigned> counts;
+  std::string rows;
+  unsigned total = 0;
+  for (const auto& spec : connectx::command_table()) {
+    if (!filter(spec)) continue;
+    ++total;
+    ++counts[spec.coverage];
+    rows += row(spec);
+  }
+  std::string text = fmt::format("## {}\n\n{} commands:", title, total);
+  const char* separator = " ";
+  for (const auto& [coverage, count] : counts) {
+    text += fmt::format("{}{} {}", separator, count, to_string(coverage));
+    separator = ", ";
+  }
+  return text +
+         ".\n\n| opcode | command | section | least input / output | when | coverage |\n"
+         "|---|---|---|---|---|---|\n" +
+         rows;
+}
+
+}  // namespace
+
+std::string commands_page() {
+  const auto of_the_manual = [](const CommandSpec& spec) {
+    return spec.section.starts_with("PRM");
+  };
+  return table("Of the manual (PRM Table 127)", of_the_manual) + "\n" +
+         table("Of the driver besides, that are there",
+               [&](const auto& spec) { return !of_the_manual(spec) && spec.handler != nullptr; }) +
+         "\n" + table("Of the driver besides, that are not there", [&](const auto& spec) {
+           return !of_the_manual(spec) && spec.handler == nullptr;
+         });
+}
+
+CLI::App* add_docs(CLI::App& app, DocsOptions& options) {
+  auto* command = app.add_subcommand("docs", "Print a page of the documentation")->group("");
+  command->add_option("PAGE", options.page, "commands")->required();
+  return command;
+}
+
+int run_docs(const DocsOptions& options) {
+  if (options.page != "commands") {
+    std::fprintf(stderr, "softhca: there is no page '%s'\n", options.page.c_str());
+    return 1;
+  }
+  std::fputs(commands_page().c_str(), stdout);
+  return 0;
+}
+
+}  // namespace softhca::cli

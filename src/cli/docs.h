@@ -1,0 +1,20 @@
+// `softhca docs`: pages of docs/ that are made from the program's own tables. For tools/docs.py; it
+// does not show up in the help.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace softhca::cli {
+
+struct DocsOptions {
+  std::string page;
+};
+
+CLI::App* add_docs(CLI::App& app, DocsOptions& options);
+int run_docs(const DocsOptions& options);
+
+/// The commands of the ConnectX, as Markdown.
+std::string commands_page();
+
+}  // namespace softhca::cli

@@ -1,0 +1,69 @@
+"""tools/docs.py: what it makes of rows, and what it does not let pass."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import docs  # noqa: E402
+import test_names  # noqa: E402
+
+TESTS = {"Suite.Name", "guest.capture"}
+ROW = '[[group]]\ntitle = "G"\n[[group.row]]\nid = "F-1"\nname = "n"\nsection = "PRM 1"\n'
+
+
+def problems(rows):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "a.toml").write_text(rows)
+        (folder / "a.md").write_text("# A\n<!-- generated: rows a.toml -->\n<!-- end of generated -->\n")
+        found = list(docs.stale(folder, TESTS))
+        if found == ["a.md is stale: make docs"]:
+            made = docs.rows_page(folder / "a.toml", TESTS)
+            (folder / "a.md").write_text(f"# A\n<!-- generated: rows a.toml -->\n{made}<!-- end of generated -->\n")
+            assert not list(docs.stale(folder, TESTS))
+            return made
+        return found
+
+
+class Docs(unittest.TestCase):
+    def test_a_page_is_stale_until_it_is_made(self):
+        made = problems(ROW + 'status = "done"\ntests = ["Suite.Name"]\n')
+        self.assertIn("1 rows: 1 done.\n", made)
+        self.assertIn("| F-1 | n | PRM 1 | done | `Suite.Name` |", made)
+
+    def test_a_row_that_is_done_names_tests(self):
+        self.assertEqual(problems(ROW + 'status = "done"\n'), ["a.toml: F-1: done, but no test shows it"])
+
+    def test_a_row_that_is_not_done_says_what_is_missing(self):
+        self.assertEqual(problems(ROW + 'status = "absent"\n'),
+                         ["a.toml: F-1: absent, but no words say what is missing"])
+
+    def test_tests_that_do_not_exist(self):
+        self.assertEqual(problems(ROW + 'status = "done"\ntests = ["Suite.Gone"]\n'),
+                         ["a.toml: F-1: there is no test Suite.Gone"])
+
+    def test_other_states(self):
+        self.assertIn("status maybe is none of", problems(ROW + 'status = "maybe"\nwords = "w"\n')[0])
+
+    def test_a_number_twice(self):
+        row = ROW[ROW.index("[[group.row]]"):] + 'status = "absent"\nwords = "w"\n'
+        self.assertEqual(problems('[[group]]\ntitle = "G"\n' + row + row), ["a.toml: F-1: twice"])
+
+
+class TestNames(unittest.TestCase):
+    def test_what_the_sources_have(self):
+        names = test_names.existing()
+        self.assertIn("CommandTable.NamesEachOfThe79CommandsOfTheManual", names)
+        self.assertIn("guest.capture", names)
+        self.assertIn("wire_fuzzer", names)
+        self.assertNotIn("Suite.Name", names)
+
+    def test_what_a_page_names(self):
+        text = "see `Rdma.Works` and\n`guest.run_it`, not `CMakeLists.txt`, `a.b` or `Rdma`; `wire_fuzzer`"
+        self.assertEqual(test_names.cited(text), [(1, "Rdma.Works"), (2, "guest.run_it"), (2, "wire_fuzzer")])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,35 @@
+// `softhca docs`: what docs/ has of the program's tables is what the program has.
+#include "cli/docs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace softhca::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string page(const char* name) {
+  std::ifstream file(std::string(SOFTHCA_SOURCE_DIR) + "/docs/" + name);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(Docs, ThePageOfTheCommandsIsNotStale) {
+  EXPECT_THAT(
+      page("connectx-commands.md"),
+      HasSubstr("<!-- generated: commands -->\n" + commands_page() + "<!-- end of generated -->\n"))
+      << "make docs";
+}
+
+TEST(Docs, AnUnknownPageIsAnError) {
+  EXPECT_EQ(run_docs({.page = "commands"}), 0);
+  EXPECT_EQ(run_docs({.page = "nonsense"}), 1);
+}
+
+}  // namespace
+}  // namespace softhca::cli

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Makes the parts of docs/*.md that come from tables: `make docs`.
+
+A part stands between two lines:
+
+    <!-- generated: commands -->          what `softhca docs commands` prints
+    <!-- generated: rows FILE.toml -->    the rows of a file beside the page (docs/connectx-features.toml)
+    <!-- end of generated -->
+
+That none is stale is checked: of the first kind by cli_test, of the second by tools/tidy.py.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tomllib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import test_names  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PART = re.compile(r"(<!-- generated: ([^\n]+?) -->\n)(.*?)(<!-- end of generated -->)", re.S)
+STATUS = ("done", "partly", "absent", "hardware")
+
+
+class Problem(Exception):
+    pass
+
+
+def check_rows(data, tests):
+    """Everything that is wrong with a file of rows."""
+    seen = set()
+    for group in data["group"]:
+        for row in group["row"]:
+            name = row.get("id", "a row without id")
+            missing = {"id", "name", "section", "status"} - row.keys()
+            unknown = row.keys() - {"id", "name", "section", "status", "words", "tests"}
+            if missing or unknown:
+                yield f"{name}: missing {sorted(missing)}, unknown {sorted(unknown)}"
+                continue
+            if name in seen:
+                yield f"{name}: twice"
+            seen.add(name)
+            if row["status"] not in STATUS:
+                yield f"{name}: status {row['status']} is none of {', '.join(STATUS)}"
+            if row["status"] != "done" and not row.get("words"):
+                yield f"{name}: {row['status']}, but no words say what is missing"
+            if row["status"] in ("done", "partly") and not row.get("tests"):
+                yield f"{name}: {row['status']}, but no test shows it"
+            for test in row.get("tests", []):
+                if test not in tests:
+                    yield f"{name}: there is no test {test}"
+
+
+def rows_page(path, tests):
+    """A table for each group, and the totals."""
+    data = tomllib.loads(path.read_text())
+    problems = list(check_rows(data, tests))
+    if problems:
+        raise Problem("\n".join(f"{path.name}: {problem}" for problem in problems))
+    rows = [row for group in data["group"] for row in group["row"]]
+    counts = {status: sum(row["status"] == status for row in rows) for status in STATUS}
+    totals = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    lines = [f"{len(rows)} rows: {totals}.", ""]
+    for group in data["group"]:
+        lines += [f"## {group['title']}", "", "| # | | section | status | tests |", "|---|---|---|---|---|"]
+        for row in group["row"]:
+            words = f": {row['words']}" if row.get("words") else ""
+            cited = ", ".join(f"`{test}`" for test in row.get("tests", []))
+            lines.append(f"| {row['id']} | {row['name']} | {row['section']} | {row['status']}{words} | {cited} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def generate(what, page, program, tests):
+    kind, _, argument = what.partition(" ")
+    if kind == "rows":
+        return rows_page(page.parent / argument, tests)
+    done = subprocess.run([program, "docs", kind], capture_output=True, text=True)
+    if done.returncode != 0 or argument:
+        raise Problem(f"softhca docs {what}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def remade(page, make):
+    """The text that the page should have; make(what) is the text of a part."""
+    return PART.sub(lambda part: part[1] + make(part[2]).rstrip("\n") + "\n" + part[4], page.read_text())
+
+
+def stale(docs, tests):
+    """What is wrong with the pages, as far as it shows without the program."""
+    for page in sorted(docs.glob("*.md")):
+        def make(what, page=page):
+            if what.startswith("rows "):
+                return rows_page(page.parent / what.removeprefix("rows "), tests)
+            return next(part[3] for part in PART.finditer(page.read_text()) if part[2] == what)
+        try:
+            if remade(page, make) != page.read_text():
+                yield f"{page.name} is stale: make docs"
+        except Problem as problem:
+            yield str(problem)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True, help="the softhca program")
+    parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs")
+    args = parser.parse_args()
+    tests, failed = test_names.existing(), False
+    for page in sorted(args.docs.glob("*.md")):
+        try:
+            text = remade(page, lambda what, page=page: generate(what, page, args.program, tests))
+        except Problem as problem:
+            print(problem)
+            failed = True
+            continue
+        if text != page.read_text():
+            page.write_text(text)
+            print(f"{page.name} made anew")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
