@@ -5,6 +5,7 @@ A part stands between two lines:
 
     <!-- generated: commands -->          what `softhca docs commands` prints
     <!-- generated: rows FILE.toml -->    the rows of a file beside the page (docs/connectx-features.toml)
+    <!-- generated: folders -->           who may include whom (tools/floors.py), as does chapters
     <!-- end of generated -->
 
 That none is stale is checked: of the first kind by cli_test, of the second by tools/tidy.py.
@@ -18,6 +19,7 @@ import tomllib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import test_names  # noqa: E402
+from floors import CHAPTERS, MAY_INCLUDE  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PART = re.compile(r"(<!-- generated: ([^\n]+?) -->\n)(.*?)(<!-- end of generated -->)", re.S)
@@ -73,10 +75,29 @@ def rows_page(path, tests):
     return "\n".join(lines)
 
 
+def floors_page(title, floors):
+    lines = [f"| {title} | may include |", "|---|---|"]
+    lines += [f"| {name} | {', '.join(other for other in floors if other in allowed) or 'itself'} |"
+              for name, allowed in floors.items()]
+    return "\n".join(lines)
+
+
+def without_program(what, page, tests):
+    """A part that needs no program; None if it does."""
+    if what == "folders":
+        return floors_page("folder", MAY_INCLUDE)
+    if what == "chapters":
+        return floors_page("chapter", CHAPTERS)
+    if what.startswith("rows "):
+        return rows_page(page.parent / what.removeprefix("rows "), tests)
+    return None
+
+
 def generate(what, page, program, tests):
+    made = without_program(what, page, tests)
+    if made is not None:
+        return made
     kind, _, argument = what.partition(" ")
-    if kind == "rows":
-        return rows_page(page.parent / argument, tests)
     done = subprocess.run([program, "docs", kind], capture_output=True, text=True)
     if done.returncode != 0 or argument:
         raise Problem(f"softhca docs {what}: {done.stderr.strip()}")
@@ -92,8 +113,9 @@ def stale(docs, tests):
     """What is wrong with the pages, as far as it shows without the program."""
     for page in sorted(docs.glob("*.md")):
         def make(what, page=page):
-            if what.startswith("rows "):
-                return rows_page(page.parent / what.removeprefix("rows "), tests)
+            made = without_program(what, page, tests)
+            if made is not None:
+                return made
             return next(part[3] for part in PART.finditer(page.read_text()) if part[2] == what)
         try:
             if remade(page, make) != page.read_text():

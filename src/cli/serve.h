@@ -18,6 +18,7 @@ struct ServeOptions {
   std::vector<std::string> faults;  ///< rules, as --fault takes them
   std::string pcap;                 ///< file to capture to; empty: none
   std::uint32_t poll_us = 20;       ///< see vfio_user::AdaptivePoll
+  bool verbose = false;             ///< log every command
 };
 
 /// Runs until SIGINT or SIGTERM. Prints "ready" on stdout when all sockets listen.

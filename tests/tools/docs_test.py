@@ -52,6 +52,12 @@ class Docs(unittest.TestCase):
         self.assertEqual(problems('[[group]]\ntitle = "G"\n' + row + row), ["a.toml: F-1: twice"])
 
 
+class Floors(unittest.TestCase):
+    def test_who_may_include_whom(self):
+        self.assertEqual(docs.floors_page("folder", {"low": set(), "high": {"low"}}),
+                         "| folder | may include |\n|---|---|\n| low | itself |\n| high | low |")
+
+
 class TestNames(unittest.TestCase):
     def test_what_the_sources_have(self):
         names = test_names.existing()

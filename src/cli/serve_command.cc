@@ -1,0 +1,67 @@
+#include "cli/serve_command.h"
+
+#include <cstdio>
+#include <string>
+
+#include "cli/device_spec.h"
+#include "sdxi/fault_rule.h"
+#include "util/log.h"
+
+namespace softhca::cli {
+namespace {
+
+constexpr const char* kFooter = R"(
+Each device waits on its socket for one client at a time, e.g. QEMU 10.1 or newer:
+
+  qemu-system-x86_64 -machine q35,memory-backend=mem \
+    -object memory-backend-memfd,id=mem,size=2G,share=on -m 2G \
+    -device '{"driver":"vfio-user-pci","socket":{"path":"/tmp/hca0","type":"unix"}}' ...
+
+(guest/run does all of it.) When a client goes, its device is reset and waits for the next.
+SIGINT or SIGTERM end the server.)";
+
+}  // namespace
+
+CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
+  auto* command = app.add_subcommand("serve", "Serve devices on vfio-user sockets");
+  command->footer(kFooter);
+  command
+      ->add_option("--device", options.devices,
+                   std::string("A device: ") + std::string(kDeviceHelp))
+      ->required()
+      ->allow_extra_args(false);
+  command
+      ->add_option("--socket", options.sockets,
+                   "Its socket's path; one for each --device, in order")
+      ->required()
+      ->allow_extra_args(false);
+  command
+      ->add_option("--port", options.ports,
+                   "What its port is plugged into: switch[:NAME], a switch inside this process "
+                   "(default: all on one); one for each --device, the last one serves the rest")
+      ->allow_extra_args(false);
+  command->add_option("--pcap", options.pcap,
+                      "Capture everything that crosses the switches (pcapng)");
+  command->add_option("--poll-us", options.poll_us,
+                      "Microseconds to look for a client's next message before going to "
+                      "sleep, where that has paid before; 0: never [20]");
+  command->add_option("--control", options.control,
+                      "A socket for softhca inspect and softhca fault");
+  command
+      ->add_option(
+          "--fault", options.faults,
+          std::string("A fault to inject into SDXI functions: ") + std::string(sdxi::kFaultHelp))
+      ->allow_extra_args(false);
+  command->add_flag("-v,--verbose", options.verbose, "Log every command of every driver");
+  return command;
+}
+
+int run_serve(const ServeOptions& options) {
+  if (options.verbose) util::set_log_level(util::LogLevel::kDebug);
+  const auto done = serve(options);
+  if (done) return 0;
+  std::fprintf(stderr, "softhca: %s\n", done.error().message.c_str());
+  return 1;
+}
+
+}  // namespace softhca::cli

@@ -1,0 +1,14 @@
+// `softhca serve` on the command line: its options, and what it says when it cannot go on.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "cli/serve.h"
+
+namespace softhca::cli {
+
+CLI::App* add_serve(CLI::App& app, ServeOptions& options);
+/// The exit status.
+int run_serve(const ServeOptions& options);
+
+}  // namespace softhca::cli

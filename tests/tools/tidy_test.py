@@ -1,0 +1,143 @@
+"""tools/tidy.py: each rule bites, and lets pass what is right."""
+import pathlib
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import tidy  # noqa: E402
+
+HEADER = "// What it is.\n#pragma once\n"
+
+
+def problems(name, text, exceptions=frozenset()):
+    return tidy.check_files({name: text}, set(exceptions))[0]
+
+
+def lines(count):
+    return "int x;\n" * count
+
+
+def readme(text="| a | b |\n|---|---|\n\n## What it does not implement\n"):
+    """Names and texts of a tree in which every folder has its README."""
+    names = [f"src/{folder}/a.cc" for folder in tidy.MAY_INCLUDE]
+    texts = {f"src/{folder}/README.md": text for folder in tidy.MAY_INCLUDE}
+    return names + list(texts), texts
+
+
+class Lines(unittest.TestCase):
+    def test_long_files(self):
+        self.assertEqual(problems("src/util/a.cc", lines(400)), [])
+        self.assertIn("401 lines", problems("src/util/a.cc", lines(401))[0])
+        self.assertEqual(problems("tests/unit/a.cc", lines(600)), [])
+        self.assertIn("601 lines", problems("tests/unit/a.cc", lines(601))[0])
+
+    def test_long_lines_blanks_and_tabs(self):
+        self.assertEqual(problems("src/util/a.cc", "x" * 100 + "\n"), [])
+        self.assertIn("101 columns", problems("src/util/a.cc", "x" * 101 + "\n")[0])
+        self.assertIn("trailing blank", problems("src/util/a.cc", "int x; \n")[0])
+        self.assertIn("tab", problems("src/util/a.cc", "\tint x;\n")[0])
+
+    def test_headers(self):
+        self.assertEqual(problems("src/util/a.h", HEADER), [])
+        self.assertIn("begins with a comment", problems("src/util/a.h", "#pragma once\n")[0])
+        self.assertIn("#pragma once", problems("src/util/a.h", "// What it is.\n")[0])
+
+
+class Folders(unittest.TestCase):
+    def test_the_order_of_folders(self):
+        self.assertEqual(problems("src/rdma/a.cc", '#include "wire/bth.h"\n'), [])
+        self.assertIn("wire/ may not include rdma/", problems("src/wire/a.cc", '#include "rdma/types.h"\n')[0])
+        self.assertIn("sdxi/ may not include connectx/",
+                      problems("src/sdxi/a.cc", '#include "connectx/device.h"\n')[0])
+
+    def test_a_folder_that_nobody_knows(self):
+        self.assertIn("not in tools/tidy.py", problems("src/news/a.cc", "")[0])
+
+    def test_the_order_of_chapters(self):
+        self.assertEqual(problems("src/connectx/qp/a.cc", '#include "connectx/event/event_queue.h"\n'), [])
+        self.assertIn("connectx/event/ may not include connectx/qp/",
+                      problems("src/connectx/event/a.cc", '#include "connectx/qp/rdma.h"\n')[0])
+        self.assertIn("not in tools/tidy.py", problems("src/connectx/news/a.cc", "")[0])
+
+    def test_the_device_is_for_the_root_and_the_commands(self):
+        text = '#include "connectx/device.h"\n'
+        self.assertIn("may not include connectx/device.h", problems("src/connectx/qp/rdma.cc", text)[0])
+        for name in ("qp/qp_commands.cc", "command/command_interface.cc", "uar.cc"):
+            self.assertEqual(problems(f"src/connectx/{name}", text), [])
+
+    def test_what_a_command_is_belongs_to_all(self):
+        self.assertEqual(problems("src/connectx/base/a.h", HEADER + '#include "connectx/command/command.h"\n'), [])
+
+
+class Functions(unittest.TestCase):
+    def test_long_functions(self):
+        def function(count):
+            return "void Part::work(int a) {\n" + "  step();\n" * (count - 2) + "}\n"
+        self.assertEqual(problems("src/util/a.cc", function(60)), [])
+        self.assertEqual(problems("src/util/a.cc", function(61)), ["src/util/a.cc:1: Part::work has 61 lines (at most 60)"])
+        self.assertEqual(problems("tests/unit/a.cc", function(61)), [])
+
+    def test_a_class_is_no_function(self):
+        self.assertEqual(problems("src/util/a.cc", "class A {\n" + "  void f() { g(); }\n" * 100 + "};\n"), [])
+
+
+class Formats(unittest.TestCase):
+    def bites(self, line, folder="connectx/qp"):
+        return any("shift or mask" in problem for problem in problems(f"src/{folder}/a.cc", line + "\n"))
+
+    def test_fields_by_hand(self):
+        for line in ("x = tci >> 13;", "x = tci & 0xFFF;", "x = a << 2 | b;", "x = v & ~0xFu;"):
+            self.assertTrue(self.bites(line), line)
+
+    def test_sizes_and_bits_of_sets(self):
+        for line in ("constexpr auto kSize = 4 << 20;", "kBit = 1u << 3,", "auto x = std::uint64_t{1} << 31;",
+                     "x = 1u << number;", "out << 5_text;  // no format: a stream", 'log("a >> 3");', "// x >> 3"):
+            self.assertFalse(self.bites(line), line)
+
+    def test_with_a_reason(self):
+        self.assertFalse(self.bites("x = hash >> 32;  // no format: a hash"))
+        self.assertFalse(self.bites("// no format: a hash\nx = hash >> 32;"))
+        self.assertTrue(self.bites("x = hash >> 32;  // a hash"))
+
+    def test_where_formats_are_declared(self):
+        for folder in ("spec/infiniband", "wire", "util", "pcie"):
+            self.assertFalse(self.bites("x = tci >> 13;", folder), folder)
+
+
+class Exceptions(unittest.TestCase):
+    def test_what_is_excepted_passes_and_what_needs_no_exception_is_told(self):
+        name = "src/util/a.cc"
+        self.assertEqual(tidy.check_files({name: lines(401)}, {("lines", name)}), ([], []))
+        found, notes = tidy.check_files({name: lines(4)}, {("lines", name)})
+        self.assertEqual(found, [])
+        self.assertIn("nothing needs the exception lines of src/util/a.cc", notes[0])
+
+    def test_an_exception_is_for_one_rule(self):
+        self.assertTrue(problems("src/util/a.cc", lines(401), {("headers", "src/util/a.cc")}))
+
+
+class Readmes(unittest.TestCase):
+    def test_what_each_has(self):
+        self.assertEqual(list(tidy.rule_readmes(readme())), [])
+        self.assertIn("does not implement", list(tidy.rule_readmes(readme("| a |\n|---|\n")))[0])
+        self.assertIn("no table", list(tidy.rule_readmes(readme("## What it does not implement\n")))[0])
+        names, texts = readme()
+        del texts["src/util/README.md"]
+        self.assertIn("src/util: no README.md", list(tidy.rule_readmes((names, texts))))
+
+    def test_files_that_are_named_exist(self):
+        names, texts = readme()
+        good = "`a.cc`, `a.*`, `util/`, `src/util/a.cc`, `util/a.cc`, `CMakeLists`, `build/softhca`, `softhca serve`\n"
+        texts["src/util/README.md"] += good
+        self.assertEqual(list(tidy.rule_readmes((names, texts))), [])
+        texts["src/util/README.md"] += "`gone.cc`\n"
+        self.assertIn("there is no gone.cc", list(tidy.rule_readmes((names, texts)))[0])
+
+    def test_tests_that_are_named_exist(self):
+        texts = {"docs/a.md": "line\n`Suite.Name` and `Suite.Gone`\n"}
+        self.assertEqual(list(tidy.rule_cited_tests(texts, {"Suite.Name"})), ["docs/a.md:2: there is no test Suite.Gone"])
+
+
+if __name__ == "__main__":
+    unittest.main()

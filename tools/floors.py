@@ -1,0 +1,36 @@
+"""Who may include whom: each folder itself, and what is listed. tools/tidy.py holds it, docs/architecture.md shows it
+(make docs).
+"""
+
+# By folder of src/, in the order of docs/architecture.md.
+MAY_INCLUDE = {
+    "util": set(),
+    "spec": {"util"},
+    "wire": {"util", "spec"},
+    "fabric": {"util", "spec", "wire"},
+    "pcie": {"util"},
+    "rdma": {"util", "spec", "wire", "fabric", "pcie"},
+    "ethernet": {"util", "wire"},
+    "hca": {"util", "pcie", "rdma"},
+    "connectx": {"util", "spec", "wire", "fabric", "pcie", "rdma", "ethernet", "hca"},
+    "sdxi": {"util", "spec", "pcie"},
+    "vfio_user": {"util", "pcie"},
+    "driver": {"util", "spec", "pcie", "vfio_user"},
+    "cli": {"util", "fabric", "pcie", "connectx", "sdxi", "vfio_user", "driver", "spec", "wire"},
+}
+
+# By chapter of src/connectx/. Its commands (*_commands.cc) may include everything.
+CHAPTERS = {
+    "base": set(),
+    "queue": {"base"},
+    "event": {"base", "queue"},
+    "memory": {"base", "queue", "event"},
+    "qp": {"base", "queue", "event", "memory"},
+    "steering": {"base"},
+    "port": {"base", "event"},
+    "ethernet": {"base", "queue", "event", "memory", "steering", "port"},
+    "function": {"base", "event"},
+    "command": {"base", "event"},
+}
+# What a command is belongs to all chapters.
+FOR_ALL_CHAPTERS = {"connectx/command/command.h"}
