@@ -1,0 +1,174 @@
+// Clients of a server's control socket that do anything.
+//
+// The input is a script for a server with two SDXI functions and a NIC: clients come, send pieces
+// of requests, stop in the middle, read a part of their answer or nothing, and go. Whatever they
+// do, every answer begins with "ok" or "error: ", and a well-behaved client after them gets its
+// own.
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/control.h"
+#include "cli/control_socket.h"
+#include "connectx/device.h"
+#include "fabric/switch.h"
+#include "sdxi/device.h"
+#include "sdxi/group.h"
+#include "util/log.h"
+#include "vfio_user/unix_socket.h"
+
+namespace {
+
+using namespace softhca;
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+bool is_answer(std::string_view text) {
+  return (text.starts_with("ok\n") || text.starts_with("error: ")) && text.ends_with('\n');
+}
+
+/// Takes what the fuzzer made, piece by piece; zeros at its end.
+class Script {
+ public:
+  Script(const std::uint8_t* data, std::size_t size) : left_(data, data + size) {}
+  bool done() const { return left_.empty(); }
+  std::uint8_t byte() {
+    if (left_.empty()) return 0;
+    const auto value = left_.front();
+    left_.remove_prefix(1);
+    return value;
+  }
+  std::string_view text(std::size_t size) {
+    const auto piece = left_.substr(0, size);
+    left_.remove_prefix(piece.size());
+    return {reinterpret_cast<const char*>(piece.data()), piece.size()};
+  }
+
+ private:
+  std::basic_string_view<std::uint8_t> left_;
+};
+
+/// The server, once for all inputs, as a real one lives through all its clients.
+class Server {
+ public:
+  Server() {
+    util::set_log_sink([](util::LogLevel, std::string_view) {});
+    auto name = (std::filesystem::temp_directory_path() / "softhca-fuzz-XXXXXX").string();
+    directory_ = ::mkdtemp(name.data());
+    path_ = directory_ / "control";
+    loop_ = *util::EventLoop::create();
+    socket_ = *cli::ControlSocket::listen(*loop_, path_, [this](std::string_view line) {
+      auto answer = cli::answer_control(targets_, line);
+      require(is_answer(answer));
+      return answer;
+    });
+  }
+  ~Server() {
+    socket_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+  void play(Script script) {
+    while (!script.done()) play_step(script);
+    for (auto& client : clients_) client.reset();
+    (void)cli::answer_control(targets_, "fault clear");
+    expect_service();
+  }
+
+ private:
+  static constexpr std::size_t kClients = 20;  // more than the server serves at a time
+
+  void play_step(Script& script) {
+    const auto action = script.byte();
+    auto& client = clients_[script.byte() % kClients];
+    switch (action % 6) {
+      case 0:
+        client = connect();
+        break;
+      case 1:
+        send(client, script.text(script.byte()));
+        break;
+      case 2:
+        send(client, std::string(script.text(script.byte())) + "\n");
+        break;
+      case 3:
+        if (client) (void)receive(client, script.byte() * 64 + 1);
+        break;
+      case 4:
+        if (client) ::shutdown(client.get(), script.byte() % 3);
+        break;
+      case 5:
+        client.reset();
+        break;
+    }
+    if (action & 0x80) serve();
+  }
+
+  void serve() {
+    waiting_ = 0;
+    while (loop_->run_once(util::Time{}) != 0) {
+    }
+  }
+
+  vfio_user::UniqueFd connect() {
+    // The kernel keeps so many waiting; the next would wait for this thread, which is the server's.
+    if (++waiting_ == cli::ControlSocket::kConnectionsMax) serve();
+    auto fd = vfio_user::connect_unix(path_, "client");
+    require(fd.has_value());
+    ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
+    return *std::move(fd);
+  }
+
+  static void send(const vfio_user::UniqueFd& client, std::string_view text) {
+    if (client) (void)::send(client.get(), text.data(), text.size(), MSG_NOSIGNAL);
+  }
+
+  static std::string receive(const vfio_user::UniqueFd& client, std::size_t most) {
+    std::string text(most, '\0');
+    const auto size = ::recv(client.get(), text.data(), text.size(), 0);
+    text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+    return text;
+  }
+
+  /// A client that does as it should gets what it asks for.
+  void expect_service() {
+    serve();
+    const auto client = connect();
+    send(client, "fault list\n");
+    serve();
+    require(receive(client, 64) == "ok\n");
+  }
+
+  fabric::Switch switch_;
+  std::unique_ptr<fabric::Port> port_ = switch_.create_port("port");
+  sdxi::FunctionGroup group_;
+  sdxi::Device first_{{.name = "a"}, group_};
+  sdxi::Device second_{{.name = "b"}, group_};
+  connectx::Device nic_{{.name = "nic"}, *port_};
+  cli::ControlTargets targets_{{&first_, &second_, &nic_}, &group_.faults()};
+  std::filesystem::path directory_;
+  std::string path_;
+  std::unique_ptr<util::EventLoop> loop_;
+  std::unique_ptr<cli::ControlSocket> socket_;
+  std::array<vfio_user::UniqueFd, kClients> clients_;
+  std::size_t waiting_ = 0;  ///< to be accepted, at most
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static Server server;
+  server.play(Script(data, size));
+  return 0;
+}
