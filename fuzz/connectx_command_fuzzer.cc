@@ -224,14 +224,14 @@ class Guest {
   void play_write(Script& script) {
     const auto where = script.place();
     const auto bytes = script.take(1u << script.byte() % 7);
-    device_->write_bar(0, where % Device::kBarSize, bytes);
-    if (where < Device::kUarPageSize) queue_is_ours_ = false;
+    device_->write_bar(0, where % kBarSize, bytes);
+    if (where < kUarPageSize) queue_is_ours_ = false;
   }
 
   void play_read(Script& script) {
     const auto where = script.place();
     std::array<std::byte, 64> bytes;
-    device_->read_bar(0, where % Device::kBarSize, std::span(bytes).first(1u << script.byte() % 7));
+    device_->read_bar(0, where % kBarSize, std::span(bytes).first(1u << script.byte() % 7));
   }
 
   // The driver's start
@@ -282,14 +282,14 @@ class Guest {
     }
     command<s::create_eq_in>(Op::CREATE_EQ, 0, 8, [&](auto in, auto tail) {
       in.sub(s::create_eq_in::eq_context_entry).set(s::eq_context::log_eq_size, 6);
-      in.sub(s::create_eq_in::eq_context_entry).set(s::eq_context::uar_page, Device::kFirstUar);
+      in.sub(s::create_eq_in::eq_context_entry).set(s::eq_context::uar_page, kFirstUar);
       util::store_be64(in.sub(s::create_eq_in::event_bitmask).data(), ~0ull);
       util::store_be64(tail.data(), kBuffers);
     });
     command<s::create_cq_in>(Op::CREATE_CQ, 0, 8, [&](auto in, auto tail) {
       const auto context = in.sub(s::create_cq_in::cq_context_entry);
       context.set(s::cq_context::log_cq_size, 6);
-      context.set(s::cq_context::uar_page, Device::kFirstUar);
+      context.set(s::cq_context::uar_page, kFirstUar);
       context.set(s::cq_context::dbr_addr, kBuffers + 0x2000);
       util::store_be64(tail.data(), kBuffers + 0x1000);
     });

@@ -77,9 +77,9 @@ class World {
  public:
   World() : memory_(kMemorySize), device_(options(), port_) {
     map();
-    pd_ = *device_.resources().pds().allocate();
-    domain_ = *device_.resources().transport_domains().allocate();
-    uar_ = *device_.resources().uars().allocate();
+    pd_ = device_.resources().pds().allocate()->value();
+    domain_ = device_.resources().transport_domains().allocate()->value();
+    uar_ = device_.resources().uars().allocate()->value();
     rdma::MemoryKey::Attributes key;
     key.key = rdma::MKey(kKey);
     key.pd = rdma::Pd(pd_);
@@ -178,9 +178,9 @@ class World {
     CompletionQueue::Attributes attributes;
     attributes.log_size = 6;
     attributes.overrun_ignore = true;
-    attributes.buffer = *QueueBuffer::from_pas(device_.dma(), pas(allocate(4096)), 12, 0, 4096);
-    attributes.record = DoorbellRecord(device_.dma(), allocate(8));
-    return device_.completion_queues().create(std::move(attributes))->cqn();
+    attributes.queue = *device_.queue_mapper().map(
+        {.size = 4096, .pas = pas(allocate(4096)), .dbr_addr = allocate(8)}, "");
+    return device_.completion_queues().create(std::move(attributes))->cqn().value();
   }
 
   void make_queues() {
@@ -351,7 +351,7 @@ class World {
     util::store_be32(at(sq_record_) + 4, posted_);
     std::array<std::byte, 8> doorbell{};
     util::store_be32(doorbell.data() + 4, sqn_ << 8);
-    device_.write_bar(0, uar_ * Device::kUarPageSize + 0x800, doorbell);
+    device_.write_bar(0, uar_ * kUarPageSize + 0x800, doorbell);
     run();
   }
   void post_receive(Input& in) {

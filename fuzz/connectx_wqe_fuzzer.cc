@@ -64,7 +64,7 @@ class Input {
 void fuzz_decoder(Input input) {
   constexpr std::uint32_t kQpn = 0x41;
   const SendWqeRules rules{.type = static_cast<rdma::QpType>(input.byte() % 4),
-                           .qpn = kQpn,
+                           .qpn = rdma::Qpn(kQpn),
                            .atomics = input.byte() % 2 == 0};
   const auto bytes = input.take(kSendWqeMax);
   if (bytes.size() < kWqeUnit) return;
@@ -162,7 +162,7 @@ std::array<std::byte, 8> page_list(pcie::Iova address) {
 void World::build() {
   device_.reset();
   std::memset(memory_, 0, kPages * kPage);
-  pd_ = *device_.resources().pds().allocate();
+  pd_ = device_.resources().pds().allocate()->value();
   rdma::MemoryKey::Attributes key;
   key.key = rdma::MKey(kKey);
   key.pd = rdma::Pd(pd_);
@@ -176,17 +176,19 @@ void World::build() {
   CompletionQueue::Attributes cq;
   cq.log_size = 6;
   cq.overrun_ignore = true;
-  cq.buffer = *QueueBuffer::from_pas(device_.dma(), page_list(address(kCqRing)), 12, 0, kPage);
-  cq.record = DoorbellRecord(device_.dma(), record_address(kCqRecord));
-  cqn_ = device_.completion_queues().create(std::move(cq))->cqn();
+  cq.queue = *device_.queue_mapper().map(
+      {.size = kPage, .pas = page_list(address(kCqRing)), .dbr_addr = record_address(kCqRecord)},
+      "");
+  cqn_ = device_.completion_queues().create(std::move(cq))->cqn().value();
 
   SharedReceiveQueue::Attributes srq;
   srq.log_size = 4;
   srq.log_stride = 6;
   srq.pd = rdma::Pd(pd_);
-  srq.buffer = *QueueBuffer::from_pas(device_.dma(), page_list(address(kSrqRing)), 12, 0, 1024);
-  srq.record = DoorbellRecord(device_.dma(), record_address(kSrqRecord));
-  srqn_ = device_.rdma().add_srq(std::move(srq))->number();
+  srq.queue = *device_.queue_mapper().map(
+      {.size = 1024, .pas = page_list(address(kSrqRing)), .dbr_addr = record_address(kSrqRecord)},
+      "");
+  srqn_ = device_.rdma().add_srq(std::move(srq))->number().value();
 
   using spec::connectx::service_type;
   qpns_ = {create_qp(service_type::RC, kRcRing, kRcRecord),
@@ -231,7 +233,7 @@ void World::connect(std::uint32_t qpn) {
   const auto fill = [&](auto in) {
     in.set(In::qpn, qpn);
     const auto context = in.sub(In::qpc);
-    const auto* qp = device_.rdma().find_qp(qpn);
+    const auto* qp = device_.rdma().find_qp(Qpn(qpn));
     context.set(qpc::st, qp->context().get(qpc::st));
     context.set(qpc::pd, pd_);
     context.set(qpc::mtu, 1);
@@ -305,11 +307,11 @@ void World::step(Input& input) {
       put(ring, producer, std::span(wqe).first(64));
       put(ring, producer + 1u, std::span(wqe).last(64));
       util::store_be32(record + 4, producer + 2u);
-      return device_.rdma().doorbell(qpn);
+      return device_.rdma().doorbell(Qpn(qpn));
     }
     case Action::kSendCounter:
       util::store_be32(record + 4, input.word());
-      return device_.rdma().doorbell(qpn);
+      return device_.rdma().doorbell(Qpn(qpn));
     case Action::kReceiveBytes:
       return put(page(kUdRing), which, input.take(64));
     case Action::kReceiveCounter:
@@ -348,7 +350,7 @@ void World::tear_down() {
   for (const auto qpn : qpns_) {
     execute<In, Out>(spec::connectx::command_opcode::DESTROY_QP, destroy_qp,
                      [&](auto in) { in.set(In::qpn, qpn); });
-    check(!device_.rdma().owns(qpn));
+    check(!device_.rdma().owns(Qpn(qpn)));
   }
   pass_time(std::chrono::milliseconds(2));
   check(device_.rdma().run(now_) == util::kNever);

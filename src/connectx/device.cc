@@ -31,15 +31,14 @@ constexpr pcie::ConfigSpace::Identity kIdentity{
     .revision_id = 0,
 };
 
-constexpr std::array kBars{
-    pcie::Bar{.size = Device::kBarSize, .is_64bit = true, .prefetchable = true}};
+constexpr std::array kBars{pcie::Bar{.size = kBarSize, .is_64bit = true, .prefetchable = true}};
 
 pcie::Msix::Layout msix_layout(std::uint16_t vectors) {
-  static_assert(pcie::Msix::kTableEntrySize * 256 <= Device::kUarPageSize);
+  static_assert(pcie::Msix::kTableEntrySize * 256 <= kUarPageSize);
   return {.vectors = std::clamp<std::uint16_t>(vectors, 1, 256),
           .bar = kBar,
-          .table_offset = Device::kMsixOffset,
-          .pba_offset = Device::kMsixOffset + static_cast<std::uint32_t>(Device::kUarPageSize)};
+          .table_offset = kMsixOffset,
+          .pba_offset = kMsixOffset + static_cast<std::uint32_t>(kUarPageSize)};
 }
 
 }  // namespace
@@ -90,6 +89,10 @@ void Device::make_objects() {
   rung_.clear();
 }
 
+QueueMapper Device::queue_mapper() { return {dma(), resources().translations()}; }
+
+WorkQueueMaker Device::work_queue_maker() { return {queue_mapper(), resources()}; }
+
 void Device::drop_objects() {
   make_objects();
   pages().stop_requests();
@@ -131,7 +134,7 @@ void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::by
 void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
   if (bar != kBar) return;
   if (offset < InitSegment::kSize) return commands().write_init_segment(offset, in);
-  write_uar(static_cast<std::uint32_t>(offset / kUarPageSize),
+  write_uar(UarPage(static_cast<std::uint32_t>(offset / kUarPageSize)),
             static_cast<std::uint32_t>(offset % kUarPageSize), in);
 }
 

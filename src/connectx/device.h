@@ -12,7 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "connectx/base/bar_layout.h"
+#include "connectx/base/numbers.h"
 #include "connectx/function/vendor_capability.h"
+#include "connectx/queue/mapped_queue.h"
+#include "connectx/queue/work_queue.h"
 #include "fabric/port.h"
 #include "pcie/function.h"
 #include "rdma/types.h"
@@ -44,14 +48,6 @@ struct DeviceOptions {
 
 class Device final : public pcie::Function, private fabric::Receiver {
  public:
-  /// UAR pages are 4 KiB pages of BAR0; pages 0 to 2 hold the initialization segment.
-  static constexpr std::uint64_t kBarSize = 32u << 20;
-  static constexpr std::uint64_t kUarPageSize = 4096;
-  static constexpr std::uint32_t kFirstUar = 3;
-  /// The MSI-X table and PBA take the last UAR pages of the BAR: they are never allocated as UARs.
-  static constexpr std::uint32_t kMsixOffset = kBarSize - 2 * kUarPageSize;
-  static constexpr std::uint32_t kUarCount = kMsixOffset / kUarPageSize - kFirstUar;
-
   Device(DeviceOptions options, fabric::Port& port);
   ~Device() override;
 
@@ -63,6 +59,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Capabilities& capabilities() { return *parts_->capabilities; }
   PageManager& pages() { return *parts_->pages; }
   Resources& resources() { return *parts_->resources; }
+  /// Makes queues in the memory of the host.
+  QueueMapper queue_mapper();
+  WorkQueueMaker work_queue_maker();
   MemoryKeys& memory_keys() { return *parts_->memory_keys; }
   EventQueues& event_queues() { return *parts_->event_queues; }
   CompletionQueues& completion_queues() { return *parts_->completion_queues; }
@@ -105,15 +104,15 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void make_objects();
 
   // uar.cc
-  void write_uar(std::uint32_t uar, std::uint32_t offset, std::span<const std::byte> in);
-  void arm_cq(std::uint32_t arm_dword, std::uint32_t cqn);
-  void update_eq(std::uint32_t uar, std::uint32_t dword, bool arm);
+  void write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in);
+  void arm_cq(std::uint32_t arm_dword, Cqn cqn);
+  void update_eq(UarPage uar, std::uint32_t dword, bool arm);
   void ring_send_doorbell(std::uint32_t number);
   void run_send_doorbells();
 
   /// The first half of a CQ doorbell that is written as two dwords.
   struct HalfDoorbell {
-    std::uint32_t uar = 0;
+    UarPage uar;
     std::uint32_t dword = 0;
   };
 

@@ -16,11 +16,11 @@ constexpr unsigned kQueuePairsShown = 64;
 
 void inspect_queue_pair(const QueuePair& qp, util::InspectNode& out) {
   const auto& transport = qp.transport();
-  out.add_hex("qpn", qp.qpn());
+  out.add_hex("qpn", qp.qpn().value());
   out.add("type", rdma::to_string(transport.type()));
   out.add("state", rdma::to_string(transport.state()));
-  out.add_hex("send_cqn", qp.send_cqn());
-  out.add_hex("receive_cqn", qp.receive_cqn());
+  out.add_hex("send_cqn", qp.send_cqn().value());
+  out.add_hex("receive_cqn", qp.receive_cqn().value());
   out.add("next_send_psn", transport.next_send_psn());
   out.add("last_acked_psn", transport.last_acked_psn());
   out.add("next_receive_psn", transport.next_receive_psn());
@@ -40,7 +40,7 @@ void inspect_queue_pairs(const Rdma& rdma, util::InspectNode& out) {
   unsigned shown = 0;
   rdma.for_each_qp([&](const QueuePair& qp) {
     if (shown++ >= kQueuePairsShown) return;
-    inspect_queue_pair(qp, list.child(fmt::format("qp {:#x}", qp.qpn())));
+    inspect_queue_pair(qp, list.child(fmt::format("qp {:#x}", qp.qpn().value())));
   });
   if (count > kQueuePairsShown) out.add("queue_pairs_not_shown", count - kQueuePairsShown);
 }

@@ -18,6 +18,7 @@ namespace softhca::connectx {
 namespace {
 
 using Page = spec::connectx::uar_page;
+using Number = spec::connectx::cq_doorbell_register;
 
 constexpr std::uint32_t kCqArm = Page::cq_cmd.kOffset;
 constexpr std::uint32_t kCqNumber = Page::cq_n.kOffset;
@@ -30,7 +31,7 @@ constexpr std::uint32_t kSendNumber = 4;
 
 }  // namespace
 
-void Device::write_uar(std::uint32_t uar, std::uint32_t offset, std::span<const std::byte> in) {
+void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in) {
   if (offset % 4 != 0 || in.size() % 4 != 0) return;
   for (; !in.empty() && offset < kUarPageSize; in = in.subspan(4), offset += 4) {
     const auto dword = util::load_be32(in.data());
@@ -43,7 +44,8 @@ void Device::write_uar(std::uint32_t uar, std::uint32_t offset, std::span<const 
     } else if (offset == kCqArm) {
       half_cq_doorbell_ = {.uar = uar, .dword = dword};
     } else if (offset == kCqNumber) {
-      if (half_cq_doorbell_.uar == uar) arm_cq(half_cq_doorbell_.dword, dword);
+      if (half_cq_doorbell_.uar == uar)
+        arm_cq(half_cq_doorbell_.dword, Cqn(dword & Number::cqn.kMax));
       half_cq_doorbell_ = {};
     } else if (offset == kEqUpdateAndArm || offset == kEqUpdate) {
       update_eq(uar, dword, offset == kEqUpdateAndArm);
@@ -51,17 +53,17 @@ void Device::write_uar(std::uint32_t uar, std::uint32_t offset, std::span<const 
   }
 }
 
-void Device::arm_cq(std::uint32_t arm_dword, std::uint32_t cqn) {
-  auto* cq = completion_queues().find(cqn & spec::connectx::cq_doorbell_register::cqn.kMax);
+void Device::arm_cq(std::uint32_t arm_dword, Cqn cqn) {
+  auto* cq = completion_queues().find(cqn);
   if (cq != nullptr) cq->handle_arm(arm_dword);
 }
 
-void Device::update_eq(std::uint32_t uar, std::uint32_t dword, bool arm) {
+void Device::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
   using Doorbell = spec::connectx::eq_doorbell_register;
   std::byte bytes[Doorbell::kSize];
   util::store_be32(bytes, dword);
   const util::View<Doorbell> doorbell(bytes);
-  auto* eq = event_queues().find(doorbell.get(Doorbell::eqn));
+  auto* eq = event_queues().find(Eqn(doorbell.get(Doorbell::eqn)));
   // EQs are the kernel's: a process must not acknowledge its events from a page of its own.
   if (eq == nullptr || eq->attributes().uar_page != uar) return;
   eq->handle_doorbell(doorbell.get(Doorbell::consumer_index), arm);
@@ -69,7 +71,7 @@ void Device::update_eq(std::uint32_t uar, std::uint32_t dword, bool arm) {
 
 void Device::ring_send_doorbell(std::uint32_t number) {
   if (number >= is_rung_.size() || is_rung_[number]) return;
-  if (!rdma().owns(number) && !ethernet().owns(number)) return;
+  if (!rdma().owns(Qpn(number)) && !ethernet().owns(Sqn(number))) return;
   is_rung_[number] = true;
   rung_.push_back(number);
 }
@@ -77,10 +79,10 @@ void Device::ring_send_doorbell(std::uint32_t number) {
 void Device::run_send_doorbells() {
   for (const auto number : rung_) {
     is_rung_[number] = false;
-    if (rdma().owns(number)) {
-      rdma().doorbell(number);
-    } else if (ethernet().owns(number)) {
-      ethernet().doorbell(number);
+    if (rdma().owns(Qpn(number))) {
+      rdma().doorbell(Qpn(number));
+    } else if (ethernet().owns(Sqn(number))) {
+      ethernet().doorbell(Sqn(number));
     }
   }
   rung_.clear();

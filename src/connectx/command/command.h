@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tl/expected.hpp>
 
+#include "hca/refusal.h"
 #include "spec/connectx/opcodes.h"
 #include "util/field.h"
 
@@ -14,31 +15,10 @@ namespace softhca::connectx {
 
 using Status = spec::connectx::command_status;
 
-/// Why a command failed. The guest sees status and syndrome; the log has all four.
-struct Refusal {
-  Status status;
-  /// Made from section and text: the same check has the same number for ever.
-  std::uint32_t syndrome;
-  std::string_view text;     ///< which check failed, in words
-  std::string_view section;  ///< where the document demands it
-};
-
-using CommandResult = tl::expected<void, Refusal>;
-
-/// A number for a check, from its words (FNV-1a, never 0).
-constexpr std::uint32_t syndrome_of(std::string_view section, std::string_view text) {
-  std::uint32_t hash = 2166136261u;
-  for (const auto part : {section, text}) {
-    for (const char c : part) hash = (hash ^ static_cast<std::uint8_t>(c)) * 16777619u;
-  }
-  return hash | 1;
-}
-
-/// `return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown PD");` Both texts must be literals.
-constexpr tl::unexpected<Refusal> refuse(Status status, std::string_view section,
-                                         std::string_view text) {
-  return tl::unexpected<Refusal>(Refusal{status, syndrome_of(section, text), text, section});
-}
+using Refusal = hca::Refusal<Status>;
+using CommandResult = hca::Verdict<Status>;
+using hca::refuse;
+using hca::syndrome_of;
 
 /// A command under execution. `in` holds at least the input size and `out` at least the output size
 /// that the command table states for the opcode; `out` is zero at first, and status and syndrome

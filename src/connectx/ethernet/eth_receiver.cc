@@ -128,7 +128,7 @@ void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
   }
 }
 
-ReceiveQueue* EthReceiver::choose_queue(std::uint32_t tirn, const PacketInfo& packet,
+ReceiveQueue* EthReceiver::choose_queue(Tirn tirn, const PacketInfo& packet,
                                         ReceivedFrame& received) {
   auto& ethernet = device_.ethernet();
   const auto* tir = ethernet.tirs().find(tirn);

@@ -22,7 +22,7 @@ class EthReceiver {
 
  private:
   /// Through the TIR to one RQ, or null if there is none.
-  ReceiveQueue* choose_queue(std::uint32_t tirn, const ethernet::PacketInfo& packet,
+  ReceiveQueue* choose_queue(Tirn tirn, const ethernet::PacketInfo& packet,
                              ReceivedFrame& received);
 
   Device& device_;

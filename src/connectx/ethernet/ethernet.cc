@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "connectx/base/resources.h"
 #include "connectx/device.h"
 #include "connectx/ethernet/eth_receiver.h"
 #include "connectx/ethernet/eth_transmitter.h"
@@ -29,20 +30,22 @@ constexpr util::Duration kFlushInterval = std::chrono::milliseconds(1);
 
 Ethernet::Ethernet(Device& device)
     : device_(device),
-      send_queues_(std::make_unique<QueueTable<SendQueue>>(1u << kLogMaxQueue)),
-      receive_queues_(std::make_unique<QueueTable<ReceiveQueue>>(1u << kLogMaxQueue)),
-      rqts_(std::make_unique<ObjectTable<Rqt>>(1, (1u << kLogMaxRqt) - 1)),
-      tirs_(std::make_unique<ObjectTable<Tir>>(1, (1u << kLogMaxTir) - 1)),
-      tiss_(std::make_unique<ObjectTable<Tis>>(1, (1u << kLogMaxTis) - 1)),
+      tiss_(std::make_unique<hca::ObjectTable<Tis, Tisn>>(1, (1u << kLogMaxTis) - 1)),
+      send_queues_(std::make_unique<hca::ObjectTable<SendQueue, Sqn>>(
+          device.resources().queue_numbers(), 1u << kLogMaxQueue)),
+      receive_queues_(std::make_unique<hca::ObjectTable<ReceiveQueue, Rqn>>(
+          device.resources().queue_numbers(), 1u << kLogMaxQueue)),
+      rqts_(std::make_unique<hca::ObjectTable<Rqt, Rqtn>>(1, (1u << kLogMaxRqt) - 1)),
+      tirs_(std::make_unique<hca::ObjectTable<Tir, Tirn>>(1, (1u << kLogMaxTir) - 1)),
       steering_(std::make_unique<FlowSteering>()),
       transmitter_(std::make_unique<EthTransmitter>(device)),
       receiver_(std::make_unique<EthReceiver>(device)) {}
 
 Ethernet::~Ethernet() = default;
 
-bool Ethernet::owns(std::uint32_t sqn) const { return send_queues_->find(sqn) != nullptr; }
+bool Ethernet::owns(Sqn sqn) const { return send_queues_->find(sqn) != nullptr; }
 
-void Ethernet::doorbell(std::uint32_t sqn) {
+void Ethernet::doorbell(Sqn sqn) {
   auto* sq = send_queues_->find(sqn);
   if (sq == nullptr) return;
   sq->ring();

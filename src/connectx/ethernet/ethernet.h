@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "connectx/base/object_table.h"
-#include "connectx/base/queue_table.h"
+#include "connectx/base/numbers.h"
+#include "hca/object_table.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "wire/frame.h"
@@ -40,19 +40,19 @@ class Ethernet {
   Ethernet& operator=(const Ethernet&) = delete;
 
   /// True if `sqn` is an SQ. QPs and SQs share one number space.
-  bool owns(std::uint32_t sqn) const;
+  bool owns(Sqn sqn) const;
   /// The send doorbell of an SQ was rung (PRM 7.4.4): its WQEs are executed by the next run().
-  void doorbell(std::uint32_t sqn);
+  void doorbell(Sqn sqn);
   /// A frame from the wire that is not RoCE traffic of a QP: steered, hashed, and written to RQs.
   void handle_frame(const wire::Frame& frame, util::Time now);
   /// Executes posted WQEs. Returns when it must be called next: `now` if WQEs are left.
   util::Time run(util::Time now);
 
-  QueueTable<SendQueue>& send_queues() { return *send_queues_; }
-  QueueTable<ReceiveQueue>& receive_queues() { return *receive_queues_; }
-  ObjectTable<Rqt>& rqts() { return *rqts_; }
-  ObjectTable<Tir>& tirs() { return *tirs_; }
-  ObjectTable<Tis>& tiss() { return *tiss_; }
+  hca::ObjectTable<SendQueue, Sqn>& send_queues() { return *send_queues_; }
+  hca::ObjectTable<ReceiveQueue, Rqn>& receive_queues() { return *receive_queues_; }
+  hca::ObjectTable<Rqt, Rqtn>& rqts() { return *rqts_; }
+  hca::ObjectTable<Tir, Tirn>& tirs() { return *tirs_; }
+  hca::ObjectTable<Tis, Tisn>& tiss() { return *tiss_; }
   FlowSteering& steering() { return *steering_; }
 
   /// After MODIFY_SQ: an SQ in the error state has WQEs to flush without a doorbell.
@@ -67,15 +67,16 @@ class Ethernet {
   util::Time flush_receive_queues(util::Time now);
 
   Device& device_;
-  std::unique_ptr<QueueTable<SendQueue>> send_queues_;
-  std::unique_ptr<QueueTable<ReceiveQueue>> receive_queues_;
-  std::unique_ptr<ObjectTable<Rqt>> rqts_;
-  std::unique_ptr<ObjectTable<Tir>> tirs_;
-  std::unique_ptr<ObjectTable<Tis>> tiss_;
+  // In the order of their uses: those that use others go first.
+  std::unique_ptr<hca::ObjectTable<Tis, Tisn>> tiss_;
+  std::unique_ptr<hca::ObjectTable<SendQueue, Sqn>> send_queues_;
+  std::unique_ptr<hca::ObjectTable<ReceiveQueue, Rqn>> receive_queues_;
+  std::unique_ptr<hca::ObjectTable<Rqt, Rqtn>> rqts_;
+  std::unique_ptr<hca::ObjectTable<Tir, Tirn>> tirs_;
   std::unique_ptr<FlowSteering> steering_;
   std::unique_ptr<EthTransmitter> transmitter_;
   std::unique_ptr<EthReceiver> receiver_;
-  std::vector<std::uint32_t> ready_;  ///< SQNs with WQEs, in the order of their turns
+  std::vector<Sqn> ready_;  ///< with WQEs, in the order of their turns
   util::Time next_flush_ = util::kNever;
   util::RateLimiter notes_{20, std::chrono::seconds(1)};
 };

@@ -24,7 +24,6 @@ using spec::connectx::cqe_error;
 using spec::connectx::cqe_opcode;
 using spec::connectx::cqe_syndrome;
 using spec::connectx::end_padding_mode;
-using spec::connectx::event_queue_type;
 using spec::connectx::event_type;
 using spec::connectx::rq_context;
 using spec::connectx::wq;
@@ -84,14 +83,14 @@ std::uint64_t room(std::span<const rdma::Sge> sges) {
 
 }  // namespace
 
-ReceiveQueue::ReceiveQueue(std::uint32_t rqn, util::View<rq_context> context, WorkQueue wq)
+ReceiveQueue::ReceiveQueue(Rqn rqn, util::View<rq_context> context, WorkQueue wq)
     : rqn_(rqn),
       context_(context),
       wq_(std::move(wq)),
-      user_{wq_.pd, rdma::Qpn(rqn), context.get(rq_context::rlkey) != 0},
+      user_{wq_.pd, Qpn(rqn.value()), context.get(rq_context::rlkey) != 0},
       cqn_(context.get(rq_context::cqn)),
       user_index_(context.get(rq_context::user_index)),
-      counter_set_(static_cast<std::uint8_t>(context.get(rq_context::counter_set_id))),
+      counter_set_(context.get(rq_context::counter_set_id)),
       vlan_strip_(context.get(rq_context::vlan_strip_disable) == 0),
       pad_end_(end_padding_mode(context.get(rq_context::wq).get(wq::end_padding_mode)) ==
                end_padding_mode::END_PAD_ALIGN),
@@ -110,10 +109,10 @@ void ReceiveQueue::write_context(util::MutableView<rq_context> out) {
   context_.copy_to(out);
   out.set(rq_context::state, static_cast<std::uint32_t>(state_));
   out.set(rq_context::vlan_strip_disable, vlan_strip_ ? 0 : 1);
-  out.set(rq_context::counter_set_id, counter_set_);
+  out.set(rq_context::counter_set_id, counter_set_.value());
   const auto wq = out.sub(rq_context::wq);
   const auto consumed = wq_.ring.consumed();
-  const auto posted = wq_.record.read(0);
+  const auto posted = wq_.queue.record.read(0);
   wq.set(spec::connectx::wq::hw_counter, consumed);
   wq.set(spec::connectx::wq::sw_counter, static_cast<std::uint16_t>(posted.value_or(consumed)));
 }
@@ -141,7 +140,8 @@ void ReceiveQueue::receive(Device& device, const ReceivedFrame& frame, ScatterSc
     return write_error(device, counter, cqe_syndrome::LOCAL_LENGTH_ERROR);
   }
   if (!scatter(device, *frame.frame, skip, scratch.sges)) {
-    device.ethernet().note("RQ", rqn_, "a key of the scatter list does not allow the access");
+    device.ethernet().note("RQ", rqn_.value(),
+                           "a key of the scatter list does not allow the access");
     state_ = State::ERR;
     device.ethernet().schedule_flush();
     return write_error(device, counter, cqe_syndrome::LOCAL_PROTECTION_ERROR);
@@ -208,7 +208,7 @@ void ReceiveQueue::write_error(Device& device, std::uint16_t counter, cqe_syndro
   cqe.set(cqe_error::opcode, static_cast<std::uint32_t>(cqe_opcode::RESPONDER_ERROR));
   cqe.set(cqe_error::user_index, user_index_);
   cqe.set(cqe_error::syndrome, static_cast<std::uint32_t>(syndrome));
-  cqe.set(cqe_error::qpn, rqn_);
+  cqe.set(cqe_error::qpn, rqn_.value());
   cqe.set(cqe_error::wqe_counter, counter);
   post(device, cqe.bytes().first<64>(), true);
 }
@@ -222,9 +222,9 @@ void ReceiveQueue::post(Device& device, std::span<std::byte, 64> cqe, bool solic
 }
 
 void ReceiveQueue::fail_queue(Device& device, std::string_view reason) {
-  device.ethernet().note("RQ", rqn_, reason);
-  const auto data = EventQueues::queue_data(rqn_, static_cast<std::uint32_t>(event_queue_type::RQ));
-  device.event_queues().post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0, data);
+  device.ethernet().note("RQ", rqn_.value(), reason);
+  device.event_queues().post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0,
+                             EventQueues::queue_data(rqn_));
   state_ = State::ERR;
   dead_ = true;
 }

@@ -48,15 +48,15 @@ class ReceiveQueue {
  public:
   using State = spec::connectx::rq_state;
 
-  ReceiveQueue(std::uint32_t rqn, util::View<spec::connectx::rq_context> context, WorkQueue wq);
+  ReceiveQueue(Rqn rqn, util::View<spec::connectx::rq_context> context, WorkQueue wq);
 
-  std::uint32_t rqn() const { return rqn_; }
+  Rqn rqn() const { return rqn_; }
   State state() const { return state_; }
 
   /// MODIFY_RQ (PRM 7.7.1). To RST: all that is posted is forgotten.
   void set_state(State state);
   void set_vlan_strip_disable(bool disable) { vlan_strip_ = !disable; }
-  void set_counter_set(std::uint8_t id) { counter_set_ = id; }
+  void set_counter_set(CounterSetId id) { counter_set_ = id; }
   /// QUERY_RQ: the context as created, with what has changed since.
   void write_context(util::MutableView<spec::connectx::rq_context> out);
 
@@ -81,13 +81,13 @@ class ReceiveQueue {
   void fail_queue(Device& device, std::string_view reason);
   void post(Device& device, std::span<std::byte, 64> cqe, bool solicited);
 
-  std::uint32_t rqn_;
+  Rqn rqn_;
   SavedContext<spec::connectx::rq_context> context_;
   WorkQueue wq_;
   rdma::KeyUser user_;
-  std::uint32_t cqn_;
+  Cqn cqn_;
   std::uint32_t user_index_;
-  std::uint8_t counter_set_;
+  CounterSetId counter_set_;
   bool vlan_strip_;
   bool pad_end_;
   bool flush_in_error_;

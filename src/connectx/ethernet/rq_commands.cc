@@ -35,7 +35,7 @@ CommandResult check_context(Device& device, util::View<rq_context> context) {
   if (padding != end_padding_mode::END_PAD_NONE && padding != end_padding_mode::END_PAD_ALIGN) {
     return refuse(Status::BAD_PARAM, "PRM Table 55", "unknown end_padding_mode");
   }
-  if (device.completion_queues().find(context.get(rq_context::cqn)) == nullptr) {
+  if (device.completion_queues().find(Cqn(context.get(rq_context::cqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.11.1", "unknown CQ");
   }
   return {};
@@ -73,20 +73,19 @@ CommandResult check_mask(std::uint64_t mask, rq_state next, util::View<rq_contex
 CommandResult create_rq(Device& device, const Command& command) {
   const auto context = command.input<create_rq_in>().get(create_rq_in::rq_context);
   if (auto checked = check_context(device, context); !checked) return checked;
-  auto wq = make_receive_work_queue(
-      device, context.get(rq_context::wq),
+  auto wq = device.work_queue_maker().make_receive(
+      context.get(rq_context::wq),
       command.in_tail(create_rq_in::rq_context.kOffset + rq_context::wq.kOffset + wq::pas_offset));
   if (!wq) return tl::unexpected(wq.error());
-  auto* rq = device.ethernet().receive_queues().emplace(device.resources().queue_numbers(), context,
-                                                        std::move(*wq));
+  auto* rq = device.ethernet().receive_queues().emplace(context, std::move(*wq));
   if (rq == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.7", "no queue number left");
-  command.output<create_rq_out>().set(create_rq_out::rqn, rq->rqn());
+  command.output<create_rq_out>().set(create_rq_out::rqn, rq->rqn().value());
   return {};
 }
 
 CommandResult modify_rq(Device& device, const Command& command) {
   const auto in = command.input<modify_rq_in>();
-  auto* rq = device.ethernet().receive_queues().find(in.get(modify_rq_in::rqn));
+  auto* rq = device.ethernet().receive_queues().find(Rqn(in.get(modify_rq_in::rqn)));
   if (rq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.11.2", "unknown RQ");
   if (rq_state(in.get(modify_rq_in::rq_state)) != rq->state()) {
     return refuse(Status::BAD_RESOURCE_STATE, "PRM 12.11.2", "rq_state is not the RQ's state");
@@ -102,7 +101,7 @@ CommandResult modify_rq(Device& device, const Command& command) {
     rq->set_vlan_strip_disable(context.get(rq_context::vlan_strip_disable) != 0);
   }
   if ((mask & bit(modify_rq_bit::RQ_COUNTER_SET_ID)) != 0) {
-    rq->set_counter_set(static_cast<std::uint8_t>(context.get(rq_context::counter_set_id)));
+    rq->set_counter_set(CounterSetId(context.get(rq_context::counter_set_id)));
   }
   rq->set_state(next);
   device.ethernet().schedule_flush();
@@ -110,19 +109,19 @@ CommandResult modify_rq(Device& device, const Command& command) {
 }
 
 CommandResult destroy_rq(Device& device, const Command& command) {
-  const auto rqn = command.input<destroy_rq_in>().get(destroy_rq_in::rqn);
+  const Rqn rqn(command.input<destroy_rq_in>().get(destroy_rq_in::rqn));
   auto& queues = device.ethernet().receive_queues();
   auto* rq = queues.find(rqn);
   if (rq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.11.3", "unknown RQ");
   if (rq->users != 0) {
     return refuse(Status::BAD_RES_STATE, "PRM 12.11.3", "a TIR or RQT points to the RQ");
   }
-  queues.erase(device.resources().queue_numbers(), rqn);
+  queues.erase(rqn);
   return {};
 }
 
 CommandResult query_rq(Device& device, const Command& command) {
-  const auto rqn = command.input<query_rq_in>().get(query_rq_in::rqn);
+  const Rqn rqn(command.input<query_rq_in>().get(query_rq_in::rqn));
   auto* rq = device.ethernet().receive_queues().find(rqn);
   if (rq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.11.4", "unknown RQ");
   rq->write_context(command.output<query_rq_out>().sub(query_rq_out::rq_context));

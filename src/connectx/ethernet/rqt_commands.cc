@@ -15,7 +15,7 @@ namespace {
 
 using namespace spec::connectx;
 
-using RqnList = std::vector<std::uint32_t>;
+using RqnList = std::vector<Rqn>;
 
 /// The list behind a context, all of whose RQs exist.
 tl::expected<RqnList, Refusal> read_list(Device& device, util::View<rqt_context> context,
@@ -33,7 +33,7 @@ tl::expected<RqnList, Refusal> read_list(Device& device, util::View<rqt_context>
   RqnList rqns(size);
   for (std::size_t i = 0; i < size; ++i) {
     constexpr std::uint32_t kNumberMask = 0xFFFFFF;
-    rqns[i] = util::load_be32(list.data() + i * rqt_context::rq_num_size) & kNumberMask;
+    rqns[i] = Rqn(util::load_be32(list.data() + i * rqt_context::rq_num_size) & kNumberMask);
     if (device.ethernet().receive_queues().find(rqns[i]) == nullptr) {
       return refuse(Status::BAD_RESOURCE, "PRM 12.12.1", "unknown RQ in the list");
     }
@@ -70,13 +70,13 @@ CommandResult create_rqt(Device& device, const Command& command) {
   if (rqt == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.8", "no RQT left");
   rqt->max_size = max_size;
   replace_list(device, *rqt, std::move(*rqns));
-  command.output<create_rqt_out>().set(create_rqt_out::rqtn, rqt->number);
+  command.output<create_rqt_out>().set(create_rqt_out::rqtn, rqt->number.value());
   return {};
 }
 
 CommandResult modify_rqt(Device& device, const Command& command) {
   const auto in = command.input<modify_rqt_in>();
-  auto* rqt = device.ethernet().rqts().find(in.get(modify_rqt_in::rqtn));
+  auto* rqt = device.ethernet().rqts().find(Rqtn(in.get(modify_rqt_in::rqtn)));
   if (rqt == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.12.2", "unknown RQT");
   if (in.get(modify_rqt_in::modify_bitmask).get(rqt_bitmask::rqn_list) == 0) return {};
   constexpr auto list_offset = modify_rqt_in::rqt_context.kOffset + rqt_context::rq_num_offset;
@@ -88,7 +88,7 @@ CommandResult modify_rqt(Device& device, const Command& command) {
 }
 
 CommandResult destroy_rqt(Device& device, const Command& command) {
-  const auto rqtn = command.input<destroy_rqt_in>().get(destroy_rqt_in::rqtn);
+  const Rqtn rqtn(command.input<destroy_rqt_in>().get(destroy_rqt_in::rqtn));
   auto* rqt = device.ethernet().rqts().find(rqtn);
   if (rqt == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.12.3", "unknown RQT");
   if (rqt->users != 0) return refuse(Status::BAD_RES_STATE, "PRM 12.12.3", "a TIR uses the RQT");
@@ -98,7 +98,8 @@ CommandResult destroy_rqt(Device& device, const Command& command) {
 }
 
 CommandResult query_rqt(Device& device, const Command& command) {
-  auto* rqt = device.ethernet().rqts().find(command.input<query_rqt_in>().get(query_rqt_in::rqtn));
+  auto* rqt =
+      device.ethernet().rqts().find(Rqtn(command.input<query_rqt_in>().get(query_rqt_in::rqtn)));
   if (rqt == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.12.4", "unknown RQT");
   const auto context = command.output<query_rqt_out>().sub(query_rqt_out::rqt_context);
   context.set(rqt_context::rqt_max_size, rqt->max_size);
@@ -107,7 +108,7 @@ CommandResult query_rqt(Device& device, const Command& command) {
   auto list = command.out.subspan(query_rqt_out::rqt_context.kOffset + rqt_context::rq_num_offset);
   for (const auto rqn : rqt->rqns) {
     if (list.size() < rqt_context::rq_num_size) break;
-    util::store_be32(list.data(), rqn);
+    util::store_be32(list.data(), rqn.value());
     list = list.subspan(rqt_context::rq_num_size);
   }
   return {};

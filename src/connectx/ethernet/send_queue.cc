@@ -18,7 +18,6 @@ using spec::connectx::cqe64_requester;
 using spec::connectx::cqe_error;
 using spec::connectx::cqe_opcode;
 using spec::connectx::cqe_syndrome;
-using spec::connectx::event_queue_type;
 using spec::connectx::event_type;
 using spec::connectx::min_wqe_inline_mode;
 using spec::connectx::sq_context;
@@ -26,7 +25,7 @@ using spec::connectx::wqe_opcode;
 
 }  // namespace
 
-SendQueue::SendQueue(std::uint32_t sqn, util::View<sq_context> context, WorkQueue wq)
+SendQueue::SendQueue(Sqn sqn, util::View<sq_context> context, WorkQueue wq)
     : sqn_(sqn),
       context_(context),
       wq_(std::move(wq)),
@@ -35,7 +34,7 @@ SendQueue::SendQueue(std::uint32_t sqn, util::View<sq_context> context, WorkQueu
       tisn_(context.get(sq_context::tis_num)),
       user_index_(context.get(sq_context::user_index)),
       flush_in_error_(context.get(sq_context::flush_in_error_en) != 0),
-      rules_{{wq_.pd, rdma::Qpn(sqn), context.get(sq_context::rlkey) != 0},
+      rules_{{wq_.pd, Qpn(sqn.value()), context.get(sq_context::rlkey) != 0},
              min_wqe_inline_mode(context.get(sq_context::min_wqe_inline_mode))} {}
 
 void SendQueue::set_state(State state) {
@@ -58,7 +57,7 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
   out.set(sq_context::state, static_cast<std::uint32_t>(state_));
   const auto wq = out.sub(sq_context::wq);
   const auto consumed = wq_.ring.consumed();
-  const auto posted = wq_.record.read(1);
+  const auto posted = wq_.queue.record.read(1);
   wq.set(spec::connectx::wq::hw_counter, consumed);
   wq.set(spec::connectx::wq::sw_counter, static_cast<std::uint16_t>(posted.value_or(consumed)));
 }
@@ -147,13 +146,13 @@ void SendQueue::complete(Device& device) {
   cqe.set(cqe64_requester::srqn_user_index, user_index_);
   cqe.set(cqe64_requester::timestamp, device_ticks(device.now()));
   cqe.set(cqe64_requester::s_wqe_opcode, static_cast<std::uint32_t>(control.opcode));
-  cqe.set(cqe64_requester::qpn, sqn_);
+  cqe.set(cqe64_requester::qpn, sqn_.value());
   cqe.set(cqe64_requester::wqe_counter, control.index);
   post(device, cqe.bytes().first<64>(), control.event);
 }
 
 void SendQueue::fail(Device& device, const EthWqeFault& fault) {
-  device.ethernet().note("SQ", sqn_, fault.reason);
+  device.ethernet().note("SQ", sqn_.value(), fault.reason);
   state_ = State::ERR;
   write_error(device, fault.syndrome);
 }
@@ -165,7 +164,7 @@ void SendQueue::write_error(Device& device, cqe_syndrome syndrome) {
   cqe.set(cqe_error::user_index, user_index_);
   cqe.set(cqe_error::syndrome, static_cast<std::uint32_t>(syndrome));
   cqe.set(cqe_error::s_wqe_opcode, static_cast<std::uint32_t>(control.opcode));
-  cqe.set(cqe_error::qpn, sqn_);
+  cqe.set(cqe_error::qpn, sqn_.value());
   cqe.set(cqe_error::wqe_counter, control.index);
   post(device, cqe.bytes().first<64>(), true);
 }
@@ -182,10 +181,9 @@ void SendQueue::post(Device& device, std::span<std::byte, 64> cqe, bool solicite
 
 void SendQueue::fail_queue(Device& device, std::string_view reason) {
   if (state_ != State::ERR) {
-    device.ethernet().note("SQ", sqn_, reason);
-    const auto data =
-        EventQueues::queue_data(sqn_, static_cast<std::uint32_t>(event_queue_type::SQ));
-    device.event_queues().post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0, data);
+    device.ethernet().note("SQ", sqn_.value(), reason);
+    device.event_queues().post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0,
+                               EventQueues::queue_data(sqn_));
   }
   state_ = State::ERR;
   executing_ = false;

@@ -23,13 +23,13 @@ class SendQueue {
  public:
   using State = spec::connectx::sq_state;
 
-  SendQueue(std::uint32_t sqn, util::View<spec::connectx::sq_context> context, WorkQueue wq);
+  SendQueue(Sqn sqn, util::View<spec::connectx::sq_context> context, WorkQueue wq);
 
-  std::uint32_t sqn() const { return sqn_; }
+  Sqn sqn() const { return sqn_; }
   State state() const { return state_; }
   /// Queues for NOPs alone have no TIS.
   bool has_tis() const { return has_tis_; }
-  std::uint32_t tisn() const { return tisn_; }
+  Tisn tisn() const { return tisn_; }
 
   /// MODIFY_SQ (PRM 7.9.1). To RST: all that is posted is forgotten. To ERR: it is flushed, if the
   /// SQ is to.
@@ -65,12 +65,12 @@ class SendQueue {
   void fail_queue(Device& device, std::string_view reason);
   void post(Device& device, std::span<std::byte, 64> cqe, bool solicited);
 
-  std::uint32_t sqn_;
+  Sqn sqn_;
   SavedContext<spec::connectx::sq_context> context_;
   WorkQueue wq_;
-  std::uint32_t cqn_;
+  Cqn cqn_;
   bool has_tis_;
-  std::uint32_t tisn_;
+  Tisn tisn_;
   std::uint32_t user_index_;
   bool flush_in_error_;
   EthSendRules rules_;

@@ -31,7 +31,7 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
     return refuse(Status::BAD_PARAM, "PRM 7.9.3",
                   "min_wqe_inline_mode of the SQ below that of the vport");
   }
-  if (device.completion_queues().find(context.get(sq_context::cqn)) == nullptr) {
+  if (device.completion_queues().find(Cqn(context.get(sq_context::cqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.10.1", "unknown CQ");
   }
   // Queues for NOPs alone (the internal control queues of mlx5) have no TIS.
@@ -40,7 +40,8 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
     return refuse(Status::EXCEED_LIM, "PRM Table 61",
                   "more than log_max_tis_per_sq allows: one TIS");
   }
-  if (tises == 1 && device.ethernet().tiss().find(context.get(sq_context::tis_num)) == nullptr) {
+  if (tises == 1 &&
+      device.ethernet().tiss().find(Tisn(context.get(sq_context::tis_num))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.10.1", "unknown TIS");
   }
   if (context.get(sq_context::packet_pacing_rate_limit_index) != 0) {
@@ -70,21 +71,20 @@ bool transition_exists(sq_state from, sq_state to) {
 CommandResult create_sq(Device& device, const Command& command) {
   const auto context = command.input<create_sq_in>().get(create_sq_in::sq_context);
   if (auto checked = check_context(device, context); !checked) return checked;
-  auto wq = make_send_work_queue(
-      device, context.get(sq_context::wq),
+  auto wq = device.work_queue_maker().make_send(
+      context.get(sq_context::wq),
       command.in_tail(create_sq_in::sq_context.kOffset + sq_context::wq.kOffset + wq::pas_offset));
   if (!wq) return tl::unexpected(wq.error());
-  auto* sq = device.ethernet().send_queues().emplace(device.resources().queue_numbers(), context,
-                                                     std::move(*wq));
+  auto* sq = device.ethernet().send_queues().emplace(context, std::move(*wq));
   if (sq == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.9", "no queue number left");
   if (auto* tis = tis_of(device, *sq)) ++tis->users;
-  command.output<create_sq_out>().set(create_sq_out::sqn, sq->sqn());
+  command.output<create_sq_out>().set(create_sq_out::sqn, sq->sqn().value());
   return {};
 }
 
 CommandResult modify_sq(Device& device, const Command& command) {
   const auto in = command.input<modify_sq_in>();
-  auto* sq = device.ethernet().send_queues().find(in.get(modify_sq_in::sqn));
+  auto* sq = device.ethernet().send_queues().find(Sqn(in.get(modify_sq_in::sqn)));
   if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.2", "unknown SQ");
   if (sq_state(in.get(modify_sq_in::sq_state)) != sq->state()) {
     return refuse(Status::BAD_RESOURCE_STATE, "PRM 12.10.2", "sq_state is not the SQ's state");
@@ -108,18 +108,18 @@ CommandResult modify_sq(Device& device, const Command& command) {
 }
 
 CommandResult destroy_sq(Device& device, const Command& command) {
-  const auto sqn = command.input<destroy_sq_in>().get(destroy_sq_in::sqn);
+  const Sqn sqn(command.input<destroy_sq_in>().get(destroy_sq_in::sqn));
   auto& queues = device.ethernet().send_queues();
   auto* sq = queues.find(sqn);
   if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.3", "unknown SQ");
   if (auto* tis = tis_of(device, *sq)) --tis->users;
-  queues.erase(device.resources().queue_numbers(), sqn);
+  queues.erase(sqn);
   return {};
 }
 
 CommandResult query_sq(Device& device, const Command& command) {
   auto* sq =
-      device.ethernet().send_queues().find(command.input<query_sq_in>().get(query_sq_in::sqn));
+      device.ethernet().send_queues().find(Sqn(command.input<query_sq_in>().get(query_sq_in::sqn)));
   if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.4", "unknown SQ");
   sq->write_context(command.output<query_sq_out>().sub(query_sq_out::sq_context));
   return {};

@@ -60,13 +60,14 @@ CommandResult check_lro(util::View<tir_context> context) {
 CommandResult check_destination(Device& device, util::View<tir_context> context) {
   switch (tir_disp_type(context.get(tir_context::disp_type))) {
     case tir_disp_type::DIRECT:
-      if (device.ethernet().receive_queues().find(context.get(tir_context::inline_rqn)) ==
+      if (device.ethernet().receive_queues().find(Rqn(context.get(tir_context::inline_rqn))) ==
           nullptr) {
         return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown RQ");
       }
       return {};
     case tir_disp_type::INDIRECT:
-      if (device.ethernet().rqts().find(context.get(tir_context::indirect_table)) == nullptr) {
+      if (device.ethernet().rqts().find(Rqtn(context.get(tir_context::indirect_table))) ==
+          nullptr) {
         return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown RQT");
       }
       return {};
@@ -81,7 +82,7 @@ CommandResult check_context(Device& device, util::View<tir_context> context) {
   }
   if (auto checked = check_destination(device, context); !checked) return checked;
   if (!device.resources().transport_domains().contains(
-          context.get(tir_context::transport_domain))) {
+          TransportDomain(context.get(tir_context::transport_domain)))) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown transport domain");
   }
   if (auto checked = check_hash(context); !checked) return checked;
@@ -120,13 +121,13 @@ CommandResult create_tir(Device& device, const Command& command) {
   if (tir == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.5", "no TIR left");
   tir->set_context(SavedContext(context));
   ++users_of_destination(device, *tir);
-  command.output<create_tir_out>().set(create_tir_out::tirn, tir->number);
+  command.output<create_tir_out>().set(create_tir_out::tirn, tir->number.value());
   return {};
 }
 
 CommandResult modify_tir(Device& device, const Command& command) {
   const auto in = command.input<modify_tir_in>();
-  auto* tir = device.ethernet().tirs().find(in.get(modify_tir_in::tirn));
+  auto* tir = device.ethernet().tirs().find(Tirn(in.get(modify_tir_in::tirn)));
   if (tir == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.8.2", "unknown TIR");
   const auto mask = util::load_be64(in.get(modify_tir_in::modify_bitmask).bytes().data());
   constexpr auto known = bit(modify_tir_bit::LRO) | bit(modify_tir_bit::INDIRECT_TABLE) |
@@ -155,7 +156,7 @@ CommandResult modify_tir(Device& device, const Command& command) {
 }
 
 CommandResult destroy_tir(Device& device, const Command& command) {
-  const auto tirn = command.input<destroy_tir_in>().get(destroy_tir_in::tirn);
+  const Tirn tirn(command.input<destroy_tir_in>().get(destroy_tir_in::tirn));
   auto* tir = device.ethernet().tirs().find(tirn);
   if (tir == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.8.3", "unknown TIR");
   if (tir->users != 0) {
@@ -167,7 +168,8 @@ CommandResult destroy_tir(Device& device, const Command& command) {
 }
 
 CommandResult query_tir(Device& device, const Command& command) {
-  auto* tir = device.ethernet().tirs().find(command.input<query_tir_in>().get(query_tir_in::tirn));
+  auto* tir =
+      device.ethernet().tirs().find(Tirn(command.input<query_tir_in>().get(query_tir_in::tirn)));
   if (tir == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.8.4", "unknown TIR");
   tir->context().copy_to(command.output<query_tir_out>().sub(query_tir_out::tir_context));
   return {};

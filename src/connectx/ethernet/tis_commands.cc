@@ -32,19 +32,19 @@ CommandResult create_tis(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, "PRM Table 50", "tls_en is not a capability");
   }
   if (!device.resources().transport_domains().contains(
-          context.get(tis_context::transport_domain))) {
+          TransportDomain(context.get(tis_context::transport_domain)))) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.9.1", "unknown transport domain");
   }
   auto* tis = device.ethernet().tiss().emplace();
   if (tis == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.6", "no TIS left");
   tis->context = context;
-  command.output<create_tis_out>().set(create_tis_out::tisn, tis->number);
+  command.output<create_tis_out>().set(create_tis_out::tisn, tis->number.value());
   return {};
 }
 
 CommandResult modify_tis(Device& device, const Command& command) {
   const auto in = command.input<modify_tis_in>();
-  auto* tis = device.ethernet().tiss().find(in.get(modify_tis_in::tisn));
+  auto* tis = device.ethernet().tiss().find(Tisn(in.get(modify_tis_in::tisn)));
   if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.2", "unknown TIS");
   const auto mask = in.get(modify_tis_in::modify_bitmask);
   if (mask.get(modify_tis_bitmask::lag_tx_port_affinity) != 0 ||
@@ -62,7 +62,7 @@ CommandResult modify_tis(Device& device, const Command& command) {
 }
 
 CommandResult destroy_tis(Device& device, const Command& command) {
-  const auto tisn = command.input<destroy_tis_in>().get(destroy_tis_in::tisn);
+  const Tisn tisn(command.input<destroy_tis_in>().get(destroy_tis_in::tisn));
   auto* tis = device.ethernet().tiss().find(tisn);
   if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.3", "unknown TIS");
   if (tis->users != 0) return refuse(Status::BAD_RES_STATE, "PRM 12.9.3", "an SQ uses the TIS");
@@ -71,7 +71,8 @@ CommandResult destroy_tis(Device& device, const Command& command) {
 }
 
 CommandResult query_tis(Device& device, const Command& command) {
-  auto* tis = device.ethernet().tiss().find(command.input<query_tis_in>().get(query_tis_in::tisn));
+  auto* tis =
+      device.ethernet().tiss().find(Tisn(command.input<query_tis_in>().get(query_tis_in::tisn)));
   if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.4", "unknown TIS");
   tis->context.copy_to(command.output<query_tis_out>().sub(query_tis_out::tis_context));
   return {};

@@ -35,8 +35,8 @@ void Tir::set_context(const SavedContext<tir_context>& context) {
   context_ = context;
   const auto view = context_.view();
   disp_type_ = tir_disp_type(view.get(tir_context::disp_type));
-  inline_rqn_ = view.get(tir_context::inline_rqn);
-  indirect_table_ = view.get(tir_context::indirect_table);
+  inline_rqn_ = Rqn(view.get(tir_context::inline_rqn));
+  indirect_table_ = Rqtn(view.get(tir_context::indirect_table));
   hash_fields_ = view.get(tir_context::rx_hash_field_selector_outer)
                      .get(rx_hash_field_select::selected_fields);
   symmetric_ = view.get(tir_context::rx_hash_symmetric) != 0;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "connectx/base/numbers.h"
 #include "ethernet/packet_info.h"
 #include "ethernet/rss.h"
 #include "spec/connectx/opcodes.h"
@@ -39,32 +40,32 @@ class SavedContext {
 };
 
 struct Tis {
-  explicit Tis(std::uint32_t tisn) : number(tisn) {}
-  std::uint32_t number;
+  explicit Tis(Tisn tisn) : number(tisn) {}
+  Tisn number;
   SavedContext<spec::connectx::tis_context> context;
   std::uint32_t users = 0;  ///< SQs
 };
 
 struct Rqt {
-  explicit Rqt(std::uint32_t rqtn) : number(rqtn) {}
-  std::uint32_t number;
+  explicit Rqt(Rqtn rqtn) : number(rqtn) {}
+  Rqtn number;
   std::uint32_t max_size = 0;
-  std::vector<std::uint32_t> rqns;  ///< rqt_actual_size of them, a power of two
-  std::uint32_t users = 0;          ///< TIRs
+  std::vector<Rqn> rqns;    ///< rqt_actual_size of them, a power of two
+  std::uint32_t users = 0;  ///< TIRs
 };
 
 struct Tir {
-  explicit Tir(std::uint32_t tirn) : number(tirn) {}
+  explicit Tir(Tirn tirn) : number(tirn) {}
 
-  std::uint32_t number;
+  Tirn number;
   std::uint32_t users = 0;  ///< destinations of flows
 
   const SavedContext<spec::connectx::tir_context>& context() const { return context_; }
   void set_context(const SavedContext<spec::connectx::tir_context>& context);
 
   spec::connectx::tir_disp_type disp_type() const { return disp_type_; }
-  std::uint32_t inline_rqn() const { return inline_rqn_; }
-  std::uint32_t indirect_table() const { return indirect_table_; }
+  Rqn inline_rqn() const { return inline_rqn_; }
+  Rqtn indirect_table() const { return indirect_table_; }
 
   struct Hash {
     std::uint32_t value = 0;
@@ -76,8 +77,8 @@ struct Tir {
  private:
   SavedContext<spec::connectx::tir_context> context_;
   spec::connectx::tir_disp_type disp_type_{};
-  std::uint32_t inline_rqn_ = 0;
-  std::uint32_t indirect_table_ = 0;
+  Rqn inline_rqn_;
+  Rqtn indirect_table_;
   std::uint32_t hash_fields_ = 0;
   bool symmetric_ = false;
   std::unique_ptr<ethernet::Toeplitz> toeplitz_;  ///< null: inverted XOR8

@@ -12,19 +12,24 @@ namespace {
 
 using Record = spec::connectx::cq_doorbell_record;
 
-/// Counters of a CQ have as many bits as the doorbell record has for them.
-constexpr std::uint32_t kCounterMask = Record::update_ci.kMax;
-
-/// Signed distance a - b of 24-bit counters.
-std::int32_t distance(std::uint32_t a, std::uint32_t b) {
-  return static_cast<std::int32_t>((a - b) << 8) >> 8;
-}
+/// Dword of the doorbell record (PRM Table 72).
+constexpr unsigned kUpdateDword = Record::update_ci.kOffset / sizeof(std::uint32_t);
 
 }  // namespace
 
-CompletionQueue::CompletionQueue(std::uint32_t cqn, Attributes attributes, EventQueues& eqs,
+CompletionQueue::CompletionQueue(Cqn cqn, Attributes attributes, EventQueues& eqs,
                                  EventModeration& moderation)
-    : cqn_(cqn), attributes_(std::move(attributes)), eqs_(eqs), moderation_(moderation) {}
+    : cqn_(cqn),
+      attributes_(std::move(attributes)),
+      // Counters have as many bits as the doorbell record has for them.
+      ring_({.log_count = attributes_.log_size,
+             .stride = attributes_.stride,
+             .counter_bits = Record::update_ci.kWidth,
+             .collapsed = attributes_.collapsed,
+             .overrun_ignore = attributes_.overrun_ignore},
+            std::move(attributes_.queue.memory)),
+      eqs_(eqs),
+      moderation_(moderation) {}
 
 CompletionQueue::~CompletionQueue() {
   if (held_until_) moderation_.forget(cqn_, *held_until_);
@@ -49,12 +54,11 @@ spec::connectx::cq_arm_state CompletionQueue::arm_state() const {
 }
 
 bool CompletionQueue::has_room() {
-  if (attributes_.overrun_ignore || attributes_.collapsed) return true;
-  if (((producer_ - known_consumer_) & kCounterMask) < size()) return true;
-  const auto consumer = attributes_.record.read(0);
+  if (!ring_.full()) return true;
+  const auto consumer = attributes_.queue.record.read(kUpdateDword);
   if (!consumer) return false;
-  known_consumer_ = *consumer & kCounterMask;
-  return ((producer_ - known_consumer_) & kCounterMask) < size();
+  ring_.set_consumer(*consumer);
+  return !ring_.full();
 }
 
 bool CompletionQueue::write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
@@ -63,20 +67,15 @@ bool CompletionQueue::write(std::span<std::byte, kCqeSize> cqe, bool solicited) 
     fail(Syndrome::CQ_OVERRUN, "overrun (PRM 7.12.5)");
     return false;
   }
-  const std::uint32_t index = attributes_.collapsed ? 0 : producer_ & (size() - 1);
   // Software owns an entry when its owner bit equals the lap's parity (PRM 7.12.4).
-  cqe[kCqeSize - 1] |= std::byte(producer_ >> attributes_.log_size & 1);
+  cqe[kCqeSize - 1] |= std::byte(ring_.lap());
   // The 64 bytes of a CQE stand in the second half of a 128-byte entry.
-  const auto offset = std::uint64_t{index} * attributes_.stride + attributes_.stride - kCqeSize;
-  if (auto* entry = attributes_.buffer.at(offset, kCqeSize)) {
-    publish_entry(entry, cqe);
-  } else if (!attributes_.buffer.write(offset, cqe)) {
+  if (!ring_.publish(cqe)) {
     fail(Syndrome::CQ_ACCESS_VIOLATION_ERROR, "its memory is not mapped");
     return false;
   }
-  producer_ = (producer_ + 1) & kCounterMask;
   if (solicited) {
-    after_solicited_ = producer_;
+    after_solicited_ = ring_.producer();
     seen_solicited_ = true;
   }
   if (armed_ == Armed::kAll || (armed_ == Armed::kSolicited && solicited)) event();
@@ -96,9 +95,10 @@ void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
   // "If new CQEs are posted to the CQ after the reporting of a completion event and these CQEs are
   // not yet consumed, then an event will be generated immediately." A CQE that was there at the
   // last event has had its event, even if software arms before it polls.
-  const auto since = distance(last_notified_, consumer) > 0 ? last_notified_ : consumer;
-  const bool pending = solicited_only ? seen_solicited_ && distance(after_solicited_, since) > 0
-                                      : distance(producer_, since) > 0;
+  const auto since = ring_.distance(last_notified_, consumer) > 0 ? last_notified_ : consumer;
+  const bool pending = solicited_only
+                           ? seen_solicited_ && ring_.distance(after_solicited_, since) > 0
+                           : ring_.distance(ring_.producer(), since) > 0;
   if (pending) event();
 }
 
@@ -106,7 +106,7 @@ void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
 void CompletionQueue::event() {
   const auto due = notified_at_ + std::chrono::microseconds(attributes_.period);
   const bool moderated = attributes_.period != 0 && attributes_.max_count != 0;
-  const auto completions = (producer_ - last_notified_) & kCounterMask;
+  const auto completions = (ring_.producer() - last_notified_) & ring_.mask();
   if (!moderated || completions >= attributes_.max_count || due <= moderation_.now()) {
     notify();
   } else if (!held_until_) {
@@ -126,17 +126,17 @@ void CompletionQueue::notify() {
   if (held_until_) moderation_.forget(cqn_, *held_until_);
   held_until_.reset();
   armed_ = Armed::kNo;
-  last_notified_ = producer_;
+  last_notified_ = ring_.producer();
   notified_at_ = moderation_.now();
   eqs_.post_completion(attributes_.eqn, cqn_);
 }
 
 void CompletionQueue::fail(Syndrome syndrome, const char* reason) {
   failed_ = true;
-  eqs_.warn("CQ {:#x} failed: {}", cqn_, reason);
+  eqs_.warn("CQ {:#x} failed: {}", cqn_.value(), reason);
   using Data = spec::connectx::event_data_cq_error;
   util::Struct<Data> data;
-  data.set(Data::cqn, cqn_);
+  data.set(Data::cqn, cqn_.value());
   data.set(Data::syndrome, static_cast<std::uint8_t>(syndrome));
   eqs_.post(spec::connectx::event_type::CQ_ERROR, 0, EventQueues::event_data(data));
 }

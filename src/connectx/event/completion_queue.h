@@ -5,11 +5,12 @@
 #include <optional>
 #include <span>
 
-#include "connectx/base/object_table.h"
-#include "connectx/base/resources.h"
+#include "connectx/base/numbers.h"
 #include "connectx/event/event_moderation.h"
 #include "connectx/event/event_queue.h"
-#include "connectx/queue/queue_buffer.h"
+#include "connectx/queue/mapped_queue.h"
+#include "hca/object_table.h"
+#include "hca/published_ring.h"
 #include "spec/connectx/opcodes.h"
 
 namespace softhca::connectx {
@@ -21,32 +22,29 @@ class CompletionQueue {
     unsigned stride = 64;  ///< bytes of an entry: 64 or 128
     bool overrun_ignore = false;
     bool collapsed = false;  ///< cc: every CQE goes to entry 0
-    std::uint32_t uar_page = 0;
-    std::uint32_t eqn = 0;
+    UarPage uar_page;
+    Eqn eqn;
     // Moderation of events (PRM 7.13.14); 0 in either: none.
-    std::uint16_t period = 0;       ///< us, from the last event on (cq_period_mode 0)
-    std::uint16_t max_count = 0;    ///< completions since the one that triggered the last event
-    unsigned log_page_size = 12;    ///< bytes, of the page list
-    std::uint32_t page_offset = 0;  ///< of the ring in its first page, in 1/64 pages
-    QueueBuffer buffer;
-    TranslationBudget::Reservation translations;  ///< for the buffer
-    DoorbellRecord record;
+    std::uint16_t period = 0;     ///< us, from the last event on (cq_period_mode 0)
+    std::uint16_t max_count = 0;  ///< completions since the one that triggered the last event
+    // As in its context.
+    std::uint32_t log_page_size = 0;
+    std::uint32_t page_offset = 0;
+    MappedQueue queue;
   };
   static constexpr std::size_t kCqeSize = 64;
 
-  CompletionQueue(std::uint32_t cqn, Attributes attributes, EventQueues& eqs,
-                  EventModeration& moderation);
+  CompletionQueue(Cqn cqn, Attributes attributes, EventQueues& eqs, EventModeration& moderation);
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
-  std::uint32_t cqn() const { return cqn_; }
+  Cqn cqn() const { return cqn_; }
   const Attributes& attributes() const { return attributes_; }
   /// MODIFY_CQ (PRM 12.7.4). An event that is held back is held as before.
   void set_moderation(std::uint16_t period, std::uint16_t max_count);
-  std::uint32_t producer() const { return producer_; }
-  /// As it was last read from the doorbell record.
-  std::uint32_t consumer() const { return known_consumer_; }
+  /// Its consumer counter is the one that was last read from the doorbell record.
+  const hca::PublishedRing& ring() const { return ring_; }
   spec::connectx::cq_arm_state arm_state() const;
   bool failed() const { return failed_; }
 
@@ -66,18 +64,16 @@ class CompletionQueue {
   using Syndrome = spec::connectx::cq_error_syndrome;
   enum class Armed : std::uint8_t { kNo, kSolicited, kAll };
 
-  std::uint32_t size() const { return 1u << attributes_.log_size; }
   bool has_room();
   void fail(Syndrome syndrome, const char* reason);
   void event();
   void notify();
 
-  std::uint32_t cqn_;
+  Cqn cqn_;
   Attributes attributes_;
+  hca::PublishedRing ring_;
   EventQueues& eqs_;
   EventModeration& moderation_;
-  std::uint32_t producer_ = 0;         ///< 24 bits
-  std::uint32_t known_consumer_ = 0;   ///< 24 bits, as last read from the record
   std::uint32_t after_solicited_ = 0;  ///< producer after the last solicited CQE
   std::uint32_t last_notified_ = 0;    ///< producer at the last completion event
   util::Time notified_at_{};           ///< when that was
@@ -97,8 +93,8 @@ class CompletionQueues {
   CompletionQueue* create(CompletionQueue::Attributes attributes) {
     return table_.emplace(std::move(attributes), eqs_, moderation_);
   }
-  CompletionQueue* find(std::uint32_t cqn) { return table_.find(cqn); }
-  void destroy(std::uint32_t cqn) { table_.erase(cqn); }
+  CompletionQueue* find(Cqn cqn) { return table_.find(cqn); }
+  void destroy(Cqn cqn) { table_.erase(cqn); }
   template <class Visit>
   void for_each(Visit&& visit) {
     table_.for_each(visit);
@@ -106,7 +102,7 @@ class CompletionQueues {
 
   /// Reports the events whose period is over.
   void run(util::Time now) {
-    moderation_.run(now, [this](std::uint32_t cqn) { table_.find(cqn)->report_held_event(); });
+    moderation_.run(now, [this](Cqn cqn) { table_.find(cqn)->report_held_event(); });
   }
   /// When the next one is.
   util::Time next_event() const { return moderation_.next(); }
@@ -114,7 +110,7 @@ class CompletionQueues {
  private:
   EventQueues& eqs_;
   EventModeration moderation_;
-  ObjectTable<CompletionQueue> table_;
+  hca::ObjectTable<CompletionQueue, Cqn> table_;
 };
 
 }  // namespace softhca::connectx

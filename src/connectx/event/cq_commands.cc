@@ -29,10 +29,10 @@ CommandResult check(Device& device, util::View<Context> context) {
       device.capabilities().general().get(spec::connectx::hca_cap::log_max_cq_sz)) {
     return refuse(Status::EXCEED_LIM, kSection, "log_cq_size above log_max_cq_sz");
   }
-  if (!device.resources().uars().contains(context.get(Context::uar_page))) {
+  if (!device.resources().uars().contains(UarPage(context.get(Context::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR");
   }
-  if (device.event_queues().find(context.get(Context::c_eqn)) == nullptr) {
+  if (device.event_queues().find(Eqn(context.get(Context::c_eqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown EQ");
   }
   if (context.get(Context::cqe_sz) > static_cast<std::uint32_t>(CqeSize::BYTES_128_PADDED)) {
@@ -64,14 +64,14 @@ void write_context(const CompletionQueue& cq, util::MutableView<Context> context
   context.set(Context::st, static_cast<std::uint8_t>(cq.arm_state()));
   context.set(Context::page_offset, attributes.page_offset);
   context.set(Context::log_cq_size, attributes.log_size);
-  context.set(Context::uar_page, attributes.uar_page);
+  context.set(Context::uar_page, attributes.uar_page.value());
   context.set(Context::cq_period, attributes.period);
   context.set(Context::cq_max_count, attributes.max_count);
-  context.set(Context::c_eqn, attributes.eqn);
-  context.set(Context::log_page_size, attributes.log_page_size - 12);
-  context.set(Context::consumer_counter, cq.consumer());
-  context.set(Context::producer_counter, cq.producer());
-  context.set(Context::dbr_addr, attributes.record.address());
+  context.set(Context::c_eqn, attributes.eqn.value());
+  context.set(Context::log_page_size, attributes.log_page_size);
+  context.set(Context::consumer_counter, cq.ring().consumer());
+  context.set(Context::producer_counter, cq.ring().producer());
+  context.set(Context::dbr_addr, attributes.queue.record.address());
 }
 
 }  // namespace
@@ -91,32 +91,30 @@ CommandResult create_cq(Device& device, const Command& command) {
       context.get(Context::cqe_sz) == static_cast<std::uint32_t>(CqeSize::BYTES_64) ? 64 : 128;
   attributes.overrun_ignore = context.get(Context::oi) != 0;
   attributes.collapsed = context.get(Context::cc) != 0;
-  attributes.uar_page = context.get(Context::uar_page);
-  attributes.eqn = context.get(Context::c_eqn);
+  attributes.uar_page = UarPage(context.get(Context::uar_page));
+  attributes.eqn = Eqn(context.get(Context::c_eqn));
   attributes.period = static_cast<std::uint16_t>(context.get(Context::cq_period));
   attributes.max_count = static_cast<std::uint16_t>(context.get(Context::cq_max_count));
-  attributes.log_page_size = context.get(Context::log_page_size) + 12;
+  attributes.log_page_size = context.get(Context::log_page_size);
   attributes.page_offset = context.get(Context::page_offset);
-  // The manual wants page_offset 0; drivers place user CQs in units of 1/64 page.
-  const auto offset = std::uint64_t{attributes.page_offset} << (attributes.log_page_size - 6);
-  const auto size = std::uint64_t{attributes.stride} << attributes.log_size;
-  auto buffer = QueueBuffer::from_pas(device.dma(), command.in_tail(Create::pas_offset),
-                                      attributes.log_page_size, offset, size);
-  if (!buffer) return refuse(Status::BAD_PARAM, kSection, "fewer pages than the CQ needs");
-  auto reservation = device.resources().translations().reserve(buffer->pages().size());
-  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
-  attributes.buffer = *std::move(buffer);
-  attributes.translations = *std::move(reservation);
-  attributes.record = DoorbellRecord(device.dma(), context.get(Context::dbr_addr));
+  auto queue =
+      device.queue_mapper().map({.log_page_size = attributes.log_page_size,
+                                 .page_offset = attributes.page_offset,
+                                 .size = std::uint64_t{attributes.stride} << attributes.log_size,
+                                 .pas = command.in_tail(Create::pas_offset),
+                                 .dbr_addr = context.get(Context::dbr_addr)},
+                                kSection);
+  if (!queue) return tl::unexpected(queue.error());
+  attributes.queue = *std::move(queue);
   const auto* cq = device.completion_queues().create(std::move(attributes));
   if (cq == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all CQs are in use");
-  command.output<Out>().set(Out::cqn, cq->cqn());
+  command.output<Out>().set(Out::cqn, cq->cqn().value());
   return {};
 }
 
 CommandResult destroy_cq(Device& device, const Command& command) {
   using In = spec::connectx::destroy_cq_in;
-  const auto cqn = command.input<In>().get(In::cqn);
+  const Cqn cqn(command.input<In>().get(In::cqn));
   if (device.completion_queues().find(cqn) == nullptr) return unknown_cq("PRM 12.7.2");
   device.completion_queues().destroy(cqn);
   return {};
@@ -125,15 +123,10 @@ CommandResult destroy_cq(Device& device, const Command& command) {
 CommandResult query_cq(Device& device, const Command& command) {
   using In = spec::connectx::query_cq_in;
   using Out = spec::connectx::query_cq_out;
-  const auto* cq = device.completion_queues().find(command.input<In>().get(In::cqn));
+  const auto* cq = device.completion_queues().find(Cqn(command.input<In>().get(In::cqn)));
   if (cq == nullptr) return unknown_cq("PRM 12.7.3");
   write_context(*cq, command.output<Out>().sub(Out::cq_context_entry));
-  auto pas = command.out.subspan(Out::pas_offset);
-  for (const auto page : cq->attributes().buffer.pages()) {
-    if (pas.size() < Out::pas_size) break;
-    util::store_be64(pas.data(), page);
-    pas = pas.subspan(Out::pas_size);
-  }
+  write_page_list(command.out.subspan(Out::pas_offset), cq->ring().memory().pages());
   return {};
 }
 
@@ -145,7 +138,7 @@ CommandResult modify_cq(Device& device, const Command& command) {
     return refuse(Status::BAD_OP, kSection, "resizing without its capability (cq_resize)");
   }
   const auto in = command.input<In>();
-  auto* cq = device.completion_queues().find(in.get(In::cqn));
+  auto* cq = device.completion_queues().find(Cqn(in.get(In::cqn)));
   if (cq == nullptr) return unknown_cq(kSection);
   constexpr auto mask = [](Bit bit) { return 1u << static_cast<unsigned>(bit); };
   const auto select = in.get(In::modify_field_select);

@@ -44,7 +44,7 @@ CommandResult check(Device& device, util::View<Context> context) {
       device.capabilities().general().get(spec::connectx::hca_cap::log_max_eq_sz)) {
     return refuse(Status::EXCEED_LIM, kSection, "log_eq_size above log_max_eq_sz");
   }
-  if (!device.resources().uars().contains(context.get(Context::uar_page))) {
+  if (!device.resources().uars().contains(UarPage(context.get(Context::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR");
   }
   if (context.get(Context::intr) >= device.msix().layout().vectors) {
@@ -73,28 +73,26 @@ CommandResult create_eq(Device& device, const Command& command) {
   if (auto result = check(device, context); !result) return result;
   EventQueue::Attributes attributes;
   attributes.log_size = context.get(Context::log_eq_size);
-  attributes.uar_page = context.get(Context::uar_page);
+  attributes.uar_page = UarPage(context.get(Context::uar_page));
   attributes.vector = static_cast<std::uint16_t>(context.get(Context::intr));
   attributes.overrun_ignore = context.get(Context::oi) != 0;
-  attributes.log_page_size = context.get(Context::log_page_size) + 12;
+  attributes.log_page_size = context.get(Context::log_page_size);
   attributes.events = read_events(in.get(Create::event_bitmask));
-  const auto size = std::uint64_t{kEqeSize} << attributes.log_size;
-  auto buffer = QueueBuffer::from_pas(device.dma(), command.in_tail(Create::pas_offset),
-                                      attributes.log_page_size, 0, size);
-  if (!buffer) return refuse(Status::BAD_PARAM, kSection, "fewer pages than the EQ needs");
-  auto reservation = device.resources().translations().reserve(buffer->pages().size());
-  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
-  attributes.buffer = *std::move(buffer);
-  attributes.translations = *std::move(reservation);
+  auto queue = device.queue_mapper().map({.log_page_size = attributes.log_page_size,
+                                          .size = std::uint64_t{kEqeSize} << attributes.log_size,
+                                          .pas = command.in_tail(Create::pas_offset)},
+                                         kSection);
+  if (!queue) return tl::unexpected(queue.error());
+  attributes.queue = *std::move(queue);
   const auto* eq = device.event_queues().create(std::move(attributes));
   if (eq == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all EQs are in use");
-  command.output<Out>().set(Out::eq_number, eq->eqn());
+  command.output<Out>().set(Out::eq_number, eq->eqn().value());
   return {};
 }
 
 CommandResult destroy_eq(Device& device, const Command& command) {
   using In = spec::connectx::destroy_eq_in;
-  const auto eqn = command.input<In>().get(In::eq_number);
+  const Eqn eqn(command.input<In>().get(In::eq_number));
   if (device.event_queues().find(eqn) == nullptr) return unknown_eq("PRM 12.6.2");
   device.event_queues().destroy(eqn);
   return {};
@@ -104,7 +102,7 @@ CommandResult query_eq(Device& device, const Command& command) {
   using In = spec::connectx::query_eq_in;
   using Out = spec::connectx::query_eq_out;
   using Arm = spec::connectx::eq_arm_state;
-  auto* eq = device.event_queues().find(command.input<In>().get(In::eq_number));
+  auto* eq = device.event_queues().find(Eqn(command.input<In>().get(In::eq_number)));
   if (eq == nullptr) return unknown_eq("PRM 12.6.3");
   const auto out = command.output<Out>();
   const auto context = out.sub(Out::eq_context_entry);
@@ -112,18 +110,13 @@ CommandResult query_eq(Device& device, const Command& command) {
   context.set(Context::oi, attributes.overrun_ignore);
   context.set(Context::st, static_cast<std::uint8_t>(eq->armed() ? Arm::ARMED : Arm::FIRED));
   context.set(Context::log_eq_size, attributes.log_size);
-  context.set(Context::uar_page, attributes.uar_page);
+  context.set(Context::uar_page, attributes.uar_page.value());
   context.set(Context::intr, attributes.vector);
-  context.set(Context::log_page_size, attributes.log_page_size - 12);
-  context.set(Context::consumer_counter, eq->consumer());
-  context.set(Context::producer_counter, eq->producer());
+  context.set(Context::log_page_size, attributes.log_page_size);
+  context.set(Context::consumer_counter, eq->ring().consumer());
+  context.set(Context::producer_counter, eq->ring().producer());
   write_events(attributes.events, out.sub(Out::event_bitmask));
-  auto pas = command.out.subspan(Out::pas_offset);
-  for (const auto page : eq->buffer().pages()) {
-    if (pas.size() < Out::pas_size) break;
-    util::store_be64(pas.data(), page);
-    pas = pas.subspan(Out::pas_size);
-  }
+  write_page_list(command.out.subspan(Out::pas_offset), eq->ring().memory().pages());
   return {};
 }
 
@@ -131,7 +124,7 @@ CommandResult gen_eqe(Device& device, const Command& command) {
   using In = spec::connectx::gen_eqe_in;
   using Eqe = spec::connectx::eqe;
   const auto in = command.input<In>();
-  auto* eq = device.event_queues().find(in.get(In::eq_number));
+  auto* eq = device.event_queues().find(Eqn(in.get(In::eq_number)));
   if (eq == nullptr) return unknown_eq("PRM 12.6.4");
   const util::View<Eqe> eqe(in.get(In::eqe));
   EventData data;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "connectx/base/numbers.h"
 #include "util/clock.h"
 
 namespace softhca::connectx {
@@ -17,7 +18,7 @@ class EventModeration {
   util::Time now() const { return now_; }
 
   /// The CQ, which holds none yet, has an event to report at `until`.
-  void hold(std::uint32_t cqn, util::Time until) {
+  void hold(Cqn cqn, util::Time until) {
     if (spare_.empty()) {
       held_.insert({until, cqn});
       return;
@@ -28,9 +29,7 @@ class EventModeration {
     held_.insert(std::move(node));
   }
   /// The CQ has reported what it held until then, or is gone.
-  void forget(std::uint32_t cqn, util::Time until) {
-    spare_.push_back(held_.extract({until, cqn}));
-  }
+  void forget(Cqn cqn, util::Time until) { spare_.push_back(held_.extract({until, cqn})); }
 
   /// A turn of the device: report(cqn) for each event that is due. It may forget CQs.
   template <class Report>
@@ -48,7 +47,7 @@ class EventModeration {
  private:
   struct Held {
     util::Time until;
-    std::uint32_t cqn;
+    Cqn cqn;
     auto operator<=>(const Held&) const = default;
   };
   // In order of time: a guest has many CQs, and a turn must not cost more for it. Nodes are kept,

@@ -12,39 +12,47 @@ namespace {
 
 static_assert(kEqeSize == Eqe::kSize);
 /// Counters of an EQ have as many bits as the doorbell has for them.
-constexpr std::uint32_t kCounterMask = spec::connectx::eq_doorbell_register::consumer_index.kMax;
+using Doorbell = spec::connectx::eq_doorbell_register;
+using QueueType = spec::connectx::event_queue_type;
+
+EventData queue_event(std::uint32_t number, QueueType type) {
+  using Data = spec::connectx::event_data_qp_srq;
+  util::Struct<Data> data;
+  data.set(Data::type, static_cast<std::uint32_t>(type));
+  data.set(Data::qp_srq_n, number);
+  return EventQueues::event_data(data);
+}
 
 }  // namespace
 
-EventQueue::EventQueue(std::uint32_t eqn, Attributes attributes, pcie::Msix& msix)
-    : eqn_(eqn), attributes_(std::move(attributes)), msix_(msix) {}
+EventQueue::EventQueue(Eqn eqn, Attributes attributes, pcie::Msix& msix)
+    : eqn_(eqn),
+      attributes_(std::move(attributes)),
+      ring_({.log_count = attributes_.log_size,
+             .stride = kEqeSize,
+             .counter_bits = Doorbell::consumer_index.kWidth,
+             .overrun_ignore = attributes_.overrun_ignore},
+            std::move(attributes_.queue.memory)),
+      msix_(msix) {}
 
 bool EventQueue::post(std::uint8_t event_type, std::uint8_t sub_type, const EventData& data) {
-  if (((producer_ - consumer_) & kCounterMask) >= size() && !attributes_.overrun_ignore)
-    return false;
+  if (ring_.full()) return false;
   util::Struct<Eqe> eqe;
   eqe.set(Eqe::event_type, event_type);
   eqe.set(Eqe::event_sub_type, sub_type);
   std::copy(data.begin(), data.end(), eqe.sub(Eqe::event_data).begin());
   // Software owns an entry when its owner bit equals the lap's parity (PRM 7.13.3).
-  eqe.set(Eqe::owner, producer_ >> attributes_.log_size & 1);
-
-  const std::uint64_t offset = std::uint64_t{producer_ & (size() - 1)} * kEqeSize;
-  if (auto* entry = attributes_.buffer.at(offset, kEqeSize)) {
-    publish_entry(entry, eqe.bytes());
-  } else if (!attributes_.buffer.write(offset, eqe.bytes())) {
-    return false;
-  }
-  producer_ = (producer_ + 1) & kCounterMask;
+  eqe.set(Eqe::owner, ring_.lap());
+  if (!ring_.publish(eqe.bytes())) return false;
   if (armed_) raise();
   return true;
 }
 
 void EventQueue::handle_doorbell(std::uint32_t consumer, bool arm) {
-  consumer_ = consumer & kCounterMask;
+  ring_.set_consumer(consumer);
   if (!arm) return;
   armed_ = true;
-  if (consumer_ != producer_) raise();
+  if (ring_.consumer() != ring_.producer()) raise();
 }
 
 void EventQueue::raise() {
@@ -63,38 +71,36 @@ EventQueue* EventQueues::create(EventQueue::Attributes attributes) {
   return eq;
 }
 
-void EventQueues::destroy(std::uint32_t eqn) {
-  std::replace(owner_.begin(), owner_.end(), eqn, kNone);
+void EventQueues::destroy(Eqn eqn) {
+  std::ranges::replace(owner_, std::optional(eqn), std::optional<Eqn>());
   table_.erase(eqn);
 }
 
 void EventQueues::post(event_type type, std::uint8_t sub_type, const EventData& data) {
   const auto eqn = owner_[static_cast<std::uint8_t>(type)];
-  auto* eq = eqn == kNone ? nullptr : table_.find(eqn);
-  if (eq == nullptr) return;
+  if (!eqn) return;
+  auto* eq = table_.find(*eqn);
   if (!eq->post(static_cast<std::uint8_t>(type), sub_type, data)) {
-    warn("EQ {:#x} lost a {} event: queue full or unreadable (PRM 7.13.11)", eqn, to_string(type));
+    warn("EQ {:#x} lost a {} event: queue full or unreadable (PRM 7.13.11)", eqn->value(),
+         to_string(type));
   }
 }
 
-void EventQueues::post_completion(std::uint32_t eqn, std::uint32_t cqn) {
+void EventQueues::post_completion(Eqn eqn, Cqn cqn) {
   auto* eq = table_.find(eqn);
   if (eq == nullptr) return;
   using Data = spec::connectx::event_data_completion;
   util::Struct<Data> data;
-  data.set(Data::cqn, cqn);
+  data.set(Data::cqn, cqn.value());
   if (!eq->post(0, 0, event_data(data))) {
     warn("EQ {:#x} lost a completion event of CQ {:#x}: queue full or unreadable (PRM 7.13.11)",
-         eqn, cqn);
+         eqn.value(), cqn.value());
   }
 }
 
-EventData EventQueues::queue_data(std::uint32_t number, std::uint32_t type) {
-  using Data = spec::connectx::event_data_qp_srq;
-  util::Struct<Data> data;
-  data.set(Data::type, type);
-  data.set(Data::qp_srq_n, number);
-  return event_data(data);
-}
+EventData EventQueues::queue_data(Qpn qpn) { return queue_event(qpn.value(), QueueType::QP); }
+EventData EventQueues::queue_data(Srqn srqn) { return queue_event(srqn.value(), QueueType::QP); }
+EventData EventQueues::queue_data(Sqn sqn) { return queue_event(sqn.value(), QueueType::SQ); }
+EventData EventQueues::queue_data(Rqn rqn) { return queue_event(rqn.value(), QueueType::RQ); }
 
 }  // namespace softhca::connectx

@@ -10,9 +10,10 @@
 #include <span>
 #include <utility>
 
-#include "connectx/base/object_table.h"
-#include "connectx/base/resources.h"
-#include "connectx/queue/queue_buffer.h"
+#include "connectx/base/numbers.h"
+#include "connectx/queue/mapped_queue.h"
+#include "hca/object_table.h"
+#include "hca/published_ring.h"
 #include "pcie/msix.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/opcodes.h"
@@ -30,22 +31,19 @@ class EventQueue {
  public:
   struct Attributes {
     unsigned log_size = 0;
-    std::uint32_t uar_page = 0;
+    UarPage uar_page;
     std::uint16_t vector = 0;  ///< MSI-X
     bool overrun_ignore = false;
-    unsigned log_page_size = 12;  ///< bytes, of the page list
-    std::bitset<256> events;      ///< event types mapped to this EQ
-    QueueBuffer buffer;
-    TranslationBudget::Reservation translations;  ///< for the buffer
+    std::uint32_t log_page_size = 0;  ///< as in its context
+    std::bitset<256> events;          ///< event types mapped to this EQ
+    MappedQueue queue;
   };
 
-  EventQueue(std::uint32_t eqn, Attributes attributes, pcie::Msix& msix);
+  EventQueue(Eqn eqn, Attributes attributes, pcie::Msix& msix);
 
-  std::uint32_t eqn() const { return eqn_; }
+  Eqn eqn() const { return eqn_; }
   const Attributes& attributes() const { return attributes_; }
-  QueueBuffer& buffer() { return attributes_.buffer; }
-  std::uint32_t consumer() const { return consumer_; }
-  std::uint32_t producer() const { return producer_; }
+  const hca::PublishedRing& ring() const { return ring_; }
   bool armed() const { return armed_; }
 
   /// Writes an EQE and raises the interrupt if the EQ is armed. False if the queue is full or its
@@ -57,14 +55,12 @@ class EventQueue {
   void handle_doorbell(std::uint32_t consumer, bool arm);
 
  private:
-  std::uint32_t size() const { return 1u << attributes_.log_size; }
   void raise();
 
-  std::uint32_t eqn_;
+  Eqn eqn_;
   Attributes attributes_;
+  hca::PublishedRing ring_;
   pcie::Msix& msix_;
-  std::uint32_t producer_ = 0;  ///< 24 bits
-  std::uint32_t consumer_ = 0;  ///< 24 bits
   bool armed_ = false;
 };
 
@@ -78,26 +74,28 @@ class EventQueues {
       : msix_(msix), clock_(std::move(clock)), table_(0, kMax) {}
 
   EventQueue* create(EventQueue::Attributes attributes);
-  EventQueue* find(std::uint32_t eqn) { return table_.find(eqn); }
-  void destroy(std::uint32_t eqn);
+  EventQueue* find(Eqn eqn) { return table_.find(eqn); }
+  void destroy(Eqn eqn);
   template <class Visit>
   void for_each(Visit&& visit) {
     table_.for_each(visit);
   }
 
   /// The EQ that gets events of this type, if there is one.
-  std::optional<std::uint32_t> mapped(spec::connectx::event_type type) const {
-    const auto eqn = owner_[static_cast<std::uint8_t>(type)];
-    return eqn == kNone ? std::nullopt : std::optional(eqn);
+  std::optional<Eqn> mapped(spec::connectx::event_type type) const {
+    return owner_[static_cast<std::uint8_t>(type)];
   }
 
   /// An asynchronous event goes to the EQ that its type is mapped to; it is dropped if there is
   /// none.
   void post(spec::connectx::event_type type, std::uint8_t sub_type, const EventData& data);
-  /// A completion event of `cqn` (24 bits) goes to the CQ's own EQ.
-  void post_completion(std::uint32_t eqn, std::uint32_t cqn);
-  /// Data of an event about a queue: its number at 38h[23:0], its type at 34h (PRM 7.13.5).
-  static EventData queue_data(std::uint32_t number, std::uint32_t type);
+  /// A completion event of `cqn` goes to the CQ's own EQ.
+  void post_completion(Eqn eqn, Cqn cqn);
+  /// Data of an event about a queue (PRM 7.13.5). An SRQ's says that it is a QP, as drivers expect.
+  static EventData queue_data(Qpn qpn);
+  static EventData queue_data(Srqn srqn);
+  static EventData queue_data(Sqn sqn);
+  static EventData queue_data(Rqn rqn);
 
   /// The data part of an EQE from one of the document's event_data structures.
   template <class Layout>
@@ -118,18 +116,11 @@ class EventQueues {
   }
 
  private:
-  static constexpr std::uint32_t kNone = ~0u;
-
   pcie::Msix& msix_;
   std::function<util::Time()> clock_;
   util::RateLimiter log_limit_{20, std::chrono::seconds(1)};
-  ObjectTable<EventQueue> table_;
-  std::array<std::uint32_t, 256> owner_ = make_owner();
-  static std::array<std::uint32_t, 256> make_owner() {
-    std::array<std::uint32_t, 256> owner;
-    owner.fill(kNone);
-    return owner;
-  }
+  hca::ObjectTable<EventQueue, Eqn> table_;
+  std::array<std::optional<Eqn>, 256> owner_;  ///< by event type
 };
 
 }  // namespace softhca::connectx

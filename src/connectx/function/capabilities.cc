@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "connectx/base/bar_layout.h"
 #include "connectx/base/resources.h"
 #include "connectx/command/init_segment.h"
-#include "connectx/device.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/memory/memory_keys.h"
@@ -107,7 +107,7 @@ void fill_function(util::MutableView<Cap> cap) {
   cap.set(Cap::force_teardown, 1);
   cap.set(Cap::log_pg_sz, 12);
   cap.set(Cap::uar_sz, 5);  // 2^5 MiB of BAR
-  static_assert(Device::kBarSize == 1u << (20 + 5));
+  static_assert(kBarSize == 1u << (20 + 5));
   // BlueFlame is off, but the register size is part of every doorbell's address.
   cap.set(Cap::log_bf_reg_size, 9);
   cap.set(Cap::num_of_uars_per_page, 1);

@@ -22,19 +22,22 @@ CommandResult unknown(std::string_view section) {
   return refuse(Status::BAD_RESOURCE, section, "this number is not in use");
 }
 
-template <class Out, class Field>
-CommandResult allocate(NumberPool& pool, const Command& command, Field field,
+template <class Out, class Number, class Field>
+CommandResult allocate(hca::NumberPool<Number>& pool, const Command& command, Field field,
                        std::string_view section) {
   const auto number = pool.allocate();
   if (!number) return none_left(section);
-  command.output<Out>().set(field, *number);
+  command.output<Out>().set(field, number->value());
   return {};
 }
 
-template <class In, class Field>
-CommandResult release(NumberPool& pool, const Command& command, Field field,
+template <class In, class Number, class Field>
+CommandResult release(hca::NumberPool<Number>& pool, const Command& command, Field field,
                       std::string_view section) {
-  return pool.free(command.input<In>().get(field)) ? CommandResult() : unknown(section);
+  const Number number(command.input<In>().get(field));
+  if (!pool.contains(number)) return unknown(section);
+  pool.free(number);
+  return {};
 }
 
 /// Q counters are 32 bits wide and wrap around.
@@ -120,13 +123,13 @@ CommandResult alloc_q_counter(Device& device, const Command& command) {
   using Out = spec::alloc_q_counter_out;
   const auto id = device.resources().allocate_q_counter();
   if (!id) return none_left("mlx5 driver interface: ALLOC_Q_COUNTER");
-  command.output<Out>().set(Out::counter_set_id, *id);
+  command.output<Out>().set(Out::counter_set_id, id->value());
   return {};
 }
 
 CommandResult dealloc_q_counter(Device& device, const Command& command) {
   using In = spec::dealloc_q_counter_in;
-  const auto id = static_cast<std::uint8_t>(command.input<In>().get(In::counter_set_id));
+  const CounterSetId id(command.input<In>().get(In::counter_set_id));
   if (device.resources().free_q_counter(id)) return {};
   return unknown("mlx5 driver interface: DEALLOC_Q_COUNTER");
 }
@@ -135,7 +138,7 @@ CommandResult query_q_counter(Device& device, const Command& command) {
   using In = spec::query_q_counter_in;
   using Out = spec::query_q_counter_out;
   const auto in = command.input<In>();
-  auto* counters = device.resources().q_counter(in.get(In::counter_set_id));
+  auto* counters = device.resources().q_counter(CounterSetId(in.get(In::counter_set_id)));
   if (counters == nullptr) return unknown("mlx5 driver interface: QUERY_Q_COUNTER");
   const auto out = command.output<Out>();
   write_responder_counters(*counters, out);

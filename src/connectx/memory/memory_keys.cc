@@ -64,7 +64,7 @@ CommandResult check_context(Device& device, util::View<Context> context) {
   }
   // A free key gets its PD by the UMR that takes it into use.
   const bool free = context.get(Context::free) != 0;
-  if (!free && !device.resources().pds().contains(context.get(Context::pd))) {
+  if (!free && !device.resources().pds().contains(Pd(context.get(Context::pd)))) {
     return refuse(Status::BAD_RESOURCE, kCreate, "unknown PD");
   }
   const auto start = context.get(Context::start_addr);

@@ -9,10 +9,11 @@
 #include <memory>
 #include <vector>
 
-#include "connectx/base/resources.h"
+#include "connectx/base/numbers.h"
 #include "connectx/command/command.h"
 #include "rdma/memory_key.h"
 #include "spec/connectx/mkey.h"
+#include "util/budget.h"
 #include "util/id_allocator.h"
 
 namespace softhca::connectx {
@@ -46,7 +47,7 @@ class MemoryKeys {
     std::array<std::byte, spec::connectx::mkey_context::kSize> context;
     std::array<std::byte, 32> first_translations;
     bool page_access;
-    TranslationBudget::Reservation translations;
+    util::Budget::Reservation translations;
   };
 
   Device& device_;

@@ -73,7 +73,7 @@ void encode_error(Cqe& bytes, const CqeQueue& queue, const ErrorCqe& error) {
   cqe.set(Layout::vendor_error_syndrome, error.vendor_syndrome);
   cqe.set(Layout::syndrome, code(syndrome_for(error.status)));
   cqe.set(Layout::s_wqe_opcode, error.wqe_opcode);
-  cqe.set(Layout::qpn, queue.qpn);
+  cqe.set(Layout::qpn, queue.qpn.value());
   cqe.set(Layout::wqe_counter, error.wqe_counter);
   cqe.set(Layout::opcode, code(error.opcode));
 }
@@ -125,7 +125,7 @@ void encode_requester_cqe(Cqe& bytes, const CqeQueue& queue, const rdma::SendCom
   if (brings_data(completion.opcode)) cqe.set(Layout::byte_cnt, completion.byte_count);
   cqe.set(Layout::timestamp, timestamp);
   cqe.set(Layout::s_wqe_opcode, cookie.opcode);
-  cqe.set(Layout::qpn, queue.qpn);
+  cqe.set(Layout::qpn, queue.qpn.value());
   cqe.set(Layout::wqe_counter, cookie.index);
   cqe.set(Layout::opcode, code(cqe_opcode::REQUESTER));
 }
@@ -168,7 +168,7 @@ void encode_responder_cqe(Cqe& bytes, const CqeQueue& queue,
   }
   cqe.set(Layout::byte_cnt, completion.byte_count);
   cqe.set(Layout::timestamp, timestamp);
-  cqe.set(Layout::qpn, queue.qpn);
+  cqe.set(Layout::qpn, queue.qpn.value());
   cqe.set(Layout::wqe_counter, completion.cookie & kWqeCounterMask);
   cqe.set(Layout::opcode, code(responder_opcode(completion.opcode)));
   cqe.set(Layout::se, completion.solicited ? 1 : 0);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "connectx/base/numbers.h"
 #include "connectx/qp/send_wqe.h"
 #include "rdma/work_request.h"
 
@@ -16,7 +17,7 @@ using Cqe = std::array<std::byte, 64>;
 
 /// What a CQE tells of the queue that it comes from.
 struct CqeQueue {
-  std::uint32_t qpn = 0;         ///< as CREATE_QP gave it, also for QP1
+  Qpn qpn;                       ///< as CREATE_QP gave it, also for QP1
   std::uint32_t user_index = 0;  ///< field srqn_user_index: user index, SRQN or 0
   bool is_datagram = false;
   bool is_gsi = false;

@@ -42,7 +42,7 @@ CommandResult refuse_state(std::string_view text) {
 
 CommandResult modify(Device& device, const Command& command) {
   const auto in = command.input<modify_in>();
-  auto* qp = device.rdma().find_qp(in.get(modify_in::qpn));
+  auto* qp = device.rdma().find_qp(Qpn(in.get(modify_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
   const auto& transition =
       find_qp_modify(static_cast<spec::connectx::command_opcode>(command.opcode));
@@ -63,7 +63,7 @@ CommandResult modify(Device& device, const Command& command) {
 }
 
 CommandResult move_to(Device& device, const Command& command, rdma::QpState to) {
-  auto* qp = device.rdma().find_qp(command.input<qp_2err_in>().get(qp_2err_in::qpn));
+  auto* qp = device.rdma().find_qp(Qpn(command.input<qp_2err_in>().get(qp_2err_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
   if (const auto refusal = device.rdma().move_qp(*qp, to)) {
     return refuse_state(refusal.reason);

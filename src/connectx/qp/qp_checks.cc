@@ -1,7 +1,5 @@
 #include "connectx/qp/qp_checks.h"
 
-#include <algorithm>
-
 #include "connectx/base/resources.h"
 #include "connectx/device.h"
 #include "connectx/event/completion_queue.h"
@@ -22,7 +20,7 @@ constexpr std::string_view kSection = "mlx5 driver interface 7.4";
 constexpr std::uint32_t kLogReadsMax = 4;
 
 bool has_cq(Device& device, std::uint32_t cqn) {
-  return device.completion_queues().find(cqn) != nullptr;
+  return device.completion_queues().find(Cqn(cqn)) != nullptr;
 }
 
 CommandResult check_queues(Device& device, util::View<qpc> context) {
@@ -35,7 +33,7 @@ CommandResult check_queues(Device& device, util::View<qpc> context) {
   }
   // Other QPs carry the number of a dummy SRQ, which means nothing.
   if (rq_type != qp_rq_type::SRQ) return {};
-  const auto* srq = device.rdma().find_srq(context.get(qpc::srqn_rmpn_xrqn));
+  const auto* srq = device.rdma().find_srq(Srqn(context.get(qpc::srqn_rmpn_xrqn)));
   if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown SRQ");
   if (srq->attributes().kind != SharedReceiveQueue::Kind::kRmp) {
     return refuse(Status::BAD_RESOURCE, kSection, "an XRC SRQ serves XRC QPs only");
@@ -50,7 +48,7 @@ CommandResult check_qp_references(Device& device, util::View<qpc> context) {
   const bool without_pd =
       context.get(qpc::pd) == 0 &&
       static_cast<QueuePair::Service>(context.get(qpc::st)) == QueuePair::Service::REG_UMR;
-  if (!without_pd && !device.resources().pds().contains(context.get(qpc::pd))) {
+  if (!without_pd && !device.resources().pds().contains(Pd(context.get(qpc::pd)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
   }
   if (auto checked = check_queues(device, context); !checked) return checked;
@@ -65,15 +63,6 @@ CommandResult check_qp_references(Device& device, util::View<qpc> context) {
     return refuse(Status::BAD_PARAM, kSection, "log_rra_max is above log_max_ra_res_qp");
   }
   return {};
-}
-
-void write_page_list(const Command& command, std::size_t offset,
-                     std::span<const pcie::Iova> pages) {
-  for (const auto page : pages) {
-    if (offset + sizeof(page) > command.out.size()) return;
-    util::store_be64(command.out.data() + offset, page);
-    offset += sizeof(page);
-  }
 }
 
 }  // namespace softhca::connectx

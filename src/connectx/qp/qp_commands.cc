@@ -1,6 +1,5 @@
 // CREATE_QP, DESTROY_QP, QUERY_QP (mlx5 driver interface 7.2).
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "connectx/base/resources.h"
@@ -97,31 +96,29 @@ CommandResult create_qp(Device& device, const Command& command) {
   const auto in = command.input<create_qp_in>();
   const auto context = in.get(create_qp_in::qpc);
   if (auto checked = check_create(device, in); !checked) return checked;
-  auto qp = QueuePair::make(device.dma(), context, command.in_tail(create_qp_in::kSize));
-  if (!qp) return tl::unexpected(qp.error());
-  auto reservation = device.resources().translations().reserve((*qp)->pages().size());
-  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
-  (*qp)->hold(std::move(*reservation));
-  const auto* added = device.rdma().add_qp(std::move(*qp));
+  auto queue = device.queue_mapper().map(
+      QueuePair::place(context, command.in_tail(create_qp_in::kSize)), kSection);
+  if (!queue) return tl::unexpected(queue.error());
+  const auto* added = device.rdma().add_qp(context, std::move(*queue));
   if (added == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all QPNs are in use");
-  command.output<create_qp_out>().set(create_qp_out::qpn, added->qpn());
+  command.output<create_qp_out>().set(create_qp_out::qpn, added->qpn().value());
   return {};
 }
 
 CommandResult destroy_qp(Device& device, const Command& command) {
-  auto* qp = device.rdma().find_qp(command.input<destroy_qp_in>().get(destroy_qp_in::qpn));
+  auto* qp = device.rdma().find_qp(Qpn(command.input<destroy_qp_in>().get(destroy_qp_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
   device.rdma().remove_qp(*qp);
   return {};
 }
 
 CommandResult query_qp(Device& device, const Command& command) {
-  auto* qp = device.rdma().find_qp(command.input<query_qp_in>().get(query_qp_in::qpn));
+  auto* qp = device.rdma().find_qp(Qpn(command.input<query_qp_in>().get(query_qp_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
   const auto out = command.output<query_qp_out>().sub(query_qp_out::qpc);
   std::ranges::copy(qp->context().bytes(), out.bytes().begin());
   write_live_fields(out, *qp);
-  write_page_list(command, query_qp_out::kSize, qp->pages());
+  write_page_list(command.out.subspan(query_qp_out::kSize), qp->pages());
   return {};
 }
 

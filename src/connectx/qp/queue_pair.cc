@@ -55,64 +55,56 @@ std::uint64_t QueuePair::receive_queue_size(util::View<Qpc> context) {
   return std::uint64_t{1} << (context.get(Qpc::log_rq_size) + context.get(Qpc::log_rq_stride) + 4);
 }
 
-WorkRing QueuePair::make_receive_ring(util::View<Qpc> context) {
-  return WorkRing({.offset = 0,
-                   .log_stride = context.get(Qpc::log_rq_stride) + 4,
-                   .log_count = context.get(Qpc::log_rq_size),
-                   .record_dword = 0});
+hca::WorkRing QueuePair::make_receive_ring(util::View<Qpc> context) {
+  return hca::WorkRing({.offset = 0,
+                        .log_stride = context.get(Qpc::log_rq_stride) + 4,
+                        .log_count = context.get(Qpc::log_rq_size),
+                        .record_dword = 0});
 }
 
-WorkRing QueuePair::make_send_ring(util::View<Qpc> context) {
-  return WorkRing({.offset = receive_queue_size(context),
-                   .log_stride = 6,
-                   .log_count = context.get(Qpc::log_sq_size),
-                   .record_dword = 1});
+hca::WorkRing QueuePair::make_send_ring(util::View<Qpc> context) {
+  return hca::WorkRing({.offset = receive_queue_size(context),
+                        .log_stride = 6,
+                        .log_count = context.get(Qpc::log_sq_size),
+                        .record_dword = 1});
 }
 
-tl::expected<std::unique_ptr<QueuePair>, Refusal> QueuePair::make(pcie::DmaSpace& dma,
-                                                                  util::View<Qpc> context,
-                                                                  std::span<const std::byte> pas) {
-  const unsigned log_page_size = context.get(Qpc::log_page_size) + 12;
-  const std::uint64_t page_offset = std::uint64_t{context.get(Qpc::page_offset)}
-                                    << (log_page_size - 6);
+QueuePlace QueuePair::place(util::View<Qpc> context, std::span<const std::byte> pas) {
   std::uint64_t size = receive_queue_size(context);
   if (context.get(Qpc::no_sq) == 0) size += kWqeBasicBlock << context.get(Qpc::log_sq_size);
-  auto buffer = QueueBuffer::from_pas(dma, pas, log_page_size, page_offset, size);
-  if (!buffer) {
-    return refuse(spec::connectx::command_status::BAD_INPUT_LEN, "mlx5 driver interface 7.2",
-                  "the page list is shorter than both queues");
-  }
-  return std::unique_ptr<QueuePair>(new QueuePair(dma, context, std::move(*buffer)));
+  return {.log_page_size = context.get(Qpc::log_page_size),
+          .page_offset = context.get(Qpc::page_offset),
+          .size = size,
+          .pas = pas,
+          .dbr_addr = context.get(Qpc::dbr_addr)};
 }
 
-QueuePair::QueuePair(pcie::DmaSpace& dma, util::View<Qpc> context, QueueBuffer buffer)
-    : buffer_(std::move(buffer)),
-      record_(dma, context.get(Qpc::dbr_addr)),
+QueuePair::QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue)
+    : qpn_(qpn),
+      queue_(std::move(queue)),
       send_ring_(make_send_ring(context)),
       receive_ring_(make_receive_ring(context)) {
   std::ranges::copy(context.bytes(), context_.bytes().begin());
   refresh();
 }
 
-void QueuePair::bind(std::uint32_t qpn, rdma::QueuePair& transport, bool atomics) {
-  qpn_ = qpn;
+void QueuePair::bind(rdma::QueuePair& transport, bool atomics) {
   transport_ = &transport;
   send_rules_.atomics = atomics;
-  refresh();
 }
 
-void QueuePair::set_context(util::View<Qpc> context, pcie::DmaSpace& dma) {
+void QueuePair::set_context(util::View<Qpc> context, const QueueMapper& mapper) {
   std::ranges::copy(context.bytes(), context_.bytes().begin());
   const auto address = context.get(Qpc::dbr_addr);
-  if (address != record_.address()) record_ = DoorbellRecord(dma, address);
+  if (address != queue_.record.address()) queue_.record = mapper.record(address);
   refresh();
 }
 
 void QueuePair::refresh() {
   const util::View<Qpc> context = context_;
-  send_cqn_ = context.get(Qpc::cqn_snd);
-  receive_cqn_ = context.get(Qpc::cqn_rcv);
-  srqn_ = context.get(Qpc::srqn_rmpn_xrqn);
+  send_cqn_ = Cqn(context.get(Qpc::cqn_snd));
+  receive_cqn_ = Cqn(context.get(Qpc::cqn_rcv));
+  srqn_ = Srqn(context.get(Qpc::srqn_rmpn_xrqn));
   user_index_ = context.get(Qpc::user_index);
   send_rules_.type = transport_type(service()).value_or(rdma::QpType::kRc);
   send_rules_.qpn = qpn_;

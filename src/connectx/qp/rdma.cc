@@ -18,7 +18,6 @@ namespace softhca::connectx {
 using rdma::Fetch;
 using rdma::QpState;
 using rdma::WorkStatus;
-using spec::connectx::event_queue_type;
 using spec::connectx::event_type;
 
 namespace {
@@ -64,13 +63,15 @@ bool is_error(rdma::QpEvent event) {
 Rdma::Rdma(Device& device)
     : device_(device),
       transport_(*this, device.port(), device.memory_keys().table()),
+      shared_queues_(device.resources().srq_numbers(), 1u << Resources::kLogMaxSrq),
+      queue_pairs_(device.resources().queue_numbers(), 1u << Resources::kLogMaxQueue),
       notes_(20, std::chrono::seconds(1)) {}
 
 Rdma::~Rdma() = default;
 
 // Events of the device -------------------------------------------------------------------------
 
-void Rdma::doorbell(std::uint32_t qpn) {
+void Rdma::doorbell(Qpn qpn) {
   if (auto* qp = find_qp(qpn)) transport_.doorbell_send(qp->transport());
 }
 
@@ -120,14 +121,14 @@ WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeCont
                              std::span<const std::byte>& wqe) {
   const auto copy = std::span(send_wqe_);
   const auto first = copy.first(kWqeBasicBlock);
-  if (!qp.send_ring().read(qp.buffer(), 0, first)) return WqeFault::kNone;
+  if (!qp.send_ring().read(qp.memory(), 0, first)) return WqeFault::kNone;
   control = SendWqeControl::parse(first);
   if (control.units == 0) return WqeFault::kSizeZero;
   if (control.basic_blocks() > available) return WqeFault::kPastPosted;
   const auto size = control.units * kWqeUnit;
   if (size > kWqeBasicBlock) {
     const auto rest = copy.subspan(kWqeBasicBlock, size - kWqeBasicBlock);
-    if (!qp.send_ring().read(qp.buffer(), 1, rest)) return WqeFault::kNone;
+    if (!qp.send_ring().read(qp.memory(), 1, rest)) return WqeFault::kNone;
   }
   wqe = copy.first(size);
   return WqeFault::kNone;
@@ -140,7 +141,7 @@ Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
   const auto available = ring.available(qp.record());
   if (!available || *available == 0) return Fetch::kNothing;
   std::array<std::byte, kWqeUnit> bytes;
-  if (!ring.read(qp.buffer(), 0, bytes)) return Fetch::kNothing;
+  if (!ring.read(qp.memory(), 0, bytes)) return Fetch::kNothing;
   const auto control = SendWqeControl::parse(bytes);
   request.cookie = SendCookie{.index = ring.consumed(),
                               .opcode = static_cast<std::uint8_t>(control.opcode),
@@ -176,7 +177,7 @@ Fetch Rdma::fetch_receive(rdma::QueuePair& transport_qp, rdma::ReceiveRequest& r
   if (!flushes) {
     std::array<std::byte, kReceiveWqeMax> copy;
     const auto bytes = std::span(copy).first(ring.stride());
-    if (!ring.read(qp.buffer(), 0, bytes)) return Fetch::kUnreadable;
+    if (!ring.read(qp.memory(), 0, bytes)) return Fetch::kUnreadable;
     // PRM 7.4.4.3: with signatures (which are not checked) the first segment is the signature's.
     const bool signature = qp.context().get(QueuePair::Qpc::wq_signature) != 0;
     decode_scatter_list(signature ? bytes.subspan(kWqeUnit) : bytes, request.sges);
@@ -194,9 +195,7 @@ Fetch Rdma::fetch_shared(QueuePair& qp, rdma::ReceiveRequest& request) {
 }
 
 void Rdma::post_srq_events(SharedReceiveQueue& srq) {
-  const auto data = [&] {
-    return EventQueues::queue_data(srq.number(), static_cast<std::uint32_t>(event_queue_type::QP));
-  };
+  const auto data = [&] { return EventQueues::queue_data(srq.number()); };
   if (srq.take_limit_event()) device_.event_queues().post(event_type::SRQ_LIMIT, 0, data());
   if (srq.take_failure()) {
     device_.event_queues().post(event_type::LOCAL_SRQ_CATASTROPHIC_ERROR, 0, data());
@@ -208,7 +207,8 @@ void Rdma::complete_receive(rdma::QueuePair& transport_qp,
   auto& qp = owner(transport_qp);
   const bool failed = completion.status != WorkStatus::kSuccess;
   // Version 0 tells the SRQ instead of the user index, for drivers that find their SRQ by it.
-  const auto user_index = qp.cqe_version_0() && qp.uses_srq() ? qp.srqn() : qp.cqe_user_index();
+  const auto user_index =
+      qp.cqe_version_0() && qp.uses_srq() ? qp.srqn().value() : qp.cqe_user_index();
   Cqe cqe;
   encode_responder_cqe(cqe,
                        {.qpn = qp.qpn(),
@@ -221,7 +221,7 @@ void Rdma::complete_receive(rdma::QueuePair& transport_qp,
 
 // Completions and events -----------------------------------------------------------------------
 
-void Rdma::write_cqe(QueuePair& qp, std::uint32_t cqn, Cqe& cqe, bool solicited) {
+void Rdma::write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited) {
   auto* cq = device_.completion_queues().find(cqn);
   if (cq != nullptr && cq->write(cqe, solicited)) return;
   // A QP that cannot complete must not go on. Not at once: the transport is at work on it.
@@ -244,16 +244,15 @@ void Rdma::handle_event(rdma::QueuePair& transport_qp, rdma::QpEvent event,
   const auto& qp = owner(transport_qp);
   const auto type = type_of(event);
   if (is_error(event)) note(qp, to_string(type), reason, "mlx5 driver interface 8.9");
-  device_.event_queues().post(
-      type, 0, EventQueues::queue_data(qp.qpn(), static_cast<std::uint32_t>(event_queue_type::QP)));
+  device_.event_queues().post(type, 0, EventQueues::queue_data(qp.qpn()));
 }
 
 void Rdma::note(const QueuePair& qp, std::string_view what, std::string_view reason,
                 std::string_view section) {
   std::uint64_t held_back = 0;
   if (!notes_.allow(now_, &held_back)) return;
-  util::log(util::LogLevel::kInfo, "{}: QP {:#x}: {}: {} ({})", device_.name(), qp.qpn(), what,
-            reason, section);
+  util::log(util::LogLevel::kInfo, "{}: QP {:#x}: {}: {} ({})", device_.name(), qp.qpn().value(),
+            what, reason, section);
   if (held_back != 0) {
     util::log(util::LogLevel::kInfo, "{}: {} notes like this were left out", device_.name(),
               held_back);
@@ -273,7 +272,7 @@ void Rdma::watch(QueuePair& qp) {
 void Rdma::poll_watched(util::Time now) {
   poll_interval_ = std::min(poll_interval_ * 2, kPollIntervalMax);
   next_poll_ = now + poll_interval_;
-  std::erase_if(watched_, [&](std::uint32_t qpn) {
+  std::erase_if(watched_, [&](Qpn qpn) {
     auto* qp = find_qp(qpn);
     if (qp == nullptr) return true;
     if (!qp->transport().flushes_receives()) {
@@ -289,36 +288,32 @@ void Rdma::poll_watched(util::Time now) {
 
 // Verbs of the commands ------------------------------------------------------------------------
 
-QueuePair* Rdma::add_qp(std::unique_ptr<QueuePair> qp) {
-  const auto qpn = device_.resources().queue_numbers().allocate();
-  if (!qpn) return nullptr;
-  const auto context = qp->context();
-  const bool is_gsi = qp->service() == QueuePair::Service::QP1;
+QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, MappedQueue queue) {
+  auto* qp = queue_pairs_.emplace(context, std::move(queue));
+  if (qp == nullptr) return nullptr;
+  const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
   const rdma::QpOptions options{
       .has_send_queue = qp->has_send_queue(),
       .has_receive_queue = qp->has_receive_queue(),
       .uses_srq = qp->uses_srq(),
       .block_multicast_loopback = context.get(QueuePair::Qpc::block_lb_mc) != 0,
-      .counters = device_.resources().q_counter(context.get(QueuePair::Qpc::counter_set_id)),
-      .owner = qp.get()};
-  auto& transport_qp = transport_.create_qp(
-      rdma::Qpn(*qpn), *QueuePair::transport_type(qp->service()), qp->attributes(), options);
+      .counters = device_.resources().q_counter(counters),
+      .owner = qp};
+  auto& transport_qp = transport_.create_qp(qp->qpn(), *QueuePair::transport_type(qp->service()),
+                                            qp->attributes(), options);
   using spec::connectx::hca_cap;
   const bool atomics = device_.capabilities().general().get(hca_cap::atomic) != 0;
-  qp->bind(*qpn, transport_qp, atomics);
-  if (is_gsi) {
-    gsi_ = qpn;
-    transport_.set_gsi(rdma::Qpn(*qpn));
+  qp->bind(transport_qp, atomics);
+  if (qp->service() == QueuePair::Service::QP1) {
+    gsi_ = qp->qpn();
+    transport_.set_gsi(gsi_);
   }
   if (qp->uses_srq()) find_srq(qp->srqn())->add_user();
-  if (*qpn >= queue_pairs_.size()) queue_pairs_.resize(*qpn + 1);
-  queue_pairs_[*qpn] = std::move(qp);
-  return queue_pairs_[*qpn].get();
+  return qp;
 }
 
 void Rdma::remove_qp(QueuePair& qp) {
-  const auto qpn = qp.qpn();
-  if (gsi_ == qpn) {
+  if (gsi_ == qp.qpn()) {
     gsi_.reset();
     transport_.set_gsi(std::nullopt);
   }
@@ -326,23 +321,21 @@ void Rdma::remove_qp(QueuePair& qp) {
     if (auto* srq = find_srq(qp.srqn())) srq->remove_user();
   }
   transport_.destroy_qp(qp.transport());
-  queue_pairs_[qpn].reset();
-  device_.resources().queue_numbers().free(qpn);
+  queue_pairs_.erase(qp.qpn());
 }
 
 rdma::Refusal Rdma::modify_qp(QueuePair& qp, QpState to, util::View<spec::connectx::qpc> context) {
   util::Struct<spec::connectx::qpc> before;
   std::ranges::copy(qp.context().bytes(), before.bytes().begin());
-  qp.set_context(context, device_.dma());
+  qp.set_context(context, device_.queue_mapper());
   if (const auto refusal = transport_.modify(qp.transport(), to, qp.attributes())) {
-    qp.set_context(before, device_.dma());
+    qp.set_context(before, device_.queue_mapper());
     return refusal;
   }
-  qp.transport().set_counters(
-      device_.resources().q_counter(context.get(QueuePair::Qpc::counter_set_id)));
+  const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
+  qp.transport().set_counters(device_.resources().q_counter(counters));
   if (qp.uses_srq()) {
-    const auto old =
-        util::View<spec::connectx::qpc>(before).get(spec::connectx::qpc::srqn_rmpn_xrqn);
+    const Srqn old(before.get(spec::connectx::qpc::srqn_rmpn_xrqn));
     if (auto* srq = find_srq(old)) srq->remove_user();
     find_srq(qp.srqn())->add_user();
   }
@@ -357,18 +350,10 @@ rdma::Refusal Rdma::move_qp(QueuePair& qp, QpState to) {
 }
 
 SharedReceiveQueue* Rdma::add_srq(SharedReceiveQueue::Attributes attributes) {
-  const auto number = device_.resources().srq_numbers().allocate();
-  if (!number) return nullptr;
-  if (*number >= shared_queues_.size()) shared_queues_.resize(*number + 1);
-  shared_queues_[*number] = std::make_unique<SharedReceiveQueue>(*number, std::move(attributes));
-  return shared_queues_[*number].get();
+  return shared_queues_.emplace(std::move(attributes));
 }
 
-void Rdma::remove_srq(SharedReceiveQueue& srq) {
-  const auto number = srq.number();
-  shared_queues_[number].reset();
-  device_.resources().srq_numbers().free(number);
-}
+void Rdma::remove_srq(SharedReceiveQueue& srq) { shared_queues_.erase(srq.number()); }
 
 void Rdma::arm_srq(SharedReceiveQueue& srq, std::uint16_t limit) {
   srq.arm(limit);

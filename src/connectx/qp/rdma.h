@@ -11,17 +11,16 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "connectx/command/command.h"
+#include "connectx/base/numbers.h"
 #include "connectx/qp/cqe.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/shared_receive_queue.h"
+#include "hca/object_table.h"
 #include "rdma/hca.h"
 #include "rdma/transport.h"
 #include "util/clock.h"
@@ -41,9 +40,9 @@ class Rdma : private rdma::Hca {
   // Events of the device -----------------------------------------------------------------------
 
   /// Whether a QP has this number. SQs and RQs share the numbers.
-  bool owns(std::uint32_t number) const { return find_qp(number) != nullptr; }
+  bool owns(Qpn number) const { return find_qp(number) != nullptr; }
   /// The send doorbell of a QP was rung: there may be new send WQEs.
-  void doorbell(std::uint32_t qpn);
+  void doorbell(Qpn qpn);
   /// False: not a RoCE packet for this device; it is the Ethernet side's. To be asked only while
   /// the vport's roce_en is set.
   bool handle_frame(const wire::Frame& frame, util::Time now);
@@ -57,24 +56,19 @@ class Rdma : private rdma::Hca {
   const rdma::PortCounters& counters() const { return transport_.counters(); }
 
   /// Null for a number that no QP has.
-  QueuePair* find_qp(std::uint32_t qpn) const {
-    return qpn < queue_pairs_.size() ? queue_pairs_[qpn].get() : nullptr;
-  }
+  QueuePair* find_qp(Qpn qpn) { return queue_pairs_.find(qpn); }
+  const QueuePair* find_qp(Qpn qpn) const { return queue_pairs_.find(qpn); }
   template <class Visit>
   void for_each_qp(Visit&& visit) const {
-    for (const auto& qp : queue_pairs_) {
-      if (qp != nullptr) visit(std::as_const(*qp));
-    }
+    queue_pairs_.for_each(visit);
   }
   /// Null for a number that no RMP or XRC SRQ has.
-  SharedReceiveQueue* find_srq(std::uint32_t number) const {
-    return number < shared_queues_.size() ? shared_queues_[number].get() : nullptr;
-  }
+  SharedReceiveQueue* find_srq(Srqn number) { return shared_queues_.find(number); }
 
   // Verbs of the commands ----------------------------------------------------------------------
 
-  /// Gives the QP a number and makes it known, in RESET. Null if all numbers are in use.
-  QueuePair* add_qp(std::unique_ptr<QueuePair> qp);
+  /// A new QP in RESET. Null if all numbers are in use.
+  QueuePair* add_qp(util::View<spec::connectx::qpc> context, MappedQueue queue);
   void remove_qp(QueuePair& qp);
   /// Gives the QP a new context and the transport what it means there. Nothing has changed if
   /// the transport refuses.
@@ -98,7 +92,7 @@ class Rdma : private rdma::Hca {
   WqeFault read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
                          std::span<const std::byte>& wqe);
   rdma::Fetch fetch_shared(QueuePair& qp, rdma::ReceiveRequest& request);
-  void write_cqe(QueuePair& qp, std::uint32_t cqn, Cqe& cqe, bool solicited);
+  void write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited);
   void note(const QueuePair& qp, std::string_view what, std::string_view reason,
             std::string_view section);
 
@@ -109,12 +103,12 @@ class Rdma : private rdma::Hca {
 
   Device& device_;
   rdma::Transport transport_;
-  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;             ///< by QPN
-  std::vector<std::unique_ptr<SharedReceiveQueue>> shared_queues_;  ///< by number
-  std::optional<std::uint32_t> gsi_;
-  util::Time now_{};                    ///< of the last handle_frame() or run()
-  std::vector<std::uint32_t> failing_;  ///< QPNs whose CQ failed
-  std::vector<std::uint32_t> watched_;  ///< QPNs that flush receives
+  hca::ObjectTable<SharedReceiveQueue, Srqn> shared_queues_;
+  hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
+  std::optional<Qpn> gsi_;
+  util::Time now_{};          ///< of the last handle_frame() or run()
+  std::vector<Qpn> failing_;  ///< whose CQ failed
+  std::vector<Qpn> watched_;  ///< that flush receives
   util::Duration poll_interval_{};
   util::Time next_poll_ = util::kNever;
   util::RateLimiter notes_;

@@ -44,13 +44,13 @@ CommandResult check_wq(Device& device, util::View<wq> queue) {
   if (log_stride < Srq::kLogStrideMin || log_stride > Srq::kLogStrideMax) {
     return refuse(Status::BAD_PARAM, kSection, "log_wq_stride has no room for a WQE, or too much");
   }
-  if (!device.resources().pds().contains(queue.get(wq::pd))) {
+  if (!device.resources().pds().contains(Pd(queue.get(wq::pd)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
   }
   return {};
 }
 
-Srq* find_rmp(Device& device, std::uint32_t rmpn) {
+Srq* find_rmp(Device& device, Srqn rmpn) {
   auto* srq = device.rdma().find_srq(rmpn);
   return srq != nullptr && srq->attributes().kind == Srq::Kind::kRmp ? srq : nullptr;
 }
@@ -64,36 +64,32 @@ CommandResult create_rmp(Device& device, const Command& command) {
   const auto queue = context.get(rmp_context::wq);
   if (auto checked = check_wq(device, queue); !checked) return checked;
 
-  const unsigned log_page_size = queue.get(wq::log_wq_pg_sz) + 12;
   Srq::Attributes attributes;
   attributes.kind = Srq::Kind::kRmp;
   attributes.log_size = queue.get(wq::log_wq_sz);
   attributes.log_stride = queue.get(wq::log_wq_stride);
   attributes.wq_signature = queue.get(wq::wq_signature) != 0;
-  attributes.pd = rdma::Pd(queue.get(wq::pd));
-  auto buffer =
-      QueueBuffer::from_pas(device.dma(), command.in_tail(create_rmp_in::kSize), log_page_size,
-                            std::uint64_t{queue.get(wq::page_offset)} << (log_page_size - 6),
-                            std::uint64_t{1} << (attributes.log_size + attributes.log_stride));
-  if (!buffer) {
-    return refuse(Status::BAD_INPUT_LEN, kSection, "the page list is shorter than the queue");
-  }
-  auto reservation = device.resources().translations().reserve(buffer->pages().size());
-  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
-  attributes.buffer = std::move(*buffer);
-  attributes.translations = std::move(*reservation);
-  attributes.record = DoorbellRecord(device.dma(), queue.get(wq::dbr_addr));
+  attributes.pd = Pd(queue.get(wq::pd));
+  auto mapped = device.queue_mapper().map(
+      {.log_page_size = queue.get(wq::log_wq_pg_sz),
+       .page_offset = queue.get(wq::page_offset),
+       .size = std::uint64_t{1} << (attributes.log_size + attributes.log_stride),
+       .pas = command.in_tail(create_rmp_in::kSize),
+       .dbr_addr = queue.get(wq::dbr_addr)},
+      kSection);
+  if (!mapped) return tl::unexpected(mapped.error());
+  attributes.queue = *std::move(mapped);
   std::ranges::copy(context.bytes(), attributes.context.begin());
   auto* srq = device.rdma().add_srq(std::move(attributes));
   if (srq == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all SRQ numbers are in use");
   device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
-  command.output<create_rmp_out>().set(create_rmp_out::rmpn, srq->number());
+  command.output<create_rmp_out>().set(create_rmp_out::rmpn, srq->number().value());
   return {};
 }
 
 CommandResult modify_rmp(Device& device, const Command& command) {
   const auto in = command.input<modify_rmp_in>();
-  auto* srq = find_rmp(device, in.get(modify_rmp_in::rmpn));
+  auto* srq = find_rmp(device, Srqn(in.get(modify_rmp_in::rmpn)));
   if (srq == nullptr) return unknown_rmp();
   if (srq->failed()) {
     return refuse(Status::BAD_RESOURCE_STATE, kSection, "the RMP is in error");
@@ -107,7 +103,7 @@ CommandResult modify_rmp(Device& device, const Command& command) {
 }
 
 CommandResult destroy_rmp(Device& device, const Command& command) {
-  auto* srq = find_rmp(device, command.input<destroy_rmp_in>().get(destroy_rmp_in::rmpn));
+  auto* srq = find_rmp(device, Srqn(command.input<destroy_rmp_in>().get(destroy_rmp_in::rmpn)));
   if (srq == nullptr) return unknown_rmp();
   if (srq->users() != 0) return refuse(Status::RESOURCE_BUSY, kSection, "QPs use the RMP");
   device.rdma().remove_srq(*srq);
@@ -115,7 +111,7 @@ CommandResult destroy_rmp(Device& device, const Command& command) {
 }
 
 CommandResult query_rmp(Device& device, const Command& command) {
-  auto* srq = find_rmp(device, command.input<query_rmp_in>().get(query_rmp_in::rmpn));
+  auto* srq = find_rmp(device, Srqn(command.input<query_rmp_in>().get(query_rmp_in::rmpn)));
   if (srq == nullptr) return unknown_rmp();
   const auto out = command.output<query_rmp_out>().sub(query_rmp_out::rmp_context);
   const auto& attributes = srq->attributes();
@@ -124,8 +120,8 @@ CommandResult query_rmp(Device& device, const Command& command) {
   out.set(rmp_context::state, static_cast<std::uint32_t>(state));
   const auto queue = out.sub(rmp_context::wq);
   queue.set(wq::lwm, srq->limit());
-  queue.set(wq::hw_counter, srq->consumed());
-  write_page_list(command, query_rmp_out::kSize, attributes.buffer.pages());
+  queue.set(wq::hw_counter, srq->chain().consumed());
+  write_page_list(command.out.subspan(query_rmp_out::kSize), attributes.queue.memory.pages());
   return {};
 }
 

@@ -79,7 +79,7 @@ CommandResult query_roce_address(Device& device, const Command& command) {
 
 CommandResult attach_to_mcg(Device& device, const Command& command) {
   const auto in = command.input<attach_to_mcg_in>();
-  const auto* qp = device.rdma().find_qp(in.get(attach_to_mcg_in::qpn));
+  const auto* qp = device.rdma().find_qp(Qpn(in.get(attach_to_mcg_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kGroupSection, "unknown QPN");
   if (qp->transport().type() != rdma::QpType::kUd) {
     return refuse(Status::BAD_PARAM, kGroupSection, "only UD QPs take multicast");
@@ -89,7 +89,7 @@ CommandResult attach_to_mcg(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, kGroupSection, "the GID is no multicast address");
   }
   // A QP is in a group or not, and gets one copy (IBTA 11.3.5): attaching again changes nothing.
-  (void)device.rdma().transport().attach(rdma::Qpn(qp->qpn()), group);
+  (void)device.rdma().transport().attach(qp->qpn(), group);
   return {};
 }
 

@@ -226,7 +226,7 @@ SendWqeControl SendWqeControl::parse(std::span<const std::byte> wqe) {
   SendWqeControl control;
   control.index = static_cast<std::uint16_t>(ctrl.get(Ctrl::wqe_index));
   control.opcode = static_cast<wqe_opcode>(ctrl.get(Ctrl::opcode));
-  control.qpn = ctrl.get(Ctrl::sq_number);
+  control.qpn = rdma::Qpn(ctrl.get(Ctrl::sq_number));
   control.units = ctrl.get(Ctrl::ds);
   control.event = ce == spec::connectx::wqe_completion::CQE_AND_EQE;
   control.signaled = control.event || ce == spec::connectx::wqe_completion::CQE;

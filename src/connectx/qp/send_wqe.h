@@ -53,7 +53,7 @@ const WqeFaultInfo& describe(WqeFault fault);
 /// What the decoder must know of a QP.
 struct SendWqeRules {
   rdma::QpType type = rdma::QpType::kRc;
-  std::uint32_t qpn = 0;
+  rdma::Qpn qpn;
   bool atomics = true;                ///< the capability is on
   std::uint8_t log_message_max = 30;  ///< bytes
 };
@@ -62,7 +62,7 @@ struct SendWqeRules {
 struct SendWqeControl {
   std::uint16_t index;
   spec::connectx::wqe_opcode opcode;  ///< may be none of the enumeration
-  std::uint32_t qpn;
+  rdma::Qpn qpn;
   std::uint32_t units;  ///< of 16 bytes, with the control segment; 0 is a fault
   bool signaled;
   bool event;  ///< the CQE counts as solicited

@@ -7,8 +7,9 @@
 #include <optional>
 #include <span>
 
-#include "connectx/base/resources.h"
-#include "connectx/queue/queue_buffer.h"
+#include "connectx/base/numbers.h"
+#include "connectx/queue/mapped_queue.h"
+#include "hca/work_ring.h"
 #include "rdma/hca.h"
 #include "rdma/types.h"
 #include "spec/connectx/raw_queues.h"
@@ -29,26 +30,24 @@ class SharedReceiveQueue {
     unsigned log_stride = 5;  ///< bytes
     /// A signature segment stands before the scatter list; it is not checked.
     bool wq_signature = false;
-    rdma::Pd pd{};
-    std::uint32_t cqn = 0;         ///< XRC
+    Pd pd{};
+    Cqn cqn{};                     ///< XRC
     std::uint32_t user_index = 0;  ///< XRC
-    std::uint32_t xrcd = 0;        ///< XRC
+    Xrcd xrcd{};                   ///< XRC
     std::uint16_t limit = 0;       ///< 0: no event
-    QueueBuffer buffer{};
-    TranslationBudget::Reservation translations{};  ///< for the buffer
-    DoorbellRecord record{};
+    MappedQueue queue{};
     /// The context as it was given, for the query commands: of the kind's own layout.
     std::array<std::byte, spec::connectx::rmp_context::kSize> context{};
   };
 
   static_assert(spec::connectx::xrc_srq_context::kSize <= spec::connectx::rmp_context::kSize);
 
-  SharedReceiveQueue(std::uint32_t number, Attributes attributes);
+  SharedReceiveQueue(Srqn number, Attributes attributes);
 
-  std::uint32_t number() const { return number_; }
+  Srqn number() const { return number_; }
   const Attributes& attributes() const { return attributes_; }
   bool failed() const { return failed_; }
-  std::uint16_t consumed() const { return consumed_; }
+  const hca::WorkChain& chain() const { return chain_; }
   std::uint16_t limit() const { return attributes_.limit; }
 
   /// Takes the next WQE. Its index becomes the request's cookie.
@@ -67,16 +66,11 @@ class SharedReceiveQueue {
   std::uint32_t users() const { return users_; }
 
  private:
-  std::uint32_t size() const { return 1u << attributes_.log_size; }
-  /// WQEs that are posted and not taken; nothing if the record is gone or makes no sense.
-  std::optional<std::uint32_t> read_available();
   rdma::Fetch fail(const char* reason);
 
-  std::uint32_t number_;
+  Srqn number_;
   Attributes attributes_;
-  std::uint16_t next_ = 0;      ///< index of the WQE to take next
-  std::uint16_t consumed_ = 0;  ///< counts WQEs
-  std::uint16_t posted_ = 0;    ///< as last read from the record
+  hca::WorkChain chain_;
   std::uint32_t users_ = 0;
   bool failed_ = false;
   bool failure_told_ = false;

@@ -38,19 +38,19 @@ CommandResult check_context(Device& device, util::View<create_xrc_srq_in> in) {
       context.get(xrc_srq_context::dbr_umem_valid) != 0) {
     return refuse(Status::BAD_PARAM, kSection, "user memory objects are not offered");
   }
-  if (!device.resources().xrcds().contains(context.get(xrc_srq_context::xrcd))) {
+  if (!device.resources().xrcds().contains(Xrcd(context.get(xrc_srq_context::xrcd)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown XRC domain");
   }
-  if (device.completion_queues().find(context.get(xrc_srq_context::cqn)) == nullptr) {
+  if (device.completion_queues().find(Cqn(context.get(xrc_srq_context::cqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown CQ");
   }
-  if (!device.resources().pds().contains(context.get(xrc_srq_context::pd))) {
+  if (!device.resources().pds().contains(Pd(context.get(xrc_srq_context::pd)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
   }
   return {};
 }
 
-Srq* find_xrc_srq(Device& device, std::uint32_t number) {
+Srq* find_xrc_srq(Device& device, Srqn number) {
   auto* srq = device.rdma().find_srq(number);
   return srq != nullptr && srq->attributes().kind == Srq::Kind::kXrc ? srq : nullptr;
 }
@@ -68,42 +68,38 @@ CommandResult create_xrc_srq(Device& device, const Command& command) {
   if (auto checked = check_context(device, in); !checked) return checked;
   const auto context = in.get(create_xrc_srq_in::xrc_srq_context_entry);
 
-  const unsigned log_page_size = context.get(xrc_srq_context::log_page_size) + 12;
   Srq::Attributes attributes;
   attributes.kind = Srq::Kind::kXrc;
   attributes.log_size = context.get(xrc_srq_context::log_xrc_srq_size);
   attributes.log_stride = context.get(xrc_srq_context::log_rq_stride) + 4;
   attributes.wq_signature = context.get(xrc_srq_context::wq_signature) != 0;
-  attributes.pd = rdma::Pd(context.get(xrc_srq_context::pd));
-  attributes.cqn = context.get(xrc_srq_context::cqn);
+  attributes.pd = Pd(context.get(xrc_srq_context::pd));
+  attributes.cqn = Cqn(context.get(xrc_srq_context::cqn));
   attributes.user_index = context.get(xrc_srq_context::user_index);
-  attributes.xrcd = context.get(xrc_srq_context::xrcd);
+  attributes.xrcd = Xrcd(context.get(xrc_srq_context::xrcd));
   if (attributes.log_stride < Srq::kLogStrideMin) {
     return refuse(Status::BAD_PARAM, kSection, "log_rq_stride has no room for a WQE");
   }
-  auto buffer = QueueBuffer::from_pas(
-      device.dma(), command.in_tail(create_xrc_srq_in::kSize), log_page_size,
-      std::uint64_t{context.get(xrc_srq_context::page_offset)} << (log_page_size - 6),
-      std::uint64_t{1} << (attributes.log_size + attributes.log_stride));
-  if (!buffer) {
-    return refuse(Status::BAD_INPUT_LEN, kSection, "the page list is shorter than the queue");
-  }
-  auto reservation = device.resources().translations().reserve(buffer->pages().size());
-  if (!reservation) return refuse(Status::NO_RESOURCES, kSection, "all translations are in use");
-  attributes.buffer = std::move(*buffer);
-  attributes.translations = std::move(*reservation);
-  attributes.record = DoorbellRecord(device.dma(), context.get(xrc_srq_context::dbr_addr));
+  auto mapped = device.queue_mapper().map(
+      {.log_page_size = context.get(xrc_srq_context::log_page_size),
+       .page_offset = context.get(xrc_srq_context::page_offset),
+       .size = std::uint64_t{1} << (attributes.log_size + attributes.log_stride),
+       .pas = command.in_tail(create_xrc_srq_in::kSize),
+       .dbr_addr = context.get(xrc_srq_context::dbr_addr)},
+      kSection);
+  if (!mapped) return tl::unexpected(mapped.error());
+  attributes.queue = *std::move(mapped);
   std::ranges::copy(context.bytes(), attributes.context.begin());
   auto* srq = device.rdma().add_srq(std::move(attributes));
   if (srq == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all SRQ numbers are in use");
   device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(context.get(xrc_srq_context::lwm)));
-  command.output<create_xrc_srq_out>().set(create_xrc_srq_out::xrc_srqn, srq->number());
+  command.output<create_xrc_srq_out>().set(create_xrc_srq_out::xrc_srqn, srq->number().value());
   return {};
 }
 
 CommandResult destroy_xrc_srq(Device& device, const Command& command) {
-  auto* srq =
-      find_xrc_srq(device, command.input<destroy_xrc_srq_in>().get(destroy_xrc_srq_in::xrc_srqn));
+  auto* srq = find_xrc_srq(
+      device, Srqn(command.input<destroy_xrc_srq_in>().get(destroy_xrc_srq_in::xrc_srqn)));
   if (srq == nullptr) return unknown_srq();
   if (srq->users() != 0) return refuse(Status::RESOURCE_BUSY, kSection, "QPs use the SRQ");
   device.rdma().remove_srq(*srq);
@@ -112,7 +108,7 @@ CommandResult destroy_xrc_srq(Device& device, const Command& command) {
 
 CommandResult query_xrc_srq(Device& device, const Command& command) {
   auto* srq =
-      find_xrc_srq(device, command.input<query_xrc_srq_in>().get(query_xrc_srq_in::xrc_srqn));
+      find_xrc_srq(device, Srqn(command.input<query_xrc_srq_in>().get(query_xrc_srq_in::xrc_srqn)));
   if (srq == nullptr) return unknown_srq();
   const auto& attributes = srq->attributes();
   const auto out =
@@ -122,13 +118,13 @@ CommandResult query_xrc_srq(Device& device, const Command& command) {
   const auto state = srq->failed() ? srq_state::ERROR_STATE : srq_state::GOOD;
   out.set(xrc_srq_context::state, static_cast<std::uint32_t>(state));
   out.set(xrc_srq_context::lwm, srq->limit());
-  write_page_list(command, query_xrc_srq_out::kSize, attributes.buffer.pages());
+  write_page_list(command.out.subspan(query_xrc_srq_out::kSize), attributes.queue.memory.pages());
   return {};
 }
 
 CommandResult arm_xrc_srq(Device& device, const Command& command) {
   const auto in = command.input<arm_xrc_srq_in>();
-  auto* srq = find_xrc_srq(device, in.get(arm_xrc_srq_in::xrc_srqn));
+  auto* srq = find_xrc_srq(device, Srqn(in.get(arm_xrc_srq_in::xrc_srqn)));
   if (srq == nullptr) return unknown_srq();
   if (srq->failed()) return refuse(Status::BAD_RESOURCE_STATE, kSection, "the SRQ is in error");
   device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(in.get(arm_xrc_srq_in::lwm)));

@@ -9,15 +9,12 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/command/command.h"
-#include "connectx/queue/queue_buffer.h"
-#include "connectx/queue/work_ring.h"
-#include "rdma/types.h"
+#include "connectx/queue/mapped_queue.h"
+#include "hca/work_ring.h"
 #include "spec/connectx/raw_queues.h"
 #include "util/field.h"
 
 namespace softhca::connectx {
-
-class Device;
 
 /// Bytes of a receive WQE. The largest is max_wqe_sz_rq too.
 inline constexpr unsigned kLogReceiveStrideMin = 4;
@@ -27,22 +24,33 @@ inline constexpr unsigned kLogSendStride = 6;
 inline constexpr unsigned kLogWorkQueueMax = 15;
 
 struct WorkQueue {
-  rdma::Pd pd;
-  QueueBuffer buffer;
-  TranslationBudget::Reservation translations;  ///< for the buffer
-  DoorbellRecord record;
-  WorkRing ring;
+  Pd pd;
+  MappedQueue queue;
+  hca::WorkRing ring;
 
-  std::optional<std::uint32_t> available() { return ring.available(record); }
-  bool read(std::uint32_t skip, std::span<std::byte> out) { return ring.read(buffer, skip, out); }
+  std::optional<std::uint32_t> available() { return ring.available(queue.record); }
+  bool read(std::uint32_t skip, std::span<std::byte> out) {
+    return ring.read(queue.memory, skip, out);
+  }
 };
 
-/// Checks a wq and maps its ring. `pas` are the bytes behind the context.
-tl::expected<WorkQueue, Refusal> make_send_work_queue(Device& device,
-                                                      util::View<spec::connectx::wq> wq,
-                                                      std::span<const std::byte> pas);
-tl::expected<WorkQueue, Refusal> make_receive_work_queue(Device& device,
-                                                         util::View<spec::connectx::wq> wq,
-                                                         std::span<const std::byte> pas);
+/// Checks wqs and maps their rings. `pas` are the bytes behind the context.
+class WorkQueueMaker {
+ public:
+  WorkQueueMaker(const QueueMapper& mapper, Resources& resources)
+      : mapper_(mapper), resources_(resources) {}
+
+  tl::expected<WorkQueue, Refusal> make_send(util::View<spec::connectx::wq> wq,
+                                             std::span<const std::byte> pas);
+  tl::expected<WorkQueue, Refusal> make_receive(util::View<spec::connectx::wq> wq,
+                                                std::span<const std::byte> pas);
+
+ private:
+  tl::expected<WorkQueue, Refusal> make(util::View<spec::connectx::wq> wq,
+                                        std::span<const std::byte> pas, unsigned record_dword);
+
+  QueueMapper mapper_;
+  Resources& resources_;
+};
 
 }  // namespace softhca::connectx

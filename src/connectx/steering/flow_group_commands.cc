@@ -53,7 +53,7 @@ struct Found {
 template <class In>
 Found find(Device& device, util::View<In> in) {
   auto* table = device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
-                                                  in.get(In::table_id));
+                                                  FlowTableId(in.get(In::table_id)));
   if (table == nullptr) return {nullptr, nullptr};
   return {table, table->find_group(in.get(In::group_id))};
 }
@@ -64,7 +64,8 @@ CommandResult create_flow_group(Device& device, const Command& command) {
   using In = create_flow_group_in;
   const auto in = command.input<In>();
   auto& steering = device.ethernet().steering();
-  auto* table = steering.find(flow_table_type(in.get(In::table_type)), in.get(In::table_id));
+  auto* table =
+      steering.find(flow_table_type(in.get(In::table_type)), FlowTableId(in.get(In::table_id)));
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.6", "unknown flow table");
   const auto first = in.get(In::start_flow_index);
   const auto last = in.get(In::end_flow_index);

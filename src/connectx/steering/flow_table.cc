@@ -128,12 +128,12 @@ void FlowTable::destroy_group(std::uint32_t id) {
 
 // FlowSteering ---------------------------------------------------------------------------------
 
-FlowTable* FlowSteering::find(flow_table_type type, std::uint32_t id) {
+FlowTable* FlowSteering::find(flow_table_type type, FlowTableId id) {
   auto* table = tables_.find(id);
   return table != nullptr && table->attributes().type == type ? table : nullptr;
 }
 
-void FlowSteering::destroy(std::uint32_t id) {
+void FlowSteering::destroy(FlowTableId id) {
   if (root_ == id) root_.reset();
   tables_.erase(id);
 }
@@ -175,13 +175,13 @@ FlowTable* FlowSteering::apply(const Flow& flow, std::uint32_t flow_tag, Walk& p
   for (const auto& destination : flow.destinations) {
     if (destination.type == destination_type::TIR) {
       if (packet_walk.out.size() < kDestinationsMax) {
-        packet_walk.out.push_back({destination.id, flow_tag});
+        packet_walk.out.push_back({Tirn(destination.id), flow_tag});
       }
       continue;
     }
     // All tables but the last are walked here, so that the common chain needs no recursion.
     if (next != nullptr) walk(next, flow_tag, packet_walk);
-    next = tables_.find(destination.id);
+    next = tables_.find(FlowTableId(destination.id));
   }
   return next;
 }

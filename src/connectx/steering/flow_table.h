@@ -14,8 +14,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "connectx/base/object_table.h"
+#include "connectx/base/numbers.h"
 #include "connectx/steering/flow_match.h"
+#include "hca/object_table.h"
 #include "spec/connectx/opcodes.h"
 
 namespace softhca::connectx {
@@ -92,12 +93,12 @@ class FlowTable {
     std::uint8_t level = 0;
     std::uint8_t log_size = 0;
     spec::connectx::table_miss_action miss_action{};
-    std::uint32_t miss_id = 0;
+    FlowTableId miss_id;
   };
 
-  FlowTable(std::uint32_t id, const Attributes& attributes) : id_(id), attributes_(attributes) {}
+  FlowTable(FlowTableId id, const Attributes& attributes) : id_(id), attributes_(attributes) {}
 
-  std::uint32_t id() const { return id_; }
+  FlowTableId id() const { return id_; }
   const Attributes& attributes() const { return attributes_; }
   Attributes& attributes() { return attributes_; }
   std::uint64_t size() const { return std::uint64_t{1} << attributes_.log_size; }
@@ -126,7 +127,7 @@ class FlowTable {
   }
 
  private:
-  std::uint32_t id_;
+  FlowTableId id_;
   Attributes attributes_;
   std::uint32_t next_group_id_ = 1;
   std::vector<std::unique_ptr<FlowGroup>> groups_;  ///< by ascending first()
@@ -148,19 +149,19 @@ class FlowSteering {
 
   /// A copy of the packet for one TIR.
   struct Delivery {
-    std::uint32_t tirn;
+    Tirn tirn;
     std::uint32_t flow_tag;  ///< of the last flow on the way that had one
   };
 
   /// Null if there are too many.
   FlowTable* create(const FlowTable::Attributes& attributes) { return tables_.emplace(attributes); }
-  FlowTable* find(spec::connectx::flow_table_type type, std::uint32_t id);
+  FlowTable* find(spec::connectx::flow_table_type type, FlowTableId id);
   /// The root goes with its table: drivers do not disconnect it first.
-  void destroy(std::uint32_t id);
+  void destroy(FlowTableId id);
 
   /// Nothing: the default root, which is the table of level 0 (PRM 7.11.3.2).
-  void set_root(std::optional<std::uint32_t> id) { root_ = id; }
-  std::optional<std::uint32_t> root() const { return root_; }
+  void set_root(std::optional<FlowTableId> id) { root_ = id; }
+  std::optional<FlowTableId> root() const { return root_; }
 
   std::uint32_t& group_count() { return group_count_; }
   std::uint32_t& flow_count() { return flow_count_; }
@@ -185,8 +186,8 @@ class FlowSteering {
   FlowTable* apply(const Flow& flow, std::uint32_t flow_tag, Walk& walk);
   FlowTable* miss_of(const FlowTable& table);
 
-  ObjectTable<FlowTable> tables_{1, kTablesMax};
-  std::optional<std::uint32_t> root_;
+  hca::ObjectTable<FlowTable, FlowTableId> tables_{1, kTablesMax};
+  std::optional<FlowTableId> root_;
   std::uint32_t group_count_ = 0;
   std::uint32_t flow_count_ = 0;
   std::uint32_t destination_count_ = 0;  ///< of all flows

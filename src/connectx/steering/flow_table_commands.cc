@@ -28,7 +28,7 @@ CommandResult check_type(View in, auto type, auto other_vport) {
 }
 
 FlowTable* find(Device& device, std::uint32_t id) {
-  return device.ethernet().steering().find(flow_table_type::NIC_RX, id);
+  return device.ethernet().steering().find(flow_table_type::NIC_RX, FlowTableId(id));
 }
 
 /// The miss part of a flow table context, for a table of `level`.
@@ -56,8 +56,8 @@ CommandResult check_miss(Device& device, util::View<flow_table_context> context,
 void set_miss(FlowTable::Attributes& to, util::View<flow_table_context> context) {
   to.miss_action = table_miss_action(context.get(flow_table_context::table_miss_action));
   to.miss_id = to.miss_action == table_miss_action::IDENTIFIED_MISS_TABLE
-                   ? context.get(flow_table_context::table_miss_id)
-                   : 0;
+                   ? FlowTableId(context.get(flow_table_context::table_miss_id))
+                   : FlowTableId();
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ CommandResult create_flow_table(Device& device, const Command& command) {
   set_miss(attributes, context);
   const auto* table = device.ethernet().steering().create(attributes);
   if (table == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.11.3.1", "too many flow tables");
-  command.output<create_flow_table_out>().set(create_flow_table_out::table_id, table->id());
+  command.output<create_flow_table_out>().set(create_flow_table_out::table_id, table->id().value());
   return {};
 }
 
@@ -147,7 +147,7 @@ CommandResult query_flow_table(Device& device, const Command& command) {
   using In = query_flow_table_in;
   const auto in = command.input<In>();
   const auto* table = device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
-                                                        in.get(In::table_id));
+                                                        FlowTableId(in.get(In::table_id)));
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.5", "unknown flow table");
   const auto out =
       command.output<query_flow_table_out>().sub(query_flow_table_out::flow_table_context);
@@ -156,7 +156,7 @@ CommandResult query_flow_table(Device& device, const Command& command) {
   out.set(flow_table_context::log_size, attributes.log_size);
   out.set(flow_table_context::table_miss_action,
           static_cast<std::uint32_t>(attributes.miss_action));
-  out.set(flow_table_context::table_miss_id, attributes.miss_id);
+  out.set(flow_table_context::table_miss_id, attributes.miss_id.value());
   return {};
 }
 

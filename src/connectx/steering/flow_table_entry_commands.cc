@@ -40,10 +40,11 @@ CommandResult check_destination(Device& device, const FlowTable& table,
                                 const FlowDestination& destination) {
   switch (destination.type) {
     case destination_type::TIR:
-      if (device.ethernet().tirs().find(destination.id) != nullptr) return {};
+      if (device.ethernet().tirs().find(Tirn(destination.id)) != nullptr) return {};
       return refuse(Status::BAD_RESOURCE, "PRM 12.14.9", "unknown TIR as destination");
     case destination_type::FLOW_TABLE: {
-      const auto* next = device.ethernet().steering().find(table.attributes().type, destination.id);
+      const auto* next =
+          device.ethernet().steering().find(table.attributes().type, FlowTableId(destination.id));
       if (next == nullptr) {
         return refuse(Status::BAD_RESOURCE, "PRM 12.14.9", "unknown flow table as destination");
       }
@@ -93,7 +94,8 @@ void count_users(Device& device, const Destinations& destinations, int change) {
       static_cast<std::uint32_t>(change * static_cast<int>(destinations.size()));
   for (const auto& destination : destinations) {
     if (destination.type != destination_type::TIR) continue;
-    device.ethernet().tirs().find(destination.id)->users += static_cast<std::uint32_t>(change);
+    device.ethernet().tirs().find(Tirn(destination.id))->users +=
+        static_cast<std::uint32_t>(change);
   }
 }
 
@@ -134,7 +136,7 @@ struct Place {
 template <class In>
 Place find_place(Device& device, util::View<In> in) {
   auto* table = device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
-                                                  in.get(In::table_id));
+                                                  FlowTableId(in.get(In::table_id)));
   return {table, table == nullptr ? nullptr : table->group_of(in.get(In::flow_index))};
 }
 

@@ -22,41 +22,42 @@ class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
   static constexpr pcie::Iova kBase = 0x10000;
   static constexpr pcie::Iova kRecord = kBase + 0x3000;
   static constexpr std::uint32_t kSolicitedOnly = 1u << 24;
-  static constexpr std::uint32_t kCqn = 1;
+  static constexpr Cqn kCqn{1};
 
   CompletionQueueTest() {
     EXPECT_TRUE(dma_.map(kBase, memory_.size(), memory_.data(), pcie::DmaAccess::kReadWrite));
     msix_.set_sink(this);
     EventQueue::Attributes eq;
     eq.log_size = 6;
-    eq.buffer = buffer(kBase, 64 * kEqeSize);
+    eq.queue = queue(kBase, 64 * kEqeSize, 0);
     eqs_.create(std::move(eq))->handle_doorbell(0, false);
     CompletionQueue::Attributes cq;
     cq.log_size = 3;
-    cq.buffer = buffer(kBase + 0x2000, 8 * CompletionQueue::kCqeSize);
-    cq.record = DoorbellRecord(dma_, kRecord);
+    cq.queue = queue(kBase + 0x2000, 8 * CompletionQueue::kCqeSize, kRecord);
     cq_.emplace(kCqn, std::move(cq), eqs_, moderation_);
   }
 
-  QueueBuffer buffer(pcie::Iova at, std::uint64_t size) {
+  MappedQueue queue(pcie::Iova at, std::uint64_t size, pcie::Iova record) {
     std::vector<std::byte> pas;
     for (std::uint64_t done = 0; done < size; done += 4096) {
       pas.resize(pas.size() + 8);
       util::store_be64(pas.data() + pas.size() - 8, at + done);
     }
-    return *QueueBuffer::from_pas(dma_, pas, 12, 0, size);
+    return *QueueMapper(dma_, translations_)
+                .map({.size = size, .pas = pas, .dbr_addr = record}, "");
   }
   bool complete(bool solicited = false) {
     std::array<std::byte, CompletionQueue::kCqeSize> cqe{};
     return cq_->write(cqe, solicited);
   }
   void consume(std::uint32_t index) { util::store_be32(&memory_[0x3000], index); }
-  std::uint32_t events() { return eqs_.find(0)->producer(); }
+  std::uint32_t events() { return eqs_.find(Eqn(0))->ring().producer(); }
 
   void raise(std::uint16_t) override {}
 
   std::vector<std::byte> memory_ = std::vector<std::byte>(0x4000);
   pcie::DmaSpace dma_;
+  util::Budget translations_{100};
   pcie::Msix msix_{{.vectors = 1, .bar = 0, .table_offset = 0, .pba_offset = 0x800}};
   EventQueues eqs_{msix_};
   EventModeration moderation_;
@@ -75,16 +76,16 @@ class ModeratedCqTest : public CompletionQueueTest {
 
   void pass(util::Duration time) {
     now_ += time;
-    moderation_.run(now_, [this](std::uint32_t cqn) {
+    moderation_.run(now_, [this](Cqn cqn) {
       EXPECT_EQ(cqn, kCqn);
       cq_->report_held_event();
     });
   }
   /// A completion of an armed CQ, which software takes from it.
   void complete_and_consume() {
-    cq_->handle_arm(cq_->producer());
+    cq_->handle_arm(cq_->ring().producer());
     complete();
-    consume(cq_->producer());
+    consume(cq_->ring().producer());
   }
   std::uint32_t take_events() { return events() - std::exchange(taken_, events()); }
 

@@ -100,9 +100,9 @@ EthernetHost::EthernetHost()
     : device(options(), port), memory_(kMemorySize), rings_(1u << 10), cqs_(1u << 10) {
   EXPECT_TRUE(
       device.dma().map(kMemoryAt, kMemorySize, memory_.data(), pcie::DmaAccess::kReadWrite));
-  pd = *device.resources().pds().allocate();
-  transport_domain = *device.resources().transport_domains().allocate();
-  uar = *device.resources().uars().allocate();
+  pd = device.resources().pds().allocate()->value();
+  transport_domain = device.resources().transport_domains().allocate()->value();
+  uar = device.resources().uars().allocate()->value();
   rdma::MemoryKey::Attributes key;
   key.key = rdma::MKey(kKey);
   key.pd = rdma::Pd(pd);
@@ -165,10 +165,9 @@ std::uint32_t EthernetHost::create_cq(unsigned log_size) {
   }
   CompletionQueue::Attributes attributes;
   attributes.log_size = log_size;
-  attributes.buffer =
-      *QueueBuffer::from_pas(device.dma(), pas_of(ring), 12, 0, std::uint64_t{64} << log_size);
-  attributes.record = DoorbellRecord(device.dma(), ring.record);
-  const auto cqn = device.completion_queues().create(std::move(attributes))->cqn();
+  attributes.queue = *device.queue_mapper().map(
+      {.size = std::uint64_t{64} << log_size, .pas = pas_of(ring), .dbr_addr = ring.record}, "");
+  const auto cqn = device.completion_queues().create(std::move(attributes))->cqn().value();
   cqs_.at(cqn) = ring;
   return cqn;
 }
@@ -366,7 +365,7 @@ void EthernetHost::write_wqe(std::uint32_t sqn, std::span<const std::byte> wqe) 
 void EthernetHost::ring(std::uint32_t sqn) {
   std::array<std::byte, 8> doorbell{};
   util::store_be32(doorbell.data() + 4, sqn << 8);
-  device.write_bar(0, uar * Device::kUarPageSize + 0x800, doorbell);
+  device.write_bar(0, uar * kUarPageSize + 0x800, doorbell);
 }
 
 void EthernetHost::post_send(std::uint32_t sqn, std::span<const std::byte> wqe) {

@@ -83,9 +83,10 @@ TEST_F(EthernetSqCommands, CreateChecksItsWorkQueue) {
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::dbr_addr, 0x1002); }), Status::BAD_PARAM);
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_stride, 7); }), Status::BAD_PARAM);
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_sz, 16); }), Status::EXCEED_LIM);
-  EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_sz, 7); }), Status::BAD_PARAM) << "one page";
-  EXPECT_EQ(spoiled([](auto w) { w.set(wq::page_offset, 1); }), Status::BAD_PARAM) << "one page";
-  EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_pg_sz, 31); }), Status::BAD_PARAM);
+  EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_sz, 7); }), Status::BAD_INPUT_LEN) << "one page";
+  EXPECT_EQ(spoiled([](auto w) { w.set(wq::page_offset, 1); }), Status::BAD_INPUT_LEN)
+      << "one page";
+  EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_pg_sz, 31); }), Status::OK) << "one giant page";
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::wq_umem_valid, 1); }), Status::BAD_PARAM);
 }
 

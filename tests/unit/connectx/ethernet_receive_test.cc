@@ -112,7 +112,7 @@ TEST_F(EthernetReceive, FrameWithoutWqeIsDroppedAndCounted) {
                          in.set(modify_rq_in::modify_bitmask, 8);
                          const auto context = in.sub(modify_rq_in::rq_context);
                          context.set(rq_context::state, static_cast<std::uint32_t>(State::RDY));
-                         context.set(rq_context::counter_set_id, counter_set);
+                         context.set(rq_context::counter_set_id, counter_set.value());
                        })
                    .ok()));
   const auto frame = make_frame({});

@@ -54,7 +54,7 @@ class QueueTest : public testing::Test {
     std::array<std::byte, 64> cqe{};
     cqe[0] = std::byte{0xC0};
     cqe[1] = mark;
-    return host.device().completion_queues().find(cqn)->write(cqe, solicited);
+    return host.device().completion_queues().find(Cqn(cqn))->write(cqe, solicited);
   }
   unsigned events() {
     unsigned n = 0;
@@ -75,9 +75,9 @@ class QueueTest : public testing::Test {
 
 TEST_F(QueueTest, AnEventGoesToTheEqThatItsTypeIsMappedTo) {
   const auto other = host.create_eq(4, 1ull << 0x09, 5);
-  EXPECT_EQ(host.device().event_queues().mapped(s::event_type::PORT_STATE_CHANGE), other);
+  EXPECT_EQ(host.device().event_queues().mapped(s::event_type::PORT_STATE_CHANGE), Eqn(other));
   const auto newest = host.create_eq(4, 1ull << 0x09, 5);
-  EXPECT_EQ(host.device().event_queues().mapped(s::event_type::PORT_STATE_CHANGE), newest);
+  EXPECT_EQ(host.device().event_queues().mapped(s::event_type::PORT_STATE_CHANGE), Eqn(newest));
 }
 
 TEST_F(QueueTest, EventTypesAbove63AreInTheLaterWords) {
@@ -90,7 +90,7 @@ TEST_F(QueueTest, EventTypesAbove63AreInTheLaterWords) {
   const auto reply = host.execute<s::create_eq_out>(in);
   ASSERT_TRUE(reply.ok());
   const auto number = reply.as<s::create_eq_out>().get(s::create_eq_out::eq_number);
-  EXPECT_EQ(host.device().event_queues().mapped(static_cast<s::event_type>(70)), number);
+  EXPECT_EQ(host.device().event_queues().mapped(static_cast<s::event_type>(70)), Eqn(number));
 }
 
 TEST_F(QueueTest, AnUnarmedEqRaisesNoInterruptUntilItIsArmed) {
@@ -179,7 +179,7 @@ TEST_F(QueueTest, BadEqContextsAreRefused) {
       {"vector", Code::BAD_INDEX, [](auto c) { c.set(C::intr, 32); }},
       {"page offset", Code::BAD_PARAM, [](auto c) { c.set(C::page_offset, 1); }},
       {"collapsed", Code::BAD_PARAM, [](auto c) { c.set(C::ec, 1); }},
-      {"pages", Code::BAD_PARAM, [](auto c) { c.set(C::log_eq_size, 7); }},
+      {"pages", Code::BAD_INPUT_LEN, [](auto c) { c.set(C::log_eq_size, 7); }},
   };
   for (const auto& c : cases) {
     Input<s::create_eq_in> in(Opcode::CREATE_EQ, 0, 8);
@@ -345,8 +345,8 @@ TEST_F(QueueTest, BadCqContextsAreRefused) {
       {"EQ", Code::BAD_RESOURCE, [](auto c) { c.set(C::c_eqn, 0x10000); }},
       {"CQE size", Code::BAD_PARAM, [](auto c) { c.set(C::cqe_sz, 3); }},
       {"compression", Code::BAD_PARAM, [](auto c) { c.set(C::cqe_compression_en, 1); }},
-      {"pages", Code::BAD_PARAM, [](auto c) { c.set(C::log_cq_size, 7); }},
-      {"page offset", Code::BAD_PARAM, [](auto c) { c.set(C::page_offset, 63); }},
+      {"pages", Code::BAD_INPUT_LEN, [](auto c) { c.set(C::log_cq_size, 7); }},
+      {"page offset", Code::BAD_INPUT_LEN, [](auto c) { c.set(C::page_offset, 63); }},
       {"giant pages", Code::OK, [](auto c) { c.set(C::log_page_size, 31); }},
   };
   for (const auto& c : cases) {

@@ -19,7 +19,7 @@ using Error = spec::connectx::cqe_error;
 using Syndrome = spec::connectx::cqe_syndrome;
 using CqeOpcode = spec::connectx::cqe_opcode;
 
-constexpr CqeQueue kQueue{.qpn = 0x123456, .user_index = 0xABCDE};
+constexpr CqeQueue kQueue{.qpn = Qpn(0x123456), .user_index = 0xABCDE};
 constexpr std::uint64_t kTime = 0x0102030405060708;
 
 template <class Field>
@@ -122,7 +122,7 @@ TEST(RdmaCqe, DatagramsTellGrhSourceAndL3Type) {
 
 TEST(RdmaCqe, Qp1TellsThePkey) {
   Cqe cqe;
-  encode_responder_cqe(cqe, {.qpn = 0x40, .is_datagram = true, .is_gsi = true},
+  encode_responder_cqe(cqe, {.qpn = Qpn(0x40), .is_datagram = true, .is_gsi = true},
                        received(ReceiveOpcode::kSend), kTime);
   EXPECT_EQ(field(cqe, Responder::imm_inval_pkey), 0xFFFFu);
 }

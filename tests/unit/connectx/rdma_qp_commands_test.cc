@@ -64,7 +64,7 @@ class RdmaQpCommands : public ::testing::Test {
 
 TEST_F(RdmaQpCommands, NewQpIsInReset) {
   const auto qp = host_.create_qp();
-  EXPECT_TRUE(host_.device.rdma().owns(qp.qpn));
+  EXPECT_TRUE(host_.device.rdma().owns(Qpn(qp.qpn)));
   EXPECT_EQ(host_.query_state(qp), code(State::RST));
 }
 
@@ -143,7 +143,7 @@ TEST_F(RdmaQpCommands, RefusalsHaveWordsAndASection) {
 TEST_F(RdmaQpCommands, DestroyedQpIsGone) {
   auto qp = host_.create_qp();
   host_.destroy(qp);
-  EXPECT_FALSE(host_.device.rdma().owns(qp.qpn));
+  EXPECT_FALSE(host_.device.rdma().owns(Qpn(qp.qpn)));
   EXPECT_EQ(status(host_.to_init(qp)), Status::BAD_RESOURCE);
 }
 
@@ -310,16 +310,16 @@ TEST_F(RdmaQpCommands, CountersFollowTheSet) {
   auto qp = host_.create_qp();
   ASSERT_TRUE(host_.modify(qp, Opcode::RST2INIT_QP, 0, [&](auto c) {
     c.set(qpc::pd, host_.pd);
-    c.set(qpc::counter_set_id, set);
+    c.set(qpc::counter_set_id, set.value());
   }));
-  EXPECT_EQ(context(qp).get(qpc::counter_set_id), set);
+  EXPECT_EQ(context(qp).get(qpc::counter_set_id), set.value());
 }
 
 // SRQs -----------------------------------------------------------------------------------------
 
 class RdmaSrqCommands : public RdmaQpCommands {
  protected:
-  RdmaSrqCommands() : xrcd_(*host_.device.resources().xrcds().allocate()) {}
+  RdmaSrqCommands() : xrcd_(host_.device.resources().xrcds().allocate()->value()) {}
 
   tl::expected<std::uint32_t, Refusal> create_rmp(
       const std::function<void(util::MutableView<wq>)>& change = {}) {

@@ -1,4 +1,4 @@
-// Rings, scatter lists and shared receive queues in host memory (mlx5 driver interface 8.1, 8.5).
+// Scatter lists and shared receive queues in host memory (mlx5 driver interface 8.1, 8.5).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -6,7 +6,6 @@
 
 #include "connectx/qp/shared_receive_queue.h"
 #include "connectx/queue/receive_wqe.h"
-#include "connectx/queue/work_ring.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
@@ -23,74 +22,20 @@ class RdmaQueues : public ::testing::Test {
   RdmaQueues() {
     EXPECT_TRUE(dma_.map(kBase, memory_.size(), memory_.data(), pcie::DmaAccess::kReadWrite));
   }
-  QueueBuffer buffer(std::uint64_t offset, std::uint64_t size) {
-    std::array<std::byte, 24> pas;
-    for (unsigned i = 0; i < 3; ++i) util::store_be64(pas.data() + 8 * i, kBase + i * kPage);
-    return *QueueBuffer::from_pas(dma_, pas, 12, offset, size);
+  MappedQueue queue(std::uint64_t size) {
+    std::array<std::byte, 8> pas;
+    util::store_be64(pas.data(), kBase);
+    return *QueueMapper(dma_, translations_)
+                .map({.size = size, .pas = pas, .dbr_addr = kBase + 3 * kPage}, "");
   }
-  DoorbellRecord record() { return DoorbellRecord(dma_, kBase + 3 * kPage); }
   void ring(unsigned dword, std::uint32_t value) {
     util::store_be32(memory_.data() + 3 * kPage + 4 * dword, value);
   }
 
   alignas(kPage) std::array<std::byte, 4 * kPage> memory_{};
   pcie::DmaSpace dma_;
+  util::Budget translations_{100};
 };
-
-using RdmaWorkRing = RdmaQueues;
-
-TEST_F(RdmaWorkRing, SeesOnlyTheLowSixteenBitsOfTheCounter) {
-  WorkRing ring_({.log_stride = 6, .log_count = 4, .record_dword = 1});
-  auto doorbell = record();
-  EXPECT_EQ(ring_.available(doorbell), 0u);
-  ring(1, 0x12340003);
-  ring(0, 9);
-  EXPECT_EQ(ring_.available(doorbell), 3u);
-}
-
-TEST_F(RdmaWorkRing, CounterWrapsAtSixteenBits) {
-  WorkRing ring_({.log_stride = 6, .log_count = 4, .record_dword = 1});
-  auto doorbell = record();
-  for (std::uint32_t posted = 16; posted <= 0x10010; posted += 16) {
-    ring(1, posted);
-    ASSERT_EQ(ring_.available(doorbell), 16u);
-    ring_.consume(16);
-  }
-  EXPECT_EQ(ring_.consumed(), 0x10);
-}
-
-TEST_F(RdmaWorkRing, CounterPastTheRingIsRefused) {
-  WorkRing ring_({.log_stride = 6, .log_count = 4, .record_dword = 1});
-  auto doorbell = record();
-  ring(1, 17);
-  EXPECT_EQ(ring_.available(doorbell), std::nullopt);
-  EXPECT_FALSE(ring_.has_news(doorbell));
-  ring(1, 16);
-  EXPECT_TRUE(ring_.has_news(doorbell));
-  EXPECT_EQ(ring_.available(doorbell), 16u);
-}
-
-TEST_F(RdmaWorkRing, RecordThatIsGoneIsTold) {
-  WorkRing ring_({.log_stride = 6, .log_count = 4, .record_dword = 0});
-  DoorbellRecord doorbell(dma_, 0xDEAD0000);
-  EXPECT_EQ(ring_.available(doorbell), std::nullopt);
-}
-
-TEST_F(RdmaWorkRing, ReadWrapsAtTheEndOfTheRing) {
-  WorkRing ring_({.offset = 128, .log_stride = 6, .log_count = 2, .record_dword = 1});
-  auto ring_memory = buffer(64, 128 + 4 * 64);
-  for (unsigned i = 0; i < 4; ++i) memory_[64 + 128 + 64 * i] = std::byte(i + 1);
-  auto doorbell = record();
-  ring(1, 3);
-  ASSERT_EQ(ring_.available(doorbell), 3u);
-  ring_.consume(3);
-  std::array<std::byte, 128> out;
-  ASSERT_TRUE(ring_.read(ring_memory, 0, out));
-  EXPECT_EQ(out[0], std::byte{4});
-  EXPECT_EQ(out[64], std::byte{1});
-  ASSERT_TRUE(ring_.read(ring_memory, 1, out));
-  EXPECT_EQ(out[0], std::byte{1});
-}
 
 void put_segment(std::byte* at, std::uint32_t length, std::uint32_t key, std::uint64_t address) {
   util::store_be32(at, length);
@@ -135,10 +80,7 @@ class RdmaSharedReceiveQueue : public RdmaQueues {
   static constexpr unsigned kStride = 32;
 
   RdmaSharedReceiveQueue()
-      : srq_(5, {.log_size = 3,
-                 .log_stride = 5,
-                 .buffer = buffer(0, kCount * kStride),
-                 .record = record()}) {
+      : srq_(Srqn(5), {.log_size = 3, .log_stride = 5, .queue = queue(kCount * kStride)}) {
     for (unsigned i = 0; i < kCount; ++i) write(i, (i + 1) % kCount, i + 1);
   }
   void write(unsigned index, unsigned next, std::uint32_t length) {
@@ -235,11 +177,8 @@ TEST_F(RdmaSharedReceiveQueue, LimitThatIsReachedAlreadyIsToldAtOnce) {
 }
 
 TEST_F(RdmaSharedReceiveQueue, SignatureSegmentIsSkipped) {
-  SharedReceiveQueue srq(6, {.log_size = 0,
-                             .log_stride = 6,
-                             .wq_signature = true,
-                             .buffer = buffer(0, 64),
-                             .record = record()});
+  SharedReceiveQueue srq(
+      Srqn(6), {.log_size = 0, .log_stride = 6, .wq_signature = true, .queue = queue(64)});
   util::store_be32(memory_.data(), 0);
   put_segment(memory_.data() + 16, 0xFFFF, 0xFFFF, 0);
   put_segment(memory_.data() + 32, 9, 7, 0);

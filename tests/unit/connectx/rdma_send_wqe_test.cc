@@ -22,7 +22,7 @@ using Fence = spec::connectx::wqe_fence;
 constexpr std::uint16_t kIndex = 0xFFFE;
 constexpr std::uint32_t kQpn = 0x41;
 
-SendWqeRules rules(QpType type) { return {.type = type, .qpn = kQpn}; }
+SendWqeRules rules(QpType type) { return {.type = type, .qpn = rdma::Qpn(kQpn)}; }
 WqeBuilder wqe(Opcode opcode) { return WqeBuilder(opcode, kIndex, kQpn); }
 
 struct Decoded {
@@ -291,7 +291,7 @@ INSTANTIATE_TEST_SUITE_P(
                   wqe(Opcode::SEND).data(0, 1u << 30, 0).data(0, 1, 0), rules(QpType::kRc)},
         Malformed{"AtomicsOff", WqeFault::kAtomicsOff,
                   wqe(Opcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).data(0, 8, 0),
-                  SendWqeRules{.type = QpType::kRc, .qpn = kQpn, .atomics = false}},
+                  SendWqeRules{.type = QpType::kRc, .qpn = rdma::Qpn(kQpn), .atomics = false}},
         Malformed{"XrcWithoutSrqn", WqeFault::kNoXrcSegment, wqe(Opcode::SEND),
                   rules(QpType::kXrcInitiator)}),
     [](const auto& param) { return param.param.name; });

@@ -8,7 +8,6 @@
 #include "connectx/command/commands.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/memory/memory_keys.h"
-#include "connectx/memory/memory_keys.h"
 #include "connectx/port/vport.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/vport.h"
@@ -47,11 +46,11 @@ RdmaTestHost::RdmaTestHost()
   EventQueue::Attributes eq;
   eq.log_size = kLogEvents;
   eq.events.set();
-  eq.buffer = *QueueBuffer::from_pas(device.dma(), pas_of(events_, kEqeSize << kLogEvents), 12, 0,
-                                     kEqeSize << kLogEvents);
+  eq.queue = *device.queue_mapper().map(
+      {.size = kEqeSize << kLogEvents, .pas = pas_of(events_, kEqeSize << kLogEvents)}, "");
   EXPECT_NE(device.event_queues().create(std::move(eq)), nullptr);
 
-  pd = *device.resources().pds().allocate();
+  pd = device.resources().pds().allocate()->value();
   constexpr std::uint8_t kAllRights = rdma::kLocalRead | rdma::kLocalWrite | rdma::kRemoteRead |
                                       rdma::kRemoteWrite | rdma::kRemoteAtomic;
   rdma::MemoryKey::Attributes key;
@@ -107,9 +106,9 @@ HostCq RdmaTestHost::create_cq(unsigned log_size) {
   std::memset(at(made.ring), 0xF1, size);
   CompletionQueue::Attributes attributes;
   attributes.log_size = log_size;
-  attributes.buffer = *QueueBuffer::from_pas(device.dma(), pas_of(made.ring, size), 12, 0, size);
-  attributes.record = DoorbellRecord(device.dma(), made.record);
-  made.cqn = device.completion_queues().create(std::move(attributes))->cqn();
+  attributes.queue = *device.queue_mapper().map(
+      {.size = size, .pas = pas_of(made.ring, size), .dbr_addr = made.record}, "");
+  made.cqn = device.completion_queues().create(std::move(attributes))->cqn().value();
   return made;
 }
 

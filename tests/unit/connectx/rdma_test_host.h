@@ -143,7 +143,7 @@ class RdmaTestHost {
 
   /// Writes a WQE to the ring and the counter to the record.
   void post_send(HostQp& qp, std::span<const std::byte> wqe);
-  void ring_send(HostQp& qp) { device.rdma().doorbell(qp.qpn); }
+  void ring_send(HostQp& qp) { device.rdma().doorbell(Qpn(qp.qpn)); }
   void post_receive(HostQp& qp, pcie::Iova address, std::uint32_t length);
   std::uint32_t query_state(const HostQp& qp);
 

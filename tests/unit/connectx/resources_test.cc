@@ -47,7 +47,7 @@ TEST_F(ResourcesTest, UarsNeverLieInTheInitializationSegmentOrTheMsixTable) {
     EXPECT_TRUE(uars.insert(reply.as<s::alloc_uar_out>().get(s::alloc_uar_out::uar)).second);
   }
   EXPECT_GE(*uars.begin(), 3u);
-  EXPECT_LT((*uars.rbegin() + 1) * Device::kUarPageSize, Device::kMsixOffset + 1);
+  EXPECT_LT((*uars.rbegin() + 1) * kUarPageSize, kMsixOffset + 1);
   EXPECT_GT(uars.size(), 8000u);
 }
 
@@ -65,7 +65,7 @@ TEST_F(ResourcesTest, TransportAndXrcDomainsComeAndGo) {
   using Td = s::alloc_transport_domain_out;
   const auto td = allocate<s::alloc_transport_domain_in, Td>(Opcode::ALLOC_TRANSPORT_DOMAIN,
                                                              Td::transport_domain);
-  EXPECT_TRUE(host.device().resources().transport_domains().contains(td));
+  EXPECT_TRUE(host.device().resources().transport_domains().contains(TransportDomain(td)));
   using TdIn = s::dealloc_transport_domain_in;
   EXPECT_EQ((release<TdIn, s::dealloc_transport_domain_out>(Opcode::DEALLOC_TRANSPORT_DOMAIN,
                                                             TdIn::transport_domain, td)),
@@ -82,7 +82,7 @@ TEST_F(ResourcesTest, QueryOfAQCounterClearsItWhenAsked) {
   const auto id =
       allocate<s::alloc_q_counter_in, Out>(Opcode::ALLOC_Q_COUNTER, Out::counter_set_id);
   EXPECT_NE(id, 0u) << "0 means none";
-  auto* counters = host.device().resources().q_counter(id);
+  auto* counters = host.device().resources().q_counter(CounterSetId(id));
   counters->out_of_buffer = 7;
   counters->local_ack_timeout_err = (1ull << 32) + 3;
   using In = s::query_q_counter_in;
