@@ -21,6 +21,7 @@
 #include "connectx/device.h"
 #include "connectx/function/pages.h"
 #include "fabric/switch.h"
+#include "pcie/bus_master.h"
 #include "spec/connectx/command.h"
 #include "spec/connectx/cq.h"
 #include "spec/connectx/eq.h"
@@ -81,6 +82,7 @@ class Guest {
     check(device_->dma()
               .map(0, kMemorySize, memory_.data(), pcie::DmaAccess::kReadWrite)
               .has_value());
+    pcie::set_bus_master(*device_, true);
     start();
   }
 
@@ -111,6 +113,7 @@ class Guest {
   /// The next driver must find a device that works.
   void finish() {
     device_->reset();
+    pcie::set_bus_master(*device_, true);
     start();
   }
 

@@ -17,6 +17,7 @@
 #include "connectx/event/completion_queue.h"
 #include "connectx/memory/memory_keys.h"
 #include "fabric/port.h"
+#include "pcie/bus_master.h"
 #include "spec/connectx/flow_table.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/raw_queues.h"
@@ -77,6 +78,7 @@ class World {
  public:
   World() : memory_(kMemorySize), device_(options(), port_) {
     map();
+    pcie::set_bus_master(device_, true);
     pd_ = device_.resources().pds().allocate()->value();
     domain_ = device_.resources().transport_domains().allocate()->value();
     uar_ = device_.resources().uars().allocate()->value();
@@ -390,7 +392,9 @@ class World {
     run();
   }
   void disturb(Input& in) {
-    if (in.take<std::uint8_t>() % 4 == 0) {
+    const auto what = in.take<std::uint8_t>() % 5;
+    if (what == 1) return pcie::set_bus_master(device_, in.take<std::uint8_t>() & 1);
+    if (what == 0) {
       if (mapped_) {
         (void)device_.dma().unmap(kMemoryAt, memory_.size());
         mapped_ = false;

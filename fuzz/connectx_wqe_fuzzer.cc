@@ -23,6 +23,7 @@
 #include "connectx/qp/send_wqe.h"
 #include "connectx/queue/receive_wqe.h"
 #include "fabric/switch.h"
+#include "pcie/bus_master.h"
 #include "spec/connectx/qp.h"
 #include "spec/connectx/wqe.h"
 #include "util/log.h"
@@ -161,6 +162,7 @@ std::array<std::byte, 8> page_list(pcie::Iova address) {
 
 void World::build() {
   device_.reset();
+  pcie::set_bus_master(device_, true);
   std::memset(memory_, 0, kPages * kPage);
   pd_ = device_.resources().pds().allocate()->value();
   rdma::MemoryKey::Attributes key;

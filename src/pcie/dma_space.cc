@@ -66,6 +66,7 @@ util::Result<void> DmaSpace::insert(const Mapping& mapping) {
                                    [](Iova iova, const Mapping& m) { return iova < m.iova; });
   const Paused paused(threads_);
   mappings_.insert(at, mapping);
+  update_reachable();
   return {};
 }
 
@@ -88,6 +89,7 @@ util::Result<void> DmaSpace::unmap(Iova iova, std::uint64_t size) {
   }
   const Paused paused(threads_);
   mappings_.erase(at);
+  update_reachable();
   ++generation_;
   return {};
 }
@@ -96,24 +98,37 @@ void DmaSpace::unmap_all() {
   if (mappings_.empty()) return;
   const Paused paused(threads_);
   mappings_.clear();
+  update_reachable();
   ++generation_;
 }
 
+void DmaSpace::set_bus_master(bool enabled) {
+  if (enabled == bus_master_) return;
+  const Paused paused(threads_);
+  bus_master_ = enabled;
+  update_reachable();
+  ++generation_;
+}
+
+void DmaSpace::update_reachable() {
+  reachable_ = bus_master_ ? std::span<const Mapping>(mappings_) : std::span<const Mapping>{};
+}
+
 const DmaSpace::Mapping* DmaSpace::search(Iova iova) const {
-  const auto after = std::upper_bound(mappings_.begin(), mappings_.end(), iova,
+  const auto after = std::upper_bound(reachable_.begin(), reachable_.end(), iova,
                                       [](Iova at, const Mapping& m) { return at < m.iova; });
-  if (after == mappings_.begin()) return nullptr;
+  if (after == reachable_.begin()) return nullptr;
   const auto& candidate = *(after - 1);
   if (iova - candidate.iova >= candidate.size) return nullptr;
-  hint(this, iova) = static_cast<std::uint32_t>(&candidate - mappings_.data());
+  hint(this, iova) = static_cast<std::uint32_t>(&candidate - reachable_.data());
   return &candidate;
 }
 
 inline const DmaSpace::Mapping* DmaSpace::find(Iova iova) const {
   // A device works in few mappings most of the time: guest memory has two or three large ones.
   const auto last = hint(this, iova);
-  if (last < mappings_.size()) {
-    const auto& hit = mappings_[last];
+  if (last < reachable_.size()) {
+    const auto& hit = reachable_[last];
     if (iova - hit.iova < hit.size) return &hit;  // wraps to a large number if iova is below
   }
   return search(iova);

@@ -5,6 +5,9 @@
 // it for us (vfio-user DMA_READ and DMA_WRITE). Hot paths take a pointer from translate() and fall
 // back to read() and write(), which serve both kinds.
 //
+// While the function is no bus master (PCIe 5.0 7.5.1.1.3) nothing is reachable: every access
+// fails, as it does where nothing is mapped. The host's mappings stay.
+//
 // Changed only by the loop that owns the function; a device's own threads may look up and access at
 // the same time, if they are made known by set_threads(): they pause for every change.
 #pragma once
@@ -66,6 +69,9 @@ class DmaSpace {
   /// True if a byte of [iova, iova + size) is mapped already.
   bool overlaps(Iova iova, std::uint64_t size) const;
 
+  /// Bus Master Enable was written. True at first: a space without a function is always reachable.
+  void set_bus_master(bool enabled);
+
   /// The host address of [iova, iova + size) if all of it lies in one local mapping that allows
   /// `access`; null otherwise. Valid until generation() changes.
   std::byte* translate(Iova iova, std::uint64_t size, DmaAccess access) const;
@@ -80,7 +86,8 @@ class DmaSpace {
   /// False if a part is unmapped or forbidden; bytes before that part may have been written.
   bool write(Iova to, std::span<const std::byte> in) const;
 
-  /// Changes with every unmap: a pointer from translate() is good as long as this is the same.
+  /// Changes with every unmap, and when bus mastering is switched: a pointer from translate(), or
+  /// its absence, is good as long as this is the same.
   std::uint64_t generation() const { return generation_; }
 
   struct Mapping {
@@ -90,15 +97,19 @@ class DmaSpace {
     RemoteMemory* remote;  ///< null: local
     DmaAccess access;
   };
-  /// All mappings, by ascending IOVA.
+  /// All mappings, by ascending IOVA, whether bus mastering is enabled or not.
   std::span<const Mapping> mappings() const { return mappings_; }
 
  private:
   const Mapping* find(Iova iova) const;
   const Mapping* search(Iova iova) const;
   util::Result<void> insert(const Mapping& mapping);
+  void update_reachable();
 
   std::vector<Mapping> mappings_;
+  /// What accesses see: mappings_, or nothing while the function is no bus master.
+  std::span<const Mapping> reachable_;
+  bool bus_master_ = true;
   DeviceThreads* threads_ = nullptr;
   std::uint64_t generation_ = 1;
 };

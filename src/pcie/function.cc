@@ -28,11 +28,20 @@ Place locate(const Msix::Layout& msix, std::uint64_t offset) {
 
 Function::Function(std::string name, const ConfigSpace::Identity& identity,
                    std::span<const Bar> bars, const Msix::Layout& msix)
-    : name_(std::move(name)), config_(identity, bars, msix), interrupts_(msix) {}
+    : name_(std::move(name)), config_(identity, bars, msix), interrupts_(msix) {
+  apply_bus_master();
+}
 
 void Function::add_msi(std::uint16_t vectors) {
   interrupts_.add_msi(vectors);
   config_.add_msi(vectors);
+  apply_bus_master();
+}
+
+void Function::apply_bus_master() {
+  const bool enabled = config_.bus_master_enabled();
+  dma_.set_bus_master(enabled);
+  interrupts_.set_bus_master(enabled);
 }
 
 void Function::read_bar(unsigned index, std::uint64_t offset, std::span<std::byte> out) {
@@ -95,6 +104,7 @@ void Function::write_config(std::uint32_t offset, std::span<const std::byte> in)
     reset();
     return;
   }
+  apply_bus_master();
   if (effects.msix_control) {
     msix().set_control(config_.msix_enabled(), config_.msix_function_masked());
   }
@@ -105,6 +115,7 @@ void Function::reset() {
   const Paused paused(threads_);
   config_.reset();
   interrupts_.reset();
+  apply_bus_master();
   reset_device();
 }
 

@@ -108,6 +108,9 @@ class Function {
   virtual void reset_device() = 0;
 
  private:
+  /// Tells DMA and interrupts what Bus Master Enable says.
+  void apply_bus_master();
+
   std::string name_;
   ConfigSpace config_;
   Interrupts interrupts_;

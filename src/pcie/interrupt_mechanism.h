@@ -29,6 +29,9 @@ class InterruptMechanism {
   virtual std::uint16_t vectors() const = 0;
   /// @pre masking is external
   virtual void set_vector_masked(std::uint16_t vector, bool masked) = 0;
+  /// Bus Master Enable was written. Messages are memory writes of the function: while it is no bus
+  /// master none is sent, and what would be sent is pending (PCIe 5.0 7.5.1.1.3). True at first.
+  virtual void set_bus_master(bool enabled) = 0;
   /// As if the device signaled `vector`. One beyond vectors() is dropped.
   virtual void raise(std::uint16_t vector) = 0;
 

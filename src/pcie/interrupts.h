@@ -38,6 +38,12 @@ class Interrupts {
   Msi* msi() { return msi_ ? &*msi_ : nullptr; }
   const Msi* msi() const { return msi_ ? &*msi_ : nullptr; }
 
+  /// Bus Master Enable was written.
+  void set_bus_master(bool enabled) {
+    msix_.set_bus_master(enabled);
+    if (msi_) msi_->set_bus_master(enabled);
+  }
+
   void reset() {
     msix_.reset();
     if (msi_) msi_->reset();

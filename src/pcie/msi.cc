@@ -21,7 +21,9 @@ std::uint16_t Msi::allocated() const {
   return static_cast<std::uint16_t>(std::min<unsigned>(wanted, vectors_));
 }
 
-std::uint32_t Msi::masked() const { return control_.mask_bits | externally_masked_; }
+std::uint32_t Msi::masked() const {
+  return bus_master_ ? control_.mask_bits | externally_masked_ : ~0u;
+}
 
 void Msi::raise(std::uint16_t vector) {
   if (sink_ == nullptr || !control_.enabled || vector >= allocated()) return;
@@ -45,6 +47,12 @@ void Msi::set_vector_masked(std::uint16_t vector, bool masked) {
   if (vector >= vectors_) return;
   const auto bit = 1u << vector;
   externally_masked_ = masked ? externally_masked_ | bit : externally_masked_ & ~bit;
+  send_pending();
+}
+
+void Msi::set_bus_master(bool enabled) {
+  if (enabled == bus_master_) return;
+  bus_master_ = enabled;
   send_pending();
 }
 

@@ -25,11 +25,12 @@ class Msi final : public InterruptMechanism {
   void set_sink(InterruptSink* sink, Masking masking) override;
   std::uint16_t vectors() const override { return vectors_; }
 
-  /// The device signals `vector`: dropped while MSI is disabled, pending while it is masked. A
-  /// function must not use more vectors than software allocated (PCIe 5.0 6.1.4.1): those beyond
-  /// are dropped.
+  /// The device signals `vector`: dropped while MSI is disabled, pending while it is masked or the
+  /// function is no bus master. A function must not use more vectors than software allocated
+  /// (PCIe 5.0 6.1.4.1): those beyond are dropped.
   void raise(std::uint16_t vector) override;
   void set_vector_masked(std::uint16_t vector, bool masked) override;
+  void set_bus_master(bool enabled) override;
 
   /// The capability's registers have been written.
   void set_control(const Control& control);
@@ -43,6 +44,7 @@ class Msi final : public InterruptMechanism {
   void reset();
 
  private:
+  /// Vectors whose messages must wait.
   std::uint32_t masked() const;
   /// Sends what is pending and no longer masked (PCIe 5.0 6.1.4.5).
   void send_pending();
@@ -52,6 +54,7 @@ class Msi final : public InterruptMechanism {
   Control control_;
   std::uint32_t pending_ = 0;
   std::uint32_t externally_masked_ = 0;
+  bool bus_master_ = true;
 };
 
 }  // namespace softhca::pcie

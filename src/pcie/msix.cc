@@ -30,6 +30,7 @@ void Msix::set_sink(InterruptSink* sink, Masking masking) {
 }
 
 bool Msix::masked(std::uint16_t vector) const {
+  if (!bus_master_) return true;
   if (masking_ == Masking::kExternal) return externally_masked_[vector];
   return function_masked_ ||
          (table_[vector * kTableEntrySize + kVectorControl] & kMaskBit) == kMaskBit;
@@ -76,10 +77,16 @@ void Msix::set_vector_masked(std::uint16_t vector, bool masked) {
   assert(masking_ == Masking::kExternal);
   if (vector >= layout_.vectors) return;
   externally_masked_[vector] = masked;
-  if (!masked && pending(vector) && sink_ != nullptr) {
+  if (!this->masked(vector) && pending(vector) && sink_ != nullptr) {
     set_pending(vector, false);
     sink_->raise(vector);
   }
+}
+
+void Msix::set_bus_master(bool enabled) {
+  if (enabled == bus_master_) return;
+  bus_master_ = enabled;
+  send_pending();
 }
 
 void Msix::set_control(bool enabled, bool function_masked) {

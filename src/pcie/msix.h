@@ -42,11 +42,13 @@ class Msix final : public InterruptMechanism {
 
   /// The device signals `vector`: goes to the sink if MSI-X is enabled and neither the function nor
   /// the vector is masked; stays pending in the PBA if masked, and is sent on unmask (PCIe 5.0
-  /// 6.1.4.5). A vector beyond the table is dropped. With external masking an unmasked vector is
-  /// sent whatever the enable bit says: the masker is the one who knows.
+  /// 6.1.4.5). So it does without bus mastering. A vector beyond the table is dropped. With
+  /// external masking an unmasked vector is sent whatever the enable bit says: the masker is the
+  /// one who knows.
   void raise(std::uint16_t vector) override;
 
   void set_vector_masked(std::uint16_t vector, bool masked) override;
+  void set_bus_master(bool enabled) override;
 
   /// The Message Control register of the capability changed (PCIe 5.0 7.7.2.2).
   void set_control(bool enabled, bool function_masked);
@@ -75,6 +77,7 @@ class Msix final : public InterruptMechanism {
   Masking masking_ = Masking::kRegisters;
   bool enabled_ = false;
   bool function_masked_ = false;
+  bool bus_master_ = true;
   std::vector<std::byte> table_;
   std::vector<std::byte> pba_;
   std::vector<bool> externally_masked_;

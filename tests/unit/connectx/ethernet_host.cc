@@ -8,6 +8,7 @@
 #include "connectx/base/resources.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/memory/memory_keys.h"
+#include "pcie/bus_master.h"
 #include "util/endian.h"
 
 namespace softhca::connectx::test {
@@ -100,6 +101,7 @@ EthernetHost::EthernetHost()
     : device(options(), port), memory_(kMemorySize), rings_(1u << 10), cqs_(1u << 10) {
   EXPECT_TRUE(
       device.dma().map(kMemoryAt, kMemorySize, memory_.data(), pcie::DmaAccess::kReadWrite));
+  pcie::set_bus_master(device, true);
   pd = device.resources().pds().allocate()->value();
   transport_domain = device.resources().transport_domains().allocate()->value();
   uar = device.resources().uars().allocate()->value();

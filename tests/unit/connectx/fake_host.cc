@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "connectx/command/refusals.h"
+#include "pcie/bus_master.h"
 #include "spec/connectx/cq.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/hca.h"
@@ -29,6 +30,7 @@ FakeHost::FakeHost() : memory_(kMemorySize) {
   device_ = std::make_unique<Device>(options, port_);
   EXPECT_TRUE(
       device_->dma().map(kMemoryAt, kMemorySize, memory_.data(), pcie::DmaAccess::kReadWrite));
+  pcie::set_bus_master(*device_, true);
   device_->msix().set_sink(&interrupts_, pcie::Masking::kExternal);
   for (std::uint16_t v = 0; v < options.msix_vectors; ++v) {
     device_->msix().set_vector_masked(v, false);

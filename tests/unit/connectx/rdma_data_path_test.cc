@@ -11,6 +11,7 @@
 #include "connectx/command/commands.h"
 #include "connectx/rdma_test_host.h"
 #include "connectx/rdma_wqe_builder.h"
+#include "pcie/bus_master.h"
 #include "spec/connectx/raw_queues.h"
 
 namespace softhca::connectx {
@@ -73,6 +74,34 @@ TEST_F(RdmaDataPath, SendArrivesInTheReceiveBuffer) {
       EXPECT_EQ(cqe.byte_count, 17u);
     }
   }
+}
+
+TEST_F(RdmaDataPath, WithoutBusMasteringNoMemoryIsAccessed) {
+  // PCIe 5.0 7.5.1.1.3. The first pair has worked, so that what it caches is known to be good.
+  auto [a, b] = host_.connected();
+  const auto from = host_.put_text("hello, queue pair");
+  const auto to = host_.allocate(64, 64);
+  const auto write = [&](HostQp& qp) {
+    send(qp, wqe(qp, Opcode::RDMA_WRITE).remote(to, kKey).data(from, 17, kKey));
+    host_.run();
+  };
+  write(a);
+  ASSERT_EQ(host_.text(to, 17), "hello, queue pair");
+  ASSERT_EQ(completions().size(), 1u);
+  std::memset(host_.at(to), 0, 64);
+  host_.post_receive(b, to, 64);
+  host_.post_send(a, wqe(a, Opcode::SEND).data(from, 17, kKey).bytes());
+  const std::vector<std::byte> before(host_.at(RdmaTestHost::kBase),
+                                      host_.at(RdmaTestHost::kBase) + RdmaTestHost::kMemory);
+  pcie::set_bus_master(host_.device, false);
+  host_.ring_send(a);
+  host_.run();
+  const auto same = std::memcmp(host_.at(RdmaTestHost::kBase), before.data(), before.size());
+  EXPECT_EQ(same, 0) << "neither data, nor a CQE, nor an event";
+  pcie::set_bus_master(host_.device, true);
+  auto [c, d] = host_.connected();
+  write(c);
+  EXPECT_EQ(host_.text(to, 17), "hello, queue pair");
 }
 
 TEST_F(RdmaDataPath, UnsignaledSuccessHasNoCqe) {

@@ -9,6 +9,7 @@
 #include "connectx/event/event_queue.h"
 #include "connectx/memory/memory_keys.h"
 #include "connectx/port/vport.h"
+#include "pcie/bus_master.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/vport.h"
 
@@ -40,6 +41,7 @@ RdmaTestHost::RdmaTestHost()
       memory_(static_cast<std::byte*>(std::aligned_alloc(4096, kMemory))) {
   std::memset(memory_.get(), 0, kMemory);
   EXPECT_TRUE(device.dma().map(kBase, kMemory, memory_.get(), pcie::DmaAccess::kReadWrite));
+  pcie::set_bus_master(device, true);
 
   events_ = allocate(kEqeSize << kLogEvents);
   std::memset(at(events_), 0xFF, kEqeSize << kLogEvents);

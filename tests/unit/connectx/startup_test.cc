@@ -9,6 +9,7 @@
 #include "connectx/fake_host.h"
 #include "connectx/function/pages.h"
 #include "connectx/port/vport.h"
+#include "pcie/bus_master.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/init_segment.h"
@@ -185,6 +186,7 @@ TEST(StartupTest, FunctionResetIsTheStateOfPowerOn) {
   FakeHost host;
   host.initialize();
   host.device().reset();
+  pcie::set_bus_master(host.device(), true);
   EXPECT_EQ(host.read32(0x10), 0u);
   EXPECT_EQ(host.read32(0x14), 0x56u);
   EXPECT_EQ(host.device().pages().held(), 0u);

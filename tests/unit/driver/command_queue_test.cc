@@ -9,6 +9,7 @@
 
 #include "driver/connectx/pages.h"
 #include "driver/in_process_host.h"
+#include "driver/pci.h"
 #include "spec/connectx/hca.h"
 
 namespace softhca::driver::connectx {
@@ -71,6 +72,7 @@ class ScriptedDevice final : public pcie::Function {
 
 class CommandQueueTest : public ::testing::Test {
  protected:
+  CommandQueueTest() { enable_bus_master(host_); }
   util::Result<std::unique_ptr<CommandQueue>> create() {
     return CommandQueue::create(host_, std::chrono::seconds(1));
   }

@@ -18,6 +18,7 @@ class InProcessHostTest : public ::testing::Test {
 };
 
 TEST_F(InProcessHostTest, AllocatedMemoryIsZeroPageAlignedAndSeenByTheDevice) {
+  enable_bus_master(host_);
   const auto buffer = must(DmaBuffer::allocate(host_, 5000));
   EXPECT_GE(buffer.bytes().size(), 5000u);
   EXPECT_EQ(buffer.iova() % Host::kPageSize, 0u);
@@ -38,12 +39,14 @@ TEST_F(InProcessHostTest, MemoryThatComesBackIsZeroAgain) {
 }
 
 TEST_F(InProcessHostTest, LargeAllocationsAreContiguousForTheDevice) {
+  enable_bus_master(host_);
   constexpr std::size_t kSize = 10 << 20;
   const auto buffer = must(DmaBuffer::allocate(host_, kSize));
   EXPECT_NE(dma_.translate(buffer.iova(), kSize, pcie::DmaAccess::kReadWrite), nullptr);
 }
 
 TEST_F(InProcessHostTest, MappedMemoryIsReachableUntilItIsUnmapped) {
+  enable_bus_master(host_);
   std::vector<std::byte> memory(10000);
   pcie::Iova iova = 0;
   {
@@ -67,6 +70,7 @@ TEST_F(InProcessHostTest, TheSameMemoryMayBeMappedTwice) {
 TEST_F(InProcessHostTest, NothingCannotBeMapped) { EXPECT_FALSE(DmaMapping::map(host_, {})); }
 
 TEST_F(InProcessHostTest, InterruptsAreCountedOnceEnabled) {
+  enable_bus_master(host_);
   auto& msix = world_.a().device->msix();
   msix.raise(0);
   EXPECT_EQ(host_.interrupts(0), 0u);

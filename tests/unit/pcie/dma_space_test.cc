@@ -164,6 +164,48 @@ TEST_F(DmaSpaceTest, TranslatePrefixStopsAtTheEndOfTheMapping) {
   EXPECT_TRUE(dma_.translate_prefix(64, 1, DmaAccess::kRead).empty());
 }
 
+TEST_F(DmaSpaceTest, NothingIsReachableWithoutBusMastering) {
+  PeerMemory peer;
+  std::array<std::byte, 8> data{};
+  ASSERT_TRUE(dma_.map(0, 64, low_.data(), DmaAccess::kReadWrite));
+  ASSERT_TRUE(dma_.map_remote(64, 64, peer, DmaAccess::kReadWrite));
+  ASSERT_NE(dma_.translate(0, 8, DmaAccess::kRead), nullptr);
+  dma_.set_bus_master(false);
+  EXPECT_EQ(dma_.translate(0, 8, DmaAccess::kRead), nullptr);
+  EXPECT_TRUE(dma_.translate_prefix(0, 8, DmaAccess::kRead).empty());
+  EXPECT_FALSE(dma_.read(0, data));
+  EXPECT_FALSE(dma_.write(0, data));
+  EXPECT_FALSE(dma_.read(64, data));
+  EXPECT_FALSE(dma_.write(64, data));
+  EXPECT_EQ(peer.reads + peer.writes, 0u);
+  dma_.set_bus_master(true);
+  EXPECT_EQ(dma_.translate(0, 8, DmaAccess::kRead), low_.data());
+  EXPECT_TRUE(dma_.read(60, data));
+}
+
+TEST_F(DmaSpaceTest, MappingsComeAndGoWithoutBusMastering) {
+  dma_.set_bus_master(false);
+  ASSERT_TRUE(dma_.map(0, 64, low_.data(), DmaAccess::kReadWrite));
+  ASSERT_TRUE(dma_.map(64, 64, high_.data(), DmaAccess::kReadWrite));
+  EXPECT_FALSE(dma_.map(32, 64, low_.data(), DmaAccess::kReadWrite)) << "overlaps";
+  EXPECT_EQ(dma_.translate(0, 8, DmaAccess::kRead), nullptr);
+  ASSERT_TRUE(dma_.unmap(0, 64));
+  dma_.set_bus_master(true);
+  EXPECT_EQ(dma_.translate(0, 8, DmaAccess::kRead), nullptr);
+  EXPECT_EQ(dma_.translate(64, 8, DmaAccess::kRead), high_.data());
+}
+
+TEST_F(DmaSpaceTest, SwitchingBusMasteringEndsTranslations) {
+  const auto first = dma_.generation();
+  dma_.set_bus_master(true);
+  EXPECT_EQ(dma_.generation(), first) << "nothing has changed";
+  dma_.set_bus_master(false);
+  const auto second = dma_.generation();
+  EXPECT_NE(second, first);
+  dma_.set_bus_master(true);
+  EXPECT_NE(dma_.generation(), second) << "who found nothing must look again";
+}
+
 TEST_F(DmaSpaceTest, FindsEveryOneOfManyMappings) {
   std::vector<std::byte> memory(1000 * 16);
   for (std::size_t i = 0; i < 1000; ++i) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "pcie/bus_master.h"
 #include "util/endian.h"
 
 namespace softhca::pcie {
@@ -105,6 +106,36 @@ TEST_F(FunctionTest, ResetKeepsTheHostsDmaMappings) {
   ASSERT_TRUE(function_.dma().map(0, 64, data_.data(), DmaAccess::kReadWrite));
   function_.reset();
   EXPECT_EQ(function_.dma().mappings().size(), 1u);
+}
+
+TEST_F(FunctionTest, BusMasterEnableRulesDma) {
+  ASSERT_TRUE(function_.dma().map(0, 64, data_.data(), DmaAccess::kReadWrite));
+  EXPECT_EQ(function_.dma().translate(0, 8, DmaAccess::kRead), nullptr) << "0 at power-on";
+  set_bus_master(function_, true);
+  EXPECT_EQ(function_.dma().translate(0, 8, DmaAccess::kRead), data_.data());
+  set_bus_master(function_, false);
+  EXPECT_EQ(function_.dma().translate(0, 8, DmaAccess::kRead), nullptr);
+  set_bus_master(function_, true);
+  function_.reset();
+  EXPECT_EQ(function_.dma().translate(0, 8, DmaAccess::kRead), nullptr) << "0 after a reset";
+}
+
+TEST_F(FunctionTest, BusMasterEnableRulesInterrupts) {
+  class Counter final : public InterruptSink {
+   public:
+    void raise(std::uint16_t) override { ++count; }
+    unsigned count = 0;
+  } sink;
+  function_.msix().set_sink(&sink);
+  function_.msix().set_control(true, false);
+  const std::array<std::byte, 4> unmasked{};
+  function_.write_bar(0, 0x2000 + 12, unmasked);
+  function_.interrupts().raise(0);
+  EXPECT_EQ(sink.count, 0u);
+  set_bus_master(function_, true);
+  EXPECT_EQ(sink.count, 1u) << "what was pending";
+  function_.interrupts().raise(0);
+  EXPECT_EQ(sink.count, 2u);
 }
 
 TEST_F(FunctionTest, OffersNoSharedMemoryByDefault) { EXPECT_FALSE(function_.shared_memory(0)); }

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "pcie/bus_master.h"
 #include "pcie/function.h"
 #include "util/endian.h"
 
@@ -44,6 +45,7 @@ class MsiFunction final : public Function {
 
 class MsiTest : public ::testing::Test {
  protected:
+  MsiTest() { set_bus_master(function_, true); }
   std::uint32_t read(std::uint32_t offset) {
     std::array<std::byte, 4> bytes{};
     function_.read_config(kAt + offset, bytes);
@@ -105,6 +107,18 @@ TEST_F(MsiTest, MoreThanTheFunctionHasCannotBeAllocated) {
   raise(8);
   raise(0xffff);
   EXPECT_THAT(sink_.raised, ElementsAre(7));
+}
+
+TEST_F(MsiTest, WithoutBusMasteringAMessageIsPendingAndSentOnceLater) {
+  enable(2);
+  set_bus_master(function_, false);
+  raise(3);
+  raise(3);
+  EXPECT_THAT(sink_.raised, IsEmpty());
+  EXPECT_EQ(read(0x14), 1u << 3) << "Pending Bits";
+  set_bus_master(function_, true);
+  EXPECT_THAT(sink_.raised, ElementsAre(3));
+  EXPECT_EQ(read(0x14), 0u);
 }
 
 TEST_F(MsiTest, AMaskedVectorIsPendingAndSentOnceWhenUnmasked) {

@@ -130,6 +130,36 @@ TEST_F(MsixTest, ExternalMaskerDecidesAlone) {
   EXPECT_TRUE(msix_.pending(4));
 }
 
+TEST_F(MsixTest, WithoutBusMasteringAMessageIsPendingAndSentOnceLater) {
+  msix_.set_control(true, false);
+  set_table_mask(3, false);
+  msix_.set_bus_master(false);
+  msix_.raise(3);
+  msix_.raise(3);
+  EXPECT_THAT(sink_.raised, IsEmpty());
+  EXPECT_TRUE(msix_.pending(3));
+  set_table_mask(3, true);
+  set_table_mask(3, false);
+  EXPECT_THAT(sink_.raised, IsEmpty()) << "unmasking sends nothing either";
+  msix_.set_bus_master(true);
+  EXPECT_THAT(sink_.raised, ElementsAre(3));
+  EXPECT_FALSE(msix_.pending(3));
+}
+
+TEST_F(MsixTest, WithoutBusMasteringAnExternalMaskerCannotLetAMessageOut) {
+  Recorder client;
+  msix_.set_sink(&client, Masking::kExternal);
+  msix_.set_control(true, false);
+  msix_.set_bus_master(false);
+  msix_.raise(4);
+  msix_.set_vector_masked(4, false);
+  msix_.raise(4);
+  EXPECT_THAT(client.raised, IsEmpty());
+  EXPECT_TRUE(msix_.pending(4));
+  msix_.set_bus_master(true);
+  EXPECT_THAT(client.raised, ElementsAre(4));
+}
+
 TEST_F(MsixTest, ResetKeepsTheSinkAndItsMasks) {
   Recorder client;
   msix_.set_sink(&client, Masking::kExternal);

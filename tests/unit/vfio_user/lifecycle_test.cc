@@ -194,6 +194,8 @@ class DmaByMessageTest : public LifecycleTest {
     {
       auto client = vfio_user::Client::connect(path_, {}).value();
       ASSERT_TRUE(client.negotiate(capabilities_));
+      const std::uint16_t memory_and_bus_master = 0x0006;
+      ASSERT_EQ(client.write_region(kConfigRegion, 4, bytes_of(memory_and_bus_master)), 0);
       client_side(client);
     }
     loop_->stop();

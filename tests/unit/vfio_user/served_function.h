@@ -78,11 +78,15 @@ class ServedFunction : public ::testing::Test {
                                              .pump = [this] { loop_->turn(util::Time{}); }})
         .value();
   }
-  /// Connected and past VERSION.
+  /// Connected and past VERSION, and the function may master the bus.
   vfio_user::Client negotiated() {
     auto client = connect();
     const auto agreed = client.negotiate();
     EXPECT_TRUE(agreed) << agreed.error().message;
+    const std::uint16_t memory_and_bus_master = 0x0006;
+    EXPECT_EQ(
+        client.write_region(vfio_user::protocol::kConfigRegion, 4, bytes_of(memory_and_bus_master)),
+        0);
     return client;
   }
   /// Turns the loop until nothing more happens at once.
