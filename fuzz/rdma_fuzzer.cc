@@ -201,7 +201,7 @@ class World {
   }
   void post_receive(QueuePair& qp) {
     auto& queue = qp.options().uses_srq ? hca_.srq : hca_.receives_posted[qp.qpn()];
-    if (queue.size() < 64) queue.push_back({0, pieces()});
+    if (queue.size() < 64) queue.push_back({.sges = pieces()});
     transport_.notice_receive(qp);
   }
   void modify(QueuePair& qp) {

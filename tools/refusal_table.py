@@ -20,9 +20,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from cpp_source import Problem, Source, literal, read_calls, split  # noqa: E402
 
 
-def read_members(functions, tokens, members):
-    """Texts that members are given: `.wrong_state = "..."` in a table, and `return {"..."};` of a function that
-    returns a Refusal of the transport, whose only member is its reason."""
+def read_members(tokens, members):
+    """Texts that members are given: `.wrong_state = "..."` in a table."""
     def note(name, tokens, at):
         end = at
         while end < len(tokens) and tokens[end][0] == "string":
@@ -33,11 +32,6 @@ def read_members(functions, tokens, members):
     for i, (kind, text, _) in enumerate(tokens[:-3]):
         if text == "." and tokens[i + 1][0] == "name" and tokens[i + 2][1] == "=":
             note(tokens[i + 1][1], tokens, i + 3)
-    for function in functions:
-        if "Refusal" in function.returns:
-            for i, (_, text, _) in enumerate(function.body[:-2]):
-                if text == "return" and function.body[i + 1][1] == "{":
-                    note("reason", function.body, i + 2)
 
 
 def sections_of_layouts(folder):
@@ -65,7 +59,7 @@ class Program:
             read_calls(function)
         self.members = {}
         for source in self.sources:
-            read_members(source.functions, source.tokens, self.members)
+            read_members(source.tokens, self.members)
         self.callers = {}
         for function in self.functions:
             for call in function.calls:

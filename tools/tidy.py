@@ -59,7 +59,6 @@ EXCEPTIONS = {
     ("formats", "src/connectx/function/hca_cap_commands.cc"),
     ("formats", "src/connectx/function/vendor_capability.cc"),
     ("formats", "src/connectx/memory/memory_keys.cc"),
-    ("formats", "src/connectx/qp/cqe.cc"),
     ("formats", "src/connectx/qp/qp_commands.cc"),
     ("formats", "src/connectx/qp/qp_transition.h"),
     ("formats", "src/connectx/qp/queue_pair.cc"),

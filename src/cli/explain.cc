@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "connectx/command/refusals.h"
-#include "connectx/qp/send_wqe.h"
+#include "connectx/qp/cqe.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/sdxi/error_log.h"
 
@@ -58,11 +58,10 @@ util::Result<std::string> explain_cqe(std::uint32_t number) {
   if (const auto name = number > 0xFF ? "" : to_string(code); !name.empty()) {
     text += fmt::format("{:#04x} as syndrome: {}\n", number, name);
   }
-  if (number != 0 && number <= static_cast<unsigned>(connectx::WqeFault::kNoXrcSegment)) {
-    const auto& fault = connectx::describe(static_cast<connectx::WqeFault>(number));
-    text += fmt::format("{:#04x} as vendor syndrome: a work queue entry is refused\n", number);
-    text += line("reason", fault.text);
-    text += line("section", fault.section);
+  if (const auto meaning = connectx::explain_vendor_syndrome(number)) {
+    text += fmt::format("{:#04x} as vendor syndrome: {}\n", number, meaning->of);
+    text += line("reason", meaning->text);
+    text += line("section", meaning->section);
   }
   if (text.empty()) return util::fail(fmt::format("no error CQE has the number {:#04x}", number));
   return text;

@@ -42,11 +42,11 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   if (!parsed) {
     if (parsed.error() == wire::RoceError::kNotRoce) return false;
     if (parsed.error() == wire::RoceError::kIcrc) {
-      drop(nullptr, Drop::kIcrc, "");
+      drop(nullptr, Drop::kIcrc, Reason::kWrongIcrc);
       return true;
     }
     // Port 4791 is nobody's own: what makes no sense as RoCE may be another program's datagram.
-    drop(nullptr, Drop::kMalformed, to_string(parsed.error()));
+    drop(nullptr, Drop::kMalformed, Reason::kMalformedPacket, to_string(parsed.error()));
     return false;
   }
   const auto& packet = *parsed;
@@ -101,12 +101,16 @@ void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::Roce
   if (info.service != service.packets || !(info.request ? service.responds : service.requests)) {
     // Congestion is not acted on (yet): its notifications are no error.
     if (info.service == wire::Service::CNP_CLASS) return;
-    return drop(&qp, Drop::kService, info.name);
+    return drop(&qp, Drop::kService, Reason::kOtherService, info.name);
   }
-  if (qp.state() == QpState::kReset) return drop(&qp, Drop::kQpState, info.name);
-  if (!from_peer(qp, packet)) return drop(&qp, Drop::kSource, "");
+  if (qp.state() == QpState::kReset) {
+    return drop(&qp, Drop::kQpState, Reason::kQpInReset, info.name);
+  }
+  if (!from_peer(qp, packet)) return drop(&qp, Drop::kSource, Reason::kNotFromPeer);
   // IBTA 10.9.3: the membership bit on top does not count here, all are full members.
-  if (((packet.bth.pkey ^ qp.attributes_.pkey) & 0x7FFF) != 0) return drop(&qp, Drop::kPkey, "");
+  if (((packet.bth.pkey ^ qp.attributes_.pkey) & 0x7FFF) != 0) {
+    return drop(&qp, Drop::kPkey, Reason::kWrongPkey);
+  }
   if (info.request) {
     qp.responder_->handle_request(packet, arrived);
   } else {
@@ -154,11 +158,11 @@ unsigned Engine::serve(QueuePair& qp, unsigned quota) {
 void Engine::report(QueuePair& qp) {
   if (qp.state_ == QpState::kSqDrain && qp.requester_->idle() && !qp.requester_->drain_reported) {
     qp.requester_->drain_reported = true;
-    event(qp, QpEvent::kSqDrained, "all requests that were begun are complete");
+    event(qp, QpEvent::kSqDrained, Reason::kDrained);
   }
   if (qp.state_ == QpState::kError && qp.options_.uses_srq && !qp.last_wqe_reached_) {
     qp.last_wqe_reached_ = true;
-    event(qp, QpEvent::kLastWqeReached, "the QP takes no more receives from the SRQ");
+    event(qp, QpEvent::kLastWqeReached, Reason::kLastWqe);
   }
 }
 
@@ -236,8 +240,7 @@ const wire::RoceHeader* Engine::path_header(QueuePair& qp) {
   address.hop_limit = path.hop_limit;
   address.udp_source_port = path.udp_source_port;
   if (!address_to(path.dst_gid, path.dst_mac, path.src_gid_index, path.vlan_priority, address)) {
-    note(qp, "packet not sent",
-         "the path's entry of the GID table is not set, or of another IP family");
+    note(qp, "packet not sent", Reason::kNoSourceAddress);
     return nullptr;
   }
   qp.header_ = wire::RoceHeader(address);
@@ -247,26 +250,29 @@ const wire::RoceHeader* Engine::path_header(QueuePair& qp) {
 
 // For people -------------------------------------------------------------------------------------
 
-void Engine::event(QueuePair& qp, QpEvent what, std::string_view reason) {
+void Engine::event(QueuePair& qp, QpEvent what, Reason reason) {
   hca.handle_event(qp, what, reason);
 }
 
-void Engine::drop(const QueuePair* qp, Drop why, std::string_view detail) {
-  ++counters.dropped[static_cast<std::size_t>(why)];
+void Engine::drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail) {
+  ++counters.dropped[static_cast<std::size_t>(counter)];
   if (!util::log_enabled(util::LogLevel::kDebug)) return;
   std::uint64_t held_back = 0;
   if (!drop_log_.allow(now, &held_back)) return;
-  util::log(util::LogLevel::kDebug, "rdma: packet for QP {:#x} dropped: {}{}{} ({} more not shown)",
-            qp != nullptr ? qp->qpn().value() : 0, to_string(why), detail.empty() ? "" : ": ",
-            detail, held_back);
+  const auto& info = describe(why);
+  util::log(util::LogLevel::kDebug,
+            "rdma: packet for QP {:#x} dropped: {}{}{} ({}, reason {}; {} more not shown)",
+            qp != nullptr ? qp->qpn().value() : 0, info.text, detail.empty() ? "" : ": ", detail,
+            info.section, static_cast<unsigned>(why), held_back);
 }
 
-void Engine::note(const QueuePair& qp, std::string_view what, std::string_view reason) {
+void Engine::note(const QueuePair& qp, std::string_view what, Reason why) {
   if (!util::log_enabled(util::LogLevel::kInfo)) return;
   std::uint64_t held_back = 0;
   if (!note_log_.allow(now, &held_back)) return;
-  util::log(util::LogLevel::kInfo, "rdma: QP {:#x}: {}: {} ({} more not shown)", qp.qpn().value(),
-            what, reason, held_back);
+  const auto& info = describe(why);
+  util::log(util::LogLevel::kInfo, "rdma: QP {:#x}: {}: {} ({}, reason {}; {} more not shown)",
+            qp.qpn().value(), what, info.text, info.section, static_cast<unsigned>(why), held_back);
 }
 
 }  // namespace softhca::rdma

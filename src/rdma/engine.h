@@ -62,9 +62,10 @@ class Engine {
   void mark_ready(QueuePair& qp) { ready.push_back(qp); }
   /// QP to ERR: run() flushes it.
   void to_error(QueuePair& qp);
-  void event(QueuePair& qp, QpEvent event, std::string_view reason);
-  void drop(const QueuePair* qp, Drop why, std::string_view detail);
-  void note(const QueuePair& qp, std::string_view what, std::string_view reason);
+  void event(QueuePair& qp, QpEvent event, Reason reason);
+  /// `detail`: more words for the log.
+  void drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail = {});
+  void note(const QueuePair& qp, std::string_view what, Reason reason);
   /// The headers of a connected QP's path; null if its GID table entry is not set.
   const wire::RoceHeader* path_header(QueuePair& qp);
   /// The address part of a packet to `gid`; false if the source entry is not set or of the other

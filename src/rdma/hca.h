@@ -11,8 +11,8 @@ class QueuePair;
 enum class Fetch : std::uint8_t {
   kNothing,     ///< the queue is empty
   kRequest,     ///< the request was filled in
-  kMalformed,   ///< a WQE that the document does not allow: cookie (and opcode if known) are filled
-                ///< in; ends in kLocalQpOperation
+  kMalformed,   ///< a WQE that the document does not allow: cookie, fault (and opcode if known) are
+                ///< filled in; ends in kLocalQpOperation
   kUnreadable,  ///< the queue's memory is gone: the QP fails
 };
 
@@ -42,7 +42,7 @@ class Hca {
   /// Once for each request, in posting order, whether it was signaled or not.
   virtual void complete_send(QueuePair& qp, const SendCompletion& completion) = 0;
   virtual void complete_receive(QueuePair& qp, const ReceiveCompletion& completion) = 0;
-  virtual void handle_event(QueuePair& qp, QpEvent event, std::string_view reason) = 0;
+  virtual void handle_event(QueuePair& qp, QpEvent event, Reason reason) = 0;
 };
 
 }  // namespace softhca::rdma

@@ -83,30 +83,30 @@ std::size_t KeyTable::size() const {
 
 KeyCheck KeyTable::check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
                          std::uint8_t access) {
-  const auto refused = [](std::string_view reason) { return KeyCheck{nullptr, reason}; };
+  const auto refused = [](Reason reason) { return KeyCheck{nullptr, reason}; };
   auto* found = find(key);
   if (found == nullptr) {
-    if (reserved_ == nullptr || key != reserved_->key()) return refused("no such memory key");
-    if (!user.reserved_lkey) return refused("the QP may not use the reserved LKey");
-    if (address + length < address) return refused("range passes the end of the address space");
+    if (reserved_ == nullptr || key != reserved_->key()) return refused(Reason::kKeyUnknown);
+    if (!user.reserved_lkey) return refused(Reason::kReservedKeyForbidden);
+    if (address + length < address) return refused(Reason::kKeyRange);
     // Never for remote rights, which the reserved key does not have.
-    if ((reserved_->attributes_.access & access) != access) return refused("reserved LKey: rights");
-    return {reserved_.get(), {}};
+    if ((reserved_->attributes_.access & access) != access) return refused(Reason::kKeyRights);
+    return {reserved_.get(), Reason::kNone};
   }
   const auto& a = found->attributes_;
-  if (a.free) return refused("memory key is invalidated");
-  if (a.pd != user.pd) return refused("memory key belongs to another protection domain");
-  if (a.only_qpn && *a.only_qpn != user.qpn) return refused("memory key belongs to another QP");
-  if ((a.access & access) != access) return refused("memory key does not have the right");
+  if (a.free) return refused(Reason::kKeyInvalidated);
+  if (a.pd != user.pd) return refused(Reason::kKeyOtherPd);
+  if (a.only_qpn && *a.only_qpn != user.qpn) return refused(Reason::kKeyOtherQp);
+  if ((a.access & access) != access) return refused(Reason::kKeyRights);
   if (a.whole_space) {
-    if (address + length < address) return refused("range passes the end of the address space");
+    if (address + length < address) return refused(Reason::kKeyRange);
   } else {
     const auto offset = address - a.start;
     if (address < a.start || offset > a.length || length > a.length - offset) {
-      return refused("range is not inside the memory key");
+      return refused(Reason::kKeyRange);
     }
   }
-  return {found, {}};
+  return {found, Reason::kNone};
 }
 
 bool KeyTable::read(MemoryKey& key, std::uint64_t address, std::span<std::byte> out) {

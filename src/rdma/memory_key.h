@@ -7,11 +7,11 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "pcie/dma_space.h"
+#include "rdma/reasons.h"
 #include "rdma/types.h"
 #include "rdma/work_request.h"
 
@@ -122,8 +122,8 @@ class MemoryKey {
 
 /// The answer of KeyTable::check().
 struct KeyCheck {
-  MemoryKey* key;           ///< null: refused
-  std::string_view reason;  ///< which check refused it
+  MemoryKey* key;  ///< null: refused
+  Reason reason;   ///< which check refused it
 
   explicit operator bool() const { return key != nullptr; }
 };

@@ -70,12 +70,12 @@ bool Requester::fetch() {
     case Fetch::kNothing:
       return false;
     case Fetch::kUnreadable:
-      engine_.event(qp_, QpEvent::kCatastrophic, "the send queue's memory is not reachable");
+      engine_.event(qp_, QpEvent::kCatastrophic, Reason::kSendQueueUnreachable);
       engine_.to_error(qp_);
       return false;
     case Fetch::kMalformed:
       e.status = WorkStatus::kLocalQpOperation;
-      e.reason = "the device found the work queue entry malformed";
+      e.reason = e.request.fault != Reason::kNone ? e.request.fault : Reason::kMalformedRequest;
       e.length = e.packets = e.psns = 0;
       e.executed = false;
       break;
@@ -95,7 +95,7 @@ void Requester::prepare(Entry& e) {
   const auto& request = e.request;
   e.executed = false;
   e.status = WorkStatus::kSuccess;
-  e.reason = {};
+  e.reason = Reason::kNone;
   e.length = e.packets = e.psns = 0;
   if (request.opcode == SendOpcode::kNop || request.opcode == SendOpcode::kLocal) return;
 
@@ -109,7 +109,7 @@ void Requester::prepare(Entry& e) {
 }
 
 bool Requester::validate(Entry& e, std::uint64_t length) {
-  const auto refuse_as = [&](WorkStatus status, std::string_view reason) {
+  const auto refuse_as = [&](WorkStatus status, Reason reason) {
     e.status = status;
     e.reason = reason;
     return false;
@@ -117,23 +117,20 @@ bool Requester::validate(Entry& e, std::uint64_t length) {
   const auto& attributes = qp_.attributes();
   const auto& service = qp_.service();
   if (!service.may_post.has(e.request.opcode)) {
-    return refuse_as(WorkStatus::kLocalQpOperation,
-                     "the QP's service does not have this operation (IBTA 9.4 Table 36)");
+    return refuse_as(WorkStatus::kLocalQpOperation, Reason::kOperationOfOtherService);
   }
   if (service.datagram ? length > attributes.path_mtu : length > kMaxMessageBytes) {
-    return refuse_as(WorkStatus::kLocalLength,
-                     "message longer than the service allows (IBTA 9.7.7)");
+    return refuse_as(WorkStatus::kLocalLength, Reason::kMessageTooLong);
   }
   if (e.wants_data()) {
     if (e.request.is_inline) {
-      return refuse_as(WorkStatus::kLocalQpOperation, "READ or atomic with inline data");
+      return refuse_as(WorkStatus::kLocalQpOperation, Reason::kInlineRead);
     }
     if (attributes.max_rd_atomic == 0) {
-      return refuse_as(WorkStatus::kLocalQpOperation,
-                       "the QP allows no outstanding READ or atomic");
+      return refuse_as(WorkStatus::kLocalQpOperation, Reason::kNoReadsAllowed);
     }
     if (e.is_atomic() && length != 8) {
-      return refuse_as(WorkStatus::kLocalLength, "an atomic's result has 8 bytes (IBTA 9.4.5)");
+      return refuse_as(WorkStatus::kLocalLength, Reason::kAtomicSize);
     }
   }
   return true;
@@ -141,7 +138,7 @@ bool Requester::validate(Entry& e, std::uint64_t length) {
 
 // Completing -------------------------------------------------------------------------------------
 
-void Requester::complete(Entry& e, WorkStatus status, std::string_view reason) {
+void Requester::complete(Entry& e, WorkStatus status, Reason reason) {
   if (status == WorkStatus::kFlushed) {
     ++qp_.counters_->req_cqe_flush_error;
   } else if (status != WorkStatus::kSuccess) {
@@ -168,7 +165,7 @@ void Requester::complete_done() {
     if (!done) break;
     if (e.wants_data() && head_ < cursor_) --reads_in_flight_;
     ++head_;
-    complete(e, WorkStatus::kSuccess, {});
+    complete(e, WorkStatus::kSuccess, Reason::kNone);
   }
   // A late answer may complete what was about to be sent again.
   if (cursor_ < head_) {
@@ -181,7 +178,7 @@ void Requester::complete_done() {
   if (qp_.state() == QpState::kSqDrain && idle() && !drain_reported) engine_.mark_ready(qp_);
 }
 
-void Requester::fail_head(WorkStatus status, std::string_view reason) {
+void Requester::fail_head(WorkStatus status, Reason reason) {
   assert(head_ != tail_);
   auto& e = entry(head_);
   // Out of the queue first: what follows flushes the rest.
@@ -216,7 +213,7 @@ unsigned Requester::flush(unsigned quota) {
       ++tail_;
     }
     auto& e = entry(head_++);
-    complete(e, WorkStatus::kFlushed, "flushed");
+    complete(e, WorkStatus::kFlushed, Reason::kFlushed);
   }
   return used;
 }

@@ -78,7 +78,7 @@ class Requester {
     std::uint64_t first_packet = 0;  ///< number of its first request packet, of all requests
     WorkStatus status =
         WorkStatus::kSuccess;  ///< not success: fails when its turn to complete comes
-    std::string_view reason;
+    Reason reason = Reason::kNone;
     bool executed = false;  ///< not on the wire: done
 
     std::uint64_t end_psn() const { return first_psn + psns; }
@@ -97,9 +97,9 @@ class Requester {
   void grow();
   void prepare(Entry& entry);
   bool validate(Entry& entry, std::uint64_t length);
-  void complete(Entry& entry, WorkStatus status, std::string_view reason);
+  void complete(Entry& entry, WorkStatus status, Reason reason);
   void complete_done();
-  void fail_head(WorkStatus status, std::string_view reason);
+  void fail_head(WorkStatus status, Reason reason);
   KeyUser user() const;
 
   // requester_send.cc
@@ -112,7 +112,7 @@ class Requester {
   void transmit(const wire::Bth& bth, const wire::ExtHeaders& ext, std::size_t payload);
   bool add_payload(Entry& entry, std::uint64_t offset, std::size_t length);
   void after_packet(Entry& entry, std::uint64_t psn_after);
-  void refuse(Entry& entry, WorkStatus status, std::string_view reason);
+  void refuse(Entry& entry, WorkStatus status, Reason reason);
   /// PSNs of an entry that are acknowledged: only the oldest entry has any.
   std::uint64_t progress(const Entry& entry) const {
     return unacked_ > entry.first_psn ? unacked_ - entry.first_psn : 0;

@@ -14,11 +14,12 @@ using spec::infiniband::rnr_timer;
 
 void Requester::handle_answer(const wire::RocePacket& packet, const wire::Frame& frame) {
   if (!state_rules(qp_.state()).finishes) {
-    return engine_.drop(&qp_, Drop::kQpState, "an answer");
+    return engine_.drop(&qp_, Drop::kQpState, Reason::kUnexpectedAnswer);
   }
   // Everything sent and not answered yet may be answered; the rest are ghosts and duplicates.
   const auto distance = (packet.bth.psn.value() - unacked_) & wire::Psn::kMask;
-  if (distance >= sent_end_ - unacked_) return engine_.drop(&qp_, Drop::kDuplicate, "");
+  if (distance >= sent_end_ - unacked_)
+    return engine_.drop(&qp_, Drop::kDuplicate, Reason::kAnswerToNothing);
   const auto psn = unacked_ + distance;
   switch (packet.info().operation) {
     case wire::Operation::kAcknowledge:
@@ -81,7 +82,7 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
       if (use_retry()) rewind();
       return;
     default:
-      return engine_.drop(&qp_, Drop::kMalformed, "reserved AETH syndrome");
+      return engine_.drop(&qp_, Drop::kMalformed, Reason::kReservedSyndrome);
   }
 }
 
@@ -91,8 +92,7 @@ void Requester::handle_rnr_nak(std::uint8_t timer_code) {
   if (qp_.attributes().rnr_retry != kRetryForever) {
     if (rnr_retries_left_ == 0) {
       ++qp_.counters_->rnr_nak_retry_err;
-      return fail_head(WorkStatus::kRnrRetryExceeded,
-                       "the peer had no receive request, RNR retries are used up (IBTA 9.9.2)");
+      return fail_head(WorkStatus::kRnrRetryExceeded, Reason::kRnrRetriesExceeded);
     }
     --rnr_retries_left_;
   }
@@ -106,15 +106,15 @@ void Requester::handle_fatal_nak(wire::NakCode code) {
   switch (code) {
     case wire::NakCode::INVALID_REQUEST:
       ++qp_.counters_->req_remote_invalid_request;
-      return fail_head(WorkStatus::kRemoteInvalidRequest, "NAK invalid request (IBTA 9.7.5.2)");
+      return fail_head(WorkStatus::kRemoteInvalidRequest, Reason::kNakInvalidRequest);
     case wire::NakCode::REMOTE_ACCESS_ERROR:
       ++qp_.counters_->req_remote_access_errors;
-      return fail_head(WorkStatus::kRemoteAccess, "NAK remote access error (IBTA 9.7.5.2)");
+      return fail_head(WorkStatus::kRemoteAccess, Reason::kNakRemoteAccess);
     case wire::NakCode::REMOTE_OPERATIONAL_ERROR:
       ++qp_.counters_->req_remote_operation_errors;
-      return fail_head(WorkStatus::kRemoteOperation, "NAK remote operational error (IBTA 9.7.5.2)");
+      return fail_head(WorkStatus::kRemoteOperation, Reason::kNakRemoteOperation);
     default:
-      return engine_.drop(&qp_, Drop::kMalformed, "reserved NAK code");
+      return engine_.drop(&qp_, Drop::kMalformed, Reason::kReservedNak);
   }
 }
 
@@ -128,11 +128,11 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::RocePacket& 
   const auto expected = last ? e.length - offset : mtu;
   // First and middle are not told apart: a READ that was asked for again begins anew.
   if (!e.is_read() || packet.info().last != last || packet.payload_size != expected) {
-    return fail_head(WorkStatus::kBadResponse, "read response with the wrong opcode or length");
+    return fail_head(WorkStatus::kBadResponse, Reason::kReadResponseMismatch);
   }
-  const Fault fault = scatter(engine_.keys, user(), e.request.sges, offset, frame,
-                              packet.payload_offset, packet.payload_size);
-  if (!fault.empty()) return fail_head(WorkStatus::kLocalProtection, fault);
+  const auto fault = scatter(engine_.keys, user(), e.request.sges, offset, frame,
+                             packet.payload_offset, packet.payload_size);
+  if (fault != Reason::kNone) return fail_head(WorkStatus::kLocalProtection, fault);
   advance(psn + 1);
 }
 
@@ -140,12 +140,12 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::RocePacket
   if (!acknowledge(psn)) return;
   auto& e = entry(head_);
   if (!e.is_atomic()) {
-    return fail_head(WorkStatus::kBadResponse, "atomic response to another request");
+    return fail_head(WorkStatus::kBadResponse, Reason::kAtomicResponseMismatch);
   }
   const auto original = packet.ext.atomic_ack.original;
-  const Fault fault =
+  const auto fault =
       scatter(engine_.keys, user(), e.request.sges, 0, std::as_bytes(std::span(&original, 1)));
-  if (!fault.empty()) return fail_head(WorkStatus::kLocalProtection, fault);
+  if (fault != Reason::kNone) return fail_head(WorkStatus::kLocalProtection, fault);
   advance(psn + 1);
 }
 
@@ -162,7 +162,7 @@ void Requester::implied_nak() {
 /// False if no retry was left: the oldest request has failed.
 bool Requester::use_retry() {
   if (retries_left_ == 0) {
-    fail_head(WorkStatus::kTransportRetryExceeded, "retries are used up (IBTA 9.9.2)");
+    fail_head(WorkStatus::kTransportRetryExceeded, Reason::kRetriesExceeded);
     return false;
   }
   --retries_left_;

@@ -88,7 +88,7 @@ unsigned Requester::send(unsigned quota) {
   return used;
 }
 
-void Requester::refuse(Entry& e, WorkStatus status, std::string_view reason) {
+void Requester::refuse(Entry& e, WorkStatus status, Reason reason) {
   e.status = status;
   e.reason = reason;
 }
@@ -96,8 +96,7 @@ void Requester::refuse(Entry& e, WorkStatus status, std::string_view reason) {
 void Requester::execute_local(Entry& e) {
   if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
     const auto status = engine_.hca.execute_local(qp_, e.request);
-    if (status != WorkStatus::kSuccess)
-      return refuse(e, status, "the device refused the operation");
+    if (status != WorkStatus::kSuccess) return refuse(e, status, Reason::kLocalOperationRefused);
   }
   e.executed = true;
   pass(e);
@@ -125,8 +124,8 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length) 
     }
     return true;
   }
-  const Fault fault = gather(engine_.keys, user(), e.request.sges, offset, length, frame);
-  if (fault.empty()) return true;
+  const auto fault = gather(engine_.keys, user(), e.request.sges, offset, length, frame);
+  if (fault == Reason::kNone) return true;
   refuse(e, WorkStatus::kLocalProtection, fault);
   return false;
 }
@@ -175,8 +174,8 @@ void Requester::send_message_packet(Entry& e, bool fills_window) {
 
   if (first && !request.is_inline) {
     // All of it at once, so that no part of a message is sent that cannot be sent whole.
-    const Fault fault = check_all(engine_.keys, user(), request.sges, kLocalRead);
-    if (!fault.empty()) return refuse(e, WorkStatus::kLocalProtection, fault);
+    const auto fault = check_all(engine_.keys, user(), request.sges, kLocalRead);
+    if (fault != Reason::kNone) return refuse(e, WorkStatus::kLocalProtection, fault);
   }
   transmit(bth, ext, length);
   if (engine_.frame.head().empty()) return after_packet(e, psn + 1);
@@ -189,8 +188,8 @@ void Requester::send_read_request(Entry& e) {
   // A READ that lost responses is asked for again from the first one that is missing.
   const auto done = progress(e);
   const auto offset = done * qp_.attributes().path_mtu;
-  const Fault fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
-  if (!fault.empty()) return refuse(e, WorkStatus::kLocalProtection, fault);
+  const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
+  if (fault != Reason::kNone) return refuse(e, WorkStatus::kLocalProtection, fault);
 
   wire::Bth bth;
   bth.opcode = opcode_of(qp_.service().packets, Opcode::RC_RDMA_READ_REQUEST);
@@ -206,8 +205,8 @@ void Requester::send_read_request(Entry& e) {
 }
 
 void Requester::send_atomic_request(Entry& e) {
-  const Fault fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
-  if (!fault.empty()) return refuse(e, WorkStatus::kLocalProtection, fault);
+  const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
+  if (fault != Reason::kNone) return refuse(e, WorkStatus::kLocalProtection, fault);
 
   wire::Bth bth;
   const bool add = e.request.opcode == SendOpcode::kFetchAdd;

@@ -17,16 +17,15 @@ void Requester::send_datagram(Entry& e) {
     address.hop_limit = to.hop_limit;
     address.udp_source_port = to.udp_source_port;
     if (!engine_.address_to(to.dst_gid, to.dst_mac, to.src_gid_index, to.vlan_priority, address)) {
-      return refuse(e, WorkStatus::kLocalQpOperation,
-                    "the source entry of the GID table is not set, or of another IP family");
+      return refuse(e, WorkStatus::kLocalQpOperation, Reason::kNoSourceAddress);
     }
     ud_header_ = wire::RoceHeader(address);
     ud_cached_ = to;
     ud_generation_ = engine_.gids.generation();
   }
-  const Fault fault =
-      request.is_inline ? Fault{} : check_all(engine_.keys, user(), request.sges, kLocalRead);
-  if (!fault.empty()) return refuse(e, WorkStatus::kLocalProtection, fault);
+  const auto fault =
+      request.is_inline ? Reason::kNone : check_all(engine_.keys, user(), request.sges, kLocalRead);
+  if (fault != Reason::kNone) return refuse(e, WorkStatus::kLocalProtection, fault);
 
   wire::Bth bth;
   bth.opcode = request.opcode == SendOpcode::kSendWithImmediate

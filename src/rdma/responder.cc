@@ -56,11 +56,11 @@ KeyUser Responder::user() const {
 
 void Responder::handle_request(const wire::RocePacket& packet, const wire::Frame& frame) {
   if (!state_rules(qp_.state()).receives || fatal_) {
-    return engine_.drop(&qp_, Drop::kQpState, "a request");
+    return engine_.drop(&qp_, Drop::kQpState, Reason::kUnexpectedRequest);
   }
   if (qp_.state() == QpState::kRtr && !qp_.communication_established_) {
     qp_.communication_established_ = true;
-    engine_.event(qp_, QpEvent::kCommunicationEstablished, "first packet in RTR");
+    engine_.event(qp_, QpEvent::kCommunicationEstablished, Reason::kFirstPacket);
   }
   const auto& service = qp_.service();
   if (service.reliable) return handle_reliable(packet, frame);
@@ -73,21 +73,21 @@ Responder::Verdict Responder::take_receive() {
   using enum Verdict::Kind;
   if (has_receive_) return {};
   if (!qp_.options().has_receive_queue && !qp_.options().uses_srq) {
-    return {kInvalid, "the QP has no receive queue"};
+    return {kInvalid, Reason::kNoReceiveQueue};
   }
   receive_.reset();
   switch (engine_.hca.fetch_receive(qp_, receive_)) {
     case Fetch::kNothing:
       ++qp_.counters_->out_of_buffer;
-      return {kNotReady, "no receive request is posted"};
+      return {kNotReady, Reason::kNothingPosted};
     case Fetch::kUnreadable:
-      engine_.event(qp_, QpEvent::kCatastrophic, "the receive queue's memory is not reachable");
-      return {kOperation, "the receive queue's memory is not reachable", true};
+      engine_.event(qp_, QpEvent::kCatastrophic, Reason::kReceiveQueueUnreachable);
+      return {kOperation, Reason::kReceiveQueueUnreachable, true};
     case Fetch::kMalformed:
       has_receive_ = true;
       fail_receive(WorkStatus::kLocalQpOperation,
-                   "the device found the work queue entry malformed");
-      return {kOperation, "malformed receive request", true};
+                   receive_.fault != Reason::kNone ? receive_.fault : Reason::kMalformedReceive);
+      return {kOperation, Reason::kMalformedReceive, true};
     case Fetch::kRequest:
       break;
   }
@@ -108,7 +108,7 @@ void Responder::complete_receive(ReceiveCompletion completion) {
   engine_.hca.complete_receive(qp_, completion);
 }
 
-void Responder::fail_receive(WorkStatus status, std::string_view reason) {
+void Responder::fail_receive(WorkStatus status, Reason reason) {
   ReceiveCompletion completion{};
   completion.status = status;
   completion.reason = reason;
@@ -125,7 +125,7 @@ unsigned Responder::flush(unsigned quota) {
       const auto fetched = engine_.hca.fetch_receive(qp_, receive_);
       if (fetched == Fetch::kNothing || fetched == Fetch::kUnreadable) return used;
     }
-    fail_receive(WorkStatus::kFlushed, "flushed");
+    fail_receive(WorkStatus::kFlushed, Reason::kFlushed);
   }
   return used;
 }

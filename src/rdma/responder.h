@@ -52,7 +52,7 @@ class Responder {
   struct Verdict {
     enum class Kind : std::uint8_t { kOk, kNotReady, kInvalid, kAccess, kOperation };
     Kind kind = Kind::kOk;
-    std::string_view reason;
+    Reason reason = Reason::kNone;
     bool completed = false;  ///< a receive request was completed in error: no event besides
 
     bool ok() const { return kind == Kind::kOk; }
@@ -84,7 +84,7 @@ class Responder {
   // responder.cc
   Verdict take_receive();
   void complete_receive(ReceiveCompletion completion);
-  void fail_receive(WorkStatus status, std::string_view reason);
+  void fail_receive(WorkStatus status, Reason reason);
   KeyUser user() const;
 
   // responder_message.cc

@@ -46,7 +46,7 @@ unsigned Responder::answer(unsigned quota) {
       fatal_ = true;
       expected_ = first.next;
       ++qp_.counters_->resp_remote_access_errors;
-      engine_.event(qp_, QpEvent::kAccessError, "memory went away during an RDMA READ");
+      engine_.event(qp_, QpEvent::kAccessError, Reason::kMemoryGoneDuringRead);
       reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::REMOTE_ACCESS_ERROR));
     } else if (first.left == 0) {
       pop_answer(true);
@@ -104,7 +104,8 @@ bool Responder::send_answer(Answer& answer) {
   engine_.frame.clear();
   if (const auto* header = engine_.path_header(qp_); header != nullptr) {
     header->emit(bth, ext, size, engine_.frame);
-    if (size != 0 && !gather(engine_.keys, *key, answer.address, size, engine_.frame).empty()) {
+    if (size != 0 &&
+        gather(engine_.keys, *key, answer.address, size, engine_.frame) != Reason::kNone) {
       return false;
     }
     engine_.transmit();

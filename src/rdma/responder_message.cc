@@ -15,10 +15,10 @@ Responder::Verdict Responder::check_order(const wire::RocePacket& packet) const 
   const auto& info = packet.info();
   if (info.first != (message_ == Message::kNone)) {
     return {Verdict::Kind::kInvalid,
-            info.first ? "a message begins inside another" : "middle or end of no message"};
+            info.first ? Reason::kMessageInMessage : Reason::kMiddleOfNothing};
   }
   if (!info.first && (info.operation == Operation::kSend) != (message_ == Message::kSend)) {
-    return {Verdict::Kind::kInvalid, "SEND and RDMA WRITE packets in one message"};
+    return {Verdict::Kind::kInvalid, Reason::kMixedMessage};
   }
   return {};
 }
@@ -29,8 +29,7 @@ Responder::Verdict Responder::check_size(const wire::RocePacket& packet) const {
   const auto mtu = qp_.attributes().path_mtu;
   const auto size = packet.payload_size;
   const bool right = info.last ? size <= mtu && (info.first || size != 0) : size == mtu;
-  return right ? Verdict{}
-               : Verdict{Verdict::Kind::kInvalid, "packet length does not fit the path MTU"};
+  return right ? Verdict{} : Verdict{Verdict::Kind::kInvalid, Reason::kPacketSize};
 }
 
 Responder::Verdict Responder::handle_message(const wire::RocePacket& packet,
@@ -51,12 +50,12 @@ Responder::Verdict Responder::handle_send(const wire::RocePacket& packet,
   }
   if (packet.payload_size > room_ - received_) {
     ++qp_.counters_->resp_local_length_error;
-    fail_receive(WorkStatus::kLocalLength, "message longer than the receive request");
-    return {Verdict::Kind::kInvalid, "message longer than the receive request", true};
+    fail_receive(WorkStatus::kLocalLength, Reason::kReceiveTooShort);
+    return {Verdict::Kind::kInvalid, Reason::kReceiveTooShort, true};
   }
-  const Fault fault = scatter(engine_.keys, user(), receive_.sges, received_, frame,
-                              packet.payload_offset, packet.payload_size);
-  if (!fault.empty()) {
+  const auto fault = scatter(engine_.keys, user(), receive_.sges, received_, frame,
+                             packet.payload_offset, packet.payload_size);
+  if (fault != Reason::kNone) {
     fail_receive(WorkStatus::kLocalProtection, fault);
     return {Verdict::Kind::kOperation, fault, true};
   }
@@ -78,14 +77,13 @@ Responder::Verdict Responder::handle_send(const wire::RocePacket& packet,
 Responder::Verdict Responder::invalidate(MKey rkey) {
   using enum Verdict::Kind;
   auto* key = engine_.keys.find(rkey);
-  if (key == nullptr) return {kAccess, "SEND with invalidate of a key that does not exist"};
+  if (key == nullptr) return {kAccess, Reason::kInvalidateUnknown};
   const auto& a = key->attributes();
   if (a.pd != qp_.attributes().pd || (a.only_qpn && *a.only_qpn != qp_.qpn())) {
-    return {kAccess, "SEND with invalidate of a key of another protection domain or QP"};
+    return {kAccess, Reason::kInvalidateOther};
   }
-  if (a.free) return {kAccess, "SEND with invalidate of a key that is invalid already"};
-  if (!a.invalidatable)
-    return {kAccess, "SEND with invalidate of a key that may not be invalidated"};
+  if (a.free) return {kAccess, Reason::kInvalidateTwice};
+  if (!a.invalidatable) return {kAccess, Reason::kInvalidateForbidden};
   key->set_free(true);
   return {};
 }
@@ -94,12 +92,12 @@ Responder::Verdict Responder::begin_write(const wire::RocePacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
   const auto mtu = qp_.attributes().path_mtu;
-  if (!qp_.attributes().remote_write) return {kAccess, "the QP does not allow RDMA WRITE"};
+  if (!qp_.attributes().remote_write) return {kAccess, Reason::kWriteForbidden};
   if (reth.dma_length > spec::infiniband::kMaxMessageBytes)
-    return {kInvalid, "RDMA WRITE of more than 2^31 bytes"};
+    return {kInvalid, Reason::kWriteTooLong};
   const bool one_packet = reth.dma_length <= mtu;
   if (packet.info().last != one_packet) {
-    return {kInvalid, "RDMA WRITE length does not fit its packets"};
+    return {kInvalid, Reason::kWriteLength};
   }
   if (reth.dma_length != 0) {
     // IBTA 9.7.4.1: a WRITE of no bytes does not look at its R_Key.
@@ -130,14 +128,14 @@ Responder::Verdict Responder::handle_write(const wire::RocePacket& packet,
     if (auto verdict = begin_write(packet); !verdict.ok()) return verdict;
   }
   if (info.last ? size != write_left_ : size >= write_left_) {
-    return {kInvalid, "RDMA WRITE data do not add up to its length"};
+    return {kInvalid, Reason::kWriteData};
   }
   if (size != 0) {
     const auto found = engine_.keys.check(write_rkey_, user(), write_address_, size, kRemoteWrite);
     if (!found) return {kAccess, found.reason};
-    const Fault fault =
+    const auto fault =
         scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset, size);
-    if (!fault.empty()) return {kOperation, fault};
+    if (fault != Reason::kNone) return {kOperation, fault};
   }
   write_address_ += size;
   write_left_ -= size;

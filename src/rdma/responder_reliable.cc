@@ -16,7 +16,7 @@ void Responder::handle_reliable(const wire::RocePacket& packet, const wire::Fram
   if (distance < 0) return handle_duplicate(packet);
   if (distance > 0) {
     ++qp_.counters_->out_of_sequence;
-    engine_.drop(&qp_, Drop::kSequence, "PSN ahead of the expected one");
+    engine_.drop(&qp_, Drop::kSequence, Reason::kPsnAhead);
     // IBTA 9.7.5.2: one NAK, and then silence until the expected packet has come.
     if (!nak_sent_) {
       nak_sent_ = true;
@@ -44,17 +44,17 @@ Responder::Verdict Responder::execute(const wire::RocePacket& packet, const wire
     case Operation::kFetchAdd:
       break;
     default:
-      return {Verdict::Kind::kInvalid, "opcode is not a request"};
+      return {Verdict::Kind::kInvalid, Reason::kNotARequest};
   }
   if (message_ != Message::kNone) {
-    return {Verdict::Kind::kInvalid, "READ or atomic inside a message"};
+    return {Verdict::Kind::kInvalid, Reason::kRequestInMessage};
   }
   if (packet.payload_size != 0) {
-    return {Verdict::Kind::kInvalid, "READ or atomic request with a payload"};
+    return {Verdict::Kind::kInvalid, Reason::kRequestWithPayload};
   }
   // Repeated answers do not count: a late copy of an old request may be among them.
   if (answers_count_ - repeats_count_ >= qp_.attributes().max_dest_rd_atomic) {
-    return {Verdict::Kind::kInvalid, "more READs and atomics outstanding than max_dest_rd_atomic"};
+    return {Verdict::Kind::kInvalid, Reason::kTooManyReads};
   }
   return packet.info().operation == Operation::kRdmaReadRequest ? execute_read(packet)
                                                                 : execute_atomic(packet);
@@ -68,9 +68,8 @@ std::uint32_t Responder::read_packets(std::uint32_t length) const {
 Responder::Verdict Responder::execute_read(const wire::RocePacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
-  if (!qp_.attributes().remote_read) return {kAccess, "the QP does not allow RDMA READ"};
-  if (reth.dma_length > spec::infiniband::kMaxMessageBytes)
-    return {kInvalid, "RDMA READ of more than 2^31 bytes"};
+  if (!qp_.attributes().remote_read) return {kAccess, Reason::kReadForbidden};
+  if (reth.dma_length > spec::infiniband::kMaxMessageBytes) return {kInvalid, Reason::kReadTooLong};
   if (reth.dma_length != 0) {
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
                                           reth.dma_length, kRemoteRead);
@@ -90,14 +89,13 @@ Responder::Verdict Responder::execute_read(const wire::RocePacket& packet) {
 Responder::Verdict Responder::execute_atomic(const wire::RocePacket& packet) {
   using enum Verdict::Kind;
   const auto& eth = packet.ext.atomic;
-  if (!qp_.attributes().remote_atomic) return {kAccess, "the QP does not allow atomics"};
-  if (eth.virtual_address % 8 != 0) return {kInvalid, "atomic at an address that is not aligned"};
+  if (!qp_.attributes().remote_atomic) return {kAccess, Reason::kAtomicForbidden};
+  if (eth.virtual_address % 8 != 0) return {kInvalid, Reason::kAtomicUnaligned};
   const auto found =
       engine_.keys.check(MKey(eth.rkey.value()), user(), eth.virtual_address, 8, kRemoteAtomic);
   if (!found) return {kAccess, found.reason};
   std::uint64_t original = 0;
-  if (!swap(*found.key, packet, original))
-    return {kOperation, "atomic on memory that is not mapped"};
+  if (!swap(*found.key, packet, original)) return {kOperation, Reason::kMemoryUnreachable};
   ++qp_.counters_->rx_atomic_requests;
   ++msn_;
   atomics_[atomics_next_] = {packet.bth.psn, true, original};
@@ -177,7 +175,7 @@ bool Responder::make_room_for(wire::Psn psn) {
 void Responder::push_repeated(Answer answer) {
   // What is asked for the first time always finds room.
   if (repeats_count_ + qp_.attributes().max_dest_rd_atomic >= answers_.size()) {
-    return engine_.drop(&qp_, Drop::kResources, "");
+    return engine_.drop(&qp_, Drop::kResources, Reason::kTooManyDuplicates);
   }
   answer.repeated = true;
   push_answer(answer);
@@ -190,7 +188,7 @@ void Responder::repeat_read(const wire::RocePacket& packet) {
   const bool known = reth.dma_length <= spec::infiniband::kMaxMessageBytes &&
                      packet.bth.psn + packets - expected_ <= 0;
   if (!known || !qp_.attributes().remote_read) {
-    return engine_.drop(&qp_, Drop::kSequence, "repeated READ beyond the expected PSN");
+    return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedReadAhead);
   }
   if (reth.dma_length != 0) {
     // The key may be gone by now. That is no reason to fail the QP for a late copy of a packet.
@@ -212,7 +210,7 @@ void Responder::repeat_atomic(const wire::RocePacket& packet) {
     return result.valid && result.psn == packet.bth.psn;
   });
   if (found == atomics_.end()) {
-    return engine_.drop(&qp_, Drop::kSequence, "repeated atomic is too old to be answered");
+    return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedAtomicTooOld);
   }
   if (!make_room_for(packet.bth.psn)) return;
   push_repeated({.next = packet.bth.psn,

@@ -25,7 +25,7 @@ void Responder::handle_unreliable(const wire::RocePacket& packet, const wire::Fr
   if (uc_skip_) {
     if (info.last) uc_skip_ = false;
     ++qp_.counters_->out_of_sequence;
-    return engine_.drop(&qp_, Drop::kUcMessage, "");
+    return engine_.drop(&qp_, Drop::kUcMessage, Reason::kBrokenMessage);
   }
   const auto verdict = handle_message(packet, frame);
   if (verdict.ok()) return;
@@ -41,7 +41,7 @@ void Responder::handle_datagram(const wire::RocePacket& packet, const wire::Fram
   const bool to_gsi = packet.bth.dest_qp == wire::kGsiQpn;
   const auto qkey = to_gsi ? kGsiQkey : qp_.attributes().qkey;
   if (packet.ext.deth.qkey.value() != qkey) {
-    return engine_.drop(&qp_, Drop::kQkey, "");
+    return engine_.drop(&qp_, Drop::kQkey, Reason::kWrongQkey);
   }
   if (const auto verdict = take_receive(); !verdict.ok()) {
     engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
@@ -55,17 +55,17 @@ void Responder::deliver_datagram(const wire::RocePacket& packet, const wire::Fra
   const auto bytes = kGrhBytes + packet.payload_size;
   if (bytes > room_) {
     ++qp_.counters_->resp_local_length_error;
-    fail_receive(WorkStatus::kLocalLength, "datagram and its 40 bytes of GRH do not fit");
+    fail_receive(WorkStatus::kLocalLength, Reason::kDatagramTooLong);
     return engine_.to_error(qp_);
   }
   std::array<std::byte, kGrhBytes> grh;
   wire::emit_ud_grh(frame, packet, grh);
-  Fault fault = scatter(engine_.keys, user(), receive_.sges, 0, grh);
-  if (fault.empty()) {
+  auto fault = scatter(engine_.keys, user(), receive_.sges, 0, grh);
+  if (fault == Reason::kNone) {
     fault = scatter(engine_.keys, user(), receive_.sges, kGrhBytes, frame, packet.payload_offset,
                     packet.payload_size);
   }
-  if (!fault.empty()) {
+  if (fault != Reason::kNone) {
     fail_receive(WorkStatus::kLocalProtection, fault);
     return engine_.to_error(qp_);
   }

@@ -6,16 +6,14 @@
 namespace softhca::rdma {
 namespace {
 
-constexpr Fault kUnreachable = "memory behind the key is not mapped for DMA";
-
 /// Calls `visit(key, address, n)` for the parts of [offset, offset + length) that lie in one piece
 /// each, after their check; stops at the first fault.
 template <class Visit>
-Fault for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
-                    std::uint64_t offset, std::uint64_t length, std::uint8_t access,
-                    Visit&& visit) {
+Reason for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+                     std::uint64_t offset, std::uint64_t length, std::uint8_t access,
+                     Visit&& visit) {
   for (const auto& sge : sges) {
-    if (length == 0) return {};
+    if (length == 0) return Reason::kNone;
     if (offset >= sge.length) {
       offset -= sge.length;
       continue;
@@ -24,11 +22,11 @@ Fault for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> sg
     const auto n = std::min<std::uint64_t>(length, sge.length - offset);
     const auto found = keys.check(sge.lkey, user, address, n, access);
     if (!found) return found.reason;
-    if (const Fault fault = visit(*found.key, address, n); !fault.empty()) return fault;
+    if (const auto fault = visit(*found.key, address, n); fault != Reason::kNone) return fault;
     length -= n;
     offset = 0;
   }
-  return length == 0 ? Fault{} : Fault{"the pieces are shorter than the message"};
+  return length == 0 ? Reason::kNone : Reason::kScatterListShort;
 }
 
 /// False if the frame has no room for so many segments, or the memory is not local.
@@ -52,68 +50,71 @@ std::uint64_t total_length(std::span<const Sge> sges) {
   return total;
 }
 
-Fault check_all(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
-                std::uint8_t access) {
+Reason check_all(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+                 std::uint8_t access) {
   for (const auto& sge : sges) {
     if (sge.length == 0) continue;
     const auto found = keys.check(sge.lkey, user, sge.address, sge.length, access);
     if (!found) return found.reason;
   }
-  return {};
+  return Reason::kNone;
 }
 
-Fault gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
-             std::size_t length, wire::Frame& frame) {
+Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
+              std::size_t length, wire::Frame& frame) {
   bool by_reference = true;
   auto fault = for_each_part(keys, user, sges, offset, length, kLocalRead,
-                             [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Fault {
+                             [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {
                                by_reference = by_reference && refer(keys, key, address, n, frame);
-                               return {};
+                               return Reason::kNone;
                              });
-  if (!fault.empty() || by_reference) return fault;
+  if (fault != Reason::kNone || by_reference) return fault;
   auto out = frame.own_payload(length);
   return for_each_part(keys, user, sges, offset, length, kLocalRead,
-                       [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Fault {
-                         if (!keys.read(key, address, out.first(n))) return kUnreachable;
+                       [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {
+                         if (!keys.read(key, address, out.first(n)))
+                           return Reason::kMemoryUnreachable;
                          out = out.subspan(n);
-                         return {};
+                         return Reason::kNone;
                        });
 }
 
-Fault gather(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::size_t length,
-             wire::Frame& frame) {
-  if (refer(keys, key, address, length, frame)) return {};
-  return keys.read(key, address, frame.own_payload(length)) ? Fault{} : kUnreachable;
+Reason gather(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::size_t length,
+              wire::Frame& frame) {
+  if (refer(keys, key, address, length, frame)) return Reason::kNone;
+  return keys.read(key, address, frame.own_payload(length)) ? Reason::kNone
+                                                            : Reason::kMemoryUnreachable;
 }
 
-Fault scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
-              const wire::Frame& frame, std::size_t from, std::size_t length) {
+Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
+               const wire::Frame& frame, std::size_t from, std::size_t length) {
   return for_each_part(keys, user, sges, offset, length, kLocalWrite,
-                       [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Fault {
+                       [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {
                          const auto at = std::exchange(from, from + n);
                          return scatter(keys, key, address, frame, at, n);
                        });
 }
 
-Fault scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
-              std::span<const std::byte> bytes) {
+Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
+               std::span<const std::byte> bytes) {
   return for_each_part(keys, user, sges, offset, bytes.size(), kLocalWrite,
-                       [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Fault {
-                         if (!keys.write(key, address, bytes.first(n))) return kUnreachable;
+                       [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {
+                         if (!keys.write(key, address, bytes.first(n)))
+                           return Reason::kMemoryUnreachable;
                          bytes = bytes.subspan(n);
-                         return {};
+                         return Reason::kNone;
                        });
 }
 
-Fault scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire::Frame& frame,
-              std::size_t from, std::size_t length) {
+Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire::Frame& frame,
+               std::size_t from, std::size_t length) {
   if (auto* to = keys.one_piece(key, address, length, pcie::DmaAccess::kWrite)) {
     frame.for_each_piece(from, length, [&to](std::span<const std::byte> bytes) {
       // memmove: a QP may send to itself, from and to the same memory.
       std::memmove(to, bytes.data(), bytes.size());
       to += bytes.size();
     });
-    return {};
+    return Reason::kNone;
   }
   bool ok = true;
   const auto put = [&](const MemoryPiece& piece) {
@@ -131,7 +132,7 @@ Fault scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire:
     from += piece.size;
   };
   const bool walked = keys.for_each_piece(key, address, length, pcie::DmaAccess::kWrite, put);
-  return walked && ok ? Fault{} : kUnreachable;
+  return walked && ok ? Reason::kNone : Reason::kMemoryUnreachable;
 }
 
 }  // namespace softhca::rdma

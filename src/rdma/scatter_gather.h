@@ -4,40 +4,38 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "rdma/memory_key.h"
 #include "wire/frame.h"
 
 namespace softhca::rdma {
 
-/// Empty, or why an access failed.
-using Fault = std::string_view;
-
 /// Bytes of all pieces together.
 std::uint64_t total_length(std::span<const Sge> sges);
 
+// Those that return a Reason say why the access failed, or kNone.
+
 /// Checks all pieces for `access`.
-Fault check_all(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
-                std::uint8_t access);
+Reason check_all(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+                 std::uint8_t access);
 
 /// Makes [offset, offset + length) of the pieces the frame's payload: by reference if it can be,
 /// otherwise copied into memory of the frame's own.
-Fault gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
-             std::size_t length, wire::Frame& frame);
+Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
+              std::size_t length, wire::Frame& frame);
 /// The same for [address, address + length) behind one key, which has passed check().
-Fault gather(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::size_t length,
-             wire::Frame& frame);
+Reason gather(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::size_t length,
+              wire::Frame& frame);
 
 /// Copies [from, from + length) of the frame to [offset, offset + length) of the pieces.
 /// @pre the pieces have so much room
-Fault scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
-              const wire::Frame& frame, std::size_t from, std::size_t length);
+Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
+               const wire::Frame& frame, std::size_t from, std::size_t length);
 /// The same with bytes instead of a frame.
-Fault scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
-              std::span<const std::byte> bytes);
+Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
+               std::span<const std::byte> bytes);
 /// Copies [from, from + length) of the frame to `address` behind one key, which has passed check().
-Fault scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire::Frame& frame,
-              std::size_t from, std::size_t length);
+Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire::Frame& frame,
+               std::size_t from, std::size_t length);
 
 }  // namespace softhca::rdma

@@ -37,18 +37,18 @@ void Transport::destroy_all() {
   engine_->gsi.reset();
 }
 
-Refusal Transport::modify(QueuePair& qp, QpState to, const QpAttributes& attributes,
-                          QpAttributeSet given) {
+tl::expected<void, Reason> Transport::modify(QueuePair& qp, QpState to,
+                                             const QpAttributes& attributes, QpAttributeSet given) {
   using enum spec::infiniband::QpAttribute;
   const auto* transition = spec::infiniband::find_transition(qp.type(), qp.state_, to);
   if (transition == nullptr) {
-    return {"the QP's state and type do not allow this transition (IBTA 10.3.1)"};
+    return tl::unexpected(Reason::kTransitionForbidden);
   }
   auto taken = transition->taken(given);
   // The table gives UD no path MTU: datagrams are as long as the port's MTU, which is set here too.
   if (to == QpState::kRtr) taken = taken | QpAttributeSet{kPathMtu};
   if (taken.has(kPathMtu) && !is_path_mtu(attributes.path_mtu)) {
-    return {"path MTU is not 256, 512, 1024, 2048 or 4096 (IBTA 11.2.4.2)"};
+    return tl::unexpected(Reason::kPathMtu);
   }
   if (to != QpState::kReset && to != QpState::kError) qp.take(attributes, taken);
   engine_->set_state(qp, to);
@@ -81,7 +81,7 @@ void Transport::notice_receive(QueuePair& qp) {
   if (state_rules(qp.state_).flushes_receive) engine_->mark_ready(qp);
 }
 
-void Transport::fail(QueuePair& qp, QpEvent event, std::string_view reason) {
+void Transport::fail(QueuePair& qp, QpEvent event, Reason reason) {
   engine_->event(qp, event, reason);
   engine_->to_error(qp);
 }

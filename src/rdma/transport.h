@@ -15,7 +15,7 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
+#include <tl/expected.hpp>
 #include <vector>
 
 #include "fabric/port.h"
@@ -27,12 +27,6 @@
 #include "util/clock.h"
 
 namespace softhca::rdma {
-
-/// Why a verb was refused; nothing has changed then. False if it was not.
-struct Refusal {
-  std::string_view reason;
-  explicit operator bool() const { return !reason.empty(); }
-};
 
 class Engine;
 
@@ -65,12 +59,14 @@ class Transport {
   /// To destroy all QPs and attachments, as a function reset does. Keys and GIDs stay.
   void destroy_all();
 
-  /// MODIFY QP. Of `attributes` it takes those that the transition requires, and of those that are
-  /// optional there the ones that `given` names; all others stay as they are (the table is in
-  /// spec/infiniband/qp_states.h). To RESET: what is posted and in flight is dropped without a
-  /// completion. To ERR: run() flushes what is posted. RTS to SQD: QpEvent::kSqDrained follows.
-  [[nodiscard]] Refusal modify(QueuePair& qp, QpState to, const QpAttributes& attributes,
-                               QpAttributeSet given = QpAttributeSet::all());
+  /// MODIFY QP; if it is refused nothing has changed. Of `attributes` it takes those that the
+  /// transition requires, and of those that are optional there the ones that `given` names; all
+  /// others stay as they are (the table is in spec/infiniband/qp_states.h). To RESET: what is
+  /// posted and in flight is dropped without a completion. To ERR: run() flushes what is posted.
+  /// RTS to SQD: QpEvent::kSqDrained follows.
+  [[nodiscard]] tl::expected<void, Reason> modify(QueuePair& qp, QpState to,
+                                                  const QpAttributes& attributes,
+                                                  QpAttributeSet given = QpAttributeSet::all());
 
   /// The QP that gets what is sent to QPN 1. Nothing: none.
   void set_gsi(std::optional<Qpn> qpn);
@@ -86,7 +82,7 @@ class Transport {
   /// transport asks when a packet needs one.
   void notice_receive(QueuePair& qp);
   /// The device found the QP broken (CQ overrun, lost queue memory): QP to ERR.
-  void fail(QueuePair& qp, QpEvent event, std::string_view reason);
+  void fail(QueuePair& qp, QpEvent event, Reason reason);
 
   /// False: not RoCE for a QP here; the frame is the Ethernet side's. True: taken, or dropped and
   /// counted.

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
 
+#include "rdma/reasons.h"
 #include "rdma/types.h"
 
 namespace softhca::rdma {
@@ -36,7 +36,8 @@ struct UdDestination {
 };
 
 struct SendRequest {
-  std::uint32_t cookie = 0;  ///< the device's own (WQE counter)
+  std::uint32_t cookie = 0;      ///< the device's own (WQE counter)
+  Reason fault = Reason::kNone;  ///< with Fetch::kMalformed: a number of the device's own
   SendOpcode opcode = SendOpcode::kNop;
   bool signaled = false;
   bool solicited = false;
@@ -58,11 +59,13 @@ struct SendRequest {
 };
 
 struct ReceiveRequest {
-  std::uint32_t cookie = 0;  ///< the device's own (WQE counter, or index in an SRQ)
+  std::uint32_t cookie = 0;      ///< the device's own (WQE counter, or index in an SRQ)
+  Reason fault = Reason::kNone;  ///< with Fetch::kMalformed: a number of the device's own
   std::vector<Sge> sges;
 
   void reset() {
     cookie = 0;
+    fault = Reason::kNone;
     sges.clear();
   }
 };
@@ -73,7 +76,7 @@ struct SendCompletion {
   WorkStatus status;
   bool signaled;             ///< as in the request; errors are completed signaled or not
   std::uint32_t byte_count;  ///< bytes moved by a read or atomic
-  std::string_view reason;   ///< for an error: which check of which section, for people
+  Reason reason;             ///< of an error: which check refused it; see describe()
 };
 
 enum class ReceiveOpcode : std::uint8_t {
@@ -94,11 +97,12 @@ struct ReceiveCompletion {
   std::uint16_t pkey;
   bool ipv6;  ///< L3 type of the packet: RoCEv2 over IPv6 or IPv4
   std::optional<std::uint16_t> vlan_tci;
-  std::string_view reason;
+  Reason reason;
 };
 
 inline void SendRequest::reset() {
   cookie = 0;
+  fault = Reason::kNone;
   opcode = SendOpcode::kNop;
   signaled = solicited = fence = is_inline = false;
   immediate = 0;

@@ -120,7 +120,7 @@ tl::expected<void, EthWqeFault> EthGather::copy(const EthSendWqe& wqe, rdma::Key
     } else {
       const auto address = segment.address + offset_;
       const auto key = keys.check(segment.key, user, address, n, rdma::kLocalRead);
-      if (!key) return fault(cqe_syndrome::LOCAL_PROTECTION_ERROR, key.reason);
+      if (!key) return fault(cqe_syndrome::LOCAL_PROTECTION_ERROR, rdma::describe(key.reason).text);
       if (!keys.read(*key.key, address, out.first(n))) {
         return fault(cqe_syndrome::LOCAL_PROTECTION_ERROR, "memory behind the key is not mapped");
       }

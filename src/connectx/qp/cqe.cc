@@ -61,7 +61,7 @@ cqe_syndrome syndrome_for(WorkStatus status) {
 struct ErrorCqe {
   cqe_opcode opcode;
   WorkStatus status;
-  std::uint8_t vendor_syndrome;
+  rdma::Reason reason;
   std::uint16_t wqe_counter;
   std::uint8_t wqe_opcode;
 };
@@ -70,7 +70,7 @@ void encode_error(Cqe& bytes, const CqeQueue& queue, const ErrorCqe& error) {
   using Layout = spec::connectx::cqe_error;
   const util::MutableView<Layout> cqe(bytes);
   cqe.set(Layout::user_index, queue.user_index);
-  cqe.set(Layout::vendor_error_syndrome, error.vendor_syndrome);
+  cqe.set(Layout::vendor_error_syndrome, static_cast<std::uint32_t>(error.reason));
   cqe.set(Layout::syndrome, code(syndrome_for(error.status)));
   cqe.set(Layout::s_wqe_opcode, error.wqe_opcode);
   cqe.set(Layout::qpn, queue.qpn.value());
@@ -99,11 +99,17 @@ cqe_opcode responder_opcode(ReceiveOpcode opcode) {
 
 }  // namespace
 
-std::uint8_t vendor_syndrome(WqeFault fault, std::string_view reason) {
-  if (fault != WqeFault::kNone) return static_cast<std::uint8_t>(fault);
-  if (reason.empty()) return 0;
-  const auto hash = syndrome_of("", reason);
-  return static_cast<std::uint8_t>(0x80 | (hash >> 24 ^ hash >> 8));
+std::optional<VendorSyndrome> explain_vendor_syndrome(std::uint32_t number) {
+  if (number != 0 && number <= static_cast<unsigned>(WqeFault::kNoXrcSegment)) {
+    const auto& fault = describe(static_cast<WqeFault>(number));
+    return VendorSyndrome{"a work queue entry is refused", fault.text, fault.section};
+  }
+  for (const auto& info : rdma::reason_table()) {
+    if (static_cast<std::uint32_t>(info.reason) == number) {
+      return VendorSyndrome{"the transport refused, or was refused", info.text, info.section};
+    }
+  }
+  return std::nullopt;
 }
 
 void encode_requester_cqe(Cqe& bytes, const CqeQueue& queue, const rdma::SendCompletion& completion,
@@ -115,7 +121,7 @@ void encode_requester_cqe(Cqe& bytes, const CqeQueue& queue, const rdma::SendCom
     encode_error(bytes, queue,
                  {.opcode = cqe_opcode::REQUESTER_ERROR,
                   .status = completion.status,
-                  .vendor_syndrome = vendor_syndrome(cookie.fault, completion.reason),
+                  .reason = completion.reason,
                   .wqe_counter = cookie.index,
                   .wqe_opcode = cookie.opcode});
     return;
@@ -138,7 +144,7 @@ void encode_responder_cqe(Cqe& bytes, const CqeQueue& queue,
     encode_error(bytes, queue,
                  {.opcode = cqe_opcode::RESPONDER_ERROR,
                   .status = completion.status,
-                  .vendor_syndrome = vendor_syndrome(WqeFault::kNone, completion.reason),
+                  .reason = completion.reason,
                   .wqe_counter = static_cast<std::uint16_t>(completion.cookie & kWqeCounterMask),
                   .wqe_opcode = 0});
     return;

@@ -1,10 +1,12 @@
 // CQEs of QPs (mlx5 driver interface 8.7): from a completion of the transport to 64 bytes. The
-// owner bit is the CQ's own business.
+// owner bit is the CQ's own business. An error CQE's vendor_error_syndrome is the number of its
+// reason: a WqeFault, or one of rdma/reasons.h.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "connectx/base/numbers.h"
@@ -23,10 +25,14 @@ struct CqeQueue {
   bool is_gsi = false;
 };
 
-/// Field vendor_error_syndrome: why a request failed. Below 0x80 it is a WqeFault, else it is made
-/// from the words of the transport's reason, so that the same check has the same number for ever.
-/// 0: no reason known.
-std::uint8_t vendor_syndrome(WqeFault fault, std::string_view reason);
+/// What a vendor_error_syndrome means.
+struct VendorSyndrome {
+  std::string_view of;  ///< who refused it
+  std::string_view text;
+  std::string_view section;
+};
+/// Nothing for a number that stands for nothing.
+std::optional<VendorSyndrome> explain_vendor_syndrome(std::uint32_t number);
 
 /// A CQE of a send queue, or an error CQE if the completion is one. The cookie is a SendCookie.
 void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue, const rdma::SendCompletion& completion,

@@ -21,6 +21,8 @@ using spec::connectx::qp_mtu;
 using spec::connectx::qpc;
 
 constexpr std::string_view kSection = "mlx5 driver interface 7.4";
+constexpr std::string_view kForbidden =
+    "the QP's state and type do not allow this transition (IBTA 10.3.1)";
 
 /// What the command must have right by itself, in the order of the context.
 CommandResult check_context(const QueuePair& qp, const QpModify& transition, QpParts taken,
@@ -56,8 +58,8 @@ CommandResult modify(Device& device, const Command& command) {
   std::ranges::copy(qp->context().bytes(), merged.bytes().begin());
   merge_qp_context(merged, context, taken);
   if (auto checked = check_qp_references(device, merged); !checked) return checked;
-  if (const auto refusal = device.rdma().modify_qp(*qp, transition.to, merged)) {
-    return refuse_state(refusal.reason);
+  if (const auto done = device.rdma().modify_qp(*qp, transition.to, merged); !done) {
+    return refuse_state(kForbidden);
   }
   return {};
 }
@@ -65,8 +67,8 @@ CommandResult modify(Device& device, const Command& command) {
 CommandResult move_to(Device& device, const Command& command, rdma::QpState to) {
   auto* qp = device.rdma().find_qp(Qpn(command.input<qp_2err_in>().get(qp_2err_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
-  if (const auto refusal = device.rdma().move_qp(*qp, to)) {
-    return refuse_state(refusal.reason);
+  if (const auto moved = device.rdma().move_qp(*qp, to); !moved) {
+    return refuse_state(kForbidden);
   }
   return {};
 }

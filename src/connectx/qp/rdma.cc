@@ -105,11 +105,11 @@ Fetch Rdma::fetch_send(rdma::QueuePair& transport_qp, rdma::SendRequest& request
   if (fault == WqeFault::kNone) fault = decode_send_wqe(wqe, index, qp.send_rules(), request);
   request.cookie = SendCookie{.index = index,
                               .opcode = static_cast<std::uint8_t>(control.opcode),
-                              .event = control.event,
-                              .fault = fault}
+                              .event = control.event}
                        .pack();
   qp.send_ring().consume(std::min(control.basic_blocks(), *available));
   if (fault == WqeFault::kNone) return Fetch::kRequest;
+  request.fault = reason_of(fault);
   const auto& info = describe(fault);
   note(qp, "malformed send WQE", info.text, info.section);
   return Fetch::kMalformed;
@@ -234,16 +234,19 @@ bool Rdma::fail_listed() {
   for (const auto qpn : list) {
     auto* qp = find_qp(qpn);
     if (qp == nullptr || !qp->fails) continue;
-    transport_.fail(qp->transport(), rdma::QpEvent::kCatastrophic, "its CQ failed");
+    transport_.fail(qp->transport(), rdma::QpEvent::kCatastrophic,
+                    rdma::Reason::kCompletionQueueFailed);
   }
   return true;
 }
 
-void Rdma::handle_event(rdma::QueuePair& transport_qp, rdma::QpEvent event,
-                        std::string_view reason) {
+void Rdma::handle_event(rdma::QueuePair& transport_qp, rdma::QpEvent event, rdma::Reason reason) {
   const auto& qp = owner(transport_qp);
   const auto type = type_of(event);
-  if (is_error(event)) note(qp, to_string(type), reason, "mlx5 driver interface 8.9");
+  if (is_error(event)) {
+    const auto& info = rdma::describe(reason);
+    note(qp, to_string(type), info.text, info.section);
+  }
   device_.event_queues().post(type, 0, EventQueues::queue_data(qp.qpn()));
 }
 
@@ -324,13 +327,14 @@ void Rdma::remove_qp(QueuePair& qp) {
   queue_pairs_.erase(qp.qpn());
 }
 
-rdma::Refusal Rdma::modify_qp(QueuePair& qp, QpState to, util::View<spec::connectx::qpc> context) {
+tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
+                                                 util::View<spec::connectx::qpc> context) {
   util::Struct<spec::connectx::qpc> before;
   std::ranges::copy(qp.context().bytes(), before.bytes().begin());
   qp.set_context(context, device_.queue_mapper());
-  if (const auto refusal = transport_.modify(qp.transport(), to, qp.attributes())) {
+  if (auto modified = transport_.modify(qp.transport(), to, qp.attributes()); !modified) {
     qp.set_context(before, device_.queue_mapper());
-    return refusal;
+    return modified;
   }
   const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
   qp.transport().set_counters(device_.resources().q_counter(counters));
@@ -342,11 +346,11 @@ rdma::Refusal Rdma::modify_qp(QueuePair& qp, QpState to, util::View<spec::connec
   return {};
 }
 
-rdma::Refusal Rdma::move_qp(QueuePair& qp, QpState to) {
-  const auto refusal = transport_.modify(qp.transport(), to, qp.attributes());
+tl::expected<void, rdma::Reason> Rdma::move_qp(QueuePair& qp, QpState to) {
+  const auto moved = transport_.modify(qp.transport(), to, qp.attributes());
   // Software zeroes the record only after 2RST has completed: it is not read before INIT.
-  if (!refusal && to == QpState::kReset) qp.reset_rings();
-  return refusal;
+  if (moved && to == QpState::kReset) qp.reset_rings();
+  return moved;
 }
 
 SharedReceiveQueue* Rdma::add_srq(SharedReceiveQueue::Attributes attributes) {

@@ -72,9 +72,10 @@ class Rdma : private rdma::Hca {
   void remove_qp(QueuePair& qp);
   /// Gives the QP a new context and the transport what it means there. Nothing has changed if
   /// the transport refuses.
-  rdma::Refusal modify_qp(QueuePair& qp, rdma::QpState to, util::View<spec::connectx::qpc> context);
+  tl::expected<void, rdma::Reason> modify_qp(QueuePair& qp, rdma::QpState to,
+                                             util::View<spec::connectx::qpc> context);
   /// To RESET or ERR, which need no context.
-  rdma::Refusal move_qp(QueuePair& qp, rdma::QpState to);
+  tl::expected<void, rdma::Reason> move_qp(QueuePair& qp, rdma::QpState to);
 
   SharedReceiveQueue* add_srq(SharedReceiveQueue::Attributes attributes);
   void remove_srq(SharedReceiveQueue& srq);
@@ -86,7 +87,7 @@ class Rdma : private rdma::Hca {
   rdma::Fetch fetch_receive(rdma::QueuePair& qp, rdma::ReceiveRequest& request) override;
   void complete_send(rdma::QueuePair& qp, const rdma::SendCompletion& completion) override;
   void complete_receive(rdma::QueuePair& qp, const rdma::ReceiveCompletion& completion) override;
-  void handle_event(rdma::QueuePair& qp, rdma::QpEvent event, std::string_view reason) override;
+  void handle_event(rdma::QueuePair& qp, rdma::QpEvent event, rdma::Reason reason) override;
 
   rdma::Fetch flush_send(QueuePair& qp, rdma::SendRequest& request);
   WqeFault read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,

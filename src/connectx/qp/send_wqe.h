@@ -18,8 +18,8 @@ inline constexpr std::size_t kWqeBasicBlock = 64;
 inline constexpr std::size_t kWqeUnit = 16;
 inline constexpr std::size_t kSendWqeMax = 64 * kWqeUnit;
 
-/// What is wrong with a WQE. The number is the vendor syndrome of its error CQE, so it stays as it
-/// is.
+/// What is wrong with a WQE: this device's part of the numbers of rdma::Reason, 1 to 127. The
+/// number is the vendor syndrome of its error CQE, so it stays as it is.
 enum class WqeFault : std::uint8_t {
   kNone = 0,
   kSizeZero = 1,
@@ -49,6 +49,7 @@ struct WqeFaultInfo {
   std::string_view section;
 };
 const WqeFaultInfo& describe(WqeFault fault);
+constexpr rdma::Reason reason_of(WqeFault fault) { return static_cast<rdma::Reason>(fault); }
 
 /// What the decoder must know of a QP.
 struct SendWqeRules {
@@ -80,17 +81,14 @@ struct SendCookie {
   std::uint16_t index = 0;
   std::uint8_t opcode = 0;
   bool event = false;
-  WqeFault fault = WqeFault::kNone;
 
   std::uint32_t pack() const {
-    return index | std::uint32_t{opcode} << 16 | std::uint32_t{event} << 24 |
-           static_cast<std::uint32_t>(fault) << 25;
+    return index | std::uint32_t{opcode} << 16 | std::uint32_t{event} << 24;
   }
   static SendCookie unpack(std::uint32_t cookie) {
     return {.index = static_cast<std::uint16_t>(cookie),
             .opcode = static_cast<std::uint8_t>(cookie >> 16),
-            .event = (cookie >> 24 & 1) != 0,
-            .fault = static_cast<WqeFault>(cookie >> 25)};
+            .event = (cookie >> 24 & 1) != 0};
   }
 };
 

@@ -62,6 +62,11 @@ TEST(Explain, ACqeBySyndromeAndByVendorSyndrome) {
   ASSERT_TRUE(flushed);
   EXPECT_THAT(*flushed, HasSubstr("0x05 as syndrome: WORK_REQUEST_FLUSHED_ERROR\n"));
   EXPECT_THAT(*flushed, HasSubstr("0x05 as vendor syndrome"));
+  const auto other_pd = explain_cqe(130);
+  ASSERT_TRUE(other_pd);
+  EXPECT_THAT(*other_pd, AllOf(HasSubstr("0x82 as vendor syndrome"),
+                               HasSubstr("the memory key belongs to another protection domain\n"),
+                               HasSubstr("IBTA 10.2.3\n")));
 }
 
 TEST(Explain, AnSdxiErrorClassWithWhatItIsACaseOf) {

@@ -173,19 +173,24 @@ TEST(RdmaCqe, ErrorsHaveTheirSyndromes) {
   }
 }
 
-TEST(RdmaCqe, VendorSyndromeTellsTheReason) {
+TEST(RdmaCqe, VendorSyndromeIsTheNumberOfTheReason) {
   auto send = sent(SendOpcode::kSend);
   send.status = WorkStatus::kLocalQpOperation;
-  send.cookie = SendCookie{.index = 1, .fault = WqeFault::kWrongQpn}.pack();
+  send.reason = reason_of(WqeFault::kWrongQpn);
   Cqe cqe;
   encode_requester_cqe(cqe, kQueue, send, kTime);
   EXPECT_EQ(field(cqe, Error::vendor_error_syndrome), 4u);
 
-  const auto first = vendor_syndrome(WqeFault::kNone, "unknown LKey");
-  EXPECT_GE(first, 0x80);
-  EXPECT_EQ(first, vendor_syndrome(WqeFault::kNone, "unknown LKey"));
-  EXPECT_NE(first, vendor_syndrome(WqeFault::kNone, "LKey of another PD"));
-  EXPECT_EQ(vendor_syndrome(WqeFault::kNone, ""), 0);
+  send.status = WorkStatus::kLocalProtection;
+  send.reason = rdma::Reason::kKeyOtherPd;
+  encode_requester_cqe(cqe, kQueue, send, kTime);
+  EXPECT_EQ(field(cqe, Error::vendor_error_syndrome), 130u);
+
+  auto receive = received(ReceiveOpcode::kSend);
+  receive.status = WorkStatus::kLocalLength;
+  receive.reason = rdma::Reason::kReceiveTooShort;
+  encode_responder_cqe(cqe, kQueue, receive, kTime);
+  EXPECT_EQ(field(cqe, Error::vendor_error_syndrome), 184u);
 }
 
 }  // namespace

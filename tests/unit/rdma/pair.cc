@@ -57,7 +57,7 @@ void End::post(QueuePair& qp, SendRequest request) {
 
 void End::post_receive(QueuePair& qp, std::vector<Sge> sges, std::uint32_t cookie) {
   auto& queue = qp.options().uses_srq ? hca.srq : hca.receives_posted[qp.qpn()];
-  queue.push_back({cookie, std::move(sges)});
+  queue.push_back({.cookie = cookie, .sges = std::move(sges)});
   transport.notice_receive(qp);
 }
 
@@ -83,15 +83,15 @@ QpAttributes Pair::attributes_for(End& from, End& to, Qpn remote) const {
 
 void Pair::to_rts(End& end, QueuePair& qp, const QpAttributes& attributes) {
   for (const auto state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
-    const auto refusal = end.transport.modify(qp, state, attributes);
-    EXPECT_FALSE(refusal) << refusal.reason;
+    const auto modified = end.transport.modify(qp, state, attributes);
+    EXPECT_TRUE(modified) << describe(modified.error()).text;
   }
 }
 
 void Pair::change_drained(End& end, QueuePair& qp, const QpAttributes& attributes) {
   for (const auto state : {QpState::kSqDrain, QpState::kSqDrain, QpState::kRts}) {
-    const auto refusal = end.transport.modify(qp, state, attributes);
-    EXPECT_FALSE(refusal) << refusal.reason;
+    const auto modified = end.transport.modify(qp, state, attributes);
+    EXPECT_TRUE(modified) << describe(modified.error()).text;
   }
 }
 

@@ -27,7 +27,8 @@ class RcAtMtu : public ::testing::TestWithParam<std::tuple<std::uint32_t, std::u
 
   void expect_sent(const SendRequest& request) {
     ASSERT_EQ(pair.a.hca.sends.size(), 1u);
-    EXPECT_EQ(pair.a.hca.sends[0].status, WorkStatus::kSuccess) << pair.a.hca.sends[0].reason;
+    EXPECT_EQ(pair.a.hca.sends[0].status, WorkStatus::kSuccess)
+        << describe(pair.a.hca.sends[0].reason).text;
     EXPECT_EQ(pair.a.hca.sends[0].cookie, request.cookie);
     EXPECT_EQ(pair.a.hca.sends[0].opcode, request.opcode);
     EXPECT_TRUE(pair.a.hca.sends[0].signaled);

@@ -3,7 +3,6 @@
 
 #include <deque>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "rdma/hca.h"
@@ -20,7 +19,7 @@ class TestHca final : public Hca {
     WorkStatus status;
     bool signaled;
     std::uint32_t byte_count;
-    std::string reason;
+    Reason reason;
   };
   struct Receive {
     Qpn qpn;
@@ -29,7 +28,7 @@ class TestHca final : public Hca {
   struct Event {
     Qpn qpn;
     QpEvent event;
-    std::string reason;
+    Reason reason;
   };
 
   Fetch fetch_send(QueuePair& qp, SendRequest& request) override {
@@ -46,15 +45,14 @@ class TestHca final : public Hca {
   }
   void complete_send(QueuePair& qp, const SendCompletion& c) override {
     if (!keep) return void(++completed);
-    sends.push_back(
-        {qp.qpn(), c.cookie, c.opcode, c.status, c.signaled, c.byte_count, std::string(c.reason)});
+    sends.push_back({qp.qpn(), c.cookie, c.opcode, c.status, c.signaled, c.byte_count, c.reason});
   }
   void complete_receive(QueuePair& qp, const ReceiveCompletion& c) override {
     if (!keep) return void(++completed);
     receives.push_back({qp.qpn(), c});
   }
-  void handle_event(QueuePair& qp, QpEvent event, std::string_view reason) override {
-    events.push_back({qp.qpn(), event, std::string(reason)});
+  void handle_event(QueuePair& qp, QpEvent event, Reason reason) override {
+    events.push_back({qp.qpn(), event, reason});
   }
 
   /// How often `event` was raised.

@@ -109,7 +109,7 @@ TEST_F(Uc, LocalErrorStopsTheSendQueueAndLeavesTheReceiveQueueWorking) {
   EXPECT_EQ(pair.a.hca.sends.back().status, kFlushed);
   EXPECT_THAT(pair.a.hca.receive_statuses(), ElementsAre(kSuccess));
   // SQE to RTS: the send queue works again.
-  ASSERT_FALSE(pair.a.transport.modify(*pair.qa, QpState::kRts, pair.qa->attributes()));
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, pair.qa->attributes()));
   pair.a.hca.sends.clear();
   pair.a.post(*pair.qa, write(0, 0x40000, 100));
   pair.drive();

@@ -1,0 +1,118 @@
+// Why something was refused, as a number that stays the same for ever.
+//
+// The number goes with each completion, event and dropped packet; a device can put it into the
+// vendor's syndrome of its CQE, and the log says what it means. 1 to 127 are the device's own: what
+// it finds wrong with a work queue entry before the transport sees it. 128 to 255 are the
+// transport's, and stand here. Numbers are only added, never changed or used again.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace softhca::rdma {
+
+enum class Reason : std::uint8_t {
+  kNone = 0,
+
+  // Memory keys: local and remote ones alike.
+  kKeyUnknown = 128,
+  kKeyInvalidated = 129,
+  kKeyOtherPd = 130,
+  kKeyOtherQp = 131,
+  kKeyRights = 132,
+  kKeyRange = 133,
+  kReservedKeyForbidden = 134,
+  kMemoryUnreachable = 135,
+  kScatterListShort = 136,
+
+  // Send requests, before they are sent.
+  kMalformedRequest = 144,
+  kSendQueueUnreachable = 145,
+  kOperationOfOtherService = 146,
+  kMessageTooLong = 147,
+  kInlineRead = 148,
+  kNoReadsAllowed = 149,
+  kAtomicSize = 150,
+  kNoSourceAddress = 151,
+  kLocalOperationRefused = 152,
+  kFlushed = 153,
+
+  // Answers to them.
+  kNakInvalidRequest = 160,
+  kNakRemoteAccess = 161,
+  kNakRemoteOperation = 162,
+  kRetriesExceeded = 163,
+  kRnrRetriesExceeded = 164,
+  kReadResponseMismatch = 165,
+  kAtomicResponseMismatch = 166,
+  kReservedSyndrome = 167,
+  kReservedNak = 168,
+
+  // Requests of a peer.
+  kNoReceiveQueue = 176,
+  kNothingPosted = 177,
+  kReceiveQueueUnreachable = 178,
+  kMalformedReceive = 179,
+  kMessageInMessage = 180,
+  kMiddleOfNothing = 181,
+  kMixedMessage = 182,
+  kPacketSize = 183,
+  kReceiveTooShort = 184,
+  kDatagramTooLong = 185,
+  kWriteForbidden = 186,
+  kReadForbidden = 187,
+  kAtomicForbidden = 188,
+  kWriteTooLong = 189,
+  kReadTooLong = 190,
+  kWriteLength = 191,
+  kWriteData = 192,
+  kNotARequest = 193,
+  kRequestInMessage = 194,
+  kRequestWithPayload = 195,
+  kTooManyReads = 196,
+  kAtomicUnaligned = 197,
+  kInvalidateUnknown = 198,
+  kInvalidateOther = 199,
+  kInvalidateTwice = 200,
+  kInvalidateForbidden = 201,
+  kMemoryGoneDuringRead = 202,
+
+  // Packets that are dropped.
+  kUnexpectedAnswer = 208,
+  kUnexpectedRequest = 209,
+  kPsnAhead = 210,
+  kRepeatedReadAhead = 211,
+  kRepeatedAtomicTooOld = 212,
+  kWrongIcrc = 213,
+  kMalformedPacket = 214,
+  kQpInReset = 215,
+  kOtherService = 216,
+  kNotFromPeer = 217,
+  kWrongPkey = 218,
+  kWrongQkey = 219,
+  kAnswerToNothing = 220,
+  kBrokenMessage = 221,
+  kTooManyDuplicates = 222,
+
+  // Verbs, and what the device is told.
+  kTransitionForbidden = 224,
+  kPathMtu = 225,
+  kFirstPacket = 226,
+  kDrained = 227,
+  kLastWqe = 228,
+  kCompletionQueueFailed = 229,
+};
+
+struct ReasonInfo {
+  Reason reason;
+  std::string_view text;
+  std::string_view section;  ///< of the InfiniBand Architecture Specification
+};
+
+/// All of the transport's, by number.
+std::span<const ReasonInfo> reason_table();
+/// Of any number: those of the device have no words here.
+const ReasonInfo& describe(Reason reason);
+
+}  // namespace softhca::rdma
