@@ -131,7 +131,7 @@ class FuzzedClient {
       std::abort();
     peer_.emplace(UniqueFd(ends[1]));
     function_.shared_fd = descriptors().memory.get();
-    session_.emplace(function_, UniqueFd(ends[0]), -1,
+    session_.emplace(function_, UniqueFd(ends[0]), vfio_user::SessionHost{},
                      vfio_user::SessionOptions{.reply_timeout = util::Duration::zero()});
   }
   ~FuzzedClient() {
@@ -162,11 +162,12 @@ class FuzzedClient {
         break;
     }
     bool alive = true;
+    util::WorkBudget budget(std::int64_t{1} << 40);
     if (action == Action::kUnhandled || action == Action::kRun) {
       function_.run(util::Time{});
-      alive = session_->handle_queued();
+      alive = session_->handle_queued(budget);
     }
-    if (action != Action::kUnhandled) alive = alive && session_->handle_readable();
+    if (action != Action::kUnhandled) alive = alive && session_->handle_readable(budget);
     check_what_came_back();
     return alive;
   }

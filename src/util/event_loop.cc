@@ -1,14 +1,12 @@
 #include "util/event_loop.h"
 
 #include <signal.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cerrno>
 #include <utility>
@@ -16,8 +14,8 @@
 namespace softhca::util {
 namespace {
 
-/// More than a turn of the loop is likely to find; the rest waits for the next turn.
-constexpr int kEventsPerTurn = 32;
+/// Its address tells threads apart, also inside a signal handler.
+thread_local const char thread_mark = 0;
 
 std::uint64_t tag(int fd, std::uint32_t generation) {
   return std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
@@ -69,6 +67,14 @@ Result<void> EventLoop::add(int fd, std::uint32_t events, Callback callback) {
   return {};
 }
 
+void EventLoop::set_events(int fd, std::uint32_t events) {
+  const auto& slot = slots_[static_cast<std::size_t>(fd)];
+  assert(slot.used);
+  epoll_event event{.events = events, .data = {.u64 = tag(fd, slot.generation)}};
+  [[maybe_unused]] const auto set = ::epoll_ctl(epoll_, EPOLL_CTL_MOD, fd, &event);
+  assert(set == 0);
+}
+
 void EventLoop::remove(int fd) {
   const auto index = static_cast<std::size_t>(fd);
   if (fd < 0 || index >= slots_.size() || !slots_[index].used) return;
@@ -93,30 +99,60 @@ void EventLoop::set_timer(Time at) {
   assert(set == 0);
 }
 
-unsigned EventLoop::run_once(Time until) {
+void EventLoop::collect(Time until) {
   // A deadline in the past is a poll, and costs no look at the clock.
-  const bool poll = until == Time::min() || (until != kNever && until <= monotonic_now());
+  const bool poll = noticed_.load(std::memory_order_relaxed) || until == Time::min() ||
+                    (until != kNever && until <= monotonic_now());
   if (!poll) set_timer(until);
-  std::array<epoll_event, kEventsPerTurn> events;
-  const auto ready = ::epoll_wait(epoll_, events.data(), kEventsPerTurn, poll ? 0 : -1);
+  next_event_ = 0;
+  end_event_ = std::max(0, ::epoll_wait(epoll_, events_.data(), kEventsPerTurn, poll ? 0 : -1));
+}
+
+unsigned EventLoop::run_once(Time until) {
+  thread_.store(&thread_mark, std::memory_order_relaxed);
+  if (next_event_ == end_event_) collect(until);
+  budget_ = WorkBudget(kTurnWork);
+  if (noticed_.load(std::memory_order_relaxed)) call_notices();
   unsigned called = 0;
-  for (int i = 0; i < ready; ++i) {
-    const auto fd = static_cast<std::uint32_t>(events[i].data.u64);
-    const auto generation = static_cast<std::uint32_t>(events[i].data.u64 >> 32);
-    if (!slots_[fd].used || slots_[fd].generation != generation) continue;
-    // A callback may add descriptors and so move the slots: it runs from a place of its own, and
-    // goes back if it was not removed meanwhile.
-    auto callback = std::move(slots_[fd].callback);
-    callback(events[i].events);
-    if (fd != static_cast<std::uint32_t>(timer_)) {
-      last_called_ = fd;
-      ++called;
-    }
-    if (slots_[fd].used && slots_[fd].generation == generation) {
-      slots_[fd].callback = std::move(callback);
-    }
-  }
+  while (next_event_ != end_event_ && !budget_.spent()) called += call(events_[next_event_++]);
   return called;
+}
+
+bool EventLoop::call(const epoll_event& event) {
+  const auto fd = static_cast<std::uint32_t>(event.data.u64);
+  const auto generation = static_cast<std::uint32_t>(event.data.u64 >> 32);
+  if (!slots_[fd].used || slots_[fd].generation != generation) return false;
+  // A callback may add descriptors and so move the slots: it runs from a place of its own, and goes
+  // back if it was not removed meanwhile.
+  auto callback = std::move(slots_[fd].callback);
+  callback(event.events);
+  if (slots_[fd].used && slots_[fd].generation == generation) {
+    slots_[fd].callback = std::move(callback);
+  }
+  if (fd == static_cast<std::uint32_t>(timer_)) return false;
+  last_called_ = fd;
+  return true;
+}
+
+EventLoop::Notice::Notice(EventLoop& loop, std::function<void()> callback)
+    : loop_(loop), callback_(std::move(callback)) {
+  loop_.notices_.push_back(this);
+}
+
+EventLoop::Notice::~Notice() { std::erase(loop_.notices_, this); }
+
+void EventLoop::Notice::raise() {
+  raised_.store(true);
+  loop_.noticed_.store(true);
+  if (loop_.thread_.load(std::memory_order_relaxed) != &thread_mark) loop_.wake();
+}
+
+void EventLoop::call_notices() {
+  // One that is raised meanwhile sets it again.
+  noticed_.store(false);
+  for (auto* notice : notices_) {
+    if (notice->raised_.exchange(false)) notice->callback_();
+  }
 }
 
 void EventLoop::wake() {

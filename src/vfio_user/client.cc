@@ -102,7 +102,7 @@ bool Client::post_region(std::uint32_t region, std::uint64_t offset,
       .message_size = static_cast<std::uint32_t>(sizeof header + sizeof request + in.size()),
       .flags = kFlagNoReply,
       .error = 0};
-  return stream_.send(header, bytes_of(request), in);
+  return send(header, bytes_of(request), in);
 }
 
 int Client::set_irqs(std::uint32_t flags, std::uint32_t index, std::uint32_t start,
@@ -125,12 +125,27 @@ util::Result<Client::Reply> Client::call(Command command, std::span<const std::b
                       .message_size = static_cast<std::uint32_t>(sizeof header + payload.size()),
                       .flags = flags,
                       .error = 0};
-  if (!stream_.send(header, payload, {}, fds)) return util::fail_errno("vfio-user client: send");
+  if (!send(header, payload, {}, fds)) return util::fail_errno("vfio-user client: send");
   return receive_reply();
 }
 
 bool Client::send_raw(std::span<const std::byte> bytes, std::span<const int> fds) {
-  return stream_.send_raw(bytes, fds);
+  return stream_.send_raw(bytes, fds) && drain();
+}
+
+bool Client::send(const Header& header, std::span<const std::byte> first,
+                  std::span<const std::byte> second, std::span<const int> fds) {
+  return stream_.send(header, first, second, fds) && drain();
+}
+
+bool Client::drain() {
+  const auto deadline = util::monotonic_now() + options_.timeout;
+  if (!options_.pump) return stream_.drain(deadline);
+  while (stream_.has_output()) {
+    options_.pump();
+    if (!stream_.flush() || util::monotonic_now() >= deadline) return false;
+  }
+  return true;
 }
 
 /// Lets the server work. True if something came before `deadline`.
@@ -205,7 +220,7 @@ void Client::answer(const Message& command) {
   const auto fail = [&](int error) {
     header.flags |= kFlagError;
     header.error = static_cast<std::uint32_t>(error);
-    stream_.send(header, {});
+    send(header, {});
   };
   const bool read = header.command == static_cast<std::uint16_t>(Command::kDmaRead);
   if (!read && header.command != static_cast<std::uint16_t>(Command::kDmaWrite))
@@ -221,13 +236,13 @@ void Client::answer(const Message& command) {
   header.message_size += sizeof access;
   if (read) {
     header.message_size += static_cast<std::uint32_t>(part.size());
-    stream_.send(header, bytes_of(access), part);
+    send(header, bytes_of(access), part);
     return;
   }
   const auto data = command.payload.subspan(sizeof access);
   if (data.size() != part.size()) return fail(EINVAL);
   std::copy(data.begin(), data.end(), part.begin());
-  stream_.send(header, bytes_of(access));
+  send(header, bytes_of(access));
 }
 
 int Client::error_of(const util::Result<Reply>& reply) {

@@ -81,6 +81,10 @@ class Client {
       : stream_(std::move(socket)), options_(std::move(options)) {}
 
   bool wait(util::Time deadline);
+  /// Sends all of it, or fails. The server works meanwhile.
+  bool send(const protocol::Header& header, std::span<const std::byte> first,
+            std::span<const std::byte> second = {}, std::span<const int> fds = {});
+  bool drain();
   void answer(const Message& command);
   static int error_of(const util::Result<Reply>& reply);
 

@@ -1,10 +1,9 @@
 #include "vfio_user/client_interrupts.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <bit>
 #include <utility>
+
+#include "vfio_user/event_signal.h"
 
 namespace softhca::vfio_user {
 namespace {
@@ -14,15 +13,6 @@ using namespace protocol;
 constexpr std::uint32_t kDataFlags = kIrqSetDataNone | kIrqSetDataBool | kIrqSetDataEventfd;
 constexpr std::uint32_t kActionFlags =
     kIrqSetActionMask | kIrqSetActionUnmask | kIrqSetActionTrigger;
-
-/// An eventfd has no file type. A pipe or socket in its place could block us or end us by SIGPIPE.
-bool prepare_eventfd(int fd) {
-  struct stat status;
-  if (::fstat(fd, &status) != 0 || (status.st_mode & S_IFMT) != 0) return false;
-  const auto flags = ::fcntl(fd, F_GETFL);
-  // A full counter must not block us either: the interrupt is pending at the client then.
-  return flags >= 0 && ((flags & O_NONBLOCK) || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0);
-}
 
 }  // namespace
 
@@ -36,8 +26,7 @@ ClientVectors::~ClientVectors() {
 }
 
 void ClientVectors::raise(std::uint16_t vector) {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(vectors_[vector].eventfd.get(), &one, sizeof one);
+  EventSignal::instance().raise(vectors_[vector].eventfd.get());
 }
 
 void ClientVectors::set_eventfd(std::uint32_t vector, UniqueFd eventfd) {
@@ -139,7 +128,8 @@ Verdict ClientInterrupts::set_eventfds(ClientVectors& vectors, const IrqSet& req
     return refuse(EINVAL, "number of descriptors is not the count");
   }
   for (const auto& fd : fds) {
-    if (!prepare_eventfd(fd.get())) return refuse(EINVAL, "a descriptor is not an eventfd");
+    if (!EventSignal::instance().is_eventfd(fd.get()))
+      return refuse(EINVAL, "a descriptor is not an eventfd");
   }
   for (std::uint32_t i = 0; i < request.count; ++i) {
     vectors.set_eventfd(request.start + i, fds.empty() ? UniqueFd() : std::move(fds[i]));

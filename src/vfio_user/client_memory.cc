@@ -1,5 +1,6 @@
 #include "vfio_user/client_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -18,11 +19,16 @@ pcie::DmaAccess access_of(std::uint32_t flags) {
   return read ? pcie::DmaAccess::kRead : pcie::DmaAccess::kWrite;
 }
 
+/// The file must be memory (memfd, tmpfs, hugetlbfs): the pages of others come from wherever their
+/// file system gets them, if it ever does. Only files in memory have seals, and the question is
+/// answered without asking a file system that the client may run (as fstat() would).
+bool is_memory(int fd) { return ::fcntl(fd, F_GET_SEALS) >= 0; }
+
 /// Pages beyond the end of a file kill whoever touches them, so the file must hold the whole range.
 Verdict check_file(int fd, std::uint64_t offset, std::uint64_t size) {
+  if (!is_memory(fd)) return refuse(EINVAL, "the descriptor is not of a file in memory");
   struct stat status;
   if (::fstat(fd, &status) != 0) return refuse(errno, "cannot examine the descriptor");
-  if (!S_ISREG(status.st_mode)) return refuse(EINVAL, "the descriptor is not memory");
   const auto file_size = static_cast<std::uint64_t>(status.st_size);
   if (offset > file_size || size > file_size - offset) {
     return refuse(EINVAL, "passes the end of the file");
@@ -50,7 +56,11 @@ Verdict ClientMemory::map(const protocol::DmaMap& request, std::span<UniqueFd> f
   }
   if (dma_.mappings().size() >= kMaxDmaMaps) return refuse(ENOSPC, "max_dma_maps reached");
   const auto access = access_of(request.flags);
-  if (!fds.empty()) return map_file(request, fds[0].get(), access);
+  if (!fds.empty()) {
+    const auto verdict = map_file(request, fds[0].get(), access);
+    if (verdict) fds[0].reset();  // the mapping keeps the file: this is not its last close
+    return verdict;
+  }
   if (request.offset != 0) return refuse(EINVAL, "an offset without a descriptor");
   if (!dma_.map_remote(request.address, request.size, remote_, access)) {
     return refuse(EINVAL, "refused by the DMA space");
@@ -73,7 +83,7 @@ Verdict ClientMemory::map_file(const protocol::DmaMap& request, int fd, pcie::Dm
   if (memory == MAP_FAILED) return refuse(errno, "mmap failed");
   auto* start = static_cast<std::byte*>(memory);
   if (!dma_.map(request.address, request.size, start, access)) {
-    ::munmap(memory, request.size);
+    release({.start = start, .size = request.size});
     return refuse(EINVAL, "refused by the DMA space");
   }
   mapped_.emplace(request.address, HostRange{.start = start, .size = request.size});
@@ -115,15 +125,23 @@ Verdict ClientMemory::unmap(const protocol::DmaUnmap& request) {
 void ClientMemory::remove(const pcie::DmaSpace::Mapping& mapping) {
   [[maybe_unused]] const auto unmapped = dma_.unmap(mapping.iova, mapping.size);
   if (const auto found = mapped_.find(mapping.iova); found != mapped_.end()) {
-    ::munmap(found->second.start, found->second.size);
+    release(found->second);
     mapped_.erase(found);
   }
 }
 
 void ClientMemory::unmap_all() {
   dma_.unmap_all();
-  for (const auto& [iova, range] : mapped_) ::munmap(range.start, range.size);
+  for (const auto& [iova, range] : mapped_) release(range);
   mapped_.clear();
+}
+
+void ClientMemory::release(const HostRange& range) {
+  if (janitor_ != nullptr) {
+    janitor_->unmap(range.start, range.size);
+  } else {
+    ::munmap(range.start, range.size);
+  }
 }
 
 }  // namespace softhca::vfio_user

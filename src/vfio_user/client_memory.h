@@ -7,6 +7,7 @@
 #include <span>
 
 #include "pcie/dma_space.h"
+#include "vfio_user/janitor.h"
 #include "vfio_user/protocol.h"
 #include "vfio_user/unique_fd.h"
 #include "vfio_user/verdict.h"
@@ -15,8 +16,10 @@ namespace softhca::vfio_user {
 
 class ClientMemory {
  public:
-  /// `remote` reaches memory that comes without a file descriptor.
-  ClientMemory(pcie::DmaSpace& dma, pcie::RemoteMemory& remote) : dma_(dma), remote_(remote) {}
+  /// `remote` reaches memory that comes without a file descriptor. `janitor` unmaps what was
+  /// mapped; null: it is done at once.
+  ClientMemory(pcie::DmaSpace& dma, pcie::RemoteMemory& remote, Janitor* janitor)
+      : dma_(dma), remote_(remote), janitor_(janitor) {}
   ~ClientMemory() { unmap_all(); }
   ClientMemory(const ClientMemory&) = delete;
   ClientMemory& operator=(const ClientMemory&) = delete;
@@ -34,10 +37,12 @@ class ClientMemory {
   };
 
   void remove(const pcie::DmaSpace::Mapping& mapping);
+  void release(const HostRange& range);
   Verdict map_file(const protocol::DmaMap& request, int fd, pcie::DmaAccess access);
 
   pcie::DmaSpace& dma_;
   pcie::RemoteMemory& remote_;
+  Janitor* janitor_;
   std::map<pcie::Iova, HostRange> mapped_;  ///< what we must munmap
 };
 

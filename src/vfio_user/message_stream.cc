@@ -1,9 +1,7 @@
 #include "vfio_user/message_stream.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +13,8 @@ namespace {
 
 using protocol::Header;
 
+/// SCM_MAX_FD of Linux.
+constexpr std::size_t kScmMaxFds = 253;
 constexpr std::size_t kInitialBuffer = 64 * 1024;
 /// Room for messages that queue up behind a reply we wait for, and for one that is not whole yet.
 constexpr std::size_t kBufferMax = 4 * std::size_t{kMaxMessageSize};
@@ -34,15 +34,38 @@ bool poll_until(int fd, short events, util::Time until) {
 
 }  // namespace
 
-MessageStream::MessageStream(UniqueFd socket)
-    : socket_(std::move(socket)), buffer_(kInitialBuffer) {
-  const auto flags = ::fcntl(fd(), F_GETFL);
-  ::fcntl(fd(), F_SETFL, flags | O_NONBLOCK);
+MessageStream::MessageStream(UniqueFd socket, Discard discard)
+    : socket_(std::move(socket)), discard_(std::move(discard)), buffer_(kInitialBuffer) {}
+
+MessageStream::~MessageStream() {
+  if (!socket_) return;
+  discard_message_fds();
+  discard(waiting_fds_);
+  if (!discard_) return;
+  // The peer shall see the end at once. What it has sent may bring descriptors that nobody took.
+  shutdown();
+  discard_(std::move(socket_));
+}
+
+void MessageStream::discard(std::span<UniqueFd> fds) {
+  for (auto& fd : fds) {
+    if (discard_ && fd) {
+      discard_(std::move(fd));
+    } else {
+      fd.reset();
+    }
+  }
+}
+
+void MessageStream::discard_message_fds() {
+  if (message_fds_.empty()) return;
+  discard(message_fds_);
+  message_fds_.clear();
 }
 
 bool MessageStream::make_room() {
   if (begin_ == end_) {
-    begin_ = end_ = 0;
+    begin_ = end_ = searched_ = 0;
     return true;
   }
   auto wanted = std::size_t{sizeof(Header)};
@@ -55,6 +78,7 @@ bool MessageStream::make_room() {
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   for (auto& batch : batches_) batch.end -= begin_;
   end_ -= begin_;
+  searched_ -= std::min(searched_, begin_);
   begin_ = 0;
   if (buffer_.size() < wanted) {
     if (wanted > kBufferMax) return false;
@@ -64,19 +88,20 @@ bool MessageStream::make_room() {
 }
 
 MessageStream::Received MessageStream::receive() {
-  message_fds_.clear();
+  discard_message_fds();
   if (!make_room()) {
     broken_ = true;
     return Received::kBroken;
   }
   iovec io{.iov_base = buffer_.data() + end_, .iov_len = buffer_.size() - end_};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxMsgFds)> control;
+  // Room for all descriptors that one message can bring, so that none is closed in here.
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kScmMaxFds)> control;
   msghdr message{};
   message.msg_iov = &io;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
   message.msg_controllen = control.size();
-  const auto length = ::recvmsg(fd(), &message, MSG_CMSG_CLOEXEC);
+  const auto length = ::recvmsg(fd(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (length < 0) {
     if (errno == EAGAIN || errno == EINTR) return Received::kNothing;
     return errno == ECONNRESET ? Received::kClosed : Received::kBroken;
@@ -92,7 +117,7 @@ MessageStream::Received MessageStream::receive() {
 }
 
 /// Takes over the descriptors of a recvmsg() whose data ends at `end`. False if there are more than
-/// a message may have; all are closed sooner or later either way.
+/// a message may have, or than may wait.
 bool MessageStream::accept_fds(const msghdr& message, std::size_t end) {
   std::size_t count = 0;
   auto* head = const_cast<msghdr*>(&message);
@@ -109,7 +134,7 @@ bool MessageStream::accept_fds(const msghdr& message, std::size_t end) {
   if (count != 0) batches_.push_back({.end = end, .count = count});
   if (message.msg_flags & MSG_CTRUNC) return false;
   // A peer that sends descriptors with every byte of one message would make us hold too many.
-  return waiting_fds_.size() <= 64 * kMaxMsgFds;
+  return count <= kMaxMsgFds && waiting_fds_.size() <= kMaxWaitingFds;
 }
 
 std::optional<std::size_t> MessageStream::message_end(std::size_t at) {
@@ -124,22 +149,20 @@ std::optional<std::size_t> MessageStream::message_end(std::size_t at) {
 }
 
 /// Moves the descriptors of the batches that end inside the message before `end` to message_fds_.
-std::size_t MessageStream::take_fds(std::size_t end) {
-  message_fds_.clear();
+void MessageStream::take_fds(std::size_t end) {
   std::size_t batches = 0;
   std::size_t count = 0;
   while (batches < batches_.size() && batches_[batches].end <= end)
     count += batches_[batches++].count;
-  if (count == 0) return 0;
+  if (count == 0) return;
   const auto last = waiting_fds_.begin() + static_cast<std::ptrdiff_t>(count);
   std::move(waiting_fds_.begin(), last, std::back_inserter(message_fds_));
   waiting_fds_.erase(waiting_fds_.begin(), last);
   batches_.erase(batches_.begin(), batches_.begin() + static_cast<std::ptrdiff_t>(batches));
-  return count;
 }
 
 std::optional<Message> MessageStream::next() {
-  message_fds_.clear();
+  discard_message_fds();
   if (broken_) return std::nullopt;
   const auto end = message_end(begin_);
   if (!end) return std::nullopt;
@@ -153,7 +176,9 @@ std::optional<Message> MessageStream::next() {
 }
 
 std::optional<Message> MessageStream::find_reply(std::uint16_t message_id) {
-  auto at = begin_;
+  if (message_id != wanted_reply_) searched_ = 0;
+  wanted_reply_ = message_id;
+  auto at = std::max(begin_, searched_);
   while (const auto end = message_end(at)) {
     const auto header = protocol::load<Header>(buffer_, at);
     if ((header.flags & protocol::kTypeMask) == protocol::kTypeReply &&
@@ -166,17 +191,19 @@ std::optional<Message> MessageStream::find_reply(std::uint16_t message_id) {
                      .fds = {}};
     }
     at = *end;
+    searched_ = at;
   }
   return std::nullopt;
 }
 
 void MessageStream::drop_reply() {
   const auto length = reply_end_ - reply_begin_;
-  // No reply that we ask for brings descriptors: those that came with it are closed.
+  // No reply that we ask for brings descriptors: nobody wants those that came with it.
   std::size_t first = 0;
   for (std::size_t i = 0; i < batches_.size();) {
     if (batches_[i].end > reply_begin_ && batches_[i].end <= reply_end_) {
       const auto from = waiting_fds_.begin() + static_cast<std::ptrdiff_t>(first);
+      discard(std::span(waiting_fds_).subspan(first, batches_[i].count));
       waiting_fds_.erase(from, from + static_cast<std::ptrdiff_t>(batches_[i].count));
       batches_.erase(batches_.begin() + static_cast<std::ptrdiff_t>(i));
       continue;
@@ -189,58 +216,19 @@ void MessageStream::drop_reply() {
   reply_begin_ = reply_end_ = 0;
 }
 
-bool MessageStream::send(const Header& header, std::span<const std::byte> first,
-                         std::span<const std::byte> second, std::span<const int> fds) {
-  std::array<iovec, 3> parts{{
-      {.iov_base = const_cast<Header*>(&header), .iov_len = sizeof header},
-      {.iov_base = const_cast<std::byte*>(first.data()), .iov_len = first.size()},
-      {.iov_base = const_cast<std::byte*>(second.data()), .iov_len = second.size()},
-  }};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxMsgFds)> control{};
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = second.empty() ? (first.empty() ? 1 : 2) : 3;
-  if (!fds.empty()) {
-    const auto count = std::min(fds.size(), kMaxMsgFds);
-    message.msg_control = control.data();
-    message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
-    auto* head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int) * count);
-    std::memcpy(CMSG_DATA(head), fds.data(), sizeof(int) * count);
-  }
-  auto deadline = util::kNever;  // set at the first time that the socket is full
-  for (;;) {
-    const auto sent = ::sendmsg(fd(), &message, MSG_NOSIGNAL);
-    if (sent < 0) {
-      if (errno == EINTR) continue;
-      if (errno != EAGAIN) return false;
-      if (deadline == util::kNever) deadline = util::monotonic_now() + send_timeout_;
-      if (!poll_until(fd(), POLLOUT, deadline)) return false;
-      continue;
-    }
-    // Descriptors go with the first byte.
-    message.msg_control = nullptr;
-    message.msg_controllen = 0;
-    auto left = static_cast<std::size_t>(sent);
-    while (message.msg_iovlen != 0 && left >= message.msg_iov->iov_len) {
-      left -= message.msg_iov->iov_len;
-      ++message.msg_iov;
-      --message.msg_iovlen;
-    }
-    if (message.msg_iovlen == 0) return true;
-    message.msg_iov->iov_base = static_cast<std::byte*>(message.msg_iov->iov_base) + left;
-    message.msg_iov->iov_len -= left;
-  }
-}
-
 bool MessageStream::send_raw(std::span<const std::byte> bytes, std::span<const int> fds) {
   if (bytes.size() < sizeof(Header)) {
     const auto sent = ::send(fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     return sent == static_cast<ssize_t>(bytes.size());
   }
   return send(protocol::load<Header>(bytes), bytes.subspan(sizeof(Header)), {}, fds);
+}
+
+bool MessageStream::drain(util::Time until) {
+  while (has_output()) {
+    if (!poll_until(fd(), POLLOUT, until) || !flush()) return false;
+  }
+  return true;
 }
 
 bool MessageStream::wait_readable(util::Time until) const {

@@ -16,61 +16,76 @@ bool ClientRemoteMemory::usable() const {
 }
 
 bool ClientRemoteMemory::dma_read(pcie::Iova from, std::span<std::byte> out) {
-  while (!out.empty()) {
+  if (!usable()) return false;
+  const auto deadline = util::monotonic_now() + timeout_;
+  bool good = true;
+  while (good && !out.empty()) {
     const auto part = out.first(std::min(out.size(), part_max_));
-    if (!usable() || !read_part(from, part)) return false;
+    good = read_part(from, part, deadline);
     out = out.subspan(part.size());
     from += part.size();
   }
-  return true;
-}
-
-bool ClientRemoteMemory::dma_write(pcie::Iova to, std::span<const std::byte> in) {
-  while (!in.empty()) {
-    const auto part = in.first(std::min(in.size(), part_max_));
-    if (!usable() || !write_part(to, part)) return false;
-    in = in.subspan(part.size());
-    to += part.size();
-  }
-  return true;
-}
-
-bool ClientRemoteMemory::read_part(pcie::Iova from, std::span<std::byte> out) {
-  if (!send(Command::kDmaRead, {.address = from, .count = out.size()}, {})) return false;
-  const auto reply = await_reply(Command::kDmaRead);
-  const auto good = reply && reply->payload.size() == sizeof(protocol::DmaAccess) + out.size();
-  if (good)
-    std::memcpy(out.data(), reply->payload.data() + sizeof(protocol::DmaAccess), out.size());
-  if (reply) stream_.drop_reply();
-  signal_queued();
+  queued_();
   return good;
 }
 
-bool ClientRemoteMemory::write_part(pcie::Iova to, std::span<const std::byte> in) {
-  if (!send(Command::kDmaWrite, {.address = to, .count = in.size()}, in)) return false;
-  const auto reply = await_reply(Command::kDmaWrite);
+bool ClientRemoteMemory::dma_write(pcie::Iova to, std::span<const std::byte> in) {
+  if (!usable()) return false;
+  const auto deadline = util::monotonic_now() + timeout_;
+  bool good = true;
+  while (good && !in.empty()) {
+    const auto part = in.first(std::min(in.size(), part_max_));
+    good = write_part(to, part, deadline);
+    in = in.subspan(part.size());
+    to += part.size();
+  }
+  queued_();
+  return good;
+}
+
+bool ClientRemoteMemory::read_part(pcie::Iova from, std::span<std::byte> out, util::Time deadline) {
+  if (!send(Command::kDmaRead, {.address = from, .count = out.size()}, {}, deadline)) return false;
+  const auto reply = await_reply(Command::kDmaRead, deadline);
+  if (!reply) return false;
+  const auto good = reply->payload.size() == sizeof(protocol::DmaAccess) + out.size();
+  if (good)
+    std::memcpy(out.data(), reply->payload.data() + sizeof(protocol::DmaAccess), out.size());
+  stream_.drop_reply();
+  return good;
+}
+
+bool ClientRemoteMemory::write_part(pcie::Iova to, std::span<const std::byte> in,
+                                    util::Time deadline) {
+  if (!send(Command::kDmaWrite, {.address = to, .count = in.size()}, in, deadline)) return false;
+  const auto reply = await_reply(Command::kDmaWrite, deadline);
   if (reply) stream_.drop_reply();
-  signal_queued();
   return reply.has_value();
 }
 
 bool ClientRemoteMemory::send(Command command, const protocol::DmaAccess& access,
-                              std::span<const std::byte> data) {
+                              std::span<const std::byte> data, util::Time deadline) {
   const protocol::Header header{.message_id = ++message_id_,
                                 .command = static_cast<std::uint16_t>(command),
                                 .message_size = static_cast<std::uint32_t>(
                                     sizeof(protocol::Header) + sizeof access + data.size()),
                                 .flags = protocol::kTypeCommand,
                                 .error = 0};
-  if (stream_.send(header, std::as_bytes(std::span(&access, 1)), data)) return true;
-  // Half a message may be out. The loop finds the end of the connection when it next looks.
+  if (stream_.send(header, std::as_bytes(std::span(&access, 1)), data)) {
+    if (stream_.drain(deadline)) return true;
+    if (util::monotonic_now() >= deadline) {
+      rest();
+      return false;
+    }
+  }
+  // The loop finds the end of the connection when it next looks.
   stream_.shutdown();
   return false;
 }
 
-std::optional<Message> ClientRemoteMemory::await_reply(Command command) {
-  const auto deadline = util::monotonic_now() + timeout_;
-  for (;;) {
+void ClientRemoteMemory::rest() { rest_until_ = util::monotonic_now() + kRestAfterTimeout; }
+
+std::optional<Message> ClientRemoteMemory::await_reply(Command command, util::Time deadline) {
+  for (bool waited = false;; waited = true) {
     if (auto reply = stream_.find_reply(message_id_)) {
       if (reply->header.command == static_cast<std::uint16_t>(command) &&
           !(reply->header.flags & protocol::kFlagError)) {
@@ -80,8 +95,10 @@ std::optional<Message> ClientRemoteMemory::await_reply(Command command) {
       return std::nullopt;
     }
     if (stream_.broken()) break;
-    if (!stream_.wait_readable(deadline)) {
-      rest_until_ = util::monotonic_now() + kRestAfterTimeout;
+    // Late is also who goes on sending, but no reply.
+    const bool late = waited && util::monotonic_now() >= deadline;
+    if (late || !stream_.wait_readable(deadline)) {
+      rest();
       return std::nullopt;
     }
     const auto received = stream_.receive();
@@ -92,12 +109,6 @@ std::optional<Message> ClientRemoteMemory::await_reply(Command command) {
   }
   stream_.shutdown();
   return std::nullopt;
-}
-
-void ClientRemoteMemory::signal_queued() {
-  const std::uint64_t one = 1;
-  if (queued_ < 0) return;
-  [[maybe_unused]] const auto written = ::write(queued_, &one, sizeof one);
 }
 
 }  // namespace softhca::vfio_user

@@ -3,10 +3,14 @@
 //
 // Only from Function::run(), never while a client's message is handled: QEMU answers us from the
 // same lock under which it waits for its own reply. Commands that arrive meanwhile are kept for
-// later; `queued` is signalled then.
+// later, and their owner is told.
+//
+// An access has one deadline in all, however many messages it takes: everybody else waits
+// meanwhile.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "pcie/dma_space.h"
 #include "vfio_user/capabilities.h"
@@ -16,10 +20,10 @@ namespace softhca::vfio_user {
 
 class ClientRemoteMemory final : public pcie::RemoteMemory {
  public:
-  /// `queued`: an eventfd that is written when messages wait in `stream` that no poll of the socket
-  /// would tell of.
-  ClientRemoteMemory(MessageStream& stream, int queued, util::Duration timeout)
-      : stream_(stream), queued_(queued), timeout_(timeout) {}
+  /// `queued` is called when messages may wait in `stream` that no poll of the socket would tell
+  /// of. `timeout`: of an access.
+  ClientRemoteMemory(MessageStream& stream, std::function<void()> queued, util::Duration timeout)
+      : stream_(stream), queued_(std::move(queued)), timeout_(timeout) {}
 
   bool dma_read(pcie::Iova from, std::span<std::byte> out) override;
   bool dma_write(pcie::Iova to, std::span<const std::byte> in) override;
@@ -34,16 +38,17 @@ class ClientRemoteMemory final : public pcie::RemoteMemory {
   static constexpr auto kRestAfterTimeout = std::chrono::seconds(5);
 
   bool usable() const;
-  bool read_part(pcie::Iova from, std::span<std::byte> out);
-  bool write_part(pcie::Iova to, std::span<const std::byte> in);
+  bool read_part(pcie::Iova from, std::span<std::byte> out, util::Time deadline);
+  bool write_part(pcie::Iova to, std::span<const std::byte> in, util::Time deadline);
   bool send(protocol::Command command, const protocol::DmaAccess& access,
-            std::span<const std::byte> data);
+            std::span<const std::byte> data, util::Time deadline);
   /// The reply to the command sent last, without errors. Nothing if it does not come.
-  std::optional<Message> await_reply(protocol::Command command);
-  void signal_queued();
+  std::optional<Message> await_reply(protocol::Command command, util::Time deadline);
+  /// The deadline has passed.
+  void rest();
 
   MessageStream& stream_;
-  int queued_;
+  std::function<void()> queued_;
   util::Duration timeout_;
   std::size_t part_max_ = kMaxDataXferSize;
   std::uint16_t message_id_ = 0;

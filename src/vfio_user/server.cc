@@ -1,9 +1,10 @@
 #include "vfio_user/server.h"
 
+#include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -15,6 +16,8 @@ namespace {
 
 /// Clients that may wait while another one is served.
 constexpr int kBacklog = 8;
+/// What one client may have done before the next one's turn.
+constexpr std::int64_t kVisitWork = 50'000;
 
 }  // namespace
 
@@ -35,14 +38,10 @@ util::Result<void> Server::start() {
   if (!listener) return tl::unexpected(listener.error());
   listener_ = *std::move(listener);  // from here on the file is ours to remove
   if (::listen(listener_.get(), kBacklog) != 0) return util::fail_errno("vfio-user: listen");
-  queued_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!queued_) return util::fail_errno("vfio-user: eventfd");
-  auto added = loop_.add(queued_.get(), EPOLLIN, [this](std::uint32_t) {
-    std::uint64_t count;
-    [[maybe_unused]] const auto drained = ::read(queued_.get(), &count, sizeof count);
-    if (session_ && !session_->handle_queued()) end_session();
+  more_.emplace(loop_, [this] {
+    if (session_)
+      visit([this](util::WorkBudget& budget) { return session_->handle_queued(budget); });
   });
-  if (!added) return added;
   return wait_for_client();
 }
 
@@ -51,7 +50,6 @@ Server::~Server() {
     loop_.remove(session_->fd());
     session_.reset();
   }
-  if (queued_) loop_.remove(queued_.get());
   if (listener_) {
     loop_.remove(listener_.get());
     ::unlink(path_.c_str());
@@ -75,21 +73,47 @@ void Server::accept() {
   }
   loop_.remove(listener_.get());
   const int fd = socket.get();
-  session_.emplace(function_, std::move(socket), queued_.get(), options_);
-  const auto added = loop_.add(fd, EPOLLIN, [this](std::uint32_t) {
-    if (!session_->handle_readable()) end_session();
+  session_.emplace(function_, std::move(socket), SessionHost{&*more_, &janitor_}, options_);
+  watched_ = EPOLLIN;
+  const auto added = loop_.add(fd, watched_, [this](std::uint32_t events) {
+    visit([this, events](util::WorkBudget& budget) {
+      // The end of the connection shows in whichever of the two is tried.
+      return session_->wanted_events() == EPOLLOUT || events == EPOLLOUT
+                 ? session_->handle_writable(budget)
+                 : session_->handle_readable(budget);
+    });
   });
   if (!added) {
     util::log(util::LogLevel::kError, "{}: {}", function_.name(), added.error().message);
     return end_session();
   }
-  util::log(util::LogLevel::kInfo, "{}: vfio-user client connected", function_.name());
+  note_coming_or_going("connected");
+}
+
+template <class Step>
+void Server::visit(Step step) {
+  const auto allowed = std::min(kVisitWork, std::max<std::int64_t>(1, loop_.budget().left()));
+  util::WorkBudget budget(allowed);
+  const bool alive = step(budget);
+  loop_.budget().charge(allowed - budget.left());
+  if (!alive) return end_session();
+  if (session_->wanted_events() == watched_) return;
+  watched_ = session_->wanted_events();
+  loop_.set_events(session_->fd(), watched_);
+}
+
+void Server::note_coming_or_going(const char* what) {
+  std::uint64_t held_back = 0;
+  if (!comings_.allow(util::monotonic_now(), &held_back)) return;
+  util::log(
+      util::LogLevel::kInfo, "{}: vfio-user client {}{}", function_.name(), what,
+      held_back == 0 ? std::string() : fmt::format(" ({} lines like this not shown)", held_back));
 }
 
 void Server::end_session() {
   loop_.remove(session_->fd());
   session_.reset();
-  util::log(util::LogLevel::kInfo, "{}: vfio-user client gone, function reset", function_.name());
+  note_coming_or_going("gone, function reset");
   if (auto waiting = wait_for_client(); !waiting) {
     util::log(util::LogLevel::kError, "{}: {}", function_.name(), waiting.error().message);
   }

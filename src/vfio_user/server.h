@@ -39,16 +39,23 @@ class Server {
   util::Result<void> start();
   util::Result<void> wait_for_client();
   void accept();
+  /// Lets the session do `step`, which gets a budget and returns false at the session's end.
+  template <class Step>
+  void visit(Step step);
   void end_session();
+  void note_coming_or_going(const char* what);
 
   util::EventLoop& loop_;
   pcie::Function& function_;
   std::string path_;
   Options options_;
   UniqueFd listener_;
-  UniqueFd queued_;  ///< eventfd: the session holds messages that its socket no longer shows
+  std::optional<util::EventLoop::Notice> more_;  ///< the session has messages that it has received
+  Janitor janitor_;
   std::optional<Session> session_;
+  std::uint32_t watched_ = 0;  ///< events that the session's socket is watched for
   util::RateLimiter notes_{3, std::chrono::seconds(10)};
+  util::RateLimiter comings_{10, std::chrono::seconds(10)};  ///< and goings
 };
 
 }  // namespace softhca::vfio_user

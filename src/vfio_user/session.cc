@@ -1,5 +1,7 @@
 #include "vfio_user/session.h"
 
+#include <sys/epoll.h>
+
 #include <cstring>
 
 #include "vfio_user/region_access.h"
@@ -12,32 +14,44 @@ namespace {
 
 constexpr std::uint32_t kKnownFlags = kTypeMask | kFlagNoReply;
 
+/// What a message costs besides its data: system calls, and a little work of the function. Of the
+/// data each byte counts as one unit; larger accesses go to the function in pieces of 64.
+constexpr std::int64_t kMessageWork = 1'500;
+
 /// Only these bring file descriptors.
 bool takes_fds(Command command) {
   return command == Command::kDmaMap || command == Command::kDeviceSetIrqs;
 }
 
+MessageStream::Discard discard_with(Janitor* janitor) {
+  if (janitor == nullptr) return nullptr;
+  return [janitor](UniqueFd fd) { janitor->close(std::move(fd)); };
+}
+
 }  // namespace
 
-Session::Session(pcie::Function& function, UniqueFd socket, int queued,
+Session::Session(pcie::Function& function, UniqueFd socket, const SessionHost& host,
                  const SessionOptions& options)
     : function_(function),
-      stream_(std::move(socket)),
-      remote_(stream_, queued, options.reply_timeout),
-      memory_(function.dma(), remote_),
-      interrupts_(function.interrupts()) {
-  stream_.set_send_timeout(options.reply_timeout);
-}
+      host_(host),
+      stream_(std::move(socket), discard_with(host.janitor)),
+      remote_(
+          stream_, [this] { note_more(); }, options.reply_timeout),
+      memory_(function.dma(), remote_, host.janitor),
+      interrupts_(function.interrupts()) {}
 
 Session::~Session() {
   // The device forgets the addresses it was given before they become invalid.
   function_.reset();
 }
 
-bool Session::handle_readable() {
+bool Session::handle_readable(util::WorkBudget& budget) {
+  // While messages wait to be handled, the socket keeps the rest: a client cannot make us store
+  // more.
+  if (stream_.has_message()) return handle_queued(budget);
   switch (stream_.receive()) {
     case MessageStream::Received::kData:
-      return handle_queued();
+      return handle_queued(budget);
     case MessageStream::Received::kNothing:
       return true;
     case MessageStream::Received::kClosed:
@@ -49,25 +63,41 @@ bool Session::handle_readable() {
   return false;
 }
 
-bool Session::handle_queued() {
+bool Session::handle_queued(util::WorkBudget& budget) {
   remote_.set_handling(true);
-  while (!ended_) {
+  while (!ended_ && !stream_.has_output() && !budget.spent()) {
     const auto message = stream_.next();
     if (!message) break;
-    handle(*message);
+    handle(*message, budget);
   }
   remote_.set_handling(false);
   if (stream_.broken() && !ended_) end("a message of an impossible size");
+  if (!ended_) note_more();
   return !ended_;
 }
 
-void Session::handle(const Message& message) {
+bool Session::handle_writable(util::WorkBudget& budget) {
+  if (!stream_.flush()) return false;
+  return stream_.has_output() || handle_queued(budget);
+}
+
+std::uint32_t Session::wanted_events() const {
+  return stream_.has_output() ? std::uint32_t{EPOLLOUT} : std::uint32_t{EPOLLIN};
+}
+
+void Session::note_more() {
+  if (host_.more != nullptr && !stream_.has_output() && stream_.has_message()) host_.more->raise();
+}
+
+void Session::handle(const Message& message, util::WorkBudget& budget) {
+  budget.charge(kMessageWork + static_cast<std::int64_t>(message.payload.size()));
   // A reply that comes after we gave up on it is no offence.
   if (message.is_reply()) return note_refusal(message, refuse(0, "nobody waits for this reply"));
   reply_.clear();
   reply_fd_ = -1;
   auto verdict = check_header(message);
   if (verdict) verdict = dispatch(message);
+  budget.charge(static_cast<std::int64_t>(reply_.size()));
   if (!verdict) note_refusal(message, verdict);
   if (!(message.header.flags & kFlagNoReply)) send_reply(message.header, verdict);
   // "If a client does not support the proposed major, it closes the connection": so do we, and on
@@ -268,7 +298,7 @@ void Session::send_reply(const Header& command, const Verdict& verdict) {
     const auto fds = std::span<const int>(&reply_fd_, reply_fd_ >= 0 ? 1 : 0);
     sent = stream_.send(header, reply_, {}, fds);
   }
-  if (!sent) end("the client does not take its replies");
+  if (!sent) end("the client is gone");
 }
 
 void Session::note_refusal(const Message& message, const Verdict& verdict) {

@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "pcie/function.h"
+#include "util/event_loop.h"
 #include "util/log.h"
+#include "util/work_budget.h"
 #include "vfio_user/capabilities.h"
 #include "vfio_user/client_interrupts.h"
 #include "vfio_user/client_memory.h"
+#include "vfio_user/janitor.h"
 #include "vfio_user/message_stream.h"
 #include "vfio_user/remote_memory.h"
 #include "vfio_user/verdict.h"
@@ -20,14 +23,20 @@
 namespace softhca::vfio_user {
 
 struct SessionOptions {
-  /// How long a DMA_READ or DMA_WRITE waits for the client, and a reply for room in the socket.
-  util::Duration reply_timeout = std::chrono::milliseconds(500);
+  /// How long an access to memory that the client reaches for us waits for it, in all.
+  util::Duration reply_timeout = std::chrono::milliseconds(100);
+};
+
+/// What a session uses of its server's.
+struct SessionHost {
+  util::EventLoop::Notice* more = nullptr;  ///< raised when messages wait that no poll tells of
+  Janitor* janitor = nullptr;               ///< null: what is to go goes at once
 };
 
 class Session {
  public:
-  /// `queued`: see ClientRemoteMemory.
-  Session(pcie::Function& function, UniqueFd socket, int queued, const SessionOptions& options);
+  Session(pcie::Function& function, UniqueFd socket, const SessionHost& host,
+          const SessionOptions& options);
   /// Resets the function and takes all of the client's memory and interrupts away from it.
   ~Session();
   Session(const Session&) = delete;
@@ -35,13 +44,19 @@ class Session {
 
   int fd() const { return stream_.fd(); }
 
-  /// Receives once and handles every message that is whole. False if the connection is at its end.
-  bool handle_readable();
-  /// Handles the messages that were received while a DMA access waited for its reply.
-  bool handle_queued();
+  /// The socket has data, or its end. Handles messages until none is whole, or `budget` is spent,
+  /// or the client does not take its replies. False if the connection is at its end.
+  bool handle_readable(util::WorkBudget& budget);
+  /// The same with what was received before.
+  bool handle_queued(util::WorkBudget& budget);
+  /// The socket takes replies again.
+  bool handle_writable(util::WorkBudget& budget);
+  /// What the socket is to be watched for (EPOLLIN or EPOLLOUT): no message is looked at before the
+  /// replies to the earlier ones are out.
+  std::uint32_t wanted_events() const;
 
  private:
-  void handle(const Message& message);
+  void handle(const Message& message, util::WorkBudget& budget);
   Verdict check_header(const Message& message) const;
   Verdict dispatch(const Message& message);
 
@@ -64,7 +79,10 @@ class Session {
   void note_refusal(const Message& message, const Verdict& verdict);
   void end(const char* reason);
 
+  void note_more();
+
   pcie::Function& function_;
+  SessionHost host_;
   MessageStream stream_;
   ClientRemoteMemory remote_;
   ClientMemory memory_;

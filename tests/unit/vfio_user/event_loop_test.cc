@@ -107,6 +107,80 @@ TEST_F(EventLoopTest, WakeEndsAWaitFromAnotherThread) {
   EXPECT_EQ(loop_->run_once(kNow), 0u);
 }
 
+TEST_F(EventLoopTest, WaitsForTheEventsThatWereSetLast) {
+  const auto a = event();  // can be written, and has nothing to read
+  unsigned calls = 0;
+  ASSERT_TRUE(loop_->add(a.get(), EPOLLIN, [&](std::uint32_t) { ++calls; }));
+  loop_->run_once(kNow);
+  EXPECT_EQ(calls, 0u);
+  loop_->set_events(a.get(), EPOLLOUT);
+  loop_->run_once(kNow);
+  EXPECT_EQ(calls, 1u);
+  loop_->set_events(a.get(), EPOLLIN);
+  loop_->run_once(kNow);
+  EXPECT_EQ(calls, 1u);
+}
+
+TEST_F(EventLoopTest, WhenTheBudgetIsSpentTheRestIsFirstNextTime) {
+  std::vector<UniqueFd> fds;
+  std::vector<unsigned> calls(5);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    fds.push_back(event());
+    signal(fds.back());
+    ASSERT_TRUE(loop_->add(fds.back().get(), EPOLLIN, [&, i](std::uint32_t) {
+      ++calls[i];
+      loop_->budget().charge(util::EventLoop::kTurnWork / 2);
+    }));
+  }
+  // All of them are always ready: without an order the first ones would have every turn.
+  for (int turn = 0; turn < 30; ++turn) EXPECT_LE(loop_->run_once(kNow), 2u);
+  for (const auto count : calls) {
+    EXPECT_GE(count, 10u);
+    EXPECT_LE(count, 12u);
+  }
+}
+
+TEST_F(EventLoopTest, ANoticeIsCalledOnceForAllThatRaisedIt) {
+  unsigned calls = 0;
+  util::EventLoop::Notice notice(*loop_, [&] { ++calls; });
+  loop_->run_once(kNow);
+  EXPECT_EQ(calls, 0u);
+  notice.raise();
+  notice.raise();
+  loop_->run_once(util::kNever);
+  EXPECT_EQ(calls, 1u) << "and the loop did not go to sleep";
+  loop_->run_once(kNow);
+  EXPECT_EQ(calls, 1u);
+}
+
+TEST_F(EventLoopTest, ANoticeThatRaisesItselfIsCalledInTheNextTurn) {
+  unsigned calls = 0;
+  util::EventLoop::Notice* self = nullptr;
+  util::EventLoop::Notice notice(*loop_, [&] {
+    if (++calls < 3) self->raise();
+  });
+  self = &notice;
+  notice.raise();
+  for (unsigned turn = 1; turn <= 3; ++turn) {
+    loop_->run_once(util::kNever);
+    EXPECT_EQ(calls, turn);
+  }
+  loop_->run_once(kNow);
+  EXPECT_EQ(calls, 3u);
+}
+
+TEST_F(EventLoopTest, ANoticeOfAnotherThreadEndsAWait) {
+  bool called = false;
+  util::EventLoop::Notice notice(*loop_, [&] { called = true; });
+  loop_->run_once(kNow);
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    notice.raise();
+  });
+  while (!called) loop_->run_once(util::kNever);
+  other.join();
+}
+
 TEST_F(EventLoopTest, RefusesADescriptorTwiceAndOneThatIsClosed) {
   const auto a = event();
   ASSERT_TRUE(loop_->add(a.get(), EPOLLIN, [](std::uint32_t) {}));

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <thread>
 
+#include "vfio_user/event_signal.h"
 #include "vfio_user/served_function.h"
 
 namespace softhca {
@@ -47,10 +48,7 @@ TEST_F(LifecycleTest, DisconnectResetsTheFunctionAndTakesItsMemory) {
 }
 
 TEST_F(LifecycleTest, AHundredClientsLeaveNoDescriptorBehind) {
-  {
-    auto warm_up = negotiated();
-  }
-  settle();
+  vfio_user::EventSignal::instance();  // has descriptors of its own
   const auto before = open_fds();
   for (int i = 0; i < 100; ++i) {
     auto client = negotiated();
@@ -68,7 +66,7 @@ TEST_F(LifecycleTest, AHundredClientsLeaveNoDescriptorBehind) {
     }
   }
   settle();
-  EXPECT_EQ(open_fds(), before);
+  EXPECT_EQ(testing::open_fds_after(before), before);
   EXPECT_FALSE(server_->connected());
 }
 
@@ -160,28 +158,6 @@ TEST_F(LifecycleTest, TheServerRemovesItsSocketFile) {
   server_.reset();
   struct stat status;
   EXPECT_NE(::stat(path_.c_str(), &status), 0);
-}
-
-TEST_F(LifecycleTest, AClientThatDoesNotReadItsRepliesIsDropped) {
-  server_.reset();
-  server_ = vfio_user::Server::listen(loop_->events(), function_, path_,
-                                      {.reply_timeout = std::chrono::milliseconds(20)})
-                .value();
-  auto client = negotiated();
-  const RegionAccess request{.offset = 0, .region = 0, .count = 16384};
-  const Header header{.message_id = 1,
-                      .command = static_cast<std::uint16_t>(Command::kRegionRead),
-                      .message_size = sizeof header + sizeof request,
-                      .flags = 0,
-                      .error = 0};
-  std::vector<std::byte> message(header.message_size);
-  std::memcpy(message.data(), &header, sizeof header);
-  std::memcpy(message.data() + sizeof header, &request, sizeof request);
-  for (int i = 0; i < 64 && server_->connected(); ++i) {
-    if (!client.send_raw(message)) break;
-    loop_->turn(util::Time{});
-  }
-  EXPECT_FALSE(server_->connected());
 }
 
 // --- DMA by message: the function waits for the client, so the client has a thread ---

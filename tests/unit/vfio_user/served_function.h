@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -41,6 +42,13 @@ inline std::size_t open_fds() {
   return count;
 }
 
+/// Waits until so many are open: those of a client that has gone are closed by another thread.
+inline std::size_t open_fds_after(std::size_t wanted) {
+  const auto limit = util::monotonic_now() + std::chrono::seconds(5);
+  while (open_fds() != wanted && util::monotonic_now() < limit) ::usleep(1000);
+  return open_fds();
+}
+
 inline vfio_user::UniqueFd memory_file(std::size_t size) {
   vfio_user::UniqueFd fd(::memfd_create("test", MFD_CLOEXEC));
   EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size)), 0);
@@ -60,6 +68,23 @@ inline std::uint64_t signals(const vfio_user::UniqueFd& fd) {
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
+}
+
+/// Sends bytes with any number of descriptors up to Linux's 253, which a Client does not.
+inline void send_with_fds(int socket, std::span<const std::byte> bytes, std::span<const int> fds) {
+  iovec io{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * 253)> control{};
+  msghdr message{};
+  message.msg_iov = &io;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+  auto* part = CMSG_FIRSTHDR(&message);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(fds.size_bytes());
+  std::memcpy(CMSG_DATA(part), fds.data(), fds.size_bytes());
+  ASSERT_EQ(::sendmsg(socket, &message, 0), std::ssize(bytes));
 }
 
 class ServedFunction : public ::testing::Test {

@@ -78,11 +78,13 @@ class TestFunction final : public pcie::Function {
   std::optional<pcie::Iova> dma_to;
   int shared_fd = -1;
   std::vector<pcie::SharedBarMemory::Area> shared_areas{{.offset = 4096, .size = 4096}};
+  std::size_t bytes_read = 0;  ///< of BARs
   unsigned runs = 0;
   unsigned resets = 0;
 
  protected:
   void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override {
+    bytes_read += out.size();
     std::memset(out.data(), 0, out.size());
     if (bar == 0) std::memcpy(out.data(), &memory[offset], out.size());
   }

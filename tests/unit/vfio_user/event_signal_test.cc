@@ -1,0 +1,78 @@
+// Signals that never wait, whatever their receiver did to the eventfd.
+#include "vfio_user/event_signal.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+
+#include <thread>
+
+#include "vfio_user/served_function.h"
+
+namespace softhca {
+namespace {
+
+using testing::event;
+using testing::signals;
+using vfio_user::EventSignal;
+using vfio_user::UniqueFd;
+
+EventSignal& events() { return EventSignal::instance(); }
+
+TEST(EventSignal, AddsOneEachTime) {
+  const auto fd = event();
+  for (int i = 0; i < 1000; ++i) events().raise(fd.get());
+  EXPECT_EQ(signals(fd), 1000u);
+}
+
+TEST(EventSignal, NeverWaitsForAFullCounter) {
+  if (!events().never_waits()) GTEST_SKIP() << "no asynchronous I/O here";
+  const UniqueFd fd(::eventfd(0, EFD_CLOEXEC));  // without O_NONBLOCK: write() would wait
+  const std::uint64_t full = UINT64_MAX - 1;
+  ASSERT_EQ(::write(fd.get(), &full, sizeof full), 8);
+  std::thread rescuer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::uint64_t count;
+    EXPECT_EQ(::read(fd.get(), &count, sizeof count), 8);
+  });
+  const auto start = util::monotonic_now();
+  for (int i = 0; i < 10; ++i) events().raise(fd.get());
+  EXPECT_LT(util::monotonic_now() - start, std::chrono::milliseconds(200));
+  rescuer.join();
+}
+
+TEST(EventSignal, KnowsAnEventfdFromEverythingElse) {
+  const auto fd = event();
+  EXPECT_TRUE(events().is_eventfd(fd.get()));
+  EXPECT_EQ(signals(fd), 0u) << "asking signals nothing";
+  const UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
+  const UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  sigset_t none;
+  ::sigemptyset(&none);
+  const UniqueFd signal(::signalfd(-1, &none, SFD_CLOEXEC));
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const auto memory = testing::memory_file(4096);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd pipe_read(ends[0]), pipe_write(ends[1]);
+  for (const auto* other : {&timer, &epoll, &signal, &null, &memory, &pipe_read, &pipe_write}) {
+    EXPECT_FALSE(events().is_eventfd(other->get()));
+  }
+}
+
+TEST(EventSignal, LosesNothingBetweenThreads) {
+  const auto a = event(), b = event();
+  const auto many = [](const UniqueFd& fd) {
+    for (int i = 0; i < 20000; ++i) events().raise(fd.get());
+  };
+  std::thread other([&] { many(a); });
+  many(b);
+  other.join();
+  EXPECT_EQ(signals(a), 20000u);
+  EXPECT_EQ(signals(b), 20000u);
+}
+
+}  // namespace
+}  // namespace softhca

@@ -1,0 +1,302 @@
+// A client that does what it can to hold up the others of its loop, and an honest one beside it.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "pcie/bus_master.h"
+#include "vfio_user/served_function.h"
+#include "vfio_user/slow_close.h"
+
+namespace softhca {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace vfio_user::protocol;
+using testing::bytes_of;
+using testing::event;
+using testing::memory_file;
+using testing::TestFunction;
+using vfio_user::UniqueFd;
+
+/// Longer than a turn of the loop takes on a busy machine, shorter than any wait for a client.
+constexpr auto kNoWait = 50ms;
+
+class HostileClientTest : public testing::ServedFunction {
+ protected:
+  HostileClientTest() {
+    loop_->add(other_function_);
+    other_server_ =
+        vfio_user::Server::listen(loop_->events(), other_function_, other_path_).value();
+  }
+  vfio_user::Client honest() {
+    auto client = connect(other_path_);
+    EXPECT_TRUE(client.negotiate());
+    return client;
+  }
+  /// The honest client's register read, and how long the slowest turn of the loop took.
+  void expect_served(vfio_user::Client& client) {
+    std::uint32_t id = 0;
+    EXPECT_EQ(client.read_region(kConfigRegion, 0, std::as_writable_bytes(std::span(&id, 1))), 0);
+    EXPECT_EQ(id, 0x10ee1af4u);
+  }
+  void turn() {
+    const auto start = util::monotonic_now();
+    loop_->turn(util::Time{});
+    longest_ = std::max(longest_, util::monotonic_now() - start);
+  }
+  /// A whole message for MessageStream::send_raw().
+  template <class T>
+  static std::vector<std::byte> message(Command command, const T& payload,
+                                        std::uint32_t flags = 0) {
+    const Header header{.message_id = 1,
+                        .command = static_cast<std::uint16_t>(command),
+                        .message_size = sizeof header + sizeof payload,
+                        .flags = flags,
+                        .error = 0};
+    std::vector<std::byte> out(header.message_size);
+    std::memcpy(out.data(), &header, sizeof header);
+    std::memcpy(out.data() + sizeof header, &payload, sizeof payload);
+    return out;
+  }
+
+  TestFunction other_function_{"honest0"};
+  std::string other_path_ = directory_ / "other.sock";
+  std::unique_ptr<vfio_user::Server> other_server_;
+  util::Duration longest_{};
+};
+
+TEST_F(HostileClientTest, WhoDoesNotReadItsRepliesWaitsForThemAlone) {
+  auto slow = negotiated();
+  auto client = honest();
+  const auto request =
+      message(Command::kRegionRead, RegionAccess{.offset = 0, .region = 0, .count = 16384});
+  constexpr int kRequests = 64;  // a megabyte of replies, more than a socket takes
+  for (int i = 0; i < kRequests; ++i) {
+    // The socket takes the requests without help of the loop.
+    ASSERT_EQ(::send(slow.fd(), request.data(), request.size(), MSG_DONTWAIT),
+              static_cast<ssize_t>(request.size()));
+  }
+  for (int i = 0; i < 50; ++i) {
+    turn();
+    expect_served(client);
+  }
+  EXPECT_LT(longest_, kNoWait);
+  EXPECT_TRUE(server_->connected());
+  EXPECT_LT(function_.bytes_read, kRequests / 2 * 16384u) << "replies are not piled up either";
+  for (int i = 0; i < kRequests; ++i) {
+    const auto reply = slow.receive_reply();
+    ASSERT_TRUE(reply) << i;
+    EXPECT_EQ(reply->payload.size(), sizeof(RegionAccess) + 16384) << i;
+  }
+}
+
+TEST_F(HostileClientTest, WhoDoesNotReadAndGoesIsForgotten) {
+  {
+    auto slow = negotiated();
+    const auto request =
+        message(Command::kRegionRead, RegionAccess{.offset = 0, .region = 0, .count = 16384});
+    for (int i = 0; i < 64; ++i) {
+      ASSERT_GT(::send(slow.fd(), request.data(), request.size(), MSG_DONTWAIT), 0);
+    }
+    settle();
+    EXPECT_TRUE(server_->connected());
+  }
+  settle();
+  EXPECT_FALSE(server_->connected());
+}
+
+TEST_F(HostileClientTest, AFloodOfMessagesIsHandledALittleAtATime) {
+  auto flooder = negotiated();
+  auto client = honest();
+  const std::uint32_t vector = 1;
+  std::vector<std::byte> payload(sizeof(RegionAccess) + sizeof vector);
+  const RegionAccess access{.offset = TestFunction::kDoorbell, .region = 0, .count = sizeof vector};
+  std::memcpy(payload.data(), &access, sizeof access);
+  std::memcpy(payload.data() + sizeof access, &vector, sizeof vector);
+  const Header header{.message_id = 1,
+                      .command = static_cast<std::uint16_t>(Command::kRegionWrite),
+                      .message_size = static_cast<std::uint32_t>(sizeof header + payload.size()),
+                      .flags = kFlagNoReply,
+                      .error = 0};
+  std::vector<std::byte> flood;
+  constexpr std::size_t kMessages = 1000;
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    const auto head = bytes_of(header);
+    flood.insert(flood.end(), head.begin(), head.end());
+    flood.insert(flood.end(), payload.begin(), payload.end());
+  }
+  ASSERT_EQ(::send(flooder.fd(), flood.data(), flood.size(), MSG_DONTWAIT),
+            static_cast<ssize_t>(flood.size()));
+  // The doorbells that came are noted; the function raises one interrupt in each run().
+  std::size_t seen = 0;
+  unsigned turns = 0;
+  while (seen < kMessages && turns < 1000) {
+    const auto before = function_.doorbells.size();
+    const auto runs = function_.runs;
+    turn();
+    ++turns;
+    const auto done = std::min<std::size_t>(function_.runs - runs, before);
+    const auto came = function_.doorbells.size() + done - before;
+    EXPECT_LE(came, 200u) << "in one turn";
+    seen += came;
+  }
+  EXPECT_GE(turns, 5u);
+  EXPECT_EQ(seen, kMessages) << "none is lost";
+  expect_served(client);
+}
+
+TEST_F(HostileClientTest, AFullEventfdHoldsNobody) {
+  auto hostile = negotiated();
+  const UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const int fds[] = {fd.get()};
+  ASSERT_EQ(
+      hostile.set_irqs(kIrqSetDataEventfd | kIrqSetActionTrigger, kMsixIrqIndex, 0, 1, {}, fds), 0);
+  // The open file is the client's too.
+  ASSERT_EQ(::fcntl(fd.get(), F_SETFL, 0), 0);
+  const std::uint64_t full = UINT64_MAX - 1;
+  ASSERT_EQ(::write(fd.get(), &full, sizeof full), 8);
+  std::thread rescuer([&] {
+    std::this_thread::sleep_for(500ms);
+    std::uint64_t count;
+    EXPECT_EQ(::read(fd.get(), &count, sizeof count), 8);
+  });
+  function_.doorbells = {0, 0, 0};
+  turn();
+  EXPECT_LT(longest_, 300ms);
+  rescuer.join();
+}
+
+TEST_F(HostileClientTest, ClosingWhatItSentHoldsNobody) {
+  auto hostile = negotiated();
+  auto client = honest();
+  testing::SlowClose slow(5);
+  const auto request = message(Command::kDmaMap, DmaMap{.argsz = sizeof(DmaMap),
+                                                        .flags = kDmaMapReadable,
+                                                        .offset = 0,
+                                                        .address = 0,
+                                                        .size = 4096});
+  const int fds[] = {slow.fd.get()};
+  ASSERT_TRUE(hostile.send_raw(request, fds));
+  slow.fd.reset();  // the last reference is on its way to the server
+  for (int i = 0; i < 10; ++i) turn();
+  const auto reply = hostile.receive_reply();
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->error, static_cast<std::uint32_t>(EINVAL)) << "a socket is no memory";
+  expect_served(client);
+  EXPECT_LT(longest_, kNoWait);
+  slow.release();
+}
+
+TEST_F(HostileClientTest, ClosingWhatItSentAndNobodyReadHoldsNobody) {
+  testing::SlowClose slow(5);
+  {
+    auto hostile = negotiated();
+    // An impossible message ends the session; what follows it stays in the socket.
+    const auto bad = message(Command::kDeviceReset, std::uint64_t{0});
+    auto head = load<Header>(bad);
+    head.message_size = 1;
+    ASSERT_TRUE(hostile.send_raw(bytes_of(head)));
+    const int fds[] = {slow.fd.get()};
+    ASSERT_TRUE(hostile.send_raw(bad, fds));
+    slow.fd.reset();
+  }
+  for (int i = 0; i < 10; ++i) turn();
+  EXPECT_FALSE(server_->connected());
+  EXPECT_LT(longest_, kNoWait);
+  slow.release();
+}
+
+TEST_F(HostileClientTest, DescriptorsBeyondTheLimitHoldNobody) {
+  // Those that a receiver has no room for are closed by the kernel, in the receiver's time.
+  auto hostile = negotiated();
+  auto client = honest();
+  testing::SlowClose slow(5);
+  const auto file = memory_file(4096);
+  std::array<int, 200> fds;
+  fds.fill(file.get());
+  fds.back() = slow.fd.get();
+  testing::send_with_fds(hostile.fd(), message(Command::kDeviceReset, std::uint64_t{0}), fds);
+  slow.fd.reset();
+  for (int i = 0; i < 10; ++i) turn();
+  EXPECT_FALSE(server_->connected());
+  expect_served(client);
+  EXPECT_LT(longest_, kNoWait);
+  slow.release();
+}
+
+TEST_F(HostileClientTest, DescriptorsThatWaitForTheirMessageAreFew) {
+  auto hostile = negotiated();
+  auto client = honest();
+  const auto file = memory_file(4096);
+  // A message of a megabyte, a byte and sixteen descriptors at a time.
+  const Header head{.message_id = 1,
+                    .command = static_cast<std::uint16_t>(Command::kRegionWrite),
+                    .message_size = vfio_user::kMaxMessageSize,
+                    .flags = 0,
+                    .error = 0};
+  std::array<int, 16> fds;
+  fds.fill(file.get());
+  const auto before = static_cast<std::ptrdiff_t>(testing::open_fds());
+  ASSERT_TRUE(hostile.send_raw(bytes_of(head)));
+  std::ptrdiff_t most = 0;
+  for (int i = 0; i < 20; ++i) {
+    const auto bytes = bytes_of(head);
+    if (!hostile.send_raw(bytes, fds)) break;
+    turn();
+    most = std::max(most, static_cast<std::ptrdiff_t>(testing::open_fds()) - before);
+  }
+  EXPECT_LE(most, std::ptrdiff_t{2 * vfio_user::kMaxWaitingFds});
+  EXPECT_TRUE(hostile.wait_closed());
+  expect_served(client);
+}
+
+TEST_F(HostileClientTest, FilesThatAreNotInMemoryAreRefused) {
+  // A page fault in a file asks its file system, which may be the client's own.
+  auto client = negotiated();
+  const UniqueFd program(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(program);
+  EXPECT_EQ(client.map_dma(0, 4096, program.get(), 0, kDmaMapReadable), EINVAL);
+  const auto memory = memory_file(4096);
+  EXPECT_EQ(client.map_dma(0, 4096, memory.get(), 0), 0);
+}
+
+TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
+  server_.reset();
+  server_ =
+      vfio_user::Server::listen(loop_->events(), function_, path_, {.reply_timeout = 60ms}).value();
+  std::atomic<bool> ended = false;
+  auto client = connect();
+  ASSERT_TRUE(client.negotiate(R"({"capabilities":{"max_data_xfer_size":1}})"));
+  pcie::set_bus_master(function_, true);
+  ASSERT_EQ(client.map_dma(0x8000, 4096, -1, 0), 0);
+  // Each byte is answered late, but in time for a deadline of its own.
+  std::thread slow([&] {
+    vfio_user::MessageStream stream{UniqueFd(::dup(client.fd()))};
+    while (!ended) {
+      if (!stream.wait_readable(util::monotonic_now() + 10ms)) continue;
+      stream.receive();
+      while (const auto request = stream.next()) {
+        std::this_thread::sleep_for(40ms);
+        auto header = request->header;
+        header.flags = kTypeReply;
+        header.message_size = sizeof(Header) + sizeof(DmaAccess) + 1;
+        const auto access = load<DmaAccess>(request->payload);
+        stream.send(header, bytes_of(access), bytes_of(std::uint8_t{1}));
+      }
+    }
+  });
+  function_.dma_from = 0x8000;  // eight bytes
+  turn();
+  ended = true;
+  slow.join();
+  EXPECT_EQ(util::load_le64(&function_.memory[TestFunction::kDmaOk]), 2u) << "failed";
+  EXPECT_LT(longest_, 200ms);
+}
+
+}  // namespace
+}  // namespace softhca
