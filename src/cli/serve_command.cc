@@ -1,11 +1,14 @@
 #include "cli/serve_command.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <string>
 
 #include "cli/device_spec.h"
 #include "sdxi/fault_rule.h"
-#include "util/log.h"
+#include "util/log_writer.h"
 
 namespace softhca::cli {
 namespace {
@@ -58,7 +61,12 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
 
 int run_serve(const ServeOptions& options) {
   if (options.verbose) util::set_log_level(util::LogLevel::kDebug);
+  // Who reads our output may stop reading, or go: the guests go on.
+  ::signal(SIGPIPE, SIG_IGN);
+  util::LogWriter log(STDERR_FILENO);
+  util::set_log_sink([&log](auto level, auto text) { log.write(level, text); });
   const auto done = serve(options);
+  util::set_log_sink(nullptr);
   if (done) return 0;
   std::fprintf(stderr, "softhca: %s\n", done.error().message.c_str());
   return 1;

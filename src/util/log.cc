@@ -9,8 +9,7 @@ namespace {
 constexpr const char* kLevelNames[] = {"error", "warning", "info", "debug"};
 
 void write_to_stderr(LogLevel level, std::string_view text) {
-  const auto* name = kLevelNames[static_cast<int>(level)];
-  const auto line = fmt::format("softhca: {}: {}\n", name, text);
+  const auto line = format_log_line(level, text);
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
@@ -22,6 +21,10 @@ LogSink& sink() {
 std::atomic<LogLevel> g_level = LogLevel::kInfo;
 
 }  // namespace
+
+std::string format_log_line(LogLevel level, std::string_view text) {
+  return fmt::format("softhca: {}: {}\n", kLevelNames[static_cast<int>(level)], text);
+}
 
 void set_log_sink(LogSink new_sink) {
   sink() = new_sink ? std::move(new_sink) : LogSink(write_to_stderr);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -17,6 +18,9 @@ namespace softhca::util {
 enum class LogLevel : std::uint8_t { kError, kWarning, kInfo, kDebug };
 
 using LogSink = std::function<void(LogLevel, std::string_view)>;
+
+/// "softhca: warning: text\n".
+std::string format_log_line(LogLevel level, std::string_view text);
 
 /// Replaces the sink (stderr at first). Not to be called while other threads log.
 void set_log_sink(LogSink sink);
