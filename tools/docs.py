@@ -3,7 +3,7 @@
 
 A part stands between two lines:
 
-    <!-- generated: commands -->          what `softhca docs commands` prints
+    <!-- generated: commands -->          what `softhca docs commands` prints; likewise limits
     <!-- generated: rows FILE.toml -->    the rows of a file beside the page (docs/connectx-features.toml)
     <!-- generated: folders -->           who may include whom (tools/floors.py), as does chapters
     <!-- end of generated -->

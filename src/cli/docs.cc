@@ -7,6 +7,7 @@
 #include <map>
 
 #include "connectx/command/command_table.h"
+#include "connectx/function/limit_table.h"
 
 namespace softhca::cli {
 namespace {
@@ -56,6 +57,30 @@ std::string table(std::string_view title, Filter filter) {
          rows;
 }
 
+std::string meaning(connectx::LimitKind kind, std::string_view what) {
+  using enum connectx::LimitKind;
+  switch (kind) {
+    case kLogObjects:
+      return fmt::format("2^n {}", what);
+    case kObjects:
+      return fmt::format("n {}", what);
+    case kField:
+      return fmt::format("{}: at most n", what);
+    case kLogField:
+      return fmt::format("{}: at most 2^n", what);
+    case kLeast:
+      return fmt::format("{}: at least n", what);
+    case kIndex:
+      return fmt::format("{}: below n", what);
+    case kBytes:
+      return fmt::format("{}: at most n bytes", what);
+    case kTold:
+    case kBit:
+      break;
+  }
+  return std::string(what);
+}
+
 }  // namespace
 
 std::string commands_page() {
@@ -70,18 +95,32 @@ std::string commands_page() {
          });
 }
 
+std::string limits_page() {
+  std::string limits = "| capability | | limits | of |\n|---|---|---|---|\n";
+  std::string told = "| capability | | |\n|---|---|---|\n";
+  for (const auto& info : connectx::capability_table()) {
+    if (info.limit == nullptr) {
+      told += fmt::format("| {} | {} | {} |\n", info.name, info.value, info.what);
+    } else {
+      limits += fmt::format("| {} | {} | {} | {} |\n", info.name, info.value,
+                            meaning(info.kind, info.what), info.commands);
+    }
+  }
+  return "## Limits\n\n" + limits + "\n## What refuses nothing\n\n" + told;
+}
+
 CLI::App* add_docs(CLI::App& app, DocsOptions& options) {
   auto* command = app.add_subcommand("docs", "Print a page of the documentation")->group("");
-  command->add_option("PAGE", options.page, "commands")->required();
+  command->add_option("PAGE", options.page, "commands or limits")->required();
   return command;
 }
 
 int run_docs(const DocsOptions& options) {
-  if (options.page != "commands") {
+  if (options.page != "commands" && options.page != "limits") {
     std::fprintf(stderr, "softhca: there is no page '%s'\n", options.page.c_str());
     return 1;
   }
-  std::fputs(commands_page().c_str(), stdout);
+  std::fputs((options.page == "commands" ? commands_page() : limits_page()).c_str(), stdout);
   return 0;
 }
 

@@ -16,5 +16,7 @@ int run_docs(const DocsOptions& options);
 
 /// The commands of the ConnectX, as Markdown.
 std::string commands_page();
+/// Its capabilities, and the commands that they limit.
+std::string limits_page();
 
 }  // namespace softhca::cli

@@ -52,7 +52,7 @@ Device::Device(DeviceOptions options, fabric::Port& port)
       run_time_(options_.clock()),
       port_(port),
       parts_(std::make_unique<Parts>()),
-      is_rung_(1u << Resources::kLogMaxQueue) {
+      is_rung_(Resources::queue_numbers_end(options_.limits)) {
   config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);
   reset_device();
   port_.set_receiver(this);
@@ -61,7 +61,7 @@ Device::Device(DeviceOptions options, fabric::Port& port)
 Device::~Device() { port_.set_receiver(nullptr); }
 
 void Device::reset_device() {
-  parts_->capabilities = std::make_unique<Capabilities>();
+  parts_->capabilities = std::make_unique<Capabilities>(options_.limits);
   parts_->pages = std::make_unique<PageManager>(*this);
   make_objects();
   parts_->commands = std::make_unique<CommandInterface>(*this);
@@ -69,6 +69,7 @@ void Device::reset_device() {
 
 void Device::make_objects() {
   auto& parts = *parts_;
+  const auto& limits = capabilities().limits();
   // The last to be made are the first to go: queues refer to CQs, keys and counters, and all of
   // them to the resources.
   parts.ethernet.reset();
@@ -76,11 +77,11 @@ void Device::make_objects() {
   parts.memory_keys.reset();
   parts.completion_queues.reset();
   parts.event_queues.reset();
-  parts.resources = std::make_unique<Resources>();
-  parts.event_queues = std::make_unique<EventQueues>(msix(), options_.clock);
-  parts.completion_queues = std::make_unique<CompletionQueues>(*parts.event_queues);
+  parts.resources = std::make_unique<Resources>(limits);
+  parts.event_queues = std::make_unique<EventQueues>(msix(), limits, options_.clock);
+  parts.completion_queues = std::make_unique<CompletionQueues>(*parts.event_queues, limits);
   parts.memory_keys = std::make_unique<MemoryKeys>(*this);
-  parts.vport = std::make_unique<Vport>(options_.mac, options_.node_guid);
+  parts.vport = std::make_unique<Vport>(options_.mac, options_.node_guid, limits);
   parts.port_registers = std::make_unique<PortRegisters>(*this);
   parts.rdma = std::make_unique<Rdma>(*this);
   parts.ethernet = std::make_unique<Ethernet>(*this);
@@ -89,9 +90,11 @@ void Device::make_objects() {
   rung_.clear();
 }
 
+const Limits& Device::limits() const { return parts_->capabilities->limits(); }
+
 QueueMapper Device::queue_mapper() { return {dma(), resources().translations()}; }
 
-WorkQueueMaker Device::work_queue_maker() { return {queue_mapper(), resources()}; }
+WorkQueueMaker Device::work_queue_maker() { return {queue_mapper(), resources(), limits()}; }
 
 void Device::drop_objects() {
   make_objects();
@@ -99,9 +102,10 @@ void Device::drop_objects() {
 }
 
 void Device::forget_driver() {
+  // First, as there are to be as many objects again as the device can have.
+  capabilities().reset();
   drop_objects();
   pages().forget_all();
-  capabilities().reset();
   commands().set_state(HcaState::kDisabled);
   commands().set_issi(0);
 }

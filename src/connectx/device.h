@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "connectx/base/bar_layout.h"
+#include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
 #include "connectx/function/vendor_capability.h"
 #include "connectx/queue/mapped_queue.h"
@@ -42,6 +43,7 @@ struct DeviceOptions {
   rdma::Mac mac{};                 ///< permanent address
   std::uint64_t node_guid = 0;     ///< must not be 0, unique on the fabric
   std::uint16_t msix_vectors = 32;
+  Limits limits{};  ///< how much of everything; not more than the default
   /// The time, for the free-running timer and the health counter. Engines take time by run() alone.
   std::function<util::Time()> clock = util::monotonic_now;
 };
@@ -58,6 +60,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   CommandInterface& commands() { return *parts_->commands; }
   Capabilities& capabilities() { return *parts_->capabilities; }
   PageManager& pages() { return *parts_->pages; }
+  /// What the commands hold drivers to.
+  const Limits& limits() const;
   Resources& resources() { return *parts_->resources; }
   /// Makes queues in the memory of the host.
   QueueMapper queue_mapper();

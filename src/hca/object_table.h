@@ -49,6 +49,8 @@ class ObjectTable {
     --count_;
   }
   std::size_t count() const { return count_; }
+  /// From now on at most `max` objects. @pre count() <= max
+  void set_max(std::uint32_t max) { max_ = max; }
 
   /// In the order of their numbers.
   template <class Visit>

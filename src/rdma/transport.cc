@@ -64,6 +64,13 @@ bool Transport::attach(Qpn qpn, const Gid& gid) {
   return true;
 }
 
+std::span<const Qpn> Transport::group(const Gid& gid) const {
+  const auto group = engine_->groups.find(gid);
+  return group == engine_->groups.end() ? std::span<const Qpn>() : group->second;
+}
+
+std::size_t Transport::group_count() const { return engine_->groups.size(); }
+
 bool Transport::detach(Qpn qpn, const Gid& gid) {
   const auto group = engine_->groups.find(gid);
   if (group == engine_->groups.end()) return false;

@@ -72,6 +72,10 @@ class Transport {
   void set_gsi(std::optional<Qpn> qpn);
   /// Multicast: `qpn` (UD) gets what is sent to `gid`. False if it is attached already.
   bool attach(Qpn qpn, const Gid& gid);
+  /// The QPs that are attached to a group, in the order in which they came.
+  std::span<const Qpn> group(const Gid& gid) const;
+  /// How many groups have a QP.
+  std::size_t group_count() const;
   bool detach(Qpn qpn, const Gid& gid);
 
   // The device's events ------------------------------------------------------------------------

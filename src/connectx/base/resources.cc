@@ -4,14 +4,20 @@
 
 namespace softhca::connectx {
 
-Resources::Resources()
-    : pds_(1, (1u << kLogMaxPd) - 1),
+Resources::Resources(const Limits& limits)
+    : pds_(1, Limits::count(limits.log_max_pd)),
       uars_(kFirstUar, kUarCount),
-      transport_domains_(1, (1u << kLogMaxTransportDomain) - 1),
-      xrcds_(1, (1u << kLogMaxXrcd) - 1),
-      q_counter_ids_(1, kMaxQCounters),
-      queue_numbers_(kFirstQueue, (1u << kLogMaxQueue) - kFirstQueue),
-      srq_numbers_(1, (1u << kLogMaxSrq) - 1) {}
+      transport_domains_(1, Limits::count(limits.log_max_transport_domain)),
+      xrcds_(1, Limits::count(limits.log_max_xrcd)),
+      q_counter_ids_(1, limits.max_qp_cnt),
+      queue_numbers_(kFirstQueue, queue_numbers(limits)),
+      srq_numbers_(1, Limits::count(limits.log_max_srq) + Limits::count(limits.log_max_rmp)),
+      q_counters_(limits.max_qp_cnt + 1) {}
+
+std::uint32_t Resources::queue_numbers(const Limits& limits) {
+  return Limits::count(limits.log_max_qp) + Limits::count(limits.log_max_sq) +
+         Limits::count(limits.log_max_rq);
+}
 
 std::optional<CounterSetId> Resources::allocate_q_counter() {
   const auto id = q_counter_ids_.allocate();

@@ -2,10 +2,11 @@
 // counters (PRM 12.3), and the number spaces that several kinds of queues share.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
+#include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
 #include "hca/number_pool.h"
 #include "rdma/counters.h"
@@ -19,20 +20,19 @@ using QCounters = rdma::QpCounters;
 
 class Resources {
  public:
-  static constexpr unsigned kLogMaxPd = 16;
-  static constexpr unsigned kLogMaxTransportDomain = 12;
-  static constexpr unsigned kLogMaxXrcd = 12;
-  static constexpr unsigned kLogMaxQueue = 17;  ///< QPs, SQs and RQs together
-  static constexpr unsigned kLogMaxSrq = 16;    ///< SRQs, XRC SRQs and RMPs together
   /// QPNs 0 and 1 mean the special QPs on the wire; the numbers after them are left out because
   /// they are easily taken for something else in a log.
   static constexpr std::uint32_t kFirstQueue = 0x40;
-  static constexpr std::uint32_t kMaxQCounters = 255;
   /// Page and key addresses that the device remembers for its driver: those of memory keys and
   /// queues. Hardware keeps them in ICM. Enough for 64 GiB of memory registered in 4 KiB pages.
   static constexpr std::uint64_t kMaxTranslations = 16u << 20;
 
-  Resources();
+  explicit Resources(const Limits& limits);
+
+  /// One more than the highest number that a QP, SQ or RQ can have.
+  static std::uint32_t queue_numbers_end(const Limits& limits) {
+    return kFirstQueue + queue_numbers(limits);
+  }
 
   hca::NumberPool<Pd>& pds() { return pds_; }
   hca::NumberPool<UarPage>& uars() { return uars_; }
@@ -55,6 +55,8 @@ class Resources {
   QCounters* q_counter(CounterSetId id);
 
  private:
+  static std::uint32_t queue_numbers(const Limits& limits);
+
   util::Budget translations_{kMaxTranslations};
   hca::NumberPool<Pd> pds_;
   hca::NumberPool<UarPage> uars_;
@@ -63,7 +65,7 @@ class Resources {
   hca::NumberPool<CounterSetId> q_counter_ids_;
   util::IdAllocator queue_numbers_;
   util::IdAllocator srq_numbers_;
-  std::array<QCounters, kMaxQCounters + 1> q_counters_{};
+  std::vector<QCounters> q_counters_;  ///< by id
 };
 
 }  // namespace softhca::connectx

@@ -30,14 +30,17 @@ constexpr util::Duration kFlushInterval = std::chrono::milliseconds(1);
 
 Ethernet::Ethernet(Device& device)
     : device_(device),
-      tiss_(std::make_unique<hca::ObjectTable<Tis, Tisn>>(1, (1u << kLogMaxTis) - 1)),
+      tiss_(std::make_unique<hca::ObjectTable<Tis, Tisn>>(
+          1, Limits::count(device.limits().log_max_tis))),
       send_queues_(std::make_unique<hca::ObjectTable<SendQueue, Sqn>>(
-          device.resources().queue_numbers(), 1u << kLogMaxQueue)),
+          device.resources().queue_numbers(), Limits::count(device.limits().log_max_sq))),
       receive_queues_(std::make_unique<hca::ObjectTable<ReceiveQueue, Rqn>>(
-          device.resources().queue_numbers(), 1u << kLogMaxQueue)),
-      rqts_(std::make_unique<hca::ObjectTable<Rqt, Rqtn>>(1, (1u << kLogMaxRqt) - 1)),
-      tirs_(std::make_unique<hca::ObjectTable<Tir, Tirn>>(1, (1u << kLogMaxTir) - 1)),
-      steering_(std::make_unique<FlowSteering>()),
+          device.resources().queue_numbers(), Limits::count(device.limits().log_max_rq))),
+      rqts_(std::make_unique<hca::ObjectTable<Rqt, Rqtn>>(
+          1, Limits::count(device.limits().log_max_rqt))),
+      tirs_(std::make_unique<hca::ObjectTable<Tir, Tirn>>(
+          1, Limits::count(device.limits().log_max_tir))),
+      steering_(std::make_unique<FlowSteering>(device.limits())),
       transmitter_(std::make_unique<EthTransmitter>(device)),
       receiver_(std::make_unique<EthReceiver>(device)) {}
 

@@ -28,12 +28,6 @@ struct Tis;
 
 class Ethernet {
  public:
-  static constexpr unsigned kLogMaxQueue = 16;  ///< SQs, and RQs
-  static constexpr unsigned kLogMaxTir = 12;
-  static constexpr unsigned kLogMaxTis = 12;
-  static constexpr unsigned kLogMaxRqt = 12;
-  static constexpr unsigned kLogMaxRqtSize = 11;  ///< entries
-
   explicit Ethernet(Device& device);
   ~Ethernet();
   Ethernet(const Ethernet&) = delete;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "connectx/ethernet/transport_interface.h"
+#include "connectx/queue/receive_wqe.h"
 #include "connectx/queue/work_queue.h"
 #include "rdma/memory_key.h"
 #include "spec/connectx/cqe.h"
@@ -40,7 +41,7 @@ struct ReceivedFrame {
 
 /// Memory for one scatter list at a time.
 struct ScatterScratch {
-  std::array<std::byte, 1u << kLogReceiveStrideMax> wqe;
+  std::array<std::byte, kReceiveWqeMax> wqe;
   std::vector<rdma::Sge> sges;
 };
 

@@ -54,7 +54,7 @@ void replace_list(Device& device, Rqt& rqt, RqnList rqns) {
 CommandResult create_rqt(Device& device, const Command& command) {
   const auto context = command.input<create_rqt_in>().get(create_rqt_in::rqt_context);
   const auto max_size = context.get(rqt_context::rqt_max_size);
-  if (max_size > 1u << Ethernet::kLogMaxRqtSize) {
+  if (max_size > Limits::count(device.limits().log_max_rqt_size)) {
     return refuse(Status::EXCEED_LIM, "PRM Table 59", "rqt_max_size above log_max_rqt_size");
   }
   if (!std::has_single_bit(max_size)) {

@@ -36,7 +36,7 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
   }
   // Queues for NOPs alone (the internal control queues of mlx5) have no TIS.
   const auto tises = context.get(sq_context::tis_lst_sz);
-  if (tises > 1) {
+  if (tises > Limits::count(device.limits().log_max_tis_per_sq)) {
     return refuse(Status::EXCEED_LIM, "PRM Table 61",
                   "more than log_max_tis_per_sq allows: one TIS");
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
 #include "connectx/event/event_moderation.h"
 #include "connectx/event/event_queue.h"
@@ -85,10 +86,9 @@ class CompletionQueue {
 
 class CompletionQueues {
  public:
-  static constexpr std::uint32_t kMax = 1u << 16;
-
   /// CQN 0 is left out: drivers' logs and tables are easier to read without it.
-  explicit CompletionQueues(EventQueues& eqs) : eqs_(eqs), table_(1, kMax - 1) {}
+  CompletionQueues(EventQueues& eqs, const Limits& limits)
+      : eqs_(eqs), table_(1, Limits::count(limits.log_max_cq)) {}
 
   CompletionQueue* create(CompletionQueue::Attributes attributes) {
     return table_.emplace(std::move(attributes), eqs_, moderation_);

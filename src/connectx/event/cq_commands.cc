@@ -7,7 +7,6 @@
 #include "connectx/device.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
-#include "connectx/function/capabilities.h"
 #include "spec/connectx/cq.h"
 
 namespace softhca::connectx {
@@ -25,8 +24,7 @@ CommandResult unknown_cq(std::string_view section) {
 CommandResult check(Device& device, util::View<Context> context) {
   constexpr std::string_view kSection = "PRM 12.7.1";
   constexpr std::string_view kTable = "PRM Table 76";
-  if (context.get(Context::log_cq_size) >
-      device.capabilities().general().get(spec::connectx::hca_cap::log_max_cq_sz)) {
+  if (context.get(Context::log_cq_size) > device.limits().log_max_cq_sz) {
     return refuse(Status::EXCEED_LIM, kSection, "log_cq_size above log_max_cq_sz");
   }
   if (!device.resources().uars().contains(UarPage(context.get(Context::uar_page)))) {

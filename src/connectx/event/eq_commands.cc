@@ -7,7 +7,6 @@
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/event/event_queue.h"
-#include "connectx/function/capabilities.h"
 #include "spec/connectx/eq.h"
 
 namespace softhca::connectx {
@@ -40,8 +39,7 @@ void write_events(const std::bitset<256>& events, std::span<std::byte> mask) {
 
 CommandResult check(Device& device, util::View<Context> context) {
   constexpr std::string_view kSection = "PRM 12.6.1";
-  if (context.get(Context::log_eq_size) >
-      device.capabilities().general().get(spec::connectx::hca_cap::log_max_eq_sz)) {
+  if (context.get(Context::log_eq_size) > device.limits().log_max_eq_sz) {
     return refuse(Status::EXCEED_LIM, kSection, "log_eq_size above log_max_eq_sz");
   }
   if (!device.resources().uars().contains(UarPage(context.get(Context::uar_page)))) {

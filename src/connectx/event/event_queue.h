@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
 #include "connectx/queue/mapped_queue.h"
 #include "hca/object_table.h"
@@ -67,11 +68,10 @@ class EventQueue {
 /// All EQs of a device, and which of them gets which asynchronous event.
 class EventQueues {
  public:
-  static constexpr std::uint32_t kMax = 128;
-
   /// `clock` times how often warn() may write.
-  explicit EventQueues(pcie::Msix& msix, std::function<util::Time()> clock = util::monotonic_now)
-      : msix_(msix), clock_(std::move(clock)), table_(0, kMax) {}
+  EventQueues(pcie::Msix& msix, const Limits& limits,
+              std::function<util::Time()> clock = util::monotonic_now)
+      : msix_(msix), clock_(std::move(clock)), table_(0, Limits::count(limits.log_max_eq)) {}
 
   EventQueue* create(EventQueue::Attributes attributes);
   EventQueue* find(Eqn eqn) { return table_.find(eqn); }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "connectx/base/limits.h"
 #include "connectx/command/command.h"
 #include "spec/connectx/caps.h"
 
@@ -18,7 +19,8 @@ class Capabilities {
   using Type = spec::connectx::hca_cap_type;
   static constexpr std::size_t kImageSize = 4096;
 
-  Capabilities();
+  /// @pre no limit is above that of a ConnectX-4 (limit_list.inc)
+  explicit Capabilities(const Limits& limits);
 
   /// Empty if the device does not have this group.
   std::span<const std::byte> maximum(Type type) const;
@@ -27,6 +29,9 @@ class Capabilities {
   util::View<spec::connectx::hca_cap> general() const {
     return util::View<spec::connectx::hca_cap>(groups_[0].current);
   }
+  /// What commands hold drivers to: the limits of the device, as far as SET_HCA_CAP has not lowered
+  /// them.
+  const Limits& limits() const { return current_; }
 
   /// SET_HCA_CAP: takes the writable fields of `image`, all or none. Others are ignored: drivers
   /// send back the image they got, or zeros.
@@ -41,8 +46,8 @@ class Capabilities {
     std::array<std::byte, kImageSize> current{};
   };
 
-  const Group* find(Type type) const;
-
+  Limits maximum_;
+  Limits current_;
   std::array<Group, 5> groups_;
 };
 

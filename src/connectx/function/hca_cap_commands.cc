@@ -5,7 +5,9 @@
 
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
+#include "connectx/ethernet/ethernet.h"
 #include "connectx/function/capabilities.h"
+#include "connectx/qp/rdma.h"
 #include "spec/connectx/hca.h"
 
 namespace softhca::connectx {
@@ -47,7 +49,11 @@ CommandResult set_hca_cap(Device& device, const Command& command) {
   if (command.op_mod > 0x1FF || command.op_mod % 2 != 0) {
     return refuse(Status::BAD_OP, kSection, "no such group of capabilities");
   }
-  return device.capabilities().set(group_of(command.op_mod), in.get(In::capability));
+  auto result = device.capabilities().set(group_of(command.op_mod), in.get(In::capability));
+  // There are no objects yet: INIT_HCA comes later.
+  device.rdma().set_max_qps(Limits::count(device.limits().log_max_qp));
+  device.ethernet().send_queues().set_max(Limits::count(device.limits().log_max_sq));
+  return result;
 }
 
 CommandResult query_adapter(Device&, const Command& command) {

@@ -23,7 +23,6 @@ using Attributes = rdma::MemoryKey::Attributes;
 constexpr std::string_view kCreate = "PRM 12.5.1";
 constexpr std::size_t kOctword = 16;
 constexpr std::uint32_t kAnyQpn = 0xFFFFFF;
-constexpr unsigned kLogMinPage = 12;
 constexpr unsigned kLogMaxPage = 48;
 constexpr pcie::Iova kPageMask = 0xFFF;
 
@@ -92,11 +91,12 @@ std::uint8_t page_rights(std::span<const std::byte> translations, std::size_t pa
   return static_cast<std::uint8_t>(rights);
 }
 
-CommandResult read_mtts(util::View<Context> context, std::span<const std::byte> translations,
-                        bool page_access, Attributes& attributes) {
+CommandResult read_mtts(const Limits& limits, util::View<Context> context,
+                        std::span<const std::byte> translations, bool page_access,
+                        Attributes& attributes) {
   const auto log_page_size = context.get(Context::log_page_size);
-  if (log_page_size < kLogMinPage || log_page_size > kLogMaxPage) {
-    return refuse(Status::BAD_PARAM, kCreate, "log_page_size is not between 12 and 48");
+  if (log_page_size < limits.log_pg_sz || log_page_size > kLogMaxPage) {
+    return refuse(Status::BAD_PARAM, kCreate, "log_page_size is not between log_pg_sz and 48");
   }
   if (attributes.whole_space) {
     return refuse(Status::BAD_PARAM, kCreate, "length64 with a page list");
@@ -152,7 +152,7 @@ CommandResult read_klms(util::View<Context> context, std::span<const std::byte> 
 MemoryKeys::MemoryKeys(Device& device)
     : device_(device),
       table_(device.dma(), kShape, rdma::MKey(kReservedLkey)),
-      indexes_(kFirstIndex, (1u << kLogMaxMkey) - kFirstIndex) {}
+      indexes_(kFirstIndex, Limits::count(device.limits().log_max_mkey)) {}
 
 tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) {
   const auto in = command.input<Create>();
@@ -169,6 +169,9 @@ tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) 
     return refuse(Status::BAD_PARAM, kCreate, "pg_access with an access_mode other than MTT");
   }
   const std::uint64_t octwords = in.get(Create::translations_octword_actual_size);
+  if (mode != AccessMode::MTT && octwords > Limits::count(device_.limits().log_max_klm_list_size)) {
+    return refuse(Status::EXCEED_LIM, kCreate, "a list of keys above log_max_klm_list_size");
+  }
   if (octwords > context.get(Context::translations_octword_size)) {
     return refuse(Status::BAD_PARAM, kCreate, "more translations than translations_octword_size");
   }
@@ -183,7 +186,7 @@ tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) 
   } else if (mode == AccessMode::PA) {
     // Bus address = virtual address.
   } else if (mode == AccessMode::MTT) {
-    result = read_mtts(context, translations, page_access, attributes);
+    result = read_mtts(device_.limits(), context, translations, page_access, attributes);
   } else if (mode == AccessMode::KLM || mode == AccessMode::KSM) {
     result = read_klms(context, translations, mode == AccessMode::KSM, attributes);
   } else {

@@ -22,7 +22,6 @@ class Device;
 
 class MemoryKeys {
  public:
-  static constexpr unsigned kLogMaxMkey = 20;
   /// PRM 6.1: an MKey is the index of its context, and below it 8 bits of the driver's choice.
   static constexpr rdma::KeyShape kShape{8, 24};
   /// The key that ends a scatter list early (drivers that do not ask for another use it).

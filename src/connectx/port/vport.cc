@@ -22,22 +22,26 @@ void write_mac(util::MutableView<MacEntry> entry, const rdma::Mac& mac) {
   std::ranges::copy(mac.bytes, entry.sub(MacEntry::mac_addr).begin());
 }
 
-std::size_t list_limit(ListType type) {
+std::size_t list_limit(const Limits& limits, ListType type) {
   switch (type) {
     case ListType::CURRENT_UC_MAC_ADDRESS:
-      return 1u << Vport::kLogMaxUcList;
+      return Limits::count(limits.log_max_current_uc_list);
     case ListType::CURRENT_MC_MAC_ADDRESS:
-      return 1u << Vport::kLogMaxMcList;
+      return Limits::count(limits.log_max_current_mc_list);
     case ListType::VLAN_LIST:
-      return 1u << Vport::kLogMaxVlanList;
+      return Limits::count(limits.log_max_vlan_list);
   }
   return 0;
 }
 
 }  // namespace
 
-Vport::Vport(const rdma::Mac& mac, std::uint64_t node_guid)
-    : mac_(mac), node_guid_(node_guid), port_guid_(node_guid), system_image_guid_(node_guid) {}
+Vport::Vport(const rdma::Mac& mac, std::uint64_t node_guid, const Limits& limits)
+    : limits_(limits),
+      mac_(mac),
+      node_guid_(node_guid),
+      port_guid_(node_guid),
+      system_image_guid_(node_guid) {}
 
 void Vport::write_context(util::MutableView<Context> context, std::span<std::byte> list,
                           ListType type) const {
@@ -78,7 +82,7 @@ CommandResult Vport::set_list(util::View<Context> context, std::span<const std::
   if (type > ListType::VLAN_LIST) {
     return refuse(Status::BAD_PARAM, kModify, "no such allowed_list_type");
   }
-  if (count > list_limit(type)) {
+  if (count > list_limit(limits_, type)) {
     return refuse(Status::EXCEED_LIM, kModify, "allowed_list_size above the capability");
   }
   if (list.size() < count * MacEntry::kSize) {

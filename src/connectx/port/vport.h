@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "connectx/base/limits.h"
 #include "connectx/command/command.h"
 #include "rdma/types.h"
 #include "spec/connectx/vport.h"
@@ -37,12 +38,9 @@ struct VportCounters {
 
 class Vport {
  public:
-  static constexpr unsigned kLogMaxUcList = 7;
-  static constexpr unsigned kLogMaxMcList = 8;
-  static constexpr unsigned kLogMaxVlanList = 12;
   static constexpr std::uint16_t kMaxMtu = 9978;  ///< as ConnectX-4: Ethernet payload plus headers
 
-  Vport(const rdma::Mac& mac, std::uint64_t node_guid);
+  Vport(const rdma::Mac& mac, std::uint64_t node_guid, const Limits& limits);
 
   const rdma::Mac& mac() const { return mac_; }  ///< permanent address
   std::uint64_t node_guid() const { return node_guid_; }
@@ -75,6 +73,7 @@ class Vport {
   CommandResult set_list(util::View<spec::connectx::nic_vport_context> context,
                          std::span<const std::byte> list);
 
+  Limits limits_;
   rdma::Mac mac_;
   std::uint64_t node_guid_;
   std::uint64_t port_guid_;

@@ -16,8 +16,6 @@ using spec::connectx::qp_rq_type;
 using spec::connectx::qpc;
 
 constexpr std::string_view kSection = "mlx5 driver interface 7.4";
-/// Capabilities log_max_ra_req_qp and log_max_ra_res_qp.
-constexpr std::uint32_t kLogReadsMax = 4;
 
 bool has_cq(Device& device, std::uint32_t cqn) {
   return device.completion_queues().find(Cqn(cqn)) != nullptr;
@@ -56,11 +54,15 @@ CommandResult check_qp_references(Device& device, util::View<qpc> context) {
   if (path.get(ads::vhca_port_num) > 1) {
     return refuse(Status::BAD_PARAM, kSection, "the device has one port");
   }
-  if (context.get(qpc::log_sra_max) > kLogReadsMax) {
-    return refuse(Status::BAD_PARAM, kSection, "log_sra_max is above log_max_ra_req_qp");
+  const auto& limits = device.limits();
+  if (context.get(qpc::log_sra_max) > limits.log_max_ra_req_qp) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_sra_max is above log_max_ra_req_qp");
   }
-  if (context.get(qpc::log_rra_max) > kLogReadsMax) {
-    return refuse(Status::BAD_PARAM, kSection, "log_rra_max is above log_max_ra_res_qp");
+  if (context.get(qpc::log_rra_max) > limits.log_max_ra_res_qp) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_rra_max is above log_max_ra_res_qp");
+  }
+  if (context.get(qpc::log_msg_max) > limits.log_max_msg) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_msg_max is above log_max_msg");
   }
   return {};
 }

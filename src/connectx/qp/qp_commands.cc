@@ -43,6 +43,18 @@ CommandResult check_create(Device& device, util::View<create_qp_in> in) {
       rq_type != qp_rq_type::ZERO_LENGTH_RQ) {
     return refuse(Status::BAD_PARAM, kSection, "rq_type is neither RQ, SRQ nor none");
   }
+  const auto& limits = device.limits();
+  if (context.get(qpc::no_sq) == 0 && context.get(qpc::log_sq_size) > limits.log_max_qp_sz) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_sq_size is above log_max_qp_sz");
+  }
+  if (rq_type == qp_rq_type::NON_ZERO_RQ) {
+    if (context.get(qpc::log_rq_size) > limits.log_max_qp_sz) {
+      return refuse(Status::EXCEED_LIM, kSection, "log_rq_size is above log_max_qp_sz");
+    }
+    if (QueuePair::receive_stride(context) > limits.max_wqe_sz_rq) {
+      return refuse(Status::EXCEED_LIM, kSection, "log_rq_stride is above max_wqe_sz_rq");
+    }
+  }
   return check_qp_references(device, context);
 }
 

@@ -50,9 +50,13 @@ std::optional<rdma::QpType> QueuePair::transport_type(Service service) {
   }
 }
 
+std::uint32_t QueuePair::receive_stride(util::View<Qpc> context) {
+  return 16u << context.get(Qpc::log_rq_stride);
+}
+
 std::uint64_t QueuePair::receive_queue_size(util::View<Qpc> context) {
   if (rq_type(context) != RqType::NON_ZERO_RQ) return 0;
-  return std::uint64_t{1} << (context.get(Qpc::log_rq_size) + context.get(Qpc::log_rq_stride) + 4);
+  return std::uint64_t{receive_stride(context)} << context.get(Qpc::log_rq_size);
 }
 
 hca::WorkRing QueuePair::make_receive_ring(util::View<Qpc> context) {

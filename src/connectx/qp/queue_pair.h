@@ -27,6 +27,8 @@ class QueuePair {
   static std::optional<rdma::QpType> transport_type(Service service);
 
   /// Where both rings lie (mlx5 driver interface 7.2).
+  /// Bytes of a receive WQE.
+  static std::uint32_t receive_stride(util::View<Qpc> context);
   static QueuePlace place(util::View<Qpc> context, std::span<const std::byte> pas);
 
   /// `queue`: mapped from place(). @pre transport_type() knows the service

@@ -63,8 +63,10 @@ bool is_error(rdma::QpEvent event) {
 Rdma::Rdma(Device& device)
     : device_(device),
       transport_(*this, device.port(), device.memory_keys().table()),
-      shared_queues_(device.resources().srq_numbers(), 1u << Resources::kLogMaxSrq),
-      queue_pairs_(device.resources().queue_numbers(), 1u << Resources::kLogMaxQueue),
+      shared_queues_(
+          device.resources().srq_numbers(),
+          Limits::count(device.limits().log_max_srq) + Limits::count(device.limits().log_max_rmp)),
+      queue_pairs_(device.resources().queue_numbers(), Limits::count(device.limits().log_max_qp)),
       notes_(20, std::chrono::seconds(1)) {}
 
 Rdma::~Rdma() = default;
@@ -354,10 +356,20 @@ tl::expected<void, rdma::Reason> Rdma::move_qp(QueuePair& qp, QpState to) {
 }
 
 SharedReceiveQueue* Rdma::add_srq(SharedReceiveQueue::Attributes attributes) {
-  return shared_queues_.emplace(std::move(attributes));
+  const bool xrc = attributes.kind == SharedReceiveQueue::Kind::kXrc;
+  const auto& limits = device_.limits();
+  const auto max = Limits::count(xrc ? limits.log_max_srq : limits.log_max_rmp);
+  auto& count = srq_counts_[static_cast<std::size_t>(attributes.kind)];
+  if (count == max) return nullptr;
+  auto* srq = shared_queues_.emplace(std::move(attributes));
+  if (srq != nullptr) ++count;
+  return srq;
 }
 
-void Rdma::remove_srq(SharedReceiveQueue& srq) { shared_queues_.erase(srq.number()); }
+void Rdma::remove_srq(SharedReceiveQueue& srq) {
+  --srq_counts_[static_cast<std::size_t>(srq.attributes().kind)];
+  shared_queues_.erase(srq.number());
+}
 
 void Rdma::arm_srq(SharedReceiveQueue& srq, std::uint16_t limit) {
   srq.arm(limit);

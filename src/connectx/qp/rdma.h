@@ -67,9 +67,11 @@ class Rdma : private rdma::Hca {
 
   // Verbs of the commands ----------------------------------------------------------------------
 
-  /// A new QP in RESET. Null if all numbers are in use.
+  /// A new QP in RESET. Null if there are too many.
   QueuePair* add_qp(util::View<spec::connectx::qpc> context, MappedQueue queue);
   void remove_qp(QueuePair& qp);
+  /// From now on at most so many. @pre there are not more
+  void set_max_qps(std::uint32_t max) { queue_pairs_.set_max(max); }
   /// Gives the QP a new context and the transport what it means there. Nothing has changed if
   /// the transport refuses.
   tl::expected<void, rdma::Reason> modify_qp(QueuePair& qp, rdma::QpState to,
@@ -77,6 +79,7 @@ class Rdma : private rdma::Hca {
   /// To RESET or ERR, which need no context.
   tl::expected<void, rdma::Reason> move_qp(QueuePair& qp, rdma::QpState to);
 
+  /// Null if there are too many of its kind.
   SharedReceiveQueue* add_srq(SharedReceiveQueue::Attributes attributes);
   void remove_srq(SharedReceiveQueue& srq);
   /// Asks for a limit event, which comes at once if fewer WQEs are posted.
@@ -105,6 +108,7 @@ class Rdma : private rdma::Hca {
   Device& device_;
   rdma::Transport transport_;
   hca::ObjectTable<SharedReceiveQueue, Srqn> shared_queues_;
+  std::array<std::uint32_t, 2> srq_counts_{};  ///< by kind
   hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
   std::optional<Qpn> gsi_;
   util::Time now_{};          ///< of the last handle_frame() or run()

@@ -37,12 +37,15 @@ CommandResult check_wq(Device& device, util::View<wq> queue) {
   if (queue.get(wq::wq_umem_valid) != 0 || queue.get(wq::dbr_umem_valid) != 0) {
     return refuse(Status::BAD_PARAM, kSection, "user memory objects are not offered");
   }
-  if (queue.get(wq::log_wq_sz) > Srq::kLogSizeMax) {
-    return refuse(Status::BAD_PARAM, kSection, "log_wq_sz is above log_max_srq_sz");
+  if (queue.get(wq::log_wq_sz) > device.limits().log_max_srq_sz) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_wq_sz is above log_max_srq_sz");
   }
   const auto log_stride = queue.get(wq::log_wq_stride);
-  if (log_stride < Srq::kLogStrideMin || log_stride > Srq::kLogStrideMax) {
-    return refuse(Status::BAD_PARAM, kSection, "log_wq_stride has no room for a WQE, or too much");
+  if (log_stride < Srq::kLogStrideMin) {
+    return refuse(Status::BAD_PARAM, kSection, "log_wq_stride has no room for a WQE");
+  }
+  if (Limits::count(log_stride) > device.limits().max_wqe_sz_rq) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_wq_stride is above max_wqe_sz_rq");
   }
   if (!device.resources().pds().contains(Pd(queue.get(wq::pd)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");

@@ -32,7 +32,7 @@ CommandResult set_roce_address(Device& device, const Command& command) {
   const auto address = in.get(set_roce_address_in::roce_address);
   const std::size_t index = in.get(set_roce_address_in::roce_address_index);
   auto& gids = device.rdma().gids();
-  if (index >= rdma::GidTable::kSize) {
+  if (index >= device.limits().roce_address_table_size) {
     return refuse(Status::BAD_INDEX, kAddressSection, "the index is past the table");
   }
   rdma::GidEntry entry;
@@ -57,7 +57,7 @@ CommandResult set_roce_address(Device& device, const Command& command) {
 CommandResult query_roce_address(Device& device, const Command& command) {
   const std::size_t index =
       command.input<query_roce_address_in>().get(query_roce_address_in::roce_address_index);
-  if (index >= rdma::GidTable::kSize) {
+  if (index >= device.limits().roce_address_table_size) {
     return refuse(Status::BAD_INDEX, kAddressSection, "the index is past the table");
   }
   const auto* entry = device.rdma().gids().get(index);
@@ -89,7 +89,16 @@ CommandResult attach_to_mcg(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, kGroupSection, "the GID is no multicast address");
   }
   // A QP is in a group or not, and gets one copy (IBTA 11.3.5): attaching again changes nothing.
-  (void)device.rdma().transport().attach(qp->qpn(), group);
+  auto& transport = device.rdma().transport();
+  const auto members = transport.group(group);
+  if (std::ranges::find(members, rdma::Qpn(qp->qpn())) != members.end()) return {};
+  if (members.empty() && transport.group_count() == Limits::count(device.limits().log_max_mcg)) {
+    return refuse(Status::EXCEED_LIM, kGroupSection, "groups above log_max_mcg");
+  }
+  if (members.size() == device.limits().max_qp_mcg) {
+    return refuse(Status::EXCEED_LIM, kGroupSection, "QPs of the group above max_qp_mcg");
+  }
+  (void)transport.attach(qp->qpn(), group);
   return {};
 }
 

@@ -29,7 +29,7 @@ Fetch SharedReceiveQueue::fetch(rdma::ReceiveRequest& request) {
   const auto available = chain_.available(attributes_.queue.record);
   if (!available) return fail("its doorbell record is gone, or its counter is past the queue");
   if (*available == 0) return Fetch::kNothing;
-  std::array<std::byte, std::size_t{1} << kLogStrideMax> wqe;
+  std::array<std::byte, kReceiveWqeMax> wqe;
   const auto bytes = std::span(wqe).first(chain_.stride());
   if (!chain_.read(attributes_.queue.memory, bytes)) return fail("its memory is gone");
   // The link is valid now: software wrote it before it posted this WQE, and may write another as

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
 #include "connectx/queue/mapped_queue.h"
 #include "hca/work_ring.h"
@@ -20,9 +21,7 @@ namespace softhca::connectx {
 class SharedReceiveQueue {
  public:
   enum class Kind : std::uint8_t { kRmp, kXrc };
-  static constexpr unsigned kLogSizeMax = 15;    ///< WQEs; the counter has 16 bits
-  static constexpr unsigned kLogStrideMax = 11;  ///< bytes of a WQE
-  static constexpr unsigned kLogStrideMin = 5;   ///< the next segment and one pointer
+  static constexpr unsigned kLogStrideMin = 5;  ///< bytes: the next segment and one pointer
 
   struct Attributes {
     Kind kind = Kind::kRmp;

@@ -80,6 +80,12 @@ CommandResult create_xrc_srq(Device& device, const Command& command) {
   if (attributes.log_stride < Srq::kLogStrideMin) {
     return refuse(Status::BAD_PARAM, kSection, "log_rq_stride has no room for a WQE");
   }
+  if (Limits::count(attributes.log_stride) > device.limits().max_wqe_sz_rq) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_rq_stride is above max_wqe_sz_rq");
+  }
+  if (attributes.log_size > device.limits().log_max_srq_sz) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_xrc_srq_size is above log_max_srq_sz");
+  }
   auto mapped = device.queue_mapper().map(
       {.log_page_size = context.get(xrc_srq_context::log_page_size),
        .page_offset = context.get(xrc_srq_context::page_offset),

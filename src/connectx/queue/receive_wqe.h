@@ -5,12 +5,14 @@
 #include <span>
 #include <vector>
 
+#include "connectx/base/limits.h"
 #include "rdma/work_request.h"
 
 namespace softhca::connectx {
 
-/// A WQE stride of a QP is at most 2^(7 + 4) bytes.
-inline constexpr std::size_t kReceiveWqeMax = 2048;
+/// Bytes of a WQE, of QPs, SRQs and RQs alike.
+inline constexpr std::size_t kReceiveWqeMax = Limits{}.max_wqe_sz_rq;
+static_assert(kReceiveWqeMax == Limits::count(Limits{}.log_max_stride_sz_rq));
 
 /// The scatter list of a WQE, to its end or its end marker. `wqe` is a copy in the device's own
 /// memory.

@@ -36,8 +36,8 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<L> wq,
   if (wq.get(L::pd) != 0 && !resources_.pds().contains(Pd(wq.get(L::pd)))) {
     return refuse(Status::BAD_RESOURCE, kTable, "unknown PD");
   }
-  if (wq.get(L::log_wq_sz) > kLogWorkQueueMax) {
-    return refuse(Status::EXCEED_LIM, kTable, "log_wq_sz above the limit");
+  if (wq.get(L::log_wq_sz) > limits_.log_max_wq_sz) {
+    return refuse(Status::EXCEED_LIM, kTable, "log_wq_sz above log_max_wq_sz");
   }
   const unsigned log_stride = wq.get(L::log_wq_stride);
   const unsigned log_size = wq.get(L::log_wq_sz);
@@ -55,8 +55,10 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<L> wq,
 tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_send(util::View<L> wq,
                                                            std::span<const std::byte> pas) {
   // A stride of another size would make the ring's counters ambiguous.
-  if (wq.get(L::log_wq_stride) != kLogSendStride) {
-    return refuse(Status::BAD_PARAM, "PRM 7.4.1.1", "stride of a send queue is not 64 bytes");
+  static_assert(Limits{}.log_min_stride_sz_sq == 6 && Limits{}.log_max_stride_sz_sq == 6);
+  const auto log_stride = wq.get(L::log_wq_stride);
+  if (log_stride < limits_.log_min_stride_sz_sq || log_stride > limits_.log_max_stride_sz_sq) {
+    return refuse(Status::EXCEED_LIM, "PRM 7.4.1.1", "stride of a send queue is not 64 bytes");
   }
   if (!resources_.uars().contains(UarPage(wq.get(L::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kTable, "unknown UAR page");
@@ -67,9 +69,9 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_send(util::View<L> wq,
 tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_receive(util::View<L> wq,
                                                               std::span<const std::byte> pas) {
   const unsigned log_stride = wq.get(L::log_wq_stride);
-  if (log_stride < kLogReceiveStrideMin || log_stride > kLogReceiveStrideMax) {
-    return refuse(Status::BAD_PARAM, "PRM 7.4.1.2",
-                  "stride of a receive queue not 16 to 512 bytes");
+  if (log_stride < limits_.log_min_stride_sz_rq || log_stride > limits_.log_max_stride_sz_rq) {
+    return refuse(Status::EXCEED_LIM, "PRM 7.4.1.2",
+                  "log_wq_stride not from log_min_stride_sz_rq to log_max_stride_sz_rq");
   }
   return make(wq, pas, kReceiveCounter);
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <tl/expected.hpp>
 
+#include "connectx/base/limits.h"
 #include "connectx/base/resources.h"
 #include "connectx/command/command.h"
 #include "connectx/queue/mapped_queue.h"
@@ -16,12 +17,8 @@
 
 namespace softhca::connectx {
 
-/// Bytes of a receive WQE. The largest is max_wqe_sz_rq too.
-inline constexpr unsigned kLogReceiveStrideMin = 4;
-inline constexpr unsigned kLogReceiveStrideMax = 9;
-inline constexpr unsigned kLogSendStride = 6;
-/// Strides of a queue: counters have 16 bits, and a full queue must differ from an empty one.
-inline constexpr unsigned kLogWorkQueueMax = 15;
+// Counters have 16 bits, and a full queue must differ from an empty one.
+static_assert(Limits{}.log_max_wq_sz < 16);
 
 struct WorkQueue {
   Pd pd;
@@ -37,8 +34,8 @@ struct WorkQueue {
 /// Checks wqs and maps their rings. `pas` are the bytes behind the context.
 class WorkQueueMaker {
  public:
-  WorkQueueMaker(const QueueMapper& mapper, Resources& resources)
-      : mapper_(mapper), resources_(resources) {}
+  WorkQueueMaker(const QueueMapper& mapper, Resources& resources, const Limits& limits)
+      : mapper_(mapper), resources_(resources), limits_(limits) {}
 
   tl::expected<WorkQueue, Refusal> make_send(util::View<spec::connectx::wq> wq,
                                              std::span<const std::byte> pas);
@@ -51,6 +48,7 @@ class WorkQueueMaker {
 
   QueueMapper mapper_;
   Resources& resources_;
+  const Limits& limits_;
 };
 
 }  // namespace softhca::connectx

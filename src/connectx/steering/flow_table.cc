@@ -174,7 +174,7 @@ FlowTable* FlowSteering::apply(const Flow& flow, std::uint32_t flow_tag, Walk& p
   FlowTable* next = nullptr;
   for (const auto& destination : flow.destinations) {
     if (destination.type == destination_type::TIR) {
-      if (packet_walk.out.size() < kDestinationsMax) {
+      if (packet_walk.out.size() < kDeliveriesMax) {
         packet_walk.out.push_back({Tirn(destination.id), flow_tag});
       }
       continue;

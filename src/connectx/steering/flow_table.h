@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
 #include "connectx/steering/flow_match.h"
 #include "hca/object_table.h"
@@ -136,22 +137,20 @@ class FlowTable {
 /// All flow tables, and the walk through them.
 class FlowSteering {
  public:
-  // More than any driver makes, little enough that a hostile one cannot exhaust the host.
-  static constexpr unsigned kLogTablesMax = 12;
-  static constexpr unsigned kLogFlowsMax = 19;
-  static constexpr unsigned kLogDestinationsMax = 8;  ///< of one flow
-  static constexpr std::uint32_t kTablesMax = 1u << kLogTablesMax;
+  // Beside the limits that drivers are told: more than any driver makes, little enough that a
+  // hostile one cannot exhaust the host.
   static constexpr std::uint32_t kGroupsMax = 1u << 14;
   static constexpr std::uint32_t kGroupsOfTableMax = 1u << 10;
-  static constexpr std::uint32_t kFlowsMax = 1u << kLogFlowsMax;
-  static constexpr std::uint32_t kDestinationsMax = 1u << kLogDestinationsMax;
-  static constexpr std::uint32_t kAllDestinationsMax = 2 * kFlowsMax;
+  static constexpr std::uint32_t kDeliveriesMax = Limits::count(Limits{}.log_max_destination);
+  static constexpr std::uint32_t kAllDestinationsMax = 2 * Limits::count(Limits{}.log_max_flow);
 
   /// A copy of the packet for one TIR.
   struct Delivery {
     Tirn tirn;
     std::uint32_t flow_tag;  ///< of the last flow on the way that had one
   };
+
+  explicit FlowSteering(const Limits& limits) : tables_(1, Limits::count(limits.log_max_ft_num)) {}
 
   /// Null if there are too many.
   FlowTable* create(const FlowTable::Attributes& attributes) { return tables_.emplace(attributes); }
@@ -186,7 +185,7 @@ class FlowSteering {
   FlowTable* apply(const Flow& flow, std::uint32_t flow_tag, Walk& walk);
   FlowTable* miss_of(const FlowTable& table);
 
-  hca::ObjectTable<FlowTable, FlowTableId> tables_{1, kTablesMax};
+  hca::ObjectTable<FlowTable, FlowTableId> tables_;
   std::optional<FlowTableId> root_;
   std::uint32_t group_count_ = 0;
   std::uint32_t flow_count_ = 0;

@@ -12,9 +12,6 @@ namespace {
 
 using namespace spec::connectx;
 
-/// log_max_ft_size of the capabilities.
-constexpr std::uint32_t kLogSizeMax = 22;
-
 /// NIC receive is the only type that the device advertises (PRM Table 148).
 template <class View>
 CommandResult check_type(View in, auto type, auto other_vport) {
@@ -67,7 +64,7 @@ CommandResult create_flow_table(Device& device, const Command& command) {
   const auto in = command.input<In>();
   if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
   const auto context = in.get(In::flow_table_context);
-  if (context.get(flow_table_context::log_size) > kLogSizeMax) {
+  if (context.get(flow_table_context::log_size) > device.limits().log_max_ft_size) {
     return refuse(Status::EXCEED_LIM, "PRM 7.11.3.1", "log_size above log_max_ft_size");
   }
   if (context.get(flow_table_context::reformat_en) != 0 ||

@@ -67,7 +67,7 @@ tl::expected<Destinations, Refusal> read_destinations(Device& device, const Flow
   if (count == 0) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.3.6", "forward without destination");
   }
-  if (count > FlowSteering::kDestinationsMax) {
+  if (count > Limits::count(device.limits().log_max_destination)) {
     return refuse(Status::EXCEED_LIM, "PRM 7.11.3.6",
                   "destination_list_size above log_max_destination");
   }
@@ -177,7 +177,7 @@ CommandResult set_flow_table_entry(Device& device, const Command& command) {
   if (auto checked = read_flow(device, *table, command, fields, flow); !checked) return checked;
   auto& steering = device.ethernet().steering();
   auto& flow_count = steering.flow_count();
-  if ((old == nullptr && flow_count >= FlowSteering::kFlowsMax) ||
+  if ((old == nullptr && flow_count >= Limits::count(device.limits().log_max_flow)) ||
       steering.destination_count() + flow.destinations.size() > FlowSteering::kAllDestinationsMax) {
     return refuse(Status::NO_RESOURCES, "PRM 7.11.3.6", "flows above log_max_flow");
   }

@@ -26,6 +26,12 @@ TEST(Docs, ThePageOfTheCommandsIsNotStale) {
       << "make docs";
 }
 
+TEST(Docs, ThePageOfTheLimitsIsNotStale) {
+  EXPECT_THAT(page("connectx-limits.md"), HasSubstr("<!-- generated: limits -->\n" + limits_page() +
+                                                    "<!-- end of generated -->\n"))
+      << "make docs";
+}
+
 TEST(Docs, AnUnknownPageIsAnError) {
   EXPECT_EQ(run_docs({.page = "commands"}), 0);
   EXPECT_EQ(run_docs({.page = "nonsense"}), 1);

@@ -153,7 +153,7 @@ void collect(std::span<const std::byte> image, std::map<std::string, bool>& set)
 
 TEST(CommandTable, CapabilitiesThatItCallsZeroAreZero) {
   using Flow = s::flow_table_nic_cap;
-  const Capabilities capabilities;
+  const Capabilities capabilities(Limits{});
   std::map<std::string, bool> set;
   collect<s::hca_cap>(capabilities.maximum(Capabilities::Type::GENERAL), set);
   collect<s::eth_offload_cap>(capabilities.maximum(Capabilities::Type::ETHERNET_OFFLOADS), set);

@@ -59,7 +59,7 @@ class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
   pcie::DmaSpace dma_;
   util::Budget translations_{100};
   pcie::Msix msix_{{.vectors = 1, .bar = 0, .table_offset = 0, .pba_offset = 0x800}};
-  EventQueues eqs_{msix_};
+  EventQueues eqs_{msix_, Limits{}};
   EventModeration moderation_;
   std::optional<CompletionQueue> cq_;
 };

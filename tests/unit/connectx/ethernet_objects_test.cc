@@ -81,7 +81,7 @@ TEST_F(EthernetSqCommands, CreateChecksItsWorkQueue) {
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::pd, 999); }), Status::BAD_RESOURCE);
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::uar_page, 999); }), Status::BAD_RESOURCE);
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::dbr_addr, 0x1002); }), Status::BAD_PARAM);
-  EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_stride, 7); }), Status::BAD_PARAM);
+  EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_stride, 7); }), Status::EXCEED_LIM);
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_sz, 16); }), Status::EXCEED_LIM);
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_sz, 7); }), Status::BAD_INPUT_LEN) << "one page";
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::page_offset, 1); }), Status::BAD_INPUT_LEN)
@@ -109,8 +109,8 @@ TEST_F(EthernetSqCommands, LimitsAreThoseOfTheCapabilities) {
     return create([&](Context c) { c.sub(sq_context::wq).set(wq::log_wq_stride, log_stride); });
   };
   EXPECT_EQ(with_stride(cap.get(hca_cap::log_max_stride_sz_sq)), Status::OK);
-  EXPECT_EQ(with_stride(cap.get(hca_cap::log_max_stride_sz_sq) + 1), Status::BAD_PARAM);
-  EXPECT_EQ(with_stride(cap.get(hca_cap::log_min_stride_sz_sq) - 1), Status::BAD_PARAM);
+  EXPECT_EQ(with_stride(cap.get(hca_cap::log_max_stride_sz_sq) + 1), Status::EXCEED_LIM);
+  EXPECT_EQ(with_stride(cap.get(hca_cap::log_min_stride_sz_sq) - 1), Status::EXCEED_LIM);
 }
 
 TEST_F(EthernetSqCommands, InlineModeIsNotBelowTheVports) {
@@ -234,9 +234,9 @@ TEST_F(EthernetRqCommands, CreateChecksItsContext) {
   EXPECT_EQ(create([](Context c) { c.set(rq_context::mem_rq_type, 1); }), Status::BAD_PARAM);
   EXPECT_EQ(create([](Context c) { c.set(rq_context::scatter_fcs, 1); }), Status::BAD_PARAM);
   EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::log_wq_stride, 3); }),
-            Status::BAD_PARAM);
+            Status::EXCEED_LIM);
   EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::log_wq_stride, 10); }),
-            Status::BAD_PARAM);
+            Status::EXCEED_LIM);
   EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::wq_type, 0); }),
             Status::BAD_PARAM);
   EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::wq_type, 3); }),
@@ -262,8 +262,8 @@ TEST_F(EthernetRqCommands, LimitsAreThoseOfTheCapabilities) {
   EXPECT_EQ(1u << max, cap.get(hca_cap::max_wqe_sz_rq));
   EXPECT_EQ(with(min, size), Status::OK);
   EXPECT_EQ(with(max, size), Status::OK);
-  EXPECT_EQ(with(min - 1, size), Status::BAD_PARAM);
-  EXPECT_EQ(with(max + 1, size), Status::BAD_PARAM);
+  EXPECT_EQ(with(min - 1, size), Status::EXCEED_LIM);
+  EXPECT_EQ(with(max + 1, size), Status::EXCEED_LIM);
   EXPECT_EQ(with(min, size + 1), Status::EXCEED_LIM);
 }
 

@@ -470,7 +470,7 @@ TEST_F(EthernetSteering, NumberOfTablesIsLimited) {
   using In = create_flow_table_in;
   Status status = Status::OK;
   unsigned made = 0;
-  while (status == Status::OK && made <= FlowSteering::kTablesMax) {
+  while (status == Status::OK && made <= Limits::count(Limits{}.log_max_ft_num)) {
     status = host.call<create_flow_table_out, In>(Opcode::CREATE_FLOW_TABLE, [](auto) {}).status;
     ++made;
   }
@@ -529,7 +529,8 @@ TEST_F(EthernetSteering, BadFlowsAreRefused) {
             Status::BAD_RESOURCE);
   EXPECT_EQ(host.set_flow(id, group, 4, {table(999)}).status, Status::BAD_RESOURCE);
   EXPECT_EQ(host.set_flow(id, group, 4, {{destination_type::VPORT, 0}}).status, Status::BAD_PARAM);
-  const std::vector<EthernetHost::Destination> many(FlowSteering::kDestinationsMax + 1, tir(0));
+  const std::vector<EthernetHost::Destination> many(Limits::count(Limits{}.log_max_destination) + 1,
+                                                    tir(0));
   EXPECT_EQ(host.set_flow(id, group, 4, many).status, Status::EXCEED_LIM);
   using In = set_flow_table_entry_in;
   const auto set = [&](std::uint32_t action, std::uint32_t count) {

@@ -202,7 +202,7 @@ TEST_F(QueueTest, UnknownEqsAreRefused) {
 }
 
 TEST_F(QueueTest, AllEqsCanBeInUse) {
-  for (unsigned i = 1; i < EventQueues::kMax; ++i) (void)host.create_eq(4, 0, 0);
+  for (unsigned i = 1; i < Limits::count(Limits{}.log_max_eq); ++i) (void)host.create_eq(4, 0, 0);
   Input<s::create_eq_in> in(Opcode::CREATE_EQ, 0, 8);
   const auto context = (*in).sub(s::create_eq_in::eq_context_entry);
   context.set(s::eq_context::uar_page, host.uar);

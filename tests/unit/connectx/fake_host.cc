@@ -22,8 +22,9 @@ using Init = s::init_segment;
 
 }  // namespace
 
-FakeHost::FakeHost() : memory_(kMemorySize) {
+FakeHost::FakeHost(const Limits& limits) : memory_(kMemorySize) {
   DeviceOptions options;
+  options.limits = limits;
   options.mac = rdma::Mac::from_u64(0x020000000001);
   options.node_guid = 0x0200'00FF'FE00'0001;
   options.clock = [this] { return now_; };
@@ -178,6 +179,10 @@ void FakeHost::give_pages(std::uint32_t count) {
 
 void FakeHost::initialize() {
   enable();
+  finish_start();
+}
+
+void FakeHost::finish_start() {
   for (const auto stage : {s::query_pages_op_mod::BOOT_PAGES, s::query_pages_op_mod::INIT_PAGES}) {
     Input<s::query_pages_in> in(Opcode::QUERY_PAGES, static_cast<std::uint16_t>(stage));
     const auto reply = execute<s::query_pages_out>(in);

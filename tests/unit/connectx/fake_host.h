@@ -99,7 +99,7 @@ class FakeHost {
   static constexpr std::uint64_t kMemoryAt = 0x1'0000'0000;
   static constexpr std::uint64_t kMemorySize = 24u << 20;
 
-  FakeHost();
+  explicit FakeHost(const Limits& limits = {});
   ~FakeHost();
 
   Device& device() { return *device_; }
@@ -144,6 +144,8 @@ class FakeHost {
   void enable();
   void give_pages(std::uint32_t count);
   void initialize();
+  /// From ENABLE_HCA to the end of initialize().
+  void finish_start();
   std::uint32_t allocate_uar();
   std::uint32_t allocate_pd();
   /// `events`: bits of event types below 64.

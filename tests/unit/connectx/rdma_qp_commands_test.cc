@@ -217,7 +217,7 @@ TEST_F(RdmaQpCommands, DepthsAboveTheCapabilityAreRefused) {
                                   c.set(qpc::mtu, 3);
                                   c.set(qpc::log_rra_max, 5);
                                 })),
-            Status::BAD_PARAM);
+            Status::EXCEED_LIM);
 }
 
 // What modify takes (7.4) ----------------------------------------------------------------------
@@ -382,8 +382,8 @@ TEST_F(RdmaSrqCommands, NumbersOfBothKindsNeverCollide) {
 TEST_F(RdmaSrqCommands, RmpGeometryIsChecked) {
   const auto refused = [&](auto change) { return create_rmp(change).error().status; };
   EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_stride, 4); }), Status::BAD_PARAM);
-  EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_stride, 12); }), Status::BAD_PARAM);
-  EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_sz, 16); }), Status::BAD_PARAM);
+  EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_stride, 10); }), Status::EXCEED_LIM);
+  EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_sz, 16); }), Status::EXCEED_LIM);
   EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_sz, 8); }), Status::BAD_INPUT_LEN);
   EXPECT_EQ(refused([](auto q) { q.set(wq::pd, 999); }), Status::BAD_RESOURCE);
   EXPECT_EQ(

@@ -106,7 +106,7 @@ TEST_F(ResourcesTest, UnknownQCounterIsRefused) {
 
 TEST_F(ResourcesTest, AllQCountersCanBeInUse) {
   Input<s::alloc_q_counter_in> in(Opcode::ALLOC_Q_COUNTER);
-  for (unsigned i = 0; i < Resources::kMaxQCounters; ++i) {
+  for (unsigned i = 0; i < Limits{}.max_qp_cnt; ++i) {
     EXPECT_TRUE(host.execute<s::alloc_q_counter_out>(in).ok());
   }
   EXPECT_EQ(host.execute<s::alloc_q_counter_out>(in).status(), Code::NO_RESOURCES);

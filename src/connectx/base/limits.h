@@ -1,0 +1,23 @@
+// How much of everything a device has. Its capabilities tell drivers these numbers (PRM 12.3.3),
+// and its commands hold them to these.
+#pragma once
+
+#include <cstdint>
+
+namespace softhca::connectx {
+
+/// A member for each limit of limit_list.inc, under its capability's name; at first what a
+/// ConnectX-4 has, which is also the most that the device can be made with.
+struct Limits {
+#define LIMIT(structure, capability, value, kind, commands, what) std::uint32_t capability = value;
+#define TOLD(structure, capability, value, why)
+#define HAS(structure, capability, what)
+#include "connectx/base/limit_list.inc"
+
+  /// 2^n, for the limits that are logarithms.
+  static constexpr std::uint32_t count(std::uint32_t log) { return 1u << log; }
+
+  friend bool operator==(const Limits&, const Limits&) = default;
+};
+
+}  // namespace softhca::connectx
