@@ -1,6 +1,6 @@
 #include "connectx/ethernet/eth_receiver.h"
 
-#include <array>
+#include <bit>
 
 #include "connectx/base/timestamp.h"
 #include "connectx/device.h"
@@ -29,20 +29,24 @@ TrafficCounter& receive_counter(VportCounters& counters, const wire::MacAddress&
   return counters.received_eth_unicast;
 }
 
-/// The sum from the IP header to the end of the frame: the capability cqe_checksum_full promises
-/// that padding behind the IP packet is counted too.
-std::uint16_t full_checksum(const wire::Frame& frame, const PacketInfo& packet,
+std::uint16_t sum_of(const wire::Frame& frame, std::size_t offset, std::size_t size) {
+  wire::ChecksumSum sum;
+  frame.for_each_piece(offset, size, [&](std::span<const std::byte> piece) { sum.add(piece); });
+  return sum.value();
+}
+
+/// The sum behind the Ethernet header and the tag at `tag_end`, if there is one: the capability
+/// cqe_checksum_full promises that inner tags, and padding behind the IP packet, are counted too.
+std::uint16_t full_checksum(const wire::Frame& frame, const PacketInfo& packet, std::size_t tag_end,
                             std::uint16_t ip_sum) {
-  const auto end = packet.l3_offset + packet.l3_size;
-  if (end >= frame.size()) return ip_sum;
-  wire::ChecksumSum padding;
-  // Behind an odd number of bytes the padding's stand in the other halves of the words.
-  if (packet.l3_size % 2 != 0) padding.add(std::array{std::byte{0}});
-  frame.for_each_piece(end, frame.size() - end,
-                       [&](std::span<const std::byte> piece) { padding.add(piece); });
   wire::ChecksumSum sum;
   sum.add_u16(ip_sum);
-  sum.add_u16(padding.value());
+  sum.add_u16(sum_of(frame, tag_end, packet.l3_offset - tag_end));
+  const auto end = packet.l3_offset + packet.l3_size;
+  if (end >= frame.size()) return sum.value();
+  const auto padding = sum_of(frame, end, frame.size() - end);
+  // Behind an odd number of bytes the padding's stand in the other halves of the words.
+  sum.add_u16(packet.l3_size % 2 == 0 ? padding : std::rotl(padding, 8));
   return sum.value();
 }
 
@@ -73,12 +77,13 @@ cqe_l4_hdr_type l4_hdr_type(const PacketInfo& packet) {
   return cqe_l4_hdr_type::NONE;
 }
 
-/// What the CQE says of the frame, whichever RQ takes it (PRM Table 68).
+/// What the CQE says of the frame, whichever RQ takes it (PRM Table 68). The checksum is that of a
+/// frame without the tag that ends at `tag_end`.
 void describe(util::MutableView<cqe64> cqe, const wire::Frame& frame, const PacketInfo& packet,
-              util::Time now) {
+              std::size_t tag_end, util::Time now) {
   const auto checked = ethernet::check(frame, packet);
   if (packet.l3 != L3Type::kNone) {
-    cqe.set(cqe64::checksum, full_checksum(frame, packet, checked.sum));
+    cqe.set(cqe64::checksum, full_checksum(frame, packet, tag_end, checked.sum));
     cqe.set(cqe64::ip_frag, packet.fragment ? 1 : 0);
     cqe.set(cqe64::ip_ext_opts, packet.ip_options ? 1 : 0);
   }
@@ -113,13 +118,17 @@ void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
     ++counters.received_discards;
     return;
   }
-  util::Struct<cqe64> cqe;
-  describe(cqe, *frame, packet, now);
   const bool tagged = packet.tag && packet.tag->tpid == wire::EtherType::kVlan;
+  const auto tag_size = tagged ? ReceivedFrame::kVlanSize : 0;
+  util::Struct<cqe64> cqe;
+  describe(cqe, *frame, packet, wire::EthernetLayout::kSize + tag_size, now);
   for (const auto& delivery : deliveries_) {
     ReceivedFrame received{
         .frame = frame,
         .vlan_tci = tagged ? std::optional(packet.tag->tci) : std::nullopt,
+        .tag_sum = packet.l3 != L3Type::kNone
+                       ? sum_of(*frame, wire::EthernetLayout::kSize, tag_size)
+                       : std::uint16_t{0},
         .cqe = cqe,
         .flow_tag = delivery.flow_tag,
     };

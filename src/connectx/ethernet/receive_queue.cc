@@ -13,6 +13,7 @@
 #include "connectx/memory/memory_keys.h"
 #include "connectx/port/vport.h"
 #include "connectx/queue/receive_wqe.h"
+#include "wire/checksum.h"
 #include "wire/vlan.h"
 
 namespace softhca::connectx {
@@ -188,6 +189,11 @@ void ReceiveQueue::complete(Device& device, const ReceivedFrame& frame, std::siz
     cqe.set(cqe64::up, tag.pcp());
     cqe.set(cqe64::cfi, tag.dei());
     cqe.set(cqe64::vid, tag.vid());
+  } else if (frame.tag_sum != 0) {
+    wire::ChecksumSum sum;
+    sum.add_u16(static_cast<std::uint16_t>(cqe.get(cqe64::checksum)));
+    sum.add_u16(frame.tag_sum);
+    cqe.set(cqe64::checksum, sum.value());
   }
   post(device, cqe.bytes().first<64>(), false);
 }

@@ -31,6 +31,9 @@ struct ReceivedFrame {
   const wire::Frame* frame = nullptr;
   /// TCI of the outer 802.1Q tag, which the RQ may strip.
   std::optional<std::uint16_t> vlan_tci;
+  /// What that tag adds to the checksum if it stays: the ones-complement sum of the four bytes
+  /// behind the Ethernet header; 0 if the frame has none or is not IP.
+  std::uint16_t tag_sum = 0;
   /// The CQE as far as it is the same for every RQ: checksums, header types, time.
   util::View<spec::connectx::cqe64> cqe;
   // What the way to this RQ adds.

@@ -289,6 +289,25 @@ TEST_F(EthernetReceive, VlanTagStaysIfStrippingIsDisabled) {
   EXPECT_EQ(completion().get(cqe64::cv), 0u);
 }
 
+// cqe_checksum_full: the sum covers all bytes behind the Ethernet header, as they are delivered.
+TEST_F(EthernetReceive, ATagThatStaysCountsInTheChecksum) {
+  EXPECT_TRUE(modify(State::RDY, State::RDY, 2, true).ok());
+  host.post_receive(rqn, 2048);
+  const auto frame = make_frame({.vlan_tci = 0xB064, .payload = 200});
+  host.arrive(frame);
+  EXPECT_EQ(completion().get(cqe64::checksum), slow_sum(std::span(frame).subspan(14)));
+}
+
+TEST_F(EthernetReceive, AnInnerTagCountsInTheChecksum) {
+  auto frame = make_frame({.vlan_tci = 7, .payload = 200});
+  const auto inner = frame;
+  const Bytes tag{std::byte{0x81}, std::byte{0}, std::byte{0}, std::byte{9}};
+  frame.insert(frame.begin() + 12, tag.begin(), tag.end());
+  host.post_receive(rqn, 2048);
+  host.arrive(frame);
+  EXPECT_EQ(completion().get(cqe64::checksum), slow_sum(std::span(inner).subspan(14)));
+}
+
 TEST_F(EthernetReceive, OnlyTheOuterTagIsStripped) {
   auto frame = make_frame({.vlan_tci = 7, .payload = 50});
   const auto inner = frame;
