@@ -31,10 +31,6 @@ util::Result<void> ControlSocket::start() {
   auto bound = vfio_user::bind_unix(path_, "control socket");
   if (!bound) return tl::unexpected(bound.error());
   listener_ = *std::move(bound);
-  // Before it listens nobody can have connected.
-  if (::chmod(path_.c_str(), S_IRUSR | S_IWUSR) != 0) {
-    return util::fail_errno("control socket: chmod");
-  }
   if (::listen(listener_.get(), static_cast<int>(kConnectionsMax)) != 0) {
     return util::fail_errno("control socket: listen");
   }

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 namespace softhca::vfio_user {
 namespace {
@@ -46,15 +47,44 @@ bool bind_or_replace(int fd, const sockaddr_un& address) {
   return false;
 }
 
+util::Result<void> check_directory(const std::string& path, const std::string& what) {
+  auto directory = std::filesystem::path(path).parent_path();
+  if (directory.empty()) directory = ".";
+  struct stat status;
+  if (::stat(directory.c_str(), &status) != 0) {
+    return util::fail_errno(fmt::format("{} '{}': its directory", what, path));
+  }
+  if ((status.st_mode & S_IWOTH) && !(status.st_mode & S_ISVTX)) {
+    return util::fail(fmt::format(
+        "{} '{}': everybody may write to its directory, and put another socket in its place", what,
+        path));
+  }
+  return {};
+}
+
+bool grant(const std::string& path, const SocketAccess& access) {
+  if (access.group && ::lchown(path.c_str(), static_cast<::uid_t>(-1), *access.group) != 0) {
+    return false;
+  }
+  return ::chmod(path.c_str(), access.mode) == 0;
+}
+
 }  // namespace
 
-util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& what) {
+util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& what,
+                                 const SocketAccess& access) {
   const auto address = address_of(path, what);
   if (!address) return tl::unexpected(address.error());
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return util::fail_errno(what + ": socket");
+  if (auto checked = check_directory(path, what); !checked) return tl::unexpected(checked.error());
   if (!bind_or_replace(socket.get(), *address)) {
     return util::fail_errno(fmt::format("{} '{}': bind", what, path));
+  }
+  if (!grant(path, access)) {
+    auto error = util::fail_errno(fmt::format("{} '{}': permissions", what, path));
+    ::unlink(path.c_str());
+    return error;
   }
   return socket;
 }

@@ -1,6 +1,9 @@
 // UNIX stream sockets by path: listening and connecting.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 
 #include "util/result.h"
@@ -8,9 +11,18 @@
 
 namespace softhca::vfio_user {
 
-/// A non-blocking socket bound to `path`, which is the caller's to unlink; it does not listen yet.
-/// A socket file that nobody listens on any more is replaced. `what` names it in errors.
-util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& what);
+/// Who may connect, whatever the umask says.
+struct SocketAccess {
+  ::mode_t mode = 0600;
+  std::optional<::gid_t> group;  ///< nothing: the process's
+};
+
+/// A non-blocking socket bound to `path`, which is the caller's to unlink; it does not listen yet,
+/// so nobody has connected before `access` holds. A socket file that nobody listens on any more is
+/// replaced. Fails in a directory where anybody could put another one in its place. `what` names it
+/// in errors.
+util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& what,
+                                 const SocketAccess& access = {});
 
 /// A blocking socket connected to `path`.
 util::Result<UniqueFd> connect_unix(const std::string& path, const std::string& what);
