@@ -1,7 +1,9 @@
 #include "cli/serve.h"
 
 #include <fmt/format.h>
+#include <grp.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <limits>
@@ -20,6 +22,7 @@
 #include "sdxi/faults.h"
 #include "sdxi/group.h"
 #include "util/log.h"
+#include "vfio_user/process_limits.h"
 #include "vfio_user/serve_loop.h"
 #include "vfio_user/server.h"
 
@@ -128,14 +131,37 @@ util::Result<std::vector<DeviceSpec>> parse_devices(const ServeOptions& options)
   return specs;
 }
 
+/// Who may connect, and what each client may have.
+util::Result<vfio_user::Server::Options> server_options(const ServeOptions& options) {
+  vfio_user::Server::Options out;
+  const auto& mode = options.socket_mode;
+  const auto* end = mode.data() + mode.size();
+  if (std::from_chars(mode.data(), end, out.socket.mode, 8).ptr != end || out.socket.mode > 0777) {
+    return util::fail(fmt::format("--socket-mode {}: want octal permissions, e.g. 0660", mode));
+  }
+  if (!options.socket_group.empty()) {
+    const auto* group = ::getgrnam(options.socket_group.c_str());
+    if (group == nullptr) {
+      return util::fail(fmt::format("--socket-group {}: no such group", options.socket_group));
+    }
+    out.socket.group = group->gr_gid;
+  }
+  const auto share = vfio_user::share_process(options.devices.size());
+  if (!share) return tl::unexpected(share.error());
+  out.max_maps = share->maps;
+  out.max_eventfds = share->eventfds;
+  return out;
+}
+
 util::Result<void> add_device(Machine& machine, const ServeOptions& options, std::size_t index,
-                              const DeviceSpec& spec) {
+                              const DeviceSpec& spec, const vfio_user::Server::Options& server_of) {
   machine.devices.push_back(std::visit(
       [&](const auto& device) { return make_device(machine, port_of(options, index), device); },
       spec));
   auto& device = *machine.devices.back();
   machine.loop->add(device);
-  auto server = vfio_user::Server::listen(machine.loop->events(), device, options.sockets[index]);
+  auto server =
+      vfio_user::Server::listen(machine.loop->events(), device, options.sockets[index], server_of);
   if (!server) return tl::unexpected(server.error());
   machine.servers.push_back(*std::move(server));
   util::log(util::LogLevel::kInfo, "{} listens on {}", device.name(), options.sockets[index]);
@@ -177,8 +203,10 @@ util::Result<void> serve(const ServeOptions& options) {
     if (!capture) return tl::unexpected(capture.error());
     machine.capture = *std::move(capture);
   }
+  const auto server_of = server_options(options);
+  if (!server_of) return tl::unexpected(server_of.error());
   for (std::size_t i = 0; i < options.devices.size(); ++i) {
-    if (auto added = add_device(machine, options, i, (*specs)[i]); !added) return added;
+    if (auto added = add_device(machine, options, i, (*specs)[i], *server_of); !added) return added;
   }
   if (auto controlled = set_up_control(machine, options); !controlled) return controlled;
   machine.loop->set_after_run([&machine] { return machine.deliver(); });

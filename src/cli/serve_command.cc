@@ -38,6 +38,10 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
                    "Its socket's path; one for each --device, in order")
       ->required()
       ->allow_extra_args(false);
+  command->add_option("--socket-mode", options.socket_mode,
+                      "Permissions of the device sockets, octal [0600]");
+  command->add_option("--socket-group", options.socket_group,
+                      "Group of the device sockets (default: the process's)");
   command
       ->add_option("--port", options.ports,
                    "What its port is plugged into: switch[:NAME], a switch inside this process "

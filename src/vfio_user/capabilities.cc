@@ -41,20 +41,20 @@ Verdict take_proposal(const json& proposed, ClientCapabilities* client) {
 
 /// "The capability list must be a subset of those proposed." It is then also no longer than the
 /// request, and QEMU has room for no more than that.
-json answer(const json& proposed) {
+json answer(const json& proposed, std::size_t max_dma_maps) {
   json out = json::object();
   if (proposed.contains("max_msg_fds")) out["max_msg_fds"] = kMaxMsgFds;
   if (proposed.contains("max_data_xfer_size")) out["max_data_xfer_size"] = kMaxDataXferSize;
   if (proposed.contains("pgsizes")) out["pgsizes"] = kDmaPageSize;
-  if (proposed.contains("max_dma_maps")) out["max_dma_maps"] = kMaxDmaMaps;
+  if (proposed.contains("max_dma_maps")) out["max_dma_maps"] = max_dma_maps;
   if (proposed.contains("write_multiple")) out["write_multiple"] = proposed["write_multiple"];
   return out;
 }
 
 }  // namespace
 
-Verdict negotiate_version(std::span<const std::byte> request, ClientCapabilities* client,
-                          std::string* reply) {
+Verdict negotiate_version(std::span<const std::byte> request, std::size_t max_dma_maps,
+                          ClientCapabilities* client, std::string* reply) {
   if (request.size() < sizeof(protocol::Version)) return refuse(EINVAL, "shorter than a version");
   const auto proposed = protocol::load<protocol::Version>(request);
   if (proposed.major != protocol::kMajor) return refuse(EINVAL, "unknown major version");
@@ -74,7 +74,7 @@ Verdict negotiate_version(std::span<const std::byte> request, ClientCapabilities
   json out = json::object();
   if (const auto found = parsed.find("capabilities"); found != parsed.end()) {
     if (auto v = take_proposal(*found, client); !v) return v;
-    out["capabilities"] = answer(*found);
+    out["capabilities"] = answer(*found, max_dma_maps);
   }
   *reply += out.dump();
   *reply += '\0';

@@ -24,8 +24,8 @@ struct ClientCapabilities {
 };
 
 /// Checks the payload of a client's VERSION and gives the payload of the reply: our version, and
-/// our value for each capability that the client proposed and we know.
-Verdict negotiate_version(std::span<const std::byte> request, ClientCapabilities* client,
-                          std::string* reply);
+/// our value for each capability that the client proposed and we know; `max_dma_maps` is one.
+Verdict negotiate_version(std::span<const std::byte> request, std::size_t max_dma_maps,
+                          ClientCapabilities* client, std::string* reply);
 
 }  // namespace softhca::vfio_user

@@ -1,5 +1,6 @@
 #include "vfio_user/client_interrupts.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -32,6 +33,11 @@ void ClientVectors::raise(std::uint16_t vector) {
 void ClientVectors::set_eventfd(std::uint32_t vector, UniqueFd eventfd) {
   vectors_[vector].eventfd = std::move(eventfd);
   update_mask(vector);
+}
+
+std::size_t ClientVectors::eventfds() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(vectors_, [](const auto& vector) { return bool{vector.eventfd}; }));
 }
 
 void ClientVectors::set_masked(std::uint32_t vector, bool masked) {
@@ -130,6 +136,9 @@ Verdict ClientInterrupts::set_eventfds(ClientVectors& vectors, const IrqSet& req
   for (const auto& fd : fds) {
     if (!EventSignal::instance().is_eventfd(fd.get()))
       return refuse(EINVAL, "a descriptor is not an eventfd");
+  }
+  if (!fds.empty() && msi_.eventfds() + msix_.eventfds() + fds.size() > max_eventfds_) {
+    return refuse(EMFILE, "the client's share of the process's descriptors is used up");
   }
   for (std::uint32_t i = 0; i < request.count; ++i) {
     vectors.set_eventfd(request.start + i, fds.empty() ? UniqueFd() : std::move(fds[i]));

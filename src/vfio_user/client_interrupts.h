@@ -28,6 +28,8 @@ class ClientVectors final : public pcie::InterruptSink {
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(vectors_.size()); }
   void set_eventfd(std::uint32_t vector, UniqueFd eventfd);
+  /// Vectors that have one.
+  std::size_t eventfds() const;
   void set_masked(std::uint32_t vector, bool masked);
   /// As if the device had raised it.
   void trigger(std::uint32_t vector);
@@ -50,8 +52,9 @@ class ClientVectors final : public pcie::InterruptSink {
 
 class ClientInterrupts {
  public:
-  explicit ClientInterrupts(pcie::Interrupts& interrupts)
-      : msi_(interrupts.msi()), msix_(&interrupts.msix()) {}
+  /// At most `max_eventfds` are held for the client at a time.
+  ClientInterrupts(pcie::Interrupts& interrupts, std::size_t max_eventfds)
+      : max_eventfds_(max_eventfds), msi_(interrupts.msi()), msix_(&interrupts.msix()) {}
 
   /// GET_IRQ_INFO for interrupt type `index`; the caller has checked it.
   protocol::IrqInfo info(std::uint32_t index) const;
@@ -66,6 +69,7 @@ class ClientInterrupts {
   Verdict set_eventfds(ClientVectors& vectors, const protocol::IrqSet& request,
                        std::span<UniqueFd> fds);
 
+  std::size_t max_eventfds_;
   ClientVectors msi_;
   ClientVectors msix_;
 };

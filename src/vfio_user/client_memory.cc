@@ -24,7 +24,7 @@ pcie::DmaAccess access_of(std::uint32_t flags) {
 /// answered without asking a file system that the client may run (as fstat() would).
 bool is_memory(int fd) { return ::fcntl(fd, F_GET_SEALS) >= 0; }
 
-/// Pages beyond the end of a file kill whoever touches them, so the file must hold the whole range.
+/// Pages beyond the end of a file are not there (see MemoryGuard), so it must hold the whole range.
 Verdict check_file(int fd, std::uint64_t offset, std::uint64_t size) {
   if (!is_memory(fd)) return refuse(EINVAL, "the descriptor is not of a file in memory");
   struct stat status;
@@ -54,7 +54,7 @@ Verdict ClientMemory::map(const protocol::DmaMap& request, std::span<UniqueFd> f
   if (dma_.overlaps(request.address, request.size)) {
     return refuse(EEXIST, "overlaps an existing map");
   }
-  if (dma_.mappings().size() >= kMaxDmaMaps) return refuse(ENOSPC, "max_dma_maps reached");
+  if (dma_.mappings().size() >= host_.max_maps) return refuse(ENOSPC, "max_dma_maps reached");
   const auto access = access_of(request.flags);
   if (!fds.empty()) {
     const auto verdict = map_file(request, fds[0].get(), access);
@@ -82,6 +82,10 @@ Verdict ClientMemory::map_file(const protocol::DmaMap& request, int fd, pcie::Dm
                         static_cast<off_t>(request.offset));
   if (memory == MAP_FAILED) return refuse(errno, "mmap failed");
   auto* start = static_cast<std::byte*>(memory);
+  if (!MemoryGuard::instance().add(start, request.size, owner_)) {
+    ::munmap(memory, request.size);
+    return refuse(ENOSPC, "the process guards no more maps");
+  }
   if (!dma_.map(request.address, request.size, start, access)) {
     release({.start = start, .size = request.size});
     return refuse(EINVAL, "refused by the DMA space");
@@ -137,8 +141,9 @@ void ClientMemory::unmap_all() {
 }
 
 void ClientMemory::release(const HostRange& range) {
-  if (janitor_ != nullptr) {
-    janitor_->unmap(range.start, range.size);
+  MemoryGuard::instance().remove(range.start);
+  if (host_.janitor != nullptr) {
+    host_.janitor->unmap(range.start, range.size);
   } else {
     ::munmap(range.start, range.size);
   }

@@ -7,7 +7,9 @@
 #include <span>
 
 #include "pcie/dma_space.h"
+#include "vfio_user/capabilities.h"
 #include "vfio_user/janitor.h"
+#include "vfio_user/memory_guard.h"
 #include "vfio_user/protocol.h"
 #include "vfio_user/unique_fd.h"
 #include "vfio_user/verdict.h"
@@ -16,10 +18,17 @@ namespace softhca::vfio_user {
 
 class ClientMemory {
  public:
-  /// `remote` reaches memory that comes without a file descriptor. `janitor` unmaps what was
-  /// mapped; null: it is done at once.
-  ClientMemory(pcie::DmaSpace& dma, pcie::RemoteMemory& remote, Janitor* janitor)
-      : dma_(dma), remote_(remote), janitor_(janitor) {}
+  struct Host {
+    Janitor* janitor = nullptr;               ///< unmaps what was mapped; null: it is done at once
+    util::EventLoop::Notice* lost = nullptr;  ///< raised when lost() becomes true
+    std::size_t max_maps = kMaxDmaMaps;
+  };
+
+  /// `remote` reaches memory that comes without a file descriptor.
+  ClientMemory(pcie::DmaSpace& dma, pcie::RemoteMemory& remote, const Host& host)
+      : dma_(dma), remote_(remote), host_(host) {
+    owner_.notice = host.lost;
+  }
   ~ClientMemory() { unmap_all(); }
   ClientMemory(const ClientMemory&) = delete;
   ClientMemory& operator=(const ClientMemory&) = delete;
@@ -29,6 +38,8 @@ class ClientMemory {
   /// DMA_UNMAP. Afterwards nothing of this process refers to the memory.
   Verdict unmap(const protocol::DmaUnmap& request);
   void unmap_all();
+  /// A part of the memory that the client shared is not there any more; it reads as zeros.
+  bool lost() const { return owner_.lost.load(); }
 
  private:
   struct HostRange {
@@ -42,7 +53,8 @@ class ClientMemory {
 
   pcie::DmaSpace& dma_;
   pcie::RemoteMemory& remote_;
-  Janitor* janitor_;
+  Host host_;
+  MemoryOwner owner_;
   std::map<pcie::Iova, HostRange> mapped_;  ///< what we must munmap
 };
 

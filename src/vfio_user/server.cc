@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "vfio_user/unix_socket.h"
@@ -34,13 +35,18 @@ Server::Server(util::EventLoop& loop, pcie::Function& function, std::string path
     : loop_(loop), function_(function), path_(std::move(path)), options_(options) {}
 
 util::Result<void> Server::start() {
-  auto listener = bind_unix(path_, "vfio-user socket");
+  auto listener = bind_unix(path_, "vfio-user socket", options_.socket);
   if (!listener) return tl::unexpected(listener.error());
   listener_ = *std::move(listener);  // from here on the file is ours to remove
   if (::listen(listener_.get(), kBacklog) != 0) return util::fail_errno("vfio-user: listen");
   more_.emplace(loop_, [this] {
     if (session_)
       visit([this](util::WorkBudget& budget) { return session_->handle_queued(budget); });
+  });
+  lost_.emplace(loop_, [this] {
+    if (!session_ || !session_->memory_lost()) return;
+    note("memory that the client shares is not there any more; its session ends");
+    end_session();
   });
   return wait_for_client();
 }
@@ -73,7 +79,8 @@ void Server::accept() {
   }
   loop_.remove(listener_.get());
   const int fd = socket.get();
-  session_.emplace(function_, std::move(socket), SessionHost{&*more_, &janitor_}, options_);
+  session_.emplace(function_, std::move(socket), SessionHost{&*more_, &*lost_, &janitor_},
+                   options_);
   watched_ = EPOLLIN;
   const auto added = loop_.add(fd, watched_, [this](std::uint32_t events) {
     visit([this, events](util::WorkBudget& budget) {
@@ -87,14 +94,19 @@ void Server::accept() {
     util::log(util::LogLevel::kError, "{}: {}", function_.name(), added.error().message);
     return end_session();
   }
-  note_coming_or_going("connected");
+  note("vfio-user client connected");
 }
 
 template <class Step>
 void Server::visit(Step step) {
   const auto allowed = std::min(kVisitWork, std::max<std::int64_t>(1, loop_.budget().left()));
   util::WorkBudget budget(allowed);
-  const bool alive = step(budget);
+  bool alive = false;
+  try {
+    alive = step(budget);
+  } catch (const std::bad_alloc&) {
+    note("out of memory; the client's session ends");
+  }
   loop_.budget().charge(allowed - budget.left());
   if (!alive) return end_session();
   if (session_->wanted_events() == watched_) return;
@@ -102,18 +114,18 @@ void Server::visit(Step step) {
   loop_.set_events(session_->fd(), watched_);
 }
 
-void Server::note_coming_or_going(const char* what) {
+void Server::note(const char* what) {
   std::uint64_t held_back = 0;
   if (!comings_.allow(util::monotonic_now(), &held_back)) return;
   util::log(
-      util::LogLevel::kInfo, "{}: vfio-user client {}{}", function_.name(), what,
+      util::LogLevel::kInfo, "{}: {}{}", function_.name(), what,
       held_back == 0 ? std::string() : fmt::format(" ({} lines like this not shown)", held_back));
 }
 
 void Server::end_session() {
   loop_.remove(session_->fd());
   session_.reset();
-  note_coming_or_going("gone, function reset");
+  note("vfio-user client gone, function reset");
   if (auto waiting = wait_for_client(); !waiting) {
     util::log(util::LogLevel::kError, "{}: {}", function_.name(), waiting.error().message);
   }

@@ -43,7 +43,8 @@ class Server {
   template <class Step>
   void visit(Step step);
   void end_session();
-  void note_coming_or_going(const char* what);
+  /// What becomes of clients, a few lines at a time.
+  void note(const char* what);
 
   util::EventLoop& loop_;
   pcie::Function& function_;
@@ -51,6 +52,7 @@ class Server {
   Options options_;
   UniqueFd listener_;
   std::optional<util::EventLoop::Notice> more_;  ///< the session has messages that it has received
+  std::optional<util::EventLoop::Notice> lost_;  ///< its memory has gone
   Janitor janitor_;
   std::optional<Session> session_;
   std::uint32_t watched_ = 0;  ///< events that the session's socket is watched for

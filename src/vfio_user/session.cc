@@ -34,11 +34,13 @@ Session::Session(pcie::Function& function, UniqueFd socket, const SessionHost& h
                  const SessionOptions& options)
     : function_(function),
       host_(host),
+      options_(options),
       stream_(std::move(socket), discard_with(host.janitor)),
       remote_(
           stream_, [this] { note_more(); }, options.reply_timeout),
-      memory_(function.dma(), remote_, host.janitor),
-      interrupts_(function.interrupts()) {}
+      memory_(function.dma(), remote_,
+              {.janitor = host.janitor, .lost = host.lost, .max_maps = options.max_maps}),
+      interrupts_(function.interrupts(), options.max_eventfds) {}
 
 Session::~Session() {
   // The device forgets the addresses it was given before they become invalid.
@@ -159,7 +161,8 @@ Verdict Session::dispatch(const Message& message) {
 
 Verdict Session::version(const Message& message) {
   ClientCapabilities client;
-  if (auto v = negotiate_version(message.payload, &client, &version_reply_); !v) return v;
+  if (auto v = negotiate_version(message.payload, options_.max_maps, &client, &version_reply_); !v)
+    return v;
   remote_.set_capabilities(client);
   negotiated_ = true;
   const auto bytes = std::as_bytes(std::span(version_reply_));

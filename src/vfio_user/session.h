@@ -18,6 +18,7 @@
 #include "vfio_user/janitor.h"
 #include "vfio_user/message_stream.h"
 #include "vfio_user/remote_memory.h"
+#include "vfio_user/unix_socket.h"
 #include "vfio_user/verdict.h"
 
 namespace softhca::vfio_user {
@@ -25,11 +26,16 @@ namespace softhca::vfio_user {
 struct SessionOptions {
   /// How long an access to memory that the client reaches for us waits for it, in all.
   util::Duration reply_timeout = std::chrono::milliseconds(100);
+  /// Its share of what the process can map, and of the descriptors that it can hold.
+  std::size_t max_maps = kMaxDmaMaps;
+  std::size_t max_eventfds = 4096;
+  SocketAccess socket = {};  ///< of the server
 };
 
 /// What a session uses of its server's.
 struct SessionHost {
   util::EventLoop::Notice* more = nullptr;  ///< raised when messages wait that no poll tells of
+  util::EventLoop::Notice* lost = nullptr;  ///< raised when memory_lost() becomes true
   Janitor* janitor = nullptr;               ///< null: what is to go goes at once
 };
 
@@ -54,6 +60,8 @@ class Session {
   /// What the socket is to be watched for (EPOLLIN or EPOLLOUT): no message is looked at before the
   /// replies to the earlier ones are out.
   std::uint32_t wanted_events() const;
+  /// A part of the client's memory has gone: there is nothing left to serve.
+  bool memory_lost() const { return memory_.lost(); }
 
  private:
   void handle(const Message& message, util::WorkBudget& budget);
@@ -83,6 +91,7 @@ class Session {
 
   pcie::Function& function_;
   SessionHost host_;
+  SessionOptions options_;
   MessageStream stream_;
   ClientRemoteMemory remote_;
   ClientMemory memory_;

@@ -24,7 +24,7 @@ using testing::TestFunction;
 using vfio_user::UniqueFd;
 
 /// Longer than a turn of the loop takes on a busy machine, shorter than any wait for a client.
-constexpr auto kNoWait = 50ms;
+constexpr auto kNoWait = 400ms;
 
 class HostileClientTest : public testing::ServedFunction {
  protected:
@@ -161,13 +161,13 @@ TEST_F(HostileClientTest, AFullEventfdHoldsNobody) {
   const std::uint64_t full = UINT64_MAX - 1;
   ASSERT_EQ(::write(fd.get(), &full, sizeof full), 8);
   std::thread rescuer([&] {
-    std::this_thread::sleep_for(500ms);
+    std::this_thread::sleep_for(2s);
     std::uint64_t count;
     EXPECT_EQ(::read(fd.get(), &count, sizeof count), 8);
   });
   function_.doorbells = {0, 0, 0};
   turn();
-  EXPECT_LT(longest_, 300ms);
+  EXPECT_LT(longest_, 1s);
   rescuer.join();
 }
 
@@ -265,10 +265,77 @@ TEST_F(HostileClientTest, FilesThatAreNotInMemoryAreRefused) {
   EXPECT_EQ(client.map_dma(0, 4096, memory.get(), 0), 0);
 }
 
+TEST_F(HostileClientTest, AFileThatIsShortenedEndsItsOwnersSessionAlone) {
+  auto hostile = negotiated();
+  auto client = honest();
+  const auto file = memory_file(1 << 20);
+  ASSERT_EQ(hostile.map_dma(0, 1 << 20, file.get(), 0), 0);
+  ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+  function_.dma_from = 0x8000;
+  turn();
+  settle();
+  EXPECT_FALSE(server_->connected());
+  EXPECT_TRUE(std::ranges::any_of(log_, [](const auto& line) {
+    return line.find("memory that the client shares is not there any more") != std::string::npos;
+  }));
+  EXPECT_TRUE(other_server_->connected());
+  expect_served(client);
+  auto next = negotiated();
+  expect_served(next);
+}
+
+TEST_F(HostileClientTest, MemoryOfOneThatGoesWhileAnotherIsWrittenToEndsItsOwnersSession) {
+  // The function sends from one client's memory to another's, by a system call: EFAULT is the same
+  // case.
+  auto hostile = negotiated();
+  const auto file = memory_file(1 << 20);
+  ASSERT_EQ(hostile.map_dma(0, 1 << 20, file.get(), 0), 0);
+  auto* place = function_.dma().translate(0x8000, 8, pcie::DmaAccess::kRead);
+  ASSERT_NE(place, nullptr);
+  ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  vfio_user::MessageStream out{UniqueFd(ends[0])}, in{UniqueFd(ends[1])};
+  const Header header{.message_id = 1,
+                      .command = static_cast<std::uint16_t>(Command::kDmaWrite),
+                      .message_size = sizeof header + 8,
+                      .flags = 0,
+                      .error = 0};
+  ASSERT_TRUE(out.send(header, {place, 8}));
+  ASSERT_TRUE(out.flush());
+  EXPECT_EQ(in.receive(), vfio_user::MessageStream::Received::kData);
+  EXPECT_TRUE(in.has_message());
+  settle();
+  EXPECT_FALSE(server_->connected());
+}
+
+TEST_F(HostileClientTest, NobodyHasMoreThanItsShareOfMapsAndDescriptors) {
+  server_.reset();
+  server_ = vfio_user::Server::listen(loop_->events(), function_, path_,
+                                      {.max_maps = 3, .max_eventfds = 5})
+                .value();
+  auto client = connect();
+  const auto agreed = client.negotiate(R"({"capabilities":{"max_dma_maps":65535}})");
+  ASSERT_TRUE(agreed);
+  EXPECT_NE(agreed->find(R"("max_dma_maps":3)"), std::string::npos) << *agreed;
+  const auto file = memory_file(4096);
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_EQ(client.map_dma(i * 4096, 4096, file.get(), 0), 0);
+  EXPECT_EQ(client.map_dma(3 * 4096, 4096, file.get(), 0), ENOSPC);
+  ASSERT_EQ(client.unmap_dma(0, 4096), 0);
+  EXPECT_EQ(client.map_dma(3 * 4096, 4096, file.get(), 0), 0);
+  const auto fd = event();
+  const int fds[] = {fd.get(), fd.get(), fd.get()};
+  constexpr auto kEventfd = kIrqSetDataEventfd | kIrqSetActionTrigger;
+  EXPECT_EQ(client.set_irqs(kEventfd, kMsixIrqIndex, 0, 3, {}, fds), 0);
+  EXPECT_EQ(client.set_irqs(kEventfd, kMsixIrqIndex, 3, 3, {}, fds), EMFILE);
+  EXPECT_EQ(client.set_irqs(kIrqSetDataNone | kIrqSetActionTrigger, kMsixIrqIndex, 0, 0), 0);
+  EXPECT_EQ(client.set_irqs(kEventfd, kMsixIrqIndex, 3, 3, {}, fds), 0);
+}
+
 TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
   server_.reset();
-  server_ =
-      vfio_user::Server::listen(loop_->events(), function_, path_, {.reply_timeout = 60ms}).value();
+  server_ = vfio_user::Server::listen(loop_->events(), function_, path_, {.reply_timeout = 150ms})
+                .value();
   std::atomic<bool> ended = false;
   auto client = connect();
   ASSERT_TRUE(client.negotiate(R"({"capabilities":{"max_data_xfer_size":1}})"));
@@ -281,7 +348,7 @@ TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
       if (!stream.wait_readable(util::monotonic_now() + 10ms)) continue;
       stream.receive();
       while (const auto request = stream.next()) {
-        std::this_thread::sleep_for(40ms);
+        std::this_thread::sleep_for(100ms);
         auto header = request->header;
         header.flags = kTypeReply;
         header.message_size = sizeof(Header) + sizeof(DmaAccess) + 1;
@@ -295,7 +362,7 @@ TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
   ended = true;
   slow.join();
   EXPECT_EQ(util::load_le64(&function_.memory[TestFunction::kDmaOk]), 2u) << "failed";
-  EXPECT_LT(longest_, 200ms);
+  EXPECT_LT(longest_, 500ms);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "vfio_user/event_signal.h"
+#include "vfio_user/process_limits.h"
 #include "vfio_user/served_function.h"
 
 namespace softhca {
@@ -152,6 +154,54 @@ TEST_F(LifecycleTest, BadPathsAreRefused) {
   EXPECT_FALSE(vfio_user::Server::listen(loop_->events(), function_, std::string(200, 'x')));
   EXPECT_FALSE(
       vfio_user::Server::listen(loop_->events(), function_, directory_ / "no/such/folder"));
+}
+
+TEST_F(LifecycleTest, TheSocketIsItsOwnersAloneWhateverTheUmaskSays) {
+  for (const ::mode_t umask : {0000, 0777}) {
+    server_.reset();
+    const auto before = ::umask(umask);
+    server_ = vfio_user::Server::listen(loop_->events(), function_, path_).value();
+    ::umask(before);
+    struct stat status;
+    ASSERT_EQ(::stat(path_.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600u);
+  }
+}
+
+TEST_F(LifecycleTest, OthersMayConnectIfTheServerIsToldSo) {
+  server_.reset();
+  server_ = vfio_user::Server::listen(loop_->events(), function_, path_,
+                                      {.socket = {.mode = 0660, .group = ::getgid()}})
+                .value();
+  struct stat status;
+  ASSERT_EQ(::stat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0660u);
+  EXPECT_EQ(status.st_gid, ::getgid());
+}
+
+TEST_F(LifecycleTest, ADirectoryThatEverybodyMayWriteToIsRefused) {
+  const auto open = directory_ / "open";
+  ASSERT_EQ(::mkdir(open.c_str(), 0700), 0);
+  ASSERT_EQ(::chmod(open.c_str(), 0777), 0);
+  const auto refused = vfio_user::Server::listen(loop_->events(), function_, open + "/device.sock");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("everybody may write"), std::string::npos);
+  ASSERT_EQ(::chmod(open.c_str(), 01777), 0);
+  EXPECT_TRUE(vfio_user::Server::listen(loop_->events(), function_, open + "/device.sock"))
+      << "with the sticky bit, as /tmp has";
+}
+
+TEST(ProcessLimits, AreSharedOutBetweenTheClients) {
+  const auto one = vfio_user::share_process(1).value();
+  const auto four = vfio_user::share_process(4).value();
+  EXPECT_LE(4 * four.maps, 65530u);
+  EXPECT_GT(four.maps, 1000u);
+  EXPECT_LT(four.eventfds, one.eventfds);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(limit.rlim_cur, limit.rlim_max);
+  EXPECT_LT(4 * four.eventfds, limit.rlim_cur);
+  EXPECT_FALSE(vfio_user::share_process(1'000'000)) << "too little for each";
 }
 
 TEST_F(LifecycleTest, TheServerRemovesItsSocketFile) {

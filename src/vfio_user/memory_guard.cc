@@ -1,0 +1,113 @@
+#include "vfio_user/memory_guard.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace softhca::vfio_user {
+namespace {
+
+constexpr std::uintptr_t kPage = 4096;
+
+/// Read by the signal handler, in any thread, while others change it: `start` is set last and
+/// cleared first.
+struct Range {
+  std::atomic<std::uintptr_t> start = 0;  ///< 0: free
+  std::atomic<std::size_t> size = 0;
+  std::atomic<MemoryOwner*> owner = nullptr;
+};
+
+std::array<Range, MemoryGuard::kMaxRanges> ranges;
+std::atomic<std::size_t> used_ranges = 0;  ///< none is in use from here on
+struct sigaction before;
+
+/// What the loops' threads share; the handler does not touch it.
+std::mutex mutex;
+std::vector<std::uint32_t> free_ranges;
+std::unordered_map<std::uintptr_t, std::uint32_t> places;
+
+bool map_zeros(std::uintptr_t from, std::uintptr_t end) {
+  return ::mmap(reinterpret_cast<void*>(from), end - from, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+/// True if `address` is guarded memory, which then can be used again.
+bool replace(std::uintptr_t address) {
+  const auto end = used_ranges.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < end; ++i) {
+    auto& range = ranges[i];
+    const auto start = range.start.load(std::memory_order_acquire);
+    if (start == 0 || address - start >= range.size.load(std::memory_order_relaxed)) continue;
+    // All of the rest at once: what lies behind the end of a file has no pages that would have to
+    // be freed. Of huge pages only whole ones can be replaced.
+    const auto range_end = start + range.size.load(std::memory_order_relaxed);
+    if (!map_zeros(address / kPage * kPage, range_end) && !map_zeros(start, range_end))
+      return false;
+    auto* owner = range.owner.load(std::memory_order_relaxed);
+    owner->lost.store(true);
+    if (owner->notice != nullptr) owner->notice->raise();
+    return true;
+  }
+  return false;
+}
+
+void handle_sigbus(int, siginfo_t* info, void*) {
+  const int saved_errno = errno;
+  // Not ours: the instruction is tried again, and meets what was there before us.
+  if (!replace(reinterpret_cast<std::uintptr_t>(info->si_addr))) {
+    ::sigaction(SIGBUS, &before, nullptr);
+  }
+  errno = saved_errno;
+}
+
+}  // namespace
+
+MemoryGuard& MemoryGuard::instance() {
+  static MemoryGuard guard;
+  return guard;
+}
+
+MemoryGuard::MemoryGuard() {
+  struct sigaction action{};
+  action.sa_sigaction = handle_sigbus;
+  action.sa_flags = SA_SIGINFO;
+  ::sigemptyset(&action.sa_mask);
+  [[maybe_unused]] const auto set = ::sigaction(SIGBUS, &action, &before);
+  assert(set == 0);
+}
+
+bool MemoryGuard::add(std::byte* start, std::size_t size, MemoryOwner& owner) {
+  const std::lock_guard lock(mutex);
+  const auto next = used_ranges.load(std::memory_order_relaxed);
+  if (free_ranges.empty() && next == kMaxRanges) return false;
+  const auto place = free_ranges.empty() ? static_cast<std::uint32_t>(next) : free_ranges.back();
+  const auto address = reinterpret_cast<std::uintptr_t>(start);
+  places.emplace(address, place);
+  if (free_ranges.empty()) {
+    used_ranges.store(next + 1, std::memory_order_release);
+  } else {
+    free_ranges.pop_back();
+  }
+  ranges[place].size.store(size, std::memory_order_relaxed);
+  ranges[place].owner.store(&owner, std::memory_order_relaxed);
+  ranges[place].start.store(address, std::memory_order_release);
+  return true;
+}
+
+void MemoryGuard::remove(std::byte* start) {
+  const std::lock_guard lock(mutex);
+  const auto found = places.find(reinterpret_cast<std::uintptr_t>(start));
+  assert(found != places.end());
+  ranges[found->second].start.store(0, std::memory_order_release);
+  free_ranges.push_back(found->second);
+  places.erase(found);
+}
+
+}  // namespace softhca::vfio_user

@@ -1,0 +1,63 @@
+#include "vfio_user/process_limits.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "vfio_user/capabilities.h"
+#include "vfio_user/memory_guard.h"
+#include "vfio_user/message_stream.h"
+
+namespace softhca::vfio_user {
+namespace {
+
+/// What the process needs for itself: libraries, heaps, stacks.
+constexpr std::size_t kOwnMaps = 4096;
+/// The same: files, sockets that wait, and all that one message can bring.
+constexpr std::size_t kOwnDescriptors = 512;
+/// Of each client, besides eventfds: sockets, and descriptors that wait for their message.
+constexpr std::size_t kWaitingDescriptors = kMaxWaitingFds + 8;
+/// Fewer make no useful device.
+constexpr std::size_t kFewestMaps = 64;
+constexpr std::size_t kFewestEventfds = 16;
+
+std::size_t max_map_count() {
+  std::size_t count = 65530;  // where /proc does not tell
+  std::ifstream("/proc/sys/vm/max_map_count") >> count;
+  return std::min(count, MemoryGuard::kMaxRanges + kOwnMaps);
+}
+
+std::size_t raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<std::size_t>(limit.rlim_cur);
+}
+
+/// The share of each of `clients` in what is above `reserved`.
+std::size_t share(std::size_t all, std::size_t reserved, std::size_t clients) {
+  return all <= reserved ? 0 : (all - reserved) / clients;
+}
+
+}  // namespace
+
+util::Result<ClientShare> share_process(std::size_t clients) {
+  const auto maps = share(max_map_count(), kOwnMaps, clients);
+  const auto descriptors = share(raise_descriptor_limit(), kOwnDescriptors, clients);
+  if (maps < kFewestMaps) {
+    return util::fail(
+        fmt::format("{} devices get {} memory maps each: raise vm.max_map_count", clients, maps));
+  }
+  if (descriptors < kWaitingDescriptors + kFewestEventfds) {
+    return util::fail(fmt::format(
+        "{} devices get {} descriptors each: raise the limit of open files (ulimit -Hn)", clients,
+        descriptors));
+  }
+  return ClientShare{.maps = std::min(maps, kMaxDmaMaps),
+                     .eventfds = descriptors - kWaitingDescriptors};
+}
+
+}  // namespace softhca::vfio_user

@@ -1,0 +1,96 @@
+// Shared memory that goes away under us.
+#include "vfio_user/memory_guard.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <thread>
+
+#include "vfio_user/served_function.h"
+
+namespace softhca {
+namespace {
+
+using vfio_user::MemoryGuard;
+using vfio_user::MemoryOwner;
+using vfio_user::UniqueFd;
+
+constexpr std::size_t kPage = 4096;
+
+/// A file in memory, mapped.
+struct Shared {
+  explicit Shared(std::size_t size_of_it) : size(size_of_it), fd(testing::memory_file(size)) {
+    start = static_cast<std::byte*>(
+        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0));
+    EXPECT_NE(start, MAP_FAILED);
+  }
+  ~Shared() { ::munmap(start, size); }
+  void shorten(std::size_t to) { ASSERT_EQ(::ftruncate(fd.get(), static_cast<off_t>(to)), 0); }
+
+  std::size_t size;
+  UniqueFd fd;
+  std::byte* start;
+};
+
+std::byte read(const std::byte* at) { return *const_cast<const volatile std::byte*>(at); }
+void write(std::byte* at, std::byte value) { *const_cast<volatile std::byte*>(at) = value; }
+
+TEST(MemoryGuard, WhatHasGoneReadsAsZerosAndTheOwnerIsTold) {
+  Shared memory(8 * kPage), other(kPage);
+  MemoryOwner owner, innocent;
+  auto& guard = MemoryGuard::instance();
+  ASSERT_TRUE(guard.add(memory.start, memory.size, owner));
+  ASSERT_TRUE(guard.add(other.start, other.size, innocent));
+  std::fill_n(memory.start, memory.size, std::byte{0x5a});
+  memory.shorten(2 * kPage);
+  EXPECT_FALSE(owner.lost);
+  EXPECT_EQ(read(memory.start + 5 * kPage), std::byte{0});
+  EXPECT_TRUE(owner.lost);
+  EXPECT_EQ(read(memory.start + kPage), std::byte{0x5a}) << "what is left is left";
+  write(memory.start + 7 * kPage, std::byte{1});
+  EXPECT_EQ(read(memory.start + 7 * kPage), std::byte{1}) << "nobody else sees it";
+  EXPECT_EQ(read(memory.start + 2 * kPage), std::byte{0}) << "below the first that was missed";
+  EXPECT_FALSE(innocent.lost);
+  guard.remove(memory.start);
+  guard.remove(other.start);
+}
+
+TEST(MemoryGuard, AnyThreadMayMeetIt) {
+  Shared memory(4 * kPage);
+  auto loop = util::EventLoop::create().value();
+  unsigned told = 0;
+  util::EventLoop::Notice notice(*loop, [&] { ++told; });
+  loop->run_once(util::Time{});
+  MemoryOwner owner;
+  owner.notice = &notice;
+  ASSERT_TRUE(MemoryGuard::instance().add(memory.start, memory.size, owner));
+  memory.shorten(0);
+  std::thread worker([&] { write(memory.start, std::byte{1}); });
+  while (told == 0) loop->run_once(util::kNever);
+  worker.join();
+  EXPECT_TRUE(owner.lost);
+  MemoryGuard::instance().remove(memory.start);
+}
+
+TEST(MemoryGuardDeathTest, AFaultOfOurOwnStillEndsTheProcess) {
+  Shared memory(kPage);
+  MemoryGuard::instance();
+  memory.shorten(0);
+  EXPECT_EXIT(read(memory.start), ::testing::KilledBySignal(SIGBUS), "");
+}
+
+TEST(MemoryGuard, ARangeThatWasRemovedIsNotGuardedAndItsPlaceIsUsedAgain) {
+  MemoryOwner owner;
+  auto& guard = MemoryGuard::instance();
+  Shared memory(kPage);
+  for (std::size_t i = 0; i < 2 * MemoryGuard::kMaxRanges; ++i) {
+    ASSERT_TRUE(guard.add(memory.start, memory.size, owner));
+    guard.remove(memory.start);
+  }
+  memory.shorten(0);
+  EXPECT_EXIT(read(memory.start), ::testing::KilledBySignal(SIGBUS), "");
+}
+
+}  // namespace
+}  // namespace softhca
