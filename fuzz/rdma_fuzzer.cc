@@ -12,7 +12,7 @@
 #include "rdma/test_hca.h"
 #include "rdma/transport.h"
 #include "util/log.h"
-#include "wire/roce.h"
+#include "wire/ib_header.h"
 
 namespace softhca::rdma {
 namespace {
@@ -55,7 +55,7 @@ class Sink final : public fabric::Port {
     // Reads all that the frame refers to, under the sanitizer's eyes.
     std::vector<std::byte> bytes(frame.size());
     frame.copy_to(bytes);
-    if (!wire::RocePacket::parse(wire::Frame::from_bytes(bytes))) __builtin_trap();
+    if (!wire::IbPacket::parse(wire::Frame::from_bytes(bytes))) __builtin_trap();
   }
   void set_receiver(fabric::Receiver*) override {}
   bool link_up() const override { return true; }
@@ -146,7 +146,7 @@ class World {
     transport_.handle_frame(wire::Frame::from_bytes(bytes), now_);
   }
   void made_frame(QueuePair& qp) {
-    wire::RoceAddress address;
+    wire::IbAddress address;
     address.source_gid = Gid::from_ipv4(0x0A000002);
     address.destination_gid = Gid::from_ipv4(0x0A000001);
     address.destination_mac = Mac::from_u64(0x020000000001);
@@ -172,7 +172,7 @@ class World {
     static constexpr std::uint16_t kSizes[] = {0, 1, 8, 255, 256, 257, 600, 64};
     const std::vector<std::byte> payload(kSizes[input_.take<std::uint8_t>() & 7]);
     wire::Frame frame;
-    wire::RoceHeader(address).emit(bth, ext, payload.size(), frame);
+    wire::IbHeader(address).emit(bth, ext, payload.size(), frame);
     (void)frame.add_segment(payload);
     transport_.handle_frame(frame, now_);
   }

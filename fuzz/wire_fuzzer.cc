@@ -13,7 +13,7 @@
 #include "ethernet/rss.h"
 #include "ethernet/segmentation.h"
 #include "ethernet/vlan_offload.h"
-#include "wire/roce.h"
+#include "wire/ib_header.h"
 
 namespace {
 
@@ -30,9 +30,9 @@ std::vector<std::byte> bytes_of(const wire::Frame& frame) {
 }
 
 /// Emits the packet's headers anew around its payload, and parses them.
-void check_emit(const wire::Frame& frame, const wire::RocePacket& packet) {
+void check_emit(const wire::Frame& frame, const wire::IbPacket& packet) {
   wire::Frame again;
-  wire::RoceHeader(packet.address).emit(packet.bth, packet.ext, packet.payload_size, again);
+  wire::IbHeader(packet.address).emit(packet.bth, packet.ext, packet.payload_size, again);
   const auto payload = again.own_payload(packet.payload_size);
   auto* at = payload.data();
   packet.for_each_payload_piece(frame, [&](std::span<const std::byte> piece) {
@@ -40,7 +40,7 @@ void check_emit(const wire::Frame& frame, const wire::RocePacket& packet) {
     at += piece.size();
   });
   const auto bytes = bytes_of(again);
-  const auto parsed = wire::RocePacket::parse(wire::Frame::from_bytes(bytes));
+  const auto parsed = wire::IbPacket::parse(wire::Frame::from_bytes(bytes));
   require(parsed.has_value());
   auto expected = packet.bth;
   expected.pad_count = static_cast<std::uint8_t>((4 - packet.payload_size % 4) % 4);
@@ -50,13 +50,13 @@ void check_emit(const wire::Frame& frame, const wire::RocePacket& packet) {
 
 void fuzz_roce(std::span<const std::byte> bytes) {
   auto frame = wire::Frame::from_bytes(bytes);
-  auto packet = wire::RocePacket::parse(frame);
-  if (!packet && packet.error() == wire::RoceError::kIcrc) {
+  auto packet = wire::IbPacket::parse(frame);
+  if (!packet && packet.error() == wire::PacketError::kIcrc) {
     // A fuzzer finds no CRC: take the packet as one of this process, as far as IP reaches.
     const auto info = ethernet::classify(frame);
     frame = wire::Frame::from_bytes(bytes.first(info.l3_offset + info.l3_size));
     frame.set_icrc(wire::Frame::Icrc::kDeferred);
-    packet = wire::RocePacket::parse(frame);
+    packet = wire::IbPacket::parse(frame);
     require(packet.has_value());
   }
   if (!packet) return;

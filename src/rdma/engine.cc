@@ -38,10 +38,10 @@ std::vector<QueuePair*> QpTable::all() const {
 
 bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   now = time;
-  const auto parsed = wire::RocePacket::parse(arrived);
+  const auto parsed = wire::IbPacket::parse(arrived);
   if (!parsed) {
-    if (parsed.error() == wire::RoceError::kNotRoce) return false;
-    if (parsed.error() == wire::RoceError::kIcrc) {
+    if (parsed.error() == wire::PacketError::kOther) return false;
+    if (parsed.error() == wire::PacketError::kIcrc) {
       drop(nullptr, Drop::kIcrc, Reason::kWrongIcrc);
       return true;
     }
@@ -50,6 +50,7 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
     return false;
   }
   const auto& packet = *parsed;
+  if (packet.address.encapsulation != wire::Encapsulation::kRoceV2) return false;
   if (packet.bth.dest_qp == wire::kMulticastQpn) return handle_multicast(arrived, packet);
   const auto qpn = packet.bth.dest_qp == wire::kGsiQpn && gsi ? *gsi : packet.bth.dest_qp;
   auto* qp = qps.find(qpn);
@@ -61,7 +62,7 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
 }
 
 /// Whether the packet is for an address of this port.
-bool Engine::is_ours(const QueuePair& qp, const wire::RocePacket& packet) const {
+bool Engine::is_ours(const QueuePair& qp, const wire::IbPacket& packet) const {
   const auto& address = packet.address;
   std::optional<std::uint16_t> vlan;
   if (address.vlan_tci && (*address.vlan_tci & 0xFFF) != 0) vlan = *address.vlan_tci & 0xFFF;
@@ -74,7 +75,7 @@ bool Engine::is_ours(const QueuePair& qp, const wire::RocePacket& packet) const 
   return same(entry->mac, address.destination_mac) || gids.has_mac(address.destination_mac);
 }
 
-bool Engine::handle_multicast(const wire::Frame& arrived, const wire::RocePacket& packet) {
+bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& packet) {
   const auto group = groups.find(packet.address.destination_gid);
   if (group == groups.end() || group->second.empty()) return false;
   ++counters.rx_packets;
@@ -91,11 +92,11 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::RocePacket
 }
 
 /// A connected QP listens to its peer only.
-bool Engine::from_peer(const QueuePair& qp, const wire::RocePacket& packet) const {
+bool Engine::from_peer(const QueuePair& qp, const wire::IbPacket& packet) const {
   return !qp.service().connected || same(packet.address.source_gid, qp.attributes_.path.dst_gid);
 }
 
-void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::RocePacket& packet) {
+void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::IbPacket& packet) {
   const auto& info = packet.info();
   const auto& service = qp.service();
   if (info.service != service.packets || !(info.request ? service.responds : service.requests)) {
@@ -218,7 +219,7 @@ void Engine::forget(QueuePair& qp) {
 // Addresses --------------------------------------------------------------------------------------
 
 bool Engine::address_to(const Gid& gid, const Mac& mac, std::uint8_t gid_index,
-                        std::uint8_t priority, wire::RoceAddress& address) const {
+                        std::uint8_t priority, wire::IbAddress& address) const {
   const auto* source = gids.get(gid_index);
   if (source == nullptr || !source->roce_v2 || source->gid.is_ipv4() != gid.is_ipv4()) return false;
   address.source_gid = source->gid;
@@ -231,10 +232,10 @@ bool Engine::address_to(const Gid& gid, const Mac& mac, std::uint8_t gid_index,
   return true;
 }
 
-const wire::RoceHeader* Engine::path_header(QueuePair& qp) {
+const wire::IbHeader* Engine::path_header(QueuePair& qp) {
   if (qp.header_generation_ == gids.generation()) return &qp.header_;
   const auto& path = qp.attributes_.path;
-  wire::RoceAddress address;
+  wire::IbAddress address;
   address.traffic_class = path.traffic_class;
   address.flow_label = path.flow_label;
   address.hop_limit = path.hop_limit;
@@ -243,7 +244,7 @@ const wire::RoceHeader* Engine::path_header(QueuePair& qp) {
     note(qp, "packet not sent", Reason::kNoSourceAddress);
     return nullptr;
   }
-  qp.header_ = wire::RoceHeader(address);
+  qp.header_ = wire::IbHeader(address);
   qp.header_generation_ = gids.generation();
   return &qp.header_;
 }

@@ -17,7 +17,7 @@
 #include "rdma/queue_pair.h"
 #include "rdma/timers.h"
 #include "util/log.h"
-#include "wire/roce.h"
+#include "wire/ib_header.h"
 
 namespace softhca::rdma {
 
@@ -67,11 +67,11 @@ class Engine {
   void drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail = {});
   void note(const QueuePair& qp, std::string_view what, Reason reason);
   /// The headers of a connected QP's path; null if its GID table entry is not set.
-  const wire::RoceHeader* path_header(QueuePair& qp);
+  const wire::IbHeader* path_header(QueuePair& qp);
   /// The address part of a packet to `gid`; false if the source entry is not set or of the other
   /// family.
   bool address_to(const Gid& gid, const Mac& mac, std::uint8_t gid_index, std::uint8_t priority,
-                  wire::RoceAddress& address) const;
+                  wire::IbAddress& address) const;
   /// Sends `frame`, which has its head and its tail.
   void transmit() {
     ++counters.tx_packets;
@@ -94,10 +94,10 @@ class Engine {
   wire::Frame frame;  ///< the packet that is being made
 
  private:
-  bool handle_multicast(const wire::Frame& frame, const wire::RocePacket& packet);
-  bool is_ours(const QueuePair& qp, const wire::RocePacket& packet) const;
-  void deliver(QueuePair& qp, const wire::Frame& frame, const wire::RocePacket& packet);
-  bool from_peer(const QueuePair& qp, const wire::RocePacket& packet) const;
+  bool handle_multicast(const wire::Frame& frame, const wire::IbPacket& packet);
+  bool is_ours(const QueuePair& qp, const wire::IbPacket& packet) const;
+  void deliver(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
+  bool from_peer(const QueuePair& qp, const wire::IbPacket& packet) const;
   unsigned serve(QueuePair& qp, unsigned quota);
   void expire(QueuePair& qp);
   void report(QueuePair& qp);

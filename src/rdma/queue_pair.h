@@ -10,7 +10,7 @@
 #include "rdma/counters.h"
 #include "rdma/timers.h"
 #include "rdma/types.h"
-#include "wire/roce.h"
+#include "wire/ib_header.h"
 
 namespace softhca::rdma {
 
@@ -124,7 +124,7 @@ class QueuePair {
   std::unique_ptr<Responder> responder_;
   Timers timers_;
   ReadyLink ready_;
-  wire::RoceHeader header_;              ///< of the path
+  wire::IbHeader header_;                ///< of the path
   std::uint32_t header_generation_ = 0;  ///< of the GID table when header_ was made; 0: not made
 };
 

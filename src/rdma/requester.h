@@ -24,7 +24,7 @@
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
 #include "rdma/work_request.h"
-#include "wire/roce.h"
+#include "wire/ib_header.h"
 
 namespace softhca::rdma {
 
@@ -51,7 +51,7 @@ class Requester {
   /// Completes at most `quota` posted requests as flushed; returns how many there were.
   unsigned flush(unsigned quota);
   /// A packet from the peer's responder (RC).
-  void handle_answer(const wire::RocePacket& packet, const wire::Frame& frame);
+  void handle_answer(const wire::IbPacket& packet, const wire::Frame& frame);
   void handle_ack_timeout();
   void handle_rnr_timeout();
 
@@ -122,9 +122,9 @@ class Requester {
   bool acknowledge(std::uint64_t target);
   void advance(std::uint64_t target);
   void handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth);
-  void handle_read_response(std::uint64_t psn, const wire::RocePacket& packet,
+  void handle_read_response(std::uint64_t psn, const wire::IbPacket& packet,
                             const wire::Frame& frame);
-  void handle_atomic_response(std::uint64_t psn, const wire::RocePacket& packet);
+  void handle_atomic_response(std::uint64_t psn, const wire::IbPacket& packet);
   void handle_rnr_nak(std::uint8_t timer_code);
   void handle_fatal_nak(wire::NakCode code);
   void implied_nak();
@@ -154,7 +154,7 @@ class Requester {
   bool rnr_wait_ = false;
   UdDestination ud_cached_;          ///< destination that ud_header_ is made for
   std::uint32_t ud_generation_ = 0;  ///< of the GID table; 0: no header yet
-  wire::RoceHeader ud_header_;
+  wire::IbHeader ud_header_;
 };
 
 }  // namespace softhca::rdma

@@ -12,7 +12,7 @@ using spec::infiniband::ack_timeout;
 using spec::infiniband::kRetryForever;
 using spec::infiniband::rnr_timer;
 
-void Requester::handle_answer(const wire::RocePacket& packet, const wire::Frame& frame) {
+void Requester::handle_answer(const wire::IbPacket& packet, const wire::Frame& frame) {
   if (!state_rules(qp_.state()).finishes) {
     return engine_.drop(&qp_, Drop::kQpState, Reason::kUnexpectedAnswer);
   }
@@ -118,7 +118,7 @@ void Requester::handle_fatal_nak(wire::NakCode code) {
   }
 }
 
-void Requester::handle_read_response(std::uint64_t psn, const wire::RocePacket& packet,
+void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& packet,
                                      const wire::Frame& frame) {
   if (!acknowledge(psn)) return;
   auto& e = entry(head_);
@@ -136,7 +136,7 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::RocePacket& 
   advance(psn + 1);
 }
 
-void Requester::handle_atomic_response(std::uint64_t psn, const wire::RocePacket& packet) {
+void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& packet) {
   if (!acknowledge(psn)) return;
   auto& e = entry(head_);
   if (!e.is_atomic()) {

@@ -11,7 +11,7 @@ void Requester::send_datagram(Entry& e) {
   const auto& to = request.ud;
   // Datagrams often go where the last one went.
   if (ud_generation_ != engine_.gids.generation() || !(ud_cached_ == to)) {
-    wire::RoceAddress address;
+    wire::IbAddress address;
     address.traffic_class = to.traffic_class;
     address.flow_label = to.flow_label;
     address.hop_limit = to.hop_limit;
@@ -19,7 +19,7 @@ void Requester::send_datagram(Entry& e) {
     if (!engine_.address_to(to.dst_gid, to.dst_mac, to.src_gid_index, to.vlan_priority, address)) {
       return refuse(e, WorkStatus::kLocalQpOperation, Reason::kNoSourceAddress);
     }
-    ud_header_ = wire::RoceHeader(address);
+    ud_header_ = wire::IbHeader(address);
     ud_cached_ = to;
     ud_generation_ = engine_.gids.generation();
   }

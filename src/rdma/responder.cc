@@ -54,7 +54,7 @@ KeyUser Responder::user() const {
   return {qp_.attributes().pd, qp_.qpn(), qp_.attributes().reserved_lkey};
 }
 
-void Responder::handle_request(const wire::RocePacket& packet, const wire::Frame& frame) {
+void Responder::handle_request(const wire::IbPacket& packet, const wire::Frame& frame) {
   if (!state_rules(qp_.state()).receives || fatal_) {
     return engine_.drop(&qp_, Drop::kQpState, Reason::kUnexpectedRequest);
   }

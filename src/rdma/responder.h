@@ -20,7 +20,7 @@
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
 #include "rdma/work_request.h"
-#include "wire/roce.h"
+#include "wire/ib_packet.h"
 
 namespace softhca::rdma {
 
@@ -37,7 +37,7 @@ class Responder {
   void stop();
 
   /// A request packet for this QP, of its own service.
-  void handle_request(const wire::RocePacket& packet, const wire::Frame& frame);
+  void handle_request(const wire::IbPacket& packet, const wire::Frame& frame);
   /// Sends at most `quota` answers; returns how many. All of it: there may be more.
   unsigned answer(unsigned quota);
   /// Completes at most `quota` posted receives as flushed; returns how many there were.
@@ -88,24 +88,24 @@ class Responder {
   KeyUser user() const;
 
   // responder_message.cc
-  Verdict check_order(const wire::RocePacket& packet) const;
-  Verdict check_size(const wire::RocePacket& packet) const;
-  Verdict handle_message(const wire::RocePacket& packet, const wire::Frame& frame);
-  Verdict handle_send(const wire::RocePacket& packet, const wire::Frame& frame);
-  Verdict handle_write(const wire::RocePacket& packet, const wire::Frame& frame);
-  Verdict begin_write(const wire::RocePacket& packet);
+  Verdict check_order(const wire::IbPacket& packet) const;
+  Verdict check_size(const wire::IbPacket& packet) const;
+  Verdict handle_message(const wire::IbPacket& packet, const wire::Frame& frame);
+  Verdict handle_send(const wire::IbPacket& packet, const wire::Frame& frame);
+  Verdict handle_write(const wire::IbPacket& packet, const wire::Frame& frame);
+  Verdict begin_write(const wire::IbPacket& packet);
   Verdict invalidate(MKey rkey);
-  void finish_message(const wire::RocePacket& packet, ReceiveOpcode opcode, std::uint32_t bytes);
+  void finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode, std::uint32_t bytes);
 
   // responder_reliable.cc
-  void handle_reliable(const wire::RocePacket& packet, const wire::Frame& frame);
-  Verdict execute(const wire::RocePacket& packet, const wire::Frame& frame);
-  Verdict execute_read(const wire::RocePacket& packet);
-  Verdict execute_atomic(const wire::RocePacket& packet);
-  bool swap(MemoryKey& key, const wire::RocePacket& packet, std::uint64_t& original);
-  void handle_duplicate(const wire::RocePacket& packet);
-  void repeat_read(const wire::RocePacket& packet);
-  void repeat_atomic(const wire::RocePacket& packet);
+  void handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame);
+  Verdict execute(const wire::IbPacket& packet, const wire::Frame& frame);
+  Verdict execute_read(const wire::IbPacket& packet);
+  Verdict execute_atomic(const wire::IbPacket& packet);
+  bool swap(MemoryKey& key, const wire::IbPacket& packet, std::uint64_t& original);
+  void handle_duplicate(const wire::IbPacket& packet);
+  void repeat_read(const wire::IbPacket& packet);
+  void repeat_atomic(const wire::IbPacket& packet);
   bool make_room_for(wire::Psn psn);
   void push_repeated(Answer answer);
   void refuse(const Verdict& verdict);
@@ -122,9 +122,9 @@ class Responder {
   void acknowledge();
 
   // responder_unreliable.cc
-  void handle_unreliable(const wire::RocePacket& packet, const wire::Frame& frame);
-  void handle_datagram(const wire::RocePacket& packet, const wire::Frame& frame);
-  void deliver_datagram(const wire::RocePacket& packet, const wire::Frame& frame);
+  void handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame);
+  void handle_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
+  void deliver_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
 
   Engine& engine_;
   QueuePair& qp_;

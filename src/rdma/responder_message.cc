@@ -11,7 +11,7 @@ using wire::Operation;
 
 /// IBTA 9.7.4.1: a message begins with First or Only, and only packets of the same kind follow
 /// until its Last.
-Responder::Verdict Responder::check_order(const wire::RocePacket& packet) const {
+Responder::Verdict Responder::check_order(const wire::IbPacket& packet) const {
   const auto& info = packet.info();
   if (info.first != (message_ == Message::kNone)) {
     return {Verdict::Kind::kInvalid,
@@ -24,7 +24,7 @@ Responder::Verdict Responder::check_order(const wire::RocePacket& packet) const 
 }
 
 /// IBTA 9.7.4.1: all packets but the last are as long as the path MTU, and a last one is not empty.
-Responder::Verdict Responder::check_size(const wire::RocePacket& packet) const {
+Responder::Verdict Responder::check_size(const wire::IbPacket& packet) const {
   const auto& info = packet.info();
   const auto mtu = qp_.attributes().path_mtu;
   const auto size = packet.payload_size;
@@ -32,7 +32,7 @@ Responder::Verdict Responder::check_size(const wire::RocePacket& packet) const {
   return right ? Verdict{} : Verdict{Verdict::Kind::kInvalid, Reason::kPacketSize};
 }
 
-Responder::Verdict Responder::handle_message(const wire::RocePacket& packet,
+Responder::Verdict Responder::handle_message(const wire::IbPacket& packet,
                                              const wire::Frame& frame) {
   if (auto verdict = check_order(packet); !verdict.ok()) return verdict;
   if (auto verdict = check_size(packet); !verdict.ok()) return verdict;
@@ -40,8 +40,7 @@ Responder::Verdict Responder::handle_message(const wire::RocePacket& packet,
                                                      : handle_write(packet, frame);
 }
 
-Responder::Verdict Responder::handle_send(const wire::RocePacket& packet,
-                                          const wire::Frame& frame) {
+Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto& info = packet.info();
   if (info.first) {
     if (auto verdict = take_receive(); !verdict.ok()) return verdict;
@@ -88,7 +87,7 @@ Responder::Verdict Responder::invalidate(MKey rkey) {
   return {};
 }
 
-Responder::Verdict Responder::begin_write(const wire::RocePacket& packet) {
+Responder::Verdict Responder::begin_write(const wire::IbPacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
   const auto mtu = qp_.attributes().path_mtu;
@@ -114,8 +113,7 @@ Responder::Verdict Responder::begin_write(const wire::RocePacket& packet) {
   return {};
 }
 
-Responder::Verdict Responder::handle_write(const wire::RocePacket& packet,
-                                           const wire::Frame& frame) {
+Responder::Verdict Responder::handle_write(const wire::IbPacket& packet, const wire::Frame& frame) {
   using enum Verdict::Kind;
   const auto& info = packet.info();
   const std::uint64_t size = packet.payload_size;
@@ -151,7 +149,7 @@ Responder::Verdict Responder::handle_write(const wire::RocePacket& packet,
 }
 
 /// The receive request of this message is complete.
-void Responder::finish_message(const wire::RocePacket& packet, ReceiveOpcode opcode,
+void Responder::finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode,
                                std::uint32_t bytes) {
   ReceiveCompletion completion{};
   completion.opcode = opcode;

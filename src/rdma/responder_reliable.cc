@@ -11,7 +11,7 @@ namespace softhca::rdma {
 
 using wire::Operation;
 
-void Responder::handle_reliable(const wire::RocePacket& packet, const wire::Frame& frame) {
+void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto distance = packet.bth.psn - expected_;
   if (distance < 0) return handle_duplicate(packet);
   if (distance > 0) {
@@ -34,7 +34,7 @@ void Responder::handle_reliable(const wire::RocePacket& packet, const wire::Fram
   if (packet.bth.ack_req && packet.info().operation != Operation::kRdmaReadRequest) acknowledge();
 }
 
-Responder::Verdict Responder::execute(const wire::RocePacket& packet, const wire::Frame& frame) {
+Responder::Verdict Responder::execute(const wire::IbPacket& packet, const wire::Frame& frame) {
   switch (packet.info().operation) {
     case Operation::kSend:
     case Operation::kRdmaWrite:
@@ -65,7 +65,7 @@ std::uint32_t Responder::read_packets(std::uint32_t length) const {
   return std::max<std::uint32_t>(1, static_cast<std::uint32_t>((length + mtu - 1) / mtu));
 }
 
-Responder::Verdict Responder::execute_read(const wire::RocePacket& packet) {
+Responder::Verdict Responder::execute_read(const wire::IbPacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
   if (!qp_.attributes().remote_read) return {kAccess, Reason::kReadForbidden};
@@ -86,7 +86,7 @@ Responder::Verdict Responder::execute_read(const wire::RocePacket& packet) {
   return {};
 }
 
-Responder::Verdict Responder::execute_atomic(const wire::RocePacket& packet) {
+Responder::Verdict Responder::execute_atomic(const wire::IbPacket& packet) {
   using enum Verdict::Kind;
   const auto& eth = packet.ext.atomic;
   if (!qp_.attributes().remote_atomic) return {kAccess, Reason::kAtomicForbidden};
@@ -110,7 +110,7 @@ Responder::Verdict Responder::execute_atomic(const wire::RocePacket& packet) {
 }
 
 /// The atomic itself: against other QPs, other devices and the host's own processors alike.
-bool Responder::swap(MemoryKey& key, const wire::RocePacket& packet, std::uint64_t& original) {
+bool Responder::swap(MemoryKey& key, const wire::IbPacket& packet, std::uint64_t& original) {
   const auto& eth = packet.ext.atomic;
   const bool add = packet.info().operation == Operation::kFetchAdd;
   MemoryPiece place{};
@@ -141,7 +141,7 @@ bool Responder::swap(MemoryKey& key, const wire::RocePacket& packet, std::uint64
 
 // Duplicates -------------------------------------------------------------------------------------
 
-void Responder::handle_duplicate(const wire::RocePacket& packet) {
+void Responder::handle_duplicate(const wire::IbPacket& packet) {
   ++qp_.counters_->duplicate_request;
   switch (packet.info().operation) {
     case Operation::kRdmaReadRequest:
@@ -181,7 +181,7 @@ void Responder::push_repeated(Answer answer) {
   push_answer(answer);
 }
 
-void Responder::repeat_read(const wire::RocePacket& packet) {
+void Responder::repeat_read(const wire::IbPacket& packet) {
   const auto& reth = packet.ext.reth;
   const auto packets = read_packets(reth.dma_length);
   // Only what was asked for before may be asked for again.
@@ -205,7 +205,7 @@ void Responder::repeat_read(const wire::RocePacket& packet) {
                  .length = reth.dma_length});
 }
 
-void Responder::repeat_atomic(const wire::RocePacket& packet) {
+void Responder::repeat_atomic(const wire::IbPacket& packet) {
   const auto found = std::find_if(atomics_.begin(), atomics_.end(), [&](const auto& result) {
     return result.valid && result.psn == packet.bth.psn;
   });

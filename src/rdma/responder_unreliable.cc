@@ -11,7 +11,7 @@ namespace softhca::rdma {
 using spec::infiniband::kGrhBytes;
 using spec::infiniband::kGsiQkey;
 
-void Responder::handle_unreliable(const wire::RocePacket& packet, const wire::Frame& frame) {
+void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto& info = packet.info();
   const bool in_sequence = packet.bth.psn == expected_;
   expected_ = packet.bth.psn.next();
@@ -37,7 +37,7 @@ void Responder::handle_unreliable(const wire::RocePacket& packet, const wire::Fr
   if (verdict.completed) engine_.to_error(qp_);
 }
 
-void Responder::handle_datagram(const wire::RocePacket& packet, const wire::Frame& frame) {
+void Responder::handle_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
   const bool to_gsi = packet.bth.dest_qp == wire::kGsiQpn;
   const auto qkey = to_gsi ? kGsiQkey : qp_.attributes().qkey;
   if (packet.ext.deth.qkey.value() != qkey) {
@@ -51,7 +51,7 @@ void Responder::handle_datagram(const wire::RocePacket& packet, const wire::Fram
   deliver_datagram(packet, frame);
 }
 
-void Responder::deliver_datagram(const wire::RocePacket& packet, const wire::Frame& frame) {
+void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto bytes = kGrhBytes + packet.payload_size;
   if (bytes > room_) {
     ++qp_.counters_->resp_local_length_error;

@@ -1,10 +1,10 @@
 #include "wire/frame.h"
 
 #include <functional>
-#include <optional>
 
 #include "util/endian.h"
 #include "wire/icrc.h"
+#include "wire/vcrc.h"
 
 namespace softhca::wire {
 
@@ -15,6 +15,7 @@ void Frame::copy_parts(const Frame& other) {
   segment_count_ = other.segment_count_;
   payload_size_ = other.payload_size_;
   icrc_ = other.icrc_;
+  link_ = other.link_;
   std::memcpy(head_.data(), other.head_.data(), head_size_);
   std::memcpy(tail_.data(), other.tail_.data(), tail_size_);
   std::copy_n(other.segments_.begin(), segment_count_, segments_.begin());
@@ -61,24 +62,35 @@ void Frame::own_segments() {
 
 void Frame::compute_icrc() {
   if (icrc_ != Icrc::kDeferred) return;
-  const auto network_offset = find_roce_network_header(std::as_const(*this).head());
-  assert(network_offset && tail_size_ >= kIcrcSize && "the ICRC of a frame without RoCE headers");
-  const auto crc = icrc_of(*this, *network_offset, size() - kIcrcSize);
-  util::store_le32(tail_.data() + tail_size_ - kIcrcSize, crc);
+  put_crcs(tail_.data() + tail_size_);
   icrc_ = Icrc::kPresent;
+}
+
+void Frame::copy_range(std::size_t offset, std::span<std::byte> out) const {
+  std::byte* at = out.data();
+  for_each_piece(offset, out.size(), [&](std::span<const std::byte> piece) {
+    std::memcpy(at, piece.data(), piece.size());
+    at += piece.size();
+  });
 }
 
 void Frame::copy_to(std::span<std::byte> out) const {
   assert(out.size() >= size());
-  std::byte* at = out.data();
-  for_each_piece(0, size(), [&](std::span<const std::byte> piece) {
-    std::memcpy(at, piece.data(), piece.size());
-    at += piece.size();
-  });
-  if (icrc_ != Icrc::kDeferred) return;
-  const auto network_offset = find_roce_network_header(head());
-  assert(network_offset && tail_size_ >= kIcrcSize && "the ICRC of a frame without RoCE headers");
-  util::store_le32(at - kIcrcSize, icrc_of(*this, *network_offset, size() - kIcrcSize));
+  copy_range(0, out.first(size()));
+  if (icrc_ == Icrc::kDeferred) put_crcs(out.data() + size());
+}
+
+/// Writes the CRCs of this frame to the bytes before `end`.
+void Frame::put_crcs(std::byte* end) const {
+  const auto start = find_icrc_start(*this);
+  const auto vcrc_size = link_ == Link::kInfiniband ? kVcrcSize : 0;
+  assert(start && tail_size_ >= kIcrcSize + vcrc_size && "a frame without the headers of IBA");
+  auto* const icrc = end - vcrc_size - kIcrcSize;
+  util::store_le32(icrc, icrc_of(*this, *start, size() - vcrc_size - kIcrcSize));
+  if (vcrc_size == 0) return;
+  const auto covered = size() - vcrc_size;
+  const auto before = vcrc_of(*this, covered - kIcrcSize);
+  util::store_le16(icrc + kIcrcSize, vcrc_of({icrc, kIcrcSize}, before));
 }
 
 }  // namespace softhca::wire

@@ -1,4 +1,4 @@
-// One Ethernet frame on its way: header bytes of its own, and references to payload memory.
+// One frame on its way: header bytes of its own, and references to payload memory.
 //
 // Inside a process a payload is copied once, from the sender's registered memory to the receiver's;
 // so a frame carries where the payload lies, not the payload. Whoever puts the frame on a real wire
@@ -19,20 +19,27 @@
 
 namespace softhca::wire {
 
+/// What carries a frame; its first bytes do not tell.
+enum class Link : std::uint8_t {
+  kEthernet,    ///< begins with an Ethernet header
+  kInfiniband,  ///< begins with an LRH, ends with a VCRC
+};
+
 class Frame {
  public:
-  /// Enough for Ethernet, VLAN, IPv6, UDP, BTH and all extended headers of any RoCE packet.
+  /// Enough for all headers of any packet of the InfiniBand transport, on any link.
   static constexpr std::size_t kHeadCapacity = 192;
   static constexpr std::size_t kSegmentsMax = 8;
-  /// RoCE pad bytes and ICRC.
-  static constexpr std::size_t kTailCapacity = 8;
+  /// Pad bytes, ICRC and VCRC.
+  static constexpr std::size_t kTailCapacity = 12;
 
-  /// Where the last four bytes of a RoCE packet stand.
+  /// Where the CRCs at the end of a packet of the InfiniBand transport stand: ICRC, and on an
+  /// InfiniBand link VCRC.
   enum class Icrc : std::uint8_t {
-    kAbsent,    ///< not a RoCE packet, or not known to be one
-    kDeferred,  ///< the tail has room for it; copy_to() computes it. Never left this process, so
-                ///< nobody needs to check it
-    kPresent,   ///< the bytes hold it
+    kAbsent,    ///< not such a packet, or not known to be one
+    kDeferred,  ///< the tail has room for them; copy_to() computes them. Never left this process,
+                ///< so nobody needs to check them
+    kPresent,   ///< the bytes hold them
   };
 
   // Building -----------------------------------------------------------------------------------
@@ -42,6 +49,7 @@ class Frame {
     segment_count_ = 0;
     payload_size_ = 0;
     icrc_ = Icrc::kAbsent;
+    link_ = Link::kEthernet;
   }
   /// The head's memory, to be written by a codec; `size` becomes its length.
   std::span<std::byte> resize_head(std::size_t size) {
@@ -91,7 +99,8 @@ class Frame {
   /// outlive it.
   void own_segments();
   void set_icrc(Icrc icrc) { icrc_ = icrc; }
-  /// Makes a deferred ICRC present, for a receiver that wants the bytes and not the packet.
+  void set_link(Link link) { link_ = link; }
+  /// Makes deferred CRCs present, for a receiver that wants the bytes and not the packet.
   void compute_icrc();
 
   Frame() = default;
@@ -105,8 +114,9 @@ class Frame {
 
   /// A frame from received bytes: the first kHeadCapacity become the head, the rest one segment
   /// that refers to `bytes`.
-  static Frame from_bytes(std::span<const std::byte> bytes) {
+  static Frame from_bytes(std::span<const std::byte> bytes, Link link = Link::kEthernet) {
     Frame frame;
+    frame.set_link(link);
     const auto head = std::min(bytes.size(), kHeadCapacity);
     std::copy_n(bytes.begin(), head, frame.resize_head(head).begin());
     (void)frame.add_segment(bytes.subspan(head));
@@ -124,10 +134,15 @@ class Frame {
   }
   std::span<const std::byte> tail() const { return {tail_.data(), tail_size_}; }
   Icrc icrc() const { return icrc_; }
+  Link link() const { return link_; }
 
-  /// Writes the frame's bytes as a wire carries them, with a deferred ICRC computed.
+  /// Writes the frame's bytes as a wire carries them, with deferred CRCs computed.
   /// @pre out.size() >= size()
   void copy_to(std::span<std::byte> out) const;
+
+  /// Copies [offset, offset + out.size()) as it stands.
+  /// @pre offset + out.size() <= size()
+  void copy_range(std::size_t offset, std::span<std::byte> out) const;
 
   /// Calls `visit(std::span<const std::byte>)` for each piece of [offset, offset + length), in
   /// order.
@@ -155,6 +170,7 @@ class Frame {
 
  private:
   void copy_parts(const Frame& other);
+  void put_crcs(std::byte* end) const;
   bool owns(std::span<const std::byte> segment) const;
 
   std::array<std::byte, kHeadCapacity> head_;
@@ -166,6 +182,7 @@ class Frame {
   std::uint8_t tail_size_ = 0;
   std::uint8_t segment_count_ = 0;
   Icrc icrc_ = Icrc::kAbsent;
+  Link link_ = Link::kEthernet;
 };
 
 }  // namespace softhca::wire

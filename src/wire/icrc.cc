@@ -6,16 +6,15 @@
 
 #include "wire/bth.h"
 #include "wire/ethernet.h"
+#include "wire/grh.h"
+#include "wire/ipv4.h"
 #include "wire/ipv6.h"
+#include "wire/lrh.h"
 #include "wire/udp.h"
 #include "wire/vlan.h"
 
 namespace softhca::wire {
 namespace {
-
-constexpr std::size_t kTransportSize = UdpLayout::kSize + BthLayout::kSize;
-/// IBTA Annex A17 17.3.3: eight bytes of ones stand for the local route header.
-constexpr std::size_t kDummyLrhSize = 8;
 
 template <class Layout, class... Fields>
 void mask(std::span<std::byte> header, Fields... fields) {
@@ -27,25 +26,41 @@ std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
   return crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
 }
 
-/// Sets all that may change on the way to ones. IBTA Annex A17 17.3.3.
-void mask_headers(std::span<std::byte> headers, bool is_ipv4) {
-  std::size_t size;
-  if (is_ipv4) {
-    using L = Ipv4Layout;
-    mask<L>(headers, L::tos, L::ttl, L::checksum);
-    size = L::kSize;
-  } else {
-    using L = Ipv6Layout;
-    mask<L>(headers, L::traffic_class, L::flow_label, L::hop_limit);
-    size = L::kSize;
+/// Bytes of the masked header and what stands between it and the BTH.
+constexpr std::size_t size_of(NetworkHeader header) {
+  switch (header) {
+    case NetworkHeader::kIpv4:
+      return Ipv4Layout::kSize + UdpLayout::kSize;
+    case NetworkHeader::kIpv6:
+      return Ipv6Layout::kSize + UdpLayout::kSize;
+    case NetworkHeader::kGrh:
+      return GrhLayout::kSize;
+    case NetworkHeader::kLrh:
+      break;
   }
-  mask<UdpLayout>(headers.subspan(size), UdpLayout::checksum);
-  mask<BthLayout>(headers.subspan(size + UdpLayout::kSize), kBthResv8a);
+  return 0;
 }
 
-}  // namespace
+/// Sets all that may change on the way to ones: IBTA 7.8.1, Annex A17 17.3.3.
+void mask_network(std::span<std::byte> headers, NetworkHeader header) {
+  switch (header) {
+    case NetworkHeader::kIpv4:
+      mask<Ipv4Layout>(headers, Ipv4Layout::tos, Ipv4Layout::ttl, Ipv4Layout::checksum);
+      return mask<UdpLayout>(headers.subspan(Ipv4Layout::kSize), UdpLayout::checksum);
+    case NetworkHeader::kIpv6:
+      mask<Ipv6Layout>(headers, Ipv6Layout::traffic_class, Ipv6Layout::flow_label,
+                       Ipv6Layout::hop_limit);
+      return mask<UdpLayout>(headers.subspan(Ipv6Layout::kSize), UdpLayout::checksum);
+    case NetworkHeader::kGrh:
+      return mask<GrhLayout>(headers, GrhLayout::traffic_class, GrhLayout::flow_label,
+                             GrhLayout::hop_limit);
+    case NetworkHeader::kLrh:
+      return;
+  }
+}
 
-std::optional<std::size_t> find_roce_network_header(std::span<const std::byte> head) {
+/// After the Ethernet header and at most one 802.1Q tag.
+std::optional<IcrcStart> find_in_ethernet(std::span<const std::byte> head) {
   if (head.size() < EthernetLayout::kSize) return std::nullopt;
   std::size_t offset = EthernetLayout::kSize;
   auto type = EtherType(EthernetView(head).get(EthernetLayout::ether_type));
@@ -54,25 +69,66 @@ std::optional<std::size_t> find_roce_network_header(std::span<const std::byte> h
     type = EtherType(VlanView(head.subspan(offset)).get(VlanLayout::ether_type));
     offset += VlanLayout::kSize;
   }
-  if (type != EtherType::kIpv4 && type != EtherType::kIpv6) return std::nullopt;
-  const auto ip = type == EtherType::kIpv4 ? Ipv4Layout::kSize : Ipv6Layout::kSize;
-  if (head.size() < offset + ip + kTransportSize) return std::nullopt;
-  return offset;
+  switch (type) {
+    case EtherType::kIpv4:
+      return IcrcStart{offset, NetworkHeader::kIpv4};
+    case EtherType::kIpv6:
+      return IcrcStart{offset, NetworkHeader::kIpv6};
+    case EtherType::kRoceV1:
+      return IcrcStart{offset, NetworkHeader::kGrh};
+    default:
+      return std::nullopt;
+  }
 }
 
-std::uint32_t icrc_of(const Frame& frame, std::size_t network_offset, std::size_t end) {
-  std::array<std::byte, kDummyLrhSize + Ipv6Layout::kSize + kTransportSize> masked;
-  std::memset(masked.data(), 0xff, kDummyLrhSize);
-  const auto network = frame.head().subspan(network_offset);
-  const bool is_ipv4 = Ipv4View(network).get(Ipv4Layout::version) == 4;
-  const auto size = kTransportSize + (is_ipv4 ? Ipv4Layout::kSize : Ipv6Layout::kSize);
-  assert(network.size() >= size);
-  const auto headers = std::span(masked).subspan(kDummyLrhSize, size);
-  std::memcpy(headers.data(), network.data(), size);
-  mask_headers(headers, is_ipv4);
+std::optional<IcrcStart> find_in_infiniband(std::span<const std::byte> head) {
+  if (head.size() < LrhLayout::kSize) return std::nullopt;
+  switch (Lrh::parse(LrhView(head)).next_header) {
+    case LrhNextHeader::IBA_LOCAL:
+      return IcrcStart{LrhLayout::kSize, NetworkHeader::kLrh};
+    case LrhNextHeader::IBA_GLOBAL:
+      return IcrcStart{LrhLayout::kSize, NetworkHeader::kGrh};
+    default:
+      return std::nullopt;
+  }
+}
 
-  auto crc = crc32(0, std::span(masked).first(kDummyLrhSize + size));
-  const auto rest = network_offset + size;
+}  // namespace
+
+std::optional<IcrcStart> find_icrc_start(const Frame& frame) {
+  const auto head = frame.head();
+  const auto start =
+      frame.link() == Link::kEthernet ? find_in_ethernet(head) : find_in_infiniband(head);
+  if (!start || head.size() < start->offset + size_of(start->header) + BthLayout::kSize) {
+    return std::nullopt;
+  }
+  return start;
+}
+
+std::uint32_t icrc_of(const Frame& frame, IcrcStart start, std::size_t end) {
+  constexpr auto kSizeMax =
+      LrhLayout::kSize + Ipv6Layout::kSize + UdpLayout::kSize + BthLayout::kSize;
+  std::array<std::byte, kSizeMax> masked;
+  const auto lrh = std::span(masked).first(LrhLayout::kSize);
+  if (start.header == NetworkHeader::kLrh) {
+    std::memcpy(lrh.data(), frame.head().data(), lrh.size());
+    mask<LrhLayout>(lrh, LrhLayout::virtual_lane);
+  } else {
+    // Of a global packet nothing of the LRH counts, since a router makes a new one; where there is
+    // no LRH, eight bytes of ones stand for it (Annex A17 17.3.3).
+    std::memset(lrh.data(), 0xff, lrh.size());
+  }
+  const auto network = frame.head().subspan(start.offset);
+  const auto network_size = size_of(start.header);
+  const auto size = network_size + BthLayout::kSize;
+  assert(network.size() >= size);
+  const auto headers = std::span(masked).subspan(lrh.size(), size);
+  std::memcpy(headers.data(), network.data(), size);
+  mask_network(headers, start.header);
+  mask<BthLayout>(headers.subspan(network_size), kBthResv8a);
+
+  auto crc = crc32(0, std::span(masked).first(lrh.size() + size));
+  const auto rest = start.offset + size;
   assert(end >= rest);
   frame.for_each_piece(rest, end - rest,
                        [&](std::span<const std::byte> piece) { crc = crc32(crc, piece); });

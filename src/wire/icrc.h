@@ -1,5 +1,5 @@
-// The invariant CRC of RoCEv2 packets (IBTA 7.8.1, Annex A17 17.3.3): a CRC-32 over all that does
-// not change on the way from end to end.
+// The CRCs of packets of the InfiniBand transport: ICRC, over all that does not change from end to
+// end (IBTA 7.8.1; Annex A16 and A17 17.3.3 for RoCE), and VCRC (vcrc.h).
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,33 @@
 
 #include "spec/infiniband/constants.h"
 #include "wire/frame.h"
+#include "wire/ib_address.h"
 
 namespace softhca::wire {
 
 inline constexpr std::size_t kIcrcSize = spec::infiniband::kIcrcBytes;
 
-/// Where the IP header begins: after the Ethernet header and at most one 802.1Q tag. Nothing if
-/// no IP header follows or the head ends before BTH does.
-std::optional<std::size_t> find_roce_network_header(std::span<const std::byte> head);
+/// The header before the BTH whose changing fields are masked.
+enum class NetworkHeader : std::uint8_t { kIpv4, kIpv6, kGrh, kLrh };
 
-/// The ICRC of the RoCEv2 packet whose IP header begins at `network_offset` and whose ICRC field
-/// begins at `end`. The field's bytes on the wire are this number's, least significant first.
-/// @pre IP, UDP and BTH are whole and in the frame's head; no IP options
-std::uint32_t icrc_of(const Frame& frame, std::size_t network_offset, std::size_t end);
+constexpr NetworkHeader network_header(const IbAddress& address) {
+  if (address.encapsulation == Encapsulation::kLocal) return NetworkHeader::kLrh;
+  if (address.encapsulation != Encapsulation::kRoceV2) return NetworkHeader::kGrh;
+  return address.destination_gid.is_ipv4() ? NetworkHeader::kIpv4 : NetworkHeader::kIpv6;
+}
+
+/// Where the ICRC begins to look.
+struct IcrcStart {
+  std::size_t offset;  ///< of the header, but of the BTH after kLrh
+  NetworkHeader header;
+};
+
+/// Nothing if the headers of the frame are not those of the transport, or end before BTH does.
+std::optional<IcrcStart> find_icrc_start(const Frame& frame);
+
+/// The ICRC of the packet, whose ICRC field begins at `end`. The field's bytes on the wire are this
+/// number's, least significant first.
+/// @pre all headers up to BTH are whole and in the frame's head; no IP options
+std::uint32_t icrc_of(const Frame& frame, IcrcStart start, std::size_t end);
 
 }  // namespace softhca::wire

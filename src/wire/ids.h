@@ -10,6 +10,8 @@ namespace softhca::wire {
 
 /// Queue pair number, 24 bits.
 using Qpn = util::Strong<struct QpnTag, std::uint32_t>;
+/// Local identifier of a port in its subnet, or of a multicast group (IBTA 4.1.3).
+using Lid = util::Strong<struct LidTag, std::uint16_t>;
 /// Remote memory key (IBTA 10.6.3.2).
 using RKey = util::Strong<struct RKeyTag, std::uint32_t>;
 /// Queue key (IBTA 10.2.5).

@@ -23,6 +23,13 @@ inline constexpr std::uint16_t kRoceV2UdpPort = 4791;
 inline constexpr std::uint16_t kRoceV1EtherType = 0x8915;
 inline constexpr std::size_t kGrhBytes = 40;
 inline constexpr std::size_t kIcrcBytes = 4;
+inline constexpr std::size_t kVcrcBytes = 2;
+inline constexpr std::size_t kLrhLengthUnit = 4;  ///< bytes of one unit of LRH packet_length
+// LIDs (IBTA 4.1.3).
+inline constexpr std::uint16_t kFirstMulticastLid = 0xC000;
+inline constexpr std::uint16_t kPermissiveLid = 0xFFFF;  ///< whichever port gets it
+inline constexpr std::uint8_t kLmcMax = 7;               ///< a port has up to 2^7 LIDs
+inline constexpr std::size_t kServiceLevels = 16;
 
 /// What a receiver asks for with the 5-bit timer code of an RNR NAK (IBTA 9.7.5.2.8).
 constexpr std::chrono::microseconds rnr_timer(std::uint8_t code) {

@@ -5,7 +5,7 @@
 #include "ethernet/vectors.h"
 #include "wire/checksum.h"
 #include "wire/hex.h"
-#include "wire/roce.h"
+#include "wire/ib_header.h"
 
 namespace softhca::ethernet {
 namespace {
@@ -143,16 +143,16 @@ TEST(ChecksumOffload, DoesNotTouchWhatItDoesNotSupport) {
 }
 
 TEST(ChecksumOffload, ARocePacketCountsWithItsIcrcOnceItIsComputed) {
-  wire::RoceAddress address;
+  wire::IbAddress address;
   address.source_gid = wire::Gid::from_ipv4(1);
   address.destination_gid = wire::Gid::from_ipv4(2);
   Frame frame;
-  wire::RoceHeader(address).emit(wire::Bth{}, {}, 0, frame);
+  wire::IbHeader(address).emit(wire::Bth{}, {}, 0, frame);
   frame.compute_icrc();
   std::vector<std::byte> bytes(frame.size());
   frame.copy_to(bytes);
   EXPECT_EQ(check(frame, classify(frame)).sum, check_bytes(bytes).sum);
-  EXPECT_TRUE(wire::RocePacket::parse(frame));
+  EXPECT_TRUE(wire::IbPacket::parse(frame));
 }
 
 }  // namespace

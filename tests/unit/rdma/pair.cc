@@ -118,7 +118,7 @@ void Pair::take(End& from, const wire::Frame& frame) {
   frame.copy_to(bytes);
   auto fate = Fate::kDeliver;
   if (script || keep_sent) {
-    const auto packet = wire::RocePacket::parse(frame);
+    const auto packet = wire::IbPacket::parse(frame);
     ASSERT_TRUE(packet) << "the transport sent a packet that cannot be parsed";
     if (keep_sent) sent.push_back({*packet, to_b});
     if (script) fate = script(*packet, to_b);

@@ -15,7 +15,7 @@
 #include "rdma/test_hca.h"
 #include "rdma/transport.h"
 #include "util/clock.h"
-#include "wire/roce.h"
+#include "wire/ib_packet.h"
 
 namespace softhca::rdma::testing {
 
@@ -100,10 +100,10 @@ class Pair {
   std::function<void(QpAttributes&)> adjust;
   QpOptions qp_options;
   /// Asked about each packet before the random faults. `to_b`: from a to b.
-  std::function<Fate(const wire::RocePacket&, bool to_b)> script;
+  std::function<Fate(const wire::IbPacket&, bool to_b)> script;
   /// Opcodes and PSNs that were sent, for tests that look at the conversation.
   struct Sent {
-    wire::RocePacket packet;
+    wire::IbPacket packet;
     bool to_b;
   };
   std::vector<Sent> sent;

@@ -106,7 +106,7 @@ TEST(QpStates, ADrainedResponderTakesMoreReadsAndKeepsItsAtomicResults) {
   Pair::change_drained(pair.a, *pair.qa, attributes);
   // Answers are lost once, so that all sixteen are asked for twice.
   unsigned lost = 0;
-  pair.script = [&](const wire::RocePacket& packet, bool) {
+  pair.script = [&](const wire::IbPacket& packet, bool) {
     return !packet.info().request && lost++ < 16 ? Fate::kLose : Fate::kDeliver;
   };
   for (unsigned i = 0; i < 16; ++i) pair.a.post(*pair.qa, fetch_add(0x200 + 8 * i, 0x100, 1));
@@ -156,7 +156,7 @@ TEST(Scheduling, QpsTakeTurnsWithinABudget) {
     pair.a.post(*qps.back(), write(0, 0, 100 * 1024));
   }
   std::map<std::uint32_t, unsigned> sent;
-  pair.script = [&](const wire::RocePacket& packet, bool) {
+  pair.script = [&](const wire::IbPacket& packet, bool) {
     ++sent[packet.bth.dest_qp.value()];
     return Fate::kLose;
   };

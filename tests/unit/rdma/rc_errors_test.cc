@@ -139,7 +139,7 @@ TEST_F(RcErrors, OldVariantOfAKeyIsRefused) {
 }
 
 TEST_F(RcErrors, KeyThatGoesDuringAWriteEndsIt) {
-  pair.script = [&](const wire::RocePacket& packet, bool) {
+  pair.script = [&](const wire::IbPacket& packet, bool) {
     if (packet.bth.psn == wire::Psn(0xFFFFF0 + 5)) pair.b.keys.find(kKey)->set_free(true);
     return Fate::kDeliver;
   };
@@ -148,7 +148,7 @@ TEST_F(RcErrors, KeyThatGoesDuringAWriteEndsIt) {
 }
 
 TEST_F(RcErrors, KeyThatGoesDuringAReadEndsIt) {
-  pair.script = [&](const wire::RocePacket& packet, bool to_b) {
+  pair.script = [&](const wire::IbPacket& packet, bool to_b) {
     if (!to_b && packet.bth.psn == wire::Psn(0xFFFFF0 + 5)) {
       pair.b.keys.find(kKey)->set_free(true);
     }
@@ -397,7 +397,7 @@ TEST_F(RcErrors, RequestsInFlightAreFlushedAndTheirAnswersIgnored) {
 
 TEST_F(RcErrors, ReceiveInUseIsFlushedToo) {
   pair.b.post_receive(*pair.qb, {End::sge(0, 9000)}, 3);
-  pair.script = [](const wire::RocePacket& packet, bool) {
+  pair.script = [](const wire::IbPacket& packet, bool) {
     return packet.info().last ? Fate::kLose : Fate::kDeliver;
   };
   pair.a.post(*pair.qa, send(0, 9000));

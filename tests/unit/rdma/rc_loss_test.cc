@@ -25,13 +25,13 @@ class RcLoss : public ::testing::Test {
   /// Meets the nth packet (from 0) that `match` accepts with `fate`.
   template <class Match>
   void nth(unsigned n, Fate fate, Match match) {
-    pair.script = [this, n, fate, match](const wire::RocePacket& packet, bool to_b) {
+    pair.script = [this, n, fate, match](const wire::IbPacket& packet, bool to_b) {
       if (!match(packet, to_b)) return Fate::kDeliver;
       return matched_++ == n ? fate : Fate::kDeliver;
     };
   }
-  static bool is_request(const wire::RocePacket&, bool to_b) { return to_b; }
-  static bool is_answer(const wire::RocePacket&, bool to_b) { return !to_b; }
+  static bool is_request(const wire::IbPacket&, bool to_b) { return to_b; }
+  static bool is_answer(const wire::IbPacket&, bool to_b) { return !to_b; }
 
   Pair pair;
   unsigned matched_ = 0;
@@ -39,7 +39,7 @@ class RcLoss : public ::testing::Test {
 
 TEST_F(RcLoss, LostPacketIsSentAgainAfterOneSequenceNak) {
   unsigned naks = 0;
-  pair.script = [&](const wire::RocePacket& packet, bool to_b) {
+  pair.script = [&](const wire::IbPacket& packet, bool to_b) {
     if (to_b) return matched_++ == 3 ? Fate::kLose : Fate::kDeliver;
     naks += packet.ext.aeth.type == wire::AethType::NAK;
     return Fate::kDeliver;
@@ -88,7 +88,7 @@ TEST_F(RcLoss, RetriesAreUsedUpThenTheRequestFails) {
   auto attributes = pair.qa->attributes();
   attributes.retry_count = 3;
   Pair::change_drained(pair.a, *pair.qa, attributes);
-  pair.script = [&](const wire::RocePacket&, bool to_b) {
+  pair.script = [&](const wire::IbPacket&, bool to_b) {
     matched_ += to_b;
     return Fate::kLose;
   };
@@ -121,7 +121,7 @@ TEST_F(RcLoss, EveryPacketLostOnceStillArrives) {
     fresh.connect();
     fresh.a.fill(0, 0x8000, n);
     unsigned seen = 0;
-    fresh.script = [&](const wire::RocePacket&, bool) {
+    fresh.script = [&](const wire::IbPacket&, bool) {
       return seen++ == n ? Fate::kLose : Fate::kDeliver;
     };
     fresh.a.post(*fresh.qa, write(0, 0x20000, 4000));
@@ -163,7 +163,7 @@ TEST_F(RcLoss, LostReadRequestIsFoundByTheAnswerToALaterRequest) {
 }
 
 TEST_F(RcLoss, LostWholeAnswerOfAReadIsAnImpliedNakOfTheNextAcknowledgement) {
-  pair.script = [&](const wire::RocePacket& packet, bool to_b) {
+  pair.script = [&](const wire::IbPacket& packet, bool to_b) {
     return !to_b && packet.info().operation == Operation::kRdmaReadResponse && matched_++ == 0
                ? Fate::kLose
                : Fate::kDeliver;

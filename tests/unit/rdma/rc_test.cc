@@ -226,7 +226,7 @@ TEST_F(Rc, CompletionsComeInPostingOrderAcrossOperations) {
 
 TEST_F(Rc, OutstandingReadsStayWithinMaxRdAtomic) {
   unsigned outstanding = 0, most = 0;
-  pair.script = [&](const wire::RocePacket& packet, bool to_b) {
+  pair.script = [&](const wire::IbPacket& packet, bool to_b) {
     if (to_b && packet.info().operation == wire::Operation::kRdmaReadRequest) {
       most = std::max(most, ++outstanding);
     }
@@ -244,7 +244,7 @@ TEST_F(Rc, OutstandingReadsStayWithinMaxRdAtomic) {
 
 TEST_F(Rc, FenceWaitsForEarlierReads) {
   bool read_done = false, write_before = false;
-  pair.script = [&](const wire::RocePacket& packet, bool to_b) {
+  pair.script = [&](const wire::IbPacket& packet, bool to_b) {
     if (!to_b && packet.info().operation == wire::Operation::kRdmaReadResponse) read_done = true;
     if (to_b && packet.info().operation == wire::Operation::kRdmaWrite) write_before = !read_done;
     return Fate::kDeliver;
@@ -260,7 +260,7 @@ TEST_F(Rc, FenceWaitsForEarlierReads) {
 
 TEST_F(Rc, WindowBoundsPacketsInFlight) {
   std::int64_t in_flight = 0, most = 0;
-  pair.script = [&](const wire::RocePacket& packet, bool to_b) {
+  pair.script = [&](const wire::IbPacket& packet, bool to_b) {
     if (to_b) {
       most = std::max(most, ++in_flight);
     } else {
@@ -278,7 +278,7 @@ TEST_F(Rc, WindowBoundsPacketsInFlight) {
 
 TEST_F(Rc, OneAcknowledgementAnswersABatch) {
   unsigned acknowledgements = 0;
-  pair.script = [&](const wire::RocePacket&, bool to_b) {
+  pair.script = [&](const wire::IbPacket&, bool to_b) {
     acknowledgements += !to_b;
     return Fate::kDeliver;
   };

@@ -18,7 +18,7 @@ class Uc : public ::testing::Test {
     pair.a.fill(0, 0x20000, 1);
   }
   void lose(std::initializer_list<unsigned> which) {
-    pair.script = [this, lost = std::vector(which)](const wire::RocePacket&, bool) {
+    pair.script = [this, lost = std::vector(which)](const wire::IbPacket&, bool) {
       const auto n = seen_++;
       return std::find(lost.begin(), lost.end(), n) != lost.end() ? Fate::kLose : Fate::kDeliver;
     };
@@ -59,7 +59,7 @@ TEST_F(Uc, MessageThatLosesAPacketIsDroppedAndItsReceiveServesTheNext) {
     fresh.a.fill(0, 6000, n);
     fresh.b.post_receive(*fresh.qb, {End::sge(0x20000, 6000)}, 1);
     unsigned seen = 0;
-    fresh.script = [&](const wire::RocePacket&, bool) {
+    fresh.script = [&](const wire::IbPacket&, bool) {
       return seen++ == n ? Fate::kLose : Fate::kDeliver;
     };
     fresh.a.post(*fresh.qa, send(0, 3000));

@@ -13,6 +13,7 @@
 #include "wire/ieth.h"
 #include "wire/immdt.h"
 #include "wire/ipv6.h"
+#include "wire/lrh.h"
 #include "wire/reth.h"
 #include "wire/tcp.h"
 #include "wire/udp.h"
@@ -108,6 +109,16 @@ TEST_F(Headers, Ipv6AndGrhSurviveEmitAndParse) {
                   random_gid(),
                   random_gid()};
     ASSERT_EQ(again<GrhLayout>(grh), grh);
+  }
+}
+
+TEST_F(Headers, LrhSurvivesEmitAndParse) {
+  for (int i = 0; i != kRounds; ++i) {
+    const Lrh lrh{random<std::uint8_t>(4),      random<std::uint8_t>(4),
+                  random<std::uint8_t>(4),      LrhNextHeader(random(2)),
+                  Lid(random<std::uint16_t>()), random<std::uint16_t>(11),
+                  Lid(random<std::uint16_t>())};
+    ASSERT_EQ(again<LrhLayout>(lrh), lrh);
   }
 }
 

@@ -43,6 +43,26 @@ inline constexpr std::string_view kSendOnlyImmediateIpv6 =
     "0000000000000000000000000002f00d12b70020000005f0ffff0000045680000001cafef00d4100"
     "0000069396b8";
 
+// ICRC by Python's zlib over the bytes masked as IBTA 7.8.1 says, VCRC by its polynomial, bit by
+// bit.
+
+/// InfiniBand, local: an RDMA WRITE of 14 bytes on VL 7.
+inline constexpr std::string_view kLocalWriteOnly =
+    "7012375c000e17d20a2024870087b1b3000dec2a01710a1c015d400238f27a050000000ebb884d85"
+    "fd5cfba4728bc0690ed400009625b75a45fa";
+
+/// InfiniBand, global: VL 2, SL 5, LIDs 0x34 to 0x12, traffic class 0x60, hop limit 3, pad 3.
+inline constexpr std::string_view kGlobalSendOnlyImmediate =
+    "20530012001200346601234500181b03fe800000000000000002c90300000001fe80000000000000"
+    "0002c903000000020530ffff0000045680000001cafef00d4100000094a9cf86f2ac";
+
+/// RoCEv1 in VLAN 100, priority 3: a datagram to QP 1, the bytes 0 to 7.
+inline constexpr std::string_view kRoceV1UdSendOnly =
+    "0200000000020200000000018100606489156000000000201b40fe800000000000000002c9030000"
+    "0001fe800000000000000002c903000000026480ffff000000010000000580010000000000010001"
+    "020304050607c6dc963a";
+
+inline constexpr std::string_view kInfiniband[] = {kLocalWriteOnly, kGlobalSendOnlyImmediate};
 inline constexpr std::string_view kAll[] = {kCnpOfConnectX4Lx, kRdmaWriteOnly, kAcknowledgeInVlan,
                                             kUdSendOnly, kSendOnlyImmediateIpv6};
 
