@@ -386,6 +386,38 @@ class Timer final : public pcie::Function {
   void reset_device() override {}
 };
 
+/// Has always more to do, and takes its time for it.
+class Busy final : public pcie::Function {
+ public:
+  explicit Busy(util::Duration work)
+      : Function("busy", {}, std::array{pcie::Bar{.size = 4096}},
+                 {.vectors = 1, .bar = 0, .table_offset = 0, .pba_offset = 0x800}),
+        work_(work) {}
+  util::Time run(util::Time) override {
+    ++runs;
+    for (const auto end = util::monotonic_now() + work_; util::monotonic_now() < end;) {
+    }
+    return util::Time::min();
+  }
+  unsigned runs = 0;
+
+ protected:
+  void read_register(unsigned, std::uint64_t, std::span<std::byte>) override {}
+  void write_register(unsigned, std::uint64_t, std::span<const std::byte>) override {}
+  void reset_device() override {}
+
+ private:
+  util::Duration work_;
+};
+
+TEST(ServeLoop, LooksAtTheSocketsBetweenRoundsThatLast) {
+  auto loop = vfio_user::ServeLoop::create().value();
+  Busy busy(std::chrono::microseconds(300));
+  loop->add(busy);
+  for (int i = 0; i < 5; ++i) loop->turn(util::Time{});
+  EXPECT_EQ(busy.runs, 5u) << "one round in each turn";
+}
+
 TEST(ServeLoop, CallsAFunctionWhenItAskedToBeCalled) {
   for (const auto poll : {std::chrono::microseconds(0), std::chrono::microseconds(200)}) {
     auto loop = vfio_user::ServeLoop::create({.poll = poll}).value();
