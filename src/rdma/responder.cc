@@ -54,6 +54,13 @@ KeyUser Responder::user() const {
   return {qp_.attributes().pd, qp_.qpn(), qp_.attributes().reserved_lkey};
 }
 
+/// Who scatters into the receive request.
+KeyUser Responder::receive_user() const {
+  auto user = this->user();
+  if (receive_.pd) user.pd = *receive_.pd;
+  return user;
+}
+
 void Responder::handle_request(const wire::IbPacket& packet, const wire::Frame& frame) {
   if (!state_rules(qp_.state()).receives || fatal_) {
     return engine_.drop(&qp_, Drop::kQpState, Reason::kUnexpectedRequest);

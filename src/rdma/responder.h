@@ -86,6 +86,7 @@ class Responder {
   void complete_receive(ReceiveCompletion completion);
   void fail_receive(WorkStatus status, Reason reason);
   KeyUser user() const;
+  KeyUser receive_user() const;
 
   // responder_message.cc
   Verdict check_order(const wire::IbPacket& packet) const;

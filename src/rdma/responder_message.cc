@@ -52,7 +52,7 @@ Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wi
     fail_receive(WorkStatus::kLocalLength, Reason::kReceiveTooShort);
     return {Verdict::Kind::kInvalid, Reason::kReceiveTooShort, true};
   }
-  const auto fault = scatter(engine_.keys, user(), receive_.sges, received_, frame,
+  const auto fault = scatter(engine_.keys, receive_user(), receive_.sges, received_, frame,
                              packet.payload_offset, packet.payload_size);
   if (fault != Reason::kNone) {
     fail_receive(WorkStatus::kLocalProtection, fault);

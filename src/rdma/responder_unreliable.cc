@@ -60,10 +60,10 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
   }
   std::array<std::byte, kGrhBytes> grh;
   wire::emit_ud_grh(frame, packet, grh);
-  auto fault = scatter(engine_.keys, user(), receive_.sges, 0, grh);
+  auto fault = scatter(engine_.keys, receive_user(), receive_.sges, 0, grh);
   if (fault == Reason::kNone) {
-    fault = scatter(engine_.keys, user(), receive_.sges, kGrhBytes, frame, packet.payload_offset,
-                    packet.payload_size);
+    fault = scatter(engine_.keys, receive_user(), receive_.sges, kGrhBytes, frame,
+                    packet.payload_offset, packet.payload_size);
   }
   if (fault != Reason::kNone) {
     fail_receive(WorkStatus::kLocalProtection, fault);

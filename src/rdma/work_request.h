@@ -61,10 +61,14 @@ struct SendRequest {
 struct ReceiveRequest {
   std::uint32_t cookie = 0;      ///< the device's own (WQE counter, or index in an SRQ)
   Reason fault = Reason::kNone;  ///< with Fetch::kMalformed: a number of the device's own
+  /// That its LKeys are checked with, if it is not the QP's: a shared receive queue has its own
+  /// (IBTA 10.2.9.3).
+  std::optional<Pd> pd = std::nullopt;
   std::vector<Sge> sges;
 
   void reset() {
     cookie = 0;
+    pd.reset();
     fault = Reason::kNone;
     sges.clear();
   }

@@ -192,6 +192,7 @@ Fetch Rdma::fetch_shared(QueuePair& qp, rdma::ReceiveRequest& request) {
   auto* srq = find_srq(qp.srqn());
   if (srq == nullptr) return Fetch::kUnreadable;
   const auto result = srq->fetch(request);
+  request.pd = srq->attributes().pd;
   post_srq_events(*srq);
   return result;
 }

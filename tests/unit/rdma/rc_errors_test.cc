@@ -122,6 +122,29 @@ TEST_F(RcErrors, KeyOfThisQpIsAccepted) {
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
 }
 
+// IBTA 10.2.9.3: the buffers of a shared receive queue are its owner's, not those of the QP that
+// takes one.
+TEST(RcSharedReceive, KeysOfAReceiveAreCheckedWithTheProtectionDomainOfItsQueue) {
+  for (const bool own : {true, false}) {
+    Pair pair;
+    pair.qp_options.uses_srq = true;
+    pair.qp_options.has_receive_queue = false;
+    pair.connect();
+    auto attributes = pair.b.keys.find(kKey)->attributes();
+    attributes.key = MKey(0x9900);
+    attributes.pd = Pd(9);
+    pair.b.keys.insert(attributes);
+    pair.b.post_receive(*pair.qb, {End::sge(0, 100, own ? MKey(0x9900) : kKey)});
+    pair.b.hca.srq.front().pd = Pd(9);
+    pair.a.post(*pair.qa, send(0, 100));
+    pair.drive();
+    ASSERT_EQ(pair.b.hca.receives.size(), 1u);
+    const auto& completion = pair.b.hca.receives[0].completion;
+    EXPECT_EQ(completion.status, own ? kSuccess : kLocalProtection);
+    EXPECT_EQ(completion.reason, own ? Reason::kNone : Reason::kKeyOtherPd);
+  }
+}
+
 TEST_F(RcErrors, InvalidatedKeyIsRefused) {
   auto request = write(0, 0, 100);
   request.rkey = key_on(pair.b, [](auto& key) { key.free = true; });
