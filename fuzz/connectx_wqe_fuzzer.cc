@@ -132,6 +132,7 @@ class World {
                  *port_};
   std::byte* memory_ = static_cast<std::byte*>(std::aligned_alloc(kPage, kPages* kPage));
   std::uint32_t pd_ = 0;
+  std::uint32_t uar_ = 0;
   std::uint32_t cqn_ = 0;
   std::uint32_t srqn_ = 0;
   std::array<std::uint32_t, 2> qpns_{};
@@ -165,6 +166,7 @@ void World::build() {
   pcie::set_bus_master(device_, true);
   std::memset(memory_, 0, kPages * kPage);
   pd_ = device_.resources().pds().allocate()->value();
+  uar_ = device_.resources().uars().allocate()->value();
   rdma::MemoryKey::Attributes key;
   key.key = rdma::MKey(kKey);
   key.pd = rdma::Pd(pd_);
@@ -208,6 +210,7 @@ std::uint32_t World::create_qp(spec::connectx::service_type service, Page ring, 
         const auto context = in.sub(create_qp_in::qpc);
         context.set(qpc::st, static_cast<std::uint32_t>(service));
         context.set(qpc::pd, pd_);
+        context.set(qpc::uar_page, uar_);
         context.set(qpc::cqn_snd, cqn_);
         context.set(qpc::cqn_rcv, cqn_);
         context.set(qpc::dbr_addr, record_address(record));

@@ -50,6 +50,7 @@ Device::Device(DeviceOptions options, fabric::Port& port)
     : Function(options.name, kIdentity, kBars, msix_layout(options.msix_vectors)),
       options_(std::move(options)),
       run_time_(options_.clock()),
+      notes_(options_.name),
       port_(port),
       parts_(std::make_unique<Parts>()),
       is_rung_(Resources::queue_numbers_end(options_.limits)) {
@@ -78,14 +79,21 @@ void Device::make_objects() {
   parts.completion_queues.reset();
   parts.event_queues.reset();
   parts.resources = std::make_unique<Resources>(limits);
-  parts.event_queues = std::make_unique<EventQueues>(msix(), limits, options_.clock);
+  parts.event_queues = std::make_unique<EventQueues>(msix(), limits, health_, notes_);
   parts.completion_queues = std::make_unique<CompletionQueues>(*parts.event_queues, limits);
-  parts.memory_keys = std::make_unique<MemoryKeys>(*this);
+  parts.memory_keys = std::make_unique<MemoryKeys>(dma(), *parts.resources, limits);
   parts.vport = std::make_unique<Vport>(options_.mac, options_.node_guid, limits);
   parts.port_registers = std::make_unique<PortRegisters>(*this);
-  parts.rdma = std::make_unique<Rdma>(*this);
+  parts.rdma = std::make_unique<Rdma>(Rdma::Parts{.limits = limits,
+                                                  .resources = *parts.resources,
+                                                  .event_queues = *parts.event_queues,
+                                                  .completion_queues = *parts.completion_queues,
+                                                  .keys = parts.memory_keys->table(),
+                                                  .port = port_,
+                                                  .mapper = queue_mapper(),
+                                                  .notes = notes_});
   parts.ethernet = std::make_unique<Ethernet>(*this);
-  half_cq_doorbell_ = {};
+  half_cq_doorbells_.assign(kBarSize / kUarPageSize, std::nullopt);
   for (const auto number : rung_) is_rung_[number] = false;
   rung_.clear();
 }
@@ -108,10 +116,12 @@ void Device::forget_driver() {
   pages().forget_all();
   commands().set_state(HcaState::kDisabled);
   commands().set_issi(0);
+  health_.clear();
 }
 
 util::Time Device::run(util::Time now) {
   run_time_ = now;
+  notes_.set_time(now);
   completion_queues().run(now);
   const bool more_commands = commands().run();
   run_send_doorbells();

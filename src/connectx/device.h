@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "connectx/base/bar_layout.h"
+#include "connectx/base/health.h"
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
 #include "connectx/function/vendor_capability.h"
@@ -22,6 +24,7 @@
 #include "pcie/function.h"
 #include "rdma/types.h"
 #include "util/clock.h"
+#include "util/notes.h"
 
 namespace softhca::connectx {
 
@@ -75,6 +78,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Ethernet& ethernet() { return *parts_->ethernet; }
   fabric::Port& port() { return port_; }
   util::Time now() const { return options_.clock(); }
+  Health& health() { return health_; }
+  util::Notes& notes() { return notes_; }
 
   /// Drops every object that a driver made: TEARDOWN_HCA, fast teardown. Pages and capabilities
   /// stay.
@@ -109,23 +114,20 @@ class Device final : public pcie::Function, private fabric::Receiver {
 
   // uar.cc
   void write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in);
-  void arm_cq(std::uint32_t arm_dword, Cqn cqn);
+  void arm_cq(UarPage uar, std::uint32_t arm_dword, Cqn cqn);
   void update_eq(UarPage uar, std::uint32_t dword, bool arm);
-  void ring_send_doorbell(std::uint32_t number);
+  void ring_send_doorbell(UarPage uar, std::uint32_t number);
   void run_send_doorbells();
-
-  /// The first half of a CQ doorbell that is written as two dwords.
-  struct HalfDoorbell {
-    UarPage uar;
-    std::uint32_t dword = 0;
-  };
 
   DeviceOptions options_;
   util::Time run_time_;  ///< of the last run()
+  util::Notes notes_;
+  Health health_;
   VendorCapability vendor_capability_;
   fabric::Port& port_;
   std::unique_ptr<Parts> parts_;
-  HalfDoorbell half_cq_doorbell_;
+  /// The first halves of CQ doorbells that are written as two dwords, by doorbell page.
+  std::vector<std::optional<std::uint32_t>> half_cq_doorbells_;
   /// Send doorbells rung since the last run(), each number once.
   std::vector<std::uint32_t> rung_;
   std::vector<bool> is_rung_;

@@ -1,6 +1,8 @@
 // Doorbell pages (PRM 7.4.4, Table 13): 4 KiB each, mapped into processes of the guest. Any process
 // can write anything to its own page, at any time.
 
+#include <utility>
+
 #include "connectx/base/resources.h"
 #include "connectx/device.h"
 #include "connectx/ethernet/ethernet.h"
@@ -40,22 +42,27 @@ void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::b
       if (offset % kSendRegisterSize != kSendNumber) continue;
       using Control = spec::connectx::send_doorbell_register;
       static_assert(Control::sq_number.kOffset == kSendNumber);
-      ring_send_doorbell(dword >> Control::sq_number.kLo);
+      ring_send_doorbell(uar, dword >> Control::sq_number.kLo);
     } else if (offset == kCqArm) {
-      half_cq_doorbell_ = {.uar = uar, .dword = dword};
+      half_cq_doorbells_[uar.value()] = dword;
     } else if (offset == kCqNumber) {
-      if (half_cq_doorbell_.uar == uar)
-        arm_cq(half_cq_doorbell_.dword, Cqn(dword & Number::cqn.kMax));
-      half_cq_doorbell_ = {};
+      // "No other DoorBell can be rung in the midst of an on-going write of a DoorBell over a given
+      // UAR page" (PRM 7.2.2.2); over another page it can.
+      const auto half = std::exchange(half_cq_doorbells_[uar.value()], std::nullopt);
+      if (half) arm_cq(uar, *half, Cqn(dword & Number::cqn.kMax));
     } else if (offset == kEqUpdateAndArm || offset == kEqUpdate) {
       update_eq(uar, dword, offset == kEqUpdateAndArm);
     }
   }
 }
 
-void Device::arm_cq(std::uint32_t arm_dword, Cqn cqn) {
+// "HCA validates that the UAR page used to post the command matches the one specified in the
+// contexts of that object" (PRM 7.2): a process must not touch what is another's, or the kernel's.
+
+void Device::arm_cq(UarPage uar, std::uint32_t arm_dword, Cqn cqn) {
   auto* cq = completion_queues().find(cqn);
-  if (cq != nullptr) cq->handle_arm(arm_dword);
+  if (cq == nullptr || cq->attributes().uar_page != uar) return;
+  cq->handle_arm(arm_dword);
 }
 
 void Device::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
@@ -64,14 +71,13 @@ void Device::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
   util::store_be32(bytes, dword);
   const util::View<Doorbell> doorbell(bytes);
   auto* eq = event_queues().find(Eqn(doorbell.get(Doorbell::eqn)));
-  // EQs are the kernel's: a process must not acknowledge its events from a page of its own.
   if (eq == nullptr || eq->attributes().uar_page != uar) return;
   eq->handle_doorbell(doorbell.get(Doorbell::consumer_index), arm);
 }
 
-void Device::ring_send_doorbell(std::uint32_t number) {
+void Device::ring_send_doorbell(UarPage uar, std::uint32_t number) {
   if (number >= is_rung_.size() || is_rung_[number]) return;
-  if (!rdma().owns(Qpn(number)) && !ethernet().owns(Sqn(number))) return;
+  if (!rdma().listens(Qpn(number), uar) && !ethernet().listens(Sqn(number), uar)) return;
   is_rung_[number] = true;
   rung_.push_back(number);
 }

@@ -1,4 +1,4 @@
-// Who uses an object: one that is in use refuses to be destroyed.
+// Who uses an object: a command does not destroy one that is in use.
 #pragma once
 
 #include <cassert>
@@ -7,7 +7,7 @@
 
 namespace softhca::hca {
 
-/// The count of an object's users, a member of the object.
+/// The count of an object's users.
 class Users {
  public:
   Users() = default;
@@ -42,6 +42,20 @@ class Use {
 
  private:
   Users* users_ = nullptr;
+};
+
+/// An object that others refer to: a base of its class.
+class Used {
+ public:
+  Use use() { return Use(users_); }
+  bool in_use() const { return users_.any(); }
+  std::uint32_t users() const { return users_.count(); }
+
+ protected:
+  ~Used() = default;
+
+ private:
+  Users users_;
 };
 
 }  // namespace softhca::hca

@@ -18,8 +18,10 @@ using spec::connectx::event_type;
 using InputHeader = spec::connectx::command_input_header;
 using OutputHeader = spec::connectx::command_output_header;
 
-/// Input bytes after which run() lets others work: the rest waits for the next call.
+/// Bytes of inputs and outputs after which run() lets others work: the rest waits for the next
+/// call. A command without either costs as much as so many bytes.
 constexpr std::size_t kRunBudget = 4 << 20;
+constexpr std::size_t kCommandCost = 4 << 10;
 
 }  // namespace
 
@@ -31,7 +33,7 @@ pcie::Iova CommandInterface::slot_address(unsigned slot) const {
 }
 
 void CommandInterface::read_init_segment(std::uint64_t offset, std::span<std::byte> out) {
-  init_segment_.read(offset, out, device_.now());
+  init_segment_.read(offset, out, device_.now(), device_.health());
 }
 
 void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const std::byte> in) {
@@ -54,10 +56,8 @@ void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const 
 }
 
 void CommandInterface::apply_new_queue() {
-  if (std::uint64_t held; log_limit_.allow(device_.now(), &held)) {
-    util::log(util::LogLevel::kInfo, "{}: a driver begins with its command queue at {:#x}",
-              device_.name(), init_segment_.queue_address());
-  }
+  device_.notes().info("a driver begins with its command queue at {:#x}",
+                       init_segment_.queue_address());
   new_queue_ = false;
   quiesce_ = false;
   // A driver that never said goodbye (crash, kexec) left its objects behind.
@@ -77,7 +77,7 @@ bool CommandInterface::run() {
     const unsigned slot = posted_[done++];
     posted_mask_ &= ~(1u << slot);
     execute_slot(slot);
-    bytes += mailbox_.input().size();
+    bytes += kCommandCost + mailbox_.size();
   }
   std::copy(posted_.begin() + done, posted_.begin() + posted_count_, posted_.begin());
   posted_count_ -= done;
@@ -87,15 +87,11 @@ bool CommandInterface::run() {
 void CommandInterface::execute_slot(unsigned slot) {
   util::Struct<QueueEntry> entry;
   if (!init_segment_.has_queue() || !device_.dma().read(slot_address(slot), entry.bytes())) {
-    if (std::uint64_t held; log_limit_.allow(device_.now(), &held)) {
-      util::log(util::LogLevel::kWarning, "{}: command slot {} is not readable at {:#x}",
-                device_.name(), slot, slot_address(slot));
-    }
+    device_.notes().warn("command slot {} is not readable at {:#x}", slot, slot_address(slot));
     return;
   }
   if (entry.get(QueueEntry::ownership) == 0) {
-    util::log(util::LogLevel::kDebug, "{}: doorbell for slot {}, which software owns",
-              device_.name(), slot);
+    device_.notes().debug("doorbell for slot {}, which software owns", slot);
     return;
   }
   // PRM 12.6: no event tells the end of the command that creates or destroys the EQ of such events.
@@ -125,8 +121,7 @@ void CommandInterface::dispatch() {
     ++(result ? counters.executed : counters.refused);
   }
   if (result) {
-    util::log(util::LogLevel::kDebug, "{}: {} (op_mod {:#x}) done", device_.name(), spec->name(),
-              command.op_mod);
+    device_.notes().debug("{} (op_mod {:#x}) done", spec->name(), command.op_mod);
     return;
   }
   std::fill(command.out.begin(), command.out.end(), std::byte{0});
@@ -162,12 +157,8 @@ void CommandInterface::complete(unsigned slot, util::MutableView<QueueEntry> ent
                                 DeliveryStatus status) {
   if (status != DeliveryStatus::OK) {
     ++undelivered_;
-    if (std::uint64_t held; log_limit_.allow(device_.now(), &held)) {
-      util::log(
-          util::LogLevel::kWarning,
-          "{}: command in slot {} not delivered: {} ({:#04x}, PRM Table 96); {} lines held back",
-          device_.name(), slot, to_string(status), static_cast<unsigned>(status), held);
-    }
+    device_.notes().warn("command in slot {} not delivered: {} ({:#04x}, PRM Table 96)", slot,
+                         to_string(status), static_cast<unsigned>(status));
   }
   entry.set(QueueEntry::status, static_cast<std::uint8_t>(status));
   entry.set(QueueEntry::ownership, 0);
@@ -204,16 +195,12 @@ void CommandInterface::post_event(unsigned slot) {
 
 void CommandInterface::report(const CommandSpec* spec, const Command& command,
                               const Refusal& refusal) {
-  std::uint64_t held = 0;
-  if (!log_limit_.allow(device_.now(), &held)) return;
   const auto name =
       spec != nullptr ? std::string(spec->name()) : fmt::format("command {:#06x}", command.opcode);
-  const auto more = held != 0 ? fmt::format("; {} lines held back", held) : std::string();
-  util::log(util::LogLevel::kWarning,
-            "{}: {} (op_mod {:#x}) refused: {} ({:#04x}), syndrome {:#010x}: {} ({}){}",
-            device_.name(), name, command.op_mod, to_string(refusal.status),
-            static_cast<unsigned>(refusal.status), refusal.syndrome, refusal.text, refusal.section,
-            more);
+  device_.notes().warn("{} (op_mod {:#x}) refused: {} ({:#04x}), syndrome {:#010x}: {} ({})", name,
+                       command.op_mod, to_string(refusal.status),
+                       static_cast<unsigned>(refusal.status), refusal.syndrome, refusal.text,
+                       refusal.section);
 }
 
 }  // namespace softhca::connectx

@@ -17,8 +17,6 @@
 #include "connectx/command/command_mailbox.h"
 #include "connectx/command/command_table.h"
 #include "connectx/command/init_segment.h"
-#include "util/clock.h"
-#include "util/log.h"
 
 namespace softhca::connectx {
 
@@ -78,7 +76,6 @@ class CommandInterface {
   std::vector<Counters> counters_;
   std::uint64_t unknown_opcodes_ = 0;
   std::uint64_t undelivered_ = 0;
-  util::RateLimiter log_limit_{20, std::chrono::seconds(1)};
 };
 
 }  // namespace softhca::connectx

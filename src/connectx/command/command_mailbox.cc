@@ -54,6 +54,7 @@ std::uint8_t command_signature(std::span<const std::byte> bytes) {
 }
 
 DeliveryStatus CommandMailbox::receive(util::View<QueueEntry> entry) {
+  size_ = 0;
   // PRM Table 96: "0x10 - bad command type".
   constexpr std::uint32_t kPciTransport = 7;
   if (entry.get(QueueEntry::type) != kPciTransport) return DeliveryStatus::BAD_COMMAND_DESCRIPTOR;
@@ -63,6 +64,7 @@ DeliveryStatus CommandMailbox::receive(util::View<QueueEntry> entry) {
   if (output_length < kMinLength || output_length > kMaxLength) {
     return DeliveryStatus::OUTPUT_LEN_ERR;
   }
+  size_ = std::size_t{input_length} + output_length;
   if (const auto status = read_input(entry); status != DeliveryStatus::OK) return status;
   return walk_output(entry);
 }

@@ -35,6 +35,9 @@ class CommandMailbox {
   /// As long as the entry's output_length, zero at first.
   std::span<std::byte> output() { return output_; }
 
+  /// Bytes of the last message that receive() has read or walked over, to whatever end.
+  std::size_t size() const { return size_; }
+
   /// Writes the output: the first bytes to `entry`, the rest to the chain, signed.
   DeliveryStatus send(util::MutableView<QueueEntry> entry);
 
@@ -44,6 +47,7 @@ class CommandMailbox {
   bool write_block(pcie::Iova block, std::span<const std::byte> data);
 
   pcie::DmaSpace& dma_;
+  std::size_t size_ = 0;
   std::vector<std::byte> input_;
   std::vector<std::byte> output_;
   std::vector<pcie::Iova> output_blocks_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "connectx/base/timestamp.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
@@ -10,7 +11,7 @@ namespace softhca::connectx {
 namespace {
 
 using Layout = spec::connectx::init_segment;
-using Health = spec::connectx::health_buffer;
+using HealthBuffer = spec::connectx::health_buffer;
 
 constexpr std::uint64_t kAddressHigh = Layout::cmdq_phy_addr.kOffset;
 constexpr std::uint64_t kAddressLow = Layout::nic_interface.kOffset;
@@ -22,12 +23,6 @@ constexpr util::Duration kHealthPeriod = std::chrono::milliseconds(10);
 
 }  // namespace
 
-std::uint64_t device_cycles(util::Time now) {
-  static_assert(std::uint64_t{kDeviceFrequencyKhz} * 32 == 5 * 1000000);
-  const auto ns = static_cast<std::uint64_t>(now.time_since_epoch().count());
-  return ns / 32 * 5 + ns % 32 * 5 / 32;
-}
-
 InitSegment::InitSegment() {
   image_.set(Layout::fw_rev_major, kFirmwareMajor);
   image_.set(Layout::fw_rev_minor, kFirmwareMinor);
@@ -36,7 +31,8 @@ InitSegment::InitSegment() {
   image_.set(Layout::log_cmdq_size, kLogQueueSize);
   image_.set(Layout::log_cmdq_stride, kLogStride);
   // All ones here would mean a device that has fallen off the bus.
-  image_.sub(Layout::health_buffer).set(Health::fw_version, kFirmwareMajor << 16 | kFirmwareMinor);
+  image_.sub(Layout::health_buffer)
+      .set(HealthBuffer::fw_version, kFirmwareMajor << 16 | kFirmwareMinor);
 }
 
 pcie::Iova InitSegment::queue_address() const {
@@ -47,13 +43,18 @@ InitSegment::NicInterface InitSegment::nic_interface() const {
   return static_cast<NicInterface>(image_.get(Layout::nic_interface));
 }
 
-void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, util::Time now) {
+void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, util::Time now,
+                       const Health& health) {
   assert(offset + out.size() <= kSize);
-  image_.set(Layout::internal_timer, device_cycles(now));
+  image_.set(Layout::internal_timer, device_ticks(now));
   const auto ticks = static_cast<std::uint64_t>(now.time_since_epoch() / kHealthPeriod);
   // Never 0: after a PCI error drivers take 0 for a device that is not there yet.
   image_.set(Layout::health_counter,
              static_cast<std::uint32_t>(ticks % Layout::health_counter.kMax) + 1);
+  // The manual's place, and the one that the drivers read.
+  const auto syndrome = static_cast<std::uint32_t>(health.syndrome());
+  image_.set(Layout::health_syndrome, syndrome);
+  image_.sub(Layout::health_buffer).set(HealthBuffer::synd, syndrome);
   std::copy_n(image_.bytes().begin() + static_cast<std::ptrdiff_t>(offset), out.size(),
               out.begin());
 }

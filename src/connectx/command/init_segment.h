@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "connectx/base/health.h"
 #include "pcie/dma_space.h"
 #include "spec/connectx/init_segment.h"
 #include "spec/connectx/opcodes.h"
@@ -11,12 +12,6 @@
 #include "util/field.h"
 
 namespace softhca::connectx {
-
-/// Of the free-running timer and of CQE timestamps (HCA_CAP.device_frequency_khz).
-inline constexpr std::uint32_t kDeviceFrequencyKhz = 156250;
-
-/// The free-running timer at `now`.
-std::uint64_t device_cycles(util::Time now);
 
 class InitSegment {
  public:
@@ -32,7 +27,7 @@ class InitSegment {
   InitSegment();
 
   /// @pre offset + out.size() <= kSize
-  void read(std::uint64_t offset, std::span<std::byte> out, util::Time now);
+  void read(std::uint64_t offset, std::span<std::byte> out, util::Time now, const Health& health);
 
   /// What a write asks for.
   struct Effects {

@@ -48,6 +48,11 @@ Ethernet::~Ethernet() = default;
 
 bool Ethernet::owns(Sqn sqn) const { return send_queues_->find(sqn) != nullptr; }
 
+bool Ethernet::listens(Sqn sqn, UarPage page) const {
+  const auto* sq = send_queues_->find(sqn);
+  return sq != nullptr && sq->uar_page() == page;
+}
+
 void Ethernet::doorbell(Sqn sqn) {
   auto* sq = send_queues_->find(sqn);
   if (sq == nullptr) return;

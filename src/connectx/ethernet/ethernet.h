@@ -35,6 +35,8 @@ class Ethernet {
 
   /// True if `sqn` is an SQ. QPs and SQs share one number space.
   bool owns(Sqn sqn) const;
+  /// Whether the doorbell of this SQ is in this doorbell page.
+  bool listens(Sqn sqn, UarPage page) const;
   /// The send doorbell of an SQ was rung (PRM 7.4.4): its WQEs are executed by the next run().
   void doorbell(Sqn sqn);
   /// A frame from the wire that is not RoCE traffic of a QP: steered, hashed, and written to RQs.

@@ -25,6 +25,7 @@ class SendQueue {
 
   SendQueue(Sqn sqn, util::View<spec::connectx::sq_context> context, WorkQueue wq);
 
+  UarPage uar_page() const { return wq_.uar_page; }
   Sqn sqn() const { return sqn_; }
   State state() const { return state_; }
   /// Queues for NOPs alone have no TIS.

@@ -62,16 +62,16 @@ bool CompletionQueue::has_room() {
 }
 
 bool CompletionQueue::write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
-  if (failed_) return false;
+  if (failed()) return false;
   if (!has_room()) {
-    fail(Syndrome::CQ_OVERRUN, "overrun (PRM 7.12.5)");
+    fail(Status::CQ_OVERFLOW, Syndrome::CQ_OVERRUN, "overrun (PRM 7.12.5)");
     return false;
   }
   // Software owns an entry when its owner bit equals the lap's parity (PRM 7.12.4).
   cqe[kCqeSize - 1] |= std::byte(ring_.lap());
   // The 64 bytes of a CQE stand in the second half of a 128-byte entry.
   if (!ring_.publish(cqe)) {
-    fail(Syndrome::CQ_ACCESS_VIOLATION_ERROR, "its memory is not mapped");
+    fail(Status::CQ_WRITE_FAIL, Syndrome::CQ_ACCESS_VIOLATION_ERROR, "its memory is not mapped");
     return false;
   }
   if (solicited) {
@@ -83,11 +83,15 @@ bool CompletionQueue::write(std::span<std::byte, kCqeSize> cqe, bool solicited) 
 }
 
 void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
-  if (failed_) return;
+  if (failed()) return;
   util::Struct<Record> record;
   util::store_be32(&record.bytes()[Record::arm_ci.kOffset], arm_dword);
   const std::uint32_t consumer = record.get(Record::arm_ci);
   const bool solicited_only = record.get(Record::cmd) != 0;
+  // "no further events are generated before a new request for notification with a higher value of
+  // cmd_sn is executed" (PRM 7.12.4). It counts modulo 4, so higher means different.
+  requested_ = record.get(Record::cmd_sn);
+  if (answered_ == requested_) return;
   // A request for all completions is not weakened by a later one for solicited ones (PRM 7.12.4).
   if (!solicited_only || armed_ == Armed::kNo) {
     armed_ = solicited_only ? Armed::kSolicited : Armed::kAll;
@@ -119,21 +123,22 @@ void CompletionQueue::report_held_event() {
   assert(held_until_);
   held_until_.reset();
   // The CQ may have failed since.
-  if (!failed_) notify();
+  if (!failed()) notify();
 }
 
 void CompletionQueue::notify() {
   if (held_until_) moderation_.forget(cqn_, *held_until_);
   held_until_.reset();
   armed_ = Armed::kNo;
+  answered_ = requested_;
   last_notified_ = ring_.producer();
   notified_at_ = moderation_.now();
   eqs_.post_completion(attributes_.eqn, cqn_);
 }
 
-void CompletionQueue::fail(Syndrome syndrome, const char* reason) {
-  failed_ = true;
-  eqs_.warn("CQ {:#x} failed: {}", cqn_.value(), reason);
+void CompletionQueue::fail(Status status, Syndrome syndrome, std::string_view reason) {
+  status_ = status;
+  eqs_.notes().warn("CQ {:#x} failed: {}", cqn_.value(), reason);
   using Data = spec::connectx::event_data_cq_error;
   util::Struct<Data> data;
   data.set(Data::cqn, cqn_.value());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
@@ -12,11 +13,12 @@
 #include "connectx/queue/mapped_queue.h"
 #include "hca/object_table.h"
 #include "hca/published_ring.h"
+#include "hca/use.h"
 #include "spec/connectx/opcodes.h"
 
 namespace softhca::connectx {
 
-class CompletionQueue {
+class CompletionQueue : public hca::Used {
  public:
   struct Attributes {
     unsigned log_size = 0;
@@ -32,6 +34,8 @@ class CompletionQueue {
     std::uint32_t log_page_size = 0;
     std::uint32_t page_offset = 0;
     MappedQueue queue;
+    hca::Use uar_use;
+    hca::Use eq_use;
   };
   static constexpr std::size_t kCqeSize = 64;
 
@@ -47,7 +51,11 @@ class CompletionQueue {
   /// Its consumer counter is the one that was last read from the doorbell record.
   const hca::PublishedRing& ring() const { return ring_; }
   spec::connectx::cq_arm_state arm_state() const;
-  bool failed() const { return failed_; }
+  spec::connectx::cq_status status() const { return status_; }
+  bool failed() const { return status_ != Status::OK; }
+  /// Producer counter at the last completion event, and after the last solicited CQE.
+  std::uint32_t last_notified() const { return last_notified_; }
+  std::uint32_t last_solicited() const { return after_solicited_; }
 
   /// Writes a 64-byte CQE whose owner bit is still 0, and the completion event if the CQ is armed.
   /// `solicited`: the CQE also counts for software that waits for solicited events only (errors
@@ -63,10 +71,11 @@ class CompletionQueue {
 
  private:
   using Syndrome = spec::connectx::cq_error_syndrome;
+  using Status = spec::connectx::cq_status;
   enum class Armed : std::uint8_t { kNo, kSolicited, kAll };
 
   bool has_room();
-  void fail(Syndrome syndrome, const char* reason);
+  void fail(Status status, Syndrome syndrome, std::string_view reason);
   void event();
   void notify();
 
@@ -81,7 +90,9 @@ class CompletionQueue {
   bool seen_solicited_ = false;
   std::optional<util::Time> held_until_;  ///< the event that is held back
   Armed armed_ = Armed::kNo;
-  bool failed_ = false;
+  std::uint32_t requested_ = 0;            ///< cmd_sn of the last arming
+  std::optional<std::uint32_t> answered_;  ///< cmd_sn of the arming that had its event
+  Status status_ = Status::OK;
 };
 
 class CompletionQueues {

@@ -36,6 +36,9 @@ CommandResult check(Device& device, util::View<Context> context) {
   if (context.get(Context::cqe_sz) > static_cast<std::uint32_t>(CqeSize::BYTES_128_PADDED)) {
     return refuse(Status::BAD_PARAM, kTable, "unknown cqe_sz");
   }
+  if (context.get(Context::scqe_break_moderation_en) != 0) {
+    return refuse(Status::BAD_PARAM, kTable, "scqe_break_moderation_en without its capability");
+  }
   if (context.get(Context::cqe_compression_en) != 0) {
     return refuse(Status::BAD_PARAM, kTable, "cqe_compression_en without its capability");
   }
@@ -50,10 +53,8 @@ CommandResult check(Device& device, util::View<Context> context) {
 }
 
 void write_context(const CompletionQueue& cq, util::MutableView<Context> context) {
-  using CqStatus = spec::connectx::cq_status;
   const auto& attributes = cq.attributes();
-  context.set(Context::status,
-              static_cast<std::uint8_t>(cq.failed() ? CqStatus::CQ_OVERFLOW : CqStatus::OK));
+  context.set(Context::status, static_cast<std::uint8_t>(cq.status()));
   context.set(
       Context::cqe_sz,
       static_cast<std::uint8_t>(attributes.stride == 64 ? CqeSize::BYTES_64 : CqeSize::BYTES_128));
@@ -67,6 +68,8 @@ void write_context(const CompletionQueue& cq, util::MutableView<Context> context
   context.set(Context::cq_max_count, attributes.max_count);
   context.set(Context::c_eqn, attributes.eqn.value());
   context.set(Context::log_page_size, attributes.log_page_size);
+  context.set(Context::last_notified_index, cq.last_notified());
+  context.set(Context::last_solicit_index, cq.last_solicited());
   context.set(Context::consumer_counter, cq.ring().consumer());
   context.set(Context::producer_counter, cq.ring().producer());
   context.set(Context::dbr_addr, attributes.queue.record.address());
@@ -104,6 +107,8 @@ CommandResult create_cq(Device& device, const Command& command) {
                                 kSection);
   if (!queue) return tl::unexpected(queue.error());
   attributes.queue = *std::move(queue);
+  attributes.uar_use = device.resources().uars().use(attributes.uar_page);
+  attributes.eq_use = device.event_queues().find(attributes.eqn)->use();
   const auto* cq = device.completion_queues().create(std::move(attributes));
   if (cq == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all CQs are in use");
   command.output<Out>().set(Out::cqn, cq->cqn().value());
@@ -113,7 +118,9 @@ CommandResult create_cq(Device& device, const Command& command) {
 CommandResult destroy_cq(Device& device, const Command& command) {
   using In = spec::connectx::destroy_cq_in;
   const Cqn cqn(command.input<In>().get(In::cqn));
-  if (device.completion_queues().find(cqn) == nullptr) return unknown_cq("PRM 12.7.2");
+  const auto* cq = device.completion_queues().find(cqn);
+  if (cq == nullptr) return unknown_cq("PRM 12.7.2");
+  if (cq->in_use()) return refuse(Status::BAD_RES_STATE, "PRM 12.7.2", "queues complete to the CQ");
   device.completion_queues().destroy(cqn);
   return {};
 }
@@ -138,6 +145,7 @@ CommandResult modify_cq(Device& device, const Command& command) {
   const auto in = command.input<In>();
   auto* cq = device.completion_queues().find(Cqn(in.get(In::cqn)));
   if (cq == nullptr) return unknown_cq(kSection);
+  // no format: the bits are numbered in the document.
   constexpr auto mask = [](Bit bit) { return 1u << static_cast<unsigned>(bit); };
   const auto select = in.get(In::modify_field_select);
   if ((select & ~(mask(Bit::CQ_PERIOD) | mask(Bit::CQ_MAX_COUNT))) != 0) {

@@ -82,6 +82,7 @@ CommandResult create_eq(Device& device, const Command& command) {
                                          kSection);
   if (!queue) return tl::unexpected(queue.error());
   attributes.queue = *std::move(queue);
+  attributes.uar_use = device.resources().uars().use(attributes.uar_page);
   const auto* eq = device.event_queues().create(std::move(attributes));
   if (eq == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all EQs are in use");
   command.output<Out>().set(Out::eq_number, eq->eqn().value());
@@ -91,7 +92,9 @@ CommandResult create_eq(Device& device, const Command& command) {
 CommandResult destroy_eq(Device& device, const Command& command) {
   using In = spec::connectx::destroy_eq_in;
   const Eqn eqn(command.input<In>().get(In::eq_number));
-  if (device.event_queues().find(eqn) == nullptr) return unknown_eq("PRM 12.6.2");
+  const auto* eq = device.event_queues().find(eqn);
+  if (eq == nullptr) return unknown_eq("PRM 12.6.2");
+  if (eq->in_use()) return refuse(Status::BAD_RES_STATE, "PRM 12.6.2", "CQs report to the EQ");
   device.event_queues().destroy(eqn);
   return {};
 }
@@ -105,6 +108,7 @@ CommandResult query_eq(Device& device, const Command& command) {
   const auto out = command.output<Out>();
   const auto context = out.sub(Out::eq_context_entry);
   const auto& attributes = eq->attributes();
+  context.set(Context::status, static_cast<std::uint8_t>(eq->status()));
   context.set(Context::oi, attributes.overrun_ignore);
   context.set(Context::st, static_cast<std::uint8_t>(eq->armed() ? Arm::ARMED : Arm::FIRED));
   context.set(Context::log_eq_size, attributes.log_size);

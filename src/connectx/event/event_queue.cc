@@ -15,6 +15,8 @@ static_assert(kEqeSize == Eqe::kSize);
 using Doorbell = spec::connectx::eq_doorbell_register;
 using QueueType = spec::connectx::event_queue_type;
 
+bool failed(const EventQueue& eq) { return eq.status() != spec::connectx::eq_status::OK; }
+
 EventData queue_event(std::uint32_t number, QueueType type) {
   using Data = spec::connectx::event_data_qp_srq;
   util::Struct<Data> data;
@@ -36,23 +38,29 @@ EventQueue::EventQueue(Eqn eqn, Attributes attributes, pcie::Msix& msix)
       msix_(msix) {}
 
 bool EventQueue::post(std::uint8_t event_type, std::uint8_t sub_type, const EventData& data) {
-  if (ring_.full()) return false;
+  if (failed_ || ring_.full()) return false;
   util::Struct<Eqe> eqe;
   eqe.set(Eqe::event_type, event_type);
   eqe.set(Eqe::event_sub_type, sub_type);
   std::copy(data.begin(), data.end(), eqe.sub(Eqe::event_data).begin());
   // Software owns an entry when its owner bit equals the lap's parity (PRM 7.13.3).
   eqe.set(Eqe::owner, ring_.lap());
-  if (!ring_.publish(eqe.bytes())) return false;
+  failed_ = !ring_.publish(eqe.bytes());
+  if (failed_) return false;
   if (armed_) raise();
   return true;
 }
 
 void EventQueue::handle_doorbell(std::uint32_t consumer, bool arm) {
   ring_.set_consumer(consumer);
-  if (!arm) return;
+  if (!arm || failed_) return;
   armed_ = true;
   if (ring_.consumer() != ring_.producer()) raise();
+}
+
+spec::connectx::eq_status EventQueue::status() const {
+  using spec::connectx::eq_status;
+  return failed_ ? eq_status::EQ_WRITE_FAILURE : eq_status::OK;
 }
 
 void EventQueue::raise() {
@@ -77,25 +85,26 @@ void EventQueues::destroy(Eqn eqn) {
 }
 
 void EventQueues::post(event_type type, std::uint8_t sub_type, const EventData& data) {
-  const auto eqn = owner_[static_cast<std::uint8_t>(type)];
+  const auto eqn = mapped(type);
   if (!eqn) return;
-  auto* eq = table_.find(*eqn);
-  if (!eq->post(static_cast<std::uint8_t>(type), sub_type, data)) {
-    warn("EQ {:#x} lost a {} event: queue full or unreadable (PRM 7.13.11)", eqn->value(),
-         to_string(type));
-  }
+  auto& eq = *table_.find(*eqn);
+  if (eq.post(static_cast<std::uint8_t>(type), sub_type, data)) return;
+  lost(eq, to_string(type));
+  if (!failed(eq)) health_.report(Health::Syndrome::ASYNCHRONOUS_EQ_BUF_OVERRUN);
 }
 
 void EventQueues::post_completion(Eqn eqn, Cqn cqn) {
-  auto* eq = table_.find(eqn);
-  if (eq == nullptr) return;
   using Data = spec::connectx::event_data_completion;
   util::Struct<Data> data;
   data.set(Data::cqn, cqn.value());
-  if (!eq->post(0, 0, event_data(data))) {
-    warn("EQ {:#x} lost a completion event of CQ {:#x}: queue full or unreadable (PRM 7.13.11)",
-         eqn.value(), cqn.value());
-  }
+  auto& eq = *table_.find(eqn);
+  if (!eq.post(0, 0, event_data(data))) lost(eq, "COMPLETION");
+}
+
+void EventQueues::lost(const EventQueue& eq, std::string_view type) {
+  if (failed(eq)) health_.report(Health::Syndrome::EQ_IN_ERR);
+  notes_.warn("EQ {:#x} lost a {} event: {} (PRM Table 94)", eq.eqn().value(), type,
+              failed(eq) ? "it cannot be written" : "it is full");
 }
 
 EventData EventQueues::queue_data(Qpn qpn) { return queue_event(qpn.value(), QueueType::QP); }

@@ -5,22 +5,23 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
+#include "connectx/base/health.h"
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
 #include "connectx/queue/mapped_queue.h"
 #include "hca/object_table.h"
 #include "hca/published_ring.h"
+#include "hca/use.h"
 #include "pcie/msix.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/opcodes.h"
-#include "util/clock.h"
 #include "util/field.h"
-#include "util/log.h"
+#include "util/notes.h"
 
 namespace softhca::connectx {
 
@@ -28,7 +29,7 @@ inline constexpr std::size_t kEqeSize = 64;
 /// Bytes 0x20..0x3B of an EQE.
 using EventData = std::array<std::byte, 28>;
 
-class EventQueue {
+class EventQueue : public hca::Used {
  public:
   struct Attributes {
     unsigned log_size = 0;
@@ -38,6 +39,7 @@ class EventQueue {
     std::uint32_t log_page_size = 0;  ///< as in its context
     std::bitset<256> events;          ///< event types mapped to this EQ
     MappedQueue queue;
+    hca::Use uar_use;
   };
 
   EventQueue(Eqn eqn, Attributes attributes, pcie::Msix& msix);
@@ -46,9 +48,10 @@ class EventQueue {
   const Attributes& attributes() const { return attributes_; }
   const hca::PublishedRing& ring() const { return ring_; }
   bool armed() const { return armed_; }
+  spec::connectx::eq_status status() const;
 
-  /// Writes an EQE and raises the interrupt if the EQ is armed. False if the queue is full or its
-  /// memory is gone: the event is lost, as on overrun (PRM 7.13.11.1).
+  /// Writes an EQE and raises the interrupt if the EQ is armed. False: the event is lost, because
+  /// the queue is full, or because its memory is gone; then the EQ has failed for good.
   bool post(std::uint8_t event_type, std::uint8_t sub_type, const EventData& data);
 
   /// The EQ doorbell: software has consumed up to `consumer` (24 bits), and wants an interrupt for
@@ -63,15 +66,14 @@ class EventQueue {
   hca::PublishedRing ring_;
   pcie::Msix& msix_;
   bool armed_ = false;
+  bool failed_ = false;
 };
 
 /// All EQs of a device, and which of them gets which asynchronous event.
 class EventQueues {
  public:
-  /// `clock` times how often warn() may write.
-  EventQueues(pcie::Msix& msix, const Limits& limits,
-              std::function<util::Time()> clock = util::monotonic_now)
-      : msix_(msix), clock_(std::move(clock)), table_(0, Limits::count(limits.log_max_eq)) {}
+  EventQueues(pcie::Msix& msix, const Limits& limits, Health& health, util::Notes& notes)
+      : msix_(msix), health_(health), notes_(notes), table_(0, Limits::count(limits.log_max_eq)) {}
 
   EventQueue* create(EventQueue::Attributes attributes);
   EventQueue* find(Eqn eqn) { return table_.find(eqn); }
@@ -89,7 +91,7 @@ class EventQueues {
   /// An asynchronous event goes to the EQ that its type is mapped to; it is dropped if there is
   /// none.
   void post(spec::connectx::event_type type, std::uint8_t sub_type, const EventData& data);
-  /// A completion event of `cqn` goes to the CQ's own EQ.
+  /// A completion event of `cqn` goes to the CQ's own EQ. @pre find(eqn) != nullptr
   void post_completion(Eqn eqn, Cqn cqn);
   /// Data of an event about a queue (PRM 7.13.5). An SRQ's says that it is a QP, as drivers expect.
   static EventData queue_data(Qpn qpn);
@@ -107,18 +109,14 @@ class EventQueues {
     return data;
   }
 
-  /// A warning that a guest can provoke: limited in number.
-  template <class... Args>
-  void warn(fmt::format_string<Args...> format, Args&&... args) {
-    if (std::uint64_t held_back; log_limit_.allow(clock_(), &held_back)) {
-      util::log(util::LogLevel::kWarning, format, std::forward<Args>(args)...);
-    }
-  }
+  util::Notes& notes() { return notes_; }
 
  private:
+  void lost(const EventQueue& eq, std::string_view type);
+
   pcie::Msix& msix_;
-  std::function<util::Time()> clock_;
-  util::RateLimiter log_limit_{20, std::chrono::seconds(1)};
+  Health& health_;
+  util::Notes& notes_;
   hca::ObjectTable<EventQueue, Eqn> table_;
   std::array<std::optional<Eqn>, 256> owner_;  ///< by event type
 };

@@ -10,7 +10,6 @@
 #include "connectx/function/capabilities.h"
 #include "connectx/function/pages.h"
 #include "spec/connectx/hca.h"
-#include "util/log.h"
 
 namespace softhca::connectx {
 
@@ -91,7 +90,7 @@ CommandResult set_driver_version(Device& device, const Command& command) {
     if (c == '\0') break;
     text += c >= ' ' && c <= '~' ? c : '?';
   }
-  util::log(util::LogLevel::kInfo, "{}: the driver is {}", device.name(), text);
+  device.notes().info("the driver is {}", text);
   return {};
 }
 

@@ -36,6 +36,9 @@ CommandResult release(hca::NumberPool<Number>& pool, const Command& command, Fie
                       std::string_view section) {
   const Number number(command.input<In>().get(field));
   if (!pool.contains(number)) return unknown(section);
+  if (pool.is_used(number)) {
+    return refuse(Status::BAD_RES_STATE, section, "objects use this number");
+  }
   pool.free(number);
   return {};
 }

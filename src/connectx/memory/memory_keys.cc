@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "connectx/base/resources.h"
-#include "connectx/device.h"
-#include "connectx/qp/rdma.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
 
 namespace {
 
-using Context = spec::connectx::mkey_context;
+using Layout = spec::connectx::mkey_context;
 using Create = spec::connectx::create_mkey_in;
 using Klm = spec::connectx::klm_entry;
 using Ksm = spec::connectx::ksm_entry;
@@ -26,53 +23,35 @@ constexpr std::uint32_t kAnyQpn = 0xFFFFFF;
 constexpr unsigned kLogMaxPage = 48;
 constexpr pcie::Iova kPageMask = 0xFFF;
 
-AccessMode access_mode(util::View<Context> context) {
-  return static_cast<AccessMode>(context.get(Context::access_mode_4_2) << 2 |
-                                 context.get(Context::access_mode));
+AccessMode access_mode(util::View<Layout> context) {
+  return static_cast<AccessMode>(context.get(Layout::access_mode_4_2) << 2 |
+                                 context.get(Layout::access_mode));
 }
 
-std::uint8_t access_rights(util::View<Context> context) {
+std::uint8_t access_rights(util::View<Layout> context) {
   unsigned access = 0;
-  if (context.get(Context::lr) != 0) access |= rdma::kLocalRead;
-  if (context.get(Context::lw) != 0) access |= rdma::kLocalWrite;
-  if (context.get(Context::rr) != 0) access |= rdma::kRemoteRead;
-  if (context.get(Context::rw) != 0) access |= rdma::kRemoteWrite;
-  if (context.get(Context::a) != 0) access |= rdma::kRemoteAtomic;
+  if (context.get(Layout::lr) != 0) access |= rdma::kLocalRead;
+  if (context.get(Layout::lw) != 0) access |= rdma::kLocalWrite;
+  if (context.get(Layout::rr) != 0) access |= rdma::kRemoteRead;
+  if (context.get(Layout::rw) != 0) access |= rdma::kRemoteWrite;
+  if (context.get(Layout::a) != 0) access |= rdma::kRemoteAtomic;
   return static_cast<std::uint8_t>(access);
 }
 
 /// Everything but the number and the translations.
-Attributes base_attributes(util::View<Context> context) {
+Attributes base_attributes(util::View<Layout> context) {
   Attributes attributes;
-  attributes.pd = rdma::Pd(context.get(Context::pd));
+  attributes.pd = rdma::Pd(context.get(Layout::pd));
   attributes.access = access_rights(context);
-  if (const auto qpn = context.get(Context::qpn); qpn != kAnyQpn) {
+  if (const auto qpn = context.get(Layout::qpn); qpn != kAnyQpn) {
     attributes.only_qpn = rdma::Qpn(qpn);
   }
-  attributes.start = context.get(Context::start_addr);
-  attributes.length = context.get(Context::len);
-  attributes.whole_space = context.get(Context::length64) != 0;
-  attributes.free = context.get(Context::free) != 0;
-  attributes.invalidatable = context.get(Context::en_rinval) != 0;
+  attributes.start = context.get(Layout::start_addr);
+  attributes.length = context.get(Layout::len);
+  attributes.whole_space = context.get(Layout::length64) != 0;
+  attributes.free = context.get(Layout::free) != 0;
+  attributes.invalidatable = context.get(Layout::en_rinval) != 0;
   return attributes;
-}
-
-CommandResult check_context(Device& device, util::View<Context> context) {
-  if (context.get(Context::bsf_en) != 0) {
-    return refuse(Status::BAD_PARAM, kCreate, "bsf_en: signature keys are not implemented");
-  }
-  // A free key gets its PD by the UMR that takes it into use.
-  const bool free = context.get(Context::free) != 0;
-  if (!free && !device.resources().pds().contains(Pd(context.get(Context::pd)))) {
-    return refuse(Status::BAD_RESOURCE, kCreate, "unknown PD");
-  }
-  const auto start = context.get(Context::start_addr);
-  const auto length = context.get(Context::len);
-  if (context.get(Context::length64) == 0 && length != 0 && start + (length - 1) < start) {
-    return refuse(Status::BAD_PARAM, kCreate,
-                  "start_addr and len pass the end of the address space");
-  }
-  return {};
 }
 
 /// The rights that every page grants (PRM Table 12), for keys made with pg_access.
@@ -91,10 +70,10 @@ std::uint8_t page_rights(std::span<const std::byte> translations, std::size_t pa
   return static_cast<std::uint8_t>(rights);
 }
 
-CommandResult read_mtts(const Limits& limits, util::View<Context> context,
+CommandResult read_mtts(const Limits& limits, util::View<Layout> context,
                         std::span<const std::byte> translations, bool page_access,
                         Attributes& attributes) {
-  const auto log_page_size = context.get(Context::log_page_size);
+  const auto log_page_size = context.get(Layout::log_page_size);
   if (log_page_size < limits.log_pg_sz || log_page_size > kLogMaxPage) {
     return refuse(Status::BAD_PARAM, kCreate, "log_page_size is not between log_pg_sz and 48");
   }
@@ -119,10 +98,10 @@ CommandResult read_mtts(const Limits& limits, util::View<Context> context,
   return {};
 }
 
-CommandResult read_klms(util::View<Context> context, std::span<const std::byte> translations,
+CommandResult read_klms(util::View<Layout> context, std::span<const std::byte> translations,
                         bool fixed_size, Attributes& attributes) {
   static_assert(Klm::kSize == kOctword && Ksm::kSize == kOctword);
-  const auto log_size = context.get(Context::log_page_size);
+  const auto log_size = context.get(Layout::log_page_size);
   if (fixed_size && log_size > 31) {
     return refuse(Status::BAD_PARAM, kCreate, "KSM pieces above 2 GiB are not implemented");
   }
@@ -149,17 +128,39 @@ CommandResult read_klms(util::View<Context> context, std::span<const std::byte> 
 
 }  // namespace
 
-MemoryKeys::MemoryKeys(Device& device)
-    : device_(device),
-      table_(device.dma(), kShape, rdma::MKey(kReservedLkey)),
-      indexes_(kFirstIndex, Limits::count(device.limits().log_max_mkey)) {}
+MemoryKeys::MemoryKeys(pcie::DmaSpace& dma, Resources& resources, const Limits& limits)
+    : resources_(resources),
+      limits_(limits),
+      table_(dma, kShape, rdma::MKey(kReservedLkey)),
+      records_(kFirstIndex, Limits::count(limits.log_max_mkey)) {}
 
-tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) {
+CommandResult MemoryKeys::check(Context context) const {
+  if (context.get(Layout::bsf_en) != 0) {
+    return refuse(Status::BAD_PARAM, kCreate, "bsf_en: signature keys are not implemented");
+  }
+  // A free key gets its PD by the UMR that takes it into use.
+  const bool free = context.get(Layout::free) != 0;
+  if (!free && !resources_.pds().contains(Pd(context.get(Layout::pd)))) {
+    return refuse(Status::BAD_RESOURCE, kCreate, "unknown PD");
+  }
+  const auto start = context.get(Layout::start_addr);
+  const auto length = context.get(Layout::len);
+  if (context.get(Layout::length64) == 0 && length != 0 && start + (length - 1) < start) {
+    return refuse(Status::BAD_PARAM, kCreate,
+                  "start_addr and len pass the end of the address space");
+  }
+  return {};
+}
+
+hca::Use MemoryKeys::use_pd(Context context) {
+  if (context.get(Layout::free) != 0) return {};
+  return resources_.pds().use(Pd(context.get(Layout::pd)));
+}
+
+tl::expected<MKeyIndex, Refusal> MemoryKeys::create(const Command& command) {
   const auto in = command.input<Create>();
   const auto context = in.get(Create::mkey_context);
-  if (auto result = check_context(device_, context); !result) {
-    return tl::unexpected(result.error());
-  }
+  if (auto result = check(context); !result) return tl::unexpected(result.error());
   const bool page_access = in.get(Create::pg_access) != 0;
   if (in.get(Create::mkey_umem_valid) != 0) {
     return refuse(Status::BAD_PARAM, kCreate, "UMEM objects are not implemented");
@@ -169,10 +170,10 @@ tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) 
     return refuse(Status::BAD_PARAM, kCreate, "pg_access with an access_mode other than MTT");
   }
   const std::uint64_t octwords = in.get(Create::translations_octword_actual_size);
-  if (mode != AccessMode::MTT && octwords > Limits::count(device_.limits().log_max_klm_list_size)) {
+  if (mode != AccessMode::MTT && octwords > Limits::count(limits_.log_max_klm_list_size)) {
     return refuse(Status::EXCEED_LIM, kCreate, "a list of keys above log_max_klm_list_size");
   }
-  if (octwords > context.get(Context::translations_octword_size)) {
+  if (octwords > context.get(Layout::translations_octword_size)) {
     return refuse(Status::BAD_PARAM, kCreate, "more translations than translations_octword_size");
   }
   const auto tail = command.in_tail(Create::klm_pas_mtt_offset);
@@ -186,7 +187,7 @@ tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) 
   } else if (mode == AccessMode::PA) {
     // Bus address = virtual address.
   } else if (mode == AccessMode::MTT) {
-    result = read_mtts(device_.limits(), context, translations, page_access, attributes);
+    result = read_mtts(limits_, context, translations, page_access, attributes);
   } else if (mode == AccessMode::KLM || mode == AccessMode::KSM) {
     result = read_klms(context, translations, mode == AccessMode::KSM, attributes);
   } else {
@@ -194,58 +195,51 @@ tl::expected<std::uint32_t, Refusal> MemoryKeys::create(const Command& command) 
   }
   if (!result) return tl::unexpected(result.error());
 
-  auto reservation = device_.resources().translations().reserve(attributes.pages.size() +
-                                                                attributes.indirect.size());
+  auto reservation =
+      resources_.translations().reserve(attributes.pages.size() + attributes.indirect.size());
   if (!reservation) return refuse(Status::NO_RESOURCES, kCreate, "all translations are in use");
-  const auto index = indexes_.allocate();
-  if (!index) return refuse(Status::NO_RESOURCES, kCreate, "all MKeys are in use");
-  attributes.key = kShape.key(*index, context.get(Context::mkey));
+  auto* record = records_.emplace();
+  if (record == nullptr) return refuse(Status::NO_RESOURCES, kCreate, "all MKeys are in use");
+  attributes.key = kShape.key(record->index.value(), context.get(Layout::mkey));
   table().insert(std::move(attributes));
-  auto record = std::make_unique<Record>();
   std::ranges::copy(context.bytes(), record->context.begin());
   std::copy_n(translations.begin(),
               std::min(translations.size(), record->first_translations.size()),
               record->first_translations.begin());
   record->page_access = page_access;
   record->translations = *std::move(reservation);
-  if (*index >= records_.size()) records_.resize(*index + 1);
-  records_[*index] = std::move(record);
-  ++count_;
-  return *index;
+  record->pd_use = use_pd(context);
+  return record->index;
 }
 
-CommandResult MemoryKeys::query(std::uint32_t index, const Command& command) {
+CommandResult MemoryKeys::query(MKeyIndex index, const Command& command) {
   constexpr std::string_view kQuery = "PRM 12.5.2";
   using In = spec::connectx::query_mkey_in;
   using Out = spec::connectx::query_mkey_out;
-  if (index >= records_.size() || !records_[index]) {
-    return refuse(Status::BAD_RESOURCE, kQuery, "unknown MKey");
-  }
-  const auto& record = *records_[index];
-  if (command.input<In>().get(In::pg_access) != 0 && !record.page_access) {
+  const auto* record = records_.find(index);
+  if (record == nullptr) return refuse(Status::BAD_RESOURCE, kQuery, "unknown MKey");
+  if (command.input<In>().get(In::pg_access) != 0 && !record->page_access) {
     return refuse(Status::BAD_PARAM, kQuery, "pg_access on a key that was made without it");
   }
   const auto out = command.output<Out>();
   const auto context = out.sub(Out::mkey_context);
-  std::ranges::copy(record.context, context.bytes().begin());
-  if (const auto* key = table().find_index(index)) {
-    context.set(Context::free, key->is_free());
-    context.set(Context::mkey, kShape.variant(key->key()));
+  std::ranges::copy(record->context, context.bytes().begin());
+  if (const auto* key = table_.find_index(index.value())) {
+    context.set(Layout::free, key->is_free());
+    context.set(Layout::mkey, kShape.variant(key->key()));
   }
-  const std::span<const std::byte> translations = record.first_translations;
+  const std::span<const std::byte> translations = record->first_translations;
   std::ranges::copy(translations.first(kOctword), out.sub(Out::bsf0_klm0_pas_mtt0_1).begin());
   std::ranges::copy(translations.last(kOctword), out.sub(Out::bsf1_klm1_pas_mtt2_3).begin());
   return {};
 }
 
-CommandResult MemoryKeys::destroy(std::uint32_t index) {
-  if (index >= records_.size() || !records_[index]) {
+CommandResult MemoryKeys::destroy(MKeyIndex index) {
+  if (records_.find(index) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.5.3", "unknown MKey");
   }
-  table().erase_index(index);
-  records_[index].reset();
-  indexes_.free(index);
-  --count_;
+  table().erase_index(index.value());
+  records_.erase(index);
   return {};
 }
 

@@ -6,19 +6,19 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
-#include <vector>
 
+#include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
+#include "connectx/base/resources.h"
 #include "connectx/command/command.h"
+#include "hca/object_table.h"
+#include "hca/use.h"
+#include "pcie/dma_space.h"
 #include "rdma/memory_key.h"
 #include "spec/connectx/mkey.h"
 #include "util/budget.h"
-#include "util/id_allocator.h"
 
 namespace softhca::connectx {
-
-class Device;
 
 class MemoryKeys {
  public:
@@ -31,29 +31,37 @@ class MemoryKeys {
   /// Indexes below are left to the special keys above.
   static constexpr std::uint32_t kFirstIndex = 0x10;
 
-  explicit MemoryKeys(Device& device);
+  MemoryKeys(pcie::DmaSpace& dma, Resources& resources, const Limits& limits);
 
   rdma::KeyTable& table() { return table_; }
 
   /// CREATE_MKEY. The new index.
-  tl::expected<std::uint32_t, Refusal> create(const Command& command);
-  CommandResult query(std::uint32_t index, const Command& command);
-  CommandResult destroy(std::uint32_t index);
-  std::size_t count() const { return count_; }
+  tl::expected<MKeyIndex, Refusal> create(const Command& command);
+  CommandResult query(MKeyIndex index, const Command& command);
+  CommandResult destroy(MKeyIndex index);
+  std::size_t count() const { return records_.count(); }
 
  private:
+  using Context = util::View<spec::connectx::mkey_context>;
+
+  /// What CREATE_MKEY made besides the key.
   struct Record {
-    std::array<std::byte, spec::connectx::mkey_context::kSize> context;
-    std::array<std::byte, 32> first_translations;
-    bool page_access;
-    util::Budget::Reservation translations;
+    explicit Record(MKeyIndex the_index) : index(the_index) {}
+    MKeyIndex index;
+    std::array<std::byte, spec::connectx::mkey_context::kSize> context{};
+    std::array<std::byte, 32> first_translations{};
+    bool page_access = false;
+    util::Budget::Reservation translations{};
+    hca::Use pd_use{};
   };
 
-  Device& device_;
+  CommandResult check(Context context) const;
+  hca::Use use_pd(Context context);
+
+  Resources& resources_;
+  const Limits& limits_;
   rdma::KeyTable table_;
-  util::IdAllocator indexes_;
-  std::vector<std::unique_ptr<Record>> records_;  ///< by index
-  std::size_t count_ = 0;
+  hca::ObjectTable<Record, MKeyIndex> records_;
 };
 
 }  // namespace softhca::connectx

@@ -12,7 +12,7 @@ CommandResult create_mkey(Device& device, const Command& command) {
   using Out = spec::connectx::create_mkey_out;
   const auto index = device.memory_keys().create(command);
   if (!index) return tl::unexpected(index.error());
-  command.output<Out>().set(Out::mkey_index, *index);
+  command.output<Out>().set(Out::mkey_index, index->value());
   return {};
 }
 
@@ -22,12 +22,12 @@ CommandResult query_mkey(Device& device, const Command& command) {
   if (command.op_mod != kPagesOrKlms) {
     return refuse(Status::BAD_OP, "PRM 12.5.2", "signature keys (BSF) are not implemented");
   }
-  return device.memory_keys().query(command.input<In>().get(In::mkey_index), command);
+  return device.memory_keys().query(MKeyIndex(command.input<In>().get(In::mkey_index)), command);
 }
 
 CommandResult destroy_mkey(Device& device, const Command& command) {
   using In = spec::connectx::destroy_mkey_in;
-  return device.memory_keys().destroy(command.input<In>().get(In::mkey_index));
+  return device.memory_keys().destroy(MKeyIndex(command.input<In>().get(In::mkey_index)));
 }
 
 CommandResult query_special_contexts(Device&, const Command& command) {

@@ -1,10 +1,10 @@
 // The commands that move a QP from state to state (mlx5 driver interface 7.4). What each takes from
 // its context stands in qp_transition.cc.
 #include <algorithm>
+#include <utility>
 
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
-#include "connectx/qp/qp_checks.h"
 #include "connectx/qp/qp_transition.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/rdma.h"
@@ -57,8 +57,10 @@ CommandResult modify(Device& device, const Command& command) {
   util::Struct<qpc> merged;
   std::ranges::copy(qp->context().bytes(), merged.bytes().begin());
   merge_qp_context(merged, context, taken);
-  if (auto checked = check_qp_references(device, merged); !checked) return checked;
-  if (const auto done = device.rdma().modify_qp(*qp, transition.to, merged); !done) {
+  auto uses = device.rdma().use_references(merged);
+  if (!uses) return tl::unexpected(uses.error());
+  if (const auto done = device.rdma().modify_qp(*qp, transition.to, merged, std::move(*uses));
+      !done) {
     return refuse_state(kForbidden);
   }
   return {};

@@ -5,7 +5,7 @@
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
-#include "connectx/qp/qp_checks.h"
+#include "connectx/function/capabilities.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/qp.h"
@@ -55,7 +55,7 @@ CommandResult check_create(Device& device, util::View<create_qp_in> in) {
       return refuse(Status::EXCEED_LIM, kSection, "log_rq_stride is above max_wqe_sz_rq");
     }
   }
-  return check_qp_references(device, context);
+  return {};
 }
 
 qp_state state_code(const rdma::QueuePair& qp) {
@@ -108,10 +108,14 @@ CommandResult create_qp(Device& device, const Command& command) {
   const auto in = command.input<create_qp_in>();
   const auto context = in.get(create_qp_in::qpc);
   if (auto checked = check_create(device, in); !checked) return checked;
+  auto uses = device.rdma().use_references(context);
+  if (!uses) return tl::unexpected(uses.error());
   auto queue = device.queue_mapper().map(
       QueuePair::place(context, command.in_tail(create_qp_in::kSize)), kSection);
   if (!queue) return tl::unexpected(queue.error());
-  const auto* added = device.rdma().add_qp(context, std::move(*queue));
+  using spec::connectx::hca_cap;
+  const bool atomics = device.capabilities().general().get(hca_cap::atomic) != 0;
+  const auto* added = device.rdma().add_qp(context, {std::move(*queue), std::move(*uses), atomics});
   if (added == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all QPNs are in use");
   command.output<create_qp_out>().set(create_qp_out::qpn, added->qpn().value());
   return {};

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "connectx/base/numbers.h"
 #include "connectx/qp/send_wqe.h"
 #include "connectx/queue/mapped_queue.h"
+#include "hca/use.h"
 #include "hca/work_ring.h"
 #include "rdma/queue_pair.h"
 #include "spec/connectx/qp.h"
@@ -26,6 +28,15 @@ class QueuePair {
   /// The transport service of a service type; nothing if the device does not have it.
   static std::optional<rdma::QpType> transport_type(Service service);
 
+  /// What the context refers to.
+  struct Uses {
+    hca::Use pd;
+    hca::Use uar;
+    hca::Use send_cq;
+    hca::Use receive_cq;
+    hca::Use srq;
+  };
+
   /// Where both rings lie (mlx5 driver interface 7.2).
   /// Bytes of a receive WQE.
   static std::uint32_t receive_stride(util::View<Qpc> context);
@@ -42,6 +53,7 @@ class QueuePair {
   bool uses_srq() const { return rq_type(context()) == RqType::SRQ; }
   std::span<const pcie::Iova> pages() const { return queue_.memory.pages(); }
 
+  UarPage uar_page() const { return UarPage(context().get(Qpc::uar_page)); }
   Cqn send_cqn() const { return send_cqn_; }
   Cqn receive_cqn() const { return receive_cqn_; }
   Srqn srqn() const { return srqn_; }
@@ -61,6 +73,8 @@ class QueuePair {
   rdma::QpAttributes attributes() const;
   /// Replaces the context, whose geometry stays.
   void set_context(util::View<Qpc> context, const QueueMapper& mapper);
+  /// Instead of those held before.
+  void hold(Uses uses) { uses_ = std::move(uses); }
   /// As after 2RST: nothing is posted.
   void reset_rings();
 
@@ -87,6 +101,7 @@ class QueuePair {
   Qpn qpn_;
   util::Struct<Qpc> context_;
   MappedQueue queue_;
+  Uses uses_;
   hca::WorkRing send_ring_;
   hca::WorkRing receive_ring_;
   rdma::QueuePair* transport_ = nullptr;

@@ -4,13 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "connectx/base/resources.h"
 #include "connectx/base/timestamp.h"
-#include "connectx/device.h"
-#include "connectx/event/completion_queue.h"
-#include "connectx/event/event_queue.h"
-#include "connectx/function/capabilities.h"
-#include "connectx/memory/memory_keys.h"
 #include "connectx/queue/receive_wqe.h"
 
 namespace softhca::connectx {
@@ -60,14 +54,12 @@ bool is_error(rdma::QpEvent event) {
 
 }  // namespace
 
-Rdma::Rdma(Device& device)
-    : device_(device),
-      transport_(*this, device.port(), device.memory_keys().table()),
-      shared_queues_(
-          device.resources().srq_numbers(),
-          Limits::count(device.limits().log_max_srq) + Limits::count(device.limits().log_max_rmp)),
-      queue_pairs_(device.resources().queue_numbers(), Limits::count(device.limits().log_max_qp)),
-      notes_(20, std::chrono::seconds(1)) {}
+Rdma::Rdma(const Parts& parts)
+    : parts_(parts),
+      transport_(*this, parts.port, parts.keys),
+      shared_queues_(parts.resources.srq_numbers(), Limits::count(parts.limits.log_max_srq) +
+                                                        Limits::count(parts.limits.log_max_rmp)),
+      queue_pairs_(parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_qp)) {}
 
 Rdma::~Rdma() = default;
 
@@ -199,9 +191,10 @@ Fetch Rdma::fetch_shared(QueuePair& qp, rdma::ReceiveRequest& request) {
 
 void Rdma::post_srq_events(SharedReceiveQueue& srq) {
   const auto data = [&] { return EventQueues::queue_data(srq.number()); };
-  if (srq.take_limit_event()) device_.event_queues().post(event_type::SRQ_LIMIT, 0, data());
-  if (srq.take_failure()) {
-    device_.event_queues().post(event_type::LOCAL_SRQ_CATASTROPHIC_ERROR, 0, data());
+  if (srq.take_limit_event()) parts_.event_queues.post(event_type::SRQ_LIMIT, 0, data());
+  if (const auto reason = srq.take_failure(); !reason.empty()) {
+    parts_.notes.warn("SRQ {:#x} failed: {}", srq.number().value(), reason);
+    parts_.event_queues.post(event_type::LOCAL_SRQ_CATASTROPHIC_ERROR, 0, data());
   }
 }
 
@@ -225,7 +218,7 @@ void Rdma::complete_receive(rdma::QueuePair& transport_qp,
 // Completions and events -----------------------------------------------------------------------
 
 void Rdma::write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited) {
-  auto* cq = device_.completion_queues().find(cqn);
+  auto* cq = parts_.completion_queues.find(cqn);
   if (cq != nullptr && cq->write(cqe, solicited)) return;
   // A QP that cannot complete must not go on. Not at once: the transport is at work on it.
   if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
@@ -250,19 +243,12 @@ void Rdma::handle_event(rdma::QueuePair& transport_qp, rdma::QpEvent event, rdma
     const auto& info = rdma::describe(reason);
     note(qp, to_string(type), info.text, info.section);
   }
-  device_.event_queues().post(type, 0, EventQueues::queue_data(qp.qpn()));
+  parts_.event_queues.post(type, 0, EventQueues::queue_data(qp.qpn()));
 }
 
 void Rdma::note(const QueuePair& qp, std::string_view what, std::string_view reason,
                 std::string_view section) {
-  std::uint64_t held_back = 0;
-  if (!notes_.allow(now_, &held_back)) return;
-  util::log(util::LogLevel::kInfo, "{}: QP {:#x}: {}: {} ({})", device_.name(), qp.qpn().value(),
-            what, reason, section);
-  if (held_back != 0) {
-    util::log(util::LogLevel::kInfo, "{}: {} notes like this were left out", device_.name(),
-              held_back);
-  }
+  parts_.notes.info("QP {:#x}: {}: {} ({})", qp.qpn().value(), what, reason, section);
 }
 
 // Receive queues that flush --------------------------------------------------------------------
@@ -294,27 +280,25 @@ void Rdma::poll_watched(util::Time now) {
 
 // Verbs of the commands ------------------------------------------------------------------------
 
-QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, MappedQueue queue) {
-  auto* qp = queue_pairs_.emplace(context, std::move(queue));
+QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
+  auto* qp = queue_pairs_.emplace(context, std::move(made.queue));
   if (qp == nullptr) return nullptr;
+  qp->hold(std::move(made.uses));
   const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
   const rdma::QpOptions options{
       .has_send_queue = qp->has_send_queue(),
       .has_receive_queue = qp->has_receive_queue(),
       .uses_srq = qp->uses_srq(),
       .block_multicast_loopback = context.get(QueuePair::Qpc::block_lb_mc) != 0,
-      .counters = device_.resources().q_counter(counters),
+      .counters = parts_.resources.q_counter(counters),
       .owner = qp};
   auto& transport_qp = transport_.create_qp(qp->qpn(), *QueuePair::transport_type(qp->service()),
                                             qp->attributes(), options);
-  using spec::connectx::hca_cap;
-  const bool atomics = device_.capabilities().general().get(hca_cap::atomic) != 0;
-  qp->bind(transport_qp, atomics);
+  qp->bind(transport_qp, made.atomics);
   if (qp->service() == QueuePair::Service::QP1) {
     gsi_ = qp->qpn();
     transport_.set_gsi(gsi_);
   }
-  if (qp->uses_srq()) find_srq(qp->srqn())->add_user();
   return qp;
 }
 
@@ -323,29 +307,23 @@ void Rdma::remove_qp(QueuePair& qp) {
     gsi_.reset();
     transport_.set_gsi(std::nullopt);
   }
-  if (qp.uses_srq()) {
-    if (auto* srq = find_srq(qp.srqn())) srq->remove_user();
-  }
   transport_.destroy_qp(qp.transport());
   queue_pairs_.erase(qp.qpn());
 }
 
 tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
-                                                 util::View<spec::connectx::qpc> context) {
+                                                 util::View<spec::connectx::qpc> context,
+                                                 QueuePair::Uses uses) {
   util::Struct<spec::connectx::qpc> before;
   std::ranges::copy(qp.context().bytes(), before.bytes().begin());
-  qp.set_context(context, device_.queue_mapper());
+  qp.set_context(context, parts_.mapper);
   if (auto modified = transport_.modify(qp.transport(), to, qp.attributes()); !modified) {
-    qp.set_context(before, device_.queue_mapper());
+    qp.set_context(before, parts_.mapper);
     return modified;
   }
   const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
-  qp.transport().set_counters(device_.resources().q_counter(counters));
-  if (qp.uses_srq()) {
-    const Srqn old(before.get(spec::connectx::qpc::srqn_rmpn_xrqn));
-    if (auto* srq = find_srq(old)) srq->remove_user();
-    find_srq(qp.srqn())->add_user();
-  }
+  qp.transport().set_counters(parts_.resources.q_counter(counters));
+  qp.hold(std::move(uses));
   return {};
 }
 
@@ -358,7 +336,7 @@ tl::expected<void, rdma::Reason> Rdma::move_qp(QueuePair& qp, QpState to) {
 
 SharedReceiveQueue* Rdma::add_srq(SharedReceiveQueue::Attributes attributes) {
   const bool xrc = attributes.kind == SharedReceiveQueue::Kind::kXrc;
-  const auto& limits = device_.limits();
+  const auto& limits = parts_.limits;
   const auto max = Limits::count(xrc ? limits.log_max_srq : limits.log_max_rmp);
   auto& count = srq_counts_[static_cast<std::size_t>(attributes.kind)];
   if (count == max) return nullptr;

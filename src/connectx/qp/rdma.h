@@ -16,7 +16,12 @@
 #include <string_view>
 #include <vector>
 
+#include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
+#include "connectx/base/resources.h"
+#include "connectx/command/command.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/event/event_queue.h"
 #include "connectx/qp/cqe.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/shared_receive_queue.h"
@@ -24,15 +29,24 @@
 #include "rdma/hca.h"
 #include "rdma/transport.h"
 #include "util/clock.h"
-#include "util/log.h"
+#include "util/notes.h"
 
 namespace softhca::connectx {
 
-class Device;
-
 class Rdma : private rdma::Hca {
  public:
-  explicit Rdma(Device& device);
+  struct Parts {
+    const Limits& limits;
+    Resources& resources;
+    EventQueues& event_queues;
+    CompletionQueues& completion_queues;
+    rdma::KeyTable& keys;
+    fabric::Port& port;
+    QueueMapper mapper;
+    util::Notes& notes;
+  };
+
+  explicit Rdma(const Parts& parts);
   ~Rdma() override;
   Rdma(const Rdma&) = delete;
   Rdma& operator=(const Rdma&) = delete;
@@ -41,6 +55,11 @@ class Rdma : private rdma::Hca {
 
   /// Whether a QP has this number. SQs and RQs share the numbers.
   bool owns(Qpn number) const { return find_qp(number) != nullptr; }
+  /// Whether the send doorbell of this QP is in this doorbell page.
+  bool listens(Qpn number, UarPage page) const {
+    const auto* qp = find_qp(number);
+    return qp != nullptr && qp->has_send_queue() && qp->uar_page() == page;
+  }
   /// The send doorbell of a QP was rung: there may be new send WQEs.
   void doorbell(Qpn qpn);
   /// False: not a RoCE packet for this device; it is the Ethernet side's. To be asked only while
@@ -67,15 +86,26 @@ class Rdma : private rdma::Hca {
 
   // Verbs of the commands ----------------------------------------------------------------------
 
+  /// Checks what a QP context refers to, and what limits it: PD, doorbell page, CQs of the queues
+  /// that exist, SRQ, port, depth of READs.
+  tl::expected<QueuePair::Uses, Refusal> use_references(util::View<spec::connectx::qpc> context);
+
+  /// What a new QP is made of.
+  struct NewQp {
+    MappedQueue queue;
+    QueuePair::Uses uses;
+    bool atomics;  ///< the capability is on
+  };
   /// A new QP in RESET. Null if there are too many.
-  QueuePair* add_qp(util::View<spec::connectx::qpc> context, MappedQueue queue);
+  QueuePair* add_qp(util::View<spec::connectx::qpc> context, NewQp made);
   void remove_qp(QueuePair& qp);
   /// From now on at most so many. @pre there are not more
   void set_max_qps(std::uint32_t max) { queue_pairs_.set_max(max); }
   /// Gives the QP a new context and the transport what it means there. Nothing has changed if
   /// the transport refuses.
   tl::expected<void, rdma::Reason> modify_qp(QueuePair& qp, rdma::QpState to,
-                                             util::View<spec::connectx::qpc> context);
+                                             util::View<spec::connectx::qpc> context,
+                                             QueuePair::Uses uses);
   /// To RESET or ERR, which need no context.
   tl::expected<void, rdma::Reason> move_qp(QueuePair& qp, rdma::QpState to);
 
@@ -100,12 +130,15 @@ class Rdma : private rdma::Hca {
   void note(const QueuePair& qp, std::string_view what, std::string_view reason,
             std::string_view section);
 
+  CommandResult use_pd_and_uar(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);
+  CommandResult use_queues(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);
+
   void watch(QueuePair& qp);
   void poll_watched(util::Time now);
   bool fail_listed();
   void post_srq_events(SharedReceiveQueue& srq);
 
-  Device& device_;
+  Parts parts_;
   rdma::Transport transport_;
   hca::ObjectTable<SharedReceiveQueue, Srqn> shared_queues_;
   std::array<std::uint32_t, 2> srq_counts_{};  ///< by kind
@@ -116,7 +149,6 @@ class Rdma : private rdma::Hca {
   std::vector<Qpn> watched_;  ///< that flush receives
   util::Duration poll_interval_{};
   util::Time next_poll_ = util::kNever;
-  util::RateLimiter notes_;
   std::array<std::byte, kSendWqeMax> send_wqe_;  ///< the WQE that is being decoded
 };
 

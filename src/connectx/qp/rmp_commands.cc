@@ -5,7 +5,6 @@
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
-#include "connectx/qp/qp_checks.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/qp/shared_receive_queue.h"
 #include "spec/connectx/opcodes.h"
@@ -82,6 +81,7 @@ CommandResult create_rmp(Device& device, const Command& command) {
       kSection);
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
+  attributes.pd_use = device.resources().pds().use(attributes.pd);
   std::ranges::copy(context.bytes(), attributes.context.begin());
   auto* srq = device.rdma().add_srq(std::move(attributes));
   if (srq == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all SRQ numbers are in use");
@@ -108,7 +108,7 @@ CommandResult modify_rmp(Device& device, const Command& command) {
 CommandResult destroy_rmp(Device& device, const Command& command) {
   auto* srq = find_rmp(device, Srqn(command.input<destroy_rmp_in>().get(destroy_rmp_in::rmpn)));
   if (srq == nullptr) return unknown_rmp();
-  if (srq->users() != 0) return refuse(Status::RESOURCE_BUSY, kSection, "QPs use the RMP");
+  if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kSection, "QPs use the RMP");
   device.rdma().remove_srq(*srq);
   return {};
 }

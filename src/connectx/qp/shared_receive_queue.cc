@@ -5,7 +5,6 @@
 #include "connectx/queue/receive_wqe.h"
 #include "spec/connectx/wqe.h"
 #include "util/field.h"
-#include "util/log.h"
 
 namespace softhca::connectx {
 
@@ -56,11 +55,9 @@ bool SharedReceiveQueue::take_limit_event() {
   return true;
 }
 
-bool SharedReceiveQueue::take_failure() { return failed_ && !std::exchange(failure_told_, true); }
-
-Fetch SharedReceiveQueue::fail(const char* reason) {
+Fetch SharedReceiveQueue::fail(std::string_view reason) {
   failed_ = true;
-  util::log(util::LogLevel::kWarning, "SRQ {:#x} failed: {}", number_.value(), reason);
+  failure_ = reason;
   return Fetch::kUnreadable;
 }
 

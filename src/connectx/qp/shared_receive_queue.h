@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
 #include "connectx/queue/mapped_queue.h"
+#include "hca/use.h"
 #include "hca/work_ring.h"
 #include "rdma/hca.h"
 #include "rdma/types.h"
@@ -18,7 +21,7 @@
 
 namespace softhca::connectx {
 
-class SharedReceiveQueue {
+class SharedReceiveQueue : public hca::Used {
  public:
   enum class Kind : std::uint8_t { kRmp, kXrc };
   static constexpr unsigned kLogStrideMin = 5;  ///< bytes: the next segment and one pointer
@@ -35,6 +38,9 @@ class SharedReceiveQueue {
     Xrcd xrcd{};                   ///< XRC
     std::uint16_t limit = 0;       ///< 0: no event
     MappedQueue queue{};
+    hca::Use pd_use{};
+    hca::Use cq_use{};    ///< XRC
+    hca::Use xrcd_use{};  ///< XRC
     /// The context as it was given, for the query commands: of the kind's own layout.
     std::array<std::byte, spec::connectx::rmp_context::kSize> context{};
   };
@@ -56,23 +62,17 @@ class SharedReceiveQueue {
   /// True once when the limit is reached: the event is due, and the limit is off. Software only
   /// ever adds WQEs, so to look after arm() and after each fetch() is enough, no polling is needed.
   bool take_limit_event();
-  /// True once after fetch() has found memory or list broken (SRQ catastrophic error).
-  bool take_failure();
-
-  // QPs that take from this queue.
-  void add_user() { ++users_; }
-  void remove_user() { --users_; }
-  std::uint32_t users() const { return users_; }
+  /// Once after fetch() has found memory or list broken (SRQ catastrophic error): why, else empty.
+  std::string_view take_failure() { return std::exchange(failure_, {}); }
 
  private:
-  rdma::Fetch fail(const char* reason);
+  rdma::Fetch fail(std::string_view reason);
 
   Srqn number_;
   Attributes attributes_;
   hca::WorkChain chain_;
-  std::uint32_t users_ = 0;
   bool failed_ = false;
-  bool failure_told_ = false;
+  std::string_view failure_;  ///< not told yet
 };
 
 }  // namespace softhca::connectx

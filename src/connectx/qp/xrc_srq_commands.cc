@@ -10,7 +10,6 @@
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/event/completion_queue.h"
-#include "connectx/qp/qp_checks.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/qp/shared_receive_queue.h"
 #include "spec/connectx/opcodes.h"
@@ -95,6 +94,9 @@ CommandResult create_xrc_srq(Device& device, const Command& command) {
       kSection);
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
+  attributes.pd_use = device.resources().pds().use(attributes.pd);
+  attributes.cq_use = device.completion_queues().find(attributes.cqn)->use();
+  attributes.xrcd_use = device.resources().xrcds().use(attributes.xrcd);
   std::ranges::copy(context.bytes(), attributes.context.begin());
   auto* srq = device.rdma().add_srq(std::move(attributes));
   if (srq == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all SRQ numbers are in use");
@@ -107,7 +109,7 @@ CommandResult destroy_xrc_srq(Device& device, const Command& command) {
   auto* srq = find_xrc_srq(
       device, Srqn(command.input<destroy_xrc_srq_in>().get(destroy_xrc_srq_in::xrc_srqn)));
   if (srq == nullptr) return unknown_srq();
-  if (srq->users() != 0) return refuse(Status::RESOURCE_BUSY, kSection, "QPs use the SRQ");
+  if (srq->in_use()) return refuse(Status::BAD_RES_STATE, kSection, "QPs use the SRQ");
   device.rdma().remove_srq(*srq);
   return {};
 }

@@ -48,8 +48,13 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<L> wq,
                             .dbr_addr = wq.get(L::dbr_addr)},
                            kTable);
   if (!queue) return tl::unexpected(queue.error());
-  return WorkQueue{Pd(wq.get(L::pd)), *std::move(queue),
-                   hca::WorkRing({0, log_stride, log_size, record_dword})};
+  const Pd pd(wq.get(L::pd));
+  return WorkQueue{.pd = pd,
+                   .uar_page = {},
+                   .pd_use = pd == Pd() ? hca::Use() : resources_.pds().use(pd),
+                   .uar_use = {},
+                   .queue = *std::move(queue),
+                   .ring = hca::WorkRing({0, log_stride, log_size, record_dword})};
 }
 
 tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_send(util::View<L> wq,
@@ -60,10 +65,15 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_send(util::View<L> wq,
   if (log_stride < limits_.log_min_stride_sz_sq || log_stride > limits_.log_max_stride_sz_sq) {
     return refuse(Status::EXCEED_LIM, "PRM 7.4.1.1", "stride of a send queue is not 64 bytes");
   }
-  if (!resources_.uars().contains(UarPage(wq.get(L::uar_page)))) {
+  const UarPage uar_page(wq.get(L::uar_page));
+  if (!resources_.uars().contains(uar_page)) {
     return refuse(Status::BAD_RESOURCE, kTable, "unknown UAR page");
   }
-  return make(wq, pas, kSendCounter);
+  auto made = make(wq, pas, kSendCounter);
+  if (!made) return made;
+  made->uar_page = uar_page;
+  made->uar_use = resources_.uars().use(uar_page);
+  return made;
 }
 
 tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_receive(util::View<L> wq,

@@ -22,6 +22,9 @@ static_assert(Limits{}.log_max_wq_sz < 16);
 
 struct WorkQueue {
   Pd pd;
+  UarPage uar_page;  ///< of a send queue
+  hca::Use pd_use;
+  hca::Use uar_use;
   MappedQueue queue;
   hca::WorkRing ring;
 

@@ -2,6 +2,7 @@
 
 #include "connectx/command/command_interface.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -323,6 +324,47 @@ TEST_F(CommandInterfaceTest, AGuestCannotFloodTheLog) {
   for (int i = 0; i < 1000; ++i) (void)host.execute<s::nop_out>(in);
   util::set_log_sink({});
   EXPECT_LE(lines, 40u);
+}
+
+TEST_F(CommandInterfaceTest, AGuestCannotFloodTheLogWithWhatItIs) {
+  host.initialize();
+  std::vector<std::string> lines;
+  util::set_log_sink([&](util::LogLevel, std::string_view text) { lines.emplace_back(text); });
+  Input<s::set_driver_version_in> in(Opcode::SET_DRIVER_VERSION);
+  for (int i = 0; i < 1000; ++i) (void)host.execute<s::set_driver_version_out>(in);
+  for (int i = 0; i < 1000; ++i) {
+    host.start_queue();
+    host.run();
+  }
+  util::set_log_sink({});
+  EXPECT_LE(lines.size(), 40u);
+  for (const auto& line : lines) EXPECT_THAT(line, testing::StartsWith("connectx0: "));
+}
+
+// A command with a large output costs as much as one with a large input.
+TEST_F(CommandInterfaceTest, OneTurnExecutesCommandsOfABoundedSize) {
+  host.initialize();
+  constexpr std::size_t kLarge = 9 << 18;
+  std::vector<std::byte> nop(8);
+  const util::MutableView<s::command_input_header> header(nop);
+  header.set(s::command_input_header::opcode, static_cast<std::uint16_t>(Opcode::NOP));
+  auto large_input = nop;
+  large_input.resize(kLarge);
+  const auto executed_in_a_turn = [&](std::span<const std::byte> in, std::size_t out_size) {
+    const auto mark = host.allocate(0);
+    for (unsigned slot = 0; slot < 3; ++slot) (void)host.prepare(slot, in, out_size);
+    host.ring(0x7);
+    EXPECT_LE(host.device().run(host.now()), host.now()) << "there is more to do";
+    unsigned done = 0;
+    for (unsigned slot = 0; slot < 3; ++slot) {
+      done += host.slot(slot).get(FakeHost::Entry::ownership) == 0;
+    }
+    host.run();
+    host.free_from(mark);
+    return done;
+  };
+  EXPECT_EQ(executed_in_a_turn(large_input, 8), 2u);
+  EXPECT_EQ(executed_in_a_turn(nop, kLarge), 2u);
 }
 
 TEST_F(CommandInterfaceTest, CountsCommandsByOpcode) {

@@ -50,6 +50,11 @@ class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
     std::array<std::byte, CompletionQueue::kCqeSize> cqe{};
     return cq_->write(cqe, solicited);
   }
+  /// As software that has seen all events: cmd_sn counts them (PRM Table 70).
+  void arm(std::uint32_t consumer, std::uint32_t command = 0) {
+    cq_->handle_arm(cmd_sn(events()) | command | consumer);
+  }
+  static std::uint32_t cmd_sn(std::uint32_t number) { return (number & 3) << 28; }
   void consume(std::uint32_t index) { util::store_be32(&memory_[0x3000], index); }
   std::uint32_t events() { return eqs_.find(Eqn(0))->ring().producer(); }
 
@@ -59,7 +64,9 @@ class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
   pcie::DmaSpace dma_;
   util::Budget translations_{100};
   pcie::Msix msix_{{.vectors = 1, .bar = 0, .table_offset = 0, .pba_offset = 0x800}};
-  EventQueues eqs_{msix_, Limits{}};
+  Health health_;
+  util::Notes notes_{"test"};
+  EventQueues eqs_{msix_, Limits{}, health_, notes_};
   EventModeration moderation_;
   std::optional<CompletionQueue> cq_;
 };
@@ -83,7 +90,7 @@ class ModeratedCqTest : public CompletionQueueTest {
   }
   /// A completion of an armed CQ, which software takes from it.
   void complete_and_consume() {
-    cq_->handle_arm(cq_->ring().producer());
+    arm(cq_->ring().producer());
     complete();
     consume(cq_->ring().producer());
   }
@@ -94,7 +101,7 @@ class ModeratedCqTest : public CompletionQueueTest {
 };
 
 TEST_F(CompletionQueueTest, AnArmedCqReportsTheNextCompletionOnce) {
-  cq_->handle_arm(0);
+  arm(0);
   complete();
   complete();
   EXPECT_EQ(events(), 1u);
@@ -108,33 +115,60 @@ TEST_F(CompletionQueueTest, AnUnarmedCqReportsNothing) {
 // PRM 7.12.4: "If new CQEs are posted to the CQ after the reporting of a completion event and these
 // CQEs are not yet consumed, then an event will be generated immediately".
 TEST_F(CompletionQueueTest, ACqeAfterTheEventIsReportedWhenTheCqIsArmed) {
-  cq_->handle_arm(0);
+  arm(0);
   complete();
   complete();
-  cq_->handle_arm(1);
+  arm(1);
   EXPECT_EQ(events(), 2u);
 }
 
 // The same sentence: a CQE that was there when the event was reported does not make another.
 TEST_F(CompletionQueueTest, ACqeThatWasReportedIsNotReportedAgainIfSoftwareArmsBeforeItPolls) {
-  cq_->handle_arm(0);
+  arm(0);
   complete();
   EXPECT_EQ(events(), 1u);
-  cq_->handle_arm(0);
+  arm(0);
   EXPECT_EQ(events(), 1u);
   complete();
   EXPECT_EQ(events(), 2u);
 }
 
+// PRM 7.12.4: "no further events are generated before a new request for notification with a higher
+// value of cmd_sn is executed".
+TEST_F(CompletionQueueTest, ARequestThatHadItsEventAsksForNoOther) {
+  for (std::uint32_t sn = 0; sn < 6; ++sn) {
+    const auto request = cmd_sn(sn) | cq_->ring().producer();
+    cq_->handle_arm(request);
+    complete();
+    consume(cq_->ring().producer());
+    EXPECT_EQ(events(), sn + 1);
+    // Software has not seen the event yet, and asks again.
+    cq_->handle_arm(cmd_sn(sn) | cq_->ring().producer());
+    cq_->handle_arm(cmd_sn(sn) | kSolicitedOnly | cq_->ring().producer());
+    complete(true);
+    consume(cq_->ring().producer());
+    EXPECT_EQ(events(), sn + 1);
+  }
+}
+
+TEST_F(CompletionQueueTest, ARequestIsRepeatedWithItsNumberUntilItHasItsEvent) {
+  cq_->handle_arm(cmd_sn(0) | kSolicitedOnly);
+  complete();
+  EXPECT_EQ(events(), 0u);
+  cq_->handle_arm(cmd_sn(0) | 1);
+  complete();
+  EXPECT_EQ(events(), 1u);
+}
+
 TEST_F(CompletionQueueTest, AConsumedCqeIsNotReported) {
   complete();
   complete();
-  cq_->handle_arm(2);
+  arm(2);
   EXPECT_EQ(events(), 0u);
 }
 
 TEST_F(CompletionQueueTest, ArmedForSolicitedEventsItPassesOverOthers) {
-  cq_->handle_arm(kSolicitedOnly);
+  arm(0, kSolicitedOnly);
   complete(false);
   EXPECT_EQ(events(), 0u);
   complete(true);
@@ -143,8 +177,8 @@ TEST_F(CompletionQueueTest, ArmedForSolicitedEventsItPassesOverOthers) {
 
 // PRM Table 71: ARM_SOLICITED after ARM_NEXT changes nothing.
 TEST_F(CompletionQueueTest, ArmSolicitedDoesNotWeakenArmNext) {
-  cq_->handle_arm(0);
-  cq_->handle_arm(kSolicitedOnly);
+  arm(0);
+  arm(0, kSolicitedOnly);
   complete(false);
   EXPECT_EQ(events(), 1u);
 }

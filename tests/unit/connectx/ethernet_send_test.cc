@@ -73,6 +73,20 @@ TEST_F(EthernetSend, WqesAreNotExecutedBeforeTheDoorbell) {
   expect_completion(0);
 }
 
+// PRM 7.2: "HCA validates that the UAR page used to post the command matches the one specified in
+// the contexts of that object."
+TEST_F(EthernetSend, AnSqListensOnlyToItsOwnDoorbellPage) {
+  host.write_wqe(sqn, wqe(wqe_opcode::NOP).finish());
+  const auto page = std::exchange(host.uar, host.uar + 1);
+  host.ring(sqn);
+  host.run();
+  expect_no_completion();
+  host.uar = page;
+  host.ring(sqn);
+  host.run();
+  expect_completion(0);
+}
+
 // PRM 7.4.3.1: WQEs may be executed once the record tells of them; their doorbell comes later.
 TEST_F(EthernetSend, RepeatedDoorbellsChangeNothing) {
   const auto frame = make_frame({.payload = 100});

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/fake_host.h"
@@ -31,9 +33,12 @@ class QueueTest : public testing::Test {
     cq = host.last_buffer;
     record = host.last_record;
   }
+  /// As a driver that has seen all events: cmd_sn counts them (PRM Table 70).
+  std::uint64_t arm_word(std::uint32_t consumer, bool solicited = false) {
+    return std::uint64_t{events() & 3} << 28 | consumer | (solicited ? 1u << 24 : 0u);
+  }
   void arm_cq(std::uint32_t consumer, bool solicited = false) {
-    const auto dword = std::uint64_t{consumer} | (solicited ? 1u << 24 : 0u);
-    host.write64(host.uar * 4096 + 0x20, dword << 32 | cqn);
+    host.write64(host.uar * 4096 + 0x20, arm_word(consumer, solicited) << 32 | cqn);
   }
   /// A CQ of 4 entries whose context `fill` completes.
   void make_special_cq(void (*fill)(util::MutableView<s::cq_context>)) {
@@ -55,6 +60,28 @@ class QueueTest : public testing::Test {
     cqe[0] = std::byte{0xC0};
     cqe[1] = mark;
     return host.device().completion_queues().find(Cqn(cqn))->write(cqe, solicited);
+  }
+  /// What the initialization segment says of the device's health: in the manual's place, and in the
+  /// drivers'.
+  std::uint32_t health() {
+    const auto syndrome = host.read32(0x1010) >> 24;
+    EXPECT_EQ(host.read32(0x23C) >> 16 & 0xFF, syndrome);
+    return syndrome;
+  }
+  /// Does something while the page of `buffer` is not mapped.
+  void break_pages(std::uint64_t buffer, const std::function<void()>& what) {
+    auto& dma = host.device().dma();
+    ASSERT_TRUE(dma.unmap(FakeHost::kMemoryAt, FakeHost::kMemorySize));
+    const auto below = buffer - FakeHost::kMemoryAt;
+    const auto above = buffer + 4096;
+    const auto rest = FakeHost::kMemorySize - below - 4096;
+    ASSERT_TRUE(dma.map(FakeHost::kMemoryAt, below, host.at(FakeHost::kMemoryAt),
+                        pcie::DmaAccess::kReadWrite));
+    ASSERT_TRUE(dma.map(above, rest, host.at(above), pcie::DmaAccess::kReadWrite));
+    what();
+    dma.unmap_all();
+    ASSERT_TRUE(dma.map(FakeHost::kMemoryAt, FakeHost::kMemorySize, host.at(FakeHost::kMemoryAt),
+                        pcie::DmaAccess::kReadWrite));
   }
   unsigned events() {
     unsigned n = 0;
@@ -253,6 +280,46 @@ TEST_F(QueueTest, ArmingAsTwoDwordsIsTheSame) {
   EXPECT_EQ(events(), 1u);
 }
 
+// PRM 7.2: "HCA validates that the UAR page used to post the command matches the one specified in
+// the contexts of that object."
+TEST_F(QueueTest, ACqListensOnlyToItsOwnDoorbellPage) {
+  make_cq();
+  const auto other = host.allocate_uar();
+  host.write64(other * 4096 + 0x20, arm_word(0) << 32 | cqn);
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 0u);
+}
+
+// PRM 7.2.2.2: "Such a synchronization is not required for when ringing DoorBells on different UAR
+// pages."
+TEST_F(QueueTest, DoorbellsInTwoHalvesMayCrossThoseOfAnotherPage) {
+  make_cq();
+  const auto page = host.uar;
+  const auto first = cqn;
+  host.uar = host.allocate_uar();
+  make_cq();
+  host.write32(page * 4096 + 0x20, 0);
+  host.write32(host.uar * 4096 + 0x20, 0);
+  host.write32(page * 4096 + 0x24, first);
+  host.write32(host.uar * 4096 + 0x24, cqn);
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 1u);
+  cqn = first;
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 2u);
+}
+
+TEST_F(QueueTest, TheSecondHalfOfADoorbellRingsOnce) {
+  make_cq();
+  host.write32(host.uar * 4096 + 0x20, 0);
+  host.write32(host.uar * 4096 + 0x24, cqn);
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 1u);
+  host.write32(host.uar * 4096 + 0x24, cqn);
+  EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 1u);
+}
+
 TEST_F(QueueTest, HalvesOfDifferentDoorbellPagesDoNotMeet) {
   make_cq();
   const auto other = host.allocate_uar();
@@ -345,6 +412,7 @@ TEST_F(QueueTest, BadCqContextsAreRefused) {
       {"EQ", Code::BAD_RESOURCE, [](auto c) { c.set(C::c_eqn, 0x10000); }},
       {"CQE size", Code::BAD_PARAM, [](auto c) { c.set(C::cqe_sz, 3); }},
       {"compression", Code::BAD_PARAM, [](auto c) { c.set(C::cqe_compression_en, 1); }},
+      {"scqe break", Code::BAD_PARAM, [](auto c) { c.set(C::scqe_break_moderation_en, 1); }},
       {"pages", Code::BAD_INPUT_LEN, [](auto c) { c.set(C::log_cq_size, 7); }},
       {"page offset", Code::BAD_INPUT_LEN, [](auto c) { c.set(C::page_offset, 63); }},
       {"giant pages", Code::OK, [](auto c) { c.set(C::log_page_size, 31); }},
@@ -403,13 +471,90 @@ TEST_F(QueueTest, ADestroyedCqIsUnknown) {
   arm_cq(0);  // of no consequence
 }
 
-TEST_F(QueueTest, ACqWhoseEqIsGoneCompletesWithoutEvents) {
+TEST_F(QueueTest, AnEqOutlivesItsCqs) {
   make_cq();
   Input<s::destroy_eq_in> in(Opcode::DESTROY_EQ);
   in->set(s::destroy_eq_in::eq_number, eqn);
-  EXPECT_TRUE(host.execute<s::destroy_eq_out>(in).ok());
+  EXPECT_EQ(host.execute<s::destroy_eq_out>(in).status(), Code::BAD_RES_STATE);
   arm_cq(0);
   EXPECT_TRUE(complete());
+  EXPECT_EQ(events(), 1u);
+  Input<s::destroy_cq_in> destroy(Opcode::DESTROY_CQ);
+  destroy->set(s::destroy_cq_in::cqn, cqn);
+  EXPECT_TRUE(host.execute<s::destroy_cq_out>(destroy).ok());
+  EXPECT_TRUE(host.execute<s::destroy_eq_out>(in).ok());
+}
+
+// PRM Table 76, status: "0x9: CQ_OVERFLOW 0xA: CQ_WRITE_FAIL".
+TEST_F(QueueTest, QueryCqTellsAnOverrunFromAFailedWrite) {
+  const auto status = [&] {
+    Input<s::query_cq_in> query(Opcode::QUERY_CQ);
+    query->set(s::query_cq_in::cqn, cqn);
+    using Out = s::query_cq_out;
+    const auto reply = host.execute<Out>(query, 8);
+    return reply.as<Out>().get(Out::cq_context_entry).get(s::cq_context::status);
+  };
+  make_cq(1);
+  EXPECT_EQ(status(), 0u);
+  while (complete()) {
+  }
+  EXPECT_EQ(status(), 9u);
+  make_special_cq([](auto) {});
+  break_pages(cq, [&] { EXPECT_FALSE(complete()); });
+  EXPECT_EQ(status(), 0xAu);
+}
+
+TEST_F(QueueTest, QueryCqShowsTheLastNotifiedAndTheLastSolicitedIndex) {
+  make_cq();
+  EXPECT_TRUE(complete());
+  EXPECT_TRUE(complete(true));
+  EXPECT_TRUE(complete());
+  arm_cq(0);
+  EXPECT_TRUE(complete());
+  Input<s::query_cq_in> query(Opcode::QUERY_CQ);
+  query->set(s::query_cq_in::cqn, cqn);
+  using Out = s::query_cq_out;
+  const auto reply = host.execute<Out>(query, 8);
+  const auto context = reply.as<Out>().get(Out::cq_context_entry);
+  EXPECT_EQ(context.get(s::cq_context::producer_counter), 4u);
+  EXPECT_EQ(context.get(s::cq_context::last_notified_index), 3u);
+  EXPECT_EQ(context.get(s::cq_context::last_solicit_index), 2u);
+}
+
+// PRM Table 94, status: "0xA: EQ_WRITE_FAILURE"; Table 8, health_syndrome: "0xD: EQ_IN_ERR".
+TEST_F(QueueTest, AnEqThatCannotBeWrittenIsInError) {
+  make_cq();
+  arm_cq(0);
+  break_pages(eq, [&] { EXPECT_TRUE(complete()) << "the CQ itself is well"; });
+  Input<s::query_eq_in> in(Opcode::QUERY_EQ);
+  in->set(s::query_eq_in::eq_number, eqn);
+  using Out = s::query_eq_out;
+  const auto reply = host.execute<Out>(in, 8);
+  EXPECT_EQ(reply.as<Out>().get(Out::eq_context_entry).get(s::eq_context::status), 0xAu);
+  EXPECT_EQ(health(), 0xDu);
+  arm_eq(0);
+  EXPECT_EQ(host.interrupts(2), 0u);
+}
+
+// PRM Table 8, health_syndrome: "0xC: ASYNCHRONOUS_EQ_BUF_OVERRUN".
+TEST_F(QueueTest, AnAsynchronousEventThatFindsItsEqFullIsAHealthSyndrome) {
+  const auto async = host.create_eq(0, 1ull << 0x04, 1);
+  EXPECT_EQ(health(), 0u);
+  for (unsigned i = 0; i < 2; ++i) {
+    make_cq(0);
+    while (complete()) {
+    }
+  }
+  EXPECT_EQ(health(), 0xCu);
+  Input<s::query_eq_in> in(Opcode::QUERY_EQ);
+  in->set(s::query_eq_in::eq_number, async);
+  using Out = s::query_eq_out;
+  const auto reply = host.execute<Out>(in, 8);
+  EXPECT_EQ(reply.as<Out>().get(Out::eq_context_entry).get(s::eq_context::status), 0u);
+  // A driver that begins anew finds a healthy device.
+  host.start_queue();
+  host.run();
+  EXPECT_EQ(health(), 0u);
 }
 
 TEST_F(QueueTest, ACqWhoseMemoryIsGoneFails) {

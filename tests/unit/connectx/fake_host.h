@@ -117,6 +117,8 @@ class FakeHost {
 
   // Memory
   std::uint64_t allocate(std::size_t size, std::size_t alignment = 4096);
+  /// Memory from `iova` on may be allocated again.
+  void free_from(std::uint64_t iova) { next_ = iova; }
   std::byte* at(std::uint64_t iova) { return memory_.data() + (iova - kMemoryAt); }
   util::MutableView<Entry> slot(unsigned index);
   util::MutableView<Block> block(std::uint64_t iova) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "connectx/base/timestamp.h"
 #include "connectx/command/command_interface.h"
 #include "connectx/fake_host.h"
 #include "spec/connectx/hca.h"

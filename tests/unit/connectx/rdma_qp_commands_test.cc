@@ -70,6 +70,7 @@ TEST_F(RdmaQpCommands, NewQpIsInReset) {
 
 TEST_F(RdmaQpCommands, UnknownNumbersAreBadResources) {
   EXPECT_EQ(context_status([](auto c) { c.set(qpc::pd, 999); }), Status::BAD_RESOURCE);
+  EXPECT_EQ(context_status([](auto c) { c.set(qpc::uar_page, 999); }), Status::BAD_RESOURCE);
   EXPECT_EQ(context_status([](auto c) { c.set(qpc::cqn_snd, 999); }), Status::BAD_RESOURCE);
   EXPECT_EQ(context_status([](auto c) { c.set(qpc::cqn_rcv, 999); }), Status::BAD_RESOURCE);
   EXPECT_EQ(context_status([](auto c) {
@@ -79,10 +80,49 @@ TEST_F(RdmaQpCommands, UnknownNumbersAreBadResources) {
             Status::BAD_RESOURCE);
 }
 
-TEST_F(RdmaQpCommands, CqOfAQueueThatDoesNotExistMayBeMissing) {
+// What a QP refers to is in use, through all its states, until it refers to something else or goes.
+TEST_F(RdmaQpCommands, WhatAQpRefersToIsInUse) {
+  auto& cqs = host_.device.completion_queues();
+  auto other = host_.create_cq(4);
+  auto* first = cqs.find(Cqn(host_.cq.cqn));
+  auto* second = cqs.find(Cqn(other.cqn));
+  auto& resources = host_.device.resources();
+  const auto in_use = [&] {
+    return resources.pds().is_used(Pd(host_.pd)) && resources.uars().is_used(UarPage(host_.uar));
+  };
+  EXPECT_FALSE(in_use());
+  auto [qp, peer] = host_.connected();
+  host_.destroy(peer);
+  EXPECT_TRUE(in_use());
+  EXPECT_EQ(first->users(), 2u);
+  const auto take = mask(Bit::CQN_RCV);
+  ASSERT_TRUE(
+      host_.modify(qp, Opcode::RTS2RTS_QP, take, [&](auto c) { c.set(qpc::cqn_rcv, other.cqn); }));
+  EXPECT_EQ(first->users(), 1u);
+  EXPECT_EQ(second->users(), 1u);
+  EXPECT_EQ(
+      status(host_.modify(qp, Opcode::RTS2RTS_QP, take, [&](auto c) { c.set(qpc::cqn_rcv, 999); })),
+      Status::BAD_RESOURCE);
+  EXPECT_EQ(second->users(), 1u) << "nothing has changed";
+  host_.destroy(qp);
+  EXPECT_FALSE(in_use());
+  EXPECT_FALSE(first->in_use());
+  EXPECT_FALSE(second->in_use());
+}
+
+// PRM 7.2: "HCA validates that the UAR page used to post the command matches the one specified in
+// the contexts of that object."
+TEST_F(RdmaQpCommands, AQpListensOnlyToItsOwnDoorbellPage) {
+  const auto qp = host_.create_qp();
+  EXPECT_TRUE(host_.device.rdma().listens(Qpn(qp.qpn), UarPage(host_.uar)));
+  EXPECT_FALSE(host_.device.rdma().listens(Qpn(qp.qpn), UarPage(host_.uar + 1)));
+}
+
+TEST_F(RdmaQpCommands, CqAndDoorbellPageOfAQueueThatDoesNotExistMayBeMissing) {
   EXPECT_EQ(context_status([](auto c) {
               c.set(qpc::no_sq, 1);
               c.set(qpc::cqn_snd, 0);
+              c.set(qpc::uar_page, 0);
             }),
             Status::OK);
   EXPECT_EQ(context_status([](auto c) {
@@ -400,10 +440,21 @@ TEST_F(RdmaSrqCommands, XrcSrqReferencesAreChecked) {
   EXPECT_EQ(refused([](auto c) { c.set(X::log_rq_stride, 0); }), Status::BAD_PARAM);
 }
 
-TEST_F(RdmaSrqCommands, SrqWithQpsIsBusy) {
+TEST_F(RdmaSrqCommands, WhatAnSrqRefersToIsInUse) {
+  const auto rmp = *create_rmp();
+  EXPECT_TRUE(host_.device.resources().pds().is_used(Pd(host_.pd)));
+  EXPECT_EQ(destroy_rmp(rmp), Status::OK);
+  EXPECT_FALSE(host_.device.resources().pds().is_used(Pd(host_.pd)));
+  ASSERT_TRUE(create_xrc_srq());
+  EXPECT_TRUE(host_.device.resources().pds().is_used(Pd(host_.pd)));
+  EXPECT_TRUE(host_.device.resources().xrcds().is_used(Xrcd(xrcd_)));
+  EXPECT_TRUE(host_.device.completion_queues().find(Cqn(host_.cq.cqn))->in_use());
+}
+
+TEST_F(RdmaSrqCommands, AnSrqWithQpsIsNotDestroyed) {
   const auto rmp = *create_rmp();
   auto qp = host_.create_qp({.srqn = rmp});
-  EXPECT_EQ(destroy_rmp(rmp), Status::RESOURCE_BUSY);
+  EXPECT_EQ(destroy_rmp(rmp), Status::BAD_RES_STATE);
   host_.destroy(qp);
   EXPECT_EQ(destroy_rmp(rmp), Status::OK);
 }

@@ -53,6 +53,7 @@ RdmaTestHost::RdmaTestHost()
   EXPECT_NE(device.event_queues().create(std::move(eq)), nullptr);
 
   pd = device.resources().pds().allocate()->value();
+  uar = device.resources().uars().allocate()->value();
   constexpr std::uint8_t kAllRights = rdma::kLocalRead | rdma::kLocalWrite | rdma::kRemoteRead |
                                       rdma::kRemoteWrite | rdma::kRemoteAtomic;
   rdma::MemoryKey::Attributes key;
@@ -171,6 +172,7 @@ void RdmaTestHost::fill_create(util::MutableView<create_qp_in> in, const HostQp&
   const auto& options = qp.options;
   context.set(qpc::st, static_cast<std::uint32_t>(options.service));
   context.set(qpc::pd, options.pd != 0 ? options.pd : pd);
+  context.set(qpc::uar_page, uar);
   context.set(qpc::cqn_snd, cq.cqn);
   context.set(qpc::cqn_rcv, cq.cqn);
   context.set(qpc::dbr_addr, qp.record);

@@ -157,6 +157,7 @@ class RdmaTestHost {
   rdma::Gid gid = rdma::Gid::from_ipv4(0xC0A80A01);
   Device device;
   std::uint32_t pd = 0;
+  std::uint32_t uar = 0;
   HostCq cq;
 
  private:

@@ -7,6 +7,9 @@
 #include <set>
 
 #include "connectx/fake_host.h"
+#include "spec/connectx/cq.h"
+#include "spec/connectx/eq.h"
+#include "spec/connectx/mkey.h"
 #include "spec/connectx/resources.h"
 
 namespace softhca::connectx {
@@ -75,6 +78,47 @@ TEST_F(ResourcesTest, TransportAndXrcDomainsComeAndGo) {
   using XrcdIn = s::dealloc_xrcd_in;
   EXPECT_EQ((release<XrcdIn, s::dealloc_xrcd_out>(Opcode::DEALLOC_XRCD, XrcdIn::xrcd, xrcd)),
             Code::OK);
+}
+
+// A number that objects refer to stays theirs: PRM Table 128, BAD_RES_STATE.
+TEST_F(ResourcesTest, ANumberInUseIsNotFreed) {
+  const auto dealloc_uar = [&] {
+    using In = s::dealloc_uar_in;
+    return release<In, s::dealloc_uar_out>(Opcode::DEALLOC_UAR, In::uar, host.uar);
+  };
+  const auto destroy_eq = [&](std::uint32_t eqn) {
+    using In = s::destroy_eq_in;
+    return release<In, s::destroy_eq_out>(Opcode::DESTROY_EQ, In::eq_number, eqn);
+  };
+  const auto eqn = host.create_eq(4, 0, 0);
+  EXPECT_EQ(dealloc_uar(), Code::BAD_RES_STATE) << "the EQ's";
+  const auto cqn = host.create_cq(4, eqn);
+  EXPECT_EQ(destroy_eq(eqn), Code::BAD_RES_STATE) << "the CQ's";
+  using In = s::destroy_cq_in;
+  EXPECT_EQ((release<In, s::destroy_cq_out>(Opcode::DESTROY_CQ, In::cqn, cqn)), Code::OK);
+  EXPECT_EQ(destroy_eq(eqn), Code::OK);
+  EXPECT_EQ(dealloc_uar(), Code::OK);
+}
+
+TEST_F(ResourcesTest, TheProtectionDomainOfAMemoryKeyIsNotFreed) {
+  const auto pd = host.allocate_pd();
+  using Pd = s::dealloc_pd_in;
+  const auto dealloc_pd = [&] {
+    return release<Pd, s::dealloc_pd_out>(Opcode::DEALLOC_PD, Pd::pd, pd);
+  };
+  Input<s::create_mkey_in> in(Opcode::CREATE_MKEY);
+  const auto context = (*in).sub(s::create_mkey_in::mkey_context);
+  context.set(s::mkey_context::pd, pd);
+  context.set(s::mkey_context::length64, 1);
+  context.set(s::mkey_context::qpn, 0xFFFFFF);
+  const auto reply = host.execute<s::create_mkey_out>(in);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(dealloc_pd(), Code::BAD_RES_STATE);
+  using In = s::destroy_mkey_in;
+  const auto index = reply.as<s::create_mkey_out>().get(s::create_mkey_out::mkey_index);
+  EXPECT_EQ((release<In, s::destroy_mkey_out>(Opcode::DESTROY_MKEY, In::mkey_index, index)),
+            Code::OK);
+  EXPECT_EQ(dealloc_pd(), Code::OK);
 }
 
 TEST_F(ResourcesTest, QueryOfAQCounterClearsItWhenAsked) {

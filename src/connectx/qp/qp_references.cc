@@ -1,0 +1,92 @@
+// What a QP context refers to: numbers that must exist, and limits (mlx5 driver interface 7.4).
+
+#include <utility>
+
+#include "connectx/qp/rdma.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using spec::connectx::ads;
+using spec::connectx::qp_rq_type;
+using spec::connectx::qpc;
+
+constexpr std::string_view kSection = "mlx5 driver interface 7.4";
+
+CommandResult check_limits(const Limits& limits, util::View<qpc> context) {
+  const auto path = context.get(qpc::primary_address_path);
+  if (path.get(ads::vhca_port_num) > 1) {
+    return refuse(Status::BAD_PARAM, kSection, "the device has one port");
+  }
+  if (context.get(qpc::log_sra_max) > limits.log_max_ra_req_qp) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_sra_max is above log_max_ra_req_qp");
+  }
+  if (context.get(qpc::log_rra_max) > limits.log_max_ra_res_qp) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_rra_max is above log_max_ra_res_qp");
+  }
+  if (context.get(qpc::log_msg_max) > limits.log_max_msg) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_msg_max is above log_max_msg");
+  }
+  return {};
+}
+
+}  // namespace
+
+tl::expected<QueuePair::Uses, Refusal> Rdma::use_references(util::View<qpc> context) {
+  QueuePair::Uses uses;
+  if (auto used = use_pd_and_uar(context, uses); !used) return tl::unexpected(used.error());
+  if (auto used = use_queues(context, uses); !used) return tl::unexpected(used.error());
+  if (auto checked = check_limits(parts_.limits, context); !checked)
+    return tl::unexpected(checked.error());
+  return uses;
+}
+
+CommandResult Rdma::use_pd_and_uar(util::View<qpc> context, QueuePair::Uses& uses) {
+  const Pd pd(context.get(qpc::pd));
+  // A UMR QP gets its PD on the way to INIT (mlx5 driver interface 7.5).
+  const bool without_pd = pd == Pd() && static_cast<QueuePair::Service>(context.get(qpc::st)) ==
+                                            QueuePair::Service::REG_UMR;
+  if (!without_pd) {
+    if (!parts_.resources.pds().contains(pd)) {
+      return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
+    }
+    uses.pd = parts_.resources.pds().use(pd);
+  }
+  if (context.get(qpc::no_sq) != 0) return {};
+  const UarPage uar(context.get(qpc::uar_page));
+  if (!parts_.resources.uars().contains(uar)) {
+    return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR page");
+  }
+  uses.uar = parts_.resources.uars().use(uar);
+  return {};
+}
+
+CommandResult Rdma::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
+  const auto rq_type = static_cast<qp_rq_type>(context.get(qpc::rq_type));
+  if (context.get(qpc::no_sq) == 0) {
+    auto* cq = parts_.completion_queues.find(Cqn(context.get(qpc::cqn_snd)));
+    if (cq == nullptr) {
+      return refuse(Status::BAD_RESOURCE, kSection, "unknown CQ of the send queue");
+    }
+    uses.send_cq = cq->use();
+  }
+  if (rq_type != qp_rq_type::ZERO_LENGTH_RQ) {
+    auto* cq = parts_.completion_queues.find(Cqn(context.get(qpc::cqn_rcv)));
+    if (cq == nullptr) {
+      return refuse(Status::BAD_RESOURCE, kSection, "unknown CQ of the receive queue");
+    }
+    uses.receive_cq = cq->use();
+  }
+  // Other QPs carry the number of a dummy SRQ, which means nothing.
+  if (rq_type != qp_rq_type::SRQ) return {};
+  auto* srq = find_srq(Srqn(context.get(qpc::srqn_rmpn_xrqn)));
+  if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown SRQ");
+  if (srq->attributes().kind != SharedReceiveQueue::Kind::kRmp) {
+    return refuse(Status::BAD_RESOURCE, kSection, "an XRC SRQ serves XRC QPs only");
+  }
+  uses.srq = srq->use();
+  return {};
+}
+
+}  // namespace softhca::connectx
