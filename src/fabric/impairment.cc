@@ -38,18 +38,30 @@ Impairment::Fate Impairment::decide(const wire::Frame& frame) {
   return fate;
 }
 
-void Impairment::transmit(const wire::Frame& frame) {
-  ++counters_.transmitted;
+std::uint64_t Impairment::transmit(const wire::Frame& frame) {
+  if (below_.released() >= checkpoint_.below) {
+    released_ = checkpoint_.own;
+    checkpoint_ = last_;
+  }
+  last_.own = ++counters_.transmitted;
   const auto fate = decide(frame);
   if (fate.drop) {
     ++counters_.lost;
-    return;
+    return counters_.transmitted;
   }
   send(frame, fate.reorder);
   if (fate.duplicate) {
     ++counters_.duplicated;
     send(frame, false);
   }
+  return counters_.transmitted;
+}
+
+/// What is held owns its payload, so only the port below can still refer to memory.
+std::uint64_t Impairment::released() const {
+  const auto below = below_.released();
+  if (below >= last_.below) return last_.own;
+  return below >= checkpoint_.below ? checkpoint_.own : released_;
 }
 
 void Impairment::send(const wire::Frame& frame, bool reorder) {
@@ -77,7 +89,7 @@ void Impairment::hold(const wire::Frame& frame, util::Time due, unsigned passes)
 /// Sends `frame`, and after it those that have now let enough frames pass.
 void Impairment::forward(const wire::Frame& frame) {
   ++counters_.forwarded;
-  below_.transmit(frame);
+  last_.below = below_.transmit(frame);
   std::vector<wire::Frame> released;
   std::erase_if(held_, [&](Held& held) {
     if (held.passes_left == 0) return false;
@@ -87,7 +99,7 @@ void Impairment::forward(const wire::Frame& frame) {
   });
   for (const auto& late : released) {
     ++counters_.forwarded;
-    below_.transmit(late);
+    last_.below = below_.transmit(late);
   }
 }
 

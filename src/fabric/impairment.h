@@ -51,7 +51,8 @@ class Impairment final : public Port {
   /// @pre `below` outlives this
   Impairment(Port& below, const Options& options);
 
-  void transmit(const wire::Frame& frame) override;
+  std::uint64_t transmit(const wire::Frame& frame) override;
+  std::uint64_t released() const override;
   void set_receiver(Receiver* receiver) override { below_.set_receiver(receiver); }
   bool link_up() const override { return below_.link_up(); }
 
@@ -92,6 +93,11 @@ class Impairment final : public Port {
   void forward(const wire::Frame& frame);
 
   Port& below_;
+  /// When the port below has released `below`, this one has released `own`.
+  struct Mark {
+    std::uint64_t own = 0;
+    std::uint64_t below = 0;
+  };
   const Options options_;
   std::mt19937_64 random_;
   std::vector<PendingFault> faults_;
@@ -99,6 +105,9 @@ class Impairment final : public Port {
   util::Time now_{};
   util::Time last_due_{};
   Counters counters_;
+  Mark last_;        ///< of the last frame that was sent on
+  Mark checkpoint_;  ///< of an earlier one: while frames never stop to flow, the last is never out
+  std::uint64_t released_ = 0;
 };
 
 }  // namespace softhca::fabric

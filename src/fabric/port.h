@@ -22,9 +22,14 @@ class Receiver {
 class Port {
  public:
   virtual ~Port() = default;
-  /// Queues `frame`. The memory that its segments refer to must stay valid and unchanged until the
-  /// fabric has delivered it, which happens before the owner's loop handles its next host access.
-  virtual void transmit(const wire::Frame& frame) = 0;
+  /// Queues `frame`, and returns its number. The memory that its segments refer to must stay valid
+  /// and unchanged until released() has come to that number, which happens before the owner's loop
+  /// handles its next host access. Numbers ascend; a frame that is dropped at once has the number
+  /// of the one before it.
+  virtual std::uint64_t transmit(const wire::Frame& frame) = 0;
+  /// The frames up to this number refer to no memory any more: they are delivered, dropped or
+  /// copied.
+  virtual std::uint64_t released() const = 0;
   /// Null: arriving frames are dropped.
   virtual void set_receiver(Receiver* receiver) = 0;
   /// True while the link has a partner.

@@ -20,20 +20,30 @@ class Switch::SwitchPort final : public Port {
       : switch_(owner), number_(number), name_(std::move(name)) {}
   ~SwitchPort() override { switch_.remove_port(number_); }
 
-  void transmit(const wire::Frame& frame) override {
-    if (!switch_.queue_.push(frame, number_)) ++switch_.counters_.dropped_queue_full;
+  std::uint64_t transmit(const wire::Frame& frame) override {
+    if (switch_.queue_.push(frame, number_)) {
+      ++queued_;
+    } else {
+      ++switch_.counters_.dropped_queue_full;
+    }
+    return queued_;
   }
+  std::uint64_t released() const override { return released_; }
   void set_receiver(Receiver* receiver) override { receiver_ = receiver; }
   bool link_up() const override { return true; }
 
   Receiver* receiver() const { return receiver_; }
   const std::string& name() const { return name_; }
+  /// The oldest of the queued frames is done with.
+  void release() { ++released_; }
 
  private:
   Switch& switch_;
   const std::uint32_t number_;
   const std::string name_;
   Receiver* receiver_ = nullptr;
+  std::uint64_t queued_ = 0;    ///< frames that found room in the queue
+  std::uint64_t released_ = 0;  ///< of these, how many have left it
 };
 
 Switch::Switch(const Options& options)
@@ -75,6 +85,7 @@ bool Switch::deliver(std::size_t budget) {
   const bool had_work = has_work();
   for (; budget != 0 && !queue_.empty(); --budget) {
     forward(queue_.front());
+    if (const auto port = queue_.front().port; port != kPortGone) ports_[port]->release();
     queue_.pop();
   }
   delivering_ = false;

@@ -124,6 +124,7 @@ void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::IbPa
 Time Engine::run(Time time, unsigned budget) {
   now = time;
   while (auto* qp = timers.expired(now)) expire(*qp);
+  take_released();
   while (budget != 0) {
     auto* qp = ready.pop_front();
     if (qp == nullptr) break;
@@ -132,7 +133,22 @@ Time Engine::run(Time time, unsigned budget) {
     if (used == quota) mark_ready(*qp);  // there may be more: at the end of the row again
     budget -= std::max(1u, used);
   }
-  return ready.empty() ? timers.next() : now;
+  return ready.empty() && unreleased.empty() ? timers.next() : now;
+}
+
+void Engine::wait_for_release(QueuePair& qp, std::uint64_t number) {
+  qp.awaited_frame_ = number;
+  unreleased.push_back(qp);
+}
+
+/// Frames are released in the order of their numbers, and QPs came in nearly that order: one that
+/// came back for a later frame may wait a little longer than it must.
+void Engine::take_released() {
+  while (auto* qp = unreleased.front()) {
+    if (!released(qp->awaited_frame_)) return;
+    unreleased.pop_front();
+    mark_ready(*qp);
+  }
 }
 
 void Engine::expire(QueuePair& qp) {
@@ -148,7 +164,9 @@ unsigned Engine::serve(QueuePair& qp, unsigned quota) {
   if (used < quota && state_rules(qp.state_).flushes_send) {
     used += qp.requester_->flush(quota - used);
   }
-  if (used < quota && state_rules(qp.state_).flushes_receive) {
+  // After the error that ended the QP, if there is one to be told.
+  if (used < quota && state_rules(qp.state_).flushes_receive &&
+      !qp.requester_->waits_for_release()) {
     used += qp.responder_->flush(quota - used);
   }
   if (used < quota) report(qp);
@@ -177,6 +195,7 @@ void Engine::set_state(QueuePair& qp, QpState state) {
       qp.responder_->reset();
       timers.remove(qp);
       ready.remove(qp);
+      unreleased.remove(qp);
       qp.communication_established_ = qp.last_wqe_reached_ = false;
       return;
     case QpState::kInit:

@@ -60,6 +60,10 @@ class Engine {
 
   /// run() will serve the QP.
   void mark_ready(QueuePair& qp) { ready.push_back(qp); }
+  /// Whether frame `number` and those before it refer to no memory any more.
+  bool released(std::uint64_t number) const { return number <= port.released(); }
+  /// run() will serve the QP when frame `number` is released.
+  void wait_for_release(QueuePair& qp, std::uint64_t number);
   /// QP to ERR: run() flushes it.
   void to_error(QueuePair& qp);
   void event(QueuePair& qp, QpEvent event, Reason reason);
@@ -72,11 +76,11 @@ class Engine {
   /// family.
   bool address_to(const Gid& gid, const Mac& mac, std::uint8_t gid_index, std::uint8_t priority,
                   wire::IbAddress& address) const;
-  /// Sends `frame`, which has its head and its tail.
-  void transmit() {
+  /// Sends `frame`, which has its head and its tail. Returns its number.
+  std::uint64_t transmit() {
     ++counters.tx_packets;
     counters.tx_bytes += frame.size();
-    port.transmit(frame);
+    return last_frame = port.transmit(frame);
   }
   bool is_gsi(const QueuePair& qp) const { return gsi && *gsi == qp.qpn(); }
 
@@ -87,7 +91,9 @@ class Engine {
   PortCounters counters;
   QpTable qps;
   TimerQueue timers;
-  ReadyList ready;
+  QpList ready{Queue::kReady};
+  QpList unreleased{Queue::kUnreleased};
+  std::uint64_t last_frame = 0;  ///< number of the last packet
   std::optional<Qpn> gsi;
   std::map<Gid, std::vector<Qpn>> groups;  ///< multicast attachments
   util::Time now{};
@@ -98,6 +104,7 @@ class Engine {
   bool is_ours(const QueuePair& qp, const wire::IbPacket& packet) const;
   void deliver(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
   bool from_peer(const QueuePair& qp, const wire::IbPacket& packet) const;
+  void take_released();
   unsigned serve(QueuePair& qp, unsigned quota);
   void expire(QueuePair& qp);
   void report(QueuePair& qp);

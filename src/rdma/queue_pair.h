@@ -105,7 +105,7 @@ class QueuePair {
   friend class Requester;
   friend class Responder;
   friend class TimerQueue;
-  friend class ReadyList;
+  friend class QpList;
 
   /// Replaces the attributes of `taken` by those of `from`, and what no document names: PD,
   /// reserved LKey, source QPN of the DETH.
@@ -123,8 +123,9 @@ class QueuePair {
   std::unique_ptr<Requester> requester_;
   std::unique_ptr<Responder> responder_;
   Timers timers_;
-  ReadyLink ready_;
-  wire::IbHeader header_;                ///< of the path
+  std::array<QpLink, kQueues> links_;
+  std::uint64_t awaited_frame_ = 0;      ///< in Queue::kUnreleased: the frame that it waits for
+  wire::IbHeader header_;              ///< of the path
   std::uint32_t header_generation_ = 0;  ///< of the GID table when header_ was made; 0: not made
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "rdma/engine.h"
 #include "rdma/scatter_gather.h"
@@ -18,7 +19,7 @@ void Requester::reset() {
   next_packet_ = 0;
   rewound_at_ = UINT64_MAX;
   reads_in_flight_ = 0;
-  rnr_wait_ = false;
+  rnr_wait_ = head_failed_ = false;
   drain_reported = false;
 }
 
@@ -66,6 +67,7 @@ bool Requester::fetch() {
   }
   auto& e = entry(tail_);
   e.request.reset();
+  e.last_frame = 0;
   switch (engine_.hca.fetch_send(qp_, e.request)) {
     case Fetch::kNothing:
       return false;
@@ -153,39 +155,57 @@ void Requester::complete(Entry& e, WorkStatus status, Reason reason) {
                                   .reason = reason});
 }
 
+/// All that it asked for has happened; its memory may still be referred to.
+bool Requester::done(const Entry& e) const {
+  if (e.status != WorkStatus::kSuccess) return false;
+  return e.psns == 0 ? e.executed : unacked_ >= e.end_psn();
+}
+
+/// PRM 7.4.3: a completion gives the buffers back. Of what nobody acknowledges, of what is
+/// flushed, and of copies that were sent again, frames may still be on their way to being read.
+bool Requester::is_released(const Entry& e) {
+  if (engine_.released(e.last_frame)) return true;
+  engine_.wait_for_release(qp_, e.last_frame);
+  return false;
+}
+
+bool Requester::waits_for_release() const {
+  return head_ != tail_ && !engine_.released(entry(head_).last_frame);
+}
+
 void Requester::complete_done() {
+  if (!state_rules(qp_.state()).finishes) return;
   while (head_ != tail_) {
     auto& e = entry(head_);
-    if (e.status != WorkStatus::kSuccess) {
-      // What it waited for is complete.
-      if (cursor_ == head_) fail_head(e.status, e.reason);
-      break;
-    }
-    const bool done = e.psns == 0 ? e.executed : unacked_ >= e.end_psn();
-    if (!done) break;
+    // What it waited for is complete.
+    if (e.status != WorkStatus::kSuccess) return fail_head(e.status, e.reason);
+    if (!done(e) || !is_released(e)) break;
     if (e.wants_data() && head_ < cursor_) --reads_in_flight_;
     ++head_;
     complete(e, WorkStatus::kSuccess, Reason::kNone);
   }
-  // A late answer may complete what was about to be sent again.
+  skip_done();
+  if (qp_.state() == QpState::kSqDrain && idle() && !drain_reported) engine_.mark_ready(qp_);
+}
+
+/// A late answer may have done what was about to be sent again.
+void Requester::skip_done() {
   if (cursor_ < head_) {
     cursor_ = head_;
     cursor_packet_ = 0;
   }
+  while (cursor_ < begun_ && done(entry(cursor_))) pass(entry(cursor_));
   if (cursor_ == head_ && head_ != tail_ && !entry(head_).wants_data()) {
     cursor_packet_ = std::max(cursor_packet_, static_cast<std::uint32_t>(progress(entry(head_))));
   }
-  if (qp_.state() == QpState::kSqDrain && idle() && !drain_reported) engine_.mark_ready(qp_);
 }
 
+/// Nothing more is sent; flush() completes the oldest request with this error, and all others after
+/// it.
 void Requester::fail_head(WorkStatus status, Reason reason) {
   assert(head_ != tail_);
-  auto& e = entry(head_);
-  // Out of the queue first: what follows flushes the rest.
-  ++head_;
-  begun_ = std::max(begun_, head_);
-  cursor_ = std::max(cursor_, head_);
-  complete(e, status, reason);
+  refuse(entry(head_), status, reason);
+  head_failed_ = true;
   if (qp_.service().keeps_receiving) {
     engine_.set_state(qp_, QpState::kSqError);
   } else {
@@ -210,10 +230,14 @@ unsigned Requester::flush(unsigned quota) {
         return used;
       }
       e.length = 0;
+      e.last_frame = 0;
       ++tail_;
     }
-    auto& e = entry(head_++);
-    complete(e, WorkStatus::kFlushed, Reason::kFlushed);
+    auto& e = entry(head_);
+    if (!is_released(e)) return used;
+    ++head_;
+    const bool failed = std::exchange(head_failed_, false);
+    complete(e, failed ? e.status : WorkStatus::kFlushed, failed ? e.reason : Reason::kFlushed);
   }
   return used;
 }

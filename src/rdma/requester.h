@@ -65,6 +65,8 @@ class Requester {
   std::uint8_t retries_left() const { return retries_left_; }
   std::uint8_t rnr_retries_left() const { return rnr_retries_left_; }
   bool waits_for_rnr() const { return rnr_wait_; }
+  /// The oldest request is done, but the fabric has not read all of its payload.
+  bool waits_for_release() const;
 
   bool drain_reported = false;
 
@@ -79,7 +81,8 @@ class Requester {
     WorkStatus status =
         WorkStatus::kSuccess;  ///< not success: fails when its turn to complete comes
     Reason reason = Reason::kNone;
-    bool executed = false;  ///< not on the wire: done
+    bool executed = false;         ///< not on the wire: done
+    std::uint64_t last_frame = 0;  ///< the last that refers to its payload (fabric::Port::transmit)
 
     std::uint64_t end_psn() const { return first_psn + psns; }
     bool is_read() const { return request.opcode == SendOpcode::kRdmaRead; }
@@ -99,6 +102,9 @@ class Requester {
   bool validate(Entry& entry, std::uint64_t length);
   void complete(Entry& entry, WorkStatus status, Reason reason);
   void complete_done();
+  bool done(const Entry& entry) const;
+  void skip_done();
+  bool is_released(const Entry& entry);
   void fail_head(WorkStatus status, Reason reason);
   KeyUser user() const;
 
@@ -152,6 +158,7 @@ class Requester {
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_retries_left_ = 0;
   bool rnr_wait_ = false;
+  bool head_failed_ = false;         ///< the oldest request is to be completed with its own error
   UdDestination ud_cached_;          ///< destination that ud_header_ is made for
   std::uint32_t ud_generation_ = 0;  ///< of the GID table; 0: no header yet
   wire::IbHeader ud_header_;

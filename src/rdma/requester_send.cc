@@ -82,7 +82,6 @@ unsigned Requester::send(unsigned quota) {
     } else {
       send_message_packet(e, packets + 1 == kWindowPackets);
     }
-    if (!service.reliable) complete_done();
   }
   complete_done();
   return used;
@@ -99,6 +98,8 @@ void Requester::execute_local(Entry& e) {
     if (status != WorkStatus::kSuccess) return refuse(e, status, Reason::kLocalOperationRefused);
   }
   e.executed = true;
+  // It may take away memory that earlier frames refer to, of other QPs too.
+  e.last_frame = engine_.last_frame;
   pass(e);
   complete_done();
 }
@@ -180,7 +181,7 @@ void Requester::send_message_packet(Entry& e, bool fills_window) {
   transmit(bth, ext, length);
   if (engine_.frame.head().empty()) return after_packet(e, psn + 1);
   if (!add_payload(e, offset, length)) return;
-  engine_.transmit();
+  e.last_frame = engine_.transmit();
   after_packet(e, psn + 1);
 }
 

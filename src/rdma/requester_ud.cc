@@ -46,7 +46,7 @@ void Requester::send_datagram(Entry& e) {
   engine_.frame.clear();
   ud_header_.emit(bth, ext, e.length, engine_.frame);
   if (!add_payload(e, 0, e.length)) return;
-  engine_.transmit();
+  e.last_frame = engine_.transmit();
   sent_end_ = unacked_ = e.end_psn();
   pass(e);
 }

@@ -91,26 +91,28 @@ Time TimerQueue::next() {
   return heap_.empty() ? kNever : key(heap_.front());
 }
 
-void ReadyList::push_back(QueuePair& qp) {
-  auto& link = qp.ready_;
-  if (link.queued) return;
-  link = {.next = nullptr, .previous = last_, .queued = true};
-  (last_ != nullptr ? last_->ready_.next : first_) = &qp;
+QpLink& QpList::link(QueuePair& qp) const { return qp.links_[static_cast<std::size_t>(queue_)]; }
+
+void QpList::push_back(QueuePair& qp) {
+  auto& own = link(qp);
+  if (own.queued) return;
+  own = {.next = nullptr, .previous = last_, .queued = true};
+  (last_ != nullptr ? link(*last_).next : first_) = &qp;
   last_ = &qp;
 }
 
-QueuePair* ReadyList::pop_front() {
+QueuePair* QpList::pop_front() {
   auto* const qp = first_;
   if (qp != nullptr) remove(*qp);
   return qp;
 }
 
-void ReadyList::remove(QueuePair& qp) {
-  auto& link = qp.ready_;
-  if (!link.queued) return;
-  (link.previous != nullptr ? link.previous->ready_.next : first_) = link.next;
-  (link.next != nullptr ? link.next->ready_.previous : last_) = link.previous;
-  link = {};
+void QpList::remove(QueuePair& qp) {
+  auto& own = link(qp);
+  if (!own.queued) return;
+  (own.previous != nullptr ? link(*own.previous).next : first_) = own.next;
+  (own.next != nullptr ? link(*own.next).previous : last_) = own.previous;
+  own = {};
 }
 
 }  // namespace softhca::rdma

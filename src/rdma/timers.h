@@ -1,4 +1,4 @@
-// Timers of all QPs, and the list of QPs that have something to do. Both are intrusive: arming,
+// Timers of all QPs, and the lists of QPs that have something to do. Both are intrusive: arming,
 // stopping and queueing allocate nothing.
 #pragma once
 
@@ -55,22 +55,36 @@ class TimerQueue {
   std::vector<QueuePair*> heap_;
 };
 
-/// A QP's place in the ready list.
-struct ReadyLink {
+/// The lists that a QP can be in, in one of them or in both.
+enum class Queue : std::uint8_t {
+  kReady,       ///< has something to do
+  kUnreleased,  ///< has completions that wait for the fabric
+};
+inline constexpr std::size_t kQueues = 2;
+
+/// A QP's place in a QpList.
+struct QpLink {
   QueuePair* next = nullptr;
   QueuePair* previous = nullptr;
   bool queued = false;
 };
 
-/// QPs that have something to do, each once, first come first served.
-class ReadyList {
+/// QPs, each once, first come first served.
+class QpList {
  public:
+  explicit QpList(Queue queue) : queue_(queue) {}
   bool empty() const { return first_ == nullptr; }
+  /// Null if the list is empty.
+  QueuePair* front() const { return first_; }
+  /// Does nothing if the QP is in the list.
   void push_back(QueuePair& qp);
   QueuePair* pop_front();
   void remove(QueuePair& qp);
 
  private:
+  QpLink& link(QueuePair& qp) const;
+
+  const Queue queue_;
   QueuePair* first_ = nullptr;
   QueuePair* last_ = nullptr;
 };

@@ -31,7 +31,11 @@ Bytes bytes_of(const wire::Frame& frame);
 
 class RecordingPort final : public fabric::Port {
  public:
-  void transmit(const wire::Frame& frame) override { sent.push_back(bytes_of(frame)); }
+  std::uint64_t transmit(const wire::Frame& frame) override {
+    sent.push_back(bytes_of(frame));
+    return 0;
+  }
+  std::uint64_t released() const override { return 0; }
   void set_receiver(fabric::Receiver* to) override { receiver = to; }
   bool link_up() const override { return true; }
 

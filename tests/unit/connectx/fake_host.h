@@ -22,7 +22,8 @@ namespace softhca::connectx {
 /// A cable that can be pulled; what is sent is counted and dropped.
 class FakePort final : public fabric::Port {
  public:
-  void transmit(const wire::Frame&) override { ++transmitted; }
+  std::uint64_t transmit(const wire::Frame&) override { return ++transmitted; }
+  std::uint64_t released() const override { return transmitted; }
   void set_receiver(fabric::Receiver* to) override { receiver = to; }
   bool link_up() const override { return up; }
 

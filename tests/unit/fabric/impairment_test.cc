@@ -116,6 +116,40 @@ TEST_F(ImpairmentTest, AHeldFrameOutlivesTheSendersMemory) {
   EXPECT_THAT(below_.texts, ElementsAre("before"));
 }
 
+TEST_F(ImpairmentTest, FramesAreReleasedWhenThePortBelowHasReleasedThem) {
+  Impairment impairment(below_, {});
+  EXPECT_EQ(impairment.released(), 0u);
+  EXPECT_EQ(impairment.transmit(frame_of(2, 1, "1")), 1u);
+  EXPECT_EQ(impairment.transmit(frame_of(2, 1, "2")), 2u);
+  EXPECT_EQ(impairment.released(), 0u);
+  below_.done = 2;
+  EXPECT_EQ(impairment.released(), 2u);
+  EXPECT_EQ(impairment.transmit(frame_of(2, 1, "3")), 3u);
+  EXPECT_EQ(impairment.released(), 2u);
+}
+
+TEST_F(ImpairmentTest, LostAndHeldFramesReferToNothing) {
+  Impairment impairment(below_, {.reorder_hold = microseconds(50)});
+  impairment.drop_nth(1);
+  impairment.add_fault({.match = {}, .nth = 2, .action = Impairment::Action::kReorder});
+  EXPECT_EQ(impairment.transmit(frame_of(2, 1, "lost")), 1u);
+  EXPECT_EQ(impairment.released(), 1u);
+  EXPECT_EQ(impairment.transmit(frame_of(2, 1, "held")), 2u);
+  EXPECT_EQ(impairment.released(), 2u);
+  EXPECT_EQ(impairment.transmit(frame_of(2, 1, "sent")), 3u);
+  EXPECT_LT(impairment.released(), 3u);
+}
+
+TEST_F(ImpairmentTest, ReleasesGoOnWhileFramesNeverStop) {
+  Impairment impairment(below_, {});
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    EXPECT_EQ(impairment.transmit(frame_of(2, 1, "text")), i);
+    below_.done = i - 1;  // the last one is never out of the port below
+    EXPECT_LE(impairment.released(), i - 1);
+    EXPECT_GE(impairment.released() + 4, i);
+  }
+}
+
 TEST_F(ImpairmentTest, DropsTheNthFrameByScript) {
   Impairment impairment(below_, {});
   impairment.drop_nth(2);

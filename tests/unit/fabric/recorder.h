@@ -43,13 +43,19 @@ class Recorder : public Receiver {
 /// A port that keeps what is transmitted.
 class RecordingPort : public Port {
  public:
-  void transmit(const wire::Frame& frame) override { texts.push_back(text_of(frame)); }
+  std::uint64_t transmit(const wire::Frame& frame) override {
+    texts.push_back(text_of(frame));
+    return ++transmitted;
+  }
+  std::uint64_t released() const override { return done; }
   void set_receiver(Receiver* to) override { receiver = to; }
   bool link_up() const override { return up; }
 
   std::vector<std::string> texts;
   Receiver* receiver = nullptr;
   bool up = true;
+  std::uint64_t transmitted = 0;
+  std::uint64_t done = 0;  ///< what released() says
 };
 
 }  // namespace softhca::fabric

@@ -168,6 +168,34 @@ TEST_F(SwitchTest, PortsMayComeAndGoDuringDelivery) {
   EXPECT_THAT(late->take(), ElementsAre("2"));
 }
 
+TEST_F(SwitchTest, AFrameIsReleasedAfterTheLastReceiverHasReadIt) {
+  std::string text = "text";
+  std::vector<std::uint64_t> released;
+  b_.receiver.then = [&](const wire::Frame&) { released.push_back(a_.port->released()); };
+  c_.receiver.then = b_.receiver.then;
+  EXPECT_EQ(a_.port->transmit(frame_of(kBroadcast, kA, text)), 1u);
+  EXPECT_EQ(b_.port->transmit(frame_of(kBroadcast, kB, text)), 1u) << "each port counts its own";
+  EXPECT_EQ(a_.port->transmit(frame_of(kBroadcast, kA, text)), 2u);
+  EXPECT_EQ(a_.port->released(), 0u);
+  switch_.deliver(1);
+  EXPECT_THAT(released, ElementsAre(0, 0));
+  EXPECT_EQ(a_.port->released(), 1u);
+  EXPECT_EQ(b_.port->released(), 0u);
+  switch_.deliver(kAll);
+  EXPECT_EQ(a_.port->released(), 2u);
+  EXPECT_EQ(b_.port->released(), 1u);
+}
+
+TEST(Switch, AFrameThatFindsNoRoomIsWaitedForByNobody) {
+  Switch full(Switch::Options{.queue_frames_max = 1});
+  const auto port = full.create_port("port");
+  EXPECT_EQ(port->transmit(frame_of(2, 1, "in")), 1u);
+  EXPECT_EQ(port->transmit(frame_of(2, 1, "dropped")), 1u);
+  EXPECT_EQ(port->released(), 0u) << "the first one still refers to memory";
+  full.deliver(1);
+  EXPECT_EQ(port->released(), 1u);
+}
+
 TEST_F(SwitchTest, AllocatesNothingInSteadyState) {
   introduce();
   class Counter : public Receiver {

@@ -43,7 +43,19 @@ End::End(unsigned number) : memory(kMemorySize), transport(hca, *this, keys) {
   keys.insert(key);
 }
 
-void End::transmit(const wire::Frame& frame) { on_transmit(*this, frame); }
+std::uint64_t End::transmit(const wire::Frame& frame) {
+  on_transmit(*this, frame);
+  return ++transmitted;
+}
+
+void End::use_memory_again() {
+  uses_memory_again_ = true;
+  hca.on_complete_send = [this](const SendCompletion& completion) {
+    for (const auto& sge : posted_.at(completion.cookie)) {
+      std::memset(at(sge.address - kKeyStart), 0xDD, sge.length);
+    }
+  };
+}
 
 void End::fill(std::uint64_t offset, std::size_t length, unsigned seed) {
   std::mt19937 random(seed);
@@ -51,6 +63,7 @@ void End::fill(std::uint64_t offset, std::size_t length, unsigned seed) {
 }
 
 void End::post(QueuePair& qp, SendRequest request) {
+  if (uses_memory_again_) posted_[request.cookie] = request.sges;
   hca.sends_posted[qp.qpn()].push_back(std::move(request));
   transport.doorbell_send(qp);
 }
@@ -113,6 +126,19 @@ void Pair::put(bool to_b, const std::vector<std::byte>& bytes, util::Duration de
 }
 
 void Pair::take(End& from, const wire::Frame& frame) {
+  ++from.waiting;
+  waiting_.push_back({&from, frame});
+}
+
+void Pair::carry() {
+  for (const auto& [from, frame] : waiting_) {
+    carry(*from, frame);
+    --from->waiting;
+  }
+  waiting_.clear();
+}
+
+void Pair::carry(End& from, const wire::Frame& frame) {
   const bool to_b = &from == &a;
   std::vector<std::byte> bytes(frame.size());
   frame.copy_to(bytes);
@@ -135,6 +161,7 @@ util::Time Pair::run_both() {
   // In this order with every compiler: a seed means the same everywhere.
   const auto next_a = a.transport.run(now);
   const auto next_b = b.transport.run(now);
+  carry();
   return std::min(next_a, next_b);
 }
 

@@ -1,11 +1,13 @@
 // Two transports on virtual time with a wire between them that does what a test tells it: it
 // delays, loses, doubles and reorders packets by seed, or asks the test about each one.
 //
-// Frames cross the wire as bytes, with their ICRC computed and checked, as between two hosts.
+// A frame waits by reference, as in a switch, until both transports have run; only then its payload
+// is read. It crosses the wire as bytes, with its ICRC computed and checked, as between two hosts.
 #pragma once
 
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -36,7 +38,8 @@ class End final : public fabric::Port {
  public:
   explicit End(unsigned number);
 
-  void transmit(const wire::Frame& frame) override;
+  std::uint64_t transmit(const wire::Frame& frame) override;
+  std::uint64_t released() const override { return transmitted - waiting; }
   void set_receiver(fabric::Receiver*) override {}
   bool link_up() const override { return true; }
 
@@ -54,6 +57,10 @@ class End final : public fabric::Port {
   /// Bytes that differ from place to place and from seed to seed.
   void fill(std::uint64_t offset, std::size_t length, unsigned seed);
 
+  /// From now on a completed send has its memory overwritten, as by an application that uses it
+  /// again at once.
+  void use_memory_again();
+
   /// Posts and rings.
   void post(QueuePair& qp, SendRequest request);
   void post_receive(QueuePair& qp, std::vector<Sge> sges, std::uint32_t cookie = 0);
@@ -66,6 +73,12 @@ class End final : public fabric::Port {
   GidEntry gid;
   Transport transport;
   std::function<void(End&, const wire::Frame&)> on_transmit;
+  std::uint64_t transmitted = 0;  ///< frames
+  std::uint64_t waiting = 0;      ///< of these, how many a Pair still holds by reference
+
+ private:
+  std::map<std::uint32_t, std::vector<Sge>> posted_;  ///< by cookie, if memory is used again
+  bool uses_memory_again_ = false;
 };
 
 struct WireOptions {
@@ -94,6 +107,8 @@ class Pair {
   void drive(unsigned steps_max = 300'000);
   /// Until `time` has passed.
   void drive_for(util::Duration time);
+  /// Reads the frames that wait and puts them on the wire; step() does it after both have run.
+  void carry();
 
   WireOptions options;
   /// Applied to the QPs of connect() before they leave RESET.
@@ -123,14 +138,20 @@ class Pair {
     std::vector<std::byte> bytes;
     bool operator>(const InFlight& o) const { return due != o.due ? due > o.due : order > o.order; }
   };
+  struct Waiting {
+    End* from;
+    wire::Frame frame;
+  };
   util::Time run_both();
   void take(End& from, const wire::Frame& frame);
+  void carry(End& from, const wire::Frame& frame);
   void put(bool to_b, const std::vector<std::byte>& bytes, util::Duration delay);
   bool chance(double probability) {
     return probability > 0 && std::uniform_real_distribution<>(0, 1)(random_) < probability;
   }
 
   std::mt19937 random_;
+  std::vector<Waiting> waiting_;
   std::vector<InFlight> wire_;  ///< a heap
   std::uint64_t order_ = 0;
 };

@@ -161,6 +161,7 @@ TEST(Scheduling, QpsTakeTurnsWithinABudget) {
     return Fate::kLose;
   };
   EXPECT_EQ(pair.a.transport.run(pair.now, 128), pair.now) << "there is more to send";
+  pair.carry();
   ASSERT_EQ(sent.size(), 4u);
   for (const auto& [qpn, packets] : sent) EXPECT_EQ(packets, 32u);
 }

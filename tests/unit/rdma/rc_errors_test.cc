@@ -177,7 +177,7 @@ TEST_F(RcErrors, KeyThatGoesDuringAReadEndsIt) {
     }
     return Fate::kDeliver;
   };
-  run(read(0, 0, 200000));
+  run(read(0, 0, 1'000'000));  // more than the peer answers at once
   expect_refused(kRemoteAccess, QpEvent::kAccessError);
 }
 

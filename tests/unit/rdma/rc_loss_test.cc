@@ -249,6 +249,26 @@ TEST_F(RcLoss, WriteWithImmediateWithoutReceiveIsNotReady) {
   EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x20000), 3000), 0);
 }
 
+TEST_F(RcLoss, ARefusedRequestFailsAlsoIfWhatCameBeforeItWasAboutToBeSentAgain) {
+  std::vector<std::vector<std::byte>> answers;
+  pair.b.on_transmit = [&, through = pair.b.on_transmit](End& from, const wire::Frame& frame) {
+    answers.emplace_back(frame.size());
+    frame.copy_to(answers.back());
+    if (answers.size() == 1) through(from, frame);
+  };
+  nth(1, Fate::kLose, is_request);
+  pair.a.post(*pair.qa, write(0, 0x20000, 3000));
+  auto bad = write(0, 0, 8);
+  bad.sges[0].lkey = MKey(0x999900);
+  pair.a.post(*pair.qa, bad);
+  pair.drive_for(100us);
+  ASSERT_EQ(answers.size(), 2u) << "a NAK, and an acknowledgement that is on its way";
+  pair.a.transport.handle_frame(wire::Frame::from_bytes(answers[0]), pair.now);
+  pair.a.transport.handle_frame(wire::Frame::from_bytes(answers[1]), pair.now);
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kLocalProtection));
+}
+
 // States -----------------------------------------------------------------------------------------
 
 TEST_F(RcLoss, SqDrainFinishesWhatWasBegunAndStartsNothing) {

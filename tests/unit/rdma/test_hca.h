@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -44,6 +45,7 @@ class TestHca final : public Hca {
     return local_status;
   }
   void complete_send(QueuePair& qp, const SendCompletion& c) override {
+    if (on_complete_send) on_complete_send(c);
     if (!keep) return void(++completed);
     sends.push_back({qp.qpn(), c.cookie, c.opcode, c.status, c.signaled, c.byte_count, c.reason});
   }
@@ -84,6 +86,7 @@ class TestHca final : public Hca {
   bool send_memory_gone = false;
   bool malformed_send = false;
   bool malformed_receive = false;
+  std::function<void(const SendCompletion&)> on_complete_send;
   bool keep = true;  ///< false: completions are only counted
   std::uint64_t completed = 0;
 

@@ -1,0 +1,105 @@
+// A send's CQE gives its buffers back (PRM 7.4.3): a driver that writes to them at once changes
+// nothing that is on its way.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "connectx/rdma_test_host.h"
+#include "connectx/rdma_wqe_builder.h"
+
+namespace softhca::connectx {
+namespace {
+
+using testing::HostQp;
+using testing::RdmaTestHost;
+using testing::Service;
+using testing::WqeBuilder;
+using Cqe = testing::CqeOpcode;
+using Opcode = spec::connectx::wqe_opcode;
+
+constexpr std::uint32_t kKey = RdmaTestHost::kKey;
+constexpr std::size_t kLength = 3000;  // three packets of a connected QP
+
+class RdmaBufferOwnership : public ::testing::Test {
+ protected:
+  /// A guest whose other processor looks for CQEs while the fabric still holds the frames: each
+  /// send CQE makes it write over the buffer. Then everything is delivered.
+  void run_with_an_eager_guest(pcie::Iova buffer, std::size_t length) {
+    for (int turn = 0; turn < 5; ++turn) {
+      host_.device.rdma().run(host_.now);
+      if (turn == 3) host_.network.deliver(1000);
+      while (const auto cqe = host_.poll(host_.cq)) {
+        if (cqe->opcode != Cqe::REQUESTER && cqe->opcode != Cqe::REQUESTER_ERROR) continue;
+        ++sends_;
+        std::memset(host_.at(buffer), 'X', length);
+      }
+    }
+  }
+  void post(HostQp& qp, const WqeBuilder& wqe) {
+    host_.post_send(qp, wqe.bytes());
+    host_.ring_send(qp);
+  }
+  WqeBuilder wqe(const HostQp& qp, Opcode opcode) {
+    return WqeBuilder(opcode, qp.send_producer, qp.qpn);
+  }
+
+  RdmaTestHost host_;
+  pcie::Iova from_ = host_.put_text(std::string(kLength, 'm'));
+  pcie::Iova to_ = host_.allocate(4096);
+  int sends_ = 0;
+};
+
+TEST_F(RdmaBufferOwnership, UcSend) {
+  auto [a, b] = host_.connected({.service = Service::UC});
+  host_.post_receive(b, to_, 4096);
+  post(a, wqe(a, Opcode::SEND).data(from_, kLength, kKey));
+  run_with_an_eager_guest(from_, kLength);
+  EXPECT_EQ(sends_, 1);
+  EXPECT_EQ(host_.text(to_, kLength), std::string(kLength, 'm'));
+}
+
+TEST_F(RdmaBufferOwnership, UcWrite) {
+  auto [a, b] = host_.connected({.service = Service::UC});
+  post(a, wqe(a, Opcode::RDMA_WRITE).remote(to_, kKey).data(from_, kLength, kKey));
+  run_with_an_eager_guest(from_, kLength);
+  EXPECT_EQ(sends_, 1);
+  EXPECT_EQ(host_.text(to_, kLength), std::string(kLength, 'm'));
+}
+
+TEST_F(RdmaBufferOwnership, Datagram) {
+  auto a = host_.datagram_qp();
+  auto b = host_.datagram_qp();
+  host_.post_receive(b, to_, 4096);
+  post(a, wqe(a, Opcode::SEND)
+              .datagram(b.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
+              .data(from_, 1000, kKey));
+  run_with_an_eager_guest(from_, 1000);
+  EXPECT_EQ(sends_, 1);
+  EXPECT_EQ(host_.text(to_ + 40, 1000), std::string(1000, 'm'));
+}
+
+TEST_F(RdmaBufferOwnership, ManagementDatagram) {
+  auto gsi = host_.datagram_qp({.service = Service::QP1});
+  auto peer = host_.datagram_qp();
+  host_.post_receive(peer, to_, 4096);
+  post(gsi, wqe(gsi, Opcode::SEND)
+                .datagram(peer.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
+                .data(from_, 256, kKey));
+  run_with_an_eager_guest(from_, 256);
+  EXPECT_EQ(sends_, 1);
+  EXPECT_EQ(host_.text(to_ + 40, 256), std::string(256, 'm'));
+}
+
+TEST_F(RdmaBufferOwnership, FlushedWrite) {
+  auto [a, b] = host_.connected();
+  post(a, wqe(a, Opcode::RDMA_WRITE).remote(to_, kKey).data(from_, kLength, kKey));
+  host_.device.rdma().run(host_.now);
+  ASSERT_TRUE(host_.to_error(a));
+  run_with_an_eager_guest(from_, kLength);
+  EXPECT_EQ(sends_, 1);
+  EXPECT_EQ(host_.text(to_, kLength), std::string(kLength, 'm'));
+}
+
+}  // namespace
+}  // namespace softhca::connectx
