@@ -123,7 +123,11 @@ void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::IbPa
 
 Time Engine::run(Time time, unsigned budget) {
   now = time;
-  while (auto* qp = timers.expired(now)) expire(*qp);
+  for (; budget != 0; --budget) {
+    auto* qp = timers.expired(now);
+    if (qp == nullptr) break;
+    expire(*qp);
+  }
   take_released();
   while (budget != 0) {
     auto* qp = ready.pop_front();
@@ -133,7 +137,7 @@ Time Engine::run(Time time, unsigned budget) {
     if (used == quota) mark_ready(*qp);  // there may be more: at the end of the row again
     budget -= std::max(1u, used);
   }
-  return ready.empty() && unreleased.empty() ? timers.next() : now;
+  return ready.empty() && unreleased.empty() ? std::max(timers.next(), now) : now;
 }
 
 void Engine::wait_for_release(QueuePair& qp, std::uint64_t number) {
@@ -207,8 +211,8 @@ void Engine::set_state(QueuePair& qp, QpState state) {
       if (from == QpState::kRtr) qp.requester_->start(qp.attributes_.sq_psn);
       if (from == QpState::kSqError) {
         // IBTA 10.3.1.7: only what is posted from now on is sent.
-        while (qp.requester_->flush(kQuantum) == kQuantum) {
-        }
+        hca.restart_send(qp);
+        qp.requester_->restart();
       }
       qp.requester_->refresh_retries();
       return mark_ready(qp);

@@ -31,6 +31,10 @@ class Hca {
   /// The next request of the send queue, in posting order. `request` was reset(). Also asked for
   /// in ERR and SQE, to flush what is posted.
   virtual Fetch fetch_send(QueuePair& qp, SendRequest& request) = 0;
+  /// The QP goes from SQE to RTS. What is posted to its send queue now, fetch_send() is to mark as
+  /// stale; what is posted later is to be sent. So flushing is work like any other, and a queue
+  /// that is filled all the time does not keep the transport.
+  virtual void restart_send(QueuePair& qp) = 0;
   /// From the QP's receive queue, or the SRQ it is bound to. `request` was reset().
   virtual Fetch fetch_receive(QueuePair& qp, ReceiveRequest& request) = 0;
   /// Carries out a request with SendOpcode::kLocal (registration, local invalidate) when its turn

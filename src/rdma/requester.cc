@@ -8,8 +8,16 @@
 #include "rdma/scatter_gather.h"
 
 namespace softhca::rdma {
-
 using spec::infiniband::kMaxMessageBytes;
+
+void Requester::Entry::clear() {
+  request.reset();
+  length = packets = psns = 0;
+  status = WorkStatus::kSuccess;
+  reason = Reason::kNone;
+  executed = false;
+  last_frame = 0;
+}
 
 void Requester::reset() {
   stop_timers();
@@ -36,6 +44,20 @@ void Requester::refresh_retries() {
 void Requester::stop_timers() {
   engine_.timers.remove(qp_);
   rnr_wait_ = false;
+}
+
+void Requester::restart() {
+  // Numbers of what is not sent are used again.
+  next_psn_ = unacked_ = sent_end_;
+  for (auto i = head_; i != tail_; ++i) {
+    auto& e = entry(i);
+    e.psns = e.packets = 0;
+    e.first_psn = next_psn_;
+    e.first_packet = next_packet_;
+    if (i != head_ || !head_failed_) refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
+  }
+  cursor_ = begun_ = tail_;
+  cursor_packet_ = 0;
 }
 
 std::uint32_t Requester::next_psn() const {
@@ -66,8 +88,7 @@ bool Requester::fetch() {
     grow();
   }
   auto& e = entry(tail_);
-  e.request.reset();
-  e.last_frame = 0;
+  e.clear();
   switch (engine_.hca.fetch_send(qp_, e.request)) {
     case Fetch::kNothing:
       return false;
@@ -76,10 +97,8 @@ bool Requester::fetch() {
       engine_.to_error(qp_);
       return false;
     case Fetch::kMalformed:
-      e.status = WorkStatus::kLocalQpOperation;
-      e.reason = e.request.fault != Reason::kNone ? e.request.fault : Reason::kMalformedRequest;
-      e.length = e.packets = e.psns = 0;
-      e.executed = false;
+      refuse(e, WorkStatus::kLocalQpOperation,
+             e.request.fault != Reason::kNone ? e.request.fault : Reason::kMalformedRequest);
       break;
     case Fetch::kRequest:
       prepare(e);
@@ -95,10 +114,7 @@ bool Requester::fetch() {
 
 void Requester::prepare(Entry& e) {
   const auto& request = e.request;
-  e.executed = false;
-  e.status = WorkStatus::kSuccess;
-  e.reason = Reason::kNone;
-  e.length = e.packets = e.psns = 0;
+  if (request.stale) return refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
   if (request.opcode == SendOpcode::kNop || request.opcode == SendOpcode::kLocal) return;
 
   const auto length = request.is_inline ? request.inline_data.size() : total_length(request.sges);
@@ -177,12 +193,14 @@ void Requester::complete_done() {
   if (!state_rules(qp_.state()).finishes) return;
   while (head_ != tail_) {
     auto& e = entry(head_);
+    const bool ended = done(e) || e.status == WorkStatus::kFlushed || head_failed_;
     // What it waited for is complete.
-    if (e.status != WorkStatus::kSuccess) return fail_head(e.status, e.reason);
-    if (!done(e) || !is_released(e)) break;
+    if (!ended && e.status != WorkStatus::kSuccess) return fail_head(e.status, e.reason);
+    if (!ended || !is_released(e)) break;
     if (e.wants_data() && head_ < cursor_) --reads_in_flight_;
     ++head_;
-    complete(e, WorkStatus::kSuccess, Reason::kNone);
+    head_failed_ = false;
+    complete(e, e.status, e.reason);
   }
   skip_done();
   if (qp_.state() == QpState::kSqDrain && idle() && !drain_reported) engine_.mark_ready(qp_);
@@ -220,7 +238,7 @@ unsigned Requester::flush(unsigned quota) {
       if (!qp_.options().has_send_queue) return used;
       if (ring_.empty()) grow();
       auto& e = entry(tail_);
-      e.request.reset();
+      e.clear();
       const auto fetched = engine_.hca.fetch_send(qp_, e.request);
       if (fetched == Fetch::kNothing || fetched == Fetch::kUnreadable) {
         cursor_ = begun_ = head_;
@@ -229,15 +247,13 @@ unsigned Requester::flush(unsigned quota) {
         unacked_ = sent_end_ = next_psn_;
         return used;
       }
-      e.length = 0;
-      e.last_frame = 0;
       ++tail_;
     }
     auto& e = entry(head_);
     if (!is_released(e)) return used;
     ++head_;
-    const bool failed = std::exchange(head_failed_, false);
-    complete(e, failed ? e.status : WorkStatus::kFlushed, failed ? e.reason : Reason::kFlushed);
+    if (!std::exchange(head_failed_, false)) refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
+    complete(e, e.status, e.reason);
   }
   return used;
 }

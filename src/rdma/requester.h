@@ -45,6 +45,8 @@ class Requester {
   void start(std::uint32_t psn);
   void refresh_retries();
   void stop_timers();
+  /// From SQE back to RTS: what was fetched is flushed, in its turn.
+  void restart();
 
   /// Sends at most `quota` packets; returns how much of it was used. All of it: there may be more.
   unsigned send(unsigned quota);
@@ -78,12 +80,14 @@ class Requester {
     std::uint32_t psns = 0;     ///< 0: not on the wire (no-operation, local)
     std::uint64_t first_psn = 0;
     std::uint64_t first_packet = 0;  ///< number of its first request packet, of all requests
-    WorkStatus status =
-        WorkStatus::kSuccess;  ///< not success: fails when its turn to complete comes
+    /// Not success: ends so when its turn to complete comes.
+    WorkStatus status = WorkStatus::kSuccess;
     Reason reason = Reason::kNone;
     bool executed = false;         ///< not on the wire: done
     std::uint64_t last_frame = 0;  ///< the last that refers to its payload (fabric::Port::transmit)
 
+    /// For a request that is to be fetched; the vectors keep their memory.
+    void clear();
     std::uint64_t end_psn() const { return first_psn + psns; }
     bool is_read() const { return request.opcode == SendOpcode::kRdmaRead; }
     bool is_atomic() const {

@@ -65,6 +65,12 @@ unsigned Requester::send(unsigned quota) {
   while (used < quota && !rnr_wait_ && state_rules(qp_.state()).finishes) {
     if (cursor_ == tail_ && !fetch()) break;
     auto& e = entry(cursor_);
+    if (e.status == WorkStatus::kFlushed) {
+      begun_ = std::max(begun_, cursor_ + 1);
+      ++used;
+      pass(e);
+      continue;
+    }
     if (e.status != WorkStatus::kSuccess) break;  // complete_done() lets it fail in its turn
     if (cursor_packet_ == 0 && !may_start(e)) break;
     const auto packets = in_flight();

@@ -42,6 +42,7 @@ struct SendRequest {
   bool signaled = false;
   bool solicited = false;
   bool fence = false;           ///< waits for earlier reads and atomics
+  bool stale = false;           ///< ends in kFlushed and is not sent (Hca::restart_send)
   std::uint32_t immediate = 0;  ///< immediate data (host order), or the rkey to invalidate
   std::uint64_t remote_address = 0;
   MKey rkey;
@@ -108,7 +109,7 @@ inline void SendRequest::reset() {
   cookie = 0;
   fault = Reason::kNone;
   opcode = SendOpcode::kNop;
-  signaled = solicited = fence = is_inline = false;
+  signaled = solicited = fence = stale = is_inline = false;
   immediate = 0;
   remote_address = swap_add = compare = 0;
   rkey = MKey{};

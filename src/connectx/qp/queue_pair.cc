@@ -121,6 +121,7 @@ void QueuePair::refresh() {
 void QueuePair::reset_rings() {
   send_ring_.reset();
   receive_ring_.reset();
+  stale_send_blocks = 0;
   fails = false;
 }
 

@@ -85,7 +85,10 @@ class QueuePair {
 
   // Notes of Rdma.
   bool fails = false;    ///< is in the list of QPs that fail, or was since the last 2RST
-  bool watched = false;  ///< is in the list of QPs that flush receives
+  /// Place in the list of QPs that flush receives.
+  std::optional<std::size_t> watched;
+  /// Basic blocks at the head of the send queue that are not to be executed: posted in SQE.
+  std::uint32_t stale_send_blocks = 0;
 
  private:
   using RqType = spec::connectx::qp_rq_type;

@@ -21,6 +21,8 @@ using std::chrono::microseconds;
 // A drain posts its receive WQE right after 2ERR and waits for it; later nothing is in a hurry.
 constexpr util::Duration kPollIntervalMin = microseconds(50);
 constexpr util::Duration kPollIntervalMax = microseconds(1000);
+/// QPs that one poll looks at: a guest may have all its QPs in ERR.
+constexpr std::size_t kPolledAtOnce = 256;
 
 QueuePair& owner(rdma::QueuePair& qp) { return *static_cast<QueuePair*>(qp.owner()); }
 
@@ -87,6 +89,7 @@ util::Time Rdma::run(util::Time now) {
 Fetch Rdma::fetch_send(rdma::QueuePair& transport_qp, rdma::SendRequest& request) {
   auto& qp = owner(transport_qp);
   if (flushes_sends(transport_qp)) return flush_send(qp, request);
+  if (qp.stale_send_blocks != 0) return flush_stale_send(qp, request);
   const auto available = qp.send_ring().available(qp.record());
   if (!available) return Fetch::kUnreadable;
   if (*available == 0) return Fetch::kNothing;
@@ -126,6 +129,21 @@ WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeCont
   }
   wqe = copy.first(size);
   return WqeFault::kNone;
+}
+
+/// A counter that is gone or wrong is found by the next fetch.
+void Rdma::restart_send(rdma::QueuePair& transport_qp) {
+  auto& qp = owner(transport_qp);
+  qp.stale_send_blocks = qp.send_ring().refresh(qp.record()).value_or(0);
+}
+
+Fetch Rdma::flush_stale_send(QueuePair& qp, rdma::SendRequest& request) {
+  const auto before = qp.send_ring().consumed();
+  if (flush_send(qp, request) == Fetch::kNothing) return Fetch::kUnreadable;
+  const auto blocks = static_cast<std::uint16_t>(qp.send_ring().consumed() - before);
+  qp.stale_send_blocks -= std::min<std::uint32_t>(blocks, qp.stale_send_blocks);
+  request.stale = true;
+  return Fetch::kRequest;
 }
 
 /// Every posted WQE ends in a flush, also malformed ones and those without CE (mlx5 driver
@@ -254,9 +272,22 @@ void Rdma::note(const QueuePair& qp, std::string_view what, std::string_view rea
 // Receive queues that flush --------------------------------------------------------------------
 
 void Rdma::watch(QueuePair& qp) {
-  if (!std::exchange(qp.watched, true)) watched_.push_back(qp.qpn());
+  if (!qp.watched) {
+    qp.watched = watched_.size();
+    watched_.push_back(&qp);
+  }
   poll_interval_ = kPollIntervalMin;
   next_poll_ = now_ + poll_interval_;
+}
+
+void Rdma::unwatch(QueuePair& qp) {
+  if (!qp.watched) return;
+  auto& place = watched_[*qp.watched];
+  place = watched_.back();
+  place->watched = qp.watched;
+  watched_.pop_back();
+  qp.watched.reset();
+  if (watched_.empty()) next_poll_ = util::kNever;
 }
 
 /// mlx5 driver interface 8.1: a ULP that drains posts a receive WQE to a QP in ERR, and nothing but
@@ -264,18 +295,17 @@ void Rdma::watch(QueuePair& qp) {
 void Rdma::poll_watched(util::Time now) {
   poll_interval_ = std::min(poll_interval_ * 2, kPollIntervalMax);
   next_poll_ = now + poll_interval_;
-  std::erase_if(watched_, [&](Qpn qpn) {
-    auto* qp = find_qp(qpn);
-    if (qp == nullptr) return true;
-    if (!qp->transport().flushes_receives()) {
-      qp->watched = false;
-      return true;
+  for (auto looks = std::min(watched_.size(), kPolledAtOnce); looks != 0; --looks) {
+    if (next_watched_ >= watched_.size()) next_watched_ = 0;
+    auto& qp = *watched_[next_watched_];
+    if (!qp.transport().flushes_receives()) {
+      unwatch(qp);
+      continue;
     }
     // The transport asks for the new WQEs, and that starts the interval anew.
-    if (qp->receive_ring().has_news(qp->record())) transport_.notice_receive(qp->transport());
-    return false;
-  });
-  if (watched_.empty()) next_poll_ = util::kNever;
+    if (qp.receive_ring().has_news(qp.record())) transport_.notice_receive(qp.transport());
+    ++next_watched_;
+  }
 }
 
 // Verbs of the commands ------------------------------------------------------------------------
@@ -307,6 +337,7 @@ void Rdma::remove_qp(QueuePair& qp) {
     gsi_.reset();
     transport_.set_gsi(std::nullopt);
   }
+  unwatch(qp);
   transport_.destroy_qp(qp.transport());
   queue_pairs_.erase(qp.qpn());
 }

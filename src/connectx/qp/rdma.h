@@ -117,12 +117,14 @@ class Rdma : private rdma::Hca {
 
  private:
   rdma::Fetch fetch_send(rdma::QueuePair& qp, rdma::SendRequest& request) override;
+  void restart_send(rdma::QueuePair& qp) override;
   rdma::Fetch fetch_receive(rdma::QueuePair& qp, rdma::ReceiveRequest& request) override;
   void complete_send(rdma::QueuePair& qp, const rdma::SendCompletion& completion) override;
   void complete_receive(rdma::QueuePair& qp, const rdma::ReceiveCompletion& completion) override;
   void handle_event(rdma::QueuePair& qp, rdma::QpEvent event, rdma::Reason reason) override;
 
   rdma::Fetch flush_send(QueuePair& qp, rdma::SendRequest& request);
+  rdma::Fetch flush_stale_send(QueuePair& qp, rdma::SendRequest& request);
   WqeFault read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
                          std::span<const std::byte>& wqe);
   rdma::Fetch fetch_shared(QueuePair& qp, rdma::ReceiveRequest& request);
@@ -134,6 +136,7 @@ class Rdma : private rdma::Hca {
   CommandResult use_queues(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);
 
   void watch(QueuePair& qp);
+  void unwatch(QueuePair& qp);
   void poll_watched(util::Time now);
   bool fail_listed();
   void post_srq_events(SharedReceiveQueue& srq);
@@ -144,9 +147,10 @@ class Rdma : private rdma::Hca {
   std::array<std::uint32_t, 2> srq_counts_{};  ///< by kind
   hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
   std::optional<Qpn> gsi_;
-  util::Time now_{};          ///< of the last handle_frame() or run()
-  std::vector<Qpn> failing_;  ///< whose CQ failed
-  std::vector<Qpn> watched_;  ///< that flush receives
+  util::Time now_{};                 ///< of the last handle_frame() or run()
+  std::vector<Qpn> failing_;         ///< whose CQ failed
+  std::vector<QueuePair*> watched_;  ///< that flush receives
+  std::size_t next_watched_ = 0;     ///< the one to look at next
   util::Duration poll_interval_{};
   util::Time next_poll_ = util::kNever;
   std::array<std::byte, kSendWqeMax> send_wqe_;  ///< the WQE that is being decoded

@@ -348,6 +348,27 @@ TEST_F(RdmaDataPath, NothingIsPolledWithoutAQpInError) {
   EXPECT_EQ(host_.device.rdma().run(host_.now), util::kNever);
 }
 
+TEST_F(RdmaDataPath, AllQpsInErrorAreLookedAtHoweverManyThereAre) {
+  std::vector<HostQp> qps;
+  for (int i = 0; i < 400; ++i) {
+    qps.push_back(host_.create_qp());
+    ASSERT_TRUE(host_.to_init(qps.back()) && host_.to_error(qps.back()));
+  }
+  host_.run();
+  // Some go, some come back to life.
+  for (int i = 0; i < 400; i += 4) host_.destroy(qps[i]);
+  for (int i = 1; i < 400; i += 4) ASSERT_TRUE(host_.to_reset(qps[i]));
+  for (int i = 2; i < 400; ++i) {
+    if (i % 4 >= 2) host_.post_receive(qps[i], host_.allocate(64, 64), 64);
+  }
+  std::size_t flushed = 0;
+  for (int turn = 0; turn < 20; ++turn) {
+    host_.run(1ms);
+    flushed += completions().size();
+  }
+  EXPECT_EQ(flushed, 200u);
+}
+
 TEST_F(RdmaDataPath, ResetDropsWhatIsPostedAndStartsAtZero) {
   auto [a, b] = host_.connected();
   const auto buffer = host_.allocate(64, 64);
@@ -443,7 +464,8 @@ TEST_F(RdmaDataPath, Qp1IsReachedByItsNumberAndTellsThePkey) {
 TEST_F(RdmaDataPath, DatagramSendErrorLeavesTheReceiveQueueWorking) {
   auto a = host_.datagram_qp();
   auto b = host_.datagram_qp();
-  host_.post_receive(a, host_.allocate(256, 64), 256);
+  const auto buffer = host_.allocate(256, 64);
+  host_.post_receive(a, buffer, 256);
   send(a, wqe(a, Opcode::RDMA_WRITE).remote(0, 0));
   host_.run();
   auto cqes = completions();
@@ -458,13 +480,51 @@ TEST_F(RdmaDataPath, DatagramSendErrorLeavesTheReceiveQueueWorking) {
   host_.run();
   cqes = completions();
   ASSERT_EQ(cqes.size(), 2u);
+  // What is posted in SQE is flushed; what arrives is received.
+  const auto sent = cqes[0].opcode == Cqe::REQUESTER_ERROR ? 0 : 1;
+  EXPECT_EQ(cqes[sent].opcode, Cqe::REQUESTER_ERROR);
+  EXPECT_EQ(cqes[sent].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  EXPECT_EQ(cqes[1 - sent].opcode, Cqe::RESPONDER_SEND);
+  EXPECT_EQ(cqes[1 - sent].qpn, a.qpn);
+  EXPECT_EQ(host_.text(buffer + 40, 12), "still there?");
+}
+
+TEST_F(RdmaDataPath, Sqerr2RtsFlushesWhatIsPostedAndNoMore) {
+  auto a = host_.datagram_qp();
+  send(a, wqe(a, Opcode::RDMA_WRITE).remote(0, 0));
+  host_.run();
+  ASSERT_EQ(completions().size(), 1u);
+  ASSERT_EQ(host_.query_state(a), state(State::SQER));
+  // WQEs of two basic blocks each, and no doorbell: only the record tells of them.
+  const std::string text(100, 'x');
+  for (int i = 0; i < 10; ++i) {
+    host_.post_send(a, wqe(a, Opcode::SEND)
+                           .datagram(a.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
+                           .inline_data(text)
+                           .bytes());
+  }
   ASSERT_TRUE(host_.modify(a, Command_::SQERR2RTS_QP));
   send(a, wqe(a, Opcode::NOP));
   host_.run();
-  cqes = completions();
-  ASSERT_EQ(cqes.size(), 1u);
-  EXPECT_EQ(cqes[0].opcode, Cqe::REQUESTER);
-  EXPECT_EQ(cqes[0].wqe_counter, a.send_producer - 1);
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 11u);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(cqes[i].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
+    EXPECT_EQ(cqes[i].wqe_counter, 1 + 3 * i);
+  }
+  EXPECT_EQ(cqes[10].opcode, Cqe::REQUESTER);
+  EXPECT_EQ(cqes[10].wqe_counter, a.send_producer - 1);
+}
+
+TEST_F(RdmaDataPath, ASendQueueThatIsLostInSqeFailsTheQpWhenItGoesOn) {
+  auto a = host_.datagram_qp();
+  send(a, wqe(a, Opcode::RDMA_WRITE).remote(0, 0));
+  host_.run();
+  ASSERT_EQ(completions().size(), 1u);
+  util::store_be32(host_.at(a.record + 4), 0x1234);  // further than the queue is long
+  ASSERT_TRUE(host_.modify(a, Command_::SQERR2RTS_QP));
+  host_.run();
+  EXPECT_EQ(host_.query_state(a), state(State::ERR));
 }
 
 // Shared receive queues ------------------------------------------------------------------------

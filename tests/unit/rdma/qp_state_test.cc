@@ -174,6 +174,24 @@ TEST(Scheduling, IdleTransportAsksForNoCall) {
   EXPECT_EQ(pair.a.transport.run(pair.now), util::kNever);
 }
 
+TEST(Scheduling, TimersExpireWithinTheBudgetOfARun) {
+  Pair pair;
+  pair.qp_options.counters = &pair.a.counters;
+  for (unsigned i = 0; i < 1000; ++i) {
+    const auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0x900));
+    auto& qp = pair.a.transport.create_qp(Qpn(0x100 + i), QpType::kRc, attributes, pair.qp_options);
+    Pair::to_rts(pair.a, qp, attributes);
+    pair.a.post(qp, write(0, 0, 8));
+  }
+  while (pair.a.transport.run(pair.now) == pair.now) pair.carry();
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u);
+  pair.now += 1s;
+  for (std::uint64_t expired = 100; expired <= 1000; expired += 100) {
+    EXPECT_EQ(pair.a.transport.run(pair.now, 100), pair.now);
+    EXPECT_EQ(pair.a.counters.local_ack_timeout_err, expired);
+  }
+}
+
 TEST(Scheduling, ManyTimersExpireInOrder) {
   Pair pair;
   std::vector<QueuePair*> qps;

@@ -409,6 +409,16 @@ TEST_F(RcErrors, ModifyToErrorFlushesBothQueuesInOrderAndLaterPostsToo) {
   EXPECT_EQ(pair.a.hca.receives.at(100).completion.cookie, 1000u);
 }
 
+TEST_F(RcErrors, FlushingIsWorkWithinTheBudgetOfARun) {
+  pair.a.hca.endless_sends = true;
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kError, {}));
+  EXPECT_EQ(pair.a.hca.fetched, 0u);
+  for (std::uint32_t i = 1; i <= 5; ++i) {
+    EXPECT_EQ(pair.a.transport.run(pair.now, 64), pair.now);
+    EXPECT_EQ(pair.a.hca.fetched, 64 * i);
+  }
+}
+
 TEST_F(RcErrors, RequestsInFlightAreFlushedAndTheirAnswersIgnored) {
   for (int i = 0; i < 5; ++i) pair.a.post(*pair.qa, write(0, 0, 3000));
   pair.a.transport.run(pair.now);

@@ -34,7 +34,21 @@ class TestHca final : public Hca {
 
   Fetch fetch_send(QueuePair& qp, SendRequest& request) override {
     if (send_memory_gone) return Fetch::kUnreadable;
+    if (endless_sends) {
+      request.cookie = ++fetched;
+      if (fetched > 100'000) return Fetch::kNothing;  // so that a test fails and does not hang
+      return Fetch::kRequest;
+    }
+    if (auto& left = sends_to_flush[qp.qpn()]; left != 0) {
+      --left;
+      const auto fetch = take(sends_posted[qp.qpn()], request, malformed_send);
+      request.stale = true;
+      return fetch;
+    }
     return take(sends_posted[qp.qpn()], request, malformed_send);
+  }
+  void restart_send(QueuePair& qp) override {
+    sends_to_flush[qp.qpn()] = sends_posted[qp.qpn()].size();
   }
   Fetch fetch_receive(QueuePair& qp, ReceiveRequest& request) override {
     auto& queue = qp.options().uses_srq ? srq : receives_posted[qp.qpn()];
@@ -76,6 +90,7 @@ class TestHca final : public Hca {
   }
 
   std::map<Qpn, std::deque<SendRequest>> sends_posted;
+  std::map<Qpn, std::size_t> sends_to_flush;  ///< of sends_posted, after restart_send()
   std::map<Qpn, std::deque<ReceiveRequest>> receives_posted;
   std::deque<ReceiveRequest> srq;
   std::vector<Send> sends;
@@ -85,6 +100,8 @@ class TestHca final : public Hca {
   WorkStatus local_status = WorkStatus::kSuccess;
   bool send_memory_gone = false;
   bool malformed_send = false;
+  bool endless_sends = false;  ///< as if another processor posted as fast as it is fetched
+  std::uint32_t fetched = 0;
   bool malformed_receive = false;
   std::function<void(const SendCompletion&)> on_complete_send;
   bool keep = true;  ///< false: completions are only counted

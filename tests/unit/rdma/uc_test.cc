@@ -23,6 +23,8 @@ class Uc : public ::testing::Test {
       return std::find(lost.begin(), lost.end(), n) != lost.end() ? Fate::kLose : Fate::kDeliver;
     };
   }
+  void fail_send_queue();
+
   Pair pair;
   unsigned seen_ = 0;
 };
@@ -115,6 +117,68 @@ TEST_F(Uc, LocalErrorStopsTheSendQueueAndLeavesTheReceiveQueueWorking) {
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
   EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x40000), 100), 0);
+}
+
+/// Brings a to SQE with one request in error.
+void Uc::fail_send_queue() {
+  auto bad = write(0, 0, 100);
+  bad.sges[0].lkey = MKey(0x999900);
+  pair.a.post(*pair.qa, bad);
+  pair.drive();
+  ASSERT_EQ(pair.qa->state(), QpState::kSqError);
+  pair.a.hca.sends.clear();
+}
+
+TEST_F(Uc, LeavingSqeFlushesInTurnsWhatWasPostedAndSendsWhatComesLater) {
+  pair.a.post(*pair.qa, write(0, 0x50000, 3000));
+  fail_send_queue();
+  constexpr std::size_t kOld = 1000;
+  std::vector<std::uint32_t> cookies;
+  auto& queue = pair.a.hca.sends_posted[pair.qa->qpn()];
+  for (std::size_t i = 0; i < kOld; ++i) queue.push_back(write(0, 0x40000, 100));
+  for (const auto& request : queue) cookies.push_back(request.cookie);
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, pair.qa->attributes()));
+  const auto good = write(0x1000, 0x40000, 100);
+  cookies.push_back(good.cookie);
+  pair.a.post(*pair.qa, good);
+  EXPECT_EQ(pair.a.transport.run(pair.now, 64), pair.now) << "there is more to flush";
+  EXPECT_EQ(pair.a.hca.sends.size(), 64u);
+  pair.drive();
+  ASSERT_EQ(pair.a.hca.sends.size(), kOld + 1);
+  for (std::size_t i = 0; i <= kOld; ++i) {
+    EXPECT_EQ(pair.a.hca.sends[i].cookie, cookies[i]);
+    EXPECT_EQ(pair.a.hca.sends[i].status, i < kOld ? kFlushed : kSuccess);
+  }
+  EXPECT_EQ(std::memcmp(pair.a.at(0x1000), pair.b.at(0x40000), 100), 0);
+  EXPECT_EQ(pair.qa->next_send_psn(), pair.qb->next_receive_psn()) << "PSNs go on where they were";
+}
+
+TEST_F(Uc, WhatWasFetchedBeforeSqeIsFlushedAfterIt) {
+  // The error is found while earlier requests and the failed one wait for the fabric.
+  pair.a.post(*pair.qa, write(0, 0x40000, 100));
+  auto bad = write(0, 0, 100);
+  bad.sges[0].lkey = MKey(0x999900);
+  pair.a.post(*pair.qa, bad);
+  pair.a.post(*pair.qa, write(0, 0x40000, 100));
+  pair.a.transport.run(pair.now);
+  pair.carry();
+  pair.a.transport.run(pair.now, 1);  // completes the first, and finds the second in error
+  ASSERT_EQ(pair.qa->state(), QpState::kSqError);
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, pair.qa->attributes()));
+  pair.a.post(*pair.qa, write(0, 0x41000, 100));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(),
+              ElementsAre(kSuccess, kLocalProtection, kFlushed, kSuccess));
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x41000), 100), 0);
+}
+
+TEST_F(Uc, AQueueThatIsFilledAllTheTimeDoesNotHoldTheTransportWhenItLeavesSqe) {
+  fail_send_queue();
+  pair.a.hca.endless_sends = true;
+  ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, pair.qa->attributes()));
+  EXPECT_EQ(pair.a.hca.fetched, 0u) << "flushing is work of run()";
+  EXPECT_EQ(pair.a.transport.run(pair.now, 64), pair.now);
+  EXPECT_LE(pair.a.hca.fetched, 64u);
 }
 
 TEST_F(Uc, ReadAndAtomicAreLocalErrors) {
