@@ -8,6 +8,7 @@
 #include "rdma/scatter_gather.h"
 
 namespace softhca::rdma {
+
 using spec::infiniband::kMaxMessageBytes;
 
 void Requester::Entry::clear() {

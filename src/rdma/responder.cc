@@ -12,7 +12,8 @@ void Responder::reset() {
   expected_ = {};
   msn_ = {};
   message_ = Message::kNone;
-  has_receive_ = uc_skip_ = nak_sent_ = false;
+  has_receive_ = uc_skip_ = false;
+  silent_until_ = util::Time::min();
   received_ = 0;
 }
 
@@ -21,7 +22,7 @@ void Responder::start(std::uint32_t psn) {
   if (!qp_.service().reliable || !qp_.service().responds) return;
   answers_.clear();
   atomics_.clear();
-  answers_first_ = atomics_next_ = 0;
+  answers_first_ = 0;
   clear_answers();
   make_room();
 }
@@ -35,14 +36,7 @@ void Responder::make_room() {
     answers_ = std::move(larger);
     answers_first_ = 0;
   }
-  const std::size_t atomics = std::max(1u, qp_.attributes().max_dest_rd_atomic);
-  if (atomics > atomics_.size()) {
-    // In order of age, so that the oldest is the next to be forgotten.
-    std::rotate(atomics_.begin(), atomics_.begin() + static_cast<std::ptrdiff_t>(atomics_next_),
-                atomics_.end());
-    atomics_next_ = atomics_.size();
-    atomics_.resize(atomics);
-  }
+  atomics_.grow(std::max(1u, qp_.attributes().max_dest_rd_atomic));
 }
 
 void Responder::stop() {

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rdma/atomic_results.h"
 #include "rdma/hca.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
@@ -72,13 +73,6 @@ class Responder {
     std::uint64_t address = 0;   ///< of what is not sent yet
     std::uint32_t length = 0;    ///< bytes not sent yet
     std::uint64_t original = 0;  ///< atomic: what stood there before
-  };
-
-  /// What an atomic has returned, for its duplicates.
-  struct AtomicResult {
-    wire::Psn psn;
-    bool valid = false;
-    std::uint64_t original = 0;
   };
 
   // responder.cc
@@ -151,10 +145,9 @@ class Responder {
   bool reply_due_ = false;
   wire::AethType reply_type_ = wire::AethType::ACK;
   std::uint8_t reply_value_ = 0;
-  bool nak_sent_ = false;              ///< out of sequence packets are dropped without a NAK
+  util::Time silent_until_ = util::Time::min();  ///< until then no NAK for a gap in the PSNs
   bool fatal_ = false;                 ///< after the reply the QP goes to ERR
-  std::vector<AtomicResult> atomics_;  ///< a ring
-  std::size_t atomics_next_ = 0;
+  AtomicResults atomics_;
 };
 
 }  // namespace softhca::rdma

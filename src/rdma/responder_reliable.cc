@@ -6,6 +6,7 @@
 #include "rdma/engine.h"
 #include "rdma/responder.h"
 #include "rdma/scatter_gather.h"
+#include "spec/infiniband/constants.h"
 
 namespace softhca::rdma {
 
@@ -18,13 +19,13 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
     ++qp_.counters_->out_of_sequence;
     engine_.drop(&qp_, Drop::kSequence, Reason::kPsnAhead);
     // IBTA 9.7.5.2: one NAK, and then silence until the expected packet has come.
-    if (!nak_sent_) {
-      nak_sent_ = true;
+    if (engine_.now >= silent_until_) {
+      silent_until_ = util::kNever;
       reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::PSN_SEQUENCE_ERROR));
     }
     return;
   }
-  nak_sent_ = false;
+  silent_until_ = util::Time::min();
   if (reply_type_ != wire::AethType::ACK) reply_due_ = false;  // it asked for what is here now
   const auto psns = packet.info().operation == Operation::kRdmaReadRequest
                         ? read_packets(packet.ext.reth.dma_length)
@@ -98,8 +99,7 @@ Responder::Verdict Responder::execute_atomic(const wire::IbPacket& packet) {
   if (!swap(*found.key, packet, original)) return {kOperation, Reason::kMemoryUnreachable};
   ++qp_.counters_->rx_atomic_requests;
   ++msn_;
-  atomics_[atomics_next_] = {packet.bth.psn, true, original};
-  atomics_next_ = (atomics_next_ + 1) % atomics_.size();
+  atomics_.remember(packet.bth.psn, original);
   push_answer({.next = packet.bth.psn,
                .left = 1,
                .atomic = true,
@@ -206,10 +206,8 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
 }
 
 void Responder::repeat_atomic(const wire::IbPacket& packet) {
-  const auto found = std::find_if(atomics_.begin(), atomics_.end(), [&](const auto& result) {
-    return result.valid && result.psn == packet.bth.psn;
-  });
-  if (found == atomics_.end()) {
+  const auto* original = atomics_.find(packet.bth.psn);
+  if (original == nullptr) {
     return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedAtomicTooOld);
   }
   if (!make_room_for(packet.bth.psn)) return;
@@ -218,7 +216,7 @@ void Responder::repeat_atomic(const wire::IbPacket& packet) {
                  .atomic = true,
                  .msn = msn_,
                  .rkey = {},
-                 .original = found->original});
+                 .original = *original});
 }
 
 // Refusals ---------------------------------------------------------------------------------------
@@ -226,8 +224,9 @@ void Responder::repeat_atomic(const wire::IbPacket& packet) {
 void Responder::refuse(const Verdict& verdict) {
   using enum Verdict::Kind;
   if (verdict.kind == kNotReady) {
-    // Until it comes again, what follows is dropped silently (IBTA 9.7.5.2.8).
-    nak_sent_ = true;
+    // What is behind it is dropped silently (IBTA 9.7.5.2.8). When the peer's timer has run out,
+    // all of it comes again: what is ahead of the expected PSN then tells of a loss.
+    silent_until_ = engine_.now + spec::infiniband::rnr_timer(qp_.attributes().min_rnr_timer);
     ++qp_.counters_->rnr_naks_sent;
     return reply(wire::AethType::RNR_NAK, qp_.attributes().min_rnr_timer);
   }
