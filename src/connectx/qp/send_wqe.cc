@@ -125,6 +125,7 @@ WqeFault take_datagram(Segments& segments, rdma::UdDestination& to) {
   to.hop_limit = static_cast<std::uint8_t>(av.get(Av::hop_limit));
   to.traffic_class = static_cast<std::uint8_t>(av.get(Av::tclass));
   to.flow_label = av.get(Av::flow_label);
+  to.vlan_priority = static_cast<std::uint8_t>(av.get(Av::sl_eth_prio));
   to.udp_source_port = static_cast<std::uint16_t>(av.get(Av::rlid_udp_sport));
   return WqeFault::kNone;
 }

@@ -170,8 +170,9 @@ TEST(RdmaSendWqe, NopNeedsNothingAndLooksAtNothing) {
 TEST(RdmaSendWqe, DatagramSegmentBecomesTheDestination) {
   const auto mac = wire::MacAddress::from_u64(0x0200'0000'0007);
   const auto gid = wire::Gid::from_ipv4(0xC0A80A02);
-  const auto d = decode(wqe(Opcode::SEND).datagram(0x123456, 0x80010000, mac, gid, 9).data(1, 2, 3),
-                        QpType::kUd);
+  const auto d = decode(
+      wqe(Opcode::SEND).datagram(0x123456, 0x80010000, mac, gid, 9, true, 6).data(1, 2, 3),
+      QpType::kUd);
   ASSERT_EQ(d.fault, WqeFault::kNone);
   EXPECT_EQ(d.request.ud.qpn, rdma::Qpn(0x123456));
   EXPECT_EQ(d.request.ud.qkey, 0x80010000u);
@@ -179,6 +180,7 @@ TEST(RdmaSendWqe, DatagramSegmentBecomesTheDestination) {
   EXPECT_EQ(d.request.ud.dst_gid, gid);
   EXPECT_EQ(d.request.ud.src_gid_index, 9);
   EXPECT_EQ(d.request.ud.hop_limit, 33);
+  EXPECT_EQ(d.request.ud.vlan_priority, 6);
   EXPECT_EQ(d.request.ud.traffic_class, 0x48);
   EXPECT_EQ(d.request.ud.flow_label, 0xABCDEu);
   EXPECT_EQ(d.request.ud.udp_source_port, 0xC123);

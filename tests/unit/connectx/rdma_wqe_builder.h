@@ -62,13 +62,15 @@ class WqeBuilder {
     return *this;
   }
   WqeBuilder& datagram(std::uint32_t qpn, std::uint32_t qkey, const wire::MacAddress& mac,
-                       const wire::Gid& gid, std::uint8_t gid_index, bool extended = true) {
+                       const wire::Gid& gid, std::uint8_t gid_index, bool extended = true,
+                       std::uint8_t service_level = 0) {
     using Av = spec::connectx::wqe_datagram_segment;
     auto segment = add<Av>();
     segment.set(Av::destination_qp_dct, qpn);
     segment.set(Av::qkey, qkey);
     segment.set(Av::ext, extended ? 1 : 0);
     segment.set(Av::grh, 1);
+    segment.set(Av::sl_eth_prio, service_level);
     segment.set(Av::src_addr_index, gid_index);
     segment.set(Av::hop_limit, 33);
     segment.set(Av::tclass, 0x48);
