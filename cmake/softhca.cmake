@@ -41,6 +41,11 @@ function(softhca_precompiled name)
   string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
   separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}")
   get_directory_property(options COMPILE_OPTIONS)
+  # What the targets define, too: gcc refuses headers that were compiled with other macros.
+  set(definitions -DFMT_SHARED)
+  if(name STREQUAL "precompiled_test")
+    list(APPEND definitions -DGTEST_HAS_PTHREAD=1)
+  endif()
   set(suffix gch)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     set(suffix pch)
@@ -48,7 +53,7 @@ function(softhca_precompiled name)
   endif()
   add_custom_command(
     OUTPUT ${header}.${suffix}
-    COMMAND ${CMAKE_CXX_COMPILER} ${flags} ${options} -std=c++20 -DFMT_SHARED -DGTEST_HAS_PTHREAD=1
+    COMMAND ${CMAKE_CXX_COMPILER} ${flags} ${options} -std=c++20 ${definitions}
             -x c++-header precompiled/${name}.h -o precompiled/${name}.h.${suffix}
     COMMAND ${CMAKE_COMMAND} -E echo ${sum} > precompiled/${name}.h.${suffix}.sum
     DEPENDS ${header} WORKING_DIRECTORY ${CMAKE_BINARY_DIR} VERBATIM)

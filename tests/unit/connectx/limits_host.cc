@@ -403,7 +403,9 @@ std::uint32_t LimitsHost::fill(std::string_view capability, std::string_view com
       {"log_max_ft_num", 1}};
   const auto before = made.find(capability);
   std::uint32_t count = before == made.end() ? 0 : before->second;
-  if (capability == "log_max_mcg") EXPECT_EQ(create_qp(0, 0, 0, s::service_type::UD), Code::OK);
+  if (capability == "log_max_mcg") {
+    EXPECT_EQ(create_qp(0, 0, 0, s::service_type::UD), Code::OK);
+  }
   while (count < most && (end_ = create(capability, command)) == Code::OK) ++count;
   return count;
 }

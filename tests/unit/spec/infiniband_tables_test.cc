@@ -72,7 +72,8 @@ TEST(QpTransitions, TableIsSortedAndEachTypeHasOneRowForAPairOfStates) {
   }
   for (const auto& t : table) {
     for (const auto type : kTypes) {
-      if (t.types.has(type)) EXPECT_EQ(find_transition(type, t.from, t.to), &t);
+      if (!t.types.has(type)) continue;
+      EXPECT_EQ(find_transition(type, t.from, t.to), &t);
     }
   }
 }
