@@ -104,7 +104,8 @@ TEST_F(DoorbellTest, DoorbellsAreEvaluatedWithinTheBudgetOfARun) {
     std::size_t most = 0;
     for (bool more = true; more;) {
       m.trace.accesses.clear();
-      more = m.step() <= m.now();
+      const auto next = m.step();
+      more = next <= m.now();
       most = std::max(most, m.trace.accesses.size());
     }
     return most;

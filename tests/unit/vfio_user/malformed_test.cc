@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include "vfio_user/event_signal.h"
 #include "vfio_user/served_function.h"
 
 namespace softhca {
@@ -461,6 +462,7 @@ TEST_F(MalformedTest, SetIrqsWithBadDescriptorsIsRefusedAndClosesThem) {
   auto client = negotiated();
   const auto good = event();
   const auto file = memory_file(4096);
+  vfio_user::EventSignal::instance();  // has descriptors of its own from its first use on
   const auto before = testing::open_fds();
   constexpr auto kEventfd = kIrqSetDataEventfd | kIrqSetActionTrigger;
   const int fds[] = {good.get(), good.get()};
