@@ -63,7 +63,6 @@ EXCEPTIONS = {
     ("formats", "src/rdma/requester_ud.cc"),
     ("formats", "src/sdxi/operation_table.cc"),
     ("lines", "tests/unit/connectx/ethernet_steering_test.cc"),
-    ("lines", "tests/unit/connectx/rdma_data_path_test.cc"),
 }
 
 

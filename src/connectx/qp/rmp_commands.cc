@@ -29,6 +29,8 @@ using Srq = SharedReceiveQueue;
 
 constexpr std::string_view kSection = "mlx5 driver interface 7.6";
 
+constexpr std::uint32_t kReady = static_cast<std::uint32_t>(rmp_state::RDY);
+
 CommandResult check_wq(Device& device, util::View<wq> queue) {
   if (static_cast<wq_type>(queue.get(wq::wq_type)) != wq_type::LINKED_LIST) {
     return refuse(Status::BAD_PARAM, kSection, "an RMP is a linked list");
@@ -63,6 +65,9 @@ CommandResult unknown_rmp() { return refuse(Status::BAD_RESOURCE, kSection, "unk
 
 CommandResult create_rmp(Device& device, const Command& command) {
   const auto context = command.input<create_rmp_in>().get(create_rmp_in::rmp_context);
+  if (context.get(rmp_context::state) != kReady) {
+    return refuse(Status::BAD_PARAM, "PRM Table 65", "an RMP is created in state RDY");
+  }
   const auto queue = context.get(rmp_context::wq);
   if (auto checked = check_wq(device, queue); !checked) return checked;
 
@@ -97,9 +102,16 @@ CommandResult modify_rmp(Device& device, const Command& command) {
   if (srq->failed()) {
     return refuse(Status::BAD_RESOURCE_STATE, kSection, "the RMP is in error");
   }
+  if (in.get(modify_rmp_in::rmp_state) != kReady) {
+    return refuse(Status::BAD_RESOURCE_STATE, "PRM 12.13.2", "rmp_state is not the RMP's state");
+  }
+  const auto context = in.get(modify_rmp_in::rmp_context);
+  if (context.get(rmp_context::state) != kReady) {
+    return refuse(Status::BAD_PARAM, "PRM Table 66", "an RMP goes from RDY to RDY only");
+  }
   // The limit is all that can be changed.
   if (in.get(modify_rmp_in::modify_bitmask).get(rmp_bitmask::lwm) != 0) {
-    const auto queue = in.get(modify_rmp_in::rmp_context).get(rmp_context::wq);
+    const auto queue = context.get(rmp_context::wq);
     device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(queue.get(wq::lwm)));
   }
   return {};

@@ -9,8 +9,7 @@
 
 #include "connectx/base/timestamp.h"
 #include "connectx/command/commands.h"
-#include "connectx/rdma_test_host.h"
-#include "connectx/rdma_wqe_builder.h"
+#include "connectx/rdma_data_path.h"
 #include "pcie/bus_master.h"
 #include "spec/connectx/raw_queues.h"
 
@@ -22,6 +21,7 @@ using testing::EventType;
 using testing::HostCqe;
 using testing::HostQp;
 using testing::QpOptions;
+using testing::RdmaDataPath;
 using testing::RdmaTestHost;
 using testing::Service;
 using testing::Syndrome;
@@ -32,26 +32,6 @@ using Command_ = spec::connectx::command_opcode;
 using State = spec::connectx::qp_state;
 
 constexpr std::uint32_t kKey = RdmaTestHost::kKey;
-
-class RdmaDataPath : public ::testing::Test {
- protected:
-  WqeBuilder wqe(const HostQp& qp, Opcode opcode) {
-    return WqeBuilder(opcode, qp.send_producer, qp.qpn);
-  }
-  void send(HostQp& qp, const WqeBuilder& builder) {
-    host_.post_send(qp, builder.bytes());
-    host_.ring_send(qp);
-  }
-  std::vector<HostCqe> completions() { return host_.poll_all(host_.cq); }
-  std::vector<EventType> events() {
-    std::vector<EventType> types;
-    while (const auto event = host_.poll_event()) types.push_back(event->type);
-    return types;
-  }
-  std::uint32_t state(State value) { return static_cast<std::uint32_t>(value); }
-
-  RdmaTestHost host_;
-};
 
 TEST_F(RdmaDataPath, SendArrivesInTheReceiveBuffer) {
   auto [a, b] = host_.connected({.user_index = 0x123});
@@ -428,6 +408,27 @@ TEST_F(RdmaDataPath, DatagramHasFortyBytesInFrontAndItsSource) {
   EXPECT_EQ(host_.text(buffer + 40, 8), "datagram");
 }
 
+TEST_F(RdmaDataPath, ServiceLevelOfADatagramIsItsVlanPriority) {
+  auto entry = *host_.device.rdma().gids().get(3);
+  entry.vlan_id = 7;
+  ASSERT_TRUE(host_.device.rdma().gids().set(3, entry));
+  auto a = host_.datagram_qp();
+  auto b = host_.datagram_qp();
+  for (const std::uint8_t level : {0, 1, 5, 7}) {
+    host_.post_receive(b, host_.allocate(256, 64), 256);
+    send(a, wqe(a, Opcode::SEND)
+                .unsignaled()
+                .datagram(b.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3, true, level)
+                .inline_data("datagram"));
+    host_.run();
+    const auto cqes = completions();
+    ASSERT_EQ(cqes.size(), 1u);
+    using Layout = spec::connectx::cqe64_responder;
+    EXPECT_EQ(Layout::up.read(cqes[0].bytes.data()), level);
+    EXPECT_EQ(Layout::vid.read(cqes[0].bytes.data()), 7u);
+  }
+}
+
 TEST_F(RdmaDataPath, Qp1IsReachedByItsNumberAndTellsThePkey) {
   auto gsi = host_.datagram_qp({.service = Service::QP1});
   EXPECT_NE(gsi.qpn, 1u);
@@ -525,122 +526,6 @@ TEST_F(RdmaDataPath, ASendQueueThatIsLostInSqeFailsTheQpWhenItGoesOn) {
   ASSERT_TRUE(host_.modify(a, Command_::SQERR2RTS_QP));
   host_.run();
   EXPECT_EQ(host_.query_state(a), state(State::ERR));
-}
-
-// Shared receive queues ------------------------------------------------------------------------
-
-/// `wq` alone would be the structure here.
-constexpr auto kWqField = spec::connectx::rmp_context::wq;
-
-class RdmaSharedReceive : public RdmaDataPath {
- protected:
-  static constexpr unsigned kCount = 8;
-
-  RdmaSharedReceive() {
-    using namespace spec::connectx;
-    ring_ = host_.allocate(4096);
-    record_ = host_.allocate(8, 64);
-    const auto out = host_.execute<create_rmp_in, create_rmp_out>(
-        Command_::CREATE_RMP, create_rmp,
-        [&](auto in) {
-          const auto queue = in.sub(create_rmp_in::rmp_context).sub(kWqField);
-          queue.set(wq::log_wq_sz, 3);
-          queue.set(wq::log_wq_stride, 6);
-          queue.set(wq::pd, host_.pd);
-          queue.set(wq::dbr_addr, record_);
-        },
-        host_.page_list(ring_, 4096));
-    EXPECT_TRUE(out);
-    rmpn_ = util::View<create_rmp_out>(*out).get(create_rmp_out::rmpn);
-    buffers_ = host_.allocate(kCount * 64);
-    for (unsigned i = 0; i < kCount; ++i) write(i, (i + 1) % kCount);
-  }
-  void write(unsigned index, unsigned next) {
-    auto* bytes = host_.at(ring_ + 64 * index);
-    util::store_be32(bytes, next);
-    util::store_be32(bytes + 16, 64);
-    util::store_be32(bytes + 20, kKey);
-    util::store_be64(bytes + 24, buffers_ + 64 * index);
-    util::store_be32(bytes + 32, 0);
-    util::store_be32(bytes + 36, 0x100);
-  }
-  void post(std::uint16_t count) {
-    posted_ = static_cast<std::uint16_t>(posted_ + count);
-    util::store_be32(host_.at(record_), posted_);
-  }
-  void arm(std::uint32_t limit) {
-    using namespace spec::connectx;
-    EXPECT_TRUE((host_.execute<modify_rmp_in, modify_rmp_out>(
-        Command_::MODIFY_RMP, modify_rmp, [&](auto in) {
-          in.set(modify_rmp_in::rmpn, rmpn_);
-          in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
-          in.sub(modify_rmp_in::rmp_context).sub(kWqField).set(wq::lwm, limit);
-        })));
-  }
-
-  pcie::Iova ring_ = 0;
-  pcie::Iova record_ = 0;
-  pcie::Iova buffers_ = 0;
-  std::uint32_t rmpn_ = 0;
-  std::uint16_t posted_ = 0;
-};
-
-TEST_F(RdmaSharedReceive, CqesTellTheIndexInTheSharedQueue) {
-  auto [a, b] = host_.connected({.srqn = rmpn_});
-  write(0, 5);
-  write(5, 1);
-  post(3);
-  for (int i = 0; i < 3; ++i) send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
-  host_.run();
-  const auto cqes = completions();
-  ASSERT_EQ(cqes.size(), 3u);
-  EXPECT_EQ(cqes[0].wqe_counter, 0);
-  EXPECT_EQ(cqes[1].wqe_counter, 5);
-  EXPECT_EQ(cqes[2].wqe_counter, 1);
-  EXPECT_EQ(cqes[0].user_index, rmpn_) << "version 0: drivers look for the SRQ";
-  EXPECT_EQ(host_.text(buffers_ + 5 * 64, 3), "abc");
-}
-
-TEST_F(RdmaSharedReceive, VersionOneTellsTheUserIndex) {
-  auto [a, b] = host_.connected({.srqn = rmpn_, .user_index = 0x321});
-  post(1);
-  send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
-  host_.run();
-  const auto cqes = completions();
-  ASSERT_EQ(cqes.size(), 1u);
-  EXPECT_EQ(cqes[0].user_index, 0x321u);
-}
-
-TEST_F(RdmaSharedReceive, LimitEventComesOnce) {
-  auto [a, b] = host_.connected({.srqn = rmpn_});
-  post(4);
-  arm(3);
-  EXPECT_THAT(events(), ::testing::Not(::testing::Contains(EventType::SRQ_LIMIT)));
-  for (int i = 0; i < 3; ++i) send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
-  host_.run();
-  const auto seen = events();
-  EXPECT_EQ(std::count(seen.begin(), seen.end(), EventType::SRQ_LIMIT), 1);
-}
-
-TEST_F(RdmaSharedReceive, ErrorLeavesTheSharedQueueAndTellsTheLastWqe) {
-  auto [a, b] = host_.connected({.srqn = rmpn_});
-  post(4);
-  ASSERT_TRUE(host_.to_error(b));
-  host_.run(2ms);
-  EXPECT_TRUE(completions().empty()) << "the WQEs belong to the others too";
-  EXPECT_THAT(events(), ::testing::Contains(EventType::LAST_WQE_REACHED));
-}
-
-TEST_F(RdmaSharedReceive, BrokenListIsCatastrophic) {
-  auto [a, b] = host_.connected({.srqn = rmpn_});
-  write(0, kCount);
-  post(1);
-  send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
-  host_.run();
-  const auto seen = events();
-  EXPECT_THAT(seen, ::testing::IsSupersetOf({EventType::LOCAL_SRQ_CATASTROPHIC_ERROR,
-                                             EventType::LOCAL_WQ_CATASTROPHIC_ERROR}));
-  EXPECT_EQ(host_.query_state(b), state(State::ERR));
 }
 
 }  // namespace

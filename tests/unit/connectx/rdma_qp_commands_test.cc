@@ -368,6 +368,7 @@ class RdmaSrqCommands : public RdmaQpCommands {
     const auto out = host_.execute<create_rmp_in, create_rmp_out>(
         Opcode::CREATE_RMP, connectx::create_rmp,
         [&](auto in) {
+          in.sub(create_rmp_in::rmp_context).set(rmp_context::state, rmp_state_);
           const auto queue = in.sub(create_rmp_in::rmp_context).sub(rmp_context::wq);
           queue.set(wq::log_wq_sz, 4);
           queue.set(wq::log_wq_stride, 5);
@@ -379,6 +380,20 @@ class RdmaSrqCommands : public RdmaQpCommands {
     if (!out) return tl::unexpected(out.error());
     return util::View<create_rmp_out>(*out).get(create_rmp_out::rmpn);
   }
+  /// MODIFY_RMP with a limit of 3.
+  Status arm_rmp(std::uint32_t rmp, rmp_state from, rmp_state to) {
+    const auto out =
+        host_.execute<modify_rmp_in, modify_rmp_out>(Opcode::MODIFY_RMP, modify_rmp, [&](auto in) {
+          in.set(modify_rmp_in::rmpn, rmp);
+          in.set(modify_rmp_in::rmp_state, static_cast<std::uint32_t>(from));
+          in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
+          const auto context = in.sub(modify_rmp_in::rmp_context);
+          context.set(rmp_context::state, static_cast<std::uint32_t>(to));
+          context.sub(rmp_context::wq).set(wq::lwm, 3);
+        });
+    return out ? Status::OK : out.error().status;
+  }
+  std::uint32_t rmp_state_ = static_cast<std::uint32_t>(rmp_state::RDY);  ///< for CREATE_RMP
   tl::expected<std::uint32_t, Refusal> create_xrc_srq(
       const std::function<void(util::MutableView<xrc_srq_context>)>& change = {}) {
     const auto ring = host_.allocate(4096);
@@ -461,17 +476,29 @@ TEST_F(RdmaSrqCommands, AnSrqWithQpsIsNotDestroyed) {
 
 TEST_F(RdmaSrqCommands, ArmingAnEmptyQueueTellsTheLimitAtOnce) {
   const auto rmp = *create_rmp();
-  const auto out =
-      host_.execute<modify_rmp_in, modify_rmp_out>(Opcode::MODIFY_RMP, modify_rmp, [&](auto in) {
-        in.set(modify_rmp_in::rmpn, rmp);
-        in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
-        in.sub(modify_rmp_in::rmp_context).sub(rmp_context::wq).set(wq::lwm, 3);
-      });
-  ASSERT_TRUE(out);
+  ASSERT_EQ(arm_rmp(rmp, rmp_state::RDY, rmp_state::RDY), Status::OK);
   const auto event = host_.poll_event();
   ASSERT_TRUE(event);
   EXPECT_EQ(event->type, event_type::SRQ_LIMIT);
   EXPECT_EQ(event->number, rmp);
+}
+
+// PRM 12.13.2: "If the current state from the input does not match the existing RMP state, then the
+// command fails (return code BAD_RESOURCE_STATE) and the RMP remains unaffected."
+TEST_F(RdmaSrqCommands, ModifyRmpComparesTheState) {
+  const auto rmp = *create_rmp();
+  for (const auto from : {rmp_state::ERR, rmp_state(0), rmp_state(2)}) {
+    EXPECT_EQ(arm_rmp(rmp, from, rmp_state::RDY), Status::BAD_RESOURCE_STATE);
+  }
+  EXPECT_EQ(arm_rmp(rmp, rmp_state::RDY, rmp_state::ERR), Status::BAD_PARAM) << "PRM Table 66";
+  EXPECT_FALSE(host_.poll_event()) << "the limit is not armed";
+  EXPECT_EQ(arm_rmp(rmp, rmp_state::RDY, rmp_state::RDY), Status::OK);
+  EXPECT_TRUE(host_.poll_event());
+}
+
+TEST_F(RdmaSrqCommands, AnRmpIsCreatedReady) {
+  rmp_state_ = static_cast<std::uint32_t>(rmp_state::ERR);
+  EXPECT_EQ(create_rmp().error().status, Status::BAD_PARAM);
 }
 
 TEST_F(RdmaSrqCommands, QueryTellsLimitAndState) {
