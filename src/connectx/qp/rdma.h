@@ -81,6 +81,10 @@ class Rdma : private rdma::Hca {
   void for_each_qp(Visit&& visit) const {
     queue_pairs_.for_each(visit);
   }
+  template <class Visit>
+  void for_each_srq(Visit&& visit) const {
+    shared_queues_.for_each(visit);
+  }
   /// Null for a number that no RMP or XRC SRQ has.
   SharedReceiveQueue* find_srq(Srqn number) { return shared_queues_.find(number); }
 
