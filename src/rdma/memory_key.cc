@@ -22,18 +22,20 @@ void MemoryKey::build() {
   const auto page_size = std::uint64_t{1} << attributes_.log_page_size;
   auto skip = attributes_.page_offset.value_or(attributes_.start & (page_size - 1));
   offset = 0;
-  for (const auto page : attributes_.pages) {
+  for (std::size_t i = 0; i < attributes_.pages.size(); ++i) {
     if (skip >= page_size) {
       skip -= page_size;
       continue;
     }
-    const auto iova = page + skip;
+    const auto iova = attributes_.pages[i] + skip;
     const auto size = page_size - skip;
+    const std::uint8_t access = attributes_.page_access.empty() ? 0xFF : attributes_.page_access[i];
     skip = 0;
-    if (!extents_.empty() && extents_.back().iova + extents_.back().size == iova) {
+    if (!extents_.empty() && extents_.back().iova + extents_.back().size == iova &&
+        extents_.back().access == access) {
       extents_.back().size += size;
     } else {
-      extents_.push_back({offset, size, iova});
+      extents_.push_back({offset, size, iova, access});
     }
     offset += size;
   }
@@ -50,6 +52,15 @@ std::size_t MemoryKey::search_extent(std::uint64_t offset) {
   const auto i = static_cast<std::size_t>(after - extents_.begin()) - 1;  // the first is at 0
   if (offset - extents_[i].offset >= extents_[i].size) return extents_.size();
   return last_hit_ = i;
+}
+
+bool MemoryKey::pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access) {
+  const auto end = offset + length;
+  for (auto i = length == 0 ? extents_.size() : find_extent(offset);
+       i < extents_.size() && extents_[i].offset < end; ++i) {
+    if ((extents_[i].access & access) != access) return false;
+  }
+  return true;
 }
 
 KeyTable::KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> reserved_lkey)
@@ -105,6 +116,9 @@ KeyCheck KeyTable::check(MKey key, const KeyUser& user, std::uint64_t address, s
     if (address < a.start || offset > a.length || length > a.length - offset) {
       return refused(Reason::kKeyRange);
     }
+  }
+  if (!a.page_access.empty() && !found->pages_grant(address - found->base(), length, access)) {
+    return refused(Reason::kKeyRights);
   }
   return {found, Reason::kNone};
 }

@@ -78,6 +78,8 @@ class MemoryKey {
     /// address.
     std::vector<pcie::Iova> pages;
     unsigned log_page_size = 12;
+    /// What each page grants of the rights above (Access bits). Empty: all of them.
+    std::vector<std::uint8_t> page_access;
     /// Where in the first page `start` lies. Nothing: start mod page size.
     std::optional<std::uint64_t> page_offset;
     /// Not empty: the key is indirect (KLM): its bytes are those of these pieces, one after the
@@ -101,6 +103,7 @@ class MemoryKey {
     std::uint64_t offset;  ///< of its first byte, from the start of the key
     std::uint64_t size;    ///< bytes
     pcie::Iova iova;
+    std::uint8_t access;  ///< Access bits that its pages grant
   };
 
   /// The virtual address of offset 0.
@@ -113,6 +116,8 @@ class MemoryKey {
     return offset - last.offset < last.size ? last_hit_ : search_extent(offset);
   }
   std::size_t search_extent(std::uint64_t offset);
+  /// Whether every page of [offset, offset + length) grants `access`.
+  bool pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access);
 
   Attributes attributes_;
   std::vector<Extent> extents_;

@@ -54,15 +54,10 @@ Attributes base_attributes(util::View<Layout> context) {
   return attributes;
 }
 
-/// The rights that every page grants (PRM Table 12), for keys made with pg_access.
-std::uint8_t page_rights(std::span<const std::byte> translations, std::size_t pages) {
-  bool read = true;
-  bool write = true;
-  for (std::size_t i = 0; i < pages; ++i) {
-    const util::View<Mtt> mtt(translations.subspan(i * Mtt::kSize, Mtt::kSize));
-    read = read && mtt.get(Mtt::rd_en) != 0;
-    write = write && mtt.get(Mtt::wr_en) != 0;
-  }
+/// The rights that a page grants (PRM Table 12), for keys made with pg_access.
+std::uint8_t page_rights(util::View<Mtt> mtt) {
+  const bool read = mtt.get(Mtt::rd_en) != 0;
+  const bool write = mtt.get(Mtt::wr_en) != 0;
   unsigned rights = 0;
   if (read) rights |= rdma::kLocalRead | rdma::kRemoteRead;
   if (write) rights |= rdma::kLocalWrite | rdma::kRemoteWrite;
@@ -92,9 +87,10 @@ CommandResult read_mtts(const Limits& limits, util::View<Layout> context,
   attributes.log_page_size = log_page_size;
   attributes.pages.reserve(pages);
   for (std::uint64_t i = 0; i < pages; ++i) {
-    attributes.pages.push_back(util::load_be64(translations.data() + i * Mtt::kSize) & ~kPageMask);
+    const auto entry = translations.subspan(i * Mtt::kSize, Mtt::kSize);
+    attributes.pages.push_back(util::load_be64(entry.data()) & ~kPageMask);
+    if (page_access) attributes.page_access.push_back(page_rights(util::View<Mtt>(entry)));
   }
-  if (page_access) attributes.access &= page_rights(translations, pages);
   return {};
 }
 

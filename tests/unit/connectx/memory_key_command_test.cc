@@ -114,15 +114,33 @@ TEST_F(MemoryKeyCommandTest, LargePagesAreUnderstood) {
   EXPECT_EQ(std::memcmp(host.at(memory + 0x7FFE), bytes.data(), 2), 0);
 }
 
-TEST_F(MemoryKeyCommandTest, PageAccessBitsTakeRightsAway) {
+// PRM 12.5.1, pg_access; Table 12: each page has its own rd_en and wr_en.
+TEST_F(MemoryKeyCommandTest, EachPageHasItsOwnRights) {
   auto in = make_mtt();
   in->set(Create::pg_access, 1);
   in.set_address(0, (memory + 0x5000) | 3);
   in.set_address(1, (memory + 0x2000) | 1);  // not writable
   in.set_address(2, (memory + 0x9000) | 3);
   const auto key = index_of(create(in)) << 8 | 0x42;
-  const std::array<std::byte, 1> bytes{};
-  EXPECT_FALSE(write(key, kStart, bytes));
+  const std::array<std::byte, 1> one{};
+  const std::array<std::byte, 0x800> rest_of_page{};
+  EXPECT_TRUE(write(key, kStart, rest_of_page)) << "the first page, from its middle";
+  EXPECT_FALSE(write(key, kStart + 0x800, one)) << "the second";
+  EXPECT_FALSE(write(key, kStart + 0x7FF, rest_of_page)) << "across the border";
+  EXPECT_FALSE(write(key, kStart + 0x17FF, one));
+  EXPECT_TRUE(write(key, kStart + 0x1800, one)) << "the third";
+}
+
+TEST_F(MemoryKeyCommandTest, NeighboursOnTheBusKeepTheirOwnRights) {
+  auto in = make_mtt();
+  in->set(Create::pg_access, 1);
+  in.set_address(0, (memory + 0x5000) | 1);
+  in.set_address(1, (memory + 0x6000) | 3);
+  in.set_address(2, (memory + 0x7000) | 3);
+  const auto key = index_of(create(in)) << 8 | 0x42;
+  const std::array<std::byte, 1> one{};
+  EXPECT_FALSE(write(key, kStart, one));
+  EXPECT_TRUE(write(key, kStart + 0x800, one));
 }
 
 TEST_F(MemoryKeyCommandTest, KlmListMakesOneRangeOfOtherKeys) {
