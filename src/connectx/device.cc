@@ -11,6 +11,7 @@
 #include "connectx/event/event_queue.h"
 #include "connectx/function/capabilities.h"
 #include "connectx/function/pages.h"
+#include "connectx/function/product_data.h"
 #include "connectx/memory/memory_keys.h"
 #include "connectx/port/port_registers.h"
 #include "connectx/port/vport.h"
@@ -54,6 +55,7 @@ Device::Device(DeviceOptions options, fabric::Port& port)
       port_(port),
       parts_(std::make_unique<Parts>()),
       is_rung_(Resources::queue_numbers_end(options_.limits)) {
+  config().add_vital_product_data(product_data(options_.node_guid));
   config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);
   reset_device();
   port_.set_receiver(this);
