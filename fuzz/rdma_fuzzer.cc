@@ -58,6 +58,9 @@ class Sink final : public fabric::Port {
     if (!wire::IbPacket::parse(wire::Frame::from_bytes(bytes))) __builtin_trap();
     return 0;
   }
+  std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t) override {
+    return transmit(frame);
+  }
   std::uint64_t released() const override { return 0; }
   void set_receiver(fabric::Receiver*) override {}
   bool link_up() const override { return true; }

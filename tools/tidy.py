@@ -43,8 +43,6 @@ EXCEPTIONS = {
     ("chapters", "src/connectx/ethernet/send_queue.cc"),
     ("chapters", "src/connectx/ethernet/send_queue.h"),
     ("chapters", "src/connectx/function/pages.cc"),
-    ("chapters", "src/connectx/port/port_counters.cc"),
-    ("chapters", "src/connectx/port/port_registers.cc"),
     ("formats", "src/connectx/command/init_segment.cc"),
     ("formats", "src/connectx/ethernet/eth_send_wqe.cc"),
     ("formats", "src/connectx/ethernet/eth_transmitter.cc"),

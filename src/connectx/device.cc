@@ -13,6 +13,7 @@
 #include "connectx/function/pages.h"
 #include "connectx/function/product_data.h"
 #include "connectx/memory/memory_keys.h"
+#include "connectx/port/network_port.h"
 #include "connectx/port/port_registers.h"
 #include "connectx/port/vport.h"
 #include "connectx/qp/rdma.h"
@@ -84,14 +85,19 @@ void Device::make_objects() {
   parts.event_queues = std::make_unique<EventQueues>(msix(), limits, health_, notes_);
   parts.completion_queues = std::make_unique<CompletionQueues>(*parts.event_queues, limits);
   parts.memory_keys = std::make_unique<MemoryKeys>(dma(), *parts.resources, limits);
-  parts.vport = std::make_unique<Vport>(options_.mac, options_.node_guid, limits);
-  parts.port_registers = std::make_unique<PortRegisters>(*this);
+  parts.port_registers.reset();
+  parts.vport.reset();
+  parts.network_port = std::make_unique<NetworkPort>(port_);
+  parts.vport =
+      std::make_unique<Vport>(options_.mac, options_.node_guid, *parts.network_port, limits);
+  parts.port_registers = std::make_unique<PortRegisters>(
+      PortRegisters::Parts{*parts.network_port, *parts.event_queues}, now());
   parts.rdma = std::make_unique<Rdma>(Rdma::Parts{.limits = limits,
                                                   .resources = *parts.resources,
                                                   .event_queues = *parts.event_queues,
                                                   .completion_queues = *parts.completion_queues,
                                                   .keys = parts.memory_keys->table(),
-                                                  .port = port_,
+                                                  .port = *parts.network_port,
                                                   .mapper = queue_mapper(),
                                                   .notes = notes_});
   parts.ethernet = std::make_unique<Ethernet>(*this);
@@ -136,8 +142,21 @@ util::Time Device::run(util::Time now) {
 void Device::handle_frame(const wire::Frame& frame) {
   // Frames arrive in the turn of the loop in which run() was called: reading the clock again for
   // each would cost a tenth of the time of a packet.
-  if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) return;
+  if (!network_port().accept(frame)) return;
+  if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {
+    return network_port().count_received(frame, Service::kRdma);
+  }
+  network_port().count_received(frame, Service::kEthernet);
   ethernet().handle_frame(frame, run_time_);
+}
+
+void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
+  if (!network_port().vport_is_up()) return;
+  if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {
+    network_port().count_looped(frame, Service::kRdma);
+  } else if (ethernet().handle_loopback(frame, TransportDomain(domain), run_time_)) {
+    network_port().count_looped(frame, Service::kEthernet);
+  }
 }
 
 void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) {

@@ -34,6 +34,7 @@ class CompletionQueues;
 class Ethernet;
 class EventQueues;
 class MemoryKeys;
+class NetworkPort;
 class PageManager;
 class PortRegisters;
 class Rdma;
@@ -72,11 +73,11 @@ class Device final : public pcie::Function, private fabric::Receiver {
   MemoryKeys& memory_keys() { return *parts_->memory_keys; }
   EventQueues& event_queues() { return *parts_->event_queues; }
   CompletionQueues& completion_queues() { return *parts_->completion_queues; }
+  NetworkPort& network_port() { return *parts_->network_port; }
   Vport& vport() { return *parts_->vport; }
   PortRegisters& port_registers() { return *parts_->port_registers; }
   Rdma& rdma() { return *parts_->rdma; }
   Ethernet& ethernet() { return *parts_->ethernet; }
-  fabric::Port& port() { return port_; }
   util::Time now() const { return options_.clock(); }
   Health& health() { return health_; }
   util::Notes& notes() { return notes_; }
@@ -95,6 +96,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
     std::unique_ptr<EventQueues> event_queues;
     std::unique_ptr<CompletionQueues> completion_queues;
     std::unique_ptr<MemoryKeys> memory_keys;
+    std::unique_ptr<NetworkPort> network_port;
     std::unique_ptr<Vport> vport;
     std::unique_ptr<PortRegisters> port_registers;
     std::unique_ptr<Rdma> rdma;
@@ -109,6 +111,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void inspect_device(util::InspectNode& out) const override;
   void reset_device() override;
   void handle_frame(const wire::Frame& frame) override;
+  void handle_loopback(const wire::Frame& frame, std::uint32_t domain) override;
 
   void make_objects();
 

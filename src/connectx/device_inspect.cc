@@ -12,7 +12,7 @@
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/memory/memory_keys.h"
-#include "connectx/port/port_registers.h"
+#include "connectx/port/network_port.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/steering/flow_table.h"
 
@@ -161,9 +161,11 @@ void Device::inspect_device(util::InspectNode& out) const {
   card.add_hex("node_guid", options_.node_guid);
   card.add("health", to_string(health_.syndrome()));
   auto& port = out.child("port");
-  port.add("admin_up", parts_->port_registers->admin_up());
-  port.add("oper_up", parts_->port_registers->oper_up());
-  port.add("mtu", parts_->port_registers->oper_mtu());
+  const auto& network = *parts_->network_port;
+  port.add("admin_status", to_string(network.admin_status()));
+  port.add("oper_status", to_string(network.oper_status()));
+  port.add("vport_up", network.vport_is_up());
+  port.add("mtu", network.mtu());
   inspect_commands(*parts_->commands, out.child("commands"));
   inspect_resources(*parts_->resources, *parts_->memory_keys, out.child("resources"));
   inspect_list(

@@ -4,12 +4,14 @@
 
 namespace softhca::fabric {
 
-bool FrameQueue::push(const wire::Frame& frame, std::uint32_t port) {
+bool FrameQueue::push(const wire::Frame& frame, std::uint32_t port,
+                      std::optional<std::uint32_t> loop_mark) {
   if (size_ >= frames_max_) return false;
   if (size_ == ring_.size()) grow();
   auto entry = take_free();
   entry->frame = frame;
   entry->port = port;
+  entry->loop_mark = loop_mark;
   ring_[slot(size_)] = std::move(entry);
   ++size_;
   return true;

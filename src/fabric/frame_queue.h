@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "wire/frame.h"
@@ -17,13 +18,15 @@ class FrameQueue {
  public:
   struct Entry {
     wire::Frame frame;
-    std::uint32_t port = 0;
+    std::uint32_t port = 0;                  ///< that has sent it
+    std::optional<std::uint32_t> loop_mark;  ///< to be returned to its port, with this mark
   };
 
   explicit FrameQueue(std::size_t frames_max) : frames_max_(frames_max) {}
 
   /// Copies `frame`. False if the queue is full.
-  [[nodiscard]] bool push(const wire::Frame& frame, std::uint32_t port);
+  [[nodiscard]] bool push(const wire::Frame& frame, std::uint32_t port,
+                          std::optional<std::uint32_t> loop_mark = std::nullopt);
   /// @pre !empty()
   Entry& front() { return *ring_[head_]; }
   /// @pre !empty()

@@ -38,12 +38,22 @@ Impairment::Fate Impairment::decide(const wire::Frame& frame) {
   return fate;
 }
 
-std::uint64_t Impairment::transmit(const wire::Frame& frame) {
+void Impairment::count() {
   if (below_.released() >= checkpoint_.below) {
     released_ = checkpoint_.own;
     checkpoint_ = last_;
   }
   last_.own = ++counters_.transmitted;
+}
+
+std::uint64_t Impairment::loop_back(const wire::Frame& frame, std::uint32_t mark) {
+  count();
+  last_.below = below_.loop_back(frame, mark);
+  return counters_.transmitted;
+}
+
+std::uint64_t Impairment::transmit(const wire::Frame& frame) {
+  count();
   const auto fate = decide(frame);
   if (fate.drop) {
     ++counters_.lost;

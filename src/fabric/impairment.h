@@ -52,6 +52,8 @@ class Impairment final : public Port {
   Impairment(Port& below, const Options& options);
 
   std::uint64_t transmit(const wire::Frame& frame) override;
+  /// Not impaired: it does not cross the link.
+  std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override;
   std::uint64_t released() const override;
   void set_receiver(Receiver* receiver) override { below_.set_receiver(receiver); }
   bool link_up() const override { return below_.link_up(); }
@@ -85,6 +87,7 @@ class Impairment final : public Port {
     bool reorder = false;
   };
 
+  void count();
   bool chance(double probability);
   Fate decide(const wire::Frame& frame);
   void apply_faults(const wire::Frame& frame, Fate& fate);

@@ -17,6 +17,8 @@ class Receiver {
   /// The frame and the memory it refers to are valid during the call only. The receiver may
   /// transmit from here: that queues frames, it does not deliver them.
   virtual void handle_frame(const wire::Frame& frame) = 0;
+  /// A frame that this receiver's port has sent with loop_back(), and the mark that it gave it.
+  virtual void handle_loopback(const wire::Frame& frame, std::uint32_t mark) = 0;
 };
 
 class Port {
@@ -27,6 +29,10 @@ class Port {
   /// handles its next host access. Numbers ascend; a frame that is dropped at once has the number
   /// of the one before it.
   virtual std::uint64_t transmit(const wire::Frame& frame) = 0;
+  /// Queues `frame` for this port's own receiver and for nobody else, numbered among those of
+  /// transmit(): what a NIC sends to itself stays off the wire, and an Ethernet switch would not
+  /// return it.
+  virtual std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) = 0;
   /// The frames up to this number refer to no memory any more: they are delivered, dropped or
   /// copied.
   virtual std::uint64_t released() const = 0;

@@ -20,13 +20,9 @@ class Switch::SwitchPort final : public Port {
       : switch_(owner), number_(number), name_(std::move(name)) {}
   ~SwitchPort() override { switch_.remove_port(number_); }
 
-  std::uint64_t transmit(const wire::Frame& frame) override {
-    if (switch_.queue_.push(frame, number_)) {
-      ++queued_;
-    } else {
-      ++switch_.counters_.dropped_queue_full;
-    }
-    return queued_;
+  std::uint64_t transmit(const wire::Frame& frame) override { return queue(frame, std::nullopt); }
+  std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {
+    return queue(frame, mark);
   }
   std::uint64_t released() const override { return released_; }
   void set_receiver(Receiver* receiver) override { receiver_ = receiver; }
@@ -38,6 +34,15 @@ class Switch::SwitchPort final : public Port {
   void release() { ++released_; }
 
  private:
+  std::uint64_t queue(const wire::Frame& frame, std::optional<std::uint32_t> loop_mark) {
+    if (switch_.queue_.push(frame, number_, loop_mark)) {
+      ++queued_;
+    } else {
+      ++switch_.counters_.dropped_queue_full;
+    }
+    return queued_;
+  }
+
   Switch& switch_;
   const std::uint32_t number_;
   const std::string name_;
@@ -98,6 +103,7 @@ void Switch::forward(FrameQueue::Entry& entry) {
     ++counters_.dropped_port_gone;
     return;
   }
+  if (entry.loop_mark) return loop_back(entry);
   if (tap_ != nullptr) tap_->handle_frame(entry.port, entry.frame);
   const auto head = std::as_const(entry.frame).head();
   if (head.size() < wire::EthernetLayout::kSize) {
@@ -109,8 +115,26 @@ void Switch::forward(FrameQueue::Entry& entry) {
   const auto egress =
       ethernet.destination.is_multicast() ? std::nullopt : macs_.find(ethernet.destination);
   if (!egress) return flood(entry);
-  if (*egress == entry.port) ++counters_.hairpinned;
+  if (*egress == entry.port) {
+    ++counters_.filtered;
+    return;
+  }
   deliver_to(*egress, entry.frame);
+}
+
+void Switch::loop_back(const FrameQueue::Entry& entry) {
+  // What is sent to many is transmitted too, and was shown then.
+  const auto head = entry.frame.head();
+  const bool multicast = head.size() >= wire::EthernetLayout::kSize &&
+                         wire::Ethernet::parse(wire::EthernetView(head)).destination.is_multicast();
+  if (tap_ != nullptr && !multicast) tap_->handle_frame(entry.port, entry.frame);
+  auto* const receiver = ports_[entry.port]->receiver();
+  if (receiver == nullptr) {
+    ++counters_.dropped_no_receiver;
+    return;
+  }
+  ++counters_.looped_back;
+  receiver->handle_loopback(entry.frame, *entry.loop_mark);
 }
 
 void Switch::flood(FrameQueue::Entry& entry) {

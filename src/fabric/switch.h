@@ -1,9 +1,5 @@
 // Joins ports within one process: a learning Ethernet switch (IEEE 802.1Q 8.6 to 8.8) that knows no
-// VLANs.
-//
-// One departure from the standard: a unicast frame to a station that is learnt on the very port it
-// comes from is delivered back to that port. RDMA NICs send themselves packets when both
-// queue pairs are theirs, and expect them back.
+// VLANs. It also carries what a port loops back to itself, so that a capture shows it.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +24,8 @@ class Switch {
   struct Counters {
     std::uint64_t delivered = 0;            ///< to a receiver; a flooded frame counts for each
     std::uint64_t flooded = 0;              ///< frames to all other ports
-    std::uint64_t hairpinned = 0;           ///< frames back to their own port
+    std::uint64_t looped_back = 0;          ///< frames that their sender wanted back
+    std::uint64_t filtered = 0;             ///< for a station on the port that they come from
     std::uint64_t dropped_queue_full = 0;   ///< transmitted while the queue was at its limit
     std::uint64_t dropped_no_receiver = 0;  ///< for a port where nobody listens
     std::uint64_t dropped_malformed = 0;    ///< shorter than an Ethernet header
@@ -61,6 +58,7 @@ class Switch {
 
   void remove_port(std::uint32_t port);
   void forward(FrameQueue::Entry& entry);
+  void loop_back(const FrameQueue::Entry& entry);
   void flood(FrameQueue::Entry& entry);
   void deliver_to(std::uint32_t port, const wire::Frame& frame);
 

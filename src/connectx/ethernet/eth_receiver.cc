@@ -6,7 +6,7 @@
 #include "connectx/device.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/transport_interface.h"
-#include "connectx/port/vport.h"
+#include "connectx/port/network_port.h"
 #include "ethernet/checksum_offload.h"
 #include "wire/checksum.h"
 #include "wire/ethernet.h"
@@ -22,12 +22,6 @@ using spec::connectx::cqe64;
 using spec::connectx::cqe_l3_hdr_type;
 using spec::connectx::cqe_l4_hdr_type;
 using spec::connectx::tir_disp_type;
-
-TrafficCounter& receive_counter(VportCounters& counters, const wire::MacAddress& destination) {
-  if (destination == wire::MacAddress::broadcast()) return counters.received_eth_broadcast;
-  if (destination.is_multicast()) return counters.received_eth_multicast;
-  return counters.received_eth_unicast;
-}
 
 std::uint16_t sum_of(const wire::Frame& frame, std::size_t offset, std::size_t size) {
   wire::ChecksumSum sum;
@@ -97,38 +91,51 @@ void describe(util::MutableView<cqe64> cqe, const wire::Frame& frame, const Pack
 
 }  // namespace
 
-void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
-  auto& counters = device_.vport().counters();
-  if (arrived.size() < wire::EthernetLayout::kSize) {
-    return counters.received_errors.add(arrived.size());
-  }
-  const wire::Frame* frame = &arrived;
-  if (arrived.icrc() == wire::Frame::Icrc::kDeferred) {
-    // A RoCE packet that is nobody's here: software gets it as bytes like any other.
-    whole_ = arrived;
-    whole_.compute_icrc();
-    frame = &whole_;
-  }
-  const auto packet = ethernet::classify(*frame);
-  receive_counter(counters, packet.destination_mac).add(frame->size());
+const wire::Frame& EthReceiver::whole(const wire::Frame& arrived) {
+  if (arrived.icrc() != wire::Frame::Icrc::kDeferred) return arrived;
+  // A RoCE packet that is nobody's here: software gets it as bytes like any other.
+  whole_ = arrived;
+  whole_.compute_icrc();
+  return whole_;
+}
 
+void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
+  const auto& frame = whole(arrived);
+  const auto packet = ethernet::classify(frame);
   deliveries_.clear();
   device_.ethernet().steering().classify(match_key_of(packet), deliveries_);
-  if (deliveries_.empty()) {
-    ++counters.received_discards;
-    return;
-  }
+  if (deliveries_.empty()) return device_.network_port().count_discard(priority_of(frame));
+  deliver(frame, packet, now);
+}
+
+bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain domain,
+                                 util::Time now) {
+  const auto& frame = whole(arrived);
+  const auto packet = ethernet::classify(frame);
+  deliveries_.clear();
+  device_.ethernet().steering().classify(match_key_of(packet), deliveries_);
+  const bool multicast = packet.destination_mac.is_multicast();
+  std::erase_if(deliveries_, [&](const FlowSteering::Delivery& delivery) {
+    const auto* tir = device_.ethernet().tirs().find(delivery.tirn);
+    return tir == nullptr || !tir->accepts_loopback(domain, multicast);
+  });
+  if (deliveries_.empty()) return false;
+  deliver(frame, packet, now);
+  return true;
+}
+
+/// To each of deliveries_.
+void EthReceiver::deliver(const wire::Frame& frame, const PacketInfo& packet, util::Time now) {
   const bool tagged = packet.tag && packet.tag->tpid == wire::EtherType::kVlan;
   const auto tag_size = tagged ? ReceivedFrame::kVlanSize : 0;
   util::Struct<cqe64> cqe;
-  describe(cqe, *frame, packet, wire::EthernetLayout::kSize + tag_size, now);
+  describe(cqe, frame, packet, wire::EthernetLayout::kSize + tag_size, now);
   for (const auto& delivery : deliveries_) {
     ReceivedFrame received{
-        .frame = frame,
+        .frame = &frame,
         .vlan_tci = tagged ? std::optional(packet.tag->tci) : std::nullopt,
-        .tag_sum = packet.l3 != L3Type::kNone
-                       ? sum_of(*frame, wire::EthernetLayout::kSize, tag_size)
-                       : std::uint16_t{0},
+        .tag_sum = packet.l3 != L3Type::kNone ? sum_of(frame, wire::EthernetLayout::kSize, tag_size)
+                                              : std::uint16_t{0},
         .cqe = cqe,
         .flow_tag = delivery.flow_tag,
     };

@@ -19,8 +19,13 @@ class EthReceiver {
   explicit EthReceiver(Device& device) : device_(device) {}
 
   void receive(const wire::Frame& frame, util::Time now);
+  /// A frame that a TIS of transport domain `domain` has sent (PRM 3.4). False if no TIR takes it.
+  bool receive_looped(const wire::Frame& frame, TransportDomain domain, util::Time now);
 
  private:
+  /// What an arrived frame is; its own copy where software wants bytes that are not there yet.
+  const wire::Frame& whole(const wire::Frame& arrived);
+  void deliver(const wire::Frame& frame, const ethernet::PacketInfo& packet, util::Time now);
   /// Through the TIR to one RQ, or null if there is none.
   ReceiveQueue* choose_queue(Tirn tirn, const ethernet::PacketInfo& packet,
                              ReceivedFrame& received);

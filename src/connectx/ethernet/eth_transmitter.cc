@@ -4,13 +4,13 @@
 #include <cstring>
 
 #include "connectx/device.h"
+#include "connectx/ethernet/transport_interface.h"
 #include "connectx/memory/memory_keys.h"
-#include "connectx/port/vport.h"
+#include "connectx/port/network_port.h"
 #include "ethernet/checksum_offload.h"
 #include "ethernet/packet_info.h"
 #include "ethernet/padding.h"
 #include "ethernet/vlan_offload.h"
-#include "fabric/port.h"
 #include "wire/ethernet.h"
 
 namespace softhca::connectx {
@@ -47,12 +47,6 @@ std::size_t required_inline(const PacketInfo& packet, min_wqe_inline_mode mode) 
   }
   const auto l4_end = packet.l4 == L4Type::kNone ? 0 : packet.l4_offset + packet.l4_header_size;
   return std::max<std::size_t>({packet.l3_offset, packet.l4_offset, std::size_t(l4_end)});
-}
-
-TrafficCounter& transmit_counter(VportCounters& counters, const wire::MacAddress& destination) {
-  if (destination == wire::MacAddress::broadcast()) return counters.transmitted_eth_broadcast;
-  if (destination.is_multicast()) return counters.transmitted_eth_multicast;
-  return counters.transmitted_eth_unicast;
 }
 
 }  // namespace
@@ -108,26 +102,23 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe&
 }
 
 void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules) {
-  auto& counters = device_.vport().counters();
+  auto& port = device_.network_port();
   bool sendable = frame_.size() >= wire::EthernetLayout::kSize;
   if (sendable && wqe.insert_tag) {
     sendable = ethernet::insert_vlan(frame_, wire::EtherType(*wqe.insert_tag >> 16),
                                      static_cast<std::uint16_t>(*wqe.insert_tag));
   }
-  if (!sendable || frame_.size() > Vport::kMaxMtu) {
-    return counters.transmit_errors.add(frame_.size());
-  }
+  if (!sendable) return port.count_transmit_error(frame_.size());
   const auto packet = ethernet::classify(frame_);
   if (wqe.inline_header.size() < required_inline(packet, rules.min_inline_mode)) {
     // PRM Table 61: "If Eth Segment of the WQE does not contain the required inlined headers, the
     // packet is silently dropped."
-    return counters.transmit_errors.add(frame_.size());
+    return port.count_transmit_error(frame_.size());
   }
   if (wqe.l4_checksum) ethernet::insert_l4_checksum(frame_, packet);
   if (wqe.l3_checksum) ethernet::insert_l3_checksum(frame_, packet);
   ethernet::pad_to_minimum(frame_);
-  transmit_counter(counters, packet.destination_mac).add(frame_.size());
-  device_.port().transmit(frame_);
+  port.transmit_ethernet(frame_, rules.tis->transport_domain(), rules.tis->priority());
 }
 
 }  // namespace softhca::connectx

@@ -16,11 +16,13 @@
 namespace softhca::connectx {
 
 class Device;
+struct Tis;
 
 /// What an SQ's context says about its frames.
 struct EthSendRules {
   rdma::KeyUser user;
   spec::connectx::min_wqe_inline_mode min_inline_mode{};
+  const Tis* tis = nullptr;  ///< that the SQ sends through; null: it sends nothing
 };
 
 /// How far a WQE was executed: an LSO WQE makes many frames.

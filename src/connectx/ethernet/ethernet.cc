@@ -77,6 +77,10 @@ void Ethernet::handle_frame(const wire::Frame& frame, util::Time now) {
   receiver_->receive(frame, now);
 }
 
+bool Ethernet::handle_loopback(const wire::Frame& frame, TransportDomain domain, util::Time now) {
+  return receiver_->receive_looped(frame, domain, now);
+}
+
 util::Time Ethernet::run(util::Time now) {
   unsigned budget = kRunBudget;
   std::size_t done = 0;

@@ -41,6 +41,9 @@ class Ethernet {
   void doorbell(Sqn sqn);
   /// A frame from the wire that is not RoCE traffic of a QP: steered, hashed, and written to RQs.
   void handle_frame(const wire::Frame& frame, util::Time now);
+  /// One that the function has sent to itself, from a TIS of `domain` (PRM 3.4). False if no TIR
+  /// takes it.
+  bool handle_loopback(const wire::Frame& frame, TransportDomain domain, util::Time now);
   /// Executes posted WQEs. Returns when it must be called next: `now` if WQEs are left.
   util::Time run(util::Time now);
 

@@ -11,7 +11,7 @@
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/memory/memory_keys.h"
-#include "connectx/port/vport.h"
+#include "connectx/port/network_port.h"
 #include "connectx/queue/receive_wqe.h"
 #include "wire/checksum.h"
 #include "wire/vlan.h"
@@ -125,7 +125,7 @@ void ReceiveQueue::receive(Device& device, const ReceivedFrame& frame, ScatterSc
     return fail_queue(device,
                       "doorbell record unreadable, or its counter further than the queue is long");
   }
-  if (*available == 0) return drop_for_want_of_wqe(device);
+  if (*available == 0) return drop_for_want_of_wqe(device, *frame.frame);
   const auto wqe = std::span(scratch.wqe).first(wq_.ring.stride());
   if (!wq_.read(0, wqe)) return fail_queue(device, "the memory of the queue is not mapped");
   const auto counter = wq_.ring.consumed();
@@ -150,9 +150,9 @@ void ReceiveQueue::receive(Device& device, const ReceivedFrame& frame, ScatterSc
   complete(device, frame, bytes, strip, counter);
 }
 
-void ReceiveQueue::drop_for_want_of_wqe(Device& device) {
+void ReceiveQueue::drop_for_want_of_wqe(Device& device, const wire::Frame& frame) {
   if (dropped_ != 0xFF) ++dropped_;
-  ++device.vport().counters().received_discards;
+  device.network_port().count_discard(priority_of(frame));
   if (auto* counters = device.resources().q_counter(counter_set_)) ++counters->out_of_buffer;
 }
 

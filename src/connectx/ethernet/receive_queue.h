@@ -75,7 +75,7 @@ class ReceiveQueue {
   std::uint32_t users = 0;  ///< TIRs and RQT entries
 
  private:
-  void drop_for_want_of_wqe(Device& device);
+  void drop_for_want_of_wqe(Device& device, const wire::Frame& frame);
   /// Copies the frame without `skip` bytes at the VLAN offset. False if a key does not allow it.
   bool scatter(Device& device, const wire::Frame& frame, std::size_t skip,
                std::span<const rdma::Sge> sges);

@@ -34,8 +34,9 @@ SendQueue::SendQueue(Sqn sqn, util::View<sq_context> context, WorkQueue wq)
       tisn_(context.get(sq_context::tis_num)),
       user_index_(context.get(sq_context::user_index)),
       flush_in_error_(context.get(sq_context::flush_in_error_en) != 0),
-      rules_{{wq_.pd, Qpn(sqn.value()), context.get(sq_context::rlkey) != 0},
-             min_wqe_inline_mode(context.get(sq_context::min_wqe_inline_mode))} {}
+      rules_{.user = {wq_.pd, Qpn(sqn.value()), context.get(sq_context::rlkey) != 0},
+             .min_inline_mode = min_wqe_inline_mode(context.get(sq_context::min_wqe_inline_mode))} {
+}
 
 void SendQueue::set_state(State state) {
   if (state == State::RST) {

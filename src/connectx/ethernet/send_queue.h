@@ -31,6 +31,8 @@ class SendQueue {
   /// Queues for NOPs alone have no TIS.
   bool has_tis() const { return has_tis_; }
   Tisn tisn() const { return tisn_; }
+  /// @pre `tis` outlives this, which it counts as a user
+  void set_tis(const Tis& tis) { rules_.tis = &tis; }
 
   /// MODIFY_SQ (PRM 7.9.1). To RST: all that is posted is forgotten. To ERR: it is flushed, if the
   /// SQ is to.

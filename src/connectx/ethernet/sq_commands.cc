@@ -77,7 +77,10 @@ CommandResult create_sq(Device& device, const Command& command) {
   if (!wq) return tl::unexpected(wq.error());
   auto* sq = device.ethernet().send_queues().emplace(context, std::move(*wq));
   if (sq == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.9", "no queue number left");
-  if (auto* tis = tis_of(device, *sq)) ++tis->users;
+  if (auto* tis = tis_of(device, *sq)) {
+    ++tis->users;
+    sq->set_tis(*tis);
+  }
   command.output<create_sq_out>().set(create_sq_out::sqn, sq->sqn().value());
   return {};
 }

@@ -146,7 +146,9 @@ CommandResult modify_tir(Device& device, const Command& command) {
   }
   if ((mask & bit(modify_tir_bit::HASH)) != 0) merge_hash(merged.view(), from);
   if ((mask & bit(modify_tir_bit::SELF_LB_EN)) != 0) {
-    merged.view().set(tir_context::self_lb_block, from.get(tir_context::self_lb_block));
+    const auto to = merged.view();
+    to.set(tir_context::self_lb_en_unicast, from.get(tir_context::self_lb_en_unicast));
+    to.set(tir_context::self_lb_en_multicast, from.get(tir_context::self_lb_en_multicast));
   }
   if (auto checked = check_context(device, std::as_const(merged).view()); !checked) return checked;
   --users_of_destination(device, *tir);

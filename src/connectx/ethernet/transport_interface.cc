@@ -46,6 +46,13 @@ void Tir::set_context(const SavedContext<tir_context>& context) {
   }
 }
 
+bool Tir::accepts_loopback(TransportDomain domain, bool multicast) const {
+  const auto context = context_.view();
+  if (TransportDomain(context.get(tir_context::transport_domain)) != domain) return true;
+  return (multicast ? context.get(tir_context::self_lb_en_multicast)
+                    : context.get(tir_context::self_lb_en_unicast)) != 0;
+}
+
 Tir::Hash Tir::hash(const PacketInfo& packet, std::uint32_t rqt_max_size) const {
   const ethernet::HashInput input(packet, hash_fields_, symmetric_);
   const auto bytes = input.bytes();

@@ -43,6 +43,11 @@ struct Tis {
   explicit Tis(Tisn tisn) : number(tisn) {}
   Tisn number;
   SavedContext<spec::connectx::tis_context> context;
+  TransportDomain transport_domain() const {
+    return TransportDomain(context.view().get(spec::connectx::tis_context::transport_domain));
+  }
+  /// Ethernet priority.
+  unsigned priority() const { return context.view().get(spec::connectx::tis_context::prio); }
   std::uint32_t users = 0;  ///< SQs
 };
 
@@ -66,6 +71,9 @@ struct Tir {
   spec::connectx::tir_disp_type disp_type() const { return disp_type_; }
   Rqn inline_rqn() const { return inline_rqn_; }
   Rqtn indirect_table() const { return indirect_table_; }
+  /// Whether the TIR accepts a frame that its own function has sent from `domain` (PRM 3.4):
+  /// always, if that is another consumer's.
+  bool accepts_loopback(TransportDomain domain, bool multicast) const;
 
   struct Hash {
     std::uint32_t value = 0;

@@ -17,9 +17,9 @@ CommandResult access_register(Device& device, const Command& command) {
   }
   const auto id =
       static_cast<spec::connectx::register_id>(command.input<In>().get(In::register_id));
-  return device.port_registers().access(id, direction == Direction::WRITE,
-                                        command.in_tail(In::register_data_offset),
-                                        command.out.subspan(Out::register_data_offset));
+  return device.port_registers().access(
+      id, direction == Direction::WRITE, command.in_tail(In::register_data_offset),
+      command.out.subspan(Out::register_data_offset), device.now());
 }
 
 }  // namespace softhca::connectx

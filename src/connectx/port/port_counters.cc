@@ -1,155 +1,232 @@
-// PPCNT (PRM Table 114 and following): the port's counters, made from what the Ethernet and the
-// RDMA side have counted. Groups and fields that nothing can move on this wire (pause frames, FEC,
-// symbol errors) are there and stay 0.
+#include "connectx/port/port_counters.h"
 
-#include "connectx/device.h"
-#include "connectx/port/port_registers.h"
-#include "connectx/port/vport.h"
-#include "connectx/qp/rdma.h"
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string_view>
+
+#include "connectx/port/network_port.h"
 
 namespace softhca::connectx {
 
 namespace {
 
-namespace reg = spec::connectx;
+namespace s = spec::connectx;
 
-/// A port counts whole frames, with their four bytes of FCS.
-constexpr std::uint64_t kFcs = 4;
+constexpr std::string_view kSection = "PRM Table 114";
+/// "Group 63 indicates all groups. Only valid on Set() operation with clr bit set."
+constexpr std::uint32_t kAllGroups = 63;
+/// HCA_CAP.max_tc: traffic classes of the port.
+constexpr std::uint32_t kTrafficClasses = 8;
 
-struct Traffic {
-  std::uint64_t unicast = 0;
-  std::uint64_t multicast = 0;
-  std::uint64_t broadcast = 0;
-  std::uint64_t octets = 0;
+/// The groups of the manual, and those in which drivers look for errors of the link.
+constexpr std::array kGroups{s::ppcnt_group::IEEE_802_3,
+                             s::ppcnt_group::RFC_2863,
+                             s::ppcnt_group::RFC_2819,
+                             s::ppcnt_group::RFC_3635,
+                             s::ppcnt_group::PER_PRIORITY,
+                             s::ppcnt_group::PER_TRAFFIC_CLASS,
+                             s::ppcnt_group::PHYSICAL_LAYER,
+                             s::ppcnt_group::INFINIBAND_PORT,
+                             s::ppcnt_group::INFINIBAND_EXTENDED_PORT};
 
-  std::uint64_t frames() const { return unicast + multicast + broadcast; }
-};
-
-Traffic received(Device& device) {
-  const auto& eth = device.vport().counters();
-  const auto& rdma = device.rdma().counters();
-  Traffic t{
-      .unicast = eth.received_eth_unicast.packets + rdma.rx_packets - rdma.rx_multicast_packets,
-      .multicast = eth.received_eth_multicast.packets + rdma.rx_multicast_packets,
-      .broadcast = eth.received_eth_broadcast.packets,
-      .octets = eth.received_eth_unicast.octets + eth.received_eth_multicast.octets +
-                eth.received_eth_broadcast.octets + rdma.rx_bytes};
-  t.octets += kFcs * t.frames();
-  return t;
+TrafficTable received(const TrafficCounters& counters) {
+  return counters.rx(Service::kEthernet, Way::kWire) + counters.rx(Service::kRdma, Way::kWire);
 }
 
-Traffic transmitted(Device& device) {
-  const auto& eth = device.vport().counters();
-  const auto& rdma = device.rdma().counters();
-  Traffic t{.unicast = eth.transmitted_eth_unicast.packets + rdma.tx_packets,
-            .multicast = eth.transmitted_eth_multicast.packets,
-            .broadcast = eth.transmitted_eth_broadcast.packets,
-            .octets = eth.transmitted_eth_unicast.octets + eth.transmitted_eth_multicast.octets +
-                      eth.transmitted_eth_broadcast.octets + rdma.tx_bytes};
-  t.octets += kFcs * t.frames();
-  return t;
+TrafficTable transmitted(const TrafficCounters& counters) {
+  return counters.tx(Service::kEthernet, Way::kWire) + counters.tx(Service::kRdma, Way::kWire);
 }
 
-void fill_ieee_802_3(Device& device, std::span<std::byte> counters) {
-  using C = reg::ppcnt_ieee_802_3;
-  const util::MutableView<C> out(counters);
-  const auto rx = received(device);
-  const auto tx = transmitted(device);
-  out.set(C::a_frames_transmitted_ok, tx.frames());
-  out.set(C::a_frames_received_ok, rx.frames());
-  out.set(C::a_octets_transmitted_ok, tx.octets);
-  out.set(C::a_octets_received_ok, rx.octets);
-  out.set(C::a_multicast_frames_xmitted_ok, tx.multicast);
-  out.set(C::a_broadcast_frames_xmitted_ok, tx.broadcast);
-  out.set(C::a_multicast_frames_received_ok, rx.multicast);
-  out.set(C::a_broadcast_frames_received_ok, rx.broadcast);
+/// A port counts whole frames, with their FCS.
+std::uint64_t octets(const TrafficCounter& counter) {
+  return counter.octets + NetworkPort::kFcs * counter.packets;
 }
 
-void fill_rfc_2863(Device& device, std::span<std::byte> counters) {
-  using C = reg::ppcnt_rfc_2863;
-  const util::MutableView<C> out(counters);
-  const auto rx = received(device);
-  const auto tx = transmitted(device);
-  out.set(C::if_in_octets, rx.octets);
-  out.set(C::if_in_ucast_pkts, rx.unicast);
-  out.set(C::if_in_discards, device.vport().counters().received_discards);
-  out.set(C::if_in_errors, device.vport().counters().received_errors.packets);
-  out.set(C::if_out_octets, tx.octets);
-  out.set(C::if_out_ucast_pkts, tx.unicast);
-  out.set(C::if_out_errors, device.vport().counters().transmit_errors.packets);
-  out.set(C::if_in_multicast_pkts, rx.multicast);
-  out.set(C::if_in_broadcast_pkts, rx.broadcast);
-  out.set(C::if_out_multicast_pkts, tx.multicast);
-  out.set(C::if_out_broadcast_pkts, tx.broadcast);
+// Frames arrive whole here or not at all, so what counts symbol errors, wrong FCS, collisions and
+// pause frames is there and stays 0.
+
+void fill_ieee_802_3(const TrafficCounters& counters, std::span<std::byte> bytes) {
+  using C = s::ppcnt_ieee_802_3;
+  const util::MutableView<C> out(bytes);
+  const auto rx = received(counters);
+  const auto tx = transmitted(counters);
+  out.set(C::a_frames_transmitted_ok, tx.total().packets);
+  out.set(C::a_frames_received_ok, rx.total().packets);
+  out.set(C::a_octets_transmitted_ok, octets(tx.total()));
+  out.set(C::a_octets_received_ok, octets(rx.total()));
+  out.set(C::a_multicast_frames_xmitted_ok, tx.of(Cast::kMulticast).packets);
+  out.set(C::a_broadcast_frames_xmitted_ok, tx.of(Cast::kBroadcast).packets);
+  out.set(C::a_multicast_frames_received_ok, rx.of(Cast::kMulticast).packets);
+  out.set(C::a_broadcast_frames_received_ok, rx.of(Cast::kBroadcast).packets);
+  out.set(C::a_frame_too_long_errors, counters.received_oversize.packets);
 }
 
-void fill_rfc_2819(Device& device, std::span<std::byte> counters) {
-  using C = reg::ppcnt_rfc_2819;
-  const util::MutableView<C> out(counters);
-  const auto rx = received(device);
-  out.set(C::ether_stats_drop_events, device.vport().counters().received_discards);
-  out.set(C::ether_stats_octets, rx.octets);
-  out.set(C::ether_stats_pkts, rx.frames());
-  out.set(C::ether_stats_broadcast_pkts, rx.broadcast);
-  out.set(C::ether_stats_multicast_pkts, rx.multicast);
+void fill_rfc_2863(const TrafficCounters& counters, std::span<std::byte> bytes) {
+  using C = s::ppcnt_rfc_2863;
+  const util::MutableView<C> out(bytes);
+  const auto rx = received(counters);
+  const auto tx = transmitted(counters);
+  out.set(C::if_in_octets, octets(rx.total()));
+  out.set(C::if_in_ucast_pkts, rx.of(Cast::kUnicast).packets);
+  out.set(C::if_in_discards, counters.all_received_discards());
+  out.set(C::if_in_errors, counters.received_errors.packets + counters.received_oversize.packets);
+  out.set(C::if_out_octets, octets(tx.total()));
+  out.set(C::if_out_ucast_pkts, tx.of(Cast::kUnicast).packets);
+  out.set(C::if_out_discards, counters.transmitted_discards);
+  out.set(C::if_out_errors, counters.transmit_errors.packets);
+  out.set(C::if_in_multicast_pkts, rx.of(Cast::kMulticast).packets);
+  out.set(C::if_in_broadcast_pkts, rx.of(Cast::kBroadcast).packets);
+  out.set(C::if_out_multicast_pkts, tx.of(Cast::kMulticast).packets);
+  out.set(C::if_out_broadcast_pkts, tx.of(Cast::kBroadcast).packets);
 }
 
-/// All traffic has priority 0.
-void fill_per_priority(Device& device, unsigned priority, std::span<std::byte> counters) {
-  if (priority != 0) return;
-  using C = reg::ppcnt_per_priority;
-  const util::MutableView<C> out(counters);
-  const auto rx = received(device);
-  const auto tx = transmitted(device);
-  out.set(C::rx_octets, rx.octets);
-  out.set(C::rx_frames, rx.frames());
-  out.set(C::tx_octets, tx.octets);
-  out.set(C::tx_frames, tx.frames());
-  out.set(C::rx_discards, device.vport().counters().received_discards);
+void fill_rfc_2819(const TrafficCounters& counters, std::span<std::byte> bytes) {
+  using C = s::ppcnt_rfc_2819;
+  const util::MutableView<C> out(bytes);
+  const auto rx = received(counters);
+  const auto all = rx.total() + counters.received_oversize;  // "including bad packets"
+  out.set(C::ether_stats_drop_events, counters.all_received_discards());
+  out.set(C::ether_stats_octets, octets(all));
+  out.set(C::ether_stats_pkts, all.packets);
+  out.set(C::ether_stats_broadcast_pkts, rx.of(Cast::kBroadcast).packets);
+  out.set(C::ether_stats_multicast_pkts, rx.of(Cast::kMulticast).packets);
+  out.set(C::ether_stats_undersize_pkts, counters.received_undersize);
+  out.set(C::ether_stats_oversize_pkts, counters.received_oversize.packets);
+  const auto& sizes = counters.received_sizes;
+  out.set(C::ether_stats_pkts64octets, sizes[0]);
+  out.set(C::ether_stats_pkts65to127octets, sizes[1]);
+  out.set(C::ether_stats_pkts128to255octets, sizes[2]);
+  out.set(C::ether_stats_pkts256to511octets, sizes[3]);
+  out.set(C::ether_stats_pkts512to1023octets, sizes[4]);
+  out.set(C::ether_stats_pkts1024to1518octets, sizes[5]);
+  out.set(C::ether_stats_pkts1519to2047octets, sizes[6]);
+  out.set(C::ether_stats_pkts2048to4095octets, sizes[7]);
+  out.set(C::ether_stats_pkts4096to8191octets, sizes[8]);
+  out.set(C::ether_stats_pkts8192to10239octets, sizes[9]);
+}
+
+void fill_rfc_3635(const TrafficCounters& counters, std::span<std::byte> bytes) {
+  using C = s::ppcnt_rfc_3635;
+  const util::MutableView<C> out(bytes);
+  out.set(C::dot3stats_internal_mac_transmit_errors, counters.transmitted_discards);
+  out.set(C::dot3stats_frame_too_long, counters.received_oversize.packets);
+}
+
+void fill_per_priority(const TrafficCounters& counters, unsigned priority,
+                       std::span<std::byte> bytes) {
+  using C = s::ppcnt_per_priority;
+  const util::MutableView<C> out(bytes);
+  const auto rx = received(counters).of_priority(priority);
+  const auto tx = transmitted(counters).of_priority(priority);
+  out.set(C::rx_octets, octets(rx));
+  out.set(C::rx_frames, rx.packets);
+  out.set(C::tx_octets, octets(tx));
+  out.set(C::tx_frames, tx.packets);
+  out.set(C::rx_discards, counters.received_discards[priority]);
+}
+
+void fill_physical_layer(const TrafficCounters& counters, util::Duration since_clear,
+                         std::span<std::byte> bytes) {
+  using C = s::ppcnt_phys_layer;
+  const util::MutableView<C> out(bytes);
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(since_clear).count();
+  out.set(C::time_since_last_clear, static_cast<std::uint64_t>(ms));
+  out.set(C::link_down_events, static_cast<std::uint32_t>(counters.link_downs));
+}
+
+/// IBTA 16.1.3.5: these counters stop at their maximum.
+void fill_infiniband(const TrafficCounters& counters, std::span<std::byte> bytes) {
+  using C = s::ppcnt_ib_port;
+  const util::MutableView<C> out(bytes);
+  const auto set = [&](auto field, std::uint64_t value) {
+    out.set(field, static_cast<std::uint32_t>(std::min<std::uint64_t>(value, field.kMax)));
+  };
+  set(C::link_downed_counter, counters.link_downs);
+  set(C::port_rcv_errors, counters.received_errors.packets + counters.received_oversize.packets);
+  set(C::port_xmit_discards, counters.transmitted_discards);
 }
 
 /// The InfiniBand counters of a RoCE port: octets in units of four.
-void fill_infiniband_extended(Device& device, std::span<std::byte> counters) {
-  using C = reg::ppcnt_ib_port_extended;
-  const util::MutableView<C> out(counters);
-  const auto& rdma = device.rdma().counters();
-  out.set(C::port_xmit_data, rdma.tx_bytes / 4);
-  out.set(C::port_rcv_data, rdma.rx_bytes / 4);
-  out.set(C::port_xmit_pkts, rdma.tx_packets);
-  out.set(C::port_rcv_pkts, rdma.rx_packets);
-  out.set(C::port_unicast_xmit_pkts, rdma.tx_packets);
-  out.set(C::port_unicast_rcv_pkts, rdma.rx_packets - rdma.rx_multicast_packets);
-  out.set(C::port_multicast_rcv_pkts, rdma.rx_multicast_packets);
+void fill_infiniband_extended(const TrafficCounters& counters, std::span<std::byte> bytes) {
+  using C = s::ppcnt_ib_port_extended;
+  const util::MutableView<C> out(bytes);
+  const auto& rx = counters.rx(Service::kRdma, Way::kWire);
+  const auto& tx = counters.tx(Service::kRdma, Way::kWire);
+  out.set(C::port_xmit_data, tx.total().octets / 4);
+  out.set(C::port_rcv_data, rx.total().octets / 4);
+  out.set(C::port_xmit_pkts, tx.total().packets);
+  out.set(C::port_rcv_pkts, rx.total().packets);
+  out.set(C::port_unicast_xmit_pkts, tx.of(Cast::kUnicast).packets);
+  out.set(C::port_multicast_xmit_pkts, tx.of(Cast::kMulticast).packets);
+  out.set(C::port_unicast_rcv_pkts, rx.of(Cast::kUnicast).packets);
+  out.set(C::port_multicast_rcv_pkts, rx.of(Cast::kMulticast).packets);
+}
+
+CommandResult check_index(s::ppcnt_group group, std::uint32_t prio_tc) {
+  using Group = s::ppcnt_group;
+  if (std::ranges::find(kGroups, group) == kGroups.end()) {
+    return refuse(Status::BAD_PARAM, kSection, "no such group of counters");
+  }
+  if (group == Group::PER_PRIORITY && prio_tc >= TrafficTable::kPriorities) {
+    return refuse(Status::BAD_INDEX, kSection, "prio_tc is no priority");
+  }
+  if (group == Group::PER_TRAFFIC_CLASS && prio_tc >= kTrafficClasses) {
+    return refuse(Status::BAD_INDEX, kSection, "prio_tc is no traffic class");
+  }
+  return {};
 }
 
 }  // namespace
 
-bool fill_port_counters(Device& device, reg::ppcnt_group group, unsigned priority,
-                        std::span<std::byte> counters) {
-  using Group = reg::ppcnt_group;
+CommandResult PortCounters::access(util::View<s::reg_ppcnt> in, bool write,
+                                   util::MutableView<s::reg_ppcnt> out, util::Time now) {
+  using R = s::reg_ppcnt;
+  const bool clears = in.get(R::clr) != 0;
+  const auto counters = out.sub(R::counter_set);
+  std::ranges::fill(counters, std::byte{0});
+  if (in.get(R::grp) == kAllGroups && write && clears) {
+    for (const auto group : kGroups) clear(group, now);
+    return {};
+  }
+  const auto group = Group(in.get(R::grp));
+  if (auto checked = check_index(group, in.get(R::prio_tc)); !checked) return checked;
+  fill(group, in.get(R::prio_tc), counters, now);
+  // "Setting the clr bit will reset the counter value for all counters in the counter group."
+  if (clears) clear(group, now);
+  return {};
+}
+
+void PortCounters::clear(Group group, util::Time now) { cleared_[group] = {port_.counters(), now}; }
+
+void PortCounters::fill(Group group, unsigned prio_tc, std::span<std::byte> out,
+                        util::Time now) const {
+  const auto cleared = cleared_.find(group);
+  const bool never = cleared == cleared_.end();
+  const auto counters = never ? port_.counters() : port_.counters().since(cleared->second.counters);
   switch (group) {
     case Group::IEEE_802_3:
-      fill_ieee_802_3(device, counters);
-      return true;
+      return fill_ieee_802_3(counters, out);
     case Group::RFC_2863:
-      fill_rfc_2863(device, counters);
-      return true;
+      return fill_rfc_2863(counters, out);
     case Group::RFC_2819:
-      fill_rfc_2819(device, counters);
-      return true;
-    case Group::PER_PRIORITY:
-      fill_per_priority(device, priority, counters);
-      return true;
-    case Group::INFINIBAND_EXTENDED_PORT:
-      fill_infiniband_extended(device, counters);
-      return true;
+      return fill_rfc_2819(counters, out);
     case Group::RFC_3635:
+      return fill_rfc_3635(counters, out);
+    case Group::PER_PRIORITY:
+      return fill_per_priority(counters, prio_tc, out);
     case Group::PER_TRAFFIC_CLASS:
+      // The depth of the transmit queue in bytes. What the function has sent left it at once, so it
+      // is 0 whenever a command can look. The other counter is "valid only for Spectrum".
+      return;
     case Group::PHYSICAL_LAYER:
+      return fill_physical_layer(counters, now - (never ? started_ : cleared->second.at), out);
     case Group::INFINIBAND_PORT:
-      return true;
+      return fill_infiniband(counters, out);
+    case Group::INFINIBAND_EXTENDED_PORT:
+      return fill_infiniband_extended(counters, out);
     default:
-      return false;
+      return;
   }
 }
 

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "connectx/device.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/port/module_eeprom.h"
-#include "connectx/port/vport.h"
+#include "connectx/port/network_port.h"
 
 namespace softhca::connectx {
 
@@ -21,7 +20,6 @@ constexpr std::uint32_t kSpeeds =
     1u << static_cast<unsigned>(reg::ptys_eth_proto_bit::MODE_100GBASE_CR4);
 constexpr std::uint32_t kDataRate = 1000;  // 100 Gb/s, in units of 100 Mb/s
 constexpr unsigned kLanes = 4;
-constexpr std::uint16_t kDefaultMtu = 1522;
 /// How often the link is looked at: nobody tells when a partner comes or goes.
 constexpr util::Duration kLinkPeriod = std::chrono::milliseconds(100);
 
@@ -39,8 +37,11 @@ CommandResult read_only(std::string_view section) {
 
 }  // namespace
 
-PortRegisters::PortRegisters(Device& device)
-    : device_(device), mtu_(kDefaultMtu), eth_proto_admin_(kSpeeds) {
+PortRegisters::PortRegisters(const Parts& parts, util::Time now)
+    : port_(parts.port),
+      event_queues_(parts.event_queues),
+      counters_(parts.port, now),
+      eth_proto_admin_(kSpeeds) {
   constexpr std::string_view kDescription = "softhca ConnectX-4";
   const auto text = std::as_bytes(std::span(kDescription));
   std::copy(text.begin(), text.end(), node_description_.begin());
@@ -66,7 +67,7 @@ std::span<const PortRegisters::Register> PortRegisters::registers() {
 }
 
 CommandResult PortRegisters::access(Id id, bool write, std::span<const std::byte> in,
-                                    std::span<std::byte> out) {
+                                    std::span<std::byte> out, util::Time now) {
   const auto table = registers();
   const auto entry =
       std::find_if(table.begin(), table.end(), [&](const Register& r) { return r.id == id; });
@@ -80,19 +81,21 @@ CommandResult PortRegisters::access(Id id, bool write, std::span<const std::byte
   std::copy_n(in_bytes.begin(), entry->size, out_bytes.begin());
   const Access access{.write = write,
                       .in = std::span(in_bytes).first(entry->size),
-                      .out = std::span(out_bytes).first(entry->size)};
+                      .out = std::span(out_bytes).first(entry->size),
+                      .now = now};
   if (auto result = (this->*entry->handler)(access); !result) return result;
   std::copy_n(out_bytes.begin(), std::min(out.size(), entry->size), out.begin());
   return {};
 }
 
-bool PortRegisters::oper_up() const { return admin_up_ && device_.port().link_up(); }
-
 util::Time PortRegisters::run(util::Time now) {
-  using spec::connectx::event_type;
-  if (!device_.event_queues().mapped(event_type::PORT_STATE_CHANGE)) return util::kNever;
-  if (oper_up() != reported_up_) post_port_change(oper_up());
-  return now + kLinkPeriod;
+  if (now >= next_look_) {
+    port_.look_at_link();
+    next_look_ = now + kLinkPeriod;
+  }
+  if (!event_queues_.mapped(reg::event_type::PORT_STATE_CHANGE)) return util::kNever;
+  if (port_.vport_is_up() != reported_up_) post_port_change(port_.vport_is_up());
+  return next_look_;
 }
 
 void PortRegisters::post_port_change(bool up) {
@@ -101,9 +104,8 @@ void PortRegisters::post_port_change(bool up) {
   reported_up_ = up;
   EventData data{};
   util::MutableView<Data>(data).set(Data::port_num, kLocalPort);
-  device_.event_queues().post(spec::connectx::event_type::PORT_STATE_CHANGE,
-                              static_cast<std::uint8_t>(up ? Subtype::ACTIVE : Subtype::DOWN),
-                              data);
+  event_queues_.post(reg::event_type::PORT_STATE_CHANGE,
+                     static_cast<std::uint8_t>(up ? Subtype::ACTIVE : Subtype::DOWN), data);
 }
 
 CommandResult PortRegisters::pmlp(const Access& access) {
@@ -130,15 +132,15 @@ CommandResult PortRegisters::pmtu(const Access& access) {
   if (auto ok = check_port(in, R::kSection); !ok) return ok;
   if (access.write) {
     const auto mtu = in.get(R::admin_mtu);
-    if (mtu == 0 || mtu > Vport::kMaxMtu) {
+    if (mtu == 0 || mtu > NetworkPort::kMaxMtu) {
       return refuse(Status::BAD_PARAM, "PRM Table 106", "admin_mtu above max_mtu, or 0");
     }
-    mtu_ = static_cast<std::uint16_t>(mtu);
+    port_.set_mtu(static_cast<std::uint16_t>(mtu));
   }
   const util::MutableView<R> out(access.out);
-  out.set(R::max_mtu, Vport::kMaxMtu);
-  out.set(R::admin_mtu, mtu_);
-  out.set(R::oper_mtu, mtu_);
+  out.set(R::max_mtu, NetworkPort::kMaxMtu);
+  out.set(R::admin_mtu, port_.mtu());
+  out.set(R::oper_mtu, port_.mtu());
   return {};
 }
 
@@ -160,7 +162,7 @@ CommandResult PortRegisters::ptys(const Access& access) {
   out.set(R::an_disable_cap, 0);
   out.set(R::eth_proto_capability, kSpeeds);
   out.set(R::eth_proto_admin, eth_proto_admin_);
-  if (oper_up()) {
+  if (port_.oper_status() == reg::paos_oper_status::UP) {
     out.set(R::eth_proto_oper, kSpeeds);
     out.set(R::data_rate_oper, kDataRate);
     out.set(R::eth_proto_lp_advertise, kSpeeds);
@@ -170,7 +172,7 @@ CommandResult PortRegisters::ptys(const Access& access) {
 
 CommandResult PortRegisters::paos(const Access& access) {
   using R = reg::reg_paos;
-  using State = reg::paos_status;
+  using State = reg::paos_admin_status;
   const util::View<R> in(access.in);
   if (auto ok = check_port(in, R::kSection); !ok) return ok;
   if (access.write && in.get(R::ase) != 0) {
@@ -178,13 +180,13 @@ CommandResult PortRegisters::paos(const Access& access) {
     if (wanted != State::UP && wanted != State::DOWN && wanted != State::UP_ONCE) {
       return refuse(Status::BAD_PARAM, "PRM Table 110", "admin_status is neither up nor down");
     }
-    admin_up_ = wanted != State::DOWN;
+    port_.set_admin_status(wanted);
     // A driver that has just brought the port up looks at the carrier only when it is told to.
-    if (admin_up_ && oper_up()) reported_up_ = false;
+    if (port_.oper_status() == reg::paos_oper_status::UP) reported_up_ = false;
   }
   const util::MutableView<R> out(access.out);
-  out.set(R::admin_status, static_cast<std::uint8_t>(admin_up_ ? State::UP : State::DOWN));
-  out.set(R::oper_status, static_cast<std::uint8_t>(oper_up() ? State::UP : State::DOWN));
+  out.set(R::admin_status, static_cast<std::uint8_t>(port_.admin_status()));
+  out.set(R::oper_status, static_cast<std::uint8_t>(port_.oper_status()));
   return {};
 }
 
@@ -202,14 +204,7 @@ CommandResult PortRegisters::ppcnt(const Access& access) {
   using R = reg::reg_ppcnt;
   const util::View<R> in(access.in);
   if (auto ok = check_port(in, R::kSection); !ok) return ok;
-  if (access.write) return read_only(R::kSection);
-  const auto counters = util::MutableView<R>(access.out).sub(R::counter_set);
-  std::fill(counters.begin(), counters.end(), std::byte{0});
-  const auto group = static_cast<reg::ppcnt_group>(in.get(R::grp));
-  if (!fill_port_counters(device_, group, in.get(R::prio_tc), counters)) {
-    return refuse(Status::BAD_PARAM, "PRM Table 114", "no such group of counters");
-  }
-  return {};
+  return counters_.access(in, access.write, util::MutableView<R>(access.out), access.now);
 }
 
 CommandResult PortRegisters::pcmr(const Access& access) {

@@ -8,28 +8,32 @@
 #include <string_view>
 
 #include "connectx/command/command.h"
+#include "connectx/port/port_counters.h"
 #include "spec/connectx/registers.h"
 #include "util/clock.h"
 
 namespace softhca::connectx {
 
-class Device;
+class EventQueues;
+class NetworkPort;
 
 class PortRegisters {
  public:
-  explicit PortRegisters(Device& device);
+  /// What the registers show and set. All of it outlives them.
+  struct Parts {
+    NetworkPort& port;
+    EventQueues& event_queues;
+  };
+
+  PortRegisters(const Parts& parts, util::Time now);
 
   /// One access: `in` holds the register as the driver sent it (what it selects by, and what it
   /// writes), `out` receives its content. Both may be shorter than the register.
   CommandResult access(spec::connectx::register_id id, bool write, std::span<const std::byte> in,
-                       std::span<std::byte> out);
+                       std::span<std::byte> out, util::Time now);
 
-  /// Up: the driver wants it, and the link has a partner.
-  bool oper_up() const;
-  bool admin_up() const { return admin_up_; }
-  std::uint16_t oper_mtu() const { return mtu_; }
-
-  /// Tells the driver when the link changes. Returns when to look again.
+  /// Tells the driver when the port, or the vport on it, goes up or down. Returns when to look
+  /// again.
   util::Time run(util::Time now);
 
  private:
@@ -38,6 +42,7 @@ class PortRegisters {
     bool write;
     std::span<const std::byte> in;
     std::span<std::byte> out;
+    util::Time now;
   };
   using Handler = CommandResult (PortRegisters::*)(const Access&);
   struct Register {
@@ -62,19 +67,15 @@ class PortRegisters {
 
   void post_port_change(bool up);
 
-  Device& device_;
-  bool admin_up_ = true;
+  NetworkPort& port_;
+  EventQueues& event_queues_;
+  PortCounters counters_;
   bool reported_up_ = false;
-  std::uint16_t mtu_;
+  util::Time next_look_{};
   std::uint32_t eth_proto_admin_;
   std::uint16_t beacon_duration_ = 0;
   std::array<std::byte, spec::connectx::reg_pfcc::kSize> pfcc_{};
   std::array<std::byte, spec::connectx::reg_node_desc::kSize> node_description_{};
 };
-
-/// Fills the counters of one PPCNT group; false if the device does not have the group. Defined in
-/// port_counters.cc.
-bool fill_port_counters(Device& device, spec::connectx::ppcnt_group group, unsigned priority,
-                        std::span<std::byte> counters);
 
 }  // namespace softhca::connectx

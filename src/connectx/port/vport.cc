@@ -36,12 +36,26 @@ std::size_t list_limit(const Limits& limits, ListType type) {
 
 }  // namespace
 
-Vport::Vport(const rdma::Mac& mac, std::uint64_t node_guid, const Limits& limits)
-    : limits_(limits),
+Vport::Vport(const rdma::Mac& mac, std::uint64_t node_guid, NetworkPort& port, const Limits& limits)
+    : port_(port),
+      limits_(limits),
       mac_(mac),
       node_guid_(node_guid),
       port_guid_(node_guid),
-      system_image_guid_(node_guid) {}
+      system_image_guid_(node_guid) {
+  tell_addresses();
+}
+
+void Vport::tell_addresses() {
+  auto addresses = uc_list_;
+  addresses.push_back(mac_);
+  port_.set_vport_addresses(addresses);
+}
+
+void Vport::set_admin_up(bool up) {
+  admin_up_ = up;
+  port_.set_vport_up(up);
+}
 
 void Vport::write_context(util::MutableView<Context> context, std::span<std::byte> list,
                           ListType type) const {
@@ -105,7 +119,7 @@ CommandResult Vport::set_list(util::View<Context> context, std::span<const std::
 
 CommandResult Vport::modify(util::View<Select> select, util::View<Context> context,
                             std::span<const std::byte> list) {
-  if (select.get(Select::mtu) != 0 && context.get(Context::mtu) > kMaxMtu) {
+  if (select.get(Select::mtu) != 0 && context.get(Context::mtu) > NetworkPort::kMaxMtu) {
     return refuse(Status::BAD_PARAM, kModify, "mtu above the port's maximum");
   }
   if (select.get(Select::affiliation) != 0) {
@@ -128,12 +142,16 @@ CommandResult Vport::modify(util::View<Select> select, util::View<Context> conte
     promisc_mc_ = context.get(Context::promisc_mc) != 0;
     promisc_all_ = context.get(Context::promisc_all) != 0;
   }
-  if (select.get(Select::mtu) != 0) mtu_ = static_cast<std::uint16_t>(context.get(Context::mtu));
+  if (select.get(Select::mtu) != 0) {
+    mtu_ = static_cast<std::uint16_t>(context.get(Context::mtu));
+    port_.set_vport_mtu(mtu_);
+  }
   if (select.get(Select::min_inline) != 0) {
     min_inline_mode_ = static_cast<std::uint8_t>(context.get(Context::min_wqe_inline_mode));
   }
   if (select.get(Select::port_guid) != 0) port_guid_ = context.get(Context::port_guid);
   if (select.get(Select::node_guid) != 0) node_guid_ = context.get(Context::node_guid);
+  tell_addresses();
   return {};
 }
 

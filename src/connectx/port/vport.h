@@ -1,4 +1,10 @@
-// The NIC virtual port (PRM 7.3, 12.16): addresses, filters, RoCE switch, and traffic counters.
+// The context of the NIC virtual port (PRM 7.3, 12.16): addresses, MTU, RoCE switch.
+//
+// The address lists and promiscuous bits are requests ("request to allow any unicast address") to
+// whoever manages a group of vports and has an L2 table to grant them in (PRM 12.15). This function
+// is no vport_group_manager and has no L2 table, for its vport is the only one and gets all that
+// the port receives; what it does not want, its flow tables drop. So they are kept to be read back,
+// and the unicast list, with the permanent address, says which frames are for the function itself.
 #pragma once
 
 #include <cstdint>
@@ -7,47 +13,24 @@
 
 #include "connectx/base/limits.h"
 #include "connectx/command/command.h"
+#include "connectx/port/network_port.h"
+#include "connectx/port/traffic_counters.h"
 #include "rdma/types.h"
 #include "spec/connectx/vport.h"
 
 namespace softhca::connectx {
 
-/// Packets and octets (without FCS) of one kind of traffic.
-struct TrafficCounter {
-  std::uint64_t packets = 0;
-  std::uint64_t octets = 0;
-
-  void add(std::uint64_t bytes) {
-    ++packets;
-    octets += bytes;
-  }
-};
-
-/// What the Ethernet side has moved and dropped. The RDMA side counts in its transport.
-struct VportCounters {
-  TrafficCounter received_errors;
-  TrafficCounter transmit_errors;
-  TrafficCounter received_eth_broadcast;
-  TrafficCounter transmitted_eth_broadcast;
-  TrafficCounter received_eth_unicast;
-  TrafficCounter transmitted_eth_unicast;
-  TrafficCounter received_eth_multicast;
-  TrafficCounter transmitted_eth_multicast;
-  std::uint64_t received_discards = 0;  ///< frames for us that found no rule, or no receive WQE
-};
-
 class Vport {
  public:
-  static constexpr std::uint16_t kMaxMtu = 9978;  ///< as ConnectX-4: Ethernet payload plus headers
-
-  Vport(const rdma::Mac& mac, std::uint64_t node_guid, const Limits& limits);
+  /// Tells `port` what of the context concerns frames. @pre `port` outlives this
+  Vport(const rdma::Mac& mac, std::uint64_t node_guid, NetworkPort& port, const Limits& limits);
 
   const rdma::Mac& mac() const { return mac_; }  ///< permanent address
   std::uint64_t node_guid() const { return node_guid_; }
   bool roce_enabled() const { return roce_enabled_; }
-  std::uint16_t mtu() const { return mtu_; }
+  std::uint16_t mtu() const { return mtu_; }  ///< 0: that of the port
   bool admin_up() const { return admin_up_; }
-  void set_admin_up(bool up) { admin_up_ = up; }
+  void set_admin_up(bool up);
   /// The least min_wqe_inline_mode of SQs (PRM 7.9.3).
   std::uint8_t min_inline_mode() const { return min_inline_mode_; }
   /// PRM 7.9.3.1: all values of the field but 4.
@@ -59,7 +42,10 @@ class Vport {
   std::span<const rdma::Mac> mc_list() const { return mc_list_; }
   std::span<const std::uint16_t> vlan_list() const { return vlan_list_; }
 
-  VportCounters& counters() { return counters_; }
+  /// What the vport has counted since clear_counters().
+  TrafficCounters counters() const { return port_.counters().since(cleared_counters_); }
+  /// The counters of the port go on.
+  void clear_counters() { cleared_counters_ = port_.counters(); }
 
   /// QUERY_NIC_VPORT_CONTEXT: the context, and as much of the list of `type` as fits in `list`.
   void write_context(util::MutableView<spec::connectx::nic_vport_context> context,
@@ -72,13 +58,15 @@ class Vport {
  private:
   CommandResult set_list(util::View<spec::connectx::nic_vport_context> context,
                          std::span<const std::byte> list);
+  void tell_addresses();
 
+  NetworkPort& port_;
   Limits limits_;
   rdma::Mac mac_;
   std::uint64_t node_guid_;
   std::uint64_t port_guid_;
   std::uint64_t system_image_guid_;
-  std::uint16_t mtu_ = 1522;
+  std::uint16_t mtu_ = 0;
   std::uint8_t min_inline_mode_ = 0;
   bool roce_enabled_ = false;
   bool admin_up_ = true;
@@ -88,7 +76,7 @@ class Vport {
   std::vector<rdma::Mac> uc_list_;
   std::vector<rdma::Mac> mc_list_;
   std::vector<std::uint16_t> vlan_list_;
-  VportCounters counters_;
+  TrafficCounters cleared_counters_;
 };
 
 }  // namespace softhca::connectx

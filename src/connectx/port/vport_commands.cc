@@ -2,9 +2,8 @@
 
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
-#include "connectx/port/port_registers.h"
+#include "connectx/port/network_port.h"
 #include "connectx/port/vport.h"
-#include "connectx/qp/rdma.h"
 
 namespace softhca::connectx {
 
@@ -19,14 +18,9 @@ CommandResult check_vport(util::View<Layout> in, std::string_view section) {
   return refuse(Status::BAD_PARAM, section, "the function has no other vports");
 }
 
-void write(util::MutableView<spec::traffic_counter> out, std::uint64_t packets,
-           std::uint64_t octets) {
-  out.set(spec::traffic_counter::packets, packets);
-  out.set(spec::traffic_counter::octets, octets);
-}
-
 void write(util::MutableView<spec::traffic_counter> out, const TrafficCounter& counter) {
-  write(out, counter.packets, counter.octets);
+  out.set(spec::traffic_counter::packets, counter.packets);
+  out.set(spec::traffic_counter::octets, counter.octets);
 }
 
 }  // namespace
@@ -45,8 +39,9 @@ CommandResult query_vport_state(Device& device, const Command& command) {
   };
   const auto out = command.output<Out>();
   const bool admin_up = device.vport().admin_up();
+  device.network_port().look_at_link();
   out.set(Out::admin_state, state(admin_up));
-  out.set(Out::state, state(admin_up && device.port_registers().oper_up()));
+  out.set(Out::state, state(device.network_port().vport_is_up()));
   return {};
 }
 
@@ -123,22 +118,33 @@ CommandResult query_vport_counter(Device& device, const Command& command) {
   const auto in = command.input<In>();
   if (auto result = check_vport(in, kSection); !result) return result;
   const auto out = command.output<Out>();
-  auto& eth = device.vport().counters();
-  const auto& rdma = device.rdma().counters();
-  write(out.sub(Out::received_errors), eth.received_errors);
-  write(out.sub(Out::transmit_errors), eth.transmit_errors);
-  // The transport counts the octets of all its frames together.
-  write(out.sub(Out::received_ib_unicast), rdma.rx_packets - rdma.rx_multicast_packets,
-        rdma.rx_bytes);
-  write(out.sub(Out::transmitted_ib_unicast), rdma.tx_packets, rdma.tx_bytes);
-  write(out.sub(Out::received_ib_multicast), rdma.rx_multicast_packets, 0);
-  write(out.sub(Out::received_eth_broadcast), eth.received_eth_broadcast);
-  write(out.sub(Out::transmitted_eth_broadcast), eth.transmitted_eth_broadcast);
-  write(out.sub(Out::received_eth_unicast), eth.received_eth_unicast);
-  write(out.sub(Out::transmitted_eth_unicast), eth.transmitted_eth_unicast);
-  write(out.sub(Out::received_eth_multicast), eth.received_eth_multicast);
-  write(out.sub(Out::transmitted_eth_multicast), eth.transmitted_eth_multicast);
-  if (in.get(In::clear) != 0) eth = {};
+  const auto counters = device.vport().counters();
+  write(out.sub(Out::received_errors), counters.received_errors);
+  write(out.sub(Out::transmit_errors), counters.transmit_errors);
+  // The vport counts what crosses the wire and what comes back to it.
+  const auto received = [&](Service service, Cast cast) {
+    return counters.rx(service, Way::kWire).of(cast) +
+           counters.rx(service, Way::kLoopback).of(cast);
+  };
+  const auto transmitted = [&](Service service, Cast cast) {
+    return counters.tx(service, Way::kWire).of(cast) +
+           counters.tx(service, Way::kLoopback).of(cast);
+  };
+  using enum Service;
+  using enum Cast;
+  write(out.sub(Out::received_ib_unicast), received(kRdma, kUnicast));
+  write(out.sub(Out::transmitted_ib_unicast), transmitted(kRdma, kUnicast));
+  write(out.sub(Out::received_ib_multicast), received(kRdma, kMulticast));
+  write(out.sub(Out::transmitted_ib_multicast), transmitted(kRdma, kMulticast));
+  write(out.sub(Out::received_eth_broadcast), received(kEthernet, kBroadcast));
+  write(out.sub(Out::transmitted_eth_broadcast), transmitted(kEthernet, kBroadcast));
+  write(out.sub(Out::received_eth_unicast), received(kEthernet, kUnicast));
+  write(out.sub(Out::transmitted_eth_unicast), transmitted(kEthernet, kUnicast));
+  write(out.sub(Out::received_eth_multicast), received(kEthernet, kMulticast));
+  write(out.sub(Out::transmitted_eth_multicast), transmitted(kEthernet, kMulticast));
+  write(out.sub(Out::local_loopback), counters.rx(kEthernet, Way::kLoopback).total() +
+                                          counters.rx(kRdma, Way::kLoopback).total());
+  if (in.get(In::clear) != 0) device.vport().clear_counters();
   return {};
 }
 

@@ -1,9 +1,11 @@
 // SET_ROCE_ADDRESS, QUERY_ROCE_ADDRESS (mlx5 driver interface 7.8), ATTACH_TO_MCG, DETACH_FROM_MCG
 // (7.10).
 #include <algorithm>
+#include <vector>
 
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
+#include "connectx/port/network_port.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/resources.h"
@@ -25,6 +27,16 @@ using spec::connectx::set_roce_address_in;
 constexpr std::string_view kAddressSection = "mlx5 driver interface 7.8";
 constexpr std::string_view kGroupSection = "mlx5 driver interface 7.10";
 
+/// What is sent to the address of a GID comes back to the function, as RDMA to oneself does.
+void tell_addresses(Device& device) {
+  const auto& gids = device.rdma().gids();
+  std::vector<wire::MacAddress> addresses;
+  for (std::size_t i = 0; i < rdma::GidTable::kSize; ++i) {
+    if (const auto* entry = gids.get(i)) addresses.push_back(entry->mac);
+  }
+  device.network_port().set_roce_addresses(addresses);
+}
+
 }  // namespace
 
 CommandResult set_roce_address(Device& device, const Command& command) {
@@ -39,6 +51,7 @@ CommandResult set_roce_address(Device& device, const Command& command) {
   entry.gid = rdma::Gid::from(address.get(roce_address::source_l3_address));
   if (entry.gid.is_zero()) {  // "All zero = delete"
     gids.clear(index);
+    tell_addresses(device);
     return {};
   }
   const auto version = static_cast<roce_version>(address.get(roce_address::roce_version));
@@ -51,6 +64,7 @@ CommandResult set_roce_address(Device& device, const Command& command) {
     entry.vlan_id = static_cast<std::uint16_t>(address.get(roce_address::vlan_id));
   }
   gids.set(index, entry);
+  tell_addresses(device);
   return {};
 }
 

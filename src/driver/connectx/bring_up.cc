@@ -99,17 +99,36 @@ util::Result<void> Hca::configure() {
   return done;
 }
 
+template <class Register>
+util::Result<void> Hca::access(spec::register_id id, spec::access_register_op_mod direction,
+                               util::Struct<Register>& content) {
+  Request<spec::access_register_in> in(command_opcode::ACCESS_REG, Register::kSize);
+  in.set(spec::access_register_in::op_mod, static_cast<std::uint16_t>(direction));
+  in.set(spec::access_register_in::register_id, static_cast<std::uint16_t>(id));
+  std::ranges::copy(content.bytes(), in.all().begin() + spec::access_register_in::kSize);
+  const auto out = commands_->execute<spec::access_register_out>(in, Register::kSize);
+  if (!out) return tl::unexpected(out.error());
+  std::ranges::copy(out->all().subspan(spec::access_register_out::kSize, Register::kSize),
+                    content.bytes().begin());
+  return {};
+}
+
 util::Result<void> Hca::set_host_endianness() {
   // The register's 16 bytes are all 0: little-endian.
-  constexpr std::size_t kRegisterSize = 16;
-  Request<spec::access_register_in> in(command_opcode::ACCESS_REG, kRegisterSize);
-  in.set(spec::access_register_in::op_mod,
-         static_cast<std::uint16_t>(spec::access_register_op_mod::WRITE));
-  in.set(spec::access_register_in::register_id,
-         static_cast<std::uint16_t>(spec::register_id::HOST_ENDIANNESS));
-  const auto out = commands_->execute<spec::access_register_out>(in, kRegisterSize);
-  if (!out) return tl::unexpected(out.error());
-  return {};
+  util::Struct<spec::reg_host_endianness> content;
+  return access(spec::register_id::HOST_ENDIANNESS, spec::access_register_op_mod::WRITE, content);
+}
+
+/// PRM 11.1.1: the port drops what is longer than its MTU, which at first is that of Ethernet.
+/// Paths of 4096 bytes need more.
+util::Result<void> Hca::raise_port_mtu() {
+  using R = spec::reg_pmtu;
+  util::Struct<R> content;
+  content.set(R::local_port, 1);
+  auto done = access(spec::register_id::PMTU, spec::access_register_op_mod::READ, content);
+  if (!done) return done;
+  content.set(R::admin_mtu, content.get(R::max_mtu));
+  return access(spec::register_id::PMTU, spec::access_register_op_mod::WRITE, content);
 }
 
 util::Result<void> Hca::query_capabilities(hca_cap_type type, std::span<std::byte> out) {
@@ -215,6 +234,7 @@ util::Result<void> Hca::create_doorbells_and_events() {
 util::Result<void> Hca::start_port() {
   // Step 16: QUERY_VPORT_STATE. A port without a partner is no error: the link may come later.
   if (auto up = link_is_up(); !up) return tl::unexpected(up.error());
+  if (auto raised = raise_port_mtu(); !raised) return raised;
   // Step 17: QUERY_VPORT_CONTEXT, for the permanent MAC address.
   const auto out = commands_->execute<spec::query_nic_vport_context_out>(
       Request<spec::query_nic_vport_context_in>(command_opcode::QUERY_NIC_VPORT_CONTEXT));

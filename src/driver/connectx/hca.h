@@ -107,7 +107,11 @@ class Hca {
   util::Result<void> enable();
   util::Result<void> select_issi();
   util::Result<void> configure();
+  template <class Register>
+  util::Result<void> access(spec::register_id id, spec::access_register_op_mod direction,
+                            util::Struct<Register>& content);
   util::Result<void> set_host_endianness();
+  util::Result<void> raise_port_mtu();
   util::Result<void> set_general_capabilities();
   util::Result<void> set_atomic_capabilities();
   util::Result<void> initialize();

@@ -20,7 +20,7 @@ constexpr std::size_t kPage = 4096;
 
 DeviceOptions options() {
   DeviceOptions result;
-  result.mac = rdma::Mac::from_u64(0x020000000001);
+  result.mac = rdma::Mac::from_u64(EthernetHost::kMac);
   result.node_guid = 1;
   result.clock = [] { return util::Time(std::chrono::hours(1)); };
   return result;
@@ -420,6 +420,12 @@ void EthernetHost::reset_ring(std::uint32_t number) {
 
 void EthernetHost::arrive(std::span<const std::byte> frame) {
   port.receiver->handle_frame(wire::Frame::from_bytes(frame));
+}
+
+void EthernetHost::return_looped() {
+  for (const auto& [bytes, mark] : std::exchange(port.looped, {})) {
+    port.receiver->handle_loopback(wire::Frame::from_bytes(bytes), mark);
+  }
 }
 
 void EthernetHost::run() {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "connectx/command/command_table.h"
@@ -35,11 +36,17 @@ class RecordingPort final : public fabric::Port {
     sent.push_back(bytes_of(frame));
     return 0;
   }
+  std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {
+    looped.emplace_back(bytes_of(frame), mark);
+    return 0;
+  }
   std::uint64_t released() const override { return 0; }
   void set_receiver(fabric::Receiver* to) override { receiver = to; }
-  bool link_up() const override { return true; }
+  bool link_up() const override { return up; }
 
+  bool up = true;
   std::vector<Bytes> sent;
+  std::vector<std::pair<Bytes, std::uint32_t>> looped;  ///< not yet returned, with their marks
   fabric::Receiver* receiver = nullptr;
 };
 
@@ -78,6 +85,7 @@ class EthernetHost {
   static constexpr std::uint64_t kMemoryAt = 0x1'0000'0000;
   static constexpr std::uint64_t kMemorySize = 8u << 20;
   static constexpr std::uint32_t kKey = 0x5500;
+  static constexpr std::uint64_t kMac = 0x0200000000AA;  ///< from which make_frame() sends
 
   EthernetHost();
 
@@ -140,6 +148,8 @@ class EthernetHost {
   /// The guest changes a WQE that is posted.
   void overwrite_key(std::uint32_t rqn, unsigned entry, std::uint32_t key);
   void arrive(std::span<const std::byte> frame);
+  /// Returns what the device has looped back to itself, as the fabric does.
+  void return_looped();
   void run();
   /// Runs after everything that is due later has become due.
   void run_later();
@@ -181,7 +191,7 @@ class EthernetHost {
 
 struct FrameSpec {
   std::uint64_t destination = 0x020000000001;
-  std::uint64_t source = 0x0200000000AA;
+  std::uint64_t source = EthernetHost::kMac;
   bool ipv6 = false;
   bool udp = false;
   std::uint16_t source_port = 1000;

@@ -436,12 +436,14 @@ TEST_F(EthernetTirCommands, ModifyTakesTheFieldsOfItsBitmaskOnly) {
         Opcode::QUERY_TIR, [&](auto in) { in.set(query_tir_in::tirn, tirn); });
     return answer.template as<query_tir_out>().get(query_tir_out::tir_context).get(field);
   };
-  EXPECT_EQ(modify(1 << 4, [](auto c) { c.set(tir_context::self_lb_block, 3); }), Status::OK);
-  EXPECT_EQ(query(tir_context::self_lb_block), 3u);
+  EXPECT_EQ(modify(1 << 4, [](auto c) { c.set(tir_context::self_lb_en_unicast, 1); }), Status::OK);
+  EXPECT_EQ(query(tir_context::self_lb_en_unicast), 1u);
+  EXPECT_EQ(query(tir_context::self_lb_en_multicast), 0u);
   EXPECT_EQ(query(tir_context::rx_hash_fn), 1u);
   EXPECT_EQ(modify(1 << 2, [](auto c) { c.set(tir_context::rx_hash_fn, 2); }), Status::OK);
   EXPECT_EQ(query(tir_context::rx_hash_fn), 2u);
-  EXPECT_EQ(query(tir_context::self_lb_block), 3u);
+  EXPECT_EQ(query(tir_context::self_lb_en_unicast), 1u);
+  EXPECT_EQ(query(tir_context::self_lb_en_multicast), 0u);
   EXPECT_EQ(modify(1 << 2, [](auto) {}), Status::BAD_PARAM) << "an indirect TIR must hash";
   EXPECT_EQ(query(tir_context::rx_hash_fn), 2u);
   EXPECT_EQ(modify(1 << 1, [](auto c) { c.set(tir_context::indirect_table, 99); }),
@@ -484,7 +486,7 @@ TEST_F(EthernetObjects, TisWithAnSqIsNeitherDestroyedNorModifiedWhileItIsReady) 
     return status<modify_tis_out, modify_tis_in>(Opcode::MODIFY_TIS, [&](auto in) {
       in.set(modify_tis_in::tisn, tisn);
       in.sub(modify_tis_in::modify_bitmask).set(modify_tis_bitmask::prio, 1);
-      in.sub(modify_tis_in::tis_context).set(tis_context::prio, 6);
+      in.sub(modify_tis_in::tis_context).set(tis_context::prio, 3);
     });
   };
   EXPECT_EQ(destroy(), Status::BAD_RES_STATE);
@@ -493,7 +495,7 @@ TEST_F(EthernetObjects, TisWithAnSqIsNeitherDestroyedNorModifiedWhileItIsReady) 
   EXPECT_EQ(modify(), Status::OK);
   const auto tis = host.call<query_tis_out, query_tis_in>(
       Opcode::QUERY_TIS, [&](auto in) { in.set(query_tis_in::tisn, tisn); });
-  EXPECT_EQ(tis.as<query_tis_out>().get(query_tis_out::tis_context).get(tis_context::prio), 6u);
+  EXPECT_EQ(tis.as<query_tis_out>().get(query_tis_out::tis_context).get(tis_context::prio), 3u);
   EXPECT_EQ((status<destroy_sq_out, destroy_sq_in>(
                 Opcode::DESTROY_SQ, [&](auto in) { in.set(destroy_sq_in::sqn, sqn); })),
             Status::OK);

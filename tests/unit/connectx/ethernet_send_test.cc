@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "connectx/ethernet_host.h"
-#include "connectx/port/vport.h"
+#include "connectx/port/network_port.h"
 #include "util/endian.h"
 
 namespace softhca::connectx::test {
@@ -264,22 +264,6 @@ TEST_F(EthernetSend, LargeLsoMessageLetsOtherQueuesHaveTheirTurn) {
   expect_completion(0);
 }
 
-TEST_F(EthernetSend, VportCountsWhatIsSent) {
-  auto& counters = host.device.vport().counters();
-  const auto send = [&](std::uint64_t destination) {
-    const auto frame = make_frame({.destination = destination, .payload = 100});
-    host.post_send(sqn, send_of(frame, 18));
-    return frame.size();
-  };
-  const auto size = send(0x020000000002);
-  send(0x333300000001);
-  send(0xFFFFFFFFFFFF);
-  EXPECT_EQ(counters.transmitted_eth_unicast.packets, 1u);
-  EXPECT_EQ(counters.transmitted_eth_unicast.octets, size);
-  EXPECT_EQ(counters.transmitted_eth_multicast.packets, 1u);
-  EXPECT_EQ(counters.transmitted_eth_broadcast.packets, 1u);
-}
-
 // Errors -----------------------------------------------------------------------------------------
 
 TEST_F(EthernetSend, UnknownKeyIsALocalProtectionErrorAndTheRestIsFlushed) {
@@ -337,7 +321,7 @@ TEST_F(EthernetSend, FrameBeyondThePortsMtuIsDroppedAndCompleted) {
   host.post_send(sqn, send_of(frame, 18));
   expect_completion(0);
   EXPECT_TRUE(host.port.sent.empty());
-  EXPECT_EQ(host.device.vport().counters().transmit_errors.packets, 1u);
+  EXPECT_EQ(host.device.network_port().counters().transmit_errors.packets, 1u);
 }
 
 TEST_F(EthernetSend, CounterFurtherThanTheQueueIsLongStopsTheQueue) {

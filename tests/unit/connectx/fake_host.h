@@ -23,6 +23,7 @@ namespace softhca::connectx {
 class FakePort final : public fabric::Port {
  public:
   std::uint64_t transmit(const wire::Frame&) override { return ++transmitted; }
+  std::uint64_t loop_back(const wire::Frame&, std::uint32_t) override { return ++transmitted; }
   std::uint64_t released() const override { return transmitted; }
   void set_receiver(fabric::Receiver* to) override { receiver = to; }
   bool link_up() const override { return up; }

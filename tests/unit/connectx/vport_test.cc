@@ -52,7 +52,7 @@ TEST_F(VportTest, ContextHasTheAddressAndGuidsOfTheCard) {
   EXPECT_NE(context.get(Context::node_guid), 0u);
   EXPECT_EQ(context.get(Context::roce_en), 0u);
   EXPECT_EQ(context.get(Context::sd_group), 0u);
-  EXPECT_NE(context.get(Context::mtu), 0u);
+  EXPECT_EQ(context.get(Context::mtu), 0u) << "equal to the external physical port";
 }
 
 TEST_F(VportTest, RoceIsSwitchedOnAndOff) {
@@ -76,7 +76,7 @@ TEST_F(VportTest, OnlySelectedFieldsChange) {
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
   EXPECT_TRUE(host.device().vport().promisc_all());
   EXPECT_FALSE(host.device().vport().roce_enabled());
-  EXPECT_EQ(host.device().vport().mtu(), 1522);
+  EXPECT_EQ(host.device().vport().mtu(), 0);
 }
 
 TEST_F(VportTest, AddressListsAreKept) {
@@ -150,21 +150,6 @@ TEST_F(VportTest, OnlyTheDefaultPartitionExists) {
   EXPECT_EQ(host.execute<s::query_hca_vport_pkey_out>(in, 4).status(), Code::BAD_INDEX);
 }
 
-TEST_F(VportTest, CountersAreReadAndCleared) {
-  host.device().vport().counters().received_eth_unicast.add(1000);
-  using In = s::query_vport_counter_in;
-  using Out = s::query_vport_counter_out;
-  Input<In> in(Opcode::QUERY_VPORT_COUNTER);
-  in->set(In::clear, 1);
-  const auto octets = [&] {
-    const auto reply = host.execute<Out>(in);
-    EXPECT_TRUE(reply.ok());
-    return reply.as<Out>().get(Out::received_eth_unicast).get(s::traffic_counter::octets);
-  };
-  EXPECT_EQ(octets(), 1000u);
-  EXPECT_EQ(octets(), 0u);
-}
-
 // Registers
 // ----------------------------------------------------------------------------------------
 
@@ -191,7 +176,7 @@ class PortRegisterTest : public VportTest {
     }
     return n;
   }
-  Reply set_admin(s::paos_status status) {
+  Reply set_admin(s::paos_admin_status status) {
     using R = s::reg_paos;
     util::Struct<R> paos;
     paos.set(R::local_port, 1);
@@ -256,13 +241,13 @@ TEST_F(PortRegisterTest, AdminDownAndUpAreToldByEvents) {
   const auto eq = host.last_buffer;
   host.run();
   EXPECT_EQ(port_events(eq, Subtype::ACTIVE), 1u);
-  EXPECT_TRUE(set_admin(s::paos_status::DOWN).ok());
+  EXPECT_TRUE(set_admin(s::paos_admin_status::DOWN).ok());
   EXPECT_EQ(port_events(eq, Subtype::DOWN), 1u);
   EXPECT_FALSE(state_up());
-  EXPECT_TRUE(set_admin(s::paos_status::UP).ok());
+  EXPECT_TRUE(set_admin(s::paos_admin_status::UP).ok());
   EXPECT_EQ(port_events(eq, Subtype::ACTIVE), 2u);
   EXPECT_TRUE(state_up());
-  EXPECT_TRUE(set_admin(s::paos_status::UP).ok());
+  EXPECT_TRUE(set_admin(s::paos_admin_status::UP).ok());
   EXPECT_EQ(port_events(eq, Subtype::ACTIVE), 3u) << "a driver waits for it at every open";
 }
 
@@ -276,8 +261,50 @@ TEST_F(PortRegisterTest, ThePulledCableIsToldByAnEvent) {
   host.run();
   EXPECT_EQ(port_events(eq, Subtype::DOWN), 1u);
   host.port().up = true;
+  host.advance(std::chrono::seconds(1));
   host.run();
   EXPECT_EQ(port_events(eq, Subtype::ACTIVE), 2u);
+}
+
+TEST_F(PortRegisterTest, ThePortOfAVportThatGoesDownIsDownForItsDriver) {
+  using Subtype = s::port_change_subtype;
+  (void)host.create_eq(4, 1ull << 0x09, 0);
+  const auto eq = host.last_buffer;
+  host.run();
+  const auto set_vport = [&](s::vport_state state) {
+    Input<s::modify_vport_state_in> in(Opcode::MODIFY_VPORT_STATE);
+    in->set(s::modify_vport_state_in::admin_state, static_cast<std::uint32_t>(state));
+    EXPECT_TRUE(host.execute<s::modify_vport_state_out>(in).ok());
+  };
+  set_vport(s::vport_state::DOWN);
+  EXPECT_EQ(port_events(eq, Subtype::DOWN), 1u);
+  EXPECT_FALSE(state_up());
+  set_vport(s::vport_state::UP);
+  EXPECT_EQ(port_events(eq, Subtype::ACTIVE), 2u);
+  EXPECT_TRUE(state_up());
+}
+
+// "if the port goes up and then down, the operational status should go to 'down by port failure'
+// and can only go back up upon explicit command" (PRM Table 110).
+TEST_F(PortRegisterTest, APortThatIsUpOnceStaysDownAfterAFailure) {
+  using R = s::reg_paos;
+  const auto oper = [&] {
+    host.advance(std::chrono::seconds(1));
+    host.run();
+    util::Struct<R> paos;
+    paos.set(R::local_port, 1);
+    EXPECT_TRUE(access<R>(s::register_id::PAOS, true, paos).ok());
+    EXPECT_EQ(paos.get(R::admin_status), static_cast<std::uint32_t>(s::paos_admin_status::UP_ONCE));
+    return s::paos_oper_status(paos.get(R::oper_status));
+  };
+  EXPECT_TRUE(set_admin(s::paos_admin_status::UP_ONCE).ok());
+  EXPECT_EQ(oper(), s::paos_oper_status::UP);
+  host.port().up = false;
+  EXPECT_EQ(oper(), s::paos_oper_status::DOWN_BY_FAILURE);
+  host.port().up = true;
+  EXPECT_EQ(oper(), s::paos_oper_status::DOWN_BY_FAILURE);
+  EXPECT_TRUE(set_admin(s::paos_admin_status::UP_ONCE).ok());
+  EXPECT_EQ(oper(), s::paos_oper_status::UP);
 }
 
 TEST_F(PortRegisterTest, HostEndiannessLittleIsAccepted) {
@@ -298,35 +325,6 @@ TEST_F(PortRegisterTest, NodeDescriptionIsKept) {
   util::Struct<R> again;
   ASSERT_TRUE(access<R>(s::register_id::NODE_DESC, true, again).ok());
   EXPECT_EQ(again.bytes()[0], std::byte{'X'});
-}
-
-TEST_F(PortRegisterTest, CountersComeFromTheTraffic) {
-  auto& counters = host.device().vport().counters();
-  counters.received_eth_unicast.add(100);
-  counters.received_eth_broadcast.add(60);
-  using R = s::reg_ppcnt;
-  util::Struct<R> ppcnt;
-  ppcnt.set(R::local_port, 1);
-  ASSERT_TRUE(access<R>(s::register_id::PPCNT, true, ppcnt).ok());
-  using C = s::ppcnt_ieee_802_3;
-  const util::View<C> set(ppcnt.get(R::counter_set));
-  EXPECT_EQ(set.get(C::a_frames_received_ok), 2u);
-  EXPECT_EQ(set.get(C::a_octets_received_ok), 160u + 2 * 4) << "with FCS";
-}
-
-TEST_F(PortRegisterTest, EveryGroupThatDriversReadIsThere) {
-  for (const auto group : {0x00, 0x01, 0x02, 0x03, 0x10, 0x12, 0x20, 0x21}) {
-    using R = s::reg_ppcnt;
-    util::Struct<R> ppcnt;
-    ppcnt.set(R::local_port, 1);
-    ppcnt.set(R::grp, static_cast<std::uint32_t>(group));
-    EXPECT_TRUE(access<R>(s::register_id::PPCNT, true, ppcnt).ok()) << group;
-  }
-  using R = s::reg_ppcnt;
-  util::Struct<R> ppcnt;
-  ppcnt.set(R::local_port, 1);
-  ppcnt.set(R::grp, 0x3F);
-  EXPECT_EQ(access<R>(s::register_id::PPCNT, true, ppcnt).status(), Code::BAD_PARAM);
 }
 
 TEST_F(PortRegisterTest, ModuleIsAQsfp28WithValidChecksums) {

@@ -35,7 +35,7 @@ TEST(ConnectxInspectTest, QueuePairsAreCountedByState) {
   EXPECT_EQ(tree["queue_pairs_by_state"]["RESET"], 1);
   ASSERT_EQ(tree["queue_pairs"].size(), 2u);
   EXPECT_EQ(tree["queue_pairs"][0]["type"], "RC");
-  EXPECT_EQ(tree["port"]["oper_up"], true);
+  EXPECT_EQ(tree["port"]["oper_status"], "UP");
 }
 
 }  // namespace

@@ -47,14 +47,32 @@ TEST_F(CaptureTest, SeesEachFrameOnceWhateverBecomesOfIt) {
     auto b = fabric.create_port("port-b"), c = fabric.create_port("port-c");
     a->transmit(frame_of(0xffffffffffff, kA, "flooded frame"));
     b->transmit(frame_of(kA, kB, "forwarded frame"));
-    b->transmit(frame_of(kB, kB, "hairpinned frame"));
+    b->transmit(frame_of(kB, kB, "filtered frame"));
+    b->loop_back(frame_of(kB, kB, "looped frame"), 0);
     fabric.deliver(100);
-    EXPECT_EQ((*capture)->frames(), 3u);
+    EXPECT_EQ((*capture)->frames(), 4u);
     fabric.set_tap(nullptr);
   }
-  for (const auto* text : {"port-a", "port-b", "port-c", "flooded", "forwarded", "hairpinned"}) {
+  for (const auto* text :
+       {"port-a", "port-b", "port-c", "flooded", "forwarded", "filtered", "looped"}) {
     EXPECT_EQ(count(text), 1u) << text;
   }
+}
+
+// What goes to many goes to the wire and is looped back: two frames for the switch, one for people.
+TEST_F(CaptureTest, SeesMulticastOnceThoughItIsLoopedBackToo) {
+  {
+    Switch fabric;
+    auto capture = Capture::create(path_, [&] { return ++now_; });
+    ASSERT_TRUE(capture);
+    auto a = fabric.create_port("port-a");
+    fabric.set_tap(capture->get());
+    a->transmit(frame_of(0x01005e000001, kA, "multicast"));
+    a->loop_back(frame_of(0x01005e000001, kA, "multicast"), 0);
+    fabric.deliver(100);
+    fabric.set_tap(nullptr);
+  }
+  EXPECT_EQ(count("multicast"), 1u);
 }
 
 TEST_F(CaptureTest, WritesOutRegularlyOnRequestAndAtTheEnd) {

@@ -35,8 +35,12 @@ class Recorder : public Receiver {
     texts.push_back(text_of(frame));
     if (then) then(frame);
   }
+  void handle_loopback(const wire::Frame& frame, std::uint32_t mark) override {
+    looped.push_back(text_of(frame) + " " + std::to_string(mark));
+  }
 
   std::vector<std::string> texts;
+  std::vector<std::string> looped;  ///< text and mark
   std::function<void(const wire::Frame&)> then;
 };
 
@@ -47,11 +51,16 @@ class RecordingPort : public Port {
     texts.push_back(text_of(frame));
     return ++transmitted;
   }
+  std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {
+    looped.push_back(text_of(frame) + " " + std::to_string(mark));
+    return ++transmitted;
+  }
   std::uint64_t released() const override { return done; }
   void set_receiver(Receiver* to) override { receiver = to; }
   bool link_up() const override { return up; }
 
   std::vector<std::string> texts;
+  std::vector<std::string> looped;  ///< text and mark
   Receiver* receiver = nullptr;
   bool up = true;
   std::uint64_t transmitted = 0;

@@ -75,12 +75,37 @@ TEST_F(SwitchTest, FollowsAStationThatMoves) {
   EXPECT_THAT(c_.take(), ElementsAre("to b"));
 }
 
-TEST_F(SwitchTest, GivesAFrameToItsOwnStationBack) {
+// IEEE 802.1Q 8.6.1: a frame is not forwarded to the port that it came from.
+TEST_F(SwitchTest, FiltersAFrameForAStationOnItsOwnPort) {
   a_.port->transmit(frame_of(kA, kA, "to myself"));
   switch_.deliver(kAll);
-  EXPECT_THAT(a_.take(), ElementsAre("to myself"));
+  EXPECT_THAT(a_.take(), IsEmpty());
   EXPECT_THAT(b_.take(), IsEmpty());
-  EXPECT_EQ(switch_.counters().hairpinned, 1u);
+  EXPECT_EQ(switch_.counters().filtered, 1u);
+}
+
+TEST_F(SwitchTest, ReturnsWhatAPortLoopsBackToNobodyElse) {
+  introduce();
+  a_.port->transmit(frame_of(kB, kA, "before"));
+  a_.port->loop_back(frame_of(kB, kA, "mine"), 7);
+  a_.port->loop_back(frame_of(kBroadcast, kA, "and mine"), 8);
+  const auto last = a_.port->transmit(frame_of(kB, kA, "after"));
+  EXPECT_EQ(a_.port->released(), last - 4);
+  switch_.deliver(kAll);
+  EXPECT_EQ(a_.port->released(), last);
+  EXPECT_THAT(a_.receiver.looped, ElementsAre("mine 7", "and mine 8"));
+  EXPECT_THAT(a_.take(), IsEmpty());
+  EXPECT_THAT(b_.take(), ElementsAre("before", "after"));
+  EXPECT_THAT(c_.take(), IsEmpty());
+  EXPECT_EQ(switch_.counters().looped_back, 2u);
+}
+
+// A source that is looped back is learnt by nobody: the frame has crossed no port.
+TEST_F(SwitchTest, LearnsNothingFromWhatIsLoopedBack) {
+  a_.port->loop_back(frame_of(kB, kC, "mine"), 0);
+  b_.port->transmit(frame_of(kC, kB, "to c"));
+  switch_.deliver(kAll);
+  EXPECT_THAT(a_.take(), ElementsAre("to c")) << "flooded";
 }
 
 TEST_F(SwitchTest, DoesNotLearnMulticastSources) {
@@ -201,6 +226,7 @@ TEST_F(SwitchTest, AllocatesNothingInSteadyState) {
   class Counter : public Receiver {
    public:
     void handle_frame(const wire::Frame&) override { ++frames; }
+    void handle_loopback(const wire::Frame&, std::uint32_t) override {}
     int frames = 0;
   } counter;
   b_.port->set_receiver(&counter);

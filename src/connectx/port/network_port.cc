@@ -1,0 +1,158 @@
+#include "connectx/port/network_port.h"
+
+#include <algorithm>
+
+namespace softhca::connectx {
+
+namespace {
+
+constexpr std::uint64_t filter_bit(const wire::MacAddress& address) {
+  return std::uint64_t{1} << (std::to_integer<unsigned>(address.bytes.back()) % 64);
+}
+
+wire::MacAddress destination_of(const wire::Frame& frame) {
+  return wire::Ethernet::parse(wire::EthernetView(frame.head())).destination;
+}
+
+}  // namespace
+
+NetworkPort::NetworkPort(fabric::Port& wire) : wire_(wire), link_(wire.link_up()) {
+  update_limit();
+}
+
+// The port ---------------------------------------------------------------------------------------
+
+void NetworkPort::set_admin_status(AdminStatus status) {
+  admin_ = status;
+  failed_ = false;
+  look_at_link();
+}
+
+NetworkPort::OperStatus NetworkPort::oper_status() const {
+  if (admin_ == AdminStatus::DOWN) return OperStatus::DOWN;
+  if (failed_) return OperStatus::DOWN_BY_FAILURE;
+  return wire_.link_up() ? OperStatus::UP : OperStatus::DOWN;
+}
+
+void NetworkPort::look_at_link() {
+  const bool link = wire_.link_up();
+  if (link_ && !link) {
+    ++counters_.link_downs;
+    // "if the port goes up and then down, the operational status should go to 'down by port
+    // failure' and can only go back up upon explicit command".
+    failed_ = failed_ || admin_ == AdminStatus::UP_ONCE;
+  }
+  link_ = link;
+  update_limit();
+}
+
+void NetworkPort::set_mtu(std::uint16_t mtu) {
+  mtu_ = mtu;
+  update_limit();
+}
+
+// The vport --------------------------------------------------------------------------------------
+
+void NetworkPort::set_vport_up(bool up) {
+  vport_up_ = up;
+  update_limit();
+}
+
+void NetworkPort::set_vport_mtu(std::uint16_t mtu) {
+  vport_mtu_ = mtu;
+  update_limit();
+}
+
+void NetworkPort::set_vport_addresses(std::span<const wire::MacAddress> addresses) {
+  vport_addresses_.assign(addresses.begin(), addresses.end());
+  update_addresses();
+}
+
+void NetworkPort::set_roce_addresses(std::span<const wire::MacAddress> addresses) {
+  roce_addresses_.assign(addresses.begin(), addresses.end());
+  update_addresses();
+}
+
+void NetworkPort::update_limit() {
+  passes_ = vport_up_ && oper_status() == OperStatus::UP;
+  passing_sizes_ = 0;
+  if (!passes_) return;
+  const std::size_t mtu = vport_mtu_ == 0 ? mtu_ : std::min(mtu_, vport_mtu_);
+  if (mtu >= kHeader + kFcs) passing_sizes_ = mtu - kFcs - kHeader + 1;
+}
+
+void NetworkPort::update_addresses() {
+  local_ = vport_addresses_;
+  local_.insert(local_.end(), roce_addresses_.begin(), roce_addresses_.end());
+  std::ranges::sort(local_);
+  local_filter_ = 0;
+  for (const auto& address : local_) local_filter_ |= filter_bit(address);
+}
+
+bool NetworkPort::is_local(const wire::MacAddress& address) const {
+  return (local_filter_ & filter_bit(address)) != 0 && std::ranges::binary_search(local_, address);
+}
+
+// Frames -----------------------------------------------------------------------------------------
+
+std::uint64_t NetworkPort::transmit(const wire::Frame& frame) {
+  return send(frame, Service::kRdma, kNoDomain, priority_of(frame));
+}
+
+std::uint64_t NetworkPort::transmit_ethernet(const wire::Frame& frame, TransportDomain domain,
+                                             unsigned priority) {
+  return send(frame, Service::kEthernet, domain, priority);
+}
+
+std::uint64_t NetworkPort::send(const wire::Frame& frame, Service service, TransportDomain domain,
+                                unsigned priority) {
+  if (frame.size() - kHeader >= passing_sizes_) {
+    refuse_transmit(frame);
+    return last_number_;
+  }
+  const auto cast = cast_of(frame);
+  const bool local = cast == Cast::kUnicast && is_local(destination_of(frame));
+  const auto way = local ? Way::kLoopback : Way::kWire;
+  counters_.tx(service, way).add(cast, priority, frame.size());
+  if (!local) last_number_ = wire_.transmit(frame);
+  // What is sent to many is sent to others and to the consumers here.
+  if (local || cast != Cast::kUnicast) last_number_ = wire_.loop_back(frame, domain.value());
+  return last_number_;
+}
+
+void NetworkPort::refuse_transmit(const wire::Frame& frame) {
+  if (!passes_) {
+    ++counters_.transmitted_discards;
+  } else {
+    counters_.transmit_errors.add(frame.size());
+  }
+}
+
+bool NetworkPort::accept(const wire::Frame& frame) {
+  if (frame.size() - kHeader >= passing_sizes_) {
+    refuse_received(frame);
+    return false;
+  }
+  const auto octets = frame.size() + kFcs;
+  if (octets < 64) {
+    ++counters_.received_undersize;
+  } else {
+    ++counters_.received_sizes[TrafficCounters::size_class(octets)];
+  }
+  return true;
+}
+
+void NetworkPort::refuse_received(const wire::Frame& frame) {
+  // A port that is down does not see what others send.
+  if (oper_status() != OperStatus::UP) return;
+  if (frame.size() < kHeader) return counters_.received_errors.add(frame.size());
+  if (frame.size() + kFcs > mtu_) return counters_.received_oversize.add(frame.size());
+  count_received(frame, Service::kEthernet);
+  if (vport_up_) {
+    counters_.received_errors.add(frame.size());
+  } else {
+    count_discard(priority_of(frame));
+  }
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,102 @@
+// What passes the port. Each frame is counted once, in one cell; the counters of the port
+// (PRM 11.1.5) and of the vport (PRM 12.17) are sums of cells.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "wire/frame.h"
+
+namespace softhca::connectx {
+
+/// Packets and octets (without FCS) of one kind of traffic.
+struct TrafficCounter {
+  std::uint64_t packets = 0;
+  std::uint64_t octets = 0;
+
+  void add(std::uint64_t bytes) {
+    ++packets;
+    octets += bytes;
+  }
+  TrafficCounter& operator+=(const TrafficCounter& other) {
+    packets += other.packets;
+    octets += other.octets;
+    return *this;
+  }
+  friend TrafficCounter operator+(TrafficCounter a, const TrafficCounter& b) { return a += b; }
+};
+
+/// How many stations a destination address means.
+enum class Cast : std::uint8_t { kUnicast, kMulticast, kBroadcast };
+/// Whose frame it is.
+enum class Service : std::uint8_t { kEthernet, kRdma };
+/// Whether it crosses the wire, or returns to the port that sends it (PRM 3.4).
+enum class Way : std::uint8_t { kWire, kLoopback };
+
+/// @pre the head has an Ethernet header
+Cast cast_of(const wire::Frame& frame);
+/// PCP of the 802.1Q tag, 0 without one. @pre the head has an Ethernet header
+unsigned priority_of(const wire::Frame& frame);
+
+/// Frames by destination and Ethernet priority.
+class TrafficTable {
+ public:
+  static constexpr unsigned kPriorities = 8;
+
+  void add(Cast cast, unsigned priority, std::uint64_t bytes) {
+    cells_[priority][static_cast<std::size_t>(cast)].add(bytes);
+  }
+  TrafficCounter of(Cast cast) const;
+  /// @pre priority < kPriorities
+  TrafficCounter of_priority(unsigned priority) const;
+  TrafficCounter total() const;
+  TrafficTable& operator+=(const TrafficTable& other);
+  friend TrafficTable operator+(TrafficTable a, const TrafficTable& b) { return a += b; }
+
+ private:
+  static constexpr std::size_t kCasts = 3;
+  std::array<std::array<TrafficCounter, kCasts>, kPriorities> cells_{};
+};
+
+struct TrafficCounters {
+  /// Frames by size with FCS, in the steps of RFC 2819: 64, 65 to 127, and so on to 8192 to 10239.
+  static constexpr std::size_t kSizes = 10;
+  /// @pre octets >= 64, with FCS
+  static constexpr std::size_t size_class(std::size_t octets) {
+    // Steps double, but for the first, which has one size, and the one that 1518 divides.
+    const auto step = static_cast<std::size_t>(std::bit_width(octets)) - std::bit_width(64u) + 1;
+    return step + (octets > 1518 ? 1 : 0) - (octets == 64 ? 1 : 0);
+  }
+
+  std::array<TrafficTable, 4> received;  ///< by index()
+  std::array<TrafficTable, 4> transmitted;
+  std::array<std::uint64_t, kSizes> received_sizes{};  ///< from the wire
+  std::uint64_t received_undersize = 0;                ///< of those: shorter than 64 octets
+  TrafficCounter received_oversize;                    ///< longer than the port's MTU, dropped
+  /// For a vport that is down, without a rule, or without a receive WQE; by priority.
+  std::array<std::uint64_t, TrafficTable::kPriorities> received_discards{};
+  TrafficCounter received_errors;          ///< runts, and what is longer than the vport's MTU
+  TrafficCounter transmit_errors;          ///< what the port or the SQ's rules do not let pass
+  std::uint64_t transmitted_discards = 0;  ///< while the port or the vport was down
+  std::uint64_t link_downs = 0;
+
+  static constexpr std::size_t index(Service service, Way way) {
+    return 2 * static_cast<std::size_t>(service) + static_cast<std::size_t>(way);
+  }
+  const TrafficTable& rx(Service service, Way way) const { return received[index(service, way)]; }
+  const TrafficTable& tx(Service service, Way way) const {
+    return transmitted[index(service, way)];
+  }
+  TrafficTable& rx(Service service, Way way) { return received[index(service, way)]; }
+  TrafficTable& tx(Service service, Way way) { return transmitted[index(service, way)]; }
+  std::uint64_t all_received_discards() const;
+
+  /// What has been counted since `earlier` was copied.
+  TrafficCounters since(const TrafficCounters& earlier) const;
+};
+static_assert(std::is_trivially_copyable_v<TrafficCounters>);
+
+}  // namespace softhca::connectx

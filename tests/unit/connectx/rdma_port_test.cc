@@ -1,0 +1,182 @@
+// What the port's state and counters mean for RDMA traffic, and what of it stays inside the
+// function (PRM 3.4, 11.1, 12.17).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "connectx/command/commands.h"
+#include "connectx/port/network_port.h"
+#include "connectx/port/vport.h"
+#include "connectx/rdma_test_host.h"
+#include "connectx/rdma_wqe_builder.h"
+#include "spec/connectx/resources.h"
+#include "spec/connectx/vport.h"
+
+namespace softhca::connectx {
+namespace {
+
+using testing::HostQp;
+using testing::RdmaTestHost;
+using testing::WqeBuilder;
+using Opcode = spec::connectx::wqe_opcode;
+
+using enum Cast;
+using enum Way;
+
+constexpr std::uint32_t kKey = RdmaTestHost::kKey;
+constexpr std::uint32_t kGroupAddress = 0xEF010101;  // 239.1.1.1
+
+/// Whatever reaches the wire.
+class Wire final : public fabric::Receiver {
+ public:
+  void handle_frame(const wire::Frame&) override { ++frames; }
+  void handle_loopback(const wire::Frame&, std::uint32_t) override {}
+  unsigned frames = 0;
+};
+
+class RdmaPort : public ::testing::Test {
+ protected:
+  RdmaPort() { neighbour_->set_receiver(&wire_); }
+  ~RdmaPort() override { neighbour_->set_receiver(nullptr); }
+
+  void send(HostQp& from, std::uint32_t qpn, const rdma::Mac& mac, const rdma::Gid& gid) {
+    host_.post_send(from, WqeBuilder(Opcode::SEND, from.send_producer, from.qpn)
+                              .datagram(qpn, RdmaTestHost::kQkey, mac, gid, 3)
+                              .data(text_, 5, kKey)
+                              .bytes());
+    host_.ring_send(from);
+    host_.run();
+  }
+  void send(HostQp& from, const HostQp& to) { send(from, to.qpn, host_.mac, host_.gid); }
+  void send_to_group(HostQp& from) {
+    constexpr std::uint32_t kMulticastQpn = 0xFFFFFF;
+    send(from, kMulticastQpn, rdma::Mac::from_u64(0x01005E010101),
+         rdma::Gid::from_ipv4(kGroupAddress));
+  }
+  /// A QP in the group; `block`: without what its own port sends.
+  HostQp member(bool block) {
+    auto qp = host_.allocate_qp({.service = testing::Service::UD});
+    using In = spec::connectx::create_qp_in;
+    using Out = spec::connectx::create_qp_out;
+    const auto made = host_.execute<In, Out>(
+        testing::Opcode::CREATE_QP, create_qp,
+        [&](util::MutableView<In> in) {
+          host_.fill_create(in, qp);
+          in.sub(In::qpc).set(spec::connectx::qpc::block_lb_mc, block);
+        },
+        host_.page_list(qp.ring, qp.send_offset() + (std::size_t{64} << qp.options.log_sq)));
+    EXPECT_TRUE(made);
+    qp.qpn = util::View<Out>(*made).get(Out::qpn);
+    EXPECT_TRUE(host_.to_init(qp));
+    EXPECT_TRUE(host_.to_rtr(qp, 0));
+    EXPECT_TRUE(host_.to_rts(qp));
+    using Attach = spec::connectx::attach_to_mcg_in;
+    EXPECT_TRUE((host_.execute<Attach, spec::connectx::attach_to_mcg_out>(
+        testing::Opcode::ATTACH_TO_MCG, attach_to_mcg, [&](util::MutableView<Attach> in) {
+          in.set(Attach::qpn, qp.qpn);
+          const auto gid = rdma::Gid::from_ipv4(kGroupAddress);
+          std::ranges::copy(gid.bytes, in.sub(Attach::multicast_gid).begin());
+        })));
+    host_.post_receive(qp, host_.allocate(256), 256);
+    return qp;
+  }
+  unsigned receives() {
+    unsigned count = 0;
+    for (const auto& cqe : host_.poll_all(host_.cq)) {
+      count += cqe.opcode == testing::CqeOpcode::RESPONDER_SEND ? 1 : 0;
+    }
+    return count;
+  }
+  const TrafficCounters& counters() { return host_.device.network_port().counters(); }
+
+  RdmaTestHost host_;
+  std::unique_ptr<fabric::Port> neighbour_ = host_.network.create_port("neighbour");
+  Wire wire_;
+  pcie::Iova text_ = host_.put_text("hello");
+};
+
+TEST_F(RdmaPort, WhatAFunctionSendsToItselfStaysOffTheWire) {
+  auto a = host_.datagram_qp();
+  auto b = host_.datagram_qp();
+  host_.post_receive(b, host_.allocate(256), 256);
+  send(a, b);
+  EXPECT_EQ(receives(), 1u);
+  EXPECT_EQ(wire_.frames, 0u);
+  EXPECT_EQ(counters().rx(Service::kRdma, kLoopback).total().packets, 1u);
+  EXPECT_EQ(counters().rx(Service::kRdma, kWire).total().packets, 0u);
+}
+
+TEST_F(RdmaPort, PortThatIsDownNeitherSendsNorReceives) {
+  auto a = host_.datagram_qp();
+  auto b = host_.datagram_qp();
+  host_.post_receive(b, host_.allocate(256), 256);
+  auto& port = host_.device.network_port();
+  port.set_admin_status(NetworkPort::AdminStatus::DOWN);
+  send(a, b);
+  send(a, 5, rdma::Mac::from_u64(0x020000000055), rdma::Gid::from_ipv4(0xC0A80A55));
+  EXPECT_EQ(receives(), 0u);
+  EXPECT_EQ(wire_.frames, 0u);
+  EXPECT_EQ(counters().transmitted_discards, 2u);
+  port.set_admin_status(NetworkPort::AdminStatus::UP);
+  send(a, b);
+  EXPECT_EQ(receives(), 1u);
+}
+
+TEST_F(RdmaPort, PathOfAPortThatIsDownRunsOutOfRetries) {
+  auto [a, b] = host_.connected();
+  host_.device.network_port().set_vport_up(false);
+  host_.post_send(a, WqeBuilder(Opcode::SEND, a.send_producer, a.qpn).data(text_, 5, kKey).bytes());
+  host_.ring_send(a);
+  host_.run(std::chrono::minutes(1));
+  const auto cqe = host_.poll(host_.cq);
+  ASSERT_TRUE(cqe);
+  EXPECT_EQ(cqe->syndrome, testing::Syndrome::TRANSPORT_RETRY_COUNTER_EXCEEDED);
+}
+
+TEST_F(RdmaPort, MulticastComesBackToOwnQpsButThoseThatBlockIt) {
+  const auto open = member(false);
+  const auto blocking = member(true);
+  auto sender = host_.datagram_qp();
+  send_to_group(sender);
+  EXPECT_EQ(wire_.frames, 1u) << "it goes to others too";
+  unsigned to_open = 0;
+  for (const auto& cqe : host_.poll_all(host_.cq)) {
+    if (cqe.opcode != testing::CqeOpcode::RESPONDER_SEND) continue;
+    EXPECT_NE(cqe.qpn, blocking.qpn);
+    to_open += cqe.qpn == open.qpn ? 1 : 0;
+  }
+  EXPECT_EQ(to_open, 1u);
+}
+
+TEST_F(RdmaPort, VportCountsMulticastAsMulticastAndClearsBoth) {
+  (void)member(false);
+  auto sender = host_.datagram_qp();
+  send_to_group(sender);
+  send(sender, sender);
+  using In = spec::connectx::query_vport_counter_in;
+  using Out = spec::connectx::query_vport_counter_out;
+  using Counter = spec::connectx::traffic_counter;
+  const auto query = [&](auto field) {
+    const auto out =
+        host_.execute<In, Out>(testing::Opcode::QUERY_VPORT_COUNTER, query_vport_counter,
+                               [&](util::MutableView<In> in) { in.set(In::clear, 0); });
+    EXPECT_TRUE(out);
+    const auto counter = util::View<Out>(*out).get(field);
+    EXPECT_EQ(counter.get(Counter::octets) != 0, counter.get(Counter::packets) != 0);
+    return counter.get(Counter::packets);
+  };
+  EXPECT_EQ(query(Out::transmitted_ib_multicast), 1u);
+  EXPECT_EQ(query(Out::transmitted_ib_unicast), 1u);
+  EXPECT_EQ(query(Out::received_ib_multicast), 1u);
+  EXPECT_EQ(query(Out::received_ib_unicast), 1u);
+  EXPECT_EQ(query(Out::local_loopback), 2u);
+  EXPECT_TRUE((host_.execute<In, Out>(testing::Opcode::QUERY_VPORT_COUNTER, query_vport_counter,
+                                      [&](util::MutableView<In> in) { in.set(In::clear, 1); })));
+  EXPECT_EQ(query(Out::transmitted_ib_multicast), 0u);
+  EXPECT_EQ(query(Out::received_ib_unicast), 0u);
+  EXPECT_EQ(counters().tx(Service::kRdma, kWire).of(kMulticast).packets, 1u) << "the port's stay";
+}
+
+}  // namespace
+}  // namespace softhca::connectx
