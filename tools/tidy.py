@@ -60,7 +60,6 @@ EXCEPTIONS = {
     ("formats", "src/rdma/engine.cc"),
     ("formats", "src/rdma/requester_ud.cc"),
     ("formats", "src/sdxi/operation_table.cc"),
-    ("lines", "tests/unit/connectx/ethernet_steering_test.cc"),
 }
 
 

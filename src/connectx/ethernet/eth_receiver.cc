@@ -23,6 +23,9 @@ using spec::connectx::cqe_l3_hdr_type;
 using spec::connectx::cqe_l4_hdr_type;
 using spec::connectx::tir_disp_type;
 
+/// Tables and groups that one lookup may visit for the price of one frame: drivers chain some ten.
+constexpr std::size_t kStepsPerUnit = 64;
+
 std::uint16_t sum_of(const wire::Frame& frame, std::size_t offset, std::size_t size) {
   wire::ChecksumSum sum;
   frame.for_each_piece(offset, size, [&](std::span<const std::byte> piece) { sum.add(piece); });
@@ -99,11 +102,18 @@ const wire::Frame& EthReceiver::whole(const wire::Frame& arrived) {
   return whole_;
 }
 
+/// Fills deliveries_.
+void EthReceiver::steer(const PacketInfo& packet) {
+  deliveries_.clear();
+  const auto steps = device_.ethernet().steering().classify(match_key_of(packet), deliveries_);
+  work_ += steps / kStepsPerUnit;
+  if (deliveries_.size() > 1) work_ += deliveries_.size() - 1;
+}
+
 void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
   const auto& frame = whole(arrived);
   const auto packet = ethernet::classify(frame);
-  deliveries_.clear();
-  device_.ethernet().steering().classify(match_key_of(packet), deliveries_);
+  steer(packet);
   if (deliveries_.empty()) return device_.network_port().count_discard(priority_of(frame));
   deliver(frame, packet, now);
 }
@@ -112,8 +122,7 @@ bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain dom
                                  util::Time now) {
   const auto& frame = whole(arrived);
   const auto packet = ethernet::classify(frame);
-  deliveries_.clear();
-  device_.ethernet().steering().classify(match_key_of(packet), deliveries_);
+  steer(packet);
   const bool multicast = packet.destination_mac.is_multicast();
   std::erase_if(deliveries_, [&](const FlowSteering::Delivery& delivery) {
     const auto* tir = device_.ethernet().tirs().find(delivery.tirn);

@@ -82,7 +82,11 @@ bool Ethernet::handle_loopback(const wire::Frame& frame, TransportDomain domain,
 }
 
 util::Time Ethernet::run(util::Time now) {
-  unsigned budget = kRunBudget;
+  // What arrived frames have cost beyond their due is taken from the function's own sending.
+  debt_ += receiver_->take_work();
+  const auto paid = static_cast<unsigned>(std::min<std::size_t>(debt_, kRunBudget));
+  debt_ -= paid;
+  unsigned budget = kRunBudget - paid;
   std::size_t done = 0;
   while (done != ready_.size() && budget != 0) {
     auto* sq = send_queues_->find(ready_[done++]);

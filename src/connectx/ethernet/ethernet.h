@@ -76,6 +76,7 @@ class Ethernet {
   std::unique_ptr<EthTransmitter> transmitter_;
   std::unique_ptr<EthReceiver> receiver_;
   std::vector<Sqn> ready_;  ///< with WQEs, in the order of their turns
+  std::size_t debt_ = 0;    ///< work done for arrived frames that no run() has paid for
   util::Time next_flush_ = util::kNever;
   util::RateLimiter notes_{20, std::chrono::seconds(1)};
 };

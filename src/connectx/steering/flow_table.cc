@@ -135,7 +135,16 @@ FlowTable* FlowSteering::find(flow_table_type type, FlowTableId id) {
 
 void FlowSteering::destroy(FlowTableId id) {
   if (root_ == id) root_.reset();
+  set_miss(*tables_.find(id), table_miss_action::DEFAULT_ACTION, FlowTableId());
   tables_.erase(id);
+}
+
+void FlowSteering::set_miss(FlowTable& table, table_miss_action action, FlowTableId id) {
+  auto& attributes = table.attributes();
+  if (auto* before = miss_of(table)) --before->users;
+  attributes.miss_action = action;
+  attributes.miss_id = id;
+  if (auto* after = miss_of(table)) ++after->users;
 }
 
 FlowTable* FlowSteering::root_table() {
@@ -149,9 +158,10 @@ FlowTable* FlowSteering::root_table() {
   return root;
 }
 
-void FlowSteering::classify(const MatchKey& packet, std::vector<Delivery>& out) {
+std::size_t FlowSteering::classify(const MatchKey& packet, std::vector<Delivery>& out) {
   Walk packet_walk{PacketKeys(packet), out, kStepsMax};
   walk(root_table(), 0, packet_walk);
+  return kStepsMax - packet_walk.steps_left;
 }
 
 void FlowSteering::walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk) {

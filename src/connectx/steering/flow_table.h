@@ -104,6 +104,8 @@ class FlowTable {
   Attributes& attributes() { return attributes_; }
   std::uint64_t size() const { return std::uint64_t{1} << attributes_.log_size; }
 
+  std::uint32_t users = 0;  ///< flows and miss links that lead here
+
   /// True if a group has one of the flows `first` to `last`.
   bool overlaps(std::uint32_t first, std::uint32_t last) const;
   /// @pre !overlaps(first, last)
@@ -155,8 +157,10 @@ class FlowSteering {
   /// Null if there are too many.
   FlowTable* create(const FlowTable::Attributes& attributes) { return tables_.emplace(attributes); }
   FlowTable* find(spec::connectx::flow_table_type type, FlowTableId id);
-  /// The root goes with its table: drivers do not disconnect it first.
+  /// The root goes with its table: drivers do not disconnect it first. @pre it has no users
   void destroy(FlowTableId id);
+  /// Where packets go that match no flow of `table`. @pre the table of an identified miss exists
+  void set_miss(FlowTable& table, spec::connectx::table_miss_action action, FlowTableId id);
 
   /// Nothing: the default root, which is the table of level 0 (PRM 7.11.3.2).
   void set_root(std::optional<FlowTableId> id) { root_ = id; }
@@ -169,7 +173,8 @@ class FlowSteering {
 
   /// Appends where a packet goes. Nothing: it is dropped, the default of NIC receive tables
   /// (PRM 7.11.4.1).
-  void classify(const MatchKey& packet, std::vector<Delivery>& out);
+  /// Returns how many tables and groups were looked at.
+  std::size_t classify(const MatchKey& packet, std::vector<Delivery>& out);
 
  private:
   struct Walk {

@@ -50,11 +50,11 @@ CommandResult check_miss(Device& device, util::View<flow_table_context> context,
   return {};
 }
 
-void set_miss(FlowTable::Attributes& to, util::View<flow_table_context> context) {
-  to.miss_action = table_miss_action(context.get(flow_table_context::table_miss_action));
-  to.miss_id = to.miss_action == table_miss_action::IDENTIFIED_MISS_TABLE
-                   ? FlowTableId(context.get(flow_table_context::table_miss_id))
-                   : FlowTableId();
+void set_miss(Device& device, FlowTable& table, util::View<flow_table_context> context) {
+  const auto action = table_miss_action(context.get(flow_table_context::table_miss_action));
+  const bool identified = action == table_miss_action::IDENTIFIED_MISS_TABLE;
+  device.ethernet().steering().set_miss(
+      table, action, FlowTableId(identified ? context.get(flow_table_context::table_miss_id) : 0));
 }
 
 }  // namespace
@@ -80,9 +80,9 @@ CommandResult create_flow_table(Device& device, const Command& command) {
   attributes.type = flow_table_type::NIC_RX;
   attributes.level = static_cast<std::uint8_t>(level);
   attributes.log_size = static_cast<std::uint8_t>(context.get(flow_table_context::log_size));
-  set_miss(attributes, context);
-  const auto* table = device.ethernet().steering().create(attributes);
+  auto* table = device.ethernet().steering().create(attributes);
   if (table == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.11.3.1", "too many flow tables");
+  set_miss(device, *table, context);
   command.output<create_flow_table_out>().set(create_flow_table_out::table_id, table->id().value());
   return {};
 }
@@ -103,7 +103,7 @@ CommandResult modify_flow_table(Device& device, const Command& command) {
   if (auto checked = check_miss(device, context, table->attributes().level); !checked) {
     return checked;
   }
-  set_miss(table->attributes(), context);
+  set_miss(device, *table, context);
   return {};
 }
 
@@ -115,6 +115,11 @@ CommandResult destroy_flow_table(Device& device, const Command& command) {
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.3", "unknown flow table");
   if (table->group_count() != 0) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "the flow table has groups");
+  }
+  // Its number would be another table's, and what leads here would lead there.
+  if (table->users != 0) {
+    return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8",
+                  "a flow or the miss of another table leads to the flow table");
   }
   device.ethernet().steering().destroy(table->id());
   return {};

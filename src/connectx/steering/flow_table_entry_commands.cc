@@ -93,9 +93,13 @@ void count_users(Device& device, const Destinations& destinations, int change) {
   device.ethernet().steering().destination_count() +=
       static_cast<std::uint32_t>(change * static_cast<int>(destinations.size()));
   for (const auto& destination : destinations) {
-    if (destination.type != destination_type::TIR) continue;
-    device.ethernet().tirs().find(Tirn(destination.id))->users +=
-        static_cast<std::uint32_t>(change);
+    auto& users = destination.type == destination_type::TIR
+                      ? device.ethernet().tirs().find(Tirn(destination.id))->users
+                      : device.ethernet()
+                            .steering()
+                            .find(flow_table_type::NIC_RX, FlowTableId(destination.id))
+                            ->users;
+    users += static_cast<std::uint32_t>(change);
   }
 }
 

@@ -4,88 +4,11 @@
 #include <algorithm>
 #include <array>
 
-#include "connectx/ethernet/ethernet.h"
-#include "connectx/ethernet_host.h"
 #include "connectx/port/vport.h"
-#include "connectx/steering/flow_table.h"
-#include "util/endian.h"
+#include "connectx/steering_host.h"
 
 namespace softhca::connectx::test {
 namespace {
-
-using namespace spec::connectx;
-using Outer = fte_match_set_lyr_2_4;
-using Param = util::MutableView<fte_match_param>;
-
-constexpr std::uint64_t kOwnMac = 0x020000000001;
-constexpr std::uint64_t kBroadcast = 0xFFFFFFFFFFFF;
-
-util::MutableView<Outer> outer(Param param) { return param.sub(fte_match_param::outer_headers); }
-
-auto dmac(std::uint64_t mac) {
-  return [mac](Param param) {
-    const auto bytes = outer(param).sub(Outer::dmac);
-    util::store_be16(bytes.data(), static_cast<std::uint16_t>(mac >> 32));
-    util::store_be32(bytes.data() + 2, static_cast<std::uint32_t>(mac));
-  };
-}
-template <class Field>
-auto field(Field f, std::uint32_t value) {
-  return [f, value](Param param) { outer(param).set(f, value); };
-}
-template <class A, class B>
-auto both(A a, B b) {
-  return [a, b](Param param) {
-    a(param);
-    b(param);
-  };
-}
-
-/// TIRs, each with an RQ of its own, so that one can see where a frame went.
-class EthernetSteering : public ::testing::Test {
- protected:
-  static constexpr unsigned kTirs = 4;
-
-  EthernetSteering() : cqn(host.create_cq(8)) {
-    for (unsigned i = 0; i < kTirs; ++i) {
-      rqns[i] = host.create_rq(cqn, 6, 4);
-      tirns[i] = host.create_direct_tir(rqns[i]);
-      for (int n = 0; n < 30; ++n) host.post_receive(rqns[i], 256);
-    }
-  }
-  EthernetHost::Destination tir(unsigned i) { return {destination_type::TIR, tirns[i]}; }
-  static EthernetHost::Destination table(std::uint32_t id) {
-    return {destination_type::FLOW_TABLE, id};
-  }
-  /// Which TIRs got the frame, as bits.
-  unsigned where_bytes(std::span<const std::byte> frame) {
-    std::array<std::uint32_t, kTirs> before{};
-    for (unsigned i = 0; i < kTirs; ++i) before[i] = host.received(rqns[i]);
-    host.arrive(frame);
-    unsigned result = 0;
-    for (unsigned i = 0; i < kTirs; ++i) {
-      if (host.received(rqns[i]) != before[i]) result |= 1u << i;
-    }
-    return result;
-  }
-  unsigned where(const FrameSpec& spec) {
-    const auto frame = make_frame(spec);
-    return where_bytes(frame);
-  }
-  std::uint32_t last_tag() {
-    std::uint32_t tag = ~0u;
-    for (auto cqe = host.poll(cqn); !cqe.empty(); cqe = host.poll(cqn)) {
-      tag = util::View<cqe64>(cqe).get(cqe64::flow_tag);
-    }
-    return tag;
-  }
-  void expect_set(const Answer& answer) { EXPECT_TRUE(answer.ok()) << answer.reason; }
-
-  EthernetHost host;
-  std::uint32_t cqn;
-  std::array<std::uint32_t, kTirs> rqns{};
-  std::array<std::uint32_t, kTirs> tirns{};
-};
 
 /// What mlx5_core makes for a netdev: anchor, TTC, L2, VLAN and the empty TC miss table.
 class NetdevSteering : public EthernetSteering {
@@ -322,24 +245,6 @@ TEST_F(EthernetSteering, PacketIsProcessedAtEachOfSeveralDestinations) {
   EXPECT_EQ(where({}), 0b1101u);
 }
 
-TEST_F(EthernetSteering, NestedMultiPathsEnd) {
-  // Each table points to both tables of the next level: 2^30 ways, which the manual forbids.
-  std::array<std::uint32_t, 2> next{};
-  for (std::uint8_t level = 60; level != 30; --level) {
-    std::array<std::uint32_t, 2> now{};
-    for (auto& id : now) {
-      id = host.create_table(level, 0);
-      const auto group = host.create_group(id, 0, 0);
-      std::vector<EthernetHost::Destination> to{tir(0)};
-      if (next[0] != 0) to = {table(next[0]), table(next[1])};
-      expect_set(host.set_flow(id, group, 0, to));
-    }
-    next = now;
-  }
-  host.set_root(next[0]);
-  host.arrive(make_frame({}));
-}
-
 TEST_F(EthernetSteering, FlowOfFiveTuple) {
   const auto id = host.create_table(1, 16);
   const auto set = [](std::uint32_t ip, std::uint32_t port) {
@@ -362,70 +267,6 @@ TEST_F(EthernetSteering, FlowOfFiveTuple) {
     udp.udp = true;
     EXPECT_EQ(where(udp), 0u);
   }
-}
-
-// Tags (PRM 7.11.3.10.1) ------------------------------------------------------------------------
-
-/// What of untagged, priority-tagged and VLAN-tagged packets a flow catches.
-class EthernetSteeringTags : public EthernetSteering {
- protected:
-  EthernetSteeringTags() : id(host.create_table(1, 4)) { host.set_root(id); }
-
-  template <class Mask, class Value>
-  void catch_with(Mask mask, Value value) {
-    expect_set(host.set_flow(id, host.create_group(id, 0, 3, mask), 0, {tir(0)}, value));
-  }
-  bool untagged() { return where({}) == 1; }
-  bool priority_tagged() { return where({.vlan_tci = 3 << 13}) == 1; }
-  bool tagged() { return where({.vlan_tci = 100}) == 1; }
-  bool service_priority_tagged() {
-    auto frame = make_frame({.vlan_tci = 0});
-    util::store_be16(frame.data() + 12, 0x88A8);
-    return where_bytes(frame) == 1;
-  }
-
-  std::uint32_t id;
-};
-
-TEST_F(EthernetSteeringTags, TagAndVidOfZeroCatchUntaggedAndPriorityTaggedPackets) {
-  catch_with(both(field(Outer::cvlan_tag, 1), field(Outer::first_vid, 0xFFF)), [](Param) {});
-  EXPECT_TRUE(untagged());
-  EXPECT_TRUE(priority_tagged());
-  EXPECT_FALSE(tagged());
-}
-
-TEST_F(EthernetSteeringTags, TagOfZeroAloneCatchesUntaggedPackets) {
-  catch_with(field(Outer::cvlan_tag, 1), [](Param) {});
-  EXPECT_TRUE(untagged());
-  EXPECT_FALSE(priority_tagged());
-  EXPECT_FALSE(tagged());
-}
-
-TEST_F(EthernetSteeringTags, TagOfOneAndVidOfZeroCatchPriorityTaggedPackets) {
-  catch_with(both(field(Outer::cvlan_tag, 1), field(Outer::first_vid, 0xFFF)),
-             field(Outer::cvlan_tag, 1));
-  EXPECT_FALSE(untagged());
-  EXPECT_TRUE(priority_tagged());
-  EXPECT_FALSE(tagged());
-}
-
-TEST_F(EthernetSteeringTags, ServiceTagsAreTagsToo) {
-  catch_with(both(field(Outer::svlan_tag, 1), field(Outer::first_vid, 0xFFF)), [](Param) {});
-  EXPECT_TRUE(untagged());
-  EXPECT_TRUE(service_priority_tagged());
-  EXPECT_FALSE(tagged());
-}
-
-TEST_F(EthernetSteeringTags, OfTwoFlowsForAPriorityTaggedPacketTheFirstDecides) {
-  const auto mask = both(field(Outer::cvlan_tag, 1), field(Outer::first_vid, 0xFFF));
-  const auto group = host.create_group(id, 0, 3, mask);
-  expect_set(host.set_flow(id, group, 2, {tir(1)}, field(Outer::cvlan_tag, 1)));
-  EXPECT_EQ(where({.vlan_tci = 3 << 13}), 2u);
-  expect_set(host.set_flow(id, group, 3, {tir(0)}));  // both kinds, but behind
-  EXPECT_EQ(where({.vlan_tci = 3 << 13}), 2u);
-  expect_set(host.set_flow(id, group, 1, {tir(2)}));  // both kinds, and before
-  EXPECT_EQ(where({.vlan_tci = 3 << 13}), 4u);
-  EXPECT_EQ(where({}), 4u);
 }
 
 // Commands ---------------------------------------------------------------------------------------
