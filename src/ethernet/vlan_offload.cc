@@ -17,18 +17,6 @@ static_assert(EthernetLayout::kSize - kTagOffset + VlanLayout::kSize - kTagSize 
 
 }  // namespace
 
-std::optional<std::uint16_t> strip_vlan(wire::Frame& frame) {
-  const auto head = frame.head();
-  if (head.size() < EthernetLayout::kSize + VlanLayout::kSize) return std::nullopt;
-  const auto type = wire::EtherType(wire::EthernetView(head).get(EthernetLayout::ether_type));
-  if (type != wire::EtherType::kVlan) return std::nullopt;
-  const auto tci = wire::Vlan::parse(wire::VlanView(head.subspan(EthernetLayout::kSize))).tci;
-  auto* const tag = head.data() + kTagOffset;
-  std::memmove(tag, tag + kTagSize, head.size() - kTagOffset - kTagSize);
-  (void)frame.resize_head(head.size() - kTagSize);
-  return tci;
-}
-
 bool insert_vlan(wire::Frame& frame, wire::EtherType tpid, std::uint16_t tci) {
   const auto size = frame.head().size();
   if (size < EthernetLayout::kSize || size + kTagSize > wire::Frame::kHeadCapacity) return false;

@@ -1,16 +1,12 @@
-// VLAN insertion and stripping (PRM 3.3.7).
+// VLAN insertion (PRM 3.3.7). A tag is stripped as the frame is scattered, which leaves it out.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "wire/ethernet.h"
 #include "wire/frame.h"
 
 namespace softhca::ethernet {
-
-/// Removes the outer 802.1Q tag and gives its TCI; nothing if there is none.
-std::optional<std::uint16_t> strip_vlan(wire::Frame& frame);
 
 /// Inserts a tag behind the source address. False if the frame has no Ethernet header or its
 /// head no room for four more bytes.

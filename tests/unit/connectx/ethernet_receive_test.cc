@@ -351,6 +351,13 @@ TEST_F(EthernetReceive, MemoryThatIsGoneStopsTheQueue) {
   EXPECT_TRUE(host.device.dma().unmap(EthernetHost::kMemoryAt, EthernetHost::kMemorySize));
   host.arrive(make_frame({}));
   host.run_later();
+  // There is no WQE to complete, nor a CQ to say so; the state tells.
+  const auto answer = host.call<query_rq_out, query_rq_in>(
+      Opcode::QUERY_RQ, [&](auto in) { in.set(query_rq_in::rqn, rqn); });
+  const auto context = answer.as<query_rq_out>().get(query_rq_out::rq_context);
+  EXPECT_EQ(context.get(rq_context::state), static_cast<std::uint32_t>(State::ERR));
+  EXPECT_EQ(context.get(rq_context::wq).get(wq::hw_counter), 0u) << "nothing was taken";
+  EXPECT_EQ(host.device.ethernet().run(host.device.now()), util::kNever) << "nor is it flushed";
 }
 
 // Receive side scaling ---------------------------------------------------------------------------
