@@ -29,6 +29,17 @@ std::uint32_t& hint(const void* space, Iova iova) {
 }
 
 thread_local bool local_memory_only = false;
+bool read_remote(RemoteMemory& memory, Iova from, std::span<std::byte> out) {
+  if (local_memory_only) return false;
+  RemoteAccesses::add();
+  return memory.dma_read(from, out);
+}
+
+bool write_remote(RemoteMemory& memory, Iova to, std::span<const std::byte> in) {
+  if (local_memory_only) return false;
+  RemoteAccesses::add();
+  return memory.dma_write(to, in);
+}
 
 }  // namespace
 
@@ -160,7 +171,7 @@ bool DmaSpace::read(Iova from, std::span<std::byte> out) const {
         static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), mapping->size - offset));
     if (mapping->host != nullptr) {
       std::memcpy(out.data(), mapping->host + offset, length);
-    } else if (local_memory_only || !mapping->remote->dma_read(from, out.first(length))) {
+    } else if (!read_remote(*mapping->remote, from, out.first(length))) {
       return false;
     }
     out = out.subspan(length);
@@ -180,7 +191,7 @@ bool DmaSpace::write(Iova to, std::span<const std::byte> in) const {
         static_cast<std::size_t>(std::min<std::uint64_t>(in.size(), mapping->size - offset));
     if (mapping->host != nullptr) {
       std::memcpy(mapping->host + offset, in.data(), length);
-    } else if (local_memory_only || !mapping->remote->dma_write(to, in.first(length))) {
+    } else if (!write_remote(*mapping->remote, to, in.first(length))) {
       return false;
     }
     in = in.subspan(length);

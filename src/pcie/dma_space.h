@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "pcie/device_threads.h"
@@ -49,6 +50,20 @@ class LocalMemoryOnly {
 
   /// In the calling thread.
   static bool active();
+};
+
+/// Accesses to memory behind a peer: each is a message and its answer, so that whoever has a budget
+/// lets them count for it.
+class RemoteAccesses {
+ public:
+  static void add() { ++count_; }
+  /// True if there were any in this thread since the last take().
+  static bool any() { return count_ != 0; }
+  /// How many.
+  static std::uint64_t take() { return std::exchange(count_, 0); }
+
+ private:
+  static constinit inline thread_local std::uint64_t count_ = 0;
 };
 
 class DmaSpace {

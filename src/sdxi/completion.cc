@@ -13,29 +13,27 @@ void set_error_recorded(const AddressSpace& space, Iova block) {
   });
 }
 
-/// SDXI 4.4.2: csr = 0 asks for the atomic decrement; csr = 1 is content with a plain 0, and gets
-/// it where the function has the non-atomic capability.
-bool update_signal(const Registers& registers, const AddressSpace& space, Iova block, bool simple) {
-  const auto cap = static_cast<spec::cs_cap>(registers.cap0.get(spec::mmio_cap0::cs_cap));
-  if (simple && cap != spec::cs_cap::CS_ATOMIC) return space.store64(block, 0);
-  return space.update<std::uint64_t>(block, [](std::uint64_t old) { return old - 1; }).has_value();
-}
-
 bool is_simple(util::View<dsc_generic> descriptor) {
   return descriptor.get(dsc_generic::header).get(spec::dsc_header::csr) != 0;
 }
 
 }  // namespace
 
-bool complete(const Registers& registers, const AddressSpace& space,
-              util::View<dsc_generic> descriptor) {
-  const auto footer = descriptor.get(dsc_generic::footer);
-  if (footer.get(dsc_footer::np) != 0) return true;
-  return update_signal(registers, space, spec::address(footer, dsc_footer::csb_ptr),
-                       is_simple(descriptor));
+/// SDXI 4.4.2: csr = 0 asks for the atomic decrement; csr = 1 is content with a plain 0, and gets
+/// it where the function has the non-atomic capability.
+bool Completions::update_signal(const AddressSpace& space, Iova block, bool simple) const {
+  const auto cap = static_cast<spec::cs_cap>(registers_.cap0.get(spec::mmio_cap0::cs_cap));
+  if (simple && cap != spec::cs_cap::CS_ATOMIC) return space.store64(block, 0);
+  return space.update<std::uint64_t>(block, [](std::uint64_t old) { return old - 1; }).has_value();
 }
 
-Refusal signal_error(const AddressSpace& space, util::View<dsc_generic> descriptor) {
+bool Completions::complete(const AddressSpace& space, util::View<dsc_generic> descriptor) const {
+  const auto footer = descriptor.get(dsc_generic::footer);
+  if (footer.get(dsc_footer::np) != 0) return true;
+  return update_signal(space, spec::address(footer, dsc_footer::csb_ptr), is_simple(descriptor));
+}
+
+Refusal Completions::signal_error(const AddressSpace& space, util::View<dsc_generic> descriptor) {
   const auto block = spec::address(descriptor.get(dsc_generic::footer), dsc_footer::csb_ptr);
   const auto fault = space.explain(block);
   set_error_recorded(space, block);
@@ -47,13 +45,13 @@ Refusal signal_error(const AddressSpace& space, util::View<dsc_generic> descript
           .value = block};
 }
 
-void complete_with_error(const Registers& registers, const AddressSpace& space,
-                         util::View<dsc_generic> descriptor) {
+void Completions::complete_with_error(const AddressSpace& space,
+                                      util::View<dsc_generic> descriptor) const {
   const auto footer = descriptor.get(dsc_generic::footer);
   if (footer.get(dsc_footer::np) != 0) return;
   const auto block = spec::address(footer, dsc_footer::csb_ptr);
   set_error_recorded(space, block);
-  (void)update_signal(registers, space, block, is_simple(descriptor));
+  (void)update_signal(space, block, is_simple(descriptor));
 }
 
 }  // namespace softhca::sdxi

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <atomic>
-#include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -18,17 +18,20 @@ class TurnTaker;
 /// From the doorbell after the start to the final state.
 struct ContextRun {
   ContextEntry entry;
-  AddressSpace space;         ///< of the entry, for this turn
-  std::byte* ring = nullptr;  ///< the ring, if it is one piece of local memory, for this turn
+  std::uint64_t entry_age = 0;  ///< ContextSet::update_count() when the entry was read
+  AddressSpace space;           ///< of the entry, for this turn
+  std::byte* ring = nullptr;    ///< the ring, if it is one piece of local memory, for this turn
   std::uint64_t read_index = 0;
   std::uint64_t read_index_written = 0;  ///< what CXT_STS.read_index holds
   std::uint64_t write_index = 0;         ///< as last read
   bool active = false;
-  bool waiting = false;  ///< for a valid bit
-  util::Time poll_at{};
-  util::Duration poll_wait{};
   std::int64_t deficit = 0;  ///< work that it may still do
   Execution execution;
+  // Waiting.
+  bool waits_for_valid = false;   ///< the last turn found a descriptor that is not valid yet
+  bool waits_for_others = false;  ///< a DSC_SYNC
+  util::Duration valid_pause{};   ///< until the valid bit is looked at again
+  util::Time wake_at{};           ///< in a WaitQueue
   // SDXI 4.2.5 CXTV_STOPG_*.
   bool stopping = false;
   StopCause stop_cause = StopCause::kLocal;
@@ -60,46 +63,12 @@ struct Context : ContextRun {
   /// The workers have it. Changed by the control thread alone, while the gate is closed or nobody
   /// else knows of the context.
   bool lent = false;
-  bool queued = false;      ///< in a ContextQueue; of a lent context the workers' business
-  Context* next = nullptr;  ///< in that
+  bool queued = false;             ///< in a ContextQueue; of a lent context the workers' business
+  Context* next = nullptr;         ///< in that
+  std::size_t wait_place = 0;      ///< in a WaitQueue, counted from 1; 0: in none
+  Context* stop_before = nullptr;  ///< in a StopList
+  Context* stop_after = nullptr;
   TurnTaker& home;
-};
-
-/// Contexts in order of arrival. A context is in one queue at most, and once. Allocates nothing.
-class ContextQueue {
- public:
-  bool empty() const { return first_ == nullptr; }
-  /// @pre in no queue
-  void push(Context& context) {
-    assert(!context.queued);
-    context.queued = true;
-    context.next = nullptr;
-    (first_ == nullptr ? first_ : last_->next) = &context;
-    last_ = &context;
-  }
-  /// @pre not empty
-  Context& pop() {
-    auto& context = *first_;
-    first_ = context.next;
-    context.queued = false;
-    return context;
-  }
-  /// False if it is not here.
-  bool remove(const Context& context) {
-    Context* before = nullptr;
-    for (auto* at = first_; at != nullptr; before = at, at = at->next) {
-      if (at != &context) continue;
-      (before == nullptr ? first_ : before->next) = at->next;
-      if (last_ == at) last_ = before;
-      at->queued = false;
-      return true;
-    }
-    return false;
-  }
-
- private:
-  Context* first_ = nullptr;
-  Context* last_ = nullptr;
 };
 
 }  // namespace softhca::sdxi

@@ -32,9 +32,10 @@ class ContextControl {
   virtual Checked<void> stop(ContextNumber number, StopCause cause, bool hard) = 0;
   /// The doorbells of contexts `first` to `last`, from inside (SDXI 4.3.3, 6.6.3).
   virtual void ring(ContextNumber first, ContextNumber last, std::uint64_t value) = 0;
-  /// Reads again what is held of contexts `first` to `last` (SDXI 4.3.1).
-  virtual void update(ContextNumber first, ContextNumber last) = 0;
-  /// True if a stop action on one of the contexts has not ended, `except` apart.
+  /// An update operation: what is held of contexts is read again (SDXI 4.3.1.1).
+  virtual void update() = 0;
+  /// True if a stop action on one of the contexts has not ended. The context that executes the
+  /// DSC_SYNC, `asker`'s context 0, cannot wait for its own end.
   virtual bool stopping(ContextNumber first, ContextNumber last,
                         const ContextControl* asker) const = 0;
   /// A mark behind the doorbells received so far, and whether all before it are evaluated
@@ -42,8 +43,11 @@ class ContextControl {
   virtual std::uint64_t doorbells_received() const = 0;
   virtual bool doorbells_evaluated(std::uint64_t mark) const = 0;
 
-  /// LogErr:Cxt on behalf of a PF's operation (SDXI 3.5).
-  virtual void log_for_pf(const Refusal& refusal) = 0;
+  /// What a DSC_SYNC of this function waits for may have happened.
+  virtual void look_again() = 0;
+
+  /// LogErr:Cxt that stops no context of this function.
+  virtual void log_unstopped(const Refusal& refusal, ContextNumber number) = 0;
 };
 
 }  // namespace softhca::sdxi

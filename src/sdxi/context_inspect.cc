@@ -50,7 +50,8 @@ void inspect_held(const Context& context, std::uint64_t doorbell, util::InspectN
   work.add("read_index", context.read_index);
   work.add("write_index", context.write_index);
   work.add("queued", context.queued);
-  work.add("waiting", context.waiting);
+  work.add("waits_for_valid", context.waits_for_valid);
+  work.add("waits_for_others", context.waits_for_others);
   work.add("stopping", context.stopping);
   if (context.hang != 0) work.add("stop_hangs_by_fault", context.hang);
   inspect_execution(context.execution, work);
@@ -59,16 +60,16 @@ void inspect_held(const Context& context, std::uint64_t doorbell, util::InspectN
 }  // namespace
 
 void Contexts::inspect(util::InspectNode& out) const {
-  const Alone alone(*this);
+  const pcie::Paused workers_wait(&parts_.workers.gate());
   auto& totals = out.child("totals");
   totals.add("descriptors", statistics().descriptors);
   totals.add("errors", statistics().errors);
   auto& list = out.list("contexts");
   const std::size_t end =
-      std::min<std::size_t>(contexts_.size(), parts_.registers.max_cxt() + std::size_t{1});
+      std::min<std::size_t>(set_.size(), parts_.registers.max_cxt() + std::size_t{1});
   for (std::size_t i = 0; i < end; ++i) {
     const auto number = static_cast<ContextNumber>(i);
-    const auto* held = find_active(number);
+    const auto* held = set_.find_active(number);
     if (held == nullptr && i >= kWalked) continue;
     const auto walked = parts_.tables.walk(number);
     if (!walked && !walked.error().log_err && held == nullptr) continue;
@@ -98,8 +99,8 @@ void Contexts::inspect_entry(const ContextEntry& entry, util::InspectNode& out) 
   out.add("max_buffer", entry.max_buffer);
   const auto space = parts_.memory.select(entry.pasid);
   inspect_ring(entry, space, out);
-  inspect_keys<spec::akey_ent>(space, entry.akey_ptr, spec::key_entries(entry.akey_sz), "akey",
-                               out);
+  inspect_keys<spec::akey_ent>(parts_.memory.select(parts_.registers.fn_pasid()), entry.akey_ptr,
+                               spec::key_entries(entry.akey_sz), "akey", out);
 }
 
 }  // namespace softhca::sdxi

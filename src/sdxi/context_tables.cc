@@ -129,25 +129,30 @@ ContextResult<ContextEntry> ContextTables::walk(ContextNumber number) const {
   return entry;
 }
 
-Checked<spec::cxtv> ContextTables::state_of(const ContextEntry& entry) const {
-  const auto space = memory_.select(entry.pasid);
-  const auto byte = space.load8(entry.state());
-  if (!byte) {
-    auto refusal =
-        unreadable(err_step::ERRV_CXT_STS, space, entry.state(), "CXT_STS cannot be read");
-    refusal.context = entry.number;
-    return refuse(refusal);
-  }
+std::optional<spec::cxtv> ContextTables::read_state(const ContextEntry& entry) const {
+  const auto byte = memory_.select(entry.pasid).load8(entry.state());
+  if (!byte) return std::nullopt;
   util::Struct<spec::cxt_sts> sts;
   sts.bytes()[0] = std::byte{*byte};
-  const auto state = static_cast<spec::cxtv>(sts.get(spec::cxt_sts::state));
-  if (!is_defined(state)) {
-    auto refusal = invalid(err_step::ERRV_CXT_STS, err_class::UNSUPPORTED_ENCODING,
-                           "CXT_STS.state has a reserved encoding", "SDXI 3.2.4", *byte);
+  return static_cast<spec::cxtv>(sts.get(spec::cxt_sts::state));
+}
+
+Checked<spec::cxtv> ContextTables::state_of(const ContextEntry& entry) const {
+  const auto state = read_state(entry);
+  if (!state) {
+    auto refusal = unreadable(err_step::ERRV_CXT_STS, memory_.select(entry.pasid), entry.state(),
+                              "CXT_STS cannot be read");
     refusal.context = entry.number;
     return refuse(refusal);
   }
-  return state;
+  if (!is_defined(*state)) {
+    auto refusal = invalid(err_step::ERRV_CXT_STS, err_class::UNSUPPORTED_ENCODING,
+                           "CXT_STS.state has a reserved encoding", "SDXI 3.2.4",
+                           static_cast<std::uint64_t>(*state));
+    refusal.context = entry.number;
+    return refuse(refusal);
+  }
+  return *state;
 }
 
 bool ContextTables::write_state(const ContextEntry& entry, spec::cxtv state) const {

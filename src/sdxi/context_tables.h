@@ -59,7 +59,9 @@ class ContextTables {
   /// ChkValid:Cxt (SDXI 4.3.2).
   ContextResult<CheckedContext> check(ContextNumber number) const;
 
-  /// CXT_STS.state of a context that was walked; a refusal if unreadable or reserved.
+  /// CXT_STS.state of a context that was walked, whatever it is; nothing if it cannot be read.
+  std::optional<spec::cxtv> read_state(const ContextEntry& entry) const;
+  /// The same, or a refusal if unreadable or reserved.
   Checked<spec::cxtv> state_of(const ContextEntry& entry) const;
   /// Writes CXT_STS.state in one byte access, and nothing else of the structure: software writes
   /// rsh in the next byte at any time (SDXI 4.3.6). False if it cannot be written.

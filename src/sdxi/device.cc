@@ -78,6 +78,7 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
                  .interrupts = interrupts(),
                  .log = log_,
                  .self = *this,
+                 .pf = pf,
                  .group = group,
                  .faults = group.faults(),
                  .halt = state_,

@@ -99,12 +99,10 @@ util::Time FunctionState::run(util::Time now) {
       break;
   }
   const auto next = contexts_.run(now);
-  if (contexts_.continue_function_stop(now) && registers_.gsv() != fn_gsv::GSV_ERROR) {
-    contexts_.drop_all();
-    enter(fn_gsv::GSV_STOP);
-    return util::kNever;
-  }
-  return contexts_.function_stop_visits() ? now : next;
+  if (registers_.gsv() == fn_gsv::GSV_ERROR || !contexts_.function_has_stopped()) return next;
+  contexts_.drop_all();
+  enter(fn_gsv::GSV_STOP);
+  return util::kNever;
 }
 
 }  // namespace softhca::sdxi

@@ -51,12 +51,13 @@ struct DeviceOptions {
   /// Bytes of one context's work before the next context has its turn.
   std::uint32_t turn_bytes = 256 << 10;
   /// Bytes of all contexts' work in one run().
-  std::uint32_t run_bytes = 4 << 20;
+  std::uint32_t run_bytes = 1 << 20;
   /// Bytes that a descriptor without data counts for.
   std::uint32_t descriptor_bytes = 1024;
-  /// First and longest wait before a missing valid bit is looked at again (SDXI 5.3).
+  /// First and longest wait before a missing valid bit is looked at again (SDXI 5.3 step 5); each
+  /// is twice the one before, so that what a slow producer waits is at most what it took.
   util::Duration valid_poll_min = std::chrono::microseconds(1);
-  util::Duration valid_poll_max = std::chrono::microseconds(200);
+  util::Duration valid_poll_max = std::chrono::milliseconds(100);
 };
 
 }  // namespace softhca::sdxi

@@ -34,7 +34,7 @@ Workers::~Workers() {
 void Workers::start(unsigned count) {
   while (threads_.size() < std::min(count, kMax)) {
     auto& worker = *threads_.emplace_back(std::make_unique<Worker>());
-    worker.hands.worker = true;
+    worker.state.worker = true;
     worker.watched.reserve(kWatchedMax);
     gate_.admit(worker.pass);
     worker.thread = std::thread([this, &worker] { serve(worker); });
@@ -133,19 +133,20 @@ Context* Workers::next(Worker& self) {
 }
 
 void Workers::take_turn(Worker& self, Context& context) {
-  const auto turn = context.home.take_worker_turn(context, self.hands);
+  const auto turn = context.home.take_worker_turn(context, self.state);
   switch (turn) {
     case Turn::kAgain:
       self.current = &context;
       return;
     case Turn::kHeld:
-      assert(false && "faults are the control thread's");
+    case Turn::kWaitOthers:
+      assert(false && "faults and administration are the control thread's");
       return;
     case Turn::kHandBack:
       context.home.hand_back(context);
       return;
     case Turn::kWaitValid:
-      self.watched.push_back({&context, nullptr, util::monotonic_now() + context.poll_wait});
+      self.watched.push_back({&context, nullptr, util::monotonic_now() + context.valid_pause});
       break;
     case Turn::kIdle: {
       const auto* write_index = context.home.write_index_of(context);

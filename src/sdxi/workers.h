@@ -6,61 +6,20 @@
 // thread meets it again.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <vector>
 
-#include "sdxi/context.h"
+#include "sdxi/context_queue.h"
 #include "sdxi/gate.h"
+#include "sdxi/turn.h"
 #include "util/clock.h"
 
 namespace softhca::sdxi {
-
-/// How a turn ended.
-enum class Turn : std::uint8_t {
-  kIdle,       ///< the ring is empty, or the context has ended
-  kAgain,      ///< there is more to do
-  kWaitValid,  ///< the next descriptor is not valid yet
-  kHeld,       ///< by an injected fault; of the control thread only
-  kHandBack,   ///< the control thread must go on
-};
-
-/// What a thread needs for its turns.
-struct Hands {
-  static constexpr std::size_t kBatch = 32;
-
-  bool worker = false;
-  /// At most one descriptor: what a worker could not do.
-  bool one = false;
-  std::span<std::byte>
-      bounce{};  ///< for copies between memory that is not local; a worker has none
-  // Of this turn.
-  HeaderRules rules{};
-  // Descriptors that were fetched together, in order, with vl set, and where the first one is if
-  // the ring is local.
-  alignas(64) std::array<std::array<std::byte, spec::kDescriptorSize>, kBatch> batch;
-  std::byte* slots = nullptr;
-  std::size_t taken = 0;
-  std::size_t fetched = 0;
-};
-
-/// The contexts' function, as workers see it. Called inside the gate.
-class TurnTaker {
- public:
-  virtual ~TurnTaker() = default;
-  /// One turn of a context that the caller alone works on.
-  virtual Turn take_worker_turn(Context& context, Hands& hands) = 0;
-  /// Where Write_Index is; null if it cannot be reached any more. Good until the gate is left.
-  virtual const std::uint64_t* write_index_of(const Context& context) const = 0;
-  /// The context is the control thread's again, which is to look soon.
-  virtual void hand_back(Context& context) = 0;
-};
 
 class Workers {
  public:
@@ -109,7 +68,7 @@ class Workers {
   };
   struct Worker {
     Gate::Pass pass;
-    Hands hands;
+    ThreadState state;
     Context* current = nullptr;  ///< goes on with its next turn, without queueing
     std::vector<Watch> watched;
     std::thread thread;

@@ -1,6 +1,7 @@
 // What administrative operations share: whose contexts they act on, and the index limits.
 #pragma once
 
+#include "sdxi/budget.h"
 #include "sdxi/operation.h"
 
 namespace softhca::sdxi {
@@ -30,9 +31,6 @@ Checked<void> check_akey_range(const ContextControl& contexts, ContextNumber num
 /// A failure on a target. SDXI 3.5: what a VF meets in a PF's operation is logged by the VF.
 tl::unexpected<Refusal> fail_on_target(const AdminTarget& target, Refusal refusal);
 
-/// What one context costs of the turn's budget.
-inline constexpr std::int64_t kContextCost = 1024;
-
 template <class Layout>
 Checked<AdminTarget> admin_target(Work& work, util::View<Layout> view) {
   return admin_target(work, view.get(Layout::vf) != 0, view.get(Layout::vf_num));
@@ -55,7 +53,7 @@ Checked<Progress> for_each_context(Work& work, Execution& execution, const Admin
     const auto number = static_cast<ContextNumber>(range.first + execution.done);
     if (const auto ok = visit(number); !ok) return fail_on_target(target, ok.error());
     ++execution.done;
-    work.budget -= kContextCost;
+    work.budget -= kContextCost + remote_cost();
   }
   return Progress::kDone;
 }

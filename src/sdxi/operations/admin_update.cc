@@ -1,5 +1,6 @@
-// AdminGrp updates (SDXI 6.6.5 to 6.6.8). Tables and keys are read at every use; what is held of a
-// running context is read again here and now, so that an update is finished when it is begun.
+// AdminGrp updates (SDXI 6.6.5 to 6.6.8). Tables and keys are read at every use; what is held of
+// running contexts is read again before the next turn of each, so that an update is finished when
+// it is begun.
 #include "sdxi/operations/admin_common.h"
 
 namespace softhca::sdxi {
@@ -7,8 +8,7 @@ namespace softhca::sdxi {
 Checked<Progress> execute_function_update(Work& work, Execution& execution) {
   const auto target = admin_target(work, execution.as<spec::dsc_fn_upd>());
   if (!target) return refuse(target.error());
-  const auto& registers = target->contexts->registers();
-  target->contexts->update(0, static_cast<ContextNumber>(registers.max_cxt()));
+  target->contexts->update();
   return Progress::kDone;
 }
 
@@ -24,7 +24,7 @@ Checked<Progress> execute_context_update(Work& work, Execution& execution) {
   if (!target) return refuse(target.error());
   const auto range = context_range(*target, view);
   if (!range) return fail_on_target(*target, range.error());
-  target->contexts->update(range->first, range->last);
+  target->contexts->update();
   return Progress::kDone;
 }
 

@@ -1,6 +1,7 @@
 // DmaBaseGrp (SDXI 6.2): no operation, immediate write, copy, repeat copy.
 #include <algorithm>
 
+#include "sdxi/budget.h"
 #include "sdxi/copy_bytes.h"
 #include "sdxi/operation.h"
 
@@ -130,7 +131,7 @@ Checked<Progress> execute_copy(Work& work, Execution& execution) {
     const auto copied = copy_piece(source, target, length, size, work.bounce);
     if (!copied) return refuse(copied.error());
     execution.done += *copied;
-    work.budget -= static_cast<std::int64_t>(*copied);
+    work.budget -= static_cast<std::int64_t>(*copied) + remote_cost();
   }
   return Progress::kDone;
 }
@@ -165,7 +166,7 @@ Checked<Progress> execute_repeat_copy(Work& work, Execution& execution) {
     const auto copied = copy_piece(source, target, length, size, work.bounce);
     if (!copied) return refuse(copied.error());
     execution.done += *copied;
-    work.budget -= static_cast<std::int64_t>(*copied);
+    work.budget -= static_cast<std::int64_t>(*copied) + remote_cost();
   }
   return Progress::kDone;
 }

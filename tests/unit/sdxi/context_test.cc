@@ -29,20 +29,6 @@ class ContextTest : public ::testing::Test {
     m_.run();
     ASSERT_EQ(m_.gsv(), fn_gsv::GSV_ACTIVE);
   }
-  Machine::Context& long_copy(Machine& m, ContextNumber number) {
-    auto& c = m.start_context(number);
-    size_ = 16u << 20;
-    from_ = m.allocate(size_);
-    to_ = m.allocate(size_);
-    auto d = copy(from_, to_, size_);
-    block_ = m.attach_completion(d);
-    m.submit(c, d);
-    m.step();
-    EXPECT_EQ(m.signal(block_), 1u);
-    return c;
-  }
-  std::uint64_t size_ = 0;
-  Iova from_ = 0, to_ = 0, block_ = 0;
   FunctionGroup group_;
   Machine m_{group_};
 };
@@ -296,104 +282,6 @@ TEST_F(ContextTest, AfterAStartThatTakesWriteIndexDoorbellsAreHeard) {
   m_.submit(c, nop());
   m_.run();
   EXPECT_EQ(m_.read_index(c), 2u);
-}
-
-// D-095 D-096 D-081
-TEST_F(ContextTest, StopCompletesBeforeALongCopyEnds) {
-  auto& c = long_copy(m_, 4);
-  auto d = stop(4, 4);
-  const auto block = m_.attach_completion(d);
-  m_.submit(m_.context(0), d);
-  m_.step();
-  EXPECT_EQ(m_.signal(block), 0u);
-  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOPG_SW);
-  EXPECT_EQ(m_.signal(block_), 1u);
-  m_.run();
-  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOP_SW);
-  EXPECT_FALSE(m_.er(block_));
-}
-
-// D-097 D-099 D-102 D-081
-TEST_F(ContextTest, AHardStopAbortsTheOutstandingDescriptor) {
-  auto& c = long_copy(m_, 4);
-  EXPECT_TRUE(m_.admin(stop(4, 4, true)).done);
-  EXPECT_EQ(m_.state(c), cxtv::CXTV_ERR_FN);
-  EXPECT_TRUE(m_.er(block_));
-  EXPECT_EQ(m_.signal(block_), 0u);
-  EXPECT_EQ(m_.read_index(c), 1u);
-  ASSERT_EQ(m_.records(), 1u);
-  EXPECT_EQ(m_.record(0).get(ent::step), 7u);
-  EXPECT_EQ(m_.record(0).get(ent::cxt_num), 4u);
-}
-
-// D-082 D-103
-TEST_F(ContextTest, StopsMergeAndAHardOneIsNotRelaxed) {
-  auto& c = long_copy(m_, 4);
-  EXPECT_TRUE(m_.admin(stop(4, 4)).done);
-  m_.submit(m_.context(0), stop(4, 4, true));
-  m_.submit(m_.context(0), stop(4, 4));
-  m_.run();
-  EXPECT_NE(m_.state(c), cxtv::CXTV_RUN);
-  EXPECT_NE(m_.state(c), cxtv::CXTV_STOPG_SW);
-  EXPECT_EQ(m_.state(m_.context(0)), cxtv::CXTV_RUN);
-}
-
-// D-098 D-100
-TEST_F(ContextTest, StopIsAcceptedInAnyStateAndIgnoresInvalidContexts) {
-  const std::array states{cxtv::CXTV_STOP_SW, cxtv::CXTV_STOP_FN, cxtv::CXTV_ERR_FN,
-                          cxtv::CXTV_RUN};
-  for (ContextNumber i = 0; i < states.size(); ++i) m_.make_context(4 + i, 16, states[i]);
-  for (int repeat = 0; repeat < 2; ++repeat) {
-    const auto outcome = m_.admin(stop(1, 20));
-    EXPECT_TRUE(outcome.done);
-    EXPECT_FALSE(outcome.er);
-    EXPECT_EQ(m_.state(m_.context(4)), cxtv::CXTV_STOP_SW);
-    EXPECT_EQ(m_.state(m_.context(5)), cxtv::CXTV_STOP_FN);
-    EXPECT_EQ(m_.state(m_.context(6)), cxtv::CXTV_ERR_FN);
-    EXPECT_EQ(m_.state(m_.context(7)), cxtv::CXTV_STOP_SW);
-  }
-}
-
-// D-101 D-119
-TEST_F(ContextTest, SyncStopWaitsForTheFinalState) {
-  auto& c = long_copy(m_, 4);
-  m_.submit(m_.context(0), stop(4, 4));
-  auto d = sync(spec::sync_filter::SYNC_STOP, 4, 4);
-  const auto block = m_.attach_completion(d);
-  m_.submit(m_.context(0), d);
-  m_.step();
-  while (m_.signal(block) != 0) {
-    EXPECT_EQ(m_.state(c), cxtv::CXTV_STOPG_SW);
-    m_.step();
-  }
-  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOP_SW);
-  m_.admin(stop(4, 4, true));
-  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOP_SW);
-}
-
-TEST_F(ContextTest, SyncStopOverContextsThatRunHasNothingToWaitFor) {
-  m_.start_context(4);
-  EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_STOP, 0, 10)).done);
-}
-
-// D-105
-TEST_F(ContextTest, StopOfAnUnreadableContextIsLogged) {
-  auto& c = m_.make_context(4, 16, cxtv::CXTV_RUN);
-  spec::set_address(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::cxt_sts_ptr, 0x1000);
-  EXPECT_TRUE(m_.admin(stop(4, 4)).er);
-  EXPECT_EQ(m_.record(0).get(ent::target_step), 5u);
-}
-
-// D-106
-TEST_F(ContextTest, AnErrorInAContextWhoseStatusIsGoneHaltsTheFunction) {
-  FunctionGroup group;
-  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
-  m.activate();
-  auto& c = m.start_context(4);
-  m.trace.refuse_writes_at = c.sts;
-  m.submit(c, make(spec::dsc_type::VENDOR_GRP_0, 0));
-  m.run();
-  EXPECT_EQ(m.gsv(), fn_gsv::GSV_ERROR);
 }
 
 // D-107 D-079 D-110

@@ -223,6 +223,30 @@ TEST_F(FaultTest, AStopOfAContextThatWasNeverSignaledHangsToo) {
   EXPECT_EQ(first_->state(), spec::cxtv::CXTV_STOP_SW);
 }
 
+// SDXI 6.6.4: that stop begins when its own descriptor has completed.
+TEST_F(FaultTest, AStopOfContext0ByItselfHangsToo) {
+  const auto fault = inject("context=0,do=hang-stop");
+  std::array self{Descriptor::stop(0, 0, false)};
+  ASSERT_TRUE(function_->administer(self));
+  const auto state = [this] {
+    std::optional<spec::cxtv> found;
+    device_.contexts().for_each([&](const softhca::sdxi::Context& context) {
+      if (context.entry.number != 0) return;
+      util::Struct<spec::cxt_sts> status;
+      EXPECT_TRUE(context.space.read(context.entry.cxt_sts_ptr, status.bytes()));
+      found = static_cast<spec::cxtv>(status.get(spec::cxt_sts::state));
+    });
+    return found;
+  };
+  pass(std::chrono::seconds(5));
+  EXPECT_EQ(fired(fault), 1u);
+  EXPECT_EQ(state(), spec::cxtv::CXTV_STOPG_SW);
+  EXPECT_EQ(device_.run(now_), util::kNever) << "it hangs without work";
+  faults().clear();
+  pass(std::chrono::milliseconds(1));
+  EXPECT_EQ(state(), std::nullopt) << "stopped: the function holds nothing of it";
+}
+
 TEST_F(FaultTest, AFunctionWhoseStopHangsIsResetByItsDriver) {
   expect_works(*first_);
   const auto fault = inject("context=1,do=hang-stop");

@@ -145,7 +145,9 @@ TEST_F(FunctionStateTest, SoftStopLetsTheOutstandingDescriptorFinishAndTakesNoNe
   auto& c = begin_long_copy(m_);
   m_.submit(c, nop());
   m_.request(fn_gsr::GSRV_STOP_SF);
+  m_.step();
   EXPECT_EQ(m_.state(c), cxtv::CXTV_STOPG_FN);
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOPG_SF);
   m_.run();
   EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
   EXPECT_EQ(m_.state(c), cxtv::CXTV_STOP_FN);

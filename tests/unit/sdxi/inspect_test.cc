@@ -79,7 +79,7 @@ TEST_F(InspectTest, ADescriptorThatIsNotValidYetIsNamed) {
   machine_.submit(c, late);
   machine_.run();
   const auto five = context(look(), 5);
-  EXPECT_EQ(five["work"]["waiting"], true);
+  EXPECT_EQ(five["work"]["waits_for_valid"], true);
   EXPECT_EQ(five["ring"]["at_read_index"]["valid"], false);
   EXPECT_EQ(five["ring"]["at_read_index"]["operation"], "DSC_DMAB_COPY");
 }

@@ -90,46 +90,6 @@ TEST_F(AKeyTest, APasidIsRefusedWithoutPasidSupport) {
   expect_refused(3, 0, 0, 0x2360);
 }
 
-// D-023 D-068 D-183
-TEST(PasidTest, EveryStructureIsAccessedWithItsPasid) {
-  Pasids pasids;
-  FunctionGroup group;
-  Machine m(group, {.pasid_spaces = &pasids});
-  const auto map = [&](Pasid pasid) {
-    (void)pasids.spaces[pasid].map(Machine::kBase, Machine::kMemory, m.host(Machine::kBase),
-                                   pcie::DmaAccess::kReadWrite);
-  };
-  m.device->dma().unmap_all();  // nothing is reached without PASID
-  map(3), map(7), map(9), map(5);
-  m.make_tables();
-  m.make_error_log();
-  m.write32(0, 3u << 8 | 1u << 2);  // fn_pasid, fn_pasid_vl
-  const auto with_pasid = [&](ContextNumber number, cxtv state) {
-    auto& c = m.make_context(number, 64, state);
-    m.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::pv, 1);
-    m.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::cxt_pasid, number == 0 ? 5u : 7u);
-    m.akey(c, 0).set(akey_t::pv, 1);
-    m.akey(c, 0).set(akey_t::pasid, 9);
-    return c;
-  };
-  const auto c0 = with_pasid(0, cxtv::CXTV_RUN);
-  m.request(spec::fn_gsr::GSRV_ACTIVE);
-  m.run();
-  ASSERT_EQ(m.gsv(), spec::fn_gsv::GSV_ACTIVE);
-  const auto c = with_pasid(4, cxtv::CXTV_STOP_SW);
-  EXPECT_FALSE(m.admin(start(4, 4)).er);
-  const auto from = m.allocate(64), to = m.allocate(64), back = m.allocate(64);
-  m.fill(from, 64, 1);
-  EXPECT_FALSE(m.execute(c, copy(from, to, 64)).er);
-  EXPECT_TRUE(m.equal(from, to, 64));
-  EXPECT_FALSE(m.execute(c, atomic(spec::atomic_subtype::DSC_ATM_UADD, to, 8, 1, 0, back)).er);
-  // Without the data's PASID only the data is out of reach; completion and log still arrive.
-  pasids.spaces.erase(9);
-  EXPECT_TRUE(m.execute(c, copy(from, to, 64)).er);
-  EXPECT_EQ(m.record(0).get(ent::step), 10u);
-  EXPECT_EQ(m.state(c0), cxtv::CXTV_RUN);
-}
-
 class RKeyTest : public ::testing::Test {
  protected:
   static constexpr std::uint16_t kRKey = 40;

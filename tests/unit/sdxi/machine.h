@@ -158,14 +158,17 @@ class Trace final : public pcie::RemoteMemory {
   };
   void attach(std::byte* host, Iova base) { host_ = host, base_ = base; }
   bool dma_read(Iova from, std::span<std::byte> out) override {
+    if (silent) return false;
     accesses.push_back({false, from, out.size()});
     std::memcpy(out.data(), host_ + (from - base_), out.size());
     if (on_read) on_read(from);
     return true;
   }
   bool dma_write(Iova to, std::span<const std::byte> in) override {
-    if (refuse_writes_at && to <= *refuse_writes_at && *refuse_writes_at < to + in.size())
+    if (silent || (refuse_writes_at && to <= *refuse_writes_at &&
+                   *refuse_writes_at < to + in.size())) {
       return false;
+    }
     accesses.push_back({true, to, in.size()});
     std::memcpy(host_ + (to - base_), in.data(), in.size());
     if (on_write) on_write(to);
@@ -187,6 +190,7 @@ class Trace final : public pcie::RemoteMemory {
   }
   std::vector<Access> accesses;
   std::optional<Iova> refuse_writes_at;
+  bool silent = false;  ///< nothing is answered
   std::function<void(Iova)> on_write;
   std::function<void(Iova)> on_read;  ///< after the read
 
@@ -362,8 +366,9 @@ class Machine : private pcie::InterruptSink {
     cfg.set(spec::mmio_err_cfg::en, 1);
     write(reg::MMIO_ERR_CFG, util::load_le64(cfg.bytes().data()));
   }
+  Iova record_at(std::uint64_t index) const { return log_ + index * 64 % log_sz_; }
   util::View<spec::errlog_hd_ent> record(std::uint64_t index) const {
-    return at<spec::errlog_hd_ent>(log_ + index * 64 % log_sz_);
+    return at<spec::errlog_hd_ent>(record_at(index));
   }
   std::uint64_t records() const { return read(spec::mmio_register::MMIO_ERR_WRT); }
 

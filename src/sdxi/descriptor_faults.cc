@@ -1,12 +1,10 @@
-// Injected faults in the life of a descriptor and of a stop (faults.h). None of this runs while
-// there is no rule.
-#include "sdxi/completion.h"
-#include "sdxi/contexts.h"
+#include "sdxi/descriptor_faults.h"
+
+#include <algorithm>
 
 namespace softhca::sdxi {
 
-/// After parsing: what the rules have in store for the descriptor. Nothing: it goes on.
-Contexts::End Contexts::inject(Context& context) {
+TurnEnd DescriptorFaults::inject(Context& context) {
   auto& execution = context.execution;
   const auto footer =
       util::View<spec::dsc_generic>(execution.descriptor).get(spec::dsc_generic::footer);
@@ -24,8 +22,7 @@ Contexts::End Contexts::inject(Context& context) {
   return hold(context);
 }
 
-/// Before a turn: whether a rule keeps the context where it is, or ends its descriptor.
-Contexts::End Contexts::hold(Context& context) {
+TurnEnd DescriptorFaults::hold(Context& context) {
   if (context.hang != 0) {
     if (parts_.faults.holds(context.hang)) {
       context.held_until = util::kNever;
@@ -45,31 +42,31 @@ Contexts::End Contexts::hold(Context& context) {
     }
     injected.hold = 0;
   }
-  if (injected.fail != 0) return fail_by_rule(context);
+  if (injected.fail != 0) return fail(context);
   return std::nullopt;
 }
 
 /// The descriptor ends like one that its operation refused.
-Turn Contexts::fail_by_rule(Context& context) {
+Turn DescriptorFaults::fail(Context& context) {
   auto& execution = context.execution;
   const auto injected = execution.injected;
   execution.executing = false;
   ++context.descriptors;
   parts_.faults.fired(injected.fail);
-  complete_with_error(parts_.registers, context.space,
-                      util::View<spec::dsc_generic>(execution.descriptor));
-  stop_for_error(context,
-                 {.step = spec::err_step::ERRV_DSC_GEN,
-                  .err_class = static_cast<spec::err_class>(injected.error_class),
-                  .reason = "the descriptor was made to fail by the fault rule of this number",
-                  .section = "SDXI 3.4",
-                  .value = injected.fail},
-                 execution.index);
+  parts_.completions.complete_with_error(context.space,
+                                         util::View<spec::dsc_generic>(execution.descriptor));
+  parts_.stops.stop_for_error(
+      context,
+      {.step = spec::err_step::ERRV_DSC_GEN,
+       .err_class = static_cast<spec::err_class>(injected.error_class),
+       .reason = "the descriptor was made to fail by the fault rule of this number",
+       .section = "SDXI 3.4",
+       .value = injected.fail},
+      execution.index);
   return Turn::kIdle;
 }
 
-/// Completion of a descriptor that a rule has been applied to. False: as complete().
-bool Contexts::complete_by_rule(Context& context) {
+bool DescriptorFaults::complete(Context& context) {
   auto& execution = context.execution;
   const auto injected = execution.injected;
   execution.injected = {};
@@ -79,16 +76,10 @@ bool Contexts::complete_by_rule(Context& context) {
     parts_.faults.fired(injected.lost_completion);
     return true;
   }
-  if (injected.bad_completion == 0) return complete(parts_.registers, context.space, descriptor);
+  if (injected.bad_completion == 0) return parts_.completions.complete(context.space, descriptor);
   parts_.faults.fired(injected.bad_completion);
-  complete_with_error(parts_.registers, context.space, descriptor);
+  parts_.completions.complete_with_error(context.space, descriptor);
   return true;
-}
-
-/// At the beginning of a stop: whether a rule keeps it from ending.
-bool Contexts::hangs(Context& context, bool hard) {
-  context.hang = parts_.faults.begin_stop(parts_.options.name, context.entry.number, hard);
-  return context.hang != 0;
 }
 
 }  // namespace softhca::sdxi

@@ -1,0 +1,235 @@
+#include "sdxi/context_stops.h"
+
+namespace softhca::sdxi {
+namespace {
+
+using spec::cxtv;
+using spec::err_class;
+using spec::err_step;
+
+bool is_stopping(cxtv state) {
+  return state == cxtv::CXTV_STOPG_SW || state == cxtv::CXTV_STOPG_FN;
+}
+
+bool is_final(cxtv state) {
+  return state == cxtv::CXTV_STOP_SW || state == cxtv::CXTV_STOP_FN || state == cxtv::CXTV_ERR_FN;
+}
+
+cxtv passing_state(StopCause cause) {
+  return cause == StopCause::kLocal ? cxtv::CXTV_STOPG_SW : cxtv::CXTV_STOPG_FN;
+}
+
+cxtv final_state(StopCause cause) {
+  return cause == StopCause::kLocal ? cxtv::CXTV_STOP_SW : cxtv::CXTV_STOP_FN;
+}
+
+}  // namespace
+
+Refusal state_not_written(ContextNumber number, Iova at) {
+  return {.step = err_step::ERRV_CXT_STS,
+          .sub_step = spec::err_sub_step::SUB_ACCESS,
+          .err_class = err_class::MEMORY_ACCESS,
+          .reason = "CXT_STS.state cannot be written",
+          .section = "SDXI 4.3.5",
+          .value = at,
+          .context = number};
+}
+
+void ContextStops::halt(const ContextEntry& entry) {
+  parts_.halt.halt(state_not_written(entry.number, entry.state()), entry.number);
+}
+
+Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool hard) {
+  auto* context = parts_.contexts.find_active(number);
+  if (context != nullptr && is_executing(*context)) {
+    self_stop_ = SelfStop{cause, hard || (self_stop_ && self_stop_->hard)};
+    return {};
+  }
+  // K1, K2.
+  const auto checked = parts_.tables.check(number);
+  if (!checked) {
+    if (cause == StopCause::kFunction || !checked.error().log_err) {
+      if (context != nullptr) drop(*context);
+      return {};
+    }
+    return refuse(*checked.error().log_err);
+  }
+  // K3 to K5.
+  if (is_stopping(checked->state)) {
+    if (context != nullptr && context->stopping && hard) make_hard(*context);
+    return {};
+  }
+  if (checked->state != cxtv::CXTV_RUN) {
+    if (context != nullptr) drop(*context);  // software changed the state of a running context
+    return {};
+  }
+  // Held, so that a fault rule can keep its stop from ending.
+  if (context == nullptr && parts_.faults.armed()) context = hold(checked->entry);
+  if (context != nullptr) return mark(*context, cause, hard);
+  return stop_unsignaled(checked->entry, cause);
+}
+
+/// K6 to K12 at once: the context is started, but was not signaled since.
+Checked<void> ContextStops::stop_unsignaled(const ContextEntry& entry, StopCause cause) {
+  if (!parts_.tables.write_state(entry, passing_state(cause)) ||
+      !parts_.tables.write_state(entry, final_state(cause))) {
+    return refuse(state_not_written(entry.number, entry.state()));
+  }
+  return {};
+}
+
+/// A context that was not signaled, as if it had been; null if its Read_Index cannot be read.
+Context* ContextStops::hold(const ContextEntry& entry) {
+  auto& context = parts_.contexts.activate(entry, parts_.memory.select(entry.pasid));
+  if (load_read_index(context)) return &context;
+  drop(context);
+  return nullptr;
+}
+
+/// K6 to K9 for a context that we hold.
+Checked<void> ContextStops::mark(Context& context, StopCause cause, bool hard) {
+  const pcie::Paused workers_wait(&parts_.gate);
+  if (context.stopping) {
+    if (hard) make_hard(context);
+    return {};
+  }
+  if (!parts_.tables.write_state(context.entry, passing_state(cause))) {
+    halt(context.entry);
+    return {};
+  }
+  parts_.scheduler.recall(context);  // the control thread ends it
+  context.space = parts_.memory.select(context.entry.pasid);
+  context.stopping = true;
+  context.stop_cause = cause;
+  stopping_.push(context);
+  if (untimed_ == nullptr) untimed_ = &context;
+  if (parts_.faults.armed()) {
+    context.hang = parts_.faults.begin_stop(parts_.options.name, context.entry.number, hard);
+  }
+  if (context.hang == 0 && !context.execution.executing) {
+    finish(context);
+  } else if (context.hang == 0 && hard) {
+    abort(context);
+  } else {
+    parts_.scheduler.enqueue(context);
+  }
+  return {};
+}
+
+/// A hard stop after a soft one (SDXI 4.3.5).
+void ContextStops::make_hard(Context& context) {
+  if (context.hang != 0) {
+    if (parts_.faults.holds_stop(context.hang, true)) return;
+    context.hang = 0;
+    parts_.scheduler.enqueue(context);
+  }
+  abort(context);
+}
+
+void ContextStops::finish(Context& context) {
+  const auto entry = context.entry;
+  const bool written = context.space.store64(entry.read_index(), context.read_index) &&
+                       parts_.tables.write_state(entry, final_state(context.stop_cause));
+  drop(context);
+  if (!written) halt(entry);
+}
+
+/// SDXI 4.3.5: an outstanding descriptor is aborted because of a stop action.
+void ContextStops::abort(Context& context) {
+  if (!context.execution.executing || is_executing(context)) return;
+  context.execution.executing = false;
+  ++context.descriptors;
+  context.space = parts_.memory.select(context.entry.pasid);
+  parts_.completions.complete_with_error(
+      context.space, util::View<spec::dsc_generic>(context.execution.descriptor));
+  stop_for_error(context,
+                 {.step = err_step::ERRV_DSC_GEN,
+                  .err_class = err_class::GENERIC,
+                  .reason = "the descriptor was aborted by a stop action",
+                  .section = "SDXI 4.3.5",
+                  .value = context.execution.done},
+                 context.execution.index);
+}
+
+void ContextStops::stop_for_error(Context& context, const Refusal& refusal,
+                                  std::optional<std::uint64_t> descriptor) {
+  const pcie::Paused workers_wait(&parts_.gate);
+  const auto entry = context.entry;
+  const auto read_index = context.read_index;
+  const bool was_stopping = context.stopping;
+  ++errors_;
+  drop(context);
+  // K1, as far as nothing may be cached (SDXI 4.3.2 step 2). A reserved encoding is software's
+  // doing (SDXI 4.2.6), and ends here.
+  const auto state = parts_.tables.read_state(entry);
+  const bool ended = state && is_final(*state);  // K3
+  const auto space = parts_.memory.select(entry.pasid);
+  const bool serialized = state && !ended &&
+                          (was_stopping || parts_.tables.write_state(entry, cxtv::CXTV_STOPG_FN)) &&
+                          space.store64(entry.read_index(), read_index);
+  if (!refusal.logged) {
+    parts_.log.record({.refusal = refusal,
+                       .reaction = spec::err_reaction::RE_CONTEXT_STOPPED,
+                       .context = entry.number,
+                       .descriptor = descriptor});
+  }
+  if (ended) return;
+  // K2b: a context whose status cannot be reached cannot be stopped.
+  if (!serialized || !parts_.tables.write_state(entry, cxtv::CXTV_ERR_FN)) halt(entry);
+}
+
+void ContextStops::drop(Context& context) {
+  parts_.scheduler.forget(context);
+  if (context.stopping) {
+    if (untimed_ == &context) untimed_ = context.stop_after;
+    stopping_.remove(context);
+    ++ended_;
+  }
+  context.stopping = false;
+  context.active = false;
+  context.waits_for_valid = context.waits_for_others = false;
+  context.execution.executing = false;
+  context.execution.injected = {};
+  context.hang = 0;
+}
+
+void ContextStops::drop_all() {
+  const pcie::Paused workers_wait(&parts_.gate);
+  parts_.contexts.for_each_active([this](Context& context) { drop(context); });
+  self_stop_.reset();
+}
+
+void ContextStops::look_at_deadlines(util::Time now) {
+  // The wait begins with the first look after the stop: who stopped it had no time to give.
+  for (; untimed_ != nullptr; untimed_ = untimed_->stop_after) {
+    if (!untimed_->abort_at) untimed_->abort_at = now + parts_.options.soft_stop_timeout;
+  }
+  for (auto* context = stopping_.first(); context != nullptr && *context->abort_at <= now;) {
+    auto* after = context->stop_after;
+    if (context->hang == 0) abort(*context);
+    if (stopping_.empty()) return;  // the function has halted
+    context = after;
+  }
+}
+
+bool ContextStops::any_in(ContextNumber first, ContextNumber last, bool except_admin) const {
+  for (const auto* context = stopping_.first(); context != nullptr; context = context->stop_after) {
+    const auto number = context->entry.number;
+    if (number >= first && number <= last && !(number == 0 && except_admin)) return true;
+  }
+  return false;
+}
+
+void ContextStops::operation_begins(const Context& context, bool first_call) {
+  executing_ = &context;
+  if (first_call) self_stop_.reset();
+}
+
+void ContextStops::operation_completed(const Context& context) {
+  if (!self_stop_) return;
+  const auto wanted = *self_stop_;
+  self_stop_.reset();
+  (void)stop(context.entry.number, wanted.cause, wanted.hard);
+}
+
+}  // namespace softhca::sdxi

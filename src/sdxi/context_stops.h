@@ -1,0 +1,94 @@
+// Context stop actions (SDXI 4.3.5): begun by DSC_CXT_STOP, by an error, or by a stop of the
+// function.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "sdxi/completion.h"
+#include "sdxi/context_queue.h"
+#include "sdxi/context_set.h"
+#include "sdxi/error_log.h"
+#include "sdxi/scheduler.h"
+
+namespace softhca::sdxi {
+
+/// HaltErr:Fn (SDXI 3.4).
+class FunctionHalt {
+ public:
+  virtual ~FunctionHalt() = default;
+  virtual void halt(const Refusal& refusal, std::optional<ContextNumber> context) = 0;
+};
+
+Refusal state_not_written(ContextNumber number, Iova at);
+
+class ContextStops {
+ public:
+  struct Parts {
+    const DeviceOptions& options;
+    const FunctionMemory& memory;
+    const ContextTables& tables;
+    const Completions& completions;
+    ContextSet& contexts;
+    Scheduler& scheduler;
+    ErrorLog& log;
+    Faults& faults;
+    FunctionHalt& halt;
+    Gate& gate;
+  };
+
+  explicit ContextStops(const Parts& parts) : parts_(parts) {}
+
+  /// Steps K1 to K9 for one context; the rest follows when its outstanding descriptor has ended.
+  Checked<void> stop(ContextNumber number, StopCause cause, bool hard);
+  /// K10 to K12: the context is at a descriptor boundary, and its stop ends.
+  void finish(Context& context);
+  /// StopErr:Cxt, with the record before the state (SDXI 3.4).
+  void stop_for_error(Context& context, const Refusal& refusal,
+                      std::optional<std::uint64_t> descriptor);
+  /// The context ends here, without a trace in memory.
+  void drop(Context& context);
+  void drop_all();
+
+  /// Aborts what soft stops have waited for long enough.
+  void look_at_deadlines(util::Time now);
+
+  /// True if a context stops.
+  bool any() const { return !stopping_.empty(); }
+  /// True if a context of the range stops; context 0 apart, if `except_admin`.
+  bool any_in(ContextNumber first, ContextNumber last, bool except_admin) const;
+  /// Changes with every stop that ends.
+  std::uint64_t ended() const { return ended_; }
+  std::uint64_t errors() const { return errors_; }
+
+  // SDXI 6.6.4: a DSC_CXT_STOP of context 0 by itself begins after its own completion.
+  /// The operation of `context`'s descriptor is being called. From its first call on, it has not
+  /// asked for anything.
+  void operation_begins(const Context& context, bool first_call);
+  void operation_ends() { executing_ = nullptr; }
+  bool is_executing(const Context& context) const { return &context == executing_; }
+  /// Its descriptor has completed.
+  void operation_completed(const Context& context);
+
+ private:
+  Checked<void> stop_unsignaled(const ContextEntry& entry, StopCause cause);
+  Context* hold(const ContextEntry& entry);
+  Checked<void> mark(Context& context, StopCause cause, bool hard);
+  void make_hard(Context& context);
+  void abort(Context& context);
+  void halt(const ContextEntry& entry);
+
+  Parts parts_;
+  StopList stopping_;
+  Context* untimed_ = nullptr;  ///< from here on they have no deadline yet
+  std::uint64_t ended_ = 0;
+  std::uint64_t errors_ = 0;
+  const Context* executing_ = nullptr;  ///< whose operation is being called
+  struct SelfStop {
+    StopCause cause;
+    bool hard;
+  };
+  std::optional<SelfStop> self_stop_;
+};
+
+}  // namespace softhca::sdxi

@@ -1,0 +1,43 @@
+// Stop:Fn (SDXI 4.3.5): a stop action on every context of the function, a few in each run().
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "sdxi/context_stops.h"
+#include "sdxi/registers.h"
+
+namespace softhca::sdxi {
+
+class FunctionStop {
+ public:
+  struct Parts {
+    const Registers& registers;
+    const ContextSet& contexts;
+    ContextStops& stops;
+    FunctionHalt& halt;
+  };
+
+  explicit FunctionStop(const Parts& parts) : parts_(parts) {}
+
+  /// A hard stop after a soft one begins with the first context again.
+  void begin(bool hard) { progress_ = Progress{.hard = hard || (progress_ && progress_->hard)}; }
+  void reset() { progress_.reset(); }
+  /// Visits further contexts.
+  void go_on();
+  /// True if go_on() has contexts left to visit.
+  bool has_visits() const { return progress_ && progress_->next < parts_.contexts.size(); }
+  /// True if all contexts have reached their final state.
+  bool is_complete() const { return !has_visits() && !parts_.stops.any(); }
+
+ private:
+  struct Progress {
+    bool hard = false;
+    std::uint32_t next = 0;  ///< context to visit
+  };
+
+  Parts parts_;
+  std::optional<Progress> progress_;
+};
+
+}  // namespace softhca::sdxi

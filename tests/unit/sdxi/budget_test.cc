@@ -1,0 +1,114 @@
+// What one run() does at most, whatever software asks for: functions of a server share a thread.
+#include <gtest/gtest.h>
+
+#include "sdxi/machine.h"
+
+namespace softhca::sdxi::test {
+namespace {
+
+using spec::admin_subtype;
+using spec::cxtv;
+using spec::fn_gsr;
+using spec::fn_gsv;
+
+/// The most memory accesses of one run(), until the function has nothing to do at once.
+std::size_t most_accesses(Machine& m) {
+  std::size_t most = 0;
+  for (bool more = true; more;) {
+    m.trace.accesses.clear();
+    more = m.step() <= m.now();
+    most = std::max(most, m.trace.accesses.size());
+  }
+  return most;
+}
+
+/// Thousands of contexts that have been signaled, in memory whose accesses are counted.
+class CrowdTest : public ::testing::Test {
+ protected:
+  static constexpr ContextNumber kContexts = 3000;
+  CrowdTest() {
+    m_.activate();
+    for (ContextNumber i = 1; i <= kContexts; ++i) {
+      auto& c = m_.make_context(i, 1, cxtv::CXTV_RUN);
+      m_.submit(c, nop());
+    }
+    m_.run(100000);
+  }
+  FunctionGroup group_;
+  Machine m_{group_, {.max_cxt = 0xffff}, nullptr, Machine::Memory::kTraced};
+};
+
+TEST_F(CrowdTest, AnUpdateOfTheFunctionIsWorkedOffInPieces) {
+  for (const auto& d : {make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_FN_UPD),
+                        update_contexts(0, 0xffff)}) {
+    m_.submit(m_.context(0), d);
+    EXPECT_LT(most_accesses(m_), 200u);
+  }
+  // And it is complete when it says so.
+  for (ContextNumber i = 1; i <= kContexts; ++i) {
+    m_.at<spec::cxt_l1_ent>(m_.context(i).l1).set(spec::cxt_l1_ent::max_buffer, 0);
+  }
+  m_.submit(m_.context(0), make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_FN_UPD));
+  EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_FN)).done);
+  for (ContextNumber i = 1; i <= kContexts; i += 100) {
+    EXPECT_TRUE(m_.execute(m_.context(i), copy(0x1000, 0x2000, 3u << 20)).er);
+    EXPECT_EQ(m_.record(m_.records() - 1).get(spec::errlog_hd_ent::err_class), 0x2310u);
+  }
+}
+
+TEST_F(CrowdTest, AStopOfTheFunctionIsWorkedOffInPieces) {
+  m_.request(fn_gsr::GSRV_STOP_SF);
+  EXPECT_LT(most_accesses(m_), 2000u);
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  for (ContextNumber i = 1; i <= kContexts; ++i) {
+    ASSERT_EQ(m_.state(m_.context(i)), cxtv::CXTV_STOP_FN) << i;
+  }
+}
+
+TEST_F(CrowdTest, AStartAndAStopOfAllContextsAreWorkedOffInPieces) {
+  m_.submit(m_.context(0), stop(1, 0xffff));
+  m_.submit(m_.context(0), sync(spec::sync_filter::SYNC_STOP, 0, 0xffff));
+  m_.submit(m_.context(0), start(1, kContexts, spec::kDoorbellFromWriteIndex));
+  EXPECT_LT(most_accesses(m_), 200u);
+  for (ContextNumber i = 1; i <= kContexts; ++i) {
+    ASSERT_EQ(m_.state(m_.context(i)), cxtv::CXTV_RUN) << i;
+  }
+}
+
+// Each access to memory behind a peer is a message and its answer.
+TEST(BudgetTest, ARunMakesFewAccessesThroughAPeer) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  const auto from = m.allocate(1 << 20), to = m.allocate(1 << 20);
+  for (ContextNumber i = 1; i <= 8; ++i) {
+    auto& c = m.start_context(i, 64);
+    for (int k = 0; k < 60; ++k) {
+      auto d = k % 8 == 7 ? copy(from, to, 1 << 20) : nop();
+      m.attach_completion(d);
+      m.push(c, d);
+    }
+    m.doorbell(i, 60);
+  }
+  EXPECT_LT(most_accesses(m), 100u);
+  for (ContextNumber i = 1; i <= 8; ++i) EXPECT_EQ(m.read_index(m.context(i)), 60u);
+}
+
+// Copies: a run() may go over by one context's turn.
+TEST(BudgetTest, ARunCopiesAMebibyteAtMost) {
+  FunctionGroup group;
+  Machine m(group);
+  m.activate();
+  constexpr std::uint64_t kSize = 8u << 20;
+  const auto from = m.allocate(kSize), to = m.allocate(kSize);
+  for (ContextNumber i = 1; i <= 8; ++i) m.submit(m.start_context(i), copy(from, to, kSize));
+  const auto bytes = [&m] { return m.device->contexts().statistics().bytes; };
+  for (bool more = true; more;) {
+    const auto before = bytes();
+    more = m.step() <= m.now();
+    EXPECT_LE(bytes() - before, (1u << 20) + m.device->options().turn_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace softhca::sdxi::test
