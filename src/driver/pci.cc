@@ -18,6 +18,11 @@ constexpr std::uint16_t kCommandMemorySpace = 1u << 1;
 constexpr std::uint16_t kCommandBusMaster = 1u << 2;
 constexpr std::uint32_t kCapabilitiesPointer = 0x34;
 
+// PCI Express capability: PCIe 5.0 7.5.3.
+constexpr std::uint8_t kExpressId = 0x10;
+constexpr std::uint32_t kDeviceControl2 = 0x28;
+constexpr std::uint16_t kAtomicOpRequesterEnable = 1u << 6;
+
 // MSI-X capability: PCIe 5.0 7.7.2.
 constexpr std::uint8_t kMsixId = 0x11;
 constexpr std::uint32_t kMsixControl = 2;
@@ -84,6 +89,14 @@ PciId read_pci_id(Host& host) { return {read16(host, kVendorId), read16(host, kD
 void enable_bus_master(Host& host) {
   const auto command = read16(host, kCommand) | kCommandMemorySpace | kCommandBusMaster;
   write16(host, kCommand, static_cast<std::uint16_t>(command));
+}
+
+bool enable_atomic_requests(Host& host) {
+  const auto at = find_capability(host, kExpressId);
+  if (!at) return false;
+  const auto control = read16(host, *at + kDeviceControl2) | kAtomicOpRequesterEnable;
+  write16(host, *at + kDeviceControl2, static_cast<std::uint16_t>(control));
+  return (read16(host, *at + kDeviceControl2) & kAtomicOpRequesterEnable) != 0;
 }
 
 void disable_bus_master(Host& host) {

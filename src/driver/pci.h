@@ -17,6 +17,8 @@ PciId read_pci_id(Host& host);
 
 /// Sets Memory Space Enable and Bus Master Enable.
 void enable_bus_master(Host& host);
+/// Sets AtomicOp Requester Enable (PCIe 5.0 7.5.3.16). False if the device has no such bit.
+bool enable_atomic_requests(Host& host);
 /// Clears Bus Master Enable: the device must not touch memory any more.
 void disable_bus_master(Host& host);
 

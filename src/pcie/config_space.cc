@@ -62,6 +62,7 @@ constexpr std::uint32_t kLinkControl = 0x10;
 constexpr std::uint32_t kLinkStatus = 0x12;
 constexpr std::uint32_t kDeviceCapabilities2 = 0x24;
 constexpr std::uint32_t kDeviceControl2 = 0x28;
+constexpr std::uint16_t kAtomicOpRequesterEnable = 1u << 6;
 constexpr std::uint32_t kLinkCapabilities2 = 0x2c;
 constexpr std::uint32_t kLinkControl2 = 0x30;
 
@@ -245,6 +246,12 @@ void ConfigSpace::add_msi(std::uint16_t vectors) {
   power_on_ = value_;
 }
 
+void ConfigSpace::add_atomic_requester() {
+  const auto at = kExpressAt + kDeviceControl2;
+  const auto writable = util::load_le16(&writable_[at]) | kAtomicOpRequesterEnable;
+  util::store_le16(&writable_[at], static_cast<std::uint16_t>(writable));
+}
+
 Msi::Control ConfigSpace::msi_control() const {
   assert(has_msi_);
   const auto control = get16(kMsiAt + kMsiControl);
@@ -272,6 +279,12 @@ std::uint64_t ConfigSpace::bar_address(unsigned index) const {
 
 bool ConfigSpace::memory_enabled() const { return get16(kCommand) & kCommandMemorySpace; }
 bool ConfigSpace::bus_master_enabled() const { return get16(kCommand) & kCommandBusMaster; }
+bool ConfigSpace::in_d0() const {
+  return (get16(kPowerManagementAt + kPmControlStatus) & kPmPowerState) == kPmD0;
+}
+bool ConfigSpace::atomic_requests_enabled() const {
+  return get16(kExpressAt + kDeviceControl2) & kAtomicOpRequesterEnable;
+}
 bool ConfigSpace::msix_enabled() const { return get16(kMsixAt + kMsixControl) & kMsixEnable; }
 bool ConfigSpace::msix_function_masked() const {
   return get16(kMsixAt + kMsixControl) & kMsixFunctionMask;

@@ -84,6 +84,8 @@ class ConfigSpace {
   /// while the function is set up; `registers` must live as long as this.
   void add_vendor_specific(std::uint8_t length, VendorRegisters& registers);
 
+  /// Gives the function AtomicOp Requester Enable. Once, while the function is set up.
+  void add_atomic_requester();
   /// Adds the MSI capability for `vectors` vectors. Once, while the function is set up.
   void add_msi(std::uint16_t vectors);
 
@@ -93,6 +95,11 @@ class ConfigSpace {
 
   bool memory_enabled() const;
   bool bus_master_enabled() const;
+  bool in_d0() const;
+  /// True if the function may send requests of its own: memory accesses, and messages.
+  bool may_send_requests() const { return bus_master_enabled() && in_d0(); }
+  /// True if these may be atomic operations (AtomicOp Requester Enable).
+  bool atomic_requests_enabled() const;
   bool msix_enabled() const;
   bool msix_function_masked() const;
   /// The registers of MSI. @pre add_msi() was called

@@ -5,8 +5,8 @@
 // it for us (vfio-user DMA_READ and DMA_WRITE). Hot paths take a pointer from translate() and fall
 // back to read() and write(), which serve both kinds.
 //
-// While the function is no bus master (PCIe 5.0 7.5.1.1.3) nothing is reachable: every access
-// fails, as it does where nothing is mapped. The host's mappings stay.
+// While the function is no bus master (PCIe 5.0 7.5.1.1.3) or sleeps nothing is reachable: every
+// access fails, as it does where nothing is mapped. The host's mappings stay.
 //
 // Changed only by the loop that owns the function; a device's own threads may look up and access at
 // the same time, if they are made known by set_threads(): they pause for every change.
@@ -84,7 +84,8 @@ class DmaSpace {
   /// True if a byte of [iova, iova + size) is mapped already.
   bool overlaps(Iova iova, std::uint64_t size) const;
 
-  /// Bus Master Enable was written. True at first: a space without a function is always reachable.
+  /// Bus Master Enable or the power state was written. True at first: a space without a function is
+  /// always reachable.
   void set_bus_master(bool enabled);
 
   /// The host address of [iova, iova + size) if all of it lies in one local mapping that allows

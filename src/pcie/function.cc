@@ -29,22 +29,26 @@ Place locate(const Msix::Layout& msix, std::uint64_t offset) {
 Function::Function(std::string name, const ConfigSpace::Identity& identity,
                    std::span<const Bar> bars, const Msix::Layout& msix)
     : name_(std::move(name)), config_(identity, bars, msix), interrupts_(msix) {
-  apply_bus_master();
+  apply_may_send();
 }
 
 void Function::add_msi(std::uint16_t vectors) {
   interrupts_.add_msi(vectors);
   config_.add_msi(vectors);
-  apply_bus_master();
+  apply_may_send();
 }
 
-void Function::apply_bus_master() {
-  const bool enabled = config_.bus_master_enabled();
+void Function::apply_may_send() {
+  const bool enabled = config_.may_send_requests();
   dma_.set_bus_master(enabled);
   interrupts_.set_bus_master(enabled);
 }
 
 void Function::read_bar(unsigned index, std::uint64_t offset, std::span<std::byte> out) {
+  if (!config_.in_d0()) {
+    std::fill(out.begin(), out.end(), std::byte{0xff});
+    return;
+  }
   const auto size = index < kBarCount ? bar(index).size : 0;
   if (offset > size || out.size() > size - offset) {
     std::fill(out.begin(), out.end(), std::byte{0});
@@ -71,6 +75,7 @@ void Function::read_bar(unsigned index, std::uint64_t offset, std::span<std::byt
 }
 
 void Function::write_bar(unsigned index, std::uint64_t offset, std::span<const std::byte> in) {
+  if (!config_.in_d0()) return;
   const auto size = index < kBarCount ? bar(index).size : 0;
   if (offset > size || in.size() > size - offset) return;
   if (index != msix().layout().bar) return write_register(index, offset, in);
@@ -104,7 +109,7 @@ void Function::write_config(std::uint32_t offset, std::span<const std::byte> in)
     reset();
     return;
   }
-  apply_bus_master();
+  apply_may_send();
   if (effects.msix_control) {
     msix().set_control(config_.msix_enabled(), config_.msix_function_masked());
   }
@@ -115,7 +120,7 @@ void Function::reset() {
   const Paused paused(threads_);
   config_.reset();
   interrupts_.reset();
-  apply_bus_master();
+  apply_may_send();
   reset_device();
 }
 

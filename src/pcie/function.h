@@ -46,8 +46,9 @@ class Function {
   const Bar& bar(unsigned index) const { return config_.bar(index); }
 
   /// Host reads and writes of a BAR, 1 to 64 bytes (usually 1, 2, 4 or 8), inside the BAR's size. A
-  /// read of what does not exist gives zeros; a write to it is dropped. Accesses to the MSI-X table
-  /// and PBA are served here, all others go to read_register and write_register.
+  /// read of what does not exist gives zeros; a write to it is dropped. In D3hot reads give ones,
+  /// as an Unsupported Request does. Accesses to the MSI-X table and PBA are served here, all
+  /// others go to read_register and write_register.
   void read_bar(unsigned index, std::uint64_t offset, std::span<std::byte> out);
   void write_bar(unsigned index, std::uint64_t offset, std::span<const std::byte> in);
 
@@ -91,6 +92,9 @@ class Function {
   /// to 32.
   void add_msi(std::uint16_t vectors);
 
+  /// The function can send atomic operations, if software lets it. Once, while it is set up.
+  void add_atomic_requester() { config_.add_atomic_requester(); }
+
   /// The device's own threads: they pause for every change of the DMA space and of config space,
   /// and for a reset.
   void set_threads(DeviceThreads& threads) {
@@ -108,8 +112,8 @@ class Function {
   virtual void reset_device() = 0;
 
  private:
-  /// Tells DMA and interrupts what Bus Master Enable says.
-  void apply_bus_master();
+  /// Tells DMA and interrupts what Bus Master Enable and the power state say.
+  void apply_may_send();
 
   std::string name_;
   ConfigSpace config_;

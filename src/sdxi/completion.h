@@ -9,7 +9,8 @@ namespace softhca::sdxi {
 
 class Completions {
  public:
-  explicit Completions(const Registers& registers) : registers_(registers) {}
+  Completions(const Registers& registers, const FunctionMemory& memory)
+      : registers_(registers), memory_(memory) {}
 
   /// The end of a descriptor that went well: CST_BLK.signal. Nothing to do if np is set. False if
   /// it cannot be updated; nothing has happened then.
@@ -26,6 +27,7 @@ class Completions {
   bool update_signal(const AddressSpace& space, Iova block, bool simple) const;
 
   const Registers& registers_;
+  const FunctionMemory& memory_;
 };
 
 }  // namespace softhca::sdxi

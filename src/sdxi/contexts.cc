@@ -28,7 +28,7 @@ Contexts::Contexts(const Parts& parts)
     : parts_(parts),
       set_(parts.options.max_cxt + std::size_t{1}, *this),
       doorbells_(set_.size()),
-      completions_(parts.registers),
+      completions_(parts.registers, parts.memory),
       scheduler_({.memory = parts.memory, .faults = parts.faults, .workers = parts.workers},
                  set_.size()),
       stops_({.options = parts_.options,

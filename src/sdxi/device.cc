@@ -91,6 +91,7 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
              .pf = pf}) {
   check(options_);
   if (options_.msi_vectors != 0) add_msi(options_.msi_vectors);
+  add_atomic_requester();
   group.workers().start(options_.workers);
   set_threads(group.workers().gate());
   assert(pf == nullptr || vf_num_ < kVfsMax);
@@ -125,6 +126,8 @@ void Device::reset_device() {
 }
 
 util::Time Device::run(util::Time now) {
+  // In D3hot everything rests as it is (No_Soft_Reset), and goes on in D0.
+  if (!config().in_d0()) return util::kNever;
   log_.set_now(now);
   const bool propagated = mmio_.probe_is_waiting();
   if (propagated) {

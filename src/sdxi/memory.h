@@ -67,6 +67,10 @@ class AddressSpace {
   template <class Word, class Change>
   std::optional<Word> update(Iova at, Change change) const;
 
+  /// The same by a read and a write, for a function that may not send atomic requests.
+  template <class Word, class Change>
+  std::optional<Word> update_plainly(Iova at, Change change) const;
+
   /// The first part of [at, at + size) that is one piece of local memory; may be empty.
   std::span<std::byte> piece(Iova at, std::uint64_t size, pcie::DmaAccess access) const;
 
@@ -116,13 +120,15 @@ class FunctionMemory {
   FunctionMemory(const pcie::Function& function, const PasidSpaces* spaces)
       : function_(function), spaces_(spaces) {}
 
-  /// Empty if bus mastering is off or the PASID selects nothing.
+  /// Empty if the function may not send requests or the PASID selects nothing.
   AddressSpace select(std::optional<Pasid> pasid) const {
-    if (!function_.config().bus_master_enabled()) return {};
+    if (!function_.config().may_send_requests()) return {};
     if (!pasid) return AddressSpace(&function_.dma());
     return AddressSpace(spaces_ == nullptr ? nullptr : spaces_->find(*pasid));
   }
   bool supports_pasid() const { return spaces_ != nullptr; }
+  /// SDXI 8.4: AtomicOp Requester Enable.
+  bool atomic_requests_enabled() const { return function_.config().atomic_requests_enabled(); }
 
  private:
   const pcie::Function& function_;
@@ -140,6 +146,11 @@ std::optional<Word> AddressSpace::update(Iova at, Change change) const {
     return old;
   }
   // Memory behind a socket has no atomic operation: the best that can be done is both halves.
+  return update_plainly<Word>(at, change);
+}
+
+template <class Word, class Change>
+std::optional<Word> AddressSpace::update_plainly(Iova at, Change change) const {
   Word old;
   const auto bytes = std::as_writable_bytes(std::span(&old, 1));
   if (!read(at, bytes)) return std::nullopt;

@@ -30,6 +30,7 @@ struct Work {
   GroupMember& self;
   const FunctionGroup& group;
   std::span<std::byte> bounce;  ///< for copies between memory that is not local; may be empty
+  bool atomic_requests;         ///< whether software has enabled them (SDXI 8.4)
   /// Bytes that may still be worked on in this turn; an operation subtracts what it used.
   std::int64_t budget;
   bool other_function = false;  ///< set by an operation that acted on one: it may have work now

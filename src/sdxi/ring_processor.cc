@@ -198,6 +198,7 @@ Work RingProcessor::make_work(const Context& context, const ThreadState& thread)
           .self = parts_.self,
           .group = parts_.group,
           .bounce = thread.bounce,
+          .atomic_requests = parts_.memory.atomic_requests_enabled(),
           .budget = 0};
 }
 

@@ -109,9 +109,14 @@ util::Result<std::unique_ptr<Function>> Function::bring_up(Host& host, const Opt
   if (auto ok = host.enable_interrupts(options.interrupt_vectors); !ok) {
     return tl::unexpected(ok.error());
   }
-  // SDXI 4.1.8, in its order. Mailboxes (step 5) are quiet until Mailboxes asks for interrupts.
+  // SDXI 4.1.8, in its order; step 8 may come at any time before step 9. Mailboxes (step 5) are
+  // quiet until Mailboxes asks for interrupts.
   if (auto ok = function->stop(); !ok) return tl::unexpected(ok.error());
   if (auto ok = function->read_capabilities(); !ok) return tl::unexpected(ok.error());
+  auto& can = function->capabilities_;
+  if (can.minimal_atomics && !enable_atomic_requests(host)) {
+    can.atomics = can.minimal_atomics = false;  // SDXI 8.4: the function may not send any
+  }
   if (auto ok = function->make_tables(); !ok) return tl::unexpected(ok.error());
   function->write(reg::MMIO_MB_CTL, 0);
   if (auto ok = function->make_error_log(); !ok) return tl::unexpected(ok.error());

@@ -113,6 +113,15 @@ Checked<Progress> execute_atomic(Work& work, Execution& execution) {
       work.keys.memory(work.context, static_cast<std::uint16_t>(view.get(dsc::akey0)), 0);
   if (!target) return refuse(target.error());
   const auto at = spec::address(view, dsc::addr0);
+  if (!work.atomic_requests) {
+    return refuse({.step = err_step::ERRV_DSC_BUF,
+                   .sub_step = spec::err_sub_step::SUB_ACCESS,
+                   .err_class = err_class::MEMORY_PERMISSION,
+                   .buffer = 0,
+                   .reason = "AtomicOp Requester Enable is 0",
+                   .section = "SDXI 8.4",
+                   .value = at});
+  }
   const auto done = osz == 0 ? perform<std::uint32_t>(work, *target, view, at)
                              : perform<std::uint64_t>(work, *target, view, at);
   if (!done) return refuse(done.error());

@@ -120,6 +120,20 @@ TEST_F(ConfigSpaceTest, UnsupportedPowerStateIsDiscarded) {
   EXPECT_EQ(read(pmcsr, 2), 0x0008u);  // No_Soft_Reset
 }
 
+// PCIe 5.0 7.5.3.16: "hardwired to 0b if it is not capable of initiating AtomicOp Requests".
+TEST_F(ConfigSpaceTest, AtomicOpRequesterEnableIsThereForWhoAsksForIt) {
+  constexpr auto kAt = ConfigSpace::kExpressAt + 0x28;
+  write(kAt, 2, 1u << 6);
+  EXPECT_EQ(read(kAt, 2), 0u);
+  config_.add_atomic_requester();
+  EXPECT_FALSE(config_.atomic_requests_enabled());
+  write(kAt, 2, 1u << 6);
+  EXPECT_EQ(read(kAt, 2), 1u << 6);
+  EXPECT_TRUE(config_.atomic_requests_enabled());
+  config_.reset();
+  EXPECT_FALSE(config_.atomic_requests_enabled());
+}
+
 TEST_F(ConfigSpaceTest, ExpressIsAnEndpointThatCanBeReset) {
   const auto at = ConfigSpace::kExpressAt;
   EXPECT_EQ(read(at + 2, 2), 0x0002u);

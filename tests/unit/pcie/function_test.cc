@@ -138,6 +138,31 @@ TEST_F(FunctionTest, BusMasterEnableRulesInterrupts) {
   EXPECT_EQ(sink.count, 2u);
 }
 
+// PCIe 5.0 5.3.1.4.1: what is no configuration request is an Unsupported Request, and the function
+// sends none.
+TEST_F(FunctionTest, InD3hotOnlyConfigurationSpaceIsReached) {
+  ASSERT_TRUE(function_.dma().map(0, 64, data_.data(), DmaAccess::kReadWrite));
+  set_bus_master(function_, true);
+  const auto set_power = [this](std::uint16_t state) {
+    std::array<std::byte, 2> value;
+    util::store_le16(value.data(), state);
+    function_.write_config(ConfigSpace::kPowerManagementAt + 4, value);
+  };
+  set_power(3);
+  EXPECT_EQ(function_.dma().translate(0, 8, DmaAccess::kRead), nullptr);
+  function_.read_bar(2, 0, std::span(data_).first(8));
+  EXPECT_EQ(util::load_le64(data_.data()), ~std::uint64_t{0});
+  function_.read_bar(0, 0x2000, std::span(data_).first(8));
+  EXPECT_EQ(util::load_le64(data_.data()), ~std::uint64_t{0});
+  function_.write_bar(2, 0, std::span(data_).first(8));
+  EXPECT_THAT(function_.reads, IsEmpty());
+  EXPECT_THAT(function_.writes, IsEmpty());
+  set_power(0);
+  EXPECT_EQ(function_.dma().translate(0, 8, DmaAccess::kRead), data_.data());
+  function_.read_bar(2, 0, std::span(data_).first(8));
+  EXPECT_THAT(function_.reads, ElementsAre(Access{2, 0, 8}));
+}
+
 TEST_F(FunctionTest, OffersNoSharedMemoryByDefault) { EXPECT_FALSE(function_.shared_memory(0)); }
 
 }  // namespace

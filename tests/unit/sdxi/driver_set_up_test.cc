@@ -228,6 +228,26 @@ TEST_F(DriverSetUpTest, EveryChangeOfATableIsFollowedByUpdateAndSync) {
   EXPECT_THAT(taken(), ElementsAre(DSC_CXT_STOP, DSC_CXT_UPD, DSC_SYNC));
 }
 
+/// DevCtl2 of PCIe 5.0 7.5.3.16.
+constexpr auto kDeviceControl2 = pcie::ConfigSpace::kExpressAt + 0x28;
+
+// W-05: step 8 of 4.1.8.
+TEST_F(DriverSetUpTest, AtomicRequestsAreEnabledInConfigurationSpace) {
+  bring_up();
+  EXPECT_TRUE(device_.config().atomic_requests_enabled());
+  EXPECT_TRUE(function_->capabilities().atomics);
+}
+
+// W-28, 8.4
+TEST_F(DriverSetUpTest, AtomicsAreRejectedWhereTheyCannotBeEnabled) {
+  host_.dead_config = kDeviceControl2;
+  bring_up();
+  EXPECT_FALSE(function_->capabilities().atomics);
+  auto context = make_context();
+  const auto at = DmaBuffer::allocate(host_, 64);
+  EXPECT_FALSE(context->atomic(spec::atomic_subtype::DSC_ATM_UADD, {at->iova()}, 8, 1));
+}
+
 // W-09, SDXI 4.3.1.2 steps 4a to 6: ring and CXT_STS belong to LVL_CXT_CTL.
 TEST_F(DriverSetUpTest, ARecoveredContextIsUpdatedAndSynchronizedBeforeItStarts) {
   bring_up();

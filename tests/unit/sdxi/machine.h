@@ -165,11 +165,12 @@ class Trace final : public pcie::RemoteMemory {
     return true;
   }
   bool dma_write(Iova to, std::span<const std::byte> in) override {
-    if (silent || (refuse_writes_at && to <= *refuse_writes_at &&
-                   *refuse_writes_at < to + in.size())) {
+    if (silent ||
+        (refuse_writes_at && to <= *refuse_writes_at && *refuse_writes_at < to + in.size())) {
       return false;
     }
     accesses.push_back({true, to, in.size()});
+    if (to == lose_writes_at) return true;
     std::memcpy(host_ + (to - base_), in.data(), in.size());
     if (on_write) on_write(to);
     return true;
@@ -190,7 +191,8 @@ class Trace final : public pcie::RemoteMemory {
   }
   std::vector<Access> accesses;
   std::optional<Iova> refuse_writes_at;
-  bool silent = false;  ///< nothing is answered
+  std::optional<Iova> lose_writes_at;  ///< they succeed, and nothing changes
+  bool silent = false;                 ///< nothing is answered
   std::function<void(Iova)> on_write;
   std::function<void(Iova)> on_read;  ///< after the read
 
@@ -254,8 +256,10 @@ class Machine : private pcie::InterruptSink {
 
   /// What a host does after a reset of the function.
   void power_on() {
-    const std::uint16_t command = 0x0006;
+    const std::uint16_t command = 0x0006, atomic_requests = 1u << 6;
     device->write_config(4, std::as_bytes(std::span(&command, 1)));
+    device->write_config(pcie::ConfigSpace::kExpressAt + 0x28,
+                         std::as_bytes(std::span(&atomic_requests, 1)));
     device->msix().set_sink(this);
     const std::uint16_t enable = 0x8000;
     device->write_config(pcie::ConfigSpace::kMsixAt + 2, std::as_bytes(std::span(&enable, 1)));
@@ -528,9 +532,13 @@ class Machine : private pcie::InterruptSink {
 
   std::unique_ptr<Device> device;
   Trace trace;
+  std::function<void(unsigned vector)> on_interrupt;
 
  private:
-  void raise(std::uint16_t vector) override { ++interrupts_[vector]; }
+  void raise(std::uint16_t vector) override {
+    ++interrupts_[vector];
+    if (on_interrupt) on_interrupt(vector);
+  }
 
   std::byte* guarded_;
   std::byte* memory_;

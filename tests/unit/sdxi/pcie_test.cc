@@ -111,6 +111,34 @@ TEST_F(PcieTest, FunctionLevelResetRestoresResetValues) {
       machine_.device->options().max_cxt);
 }
 
+// D-009: fundamental and hot reset, which a host makes by pcie::Function::reset().
+TEST_F(PcieTest, AFundamentalResetRestoresConfigurationSpaceAndRegisters) {
+  FunctionGroup group;
+  Machine fresh(group), used(group);
+  fresh.device->reset();
+  used.activate();
+  used.make_rkeys();
+  used.set_field<spec::mmio_ctl2>(spec::mmio_register::MMIO_CTL2, spec::mmio_ctl2::max_cxt, 3);
+  auto& c = used.start_context(1);
+  used.submit(c, copy(0x1000, 0x2000, 8));  // a record
+  used.run();
+  const std::uint64_t bar = 0xf00000000;
+  used.device->write_config(0x10, std::as_bytes(std::span(&bar, 1)));
+  used.device->reset();
+  EXPECT_EQ(used.gsv(), spec::fn_gsv::GSV_STOP);
+  for (std::uint64_t at = 0; at < 0x30000; at += 8) {
+    if (at == static_cast<std::uint64_t>(spec::mmio_register::MMIO_CAP0)) continue;  // sfunc
+    ASSERT_EQ(used.read(at), fresh.read(at)) << std::hex << at;
+  }
+  std::array<std::byte, 4096> before{}, after{};
+  fresh.device->read_config(0, before);
+  used.device->read_config(0, after);
+  EXPECT_EQ(before, after);
+  used.power_on();
+  used.activate();
+  EXPECT_TRUE(used.execute(used.start_context(1), nop()).done);
+}
+
 // D-010 D-011
 TEST_F(PcieTest, NoMemoryIsWrittenAfterAResetDuringACopy) {
   machine_.activate();
@@ -128,6 +156,38 @@ TEST_F(PcieTest, NoMemoryIsWrittenAfterAResetDuringACopy) {
   machine_.run();
   EXPECT_EQ(0, std::memcmp(before.data(), machine_.host(to), size));
   EXPECT_EQ(machine_.gsv(), spec::fn_gsv::GSV_STOP);
+}
+
+// D-002 D-010: a VF is a function like its PF; its reset is its own.
+TEST_F(PcieTest, AVfIsResetUnderTrafficAndItsPfGoesOn) {
+  FunctionGroup group;
+  Machine pf(group, {.vfs = 1});
+  Machine vf(group, {}, &pf);
+  EXPECT_EQ(vf.device->bar(0).size, 512u << 10);
+  EXPECT_TRUE(vf.device->bar(0).is_64bit && vf.device->bar(0).prefetchable);
+  pf.activate(), vf.activate();
+  constexpr auto size = 8u << 20;
+  const auto begin = [](Machine& m) {
+    const auto from = m.allocate(size), to = m.allocate(size);
+    auto d = copy(from, to, size);
+    const auto block = m.attach_completion(d);
+    m.submit(m.start_context(1), d);
+    m.step();
+    return block;
+  };
+  const auto of_pf = begin(pf), of_vf = begin(vf);
+  const auto at = pcie::ConfigSpace::kExpressAt + 8;
+  const std::uint16_t initiate_flr = 1u << 15;
+  vf.device->write_config(at, std::as_bytes(std::span(&initiate_flr, 1)));
+  vf.power_on();
+  const std::vector<std::byte> before(vf.host(Machine::kBase),
+                                      vf.host(Machine::kBase) + Machine::kMemory);
+  pf.run(), vf.run();
+  EXPECT_EQ(vf.gsv(), spec::fn_gsv::GSV_STOP);
+  EXPECT_EQ(vf.signal(of_vf), 1u);
+  EXPECT_EQ(0, std::memcmp(before.data(), vf.host(Machine::kBase), before.size()));
+  EXPECT_EQ(pf.signal(of_pf), 0u);
+  EXPECT_EQ(pf.gsv(), spec::fn_gsv::GSV_ACTIVE);
 }
 
 // D-012 D-030
@@ -155,6 +215,99 @@ TEST_F(PcieTest, WithoutBusMasteringNoMemoryIsAccessed) {
   m.submit(c, nop());
   m.run();
   EXPECT_TRUE(m.trace.accesses.empty());
+}
+
+// PCIe 5.0 7.5.1.1.3: a message is a memory write, and waits with the others.
+TEST_F(PcieTest, WithoutBusMasteringMessagesWait) {
+  FunctionGroup group;
+  Machine pf(group, {.vfs = 1});
+  Machine vf(group, {}, &pf);
+  using reg = spec::mmio_register;
+  vf.set_field<spec::mmio_mb_ctl>(reg::MMIO_MB_CTL, spec::mmio_mb_ctl::rcv, 1);
+  const auto set_command = [&vf](std::uint16_t command) {
+    vf.device->write_config(4, std::as_bytes(std::span(&command, 1)));
+  };
+  set_command(0x0002);
+  util::Struct<spec::mmio_mbs_ctl> send;
+  send.set(spec::mmio_mbs_ctl::msg, 1);
+  pf.write(reg::MMIO_MBS_CTL, util::load_le64(send.bytes().data()));
+  EXPECT_EQ(vf.interrupts(0), 0u);
+  set_command(0x0006);
+  EXPECT_EQ(vf.interrupts(0), 1u);
+}
+
+// 8.1.3, PCIe 5.0 5.3.1.4.1: in D3hot there are no requests of the function, and none of the host's
+// reaches its registers. No_Soft_Reset is set: what was there goes on in D0.
+TEST_F(PcieTest, InD3hotTheFunctionRestsAndGoesOnInD0) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = m.start_context(1);
+  const auto size = 1u << 20;
+  const auto from = m.allocate(size), to = m.allocate(size);
+  m.fill(from, size, 1);
+  auto d = copy(from, to, size);
+  const auto block = m.attach_completion(d);
+  m.submit(c, d);
+  m.step();
+  const auto set_power = [&m](std::uint16_t state) {
+    m.device->write_config(pcie::ConfigSpace::kPowerManagementAt + 4,
+                           std::as_bytes(std::span(&state, 1)));
+  };
+  set_power(3);
+  m.trace.accesses.clear();
+  m.run();
+  EXPECT_EQ(m.step(), util::kNever);
+  EXPECT_TRUE(m.trace.accesses.empty());
+  EXPECT_EQ(m.read(spec::mmio_register::MMIO_STS0), ~std::uint64_t{0});
+  m.write(spec::mmio_register::MMIO_CTL0, 0);  // would be an error in GSV_ACTIVE
+  m.doorbell(1, 1);
+  set_power(0);
+  EXPECT_EQ(m.gsv(), spec::fn_gsv::GSV_ACTIVE);
+  m.run();
+  EXPECT_EQ(m.signal(block), 0u);
+  EXPECT_TRUE(m.equal(from, to, size));
+  EXPECT_EQ(m.records(), 0u);
+}
+
+/// DevCtl2 of PCIe 5.0 7.5.3.16.
+constexpr auto kDeviceControl2 = pcie::ConfigSpace::kExpressAt + 0x28;
+constexpr std::uint16_t kAtomicOpRequesterEnable = 1u << 6;
+
+// D-014, 8.4
+TEST_F(PcieTest, WithoutAtomicOpRequesterEnableNoAtomicIsRequested) {
+  const auto set_enable = [this](std::uint16_t value) {
+    machine_.device->write_config(kDeviceControl2, std::as_bytes(std::span(&value, 1)));
+  };
+  machine_.activate();
+  auto& c = machine_.start_context(1);
+  const auto at = machine_.allocate(8, 8);
+  machine_.store64(at, 40);
+  set_enable(kAtomicOpRequesterEnable);
+  EXPECT_EQ(config(kDeviceControl2) & 0xffff, kAtomicOpRequesterEnable);
+  const auto add = atomic(spec::atomic_subtype::DSC_ATM_UADD, at, 8, 1);
+  EXPECT_FALSE(machine_.execute(c, add).er);
+  EXPECT_EQ(machine_.load64(at), 41u);
+
+  set_enable(0);
+  // Completion in atomic mode: by a read and a write then, which the Linux driver relies on.
+  auto shared = nop();
+  header(shared).set(spec::dsc_header::csr, 0);
+  const auto block = machine_.attach_completion(shared, 5);
+  machine_.submit(c, shared);
+  machine_.run();
+  EXPECT_EQ(machine_.signal(block), 4u);
+  EXPECT_EQ(machine_.records(), 0u);
+
+  EXPECT_TRUE(machine_.execute(c, add).er);
+  EXPECT_EQ(machine_.load64(at), 41u);
+  const auto record = machine_.record(0);
+  EXPECT_EQ(record.get(spec::errlog_hd_ent::step), 10u);
+  EXPECT_EQ(record.get(spec::errlog_hd_ent::sub_step), 2u);
+  EXPECT_EQ(record.get(spec::errlog_hd_ent::err_class), 0x3100u);
+
+  machine_.device->reset();
+  EXPECT_EQ(config(kDeviceControl2) & kAtomicOpRequesterEnable, 0u);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ class WatchedHost final : public Host {
     inner_.read_config(at, out);
   }
   void write_config(std::uint32_t at, std::span<const std::byte> in) override {
-    inner_.write_config(at, in);
+    if (at != dead_config) inner_.write_config(at, in);
   }
   void read_bar(unsigned bar, std::uint64_t at, std::span<std::byte> out) override {
     inner_.read_bar(bar, at, out);
@@ -115,7 +115,8 @@ class WatchedHost final : public Host {
 
   std::vector<Access> accesses;
   std::function<void(const Access&)> hook;
-  bool paused = false;  ///< progress() does nothing
+  bool paused = false;                        ///< progress() does nothing
+  std::optional<std::uint32_t> dead_config{};  ///< a register that takes no writes
 
  private:
   void note(bool write, unsigned bar, std::uint64_t at, std::span<const std::byte> bytes) {

@@ -268,6 +268,28 @@ TEST_P(WorkersTest, NoMemoryIsWrittenAfterAReset) {
   }
 }
 
+TEST_P(WorkersTest, InD3hotNothingIsWritten) {
+  constexpr std::size_t kSize = 256 << 10;
+  const auto from = m_->allocate(kSize), to = m_->allocate(kSize);
+  m_->fill(from, kSize, 7);
+  const auto& c = m_->start_context(1, kCopies);
+  for (unsigned k = 0; k < kCopies; ++k) push(c, copy(from, to, kSize));
+  m_->doorbell(1, kCopies);
+  m_->step();
+  std::this_thread::sleep_for(200us);
+  for (const std::uint16_t state : {3, 0}) {
+    m_->device->write_config(pcie::ConfigSpace::kPowerManagementAt + 4,
+                             std::as_bytes(std::span(&state, 1)));
+    if (state == 0) break;
+    EXPECT_TRUE(stays_untouched(m_->host(to), kSize));
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(m_->step(), util::kNever);
+    EXPECT_EQ(this->state(c), cxtv::CXTV_RUN);
+  }
+  ASSERT_TRUE(until([&] { return read_index(c) == kCopies; }));
+  EXPECT_TRUE(m_->equal(from, to, kSize));
+  EXPECT_EQ(m_->records(), 0u);
+}
+
 TEST_P(WorkersTest, ContextsStopAndStartWhileTheyWork) {
   constexpr std::size_t kSize = 128 << 10;
   const auto from = m_->allocate(kSize), to = m_->allocate(4 * kSize);
