@@ -35,6 +35,7 @@ struct ContextRun {
   // SDXI 4.2.5 CXTV_STOPG_*.
   bool stopping = false;
   StopCause stop_cause = StopCause::kLocal;
+  bool hard_stop = false;                ///< the completion-wait policy; never relaxed (SDXI 4.2.5)
   std::optional<util::Time> abort_at{};  ///< when outstanding descriptors are aborted
   // Injected faults: until when the descriptor is held back, and what keeps the stop from ending.
   util::Time held_until{};

@@ -35,8 +35,8 @@ Refusal state_not_written(ContextNumber number, Iova at) {
           .context = number};
 }
 
-void ContextStops::halt(const ContextEntry& entry) {
-  parts_.halt.halt(state_not_written(entry.number, entry.state()), entry.number);
+void ContextStops::halt(const ContextEntry& entry, const Refusal& refusal) {
+  parts_.halt.halt(refusal, entry.number);
 }
 
 Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool hard) {
@@ -93,18 +93,20 @@ Checked<void> ContextStops::mark(Context& context, StopCause cause, bool hard) {
     if (hard) make_hard(context);
     return {};
   }
-  if (!parts_.tables.write_state(context.entry, passing_state(cause))) {
-    halt(context.entry);
+  const auto& entry = context.entry;
+  if (!parts_.tables.write_state(entry, passing_state(cause))) {
+    halt(entry, state_not_written(entry.number, entry.state()));
     return {};
   }
   parts_.scheduler.recall(context);  // the control thread ends it
   context.space = parts_.memory.select(context.entry.pasid);
   context.stopping = true;
   context.stop_cause = cause;
+  context.hard_stop = hard;
   stopping_.push(context);
   if (untimed_ == nullptr) untimed_ = &context;
   if (parts_.faults.armed()) {
-    context.hang = parts_.faults.begin_stop(parts_.options.name, context.entry.number, hard);
+    context.hang = parts_.faults.begin_stop(parts_.options.name, entry.number, hard);
   }
   if (context.hang == 0 && !context.execution.executing) {
     finish(context);
@@ -118,6 +120,7 @@ Checked<void> ContextStops::mark(Context& context, StopCause cause, bool hard) {
 
 /// A hard stop after a soft one (SDXI 4.3.5).
 void ContextStops::make_hard(Context& context) {
+  context.hard_stop = true;
   if (context.hang != 0) {
     if (parts_.faults.holds_stop(context.hang, true)) return;
     context.hang = 0;
@@ -131,7 +134,7 @@ void ContextStops::finish(Context& context) {
   const bool written = context.space.store64(entry.read_index(), context.read_index) &&
                        parts_.tables.write_state(entry, final_state(context.stop_cause));
   drop(context);
-  if (!written) halt(entry);
+  if (!written) halt(entry, state_not_written(entry.number, entry.state()));
 }
 
 /// SDXI 4.3.5: an outstanding descriptor is aborted because of a stop action.
@@ -162,9 +165,10 @@ void ContextStops::stop_for_error(Context& context, const Refusal& refusal,
   // K1, as far as nothing may be cached (SDXI 4.3.2 step 2). A reserved encoding is software's
   // doing (SDXI 4.2.6), and ends here.
   const auto state = parts_.tables.read_state(entry);
-  const bool ended = state && is_final(*state);  // K3
+  if (!state) return halt(entry, refusal);  // K2b: what cannot be reached cannot be stopped
+  const bool ended = is_final(*state);      // K3
   const auto space = parts_.memory.select(entry.pasid);
-  const bool serialized = state && !ended &&
+  const bool serialized = !ended &&
                           (was_stopping || parts_.tables.write_state(entry, cxtv::CXTV_STOPG_FN)) &&
                           space.store64(entry.read_index(), read_index);
   if (!refusal.logged) {
@@ -174,8 +178,9 @@ void ContextStops::stop_for_error(Context& context, const Refusal& refusal,
                        .descriptor = descriptor});
   }
   if (ended) return;
-  // K2b: a context whose status cannot be reached cannot be stopped.
-  if (!serialized || !parts_.tables.write_state(entry, cxtv::CXTV_ERR_FN)) halt(entry);
+  if (!serialized || !parts_.tables.write_state(entry, cxtv::CXTV_ERR_FN)) {
+    halt(entry, state_not_written(entry.number, entry.state()));
+  }
 }
 
 void ContextStops::drop(Context& context) {

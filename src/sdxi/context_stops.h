@@ -46,6 +46,9 @@ class ContextStops {
   /// StopErr:Cxt, with the record before the state (SDXI 3.4).
   void stop_for_error(Context& context, const Refusal& refusal,
                       std::optional<std::uint64_t> descriptor);
+  /// The outstanding descriptor ends in an error (SDXI 4.3.5), and with it the stop. No effect on
+  /// one whose operation is being called.
+  void abort(Context& context);
   /// The context ends here, without a trace in memory.
   void drop(Context& context);
   void drop_all();
@@ -75,8 +78,7 @@ class ContextStops {
   Context* hold(const ContextEntry& entry);
   Checked<void> mark(Context& context, StopCause cause, bool hard);
   void make_hard(Context& context);
-  void abort(Context& context);
-  void halt(const ContextEntry& entry);
+  void halt(const ContextEntry& entry, const Refusal& refusal);
 
   Parts parts_;
   StopList stopping_;

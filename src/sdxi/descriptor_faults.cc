@@ -29,6 +29,10 @@ TurnEnd DescriptorFaults::hold(Context& context) {
       return Turn::kHeld;
     }
     context.hang = 0;
+    if (context.hard_stop && context.execution.executing) {
+      parts_.stops.abort(context);
+      return Turn::kIdle;
+    }
   }
   auto& injected = context.execution.injected;
   if (!context.execution.executing) return std::nullopt;

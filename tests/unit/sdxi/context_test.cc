@@ -225,6 +225,41 @@ TEST_F(ContextTest, ChkValidLogsWhatIsInaccessible) {
   EXPECT_EQ(other.record(0).get(ent::target_step), static_cast<unsigned>(step::ERRV_CXT_L1));
 }
 
+// D-086: a context that runs fails its check, and software changes its state then.
+TEST_F(ContextTest, AFailedCheckDropsWhatIsKnownOfTheStatus) {
+  auto& c = m_.start_context(4);
+  EXPECT_TRUE(m_.execute(c, nop()).done);
+  const auto entry = m_.at<spec::cxt_l1_ent>(c.l1);
+  entry.set(spec::cxt_l1_ent::vl, 0);
+  EXPECT_FALSE(m_.admin(start_rs(4, 4)).er);
+  m_.set_state(c, cxtv::CXTV_STOP_SW);
+  m_.at<spec::cxt_sts>(c.sts).set(spec::cxt_sts::read_index, 7);
+  m_.store64(c.write_index, 7);
+  entry.set(spec::cxt_l1_ent::vl, 1);
+  EXPECT_FALSE(m_.admin(start_rs(4, 4)).er);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_STOP_SW) << "skipped, for what it is now";
+  EXPECT_FALSE(m_.admin(start(4, 4)).er);
+  EXPECT_TRUE(m_.execute(c, nop()).done);
+  EXPECT_EQ(m_.read_index(c), 8u);
+  EXPECT_EQ(m_.records(), 0u);
+}
+
+// D-090: "issue an atomic write ..., then ensure that the value ... is CXTV_RUN".
+TEST_F(ContextTest, AStartWhoseStateIsNotThereAfterwardsFails) {
+  for (const bool refused : {true, false}) {
+    FunctionGroup group;
+    Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+    m.activate();
+    auto& c = m.make_context(4);
+    (refused ? m.trace.refuse_writes_at : m.trace.lose_writes_at) = c.sts;
+    EXPECT_TRUE(m.admin(start(4, 4)).er) << refused;
+    ASSERT_EQ(m.records(), 1u);
+    EXPECT_EQ(m.record(0).get(ent::target_step), 5u);
+    EXPECT_EQ(m.state(c), cxtv::CXTV_STOP_SW);
+    EXPECT_EQ(m.gsv(), fn_gsv::GSV_ACTIVE);
+  }
+}
+
 // D-090 D-104: state writes of start and stop, in order, one byte each.
 TEST_F(ContextTest, StateIsWrittenBySingleByteAccesses) {
   FunctionGroup group;
@@ -431,16 +466,30 @@ TEST_F(ContextTest, AFailedStartMayBeRepeatedAfterRemediation) {
   EXPECT_EQ(m_.state(bad), cxtv::CXTV_RUN);
 }
 
-// D-120
-TEST_F(ContextTest, SyncFindsDoorbellsEvaluated) {
-  auto& c = m_.start_context(4);
-  m_.submit(c, nop());
-  auto d = sync(spec::sync_filter::SYNC_CXT, 4, 4);
-  const auto block = m_.attach_completion(d);
-  m_.submit(m_.context(0), d);
-  m_.run();
-  EXPECT_EQ(m_.signal(block), 0u);
-  EXPECT_EQ(m_.read_index(c), 1u);
+// D-120: "all previously received MMIO doorbells are fully evaluated (i.e. there are no outstanding
+// data structure reads due to a prior doorbell)".
+TEST_F(ContextTest, ASyncCompletesAfterTheDoorbellsBeforeItAreEvaluated) {
+  constexpr ContextNumber kContexts = 20;
+  FunctionGroup group;
+  // One evaluation in each run().
+  Machine m(group, {.run_bytes = 2048}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  for (ContextNumber i = 1; i <= kContexts; ++i) m.push(m.start_context(i), nop());
+  auto d = sync(spec::sync_filter::SYNC_CXT, 1, kContexts);
+  const auto block = m.attach_completion(d);
+  m.trace.accesses.clear();
+  m.submit(m.context(0), d);  // its own doorbell is the first
+  for (ContextNumber i = 1; i <= kContexts; ++i) m.doorbell(i, 1);
+  m.run(100000);
+  const auto completed = m.trace.write_of(block);
+  ASSERT_GE(completed, 0);
+  for (ContextNumber i = 1; i <= kContexts; ++i) {
+    const auto& c = m.context(i);
+    const auto first = std::ranges::find_if(
+        m.trace.accesses, [&](const Trace::Access& a) { return !a.write && a.at == c.l1; });
+    EXPECT_LT(first - m.trace.accesses.begin(), completed) << i;
+    EXPECT_EQ(m.read_index(c), 1u);
+  }
 }
 
 // D-122

@@ -63,16 +63,65 @@ TEST_F(StopTest, AHardStopAbortsTheOutstandingDescriptor) {
   EXPECT_EQ(m_.record(0).get(ent::cxt_num), 4u);
 }
 
-// D-082 D-103
-TEST_F(StopTest, StopsMergeAndAHardOneIsNotRelaxed) {
+// D-103: of several stops of any cause one makes the transition, and decides where it ends.
+TEST_F(StopTest, StopsMergeIntoTheFirst) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = long_copy(m, 4);
+  std::vector<cxtv> states;
+  m.trace.on_write = [&](Iova at) {
+    if (at == c.sts) states.push_back(m.state(c));
+  };
+  for (int i = 0; i < 3; ++i) m.submit(m.context(0), stop(4, 4));
+  while (m.read_index(m.context(0)) < m.write_index(m.context(0))) m.step();
+  ASSERT_EQ(m.state(c), cxtv::CXTV_STOPG_SW);
+  ASSERT_EQ(m.signal(block_), 1u) << "the copy is outstanding";
+  m.request(fn_gsr::GSRV_STOP_SF);
+  m.run(100000);
+  EXPECT_EQ(m.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_FALSE(m.er(block_));
+  EXPECT_EQ(states, (std::vector{cxtv::CXTV_STOPG_SW, cxtv::CXTV_STOP_SW}));
+}
+
+// D-082 D-099: a hard stop strengthens a soft one that waits; K5.
+TEST_F(StopTest, AHardStopAbortsWhatASoftOneWaitsFor) {
   auto& c = long_copy(m_, 4);
-  EXPECT_TRUE(m_.admin(stop(4, 4)).done);
-  m_.submit(m_.context(0), stop(4, 4, true));
   m_.submit(m_.context(0), stop(4, 4));
-  m_.run();
-  EXPECT_NE(m_.state(c), cxtv::CXTV_RUN);
-  EXPECT_NE(m_.state(c), cxtv::CXTV_STOPG_SW);
+  m_.step();
+  ASSERT_EQ(m_.state(c), cxtv::CXTV_STOPG_SW);
+  m_.submit(m_.context(0), stop(4, 4, true));
+  m_.step();
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_ERR_FN);
+  EXPECT_TRUE(m_.er(block_));
+  EXPECT_EQ(m_.records(), 1u);
   EXPECT_EQ(m_.state(m_.context(0)), cxtv::CXTV_RUN);
+}
+
+// D-082, 4.2.5: "once applied, the completion policy cannot be relaxed". The rule keeps the stop
+// from ending, so that a soft one comes in time.
+TEST_F(StopTest, AHardStopIsNotRelaxedByALaterSoftOne) {
+  for (const bool by_function : {false, true}) {
+    FunctionGroup group;
+    Machine m(group);
+    m.activate();
+    auto& c = long_copy(m, 4);
+    const auto rule = group.faults().add(*parse_fault("do=hang-stop"));
+    m.submit(m.context(0), stop(4, 4, true));
+    m.step();
+    ASSERT_EQ(m.state(c), cxtv::CXTV_STOPG_SW);
+    if (by_function) {
+      m.request(fn_gsr::GSRV_STOP_SF);
+    } else {
+      m.submit(m.context(0), stop(4, 4));
+    }
+    m.step();
+    EXPECT_EQ(m.signal(block_), 1u);
+    EXPECT_TRUE(group.faults().remove(rule));
+    m.run();
+    EXPECT_EQ(m.state(c), cxtv::CXTV_ERR_FN) << "aborted";
+    EXPECT_TRUE(m.er(block_));
+  }
 }
 
 // D-098 D-100
@@ -113,7 +162,45 @@ TEST_F(StopTest, SyncStopOverContextsThatRunHasNothingToWaitFor) {
   EXPECT_TRUE(m_.admin(sync(spec::sync_filter::SYNC_STOP, 0, 10)).done);
 }
 
-// D-105
+// D-104: K6 to K13 of a stop that aborts, as the bus sees them.
+TEST_F(StopTest, TheStepsOfAnAbortingStopComeInOrder) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = long_copy(m, 4);
+  std::vector<std::string> order;
+  m.trace.on_write = [&](Iova at) {
+    if (at == c.sts) order.push_back("state " + std::to_string(static_cast<int>(m.state(c))));
+    if (at == c.sts + 8) order.push_back("read_index");
+    if (at == block_ + 8) order.push_back("er");
+    if (at == block_) order.push_back("signal");
+    if (at == m.record_at(0)) order.push_back("record");
+  };
+  m.submit(m.context(0), stop(4, 4, true));
+  m.run(100000);
+  EXPECT_EQ(order, (std::vector<std::string>{"state 2", "er", "signal", "read_index", "record",
+                                             "state 15"}));
+  EXPECT_EQ(m.read_index(c), 1u) << "a descriptor boundary";
+}
+
+// D-104: and of one that has nothing to abort. K12 b.
+TEST_F(StopTest, TheStepsOfAFunctionStopComeInOrder) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = long_copy(m, 4);
+  std::vector<std::string> order;
+  m.trace.on_write = [&](Iova at) {
+    if (at == c.sts) order.push_back("state " + std::to_string(static_cast<int>(m.state(c))));
+    if (at == block_) order.push_back("signal");
+  };
+  m.request(fn_gsr::GSRV_STOP_SF);
+  m.run(100000);
+  EXPECT_EQ(order, (std::vector<std::string>{"state 6", "signal", "state 4"}));
+  EXPECT_EQ(m.records(), 0u);
+}
+
+// D-105: K2c.
 TEST_F(StopTest, StopOfAnUnreadableContextIsLogged) {
   auto& c = m_.make_context(4, 16, cxtv::CXTV_RUN);
   spec::set_address(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::cxt_sts_ptr, 0x1000);
@@ -121,8 +208,46 @@ TEST_F(StopTest, StopOfAnUnreadableContextIsLogged) {
   EXPECT_EQ(m_.record(0).get(ent::target_step), 5u);
 }
 
-// D-106
-TEST_F(StopTest, AnErrorInAContextWhoseStatusIsGoneHaltsTheFunction) {
+// D-105: K2d.
+TEST_F(StopTest, StopOfAnInvalidContextDoesNothing) {
+  auto& c = m_.make_context(4, 16, cxtv::CXTV_RUN);
+  m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::vl, 0);
+  EXPECT_FALSE(m_.admin(stop(4, 4)).er);
+  EXPECT_EQ(m_.records(), 0u);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_RUN);
+}
+
+// D-105: K2a, where ChkValid:Cxt fails with LogErr:Cxt.
+TEST_F(StopTest, AFunctionStopPassesOverAContextWithUnreadableStructures) {
+  auto& c = m_.start_context(4);
+  m_.submit(c, nop());
+  m_.run();
+  m_.at<spec::cxt_ctl>(c.ctl).set(spec::cxt_ctl::ds_ring_sz, 0);
+  m_.request(fn_gsr::GSRV_STOP_SF);
+  m_.run();
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_EQ(m_.records(), 0u);
+  EXPECT_EQ(m_.state(c), cxtv::CXTV_RUN);
+}
+
+// D-105 D-106: K1 and K2b. The context's status is where nothing is: there is no way to stop it.
+TEST_F(StopTest, AnErrorOfAContextThatFailsItsCheckHaltsTheFunction) {
+  auto& c = m_.start_context(4);
+  m_.submit(c, nop());
+  m_.run();
+  spec::set_address(m_.at<spec::cxt_ctl>(c.ctl), spec::cxt_ctl::cxt_sts_ptr, 0x1000);
+  EXPECT_FALSE(m_.admin(update_contexts(4, 4)).er);
+  m_.submit(c, nop());
+  m_.run();
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ERROR);
+  ASSERT_EQ(m_.records(), 1u) << "no record says that the context has stopped";
+  EXPECT_EQ(m_.record(0).get(ent::step), 1u);
+  EXPECT_EQ(m_.record(0).get(ent::re), 2u);
+  EXPECT_EQ(m_.record(0).get(ent::cxt_num), 4u);
+}
+
+// D-053: K9b. Its status is read, but cannot be written.
+TEST_F(StopTest, AnErrorOfAContextWhoseStatusCannotBeWrittenHaltsTheFunction) {
   FunctionGroup group;
   Machine m(group, {}, nullptr, Machine::Memory::kTraced);
   m.activate();
