@@ -22,6 +22,9 @@ constexpr std::size_t kLine = 64;
 
 /// Whole cache lines; `to` is aligned to one.
 void stream(std::byte* to, const std::byte* from, std::size_t size) {
+  // Such stores are not ordered among others. SDXI 5.6: the cleared valid bit is visible before any
+  // of them, and the completion after all.
+  _mm_sfence();
   for (std::size_t at = 0; at < size; at += kLine) {
     const auto* in = reinterpret_cast<const __m128i*>(from + at);
     auto* out = reinterpret_cast<__m128i*>(to + at);
@@ -32,7 +35,6 @@ void stream(std::byte* to, const std::byte* from, std::size_t size) {
     _mm_stream_si128(out + 2, c);
     _mm_stream_si128(out + 3, d);
   }
-  // Such stores are not ordered among others: the completion comes after them.
   _mm_sfence();
 }
 #endif
