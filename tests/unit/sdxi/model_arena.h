@@ -4,6 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <thread>
+
 #include "sdxi/machine.h"
 #include "sdxi/model_descriptors.h"
 
@@ -13,7 +18,15 @@ namespace softhca::sdxi::test {
 /// each.
 class Arena {
  public:
-  explicit Arena(std::uint64_t seed) : random_(seed, model_) {
+  /// How the device works; the outcome is the same.
+  struct Mode {
+    unsigned workers = 0;
+    std::uint32_t turn_bytes = 256 << 10;
+    bool remote = false;  ///< the memory of function 1 is behind a peer
+  };
+
+  explicit Arena(std::uint64_t seed, const Mode& mode) : mode_(mode), random_(seed, model_) {
+    group_.workers().set_patience({});  // descriptors are taken when a doorbell rings, not before
     model_.functions.resize(kFunctions);
     for (unsigned f = 0; f < kFunctions; ++f) set_up(f);
     model_.functions[0].vf = 2;
@@ -24,11 +37,14 @@ class Arena {
   /// One thing that drivers do, or should not do; then both are compared.
   void act() {
     last_.clear();
+    side_by_side_ = mode_.workers != 0;
     const auto f = static_cast<unsigned>(random_.below(kFunctions));
     keep_up(f);
     const auto what = random_.below(100);
-    if (what < 62) {
+    if (what < 46) {
       work(f);
+    } else if (what < 62) {
+      crowd();
     } else if (what < 84) {
       administer(f);
     } else if (what < 94) {
@@ -74,10 +90,12 @@ class Arena {
   ContextNumber any_number() { return kNumbers[random_.below(kNumbers.size())]; }
 
   void set_up(unsigned f) {
-    DeviceOptions options;
-    options.vfs = f == 0 ? 1 : 0;
-    machines_[f] =
-        std::make_unique<Machine>(group_, options, f == kVf ? machines_[0].get() : nullptr);
+    DeviceOptions options{.vfs = static_cast<std::uint16_t>(f == 0 ? 1 : 0),
+                          .workers = mode_.workers};
+    options.turn_bytes = mode_.turn_bytes;
+    machines_[f] = std::make_unique<Machine>(
+        group_, options, f == kVf ? machines_[0].get() : nullptr,
+        mode_.remote && f == 1 ? Machine::Memory::kTraced : Machine::Memory::kLocal);
     auto& m = machine(f);
     m.activate();
     m.make_error_log(4, false);
@@ -133,25 +151,74 @@ class Arena {
     reference(f).keys[index] = key;
   }
 
-  /// Puts descriptors into a ring of both and rings the doorbell.
-  void submit(unsigned f, ContextNumber number, const std::vector<model::Bytes>& sequence) {
+  static std::uint64_t* word(const Machine& m, Iova at) {
+    return reinterpret_cast<std::uint64_t*>(m.host(at));
+  }
+  static std::uint64_t load(const Machine& m, Iova at) {
+    return __atomic_load_n(word(m, at), __ATOMIC_ACQUIRE);
+  }
+  static void store(const Machine& m, Iova at, std::uint64_t value) {
+    __atomic_store_n(word(m, at), value, __ATOMIC_RELEASE);
+  }
+
+  /// Puts descriptors into a ring of both.
+  void give(unsigned f, ContextNumber number, const std::vector<model::Bytes>& sequence) {
     auto& m = machine(f);
     const auto& context = m.context(number);
-    auto& c = reference(f, number);
     for (const auto& d : sequence) {
-      Descriptor raw;
-      std::memcpy(raw.data(), d.data(), raw.size());
-      m.push(context, raw);
-      c.ring.push_back(d);
+      const auto index = load(m, context.write_index);
+      const auto slot = m.slot(context, index);
+      std::memcpy(m.host(slot) + 8, d.data() + 8, d.size() - 8);
+      std::uint64_t head;
+      std::memcpy(&head, d.data(), 8);
+      store(m, slot, head);
+      store(m, context.write_index, index + 1);
+      reference(f, number).ring.push_back(d);
       last_.push_back({f, number, d});
     }
     ++sequences_;
     descriptors_ += sequence.size();
-    m.doorbell(number, m.write_index(context));
+  }
+  /// A doorbell at both; the device has not done its work yet.
+  void ring(unsigned f, ContextNumber number) {
+    auto& m = machine(f);
+    m.doorbell(number, load(m, m.context(number).write_index));
+    model_.run(reference(f, number));
+  }
+  void submit(unsigned f, ContextNumber number, const std::vector<model::Bytes>& sequence) {
+    give(f, number, sequence);
+    ring(f, number);
+    settle();
+  }
+  /// Lets the device work until it has come as far as the model, or until that takes too long.
+  void settle() {
+    for (auto& m : machines_) m->trace.accesses.clear();
     for (int pass = 0; pass < 2; ++pass) {
       for (auto& each : machines_) each->run();
     }
-    model_.run(c);
+    if (mode_.workers == 0) return;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (!has_settled() && std::chrono::steady_clock::now() < end) {
+      for (auto& each : machines_) each->run();
+      std::this_thread::yield();
+    }
+  }
+  /// True if Read_Index and state of every context are the model's, and no worker has any.
+  bool has_settled() {
+    for (unsigned f = 0; f < kFunctions; ++f) {
+      auto& m = machine(f);
+      for (const auto& [number, c] : reference(f).contexts) {
+        const auto& context = m.context(static_cast<ContextNumber>(number));
+        if (load(m, context.sts + 8) != c.read_index) return false;
+        if ((load(m, context.sts) & 0xf) != c.state) return false;
+      }
+      bool idle = true;
+      m.device->contexts().for_each([&idle](const Context& context) {
+        idle = idle && (!context.lent || context.attention == Attention::kNobody);
+      });
+      if (!idle) return false;
+    }
+    return true;
   }
   /// Takes back what a context that does not run has left.
   void drain(unsigned f, ContextNumber number) {
@@ -160,7 +227,7 @@ class Arena {
     auto& c = reference(f, number);
     if (c.ring.empty()) return;
     std::memset(m.host(context.ring), 0, std::size_t{context.ring_sz} * 64);
-    m.store64(context.write_index, c.read_index);
+    store(m, context.write_index, c.read_index);
     c.ring.clear();
   }
   void set_state(unsigned f, ContextNumber number, model::State state) {
@@ -224,11 +291,25 @@ class Arena {
 
   std::vector<model::Bytes> random_sequence(unsigned f, ContextNumber number, std::uint64_t most) {
     std::vector<model::Bytes> sequence;
+    std::set<std::pair<bool, std::uint64_t>> signaled;  ///< by a start, of the VF or not
     for (auto n = 1 + random_.below(most); n > 0; --n) {
-      const auto& d = sequence.emplace_back(random_.descriptor(reference(f, number)));
+      auto& d = sequence.emplace_back(random_.descriptor(reference(f, number)));
+      if (number != 0) continue;
       const auto subtype = model::bits(d, 15, 8);
-      // Contexts that a start signals run beside what follows it.
-      if (number == 0 && (subtype == 3 || subtype == 8) && model::bits(d, 46, 46)) break;
+      const bool starts = subtype == 3 || subtype == 8, stops = subtype == 4;
+      if (!starts && !stops) continue;
+      // Contexts that a start signals run beside what follows it: they are not started or stopped
+      // again, for when would that be?
+      const bool vf = model::bits(d, 47, 47);
+      const auto first = model::bits(d, 79, 64), last = model::bits(d, 95, 80);
+      const auto hit = signaled.lower_bound({vf, std::max<std::uint64_t>(first, 1)});
+      if (hit != signaled.end() && hit->first == vf && hit->second <= last) {
+        d = model::Generator::update(random_.rarely(2));
+      } else if (starts && model::bits(d, 46, 46)) {
+        for (const auto one : kNumbers) {
+          if (first <= one && one <= last) signaled.insert({vf, one});
+        }
+      }
     }
     return sequence;
   }
@@ -243,6 +324,51 @@ class Arena {
       submit(by_pf ? 0 : f, 0, {model::Generator::start(c, by_pf)});
     }
     drain(f, number);
+  }
+  /// Descriptors for many contexts at once, of which each works in its own slice of memory. Those
+  /// that run hear a doorbell and those that do not are started one by one; or one operation starts
+  /// them all. What the administrative context does beside it goes on.
+  void crowd() {
+    side_by_side_ = true;
+    const bool by_one = random_.rarely(2);
+    std::vector<std::pair<unsigned, ContextNumber>> bells;
+    for (unsigned f = 0; f < kFunctions; ++f) {
+      keep_up(f);
+      if (!administrable(f)) continue;
+      std::vector<model::Bytes> administration;
+      bool any_failed = false;
+      for (const auto number : kNumbers) {
+        const auto& c = reference(f, number);
+        any_failed = any_failed || c.state == model::kErrFn || c.state == model::kReserved;
+        if (random_.rarely(4)) continue;
+        give(f, number, random_sequence(f, number, 12));
+        if (by_one) continue;
+        if (c.state == model::kRun) {
+          bells.emplace_back(f, number);
+        } else {
+          administration.push_back(model::Generator::start(c, false));
+        }
+      }
+      if (by_one) administration.push_back(model::Generator::start_all(!any_failed));
+      administration.push_back(model::Generator::update(false));
+      administration.push_back(model::Generator::update(true));
+      give(f, 0, administration);
+      bells.emplace_back(f, 0);
+    }
+    for (const auto& [f, number] : bells) ring(f, number);
+    settle();
+    // A start that failed has signaled nobody.
+    for (unsigned f = 0; f < kFunctions; ++f) {
+      for (const auto number : kNumbers) {
+        const auto& c = reference(f, number);
+        if (c.state == model::kRun && !c.ring.empty()) ring(f, number);
+      }
+    }
+    settle();
+    for (unsigned f = 0; f < kFunctions; ++f) {
+      for (const auto number : kNumbers) drain(f, number);
+      if (!administrable(f)) drain(f, 0);
+    }
   }
   void administer(unsigned f) {
     submit(f, 0, random_sequence(f, 0, 8));
@@ -351,15 +477,21 @@ class Arena {
     if (status != 0) m.write(reg::MMIO_ERR_STS, status);
     const auto end = m.records();
     EXPECT_EQ(end - read_[f], want.size()) << "records";
+    std::vector<model::Record> have;
+    for (auto i = read_[f]; i < end; ++i) have.push_back(decode(m.record(i)));
+    const auto by_text = [](const auto& a, const auto& b) { return text(a) < text(b); };
+    if (side_by_side_) {  // SDXI 3.4: their order is the function's choice
+      std::ranges::sort(have, by_text);
+      std::ranges::sort(want, by_text);
+    }
     for (auto i = want.size(); i < end - read_[f]; ++i) {
-      ADD_FAILURE() << "only the device: " << text(decode(m.record(read_[f] + i)));
+      ADD_FAILURE() << "more of the device: " << text(have[i]);
     }
     for (auto i = end - read_[f]; i < want.size(); ++i) {
-      ADD_FAILURE() << "only the model: " << text(want[i]);
+      ADD_FAILURE() << "more of the model: " << text(want[i]);
     }
     for (std::size_t i = 0; i < want.size() && read_[f] + i < end; ++i) {
-      const auto got = decode(m.record(read_[f] + i));
-      EXPECT_EQ(text(got), text(want[i]));
+      EXPECT_EQ(text(have[i]), text(want[i]));
       ++errors_;
     }
     read_[f] = end;
@@ -394,6 +526,8 @@ class Arena {
     ContextNumber context;
     model::Bytes descriptor;
   };
+  Mode mode_;
+  bool side_by_side_ = false;  ///< contexts have worked at the same time since the last comparison
   std::vector<Given> last_;
   model::Model model_;
   model::Generator random_;

@@ -2,6 +2,7 @@
 // are wrong in one place, a few are noise.
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <random>
 
@@ -12,10 +13,13 @@ namespace softhca::sdxi::test::model {
 
 class Generator {
  public:
-  /// What addresses are drawn from: the first bytes of every function's memory.
-  static constexpr std::size_t kWindow = 64 << 10;
-  /// Behind them, for what a damaged size reaches.
-  static constexpr std::size_t kSlack = 4096;
+  /// What addresses are drawn from: the first bytes of every function's memory. Each context of
+  /// each function has a slice of its own there, so that what contexts do side by side can be told,
+  /// whatever their order.
+  static constexpr std::size_t kSlice = 20 << 10, kSlices = 12;
+  static constexpr std::size_t kWindow = kSlice * kSlices;
+  /// Behind the window, and at the end of each slice, for what a damaged size reaches.
+  static constexpr std::size_t kSlack = 4096, kGap = 64;
 
   Generator(std::uint64_t seed, const Model& model) : random_(seed), model_(model) {}
 
@@ -34,7 +38,15 @@ class Generator {
       put(d, bit, bit, bits(d, bit, bit) ^ 1);
     }
     put(d, 448, 448, random_());
-    put(d, 511, 453, address(c.function, 32, 32) >> 5);
+    put(d, 511, 453, address(c, c.function, 32, 32) >> 5);
+    return d;
+  }
+
+  /// DSC_CXT_START_[NM, RS] of all contexts, whose rings are then looked at.
+  static Bytes start_all(bool normal) {
+    auto d = start({}, false);
+    put(d, 15, 8, normal ? 3 : 8);
+    put(d, 95, 80, 11);
     return d;
   }
 
@@ -66,11 +78,17 @@ class Generator {
     }
   }
 
-  /// An address where `size` bytes fit into the window of `f`, or, rarely, nothing is mapped.
-  std::uint64_t address(unsigned f, std::uint64_t size, std::uint64_t alignment) {
-    if (rarely(60) || size > kWindow) return 0x10000 + random_() % 64 * 4096;
-    const auto at = random_() % (kWindow - size + 1);
-    return model_.functions[f].memory.base + at / alignment * alignment;
+  /// Where the slice of `c` begins in the memory of function `f`.
+  std::uint64_t slice(const Context& c, unsigned f) const {
+    constexpr std::array<unsigned, 12> kPlaces{0, 1, 0, 0, 0, 0, 2, 0, 0, 0, 0, 3};
+    return model_.functions[f].memory.base + (c.function * 4 + kPlaces[c.number]) * kSlice;
+  }
+  std::uint64_t nowhere() { return 0x10000 + random_() % 64 * 4096; }
+  /// An address where `size` bytes fit into that slice, or, rarely, nothing is mapped.
+  std::uint64_t address(const Context& c, unsigned f, std::uint64_t size, std::uint64_t alignment) {
+    if (rarely(60) || size > kSlice - kGap) return nowhere();
+    const auto at = random_() % (kSlice - kGap - size + 1);
+    return slice(c, f) + at / alignment * alignment;
   }
   unsigned akey() {
     return static_cast<unsigned>(rarely(50) ? pick({1, 3, 4, 6, 9, 255, 256, 65535})
@@ -127,28 +145,29 @@ class Generator {
     put(d, 36, 32, size - 1);
     put(d, 65, 64, rarely(50) ? 3 : random_() % 3);
     put(d, 111, 96, key);
-    put(d, 191, 128, address(side(c, key), size, 1));
+    put(d, 191, 128, address(c, side(c, key), size, 1));
     for (std::size_t i = 24; i < 56; ++i) d[i] = static_cast<std::uint8_t>(random_());
   }
   void make_copy(const Context& c, Bytes& d) {
     const auto from = akey(), to = akey();
     const auto size = rarely(60) ? (std::uint64_t{2} << 20) + 1 + random_() % 1000
-                                 : 1 + random_() % (rarely(4) ? 20000 : 200);
+                                 : 1 + random_() % (rarely(4) ? 9000 : 200);
     put(d, 63, 32, size - 1);
     put(d, 65, 64, rarely(50) ? 3 : random_() % 3);
     put(d, 69, 68, rarely(50) ? 3 : random_() % 3);
     put(d, 111, 96, from), put(d, 127, 112, to);
-    const auto source = address(side(c, from), size, 1);
+    const auto source = address(c, side(c, from), size, 1);
     put(d, 191, 128, source);
-    put(d, 255, 192, apart(source, size, size, [&] { return address(side(c, to), size, 1); }));
+    put(d, 255, 192, apart(source, size, size, [&] { return address(c, side(c, to), size, 1); }));
   }
   /// A destination that does not overlap the source: what happens then is not defined (SDXI 5.6).
   template <class Draw>
   std::uint64_t apart(std::uint64_t source, std::uint64_t read, std::uint64_t written, Draw draw) {
-    for (;;) {
+    for (int tries = 0; tries < 16; ++tries) {
       const auto at = draw();
       if (at + written <= source || source + read <= at || source < Machine::kBase) return at;
     }
+    return nowhere();
   }
   void make_repeat(const Context& c, Bytes& d) {
     const auto from = akey(), to = akey();
@@ -156,9 +175,9 @@ class Generator {
     put(d, 52, 44, units - 1), put(d, 287, 268, copies - 1);
     put(d, 111, 96, from), put(d, 127, 112, to);
     put(d, 128, 128, 0);
-    const auto source = address(side(c, from), units * 4096, 4096);
+    const auto source = address(c, side(c, from), units * 4096, 4096);
     put(d, 191, 140, source >> 12);
-    const auto draw = [&] { return address(side(c, to), units * copies * 4096, 4096); };
+    const auto draw = [&] { return address(c, side(c, to), units * copies * 4096, 4096); };
     put(d, 255, 204, apart(source, units * 4096, units * copies * 4096, draw) >> 12);
   }
   void make_atomic(const Context& c, Bytes& d) {
@@ -168,13 +187,13 @@ class Generator {
     put(d, 65, 64, rarely(50) ? 3 : random_() % 3);
     put(d, 111, 96, key);
     // Half of them on few words, so that operands meet values that were stored before.
-    const auto at = rarely(2) ? model_.functions[side(c, key)].memory.base + random_() % 4 * 8
-                              : address(side(c, key), 8, rarely(30) ? 4 : (eight ? 8 : 4));
+    const auto at = rarely(2) ? slice(c, side(c, key)) + random_() % 4 * 8
+                              : address(c, side(c, key), 8, rarely(30) ? 4 : (eight ? 8 : 4));
     put(d, 191, 130, at >> 2);
     put(d, 255, 192, rarely(3) ? random_() : pick({0, 1, 2, ~0ull, 1ull << 63, 1ull << 31}));
     put(d, 319, 256, random_());
     put(d, 320, 320, random_());
-    put(d, 383, 322, address(c.function, 8, rarely(30) ? 4 : 8) >> 2);
+    put(d, 383, 322, address(c, c.function, 8, rarely(30) ? 4 : 8) >> 2);
   }
 
   Bytes administrative() {
