@@ -61,7 +61,7 @@ TEST_F(DriverUseTest, ValidDescriptorsThatWerePublishedAreNotModified) {
 
 // W-13: a consumer in another thread never meets a valid bit before the rest of the descriptor.
 TEST(DriverRingTest, ADescriptorIsWholeWhenItsValidBitIsSet) {
-  constexpr std::uint64_t kCount = 100000, kEntries = 8;
+  constexpr std::uint64_t kCount = 50000, kEntries = 64;
   std::vector<std::byte> slots(kEntries * 64);
   alignas(8) std::array<std::byte, 8> read{}, write{};
   const Ring ring(slots, read.data(), write.data());

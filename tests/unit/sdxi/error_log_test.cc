@@ -94,8 +94,24 @@ TEST_F(ErrorLogTest, ADoorbellThatFindsBrokenStructuresStopsNothingAndItsRecordS
   EXPECT_EQ(m_.state(c), cxtv::CXTV_RUN);
 }
 
-// D-202 D-203 D-204
-TEST_F(ErrorLogTest, TheInterruptComesOnTheFirstErrorAfterClearingAndFindsTheRecord) {
+// D-202: whoever hears the message finds the record, the index and the status.
+TEST_F(ErrorLogTest, TheRecordIsThereWhenTheInterruptComes) {
+  int heard = 0;
+  m_.on_interrupt = [&](unsigned vector) {
+    EXPECT_EQ(vector, 0u);
+    ++heard;
+    EXPECT_EQ(m_.records(), 1u);
+    EXPECT_EQ(m_.record(0).get(ent::vl), 1u);
+    EXPECT_EQ(m_.record(0).get(ent::step), 10u);
+    EXPECT_EQ(m_.record(0).get(ent::cxt_num), 5u);
+    EXPECT_TRUE(status(sts::sts));
+  };
+  fail();
+  EXPECT_EQ(heard, 1);
+}
+
+// D-203 D-204
+TEST_F(ErrorLogTest, TheInterruptComesOnTheFirstErrorAfterClearing) {
   fail();
   EXPECT_EQ(m_.interrupts(0), 1u);
   EXPECT_TRUE(status(sts::sts));

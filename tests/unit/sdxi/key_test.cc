@@ -158,6 +158,9 @@ TEST_F(RKeyTest, EachViolatedCheckAbortsTheAccess) {
   b_.set_field<spec::mmio_rkey>(reg::MMIO_RKEY, spec::mmio_rkey::en, 0);
   expect_aborted();
   b_.set_field<spec::mmio_rkey>(reg::MMIO_RKEY, spec::mmio_rkey::en, 1);
+  b_.set_field<spec::mmio_rkey>(reg::MMIO_RKEY, spec::mmio_rkey::sz, 9);  // above max_rkey_sz
+  expect_aborted();
+  b_.set_field<spec::mmio_rkey>(reg::MMIO_RKEY, spec::mmio_rkey::sz, 0);
   point(a_, c_, 2, b_.device->sfunc(), 256);
   expect_aborted();
   point(a_, c_, 2, 999, kRKey);

@@ -86,6 +86,24 @@ TEST_F(OperationTest, CopyIsExactForSizesAndAlignments) {
   }
 }
 
+// D-163: 2^32 bytes, the most that size can say, of few pages that are mapped over and over.
+TEST_F(OperationTest, TheLargestCopyIsExact) {
+  constexpr std::uint64_t kSize = std::uint64_t{1} << 32, kPiece = 1 << 20;
+  constexpr Iova kFrom = Iova{1} << 40, kTo = Iova{1} << 41;
+  const auto source = m_.allocate(kPiece), target = m_.allocate(kPiece), last = m_.allocate(kPiece);
+  m_.fill(source, kPiece, 3);
+  auto& dma = m_.device->dma();
+  for (std::uint64_t at = 0; at < kSize; at += kPiece) {
+    ASSERT_TRUE(dma.map(kFrom + at, kPiece, m_.host(source), pcie::DmaAccess::kRead));
+    const auto to = at + kPiece == kSize ? last : target;  // behind it there is nothing
+    ASSERT_TRUE(dma.map(kTo + at, kPiece, m_.host(to), pcie::DmaAccess::kReadWrite));
+  }
+  EXPECT_FALSE(m_.execute(c_, copy(kFrom, kTo, kSize)).er);
+  EXPECT_TRUE(m_.equal(source, target, kPiece));
+  EXPECT_TRUE(m_.equal(source, last, kPiece));
+  EXPECT_GE(m_.device->contexts().statistics().bytes, kSize);
+}
+
 TEST_F(OperationTest, CopyCrossesMappingsOfBothKinds) {
   FunctionGroup group;
   Machine m(group);

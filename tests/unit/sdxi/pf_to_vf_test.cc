@@ -139,7 +139,7 @@ TEST_F(PfToVfTest, FailuresAreLoggedByTheVf) {
   EXPECT_EQ(pf_.records(), 0u);
 }
 
-// D-118 D-119 D-222
+// D-119 D-222
 TEST_F(PfToVfTest, SyncStopOfAPfWaitsForALocalStopOfTheVf) {
   auto& c = vf_.start_context(4);
   const auto from = vf_.allocate(16u << 20), to = vf_.allocate(16u << 20);
@@ -156,6 +156,111 @@ TEST_F(PfToVfTest, SyncStopOfAPfWaitsForALocalStopOfTheVf) {
   run();
   EXPECT_EQ(vf_.state(c), cxtv::CXTV_STOP_SW);
   EXPECT_EQ(pf_.signal(block), 0u);
+}
+
+// D-222: whose stops count is what vf and vf_num say.
+TEST_F(PfToVfTest, SyncStopWaitsForTheVfThatItNames) {
+  Machine second(group_, {}, &pf_);
+  second.activate();
+  auto& c = second.start_context(4);
+  const auto size = 16u << 20;
+  const auto from = second.allocate(size), to = second.allocate(size);
+  second.submit(c, copy(from, to, size));
+  second.step();
+  second.submit(second.context(0), stop(4, 4));
+  second.step();
+  ASSERT_EQ(second.state(c), cxtv::CXTV_STOPG_SW);
+  const auto completes = [this](Descriptor d) {
+    const auto block = pf_.attach_completion(d);
+    pf_.submit(pf_.context(0), d);
+    for (int i = 0; i < 3; ++i) pf_.step();
+    return pf_.signal(block) == 0;
+  };
+  EXPECT_TRUE(completes(on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_STOP, 4, 4), 0)));
+  EXPECT_TRUE(completes(sync(spec::sync_filter::SYNC_STOP, 4, 4)));
+  EXPECT_FALSE(completes(on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_STOP, 4, 4), 1)));
+  second.run(), pf_.run();
+  EXPECT_EQ(second.state(c), cxtv::CXTV_STOP_SW);
+  EXPECT_TRUE(completes(on_vf<spec::dsc_sync>(sync(spec::sync_filter::SYNC_STOP, 4, 4), 1)));
+}
+
+/// D-118: an update and its DSC_SYNC, both local or both of the PF for the same VF. When the
+/// DSC_SYNC has completed, every new descriptor sees what was changed.
+class SyncScopeTest : public PfToVfTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  /// Who has the context, and how its structures are updated.
+  Machine& target() { return GetParam() ? vf_ : pf_; }
+  template <class Update>
+  void synchronize(const Descriptor& update, spec::sync_filter filter) {
+    auto barrier = sync(filter, 4, 4);
+    if (!GetParam()) {
+      EXPECT_FALSE(admin(update).er);
+      EXPECT_TRUE(admin(barrier).done);
+    } else {
+      EXPECT_FALSE(admin(on_vf<Update>(update)).er);
+      EXPECT_TRUE(admin(on_vf<spec::dsc_sync>(barrier)).done);
+    }
+  }
+  Machine::Outcome execute(const Machine::Context& c, Descriptor d) {
+    const auto block = target().attach_completion(d);
+    target().submit(c, d);
+    run();
+    return {target().signal(block) == 0, target().er(block)};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(LocalAndPfToVf, SyncScopeTest, ::testing::Bool());
+
+TEST_P(SyncScopeTest, ContextUpdates) {
+  auto& m = target();
+  auto& c = m.start_context(4);
+  const auto from = m.allocate(3u << 20), to = m.allocate(3u << 20);
+  EXPECT_FALSE(execute(c, copy(from, to, 3u << 20)).er);
+  m.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::max_buffer, 0);
+  synchronize<spec::dsc_cxt_upd>(update_contexts(4, 4, spec::tgt_pcd::UPD_L1),
+                                 spec::sync_filter::SYNC_CXT);
+  EXPECT_TRUE(execute(c, copy(from, to, 3u << 20)).er);
+}
+
+TEST_P(SyncScopeTest, FunctionUpdates) {
+  auto& m = target();
+  auto& c = m.start_context(4);
+  const auto at = m.allocate(8, 8);
+  const auto add = atomic(spec::atomic_subtype::DSC_ATM_UADD, at, 8, 1);
+  EXPECT_FALSE(execute(c, add).er);
+  m.at<spec::cxt_l1_ent>(c.l1).set(spec::cxt_l1_ent::opb_000_enb, 0);
+  synchronize<spec::dsc_fn_upd>(make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_FN_UPD),
+                                spec::sync_filter::SYNC_FN);
+  execute(c, add);
+  EXPECT_EQ(m.state(c), cxtv::CXTV_ERR_FN);
+}
+
+TEST_P(SyncScopeTest, AKeyUpdates) {
+  auto& m = target();
+  auto& c = m.start_context(4);
+  const auto from = m.allocate(64), to = m.allocate(64);
+  EXPECT_FALSE(execute(c, copy(from, to, 64)).er);
+  m.akey(c, 0).set(spec::akey_ent::vl, 0);
+  synchronize<spec::dsc_akey_upd>(
+      admin_range<spec::dsc_akey_upd>(admin_subtype::DSC_AKEY_UPD, 4, 4),
+      spec::sync_filter::SYNC_AKEY);
+  EXPECT_TRUE(execute(c, copy(from, to, 64)).er);
+}
+
+TEST_P(SyncScopeTest, RKeyUpdates) {
+  auto& m = target();
+  auto& c = m.start_context(4);
+  m.make_rkeys();
+  m.rkey(0).set(spec::rkey_ent::vl, 1);
+  m.rkey(0).set(spec::rkey_ent::req_sfunc, m.device->sfunc());
+  m.akey(c, 2).set(spec::akey_ent::vl, 1);
+  m.akey(c, 2).set(spec::akey_ent::tgt_sfunc, m.device->sfunc());
+  const auto from = m.allocate(64), to = m.allocate(64);
+  EXPECT_FALSE(execute(c, copy(from, to, 64, 2, 0)).er);
+  m.rkey(0).set(spec::rkey_ent::vl, 0);
+  synchronize<spec::dsc_rkey_upd>(make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_RKEY_UPD),
+                                  spec::sync_filter::SYNC_RKEY);
+  EXPECT_TRUE(execute(c, copy(from, to, 64, 2, 0)).er);
 }
 
 }  // namespace
