@@ -1,9 +1,11 @@
-// Bytes become the software of two SDXI functions that share memory by RKeys: they write registers,
-// doorbells, tables, keys, rings and descriptors as they like while the functions work. These must
-// neither leave their memory (guard pages, sanitizers) nor hang, and a third function of their
-// group, which gave them nothing, must stay as it was.
+// Bytes become the software of two SDXI functions, a PF and its VF, that share memory by RKeys:
+// they write registers, doorbells, tables, keys, rings and descriptors as they like while the
+// functions work. These must neither leave their memory (guard pages, sanitizers) nor hang nor do
+// more in a run() than its budget; a third function of their group, which gave them nothing, must
+// stay as it was; and after a reset each works as on its first day.
 //
 // The input is a sequence of records: an action of one of the two, then its operands (see Action).
+// sdxi_seeds.py writes such inputs.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -28,7 +30,7 @@ enum class Action : std::uint8_t {
   kGood,         ///< context (1), kind (1), two addresses (2 each), size (2): a sound descriptor
   kMemory,       ///< offset (2), bytes (1 + up to 64): anywhere in the function's structures
   kState,        ///< context (1), state (1)
-  kAdmin,        ///< kind (1), first (1), last (1)
+  kAdmin,        ///< kind (1), first (1), last (1), doorbell value (1)
   kRun,          ///< turns (1)
   kTime,         ///< milliseconds (1)
   kReset,
@@ -69,7 +71,7 @@ class Input {
 
 class Attack {
  public:
-  Attack() : first_(group_, {.vfs = 1}), second_(group_), victim_(group_) {
+  Attack() : first_(group_, {.vfs = 1}), second_(group_, {}, &first_), victim_(group_) {
     victim_.activate();
     victim_.start_context(1);
     victim_.make_rkeys();
@@ -81,12 +83,14 @@ class Attack {
 
   void run(Input input) {
     while (!input.empty()) act(input);
-    first_.run(64);
-    second_.run(64);
-    victim_.run(64);
+    work(first_, 64);
+    work(second_, 64);
+    work(victim_, 64);
     const auto bytes = victim_.bytes(Machine::kBase, kReach);
     if (!std::equal(before_.begin(), before_.end(), bytes.begin())) std::abort();
     if (victim_.gsv() != spec::fn_gsv::GSV_ACTIVE) std::abort();
+    begin_anew(first_);
+    begin_anew(second_);
   }
 
  private:
@@ -103,6 +107,28 @@ class Attack {
       const auto entry = attacker.akey(attacker.context(1), static_cast<std::uint16_t>(index));
       entry.set(spec::akey_ent::vl, 1);
       entry.set(spec::akey_ent::tgt_sfunc, target->device->sfunc());
+    }
+  }
+
+  /// Up to `turns` times a run(), none of which goes over its budget by more than a turn.
+  static void work(Machine& m, unsigned turns) {
+    const auto& options = m.device->options();
+    const auto bytes = [&m] { return m.device->contexts().statistics().bytes; };
+    for (unsigned i = 0; i < turns; ++i) {
+      const auto before = bytes();
+      const bool more = m.step() <= m.now();
+      if (bytes() - before > options.run_bytes + options.turn_bytes) std::abort();
+      if (!more) return;
+    }
+  }
+
+  /// What was done to a function ends with its reset.
+  static void begin_anew(Machine& m) {
+    m.device->reset();
+    m.power_on();
+    m.activate();
+    for (ContextNumber i = 1; i < kContexts; ++i) {
+      if (!m.execute(m.start_context(i, 16), test::nop()).done) std::abort();
     }
   }
 
@@ -151,7 +177,7 @@ class Attack {
       case Action::kAdmin:
         return admin(input);
       case Action::kRun:
-        attacker_->run(1 + static_cast<unsigned>(input.number(1) % 8));
+        work(*attacker_, 1 + static_cast<unsigned>(input.number(1) % 8));
         break;
       case Action::kTime:
         attacker_->advance(std::chrono::milliseconds(input.number(1) * 10));
@@ -204,23 +230,43 @@ class Attack {
     }
   }
 
+  /// The remainder of `kind` by 6 is the operation; further bits are its variants, the highest one
+  /// aims it at the VF.
   void admin(Input& input) {
     const auto kind = input.number(1);
     const auto first = static_cast<std::uint32_t>(input.number(1));
     const auto last = static_cast<std::uint32_t>(input.number(1));
-    const auto& c = attacker_->context(0);
-    switch (kind % 5) {
-      case 0:
-        return push(c, test::start(first, last, spec::kDoorbellFromWriteIndex));
-      case 1:
-        return push(c, test::stop(first, last, kind & 0x80));
-      case 2:
-        return push(c, test::sync(static_cast<spec::sync_filter>(kind / 5 % 8), first, last));
-      case 3:
-        return push(c, test::update_contexts(first, last));
-      default:
-        return push(c, test::admin_interrupt(static_cast<std::uint16_t>(first)));
-    }
+    const auto value = input.number(1);
+    const auto variant = kind % 128 / 6;
+    auto d = [&] {
+      switch (kind % 128 % 6) {
+        case 0: {
+          const auto how = variant % 2 == 0 ? spec::admin_subtype::DSC_CXT_START_NM
+                                            : spec::admin_subtype::DSC_CXT_START_RS;
+          if (variant / 2 % 4 == 0) return test::start(first, last, std::nullopt, how);
+          return test::start(first, last,
+                             value == 0xff ? spec::kDoorbellFromWriteIndex : value << variant, how);
+        }
+        case 1:
+          return test::stop(first, last, variant % 2 != 0);
+        case 2:
+          return test::sync(static_cast<spec::sync_filter>(variant % 8), first, last);
+        case 3:
+          return test::update_contexts(first, last, static_cast<spec::tgt_pcd>(variant % 8));
+        case 4: {
+          auto keys =
+              test::admin_range<spec::dsc_akey_upd>(spec::admin_subtype::DSC_AKEY_UPD, first, last);
+          test::edit<spec::dsc_akey_upd>(keys).set(spec::dsc_akey_upd::akey_end,
+                                                   static_cast<std::uint32_t>(value));
+          return keys;
+        }
+        default:
+          return test::admin_interrupt(static_cast<std::uint16_t>(first));
+      }
+    }();
+    // At the same place in all of them, but for DSC_ADM_INTR, which has none.
+    test::edit<spec::dsc_cxt_stop>(d).set(spec::dsc_cxt_stop::vf, kind / 128);
+    push(attacker_->context(0), d);
   }
 
   FunctionGroup group_;

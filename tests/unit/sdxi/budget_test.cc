@@ -39,8 +39,8 @@ class CrowdTest : public ::testing::Test {
 };
 
 TEST_F(CrowdTest, AnUpdateOfTheFunctionIsWorkedOffInPieces) {
-  for (const auto& d : {make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_FN_UPD),
-                        update_contexts(0, 0xffff)}) {
+  for (const auto& d :
+       {make(spec::dsc_type::ADMIN_GRP, admin_subtype::DSC_FN_UPD), update_contexts(0, 0xffff)}) {
     m_.submit(m_.context(0), d);
     EXPECT_LT(most_accesses(m_), 200u);
   }

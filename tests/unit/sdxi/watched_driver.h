@@ -115,7 +115,7 @@ class WatchedHost final : public Host {
 
   std::vector<Access> accesses;
   std::function<void(const Access&)> hook;
-  bool paused = false;                        ///< progress() does nothing
+  bool paused = false;                         ///< progress() does nothing
   std::optional<std::uint32_t> dead_config{};  ///< a register that takes no writes
 
  private:
