@@ -70,7 +70,7 @@ class World {
  public:
   explicit World(Input& input) : input_(input) {
     (void)dma_.map(kIova, kMemory, memory_.data(), pcie::DmaAccess::kReadWrite);
-    GidEntry entry;
+    SourceAddress entry;
     entry.gid = Gid::from_ipv4(0x0A000001);
     entry.mac = Mac::from_u64(0x020000000001);
     transport_.gids().set(0, entry);
@@ -241,7 +241,8 @@ class World {
   testing::TestHca hca_;
   Sink port_;
   KeyTable keys_{dma_, KeyShape(8, 24)};
-  Transport transport_{hca_, port_, keys_};
+  util::Notes notes_{"fuzzer"};
+  Transport transport_{hca_, port_, keys_, notes_, {.gids = 1}};
   QueuePair* qps_[kQps] = {};
   util::Time now_{};
 };

@@ -57,8 +57,6 @@ EXCEPTIONS = {
     ("formats", "src/connectx/steering/flow_table.cc"),
     ("formats", "src/ethernet/packet_info.h"),
     ("formats", "src/ethernet/rss.cc"),
-    ("formats", "src/rdma/engine.cc"),
-    ("formats", "src/rdma/requester_ud.cc"),
     ("formats", "src/sdxi/operation_table.cc"),
 }
 

@@ -38,6 +38,7 @@ std::vector<QueuePair*> QpTable::all() const {
 
 bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   now = time;
+  if (arrived.link() != addresses.link()) return false;
   const auto parsed = wire::IbPacket::parse(arrived);
   if (!parsed) {
     if (parsed.error() == wire::PacketError::kOther) return false;
@@ -50,29 +51,14 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
     return false;
   }
   const auto& packet = *parsed;
-  if (packet.address.encapsulation != wire::Encapsulation::kRoceV2) return false;
   if (packet.bth.dest_qp == wire::kMulticastQpn) return handle_multicast(arrived, packet);
   const auto qpn = packet.bth.dest_qp == wire::kGsiQpn && gsi ? *gsi : packet.bth.dest_qp;
   auto* qp = qps.find(qpn);
-  if (qp == nullptr || !is_ours(*qp, packet)) return false;
+  if (qp == nullptr || !addresses.is_ours(qp->attributes_.path, packet.address)) return false;
   ++counters.rx_packets;
   counters.rx_bytes += arrived.size();
   deliver(*qp, arrived, packet);
   return true;
-}
-
-/// Whether the packet is for an address of this port.
-bool Engine::is_ours(const QueuePair& qp, const wire::IbPacket& packet) const {
-  const auto& address = packet.address;
-  std::optional<std::uint16_t> vlan;
-  if (address.vlan_tci && (*address.vlan_tci & 0xFFF) != 0) vlan = *address.vlan_tci & 0xFFF;
-  // A connected QP's own entry is the usual one.
-  const auto* own = gids.get(qp.attributes_.path.src_gid_index);
-  const bool is_own = own != nullptr && own->roce_v2 && same(own->gid, address.destination_gid) &&
-                      own->vlan_id == vlan;
-  const auto* entry = is_own ? own : gids.find(address.destination_gid, vlan);
-  if (entry == nullptr) return false;
-  return same(entry->mac, address.destination_mac) || gids.has_mac(address.destination_mac);
 }
 
 bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& packet) {
@@ -81,19 +67,16 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
   ++counters.rx_packets;
   ++counters.rx_multicast_packets;
   counters.rx_bytes += arrived.size();
-  const bool from_here = gids.contains(packet.address.source_gid);
   for (const auto qpn : group->second) {
     auto* qp = qps.find(qpn);
     if (qp == nullptr || !qp->service().datagram) continue;
-    if (from_here && qp->options().block_multicast_loopback) continue;
+    if (qp->options().block_multicast_loopback &&
+        addresses.is_from_here(qp->attributes_.path, packet.address)) {
+      continue;
+    }
     deliver(*qp, arrived, packet);
   }
   return true;
-}
-
-/// A connected QP listens to its peer only.
-bool Engine::from_peer(const QueuePair& qp, const wire::IbPacket& packet) const {
-  return !qp.service().connected || same(packet.address.source_gid, qp.attributes_.path.dst_gid);
 }
 
 void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::IbPacket& packet) {
@@ -107,9 +90,11 @@ void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::IbPa
   if (qp.state() == QpState::kReset) {
     return drop(&qp, Drop::kQpState, Reason::kQpInReset, info.name);
   }
-  if (!from_peer(qp, packet)) return drop(&qp, Drop::kSource, Reason::kNotFromPeer);
-  // IBTA 10.9.3: the membership bit on top does not count here, all are full members.
-  if (((packet.bth.pkey ^ qp.attributes_.pkey) & 0x7FFF) != 0) {
+  if (service.connected && !addresses.is_from_peer(qp.attributes_.path, packet.address)) {
+    return drop(&qp, Drop::kSource, Reason::kNotFromPeer);
+  }
+  // All are full members.
+  if (!spec::infiniband::same_partition(packet.bth.pkey, qp.attributes_.pkey)) {
     return drop(&qp, Drop::kPkey, Reason::kWrongPkey);
   }
   if (info.request) {
@@ -241,34 +226,16 @@ void Engine::forget(QueuePair& qp) {
 
 // Addresses --------------------------------------------------------------------------------------
 
-bool Engine::address_to(const Gid& gid, const Mac& mac, std::uint8_t gid_index,
-                        std::uint8_t priority, wire::IbAddress& address) const {
-  const auto* source = gids.get(gid_index);
-  if (source == nullptr || !source->roce_v2 || source->gid.is_ipv4() != gid.is_ipv4()) return false;
-  address.source_gid = source->gid;
-  address.source_mac = source->mac;
-  if (source->vlan_id) {
-    address.vlan_tci = static_cast<std::uint16_t>(*source->vlan_id | priority << 13);
-  }
-  address.destination_gid = gid;
-  address.destination_mac = mac;
-  return true;
-}
-
 const wire::IbHeader* Engine::path_header(QueuePair& qp) {
-  if (qp.header_generation_ == gids.generation()) return &qp.header_;
-  const auto& path = qp.attributes_.path;
+  if (qp.header_generation_ == addresses.generation()) return &qp.header_;
   wire::IbAddress address;
-  address.traffic_class = path.traffic_class;
-  address.flow_label = path.flow_label;
-  address.hop_limit = path.hop_limit;
-  address.udp_source_port = path.udp_source_port;
-  if (!address_to(path.dst_gid, path.dst_mac, path.src_gid_index, path.vlan_priority, address)) {
-    note(qp, "packet not sent", Reason::kNoSourceAddress);
+  const auto missing = addresses.make_address(qp.attributes_.path, address);
+  if (missing != Reason::kNone) {
+    note(qp, "packet not sent", missing);
     return nullptr;
   }
   qp.header_ = wire::IbHeader(address);
-  qp.header_generation_ = gids.generation();
+  qp.header_generation_ = addresses.generation();
   return &qp.header_;
 }
 
@@ -281,22 +248,16 @@ void Engine::event(QueuePair& qp, QpEvent what, Reason reason) {
 void Engine::drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail) {
   ++counters.dropped[static_cast<std::size_t>(counter)];
   if (!util::log_enabled(util::LogLevel::kDebug)) return;
-  std::uint64_t held_back = 0;
-  if (!drop_log_.allow(now, &held_back)) return;
   const auto& info = describe(why);
-  util::log(util::LogLevel::kDebug,
-            "rdma: packet for QP {:#x} dropped: {}{}{} ({}, reason {}; {} more not shown)",
-            qp != nullptr ? qp->qpn().value() : 0, info.text, detail.empty() ? "" : ": ", detail,
-            info.section, static_cast<unsigned>(why), held_back);
+  notes.debug("packet for QP {:#x} dropped: {}{}{} ({}, reason {})",
+              qp != nullptr ? qp->qpn().value() : 0, info.text, detail.empty() ? "" : ": ", detail,
+              info.section, static_cast<unsigned>(why));
 }
 
 void Engine::note(const QueuePair& qp, std::string_view what, Reason why) {
-  if (!util::log_enabled(util::LogLevel::kInfo)) return;
-  std::uint64_t held_back = 0;
-  if (!note_log_.allow(now, &held_back)) return;
   const auto& info = describe(why);
-  util::log(util::LogLevel::kInfo, "rdma: QP {:#x}: {}: {} ({}, reason {}; {} more not shown)",
-            qp.qpn().value(), what, info.text, info.section, static_cast<unsigned>(why), held_back);
+  notes.info("QP {:#x}: {}: {} ({}, reason {})", qp.qpn().value(), what, info.text, info.section,
+             static_cast<unsigned>(why));
 }
 
 }  // namespace softhca::rdma

@@ -11,12 +11,12 @@
 
 #include "fabric/port.h"
 #include "rdma/counters.h"
-#include "rdma/gid_table.h"
 #include "rdma/hca.h"
 #include "rdma/memory_key.h"
+#include "rdma/port_addresses.h"
 #include "rdma/queue_pair.h"
 #include "rdma/timers.h"
-#include "util/log.h"
+#include "util/notes.h"
 #include "wire/ib_header.h"
 
 namespace softhca::rdma {
@@ -46,8 +46,9 @@ class Engine {
   /// Packets that one QP may send before the next QP has its turn.
   static constexpr unsigned kQuantum = 16;
 
-  Engine(Hca& the_hca, fabric::Port& the_port, KeyTable& the_keys)
-      : hca(the_hca), port(the_port), keys(the_keys) {}
+  Engine(Hca& the_hca, fabric::Port& the_port, KeyTable& the_keys, util::Notes& the_notes,
+         const PortOptions& options)
+      : hca(the_hca), port(the_port), keys(the_keys), notes(the_notes), addresses(options) {}
 
   // For the verbs and events of Transport --------------------------------------------------------
 
@@ -70,12 +71,8 @@ class Engine {
   /// `detail`: more words for the log.
   void drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail = {});
   void note(const QueuePair& qp, std::string_view what, Reason reason);
-  /// The headers of a connected QP's path; null if its GID table entry is not set.
+  /// The headers of a connected QP's path; null if the port has no address for it.
   const wire::IbHeader* path_header(QueuePair& qp);
-  /// The address part of a packet to `gid`; false if the source entry is not set or of the other
-  /// family.
-  bool address_to(const Gid& gid, const Mac& mac, std::uint8_t gid_index, std::uint8_t priority,
-                  wire::IbAddress& address) const;
   /// Sends `frame`, which has its head and its tail. Returns its number.
   std::uint64_t transmit() {
     ++counters.tx_packets;
@@ -87,7 +84,8 @@ class Engine {
   Hca& hca;
   fabric::Port& port;
   KeyTable& keys;
-  GidTable gids;
+  util::Notes& notes;
+  PortAddresses addresses;
   PortCounters counters;
   QpTable qps;
   TimerQueue timers;
@@ -101,16 +99,11 @@ class Engine {
 
  private:
   bool handle_multicast(const wire::Frame& frame, const wire::IbPacket& packet);
-  bool is_ours(const QueuePair& qp, const wire::IbPacket& packet) const;
   void deliver(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
-  bool from_peer(const QueuePair& qp, const wire::IbPacket& packet) const;
   void take_released();
   unsigned serve(QueuePair& qp, unsigned quota);
   void expire(QueuePair& qp);
   void report(QueuePair& qp);
-
-  util::RateLimiter drop_log_{20, std::chrono::seconds(1)};
-  util::RateLimiter note_log_{20, std::chrono::seconds(1)};
 };
 
 }  // namespace softhca::rdma

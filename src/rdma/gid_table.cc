@@ -4,8 +4,8 @@
 
 namespace softhca::rdma {
 
-bool GidTable::set(std::size_t index, const GidEntry& entry) {
-  if (index >= kSize) return false;
+bool GidTable::set(std::size_t index, const SourceAddress& entry) {
+  if (index >= entries_.size()) return false;
   entries_[index] = entry;
   used_end_ = std::max(used_end_, index + 1);
   ++generation_;
@@ -13,7 +13,7 @@ bool GidTable::set(std::size_t index, const GidEntry& entry) {
 }
 
 bool GidTable::clear(std::size_t index) {
-  if (index >= kSize) return false;
+  if (index >= entries_.size()) return false;
   entries_[index].reset();
   while (used_end_ != 0 && !entries_[used_end_ - 1]) --used_end_;
   ++generation_;
@@ -21,29 +21,30 @@ bool GidTable::clear(std::size_t index) {
 }
 
 void GidTable::clear_all() {
-  entries_.fill(std::nullopt);
+  std::fill(entries_.begin(), entries_.end(), std::nullopt);
   used_end_ = 0;
   ++generation_;
 }
 
-const GidEntry* GidTable::find(const Gid& gid, std::optional<std::uint16_t> vlan_id) const {
+const SourceAddress* GidTable::find(const Gid& gid, std::optional<std::uint16_t> vlan_id,
+                                    bool roce_v2) const {
   for (std::size_t i = 0; i < used_end_; ++i) {
     const auto& entry = entries_[i];
-    if (entry && entry->roce_v2 && same(entry->gid, gid) && entry->vlan_id == vlan_id)
+    if (entry && entry->roce_v2 == roce_v2 && same(entry->gid, gid) && entry->vlan_id == vlan_id) {
       return &*entry;
+    }
   }
   return nullptr;
 }
 
 bool GidTable::contains(const Gid& gid) const {
-  return std::any_of(entries_.begin(), entries_.begin() + used_end_,
+  return std::any_of(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(used_end_),
                      [&](const auto& entry) { return entry && same(entry->gid, gid); });
 }
 
 bool GidTable::has_mac(const Mac& mac) const {
-  return std::any_of(entries_.begin(), entries_.begin() + used_end_, [&](const auto& entry) {
-    return entry && entry->roce_v2 && same(entry->mac, mac);
-  });
+  return std::any_of(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(used_end_),
+                     [&](const auto& entry) { return entry && same(entry->mac, mac); });
 }
 
 }  // namespace softhca::rdma

@@ -46,7 +46,11 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
        &QpAttributes::remote_atomic);
   copy(kPkeyIndex, &QpAttributes::pkey);
   copy(kQkey, &QpAttributes::qkey);
-  copy(kAddressVector, &QpAttributes::path);
+  if (taken.has(kAddressVector)) {
+    to.path = from.path;
+  } else if (service_.datagram) {
+    to.path.own_source = from.path.own_source;
+  }
   copy(kPathMtu, &QpAttributes::path_mtu);
   copy(kTimeout, &QpAttributes::ack_timeout);
   copy(kRetryCount, &QpAttributes::retry_count);

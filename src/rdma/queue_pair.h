@@ -8,28 +8,17 @@
 #include <string>
 
 #include "rdma/counters.h"
+#include "rdma/path.h"
 #include "rdma/timers.h"
 #include "rdma/types.h"
 #include "wire/ib_header.h"
 
 namespace softhca::rdma {
 
-/// The way to the peer of a connected QP.
-struct Path {
-  Mac dst_mac{};
-  Gid dst_gid{};
-  std::uint8_t src_gid_index = 0;  ///< entry of the GID table: source MAC, source address, VLAN
-  std::uint8_t hop_limit = 64;
-  std::uint8_t traffic_class = 0;
-  std::uint8_t vlan_priority = 0;
-  std::uint32_t flow_label = 0;
-  std::uint16_t udp_source_port = 0xC000;
-};
-
 /// What CREATE and MODIFY set (names of IBTA 11.2.4.2).
 struct QpAttributes {
   Pd pd;
-  Path path;
+  Path path;  ///< to the peer; UD: only its own source counts, as the address that is listened to
   std::uint32_t path_mtu = 1024;  ///< bytes; UD: the port's
   Qpn remote_qpn;
   std::uint32_t qkey = 0;
@@ -125,8 +114,8 @@ class QueuePair {
   Timers timers_;
   std::array<QpLink, kQueues> links_;
   std::uint64_t awaited_frame_ = 0;      ///< in Queue::kUnreleased: the frame that it waits for
-  wire::IbHeader header_;              ///< of the path
-  std::uint32_t header_generation_ = 0;  ///< of the GID table when header_ was made; 0: not made
+  wire::IbHeader header_;                ///< of the path
+  std::uint32_t header_generation_ = 0;  ///< of the addresses when header_ was made; 0: not made
 };
 
 }  // namespace softhca::rdma

@@ -37,6 +37,7 @@ enum class Reason : std::uint8_t {
   kNoSourceAddress = 151,
   kLocalOperationRefused = 152,
   kFlushed = 153,
+  kNoVirtualLane = 154,
 
   // Answers to them.
   kNakInvalidRequest = 160,

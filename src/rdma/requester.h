@@ -164,7 +164,7 @@ class Requester {
   bool rnr_wait_ = false;
   bool head_failed_ = false;         ///< the oldest request is to be completed with its own error
   UdDestination ud_cached_;          ///< destination that ud_header_ is made for
-  std::uint32_t ud_generation_ = 0;  ///< of the GID table; 0: no header yet
+  std::uint32_t ud_generation_ = 0;  ///< of the addresses; 0: no header yet
   wire::IbHeader ud_header_;
 };
 

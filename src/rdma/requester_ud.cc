@@ -10,18 +10,14 @@ void Requester::send_datagram(Entry& e) {
   const auto& request = e.request;
   const auto& to = request.ud;
   // Datagrams often go where the last one went.
-  if (ud_generation_ != engine_.gids.generation() || !(ud_cached_ == to)) {
+  const auto generation = engine_.addresses.generation();
+  if (ud_generation_ != generation || !(ud_cached_ == to)) {
     wire::IbAddress address;
-    address.traffic_class = to.traffic_class;
-    address.flow_label = to.flow_label;
-    address.hop_limit = to.hop_limit;
-    address.udp_source_port = to.udp_source_port;
-    if (!engine_.address_to(to.dst_gid, to.dst_mac, to.src_gid_index, to.vlan_priority, address)) {
-      return refuse(e, WorkStatus::kLocalQpOperation, Reason::kNoSourceAddress);
-    }
+    const auto missing = engine_.addresses.make_address(to, address);
+    if (missing != Reason::kNone) return refuse(e, WorkStatus::kLocalQpOperation, missing);
     ud_header_ = wire::IbHeader(address);
     ud_cached_ = to;
-    ud_generation_ = engine_.gids.generation();
+    ud_generation_ = generation;
   }
   const auto fault =
       request.is_inline ? Reason::kNone : check_all(engine_.keys, user(), request.sges, kLocalRead);
@@ -36,8 +32,7 @@ void Requester::send_datagram(Entry& e) {
   bth.dest_qp = to.qpn;
   bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn));
   wire::ExtHeaders ext;
-  // IBTA 10.2.5: a Q_Key with its top bit set in the work request stands for the QP's own.
-  const bool own_qkey = (to.qkey & 0x80000000) != 0;
+  const bool own_qkey = spec::infiniband::means_own_qkey(to.qkey);
   ext.deth.qkey = wire::QKey(own_qkey ? qp_.attributes().qkey : to.qkey);
   ext.deth.src_qp =
       qp_.attributes().deth_source_qpn.value_or(engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());

@@ -97,6 +97,17 @@ Responder::Verdict Responder::take_receive() {
   return {};
 }
 
+/// What a completion tells of where its packet came from.
+void Responder::show_source(const wire::IbPacket& packet, ReceiveCompletion& completion) const {
+  const auto& address = packet.address;
+  completion.pkey = packet.bth.pkey;
+  completion.network = wire::network_header(address);
+  completion.vlan_tci = address.vlan_tci;
+  completion.source_lid = address.source_lid;
+  completion.service_level = address.service_level;
+  completion.path_bits = engine_.addresses.path_bits(address);
+}
+
 void Responder::complete_receive(ReceiveCompletion completion) {
   completion.cookie = receive_.cookie;
   has_receive_ = false;

@@ -77,6 +77,7 @@ class Responder {
 
   // responder.cc
   Verdict take_receive();
+  void show_source(const wire::IbPacket& packet, ReceiveCompletion& completion) const;
   void complete_receive(ReceiveCompletion completion);
   void fail_receive(WorkStatus status, Reason reason);
   KeyUser user() const;
@@ -146,7 +147,7 @@ class Responder {
   wire::AethType reply_type_ = wire::AethType::ACK;
   std::uint8_t reply_value_ = 0;
   util::Time silent_until_ = util::Time::min();  ///< until then no NAK for a gap in the PSNs
-  bool fatal_ = false;                 ///< after the reply the QP goes to ERR
+  bool fatal_ = false;                           ///< after the reply the QP goes to ERR
   AtomicResults atomics_;
 };
 

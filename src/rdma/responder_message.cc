@@ -158,9 +158,7 @@ void Responder::finish_message(const wire::IbPacket& packet, ReceiveOpcode opcod
   completion.byte_count = bytes;
   completion.immediate = opcode == ReceiveOpcode::kSendWithInvalidate ? packet.ext.ieth.rkey.value()
                                                                       : packet.ext.immdt.data;
-  completion.pkey = packet.bth.pkey;
-  completion.ipv6 = !packet.address.is_ipv4();
-  completion.vlan_tci = packet.address.vlan_tci;
+  show_source(packet, completion);
   if (packet.info().operation == Operation::kSend) {
     message_ = Message::kNone;
     ++msn_;

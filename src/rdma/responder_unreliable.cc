@@ -59,8 +59,11 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
     return engine_.to_error(qp_);
   }
   std::array<std::byte, kGrhBytes> grh;
-  wire::emit_ud_grh(frame, packet, grh);
-  auto fault = scatter(engine_.keys, receive_user(), receive_.sges, 0, grh);
+  auto fault = Reason::kNone;
+  // Without a GRH its place stays as it is (IBTA 11.4.1.2).
+  if (wire::emit_ud_grh(frame, packet, grh)) {
+    fault = scatter(engine_.keys, receive_user(), receive_.sges, 0, grh);
+  }
   if (fault == Reason::kNone) {
     fault = scatter(engine_.keys, receive_user(), receive_.sges, kGrhBytes, frame,
                     packet.payload_offset, packet.payload_size);
@@ -78,9 +81,7 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
   completion.byte_count = static_cast<std::uint32_t>(bytes);
   completion.immediate = packet.ext.immdt.data;
   completion.source_qpn = packet.ext.deth.src_qp;
-  completion.pkey = packet.bth.pkey;
-  completion.ipv6 = !packet.address.is_ipv4();
-  completion.vlan_tci = packet.address.vlan_tci;
+  show_source(packet, completion);
   complete_receive(completion);
 }
 

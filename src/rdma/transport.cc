@@ -15,11 +15,16 @@ bool is_path_mtu(std::uint32_t bytes) {
 
 }  // namespace
 
-Transport::Transport(Hca& hca, fabric::Port& port, KeyTable& keys)
-    : engine_(std::make_unique<Engine>(hca, port, keys)) {}
+Transport::Transport(Hca& hca, fabric::Port& port, KeyTable& keys, util::Notes& notes,
+                     const PortOptions& options)
+    : engine_(std::make_unique<Engine>(hca, port, keys, notes, options)) {}
 Transport::~Transport() = default;
 
-GidTable& Transport::gids() { return engine_->gids; }
+GidTable& Transport::gids() { return engine_->addresses.gids; }
+void Transport::set_link_attributes(const LinkAttributes& attributes) {
+  engine_->addresses.set_attributes(attributes);
+}
+const LinkAttributes& Transport::link_attributes() const { return engine_->addresses.attributes(); }
 QueuePair* Transport::find(Qpn qpn) const { return engine_->qps.find(qpn); }
 std::vector<QueuePair*> Transport::queue_pairs() const { return engine_->qps.all(); }
 const PortCounters& Transport::counters() const { return engine_->counters; }

@@ -1,4 +1,4 @@
-// The InfiniBand transport over RoCEv2: the engine of one HCA port.
+// The InfiniBand transport: the engine of one HCA port, on RoCE or an InfiniBand link.
 //
 // It owns no socket, thread or clock. Packets, doorbells and time come in; packets go out through
 // fabric::Port::transmit and completions through rdma::Hca. Which kind a method is, its name says:
@@ -20,11 +20,12 @@
 
 #include "fabric/port.h"
 #include "rdma/counters.h"
-#include "rdma/gid_table.h"
 #include "rdma/hca.h"
 #include "rdma/memory_key.h"
+#include "rdma/port_addresses.h"
 #include "rdma/queue_pair.h"
 #include "util/clock.h"
+#include "util/notes.h"
 
 namespace softhca::rdma {
 
@@ -35,8 +36,10 @@ class Transport {
   /// Packets that run() sends at most by default.
   static constexpr unsigned kBudget = 512;
 
-  /// `keys` are the device's: what else it does with memory goes by the same keys.
-  Transport(Hca& hca, fabric::Port& port, KeyTable& keys);
+  /// `keys` are the device's: what else it does with memory goes by the same keys. So are `notes`,
+  /// which name it.
+  Transport(Hca& hca, fabric::Port& port, KeyTable& keys, util::Notes& notes,
+            const PortOptions& options);
   ~Transport();
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
@@ -44,6 +47,9 @@ class Transport {
   // Tables -------------------------------------------------------------------------------------
 
   GidTable& gids();
+  /// LID and virtual lanes of an InfiniBand link.
+  void set_link_attributes(const LinkAttributes& attributes);
+  const LinkAttributes& link_attributes() const;
 
   // Queue pairs --------------------------------------------------------------------------------
 
@@ -88,8 +94,8 @@ class Transport {
   /// The device found the QP broken (CQ overrun, lost queue memory): QP to ERR.
   void fail(QueuePair& qp, QpEvent event, Reason reason);
 
-  /// False: not RoCE for a QP here; the frame is the Ethernet side's. True: taken, or dropped and
-  /// counted.
+  /// False: not for a QP here; on Ethernet, the frame may be somebody else's. True: taken, or
+  /// dropped and counted.
   bool handle_frame(const wire::Frame& frame, util::Time now);
 
   /// Sends what is due, at most about `budget` packets, and lets timers expire. Returns when to

@@ -6,8 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "rdma/path.h"
 #include "rdma/reasons.h"
 #include "rdma/types.h"
+#include "wire/icrc.h"
 
 namespace softhca::rdma {
 
@@ -20,17 +22,9 @@ struct Sge {
 };
 
 /// Where a UD send goes.
-struct UdDestination {
-  Mac dst_mac{};
-  Gid dst_gid{};
+struct UdDestination : Path {
   Qpn qpn;
   std::uint32_t qkey = 0;
-  std::uint8_t src_gid_index = 0;
-  std::uint8_t hop_limit = 64;
-  std::uint8_t traffic_class = 0;
-  std::uint8_t vlan_priority = 0;
-  std::uint32_t flow_label = 0;
-  std::uint16_t udp_source_port = 0xC000;
 
   friend bool operator==(const UdDestination&, const UdDestination&) = default;
 };
@@ -54,8 +48,8 @@ struct SendRequest {
   std::vector<std::byte> inline_data;
   UdDestination ud;
 
-  /// All fields as in a new request; the vectors keep their memory. The transport calls it
-  /// before Hca::fetch_send.
+  /// All fields as in a new request, but `ud`, which those that need it set as a whole; the vectors
+  /// keep their memory. The transport calls it before Hca::fetch_send.
   void reset();
 };
 
@@ -100,8 +94,12 @@ struct ReceiveCompletion {
   std::uint32_t immediate;   ///< host order, or the invalidated rkey
   Qpn source_qpn;            ///< UD, from the DETH
   std::uint16_t pkey;
-  bool ipv6;  ///< L3 type of the packet: RoCEv2 over IPv6 or IPv4
-  std::optional<std::uint16_t> vlan_tci;
+  wire::NetworkHeader network;            ///< of the packet; kLrh: it had neither GRH nor IP header
+  std::optional<std::uint16_t> vlan_tci;  ///< Ethernet
+  // InfiniBand.
+  Lid source_lid;
+  std::uint8_t service_level;
+  std::uint8_t path_bits;  ///< those bits of the destination LID that the LMC leaves open
   Reason reason;
 };
 

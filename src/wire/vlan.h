@@ -28,6 +28,12 @@ struct Vlan {
   std::uint16_t vid() const { return static_cast<std::uint16_t>(part(VlanLayout::vid)); }
   std::uint8_t pcp() const { return static_cast<std::uint8_t>(part(VlanLayout::pcp)); }
   bool dei() const { return part(VlanLayout::dei) != 0; }
+  static std::uint16_t make_tci(std::uint16_t vid, std::uint8_t pcp) {
+    util::Struct<VlanLayout> tag;
+    tag.set(VlanLayout::vid, vid);
+    tag.set(VlanLayout::pcp, pcp);
+    return static_cast<std::uint16_t>(tag.get(VlanLayout::tci));
+  }
 
   static Vlan parse(VlanView view) {
     return {static_cast<std::uint16_t>(view.get(VlanLayout::tci)),

@@ -4,7 +4,6 @@
 
 #include "connectx/base/bar_layout.h"
 #include "connectx/base/timestamp.h"
-#include "rdma/gid_table.h"
 #include "util/field.h"
 
 namespace softhca::connectx {
@@ -90,7 +89,6 @@ constexpr std::uint32_t value_of(std::string_view name) {
 
 // What is told, and what stands elsewhere.
 static_assert(kBarSize == 1u << (20 + value_of("uar_sz")));
-static_assert(value_of("roce_address_table_size") == rdma::GidTable::kSize);
 static_assert(value_of("rss_ind_tbl_cap") == Limits{}.log_max_rqt_size);
 
 }  // namespace

@@ -25,6 +25,19 @@ constexpr std::uint32_t code(Enum value) {
   return static_cast<std::uint32_t>(value);
 }
 
+cqe_roce_l3_type l3_type(wire::NetworkHeader network) {
+  switch (network) {
+    case wire::NetworkHeader::kIpv4:
+      return cqe_roce_l3_type::IPV4;
+    case wire::NetworkHeader::kIpv6:
+      return cqe_roce_l3_type::IPV6;
+    case wire::NetworkHeader::kGrh:
+    case wire::NetworkHeader::kLrh:
+      break;
+  }
+  return cqe_roce_l3_type::GRH;
+}
+
 /// IBTA 11.6.2 to the codes of error CQEs.
 cqe_syndrome syndrome_for(WorkStatus status) {
   switch (status) {
@@ -156,8 +169,7 @@ void encode_responder_cqe(Cqe& bytes, const CqeQueue& queue,
     cqe.set(Layout::grh, kGrhInBuffer);
     cqe.set(Layout::rqpn, completion.source_qpn.value());
   }
-  cqe.set(Layout::sl_l3_type,
-          code(completion.ipv6 ? cqe_roce_l3_type::IPV6 : cqe_roce_l3_type::IPV4));
+  cqe.set(Layout::sl_l3_type, code(l3_type(completion.network)));
   if (completion.vlan_tci) {
     util::Struct<wire::VlanLayout> tag;
     tag.set(wire::VlanLayout::tci, *completion.vlan_tci);

@@ -58,7 +58,8 @@ bool is_error(rdma::QpEvent event) {
 
 Rdma::Rdma(const Parts& parts)
     : parts_(parts),
-      transport_(*this, parts.port, parts.keys),
+      transport_(*this, parts.port, parts.keys, parts.notes,
+                 {.gids = parts.limits.roce_address_table_size}),
       shared_queues_(parts.resources.srq_numbers(), Limits::count(parts.limits.log_max_srq) +
                                                         Limits::count(parts.limits.log_max_rmp)),
       queue_pairs_(parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_qp)) {}

@@ -31,7 +31,7 @@ constexpr std::string_view kGroupSection = "mlx5 driver interface 7.10";
 void tell_addresses(Device& device) {
   const auto& gids = device.rdma().gids();
   std::vector<wire::MacAddress> addresses;
-  for (std::size_t i = 0; i < rdma::GidTable::kSize; ++i) {
+  for (std::size_t i = 0; i < gids.size(); ++i) {
     if (const auto* entry = gids.get(i)) addresses.push_back(entry->mac);
   }
   device.network_port().set_roce_addresses(addresses);
@@ -47,7 +47,7 @@ CommandResult set_roce_address(Device& device, const Command& command) {
   if (index >= device.limits().roce_address_table_size) {
     return refuse(Status::BAD_INDEX, kAddressSection, "the index is past the table");
   }
-  rdma::GidEntry entry;
+  rdma::SourceAddress entry;
   entry.gid = rdma::Gid::from(address.get(roce_address::source_l3_address));
   if (entry.gid.is_zero()) {  // "All zero = delete"
     gids.clear(index);

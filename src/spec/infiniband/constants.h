@@ -30,6 +30,13 @@ inline constexpr std::uint16_t kFirstMulticastLid = 0xC000;
 inline constexpr std::uint16_t kPermissiveLid = 0xFFFF;  ///< whichever port gets it
 inline constexpr std::uint8_t kLmcMax = 7;               ///< a port has up to 2^7 LIDs
 inline constexpr std::size_t kServiceLevels = 16;
+inline constexpr std::uint8_t kManagementLane = 15;  ///< the virtual lane that is not for data
+
+/// Whether a packet's P_Key is good for a full member of the partition (IBTA 10.9.3): bit 15 only
+/// tells full members from limited ones.
+constexpr bool same_partition(std::uint16_t a, std::uint16_t b) { return ((a ^ b) & 0x7FFF) == 0; }
+/// A Q_Key in a work request that stands for the QP's own (IBTA 10.2.5).
+constexpr bool means_own_qkey(std::uint32_t qkey) { return (qkey & 0x8000'0000) != 0; }
 
 /// What a receiver asks for with the 5-bit timer code of an RNR NAK (IBTA 9.7.5.2.8).
 constexpr std::chrono::microseconds rnr_timer(std::uint8_t code) {

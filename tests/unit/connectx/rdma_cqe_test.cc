@@ -108,13 +108,16 @@ TEST(RdmaCqe, DatagramsTellGrhSourceAndL3Type) {
   queue.is_datagram = true;
   auto completion = received(ReceiveOpcode::kSend);
   completion.solicited = true;
-  for (const bool ipv6 : {false, true}) {
-    completion.ipv6 = ipv6;
+  using wire::NetworkHeader;
+  for (const auto& [network, type] : {std::pair(NetworkHeader::kGrh, 0u),
+                                      {NetworkHeader::kIpv6, 1u},
+                                      {NetworkHeader::kIpv4, 2u}}) {
+    completion.network = network;
     Cqe cqe;
     encode_responder_cqe(cqe, queue, completion, kTime);
     EXPECT_EQ(field(cqe, Responder::grh), 1u);
     EXPECT_EQ(field(cqe, Responder::rqpn), 0x777777u);
-    EXPECT_EQ(field(cqe, Responder::sl_l3_type), ipv6 ? 1u : 2u);
+    EXPECT_EQ(field(cqe, Responder::sl_l3_type), type);
     EXPECT_EQ(field(cqe, Responder::se), 1u);
     EXPECT_EQ(field(cqe, Responder::imm_inval_pkey), 0u);
   }

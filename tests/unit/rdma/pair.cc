@@ -14,6 +14,11 @@ std::uint32_t next_cookie = 1;
 // Refusals are what many tests are about; they need not be told to the terminal.
 const bool quiet = (util::set_log_level(util::LogLevel::kError), true);
 
+wire::Link link_of(Joined joined) {
+  return joined == Joined::kLocal || joined == Joined::kGlobal ? wire::Link::kInfiniband
+                                                               : wire::Link::kEthernet;
+}
+
 SendRequest request(SendOpcode opcode, std::vector<Sge> sges) {
   SendRequest r;
   r.cookie = next_cookie++;
@@ -26,11 +31,17 @@ SendRequest request(SendOpcode opcode, std::vector<Sge> sges) {
 
 }  // namespace
 
-End::End(unsigned number) : memory(kMemorySize), transport(hca, *this, keys) {
+End::End(unsigned number, Joined joined)
+    : memory(kMemorySize),
+      notes("end " + std::to_string(number)),
+      transport(hca, *this, keys, notes, {.link = link_of(joined), .gids = 16}) {
   EXPECT_TRUE(dma.map(kMemoryIova, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
   gid.gid = Gid::from_ipv4(0x0A000000 + number);
   gid.mac = Mac::from_u64(0x020000000000 + number);
+  gid.roce_v2 = joined == Joined::kRoceV2;
   EXPECT_TRUE(transport.gids().set(0, gid));
+  link.lid = Lid(static_cast<std::uint16_t>(0x40 + 0x10 * number));
+  transport.set_link_attributes(link);
   MemoryKey::Attributes key;
   key.key = kKey;
   key.pd = kPd;
@@ -74,15 +85,24 @@ void End::post_receive(QueuePair& qp, std::vector<Sge> sges, std::uint32_t cooki
   transport.notice_receive(qp);
 }
 
-Pair::Pair(WireOptions wire_options, unsigned seed) : options(wire_options), random_(seed) {
+Pair::Pair(WireOptions wire_options, unsigned seed, Joined on)
+    : options(wire_options), joined(on), random_(seed) {
   a.on_transmit = b.on_transmit = [this](End& from, const wire::Frame& f) { take(from, f); };
+}
+
+Path Pair::path_to(const End& to) const {
+  Path path;
+  path.dst_gid = to.gid.gid;
+  path.dst_mac = to.gid.mac;
+  path.dst_lid = to.link.lid;
+  path.global = joined != Joined::kLocal;
+  return path;
 }
 
 QpAttributes Pair::attributes_for(End& from, End& to, Qpn remote) const {
   QpAttributes attributes;
   attributes.pd = kPd;
-  attributes.path.dst_gid = to.gid.gid;
-  attributes.path.dst_mac = to.gid.mac;
+  attributes.path = path_to(to);
   attributes.remote_qpn = remote;
   attributes.rq_psn = &from == &a ? 0x000100 : 0xFFFFF0;  // one direction wraps early
   attributes.sq_psn = &from == &a ? 0xFFFFF0 : 0x000100;
@@ -175,7 +195,7 @@ bool Pair::step() {
     const auto packet = std::move(wire_.back());
     wire_.pop_back();
     // In memory of its own, so that a sanitizer sees an access beyond the packet.
-    const auto frame = wire::Frame::from_bytes(packet.bytes);
+    const auto frame = wire::Frame::from_bytes(packet.bytes, link_of(joined));
     (packet.to_b ? b : a).transport.handle_frame(frame, now);
   }
   return true;

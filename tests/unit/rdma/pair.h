@@ -34,10 +34,15 @@ inline constexpr Pd kPd{7};
 /// What happens to a packet on the wire.
 enum class Fate { kDeliver, kLose, kDouble, kLate };
 
+/// How the hosts are joined.
+enum class Joined { kRoceV2, kRoceV1, kLocal, kGlobal };
+inline constexpr Joined kAllJoins[] = {Joined::kRoceV2, Joined::kRoceV1, Joined::kLocal,
+                                       Joined::kGlobal};
+
 /// One host: memory, HCA, transport.
 class End final : public fabric::Port {
  public:
-  explicit End(unsigned number);
+  explicit End(unsigned number, Joined joined = Joined::kRoceV2);
 
   std::uint64_t transmit(const wire::Frame& frame) override;
   /// Transports send to the wire; what they send to themselves is the device's matter.
@@ -73,7 +78,9 @@ class End final : public fabric::Port {
   KeyTable keys{dma, KeyShape(8, 24), kReservedLkey};
   TestHca hca;
   QpCounters counters;
-  GidEntry gid;
+  SourceAddress gid;
+  LinkAttributes link;  ///< InfiniBand
+  util::Notes notes;
   Transport transport;
   std::function<void(End&, const wire::Frame&)> on_transmit;
   std::uint64_t transmitted = 0;  ///< frames
@@ -94,7 +101,7 @@ struct WireOptions {
 
 class Pair {
  public:
-  explicit Pair(WireOptions options = {}, unsigned seed = 1);
+  explicit Pair(WireOptions options = {}, unsigned seed = 1, Joined joined = Joined::kRoceV2);
 
   /// A connected pair of QPs in RTS, numbers 0x11 on a and 0x22 on b.
   void connect(QpType type = QpType::kRc);
@@ -103,6 +110,7 @@ class Pair {
   /// What only a drained QP may change: RTS to SQD, SQD to SQD, and back.
   static void change_drained(End& end, QueuePair& qp, const QpAttributes& attributes);
   QpAttributes attributes_for(End& from, End& to, Qpn remote) const;
+  Path path_to(const End& to) const;
 
   /// Goes to the next moment at which something happens. False if nothing ever will.
   bool step();
@@ -128,8 +136,9 @@ class Pair {
   bool keep_sent = false;
 
   util::Time now{};
-  End a{1};
-  End b{2};
+  Joined joined;
+  End a{1, joined};
+  End b{2, joined};
   QueuePair* qa = nullptr;
   QueuePair* qb = nullptr;
 

@@ -38,6 +38,7 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kNoSourceAddress, 151},
       {Reason::kLocalOperationRefused, 152},
       {Reason::kFlushed, 153},
+      {Reason::kNoVirtualLane, 154},
       {Reason::kNakInvalidRequest, 160},
       {Reason::kNakRemoteAccess, 161},
       {Reason::kNakRemoteOperation, 162},

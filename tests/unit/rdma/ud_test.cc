@@ -48,7 +48,7 @@ TEST_F(Ud, DatagramArrivesBehindFortyBytesWithTheIpv4HeaderAtTheirEnd) {
     EXPECT_EQ(received().source_qpn, Qpn(0x11));
     EXPECT_EQ(received().immediate, 0x11223344u);
     EXPECT_EQ(received().pkey, 0xFFFF);
-    EXPECT_FALSE(received().ipv6);
+    EXPECT_EQ(received().network, wire::NetworkHeader::kIpv4);
     EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x20000 + 40), length), 0);
     const auto* ip = pair.b.at(0x20000 + 20);
     EXPECT_EQ(ip[0], std::byte{0x45});
@@ -70,7 +70,7 @@ TEST_F(Ud, DatagramOverIpv6BringsItsIpv6Header) {
   pair.a.post(*pair.qa, datagram(100));
   pair.drive();
   ASSERT_EQ(pair.b.hca.receives.size(), 1u);
-  EXPECT_TRUE(received().ipv6);
+  EXPECT_EQ(received().network, wire::NetworkHeader::kIpv6);
   EXPECT_EQ(std::memcmp(pair.b.at(0x20000 + 8), &pair.a.gid.gid, 16), 0);
   EXPECT_EQ(std::memcmp(pair.b.at(0x20000 + 24), &pair.b.gid.gid, 16), 0);
   EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x20000 + 40), 100), 0);
