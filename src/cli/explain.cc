@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "connectx/command/refusals.h"
-#include "connectx/qp/cqe.h"
+#include "connectx/queue/wqe_fault.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/sdxi/error_log.h"
 

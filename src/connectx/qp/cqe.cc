@@ -112,19 +112,6 @@ cqe_opcode responder_opcode(ReceiveOpcode opcode) {
 
 }  // namespace
 
-std::optional<VendorSyndrome> explain_vendor_syndrome(std::uint32_t number) {
-  if (number != 0 && number <= static_cast<unsigned>(WqeFault::kNoXrcSegment)) {
-    const auto& fault = describe(static_cast<WqeFault>(number));
-    return VendorSyndrome{"a work queue entry is refused", fault.text, fault.section};
-  }
-  for (const auto& info : rdma::reason_table()) {
-    if (static_cast<std::uint32_t>(info.reason) == number) {
-      return VendorSyndrome{"the transport refused, or was refused", info.text, info.section};
-    }
-  }
-  return std::nullopt;
-}
-
 void encode_requester_cqe(Cqe& bytes, const CqeQueue& queue, const rdma::SendCompletion& completion,
                           std::uint64_t timestamp) {
   using Layout = spec::connectx::cqe64_requester;

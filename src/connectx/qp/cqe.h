@@ -6,8 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
 
 #include "connectx/base/numbers.h"
 #include "connectx/qp/send_wqe.h"
@@ -24,15 +22,6 @@ struct CqeQueue {
   bool is_datagram = false;
   bool is_gsi = false;
 };
-
-/// What a vendor_error_syndrome means.
-struct VendorSyndrome {
-  std::string_view of;  ///< who refused it
-  std::string_view text;
-  std::string_view section;
-};
-/// Nothing for a number that stands for nothing.
-std::optional<VendorSyndrome> explain_vendor_syndrome(std::uint32_t number);
 
 /// A CQE of a send queue, or an error CQE if the completion is one. The cookie is a SendCookie.
 void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue, const rdma::SendCompletion& completion,

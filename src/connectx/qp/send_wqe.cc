@@ -1,9 +1,10 @@
 #include "connectx/qp/send_wqe.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 
+#include "spec/connectx/opcodes.h"
+#include "spec/connectx/wqe.h"
 #include "util/field.h"
 
 namespace softhca::connectx {
@@ -20,41 +21,6 @@ using spec::connectx::wqe_opcode;
 using spec::connectx::wqe_raddr_segment;
 using spec::connectx::wqe_xrc_segment;
 using util::View;
-
-constexpr std::string_view kDriver = "mlx5 driver interface 8.3";
-constexpr std::string_view kData = "PRM 7.4.4.1.4";
-
-constexpr std::array<WqeFaultInfo, 20> kFaults{{
-    {WqeFault::kNone, "", ""},
-    {WqeFault::kSizeZero, "ds is 0: not even a control segment", "PRM Table 26"},
-    {WqeFault::kPastPosted, "ds reaches past the send counter", kDriver},
-    {WqeFault::kWrongIndex, "wqe_index is not the one that is due", "PRM Table 26"},
-    {WqeFault::kWrongQpn, "sq_number is not the QP's", "PRM Table 26"},
-    {WqeFault::kUnknownOpcode, "opcode is unknown or not offered", kDriver},
-    {WqeFault::kOpcodeForService, "opcode does not belong to the QP's service", "IBTA Table 36"},
-    {WqeFault::kMaskedAtomic, "masked atomics are not offered", kDriver},
-    {WqeFault::kMemoryKeyUpdate, "UMR is not offered", "mlx5 driver interface 8.6"},
-    {WqeFault::kNoRemoteAddress, "ds leaves no room for the remote address segment", kDriver},
-    {WqeFault::kNoAtomicOperands, "ds leaves no room for the atomic segment", kDriver},
-    {WqeFault::kNoAddressVector, "ds leaves no room for the datagram segment", kDriver},
-    {WqeFault::kShortAddressVector, "datagram segment without the extension bit", kDriver},
-    {WqeFault::kInlineForRead, "inline data where the answer is to be written", kData},
-    {WqeFault::kInlineTooLong, "inline data is longer than the WQE", kData},
-    {WqeFault::kMixedPayload, "inline data and pointers in one WQE are not implemented", kData},
-    {WqeFault::kAtomicLength, "an atomic needs one pointer to 8 bytes", kData},
-    {WqeFault::kMessageTooLong, "the message is longer than log_msg_max",
-     "mlx5 driver interface 7.2"},
-    {WqeFault::kAtomicsOff, "atomics are not offered", kDriver},
-    {WqeFault::kNoXrcSegment, "ds leaves no room for the XRC segment", kDriver},
-}};
-
-constexpr bool faults_in_order() {
-  for (std::size_t i = 0; i < kFaults.size(); ++i) {
-    if (static_cast<std::size_t>(kFaults[i].fault) != i) return false;
-  }
-  return true;
-}
-static_assert(faults_in_order());
 
 /// What follows the control segment (and, for UD and XRC, the segment of the service).
 enum class Form : std::uint8_t { kNothing, kGather, kRemoteGather, kRemoteScatter, kAtomic };
@@ -217,22 +183,6 @@ WqeFault check_payload(Form form, const SendWqeRules& rules, const rdma::SendReq
 }
 
 }  // namespace
-
-const WqeFaultInfo& describe(WqeFault fault) { return kFaults[static_cast<std::size_t>(fault)]; }
-
-SendWqeControl SendWqeControl::parse(std::span<const std::byte> wqe) {
-  using Ctrl = wqe_ctrl_segment;
-  const View<Ctrl> ctrl(wqe);
-  const auto ce = static_cast<spec::connectx::wqe_completion>(ctrl.get(Ctrl::ce));
-  SendWqeControl control;
-  control.index = static_cast<std::uint16_t>(ctrl.get(Ctrl::wqe_index));
-  control.opcode = static_cast<wqe_opcode>(ctrl.get(Ctrl::opcode));
-  control.qpn = rdma::Qpn(ctrl.get(Ctrl::sq_number));
-  control.units = ctrl.get(Ctrl::ds);
-  control.event = ce == spec::connectx::wqe_completion::CQE_AND_EQE;
-  control.signaled = control.event || ce == spec::connectx::wqe_completion::CQE;
-  return control;
-}
 
 WqeFault decode_send_wqe(std::span<const std::byte> wqe, std::uint16_t expected_index,
                          const SendWqeRules& rules, rdma::SendRequest& request) {

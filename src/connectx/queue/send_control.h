@@ -1,0 +1,36 @@
+// The control segment that every send WQE begins with, of QPs and SQs alike (PRM Table 26).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "connectx/base/numbers.h"
+#include "spec/connectx/opcodes.h"
+
+namespace softhca::connectx {
+
+/// Send WQEs lie in basic blocks of 64 bytes and are counted by them.
+inline constexpr std::size_t kWqeBasicBlock = 64;
+/// Sizes are told in units of 16 bytes, in 6 bits.
+inline constexpr std::size_t kWqeUnit = 16;
+inline constexpr std::size_t kSendWqeMax = 64 * kWqeUnit;
+
+/// The control segment, which every WQE begins with.
+struct SendWqeControl {
+  std::uint16_t index;
+  spec::connectx::wqe_opcode opcode;  ///< may be none of the enumeration
+  Qpn qpn;  ///< an SQN as well: they share their numbers
+  std::uint32_t units;  ///< of 16 bytes, with the control segment; 0 is a fault
+  bool signaled;
+  bool event;  ///< the CQE counts as solicited
+
+  /// @pre wqe.size() >= 16
+  static SendWqeControl parse(std::span<const std::byte> wqe);
+  std::uint32_t basic_blocks() const {
+    const auto bytes = units * kWqeUnit;
+    return units == 0 ? 1 : static_cast<std::uint32_t>((bytes - 1) / kWqeBasicBlock + 1);
+  }
+};
+
+}  // namespace softhca::connectx

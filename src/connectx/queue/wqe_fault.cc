@@ -1,0 +1,81 @@
+#include "connectx/queue/wqe_fault.h"
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+
+namespace softhca::connectx {
+
+namespace {
+
+constexpr std::string_view kDriver = "mlx5 driver interface 8.3";
+constexpr std::string_view kData = "PRM 7.4.4.1.4";
+constexpr std::string_view kEthernet = "PRM Table 41";
+constexpr std::string_view kEthSegment = "PRM Table 28";
+constexpr std::string_view kLso = "PRM 3.3.2";
+
+constexpr WqeFaultInfo kFaults[] = {
+    {WqeFault::kNone, "", ""},
+    {WqeFault::kSizeZero, "ds is 0: not even a control segment", "PRM Table 26"},
+    {WqeFault::kPastPosted, "ds reaches past the send counter", kDriver},
+    {WqeFault::kWrongIndex, "wqe_index is not the one that is due", "PRM Table 26"},
+    {WqeFault::kWrongQpn, "sq_number is not the QP's", "PRM Table 26"},
+    {WqeFault::kUnknownOpcode, "opcode is unknown or not offered", kDriver},
+    {WqeFault::kOpcodeForService, "opcode does not belong to the QP's service", "IBTA Table 36"},
+    {WqeFault::kMaskedAtomic, "masked atomics are not offered", kDriver},
+    {WqeFault::kMemoryKeyUpdate, "UMR is not offered", "mlx5 driver interface 8.6"},
+    {WqeFault::kNoRemoteAddress, "ds leaves no room for the remote address segment", kDriver},
+    {WqeFault::kNoAtomicOperands, "ds leaves no room for the atomic segment", kDriver},
+    {WqeFault::kNoAddressVector, "ds leaves no room for the datagram segment", kDriver},
+    {WqeFault::kShortAddressVector, "datagram segment without the extension bit", kDriver},
+    {WqeFault::kInlineForRead, "inline data where the answer is to be written", kData},
+    {WqeFault::kInlineTooLong, "inline data is longer than the WQE", kData},
+    {WqeFault::kMixedPayload, "inline data and pointers in one WQE are not implemented", kData},
+    {WqeFault::kAtomicLength, "an atomic needs one pointer to 8 bytes", kData},
+    {WqeFault::kMessageTooLong, "the message is longer than log_msg_max",
+     "mlx5 driver interface 7.2"},
+    {WqeFault::kAtomicsOff, "atomics are not offered", kDriver},
+    {WqeFault::kNoXrcSegment, "ds leaves no room for the XRC segment", kDriver},
+    {WqeFault::kNotAnEthernetOpcode, "opcode is not NOP, SEND or LSO", kEthernet},
+    {WqeFault::kNoTis, "the SQ has no TIS to send through", "PRM 7.6"},
+    {WqeFault::kNoEthSegment, "ds leaves no room for the Eth segment", kEthernet},
+    {WqeFault::kInnerChecksums, "checksums of inner headers are not offered", kEthSegment},
+    {WqeFault::kInlineHeadersTooLong, "inline headers are longer than the WQE", kEthSegment},
+    {WqeFault::kLsoWithoutMss, "mss of an LSO WQE is 0", kEthSegment},
+    {WqeFault::kFrameTooLong, "the frame is longer than 64 KiB", "PRM 3.3"},
+    {WqeFault::kLsoTooLong, "the message is longer than max_lso_cap", kLso},
+    {WqeFault::kLsoHeadersTooLong, "the inline headers of an LSO WQE are too long", kLso},
+    {WqeFault::kLsoNotTcpOrUdp, "the inline headers of an LSO WQE are not TCP's or UDP's", kLso},
+    {WqeFault::kLsoHeadersEndElsewhere, "bytes follow the TCP or UDP header of an LSO WQE", kLso},
+    {WqeFault::kLsoMss, "mss is larger than an IP packet can be", kLso},
+};
+
+static_assert(std::ranges::is_sorted(kFaults, std::ranges::less{}, &WqeFaultInfo::fault));
+
+const WqeFaultInfo* find(WqeFault fault) {
+  const auto* found = std::ranges::lower_bound(kFaults, fault, {}, &WqeFaultInfo::fault);
+  return found == std::end(kFaults) || found->fault != fault ? nullptr : found;
+}
+
+}  // namespace
+
+const WqeFaultInfo& describe(WqeFault fault) {
+  const auto* info = find(fault);
+  assert(info != nullptr);
+  return *info;
+}
+
+std::optional<VendorSyndrome> explain_vendor_syndrome(std::uint32_t number) {
+  if (number == 0 || number > 0xFF) return std::nullopt;
+  if (const auto* fault = find(static_cast<WqeFault>(number))) {
+    return VendorSyndrome{"a work queue entry is refused", fault->text, fault->section};
+  }
+  for (const auto& info : rdma::reason_table()) {
+    if (static_cast<std::uint32_t>(info.reason) == number) {
+      return VendorSyndrome{"the transport refused, or was refused", info.text, info.section};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,69 @@
+// What can be wrong with a WQE, by number. The number is the vendor_error_syndrome of its error CQE
+// (what perftest calls vendor_err), and `softhca explain cqe` tells what it means.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "rdma/reasons.h"
+
+namespace softhca::connectx {
+
+/// This device's part of the numbers of rdma::Reason, 1 to 127. They are only added, never changed
+/// or used again: those of QPs from 1 on, those of SQs alone from 64 on.
+enum class WqeFault : std::uint8_t {
+  kNone = 0,
+  kSizeZero = 1,
+  kPastPosted = 2,
+  kWrongIndex = 3,
+  kWrongQpn = 4,
+  kUnknownOpcode = 5,
+  kOpcodeForService = 6,
+  kMaskedAtomic = 7,
+  kMemoryKeyUpdate = 8,
+  kNoRemoteAddress = 9,
+  kNoAtomicOperands = 10,
+  kNoAddressVector = 11,
+  kShortAddressVector = 12,
+  kInlineForRead = 13,
+  kInlineTooLong = 14,
+  kMixedPayload = 15,
+  kAtomicLength = 16,
+  kMessageTooLong = 17,
+  kAtomicsOff = 18,
+  kNoXrcSegment = 19,
+
+  kNotAnEthernetOpcode = 64,
+  kNoTis = 65,
+  kNoEthSegment = 66,
+  kInnerChecksums = 67,
+  kInlineHeadersTooLong = 68,
+  kLsoWithoutMss = 69,
+  kFrameTooLong = 70,
+  kLsoTooLong = 71,
+  kLsoHeadersTooLong = 72,
+  kLsoNotTcpOrUdp = 73,
+  kLsoHeadersEndElsewhere = 74,
+  kLsoMss = 75,
+};
+
+struct WqeFaultInfo {
+  WqeFault fault;
+  std::string_view text;
+  std::string_view section;
+};
+/// @pre a fault of the enumeration
+const WqeFaultInfo& describe(WqeFault fault);
+constexpr rdma::Reason reason_of(WqeFault fault) { return static_cast<rdma::Reason>(fault); }
+
+/// What a vendor_error_syndrome means: a WqeFault, or a reason of the transport.
+struct VendorSyndrome {
+  std::string_view of;  ///< who refused it
+  std::string_view text;
+  std::string_view section;
+};
+/// Nothing for a number that stands for nothing.
+std::optional<VendorSyndrome> explain_vendor_syndrome(std::uint32_t number);
+
+}  // namespace softhca::connectx
