@@ -9,20 +9,6 @@
 
 namespace softhca::ethernet {
 
-std::string_view to_string(SegmentationError error) {
-  switch (error) {
-    case SegmentationError::kHeaderTooLong:
-      return "headers are too long";
-    case SegmentationError::kNotTcpOrUdp:
-      return "headers are not those of a TCP or UDP packet";
-    case SegmentationError::kHeaderEndsElsewhere:
-      return "bytes follow the TCP or UDP header";
-    case SegmentationError::kMss:
-      return "maximum segment size is zero or too large";
-  }
-  return "unknown";
-}
-
 tl::expected<Segmenter, SegmentationError> Segmenter::create(std::span<const std::byte> headers,
                                                              std::size_t payload_size,
                                                              std::size_t mss) {

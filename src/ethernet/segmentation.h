@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <tl/expected.hpp>
 
 #include "ethernet/packet_info.h"
@@ -22,7 +21,6 @@ enum class SegmentationError : std::uint8_t {
   kHeaderEndsElsewhere,  ///< bytes follow the L4 header
   kMss,                  ///< zero, or a packet of this size exceeds what IP can tell
 };
-std::string_view to_string(SegmentationError error);
 
 class Segmenter {
  public:

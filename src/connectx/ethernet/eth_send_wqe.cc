@@ -4,7 +4,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "connectx/qp/send_wqe.h"
+#include "connectx/queue/send_control.h"
 #include "spec/connectx/wqe.h"
 #include "util/field.h"
 #include "wire/ethernet.h"
@@ -22,52 +22,56 @@ using spec::connectx::wqe_eth_segment;
 using spec::connectx::wqe_opcode;
 
 constexpr std::size_t kUnit = kWqeUnit;
+/// PRM 7.4.4.1.4: "A byte count value of zero means 2Gbyte data transfer."
+constexpr std::uint64_t kZeroByteCount = std::uint64_t{1} << 31;
 
 std::size_t round_to_unit(std::size_t size) { return (size + kUnit - 1) / kUnit * kUnit; }
 
-tl::unexpected<EthWqeFault> fault(cqe_syndrome syndrome, std::string_view reason) {
-  return tl::unexpected<EthWqeFault>(EthWqeFault{syndrome, reason});
-}
-
-tl::unexpected<EthWqeFault> bad_wqe(std::string_view reason) {
-  return fault(cqe_syndrome::LOCAL_QP_OPERATION_ERROR, reason);
+tl::unexpected<EthWqeFault> protection_error(rdma::Reason reason) {
+  return tl::unexpected<EthWqeFault>(EthWqeFault{cqe_syndrome::LOCAL_PROTECTION_ERROR, reason});
 }
 
 }  // namespace
+
+tl::unexpected<EthWqeFault> bad_wqe(WqeFault fault) {
+  return tl::unexpected<EthWqeFault>(
+      EthWqeFault{cqe_syndrome::LOCAL_QP_OPERATION_ERROR, reason_of(fault)});
+}
 
 tl::expected<void, EthWqeFault> EthSendWqe::decode(std::span<const std::byte> wqe) {
   const util::View<wqe_ctrl_segment> control(wqe);
   lso = wqe_opcode(control.get(wqe_ctrl_segment::opcode)) == wqe_opcode::LSO;
   const auto eth_size = decode_eth(wqe.subspan(wqe_ctrl_segment::kSize));
   if (!eth_size) return tl::unexpected(eth_size.error());
-  if (lso && mss == 0) return bad_wqe("mss of an LSO WQE is 0 (PRM Table 28)");
+  if (lso && mss == 0) return bad_wqe(WqeFault::kLsoWithoutMss);
   return decode_data(wqe.subspan(wqe_ctrl_segment::kSize + *eth_size));
 }
 
 /// Returns the size of the Eth segment, with its inline headers rounded up (PRM 7.4.4.1.2).
 tl::expected<std::size_t, EthWqeFault> EthSendWqe::decode_eth(std::span<const std::byte> bytes) {
   using L = wqe_eth_segment;
-  if (bytes.size() < L::kSize) return bad_wqe("no room for the Eth segment (PRM Table 41)");
+  if (bytes.size() < L::kSize) return bad_wqe(WqeFault::kNoEthSegment);
   const util::View<L> eth(bytes);
   insert_tag.reset();
   inline_header = {};
   l3_checksum = eth.get(L::l3cs) != 0;
   l4_checksum = eth.get(L::l4cs) != 0;
   if (eth.get(L::l3cs_inner) != 0 || eth.get(L::l4cs_inner) != 0) {
-    return bad_wqe("checksums of inner headers are not a capability of this device");
+    return bad_wqe(WqeFault::kInnerChecksums);
   }
   mss = static_cast<std::uint16_t>(eth.get(L::mss));
   const util::View<wqe_eth_insert_vlan> insert(bytes.subspan(12));
   if (insert.get(wqe_eth_insert_vlan::insert_vlan) != 0) {
     const bool service = insert.get(wqe_eth_insert_vlan::svlan) != 0;
     const auto tpid = service ? wire::EtherType::kServiceVlan : wire::EtherType::kVlan;
-    insert_tag = static_cast<std::uint32_t>(tpid) << 16 | insert.get(wqe_eth_insert_vlan::vlan_tci);
+    insert_tag = {.tpid = tpid,
+                  .tci = static_cast<std::uint16_t>(insert.get(wqe_eth_insert_vlan::vlan_tci))};
     return L::kSize;
   }
   const std::size_t header = eth.get(L::inline_header_size);
   // The first two bytes of the headers are the last two of the segment.
   const auto size = round_to_unit(std::max(L::kSize, L::inline_headers_offset + header));
-  if (size > bytes.size()) return bad_wqe("inline headers reach beyond DS (PRM Table 28)");
+  if (size > bytes.size()) return bad_wqe(WqeFault::kInlineHeadersTooLong);
   inline_header = bytes.subspan(L::inline_headers_offset, header);
   return size;
 }
@@ -82,16 +86,15 @@ tl::expected<void, EthWqeFault> EthSendWqe::decode_data(std::span<const std::byt
     if (in_wqe.get(data_segment_inline::inline_) != 0) {
       const std::size_t size = in_wqe.get(data_segment_inline::byte_count);
       const auto used = round_to_unit(data_segment_inline::data_offset + size);
-      if (used > data.size()) return bad_wqe("inline data reach beyond DS (PRM Table 39)");
+      if (used > data.size()) return bad_wqe(WqeFault::kInlineTooLong);
       segment = {data.subspan(data_segment_inline::data_offset, size), {}, 0, size};
       payload_size += size;
       data = data.subspan(used);
       continue;
     }
     const util::View<data_segment_pointer> pointer(data);
-    // PRM 7.4.4.1.4: "A byte count value of zero means 2Gbyte data transfer."
     std::uint64_t size = pointer.get(data_segment_pointer::byte_count);
-    if (size == 0) size = std::uint64_t{1} << 31;
+    if (size == 0) size = kZeroByteCount;
     segment = {{},
                rdma::MKey(pointer.get(data_segment_pointer::l_key)),
                pointer.get(data_segment_pointer::local_address),
@@ -120,9 +123,9 @@ tl::expected<void, EthWqeFault> EthGather::copy(const EthSendWqe& wqe, rdma::Key
     } else {
       const auto address = segment.address + offset_;
       const auto key = keys.check(segment.key, user, address, n, rdma::kLocalRead);
-      if (!key) return fault(cqe_syndrome::LOCAL_PROTECTION_ERROR, rdma::describe(key.reason).text);
+      if (!key) return protection_error(key.reason);
       if (!keys.read(*key.key, address, out.first(n))) {
-        return fault(cqe_syndrome::LOCAL_PROTECTION_ERROR, "memory behind the key is not mapped");
+        return protection_error(rdma::Reason::kMemoryUnreachable);
       }
     }
     out = out.subspan(n);

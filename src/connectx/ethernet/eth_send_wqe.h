@@ -8,19 +8,23 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <tl/expected.hpp>
 
+#include "connectx/queue/wqe_fault.h"
+#include "ethernet/packet_info.h"
 #include "rdma/memory_key.h"
 #include "spec/connectx/opcodes.h"
 
 namespace softhca::connectx {
 
-/// Why a WQE ends in error: what its CQE says, and words for the log.
+/// Why a WQE ends in error, as its CQE says: a syndrome of the document, and the number of the
+/// reason, which is a WqeFault or the memory key's.
 struct EthWqeFault {
   spec::connectx::cqe_syndrome syndrome;
-  std::string_view reason;
+  rdma::Reason reason;
 };
+/// What is wrong with the WQE itself.
+tl::unexpected<EthWqeFault> bad_wqe(WqeFault fault);
 
 /// Piece of a gather list: bytes in the WQE, or memory behind a key.
 struct EthDataSegment {
@@ -39,7 +43,7 @@ struct EthSendWqe {
   bool l3_checksum = false;
   bool l4_checksum = false;
   std::uint16_t mss = 0;
-  std::optional<std::uint32_t> insert_tag;  ///< TPID and TCI of a VLAN tag to be inserted
+  std::optional<ethernet::PacketInfo::Tag> insert_tag;
   std::span<const std::byte> inline_header;
   std::array<EthDataSegment, kSegmentsMax> segments;
   std::size_t segment_count = 0;

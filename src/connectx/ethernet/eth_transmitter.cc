@@ -26,11 +26,26 @@ using spec::connectx::min_wqe_inline_mode;
 constexpr std::size_t kTagSize = 4;
 constexpr std::size_t kHeadMax = wire::Frame::kHeadCapacity - kTagSize;
 /// A message that can be no frame, nor an LSO message of max_lso_cap bytes.
-constexpr std::size_t kSendSizeMax = 1u << 16;
-constexpr std::size_t kLsoSizeMax = 1u << 18;
+constexpr std::size_t kSendSizeMax = 64 << 10;
+constexpr std::size_t kLsoSizeMax = 256 << 10;
 
-tl::unexpected<EthWqeFault> length_fault(std::string_view reason) {
-  return tl::unexpected<EthWqeFault>(EthWqeFault{cqe_syndrome::LOCAL_LENGTH_ERROR, reason});
+tl::unexpected<EthWqeFault> length_fault(WqeFault fault) {
+  return tl::unexpected<EthWqeFault>(
+      EthWqeFault{cqe_syndrome::LOCAL_LENGTH_ERROR, reason_of(fault)});
+}
+
+WqeFault fault_of(ethernet::SegmentationError error) {
+  switch (error) {
+    case ethernet::SegmentationError::kHeaderTooLong:
+      return WqeFault::kLsoHeadersTooLong;
+    case ethernet::SegmentationError::kNotTcpOrUdp:
+      return WqeFault::kLsoNotTcpOrUdp;
+    case ethernet::SegmentationError::kHeaderEndsElsewhere:
+      return WqeFault::kLsoHeadersEndElsewhere;
+    case ethernet::SegmentationError::kMss:
+      break;
+  }
+  return WqeFault::kLsoMss;
 }
 
 /// Headers that must be inline in the WQE (PRM 7.9.3.1).
@@ -64,7 +79,7 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_frame(const EthSendWqe& w
                                                              const EthSendRules& rules,
                                                              EthTransmission& progress) {
   progress.finished = true;
-  if (wqe.payload_size > kSendSizeMax) return length_fault("a frame of more than 64 KiB");
+  if (wqe.payload_size > kSendSizeMax) return length_fault(WqeFault::kFrameTooLong);
   const auto total = wqe.inline_header.size() + static_cast<std::size_t>(wqe.payload_size);
   frame_.clear();
   auto head = frame_.resize_head(std::min(total, kHeadMax));
@@ -86,13 +101,10 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe&
                                                                const EthSendRules& rules,
                                                                EthTransmission& progress) {
   if (!progress.segmenter) {
-    if (wqe.payload_size > kLsoSizeMax) return length_fault("an LSO message above max_lso_cap");
+    if (wqe.payload_size > kLsoSizeMax) return length_fault(WqeFault::kLsoTooLong);
     auto segmenter = ethernet::Segmenter::create(
         wqe.inline_header, static_cast<std::size_t>(wqe.payload_size), wqe.mss);
-    if (!segmenter) {
-      return tl::unexpected(EthWqeFault{cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
-                                        ethernet::to_string(segmenter.error())});
-    }
+    if (!segmenter) return bad_wqe(fault_of(segmenter.error()));
     progress.segmenter = *segmenter;
   }
   const auto part = progress.segmenter->next(frame_);
@@ -105,8 +117,7 @@ void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules) 
   auto& port = device_.network_port();
   bool sendable = frame_.size() >= wire::EthernetLayout::kSize;
   if (sendable && wqe.insert_tag) {
-    sendable = ethernet::insert_vlan(frame_, wire::EtherType(*wqe.insert_tag >> 16),
-                                     static_cast<std::uint16_t>(*wqe.insert_tag));
+    sendable = ethernet::insert_vlan(frame_, wqe.insert_tag->tpid, wqe.insert_tag->tci);
   }
   if (!sendable) return port.count_transmit_error(frame_.size());
   const auto packet = ethernet::classify(frame_);

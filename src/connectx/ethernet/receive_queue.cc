@@ -1,5 +1,7 @@
 #include "connectx/ethernet/receive_queue.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -20,6 +22,7 @@ namespace softhca::connectx {
 
 namespace {
 
+using rdma::Reason;
 using spec::connectx::cqe64;
 using spec::connectx::cqe_error;
 using spec::connectx::cqe_opcode;
@@ -37,12 +40,15 @@ class Scatter {
 
   /// @pre the list has room
   void write(std::span<const std::byte> bytes) {
-    while (ok_ && !bytes.empty()) {
+    while (refused_ == Reason::kNone && !bytes.empty()) {
       const auto& sge = sges_.front();
       const auto n = std::min<std::size_t>(bytes.size(), sge.length - offset_);
       const auto address = sge.address + offset_;
       const auto key = keys_.check(sge.lkey, user_, address, n, rdma::kLocalWrite);
-      ok_ = key && keys_.write(*key.key, address, bytes.first(n));
+      if (!key) return stop(key.reason);
+      if (!keys_.write(*key.key, address, bytes.first(n))) {
+        return stop(Reason::kMemoryUnreachable);
+      }
       bytes = bytes.subspan(n);
       offset_ += static_cast<std::uint32_t>(n);
       if (offset_ == sge.length) {
@@ -63,17 +69,20 @@ class Scatter {
     const auto n = std::min<std::size_t>(kCacheLine - beyond, sge.length - offset_);
     write(std::span(kZeros).first(n));
   }
-  bool ok() const { return ok_; }
+  /// kNone: all is written.
+  Reason refused() const { return refused_; }
 
  private:
   /// Bytes. 128 are for HCA_CAP.cache_line_128byte, which the device does not have.
   static constexpr std::size_t kCacheLine = 64;
 
+  void stop(Reason reason) { refused_ = reason; }
+
   rdma::KeyTable& keys_;
   const rdma::KeyUser& user_;
   std::span<const rdma::Sge> sges_;
   std::uint32_t offset_ = 0;  ///< in the first of sges_
-  bool ok_ = true;
+  Reason refused_ = Reason::kNone;
 };
 
 std::uint64_t room(std::span<const rdma::Sge> sges) {
@@ -138,14 +147,16 @@ void ReceiveQueue::receive(Device& device, const ReceivedFrame& frame, ScatterSc
   const auto bytes = frame.frame->size() - skip;
   if (bytes > room(scratch.sges)) {
     // The WQE is spent, the queue goes on: drivers take this error for one frame's.
-    return write_error(device, counter, cqe_syndrome::LOCAL_LENGTH_ERROR);
+    return write_error(device, counter, cqe_syndrome::LOCAL_LENGTH_ERROR, Reason::kReceiveTooShort);
   }
-  if (!scatter(device, *frame.frame, skip, scratch.sges)) {
+  const auto reason = scatter(device, *frame.frame, skip, scratch.sges);
+  if (reason != Reason::kNone) {
+    const auto& meaning = rdma::describe(reason);
     device.ethernet().note("RQ", rqn_.value(),
-                           "a key of the scatter list does not allow the access");
+                           fmt::format("{} ({})", meaning.text, meaning.section));
     state_ = State::ERR;
     device.ethernet().schedule_flush();
-    return write_error(device, counter, cqe_syndrome::LOCAL_PROTECTION_ERROR);
+    return write_error(device, counter, cqe_syndrome::LOCAL_PROTECTION_ERROR, reason);
   }
   complete(device, frame, bytes, strip, counter);
 }
@@ -156,8 +167,8 @@ void ReceiveQueue::drop_for_want_of_wqe(Device& device, const wire::Frame& frame
   if (auto* counters = device.resources().q_counter(counter_set_)) ++counters->out_of_buffer;
 }
 
-bool ReceiveQueue::scatter(Device& device, const wire::Frame& frame, std::size_t skip,
-                           std::span<const rdma::Sge> sges) {
+Reason ReceiveQueue::scatter(Device& device, const wire::Frame& frame, std::size_t skip,
+                             std::span<const rdma::Sge> sges) {
   Scatter out(device.memory_keys().table(), user_, sges);
   const auto write = [&](std::span<const std::byte> piece) { out.write(piece); };
   if (skip == 0) {
@@ -168,7 +179,7 @@ bool ReceiveQueue::scatter(Device& device, const wire::Frame& frame, std::size_t
     frame.for_each_piece(rest, frame.size() - rest, write);
   }
   if (pad_end_) out.pad_to_cache_line();
-  return out.ok();
+  return out.refused();
 }
 
 void ReceiveQueue::complete(Device& device, const ReceivedFrame& frame, std::size_t bytes,
@@ -205,15 +216,17 @@ void ReceiveQueue::flush(Device& device, unsigned& budget) {
     const auto counter = wq_.ring.consumed();
     wq_.ring.consume(1);
     --budget;
-    write_error(device, counter, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+    write_error(device, counter, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, Reason::kFlushed);
   }
 }
 
-void ReceiveQueue::write_error(Device& device, std::uint16_t counter, cqe_syndrome syndrome) {
+void ReceiveQueue::write_error(Device& device, std::uint16_t counter, cqe_syndrome syndrome,
+                               Reason reason) {
   util::Struct<cqe_error> cqe;
   cqe.set(cqe_error::opcode, static_cast<std::uint32_t>(cqe_opcode::RESPONDER_ERROR));
   cqe.set(cqe_error::user_index, user_index_);
   cqe.set(cqe_error::syndrome, static_cast<std::uint32_t>(syndrome));
+  cqe.set(cqe_error::vendor_error_syndrome, static_cast<std::uint32_t>(reason));
   cqe.set(cqe_error::qpn, rqn_.value());
   cqe.set(cqe_error::wqe_counter, counter);
   post(device, cqe.bytes().first<64>(), true);

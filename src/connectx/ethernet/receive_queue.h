@@ -76,12 +76,13 @@ class ReceiveQueue {
 
  private:
   void drop_for_want_of_wqe(Device& device, const wire::Frame& frame);
-  /// Copies the frame without `skip` bytes at the VLAN offset. False if a key does not allow it.
-  bool scatter(Device& device, const wire::Frame& frame, std::size_t skip,
-               std::span<const rdma::Sge> sges);
+  /// Copies the frame without `skip` bytes at the VLAN offset. kNone, or why it did not succeed.
+  rdma::Reason scatter(Device& device, const wire::Frame& frame, std::size_t skip,
+                       std::span<const rdma::Sge> sges);
   void complete(Device& device, const ReceivedFrame& frame, std::size_t bytes, bool stripped,
                 std::uint16_t counter);
-  void write_error(Device& device, std::uint16_t counter, spec::connectx::cqe_syndrome syndrome);
+  void write_error(Device& device, std::uint16_t counter, spec::connectx::cqe_syndrome syndrome,
+                   rdma::Reason reason);
   void fail_queue(Device& device, std::string_view reason);
   void post(Device& device, std::span<std::byte, 64> cqe, bool solicited);
 

@@ -1,5 +1,7 @@
 #include "connectx/ethernet/send_queue.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -101,11 +103,11 @@ void SendQueue::start(Device& device, std::uint32_t available) {
   const bool readable = size <= kWqeBasicBlock || !complete_wqe ||
                         wq_.read(1, std::span(wqe_).subspan(kWqeBasicBlock, size - kWqeBasicBlock));
   wq_.ring.consume(blocks);
-  if (state_ == State::ERR) return write_error(device, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
-  if (!complete_wqe) {
-    return fail(device, {cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
-                         "DS is 0 or reaches past the doorbell record's counter (PRM Table 26)"});
+  if (state_ == State::ERR) {
+    return write_error(device, {cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed});
   }
+  if (size == 0) return fail(device, WqeFault::kSizeZero);
+  if (!complete_wqe) return fail(device, WqeFault::kPastPosted);
   if (!readable) return fail_queue(device, "the memory of the queue is not mapped");
   switch (control.opcode) {
     case wqe_opcode::NOP:
@@ -114,13 +116,9 @@ void SendQueue::start(Device& device, std::uint32_t available) {
     case wqe_opcode::LSO:
       break;
     default:
-      return fail(device, {cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
-                           "opcode is not NOP, SEND or LSO (PRM Table 41)"});
+      return fail(device, WqeFault::kNotAnEthernetOpcode);
   }
-  if (!has_tis_) {
-    return fail(device, {cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
-                         "the SQ has no TIS to send through (PRM 7.6)"});
-  }
+  if (!has_tis_) return fail(device, WqeFault::kNoTis);
   if (const auto decoded = current_.eth.decode(std::span(wqe_).first(size)); !decoded) {
     return fail(device, decoded.error());
   }
@@ -152,18 +150,22 @@ void SendQueue::complete(Device& device) {
   post(device, cqe.bytes().first<64>(), control.event);
 }
 
+void SendQueue::fail(Device& device, WqeFault fault) { fail(device, bad_wqe(fault).value()); }
+
 void SendQueue::fail(Device& device, const EthWqeFault& fault) {
-  device.ethernet().note("SQ", sqn_.value(), fault.reason);
+  const auto meaning = *explain_vendor_syndrome(static_cast<std::uint32_t>(fault.reason));
+  device.ethernet().note("SQ", sqn_.value(), fmt::format("{} ({})", meaning.text, meaning.section));
   state_ = State::ERR;
-  write_error(device, fault.syndrome);
+  write_error(device, fault);
 }
 
-void SendQueue::write_error(Device& device, cqe_syndrome syndrome) {
+void SendQueue::write_error(Device& device, const EthWqeFault& fault) {
   const auto& control = current_.control;
   util::Struct<cqe_error> cqe;
   cqe.set(cqe_error::opcode, static_cast<std::uint32_t>(cqe_opcode::REQUESTER_ERROR));
   cqe.set(cqe_error::user_index, user_index_);
-  cqe.set(cqe_error::syndrome, static_cast<std::uint32_t>(syndrome));
+  cqe.set(cqe_error::syndrome, static_cast<std::uint32_t>(fault.syndrome));
+  cqe.set(cqe_error::vendor_error_syndrome, static_cast<std::uint32_t>(fault.reason));
   cqe.set(cqe_error::s_wqe_opcode, static_cast<std::uint32_t>(control.opcode));
   cqe.set(cqe_error::qpn, sqn_.value());
   cqe.set(cqe_error::wqe_counter, control.index);

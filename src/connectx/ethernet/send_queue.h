@@ -10,7 +10,7 @@
 #include "connectx/ethernet/eth_send_wqe.h"
 #include "connectx/ethernet/eth_transmitter.h"
 #include "connectx/ethernet/transport_interface.h"
-#include "connectx/qp/send_wqe.h"
+#include "connectx/queue/send_control.h"
 #include "connectx/queue/work_queue.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/raw_queues.h"
@@ -62,8 +62,9 @@ class SendQueue {
   void step(Device& device, EthTransmitter& transmitter);
 
   void complete(Device& device);
+  void fail(Device& device, WqeFault fault);
   void fail(Device& device, const EthWqeFault& fault);
-  void write_error(Device& device, spec::connectx::cqe_syndrome syndrome);
+  void write_error(Device& device, const EthWqeFault& fault);
   /// The ring or its doorbell record cannot be used: there is no WQE to complete, only an event.
   void fail_queue(Device& device, std::string_view reason);
   void post(Device& device, std::span<std::byte, 64> cqe, bool solicited);

@@ -182,15 +182,16 @@ std::uint32_t EthernetHost::create_tis() {
   return answer.as<create_tis_out>().get(create_tis_out::tisn);
 }
 
-std::uint32_t EthernetHost::create_sq(std::uint32_t cqn, unsigned log_size, bool ready) {
+std::uint32_t EthernetHost::create_sq(std::uint32_t cqn, unsigned log_size, bool ready,
+                                      bool with_tis) {
   const auto ring = make_ring(log_size, 6);
-  const auto tisn = create_tis();
+  const auto tisn = with_tis ? create_tis() : 0;
   const auto answer = call<create_sq_out, create_sq_in>(
       Opcode::CREATE_SQ,
       [&](auto in) {
         const auto context = in.sub(create_sq_in::sq_context);
         context.set(sq_context::cqn, cqn);
-        context.set(sq_context::tis_lst_sz, 1);
+        context.set(sq_context::tis_lst_sz, with_tis ? 1 : 0);
         context.set(sq_context::tis_num, tisn);
         context.set(sq_context::flush_in_error_en, 1);
         context.set(sq_context::user_index, 0xABCDE);

@@ -34,12 +34,13 @@ class EthernetReceive : public ::testing::Test {
     EXPECT_EQ(view.get(cqe64::srqn_user_index), 0x12345u);
     return view;
   }
-  void expect_error(std::uint16_t counter, cqe_syndrome syndrome) {
+  void expect_error(std::uint16_t counter, cqe_syndrome syndrome, rdma::Reason reason) {
     const auto cqe = host.poll(cqn);
     ASSERT_FALSE(cqe.empty());
     const util::View<cqe_error> view(cqe);
     EXPECT_EQ(view.get(cqe_error::opcode), static_cast<unsigned>(cqe_opcode::RESPONDER_ERROR));
     EXPECT_EQ(view.get(cqe_error::syndrome), static_cast<unsigned>(syndrome));
+    EXPECT_EQ(view.get(cqe_error::vendor_error_syndrome), static_cast<unsigned>(reason));
     EXPECT_EQ(view.get(cqe_error::wqe_counter), counter);
   }
   Answer modify(State from, State to, std::uint64_t mask = 0, bool vsd = false) {
@@ -134,7 +135,7 @@ TEST_F(EthernetReceive, FrameLargerThanTheBuffersIsAnErrorOfThisFrameAlone) {
   host.post_receive(rqn, 2048);
   const auto frame = make_frame({.payload = 500});
   host.arrive(frame);
-  expect_error(0, cqe_syndrome::LOCAL_LENGTH_ERROR);
+  expect_error(0, cqe_syndrome::LOCAL_LENGTH_ERROR, rdma::Reason::kReceiveTooShort);
   EXPECT_EQ(host.read(small + 64, 64), Bytes(64));
   host.arrive(frame);
   EXPECT_EQ(completion().get(cqe64::wqe_counter), 1u);
@@ -193,9 +194,9 @@ TEST_F(EthernetReceive, KeyThatForbidsWritingTakesTheQueueToTheErrorState) {
   host.post_receive(rqn, 2048);
   host.overwrite_key(rqn, 0, 0x6600);
   host.arrive(make_frame({}));
-  expect_error(0, cqe_syndrome::LOCAL_PROTECTION_ERROR);
+  expect_error(0, cqe_syndrome::LOCAL_PROTECTION_ERROR, rdma::Reason::kKeyRights);
   host.run_later();
-  expect_error(1, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  expect_error(1, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
 }
 
 // Checksums --------------------------------------------------------------------------------------
@@ -332,11 +333,11 @@ TEST_F(EthernetReceive, WqesArePostedToTheErrorStateToBeFlushed) {
   host.post_receive(rqn, 2048);
   EXPECT_TRUE(modify(State::RDY, State::ERR).ok());
   host.run_later();
-  expect_error(0, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  expect_error(0, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
   // Software rings no doorbell for receives.
   host.post_receive(rqn, 2048);
   host.run_later();
-  expect_error(1, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  expect_error(1, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
   host.arrive(make_frame({}));
   EXPECT_TRUE(host.poll(cqn).empty());
 }

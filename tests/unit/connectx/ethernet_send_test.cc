@@ -42,12 +42,13 @@ class EthernetSend : public ::testing::Test {
     EXPECT_EQ(view.get(cqe64_requester::qpn), sqn);
     EXPECT_EQ(view.get(cqe64_requester::srqn_user_index), 0xABCDEu);
   }
-  void expect_error(std::uint16_t counter, cqe_syndrome syndrome) {
+  void expect_error(std::uint16_t counter, cqe_syndrome syndrome, rdma::Reason reason) {
     const auto cqe = host.poll(cqn);
     ASSERT_FALSE(cqe.empty());
     const util::View<cqe_error> view(cqe);
     EXPECT_EQ(view.get(cqe_error::opcode), static_cast<unsigned>(cqe_opcode::REQUESTER_ERROR));
     EXPECT_EQ(view.get(cqe_error::syndrome), static_cast<unsigned>(syndrome));
+    EXPECT_EQ(view.get(cqe_error::vendor_error_syndrome), static_cast<unsigned>(reason));
     EXPECT_EQ(view.get(cqe_error::wqe_counter), counter);
     EXPECT_EQ(view.get(cqe_error::qpn), sqn);
   }
@@ -272,48 +273,63 @@ TEST_F(EthernetSend, UnknownKeyIsALocalProtectionErrorAndTheRestIsFlushed) {
   host.write_wqe(sqn, wqe(wqe_opcode::NOP).unsignaled().finish());
   host.ring(sqn);
   host.run();
-  expect_error(0, cqe_syndrome::LOCAL_PROTECTION_ERROR);
-  expect_error(1, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  expect_error(0, cqe_syndrome::LOCAL_PROTECTION_ERROR, rdma::Reason::kKeyUnknown);
+  expect_error(1, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
   EXPECT_TRUE(host.port.sent.empty());
   EXPECT_EQ(host.sq_state(sqn), State::ERR);
   // "WQEs that were posted and WQEs that will be posted" (PRM Table 61).
   host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
-  expect_error(2, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  expect_error(2, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
 }
 
 TEST_F(EthernetSend, BadWqesAreLocalOperationErrors) {
   const auto frame = make_frame({});
   const auto bytes = std::span(frame);
-  const auto expect_bad = [&](Bytes bad) {
+  const auto expect_bad = [&](const Bytes& bad, WqeFault fault) {
     host.post_send(sqn, bad);
-    expect_error(0, cqe_syndrome::LOCAL_QP_OPERATION_ERROR);
+    expect_error(0, cqe_syndrome::LOCAL_QP_OPERATION_ERROR, reason_of(fault));
     EXPECT_TRUE(host.modify_sq(sqn, State::ERR, State::RST).ok());
     host.reset_ring(sqn);
     EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
   };
-  expect_bad(wqe(wqe_opcode::RDMA_WRITE).eth({}).finish());
-  expect_bad(wqe(wqe_opcode::UMR).finish());
-  expect_bad(wqe().finish());  // no Eth segment
-  expect_bad(wqe(wqe_opcode::LSO).eth(bytes.first(54), true, 0).finish());
-  expect_bad(wqe(wqe_opcode::LSO).eth(bytes.first(30), true, 100).finish());  // half a header
+  expect_bad(wqe(wqe_opcode::RDMA_WRITE).eth({}).finish(), WqeFault::kNotAnEthernetOpcode);
+  expect_bad(wqe(wqe_opcode::UMR).finish(), WqeFault::kNotAnEthernetOpcode);
+  expect_bad(wqe().finish(), WqeFault::kNoEthSegment);  // no Eth segment
+  expect_bad(wqe(wqe_opcode::LSO).eth(bytes.first(54), true, 0).finish(), WqeFault::kLsoWithoutMss);
+  expect_bad(wqe(wqe_opcode::LSO).eth(bytes.first(30), true, 100).finish(),
+             WqeFault::kLsoNotTcpOrUdp);  // half a header
+  auto inner = wqe().eth(bytes.first(18)).finish();
+  util::MutableView<wqe_eth_segment>(std::span(inner).subspan(16))
+      .set(wqe_eth_segment::l3cs_inner, 1);
+  expect_bad(inner, WqeFault::kInnerChecksums);
   auto no_size = wqe().eth({}).finish();
   no_size[7] = std::byte{0};
-  expect_bad(no_size);
+  expect_bad(no_size, WqeFault::kSizeZero);
   auto past_posted = wqe().eth({}).finish();
   past_posted[7] = std::byte{63};
-  expect_bad(past_posted);
+  expect_bad(past_posted, WqeFault::kPastPosted);
   auto long_header = wqe().eth(bytes.first(18)).finish();
   util::store_be16(long_header.data() + 28, 700);
-  expect_bad(long_header);
+  expect_bad(long_header, WqeFault::kInlineHeadersTooLong);
   auto long_inline = wqe().eth(bytes.first(18)).inline_data(bytes.subspan(18, 20)).finish();
   util::store_be32(long_inline.data() + 48, 0x80000000u | 900);
-  expect_bad(long_inline);
+  expect_bad(long_inline, WqeFault::kInlineTooLong);
+}
+
+TEST_F(EthernetSend, AQueueWithoutTisSendsNothing) {
+  // Queues for NOPs alone have none.
+  const auto internal = host.create_sq(cqn, 4, true, false);
+  host.post_send(internal, Wqe(wqe_opcode::NOP, internal, 0).finish());
+  ASSERT_FALSE(host.poll(cqn).empty());
+  sqn = internal;
+  host.post_send(internal, Wqe(wqe_opcode::SEND, internal, 1).eth({}).finish());
+  expect_error(1, cqe_syndrome::LOCAL_QP_OPERATION_ERROR, reason_of(WqeFault::kNoTis));
 }
 
 TEST_F(EthernetSend, MessageThatIsNoFrameIsALengthError) {
   const auto buffer = host.allocate(16);
   host.post_send(sqn, wqe().eth({}).pointer(EthernetHost::kKey, buffer, 0).finish());  // 2 GiB
-  expect_error(0, cqe_syndrome::LOCAL_LENGTH_ERROR);
+  expect_error(0, cqe_syndrome::LOCAL_LENGTH_ERROR, reason_of(WqeFault::kFrameTooLong));
 }
 
 TEST_F(EthernetSend, FrameBeyondThePortsMtuIsDroppedAndCompleted) {
@@ -362,7 +378,8 @@ TEST_F(EthernetSend, QueueStartsAtZeroAgainAfterErrorAndReset) {
   host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
   host.post_send(sqn, wqe(wqe_opcode::UMR).finish());
   expect_completion(0);
-  expect_error(1, cqe_syndrome::LOCAL_QP_OPERATION_ERROR);
+  expect_error(1, cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
+               reason_of(WqeFault::kNotAnEthernetOpcode));
   EXPECT_TRUE(host.modify_sq(sqn, State::ERR, State::RST).ok());
   host.reset_ring(sqn);
   EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
@@ -374,7 +391,7 @@ TEST_F(EthernetSend, ModifyToErrorFlushesWithoutDoorbell) {
   host.write_wqe(sqn, wqe(wqe_opcode::NOP).unsignaled().finish());
   EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::ERR).ok());
   host.run();
-  expect_error(0, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  expect_error(0, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
 }
 
 TEST_F(EthernetSend, DestroyedQueueIsNotRun) {

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "ethernet/checksum_offload.h"
 #include "ethernet/vectors.h"
 #include "wire/hex.h"
@@ -136,9 +134,6 @@ TEST(Segmenter, GivesTheReasonOfARefusal) {
   EXPECT_EQ(error(from_hex(vectors::kIpv6Fragment), 100, 10), Error::kNotTcpOrUdp);
   EXPECT_EQ(error(std::vector<std::byte>(193), 100, 10), Error::kHeaderTooLong);
   EXPECT_EQ(error({}, 0, 10), Error::kNotTcpOrUdp);
-  std::set<std::string_view> texts;
-  for (int i = 0; i != 4; ++i) texts.insert(to_string(Error(i)));
-  EXPECT_EQ(texts.size(), 4u);
 }
 
 }  // namespace
