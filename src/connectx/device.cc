@@ -100,7 +100,12 @@ void Device::make_objects() {
                                                   .port = *parts.network_port,
                                                   .mapper = queue_mapper(),
                                                   .notes = notes_});
-  parts.ethernet = std::make_unique<Ethernet>(*this);
+  parts.ethernet = std::make_unique<Ethernet>(Ethernet::Parts{.limits = limits,
+                                                              .resources = *parts.resources,
+                                                              .event_queues = *parts.event_queues,
+                                                              .keys = parts.memory_keys->table(),
+                                                              .port = *parts.network_port,
+                                                              .notes = notes_});
   half_cq_doorbells_.assign(kBarSize / kUarPageSize, std::nullopt);
   for (const auto number : rung_) is_rung_[number] = false;
   rung_.clear();

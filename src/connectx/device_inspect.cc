@@ -129,7 +129,8 @@ void inspect_ethernet(Ethernet& ethernet, util::InspectNode& out) {
   steering.add("tirs", ethernet.tirs().count());
   steering.add("rq_tables", ethernet.rqts().count());
   steering.add("flow_tables", ethernet.steering().table_count());
-  steering.add("flows", ethernet.steering().flow_count());
+  const auto& flows = ethernet.steering().flows();
+  steering.add("flows", flows.total() - flows.left());
 }
 
 void inspect_commands(const CommandInterface& commands, util::InspectNode& out) {

@@ -3,9 +3,6 @@
 #include <bit>
 
 #include "connectx/base/timestamp.h"
-#include "connectx/device.h"
-#include "connectx/ethernet/ethernet.h"
-#include "connectx/ethernet/transport_interface.h"
 #include "connectx/port/network_port.h"
 #include "ethernet/checksum_offload.h"
 #include "wire/checksum.h"
@@ -105,7 +102,7 @@ const wire::Frame& EthReceiver::whole(const wire::Frame& arrived) {
 /// Fills deliveries_.
 void EthReceiver::steer(const PacketInfo& packet) {
   deliveries_.clear();
-  const auto steps = device_.ethernet().steering().classify(match_key_of(packet), deliveries_);
+  const auto steps = parts_.steering.classify(match_key_of(packet), deliveries_);
   work_ += steps / kStepsPerUnit;
   if (deliveries_.size() > 1) work_ += deliveries_.size() - 1;
 }
@@ -114,7 +111,7 @@ void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
   const auto& frame = whole(arrived);
   const auto packet = ethernet::classify(frame);
   steer(packet);
-  if (deliveries_.empty()) return device_.network_port().count_discard(priority_of(frame));
+  if (deliveries_.empty()) return parts_.port.count_discard(priority_of(frame));
   deliver(frame, packet, now);
 }
 
@@ -125,8 +122,7 @@ bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain dom
   steer(packet);
   const bool multicast = packet.destination_mac.is_multicast();
   std::erase_if(deliveries_, [&](const FlowSteering::Delivery& delivery) {
-    const auto* tir = device_.ethernet().tirs().find(delivery.tirn);
-    return tir == nullptr || !tir->accepts_loopback(domain, multicast);
+    return !parts_.tirs.find(delivery.tirn)->accepts_loopback(domain, multicast);
   });
   if (deliveries_.empty()) return false;
   deliver(frame, packet, now);
@@ -148,25 +144,20 @@ void EthReceiver::deliver(const wire::Frame& frame, const PacketInfo& packet, ut
         .cqe = cqe,
         .flow_tag = delivery.flow_tag,
     };
-    auto* rq = choose_queue(delivery.tirn, packet, received);
-    if (rq != nullptr) rq->receive(device_, received, scratch_);
+    auto& rq = choose_queue(*parts_.tirs.find(delivery.tirn), packet, received);
+    rq.receive(received, scratch_);
+    failed_ = failed_ || rq.flushes();
   }
 }
 
-ReceiveQueue* EthReceiver::choose_queue(Tirn tirn, const PacketInfo& packet,
+ReceiveQueue& EthReceiver::choose_queue(const Tir& tir, const PacketInfo& packet,
                                         ReceivedFrame& received) {
-  auto& ethernet = device_.ethernet();
-  const auto* tir = ethernet.tirs().find(tirn);
-  if (tir == nullptr) return nullptr;
-  if (tir->disp_type() == tir_disp_type::DIRECT) {
-    return ethernet.receive_queues().find(tir->inline_rqn());
-  }
-  const auto* rqt = ethernet.rqts().find(tir->indirect_table());
-  if (rqt == nullptr) return nullptr;
-  const auto hash = tir->hash(packet, rqt->max_size);
+  if (auto* rq = tir.queue()) return *rq;
+  const auto& rqt = *tir.table();
+  const auto hash = tir.hash(packet, rqt.max_size);
   received.rss_hash = hash.value;
   received.rss_hash_type = hash.type;
-  return ethernet.receive_queues().find(rqt->rqns[hash.value & (rqt->rqns.size() - 1)]);
+  return rqt.choose(hash.value);
 }
 
 }  // namespace softhca::connectx

@@ -6,23 +6,34 @@
 #include <vector>
 
 #include "connectx/ethernet/receive_queue.h"
+#include "connectx/ethernet/transport_interface.h"
 #include "connectx/steering/flow_table.h"
 #include "ethernet/packet_info.h"
+#include "hca/object_table.h"
 #include "util/clock.h"
 #include "wire/frame.h"
 
 namespace softhca::connectx {
 
-class Device;
+class NetworkPort;
 
 class EthReceiver {
  public:
-  explicit EthReceiver(Device& device) : device_(device) {}
+  struct Parts {
+    FlowSteering& steering;
+    hca::ObjectTable<Tir, Tirn>& tirs;
+    NetworkPort& port;
+  };
+
+  explicit EthReceiver(const Parts& parts) : parts_(parts) {}
 
   void receive(const wire::Frame& frame, util::Time now);
   /// What was done since it was last asked, in units of run()'s budget, beyond one frame's due:
   /// more copies than one, more tables than drivers chain.
   std::size_t take_work() { return std::exchange(work_, 0); }
+  /// Whether a frame has taken an RQ to the error state since it was last asked: its WQEs are to be
+  /// flushed.
+  bool take_failure() { return std::exchange(failed_, false); }
   /// A frame that a TIS of transport domain `domain` has sent (PRM 3.4). False if no TIR takes it.
   bool receive_looped(const wire::Frame& frame, TransportDomain domain, util::Time now);
 
@@ -31,13 +42,14 @@ class EthReceiver {
   /// What an arrived frame is; its own copy where software wants bytes that are not there yet.
   const wire::Frame& whole(const wire::Frame& arrived);
   void deliver(const wire::Frame& frame, const ethernet::PacketInfo& packet, util::Time now);
-  /// Through the TIR to one RQ, or null if there is none.
-  ReceiveQueue* choose_queue(Tirn tirn, const ethernet::PacketInfo& packet,
-                             ReceivedFrame& received);
+  /// Through the TIR to one RQ.
+  static ReceiveQueue& choose_queue(const Tir& tir, const ethernet::PacketInfo& packet,
+                                    ReceivedFrame& received);
 
-  Device& device_;
+  Parts parts_;
   std::vector<FlowSteering::Delivery> deliveries_;
   std::size_t work_ = 0;
+  bool failed_ = false;
   ScatterScratch scratch_;
   wire::Frame whole_;  ///< copy of a frame whose ICRC was still to be computed
 };

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "connectx/device.h"
 #include "connectx/ethernet/transport_interface.h"
-#include "connectx/memory/memory_keys.h"
 #include "connectx/port/network_port.h"
 #include "ethernet/checksum_offload.h"
 #include "ethernet/packet_info.h"
@@ -92,9 +90,8 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_frame(const EthSendWqe& w
     *part = part->subspan(n);
     header = header.subspan(n);
   }
-  auto& keys = device_.memory_keys().table();
-  if (auto copied = progress.gather.copy(wqe, keys, rules.user, head); !copied) return copied;
-  return progress.gather.copy(wqe, keys, rules.user, body);
+  if (auto copied = progress.gather.copy(wqe, keys_, rules.user, head); !copied) return copied;
+  return progress.gather.copy(wqe, keys_, rules.user, body);
 }
 
 tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe& wqe,
@@ -109,27 +106,25 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe&
   }
   const auto part = progress.segmenter->next(frame_);
   progress.finished = progress.segmenter->done();
-  return progress.gather.copy(wqe, device_.memory_keys().table(), rules.user,
-                              frame_.own_payload(part.size));
+  return progress.gather.copy(wqe, keys_, rules.user, frame_.own_payload(part.size));
 }
 
 void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules) {
-  auto& port = device_.network_port();
   bool sendable = frame_.size() >= wire::EthernetLayout::kSize;
   if (sendable && wqe.insert_tag) {
     sendable = ethernet::insert_vlan(frame_, wqe.insert_tag->tpid, wqe.insert_tag->tci);
   }
-  if (!sendable) return port.count_transmit_error(frame_.size());
+  if (!sendable) return port_.count_transmit_error(frame_.size());
   const auto packet = ethernet::classify(frame_);
   if (wqe.inline_header.size() < required_inline(packet, rules.min_inline_mode)) {
     // PRM Table 61: "If Eth Segment of the WQE does not contain the required inlined headers, the
     // packet is silently dropped."
-    return port.count_transmit_error(frame_.size());
+    return port_.count_transmit_error(frame_.size());
   }
   if (wqe.l4_checksum) ethernet::insert_l4_checksum(frame_, packet);
   if (wqe.l3_checksum) ethernet::insert_l3_checksum(frame_, packet);
   ethernet::pad_to_minimum(frame_);
-  port.transmit_ethernet(frame_, rules.tis->transport_domain(), rules.tis->priority());
+  port_.transmit_ethernet(frame_, rules.tis->transport_domain(), rules.tis->priority());
 }
 
 }  // namespace softhca::connectx

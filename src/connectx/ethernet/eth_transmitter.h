@@ -15,7 +15,7 @@
 
 namespace softhca::connectx {
 
-class Device;
+class NetworkPort;
 struct Tis;
 
 /// What an SQ's context says about its frames.
@@ -34,7 +34,7 @@ struct EthTransmission {
 
 class EthTransmitter {
  public:
-  explicit EthTransmitter(Device& device) : device_(device) {}
+  EthTransmitter(rdma::KeyTable& keys, NetworkPort& port) : keys_(keys), port_(port) {}
 
   /// Makes and sends the next frame of `wqe`. @pre !progress.finished
   tl::expected<void, EthWqeFault> send_next(const EthSendWqe& wqe, const EthSendRules& rules,
@@ -48,7 +48,8 @@ class EthTransmitter {
                                                  EthTransmission& progress);
   void transmit(const EthSendWqe& wqe, const EthSendRules& rules);
 
-  Device& device_;
+  rdma::KeyTable& keys_;
+  NetworkPort& port_;
   wire::Frame frame_;  ///< its payload memory is used again and again
 };
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "connectx/base/resources.h"
-#include "connectx/device.h"
 #include "connectx/ethernet/eth_receiver.h"
 #include "connectx/ethernet/eth_transmitter.h"
 #include "connectx/ethernet/receive_queue.h"
@@ -28,21 +28,22 @@ constexpr util::Duration kFlushInterval = std::chrono::milliseconds(1);
 
 }  // namespace
 
-Ethernet::Ethernet(Device& device)
-    : device_(device),
-      tiss_(std::make_unique<hca::ObjectTable<Tis, Tisn>>(
-          1, Limits::count(device.limits().log_max_tis))),
+Ethernet::Ethernet(const Parts& parts)
+    : parts_(parts),
+      tiss_(std::make_unique<hca::ObjectTable<Tis, Tisn>>(1,
+                                                          Limits::count(parts.limits.log_max_tis))),
       send_queues_(std::make_unique<hca::ObjectTable<SendQueue, Sqn>>(
-          device.resources().queue_numbers(), Limits::count(device.limits().log_max_sq))),
+          parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_sq))),
       receive_queues_(std::make_unique<hca::ObjectTable<ReceiveQueue, Rqn>>(
-          device.resources().queue_numbers(), Limits::count(device.limits().log_max_rq))),
-      rqts_(std::make_unique<hca::ObjectTable<Rqt, Rqtn>>(
-          1, Limits::count(device.limits().log_max_rqt))),
-      tirs_(std::make_unique<hca::ObjectTable<Tir, Tirn>>(
-          1, Limits::count(device.limits().log_max_tir))),
-      steering_(std::make_unique<FlowSteering>(device.limits())),
-      transmitter_(std::make_unique<EthTransmitter>(device)),
-      receiver_(std::make_unique<EthReceiver>(device)) {}
+          parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_rq))),
+      rqts_(std::make_unique<hca::ObjectTable<Rqt, Rqtn>>(1,
+                                                          Limits::count(parts.limits.log_max_rqt))),
+      tirs_(std::make_unique<hca::ObjectTable<Tir, Tirn>>(1,
+                                                          Limits::count(parts.limits.log_max_tir))),
+      steering_(std::make_unique<FlowSteering>(parts.limits)),
+      transmitter_(std::make_unique<EthTransmitter>(parts.keys, parts.port)),
+      receiver_(std::make_unique<EthReceiver>(
+          EthReceiver::Parts{.steering = *steering_, .tirs = *tirs_, .port = parts.port})) {}
 
 Ethernet::~Ethernet() = default;
 
@@ -66,11 +67,22 @@ void Ethernet::schedule(SendQueue& sq) {
   ready_.push_back(sq.sqn());
 }
 
-void Ethernet::note(std::string_view queue, std::uint32_t number, std::string_view reason) {
-  std::uint64_t held_back = 0;
-  if (!notes_.allow(device_.now(), &held_back)) return;
-  util::log(util::LogLevel::kInfo, "{}: {} {:#x}: {}{}", device_.name(), queue, number, reason,
-            held_back == 0 ? "" : " (and more of the kind)");
+SendQueue* Ethernet::add_sq(util::View<spec::connectx::sq_context> context, WorkQueue wq,
+                            CompletionQueue& cq, Tis* tis) {
+  const SendQueue::Parts parts{
+      .cq = cq, .tis = tis, .event_queues = parts_.event_queues, .notes = parts_.notes};
+  return send_queues_->emplace(context, std::move(wq), parts);
+}
+
+ReceiveQueue* Ethernet::add_rq(util::View<spec::connectx::rq_context> context, WorkQueue wq,
+                               CompletionQueue& cq) {
+  const ReceiveQueue::Parts parts{.cq = cq,
+                                  .keys = parts_.keys,
+                                  .resources = parts_.resources,
+                                  .port = parts_.port,
+                                  .event_queues = parts_.event_queues,
+                                  .notes = parts_.notes};
+  return receive_queues_->emplace(context, std::move(wq), parts);
 }
 
 void Ethernet::handle_frame(const wire::Frame& frame, util::Time now) {
@@ -94,11 +106,12 @@ util::Time Ethernet::run(util::Time now) {
     sq->scheduled = false;
     unsigned turn = std::min(kQueueBudget, budget);
     budget -= turn;
-    sq->run(device_, *transmitter_, turn);
+    sq->run(*transmitter_, now, turn);
     budget += turn;
     schedule(*sq);
   }
   ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(done));
+  if (receiver_->take_failure()) schedule_flush();
   const auto next_flush = flush_receive_queues(now);
   return ready_.empty() ? next_flush : now;
 }
@@ -109,7 +122,7 @@ util::Time Ethernet::flush_receive_queues(util::Time now) {
   unsigned budget = kFlushBudget;
   receive_queues_->for_each([&](ReceiveQueue& rq) {
     if (!rq.flushes()) return;
-    rq.flush(device_, budget);
+    rq.flush(budget);
     any = true;
   });
   next_flush_ = any ? now + kFlushInterval : util::kNever;

@@ -2,25 +2,31 @@
 // QPs, flow steering, RSS and receive queues.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
-#include <string_view>
 #include <vector>
 
+#include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
+#include "connectx/queue/work_queue.h"
 #include "hca/object_table.h"
+#include "rdma/memory_key.h"
+#include "spec/connectx/raw_queues.h"
 #include "util/clock.h"
-#include "util/log.h"
+#include "util/field.h"
+#include "util/notes.h"
 #include "wire/frame.h"
 
 namespace softhca::connectx {
 
-class Device;
+class CompletionQueue;
 class EthReceiver;
 class EthTransmitter;
+class EventQueues;
 class FlowSteering;
+class NetworkPort;
 class ReceiveQueue;
+class Resources;
 class SendQueue;
 struct Rqt;
 struct Tir;
@@ -28,7 +34,16 @@ struct Tis;
 
 class Ethernet {
  public:
-  explicit Ethernet(Device& device);
+  struct Parts {
+    const Limits& limits;
+    Resources& resources;
+    EventQueues& event_queues;
+    rdma::KeyTable& keys;
+    NetworkPort& port;
+    util::Notes& notes;
+  };
+
+  explicit Ethernet(const Parts& parts);
   ~Ethernet();
   Ethernet(const Ethernet&) = delete;
   Ethernet& operator=(const Ethernet&) = delete;
@@ -59,13 +74,17 @@ class Ethernet {
   /// After MODIFY_RQ: likewise, and an RQ has no doorbell at all, so it is looked at again and
   /// again.
   void schedule_flush() { next_flush_ = util::Time::min(); }
-  /// A line for people about what a guest's queue did wrong; not more of them than one can read.
-  void note(std::string_view queue, std::uint32_t number, std::string_view reason);
+
+  /// New queues, in RST. Null if there are too many. `tis`: null for a queue for NOPs alone.
+  SendQueue* add_sq(util::View<spec::connectx::sq_context> context, WorkQueue wq,
+                    CompletionQueue& cq, Tis* tis);
+  ReceiveQueue* add_rq(util::View<spec::connectx::rq_context> context, WorkQueue wq,
+                       CompletionQueue& cq);
 
  private:
   util::Time flush_receive_queues(util::Time now);
 
-  Device& device_;
+  Parts parts_;
   // In the order of their uses: those that use others go first.
   std::unique_ptr<hca::ObjectTable<Tis, Tisn>> tiss_;
   std::unique_ptr<hca::ObjectTable<SendQueue, Sqn>> send_queues_;
@@ -78,7 +97,6 @@ class Ethernet {
   std::vector<Sqn> ready_;  ///< with WQEs, in the order of their turns
   std::size_t debt_ = 0;    ///< work done for arrived frames that no run() has paid for
   util::Time next_flush_ = util::kNever;
-  util::RateLimiter notes_{20, std::chrono::seconds(1)};
 };
 
 }  // namespace softhca::connectx

@@ -1,18 +1,12 @@
 #include "connectx/ethernet/receive_queue.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
 #include "connectx/base/resources.h"
-#include "connectx/device.h"
-#include "connectx/ethernet/ethernet.h"
-#include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
-#include "connectx/memory/memory_keys.h"
 #include "connectx/port/network_port.h"
 #include "connectx/queue/receive_wqe.h"
 #include "wire/checksum.h"
@@ -93,12 +87,14 @@ std::uint64_t room(std::span<const rdma::Sge> sges) {
 
 }  // namespace
 
-ReceiveQueue::ReceiveQueue(Rqn rqn, util::View<rq_context> context, WorkQueue wq)
+ReceiveQueue::ReceiveQueue(Rqn rqn, util::View<rq_context> context, WorkQueue wq,
+                           const Parts& parts)
     : rqn_(rqn),
       context_(context),
       wq_(std::move(wq)),
       user_{wq_.pd, Qpn(rqn.value()), context.get(rq_context::rlkey) != 0},
-      cqn_(context.get(rq_context::cqn)),
+      parts_(parts),
+      cq_use_(parts.cq.use()),
       user_index_(context.get(rq_context::user_index)),
       counter_set_(context.get(rq_context::counter_set_id)),
       vlan_strip_(context.get(rq_context::vlan_strip_disable) == 0),
@@ -127,16 +123,15 @@ void ReceiveQueue::write_context(util::MutableView<rq_context> out) {
   wq.set(spec::connectx::wq::sw_counter, static_cast<std::uint16_t>(posted.value_or(consumed)));
 }
 
-void ReceiveQueue::receive(Device& device, const ReceivedFrame& frame, ScatterScratch& scratch) {
+void ReceiveQueue::receive(const ReceivedFrame& frame, ScatterScratch& scratch) {
   if (state_ != State::RDY) return;  // PRM Table 57: "Incoming messages are silently dropped"
   const auto available = wq_.available();
   if (!available) {
-    return fail_queue(device,
-                      "doorbell record unreadable, or its counter further than the queue is long");
+    return fail_queue("doorbell record unreadable, or its counter further than the queue is long");
   }
-  if (*available == 0) return drop_for_want_of_wqe(device, *frame.frame);
+  if (*available == 0) return drop_for_want_of_wqe(*frame.frame);
   const auto wqe = std::span(scratch.wqe).first(wq_.ring.stride());
-  if (!wq_.read(0, wqe)) return fail_queue(device, "the memory of the queue is not mapped");
+  if (!wq_.read(0, wqe)) return fail_queue("the memory of the queue is not mapped");
   const auto counter = wq_.ring.consumed();
   wq_.ring.consume(1);
   scratch.sges.clear();
@@ -147,29 +142,27 @@ void ReceiveQueue::receive(Device& device, const ReceivedFrame& frame, ScatterSc
   const auto bytes = frame.frame->size() - skip;
   if (bytes > room(scratch.sges)) {
     // The WQE is spent, the queue goes on: drivers take this error for one frame's.
-    return write_error(device, counter, cqe_syndrome::LOCAL_LENGTH_ERROR, Reason::kReceiveTooShort);
+    return write_error(counter, cqe_syndrome::LOCAL_LENGTH_ERROR, Reason::kReceiveTooShort);
   }
-  const auto reason = scatter(device, *frame.frame, skip, scratch.sges);
+  const auto reason = scatter(*frame.frame, skip, scratch.sges);
   if (reason != Reason::kNone) {
     const auto& meaning = rdma::describe(reason);
-    device.ethernet().note("RQ", rqn_.value(),
-                           fmt::format("{} ({})", meaning.text, meaning.section));
+    parts_.notes.info("RQ {:#x}: {} ({})", rqn_.value(), meaning.text, meaning.section);
     state_ = State::ERR;
-    device.ethernet().schedule_flush();
-    return write_error(device, counter, cqe_syndrome::LOCAL_PROTECTION_ERROR, reason);
+    return write_error(counter, cqe_syndrome::LOCAL_PROTECTION_ERROR, reason);
   }
-  complete(device, frame, bytes, strip, counter);
+  complete(frame, bytes, strip, counter);
 }
 
-void ReceiveQueue::drop_for_want_of_wqe(Device& device, const wire::Frame& frame) {
+void ReceiveQueue::drop_for_want_of_wqe(const wire::Frame& frame) {
   if (dropped_ != 0xFF) ++dropped_;
-  device.network_port().count_discard(priority_of(frame));
-  if (auto* counters = device.resources().q_counter(counter_set_)) ++counters->out_of_buffer;
+  parts_.port.count_discard(priority_of(frame));
+  if (auto* counters = parts_.resources.q_counter(counter_set_)) ++counters->out_of_buffer;
 }
 
-Reason ReceiveQueue::scatter(Device& device, const wire::Frame& frame, std::size_t skip,
+Reason ReceiveQueue::scatter(const wire::Frame& frame, std::size_t skip,
                              std::span<const rdma::Sge> sges) {
-  Scatter out(device.memory_keys().table(), user_, sges);
+  Scatter out(parts_.keys, user_, sges);
   const auto write = [&](std::span<const std::byte> piece) { out.write(piece); };
   if (skip == 0) {
     frame.for_each_piece(0, frame.size(), write);
@@ -182,8 +175,8 @@ Reason ReceiveQueue::scatter(Device& device, const wire::Frame& frame, std::size
   return out.refused();
 }
 
-void ReceiveQueue::complete(Device& device, const ReceivedFrame& frame, std::size_t bytes,
-                            bool stripped, std::uint16_t counter) {
+void ReceiveQueue::complete(const ReceivedFrame& frame, std::size_t bytes, bool stripped,
+                            std::uint16_t counter) {
   util::Struct<cqe64> cqe;
   std::memcpy(cqe.bytes().data(), frame.cqe.bytes().data(), cqe64::kSize);
   cqe.set(cqe64::opcode, static_cast<std::uint32_t>(cqe_opcode::RESPONDER_SEND));
@@ -206,22 +199,21 @@ void ReceiveQueue::complete(Device& device, const ReceivedFrame& frame, std::siz
     sum.add_u16(frame.tag_sum);
     cqe.set(cqe64::checksum, sum.value());
   }
-  post(device, cqe.bytes().first<64>(), false);
+  post(cqe.bytes().first<64>(), false);
 }
 
-void ReceiveQueue::flush(Device& device, unsigned& budget) {
+void ReceiveQueue::flush(unsigned& budget) {
   while (budget != 0 && flushes()) {
     const auto available = wq_.available();
     if (!available || *available == 0) return;
     const auto counter = wq_.ring.consumed();
     wq_.ring.consume(1);
     --budget;
-    write_error(device, counter, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, Reason::kFlushed);
+    write_error(counter, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, Reason::kFlushed);
   }
 }
 
-void ReceiveQueue::write_error(Device& device, std::uint16_t counter, cqe_syndrome syndrome,
-                               Reason reason) {
+void ReceiveQueue::write_error(std::uint16_t counter, cqe_syndrome syndrome, Reason reason) {
   util::Struct<cqe_error> cqe;
   cqe.set(cqe_error::opcode, static_cast<std::uint32_t>(cqe_opcode::RESPONDER_ERROR));
   cqe.set(cqe_error::user_index, user_index_);
@@ -229,21 +221,20 @@ void ReceiveQueue::write_error(Device& device, std::uint16_t counter, cqe_syndro
   cqe.set(cqe_error::vendor_error_syndrome, static_cast<std::uint32_t>(reason));
   cqe.set(cqe_error::qpn, rqn_.value());
   cqe.set(cqe_error::wqe_counter, counter);
-  post(device, cqe.bytes().first<64>(), true);
+  post(cqe.bytes().first<64>(), true);
 }
 
-void ReceiveQueue::post(Device& device, std::span<std::byte, 64> cqe, bool solicited) {
-  auto* cq = device.completion_queues().find(cqn_);
-  if (cq != nullptr && cq->write(cqe, solicited)) return;
+void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
+  if (parts_.cq.write(cqe, solicited)) return;
   // PRM 7.12.1: an overrun of the CQ takes its queues to the error state.
   state_ = State::ERR;
   dead_ = true;
 }
 
-void ReceiveQueue::fail_queue(Device& device, std::string_view reason) {
-  device.ethernet().note("RQ", rqn_.value(), reason);
-  device.event_queues().post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0,
-                             EventQueues::queue_data(rqn_));
+void ReceiveQueue::fail_queue(std::string_view reason) {
+  parts_.notes.info("RQ {:#x}: {}", rqn_.value(), reason);
+  parts_.event_queues.post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0,
+                           EventQueues::queue_data(rqn_));
   state_ = State::ERR;
   dead_ = true;
 }

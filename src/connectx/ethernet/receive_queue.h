@@ -10,17 +10,21 @@
 #include <vector>
 
 #include "connectx/ethernet/transport_interface.h"
+#include "connectx/event/completion_queue.h"
 #include "connectx/queue/receive_wqe.h"
 #include "connectx/queue/work_queue.h"
+#include "hca/use.h"
 #include "rdma/memory_key.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/raw_queues.h"
+#include "util/notes.h"
 #include "wire/frame.h"
 
 namespace softhca::connectx {
 
-class Device;
+class NetworkPort;
+class Resources;
 
 /// A frame on its way to RQs, and what is known of it.
 struct ReceivedFrame {
@@ -48,13 +52,25 @@ struct ScatterScratch {
   std::vector<rdma::Sge> sges;
 };
 
-class ReceiveQueue {
+class ReceiveQueue : public hca::Used {
  public:
   using State = spec::connectx::rq_state;
 
-  ReceiveQueue(Rqn rqn, util::View<spec::connectx::rq_context> context, WorkQueue wq);
+  /// What its context refers to, and what frames for it are counted, checked and reported by.
+  struct Parts {
+    CompletionQueue& cq;
+    rdma::KeyTable& keys;
+    Resources& resources;
+    NetworkPort& port;
+    EventQueues& event_queues;
+    util::Notes& notes;
+  };
+
+  ReceiveQueue(Rqn rqn, util::View<spec::connectx::rq_context> context, WorkQueue wq,
+               const Parts& parts);
 
   Rqn rqn() const { return rqn_; }
+  const CompletionQueue& cq() const { return parts_.cq; }
   State state() const { return state_; }
 
   /// MODIFY_RQ (PRM 7.7.1). To RST: all that is posted is forgotten.
@@ -65,32 +81,30 @@ class ReceiveQueue {
   void write_context(util::MutableView<spec::connectx::rq_context> out);
 
   /// Takes the next WQE and writes the frame into it; drops the frame if there is none.
-  void receive(Device& device, const ReceivedFrame& frame, ScatterScratch& scratch);
+  void receive(const ReceivedFrame& frame, ScatterScratch& scratch);
 
   /// In ERR, WQEs are flushed also if they are posted later; nobody rings a doorbell for them.
   bool flushes() const { return state_ == State::ERR && flush_in_error_ && !dead_; }
   /// Flushes what is posted, at most `budget` WQEs.
-  void flush(Device& device, unsigned& budget);
-
-  std::uint32_t users = 0;  ///< TIRs and RQT entries
+  void flush(unsigned& budget);
 
  private:
-  void drop_for_want_of_wqe(Device& device, const wire::Frame& frame);
+  void drop_for_want_of_wqe(const wire::Frame& frame);
   /// Copies the frame without `skip` bytes at the VLAN offset. kNone, or why it did not succeed.
-  rdma::Reason scatter(Device& device, const wire::Frame& frame, std::size_t skip,
-                       std::span<const rdma::Sge> sges);
-  void complete(Device& device, const ReceivedFrame& frame, std::size_t bytes, bool stripped,
+  rdma::Reason scatter(const wire::Frame& frame, std::size_t skip, std::span<const rdma::Sge> sges);
+  void complete(const ReceivedFrame& frame, std::size_t bytes, bool stripped,
                 std::uint16_t counter);
-  void write_error(Device& device, std::uint16_t counter, spec::connectx::cqe_syndrome syndrome,
+  void write_error(std::uint16_t counter, spec::connectx::cqe_syndrome syndrome,
                    rdma::Reason reason);
-  void fail_queue(Device& device, std::string_view reason);
-  void post(Device& device, std::span<std::byte, 64> cqe, bool solicited);
+  void fail_queue(std::string_view reason);
+  void post(std::span<std::byte, 64> cqe, bool solicited);
 
   Rqn rqn_;
   SavedContext<spec::connectx::rq_context> context_;
   WorkQueue wq_;
   rdma::KeyUser user_;
-  Cqn cqn_;
+  Parts parts_;
+  hca::Use cq_use_;
   std::uint32_t user_index_;
   CounterSetId counter_set_;
   bool vlan_strip_;

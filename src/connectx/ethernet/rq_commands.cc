@@ -77,7 +77,8 @@ CommandResult create_rq(Device& device, const Command& command) {
       context.get(rq_context::wq),
       command.in_tail(create_rq_in::rq_context.kOffset + rq_context::wq.kOffset + wq::pas_offset));
   if (!wq) return tl::unexpected(wq.error());
-  auto* rq = device.ethernet().receive_queues().emplace(context, std::move(*wq));
+  auto& cq = *device.completion_queues().find(Cqn(context.get(rq_context::cqn)));
+  auto* rq = device.ethernet().add_rq(context, *std::move(wq), cq);
   if (rq == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.7", "no queue number left");
   command.output<create_rq_out>().set(create_rq_out::rqn, rq->rqn().value());
   return {};
@@ -113,7 +114,7 @@ CommandResult destroy_rq(Device& device, const Command& command) {
   auto& queues = device.ethernet().receive_queues();
   auto* rq = queues.find(rqn);
   if (rq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.11.3", "unknown RQ");
-  if (rq->users != 0) {
+  if (rq->in_use()) {
     return refuse(Status::BAD_RES_STATE, "PRM 12.11.3", "a TIR or RQT points to the RQ");
   }
   queues.erase(rqn);

@@ -1,14 +1,9 @@
 #include "connectx/ethernet/send_queue.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "connectx/base/timestamp.h"
-#include "connectx/device.h"
-#include "connectx/ethernet/ethernet.h"
-#include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "spec/connectx/cqe.h"
 
@@ -27,18 +22,18 @@ using spec::connectx::wqe_opcode;
 
 }  // namespace
 
-SendQueue::SendQueue(Sqn sqn, util::View<sq_context> context, WorkQueue wq)
+SendQueue::SendQueue(Sqn sqn, util::View<sq_context> context, WorkQueue wq, const Parts& parts)
     : sqn_(sqn),
       context_(context),
       wq_(std::move(wq)),
-      cqn_(context.get(sq_context::cqn)),
-      has_tis_(context.get(sq_context::tis_lst_sz) != 0),
-      tisn_(context.get(sq_context::tis_num)),
+      parts_(parts),
+      cq_use_(parts.cq.use()),
+      tis_use_(parts.tis == nullptr ? hca::Use() : parts.tis->use()),
       user_index_(context.get(sq_context::user_index)),
       flush_in_error_(context.get(sq_context::flush_in_error_en) != 0),
       rules_{.user = {wq_.pd, Qpn(sqn.value()), context.get(sq_context::rlkey) != 0},
-             .min_inline_mode = min_wqe_inline_mode(context.get(sq_context::min_wqe_inline_mode))} {
-}
+             .min_inline_mode = min_wqe_inline_mode(context.get(sq_context::min_wqe_inline_mode)),
+             .tis = parts.tis} {}
 
 void SendQueue::set_state(State state) {
   if (state == State::RST) {
@@ -65,34 +60,35 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
   wq.set(spec::connectx::wq::sw_counter, static_cast<std::uint16_t>(posted.value_or(consumed)));
 }
 
-void SendQueue::run(Device& device, EthTransmitter& transmitter, unsigned& budget) {
+void SendQueue::run(EthTransmitter& transmitter, util::Time now, unsigned& budget) {
+  now_ = now;
   while (rung_ && budget != 0) {
     --budget;
     if (executing_) {
-      step(device, transmitter);
-    } else if (!start_next(device)) {
+      step(transmitter);
+    } else if (!start_next()) {
       rung_ = false;
     }
   }
 }
 
-bool SendQueue::start_next(Device& device) {
+bool SendQueue::start_next() {
   if (state_ == State::ERR && !flush_in_error_) return false;
   const auto available = wq_.available();
   if (!available) {
-    fail_queue(device, "doorbell record unreadable, or its counter further than the queue is long");
+    fail_queue("doorbell record unreadable, or its counter further than the queue is long");
     return false;
   }
   if (*available == 0) return false;
   if (!wq_.read(0, std::span(wqe_).first(kWqeBasicBlock))) {
-    fail_queue(device, "the memory of the queue is not mapped");
+    fail_queue("the memory of the queue is not mapped");
     return false;
   }
-  start(device, *available);
+  start(*available);
   return true;
 }
 
-void SendQueue::start(Device& device, std::uint32_t available) {
+void SendQueue::start(std::uint32_t available) {
   auto& control = current_.control;
   control = SendWqeControl::parse(wqe_);
   // The CQE must have the counter that software knows this WQE by, whatever the WQE itself says.
@@ -104,62 +100,62 @@ void SendQueue::start(Device& device, std::uint32_t available) {
                         wq_.read(1, std::span(wqe_).subspan(kWqeBasicBlock, size - kWqeBasicBlock));
   wq_.ring.consume(blocks);
   if (state_ == State::ERR) {
-    return write_error(device, {cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed});
+    return write_error({cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed});
   }
-  if (size == 0) return fail(device, WqeFault::kSizeZero);
-  if (!complete_wqe) return fail(device, WqeFault::kPastPosted);
-  if (!readable) return fail_queue(device, "the memory of the queue is not mapped");
+  if (size == 0) return fail(WqeFault::kSizeZero);
+  if (!complete_wqe) return fail(WqeFault::kPastPosted);
+  if (!readable) return fail_queue("the memory of the queue is not mapped");
   switch (control.opcode) {
     case wqe_opcode::NOP:
-      return complete(device);
+      return complete();
     case wqe_opcode::SEND:
     case wqe_opcode::LSO:
       break;
     default:
-      return fail(device, WqeFault::kNotAnEthernetOpcode);
+      return fail(WqeFault::kNotAnEthernetOpcode);
   }
-  if (!has_tis_) return fail(device, WqeFault::kNoTis);
+  if (parts_.tis == nullptr) return fail(WqeFault::kNoTis);
   if (const auto decoded = current_.eth.decode(std::span(wqe_).first(size)); !decoded) {
-    return fail(device, decoded.error());
+    return fail(decoded.error());
   }
   current_.transmission = {};
   executing_ = true;
 }
 
-void SendQueue::step(Device& device, EthTransmitter& transmitter) {
+void SendQueue::step(EthTransmitter& transmitter) {
   const auto sent = transmitter.send_next(current_.eth, rules_, current_.transmission);
   if (!sent) {
     executing_ = false;
-    return fail(device, sent.error());
+    return fail(sent.error());
   }
   if (!current_.transmission.finished) return;
   executing_ = false;
-  complete(device);
+  complete();
 }
 
-void SendQueue::complete(Device& device) {
+void SendQueue::complete() {
   const auto& control = current_.control;
   if (!control.signaled) return;
   util::Struct<cqe64_requester> cqe;
   cqe.set(cqe64_requester::opcode, static_cast<std::uint32_t>(cqe_opcode::REQUESTER));
   cqe.set(cqe64_requester::srqn_user_index, user_index_);
-  cqe.set(cqe64_requester::timestamp, device_ticks(device.now()));
+  cqe.set(cqe64_requester::timestamp, device_ticks(now_));
   cqe.set(cqe64_requester::s_wqe_opcode, static_cast<std::uint32_t>(control.opcode));
   cqe.set(cqe64_requester::qpn, sqn_.value());
   cqe.set(cqe64_requester::wqe_counter, control.index);
-  post(device, cqe.bytes().first<64>(), control.event);
+  post(cqe.bytes().first<64>(), control.event);
 }
 
-void SendQueue::fail(Device& device, WqeFault fault) { fail(device, bad_wqe(fault).value()); }
+void SendQueue::fail(WqeFault fault) { fail(bad_wqe(fault).value()); }
 
-void SendQueue::fail(Device& device, const EthWqeFault& fault) {
+void SendQueue::fail(const EthWqeFault& fault) {
   const auto meaning = *explain_vendor_syndrome(static_cast<std::uint32_t>(fault.reason));
-  device.ethernet().note("SQ", sqn_.value(), fmt::format("{} ({})", meaning.text, meaning.section));
+  parts_.notes.info("SQ {:#x}: {} ({})", sqn_.value(), meaning.text, meaning.section);
   state_ = State::ERR;
-  write_error(device, fault);
+  write_error(fault);
 }
 
-void SendQueue::write_error(Device& device, const EthWqeFault& fault) {
+void SendQueue::write_error(const EthWqeFault& fault) {
   const auto& control = current_.control;
   util::Struct<cqe_error> cqe;
   cqe.set(cqe_error::opcode, static_cast<std::uint32_t>(cqe_opcode::REQUESTER_ERROR));
@@ -169,12 +165,11 @@ void SendQueue::write_error(Device& device, const EthWqeFault& fault) {
   cqe.set(cqe_error::s_wqe_opcode, static_cast<std::uint32_t>(control.opcode));
   cqe.set(cqe_error::qpn, sqn_.value());
   cqe.set(cqe_error::wqe_counter, control.index);
-  post(device, cqe.bytes().first<64>(), true);
+  post(cqe.bytes().first<64>(), true);
 }
 
-void SendQueue::post(Device& device, std::span<std::byte, 64> cqe, bool solicited) {
-  auto* cq = device.completion_queues().find(cqn_);
-  if (cq != nullptr && cq->write(cqe, solicited)) return;
+void SendQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
+  if (parts_.cq.write(cqe, solicited)) return;
   // PRM 7.12.1: an overrun of the CQ takes its queues to the error state. Nothing can be told about
   // it there.
   state_ = State::ERR;
@@ -182,11 +177,11 @@ void SendQueue::post(Device& device, std::span<std::byte, 64> cqe, bool solicite
   rung_ = false;
 }
 
-void SendQueue::fail_queue(Device& device, std::string_view reason) {
+void SendQueue::fail_queue(std::string_view reason) {
   if (state_ != State::ERR) {
-    device.ethernet().note("SQ", sqn_.value(), reason);
-    device.event_queues().post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0,
-                               EventQueues::queue_data(sqn_));
+    parts_.notes.info("SQ {:#x}: {}", sqn_.value(), reason);
+    parts_.event_queues.post(event_type::LOCAL_WQ_CATASTROPHIC_ERROR, 0,
+                             EventQueues::queue_data(sqn_));
   }
   state_ = State::ERR;
   executing_ = false;

@@ -10,29 +10,37 @@
 #include "connectx/ethernet/eth_send_wqe.h"
 #include "connectx/ethernet/eth_transmitter.h"
 #include "connectx/ethernet/transport_interface.h"
+#include "connectx/event/completion_queue.h"
 #include "connectx/queue/send_control.h"
 #include "connectx/queue/work_queue.h"
+#include "hca/use.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/raw_queues.h"
+#include "util/clock.h"
+#include "util/notes.h"
 
 namespace softhca::connectx {
-
-class Device;
 
 class SendQueue {
  public:
   using State = spec::connectx::sq_state;
 
-  SendQueue(Sqn sqn, util::View<spec::connectx::sq_context> context, WorkQueue wq);
+  /// What its context refers to, and what it reports to.
+  struct Parts {
+    CompletionQueue& cq;
+    Tis* tis;  ///< null: a queue for NOPs alone
+    EventQueues& event_queues;
+    util::Notes& notes;
+  };
+
+  SendQueue(Sqn sqn, util::View<spec::connectx::sq_context> context, WorkQueue wq,
+            const Parts& parts);
 
   UarPage uar_page() const { return wq_.uar_page; }
   Sqn sqn() const { return sqn_; }
   State state() const { return state_; }
-  /// Queues for NOPs alone have no TIS.
-  bool has_tis() const { return has_tis_; }
-  Tisn tisn() const { return tisn_; }
-  /// @pre `tis` outlives this, which it counts as a user
-  void set_tis(const Tis& tis) { rules_.tis = &tis; }
+  const Tis* tis() const { return parts_.tis; }
+  const CompletionQueue& cq() const { return parts_.cq; }
 
   /// MODIFY_SQ (PRM 7.9.1). To RST: all that is posted is forgotten. To ERR: it is flushed, if the
   /// SQ is to.
@@ -45,7 +53,7 @@ class SendQueue {
   bool has_work() const { return rung_; }
   bool scheduled = false;  ///< stands in the list of queues to be run
   /// Executes WQEs until none is left or `budget` steps are spent.
-  void run(Device& device, EthTransmitter& transmitter, unsigned& budget);
+  void run(EthTransmitter& transmitter, util::Time now, unsigned& budget);
 
  private:
   /// The WQE under execution. `eth` points into wqe_; an LSO WQE may take several turns.
@@ -56,31 +64,32 @@ class SendQueue {
   };
 
   /// Takes up the next WQE. False if there is none.
-  bool start_next(Device& device);
-  void start(Device& device, std::uint32_t available);
+  bool start_next();
+  void start(std::uint32_t available);
   /// One frame of the current WQE.
-  void step(Device& device, EthTransmitter& transmitter);
+  void step(EthTransmitter& transmitter);
 
-  void complete(Device& device);
-  void fail(Device& device, WqeFault fault);
-  void fail(Device& device, const EthWqeFault& fault);
-  void write_error(Device& device, const EthWqeFault& fault);
+  void complete();
+  void fail(WqeFault fault);
+  void fail(const EthWqeFault& fault);
+  void write_error(const EthWqeFault& fault);
   /// The ring or its doorbell record cannot be used: there is no WQE to complete, only an event.
-  void fail_queue(Device& device, std::string_view reason);
-  void post(Device& device, std::span<std::byte, 64> cqe, bool solicited);
+  void fail_queue(std::string_view reason);
+  void post(std::span<std::byte, 64> cqe, bool solicited);
 
   Sqn sqn_;
   SavedContext<spec::connectx::sq_context> context_;
   WorkQueue wq_;
-  Cqn cqn_;
-  bool has_tis_;
-  Tisn tisn_;
+  Parts parts_;
+  hca::Use cq_use_;
+  hca::Use tis_use_;
   std::uint32_t user_index_;
   bool flush_in_error_;
   EthSendRules rules_;
   State state_ = State::RST;
   bool rung_ = false;
   bool executing_ = false;  ///< current_ has frames left
+  util::Time now_{};        ///< of the present turn
   Current current_;
   std::array<std::byte, kSendWqeMax> wqe_;
 };

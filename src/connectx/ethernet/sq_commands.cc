@@ -50,10 +50,6 @@ CommandResult check_context(Device& device, util::View<sq_context> context) {
   return {};
 }
 
-Tis* tis_of(Device& device, const SendQueue& sq) {
-  return sq.has_tis() ? device.ethernet().tiss().find(sq.tisn()) : nullptr;
-}
-
 /// The transitions of PRM Table 62, and ERR from anywhere, as drivers of raw packet QPs expect.
 bool transition_exists(sq_state from, sq_state to) {
   switch (to) {
@@ -75,12 +71,12 @@ CommandResult create_sq(Device& device, const Command& command) {
       context.get(sq_context::wq),
       command.in_tail(create_sq_in::sq_context.kOffset + sq_context::wq.kOffset + wq::pas_offset));
   if (!wq) return tl::unexpected(wq.error());
-  auto* sq = device.ethernet().send_queues().emplace(context, std::move(*wq));
+  auto* tis = context.get(sq_context::tis_lst_sz) == 0
+                  ? nullptr
+                  : device.ethernet().tiss().find(Tisn(context.get(sq_context::tis_num)));
+  auto& cq = *device.completion_queues().find(Cqn(context.get(sq_context::cqn)));
+  auto* sq = device.ethernet().add_sq(context, *std::move(wq), cq, tis);
   if (sq == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.9", "no queue number left");
-  if (auto* tis = tis_of(device, *sq)) {
-    ++tis->users;
-    sq->set_tis(*tis);
-  }
   command.output<create_sq_out>().set(create_sq_out::sqn, sq->sqn().value());
   return {};
 }
@@ -115,7 +111,6 @@ CommandResult destroy_sq(Device& device, const Command& command) {
   auto& queues = device.ethernet().send_queues();
   auto* sq = queues.find(sqn);
   if (sq == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.10.3", "unknown SQ");
-  if (auto* tis = tis_of(device, *sq)) --tis->users;
   queues.erase(sqn);
   return {};
 }

@@ -57,44 +57,38 @@ CommandResult check_lro(util::View<tir_context> context) {
   return {};
 }
 
-CommandResult check_destination(Device& device, util::View<tir_context> context) {
+CommandResult use_destination(Device& device, util::View<tir_context> context,
+                              Tir::Destination& to) {
   switch (tir_disp_type(context.get(tir_context::disp_type))) {
     case tir_disp_type::DIRECT:
-      if (device.ethernet().receive_queues().find(Rqn(context.get(tir_context::inline_rqn))) ==
-          nullptr) {
-        return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown RQ");
-      }
+      to.queue = device.ethernet().receive_queues().find(Rqn(context.get(tir_context::inline_rqn)));
+      if (to.queue == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown RQ");
+      to.use = to.queue->use();
       return {};
     case tir_disp_type::INDIRECT:
-      if (device.ethernet().rqts().find(Rqtn(context.get(tir_context::indirect_table))) ==
-          nullptr) {
-        return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown RQT");
-      }
+      to.table = device.ethernet().rqts().find(Rqtn(context.get(tir_context::indirect_table)));
+      if (to.table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown RQT");
+      to.use = to.table->use();
       return {};
   }
   return refuse(Status::BAD_PARAM, "PRM Table 45", "unknown disp_type");
 }
 
-CommandResult check_context(Device& device, util::View<tir_context> context) {
+/// Checks a context, and takes into use what it refers to.
+CommandResult use_context(Device& device, util::View<tir_context> context, Tir::Destination& to) {
   if (context.get(tir_context::tls_en) != 0 || context.get(tir_context::tunneled_offload_en) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 45",
                   "tls_en and tunneled_offload_en are not capabilities");
   }
-  if (auto checked = check_destination(device, context); !checked) return checked;
-  if (!device.resources().transport_domains().contains(
-          TransportDomain(context.get(tir_context::transport_domain)))) {
+  if (auto used = use_destination(device, context, to); !used) return used;
+  auto& domains = device.resources().transport_domains();
+  const TransportDomain domain(context.get(tir_context::transport_domain));
+  if (!domains.contains(domain)) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown transport domain");
   }
+  to.domain_use = domains.use(domain);
   if (auto checked = check_hash(context); !checked) return checked;
   return check_lro(context);
-}
-
-/// The count of users of what a TIR points to.
-std::uint32_t& users_of_destination(Device& device, const Tir& tir) {
-  if (tir.disp_type() == tir_disp_type::DIRECT) {
-    return device.ethernet().receive_queues().find(tir.inline_rqn())->users;
-  }
-  return device.ethernet().rqts().find(tir.indirect_table())->users;
 }
 
 void merge_hash(util::MutableView<tir_context> to, util::View<tir_context> from) {
@@ -116,11 +110,11 @@ void merge_hash(util::MutableView<tir_context> to, util::View<tir_context> from)
 
 CommandResult create_tir(Device& device, const Command& command) {
   const auto context = command.input<create_tir_in>().get(create_tir_in::tir_context);
-  if (auto checked = check_context(device, context); !checked) return checked;
+  Tir::Destination to;
+  if (auto used = use_context(device, context, to); !used) return used;
   auto* tir = device.ethernet().tirs().emplace();
   if (tir == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.5", "no TIR left");
-  tir->set_context(SavedContext(context));
-  ++users_of_destination(device, *tir);
+  tir->set(SavedContext(context), std::move(to));
   command.output<create_tir_out>().set(create_tir_out::tirn, tir->number.value());
   return {};
 }
@@ -150,10 +144,9 @@ CommandResult modify_tir(Device& device, const Command& command) {
     to.set(tir_context::self_lb_en_unicast, from.get(tir_context::self_lb_en_unicast));
     to.set(tir_context::self_lb_en_multicast, from.get(tir_context::self_lb_en_multicast));
   }
-  if (auto checked = check_context(device, std::as_const(merged).view()); !checked) return checked;
-  --users_of_destination(device, *tir);
-  tir->set_context(merged);
-  ++users_of_destination(device, *tir);
+  Tir::Destination to;
+  if (auto used = use_context(device, std::as_const(merged).view(), to); !used) return used;
+  tir->set(merged, std::move(to));
   return {};
 }
 
@@ -161,10 +154,9 @@ CommandResult destroy_tir(Device& device, const Command& command) {
   const Tirn tirn(command.input<destroy_tir_in>().get(destroy_tir_in::tirn));
   auto* tir = device.ethernet().tirs().find(tirn);
   if (tir == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.8.3", "unknown TIR");
-  if (tir->users != 0) {
+  if (tir->in_use()) {
     return refuse(Status::BAD_RES_STATE, "PRM 12.8.3", "a flow forwards to the TIR");
   }
-  --users_of_destination(device, *tir);
   device.ethernet().tirs().erase(tirn);
   return {};
 }

@@ -17,9 +17,9 @@ constexpr std::uint32_t kPrioBit = 1;
 
 bool has_ready_queue(Device& device, const Tis& tis) {
   bool found = false;
-  if (tis.users == 0) return found;
+  if (!tis.in_use()) return found;
   device.ethernet().send_queues().for_each([&](const SendQueue& sq) {
-    found = found || (sq.has_tis() && sq.tisn() == tis.number && sq.state() == sq_state::RDY);
+    found = found || (sq.tis() == &tis && sq.state() == sq_state::RDY);
   });
   return found;
 }
@@ -31,13 +31,15 @@ CommandResult create_tis(Device& device, const Command& command) {
   if (context.get(tis_context::tls_en) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 50", "tls_en is not a capability");
   }
-  if (!device.resources().transport_domains().contains(
-          TransportDomain(context.get(tis_context::transport_domain)))) {
+  auto& domains = device.resources().transport_domains();
+  const TransportDomain domain(context.get(tis_context::transport_domain));
+  if (!domains.contains(domain)) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.9.1", "unknown transport domain");
   }
   auto* tis = device.ethernet().tiss().emplace();
   if (tis == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.6", "no TIS left");
   tis->context = context;
+  tis->domain_use = domains.use(domain);
   command.output<create_tis_out>().set(create_tis_out::tisn, tis->number.value());
   return {};
 }
@@ -65,7 +67,7 @@ CommandResult destroy_tis(Device& device, const Command& command) {
   const Tisn tisn(command.input<destroy_tis_in>().get(destroy_tis_in::tisn));
   auto* tis = device.ethernet().tiss().find(tisn);
   if (tis == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.9.3", "unknown TIS");
-  if (tis->users != 0) return refuse(Status::BAD_RES_STATE, "PRM 12.9.3", "an SQ uses the TIS");
+  if (tis->in_use()) return refuse(Status::BAD_RES_STATE, "PRM 12.9.3", "an SQ uses the TIS");
   device.ethernet().tiss().erase(tisn);
   return {};
 }

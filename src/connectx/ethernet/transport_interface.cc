@@ -1,6 +1,10 @@
 #include "connectx/ethernet/transport_interface.h"
 
 #include <bit>
+#include <cstddef>
+#include <utility>
+
+#include "spec/connectx/cqe.h"
 
 namespace softhca::connectx {
 
@@ -12,31 +16,32 @@ using ethernet::PacketInfo;
 using spec::connectx::rx_hash_field_select;
 using spec::connectx::rx_hash_fn;
 using spec::connectx::tir_context;
-using spec::connectx::tir_disp_type;
 
-/// Codes of rx_hash_type (PRM Table 68), for each of its four parts, by which of HashField is
-/// selected.
+/// What was hashed (PRM Table 68), by which of HashField is selected.
 std::uint8_t hash_type(const PacketInfo& packet, std::uint32_t fields) {
+  using Type = spec::connectx::cqe_rx_hash_type;
+  constexpr unsigned kSpi = 3;
   const unsigned l3 = packet.l3 == L3Type::kIpv4 ? 1 : packet.l3 == L3Type::kIpv6 ? 2 : 0;
   const unsigned l4 = packet.l4 == L4Type::kTcp ? 1 : packet.l4 == L4Type::kUdp ? 2 : 0;
-  unsigned type = 0;
-  if (fields & ethernet::kHashSourceIp) type |= l3;
-  if (fields & ethernet::kHashDestinationIp) type |= l3 << 2;
-  if (fields & ethernet::kHashSourcePort) type |= l4 << 4;
-  if (fields & ethernet::kHashDestinationPort) type |= l4 << 6;
-  constexpr unsigned kSpi = 3;
-  if (packet.ipsec_spi && (fields & ethernet::kHashIpsecSpi)) type |= kSpi << 4 | kSpi << 6;
-  return static_cast<std::uint8_t>(type);
+  const bool spi = packet.ipsec_spi && (fields & ethernet::kHashIpsecSpi) != 0;
+  util::Struct<Type> type;
+  if (fields & ethernet::kHashSourceIp) type.set(Type::source_ip, l3);
+  if (fields & ethernet::kHashDestinationIp) type.set(Type::destination_ip, l3);
+  if (fields & ethernet::kHashSourcePort) type.set(Type::source_port, l4);
+  if (fields & ethernet::kHashDestinationPort) type.set(Type::destination_port, l4);
+  if (spi) {
+    type.set(Type::source_port, kSpi);
+    type.set(Type::destination_port, kSpi);
+  }
+  return std::to_integer<std::uint8_t>(type.bytes()[0]);
 }
 
 }  // namespace
 
-void Tir::set_context(const SavedContext<tir_context>& context) {
+void Tir::set(const SavedContext<tir_context>& context, Destination destination) {
   context_ = context;
+  destination_ = std::move(destination);
   const auto view = context_.view();
-  disp_type_ = tir_disp_type(view.get(tir_context::disp_type));
-  inline_rqn_ = Rqn(view.get(tir_context::inline_rqn));
-  indirect_table_ = Rqtn(view.get(tir_context::indirect_table));
   hash_fields_ = view.get(tir_context::rx_hash_field_selector_outer)
                      .get(rx_hash_field_select::selected_fields);
   symmetric_ = view.get(tir_context::rx_hash_symmetric) != 0;

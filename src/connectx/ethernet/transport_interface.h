@@ -13,6 +13,7 @@
 #include "connectx/base/numbers.h"
 #include "ethernet/packet_info.h"
 #include "ethernet/rss.h"
+#include "hca/use.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/raw_queues.h"
 #include "util/field.h"
@@ -39,38 +40,56 @@ class SavedContext {
   std::array<std::byte, Layout::kSize> bytes_{};
 };
 
-struct Tis {
+struct Tis : hca::Used {
   explicit Tis(Tisn tisn) : number(tisn) {}
   Tisn number;
+  hca::Use domain_use;
   SavedContext<spec::connectx::tis_context> context;
   TransportDomain transport_domain() const {
     return TransportDomain(context.view().get(spec::connectx::tis_context::transport_domain));
   }
   /// Ethernet priority.
   unsigned priority() const { return context.view().get(spec::connectx::tis_context::prio); }
-  std::uint32_t users = 0;  ///< SQs
 };
 
-struct Rqt {
+class ReceiveQueue;
+
+struct Rqt : hca::Used {
+  struct Entry {
+    ReceiveQueue* queue = nullptr;
+    hca::Use use;
+  };
+
   explicit Rqt(Rqtn rqtn) : number(rqtn) {}
   Rqtn number;
   std::uint32_t max_size = 0;
-  std::vector<Rqn> rqns;    ///< rqt_actual_size of them, a power of two
-  std::uint32_t users = 0;  ///< TIRs
+  std::vector<Entry> entries;  ///< rqt_actual_size of them, a power of two
+
+  ReceiveQueue& choose(std::uint32_t hash) const {
+    return *entries[hash & (entries.size() - 1)].queue;
+  }
 };
 
-struct Tir {
+struct Tir : hca::Used {
+  /// What the context refers to. One of `queue` and `table` is null.
+  struct Destination {
+    ReceiveQueue* queue = nullptr;
+    Rqt* table = nullptr;
+    hca::Use use;
+    hca::Use domain_use;
+  };
+
   explicit Tir(Tirn tirn) : number(tirn) {}
 
   Tirn number;
-  std::uint32_t users = 0;  ///< destinations of flows
 
   const SavedContext<spec::connectx::tir_context>& context() const { return context_; }
-  void set_context(const SavedContext<spec::connectx::tir_context>& context);
+  void set(const SavedContext<spec::connectx::tir_context>& context, Destination destination);
 
-  spec::connectx::tir_disp_type disp_type() const { return disp_type_; }
-  Rqn inline_rqn() const { return inline_rqn_; }
-  Rqtn indirect_table() const { return indirect_table_; }
+  /// Of a direct TIR; else null.
+  ReceiveQueue* queue() const { return destination_.queue; }
+  /// Of an indirect TIR; else null.
+  const Rqt* table() const { return destination_.table; }
   /// Whether the TIR accepts a frame that its own function has sent from `domain` (PRM 3.4):
   /// always, if that is another consumer's.
   bool accepts_loopback(TransportDomain domain, bool multicast) const;
@@ -84,9 +103,7 @@ struct Tir {
 
  private:
   SavedContext<spec::connectx::tir_context> context_;
-  spec::connectx::tir_disp_type disp_type_{};
-  Rqn inline_rqn_;
-  Rqtn indirect_table_;
+  Destination destination_;
   std::uint32_t hash_fields_ = 0;
   bool symmetric_ = false;
   std::unique_ptr<ethernet::Toeplitz> toeplitz_;  ///< null: inverted XOR8

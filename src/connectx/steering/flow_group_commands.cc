@@ -1,5 +1,6 @@
 // CREATE_FLOW_GROUP, DESTROY_FLOW_GROUP, QUERY_FLOW_GROUP (PRM 12.14.6 to 12.14.8).
 #include <cstring>
+#include <utility>
 
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
@@ -85,12 +86,15 @@ CommandResult create_flow_group(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.3.4",
                   "match criteria on a field without ft_field_support");
   }
-  if (table->group_count() >= FlowSteering::kGroupsOfTableMax ||
-      steering.group_count() >= FlowSteering::kGroupsMax) {
+  auto reservation = steering.groups().reserve(1);
+  if (!reservation || table->group_count() >= FlowSteering::kGroupsOfTableMax) {
     return refuse(Status::NO_RESOURCES, "PRM 7.11.3.4", "too many flow groups");
   }
-  const auto& group = table->create_group(first, last, enable, criteria);
-  ++steering.group_count();
+  const auto& group = table->create_group({.first = first,
+                                           .last = last,
+                                           .criteria_enable = enable,
+                                           .criteria = criteria,
+                                           .reservation = *std::move(reservation)});
   command.output<create_flow_group_out>().set(create_flow_group_out::group_id, group.id());
   return {};
 }
@@ -102,7 +106,6 @@ CommandResult destroy_flow_group(Device& device, const Command& command) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "the group has valid flows");
   }
   table->destroy_group(group->id());
-  --device.ethernet().steering().group_count();
   return {};
 }
 

@@ -29,7 +29,7 @@ std::size_t FlowGroup::Hash::operator()(const MatchKey& key) const {
   std::uint64_t hash = 0x9E3779B97F4A7C15u;
   for (const auto i : words) {
     hash = (hash ^ key.word(i)) * 0xFF51AFD7ED558CCDu;
-    hash ^= hash >> 32;
+    hash ^= hash >> 32;  // no format: a hash
   }
   return hash;
 }
@@ -42,15 +42,11 @@ FlowGroup::Hash FlowGroup::make_hash(const MatchKey& criteria) {
   return hash;
 }
 
-FlowGroup::FlowGroup(std::uint32_t id, std::uint32_t first, std::uint32_t last,
-                     std::uint8_t criteria_enable, const MatchKey& criteria)
+FlowGroup::FlowGroup(std::uint32_t id, Attributes attributes)
     : id_(id),
-      first_(first),
-      last_(last),
-      criteria_enable_(criteria_enable),
-      criteria_(criteria),
-      compares_tag_and_vid_(compares_tag_and_vid(criteria)),
-      by_value_(1, make_hash(criteria)) {}
+      attributes_(std::move(attributes)),
+      compares_tag_and_vid_(compares_tag_and_vid(criteria())),
+      by_value_(1, make_hash(criteria())) {}
 
 Flow* FlowGroup::find(std::uint32_t index) {
   const auto found = flows_.find(index);
@@ -58,9 +54,9 @@ Flow* FlowGroup::find(std::uint32_t index) {
 }
 
 void FlowGroup::set(Flow flow) {
-  assert(first_ <= flow.index && flow.index <= last_);
+  assert(first() <= flow.index && flow.index <= last());
   if (find(flow.index) != nullptr) erase(flow.index);
-  flow.value = flow.value.masked(criteria_);
+  flow.value = flow.value.masked(criteria());
   const auto index = flow.index;
   const Flow& added = flows_.emplace(index, std::move(flow)).first->second;
   auto& same = by_value_[added.value];
@@ -79,7 +75,7 @@ void FlowGroup::erase(std::uint32_t index) {
 }
 
 const Flow* FlowGroup::find_value(const MatchKey& packet) const {
-  const auto found = by_value_.find(packet.masked(criteria_));
+  const auto found = by_value_.find(packet.masked(criteria()));
   return found == by_value_.end() ? nullptr : found->second.front();
 }
 
@@ -94,19 +90,28 @@ const Flow* FlowGroup::match(const PacketKeys& packet) const {
 
 // FlowTable ------------------------------------------------------------------------------------
 
+void FlowTable::set_miss(table_miss_action action, FlowTable* next) {
+  attributes_.miss_action = action;
+  miss_ = next;
+  miss_use_ = next == nullptr ? hca::Use() : next->use();
+}
+
+void FlowTable::disconnect() {
+  groups_.clear();
+  set_miss(table_miss_action::DEFAULT_ACTION, nullptr);
+}
+
 bool FlowTable::overlaps(std::uint32_t first, std::uint32_t last) const {
   return std::any_of(groups_.begin(), groups_.end(), [&](const auto& group) {
     return first <= group->last() && group->first() <= last;
   });
 }
 
-FlowGroup& FlowTable::create_group(std::uint32_t first, std::uint32_t last,
-                                   std::uint8_t criteria_enable, const MatchKey& criteria) {
+FlowGroup& FlowTable::create_group(FlowGroup::Attributes group) {
   const auto place = std::find_if(groups_.begin(), groups_.end(),
-                                  [&](const auto& group) { return group->first() > first; });
+                                  [&](const auto& other) { return other->first() > group.first; });
   const auto id = next_group_id_++;
-  return **groups_.insert(place,
-                          std::make_unique<FlowGroup>(id, first, last, criteria_enable, criteria));
+  return **groups_.insert(place, std::make_unique<FlowGroup>(id, std::move(group)));
 }
 
 FlowGroup* FlowTable::find_group(std::uint32_t id) {
@@ -128,6 +133,14 @@ void FlowTable::destroy_group(std::uint32_t id) {
 
 // FlowSteering ---------------------------------------------------------------------------------
 
+FlowSteering::FlowSteering(const Limits& limits)
+    : flows_(Limits::count(limits.log_max_flow)),
+      tables_(1, Limits::count(limits.log_max_ft_num)) {}
+
+FlowSteering::~FlowSteering() {
+  tables_.for_each([](FlowTable& table) { table.disconnect(); });
+}
+
 FlowTable* FlowSteering::find(flow_table_type type, FlowTableId id) {
   auto* table = tables_.find(id);
   return table != nullptr && table->attributes().type == type ? table : nullptr;
@@ -135,16 +148,7 @@ FlowTable* FlowSteering::find(flow_table_type type, FlowTableId id) {
 
 void FlowSteering::destroy(FlowTableId id) {
   if (root_ == id) root_.reset();
-  set_miss(*tables_.find(id), table_miss_action::DEFAULT_ACTION, FlowTableId());
   tables_.erase(id);
-}
-
-void FlowSteering::set_miss(FlowTable& table, table_miss_action action, FlowTableId id) {
-  auto& attributes = table.attributes();
-  if (auto* before = miss_of(table)) --before->users;
-  attributes.miss_action = action;
-  attributes.miss_id = id;
-  if (auto* after = miss_of(table)) ++after->users;
 }
 
 FlowTable* FlowSteering::root_table() {
@@ -169,7 +173,7 @@ void FlowSteering::walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk) {
     walk.steps_left -= 1 + table->group_count();
     const auto* flow = table->match(walk.packet);
     if (flow == nullptr) {
-      table = miss_of(*table);
+      table = table->miss();
       continue;
     }
     // PRM 7.11.2.9: the last tag on the way counts, an unmarked flow does not change it.
@@ -182,7 +186,7 @@ FlowTable* FlowSteering::apply(const Flow& flow, std::uint32_t flow_tag, Walk& p
   // "Allow" means the default behavior, and that of NIC receive tables is to drop (PRM 7.11.4.1).
   if (!has(flow.action, flow_action::FWD_DEST)) return nullptr;
   FlowTable* next = nullptr;
-  for (const auto& destination : flow.destinations) {
+  for (const auto& destination : flow.destinations.list) {
     if (destination.type == destination_type::TIR) {
       if (packet_walk.out.size() < kDeliveriesMax) {
         packet_walk.out.push_back({Tirn(destination.id), flow_tag});
@@ -194,12 +198,6 @@ FlowTable* FlowSteering::apply(const Flow& flow, std::uint32_t flow_tag, Walk& p
     next = tables_.find(FlowTableId(destination.id));
   }
   return next;
-}
-
-FlowTable* FlowSteering::miss_of(const FlowTable& table) {
-  // Drivers use miss tables whatever identified_miss_table_mode says.
-  if (table.attributes().miss_action != table_miss_action::IDENTIFIED_MISS_TABLE) return nullptr;
-  return tables_.find(table.attributes().miss_id);
 }
 
 }  // namespace softhca::connectx

@@ -18,13 +18,22 @@
 #include "connectx/base/numbers.h"
 #include "connectx/steering/flow_match.h"
 #include "hca/object_table.h"
+#include "hca/use.h"
 #include "spec/connectx/opcodes.h"
+#include "util/budget.h"
 
 namespace softhca::connectx {
 
 struct FlowDestination {
-  spec::connectx::destination_type type;  ///< FLOW_TABLE or TIR
-  std::uint32_t id;
+  spec::connectx::destination_type type{};  ///< FLOW_TABLE or TIR
+  std::uint32_t id = 0;
+  hca::Use use;
+};
+
+/// Where a flow forwards to: a list that counts against a budget of all flows.
+struct FlowDestinations {
+  std::vector<FlowDestination> list;
+  util::Budget::Reservation reservation;
 };
 
 struct Flow {
@@ -32,7 +41,8 @@ struct Flow {
   std::uint16_t action = 0;    ///< bits: flow_action
   std::uint32_t flow_tag = 0;  ///< 0: unmarked
   MatchKey value;              ///< only bits of the group's criteria
-  std::vector<FlowDestination> destinations;
+  FlowDestinations destinations;
+  util::Budget::Reservation reservation;  ///< of one flow
 };
 
 /// A packet as flows see it.
@@ -47,16 +57,23 @@ struct PacketKeys {
 /// Flows first() to last() of a table, with one mask (PRM 7.11.3.4).
 class FlowGroup {
  public:
-  FlowGroup(std::uint32_t id, std::uint32_t first, std::uint32_t last, std::uint8_t criteria_enable,
-            const MatchKey& criteria);
+  struct Attributes {
+    std::uint32_t first = 0;
+    std::uint32_t last = 0;
+    std::uint8_t criteria_enable = 0;
+    MatchKey criteria;
+    util::Budget::Reservation reservation;  ///< of one group
+  };
+
+  FlowGroup(std::uint32_t id, Attributes attributes);
   FlowGroup(const FlowGroup&) = delete;  // by_value_ points into flows_
   FlowGroup& operator=(const FlowGroup&) = delete;
 
   std::uint32_t id() const { return id_; }
-  std::uint32_t first() const { return first_; }
-  std::uint32_t last() const { return last_; }
-  std::uint8_t criteria_enable() const { return criteria_enable_; }
-  const MatchKey& criteria() const { return criteria_; }
+  std::uint32_t first() const { return attributes_.first; }
+  std::uint32_t last() const { return attributes_.last; }
+  std::uint8_t criteria_enable() const { return attributes_.criteria_enable; }
+  const MatchKey& criteria() const { return attributes_.criteria; }
   std::size_t size() const { return flows_.size(); }
 
   Flow* find(std::uint32_t index);
@@ -78,39 +95,37 @@ class FlowGroup {
   const Flow* find_value(const MatchKey& packet) const;
 
   std::uint32_t id_;
-  std::uint32_t first_;
-  std::uint32_t last_;
-  std::uint8_t criteria_enable_;
-  MatchKey criteria_;
+  Attributes attributes_;
   bool compares_tag_and_vid_;
   std::map<std::uint32_t, Flow> flows_;  ///< by index
   ByValue by_value_;                     ///< flows with equal values by ascending index
 };
 
-class FlowTable {
+class FlowTable : public hca::Used {
  public:
   struct Attributes {
     spec::connectx::flow_table_type type{};
     std::uint8_t level = 0;
     std::uint8_t log_size = 0;
     spec::connectx::table_miss_action miss_action{};
-    FlowTableId miss_id;
   };
 
   FlowTable(FlowTableId id, const Attributes& attributes) : id_(id), attributes_(attributes) {}
 
   FlowTableId id() const { return id_; }
   const Attributes& attributes() const { return attributes_; }
-  Attributes& attributes() { return attributes_; }
   std::uint64_t size() const { return std::uint64_t{1} << attributes_.log_size; }
 
-  std::uint32_t users = 0;  ///< flows and miss links that lead here
+  /// Where packets go that match no flow. `next`: the table of an identified miss, else null.
+  void set_miss(spec::connectx::table_miss_action action, FlowTable* next);
+  FlowTable* miss() const { return miss_; }
+  /// Forgets flows and miss: nothing leads from here to another table.
+  void disconnect();
 
   /// True if a group has one of the flows `first` to `last`.
   bool overlaps(std::uint32_t first, std::uint32_t last) const;
-  /// @pre !overlaps(first, last)
-  FlowGroup& create_group(std::uint32_t first, std::uint32_t last, std::uint8_t criteria_enable,
-                          const MatchKey& criteria);
+  /// @pre !overlaps(group.first, group.last)
+  FlowGroup& create_group(FlowGroup::Attributes group);
   FlowGroup* find_group(std::uint32_t id);
   /// The group that has flow `index`, or null.
   FlowGroup* group_of(std::uint32_t index);
@@ -132,6 +147,8 @@ class FlowTable {
  private:
   FlowTableId id_;
   Attributes attributes_;
+  FlowTable* miss_ = nullptr;
+  hca::Use miss_use_;
   std::uint32_t next_group_id_ = 1;
   std::vector<std::unique_ptr<FlowGroup>> groups_;  ///< by ascending first()
 };
@@ -152,23 +169,25 @@ class FlowSteering {
     std::uint32_t flow_tag;  ///< of the last flow on the way that had one
   };
 
-  explicit FlowSteering(const Limits& limits) : tables_(1, Limits::count(limits.log_max_ft_num)) {}
+  explicit FlowSteering(const Limits& limits);
+  ~FlowSteering();
+  FlowSteering(const FlowSteering&) = delete;
+  FlowSteering& operator=(const FlowSteering&) = delete;
 
   /// Null if there are too many.
   FlowTable* create(const FlowTable::Attributes& attributes) { return tables_.emplace(attributes); }
   FlowTable* find(spec::connectx::flow_table_type type, FlowTableId id);
-  /// The root goes with its table: drivers do not disconnect it first. @pre it has no users
+  /// The root goes with its table: drivers do not disconnect it first. @pre it is not in use
   void destroy(FlowTableId id);
-  /// Where packets go that match no flow of `table`. @pre the table of an identified miss exists
-  void set_miss(FlowTable& table, spec::connectx::table_miss_action action, FlowTableId id);
 
   /// Nothing: the default root, which is the table of level 0 (PRM 7.11.3.2).
   void set_root(std::optional<FlowTableId> id) { root_ = id; }
   std::optional<FlowTableId> root() const { return root_; }
 
-  std::uint32_t& group_count() { return group_count_; }
-  std::uint32_t& flow_count() { return flow_count_; }
-  std::uint32_t& destination_count() { return destination_count_; }
+  // How many there may be in all tables.
+  util::Budget& groups() { return groups_; }
+  util::Budget& flows() { return flows_; }
+  util::Budget& destinations() { return destinations_; }
   std::size_t table_count() const { return tables_.count(); }
 
   /// Appends where a packet goes. Nothing: it is dropped, the default of NIC receive tables
@@ -188,13 +207,12 @@ class FlowSteering {
   void walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk);
   /// The table at which the walk goes on, or null.
   FlowTable* apply(const Flow& flow, std::uint32_t flow_tag, Walk& walk);
-  FlowTable* miss_of(const FlowTable& table);
 
+  util::Budget groups_{kGroupsMax};
+  util::Budget flows_;
+  util::Budget destinations_{kAllDestinationsMax};
   hca::ObjectTable<FlowTable, FlowTableId> tables_;
   std::optional<FlowTableId> root_;
-  std::uint32_t group_count_ = 0;
-  std::uint32_t flow_count_ = 0;
-  std::uint32_t destination_count_ = 0;  ///< of all flows
 };
 
 }  // namespace softhca::connectx

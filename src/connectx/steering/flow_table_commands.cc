@@ -28,18 +28,25 @@ FlowTable* find(Device& device, std::uint32_t id) {
   return device.ethernet().steering().find(flow_table_type::NIC_RX, FlowTableId(id));
 }
 
-/// The miss part of a flow table context, for a table of `level`.
-CommandResult check_miss(Device& device, util::View<flow_table_context> context,
-                         std::uint32_t level) {
-  switch (table_miss_action(context.get(flow_table_context::table_miss_action))) {
+struct Miss {
+  table_miss_action action{};
+  FlowTable* next = nullptr;  ///< of an identified miss
+};
+
+/// The miss part of a flow table context, for a table of `level`. Drivers use miss tables whatever
+/// identified_miss_table_mode says.
+tl::expected<Miss, Refusal> read_miss(Device& device, util::View<flow_table_context> context,
+                                      std::uint32_t level) {
+  const auto action = table_miss_action(context.get(flow_table_context::table_miss_action));
+  switch (action) {
     case table_miss_action::DEFAULT_ACTION:
-      return {};
+      return Miss{action, nullptr};
     case table_miss_action::IDENTIFIED_MISS_TABLE:
       break;
     default:
       return refuse(Status::BAD_PARAM, "PRM Table 388", "unknown table_miss_action");
   }
-  const auto* next = find(device, context.get(flow_table_context::table_miss_id));
+  auto* next = find(device, context.get(flow_table_context::table_miss_id));
   if (next == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM Table 388", "unknown miss table");
   }
@@ -47,14 +54,7 @@ CommandResult check_miss(Device& device, util::View<flow_table_context> context,
   if (next->attributes().level <= level) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.3.3", "the miss table does not have a higher level");
   }
-  return {};
-}
-
-void set_miss(Device& device, FlowTable& table, util::View<flow_table_context> context) {
-  const auto action = table_miss_action(context.get(flow_table_context::table_miss_action));
-  const bool identified = action == table_miss_action::IDENTIFIED_MISS_TABLE;
-  device.ethernet().steering().set_miss(
-      table, action, FlowTableId(identified ? context.get(flow_table_context::table_miss_id) : 0));
+  return Miss{action, next};
 }
 
 }  // namespace
@@ -75,14 +75,15 @@ CommandResult create_flow_table(Device& device, const Command& command) {
                   "reformat, decap, software ownership and termination are not capabilities");
   }
   const auto level = context.get(flow_table_context::level);
-  if (auto checked = check_miss(device, context, level); !checked) return checked;
+  const auto miss = read_miss(device, context, level);
+  if (!miss) return tl::unexpected(miss.error());
   FlowTable::Attributes attributes;
   attributes.type = flow_table_type::NIC_RX;
   attributes.level = static_cast<std::uint8_t>(level);
   attributes.log_size = static_cast<std::uint8_t>(context.get(flow_table_context::log_size));
   auto* table = device.ethernet().steering().create(attributes);
   if (table == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.11.3.1", "too many flow tables");
-  set_miss(device, *table, context);
+  table->set_miss(miss->action, miss->next);
   command.output<create_flow_table_out>().set(create_flow_table_out::table_id, table->id().value());
   return {};
 }
@@ -100,10 +101,9 @@ CommandResult modify_flow_table(Device& device, const Command& command) {
   }
   if (select == 0) return {};
   const auto context = in.get(In::flow_table_context);
-  if (auto checked = check_miss(device, context, table->attributes().level); !checked) {
-    return checked;
-  }
-  set_miss(device, *table, context);
+  const auto miss = read_miss(device, context, table->attributes().level);
+  if (!miss) return tl::unexpected(miss.error());
+  table->set_miss(miss->action, miss->next);
   return {};
 }
 
@@ -117,7 +117,7 @@ CommandResult destroy_flow_table(Device& device, const Command& command) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "the flow table has groups");
   }
   // Its number would be another table's, and what leads here would lead there.
-  if (table->users != 0) {
+  if (table->in_use()) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8",
                   "a flow or the miss of another table leads to the flow table");
   }
@@ -158,7 +158,9 @@ CommandResult query_flow_table(Device& device, const Command& command) {
   out.set(flow_table_context::log_size, attributes.log_size);
   out.set(flow_table_context::table_miss_action,
           static_cast<std::uint32_t>(attributes.miss_action));
-  out.set(flow_table_context::table_miss_id, attributes.miss_id.value());
+  if (const auto* next = table->miss()) {
+    out.set(flow_table_context::table_miss_id, next->id().value());
+  }
   return {};
 }
 

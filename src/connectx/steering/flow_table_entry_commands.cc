@@ -36,21 +36,29 @@ CommandResult check_action(std::uint16_t action) {
   return {};
 }
 
-CommandResult check_destination(Device& device, const FlowTable& table,
-                                const FlowDestination& destination) {
+CommandResult use_destination(Device& device, const FlowTable& table,
+                              FlowDestination& destination) {
   switch (destination.type) {
-    case destination_type::TIR:
-      if (device.ethernet().tirs().find(Tirn(destination.id)) != nullptr) return {};
-      return refuse(Status::BAD_RESOURCE, "PRM 12.14.9", "unknown TIR as destination");
+    case destination_type::TIR: {
+      auto* tir = device.ethernet().tirs().find(Tirn(destination.id));
+      if (tir == nullptr) {
+        return refuse(Status::BAD_RESOURCE, "PRM 12.14.9", "unknown TIR as destination");
+      }
+      destination.use = tir->use();
+      return {};
+    }
     case destination_type::FLOW_TABLE: {
-      const auto* next =
+      auto* next =
           device.ethernet().steering().find(table.attributes().type, FlowTableId(destination.id));
       if (next == nullptr) {
         return refuse(Status::BAD_RESOURCE, "PRM 12.14.9", "unknown flow table as destination");
       }
-      if (next->attributes().level > table.attributes().level) return {};
-      return refuse(Status::BAD_PARAM, "PRM 7.11.3.3",
-                    "the destination table does not have a higher level");
+      if (next->attributes().level <= table.attributes().level) {
+        return refuse(Status::BAD_PARAM, "PRM 7.11.3.3",
+                      "the destination table does not have a higher level");
+      }
+      destination.use = next->use();
+      return {};
     }
     default:
       return refuse(Status::BAD_PARAM, "PRM 7.11.4.1",
@@ -58,11 +66,9 @@ CommandResult check_destination(Device& device, const FlowTable& table,
   }
 }
 
-using Destinations = std::vector<FlowDestination>;
-
-tl::expected<Destinations, Refusal> read_destinations(Device& device, const FlowTable& table,
-                                                      util::View<flow_context> context,
-                                                      std::span<const std::byte> list) {
+tl::expected<FlowDestinations, Refusal> read_destinations(Device& device, const FlowTable& table,
+                                                          util::View<flow_context> context,
+                                                          std::span<const std::byte> list) {
   const auto count = context.get(flow_context::destination_list_size);
   if (count == 0) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.3.6", "forward without destination");
@@ -77,35 +83,28 @@ tl::expected<Destinations, Refusal> read_destinations(Device& device, const Flow
   if (list.size() < std::size_t{count} * flow_context::destination_size) {
     return refuse(Status::BAD_INPUT_LEN, "PRM 12.14.9", "the input ends before its destinations");
   }
-  Destinations destinations(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const util::View<dest_format> entry(list.subspan(i * flow_context::destination_size));
-    destinations[i] = {destination_type(entry.get(dest_format::destination_type)),
-                       entry.get(dest_format::destination_id)};
-    if (auto checked = check_destination(device, table, destinations[i]); !checked) {
-      return tl::unexpected(checked.error());
+  auto reservation = device.ethernet().steering().destinations().reserve(count);
+  if (!reservation) {
+    return refuse(Status::NO_RESOURCES, "PRM 7.11.3.6", "too many destinations of all flows");
+  }
+  FlowDestinations destinations{.list = std::vector<FlowDestination>(count),
+                                .reservation = *std::move(reservation)};
+  for (auto& destination : destinations.list) {
+    const util::View<dest_format> entry(list);
+    list = list.subspan(flow_context::destination_size);
+    destination.type = destination_type(entry.get(dest_format::destination_type));
+    destination.id = entry.get(dest_format::destination_id);
+    if (auto used = use_destination(device, table, destination); !used) {
+      return tl::unexpected(used.error());
     }
   }
   return destinations;
 }
 
-void count_users(Device& device, const Destinations& destinations, int change) {
-  device.ethernet().steering().destination_count() +=
-      static_cast<std::uint32_t>(change * static_cast<int>(destinations.size()));
-  for (const auto& destination : destinations) {
-    auto& users = destination.type == destination_type::TIR
-                      ? device.ethernet().tirs().find(Tirn(destination.id))->users
-                      : device.ethernet()
-                            .steering()
-                            .find(flow_table_type::NIC_RX, FlowTableId(destination.id))
-                            ->users;
-    users += static_cast<std::uint32_t>(change);
-  }
-}
-
-/// What the flow will be; `flow` has the flow as it is, if it is valid.
+/// What the flow will be; `flow` has the flow as it is, if it is valid, but for its destinations,
+/// which are those of `old` unless the command brings others.
 CommandResult read_flow(Device& device, const FlowTable& table, const Command& command,
-                        std::uint32_t fields, Flow& flow) {
+                        std::uint32_t fields, Flow* old, Flow& flow) {
   const auto context =
       command.input<set_flow_table_entry_in>().get(set_flow_table_entry_in::flow_context);
   if ((fields & bit(set_fte_modify_bit::ACTION)) != 0) {
@@ -115,20 +114,20 @@ CommandResult read_flow(Device& device, const FlowTable& table, const Command& c
   if ((fields & bit(set_fte_modify_bit::FLOW_TAG)) != 0) {
     flow.flow_tag = context.get(flow_context::flow_tag);
   }
-  if ((flow.action & kForward) == 0) {
-    flow.destinations.clear();
-    return {};
-  }
+  if ((flow.action & kForward) == 0) return {};
   if ((fields & bit(set_fte_modify_bit::DESTINATION_LIST)) == 0) {
-    if (!flow.destinations.empty()) return {};
-    return refuse(Status::BAD_PARAM, "PRM 7.11.3.7",
-                  "forward is added without modifying the destination list");
+    if (old == nullptr || old->destinations.list.empty()) {
+      return refuse(Status::BAD_PARAM, "PRM 7.11.3.7",
+                    "forward is added without modifying the destination list");
+    }
+    flow.destinations = std::move(old->destinations);
+    return {};
   }
   constexpr auto offset =
       set_flow_table_entry_in::flow_context.kOffset + flow_context::destination_offset;
   auto destinations = read_destinations(device, table, context, command.in_tail(offset));
   if (!destinations) return tl::unexpected(destinations.error());
-  flow.destinations = std::move(*destinations);
+  flow.destinations = *std::move(destinations);
   return {};
 }
 
@@ -172,22 +171,24 @@ CommandResult set_flow_table_entry(Device& device, const Command& command) {
       if (old == nullptr) {
         return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.7", "the flow to modify is invalid");
       }
-      flow = *old;
+      flow.index = index;
+      flow.value = old->value;
+      flow.action = old->action;
+      flow.flow_tag = old->flow_tag;
       fields = in.get(In::modify_enable_mask);
       break;
     default:
       return refuse(Status::BAD_OP, "PRM Table 428", "unknown op_mod");
   }
-  if (auto checked = read_flow(device, *table, command, fields, flow); !checked) return checked;
-  auto& steering = device.ethernet().steering();
-  auto& flow_count = steering.flow_count();
-  if ((old == nullptr && flow_count >= Limits::count(device.limits().log_max_flow)) ||
-      steering.destination_count() + flow.destinations.size() > FlowSteering::kAllDestinationsMax) {
-    return refuse(Status::NO_RESOURCES, "PRM 7.11.3.6", "flows above log_max_flow");
+  if (old == nullptr) {
+    auto reservation = device.ethernet().steering().flows().reserve(1);
+    if (!reservation) {
+      return refuse(Status::NO_RESOURCES, "PRM 7.11.3.6", "flows above log_max_flow");
+    }
+    flow.reservation = *std::move(reservation);
   }
-  count_users(device, flow.destinations, 1);
-  if (old != nullptr) count_users(device, old->destinations, -1);
-  if (old == nullptr) ++flow_count;
+  if (auto read = read_flow(device, *table, command, fields, old, flow); !read) return read;
+  if (old != nullptr) flow.reservation = std::move(old->reservation);
   group->set(std::move(flow));
   return {};
 }
@@ -204,12 +205,12 @@ CommandResult query_flow_table_entry(Device& device, const Command& command) {
   out.set(flow_context::flow_tag, flow->flow_tag);
   out.set(flow_context::action, flow->action);
   out.set(flow_context::destination_list_size,
-          static_cast<std::uint32_t>(flow->destinations.size()));
+          static_cast<std::uint32_t>(flow->destinations.list.size()));
   std::memcpy(out.sub(flow_context::match_value).bytes().data(), flow->value.bytes().data(),
               MatchKey::kSize);
   auto list = command.out.subspan(query_flow_table_entry_out::flow_context.kOffset +
                                   flow_context::destination_offset);
-  for (const auto& destination : flow->destinations) {
+  for (const auto& destination : flow->destinations.list) {
     if (list.size() < flow_context::destination_size) break;
     const util::MutableView<dest_format> entry(list);
     entry.set(dest_format::destination_type, static_cast<std::uint32_t>(destination.type));
@@ -227,9 +228,7 @@ CommandResult delete_flow_table_entry(Device& device, const Command& command) {
   const auto index = in.get(In::flow_index);
   const auto* flow = group == nullptr ? nullptr : group->find(index);
   if (flow == nullptr) return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "invalid flow");
-  count_users(device, flow->destinations, -1);
   group->erase(index);
-  --device.ethernet().steering().flow_count();
   return {};
 }
 

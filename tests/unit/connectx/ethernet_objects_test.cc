@@ -138,14 +138,6 @@ TEST_F(EthernetSqCommands, InlineModeIsNotBelowTheVports) {
   EXPECT_EQ(set_vport_mode(min_wqe_inline_mode(4)), Status::BAD_PARAM);
 }
 
-TEST_F(EthernetSqCommands, QueueWithoutTisExecutesNopsOnly) {
-  EXPECT_EQ(create([](Context c) {
-              c.set(sq_context::tis_lst_sz, 0);
-              c.set(sq_context::tis_num, 0);
-            }),
-            Status::OK);
-}
-
 TEST_F(EthernetSqCommands, ModifyFailsIfTheStateIsNotAsTold) {
   using State = spec::connectx::sq_state;
   const auto sqn = host.create_sq(cqn, 4, false);

@@ -6,6 +6,7 @@
 
 #include "connectx/ethernet_host.h"
 #include "connectx/port/network_port.h"
+#include "connectx/queue/wqe_fault.h"
 #include "util/endian.h"
 
 namespace softhca::connectx::test {
