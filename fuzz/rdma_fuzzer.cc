@@ -138,7 +138,8 @@ class World {
     QpOptions options;
     options.uses_srq = i == 1;
     options.has_receive_queue = i != 1;
-    auto& qp = transport_.create_qp(Qpn(0x10 + i), kTypes[i], attributes(), options);
+    auto& qp = transport_.create_qp(Qpn(0x10 + i), kTypes[i], attributes(), options,
+                                    hca_.queues_of(Qpn(0x10 + i), options.uses_srq));
     qps_[i] = &qp;
     for (const auto state : {QpState::kInit, QpState::kRtr, QpState::kRts}) {
       if (i == 5 && state == QpState::kRts) break;
@@ -242,7 +243,7 @@ class World {
   Sink port_;
   KeyTable keys_{dma_, KeyShape(8, 24)};
   util::Notes notes_{"fuzzer"};
-  Transport transport_{hca_, port_, keys_, notes_, {.gids = 1}};
+  Transport transport_{port_, keys_, notes_, {.gids = 1}};
   QueuePair* qps_[kQps] = {};
   util::Time now_{};
 };

@@ -81,7 +81,7 @@ void inspect_srq(const SharedReceiveQueue& srq, util::InspectNode& list) {
 
 void inspect_queue_pair(const QueuePair& qp, util::InspectNode& list) {
   auto& out = list.child(fmt::format("qp {:#x}", qp.qpn().value()));
-  const auto& transport = qp.transport();
+  const auto& transport = qp.rdma_qp();
   out.add_hex("qpn", qp.qpn().value());
   out.add("type", rdma::to_string(transport.type()));
   out.add("state", rdma::to_string(transport.state()));
@@ -99,8 +99,7 @@ void inspect_queue_pair(const QueuePair& qp, util::InspectNode& list) {
 
 void inspect_rdma(const Rdma& rdma, util::InspectNode& out) {
   std::map<std::string_view, unsigned> by_state;
-  rdma.for_each_qp(
-      [&](const QueuePair& qp) { ++by_state[rdma::to_string(qp.transport().state())]; });
+  rdma.for_each_qp([&](const QueuePair& qp) { ++by_state[rdma::to_string(qp.rdma_qp().state())]; });
   auto& states = out.child("queue_pairs_by_state");
   for (const auto& [state, number] : by_state) states.add(state, number);
   inspect_list(

@@ -196,7 +196,7 @@ void Engine::set_state(QueuePair& qp, QpState state) {
       if (from == QpState::kRtr) qp.requester_->start(qp.attributes_.sq_psn);
       if (from == QpState::kSqError) {
         // IBTA 10.3.1.7: only what is posted from now on is sent.
-        hca.restart_send(qp);
+        qp.queues_.restart_send();
         qp.requester_->restart();
       }
       qp.requester_->refresh_retries();
@@ -242,7 +242,7 @@ const wire::IbHeader* Engine::path_header(QueuePair& qp) {
 // For people -------------------------------------------------------------------------------------
 
 void Engine::event(QueuePair& qp, QpEvent what, Reason reason) {
-  hca.handle_event(qp, what, reason);
+  qp.queues_.handle_event(what, reason);
 }
 
 void Engine::drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail) {

@@ -11,11 +11,11 @@
 
 #include "fabric/port.h"
 #include "rdma/counters.h"
-#include "rdma/hca.h"
 #include "rdma/memory_key.h"
 #include "rdma/port_addresses.h"
 #include "rdma/queue_pair.h"
 #include "rdma/timers.h"
+#include "rdma/work_queues.h"
 #include "util/notes.h"
 #include "wire/ib_header.h"
 
@@ -46,9 +46,9 @@ class Engine {
   /// Packets that one QP may send before the next QP has its turn.
   static constexpr unsigned kQuantum = 16;
 
-  Engine(Hca& the_hca, fabric::Port& the_port, KeyTable& the_keys, util::Notes& the_notes,
+  Engine(fabric::Port& the_port, KeyTable& the_keys, util::Notes& the_notes,
          const PortOptions& options)
-      : hca(the_hca), port(the_port), keys(the_keys), notes(the_notes), addresses(options) {}
+      : port(the_port), keys(the_keys), notes(the_notes), addresses(options) {}
 
   // For the verbs and events of Transport --------------------------------------------------------
 
@@ -81,7 +81,6 @@ class Engine {
   }
   bool is_gsi(const QueuePair& qp) const { return gsi && *gsi == qp.qpn(); }
 
-  Hca& hca;
   fabric::Port& port;
   KeyTable& keys;
   util::Notes& notes;

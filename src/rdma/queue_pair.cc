@@ -18,12 +18,13 @@ QpCounters* unread_counters() {
 }  // namespace
 
 QueuePair::QueuePair(Engine& engine, Qpn qpn, QpType type, const QpAttributes& attributes,
-                     const QpOptions& options)
+                     const QpOptions& options, WorkQueues& queues)
     : engine_(engine),
       qpn_(qpn),
       service_(service_rules(type)),
       attributes_(attributes),
       options_(options),
+      queues_(queues),
       requester_(std::make_unique<Requester>(engine, *this)),
       responder_(std::make_unique<Responder>(engine, *this)) {
   set_counters(options.counters);

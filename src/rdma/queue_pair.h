@@ -45,17 +45,17 @@ struct QpOptions {
   bool uses_srq = false;                  ///< receives come from a shared receive queue
   bool block_multicast_loopback = false;  ///< UD: not what this port's own GIDs sent to a group
   QpCounters* counters = nullptr;         ///< the device's set to count in; null: none
-  void* owner = nullptr;                  ///< the device's own object for this QP
 };
 
 class Engine;
 class Requester;
 class Responder;
+class WorkQueues;
 
 class QueuePair {
  public:
   QueuePair(Engine& engine, Qpn qpn, QpType type, const QpAttributes& attributes,
-            const QpOptions& options);
+            const QpOptions& options, WorkQueues& queues);
   ~QueuePair();
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
@@ -67,8 +67,6 @@ class QueuePair {
   QpState state() const { return state_; }
   const QpAttributes& attributes() const { return attributes_; }
   const QpOptions& options() const { return options_; }
-  void* owner() const { return options_.owner; }
-  void set_owner(void* owner) { options_.owner = owner; }
   void set_counters(QpCounters* counters);
   /// In SQD, and all that was begun is complete.
   bool drained() const;
@@ -108,6 +106,7 @@ class QueuePair {
   bool last_wqe_reached_ = false;
   QpAttributes attributes_;
   QpOptions options_;
+  WorkQueues& queues_;
   QpCounters* counters_;  ///< never null
   std::unique_ptr<Requester> requester_;
   std::unique_ptr<Responder> responder_;

@@ -90,7 +90,7 @@ bool Requester::fetch() {
   }
   auto& e = entry(tail_);
   e.clear();
-  switch (engine_.hca.fetch_send(qp_, e.request)) {
+  switch (qp_.queues_.fetch_send(e.request)) {
     case Fetch::kNothing:
       return false;
     case Fetch::kUnreadable:
@@ -164,12 +164,12 @@ void Requester::complete(Entry& e, WorkStatus status, Reason reason) {
     ++qp_.counters_->req_cqe_error;
     engine_.note(qp_, to_string(status), reason);
   }
-  engine_.hca.complete_send(qp_, {.cookie = e.request.cookie,
-                                  .opcode = e.request.opcode,
-                                  .status = status,
-                                  .signaled = e.request.signaled,
-                                  .byte_count = e.length,
-                                  .reason = reason});
+  qp_.queues_.complete_send({.cookie = e.request.cookie,
+                             .opcode = e.request.opcode,
+                             .status = status,
+                             .signaled = e.request.signaled,
+                             .byte_count = e.length,
+                             .reason = reason});
 }
 
 /// All that it asked for has happened; its memory may still be referred to.
@@ -240,7 +240,7 @@ unsigned Requester::flush(unsigned quota) {
       if (ring_.empty()) grow();
       auto& e = entry(tail_);
       e.clear();
-      const auto fetched = engine_.hca.fetch_send(qp_, e.request);
+      const auto fetched = qp_.queues_.fetch_send(e.request);
       if (fetched == Fetch::kNothing || fetched == Fetch::kUnreadable) {
         cursor_ = begun_ = head_;
         cursor_packet_ = 0;

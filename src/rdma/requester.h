@@ -20,9 +20,9 @@
 #include <string_view>
 #include <vector>
 
-#include "rdma/hca.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
+#include "rdma/work_queues.h"
 #include "rdma/work_request.h"
 #include "wire/ib_header.h"
 

@@ -100,7 +100,7 @@ void Requester::refuse(Entry& e, WorkStatus status, Reason reason) {
 
 void Requester::execute_local(Entry& e) {
   if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
-    const auto status = engine_.hca.execute_local(qp_, e.request);
+    const auto status = qp_.queues_.execute_local(e.request);
     if (status != WorkStatus::kSuccess) return refuse(e, status, Reason::kLocalOperationRefused);
   }
   e.executed = true;

@@ -77,7 +77,7 @@ Responder::Verdict Responder::take_receive() {
     return {kInvalid, Reason::kNoReceiveQueue};
   }
   receive_.reset();
-  switch (engine_.hca.fetch_receive(qp_, receive_)) {
+  switch (qp_.queues_.fetch_receive(receive_)) {
     case Fetch::kNothing:
       ++qp_.counters_->out_of_buffer;
       return {kNotReady, Reason::kNothingPosted};
@@ -117,7 +117,7 @@ void Responder::complete_receive(ReceiveCompletion completion) {
     ++qp_.counters_->resp_cqe_error;
     engine_.note(qp_, to_string(completion.status), completion.reason);
   }
-  engine_.hca.complete_receive(qp_, completion);
+  qp_.queues_.complete_receive(completion);
 }
 
 void Responder::fail_receive(WorkStatus status, Reason reason) {
@@ -134,7 +134,7 @@ unsigned Responder::flush(unsigned quota) {
       // What is in a shared receive queue belongs to the others too.
       if (!qp_.options().has_receive_queue || qp_.options().uses_srq) return used;
       receive_.reset();
-      const auto fetched = engine_.hca.fetch_receive(qp_, receive_);
+      const auto fetched = qp_.queues_.fetch_receive(receive_);
       if (fetched == Fetch::kNothing || fetched == Fetch::kUnreadable) return used;
     }
     fail_receive(WorkStatus::kFlushed, Reason::kFlushed);

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "rdma/atomic_results.h"
-#include "rdma/hca.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
+#include "rdma/work_queues.h"
 #include "rdma/work_request.h"
 #include "wire/ib_packet.h"
 

@@ -15,9 +15,9 @@ bool is_path_mtu(std::uint32_t bytes) {
 
 }  // namespace
 
-Transport::Transport(Hca& hca, fabric::Port& port, KeyTable& keys, util::Notes& notes,
+Transport::Transport(fabric::Port& port, KeyTable& keys, util::Notes& notes,
                      const PortOptions& options)
-    : engine_(std::make_unique<Engine>(hca, port, keys, notes, options)) {}
+    : engine_(std::make_unique<Engine>(port, keys, notes, options)) {}
 Transport::~Transport() = default;
 
 GidTable& Transport::gids() { return engine_->addresses.gids; }
@@ -30,8 +30,9 @@ std::vector<QueuePair*> Transport::queue_pairs() const { return engine_->qps.all
 const PortCounters& Transport::counters() const { return engine_->counters; }
 
 QueuePair& Transport::create_qp(Qpn qpn, QpType type, const QpAttributes& attributes,
-                                const QpOptions& options) {
-  return engine_->qps.insert(std::make_unique<QueuePair>(*engine_, qpn, type, attributes, options));
+                                const QpOptions& options, WorkQueues& queues) {
+  return engine_->qps.insert(
+      std::make_unique<QueuePair>(*engine_, qpn, type, attributes, options, queues));
 }
 
 void Transport::destroy_qp(QueuePair& qp) { engine_->forget(qp); }

@@ -1,7 +1,8 @@
 // The InfiniBand transport: the engine of one HCA port, on RoCE or an InfiniBand link.
 //
 // It owns no socket, thread or clock. Packets, doorbells and time come in; packets go out through
-// fabric::Port::transmit and completions through rdma::Hca. Which kind a method is, its name says:
+// fabric::Port::transmit and completions through the WorkQueues of each QP. Which kind a method is,
+// its name says:
 //
 //   getters           gids(), find(), counters(): look, change nothing
 //   handle_*          something has arrived: handle_frame()
@@ -9,8 +10,8 @@
 //   run()             does what is due, a bounded amount, and says when it must be called next
 //
 // After any handle_* or verb the owner calls run() before it sleeps. Time never goes backwards.
-// Every call may call the Hca back, except create_qp(), find() and the tables; the Hca must not
-// call the transport from there (but its key table, see Hca::execute_local).
+// Every call may call WorkQueues back, except create_qp(), find() and the tables; these must not
+// call the transport from there (but its key table, see WorkQueues::execute_local).
 #pragma once
 
 #include <memory>
@@ -20,10 +21,10 @@
 
 #include "fabric/port.h"
 #include "rdma/counters.h"
-#include "rdma/hca.h"
 #include "rdma/memory_key.h"
 #include "rdma/port_addresses.h"
 #include "rdma/queue_pair.h"
+#include "rdma/work_queues.h"
 #include "util/clock.h"
 #include "util/notes.h"
 
@@ -38,8 +39,7 @@ class Transport {
 
   /// `keys` are the device's: what else it does with memory goes by the same keys. So are `notes`,
   /// which name it.
-  Transport(Hca& hca, fabric::Port& port, KeyTable& keys, util::Notes& notes,
-            const PortOptions& options);
+  Transport(fabric::Port& port, KeyTable& keys, util::Notes& notes, const PortOptions& options);
   ~Transport();
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
@@ -53,9 +53,10 @@ class Transport {
 
   // Queue pairs --------------------------------------------------------------------------------
 
-  /// In state RESET. `attributes` needs the PD only. @pre no QP has this number
+  /// In state RESET. `attributes` needs the PD only. `queues` outlives the QP.
+  /// @pre no QP has this number
   QueuePair& create_qp(Qpn qpn, QpType type, const QpAttributes& attributes,
-                       const QpOptions& options);
+                       const QpOptions& options, WorkQueues& queues);
   /// Forgets the QP silently, with what it has in flight.
   void destroy_qp(QueuePair& qp);
   /// Null if there is none.

@@ -36,7 +36,7 @@ struct SendRequest {
   bool signaled = false;
   bool solicited = false;
   bool fence = false;           ///< waits for earlier reads and atomics
-  bool stale = false;           ///< ends in kFlushed and is not sent (Hca::restart_send)
+  bool stale = false;           ///< ends in kFlushed and is not sent (WorkQueues::restart_send)
   std::uint32_t immediate = 0;  ///< immediate data (host order), or the rkey to invalidate
   std::uint64_t remote_address = 0;
   MKey rkey;
@@ -49,7 +49,7 @@ struct SendRequest {
   UdDestination ud;
 
   /// All fields as in a new request, but `ud`, which those that need it set as a whole; the vectors
-  /// keep their memory. The transport calls it before Hca::fetch_send.
+  /// keep their memory. The transport calls it before WorkQueues::fetch_send.
   void reset();
 };
 

@@ -48,10 +48,10 @@ CommandResult modify(Device& device, const Command& command) {
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
   const auto& transition =
       find_qp_modify(static_cast<spec::connectx::command_opcode>(command.opcode));
-  if (qp->transport().state() != transition.from) return refuse_state(transition.wrong_state);
+  if (qp->rdma_qp().state() != transition.from) return refuse_state(transition.wrong_state);
   const auto context = in.get(modify_in::qpc);
   const auto taken =
-      parts_taken(transition, qp->transport().type(), in.get(modify_in::opt_param_mask));
+      parts_taken(transition, qp->rdma_qp().type(), in.get(modify_in::opt_param_mask));
   if (auto checked = check_context(*qp, transition, taken, context); !checked) return checked;
 
   util::Struct<qpc> merged;

@@ -80,7 +80,7 @@ qp_state state_code(const rdma::QueuePair& qp) {
 
 /// Over the context as the driver left it, what the device knows better.
 void write_live_fields(util::MutableView<qpc> out, QueuePair& qp) {
-  const auto& transport = qp.transport();
+  const auto& transport = qp.rdma_qp();
   out.set(qpc::state, static_cast<std::uint32_t>(state_code(transport)));
   out.set(qpc::next_send_psn, transport.next_send_psn());
   out.set(qpc::last_acked_psn, transport.last_acked_psn());

@@ -83,17 +83,18 @@ QueuePlace QueuePair::place(util::View<Qpc> context, std::span<const std::byte> 
           .dbr_addr = context.get(Qpc::dbr_addr)};
 }
 
-QueuePair::QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue)
+QueuePair::QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue, Rdma& rdma)
     : qpn_(qpn),
       queue_(std::move(queue)),
       send_ring_(make_send_ring(context)),
-      receive_ring_(make_receive_ring(context)) {
+      receive_ring_(make_receive_ring(context)),
+      rdma_(rdma) {
   std::ranges::copy(context.bytes(), context_.bytes().begin());
   refresh();
 }
 
-void QueuePair::bind(rdma::QueuePair& transport, bool atomics) {
-  transport_ = &transport;
+void QueuePair::bind(rdma::QueuePair& rdma_qp, bool atomics) {
+  rdma_qp_ = &rdma_qp;
   send_rules_.atomics = atomics;
 }
 

@@ -12,12 +12,15 @@
 #include "hca/use.h"
 #include "hca/work_ring.h"
 #include "rdma/queue_pair.h"
+#include "rdma/work_queues.h"
 #include "spec/connectx/qp.h"
 #include "util/field.h"
 
 namespace softhca::connectx {
 
-class QueuePair {
+class Rdma;
+
+class QueuePair final : private rdma::WorkQueues {
  public:
   using Qpc = spec::connectx::qpc;
   using Service = spec::connectx::service_type;
@@ -43,7 +46,7 @@ class QueuePair {
   static QueuePlace place(util::View<Qpc> context, std::span<const std::byte> pas);
 
   /// `queue`: mapped from place(). @pre transport_type() knows the service
-  QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue);
+  QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue, Rdma& rdma);
 
   Qpn qpn() const { return qpn_; }
   util::View<Qpc> context() const { return context_; }
@@ -79,12 +82,13 @@ class QueuePair {
   void reset_rings();
 
   /// Set once, when the transport has made its side of the QP.
-  void bind(rdma::QueuePair& transport, bool atomics);
-  rdma::QueuePair& transport() { return *transport_; }
-  const rdma::QueuePair& transport() const { return *transport_; }
+  void bind(rdma::QueuePair& rdma_qp, bool atomics);
+  /// The transport's side of the QP.
+  rdma::QueuePair& rdma_qp() { return *rdma_qp_; }
+  const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
 
   // Notes of Rdma.
-  bool fails = false;    ///< is in the list of QPs that fail, or was since the last 2RST
+  bool fails = false;  ///< is in the list of QPs that fail, or was since the last 2RST
   /// Place in the list of QPs that flush receives.
   std::optional<std::size_t> watched;
   /// Basic blocks at the head of the send queue that are not to be executed: posted in SQE.
@@ -92,6 +96,14 @@ class QueuePair {
 
  private:
   using RqType = spec::connectx::qp_rq_type;
+  friend class Rdma;
+
+  rdma::Fetch fetch_send(rdma::SendRequest& request) override;
+  void restart_send() override;
+  rdma::Fetch fetch_receive(rdma::ReceiveRequest& request) override;
+  void complete_send(const rdma::SendCompletion& completion) override;
+  void complete_receive(const rdma::ReceiveCompletion& completion) override;
+  void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
 
   static RqType rq_type(util::View<Qpc> context) {
     return static_cast<RqType>(context.get(Qpc::rq_type));
@@ -107,7 +119,8 @@ class QueuePair {
   Uses uses_;
   hca::WorkRing send_ring_;
   hca::WorkRing receive_ring_;
-  rdma::QueuePair* transport_ = nullptr;
+  Rdma& rdma_;
+  rdma::QueuePair* rdma_qp_ = nullptr;
   // From the context, for the data path.
   Cqn send_cqn_;
   Cqn receive_cqn_;

@@ -24,11 +24,10 @@ constexpr util::Duration kPollIntervalMax = microseconds(1000);
 /// QPs that one poll looks at: a guest may have all its QPs in ERR.
 constexpr std::size_t kPolledAtOnce = 256;
 
-QueuePair& owner(rdma::QueuePair& qp) { return *static_cast<QueuePair*>(qp.owner()); }
-
 /// Posted requests are flushed without a look at what they ask for.
-bool flushes_sends(const rdma::QueuePair& qp) {
-  return qp.state() == QpState::kError || qp.state() == QpState::kSqError;
+bool flushes_sends(const QueuePair& qp) {
+  const auto state = qp.rdma_qp().state();
+  return state == QpState::kError || state == QpState::kSqError;
 }
 
 event_type type_of(rdma::QpEvent event) {
@@ -58,7 +57,7 @@ bool is_error(rdma::QpEvent event) {
 
 Rdma::Rdma(const Parts& parts)
     : parts_(parts),
-      transport_(*this, parts.port, parts.keys, parts.notes,
+      transport_(parts.port, parts.keys, parts.notes,
                  {.gids = parts.limits.roce_address_table_size}),
       shared_queues_(parts.resources.srq_numbers(), Limits::count(parts.limits.log_max_srq) +
                                                         Limits::count(parts.limits.log_max_rmp)),
@@ -66,10 +65,26 @@ Rdma::Rdma(const Parts& parts)
 
 Rdma::~Rdma() = default;
 
+// What the transport asks of a QP.
+Fetch QueuePair::fetch_send(rdma::SendRequest& request) { return rdma_.fetch_send(*this, request); }
+void QueuePair::restart_send() { rdma_.restart_send(*this); }
+Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request) {
+  return rdma_.fetch_receive(*this, request);
+}
+void QueuePair::complete_send(const rdma::SendCompletion& completion) {
+  rdma_.complete_send(*this, completion);
+}
+void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
+  rdma_.complete_receive(*this, completion);
+}
+void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {
+  rdma_.handle_event(*this, event, reason);
+}
+
 // Events of the device -------------------------------------------------------------------------
 
 void Rdma::doorbell(Qpn qpn) {
-  if (auto* qp = find_qp(qpn)) transport_.doorbell_send(qp->transport());
+  if (auto* qp = find_qp(qpn)) transport_.doorbell_send(qp->rdma_qp());
 }
 
 bool Rdma::handle_frame(const wire::Frame& frame, util::Time now) {
@@ -87,9 +102,8 @@ util::Time Rdma::run(util::Time now) {
 
 // Send queues ----------------------------------------------------------------------------------
 
-Fetch Rdma::fetch_send(rdma::QueuePair& transport_qp, rdma::SendRequest& request) {
-  auto& qp = owner(transport_qp);
-  if (flushes_sends(transport_qp)) return flush_send(qp, request);
+Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
+  if (flushes_sends(qp)) return flush_send(qp, request);
   if (qp.stale_send_blocks != 0) return flush_stale_send(qp, request);
   const auto available = qp.send_ring().available(qp.record());
   if (!available) return Fetch::kUnreadable;
@@ -133,8 +147,7 @@ WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeCont
 }
 
 /// A counter that is gone or wrong is found by the next fetch.
-void Rdma::restart_send(rdma::QueuePair& transport_qp) {
-  auto& qp = owner(transport_qp);
+void Rdma::restart_send(QueuePair& qp) {
   qp.stale_send_blocks = qp.send_ring().refresh(qp.record()).value_or(0);
 }
 
@@ -165,10 +178,9 @@ Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
   return Fetch::kRequest;
 }
 
-void Rdma::complete_send(rdma::QueuePair& transport_qp, const rdma::SendCompletion& completion) {
+void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) {
   const bool failed = completion.status != WorkStatus::kSuccess;
   if (!failed && !completion.signaled) return;
-  auto& qp = owner(transport_qp);
   Cqe cqe;
   encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
                        device_ticks(now_));
@@ -177,10 +189,9 @@ void Rdma::complete_send(rdma::QueuePair& transport_qp, const rdma::SendCompleti
 
 // Receive queues -------------------------------------------------------------------------------
 
-Fetch Rdma::fetch_receive(rdma::QueuePair& transport_qp, rdma::ReceiveRequest& request) {
-  auto& qp = owner(transport_qp);
+Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request) {
   if (qp.uses_srq()) return fetch_shared(qp, request);
-  const bool flushes = transport_qp.flushes_receives();
+  const bool flushes = qp.rdma_qp().flushes_receives();
   if (flushes) watch(qp);
   auto& ring = qp.receive_ring();
   const auto available = ring.available(qp.record());
@@ -217,9 +228,7 @@ void Rdma::post_srq_events(SharedReceiveQueue& srq) {
   }
 }
 
-void Rdma::complete_receive(rdma::QueuePair& transport_qp,
-                            const rdma::ReceiveCompletion& completion) {
-  auto& qp = owner(transport_qp);
+void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
   const bool failed = completion.status != WorkStatus::kSuccess;
   // Version 0 tells the SRQ instead of the user index, for drivers that find their SRQ by it.
   const auto user_index =
@@ -228,7 +237,7 @@ void Rdma::complete_receive(rdma::QueuePair& transport_qp,
   encode_responder_cqe(cqe,
                        {.qpn = qp.qpn(),
                         .user_index = user_index,
-                        .is_datagram = transport_qp.type() == rdma::QpType::kUd,
+                        .is_datagram = qp.rdma_qp().type() == rdma::QpType::kUd,
                         .is_gsi = qp.service() == QueuePair::Service::QP1},
                        completion, device_ticks(now_));
   write_cqe(qp, qp.receive_cqn(), cqe, failed || completion.solicited);
@@ -249,14 +258,13 @@ bool Rdma::fail_listed() {
   for (const auto qpn : list) {
     auto* qp = find_qp(qpn);
     if (qp == nullptr || !qp->fails) continue;
-    transport_.fail(qp->transport(), rdma::QpEvent::kCatastrophic,
+    transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic,
                     rdma::Reason::kCompletionQueueFailed);
   }
   return true;
 }
 
-void Rdma::handle_event(rdma::QueuePair& transport_qp, rdma::QpEvent event, rdma::Reason reason) {
-  const auto& qp = owner(transport_qp);
+void Rdma::handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason) {
   const auto type = type_of(event);
   if (is_error(event)) {
     const auto& info = rdma::describe(reason);
@@ -299,12 +307,12 @@ void Rdma::poll_watched(util::Time now) {
   for (auto looks = std::min(watched_.size(), kPolledAtOnce); looks != 0; --looks) {
     if (next_watched_ >= watched_.size()) next_watched_ = 0;
     auto& qp = *watched_[next_watched_];
-    if (!qp.transport().flushes_receives()) {
+    if (!qp.rdma_qp().flushes_receives()) {
       unwatch(qp);
       continue;
     }
     // The transport asks for the new WQEs, and that starts the interval anew.
-    if (qp.receive_ring().has_news(qp.record())) transport_.notice_receive(qp.transport());
+    if (qp.receive_ring().has_news(qp.record())) transport_.notice_receive(qp.rdma_qp());
     ++next_watched_;
   }
 }
@@ -312,7 +320,7 @@ void Rdma::poll_watched(util::Time now) {
 // Verbs of the commands ------------------------------------------------------------------------
 
 QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
-  auto* qp = queue_pairs_.emplace(context, std::move(made.queue));
+  auto* qp = queue_pairs_.emplace(context, std::move(made.queue), *this);
   if (qp == nullptr) return nullptr;
   qp->hold(std::move(made.uses));
   const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
@@ -321,11 +329,10 @@ QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
       .has_receive_queue = qp->has_receive_queue(),
       .uses_srq = qp->uses_srq(),
       .block_multicast_loopback = context.get(QueuePair::Qpc::block_lb_mc) != 0,
-      .counters = parts_.resources.q_counter(counters),
-      .owner = qp};
-  auto& transport_qp = transport_.create_qp(qp->qpn(), *QueuePair::transport_type(qp->service()),
-                                            qp->attributes(), options);
-  qp->bind(transport_qp, made.atomics);
+      .counters = parts_.resources.q_counter(counters)};
+  auto& rdma_qp = transport_.create_qp(qp->qpn(), *QueuePair::transport_type(qp->service()),
+                                       qp->attributes(), options, *qp);
+  qp->bind(rdma_qp, made.atomics);
   if (qp->service() == QueuePair::Service::QP1) {
     gsi_ = qp->qpn();
     transport_.set_gsi(gsi_);
@@ -339,7 +346,7 @@ void Rdma::remove_qp(QueuePair& qp) {
     transport_.set_gsi(std::nullopt);
   }
   unwatch(qp);
-  transport_.destroy_qp(qp.transport());
+  transport_.destroy_qp(qp.rdma_qp());
   queue_pairs_.erase(qp.qpn());
 }
 
@@ -349,18 +356,18 @@ tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
   util::Struct<spec::connectx::qpc> before;
   std::ranges::copy(qp.context().bytes(), before.bytes().begin());
   qp.set_context(context, parts_.mapper);
-  if (auto modified = transport_.modify(qp.transport(), to, qp.attributes()); !modified) {
+  if (auto modified = transport_.modify(qp.rdma_qp(), to, qp.attributes()); !modified) {
     qp.set_context(before, parts_.mapper);
     return modified;
   }
   const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
-  qp.transport().set_counters(parts_.resources.q_counter(counters));
+  qp.rdma_qp().set_counters(parts_.resources.q_counter(counters));
   qp.hold(std::move(uses));
   return {};
 }
 
 tl::expected<void, rdma::Reason> Rdma::move_qp(QueuePair& qp, QpState to) {
-  const auto moved = transport_.modify(qp.transport(), to, qp.attributes());
+  const auto moved = transport_.modify(qp.rdma_qp(), to, qp.attributes());
   // Software zeroes the record only after 2RST has completed: it is not read before INIT.
   if (moved && to == QpState::kReset) qp.reset_rings();
   return moved;

@@ -26,14 +26,13 @@
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/shared_receive_queue.h"
 #include "hca/object_table.h"
-#include "rdma/hca.h"
 #include "rdma/transport.h"
 #include "util/clock.h"
 #include "util/notes.h"
 
 namespace softhca::connectx {
 
-class Rdma : private rdma::Hca {
+class Rdma {
  public:
   struct Parts {
     const Limits& limits;
@@ -47,7 +46,7 @@ class Rdma : private rdma::Hca {
   };
 
   explicit Rdma(const Parts& parts);
-  ~Rdma() override;
+  ~Rdma();
   Rdma(const Rdma&) = delete;
   Rdma& operator=(const Rdma&) = delete;
 
@@ -120,12 +119,14 @@ class Rdma : private rdma::Hca {
   void arm_srq(SharedReceiveQueue& srq, std::uint16_t limit);
 
  private:
-  rdma::Fetch fetch_send(rdma::QueuePair& qp, rdma::SendRequest& request) override;
-  void restart_send(rdma::QueuePair& qp) override;
-  rdma::Fetch fetch_receive(rdma::QueuePair& qp, rdma::ReceiveRequest& request) override;
-  void complete_send(rdma::QueuePair& qp, const rdma::SendCompletion& completion) override;
-  void complete_receive(rdma::QueuePair& qp, const rdma::ReceiveCompletion& completion) override;
-  void handle_event(rdma::QueuePair& qp, rdma::QpEvent event, rdma::Reason reason) override;
+  friend class QueuePair;  // which hands on what the transport asks of it
+
+  rdma::Fetch fetch_send(QueuePair& qp, rdma::SendRequest& request);
+  void restart_send(QueuePair& qp);
+  rdma::Fetch fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request);
+  void complete_send(QueuePair& qp, const rdma::SendCompletion& completion);
+  void complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
+  void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
 
   rdma::Fetch flush_send(QueuePair& qp, rdma::SendRequest& request);
   rdma::Fetch flush_stale_send(QueuePair& qp, rdma::SendRequest& request);

@@ -14,8 +14,8 @@
 #include "connectx/queue/mapped_queue.h"
 #include "hca/use.h"
 #include "hca/work_ring.h"
-#include "rdma/hca.h"
 #include "rdma/types.h"
+#include "rdma/work_queues.h"
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/srq.h"
 

@@ -83,7 +83,7 @@ TEST_F(BufferOwnership, EachQpCompletesWhatIsReleased) {
   std::vector<QueuePair*> qps;
   for (unsigned i = 0; i < 50; ++i) {
     const auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0));
-    qps.push_back(&pair.a.transport.create_qp(Qpn(0x100 + i), QpType::kUd, attributes, {}));
+    qps.push_back(&pair.a.create_qp(Qpn(0x100 + i), QpType::kUd, attributes, {}));
     Pair::to_rts(pair.a, *qps.back(), attributes);
   }
   for (unsigned round = 1; round <= 5; ++round) {
@@ -198,7 +198,7 @@ TEST_F(BufferOwnership, ALocalInvalidateCompletesAfterEarlierFramesAreRead) {
   connect(QpType::kRc);
   // Another QP's frames may refer to the key's memory.
   const auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0));
-  auto& other = pair.a.transport.create_qp(Qpn(0x100), QpType::kUd, attributes, {});
+  auto& other = pair.a.create_qp(Qpn(0x100), QpType::kUd, attributes, {});
   Pair::to_rts(pair.a, other, attributes);
   pair.a.post(other, datagram(0, 1000));
   pair.a.transport.run(pair.now);

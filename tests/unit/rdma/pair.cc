@@ -34,7 +34,7 @@ SendRequest request(SendOpcode opcode, std::vector<Sge> sges) {
 End::End(unsigned number, Joined joined)
     : memory(kMemorySize),
       notes("end " + std::to_string(number)),
-      transport(hca, *this, keys, notes, {.link = link_of(joined), .gids = 16}) {
+      transport(*this, keys, notes, {.link = link_of(joined), .gids = 16}) {
   EXPECT_TRUE(dma.map(kMemoryIova, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
   gid.gid = Gid::from_ipv4(0x0A000000 + number);
   gid.mac = Mac::from_u64(0x020000000000 + number);
@@ -133,9 +133,9 @@ void Pair::connect(QpType type) {
   option.counters = &a.counters;
   const auto for_a = attributes_for(a, b, Qpn(0x22));
   const auto for_b = attributes_for(b, a, Qpn(0x11));
-  qa = &a.transport.create_qp(Qpn(0x11), type, for_a, option);
+  qa = &a.create_qp(Qpn(0x11), type, for_a, option);
   option.counters = &b.counters;
-  qb = &b.transport.create_qp(Qpn(0x22), type, for_b, option);
+  qb = &b.create_qp(Qpn(0x22), type, for_b, option);
   to_rts(a, *qa, for_a);
   to_rts(b, *qb, for_b);
 }

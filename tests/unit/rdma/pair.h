@@ -69,6 +69,11 @@ class End final : public fabric::Port {
   /// again at once.
   void use_memory_again();
 
+  QueuePair& create_qp(Qpn qpn, QpType type, const QpAttributes& attributes,
+                       const QpOptions& options) {
+    auto& queues = hca.queues_of(qpn, options.uses_srq);
+    return transport.create_qp(qpn, type, attributes, options, queues);
+  }
   /// Posts and rings.
   void post(QueuePair& qp, SendRequest request);
   void post_receive(QueuePair& qp, std::vector<Sge> sges, std::uint32_t cookie = 0);

@@ -11,7 +11,7 @@ namespace {
 TEST(QpStates, ResetCannotGoToErrorAndAnyRefusalChangesNothing) {
   Pair pair;
   auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0x22));
-  auto& qp = pair.a.transport.create_qp(Qpn(0x11), QpType::kRc, attributes, {});
+  auto& qp = pair.a.create_qp(Qpn(0x11), QpType::kRc, attributes, {});
   EXPECT_EQ(qp.state(), QpState::kReset);
   for (const auto to :
        {QpState::kRtr, QpState::kRts, QpState::kSqDrain, QpState::kSqError, QpState::kError}) {
@@ -25,7 +25,7 @@ TEST(QpStates, ResetCannotGoToErrorAndAnyRefusalChangesNothing) {
 TEST(QpStates, PathMtuMustBeOneOfTheFive) {
   Pair pair;
   auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0x22));
-  auto& qp = pair.a.transport.create_qp(Qpn(0x11), QpType::kRc, attributes, {});
+  auto& qp = pair.a.create_qp(Qpn(0x11), QpType::kRc, attributes, {});
   ASSERT_TRUE(pair.a.transport.modify(qp, QpState::kInit, attributes));
   for (const auto mtu : {0u, 128u, 257u, 1500u, 8192u}) {
     attributes.path_mtu = mtu;
@@ -118,7 +118,7 @@ TEST(QpStates, ADrainedResponderTakesMoreReadsAndKeepsItsAtomicResults) {
 
 TEST(QpStates, DoorbellInResetHasNoEffect) {
   Pair pair;
-  auto& qp = pair.a.transport.create_qp(Qpn(0x11), QpType::kRc, {}, {});
+  auto& qp = pair.a.create_qp(Qpn(0x11), QpType::kRc, {}, {});
   pair.a.post(qp, write(0, 0, 8));
   pair.drive();
   EXPECT_TRUE(pair.a.hca.sends.empty());
@@ -151,7 +151,7 @@ TEST(Scheduling, QpsTakeTurnsWithinABudget) {
   std::vector<QueuePair*> qps;
   for (unsigned i = 0; i < 4; ++i) {
     const auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0x200 + i));
-    qps.push_back(&pair.a.transport.create_qp(Qpn(0x100 + i), QpType::kRc, attributes, {}));
+    qps.push_back(&pair.a.create_qp(Qpn(0x100 + i), QpType::kRc, attributes, {}));
     Pair::to_rts(pair.a, *qps.back(), attributes);
     pair.a.post(*qps.back(), write(0, 0, 100 * 1024));
   }
@@ -179,7 +179,7 @@ TEST(Scheduling, TimersExpireWithinTheBudgetOfARun) {
   pair.qp_options.counters = &pair.a.counters;
   for (unsigned i = 0; i < 1000; ++i) {
     const auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0x900));
-    auto& qp = pair.a.transport.create_qp(Qpn(0x100 + i), QpType::kRc, attributes, pair.qp_options);
+    auto& qp = pair.a.create_qp(Qpn(0x100 + i), QpType::kRc, attributes, pair.qp_options);
     Pair::to_rts(pair.a, qp, attributes);
     pair.a.post(qp, write(0, 0, 8));
   }
@@ -199,7 +199,7 @@ TEST(Scheduling, ManyTimersExpireInOrder) {
     auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0x900));
     attributes.ack_timeout = static_cast<std::uint8_t>(1 + i * 7 % 13);
     attributes.retry_count = 0;
-    qps.push_back(&pair.a.transport.create_qp(Qpn(0x100 + i), QpType::kRc, attributes, {}));
+    qps.push_back(&pair.a.create_qp(Qpn(0x100 + i), QpType::kRc, attributes, {}));
     Pair::to_rts(pair.a, *qps.back(), attributes);
     pair.a.post(*qps.back(), write(0, 0, 8));
     if (i % 5 == 0) pair.a.transport.run(pair.now);

@@ -367,7 +367,7 @@ TEST_F(RcLoss, PacketFromAnotherHostIsDropped) {
   pair.keep_sent = true;
   End stranger(3);
   QpAttributes attributes = pair.qa->attributes();
-  auto& qp = stranger.transport.create_qp(Qpn(0x11), QpType::kRc, attributes, {});
+  auto& qp = stranger.create_qp(Qpn(0x11), QpType::kRc, attributes, {});
   stranger.on_transmit = [&](End&, const wire::Frame& frame) {
     EXPECT_TRUE(pair.b.transport.handle_frame(frame, pair.now));
   };
@@ -381,7 +381,7 @@ TEST_F(RcLoss, FramesForOthersAreNotTaken) {
   std::vector<bool> taken;
   End other(3);
   auto attributes = pair.qa->attributes();
-  auto& qp = other.transport.create_qp(Qpn(0x11), QpType::kRc, attributes, {});
+  auto& qp = other.create_qp(Qpn(0x11), QpType::kRc, attributes, {});
   other.on_transmit = [&](End&, const wire::Frame& frame) {
     taken.push_back(pair.b.transport.handle_frame(frame, pair.now));
   };

@@ -4,14 +4,15 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <vector>
 
-#include "rdma/hca.h"
 #include "rdma/queue_pair.h"
+#include "rdma/work_queues.h"
 
 namespace softhca::rdma::testing {
 
-class TestHca final : public Hca {
+class TestHca {
  public:
   struct Send {
     Qpn qpn;
@@ -32,43 +33,11 @@ class TestHca final : public Hca {
     Reason reason;
   };
 
-  Fetch fetch_send(QueuePair& qp, SendRequest& request) override {
-    if (send_memory_gone) return Fetch::kUnreadable;
-    if (endless_sends) {
-      request.cookie = ++fetched;
-      if (fetched > 100'000) return Fetch::kNothing;  // so that a test fails and does not hang
-      return Fetch::kRequest;
-    }
-    if (auto& left = sends_to_flush[qp.qpn()]; left != 0) {
-      --left;
-      const auto fetch = take(sends_posted[qp.qpn()], request, malformed_send);
-      request.stale = true;
-      return fetch;
-    }
-    return take(sends_posted[qp.qpn()], request, malformed_send);
-  }
-  void restart_send(QueuePair& qp) override {
-    sends_to_flush[qp.qpn()] = sends_posted[qp.qpn()].size();
-  }
-  Fetch fetch_receive(QueuePair& qp, ReceiveRequest& request) override {
-    auto& queue = qp.options().uses_srq ? srq : receives_posted[qp.qpn()];
-    return take(queue, request, malformed_receive);
-  }
-  WorkStatus execute_local(QueuePair&, const SendRequest& request) override {
-    executed.push_back(request.cookie);
-    return local_status;
-  }
-  void complete_send(QueuePair& qp, const SendCompletion& c) override {
-    if (on_complete_send) on_complete_send(c);
-    if (!keep) return void(++completed);
-    sends.push_back({qp.qpn(), c.cookie, c.opcode, c.status, c.signaled, c.byte_count, c.reason});
-  }
-  void complete_receive(QueuePair& qp, const ReceiveCompletion& c) override {
-    if (!keep) return void(++completed);
-    receives.push_back({qp.qpn(), c});
-  }
-  void handle_event(QueuePair& qp, QpEvent event, Reason reason) override {
-    events.push_back({qp.qpn(), event, reason});
+  /// The queues of a new QP.
+  WorkQueues& queues_of(Qpn qpn, bool uses_srq) {
+    auto& queues = queues_[qpn];
+    queues = std::make_unique<Queues>(*this, qpn, uses_srq);
+    return *queues;
   }
 
   /// How often `event` was raised.
@@ -108,6 +77,53 @@ class TestHca final : public Hca {
   std::uint64_t completed = 0;
 
  private:
+  class Queues final : public WorkQueues {
+   public:
+    Queues(TestHca& hca, Qpn qpn, bool uses_srq) : hca_(hca), qpn_(qpn), uses_srq_(uses_srq) {}
+
+    Fetch fetch_send(SendRequest& request) override {
+      if (hca_.send_memory_gone) return Fetch::kUnreadable;
+      if (hca_.endless_sends) {
+        request.cookie = ++hca_.fetched;
+        if (hca_.fetched > 100'000) return Fetch::kNothing;  // so that a test fails, not hangs
+        return Fetch::kRequest;
+      }
+      const auto fetch = take(hca_.sends_posted[qpn_], request, hca_.malformed_send);
+      if (auto& left = hca_.sends_to_flush[qpn_]; left != 0) {
+        --left;
+        request.stale = true;
+      }
+      return fetch;
+    }
+    void restart_send() override { hca_.sends_to_flush[qpn_] = hca_.sends_posted[qpn_].size(); }
+    Fetch fetch_receive(ReceiveRequest& request) override {
+      return take(uses_srq_ ? hca_.srq : hca_.receives_posted[qpn_], request,
+                  hca_.malformed_receive);
+    }
+    WorkStatus execute_local(const SendRequest& request) override {
+      hca_.executed.push_back(request.cookie);
+      return hca_.local_status;
+    }
+    void complete_send(const SendCompletion& c) override {
+      if (hca_.on_complete_send) hca_.on_complete_send(c);
+      if (!hca_.keep) return void(++hca_.completed);
+      hca_.sends.push_back(
+          {qpn_, c.cookie, c.opcode, c.status, c.signaled, c.byte_count, c.reason});
+    }
+    void complete_receive(const ReceiveCompletion& c) override {
+      if (!hca_.keep) return void(++hca_.completed);
+      hca_.receives.push_back({qpn_, c});
+    }
+    void handle_event(QpEvent event, Reason reason) override {
+      hca_.events.push_back({qpn_, event, reason});
+    }
+
+   private:
+    TestHca& hca_;
+    Qpn qpn_;
+    bool uses_srq_;
+  };
+
   template <class Request>
   static Fetch take(std::deque<Request>& queue, Request& request, bool malformed) {
     if (queue.empty()) return Fetch::kNothing;
@@ -115,6 +131,8 @@ class TestHca final : public Hca {
     queue.pop_front();
     return malformed ? Fetch::kMalformed : Fetch::kRequest;
   }
+
+  std::map<Qpn, std::unique_ptr<Queues>> queues_;
 };
 
 }  // namespace softhca::rdma::testing

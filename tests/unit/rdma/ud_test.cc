@@ -179,7 +179,7 @@ TEST_F(Ud, SourceQpnOfTheDethCanBeSet) {
 TEST_F(Ud, MulticastGoesToEveryAttachedQp) {
   const auto group = Gid::from_ipv4(0xE1020304);
   QpOptions options;
-  auto& third = pair.b.transport.create_qp(Qpn(0x33), QpType::kUd, {}, options);
+  auto& third = pair.b.create_qp(Qpn(0x33), QpType::kUd, {}, options);
   Pair::to_rts(pair.b, third, pair.attributes_for(pair.b, pair.a, Qpn(0)));
   EXPECT_TRUE(pair.b.transport.attach(Qpn(0x22), group));
   EXPECT_TRUE(pair.b.transport.attach(Qpn(0x33), group));
@@ -205,7 +205,7 @@ TEST_F(Ud, BlockedLoopbackKeepsOwnMulticastAway) {
   for (const bool block : {false, true}) {
     QpOptions options;
     options.block_multicast_loopback = block;
-    auto& qp = pair.a.transport.create_qp(Qpn(block ? 0x41 : 0x40), QpType::kUd, {}, options);
+    auto& qp = pair.a.create_qp(Qpn(block ? 0x41 : 0x40), QpType::kUd, {}, options);
     Pair::to_rts(pair.a, qp, pair.attributes_for(pair.a, pair.b, Qpn(0)));
     pair.a.transport.attach(qp.qpn(), group);
     pair.a.post_receive(qp, {End::sge(0x30000, 2000)});

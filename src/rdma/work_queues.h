@@ -1,12 +1,10 @@
-// What the transport asks of the HCA that owns it: the next work request of a queue, and to
-// take completions. The HCA must not call back into the transport from here.
+// What the transport asks of the device that owns a QP: the next work request, and to take
+// completions. The device must not call back into the transport from here.
 #pragma once
 
 #include "rdma/work_request.h"
 
 namespace softhca::rdma {
-
-class QueuePair;
 
 enum class Fetch : std::uint8_t {
   kNothing,     ///< the queue is empty
@@ -25,28 +23,27 @@ enum class QpEvent : std::uint8_t {
   kAccessError,     ///< local access violation error
 };
 
-class Hca {
+/// The queues of one QP, as its device keeps them.
+class WorkQueues {
  public:
-  virtual ~Hca() = default;
+  virtual ~WorkQueues() = default;
   /// The next request of the send queue, in posting order. `request` was reset(). Also asked for
   /// in ERR and SQE, to flush what is posted.
-  virtual Fetch fetch_send(QueuePair& qp, SendRequest& request) = 0;
+  virtual Fetch fetch_send(SendRequest& request) = 0;
   /// The QP goes from SQE to RTS. What is posted to its send queue now, fetch_send() is to mark as
   /// stale; what is posted later is to be sent. So flushing is work like any other, and a queue
   /// that is filled all the time does not keep the transport.
-  virtual void restart_send(QueuePair& qp) = 0;
+  virtual void restart_send() = 0;
   /// From the QP's receive queue, or the SRQ it is bound to. `request` was reset().
-  virtual Fetch fetch_receive(QueuePair& qp, ReceiveRequest& request) = 0;
+  virtual Fetch fetch_receive(ReceiveRequest& request) = 0;
   /// Carries out a request with SendOpcode::kLocal (registration, local invalidate) when its turn
   /// has come (all earlier requests have been sent; with `fence`, earlier reads and atomics are
   /// complete). It may change the transport's memory keys, but nothing else of the transport.
-  virtual WorkStatus execute_local(QueuePair&, const SendRequest&) {
-    return WorkStatus::kLocalQpOperation;
-  }
+  virtual WorkStatus execute_local(const SendRequest&) { return WorkStatus::kLocalQpOperation; }
   /// Once for each request, in posting order, whether it was signaled or not.
-  virtual void complete_send(QueuePair& qp, const SendCompletion& completion) = 0;
-  virtual void complete_receive(QueuePair& qp, const ReceiveCompletion& completion) = 0;
-  virtual void handle_event(QueuePair& qp, QpEvent event, Reason reason) = 0;
+  virtual void complete_send(const SendCompletion& completion) = 0;
+  virtual void complete_receive(const ReceiveCompletion& completion) = 0;
+  virtual void handle_event(QpEvent event, Reason reason) = 0;
 };
 
 }  // namespace softhca::rdma
