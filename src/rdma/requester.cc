@@ -142,7 +142,7 @@ bool Requester::validate(Entry& e, std::uint64_t length) {
     return refuse_as(WorkStatus::kLocalLength, Reason::kMessageTooLong);
   }
   if (e.wants_data()) {
-    if (e.request.is_inline) {
+    if (!e.request.inline_data.empty()) {
       return refuse_as(WorkStatus::kLocalQpOperation, Reason::kInlineRead);
     }
     if (attributes.max_rd_atomic == 0) {

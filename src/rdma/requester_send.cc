@@ -131,7 +131,8 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length) 
     }
     return true;
   }
-  const auto fault = gather(engine_.keys, user(), e.request.sges, offset, length, frame);
+  const auto fault =
+      gather(engine_.keys, user(), e.request.sges, e.request.inline_data, offset, length, frame);
   if (fault == Reason::kNone) return true;
   refuse(e, WorkStatus::kLocalProtection, fault);
   return false;

@@ -6,11 +6,10 @@
 namespace softhca::rdma {
 namespace {
 
-/// Calls `visit(key, address, n)` for the parts of [offset, offset + length) that lie in one piece
-/// each, after their check; stops at the first fault.
+/// Calls `visit(sge, address, n)` for the parts of [offset, offset + length) that lie in one piece
+/// each; stops at the first fault.
 template <class Visit>
-Reason for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
-                     std::uint64_t offset, std::uint64_t length, std::uint8_t access,
+Reason for_each_part(std::span<const Sge> sges, std::uint64_t offset, std::uint64_t length,
                      Visit&& visit) {
   for (const auto& sge : sges) {
     if (length == 0) return Reason::kNone;
@@ -18,15 +17,43 @@ Reason for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> s
       offset -= sge.length;
       continue;
     }
-    const auto address = sge.address + offset;
     const auto n = std::min<std::uint64_t>(length, sge.length - offset);
-    const auto found = keys.check(sge.lkey, user, address, n, access);
-    if (!found) return found.reason;
-    if (const auto fault = visit(*found.key, address, n); fault != Reason::kNone) return fault;
+    const auto fault = visit(sge, sge.address + offset, n);
+    if (fault != Reason::kNone) return fault;
     length -= n;
     offset = 0;
   }
   return length == 0 ? Reason::kNone : Reason::kScatterListShort;
+}
+
+/// The same with `visit(key, address, n)`, after the check of the key. No piece is inline.
+template <class Visit>
+Reason for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+                     std::uint64_t offset, std::uint64_t length, std::uint8_t access,
+                     Visit&& visit) {
+  return for_each_part(sges, offset, length,
+                       [&](const Sge& sge, std::uint64_t address, std::uint64_t n) {
+                         const auto found = keys.check(sge.lkey, user, address, n, access);
+                         return found ? visit(*found.key, address, n) : found.reason;
+                       });
+}
+
+/// Some of the pieces are inline: all is copied.
+Reason gather_mixed(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+                    std::span<const std::byte> inline_data, std::uint64_t offset,
+                    std::span<std::byte> out) {
+  return for_each_part(
+      sges, offset, out.size(), [&](const Sge& sge, std::uint64_t address, std::uint64_t n) {
+        const auto to = out.first(n);
+        out = out.subspan(n);
+        if (sge.is_inline) {
+          std::ranges::copy(inline_data.subspan(address, n), to.begin());
+          return Reason::kNone;
+        }
+        const auto found = keys.check(sge.lkey, user, address, n, kLocalRead);
+        if (!found) return found.reason;
+        return keys.read(*found.key, address, to) ? Reason::kNone : Reason::kMemoryUnreachable;
+      });
 }
 
 /// False if the frame has no room for so many segments, or the memory is not local.
@@ -53,15 +80,19 @@ std::uint64_t total_length(std::span<const Sge> sges) {
 Reason check_all(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
                  std::uint8_t access) {
   for (const auto& sge : sges) {
-    if (sge.length == 0) continue;
+    if (sge.length == 0 || sge.is_inline) continue;
     const auto found = keys.check(sge.lkey, user, sge.address, sge.length, access);
     if (!found) return found.reason;
   }
   return Reason::kNone;
 }
 
-Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
-              std::size_t length, wire::Frame& frame) {
+Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+              std::span<const std::byte> inline_data, std::uint64_t offset, std::size_t length,
+              wire::Frame& frame) {
+  if (!inline_data.empty()) {
+    return gather_mixed(keys, user, sges, inline_data, offset, frame.own_payload(length));
+  }
   bool by_reference = true;
   auto fault = for_each_part(keys, user, sges, offset, length, kLocalRead,
                              [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {

@@ -15,14 +15,15 @@ std::uint64_t total_length(std::span<const Sge> sges);
 
 // Those that return a Reason say why the access failed, or kNone.
 
-/// Checks all pieces for `access`.
+/// Checks all pieces for `access`; inline ones need no key.
 Reason check_all(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
                  std::uint8_t access);
 
 /// Makes [offset, offset + length) of the pieces the frame's payload: by reference if it can be,
-/// otherwise copied into memory of the frame's own.
-Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
-              std::size_t length, wire::Frame& frame);
+/// otherwise copied into memory of the frame's own. `inline_data` is what inline pieces refer to.
+Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+              std::span<const std::byte> inline_data, std::uint64_t offset, std::size_t length,
+              wire::Frame& frame);
 /// The same for [address, address + length) behind one key, which has passed check().
 Reason gather(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::size_t length,
               wire::Frame& frame);

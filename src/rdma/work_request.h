@@ -13,12 +13,13 @@
 
 namespace softhca::rdma {
 
-/// A piece of registered memory. Length 0 means no bytes (a device resolves its own encoding of
-/// 2^31).
+/// A piece of registered memory, or of a send request's inline data. Length 0 means no bytes (a
+/// device resolves its own encoding of 2^31).
 struct Sge {
-  std::uint64_t address;
-  std::uint32_t length;  ///< bytes
+  std::uint64_t address;  ///< inline: where it begins in SendRequest::inline_data
+  std::uint32_t length;   ///< bytes
   MKey lkey;
+  bool is_inline = false;
 };
 
 /// Where a UD send goes.
@@ -42,7 +43,9 @@ struct SendRequest {
   MKey rkey;
   std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
-  bool is_inline = false;  ///< payload is inline_data, not sges
+  /// The payload is inline_data. Otherwise it is sges, and those of them that are inline refer to
+  /// parts of inline_data, all of them in the order of the message.
+  bool is_inline = false;
   // Vectors keep their capacity when an entry is used again: no allocation in steady state.
   std::vector<Sge> sges;
   std::vector<std::byte> inline_data;

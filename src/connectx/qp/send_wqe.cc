@@ -118,6 +118,13 @@ WqeFault take_inline(Segments& segments, rdma::SendRequest& request) {
   const std::size_t length = segment.get(data_segment_inline::byte_count);
   const auto bytes = segments.rest().subspan(data_segment_inline::kSize);
   if (length > bytes.size()) return WqeFault::kInlineTooLong;
+  // "can set inline segments with zero byte count to extend send WQE"
+  if (length != 0) {
+    request.sges.push_back({.address = request.inline_data.size(),
+                            .length = static_cast<std::uint32_t>(length),
+                            .lkey = {},
+                            .is_inline = true});
+  }
   request.inline_data.insert(request.inline_data.end(), bytes.begin(),
                              bytes.begin() + static_cast<std::ptrdiff_t>(length));
   const auto octowords = (data_segment_inline::kSize + length + kWqeUnit - 1) / kWqeUnit;
@@ -125,7 +132,8 @@ WqeFault take_inline(Segments& segments, rdma::SendRequest& request) {
   return WqeFault::kNone;
 }
 
-/// All data segments. `total` becomes the length of the message in bytes.
+/// All data segments, inline ones and pointers in any order: "They are distinguished by the value
+/// of bit 31 at offset 0". `total` becomes the length of the message in bytes.
 WqeFault take_data(Segments& segments, rdma::SendRequest& request, std::uint64_t& total) {
   while (!segments.empty()) {
     const View<data_segment_pointer> pointer(segments.rest());
@@ -142,9 +150,9 @@ WqeFault take_data(Segments& segments, rdma::SendRequest& request, std::uint64_t
     total += length;
     segments.skip(data_segment_pointer::kSize);
   }
-  // Inline segments without data only fill up a WQE.
-  request.is_inline = !request.inline_data.empty();
-  if (request.is_inline && !request.sges.empty()) return WqeFault::kMixedPayload;
+  // Nearly always all of the payload is inline or none: then nobody needs to look at pieces.
+  request.is_inline = total == 0 && !request.inline_data.empty();
+  if (request.is_inline) request.sges.clear();
   total += request.inline_data.size();
   return WqeFault::kNone;
 }
@@ -169,7 +177,7 @@ WqeFault take_form(Segments& segments, Form form, rdma::SendRequest& request) {
 WqeFault check_payload(Form form, const SendWqeRules& rules, const rdma::SendRequest& request,
                        std::uint64_t total) {
   const bool writes_answer = form == Form::kRemoteScatter || form == Form::kAtomic;
-  if (writes_answer && request.is_inline) return WqeFault::kInlineForRead;
+  if (writes_answer && !request.inline_data.empty()) return WqeFault::kInlineForRead;
   // PRM 7.4.4.1.4: "atomic WQEs only support a single memory pointer in their gather list".
   if (form == Form::kAtomic && (request.sges.size() != 1 || total != 8)) {
     return WqeFault::kAtomicLength;

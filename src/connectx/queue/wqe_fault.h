@@ -28,7 +28,7 @@ enum class WqeFault : std::uint8_t {
   kShortAddressVector = 12,
   kInlineForRead = 13,
   kInlineTooLong = 14,
-  kMixedPayload = 15,
+  kMixedPayload = 15,  ///< not raised any more
   kAtomicLength = 16,
   kMessageTooLong = 17,
   kAtomicsOff = 18,

@@ -1,5 +1,7 @@
 // WQEs in, CQEs and events out: the RDMA side with its transport, two QPs of one device that talk
 // to each other through the fabric (mlx5 driver interface 8).
+#include "connectx/rdma_data_path.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +11,6 @@
 
 #include "connectx/base/timestamp.h"
 #include "connectx/command/commands.h"
-#include "connectx/rdma_data_path.h"
 #include "pcie/bus_master.h"
 #include "spec/connectx/raw_queues.h"
 
@@ -122,6 +123,18 @@ TEST_F(RdmaDataPath, WriteReadAndAtomics) {
   EXPECT_EQ(results[1], 42u);
   std::memcpy(&value, host_.at(remote), 8);
   EXPECT_EQ(value, 7u);
+}
+
+TEST_F(RdmaDataPath, AWqeMayMixInlineDataAndPointers) {
+  // PRM 7.4.4.1.4. Libraries put their own header inline before the user's memory.
+  auto [a, b] = host_.connected();
+  const auto from = host_.put_text("from memory");
+  const auto to = host_.allocate(64, 64);
+  host_.post_receive(b, to, 64);
+  send(a, wqe(a, Opcode::SEND).inline_data("header ").data(from, 11, kKey).inline_data(" trailer"));
+  host_.run();
+  EXPECT_EQ(host_.text(to, 26), "header from memory trailer");
+  EXPECT_EQ(completions().size(), 2u);
 }
 
 TEST_F(RdmaDataPath, WqesWrapAroundTheRing) {

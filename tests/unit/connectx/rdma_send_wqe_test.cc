@@ -161,6 +161,27 @@ TEST(RdmaSendWqe, EmptyInlineSegmentsOnlyFillUp) {
   EXPECT_EQ(d.request.sges.size(), 1u);
 }
 
+// PRM 7.4.4.1.4: "They are distinguished by the value of bit 31 at offset 0", each by itself.
+TEST(RdmaSendWqe, InlineDataAndPointersStayInTheirOrder) {
+  const auto d = decode(wqe(Opcode::SEND)
+                            .inline_data("head")
+                            .data(0x1000, 5, 7)
+                            .inline_data("")
+                            .inline_data("tail!"));
+  ASSERT_EQ(d.fault, WqeFault::kNone);
+  EXPECT_FALSE(d.request.is_inline);
+  ASSERT_EQ(d.request.sges.size(), 3u);
+  EXPECT_TRUE(d.request.sges[0].is_inline);
+  EXPECT_EQ(d.request.sges[0].address, 0u);
+  EXPECT_EQ(d.request.sges[0].length, 4u);
+  EXPECT_FALSE(d.request.sges[1].is_inline);
+  EXPECT_EQ(d.request.sges[1].lkey, rdma::MKey(7));
+  EXPECT_TRUE(d.request.sges[2].is_inline);
+  EXPECT_EQ(d.request.sges[2].address, 4u);
+  EXPECT_EQ(d.request.sges[2].length, 5u);
+  EXPECT_EQ(d.request.inline_data.size(), 9u);
+}
+
 TEST(RdmaSendWqe, NopNeedsNothingAndLooksAtNothing) {
   const auto d = decode(wqe(Opcode::NOP).inline_data("junk", 1023));
   EXPECT_EQ(d.fault, WqeFault::kNone);
@@ -170,9 +191,9 @@ TEST(RdmaSendWqe, NopNeedsNothingAndLooksAtNothing) {
 TEST(RdmaSendWqe, DatagramSegmentBecomesTheDestination) {
   const auto mac = wire::MacAddress::from_u64(0x0200'0000'0007);
   const auto gid = wire::Gid::from_ipv4(0xC0A80A02);
-  const auto d = decode(
-      wqe(Opcode::SEND).datagram(0x123456, 0x80010000, mac, gid, 9, true, 6).data(1, 2, 3),
-      QpType::kUd);
+  const auto d =
+      decode(wqe(Opcode::SEND).datagram(0x123456, 0x80010000, mac, gid, 9, true, 6).data(1, 2, 3),
+             QpType::kUd);
   ASSERT_EQ(d.fault, WqeFault::kNone);
   EXPECT_EQ(d.request.ud.qpn, rdma::Qpn(0x123456));
   EXPECT_EQ(d.request.ud.qkey, 0x80010000u);
@@ -277,8 +298,11 @@ INSTANTIATE_TEST_SUITE_P(
                   wqe(Opcode::SEND).inline_data("hello", 13), rules(QpType::kRc)},
         Malformed{"InlineLongest", WqeFault::kInlineTooLong,
                   wqe(Opcode::SEND).inline_data("hello", 1023), rules(QpType::kRc)},
-        Malformed{"Mixed", WqeFault::kMixedPayload,
-                  wqe(Opcode::SEND).data(0, 1, 0).inline_data("x"), rules(QpType::kRc)},
+        Malformed{"ReadIntoInlineToo", WqeFault::kInlineForRead,
+                  wqe(Opcode::RDMA_READ).remote(0, 0).data(0, 1, 0).inline_data("x"),
+                  rules(QpType::kRc)},
+        Malformed{"MixedLongerThanMessageMax", WqeFault::kMessageTooLong,
+                  wqe(Opcode::SEND).data(0, 1u << 30, 0).inline_data("x"), rules(QpType::kRc)},
         Malformed{"AtomicOfFourBytes", WqeFault::kAtomicLength,
                   wqe(Opcode::ATOMIC_FA).remote(0, 0).atomic(0, 0).data(0, 4, 0),
                   rules(QpType::kRc)},

@@ -151,6 +151,32 @@ TEST_P(RcAtMtu, InlineDataNeedNoKey) {
   EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, size));
 }
 
+TEST_P(RcAtMtu, InlineDataMayStandBetweenPointersAndAtTheEnds) {
+  const auto total = length();
+  const auto piece = std::min(total / 4, 300u);
+  auto request = write(kHere, kThere, 0);
+  auto& data = request.inline_data;
+  request.sges.clear();
+  std::uint32_t at = 0;
+  const auto add_inline = [&] {
+    request.sges.push_back(
+        {.address = data.size(), .length = piece, .lkey = MKey(0xBAD), .is_inline = true});
+    data.insert(data.end(), pair.a.at(kHere + at), pair.a.at(kHere + at + piece));
+    at += piece;
+  };
+  add_inline();
+  request.sges.push_back(End::sge(kHere + at, piece));
+  at += piece;
+  add_inline();
+  request.sges.push_back(End::sge(kHere + at, total - at - piece));
+  at = total - piece;
+  add_inline();
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  expect_sent(request);
+  EXPECT_TRUE(same(pair.a, kHere, pair.b, kThere, total));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, RcAtMtu,
                          ::testing::Combine(::testing::Values(256u, 512u, 1024u, 2048u, 4096u),
                                             ::testing::Values(0u, 1u, 3u, 8u, 255u, 256u, 257u,
