@@ -4,12 +4,13 @@
     hello                 ->
                           <- the number of this boot
     up                    ->
-                          <- go, when all guests are up
+                          <- go, when all guests are up (or job ..., with a script that came later)
     (out, err, dmesg flow on ports of their own)
     exit STATUS [why]     ->
-                          <- reboot | poweroff, when all scripts have ended
+                          <- reboot | poweroff, when all scripts have ended (or another job)
 """
 
+import base64
 import json
 import os
 import selectors
@@ -30,9 +31,10 @@ from .report import Problem, say
 INIT = Path(__file__).resolve().parent.parent / "init"
 PORTS = ("ctl", "out", "err", "dmesg")
 LEAVE_SECONDS = 60
+ORDER_BYTES_MAX = 1 << 20  # the guest's shell reads it byte by byte
 
 
-def job_archive(settings, script, shell):
+def job_archive(settings, script):
     """The part of the initramfs that differs from run to run."""
     archive = Writer()
     archive.file("init", (INIT / "init").read_bytes(), 0o755)
@@ -42,12 +44,25 @@ def job_archive(settings, script, shell):
     if script:
         file, line = job_of(script)
         if file:
-            data = file.read_bytes()
-            archive.file(f"softhca/script/{file.name}", data, 0o755)
-        archive.file("softhca/job", f"#!/bin/bash\n{line}\n", 0o755)
-    elif not shell:
-        raise Problem("no SCRIPT given: guest/run [options] -- SCRIPT (or --shell)")
+            archive.file(f"softhca/script/{file.name}", content(file), 0o755)
+        archive.file("softhca/job", job_text(line), 0o755)
     return archive.finish()
+
+
+def job_text(line):
+    return f"#!/bin/bash\n{line}\n"
+
+
+def job_order(script):
+    """The line that brings a script to a guest which is up."""
+    file, line = job_of(script)
+    parts = [job_text(line).encode()]
+    if file:
+        parts += [file.name.encode(), content(file)]
+    order = "job " + " ".join(base64.b64encode(part).decode() for part in parts) + "\n"
+    if len(order) > ORDER_BYTES_MAX:
+        raise Problem(f"{file or 'the script'}: too long to be brought to a guest that is up; use --share")
+    return order
 
 
 def job_of(script):
@@ -69,9 +84,16 @@ def job_of(script):
         return None, "exec " + shlex.quote(words[0]) + rest
     file = Path(words[0])
     inside = shlex.quote(f"/usr/lib/softhca/script/{file.name}")
-    head = file.open("rb").read(4)
-    runs_alone = head.startswith((b"#!", b"\x7fELF"))
+    runs_alone = content(file, 4).startswith((b"#!", b"\x7fELF"))
     return file, (inside if runs_alone else f"bash {inside}") + rest
+
+
+def content(file, size=-1):
+    try:
+        with open(file, "rb") as opened:
+            return opened.read(size)
+    except OSError as error:
+        raise Problem(f"{file}: {error.strerror}") from None
 
 
 def is_file(name):
@@ -145,12 +167,12 @@ class Guest:
         self._ctl_partial = b""
         self.tty = None
         prefix = f"guest {number}| ".encode() if plan.guests > 1 else b""
-        self._outputs = {"out": Output(sys.stdout, prefix), "err": Output(sys.stderr, prefix)}
+        self.set_outputs(Output(sys.stdout, prefix), Output(sys.stderr, prefix))
         self._dmesg_file = open(self.dmesg, "wb", buffering=0)
         self._dmesg_tail = b""
         self._initrd = directory / f"initrd{number}"
         self._initrd.write_bytes(plan.kernel.initrd.read_bytes()
-                                 + job_archive(self._settings(), plan.script, plan.shell))
+                                 + job_archive(self._settings(), plan.script))
         self.process = None
 
     def _settings(self):
@@ -369,9 +391,19 @@ class Guest:
 
     # what the session decides
 
+    def set_outputs(self, out, err):
+        self._outputs = {"out": out, "err": err}
+
     def go(self):
         self.up = False
         self.send("ctl", b"go\n")
+
+    def work(self, order):
+        """Another script, as job_order() has put it, in a guest that is up or has ended one."""
+        self.up = self.ended = False
+        self.status = 0
+        self._dmesg_tail = b""  # with the end of the script before
+        self.send("ctl", order.encode())
 
     def leave(self, order):
         """order: reboot or poweroff."""
@@ -384,6 +416,7 @@ class Guest:
     def restart(self):
         """As a crash of the host would do it."""
         self.kill()
+        self.failure = self._exit_seen = None
         self.start()
 
     def _watch_console(self):

@@ -82,10 +82,11 @@ class Server:
             return None
         return f"softhca serve ended with status {self.process.returncode}"
 
-    def resident_kib(self):
+    def own_kib(self):
+        """Its memory that is nobody else's: neither a guest's nor a file's."""
         try:
             status = Path(f"/proc/{self.process.pid}/status").read_text()
-            return int(status.split("VmRSS:")[1].split()[0])
+            return int(status.split("RssAnon:")[1].split()[0])
         except (OSError, IndexError):
             return 0
 

@@ -112,8 +112,7 @@ class Session:
         if not all(guest.ended for guest in self.guests):
             return
         if self.server:
-            say(f"server: {self.server.resident_kib()} KiB resident after boot "
-                f"{self.guests[0].boot}")
+            self._look_at_server(self.server.own_kib())
         self._boots_left -= 1
         more = not any(guest.status or guest.powered_off for guest in self.guests)
         if more and self._boots_left == 0 and self._restarts_left:
@@ -125,6 +124,12 @@ class Session:
             return
         for guest in self.guests:
             guest.leave("reboot" if more and self._boots_left else "poweroff")
+
+    def _look_at_server(self, kib):
+        say(f"server: {kib} KiB of its own after boot {self.guests[0].boot}")
+        if self.plan.server_max and kib > self.plan.server_max:
+            warn(f"the server's own memory is {kib} KiB, more than {self.plan.server_max}")
+            self.guests[0].status = self.guests[0].status or 1
 
     def _grace_over(self, now):
         if not any(guest.ended and guest.status for guest in self.guests):

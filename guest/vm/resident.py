@@ -1,0 +1,314 @@
+"""A guest that stays: `guest/run --background SOCKET` boots it, `guest/in SOCKET` brings it scripts.
+
+A request is one line of JSON on a connection of its own, together with the asker's stdout and stderr as
+descriptors: what the script prints is written there. The answer is one line too:
+
+    {"order": "the line for the guest", "fresh": null | "reboot" | "restart", "timeout": S, "growth_max": KiB | null}
+    {"end": true, "growth_max": KiB | null}
+                                                  -> {"status": N, "text": "what is to be said"}
+
+The asker makes the order out of its script (machine.job_order), since only the asker knows what the script's file
+name means where it stands. A guest in which a script failed is not used again: the next script gets a new QEMU on
+the same server."""
+
+import json
+import os
+import selectors
+import socket
+import sys
+import time
+from pathlib import Path
+
+from .machine import ORDER_BYTES_MAX, Output
+from .report import Problem, say
+from .session import LOST_STATUS, POLL_SECONDS, TIMEOUT_STATUS, Session
+
+BUSY = "the guest is busy"
+ASK_SECONDS = 5
+BOOT_SECONDS = 600
+END_SECONDS = 90
+REQUEST_BYTES_MAX = 2 * ORDER_BYTES_MAX
+
+
+def address(path):
+    """The socket's address by way of its directory's descriptor: those hold only 107 bytes."""
+    path = Path(path).resolve()
+    return f"/proc/self/fd/{os.open(path.parent, os.O_PATH | os.O_DIRECTORY)}/{path.name}"
+
+
+def ask(path, request, outputs=(1, 2), seconds=None):
+    """The answer of the guest behind the socket, or None if there is none."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(address(path))
+        except OSError:
+            return None
+        connection.settimeout(seconds)
+        try:
+            line = json.dumps(request).encode() + b"\n"
+            connection.sendall(line[socket.send_fds(connection, [line], outputs):])
+            answer = b""
+            while not answer.endswith(b"\n"):
+                data = connection.recv(65536)
+                if not data:
+                    raise Problem(f"{path}: the guest in the background ended without an answer")
+                answer += data
+            return json.loads(answer)
+        except TimeoutError:
+            raise Problem(f"{path}: the guest in the background did not answer within {seconds} s") from None
+        except (OSError, ValueError) as error:
+            raise Problem(f"{path}: the guest in the background cannot be asked: {error}") from None
+
+
+def start(plan, path):
+    """Boots it and leaves it to a process in the background. Returns 0 when it is up."""
+    answer = ask(path, {"end": True}, seconds=END_SECONDS)  # somebody may have left one there
+    if answer and answer["text"] == BUSY:
+        raise Problem(f"{path}: a guest is there already, and a script runs in it")
+    asker, caller = os.getppid(), os.getpid()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        up = os.read(reader, 2) == b"up"
+        return 0 if up else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or LOST_STATUS
+    os.setsid()
+    os.close(reader)
+    resident = Resident(plan, path, asker, caller, lambda: leave_to_itself(path, writer))
+    try:
+        status = resident.run()
+    except Problem as problem:
+        print(f"guest/run: {problem}", file=sys.stderr)
+        status = problem.status
+    finally:
+        resident.clean()
+    os._exit(status)
+
+
+def leave_to_itself(path, writer):
+    """In the background: nothing of the asker's is held any more."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    null, log = os.open(os.devnull, os.O_RDONLY), os.open(f"{path}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for source, target in ((null, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.write(writer, b"up")
+    os.close(writer)
+
+
+class Job:
+    def __init__(self, connection, request, outputs):
+        self.connection = connection
+        self.request = request
+        self.streams = [os.fdopen(descriptor, "w") for descriptor in outputs]
+        self.deadline = time.monotonic() + (request.get("timeout") or 600)
+        self.runs = False
+
+
+def read_job(connection):
+    """The request that has begun to arrive. ValueError: it is none."""
+    line, descriptors, _, _ = socket.recv_fds(connection, 65536, 2)
+    try:
+        while not line.endswith(b"\n"):
+            data = connection.recv(65536)
+            if not data or len(line) > REQUEST_BYTES_MAX:
+                raise ValueError(f"{len(line)} bytes without an end")
+            line += data
+        request = json.loads(line)
+        if len(descriptors) != 2 or not isinstance(request, dict) or not (request.get("end") or request.get("order")):
+            raise ValueError("neither a script nor the end, or without two descriptors")
+    except (OSError, ValueError):
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+    return Job(connection, request, descriptors)
+
+
+class Resident(Session):
+    """Ends when it is told to, or when the process that asked for it has ended."""
+
+    def __init__(self, plan, path, asker, caller, up):
+        super().__init__(plan)
+        self._path = path
+        self._asker = asker
+        self._caller = caller  # waits until the guest is up
+        self._tell_up = up
+        self._job = None
+        self._end = None  # who wants the end
+        self._stale = False  # the next script wants a new QEMU
+        self._mishaps = []  # what went wrong while no script ran
+        self._first_kib = 0  # the server's memory when the guest was up
+
+    def run(self):
+        status = super().run()
+        if self._mishaps:
+            status = LOST_STATUS
+        if self._end:
+            self._reply(self._end, status, "\n".join(self._mishaps))
+        return status
+
+    def _loop(self):
+        guest = self.guests[0]
+        deadline = time.monotonic() + (self.plan.timeout or BOOT_SECONDS)
+        while not guest.up:
+            self._turn()
+            if guest.failure:
+                return self._lost(guest.failure)
+            if time.monotonic() > deadline:
+                return self._lost(f"{guest.name} is not up in time", TIMEOUT_STATUS)
+            if os.getppid() != self._caller or not self._alive(self._asker):
+                return 130
+        self._first_kib = self.server.own_kib() if self.server else 0
+        listener = self._listen()
+        self._tell_up()
+        try:
+            while not (self._end and (guest.finished or self._stale)):
+                self._turn()
+                self._look_after(guest)
+                if not self._alive(self._asker):
+                    say("who asked for this guest has gone")
+                    break
+        finally:
+            Path(self._path).unlink(missing_ok=True)
+            listener.close()
+        if self._end and self.server and not self.server.dead():
+            text = self._judge_memory(self._end.request)
+            self._mishaps += [text] if text else []
+        return 0
+
+    def _turn(self):
+        for key, _ in self.selector.select(POLL_SECONDS):
+            key.data()
+        self.guests[0].poll(time.monotonic())
+
+    @staticmethod
+    def _alive(process):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+
+    def _lost(self, text, status=LOST_STATUS):
+        self._mishaps.append(text)
+        return super()._lost(text, status)
+
+    # requests
+
+    def _listen(self):
+        Path(self._path).unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(address(self._path))
+        listener.listen(4)
+        self.selector.register(listener, selectors.EVENT_READ, lambda: self._accept(listener))
+        return listener
+
+    def _accept(self, listener):
+        connection, _ = listener.accept()
+        connection.settimeout(ASK_SECONDS)
+        try:
+            job = read_job(connection)
+        except (OSError, ValueError) as error:
+            say(f"a request that cannot be read: {error}")
+            connection.close()
+            return
+        if self._job or self._end:
+            self._reply(job, LOST_STATUS, BUSY)
+        elif job.request.get("end"):
+            self._begin_end(job)
+        else:
+            self._begin(job)
+
+    def _begin(self, job):
+        guest = self.guests[0]
+        self._job = job
+        self.selector.register(job.connection, selectors.EVENT_READ, self._asker_left)
+        fresh = "restart" if self._stale else job.request.get("fresh")
+        self._stale = False
+        if fresh == "reboot":
+            guest.leave("reboot")
+        elif fresh == "restart":
+            guest.restart()
+        elif guest.up or guest.ended:
+            self._hand_over(job)
+
+    def _hand_over(self, job):
+        guest = self.guests[0]
+        guest.set_outputs(*(Output(stream, b"") for stream in job.streams))
+        job.runs = True
+        guest.work(job.request["order"])
+
+    def _asker_left(self):
+        """Nobody waits for the script any more."""
+        self._stale = True
+        self._finish_job(LOST_STATUS, "")
+
+    def _begin_end(self, job):
+        guest = self.guests[0]
+        self._end = job
+        if not self._stale and (guest.up or guest.ended):
+            guest.leave("poweroff")
+        else:
+            self._stale = True
+
+    def _look_after(self, guest):
+        job = self._job
+        if self.server and self.server.dead() and not self._stale:
+            guest.failure = guest.failure or self.server.dead()
+        if guest.failure and not self._stale:
+            self._stale = True
+            self._lost(guest.failure)
+            if job:
+                self._mishaps.pop()  # it is this script's
+                self._finish_job(LOST_STATUS, f"{guest.failure}\n{self._logs(guest)}")
+        elif job and not job.runs and guest.up:
+            self._hand_over(job)
+        elif job and job.runs and guest.ended:
+            self._script_ended(guest, job)
+        elif job and time.monotonic() > job.deadline:
+            self._stale = True
+            self._lost(f"{guest.name} did not finish the script in time")
+            self._mishaps.pop()
+            self._finish_job(TIMEOUT_STATUS, f"not finished in time\n{self._logs(guest)}")
+
+    @staticmethod
+    def _logs(guest):
+        return f"console {guest.console}, kernel log {guest.dmesg}"
+
+    def _script_ended(self, guest, job):
+        status, text = guest.status, ""
+        if self.server and status == 0:
+            text = self._judge_memory(job.request)
+            status = 1 if text else 0
+        self._stale = status != 0 or guest.powered_off
+        self._finish_job(status, text)
+
+    def _finish_job(self, status, text):
+        job, self._job = self._job, None
+        self.selector.unregister(job.connection)
+        self.guests[0].set_outputs(Output(sys.stdout, b""), Output(sys.stderr, b""))
+        self._reply(job, status, text)
+
+    def _judge_memory(self, request):
+        """What is wrong with the server's memory, in words, or ''."""
+        now = self.server.own_kib()
+        most = request.get("growth_max")
+        say(f"server: {now} KiB of its own, {self._first_kib} when the guest was up")
+        if most is None or now <= self._first_kib + most:
+            return ""
+        return (f"the server's own memory grew from {self._first_kib} KiB when the guest was up to {now} KiB, "
+                f"by more than {most} KiB")
+
+    def _reply(self, job, status, text):
+        try:
+            job.connection.sendall(json.dumps({"status": status, "text": text}).encode() + b"\n")
+        except OSError:
+            pass
+        job.connection.close()
+        for stream in job.streams:
+            try:
+                stream.close()
+            except OSError:
+                pass
