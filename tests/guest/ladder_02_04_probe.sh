@@ -1,5 +1,6 @@
 #!/bin/bash
-# Steps 2 to 4: firmware version, pages, interrupts, health. 20 s pass so that the health poll has run often.
+# Steps 2 to 4: firmware version, pages, interrupts, health. Looks when the guest has been up for 20 s since the driver
+# found the device, so that the health poll has run often.
 . "$(dirname "$0")/lib.sh"
 expect_functions 2
 dmesg | grep mlx5
@@ -7,5 +8,8 @@ dmesg | grep -q 'mlx5_core.*firmware version: 12\.' || fail "no firmware version
 grep mlx5 /proc/interrupts || fail "no mlx5 interrupt"
 asynchronous=$(awk '/mlx5_async/ {for (i = 2; i <= NF; i++) if ($i ~ /^[0-9]+$/) n += $i} END {print n + 0}' /proc/interrupts)
 [ "$asynchronous" -gt 0 ] || fail "no command completion came by interrupt"
-sleep 20
+probed=$(dmesg | sed -n 's/^\[ *\([0-9]*\)\..*mlx5_core.*firmware version.*/\1/p' | tail -n 1)
+while [ "$(cut -d. -f1 /proc/uptime)" -lt $((probed + 20)) ]; do
+  sleep 1
+done
 clean_dmesg

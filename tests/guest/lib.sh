@@ -1,7 +1,8 @@
 # Words for the guest tests: sourced by the scripts beside it, which run inside the guest as root.
 #
 # "Hosts" a and b are network namespaces of one guest, each with a ConnectX of its own (its netdev and
-# its RDMA device), so that every packet between them crosses the devices.
+# its RDMA device), so that every packet between them crosses the devices. They stay when a script ends, for the
+# next one in the same guest: making them takes longer than many a script.
 
 set -u
 
@@ -29,17 +30,18 @@ mlx5_functions() { # PCI addresses that mlx5_core drives
   (cd /sys/bus/pci/drivers/mlx5_core 2>/dev/null && ls -d 0000:* 2>/dev/null)
 }
 
-netdev_of() { ls "/sys/bus/pci/devices/$1/net" 2>/dev/null | head -n 1; }
-ibdev_of() { ls "/sys/bus/pci/devices/$1/infiniband" 2>/dev/null | head -n 1; }
+# Of a function whose devices are here, or on another HOST.
+netdev_of() { on "${2:-here}" ls "/sys/bus/pci/devices/$1/net" 2>/dev/null | head -n 1; }
+ibdev_of() { on "${2:-here}" ls "/sys/bus/pci/devices/$1/infiniband" 2>/dev/null | head -n 1; }
 
 # wait_for SECONDS TEXT COMMAND...: until the command succeeds.
 wait_for() {
   local limit=$1 text=$2
   shift 2
-  local end=$(($(date +%s) + limit))
+  local end=$((SECONDS + limit + 1))
   until "$@" >/dev/null 2>&1; do
-    [ "$(date +%s)" -lt "$end" ] || fail "no $text after $limit s"
-    sleep 0.2
+    [ "$SECONDS" -lt "$end" ] || fail "no $text after $limit s"
+    sleep 0.1
   done
 }
 
@@ -48,39 +50,56 @@ expect_functions() {
   wait_for 30 "$1 mlx5 functions" _functions_ready "$1"
 }
 _functions_ready() {
-  local n=0 f
+  local n=0 f host
   for f in $(mlx5_functions); do
-    [ -n "$(netdev_of "$f")" ] && [ -n "$(ibdev_of "$f")" ] && n=$((n + 1))
+    for host in here a b; do
+      [ -n "$(netdev_of "$f" "$host")" ] && [ -n "$(ibdev_of "$f" "$host")" ] && n=$((n + 1)) && break
+    done
   done
   [ "$n" -eq "$1" ]
 }
 
 ADDRESS_a=192.168.10.1
 ADDRESS_b=192.168.10.2
+ADDRESS6_a=fd00::1
+ADDRESS6_b=fd00::2
 
 # two_hosts [MTU]: hosts a and b, links up, addresses set, neighbours reachable. Sets IF_a, IB_a, GID_a and the
 # same for b.
 two_hosts() {
   local mtu=${1:-4500} host f
   expect_functions 2
-  rdma system set netns exclusive || fail "rdma system set netns exclusive"
   set -- a b
   for f in $(mlx5_functions); do
     host=$1
     shift
-    eval "IF_$host=$(netdev_of "$f") IB_$host=$(ibdev_of "$f")"
-    ip netns add "$host"
-    ip -n "$host" link set lo up
-    eval "ip link set \$IF_$host netns $host && rdma dev set \$IB_$host netns $host" ||
-      fail "moving function $f to host $host"
-    eval "ip -n $host link set \$IF_$host mtu $mtu up && ip -n $host addr add \$ADDRESS_$host/24 dev \$IF_$host" ||
-      fail "setting up the netdev of host $host"
+    _host "$host" "$f" "$mtu"
   done
   for host in a b; do
     wait_for 20 "carrier on host $host" carrier "$host"
     wait_for 20 "RoCE v2 GID on host $host" gid_index "$host"
     eval "GID_$host=\$(gid_index $host)"
   done
+}
+
+# _host HOST FUNCTION MTU: the function's devices are on the host, and up.
+_host() {
+  local host=$1 f=$2 mtu=$3 name
+  name=$(netdev_of "$f" "$host")
+  if [ -z "$name" ]; then
+    rdma system set netns exclusive || fail "rdma system set netns exclusive"
+    [ -e "/run/netns/$host" ] || run ip netns add "$host"
+    name=$(netdev_of "$f")
+    ip -n "$host" link set lo up
+    ip link set "$name" netns "$host" && rdma dev set "$(ibdev_of "$f")" netns "$host" ||
+      fail "moving function $f to host $host"
+    eval "ip -n $host addr add \$ADDRESS_$host/24 dev $name" || fail "setting the address of host $host"
+  fi
+  eval "IF_$host=$name IB_$host=$(ibdev_of "$f" "$host")"
+  if [ "$(on "$host" cat "/sys/class/net/$name/mtu")" != "$mtu" ]; then
+    ip -n "$host" link set "$name" down
+  fi
+  ip -n "$host" link set "$name" mtu "$mtu" up || fail "setting up the netdev of host $host"
 }
 
 # one_host: this guest's only function, its link up, as one host of several guests. Sets IF, IB, GID.
@@ -104,29 +123,35 @@ carrier() {
 
 # gid_index HOST: the RoCE v2 entry of the host's IPv4 address.
 gid_index() {
-  local ib want i base
+  local ib want
   eval "ib=\$IB_$1; want=\$ADDRESS_$1"
-  want=$(printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' $(echo "$want" | tr . ' '))
-  base=/sys/class/infiniband/$ib/ports/1
-  on "$1" sh -c "
+  want=$(printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' ${want//./ })
+  on "$1" bash -c '
+    cd "/sys/class/infiniband/$1/ports/1"
     for i in 0 1 2 3 4 5 6 7; do
-      [ \"\$(cat $base/gids/\$i 2>/dev/null)\" = $want ] || continue
-      [ \"\$(cat $base/gid_attrs/types/\$i 2>/dev/null)\" = 'RoCE v2' ] || continue
-      echo \$i
-      exit 0
+      { read -r gid <gids/$i && [ "$gid" = "$2" ] && read -r type <gid_attrs/types/$i; } 2>/dev/null || continue
+      [ "$type" = "RoCE v2" ] && echo $i && exit 0
     done
-    exit 1"
+    exit 1' gid_index "$ib" "$want"
 }
 
-# perftest PROGRAM OPTION...: server on b, client on a; prints the client's table. Fails with both outputs.
-perftest() {
-  local program=$1 status server
-  shift
-  on b "$program" -d "$IB_b" -x "$GID_b" -F "$@" >/tmp/server.log 2>&1 &
+# listens PROCESS PORT: the process's host has a TCP socket that listens there.
+listens() {
+  kill -0 "$1" 2>/dev/null || return 0  # it ended: its status tells
+  grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf '%04x' "$2") [0-9A-F:]* 0A " "/proc/$1/net/tcp" "/proc/$1/net/tcp6"
+}
+
+# client_and_server PORT FLAG PROGRAM OPTION...: server on b, client on a, FLAG being the option for the GID; prints
+# what the client prints. Fails with both outputs.
+client_and_server() {
+  local port=$1 flag=$2 program=$3 status server
+  shift 3
+  ip netns exec b "$program" -d "$IB_b" "$flag" "$GID_b" "$@" >/tmp/server.log 2>&1 &
   server=$!
-  wait_for 20 "$program server" on b sh -c "ss -ltn | grep -q :18515"
+  wait_for 20 "$program server" listens "$server" "$port"
   echo "+ $program $*"
-  timeout "${PERFTEST_TIMEOUT:-240}" ip netns exec a "$program" -d "$IB_a" -x "$GID_a" -F "$@" "$ADDRESS_b" >/tmp/client.log 2>&1
+  timeout "${PERFTEST_TIMEOUT:-240}" ip netns exec a "$program" -d "$IB_a" "$flag" "$GID_a" "$@" "$ADDRESS_b" \
+    >/tmp/client.log 2>&1
   status=$?
   if [ $status -ne 0 ]; then
     cat /tmp/client.log /tmp/server.log >&2
@@ -137,27 +162,39 @@ perftest() {
   grep -v '^$' /tmp/client.log
 }
 
-# pingpong PROGRAM OPTION...: server on b, client on a.
-pingpong() {
-  local program=$1 status server
-  shift
-  on b "$program" -d "$IB_b" -g "$GID_b" "$@" >/tmp/server.log 2>&1 &
-  server=$!
-  wait_for 20 "$program server" on b sh -c "ss -ltn | grep -q :18515"
-  echo "+ $program $*"
-  timeout "${PERFTEST_TIMEOUT:-240}" ip netns exec a "$program" -d "$IB_a" -g "$GID_a" "$@" "$ADDRESS_b" >/tmp/client.log 2>&1
+perftest() { client_and_server 18515 -x "$@" -F; }
+pingpong() { client_and_server 18515 -g "$@"; }
+
+# cm_server PROGRAM ARGUMENT...: a program on b that listens with the RDMA connection manager.
+# cm_client PROGRAM ARGUMENT...: its client on a. Fails with both outputs, if one of them fails or says so.
+cm_server() {
+  ip netns exec b "$@" >/tmp/server.log 2>&1 &
+  cm_server_process=$!
+  wait_for 20 "$1 that listens" sh -c "! kill -0 $cm_server_process || ip netns exec b rdma resource show cm_id | grep -q LISTEN"
+}
+cm_client() {
+  local status
+  echo "+ $*"
+  timeout 60 ip netns exec a "$@" >/tmp/client.log 2>&1
   status=$?
-  [ $status -eq 0 ] || { cat /tmp/client.log /tmp/server.log >&2; fail "$program $*: exit status $status"; }
-  wait $server || { cat /tmp/server.log >&2; fail "$program server: exit status $?"; }
+  [ $status -ne 0 ] || wait "$cm_server_process" || status=$?
+  if [ $status -ne 0 ] || grep -iE 'mismatch|error|fail|return status [^0]' /tmp/client.log /tmp/server.log; then
+    cat /tmp/client.log /tmp/server.log >&2
+    kill "$cm_server_process" 2>/dev/null
+    fail "$*: exit status $status"
+  fi
   cat /tmp/client.log
 }
+
+# kernel_log: since the script before this one ended.
+kernel_log() { dmesg -x | awk '/softhca: boot [0-9]+: ended/ {text = ""; next} {text = text $0 "\n"} END {printf "%s", text}'; }
 
 # clean_dmesg: no error, warning or failed command from the drivers, no oops from anyone.
 clean_dmesg() {
   local bad
-  bad=$(dmesg --level=emerg,alert,crit,err,warn | grep -iE 'mlx5|infiniband|ib_core|rdma' || true)
+  bad=$(kernel_log | grep -E '^[a-z]+ *:(emerg|alert|crit|err|warn) *:' | grep -iE 'mlx5|infiniband|ib_core|rdma' || true)
   [ -z "$bad" ] || fail "the kernel log holds: $bad"
-  bad=$(dmesg | grep -E 'WARNING:|BUG:|Oops|Call Trace|hung task|command failed|failed, status|hw csum failure' || true)
+  bad=$(kernel_log | grep -E 'WARNING:|BUG:|Oops|Call Trace|hung task|command failed|failed, status|hw csum failure' || true)
   [ -z "$bad" ] || fail "the kernel log holds: $bad"
 }
 

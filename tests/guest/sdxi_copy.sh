@@ -5,6 +5,7 @@ set -- $(sdxi_functions)
 [ $# -eq 2 ] || fail "not two SDXI functions"
 
 # What to do is said where it cannot work.
+take_from_vfio "$1"
 program softhca sdxi copy --pci "$1" /etc/passwd /root/copy 2> /tmp/words && fail "copied without vfio-pci"
 grep -q 'driver_override' /tmp/words || fail "no advice: $(cat /tmp/words)"
 give_to_vfio "$1"

@@ -12,6 +12,12 @@ exec_program() {
 
 sdxi_functions() { lspci -Dn -d ::1201 | cut -d' ' -f1; }
 
+# take_from_vfio FUNCTION: back to no driver, wherever a script before this one has left it.
+take_from_vfio() {
+  echo > "/sys/bus/pci/devices/$1/driver_override"
+  [ ! -e "/sys/bus/pci/devices/$1/driver" ] || echo "$1" > "/sys/bus/pci/devices/$1/driver/unbind"
+}
+
 # give_to_vfio FUNCTION: as the message of softhca sdxi copy tells.
 give_to_vfio() {
   modprobe vfio-pci && modprobe vfio_iommu_type1 || fail "modprobe"
