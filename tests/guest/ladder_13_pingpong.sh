@@ -6,5 +6,6 @@ pingpong ibv_rc_pingpong
 pingpong ibv_rc_pingpong -c
 pingpong ibv_rc_pingpong -e
 pingpong ibv_rc_pingpong -c -e -m 4096 -s 1000000 -n 200
-pingpong ibv_rc_pingpong -n 20000
+# Ten laps of the rings.
+pingpong ibv_rc_pingpong -n 5000
 clean_dmesg

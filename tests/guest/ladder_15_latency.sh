@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 two_hosts
 for program in ib_send_lat ib_write_lat ib_read_lat; do
-  perftest $program -a -n 100
+  perftest $program -a -n 25
   perftest $program -s 64 -n 1000
 done
 perftest ib_send_lat -s 64 -n 500 -e

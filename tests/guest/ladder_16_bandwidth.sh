@@ -3,10 +3,9 @@
 . "$(dirname "$0")/lib.sh"
 two_hosts
 for program in ib_read_bw ib_write_bw ib_send_bw; do
-  perftest $program -a -n 200
+  perftest $program -a -n 50
   perftest $program -q 8 -s 65536 -n 200
   perftest $program -b -s 65536 -n 500
-  perftest $program -s 8388608 -n 20
   perftest $program -s 4096 -n 500 --cq-mod 1
 done
 perftest ib_read_bw -e -s 65536 -n 500
