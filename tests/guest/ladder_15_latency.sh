@@ -2,6 +2,14 @@
 # Step 15, RC: latency tests at all sizes.
 . "$(dirname "$0")/lib.sh"
 two_hosts
+losses="out_of_sequence rnr_nak_retry_err packet_seq_err implied_nak_seq_err"
+for host in a b; do
+  for name in $losses rx_write_requests; do
+    counter $host $name >/tmp/before-$host-$name
+  done
+done
+moved() { echo $(($(counter "$1" "$2") - $(cat "/tmp/before-$1-$2"))); } # HOST COUNTER: since the script began
+
 for program in ib_send_lat ib_write_lat ib_read_lat; do
   perftest $program -a -n 25
   perftest $program -s 64 -n 1000
@@ -12,9 +20,9 @@ perftest ib_write_lat -s 64 -n 500 -I 64
 perftest ib_send_lat -s 128 -n 500 -I 0
 run on a rdma statistic show link "$IB_a/1"
 for host in a b; do
-  for name in out_of_sequence rnr_nak_retry_err packet_seq_err implied_nak_seq_err; do
-    [ "$(counter $host $name)" = 0 ] || fail "$name of host $host moved to $(counter $host $name)"
+  for name in $losses; do
+    [ "$(moved $host $name)" = 0 ] || fail "$name of host $host moved by $(moved $host $name)"
   done
-  [ "$(counter $host rx_write_requests)" -gt 0 ] || fail "no RDMA WRITE was counted on host $host"
+  [ "$(moved $host rx_write_requests)" -gt 0 ] || fail "no RDMA WRITE was counted on host $host"
 done
 clean_dmesg
