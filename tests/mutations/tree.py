@@ -64,9 +64,12 @@ class Tree:
         environment = {"CCACHE_READONLY": "1", "CCACHE_DEPEND": "1"} if mutated else {}
         self.run(["ninja", "-C", BUILD, f"-j{jobs}", *targets], "it does not build", environment)
 
+    def program(self, name):
+        return self.root / BUILD / "tests" / name
+
     def test(self, program, tests, seconds):
         """(exit status, or None if it had to be killed, output)"""
-        command = [str(self.root / BUILD / "tests" / program), f"--gtest_filter={tests}", "--gtest_brief=1",
+        command = [str(self.program(program)), f"--gtest_filter={tests}", "--gtest_brief=1",
                    "--gtest_catch_exceptions=0"]
         return self._run(command, {}, seconds)
 
