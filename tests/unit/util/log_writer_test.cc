@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,11 +25,12 @@ struct Pipe {
     if (ends[0] >= 0) ::close(ends[0]);
     ends[0] = -1;
   }
-  /// What there is until `text` ends with `end`, or nothing more comes.
+  /// What there is until `text` ends with `end`, or nothing more comes for some seconds.
   std::string read_until(std::string_view end) {
     std::string text;
     std::array<char, 65536> buffer;
-    while (!text.ends_with(end)) {
+    pollfd more{.fd = ends[0], .events = POLLIN, .revents = 0};
+    while (!text.ends_with(end) && ::poll(&more, 1, 5000) == 1) {
       const auto size = ::read(ends[0], buffer.data(), buffer.size());
       if (size <= 0) break;
       text.append(buffer.data(), static_cast<std::size_t>(size));
@@ -62,6 +64,7 @@ TEST(LogWriter, AReaderThatDoesNotReadHoldsNobodyAndLearnsWhatItMissed) {
   std::size_t accounted = 0, lost = 0;
   while (accounted < kLines) {
     seen = pipe.read_until("\n");
+    ASSERT_FALSE(seen.empty()) << "lines are neither there nor counted";
     accounted += lines(seen);
     constexpr std::string_view kLost = "softhca: warning: ";
     for (auto at = seen.find(kLost); at != std::string::npos; at = seen.find(kLost, at + 1)) {
