@@ -222,6 +222,15 @@ TEST_F(ConfigSpaceTest, VpdWriteCompletesWithoutEffect) {
   EXPECT_EQ(read_vpd(config_, 4)[0], std::byte{0x82});
 }
 
+TEST_F(ConfigSpaceTest, AVpdReadBeginsWithTheByteThatHoldsTheFlag) {
+  config_.add_vital_product_data({.product_name = "ConnectX-4", .read_only = {}});
+  write(ConfigSpace::kVpdAt + 2, 1, 4);
+  EXPECT_EQ(read(ConfigSpace::kVpdAt + 2, 2), 4u) << "half an address asks for nothing";
+  write(ConfigSpace::kVpdAt + 3, 1, 0);
+  EXPECT_EQ(read(ConfigSpace::kVpdAt + 2, 2), 0x8004u);
+  EXPECT_EQ(read(ConfigSpace::kVpdAt + 4, 1), std::uint32_t{'o'}) << "the second of the name";
+}
+
 TEST_F(ConfigSpaceTest, VpdBeyondItsEndReadsZero) {
   config_.add_vital_product_data({.product_name = "x", .read_only = {}});
   write(ConfigSpace::kVpdAt + 2, 2, 0x7ffc);

@@ -39,22 +39,42 @@ TEST(InfinibandCodes, RnrTimerCodesGrowFromCodeOneAndZeroIsTheLongest) {
   for (std::uint8_t code = 2; code < 32; ++code) EXPECT_GT(rnr_timer(code), rnr_timer(code - 1));
 }
 
+TEST(InfinibandCodes, RnrTimersDoubleWithEverySecondCode) {
+  EXPECT_EQ(rnr_timer(2), 20us);
+  EXPECT_EQ(rnr_timer(3), 30us);
+  for (std::uint8_t code = 4; code < 32; ++code) {
+    EXPECT_EQ(rnr_timer(code), 2 * rnr_timer(code - 2)) << int{code};
+  }
+  EXPECT_EQ(rnr_timer(0), 2 * rnr_timer(30));
+}
+
 TEST(InfinibandCodes, AckTimeoutDoublesWithEachCodeAndZeroIsNever) {
   EXPECT_EQ(ack_timeout(0), std::nullopt);
   EXPECT_EQ(ack_timeout(1), 8192ns);
   EXPECT_EQ(ack_timeout(14), 67'108'864ns);
+  for (std::uint8_t code = 2; code < 32; ++code) {
+    EXPECT_EQ(ack_timeout(code), 2 * *ack_timeout(code - 1)) << int{code};
+  }
 }
 
 TEST(InfinibandCodes, CreditCountsGrowByHalvesAndThirdsUpTo32768) {
   EXPECT_EQ(credit_count(0), 0u);
-  EXPECT_EQ(credit_count(5), 6u);
+  EXPECT_EQ(credit_count(1), 1u);
+  EXPECT_EQ(credit_count(2), 2u);
+  EXPECT_EQ(credit_count(3), 3u);
+  for (std::uint8_t code = 4; code < 31; ++code) {
+    EXPECT_EQ(credit_count(code), 2 * *credit_count(code - 2)) << int{code};
+  }
   EXPECT_EQ(credit_count(30), 32768u);
   EXPECT_EQ(credit_count(31), std::nullopt);
 }
 
 TEST(InfinibandCodes, MtuCodes) {
+  EXPECT_EQ(mtu_bytes(0), 0u);
   EXPECT_EQ(mtu_bytes(1), 256u);
+  EXPECT_EQ(mtu_bytes(3), 1024u);
   EXPECT_EQ(mtu_bytes(5), 4096u);
+  EXPECT_EQ(mtu_bytes(6), 0u);
   EXPECT_EQ(mtu_bytes(7), 0u);
 }
 
