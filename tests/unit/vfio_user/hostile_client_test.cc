@@ -95,6 +95,28 @@ TEST_F(HostileClientTest, WhoDoesNotReadItsRepliesWaitsForThemAlone) {
   }
 }
 
+TEST_F(HostileClientTest, AReplyThatWaitsForItsReaderKeepsItsDescriptor) {
+  const auto file = memory_file(8192);
+  function_.shared_fd = file.get();
+  auto slow = negotiated();
+  constexpr int kRequests = 400;  // more replies, each with a descriptor, than a socket takes
+  const RegionInfo request{
+      .argsz = 64, .flags = 0, .index = 2, .cap_offset = 0, .size = 0, .offset = 0};
+  std::vector<std::byte> requests;
+  for (int i = 0; i < kRequests; ++i) {
+    const auto one = message(Command::kDeviceGetRegionInfo, request);
+    requests.insert(requests.end(), one.begin(), one.end());
+  }
+  ASSERT_EQ(::send(slow.fd(), requests.data(), requests.size(), MSG_DONTWAIT),
+            std::ssize(requests));
+  settle();
+  for (int i = 0; i < kRequests; ++i) {
+    const auto reply = slow.receive_reply();
+    ASSERT_TRUE(reply) << i;
+    ASSERT_EQ(reply->fds.size(), 1u) << i;
+  }
+}
+
 TEST_F(HostileClientTest, WhoDoesNotReadAndGoesIsForgotten) {
   {
     auto slow = negotiated();

@@ -1,6 +1,7 @@
 // Clients that come and go, several servers, DMA by message, the loop.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -303,6 +304,46 @@ TEST_F(DmaByMessageTest, CommandsThatArriveMeanwhileAreServedAfterwards) {
     EXPECT_EQ(outcome(client), 1u);
     EXPECT_EQ(read(client, TestFunction::kDmaResult), 77u);
     EXPECT_EQ(read(client, 0), 50u);
+  });
+}
+
+TEST_F(DmaByMessageTest, AMapBehindAReplyKeepsItsDescriptor) {
+  run_beside([](vfio_user::Client& client) {
+    std::vector<std::byte> memory(4096);
+    ASSERT_EQ(client.map_remote_dma(0, memory), 0);
+    const std::uint64_t from = 0;
+    ASSERT_TRUE(client.post_region(0, TestFunction::kDmaFrom, bytes_of(from)));
+    pollfd asked{.fd = client.fd(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(::poll(&asked, 1, 2000), 1) << "the server's DMA_READ, its first message";
+    // The server reads both at once, and takes the reply out from before the map.
+    struct {
+      Header reply{.message_id = 1,
+                   .command = static_cast<std::uint16_t>(Command::kDmaRead),
+                   .message_size = sizeof(Header) + sizeof(DmaAccess) + sizeof(std::uint64_t),
+                   .flags = kTypeReply,
+                   .error = 0};
+      DmaAccess access{.address = 0, .count = sizeof(std::uint64_t)};
+      std::uint64_t data = 77;
+      Header command{.message_id = 1000,
+                     .command = static_cast<std::uint16_t>(Command::kDmaMap),
+                     .message_size = sizeof(Header) + sizeof(DmaMap),
+                     .flags = kFlagNoReply,
+                     .error = 0};
+      DmaMap map{.argsz = 32, .flags = 3, .offset = 0, .address = 0x10000, .size = 4096};
+    } both;
+    const auto file = memory_file(4096);
+    const int fd = file.get();
+    testing::send_with_fds(client.fd(), bytes_of(both), std::span(&fd, 1));
+    EXPECT_EQ(outcome(client), 1u);
+    EXPECT_EQ(read(client, TestFunction::kDmaResult), 77u);
+
+    const std::uint64_t nothing = 0, to = 0x10000;
+    ASSERT_EQ(client.write_region(0, TestFunction::kDmaOk, bytes_of(nothing)), 0);
+    ASSERT_EQ(client.write_region(0, TestFunction::kDmaTo, bytes_of(to)), 0);
+    EXPECT_EQ(outcome(client), 1u);
+    std::uint64_t written = 0;
+    EXPECT_EQ(::pread(fd, &written, sizeof written, 0), 8);
+    EXPECT_EQ(written, TestFunction::kDmaPattern);
   });
 }
 

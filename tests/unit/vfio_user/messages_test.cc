@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "vfio_user/served_function.h"
@@ -291,6 +292,22 @@ TEST_F(MessagesTest, ABurstOfMapsAndUnmapsIsDoneInOrder) {
   }
   for (int i = 0; i < 119; ++i) EXPECT_EQ(client.receive_reply()->error, 0u) << i;
   EXPECT_EQ(function_.dma().mappings().size(), 1u);
+}
+
+TEST_F(MessagesTest, AMessageThatTheBufferCutsKeepsItsDescriptor) {
+  auto client = negotiated();
+  const auto file = memory_file(4096);
+  // The server reads 64 KiB at a time: writes without replies leave room for half of a map.
+  constexpr std::size_t kBuffer = 65536, kHeaders = sizeof(Header) + sizeof(RegionAccess);
+  const std::vector<std::byte> page(4096);
+  for (auto left = kBuffer - 24; left > 0;) {
+    const auto size = std::min(left, page.size()) - kHeaders;
+    ASSERT_TRUE(client.post_region(0, 0, std::span(page).first(size)));
+    left -= size + kHeaders;
+  }
+  EXPECT_EQ(client.map_dma(0x1000, 4096, file.get(), 0), 0);
+  ASSERT_EQ(function_.dma().mappings().size(), 1u);
+  EXPECT_NE(function_.dma().mappings()[0].host, nullptr);
 }
 
 // --- interrupts ---
