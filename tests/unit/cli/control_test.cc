@@ -70,6 +70,11 @@ TEST_F(ControlTest, MistakesAreAnsweredWithAReason) {
   EXPECT_THAT(ask("fault remove 7"), StartsWith("error: there is no rule '7'"));
   EXPECT_THAT(ask("fault remove x"), StartsWith("error: there is no rule 'x'"));
   EXPECT_THAT(ask("fault remove"), StartsWith("error: there is no rule ''"));
+  ask("fault add do=stall");
+  EXPECT_THAT(ask("fault remove 1x"), StartsWith("error: there is no rule '1x'"));
+  EXPECT_EQ(ask("fault list 1"), "error: fault list takes no argument\n");
+  EXPECT_EQ(ask("fault clear 1"), "error: fault clear takes no argument\n");
+  EXPECT_EQ(ask("fault list"), "ok\n1: do=stall: matched 0, fired 0\n");
   EXPECT_THAT(ask("fault"), StartsWith("error: fault takes"));
   EXPECT_THAT(ask(""), StartsWith("error: a request is"));
   EXPECT_THAT(ask("shutdown"), StartsWith("error: a request is"));

@@ -67,6 +67,18 @@ TEST_F(InProcessHostTest, TheSameMemoryMayBeMappedTwice) {
   EXPECT_NE(first.pages().iova, second.pages().iova);
 }
 
+TEST_F(InProcessHostTest, BehindEachMappingIsNothing) {
+  enable_bus_master(host_);
+  // Whole large pages, behind which the next mapping would otherwise begin.
+  constexpr std::size_t kLarge = 2 << 20;
+  std::vector<std::byte> memory(2 * kLarge);
+  const auto skip = -reinterpret_cast<std::uintptr_t>(memory.data()) % kLarge;
+  const auto page = std::span(memory).subspan(skip, kLarge);
+  const auto first = must(DmaMapping::map(host_, page));
+  const auto second = must(DmaMapping::map(host_, page));
+  EXPECT_EQ(dma_.translate(first.pages().iova + kLarge, 1, pcie::DmaAccess::kRead), nullptr);
+}
+
 TEST_F(InProcessHostTest, NothingCannotBeMapped) { EXPECT_FALSE(DmaMapping::map(host_, {})); }
 
 TEST_F(InProcessHostTest, InterruptsAreCountedOnceEnabled) {
@@ -85,8 +97,19 @@ TEST_F(InProcessHostTest, InterruptsAreCountedOnceEnabled) {
   EXPECT_EQ(host_.interrupts(1), 2u);
 }
 
+TEST_F(InProcessHostTest, InterruptsAreCountedAnewWhenTheyAreEnabledAgain) {
+  enable_bus_master(host_);
+  must(host_.enable_interrupts(2));
+  world_.a().device->msix().raise(1);
+  must(host_.enable_interrupts(2));
+  EXPECT_EQ(host_.interrupts(1), 0u);
+}
+
 TEST_F(InProcessHostTest, MoreVectorsThanTheDeviceHasAreRefused) {
+  const unsigned vectors = world_.a().device->msix().layout().vectors;
   EXPECT_FALSE(host_.enable_interrupts(1000));
+  EXPECT_FALSE(host_.enable_interrupts(vectors + 1));
+  must(host_.enable_interrupts(vectors));
 }
 
 TEST_F(InProcessHostTest, BusMasteringIsSwitchedInConfigurationSpace) {
