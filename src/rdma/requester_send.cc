@@ -165,6 +165,7 @@ void Requester::send_message_packet(Entry& e, bool fills_window) {
                                           : last        ? opcodes.last
                                                         : opcodes.middle);
   bth.solicited_event = last && request.solicited;
+  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = qp_.attributes().remote_qpn;
   bth.psn = wire::Psn(static_cast<std::uint32_t>(psn));
@@ -201,6 +202,7 @@ void Requester::send_read_request(Entry& e) {
 
   wire::Bth bth;
   bth.opcode = opcode_of(qp_.service().packets, Opcode::RC_RDMA_READ_REQUEST);
+  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = qp_.attributes().remote_qpn;
   bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn + done));
@@ -219,6 +221,7 @@ void Requester::send_atomic_request(Entry& e) {
   wire::Bth bth;
   const bool add = e.request.opcode == SendOpcode::kFetchAdd;
   bth.opcode = opcode_of(qp_.service().packets, add ? Opcode::RC_FETCH_ADD : Opcode::RC_CMP_SWAP);
+  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = qp_.attributes().remote_qpn;
   bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn));

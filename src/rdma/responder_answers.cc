@@ -66,6 +66,7 @@ void Responder::send_reply() {
   if (header == nullptr) return;
   wire::Bth bth;
   bth.opcode = opcode_of(qp_.service().packets, Opcode::RC_ACKNOWLEDGE);
+  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = qp_.attributes().remote_qpn;
   // A NAK names the packet that it asks for or refuses, an acknowledgement the last that is done.
@@ -95,6 +96,7 @@ bool Responder::send_answer(Answer& answer) {
                                                 : first ? Opcode::RC_RDMA_READ_RESPONSE_FIRST
                                                 : last  ? Opcode::RC_RDMA_READ_RESPONSE_LAST
                                                         : Opcode::RC_RDMA_READ_RESPONSE_MIDDLE);
+  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = qp_.attributes().remote_qpn;
   bth.psn = answer.next;

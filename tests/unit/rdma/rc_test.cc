@@ -250,6 +250,36 @@ TEST_F(Rc, CompletionsComeInPostingOrderAcrossOperations) {
   }
 }
 
+// IBTA 17.2.8.1: a connection with one path is in Migrated, and its packets say so. What the peer's
+// packets say does not matter to one that has no other path.
+TEST_F(Rc, PacketsSayMigratedAndAreTakenWhateverThePeersSay) {
+  pair.keep_sent = true;
+  const auto exchange = [&] {
+    pair.a.post(*pair.qa, write(kHere, kThere, 3000));
+    pair.a.post(*pair.qa, read(kHere, kThere, 3000));
+    pair.a.post(*pair.qa, fetch_add(0x20000, 0x20000, 1));
+    pair.drive();
+  };
+  exchange();
+  ASSERT_GE(pair.sent.size(), 9u);
+  for (const auto& sent : pair.sent) {
+    EXPECT_TRUE(sent.packet.bth.mig_req) << sent.packet.info().name;
+  }
+  // The ICRC is computed later.
+  constexpr std::size_t kMigReqByte = 14 + 20 + 8 + 1;
+  for (auto* end : {&pair.a, &pair.b}) {
+    end->on_transmit = [through = end->on_transmit](End& from, const wire::Frame& frame) {
+      auto changed = frame;
+      changed.head()[kMigReqByte] ^= std::byte{0x40};
+      through(from, changed);
+    };
+  }
+  pair.sent.clear();
+  exchange();
+  EXPECT_FALSE(pair.sent.at(0).packet.bth.mig_req);
+  EXPECT_EQ(pair.a.hca.send_statuses(), std::vector(6, WorkStatus::kSuccess));
+}
+
 TEST_F(Rc, OutstandingReadsStayWithinMaxRdAtomic) {
   unsigned outstanding = 0, most = 0;
   pair.script = [&](const wire::IbPacket& packet, bool to_b) {
