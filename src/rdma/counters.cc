@@ -58,6 +58,7 @@ constexpr std::string_view kDrops[] = {
     "no receive work request",
     "rest of a broken UC message",
     "no room for another duplicate request",
+    "no such QP",
 };
 static_assert(sizeof(kDrops) / sizeof(kDrops[0]) == static_cast<std::size_t>(Drop::kCount));
 

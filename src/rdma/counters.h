@@ -60,6 +60,7 @@ enum class Drop : std::uint8_t {
   kNoReceive,  ///< UC or UD without receive work request
   kUcMessage,  ///< rest of a UC message that lost a packet, or was refused
   kResources,  ///< no room for one more duplicate request
+  kNoQp,       ///< for this port, but for no QP of it
   kCount,
 };
 std::string_view to_string(Drop drop);

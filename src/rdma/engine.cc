@@ -7,6 +7,13 @@ namespace softhca::rdma {
 
 using util::Time;
 
+namespace {
+
+/// Of no QP: every address of the port counts.
+const Path kAnyPath{};
+
+}  // namespace
+
 QueuePair& QpTable::insert(std::unique_ptr<QueuePair> qp) {
   const auto number = qp->qpn().value();
   const auto chunk = number / kChunk;
@@ -54,28 +61,36 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   if (packet.bth.dest_qp == wire::kMulticastQpn) return handle_multicast(arrived, packet);
   const auto qpn = packet.bth.dest_qp == wire::kGsiQpn && gsi ? *gsi : packet.bth.dest_qp;
   auto* qp = qps.find(qpn);
-  if (qp == nullptr || !addresses.is_ours(qp->attributes_.path, packet.address)) return false;
+  const auto& path = qp != nullptr ? qp->attributes_.path : kAnyPath;
+  if (!addresses.is_ours(path, packet.address)) return false;
   ++counters.rx_packets;
   counters.rx_bytes += arrived.size();
-  deliver(*qp, arrived, packet);
+  if (qp != nullptr) {
+    deliver(*qp, arrived, packet);
+  } else {
+    drop(nullptr, Drop::kNoQp, Reason::kUnknownQpn);
+  }
   return true;
 }
 
 bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& packet) {
-  const auto group = groups.find(packet.address.destination_gid);
-  if (group == groups.end() || group->second.empty()) return false;
-  ++counters.rx_packets;
-  ++counters.rx_multicast_packets;
-  counters.rx_bytes += arrived.size();
-  for (const auto qpn : group->second) {
+  bool is_ours = false;
+  for (const auto qpn : groups.members(packet.address.destination_gid)) {
     auto* qp = qps.find(qpn);
-    if (qp == nullptr || !qp->service().datagram) continue;
-    if (qp->options().block_multicast_loopback &&
-        addresses.is_from_here(qp->attributes_.path, packet.address)) {
+    assert(qp != nullptr && "a QP that goes leaves its groups");
+    const auto& path = qp->attributes_.path;
+    if (!addresses.is_multicast_for(path, packet.address)) continue;
+    is_ours = true;
+    if (!qp->service().datagram) continue;
+    if (qp->options().block_multicast_loopback && addresses.is_from_here(path, packet.address)) {
       continue;
     }
     deliver(*qp, arrived, packet);
   }
+  if (!is_ours) return false;
+  ++counters.rx_packets;
+  ++counters.rx_multicast_packets;
+  counters.rx_bytes += arrived.size();
   return true;
 }
 
@@ -220,7 +235,7 @@ void Engine::to_error(QueuePair& qp) {
 void Engine::forget(QueuePair& qp) {
   set_state(qp, QpState::kReset);
   if (is_gsi(qp)) gsi.reset();
-  for (auto& [gid, members] : groups) std::erase(members, qp.qpn());
+  groups.forget(qp.qpn());
   qps.erase(qp.qpn());
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "fabric/port.h"
 #include "rdma/counters.h"
 #include "rdma/memory_key.h"
+#include "rdma/multicast_groups.h"
 #include "rdma/port_addresses.h"
 #include "rdma/queue_pair.h"
 #include "rdma/timers.h"
@@ -48,7 +48,11 @@ class Engine {
 
   Engine(fabric::Port& the_port, KeyTable& the_keys, util::Notes& the_notes,
          const PortOptions& options)
-      : port(the_port), keys(the_keys), notes(the_notes), addresses(options) {}
+      : port(the_port),
+        keys(the_keys),
+        notes(the_notes),
+        addresses(options),
+        groups(options.multicast_groups, options.multicast_members) {}
 
   // For the verbs and events of Transport --------------------------------------------------------
 
@@ -86,13 +90,13 @@ class Engine {
   util::Notes& notes;
   PortAddresses addresses;
   PortCounters counters;
+  MulticastGroups groups;
   QpTable qps;
   TimerQueue timers;
   QpList ready{Queue::kReady};
   QpList unreleased{Queue::kUnreleased};
   std::uint64_t last_frame = 0;  ///< number of the last packet
   std::optional<Qpn> gsi;
-  std::map<Gid, std::vector<Qpn>> groups;  ///< multicast attachments
   util::Time now{};
   wire::Frame frame;  ///< the packet that is being made
 

@@ -42,6 +42,13 @@ bool GidTable::contains(const Gid& gid) const {
                      [&](const auto& entry) { return entry && same(entry->gid, gid); });
 }
 
+bool GidTable::has_vlan(std::optional<std::uint16_t> vlan_id, bool roce_v2) const {
+  return std::any_of(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(used_end_),
+                     [&](const auto& entry) {
+                       return entry && entry->roce_v2 == roce_v2 && entry->vlan_id == vlan_id;
+                     });
+}
+
 bool GidTable::has_mac(const Mac& mac) const {
   return std::any_of(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(used_end_),
                      [&](const auto& entry) { return entry && same(entry->mac, mac); });

@@ -30,6 +30,8 @@ class GidTable {
                             bool roce_v2) const;
   /// Whether any entry has this GID.
   bool contains(const Gid& gid) const;
+  /// Ethernet: whether any entry of this version of RoCE is in this VLAN.
+  bool has_vlan(std::optional<std::uint16_t> vlan_id, bool roce_v2) const;
   /// Whether any entry has this MAC.
   bool has_mac(const Mac& mac) const;
 

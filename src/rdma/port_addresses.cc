@@ -17,6 +17,14 @@ std::optional<std::uint16_t> vlan_of(const wire::IbAddress& address) {
   return vid != 0 ? std::optional(vid) : std::nullopt;
 }
 
+/// RFC 1112 6.4: the low 23 bits of an IPv4 group; RFC 2464 7: the last 32 of any other.
+Mac mac_of_group(const Gid& gid) {
+  const auto& b = gid.bytes;
+  if (!gid.is_ipv4()) return {{std::byte{0x33}, std::byte{0x33}, b[12], b[13], b[14], b[15]}};
+  return {
+      {std::byte{0x01}, std::byte{0x00}, std::byte{0x5E}, b[13] & std::byte{0x7F}, b[14], b[15]}};
+}
+
 void copy_global(const Path& path, const SourceAddress& source, wire::IbAddress& address) {
   address.source_gid = source.gid;
   address.destination_gid = path.dst_gid;
@@ -96,6 +104,16 @@ bool PortAddresses::is_ours(const Path& path, const wire::IbAddress& address) co
   const auto* entry = is_own ? own : gids.find(address.destination_gid, vlan, roce_v2);
   if (entry == nullptr) return false;
   return same(entry->mac, address.destination_mac) || gids.has_mac(address.destination_mac);
+}
+
+bool PortAddresses::is_multicast_for(const Path& path, const wire::IbAddress& address) const {
+  if (link_ == Link::kInfiniband) return true;
+  if (!same(mac_of_group(address.destination_gid), address.destination_mac)) return false;
+  const bool roce_v2 = address.encapsulation == Encapsulation::kRoceV2;
+  const auto vlan = vlan_of(address);
+  const auto& own = path.own_source;
+  if (own) return own->roce_v2 == roce_v2 && own->vlan_id == vlan;
+  return gids.has_vlan(vlan, roce_v2);
 }
 
 /// IBTA 9.6.1.5: both LID and GID are checked, if there is a GRH.

@@ -20,7 +20,9 @@ namespace softhca::rdma {
 /// What a port is, from its set-up on.
 struct PortOptions {
   wire::Link link = wire::Link::kEthernet;
-  std::size_t gids = 0;  ///< entries of the GID table
+  std::size_t gids = 0;               ///< entries of the GID table
+  std::size_t multicast_groups = 0;   ///< groups that may have members
+  std::size_t multicast_members = 0;  ///< QPs that a group may have
 };
 
 /// What a subnet manager gives to a port of an InfiniBand link: PortInfo and SLtoVLMappingTable
@@ -51,6 +53,9 @@ class PortAddresses {
 
   /// Whether the packet is for an address of this port, or of the QP's own.
   bool is_ours(const Path& path, const wire::IbAddress& address) const;
+  /// Whether the packet is for a multicast group as this port hears it: to the group's own MAC, in
+  /// a VLAN that the port or the QP is in. `path`: of a member.
+  bool is_multicast_for(const Path& path, const wire::IbAddress& address) const;
   /// Whether the packet comes from the other end of the path.
   bool is_from_peer(const Path& path, const wire::IbAddress& address) const;
   /// Whether the packet comes from an address of this port, or of the QP's own.

@@ -96,6 +96,7 @@ constexpr ReasonInfo kReasons[] = {
     {kAnswerToNothing, "answer to nothing outstanding", "IBTA 9.7.5.1"},
     {kBrokenMessage, "rest of a message that lost a packet or was refused", "IBTA 9.8.2.2"},
     {kTooManyDuplicates, "no room for another duplicate request", "IBTA 9.7.4.1"},
+    {kUnknownQpn, "the destination QP does not exist", "IBTA 9.6.1.2"},
 
     {kTransitionForbidden, "the QP's state and type do not allow this transition", "IBTA 10.3.1"},
     {kPathMtu, "the path MTU is not 256, 512, 1024, 2048 or 4096", "IBTA 11.2.4.2"},

@@ -95,6 +95,7 @@ enum class Reason : std::uint8_t {
   kAnswerToNothing = 220,
   kBrokenMessage = 221,
   kTooManyDuplicates = 222,
+  kUnknownQpn = 223,
 
   // Verbs, and what the device is told.
   kTransitionForbidden = 224,

@@ -1,6 +1,6 @@
 #include "rdma/transport.h"
 
-#include <algorithm>
+#include <cassert>
 
 #include "rdma/engine.h"
 #include "rdma/requester.h"
@@ -64,26 +64,12 @@ tl::expected<void, Reason> Transport::modify(QueuePair& qp, QpState to,
 void Transport::set_gsi(std::optional<Qpn> qpn) { engine_->gsi = qpn; }
 
 bool Transport::attach(Qpn qpn, const Gid& gid) {
-  auto& members = engine_->groups[gid];
-  if (std::find(members.begin(), members.end(), qpn) != members.end()) return false;
-  members.push_back(qpn);
-  return true;
+  assert(find(qpn) != nullptr);
+  return engine_->groups.attach(qpn, gid);
 }
-
-std::span<const Qpn> Transport::group(const Gid& gid) const {
-  const auto group = engine_->groups.find(gid);
-  return group == engine_->groups.end() ? std::span<const Qpn>() : group->second;
-}
-
-std::size_t Transport::group_count() const { return engine_->groups.size(); }
-
-bool Transport::detach(Qpn qpn, const Gid& gid) {
-  const auto group = engine_->groups.find(gid);
-  if (group == engine_->groups.end()) return false;
-  const bool was_there = std::erase(group->second, qpn) != 0;
-  if (group->second.empty()) engine_->groups.erase(group);
-  return was_there;
-}
+bool Transport::detach(Qpn qpn, const Gid& gid) { return engine_->groups.detach(qpn, gid); }
+std::span<const Qpn> Transport::group(const Gid& gid) const { return engine_->groups.members(gid); }
+std::size_t Transport::group_count() const { return engine_->groups.count(); }
 
 void Transport::doorbell_send(QueuePair& qp) {
   const auto& rules = state_rules(qp.state_);

@@ -77,7 +77,8 @@ class Transport {
 
   /// The QP that gets what is sent to QPN 1. Nothing: none.
   void set_gsi(std::optional<Qpn> qpn);
-  /// Multicast: `qpn` (UD) gets what is sent to `gid`. False if it is attached already.
+  /// Multicast: `qpn` (UD) gets what is sent to `gid`, until it is detached or destroyed. False if
+  /// it is attached already, or there is no room (PortOptions). @pre the QP exists
   bool attach(Qpn qpn, const Gid& gid);
   /// The QPs that are attached to a group, in the order in which they came.
   std::span<const Qpn> group(const Gid& gid) const;

@@ -58,7 +58,9 @@ bool is_error(rdma::QpEvent event) {
 Rdma::Rdma(const Parts& parts)
     : parts_(parts),
       transport_(parts.port, parts.keys, parts.notes,
-                 {.gids = parts.limits.roce_address_table_size}),
+                 {.gids = parts.limits.roce_address_table_size,
+                  .multicast_groups = Limits::count(parts.limits.log_max_mcg),
+                  .multicast_members = parts.limits.max_qp_mcg}),
       shared_queues_(parts.resources.srq_numbers(), Limits::count(parts.limits.log_max_srq) +
                                                         Limits::count(parts.limits.log_max_rmp)),
       queue_pairs_(parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_qp)) {}

@@ -107,6 +107,14 @@ TEST_F(RdmaPort, WhatAFunctionSendsToItselfStaysOffTheWire) {
   EXPECT_EQ(counters().rx(Service::kRdma, kWire).total().packets, 0u);
 }
 
+TEST_F(RdmaPort, APacketForAQpThatDoesNotExistIsNotTheNetdevs) {
+  auto a = host_.datagram_qp();
+  send(a, 0x123456, host_.mac, host_.gid);
+  EXPECT_EQ(counters().rx(Service::kRdma, kLoopback).total().packets, 1u);
+  EXPECT_EQ(counters().rx(Service::kEthernet, kLoopback).total().packets, 0u);
+  EXPECT_EQ(host_.device.rdma().counters().dropped_for(rdma::Drop::kNoQp), 1u);
+}
+
 TEST_F(RdmaPort, PortThatIsDownNeitherSendsNorReceives) {
   auto a = host_.datagram_qp();
   auto b = host_.datagram_qp();

@@ -90,6 +90,7 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kAnswerToNothing, 220},
       {Reason::kBrokenMessage, 221},
       {Reason::kTooManyDuplicates, 222},
+      {Reason::kUnknownQpn, 223},
       {Reason::kTransitionForbidden, 224},
       {Reason::kPathMtu, 225},
       {Reason::kFirstPacket, 226},

@@ -224,6 +224,87 @@ TEST_F(Ud, BlockedLoopbackKeepsOwnMulticastAway) {
   EXPECT_EQ(pair.a.hca.receives[0].qpn, Qpn(0x40));
 }
 
+// Annex A17 maps groups to the MACs of RFC 1112 and RFC 2464; a VLAN is a network of its own.
+TEST_F(Ud, MulticastIsHeardAtTheMacOfItsGroupAndInTheVlansOfThePort) {
+  auto v6 = Gid{};
+  v6.bytes[0] = std::byte{0xFF};
+  v6.bytes[1] = std::byte{0x12};
+  v6.bytes[12] = std::byte{0xA1};
+  v6.bytes[15] = std::byte{0xB2};
+  struct Case {
+    Gid group;
+    std::uint64_t mac;
+    std::optional<std::uint16_t> vlan;
+    bool heard;
+  };
+  const auto v4 = Gid::from_ipv4(0xE1820304);
+  for (const auto& [group, mac, vlan, heard] :
+       {Case{v4, 0x01005E020304, {}, true}, Case{v4, 0x01005E820304, {}, false},
+        Case{v4, 0x3333E1820304, {}, false}, Case{v4, 0x01005E020304, 5, false},
+        Case{v4, 0x01005E020304, 6, true}, Case{v6, 0x3333A10000B2, {}, true},
+        Case{v6, 0x01005E0000B2, {}, false}}) {
+    Pair fresh;
+    fresh.connect(QpType::kUd);
+    auto source = fresh.a.gid;
+    if (!group.is_ipv4()) source.gid = v6, source.gid.bytes[0] = std::byte{0xFD};
+    source.vlan_id = vlan;
+    fresh.a.transport.gids().set(0, source);
+    auto tagged = fresh.b.gid;
+    tagged.vlan_id = 6;
+    fresh.b.transport.gids().set(1, tagged);
+    ASSERT_TRUE(fresh.b.transport.attach(fresh.qb->qpn(), group));
+    fresh.b.post_receive(*fresh.qb, {End::sge(0x20000, 2000)});
+    auto request = datagram(100);
+    request.ud.dst_gid = group;
+    request.ud.dst_mac = Mac::from_u64(mac);
+    request.ud.qpn = Qpn(0xFFFFFF);
+    fresh.a.post(*fresh.qa, request);
+    fresh.drive();
+    EXPECT_EQ(fresh.b.hca.receives.size(), heard ? 1u : 0u)
+        << std::hex << mac << " vlan " << vlan.value_or(0);
+    EXPECT_EQ(fresh.b.transport.counters().rx_multicast_packets, heard ? 1u : 0u);
+  }
+}
+
+TEST_F(Ud, GroupsAndTheirMembersAreBoundedAndGoWithTheirQps) {
+  auto& transport = pair.b.transport;
+  const auto group = [](std::uint32_t i) { return Gid::from_ipv4(0xE1000000 + i); };
+  const auto add = [&](std::uint32_t number) -> QueuePair& {
+    return pair.b.create_qp(Qpn(number), QpType::kUd, {}, {});
+  };
+  auto& first = add(0x40);
+  for (const auto number : {0x41u, 0x42u, 0x43u}) add(number);
+  // The pair's transports have room for 4 groups with 3 members each.
+  for (std::uint32_t i = 0; i < 4; ++i) EXPECT_TRUE(transport.attach(Qpn(0x40), group(i)));
+  EXPECT_FALSE(transport.attach(Qpn(0x40), group(4)));
+  EXPECT_TRUE(transport.attach(Qpn(0x41), group(0)));
+  EXPECT_TRUE(transport.attach(Qpn(0x42), group(0)));
+  EXPECT_FALSE(transport.attach(Qpn(0x43), group(0)));
+  transport.destroy_qp(first);
+  EXPECT_EQ(transport.group_count(), 1u) << "a group without members is none";
+  EXPECT_TRUE(transport.attach(Qpn(0x43), group(0)));
+  EXPECT_TRUE(transport.attach(Qpn(0x43), group(4)));
+}
+
+// IBTA 9.6.1.2: what is for this port and for no QP of it is dropped, and nobody else's.
+TEST_F(Ud, APacketForAQpThatDoesNotExistIsDroppedAndCounted) {
+  std::vector<bool> taken;
+  pair.a.on_transmit = [&](End&, const wire::Frame& frame) {
+    taken.push_back(pair.b.transport.handle_frame(frame, pair.now));
+  };
+  auto request = datagram(100);
+  request.ud.qpn = Qpn(0x99);
+  pair.a.post(*pair.qa, request);
+  request.ud.dst_gid = Gid::from_ipv4(0x0A000077);
+  pair.a.post(*pair.qa, request);
+  request.ud.dst_gid = pair.b.gid.gid;
+  request.ud.dst_mac = Mac::from_u64(0x020000000077);
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  EXPECT_THAT(taken, ElementsAre(true, false, false)) << "what is for another address is not ours";
+  EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kNoQp), 1u);
+}
+
 TEST_F(Ud, SourceEntryThatIsNotSetIsALocalError) {
   auto request = datagram(10);
   request.ud.src_gid_index = 7;
