@@ -116,6 +116,7 @@ void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::IbPa
     qp.responder_->handle_request(packet, arrived);
   } else {
     qp.requester_->handle_answer(packet, arrived);
+    qp.requester_->give_back();
   }
 }
 
@@ -174,6 +175,7 @@ unsigned Engine::serve(QueuePair& qp, unsigned quota) {
     used += qp.responder_->flush(quota - used);
   }
   if (used < quota) report(qp);
+  qp.requester_->give_back();
   return used;
 }
 

@@ -16,6 +16,7 @@
 #include "rdma/queue_pair.h"
 #include "rdma/timers.h"
 #include "rdma/work_queues.h"
+#include "util/budget.h"
 #include "util/notes.h"
 #include "wire/ib_header.h"
 
@@ -52,7 +53,8 @@ class Engine {
         keys(the_keys),
         notes(the_notes),
         addresses(options),
-        groups(options.multicast_groups, options.multicast_members) {}
+        groups(options.multicast_groups, options.multicast_members),
+        requests(options.requests) {}
 
   // For the verbs and events of Transport --------------------------------------------------------
 
@@ -91,6 +93,8 @@ class Engine {
   PortAddresses addresses;
   PortCounters counters;
   MulticastGroups groups;
+  /// Send requests that QPs may have in flight besides their first. It outlives them.
+  util::Budget requests;
   QpTable qps;
   TimerQueue timers;
   QpList ready{Queue::kReady};

@@ -23,6 +23,9 @@ struct PortOptions {
   std::size_t gids = 0;               ///< entries of the GID table
   std::size_t multicast_groups = 0;   ///< groups that may have members
   std::size_t multicast_members = 0;  ///< QPs that a group may have
+  /// Send requests that all QPs together may have in flight, besides one for each QP. What a
+  /// request keeps is bounded by the size of a work queue entry.
+  std::size_t requests = std::size_t{1} << 16;
 };
 
 /// What a subnet manager gives to a port of an InfiniBand link: PortInfo and SLtoVLMappingTable

@@ -22,6 +22,7 @@ void Requester::Entry::clear() {
 
 void Requester::reset() {
   stop_timers();
+  drop_ring();
   head_ = cursor_ = tail_ = begun_ = 0;
   cursor_packet_ = 0;
   next_psn_ = unacked_ = sent_end_ = 0;
@@ -75,19 +76,38 @@ KeyUser Requester::user() const {
 
 // Fetching -------------------------------------------------------------------------------------
 
-void Requester::grow() {
+/// False if this QP, or all QPs together, have as many requests in flight as they may. One is
+/// always granted, so that every QP gets on.
+bool Requester::grow() {
+  if (ring_.size() == kEntriesMax) return false;
+  auto size = std::max<std::size_t>(kEntriesFirst, ring_.size() * 2);
+  const auto shared = ring_.size() > 1 ? ring_.size() : 0;
+  if (engine_.requests.left() + shared < size) {
+    if (!ring_.empty()) return false;
+    size = 1;
+  }
   // Entries move to their place in the larger ring; their vectors move along.
-  std::vector<Entry> larger(std::max<std::size_t>(8, ring_.size() * 2));
+  std::vector<Entry> larger(size);
   for (auto i = head_; i != tail_; ++i) larger[i & (larger.size() - 1)] = std::move(entry(i));
   ring_ = std::move(larger);
+  share_ = {};
+  if (size != 1) share_ = *engine_.requests.reserve(size);
+  return true;
+}
+
+void Requester::give_back() {
+  if (head_ != tail_ || engine_.requests.left() > engine_.requests.total() / 2) return;
+  drop_ring();
+}
+
+void Requester::drop_ring() {
+  ring_ = {};
+  share_ = {};
 }
 
 bool Requester::fetch() {
   if (!qp_.options().has_send_queue) return false;
-  if (tail_ - head_ == ring_.size()) {
-    if (ring_.size() == kEntriesMax) return false;
-    grow();
-  }
+  if (tail_ - head_ == ring_.size() && !grow()) return false;
   auto& e = entry(tail_);
   e.clear();
   switch (qp_.queues_.fetch_send(e.request)) {
@@ -237,7 +257,7 @@ unsigned Requester::flush(unsigned quota) {
   for (; used < quota; ++used) {
     if (head_ == tail_) {
       if (!qp_.options().has_send_queue) return used;
-      if (ring_.empty()) grow();
+      if (ring_.empty()) (void)grow();
       auto& e = entry(tail_);
       e.clear();
       const auto fetched = qp_.queues_.fetch_send(e.request);

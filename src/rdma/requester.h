@@ -24,6 +24,7 @@
 #include "rdma/queue_pair.h"
 #include "rdma/work_queues.h"
 #include "rdma/work_request.h"
+#include "util/budget.h"
 #include "wire/ib_header.h"
 
 namespace softhca::rdma {
@@ -33,6 +34,8 @@ class Requester {
   /// Request packets in flight, and requests begun, per QP. Bounds what a fabric must hold.
   static constexpr std::uint64_t kWindowPackets = 256;
   static constexpr std::uint64_t kEntriesMax = 256;
+  /// A ring grows to this size first, and then doubles.
+  static constexpr std::uint64_t kEntriesFirst = 8;
   /// An acknowledgement is asked for after so many packets of a long message, besides its last.
   static constexpr std::uint64_t kAckInterval = 64;
   /// IBTA 9.7.1: at most 2^23 PSNs may be outstanding.
@@ -45,6 +48,8 @@ class Requester {
   void start(std::uint32_t psn);
   void refresh_retries();
   void stop_timers();
+  /// Gives the ring's memory back if it is empty and others may need it.
+  void give_back();
   /// From SQE back to RTS: what was fetched is flushed, in its turn.
   void restart();
 
@@ -101,7 +106,8 @@ class Requester {
   Entry& entry(std::uint64_t index) { return ring_[index & (ring_.size() - 1)]; }
   const Entry& entry(std::uint64_t index) const { return ring_[index & (ring_.size() - 1)]; }
   bool fetch();
-  void grow();
+  bool grow();
+  void drop_ring();
   void prepare(Entry& entry);
   bool validate(Entry& entry, std::uint64_t length);
   void complete(Entry& entry, WorkStatus status, Reason reason);
@@ -148,6 +154,7 @@ class Requester {
   Engine& engine_;
   QueuePair& qp_;
   std::vector<Entry> ring_;          ///< size is a power of two, grows up to kEntriesMax
+  util::Budget::Reservation share_;  ///< of Engine::requests: the ring's size, unless that is 1
   std::uint64_t head_ = 0;           ///< oldest request that is not complete
   std::uint64_t cursor_ = 0;         ///< request to be sent next
   std::uint64_t tail_ = 0;           ///< request to be fetched next

@@ -15,6 +15,8 @@ void Responder::reset() {
   has_receive_ = uc_skip_ = false;
   silent_until_ = util::Time::min();
   received_ = 0;
+  answers_ = {};
+  atomics_ = {};
 }
 
 void Responder::start(std::uint32_t psn) {

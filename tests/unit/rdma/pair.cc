@@ -31,14 +31,15 @@ SendRequest request(SendOpcode opcode, std::vector<Sge> sges) {
 
 }  // namespace
 
-End::End(unsigned number, Joined joined)
+End::End(unsigned number, Joined joined, std::size_t requests)
     : memory(kMemorySize),
       notes("end " + std::to_string(number)),
       transport(*this, keys, notes,
                 {.link = link_of(joined),
                  .gids = 16,
                  .multicast_groups = 4,
-                 .multicast_members = 3}) {
+                 .multicast_members = 3,
+                 .requests = requests}) {
   EXPECT_TRUE(dma.map(kMemoryIova, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
   gid.gid = Gid::from_ipv4(0x0A000000 + number);
   gid.mac = Mac::from_u64(0x020000000000 + number);

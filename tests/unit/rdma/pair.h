@@ -42,7 +42,7 @@ inline constexpr Joined kAllJoins[] = {Joined::kRoceV2, Joined::kRoceV1, Joined:
 /// One host: memory, HCA, transport.
 class End final : public fabric::Port {
  public:
-  explicit End(unsigned number, Joined joined = Joined::kRoceV2);
+  explicit End(unsigned number, Joined joined = Joined::kRoceV2, std::size_t requests = 1u << 16);
 
   std::uint64_t transmit(const wire::Frame& frame) override;
   /// Transports send to the wire; what they send to themselves is the device's matter.
@@ -102,6 +102,7 @@ struct WireOptions {
   double duplicate = 0;
   double late = 0;  ///< probability of a packet overtaken by others
   util::Duration lateness = 20us;
+  std::size_t requests = 1u << 16;  ///< PortOptions::requests of both
 };
 
 class Pair {
@@ -142,8 +143,8 @@ class Pair {
 
   util::Time now{};
   Joined joined;
-  End a{1, joined};
-  End b{2, joined};
+  End a{1, joined, options.requests};
+  End b{2, joined, options.requests};
   QueuePair* qa = nullptr;
   QueuePair* qb = nullptr;
 
