@@ -22,6 +22,7 @@ constexpr pcie::Iova kIova = 0x100000;
 constexpr MKey kKey{0x100};
 constexpr MKey kSmallKey{0x200};
 constexpr Pd kPd{1};
+constexpr XrcSrqn kSrq{3};
 
 class Input {
  public:
@@ -76,6 +77,7 @@ class World {
     transport_.gids().set(0, entry);
     add_key(kKey, kMemory);
     add_key(kSmallKey, 100);
+    transport_.add_xrc_srq(kSrq, {.domain = {}, .pd = kPd});
     for (std::uint32_t i = 0; i < kQps; ++i) create(i);
   }
 
@@ -104,7 +106,7 @@ class World {
   void run() { transport_.run(now_, 64); }
 
  private:
-  static constexpr std::uint32_t kQps = 6;
+  static constexpr std::uint32_t kQps = 8;
 
   void add_key(MKey number, std::uint64_t length) {
     MemoryKey::Attributes key;
@@ -133,8 +135,9 @@ class World {
     return a;
   }
   void create(std::uint32_t i) {
-    constexpr QpType kTypes[kQps] = {QpType::kRc, QpType::kRc, QpType::kRc,
-                                     QpType::kUc, QpType::kUd, QpType::kRc};
+    constexpr QpType kTypes[kQps] = {QpType::kRc,           QpType::kRc,       QpType::kRc,
+                                     QpType::kUc,           QpType::kUd,       QpType::kRc,
+                                     QpType::kXrcInitiator, QpType::kXrcTarget};
     QpOptions options;
     options.uses_srq = i == 1;
     options.has_receive_queue = i != 1;
@@ -175,6 +178,7 @@ class World {
                 static_cast<std::uint8_t>(input_.take<std::uint8_t>() & 31), wire::Msn(0)};
     ext.ieth.rkey = wire::RKey(key.value());
     ext.deth = {wire::QKey(5), wire::Qpn(3)};
+    ext.xrceth.xrc_srq = kSrq;
     static constexpr std::uint16_t kSizes[] = {0, 1, 8, 255, 256, 257, 600, 64};
     const std::vector<std::byte> payload(kSizes[input_.take<std::uint8_t>() & 7]);
     wire::Frame frame;
@@ -206,7 +210,9 @@ class World {
     transport_.doorbell_send(qp);
   }
   void post_receive(QueuePair& qp) {
-    auto& queue = qp.options().uses_srq ? hca_.srq : hca_.receives_posted[qp.qpn()];
+    auto& queue = qp.service().names_srq  ? hca_.xrc_srqs[kSrq]
+                  : qp.options().uses_srq ? hca_.srq
+                                          : hca_.receives_posted[qp.qpn()];
     if (queue.size() < 64) queue.push_back({.sges = pieces()});
     transport_.notice_receive(qp);
   }

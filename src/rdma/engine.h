@@ -89,6 +89,7 @@ class Engine {
 
   fabric::Port& port;
   KeyTable& keys;
+  XrcSrqs xrc_srqs;
   util::Notes& notes;
   PortAddresses addresses;
   PortCounters counters;

@@ -11,6 +11,7 @@
 #include "rdma/path.h"
 #include "rdma/timers.h"
 #include "rdma/types.h"
+#include "rdma/xrc_srqs.h"
 #include "wire/ib_header.h"
 
 namespace softhca::rdma {
@@ -43,6 +44,7 @@ struct QpOptions {
   bool has_send_queue = true;
   bool has_receive_queue = true;          ///< of its own
   bool uses_srq = false;                  ///< receives come from a shared receive queue
+  XrcDomain xrc_domain{};                 ///< XRC target: whose SRQs requests may name
   bool block_multicast_loopback = false;  ///< UD: not what this port's own GIDs sent to a group
   QpCounters* counters = nullptr;         ///< the device's set to count in; null: none
 };

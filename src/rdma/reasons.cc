@@ -79,6 +79,8 @@ constexpr ReasonInfo kReasons[] = {
     {kInvalidateForbidden, "SEND with invalidate of a key that may not be invalidated",
      kInvalidate},
     {kMemoryGoneDuringRead, "memory went away during an RDMA READ", "IBTA 9.7.4.1"},
+    {kXrcSrqUnknown, "the XRCETH names an SRQ that does not exist", "IBTA Annex A14"},
+    {kXrcSrqOfOtherDomain, "the XRCETH names an SRQ of another XRC domain", "IBTA Annex A14"},
 
     {kUnexpectedAnswer, "the QP's state takes no answers", "IBTA 10.3.1"},
     {kUnexpectedRequest, "the QP's state takes no requests", "IBTA 10.3.1"},

@@ -78,6 +78,8 @@ enum class Reason : std::uint8_t {
   kInvalidateTwice = 200,
   kInvalidateForbidden = 201,
   kMemoryGoneDuringRead = 202,
+  kXrcSrqUnknown = 203,
+  kXrcSrqOfOtherDomain = 204,
 
   // Packets that are dropped.
   kUnexpectedAnswer = 208,

@@ -180,6 +180,7 @@ void Requester::send_message_packet(Entry& e, bool fills_window) {
   }
   ext.immdt.data = request.immediate;
   ext.ieth.rkey = wire::RKey(request.immediate);
+  ext.xrceth.xrc_srq = request.remote_srqn;
 
   if (first && !request.is_inline) {
     // All of it at once, so that no part of a message is sent that cannot be sent whole.
@@ -209,6 +210,7 @@ void Requester::send_read_request(Entry& e) {
   wire::ExtHeaders ext;
   ext.reth = {e.request.remote_address + offset, wire::RKey(e.request.rkey.value()),
               static_cast<std::uint32_t>(e.length - offset)};
+  ext.xrceth.xrc_srq = e.request.remote_srqn;
   transmit(bth, ext, 0);
   if (!engine_.frame.head().empty()) engine_.transmit();
   after_packet(e, e.end_psn());
@@ -228,6 +230,7 @@ void Requester::send_atomic_request(Entry& e) {
   wire::ExtHeaders ext;
   ext.atomic = {e.request.remote_address, wire::RKey(e.request.rkey.value()), e.request.swap_add,
                 e.request.compare};
+  ext.xrceth.xrc_srq = e.request.remote_srqn;
   transmit(bth, ext, 0);
   if (!engine_.frame.head().empty()) engine_.transmit();
   after_packet(e, e.end_psn());

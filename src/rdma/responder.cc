@@ -46,16 +46,10 @@ void Responder::stop() {
   reply_due_ = fatal_ = false;
 }
 
-KeyUser Responder::user() const {
-  return {qp_.attributes().pd, qp_.qpn(), qp_.attributes().reserved_lkey};
-}
+KeyUser Responder::user(Pd pd) const { return {pd, qp_.qpn(), qp_.attributes().reserved_lkey}; }
 
 /// Who scatters into the receive request.
-KeyUser Responder::receive_user() const {
-  auto user = this->user();
-  if (receive_.pd) user.pd = *receive_.pd;
-  return user;
-}
+KeyUser Responder::receive_user() const { return user(receive_.pd.value_or(pd_)); }
 
 void Responder::handle_request(const wire::IbPacket& packet, const wire::Frame& frame) {
   if (!state_rules(qp_.state()).receives || fatal_) {
@@ -66,20 +60,42 @@ void Responder::handle_request(const wire::IbPacket& packet, const wire::Frame& 
     engine_.event(qp_, QpEvent::kCommunicationEstablished, Reason::kFirstPacket);
   }
   const auto& service = qp_.service();
+  pd_ = qp_.attributes().pd;
   if (service.reliable) return handle_reliable(packet, frame);
   if (service.datagram) return handle_datagram(packet, frame);
   handle_unreliable(packet, frame);
+}
+
+/// IBTA Annex A14: every request of XRC names an SRQ of the target's domain, whose PD counts
+/// instead of the QP's.
+Responder::Verdict Responder::select_srq(const wire::IbPacket& packet) {
+  srqn_ = packet.ext.xrceth.xrc_srq;
+  const auto* srq = engine_.xrc_srqs.find(srqn_);
+  if (srq == nullptr) return {Verdict::Kind::kInvalid, Reason::kXrcSrqUnknown};
+  if (srq->domain != qp_.options().xrc_domain) {
+    return {Verdict::Kind::kInvalid, Reason::kXrcSrqOfOtherDomain};
+  }
+  pd_ = srq->pd;
+  return {};
+}
+
+void Responder::forget_receive(XrcSrqn srqn) {
+  if (!qp_.service().names_srq || !has_receive_ || receive_srqn_ != srqn) return;
+  has_receive_ = false;
+  message_ = Message::kNone;
 }
 
 /// Takes the next receive request, unless this message has one.
 Responder::Verdict Responder::take_receive() {
   using enum Verdict::Kind;
   if (has_receive_) return {};
-  if (!qp_.options().has_receive_queue && !qp_.options().uses_srq) {
+  const auto& options = qp_.options();
+  if (!options.has_receive_queue && !options.uses_srq && !qp_.service().names_srq) {
     return {kInvalid, Reason::kNoReceiveQueue};
   }
   receive_.reset();
-  switch (qp_.queues_.fetch_receive(receive_)) {
+  receive_srqn_ = srqn_;
+  switch (qp_.queues_.fetch_receive(receive_, srqn_)) {
     case Fetch::kNothing:
       ++qp_.counters_->out_of_buffer;
       return {kNotReady, Reason::kNothingPosted};
@@ -112,6 +128,7 @@ void Responder::show_source(const wire::IbPacket& packet, ReceiveCompletion& com
 
 void Responder::complete_receive(ReceiveCompletion completion) {
   completion.cookie = receive_.cookie;
+  completion.srqn = receive_srqn_;
   has_receive_ = false;
   if (completion.status == WorkStatus::kFlushed) {
     ++qp_.counters_->resp_cqe_flush_error;
@@ -136,7 +153,7 @@ unsigned Responder::flush(unsigned quota) {
       // What is in a shared receive queue belongs to the others too.
       if (!qp_.options().has_receive_queue || qp_.options().uses_srq) return used;
       receive_.reset();
-      const auto fetched = qp_.queues_.fetch_receive(receive_);
+      const auto fetched = qp_.queues_.fetch_receive(receive_, {});
       if (fetched == Fetch::kNothing || fetched == Fetch::kUnreadable) return used;
     }
     fail_receive(WorkStatus::kFlushed, Reason::kFlushed);

@@ -39,6 +39,8 @@ class Responder {
 
   /// A request packet for this QP, of its own service.
   void handle_request(const wire::IbPacket& packet, const wire::Frame& frame);
+  /// The SRQ goes, with what was taken from it.
+  void forget_receive(XrcSrqn srqn);
   /// Sends at most `quota` answers; returns how many. All of it: there may be more.
   unsigned answer(unsigned quota);
   /// Completes at most `quota` posted receives as flushed; returns how many there were.
@@ -69,6 +71,7 @@ class Responder {
     bool repeated = false;  ///< for a duplicate request
     bool begun = false;     ///< a response packet has been sent
     wire::Msn msn;
+    Pd pd;
     MKey rkey;
     std::uint64_t address = 0;   ///< of what is not sent yet
     std::uint32_t length = 0;    ///< bytes not sent yet
@@ -80,7 +83,9 @@ class Responder {
   void show_source(const wire::IbPacket& packet, ReceiveCompletion& completion) const;
   void complete_receive(ReceiveCompletion completion);
   void fail_receive(WorkStatus status, Reason reason);
-  KeyUser user() const;
+  Verdict select_srq(const wire::IbPacket& packet);
+  KeyUser user(Pd pd) const;
+  KeyUser user() const { return user(pd_); }
   KeyUser receive_user() const;
 
   // responder_message.cc
@@ -104,6 +109,7 @@ class Responder {
   void repeat_atomic(const wire::IbPacket& packet);
   bool make_room_for(wire::Psn psn);
   void push_repeated(Answer answer);
+  static QpEvent event_of(const Verdict& verdict);
   void refuse(const Verdict& verdict);
   std::uint32_t read_packets(std::uint32_t length) const;
 
@@ -131,6 +137,9 @@ class Responder {
   Message message_ = Message::kNone;
   bool has_receive_ = false;  ///< receive_ was taken and is not complete
   bool uc_skip_ = false;      ///< UC: the rest of this message is dropped
+  Pd pd_;                     ///< that the present request's R_Key is checked with
+  XrcSrqn srqn_;              ///< XRC: that the present request names
+  XrcSrqn receive_srqn_;      ///< XRC: where receive_ is from
   ReceiveRequest receive_;
   std::uint64_t room_ = 0;      ///< bytes of receive_
   std::uint64_t received_ = 0;  ///< bytes of this message so far

@@ -86,7 +86,8 @@ bool Responder::send_answer(Answer& answer) {
   const bool last = answer.left == 1;
   MemoryKey* key = nullptr;
   if (size != 0) {
-    const auto found = engine_.keys.check(answer.rkey, user(), answer.address, size, kRemoteRead);
+    const auto found =
+        engine_.keys.check(answer.rkey, user(answer.pd), answer.address, size, kRemoteRead);
     if (!found) return false;
     key = found.key;
   }

@@ -78,7 +78,7 @@ Responder::Verdict Responder::invalidate(MKey rkey) {
   auto* key = engine_.keys.find(rkey);
   if (key == nullptr) return {kAccess, Reason::kInvalidateUnknown};
   const auto& a = key->attributes();
-  if (a.pd != qp_.attributes().pd || (a.only_qpn && *a.only_qpn != qp_.qpn())) {
+  if (a.pd != pd_ || (a.only_qpn && *a.only_qpn != qp_.qpn())) {
     return {kAccess, Reason::kInvalidateOther};
   }
   if (a.free) return {kAccess, Reason::kInvalidateTwice};

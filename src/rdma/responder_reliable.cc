@@ -36,6 +36,9 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
 }
 
 Responder::Verdict Responder::execute(const wire::IbPacket& packet, const wire::Frame& frame) {
+  if (qp_.service().names_srq) {
+    if (const auto verdict = select_srq(packet); !verdict.ok()) return verdict;
+  }
   switch (packet.info().operation) {
     case Operation::kSend:
     case Operation::kRdmaWrite:
@@ -81,6 +84,7 @@ Responder::Verdict Responder::execute_read(const wire::IbPacket& packet) {
   push_answer({.next = packet.bth.psn,
                .left = read_packets(reth.dma_length),
                .msn = msn_,
+               .pd = pd_,
                .rkey = MKey(reth.rkey.value()),
                .address = reth.virtual_address,
                .length = reth.dma_length});
@@ -104,6 +108,7 @@ Responder::Verdict Responder::execute_atomic(const wire::IbPacket& packet) {
                .left = 1,
                .atomic = true,
                .msn = msn_,
+               .pd = {},
                .rkey = {},
                .original = original});
   return {};
@@ -190,6 +195,11 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
   if (!known || !qp_.attributes().remote_read) {
     return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedReadAhead);
   }
+  if (qp_.service().names_srq) {
+    if (const auto verdict = select_srq(packet); !verdict.ok()) {
+      return engine_.drop(&qp_, Drop::kSequence, verdict.reason);
+    }
+  }
   if (reth.dma_length != 0) {
     // The key may be gone by now. That is no reason to fail the QP for a late copy of a packet.
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
@@ -200,6 +210,7 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
   push_repeated({.next = packet.bth.psn,
                  .left = packets,
                  .msn = msn_,
+                 .pd = pd_,
                  .rkey = MKey(reth.rkey.value()),
                  .address = reth.virtual_address,
                  .length = reth.dma_length});
@@ -215,11 +226,18 @@ void Responder::repeat_atomic(const wire::IbPacket& packet) {
                  .left = 1,
                  .atomic = true,
                  .msn = msn_,
+                 .pd = {},
                  .rkey = {},
                  .original = *original});
 }
 
 // Refusals ---------------------------------------------------------------------------------------
+
+QpEvent Responder::event_of(const Verdict& verdict) {
+  if (verdict.reason == Reason::kXrcSrqUnknown) return QpEvent::kInvalidXrceth;
+  if (verdict.reason == Reason::kXrcSrqOfOtherDomain) return QpEvent::kXrcDomainViolation;
+  return verdict.kind == Verdict::Kind::kAccess ? QpEvent::kAccessError : QpEvent::kInvalidRequest;
+}
 
 void Responder::refuse(const Verdict& verdict) {
   using enum Verdict::Kind;
@@ -242,8 +260,7 @@ void Responder::refuse(const Verdict& verdict) {
   engine_.note(qp_, "request refused", verdict.reason);
   reply(wire::AethType::NAK, static_cast<std::uint8_t>(code));
   if (!verdict.completed) {
-    engine_.event(qp_, verdict.kind == kAccess ? QpEvent::kAccessError : QpEvent::kInvalidRequest,
-                  verdict.reason);
+    engine_.event(qp_, event_of(verdict), verdict.reason);
   }
 }
 

@@ -71,6 +71,15 @@ bool Transport::detach(Qpn qpn, const Gid& gid) { return engine_->groups.detach(
 std::span<const Qpn> Transport::group(const Gid& gid) const { return engine_->groups.members(gid); }
 std::size_t Transport::group_count() const { return engine_->groups.count(); }
 
+void Transport::add_xrc_srq(XrcSrqn number, const XrcSrq& srq) {
+  engine_->xrc_srqs.add(number, srq);
+}
+
+void Transport::remove_xrc_srq(XrcSrqn number) {
+  engine_->xrc_srqs.remove(number);
+  for (auto* qp : queue_pairs()) qp->responder_->forget_receive(number);
+}
+
 void Transport::doorbell_send(QueuePair& qp) {
   const auto& rules = state_rules(qp.state_);
   if (rules.sends || rules.finishes || rules.flushes_send) engine_->mark_ready(qp);

@@ -86,6 +86,13 @@ class Transport {
   std::size_t group_count() const;
   bool detach(Qpn qpn, const Gid& gid);
 
+  // Shared receive queues of XRC ---------------------------------------------------------------
+
+  /// From now on requests to targets of its domain may name it. @pre no SRQ has this number
+  void add_xrc_srq(XrcSrqn number, const XrcSrq& srq);
+  /// No completion comes of its requests any more.
+  void remove_xrc_srq(XrcSrqn number);
+
   // The device's events ------------------------------------------------------------------------
 
   /// There may be new send requests.

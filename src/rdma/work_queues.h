@@ -17,10 +17,12 @@ enum class Fetch : std::uint8_t {
 enum class QpEvent : std::uint8_t {
   kCommunicationEstablished,  ///< first packet in RTR
   kSqDrained,
-  kLastWqeReached,  ///< QP with SRQ in ERR has consumed its last WQE
-  kCatastrophic,    ///< local work queue catastrophic error
-  kInvalidRequest,  ///< local invalid request error
-  kAccessError,     ///< local access violation error
+  kLastWqeReached,      ///< QP with SRQ in ERR has consumed its last WQE
+  kCatastrophic,        ///< local work queue catastrophic error
+  kInvalidRequest,      ///< local invalid request error
+  kAccessError,         ///< local access violation error
+  kInvalidXrceth,       ///< a request to an XRC target names an SRQ that does not exist
+  kXrcDomainViolation,  ///< or one of another XRC domain
 };
 
 /// The queues of one QP, as its device keeps them.
@@ -34,8 +36,9 @@ class WorkQueues {
   /// stale; what is posted later is to be sent. So flushing is work like any other, and a queue
   /// that is filled all the time does not keep the transport.
   virtual void restart_send() = 0;
-  /// From the QP's receive queue, or the SRQ it is bound to. `request` was reset().
-  virtual Fetch fetch_receive(ReceiveRequest& request) = 0;
+  /// From the QP's receive queue, or the SRQ it is bound to; of an XRC target, from the SRQ `srqn`
+  /// that the packet names, which is one of Transport's. `request` was reset().
+  virtual Fetch fetch_receive(ReceiveRequest& request, XrcSrqn srqn) = 0;
   /// Carries out a request with SendOpcode::kLocal (registration, local invalidate) when its turn
   /// has come (all earlier requests have been sent; with `fence`, earlier reads and atomics are
   /// complete). It may change the transport's memory keys, but nothing else of the transport.

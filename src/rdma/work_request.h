@@ -9,6 +9,7 @@
 #include "rdma/path.h"
 #include "rdma/reasons.h"
 #include "rdma/types.h"
+#include "rdma/xrc_srqs.h"
 #include "wire/icrc.h"
 
 namespace softhca::rdma {
@@ -41,6 +42,7 @@ struct SendRequest {
   std::uint32_t immediate = 0;  ///< immediate data (host order), or the rkey to invalidate
   std::uint64_t remote_address = 0;
   MKey rkey;
+  XrcSrqn remote_srqn;  ///< XRC: the peer's SRQ that takes the message, or whose PD is accessed
   std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
   /// The payload is inline_data. Otherwise it is sges, and those of them that are inline refer to
@@ -96,6 +98,7 @@ struct ReceiveCompletion {
   std::uint32_t byte_count;  ///< UD: with the 40 bytes in front
   std::uint32_t immediate;   ///< host order, or the invalidated rkey
   Qpn source_qpn;            ///< UD, from the DETH
+  XrcSrqn srqn;              ///< XRC: where the request was from
   std::uint16_t pkey;
   wire::NetworkHeader network;            ///< of the packet; kLrh: it had neither GRH nor IP header
   std::optional<std::uint16_t> vlan_tci;  ///< Ethernet
@@ -114,6 +117,7 @@ inline void SendRequest::reset() {
   immediate = 0;
   remote_address = swap_add = compare = 0;
   rkey = MKey{};
+  remote_srqn = XrcSrqn{};
   sges.clear();
   inline_data.clear();
 }

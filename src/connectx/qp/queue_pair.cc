@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "connectx/qp/rdma.h"
+
 namespace softhca::connectx {
 
 namespace {
@@ -154,6 +156,25 @@ rdma::QpAttributes QueuePair::attributes() const {
     a.deth_source_qpn = rdma::Qpn(source);
   }
   return a;
+}
+
+// What the transport asks for ---------------------------------------------------------------------
+
+rdma::Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
+  return rdma_.fetch_send(*this, request);
+}
+void QueuePair::restart_send() { rdma_.restart_send(*this); }
+rdma::Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn /*srqn*/) {
+  return rdma_.fetch_receive(*this, request);
+}
+void QueuePair::complete_send(const rdma::SendCompletion& completion) {
+  rdma_.complete_send(*this, completion);
+}
+void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
+  rdma_.complete_receive(*this, completion);
+}
+void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {
+  rdma_.handle_event(*this, event, reason);
 }
 
 }  // namespace softhca::connectx

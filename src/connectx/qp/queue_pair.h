@@ -100,7 +100,7 @@ class QueuePair final : private rdma::WorkQueues {
 
   rdma::Fetch fetch_send(rdma::SendRequest& request) override;
   void restart_send() override;
-  rdma::Fetch fetch_receive(rdma::ReceiveRequest& request) override;
+  rdma::Fetch fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) override;
   void complete_send(const rdma::SendCompletion& completion) override;
   void complete_receive(const rdma::ReceiveCompletion& completion) override;
   void handle_event(rdma::QpEvent event, rdma::Reason reason) override;

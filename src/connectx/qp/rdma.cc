@@ -41,6 +41,8 @@ event_type type_of(rdma::QpEvent event) {
     case rdma::QpEvent::kCatastrophic:
       break;
     case rdma::QpEvent::kInvalidRequest:
+    case rdma::QpEvent::kInvalidXrceth:
+    case rdma::QpEvent::kXrcDomainViolation:
       return event_type::INVALID_REQUEST_LOCAL_WQ_ERROR;
     case rdma::QpEvent::kAccessError:
       return event_type::LOCAL_ACCESS_VIOLATION_WQ_ERROR;
@@ -49,8 +51,14 @@ event_type type_of(rdma::QpEvent event) {
 }
 
 bool is_error(rdma::QpEvent event) {
-  return event == rdma::QpEvent::kCatastrophic || event == rdma::QpEvent::kInvalidRequest ||
-         event == rdma::QpEvent::kAccessError;
+  switch (event) {
+    case rdma::QpEvent::kCommunicationEstablished:
+    case rdma::QpEvent::kSqDrained:
+    case rdma::QpEvent::kLastWqeReached:
+      return false;
+    default:
+      return true;
+  }
 }
 
 }  // namespace
@@ -66,22 +74,6 @@ Rdma::Rdma(const Parts& parts)
       queue_pairs_(parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_qp)) {}
 
 Rdma::~Rdma() = default;
-
-// What the transport asks of a QP.
-Fetch QueuePair::fetch_send(rdma::SendRequest& request) { return rdma_.fetch_send(*this, request); }
-void QueuePair::restart_send() { rdma_.restart_send(*this); }
-Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request) {
-  return rdma_.fetch_receive(*this, request);
-}
-void QueuePair::complete_send(const rdma::SendCompletion& completion) {
-  rdma_.complete_send(*this, completion);
-}
-void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
-  rdma_.complete_receive(*this, completion);
-}
-void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {
-  rdma_.handle_event(*this, event, reason);
-}
 
 // Events of the device -------------------------------------------------------------------------
 

@@ -75,6 +75,8 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kInvalidateTwice, 200},
       {Reason::kInvalidateForbidden, 201},
       {Reason::kMemoryGoneDuringRead, 202},
+      {Reason::kXrcSrqUnknown, 203},
+      {Reason::kXrcSrqOfOtherDomain, 204},
       {Reason::kUnexpectedAnswer, 208},
       {Reason::kUnexpectedRequest, 209},
       {Reason::kPsnAhead, 210},

@@ -62,6 +62,7 @@ class TestHca {
   std::map<Qpn, std::size_t> sends_to_flush;  ///< of sends_posted, after restart_send()
   std::map<Qpn, std::deque<ReceiveRequest>> receives_posted;
   std::deque<ReceiveRequest> srq;
+  std::map<XrcSrqn, std::deque<ReceiveRequest>> xrc_srqs;
   std::vector<Send> sends;
   std::vector<Receive> receives;
   std::vector<Event> events;
@@ -96,7 +97,10 @@ class TestHca {
       return fetch;
     }
     void restart_send() override { hca_.sends_to_flush[qpn_] = hca_.sends_posted[qpn_].size(); }
-    Fetch fetch_receive(ReceiveRequest& request) override {
+    Fetch fetch_receive(ReceiveRequest& request, XrcSrqn srqn) override {
+      if (srqn != XrcSrqn{}) {
+        return take(hca_.xrc_srqs[srqn], request, hca_.malformed_receive);
+      }
       return take(uses_srq_ ? hca_.srq : hca_.receives_posted[qpn_], request,
                   hca_.malformed_receive);
     }
