@@ -46,7 +46,6 @@ EXCEPTIONS = {
     ("formats", "src/connectx/qp/send_wqe.h"),
     ("formats", "src/ethernet/packet_info.h"),
     ("formats", "src/ethernet/rss.cc"),
-    ("formats", "src/sdxi/operation_table.cc"),
 }
 
 

@@ -113,7 +113,7 @@ class WaitQueue {
   std::vector<Context*> heap_;
 };
 
-/// Those that stop, in the order in which their stops began.
+/// The contexts that stop, in the order in which their stops began.
 class StopList {
  public:
   bool empty() const { return first_ == nullptr; }

@@ -19,11 +19,11 @@ class Doorbells {
   explicit Doorbells(std::size_t contexts)
       : values_(contexts), waits_(contexts), order_(contexts) {}
 
-  /// What was written last, for people who look.
+  /// What software wrote last; only inspection shows it.
   void set_value(ContextNumber number, std::uint64_t value) { values_[number] = value; }
   std::uint64_t value(ContextNumber number) const { return values_[number]; }
 
-  /// To be evaluated. One that waits already stands for both.
+  /// The context's doorbell is to be evaluated. If it waits already, that is enough for both.
   void note(ContextNumber number) {
     if (waits_[number]) return;
     waits_[number] = true;

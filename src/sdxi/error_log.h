@@ -18,8 +18,8 @@ namespace softhca::sdxi {
 struct ErrorReport {
   Refusal refusal;
   spec::err_reaction reaction;
-  /// Which one stopped, or, if none did, which one it is about. If `refusal` names another, that
-  /// one goes into the vendor's part of the record (SDXI 3.4.1 step 8).
+  /// The context that stopped, or, if none did, the one that the report is about. If `refusal`
+  /// names another, that one goes into the vendor's part of the record (SDXI 3.4.1 step 8).
   std::optional<ContextNumber> context{};
   std::optional<std::uint64_t> descriptor{};  ///< its index
 };

@@ -19,7 +19,7 @@ struct Execution {
   const Operation* operation = nullptr;
   std::uint64_t index = 0;   ///< in the ring
   std::uint64_t done = 0;    ///< bytes or contexts that are finished
-  std::uint64_t ticket = 0;  ///< DSC_SYNC: doorbells to wait for, plus one
+  std::uint64_t ticket = 0;  ///< DSC_SYNC: the Doorbells::end() that it waits for, plus one
   bool executing = false;
   bool executed = false;  ///< all but the completion
   Injected injected;

@@ -194,11 +194,10 @@ Checked<const Operation*> check_header(const Registers& registers, const Context
                                        util::View<spec::dsc_header> header) {
   using dsc = spec::dsc_header;
   const auto type = header.get(dsc::type);
-  const auto subtype = header.get(dsc::subtype);
-  const auto* operation = find_operation(type, subtype);
+  const auto* operation = find_operation(type, header.get(dsc::subtype));
   if (operation == nullptr) {
     return bad_header(err_class::UNSUPPORTED_OPCODE, "no such operation, or a vendor's", "SDXI 6",
-                      type << 8 | subtype);
+                      util::load_le32(header.bytes().data()));
   }
   if (const auto usable = check_availability(registers, context, *operation, type); !usable) {
     return refuse(usable.error());
