@@ -75,6 +75,23 @@ TEST_F(CrowdTest, AStartAndAStopOfAllContextsAreWorkedOffInPieces) {
   }
 }
 
+// Tables in local memory cost as well, and every context of the range counts, also one that is not
+// there.
+TEST(BudgetTest, AnOperationOnAllContextsTakesManyRuns) {
+  FunctionGroup group;
+  Machine m(group, {.max_cxt = 0xffff});
+  m.activate();
+  for (const auto& d :
+       {stop(1, 0xffff), start(1, 0xffff, std::nullopt, admin_subtype::DSC_CXT_START_RS)}) {
+    m.submit(m.context(0), d);
+    const auto end = m.write_index(m.context(0));
+    unsigned runs = 0;
+    for (; runs < 1000 && m.read_index(m.context(0)) < end; ++runs) m.step();
+    EXPECT_GE(runs, 0xffff * 1024u / m.device->options().run_bytes);
+    EXPECT_LT(runs, 1000u);
+  }
+}
+
 // Each access to memory behind a peer is a message and its answer.
 TEST(BudgetTest, ARunMakesFewAccessesThroughAPeer) {
   FunctionGroup group;
@@ -84,7 +101,7 @@ TEST(BudgetTest, ARunMakesFewAccessesThroughAPeer) {
   for (ContextNumber i = 1; i <= 8; ++i) {
     auto& c = m.start_context(i, 64);
     for (int k = 0; k < 60; ++k) {
-      auto d = k % 8 == 7 ? copy(from, to, 1 << 20) : nop();
+      auto d = k == 59 ? copy(from, to, 1 << 20) : nop();
       m.attach_completion(d);
       m.push(c, d);
     }
@@ -101,7 +118,8 @@ TEST(BudgetTest, ARunCopiesAMebibyteAtMost) {
   m.activate();
   constexpr std::uint64_t kSize = 8u << 20;
   const auto from = m.allocate(kSize), to = m.allocate(kSize);
-  for (ContextNumber i = 1; i <= 8; ++i) m.submit(m.start_context(i), copy(from, to, kSize));
+  for (ContextNumber i = 1; i <= 8; ++i) m.start_context(i);
+  for (ContextNumber i = 1; i <= 8; ++i) m.submit(m.context(i), copy(from, to, kSize));
   const auto bytes = [&m] { return m.device->contexts().statistics().bytes; };
   for (bool more = true; more;) {
     const auto before = bytes();

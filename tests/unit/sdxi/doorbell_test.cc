@@ -92,6 +92,23 @@ TEST_F(DoorbellTest, AStartThatSignalsItsOwnContextForgetsNoOther) {
   EXPECT_EQ(m_.read_index(again), 1u);
 }
 
+// A doorbell of a context that has its place in the line already: it keeps it, and so do the
+// others.
+TEST_F(DoorbellTest, ADoorbellOfAContextThatWaitsForItsTurnForgetsNoOther) {
+  constexpr std::uint64_t kSize = 1u << 20;
+  const auto from = m_.allocate(kSize), to = m_.allocate(kSize);
+  for (ContextNumber i = 1; i <= 8; ++i) m_.start_context(i);
+  for (ContextNumber i = 1; i <= 8; ++i) m_.submit(m_.context(i), copy(from, to, kSize));
+  for (int step = 0; step < 4; ++step) {
+    m_.step();
+    for (ContextNumber i = 1; i <= 8; ++i) m_.doorbell(i, 1);
+  }
+  m_.run();
+  for (ContextNumber i = 1; i <= 8; ++i) {
+    EXPECT_EQ(m_.read_index(m_.context(i)), 1u) << i;
+  }
+}
+
 // A guest may ring all doorbells, and name all contexts in a start: a run() does a part of it.
 TEST_F(DoorbellTest, DoorbellsAreEvaluatedWithinTheBudgetOfARun) {
   constexpr ContextNumber kLast = 40000;

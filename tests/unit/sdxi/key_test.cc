@@ -57,6 +57,14 @@ TEST_F(AKeyTest, AnyAKeyOfTheTableMayBeUsed) {
 
 // D-181
 TEST_F(AKeyTest, IndexesBeyondTheTableAndInvalidEntriesAreRefused) {
+  // What lies behind the table would do.
+  const auto table = m_.allocate(8192, 4096);
+  for (const unsigned index : {0, 256}) {
+    m_.at<akey_t>(table + index * akey_t::kSize).set(akey_t::vl, 1);
+  }
+  spec::set_address(m_.at<spec::cxt_l1_ent>(c_.l1), spec::cxt_l1_ent::akey_ptr, table);
+  m_.admin(update_contexts(5, 5, spec::tgt_pcd::UPD_L1));
+  EXPECT_FALSE(m_.execute(c_, copy(from_, to_, 64)).er);
   expect_refused(256, 0, 0, 0x2320);
   expect_refused(0, 0xffff, 1, 0x2320);
   expect_refused(9, 0, 0, 0x2320);

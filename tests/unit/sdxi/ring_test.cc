@@ -74,12 +74,43 @@ TEST_F(RingTest, RingsOfAnySizeWrap) {
   }
 }
 
+TEST_F(RingTest, DescriptorsAreTakenTogetherUpToTheEndOfTheRingOnly) {
+  for (int i = 0; i < 60; ++i) m_.submit(c_, nop());
+  m_.run();
+  const auto stray = make(spec::dsc_type::VENDOR_GRP_0, 0);
+  const auto behind = c_.ring + 64 * std::uint64_t{spec::kDescriptorSize};
+  std::ranges::copy(stray, m_.host(behind));
+  for (int i = 0; i < 8; ++i) m_.push(c_, nop());
+  m_.doorbell(5, 68);
+  m_.run();
+  EXPECT_EQ(m_.read_index(c_), 68u);
+  EXPECT_EQ(m_.state(c_), cxtv::CXTV_RUN);
+  EXPECT_TRUE(std::ranges::equal(stray, std::span(m_.host(behind), stray.size())));
+}
+
 TEST_F(RingTest, AFullRingIsProcessed) {
   for (int i = 0; i < 64; ++i) m_.push(c_, nop());
   m_.doorbell(5, 64);
   m_.run();
   EXPECT_EQ(m_.read_index(c_), 64u);
   EXPECT_EQ(m_.state(c_), cxtv::CXTV_RUN);
+  for (std::uint64_t i = 0; i < 64; ++i) {
+    EXPECT_EQ(m_.at<hdr>(m_.slot(c_, i)).get(hdr::vl), 0u) << i;
+  }
+}
+
+// 5.3 step 9b
+TEST_F(RingTest, ReadIndexDoesNotPassADescriptorThatIsBeingExecuted) {
+  constexpr std::uint64_t kSize = 4u << 20;
+  auto d = copy(m_.allocate(kSize), m_.allocate(kSize), kSize);
+  const auto block = m_.attach_completion(d);
+  m_.submit(c_, nop());
+  m_.submit(c_, d);
+  m_.step();
+  EXPECT_EQ(m_.signal(block), 1u);
+  EXPECT_EQ(m_.read_index(c_), 1u);
+  m_.run();
+  EXPECT_EQ(m_.read_index(c_), 2u);
 }
 
 // D-109 D-124
@@ -148,7 +179,7 @@ TEST_F(RingTest, WaitingForAValidBitBacksOff) {
   m_.run();
   const auto begin = m_.now();
   unsigned looks = 0;
-  for (; m_.now() - begin < std::chrono::seconds(10); ++looks) {
+  for (; m_.now() - begin < std::chrono::seconds(10) && looks < 1000; ++looks) {
     const auto next = m_.step();
     ASSERT_GT(next, m_.now());
     ASSERT_NE(next, util::kNever);
@@ -425,10 +456,15 @@ TEST_F(RingTest, SuccessPreservesEr) {
 
 // D-150
 TEST_F(RingTest, AnErrorWithNpStopsAndLogs) {
-  m_.submit(c_, copy(0x1000, 0x2000, 8));
+  auto d = copy(0x1000, 0x2000, 8);
+  const auto block = m_.attach_completion(d);
+  footer(d).set(spec::dsc_footer::np, 1);
+  m_.submit(c_, d);
   m_.run();
   EXPECT_EQ(m_.state(c_), cxtv::CXTV_ERR_FN);
   EXPECT_EQ(m_.records(), 1u);
+  EXPECT_EQ(m_.signal(block), 1u) << "csb_ptr means nothing";
+  EXPECT_FALSE(m_.er(block));
 }
 
 // D-151

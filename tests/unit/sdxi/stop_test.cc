@@ -297,6 +297,7 @@ TEST_F(StopTest, AFunctionStopTouchesMemoryInARunOnly) {
   EXPECT_EQ(m.gsv(), fn_gsv::GSV_STOPG_SF);
   m.run();
   EXPECT_EQ(m.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_EQ(m.state(m.context(0)), cxtv::CXTV_STOP_FN) << "the first that is visited";
   EXPECT_EQ(m.state(c), cxtv::CXTV_STOP_FN);
 }
 

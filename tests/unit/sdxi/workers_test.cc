@@ -221,6 +221,8 @@ TEST_P(WorkersTest, InterruptDescriptorsComeInTheirOrder) {
   entry.set(spec::akey_ent::vl, 1);
   entry.set(spec::akey_ent::iv, 1);
   entry.set(spec::akey_ent::intr_num, 5);
+  const auto control = std::this_thread::get_id();  // workers raise none
+  m_->on_interrupt = [control](unsigned) { EXPECT_EQ(std::this_thread::get_id(), control); };
   const auto at = m_->allocate(8, 8);
   for (std::uint64_t i = 1; i <= 50; ++i) {
     submit(c, atomic(spec::atomic_subtype::DSC_ATM_UADD, at, 8, 1));
