@@ -9,6 +9,7 @@
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/receive_queue.h"
 #include "connectx/ethernet/send_queue.h"
+#include "connectx/ethernet/transport_interface.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/memory/memory_keys.h"
@@ -81,20 +82,14 @@ void inspect_srq(const SharedReceiveQueue& srq, util::InspectNode& list) {
 
 void inspect_queue_pair(const QueuePair& qp, util::InspectNode& list) {
   auto& out = list.child(fmt::format("qp {:#x}", qp.qpn().value()));
-  const auto& transport = qp.rdma_qp();
   out.add_hex("qpn", qp.qpn().value());
-  out.add("type", rdma::to_string(transport.type()));
-  out.add("state", rdma::to_string(transport.state()));
   out.add_hex("uar_page", qp.uar_page().value());
   out.add_hex("send_cqn", qp.send_cqn().value());
   out.add_hex("receive_cqn", qp.receive_cqn().value());
-  out.add("next_send_psn", transport.next_send_psn());
-  out.add("last_acked_psn", transport.last_acked_psn());
-  out.add("next_receive_psn", transport.next_receive_psn());
-  out.add("retries_left", transport.retries_left());
+  if (qp.uses_srq()) out.add_hex("srqn", qp.srqn().value());
+  qp.rdma_qp().inspect(out);
   if (qp.has_send_queue()) inspect_posted("send_queue", qp.send_ring(), out);
   if (qp.has_receive_queue()) inspect_posted("receive_queue", qp.receive_ring(), out);
-  if (qp.uses_srq()) out.add_hex("srqn", qp.srqn().value());
 }
 
 void inspect_rdma(const Rdma& rdma, util::InspectNode& out) {
@@ -108,28 +103,115 @@ void inspect_rdma(const Rdma& rdma, util::InspectNode& out) {
       out, "shared_receive_queues", [&](auto&& visit) { rdma.for_each_srq(visit); }, inspect_srq);
 }
 
+void inspect_send_queue(const SendQueue& sq, util::InspectNode& list) {
+  auto& out = list.child(fmt::format("sq {:#x}", sq.sqn().value()));
+  out.add_hex("sqn", sq.sqn().value());
+  out.add("state", to_string(sq.state()));
+  out.add_hex("uar_page", sq.uar_page().value());
+  out.add_hex("cqn", sq.cq().cqn().value());
+  if (sq.tis() != nullptr) out.add_hex("tisn", sq.tis()->number.value());
+  out.add("has_work", sq.has_work());
+  inspect_posted("ring", sq.ring(), out);
+}
+
+void inspect_receive_queue(const ReceiveQueue& rq, util::InspectNode& list) {
+  auto& out = list.child(fmt::format("rq {:#x}", rq.rqn().value()));
+  out.add_hex("rqn", rq.rqn().value());
+  out.add("state", to_string(rq.state()));
+  out.add_hex("cqn", rq.cq().cqn().value());
+  out.add("users", rq.users());
+  out.add("dropped_since_last_cqe", rq.dropped());
+  inspect_posted("ring", rq.ring(), out);
+}
+
+void inspect_flow_table(const FlowTable& table, util::InspectNode& list) {
+  auto& out = list.child(fmt::format("flow_table {:#x}", table.id().value()));
+  out.add_hex("table_id", table.id().value());
+  out.add("level", table.attributes().level);
+  out.add("size", table.size());
+  out.add("groups", table.group_count());
+  out.add("flows", table.flow_count());
+  out.add("users", table.users());
+  if (const auto* next = table.miss()) out.add_hex("miss_table_id", next->id().value());
+}
+
 void inspect_ethernet(Ethernet& ethernet, util::InspectNode& out) {
   inspect_list(
       out, "send_queues", [&](auto&& visit) { ethernet.send_queues().for_each(visit); },
-      [](const SendQueue& sq, util::InspectNode& list) {
-        auto& node = list.child(fmt::format("sq {:#x}", sq.sqn().value()));
-        node.add_hex("sqn", sq.sqn().value());
-        node.add("state", to_string(sq.state()));
-        node.add("has_work", sq.has_work());
-      });
+      inspect_send_queue);
   inspect_list(
       out, "receive_queues", [&](auto&& visit) { ethernet.receive_queues().for_each(visit); },
-      [](const ReceiveQueue& rq, util::InspectNode& list) {
-        auto& node = list.child(fmt::format("rq {:#x}", rq.rqn().value()));
-        node.add_hex("rqn", rq.rqn().value());
-        node.add("state", to_string(rq.state()));
-      });
-  auto& steering = out.child("steering");
-  steering.add("tirs", ethernet.tirs().count());
-  steering.add("rq_tables", ethernet.rqts().count());
-  steering.add("flow_tables", ethernet.steering().table_count());
-  const auto& flows = ethernet.steering().flows();
-  steering.add("flows", flows.total() - flows.left());
+      inspect_receive_queue);
+  out.add("tirs", ethernet.tirs().count());
+  out.add("tiss", ethernet.tiss().count());
+  out.add("rq_tables", ethernet.rqts().count());
+  auto& steering = ethernet.steering();
+  if (const auto root = steering.root()) out.add_hex("root_flow_table", root->value());
+  inspect_list(
+      out, "flow_tables", [&](auto&& visit) { steering.for_each(visit); }, inspect_flow_table);
+}
+
+void inspect_memory_key(const rdma::MemoryKey& key, util::InspectNode& list) {
+  auto& out = list.child(fmt::format("mkey {:#x}", key.key().value()));
+  const auto& attributes = key.attributes();
+  out.add_hex("mkey", key.key().value());
+  out.add_hex("pd", attributes.pd.value());
+  out.add_hex("start", attributes.start);
+  out.add_hex("length", attributes.length);
+  out.add("length64", attributes.whole_space);
+  out.add("free", key.is_free());
+  const auto may = [&](std::string_view name, std::uint8_t right) {
+    out.add(name, (attributes.access & right) != 0);
+  };
+  may("local_write", rdma::kLocalWrite);
+  may("remote_read", rdma::kRemoteRead);
+  may("remote_write", rdma::kRemoteWrite);
+  may("remote_atomic", rdma::kRemoteAtomic);
+  out.add("pages", attributes.pages.size());
+  out.add("keys", attributes.indirect.size());
+}
+
+void inspect_traffic(std::string_view name, const TrafficTable& table, util::InspectNode& parent) {
+  const auto total = table.total();
+  auto& out = parent.child(name);
+  out.add("packets", total.packets);
+  out.add("octets", total.octets);
+}
+
+void inspect_port(const NetworkPort& network, util::InspectNode& out) {
+  out.add("admin_status", to_string(network.admin_status()));
+  out.add("oper_status", to_string(network.oper_status()));
+  out.add("vport_up", network.vport_is_up());
+  out.add("mtu", network.mtu());
+  out.add("frames_in_flight", network.in_flight());
+  const auto& counters = network.counters();
+  inspect_traffic("ethernet_received", counters.rx(Service::kEthernet, Way::kWire), out);
+  inspect_traffic("ethernet_sent", counters.tx(Service::kEthernet, Way::kWire), out);
+  inspect_traffic("rdma_received", counters.rx(Service::kRdma, Way::kWire), out);
+  inspect_traffic("rdma_sent", counters.tx(Service::kRdma, Way::kWire), out);
+  out.add("receive_discards", counters.all_received_discards());
+  out.add("receive_errors", counters.received_errors.packets);
+  out.add("transmit_errors", counters.transmit_errors.packets);
+  out.add("transmit_discards", counters.transmitted_discards);
+}
+
+/// Of each set only what is not 0.
+void inspect_q_counters(Resources& resources, util::InspectNode& out) {
+  auto& list = out.list("q_counters");
+  resources.for_each_q_counter([&](CounterSetId id, const QCounters& counters) {
+    auto& set = list.child(fmt::format("set {:#x}", id.value()));
+    set.add_hex("counter_set_id", id.value());
+    for (const auto& info : rdma::qp_counter_table()) {
+      if (counters.*info.value != 0) set.add(info.name, counters.*info.value);
+    }
+  });
+}
+
+void inspect_drops(const rdma::PortCounters& counters, util::InspectNode& out) {
+  for (std::size_t i = 0; i != counters.dropped.size(); ++i) {
+    const auto drop = static_cast<rdma::Drop>(i);
+    out.add(rdma::to_string(drop), counters.dropped_for(drop));
+  }
 }
 
 void inspect_commands(const CommandInterface& commands, util::InspectNode& out) {
@@ -160,12 +242,7 @@ void Device::inspect_device(util::InspectNode& out) const {
   card.add_hex("mac", options_.mac.to_u64());
   card.add_hex("node_guid", options_.node_guid);
   card.add("health", to_string(health_.syndrome()));
-  auto& port = out.child("port");
-  const auto& network = *parts_->network_port;
-  port.add("admin_status", to_string(network.admin_status()));
-  port.add("oper_status", to_string(network.oper_status()));
-  port.add("vport_up", network.vport_is_up());
-  port.add("mtu", network.mtu());
+  inspect_port(*parts_->network_port, out.child("port"));
   inspect_commands(*parts_->commands, out.child("commands"));
   inspect_resources(*parts_->resources, *parts_->memory_keys, out.child("resources"));
   inspect_list(
@@ -174,7 +251,12 @@ void Device::inspect_device(util::InspectNode& out) const {
   inspect_list(
       out, "completion_queues", [&](auto&& visit) { parts_->completion_queues->for_each(visit); },
       inspect_completion_queue);
+  inspect_list(
+      out, "memory_keys", [&](auto&& visit) { parts_->memory_keys->for_each(visit); },
+      inspect_memory_key);
+  inspect_q_counters(*parts_->resources, out);
   inspect_rdma(*parts_->rdma, out);
+  inspect_drops(parts_->rdma->counters(), out.child("rdma_drops"));
   inspect_ethernet(*parts_->ethernet, out.child("ethernet"));
 }
 

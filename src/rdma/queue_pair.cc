@@ -1,7 +1,5 @@
 #include "rdma/queue_pair.h"
 
-#include <fmt/format.h>
-
 #include "rdma/engine.h"
 #include "rdma/requester.h"
 #include "rdma/responder.h"
@@ -80,22 +78,27 @@ std::uint32_t QueuePair::receive_sequence() const { return responder_->msn(); }
 std::uint8_t QueuePair::retries_left() const { return requester_->retries_left(); }
 std::uint8_t QueuePair::rnr_retries_left() const { return requester_->rnr_retries_left(); }
 
-std::string QueuePair::inspect() const {
-  std::string text = fmt::format("QP {:#x} {} {}, PD {:#x}\n", qpn_.value(), service_.name,
-                                 to_string(state_), attributes_.pd.value());
+void QueuePair::inspect(util::InspectNode& out) const {
+  out.add("type", service_.name);
+  out.add("state", to_string(state_));
+  out.add_hex("pd", attributes_.pd.value());
   if (service_.connected) {
-    text += fmt::format("  peer: QP {:#x}, path MTU {}\n", attributes_.remote_qpn.value(),
-                        attributes_.path_mtu);
+    out.add_hex("peer_qpn", attributes_.remote_qpn.value());
+    out.add("path_mtu", attributes_.path_mtu);
   }
-  text += fmt::format(
-      "  send: next PSN {:#08x}, last acknowledged {:#08x}, {} requests begun, "
-      "{} outstanding, {} packets in flight, retries left {}, RNR retries left {}{}\n",
-      next_send_psn(), last_acked_psn(), send_sequence(), requester_->outstanding(),
-      requester_->in_flight(), retries_left(), rnr_retries_left(),
-      requester_->waits_for_rnr() ? ", waits for RNR timer" : "");
-  text += fmt::format("  receive: expected PSN {:#08x}, {} messages, {} answers waiting\n",
-                      next_receive_psn(), receive_sequence(), responder_->waiting_answers());
-  return text;
+  auto& sends = out.child("requester");
+  sends.add_hex("next_send_psn", next_send_psn());
+  sends.add_hex("last_acked_psn", last_acked_psn());
+  sends.add("requests_begun", send_sequence());
+  sends.add("requests_outstanding", requester_->outstanding());
+  sends.add("packets_in_flight", requester_->in_flight());
+  sends.add("retries_left", retries_left());
+  sends.add("rnr_retries_left", rnr_retries_left());
+  sends.add("waits_for_rnr_timer", requester_->waits_for_rnr());
+  auto& receives = out.child("responder");
+  receives.add_hex("next_receive_psn", next_receive_psn());
+  receives.add("messages", receive_sequence());
+  receives.add("answers_waiting", responder_->waiting_answers());
 }
 
 }  // namespace softhca::rdma

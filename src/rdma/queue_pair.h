@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "rdma/counters.h"
 #include "rdma/path.h"
 #include "rdma/timers.h"
 #include "rdma/types.h"
 #include "rdma/xrc_srqs.h"
+#include "util/inspect.h"
 #include "wire/ib_header.h"
 
 namespace softhca::rdma {
@@ -85,8 +85,8 @@ class QueuePair {
   std::uint8_t retries_left() const;
   std::uint8_t rnr_retries_left() const;
 
-  /// State, PSNs and what is outstanding, as lines of text.
-  std::string inspect() const;
+  /// State, peer, PSNs of both directions, and what is outstanding.
+  void inspect(util::InspectNode& out) const;
 
  private:
   friend class Engine;

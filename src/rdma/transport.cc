@@ -1,10 +1,13 @@
 #include "rdma/transport.h"
 
+#include <fmt/format.h>
+
 #include <cassert>
 
 #include "rdma/engine.h"
 #include "rdma/requester.h"
 #include "rdma/responder.h"
+#include "util/inspect.h"
 
 namespace softhca::rdma {
 namespace {
@@ -101,9 +104,11 @@ bool Transport::handle_frame(const wire::Frame& frame, util::Time now) {
 util::Time Transport::run(util::Time now, unsigned budget) { return engine_->run(now, budget); }
 
 std::string Transport::inspect() const {
-  std::string text;
-  for (const auto* qp : queue_pairs()) text += qp->inspect();
-  return text;
+  util::InspectNode all("queue_pairs");
+  for (const auto* qp : queue_pairs()) {
+    qp->inspect(all.child(fmt::format("qp {:#x}", qp->qpn().value())));
+  }
+  return all.to_text();
 }
 
 }  // namespace softhca::rdma

@@ -53,6 +53,13 @@ class Resources {
   /// Null if there is none. The set stays where it is until the next reset, also after it was
   /// freed, so that queues which still count in it do no harm.
   QCounters* q_counter(CounterSetId id);
+  /// The sets in use.
+  template <class Visit>
+  void for_each_q_counter(Visit&& visit) {
+    for (std::uint32_t id = 1; id < q_counters_.size(); ++id) {
+      if (const auto* set = q_counter(CounterSetId(id))) visit(CounterSetId(id), *set);
+    }
+  }
 
  private:
   static std::uint32_t queue_numbers(const Limits& limits);

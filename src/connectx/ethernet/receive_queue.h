@@ -72,6 +72,9 @@ class ReceiveQueue : public hca::Used {
   Rqn rqn() const { return rqn_; }
   const CompletionQueue& cq() const { return parts_.cq; }
   State state() const { return state_; }
+  const hca::WorkRing& ring() const { return wq_.ring; }
+  /// Frames without WQE since the last CQE, at most 255.
+  unsigned dropped() const { return dropped_; }
 
   /// MODIFY_RQ (PRM 7.7.1). To RST: all that is posted is forgotten.
   void set_state(State state);

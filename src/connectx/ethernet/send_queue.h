@@ -39,6 +39,7 @@ class SendQueue {
   UarPage uar_page() const { return wq_.uar_page; }
   Sqn sqn() const { return sqn_; }
   State state() const { return state_; }
+  const hca::WorkRing& ring() const { return wq_.ring; }
   const Tis* tis() const { return parts_.tis; }
   const CompletionQueue& cq() const { return parts_.cq; }
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
@@ -40,6 +41,13 @@ class MemoryKeys {
   CommandResult query(MKeyIndex index, const Command& command);
   CommandResult destroy(MKeyIndex index);
   std::size_t count() const { return records_.count(); }
+  /// In the order of their indexes.
+  template <class Visit>
+  void for_each(Visit&& visit) {
+    records_.for_each([&](const Record& record) {
+      visit(std::as_const(*table_.find_index(record.index.value())));
+    });
+  }
 
  private:
   using Context = util::View<spec::connectx::mkey_context>;

@@ -82,6 +82,8 @@ class NetworkPort final : public fabric::Port {
   /// A frame that an SQ must not send.
   void count_transmit_error(std::size_t bytes) { counters_.transmit_errors.add(bytes); }
   const TrafficCounters& counters() const { return counters_; }
+  /// Frames that were sent and not yet delivered.
+  std::uint64_t in_flight() const { return last_number_ - wire_.released(); }
 
   // For Device alone.
   std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {

@@ -131,6 +131,12 @@ void FlowTable::destroy_group(std::uint32_t id) {
   std::erase_if(groups_, [&](const auto& group) { return group->id() == id; });
 }
 
+std::size_t FlowTable::flow_count() const {
+  std::size_t flows = 0;
+  for (const auto& group : groups_) flows += group->size();
+  return flows;
+}
+
 // FlowSteering ---------------------------------------------------------------------------------
 
 FlowSteering::FlowSteering(const Limits& limits)

@@ -132,6 +132,7 @@ class FlowTable : public hca::Used {
   /// @pre find_group(id) != nullptr
   void destroy_group(std::uint32_t id);
   std::size_t group_count() const { return groups_.size(); }
+  std::size_t flow_count() const;
 
   const Flow* match(const PacketKeys& packet) const {
     for (const auto& group : groups_) {
@@ -188,7 +189,10 @@ class FlowSteering {
   util::Budget& groups() { return groups_; }
   util::Budget& flows() { return flows_; }
   util::Budget& destinations() { return destinations_; }
-  std::size_t table_count() const { return tables_.count(); }
+  template <class Visit>
+  void for_each(Visit&& visit) {
+    tables_.for_each(visit);
+  }
 
   /// Appends where a packet goes. Nothing: it is dropped, the default of NIC receive tables
   /// (PRM 7.11.4.1).

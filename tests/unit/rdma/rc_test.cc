@@ -376,8 +376,9 @@ TEST_F(Rc, InspectionNamesStateAndSequence) {
   pair.a.post(*pair.qa, write(0, 0, 10));
   pair.drive();
   const auto text = pair.a.transport.inspect();
-  EXPECT_NE(text.find("QP 0x11 RC RTS"), std::string::npos) << text;
-  EXPECT_NE(text.find("next PSN 0xfffff1"), std::string::npos) << text;
+  for (const auto* line : {"qp 0x11:", "type: RC", "state: RTS", "next_send_psn: 0xfffff1"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
 }
 
 TEST_F(Rc, RemoteMemoryIsReadAndWrittenThroughItsOwner) {
