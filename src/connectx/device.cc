@@ -66,7 +66,7 @@ Device::~Device() { port_.set_receiver(nullptr); }
 
 void Device::reset_device() {
   parts_->capabilities = std::make_unique<Capabilities>(options_.limits);
-  parts_->pages = std::make_unique<PageManager>(*this);
+  parts_->pages = std::make_unique<PageManager>();
   make_objects();
   parts_->commands = std::make_unique<CommandInterface>(*this);
 }
@@ -138,8 +138,9 @@ util::Time Device::run(util::Time now) {
   completion_queues().run(now);
   const bool more_commands = commands().run();
   run_send_doorbells();
-  const auto next =
-      std::min({rdma().run(now), ethernet().run(now), pages().run(now), port_registers().run(now)});
+  const bool initialized = commands().state() == HcaState::kInitialized;
+  const auto next = std::min({rdma().run(now), ethernet().run(now), port_registers().run(now),
+                              initialized ? pages().run(now, event_queues()) : util::kNever});
   // Last: what ran may have made events that are held back.
   return more_commands ? now : std::min(next, completion_queues().next_event());
 }

@@ -2,11 +2,7 @@
 
 #include <algorithm>
 
-#include "connectx/command/command_interface.h"
-#include "connectx/device.h"
-#include "connectx/event/event_queue.h"
 #include "util/endian.h"
-#include "util/log.h"
 
 namespace softhca::connectx {
 
@@ -59,18 +55,15 @@ std::uint32_t PageManager::take(std::uint32_t count, std::span<std::byte> addres
   return n;
 }
 
-void PageManager::cannot_give() {
+void PageManager::cannot_give(util::Time now) {
   event_outstanding_ = false;
-  retry_at_ = device_.now() + retry_delay_;
+  retry_at_ = now + retry_delay_;
   retry_delay_ = std::min(retry_delay_ * 2, kLastRetry);
 }
 
-util::Time PageManager::run(util::Time now) {
+util::Time PageManager::run(util::Time now, EventQueues& event_queues) {
   using spec::connectx::event_type;
-  if (device_.commands().state() != HcaState::kInitialized ||
-      !device_.event_queues().mapped(event_type::PAGE_REQUEST)) {
-    return util::kNever;
-  }
+  if (!event_queues.mapped(event_type::PAGE_REQUEST)) return util::kNever;
   if (!requested_regular_) {
     requested_regular_ = true;
     request(kRegularPages);
@@ -88,7 +81,7 @@ util::Time PageManager::run(util::Time now) {
   EventData data{};
   using Data = spec::connectx::event_data_page_request;
   util::MutableView<Data>(data).set(Data::num_pages, static_cast<std::uint32_t>(pages));
-  device_.event_queues().post(event_type::PAGE_REQUEST, 0, data);
+  event_queues.post(event_type::PAGE_REQUEST, 0, data);
   return util::kNever;
 }
 

@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "connectx/command/command.h"
+#include "connectx/event/event_queue.h"
 #include "pcie/dma_space.h"
 #include "util/clock.h"
 
 namespace softhca::connectx {
-
-class Device;
 
 class PageManager {
  public:
@@ -27,8 +26,6 @@ class PageManager {
   static constexpr std::int32_t kSparePages = 8;
   /// More than this nobody has been asked for.
   static constexpr std::size_t kMaxPages = 1u << 16;
-
-  explicit PageManager(Device& device) : device_(device) {}
 
   std::size_t held() const { return pages_.size(); }
   /// Pages still missing before boot, or before INIT_HCA.
@@ -42,12 +39,13 @@ class PageManager {
   /// Hands back up to `count` pages into `addresses`; returns how many.
   std::uint32_t take(std::uint32_t count, std::span<std::byte> addresses);
   /// The driver has no pages now. Asks again later.
-  void cannot_give();
+  void cannot_give(util::Time now);
 
   /// Asks for `count` more pages by event, or offers -count back.
   void request(std::int32_t count) { wanted_ += count; }
-  /// Posts the event that is due. Returns when to call again.
-  util::Time run(util::Time now);
+  /// Posts the event that is due, to `event_queues`. Returns when to call again.
+  /// @pre the driver has initialized the device
+  util::Time run(util::Time now, EventQueues& event_queues);
 
   /// The driver of the pages is gone: TEARDOWN_HCA keeps the pages, a new driver knows none.
   void stop_requests();
@@ -61,7 +59,6 @@ class PageManager {
     return held() < needed ? needed - static_cast<std::uint32_t>(held()) : 0;
   }
 
-  Device& device_;
   std::vector<pcie::Iova> pages_;
   std::unordered_set<pcie::Iova> known_;
   std::int32_t wanted_ = 0;

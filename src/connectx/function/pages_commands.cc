@@ -42,7 +42,7 @@ CommandResult manage_pages(Device& device, const Command& command) {
   const std::uint32_t entries = in.get(In::input_num_entries);
   switch (static_cast<Direction>(command.op_mod)) {
     case Direction::CANT_GIVE:
-      device.pages().cannot_give();
+      device.pages().cannot_give(device.now());
       return {};
     case Direction::GIVE: {
       const auto pas = command.in_tail(In::pas_offset);

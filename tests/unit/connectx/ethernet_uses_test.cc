@@ -66,25 +66,6 @@ TEST_F(EthernetUses, DomainStaysAsLongAsATirRefersToIt) {
   EXPECT_EQ(dealloc_domain(), Status::OK);
 }
 
-TEST_F(EthernetUses, TirStaysAsLongAsAFlowForwardsToIt) {
-  const auto tirn = host.create_direct_tir(host.create_rq(cqn));
-  const auto table = host.create_table(0, 2);
-  const auto group = host.create_group(table, 0, 3);
-  ASSERT_TRUE(host.set_flow(table, group, 1, {{destination_type::TIR, tirn}}).ok());
-  const auto destroy_tir = [&] {
-    return destroy<destroy_tir_in>(Opcode::DESTROY_TIR, destroy_tir_in::tirn, tirn);
-  };
-  EXPECT_EQ(destroy_tir(), Status::BAD_RES_STATE);
-  using In = delete_flow_table_entry_in;
-  const auto deleted =
-      host.call<delete_flow_table_entry_out, In>(Opcode::DELETE_FLOW_TABLE_ENTRY, [&](auto in) {
-        in.set(In::table_id, table);
-        in.set(In::flow_index, 1);
-      });
-  EXPECT_TRUE(deleted.ok());
-  EXPECT_EQ(destroy_tir(), Status::OK);
-}
-
 TEST_F(EthernetUses, EverythingGoesAtOnceWithTheDevice) {
   // In an order in which nothing goes before those that use it: that is asserted.
   host.steer_all_to(host.create_direct_tir(host.create_rq(cqn)));
