@@ -231,7 +231,7 @@ void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& comple
   encode_responder_cqe(cqe,
                        {.qpn = qp.qpn(),
                         .user_index = user_index,
-                        .is_datagram = qp.rdma_qp().type() == rdma::QpType::kUd,
+                        .is_datagram = qp.rdma_qp().service().datagram,
                         .is_gsi = qp.service() == QueuePair::Service::QP1},
                        completion, device_ticks(now_));
   write_cqe(qp, qp.receive_cqn(), cqe, failed || completion.solicited);

@@ -95,7 +95,7 @@ CommandResult attach_to_mcg(Device& device, const Command& command) {
   const auto in = command.input<attach_to_mcg_in>();
   const auto* qp = device.rdma().find_qp(Qpn(in.get(attach_to_mcg_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kGroupSection, "unknown QPN");
-  if (qp->rdma_qp().type() != rdma::QpType::kUd) {
+  if (!qp->rdma_qp().service().datagram) {
     return refuse(Status::BAD_PARAM, kGroupSection, "only UD QPs take multicast");
   }
   const auto group = rdma::Gid::from(in.get(attach_to_mcg_in::multicast_gid));
