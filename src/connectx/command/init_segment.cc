@@ -31,8 +31,9 @@ InitSegment::InitSegment() {
   image_.set(Layout::log_cmdq_size, kLogQueueSize);
   image_.set(Layout::log_cmdq_stride, kLogStride);
   // All ones here would mean a device that has fallen off the bus.
-  image_.sub(Layout::health_buffer)
-      .set(HealthBuffer::fw_version, kFirmwareMajor << 16 | kFirmwareMinor);
+  const auto health = image_.sub(Layout::health_buffer);
+  health.set(HealthBuffer::fw_version_major, kFirmwareMajor);
+  health.set(HealthBuffer::fw_version_minor, kFirmwareMinor);
 }
 
 pcie::Iova InitSegment::queue_address() const {

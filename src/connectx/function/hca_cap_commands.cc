@@ -9,14 +9,30 @@
 #include "connectx/function/capabilities.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/hca.h"
+#include "util/endian.h"
+#include "util/field.h"
 
 namespace softhca::connectx {
 
 namespace {
 
-Capabilities::Type group_of(std::uint16_t op_mod) {
-  return static_cast<Capabilities::Type>(op_mod >> 1);
-}
+/// op_mod of both commands: a group of capabilities, and which of its values.
+struct OpMod {
+  using Layout = spec::connectx::hca_cap_op_mod;
+
+  explicit OpMod(std::uint16_t op_mod) {
+    util::Struct<Layout> bits;
+    util::store_be16(bits.bytes().data(), op_mod);
+    group = static_cast<Capabilities::Type>(bits.get(Layout::group));
+    mode = static_cast<spec::connectx::hca_cap_mode>(bits.get(Layout::mode));
+    known = bits.get(Layout::group) <= kGroupMax;
+  }
+
+  static constexpr std::uint32_t kGroupMax = 0xFF;
+  Capabilities::Type group;
+  spec::connectx::hca_cap_mode mode;
+  bool known;
+};
 
 }  // namespace
 
@@ -29,11 +45,10 @@ CommandResult query_hca_cap(Device& device, const Command& command) {
   if (in.get(In::other_function) != 0 || in.get(In::function_id) != 0) {
     return refuse(Status::BAD_PARAM, kSection, "the device has function 0 only");
   }
-  const auto mode = static_cast<Mode>(command.op_mod & 1);
-  const auto group = group_of(command.op_mod);
-  const auto image = command.op_mod > 0x1FF  ? std::span<const std::byte>()
-                     : mode == Mode::MAXIMUM ? device.capabilities().maximum(group)
-                                             : device.capabilities().current(group);
+  const OpMod asked(command.op_mod);
+  const auto image = !asked.known                  ? std::span<const std::byte>()
+                     : asked.mode == Mode::MAXIMUM ? device.capabilities().maximum(asked.group)
+                                                   : device.capabilities().current(asked.group);
   if (image.empty()) return refuse(Status::BAD_OP, kSection, "no such group of capabilities");
   std::ranges::copy(image, command.output<Out>().sub(Out::capability).begin());
   return {};
@@ -41,15 +56,17 @@ CommandResult query_hca_cap(Device& device, const Command& command) {
 
 CommandResult set_hca_cap(Device& device, const Command& command) {
   using In = spec::connectx::set_hca_cap_in;
+  using Mode = spec::connectx::hca_cap_mode;
   constexpr std::string_view kSection = "PRM 12.3.4";
   const auto in = command.input<In>();
   if (in.get(In::other_function) != 0 || in.get(In::function_id) != 0) {
     return refuse(Status::BAD_PARAM, kSection, "the device has function 0 only");
   }
-  if (command.op_mod > 0x1FF || command.op_mod % 2 != 0) {
+  const OpMod asked(command.op_mod);
+  if (!asked.known || asked.mode != Mode::MAXIMUM) {
     return refuse(Status::BAD_OP, kSection, "no such group of capabilities");
   }
-  auto result = device.capabilities().set(group_of(command.op_mod), in.get(In::capability));
+  auto result = device.capabilities().set(asked.group, in.get(In::capability));
   // There are no objects yet: INIT_HCA comes later.
   device.rdma().set_max_qps(Limits::count(device.limits().log_max_qp));
   device.ethernet().send_queues().set_max(Limits::count(device.limits().log_max_sq));

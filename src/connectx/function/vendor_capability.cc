@@ -7,7 +7,7 @@ namespace softhca::connectx {
 void VendorCapability::handle_write(std::uint32_t offset, std::size_t size,
                                     std::span<std::byte> capability) {
   const auto touched = [&](std::uint32_t at) { return offset < at + 4 && at < offset + size; };
-  if (touched(kControl)) space_ = util::load_le32(&capability[kControl]) & 0xFFFF;
+  if (touched(kControl)) space_ = util::load_le16(&capability[kControl]);
   if (touched(kSemaphore)) {
     const auto wanted = util::load_le32(&capability[kSemaphore]);
     // Whoever finds his own value there after writing it holds it; only 0 takes it away from him.

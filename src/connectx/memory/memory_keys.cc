@@ -24,7 +24,8 @@ constexpr unsigned kLogMaxPage = 48;
 constexpr pcie::Iova kPageMask = 0xFFF;
 
 AccessMode access_mode(util::View<Layout> context) {
-  return static_cast<AccessMode>(context.get(Layout::access_mode_4_2) << 2 |
+  return static_cast<AccessMode>(context.get(Layout::access_mode_4_2)
+                                     << Layout::access_mode.kWidth |
                                  context.get(Layout::access_mode));
 }
 

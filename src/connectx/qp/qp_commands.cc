@@ -95,7 +95,7 @@ void write_live_fields(util::MutableView<qpc> out, QueuePair& qp) {
     out.set(qpc::sw_sq_wqebb_counter, *counter & qpc::sw_sq_wqebb_counter.kMax);
   }
   if (const auto counter = qp.record().read(0)) {
-    out.set(qpc::sw_rq_counter, *counter & 0xFFFF);
+    out.set(qpc::sw_rq_counter, *counter & qpc::sw_rq_counter.kMax);
   }
   // Without it drivers tell an empty address handle.
   const auto path = out.sub(qpc::primary_address_path);

@@ -23,8 +23,8 @@ constexpr QpParts part(spec::connectx::qp_opt_param_bit bit) {
   return QpParts{1} << static_cast<unsigned>(bit);
 }
 // Parts that have no bit there.
-inline constexpr QpParts kPartQueues = QpParts{1}
-                                       << 32;          ///< PD, CQs, doorbell record, reserved LKey
+/// PD, CQs, doorbell record, reserved LKey.
+inline constexpr QpParts kPartQueues = QpParts{1} << 32;
 inline constexpr QpParts kPartMtu = QpParts{1} << 33;  ///< path MTU and longest message
 inline constexpr QpParts kPartRemoteQpn = QpParts{1} << 34;
 inline constexpr QpParts kPartReceivePsn = QpParts{1} << 35;

@@ -23,8 +23,8 @@ rdma::Path make_path(util::View<ads> address) {
   path.traffic_class = static_cast<std::uint8_t>(address.get(ads::tclass));
   // Drivers write both forms of the same; one that writes only the second means it.
   if (path.traffic_class == 0) {
-    path.traffic_class =
-        static_cast<std::uint8_t>(address.get(ads::dscp) << 2 | address.get(ads::ecn));
+    path.traffic_class = static_cast<std::uint8_t>(address.get(ads::dscp) << ads::ecn.kWidth |
+                                                   address.get(ads::ecn));
   }
   path.vlan_priority = static_cast<std::uint8_t>(address.get(ads::eth_prio));
   path.flow_label = address.get(ads::flow_label);

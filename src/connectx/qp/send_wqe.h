@@ -26,12 +26,13 @@ struct SendCookie {
   bool event = false;
 
   std::uint32_t pack() const {
+    // no format: the device's own packing
     return index | std::uint32_t{opcode} << 16 | std::uint32_t{event} << 24;
   }
   static SendCookie unpack(std::uint32_t cookie) {
     return {.index = static_cast<std::uint16_t>(cookie),
-            .opcode = static_cast<std::uint8_t>(cookie >> 16),
-            .event = (cookie >> 24 & 1) != 0};
+            .opcode = static_cast<std::uint8_t>(cookie >> 16),  // no format: as packed above
+            .event = (cookie >> 24 & 1) != 0};                  // no format: likewise
   }
 };
 

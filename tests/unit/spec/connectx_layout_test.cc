@@ -64,7 +64,8 @@ TEST(ConnectxLayout, InitializationSegmentHasItsControlsWhereTheDriverPolls) {
   EXPECT_EQ(place(init_segment::initializing), (Place{0x1fc, 31, 31}));
   EXPECT_EQ(place(init_segment::internal_timer), (Place{0x1000, 63, 0}));
   EXPECT_EQ(place(init_segment::health_counter), (Place{0x1010, 23, 0}));
-  EXPECT_EQ(at(init_segment::health_buffer) + place(health_buffer::fw_version).offset, 0x230u);
+  EXPECT_EQ(at(init_segment::health_buffer) + place(health_buffer::fw_version_major).offset,
+            0x230u);
   EXPECT_EQ(at(init_segment::health_buffer) + place(health_buffer::ext_synd).offset + 2, 0x23eu);
 }
 
