@@ -7,6 +7,7 @@
   100 columns; no tabs, no trailing blanks. Headers begin with a comment and `#pragma once`.
 - Devices and engines shift and mask no fields of a document's formats: these are declared in src/spec, and bytes
   of packets in src/wire. What is no format says so: `// no format: why`, on the line or above it.
+- What all devices stand on (wire/, fabric/, pcie/, rdma/, hca/) names none of them, nor its document.
 - Every folder of src/ has a README.md with a table of its parts and a part "What it does not implement". Files that
   a README names are there, and so are the tests that docs/ and READMEs name. Pages that are made of rows
   (tools/docs.py) are not stale.
@@ -31,6 +32,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINES_MAX = {"src": 400, "tests": 600, "bench": 600, "fuzz": 600}
 FUNCTION_LINES_MAX = 60
 COLUMNS_MAX = 100
+# Folders that all devices stand on, and what names one of them.
+NEUTRAL = {"wire", "fabric", "pcie", "rdma", "hca"}
+DEVICES = re.compile(r"connectx|\bmlx|mellanox|mthca|sdxi|rsnic|jingzhao|\bPRM\b", re.I)
 WITHOUT_FORMATS = {"hca", "rdma", "ethernet", "connectx", "sdxi"}
 
 # What is still to be mended: (rule, file). The list shrinks to nothing.
@@ -129,6 +133,16 @@ def rule_formats(name, text):
             yield f"{name}:{number}: a shift or mask outside of src/spec: {line.strip()}"
 
 
+def rule_neutral(name, text):
+    parts = name.split("/")
+    if parts[0] != "src" or parts[1] not in NEUTRAL:
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        match = DEVICES.search(line)
+        if match:
+            yield f"{name}:{number}: names a device or its document: {match[0]}"
+
+
 def rule_readmes(tree):
     """`tree`: names of all files, texts of the Markdown files."""
     names, texts = tree
@@ -178,6 +192,7 @@ FILE_RULES = {
     "chapters": rule_chapters,
     "functions": rule_functions,
     "formats": rule_formats,
+    "neutral": rule_neutral,
 }
 
 

@@ -31,7 +31,7 @@ constexpr std::uint32_t syndrome_of(std::string_view section, std::string_view t
   return hash | 1;
 }
 
-/// `return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown PD");` Both texts must be literals.
+/// `return refuse(Status::kBadResource, "12.8.1", "unknown PD");` Both texts must be literals.
 template <class Status>
 constexpr tl::unexpected<Refusal<Status>> refuse(Status status, std::string_view section,
                                                  std::string_view text) {

@@ -39,7 +39,7 @@ class Function {
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
 
-  /// A name for logs, e.g. "connectx0".
+  /// A name for logs, e.g. "hca0".
   const std::string& name() const { return name_; }
 
   /// What each BAR announces; the registers themselves are in config().

@@ -198,7 +198,7 @@ bool Requester::done(const Entry& e) const {
   return e.psns == 0 ? e.executed : unacked_ >= e.end_psn();
 }
 
-/// PRM 7.4.3: a completion gives the buffers back. Of what nobody acknowledges, of what is
+/// IBTA 10.8.5: a completion gives the buffers back. Of what nobody acknowledges, of what is
 /// flushed, and of copies that were sent again, frames may still be on their way to being read.
 bool Requester::is_released(const Entry& e) {
   if (engine_.released(e.last_frame)) return true;

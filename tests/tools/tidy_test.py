@@ -82,6 +82,16 @@ class Functions(unittest.TestCase):
         self.assertEqual(problems("src/util/a.cc", "class A {\n" + "  void f() { g(); }\n" * 100 + "};\n"), [])
 
 
+class Neutral(unittest.TestCase):
+    def test_what_devices_stand_on_names_none(self):
+        for line in ("// as ConnectX does", "// PRM 7.4.3", 'log("mlx5");', "// SDXI 5.3"):
+            self.assertTrue(any("names a device" in p for p in problems("src/rdma/a.cc", line + "\n")), line)
+
+    def test_devices_name_themselves_and_words_are_no_documents(self):
+        self.assertEqual(problems("src/connectx/a.cc", "// PRM 7.4.3\n"), [])
+        self.assertEqual(problems("src/hca/a.cc", "// prmx\n"), [])
+
+
 class Formats(unittest.TestCase):
     def bites(self, line, folder="connectx/qp"):
         return any("shift or mask" in problem for problem in problems(f"src/{folder}/a.cc", line + "\n"))
