@@ -39,8 +39,7 @@ run on b ibv_devinfo -d "$(on b ls "/sys/bus/pci/devices/$second/infiniband")"
 # And after a reset the first one comes back.
 echo 1 > "/sys/bus/pci/devices/$first/reset" || fail "reset"
 echo "$first" > /sys/bus/pci/drivers/mlx5_core/bind || fail "bind $first"
-has_netdev() { [ -n "$(netdev_of "$first")" ] && [ -n "$(ibdev_of "$first")" ]; }
-wait_for 30 "the first function again" has_netdev
+expect_functions 2
 
 # Random doorbells for queues in use: traffic of the first device to itself, which may well fail.
 IF_a=$(netdev_of "$first") IB_a=$(ibdev_of "$first")

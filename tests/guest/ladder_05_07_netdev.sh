@@ -1,6 +1,7 @@
 #!/bin/bash
-# Steps 5 to 7: netdev and carrier; ping; TCP and UDP with checked content through the offloads: checksums, TSO and
-# UDP segmentation, RSS over several queues, VLAN tags inserted and stripped by the device and by the kernel.
+# Steps 5 to 7: netdev and carrier; ping; the port's MTU; TCP and UDP with checked content through the offloads:
+# checksums, TSO and UDP segmentation, RSS over several queues, VLAN tags inserted and stripped by the device and by the
+# kernel.
 . "$(dirname "$0")/lib.sh"
 transfer="$(dirname "$0")/transfer.py"
 
@@ -51,6 +52,13 @@ for name in tx_packets rx_packets; do
 done
 
 two_hosts 1500
+# b takes nothing longer than its MTU.
+ip -n a link set "$IF_a" mtu 4500 || fail "a longer MTU on host a alone"
+count
+run on a ping -q -c 1 -s 1472 -M do "$ADDRESS_b"
+on a ping -q -c 3 -i 0.1 -W 1 -s 3000 -M do "$ADDRESS_b" && fail "host b took frames of 3042 bytes"
+more_than 2 b rx_oversize_pkts_phy
+two_hosts 1500
 for host in a b; do
   eval "on $host ethtool -k \$IF_$host" >/tmp/features
   for feature in rx-checksumming tx-checksumming tcp-segmentation-offload rx-vlan-offload tx-vlan-offload; do
@@ -59,8 +67,7 @@ for host in a b; do
 done
 
 # Connections of 256 KiB: segmented by the device, checksums by the device, and no queue of b without a share (with
-# 12 connections for each queue one stays empty by chance less than once in
-# 100,000 times).
+# 12 connections for each queue one stays empty by chance less than once in 100,000 times).
 queues=$(on b ethtool -l "$IF_b" | awk '/^Combined:/ {n = $2} END {print n}')
 [ "$queues" -ge 2 ] || fail "$queues queues: too few for RSS"
 connections=$((12 * queues))

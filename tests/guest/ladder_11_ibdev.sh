@@ -1,5 +1,5 @@
 #!/bin/bash
-# Step 11: two active RoCE ports.
+# Step 11: two active RoCE ports, down and active again with their netdevs.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 for host in a b; do
@@ -12,4 +12,13 @@ for host in a b; do
   grep -q 'active_mtu:.*4096' /tmp/devinfo || fail "active MTU is not 4096"
   grep -q 'GID\[.*RoCE v2' /tmp/devinfo || fail "no RoCE v2 GID"
 done
+
+# port_is HOST STATE
+port_is() { eval "on $1 grep -q $2 /sys/class/infiniband/\$IB_$1/ports/1/state"; }
+ip -n a link set "$IF_a" down
+wait_for 10 "port of host a that is down" port_is a DOWN
+port_is b ACTIVE || fail "the port of host b went down with that of a"
+ip -n a link set "$IF_a" up
+wait_for 10 "active port of host a" port_is a ACTIVE
+wait_for 20 "RoCE v2 GID on host a" gid_index a
 clean_dmesg

@@ -45,9 +45,10 @@ wait_for() {
   done
 }
 
-# expect_functions N: N functions with netdev and RDMA device.
+# expect_functions N: N functions with netdev and RDMA device, which have the names that udev gives them.
 expect_functions() {
   wait_for 30 "$1 mlx5 functions" _functions_ready "$1"
+  udevadm settle --timeout=30 || fail "udev is not done after 30 s"
 }
 _functions_ready() {
   local n=0 f host
