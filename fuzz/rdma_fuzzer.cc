@@ -23,6 +23,7 @@ constexpr MKey kKey{0x100};
 constexpr MKey kSmallKey{0x200};
 constexpr Pd kPd{1};
 constexpr XrcSrqn kSrq{3};
+const Gid kGroup = Gid::from_ipv4(0xE0000001);
 
 class Input {
  public:
@@ -50,21 +51,33 @@ class Input {
   const std::uint8_t* end_;
 };
 
+/// Frames wait by reference, as in a switch, until the loop comes to deliver them.
 class Sink final : public fabric::Port {
  public:
   std::uint64_t transmit(const wire::Frame& frame) override {
-    // Reads all that the frame refers to, under the sanitizer's eyes.
-    std::vector<std::byte> bytes(frame.size());
-    frame.copy_to(bytes);
-    if (!wire::IbPacket::parse(wire::Frame::from_bytes(bytes))) __builtin_trap();
-    return 0;
+    waiting_.push_back(frame);
+    return ++transmitted_;
   }
   std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t) override {
     return transmit(frame);
   }
-  std::uint64_t released() const override { return 0; }
+  std::uint64_t released() const override { return transmitted_ - waiting_.size(); }
   void set_receiver(fabric::Receiver*) override {}
   bool link_up() const override { return true; }
+
+  /// Reads all that the frames refer to, under the sanitizer's eyes.
+  void carry() {
+    for (const auto& frame : waiting_) {
+      std::vector<std::byte> bytes(frame.size());
+      frame.copy_to(bytes);
+      if (!wire::IbPacket::parse(wire::Frame::from_bytes(bytes))) __builtin_trap();
+    }
+    waiting_.clear();
+  }
+
+ private:
+  std::vector<wire::Frame> waiting_;
+  std::uint64_t transmitted_ = 0;
 };
 
 class World {
@@ -79,6 +92,7 @@ class World {
     add_key(kSmallKey, 100);
     transport_.add_xrc_srq(kSrq, {.domain = {}, .pd = kPd});
     for (std::uint32_t i = 0; i < kQps; ++i) create(i);
+    (void)transport_.attach(Qpn(0x14), kGroup);
   }
 
   void step() {
@@ -103,7 +117,11 @@ class World {
         now_ += std::chrono::microseconds(input_.below(2000));
     }
   }
-  void run() { transport_.run(now_, 64); }
+  /// A turn of the loop. What waits for the frames to be read is done in a later one.
+  void run() {
+    transport_.run(now_, 64);
+    port_.carry();
+  }
 
  private:
   static constexpr std::uint32_t kQps = 8;
@@ -163,6 +181,12 @@ class World {
     bth.opcode = wire::Opcode(input_.take<std::uint8_t>());
     if (!wire::info(bth.opcode).defined) bth.opcode = wire::Opcode::RC_SEND_ONLY;
     bth.dest_qp = qp.qpn();
+    if (input_.take<std::uint8_t>() == 0) bth.dest_qp = Qpn(0x99);  // no such QP
+    if (qp.type() == QpType::kUd && (input_.take<std::uint8_t>() & 1) != 0) {
+      address.destination_gid = kGroup;
+      address.destination_mac = Mac::from_u64(0x01005E000001);
+      bth.dest_qp = wire::kMulticastQpn;
+    }
     const bool request = wire::info(bth.opcode).request;
     bth.psn = wire::Psn((request ? qp.next_receive_psn() : qp.last_acked_psn() + 1) +
                         static_cast<std::uint32_t>(input_.take<std::int8_t>() / 32));
@@ -202,7 +226,15 @@ class World {
     request.rkey = kKey;
     request.remote_address = 0x1000;
     request.is_inline = input_.take<std::uint8_t>() % 4 == 0;
-    if (request.is_inline) request.inline_data.resize(input_.below(400));
+    if (request.is_inline) {
+      request.inline_data.resize(input_.below(400));
+    } else if (input_.take<std::uint8_t>() % 4 == 0) {
+      // Between pointers.
+      request.inline_data.resize(100);
+      const auto from = input_.below(100);
+      request.sges.insert(request.sges.begin() + input_.below(2) % (request.sges.size() + 1),
+                          {.address = from, .length = 100 - from, .lkey = {}, .is_inline = true});
+    }
     request.ud.dst_gid = Gid::from_ipv4(0x0A000002);
     request.ud.qpn = Qpn(7);
     auto& queue = hca_.sends_posted[qp.qpn()];
@@ -249,7 +281,10 @@ class World {
   Sink port_;
   KeyTable keys_{dma_, KeyShape(8, 24)};
   util::Notes notes_{"fuzzer"};
-  Transport transport_{port_, keys_, notes_, {.gids = 1}};
+  Transport transport_{port_,
+                       keys_,
+                       notes_,
+                       {.gids = 1, .multicast_groups = 1, .multicast_members = 1, .requests = 32}};
   QueuePair* qps_[kQps] = {};
   util::Time now_{};
 };

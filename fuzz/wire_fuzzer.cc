@@ -40,7 +40,7 @@ void check_emit(const wire::Frame& frame, const wire::IbPacket& packet) {
     at += piece.size();
   });
   const auto bytes = bytes_of(again);
-  const auto parsed = wire::IbPacket::parse(wire::Frame::from_bytes(bytes));
+  const auto parsed = wire::IbPacket::parse(wire::Frame::from_bytes(bytes, frame.link()));
   require(parsed.has_value());
   auto expected = packet.bth;
   expected.pad_count = static_cast<std::uint8_t>((4 - packet.payload_size % 4) % 4);
@@ -48,20 +48,29 @@ void check_emit(const wire::Frame& frame, const wire::IbPacket& packet) {
   require(parsed->ext == packet.ext && parsed->payload_size == packet.payload_size);
 }
 
-void fuzz_roce(std::span<const std::byte> bytes) {
-  auto frame = wire::Frame::from_bytes(bytes);
+/// What is left of a frame whose CRCs a fuzzer does not find: as far as its own length reaches.
+std::span<const std::byte> packet_part(std::span<const std::byte> bytes, wire::Link link) {
+  if (link == wire::Link::kInfiniband) return bytes;
+  const auto info = ethernet::classify(wire::Frame::from_bytes(bytes));
+  if (info.l3 == ethernet::L3Type::kNone) return bytes;  // RoCEv1: the GRH tells the length
+  return bytes.first(info.l3_offset + info.l3_size);
+}
+
+void fuzz_packet(std::span<const std::byte> bytes, wire::Link link) {
+  auto frame = wire::Frame::from_bytes(bytes, link);
   auto packet = wire::IbPacket::parse(frame);
-  if (!packet && packet.error() == wire::PacketError::kIcrc) {
-    // A fuzzer finds no CRC: take the packet as one of this process, as far as IP reaches.
-    const auto info = ethernet::classify(frame);
-    frame = wire::Frame::from_bytes(bytes.first(info.l3_offset + info.l3_size));
+  using enum wire::PacketError;
+  if (!packet && (packet.error() == kIcrc || packet.error() == kVcrc)) {
+    // Take it as one of this process, whose CRCs nobody needs to check. The VCRC is checked first.
+    const bool only_the_crc = packet.error() == kIcrc;
+    frame = wire::Frame::from_bytes(packet_part(bytes, link), link);
     frame.set_icrc(wire::Frame::Icrc::kDeferred);
     packet = wire::IbPacket::parse(frame);
-    require(packet.has_value());
+    require(packet.has_value() || !only_the_crc);
   }
   if (!packet) return;
   std::array<std::byte, 40> grh;
-  wire::emit_ud_grh(frame, *packet, grh);
+  require(wire::emit_ud_grh(frame, *packet, grh) == packet->address.is_global());
   check_emit(frame, *packet);
 }
 
@@ -123,7 +132,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // Of its own size, so that a read beyond the end is seen.
   const auto input = std::as_bytes(std::span(data, size));
   const std::vector<std::byte> bytes(input.begin(), input.end());
-  fuzz_roce(bytes);
+  for (const auto link : {wire::Link::kEthernet, wire::Link::kInfiniband}) fuzz_packet(bytes, link);
   fuzz_ethernet(bytes);
   fuzz_segmentation(bytes);
   return 0;
