@@ -62,6 +62,15 @@ TEST(PacketInfo, WalksIpv6ExtensionHeaders) {
   EXPECT_EQ(info.l4, L4Type::kTcp);
   EXPECT_EQ(info.l4_offset, 14 + 40 + 8);
   EXPECT_EQ(info.tcp_flags, 0x0c2);
+
+  // RFC 8200 4.3: the length counts units of 8 bytes, without the first.
+  auto longer = from_hex(vectors::kTcpIpv6HopByHop);
+  longer[14 + 5] = std::byte{0x1d + 16};
+  longer[14 + 40 + 1] = std::byte{2};
+  longer.insert(longer.begin() + 14 + 40 + 8, 16, std::byte{0});
+  const auto behind = classify(Frame::from_bytes(longer));
+  EXPECT_EQ(behind.l4_offset, 14 + 40 + 24);
+  EXPECT_EQ(behind.tcp_flags, 0x0c2);
 }
 
 TEST(PacketInfo, SeesTwoTags) {

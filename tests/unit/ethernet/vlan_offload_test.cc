@@ -30,6 +30,14 @@ TEST(VlanOffload, InsertsTheTagBehindTheAddresses) {
   EXPECT_TRUE(std::equal(bytes.begin() + 14, bytes.end(), tagged.begin() + 18));
 }
 
+TEST(VlanOffload, InsertsServiceTagsToo) {
+  const auto bytes = from_hex(vectors::kTcpIpv4);
+  auto frame = Frame::from_bytes(bytes);
+  ASSERT_TRUE(insert_vlan(frame, EtherType::kServiceVlan, 0x0064));
+  const auto tagged = bytes_of(frame);
+  EXPECT_EQ(std::vector(tagged.begin() + 12, tagged.begin() + 18), from_hex("88a8 0064 0800"));
+}
+
 TEST(VlanOffload, InsertNeedsRoomInTheHead) {
   const std::vector<std::byte> bytes(300);
   auto full = Frame::from_bytes(bytes);

@@ -8,6 +8,7 @@
 
 #include "fabric/switch.h"
 #include "recorder.h"
+#include "util/endian.h"
 
 namespace softhca::fabric {
 namespace {
@@ -29,6 +30,16 @@ class CaptureTest : public testing::Test {
     std::size_t n = 0;
     for (auto at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++n;
     return n;
+  }
+
+  /// The number of the interface that the frame with this payload stands on.
+  std::uint32_t interface_of(std::string_view payload) const {
+    // Of an Enhanced Packet Block: interface, time stamp, two lengths; then the Ethernet header.
+    constexpr std::size_t kBefore = 5 * 4 + 14;
+    const auto all = file();
+    const auto at = all.find(payload);
+    if (at == std::string::npos || at < kBefore) return UINT32_MAX;
+    return util::load_le32(reinterpret_cast<const std::byte*>(all.data() + at - kBefore));
   }
 
   const std::string path_ =
@@ -56,6 +67,10 @@ TEST_F(CaptureTest, SeesEachFrameOnceWhateverBecomesOfIt) {
   for (const auto* text :
        {"port-a", "port-b", "port-c", "flooded", "forwarded", "filtered", "looped"}) {
     EXPECT_EQ(count(text), 1u) << text;
+  }
+  EXPECT_EQ(interface_of("flooded"), 0u);
+  for (const auto* text : {"forwarded", "filtered", "looped"}) {
+    EXPECT_EQ(interface_of(text), 1u);
   }
 }
 

@@ -246,7 +246,7 @@ TEST_F(Ud, MulticastIsHeardAtTheMacOfItsGroupAndInTheVlansOfThePort) {
     Pair fresh;
     fresh.connect(QpType::kUd);
     auto source = fresh.a.gid;
-    if (!group.is_ipv4()) source.gid = v6, source.gid.bytes[0] = std::byte{0xFD};
+    if (!group.is_ipv4()) source.gid.bytes.fill(std::byte{0xFD});
     source.vlan_id = vlan;
     fresh.a.transport.gids().set(0, source);
     auto tagged = fresh.b.gid;
