@@ -116,7 +116,7 @@ class Attack {
     const auto bytes = [&m] { return m.device->contexts().statistics().bytes; };
     for (unsigned i = 0; i < turns; ++i) {
       const auto before = bytes();
-      const bool more = m.step() <= m.now();
+      const bool more = m.step_further();
       if (bytes() - before > options.run_bytes + options.turn_bytes) std::abort();
       if (!more) return;
     }

@@ -16,7 +16,7 @@ std::size_t most_accesses(Machine& m) {
   std::size_t most = 0;
   for (bool more = true; more;) {
     m.trace.accesses.clear();
-    more = m.step() <= m.now();
+    more = m.step_further();
     most = std::max(most, m.trace.accesses.size());
   }
   return most;
@@ -123,7 +123,7 @@ TEST(BudgetTest, ARunCopiesAMebibyteAtMost) {
   const auto bytes = [&m] { return m.device->contexts().statistics().bytes; };
   for (bool more = true; more;) {
     const auto before = bytes();
-    more = m.step() <= m.now();
+    more = m.step_further();
     EXPECT_LE(bytes() - before, (1u << 20) + m.device->options().turn_bytes);
   }
 }

@@ -522,6 +522,11 @@ class Machine : private pcie::InterruptSink {
     now_ += std::chrono::nanoseconds(100);
     return device->run(now_);
   }
+  /// The same; true if there is more to do at once.
+  bool step_further() {
+    const auto next = step();
+    return next <= now_;
+  }
   void advance(util::Duration by) { now_ += by; }
   util::Time now() const { return now_; }
 
