@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <thread>
 #include <vector>
@@ -47,12 +49,17 @@ class ControlSocketTest : public ::testing::Test {
     return ::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(text.size());
   }
+  /// Until the server ends the connection, which it does within seconds.
   static std::string receive_all(const UniqueFd& fd) {
+    constexpr timeval kPatience{.tv_sec = 10, .tv_usec = 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
     std::string all;
     char buffer[4096];
+    errno = 0;
     for (ssize_t size; (size = ::recv(fd.get(), buffer, sizeof buffer, 0)) > 0;) {
       all.append(buffer, static_cast<std::size_t>(size));
     }
+    EXPECT_NE(errno, EAGAIN) << "the connection does not end";
     return all;
   }
   void expect_alive() {

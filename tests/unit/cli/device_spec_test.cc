@@ -21,6 +21,10 @@ TEST(DeviceSpec, ABareModelGetsAddressesOfItsPlace) {
   EXPECT_NE(first->node_guid, 0u);
 }
 
+TEST(DeviceSpec, TheGuidIsTheEui64OfTheMac) {
+  EXPECT_EQ(parse_nic("connectx,mac=02:03:04:05:06:07", 0)->node_guid, 0x020304FFFE050607u);
+}
+
 TEST(DeviceSpec, KeysChangeWhatTheyName) {
   const auto options = parse_nic("connectx,mac=02:00:00:00:0a:ff,guid=1234,vectors=8,name=left", 3);
   ASSERT_TRUE(options) << options.error().message;

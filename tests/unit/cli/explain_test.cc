@@ -94,6 +94,7 @@ TEST(Explain, ExitStatus) {
   EXPECT_EQ(run({"0x"}), 1) << "no number";
   EXPECT_EQ(run({"0x12zz"}), 1) << "no number";
   EXPECT_EQ(run({"0x1cc576b3d"}), 1) << "33 bits";
+  EXPECT_EQ(run({"cqe", "5x"}), 1) << "no number";
   EXPECT_EQ(run({"nonsense", "5"}), 1) << "no kind";
 }
 
