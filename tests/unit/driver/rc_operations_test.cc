@@ -360,6 +360,26 @@ TEST_F(RcDetails, TheKeyOfAllDmaMemoryNamesBusAddresses) {
   EXPECT_EQ(std::memcmp(b_->memory.data(), data.data(), data.size()), 0);
 }
 
+TEST_F(RcDetails, RegisteredMemoryMayBeginInsideOfAPage) {
+  connect(*a_, *b_);
+  // A page's length, which lies in two.
+  const auto to_page = -b_->address() % Host::kPageSize;
+  const auto target = b_->bytes(to_page + 4000, Host::kPageSize);
+  const auto key = must(connectx::MemoryKey::register_memory(
+      *b_->pd, target, {.local_write = true, .remote_write = true}));
+  const auto data = pattern(target.size(), 3);
+  std::copy(data.begin(), data.end(), a_->memory.begin());
+  const auto piece = a_->piece(0, data.size());
+  ASSERT_EQ(a_->qp->post_send({.id = 1,
+                               .opcode = SendOpcode::kRdmaWrite,
+                               .pieces = {&piece, 1},
+                               .remote_address = b_->address(to_page + 4000),
+                               .rkey = key->key()}),
+            PostStatus::kOk);
+  expect_success(wait(world_, *a_->send_cq), 1, CompletionOpcode::kRdmaWrite);
+  EXPECT_TRUE(std::equal(data.begin(), data.end(), target.begin()));
+}
+
 TEST_F(RcDetails, LargeRegistrationsUseLargePages) {
   constexpr std::size_t kSize = 5 << 20;
   Endpoint a(world_.a(), {.memory = kSize});
