@@ -42,9 +42,15 @@ TEST_F(RingTest, ARecordWithoutMemoryTellsNothing) {
 
 TEST_F(RingTest, ARecordMayLieBehindAPeerOrUnaligned) {
   util::store_be32(at(kRecord + 2), 0x11223344);
-  EXPECT_EQ(DoorbellRecord(dma, kRecord + 2).read(0), 0x11223344u);
+  util::store_be32(at(kRecord + 6), 0x55667788);
+  const auto expect_both = [&] {
+    DoorbellRecord unaligned(dma, kRecord + 2);
+    EXPECT_EQ(unaligned.read(0), 0x11223344u);
+    EXPECT_EQ(unaligned.read(1), 0x55667788u);
+  };
+  expect_both();
   make_remote();
-  EXPECT_EQ(DoorbellRecord(dma, kRecord + 2).read(0), 0x11223344u);
+  expect_both();
 }
 
 // WorkRing -------------------------------------------------------------------------------------
@@ -93,6 +99,7 @@ TEST_F(RingTest, CountersWrapAround) {
 TEST_F(RingTest, AnEntryThatReachesTheEndGoesOnAtTheBegin) {
   auto queue = pages({kBase}, 0, kPage);
   WorkRing ring({.offset = 64, .log_stride = 4, .log_count = 2});
+  *at(kBase) = std::byte{0xEE};  // of another ring in the same memory
   for (unsigned i = 0; i < 4; ++i) *at(kBase + 64 + 16 * i) = std::byte(i);
   post(3);
   ASSERT_EQ(ring.available(record), 3u);

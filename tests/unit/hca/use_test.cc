@@ -20,6 +20,7 @@ TEST(Use, AnObjectIsUsedAsLongAsAUserKeepsItsUse) {
   EXPECT_FALSE(users.any());
   {
     const Use first(users);
+    EXPECT_TRUE(users.any());
     const Use second(users);
     EXPECT_EQ(users.count(), 2u);
   }
