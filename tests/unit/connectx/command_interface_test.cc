@@ -291,14 +291,17 @@ TEST_F(CommandInterfaceTest, UnknownOpcodeIsRefusedWithASyndrome) {
 TEST_F(CommandInterfaceTest, InputShorterThanTheCommandIsABadInputLength) {
   host.enable();
   Input<s::set_driver_version_in> in(Opcode::SET_DRIVER_VERSION);
-  in.bytes().resize(16);
+  EXPECT_TRUE(host.execute(in.bytes(), 16).ok());
+  in.bytes().pop_back();
   EXPECT_EQ(host.execute(in.bytes(), 16).status(), Code::BAD_INPUT_LEN);
 }
 
 TEST_F(CommandInterfaceTest, OutputShorterThanTheCommandsIsABadOutputLength) {
   host.enable();
-  Input<s::query_hca_cap_in> in(Opcode::QUERY_HCA_CAP, 1);
-  EXPECT_EQ(host.execute(in.bytes(), 512).status(), Code::BAD_OUTPUT_LEN);
+  Input<s::query_adapter_in> in(Opcode::QUERY_ADAPTER);
+  constexpr auto kSize = s::query_adapter_out::kSize;
+  EXPECT_TRUE(host.execute(in.bytes(), kSize).ok());
+  EXPECT_EQ(host.execute(in.bytes(), kSize - 1).status(), Code::BAD_OUTPUT_LEN);
 }
 
 TEST_F(CommandInterfaceTest, ARefusalIsLoggedInWordsWithItsSection) {

@@ -240,38 +240,6 @@ TEST_F(QueueTest, AllEqsCanBeInUse) {
 // CQs
 // ----------------------------------------------------------------------------------------------
 
-TEST_F(QueueTest, OwnerBitTurnsWithEachLap) {
-  make_cq(2);
-  for (unsigned lap = 0; lap < 3; ++lap) {
-    for (unsigned i = 0; i < 4; ++i) {
-      EXPECT_TRUE(complete());
-      EXPECT_EQ(host.at(cq + 64 * i)[63] & std::byte{1}, std::byte(lap & 1));
-    }
-    util::store_be32(host.at(record), 4 * (lap + 1));
-  }
-}
-
-TEST_F(QueueTest, ArmingTellsOfCompletionsThatAreThereAlready) {
-  make_cq();
-  EXPECT_TRUE(complete());
-  EXPECT_EQ(events(), 0u);
-  arm_cq(0);
-  EXPECT_EQ(events(), 1u);
-  arm_cq(1);
-  EXPECT_EQ(events(), 1u) << "software has seen it";
-  EXPECT_TRUE(complete());
-  EXPECT_EQ(events(), 2u);
-}
-
-TEST_F(QueueTest, SolicitedArmingWaitsForASolicitedCompletion) {
-  make_cq();
-  arm_cq(0, true);
-  EXPECT_TRUE(complete(false));
-  EXPECT_EQ(events(), 0u);
-  EXPECT_TRUE(complete(true));
-  EXPECT_EQ(events(), 1u);
-}
-
 TEST_F(QueueTest, ArmingAsTwoDwordsIsTheSame) {
   make_cq();
   host.write32(host.uar * 4096 + 0x20, 0);
@@ -283,9 +251,13 @@ TEST_F(QueueTest, ArmingAsTwoDwordsIsTheSame) {
 // PRM 7.2: "HCA validates that the UAR page used to post the command matches the one specified in
 // the contexts of that object."
 TEST_F(QueueTest, ACqListensOnlyToItsOwnDoorbellPage) {
+  const auto before = host.uar;
+  host.uar = host.allocate_uar();
+  const auto after = host.allocate_uar();
   make_cq();
-  const auto other = host.allocate_uar();
-  host.write64(other * 4096 + 0x20, arm_word(0) << 32 | cqn);
+  for (const auto other : {before, after}) {
+    host.write64(other * 4096 + 0x20, arm_word(0) << 32 | cqn);
+  }
   EXPECT_TRUE(complete());
   EXPECT_EQ(events(), 0u);
 }
@@ -475,7 +447,7 @@ TEST_F(QueueTest, AnEqOutlivesItsCqs) {
   make_cq();
   Input<s::destroy_eq_in> in(Opcode::DESTROY_EQ);
   in->set(s::destroy_eq_in::eq_number, eqn);
-  EXPECT_EQ(host.execute<s::destroy_eq_out>(in).status(), Code::BAD_RES_STATE);
+  ASSERT_EQ(host.execute<s::destroy_eq_out>(in).status(), Code::BAD_RES_STATE);
   arm_cq(0);
   EXPECT_TRUE(complete());
   EXPECT_EQ(events(), 1u);

@@ -69,6 +69,17 @@ TEST(InitSegmentTest, HealthBufferSaysThatAllIsWell) {
   EXPECT_EQ(byte[0], std::byte{0});
 }
 
+TEST(DeviceTicks, AreSixPointFourNanosecondsEach) {
+  const auto at = [](std::uint64_t ns) {
+    return device_ticks(util::Time{std::chrono::nanoseconds(ns)});
+  };
+  EXPECT_EQ(at(6), 0u);
+  EXPECT_EQ(at(7), 1u);
+  EXPECT_EQ(at(31), 4u);
+  EXPECT_EQ(at(32), 5u);
+  EXPECT_EQ(at(32'000'000'013), 5'000'000'002u);
+}
+
 TEST(InitSegmentTest, FreeRunningTimerTicksAtTheAdvertisedFrequency) {
   FakeHost host;
   const auto read = [&] { return std::uint64_t{host.read32(0x1000)} << 32 | host.read32(0x1004); };

@@ -3,14 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/rdma_test_host.h"
+#include "connectx/rdma_wqe_builder.h"
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/srq.h"
 #include "spec/connectx/vport.h"
+#include "util/endian.h"
 
 namespace softhca::connectx {
 namespace {
@@ -19,6 +23,7 @@ using namespace spec::connectx;
 using testing::HostQp;
 using testing::QpOptions;
 using testing::RdmaTestHost;
+using testing::WqeBuilder;
 using Opcode = command_opcode;
 using Bit = qp_opt_param_bit;
 using State = qp_state;
@@ -113,9 +118,20 @@ TEST_F(RdmaQpCommands, WhatAQpRefersToIsInUse) {
 // PRM 7.2: "HCA validates that the UAR page used to post the command matches the one specified in
 // the contexts of that object."
 TEST_F(RdmaQpCommands, AQpListensOnlyToItsOwnDoorbellPage) {
-  const auto qp = host_.create_qp();
-  EXPECT_TRUE(host_.device.rdma().listens(Qpn(qp.qpn), UarPage(host_.uar)));
-  EXPECT_FALSE(host_.device.rdma().listens(Qpn(qp.qpn), UarPage(host_.uar + 1)));
+  auto [qp, peer] = host_.connected();
+  host_.run();  // a QP that comes to RTS looks for WQEs by itself
+  host_.post_send(qp, WqeBuilder(WqeBuilder::Opcode::NOP, 0, qp.qpn).bytes());
+  const auto ring = [&](std::uint32_t page) {
+    constexpr std::uint32_t kPageSize = 4096;
+    constexpr std::uint32_t kSendDoorbell = 0x800;
+    std::array<std::byte, 8> doorbell{};
+    util::store_be32(doorbell.data() + 4, qp.qpn << 8);
+    host_.device.write_bar(0, std::uint64_t{page} * kPageSize + kSendDoorbell, doorbell);
+    host_.device.run(host_.now);
+    return host_.poll_all(host_.cq).size();
+  };
+  EXPECT_EQ(ring(host_.uar + 1), 0u);
+  EXPECT_EQ(ring(host_.uar), 1u);
 }
 
 TEST_F(RdmaQpCommands, CqAndDoorbellPageOfAQueueThatDoesNotExistMayBeMissing) {
