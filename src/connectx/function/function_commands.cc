@@ -9,6 +9,7 @@
 #include "connectx/device.h"
 #include "connectx/function/capabilities.h"
 #include "connectx/function/pages.h"
+#include "connectx/port/network_port.h"
 #include "spec/connectx/hca.h"
 
 namespace softhca::connectx {
@@ -49,11 +50,16 @@ CommandResult init_hca(Device& device, const Command&) {
 CommandResult teardown_hca(Device& device, const Command& command) {
   using In = spec::connectx::teardown_hca_in;
   using Profile = spec::connectx::teardown_profile;
-  switch (static_cast<Profile>(command.input<In>().get(In::profile))) {
+  const auto profile = static_cast<Profile>(command.input<In>().get(In::profile));
+  switch (profile) {
     case Profile::GRACEFUL_CLOSE:
     case Profile::FORCE_CLOSE:
       device.drop_objects();
       device.commands().set_state(HcaState::kEnabled);
+      // A panic close takes the ports down as well. The next driver finds them up.
+      if (profile == Profile::FORCE_CLOSE) {
+        device.network_port().set_admin_status(NetworkPort::AdminStatus::DOWN);
+      }
       return {};
     case Profile::PREPARE_FAST_TEARDOWN:
       // The end comes with nic_interface = 1; state 0 in the output says that the device is ready.

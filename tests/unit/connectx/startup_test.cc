@@ -8,6 +8,7 @@
 #include "connectx/command/command_interface.h"
 #include "connectx/fake_host.h"
 #include "connectx/function/pages.h"
+#include "connectx/port/network_port.h"
 #include "connectx/port/vport.h"
 #include "pcie/bus_master.h"
 #include "spec/connectx/eq.h"
@@ -191,6 +192,28 @@ TEST(StartupTest, FunctionResetIsTheStateOfPowerOn) {
   EXPECT_EQ(host.read32(0x14), 0x56u);
   EXPECT_EQ(host.device().pages().held(), 0u);
   host.initialize();
+}
+
+// PRM 12.3.7: a panic close takes the ports down.
+TEST(StartupTest, APanicTeardownTakesThePortDownUntilTheNextDriverComes) {
+  constexpr auto kPanic = static_cast<std::uint32_t>(s::teardown_profile::FORCE_CLOSE);
+  FakeHost host;
+  host.initialize();
+  const auto status = [&] { return host.device().network_port().oper_status(); };
+  EXPECT_EQ(status(), s::paos_oper_status::UP);
+  ASSERT_TRUE(teardown(host, kPanic).ok());
+  EXPECT_EQ(status(), s::paos_oper_status::DOWN);
+  EXPECT_EQ(host.device().resources().uars().count(), 0u);
+  host.start_queue();
+  host.run();
+  EXPECT_EQ(status(), s::paos_oper_status::UP);
+}
+
+TEST(StartupTest, AGracefulTeardownLeavesThePortUp) {
+  FakeHost host;
+  host.initialize();
+  ASSERT_TRUE(teardown(host).ok());
+  EXPECT_EQ(host.device().network_port().oper_status(), s::paos_oper_status::UP);
 }
 
 TEST(StartupTest, FastTeardownLeavesTheDeviceQuiet) {
