@@ -1,6 +1,7 @@
 // Arbitrary frames to a transport whose QPs are in various states, mixed with what a device does:
 // posting, changing states, changing keys, letting time pass.
 //
+// The first byte is the link: RoCEv2, RoCEv1, InfiniBand with GRH or without.
 // A step of the input is one byte for what happens and a few for how. Frames come raw, or made with
 // right addresses, lengths and ICRC, so that they get past the parser.
 
@@ -70,7 +71,7 @@ class Sink final : public fabric::Port {
     for (const auto& frame : waiting_) {
       std::vector<std::byte> bytes(frame.size());
       frame.copy_to(bytes);
-      if (!wire::IbPacket::parse(wire::Frame::from_bytes(bytes))) __builtin_trap();
+      if (!wire::IbPacket::parse(wire::Frame::from_bytes(bytes, frame.link()))) __builtin_trap();
     }
     waiting_.clear();
   }
@@ -82,12 +83,15 @@ class Sink final : public fabric::Port {
 
 class World {
  public:
-  explicit World(Input& input) : input_(input) {
+  explicit World(Input& input)
+      : input_(input), encapsulation_(wire::Encapsulation(input.take<std::uint8_t>() % 4)) {
     (void)dma_.map(kIova, kMemory, memory_.data(), pcie::DmaAccess::kReadWrite);
     SourceAddress entry;
     entry.gid = Gid::from_ipv4(0x0A000001);
     entry.mac = Mac::from_u64(0x020000000001);
+    entry.roce_v2 = encapsulation_ == wire::Encapsulation::kRoceV2;
     transport_.gids().set(0, entry);
+    transport_.set_link_attributes({.lid = Lid(1), .lmc = 1, .virtual_lanes = {}});
     add_key(kKey, kMemory);
     add_key(kSmallKey, 100);
     transport_.add_xrc_srq(kSrq, {.domain = {}, .pd = kPd});
@@ -126,6 +130,12 @@ class World {
  private:
   static constexpr std::uint32_t kQps = 8;
 
+  wire::Link link() const {
+    const bool ethernet = encapsulation_ == wire::Encapsulation::kRoceV2 ||
+                          encapsulation_ == wire::Encapsulation::kRoceV1;
+    return ethernet ? wire::Link::kEthernet : wire::Link::kInfiniband;
+  }
+
   void add_key(MKey number, std::uint64_t length) {
     MemoryKey::Attributes key;
     key.key = number;
@@ -142,6 +152,8 @@ class World {
     a.pd = kPd;
     a.path.dst_gid = Gid::from_ipv4(0x0A000002);
     a.path.dst_mac = Mac::from_u64(0x020000000002);
+    a.path.dst_lid = Lid(4);
+    a.path.global = encapsulation_ != wire::Encapsulation::kLocal;
     a.path_mtu = 256;
     a.remote_qpn = Qpn(0x99);
     a.qkey = 5;
@@ -170,10 +182,13 @@ class World {
 
   void raw_frame() {
     const auto bytes = input_.bytes(input_.below(400));
-    transport_.handle_frame(wire::Frame::from_bytes(bytes), now_);
+    transport_.handle_frame(wire::Frame::from_bytes(bytes, link()), now_);
   }
   void made_frame(QueuePair& qp) {
     wire::IbAddress address;
+    address.encapsulation = encapsulation_;
+    address.source_lid = Lid(4);
+    address.destination_lid = Lid(1);
     address.source_gid = Gid::from_ipv4(0x0A000002);
     address.destination_gid = Gid::from_ipv4(0x0A000001);
     address.destination_mac = Mac::from_u64(0x020000000001);
@@ -236,6 +251,8 @@ class World {
                           {.address = from, .length = 100 - from, .lkey = {}, .is_inline = true});
     }
     request.ud.dst_gid = Gid::from_ipv4(0x0A000002);
+    request.ud.global = input_.take<std::uint8_t>() % 2 == 0;
+    request.ud.service_level = input_.take<std::uint8_t>() % 16;
     request.ud.qpn = Qpn(7);
     auto& queue = hca_.sends_posted[qp.qpn()];
     if (queue.size() < 64) queue.push_back(request);
@@ -275,16 +292,18 @@ class World {
   }
 
   Input& input_;
+  wire::Encapsulation encapsulation_;
   std::vector<std::byte> memory_ = std::vector<std::byte>(kMemory);
   pcie::DmaSpace dma_;
   testing::TestHca hca_;
   Sink port_;
   KeyTable keys_{dma_, KeyShape(8, 24)};
   util::Notes notes_{"fuzzer"};
-  Transport transport_{port_,
-                       keys_,
-                       notes_,
-                       {.gids = 1, .multicast_groups = 1, .multicast_members = 1, .requests = 32}};
+  Transport transport_{
+      port_,
+      keys_,
+      notes_,
+      {.link = link(), .gids = 1, .multicast_groups = 1, .multicast_members = 1, .requests = 32}};
   QueuePair* qps_[kQps] = {};
   util::Time now_{};
 };
