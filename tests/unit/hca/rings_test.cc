@@ -100,17 +100,17 @@ TEST_F(RingTest, AnEntryThatReachesTheEndGoesOnAtTheBegin) {
   auto queue = pages({kBase}, 0, kPage);
   WorkRing ring({.offset = 64, .log_stride = 4, .log_count = 2});
   *at(kBase) = std::byte{0xEE};  // of another ring in the same memory
-  for (unsigned i = 0; i < 4; ++i) *at(kBase + 64 + 16 * i) = std::byte(i);
+  for (unsigned i = 0; i < 4; ++i) *at(kBase + 64 + 16 * i) = std::byte(i + 1);
   post(3);
   ASSERT_EQ(ring.available(record), 3u);
   ring.consume(2);
   std::array<std::byte, 48> out{};
   EXPECT_TRUE(ring.read(queue, 0, out));
-  EXPECT_EQ(out[0], std::byte{2});
-  EXPECT_EQ(out[16], std::byte{3});
-  EXPECT_EQ(out[32], std::byte{0});
-  EXPECT_TRUE(ring.read(queue, 1, std::span(out).first(16)));
   EXPECT_EQ(out[0], std::byte{3});
+  EXPECT_EQ(out[16], std::byte{4});
+  EXPECT_EQ(out[32], std::byte{1});
+  EXPECT_TRUE(ring.read(queue, 1, std::span(out).first(16)));
+  EXPECT_EQ(out[0], std::byte{4});
   dma.unmap_all();
   EXPECT_FALSE(ring.read(queue, 0, out));
 }

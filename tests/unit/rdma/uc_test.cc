@@ -154,6 +154,7 @@ TEST_F(Uc, LeavingSqeFlushesInTurnsWhatWasPostedAndSendsWhatComesLater) {
 }
 
 TEST_F(Uc, WhatWasFetchedBeforeSqeIsFlushedAfterIt) {
+  pair.keep_sent = true;
   // The error is found while earlier requests and the failed one wait for the fabric.
   pair.a.post(*pair.qa, write(0, 0x40000, 100));
   auto bad = write(0, 0, 100);
@@ -170,6 +171,9 @@ TEST_F(Uc, WhatWasFetchedBeforeSqeIsFlushedAfterIt) {
   EXPECT_THAT(pair.a.hca.send_statuses(),
               ElementsAre(kSuccess, kLocalProtection, kFlushed, kSuccess));
   EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x41000), 100), 0);
+  ASSERT_EQ(pair.sent.size(), 2u);
+  EXPECT_EQ(pair.sent[1].packet.bth.psn, pair.sent[0].packet.bth.psn.next())
+      << "PSNs of what was not sent are used again";
 }
 
 TEST_F(Uc, AQueueThatIsFilledAllTheTimeDoesNotHoldTheTransportWhenItLeavesSqe) {
