@@ -30,7 +30,7 @@ from .report import Problem, say
 
 INIT = Path(__file__).resolve().parent.parent / "init"
 PORTS = ("ctl", "out", "err", "dmesg")
-LEAVE_SECONDS = 60
+LEAVE_SECONDS = 180  # to power off, or to boot again on a machine that has other work
 ORDER_BYTES_MAX = 1 << 20  # the guest's shell reads it byte by byte
 
 
