@@ -10,10 +10,6 @@ constexpr std::uint64_t filter_bit(const wire::MacAddress& address) {
   return std::uint64_t{1} << (std::to_integer<unsigned>(address.bytes.back()) % 64);
 }
 
-wire::MacAddress destination_of(const wire::Frame& frame) {
-  return wire::Ethernet::parse(wire::EthernetView(frame.head())).destination;
-}
-
 }  // namespace
 
 NetworkPort::NetworkPort(fabric::Port& wire) : wire_(wire), link_(wire.link_up()) {
@@ -110,8 +106,9 @@ std::uint64_t NetworkPort::send(const wire::Frame& frame, Service service, Trans
     refuse_transmit(frame);
     return last_number_;
   }
-  const auto cast = cast_of(frame);
-  const bool local = cast == Cast::kUnicast && is_local(destination_of(frame));
+  const auto destination = destination_of(frame);
+  const auto cast = cast_of(destination);
+  const bool local = cast == Cast::kUnicast && is_local(destination);
   const auto way = local ? Way::kLoopback : Way::kWire;
   counters_.tx(service, way).add(cast, priority, frame.size());
   if (!local) last_number_ = wire_.transmit(frame);

@@ -9,16 +9,8 @@ namespace softhca::connectx {
 
 using wire::EthernetLayout;
 
-Cast cast_of(const wire::Frame& frame) {
-  const auto destination = wire::Ethernet::parse(wire::EthernetView(frame.head())).destination;
-  if (!destination.is_multicast()) return Cast::kUnicast;
-  return destination == wire::MacAddress::broadcast() ? Cast::kBroadcast : Cast::kMulticast;
-}
-
-unsigned priority_of(const wire::Frame& frame) {
+unsigned priority_of_tag(const wire::Frame& frame) {
   const auto head = frame.head();
-  const auto type = wire::EtherType(wire::EthernetView(head).get(EthernetLayout::ether_type));
-  if (type != wire::EtherType::kVlan) return 0;
   if (head.size() < EthernetLayout::kSize + wire::VlanLayout::kSize) return 0;
   return wire::VlanView(head.subspan(EthernetLayout::kSize)).get(wire::VlanLayout::pcp);
 }

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "wire/ethernet.h"
 #include "wire/frame.h"
+#include "wire/mac_address.h"
 
 namespace softhca::connectx {
 
@@ -36,10 +38,27 @@ enum class Service : std::uint8_t { kEthernet, kRdma };
 /// Whether it crosses the wire, or returns to the port that sends it (PRM 3.4).
 enum class Way : std::uint8_t { kWire, kLoopback };
 
+// Of every frame, so in line and no more than is needed.
+
+inline Cast cast_of(const wire::MacAddress& destination) {
+  if (!destination.is_multicast()) return Cast::kUnicast;
+  return destination == wire::MacAddress::broadcast() ? Cast::kBroadcast : Cast::kMulticast;
+}
 /// @pre the head has an Ethernet header
-Cast cast_of(const wire::Frame& frame);
-/// PCP of the 802.1Q tag, 0 without one. @pre the head has an Ethernet header
-unsigned priority_of(const wire::Frame& frame);
+inline wire::MacAddress destination_of(const wire::Frame& frame) {
+  const wire::EthernetView header(frame.head());
+  return wire::MacAddress::from(header.get(wire::EthernetLayout::destination));
+}
+/// @pre the head has an Ethernet header
+inline Cast cast_of(const wire::Frame& frame) { return cast_of(destination_of(frame)); }
+/// PCP of the 802.1Q tag that the Ethernet header announces.
+unsigned priority_of_tag(const wire::Frame& frame);
+/// The same, 0 without one. @pre the head has an Ethernet header
+inline unsigned priority_of(const wire::Frame& frame) {
+  const wire::EthernetView header(frame.head());
+  const auto type = wire::EtherType(header.get(wire::EthernetLayout::ether_type));
+  return type == wire::EtherType::kVlan ? priority_of_tag(frame) : 0;
+}
 
 /// Frames by destination and Ethernet priority.
 class TrafficTable {
