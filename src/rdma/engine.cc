@@ -243,8 +243,7 @@ void Engine::forget(QueuePair& qp) {
 
 // Addresses --------------------------------------------------------------------------------------
 
-const wire::IbHeader* Engine::path_header(QueuePair& qp) {
-  if (qp.header_generation_ == addresses.generation()) return &qp.header_;
+const wire::IbHeader* Engine::make_path_header(QueuePair& qp) {
   wire::IbAddress address;
   const auto missing = addresses.make_address(qp.attributes_.path, address);
   if (missing != Reason::kNone) {

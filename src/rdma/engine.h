@@ -78,7 +78,9 @@ class Engine {
   void drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail = {});
   void note(const QueuePair& qp, std::string_view what, Reason reason);
   /// The headers of a connected QP's path; null if the port has no address for it.
-  const wire::IbHeader* path_header(QueuePair& qp);
+  const wire::IbHeader* path_header(QueuePair& qp) {
+    return qp.header_generation_ == addresses.generation() ? &qp.header_ : make_path_header(qp);
+  }
   /// Sends `frame`, which has its head and its tail. Returns its number.
   std::uint64_t transmit() {
     ++counters.tx_packets;
@@ -108,6 +110,7 @@ class Engine {
  private:
   bool handle_multicast(const wire::Frame& frame, const wire::IbPacket& packet);
   void deliver(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
+  const wire::IbHeader* make_path_header(QueuePair& qp);
   void take_released();
   unsigned serve(QueuePair& qp, unsigned quota);
   void expire(QueuePair& qp);

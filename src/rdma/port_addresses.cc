@@ -126,8 +126,8 @@ bool PortAddresses::is_ours_on_infiniband(const Path& path, const wire::IbAddres
   return (own && same(own->gid, address.destination_gid)) || gids.contains(address.destination_gid);
 }
 
-bool PortAddresses::is_from_peer(const Path& path, const wire::IbAddress& address) const {
-  if (link_ == Link::kEthernet) return same(address.source_gid, path.dst_gid);
+bool PortAddresses::is_from_peer_on_infiniband(const Path& path,
+                                               const wire::IbAddress& address) const {
   // Behind a router the source LID is the router's.
   if (path.global) return address.is_global() && same(address.source_gid, path.dst_gid);
   return address.source_lid == path.dst_lid;

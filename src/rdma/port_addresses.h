@@ -47,7 +47,7 @@ class PortAddresses {
   void set_attributes(const LinkAttributes& attributes);
   /// Changes with everything here; never 0. Headers that are made for a path are good as long as
   /// this is the same.
-  std::uint32_t generation() const { return 1 + gids.generation() + changes_; }
+  std::uint32_t generation() const { return gids.generation() + changes_; }
 
   // Out: what packets on `path` carry. Not kNone: there is no such way, and `address` is as it was.
   Reason make_address(const Path& path, wire::IbAddress& address) const;
@@ -60,7 +60,10 @@ class PortAddresses {
   /// a VLAN that the port or the QP is in. `path`: of a member.
   bool is_multicast_for(const Path& path, const wire::IbAddress& address) const;
   /// Whether the packet comes from the other end of the path.
-  bool is_from_peer(const Path& path, const wire::IbAddress& address) const;
+  bool is_from_peer(const Path& path, const wire::IbAddress& address) const {
+    if (link_ == wire::Link::kEthernet) return same(address.source_gid, path.dst_gid);
+    return is_from_peer_on_infiniband(path, address);
+  }
   /// Whether the packet comes from an address of this port, or of the QP's own.
   bool is_from_here(const Path& path, const wire::IbAddress& address) const;
   /// Those bits of the destination LID that the LMC leaves open.
@@ -73,11 +76,12 @@ class PortAddresses {
   std::uint16_t open_bits() const;
   Reason make_ethernet(const Path& path, wire::IbAddress& address) const;
   Reason make_infiniband(const Path& path, wire::IbAddress& address) const;
+  bool is_from_peer_on_infiniband(const Path& path, const wire::IbAddress& address) const;
   bool is_ours_on_infiniband(const Path& path, const wire::IbAddress& address) const;
 
   wire::Link link_;
   LinkAttributes attributes_;
-  std::uint32_t changes_ = 0;
+  std::uint32_t changes_ = 1;
 };
 
 }  // namespace softhca::rdma
