@@ -47,7 +47,7 @@ wait_for() {
 
 # expect_functions N: N functions with netdev and RDMA device, which have the names that udev gives them.
 expect_functions() {
-  wait_for 30 "$1 mlx5 functions" _functions_ready "$1"
+  wait_for 60 "$1 mlx5 functions" _functions_ready "$1"
   udevadm settle --timeout=30 || fail "udev is not done after 30 s"
 }
 _functions_ready() {
@@ -149,7 +149,7 @@ client_and_server() {
   shift 3
   ip netns exec b "$program" -d "$IB_b" "$flag" "$GID_b" "$@" >/tmp/server.log 2>&1 &
   server=$!
-  wait_for 20 "$program server" listens "$server" "$port"
+  wait_for 60 "$program server" listens "$server" "$port"
   echo "+ $program $*"
   timeout "${PERFTEST_TIMEOUT:-240}" ip netns exec a "$program" -d "$IB_a" "$flag" "$GID_a" "$@" "$ADDRESS_b" \
     >/tmp/client.log 2>&1
@@ -171,7 +171,7 @@ pingpong() { client_and_server 18515 -g "$@"; }
 cm_server() {
   ip netns exec b "$@" >/tmp/server.log 2>&1 &
   cm_server_process=$!
-  wait_for 20 "$1 that listens" sh -c "! kill -0 $cm_server_process || ip netns exec b rdma resource show cm_id | grep -q LISTEN"
+  wait_for 60 "$1 that listens" sh -c "! kill -0 $cm_server_process || ip netns exec b rdma resource show cm_id | grep -q LISTEN"
 }
 cm_client() {
   local status
