@@ -9,6 +9,7 @@ import subprocess
 from mutant import ROOT
 
 FOLDER = ROOT / "build-mutants"
+STOP_SECONDS = 2
 BUILD = "build-dev"  # as the preset says: the objects are the ones that ccache knows from `make check`
 
 
@@ -94,9 +95,12 @@ class Tree:
             return None, self.process.communicate()[0]
 
     def stop(self):
-        """Ends what it runs, from any thread."""
-        if self.process and self.process.poll() is None:
+        """Ends what it runs, from any thread. ninja ends its compilers if it is asked to; a test may not listen."""
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            if not self.process or self.process.poll() is not None:
+                return
             try:
-                os.killpg(self.process.pid, signal.SIGKILL)
-            except ProcessLookupError:
+                os.killpg(self.process.pid, sign)
+                self.process.wait(STOP_SECONDS)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
                 pass
