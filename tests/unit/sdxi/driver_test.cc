@@ -88,7 +88,7 @@ TEST_F(DriverTest, FillsAnyRange) {
   auto to = node_.memory(100000, 2);
   std::vector<std::byte> expected(to.bytes().begin(), to.bytes().end());
   for (const auto& [at, size] :
-       {std::pair{0, 1}, {4000, 200}, {4096, 8192}, {5, 90000}, {100, 4096}}) {
+       {std::pair{0, 1}, {4000, 200}, {4096, 8192}, {5, 90000}, {100, 4096}, {8200, 50}}) {
     finish(context_->fill({to.iova(static_cast<std::size_t>(at))}, std::byte(at + 1),
                           static_cast<std::uint64_t>(size)));
     std::fill_n(expected.begin() + at, size, std::byte(at + 1));
