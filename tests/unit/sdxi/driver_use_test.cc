@@ -39,6 +39,10 @@ TEST_F(DriverUseTest, ARingHasFrom1ToTheFunctionsLimitAndIsNeverOverfilled) {
   for (int i = 0; i < 10; ++i) accepted += context_->enqueue(three) ? 1 : 0;
   EXPECT_EQ(accepted, 5);
   EXPECT_EQ(now().write_index, 15u);
+  const std::array one{Descriptor::nop()};
+  EXPECT_TRUE(context_->enqueue(one));
+  EXPECT_FALSE(context_->enqueue(one)) << "16 of 16";
+  EXPECT_EQ(now().write_index, 16u);
   host_.paused = false;
   host_.progress();
   EXPECT_TRUE(context_->enqueue(three));
