@@ -5,11 +5,12 @@
 
 namespace softhca::fabric {
 
-MacTable::MacTable(std::size_t macs) : sets_(std::bit_ceil((macs + kWays - 1) / kWays)) {}
+MacTable::MacTable(std::size_t macs)
+    : sets_(std::bit_ceil((macs + kWays - 1) / kWays)), set_mask_(sets_.size() - 1) {}
 
 std::size_t MacTable::set_of(std::uint64_t mac) const {
   // Fibonacci hashing: the high bits of the product depend on all bits of the address.
-  return static_cast<std::size_t>((mac * 0x9e3779b97f4a7c15u) >> 32) & (sets_.size() - 1);
+  return static_cast<std::size_t>((mac * 0x9e3779b97f4a7c15u) >> 32) & set_mask_;
 }
 
 void MacTable::learn(const wire::MacAddress& mac, std::uint32_t port) {

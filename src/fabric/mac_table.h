@@ -35,6 +35,7 @@ class MacTable {
   std::size_t set_of(std::uint64_t mac) const;
 
   std::vector<Set> sets_;  ///< as many as a power of two
+  std::size_t set_mask_;   ///< how many sets, less one
   std::uint64_t clock_ = 0;
 };
 

@@ -6,7 +6,10 @@
 
 namespace softhca::rdma {
 
-MemoryKey::MemoryKey(Attributes attributes) : attributes_(std::move(attributes)) { build(); }
+MemoryKey::MemoryKey(Attributes attributes) : attributes_(std::move(attributes)) {
+  build();
+  update_plain();
+}
 
 void MemoryKey::build() {
   extents_.clear();
@@ -96,6 +99,14 @@ KeyCheck KeyTable::check(MKey key, const KeyUser& user, std::uint64_t address, s
                          std::uint8_t access) {
   const auto refused = [](Reason reason) { return KeyCheck{nullptr, reason}; };
   auto* found = find(key);
+  if (found != nullptr && found->plain_) {
+    const auto& a = found->attributes_;
+    const auto offset = address - a.start;
+    if (a.pd == user.pd && (a.access & access) == access && address >= a.start &&
+        offset <= a.length && length <= a.length - offset) {
+      return {found, Reason::kNone};
+    }
+  }
   if (found == nullptr) {
     if (reserved_ == nullptr || key != reserved_->key()) return refused(Reason::kKeyUnknown);
     if (!user.reserved_lkey) return refused(Reason::kReservedKeyForbidden);

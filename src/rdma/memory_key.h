@@ -93,7 +93,10 @@ class MemoryKey {
   MKey key() const { return attributes_.key; }
   bool is_free() const { return attributes_.free; }
 
-  void set_free(bool free) { attributes_.free = free; }
+  void set_free(bool free) {
+    attributes_.free = free;
+    update_plain();
+  }
 
  private:
   friend class KeyTable;
@@ -109,6 +112,10 @@ class MemoryKey {
   /// The virtual address of offset 0.
   std::uint64_t base() const { return attributes_.whole_space ? 0 : attributes_.start; }
   void build();
+  void update_plain() {
+    const auto& a = attributes_;
+    plain_ = !a.free && !a.only_qpn && !a.whole_space && a.page_access.empty();
+  }
   /// The extent that holds `offset`; extents_.size() if none does.
   std::size_t find_extent(std::uint64_t offset) {
     // Payload is walked from start to end: nearly always the same extent as last time.
@@ -123,6 +130,7 @@ class MemoryKey {
   std::vector<Extent> extents_;
   std::vector<std::uint64_t> indirect_ends_;  ///< offset of the end of each indirect piece
   std::size_t last_hit_ = 0;
+  bool plain_ = false;  ///< PD, rights and range are all that there is to check, as usual
 };
 
 /// The answer of KeyTable::check().

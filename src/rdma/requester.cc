@@ -90,6 +90,7 @@ bool Requester::grow() {
   std::vector<Entry> larger(size);
   for (auto i = head_; i != tail_; ++i) larger[i & (larger.size() - 1)] = std::move(entry(i));
   ring_ = std::move(larger);
+  ring_mask_ = ring_.size() - 1;
   share_ = {};
   if (size != 1) share_ = *engine_.requests.reserve(size);
   return true;

@@ -103,8 +103,8 @@ class Requester {
   };
 
   // requester.cc
-  Entry& entry(std::uint64_t index) { return ring_[index & (ring_.size() - 1)]; }
-  const Entry& entry(std::uint64_t index) const { return ring_[index & (ring_.size() - 1)]; }
+  Entry& entry(std::uint64_t index) { return ring_[index & ring_mask_]; }
+  const Entry& entry(std::uint64_t index) const { return ring_[index & ring_mask_]; }
   bool fetch();
   bool grow();
   void drop_ring();
@@ -154,6 +154,7 @@ class Requester {
   Engine& engine_;
   QueuePair& qp_;
   std::vector<Entry> ring_;          ///< size is a power of two, grows up to kEntriesMax
+  std::uint64_t ring_mask_ = 0;      ///< its size - 1: to divide by the size of an entry takes long
   util::Budget::Reservation share_;  ///< of Engine::requests: the ring's size, unless that is 1
   std::uint64_t head_ = 0;           ///< oldest request that is not complete
   std::uint64_t cursor_ = 0;         ///< request to be sent next

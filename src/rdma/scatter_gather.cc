@@ -93,6 +93,12 @@ Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
   if (!inline_data.empty()) {
     return gather_mixed(keys, user, sges, inline_data, offset, frame.own_payload(length));
   }
+  if (sges.size() == 1 && offset + length <= sges[0].length) {
+    // As nearly all requests are: no list to go along.
+    const auto address = sges[0].address + offset;
+    const auto found = keys.check(sges[0].lkey, user, address, length, kLocalRead);
+    return found ? gather(keys, *found.key, address, length, frame) : found.reason;
+  }
   bool by_reference = true;
   auto fault = for_each_part(keys, user, sges, offset, length, kLocalRead,
                              [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {

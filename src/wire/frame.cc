@@ -31,6 +31,7 @@ bool Frame::owns(std::span<const std::byte> segment) const {
 Frame& Frame::operator=(const Frame& other) {
   if (this == &other) return *this;
   copy_parts(other);
+  if (other.owned_.empty()) return *this;
   bool copied = false;
   for (auto& segment : std::span(segments_).first(segment_count_)) {
     if (!other.owns(segment)) continue;

@@ -31,6 +31,8 @@ class EthReceiver {
   /// What was done since it was last asked, in units of run()'s budget, beyond one frame's due:
   /// more copies than one, more tables than drivers chain.
   std::size_t take_work() { return std::exchange(work_, 0); }
+  /// Whether one of these two has anything to tell.
+  bool has_news() const { return failed_ || work_ != 0; }
   /// Whether a frame has taken an RQ to the error state since it was last asked: its WQEs are to be
   /// flushed.
   bool take_failure() { return std::exchange(failed_, false); }

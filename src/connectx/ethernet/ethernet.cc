@@ -94,6 +94,7 @@ bool Ethernet::handle_loopback(const wire::Frame& frame, TransportDomain domain,
 }
 
 util::Time Ethernet::run(util::Time now) {
+  if (ready_.empty() && now < next_flush_ && !receiver_->has_news()) return next_flush_;
   // What arrived frames have cost beyond their due is taken from the function's own sending.
   debt_ += receiver_->take_work();
   const auto paid = static_cast<unsigned>(std::min<std::size_t>(debt_, kRunBudget));

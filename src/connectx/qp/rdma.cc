@@ -88,10 +88,12 @@ bool Rdma::handle_frame(const wire::Frame& frame, util::Time now) {
 
 util::Time Rdma::run(util::Time now) {
   now_ = now;
-  fail_listed();
+  if (!failing_.empty()) fail_listed();
   if (now >= next_poll_) poll_watched(now);
-  const auto next = transport_.run(now);
-  return fail_listed() ? now : std::min(next, next_poll_);
+  const auto next = std::min(transport_.run(now), next_poll_);
+  if (failing_.empty()) return next;
+  fail_listed();
+  return now;
 }
 
 // Send queues ----------------------------------------------------------------------------------
@@ -246,8 +248,7 @@ void Rdma::write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited) {
   if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
 }
 
-bool Rdma::fail_listed() {
-  if (failing_.empty()) return false;
+void Rdma::fail_listed() {
   const auto list = std::exchange(failing_, {});
   for (const auto qpn : list) {
     auto* qp = find_qp(qpn);
@@ -255,7 +256,6 @@ bool Rdma::fail_listed() {
     transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic,
                     rdma::Reason::kCompletionQueueFailed);
   }
-  return true;
 }
 
 void Rdma::handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason) {

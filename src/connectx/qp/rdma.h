@@ -143,7 +143,7 @@ class Rdma {
   void watch(QueuePair& qp);
   void unwatch(QueuePair& qp);
   void poll_watched(util::Time now);
-  bool fail_listed();
+  void fail_listed();
   void post_srq_events(SharedReceiveQueue& srq);
 
   Parts parts_;
