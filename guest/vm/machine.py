@@ -407,7 +407,7 @@ class Guest:
 
     def leave(self, order):
         """order: reboot or poweroff."""
-        self.ended = False
+        self.up = self.ended = False
         self._order = order
         self._started = time.monotonic()
         self._deadline = time.monotonic() + LEAVE_SECONDS
