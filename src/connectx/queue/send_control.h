@@ -20,8 +20,8 @@ inline constexpr std::size_t kSendWqeMax = 64 * kWqeUnit;
 struct SendWqeControl {
   std::uint16_t index;
   spec::connectx::wqe_opcode opcode;  ///< may be none of the enumeration
-  Qpn qpn;  ///< an SQN as well: they share their numbers
-  std::uint32_t units;  ///< of 16 bytes, with the control segment; 0 is a fault
+  Qpn qpn;                            ///< an SQN as well: they share their numbers
+  std::uint32_t units;                ///< of 16 bytes, with the control segment; 0 is a fault
   bool signaled;
   bool event;  ///< the CQE counts as solicited
 
