@@ -7,6 +7,7 @@
   100 columns; no tabs, no trailing blanks. Headers begin with a comment and `#pragma once`.
 - Devices and engines shift and mask no fields of a document's formats: these are declared in src/spec, and bytes
   of packets in src/wire. What is no format says so: `// no format: why`, on the line or above it.
+- A file of connectx/ abbreviates spec::connectx in one way: `using namespace spec::connectx;`, in a .cc.
 - What all devices stand on (wire/, fabric/, pcie/, rdma/, hca/) names none of them, nor its document.
 - Every folder of src/ has a README.md with a table of its parts and a part "What it does not implement". Files that
   a README names are there, and so are the tests that docs/ and READMEs name. Pages that are made of rows
@@ -133,6 +134,17 @@ def rule_formats(name, text):
             yield f"{name}:{number}: a shift or mask outside of src/spec: {line.strip()}"
 
 
+def rule_spec_names(name, text):
+    """One idiom for one thing: a reader of connectx/ meets names of formats bare, or with all of spec::connectx::."""
+    if not name.startswith("src/connectx/"):
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(r"\s*namespace \w+ = .*\bspec\b", line):
+            yield f"{name}:{number}: spec::connectx has another name here: using namespace spec::connectx;"
+        if name.endswith(".h") and re.match(r"\s*using namespace\b", line):
+            yield f"{name}:{number}: using namespace in a header"
+
+
 def rule_neutral(name, text):
     parts = name.split("/")
     if parts[0] != "src" or parts[1] not in NEUTRAL:
@@ -192,6 +204,7 @@ FILE_RULES = {
     "chapters": rule_chapters,
     "functions": rule_functions,
     "formats": rule_formats,
+    "spec names": rule_spec_names,
     "neutral": rule_neutral,
 }
 

@@ -115,6 +115,22 @@ class Formats(unittest.TestCase):
             self.assertFalse(self.bites("x = tci >> 13;", folder), folder)
 
 
+class SpecNames(unittest.TestCase):
+    def bites(self, line, name="src/connectx/port/a.cc"):
+        return any("using namespace" in problem for problem in problems(name, HEADER + line + "\n"))
+
+    def test_the_namespace_of_the_formats_has_no_second_name(self):
+        for line in ("namespace s = spec::connectx;", "namespace spec = softhca::spec::connectx;"):
+            self.assertTrue(self.bites(line), line)
+            self.assertTrue(self.bites("  " + line), line)
+        self.assertFalse(self.bites("namespace fs = std::filesystem;"))
+
+    def test_a_header_names_what_it_uses(self):
+        self.assertFalse(self.bites("using namespace spec::connectx;"))
+        self.assertFalse(self.bites("using Context = spec::connectx::cq_context;", "src/connectx/port/a.h"))
+        self.assertTrue(self.bites("using namespace spec::connectx;", "src/connectx/port/a.h"))
+
+
 class Exceptions(unittest.TestCase):
     def test_what_is_excepted_passes_and_what_needs_no_exception_is_told(self):
         name = "src/util/a.cc"

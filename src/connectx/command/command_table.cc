@@ -20,8 +20,8 @@ namespace softhca::connectx {
 
 namespace {
 
-namespace s = spec::connectx;
-using Op = s::command_opcode;
+using namespace spec::connectx;
+using Op = command_opcode;
 
 constexpr std::uint8_t bit(HcaState state) {
   return static_cast<std::uint8_t>(1u << static_cast<unsigned>(state));
@@ -39,16 +39,15 @@ constexpr std::string_view kDriver = "mlx5 driver interface";
 template <class Out>
 constexpr std::uint32_t kLeastOutput = Out::kSize;
 template <>
-constexpr std::uint32_t kLeastOutput<s::enable_hca_out> = 0x0C;
+constexpr std::uint32_t kLeastOutput<enable_hca_out> = 0x0C;
 template <>
-constexpr std::uint32_t kLeastOutput<s::disable_hca_out> = 0x0C;
+constexpr std::uint32_t kLeastOutput<disable_hca_out> = 0x0C;
 template <>
-constexpr std::uint32_t kLeastOutput<s::query_special_contexts_out> = 0x10;
+constexpr std::uint32_t kLeastOutput<query_special_contexts_out> = 0x10;
 
 constexpr auto kTable = std::to_array<CommandSpec>({
-#define IMPLEMENTED(opcode, name, section, coverage, when, words)                          \
-  {Op::opcode, section, coverage, words, s::name##_in::kSize, kLeastOutput<s::name##_out>, \
-   name,       when},
+#define IMPLEMENTED(opcode, name, section, coverage, when, words) \
+  {Op::opcode, section, coverage, words, name##_in::kSize, kLeastOutput<name##_out>, name, when},
 #define DONE(opcode, name, section, when) \
   IMPLEMENTED(opcode, name, section, Coverage::kDone, when, "")
 #define PARTLY(opcode, name, section, when, missing) \

@@ -12,7 +12,7 @@ namespace softhca::connectx {
 
 namespace {
 
-namespace spec = softhca::spec::connectx;
+using namespace spec::connectx;
 
 CommandResult none_left(std::string_view section) {
   return refuse(Status::NO_RESOURCES, section, "all numbers are in use");
@@ -47,8 +47,8 @@ CommandResult release(hca::NumberPool<Number>& pool, const Command& command, Fie
 std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 
 void write_responder_counters(const QCounters& counters,
-                              util::MutableView<spec::query_q_counter_out> out) {
-  using Out = spec::query_q_counter_out;
+                              util::MutableView<query_q_counter_out> out) {
+  using Out = query_q_counter_out;
   out.set(Out::rx_write_requests, low(counters.rx_write_requests));
   out.set(Out::rx_read_requests, low(counters.rx_read_requests));
   out.set(Out::rx_atomic_requests, low(counters.rx_atomic_requests));
@@ -63,8 +63,8 @@ void write_responder_counters(const QCounters& counters,
 }
 
 void write_requester_counters(const QCounters& counters,
-                              util::MutableView<spec::query_q_counter_out> out) {
-  using Out = spec::query_q_counter_out;
+                              util::MutableView<query_q_counter_out> out) {
+  using Out = query_q_counter_out;
   out.set(Out::rnr_nak_retry_err, low(counters.rnr_nak_retry_err));
   out.set(Out::packet_seq_err, low(counters.packet_seq_err));
   out.set(Out::implied_nak_seq_err, low(counters.implied_nak_seq_err));
@@ -79,51 +79,51 @@ void write_requester_counters(const QCounters& counters,
 }  // namespace
 
 CommandResult alloc_pd(Device& device, const Command& command) {
-  using Out = spec::alloc_pd_out;
+  using Out = alloc_pd_out;
   return allocate<Out>(device.resources().pds(), command, Out::pd, "PRM 12.3.13");
 }
 
 CommandResult dealloc_pd(Device& device, const Command& command) {
-  using In = spec::dealloc_pd_in;
+  using In = dealloc_pd_in;
   return release<In>(device.resources().pds(), command, In::pd, "PRM 12.3.14");
 }
 
 CommandResult alloc_uar(Device& device, const Command& command) {
-  using Out = spec::alloc_uar_out;
+  using Out = alloc_uar_out;
   return allocate<Out>(device.resources().uars(), command, Out::uar, "PRM 12.3.15");
 }
 
 CommandResult dealloc_uar(Device& device, const Command& command) {
-  using In = spec::dealloc_uar_in;
+  using In = dealloc_uar_in;
   return release<In>(device.resources().uars(), command, In::uar, "PRM 12.3.16");
 }
 
 CommandResult alloc_transport_domain(Device& device, const Command& command) {
-  using Out = spec::alloc_transport_domain_out;
+  using Out = alloc_transport_domain_out;
   return allocate<Out>(device.resources().transport_domains(), command, Out::transport_domain,
                        "PRM 12.3.18");
 }
 
 CommandResult dealloc_transport_domain(Device& device, const Command& command) {
-  using In = spec::dealloc_transport_domain_in;
+  using In = dealloc_transport_domain_in;
   return release<In>(device.resources().transport_domains(), command, In::transport_domain,
                      "PRM 12.3.19");
 }
 
 CommandResult alloc_xrcd(Device& device, const Command& command) {
-  using Out = spec::alloc_xrcd_out;
+  using Out = alloc_xrcd_out;
   return allocate<Out>(device.resources().xrcds(), command, Out::xrcd,
                        "mlx5 driver interface: ALLOC_XRCD");
 }
 
 CommandResult dealloc_xrcd(Device& device, const Command& command) {
-  using In = spec::dealloc_xrcd_in;
+  using In = dealloc_xrcd_in;
   return release<In>(device.resources().xrcds(), command, In::xrcd,
                      "mlx5 driver interface: DEALLOC_XRCD");
 }
 
 CommandResult alloc_q_counter(Device& device, const Command& command) {
-  using Out = spec::alloc_q_counter_out;
+  using Out = alloc_q_counter_out;
   const auto id = device.resources().allocate_q_counter();
   if (!id) return none_left("mlx5 driver interface: ALLOC_Q_COUNTER");
   command.output<Out>().set(Out::counter_set_id, id->value());
@@ -131,15 +131,15 @@ CommandResult alloc_q_counter(Device& device, const Command& command) {
 }
 
 CommandResult dealloc_q_counter(Device& device, const Command& command) {
-  using In = spec::dealloc_q_counter_in;
+  using In = dealloc_q_counter_in;
   const CounterSetId id(command.input<In>().get(In::counter_set_id));
   if (device.resources().free_q_counter(id)) return {};
   return unknown("mlx5 driver interface: DEALLOC_Q_COUNTER");
 }
 
 CommandResult query_q_counter(Device& device, const Command& command) {
-  using In = spec::query_q_counter_in;
-  using Out = spec::query_q_counter_out;
+  using In = query_q_counter_in;
+  using Out = query_q_counter_out;
   const auto in = command.input<In>();
   auto* counters = device.resources().q_counter(CounterSetId(in.get(In::counter_set_id)));
   if (counters == nullptr) return unknown("mlx5 driver interface: QUERY_Q_COUNTER");

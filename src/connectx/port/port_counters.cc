@@ -11,7 +11,7 @@ namespace softhca::connectx {
 
 namespace {
 
-namespace s = spec::connectx;
+using namespace spec::connectx;
 
 constexpr std::string_view kSection = "PRM Table 114";
 /// "Group 63 indicates all groups. Only valid on Set() operation with clr bit set."
@@ -20,15 +20,15 @@ constexpr std::uint32_t kAllGroups = 63;
 constexpr std::uint32_t kTrafficClasses = 8;
 
 /// The groups of the manual, and those in which drivers look for errors of the link.
-constexpr std::array kGroups{s::ppcnt_group::IEEE_802_3,
-                             s::ppcnt_group::RFC_2863,
-                             s::ppcnt_group::RFC_2819,
-                             s::ppcnt_group::RFC_3635,
-                             s::ppcnt_group::PER_PRIORITY,
-                             s::ppcnt_group::PER_TRAFFIC_CLASS,
-                             s::ppcnt_group::PHYSICAL_LAYER,
-                             s::ppcnt_group::INFINIBAND_PORT,
-                             s::ppcnt_group::INFINIBAND_EXTENDED_PORT};
+constexpr std::array kGroups{ppcnt_group::IEEE_802_3,
+                             ppcnt_group::RFC_2863,
+                             ppcnt_group::RFC_2819,
+                             ppcnt_group::RFC_3635,
+                             ppcnt_group::PER_PRIORITY,
+                             ppcnt_group::PER_TRAFFIC_CLASS,
+                             ppcnt_group::PHYSICAL_LAYER,
+                             ppcnt_group::INFINIBAND_PORT,
+                             ppcnt_group::INFINIBAND_EXTENDED_PORT};
 
 TrafficTable received(const TrafficCounters& counters) {
   return counters.rx(Service::kEthernet, Way::kWire) + counters.rx(Service::kRdma, Way::kWire);
@@ -47,7 +47,7 @@ std::uint64_t octets(const TrafficCounter& counter) {
 // pause frames is there and stays 0.
 
 void fill_ieee_802_3(const TrafficCounters& counters, std::span<std::byte> bytes) {
-  using C = s::ppcnt_ieee_802_3;
+  using C = ppcnt_ieee_802_3;
   const util::MutableView<C> out(bytes);
   const auto rx = received(counters);
   const auto tx = transmitted(counters);
@@ -63,7 +63,7 @@ void fill_ieee_802_3(const TrafficCounters& counters, std::span<std::byte> bytes
 }
 
 void fill_rfc_2863(const TrafficCounters& counters, std::span<std::byte> bytes) {
-  using C = s::ppcnt_rfc_2863;
+  using C = ppcnt_rfc_2863;
   const util::MutableView<C> out(bytes);
   const auto rx = received(counters);
   const auto tx = transmitted(counters);
@@ -82,7 +82,7 @@ void fill_rfc_2863(const TrafficCounters& counters, std::span<std::byte> bytes) 
 }
 
 void fill_rfc_2819(const TrafficCounters& counters, std::span<std::byte> bytes) {
-  using C = s::ppcnt_rfc_2819;
+  using C = ppcnt_rfc_2819;
   const util::MutableView<C> out(bytes);
   const auto rx = received(counters);
   const auto all = rx.total() + counters.received_oversize;  // "including bad packets"
@@ -107,7 +107,7 @@ void fill_rfc_2819(const TrafficCounters& counters, std::span<std::byte> bytes) 
 }
 
 void fill_rfc_3635(const TrafficCounters& counters, std::span<std::byte> bytes) {
-  using C = s::ppcnt_rfc_3635;
+  using C = ppcnt_rfc_3635;
   const util::MutableView<C> out(bytes);
   out.set(C::dot3stats_internal_mac_transmit_errors, counters.transmitted_discards);
   out.set(C::dot3stats_frame_too_long, counters.received_oversize.packets);
@@ -115,7 +115,7 @@ void fill_rfc_3635(const TrafficCounters& counters, std::span<std::byte> bytes) 
 
 void fill_per_priority(const TrafficCounters& counters, unsigned priority,
                        std::span<std::byte> bytes) {
-  using C = s::ppcnt_per_priority;
+  using C = ppcnt_per_priority;
   const util::MutableView<C> out(bytes);
   const auto rx = received(counters).of_priority(priority);
   const auto tx = transmitted(counters).of_priority(priority);
@@ -128,7 +128,7 @@ void fill_per_priority(const TrafficCounters& counters, unsigned priority,
 
 void fill_physical_layer(const TrafficCounters& counters, util::Duration since_clear,
                          std::span<std::byte> bytes) {
-  using C = s::ppcnt_phys_layer;
+  using C = ppcnt_phys_layer;
   const util::MutableView<C> out(bytes);
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(since_clear).count();
   out.set(C::time_since_last_clear, static_cast<std::uint64_t>(ms));
@@ -137,7 +137,7 @@ void fill_physical_layer(const TrafficCounters& counters, util::Duration since_c
 
 /// IBTA 16.1.3.5: these counters stop at their maximum.
 void fill_infiniband(const TrafficCounters& counters, std::span<std::byte> bytes) {
-  using C = s::ppcnt_ib_port;
+  using C = ppcnt_ib_port;
   const util::MutableView<C> out(bytes);
   const auto set = [&](auto field, std::uint64_t value) {
     out.set(field, static_cast<std::uint32_t>(std::min<std::uint64_t>(value, field.kMax)));
@@ -149,7 +149,7 @@ void fill_infiniband(const TrafficCounters& counters, std::span<std::byte> bytes
 
 /// The InfiniBand counters of a RoCE port: octets in units of four.
 void fill_infiniband_extended(const TrafficCounters& counters, std::span<std::byte> bytes) {
-  using C = s::ppcnt_ib_port_extended;
+  using C = ppcnt_ib_port_extended;
   const util::MutableView<C> out(bytes);
   const auto& rx = counters.rx(Service::kRdma, Way::kWire);
   const auto& tx = counters.tx(Service::kRdma, Way::kWire);
@@ -163,8 +163,8 @@ void fill_infiniband_extended(const TrafficCounters& counters, std::span<std::by
   out.set(C::port_multicast_rcv_pkts, rx.of(Cast::kMulticast).packets);
 }
 
-CommandResult check_index(s::ppcnt_group group, std::uint32_t prio_tc) {
-  using Group = s::ppcnt_group;
+CommandResult check_index(ppcnt_group group, std::uint32_t prio_tc) {
+  using Group = ppcnt_group;
   if (std::ranges::find(kGroups, group) == kGroups.end()) {
     return refuse(Status::BAD_PARAM, kSection, "no such group of counters");
   }
@@ -179,9 +179,9 @@ CommandResult check_index(s::ppcnt_group group, std::uint32_t prio_tc) {
 
 }  // namespace
 
-CommandResult PortCounters::access(util::View<s::reg_ppcnt> in, bool write,
-                                   util::MutableView<s::reg_ppcnt> out, util::Time now) {
-  using R = s::reg_ppcnt;
+CommandResult PortCounters::access(util::View<reg_ppcnt> in, bool write,
+                                   util::MutableView<reg_ppcnt> out, util::Time now) {
+  using R = reg_ppcnt;
   const bool clears = in.get(R::clr) != 0;
   const auto counters = out.sub(R::counter_set);
   std::ranges::fill(counters, std::byte{0});

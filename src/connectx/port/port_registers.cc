@@ -11,13 +11,13 @@ namespace softhca::connectx {
 
 namespace {
 
-namespace reg = spec::connectx;
+using namespace spec::connectx;
 using Id = spec::connectx::register_id;
 
 constexpr std::uint32_t kLocalPort = 1;
 /// 100GBASE-CR4. Drivers of RDMA compare eth_proto_oper as a whole: exactly one bit may be set.
-constexpr std::uint32_t kSpeeds =
-    1u << static_cast<unsigned>(reg::ptys_eth_proto_bit::MODE_100GBASE_CR4);
+constexpr std::uint32_t kSpeeds = 1u
+                                  << static_cast<unsigned>(ptys_eth_proto_bit::MODE_100GBASE_CR4);
 constexpr std::uint32_t kDataRate = 1000;  // 100 Gb/s, in units of 100 Mb/s
 constexpr unsigned kLanes = 4;
 /// How often the link is looked at: nobody tells when a partner comes or goes.
@@ -50,18 +50,18 @@ PortRegisters::PortRegisters(const Parts& parts, util::Time now)
 std::span<const PortRegisters::Register> PortRegisters::registers() {
   using P = PortRegisters;
   static constexpr std::array kRegisters{
-      Register{Id::PMLP, reg::reg_pmlp::kSize, &P::pmlp},
-      Register{Id::PMTU, reg::reg_pmtu::kSize, &P::pmtu},
-      Register{Id::PTYS, reg::reg_ptys::kSize, &P::ptys},
-      Register{Id::PAOS, reg::reg_paos::kSize, &P::paos},
-      Register{Id::PFCC, reg::reg_pfcc::kSize, &P::pfcc},
-      Register{Id::PPCNT, reg::reg_ppcnt::kSize, &P::ppcnt},
-      Register{Id::PVLC, reg::reg_pvlc::kSize, &P::pvlc},
-      Register{Id::PCMR, reg::reg_pcmr::kSize, &P::pcmr},
-      Register{Id::NODE_DESC, reg::reg_node_desc::kSize, &P::node_desc},
-      Register{Id::HOST_ENDIANNESS, reg::reg_host_endianness::kSize, &P::host_endianness},
-      Register{Id::MCIA, reg::reg_mcia::kSize, &P::mcia},
-      Register{Id::MLCR, reg::reg_mlcr::kSize, &P::mlcr},
+      Register{Id::PMLP, reg_pmlp::kSize, &P::pmlp},
+      Register{Id::PMTU, reg_pmtu::kSize, &P::pmtu},
+      Register{Id::PTYS, reg_ptys::kSize, &P::ptys},
+      Register{Id::PAOS, reg_paos::kSize, &P::paos},
+      Register{Id::PFCC, reg_pfcc::kSize, &P::pfcc},
+      Register{Id::PPCNT, reg_ppcnt::kSize, &P::ppcnt},
+      Register{Id::PVLC, reg_pvlc::kSize, &P::pvlc},
+      Register{Id::PCMR, reg_pcmr::kSize, &P::pcmr},
+      Register{Id::NODE_DESC, reg_node_desc::kSize, &P::node_desc},
+      Register{Id::HOST_ENDIANNESS, reg_host_endianness::kSize, &P::host_endianness},
+      Register{Id::MCIA, reg_mcia::kSize, &P::mcia},
+      Register{Id::MLCR, reg_mlcr::kSize, &P::mlcr},
   };
   return kRegisters;
 }
@@ -93,7 +93,7 @@ util::Time PortRegisters::run(util::Time now) {
     port_.look_at_link();
     next_look_ = now + kLinkPeriod;
   }
-  if (!event_queues_.mapped(reg::event_type::PORT_STATE_CHANGE)) return util::kNever;
+  if (!event_queues_.mapped(event_type::PORT_STATE_CHANGE)) return util::kNever;
   if (port_.vport_is_up() != reported_up_) post_port_change(port_.vport_is_up());
   return next_look_;
 }
@@ -104,17 +104,17 @@ void PortRegisters::post_port_change(bool up) {
   reported_up_ = up;
   EventData data{};
   util::MutableView<Data>(data).set(Data::port_num, kLocalPort);
-  event_queues_.post(reg::event_type::PORT_STATE_CHANGE,
+  event_queues_.post(event_type::PORT_STATE_CHANGE,
                      static_cast<std::uint8_t>(up ? Subtype::ACTIVE : Subtype::DOWN), data);
 }
 
 CommandResult PortRegisters::pmlp(const Access& access) {
-  using R = reg::reg_pmlp;
+  using R = reg_pmlp;
   if (auto ok = check_port(util::View<R>(access.in), R::kSection); !ok) return ok;
   if (access.write) return read_only(R::kSection);
   const util::MutableView<R> out(access.out);
   out.set(R::width, kLanes);
-  using Lane = reg::lane_2_module_mapping;
+  using Lane = lane_2_module_mapping;
   const auto map = [](util::MutableView<Lane> lane, std::uint32_t number) {
     lane.set(Lane::rx_lane, number);
     lane.set(Lane::tx_lane, number);
@@ -127,7 +127,7 @@ CommandResult PortRegisters::pmlp(const Access& access) {
 }
 
 CommandResult PortRegisters::pmtu(const Access& access) {
-  using R = reg::reg_pmtu;
+  using R = reg_pmtu;
   const util::View<R> in(access.in);
   if (auto ok = check_port(in, R::kSection); !ok) return ok;
   if (access.write) {
@@ -145,7 +145,7 @@ CommandResult PortRegisters::pmtu(const Access& access) {
 }
 
 CommandResult PortRegisters::ptys(const Access& access) {
-  using R = reg::reg_ptys;
+  using R = reg_ptys;
   const util::View<R> in(access.in);
   if (auto ok = check_port(in, R::kSection); !ok) return ok;
   if (access.write) {
@@ -158,11 +158,11 @@ CommandResult PortRegisters::ptys(const Access& access) {
   std::fill(access.out.begin(), access.out.end(), std::byte{0});
   const util::MutableView<R> out(access.out);
   out.set(R::local_port, kLocalPort);
-  out.set(R::proto_mask, 1u << static_cast<unsigned>(reg::ptys_proto_mask_bit::ETHERNET));
+  out.set(R::proto_mask, 1u << static_cast<unsigned>(ptys_proto_mask_bit::ETHERNET));
   out.set(R::an_disable_cap, 0);
   out.set(R::eth_proto_capability, kSpeeds);
   out.set(R::eth_proto_admin, eth_proto_admin_);
-  if (port_.oper_status() == reg::paos_oper_status::UP) {
+  if (port_.oper_status() == paos_oper_status::UP) {
     out.set(R::eth_proto_oper, kSpeeds);
     out.set(R::data_rate_oper, kDataRate);
     out.set(R::eth_proto_lp_advertise, kSpeeds);
@@ -171,8 +171,8 @@ CommandResult PortRegisters::ptys(const Access& access) {
 }
 
 CommandResult PortRegisters::paos(const Access& access) {
-  using R = reg::reg_paos;
-  using State = reg::paos_admin_status;
+  using R = reg_paos;
+  using State = paos_admin_status;
   const util::View<R> in(access.in);
   if (auto ok = check_port(in, R::kSection); !ok) return ok;
   if (access.write && in.get(R::ase) != 0) {
@@ -182,7 +182,7 @@ CommandResult PortRegisters::paos(const Access& access) {
     }
     port_.set_admin_status(wanted);
     // A driver that has just brought the port up looks at the carrier only when it is told to.
-    if (port_.oper_status() == reg::paos_oper_status::UP) reported_up_ = false;
+    if (port_.oper_status() == paos_oper_status::UP) reported_up_ = false;
   }
   const util::MutableView<R> out(access.out);
   out.set(R::admin_status, static_cast<std::uint8_t>(port_.admin_status()));
@@ -191,7 +191,7 @@ CommandResult PortRegisters::paos(const Access& access) {
 }
 
 CommandResult PortRegisters::pfcc(const Access& access) {
-  using R = reg::reg_pfcc;
+  using R = reg_pfcc;
   if (auto ok = check_port(util::View<R>(access.in), R::kSection); !ok) return ok;
   // The wire here has no pause frames: the settings are kept for whoever reads them back.
   if (access.write) std::copy(access.in.begin(), access.in.end(), pfcc_.begin());
@@ -201,14 +201,14 @@ CommandResult PortRegisters::pfcc(const Access& access) {
 }
 
 CommandResult PortRegisters::ppcnt(const Access& access) {
-  using R = reg::reg_ppcnt;
+  using R = reg_ppcnt;
   const util::View<R> in(access.in);
   if (auto ok = check_port(in, R::kSection); !ok) return ok;
   return counters_.access(in, access.write, util::MutableView<R>(access.out), access.now);
 }
 
 CommandResult PortRegisters::pcmr(const Access& access) {
-  using R = reg::reg_pcmr;
+  using R = reg_pcmr;
   if (auto ok = check_port(util::View<R>(access.in), R::kSection); !ok) return ok;
   if (access.write) return {};  // nothing of it can be switched off
   util::MutableView<R>(access.out).set(R::fcs_chk, 1);
@@ -216,7 +216,7 @@ CommandResult PortRegisters::pcmr(const Access& access) {
 }
 
 CommandResult PortRegisters::pvlc(const Access& access) {
-  using R = reg::reg_pvlc;
+  using R = reg_pvlc;
   if (auto ok = check_port(util::View<R>(access.in), R::kSection); !ok) return ok;
   if (access.write) return read_only(R::kSection);
   const util::MutableView<R> out(access.out);
@@ -233,7 +233,7 @@ CommandResult PortRegisters::node_desc(const Access& access) {
 }
 
 CommandResult PortRegisters::host_endianness(const Access& access) {
-  using R = reg::reg_host_endianness;
+  using R = reg_host_endianness;
   const util::View<R> in(access.in);
   if (access.write && in.get(R::he) != 0) {
     return refuse(Status::BAD_PARAM, "mlx5 driver interface: HOST_ENDIANNESS",
@@ -244,7 +244,7 @@ CommandResult PortRegisters::host_endianness(const Access& access) {
 }
 
 CommandResult PortRegisters::mcia(const Access& access) {
-  using R = reg::reg_mcia;
+  using R = reg_mcia;
   const util::View<R> in(access.in);
   if (access.write) return read_only(R::kSection);
   const util::MutableView<R> out(access.out);
@@ -261,7 +261,7 @@ CommandResult PortRegisters::mcia(const Access& access) {
 }
 
 CommandResult PortRegisters::mlcr(const Access& access) {
-  using R = reg::reg_mlcr;
+  using R = reg_mlcr;
   const util::View<R> in(access.in);
   if (auto ok = check_port(in, R::kSection); !ok) return ok;
   if (access.write) beacon_duration_ = static_cast<std::uint16_t>(in.get(R::beacon_duration));

@@ -9,7 +9,7 @@ namespace softhca::connectx {
 
 namespace {
 
-namespace spec = softhca::spec::connectx;
+using namespace spec::connectx;
 
 /// The function has one vport, its own.
 template <class Layout>
@@ -18,19 +18,19 @@ CommandResult check_vport(util::View<Layout> in, std::string_view section) {
   return refuse(Status::BAD_PARAM, section, "the function has no other vports");
 }
 
-void write(util::MutableView<spec::traffic_counter> out, const TrafficCounter& counter) {
-  out.set(spec::traffic_counter::packets, counter.packets);
-  out.set(spec::traffic_counter::octets, counter.octets);
+void write(util::MutableView<traffic_counter> out, const TrafficCounter& counter) {
+  out.set(traffic_counter::packets, counter.packets);
+  out.set(traffic_counter::octets, counter.octets);
 }
 
 }  // namespace
 
 CommandResult query_vport_state(Device& device, const Command& command) {
-  using In = spec::query_vport_state_in;
-  using Out = spec::query_vport_state_out;
-  using State = spec::vport_state;
+  using In = query_vport_state_in;
+  using Out = query_vport_state_out;
+  using State = vport_state;
   constexpr std::string_view kSection = "PRM 12.16.1";
-  if (command.op_mod != static_cast<std::uint16_t>(spec::vport_state_op_mod::VNIC_VPORT)) {
+  if (command.op_mod != static_cast<std::uint16_t>(vport_state_op_mod::VNIC_VPORT)) {
     return refuse(Status::BAD_OP, kSection, "op_mod is not vnic_vport");
   }
   if (auto result = check_vport(command.input<In>(), kSection); !result) return result;
@@ -46,10 +46,10 @@ CommandResult query_vport_state(Device& device, const Command& command) {
 }
 
 CommandResult modify_vport_state(Device& device, const Command& command) {
-  using In = spec::modify_vport_state_in;
-  using State = spec::vport_state;
+  using In = modify_vport_state_in;
+  using State = vport_state;
   constexpr std::string_view kSection = "PRM 12.16.2";
-  if (command.op_mod != static_cast<std::uint16_t>(spec::vport_state_op_mod::VNIC_VPORT)) {
+  if (command.op_mod != static_cast<std::uint16_t>(vport_state_op_mod::VNIC_VPORT)) {
     return refuse(Status::BAD_OP, kSection, "op_mod is not nic_vport");
   }
   const auto in = command.input<In>();
@@ -63,13 +63,13 @@ CommandResult modify_vport_state(Device& device, const Command& command) {
 }
 
 CommandResult query_nic_vport_context(Device& device, const Command& command) {
-  using In = spec::query_nic_vport_context_in;
-  using Out = spec::query_nic_vport_context_out;
+  using In = query_nic_vport_context_in;
+  using Out = query_nic_vport_context_out;
   constexpr std::string_view kSection = "PRM 12.16.3";
   const auto in = command.input<In>();
   if (auto result = check_vport(in, kSection); !result) return result;
-  const auto type = static_cast<spec::allowed_list_type>(in.get(In::allowed_list_type));
-  if (type > spec::allowed_list_type::VLAN_LIST) {
+  const auto type = static_cast<allowed_list_type>(in.get(In::allowed_list_type));
+  if (type > allowed_list_type::VLAN_LIST) {
     return refuse(Status::BAD_PARAM, kSection, "no such allowed_list_type");
   }
   device.vport().write_context(command.output<Out>().sub(Out::nic_vport_context),
@@ -78,7 +78,7 @@ CommandResult query_nic_vport_context(Device& device, const Command& command) {
 }
 
 CommandResult modify_nic_vport_context(Device& device, const Command& command) {
-  using In = spec::modify_nic_vport_context_in;
+  using In = modify_nic_vport_context_in;
   const auto in = command.input<In>();
   if (auto result = check_vport(in, "PRM 12.16.4"); !result) return result;
   return device.vport().modify(in.get(In::field_select), in.get(In::nic_vport_context),
@@ -86,9 +86,9 @@ CommandResult modify_nic_vport_context(Device& device, const Command& command) {
 }
 
 CommandResult query_hca_vport_pkey(Device&, const Command& command) {
-  using In = spec::query_hca_vport_pkey_in;
-  using Out = spec::query_hca_vport_pkey_out;
-  using Entry = spec::pkey_entry;
+  using In = query_hca_vport_pkey_in;
+  using Out = query_hca_vport_pkey_out;
+  using Entry = pkey_entry;
   constexpr std::string_view kSection = "mlx5 driver interface: QUERY_HCA_VPORT_PKEY";
   constexpr std::uint32_t kTableSize = 128;
   constexpr std::uint32_t kWholeTable = 0xFFFF;
@@ -111,8 +111,8 @@ CommandResult query_hca_vport_pkey(Device&, const Command& command) {
 }
 
 CommandResult query_vport_counter(Device& device, const Command& command) {
-  using In = spec::query_vport_counter_in;
-  using Out = spec::query_vport_counter_out;
+  using In = query_vport_counter_in;
+  using Out = query_vport_counter_out;
   constexpr std::string_view kSection = "PRM 12.17.1";
   if (command.op_mod != 0) return refuse(Status::BAD_OP, kSection, "op_mod is not vport_counters");
   const auto in = command.input<In>();

@@ -1,69 +1,26 @@
-// Commands of QPs, SRQs and RoCE addresses: what they check, what they take, what QUERY_QP tells
-// (mlx5 driver interface 7.2 to 7.10).
+// Commands of QPs: what they check, what they take, what QUERY_QP tells (mlx5 driver interface 7.2 to
+// 7.6).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
 #include "connectx/base/resources.h"
-#include "connectx/command/commands.h"
 #include "connectx/qp/queue_pair.h"
-#include "connectx/rdma_test_host.h"
+#include "connectx/rdma_qp_commands.h"
 #include "connectx/rdma_wqe_builder.h"
-#include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
-#include "spec/connectx/srq.h"
-#include "spec/connectx/vport.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
 namespace {
 
-using namespace spec::connectx;
-using testing::HostQp;
-using testing::QpOptions;
-using testing::RdmaTestHost;
 using testing::WqeBuilder;
-using Opcode = command_opcode;
 using Bit = qp_opt_param_bit;
 using State = qp_state;
-using qpc = spec::connectx::qpc;
-using ads = spec::connectx::ads;
 
 std::uint32_t code(State state) { return static_cast<std::uint32_t>(state); }
 constexpr std::uint32_t mask(Bit bit) { return 1u << static_cast<unsigned>(bit); }
-
-class RdmaQpCommands : public ::testing::Test {
- protected:
-  using Change = std::function<void(util::MutableView<create_qp_in>)>;
-
-  /// CREATE_QP with a good context that `change` spoils.
-  Status create_status(const Change& change, std::size_t pages = 8) {
-    auto qp = host_.allocate_qp({});
-    const auto out = host_.execute<create_qp_in, create_qp_out>(
-        Opcode::CREATE_QP, create_qp,
-        [&](auto in) {
-          host_.fill_create(in, qp);
-          change(in);
-        },
-        host_.page_list(qp.ring, pages * 4096));
-    return out ? Status::OK : out.error().status;
-  }
-  Status context_status(const std::function<void(util::MutableView<qpc>)>& change) {
-    return create_status([&](auto in) { change(in.sub(create_qp_in::qpc)); });
-  }
-  util::View<qpc> context(const HostQp& qp) {
-    queried_ = *host_.execute<query_qp_in, query_qp_out>(
-        Opcode::QUERY_QP, query_qp, [&](auto in) { in.set(query_qp_in::qpn, qp.qpn); });
-    return util::View<query_qp_out>(queried_).get(query_qp_out::qpc);
-  }
-  static Status status(const CommandResult& result) {
-    return result ? Status::OK : result.error().status;
-  }
-
-  RdmaTestHost host_;
-  std::vector<std::byte> queried_;
-};
 
 // CREATE_QP ------------------------------------------------------------------------------------
 
@@ -369,230 +326,6 @@ TEST_F(RdmaQpCommands, CountersFollowTheSet) {
     c.set(qpc::counter_set_id, set.value());
   }));
   EXPECT_EQ(context(qp).get(qpc::counter_set_id), set.value());
-}
-
-// SRQs -----------------------------------------------------------------------------------------
-
-class RdmaSrqCommands : public RdmaQpCommands {
- protected:
-  RdmaSrqCommands() : xrcd_(host_.device.resources().xrcds().allocate()->value()) {}
-
-  tl::expected<std::uint32_t, Refusal> create_rmp(
-      const std::function<void(util::MutableView<wq>)>& change = {}) {
-    const auto ring = host_.allocate(4096);
-    const auto record = host_.allocate(8, 64);
-    const auto out = host_.execute<create_rmp_in, create_rmp_out>(
-        Opcode::CREATE_RMP, connectx::create_rmp,
-        [&](auto in) {
-          in.sub(create_rmp_in::rmp_context).set(rmp_context::state, rmp_state_);
-          const auto queue = in.sub(create_rmp_in::rmp_context).sub(rmp_context::wq);
-          queue.set(wq::log_wq_sz, 4);
-          queue.set(wq::log_wq_stride, 5);
-          queue.set(wq::pd, host_.pd);
-          queue.set(wq::dbr_addr, record);
-          if (change) change(queue);
-        },
-        host_.page_list(ring, 4096));
-    if (!out) return tl::unexpected(out.error());
-    return util::View<create_rmp_out>(*out).get(create_rmp_out::rmpn);
-  }
-  /// MODIFY_RMP with a limit of 3.
-  Status arm_rmp(std::uint32_t rmp, rmp_state from, rmp_state to) {
-    const auto out =
-        host_.execute<modify_rmp_in, modify_rmp_out>(Opcode::MODIFY_RMP, modify_rmp, [&](auto in) {
-          in.set(modify_rmp_in::rmpn, rmp);
-          in.set(modify_rmp_in::rmp_state, static_cast<std::uint32_t>(from));
-          in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
-          const auto context = in.sub(modify_rmp_in::rmp_context);
-          context.set(rmp_context::state, static_cast<std::uint32_t>(to));
-          context.sub(rmp_context::wq).set(wq::lwm, 3);
-        });
-    return out ? Status::OK : out.error().status;
-  }
-  std::uint32_t rmp_state_ = static_cast<std::uint32_t>(rmp_state::RDY);  ///< for CREATE_RMP
-  tl::expected<std::uint32_t, Refusal> create_xrc_srq(
-      const std::function<void(util::MutableView<xrc_srq_context>)>& change = {}) {
-    const auto ring = host_.allocate(4096);
-    const auto out = host_.execute<create_xrc_srq_in, create_xrc_srq_out>(
-        Opcode::CREATE_XRC_SRQ, connectx::create_xrc_srq,
-        [&](auto in) {
-          const auto c = in.sub(create_xrc_srq_in::xrc_srq_context_entry);
-          c.set(xrc_srq_context::log_rq_stride, 1);
-          c.set(xrc_srq_context::log_xrc_srq_size, 3);
-          c.set(xrc_srq_context::pd, host_.pd);
-          c.set(xrc_srq_context::cqn, host_.cq.cqn);
-          c.set(xrc_srq_context::xrcd, xrcd_);
-          c.set(xrc_srq_context::dbr_addr, host_.allocate(8, 64));
-          if (change) change(c);
-        },
-        host_.page_list(ring, 4096));
-    if (!out) return tl::unexpected(out.error());
-    return util::View<create_xrc_srq_out>(*out).get(create_xrc_srq_out::xrc_srqn);
-  }
-  Status destroy_rmp(std::uint32_t rmpn) {
-    const auto out = host_.execute<destroy_rmp_in, destroy_rmp_out>(
-        Opcode::DESTROY_RMP, connectx::destroy_rmp,
-        [&](auto in) { in.set(destroy_rmp_in::rmpn, rmpn); });
-    return out ? Status::OK : out.error().status;
-  }
-
-  std::uint32_t xrcd_;
-};
-
-TEST_F(RdmaSrqCommands, NumbersOfBothKindsNeverCollide) {
-  const auto rmp = create_rmp();
-  const auto xrc = create_xrc_srq();
-  ASSERT_TRUE(rmp);
-  ASSERT_TRUE(xrc);
-  EXPECT_NE(*rmp, *xrc);
-  EXPECT_EQ(destroy_rmp(*xrc), Status::BAD_RESOURCE) << "it is no RMP";
-  EXPECT_EQ(destroy_rmp(*rmp), Status::OK);
-  EXPECT_EQ(destroy_rmp(*rmp), Status::BAD_RESOURCE);
-}
-
-TEST_F(RdmaSrqCommands, RmpGeometryIsChecked) {
-  const auto refused = [&](auto change) { return create_rmp(change).error().status; };
-  EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_stride, 4); }), Status::BAD_PARAM);
-  EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_stride, 10); }), Status::EXCEED_LIM);
-  EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_sz, 16); }), Status::EXCEED_LIM);
-  EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_sz, 8); }), Status::BAD_INPUT_LEN);
-  EXPECT_EQ(refused([](auto q) { q.set(wq::pd, 999); }), Status::BAD_RESOURCE);
-  EXPECT_EQ(
-      refused([](auto q) { q.set(wq::wq_type, static_cast<std::uint32_t>(wq_type::CYCLIC)); }),
-      Status::BAD_PARAM);
-}
-
-TEST_F(RdmaSrqCommands, XrcSrqReferencesAreChecked) {
-  using X = xrc_srq_context;
-  const auto refused = [&](auto change) { return create_xrc_srq(change).error().status; };
-  EXPECT_EQ(refused([](auto c) { c.set(X::pd, 999); }), Status::BAD_RESOURCE);
-  EXPECT_EQ(refused([](auto c) { c.set(X::cqn, 999); }), Status::BAD_RESOURCE);
-  EXPECT_EQ(refused([](auto c) { c.set(X::xrcd, 999); }), Status::BAD_RESOURCE);
-  EXPECT_EQ(refused([](auto c) { c.set(X::log_rq_stride, 0); }), Status::BAD_PARAM);
-}
-
-TEST_F(RdmaSrqCommands, WhatAnSrqRefersToIsInUse) {
-  const auto rmp = *create_rmp();
-  EXPECT_TRUE(host_.device.resources().pds().is_used(Pd(host_.pd)));
-  EXPECT_EQ(destroy_rmp(rmp), Status::OK);
-  EXPECT_FALSE(host_.device.resources().pds().is_used(Pd(host_.pd)));
-  ASSERT_TRUE(create_xrc_srq());
-  EXPECT_TRUE(host_.device.resources().pds().is_used(Pd(host_.pd)));
-  EXPECT_TRUE(host_.device.resources().xrcds().is_used(Xrcd(xrcd_)));
-  EXPECT_TRUE(host_.device.completion_queues().find(Cqn(host_.cq.cqn))->in_use());
-}
-
-TEST_F(RdmaSrqCommands, AnSrqWithQpsIsNotDestroyed) {
-  const auto rmp = *create_rmp();
-  auto qp = host_.create_qp({.srqn = rmp});
-  EXPECT_EQ(destroy_rmp(rmp), Status::BAD_RES_STATE);
-  host_.destroy(qp);
-  EXPECT_EQ(destroy_rmp(rmp), Status::OK);
-}
-
-TEST_F(RdmaSrqCommands, ArmingAnEmptyQueueTellsTheLimitAtOnce) {
-  const auto rmp = *create_rmp();
-  ASSERT_EQ(arm_rmp(rmp, rmp_state::RDY, rmp_state::RDY), Status::OK);
-  const auto event = host_.poll_event();
-  ASSERT_TRUE(event);
-  EXPECT_EQ(event->type, event_type::SRQ_LIMIT);
-  EXPECT_EQ(event->number, rmp);
-}
-
-// PRM 12.13.2: "If the current state from the input does not match the existing RMP state, then the
-// command fails (return code BAD_RESOURCE_STATE) and the RMP remains unaffected."
-TEST_F(RdmaSrqCommands, ModifyRmpComparesTheState) {
-  const auto rmp = *create_rmp();
-  for (const auto from : {rmp_state::ERR, rmp_state(0), rmp_state(2)}) {
-    EXPECT_EQ(arm_rmp(rmp, from, rmp_state::RDY), Status::BAD_RESOURCE_STATE);
-  }
-  EXPECT_EQ(arm_rmp(rmp, rmp_state::RDY, rmp_state::ERR), Status::BAD_PARAM) << "PRM Table 66";
-  EXPECT_FALSE(host_.poll_event()) << "the limit is not armed";
-  EXPECT_EQ(arm_rmp(rmp, rmp_state::RDY, rmp_state::RDY), Status::OK);
-  EXPECT_TRUE(host_.poll_event());
-}
-
-TEST_F(RdmaSrqCommands, AnRmpIsCreatedReady) {
-  rmp_state_ = static_cast<std::uint32_t>(rmp_state::ERR);
-  EXPECT_EQ(create_rmp().error().status, Status::BAD_PARAM);
-}
-
-TEST_F(RdmaSrqCommands, QueryTellsLimitAndState) {
-  const auto rmp = *create_rmp();
-  const auto out = host_.execute<query_rmp_in, query_rmp_out>(
-      Opcode::QUERY_RMP, query_rmp, [&](auto in) { in.set(query_rmp_in::rmpn, rmp); });
-  ASSERT_TRUE(out);
-  const auto c = util::View<query_rmp_out>(*out).get(query_rmp_out::rmp_context);
-  EXPECT_EQ(c.get(rmp_context::state), static_cast<std::uint32_t>(rmp_state::RDY));
-  EXPECT_EQ(c.get(rmp_context::wq).get(wq::log_wq_sz), 4u);
-  EXPECT_EQ(c.get(rmp_context::wq).get(wq::lwm), 0u);
-}
-
-TEST_F(RdmaSrqCommands, SrqsOfIssi0AreRefused) {
-  const auto out =
-      host_.execute<create_srq_in, create_srq_out>(Opcode::CREATE_SRQ, create_srq, [](auto) {});
-  EXPECT_EQ(out.error().status, Status::BAD_OP);
-}
-
-// RoCE addresses and multicast -----------------------------------------------------------------
-
-TEST_F(RdmaQpCommands, RoceAddressIsKeptAndDeleted) {
-  const auto set = [&](std::uint32_t index, const rdma::Gid& gid, roce_version version) {
-    const auto out = host_.execute<set_roce_address_in, set_roce_address_out>(
-        Opcode::SET_ROCE_ADDRESS, set_roce_address, [&](auto in) {
-          in.set(set_roce_address_in::roce_address_index, index);
-          const auto entry = in.sub(set_roce_address_in::roce_address);
-          std::ranges::copy(gid.bytes, entry.sub(roce_address::source_l3_address).begin());
-          entry.set(roce_address::vlan_valid, 1);
-          entry.set(roce_address::vlan_id, 100);
-          entry.set(roce_address::roce_version, static_cast<std::uint32_t>(version));
-        });
-    return out ? Status::OK : out.error().status;
-  };
-  auto& gids = host_.device.rdma().gids();
-  const auto gid = rdma::Gid::from_ipv4(0x0A000001);
-  EXPECT_EQ(set(7, gid, roce_version::V2), Status::OK);
-  ASSERT_NE(gids.get(7), nullptr);
-  EXPECT_EQ(gids.get(7)->gid, gid);
-  EXPECT_EQ(gids.get(7)->vlan_id, 100);
-  EXPECT_TRUE(gids.get(7)->roce_v2);
-  const auto out = host_.execute<query_roce_address_in, query_roce_address_out>(
-      Opcode::QUERY_ROCE_ADDRESS, query_roce_address,
-      [](auto in) { in.set(query_roce_address_in::roce_address_index, 7); });
-  const auto entry =
-      util::View<query_roce_address_out>(*out).get(query_roce_address_out::roce_address);
-  EXPECT_EQ(entry.get(roce_address::vlan_id), 100u);
-  EXPECT_EQ(rdma::Gid::from(entry.get(roce_address::source_l3_address)), gid);
-
-  EXPECT_EQ(set(8, gid, roce_version::V1), Status::OK);
-  EXPECT_FALSE(gids.get(8)->roce_v2);
-  EXPECT_EQ(set(7, rdma::Gid{}, roce_version::V1), Status::OK);
-  EXPECT_EQ(gids.get(7), nullptr) << "all zero deletes";
-  EXPECT_EQ(set(256, gid, roce_version::V2), Status::BAD_INDEX);
-  EXPECT_EQ(set(7, gid, roce_version(1)), Status::BAD_PARAM);
-}
-
-TEST_F(RdmaQpCommands, OnlyDatagramQpsJoinMulticastGroups) {
-  const auto attach = [&](const HostQp& qp, std::uint32_t address, bool in_group = true) {
-    const auto fill = [&](auto in) {
-      in.set(attach_to_mcg_in::qpn, qp.qpn);
-      const auto gid = rdma::Gid::from_ipv4(address);
-      std::ranges::copy(gid.bytes, in.sub(attach_to_mcg_in::multicast_gid).begin());
-    };
-    const auto out = in_group ? host_.execute<attach_to_mcg_in, attach_to_mcg_out>(
-                                    Opcode::ATTACH_TO_MCG, attach_to_mcg, fill)
-                              : host_.execute<attach_to_mcg_in, attach_to_mcg_out>(
-                                    Opcode::DETACH_FROM_MCG, detach_from_mcg, fill);
-    return out ? Status::OK : out.error().status;
-  };
-  const auto ud = host_.create_qp({.service = service_type::UD});
-  const auto rc = host_.create_qp();
-  EXPECT_EQ(attach(rc, 0xEF010101), Status::BAD_PARAM);
-  EXPECT_EQ(attach(ud, 0x0A000001), Status::BAD_PARAM) << "not a multicast address";
-  EXPECT_EQ(attach(ud, 0xEF010101), Status::OK);
-  EXPECT_EQ(attach(ud, 0xEF010101), Status::OK) << "again changes nothing";
-  EXPECT_EQ(attach(ud, 0xEF010101, false), Status::OK);
-  EXPECT_EQ(attach(ud, 0xEF010101, false), Status::BAD_RESOURCE);
 }
 
 }  // namespace

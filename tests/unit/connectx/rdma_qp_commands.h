@@ -1,0 +1,53 @@
+// What tests of the commands of QPs, SRQs and RoCE addresses share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "connectx/command/commands.h"
+#include "connectx/rdma_test_host.h"
+
+namespace softhca::connectx {
+
+using namespace spec::connectx;  // of tests alone
+using testing::HostQp;
+using testing::RdmaTestHost;
+using Opcode = command_opcode;
+using qpc = spec::connectx::qpc;
+using ads = spec::connectx::ads;
+
+class RdmaQpCommands : public ::testing::Test {
+ protected:
+  using Change = std::function<void(util::MutableView<create_qp_in>)>;
+
+  /// CREATE_QP with a good context that `change` spoils.
+  Status create_status(const Change& change, std::size_t pages = 8) {
+    auto qp = host_.allocate_qp({});
+    const auto out = host_.execute<create_qp_in, create_qp_out>(
+        Opcode::CREATE_QP, create_qp,
+        [&](auto in) {
+          host_.fill_create(in, qp);
+          change(in);
+        },
+        host_.page_list(qp.ring, pages * 4096));
+    return out ? Status::OK : out.error().status;
+  }
+  Status context_status(const std::function<void(util::MutableView<qpc>)>& change) {
+    return create_status([&](auto in) { change(in.sub(create_qp_in::qpc)); });
+  }
+  util::View<qpc> context(const HostQp& qp) {
+    queried_ = *host_.execute<query_qp_in, query_qp_out>(
+        Opcode::QUERY_QP, query_qp, [&](auto in) { in.set(query_qp_in::qpn, qp.qpn); });
+    return util::View<query_qp_out>(queried_).get(query_qp_out::qpc);
+  }
+  static Status status(const CommandResult& result) {
+    return result ? Status::OK : result.error().status;
+  }
+
+  RdmaTestHost host_;
+  std::vector<std::byte> queried_;
+};
+
+}  // namespace softhca::connectx
