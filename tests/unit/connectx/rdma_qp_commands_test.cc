@@ -1,5 +1,7 @@
-// Commands of QPs: what they check, what they take, what QUERY_QP tells (mlx5 driver interface 7.2 to
-// 7.6).
+// Commands of QPs: what they check, what they take, what QUERY_QP tells (mlx5 driver interface 7.2
+// to 7.5).
+#include "connectx/rdma_qp_commands.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +9,6 @@
 
 #include "connectx/base/resources.h"
 #include "connectx/qp/queue_pair.h"
-#include "connectx/rdma_qp_commands.h"
 #include "connectx/rdma_wqe_builder.h"
 #include "spec/connectx/resources.h"
 #include "util/endian.h"
