@@ -1,0 +1,159 @@
+// The other side of a link between two processes, which does anything to the memory that both map.
+//
+// The input is a script: the honest end receives, sends, delivers and sleeps, while the other side
+// writes its indices, record heads and bytes as it likes, or uses the rings as it should. Whatever
+// it does, what arrives is at most a record long, frames are not more than were asked for, a link
+// that is broken carries nothing any more, and one that is not carries what an honest other side
+// sends.
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "fabric/ring_port.h"
+#include "fabric/switch.h"
+
+namespace {
+
+using namespace softhca;
+using util::SharedRing;
+
+constexpr std::size_t kCapacity = SharedRing::kCapacityMin;
+constexpr std::size_t kDataAt = 4096;
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+class Script {
+ public:
+  Script(const std::uint8_t* data, std::size_t size) : left_(data, size) {}
+  bool done() const { return left_.empty(); }
+  template <class Value>
+  Value take() {
+    std::array<std::uint8_t, sizeof(Value)> bytes{};
+    const auto n = std::min(left_.size(), bytes.size());
+    std::copy_n(left_.begin(), n, bytes.begin());
+    left_ = left_.subspan(n);
+    return std::bit_cast<Value>(bytes);
+  }
+
+ private:
+  std::span<const std::uint8_t> left_;
+};
+
+/// Reads all of each frame, as a device and a capture do.
+struct Station final : fabric::Receiver {
+  void handle_frame(const wire::Frame& frame) override {
+    require(frame.size() != 0 && frame.size() <= SharedRing::kRecordMax);
+    frame.copy_to(std::span(bytes).first(frame.size()));
+    ++frames;
+  }
+  void handle_loopback(const wire::Frame&, std::uint32_t) override { std::abort(); }
+
+  std::array<std::byte, SharedRing::kRecordMax> bytes;
+  std::uint64_t frames = 0;
+};
+
+class Link {
+ public:
+  Link() { station_port_->set_receiver(&station_); }
+
+  void play(Script script) {
+    while (!script.done()) step(script);
+    const bool was_broken = port_->broken();
+    const auto frames = station_.frames;
+    fabric_.deliver(100'000);
+    port_->settle();
+    if (!was_broken) return;
+    require(!port_->receive(1) && station_.frames - frames <= 65536);
+  }
+
+ private:
+  void poke(const SharedRing& ring, std::size_t offset, std::span<const std::byte> bytes) {
+    require(::pwrite(ring.fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset)) ==
+            static_cast<ssize_t>(bytes.size()));
+  }
+
+  void step(Script& script) {
+    const auto action = script.take<std::uint8_t>();
+    const auto& ring = action & 0x80 ? to_honest_ : from_honest_;
+    switch (action % 8) {
+      case 0: {
+        const auto index = script.take<std::uint64_t>();
+        poke(ring, action & 0x40 ? 64 : 0, std::as_bytes(std::span(&index, 1)));
+        break;
+      }
+      case 1: {  // near to what is right
+        const auto index = written_ + script.take<std::int16_t>();
+        poke(ring, action & 0x40 ? 64 : 0, std::as_bytes(std::span(&index, 1)));
+        break;
+      }
+      case 2: {
+        const auto word = script.take<std::uint32_t>();
+        const auto at = script.take<std::uint16_t>() % (kCapacity - sizeof word);
+        poke(ring, kDataAt + at, std::as_bytes(std::span(&word, 1)));
+        break;
+      }
+      case 3:
+        send(script.take<std::uint16_t>());
+        break;
+      case 4: {
+        const std::size_t most = script.take<std::uint8_t>();
+        const auto before = port_->counters().received;
+        port_->receive(most);
+        require(port_->counters().received - before <= most);
+        break;
+      }
+      case 5:
+        fabric_.deliver(script.take<std::uint8_t>());
+        port_->settle();
+        break;
+      case 6: {
+        wire::Frame frame;
+        (void)frame.resize_head(14);
+        std::memset(frame.head().data(), 0xff, 6);
+        (void)frame.add_segment(
+            std::span(payload_).first(script.take<std::uint16_t>() % payload_.size()));
+        station_port_->transmit(frame);
+        break;
+      }
+      case 7:
+        if (!port_->prepare_to_sleep()) require(!port_->broken());
+        break;
+    }
+  }
+
+  /// As an honest other side does, as long as it can.
+  void send(std::size_t size) {
+    size = std::max<std::size_t>(1, size % (SharedRing::kRecordMax + 1));
+    const auto room = other_out_.reserve(size);
+    if (room.empty()) return;
+    std::memset(room.data(), 0xff, std::min<std::size_t>(6, size));
+    other_out_.publish();
+    written_ += 8 + (size + 7) / 8 * 8;
+  }
+
+  SharedRing to_honest_ = *SharedRing::create(kCapacity);
+  SharedRing from_honest_ = *SharedRing::create(kCapacity);
+  util::RingProducer other_out_{to_honest_};
+  std::uint64_t written_ = 0;
+  std::array<std::byte, 20000> payload_{};
+  fabric::Switch fabric_;
+  Station station_;
+  std::unique_ptr<fabric::Port> station_port_ = fabric_.create_port("station");
+  std::unique_ptr<fabric::RingPort> port_ = std::make_unique<fabric::RingPort>(
+      fabric_.create_port("link"), *SharedRing::attach(from_honest_.fd()),
+      *SharedRing::attach(to_honest_.fd()));
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Link().play(Script(data, size));
+  return 0;
+}

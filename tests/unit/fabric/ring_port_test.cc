@@ -1,0 +1,176 @@
+#include "fabric/ring_port.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "fabric/switch.h"
+#include "recorder.h"
+
+namespace softhca::fabric {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr std::uint64_t kA = 0x020000000001, kB = 0x020000000002;
+constexpr std::size_t kAll = 100000;
+constexpr std::size_t kCapacity = util::SharedRing::kCapacityMin;
+
+/// Two switches, as two processes have them, each with a station, joined by two rings.
+class RingPortTest : public testing::Test {
+ protected:
+  struct Side {
+    Side(util::SharedRing out, util::SharedRing in, std::string name)
+        : station(fabric.create_port(std::move(name))),
+          link(std::make_unique<RingPort>(fabric.create_port("link"), std::move(out),
+                                          std::move(in))) {
+      station->set_receiver(&receiver);
+    }
+    ~Side() { link.reset(); }
+    void deliver() {
+      link->receive(kAll);
+      fabric.deliver(kAll);
+    }
+    std::vector<std::string> take() { return std::exchange(receiver.texts, {}); }
+
+    Switch fabric;
+    std::unique_ptr<Port> station;
+    Recorder receiver;
+    std::unique_ptr<RingPort> link;
+  };
+
+  static util::SharedRing attach(const util::SharedRing& ring) {
+    return util::SharedRing::attach(ring.fd()).value();
+  }
+
+  util::SharedRing there_ = util::SharedRing::create(kCapacity).value();
+  util::SharedRing back_ = util::SharedRing::create(kCapacity).value();
+  Side a_{attach(there_), attach(back_), "a"};
+  Side b_{attach(back_), attach(there_), "b"};
+};
+
+TEST_F(RingPortTest, FramesArriveOnTheOtherSideAsTheyWereSent) {
+  a_.station->transmit(frame_of(kB, kA, "first"));
+  a_.station->transmit(frame_of(kB, kA, "second"));
+  a_.deliver();
+  b_.deliver();
+  EXPECT_THAT(b_.take(), ElementsAre("first", "second"));
+  b_.station->transmit(frame_of(kA, kB, "answer"));
+  b_.deliver();
+  a_.deliver();
+  EXPECT_THAT(a_.take(), ElementsAre("answer"));
+  EXPECT_EQ(a_.link->counters().sent, 2u);
+  EXPECT_EQ(b_.link->counters().received, 2u);
+}
+
+TEST_F(RingPortTest, AFrameThatIsLongerThanAHeadArrivesWhole) {
+  const std::string text(9000, 'j');
+  a_.station->transmit(frame_of(kB, kA, text));
+  a_.deliver();
+  b_.deliver();
+  EXPECT_THAT(b_.take(), ElementsAre(text));
+}
+
+TEST_F(RingPortTest, AFullRingDropsAndCountsAndGoesOnWhenItIsRead) {
+  const std::string text(9000, 'x');
+  for (int i = 0; i < 20; ++i) a_.station->transmit(frame_of(kB, kA, text));
+  a_.deliver();
+  const auto& counters = a_.link->counters();
+  EXPECT_EQ(counters.sent, kCapacity / 9016);
+  EXPECT_EQ(counters.sent + counters.dropped_full, 20u);
+  b_.deliver();
+  EXPECT_EQ(b_.take().size(), counters.sent);
+  b_.link->settle();
+  a_.station->transmit(frame_of(kB, kA, "more"));
+  a_.deliver();
+  b_.deliver();
+  EXPECT_THAT(b_.take(), ElementsAre("more"));
+  EXPECT_FALSE(a_.link->broken() || b_.link->broken());
+}
+
+TEST_F(RingPortTest, TheRingIsNotUsedAgainBeforeItsFrameIsDelivered) {
+  const std::string text(15000, 'x');
+  for (int i = 0; i < 4; ++i) a_.station->transmit(frame_of(kB, kA, text));
+  a_.deliver();
+  EXPECT_TRUE(b_.link->receive(kAll));
+  b_.link->settle();  // the frames wait in b's switch
+  a_.station->transmit(frame_of(kB, kA, text));
+  a_.deliver();
+  EXPECT_EQ(a_.link->counters().dropped_full, 1u);
+  b_.fabric.deliver(2);
+  b_.link->settle();
+  b_.fabric.deliver(kAll);
+  EXPECT_THAT(b_.take(), ElementsAre(text, text, text, text));
+  b_.link->settle();
+  a_.station->transmit(frame_of(kB, kA, text));
+  a_.deliver();
+  EXPECT_EQ(a_.link->counters().dropped_full, 1u);
+}
+
+TEST_F(RingPortTest, FramesThatNeverStopToFlowFindRoomNevertheless) {
+  const std::string text(9000, 'x');
+  for (int i = 0; i < 200; ++i) {
+    a_.station->transmit(frame_of(kB, kA, text));
+    a_.deliver();
+    b_.link->receive(1);
+    if (i % 2 == 1) b_.fabric.deliver(2);  // one always waits
+  }
+  EXPECT_EQ(a_.link->counters().dropped_full, 0u);
+}
+
+TEST_F(RingPortTest, WhatDoesNotFitARecordIsDroppedAndCounted) {
+  const std::string text(util::SharedRing::kRecordMax, 'x');
+  a_.station->transmit(frame_of(kB, kA, text));
+  a_.deliver();
+  b_.deliver();
+  EXPECT_THAT(b_.take(), IsEmpty());
+  EXPECT_EQ(a_.link->counters().dropped_unfit, 1u);
+}
+
+TEST_F(RingPortTest, ASleeperIsToBeWokenWhenSomethingWasSent) {
+  EXPECT_TRUE(b_.link->prepare_to_sleep());
+  EXPECT_FALSE(a_.link->settle()) << "there is nothing for it";
+  a_.station->transmit(frame_of(kB, kA, "x"));
+  a_.deliver();
+  EXPECT_TRUE(a_.link->settle());
+  EXPECT_FALSE(b_.link->prepare_to_sleep());
+}
+
+TEST_F(RingPortTest, AnotherProcessThatBreaksTheRulesEndsItsLinkAndNothingElse) {
+  const std::uint64_t nonsense = ~std::uint64_t{0} - 7;
+  ASSERT_EQ(::pwrite(there_.fd(), &nonsense, sizeof nonsense, 0), 8);
+  b_.deliver();
+  EXPECT_TRUE(b_.link->broken());
+  const auto station = b_.fabric.create_port("c");
+  Recorder receiver;
+  station->set_receiver(&receiver);
+  b_.station->transmit(frame_of(kA, kB, "to c"));
+  b_.deliver();
+  EXPECT_THAT(receiver.texts, ElementsAre("to c"));
+}
+
+TEST_F(RingPortTest, ALinkThatIsBrokenOneWayIsBrokenTheOtherWayToo) {
+  const std::uint64_t nonsense = ~std::uint64_t{0} - 7;
+  ASSERT_EQ(::pwrite(there_.fd(), &nonsense, sizeof nonsense, 0), 8);
+  b_.deliver();
+  b_.station->transmit(frame_of(kA, kB, "x"));
+  b_.deliver();
+  EXPECT_EQ(b_.link->counters().dropped_full, 1u);
+  EXPECT_TRUE(b_.link->prepare_to_sleep()) << "nobody looks for its frames again and again";
+}
+
+TEST_F(RingPortTest, TheHeadOfAFrameDoesNotChangeWhileItWaits) {
+  a_.station->transmit(frame_of(kB, kA, "before"));
+  a_.deliver();
+  EXPECT_TRUE(b_.link->receive(kAll));
+  const std::string after(20, 'z');
+  ASSERT_GT(::pwrite(there_.fd(), after.data(), after.size(), 4096 + 8), 0);
+  b_.fabric.deliver(kAll);
+  EXPECT_THAT(b_.take(), ElementsAre("before"));
+}
+
+}  // namespace
+}  // namespace softhca::fabric
