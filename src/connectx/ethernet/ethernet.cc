@@ -94,7 +94,8 @@ bool Ethernet::handle_loopback(const wire::Frame& frame, TransportDomain domain,
 }
 
 util::Time Ethernet::run(util::Time now) {
-  if (ready_.empty() && now < next_flush_ && !receiver_->has_news()) return next_flush_;
+  const bool idle = ready_.empty() && debt_ == 0 && !receiver_->has_news();
+  if (idle && now < next_flush_) return next_flush_;
   // What arrived frames have cost beyond their due is taken from the function's own sending.
   debt_ += receiver_->take_work();
   const auto paid = static_cast<unsigned>(std::min<std::size_t>(debt_, kRunBudget));
@@ -114,7 +115,7 @@ util::Time Ethernet::run(util::Time now) {
   ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(done));
   if (receiver_->take_failure()) schedule_flush();
   const auto next_flush = flush_receive_queues(now);
-  return ready_.empty() ? next_flush : now;
+  return ready_.empty() && debt_ == 0 ? next_flush : now;
 }
 
 util::Time Ethernet::flush_receive_queues(util::Time now) {

@@ -187,5 +187,19 @@ TEST_F(EthernetSteeringWork, WorkForArrivedFramesIsChargedToTheTurn) {
   EXPECT_EQ(completed(), 32u);
 }
 
+TEST_F(EthernetSteeringWork, WhatFramesHaveCostIsPaidWhileNothingIsSent) {
+  const auto send_cqn = host.create_cq(8);
+  const auto sqn = host.create_sq(send_cqn, 6);
+  for (int i = 0; i < 4; ++i) host.arrive(make_frame({}));
+  const auto now = host.device.now();
+  int turns = 1;
+  while (host.device.run(now) == now && turns != 1000) ++turns;
+  EXPECT_GT(turns, 1);
+  host.write_wqe(sqn, Wqe(wqe_opcode::NOP, sqn, 0).finish());
+  host.ring(sqn);
+  host.device.run(now);
+  EXPECT_FALSE(host.poll(send_cqn).empty());
+}
+
 }  // namespace
 }  // namespace softhca::connectx::test
