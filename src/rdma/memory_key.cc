@@ -99,6 +99,8 @@ KeyCheck KeyTable::check(MKey key, const KeyUser& user, std::uint64_t address, s
                          std::uint8_t access) {
   const auto refused = [](Reason reason) { return KeyCheck{nullptr, reason}; };
   auto* found = find(key);
+  // Nearly every key asks for its PD, its rights and its range alone; whatever this does not allow
+  // gets its reason below.
   if (found != nullptr && found->plain_) {
     const auto& a = found->attributes_;
     const auto offset = address - a.start;

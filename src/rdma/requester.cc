@@ -103,6 +103,7 @@ void Requester::give_back() {
 
 void Requester::drop_ring() {
   ring_ = {};
+  ring_mask_ = 0;
   share_ = {};
 }
 
