@@ -242,6 +242,12 @@ TEST_F(CommandInterfaceTest, UnalignedInputMailboxIsABadInputPointer) {
   EXPECT_EQ(ring().delivery, Delivery::BAD_INPUT_POINTER);
 }
 
+TEST_F(CommandInterfaceTest, UnalignedOutputMailboxIsABadOutputPointer) {
+  prepare_query_cap();
+  host.slot(0).set(Entry::output_mailbox_pointer_low, 8);
+  EXPECT_EQ(ring().delivery, Delivery::BAD_OUTPUT_POINTER);
+}
+
 TEST_F(CommandInterfaceTest, MissingOutputMailboxIsABadOutputPointer) {
   prepare_query_cap();
   host.slot(0).set(Entry::output_mailbox_pointer, 0);
@@ -261,6 +267,13 @@ TEST_F(CommandInterfaceTest, InputShorterThanAHeaderIsAnInputLengthError) {
   prepare_query_cap();
   host.slot(0).set(Entry::input_length, 7);
   EXPECT_EQ(ring().delivery, Delivery::INPUT_LEN_ERR);
+}
+
+TEST_F(CommandInterfaceTest, EightBytesOfInputAreDelivered) {
+  host.enable();
+  Input<s::nop_in> in(Opcode::NOP);
+  in.bytes().resize(8);
+  EXPECT_EQ(host.execute(in.bytes(), 16).delivery, Delivery::OK);
 }
 
 TEST_F(CommandInterfaceTest, InputBeyondEveryBoundIsAnInputLengthError) {

@@ -257,6 +257,17 @@ TEST_F(ModeratedCqTest, APeriodOrACountOfZeroDisablesModeration) {
   }
 }
 
+// PRM 7.12.5: a CQ that has overrun reports nothing any more.
+TEST_F(ModeratedCqTest, ACqThatHasFailedDoesNotReportTheEventThatItHeldBack) {
+  cq_->set_moderation(10, 100);
+  arm(cq_->ring().producer());
+  for (std::uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(complete());
+  EXPECT_FALSE(complete());
+  ASSERT_EQ(moderation_.next(), now_ + 10us) << "an event is held back";
+  pass(10us);
+  EXPECT_EQ(take_events(), 0u);
+}
+
 TEST_F(ModeratedCqTest, ACqThatIsDestroyedTakesItsEventWithIt) {
   complete_and_consume();
   cq_.reset();

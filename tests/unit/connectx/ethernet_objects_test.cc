@@ -88,6 +88,7 @@ TEST_F(EthernetSqCommands, CreateChecksItsWorkQueue) {
       << "one page";
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_pg_sz, 31); }), Status::OK) << "one giant page";
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::wq_umem_valid, 1); }), Status::BAD_PARAM);
+  EXPECT_EQ(spoiled([](auto w) { w.set(wq::dbr_umem_valid, 1); }), Status::BAD_PARAM);
 }
 
 TEST_F(EthernetSqCommands, LimitsAreThoseOfTheCapabilities) {

@@ -219,6 +219,24 @@ TEST_F(EthernetPort, FrameLongerThanTheVportsMtuIsAnErrorOfTheVport) {
   EXPECT_EQ(rfc_2819(s::ppcnt_rfc_2819::ether_stats_oversize_pkts), 0u);
 }
 
+// RoCE is the vport's own choice (PRM 12.16.4, roce_en): its packets are UDP like any other until
+// then.
+TEST_F(EthernetPort, RocePacketsAreTheNetdevsUnlessRoceIsEnabled) {
+  constexpr std::uint16_t kRocePort = 4791;
+  constexpr std::size_t kBth = 14 + 20 + 8;
+  const FrameSpec spec{.udp = true, .destination_port = kRocePort};
+  auto frame = make_frame(spec);
+  frame[kBth] = std::byte{0x04};  // SEND only of a reliable connection, with a wrong ICRC
+  frame[kBth + 1] = std::byte{0};
+  fix_checksums(frame, spec);
+  EXPECT_TRUE(receives(frame));
+  modify_vport([](auto select, auto context) {
+    select.set(s::modify_nic_vport_field_select::roce_en, 1);
+    context.set(s::nic_vport_context::roce_en, 1);
+  });
+  EXPECT_FALSE(receives(frame));
+}
+
 // Self-loopback ----------------------------------------------------------------------------------
 
 /// Which frames of its own transport domain the TIR takes.

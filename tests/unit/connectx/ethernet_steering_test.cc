@@ -150,6 +150,16 @@ TEST_F(EthernetSteering, FirstMatchingEntryDefinesTheActions) {
   EXPECT_EQ(where({.destination = 0x020000000099}), 4u);
 }
 
+TEST_F(EthernetSteering, GroupsAreSearchedInTheOrderOfTheirFlowsNotOfTheirAge) {
+  const auto id = host.create_table(1, 4);
+  const auto coarse = host.create_group(id, 8, 8);
+  const auto fine = host.create_group(id, 0, 7, dmac(kBroadcast));
+  host.set_root(id);
+  expect_set(host.set_flow(id, coarse, 8, {tir(2)}));
+  expect_set(host.set_flow(id, fine, 5, {tir(1)}, dmac(kOwnMac)));
+  EXPECT_EQ(where({}), 2u);
+}
+
 TEST_F(EthernetSteering, PacketsNeverHitInvalidFlows) {
   const auto id = host.create_table(1, 4);
   const auto group = host.create_group(id, 0, 15, dmac(kBroadcast));
@@ -267,6 +277,18 @@ TEST_F(EthernetSteering, FlowOfFiveTuple) {
     udp.udp = true;
     EXPECT_EQ(where(udp), 0u);
   }
+}
+
+TEST_F(EthernetSteering, SourceAndDestinationPortsOfUdpAreTwoFields) {
+  const auto id = host.create_table(1, 4);
+  const auto by_source = host.create_group(id, 0, 0, field(Outer::udp_sport, 0xFFFF));
+  const auto by_destination = host.create_group(id, 1, 1, field(Outer::udp_dport, 0xFFFF));
+  host.set_root(id);
+  expect_set(host.set_flow(id, by_source, 0, {tir(0)}, field(Outer::udp_sport, 1000)));
+  expect_set(host.set_flow(id, by_destination, 1, {tir(1)}, field(Outer::udp_dport, 1000)));
+  EXPECT_EQ(where({.udp = true, .source_port = 1000, .destination_port = 7}), 1u);
+  EXPECT_EQ(where({.udp = true, .source_port = 7, .destination_port = 1000}), 2u);
+  EXPECT_EQ(where({.source_port = 1000, .destination_port = 7}), 0u) << "TCP has other ports";
 }
 
 // Commands ---------------------------------------------------------------------------------------

@@ -44,6 +44,16 @@ TEST_F(EthernetUses, CqAndPdStayAsLongAsAnSqRefersToThem) {
   EXPECT_EQ(destroy_cq(), Status::OK);
 }
 
+TEST_F(EthernetUses, DoorbellPageStaysAsLongAsAnSqRefersToIt) {
+  const auto dealloc_uar = [&] {
+    return destroy<dealloc_uar_in>(Opcode::DEALLOC_UAR, dealloc_uar_in::uar, host.uar);
+  };
+  const auto sqn = host.create_sq(cqn);
+  EXPECT_EQ(dealloc_uar(), Status::BAD_RES_STATE);
+  EXPECT_EQ(destroy<destroy_sq_in>(Opcode::DESTROY_SQ, destroy_sq_in::sqn, sqn), Status::OK);
+  EXPECT_EQ(dealloc_uar(), Status::OK);
+}
+
 TEST_F(EthernetUses, CqStaysAsLongAsAnRqRefersToIt) {
   const auto rqn = host.create_rq(cqn);
   EXPECT_EQ(destroy_cq(), Status::BAD_RES_STATE);

@@ -59,6 +59,22 @@ TEST(InitSegmentTest, HealthCounterMovesWithTimeAloneAndIsNeverZero) {
   }
 }
 
+TEST(InitSegmentTest, HealthCounterGoesFromItsLastValueToOne) {
+  constexpr auto kTick = std::chrono::milliseconds(10);
+  constexpr std::int64_t kValues = 1 << 24;
+  FakeHost host;
+  const auto ticks = host.now().time_since_epoch() / kTick;
+  host.advance(kTick * (kValues - 3 - ticks));
+  std::uint32_t last = 0;
+  for (int i = 0; i < 6; ++i) {
+    const auto counter = host.read32(0x1010);
+    EXPECT_NE(counter, 0u);
+    EXPECT_NE(counter, last);
+    last = counter;
+    host.advance(kTick);
+  }
+}
+
 TEST(InitSegmentTest, HealthBufferSaysThatAllIsWell) {
   FakeHost host;
   EXPECT_NE(host.read32(0x230), 0xFFFF'FFFFu) << "all ones mean a dead device";

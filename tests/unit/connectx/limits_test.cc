@@ -198,6 +198,24 @@ TEST(Limits, WhatTheDriverLowersHolds) {
   EXPECT_EQ(sqs.fill("log_max_sq", "CREATE_SQ", 100), 8u);
 }
 
+// Kinds that share a space of numbers do not take them from each other.
+TEST(Limits, QpsSqsAndRqsReachTheirLimitsTogether) {
+  Limits limits;
+  limits.log_max_qp = limits.log_max_sq = limits.log_max_rq = 3;
+  LimitsHost host(limits);
+  EXPECT_EQ(host.fill("log_max_qp", "CREATE_QP", 9), 8u);
+  EXPECT_EQ(host.fill("log_max_sq", "CREATE_SQ", 9), 8u);
+  EXPECT_EQ(host.fill("log_max_rq", "CREATE_RQ", 9), 8u);
+}
+
+TEST(Limits, SrqsAndRmpsReachTheirLimitsTogether) {
+  Limits limits;
+  limits.log_max_srq = limits.log_max_rmp = 3;
+  LimitsHost host(limits);
+  EXPECT_EQ(host.fill("log_max_srq", "CREATE_XRC_SRQ", 9), 8u);
+  EXPECT_EQ(host.fill("log_max_rmp", "CREATE_RMP", 9), 8u);
+}
+
 TEST(Limits, ADriverThatComesAfterItFindsTheDeviceAsItWas) {
   FakeHost host;
   host.enable();

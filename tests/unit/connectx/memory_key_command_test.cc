@@ -171,6 +171,59 @@ TEST_F(MemoryKeyCommandTest, AFreeKeyGivesNoAccess) {
   EXPECT_FALSE(write(key, kStart, bytes));
 }
 
+// PRM Table 10, qpn: "0xFFFFFF: MKey can be used by any QP".
+TEST_F(MemoryKeyCommandTest, AKeyOfOneQpIsForThatQpAlone) {
+  const std::array<std::byte, 1> bytes{};
+  for (const auto qpn : {5u, 6u}) {
+    auto in = make_mtt();
+    (*in).sub(Create::mkey_context).set(Context::qpn, qpn);
+    const auto key = index_of(create(in)) << 8 | 0x42;
+    EXPECT_EQ(write(key, kStart, bytes), qpn == 5) << "QP 5 uses the key of QP " << qpn;
+  }
+}
+
+TEST_F(MemoryKeyCommandTest, EachRightHasItsOwnBit) {
+  using Key = rdma::MemoryKey::Attributes;
+  const auto access = [&](auto bit) {
+    auto in = make_mtt();
+    const auto context = (*in).sub(Create::mkey_context);
+    context.set(Context::lr, 0);
+    context.set(Context::lw, 0);
+    context.set(bit, 1);
+    const auto index = index_of(create(in));
+    const Key& key = host.device().memory_keys().table().find_index(index)->attributes();
+    return key.access;
+  };
+  EXPECT_EQ(access(Context::lr), rdma::kLocalRead);
+  EXPECT_EQ(access(Context::lw), rdma::kLocalWrite);
+  EXPECT_EQ(access(Context::rr), rdma::kRemoteRead);
+  EXPECT_EQ(access(Context::rw), rdma::kRemoteWrite);
+  EXPECT_EQ(access(Context::a), rdma::kRemoteAtomic);
+}
+
+TEST_F(MemoryKeyCommandTest, AKeyMayEndWithTheAddressSpace) {
+  const auto status = [&](std::uint64_t length) {
+    auto in = make(Mode::PA);
+    const auto context = (*in).sub(Create::mkey_context);
+    context.set(Context::start_addr, ~0xFFFull);
+    context.set(Context::len, length);
+    return create(in).status();
+  };
+  EXPECT_EQ(status(0x1000), Code::OK);
+  EXPECT_EQ(status(0x1001), Code::BAD_PARAM);
+}
+
+// PRM Table 10, en_rinval: whether a SEND with invalidate of the peer may invalidate the key.
+TEST_F(MemoryKeyCommandTest, OnlyAKeyThatEnablesItIsInvalidatedByThePeer) {
+  for (const auto enabled : {0u, 1u}) {
+    auto in = make_mtt();
+    (*in).sub(Create::mkey_context).set(Context::en_rinval, enabled);
+    const auto index = index_of(create(in));
+    auto* key = host.device().memory_keys().table().find_index(index);
+    EXPECT_EQ(key->attributes().invalidatable, enabled != 0);
+  }
+}
+
 TEST_F(MemoryKeyCommandTest, ADestroyedKeyGivesNoAccess) {
   auto in = make_mtt();
   const auto index = index_of(create(in));
@@ -193,6 +246,11 @@ TEST_F(MemoryKeyCommandTest, QueryGivesContextAndFirstTranslations) {
   EXPECT_EQ(context.get(Context::pd), pd);
   const auto first = reply.as<Out>().get(Out::bsf0_klm0_pas_mtt0_1);
   EXPECT_EQ(util::load_be64(first.data()), memory + 0x5000);
+  EXPECT_EQ(context.get(Context::free), 0u);
+  // A SEND with invalidate does this.
+  host.device().memory_keys().table().find_index(index)->set_free(true);
+  const auto later = host.execute<Out>(query);
+  EXPECT_EQ(later.as<Out>().get(Out::mkey_context).get(Context::free), 1u);
   query->set(s::query_mkey_in::mkey_index, index + 1);
   EXPECT_EQ(host.execute<Out>(query).status(), Code::BAD_RESOURCE);
 }

@@ -133,12 +133,33 @@ TEST_F(ResourcesTest, QueryOfAQCounterClearsItWhenAsked) {
   using Query = s::query_q_counter_out;
   Input<In> in(Opcode::QUERY_Q_COUNTER);
   in->set(In::counter_set_id, id);
-  in->set(In::clear, 1);
   auto reply = host.execute<Query>(in);
+  EXPECT_EQ(reply.as<Query>().get(Query::out_of_buffer), 7u);
+  in->set(In::clear, 1);
+  reply = host.execute<Query>(in);
   EXPECT_EQ(reply.as<Query>().get(Query::out_of_buffer), 7u);
   EXPECT_EQ(reply.as<Query>().get(Query::local_ack_timeout_err), 3u) << "32 bits, wraps around";
   reply = host.execute<Query>(in);
   EXPECT_EQ(reply.as<Query>().get(Query::out_of_buffer), 0u);
+}
+
+TEST_F(ResourcesTest, ANewSetOfQCountersIsZero) {
+  using Out = s::alloc_q_counter_out;
+  const auto alloc = [&] {
+    return allocate<s::alloc_q_counter_in, Out>(Opcode::ALLOC_Q_COUNTER, Out::counter_set_id);
+  };
+  const auto id = alloc();
+  auto& resources = host.device().resources();
+  resources.q_counter(CounterSetId(id))->out_of_buffer = 7;
+  using In = s::dealloc_q_counter_in;
+  EXPECT_EQ(
+      (release<In, s::dealloc_q_counter_out>(Opcode::DEALLOC_Q_COUNTER, In::counter_set_id, id)),
+      Code::OK);
+  // A number that was freed rests until the others are used.
+  auto again = alloc();
+  for (unsigned others = 0; again != id && others < Limits{}.max_qp_cnt; ++others) again = alloc();
+  ASSERT_EQ(again, id);
+  EXPECT_EQ(resources.q_counter(CounterSetId(id))->out_of_buffer, 0u);
 }
 
 TEST_F(ResourcesTest, UnknownQCounterIsRefused) {

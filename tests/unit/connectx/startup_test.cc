@@ -124,6 +124,19 @@ TEST(StartupTest, OffersInterfaceStepOneAndKeepsWhatIsChosen) {
   EXPECT_EQ(host.execute<s::set_issi_out>(set).status(), Code::BAD_PARAM);
 }
 
+TEST(StartupTest, ANewDriverChoosesItsInterfaceStepAnew) {
+  FakeHost host;
+  host.enable();
+  Input<s::set_issi_in> set(Opcode::SET_ISSI);
+  set->set(s::set_issi_in::current_issi, 1);
+  ASSERT_TRUE(host.execute<s::set_issi_out>(set).ok());
+  host.start_queue();
+  EXPECT_TRUE(enable(host).ok());
+  using Out = s::query_issi_out;
+  const auto reply = plain<s::query_issi_in, Out>(host, Opcode::QUERY_ISSI);
+  EXPECT_EQ(reply.as<Out>().get(Out::current_issi), 0u);
+}
+
 TEST(StartupTest, TeardownDropsObjectsAndKeepsPages) {
   FakeHost host;
   host.initialize();
@@ -277,6 +290,15 @@ TEST(PagesTest, EveryPageComesBackExactlyOnce) {
   EXPECT_EQ(back, std::multiset<std::uint64_t>(pages.begin(), pages.end()));
 }
 
+TEST(PagesTest, APageThatCameBackMayBeLentAgain) {
+  FakeHost host;
+  host.enable();
+  ASSERT_TRUE(give(host, {0x1000, 0x2000}).ok());
+  EXPECT_EQ(take(host, 1), std::vector<std::uint64_t>{0x2000});
+  EXPECT_TRUE(give(host, {0x2000}).ok());
+  EXPECT_EQ(give(host, {0x1000}).status(), Code::BAD_PARAM) << "the device has it still";
+}
+
 TEST(PagesTest, AListWithABadAddressIsRefusedWhole) {
   FakeHost host;
   host.enable();
@@ -362,6 +384,26 @@ TEST_F(PageEventTest, AsksAgainLaterWhenTheDriverCannotGive) {
   host.advance(std::chrono::milliseconds(1500));
   host.run();
   EXPECT_EQ(event(2), std::nullopt) << "the pause doubles";
+}
+
+TEST_F(PageEventTest, HoweverOftenTheDriverCannotGiveItIsAskedWithinAMinute) {
+  for (unsigned refused = 0; refused < 10; ++refused) {
+    ASSERT_EQ(event(refused), PageManager::kRegularPages);
+    cannot_give();
+    host.advance(std::chrono::seconds(64));
+    host.run();
+  }
+}
+
+TEST_F(PageEventTest, ADriverThatComesAfterATeardownIsAskedToo) {
+  EXPECT_EQ(event(0), PageManager::kRegularPages);
+  ASSERT_TRUE(teardown(host).ok());
+  ASSERT_TRUE(init(host).ok());
+  host.uar = host.allocate_uar();
+  eqn = host.create_eq(8, 1ull << 0x0B, 1);
+  eq = host.last_buffer;
+  arm(0);
+  EXPECT_EQ(event(0), PageManager::kRegularPages);
 }
 
 TEST_F(PageEventTest, AfterTeardownNothingIsAskedForAndAllPagesAreFree) {

@@ -217,8 +217,10 @@ TEST_F(PortRegisterTest, MtuIsSetWithinItsMaximum) {
   ASSERT_TRUE(access<R>(s::register_id::PMTU, false, pmtu).ok());
   ASSERT_TRUE(access<R>(s::register_id::PMTU, true, pmtu).ok());
   EXPECT_EQ(pmtu.get(R::oper_mtu), 9022u);
-  pmtu.set(R::admin_mtu, 9979);
-  EXPECT_EQ(access<R>(s::register_id::PMTU, false, pmtu).status(), Code::BAD_PARAM);
+  for (const auto mtu : {0u, 9979u}) {
+    pmtu.set(R::admin_mtu, mtu);
+    EXPECT_EQ(access<R>(s::register_id::PMTU, false, pmtu).status(), Code::BAD_PARAM) << mtu;
+  }
 }
 
 TEST_F(PortRegisterTest, PauseSettingsAreKept) {
@@ -249,6 +251,19 @@ TEST_F(PortRegisterTest, AdminDownAndUpAreToldByEvents) {
   EXPECT_TRUE(state_up());
   EXPECT_TRUE(set_admin(s::paos_admin_status::UP).ok());
   EXPECT_EQ(port_events(eq, Subtype::ACTIVE), 3u) << "a driver waits for it at every open";
+}
+
+// PRM Table 110, ase: "admin state update enable (WO)".
+TEST_F(PortRegisterTest, TheAdminStateChangesOnlyIfItsUpdateIsEnabled) {
+  using R = s::reg_paos;
+  util::Struct<R> paos;
+  paos.set(R::local_port, 1);
+  paos.set(R::admin_status, static_cast<std::uint8_t>(s::paos_admin_status::DOWN));
+  ASSERT_TRUE(access<R>(s::register_id::PAOS, false, paos).ok());
+  EXPECT_EQ(paos.get(R::admin_status), static_cast<std::uint32_t>(s::paos_admin_status::UP));
+  EXPECT_TRUE(state_up());
+  ASSERT_TRUE(set_admin(s::paos_admin_status::DOWN).ok());
+  EXPECT_FALSE(state_up());
 }
 
 TEST_F(PortRegisterTest, ThePulledCableIsToldByAnEvent) {
@@ -348,6 +363,19 @@ TEST_F(PortRegisterTest, ModuleIsAQsfp28WithValidChecksums) {
   };
   EXPECT_EQ(sum(128, 191), eeprom[191]);
   EXPECT_EQ(sum(192, 223), eeprom[223]);
+}
+
+// SFF-8636 6.2.2, byte 2: "flat memory: only page 0 implemented".
+TEST_F(PortRegisterTest, AModuleOfFlatMemoryHasPageZeroAlone) {
+  using R = s::reg_mcia;
+  for (std::uint32_t page = 0; page < 3; ++page) {
+    util::Struct<R> mcia;
+    mcia.set(R::i2c_device_address, 0x50);
+    mcia.set(R::page_number, page);
+    mcia.set(R::size, 1);
+    ASSERT_TRUE(access<R>(s::register_id::MCIA, true, mcia).ok());
+    EXPECT_EQ(mcia.get(R::dwords)[0], page == 0 ? std::byte{0x11} : std::byte{0}) << page;
+  }
 }
 
 TEST_F(PortRegisterTest, UnknownRegistersAreRefused) {
