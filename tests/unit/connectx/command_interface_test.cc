@@ -47,7 +47,7 @@ class CommandInterfaceTest : public testing::Test {
     host.slot(0).set(Entry::input_mailbox_pointer, at >> Entry::input_mailbox_pointer.kLo);
   }
   Reply ring(std::size_t out_size = 16) {
-    host.ring(1);
+    host.ring_commands(1);
     host.run();
     return host.collect(0, out_size, out_blocks);
   }
@@ -68,7 +68,7 @@ TEST_F(CommandInterfaceTest, CarriesOutACommandThatFitsInTheEntry) {
 
 TEST_F(CommandInterfaceTest, DoesNothingDuringTheRegisterAccess) {
   prepare_query_cap();
-  host.ring(1);
+  host.ring_commands(1);
   EXPECT_EQ(host.slot(0).get(Entry::ownership), 1u);
   host.run();
   EXPECT_EQ(host.slot(0).get(Entry::ownership), 0u);
@@ -78,7 +78,7 @@ TEST_F(CommandInterfaceTest, IgnoresADoorbellForASlotThatSoftwareOwns) {
   prepare_query_cap();
   host.slot(0).set(Entry::ownership, 0);
   const auto before = std::vector(host.slot(0).bytes().begin(), host.slot(0).bytes().end());
-  host.ring(1);
+  host.ring_commands(1);
   host.run();
   EXPECT_TRUE(std::ranges::equal(host.slot(0).bytes(), before));
 }
@@ -87,7 +87,7 @@ TEST_F(CommandInterfaceTest, ServesAllSlotsOfOneDoorbell) {
   host.enable();
   Input<s::query_issi_in> in(Opcode::QUERY_ISSI);
   for (unsigned i = 0; i < 32; ++i) host.prepare(i, in.bytes(), s::query_issi_out::kSize);
-  host.ring(0xFFFF'FFFF);
+  host.ring_commands(0xFFFF'FFFF);
   host.run();
   for (unsigned i = 0; i < 32; ++i) EXPECT_EQ(host.slot(i).get(Entry::ownership), 0u) << i;
 }
@@ -96,9 +96,9 @@ TEST_F(CommandInterfaceTest, ServesSlotsInTheOrderOfTheirDoorbells) {
   host.initialize();
   Input<s::alloc_pd_in> in(Opcode::ALLOC_PD);
   for (const auto slot : {5u, 2u}) host.prepare(slot, in.bytes(), 16);
-  host.ring(1u << 5);
-  host.ring(1u << 2);
-  host.ring(1u << 5);  // rung twice, carried out once
+  host.ring_commands(1u << 5);
+  host.ring_commands(1u << 2);
+  host.ring_commands(1u << 5);  // rung twice, carried out once
   host.run();
   const auto pd = [&](unsigned slot) {
     return host.collect(slot, 16, {}).as<s::alloc_pd_out>().get(s::alloc_pd_out::pd);
@@ -146,7 +146,7 @@ TEST_F(CommandInterfaceTest, WritesNothingBehindTheOutputLength) {
   other.enable();
   Input<s::query_issi_in> in(Opcode::QUERY_ISSI);
   const auto blocks = other.prepare(0, in.bytes(), s::query_issi_out::kSize);
-  other.ring(1);
+  other.ring_commands(1);
   other.run();
   const auto data = other.block(blocks[0]).get(Block::mailbox_data);
   const auto behind = data.subspan(s::query_issi_out::kSize - 16);
@@ -369,8 +369,8 @@ TEST_F(CommandInterfaceTest, OneTurnExecutesCommandsOfABoundedSize) {
   const auto executed_in_a_turn = [&](std::span<const std::byte> in, std::size_t out_size) {
     const auto mark = host.allocate(0);
     for (unsigned slot = 0; slot < 3; ++slot) (void)host.prepare(slot, in, out_size);
-    host.ring(0x7);
-    EXPECT_LE(host.device().run(host.now()), host.now()) << "there is more to do";
+    host.ring_commands(0x7);
+    EXPECT_LE(host.device.run(host.now), host.now) << "there is more to do";
     unsigned done = 0;
     for (unsigned slot = 0; slot < 3; ++slot) {
       done += host.slot(slot).get(FakeHost::Entry::ownership) == 0;
@@ -388,7 +388,7 @@ TEST_F(CommandInterfaceTest, CountsCommandsByOpcode) {
   for (int i = 0; i < 3; ++i) (void)host.allocate_pd();
   const auto table = command_table();
   const auto at = find_command(static_cast<std::uint16_t>(Opcode::ALLOC_PD)) - table.data();
-  const auto& counters = host.device().commands().counters()[static_cast<std::size_t>(at)];
+  const auto& counters = host.device.commands().counters()[static_cast<std::size_t>(at)];
   EXPECT_EQ(counters.executed, 3u);
   EXPECT_EQ(counters.refused, 0u);
 }
@@ -412,7 +412,7 @@ TEST_F(CommandInterfaceTest, CompletionEventNamesTheSlot) {
   host.write32(host.uar * 4096 + 0x40, eqn << 24);
   Input<s::query_issi_in> in(Opcode::QUERY_ISSI);
   host.prepare(9, in.bytes(), s::query_issi_out::kSize);
-  host.ring(1u << 9);
+  host.ring_commands(1u << 9);
   host.run();
   EXPECT_EQ(event_vector(host, eq, 0), 1u << 9);
   EXPECT_EQ(host.interrupts(3), 1u);

@@ -20,7 +20,7 @@ class EthernetObjects : public ::testing::Test {
 
   template <class Out, class In, class FillIn>
   Status status(Opcode opcode, FillIn fill, std::span<const std::byte> tail = {}) {
-    return host.call<Out, In>(opcode, [&](util::MutableView<In> in) { fill(in); }, tail).status;
+    return host.call<Out, In>(opcode, [&](util::MutableView<In> in) { fill(in); }, tail).status();
   }
 
   EthernetHost host;
@@ -142,17 +142,17 @@ TEST_F(EthernetSqCommands, InlineModeIsNotBelowTheVports) {
 TEST_F(EthernetSqCommands, ModifyFailsIfTheStateIsNotAsTold) {
   using State = spec::connectx::sq_state;
   const auto sqn = host.create_sq(cqn, 4, false);
-  EXPECT_EQ(host.modify_sq(sqn, State::RDY, State::RST).status, Status::BAD_RESOURCE_STATE);
+  EXPECT_EQ(host.modify_sq(sqn, State::RDY, State::RST).status(), Status::BAD_RESOURCE_STATE);
   EXPECT_EQ(host.sq_state(sqn), State::RST);
-  EXPECT_EQ(host.modify_sq(sqn, State::RST, State::RDY).status, Status::OK);
+  EXPECT_EQ(host.modify_sq(sqn, State::RST, State::RDY).status(), Status::OK);
   EXPECT_EQ(host.sq_state(sqn), State::RDY);
-  EXPECT_EQ(host.modify_sq(sqn, State::RDY, State::RDY).status, Status::OK);
-  EXPECT_EQ(host.modify_sq(sqn, State::RDY, State::ERR).status, Status::OK);
-  EXPECT_EQ(host.modify_sq(sqn, State::ERR, State::RDY).status, Status::BAD_RESOURCE_STATE);
-  EXPECT_EQ(host.modify_sq(sqn, State::ERR, spec::connectx::sq_state(2)).status,
+  EXPECT_EQ(host.modify_sq(sqn, State::RDY, State::RDY).status(), Status::OK);
+  EXPECT_EQ(host.modify_sq(sqn, State::RDY, State::ERR).status(), Status::OK);
+  EXPECT_EQ(host.modify_sq(sqn, State::ERR, State::RDY).status(), Status::BAD_RESOURCE_STATE);
+  EXPECT_EQ(host.modify_sq(sqn, State::ERR, spec::connectx::sq_state(2)).status(),
             Status::BAD_RESOURCE_STATE);
-  EXPECT_EQ(host.modify_sq(sqn, State::ERR, State::RST).status, Status::OK);
-  EXPECT_EQ(host.modify_sq(sqn + 1, State::RST, State::RDY).status, Status::BAD_RESOURCE);
+  EXPECT_EQ(host.modify_sq(sqn, State::ERR, State::RST).status(), Status::OK);
+  EXPECT_EQ(host.modify_sq(sqn + 1, State::RST, State::RDY).status(), Status::BAD_RESOURCE);
 }
 
 TEST_F(EthernetSqCommands, ModifyRefusesUnknownBits) {
@@ -263,12 +263,12 @@ TEST_F(EthernetRqCommands, LimitsAreThoseOfTheCapabilities) {
 TEST_F(EthernetRqCommands, TransitionsAreThoseOfTheDocument) {
   using State = spec::connectx::rq_state;
   const auto rqn = host.create_rq(cqn, 3, 4, false);
-  EXPECT_EQ(host.modify_rq(rqn, State::RDY, State::RDY).status, Status::BAD_RESOURCE_STATE);
-  EXPECT_EQ(host.modify_rq(rqn, State::RST, State::RDY).status, Status::OK);
-  EXPECT_EQ(host.modify_rq(rqn, State::RDY, State::RDY).status, Status::OK);
-  EXPECT_EQ(host.modify_rq(rqn, State::RDY, State::ERR).status, Status::OK);
-  EXPECT_EQ(host.modify_rq(rqn, State::ERR, State::RDY).status, Status::BAD_RESOURCE_STATE);
-  EXPECT_EQ(host.modify_rq(rqn, State::ERR, State::RST).status, Status::OK);
+  EXPECT_EQ(host.modify_rq(rqn, State::RDY, State::RDY).status(), Status::BAD_RESOURCE_STATE);
+  EXPECT_EQ(host.modify_rq(rqn, State::RST, State::RDY).status(), Status::OK);
+  EXPECT_EQ(host.modify_rq(rqn, State::RDY, State::RDY).status(), Status::OK);
+  EXPECT_EQ(host.modify_rq(rqn, State::RDY, State::ERR).status(), Status::OK);
+  EXPECT_EQ(host.modify_rq(rqn, State::ERR, State::RDY).status(), Status::BAD_RESOURCE_STATE);
+  EXPECT_EQ(host.modify_rq(rqn, State::ERR, State::RST).status(), Status::OK);
 }
 
 TEST_F(EthernetRqCommands, QueueStaysAsLongAsATirOrAnRqtPointsToIt) {

@@ -56,7 +56,7 @@ class EthernetPort : public ::testing::Test {
   }
 
   template <class Register>
-  Answer access(s::register_id id, bool read, util::Struct<Register>& content) {
+  Reply access(s::register_id id, bool read, util::Struct<Register>& content) {
     using In = s::access_register_in;
     content.set(Register::local_port, 1);
     const auto answer = host.call<s::access_register_out, In>(
@@ -89,7 +89,7 @@ class EthernetPort : public ::testing::Test {
           fill(in.sub(In::field_select), in.sub(In::nic_vport_context));
         },
         list);
-    EXPECT_TRUE(answer.ok()) << answer.reason;
+    EXPECT_TRUE(answer.ok()) << answer.reason();
   }
 
   /// One group of PPCNT, as C sees it.
@@ -128,7 +128,7 @@ class EthernetPort : public ::testing::Test {
     using Out = s::query_vport_counter_out;
     const auto answer = host.call<Out, In>(
         Opcode::QUERY_VPORT_COUNTER, [&](util::MutableView<In> in) { in.set(In::clear, clear); });
-    EXPECT_TRUE(answer.ok()) << answer.reason;
+    EXPECT_TRUE(answer.ok()) << answer.reason();
     return answer.template as<Out>().get(field).get(s::traffic_counter::packets);
   }
 
@@ -364,7 +364,7 @@ TEST_F(EthernetPort, ClrOfGroup63ResetsAllOnSetAlone) {
     util::Struct<s::reg_ppcnt> content;
     content.set(s::reg_ppcnt::grp, 63);
     content.set(s::reg_ppcnt::clr, clear);
-    return access(s::register_id::PPCNT, read, content).status;
+    return access(s::register_id::PPCNT, read, content).status();
   };
   EXPECT_EQ(clear_all(true, true), Status::BAD_PARAM);
   EXPECT_EQ(clear_all(false, false), Status::BAD_PARAM);
@@ -401,9 +401,9 @@ TEST_F(EthernetPort, PrioritiesAreThoseOfTheTisAndOfTheTag) {
   util::Struct<s::reg_ppcnt> content;
   content.set(s::reg_ppcnt::grp, static_cast<std::uint32_t>(s::ppcnt_group::PER_PRIORITY));
   content.set(s::reg_ppcnt::prio_tc, 8);
-  EXPECT_EQ(access(s::register_id::PPCNT, true, content).status, Status::BAD_INDEX);
+  EXPECT_EQ(access(s::register_id::PPCNT, true, content).status(), Status::BAD_INDEX);
   content.set(s::reg_ppcnt::grp, static_cast<std::uint32_t>(s::ppcnt_group::PER_TRAFFIC_CLASS));
-  EXPECT_EQ(access(s::register_id::PPCNT, true, content).status, Status::BAD_INDEX);
+  EXPECT_EQ(access(s::register_id::PPCNT, true, content).status(), Status::BAD_INDEX);
 }
 
 /// All groups that count frames change when frames pass; the others are the document's, and 0 here.

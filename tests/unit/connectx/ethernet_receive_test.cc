@@ -43,7 +43,7 @@ class EthernetReceive : public ::testing::Test {
     EXPECT_EQ(view.get(cqe_error::vendor_error_syndrome), static_cast<unsigned>(reason));
     EXPECT_EQ(view.get(cqe_error::wqe_counter), counter);
   }
-  Answer modify(State from, State to, std::uint64_t mask = 0, bool vsd = false) {
+  Reply modify(State from, State to, std::uint64_t mask = 0, bool vsd = false) {
     return host.call<modify_rq_out, modify_rq_in>(Opcode::MODIFY_RQ, [&](auto in) {
       in.set(modify_rq_in::rqn, rqn);
       in.set(modify_rq_in::rq_state, static_cast<std::uint32_t>(from));
@@ -349,10 +349,11 @@ TEST_F(EthernetReceive, RunsOfQueuesThatAreReadyAreNotPolled) {
 
 TEST_F(EthernetReceive, MemoryThatIsGoneStopsTheQueue) {
   host.post_receive(rqn, 2048);
-  EXPECT_TRUE(host.device.dma().unmap(EthernetHost::kMemoryAt, EthernetHost::kMemorySize));
+  host.unmap();
   host.arrive(make_frame({}));
   host.run_later();
   // There is no WQE to complete, nor a CQ to say so; the state tells.
+  host.map();
   const auto answer = host.call<query_rq_out, query_rq_in>(
       Opcode::QUERY_RQ, [&](auto in) { in.set(query_rq_in::rqn, rqn); });
   const auto context = answer.as<query_rq_out>().get(query_rq_out::rq_context);
@@ -384,7 +385,7 @@ class EthernetRss : public ::testing::Test {
       selector.set(rx_hash_field_select::selected_fields, fields);
       selector.set(rx_hash_field_select::l4_prot_type, udp);
     });
-    EXPECT_TRUE(answer.ok()) << answer.reason;
+    EXPECT_TRUE(answer.ok()) << answer.reason();
     return answer.as<create_tir_out>().get(create_tir_out::tirn);
   }
   util::View<cqe64> completion() {

@@ -70,7 +70,7 @@ TEST_F(EthernetSend, WqesAreNotExecutedBeforeTheDoorbell) {
   host.write_wqe(sqn, wqe(wqe_opcode::NOP).finish());
   host.run();
   expect_no_completion();
-  host.ring(sqn);
+  host.ring_send(sqn);
   host.run();
   expect_completion(0);
 }
@@ -80,11 +80,11 @@ TEST_F(EthernetSend, WqesAreNotExecutedBeforeTheDoorbell) {
 TEST_F(EthernetSend, AnSqListensOnlyToItsOwnDoorbellPage) {
   host.write_wqe(sqn, wqe(wqe_opcode::NOP).finish());
   const auto page = std::exchange(host.uar, host.uar + 1);
-  host.ring(sqn);
+  host.ring_send(sqn);
   host.run();
   expect_no_completion();
   host.uar = page;
-  host.ring(sqn);
+  host.ring_send(sqn);
   host.run();
   expect_completion(0);
 }
@@ -94,7 +94,7 @@ TEST_F(EthernetSend, RepeatedDoorbellsChangeNothing) {
   const auto frame = make_frame({.payload = 100});
   host.post_send(sqn, send_of(frame, 18));
   expect_completion(0);
-  for (int i = 0; i < 3; ++i) host.ring(sqn);
+  for (int i = 0; i < 3; ++i) host.ring_send(sqn);
   host.run();
   expect_no_completion();
   EXPECT_EQ(host.port.sent.size(), 1u);
@@ -158,7 +158,7 @@ TEST_F(EthernetSend, CountersWrapAtSixteenBits) {
     if (i < 0xFFFF) nop.unsignaled();
     host.write_wqe(sqn, nop.finish());
     if (i % 16 == 15 || i > 0xFFF0) {
-      host.ring(sqn);
+      host.ring_send(sqn);
       host.run();
     }
   }
@@ -255,8 +255,8 @@ TEST_F(EthernetSend, LargeLsoMessageLetsOtherQueuesHaveTheirTurn) {
                           .pointer(EthernetHost::kKey, buffer, 60000)
                           .finish());
   host.write_wqe(other, Wqe(wqe_opcode::NOP, other, 0).finish());
-  host.ring(sqn);
-  host.ring(other);
+  host.ring_send(sqn);
+  host.ring_send(other);
   host.device.run(host.device.now());
   EXPECT_LT(host.port.sent.size(), 600u);
   EXPECT_FALSE(host.poll(other_cqn).empty());
@@ -272,7 +272,7 @@ TEST_F(EthernetSend, UnknownKeyIsALocalProtectionErrorAndTheRestIsFlushed) {
   const auto frame = make_frame({});
   host.write_wqe(sqn, wqe().eth(std::span(frame).first(18)).pointer(0x9900, 0, 100).finish());
   host.write_wqe(sqn, wqe(wqe_opcode::NOP).unsignaled().finish());
-  host.ring(sqn);
+  host.ring_send(sqn);
   host.run();
   expect_error(0, cqe_syndrome::LOCAL_PROTECTION_ERROR, rdma::Reason::kKeyUnknown);
   expect_error(1, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
@@ -343,7 +343,7 @@ TEST_F(EthernetSend, FrameBeyondThePortsMtuIsDroppedAndCompleted) {
 
 TEST_F(EthernetSend, CounterFurtherThanTheQueueIsLongStopsTheQueue) {
   for (int i = 0; i < 17; ++i) host.write_wqe(sqn, wqe(wqe_opcode::NOP).finish());
-  host.ring(sqn);
+  host.ring_send(sqn);
   host.run();
   expect_no_completion();
   EXPECT_EQ(host.sq_state(sqn), State::ERR);
@@ -355,7 +355,7 @@ TEST_F(EthernetSend, OverrunOfTheCqTakesTheQueueToTheErrorState) {
   for (int i = 0; i < 4; ++i) {
     host.write_wqe(victim, Wqe(wqe_opcode::NOP, victim, host.posted(victim)).finish());
   }
-  host.ring(victim);
+  host.ring_send(victim);
   host.run();
   EXPECT_EQ(host.sq_state(victim), State::ERR);
   // "It is guaranteed, however, that operation of other queues will not be affected" (PRM 7.4.3).
@@ -397,7 +397,7 @@ TEST_F(EthernetSend, ModifyToErrorFlushesWithoutDoorbell) {
 
 TEST_F(EthernetSend, DestroyedQueueIsNotRun) {
   host.write_wqe(sqn, wqe(wqe_opcode::NOP).finish());
-  host.ring(sqn);
+  host.ring_send(sqn);
   EXPECT_TRUE((host.call<destroy_sq_out, destroy_sq_in>(
                        Opcode::DESTROY_SQ, [&](auto in) { in.set(destroy_sq_in::sqn, sqn); })
                    .ok()));

@@ -85,7 +85,7 @@ class EthernetSteeringUse : public EthernetSteering {
     return host
         .call<destroy_flow_table_out, In>(
             Opcode::DESTROY_FLOW_TABLE, [&](util::MutableView<In> in) { in.set(In::table_id, id); })
-        .status;
+        .status();
   }
   void set_miss(std::uint32_t id, std::uint32_t next) {
     using In = modify_flow_table_in;
@@ -97,7 +97,7 @@ class EthernetSteeringUse : public EthernetSteering {
           context.set(flow_table_context::table_miss_action, next != 0);
           context.set(flow_table_context::table_miss_id, next);
         });
-    EXPECT_TRUE(answer.ok()) << answer.reason;
+    EXPECT_TRUE(answer.ok()) << answer.reason();
   }
 };
 
@@ -161,7 +161,7 @@ TEST_F(EthernetSteeringWork, WorkForArrivedFramesIsChargedToTheTurn) {
   for (std::uint16_t i = 0; i < 32; ++i) {
     host.write_wqe(sqn, Wqe(wqe_opcode::NOP, sqn, i).finish());
   }
-  host.ring(sqn);
+  host.ring_send(sqn);
   const auto completed = [&] {
     unsigned count = 0;
     while (!host.poll(send_cqn).empty()) ++count;
@@ -177,11 +177,11 @@ TEST_F(EthernetSteeringWork, WorkForArrivedFramesIsChargedToTheTurn) {
   for (std::uint16_t i = 32; i < 64; ++i) {
     host.write_wqe(sqn, Wqe(wqe_opcode::NOP, sqn, i).finish());
   }
-  host.ring(sqn);
   const auto plain = host.create_table(1, 0);
   const auto group = host.create_group(plain, 0, 0);
   expect_set(host.set_flow(plain, group, 0, {tir(1)}));
   host.set_root(plain);
+  host.ring_send(sqn);
   for (int i = 0; i < 4; ++i) host.arrive(make_frame({}));
   host.device.run(host.device.now());
   EXPECT_EQ(completed(), 32u);
@@ -196,7 +196,7 @@ TEST_F(EthernetSteeringWork, WhatFramesHaveCostIsPaidWhileNothingIsSent) {
   while (host.device.run(now) == now && turns != 1000) ++turns;
   EXPECT_GT(turns, 1);
   host.write_wqe(sqn, Wqe(wqe_opcode::NOP, sqn, 0).finish());
-  host.ring(sqn);
+  host.ring_send(sqn);
   host.device.run(now);
   EXPECT_FALSE(host.poll(send_cqn).empty());
 }

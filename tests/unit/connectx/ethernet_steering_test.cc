@@ -114,7 +114,7 @@ TEST_F(NetdevSteering, PromiscuousTableIsPutInByItsPredecessorsMissLink) {
           context.set(flow_table_context::table_miss_action, 1);
           context.set(flow_table_context::table_miss_id, next);
         });
-    EXPECT_TRUE(answer.ok()) << answer.reason;
+    EXPECT_TRUE(answer.ok()) << answer.reason();
   };
   link(promiscuous);
   EXPECT_EQ(where({.destination = 0x020000000099}), 1u);
@@ -132,7 +132,7 @@ TEST_F(NetdevSteering, RootGoesWithItsTable) {
   EXPECT_EQ(where({}), 0u);
   host.set_root(vlan);
   EXPECT_EQ(where({}), 1u);
-  EXPECT_EQ(destroy(vlan).status, Status::BAD_RES_STATE) << "it has groups";
+  EXPECT_EQ(destroy(vlan).status(), Status::BAD_RES_STATE) << "it has groups";
 }
 
 // Lookup -----------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ TEST_F(EthernetSteering, PacketsNeverHitInvalidFlows) {
   EXPECT_EQ(where({}), 2u);
   EXPECT_TRUE(remove(5).ok());
   EXPECT_EQ(where({}), 0u);
-  EXPECT_EQ(remove(5).status, Status::BAD_RES_STATE);
+  EXPECT_EQ(remove(5).status(), Status::BAD_RES_STATE);
 }
 
 TEST_F(EthernetSteering, FlowMayBeSetAgainWithoutDeletion) {
@@ -214,7 +214,7 @@ TEST_F(EthernetSteering, ModifiedFlowKeepsItsMatch) {
   expect_set(modify(3));
   EXPECT_EQ(where({}), 4u);
   EXPECT_EQ(last_tag(), 7u);
-  EXPECT_EQ(modify(4).status, Status::BAD_RES_STATE);
+  EXPECT_EQ(modify(4).status(), Status::BAD_RES_STATE);
 }
 
 TEST_F(EthernetSteering, DropEndsTheWayOfAPacket) {
@@ -301,8 +301,8 @@ TEST_F(EthernetSteering, LevelIsAnOrderAndMayBeAnyEightBitValue) {
   expect_set(host.set_flow(lower, group, 0, {table(id)}));
   const auto back = host.create_group(id, 0, 0);
   // "a Flow in a Flow table of a certain level may only point to a Flow Table of a higher level".
-  EXPECT_EQ(host.set_flow(id, back, 0, {table(lower)}).status, Status::BAD_PARAM);
-  EXPECT_EQ(host.set_flow(id, back, 0, {table(id)}).status, Status::BAD_PARAM);
+  EXPECT_EQ(host.set_flow(id, back, 0, {table(lower)}).status(), Status::BAD_PARAM);
+  EXPECT_EQ(host.set_flow(id, back, 0, {table(id)}).status(), Status::BAD_PARAM);
 }
 
 TEST_F(EthernetSteering, BadTablesAreRefused) {
@@ -311,7 +311,7 @@ TEST_F(EthernetSteering, BadTablesAreRefused) {
     return host
         .call<create_flow_table_out, In>(Opcode::CREATE_FLOW_TABLE,
                                          [&](util::MutableView<In> in) { fill(in); })
-        .status;
+        .status();
   };
   const auto context = [](util::MutableView<In> in) { return in.sub(In::flow_table_context); };
   EXPECT_EQ(create([](auto in) { in.set(In::table_type, 1); }), Status::BAD_PARAM);
@@ -334,7 +334,7 @@ TEST_F(EthernetSteering, NumberOfTablesIsLimited) {
   Status status = Status::OK;
   unsigned made = 0;
   while (status == Status::OK && made <= Limits::count(Limits{}.log_max_ft_num)) {
-    status = host.call<create_flow_table_out, In>(Opcode::CREATE_FLOW_TABLE, [](auto) {}).status;
+    status = host.call<create_flow_table_out, In>(Opcode::CREATE_FLOW_TABLE, [](auto) {}).status();
     ++made;
   }
   EXPECT_EQ(status, Status::NO_RESOURCES);
@@ -353,7 +353,7 @@ TEST_F(EthernetSteering, BadGroupsAreRefused) {
                                            in.set(In::end_flow_index, last);
                                            fill(in);
                                          })
-        .status;
+        .status();
   };
   const auto nothing = [](auto) {};
   EXPECT_EQ(create(0, 16, nothing), Status::BAD_PARAM);
@@ -385,16 +385,17 @@ TEST_F(EthernetSteering, BadGroupsAreRefused) {
 TEST_F(EthernetSteering, BadFlowsAreRefused) {
   const auto id = host.create_table(1, 4);
   const auto group = host.create_group(id, 4, 7);
-  EXPECT_EQ(host.set_flow(99, group, 4, {tir(0)}).status, Status::BAD_RESOURCE);
-  EXPECT_EQ(host.set_flow(id, group, 3, {tir(0)}).status, Status::BAD_INDEX);
-  EXPECT_EQ(host.set_flow(id, group + 1, 4, {tir(0)}).status, Status::BAD_INDEX);
-  EXPECT_EQ(host.set_flow(id, group, 4, {{destination_type::TIR, 999}}).status,
+  EXPECT_EQ(host.set_flow(99, group, 4, {tir(0)}).status(), Status::BAD_RESOURCE);
+  EXPECT_EQ(host.set_flow(id, group, 3, {tir(0)}).status(), Status::BAD_INDEX);
+  EXPECT_EQ(host.set_flow(id, group + 1, 4, {tir(0)}).status(), Status::BAD_INDEX);
+  EXPECT_EQ(host.set_flow(id, group, 4, {{destination_type::TIR, 999}}).status(),
             Status::BAD_RESOURCE);
-  EXPECT_EQ(host.set_flow(id, group, 4, {table(999)}).status, Status::BAD_RESOURCE);
-  EXPECT_EQ(host.set_flow(id, group, 4, {{destination_type::VPORT, 0}}).status, Status::BAD_PARAM);
+  EXPECT_EQ(host.set_flow(id, group, 4, {table(999)}).status(), Status::BAD_RESOURCE);
+  EXPECT_EQ(host.set_flow(id, group, 4, {{destination_type::VPORT, 0}}).status(),
+            Status::BAD_PARAM);
   const std::vector<EthernetHost::Destination> many(Limits::count(Limits{}.log_max_destination) + 1,
                                                     tir(0));
-  EXPECT_EQ(host.set_flow(id, group, 4, many).status, Status::EXCEED_LIM);
+  EXPECT_EQ(host.set_flow(id, group, 4, many).status(), Status::EXCEED_LIM);
   using In = set_flow_table_entry_in;
   const auto set = [&](std::uint32_t action, std::uint32_t count) {
     return host
@@ -408,7 +409,7 @@ TEST_F(EthernetSteering, BadFlowsAreRefused) {
                                               context.set(flow_context::destination_list_size,
                                                           count);
                                             })
-        .status;
+        .status();
   };
   EXPECT_EQ(set(4, 0), Status::BAD_PARAM) << "forward to nowhere";
   EXPECT_EQ(set(4, 1), Status::BAD_INPUT_LEN) << "the list is not there";
@@ -426,7 +427,7 @@ TEST_F(EthernetSteering, TirStaysAsLongAsAFlowForwardsToIt) {
     return host
         .call<destroy_tir_out, destroy_tir_in>(
             Opcode::DESTROY_TIR, [&](auto in) { in.set(destroy_tir_in::tirn, tirns[1]); })
-        .status;
+        .status();
   };
   EXPECT_EQ(destroy(), Status::BAD_RES_STATE);
   expect_set(host.set_flow(id, group, 0, {tir(2)}));

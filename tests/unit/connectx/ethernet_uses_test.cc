@@ -15,10 +15,7 @@ class EthernetUses : public ::testing::Test {
  protected:
   template <class In>
   Status destroy(Opcode opcode, auto field, std::uint32_t number) {
-    constexpr std::size_t kOutput = 16;
-    Bytes in(In::kSize);
-    util::MutableView<In>(in).set(field, number);
-    return host.execute(opcode, 0, in, kOutput).status;
+    return host.call<destroy_cq_out, In>(opcode, [&](auto in) { in.set(field, number); }).status();
   }
   Status destroy_cq() {
     return destroy<destroy_cq_in>(Opcode::DESTROY_CQ, destroy_cq_in::cqn, cqn);
@@ -31,6 +28,8 @@ class EthernetUses : public ::testing::Test {
     return destroy<In>(Opcode::DEALLOC_TRANSPORT_DOMAIN, In::transport_domain,
                        host.transport_domain);
   }
+
+  EthernetUses() { host.pd = host.allocate_pd(); }
 
   EthernetHost host;
   std::uint32_t cqn = host.create_cq();
@@ -45,6 +44,7 @@ TEST_F(EthernetUses, CqAndPdStayAsLongAsAnSqRefersToThem) {
 }
 
 TEST_F(EthernetUses, DoorbellPageStaysAsLongAsAnSqRefersToIt) {
+  host.uar = host.allocate_uar();
   const auto dealloc_uar = [&] {
     return destroy<dealloc_uar_in>(Opcode::DEALLOC_UAR, dealloc_uar_in::uar, host.uar);
   };

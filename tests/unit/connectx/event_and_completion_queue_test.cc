@@ -29,9 +29,10 @@ class QueueTest : public testing::Test {
   }
   void arm_eq(std::uint32_t consumer) { eq_doorbell(0x40, consumer, host.uar); }
   void make_cq(unsigned log_size = 4) {
-    cqn = host.create_cq(log_size, eqn);
-    cq = host.last_buffer;
-    record = host.last_record;
+    const auto made = host.create_cq(log_size, eqn);
+    cqn = made.cqn;
+    cq = made.ring;
+    record = made.record;
   }
   /// As a driver that has seen all events: cmd_sn counts them (PRM Table 70).
   std::uint64_t arm_word(std::uint32_t consumer, bool solicited = false) {
@@ -59,7 +60,7 @@ class QueueTest : public testing::Test {
     std::array<std::byte, 64> cqe{};
     cqe[0] = std::byte{0xC0};
     cqe[1] = mark;
-    return host.device().completion_queues().find(Cqn(cqn))->write(cqe, solicited);
+    return host.device.completion_queues().find(Cqn(cqn))->write(cqe, solicited);
   }
   /// What the initialization segment says of the device's health: in the manual's place, and in the
   /// drivers'.
@@ -70,8 +71,8 @@ class QueueTest : public testing::Test {
   }
   /// Does something while the page of `buffer` is not mapped.
   void break_pages(std::uint64_t buffer, const std::function<void()>& what) {
-    auto& dma = host.device().dma();
-    ASSERT_TRUE(dma.unmap(FakeHost::kMemoryAt, FakeHost::kMemorySize));
+    auto& dma = host.device.dma();
+    host.unmap();
     const auto below = buffer - FakeHost::kMemoryAt;
     const auto above = buffer + 4096;
     const auto rest = FakeHost::kMemorySize - below - 4096;
@@ -80,8 +81,7 @@ class QueueTest : public testing::Test {
     ASSERT_TRUE(dma.map(above, rest, host.at(above), pcie::DmaAccess::kReadWrite));
     what();
     dma.unmap_all();
-    ASSERT_TRUE(dma.map(FakeHost::kMemoryAt, FakeHost::kMemorySize, host.at(FakeHost::kMemoryAt),
-                        pcie::DmaAccess::kReadWrite));
+    host.map();
   }
   unsigned events() {
     unsigned n = 0;
@@ -102,9 +102,9 @@ class QueueTest : public testing::Test {
 
 TEST_F(QueueTest, AnEventGoesToTheEqThatItsTypeIsMappedTo) {
   const auto other = host.create_eq(4, 1ull << 0x09, 5);
-  EXPECT_EQ(host.device().event_queues().mapped(s::event_type::PORT_STATE_CHANGE), Eqn(other));
+  EXPECT_EQ(host.device.event_queues().mapped(s::event_type::PORT_STATE_CHANGE), Eqn(other));
   const auto newest = host.create_eq(4, 1ull << 0x09, 5);
-  EXPECT_EQ(host.device().event_queues().mapped(s::event_type::PORT_STATE_CHANGE), Eqn(newest));
+  EXPECT_EQ(host.device.event_queues().mapped(s::event_type::PORT_STATE_CHANGE), Eqn(newest));
 }
 
 TEST_F(QueueTest, EventTypesAbove63AreInTheLaterWords) {
@@ -117,7 +117,7 @@ TEST_F(QueueTest, EventTypesAbove63AreInTheLaterWords) {
   const auto reply = host.execute<s::create_eq_out>(in);
   ASSERT_TRUE(reply.ok());
   const auto number = reply.as<s::create_eq_out>().get(s::create_eq_out::eq_number);
-  EXPECT_EQ(host.device().event_queues().mapped(static_cast<s::event_type>(70)), Eqn(number));
+  EXPECT_EQ(host.device.event_queues().mapped(static_cast<s::event_type>(70)), Eqn(number));
 }
 
 TEST_F(QueueTest, AnUnarmedEqRaisesNoInterruptUntilItIsArmed) {
@@ -531,7 +531,7 @@ TEST_F(QueueTest, AnAsynchronousEventThatFindsItsEqFullIsAHealthSyndrome) {
 
 TEST_F(QueueTest, ACqWhoseMemoryIsGoneFails) {
   make_cq();
-  ASSERT_TRUE(host.device().dma().unmap(FakeHost::kMemoryAt, FakeHost::kMemorySize));
+  host.unmap();
   EXPECT_FALSE(complete());
 }
 

@@ -8,10 +8,13 @@
 #include "connectx/command/refusals.h"
 #include "pcie/bus_master.h"
 #include "spec/connectx/cq.h"
+#include "spec/connectx/cqe.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/init_segment.h"
+#include "spec/connectx/mkey.h"
 #include "spec/connectx/resources.h"
+#include "spec/connectx/wqe.h"
 
 namespace softhca::connectx {
 
@@ -22,59 +25,96 @@ using Init = s::init_segment;
 
 }  // namespace
 
-FakeHost::FakeHost(const Limits& limits) : memory_(kMemorySize) {
-  DeviceOptions options;
-  options.limits = limits;
-  options.mac = rdma::Mac::from_u64(0x020000000001);
-  options.node_guid = 0x0200'00FF'FE00'0001;
-  options.clock = [this] { return now_; };
-  device_ = std::make_unique<Device>(options, port_);
-  EXPECT_TRUE(
-      device_->dma().map(kMemoryAt, kMemorySize, memory_.data(), pcie::DmaAccess::kReadWrite));
-  pcie::set_bus_master(*device_, true);
-  device_->msix().set_sink(&interrupts_, pcie::Masking::kExternal);
-  for (std::uint16_t v = 0; v < options.msix_vectors; ++v) {
-    device_->msix().set_vector_masked(v, false);
+std::string Reply::reason() const {
+  const auto meaning = explain_syndrome(syndrome());
+  return meaning ? std::string(meaning->text) : std::string();
+}
+
+FakeHost::FakeHost(const HostOptions& options)
+    : switch_port(options.on_switch ? network.create_port("host") : nullptr),
+      device({.mac = options.mac,
+              .node_guid = 0x0200'00FF'FE00'0001,
+              .limits = options.limits,
+              .clock = [this] { return now; }},
+             switch_port ? *switch_port : port),
+      options_(options),
+      memory_(static_cast<std::byte*>(std::calloc(options.memory_size, 1))) {
+  map();
+  pcie::set_bus_master(device, true);
+  device.msix().set_sink(&interrupts_, pcie::Masking::kExternal);
+  for (std::uint16_t v = 0; v < device.options().msix_vectors; ++v) {
+    device.msix().set_vector_masked(v, false);
   }
 }
 
-FakeHost::~FakeHost() = default;
-
-void FakeHost::run() {
-  for (int i = 0; i < 1000; ++i) {
-    if (device_->run(now_) > now_) return;
+void FakeHost::run(util::Duration time) {
+  const auto end = now + time;
+  for (int rounds = 0; rounds < 100000; ++rounds) {
+    const auto next = device.run(now);
+    const bool frames = network.has_work();
+    network.deliver(1024);
+    if (frames || next <= now) continue;
+    if (now >= end) return;
+    now = std::min(next, end);
   }
-  ADD_FAILURE() << "the device does not come to rest";
+  ADD_FAILURE() << "device and wire do not come to rest";
 }
 
 std::uint32_t FakeHost::read32(std::uint64_t offset) {
   std::array<std::byte, 4> bytes;
-  device_->read_bar(0, offset, bytes);
+  device.read_bar(0, offset, bytes);
   return util::load_be32(bytes.data());
 }
 
 void FakeHost::write32(std::uint64_t offset, std::uint32_t value) {
   std::array<std::byte, 4> bytes;
   util::store_be32(bytes.data(), value);
-  device_->write_bar(0, offset, bytes);
+  device.write_bar(0, offset, bytes);
 }
 
 void FakeHost::write64(std::uint64_t offset, std::uint64_t value) {
   std::array<std::byte, 8> bytes;
   util::store_be64(bytes.data(), value);
-  device_->write_bar(0, offset, bytes);
+  device.write_bar(0, offset, bytes);
+}
+
+void FakeHost::ring_send(std::uint32_t number) {
+  constexpr auto kDoorbell = s::uar_page::db_blueflame_buffer0_even.kOffset;
+  util::Struct<s::send_doorbell_register> doorbell;
+  doorbell.set(s::send_doorbell_register::sq_number, number);
+  device.write_bar(0, uar * kUarPageSize + kDoorbell, doorbell.bytes());
 }
 
 std::uint64_t FakeHost::allocate(std::size_t size, std::size_t alignment) {
-  next_ = (next_ + alignment - 1) / alignment * alignment;
-  const auto result = next_;
-  next_ += size;
-  EXPECT_LE(next_, kMemoryAt + kMemorySize) << "the test uses more memory than its host has";
+  const auto result = (next_ + alignment - 1) / alignment * alignment;
+  next_ = result + size;
+  if (next_ > options_.memory_at + options_.memory_size) {
+    ADD_FAILURE() << "the test uses more memory than its host has";
+    std::abort();
+  }
+  std::memset(at(result), 0, size);
   return result;
+}
+
+void FakeHost::map() {
+  EXPECT_TRUE(device.dma().map(options_.memory_at, options_.memory_size, memory_.get(),
+                               pcie::DmaAccess::kReadWrite));
+}
+
+void FakeHost::unmap() {
+  EXPECT_TRUE(device.dma().unmap(options_.memory_at, options_.memory_size));
 }
 
 util::MutableView<FakeHost::Entry> FakeHost::slot(unsigned index) {
   return util::MutableView<Entry>(std::span(at(queue_ + index * Entry::kSize), Entry::kSize));
+}
+
+std::vector<std::byte> FakeHost::page_list(std::uint64_t address, std::size_t size) {
+  std::vector<std::byte> list((size + 4095) / 4096 * 8);
+  for (std::size_t i = 0; i < list.size() / 8; ++i) {
+    util::store_be64(list.data() + 8 * i, address + 4096 * i);
+  }
+  return list;
 }
 
 void FakeHost::start_queue() {
@@ -127,7 +167,7 @@ std::vector<std::uint64_t> FakeHost::prepare(unsigned index, std::span<const std
   return out_blocks;
 }
 
-void FakeHost::ring(std::uint32_t vector) {
+void FakeHost::ring_commands(std::uint32_t vector) {
   write32(Init::command_doorbell_vector.kOffset, vector);
 }
 
@@ -144,7 +184,8 @@ Reply FakeHost::collect(unsigned index, std::size_t out_size,
     reply.out.insert(reply.out.end(), data.begin(), data.end());
   }
   reply.out.resize(std::max<std::size_t>(out_size, 16));
-  if (reply.delivery == s::delivery_status::OK && reply.status() != s::command_status::OK) {
+  if (reply.completed && reply.delivery == s::delivery_status::OK &&
+      reply.status() != s::command_status::OK) {
     EXPECT_TRUE(explain_syndrome(reply.syndrome())) << "not in the table of refusals";
   }
   return reply;
@@ -154,8 +195,8 @@ Reply FakeHost::execute(std::span<const std::byte> in, std::size_t out_size) {
   // Mailboxes of earlier commands are not needed any more.
   const auto mark = next_;
   const auto blocks = prepare(0, in, out_size);
-  ring(1);
-  run();
+  ring_commands(1);
+  for (int i = 0; i < 1000 && slot(0).get(Entry::ownership) != 0; ++i) device.run(now);
   auto reply = collect(0, out_size, blocks);
   next_ = mark;
   return reply;
@@ -163,8 +204,7 @@ Reply FakeHost::execute(std::span<const std::byte> in, std::size_t out_size) {
 
 void FakeHost::enable() {
   start_queue();
-  Input<s::enable_hca_in> in(Opcode::ENABLE_HCA);
-  EXPECT_TRUE(execute<s::enable_hca_out>(in).ok());
+  EXPECT_TRUE((call<s::enable_hca_out, s::enable_hca_in>(Opcode::ENABLE_HCA, [](auto) {})));
 }
 
 void FakeHost::give_pages(std::uint32_t count) {
@@ -183,63 +223,113 @@ void FakeHost::initialize() {
 }
 
 void FakeHost::finish_start() {
+  using Pages = s::query_pages_out;
   for (const auto stage : {s::query_pages_op_mod::BOOT_PAGES, s::query_pages_op_mod::INIT_PAGES}) {
-    Input<s::query_pages_in> in(Opcode::QUERY_PAGES, static_cast<std::uint16_t>(stage));
-    const auto reply = execute<s::query_pages_out>(in);
-    give_pages(reply.as<s::query_pages_out>().get(s::query_pages_out::num_pages));
+    const auto reply = call<Pages, s::query_pages_in>(
+        Opcode::QUERY_PAGES, [](auto) {}, {}, static_cast<std::uint16_t>(stage));
+    give_pages(reply.as<Pages>().get(Pages::num_pages));
   }
-  Input<s::init_hca_in> in(Opcode::INIT_HCA);
-  EXPECT_TRUE(execute<s::init_hca_out>(in).ok());
+  EXPECT_TRUE((call<s::init_hca_out, s::init_hca_in>(Opcode::INIT_HCA, [](auto) {})));
   uar = allocate_uar();
 }
 
 std::uint32_t FakeHost::allocate_uar() {
-  Input<s::alloc_uar_in> in(Opcode::ALLOC_UAR);
-  const auto reply = execute<s::alloc_uar_out>(in);
-  EXPECT_TRUE(reply.ok());
+  const auto reply = call<s::alloc_uar_out, s::alloc_uar_in>(Opcode::ALLOC_UAR, [](auto) {});
+  EXPECT_TRUE(reply) << reply.reason();
   return reply.as<s::alloc_uar_out>().get(s::alloc_uar_out::uar);
 }
 
 std::uint32_t FakeHost::allocate_pd() {
-  Input<s::alloc_pd_in> in(Opcode::ALLOC_PD);
-  const auto reply = execute<s::alloc_pd_out>(in);
-  EXPECT_TRUE(reply.ok());
+  const auto reply = call<s::alloc_pd_out, s::alloc_pd_in>(Opcode::ALLOC_PD, [](auto) {});
+  EXPECT_TRUE(reply) << reply.reason();
   return reply.as<s::alloc_pd_out>().get(s::alloc_pd_out::pd);
+}
+
+std::uint32_t FakeHost::allocate_transport_domain() {
+  using Out = s::alloc_transport_domain_out;
+  const auto reply =
+      call<Out, s::alloc_transport_domain_in>(Opcode::ALLOC_TRANSPORT_DOMAIN, [](auto) {});
+  EXPECT_TRUE(reply) << reply.reason();
+  return reply.as<Out>().get(Out::transport_domain);
+}
+
+std::uint32_t FakeHost::allocate_xrcd() {
+  const auto reply = call<s::alloc_xrcd_out, s::alloc_xrcd_in>(Opcode::ALLOC_XRCD, [](auto) {});
+  EXPECT_TRUE(reply) << reply.reason();
+  return reply.as<s::alloc_xrcd_out>().get(s::alloc_xrcd_out::xrcd);
+}
+
+std::uint32_t FakeHost::create_key(std::uint32_t pd) {
+  using Context = s::mkey_context;
+  using Out = s::create_mkey_out;
+  constexpr std::uint32_t kAnyQpn = 0xFFFFFF;
+  const auto reply = call<Out, s::create_mkey_in>(Opcode::CREATE_MKEY, [&](auto in) {
+    const auto context = in.sub(s::create_mkey_in::mkey_context);
+    context.set(Context::access_mode, static_cast<std::uint32_t>(s::mkey_access_mode::PA));
+    context.set(Context::length64, 1);
+    context.set(Context::lr, 1);
+    context.set(Context::lw, 1);
+    context.set(Context::rr, 1);
+    context.set(Context::rw, 1);
+    context.set(Context::a, 1);
+    context.set(Context::qpn, kAnyQpn);
+    context.set(Context::mkey, kKey & 0xFF);
+    context.set(Context::pd, pd);
+  });
+  EXPECT_TRUE(reply) << reply.reason();
+  return reply.as<Out>().get(Out::mkey_index) << 8 | (kKey & 0xFF);
 }
 
 std::uint32_t FakeHost::create_eq(unsigned log_size, std::uint64_t events, unsigned vector) {
   const auto bytes = std::size_t{64} << log_size;
-  const auto pages = (bytes + 4095) / 4096;
-  last_buffer = allocate(pages * 4096);
+  last_buffer = allocate(bytes);
   for (std::size_t i = 0; i < bytes; i += 64) at(last_buffer)[i + 63] = std::byte{1};
-  Input<s::create_eq_in> in(Opcode::CREATE_EQ, 0, 8 * pages);
-  const auto context = (*in).sub(s::create_eq_in::eq_context_entry);
-  context.set(s::eq_context::log_eq_size, log_size);
-  context.set(s::eq_context::uar_page, uar);
-  context.set(s::eq_context::intr, vector);
-  util::store_be64((*in).sub(s::create_eq_in::event_bitmask).data(), events);
-  for (std::size_t i = 0; i < pages; ++i) in.set_address(i, last_buffer + i * 4096);
-  const auto reply = execute<s::create_eq_out>(in);
-  EXPECT_TRUE(reply.ok());
+  const auto reply = call<s::create_eq_out, s::create_eq_in>(
+      Opcode::CREATE_EQ,
+      [&](auto in) {
+        const auto context = in.sub(s::create_eq_in::eq_context_entry);
+        context.set(s::eq_context::log_eq_size, log_size);
+        context.set(s::eq_context::uar_page, uar);
+        context.set(s::eq_context::intr, vector);
+        util::store_be64(in.sub(s::create_eq_in::event_bitmask).data(), events);
+      },
+      page_list(last_buffer, bytes));
+  EXPECT_TRUE(reply) << reply.reason();
   return reply.as<s::create_eq_out>().get(s::create_eq_out::eq_number);
 }
 
-std::uint32_t FakeHost::create_cq(unsigned log_size, std::uint32_t eqn) {
+HostCq FakeHost::create_cq(unsigned log_size, std::uint32_t eqn) {
   const auto bytes = std::size_t{64} << log_size;
-  const auto pages = (bytes + 4095) / 4096;
-  last_buffer = allocate(pages * 4096);
-  last_record = allocate(8, 64);
-  for (std::size_t i = 0; i < bytes; i += 64) at(last_buffer)[i + 63] = std::byte{0xF1};
-  Input<s::create_cq_in> in(Opcode::CREATE_CQ, 0, 8 * pages);
-  const auto context = (*in).sub(s::create_cq_in::cq_context_entry);
-  context.set(s::cq_context::log_cq_size, log_size);
-  context.set(s::cq_context::uar_page, uar);
-  context.set(s::cq_context::c_eqn, eqn);
-  context.set(s::cq_context::dbr_addr, last_record);
-  for (std::size_t i = 0; i < pages; ++i) in.set_address(i, last_buffer + i * 4096);
-  const auto reply = execute<s::create_cq_out>(in);
-  EXPECT_TRUE(reply.ok());
-  return reply.as<s::create_cq_out>().get(s::create_cq_out::cqn);
+  HostCq cq{.log_size = log_size, .ring = allocate(bytes), .record = allocate(8, 64)};
+  // Software's mark of entries that the device has not written yet.
+  for (std::size_t i = 0; i < bytes; i += 64) at(cq.ring)[i + 63] = std::byte{0xF1};
+  const auto reply = call<s::create_cq_out, s::create_cq_in>(
+      Opcode::CREATE_CQ,
+      [&](auto in) {
+        const auto context = in.sub(s::create_cq_in::cq_context_entry);
+        context.set(s::cq_context::log_cq_size, log_size);
+        context.set(s::cq_context::uar_page, uar);
+        context.set(s::cq_context::c_eqn, eqn);
+        context.set(s::cq_context::dbr_addr, cq.record);
+      },
+      page_list(cq.ring, bytes));
+  EXPECT_TRUE(reply) << reply.reason();
+  cq.cqn = reply.as<s::create_cq_out>().get(s::create_cq_out::cqn);
+  return cq;
+}
+
+const std::byte* FakeHost::poll(HostCq& cq) {
+  const auto size = 1u << cq.log_size;
+  const auto* entry = at(cq.ring + std::uint64_t{64} * (cq.consumer & (size - 1)));
+  const util::View<s::cqe64> cqe(std::span(entry, 64));
+  const bool lap = (cq.consumer & size) != 0;
+  if (cqe.get(s::cqe64::opcode) == static_cast<std::uint8_t>(s::cqe_opcode::INVALID) ||
+      (cqe.get(s::cqe64::owner) != 0) != lap) {
+    return nullptr;
+  }
+  ++cq.consumer;
+  util::store_be32(at(cq.record), cq.consumer & 0xFFFFFF);
+  return entry;
 }
 
 }  // namespace softhca::connectx

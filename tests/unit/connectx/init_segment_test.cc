@@ -63,7 +63,7 @@ TEST(InitSegmentTest, HealthCounterGoesFromItsLastValueToOne) {
   constexpr auto kTick = std::chrono::milliseconds(10);
   constexpr std::int64_t kValues = 1 << 24;
   FakeHost host;
-  const auto ticks = host.now().time_since_epoch() / kTick;
+  const auto ticks = host.now.time_since_epoch() / kTick;
   host.advance(kTick * (kValues - 3 - ticks));
   std::uint32_t last = 0;
   for (int i = 0; i < 6; ++i) {
@@ -79,9 +79,9 @@ TEST(InitSegmentTest, HealthBufferSaysThatAllIsWell) {
   FakeHost host;
   EXPECT_NE(host.read32(0x230), 0xFFFF'FFFFu) << "all ones mean a dead device";
   std::array<std::byte, 1> byte{std::byte{0xFF}};
-  host.device().read_bar(0, 0x238, byte);
+  host.device.read_bar(0, 0x238, byte);
   EXPECT_EQ(byte[0], std::byte{0});
-  host.device().read_bar(0, 0x23D, byte);
+  host.device.read_bar(0, 0x23D, byte);
   EXPECT_EQ(byte[0], std::byte{0});
 }
 
@@ -111,7 +111,7 @@ TEST(InitSegmentTest, ReflectsNicInterfaceWithoutTakingItForANewQueue) {
   host.write32(kLow, (low & ~0x700u) | 0x100);
   host.run();
   EXPECT_EQ(host.read32(kLow), (low & ~0x700u) | 0x100);
-  EXPECT_EQ(host.device().commands().state(), HcaState::kEnabled);
+  EXPECT_EQ(host.device.commands().state(), HcaState::kEnabled);
 }
 
 TEST(InitSegmentTest, ANewQueueAtTheSameAddressIsANewBeginning) {
@@ -121,7 +121,7 @@ TEST(InitSegmentTest, ANewQueueAtTheSameAddressIsANewBeginning) {
   host.write32(kHigh, host.read32(kHigh));
   host.write32(kLow, low);
   host.run();
-  EXPECT_EQ(host.device().commands().state(), HcaState::kDisabled);
+  EXPECT_EQ(host.device.commands().state(), HcaState::kDisabled);
 }
 
 TEST(InitSegmentTest, AcceptsTheAddressAsOneWriteOf64Bits) {
@@ -137,9 +137,9 @@ TEST(InitSegmentTest, TheAddressWriteAloneCausesNoDma) {
   host.write32(kHigh, 0xFFFF'FFFF);
   host.write32(kLow, 0xFFFF'F000);
   host.run();
-  host.ring(1);
+  host.ring_commands(1);
   host.run();
-  EXPECT_EQ(host.device().commands().undelivered(), 0u);
+  EXPECT_EQ(host.device.commands().undelivered(), 0u);
 }
 
 TEST(InitSegmentTest, ReservedBytesReadAsZeroAndIgnoreWrites) {

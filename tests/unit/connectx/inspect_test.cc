@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "connectx/command/commands.h"
 #include "connectx/ethernet_host.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/rdma_test_host.h"
@@ -87,19 +86,18 @@ TEST_F(InspectTest, ShowsMemoryKeysAndTheirRights) {
   using In = spec::connectx::create_mkey_in;
   using Out = spec::connectx::create_mkey_out;
   using Context = spec::connectx::mkey_context;
-  const auto created =
-      host.execute<In, Out>(testing::Opcode::CREATE_MKEY, create_mkey, [&](auto in) {
-        const auto context = in.sub(In::mkey_context);
-        context.set(Context::lw, 1);
-        context.set(Context::rr, 1);
-        context.set(Context::qpn, 0xFFFFFF);
-        context.set(Context::mkey, 0x42);
-        context.set(Context::pd, host.pd);
-        context.set(Context::start_addr, 0x7000);
-        context.set(Context::len, 0x2000);
-      });
+  const auto created = host.call<Out, In>(testing::Opcode::CREATE_MKEY, [&](auto in) {
+    const auto context = in.sub(In::mkey_context);
+    context.set(Context::lw, 1);
+    context.set(Context::rr, 1);
+    context.set(Context::qpn, 0xFFFFFF);
+    context.set(Context::mkey, 0x42);
+    context.set(Context::pd, host.pd);
+    context.set(Context::start_addr, 0x7000);
+    context.set(Context::len, 0x2000);
+  });
   ASSERT_TRUE(created);
-  const auto index = util::View<Out>(*created).get(Out::mkey_index);
+  const auto index = created.as<Out>().get(Out::mkey_index);
   const auto mkey = part(fmt::format("mkey {:#x}:", index << 8 | 0x42));
   for (const auto* line : {"start: 0x7000", "length: 0x2000", "free: no", "local_write: yes",
                            "remote_read: yes", "remote_write: no"}) {

@@ -34,28 +34,22 @@ std::uint32_t number(const Reply& reply, Field field) {
 
 template <class In, class Out, class Fill>
 Reply LimitsHost::run(Opcode opcode, Fill fill, std::size_t pages, std::uint16_t op_mod) {
-  Input<In> in(opcode, op_mod, 8 * pages);
-  fill(*in);
-  for (std::size_t i = 0; i < pages; ++i) in.set_address(i, memory_);
-  return host_.execute<Out>(in);
+  std::vector<std::byte> list(8 * pages);
+  for (std::size_t i = 0; i < pages; ++i) util::store_be64(list.data() + 8 * i, memory_);
+  return host_.call<Out, In>(opcode, fill, list, op_mod);
 }
 
 LimitsHost::LimitsHost(const Limits& limits, const std::function<void(FakeHost&)>& before_init)
-    : host_(limits), limits_(limits) {
+    : host_({.limits = limits}), limits_(limits) {
   host_.enable();
   before_init(host_);
   host_.finish_start();
   memory_ = host_.allocate(4096);
   pd_ = host_.allocate_pd();
-  domain_ = number<s::alloc_transport_domain_out>(
-      run<s::alloc_transport_domain_in, s::alloc_transport_domain_out>(
-          Opcode::ALLOC_TRANSPORT_DOMAIN, [](auto) {}),
-      s::alloc_transport_domain_out::transport_domain);
-  xrcd_ = number<s::alloc_xrcd_out>(
-      run<s::alloc_xrcd_in, s::alloc_xrcd_out>(Opcode::ALLOC_XRCD, [](auto) {}),
-      s::alloc_xrcd_out::xrcd);
+  domain_ = host_.allocate_transport_domain();
+  xrcd_ = host_.allocate_xrcd();
   eqn_ = host_.create_eq(1, 0, 0);
-  cqn_ = host_.create_cq(1, eqn_);
+  cqn_ = host_.create_cq(1, eqn_).cqn;
   EXPECT_EQ(create_qp(0, 0, 0), Code::OK);
   EXPECT_EQ(create_tis(), Code::OK);
   EXPECT_EQ(create_rq(1, limits.log_min_stride_sz_rq), Code::OK);

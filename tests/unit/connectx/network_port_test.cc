@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "connectx/ethernet_host.h"
+#include "connectx/cable.h"
 #include "util/endian.h"
 
 namespace softhca::connectx::test {
@@ -14,6 +14,8 @@ namespace {
 using enum Cast;
 using enum Service;
 using enum Way;
+
+using Bytes = Cable::Bytes;
 
 constexpr std::uint64_t kOwn = 0x020000000001, kListed = 0x020000000041, kGid = 0x020000000081;
 constexpr std::uint64_t kOther = 0x020000000002, kGroup = 0x01005E000001;
@@ -42,7 +44,7 @@ class NetworkPortTest : public ::testing::Test {
   }
   std::uint64_t packets(const TrafficTable& table) { return table.total().packets; }
 
-  RecordingPort wire;
+  Cable wire;
   NetworkPort port{wire};
 };
 

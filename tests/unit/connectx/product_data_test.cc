@@ -19,7 +19,7 @@ class ProductDataTest : public testing::Test {
  protected:
   std::uint32_t read(std::uint32_t offset, std::size_t size) {
     std::array<std::byte, 4> bytes{};
-    host.device().read_config(offset, std::span(bytes).first(size));
+    host.device.read_config(offset, std::span(bytes).first(size));
     return util::load_le32(bytes.data());
   }
   /// Offset of a capability; 0 if the list has none.
@@ -33,7 +33,7 @@ class ProductDataTest : public testing::Test {
     for (std::uint16_t at = 0; at < size; at = static_cast<std::uint16_t>(at + 4)) {
       std::array<std::byte, 2> address;
       util::store_le16(address.data(), at);
-      host.device().write_config(capability + 2, address);
+      host.device.write_config(capability + 2, address);
       EXPECT_EQ(read(capability + 2, 2), at | 0x8000u);
       const auto dword = read(capability + 4, 4);
       for (unsigned i = 0; i < 4; ++i) out.push_back(static_cast<char>(dword >> (8 * i)));

@@ -22,7 +22,7 @@ class QueueContext : public testing::Test {
   bool complete(std::uint32_t cqn) {
     std::array<std::byte, CompletionQueue::kCqeSize> cqe{};
     cqe[0] = std::byte{0xC0};
-    return host.device().completion_queues().find(Cqn(cqn))->write(cqe, false);
+    return host.device.completion_queues().find(Cqn(cqn))->write(cqe, false);
   }
   void arm(std::uint32_t cqn, std::uint32_t command_sn, std::uint32_t consumer) {
     const std::uint64_t first = command_sn << 28 | consumer;
@@ -82,8 +82,8 @@ TEST_F(QueueContext, OverrunOfAnEqIsIgnoredWhereAsked) {
 
 // PRM 12.7.4, modify_field_select: bit 0 is cq_period, bit 1 cq_max_count.
 TEST_F(QueueContext, OnlySelectedFieldsOfModerationChange) {
-  const auto cqn = host.create_cq(2, host.create_eq(4, 0, 0));
-  const auto& attributes = host.device().completion_queues().find(Cqn(cqn))->attributes();
+  const auto cqn = host.create_cq(2, host.create_eq(4, 0, 0)).cqn;
+  const auto& attributes = host.device.completion_queues().find(Cqn(cqn))->attributes();
   ASSERT_TRUE(modify(cqn, 0b11, 8, 32).ok());
   ASSERT_TRUE(modify(cqn, 0b10, 9, 33).ok());
   EXPECT_EQ(attributes.period, 8);
@@ -96,20 +96,20 @@ TEST_F(QueueContext, OnlySelectedFieldsOfModerationChange) {
 // PRM 7.13.14: an event that is held back is reported when the period is over, so the device must
 // be called then.
 TEST_F(QueueContext, TheDeviceAsksForItsTurnWhenAHeldEventIsDue) {
-  const auto cqn = host.create_cq(3, host.create_eq(4, 0, 0));
+  const auto cqn = host.create_cq(3, host.create_eq(4, 0, 0)).cqn;
   ASSERT_TRUE(modify(cqn, 0b11, 8, 32).ok());
-  auto& device = host.device();
-  (void)device.run(host.now());
+  auto& device = host.device;
+  (void)device.run(host.now);
   arm(cqn, 0, 0);
   ASSERT_TRUE(complete(cqn)) << "reported at once: the last event was long ago";
   arm(cqn, 1, 1);
   ASSERT_TRUE(complete(cqn));
-  EXPECT_EQ(device.run(host.now()), host.now() + std::chrono::microseconds(8));
+  EXPECT_EQ(device.run(host.now), host.now + std::chrono::microseconds(8));
 }
 
 // PRM Table 8, health_syndrome: the cause is worth more than what follows from it.
 TEST_F(QueueContext, TheFirstHealthSyndromeStays) {
-  auto& health_of_device = host.device().health();
+  auto& health_of_device = host.device.health();
   health_of_device.report(s::health_syndrome::EQ_IN_ERR);
   health_of_device.report(s::health_syndrome::ASYNCHRONOUS_EQ_BUF_OVERRUN);
   EXPECT_EQ(health(), 0xDu);

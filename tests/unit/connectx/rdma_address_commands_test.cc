@@ -10,8 +10,8 @@ namespace {
 
 TEST_F(RdmaQpCommands, RoceAddressIsKeptAndDeleted) {
   const auto set = [&](std::uint32_t index, const rdma::Gid& gid, roce_version version) {
-    const auto out = host_.execute<set_roce_address_in, set_roce_address_out>(
-        Opcode::SET_ROCE_ADDRESS, set_roce_address, [&](auto in) {
+    const auto out = host_.call<set_roce_address_out, set_roce_address_in>(
+        Opcode::SET_ROCE_ADDRESS, [&](auto in) {
           in.set(set_roce_address_in::roce_address_index, index);
           const auto entry = in.sub(set_roce_address_in::roce_address);
           std::ranges::copy(gid.bytes, entry.sub(roce_address::source_l3_address).begin());
@@ -19,7 +19,7 @@ TEST_F(RdmaQpCommands, RoceAddressIsKeptAndDeleted) {
           entry.set(roce_address::vlan_id, 100);
           entry.set(roce_address::roce_version, static_cast<std::uint32_t>(version));
         });
-    return out ? Status::OK : out.error().status;
+    return out.status();
   };
   auto& gids = host_.device.rdma().gids();
   const auto gid = rdma::Gid::from_ipv4(0x0A000001);
@@ -28,11 +28,10 @@ TEST_F(RdmaQpCommands, RoceAddressIsKeptAndDeleted) {
   EXPECT_EQ(gids.get(7)->gid, gid);
   EXPECT_EQ(gids.get(7)->vlan_id, 100);
   EXPECT_TRUE(gids.get(7)->roce_v2);
-  const auto out = host_.execute<query_roce_address_in, query_roce_address_out>(
-      Opcode::QUERY_ROCE_ADDRESS, query_roce_address,
+  const auto out = host_.call<query_roce_address_out, query_roce_address_in>(
+      Opcode::QUERY_ROCE_ADDRESS,
       [](auto in) { in.set(query_roce_address_in::roce_address_index, 7); });
-  const auto entry =
-      util::View<query_roce_address_out>(*out).get(query_roce_address_out::roce_address);
+  const auto entry = out.as<query_roce_address_out>().get(query_roce_address_out::roce_address);
   EXPECT_EQ(entry.get(roce_address::vlan_id), 100u);
   EXPECT_EQ(rdma::Gid::from(entry.get(roce_address::source_l3_address)), gid);
 
@@ -51,11 +50,10 @@ TEST_F(RdmaQpCommands, OnlyDatagramQpsJoinMulticastGroups) {
       const auto gid = rdma::Gid::from_ipv4(address);
       std::ranges::copy(gid.bytes, in.sub(attach_to_mcg_in::multicast_gid).begin());
     };
-    const auto out = in_group ? host_.execute<attach_to_mcg_in, attach_to_mcg_out>(
-                                    Opcode::ATTACH_TO_MCG, attach_to_mcg, fill)
-                              : host_.execute<attach_to_mcg_in, attach_to_mcg_out>(
-                                    Opcode::DETACH_FROM_MCG, detach_from_mcg, fill);
-    return out ? Status::OK : out.error().status;
+    const auto out =
+        in_group ? host_.call<attach_to_mcg_out, attach_to_mcg_in>(Opcode::ATTACH_TO_MCG, fill)
+                 : host_.call<attach_to_mcg_out, attach_to_mcg_in>(Opcode::DETACH_FROM_MCG, fill);
+    return out.status();
   };
   const auto ud = host_.create_qp({.service = service_type::UD});
   const auto rc = host_.create_qp();

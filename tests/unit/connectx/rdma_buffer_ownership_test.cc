@@ -27,7 +27,7 @@ class RdmaBufferOwnership : public ::testing::Test {
   /// send CQE makes it write over the buffer. Then everything is delivered.
   void run_with_an_eager_guest(pcie::Iova buffer, std::size_t length) {
     for (int turn = 0; turn < 5; ++turn) {
-      host_.device.rdma().run(host_.now);
+      host_.device.run(host_.now);
       if (turn == 3) host_.network.deliver(1000);
       while (const auto cqe = host_.poll(host_.cq)) {
         if (cqe->opcode != Cqe::REQUESTER && cqe->opcode != Cqe::REQUESTER_ERROR) continue;
@@ -94,7 +94,7 @@ TEST_F(RdmaBufferOwnership, ManagementDatagram) {
 TEST_F(RdmaBufferOwnership, FlushedWrite) {
   auto [a, b] = host_.connected();
   post(a, wqe(a, Opcode::RDMA_WRITE).remote(to_, kKey).data(from_, kLength, kKey));
-  host_.device.rdma().run(host_.now);
+  host_.device.run(host_.now);
   ASSERT_TRUE(host_.to_error(a));
   run_with_an_eager_guest(from_, kLength);
   EXPECT_EQ(sends_, 1);

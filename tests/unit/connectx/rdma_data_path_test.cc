@@ -10,7 +10,6 @@
 #include <string>
 
 #include "connectx/base/timestamp.h"
-#include "connectx/command/commands.h"
 #include "pcie/bus_master.h"
 #include "spec/connectx/raw_queues.h"
 
@@ -72,12 +71,13 @@ TEST_F(RdmaDataPath, WithoutBusMasteringNoMemoryIsAccessed) {
   std::memset(host_.at(to), 0, 64);
   host_.post_receive(b, to, 64);
   host_.post_send(a, wqe(a, Opcode::SEND).data(from, 17, kKey).bytes());
-  const std::vector<std::byte> before(host_.at(RdmaTestHost::kBase),
-                                      host_.at(RdmaTestHost::kBase) + RdmaTestHost::kMemory);
+  const std::vector<std::byte> before(
+      host_.at(RdmaTestHost::kMemoryAt),
+      host_.at(RdmaTestHost::kMemoryAt) + RdmaTestHost::kMemorySize);
   pcie::set_bus_master(host_.device, false);
   host_.ring_send(a);
   host_.run();
-  const auto same = std::memcmp(host_.at(RdmaTestHost::kBase), before.data(), before.size());
+  const auto same = std::memcmp(host_.at(RdmaTestHost::kMemoryAt), before.data(), before.size());
   EXPECT_EQ(same, 0) << "neither data, nor a CQE, nor an event";
   pcie::set_bus_master(host_.device, true);
   auto [c, d] = host_.connected();

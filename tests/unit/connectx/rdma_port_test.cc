@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <string>
 
-#include "connectx/command/commands.h"
 #include "connectx/port/network_port.h"
 #include "connectx/port/vport.h"
 #include "connectx/rdma_test_host.h"
@@ -59,21 +58,21 @@ class RdmaPort : public ::testing::Test {
     auto qp = host_.allocate_qp({.service = testing::Service::UD});
     using In = spec::connectx::create_qp_in;
     using Out = spec::connectx::create_qp_out;
-    const auto made = host_.execute<In, Out>(
-        testing::Opcode::CREATE_QP, create_qp,
+    const auto made = host_.call<Out, In>(
+        testing::Opcode::CREATE_QP,
         [&](util::MutableView<In> in) {
           host_.fill_create(in, qp);
           in.sub(In::qpc).set(spec::connectx::qpc::block_lb_mc, block);
         },
         host_.page_list(qp.ring, qp.send_offset() + (std::size_t{64} << qp.options.log_sq)));
     EXPECT_TRUE(made);
-    qp.qpn = util::View<Out>(*made).get(Out::qpn);
+    qp.qpn = made.as<Out>().get(Out::qpn);
     EXPECT_TRUE(host_.to_init(qp));
     EXPECT_TRUE(host_.to_rtr(qp, 0));
     EXPECT_TRUE(host_.to_rts(qp));
     using Attach = spec::connectx::attach_to_mcg_in;
-    EXPECT_TRUE((host_.execute<Attach, spec::connectx::attach_to_mcg_out>(
-        testing::Opcode::ATTACH_TO_MCG, attach_to_mcg, [&](util::MutableView<Attach> in) {
+    EXPECT_TRUE((host_.call<spec::connectx::attach_to_mcg_out, Attach>(
+        testing::Opcode::ATTACH_TO_MCG, [&](util::MutableView<Attach> in) {
           in.set(Attach::qpn, qp.qpn);
           const auto gid = rdma::Gid::from_ipv4(kGroupAddress);
           std::ranges::copy(gid.bytes, in.sub(Attach::multicast_gid).begin());
@@ -166,11 +165,10 @@ TEST_F(RdmaPort, VportCountsMulticastAsMulticastAndClearsBoth) {
   using Out = spec::connectx::query_vport_counter_out;
   using Counter = spec::connectx::traffic_counter;
   const auto query = [&](auto field) {
-    const auto out =
-        host_.execute<In, Out>(testing::Opcode::QUERY_VPORT_COUNTER, query_vport_counter,
-                               [&](util::MutableView<In> in) { in.set(In::clear, 0); });
+    const auto out = host_.call<Out, In>(testing::Opcode::QUERY_VPORT_COUNTER,
+                                         [&](util::MutableView<In> in) { in.set(In::clear, 0); });
     EXPECT_TRUE(out);
-    const auto counter = util::View<Out>(*out).get(field);
+    const auto counter = out.template as<Out>().get(field);
     EXPECT_EQ(counter.get(Counter::octets) != 0, counter.get(Counter::packets) != 0);
     return counter.get(Counter::packets);
   };
@@ -179,8 +177,8 @@ TEST_F(RdmaPort, VportCountsMulticastAsMulticastAndClearsBoth) {
   EXPECT_EQ(query(Out::received_ib_multicast), 1u);
   EXPECT_EQ(query(Out::received_ib_unicast), 1u);
   EXPECT_EQ(query(Out::local_loopback), 2u);
-  EXPECT_TRUE((host_.execute<In, Out>(testing::Opcode::QUERY_VPORT_COUNTER, query_vport_counter,
-                                      [&](util::MutableView<In> in) { in.set(In::clear, 1); })));
+  EXPECT_TRUE((host_.call<Out, In>(testing::Opcode::QUERY_VPORT_COUNTER,
+                                   [&](util::MutableView<In> in) { in.set(In::clear, 1); })));
   EXPECT_EQ(query(Out::transmitted_ib_multicast), 0u);
   EXPECT_EQ(query(Out::received_ib_unicast), 0u);
   EXPECT_EQ(counters().tx(Service::kRdma, kWire).of(kMulticast).packets, 1u) << "the port's stay";

@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <vector>
 
-#include "connectx/command/commands.h"
 #include "connectx/rdma_test_host.h"
 
 namespace softhca::connectx {
@@ -25,29 +23,27 @@ class RdmaQpCommands : public ::testing::Test {
   /// CREATE_QP with a good context that `change` spoils.
   Status create_status(const Change& change, std::size_t pages = 8) {
     auto qp = host_.allocate_qp({});
-    const auto out = host_.execute<create_qp_in, create_qp_out>(
-        Opcode::CREATE_QP, create_qp,
+    const auto out = host_.call<create_qp_out, create_qp_in>(
+        Opcode::CREATE_QP,
         [&](auto in) {
           host_.fill_create(in, qp);
           change(in);
         },
         host_.page_list(qp.ring, pages * 4096));
-    return out ? Status::OK : out.error().status;
+    return out.status();
   }
   Status context_status(const std::function<void(util::MutableView<qpc>)>& change) {
     return create_status([&](auto in) { change(in.sub(create_qp_in::qpc)); });
   }
   util::View<qpc> context(const HostQp& qp) {
-    queried_ = *host_.execute<query_qp_in, query_qp_out>(
-        Opcode::QUERY_QP, query_qp, [&](auto in) { in.set(query_qp_in::qpn, qp.qpn); });
-    return util::View<query_qp_out>(queried_).get(query_qp_out::qpc);
+    queried_ = host_.call<query_qp_out, query_qp_in>(
+        Opcode::QUERY_QP, [&](auto in) { in.set(query_qp_in::qpn, qp.qpn); });
+    return queried_.as<query_qp_out>().get(query_qp_out::qpc);
   }
-  static Status status(const CommandResult& result) {
-    return result ? Status::OK : result.error().status;
-  }
+  static Status status(const Reply& reply) { return reply.status(); }
 
   RdmaTestHost host_;
-  std::vector<std::byte> queried_;
+  Reply queried_;
 };
 
 }  // namespace softhca::connectx

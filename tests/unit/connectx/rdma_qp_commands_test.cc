@@ -8,6 +8,7 @@
 #include <array>
 
 #include "connectx/base/resources.h"
+#include "connectx/command/refusals.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/rdma_wqe_builder.h"
 #include "spec/connectx/resources.h"
@@ -45,6 +46,8 @@ TEST_F(RdmaQpCommands, UnknownNumbersAreBadResources) {
 
 // What a QP refers to is in use, through all its states, until it refers to something else or goes.
 TEST_F(RdmaQpCommands, WhatAQpRefersToIsInUse) {
+  host_.pd = host_.allocate_pd();
+  host_.uar = host_.allocate_uar();
   auto& cqs = host_.device.completion_queues();
   auto other = host_.create_cq(4);
   auto* first = cqs.find(Cqn(host_.cq.cqn));
@@ -80,16 +83,14 @@ TEST_F(RdmaQpCommands, AQpListensOnlyToItsOwnDoorbellPage) {
   host_.run();  // a QP that comes to RTS looks for WQEs by itself
   host_.post_send(qp, WqeBuilder(WqeBuilder::Opcode::NOP, 0, qp.qpn).bytes());
   const auto ring = [&](std::uint32_t page) {
-    constexpr std::uint32_t kPageSize = 4096;
-    constexpr std::uint32_t kSendDoorbell = 0x800;
-    std::array<std::byte, 8> doorbell{};
-    util::store_be32(doorbell.data() + 4, qp.qpn << 8);
-    host_.device.write_bar(0, std::uint64_t{page} * kPageSize + kSendDoorbell, doorbell);
+    host_.uar = page;
+    host_.ring_send(qp);
     host_.device.run(host_.now);
     return host_.poll_all(host_.cq).size();
   };
-  EXPECT_EQ(ring(host_.uar + 1), 0u);
-  EXPECT_EQ(ring(host_.uar), 1u);
+  const auto own = host_.uar;
+  EXPECT_EQ(ring(own + 1), 0u);
+  EXPECT_EQ(ring(own), 1u);
 }
 
 TEST_F(RdmaQpCommands, CqAndDoorbellPageOfAQueueThatDoesNotExistMayBeMissing) {
@@ -145,13 +146,14 @@ TEST_F(RdmaQpCommands, UserMemoryObjectsAreRefused) {
 }
 
 TEST_F(RdmaQpCommands, RefusalsHaveWordsAndASection) {
-  const auto out = host_.execute<destroy_qp_in, destroy_qp_out>(
-      Opcode::DESTROY_QP, destroy_qp, [](auto in) { in.set(destroy_qp_in::qpn, 0x123); });
+  const auto out = host_.call<destroy_qp_out, destroy_qp_in>(
+      Opcode::DESTROY_QP, [](auto in) { in.set(destroy_qp_in::qpn, 0x123); });
   ASSERT_FALSE(out);
-  EXPECT_EQ(out.error().status, Status::BAD_RESOURCE);
-  EXPECT_EQ(out.error().text, "unknown QPN");
-  EXPECT_FALSE(out.error().section.empty());
-  EXPECT_NE(out.error().syndrome, 0u);
+  EXPECT_EQ(out.status(), Status::BAD_RESOURCE);
+  EXPECT_EQ(out.reason(), "unknown QPN");
+  const auto meaning = explain_syndrome(out.syndrome());
+  ASSERT_TRUE(meaning);
+  EXPECT_FALSE(meaning->section.empty());
 }
 
 TEST_F(RdmaQpCommands, DestroyedQpIsGone) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <string>
 
-#include "connectx/command/commands.h"
 #include "connectx/rdma_data_path.h"
 #include "spec/connectx/raw_queues.h"
 #include "util/log.h"
@@ -39,8 +38,8 @@ class RdmaSharedReceive : public RdmaDataPath {
   }
   void create() {
     using namespace spec::connectx;
-    const auto out = host_.execute<create_rmp_in, create_rmp_out>(
-        Command_::CREATE_RMP, create_rmp,
+    const auto out = host_.call<create_rmp_out, create_rmp_in>(
+        Command_::CREATE_RMP,
         [&](auto in) {
           in.sub(create_rmp_in::rmp_context).set(rmp_context::state, kReady);
           const auto queue = in.sub(create_rmp_in::rmp_context).sub(kWqField);
@@ -51,7 +50,7 @@ class RdmaSharedReceive : public RdmaDataPath {
         },
         host_.page_list(ring_, 4096));
     EXPECT_TRUE(out);
-    rmpn_ = util::View<create_rmp_out>(*out).get(create_rmp_out::rmpn);
+    rmpn_ = out.as<create_rmp_out>().get(create_rmp_out::rmpn);
   }
   void write(unsigned index, unsigned next) {
     auto* bytes = host_.at(ring_ + 64 * index);
@@ -68,14 +67,13 @@ class RdmaSharedReceive : public RdmaDataPath {
   }
   void arm(std::uint32_t limit) {
     using namespace spec::connectx;
-    EXPECT_TRUE((host_.execute<modify_rmp_in, modify_rmp_out>(
-        Command_::MODIFY_RMP, modify_rmp, [&](auto in) {
-          in.set(modify_rmp_in::rmpn, rmpn_);
-          in.set(modify_rmp_in::rmp_state, kReady);
-          in.sub(modify_rmp_in::rmp_context).set(rmp_context::state, kReady);
-          in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
-          in.sub(modify_rmp_in::rmp_context).sub(kWqField).set(wq::lwm, limit);
-        })));
+    EXPECT_TRUE((host_.call<modify_rmp_out, modify_rmp_in>(Command_::MODIFY_RMP, [&](auto in) {
+      in.set(modify_rmp_in::rmpn, rmpn_);
+      in.set(modify_rmp_in::rmp_state, kReady);
+      in.sub(modify_rmp_in::rmp_context).set(rmp_context::state, kReady);
+      in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
+      in.sub(modify_rmp_in::rmp_context).sub(kWqField).set(wq::lwm, limit);
+    })));
   }
 
   pcie::Iova ring_ = 0;
@@ -161,7 +159,7 @@ TEST_F(RdmaSharedReceive, BrokenListsDoNotFloodTheLog) {
   }
   util::set_log_sink({});
   const auto told = std::ranges::count_if(lines, [](const auto& line) {
-    return line.starts_with("test: SRQ") && line.find("next_wqe_index") != std::string::npos;
+    return line.starts_with("connectx0: SRQ") && line.find("next_wqe_index") != std::string::npos;
   });
   EXPECT_GE(told, 1) << "with the device's name";
   EXPECT_LE(told, 20);

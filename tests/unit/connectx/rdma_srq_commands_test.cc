@@ -12,14 +12,14 @@ namespace {
 
 class RdmaSrqCommands : public RdmaQpCommands {
  protected:
-  RdmaSrqCommands() : xrcd_(host_.device.resources().xrcds().allocate()->value()) {}
+  RdmaSrqCommands() : xrcd_(host_.allocate_xrcd()) {}
 
-  tl::expected<std::uint32_t, Refusal> create_rmp(
+  tl::expected<std::uint32_t, Status> create_rmp(
       const std::function<void(util::MutableView<wq>)>& change = {}) {
     const auto ring = host_.allocate(4096);
     const auto record = host_.allocate(8, 64);
-    const auto out = host_.execute<create_rmp_in, create_rmp_out>(
-        Opcode::CREATE_RMP, connectx::create_rmp,
+    const auto out = host_.call<create_rmp_out, create_rmp_in>(
+        Opcode::CREATE_RMP,
         [&](auto in) {
           in.sub(create_rmp_in::rmp_context).set(rmp_context::state, rmp_state_);
           const auto queue = in.sub(create_rmp_in::rmp_context).sub(rmp_context::wq);
@@ -30,28 +30,27 @@ class RdmaSrqCommands : public RdmaQpCommands {
           if (change) change(queue);
         },
         host_.page_list(ring, 4096));
-    if (!out) return tl::unexpected(out.error());
-    return util::View<create_rmp_out>(*out).get(create_rmp_out::rmpn);
+    if (!out) return tl::unexpected(out.status());
+    return out.as<create_rmp_out>().get(create_rmp_out::rmpn);
   }
   /// MODIFY_RMP with a limit of 3.
   Status arm_rmp(std::uint32_t rmp, rmp_state from, rmp_state to) {
-    const auto out =
-        host_.execute<modify_rmp_in, modify_rmp_out>(Opcode::MODIFY_RMP, modify_rmp, [&](auto in) {
-          in.set(modify_rmp_in::rmpn, rmp);
-          in.set(modify_rmp_in::rmp_state, static_cast<std::uint32_t>(from));
-          in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
-          const auto context = in.sub(modify_rmp_in::rmp_context);
-          context.set(rmp_context::state, static_cast<std::uint32_t>(to));
-          context.sub(rmp_context::wq).set(wq::lwm, 3);
-        });
-    return out ? Status::OK : out.error().status;
+    const auto out = host_.call<modify_rmp_out, modify_rmp_in>(Opcode::MODIFY_RMP, [&](auto in) {
+      in.set(modify_rmp_in::rmpn, rmp);
+      in.set(modify_rmp_in::rmp_state, static_cast<std::uint32_t>(from));
+      in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
+      const auto context = in.sub(modify_rmp_in::rmp_context);
+      context.set(rmp_context::state, static_cast<std::uint32_t>(to));
+      context.sub(rmp_context::wq).set(wq::lwm, 3);
+    });
+    return out.status();
   }
   std::uint32_t rmp_state_ = static_cast<std::uint32_t>(rmp_state::RDY);  ///< for CREATE_RMP
-  tl::expected<std::uint32_t, Refusal> create_xrc_srq(
+  tl::expected<std::uint32_t, Status> create_xrc_srq(
       const std::function<void(util::MutableView<xrc_srq_context>)>& change = {}) {
     const auto ring = host_.allocate(4096);
-    const auto out = host_.execute<create_xrc_srq_in, create_xrc_srq_out>(
-        Opcode::CREATE_XRC_SRQ, connectx::create_xrc_srq,
+    const auto out = host_.call<create_xrc_srq_out, create_xrc_srq_in>(
+        Opcode::CREATE_XRC_SRQ,
         [&](auto in) {
           const auto c = in.sub(create_xrc_srq_in::xrc_srq_context_entry);
           c.set(xrc_srq_context::log_rq_stride, 1);
@@ -63,14 +62,13 @@ class RdmaSrqCommands : public RdmaQpCommands {
           if (change) change(c);
         },
         host_.page_list(ring, 4096));
-    if (!out) return tl::unexpected(out.error());
-    return util::View<create_xrc_srq_out>(*out).get(create_xrc_srq_out::xrc_srqn);
+    if (!out) return tl::unexpected(out.status());
+    return out.as<create_xrc_srq_out>().get(create_xrc_srq_out::xrc_srqn);
   }
   Status destroy_rmp(std::uint32_t rmpn) {
-    const auto out = host_.execute<destroy_rmp_in, destroy_rmp_out>(
-        Opcode::DESTROY_RMP, connectx::destroy_rmp,
-        [&](auto in) { in.set(destroy_rmp_in::rmpn, rmpn); });
-    return out ? Status::OK : out.error().status;
+    const auto out = host_.call<destroy_rmp_out, destroy_rmp_in>(
+        Opcode::DESTROY_RMP, [&](auto in) { in.set(destroy_rmp_in::rmpn, rmpn); });
+    return out.status();
   }
 
   std::uint32_t xrcd_;
@@ -88,7 +86,7 @@ TEST_F(RdmaSrqCommands, NumbersOfBothKindsNeverCollide) {
 }
 
 TEST_F(RdmaSrqCommands, RmpGeometryIsChecked) {
-  const auto refused = [&](auto change) { return create_rmp(change).error().status; };
+  const auto refused = [&](auto change) { return create_rmp(change).error(); };
   EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_stride, 4); }), Status::BAD_PARAM);
   EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_stride, 10); }), Status::EXCEED_LIM);
   EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_sz, 16); }), Status::EXCEED_LIM);
@@ -101,7 +99,7 @@ TEST_F(RdmaSrqCommands, RmpGeometryIsChecked) {
 
 TEST_F(RdmaSrqCommands, XrcSrqReferencesAreChecked) {
   using X = xrc_srq_context;
-  const auto refused = [&](auto change) { return create_xrc_srq(change).error().status; };
+  const auto refused = [&](auto change) { return create_xrc_srq(change).error(); };
   EXPECT_EQ(refused([](auto c) { c.set(X::pd, 999); }), Status::BAD_RESOURCE);
   EXPECT_EQ(refused([](auto c) { c.set(X::cqn, 999); }), Status::BAD_RESOURCE);
   EXPECT_EQ(refused([](auto c) { c.set(X::xrcd, 999); }), Status::BAD_RESOURCE);
@@ -109,6 +107,7 @@ TEST_F(RdmaSrqCommands, XrcSrqReferencesAreChecked) {
 }
 
 TEST_F(RdmaSrqCommands, WhatAnSrqRefersToIsInUse) {
+  host_.pd = host_.allocate_pd();
   const auto rmp = *create_rmp();
   EXPECT_TRUE(host_.device.resources().pds().is_used(Pd(host_.pd)));
   EXPECT_EQ(destroy_rmp(rmp), Status::OK);
@@ -151,24 +150,23 @@ TEST_F(RdmaSrqCommands, ModifyRmpComparesTheState) {
 
 TEST_F(RdmaSrqCommands, AnRmpIsCreatedReady) {
   rmp_state_ = static_cast<std::uint32_t>(rmp_state::ERR);
-  EXPECT_EQ(create_rmp().error().status, Status::BAD_PARAM);
+  EXPECT_EQ(create_rmp().error(), Status::BAD_PARAM);
 }
 
 TEST_F(RdmaSrqCommands, QueryTellsLimitAndState) {
   const auto rmp = *create_rmp();
-  const auto out = host_.execute<query_rmp_in, query_rmp_out>(
-      Opcode::QUERY_RMP, query_rmp, [&](auto in) { in.set(query_rmp_in::rmpn, rmp); });
+  const auto out = host_.call<query_rmp_out, query_rmp_in>(
+      Opcode::QUERY_RMP, [&](auto in) { in.set(query_rmp_in::rmpn, rmp); });
   ASSERT_TRUE(out);
-  const auto c = util::View<query_rmp_out>(*out).get(query_rmp_out::rmp_context);
+  const auto c = out.as<query_rmp_out>().get(query_rmp_out::rmp_context);
   EXPECT_EQ(c.get(rmp_context::state), static_cast<std::uint32_t>(rmp_state::RDY));
   EXPECT_EQ(c.get(rmp_context::wq).get(wq::log_wq_sz), 4u);
   EXPECT_EQ(c.get(rmp_context::wq).get(wq::lwm), 0u);
 }
 
 TEST_F(RdmaSrqCommands, SrqsOfIssi0AreRefused) {
-  const auto out =
-      host_.execute<create_srq_in, create_srq_out>(Opcode::CREATE_SRQ, create_srq, [](auto) {});
-  EXPECT_EQ(out.error().status, Status::BAD_OP);
+  const auto out = host_.call<create_srq_out, create_srq_in>(Opcode::CREATE_SRQ, [](auto) {});
+  EXPECT_EQ(out.status(), Status::BAD_OP);
 }
 }  // namespace
 }  // namespace softhca::connectx

@@ -4,12 +4,6 @@
 
 #include <cstring>
 
-#include "connectx/base/resources.h"
-#include "connectx/command/commands.h"
-#include "connectx/event/event_queue.h"
-#include "connectx/memory/memory_keys.h"
-#include "connectx/port/vport.h"
-#include "pcie/bus_master.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/vport.h"
 
@@ -21,12 +15,14 @@ using namespace spec::connectx;
 
 constexpr unsigned kLogEvents = 8;
 
-std::vector<std::byte> pas_of(pcie::Iova address, std::size_t size) {
-  std::vector<std::byte> pas((size + 4095) / 4096 * 8);
-  for (std::size_t i = 0; i < pas.size() / 8; ++i) {
-    util::store_be64(pas.data() + 8 * i, address + 4096 * i);
-  }
-  return pas;
+/// Every event of queues: those of commands, pages and the port would be in the way.
+constexpr std::uint64_t kEvents = ~(1ull << static_cast<unsigned>(event_type::PORT_STATE_CHANGE) |
+                                    1ull << static_cast<unsigned>(event_type::COMMAND_COMPLETION) |
+                                    1ull << static_cast<unsigned>(event_type::PAGE_REQUEST));
+
+HostOptions on_switch(HostOptions options) {
+  options.on_switch = true;
+  return options;
 }
 
 template <class Field>
@@ -36,42 +32,21 @@ std::uint32_t field(std::span<const std::byte> bytes, Field f) {
 
 }  // namespace
 
-RdmaTestHost::RdmaTestHost()
-    : device({.name = "test", .mac = mac, .node_guid = 1, .clock = [this] { return now; }}, *port),
-      memory_(static_cast<std::byte*>(std::aligned_alloc(4096, kMemory))) {
-  std::memset(memory_.get(), 0, kMemory);
-  EXPECT_TRUE(device.dma().map(kBase, kMemory, memory_.get(), pcie::DmaAccess::kReadWrite));
-  pcie::set_bus_master(device, true);
-
-  events_ = allocate(kEqeSize << kLogEvents);
-  std::memset(at(events_), 0xFF, kEqeSize << kLogEvents);
-  EventQueue::Attributes eq;
-  eq.log_size = kLogEvents;
-  eq.events.set();
-  eq.queue = *device.queue_mapper().map(
-      {.size = kEqeSize << kLogEvents, .pas = pas_of(events_, kEqeSize << kLogEvents)}, "");
-  EXPECT_NE(device.event_queues().create(std::move(eq)), nullptr);
-
-  pd = device.resources().pds().allocate()->value();
-  uar = device.resources().uars().allocate()->value();
-  constexpr std::uint8_t kAllRights = rdma::kLocalRead | rdma::kLocalWrite | rdma::kRemoteRead |
-                                      rdma::kRemoteWrite | rdma::kRemoteAtomic;
-  rdma::MemoryKey::Attributes key;
-  key.key = rdma::MKey(kKey);
-  key.pd = rdma::Pd(pd);
-  key.access = kAllRights;
-  key.whole_space = true;
-  device.memory_keys().table().insert(std::move(key));
+RdmaTestHost::RdmaTestHost(HostOptions options) : FakeHost(on_switch(options)), mac(options.mac) {
+  initialize();
+  pd = allocate_pd();
+  EXPECT_EQ(create_key(pd), kKey);
+  eqn = create_eq(kLogEvents, kEvents, 0);
+  events_ = last_buffer;
   cq = create_cq(8);
-
-  EXPECT_TRUE((execute<modify_nic_vport_context_in, modify_nic_vport_context_out>(
-      Opcode::MODIFY_NIC_VPORT_CONTEXT, modify_nic_vport_context, [&](auto in) {
+  EXPECT_TRUE((call<modify_nic_vport_context_out, modify_nic_vport_context_in>(
+      Opcode::MODIFY_NIC_VPORT_CONTEXT, [&](auto in) {
         in.sub(modify_nic_vport_context_in::field_select)
             .set(modify_nic_vport_field_select::roce_en, 1);
         in.sub(modify_nic_vport_context_in::nic_vport_context).set(nic_vport_context::roce_en, 1);
       })));
-  EXPECT_TRUE((execute<set_roce_address_in, set_roce_address_out>(
-      Opcode::SET_ROCE_ADDRESS, set_roce_address, [&](auto in) {
+  EXPECT_TRUE(
+      (call<set_roce_address_out, set_roce_address_in>(Opcode::SET_ROCE_ADDRESS, [&](auto in) {
         in.set(set_roce_address_in::roce_address_index, 3);
         const auto entry = in.sub(set_roce_address_in::roce_address);
         std::ranges::copy(gid.bytes, entry.sub(roce_address::source_l3_address).begin());
@@ -80,53 +55,21 @@ RdmaTestHost::RdmaTestHost()
       })));
 }
 
-pcie::Iova RdmaTestHost::allocate(std::size_t size, std::size_t alignment) {
-  used_ = (used_ + alignment - 1) / alignment * alignment;
-  const auto address = kBase + used_;
-  used_ += size;
-  EXPECT_LE(used_, kMemory);
-  return address;
-}
-
 pcie::Iova RdmaTestHost::put_text(std::string_view text) {
   const auto address = allocate(text.size(), 64);
   std::memcpy(at(address), text.data(), text.size());
   return address;
 }
 
-std::vector<std::byte> RdmaTestHost::page_list(pcie::Iova address, std::size_t size) {
-  return pas_of(address, size);
-}
-
 // CQs and events -------------------------------------------------------------------------------
 
-HostCq RdmaTestHost::create_cq(unsigned log_size) {
-  HostCq made;
-  made.log_size = log_size;
-  const std::size_t size = std::size_t{64} << log_size;
-  made.ring = allocate(size);
-  made.record = allocate(8, 64);
-  std::memset(at(made.ring), 0xF1, size);
-  CompletionQueue::Attributes attributes;
-  attributes.log_size = log_size;
-  attributes.queue = *device.queue_mapper().map(
-      {.size = size, .pas = pas_of(made.ring, size), .dbr_addr = made.record}, "");
-  made.cqn = device.completion_queues().create(std::move(attributes))->cqn().value();
-  return made;
-}
-
 std::optional<HostCqe> RdmaTestHost::poll(HostCq& from) {
-  const auto index = from.consumer & ((1u << from.log_size) - 1);
-  const auto* entry = at(from.ring + std::uint64_t{64} * index);
+  const auto* entry = FakeHost::poll(from);
+  if (entry == nullptr) return std::nullopt;
   using Layout = cqe64_responder;
   const std::span<const std::byte> bytes(entry, 64);
-  const auto opcode = static_cast<CqeOpcode>(field(bytes, Layout::opcode));
-  const bool lap = (from.consumer >> from.log_size & 1) != 0;
-  if (opcode == CqeOpcode::INVALID || (field(bytes, Layout::owner) != 0) != lap) {
-    return std::nullopt;
-  }
   HostCqe cqe{
-      .opcode = opcode,
+      .opcode = static_cast<CqeOpcode>(field(bytes, Layout::opcode)),
       .qpn = field(bytes, Layout::qpn),
       .wqe_counter = static_cast<std::uint16_t>(field(bytes, Layout::wqe_counter)),
       .byte_count = field(bytes, Layout::byte_cnt),
@@ -136,8 +79,6 @@ std::optional<HostCqe> RdmaTestHost::poll(HostCq& from) {
       .vendor_syndrome = static_cast<std::uint8_t>(field(bytes, cqe_error::vendor_error_syndrome)),
       .bytes = {}};
   std::ranges::copy(bytes, cqe.bytes.begin());
-  ++from.consumer;
-  util::store_be32(at(from.record), from.consumer & 0xFFFFFF);
   return cqe;
 }
 
@@ -189,48 +130,24 @@ void RdmaTestHost::fill_create(util::MutableView<create_qp_in> in, const HostQp&
 
 HostQp RdmaTestHost::create_qp(const QpOptions& options) {
   auto qp = allocate_qp(options);
-  const auto out = execute<create_qp_in, create_qp_out>(
-      Opcode::CREATE_QP, connectx::create_qp, [&](auto in) { fill_create(in, qp); },
+  const auto out = call<create_qp_out, create_qp_in>(
+      Opcode::CREATE_QP, [&](auto in) { fill_create(in, qp); },
       page_list(qp.ring, qp.send_offset() + (std::size_t{64} << options.log_sq)));
-  EXPECT_TRUE(out) << out.error().text;
-  if (out) qp.qpn = field(*out, create_qp_out::qpn);
+  EXPECT_TRUE(out) << out.reason();
+  if (out) qp.qpn = out.as<create_qp_out>().get(create_qp_out::qpn);
   return qp;
 }
 
-CommandResult RdmaTestHost::modify(HostQp& qp, Opcode opcode, std::uint32_t mask,
-                                   const std::function<void(util::MutableView<qpc>)>& fill) {
-  const auto handler = [&]() -> CommandHandler {
-    switch (opcode) {
-      case Opcode::RST2INIT_QP:
-        return rst2init_qp;
-      case Opcode::INIT2INIT_QP:
-        return init2init_qp;
-      case Opcode::INIT2RTR_QP:
-        return init2rtr_qp;
-      case Opcode::RTR2RTS_QP:
-        return rtr2rts_qp;
-      case Opcode::RTS2RTS_QP:
-        return rts2rts_qp;
-      case Opcode::SQERR2RTS_QP:
-        return sqerr2rts_qp;
-      case Opcode::SQD_RTS_QP:
-        return sqd_rts_qp;
-      case Opcode::QP_2ERR:
-        return qp_2err;
-      default:
-        return qp_2rst;
-    }
-  }();
-  const auto result = execute<rst2init_qp_in, rst2init_qp_out>(opcode, handler, [&](auto in) {
+Reply RdmaTestHost::modify(HostQp& qp, Opcode opcode, std::uint32_t mask,
+                           const std::function<void(util::MutableView<qpc>)>& fill) {
+  return call<rst2init_qp_out, rst2init_qp_in>(opcode, [&](auto in) {
     in.set(rst2init_qp_in::qpn, qp.qpn);
     in.set(rst2init_qp_in::opt_param_mask, mask);
     if (fill) fill(in.sub(rst2init_qp_in::qpc));
   });
-  if (!result) return tl::unexpected(result.error());
-  return {};
 }
 
-CommandResult RdmaTestHost::to_init(HostQp& qp) {
+Reply RdmaTestHost::to_init(HostQp& qp) {
   return modify(qp, Opcode::RST2INIT_QP, 0, [&](auto context) {
     context.set(qpc::st, static_cast<std::uint32_t>(qp.options.service));
     context.set(qpc::pd, qp.options.pd != 0 ? qp.options.pd : pd);
@@ -244,7 +161,7 @@ CommandResult RdmaTestHost::to_init(HostQp& qp) {
   });
 }
 
-CommandResult RdmaTestHost::to_rtr(HostQp& qp, std::uint32_t remote_qpn) {
+Reply RdmaTestHost::to_rtr(HostQp& qp, std::uint32_t remote_qpn) {
   return modify(qp, Opcode::INIT2RTR_QP, 0, [&](auto context) {
     context.set(qpc::mtu, static_cast<std::uint32_t>(qp_mtu::BYTES_1K));
     context.set(qpc::log_msg_max, 30);
@@ -261,7 +178,7 @@ CommandResult RdmaTestHost::to_rtr(HostQp& qp, std::uint32_t remote_qpn) {
   });
 }
 
-CommandResult RdmaTestHost::to_rts(HostQp& qp) {
+Reply RdmaTestHost::to_rts(HostQp& qp) {
   return modify(qp, Opcode::RTR2RTS_QP, 0, [&](auto context) {
     context.set(qpc::next_send_psn, 0x1000);
     context.set(qpc::retry_count, 7);
@@ -271,17 +188,17 @@ CommandResult RdmaTestHost::to_rts(HostQp& qp) {
   });
 }
 
-CommandResult RdmaTestHost::to_error(HostQp& qp) { return modify(qp, Opcode::QP_2ERR); }
+Reply RdmaTestHost::to_error(HostQp& qp) { return modify(qp, Opcode::QP_2ERR); }
 
-CommandResult RdmaTestHost::to_reset(HostQp& qp) {
+Reply RdmaTestHost::to_reset(HostQp& qp) {
   auto result = modify(qp, Opcode::QP_2RST);
   qp.send_producer = qp.receive_producer = 0;
   return result;
 }
 
 void RdmaTestHost::destroy(HostQp& qp) {
-  EXPECT_TRUE((execute<destroy_qp_in, destroy_qp_out>(
-      Opcode::DESTROY_QP, destroy_qp, [&](auto in) { in.set(destroy_qp_in::qpn, qp.qpn); })));
+  EXPECT_TRUE((call<destroy_qp_out, destroy_qp_in>(
+      Opcode::DESTROY_QP, [&](auto in) { in.set(destroy_qp_in::qpn, qp.qpn); })));
 }
 
 std::pair<HostQp, HostQp> RdmaTestHost::connected(const QpOptions& options) {
@@ -328,23 +245,10 @@ void RdmaTestHost::post_receive(HostQp& qp, pcie::Iova address, std::uint32_t le
 }
 
 std::uint32_t RdmaTestHost::query_state(const HostQp& qp) {
-  const auto out = execute<query_qp_in, query_qp_out>(
-      Opcode::QUERY_QP, query_qp, [&](auto in) { in.set(query_qp_in::qpn, qp.qpn); });
+  const auto out = call<query_qp_out, query_qp_in>(
+      Opcode::QUERY_QP, [&](auto in) { in.set(query_qp_in::qpn, qp.qpn); });
   if (!out) return ~0u;
-  return util::View<query_qp_out>(*out).get(query_qp_out::qpc).get(qpc::state);
-}
-
-void RdmaTestHost::run(util::Duration time) {
-  const auto end = now + time;
-  for (int rounds = 0; rounds < 100000; ++rounds) {
-    const auto next = device.rdma().run(now);
-    const bool frames = network.has_work();
-    network.deliver(1024);
-    if (frames || next <= now) continue;
-    if (now >= end) return;
-    now = std::min(next, end);
-  }
-  ADD_FAILURE() << "device and fabric do not come to rest";
+  return out.as<query_qp_out>().get(query_qp_out::qpc).get(qpc::state);
 }
 
 }  // namespace softhca::connectx::testing

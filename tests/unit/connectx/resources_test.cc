@@ -68,7 +68,7 @@ TEST_F(ResourcesTest, TransportAndXrcDomainsComeAndGo) {
   using Td = s::alloc_transport_domain_out;
   const auto td = allocate<s::alloc_transport_domain_in, Td>(Opcode::ALLOC_TRANSPORT_DOMAIN,
                                                              Td::transport_domain);
-  EXPECT_TRUE(host.device().resources().transport_domains().contains(TransportDomain(td)));
+  EXPECT_TRUE(host.device.resources().transport_domains().contains(TransportDomain(td)));
   using TdIn = s::dealloc_transport_domain_in;
   EXPECT_EQ((release<TdIn, s::dealloc_transport_domain_out>(Opcode::DEALLOC_TRANSPORT_DOMAIN,
                                                             TdIn::transport_domain, td)),
@@ -92,7 +92,7 @@ TEST_F(ResourcesTest, ANumberInUseIsNotFreed) {
   };
   const auto eqn = host.create_eq(4, 0, 0);
   EXPECT_EQ(dealloc_uar(), Code::BAD_RES_STATE) << "the EQ's";
-  const auto cqn = host.create_cq(4, eqn);
+  const auto cqn = host.create_cq(4, eqn).cqn;
   EXPECT_EQ(destroy_eq(eqn), Code::BAD_RES_STATE) << "the CQ's";
   using In = s::destroy_cq_in;
   EXPECT_EQ((release<In, s::destroy_cq_out>(Opcode::DESTROY_CQ, In::cqn, cqn)), Code::OK);
@@ -126,7 +126,7 @@ TEST_F(ResourcesTest, QueryOfAQCounterClearsItWhenAsked) {
   const auto id =
       allocate<s::alloc_q_counter_in, Out>(Opcode::ALLOC_Q_COUNTER, Out::counter_set_id);
   EXPECT_NE(id, 0u) << "0 means none";
-  auto* counters = host.device().resources().q_counter(CounterSetId(id));
+  auto* counters = host.device.resources().q_counter(CounterSetId(id));
   counters->out_of_buffer = 7;
   counters->local_ack_timeout_err = (1ull << 32) + 3;
   using In = s::query_q_counter_in;
@@ -149,7 +149,7 @@ TEST_F(ResourcesTest, ANewSetOfQCountersIsZero) {
     return allocate<s::alloc_q_counter_in, Out>(Opcode::ALLOC_Q_COUNTER, Out::counter_set_id);
   };
   const auto id = alloc();
-  auto& resources = host.device().resources();
+  auto& resources = host.device.resources();
   resources.q_counter(CounterSetId(id))->out_of_buffer = 7;
   using In = s::dealloc_q_counter_in;
   EXPECT_EQ(

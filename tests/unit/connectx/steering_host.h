@@ -82,7 +82,7 @@ class EthernetSteering : public ::testing::Test {
     }
     return tag;
   }
-  void expect_set(const Answer& answer) { EXPECT_TRUE(answer.ok()) << answer.reason; }
+  void expect_set(const Reply& answer) { EXPECT_TRUE(answer.ok()) << answer.reason(); }
 
   EthernetHost host;
   std::uint32_t cqn;

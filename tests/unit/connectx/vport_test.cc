@@ -60,10 +60,10 @@ TEST_F(VportTest, RoceIsSwitchedOnAndOff) {
   (*in).sub(Modify::field_select).set(Select::roce_en, 1);
   (*in).sub(Modify::nic_vport_context).set(Context::roce_en, 1);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
-  EXPECT_TRUE(host.device().vport().roce_enabled());
+  EXPECT_TRUE(host.device.vport().roce_enabled());
   (*in).sub(Modify::nic_vport_context).set(Context::roce_en, 0);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
-  EXPECT_FALSE(host.device().vport().roce_enabled());
+  EXPECT_FALSE(host.device.vport().roce_enabled());
 }
 
 TEST_F(VportTest, OnlySelectedFieldsChange) {
@@ -74,9 +74,9 @@ TEST_F(VportTest, OnlySelectedFieldsChange) {
   context.set(Context::roce_en, 1);
   context.set(Context::mtu, 9000);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
-  EXPECT_TRUE(host.device().vport().promisc_all());
-  EXPECT_FALSE(host.device().vport().roce_enabled());
-  EXPECT_EQ(host.device().vport().mtu(), 0);
+  EXPECT_TRUE(host.device.vport().promisc_all());
+  EXPECT_FALSE(host.device.vport().roce_enabled());
+  EXPECT_EQ(host.device.vport().mtu(), 0);
 }
 
 TEST_F(VportTest, AddressListsAreKept) {
@@ -88,7 +88,7 @@ TEST_F(VportTest, AddressListsAreKept) {
   in.tail()[7] = std::byte{0x11};
   in.tail()[15] = std::byte{0x22};
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
-  const auto list = host.device().vport().mc_list();
+  const auto list = host.device.vport().mc_list();
   ASSERT_EQ(list.size(), 2u);
   EXPECT_EQ(list[1], rdma::Mac::from_u64(0x22));
   const auto reply = query(s::allowed_list_type::CURRENT_MC_MAC_ADDRESS, 4);
@@ -104,8 +104,8 @@ TEST_F(VportTest, VlanListsAreKept) {
   context.set(Context::allowed_list_size, 1);
   util::MutableView<s::vlan_entry>(in.tail()).set(s::vlan_entry::vlan, 100);
   EXPECT_TRUE(host.execute<s::modify_nic_vport_context_out>(in).ok());
-  ASSERT_EQ(host.device().vport().vlan_list().size(), 1u);
-  EXPECT_EQ(host.device().vport().vlan_list()[0], 100);
+  ASSERT_EQ(host.device.vport().vlan_list().size(), 1u);
+  EXPECT_EQ(host.device.vport().vlan_list()[0], 100);
 }
 
 TEST_F(VportTest, BadModificationsAreRefusedAndChangeNothing) {
@@ -128,12 +128,12 @@ TEST_F(VportTest, BadModificationsAreRefusedAndChangeNothing) {
   EXPECT_EQ(status(), Code::BAD_PARAM);
   in->set(Modify::vport_number, 1);
   EXPECT_EQ(status(), Code::BAD_PARAM);
-  EXPECT_FALSE(host.device().vport().roce_enabled());
+  EXPECT_FALSE(host.device.vport().roce_enabled());
 }
 
 TEST_F(VportTest, StateFollowsTheLink) {
   EXPECT_TRUE(state_up());
-  host.port().up = false;
+  host.port.up = false;
   EXPECT_FALSE(state_up());
 }
 
@@ -193,7 +193,7 @@ TEST_F(PortRegisterTest, SpeedHasExactlyOneBitWhenTheLinkIsUp) {
   ASSERT_TRUE(access<R>(s::register_id::PTYS, true, ptys).ok());
   EXPECT_EQ(ptys.get(R::eth_proto_oper), 1u << 20);
   EXPECT_EQ(ptys.get(R::ext_eth_proto_capability), 0u);
-  host.port().up = false;
+  host.port.up = false;
   ASSERT_TRUE(access<R>(s::register_id::PTYS, true, ptys).ok());
   EXPECT_EQ(ptys.get(R::eth_proto_oper), 0u);
   EXPECT_EQ(ptys.get(R::eth_proto_capability), 1u << 20);
@@ -271,11 +271,11 @@ TEST_F(PortRegisterTest, ThePulledCableIsToldByAnEvent) {
   (void)host.create_eq(4, 1ull << 0x09, 0);
   const auto eq = host.last_buffer;
   host.run();
-  host.port().up = false;
+  host.port.up = false;
   host.advance(std::chrono::seconds(1));
   host.run();
   EXPECT_EQ(port_events(eq, Subtype::DOWN), 1u);
-  host.port().up = true;
+  host.port.up = true;
   host.advance(std::chrono::seconds(1));
   host.run();
   EXPECT_EQ(port_events(eq, Subtype::ACTIVE), 2u);
@@ -314,9 +314,9 @@ TEST_F(PortRegisterTest, APortThatIsUpOnceStaysDownAfterAFailure) {
   };
   EXPECT_TRUE(set_admin(s::paos_admin_status::UP_ONCE).ok());
   EXPECT_EQ(oper(), s::paos_oper_status::UP);
-  host.port().up = false;
+  host.port.up = false;
   EXPECT_EQ(oper(), s::paos_oper_status::DOWN_BY_FAILURE);
-  host.port().up = true;
+  host.port.up = true;
   EXPECT_EQ(oper(), s::paos_oper_status::DOWN_BY_FAILURE);
   EXPECT_TRUE(set_admin(s::paos_admin_status::UP_ONCE).ok());
   EXPECT_EQ(oper(), s::paos_oper_status::UP);
