@@ -16,22 +16,12 @@ using FlowCap = spec::connectx::flow_table_nic_cap;
 using FlowProperties = spec::connectx::flow_table_properties;
 using FlowFields = spec::connectx::flow_table_fields_supported;
 
-/// What rules can match on.
+/// What flows can match on.
 void fill_match_fields(util::MutableView<FlowFields> fields) {
-  fields.set(FlowFields::outer_dmac, 1);
-  fields.set(FlowFields::outer_smac, 1);
-  fields.set(FlowFields::outer_ether_type, 1);
-  fields.set(FlowFields::outer_ip_version, 1);
-  fields.set(FlowFields::outer_first_prio, 1);
-  fields.set(FlowFields::outer_first_cfi, 1);
-  fields.set(FlowFields::outer_first_vid, 1);
-  fields.set(FlowFields::outer_sip, 1);
-  fields.set(FlowFields::outer_dip, 1);
-  fields.set(FlowFields::outer_ip_protocol, 1);
-  fields.set(FlowFields::outer_udp_sport, 1);
-  fields.set(FlowFields::outer_udp_dport, 1);
-  fields.set(FlowFields::outer_tcp_sport, 1);
-  fields.set(FlowFields::outer_tcp_dport, 1);
+#define OUTER(capability, field) fields.set(FlowFields::capability, 1);
+#define OUTER_BYTES(capability, field) OUTER(capability, field)
+#define MISC(capability, field) OUTER(capability, field)
+#include "connectx/base/match_field_list.inc"
 }
 
 constexpr std::string_view kSetSection = "PRM 12.3.4";

@@ -67,27 +67,17 @@ void put_ports(util::MutableView<Outer> outer, const PacketInfo& packet) {
   }
 }
 
-template <class View, class... Fields>
-void fill(View view, Fields... fields) {
-  (view.set(fields, Fields::kMax), ...);
-}
-
 MatchKey make_matchable_fields() {
   MatchKey mask;
   const auto outer = mask.outer();
+  const auto misc = mask.misc();
   const auto ones = [](std::span<std::byte> bytes) {
     std::memset(bytes.data(), 0xFF, bytes.size());
   };
-  ones(outer.sub(Outer::smac));
-  ones(outer.sub(Outer::dmac));
-  ones(outer.sub(Outer::src_ipv4_src_ipv6));
-  ones(outer.sub(Outer::dst_ipv4_dst_ipv6));
-  fill(outer, Outer::ethertype, Outer::first_prio, Outer::first_cfi, Outer::first_vid,
-       Outer::cvlan_tag, Outer::svlan_tag, Outer::ip_version, Outer::ip_protocol, Outer::ip_dscp,
-       Outer::ip_ecn, Outer::ttl_hoplimit, Outer::frag, Outer::tcp_sport, Outer::tcp_dport,
-       Outer::tcp_flags, Outer::udp_sport, Outer::udp_dport);
-  fill(mask.misc(), Misc::outer_second_prio, Misc::outer_second_cfi, Misc::outer_second_vid,
-       Misc::outer_second_cvlan_tag, Misc::outer_second_svlan_tag);
+#define OUTER(capability, field) outer.set(Outer::field, Outer::field.kMax);
+#define OUTER_BYTES(capability, field) ones(outer.sub(Outer::field));
+#define MISC(capability, field) misc.set(Misc::field, Misc::field.kMax);
+#include "connectx/base/match_field_list.inc"
   return mask;
 }
 
