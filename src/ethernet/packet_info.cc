@@ -89,7 +89,7 @@ class Classifier {
     set_l3_size(ip.get(L::total_length), header);
     info_.source_ip = wire::Gid::from_ipv4(ip.get(L::source));
     info_.destination_ip = wire::Gid::from_ipv4(ip.get(L::destination));
-    info_.traffic_class = static_cast<std::uint8_t>(ip.get(L::tos));
+    info_.traffic_class = {static_cast<std::uint8_t>(ip.get(L::tos))};
     info_.hop_limit = static_cast<std::uint8_t>(ip.get(L::ttl));
     info_.protocol = IpProtocol(ip.get(L::protocol));
     info_.fragment = ip.get(L::more_fragments) != 0 || ip.get(L::fragment_offset) != 0;
@@ -123,7 +123,7 @@ class Classifier {
     set_l3_size(L::kSize + ip->payload_length, L::kSize);
     info_.source_ip = ip->source;
     info_.destination_ip = ip->destination;
-    info_.traffic_class = ip->traffic_class;
+    info_.traffic_class = {ip->traffic_class};
     info_.hop_limit = ip->hop_limit;
     info_.protocol = ip->next_header;
     return ipv6_extensions(at + L::kSize);

@@ -11,6 +11,7 @@
 #include "wire/gid.h"
 #include "wire/ipv4.h"
 #include "wire/mac_address.h"
+#include "wire/traffic_class.h"
 #include "wire/vlan.h"
 
 namespace softhca::ethernet {
@@ -41,7 +42,7 @@ struct PacketInfo {
   bool l3_length_ok = false;
   wire::Gid source_ip;  ///< IPv4 addresses are mapped
   wire::Gid destination_ip;
-  std::uint8_t traffic_class = 0;  ///< DSCP (7:2) and ECN (1:0)
+  wire::TrafficClass traffic_class;
   std::uint8_t hop_limit = 0;
   /// Of what follows the IP header and all extension headers that we know.
   wire::IpProtocol protocol{};
@@ -60,8 +61,6 @@ struct PacketInfo {
   std::optional<std::uint32_t> ipsec_spi;  ///< of an ESP or AH header
   std::uint16_t tcp_flags = 0;             ///< NS CWR ECE URG ACK PSH RST SYN FIN (8:0)
 
-  std::uint8_t dscp() const { return static_cast<std::uint8_t>(traffic_class >> 2); }
-  std::uint8_t ecn() const { return traffic_class & 3; }
   /// Bytes from the L4 header to the end of the IP packet. @pre l4_offset != 0
   std::size_t l4_size() const { return l3_offset + l3_size - l4_offset; }
 };

@@ -45,6 +45,7 @@ Toeplitz::Toeplitz(std::span<const std::byte, kKeySize> key) {
     // The 35 bits of the key that the four bits of this half byte see.
     std::uint64_t window = 0;
     for (std::size_t i = 0; i != 5; ++i) {
+      // no format: a hash
       window = window << 8 | std::to_integer<std::uint64_t>(key[nibble / 2 + i]);
     }
     if (nibble % 2 != 0) window <<= 4;
@@ -64,6 +65,7 @@ std::uint32_t Toeplitz::hash(std::span<const std::byte> input) const {
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i != input.size(); ++i) {
     const auto byte = std::to_integer<unsigned>(input[i]);
+    // no format: a hash, looked up by half bytes
     sum ^= table_[2 * i][byte >> 4] ^ table_[2 * i + 1][byte & 15];
   }
   return sum;

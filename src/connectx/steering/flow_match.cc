@@ -43,8 +43,8 @@ void put_ip(util::MutableView<Outer> outer, const PacketInfo& packet) {
   const bool v4 = packet.l3 == L3Type::kIpv4;
   outer.set(Outer::ip_version, v4 ? 4 : 6);
   outer.set(Outer::ip_protocol, static_cast<std::uint32_t>(packet.protocol));
-  outer.set(Outer::ip_dscp, packet.dscp());
-  outer.set(Outer::ip_ecn, packet.ecn());
+  outer.set(Outer::ip_dscp, packet.traffic_class.dscp());
+  outer.set(Outer::ip_ecn, packet.traffic_class.ecn());
   outer.set(Outer::ttl_hoplimit, packet.hop_limit);
   outer.set(Outer::frag, packet.fragment ? 1 : 0);
   // An IPv4 address stands in the last four bytes, with zeros before it.

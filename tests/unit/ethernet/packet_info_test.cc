@@ -31,7 +31,7 @@ TEST(PacketInfo, OfTcpInIpv4) {
   EXPECT_TRUE(info.l3_length_ok);
   EXPECT_EQ(info.source_ip, Gid::from_ipv4(0x0a000001));
   EXPECT_EQ(info.destination_ip, Gid::from_ipv4(0x0a000002));
-  EXPECT_EQ(info.dscp(), 0x2e);
+  EXPECT_EQ(info.traffic_class.dscp(), 0x2e);
   EXPECT_EQ(info.hop_limit, 64);
   EXPECT_EQ(info.l4, L4Type::kTcp);
   EXPECT_EQ(info.l4_offset, 34);
@@ -46,8 +46,8 @@ TEST(PacketInfo, OfUdpInIpv6) {
   const auto info = info_of(vectors::kUdpIpv6);
   EXPECT_EQ(info.l3, L3Type::kIpv6);
   EXPECT_EQ(info.l3_size, 40u + 8 + 5);
-  EXPECT_EQ(info.traffic_class, 0x29);
-  EXPECT_EQ(info.ecn(), 1);
+  EXPECT_EQ(info.traffic_class.value, 0x29);
+  EXPECT_EQ(info.traffic_class.ecn(), 1);
   EXPECT_EQ(info.hop_limit, 9);
   EXPECT_EQ(info.l4, L4Type::kUdp);
   EXPECT_EQ(info.l4_offset, 54);

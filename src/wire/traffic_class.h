@@ -1,0 +1,18 @@
+// The byte that IPv4 calls type of service and IPv6 traffic class (RFC 2474 3, RFC 3168 5).
+#pragma once
+
+#include <cstdint>
+
+namespace softhca::wire {
+
+struct TrafficClass {
+  std::uint8_t value = 0;
+
+  /// How the packet is to be treated: 7:2.
+  std::uint8_t dscp() const { return static_cast<std::uint8_t>(value >> 2); }
+  /// Whether its sender knows of congestion, and whether it has met some: 1:0.
+  std::uint8_t ecn() const { return value & 3; }
+  friend bool operator==(const TrafficClass&, const TrafficClass&) = default;
+};
+
+}  // namespace softhca::wire
