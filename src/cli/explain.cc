@@ -77,9 +77,9 @@ util::Result<std::string> explain_sdxi(std::uint32_t err_class) {
   }
   auto text = fmt::format("{:#06x}: an SDXI error log record\n", err_class);
   text += line("err_class", name_of(err_class));
-  // Each digit but the last refines the one before.
+  // The first digit names a kind of errors, the second and third a case of it; the last is 0.
   std::string general;
-  for (std::uint32_t mask = 0xFFF0; mask >= 0xF000; mask = mask << 4 & 0xFFFF) {
+  for (std::uint32_t mask = 0xFF00; mask >= 0xF000; mask = mask << 4 & 0xFFFF) {
     const auto wider = err_class & mask;
     if (wider == err_class || wider == 0 || name_of(wider).empty()) continue;
     general += fmt::format("{}{} ({:#06x})", general.empty() ? "" : ", ", name_of(wider), wider);
