@@ -9,6 +9,8 @@
 #include <sys/un.h>
 
 #include <atomic>
+#include <future>
+#include <memory>
 #include <thread>
 
 #include "vfio_user/event_signal.h"
@@ -401,10 +403,22 @@ TEST(ServeLoop, EndsAtSigtermAndSigint) {
 }
 
 TEST(ServeLoop, EndsWhenStoppedFromAnotherThread) {
-  auto loop = vfio_user::ServeLoop::create({.poll = std::chrono::microseconds(50)}).value();
-  std::thread other([&] { loop->stop(); });
-  loop->run();
-  other.join();
+  using std::chrono_literals::operator""us;
+  using std::chrono_literals::operator""s;
+  using Options = vfio_user::ServeLoop::Options;
+  for (const auto& options : {Options{}, Options{.poll = 50us}}) {
+    const std::shared_ptr loop = vfio_user::ServeLoop::create(options).value();
+    std::promise<void> promise;
+    const auto ended = promise.get_future();
+    // One that does not end is left behind, with what it needs.
+    std::thread([loop, over = std::move(promise)]() mutable {
+      loop->run();
+      over.set_value();
+    }).detach();
+    EXPECT_EQ(ended.wait_for(1000us), std::future_status::timeout) << "nobody has stopped it yet";
+    loop->stop();
+    EXPECT_EQ(ended.wait_for(5s), std::future_status::ready);
+  }
 }
 
 class Timer final : public pcie::Function {
