@@ -30,6 +30,7 @@ constexpr util::Duration kFlushInterval = std::chrono::milliseconds(1);
 
 Ethernet::Ethernet(const Parts& parts)
     : parts_(parts),
+      rqt_entries_(kRqtEntriesMax),
       tiss_(std::make_unique<hca::ObjectTable<Tis, Tisn>>(1,
                                                           Limits::count(parts.limits.log_max_tis))),
       send_queues_(std::make_unique<hca::ObjectTable<SendQueue, Sqn>>(

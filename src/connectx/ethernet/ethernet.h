@@ -12,6 +12,7 @@
 #include "hca/object_table.h"
 #include "rdma/memory_key.h"
 #include "spec/connectx/raw_queues.h"
+#include "util/budget.h"
 #include "util/clock.h"
 #include "util/field.h"
 #include "util/notes.h"
@@ -65,6 +66,7 @@ class Ethernet {
   hca::ObjectTable<SendQueue, Sqn>& send_queues() { return *send_queues_; }
   hca::ObjectTable<ReceiveQueue, Rqn>& receive_queues() { return *receive_queues_; }
   hca::ObjectTable<Rqt, Rqtn>& rqts() { return *rqts_; }
+  util::Budget& rqt_entries() { return rqt_entries_; }
   hca::ObjectTable<Tir, Tirn>& tirs() { return *tirs_; }
   hca::ObjectTable<Tis, Tisn>& tiss() { return *tiss_; }
   FlowSteering& steering() { return *steering_; }
@@ -85,6 +87,7 @@ class Ethernet {
   util::Time flush_receive_queues(util::Time now);
 
   Parts parts_;
+  util::Budget rqt_entries_;
   // In the order of their uses: those that use others go first.
   std::unique_ptr<hca::ObjectTable<Tis, Tisn>> tiss_;
   std::unique_ptr<hca::ObjectTable<SendQueue, Sqn>> send_queues_;

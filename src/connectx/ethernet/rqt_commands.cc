@@ -1,5 +1,6 @@
 // CREATE_RQT, MODIFY_RQT, DESTROY_RQT, QUERY_RQT (PRM 12.12).
 #include <bit>
+#include <utility>
 #include <vector>
 
 #include "connectx/command/commands.h"
@@ -60,9 +61,14 @@ CommandResult create_rqt(Device& device, const Command& command) {
   constexpr auto list_offset = create_rqt_in::rqt_context.kOffset + rqt_context::rq_num_offset;
   auto entries = read_list(device, context, max_size, command.in_tail(list_offset));
   if (!entries) return tl::unexpected(entries.error());
+  auto reservation = device.ethernet().rqt_entries().reserve(max_size);
+  if (!reservation) {
+    return refuse(Status::NO_RESOURCES, "PRM 7.8", "too many entries of all RQTs");
+  }
   auto* rqt = device.ethernet().rqts().emplace();
   if (rqt == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.8", "no RQT left");
   rqt->max_size = max_size;
+  rqt->reservation = *std::move(reservation);
   rqt->entries = *std::move(entries);
   command.output<create_rqt_out>().set(create_rqt_out::rqtn, rqt->number.value());
   return {};

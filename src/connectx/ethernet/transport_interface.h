@@ -16,6 +16,7 @@
 #include "hca/use.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/raw_queues.h"
+#include "util/budget.h"
 #include "util/field.h"
 
 namespace softhca::connectx {
@@ -54,6 +55,10 @@ struct Tis : hca::Used {
 
 class ReceiveQueue;
 
+/// Entries of all RQTs together, by their rqt_max_size: more than drivers ask for, and little
+/// enough that a hostile one cannot exhaust the host with the tables that log_max_rqt lets it have.
+inline constexpr std::uint64_t kRqtEntriesMax = 1u << 18;
+
 struct Rqt : hca::Used {
   struct Entry {
     ReceiveQueue* queue = nullptr;
@@ -63,7 +68,8 @@ struct Rqt : hca::Used {
   explicit Rqt(Rqtn rqtn) : number(rqtn) {}
   Rqtn number;
   std::uint32_t max_size = 0;
-  std::vector<Entry> entries;  ///< rqt_actual_size of them, a power of two
+  std::vector<Entry> entries;             ///< rqt_actual_size of them, a power of two
+  util::Budget::Reservation reservation;  ///< of max_size entries: a modification needs no more
 
   ReceiveQueue& choose(std::uint32_t hash) const {
     return *entries[hash & (entries.size() - 1)].queue;

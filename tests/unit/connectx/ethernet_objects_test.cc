@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "connectx/ethernet/transport_interface.h"
 #include "connectx/ethernet_host.h"
 #include "connectx/function/capabilities.h"
 #include "spec/connectx/caps.h"
@@ -322,6 +323,24 @@ TEST_F(EthernetRqtCommands, SizesArePowersOfTwoWithinTheLimit) {
   EXPECT_EQ(create(4096, 1, {rqn}), Status::EXCEED_LIM);
   EXPECT_EQ(create(4, 4, {rqn, rqn}), Status::BAD_INPUT_LEN);
   EXPECT_EQ(create(4, 2, {rqn, 999}), Status::BAD_RESOURCE);
+}
+
+// 4096 tables of 2048 entries are within the capabilities, but not all at once.
+TEST_F(EthernetRqtCommands, EntriesOfAllTablesAreLimitedByTheirMaximumSizes) {
+  const auto rqn = host.create_rq(cqn);
+  constexpr std::uint32_t kLargest = 2048;
+  static_assert(kLargest == Limits::count(Limits{}.log_max_rqt_size));
+  for (std::uint64_t i = 0; i < kRqtEntriesMax / kLargest; ++i) {
+    ASSERT_EQ(create(kLargest, 1, {rqn}), Status::OK) << i;
+  }
+  EXPECT_EQ(create(1, 1, {rqn}), Status::NO_RESOURCES);
+  const auto destroy = [&](std::uint32_t rqtn) {
+    return status<destroy_rqt_out, destroy_rqt_in>(
+        Opcode::DESTROY_RQT, [&](auto in) { in.set(destroy_rqt_in::rqtn, rqtn); });
+  };
+  EXPECT_EQ(destroy(1), Status::OK);
+  EXPECT_EQ(create(kLargest, 1, {rqn}), Status::OK);
+  EXPECT_EQ(create(1, 1, {rqn}), Status::NO_RESOURCES);
 }
 
 TEST_F(EthernetRqtCommands, TableDoesNotChangeIfModifyFails) {
