@@ -48,10 +48,12 @@ class Resources {
 
   /// A new set, all zero. Never 0, which means "none" to drivers. Nothing if all are in use.
   std::optional<CounterSetId> allocate_q_counter();
-  /// False if the set is not in use.
+  /// False if the set is not in use. Queues may still count in it: without
+  /// rts2rts_qp_counters_set_id drivers cannot take a QP from its set before they free the set.
   bool free_q_counter(CounterSetId id);
   /// Null if there is none. The set stays where it is until the next reset, also after it was
-  /// freed, so that queues which still count in it do no harm.
+  /// freed, so that queues which still count in it do no harm. Its number becomes another's when
+  /// all others are in use: what counts in it then counts for that one.
   QCounters* q_counter(CounterSetId id);
   /// The sets in use.
   template <class Visit>
