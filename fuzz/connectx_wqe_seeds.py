@@ -9,8 +9,8 @@ NOP, SEND_INVAL, WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CS, FA = (
 RC, UC, UD, XRC = range(4)
 (SEND_BYTES, POST_SEND, SEND_COUNTER, RECEIVE_BYTES, RECEIVE_COUNTER, SHARED_BYTES, SHARED_COUNTER, TIME, STATE,
  UNMAPPED) = range(10)
-KEY = 0x5042
-DATA = 0x100000 + 4 * 4096
+KEY = 0x1042
+DATA = 0x100030000
 MAC = bytes.fromhex("020000000001")
 GID = bytes(10) + b"\xff\xff" + bytes([192, 168, 10, 1])
 
@@ -38,9 +38,9 @@ def inline(text):
     return bare + bytes(-len(bare) % 16)
 
 
-def datagram(qpn, qkey=0x11):
+def datagram(qpn, qkey=0x11111111):
     return (struct.pack(">IIIII", qkey, 0, 0x80000000 | qpn, 0xC001, 0) + MAC + bytes([0, 64]) +
-            struct.pack(">I", 1 << 30) + GID)
+            struct.pack(">I", 1 << 30 | 3 << 20) + GID)
 
 
 def receive(length=512, address=DATA + 1024):
@@ -74,8 +74,8 @@ def shared(index, following):
     return record(SHARED_BYTES, index, (struct.pack(">IIII", following, 0, 0, 0) + receive()).ljust(64, b"\0"))
 
 
-SETUP = b"".join(shared(i, (i + 1) % 16) for i in range(4)) + record(SHARED_COUNTER, 0, b"\0\4") + b"".join(
-    record(RECEIVE_BYTES, i, receive().ljust(64, b"\0")) for i in range(3)) + record(RECEIVE_COUNTER, 0, b"\0\3")
+SETUP = b"".join(shared(i, (i + 1) % 16) for i in range(4)) + record(SHARED_COUNTER, 0, b"\4\0") + b"".join(
+    record(RECEIVE_BYTES, i, receive().ljust(64, b"\0")) for i in range(3)) + record(RECEIVE_COUNTER, 0, b"\3\0")
 RUN = record(TIME, 20)
 
 SCRIPT = {
@@ -83,11 +83,11 @@ SCRIPT = {
     post(wqe(FA, remote(), atomic(1), data(8))) + RUN,
     "ud": SETUP + post(wqe(SEND, datagram(0x41), inline(b"hello")), 1) + RUN,
     "malformed": SETUP + post(wqe(0x25)) + post(wqe(NOP), 1) + post(wqe(READ), 1) + RUN,
-    "states": SETUP + post(wqe(NOP)) + record(STATE, 2) + RUN + record(RECEIVE_COUNTER, 0, b"\0\5") + RUN +
+    "states": SETUP + post(wqe(NOP)) + record(STATE, 2) + RUN + record(RECEIVE_COUNTER, 0, b"\5\0") + RUN +
     record(STATE, 12) + RUN + post(wqe(NOP)) + record(STATE, 3) + RUN + record(STATE, 13),
     "unmapped": SETUP + post(SINGLE["write"][1]) + record(UNMAPPED) + RUN,
-    "counters": SETUP + record(SEND_COUNTER, 0, b"\0\x11") + RUN + record(SHARED_COUNTER, 0, b"\xff\xff") +
-    record(SEND_COUNTER, 1, b"\0\x03") + RUN,
+    "counters": SETUP + record(SEND_COUNTER, 0, b"\x11\0") + RUN + record(SHARED_COUNTER, 0, b"\xff\xff") +
+    record(SEND_COUNTER, 1, b"\x03\0") + RUN,
 }
 
 target = Path(__file__).parent / "corpus" / "connectx_wqe"

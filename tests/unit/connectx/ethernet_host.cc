@@ -256,7 +256,7 @@ void EthernetHost::post_receive_list(
     std::uint32_t rqn, const std::vector<std::pair<std::uint64_t, std::uint32_t>>& list) {
   auto& ring = rings_.at(rqn);
   const auto stride = std::size_t{1} << ring.log_stride;
-  auto* wqe = at(ring.buffer) + (ring.posted & ((1u << ring.log_size) - 1)) * stride;
+  auto* wqe = receive_wqe(rqn, ring.posted & ((1u << ring.log_size) - 1));
   using Segment = receive_data_segment;
   for (std::size_t i = 0; i < stride / Segment::kSize; ++i) {
     const util::MutableView<Segment> segment(std::span(wqe + i * Segment::kSize, Segment::kSize));
@@ -275,9 +275,9 @@ std::uint64_t EthernetHost::post_receive(std::uint32_t rqn, std::uint32_t size) 
   return buffer;
 }
 
-void EthernetHost::overwrite_key(std::uint32_t rqn, unsigned entry, std::uint32_t key) {
+std::byte* EthernetHost::receive_wqe(std::uint32_t rqn, unsigned entry) {
   const auto& ring = rings_.at(rqn);
-  util::store_be32(at(ring.buffer) + (std::size_t{entry} << ring.log_stride) + 4, key);
+  return at(ring.buffer) + (std::size_t{entry} << ring.log_stride);
 }
 
 std::uint32_t EthernetHost::received(std::uint32_t rqn) {

@@ -71,8 +71,8 @@ class EthernetHost : public FakeHost {
   std::uint64_t post_receive(std::uint32_t rqn, std::uint32_t size);
   void post_receive_list(std::uint32_t rqn,
                          const std::vector<std::pair<std::uint64_t, std::uint32_t>>& list);
-  /// The guest changes a WQE that is posted.
-  void overwrite_key(std::uint32_t rqn, unsigned entry, std::uint32_t key);
+  /// Where a receive WQE stands, for guests that change it when it is posted.
+  std::byte* receive_wqe(std::uint32_t rqn, unsigned entry);
   void arrive(std::span<const std::byte> frame);
   /// Returns what the device has looped back to itself, as the fabric does.
   void return_looped();

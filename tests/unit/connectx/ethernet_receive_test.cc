@@ -192,7 +192,7 @@ TEST_F(EthernetReceive, KeyThatForbidsWritingTakesTheQueueToTheErrorState) {
   host.device.memory_keys().table().insert(key);
   host.post_receive(rqn, 2048);
   host.post_receive(rqn, 2048);
-  host.overwrite_key(rqn, 0, 0x6600);
+  util::store_be32(host.receive_wqe(rqn, 0) + 4, 0x6600);
   host.arrive(make_frame({}));
   expect_error(0, cqe_syndrome::LOCAL_PROTECTION_ERROR, rdma::Reason::kKeyRights);
   host.run_later();

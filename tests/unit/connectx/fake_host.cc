@@ -192,6 +192,7 @@ Reply FakeHost::collect(unsigned index, std::size_t out_size,
 }
 
 Reply FakeHost::execute(std::span<const std::byte> in, std::size_t out_size) {
+  if (on_execute) on_execute(in, out_size);
   // Mailboxes of earlier commands are not needed any more.
   const auto mark = next_;
   const auto blocks = prepare(0, in, out_size);
@@ -211,9 +212,7 @@ void FakeHost::give_pages(std::uint32_t count) {
   Input<s::manage_pages_in> in(Opcode::MANAGE_PAGES,
                                static_cast<std::uint16_t>(s::manage_pages_op_mod::GIVE), 8 * count);
   in->set(s::manage_pages_in::input_num_entries, count);
-  // The device only keeps them: they need not exist.
-  static std::uint64_t page = 0x7'0000'0000;
-  for (std::uint32_t i = 0; i < count; ++i) in.set_address(i, page += 4096);
+  for (std::uint32_t i = 0; i < count; ++i) in.set_address(i, page_ += 4096);
   EXPECT_TRUE(execute<s::manage_pages_out>(in).ok());
 }
 

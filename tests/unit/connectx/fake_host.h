@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -137,6 +138,8 @@ class FakeHost {
   /// The next CQE, which the device may then overwrite; null if there is none.
   const std::byte* poll(HostCq& cq);
 
+  /// Sees each command that is executed.
+  std::function<void(std::span<const std::byte> in, std::size_t out_size)> on_execute;
   util::Time now{std::chrono::hours(1)};
   Cable port;
   fabric::Switch network;
@@ -153,6 +156,7 @@ class FakeHost {
   std::unique_ptr<std::byte, Free> memory_;
   std::uint64_t next_ = options_.memory_at;
   std::uint64_t queue_ = 0;
+  std::uint64_t page_ = 0x7'0000'0000;  ///< of the device's own; they need not exist
   CountingInterrupts interrupts_;
 };
 

@@ -30,30 +30,11 @@ class RdmaSharedReceive : public RdmaDataPath {
   static constexpr auto kReady = static_cast<std::uint32_t>(spec::connectx::rmp_state::RDY);
 
   RdmaSharedReceive() {
-    ring_ = host_.allocate(4096);
-    record_ = host_.allocate(8, 64);
-    create();
     buffers_ = host_.allocate(kCount * 64);
     for (unsigned i = 0; i < kCount; ++i) write(i, (i + 1) % kCount);
   }
-  void create() {
-    using namespace spec::connectx;
-    const auto out = host_.call<create_rmp_out, create_rmp_in>(
-        Command_::CREATE_RMP,
-        [&](auto in) {
-          in.sub(create_rmp_in::rmp_context).set(rmp_context::state, kReady);
-          const auto queue = in.sub(create_rmp_in::rmp_context).sub(kWqField);
-          queue.set(wq::log_wq_sz, 3);
-          queue.set(wq::log_wq_stride, 6);
-          queue.set(wq::pd, host_.pd);
-          queue.set(wq::dbr_addr, record_);
-        },
-        host_.page_list(ring_, 4096));
-    EXPECT_TRUE(out);
-    rmpn_ = out.as<create_rmp_out>().get(create_rmp_out::rmpn);
-  }
   void write(unsigned index, unsigned next) {
-    auto* bytes = host_.at(ring_ + 64 * index);
+    auto* bytes = host_.at(rmp_.ring + 64 * index);
     util::store_be32(bytes, next);
     util::store_be32(bytes + 16, 64);
     util::store_be32(bytes + 20, kKey);
@@ -63,12 +44,12 @@ class RdmaSharedReceive : public RdmaDataPath {
   }
   void post(std::uint16_t count) {
     posted_ = static_cast<std::uint16_t>(posted_ + count);
-    util::store_be32(host_.at(record_), posted_);
+    util::store_be32(host_.at(rmp_.record), posted_);
   }
   void arm(std::uint32_t limit) {
     using namespace spec::connectx;
     EXPECT_TRUE((host_.call<modify_rmp_out, modify_rmp_in>(Command_::MODIFY_RMP, [&](auto in) {
-      in.set(modify_rmp_in::rmpn, rmpn_);
+      in.set(modify_rmp_in::rmpn, rmp_.rmpn);
       in.set(modify_rmp_in::rmp_state, kReady);
       in.sub(modify_rmp_in::rmp_context).set(rmp_context::state, kReady);
       in.sub(modify_rmp_in::modify_bitmask).set(rmp_bitmask::lwm, 1);
@@ -76,15 +57,13 @@ class RdmaSharedReceive : public RdmaDataPath {
     })));
   }
 
-  pcie::Iova ring_ = 0;
-  pcie::Iova record_ = 0;
   pcie::Iova buffers_ = 0;
-  std::uint32_t rmpn_ = 0;
+  testing::HostRmp rmp_ = host_.create_rmp(3);
   std::uint16_t posted_ = 0;
 };
 
 TEST_F(RdmaSharedReceive, CqesTellTheIndexInTheSharedQueue) {
-  auto [a, b] = host_.connected({.srqn = rmpn_});
+  auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
   write(0, 5);
   write(5, 1);
   post(3);
@@ -95,12 +74,12 @@ TEST_F(RdmaSharedReceive, CqesTellTheIndexInTheSharedQueue) {
   EXPECT_EQ(cqes[0].wqe_counter, 0);
   EXPECT_EQ(cqes[1].wqe_counter, 5);
   EXPECT_EQ(cqes[2].wqe_counter, 1);
-  EXPECT_EQ(cqes[0].user_index, rmpn_) << "version 0: drivers look for the SRQ";
+  EXPECT_EQ(cqes[0].user_index, rmp_.rmpn) << "version 0: drivers look for the SRQ";
   EXPECT_EQ(host_.text(buffers_ + 5 * 64, 3), "abc");
 }
 
 TEST_F(RdmaSharedReceive, VersionOneTellsTheUserIndex) {
-  auto [a, b] = host_.connected({.srqn = rmpn_, .user_index = 0x321});
+  auto [a, b] = host_.connected({.srqn = rmp_.rmpn, .user_index = 0x321});
   post(1);
   send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
   host_.run();
@@ -110,7 +89,7 @@ TEST_F(RdmaSharedReceive, VersionOneTellsTheUserIndex) {
 }
 
 TEST_F(RdmaSharedReceive, LimitEventComesOnce) {
-  auto [a, b] = host_.connected({.srqn = rmpn_});
+  auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
   post(4);
   arm(3);
   EXPECT_THAT(events(), ::testing::Not(::testing::Contains(EventType::SRQ_LIMIT)));
@@ -121,7 +100,7 @@ TEST_F(RdmaSharedReceive, LimitEventComesOnce) {
 }
 
 TEST_F(RdmaSharedReceive, ErrorLeavesTheSharedQueueAndTellsTheLastWqe) {
-  auto [a, b] = host_.connected({.srqn = rmpn_});
+  auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
   post(4);
   ASSERT_TRUE(host_.to_error(b));
   host_.run(2ms);
@@ -130,7 +109,7 @@ TEST_F(RdmaSharedReceive, ErrorLeavesTheSharedQueueAndTellsTheLastWqe) {
 }
 
 TEST_F(RdmaSharedReceive, BrokenListIsCatastrophic) {
-  auto [a, b] = host_.connected({.srqn = rmpn_});
+  auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
   write(0, kCount);
   post(1);
   send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
@@ -145,11 +124,11 @@ TEST_F(RdmaSharedReceive, BrokenListIsCatastrophic) {
 TEST_F(RdmaSharedReceive, BrokenListsDoNotFloodTheLog) {
   std::vector<std::string> lines;
   util::set_log_sink([&](util::LogLevel, std::string_view text) { lines.emplace_back(text); });
-  write(0, kCount);
   for (int i = 0; i < 30; ++i) {
-    create();
-    auto [a, b] = host_.connected({.srqn = rmpn_});
-    util::store_be32(host_.at(record_), 1);
+    rmp_ = host_.create_rmp(3);
+    write(0, kCount);
+    auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
+    util::store_be32(host_.at(rmp_.record), 1);
     send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
     host_.run();
     EXPECT_THAT(events(), ::testing::Contains(EventType::LOCAL_SRQ_CATASTROPHIC_ERROR));

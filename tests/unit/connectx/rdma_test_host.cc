@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "spec/connectx/eq.h"
+#include "spec/connectx/raw_queues.h"
+#include "spec/connectx/srq.h"
 #include "spec/connectx/vport.h"
 
 namespace softhca::connectx::testing {
@@ -96,6 +98,26 @@ std::optional<HostEvent> RdmaTestHost::poll_event() {
   const auto data = util::View<eqe>(bytes).get(eqe::event_data);
   return HostEvent{static_cast<EventType>(field(bytes, eqe::event_type)),
                    field(data, event_data_qp_srq::qp_srq_n)};
+}
+
+HostRmp RdmaTestHost::create_rmp(unsigned log_size) {
+  const auto size = std::size_t{64} << log_size;
+  HostRmp rmp{.ring = allocate(size), .record = allocate(8, 64)};
+  const auto reply = call<create_rmp_out, create_rmp_in>(
+      Opcode::CREATE_RMP,
+      [&](auto in) {
+        const auto context = in.sub(create_rmp_in::rmp_context);
+        context.set(rmp_context::state, static_cast<std::uint32_t>(rmp_state::RDY));
+        const auto queue = context.sub(rmp_context::wq);
+        queue.set(wq::log_wq_sz, log_size);
+        queue.set(wq::log_wq_stride, 6);
+        queue.set(wq::pd, pd);
+        queue.set(wq::dbr_addr, rmp.record);
+      },
+      page_list(rmp.ring, size));
+  EXPECT_TRUE(reply) << reply.reason();
+  rmp.rmpn = reply.as<create_rmp_out>().get(create_rmp_out::rmpn);
+  return rmp;
 }
 
 // QPs ------------------------------------------------------------------------------------------

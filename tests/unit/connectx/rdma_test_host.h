@@ -50,6 +50,13 @@ struct QpOptions {
   std::uint32_t pd = 0;  ///< 0: the host's
 };
 
+/// An RMP as its driver sees it; WQEs of 64 bytes.
+struct HostRmp {
+  std::uint32_t rmpn = 0;
+  pcie::Iova ring = 0;
+  pcie::Iova record = 0;
+};
+
 /// A QP as its driver sees it.
 struct HostQp {
   QpOptions options;
@@ -85,6 +92,8 @@ class RdmaTestHost : public FakeHost {
   std::optional<HostCqe> poll(HostCq& cq);
   std::vector<HostCqe> poll_all(HostCq& cq);
   std::optional<HostEvent> poll_event();
+
+  HostRmp create_rmp(unsigned log_size);
 
   // QPs. The context of CREATE_QP, before a test changes it.
   void fill_create(util::MutableView<spec::connectx::create_qp_in> in, const HostQp& qp);
