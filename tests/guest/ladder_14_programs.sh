@@ -1,5 +1,5 @@
 #!/bin/bash
-# Step 14: what others use, in every transport: perftest with SEND, WRITE, READ and atomics on RC, UC and UD; the pingpongs
+# Step 14: what others use, in every transport: perftest with SEND, WRITE, READ and atomics on RC, UC, UD and XRC; the pingpongs
 # with their content checked; programs of the RDMA connection manager.
 . "$(dirname "$0")/lib.sh"
 two_hosts
@@ -17,12 +17,17 @@ perftest ib_atomic_bw -A CMP_AND_SWAP -n 200
 perftest ib_atomic_lat -A FETCH_AND_ADD -n 100
 perftest ib_send_bw --use-srq -q 8 -s 4096 -n 200
 perftest ib_write_bw -q 64 -s 4096 -n 50
+perftest ib_send_bw -c XRC -q 4 -s 20000 -n 200
+perftest ib_write_bw -c XRC -s 20000 -n 200
+perftest ib_read_bw -c XRC -s 20000 -n 200
 
 pingpong ibv_rc_pingpong -c -N -n 200
 pingpong ibv_uc_pingpong -c -n 200
 pingpong ibv_ud_pingpong -c -n 200
 pingpong ibv_srq_pingpong -c -n 100
 pingpong ibv_srq_pingpong -c -e -n 50
+pingpong ibv_xsrq_pingpong -n 100
+pingpong ibv_xsrq_pingpong -e -n 50
 
 cm_server ib_send_bw -R -d "$IB_b" -F -s 4096 -n 100
 cm_client ib_send_bw -R -d "$IB_a" -F -s 4096 -n 100 "$ADDRESS_b"

@@ -15,6 +15,9 @@ namespace softhca::connectx {
 
 using Cqe = std::array<std::byte, 64>;
 
+/// User index of a queue whose CQEs have version 0: drivers then look for its number.
+inline constexpr std::uint32_t kNoUserIndex = 0xFFFFFF;
+
 /// What a CQE tells of the queue that it comes from.
 struct CqeQueue {
   Qpn qpn;                       ///< as CREATE_QP gave it, also for QP1

@@ -31,11 +31,7 @@ CommandResult check_create(Device& device, util::View<create_qp_in> in) {
   if (in.get(create_qp_in::wq_umem_valid) != 0 || context.get(qpc::dbr_umem_valid) != 0) {
     return refuse(Status::BAD_PARAM, kSection, "user memory objects are not offered");
   }
-  const auto service = static_cast<QueuePair::Service>(context.get(qpc::st));
-  if (service == QueuePair::Service::XRC) {
-    return refuse(Status::BAD_PARAM, kSection, "XRC QPs are not implemented");
-  }
-  if (!QueuePair::transport_type(service)) {
+  if (!QueuePair::transport_type(context)) {
     return refuse(Status::BAD_PARAM, kSection, "the service type is not offered");
   }
   const auto rq_type = static_cast<qp_rq_type>(context.get(qpc::rq_type));
@@ -47,7 +43,7 @@ CommandResult check_create(Device& device, util::View<create_qp_in> in) {
   if (context.get(qpc::no_sq) == 0 && context.get(qpc::log_sq_size) > limits.log_max_qp_sz) {
     return refuse(Status::EXCEED_LIM, kSection, "log_sq_size is above log_max_qp_sz");
   }
-  if (rq_type == qp_rq_type::NON_ZERO_RQ) {
+  if (rq_type == qp_rq_type::NON_ZERO_RQ && !QueuePair::is_xrc(context)) {
     if (context.get(qpc::log_rq_size) > limits.log_max_qp_sz) {
       return refuse(Status::EXCEED_LIM, kSection, "log_rq_size is above log_max_qp_sz");
     }

@@ -62,6 +62,17 @@ CommandResult Rdma::use_pd_and_uar(util::View<qpc> context, QueuePair::Uses& use
   return {};
 }
 
+/// An initiator's context carries an XRC domain and an SRQ too, which mean nothing there.
+CommandResult Rdma::use_xrc_domain(util::View<qpc> context, QueuePair::Uses& uses) {
+  if (QueuePair::transport_type(context) != rdma::QpType::kXrcTarget) return {};
+  const Xrcd xrcd(context.get(qpc::xrcd));
+  if (!parts_.resources.xrcds().contains(xrcd)) {
+    return refuse(Status::BAD_RESOURCE, kSection, "unknown XRC domain");
+  }
+  uses.xrcd = parts_.resources.xrcds().use(xrcd);
+  return {};
+}
+
 CommandResult Rdma::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
   const auto rq_type = static_cast<qp_rq_type>(context.get(qpc::rq_type));
   if (context.get(qpc::no_sq) == 0) {
@@ -71,6 +82,7 @@ CommandResult Rdma::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
     }
     uses.send_cq = cq->use();
   }
+  if (QueuePair::is_xrc(context)) return use_xrc_domain(context, uses);
   if (rq_type != qp_rq_type::ZERO_LENGTH_RQ) {
     auto* cq = parts_.completion_queues.find(Cqn(context.get(qpc::cqn_rcv)));
     if (cq == nullptr) {

@@ -35,8 +35,8 @@ rdma::Path make_path(util::View<ads> address) {
 
 }  // namespace
 
-std::optional<rdma::QpType> QueuePair::transport_type(Service service) {
-  switch (service) {
+std::optional<rdma::QpType> QueuePair::transport_type(util::View<Qpc> context) {
+  switch (static_cast<Service>(context.get(Qpc::st))) {
     case Service::RC:
     // Drivers make one whatever the UMR capabilities say; it never has a peer. Without the
     // capability its UMR WQEs end in an error, as on any other QP.
@@ -47,6 +47,8 @@ std::optional<rdma::QpType> QueuePair::transport_type(Service service) {
     case Service::UD:
     case Service::QP1:
       return rdma::QpType::kUd;
+    case Service::XRC:
+      return context.get(Qpc::no_sq) == 0 ? rdma::QpType::kXrcInitiator : rdma::QpType::kXrcTarget;
     default:
       return std::nullopt;
   }
@@ -57,7 +59,7 @@ std::uint32_t QueuePair::receive_stride(util::View<Qpc> context) {
 }
 
 std::uint64_t QueuePair::receive_queue_size(util::View<Qpc> context) {
-  if (rq_type(context) != RqType::NON_ZERO_RQ) return 0;
+  if (is_xrc(context) || rq_type(context) != RqType::NON_ZERO_RQ) return 0;
   return std::uint64_t{receive_stride(context)} << context.get(Qpc::log_rq_size);
 }
 
@@ -113,7 +115,7 @@ void QueuePair::refresh() {
   receive_cqn_ = Cqn(context.get(Qpc::cqn_rcv));
   srqn_ = Srqn(context.get(Qpc::srqn_rmpn_xrqn));
   user_index_ = context.get(Qpc::user_index);
-  send_rules_.type = transport_type(service()).value_or(rdma::QpType::kRc);
+  send_rules_.type = transport_type(context).value_or(rdma::QpType::kRc);
   send_rules_.qpn = qpn_;
   const auto log_message_max = context.get(Qpc::log_msg_max);
   // Drivers set it on the way to RTR, so a QP that sends has it.
@@ -164,8 +166,8 @@ rdma::Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
   return rdma_.fetch_send(*this, request);
 }
 void QueuePair::restart_send() { rdma_.restart_send(*this); }
-rdma::Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn /*srqn*/) {
-  return rdma_.fetch_receive(*this, request);
+rdma::Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) {
+  return rdma_.fetch_receive(*this, request, srqn);
 }
 void QueuePair::complete_send(const rdma::SendCompletion& completion) {
   rdma_.complete_send(*this, completion);

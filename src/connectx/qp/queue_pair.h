@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "connectx/base/numbers.h"
+#include "connectx/qp/cqe.h"
 #include "connectx/qp/send_wqe.h"
 #include "connectx/queue/mapped_queue.h"
 #include "hca/use.h"
@@ -25,11 +26,13 @@ class QueuePair final : private rdma::WorkQueues {
   using Qpc = spec::connectx::qpc;
   using Service = spec::connectx::service_type;
 
-  /// User index of a QP whose CQEs have version 0: drivers then look for the QPN.
-  static constexpr std::uint32_t kNoUserIndex = 0xFFFFFF;
-
-  /// The transport service of a service type; nothing if the device does not have it.
-  static std::optional<rdma::QpType> transport_type(Service service);
+  /// What a QP with this context is to the transport; nothing if the device has no such service. An
+  /// XRC QP with a send queue is an initiator, without one a target (mlx5 driver interface 7.5).
+  static std::optional<rdma::QpType> transport_type(util::View<Qpc> context);
+  /// The receives of XRC are those of the SRQ that a request names, whatever rq_type says.
+  static bool is_xrc(util::View<Qpc> context) {
+    return static_cast<Service>(context.get(Qpc::st)) == Service::XRC;
+  }
 
   /// What the context refers to.
   struct Uses {
@@ -38,6 +41,7 @@ class QueuePair final : private rdma::WorkQueues {
     hca::Use send_cq;
     hca::Use receive_cq;
     hca::Use srq;
+    hca::Use xrcd;
   };
 
   /// Where both rings lie (mlx5 driver interface 7.2).
@@ -45,15 +49,17 @@ class QueuePair final : private rdma::WorkQueues {
   static std::uint32_t receive_stride(util::View<Qpc> context);
   static QueuePlace place(util::View<Qpc> context, std::span<const std::byte> pas);
 
-  /// `queue`: mapped from place(). @pre transport_type() knows the service
+  /// `queue`: mapped from place(). @pre transport_type() knows the context
   QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue, Rdma& rdma);
 
   Qpn qpn() const { return qpn_; }
   util::View<Qpc> context() const { return context_; }
   Service service() const { return static_cast<Service>(context().get(Qpc::st)); }
   bool has_send_queue() const { return context().get(Qpc::no_sq) == 0; }
-  bool has_receive_queue() const { return rq_type(context()) == RqType::NON_ZERO_RQ; }
-  bool uses_srq() const { return rq_type(context()) == RqType::SRQ; }
+  bool is_xrc() const { return is_xrc(context()); }
+  bool has_receive_queue() const { return !is_xrc() && rq_type(context()) == RqType::NON_ZERO_RQ; }
+  /// Always the same one.
+  bool uses_srq() const { return !is_xrc() && rq_type(context()) == RqType::SRQ; }
   std::span<const pcie::Iova> pages() const { return queue_.memory.pages(); }
 
   UarPage uar_page() const { return UarPage(context().get(Qpc::uar_page)); }

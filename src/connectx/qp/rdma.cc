@@ -185,8 +185,9 @@ void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) 
 
 // Receive queues -------------------------------------------------------------------------------
 
-Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request) {
-  if (qp.uses_srq()) return fetch_shared(qp, request);
+Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) {
+  if (qp.uses_srq()) return fetch_shared(qp.srqn(), request);
+  if (qp.is_xrc()) return fetch_shared(Srqn(srqn.value()), request);
   const bool flushes = qp.rdma_qp().flushes_receives();
   if (flushes) watch(qp);
   auto& ring = qp.receive_ring();
@@ -206,8 +207,8 @@ Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request) {
   return Fetch::kRequest;
 }
 
-Fetch Rdma::fetch_shared(QueuePair& qp, rdma::ReceiveRequest& request) {
-  auto* srq = find_srq(qp.srqn());
+Fetch Rdma::fetch_shared(Srqn srqn, rdma::ReceiveRequest& request) {
+  auto* srq = find_srq(srqn);
   if (srq == nullptr) return Fetch::kUnreadable;
   const auto result = srq->fetch(request);
   request.pd = srq->attributes().pd;
@@ -224,7 +225,19 @@ void Rdma::post_srq_events(SharedReceiveQueue& srq) {
   }
 }
 
+/// The CQ and the user index are the SRQ's.
+void Rdma::complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
+  const auto* srq = find_srq(Srqn(completion.srqn.value()));
+  if (srq == nullptr) return;
+  Cqe cqe;
+  encode_responder_cqe(cqe, {.qpn = qp.qpn(), .user_index = srq->cqe_user_index()}, completion,
+                       device_ticks(now_));
+  const bool failed = completion.status != WorkStatus::kSuccess;
+  write_cqe(qp, srq->attributes().cqn, cqe, failed || completion.solicited);
+}
+
 void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
+  if (qp.is_xrc()) return complete_xrc_receive(qp, completion);
   const bool failed = completion.status != WorkStatus::kSuccess;
   // Version 0 tells the SRQ instead of the user index, for drivers that find their SRQ by it.
   const auto user_index =
@@ -322,9 +335,10 @@ QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
       .has_send_queue = qp->has_send_queue(),
       .has_receive_queue = qp->has_receive_queue(),
       .uses_srq = qp->uses_srq(),
+      .xrc_domain = rdma::XrcDomain(context.get(QueuePair::Qpc::xrcd)),
       .block_multicast_loopback = context.get(QueuePair::Qpc::block_lb_mc) != 0,
       .counters = parts_.resources.q_counter(counters)};
-  auto& rdma_qp = transport_.create_qp(qp->qpn(), *QueuePair::transport_type(qp->service()),
+  auto& rdma_qp = transport_.create_qp(qp->qpn(), *QueuePair::transport_type(context),
                                        qp->attributes(), options, *qp);
   qp->bind(rdma_qp, made.atomics);
   if (qp->service() == QueuePair::Service::QP1) {
@@ -374,11 +388,20 @@ SharedReceiveQueue* Rdma::add_srq(SharedReceiveQueue::Attributes attributes) {
   auto& count = srq_counts_[static_cast<std::size_t>(attributes.kind)];
   if (count == max) return nullptr;
   auto* srq = shared_queues_.emplace(std::move(attributes));
-  if (srq != nullptr) ++count;
+  if (srq == nullptr) return nullptr;
+  ++count;
+  if (xrc) {
+    const auto& added = srq->attributes();
+    transport_.add_xrc_srq(rdma::XrcSrqn(srq->number().value()),
+                           {.domain = rdma::XrcDomain(added.xrcd.value()), .pd = added.pd});
+  }
   return srq;
 }
 
 void Rdma::remove_srq(SharedReceiveQueue& srq) {
+  if (srq.attributes().kind == SharedReceiveQueue::Kind::kXrc) {
+    transport_.remove_xrc_srq(rdma::XrcSrqn(srq.number().value()));
+  }
   --srq_counts_[static_cast<std::size_t>(srq.attributes().kind)];
   shared_queues_.erase(srq.number());
 }

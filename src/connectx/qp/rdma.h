@@ -123,7 +123,7 @@ class Rdma {
 
   rdma::Fetch fetch_send(QueuePair& qp, rdma::SendRequest& request);
   void restart_send(QueuePair& qp);
-  rdma::Fetch fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request);
+  rdma::Fetch fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn);
   void complete_send(QueuePair& qp, const rdma::SendCompletion& completion);
   void complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
@@ -132,12 +132,14 @@ class Rdma {
   rdma::Fetch flush_stale_send(QueuePair& qp, rdma::SendRequest& request);
   WqeFault read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
                          std::span<const std::byte>& wqe);
-  rdma::Fetch fetch_shared(QueuePair& qp, rdma::ReceiveRequest& request);
+  rdma::Fetch fetch_shared(Srqn srqn, rdma::ReceiveRequest& request);
+  void complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
   void write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited);
   void note(const QueuePair& qp, std::string_view what, std::string_view reason,
             std::string_view section);
 
   CommandResult use_pd_and_uar(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);
+  CommandResult use_xrc_domain(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);
   CommandResult use_queues(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);
 
   void watch(QueuePair& qp);

@@ -220,7 +220,8 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, std::uint16_t expected_
   if (service.datagram) fault = take_datagram(segments, request.ud);
   if (service.names_srq) {
     if (!segments.has<wqe_xrc_segment>()) return WqeFault::kNoXrcSegment;
-    segments.skip(wqe_xrc_segment::kSize);
+    const auto srq = segments.take<wqe_xrc_segment>();
+    request.remote_srqn = rdma::XrcSrqn(srq.get(wqe_xrc_segment::xrc_srqn));
   }
   if (fault == WqeFault::kNone) fault = take_form(segments, rule->form, request);
   std::uint64_t total = 0;

@@ -11,6 +11,7 @@
 
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
+#include "connectx/qp/cqe.h"
 #include "connectx/queue/mapped_queue.h"
 #include "hca/use.h"
 #include "hca/work_ring.h"
@@ -33,10 +34,11 @@ class SharedReceiveQueue : public hca::Used {
     /// A signature segment stands before the scatter list; it is not checked.
     bool wq_signature = false;
     Pd pd{};
-    Cqn cqn{};                     ///< XRC
-    std::uint32_t user_index = 0;  ///< XRC
-    Xrcd xrcd{};                   ///< XRC
-    std::uint16_t limit = 0;       ///< 0: no event
+    Cqn cqn{};  ///< XRC
+    /// XRC: kNoUserIndex for the queue's own number.
+    std::uint32_t user_index = kNoUserIndex;
+    Xrcd xrcd{};              ///< XRC
+    std::uint16_t limit = 0;  ///< 0: no event
     MappedQueue queue{};
     hca::Use pd_use{};
     hca::Use cq_use{};    ///< XRC
@@ -53,6 +55,12 @@ class SharedReceiveQueue : public hca::Used {
   const Attributes& attributes() const { return attributes_; }
   bool failed() const { return failed_; }
   const hca::WorkChain& chain() const { return chain_; }
+  /// XRC: what CQEs carry as user index. In version 0, whose drivers find their SRQ by its number,
+  /// it is that.
+  std::uint32_t cqe_user_index() const {
+    const auto index = attributes_.user_index;
+    return index == kNoUserIndex ? number_.value() : index;
+  }
   std::uint16_t limit() const { return attributes_.limit; }
 
   /// Takes the next WQE. Its index becomes the request's cookie.

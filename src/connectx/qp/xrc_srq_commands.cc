@@ -1,8 +1,7 @@
 // CREATE_XRC_SRQ, DESTROY_XRC_SRQ, QUERY_XRC_SRQ, ARM_XRC_SRQ (mlx5 driver interface 7.6), and the
 // SRQ commands of ISSI 0, which this device does not serve.
 //
-// An XRC SRQ takes WQEs and events like an RMP, but no packet reaches it: the transport has no XRC
-// yet. Drivers need the object all the same, before their first QP.
+// Drivers make an XRC SRQ before their first QP, whether they use XRC or not.
 #include <algorithm>
 #include <utility>
 
@@ -74,7 +73,9 @@ CommandResult create_xrc_srq(Device& device, const Command& command) {
   attributes.wq_signature = context.get(xrc_srq_context::wq_signature) != 0;
   attributes.pd = Pd(context.get(xrc_srq_context::pd));
   attributes.cqn = Cqn(context.get(xrc_srq_context::cqn));
-  attributes.user_index = context.get(xrc_srq_context::user_index);
+  if (context.get(xrc_srq_context::user_index_equal_xrc_srqn) == 0) {
+    attributes.user_index = context.get(xrc_srq_context::user_index);
+  }
   attributes.xrcd = Xrcd(context.get(xrc_srq_context::xrcd));
   if (attributes.log_stride < Srq::kLogStrideMin) {
     return refuse(Status::BAD_PARAM, kSection, "log_rq_stride has no room for a WQE");

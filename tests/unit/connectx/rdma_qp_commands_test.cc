@@ -109,8 +109,8 @@ TEST_F(RdmaQpCommands, CqAndDoorbellPageOfAQueueThatDoesNotExistMayBeMissing) {
 }
 
 TEST_F(RdmaQpCommands, ServicesThatAreNotOfferedAreRefused) {
-  for (const auto service : {service_type::XRC, service_type::MLX, service_type::DCI,
-                             service_type::QP0, service_type::RAW_ETHERTYPE}) {
+  for (const auto service :
+       {service_type::MLX, service_type::DCI, service_type::QP0, service_type::RAW_ETHERTYPE}) {
     EXPECT_EQ(context_status([&](auto c) { c.set(qpc::st, static_cast<std::uint32_t>(service)); }),
               Status::BAD_PARAM);
   }

@@ -47,6 +47,11 @@ class WqeBuilder {
     forced_units_ = units;
     return *this;
   }
+  WqeBuilder& xrc(std::uint32_t srqn) {
+    using Xrc = spec::connectx::wqe_xrc_segment;
+    add<Xrc>().set(Xrc::xrc_srqn, srqn);
+    return *this;
+  }
   WqeBuilder& remote(std::uint64_t address, std::uint32_t rkey) {
     using Raddr = spec::connectx::wqe_raddr_segment;
     auto segment = add<Raddr>();
