@@ -207,35 +207,6 @@ Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::Xr
   return Fetch::kRequest;
 }
 
-Fetch Rdma::fetch_shared(Srqn srqn, rdma::ReceiveRequest& request) {
-  auto* srq = find_srq(srqn);
-  if (srq == nullptr) return Fetch::kUnreadable;
-  const auto result = srq->fetch(request);
-  request.pd = srq->attributes().pd;
-  post_srq_events(*srq);
-  return result;
-}
-
-void Rdma::post_srq_events(SharedReceiveQueue& srq) {
-  const auto data = [&] { return EventQueues::queue_data(srq.number()); };
-  if (srq.take_limit_event()) parts_.event_queues.post(event_type::SRQ_LIMIT, 0, data());
-  if (const auto reason = srq.take_failure(); !reason.empty()) {
-    parts_.notes.warn("SRQ {:#x} failed: {}", srq.number().value(), reason);
-    parts_.event_queues.post(event_type::LOCAL_SRQ_CATASTROPHIC_ERROR, 0, data());
-  }
-}
-
-/// The CQ and the user index are the SRQ's.
-void Rdma::complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
-  const auto* srq = find_srq(Srqn(completion.srqn.value()));
-  if (srq == nullptr) return;
-  Cqe cqe;
-  encode_responder_cqe(cqe, {.qpn = qp.qpn(), .user_index = srq->cqe_user_index()}, completion,
-                       device_ticks(now_));
-  const bool failed = completion.status != WorkStatus::kSuccess;
-  write_cqe(qp, srq->attributes().cqn, cqe, failed || completion.solicited);
-}
-
 void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
   if (qp.is_xrc()) return complete_xrc_receive(qp, completion);
   const bool failed = completion.status != WorkStatus::kSuccess;
@@ -379,36 +350,6 @@ tl::expected<void, rdma::Reason> Rdma::move_qp(QueuePair& qp, QpState to) {
   // Software zeroes the record only after 2RST has completed: it is not read before INIT.
   if (moved && to == QpState::kReset) qp.reset_rings();
   return moved;
-}
-
-SharedReceiveQueue* Rdma::add_srq(SharedReceiveQueue::Attributes attributes) {
-  const bool xrc = attributes.kind == SharedReceiveQueue::Kind::kXrc;
-  const auto& limits = parts_.limits;
-  const auto max = Limits::count(xrc ? limits.log_max_srq : limits.log_max_rmp);
-  auto& count = srq_counts_[static_cast<std::size_t>(attributes.kind)];
-  if (count == max) return nullptr;
-  auto* srq = shared_queues_.emplace(std::move(attributes));
-  if (srq == nullptr) return nullptr;
-  ++count;
-  if (xrc) {
-    const auto& added = srq->attributes();
-    transport_.add_xrc_srq(rdma::XrcSrqn(srq->number().value()),
-                           {.domain = rdma::XrcDomain(added.xrcd.value()), .pd = added.pd});
-  }
-  return srq;
-}
-
-void Rdma::remove_srq(SharedReceiveQueue& srq) {
-  if (srq.attributes().kind == SharedReceiveQueue::Kind::kXrc) {
-    transport_.remove_xrc_srq(rdma::XrcSrqn(srq.number().value()));
-  }
-  --srq_counts_[static_cast<std::size_t>(srq.attributes().kind)];
-  shared_queues_.erase(srq.number());
-}
-
-void Rdma::arm_srq(SharedReceiveQueue& srq, std::uint16_t limit) {
-  srq.arm(limit);
-  post_srq_events(srq);
 }
 
 }  // namespace softhca::connectx
