@@ -41,13 +41,19 @@ util::Result<std::string> explain_command(std::uint32_t syndrome) {
   if (!meaning) {
     return util::fail(fmt::format("no command is refused with syndrome {:#010x}", syndrome));
   }
-  auto text = fmt::format("{:#010x}: a ConnectX command is refused\n", syndrome);
+  const bool retired = !meaning->since.empty();
+  auto text = fmt::format("{:#010x}: a ConnectX command {}\n", syndrome,
+                          retired ? "was refused, by an older version" : "is refused");
   text += line("reason", meaning->text);
   text += line("section", meaning->section);
   text += line("status", fmt::format("{} ({:#04x})", to_string(meaning->status),
                                      static_cast<unsigned>(meaning->status)));
   text += line("commands", meaning->commands.empty() ? "any" : meaning->commands);
-  text += line("checked", fmt::format("src/{}", meaning->sources));
+  if (retired) {
+    text += line("now", meaning->since);
+  } else {
+    text += line("checked", fmt::format("src/{}", meaning->sources));
+  }
   text += line("docs", "docs/connectx-commands.md");
   return text;
 }

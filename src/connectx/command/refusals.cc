@@ -19,8 +19,35 @@ static_assert(std::ranges::all_of(kRefusals, [](const RefusalInfo& info) {
 static_assert(std::ranges::adjacent_find(kRefusals, std::ranges::greater_equal(),
                                          &RefusalInfo::syndrome) == kRefusals.end());
 
-/// One reason can be that of several commands.
-std::optional<SyndromeMeaning> explain_missing_command(std::uint32_t syndrome) {
+/// Reasons that older versions had: their logs are read with newer programs.
+struct RetiredRefusal {
+  Status status;
+  std::string_view section;
+  std::string_view text;
+  std::string_view commands;
+  std::string_view since;
+};
+
+constexpr RetiredRefusal kRetired[] = {
+    {Status::BAD_PARAM, "mlx5 driver interface 7.2", "XRC QPs are not implemented", "CREATE_QP",
+     "XRC QPs are implemented"},
+};
+
+std::optional<SyndromeMeaning> explain_retired(std::uint32_t syndrome) {
+  for (const auto& was : kRetired) {
+    if (syndrome_of(was.section, was.text) != syndrome) continue;
+    return SyndromeMeaning{.status = was.status,
+                           .section = was.section,
+                           .text = was.text,
+                           .commands = std::string(was.commands),
+                           .sources = {},
+                           .since = was.since};
+  }
+  return std::nullopt;
+}
+
+/// Of commands that the device does not have (one reason can be that of several), or once had not.
+std::optional<SyndromeMeaning> explain_other(std::uint32_t syndrome) {
   std::optional<SyndromeMeaning> found;
   for (const auto& spec : command_table()) {
     if (spec.handler != nullptr) continue;
@@ -37,7 +64,7 @@ std::optional<SyndromeMeaning> explain_missing_command(std::uint32_t syndrome) {
     }
     found->commands += spec.name();
   }
-  return found;
+  return found ? found : explain_retired(syndrome);
 }
 
 }  // namespace
@@ -46,7 +73,7 @@ std::span<const RefusalInfo> refusals() { return kRefusals; }
 
 std::optional<SyndromeMeaning> explain_syndrome(std::uint32_t syndrome) {
   const auto at = std::ranges::lower_bound(kRefusals, syndrome, {}, &RefusalInfo::syndrome);
-  if (at == kRefusals.end() || at->syndrome != syndrome) return explain_missing_command(syndrome);
+  if (at == kRefusals.end() || at->syndrome != syndrome) return explain_other(syndrome);
   return SyndromeMeaning{.status = at->status,
                          .section = at->section,
                          .text = at->text,

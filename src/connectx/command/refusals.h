@@ -29,11 +29,12 @@ struct SyndromeMeaning {
   Status status;
   std::string_view section;
   std::string_view text;
-  std::string commands;  ///< names with blanks between; empty: any
-  std::string_view sources;
+  std::string commands;      ///< names with blanks between; empty: any
+  std::string_view sources;  ///< empty: no check of this version
+  std::string_view since{};  ///< not empty: earlier versions refused it, and what is different now
 };
 
-/// Nothing if the device never answers with this number.
+/// Nothing if no version answers with this number.
 std::optional<SyndromeMeaning> explain_syndrome(std::uint32_t syndrome);
 
 }  // namespace softhca::connectx
