@@ -1,0 +1,65 @@
+#include "util/alarm.h"
+
+#include <gtest/gtest.h>
+
+#include "util/doorbell.h"
+
+namespace softhca::util {
+namespace {
+
+using namespace std::chrono_literals;
+
+class AlarmTest : public ::testing::Test {
+ protected:
+  void run_for(Duration time) {
+    for (const auto end = monotonic_now() + time; monotonic_now() < end;) loop_->run_once(end);
+  }
+  std::unique_ptr<EventLoop> loop_ = EventLoop::create().value();
+  int rung_ = 0;
+  std::unique_ptr<Alarm> alarm_ = Alarm::create(*loop_, [this] { ++rung_; }).value();
+};
+
+TEST_F(AlarmTest, RingsOnceAtItsTimeAndNotBefore) {
+  const auto start = monotonic_now();
+  alarm_->set(start + 20ms);
+  while (rung_ == 0) loop_->run_once(start + 10s);
+  EXPECT_GE(monotonic_now() - start, 20ms);
+  run_for(40ms);
+  EXPECT_EQ(rung_, 1);
+}
+
+TEST_F(AlarmTest, ATimeThatHasPassedIsNow) {
+  alarm_->set(Time{});
+  run_for(10ms);
+  EXPECT_EQ(rung_, 1);
+}
+
+TEST_F(AlarmTest, ATimeThatIsTakenBackIsNone) {
+  alarm_->set(monotonic_now() + 5ms);
+  alarm_->set(kNever);
+  run_for(20ms);
+  EXPECT_EQ(rung_, 0);
+}
+
+TEST_F(AlarmTest, ADoorbellRingsAtTheOtherSideUntilItIsAnswered) {
+  auto [ours, theirs] = Doorbell::make_pair().value();
+  int calls = 0;
+  ASSERT_TRUE(loop_->add(theirs.fd(), EPOLLIN, [&, &bell = theirs](std::uint32_t) {
+    ++calls;
+    bell.answer();
+  }));
+  ours.ring();
+  ours.ring();
+  run_for(10ms);
+  EXPECT_EQ(calls, 1);
+  loop_->remove(theirs.fd());
+}
+
+TEST_F(AlarmTest, ADoorbellThatNobodyAnswersKeepsNobodyWaiting) {
+  auto [ours, theirs] = Doorbell::make_pair().value();
+  for (int i = 0; i < 100'000; ++i) ours.ring();
+  SUCCEED();
+}
+
+}  // namespace
+}  // namespace softhca::util
