@@ -38,7 +38,6 @@ void Workers::start(unsigned count) {
     worker.watched.reserve(kWatchedMax);
     gate_.admit(worker.pass);
     worker.thread = std::thread([this, &worker] { serve(worker); });
-    ::pthread_setname_np(worker.thread.native_handle(), "sdxi-worker");
   }
 }
 
@@ -73,6 +72,8 @@ void Workers::push(Context& context) {
 
 void Workers::serve(Worker& self) {
   const pcie::LocalMemoryOnly local;
+  // Its own name only: that of another thread is a file, and there may be none.
+  ::pthread_setname_np(::pthread_self(), "sdxi-worker");
   while (!ending_.load(std::memory_order_relaxed)) {
     gate_.enter(self.pass);
     const auto until = attend(self);

@@ -15,8 +15,6 @@
 namespace softhca::vfio_user {
 namespace {
 
-/// Clients that may wait while another one is served.
-constexpr int kBacklog = 8;
 /// What one client may have done before the next one's turn.
 constexpr std::int64_t kVisitWork = 50'000;
 
@@ -26,6 +24,15 @@ util::Result<std::unique_ptr<Server>> Server::listen(util::EventLoop& loop,
                                                      pcie::Function& function, std::string path,
                                                      const Options& options) {
   std::unique_ptr<Server> server(new Server(loop, function, std::move(path), options));
+  if (auto bound = server->bind(); !bound) return tl::unexpected(bound.error());
+  if (auto started = server->start(); !started) return tl::unexpected(started.error());
+  return server;
+}
+
+util::Result<std::unique_ptr<Server>> Server::serve(util::EventLoop& loop, pcie::Function& function,
+                                                    UniqueFd listener, const Options& options) {
+  std::unique_ptr<Server> server(new Server(loop, function, {}, options));
+  server->listener_ = std::move(listener);
   if (auto started = server->start(); !started) return tl::unexpected(started.error());
   return server;
 }
@@ -34,11 +41,15 @@ Server::Server(util::EventLoop& loop, pcie::Function& function, std::string path
                const Options& options)
     : loop_(loop), function_(function), path_(std::move(path)), options_(options) {}
 
-util::Result<void> Server::start() {
+util::Result<void> Server::bind() {
   auto listener = bind_unix(path_, "vfio-user socket", options_.socket);
   if (!listener) return tl::unexpected(listener.error());
   listener_ = *std::move(listener);  // from here on the file is ours to remove
   if (::listen(listener_.get(), kBacklog) != 0) return util::fail_errno("vfio-user: listen");
+  return {};
+}
+
+util::Result<void> Server::start() {
   more_.emplace(loop_, [this] {
     if (session_)
       visit([this](util::WorkBudget& budget) { return session_->handle_queued(budget); });
@@ -58,7 +69,7 @@ Server::~Server() {
   }
   if (listener_) {
     loop_.remove(listener_.get());
-    ::unlink(path_.c_str());
+    if (!path_.empty()) ::unlink(path_.c_str());
   }
 }
 

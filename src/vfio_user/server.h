@@ -24,7 +24,14 @@ class Server {
   static util::Result<std::unique_ptr<Server>> listen(util::EventLoop& loop,
                                                       pcie::Function& function, std::string path,
                                                       const Options& options = {});
-  /// Ends the session and removes the socket file.
+  /// Serves those who connect to `listener`, which listens already and does not wait. Its file is
+  /// somebody else's to remove.
+  static util::Result<std::unique_ptr<Server>> serve(util::EventLoop& loop,
+                                                     pcie::Function& function, UniqueFd listener,
+                                                     const Options& options);
+  /// Clients that may wait while another one is served.
+  static constexpr int kBacklog = 8;
+  /// Ends the session and removes the socket file, if it is ours.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -36,6 +43,7 @@ class Server {
  private:
   Server(util::EventLoop& loop, pcie::Function& function, std::string path, const Options& options);
 
+  util::Result<void> bind();
   util::Result<void> start();
   util::Result<void> wait_for_client();
   void accept();
@@ -48,7 +56,7 @@ class Server {
 
   util::EventLoop& loop_;
   pcie::Function& function_;
-  std::string path_;
+  std::string path_;  ///< empty: the socket's file is not ours
   Options options_;
   UniqueFd listener_;
   std::optional<util::EventLoop::Notice> more_;  ///< the session has messages that it has received
