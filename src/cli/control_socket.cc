@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <iterator>
@@ -21,6 +22,15 @@ constexpr timeval kAnswerPatience{.tv_sec = 10, .tv_usec = 0};
 util::Result<std::unique_ptr<ControlSocket>> ControlSocket::listen(util::EventLoop& loop,
                                                                    std::string path,
                                                                    Handler handler) {
+  return listen_later(loop, std::move(path),
+                      [handler = std::move(handler)](std::string_view request, const Reply& reply) {
+                        reply(handler(request));
+                      });
+}
+
+util::Result<std::unique_ptr<ControlSocket>> ControlSocket::listen_later(util::EventLoop& loop,
+                                                                         std::string path,
+                                                                         LaterHandler handler) {
   std::unique_ptr<ControlSocket> socket(
       new ControlSocket(loop, std::move(path), std::move(handler)));
   if (auto started = socket->start(); !started) return tl::unexpected(started.error());
@@ -31,6 +41,7 @@ util::Result<void> ControlSocket::start() {
   auto bound = vfio_user::bind_unix(path_, "control socket");
   if (!bound) return tl::unexpected(bound.error());
   listener_ = *std::move(bound);
+  self_ = std::make_shared<ControlSocket*>(this);
   if (::listen(listener_.get(), static_cast<int>(kConnectionsMax)) != 0) {
     return util::fail_errno("control socket: listen");
   }
@@ -54,20 +65,38 @@ void ControlSocket::accept() {
     end(connections_.begin());
   }
   if (!fd) return;
-  connections_.push_back({.fd = std::move(fd), .request = {}, .answer = {}});
+  connections_.push_back(
+      {.fd = std::move(fd), .request = {}, .answer = {}, .number = ++last_number_});
   const auto at = std::prev(connections_.end());
   if (!loop_.add(at->fd.get(), EPOLLIN, [this, at](std::uint32_t) { handle(at); })) end(at);
 }
 
 void ControlSocket::handle(Place at) {
-  const bool was_answering = at->answering;
-  if (!(was_answering || receive(*at))) return end(at);
-  if (!at->answering) return;
+  if (at->answering) {
+    if (!send(*at)) end(at);
+    return;
+  }
+  // One that is heard of while its answer is on the way has hung up.
+  if (at->asking || !receive(*at)) return end(at);
+  if (!at->asking) return;
+  loop_.set_events(at->fd.get(), 0);
+  const auto number = at->number;
+  const auto line_end = at->request.find('\n');
+  if (line_end > kRequestMax) return answer(number, "error: the request is too long\n");
+  const auto request = at->request.substr(0, line_end);
+  handler_(request, [socket = std::weak_ptr(self_), number](std::string text) {
+    if (const auto self = socket.lock()) (*self)->answer(number, std::move(text));
+  });
+}
+
+void ControlSocket::answer(std::uint64_t number, std::string text) {
+  const auto at = std::ranges::find(connections_, number, &Connection::number);
+  if (at == connections_.end() || at->answering) return;
+  at->answering = true;
+  at->answer = std::move(text);
   if (!send(*at)) return end(at);
-  if (was_answering) return;
   // The rest when the client takes it.
-  loop_.remove(at->fd.get());
-  if (!loop_.add(at->fd.get(), EPOLLOUT, [this, at](std::uint32_t) { handle(at); })) end(at);
+  loop_.set_events(at->fd.get(), EPOLLOUT);
 }
 
 bool ControlSocket::receive(Connection& connection) {
@@ -79,10 +108,7 @@ bool ControlSocket::receive(Connection& connection) {
   request.append(buffer.data(), static_cast<std::size_t>(size));
   const auto line_end = request.find('\n');
   if (line_end == std::string::npos && request.size() <= kRequestMax) return true;
-  connection.answering = true;
-  connection.answer = line_end > kRequestMax
-                          ? "error: the request is too long\n"
-                          : handler_(std::string_view(request).substr(0, line_end));
+  connection.asking = true;
   return true;
 }
 

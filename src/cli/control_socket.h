@@ -18,6 +18,10 @@ class ControlSocket {
  public:
   /// Makes the answer to a request, which has no line end.
   using Handler = std::function<std::string(std::string_view request)>;
+  /// Takes the answer to a request, once, at any time. Whoever asked may have gone.
+  using Reply = std::function<void(std::string answer)>;
+  /// Gets a request and answers by `reply`, now or later.
+  using LaterHandler = std::function<void(std::string_view request, Reply reply)>;
 
   static constexpr std::size_t kRequestMax = 4096;
   /// Connections at the same time; one more takes the place of the oldest.
@@ -26,6 +30,9 @@ class ControlSocket {
   /// Listens on `path`, which only the user of this process may open. `loop` outlives this.
   static util::Result<std::unique_ptr<ControlSocket>> listen(util::EventLoop& loop,
                                                              std::string path, Handler handler);
+  static util::Result<std::unique_ptr<ControlSocket>> listen_later(util::EventLoop& loop,
+                                                                   std::string path,
+                                                                   LaterHandler handler);
   /// Ends all connections and removes the socket file.
   ~ControlSocket();
   ControlSocket(const ControlSocket&) = delete;
@@ -37,16 +44,20 @@ class ControlSocket {
     std::string request;
     std::string answer;
     std::size_t sent = 0;
+    bool asking = false;  ///< the request is whole, its answer is to come
     bool answering = false;
+    std::uint64_t number = 0;
   };
   using Place = std::list<Connection>::iterator;
 
-  ControlSocket(util::EventLoop& loop, std::string path, Handler handler)
+  ControlSocket(util::EventLoop& loop, std::string path, LaterHandler handler)
       : loop_(loop), path_(std::move(path)), handler_(std::move(handler)) {}
 
   util::Result<void> start();
   void accept();
   void handle(Place at);
+  /// The answer for connection `number`, if it is still there.
+  void answer(std::uint64_t number, std::string text);
   /// False if the connection is to end.
   bool receive(Connection& connection);
   bool send(Connection& connection);
@@ -54,9 +65,11 @@ class ControlSocket {
 
   util::EventLoop& loop_;
   std::string path_;
-  Handler handler_;
+  LaterHandler handler_;
   vfio_user::UniqueFd listener_;
   std::list<Connection> connections_;  ///< the oldest first
+  std::uint64_t last_number_ = 0;
+  std::shared_ptr<ControlSocket*> self_;  ///< for answers that come after this has gone
 };
 
 /// The client's side: the whole answer.
