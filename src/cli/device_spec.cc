@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -13,6 +14,8 @@
 
 namespace softhca::cli {
 namespace {
+
+constexpr std::string_view kGuest = "guest";
 
 template <class T>
 std::optional<T> parse_number(std::string_view text, int base) {
@@ -126,7 +129,12 @@ util::Result<DeviceSpec> apply_all(Options options, std::string_view rest) {
     if (equals == std::string_view::npos) {
       return util::fail(fmt::format("'{}': want key=value; a device is {}", item, kDeviceHelp));
     }
-    auto applied = apply(options, item.substr(0, equals), item.substr(equals + 1));
+    const auto key = item.substr(0, equals), value = item.substr(equals + 1);
+    if (key == kGuest) {  // says where it runs, not what it is
+      if (value.empty()) return util::fail("guest= is empty");
+      continue;
+    }
+    auto applied = apply(options, key, value);
     if (!applied) return tl::unexpected(applied.error());
   }
   return DeviceSpec(std::move(options));
@@ -163,6 +171,17 @@ util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index) {
   auto& parsed = std::get<connectx::DeviceOptions>(*spec);
   if (parsed.node_guid == 0) parsed.node_guid = guid_of(parsed.mac);
   return spec;
+}
+
+std::string guest_of(std::string_view text) {
+  std::string_view guest;
+  while (!text.empty()) {
+    const auto item = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(item.size() + 1, text.size()));
+    const auto equals = item.find('=');
+    if (equals != item.npos && item.substr(0, equals) == kGuest) guest = item.substr(equals + 1);
+  }
+  return std::string(guest);
 }
 
 const std::string& name_of(const DeviceSpec& spec) {

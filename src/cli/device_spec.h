@@ -18,7 +18,7 @@ inline constexpr std::string_view kDeviceHelp =
     "connectx[,mac=XX:XX:XX:XX:XX:XX][,guid=HEX][,vectors=N][,name=TEXT] or "
     "sdxi[,contexts=N][,vfs=N][,workers=N][,name=TEXT] or "
     "sdxi-vf,pf=NAME[,contexts=N][,name=TEXT], a virtual function of an sdxi before it that has "
-    "vfs";
+    "vfs; each may have ,guest=TEXT (see --isolate)";
 
 /// A virtual function of the SDXI function that is called `pf`.
 struct VirtualFunctionSpec {
@@ -30,6 +30,9 @@ using DeviceSpec = std::variant<connectx::DeviceOptions, sdxi::DeviceOptions, Vi
 
 /// The name of the function that a specification makes.
 const std::string& name_of(const DeviceSpec& spec);
+
+/// What a device's text says of the guest that it is for; empty if nothing.
+std::string guest_of(std::string_view text);
 
 /// Checks what the devices of a command line are to each other: names and addresses that differ, a
 /// PF with room before each VF.

@@ -16,6 +16,7 @@
 #include "cli/control.h"
 #include "cli/control_socket.h"
 #include "cli/device_spec.h"
+#include "cli/isolate/isolated_server.h"
 #include "fabric/capture.h"
 #include "fabric/switch.h"
 #include "sdxi/device.h"
@@ -131,12 +132,12 @@ util::Result<std::vector<DeviceSpec>> parse_devices(const ServeOptions& options)
   return specs;
 }
 
-/// Who may connect, and what each client may have.
-util::Result<vfio_user::Server::Options> server_options(const ServeOptions& options) {
-  vfio_user::Server::Options out;
+/// Who may connect.
+util::Result<vfio_user::SocketAccess> socket_access(const ServeOptions& options) {
+  vfio_user::SocketAccess out;
   const auto& mode = options.socket_mode;
   const auto* end = mode.data() + mode.size();
-  if (std::from_chars(mode.data(), end, out.socket.mode, 8).ptr != end || out.socket.mode > 0777) {
+  if (std::from_chars(mode.data(), end, out.mode, 8).ptr != end || out.mode > 0777) {
     return util::fail(fmt::format("--socket-mode {}: want octal permissions, e.g. 0660", mode));
   }
   if (!options.socket_group.empty()) {
@@ -144,8 +145,16 @@ util::Result<vfio_user::Server::Options> server_options(const ServeOptions& opti
     if (group == nullptr) {
       return util::fail(fmt::format("--socket-group {}: no such group", options.socket_group));
     }
-    out.socket.group = group->gr_gid;
+    out.group = group->gr_gid;
   }
+  return out;
+}
+
+/// What each client may have.
+util::Result<vfio_user::Server::Options> server_options(const ServeOptions& options,
+                                                        const vfio_user::SocketAccess& access) {
+  vfio_user::Server::Options out;
+  out.socket = access;
   const auto share = vfio_user::share_process(options.devices.size());
   if (!share) return tl::unexpected(share.error());
   out.max_maps = share->maps;
@@ -192,6 +201,13 @@ util::Result<void> serve(const ServeOptions& options) {
   if (auto checked = check(options); !checked) return checked;
   const auto specs = parse_devices(options);
   if (!specs) return tl::unexpected(specs.error());
+  const auto access = socket_access(options);
+  if (!access) return tl::unexpected(access.error());
+  if (options.isolate) {
+    std::vector<std::string> switches;
+    for (std::size_t i = 0; i != specs->size(); ++i) switches.push_back(port_of(options, i));
+    return serve_isolated(options, *specs, switches, *access);
+  }
   Machine machine;
   auto loop = vfio_user::ServeLoop::create({.poll = std::chrono::microseconds(options.poll_us)});
   if (!loop) return tl::unexpected(loop.error());
@@ -203,7 +219,7 @@ util::Result<void> serve(const ServeOptions& options) {
     if (!capture) return tl::unexpected(capture.error());
     machine.capture = *std::move(capture);
   }
-  const auto server_of = server_options(options);
+  const auto server_of = server_options(options, *access);
   if (!server_of) return tl::unexpected(server_of.error());
   for (std::size_t i = 0; i < options.devices.size(); ++i) {
     if (auto added = add_device(machine, options, i, (*specs)[i], *server_of); !added) return added;

@@ -14,13 +14,15 @@ struct ServeOptions {
   std::vector<std::string> sockets;  ///< paths, one for each device
   std::vector<std::string>
       ports;  ///< fabric of each device; the last one is that of all further devices
-  std::string socket_mode = "0600";  ///< permissions of the sockets, octal
-  std::string socket_group;          ///< name of their group; empty: the process's
-  std::string control;               ///< path of the control socket; empty: none
-  std::vector<std::string> faults;   ///< rules, as --fault takes them
-  std::string pcap;                  ///< file to capture to; empty: none
-  std::uint32_t poll_us = 20;        ///< see vfio_user::AdaptivePoll
-  bool verbose = false;              ///< log every command
+  std::string socket_mode = "0600";        ///< permissions of the sockets, octal
+  std::string socket_group;                ///< name of their group; empty: the process's
+  std::string control;                     ///< path of the control socket; empty: none
+  std::vector<std::string> faults;         ///< rules, as --fault takes them
+  std::string pcap;                        ///< file to capture to; empty: none
+  std::uint32_t poll_us = 20;              ///< see vfio_user::AdaptivePoll
+  bool verbose = false;                    ///< log every command
+  bool isolate = false;                    ///< a process for each guest
+  std::string program = "/proc/self/exe";  ///< what these processes run
 };
 
 /// Runs until SIGINT or SIGTERM. Prints "ready" on stdout when all sockets listen.

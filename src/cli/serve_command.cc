@@ -59,6 +59,9 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
           "--fault", options.faults,
           std::string("A fault to inject into SDXI functions: ") + std::string(sdxi::kFaultHelp))
       ->allow_extra_args(false);
+  command->add_flag("--isolate", options.isolate,
+                    "Serve each guest's devices (those with the same guest=) in a process of its "
+                    "own that may do nothing else");
   command->add_flag("-v,--verbose", options.verbose, "Log every command of every driver");
   return command;
 }

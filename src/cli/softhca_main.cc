@@ -5,6 +5,7 @@
 #include "cli/control_commands.h"
 #include "cli/docs.h"
 #include "cli/explain.h"
+#include "cli/isolate/device_process.h"
 #include "cli/sdxi_copy.h"
 #include "cli/serve_command.h"
 
@@ -16,6 +17,8 @@ int main(int argc, char** argv) {
 
   ServeOptions serve;
   const auto* serve_command = add_serve(app, serve);
+  ProcessOptions process;
+  const auto* process_command = add_process(app, process);
   auto* sdxi = app.add_subcommand("sdxi", "Use an SDXI function");
   sdxi->require_subcommand(1);
   SdxiCopyOptions copy;
@@ -32,6 +35,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   if (serve_command->parsed()) return run_serve(serve);
+  if (process_command->parsed()) return run_process(process);
   if (copy_command->parsed()) return run_sdxi_copy(copy);
   if (inspect_command->parsed()) return run_inspect(inspect);
   if (fault_command->parsed()) return run_fault(fault);

@@ -1,0 +1,226 @@
+#include "cli/isolate/device_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cli/control.h"
+#include "cli/device_spec.h"
+#include "cli/isolate/channel.h"
+#include "cli/isolate/log_pipe.h"
+#include "cli/isolate/sandbox.h"
+#include "fabric/ring_port.h"
+#include "fabric/switch.h"
+#include "sdxi/device.h"
+#include "sdxi/group.h"
+#include "util/doorbell.h"
+#include "vfio_user/event_signal.h"
+#include "vfio_user/memory_guard.h"
+#include "vfio_user/process_limits.h"
+#include "vfio_user/serve_loop.h"
+#include "vfio_user/server.h"
+
+namespace softhca::cli {
+namespace {
+
+/// Frames of one ring between two looks at the devices.
+constexpr std::size_t kFramesAtOnce = 64;
+
+/// A NIC's cable. What the NIC sends to itself stays here; the rest goes to the server.
+struct Cable {
+  Cable(const std::string& name, util::SharedRing to, util::SharedRing from)
+      : port(fabric.create_port(name)),
+        link(fabric.create_port("server"), std::move(from), std::move(to)) {}
+
+  fabric::Switch fabric;
+  std::unique_ptr<fabric::Port> port;
+  fabric::RingPort link;
+};
+
+class DeviceProcess {
+ public:
+  explicit DeviceProcess(const ProcessOptions& options)
+      : options_(options), doorbell_(options.doorbell) {}
+  ~DeviceProcess() {
+    servers_.clear();
+    while (!devices_.empty()) devices_.pop_back();  // VFs before their PF
+  }
+  DeviceProcess(const DeviceProcess&) = delete;
+  DeviceProcess& operator=(const DeviceProcess&) = delete;
+
+  util::Result<void> set_up();
+  void run() { loop_->run(); }
+
+ private:
+  util::Result<void> set_up_loop();
+  util::Result<void> add_device(std::size_t index, const vfio_user::Server::Options& server_of);
+  util::Result<std::unique_ptr<pcie::Function>> make(connectx::DeviceOptions spec);
+  util::Result<std::unique_ptr<pcie::Function>> make(const sdxi::DeviceOptions& spec);
+  util::Result<std::unique_ptr<pcie::Function>> make(const VirtualFunctionSpec& spec);
+  util::Result<void> set_up_control();
+  bool exchange();
+
+  const ProcessOptions& options_;
+  util::Doorbell doorbell_;
+  std::unique_ptr<vfio_user::ServeLoop> loop_;
+  std::unique_ptr<Channel> channel_;
+  std::size_t rings_used_ = 0;  ///< of options_.rings
+  std::vector<std::unique_ptr<Cable>> cables_;
+  sdxi::FunctionGroup group_;
+  std::map<std::string, sdxi::Device*> data_movers_;  ///< PFs, by name
+  std::vector<std::unique_ptr<pcie::Function>> devices_;
+  std::vector<std::unique_ptr<vfio_user::Server>> servers_;
+  ControlTargets targets_;
+};
+
+/// Whatever the server itself was started with is none of our business.
+void close_others(const ProcessOptions& options) {
+  std::vector<int> ours = options.listeners;
+  ours.insert(ours.end(), options.rings.begin(), options.rings.end());
+  ours.insert(ours.end(), {options.channel, options.doorbell, STDERR_FILENO});
+  std::ranges::sort(ours);
+  for (std::size_t i = 0; i + 1 < ours.size(); ++i) {
+    if (ours[i] + 1 < ours[i + 1]) {
+      ::close_range(static_cast<unsigned>(ours[i] + 1), static_cast<unsigned>(ours[i + 1] - 1), 0);
+    }
+  }
+  ::close_range(static_cast<unsigned>(ours.back() + 1), ~0u, 0);
+}
+
+util::Result<void> DeviceProcess::set_up() {
+  if (options_.places.size() != options_.devices.size() ||
+      options_.listeners.size() != options_.devices.size()) {
+    return util::fail("a place and a listener for each device");
+  }
+  close_others(options_);
+  vfio_user::Server::Options server_of;
+  const auto share = vfio_user::share_process(options_.devices.size());
+  if (!share) return tl::unexpected(share.error());
+  server_of.max_maps = share->maps;
+  server_of.max_eventfds = share->eventfds;
+  // What opens files, while there are any.
+  vfio_user::MemoryGuard::instance();
+  vfio_user::EventSignal::instance();
+  const auto remarks = enter_sandbox();
+  if (!remarks) return tl::unexpected(remarks.error());
+  for (const auto& remark : *remarks) util::log(util::LogLevel::kWarning, "sandbox: {}", remark);
+  if (auto good = set_up_loop(); !good) return good;
+  for (std::size_t i = 0; i != options_.devices.size(); ++i) {
+    if (auto added = add_device(i, server_of); !added) return added;
+  }
+  return set_up_control();
+}
+
+util::Result<void> DeviceProcess::set_up_loop() {
+  auto loop = vfio_user::ServeLoop::create({.poll = std::chrono::microseconds(options_.poll_us)});
+  if (!loop) return tl::unexpected(loop.error());
+  loop_ = *std::move(loop);
+  loop_->set_after_run([this] { return exchange(); });
+  group_.workers().set_wake_control([&events = loop_->events()] { events.wake(); });
+  return loop_->events().add(doorbell_.fd(), EPOLLIN,
+                             [this](std::uint32_t) { doorbell_.answer(); });
+}
+
+util::Result<void> DeviceProcess::add_device(std::size_t index,
+                                             const vfio_user::Server::Options& server_of) {
+  auto spec = parse_device(options_.devices[index], options_.places[index]);
+  if (!spec) return tl::unexpected(spec.error());
+  auto device = std::visit([this](auto& one) { return make(std::move(one)); }, *spec);
+  if (!device) return tl::unexpected(device.error());
+  devices_.push_back(*std::move(device));
+  loop_->add(*devices_.back());
+  auto server = vfio_user::Server::serve(loop_->events(), *devices_.back(),
+                                         vfio_user::UniqueFd(options_.listeners[index]), server_of);
+  if (!server) return tl::unexpected(server.error());
+  servers_.push_back(*std::move(server));
+  return {};
+}
+
+util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(connectx::DeviceOptions spec) {
+  if (options_.rings.size() < rings_used_ + 2) return util::fail("two rings for each NIC");
+  auto to = util::SharedRing::attach(options_.rings[rings_used_++]);
+  if (!to) return tl::unexpected(to.error());
+  auto from = util::SharedRing::attach(options_.rings[rings_used_++]);
+  if (!from) return tl::unexpected(from.error());
+  auto& cable =
+      *cables_.emplace_back(std::make_unique<Cable>(spec.name, *std::move(to), *std::move(from)));
+  return std::make_unique<connectx::Device>(std::move(spec), *cable.port);
+}
+
+util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(const sdxi::DeviceOptions& spec) {
+  auto device = std::make_unique<sdxi::Device>(spec, group_);
+  data_movers_[spec.name] = device.get();
+  return device;
+}
+
+util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(const VirtualFunctionSpec& spec) {
+  return std::make_unique<sdxi::Device>(spec.options, group_, *data_movers_.at(spec.pf));
+}
+
+util::Result<void> DeviceProcess::set_up_control() {
+  for (const auto& device : devices_) targets_.functions.push_back(device.get());
+  targets_.faults = &group_.faults();
+  for (const auto& text : options_.faults) {
+    auto rule = parse_fault_for(targets_, text);
+    if (!rule) return tl::unexpected(rule.error());
+    group_.faults().add(*std::move(rule));
+  }
+  channel_ = std::make_unique<Channel>(
+      loop_->events(), vfio_user::UniqueFd(options_.channel), Channel::kRequestMax,
+      Channel::Handlers{[this](std::uint32_t number, std::string_view request) {
+                          auto answer = answer_control(targets_, request);
+                          if (answer.size() > Channel::kAnswerMax)
+                            answer = "error: the answer is too long\n";
+                          channel_->send(number, answer);
+                        },
+                        [this](bool) { loop_->stop(); }});
+  if (auto started = channel_->start(); !started) return started;
+  channel_->send(0, "ready");
+  return {};
+}
+
+/// Moves frames between the devices and the server. True if there were any.
+bool DeviceProcess::exchange() {
+  bool moved = false, wake = false;
+  for (const auto& cable : cables_) {
+    moved |= cable->link.receive(kFramesAtOnce);
+    moved |= cable->fabric.has_work();
+    // All of them: they refer to memory that the next message may unmap.
+    while (cable->fabric.deliver(std::numeric_limits<std::size_t>::max())) {
+    }
+    wake |= cable->link.settle();
+  }
+  if (wake) doorbell_.ring();
+  if (moved) return true;
+  for (const auto& cable : cables_) moved |= !cable->link.prepare_to_sleep();
+  return moved;
+}
+
+}  // namespace
+
+int run_process(const ProcessOptions& options) {
+  // The server's end is ours, also where it cannot say so. It obeys signals, and we obey it.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (const int number : {SIGINT, SIGTERM, SIGPIPE}) ::signal(number, SIG_IGN);
+  if (options.verbose) util::set_log_level(util::LogLevel::kDebug);
+  ::fcntl(STDERR_FILENO, F_SETFL, O_NONBLOCK);
+  util::set_log_sink([](auto level, auto text) { log_to_pipe(STDERR_FILENO, level, text); });
+  DeviceProcess process(options);
+  if (auto good = process.set_up(); !good) {
+    util::log(util::LogLevel::kError, "{}", good.error().message);
+    return 1;
+  }
+  process.run();
+  return 0;
+}
+
+}  // namespace softhca::cli

@@ -1,0 +1,56 @@
+#include "cli/isolate/groups.h"
+
+#include <map>
+#include <numeric>
+
+namespace softhca::cli {
+namespace {
+
+/// Sets of devices that grow together; each is known by its first.
+class Sets {
+ public:
+  explicit Sets(std::size_t devices) : before_(devices) {
+    std::iota(before_.begin(), before_.end(), std::size_t{0});
+  }
+  std::size_t first_of(std::size_t device) const {
+    while (before_[device] != device) device = before_[device];
+    return device;
+  }
+  void join(std::size_t one, std::size_t other) {
+    one = first_of(one);
+    other = first_of(other);
+    before_[std::max(one, other)] = std::min(one, other);
+  }
+
+ private:
+  std::vector<std::size_t> before_;
+};
+
+bool is_data_mover(const DeviceSpec& spec) {
+  return !std::holds_alternative<connectx::DeviceOptions>(spec);
+}
+
+}  // namespace
+
+std::vector<DeviceGroup> group_devices(const std::vector<DeviceSpec>& specs,
+                                       const std::vector<std::string>& guests) {
+  Sets sets(specs.size());
+  std::map<std::string, std::size_t> by_name, by_guest;
+  for (std::size_t i = 0; i != specs.size(); ++i) {
+    by_name[name_of(specs[i])] = i;
+    if (const auto* vf = std::get_if<VirtualFunctionSpec>(&specs[i])) {
+      sets.join(i, by_name.at(vf->pf));
+      if (guests[i].empty()) continue;  // it is its PF's
+    }
+    // The nameless guest is that of the data movers.
+    if (guests[i].empty() && !is_data_mover(specs[i])) continue;
+    sets.join(i, by_guest.try_emplace(guests[i], i).first->second);
+  }
+  std::map<std::size_t, DeviceGroup> groups;
+  for (std::size_t i = 0; i != specs.size(); ++i) groups[sets.first_of(i)].push_back(i);
+  std::vector<DeviceGroup> out;
+  for (auto& [first, group] : groups) out.push_back(std::move(group));
+  return out;
+}
+
+}  // namespace softhca::cli

@@ -1,0 +1,337 @@
+#include "cli/isolate/isolated_control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "util/inspect.h"
+
+namespace softhca::cli {
+namespace {
+
+using Reply = ControlSocket::Reply;
+
+constexpr std::string_view kOk = "ok\n";
+/// What the tree of the processes is called beside those of the functions.
+constexpr std::string_view kProcesses = "processes";
+
+std::string error(std::string_view text) { return fmt::format("error: {}\n", text); }
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (true) {
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    if (text.empty()) return words;
+    words.push_back(text.substr(0, text.find(' ')));
+    text.remove_prefix(words.back().size());
+  }
+}
+
+template <class Number>
+std::optional<Number> number_of(std::string_view text) {
+  Number value{};
+  const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (bad != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Asks all, and calls `done` with their answers, in order, when the last one has come.
+using Questions = std::vector<std::pair<GuestProcess*, std::string>>;
+void ask_all(const Questions& questions, std::function<void(std::vector<std::string>)> done) {
+  if (questions.empty()) return done({});
+  struct Gathered {
+    std::vector<std::string> answers;
+    std::size_t missing;
+    std::function<void(std::vector<std::string>)> done;
+  };
+  const auto all = std::make_shared<Gathered>(
+      Gathered{std::vector<std::string>(questions.size()), questions.size(), std::move(done)});
+  for (std::size_t i = 0; i != questions.size(); ++i) {
+    questions[i].first->ask(questions[i].second, [all, i](std::string answer) {
+      all->answers[i] = std::move(answer);
+      if (--all->missing == 0) all->done(std::move(all->answers));
+    });
+  }
+}
+
+/// A part of the answer to "inspect" that says nothing but text, whatever a process has sent.
+std::string as_text(std::string_view name, std::string_view answer) {
+  std::string lines;
+  if (answer.starts_with(kOk)) {
+    answer.remove_prefix(kOk.size());
+  } else {
+    lines = fmt::format("{}:\n  ", name);
+  }
+  lines += answer;
+  std::string out;
+  bool at_start = true;
+  for (const char c : lines) {
+    if (at_start) out += "  ";
+    at_start = c == '\n';
+    out += c != '\n' && (static_cast<unsigned char>(c) < ' ' || c == '\x7f') ? '?' : c;
+  }
+  if (!at_start) out += '\n';
+  return out;
+}
+
+/// True if all brackets and strings that begin in `text` end in it, and it is in braces: whatever
+/// is in it, it says nothing about what stands beside it. It is not parsed, which takes too long.
+bool is_closed(std::string_view text) {
+  std::size_t depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i != text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') {
+        if (++i == text.size()) return false;
+      } else if (c == '"') {
+        in_string = false;
+      }
+      continue;
+    }
+    if (depth == 0 && (i == 0 ? c != '{' : c != '\n')) return false;
+    in_string = c == '"';
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+  }
+  return !text.empty() && depth == 0 && !in_string;
+}
+
+/// The same as a member of a JSON object.
+std::string as_member(std::string_view name, std::string_view answer) {
+  const auto quoted = [](std::string_view text) {
+    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  if (answer.starts_with(kOk)) {
+    const auto json = answer.substr(kOk.size());
+    if (is_closed(json)) return fmt::format("{}: {}", quoted(name), json);
+    answer = "error: this is not JSON";
+  }
+  return fmt::format("{}: {{\"error\": {}}}\n", quoted(name), quoted(answer));
+}
+
+/// What a process tells of its rules: "1: do=fail: matched 2, fired 1".
+struct Count {
+  sdxi::FaultId id;
+  std::uint64_t matched, fired;
+};
+std::optional<Count> parse_count(std::string_view line) {
+  constexpr std::string_view kMatched = ": matched ", kFired = ", fired ";
+  const auto colon = line.find(':'), matched = line.rfind(kMatched), fired = line.rfind(kFired);
+  if (colon == line.npos || matched == line.npos || fired == line.npos || fired < matched) {
+    return std::nullopt;
+  }
+  const auto start = matched + kMatched.size();
+  if (fired < start) return std::nullopt;
+  const auto id = number_of<sdxi::FaultId>(line.substr(0, colon));
+  const auto first = number_of<std::uint64_t>(line.substr(start, fired - start));
+  const auto second = number_of<std::uint64_t>(line.substr(fired + kFired.size()));
+  if (!id || !first || !second) return std::nullopt;
+  return Count{*id, *first, *second};
+}
+
+std::vector<Count> parse_counts(std::string_view answer) {
+  std::vector<Count> counts;
+  if (!answer.starts_with(kOk)) return counts;
+  while (!answer.empty()) {
+    const auto line = answer.substr(0, answer.find('\n'));
+    answer.remove_prefix(std::min(line.size() + 1, answer.size()));
+    if (const auto count = parse_count(line)) counts.push_back(*count);
+  }
+  return counts;
+}
+
+}  // namespace
+
+std::size_t IsolatedControl::process_of(std::size_t device) const {
+  const auto found = std::ranges::find_if(groups_, [device](const auto& group) {
+    return std::ranges::find(group, device) != group.end();
+  });
+  return static_cast<std::size_t>(found - groups_.begin());
+}
+
+bool IsolatedControl::has_data_mover(std::size_t process) const {
+  return std::ranges::any_of(groups_[process], [this](auto device) {
+    return !std::holds_alternative<connectx::DeviceOptions>(specs_[device]);
+  });
+}
+
+void IsolatedControl::answer(std::string_view request, Reply reply) {
+  const auto words = words_of(request);
+  if (!words.empty() && words[0] == "inspect") return inspect(request, std::move(reply));
+  if (!words.empty() && words[0] == "fault") return fault(request, reply);
+  reply(error("a request is inspect or fault"));
+}
+
+void IsolatedControl::inspect(std::string_view request, Reply reply) {
+  bool json = false;
+  std::string_view wanted;
+  const auto words = words_of(request);
+  for (auto word = words.begin() + 1; word != words.end(); ++word) {
+    if (*word == "--json") {
+      json = true;
+    } else if (wanted.empty()) {
+      wanted = *word;
+    } else {
+      return reply(error("inspect takes one function, or none for all"));
+    }
+  }
+  if (wanted.empty()) return inspect_all(json, std::move(reply));
+  if (wanted == kProcesses) return reply(std::string(kOk) + inspect_processes(json));
+  const auto device = std::ranges::find(specs_, wanted, name_of);
+  if (device == specs_.end()) return reply(error(fmt::format("there is no function '{}'", wanted)));
+  processes_[process_of(static_cast<std::size_t>(device - specs_.begin()))]->ask(request,
+                                                                                 std::move(reply));
+}
+
+/// Each function by itself, so that no process can speak for another's.
+void IsolatedControl::inspect_all(bool json, Reply reply) {
+  Questions questions;
+  for (std::size_t i = 0; i != specs_.size(); ++i) {
+    questions.emplace_back(processes_[process_of(i)],
+                           fmt::format("inspect {}{}", json ? "--json " : "", name_of(specs_[i])));
+  }
+  ask_all(questions, [this, json, reply = std::move(reply)](const auto& answers) {
+    std::string out(kOk);
+    out += json ? "{\n" : "softhca:\n";
+    for (std::size_t i = 0; i != specs_.size(); ++i) {
+      out += json ? as_member(name_of(specs_[i]), answers[i]) + ","
+                  : as_text(name_of(specs_[i]), answers[i]);
+    }
+    const auto last = std::string(kOk) + inspect_processes(json);
+    out += json ? as_member(kProcesses, last) + "}\n" : as_text(kProcesses, last);
+    reply(std::move(out));
+  });
+}
+
+std::string IsolatedControl::inspect_processes(bool json) const {
+  util::InspectNode root((std::string(kProcesses)));
+  for (const auto* process : processes_) process->inspect(root.child(process->name()));
+  return json ? root.to_json() : root.to_text();
+}
+
+util::Result<IsolatedControl::Rules::iterator> IsolatedControl::make_rule(std::string_view text) {
+  if (rules_.size() == sdxi::Faults::kMax) {
+    return util::fail(fmt::format("there are {} rules already", sdxi::Faults::kMax));
+  }
+  auto rule = sdxi::parse_fault(text);
+  if (!rule) return tl::unexpected(rule.error());
+  Rule made{*std::move(rule), std::string(text), {}};
+  const auto& function = made.rule.function;
+  const auto device = std::ranges::find(specs_, function, name_of);
+  if (!function.empty() && device == specs_.end()) {
+    return util::fail(fmt::format("there is no function '{}'", function));
+  }
+  if (!function.empty() && std::holds_alternative<connectx::DeviceOptions>(*device)) {
+    return util::fail(fmt::format("{} is no SDXI function: it has no faults", function));
+  }
+  for (std::size_t i = 0; i != groups_.size(); ++i) {
+    const bool here = function.empty()
+                          ? has_data_mover(i)
+                          : i == process_of(static_cast<std::size_t>(device - specs_.begin()));
+    if (here) made.ids[i] = 0;
+  }
+  return rules_.emplace(++last_rule_, std::move(made)).first;
+}
+
+util::Result<void> IsolatedControl::add_rule(std::string_view text) {
+  if (auto made = make_rule(text); !made) return tl::unexpected(made.error());
+  return {};
+}
+
+std::vector<std::string> IsolatedControl::rules_for(std::size_t index) {
+  std::vector<std::string> texts;
+  for (auto& [number, rule] : rules_) {
+    const auto id = rule.ids.find(index);
+    if (id == rule.ids.end()) continue;
+    texts.push_back(rule.text);
+    id->second = static_cast<sdxi::FaultId>(texts.size());  // as a new one numbers them
+  }
+  return texts;
+}
+
+void IsolatedControl::fault(std::string_view request, const Reply& reply) {
+  const auto words = words_of(request);
+  if (words.size() > 3) return reply(error("a rule has no blanks"));
+  const auto verb = words.size() > 1 ? words[1] : std::string_view();
+  const auto argument = words.size() > 2 ? words[2] : std::string_view();
+  if (verb == "add") return fault_add(argument, reply);
+  if (verb == "remove") return fault_remove(argument, reply);
+  if (!argument.empty()) return reply(error(fmt::format("fault {} takes no argument", verb)));
+  if (verb == "list" || verb == "clear") return fault_list(verb == "clear", reply);
+  reply(error("fault takes add RULE, list, remove NUMBER or clear"));
+}
+
+void IsolatedControl::fault_add(std::string_view text, Reply reply) {
+  const auto made = make_rule(text);
+  if (!made) return reply(error(made.error().message));
+  const auto number = (*made)->first;
+  Questions questions;
+  std::vector<std::size_t> places;
+  for (const auto& [process, id] : (*made)->second.ids) {
+    questions.emplace_back(processes_[process], fmt::format("fault add {}", text));
+    places.push_back(process);
+  }
+  ask_all(questions, [this, number, places, reply = std::move(reply)](const auto& answers) {
+    const auto rule = rules_.find(number);
+    if (rule == rules_.end()) return reply(error("the rule was removed"));
+    for (std::size_t i = 0; i != places.size(); ++i) {
+      const auto counts = parse_counts(answers[i]);
+      auto& id = rule->second.ids[places[i]];
+      // One that does not run now gets it at its next start.
+      if (id == 0 && counts.size() == 1) id = counts[0].id;
+    }
+    reply(fmt::format("{}{}: {}: matched 0, fired 0\n", kOk, number, to_text(rule->second.rule)));
+  });
+}
+
+void IsolatedControl::fault_remove(std::string_view text, const Reply& reply) {
+  const auto number = number_of<sdxi::FaultId>(text);
+  const auto rule = number ? rules_.find(*number) : rules_.end();
+  if (rule == rules_.end()) {
+    return reply(error(fmt::format("there is no rule '{}'; see fault list", text)));
+  }
+  Questions questions;
+  for (const auto& [process, id] : rule->second.ids) {
+    if (id != 0) questions.emplace_back(processes_[process], fmt::format("fault remove {}", id));
+  }
+  rules_.erase(rule);
+  ask_all(questions, [reply](const auto&) { reply(std::string(kOk)); });
+}
+
+void IsolatedControl::fault_list(bool clear, Reply reply) {
+  Questions questions;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i != groups_.size(); ++i) {
+    if (!has_data_mover(i)) continue;
+    questions.emplace_back(processes_[i], clear ? "fault clear" : "fault list");
+    places.push_back(i);
+  }
+  ask_all(questions, [this, clear, places, reply = std::move(reply)](const auto& answers) {
+    // A hostile process can only lie about how often its own rules have fired.
+    std::map<std::size_t, std::vector<Count>> counts;  // by process
+    for (std::size_t i = 0; i != places.size(); ++i) counts[places[i]] = parse_counts(answers[i]);
+    std::string out(kOk);
+    for (const auto& [number, rule] : rules_) {
+      std::uint64_t matched = 0, fired = 0;
+      for (const auto& [process, id] : rule.ids) {
+        const auto count = std::ranges::find(counts[process], id, &Count::id);
+        if (count == counts[process].end()) continue;
+        matched += count->matched;
+        fired += count->fired;
+      }
+      out +=
+          fmt::format("{}: {}: matched {}, fired {}\n", number, to_text(rule.rule), matched, fired);
+    }
+    if (clear) rules_.clear();
+    reply(std::move(out));
+  });
+}
+
+}  // namespace softhca::cli

@@ -1,0 +1,170 @@
+// A process of a server that a guest has taken over: it does to the server whatever it can.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "cli/isolate/log_pipe.h"
+#include "isolate_server.h"
+
+namespace softhca::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// What its descriptors are, and how it speaks.
+constexpr const char* kPrelude = R"(#!/usr/bin/env python3
+import mmap, os, struct, sys, time
+given = [word[2:].split('=', 1) for word in sys.argv[2:]]
+fds = {name: int(value) for name, value in given if name in ('channel', 'doorbell')}
+rings = [int(value) for name, value in given if name == 'ring']
+def say(number, text):
+    data = struct.pack('=II', len(text), number) + text
+    while data:
+        try:
+            data = data[os.write(fds['channel'], data):]
+        except BlockingIOError:
+            time.sleep(0.001)
+def hear():
+    while True:
+        try:
+            head = os.read(fds['channel'], 8)
+            break
+        except BlockingIOError:
+            time.sleep(0.001)
+    if not head:
+        sys.exit(0)
+    length, number = struct.unpack('=II', head)
+    return number, os.read(fds['channel'], length)
+say(0, b'ready')
+)";
+
+class HostileProcess : public IsolateTest {
+ protected:
+  /// Serves one NIC and one data mover by processes that run `script`.
+  void start_with(const std::string& script) {
+    const auto path = directory_ / "process.py";
+    std::ofstream(path) << kPrelude << script;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    options_.program = path;
+    start({"connectx,name=a", "sdxi,name=b"});
+  }
+  bool wait_for_log(const std::string& text) const {
+    for (int i = 0; i != 1000; ++i) {
+      if (log().find(text) != std::string::npos) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+};
+
+TEST_F(HostileProcess, OneThatBreaksItsRingIsEndedForThatReason) {
+  start_with(R"(
+hear()
+if rings:
+    with mmap.mmap(rings[1], 4096) as header:
+        header[0:8] = struct.pack('=Q', 1 << 40)
+    os.write(fds['doorbell'], b'x')
+while True:
+    hear()
+)");
+  EXPECT_EQ(ask("inspect a"), "error: the process of a does not answer\n");
+  EXPECT_TRUE(wait_for_log("of a has ended by signal 9 (Killed): it broke the rules of its rings"));
+  EXPECT_EQ(processes()["b"]["starts"], 1);
+}
+
+TEST_F(HostileProcess, OneThatTalksNonsenseIsEndedForThatReason) {
+  start_with(R"(
+while True:
+    hear()
+    os.write(fds['channel'], b'\xff' * 8)
+)");
+  EXPECT_EQ(ask("inspect a"), "error: the process of a does not answer\n");
+  EXPECT_TRUE(wait_for_log("of a has ended by signal 9 (Killed): what it said is no answer"));
+}
+
+TEST_F(HostileProcess, OneThatEndsAgainAndAgainIsStartedMoreAndMoreRarely) {
+  start_with(R"(
+while True:
+    if rings and os.path.exists(os.path.dirname(sys.argv[0]) + '/go'):
+        sys.exit(3)
+    try:
+        if not os.read(fds['channel'], 1):
+            sys.exit(0)
+    except BlockingIOError:
+        time.sleep(0.01)
+)");
+  std::ofstream(directory_ / "go") << "go";
+  EXPECT_TRUE(wait_for_log("of a has ended by exit status 3"));
+  std::this_thread::sleep_for(2s);
+  // After 0.1, 0.2, 0.4 and 0.8 s.
+  EXPECT_LE(processes()["a"]["starts"], 5);
+  for (int i = 0; i != 1000 && processes()["a"]["starts"] < 3; ++i) {
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_GE(processes()["a"]["starts"], 3);
+}
+
+TEST_F(HostileProcess, AnAnswerIsTextAndNothingElse) {
+  start_with(R"(
+while True:
+    number, request = hear()
+    say(number, b'ok\n{\x1b[2J}, "b": {"pci": 1}\n')
+)");
+  const auto text = ask("inspect");
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, HasSubstr("?[2J"));
+  const auto json = nlohmann::json::parse(ask("inspect --json").substr(3));
+  EXPECT_EQ(json["b"]["error"], "error: this is not JSON");
+  EXPECT_TRUE(json.contains("processes"));
+}
+
+TEST_F(HostileProcess, AnAnswerOfDeeplyNestedListsHarmsNobody) {
+  start_with(R"(
+while True:
+    number, request = hear()
+    say(number, b'ok\n' + b'{' * 2000000 + b'}' * 2000000)
+)");
+  EXPECT_THAT(ask("inspect --json"), HasSubstr("\"processes\""));
+  EXPECT_THAT(ask("inspect --json processes"), HasSubstr("\"starts\": 1"));
+}
+
+TEST_F(HostileProcess, RulesThatItInventsAreNotListed) {
+  start_with(R"(
+while True:
+    number, request = hear()
+    say(number, b'ok\n7: do=stall: matched 3, fired 1\nx: matched 1\n: matched , fired \n')
+)");
+  EXPECT_EQ(ask("fault list"), "ok\n");
+  EXPECT_EQ(ask("fault add do=stall"), "ok\n1: do=stall: matched 0, fired 0\n");
+}
+
+TEST_F(HostileProcess, AFloodOfBellsAndLinesHoldsUpNobody) {
+  const auto start_time = util::monotonic_now();
+  start_with(R"(
+line = b'softhca: error: ' + b'x' * 3000 + b'\x07\n'
+while True:
+    time.sleep(0.0001)
+    for fd in (fds['doorbell'], 2):
+        os.set_blocking(fd, False)
+        try:
+            os.write(fd, line)
+        except BlockingIOError:
+            pass
+)");
+  std::this_thread::sleep_for(1500ms);
+  const auto before = util::monotonic_now();
+  EXPECT_THAT(ask("inspect --json processes"), HasSubstr("\"starts\": 1"));
+  EXPECT_LT(util::monotonic_now() - before, 1s);
+  const auto all = log();
+  const auto seconds = (util::monotonic_now() - start_time) / 1s + 2;
+  EXPECT_LT(all.size(), 2 * static_cast<std::size_t>(seconds) * LogPipe::kBurst);
+  EXPECT_THAT(all, Not(HasSubstr("\x07")));
+  EXPECT_THAT(all, Not(HasSubstr(std::string(1100, 'x'))));
+}
+
+}  // namespace
+}  // namespace softhca::cli

@@ -1,0 +1,296 @@
+// `softhca serve --isolate`: guests in processes of their own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+
+#include "cli/isolate/spawn.h"
+#include "driver/sdxi/context.h"
+#include "driver/sdxi/function.h"
+#include "isolate_client.h"
+#include "isolate_server.h"
+
+namespace softhca::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using driver::WorkStatus;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class ServeIsolated : public IsolateTest {
+ protected:
+  /// Verified work of two guests for each other.
+  static void expect_rdma(HcaClient& a, HcaClient& b, std::size_t size) {
+    for (auto [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+      auto bytes = from->memory.bytes();
+      for (std::size_t i = 0; i != bytes.size(); ++i) {
+        bytes[i] = static_cast<std::byte>(i * 7 + i / 251 + from->qp->qpn());
+      }
+      std::ranges::fill(to->memory.bytes(), std::byte{0});
+      ASSERT_EQ(from->write(*to, size, 20s), WorkStatus::kSuccess);
+      ASSERT_TRUE(std::ranges::equal(bytes.first(size), to->memory.bytes().first(size)));
+    }
+  }
+  static std::string status_of(pid_t pid, const std::string& field) {
+    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with(field + ":")) return line.substr(line.find_last_of("\t ") + 1);
+    }
+    return "";
+  }
+};
+
+TEST_F(ServeIsolated, GuestsInTwoProcessesReachEachOtherByRdma) {
+  start({"connectx,name=a", "connectx,name=b"});
+  EXPECT_NE(pid_of("a"), pid_of("b"));
+  EXPECT_NE(pid_of("a"), ::getpid());
+  HcaClient a(socket(0), 1), b(socket(1), 2);
+  a.connect(b);
+  b.connect(a);
+  expect_rdma(a, b, 100);
+  expect_rdma(a, b, HcaClient::kMemory);
+  const auto link = processes()["a"]["a"];
+  EXPECT_GT(link["frames_to_it"], 64) << "through the server's switch";
+  EXPECT_EQ(link["dropped_full"], 0);
+}
+
+TEST_F(ServeIsolated, DevicesOfOneGuestShareAProcess) {
+  start({"connectx,name=a,guest=one", "connectx,name=b,guest=two", "connectx,name=c,guest=one"});
+  EXPECT_EQ(processes().size(), 2u);
+  EXPECT_GT(pid_of("a, c"), 0);
+  HcaClient a(socket(0), 1), c(socket(2), 3);
+  a.connect(c);
+  c.connect(a);
+  expect_rdma(a, c, 10000);
+}
+
+TEST_F(ServeIsolated, AProcessThatIsKilledIsReplacedAndTheOthersGoOn) {
+  start({"connectx,name=a", "connectx,name=b", "connectx,name=hostile"});
+  HcaClient a(socket(0), 1), b(socket(1), 2);
+  a.connect(b);
+  b.connect(a);
+  {
+    const auto hostile = connect_host(socket(2));
+    const auto pid = pid_of("hostile");
+    signal_process("hostile", SIGSEGV);
+    expect_rdma(a, b, 10000);
+    ASSERT_TRUE(wait_for_start("hostile", 2));
+    EXPECT_NE(pid_of("hostile"), pid);
+    EXPECT_THAT(log(),
+                HasSubstr("process " + std::to_string(pid) + " of hostile has ended by signal 11"));
+  }
+  HcaClient next(socket(2), 4);  // a fresh device at the same socket
+  expect_rdma(a, b, HcaClient::kMemory);
+  EXPECT_EQ(processes()["a"]["starts"], 1);
+  EXPECT_EQ(processes()["b"]["starts"], 1);
+}
+
+TEST_F(ServeIsolated, APeerOfAProcessThatHasGoneRetriesInVainAndNobodyElseDoes) {
+  start({"connectx,name=a", "connectx,name=b"});
+  HcaClient a(socket(0), 1);
+  {
+    HcaClient b(socket(1), 2);
+    a.connect(b);
+    b.connect(a);
+    expect_rdma(a, b, 1000);
+    signal_process("b", SIGKILL);
+    EXPECT_EQ(a.write(b, 1000, 30s), WorkStatus::kTransportRetryExceeded);
+  }
+  ASSERT_TRUE(wait_for_start("b", 2));
+  HcaClient again(socket(1), 2);
+}
+
+TEST_F(ServeIsolated, AProcessHasASandbox) {
+  start({"connectx,name=a"});
+  EXPECT_EQ(status_of(pid_of("a"), "NoNewPrivs"), "1");
+  if (log().find("sanitizers") == std::string::npos) {
+    EXPECT_EQ(status_of(pid_of("a"), "Seccomp"), "2") << "a filter";
+  }
+}
+
+TEST_F(ServeIsolated, AProcessHasNoDescriptorsOfTheServerButItsOwn) {
+  start({"connectx,name=a", "connectx,name=b"});
+  const auto fds = std::filesystem::path("/proc") / std::to_string(pid_of("a")) / "fd";
+  for (const auto& entry : std::filesystem::directory_iterator(fds)) {
+    const auto target = std::filesystem::read_symlink(entry).string();
+    EXPECT_TRUE(target == "/dev/null" || target.starts_with("socket:") ||
+                target.starts_with("pipe:") || target.starts_with("anon_inode:") ||
+                target.starts_with("/memfd:softhca-"))
+        << target;
+  }
+}
+
+TEST_F(ServeIsolated, TheSocketsAreTheServersAndGoWithIt) {
+  options_.socket_mode = "0640";
+  start({"connectx,name=a"});
+  struct stat status;
+  ASSERT_EQ(::stat(socket(0).c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0640u);
+  stop();
+  EXPECT_FALSE(std::filesystem::exists(socket(0)));
+}
+
+TEST_F(ServeIsolated, TheProcessesEndWithTheServer) {
+  start({"connectx,name=a", "sdxi,name=b"});
+  const auto a = pid_of("a"), b = pid_of("b");
+  ASSERT_TRUE(a > 0 && b > 0);
+  stop();
+  EXPECT_NE(::kill(a, 0), 0);
+  EXPECT_NE(::kill(b, 0), 0);
+}
+
+TEST_F(ServeIsolated, AServerThatIsKilledLeavesNoProcessesAndTheNextOneServesTheSameSockets) {
+  const auto path = (directory_ / "socket").string();
+  const auto start_program = [&] {
+    const auto pid = must(spawn_program(SOFTHCA_PROGRAM,
+                                        {"serve", "--isolate", "--device=connectx,name=a",
+                                         "--socket=" + path, "--control=" + options_.control},
+                                        {}, STDERR_FILENO));
+    EXPECT_TRUE(wait_for_start("a", 1));
+    return pid;
+  };
+  const auto server = start_program();
+  const auto process = pid_of("a");
+  ASSERT_GT(process, 0);
+  ASSERT_EQ(::kill(server, SIGKILL), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(server, &status, 0), server);
+  for (int i = 0; i != 1000 && ::kill(process, 0) == 0; ++i) std::this_thread::sleep_for(5ms);
+  EXPECT_NE(::kill(process, 0), 0);
+  const auto next = start_program();
+  {
+    HcaClient client(path, 1);
+  }
+  ASSERT_EQ(::kill(next, SIGTERM), 0);
+  ASSERT_EQ(::waitpid(next, &status, 0), next);
+  EXPECT_EQ(describe_end(status), "exit status 0");
+}
+
+TEST_F(ServeIsolated, ACaptureShowsWhatCrossesBetweenTheProcesses) {
+  options_.pcap = directory_ / "all.pcapng";
+  start({"connectx,name=a", "connectx,name=b"});
+  {
+    HcaClient a(socket(0), 1), b(socket(1), 2);
+    a.connect(b);
+    b.connect(a);
+    expect_rdma(a, b, 20000);
+  }
+  stop();
+  EXPECT_GT(std::filesystem::file_size(options_.pcap), 40000u);
+}
+
+TEST_F(ServeIsolated, InspectShowsAllFunctionsAndTheProcesses) {
+  start({"connectx,name=a", "sdxi,name=b"});
+  const auto all = nlohmann::json::parse(ask("inspect --json").substr(3));
+  EXPECT_TRUE(all.contains("a") && all.contains("b") && all.contains("processes"));
+  EXPECT_EQ(all["a"]["pci"]["vendor_id"], "0x15b3");
+  const auto one = nlohmann::json::parse(ask("inspect --json b").substr(3));
+  EXPECT_EQ(one, all["b"]);
+  EXPECT_THAT(ask("inspect"), StartsWith("ok\nsofthca:\n  a:\n    pci:\n"));
+  EXPECT_THAT(ask("inspect b"), StartsWith("ok\nb:\n  pci:\n"));
+  EXPECT_EQ(ask("inspect c"), "error: there is no function 'c'\n");
+  EXPECT_EQ(ask("inspect a b"), "error: inspect takes one function, or none for all\n");
+  EXPECT_THAT(ask("shutdown"), StartsWith("error: a request is"));
+}
+
+TEST_F(ServeIsolated, AProcessThatHangsIsAnErrorOfItsOwnAndHoldsUpNobody) {
+  start({"connectx,name=a", "connectx,name=b"});
+  signal_process("a", SIGSTOP);
+  const auto before = util::monotonic_now();
+  const auto all = nlohmann::json::parse(ask("inspect --json").substr(3));
+  EXPECT_THAT(all["a"]["error"].get<std::string>(), HasSubstr("does not answer"));
+  EXPECT_EQ(all["b"]["pci"]["vendor_id"], "0x15b3");
+  EXPECT_LT(util::monotonic_now() - before, 8s);
+  EXPECT_THAT(ask("inspect b"), StartsWith("ok\n"));
+  signal_process("a", SIGCONT);
+  EXPECT_THAT(ask("inspect a"), StartsWith("ok\n")) << "and late answers are nobody else's";
+}
+
+/// SDXI: a client of one function.
+struct Mover {
+  explicit Mover(const std::string& path)
+      : host(connect_host(path)),
+        function(must(driver::sdxi::Function::bring_up(*host))),
+        context(must(function->make_context())) {}
+  driver::DmaBuffer memory(std::byte value) {
+    auto buffer = must(driver::DmaBuffer::allocate(*host, 4096));
+    std::ranges::fill(buffer.bytes(), value);
+    return buffer;
+  }
+  bool copy() {
+    auto from = memory(std::byte{7}), to = memory(std::byte{0});
+    const auto done = context->copy({to.iova()}, {from.iova()}, 4096);
+    return done && context->wait(*done) && to.bytes()[4095] == std::byte{7};
+  }
+
+  std::unique_ptr<driver::VfioUserHost> host;
+  std::unique_ptr<driver::sdxi::Function> function;
+  std::unique_ptr<driver::sdxi::Context> context;
+};
+
+TEST_F(ServeIsolated, FunctionsThatShareKeysCopyEachOthersMemoryInOneProcess) {
+  start({"sdxi,vfs=1,name=pf,workers=1", "sdxi-vf,pf=pf,name=vf", "connectx,name=nic"});
+  EXPECT_GT(pid_of("pf, vf"), 0);
+  Mover pf(socket(0)), vf(socket(1));
+  EXPECT_TRUE(pf.copy() && vf.copy());
+  auto from = vf.memory(std::byte{0x42}), to = pf.memory(std::byte{0});
+  const auto rkey = must(vf.function->grant(pf.function->capabilities().sfunc));
+  const auto akey = must(pf.context->reach(vf.function->capabilities().sfunc, rkey));
+  const auto done = must(pf.context->copy({to.iova()}, {from.iova(), akey}, 4096));
+  must(pf.context->wait(done));
+  EXPECT_EQ(to.bytes()[4095], std::byte{0x42});
+}
+
+TEST_F(ServeIsolated, FaultRulesAreForTheProcessOfTheirFunctionAndOutliveIt) {
+  options_.faults = {"function=b,operation=DSC_DMAB_COPY,do=fail"};
+  start({"sdxi,name=a,guest=one", "sdxi,name=b,guest=two", "connectx,name=nic"});
+  EXPECT_EQ(ask("fault list"),
+            "ok\n1: function=b,operation=DSC_DMAB_COPY,do=fail: matched 0, fired 0\n");
+  EXPECT_EQ(ask("fault add function=a,operation=DSC_DMAB_COPY,nth=2,do=fail"),
+            "ok\n2: function=a,operation=DSC_DMAB_COPY,nth=2,do=fail: matched 0, fired 0\n");
+  EXPECT_EQ(ask("fault add function=nic,do=fail"),
+            "error: nic is no SDXI function: it has no faults\n");
+  EXPECT_EQ(ask("fault add function=c,do=fail"), "error: there is no function 'c'\n");
+  EXPECT_THAT(ask("fault remove 7"), StartsWith("error: there is no rule '7'"));
+  {
+    Mover a(socket(0)), b(socket(1));
+    EXPECT_TRUE(a.copy());
+    EXPECT_FALSE(a.copy());
+    EXPECT_FALSE(b.copy());
+  }
+  EXPECT_THAT(
+      ask("fault list"),
+      HasSubstr("2: function=a,operation=DSC_DMAB_COPY,nth=2,do=fail: matched 2, fired 1\n"));
+  signal_process("a", SIGKILL);
+  ASSERT_TRUE(wait_for_start("a", 2));
+  {
+    Mover a(socket(0));
+    EXPECT_TRUE(a.copy());
+    EXPECT_FALSE(a.copy());
+  }
+  EXPECT_EQ(ask("fault remove 2"), "ok\n");
+  Mover a(socket(0));
+  EXPECT_TRUE(a.copy() && a.copy());
+  EXPECT_THAT(ask("fault clear"), Not(HasSubstr("function=a")));
+  EXPECT_EQ(ask("fault list"), "ok\n");
+}
+
+TEST_F(ServeIsolated, AProgramThatDoesNotStartIsAnError) {
+  refused_ = true;
+  options_.program = "/bin/false";
+  start({"connectx,name=a"});
+  stop();
+  ASSERT_FALSE(result_);
+  EXPECT_THAT(result_.error().message, HasSubstr("a did not start"));
+  EXPECT_FALSE(std::filesystem::exists(socket(0)));
+}
+
+}  // namespace
+}  // namespace softhca::cli
