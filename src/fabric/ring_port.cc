@@ -28,7 +28,7 @@ void RingPort::handle_frame(const wire::Frame& frame) {
   ++counters_.sent;
 }
 
-bool RingPort::receive(std::size_t frames) {
+std::size_t RingPort::receive(std::size_t frames) {
   give_back();
   std::size_t count = 0;
   for (; count != frames && !broken(); ++count) {
@@ -38,7 +38,7 @@ bool RingPort::receive(std::size_t frames) {
     last_.position = in_.position();
   }
   counters_.received += count;
-  return count != 0;
+  return count;
 }
 
 void RingPort::give_back() {

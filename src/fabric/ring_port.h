@@ -35,8 +35,8 @@ class RingPort final : public Receiver {
   void handle_frame(const wire::Frame& frame) override;
   void handle_loopback(const wire::Frame&, std::uint32_t) override {}  // we loop nothing back
 
-  /// Transmits at most `frames` that have come from the other process. True if there was one.
-  bool receive(std::size_t frames);
+  /// Transmits at most `frames` that have come from the other process. Returns how many there were.
+  std::size_t receive(std::size_t frames);
   /// Gives the other process back what is delivered. True if it sleeps and is to be woken, because
   /// there is something for it.
   bool settle();

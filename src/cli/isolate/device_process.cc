@@ -192,7 +192,7 @@ util::Result<void> DeviceProcess::set_up_control() {
 bool DeviceProcess::exchange() {
   bool moved = false, wake = false;
   for (const auto& cable : cables_) {
-    moved |= cable->link.receive(kFramesAtOnce);
+    moved |= cable->link.receive(kFramesAtOnce) != 0;
     moved |= cable->fabric.has_work();
     // All of them: they refer to memory that the next message may unmap.
     while (cable->fabric.deliver(std::numeric_limits<std::size_t>::max())) {

@@ -217,13 +217,13 @@ void GuestProcess::fail_due(util::Time now) {
   }
 }
 
-bool GuestProcess::receive(std::size_t frames) {
-  bool any = false;
+std::size_t GuestProcess::receive(std::size_t frames) {
+  std::size_t count = 0;
   for (const auto& link : links_) {
-    any |= link->receive(frames);
+    count += link->receive(frames);
     if (link->broken()) kill("it broke the rules of its rings");
   }
-  return any;
+  return count;
 }
 
 void GuestProcess::settle() {

@@ -58,8 +58,8 @@ class GuestProcess {
   /// Asks for an answer of control.h. It comes later or at once; if there is none, it is an error.
   void ask(std::string_view request, Answer answer);
 
-  /// Transmits frames that have come from its NICs, at most `frames` for each. True if any.
-  bool receive(std::size_t frames);
+  /// Transmits frames that have come from its NICs, at most `frames` for each. Returns how many.
+  std::size_t receive(std::size_t frames);
   /// Wakes it, if it is to be.
   void settle();
   /// False if there are frames already.

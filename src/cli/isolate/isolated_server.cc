@@ -28,9 +28,9 @@
 namespace softhca::cli {
 namespace {
 
-/// Rounds between two looks at the sockets, and frames of each NIC in one round.
-constexpr unsigned kRoundsPerTurn = 4;
-constexpr std::size_t kFramesAtOnce = 64;
+/// Frames between two looks at the sockets, and of each NIC in one round.
+constexpr std::size_t kFramesPerTurn = 128;
+constexpr std::size_t kFramesAtOnce = 16;
 /// Until all processes are there.
 constexpr auto kStartTime = std::chrono::seconds(30);
 
@@ -191,21 +191,23 @@ void IsolatedServer::turn(util::Time limit) {
   if (events_->run_once(until) != 0) poll_.message(events_->last_called(), util::monotonic_now());
 }
 
-/// Moves frames from process to process. True if there are more.
+/// Moves frames from process to process, in turn. True if there are more.
 bool IsolatedServer::exchange() {
-  for (unsigned round = 0; round != kRoundsPerTurn; ++round) {
-    bool any = false;
-    for (const auto& process : processes_) any |= process->receive(kFramesAtOnce);
+  for (std::size_t frames = 0; frames < kFramesPerTurn;) {
+    std::size_t now = 0;
+    for (const auto& process : processes_) now += process->receive(kFramesAtOnce);
     // No more than what was received: at our end of a link nobody answers.
     for (const auto& [name, one] : switches_) one->deliver(std::numeric_limits<std::size_t>::max());
     for (const auto& process : processes_) process->settle();
-    if (any) {
+    frames += now;
+    if (now != 0) {
       poll_.work(util::monotonic_now());
       continue;
     }
     bool sleeps = true;
     for (const auto& process : processes_) sleeps &= process->prepare_to_sleep();
     if (sleeps) return false;
+    ++frames;  // one that is not there: who says so again and again has an end, too
   }
   return true;
 }
