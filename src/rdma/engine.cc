@@ -271,6 +271,8 @@ void Engine::drop(const QueuePair* qp, Drop counter, Reason why, std::string_vie
 }
 
 void Engine::note(const QueuePair& qp, std::string_view what, Reason why) {
+  // The device has told what it found, in its own words.
+  if (is_of_device(why)) return;
   const auto& info = describe(why);
   notes.info("QP {:#x}: {}: {} ({}, reason {})", qp.qpn().value(), what, info.text, info.section,
              static_cast<unsigned>(why));

@@ -108,6 +108,11 @@ enum class Reason : std::uint8_t {
   kCompletionQueueFailed = 229,
 };
 
+/// What a device found wrong with a request: it has the words.
+constexpr bool is_of_device(Reason reason) {
+  return reason != Reason::kNone && reason < Reason::kKeyUnknown;
+}
+
 struct ReasonInfo {
   Reason reason;
   std::string_view text;

@@ -118,8 +118,7 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   qp.send_ring().consume(std::min(control.basic_blocks(), *available));
   if (fault == WqeFault::kNone) return Fetch::kRequest;
   request.fault = reason_of(fault);
-  const auto& info = describe(fault);
-  note(qp, "malformed send WQE", info.text, info.section);
+  note(qp, "malformed send WQE", describe(fault), request.fault);
   return Fetch::kMalformed;
 }
 
@@ -245,15 +244,16 @@ void Rdma::fail_listed() {
 void Rdma::handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason) {
   const auto type = type_of(event);
   if (is_error(event)) {
-    const auto& info = rdma::describe(reason);
-    note(qp, to_string(type), info.text, info.section);
+    note(qp, to_string(type), rdma::describe(reason), reason);
   }
   parts_.event_queues.post(type, 0, EventQueues::queue_data(qp.qpn()));
 }
 
-void Rdma::note(const QueuePair& qp, std::string_view what, std::string_view reason,
-                std::string_view section) {
-  parts_.notes.info("QP {:#x}: {}: {} ({})", qp.qpn().value(), what, reason, section);
+/// In the form of the transport's own lines.
+template <class Info>
+void Rdma::note(const QueuePair& qp, std::string_view what, const Info& info, rdma::Reason reason) {
+  parts_.notes.info("QP {:#x}: {}: {} ({}, reason {})", qp.qpn().value(), what, info.text,
+                    info.section, static_cast<unsigned>(reason));
 }
 
 // Receive queues that flush --------------------------------------------------------------------

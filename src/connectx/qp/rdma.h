@@ -135,8 +135,8 @@ class Rdma {
   rdma::Fetch fetch_shared(Srqn srqn, rdma::ReceiveRequest& request);
   void complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
   void write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited);
-  void note(const QueuePair& qp, std::string_view what, std::string_view reason,
-            std::string_view section);
+  template <class Info>
+  void note(const QueuePair& qp, std::string_view what, const Info& info, rdma::Reason reason);
 
   CommandResult use_pd_and_uar(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);
   CommandResult use_xrc_domain(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);

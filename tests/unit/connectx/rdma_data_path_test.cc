@@ -2,16 +2,20 @@
 // to each other through the fabric (mlx5 driver interface 8).
 #include "connectx/rdma_data_path.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "connectx/base/timestamp.h"
+#include "connectx/queue/wqe_fault.h"
 #include "pcie/bus_master.h"
 #include "spec/connectx/raw_queues.h"
+#include "util/log.h"
 
 namespace softhca::connectx {
 namespace {
@@ -214,6 +218,19 @@ TEST_F(RdmaDataPath, MalformedWqeEndsInQpOperationErrorAndTheRestIsFlushed) {
   EXPECT_EQ(cqes[2].opcode, Cqe::RESPONDER_ERROR);
   EXPECT_EQ(cqes[2].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
   EXPECT_EQ(host_.query_state(a), state(State::ERR));
+}
+
+TEST_F(RdmaDataPath, AMalformedWqeIsToldOnceWithItsNumberWordsAndSection) {
+  std::vector<std::string> lines;
+  util::set_log_sink([&](util::LogLevel, std::string_view text) { lines.emplace_back(text); });
+  auto [a, b] = host_.connected();
+  send(a, WqeBuilder(Opcode::SEND, static_cast<std::uint16_t>(a.send_producer + 1), a.qpn));
+  host_.run();
+  util::set_log_sink({});
+  const auto& info = describe(WqeFault::kWrongIndex);
+  EXPECT_THAT(lines, ::testing::ElementsAre(fmt::format(
+                         "connectx0: QP {:#x}: malformed send WQE: {} ({}, reason {})", a.qpn,
+                         info.text, info.section, static_cast<int>(WqeFault::kWrongIndex))));
 }
 
 TEST_F(RdmaDataPath, SizesThatCannotBeAreMalformed) {
