@@ -25,9 +25,9 @@ class Port {
  public:
   virtual ~Port() = default;
   /// Queues `frame`, and returns its number. The memory that its segments refer to must stay valid
-  /// and unchanged until released() has come to that number, which happens before the owner's loop
-  /// handles its next host access. Numbers ascend; a frame that is dropped at once has the number
-  /// of the one before it.
+  /// and unchanged until released() has come to that number, which happens before the owner runs
+  /// again; where the host takes memory away earlier, the fabric copies what it still refers to.
+  /// Numbers ascend; a frame that is dropped at once has the number of the one before it.
   virtual std::uint64_t transmit(const wire::Frame& frame) = 0;
   /// Queues `frame` for this port's own receiver and for nobody else, numbered among those of
   /// transmit(): what a NIC sends to itself stays off the wire, and an Ethernet switch would not

@@ -98,6 +98,10 @@ bool Switch::deliver(std::size_t budget) {
   return has_work();
 }
 
+void Switch::settle() {
+  queue_.for_each([](FrameQueue::Entry& entry) { entry.frame.own_segments(); });
+}
+
 void Switch::forward(FrameQueue::Entry& entry) {
   if (entry.port == kPortGone) {
     ++counters_.dropped_port_gone;

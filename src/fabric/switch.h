@@ -47,6 +47,9 @@ class Switch {
   /// are queued behind. True if frames remain. A call from a receiver does nothing.
   bool deliver(std::size_t budget);
   bool has_work() const { return !queue_.empty(); }
+  /// Copies what the queued frames refer to, since memory of a sender is about to go. They are
+  /// delivered as if nothing had happened.
+  void settle();
 
   /// Null for none. @pre `tap` outlives the switch or is replaced before
   void set_tap(Tap* tap);

@@ -98,6 +98,7 @@ util::Result<void> DmaSpace::unmap(Iova iova, std::uint64_t size) {
     return util::fail(
         fmt::format("DMA unmap of {:#x} bytes at {:#x}: no such mapping", size, iova));
   }
+  lose();
   const Paused paused(threads_);
   mappings_.erase(at);
   update_reachable();
@@ -107,6 +108,7 @@ util::Result<void> DmaSpace::unmap(Iova iova, std::uint64_t size) {
 
 void DmaSpace::unmap_all() {
   if (mappings_.empty()) return;
+  lose();
   const Paused paused(threads_);
   mappings_.clear();
   update_reachable();
@@ -115,6 +117,7 @@ void DmaSpace::unmap_all() {
 
 void DmaSpace::set_bus_master(bool enabled) {
   if (enabled == bus_master_) return;
+  if (!enabled) lose();
   const Paused paused(threads_);
   bus_master_ = enabled;
   update_reachable();

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -70,6 +71,9 @@ class DmaSpace {
  public:
   /// The device's own threads, which use translations; null: there are none.
   void set_threads(DeviceThreads* threads) { threads_ = threads; }
+  /// Called before memory goes out of reach: whoever holds a pointer into it, as a frame on its way
+  /// does, takes now what it needs.
+  void set_before_loss(std::function<void()> hook) { before_loss_ = std::move(hook); }
 
   /// Maps [iova, iova + size) to `host`. Fails on size 0, wrap-around, or overlap with another
   /// mapping. The memory must stay valid until it is unmapped.
@@ -121,12 +125,16 @@ class DmaSpace {
   const Mapping* search(Iova iova) const;
   util::Result<void> insert(const Mapping& mapping);
   void update_reachable();
+  void lose() {
+    if (before_loss_) before_loss_();
+  }
 
   std::vector<Mapping> mappings_;
   /// What accesses see: mappings_, or nothing while the function is no bus master.
   std::span<const Mapping> reachable_;
   bool bus_master_ = true;
   DeviceThreads* threads_ = nullptr;
+  std::function<void()> before_loss_;
   std::uint64_t generation_ = 1;
 };
 

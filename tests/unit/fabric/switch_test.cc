@@ -50,6 +50,19 @@ TEST_F(SwitchTest, FloodsBroadcastToAllOtherPorts) {
   EXPECT_THAT(c_.take(), ElementsAre("x"));
 }
 
+TEST_F(SwitchTest, DeliversWhatWasSentThoughItsMemoryGoes) {
+  introduce();
+  std::string memory = "payload of a";
+  a_.port->transmit(frame_of(kB, kA, memory));
+  b_.port->transmit(frame_of(kC, kB, "another"));
+  switch_.settle();
+  memory = "another guest";
+  EXPECT_THAT(b_.take(), IsEmpty());
+  switch_.deliver(kAll);
+  EXPECT_THAT(b_.take(), ElementsAre("payload of a"));
+  EXPECT_THAT(c_.take(), ElementsAre("another"));
+}
+
 TEST_F(SwitchTest, FloodsUnknownUnicastAndMulticast) {
   a_.port->transmit(frame_of(kB, kA, "unknown"));
   a_.port->transmit(frame_of(0x01005e000001, kA, "multicast"));

@@ -206,6 +206,31 @@ TEST_F(DmaSpaceTest, SwitchingBusMasteringEndsTranslations) {
   EXPECT_NE(dma_.generation(), second) << "who found nothing must look again";
 }
 
+TEST_F(DmaSpaceTest, WhoHoldsPointersIsToldBeforeTheirMemoryGoes) {
+  ASSERT_TRUE(dma_.map(0x1000, 64, low_.data(), DmaAccess::kReadWrite));
+  unsigned told = 0;
+  bool reachable = false;
+  dma_.set_before_loss([&] {
+    ++told;
+    reachable = dma_.translate(0x1000, 1, DmaAccess::kRead) != nullptr;
+  });
+  dma_.set_bus_master(false);
+  EXPECT_EQ(told, 1u);
+  EXPECT_TRUE(reachable);
+  dma_.set_bus_master(true);
+  EXPECT_EQ(told, 1u) << "nothing goes";
+  ASSERT_TRUE(dma_.unmap(0x1000, 64));
+  EXPECT_EQ(told, 2u);
+  EXPECT_TRUE(reachable);
+  ASSERT_TRUE(dma_.map(0x1000, 64, low_.data(), DmaAccess::kReadWrite));
+  EXPECT_EQ(told, 2u);
+  dma_.unmap_all();
+  EXPECT_EQ(told, 3u);
+  EXPECT_TRUE(reachable);
+  EXPECT_FALSE(dma_.unmap(0x1000, 64));
+  EXPECT_EQ(told, 3u);
+}
+
 TEST_F(DmaSpaceTest, FindsEveryOneOfManyMappings) {
   std::vector<std::byte> memory(1000 * 16);
   for (std::size_t i = 0; i < 1000; ++i) {
