@@ -123,7 +123,8 @@ class World {
   }
   /// A turn of the loop. What waits for the frames to be read is done in a later one.
   void run() {
-    transport_.run(now_, 64);
+    util::WorkBudget work(50'000);
+    transport_.run(now_, work);
     port_.carry();
   }
 

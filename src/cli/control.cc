@@ -14,6 +14,8 @@
 namespace softhca::cli {
 namespace {
 
+/// What the loop of the server is called beside the functions.
+constexpr std::string_view kLoop = "loop";
 constexpr std::string_view kOk = "ok\n";
 constexpr std::string_view kError = "error: ";
 
@@ -47,7 +49,16 @@ util::Result<std::string> inspect(const ControlTargets& targets, std::string_vie
       return json ? one.to_json() : one.to_text();
     }
   }
-  if (!wanted.empty()) return util::fail(fmt::format("there is no function '{}'", wanted));
+  if (targets.loop != nullptr && (wanted.empty() || wanted == kLoop)) {
+    if (wanted == kLoop) {
+      util::InspectNode one((std::string(kLoop)));
+      targets.loop->inspect(one);
+      return json ? one.to_json() : one.to_text();
+    }
+    targets.loop->inspect(root.child(kLoop));
+  } else if (!wanted.empty()) {
+    return util::fail(fmt::format("there is no function '{}'", wanted));
+  }
   return json ? root.to_json() : root.to_text();
 }
 

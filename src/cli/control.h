@@ -14,6 +14,7 @@
 #include "pcie/function.h"
 #include "sdxi/faults.h"
 #include "util/result.h"
+#include "vfio_user/serve_loop.h"
 
 namespace softhca::cli {
 
@@ -21,6 +22,7 @@ namespace softhca::cli {
 struct ControlTargets {
   std::vector<pcie::Function*> functions;
   sdxi::Faults* faults;
+  const vfio_user::ServeLoop* loop = nullptr;  ///< null: not told about
 };
 
 /// A rule for one of the functions that there are. Fails if it is about none of them.

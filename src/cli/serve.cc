@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <grp.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -36,11 +36,34 @@ std::uint64_t nanoseconds_since_1970() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
+/// All switches, as the loop sees them.
+class Switches final : public vfio_user::Fabric {
+ public:
+  /// Made at the first use of its name.
+  fabric::Switch& named(const std::string& name, fabric::Tap* tap) {
+    auto& found = by_name_[name];
+    if (!found) {
+      found = std::make_unique<fabric::Switch>();
+      found->set_tap(tap);
+    }
+    return *found;
+  }
+  bool has_frames() override {
+    return std::ranges::any_of(by_name_, [](const auto& one) { return one.second->has_work(); });
+  }
+  void deliver(std::size_t frames) override {
+    for (auto& [name, one] : by_name_) one->deliver(frames);
+  }
+
+ private:
+  std::map<std::string, std::unique_ptr<fabric::Switch>> by_name_;
+};
+
 /// Everything that runs, in the order in which it is made; it goes in the opposite order.
 struct Machine {
   std::unique_ptr<vfio_user::ServeLoop> loop;
   std::unique_ptr<fabric::Capture> capture;
-  std::map<std::string, std::unique_ptr<fabric::Switch>> switches;  ///< by name
+  Switches switches;
   std::vector<std::unique_ptr<fabric::Port>> ports;
   sdxi::FunctionGroup group;                         ///< of all SDXI functions
   std::map<std::string, sdxi::Device*> data_movers;  ///< PFs, by name
@@ -57,19 +80,6 @@ struct Machine {
   }
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
-
-  /// True if any frame was delivered. All of them are: they refer to memory that the next message
-  /// may unmap.
-  bool deliver() {
-    bool moved = false;
-    for (auto& [name, fabric] : switches) {
-      while (fabric->has_work()) {
-        moved = true;
-        fabric->deliver(std::numeric_limits<std::size_t>::max());
-      }
-    }
-    return moved;
-  }
 };
 
 util::Result<void> check(const ServeOptions& options) {
@@ -97,13 +107,11 @@ const std::string& port_of(const ServeOptions& options, std::size_t device) {
 /// A NIC, plugged into the switch of its place on the command line.
 std::unique_ptr<pcie::Function> make_device(Machine& machine, const std::string& port,
                                             connectx::DeviceOptions options) {
-  auto& fabric = machine.switches[port];
-  if (!fabric) {
-    fabric = std::make_unique<fabric::Switch>();
-    fabric->set_tap(machine.capture.get());
-  }
-  machine.ports.push_back(fabric->create_port(options.name));
-  return std::make_unique<connectx::Device>(std::move(options), *machine.ports.back());
+  auto& fabric = machine.switches.named(port, machine.capture.get());
+  machine.ports.push_back(fabric.create_port(options.name));
+  auto device = std::make_unique<connectx::Device>(std::move(options), *machine.ports.back());
+  device->dma().set_before_loss([&fabric] { fabric.settle(); });
+  return device;
 }
 
 /// A data mover, which has no port.
@@ -181,6 +189,7 @@ util::Result<void> add_device(Machine& machine, const ServeOptions& options, std
 util::Result<void> set_up_control(Machine& machine, const ServeOptions& options) {
   for (const auto& device : machine.devices) machine.targets.functions.push_back(device.get());
   machine.targets.faults = &machine.group.faults();
+  machine.targets.loop = machine.loop.get();
   for (const auto& text : options.faults) {
     auto rule = parse_fault_for(machine.targets, text);
     if (!rule) return util::fail(fmt::format("--fault {}: {}", text, rule.error().message));
@@ -209,7 +218,8 @@ util::Result<void> serve(const ServeOptions& options) {
     return serve_isolated(options, *specs, switches, *access);
   }
   Machine machine;
-  auto loop = vfio_user::ServeLoop::create({.poll = std::chrono::microseconds(options.poll_us)});
+  auto loop = vfio_user::ServeLoop::create(
+      {.poll = std::chrono::microseconds(options.poll_us), .measure = options.measure_turns});
   if (!loop) return tl::unexpected(loop.error());
   machine.loop = *std::move(loop);
   if (auto signals = machine.loop->events().stop_on_signals(); !signals) return signals;
@@ -225,7 +235,7 @@ util::Result<void> serve(const ServeOptions& options) {
     if (auto added = add_device(machine, options, i, (*specs)[i], *server_of); !added) return added;
   }
   if (auto controlled = set_up_control(machine, options); !controlled) return controlled;
-  machine.loop->set_after_run([&machine] { return machine.deliver(); });
+  machine.loop->set_fabric(machine.switches);
   std::puts("ready");
   std::fflush(stdout);
   machine.loop->run();

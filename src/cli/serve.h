@@ -20,6 +20,7 @@ struct ServeOptions {
   std::vector<std::string> faults;         ///< rules, as --fault takes them
   std::string pcap;                        ///< file to capture to; empty: none
   std::uint32_t poll_us = 20;              ///< see vfio_user::AdaptivePoll
+  bool measure_turns = false;              ///< how long each takes, for inspect
   bool verbose = false;                    ///< log every command
   bool isolate = false;                    ///< a process for each guest
   std::string program = "/proc/self/exe";  ///< what these processes run

@@ -24,6 +24,9 @@ namespace {
 
 constexpr unsigned kBar = 0;
 
+/// Arriving frames may cost a function so much more than their senders paid for.
+constexpr std::int64_t kDebtMax = 5'000'000;
+
 constexpr pcie::ConfigSpace::Identity kIdentity{
     .vendor_id = 0x15B3,
     .device_id = 0x1013,
@@ -132,28 +135,49 @@ void Device::forget_driver() {
   health_.clear();
 }
 
-util::Time Device::run(util::Time now) {
+util::Time Device::run_device(util::Time now) {
   run_time_ = now;
+  overdrawn_ = false;
   notes_.set_time(now);
-  completion_queues().run(now);
-  const bool more_commands = commands().run();
-  run_send_doorbells();
-  const bool initialized = commands().state() == HcaState::kInitialized;
-  const auto next = std::min({rdma().run(now), ethernet().run(now), port_registers().run(now),
-                              initialized ? pages().run(now, event_queues()) : util::kNever});
+  completion_queues().run(now, work());
+  const bool more_commands = commands().run(work());
+  const bool more_doorbells = run_send_doorbells();
+  auto next = port_registers().run(now);
+  if (commands().state() == HcaState::kInitialized) {
+    next = std::min(next, pages().run(now, event_queues()));
+  }
+  if (rdma_first_) next = std::min(next, rdma().run(now, work()));
+  next = std::min(next, ethernet().run(now, work()));
+  if (!rdma_first_) next = std::min(next, rdma().run(now, work()));
+  // Next time the other is first: it may have found all the work done that there is time for.
+  if (work().spent()) rdma_first_ = !rdma_first_;
   // Last: what ran may have made events that are held back.
-  return more_commands ? now : std::min(next, completion_queues().next_event());
+  next = std::min(next, completion_queues().next_event());
+  return more_commands || more_doorbells ? now : next;
 }
 
 void Device::handle_frame(const wire::Frame& frame) {
   // Frames arrive in the turn of the loop in which run() was called: reading the clock again for
   // each would cost a tenth of the time of a packet.
   if (!network_port().accept(frame)) return;
+  // Who arranged to receive at such a cost has no time for more, as a NIC whose buffer is full.
+  if (overdrawn_) return network_port().count_discard(priority_of(frame));
   if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {
-    return network_port().count_received(frame, Service::kRdma);
+    network_port().count_received(frame, Service::kRdma);
+  } else {
+    network_port().count_received(frame, Service::kEthernet);
+    ethernet().handle_frame(frame, run_time_);
+    charge_arrival(ethernet().take_work());
   }
-  network_port().count_received(frame, Service::kEthernet);
-  ethernet().handle_frame(frame, run_time_);
+  auto& keys = memory_keys().table();
+  if (keys.has_work()) charge_arrival(keys.take_work());
+}
+
+/// The sender has paid for what a receiver does with a frame; what is beyond that is the
+/// receiver's.
+void Device::charge_arrival(std::int64_t units) {
+  work().charge(units);
+  overdrawn_ = work().left() < -kDebtMax;
 }
 
 void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
@@ -162,7 +186,10 @@ void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
     network_port().count_looped(frame, Service::kRdma);
   } else if (ethernet().handle_loopback(frame, TransportDomain(domain), run_time_)) {
     network_port().count_looped(frame, Service::kEthernet);
+    charge_arrival(ethernet().take_work());
   }
+  auto& keys = memory_keys().table();
+  if (keys.has_work()) charge_arrival(keys.take_work());
 }
 
 void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) {

@@ -57,8 +57,6 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Device(DeviceOptions options, fabric::Port& port);
   ~Device() override;
 
-  util::Time run(util::Time now) override;
-
   // The parts, in the order in which a driver meets them. They live until the next reset.
   const DeviceOptions& options() const { return options_; }
   CommandInterface& commands() { return *parts_->commands; }
@@ -106,6 +104,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
     ~Parts();
   };
 
+  util::Time run_device(util::Time now) override;
   void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
   void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
   void inspect_device(util::InspectNode& out) const override;
@@ -120,7 +119,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void arm_cq(UarPage uar, std::uint32_t arm_dword, Cqn cqn);
   void update_eq(UarPage uar, std::uint32_t dword, bool arm);
   void ring_send_doorbell(UarPage uar, std::uint32_t number);
-  void run_send_doorbells();
+  bool run_send_doorbells();
+  void charge_arrival(std::int64_t units);
 
   DeviceOptions options_;
   util::Time run_time_;  ///< of the last run()
@@ -134,6 +134,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// Send doorbells rung since the last run(), each number once.
   std::vector<std::uint32_t> rung_;
   std::vector<bool> is_rung_;
+  bool overdrawn_ = false;  ///< arrived frames have cost more than the function may owe
+  bool rdma_first_ = true;  ///< in the next run(), RDMA works before Ethernet
 };
 
 }  // namespace softhca::connectx

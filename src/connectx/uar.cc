@@ -22,6 +22,7 @@ namespace {
 using Page = spec::connectx::uar_page;
 using Number = spec::connectx::cq_doorbell_register;
 
+constexpr std::int64_t kDoorbellWork = 50;
 constexpr std::uint32_t kCqArm = Page::cq_cmd.kOffset;
 constexpr std::uint32_t kCqNumber = Page::cq_n.kOffset;
 constexpr std::uint32_t kEqUpdateAndArm = Page::eq_arm_eqn.kOffset;
@@ -82,8 +83,13 @@ void Device::ring_send_doorbell(UarPage uar, std::uint32_t number) {
   rung_.push_back(number);
 }
 
-void Device::run_send_doorbells() {
-  for (const auto number : rung_) {
+/// True if there are more than there was time for.
+bool Device::run_send_doorbells() {
+  if (rung_.empty()) return false;
+  std::size_t done = 0;
+  while (done != rung_.size() && !work().spent()) {
+    const auto number = rung_[done++];
+    work().charge(kDoorbellWork);
     is_rung_[number] = false;
     if (rdma().owns(Qpn(number))) {
       rdma().doorbell(Qpn(number));
@@ -91,7 +97,12 @@ void Device::run_send_doorbells() {
       ethernet().doorbell(Sqn(number));
     }
   }
-  rung_.clear();
+  if (done == rung_.size()) {
+    rung_.clear();
+    return false;
+  }
+  rung_.erase(rung_.begin(), rung_.begin() + static_cast<std::ptrdiff_t>(done));
+  return true;
 }
 
 }  // namespace softhca::connectx

@@ -19,6 +19,7 @@
 #include "pcie/interrupts.h"
 #include "util/clock.h"
 #include "util/inspect.h"
+#include "util/work_budget.h"
 
 namespace softhca::pcie {
 
@@ -66,9 +67,21 @@ class Function {
   /// they are the host's; the device forgets every address it was given.
   void reset();
 
-  /// Does what is due at `now`, in a bounded amount, and returns when to be called next: `now` or
-  /// earlier for "at once", util::kNever if only a host access or a frame can make work.
-  virtual util::Time run(util::Time now) = 0;
+  /// What run() may do in one call unless the caller says otherwise.
+  static constexpr std::int64_t kRunWork = 200'000;
+
+  /// Does what is due at `now`, about `allowed` units of work (see util::WorkBudget) at most, and
+  /// returns when to be called next: `now` or earlier for "at once", util::kNever if only a host
+  /// access or a frame can make work. What a call does beyond its due, and what arriving frames
+  /// cost beyond theirs, is taken from the calls after it.
+  util::Time run(util::Time now, std::int64_t allowed = kRunWork) {
+    work_.grant(allowed);
+    if (work_.spent()) return now;
+    const auto next = run_device(now);
+    return work_.left() < 0 ? now : next;  // what was overdrawn is paid at once
+  }
+  /// The work of this function, in all.
+  std::int64_t work_done() const { return work_.done(); }
 
   /// What it looks like now: what every function has, then the device's own. May read the host's
   /// memory; not to be called from inside a register access.
@@ -106,6 +119,9 @@ class Function {
   virtual void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) = 0;
   virtual void write_register(unsigned bar, std::uint64_t offset,
                               std::span<const std::byte> in) = 0;
+  /// The device part of run(): goes on until work() is spent, which it charges.
+  virtual util::Time run_device(util::Time now) = 0;
+  util::WorkBudget& work() { return work_; }
   /// The device part of inspect().
   virtual void inspect_device(util::InspectNode& /*out*/) const {}
   /// The device part of reset().
@@ -120,6 +136,7 @@ class Function {
   Interrupts interrupts_;
   DmaSpace dma_;
   DeviceThreads* threads_ = nullptr;
+  util::WorkBudget work_{0};
 };
 
 }  // namespace softhca::pcie

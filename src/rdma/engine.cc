@@ -122,23 +122,38 @@ void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::IbPa
 
 // Doing what is due ------------------------------------------------------------------------------
 
-Time Engine::run(Time time, unsigned budget) {
+Time Engine::run(Time time, util::WorkBudget& work) {
   now = time;
-  for (; budget != 0; --budget) {
-    auto* qp = timers.expired(now);
-    if (qp == nullptr) break;
+  const auto allowed = work.left();
+  auto left = allowed;
+  while (auto* qp = timers.expired(now)) {
     expire(*qp);
+    left -= kStepWork;
+    if (left <= 0) break;
   }
   take_released();
-  while (budget != 0) {
-    auto* qp = ready.pop_front();
-    if (qp == nullptr) break;
-    const auto quota = std::min(budget, kQuantum);
+  const auto sent = counters.tx_bytes;
+  while (auto* qp = ready.pop_front()) {
+    const auto quota = left >= kQuantum * kStepWork ? kQuantum : steps_for(left);
     const auto used = serve(*qp, quota);
-    if (used == quota) mark_ready(*qp);  // there may be more: at the end of the row again
-    budget -= std::max(1u, used);
+    bool more = used == quota;
+    left -= std::max(1u, used) * kStepWork;
+    if (keys.has_work()) {
+      more = more || keys.strained();
+      left -= keys.take_work();
+    }
+    if (more) mark_ready(*qp);  // at the end of the row
+    if (left <= 0) break;
   }
+  const auto bytes = counters.tx_bytes - sent;
+  work.charge(allowed - left + static_cast<std::int64_t>(bytes / kBytesPerUnit));
   return ready.empty() && unreleased.empty() ? std::max(timers.next(), now) : now;
+}
+
+/// How many steps `work` is enough for, at least one.
+unsigned Engine::steps_for(std::int64_t work) {
+  const auto step = std::int64_t{kStepWork};
+  return static_cast<unsigned>(std::max<std::int64_t>((work + step - 1) / step, 1));
 }
 
 void Engine::wait_for_release(QueuePair& qp, std::uint64_t number) {

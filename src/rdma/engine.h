@@ -18,6 +18,7 @@
 #include "rdma/work_queues.h"
 #include "util/budget.h"
 #include "util/notes.h"
+#include "util/work_budget.h"
 #include "wire/ib_header.h"
 
 namespace softhca::rdma {
@@ -46,6 +47,10 @@ class Engine {
  public:
   /// Packets that one QP may send before the next QP has its turn.
   static constexpr unsigned kQuantum = 16;
+  /// What a packet costs, its sender and its receiver together, besides its bytes; and as much for
+  /// a request that is flushed, or a timer.
+  static constexpr unsigned kStepWork = 600;
+  static constexpr unsigned kBytesPerUnit = 16;
 
   Engine(fabric::Port& the_port, KeyTable& the_keys, util::Notes& the_notes,
          const PortOptions& options)
@@ -59,7 +64,7 @@ class Engine {
   // For the verbs and events of Transport --------------------------------------------------------
 
   bool handle_frame(const wire::Frame& frame, util::Time time);
-  util::Time run(util::Time time, unsigned budget);
+  util::Time run(util::Time time, util::WorkBudget& work);
   void set_state(QueuePair& qp, QpState state);
   void forget(QueuePair& qp);
 
@@ -113,6 +118,7 @@ class Engine {
   const wire::IbHeader* make_path_header(QueuePair& qp);
   void take_released();
   unsigned serve(QueuePair& qp, unsigned quota);
+  static unsigned steps_for(std::int64_t work);
   void expire(QueuePair& qp);
   void report(QueuePair& qp);
 };

@@ -218,8 +218,20 @@ class KeyTable {
 
   pcie::DmaSpace& dma() { return dma_; }
 
+  /// The work (util::WorkBudget) of going through pieces of indirect keys since this was last
+  /// asked. A guest chooses how many there are in a packet, so it pays for each.
+  std::int64_t take_work() {
+    return static_cast<std::int64_t>(std::exchange(walked_, 0)) * kPieceWork;
+  }
+  /// Whether there was any. Most packets meet direct keys alone.
+  bool has_work() const { return walked_ != 0; }
+  /// So many that others should have their turn before the next packet.
+  bool strained() const { return walked_ >= kStrain; }
+
  private:
   static constexpr unsigned kIndirectDepthMax = 3;
+  static constexpr std::uint64_t kStrain = 2048;
+  static constexpr std::int64_t kPieceWork = 25;
 
   template <class Visit>
   bool walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length, pcie::DmaAccess access,
@@ -235,6 +247,7 @@ class KeyTable {
   KeyShape shape_;
   std::vector<std::unique_ptr<MemoryKey>> keys_;  ///< by index
   std::unique_ptr<MemoryKey> reserved_;
+  std::uint64_t walked_ = 0;
 };
 
 }  // namespace softhca::rdma

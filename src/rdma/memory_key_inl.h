@@ -55,6 +55,7 @@ bool KeyTable::walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t
       static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), offset) - ends.begin());
   for (; length != 0; ++i) {
     if (i == ends.size()) return false;
+    ++walked_;
     const auto& sge = key.attributes_.indirect[i];
     const auto skip = offset - (ends[i] - sge.length);
     const auto n = std::min<std::uint64_t>(length, sge.length - skip);

@@ -88,6 +88,7 @@ unsigned Requester::send(unsigned quota) {
     } else {
       send_message_packet(e, packets + 1 == kWindowPackets);
     }
+    if (engine_.keys.strained()) break;
   }
   complete_done();
   return used;

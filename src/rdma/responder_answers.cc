@@ -51,6 +51,7 @@ unsigned Responder::answer(unsigned quota) {
     } else if (first.left == 0) {
       pop_answer(true);
     }
+    if (engine_.keys.strained()) return used;
   }
   if (answers_count_ == 0 && reply_due_ && used < quota) {
     ++used;

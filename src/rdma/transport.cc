@@ -101,7 +101,9 @@ bool Transport::handle_frame(const wire::Frame& frame, util::Time now) {
   return engine_->handle_frame(frame, now);
 }
 
-util::Time Transport::run(util::Time now, unsigned budget) { return engine_->run(now, budget); }
+util::Time Transport::run(util::Time now, util::WorkBudget& work) {
+  return engine_->run(now, work);
+}
 
 std::string Transport::inspect() const {
   util::InspectNode all("queue_pairs");

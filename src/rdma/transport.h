@@ -27,6 +27,7 @@
 #include "rdma/work_queues.h"
 #include "util/clock.h"
 #include "util/notes.h"
+#include "util/work_budget.h"
 
 namespace softhca::rdma {
 
@@ -34,9 +35,6 @@ class Engine;
 
 class Transport {
  public:
-  /// Packets that run() sends at most by default.
-  static constexpr unsigned kBudget = 512;
-
   /// `keys` are the device's: what else it does with memory goes by the same keys. So are `notes`,
   /// which name it.
   Transport(fabric::Port& port, KeyTable& keys, util::Notes& notes, const PortOptions& options);
@@ -107,9 +105,10 @@ class Transport {
   /// dropped and counted.
   bool handle_frame(const wire::Frame& frame, util::Time now);
 
-  /// Sends what is due, at most about `budget` packets, and lets timers expire. Returns when to
-  /// call again: `now` if work is left, kNever if nothing is under way.
-  util::Time run(util::Time now, unsigned budget = kBudget);
+  /// Sends what is due and lets timers expire, until `work` is spent: it pays for the packets and
+  /// for what their receiver does with them. Returns when to call again: `now` if work is left,
+  /// kNever if nothing is under way.
+  util::Time run(util::Time now, util::WorkBudget& work);
 
   // For people ---------------------------------------------------------------------------------
 

@@ -125,7 +125,7 @@ void Device::reset_device() {
   registers_.reset();
 }
 
-util::Time Device::run(util::Time now) {
+util::Time Device::run_device(util::Time now) {
   // In D3hot everything rests as it is (No_Soft_Reset), and goes on in D0.
   if (!config().in_d0()) return util::kNever;
   log_.set_now(now);

@@ -37,8 +37,6 @@ class Device final : public pcie::Function, private GroupMember {
   Device(const DeviceOptions& options, FunctionGroup& group, Device& pf);
   ~Device() override;
 
-  util::Time run(util::Time now) override;
-
   // For tools and tests.
   const DeviceOptions& options() const { return options_; }
   const Registers& registers() const { return registers_; }
@@ -52,6 +50,7 @@ class Device final : public pcie::Function, private GroupMember {
   Device(const DeviceOptions& options, FunctionGroup& group, Device* pf);
 
   // pcie::Function
+  util::Time run_device(util::Time now) override;
   void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
   void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
   void inspect_device(util::InspectNode& out) const override;

@@ -30,7 +30,7 @@ class EventLoop {
   using Callback = std::function<void(std::uint32_t events)>;
 
   /// What callbacks of one turn may do in all.
-  static constexpr std::int64_t kTurnWork = 200'000;
+  static constexpr std::int64_t kTurnWork = 100'000;
 
   /// A callback that is called from the loop, once, after raise().
   class Notice {

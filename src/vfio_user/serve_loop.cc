@@ -5,11 +5,13 @@
 namespace softhca::vfio_user {
 namespace {
 
-/// Rounds of work between two looks at the sockets: clients with a waiting vCPU come before a pair
-/// of functions that keep each other busy.
+/// Rounds between two looks at the sockets: clients with a waiting vCPU come before a pair of
+/// functions that keep each other busy.
 constexpr unsigned kRoundsPerTurn = 16;
-/// Rounds that last are fewer: a register read of a third function waits for all of them.
-constexpr auto kWorkPerTurn = std::chrono::microseconds(100);
+/// What a call of run() costs that finds nothing to do.
+constexpr std::int64_t kCallWork = 100;
+/// Frames that are delivered between two looks at what they cost.
+constexpr std::size_t kFramesAtOnce = 32;
 
 }  // namespace
 
@@ -26,23 +28,60 @@ void ServeLoop::run() {
 void ServeLoop::turn(util::Time limit) {
   auto next = std::min(run_functions(), limit);
   if (poll_.look(util::monotonic_now())) next = util::Time::min();
+  times_.end_turn();
   if (events_->run_once(next) != 0) poll_.message(events_->last_called(), util::monotonic_now());
 }
 
 /// When the functions must run again; Time::min() if there is work left now.
 util::Time ServeLoop::run_functions() {
-  auto end = util::kNever;
+  util::WorkBudget budget(kTurnWork);
+  auto next = util::Time::min();
   for (unsigned round = 0; round < kRoundsPerTurn; ++round) {
     const auto now = util::monotonic_now();
-    if (round == 0) end = now + kWorkPerTurn;
-    if (now >= end) break;
-    auto next = util::kNever;
-    for (auto* function : functions_) next = std::min(next, function->run(now));
-    const bool moved = after_run_ && after_run_();
-    if (!moved && next > now) return next;
+    // First: what is on its way refers to memory, and a function that runs may give that back.
+    const bool delivered = deliver(budget);
+    next = delivered ? run_round(now, budget) : util::Time::min();
+    const bool frames = fabric_ != nullptr && fabric_->has_frames();
+    if (delivered && !frames && next > now) break;
+    next = util::Time::min();
+    if (budget.spent()) break;
     poll_.work(now);
   }
-  return util::Time::min();
+  times_.add_work(budget.done());
+  return next;
 }
+
+/// Each function once, beginning with those that did not have their turn.
+util::Time ServeLoop::run_round(util::Time now, util::WorkBudget& budget) {
+  auto next = util::kNever;
+  for (std::size_t i = 0; i != functions_.size(); ++i) {
+    if (budget.spent()) return util::Time::min();
+    auto& served = functions_[first_];
+    first_ = first_ + 1 == functions_.size() ? 0 : first_ + 1;
+    next = std::min(next, served.function->run(now, kRoundWork));
+    budget.charge(kCallWork);
+    count(served, budget);
+  }
+  return next;
+}
+
+/// False if frames are left for the next turn.
+bool ServeLoop::deliver(util::WorkBudget& budget) {
+  if (fabric_ == nullptr) return true;
+  while (fabric_->has_frames()) {
+    if (budget.spent()) return false;
+    fabric_->deliver(kFramesAtOnce);
+    for (auto& served : functions_) count(served, budget);
+  }
+  return true;
+}
+
+void ServeLoop::count(Served& served, util::WorkBudget& budget) {
+  const auto done = served.function->work_done();
+  budget.charge(done - served.counted);
+  served.counted = done;
+}
+
+void ServeLoop::inspect(util::InspectNode& out) const { times_.inspect(out); }
 
 }  // namespace softhca::vfio_user

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
@@ -32,9 +31,6 @@
 namespace softhca::cli {
 namespace {
 
-/// Frames of one ring between two looks at the devices.
-constexpr std::size_t kFramesAtOnce = 64;
-
 /// A NIC's cable. What the NIC sends to itself stays here; the rest goes to the server.
 struct Cable {
   Cable(const std::string& name, util::SharedRing to, util::SharedRing from)
@@ -46,11 +42,11 @@ struct Cable {
   fabric::RingPort link;
 };
 
-class DeviceProcess {
+class DeviceProcess final : private vfio_user::Fabric {
  public:
   explicit DeviceProcess(const ProcessOptions& options)
       : options_(options), doorbell_(options.doorbell) {}
-  ~DeviceProcess() {
+  ~DeviceProcess() override {
     servers_.clear();
     while (!devices_.empty()) devices_.pop_back();  // VFs before their PF
   }
@@ -67,7 +63,9 @@ class DeviceProcess {
   util::Result<std::unique_ptr<pcie::Function>> make(const sdxi::DeviceOptions& spec);
   util::Result<std::unique_ptr<pcie::Function>> make(const VirtualFunctionSpec& spec);
   util::Result<void> set_up_control();
-  bool exchange();
+  // vfio_user::Fabric
+  bool has_frames() override;
+  void deliver(std::size_t frames) override;
 
   const ProcessOptions& options_;
   util::Doorbell doorbell_;
@@ -75,6 +73,7 @@ class DeviceProcess {
   std::unique_ptr<Channel> channel_;
   std::size_t rings_used_ = 0;  ///< of options_.rings
   std::vector<std::unique_ptr<Cable>> cables_;
+  bool moved_ = false;  ///< the last deliver() met frames, and there may be more
   sdxi::FunctionGroup group_;
   std::map<std::string, sdxi::Device*> data_movers_;  ///< PFs, by name
   std::vector<std::unique_ptr<pcie::Function>> devices_;
@@ -124,7 +123,7 @@ util::Result<void> DeviceProcess::set_up_loop() {
   auto loop = vfio_user::ServeLoop::create({.poll = std::chrono::microseconds(options_.poll_us)});
   if (!loop) return tl::unexpected(loop.error());
   loop_ = *std::move(loop);
-  loop_->set_after_run([this] { return exchange(); });
+  loop_->set_fabric(*this);
   group_.workers().set_wake_control([&events = loop_->events()] { events.wake(); });
   return loop_->events().add(doorbell_.fd(), EPOLLIN,
                              [this](std::uint32_t) { doorbell_.answer(); });
@@ -153,7 +152,9 @@ util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(connectx::Devi
   if (!from) return tl::unexpected(from.error());
   auto& cable =
       *cables_.emplace_back(std::make_unique<Cable>(spec.name, *std::move(to), *std::move(from)));
-  return std::make_unique<connectx::Device>(std::move(spec), *cable.port);
+  auto device = std::make_unique<connectx::Device>(std::move(spec), *cable.port);
+  device->dma().set_before_loss([&cable] { cable.fabric.settle(); });
+  return device;
 }
 
 util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(const sdxi::DeviceOptions& spec) {
@@ -188,21 +189,25 @@ util::Result<void> DeviceProcess::set_up_control() {
   return {};
 }
 
-/// Moves frames between the devices and the server. True if there were any.
-bool DeviceProcess::exchange() {
-  bool moved = false, wake = false;
+/// Whether there are any between the devices and the server. If not, we are woken for the next.
+bool DeviceProcess::has_frames() {
+  bool any = moved_;
+  for (const auto& cable : cables_) any |= cable->fabric.has_work();
+  if (any) return true;
+  for (const auto& cable : cables_) any |= !cable->link.prepare_to_sleep();
+  return any;
+}
+
+void DeviceProcess::deliver(std::size_t frames) {
+  bool wake = false;
+  moved_ = false;
   for (const auto& cable : cables_) {
-    moved |= cable->link.receive(kFramesAtOnce) != 0;
-    moved |= cable->fabric.has_work();
-    // All of them: they refer to memory that the next message may unmap.
-    while (cable->fabric.deliver(std::numeric_limits<std::size_t>::max())) {
-    }
+    moved_ |= cable->link.receive(frames) != 0;
+    moved_ |= cable->fabric.has_work();
+    cable->fabric.deliver(frames);
     wake |= cable->link.settle();
   }
   if (wake) doorbell_.ring();
-  if (moved) return true;
-  for (const auto& cable : cables_) moved |= !cable->link.prepare_to_sleep();
-  return moved;
 }
 
 }  // namespace

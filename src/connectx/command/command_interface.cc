@@ -18,10 +18,9 @@ using spec::connectx::event_type;
 using InputHeader = spec::connectx::command_input_header;
 using OutputHeader = spec::connectx::command_output_header;
 
-/// Bytes of inputs and outputs after which run() lets others work: the rest waits for the next
-/// call. A command without either costs as much as so many bytes.
-constexpr std::size_t kRunBudget = 4 << 20;
-constexpr std::size_t kCommandCost = 4 << 10;
+/// What a command costs (util::WorkBudget), besides the bytes of its input and output.
+constexpr std::int64_t kCommandWork = 3000;
+constexpr std::int64_t kBytesPerUnit = 2;
 
 }  // namespace
 
@@ -64,20 +63,19 @@ void CommandInterface::apply_new_queue() {
   device_.forget_driver();
 }
 
-bool CommandInterface::run() {
+bool CommandInterface::run(util::WorkBudget& work) {
   if (new_queue_) apply_new_queue();
   if (quiesce_) {
     // Fast teardown, or a driver that gave up: nothing may touch host memory from here on.
     quiesce_ = false;
     device_.drop_objects();
   }
-  std::size_t bytes = 0;
   unsigned done = 0;
-  while (done < posted_count_ && bytes < kRunBudget) {
+  while (done < posted_count_ && !work.spent()) {
     const unsigned slot = posted_[done++];
     posted_mask_ &= ~(1u << slot);
     execute_slot(slot);
-    bytes += kCommandCost + mailbox_.size();
+    work.charge(kCommandWork + static_cast<std::int64_t>(mailbox_.size()) / kBytesPerUnit);
   }
   std::copy(posted_.begin() + done, posted_.begin() + posted_count_, posted_.begin());
   posted_count_ -= done;

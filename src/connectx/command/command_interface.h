@@ -17,6 +17,7 @@
 #include "connectx/command/command_mailbox.h"
 #include "connectx/command/command_table.h"
 #include "connectx/command/init_segment.h"
+#include "util/work_budget.h"
 
 namespace softhca::connectx {
 
@@ -32,8 +33,8 @@ class CommandInterface {
   /// Notes what was asked for; run() does it.
   void write_init_segment(std::uint64_t offset, std::span<const std::byte> in);
 
-  /// Executes posted commands, a bounded amount. True if some are left.
-  bool run();
+  /// Executes posted commands until `work` is spent. True if some are left.
+  bool run(util::WorkBudget& work);
 
   HcaState state() const { return state_; }
   void set_state(HcaState state) { state_ = state; }

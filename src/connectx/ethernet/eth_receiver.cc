@@ -21,7 +21,9 @@ using spec::connectx::cqe_l4_hdr_type;
 using spec::connectx::tir_disp_type;
 
 /// Tables and groups that one lookup may visit for the price of one frame: drivers chain some ten.
-constexpr std::size_t kStepsPerUnit = 64;
+constexpr std::size_t kStepsDue = 64;
+constexpr std::int64_t kStepWork = 30;
+constexpr std::int64_t kCopyWork = 1500;
 
 std::uint16_t sum_of(const wire::Frame& frame, std::size_t offset, std::size_t size) {
   wire::ChecksumSum sum;
@@ -103,8 +105,10 @@ const wire::Frame& EthReceiver::whole(const wire::Frame& arrived) {
 void EthReceiver::steer(const PacketInfo& packet) {
   deliveries_.clear();
   const auto steps = parts_.steering.classify(match_key_of(packet), deliveries_);
-  work_ += steps / kStepsPerUnit;
-  if (deliveries_.size() > 1) work_ += deliveries_.size() - 1;
+  if (steps > kStepsDue) work_ += static_cast<std::int64_t>(steps - kStepsDue) * kStepWork;
+  if (deliveries_.size() > 1) {
+    work_ += static_cast<std::int64_t>(deliveries_.size() - 1) * kCopyWork;
+  }
 }
 
 void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {

@@ -28,14 +28,14 @@ class EthReceiver {
   explicit EthReceiver(const Parts& parts) : parts_(parts) {}
 
   void receive(const wire::Frame& frame, util::Time now);
-  /// What was done since it was last asked, in units of run()'s budget, beyond one frame's due:
-  /// more copies than one, more tables than drivers chain.
-  std::size_t take_work() { return std::exchange(work_, 0); }
-  /// Whether one of these two has anything to tell.
-  bool has_news() const { return failed_ || work_ != 0; }
+  /// The work since this was last asked, beyond one frame's due: more copies than one, more tables
+  /// than drivers chain.
+  std::int64_t take_work() { return std::exchange(work_, 0); }
   /// Whether a frame has taken an RQ to the error state since it was last asked: its WQEs are to be
   /// flushed.
   bool take_failure() { return std::exchange(failed_, false); }
+  /// Whether it has.
+  bool has_failed() const { return failed_; }
   /// A frame that a TIS of transport domain `domain` has sent (PRM 3.4). False if no TIR takes it.
   bool receive_looped(const wire::Frame& frame, TransportDomain domain, util::Time now);
 
@@ -50,7 +50,7 @@ class EthReceiver {
 
   Parts parts_;
   std::vector<FlowSteering::Delivery> deliveries_;
-  std::size_t work_ = 0;
+  std::int64_t work_ = 0;
   bool failed_ = false;
   ScatterScratch scratch_;
   wire::Frame whole_;  ///< copy of a frame whose ICRC was still to be computed

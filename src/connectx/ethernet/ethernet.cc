@@ -16,11 +16,10 @@ namespace softhca::connectx {
 
 namespace {
 
-/// Steps (frames, NOPs, flushed WQEs) of one SQ before the next has its turn, and of all in one
-/// run(). Other devices of the loop, and the fabric that delivers the frames, have their turn in
-/// between.
-constexpr unsigned kQueueBudget = 64;
-constexpr unsigned kRunBudget = 256;
+/// Steps (frames, NOPs, flushed WQEs) of one SQ before the next has its turn, and what one costs,
+/// the work of its receiver included.
+constexpr unsigned kQueueSteps = 16;
+constexpr std::int64_t kStepWork = 2000;
 constexpr unsigned kFlushBudget = 256;
 /// RQs in the error state are looked at this often for new WQEs to flush. Nobody waits long for
 /// these.
@@ -94,30 +93,29 @@ bool Ethernet::handle_loopback(const wire::Frame& frame, TransportDomain domain,
   return receiver_->receive_looped(frame, domain, now);
 }
 
-util::Time Ethernet::run(util::Time now) {
-  const bool idle = ready_.empty() && debt_ == 0 && !receiver_->has_news();
-  if (idle && now < next_flush_) return next_flush_;
-  // What arrived frames have cost beyond their due is taken from the function's own sending.
-  debt_ += receiver_->take_work();
-  const auto paid = static_cast<unsigned>(std::min<std::size_t>(debt_, kRunBudget));
-  debt_ -= paid;
-  unsigned budget = kRunBudget - paid;
+util::Time Ethernet::run(util::Time now, util::WorkBudget& work) {
+  const bool idle = ready_.empty() && now < next_flush_ && !receiver_->has_failed();
+  return idle ? next_flush_ : run_queues(now, work);
+}
+
+util::Time Ethernet::run_queues(util::Time now, util::WorkBudget& work) {
   std::size_t done = 0;
-  while (done != ready_.size() && budget != 0) {
+  while (done != ready_.size() && !work.spent()) {
     auto* sq = send_queues_->find(ready_[done++]);
     if (sq == nullptr) continue;  // destroyed meanwhile
     sq->scheduled = false;
-    unsigned turn = std::min(kQueueBudget, budget);
-    budget -= turn;
-    sq->run(*transmitter_, now, turn);
-    budget += turn;
+    unsigned steps = kQueueSteps;
+    sq->run(*transmitter_, now, steps);
+    work.charge((kQueueSteps - steps) * kStepWork);
     schedule(*sq);
   }
   ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(done));
   if (receiver_->take_failure()) schedule_flush();
   const auto next_flush = flush_receive_queues(now);
-  return ready_.empty() && debt_ == 0 ? next_flush : now;
+  return ready_.empty() ? next_flush : now;
 }
+
+std::int64_t Ethernet::take_work() { return receiver_->take_work(); }
 
 util::Time Ethernet::flush_receive_queues(util::Time now) {
   if (now < next_flush_) return next_flush_;

@@ -16,6 +16,7 @@
 #include "util/clock.h"
 #include "util/field.h"
 #include "util/notes.h"
+#include "util/work_budget.h"
 #include "wire/frame.h"
 
 namespace softhca::connectx {
@@ -61,7 +62,9 @@ class Ethernet {
   /// takes it.
   bool handle_loopback(const wire::Frame& frame, TransportDomain domain, util::Time now);
   /// Executes posted WQEs. Returns when it must be called next: `now` if WQEs are left.
-  util::Time run(util::Time now);
+  util::Time run(util::Time now, util::WorkBudget& work);
+  /// What arrived frames have cost, beyond the due of one each, since this was last asked.
+  std::int64_t take_work();
 
   hca::ObjectTable<SendQueue, Sqn>& send_queues() { return *send_queues_; }
   hca::ObjectTable<ReceiveQueue, Rqn>& receive_queues() { return *receive_queues_; }
@@ -84,6 +87,7 @@ class Ethernet {
                        CompletionQueue& cq);
 
  private:
+  util::Time run_queues(util::Time now, util::WorkBudget& work);
   util::Time flush_receive_queues(util::Time now);
 
   Parts parts_;
@@ -98,7 +102,6 @@ class Ethernet {
   std::unique_ptr<EthTransmitter> transmitter_;
   std::unique_ptr<EthReceiver> receiver_;
   std::vector<Sqn> ready_;  ///< with WQEs, in the order of their turns
-  std::size_t debt_ = 0;    ///< work done for arrived frames that no run() has paid for
   util::Time next_flush_ = util::kNever;
 };
 

@@ -111,9 +111,9 @@ class CompletionQueues {
     table_.for_each(visit);
   }
 
-  /// Reports the events whose period is over.
-  void run(util::Time now) {
-    moderation_.run(now, [this](Cqn cqn) { table_.find(cqn)->report_held_event(); });
+  /// Reports the events whose period is over, until `work` is spent.
+  void run(util::Time now, util::WorkBudget& work) {
+    moderation_.run(now, work, [this](Cqn cqn) { table_.find(cqn)->report_held_event(); });
   }
   /// When the next one is.
   util::Time next_event() const { return moderation_.next(); }

@@ -9,11 +9,14 @@
 
 #include "connectx/base/numbers.h"
 #include "util/clock.h"
+#include "util/work_budget.h"
 
 namespace softhca::connectx {
 
 class EventModeration {
  public:
+  static constexpr std::int64_t kReportWork = 300;
+
   /// The time of the device's present turn.
   util::Time now() const { return now_; }
 
@@ -31,11 +34,13 @@ class EventModeration {
   /// The CQ has reported what it held until then, or is gone.
   void forget(Cqn cqn, util::Time until) { spare_.push_back(held_.extract({until, cqn})); }
 
-  /// A turn of the device: report(cqn) for each event that is due. It may forget CQs.
+  /// A turn of the device: report(cqn) for each event that is due, until `work` is spent. It may
+  /// forget CQs.
   template <class Report>
-  void run(util::Time now, Report&& report) {
+  void run(util::Time now, util::WorkBudget& work, Report&& report) {
     now_ = now;
-    while (next() <= now) {
+    while (next() <= now && !work.spent()) {
+      work.charge(kReportWork);
       const auto cqn = held_.begin()->cqn;
       spare_.push_back(held_.extract(held_.begin()));
       report(cqn);

@@ -86,11 +86,11 @@ bool Rdma::handle_frame(const wire::Frame& frame, util::Time now) {
   return transport_.handle_frame(frame, now);
 }
 
-util::Time Rdma::run(util::Time now) {
+util::Time Rdma::run(util::Time now, util::WorkBudget& work) {
   now_ = now;
   if (!failing_.empty()) fail_listed();
   if (now >= next_poll_) poll_watched(now);
-  const auto next = std::min(transport_.run(now), next_poll_);
+  const auto next = std::min(transport_.run(now, work), next_poll_);
   if (failing_.empty()) return next;
   fail_listed();
   return now;

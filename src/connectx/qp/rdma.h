@@ -29,6 +29,7 @@
 #include "rdma/transport.h"
 #include "util/clock.h"
 #include "util/notes.h"
+#include "util/work_budget.h"
 
 namespace softhca::connectx {
 
@@ -64,8 +65,8 @@ class Rdma {
   /// False: not a RoCE packet for this device; it is the Ethernet side's. To be asked only while
   /// the vport's roce_en is set.
   bool handle_frame(const wire::Frame& frame, util::Time now);
-  /// Does what is due, a bounded amount. Returns when to call again: `now` if work is left.
-  util::Time run(util::Time now);
+  /// Does what is due, until `work` is spent. Returns when to call again: `now` if work is left.
+  util::Time run(util::Time now, util::WorkBudget& work);
 
   // Objects ------------------------------------------------------------------------------------
 

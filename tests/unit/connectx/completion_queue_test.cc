@@ -83,7 +83,8 @@ class ModeratedCqTest : public CompletionQueueTest {
 
   void pass(util::Duration time) {
     now_ += time;
-    moderation_.run(now_, [this](Cqn cqn) {
+    util::WorkBudget work(100'000);
+    moderation_.run(now_, work, [this](Cqn cqn) {
       EXPECT_EQ(cqn, kCqn);
       cq_->report_held_event();
     });

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "connectx/ethernet/ethernet.h"
 #include "connectx/memory/memory_keys.h"
 #include "util/endian.h"
 
@@ -302,6 +303,11 @@ void EthernetHost::return_looped() {
   for (const auto& [bytes, mark] : std::exchange(port.looped, {})) {
     port.receiver->handle_loopback(wire::Frame::from_bytes(bytes), mark);
   }
+}
+
+util::Time EthernetHost::run_ethernet() {
+  util::WorkBudget work(pcie::Function::kRunWork);
+  return device.ethernet().run(device.now(), work);
 }
 
 void EthernetHost::run_later() {

@@ -76,6 +76,8 @@ class EthernetHost : public FakeHost {
   void arrive(std::span<const std::byte> frame);
   /// Returns what the device has looped back to itself, as the fabric does.
   void return_looped();
+  /// One run() of the Ethernet side, with the work of a whole turn.
+  util::Time run_ethernet();
   /// Runs after everything that is due later has become due.
   void run_later();
   /// How many WQEs an RQ has consumed.

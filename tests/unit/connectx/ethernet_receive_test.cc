@@ -344,7 +344,7 @@ TEST_F(EthernetReceive, WqesArePostedToTheErrorStateToBeFlushed) {
 
 TEST_F(EthernetReceive, RunsOfQueuesThatAreReadyAreNotPolled) {
   host.run();
-  EXPECT_EQ(host.device.ethernet().run(host.device.now()), util::kNever);
+  EXPECT_EQ(host.run_ethernet(), util::kNever);
 }
 
 TEST_F(EthernetReceive, MemoryThatIsGoneStopsTheQueue) {
@@ -359,7 +359,7 @@ TEST_F(EthernetReceive, MemoryThatIsGoneStopsTheQueue) {
   const auto context = answer.as<query_rq_out>().get(query_rq_out::rq_context);
   EXPECT_EQ(context.get(rq_context::state), static_cast<std::uint32_t>(State::ERR));
   EXPECT_EQ(context.get(rq_context::wq).get(wq::hw_counter), 0u) << "nothing was taken";
-  EXPECT_EQ(host.device.ethernet().run(host.device.now()), util::kNever) << "nor is it flushed";
+  EXPECT_EQ(host.run_ethernet(), util::kNever) << "nor is it flushed";
 }
 
 // Receive side scaling ---------------------------------------------------------------------------

@@ -349,13 +349,13 @@ TEST_F(RdmaDataPath, SendPostedInErrorIsFlushed) {
 TEST_F(RdmaDataPath, NothingIsPolledWithoutAQpInError) {
   auto [a, b] = host_.connected();
   host_.run();
-  EXPECT_EQ(host_.device.rdma().run(host_.now), util::kNever);
+  EXPECT_EQ(host_.run_rdma(), util::kNever);
   ASSERT_TRUE(host_.to_error(a));
   host_.run();
-  EXPECT_NE(host_.device.rdma().run(host_.now), util::kNever);
+  EXPECT_NE(host_.run_rdma(), util::kNever);
   ASSERT_TRUE(host_.to_reset(a));
   host_.run(2ms);
-  EXPECT_EQ(host_.device.rdma().run(host_.now), util::kNever);
+  EXPECT_EQ(host_.run_rdma(), util::kNever);
 }
 
 TEST_F(RdmaDataPath, AllQpsInErrorAreLookedAtHoweverManyThereAre) {

@@ -273,4 +273,9 @@ std::uint32_t RdmaTestHost::query_state(const HostQp& qp) {
   return out.as<query_qp_out>().get(query_qp_out::qpc).get(qpc::state);
 }
 
+util::Time RdmaTestHost::run_rdma() {
+  util::WorkBudget work(pcie::Function::kRunWork);
+  return device.rdma().run(now, work);
+}
+
 }  // namespace softhca::connectx::testing

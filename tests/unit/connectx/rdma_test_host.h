@@ -118,6 +118,8 @@ class RdmaTestHost : public FakeHost {
   void post_receive(HostQp& qp, pcie::Iova address, std::uint32_t length);
   std::uint32_t query_state(const HostQp& qp);
 
+  /// One run() of the RDMA side, with the work of a whole turn.
+  util::Time run_rdma();
   /// Lets device and fabric work for `time`.
   void run(util::Duration time = std::chrono::microseconds(20)) { FakeHost::run(time); }
 

@@ -39,7 +39,7 @@ class ScriptedDevice final : public pcie::Function {
     segment.set(init_segment::log_cmdq_size, 5);
     segment.set(init_segment::log_cmdq_stride, 6);
   }
-  util::Time run(util::Time) override { return util::kNever; }
+  util::Time run_device(util::Time) override { return util::kNever; }
 
   /// Writes the answer into the entry. True: the device then gives the entry back.
   std::function<bool(unsigned slot, util::MutableView<command_queue_entry> entry)> answer;

@@ -29,7 +29,7 @@ class Recorder final : public Function {
   Recorder()
       : Function("recorder", {}, kBars,
                  {.vectors = 3, .bar = 0, .table_offset = 0x2000, .pba_offset = 0x2030}) {}
-  util::Time run(util::Time) override { return util::kNever; }
+  util::Time run_device(util::Time) override { return util::kNever; }
   std::vector<Access> reads, writes;
   unsigned resets = 0;
 

@@ -34,7 +34,7 @@ class MsiFunction final : public Function {
     msix().set_sink(&msix_sink);
     interrupts().msi()->set_sink(&sink, Masking::kRegisters);
   }
-  util::Time run(util::Time) override { return util::kNever; }
+  util::Time run_device(util::Time) override { return util::kNever; }
   Recorder sink, msix_sink;
 
  protected:

@@ -70,11 +70,11 @@ TEST_F(BufferOwnership, DatagramsCompleteAfterTheirPayloadIsRead) {
 TEST_F(BufferOwnership, RunIsDueAgainWhileACompletionWaitsForTheFabric) {
   connect(QpType::kUd);
   pair.a.post(*pair.qa, datagram(0, 8));
-  EXPECT_EQ(pair.a.transport.run(pair.now), pair.now);
-  EXPECT_EQ(pair.a.transport.run(pair.now), pair.now);
+  EXPECT_EQ(pair.a.run(pair.now), pair.now);
+  EXPECT_EQ(pair.a.run(pair.now), pair.now);
   EXPECT_TRUE(pair.a.hca.sends.empty());
   pair.carry();
-  EXPECT_EQ(pair.a.transport.run(pair.now), util::kNever);
+  EXPECT_EQ(pair.a.run(pair.now), util::kNever);
   EXPECT_EQ(pair.a.hca.sends.size(), 1u);
 }
 
@@ -88,7 +88,7 @@ TEST_F(BufferOwnership, EachQpCompletesWhatIsReleased) {
   }
   for (unsigned round = 1; round <= 5; ++round) {
     for (unsigned i = 0; i < 50; i += round) pair.a.post(*qps[i], datagram(0, 8));
-    pair.a.transport.run(pair.now);
+    pair.a.run(pair.now);
     if (round == 3) pair.a.transport.destroy_qp(*std::exchange(qps[7], qps[8]));
     pair.drive();
   }
@@ -99,9 +99,9 @@ TEST_F(BufferOwnership, EachQpCompletesWhatIsReleased) {
 TEST_F(BufferOwnership, SqdIsReportedWhenTheLastSendIsRead) {
   connect(QpType::kUc);
   pair.a.post(*pair.qa, write(0, 0x40000, 3000));
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, pair.qa->attributes()));
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   EXPECT_FALSE(pair.qa->drained());
   EXPECT_EQ(pair.a.hca.count(QpEvent::kSqDrained), 0u);
   pair.drive();
@@ -118,9 +118,9 @@ TEST_F(BufferOwnership, FlushedRequestsCompleteAfterWhatWasSentIsRead) {
     fresh.a.use_memory_again();
     // More than one run sends, so that the request is begun and not complete.
     fresh.a.post(*fresh.qa, write(0, 0x40000, 100 * 1024));
-    fresh.a.transport.run(fresh.now, 32);
+    fresh.a.run(fresh.now, 32);
     ASSERT_TRUE(fresh.a.transport.modify(*fresh.qa, QpState::kError, {}));
-    fresh.a.transport.run(fresh.now);
+    fresh.a.run(fresh.now);
     EXPECT_TRUE(fresh.a.hca.sends.empty());
     fresh.drive();
     EXPECT_THAT(fresh.a.hca.send_statuses(), ElementsAre(kFlushed));
@@ -132,9 +132,9 @@ TEST_F(BufferOwnership, AMessageThatFailsHalfwayCompletesAfterItsFirstHalfIsRead
   connect(QpType::kUc);
   pair.a.post(*pair.qa, write(0, 0x40000, 100 * 1024));
   pair.a.post(*pair.qa, write(0x1F000, 0x60000, 8));
-  pair.a.transport.run(pair.now, 32);
+  pair.a.run(pair.now, 32);
   pair.a.keys.find(kKey)->set_free(true);
-  pair.a.transport.run(pair.now, 32);
+  pair.a.run(pair.now, 32);
   EXPECT_TRUE(pair.a.hca.sends.empty());
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kLocalProtection, kFlushed));
@@ -153,13 +153,13 @@ TEST_F(BufferOwnership, ALateAcknowledgementDoesNotCompleteWhatIsBeingSentAgain)
   for (unsigned i = 0; i < 3; ++i) pair.a.post(*pair.qa, write(3000 * i, 0x40000 + 3000 * i, 3000));
   pair.drive_for(1ms);
   pair.now += 1ms;
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   EXPECT_EQ(pair.a.counters.retransmitted_packets, 9u);
   pair.a.transport.handle_frame(wire::Frame::from_bytes(acknowledgement), pair.now);
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   EXPECT_TRUE(pair.a.hca.sends.empty());
   pair.carry();
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess));
   EXPECT_EQ(pair.a.counters.retransmitted_packets, 9u) << "what is acknowledged is not sent again";
   // The QP goes on where it was.
@@ -183,13 +183,13 @@ TEST_F(BufferOwnership, ARefusedRequestCompletesAfterWhatIsSentAgainIsRead) {
   };
   pair.drive_for(1ms);
   pair.now += 1ms;
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   ASSERT_FALSE(refusal.empty());
   pair.a.transport.handle_frame(wire::Frame::from_bytes(refusal), pair.now);
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   EXPECT_TRUE(pair.a.hca.sends.empty());
   pair.carry();
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kRemoteAccess, kFlushed));
   EXPECT_EQ(pair.qa->state(), QpState::kError);
 }
@@ -201,11 +201,11 @@ TEST_F(BufferOwnership, ALocalInvalidateCompletesAfterEarlierFramesAreRead) {
   auto& other = pair.a.create_qp(Qpn(0x100), QpType::kUd, attributes, {});
   Pair::to_rts(pair.a, other, attributes);
   pair.a.post(other, datagram(0, 1000));
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   SendRequest invalidate;
   invalidate.opcode = SendOpcode::kLocal;
   pair.a.post(*pair.qa, invalidate);
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   EXPECT_EQ(pair.a.hca.executed.size(), 1u);
   pair.drive();
   EXPECT_EQ(pair.a.hca.sends.size(), 2u);

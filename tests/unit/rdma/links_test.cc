@@ -265,7 +265,7 @@ TEST_F(InfinibandLink, ALidThatChangesIsInTheNextPacket) {
   pair.a.link.lid = Lid(0x77);
   pair.a.transport.set_link_attributes(pair.a.link);
   pair.a.post(*pair.qa, write(0, 0x40000, 100));
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   pair.carry();
   ASSERT_FALSE(pair.sent.empty());
   EXPECT_EQ(pair.sent[0].packet.address.source_lid, Lid(0x77));

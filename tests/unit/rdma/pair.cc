@@ -184,8 +184,8 @@ void Pair::carry(End& from, const wire::Frame& frame) {
 
 util::Time Pair::run_both() {
   // In this order with every compiler: a seed means the same everywhere.
-  const auto next_a = a.transport.run(now);
-  const auto next_b = b.transport.run(now);
+  const auto next_a = a.run(now);
+  const auto next_b = b.run(now);
   carry();
   return std::min(next_a, next_b);
 }

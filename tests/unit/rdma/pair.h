@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fabric/port.h"
+#include "rdma/engine.h"
 #include "rdma/test_hca.h"
 #include "rdma/transport.h"
 #include "util/clock.h"
@@ -87,6 +88,11 @@ class End final : public fabric::Port {
   LinkAttributes link;  ///< InfiniBand
   util::Notes notes;
   Transport transport;
+  /// transport.run() with work for so many packets.
+  util::Time run(util::Time now, unsigned packets = 512) {
+    util::WorkBudget work(std::int64_t{packets} * Engine::kStepWork);
+    return transport.run(now, work);
+  }
   std::function<void(End&, const wire::Frame&)> on_transmit;
   std::uint64_t transmitted = 0;  ///< frames
   std::uint64_t waiting = 0;      ///< of these, how many a Pair still holds by reference

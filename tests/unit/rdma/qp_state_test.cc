@@ -160,7 +160,7 @@ TEST(Scheduling, QpsTakeTurnsWithinABudget) {
     ++sent[packet.bth.dest_qp.value()];
     return Fate::kLose;
   };
-  EXPECT_EQ(pair.a.transport.run(pair.now, 128), pair.now) << "there is more to send";
+  EXPECT_EQ(pair.a.run(pair.now, 128), pair.now) << "there is more to send";
   pair.carry();
   ASSERT_EQ(sent.size(), 4u);
   for (const auto& [qpn, packets] : sent) EXPECT_EQ(packets, 32u);
@@ -171,7 +171,7 @@ TEST(Scheduling, IdleTransportAsksForNoCall) {
   pair.connect();
   pair.a.post(*pair.qa, write(0, 0, 8));
   pair.drive();
-  EXPECT_EQ(pair.a.transport.run(pair.now), util::kNever);
+  EXPECT_EQ(pair.a.run(pair.now), util::kNever);
 }
 
 TEST(Scheduling, TimersExpireWithinTheBudgetOfARun) {
@@ -183,13 +183,16 @@ TEST(Scheduling, TimersExpireWithinTheBudgetOfARun) {
     Pair::to_rts(pair.a, qp, attributes);
     pair.a.post(qp, write(0, 0, 8));
   }
-  while (pair.a.transport.run(pair.now) == pair.now) pair.carry();
+  while (pair.a.run(pair.now) == pair.now) pair.carry();
   EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u);
   pair.now += 1s;
-  for (std::uint64_t expired = 100; expired <= 1000; expired += 100) {
-    EXPECT_EQ(pair.a.transport.run(pair.now, 100), pair.now);
-    EXPECT_EQ(pair.a.counters.local_ack_timeout_err, expired);
+  unsigned runs = 0;
+  for (std::uint64_t before = 0; pair.a.counters.local_ack_timeout_err != 1000; ++runs) {
+    EXPECT_EQ(pair.a.run(pair.now, 100), pair.now);
+    EXPECT_LE(pair.a.counters.local_ack_timeout_err - before, 110u);
+    before = pair.a.counters.local_ack_timeout_err;
   }
+  EXPECT_LE(runs, 12u);
 }
 
 TEST(Scheduling, ManyTimersExpireInOrder) {
@@ -202,10 +205,10 @@ TEST(Scheduling, ManyTimersExpireInOrder) {
     qps.push_back(&pair.a.create_qp(Qpn(0x100 + i), QpType::kRc, attributes, {}));
     Pair::to_rts(pair.a, *qps.back(), attributes);
     pair.a.post(*qps.back(), write(0, 0, 8));
-    if (i % 5 == 0) pair.a.transport.run(pair.now);
+    if (i % 5 == 0) pair.a.run(pair.now);
   }
   // Some go away while their timers run.
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   for (unsigned i = 0; i < 100; i += 9) pair.a.transport.destroy_qp(*qps[i]);
   pair.drive();
   ASSERT_EQ(pair.a.hca.sends.size(), 88u);

@@ -414,14 +414,14 @@ TEST_F(RcErrors, FlushingIsWorkWithinTheBudgetOfARun) {
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kError, {}));
   EXPECT_EQ(pair.a.hca.fetched, 0u);
   for (std::uint32_t i = 1; i <= 5; ++i) {
-    EXPECT_EQ(pair.a.transport.run(pair.now, 64), pair.now);
+    EXPECT_EQ(pair.a.run(pair.now, 64), pair.now);
     EXPECT_EQ(pair.a.hca.fetched, 64 * i);
   }
 }
 
 TEST_F(RcErrors, RequestsInFlightAreFlushedAndTheirAnswersIgnored) {
   for (int i = 0; i < 5; ++i) pair.a.post(*pair.qa, write(0, 0, 3000));
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kError, {}));
   pair.drive();
   EXPECT_EQ(pair.a.hca.send_statuses(), std::vector(5, kFlushed));
@@ -443,7 +443,7 @@ TEST_F(RcErrors, ReceiveInUseIsFlushedToo) {
 
 TEST_F(RcErrors, ResetDropsEverythingWithoutACompletion) {
   for (int i = 0; i < 5; ++i) pair.a.post(*pair.qa, write(0, 0, 3000));
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kReset, {}));
   pair.a.hca.sends_posted.clear();
   pair.drive();

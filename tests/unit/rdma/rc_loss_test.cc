@@ -298,7 +298,7 @@ TEST_F(RcLoss, ARefusedRequestFailsAlsoIfWhatCameBeforeItWasAboutToBeSentAgain) 
 
 TEST_F(RcLoss, SqDrainFinishesWhatWasBegunAndStartsNothing) {
   pair.a.post(*pair.qa, write(0, 0, 40000));
-  pair.a.transport.run(pair.now, 8);  // begun, not all sent
+  pair.a.run(pair.now, 8);  // begun, not all sent
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, pair.qa->attributes()));
   EXPECT_FALSE(pair.qa->drained());
   pair.a.post(*pair.qa, write(0, 0, 8));
@@ -314,7 +314,7 @@ TEST_F(RcLoss, SqDrainFinishesWhatWasBegunAndStartsNothing) {
 TEST_F(RcLoss, SqDrainRetransmitsWhatIsLost) {
   nth(0, Fate::kLose, is_request);
   pair.a.post(*pair.qa, write(0, 0, 8));
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kSqDrain, pair.qa->attributes()));
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
@@ -377,7 +377,7 @@ TEST_F(RcLoss, PacketFromAnotherHostIsDropped) {
   };
   Pair::to_rts(stranger, qp, attributes);
   stranger.post(qp, write(0, 0x20000, 100));
-  stranger.transport.run(pair.now);
+  stranger.run(pair.now);
   EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kSource), 1u);
 }
 
@@ -395,7 +395,7 @@ TEST_F(RcLoss, FramesForOthersAreNotTaken) {
     ASSERT_TRUE(other.transport.modify(qp, QpState::kReset, {}));
     Pair::to_rts(other, qp, changed);
     other.post(qp, write(0, 0, 8));
-    other.transport.run(pair.now);
+    other.run(pair.now);
     ASSERT_TRUE(other.transport.modify(qp, QpState::kReset, {}));
   };
   to([](auto& x) { x.path.dst_gid = Gid::from_ipv4(0x0A000009); });     // not our address

@@ -141,7 +141,7 @@ TEST_F(Uc, LeavingSqeFlushesInTurnsWhatWasPostedAndSendsWhatComesLater) {
   const auto good = write(0x1000, 0x40000, 100);
   cookies.push_back(good.cookie);
   pair.a.post(*pair.qa, good);
-  EXPECT_EQ(pair.a.transport.run(pair.now, 64), pair.now) << "there is more to flush";
+  EXPECT_EQ(pair.a.run(pair.now, 64), pair.now) << "there is more to flush";
   EXPECT_EQ(pair.a.hca.sends.size(), 64u);
   pair.drive();
   ASSERT_EQ(pair.a.hca.sends.size(), kOld + 1);
@@ -161,9 +161,9 @@ TEST_F(Uc, WhatWasFetchedBeforeSqeIsFlushedAfterIt) {
   bad.sges[0].lkey = MKey(0x999900);
   pair.a.post(*pair.qa, bad);
   pair.a.post(*pair.qa, write(0, 0x40000, 100));
-  pair.a.transport.run(pair.now);
+  pair.a.run(pair.now);
   pair.carry();
-  pair.a.transport.run(pair.now, 1);  // completes the first, and finds the second in error
+  pair.a.run(pair.now, 1);  // completes the first, and finds the second in error
   ASSERT_EQ(pair.qa->state(), QpState::kSqError);
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, pair.qa->attributes()));
   pair.a.post(*pair.qa, write(0, 0x41000, 100));
@@ -181,7 +181,7 @@ TEST_F(Uc, AQueueThatIsFilledAllTheTimeDoesNotHoldTheTransportWhenItLeavesSqe) {
   pair.a.hca.endless_sends = true;
   ASSERT_TRUE(pair.a.transport.modify(*pair.qa, QpState::kRts, pair.qa->attributes()));
   EXPECT_EQ(pair.a.hca.fetched, 0u) << "flushing is work of run()";
-  EXPECT_EQ(pair.a.transport.run(pair.now, 64), pair.now);
+  EXPECT_EQ(pair.a.run(pair.now, 64), pair.now);
   EXPECT_LE(pair.a.hca.fetched, 64u);
 }
 

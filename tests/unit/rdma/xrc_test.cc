@@ -202,7 +202,7 @@ TEST_F(Xrc, AReceiveThatWasBegunIsFlushedWithItsTarget) {
   pair.a.post(*pair.qa, to(kFirst, send(0, 3000)));
   pair.drive_for(10us);
   ASSERT_TRUE(pair.b.transport.modify(*pair.qb, QpState::kError, pair.qb->attributes()));
-  pair.b.transport.run(pair.now);
+  pair.b.run(pair.now);
   ASSERT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kFlushed));
   EXPECT_EQ(pair.b.hca.receives[0].completion.srqn, kFirst);
   EXPECT_EQ(pair.b.hca.receives[0].completion.cookie, 7u);

@@ -11,6 +11,8 @@ namespace {
 
 constexpr rdma::Pd kPd{1};
 constexpr unsigned kLogCountMax = 15;
+/// What a turn may do.
+constexpr std::int64_t kRunWork = 200'000;
 
 }  // namespace
 
@@ -129,7 +131,8 @@ void TinyHca::consume(Cqn cqn, std::uint32_t counter) {
 
 util::Time TinyHca::run(util::Time now) {
   notes_.set_time(now);
-  const auto next = transport_.run(now);
+  util::WorkBudget work(kRunWork);
+  const auto next = transport_.run(now, work);
   // A QP that cannot complete must not go on.
   const auto failed = std::exchange(failing_, {});
   for (const auto qpn : failed) {

@@ -9,8 +9,6 @@
 #include <sys/un.h>
 
 #include <atomic>
-#include <future>
-#include <memory>
 #include <thread>
 
 #include "vfio_user/event_signal.h"
@@ -118,15 +116,6 @@ TEST_F(LifecycleTest, AFunctionThatHoldsDeferredWorkRunsUntilItIsDone) {
     ASSERT_TRUE(client.post_region(0, TestFunction::kDoorbell, bytes_of(vector)));
   settle();
   EXPECT_EQ(signals(fd), 40u);
-}
-
-TEST_F(LifecycleTest, TheHookRunsAfterTheFunctionsAndKeepsThemRunning) {
-  unsigned calls = 0;
-  loop_->set_after_run([&] { return ++calls < 5; });
-  const auto runs = function_.runs;
-  loop_->turn(util::Time{});
-  EXPECT_EQ(calls, 5u);
-  EXPECT_EQ(function_.runs, runs + 5);
 }
 
 TEST_F(LifecycleTest, AStaleSocketFileIsReplaced) {
@@ -399,93 +388,6 @@ TEST(ServeLoop, EndsAtSigtermAndSigint) {
     ::kill(::getpid(), number);
     loop->run();
     EXPECT_TRUE(loop->events().stopped());
-  }
-}
-
-TEST(ServeLoop, EndsWhenStoppedFromAnotherThread) {
-  using std::chrono_literals::operator""us;
-  using std::chrono_literals::operator""s;
-  using Options = vfio_user::ServeLoop::Options;
-  for (const auto& options : {Options{}, Options{.poll = 50us}}) {
-    const std::shared_ptr loop = vfio_user::ServeLoop::create(options).value();
-    std::promise<void> promise;
-    const auto ended = promise.get_future();
-    // One that does not end is left behind, with what it needs.
-    std::thread([loop, over = std::move(promise)]() mutable {
-      loop->run();
-      over.set_value();
-    }).detach();
-    EXPECT_EQ(ended.wait_for(1000us), std::future_status::timeout) << "nobody has stopped it yet";
-    loop->stop();
-    EXPECT_EQ(ended.wait_for(5s), std::future_status::ready);
-  }
-}
-
-class Timer final : public pcie::Function {
- public:
-  Timer()
-      : Function("timer", {}, std::array{pcie::Bar{.size = 4096}},
-                 {.vectors = 1, .bar = 0, .table_offset = 0, .pba_offset = 0x800}) {}
-  util::Time run(util::Time now) override {
-    if (due == util::Time{}) due = now + std::chrono::milliseconds(5);
-    if (now < due) return due;
-    fired_at = now;
-    return util::kNever;
-  }
-  util::Time due{};
-  util::Time fired_at{};
-
- protected:
-  void read_register(unsigned, std::uint64_t, std::span<std::byte>) override {}
-  void write_register(unsigned, std::uint64_t, std::span<const std::byte>) override {}
-  void reset_device() override {}
-};
-
-/// Has always more to do, and takes its time for it.
-class Busy final : public pcie::Function {
- public:
-  explicit Busy(util::Duration work)
-      : Function("busy", {}, std::array{pcie::Bar{.size = 4096}},
-                 {.vectors = 1, .bar = 0, .table_offset = 0, .pba_offset = 0x800}),
-        work_(work) {}
-  util::Time run(util::Time) override {
-    ++runs;
-    for (const auto end = util::monotonic_now() + work_; util::monotonic_now() < end;) {
-    }
-    return util::Time::min();
-  }
-  unsigned runs = 0;
-
- protected:
-  void read_register(unsigned, std::uint64_t, std::span<std::byte>) override {}
-  void write_register(unsigned, std::uint64_t, std::span<const std::byte>) override {}
-  void reset_device() override {}
-
- private:
-  util::Duration work_;
-};
-
-TEST(ServeLoop, LooksAtTheSocketsBetweenRoundsThatLast) {
-  auto loop = vfio_user::ServeLoop::create().value();
-  Busy busy(std::chrono::microseconds(300));
-  loop->add(busy);
-  for (int i = 0; i < 5; ++i) loop->turn(util::Time{});
-  EXPECT_EQ(busy.runs, 5u) << "one round in each turn";
-}
-
-TEST(ServeLoop, CallsAFunctionWhenItAskedToBeCalled) {
-  for (const auto poll : {std::chrono::microseconds(0), std::chrono::microseconds(200)}) {
-    auto loop = vfio_user::ServeLoop::create({.poll = poll}).value();
-    Timer timer;
-    loop->add(timer);
-    const auto limit = util::monotonic_now() + std::chrono::seconds(2);
-    unsigned turns = 0;
-    for (; timer.fired_at == util::Time{} && util::monotonic_now() < limit; ++turns) {
-      loop->turn(util::monotonic_now() + std::chrono::milliseconds(50));
-    }
-    EXPECT_GE(timer.fired_at, timer.due);
-    EXPECT_LT(timer.fired_at - timer.due, std::chrono::milliseconds(500));
-    EXPECT_LT(turns, 10u) << "it slept until then";
   }
 }
 

@@ -47,7 +47,7 @@ class TestFunction final : public pcie::Function {
         {.product_name = "softhca test function", .read_only = {{"PN", "TEST-1"}, {"SN", "0001"}}});
   }
 
-  util::Time run(util::Time) override {
+  util::Time run_device(util::Time) override {
     ++runs;
     // One piece of work each, as a device with bounded runs would.
     if (!doorbells.empty()) {

@@ -1,0 +1,25 @@
+#include "vfio_user/turn_times.h"
+
+#include <time.h>
+
+namespace softhca::vfio_user {
+
+void TurnTimes::end_turn() {
+  ++turns_;
+  if (!measure_) return;
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  const auto time = std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+  if (last_ != util::Duration{}) longest_ = std::max<util::Duration>(longest_, time - last_);
+  last_ = time;
+}
+
+void TurnTimes::inspect(util::InspectNode& out) const {
+  out.add("turns", turns_);
+  out.add("longest_work", static_cast<std::uint64_t>(longest_work_));
+  if (measure_) {
+    out.add("longest_processor_ns", static_cast<std::uint64_t>(longest_.count()));
+  }
+}
+
+}  // namespace softhca::vfio_user

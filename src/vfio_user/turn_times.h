@@ -1,0 +1,32 @@
+// How long the turns of a loop take: for people, and for tests of isolation.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "util/clock.h"
+#include "util/inspect.h"
+
+namespace softhca::vfio_user {
+
+class TurnTimes {
+ public:
+  /// `measure`: read the clock of the thread at the end of each turn, two system calls.
+  explicit TurnTimes(bool measure) : measure_(measure) {}
+
+  /// Units (util::WorkBudget) that functions did in the turn that is under way.
+  void add_work(std::int64_t units) { longest_work_ = std::max(longest_work_, units); }
+  /// The turn has ended; the loop may sleep now, which costs the thread no time of its own.
+  void end_turn();
+
+  void inspect(util::InspectNode& out) const;
+
+ private:
+  bool measure_;
+  std::uint64_t turns_ = 0;
+  std::int64_t longest_work_ = 0;
+  util::Duration last_{};     ///< of the thread's clock, at the end of the last turn
+  util::Duration longest_{};  ///< on the thread's clock
+};
+
+}  // namespace softhca::vfio_user

@@ -1,0 +1,187 @@
+// The loop that serves functions: turns, shares, frames, sleep.
+#include "vfio_user/serve_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <future>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "pcie/function.h"
+#include "util/inspect.h"
+
+namespace softhca {
+namespace {
+
+TEST(ServeLoop, EndsWhenStoppedFromAnotherThread) {
+  using std::chrono_literals::operator""us;
+  using std::chrono_literals::operator""s;
+  using Options = vfio_user::ServeLoop::Options;
+  for (const auto& options : {Options{}, Options{.poll = 50us}}) {
+    const std::shared_ptr loop = vfio_user::ServeLoop::create(options).value();
+    std::promise<void> promise;
+    const auto ended = promise.get_future();
+    // One that does not end is left behind, with what it needs.
+    std::thread([loop, over = std::move(promise)]() mutable {
+      loop->run();
+      over.set_value();
+    }).detach();
+    EXPECT_EQ(ended.wait_for(1000us), std::future_status::timeout) << "nobody has stopped it yet";
+    loop->stop();
+    EXPECT_EQ(ended.wait_for(5s), std::future_status::ready);
+  }
+}
+
+class Timer final : public pcie::Function {
+ public:
+  Timer()
+      : Function("timer", {}, std::array{pcie::Bar{.size = 4096}},
+                 {.vectors = 1, .bar = 0, .table_offset = 0, .pba_offset = 0x800}) {}
+  util::Time run_device(util::Time now) override {
+    if (due == util::Time{}) due = now + std::chrono::milliseconds(5);
+    if (now < due) return due;
+    fired_at = now;
+    return util::kNever;
+  }
+  util::Time due{};
+  util::Time fired_at{};
+
+ protected:
+  void read_register(unsigned, std::uint64_t, std::span<std::byte>) override {}
+  void write_register(unsigned, std::uint64_t, std::span<const std::byte>) override {}
+  void reset_device() override {}
+};
+
+/// Has always more to do, in pieces of a cost.
+class Busy final : public pcie::Function {
+ public:
+  explicit Busy(std::int64_t cost)
+      : Function("busy", {}, std::array{pcie::Bar{.size = 4096}},
+                 {.vectors = 1, .bar = 0, .table_offset = 0, .pba_offset = 0x800}),
+        cost_(cost) {}
+  util::Time run_device(util::Time) override {
+    while (!work().spent()) {
+      work().charge(cost_);
+      ++pieces;
+    }
+    return util::Time::min();
+  }
+  /// As for a frame that arrives.
+  void owe(std::int64_t units) { work().charge(units); }
+  std::uint64_t pieces = 0;
+
+ protected:
+  void read_register(unsigned, std::uint64_t, std::span<std::byte>) override {}
+  void write_register(unsigned, std::uint64_t, std::span<const std::byte>) override {}
+  void reset_device() override {}
+
+ private:
+  std::int64_t cost_;
+};
+
+TEST(ServeLoop, ATurnEndsWhenItsWorkIsDone) {
+  auto loop = vfio_user::ServeLoop::create().value();
+  Busy busy(1000);
+  loop->add(busy);
+  for (std::uint64_t turn = 1; turn <= 5; ++turn) {
+    loop->turn(util::Time{});
+    EXPECT_LE(busy.pieces, turn * (vfio_user::ServeLoop::kTurnWork / 1000 + 1));
+    EXPECT_GE(busy.pieces, turn * (vfio_user::ServeLoop::kTurnWork / 1000 - 25));
+  }
+}
+
+TEST(ServeLoop, FunctionsShareTheirTurnsByTheWorkThatTheyDo) {
+  auto loop = vfio_user::ServeLoop::create().value();
+  std::vector<std::unique_ptr<Busy>> functions;
+  // One whose smallest piece is many times its share, and others.
+  for (const std::int64_t cost : {2'000'000, 1000, 1000, 5000, 100}) {
+    functions.push_back(std::make_unique<Busy>(cost));
+    loop->add(*functions.back());
+  }
+  for (int i = 0; i < 2000; ++i) loop->turn(util::Time{});
+  const auto share = functions[1]->work_done();
+  for (const auto& function : functions) {
+    EXPECT_NEAR(static_cast<double>(function->work_done()) / static_cast<double>(share), 1, 0.05);
+  }
+}
+
+TEST(ServeLoop, WhatAFunctionOwesIsPaidBeforeItRuns) {
+  auto loop = vfio_user::ServeLoop::create().value();
+  Busy busy(1000), debtor(1000);
+  loop->add(busy);
+  loop->add(debtor);
+  constexpr std::int64_t kDebt = 40 * vfio_user::ServeLoop::kRoundWork;
+  debtor.owe(kDebt);
+  while (debtor.pieces == 0) loop->turn(util::Time{});
+  EXPECT_NEAR(static_cast<double>(busy.pieces * 1000), kDebt, kDebt / 10);
+}
+
+/// Frames that cost their receiver something.
+class CostlyFabric final : public vfio_user::Fabric {
+ public:
+  CostlyFabric(Busy& receiver, std::int64_t cost) : receiver_(receiver), cost_(cost) {}
+  bool has_frames() override { return frames != 0; }
+  void deliver(std::size_t most) override {
+    const auto n = std::min(most, frames);
+    receiver_.owe(static_cast<std::int64_t>(n) * cost_);
+    frames -= n;
+    delivered += n;
+  }
+  std::size_t frames = 0;
+  std::size_t delivered = 0;
+
+ private:
+  Busy& receiver_;
+  std::int64_t cost_;
+};
+
+TEST(ServeLoop, AllFramesAreDeliveredBeforeAFunctionRunsAgain) {
+  auto loop = vfio_user::ServeLoop::create().value();
+  Busy receiver(1000), other(1000);
+  CostlyFabric fabric(receiver, vfio_user::ServeLoop::kTurnWork);
+  loop->add(receiver);
+  loop->add(other);
+  loop->set_fabric(fabric);
+  fabric.frames = 100;
+  loop->turn(util::Time{});
+  EXPECT_GE(fabric.delivered, 1u);
+  EXPECT_LT(fabric.delivered, 100u) << "a turn has an end";
+  EXPECT_EQ(other.pieces, 0u);
+  while (fabric.frames != 0) loop->turn(util::Time{});
+  EXPECT_EQ(other.pieces, 0u) << "nobody gave back memory that a frame refers to";
+  loop->turn(util::Time{});
+  EXPECT_GT(other.pieces, 0u);
+}
+
+TEST(ServeLoop, TellsHowLongItsTurnsAre) {
+  auto loop = vfio_user::ServeLoop::create({.measure = true}).value();
+  Busy busy(1000);
+  loop->add(busy);
+  for (int i = 0; i < 3; ++i) loop->turn(util::Time{});
+  util::InspectNode node("loop");
+  loop->inspect(node);
+  EXPECT_NE(node.to_text().find("turns: 3"), std::string::npos) << node.to_text();
+  EXPECT_EQ(node.to_text().find("longest_work: 0"), std::string::npos) << node.to_text();
+  EXPECT_EQ(node.to_text().find("longest_processor_ns: 0"), std::string::npos) << node.to_text();
+}
+
+TEST(ServeLoop, CallsAFunctionWhenItAskedToBeCalled) {
+  for (const auto poll : {std::chrono::microseconds(0), std::chrono::microseconds(200)}) {
+    auto loop = vfio_user::ServeLoop::create({.poll = poll}).value();
+    Timer timer;
+    loop->add(timer);
+    const auto limit = util::monotonic_now() + std::chrono::seconds(2);
+    unsigned turns = 0;
+    for (; timer.fired_at == util::Time{} && util::monotonic_now() < limit; ++turns) {
+      loop->turn(util::monotonic_now() + std::chrono::milliseconds(50));
+    }
+    EXPECT_GE(timer.fired_at, timer.due);
+    EXPECT_LT(timer.fired_at - timer.due, std::chrono::milliseconds(500));
+    EXPECT_LT(turns, 10u) << "it slept until then";
+  }
+}
+
+}  // namespace
+}  // namespace softhca
