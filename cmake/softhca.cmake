@@ -151,11 +151,14 @@ function(softhca_test_host folder)
   target_link_libraries(${folder}_test_host PUBLIC ${folder} ${ARG_LINK} GTest::gmock)
 endfunction()
 
-# softhca_test(<folder> [DEPENDS <folder>...] [LINK <target>...]): tests/unit/<folder>/*_test.cc
+# softhca_test(<folder> [DIRECTORY tests/unit] [DEPENDS <folder>...] [LINK <target>...]): <directory>/<folder>/*_test.cc
 function(softhca_test folder)
-  cmake_parse_arguments(ARG "" "" "DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "DIRECTORY" "DEPENDS;LINK" ${ARGN})
+  if(NOT ARG_DIRECTORY)
+    set(ARG_DIRECTORY tests/unit)
+  endif()
   string(REPLACE "/" "_" name ${folder})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*.cc)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${ARG_DIRECTORY}/${folder}/*.cc)
   if(NOT sources)
     return()
   endif()

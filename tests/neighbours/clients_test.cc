@@ -1,0 +1,183 @@
+// What a client of vfio-user can do: its sockets, descriptors, memory and answers.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "neighbours.h"
+#include "vfio_user/client.h"
+
+namespace softhca::neighbours {
+namespace {
+
+using namespace vfio_user::protocol;
+using vfio_user::Client;
+using vfio_user::UniqueFd;
+
+class ClientNeighbours : public Neighbours {
+ protected:
+  Client connect() const {
+    auto client = must(Client::connect(hostile(), {.timeout = 20s}));
+    (void)must(client.negotiate());
+    const std::array command{std::byte{0x06}, std::byte{0x00}};  // memory space, bus master
+    EXPECT_EQ(client.write_region(kConfigRegion, 4, command), 0);
+    return client;
+  }
+  static UniqueFd memory_file(std::size_t size) {
+    UniqueFd fd(::memfd_create("neighbour", MFD_CLOEXEC));
+    EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size)), 0);
+    return fd;
+  }
+  /// A whole command, `size` bytes of `payload` behind its header.
+  template <class T>
+  static std::vector<std::byte> message(Command command, const T& payload) {
+    const Header header{.message_id = 7,
+                        .command = static_cast<std::uint16_t>(command),
+                        .message_size = sizeof header + sizeof payload,
+                        .flags = 0,
+                        .error = 0};
+    std::vector<std::byte> out(header.message_size);
+    std::memcpy(out.data(), &header, sizeof header);
+    std::memcpy(out.data() + sizeof header, &payload, sizeof payload);
+    return out;
+  }
+};
+
+TEST_F(ClientNeighbours, MemoryThatIsTakenAwayUnderTrafficEndsItsOwnersSessionAlone) {
+  for (int round = 0; round < 5; ++round) {
+    auto client = connect();
+    const auto file = memory_file(16 << 20);
+    ASSERT_EQ(client.map_dma(0, 16 << 20, file.get(), 0), 0);
+    // The address of a command queue in memory that goes: the next doorbell reads it.
+    ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+    const std::array<std::byte, 4> low{std::byte{0}, std::byte{0x10}, std::byte{0}, std::byte{0}};
+    const std::array<std::byte, 4> high{};
+    (void)client.write_region(0, 0x10, high);
+    (void)client.write_region(0, 0x14, low);
+    const std::array<std::byte, 4> bell{std::byte{0}, std::byte{0}, std::byte{0}, std::byte{1}};
+    (void)client.write_region(0, 0x18, bell);
+    EXPECT_TRUE(client.wait_closed());
+  }
+  expect_unharmed();
+}
+
+TEST_F(ClientNeighbours, AsManyMapsAsItCanMakeLeaveRoomForOthers) {
+  const auto before = server_.maps();
+  {
+    auto client = connect();
+    const auto file = memory_file(4096);
+    std::uint64_t made = 0;
+    while (client.map_dma(made * 8192, 4096, file.get(), 0) == 0) ++made;
+    EXPECT_GT(made, 1000u);
+    const LoopHca another_process_fits(server_.socket(2), 5, 4096);
+  }
+  // Each of its thousands of maps that goes is a system call: that is one turn still.
+  expect_unharmed(20 * kTurnMaxNs);
+  for (int i = 0; i < 200 && server_.maps() > before + 50; ++i) std::this_thread::sleep_for(50ms);
+  EXPECT_LE(server_.maps(), before + 50);
+}
+
+TEST_F(ClientNeighbours, RepliesThatNobodyReadsHoldNobody) {
+  auto client = connect();
+  const auto read = message(Command::kRegionRead,
+                            RegionAccess{.offset = 0, .region = kConfigRegion, .count = 4096});
+  const auto end = util::monotonic_now() + 2s;
+  while (util::monotonic_now() < end) {
+    if (::send(client.fd(), read.data(), read.size(), MSG_DONTWAIT) < 0) {
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+  {
+    const auto gone = std::move(client);
+  }
+  expect_unharmed();
+}
+
+TEST_F(ClientNeighbours, DescriptorsBehindMessagesThatNeverEndLeaveSomeForOthers) {
+  const auto before = server_.descriptors();
+  {
+    std::vector<Client> clients;
+    clients.push_back(connect());
+    const UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    const std::array<int, 8> fds{event.get(), event.get(), event.get(), event.get(),
+                                 event.get(), event.get(), event.get(), event.get()};
+    const Header head{.message_id = 1,
+                      .command = static_cast<std::uint16_t>(Command::kDeviceSetIrqs),
+                      .message_size = 1 << 20,
+                      .flags = 0,
+                      .error = 0};
+    (void)clients[0].send_raw(std::as_bytes(std::span(&head, 1)), fds);
+    const std::array<std::byte, 1> more{};
+    for (int i = 0; i < 500; ++i) {
+      if (!clients[0].send_raw(more, fds)) break;
+    }
+    EXPECT_LT(server_.descriptors(), before + 100);
+  }
+  expect_unharmed();
+}
+
+TEST_F(ClientNeighbours, AnEventfdThatBlocksItsWriterHoldsNobody) {
+  const UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  {
+    LoopHca loop(hostile(), 2, 4096);  // brings up a device whose events come by MSI-X
+  }
+  auto client = connect();
+  std::vector<int> fds(8, event.get());
+  ASSERT_EQ(
+      client.set_irqs(kIrqSetDataEventfd | kIrqSetActionTrigger, kMsixIrqIndex, 0, 8, {}, fds), 0);
+  ASSERT_EQ(::fcntl(event.get(), F_SETFL, 0), 0);
+  const std::uint64_t full = UINT64_MAX - 1;
+  ASSERT_EQ(::write(event.get(), &full, sizeof full), 8);
+  for (unsigned vector = 0; vector < 8; ++vector) {
+    (void)client.set_irqs(kIrqSetDataNone | kIrqSetActionTrigger, kMsixIrqIndex, vector, 1);
+  }
+  {
+    const auto gone = std::move(client);
+  }
+  expect_unharmed();
+}
+
+TEST_F(ClientNeighbours, ClientsThatAreKilledLeaveNothingBehind) {
+  const auto descriptors = server_.descriptors();
+  for (int i = 0; i < 100; ++i) {
+    const auto child = ::fork();
+    if (child == 0) {
+      // Nothing of the parent is used but the path: its threads are not here.
+      try {
+        LoopHca loop(hostile(), 2, 1 << 20);
+        std::vector<LoopPair> pairs;
+        for (int j = 0; j < 4; ++j) pairs.push_back(loop.make_pair());
+        const auto piece = loop.piece(0, 1 << 18);
+        for (;;) {
+          for (auto& pair : pairs) {
+            (void)pair.from->post_send({.opcode = driver::SendOpcode::kRdmaWrite,
+                                        .pieces = {&piece, 1},
+                                        .remote_address = loop.iova(1 << 19),
+                                        .rkey = loop.key()});
+          }
+          std::array<driver::Completion, 64> done;
+          (void)loop.cq().poll(done);
+        }
+      } catch (...) {
+      }
+      ::_exit(1);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(i * i * 5));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+  }
+  expect_unharmed();
+  for (int i = 0; i < 200 && server_.descriptors() > descriptors; ++i) {
+    std::this_thread::sleep_for(20ms);
+  }
+  EXPECT_LE(server_.descriptors(), descriptors);
+}
+
+}  // namespace
+}  // namespace softhca::neighbours

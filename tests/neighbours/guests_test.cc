@@ -1,0 +1,127 @@
+// What a guest can do to the device that it has, by its driver or by a program of its own.
+#include <algorithm>
+#include <vector>
+
+#include "neighbours.h"
+
+namespace softhca::neighbours {
+namespace {
+
+using driver::SendOpcode;
+using driver::SendRequest;
+
+using GuestNeighbours = Neighbours;
+
+/// Keeps the queues of `pairs` full of `request` for a while. Returns how many completed.
+std::uint64_t flood(LoopHca& loop, std::vector<LoopPair>& pairs, const SendRequest& request,
+                    util::Duration time) {
+  std::uint64_t completed = 0;
+  std::vector<driver::Completion> done(256);
+  for (const auto end = util::monotonic_now() + time; util::monotonic_now() < end;) {
+    for (auto& pair : pairs) {
+      while (pair.from->post_send(request) == driver::PostStatus::kOk) {
+      }
+    }
+    completed += loop.cq().poll(done);
+  }
+  return completed;
+}
+
+TEST_F(GuestNeighbours, KeysOfKeysOfSingleBytesAreWorkThatTheirGuestPays) {
+  {
+    LoopHca loop(hostile(), 2, 64 << 10);
+    constexpr std::uint32_t kBytes = 4096;
+    // Three levels; each byte is a piece of its own on each of them.
+    auto below = loop.key();
+    auto address = loop.iova();
+    for (int level = 0; level < 3; ++level) {
+      std::vector<LoopHca::Piece> pieces;
+      for (std::uint32_t i = 0; i != kBytes; ++i) pieces.push_back({1, below, address + i});
+      address = 0x100000;
+      below = loop.make_indirect_key(address, pieces);
+    }
+    std::vector<LoopPair> pairs;
+    for (int i = 0; i < 8; ++i) pairs.push_back(loop.make_pair());
+    const driver::Sge piece{address, kBytes, below};
+    const auto completed = flood(loop, pairs,
+                                 {.opcode = SendOpcode::kRdmaWrite,
+                                  .pieces = {&piece, 1},
+                                  .remote_address = address,
+                                  .rkey = below},
+                                 2s);
+    EXPECT_GT(completed, 0u) << "it is slow, and it works";
+  }
+  expect_unharmed();
+}
+
+TEST_F(GuestNeighbours, FullBandwidthOfAnotherLeavesTimeForShortReads) {
+  {
+    LoopHca loop(hostile(), 2, 2 << 20);
+    std::vector<LoopPair> pairs;
+    for (int i = 0; i < 4; ++i) pairs.push_back(loop.make_pair());
+    const auto piece = loop.piece(0, 1 << 20);
+    EXPECT_GT(flood(loop, pairs,
+                    {.opcode = SendOpcode::kRdmaWrite,
+                     .pieces = {&piece, 1},
+                     .remote_address = loop.iova(1 << 20),
+                     .rkey = loop.key()},
+                    2s),
+              0u);
+  }
+  expect_unharmed();
+}
+
+TEST_F(GuestNeighbours, MillionsOfTinyMessagesLeaveTimeForOthers) {
+  {
+    LoopHca loop(hostile(), 2, 64 << 10);
+    std::vector<LoopPair> pairs;
+    for (int i = 0; i < 16; ++i) pairs.push_back(loop.make_pair());
+    const auto piece = loop.piece(0, 8);
+    EXPECT_GT(flood(loop, pairs,
+                    {.opcode = SendOpcode::kRdmaWrite,
+                     .pieces = {&piece, 1},
+                     .remote_address = loop.iova(4096),
+                     .rkey = loop.key()},
+                    2s),
+              0u);
+  }
+  expect_unharmed();
+}
+
+TEST_F(GuestNeighbours, RequestsThatNobodyAnswersTakeBoundedMemory) {
+  const auto before = server_.resident_bytes();
+  {
+    LoopHca loop(hostile(), 2, 4096);
+    std::vector<LoopPair> pairs;
+    const std::vector<std::byte> bytes(64);
+    for (int i = 0; i < 300; ++i) {
+      pairs.push_back(loop.make_pair({.send_cq = loop.cq(),
+                                      .receive_cq = loop.cq(),
+                                      .send = {.requests = 256, .pieces = 1, .inline_size = 64}}));
+      auto& pair = pairs.back();
+      must(pair.to->to_reset());  // the peer is gone
+      while (pair.from->post_send({.inline_data = bytes}) == driver::PostStatus::kOk) {
+      }
+    }
+    EXPECT_TRUE(honest_.advances(3, 20s));
+    EXPECT_LT(server_.resident_bytes() - std::min(before, server_.resident_bytes()), 200u << 20);
+  }
+  expect_unharmed();
+}
+
+TEST_F(GuestNeighbours, AFloodOfBadCommandsAndResetsFloodsNoLog) {
+  const auto before = server_.log_size();
+  for (const auto end = util::monotonic_now() + 3s; util::monotonic_now() < end;) {
+    LoopHca loop(hostile(), 2, 4096);
+    for (int i = 0; i < 200; ++i) {
+      driver::connectx::Request<spec::connectx::nop_in> in(
+          static_cast<spec::connectx::command_opcode>(0xbad));
+      (void)loop.hca().commands().run(in);
+    }
+  }
+  EXPECT_LT(server_.log_size() - before, 200u << 10);
+  expect_unharmed();
+}
+
+}  // namespace
+}  // namespace softhca::neighbours

@@ -1,0 +1,82 @@
+// An HCA behind a vfio-user socket whose queue pairs are connected to each other: what a guest has,
+// in as few lines as an attack needs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "driver/connectx/completion_queue.h"
+#include "driver/connectx/hca.h"
+#include "driver/connectx/protection_domain.h"
+#include "driver/connectx/queue_pair.h"
+#include "driver/dma_memory.h"
+#include "driver/vfio_user_host.h"
+
+namespace softhca::neighbours {
+
+template <class T>
+T must(util::Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+inline void must(const util::Result<void>& result) {
+  if (!result) throw std::runtime_error(result.error().message);
+}
+
+/// Two queue pairs of one HCA, each the other's peer.
+struct LoopPair {
+  std::unique_ptr<driver::connectx::QueuePair> from;
+  std::unique_ptr<driver::connectx::QueuePair> to;
+};
+
+class LoopHca {
+ public:
+  /// `number`: makes its addresses. `memory`: bytes of shared memory for payload.
+  LoopHca(const std::string& socket, unsigned number, std::size_t memory);
+  ~LoopHca();
+  LoopHca(const LoopHca&) = delete;
+  LoopHca& operator=(const LoopHca&) = delete;
+
+  driver::VfioUserHost& host() { return *host_; }
+  driver::connectx::Hca& hca() { return *hca_; }
+  driver::connectx::CompletionQueue& cq() { return *cq_; }
+  std::span<std::byte> memory() { return memory_.bytes(); }
+
+  /// A key for bus addresses [iova(0), iova(size)), that peers may write and read.
+  std::uint32_t key() const { return key_; }
+  std::uint64_t iova(std::size_t offset = 0) const { return memory_.iova(offset); }
+
+  /// One piece of an indirect key.
+  struct Piece {
+    std::uint32_t length;
+    std::uint32_t key;
+    std::uint64_t address;
+  };
+  /// An indirect key: its bytes are those of the pieces, one after the other (PRM 6.4.2).
+  std::uint32_t make_indirect_key(std::uint64_t start, const std::vector<Piece>& pieces);
+
+  LoopPair make_pair(const driver::connectx::QueuePair::Options& options);
+  LoopPair make_pair() { return make_pair({.send_cq = *cq_, .receive_cq = *cq_}); }
+
+  /// A piece of memory() for a work request.
+  driver::Sge piece(std::size_t offset, std::size_t size) const {
+    return {iova(offset), static_cast<std::uint32_t>(size), key_};
+  }
+
+ private:
+  void make_key();
+
+  std::unique_ptr<driver::VfioUserHost> host_;
+  std::unique_ptr<driver::connectx::Hca> hca_;
+  driver::Gid gid_;
+  driver::DmaBuffer memory_;
+  std::unique_ptr<driver::connectx::ProtectionDomain> pd_;
+  std::unique_ptr<driver::connectx::CompletionQueue> cq_;
+  std::uint32_t key_ = 0;
+  std::vector<std::uint32_t> keys_;  ///< all of them
+};
+
+}  // namespace softhca::neighbours
