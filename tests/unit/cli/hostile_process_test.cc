@@ -117,7 +117,9 @@ while True:
   const auto text = ask("inspect");
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, HasSubstr("?[2J"));
-  const auto json = nlohmann::json::parse(ask("inspect --json").substr(3));
+  const auto all = ask("inspect --json").substr(3);
+  ASSERT_TRUE(nlohmann::json::accept(all)) << all;
+  const auto json = nlohmann::json::parse(all);
   EXPECT_EQ(json["b"]["error"], "error: this is not JSON");
   EXPECT_TRUE(json.contains("processes"));
 }

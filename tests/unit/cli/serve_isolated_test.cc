@@ -253,8 +253,10 @@ TEST_F(ServeIsolated, FaultRulesAreForTheProcessOfTheirFunctionAndOutliveIt) {
   start({"sdxi,name=a,guest=one", "sdxi,name=b,guest=two", "connectx,name=nic"});
   EXPECT_EQ(ask("fault list"),
             "ok\n1: function=b,operation=DSC_DMAB_COPY,do=fail: matched 0, fired 0\n");
+  EXPECT_EQ(ask("fault add function=a,context=9,do=fail"),
+            "ok\n2: function=a,context=9,do=fail: matched 0, fired 0\n");
   EXPECT_EQ(ask("fault add function=a,operation=DSC_DMAB_COPY,nth=2,do=fail"),
-            "ok\n2: function=a,operation=DSC_DMAB_COPY,nth=2,do=fail: matched 0, fired 0\n");
+            "ok\n3: function=a,operation=DSC_DMAB_COPY,nth=2,do=fail: matched 0, fired 0\n");
   EXPECT_EQ(ask("fault add function=nic,do=fail"),
             "error: nic is no SDXI function: it has no faults\n");
   EXPECT_EQ(ask("fault add function=c,do=fail"), "error: there is no function 'c'\n");
@@ -267,7 +269,8 @@ TEST_F(ServeIsolated, FaultRulesAreForTheProcessOfTheirFunctionAndOutliveIt) {
   }
   EXPECT_THAT(
       ask("fault list"),
-      HasSubstr("2: function=a,operation=DSC_DMAB_COPY,nth=2,do=fail: matched 2, fired 1\n"));
+      HasSubstr("3: function=a,operation=DSC_DMAB_COPY,nth=2,do=fail: matched 2, fired 1\n"));
+  EXPECT_EQ(ask("fault remove 2"), "ok\n");
   signal_process("a", SIGKILL);
   ASSERT_TRUE(wait_for_start("a", 2));
   {
@@ -275,7 +278,7 @@ TEST_F(ServeIsolated, FaultRulesAreForTheProcessOfTheirFunctionAndOutliveIt) {
     EXPECT_TRUE(a.copy());
     EXPECT_FALSE(a.copy());
   }
-  EXPECT_EQ(ask("fault remove 2"), "ok\n");
+  EXPECT_EQ(ask("fault remove 3"), "ok\n");
   Mover a(socket(0));
   EXPECT_TRUE(a.copy() && a.copy());
   EXPECT_THAT(ask("fault clear"), Not(HasSubstr("function=a")));

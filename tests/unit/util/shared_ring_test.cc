@@ -137,6 +137,9 @@ TEST_F(SharedRingTest, AProducerThatClaimsWhatIsNotReleasedIsBroken) {
   }
   while (!consumer_.next().empty()) {
   }
+  // Up to 16 bytes into the first record, which is read and not released.
+  const auto end = consumer_.position();
+  poke(kData + end, static_cast<std::uint32_t>(kCapacity + 16 - end - 8));
   poke(kWritten, std::uint64_t{kCapacity + 16});
   EXPECT_TRUE(consumer_.next().empty());
   EXPECT_TRUE(consumer_.broken());
