@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "pcie/dma_space.h"
+#include "util/work_budget.h"
 
 namespace softhca::sdxi {
 
@@ -13,6 +14,9 @@ inline constexpr std::int64_t kContextCost = 1024;
 inline constexpr std::int64_t kSignalCost = 16;
 /// An access through a peer.
 inline constexpr std::int64_t kRemoteAccessCost = 64 << 10;
+
+/// Of these in a unit of util::WorkBudget.
+inline constexpr std::int64_t kBytesPerUnit = 8;
 
 /// What the accesses through peers since the last call count for.
 inline std::int64_t remote_cost() {

@@ -246,12 +246,14 @@ void Contexts::after_turn(Context& context, Turn turn) {
   }
 }
 
-util::Time Contexts::run(util::Time now) {
+util::Time Contexts::run(util::Time now, util::WorkBudget& work) {
   now_ = now;
   faults_.set_now(now);
   other_function_ = false;
   (void)remote_cost();
-  std::int64_t budget = parts_.options.run_bytes;
+  const auto allowed =
+      std::min<std::int64_t>(parts_.options.run_bytes, work.left() * kBytesPerUnit);
+  auto budget = allowed;
   budget -= take_doorbells(budget);
   scheduler_.look(now);
   stops_.look_at_deadlines(now);
@@ -261,6 +263,7 @@ util::Time Contexts::run(util::Time now) {
     budget -= std::max<std::int64_t>(used, parts_.options.descriptor_bytes);
     tell_who_waits();
   }
+  work.charge((allowed - budget) / kBytesPerUnit);
   function_stop_.go_on();
   tell_who_waits();
   const bool now_again = processor_.other_function() || other_function_ || !doorbells_.empty() ||

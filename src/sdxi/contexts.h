@@ -26,6 +26,7 @@
 #include "sdxi/scheduler.h"
 #include "util/clock.h"
 #include "util/inspect.h"
+#include "util/work_budget.h"
 
 namespace softhca::sdxi {
 
@@ -53,7 +54,7 @@ class Contexts final : public ContextControl, private TurnTaker {
   void note_doorbell(ContextNumber number, std::uint64_t value);
 
   /// Does a bounded amount of work; returns when to be called next.
-  util::Time run(util::Time now);
+  util::Time run(util::Time now, util::WorkBudget& work);
 
   /// Stop:Fn (SDXI 4.3.5): nothing new is begun from now on. It goes on in run().
   void begin_function_stop(bool hard);

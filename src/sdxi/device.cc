@@ -134,7 +134,7 @@ util::Time Device::run_device(util::Time now) {
     group_.propagate_probe(*this, probe());
     mmio_.probe_has_propagated();
   }
-  return state_.run(now);
+  return state_.run(now, work());
 }
 
 Checked<AddressSpace> Device::admit_memory(const RemoteRequest& request) {

@@ -84,7 +84,7 @@ void FunctionState::halt(const Refusal& refusal, std::optional<ContextNumber> co
   if (registers_.ctl0.get(spec::mmio_ctl0::fn_err_intr_en) != 0) own_interrupt_.raise();
 }
 
-util::Time FunctionState::run(util::Time now) {
+util::Time FunctionState::run(util::Time now, util::WorkBudget& work) {
   switch (registers_.gsv()) {
     case fn_gsv::GSV_STOP:
     case fn_gsv::GSV_ERROR:
@@ -93,12 +93,12 @@ util::Time FunctionState::run(util::Time now) {
       initialize();
       return now;
     case fn_gsv::GSV_ACTIVE:
-      return contexts_.run(now);
+      return contexts_.run(now, work);
     case fn_gsv::GSV_STOPG_SF:
     case fn_gsv::GSV_STOPG_HD:
       break;
   }
-  const auto next = contexts_.run(now);
+  const auto next = contexts_.run(now, work);
   if (registers_.gsv() == fn_gsv::GSV_ERROR || !contexts_.function_has_stopped()) return next;
   contexts_.drop_all();
   enter(fn_gsv::GSV_STOP);

@@ -26,7 +26,7 @@ class FunctionState final : public FunctionHalt {
   void request(spec::fn_gsr value);
 
   /// Work that is due; returns when to be called next.
-  util::Time run(util::Time now);
+  util::Time run(util::Time now, util::WorkBudget& work);
 
   void halt(const Refusal& refusal, std::optional<ContextNumber> context) override;
 

@@ -128,5 +128,25 @@ TEST(BudgetTest, ARunCopiesAMebibyteAtMost) {
   }
 }
 
+TEST(BudgetTest, WhatIsCopiedIsPaidFromWhatTheLoopAllows) {
+  FunctionGroup group;
+  Machine m(group);
+  m.activate();
+  constexpr std::uint64_t kSize = 8u << 20;
+  constexpr std::int64_t kAllowed = 1000;
+  const auto from = m.allocate(kSize), to = m.allocate(kSize);
+  m.start_context(1);
+  m.submit(m.context(1), copy(from, to, kSize));
+  const auto before = m.device->work_done();
+  for (int i = 1; i <= 100; ++i) {
+    EXPECT_EQ(m.device->run(m.now(), kAllowed), m.now()) << "there is more to copy, or to pay";
+    // A context's turn is not cut.
+    EXPECT_LE(m.device->work_done() - before, i * kAllowed + m.device->options().turn_bytes / 8);
+  }
+  EXPECT_LT(m.device->contexts().statistics().bytes, 2u << 20);
+  m.run();
+  EXPECT_GE(m.device->work_done() - before, std::int64_t{kSize} / 8);
+}
+
 }  // namespace
 }  // namespace softhca::sdxi::test
