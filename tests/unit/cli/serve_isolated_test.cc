@@ -255,8 +255,8 @@ TEST_F(ServeIsolated, FaultRulesAreForTheProcessOfTheirFunctionAndOutliveIt) {
             "ok\n1: function=b,operation=DSC_DMAB_COPY,do=fail: matched 0, fired 0\n");
   EXPECT_EQ(ask("fault add function=a,context=9,do=fail"),
             "ok\n2: function=a,context=9,do=fail: matched 0, fired 0\n");
-  EXPECT_EQ(ask("fault add function=a,operation=DSC_DMAB_COPY,nth=2,do=fail"),
-            "ok\n3: function=a,operation=DSC_DMAB_COPY,nth=2,do=fail: matched 0, fired 0\n");
+  EXPECT_EQ(ask("fault add function=a,operation=DSC_DMAB_COPY,every=2,do=fail"),
+            "ok\n3: function=a,operation=DSC_DMAB_COPY,every=2,do=fail: matched 0, fired 0\n");
   EXPECT_EQ(ask("fault add function=nic,do=fail"),
             "error: nic is no SDXI function: it has no faults\n");
   EXPECT_EQ(ask("fault add function=c,do=fail"), "error: there is no function 'c'\n");
@@ -269,7 +269,7 @@ TEST_F(ServeIsolated, FaultRulesAreForTheProcessOfTheirFunctionAndOutliveIt) {
   }
   EXPECT_THAT(
       ask("fault list"),
-      HasSubstr("3: function=a,operation=DSC_DMAB_COPY,nth=2,do=fail: matched 2, fired 1\n"));
+      HasSubstr("3: function=a,operation=DSC_DMAB_COPY,every=2,do=fail: matched 2, fired 1\n"));
   EXPECT_EQ(ask("fault remove 2"), "ok\n");
   signal_process("a", SIGKILL);
   ASSERT_TRUE(wait_for_start("a", 2));
