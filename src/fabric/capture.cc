@@ -1,5 +1,9 @@
 #include "fabric/capture.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <utility>
 
 #include "util/log.h"
@@ -8,6 +12,16 @@ namespace softhca::fabric {
 namespace {
 
 constexpr std::size_t kBufferSize = 256 * 1024;
+
+/// What guests say to each other is for the owner of the file alone, whatever the umask is and
+/// whoever may read the file that is there already.
+void make_private(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600);
+  if (fd < 0) return;  // opening it for good tells why
+  struct stat status;
+  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) (void)::fchmod(fd, 0600);
+  ::close(fd);
+}
 
 }  // namespace
 
@@ -20,6 +34,7 @@ util::Result<std::unique_ptr<Capture>> Capture::create(const std::string& path, 
 Capture::Capture(std::string path, Clock clock)
     : path_(std::move(path)), clock_(std::move(clock)), buffer_(kBufferSize) {
   file_.rdbuf()->pubsetbuf(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+  make_private(path_);
   file_.open(path_, std::ios::binary | std::ios::trunc);
   if (!file_) return;
   writer_ = std::make_unique<wire::PcapngWriter>(file_);

@@ -16,7 +16,7 @@ namespace softhca::fabric {
 
 /// A frame stands in the file once, as outbound on the interface of the port that sent it.
 /// Written out at least every kFlushInterval while frames flow, when flush() is called (a loop
-/// does so before it sleeps), and at destruction.
+/// does so before it sleeps), and at destruction. Its owner alone may read it.
 class Capture final : public Tap {
  public:
   /// Nanoseconds since 1970-01-01 UTC.

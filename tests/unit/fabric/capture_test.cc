@@ -109,6 +109,15 @@ TEST_F(CaptureTest, WritesOutRegularlyOnRequestAndAtTheEnd) {
   EXPECT_EQ(count("fourth"), 1u);
 }
 
+TEST_F(CaptureTest, IsForTheOwnerOfTheFileAlone) {
+  using std::filesystem::perms;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(Capture::create(path_, [&] { return ++now_; }));
+    EXPECT_EQ(std::filesystem::status(path_).permissions(), perms::owner_read | perms::owner_write);
+    std::filesystem::permissions(path_, perms::all);  // and one that was there before
+  }
+}
+
 TEST_F(CaptureTest, SaysWhyAFileCannotBeCreated) {
   const auto capture = Capture::create("/nonexistent/x.pcapng", [] { return 0; });
   ASSERT_FALSE(capture);
