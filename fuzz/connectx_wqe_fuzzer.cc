@@ -175,7 +175,7 @@ void World::tear_down() {
     check(!host_.device.rdma().owns(Qpn(qp.qpn)));
   }
   host_.run(std::chrono::milliseconds(2));
-  check(host_.device.rdma().run(host_.now) == util::kNever);
+  check(host_.run_rdma() == util::kNever);
 }
 
 }  // namespace
