@@ -1,5 +1,6 @@
 #include "util/log_writer.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,9 +28,15 @@ void write_all(int fd, std::string_view text) {
 
 }  // namespace
 
-/// What the thread has in common with the writer, which may go before it.
+/// What the thread has in common with the writer, which may go before it: so the descriptor is its
+/// own, and the caller may close the other one when he likes.
 struct LogWriter::State {
-  State(int to, std::size_t bytes) : fd(to), capacity(bytes) {}
+  State(int to, std::size_t bytes) : fd(::fcntl(to, F_DUPFD_CLOEXEC, 0)), capacity(bytes) {
+    if (fd < 0) throw std::system_error(errno, std::generic_category(), "the log's descriptor");
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { ::close(fd); }
 
   void run() {
     std::unique_lock lock(mutex);

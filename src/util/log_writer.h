@@ -14,7 +14,8 @@ class LogWriter {
  public:
   static constexpr std::size_t kCapacity = std::size_t{1} << 20;
 
-  /// `fd` stays open as long as this. At most `capacity` bytes wait to be written.
+  /// Writes to a duplicate of `fd`. At most `capacity` bytes wait to be written. Throws
+  /// std::system_error if there is no descriptor or thread left.
   explicit LogWriter(int fd, std::size_t capacity = kCapacity);
   /// Waits a moment for the rest to be written, and no longer.
   ~LogWriter();
