@@ -59,7 +59,7 @@ class MessageStream {
   /// Without `discard` descriptors are closed, the socket at the end included.
   explicit MessageStream(UniqueFd socket, Discard discard = nullptr);
   ~MessageStream();
-  MessageStream(MessageStream&&) = default;
+  MessageStream(MessageStream&&) noexcept = default;
   MessageStream& operator=(MessageStream&&) = delete;
 
   int fd() const { return socket_.get(); }
