@@ -24,9 +24,9 @@ std::optional<std::uint32_t> to_number(std::string_view text) {
   const bool hex = text.starts_with("0x") || text.starts_with("0X");
   if (hex) text.remove_prefix(2);
   std::uint32_t number = 0;
-  const auto* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, number, hex ? 16 : 10);
-  if (text.empty() || error != std::errc() || at != end) return std::nullopt;
+  const auto [at, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, hex ? 16 : 10);
+  if (text.empty() || error != std::errc() || at != text.data() + text.size()) return std::nullopt;
   return number;
 }
 
