@@ -117,6 +117,7 @@ util::Result<void> IsolatedServer::set_up_control() {
 
 util::Result<void> IsolatedServer::start_processes() {
   std::vector<std::string> guests;
+  guests.reserve(options_.devices.size());
   for (const auto& text : options_.devices) guests.push_back(guest_of(text));
   groups_ = group_devices(specs_, guests);
   answers_.emplace(specs_, groups_);
