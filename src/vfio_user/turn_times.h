@@ -11,7 +11,7 @@ namespace softhca::vfio_user {
 
 class TurnTimes {
  public:
-  /// `measure`: read the clock of the thread at the end of each turn, two system calls.
+  /// `measure`: read the clock of the thread at the end of each turn, a system call.
   explicit TurnTimes(bool measure) : measure_(measure) {}
 
   /// Units (util::WorkBudget) that functions did in the turn that is under way.

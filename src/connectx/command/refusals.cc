@@ -46,8 +46,8 @@ std::optional<SyndromeMeaning> explain_retired(std::uint32_t syndrome) {
   return std::nullopt;
 }
 
-/// Of commands that the device does not have (one reason can be that of several), or once had not.
-std::optional<SyndromeMeaning> explain_other(std::uint32_t syndrome) {
+/// One reason can be that of several commands.
+std::optional<SyndromeMeaning> explain_missing_command(std::uint32_t syndrome) {
   std::optional<SyndromeMeaning> found;
   for (const auto& spec : command_table()) {
     if (spec.handler != nullptr) continue;
@@ -64,7 +64,7 @@ std::optional<SyndromeMeaning> explain_other(std::uint32_t syndrome) {
     }
     found->commands += spec.name();
   }
-  return found ? found : explain_retired(syndrome);
+  return found;
 }
 
 }  // namespace
@@ -73,7 +73,10 @@ std::span<const RefusalInfo> refusals() { return kRefusals; }
 
 std::optional<SyndromeMeaning> explain_syndrome(std::uint32_t syndrome) {
   const auto at = std::ranges::lower_bound(kRefusals, syndrome, {}, &RefusalInfo::syndrome);
-  if (at == kRefusals.end() || at->syndrome != syndrome) return explain_other(syndrome);
+  if (at == kRefusals.end() || at->syndrome != syndrome) {
+    const auto missing = explain_missing_command(syndrome);
+    return missing ? missing : explain_retired(syndrome);
+  }
   return SyndromeMeaning{.status = at->status,
                          .section = at->section,
                          .text = at->text,
