@@ -17,7 +17,7 @@
 #include "cli/control_socket.h"
 #include "cli/device_spec.h"
 #include "cli/isolate/isolated_server.h"
-#include "fabric/capture.h"
+#include "cli/serve_capture.h"
 #include "fabric/switch.h"
 #include "sdxi/device.h"
 #include "sdxi/faults.h"
@@ -30,21 +30,15 @@
 namespace softhca::cli {
 namespace {
 
-std::uint64_t nanoseconds_since_1970() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
-
 /// All switches, as the loop sees them.
 class Switches final : public vfio_user::Fabric {
  public:
   /// Made at the first use of its name.
-  fabric::Switch& named(const std::string& name, fabric::Tap* tap) {
+  fabric::Switch& named(const std::string& name, fabric::Capture* capture) {
     auto& found = by_name_[name];
     if (!found) {
       found = std::make_unique<fabric::Switch>();
-      found->set_tap(tap);
+      if (capture != nullptr) found->set_tap(&capture->add_tap());
     }
     return *found;
   }
@@ -61,8 +55,8 @@ class Switches final : public vfio_user::Fabric {
 
 /// Everything that runs, in the order in which it is made; it goes in the opposite order.
 struct Machine {
-  std::unique_ptr<vfio_user::ServeLoop> loop;
   std::unique_ptr<fabric::Capture> capture;
+  std::unique_ptr<vfio_user::ServeLoop> loop;
   Switches switches;
   std::vector<std::unique_ptr<fabric::Port>> ports;
   sdxi::FunctionGroup group;                         ///< of all SDXI functions
@@ -218,17 +212,15 @@ util::Result<void> serve(const ServeOptions& options) {
     return serve_isolated(options, *specs, switches, *access);
   }
   Machine machine;
+  auto capture = make_capture(options);
+  if (!capture) return tl::unexpected(capture.error());
+  machine.capture = *std::move(capture);
   auto loop = vfio_user::ServeLoop::create(
       {.poll = std::chrono::microseconds(options.poll_us), .measure = options.measure_turns});
   if (!loop) return tl::unexpected(loop.error());
   machine.loop = *std::move(loop);
   if (auto signals = machine.loop->events().stop_on_signals(); !signals) return signals;
   machine.group.workers().set_wake_control([&events = machine.loop->events()] { events.wake(); });
-  if (!options.pcap.empty()) {
-    auto capture = fabric::Capture::create(options.pcap, nanoseconds_since_1970);
-    if (!capture) return tl::unexpected(capture.error());
-    machine.capture = *std::move(capture);
-  }
   const auto server_of = server_options(options, *access);
   if (!server_of) return tl::unexpected(server_of.error());
   for (std::size_t i = 0; i < options.devices.size(); ++i) {

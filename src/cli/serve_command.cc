@@ -23,6 +23,19 @@ Each device waits on its socket for one client at a time, e.g. QEMU 10.1 or newe
 (guest/run does all of it.) When a client goes, its device is reset and waits for the next.
 SIGINT or SIGTERM end the server.)";
 
+void add_capture(CLI::App& command, ServeOptions& options) {
+  command.add_option("--pcap", options.pcap,
+                     "Capture everything that crosses the switches to this file (pcapng)");
+  command
+      .add_option("--pcap-size", options.pcap_size,
+                  "Bytes that the file may have, e.g. 64M; then the capture ends, or goes on in "
+                  "the next file of --pcap-files")
+      ->transform(CLI::AsSizeValue(false));
+  command.add_option("--pcap-files", options.pcap_files,
+                     "Capture to a ring of so many files, FILE0, FILE1, ...: the next one takes "
+                     "the place of the oldest (as tcpdump -C and -W)");
+}
+
 }  // namespace
 
 CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
@@ -47,8 +60,7 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
                    "What its port is plugged into: switch[:NAME], a switch inside this process "
                    "(default: all on one); one for each --device, the last one serves the rest")
       ->allow_extra_args(false);
-  command->add_option("--pcap", options.pcap,
-                      "Capture everything that crosses the switches (pcapng)");
+  add_capture(*command, options);
   command->add_option("--poll-us", options.poll_us,
                       "Microseconds to look for a client's next message before going to "
                       "sleep, where that has paid before; 0: never [20]");

@@ -1,52 +1,82 @@
-// A capture of all frames of a switch, in one pcapng file with one interface for each port.
+// A capture of all frames of some switches, in pcapng files with one interface for each port.
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "fabric/capture_writer.h"
 #include "fabric/tap.h"
+#include "util/log.h"
 #include "util/result.h"
 #include "wire/pcapng.h"
 
 namespace softhca::fabric {
 
-/// A frame stands in the file once, as outbound on the interface of the port that sent it.
-/// Written out at least every kFlushInterval while frames flow, when flush() is called (a loop
-/// does so before it sleeps), and at destruction. Its owner alone may read it.
-class Capture final : public Tap {
+/// A frame stands in the file once, as outbound on the interface of the port that sent it. It is
+/// there within a fraction of a second. What the disk does not take in time is lost, and the next
+/// frame of the same port tells how many are missing. A file that cannot be written ends the
+/// capture, with a reason in the log.
+class Capture final {
  public:
   /// Nanoseconds since 1970-01-01 UTC.
   using Clock = std::function<std::uint64_t()>;
-  static constexpr std::uint64_t kFlushIntervalNs = 100'000'000;
+  struct Limits {
+    std::uint64_t file_size = 0;  ///< bytes; 0: no limit
+    /// One: when it is full the capture ends. More: a ring of files, the next one takes the place
+    /// of the oldest.
+    unsigned files = 1;
+  };
+  /// Bytes that a file must be able to hold: a few interfaces and the longest frame.
+  static constexpr std::uint64_t kFileSizeMin = 64 * 1024;
 
-  static util::Result<std::unique_ptr<Capture>> create(const std::string& path, Clock clock);
+  /// @pre more than one file has a limit; a limit is at least kFileSizeMin
+  static util::Result<std::unique_ptr<Capture>> create(const std::string& path, Limits limits,
+                                                       Clock clock);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
 
-  void handle_port(std::uint32_t port, std::string_view name) override;
-  void handle_frame(std::uint32_t ingress_port, const wire::Frame& frame) override;
-  void handle_idle() override { flush_if_due(clock_()); }
-  /// No system call if nothing was written since.
-  void flush();
+  /// For one more switch. It is the capture's.
+  Tap& add_tap();
 
+  /// Frames that were seen, and those of them that are lost.
   std::uint64_t frames() const { return frames_; }
+  std::uint64_t lost() const { return lost_; }
 
  private:
-  Capture(std::string path, Clock clock);
-  void flush_if_due(std::uint64_t now);
+  class SwitchTap;
+  struct Interface {
+    std::string name;
+    std::uint32_t id = 0;       ///< in the file that is written
+    std::uint64_t dropped = 0;  ///< since its last frame
+  };
+
+  Capture(std::string path, Limits limits, Clock clock, std::unique_ptr<CaptureWriter> writer);
+  void add_interface(Interface& interface);
+  bool ended();
+  void handle_frame(Interface& interface, const wire::Frame& frame);
+  void encode(const Interface& interface, std::uint64_t now, const wire::Frame& frame);
+  bool fits() const;
+  void begin_file();
+  void lose(Interface& interface);
+  void end(util::LogLevel level, std::string_view reason);
 
   const std::string path_;
+  const Limits limits_;
   const Clock clock_;
-  std::vector<char> buffer_;  ///< must outlive file_
-  std::ofstream file_;
-  std::unique_ptr<wire::PcapngWriter> writer_;
-  std::vector<std::uint32_t> interfaces_;  ///< by port
+  const std::unique_ptr<CaptureWriter> writer_;
+  std::vector<std::unique_ptr<SwitchTap>> taps_;
+  std::vector<std::byte> blocks_;  ///< that are being made
+  std::optional<wire::PcapngWriter> pcapng_;
+  std::uint64_t file_size_ = 0;  ///< of the file that is written
+  std::uint64_t head_size_ = 0;  ///< of it, without frames
   std::uint64_t frames_ = 0;
-  std::uint64_t flushed_at_ = 0;
-  bool unflushed_ = false;
-  bool failed_ = false;
+  std::uint64_t lost_ = 0;
+  bool ended_ = false;
 };
 
 }  // namespace softhca::fabric

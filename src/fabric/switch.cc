@@ -87,14 +87,12 @@ void Switch::set_tap(Tap* tap) {
 bool Switch::deliver(std::size_t budget) {
   if (delivering_) return has_work();
   delivering_ = true;
-  const bool had_work = has_work();
   for (; budget != 0 && !queue_.empty(); --budget) {
     forward(queue_.front());
     if (const auto port = queue_.front().port; port != kPortGone) ports_[port]->release();
     queue_.pop();
   }
   delivering_ = false;
-  if (had_work && !has_work() && tap_ != nullptr) tap_->handle_idle();
   return has_work();
 }
 

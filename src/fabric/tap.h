@@ -15,8 +15,6 @@ class Tap {
   virtual void handle_port(std::uint32_t port, std::string_view name) = 0;
   /// Called once for each frame that the switch carries, whatever becomes of it, in order.
   virtual void handle_frame(std::uint32_t ingress_port, const wire::Frame& frame) = 0;
-  /// All frames are delivered; for a while there may be nothing to do.
-  virtual void handle_idle() = 0;
 };
 
 }  // namespace softhca::fabric

@@ -18,6 +18,7 @@ enum OptionCode : std::uint16_t {
   kInterfaceName = 2,    // 4.2
   kTimeResolution = 9,   // 4.2
   kPacketFlags = 2,      // 4.3.1
+  kDropCount = 4,        // 4.3.1
 };
 
 constexpr std::uint32_t kByteOrderMagic = 0x1a2b3c4d;
@@ -26,7 +27,7 @@ constexpr std::byte kNanoseconds{9};
 
 }  // namespace
 
-PcapngWriter::PcapngWriter(std::ostream& out) : out_(out) {
+PcapngWriter::PcapngWriter(std::vector<std::byte>& out) : out_(out) {
   begin_block(kSectionHeader);
   put_u32(kByteOrderMagic);
   put_u16(1);           // major version
@@ -59,23 +60,28 @@ void PcapngWriter::write(const Packet& packet, const Frame& frame) {
   put_u32(static_cast<std::uint32_t>(packet.time_ns));
   put_u32(size);  // captured
   put_u32(size);  // on the wire
-  const auto at = block_.size();
-  block_.resize(at + size);
-  frame.copy_to(std::span(block_).subspan(at));
+  const auto at = out_.size();
+  out_.resize(at + size);
+  frame.copy_to(std::span(out_).subspan(at));
   pad();
-  const bool has_direction = packet.direction != Direction::kUnknown;
+  const auto options_at = out_.size();
   if (!packet.comment.empty()) put_option(kComment, packet.comment);
-  if (has_direction) {
+  if (packet.direction != Direction::kUnknown) {
     std::byte flags[4];
     util::store_le32(flags, static_cast<std::uint32_t>(packet.direction));
     put_option(kPacketFlags, flags);
   }
-  if (has_direction || !packet.comment.empty()) end_options();
+  if (packet.dropped != 0) {
+    std::byte count[8];
+    util::store_le64(count, packet.dropped);
+    put_option(kDropCount, count);
+  }
+  if (out_.size() != options_at) end_options();
   end_block();
 }
 
 void PcapngWriter::begin_block(std::uint32_t type) {
-  block_.clear();
+  block_at_ = out_.size();
   put_u32(type);
   put_u32(0);  // the total length, set by end_block()
 }
@@ -83,20 +89,20 @@ void PcapngWriter::begin_block(std::uint32_t type) {
 void PcapngWriter::put_u16(std::uint16_t value) {
   std::byte bytes[2];
   util::store_le16(bytes, value);
-  block_.insert(block_.end(), std::begin(bytes), std::end(bytes));
+  out_.insert(out_.end(), std::begin(bytes), std::end(bytes));
 }
 
 void PcapngWriter::put_u32(std::uint32_t value) {
   std::byte bytes[4];
   util::store_le32(bytes, value);
-  block_.insert(block_.end(), std::begin(bytes), std::end(bytes));
+  out_.insert(out_.end(), std::begin(bytes), std::end(bytes));
 }
 
 void PcapngWriter::put_option(std::uint16_t code, std::span<const std::byte> value) {
   value = value.first(std::min<std::size_t>(value.size(), 0xffff));
   put_u16(code);
   put_u16(static_cast<std::uint16_t>(value.size()));
-  block_.insert(block_.end(), value.begin(), value.end());
+  out_.insert(out_.end(), value.begin(), value.end());
   pad();
 }
 
@@ -104,14 +110,13 @@ void PcapngWriter::put_option(std::uint16_t code, std::string_view text) {
   put_option(code, std::as_bytes(std::span(text)));
 }
 
-void PcapngWriter::pad() { block_.resize((block_.size() + 3) / 4 * 4); }
+/// A block begins at a multiple of 4 of its own file, wherever the buffer has it.
+void PcapngWriter::pad() { out_.resize(block_at_ + (out_.size() - block_at_ + 3) / 4 * 4); }
 
 void PcapngWriter::end_block() {
-  const auto total = static_cast<std::uint32_t>(block_.size() + sizeof(std::uint32_t));
-  util::store_le32(block_.data() + 4, total);
+  const auto total = static_cast<std::uint32_t>(out_.size() - block_at_ + sizeof(std::uint32_t));
+  util::store_le32(&out_[block_at_ + 4], total);
   put_u32(total);
-  out_.write(reinterpret_cast<const char*>(block_.data()),
-             static_cast<std::streamsize>(block_.size()));
 }
 
 }  // namespace softhca::wire

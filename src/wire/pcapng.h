@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <ostream>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -10,9 +10,9 @@
 
 namespace softhca::wire {
 
-/// One section with any number of interfaces. Interfaces may be added at any time before their
-/// first packet. A failed write sets the stream's state, which the owner looks at; it is no error
-/// here.
+/// One section with any number of interfaces, as whole blocks that are appended to a buffer. Its
+/// owner writes them out, and empties it when he likes. Interfaces may be added at any time before
+/// their first packet.
 class PcapngWriter {
  public:
   /// As the interface sees it.
@@ -22,16 +22,16 @@ class PcapngWriter {
     std::uint32_t interface_id = 0;
     std::uint64_t time_ns = 0;  ///< since 1970-01-01 UTC
     Direction direction = Direction::kUnknown;
-    std::string_view comment;  ///< empty: none
+    std::uint64_t dropped = 0;  ///< packets of this interface that are missing before this one
+    std::string_view comment;   ///< empty: none
   };
 
-  /// Writes the section header. @pre `out` outlives the writer
-  explicit PcapngWriter(std::ostream& out);
+  /// Appends the section header. @pre `out` outlives the writer
+  explicit PcapngWriter(std::vector<std::byte>& out);
 
   /// The number to put into Packet::interface_id.
   std::uint32_t add_interface(std::string_view name);
   void write(const Packet& packet, const Frame& frame);
-  void flush() { out_.flush(); }
 
  private:
   void begin_block(std::uint32_t type);
@@ -43,8 +43,8 @@ class PcapngWriter {
   void pad();
   void end_block();
 
-  std::ostream& out_;
-  std::vector<std::byte> block_;  ///< keeps its capacity from block to block
+  std::vector<std::byte>& out_;
+  std::size_t block_at_ = 0;  ///< where the block that is being appended begins
   std::uint32_t interface_count_ = 0;
 };
 

@@ -18,7 +18,7 @@
 #include "cli/isolate/guest_process.h"
 #include "cli/isolate/isolated_control.h"
 #include "cli/isolate/listener.h"
-#include "fabric/capture.h"
+#include "cli/serve_capture.h"
 #include "fabric/switch.h"
 #include "util/event_loop.h"
 #include "util/log.h"
@@ -33,12 +33,6 @@ constexpr std::size_t kFramesPerTurn = 128;
 constexpr std::size_t kFramesAtOnce = 16;
 /// Until all processes are there.
 constexpr auto kStartTime = std::chrono::seconds(30);
-
-std::uint64_t nanoseconds_since_1970() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
 
 class IsolatedServer {
  public:
@@ -74,8 +68,8 @@ class IsolatedServer {
   const std::vector<std::string>& switch_of_;
   vfio_user::AdaptivePoll poll_;
   // In the order in which it is made; it goes in the opposite order.
-  std::unique_ptr<util::EventLoop> events_;
   std::unique_ptr<fabric::Capture> capture_;
+  std::unique_ptr<util::EventLoop> events_;
   std::map<std::string, std::unique_ptr<fabric::Switch>> switches_;  ///< by name
   std::vector<Listener> listeners_;
   std::vector<DeviceGroup> groups_;
@@ -87,15 +81,13 @@ class IsolatedServer {
 util::Result<void> IsolatedServer::set_up(const vfio_user::SocketAccess& access) {
   // The descriptors of a process are its own; ours are few, and its limit is what we leave it.
   if (auto share = vfio_user::share_process(1); !share) return tl::unexpected(share.error());
+  auto capture = make_capture(options_);
+  if (!capture) return tl::unexpected(capture.error());
+  capture_ = *std::move(capture);
   auto events = util::EventLoop::create();
   if (!events) return tl::unexpected(events.error());
   events_ = *std::move(events);
   if (auto signals = events_->stop_on_signals(); !signals) return signals;
-  if (!options_.pcap.empty()) {
-    auto capture = fabric::Capture::create(options_.pcap, nanoseconds_since_1970);
-    if (!capture) return tl::unexpected(capture.error());
-    capture_ = *std::move(capture);
-  }
   for (const auto& path : options_.sockets) {
     auto listener = Listener::listen(path, access);
     if (!listener) return tl::unexpected(listener.error());
@@ -168,7 +160,7 @@ fabric::Switch& IsolatedServer::switch_of(std::size_t device) {
   auto& found = switches_[switch_of_[device]];
   if (!found) {
     found = std::make_unique<fabric::Switch>();
-    found->set_tap(capture_.get());
+    if (capture_ != nullptr) found->set_tap(&capture_->add_tap());
   }
   return *found;
 }

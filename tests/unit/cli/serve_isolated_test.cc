@@ -186,6 +186,25 @@ TEST_F(ServeIsolated, ACaptureShowsWhatCrossesBetweenTheProcesses) {
   EXPECT_GT(std::filesystem::file_size(options_.pcap), 40000u);
 }
 
+TEST_F(ServeIsolated, ARingOfCapturesKeepsToItsSizes) {
+  options_.pcap = directory_ / "ring";
+  options_.pcap_size = 64 * 1024;
+  options_.pcap_files = 2;
+  start({"connectx,name=a", "connectx,name=b"});
+  {
+    HcaClient a(socket(0), 1), b(socket(1), 2);
+    a.connect(b);
+    b.connect(a);
+    for (int i = 0; i != 12; ++i) expect_rdma(a, b, 20000);
+  }
+  stop();
+  for (const auto* name : {"ring0", "ring1"}) {
+    EXPECT_GT(std::filesystem::file_size(directory_ / name), 1000u);
+    EXPECT_LE(std::filesystem::file_size(directory_ / name), 64u * 1024);
+  }
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "ring2"));
+}
+
 TEST_F(ServeIsolated, InspectShowsAllFunctionsAndTheProcesses) {
   start({"connectx,name=a", "sdxi,name=b"});
   const auto all = nlohmann::json::parse(ask("inspect --json").substr(3));

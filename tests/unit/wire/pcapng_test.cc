@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "hex.h"
 #include "util/endian.h"
@@ -38,17 +37,21 @@ std::vector<Block> blocks_of(const std::string& file) {
   return blocks;
 }
 
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 TEST(Pcapng, WritesSectionInterfacesAndPackets) {
-  std::ostringstream out;
+  std::vector<std::byte> out;
   PcapngWriter writer(out);
   EXPECT_EQ(writer.add_interface("a"), 0u);
   EXPECT_EQ(writer.add_interface("bbbb"), 1u);
   const auto bytes = from_hex("0102030405");
-  writer.write({1, 0x1122334455667788, PcapngWriter::Direction::kOutbound, "why"},
+  writer.write({1, 0x1122334455667788, PcapngWriter::Direction::kOutbound, 0, "why"},
                Frame::from_bytes(bytes));
-  writer.write({0, 5, PcapngWriter::Direction::kUnknown, {}}, Frame::from_bytes(bytes));
+  writer.write({0, 5, PcapngWriter::Direction::kUnknown, 0, {}}, Frame::from_bytes(bytes));
 
-  const auto blocks = blocks_of(out.str());
+  const auto blocks = blocks_of(text_of(out));
   ASSERT_EQ(blocks.size(), 5u);
   EXPECT_EQ(blocks[0].type, 0x0a0d0d0au);
   EXPECT_EQ(u32(blocks[0].body, 0), 0x1a2b3c4du);
@@ -66,6 +69,21 @@ TEST(Pcapng, WritesSectionInterfacesAndPackets) {
   EXPECT_EQ(blocks[4].body.size(), 28u) << "no options";
 }
 
+// 4.3.1, epb_dropcount: "the number of packets lost between this packet and the preceding one".
+TEST(Pcapng, APacketTellsHowManyAreMissingBeforeIt) {
+  std::vector<std::byte> out;
+  PcapngWriter writer(out);
+  writer.add_interface("a");
+  const auto at = out.size();
+  const auto bytes = from_hex("01020304");
+  writer.write({.time_ns = 1, .dropped = 0x1122334455667788, .comment = {}},
+               Frame::from_bytes(bytes));
+  const auto blocks = blocks_of(text_of(out).substr(at));
+  ASSERT_EQ(blocks.size(), 1u);
+  EXPECT_EQ(blocks[0].body.substr(24),
+            std::string("\4\0\x08\0\x88\x77\x66\x55\x44\x33\x22\x11\0\0\0\0", 16));
+}
+
 std::string output_of(const std::string& command) {
   std::string text;
   std::FILE* pipe = popen(command.c_str(), "r");
@@ -79,27 +97,27 @@ TEST(Pcapng, TsharkReadsEveryPacket) {
   const auto path =
       (std::filesystem::temp_directory_path() / ("pcapng_test." + std::to_string(getpid())))
           .string();
-  {
-    std::ofstream file(path, std::ios::binary);
-    PcapngWriter writer(file);
-    writer.add_interface("mlx0");
-    for (const auto hex : vectors::kAll) {
-      const auto bytes = from_hex(hex);
-      writer.write({0, 1'700'000'000'123'456'789, PcapngWriter::Direction::kInbound, "test"},
-                   Frame::from_bytes(bytes));
-    }
+  std::vector<std::byte> out;
+  PcapngWriter writer(out);
+  writer.add_interface("mlx0");
+  for (const auto hex : vectors::kAll) {
+    const auto bytes = from_hex(hex);
+    writer.write({0, 1'700'000'000'123'456'789, PcapngWriter::Direction::kInbound, 7, "test"},
+                 Frame::from_bytes(bytes));
   }
+  std::ofstream(path, std::ios::binary) << text_of(out);
   const auto text = output_of("tshark -r " + path +
                               " -T fields -e frame.interface_name -e frame.time_epoch"
-                              " -e infiniband.bth.opcode -e infiniband.invariant.crc"
+                              " -e frame.drop_count -e infiniband.bth.opcode"
+                              " -e infiniband.invariant.crc"
                               " -e _ws.malformed 2>/dev/null");
   std::filesystem::remove(path);
   EXPECT_EQ(text,
-            "mlx0\t1700000000.123456789\t129\t\t\n"  // tshark shows no ICRC of a CNP
-            "mlx0\t1700000000.123456789\t10\t0xdd043065\t\n"
-            "mlx0\t1700000000.123456789\t17\t0x20ccc2cc\t\n"
-            "mlx0\t1700000000.123456789\t100\t0xdd9a446d\t\n"
-            "mlx0\t1700000000.123456789\t5\t0x069396b8\t\n");
+            "mlx0\t1700000000.123456789\t7\t129\t\t\n"  // tshark shows no ICRC of a CNP
+            "mlx0\t1700000000.123456789\t7\t10\t0xdd043065\t\n"
+            "mlx0\t1700000000.123456789\t7\t17\t0x20ccc2cc\t\n"
+            "mlx0\t1700000000.123456789\t7\t100\t0xdd9a446d\t\n"
+            "mlx0\t1700000000.123456789\t7\t5\t0x069396b8\t\n");
 }
 
 }  // namespace

@@ -1,0 +1,231 @@
+#include "fabric/capture_writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "util/endian.h"
+
+namespace softhca::fabric {
+namespace {
+
+/// What comes within this time is written together, unless it is much.
+constexpr auto kDelay = std::chrono::milliseconds(100);
+constexpr std::size_t kMuch = std::size_t{1} << 20;
+constexpr auto kPatienceAtTheEnd = std::chrono::seconds(5);
+
+/// How many of the first `size` bytes are whole blocks: each has its length behind its type
+/// (draft-ietf-opsawg-pcapng-02 3.1).
+std::size_t whole_blocks(std::span<const std::byte> blocks, std::size_t size) {
+  std::size_t at = 0;
+  while (at + 8 <= size) {
+    const auto next = at + util::load_le32(&blocks[at + 4]);
+    if (next > size) break;
+    at = next;
+  }
+  return at;
+}
+
+/// The file that is written now.
+class OutputFile {
+ public:
+  OutputFile() = default;
+  ~OutputFile() { close(); }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  /// What is in a file of this name is gone.
+  util::Result<void> open(const std::string& path) {
+    close();
+    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+    struct stat status;
+    if (fd_ < 0 || ::fstat(fd_, &status) != 0) {
+      return util::fail_errno("cannot create capture file " + path);
+    }
+    regular_ = S_ISREG(status.st_mode);
+    size_ = 0;
+    if (!regular_) return {};
+    // What guests say to each other: whoever could read the file that was there before.
+    if ((status.st_mode & 07777) != 0600 && ::fchmod(fd_, 0600) != 0) {
+      return util::fail_errno("cannot keep others from reading capture file " + path);
+    }
+    if (::ftruncate(fd_, 0) != 0) return util::fail_errno("cannot empty capture file " + path);
+    return {};
+  }
+  void close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+  /// All of them, or no half of one.
+  util::Result<void> write(std::span<const std::byte> blocks) {
+    for (std::size_t done = 0; done != blocks.size();) {
+      const auto written = ::write(fd_, blocks.data() + done, blocks.size() - done);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) {
+        auto error = util::fail_errno("the file cannot be written");
+        const auto whole = size_ + whole_blocks(blocks, done);
+        if (regular_) (void)!::ftruncate(fd_, static_cast<off_t>(whole));
+        return error;
+      }
+      done += static_cast<std::size_t>(written);
+    }
+    size_ += blocks.size();
+    return {};
+  }
+
+ private:
+  int fd_ = -1;
+  bool regular_ = false;
+  std::size_t size_ = 0;
+};
+
+/// Blocks that go out together.
+struct Batch {
+  std::vector<std::byte> bytes;
+  std::vector<std::size_t> files_at;  ///< where a new file begins
+
+  bool empty() const { return bytes.empty() && files_at.empty(); }
+  void clear() {
+    bytes.clear();
+    files_at.clear();
+  }
+};
+
+}  // namespace
+
+/// What the thread has in common with the writer, which may go before it.
+struct CaptureWriter::State {
+  State(std::string to, unsigned count) : path(std::move(to)), files(count) {
+    waiting.bytes.reserve(kCapacity);
+    taken.bytes.reserve(kCapacity);
+  }
+
+  void run() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [this] { return ended || !waiting.empty(); });
+      if (waiting.empty()) break;
+      changed.wait_for(lock, kDelay, [this] { return ended || waiting.bytes.size() >= kMuch; });
+      std::swap(waiting, taken);
+      lock.unlock();
+      const auto written = write(taken);
+      lock.lock();
+      taken.clear();
+      if (written) continue;
+      reason = written.error().message;
+      failed.store(true, std::memory_order_release);
+      break;
+    }
+    file.close();
+    finished = true;
+    changed.notify_all();
+  }
+
+  util::Result<void> write(const Batch& batch) {
+    const std::span all(batch.bytes);
+    std::size_t at = 0;
+    for (const auto next : batch.files_at) {
+      if (auto good = file.write(all.subspan(at, next - at)); !good) return good;
+      at = next;
+      index = (index + 1) % files;
+      if (auto good = file.open(name_of(path, files, index)); !good) return good;
+    }
+    return file.write(all.subspan(at));
+  }
+
+  const std::string path;
+  const unsigned files;
+  unsigned index = 0;  ///< of the file that is written
+  OutputFile file;
+  Batch taken;  ///< the thread's
+  std::atomic<bool> failed = false;
+  std::string reason;  ///< why it failed
+  std::mutex mutex;    ///< of what follows
+  std::condition_variable changed;
+  Batch waiting;
+  bool ended = false;
+  bool finished = false;
+};
+
+std::string CaptureWriter::name_of(const std::string& path, unsigned files, unsigned index) {
+  if (files == 1) return path;
+  return fmt::format("{}{:0{}}", path, index, fmt::formatted_size("{}", files - 1));
+}
+
+util::Result<std::unique_ptr<CaptureWriter>> CaptureWriter::create(std::string path,
+                                                                   unsigned files) {
+  auto state = std::make_shared<State>(std::move(path), files);
+  if (auto good = state->file.open(name_of(state->path, files, 0)); !good) {
+    return tl::unexpected(good.error());
+  }
+  try {
+    return std::unique_ptr<CaptureWriter>(new CaptureWriter(std::move(state)));
+  } catch (const std::system_error& error) {
+    return util::fail(fmt::format("cannot start the thread of a capture: {}", error.what()));
+  }
+}
+
+CaptureWriter::CaptureWriter(std::shared_ptr<State> state) : state_(std::move(state)) {
+  // Signals are for others. SIGPIPE and SIGXFSZ, which a write may raise, would be for the process.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([shared = state_] { shared->run(); }).detach();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+CaptureWriter::~CaptureWriter() { (void)finish(); }
+
+util::Result<void> CaptureWriter::finish() {
+  std::unique_lock lock(state_->mutex);
+  const bool again = std::exchange(state_->ended, true);
+  state_->changed.notify_all();
+  const auto patience = again ? std::chrono::seconds(0) : kPatienceAtTheEnd;
+  if (!state_->changed.wait_for(lock, patience, [this] { return state_->finished; })) {
+    return util::fail("the rest of it is not written in time");
+  }
+  if (failed()) return util::fail(reason());
+  return {};
+}
+
+bool CaptureWriter::put(std::span<const std::byte> blocks) {
+  const std::lock_guard lock(state_->mutex);
+  auto& bytes = state_->waiting.bytes;
+  const auto size = bytes.size();
+  if (size + blocks.size() > kCapacity) return false;
+  bytes.insert(bytes.end(), blocks.begin(), blocks.end());
+  if (size == 0 || (size < kMuch && bytes.size() >= kMuch)) state_->changed.notify_all();
+  return true;
+}
+
+void CaptureWriter::put_always(std::span<const std::byte> blocks) {
+  const std::lock_guard lock(state_->mutex);
+  auto& bytes = state_->waiting.bytes;
+  bytes.insert(bytes.end(), blocks.begin(), blocks.end());
+  state_->changed.notify_all();
+}
+
+void CaptureWriter::next_file() {
+  const std::lock_guard lock(state_->mutex);
+  state_->waiting.files_at.push_back(state_->waiting.bytes.size());
+  state_->changed.notify_all();
+}
+
+bool CaptureWriter::failed() const { return state_->failed.load(std::memory_order_acquire); }
+
+std::string CaptureWriter::reason() const { return state_->reason; }
+
+}  // namespace softhca::fabric
