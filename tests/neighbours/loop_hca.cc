@@ -1,5 +1,8 @@
 #include "loop_hca.h"
 
+#include <utility>
+
+#include "driver/vfio_user_host.h"
 #include "spec/connectx/mkey.h"
 
 namespace softhca::neighbours {
@@ -30,8 +33,13 @@ void allow_all(util::MutableView<mkey_context> context, std::uint32_t pd, std::u
 }  // namespace
 
 LoopHca::LoopHca(const std::string& socket, unsigned number, std::size_t memory)
-    : host_(must(driver::VfioUserHost::connect(socket, {.timeout = std::chrono::seconds(30)}))),
-      hca_(must(driver::connectx::Hca::open(*host_))),
+    : LoopHca(must(driver::VfioUserHost::connect(socket, {.timeout = std::chrono::seconds(30)})),
+              number, memory) {}
+
+LoopHca::LoopHca(std::unique_ptr<driver::Host> host, unsigned number, std::size_t memory,
+                 const driver::connectx::Hca::Options& options)
+    : host_(std::move(host)),
+      hca_(must(driver::connectx::Hca::open(*host_, options))),
       gid_(driver::Gid::from_ipv4(10, 0, 0, static_cast<std::uint8_t>(number))),
       memory_(must(driver::DmaBuffer::allocate(*host_, memory))),
       pd_(must(driver::connectx::ProtectionDomain::create(*hca_))),
@@ -87,14 +95,15 @@ std::uint32_t LoopHca::make_indirect_key(std::uint64_t start, const std::vector<
   return keys_.back();
 }
 
-LoopPair LoopHca::make_pair(const QueuePair::Options& options) {
+LoopPair LoopHca::make_pair(const QueuePair::Options& options,
+                            const driver::connectx::Connection& connection) {
   LoopPair pair{must(QueuePair::create(*pd_, options)), must(QueuePair::create(*pd_, options))};
   const auto remote = [&](const QueuePair& peer) {
     return driver::connectx::RemoteQueuePair{
         .qpn = peer.qpn(), .psn = 0, .gid = gid_, .mac = hca_->mac()};
   };
-  must(pair.from->connect(remote(*pair.to), {.path_mtu = 4096}));
-  must(pair.to->connect(remote(*pair.from), {.path_mtu = 4096}));
+  must(pair.from->connect(remote(*pair.to), connection));
+  must(pair.to->connect(remote(*pair.from), connection));
   return pair;
 }
 

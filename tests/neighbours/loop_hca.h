@@ -1,5 +1,5 @@
-// An HCA behind a vfio-user socket whose queue pairs are connected to each other: what a guest has,
-// in as few lines as an attack needs.
+// An HCA whose queue pairs are connected to each other: what a guest has, in as few lines as an
+// attack needs.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "driver/connectx/protection_domain.h"
 #include "driver/connectx/queue_pair.h"
 #include "driver/dma_memory.h"
-#include "driver/vfio_user_host.h"
+#include "driver/host.h"
 
 namespace softhca::neighbours {
 
@@ -34,15 +34,21 @@ struct LoopPair {
 
 class LoopHca {
  public:
-  /// `number`: makes its addresses. `memory`: bytes of shared memory for payload.
+  /// Behind a vfio-user socket. `number`: makes its addresses. `memory`: bytes of shared memory for
+  /// payload.
   LoopHca(const std::string& socket, unsigned number, std::size_t memory);
+  /// Behind any door.
+  LoopHca(std::unique_ptr<driver::Host> host, unsigned number, std::size_t memory,
+          const driver::connectx::Hca::Options& options = {});
   ~LoopHca();
   LoopHca(const LoopHca&) = delete;
   LoopHca& operator=(const LoopHca&) = delete;
 
-  driver::VfioUserHost& host() { return *host_; }
+  driver::Host& host() { return *host_; }
   driver::connectx::Hca& hca() { return *hca_; }
   driver::connectx::CompletionQueue& cq() { return *cq_; }
+  const driver::Gid& gid() const { return gid_; }
+  std::uint32_t pd() const { return pd_->pd(); }
   std::span<std::byte> memory() { return memory_.bytes(); }
 
   /// A key for bus addresses [iova(0), iova(size)), that peers may write and read.
@@ -58,7 +64,8 @@ class LoopHca {
   /// An indirect key: its bytes are those of the pieces, one after the other (PRM 6.4.2).
   std::uint32_t make_indirect_key(std::uint64_t start, const std::vector<Piece>& pieces);
 
-  LoopPair make_pair(const driver::connectx::QueuePair::Options& options);
+  LoopPair make_pair(const driver::connectx::QueuePair::Options& options,
+                     const driver::connectx::Connection& connection = {.path_mtu = 4096});
   LoopPair make_pair() { return make_pair({.send_cq = *cq_, .receive_cq = *cq_}); }
 
   /// A piece of memory() for a work request.
@@ -69,7 +76,7 @@ class LoopHca {
  private:
   void make_key();
 
-  std::unique_ptr<driver::VfioUserHost> host_;
+  std::unique_ptr<driver::Host> host_;
   std::unique_ptr<driver::connectx::Hca> hca_;
   driver::Gid gid_;
   driver::DmaBuffer memory_;
