@@ -4,6 +4,7 @@
 tshark must decode every UDP packet to port 4791 as RoCEv2, none malformed; scapy must compute the
 ICRC that each packet carries.
 """
+import functools
 import logging
 import subprocess
 import sys
@@ -17,11 +18,24 @@ from scapy.layers.inet import UDP  # noqa: E402
 PACKETS_MAX = 4000  # scapy is slow: this many packets have their ICRC computed
 
 
+def run_tshark(*arguments):
+    return subprocess.run(["tshark", *arguments], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+@functools.cache
+def no_guesses():
+    """Options that keep tshark from guessing what a payload is. Programs send random bytes, and now and then they
+    look like the beginning of something, malformed, also in packets that scapy makes."""
+    options = ["--disable-heuristic", "eth_over_ib"]  # of the protocol `ethertype`, which everything needs
+    for line in run_tshark("-G", "heuristic-decodes"):
+        where, protocol = line.split("\t")[:2]
+        if where == "infiniband.payload" and protocol != "ethertype":
+            options += ["--disable-protocol", protocol]
+    return options
+
+
 def tshark(path, *arguments):
-    # Two of tshark's guesses at payloads are off: what looks for NFS in every SEND, and what looks for
-    # Ethernet frames. They call payloads of a few random bytes malformed, also in packets that scapy makes.
-    command = ["tshark", "-r", path, "--disable-protocol", "rpcordma", "--disable-heuristic", "eth_over_ib", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return run_tshark("-r", path, *no_guesses(), *arguments)
 
 
 def check_tshark(path):

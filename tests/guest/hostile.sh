@@ -14,8 +14,8 @@ use_second() {
   local rounds=0
   while kill -0 "$1" 2>/dev/null; do
     on b ib_write_bw -d "$IB_b" -x "$GID_b" -F -s 65536 -n 500 >/tmp/own-server.log 2>&1 &
-    wait_for 20 "server on the other device" on b sh -c "ss -ltn | grep -q :18515"
-    on b timeout 60 ib_write_bw -d "$IB_b" -x "$GID_b" -F -s 65536 -n 500 "$ADDRESS_b" >/tmp/own-client.log 2>&1 ||
+    wait_for 60 "server on the other device" on b sh -c "ss -ltn | grep -q :18515"
+    on b timeout 240 ib_write_bw -d "$IB_b" -x "$GID_b" -F -s 65536 -n 500 "$ADDRESS_b" >/tmp/own-client.log 2>&1 ||
       { cat /tmp/own-client.log /tmp/own-server.log >&2; fail "RDMA through the other device"; }
     rounds=$((rounds + 1))
   done
@@ -46,16 +46,16 @@ IF_a=$(netdev_of "$first") IB_a=$(ibdev_of "$first")
 eval "ip link set $IF_a netns a && rdma dev set $IB_a netns a" || fail "back to host a"
 run ip -n a link set "$IF_a" up
 run ip -n a addr add "$ADDRESS_a/24" dev "$IF_a"
-wait_for 20 "RoCE v2 GID on host a" gid_index a
+wait_for 60 "RoCE v2 GID on host a" gid_index a
 GID_a=$(gid_index a)
 cat >/tmp/own_traffic <<END
 exec ip netns exec a timeout 60 ib_write_bw -d $IB_a -x $GID_a -F -q 16 -s 65536 -p 18600 -D 25 "\$@"
 END
 sh /tmp/own_traffic >/tmp/first-server.log 2>&1 &
 queues=$!
-wait_for 20 "server on the first device" on a sh -c "ss -ltn | grep -q :18600"
+wait_for 60 "server on the first device" on a sh -c "ss -ltn | grep -q :18600"
 sh /tmp/own_traffic "$ADDRESS_a" >/tmp/first-client.log 2>&1 &
-wait_for 20 "traffic on the first device" on a sh -c "ss -tnH state established sport = :18600 | grep -q ."
+wait_for 60 "traffic on the first device" on a sh -c "ss -tnH state established sport = :18600 | grep -q ."
 sleep 3
 kill -0 $queues || { cat /tmp/first-server.log >&2; fail "no traffic on the first device"; }
 scribble 20 doorbells &

@@ -16,9 +16,9 @@ done
 # port_is HOST STATE
 port_is() { eval "on $1 grep -q $2 /sys/class/infiniband/\$IB_$1/ports/1/state"; }
 ip -n a link set "$IF_a" down
-wait_for 10 "port of host a that is down" port_is a DOWN
+wait_for 60 "port of host a that is down" port_is a DOWN
 port_is b ACTIVE || fail "the port of host b went down with that of a"
 ip -n a link set "$IF_a" up
-wait_for 10 "active port of host a" port_is a ACTIVE
-wait_for 20 "RoCE v2 GID on host a" gid_index a
+wait_for 60 "active port of host a" port_is a ACTIVE
+wait_for 60 "RoCE v2 GID on host a" gid_index a
 clean_dmesg

@@ -27,16 +27,17 @@ cmp /root/from /root/to && cmp /root/from /root/to2 || fail "copies at the same 
 # Ctrl-C leaves nothing behind; after a kill the function serves the next program.
 exec_program softhca sdxi copy --pci "$1" --quiet /dev/zero /root/endless &
 pid=$!
-sleep 2
+wait_for 60 "copy that has begun" test -s "/root/endless.$pid.part"
 kill -INT $pid
 wait $pid
 [ $? -eq 130 ] || fail "exit status after Ctrl-C"
 ls /root/endless* 2>/dev/null && fail "the interrupted copy left a file"
-exec_program softhca sdxi copy --pci "$1" --quiet /dev/zero /dev/null &
+exec_program softhca sdxi copy --pci "$1" --quiet /dev/zero /root/killed &
 pid=$!
-sleep 2
+wait_for 60 "copy that has begun" test -s "/root/killed.$pid.part"
 kill -KILL $pid
 wait $pid
+rm /root/killed.*
 run program softhca sdxi copy --pci "$1" --verify /root/from /root/to
 cmp /root/from /root/to || fail "the copy after a killed one differs"
 
