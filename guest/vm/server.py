@@ -25,7 +25,7 @@ def program():
 
 class Server:
     def __init__(self, devices, guests, directory, log, pcap=None, extra=()):
-        """Starts it and waits until every socket listens."""
+        """Starts it and waits until every socket listens. With --isolate the devices of each guest have a process."""
         self.log = log
         self.sockets = []  # one list for each guest
         command = [*program(), "serve"]
@@ -33,7 +33,8 @@ class Server:
             mine = []
             for index, device in enumerate(devices):
                 mine.append(str(directory / f"guest{guest}-device{index}"))
-                command += ["--device", device, "--socket", mine[-1]]
+                owner = f",guest=guest{guest}" if "--isolate" in extra and ",guest=" not in device else ""
+                command += ["--device", device + owner, "--socket", mine[-1]]
             self.sockets.append(mine)
         if pcap:
             command += ["--pcap", str(pcap)]
@@ -83,12 +84,16 @@ class Server:
         return f"softhca serve ended with status {self.process.returncode}"
 
     def own_kib(self):
-        """Its memory that is nobody else's: neither a guest's nor a file's."""
-        try:
-            status = Path(f"/proc/{self.process.pid}/status").read_text()
-            return int(status.split("RssAnon:")[1].split()[0])
-        except (OSError, IndexError):
-            return 0
+        """Memory that is nobody else's, neither a guest's nor a file's: its own, and that of its processes."""
+        total, processes = 0, [self.process.pid]
+        while processes:
+            here = Path(f"/proc/{processes.pop()}")
+            try:
+                total += int((here / "status").read_text().split("RssAnon:")[1].split()[0])
+                processes += (here / "task" / here.name / "children").read_text().split()
+            except (OSError, IndexError):
+                pass  # it has ended
+        return total
 
     def end(self):
         status = process.end(self.process, grace=20)
