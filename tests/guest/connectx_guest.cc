@@ -1,0 +1,160 @@
+// A program for guests: what a hostile one can do with a ConnectX function of its bus, by our
+// driver through VFIO.
+//
+//   connectx_guest attacks                               their names
+//   connectx_guest attack NAME ADDRESS NETDEV SECONDS    one of them (SEED=n); NETDEV is of another
+//                                                        function, and sends frames to this one
+//   connectx_guest check ADDRESS                         the function works: a message, compared
+//
+// Each life of the function is a process that ends in the midst of its work.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "attacks.h"
+#include "driver/vfio_host.h"
+#include "util/log.h"
+
+namespace softhca::guest {
+
+std::span<const Attack> attacks() {
+  static constexpr std::array kAttacks{
+      Attack{"keys", "keys of keys of single bytes", flood_with_keys_of_keys},
+      Attack{"long", "long messages", flood_with_long_messages},
+      Attack{"tiny", "tiny messages", flood_with_tiny_messages},
+      Attack{"unanswered", "requests that nobody answers", ask_who_does_not_answer},
+      Attack{"timers", "timers of microseconds", make_timers_expire},
+      Attack{"withdraw", "memory that goes while it is used", withdraw_memory},
+      Attack{"flush", "send queues in error that are filled as they are flushed", flush_for_ever},
+      Attack{"multicast", "datagrams to groups of own QPs", multiply_datagrams},
+      Attack{"commands", "random commands in all slots", give_random_commands},
+      Attack{"outputs", "outputs of 32 MiB in all slots", ask_for_long_outputs},
+      Attack{"objects", "as many objects as there can be, and a reset", make_objects_and_go},
+      Attack{"doorbells", "doorbells of any queue", ring_doorbells},
+      Attack{"registers", "random registers, and command queues elsewhere", write_registers},
+      Attack{"configuration", "bus mastering, memory, MSI-X, power, resets", turn_configuration},
+      Attack{"steering", "deep flow tables with many ways", steer_through_many_tables},
+      Attack{"frames", "frames for one and for all", flood_with_frames}};
+  return kAttacks;
+}
+
+namespace {
+
+using namespace std::chrono_literals;
+/// A life that does not see its own end is ended.
+constexpr auto kGrace = 15s;
+
+struct Order {
+  const Attack& attack;
+  std::string address;
+  std::string netdev;
+};
+
+/// In a process of its own. Never returns.
+[[noreturn]] void live(const Order& order, std::uint64_t seed, util::Time until,
+                       std::atomic<std::uint64_t>& deeds) {
+  try {
+    Life life(order.address, order.netdev, seed, until, deeds);
+    order.attack.run(life);
+    // Now: nothing is given back, the driver of the kernel's VFIO has the rest.
+    ::_exit(0);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "connectx_guest: {}: {}\n", order.attack.name, error.what());
+  }
+  ::_exit(1);
+}
+
+/// Waits for the end of a life; ends it if it does not.
+void bury(pid_t child, util::Time until) {
+  while (::waitpid(child, nullptr, WNOHANG) == 0) {
+    if (util::monotonic_now() > until + kGrace) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+      return;
+    }
+    std::this_thread::sleep_for(10ms);
+  }
+}
+
+int attack(const Order& order, int seconds) {
+  const char* seed = std::getenv("SEED");
+  std::mt19937_64 random(seed != nullptr ? std::strtoull(seed, nullptr, 0) : 1);
+  // The children count where all see it.
+  void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return 1;
+  auto& deeds = *new (page) std::atomic<std::uint64_t>(0);
+  const auto until = util::monotonic_now() + std::chrono::seconds(seconds);
+  unsigned lives = 0;
+  do {
+    const auto next = random();
+    const auto child = ::fork();
+    if (child == 0) live(order, next, until, deeds);
+    bury(child, until);
+    ++lives;
+  } while (util::monotonic_now() < until);
+  fmt::print("{}: {} deeds in {} lives\n", order.attack.name, deeds.load(), lives);
+  return deeds != 0 ? 0 : 1;
+}
+
+int check(const std::string& address) {
+  constexpr std::size_t kSize = 1 << 20;
+  neighbours::LoopHca loop(neighbours::must(driver::VfioHost::open(address)), 66, 2 * kSize);
+  const auto pair = loop.make_pair();
+  for (std::size_t i = 0; i != kSize; ++i) {
+    loop.memory()[i] = static_cast<std::byte>(i * 7 + i / 256);
+  }
+  const auto piece = loop.piece(0, kSize);
+  (void)pair.from->post_send({.opcode = driver::SendOpcode::kRdmaWrite,
+                              .pieces = {&piece, 1},
+                              .remote_address = loop.iova(kSize),
+                              .rkey = loop.key()});
+  driver::Completion done;
+  for (const auto end = util::monotonic_now() + 30s; loop.cq().poll({&done, 1}) == 0;) {
+    if (util::monotonic_now() > end) throw std::runtime_error("no completion");
+  }
+  const bool right = done.status == driver::WorkStatus::kSuccess &&
+                     std::memcmp(&loop.memory()[0], &loop.memory()[kSize], kSize) == 0;
+  fmt::print("the function {}\n", right ? "works" : "does not work");
+  return right ? 0 : 1;
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.size() == 1 && words[0] == "attacks") {
+    for (const auto& one : attacks()) fmt::print("{}\n", one.name);
+    return 0;
+  }
+  if (words.size() == 2 && words[0] == "check") return check(words[1]);
+  if (words.size() == 5 && words[0] == "attack") {
+    const auto one = std::ranges::find(attacks(), words[1], &Attack::name);
+    if (one != attacks().end()) return attack({*one, words[2], words[3]}, std::stoi(words[4]));
+  }
+  fmt::print(
+      stderr,
+      "usage: connectx_guest attacks | attack NAME ADDRESS NETDEV SECONDS | check ADDRESS\n\n");
+  for (const auto& one : attacks()) fmt::print(stderr, "  {:14} {}\n", one.name, one.what);
+  return 2;
+}
+
+}  // namespace
+}  // namespace softhca::guest
+
+int main(int argc, char** argv) {
+  // Of what it does to itself, and has deserved.
+  softhca::util::set_log_level(softhca::util::LogLevel::kError);
+  try {
+    return softhca::guest::run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "connectx_guest: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,54 @@
+#include "life.h"
+
+#include <array>
+
+#include "driver/vfio_host.h"
+#include "util/endian.h"
+
+namespace softhca::guest {
+namespace {
+
+constexpr unsigned kBar = 0;
+/// Payload of the queue pairs.
+constexpr std::size_t kMemory = 4 << 20;
+/// For commands of a function that is no longer sound.
+constexpr auto kPatience = std::chrono::seconds(10);
+
+}  // namespace
+
+Life::Life(std::string address, std::string netdev, std::uint64_t seed, util::Time until,
+           std::atomic<std::uint64_t>& deeds)
+    : address_(std::move(address)),
+      netdev_(std::move(netdev)),
+      random_(seed),
+      until_(until),
+      deeds_(deeds) {
+  auto host = std::make_unique<driver::SpyHost>(neighbours::must(driver::VfioHost::open(address_)));
+  host_ = host.get();
+  loop_ = std::make_unique<neighbours::LoopHca>(
+      std::move(host), 66, kMemory, driver::connectx::Hca::Options{.patience = kPatience});
+}
+
+void Life::fill_at_random(std::span<std::byte> bytes) {
+  for (auto& byte : bytes) byte = static_cast<std::byte>(random_());
+}
+
+void Life::write32(std::uint64_t offset, std::uint32_t big_endian) {
+  std::array<std::byte, 4> bytes;
+  util::store_be32(bytes.data(), big_endian);
+  host_->write_bar(kBar, offset, bytes);
+}
+
+void Life::write64(std::uint64_t offset, std::uint64_t big_endian) {
+  std::array<std::byte, 8> bytes;
+  util::store_be64(bytes.data(), big_endian);
+  host_->write_bar(kBar, offset, bytes);
+}
+
+std::uint32_t Life::read32(std::uint64_t offset) {
+  std::array<std::byte, 4> bytes;
+  host_->read_bar(kBar, offset, bytes);
+  return util::load_be32(bytes.data());
+}
+
+}  // namespace softhca::guest
