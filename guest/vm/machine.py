@@ -24,7 +24,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import process
+from . import process, tsc
 from .cpio import Writer
 from .report import Problem, say
 
@@ -215,7 +215,7 @@ class Guest:
                   "modprobe.blacklist=lpc_ich,pcspkr,psmouse"]
         if not kvm:
             # Under emulation these cost much and protect nothing.
-            append += ["mitigations=off", "tsc=reliable", "no_timer_check"]
+            append += ["mitigations=off", "tsc=reliable", "no_timer_check", f"tsc_early_khz={tsc.khz()}"]
         if plan.iommu:
             append += ["intel_iommu=on"]
         append += plan.append
