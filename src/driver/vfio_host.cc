@@ -239,9 +239,21 @@ void VfioHost::unmap_dma(const DmaRegion& region) {
 }
 
 util::Result<DmaRegion> VfioHost::add_arena(std::size_t size) {
-  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return util::fail_errno(fmt::format("{} bytes of DMA memory", size));
-  const DmaRegion region{{static_cast<std::byte*>(memory), size}, next_iova_};
+  // In large pages on both sides, if the kernel has some: an IOMMU has one entry for each, and an
+  // emulated one tells of each.
+  constexpr auto kLarge = DmaPool::kArenaSize;
+  size = round_up(size, kLarge);
+  const auto with_margin = size + kLarge;
+  void* mapped_at =
+      ::mmap(nullptr, with_margin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped_at == MAP_FAILED) return util::fail_errno(fmt::format("{} bytes of DMA memory", size));
+  const auto begin = reinterpret_cast<std::uintptr_t>(mapped_at);
+  const auto before = round_up(begin, kLarge) - begin;
+  auto* memory = static_cast<std::byte*>(mapped_at) + before;
+  if (before != 0) ::munmap(mapped_at, before);
+  if (before != kLarge) ::munmap(memory + size, kLarge - before);
+  (void)::madvise(memory, size, MADV_HUGEPAGE);
+  const DmaRegion region{{memory, size}, next_iova_};
   if (auto mapped = map_dma(region); !mapped) {
     ::munmap(memory, size);
     return tl::unexpected(mapped.error());

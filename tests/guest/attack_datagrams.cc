@@ -1,4 +1,3 @@
-#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -38,24 +37,21 @@ driver::Mac group_mac(std::uint16_t number) {
 void flush_for_ever(Life& life) {
   const auto cq = bottomless(life);
   DatagramQp qp(life, *cq);
-  std::atomic<bool> ends = false;
   // What is posted is flushed; so another processor posts, always as much as can be.
-  std::thread other([&] {
-    for (std::uint16_t counter = 0; !ends; counter = static_cast<std::uint16_t>(counter + 97)) {
+  std::thread([&qp] {
+    for (std::uint16_t counter = 0;; counter = static_cast<std::uint16_t>(counter + 97)) {
       qp.claim_sends(counter);
     }
-  });
+  }).detach();
   constexpr std::uint32_t kNoKey = 0xdead;
-  while (!life.over()) {
+  while (life.goes_on()) {
     qp.post(qp.qpn(), life.loop().gid(), life.loop().hca().mac(), 1024, kNoKey);
     qp.ring();
-    for (int i = 0; i < 20 && !life.over(); ++i) {
+    for (int i = 0; i < 20 && life.goes_on(); ++i) {
       if (qp.from_error_to_rts()) life.did();
     }
     qp.restart();
   }
-  ends = true;
-  other.join();
 }
 
 void multiply_datagrams(Life& life) {
@@ -63,13 +59,12 @@ void multiply_datagrams(Life& life) {
   constexpr std::uint32_t kToGroup = 0xffffff;
   const auto cq = bottomless(life);
   std::vector<std::unique_ptr<DatagramQp>> members;
-  // max_qp_mcg, or as many as there is time for; half of the time they get something.
-  for (int i = 0; i < 240 && (i < 40 || !life.over()); ++i) {
+  for (int i = 0; i < 60 && life.goes_on(); ++i) {
     members.push_back(std::make_unique<DatagramQp>(life, *cq));
     members.back()->attach_to(group_gid(kGroup));
   }
   auto& sender = *members.front();
-  while (!life.over()) {
+  while (life.goes_on()) {
     constexpr unsigned kBatch = 32;
     for (unsigned i = 0; i != kBatch; ++i) {
       sender.post(kToGroup, group_gid(kGroup), group_mac(kGroup), 1024, life.loop().key());

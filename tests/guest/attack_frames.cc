@@ -108,14 +108,14 @@ void steer_through_many_tables(Life& life) {
   must(life.loop().hca().commands().run(root));
   const Sender sender(life.netdev());
   auto frame = make_frame(life.loop().hca().mac(), 60);
-  while (!life.over()) life.did(sender.send(frame));
+  while (life.goes_on()) life.did(sender.send(frame));
 }
 
 void flood_with_frames(Life& life) {
   driver::Mac everybody;
   everybody.bytes.fill(std::byte{0xff});
   const Sender sender(life.netdev());
-  while (!life.over()) {
+  while (life.goes_on()) {
     auto frame =
         make_frame(life.below(4) == 0 ? everybody : life.loop().hca().mac(), 60 + life.below(1400));
     life.did(sender.send(frame));

@@ -14,18 +14,17 @@ using driver::connectx::QueuePair;
 using neighbours::LoopPair;
 using neighbours::must;
 
-/// Keeps the send queues of `pairs` full of `request`, until the life is over or an error ends
-/// them.
+/// Keeps the send queues of `pairs` full of `request`. An error ends this life.
 void flood(Life& life, std::vector<LoopPair>& pairs, const SendRequest& request) {
   std::vector<driver::Completion> done(256);
-  while (!life.over()) {
+  while (life.goes_on()) {
     for (auto& pair : pairs) {
       while (pair.from->post_send(request) == driver::PostStatus::kOk) {
       }
     }
     const auto completed = life.loop().cq().poll(done);
     for (std::size_t i = 0; i != completed; ++i) {
-      if (done[i].status != driver::WorkStatus::kSuccess) return;
+      if (done[i].status != driver::WorkStatus::kSuccess) Life::end();
     }
     life.did(completed);
   }
@@ -79,7 +78,7 @@ void ask_who_does_not_answer(Life& life) {
   auto& loop = life.loop();
   std::vector<LoopPair> pairs;
   const std::vector<std::byte> bytes(64);
-  while (!life.over()) {
+  while (life.goes_on()) {
     pairs.push_back(loop.make_pair({.send_cq = loop.cq(),
                                     .receive_cq = loop.cq(),
                                     .send = {.requests = 256, .pieces = 1, .inline_size = 64}}));
@@ -96,7 +95,7 @@ void make_timers_expire(Life& life) {
   // The shortest timers that there are: 8 us for an answer, 10 us after "not ready".
   const Connection hasty{
       .path_mtu = 256, .ack_timeout = 1, .retry_count = 7, .rnr_retry = 7, .min_rnr_timer = 1};
-  while (!life.over()) {
+  while (life.goes_on()) {
     if (pairs.size() < 200) {
       pairs.push_back(loop.make_pair({.send_cq = loop.cq(), .receive_cq = loop.cq()}, hasty));
       // One in two has a peer that is gone, the others one that has no receive request, ever.
@@ -113,10 +112,10 @@ void make_timers_expire(Life& life) {
 void withdraw_memory(Life& life) {
   auto& loop = life.loop();
   std::vector<std::byte> memory(1 << 20);
-  while (!life.over()) {
+  while (life.goes_on()) {
     auto pair = loop.make_pair();
     bool works = true;
-    while (works && !life.over()) {
+    while (works && life.goes_on()) {
       const auto region = must(life.host().map(memory));
       const driver::Sge piece{region.iova, 1 << 19, loop.key()};
       for (const auto opcode : {SendOpcode::kRdmaWrite, SendOpcode::kRdmaRead}) {

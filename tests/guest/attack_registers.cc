@@ -70,7 +70,7 @@ void ring_doorbells(Life& life) {
   const auto pairs = work(life);
   const auto page = Life::uar(life.loop().hca().uar());
   const auto cqn = life.loop().cq().cqn();
-  while (!life.over()) {
+  while (life.goes_on()) {
     for (int i = 0; i < 64; ++i, life.did()) {
       const auto& pair = pairs[life.below(pairs.size())];
       // The own numbers as often as any.
@@ -96,7 +96,7 @@ void ring_doorbells(Life& life) {
 
 void write_registers(Life& life) {
   const auto pairs = work(life);
-  while (!life.over()) {
+  while (life.goes_on()) {
     for (int i = 0; i < 64; ++i, life.did()) {
       const auto value = static_cast<std::uint32_t>(life.random());
       switch (life.below(4)) {
@@ -128,7 +128,7 @@ void turn_configuration(Life& life) {
   const auto msix = configuration.capability(kMsix);
   const auto power = configuration.capability(kPower);
   auto pairs = work(life);
-  while (!life.over()) {
+  while (life.goes_on()) {
     for (int i = 0; i < 20; ++i, life.did()) {
       switch (life.below(5)) {
         case 0:
@@ -151,8 +151,8 @@ void turn_configuration(Life& life) {
     configuration.write16(kCommand, kMemorySpace | kBusMaster);
     configuration.write16(power + 4, 0);
     if (life.below(4) == 0) {
-      configuration.write16(express + 8, kFlr);  // under traffic; then everything anew
-      return;
+      configuration.write16(express + 8, kFlr);  // under traffic
+      Life::end();
     }
   }
 }

@@ -1,5 +1,5 @@
-// What a guest can do to the device that it has. Each attack goes on until its life is over, or
-// until it wants another one; it throws where the device refuses what it wanted.
+// What a guest can do to the device that it has. Each attack goes on until the time is over, or
+// until it wants another life; it throws where the device refuses what it wanted.
 #pragma once
 
 #include <span>

@@ -51,8 +51,8 @@ std::span<const Attack> attacks() {
 namespace {
 
 using namespace std::chrono_literals;
-/// A life that does not see its own end is ended.
-constexpr auto kGrace = 15s;
+/// For an attack to begin, on a busy machine, and to see its own end.
+constexpr auto kGrace = 60s;
 
 struct Order {
   const Attack& attack;
@@ -61,23 +61,21 @@ struct Order {
 };
 
 /// In a process of its own. Never returns.
-[[noreturn]] void live(const Order& order, std::uint64_t seed, util::Time until,
-                       std::atomic<std::uint64_t>& deeds) {
+[[noreturn]] void live(const Order& order, std::uint64_t seed, util::Duration time, Tally& tally) {
   try {
-    Life life(order.address, order.netdev, seed, until, deeds);
+    Life life(order.address, order.netdev, seed, time, tally);
     order.attack.run(life);
-    // Now: nothing is given back, the driver of the kernel's VFIO has the rest.
-    ::_exit(0);
+    Life::end();
   } catch (const std::exception& error) {
     fmt::print(stderr, "connectx_guest: {}: {}\n", order.attack.name, error.what());
   }
   ::_exit(1);
 }
 
-/// Waits for the end of a life; ends it if it does not.
-void bury(pid_t child, util::Time until) {
+/// Waits for the end of a life; ends it at `latest`.
+void bury(pid_t child, util::Time latest) {
   while (::waitpid(child, nullptr, WNOHANG) == 0) {
-    if (util::monotonic_now() > until + kGrace) {
+    if (util::monotonic_now() > latest) {
       ::kill(child, SIGKILL);
       ::waitpid(child, nullptr, 0);
       return;
@@ -92,18 +90,19 @@ int attack(const Order& order, int seconds) {
   // The children count where all see it.
   void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return 1;
-  auto& deeds = *new (page) std::atomic<std::uint64_t>(0);
-  const auto until = util::monotonic_now() + std::chrono::seconds(seconds);
+  auto& tally = *new (page) Tally;
+  const util::Duration time = std::chrono::seconds(seconds);
+  const auto latest = util::monotonic_now() + time + kGrace;
   unsigned lives = 0;
   do {
     const auto next = random();
     const auto child = ::fork();
-    if (child == 0) live(order, next, until, deeds);
-    bury(child, until);
+    if (child == 0) live(order, next, time, tally);
+    bury(child, latest);
     ++lives;
-  } while (util::monotonic_now() < until);
-  fmt::print("{}: {} deeds in {} lives\n", order.attack.name, deeds.load(), lives);
-  return deeds != 0 ? 0 : 1;
+  } while (tally.time() < time && util::monotonic_now() < latest);
+  fmt::print("{}: {} deeds in {} lives\n", order.attack.name, tally.deeds.load(), lives);
+  return tally.deeds != 0 ? 0 : 1;
 }
 
 int check(const std::string& address) {

@@ -11,12 +11,14 @@ scribble() { # SECONDS [doorbells]
 }
 # use_second UNTIL: RDMA through the second device, to itself, for as long as that process lives.
 use_second() {
-  local rounds=0
+  local rounds=0 server
   while kill -0 "$1" 2>/dev/null; do
     on b ib_write_bw -d "$IB_b" -x "$GID_b" -F -s 65536 -n 500 >/tmp/own-server.log 2>&1 &
+    server=$!
     wait_for 60 "server on the other device" on b sh -c "ss -ltn | grep -q :18515"
     on b timeout 240 ib_write_bw -d "$IB_b" -x "$GID_b" -F -s 65536 -n 500 "$ADDRESS_b" >/tmp/own-client.log 2>&1 ||
       { cat /tmp/own-client.log /tmp/own-server.log >&2; fail "RDMA through the other device"; }
+    wait $server || { cat /tmp/own-server.log >&2; fail "the server of RDMA through the other device"; }
     rounds=$((rounds + 1))
   done
   echo "the other device did $rounds rounds of ib_write_bw meanwhile"
@@ -28,8 +30,9 @@ echo "$first" > /sys/bus/pci/drivers/mlx5_core/unbind || fail "unbind $first"
 echo 1 > "/sys/bus/pci/devices/$first/enable"
 setpci -s "$first" COMMAND=0006
 scribble "${1:-60}" &
-use_second $!
-wait $! || fail "scribble"
+scribbler=$!
+use_second $scribbler
+wait $scribbler || fail "scribble"
 
 # The second function was driven by its own driver all the while.
 name=$(on b ls "/sys/bus/pci/devices/$second/net" | head -n 1)
@@ -59,7 +62,8 @@ wait_for 60 "traffic on the first device" on a sh -c "ss -tnH state established 
 sleep 3
 kill -0 $queues || { cat /tmp/first-server.log >&2; fail "no traffic on the first device"; }
 scribble 20 doorbells &
-use_second $!
-wait $! || fail "scribble"
+scribbler=$!
+use_second $scribbler
+wait $scribbler || fail "scribble"
 kill $queues
 run on b ibv_devinfo -d "$IB_b"

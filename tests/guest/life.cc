@@ -1,5 +1,7 @@
 #include "life.h"
 
+#include <unistd.h>
+
 #include <array>
 
 #include "driver/vfio_host.h"
@@ -16,18 +18,31 @@ constexpr auto kPatience = std::chrono::seconds(10);
 
 }  // namespace
 
-Life::Life(std::string address, std::string netdev, std::uint64_t seed, util::Time until,
-           std::atomic<std::uint64_t>& deeds)
+Life::Life(std::string address, std::string netdev, std::uint64_t seed, util::Duration time,
+           Tally& tally)
     : address_(std::move(address)),
       netdev_(std::move(netdev)),
       random_(seed),
-      until_(until),
-      deeds_(deeds) {
+      time_(time),
+      tally_(tally) {
   auto host = std::make_unique<driver::SpyHost>(neighbours::must(driver::VfioHost::open(address_)));
   host_ = host.get();
   loop_ = std::make_unique<neighbours::LoopHca>(
       std::move(host), 66, kMemory, driver::connectx::Hca::Options{.patience = kPatience});
 }
+
+bool Life::goes_on() const {
+  if (tally_.time() >= time_) end();
+  return true;
+}
+
+void Life::did(std::uint64_t deeds) {
+  if (deeds == 0) return;
+  if (tally_.first == 0) tally_.first = util::monotonic_now().time_since_epoch().count();
+  tally_.deeds += deeds;
+}
+
+void Life::end() { ::_exit(0); }
 
 void Life::fill_at_random(std::span<std::byte> bytes) {
   for (auto& byte : bytes) byte = static_cast<std::byte>(random_());

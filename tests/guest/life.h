@@ -14,18 +14,33 @@
 
 namespace softhca::guest {
 
+/// What an attack did, in all of its lives, for who looks on. In memory that they share.
+struct Tally {
+  std::atomic<std::uint64_t> deeds = 0;
+  std::atomic<util::Time::rep> first = 0;  ///< when; its time begins then
+
+  /// Since the first deed; 0 before.
+  util::Duration time() const {
+    const auto at = first.load();
+    return at == 0 ? util::Duration() : util::monotonic_now() - util::Time(util::Duration(at));
+  }
+};
+
 class Life {
  public:
   /// `address`: of the function, as lspci tells it. `netdev`: another function's network device,
-  /// for frames to this one. `deeds`: counts what the attack did, for who looks on.
-  Life(std::string address, std::string netdev, std::uint64_t seed, util::Time until,
-       std::atomic<std::uint64_t>& deeds);
+  /// for frames to this one. `time`: how long the attack goes on after its first deed.
+  Life(std::string address, std::string netdev, std::uint64_t seed, util::Duration time,
+       Tally& tally);
 
   const std::string& address() const { return address_; }
   const std::string& netdev() const { return netdev_; }
 
-  bool over() const { return util::monotonic_now() >= until_; }
-  void did(std::uint64_t deeds = 1) { deeds_ += deeds; }
+  /// True until the time is over; then end().
+  bool goes_on() const;
+  /// Ends the process. Nothing is destroyed: that would wait for a device that is sound no more.
+  [[noreturn]] static void end();
+  void did(std::uint64_t deeds = 1);
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
   std::uint64_t random() { return random_(); }
   void fill_at_random(std::span<std::byte> bytes);
@@ -45,8 +60,8 @@ class Life {
   std::string address_;
   std::string netdev_;
   std::mt19937_64 random_;
-  util::Time until_;
-  std::atomic<std::uint64_t>& deeds_;
+  util::Duration time_;
+  Tally& tally_;
   driver::SpyHost* host_ = nullptr;  ///< loop_ owns it
   std::unique_ptr<neighbours::LoopHca> loop_;
 };

@@ -5,7 +5,7 @@
 #
 # neighbours.sh SECONDS [ATTACK...]: those, or all of connectx_guest in an order that SEED decides
 . /share/sdxi_lib.sh
-seconds=${1:-3}
+seconds=${1:-2}
 shift
 
 if [ "$GUEST" = 2 ]; then
