@@ -191,11 +191,16 @@ const std::string& name_of(const DeviceSpec& spec) {
 }
 
 util::Result<void> check_together(const std::vector<DeviceSpec>& specs) {
+  // What softhca inspect shows beside the devices.
+  constexpr std::array<std::string_view, 2> kTaken = {"loop", "processes"};
   std::set<std::string_view> names;
   std::set<std::uint64_t> macs, guids;
   std::map<std::string_view, unsigned> rooms;  ///< for VFs, by the PF's name
   for (const auto& spec : specs) {
     const auto& name = name_of(spec);
+    if (std::ranges::find(kTaken, name) != kTaken.end()) {
+      return util::fail(fmt::format("name={}: that is what softhca inspect calls its own", name));
+    }
     if (!names.insert(name).second) {
       return util::fail(fmt::format("two devices are called {}", name));
     }

@@ -74,10 +74,9 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
   command->add_flag("--isolate", options.isolate,
                     "Serve each guest's devices (those with the same guest=) in a process of its "
                     "own that may do nothing else");
-  command
-      ->add_flag("--measure-turns", options.measure_turns,
-                 "Measure each turn of the loop: softhca inspect shows the longest")
-      ->excludes("--isolate");
+  command->add_option("--device-program", options.program)->group("");  // for tests
+  command->add_flag("--measure-turns", options.measure_turns,
+                    "Measure each turn of the loop: softhca inspect shows the longest");
   command->add_flag("-v,--verbose", options.verbose, "Log every command of every driver");
   return command;
 }

@@ -49,7 +49,9 @@ class ClientNeighbours : public Neighbours {
   }
 };
 
-TEST_F(ClientNeighbours, MemoryThatIsTakenAwayUnderTrafficEndsItsOwnersSessionAlone) {
+SOFTHCA_WITH_AND_WITHOUT_ISOLATE(ClientNeighbours);
+
+TEST_P(ClientNeighbours, MemoryThatIsTakenAwayUnderTrafficEndsItsOwnersSessionAlone) {
   for (int round = 0; round < 5; ++round) {
     auto client = connect();
     const auto file = memory_file(16 << 20);
@@ -67,7 +69,7 @@ TEST_F(ClientNeighbours, MemoryThatIsTakenAwayUnderTrafficEndsItsOwnersSessionAl
   expect_unharmed();
 }
 
-TEST_F(ClientNeighbours, AsManyMapsAsItCanMakeLeaveRoomForOthers) {
+TEST_P(ClientNeighbours, AsManyMapsAsItCanMakeLeaveRoomForOthers) {
   const auto before = server_.maps();
   {
     auto client = connect();
@@ -75,16 +77,16 @@ TEST_F(ClientNeighbours, AsManyMapsAsItCanMakeLeaveRoomForOthers) {
     std::uint64_t made = 0;
     while (client.map_dma(made * 8192, 4096, file.get(), 0) == 0) ++made;
     EXPECT_GT(made, 1000u);
-    const LoopHca another_process_fits(server_.socket(2), 5, 4096);
+    const LoopHca another_process_fits(socket(kThird), 5, 4096);
   }
   // Each of its thousands of maps that goes is a system call: that is one turn still.
-  expect_unharmed(20 * kTurnMaxNs);
+  expect_unharmed(40 * kTurnMaxNs);
   const auto after = before + (kSanitized ? 500 : 50);
   for (int i = 0; i < 200 && server_.maps() > after; ++i) std::this_thread::sleep_for(50ms);
   EXPECT_LE(server_.maps(), after);
 }
 
-TEST_F(ClientNeighbours, RepliesThatNobodyReadsHoldNobody) {
+TEST_P(ClientNeighbours, RepliesThatNobodyReadsHoldNobody) {
   auto client = connect();
   const auto read = message(Command::kRegionRead,
                             RegionAccess{.offset = 0, .region = kConfigRegion, .count = 4096});
@@ -100,7 +102,7 @@ TEST_F(ClientNeighbours, RepliesThatNobodyReadsHoldNobody) {
   expect_unharmed();
 }
 
-TEST_F(ClientNeighbours, DescriptorsBehindMessagesThatNeverEndLeaveSomeForOthers) {
+TEST_P(ClientNeighbours, DescriptorsBehindMessagesThatNeverEndLeaveSomeForOthers) {
   const auto before = server_.descriptors();
   {
     std::vector<Client> clients;
@@ -123,7 +125,7 @@ TEST_F(ClientNeighbours, DescriptorsBehindMessagesThatNeverEndLeaveSomeForOthers
   expect_unharmed();
 }
 
-TEST_F(ClientNeighbours, AnEventfdThatBlocksItsWriterHoldsNobody) {
+TEST_P(ClientNeighbours, AnEventfdThatBlocksItsWriterHoldsNobody) {
   const UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   {
     LoopHca loop(hostile(), 2, 4096);  // brings up a device whose events come by MSI-X
@@ -144,7 +146,7 @@ TEST_F(ClientNeighbours, AnEventfdThatBlocksItsWriterHoldsNobody) {
   expect_unharmed();
 }
 
-TEST_F(ClientNeighbours, ClientsThatAreKilledLeaveNothingBehind) {
+TEST_P(ClientNeighbours, ClientsThatAreKilledLeaveNothingBehind) {
   const auto descriptors = server_.descriptors();
   for (int i = 0; i < 100; ++i) {
     const auto child = ::fork();

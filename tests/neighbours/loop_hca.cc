@@ -98,12 +98,8 @@ std::uint32_t LoopHca::make_indirect_key(std::uint64_t start, const std::vector<
 LoopPair LoopHca::make_pair(const QueuePair::Options& options,
                             const driver::connectx::Connection& connection) {
   LoopPair pair{must(QueuePair::create(*pd_, options)), must(QueuePair::create(*pd_, options))};
-  const auto remote = [&](const QueuePair& peer) {
-    return driver::connectx::RemoteQueuePair{
-        .qpn = peer.qpn(), .psn = 0, .gid = gid_, .mac = hca_->mac()};
-  };
-  must(pair.from->connect(remote(*pair.to), connection));
-  must(pair.to->connect(remote(*pair.from), connection));
+  must(pair.from->connect(address_of(*pair.to), connection));
+  must(pair.to->connect(address_of(*pair.from), connection));
   return pair;
 }
 

@@ -64,6 +64,15 @@ class LoopHca {
   /// An indirect key: its bytes are those of the pieces, one after the other (PRM 6.4.2).
   std::uint32_t make_indirect_key(std::uint64_t start, const std::vector<Piece>& pieces);
 
+  /// Connected to nobody yet.
+  std::unique_ptr<driver::connectx::QueuePair> make_qp() {
+    return must(driver::connectx::QueuePair::create(*pd_, {.send_cq = *cq_, .receive_cq = *cq_}));
+  }
+  /// How others reach a queue pair of ours.
+  driver::connectx::RemoteQueuePair address_of(const driver::connectx::QueuePair& qp) const {
+    return {.qpn = qp.qpn(), .psn = 0, .gid = gid_, .mac = hca_->mac()};
+  }
+
   LoopPair make_pair(const driver::connectx::QueuePair::Options& options,
                      const driver::connectx::Connection& connection = {.path_mtu = 4096});
   LoopPair make_pair() { return make_pair({.send_cq = *cq_, .receive_cq = *cq_}); }

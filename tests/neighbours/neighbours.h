@@ -6,34 +6,47 @@
 
 #include <chrono>
 
+#include "bounds.h"
+#include "cli/served_program.h"
 #include "honest.h"
 #include "loop_hca.h"
-#include "server.h"
 
 namespace softhca::neighbours {
 
 using namespace std::chrono_literals;
+using cli::ServedProgram;
 
-class Neighbours : public ::testing::Test {
+/// A server with and without --isolate, as the parameter says.
+class Neighbours : public ::testing::TestWithParam<bool> {
  protected:
-  Neighbours() { EXPECT_TRUE(honest_.advances(3, 20s)) << "before anything hostile happens"; }
+  enum Device : std::size_t { kHostile, kHonest, kThird, kHostileMover, kHonestMover };
 
-  std::string hostile() const { return server_.socket(0); }
-  /// The honest client goes on, and the server kept its promises. Ends the honest client.
-  void expect_unharmed(std::uint64_t turn_max_ns = kTurnMaxNs) {
-    const auto* name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    EXPECT_TRUE(honest_.advances(3, 20s)) << "the honest client stands still";
-    honest_.end(name);
-    ASSERT_TRUE(server_.alive());
-    const auto turn = server_.longest_turn_ns();
-    std::printf("%s: longest turn %llu us of the loop's processor time\n", name,
-                static_cast<unsigned long long>(turn / 1000));
-    EXPECT_LE(turn, turn_max_ns);
-    const LoopHca next(hostile(), 9, 4096);  // the device serves whoever comes
+  Neighbours() {
+    EXPECT_TRUE(honest_.advances(3, 20s) && mover_.advances(3, 20s))
+        << "before anything hostile happens";
   }
 
-  Server server_{{"connectx,name=hostile", "connectx,name=honest", "connectx,name=third"}};
-  Honest honest_{server_.socket(1), 1};
+  bool isolated() const { return GetParam(); }
+  std::string socket(Device device) const { return server_.socket(device); }
+  std::string hostile() const { return socket(kHostile); }
+  /// The honest clients go on, and the server kept its promises. Ends the honest clients.
+  void expect_unharmed(std::uint64_t turn_max_ns = kTurnMaxNs);
+
+  ServedProgram server_{{"connectx,name=hostile,guest=hostile", "connectx,name=honest,guest=honest",
+                         "connectx,name=third", "sdxi,name=hostile_mover,guest=hostile,workers=1",
+                         "sdxi,name=honest_mover,guest=honest,workers=1"},
+                        options()};
+  Honest honest_{"RDMA", rdma_writes(socket(kHonest), 1)};
+  Honest mover_{"SDXI", sdxi_copies(socket(kHonestMover))};
+
+ private:
+  std::vector<std::string> options() const;
 };
+
+/// Both kinds of server, for the tests of a fixture.
+#define SOFTHCA_WITH_AND_WITHOUT_ISOLATE(Fixture)                                        \
+  INSTANTIATE_TEST_SUITE_P(Serve, Fixture, ::testing::Bool(), [](const auto& isolated) { \
+    return isolated.param ? "isolated" : "together";                                     \
+  })
 
 }  // namespace softhca::neighbours

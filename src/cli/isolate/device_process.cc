@@ -120,7 +120,8 @@ util::Result<void> DeviceProcess::set_up() {
 }
 
 util::Result<void> DeviceProcess::set_up_loop() {
-  auto loop = vfio_user::ServeLoop::create({.poll = std::chrono::microseconds(options_.poll_us)});
+  auto loop = vfio_user::ServeLoop::create(
+      {.poll = std::chrono::microseconds(options_.poll_us), .measure = options_.measure_turns});
   if (!loop) return tl::unexpected(loop.error());
   loop_ = *std::move(loop);
   loop_->set_fabric(*this);
@@ -170,6 +171,7 @@ util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(const VirtualF
 util::Result<void> DeviceProcess::set_up_control() {
   for (const auto& device : devices_) targets_.functions.push_back(device.get());
   targets_.faults = &group_.faults();
+  targets_.loop = loop_.get();
   for (const auto& text : options_.faults) {
     auto rule = parse_fault_for(targets_, text);
     if (!rule) return tl::unexpected(rule.error());

@@ -6,10 +6,10 @@
 #include <charconv>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "cli/isolate/answers.h"
 #include "util/inspect.h"
 
 namespace softhca::cli {
@@ -17,9 +17,8 @@ namespace {
 
 using Reply = ControlSocket::Reply;
 
-constexpr std::string_view kOk = "ok\n";
-/// What the tree of the processes is called beside those of the functions.
-constexpr std::string_view kProcesses = "processes";
+/// What the trees of the processes and of the loops are called beside those of the functions.
+constexpr std::string_view kProcesses = "processes", kLoop = "loop", kServer = "server";
 
 std::string error(std::string_view text) { return fmt::format("error: {}\n", text); }
 
@@ -42,8 +41,8 @@ std::optional<Number> number_of(std::string_view text) {
 }
 
 /// Asks all, and calls `done` with their answers, in order, when the last one has come.
-using Questions = std::vector<std::pair<GuestProcess*, std::string>>;
-void ask_all(const Questions& questions, std::function<void(std::vector<std::string>)> done) {
+void ask_all(const std::vector<std::pair<GuestProcess*, std::string>>& questions,
+             std::function<void(std::vector<std::string>)> done) {
   if (questions.empty()) return done({});
   struct Gathered {
     std::vector<std::string> answers;
@@ -58,62 +57,6 @@ void ask_all(const Questions& questions, std::function<void(std::vector<std::str
       if (--all->missing == 0) all->done(std::move(all->answers));
     });
   }
-}
-
-/// A part of the answer to "inspect" that says nothing but text, whatever a process has sent.
-std::string as_text(std::string_view name, std::string_view answer) {
-  std::string lines;
-  if (answer.starts_with(kOk)) {
-    answer.remove_prefix(kOk.size());
-  } else {
-    lines = fmt::format("{}:\n  ", name);
-  }
-  lines += answer;
-  std::string out;
-  bool at_start = true;
-  for (const char c : lines) {
-    if (at_start) out += "  ";
-    at_start = c == '\n';
-    out += c != '\n' && (static_cast<unsigned char>(c) < ' ' || c == '\x7f') ? '?' : c;
-  }
-  if (!at_start) out += '\n';
-  return out;
-}
-
-/// True if all brackets and strings that begin in `text` end in it, and it is in braces: whatever
-/// is in it, it says nothing about what stands beside it. It is not parsed, which takes too long.
-bool is_closed(std::string_view text) {
-  std::size_t depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i != text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        if (++i == text.size()) return false;
-      } else if (c == '"') {
-        in_string = false;
-      }
-      continue;
-    }
-    if (depth == 0 && (i == 0 ? c != '{' : c != '\n')) return false;
-    in_string = c == '"';
-    if (c == '{' || c == '[') ++depth;
-    if (c == '}' || c == ']') --depth;
-  }
-  return !text.empty() && depth == 0 && !in_string;
-}
-
-/// The same as a member of a JSON object.
-std::string as_member(std::string_view name, std::string_view answer) {
-  const auto quoted = [](std::string_view text) {
-    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  };
-  if (answer.starts_with(kOk)) {
-    const auto json = answer.substr(kOk.size());
-    if (is_closed(json)) return fmt::format("{}: {}", quoted(name), json);
-    answer = "error: this is not JSON";
-  }
-  return fmt::format("{}: {{\"error\": {}}}\n", quoted(name), quoted(answer));
 }
 
 /// What a process tells of its rules: "1: do=fail: matched 2, fired 1".
@@ -184,6 +127,7 @@ void IsolatedControl::inspect(std::string_view request, Reply reply) {
   }
   if (wanted.empty()) return inspect_all(json, std::move(reply));
   if (wanted == kProcesses) return reply(std::string(kOk) + inspect_processes(json));
+  if (wanted == kLoop) return inspect_loop(json, std::move(reply));
   const auto device = std::ranges::find(specs_, wanted, name_of);
   if (device == specs_.end()) return reply(error(fmt::format("there is no function '{}'", wanted)));
   processes_[process_of(static_cast<std::size_t>(device - specs_.begin()))]->ask(request,
@@ -197,17 +141,54 @@ void IsolatedControl::inspect_all(bool json, Reply reply) {
     questions.emplace_back(processes_[process_of(i)],
                            fmt::format("inspect {}{}", json ? "--json " : "", name_of(specs_[i])));
   }
+  std::ranges::move(ask_loops(json), std::back_inserter(questions));
   ask_all(questions, [this, json, reply = std::move(reply)](const auto& answers) {
     std::string out(kOk);
     out += json ? "{\n" : "softhca:\n";
+    const auto add = [&](std::string_view name, std::string_view answer) {
+      out += json ? as_member(name, answer) : as_text(name, name, answer, 1);
+    };
     for (std::size_t i = 0; i != specs_.size(); ++i) {
-      out += json ? as_member(name_of(specs_[i]), answers[i]) + ","
-                  : as_text(name_of(specs_[i]), answers[i]);
+      add(name_of(specs_[i]), answers[i]);
+      if (json) out += ",";
     }
-    const auto last = std::string(kOk) + inspect_processes(json);
-    out += json ? as_member(kProcesses, last) + "}\n" : as_text(kProcesses, last);
+    add(kProcesses, std::string(kOk) + inspect_processes(json));
+    if (json) out += ",";
+    add(kLoop, std::string(kOk) + inspect_loops(json, std::span(answers).subspan(specs_.size())));
+    if (json) out += "}\n";
     reply(std::move(out));
   });
+}
+
+void IsolatedControl::inspect_loop(bool json, Reply reply) {
+  ask_all(ask_loops(json), [this, json, reply = std::move(reply)](const auto& answers) {
+    reply(std::string(kOk) + inspect_loops(json, answers));
+  });
+}
+
+IsolatedControl::Questions IsolatedControl::ask_loops(bool json) const {
+  Questions questions;
+  for (auto* process : processes_) {
+    questions.emplace_back(process, fmt::format("inspect {}{}", json ? "--json " : "", kLoop));
+  }
+  return questions;
+}
+
+/// The turns of the server's own loop and of each process's, who tells them of itself.
+std::string IsolatedControl::inspect_loops(bool json, std::span<const std::string> answers) const {
+  util::InspectNode own((std::string(kServer)));
+  times_->inspect(own);
+  const auto server = std::string(kOk) + (json ? own.to_json() : own.to_text());
+  auto out =
+      json ? fmt::format("{{\n{},\"{}\": {{\n", as_member(kServer, server), kProcesses)
+           : fmt::format("{}:\n{}  {}:\n", kLoop, as_text(kServer, kServer, server, 1), kProcesses);
+  for (std::size_t i = 0; i != processes_.size(); ++i) {
+    const auto& name = processes_[i]->name();
+    if (json && i != 0) out += ",";
+    out += json ? as_member(name, answers[i]) : as_text(name, kLoop, answers[i], 2);
+  }
+  if (json) out += "}\n}\n";
+  return out;
 }
 
 std::string IsolatedControl::inspect_processes(bool json) const {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "cli/isolate/groups.h"
 #include "cli/isolate/guest_process.h"
 #include "sdxi/faults.h"
+#include "vfio_user/turn_times.h"
 
 namespace softhca::cli {
 
@@ -26,8 +28,12 @@ class IsolatedControl {
   util::Result<void> add_rule(std::string_view text);
   /// The rules for process `index`, which is about to start with these.
   std::vector<std::string> rules_for(std::size_t index);
-  /// The processes are there, in the order of the groups.
-  void set_processes(std::vector<GuestProcess*> processes) { processes_ = std::move(processes); }
+  /// The processes are there, in the order of the groups; `times`: of the server's own loop. They
+  /// outlive this.
+  void set_processes(std::vector<GuestProcess*> processes, const vfio_user::TurnTimes& times) {
+    processes_ = std::move(processes);
+    times_ = &times;
+  }
 
   void answer(std::string_view request, ControlSocket::Reply reply);
 
@@ -38,11 +44,16 @@ class IsolatedControl {
     std::string text;
     std::map<std::size_t, sdxi::FaultId> ids;  ///< its number in each process; 0: not known yet
   };
+  /// Who is asked what.
+  using Questions = std::vector<std::pair<GuestProcess*, std::string>>;
   using Rules = std::map<sdxi::FaultId, Rule>;
 
   void inspect(std::string_view words, ControlSocket::Reply reply);
   void inspect_all(bool json, ControlSocket::Reply reply);
+  void inspect_loop(bool json, ControlSocket::Reply reply);
+  Questions ask_loops(bool json) const;
   std::string inspect_processes(bool json) const;
+  std::string inspect_loops(bool json, std::span<const std::string> answers) const;
   void fault(std::string_view words, const ControlSocket::Reply& reply);
   void fault_add(std::string_view text, ControlSocket::Reply reply);
   void fault_remove(std::string_view number, const ControlSocket::Reply& reply);
@@ -54,6 +65,7 @@ class IsolatedControl {
   const std::vector<DeviceSpec>& specs_;
   const std::vector<DeviceGroup> groups_;
   std::vector<GuestProcess*> processes_;
+  const vfio_user::TurnTimes* times_ = nullptr;
   Rules rules_;
   sdxi::FaultId last_rule_ = 0;
 };

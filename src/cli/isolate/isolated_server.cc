@@ -24,6 +24,7 @@
 #include "util/log.h"
 #include "vfio_user/adaptive_poll.h"
 #include "vfio_user/process_limits.h"
+#include "vfio_user/turn_times.h"
 
 namespace softhca::cli {
 namespace {
@@ -31,6 +32,8 @@ namespace {
 /// Frames between two looks at the sockets, and of each NIC in one round.
 constexpr std::size_t kFramesPerTurn = 128;
 constexpr std::size_t kFramesAtOnce = 16;
+/// What one costs, in units of util::WorkBudget: two copies, and a look at where it goes.
+constexpr std::int64_t kFrameWork = 1000;
 /// Until all processes are there.
 constexpr auto kStartTime = std::chrono::seconds(30);
 
@@ -41,7 +44,8 @@ class IsolatedServer {
       : options_(options),
         specs_(specs),
         switch_of_(switches),
-        poll_(std::chrono::microseconds(options.poll_us)) {}
+        poll_(std::chrono::microseconds(options.poll_us)),
+        times_(options.measure_turns) {}
   ~IsolatedServer() {
     control_.reset();
     for (const auto& process : processes_) process->stop();  // all at the same time
@@ -67,6 +71,7 @@ class IsolatedServer {
   const std::vector<DeviceSpec>& specs_;
   const std::vector<std::string>& switch_of_;
   vfio_user::AdaptivePoll poll_;
+  vfio_user::TurnTimes times_;
   // In the order in which it is made; it goes in the opposite order.
   std::unique_ptr<fabric::Capture> capture_;
   std::unique_ptr<util::EventLoop> events_;
@@ -125,7 +130,7 @@ util::Result<void> IsolatedServer::start_processes() {
     processes_.push_back(*std::move(process));
     processes.push_back(processes_.back().get());
   }
-  answers_->set_processes(std::move(processes));
+  answers_->set_processes(std::move(processes), times_);
   return {};
 }
 
@@ -144,6 +149,7 @@ GuestProcess::Config IsolatedServer::config_of(std::size_t index, const DeviceGr
   }
   config.name = fmt::format("{}", fmt::join(names, ", "));
   config.options.poll_us = options_.poll_us;
+  config.options.measure_turns = options_.measure_turns;
   config.options.verbose = options_.verbose;
   config.prepare = [this, index](ProcessOptions& now) -> util::Result<void> {
     for (const auto device : groups_[index]) {
@@ -180,13 +186,16 @@ util::Result<void> IsolatedServer::wait_until_ready() {
 
 void IsolatedServer::turn(util::Time limit) {
   const bool more = exchange() || poll_.look(util::monotonic_now());
+  times_.end_turn();
   const auto until = more ? util::Time::min() : limit;
   if (events_->run_once(until) != 0) poll_.message(events_->last_called(), util::monotonic_now());
 }
 
 /// Moves frames from process to process, in turn. True if there are more.
 bool IsolatedServer::exchange() {
-  for (std::size_t frames = 0; frames < kFramesPerTurn;) {
+  std::size_t frames = 0;
+  bool more = true;
+  while (more && frames < kFramesPerTurn) {
     std::size_t now = 0;
     for (const auto& process : processes_) now += process->receive(kFramesAtOnce);
     // No more than what was received: at our end of a link nobody answers.
@@ -199,10 +208,11 @@ bool IsolatedServer::exchange() {
     }
     bool sleeps = true;
     for (const auto& process : processes_) sleeps &= process->prepare_to_sleep();
-    if (sleeps) return false;
+    more = !sleeps;
     ++frames;  // one that is not there: who says so again and again has an end, too
   }
-  return true;
+  times_.add_work(static_cast<std::int64_t>(frames) * kFrameWork);
+  return more;
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ std::vector<std::string> to_words(const ProcessOptions& options) {
   add("--doorbell", options.doorbell);
   for (const auto& fault : options.faults) add("--fault", fault);
   add("--poll-us", options.poll_us);
+  if (options.measure_turns) words.emplace_back("--measure-turns");
   if (options.verbose) words.emplace_back("--verbose");
   return words;
 }
@@ -38,6 +39,7 @@ CLI::App* add_process(CLI::App& app, ProcessOptions& options) {
   command->add_option("--doorbell", options.doorbell)->required();
   command->add_option("--fault", options.faults)->allow_extra_args(false);
   command->add_option("--poll-us", options.poll_us);
+  command->add_flag("--measure-turns", options.measure_turns);
   command->add_flag("--verbose", options.verbose);
   return command;
 }

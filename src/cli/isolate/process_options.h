@@ -17,6 +17,7 @@ struct ProcessOptions {
   int doorbell = -1;                 ///< descriptor of the Doorbell
   std::vector<std::string> faults;   ///< as --fault takes them
   unsigned poll_us = 20;
+  bool measure_turns = false;
   bool verbose = false;
 };
 

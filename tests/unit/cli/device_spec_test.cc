@@ -111,6 +111,8 @@ TEST(DeviceSpec, AVfComesAfterItsPfWhichHasRoomForIt) {
 
 TEST(DeviceSpec, NamesAndAddressesDiffer) {
   EXPECT_EQ(error_of({"sdxi,name=a", "connectx,name=a"}), "two devices are called a");
+  EXPECT_EQ(error_of({"connectx,name=loop"}),
+            "name=loop: that is what softhca inspect calls its own");
   EXPECT_EQ(error_of({"connectx,guid=7", "connectx,guid=7"}),
             "connectx1 has the mac or guid of another device");
 }

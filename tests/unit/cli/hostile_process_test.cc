@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "cli/isolate/log_pipe.h"
-#include "isolate_server.h"
+#include "served_test.h"
 
 namespace softhca::cli {
 namespace {
@@ -45,12 +45,11 @@ say(0, b'ready')
 class HostileProcess : public IsolateTest {
  protected:
   /// Serves one NIC and one data mover by processes that run `script`.
-  void start_with(const std::string& script) {
-    const auto path = directory_ / "process.py";
-    std::ofstream(path) << kPrelude << script;
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-    options_.program = path;
-    start({"connectx,name=a", "sdxi,name=b"});
+  void start_with(const std::string& body) {
+    const auto script = directory_ / "process.py";
+    std::ofstream(script) << kPrelude << body;
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+    start({"connectx,name=a", "sdxi,name=b"}, {"--device-program=" + script.string()});
   }
   bool wait_for_log(const std::string& text) const {
     for (int i = 0; i != 1000; ++i) {
@@ -89,7 +88,7 @@ while True:
 TEST_F(HostileProcess, OneThatEndsAgainAndAgainIsStartedMoreAndMoreRarely) {
   start_with(R"(
 while True:
-    if rings and os.path.exists(os.path.dirname(sys.argv[0]) + '/go'):
+    if rings and os.path.exists(os.path.dirname(os.path.realpath(__file__)) + '/go'):
         sys.exit(3)
     try:
         if not os.read(fds['channel'], 1):
@@ -122,6 +121,19 @@ while True:
   const auto json = nlohmann::json::parse(all);
   EXPECT_EQ(json["b"]["error"], "error: this is not JSON");
   EXPECT_TRUE(json.contains("processes"));
+}
+
+TEST_F(HostileProcess, ATextSpeaksForNobodyElse) {
+  start_with(R"(
+while True:
+    number, request = hear()
+    say(number, b'ok\nb:\nloop:\n      pci: 1\n')
+)");
+  const auto all = ask("inspect");
+  EXPECT_THAT(all, HasSubstr("\n  a:\n    b:\n    loop:\n        pci: 1\n  b:\n"));
+  EXPECT_THAT(all, Not(HasSubstr("\nloop:")));
+  EXPECT_THAT(ask("inspect loop"),
+              HasSubstr("\n    a:\n      b:\n      loop:\n          pci: 1\n    b:\n"));
 }
 
 TEST_F(HostileProcess, AnAnswerOfDeeplyNestedListsHarmsNobody) {

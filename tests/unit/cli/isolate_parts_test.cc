@@ -70,6 +70,7 @@ TEST(ProcessOptions, AreWhatTheirWordsSay) {
                                .doorbell = 15,
                                .faults = {"function=a,do=fail", "do=stall"},
                                .poll_us = 5,
+                               .measure_turns = true,
                                .verbose = true};
   auto words = to_words(options);
   std::ranges::reverse(words);  // as CLI11 takes them
@@ -85,6 +86,7 @@ TEST(ProcessOptions, AreWhatTheirWordsSay) {
   EXPECT_EQ(parsed.doorbell, 15);
   EXPECT_EQ(parsed.faults, options.faults);
   EXPECT_EQ(parsed.poll_us, 5u);
+  EXPECT_TRUE(parsed.measure_turns);
   EXPECT_TRUE(parsed.verbose);
 }
 

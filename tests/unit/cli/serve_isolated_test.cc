@@ -10,10 +10,7 @@
 #include <optional>
 
 #include "cli/isolate/spawn.h"
-#include "driver/sdxi/context.h"
-#include "driver/sdxi/function.h"
-#include "isolate_client.h"
-#include "isolate_server.h"
+#include "served_test.h"
 
 namespace softhca::cli {
 namespace {
@@ -29,13 +26,13 @@ class ServeIsolated : public IsolateTest {
   /// Verified work of two guests for each other.
   static void expect_rdma(HcaClient& a, HcaClient& b, std::size_t size) {
     for (auto [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
-      auto bytes = from->memory.bytes();
+      auto bytes = from->memory();
       for (std::size_t i = 0; i != bytes.size(); ++i) {
         bytes[i] = static_cast<std::byte>(i * 7 + i / 251 + from->qp->qpn());
       }
-      std::ranges::fill(to->memory.bytes(), std::byte{0});
+      std::ranges::fill(to->memory(), std::byte{0});
       ASSERT_EQ(from->write(*to, size, 20s), WorkStatus::kSuccess);
-      ASSERT_TRUE(std::ranges::equal(bytes.first(size), to->memory.bytes().first(size)));
+      ASSERT_TRUE(std::ranges::equal(bytes.first(size), to->memory().first(size)));
     }
   }
   static std::string status_of(pid_t pid, const std::string& field) {
@@ -128,12 +125,11 @@ TEST_F(ServeIsolated, AProcessHasNoDescriptorsOfTheServerButItsOwn) {
 }
 
 TEST_F(ServeIsolated, TheSocketsAreTheServersAndGoWithIt) {
-  options_.socket_mode = "0640";
-  start({"connectx,name=a"});
+  start({"connectx,name=a"}, {"--socket-mode=0640"});
   struct stat status;
   ASSERT_EQ(::stat(socket(0).c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0640u);
-  stop();
+  server_->stop();
   EXPECT_FALSE(std::filesystem::exists(socket(0)));
 }
 
@@ -141,63 +137,54 @@ TEST_F(ServeIsolated, TheProcessesEndWithTheServer) {
   start({"connectx,name=a", "sdxi,name=b"});
   const auto a = pid_of("a"), b = pid_of("b");
   ASSERT_TRUE(a > 0 && b > 0);
-  stop();
+  server_->stop();
   EXPECT_NE(::kill(a, 0), 0);
   EXPECT_NE(::kill(b, 0), 0);
 }
 
 TEST_F(ServeIsolated, AServerThatIsKilledLeavesNoProcessesAndTheNextOneServesTheSameSockets) {
-  const auto path = (directory_ / "socket").string();
-  const auto start_program = [&] {
-    const auto pid = must(spawn_program(SOFTHCA_PROGRAM,
-                                        {"serve", "--isolate", "--device=connectx,name=a",
-                                         "--socket=" + path, "--control=" + options_.control},
-                                        {}, STDERR_FILENO));
-    EXPECT_TRUE(wait_for_start("a", 1));
-    return pid;
-  };
-  const auto server = start_program();
+  start({"connectx,name=a"});
   const auto process = pid_of("a");
   ASSERT_GT(process, 0);
-  ASSERT_EQ(::kill(server, SIGKILL), 0);
-  int status = 0;
-  ASSERT_EQ(::waitpid(server, &status, 0), server);
+  ASSERT_EQ(::kill(server_->pid(), SIGKILL), 0);
+  EXPECT_TRUE(WIFSIGNALED(server_->wait_end()));
   for (int i = 0; i != 1000 && ::kill(process, 0) == 0; ++i) std::this_thread::sleep_for(5ms);
   EXPECT_NE(::kill(process, 0), 0);
-  const auto next = start_program();
+  const auto next = must(spawn_program(
+      SOFTHCA_PROGRAM, {"serve", "--isolate", "--device=connectx,name=a", "--socket=" + socket(0)},
+      {}, STDERR_FILENO));
   {
-    HcaClient client(path, 1);
+    HcaClient client(socket(0), 1);
   }
+  int status = 0;
   ASSERT_EQ(::kill(next, SIGTERM), 0);
   ASSERT_EQ(::waitpid(next, &status, 0), next);
   EXPECT_EQ(describe_end(status), "exit status 0");
 }
 
 TEST_F(ServeIsolated, ACaptureShowsWhatCrossesBetweenTheProcesses) {
-  options_.pcap = directory_ / "all.pcapng";
-  start({"connectx,name=a", "connectx,name=b"});
+  const auto file = directory_ / "all.pcapng";
+  start({"connectx,name=a", "connectx,name=b"}, {"--pcap=" + file.string()});
   {
     HcaClient a(socket(0), 1), b(socket(1), 2);
     a.connect(b);
     b.connect(a);
     expect_rdma(a, b, 20000);
   }
-  stop();
-  EXPECT_GT(std::filesystem::file_size(options_.pcap), 40000u);
+  server_->stop();
+  EXPECT_GT(std::filesystem::file_size(file), 40000u);
 }
 
 TEST_F(ServeIsolated, ARingOfCapturesKeepsToItsSizes) {
-  options_.pcap = directory_ / "ring";
-  options_.pcap_size = 64 * 1024;
-  options_.pcap_files = 2;
-  start({"connectx,name=a", "connectx,name=b"});
+  start({"connectx,name=a", "connectx,name=b"},
+        {"--pcap=" + (directory_ / "ring").string(), "--pcap-size=64K", "--pcap-files=2"});
   {
     HcaClient a(socket(0), 1), b(socket(1), 2);
     a.connect(b);
     b.connect(a);
     for (int i = 0; i != 12; ++i) expect_rdma(a, b, 20000);
   }
-  stop();
+  server_->stop();
   for (const auto* name : {"ring0", "ring1"}) {
     EXPECT_GT(std::filesystem::file_size(directory_ / name), 1000u);
     EXPECT_LE(std::filesystem::file_size(directory_ / name), 64u * 1024);
@@ -219,6 +206,34 @@ TEST_F(ServeIsolated, InspectShowsAllFunctionsAndTheProcesses) {
   EXPECT_THAT(ask("shutdown"), StartsWith("error: a request is"));
 }
 
+TEST_F(ServeIsolated, EachLoopIsMeasuredAndTellsItsTurns) {
+  start({"connectx,name=a", "sdxi,name=b,guest=one", "connectx,name=c,guest=one"},
+        {"--measure-turns"});
+  {
+    HcaClient a(socket(0), 1);
+  }
+  const auto loops = server_->inspect("loop");
+  EXPECT_GT(loops["server"]["longest_processor_ns"], 0);
+  ASSERT_EQ(loops["processes"].size(), 2u);
+  for (const auto* name : {"a", "b, c"}) {
+    EXPECT_GT(loops["processes"][name]["turns"], 0) << name;
+    EXPECT_GT(loops["processes"][name]["longest_processor_ns"], 0) << name;
+  }
+  EXPECT_THAT(ask("inspect loop"), StartsWith("ok\nloop:\n  server:\n    turns: "));
+  EXPECT_THAT(ask("inspect loop"), HasSubstr("\n  processes:\n    a:\n      turns: "));
+  EXPECT_EQ(server_->inspect()["loop"]["processes"].size(), 2u);
+}
+
+TEST_F(ServeIsolated, WhatAHangingProcessDoesNotTellOfItsLoopIsAnErrorThere) {
+  start({"connectx,name=a", "connectx,name=b"});
+  signal_process("a", SIGSTOP);
+  const auto loops = server_->inspect("loop");
+  EXPECT_THAT(loops["processes"]["a"]["error"].get<std::string>(), HasSubstr("does not answer"));
+  EXPECT_GT(loops["processes"]["b"]["turns"], 0);
+  EXPECT_FALSE(loops["processes"]["b"].contains("longest_processor_ns")) << "not measured";
+  signal_process("a", SIGCONT);
+}
+
 TEST_F(ServeIsolated, AProcessThatHangsIsAnErrorOfItsOwnAndHoldsUpNobody) {
   start({"connectx,name=a", "connectx,name=b"});
   signal_process("a", SIGSTOP);
@@ -231,28 +246,6 @@ TEST_F(ServeIsolated, AProcessThatHangsIsAnErrorOfItsOwnAndHoldsUpNobody) {
   signal_process("a", SIGCONT);
   EXPECT_THAT(ask("inspect a"), StartsWith("ok\n")) << "and late answers are nobody else's";
 }
-
-/// SDXI: a client of one function.
-struct Mover {
-  explicit Mover(const std::string& path)
-      : host(connect_host(path)),
-        function(must(driver::sdxi::Function::bring_up(*host))),
-        context(must(function->make_context())) {}
-  driver::DmaBuffer memory(std::byte value) {
-    auto buffer = must(driver::DmaBuffer::allocate(*host, 4096));
-    std::ranges::fill(buffer.bytes(), value);
-    return buffer;
-  }
-  bool copy() {
-    auto from = memory(std::byte{7}), to = memory(std::byte{0});
-    const auto done = context->copy({to.iova()}, {from.iova()}, 4096);
-    return done && context->wait(*done) && to.bytes()[4095] == std::byte{7};
-  }
-
-  std::unique_ptr<driver::VfioUserHost> host;
-  std::unique_ptr<driver::sdxi::Function> function;
-  std::unique_ptr<driver::sdxi::Context> context;
-};
 
 TEST_F(ServeIsolated, FunctionsThatShareKeysCopyEachOthersMemoryInOneProcess) {
   start({"sdxi,vfs=1,name=pf,workers=1", "sdxi-vf,pf=pf,name=vf", "connectx,name=nic"});
@@ -268,8 +261,8 @@ TEST_F(ServeIsolated, FunctionsThatShareKeysCopyEachOthersMemoryInOneProcess) {
 }
 
 TEST_F(ServeIsolated, FaultRulesAreForTheProcessOfTheirFunctionAndOutliveIt) {
-  options_.faults = {"function=b,operation=DSC_DMAB_COPY,do=fail"};
-  start({"sdxi,name=a,guest=one", "sdxi,name=b,guest=two", "connectx,name=nic"});
+  start({"sdxi,name=a,guest=one", "sdxi,name=b,guest=two", "connectx,name=nic"},
+        {"--fault=function=b,operation=DSC_DMAB_COPY,do=fail"});
   EXPECT_EQ(ask("fault list"),
             "ok\n1: function=b,operation=DSC_DMAB_COPY,do=fail: matched 0, fired 0\n");
   EXPECT_EQ(ask("fault add function=a,context=9,do=fail"),
@@ -305,12 +298,9 @@ TEST_F(ServeIsolated, FaultRulesAreForTheProcessOfTheirFunctionAndOutliveIt) {
 }
 
 TEST_F(ServeIsolated, AProgramThatDoesNotStartIsAnError) {
-  refused_ = true;
-  options_.program = "/bin/false";
-  start({"connectx,name=a"});
-  stop();
-  ASSERT_FALSE(result_);
-  EXPECT_THAT(result_.error().message, HasSubstr("a did not start"));
+  start({"connectx,name=a"}, {"--device-program=/bin/false"});
+  EXPECT_EQ(describe_end(server_->wait_end()), "exit status 1");
+  EXPECT_THAT(log(), HasSubstr("a did not start"));
   EXPECT_FALSE(std::filesystem::exists(socket(0)));
 }
 
