@@ -7,7 +7,7 @@ BUILD    := $(if $(SANITIZE),$(if $(findstring thread,$(SANITIZE)),build-tsan,bu
 JOBS     ?= $(shell nproc)
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 PACKAGES  = $(shell sed 's/\#.*//' packages.txt guest/packages.txt)
-FUZZ_SECONDS ?= 600
+FUZZ_SECONDS ?= 900
 COUNT    ?= 1000000
 SEED     ?= 2022
 # Suites of many seeds, and hostile clients at a real server: for make test, since make check is to end in a minute.
@@ -61,9 +61,9 @@ demo: ## from a bare machine to ib_read_bw between two devices, with a capture
 bench: build ## benchmarks, each beside its peer in the same run; build/bench.json
 	@bench/run $(BUILD)
 
-fuzz: ## run every fuzzer for FUZZ_SECONDS (600) each under ASan and UBSan
+fuzz: ## run every fuzzer for FUZZ_SECONDS (900) under ASan and UBSan, JOBS at a time
 	@cmake --preset fuzz && cmake --build build-fuzz -j $(JOBS)
-	@fuzz/run build-fuzz $(FUZZ_SECONDS)
+	@fuzz/run build-fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS)
 
 model: configure ## SDXI device against its reference model: COUNT (1000000) random sequences of SEED (2022)
 	@cmake --build $(BUILD) -j $(JOBS) --target sdxi_test

@@ -15,9 +15,8 @@
 #include <vector>
 
 #include "connectx/command/command_table.h"
-#include "connectx/fake_host.h"
+#include "connectx_world.h"
 #include "pcie/bus_master.h"
-#include "script.h"
 #include "spec/connectx/command.h"
 
 namespace {
@@ -34,8 +33,13 @@ class Guest {
   static constexpr std::uint64_t kMemorySize = 1u << 20;
   static constexpr std::uint64_t kQueue = 0x1000;
   static constexpr std::size_t kMaxMessage = 8192;
+  /// The largest output of a command, 32 MiB, is one piece of work.
+  static constexpr std::int64_t kOutputWork = 17'000'000;
 
-  Guest() { start(); }
+  Guest() {
+    host_.turn = fuzz::run_turn<kOutputWork>;
+    start();
+  }
 
   void play(Script& script) {
     switch (script.byte() % 6) {
@@ -147,9 +151,11 @@ class Guest {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  auto script = fuzz::script_of(data, size);
-  Guest guest;
-  while (!script.empty()) guest.play(script);
-  guest.finish();
-  return 0;
+  fuzz::prepare_connectx();
+  return fuzz::run_input([&] {
+    Script script(data, size);
+    Guest guest;
+    while (!script.empty()) guest.play(script);
+    guest.finish();
+  });
 }

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "connectx/ethernet_host.h"
+#include "connectx_world.h"
 #include "pcie/bus_master.h"
-#include "script.h"
 #include "util/endian.h"
 
 namespace softhca::connectx::test {
@@ -31,6 +31,7 @@ constexpr std::size_t kMemorySize = 1 << 18;
 class World {
  public:
   World() {
+    host_.turn = fuzz::run_turn<>;
     host_.on_execute = [this](std::span<const std::byte> in, std::size_t out_size) {
       recorded_.push_back({Bytes(in.begin(), in.end()), out_size});
     };
@@ -193,6 +194,10 @@ class World {
       const auto place = in.below(60);
       frame[place] = std::byte{in.byte()};
     }
+    arrive(frame);
+  }
+  void arrive(std::span<const std::byte> frame) {
+    const fuzz::Turn turn;
     host_.arrive(frame);
   }
   void command(Script& in) {
@@ -228,8 +233,10 @@ class World {
 }  // namespace softhca::connectx::test
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  auto script = softhca::fuzz::script_of(data, size);
-  softhca::connectx::test::World world;
-  for (int i = 0; i < 200 && !script.empty(); ++i) world.step(script);
-  return 0;
+  softhca::fuzz::prepare_connectx();
+  return softhca::fuzz::run_input([&] {
+    softhca::fuzz::Script script(data, size);
+    softhca::connectx::test::World world;
+    for (int i = 0; i < 200 && !script.empty(); ++i) world.step(script);
+  });
 }

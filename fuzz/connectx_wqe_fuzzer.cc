@@ -16,7 +16,7 @@
 #include "connectx/qp/send_wqe.h"
 #include "connectx/queue/receive_wqe.h"
 #include "connectx/rdma_test_host.h"
-#include "script.h"
+#include "connectx_world.h"
 #include "spec/connectx/wqe.h"
 
 namespace {
@@ -79,6 +79,7 @@ enum class Action : std::uint8_t {
 class World {
  public:
   void play(Script& input) {
+    host_.turn = fuzz::run_turn<>;
     for (auto& qp : qps_) connect(qp);
     while (!input.empty()) step(input);
     host_.run(std::chrono::milliseconds(2));
@@ -181,12 +182,13 @@ void World::tear_down() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
-  auto script = fuzz::script_of(data, size);
-  if (script.byte() % 2 == 0) {
-    fuzz_decoder(script);
-  } else {
-    World().play(script);
-  }
-  return 0;
+  fuzz::prepare_connectx();
+  return fuzz::run_input([&] {
+    Script script(data, size);
+    if (script.byte() % 2 == 0) {
+      fuzz_decoder(script);
+    } else {
+      World().play(script);
+    }
+  });
 }

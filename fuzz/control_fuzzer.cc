@@ -21,6 +21,8 @@
 #include "cli/control_socket.h"
 #include "connectx/device.h"
 #include "fabric/switch.h"
+#include "oracle.h"
+#include "script.h"
 #include "sdxi/device.h"
 #include "sdxi/group.h"
 #include "util/log.h"
@@ -29,35 +31,12 @@
 namespace {
 
 using namespace softhca;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
+using fuzz::check;
+using fuzz::Script;
 
 bool is_answer(std::string_view text) {
   return (text.starts_with("ok\n") || text.starts_with("error: ")) && text.ends_with('\n');
 }
-
-/// Takes what the fuzzer made, piece by piece; zeros at its end.
-class Script {
- public:
-  Script(const std::uint8_t* data, std::size_t size) : left_(data, data + size) {}
-  bool done() const { return left_.empty(); }
-  std::uint8_t byte() {
-    if (left_.empty()) return 0;
-    const auto value = left_.front();
-    left_.remove_prefix(1);
-    return value;
-  }
-  std::string_view text(std::size_t size) {
-    const auto piece = left_.substr(0, size);
-    left_.remove_prefix(piece.size());
-    return {reinterpret_cast<const char*>(piece.data()), piece.size()};
-  }
-
- private:
-  std::basic_string_view<std::uint8_t> left_;
-};
 
 /// The server, once for all inputs, as a real one lives through all its clients.
 class Server {
@@ -70,7 +49,7 @@ class Server {
     loop_ = *util::EventLoop::create();
     socket_ = *cli::ControlSocket::listen(*loop_, path_, [this](std::string_view line) {
       auto answer = cli::answer_control(targets_, line);
-      require(is_answer(answer));
+      check(is_answer(answer));
       return answer;
     });
   }
@@ -80,7 +59,7 @@ class Server {
   }
 
   void play(Script script) {
-    while (!script.done()) play_step(script);
+    while (!script.empty()) play_step(script);
     for (auto& client : clients_) client.reset();
     (void)cli::answer_control(targets_, "fault clear");
     expect_service();
@@ -117,7 +96,9 @@ class Server {
 
   void serve() {
     waiting_ = 0;
-    while (loop_->run_once(util::Time{}) != 0) {
+    while (true) {
+      const fuzz::Turn turn;
+      if (loop_->run_once(util::Time{}) == 0) return;
     }
   }
 
@@ -125,7 +106,7 @@ class Server {
     // The kernel keeps so many waiting; the next would wait for this thread, which is the server's.
     if (++waiting_ == cli::ControlSocket::kConnectionsMax) serve();
     auto fd = vfio_user::connect_unix(path_, "client");
-    require(fd.has_value());
+    check(fd.has_value());
     ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
     return *std::move(fd);
   }
@@ -147,7 +128,7 @@ class Server {
     const auto client = connect();
     send(client, "fault list\n");
     serve();
-    require(receive(client, 64) == "ok\n");
+    check(receive(client, 64) == "ok\n");
   }
 
   fabric::Switch switch_;
@@ -169,6 +150,5 @@ class Server {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static Server server;
-  server.play(Script(data, size));
-  return 0;
+  return fuzz::run_input([&] { server.play(Script(data, size)); });
 }

@@ -6,12 +6,13 @@
 // right addresses, lengths and ICRC, so that they get past the parser.
 
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <vector>
 
+#include "device_turn.h"
 #include "rdma/test_hca.h"
 #include "rdma/transport.h"
+#include "script.h"
 #include "util/log.h"
 #include "wire/ib_header.h"
 
@@ -26,31 +27,8 @@ constexpr Pd kPd{1};
 constexpr XrcSrqn kSrq{3};
 const Gid kGroup = Gid::from_ipv4(0xE0000001);
 
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : at_(data), end_(data + size) {}
-  bool empty() const { return at_ == end_; }
-  template <class T>
-  T take() {
-    T value{};
-    const auto n = std::min<std::size_t>(sizeof(T), static_cast<std::size_t>(end_ - at_));
-    if (n != 0) std::memcpy(&value, at_, n);
-    at_ += n;
-    return value;
-  }
-  std::uint32_t below(std::uint32_t n) { return take<std::uint16_t>() % n; }
-  std::vector<std::byte> bytes(std::size_t most) {
-    const auto n = std::min<std::size_t>(most, static_cast<std::size_t>(end_ - at_));
-    std::vector<std::byte> out(n);
-    if (n != 0) std::memcpy(out.data(), at_, n);
-    at_ += n;
-    return out;
-  }
-
- private:
-  const std::uint8_t* at_;
-  const std::uint8_t* end_;
-};
+using fuzz::check;
+using fuzz::Script;
 
 /// Frames wait by reference, as in a switch, until the loop comes to deliver them.
 class Sink final : public fabric::Port {
@@ -71,7 +49,7 @@ class Sink final : public fabric::Port {
     for (const auto& frame : waiting_) {
       std::vector<std::byte> bytes(frame.size());
       frame.copy_to(bytes);
-      if (!wire::IbPacket::parse(wire::Frame::from_bytes(bytes, frame.link()))) __builtin_trap();
+      check(wire::IbPacket::parse(wire::Frame::from_bytes(bytes, frame.link())).has_value());
     }
     waiting_.clear();
   }
@@ -83,7 +61,7 @@ class Sink final : public fabric::Port {
 
 class World {
  public:
-  explicit World(Input& input)
+  explicit World(Script& input)
       : input_(input), encapsulation_(wire::Encapsulation(input.take<std::uint8_t>() % 4)) {
     (void)dma_.map(kIova, kMemory, memory_.data(), pcie::DmaAccess::kReadWrite);
     SourceAddress entry;
@@ -123,13 +101,18 @@ class World {
   }
   /// A turn of the loop. What waits for the frames to be read is done in a later one.
   void run() {
-    util::WorkBudget work(50'000);
-    transport_.run(now_, work);
+    {
+      const fuzz::Turn turn;
+      util::WorkBudget work(kTurnWork);
+      transport_.run(now_, work);
+      fuzz::check_work(work.done(), kTurnWork);
+    }
     port_.carry();
   }
 
  private:
   static constexpr std::uint32_t kQps = 8;
+  static constexpr std::int64_t kTurnWork = 50'000;
 
   wire::Link link() const {
     const bool ethernet = encapsulation_ == wire::Encapsulation::kRoceV2 ||
@@ -182,7 +165,7 @@ class World {
   }
 
   void raw_frame() {
-    const auto bytes = input_.bytes(input_.below(400));
+    const auto bytes = input_.take(input_.below(400));
     transport_.handle_frame(wire::Frame::from_bytes(bytes, link()), now_);
   }
   void made_frame(QueuePair& qp) {
@@ -292,7 +275,7 @@ class World {
     }
   }
 
-  Input& input_;
+  Script& input_;
   wire::Encapsulation encapsulation_;
   std::vector<std::byte> memory_ = std::vector<std::byte>(kMemory);
   pcie::DmaSpace dma_;
@@ -314,11 +297,12 @@ class World {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   softhca::util::set_log_level(softhca::util::LogLevel::kError);
-  softhca::rdma::Input input(data, size);
-  softhca::rdma::World world(input);
-  while (!input.empty()) {
-    world.step();
-    world.run();
-  }
-  return 0;
+  return softhca::fuzz::run_input([&] {
+    softhca::fuzz::Script script(data, size);
+    softhca::rdma::World world(script);
+    while (!script.empty()) {
+      world.step();
+      world.run();
+    }
+  });
 }

@@ -16,40 +16,23 @@
 
 #include "fabric/ring_port.h"
 #include "fabric/switch.h"
+#include "oracle.h"
+#include "script.h"
 
 namespace {
 
 using namespace softhca;
+using fuzz::check;
+using fuzz::Script;
 using util::SharedRing;
 
 constexpr std::size_t kCapacity = SharedRing::kCapacityMin;
 constexpr std::size_t kDataAt = 4096;
 
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-class Script {
- public:
-  Script(const std::uint8_t* data, std::size_t size) : left_(data, size) {}
-  bool done() const { return left_.empty(); }
-  template <class Value>
-  Value take() {
-    std::array<std::uint8_t, sizeof(Value)> bytes{};
-    const auto n = std::min(left_.size(), bytes.size());
-    std::copy_n(left_.begin(), n, bytes.begin());
-    left_ = left_.subspan(n);
-    return std::bit_cast<Value>(bytes);
-  }
-
- private:
-  std::span<const std::uint8_t> left_;
-};
-
 /// Reads all of each frame, as a device and a capture do.
 struct Station final : fabric::Receiver {
   void handle_frame(const wire::Frame& frame) override {
-    require(frame.size() != 0 && frame.size() <= SharedRing::kRecordMax);
+    check(frame.size() != 0 && frame.size() <= SharedRing::kRecordMax);
     frame.copy_to(std::span(bytes).first(frame.size()));
     ++frames;
   }
@@ -64,22 +47,23 @@ class Link {
   Link() { station_port_->set_receiver(&station_); }
 
   void play(Script script) {
-    while (!script.done()) step(script);
+    while (!script.empty()) step(script);
     const bool was_broken = port_->broken();
     const auto frames = station_.frames;
     fabric_.deliver(100'000);
     port_->settle();
     if (!was_broken) return;
-    require(port_->receive(1) == 0 && station_.frames - frames <= 65536);
+    check(port_->receive(1) == 0 && station_.frames - frames <= 65536);
   }
 
  private:
   void poke(const SharedRing& ring, std::size_t offset, std::span<const std::byte> bytes) {
-    require(::pwrite(ring.fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset)) ==
-            static_cast<ssize_t>(bytes.size()));
+    check(::pwrite(ring.fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset)) ==
+          static_cast<ssize_t>(bytes.size()));
   }
 
   void step(Script& script) {
+    const fuzz::Turn turn;
     const auto action = script.take<std::uint8_t>();
     const auto& ring = action & 0x80 ? to_honest_ : from_honest_;
     switch (action % 8) {
@@ -104,7 +88,7 @@ class Link {
         break;
       case 4: {
         const std::size_t most = script.take<std::uint8_t>();
-        require(port_->receive(most) <= most);
+        check(port_->receive(most) <= most);
         break;
       }
       case 5:
@@ -121,7 +105,7 @@ class Link {
         break;
       }
       case 7:
-        if (!port_->prepare_to_sleep()) require(!port_->broken());
+        if (!port_->prepare_to_sleep()) check(!port_->broken());
         break;
     }
   }
@@ -152,6 +136,5 @@ class Link {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  Link().play(Script(data, size));
-  return 0;
+  return fuzz::run_input([&] { Link().play(Script(data, size)); });
 }

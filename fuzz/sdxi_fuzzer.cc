@@ -9,11 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <vector>
 
+#include "device_turn.h"
+#include "script.h"
 #include "sdxi/machine.h"
 
 namespace softhca::sdxi {
@@ -49,25 +50,8 @@ constexpr std::array kRegisters{
 constexpr std::size_t kReach = 256 << 10;
 constexpr unsigned kContexts = 4;
 
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : bytes_(data, size) {}
-  bool empty() const { return bytes_.empty(); }
-  std::uint64_t number(std::size_t size) {
-    std::uint64_t value = 0;
-    const auto part = take(size);
-    std::memcpy(&value, part.data(), part.size());
-    return value;
-  }
-  std::span<const std::uint8_t> take(std::size_t size) {
-    const auto part = bytes_.first(std::min(size, bytes_.size()));
-    bytes_ = bytes_.subspan(part.size());
-    return part;
-  }
-
- private:
-  std::span<const std::uint8_t> bytes_;
-};
+using fuzz::check;
+using fuzz::Script;
 
 class Attack {
  public:
@@ -81,14 +65,14 @@ class Attack {
     before_.assign(bytes.begin(), bytes.end());
   }
 
-  void run(Input input) {
+  void run(Script input) {
     while (!input.empty()) act(input);
     work(first_, 64);
     work(second_, 64);
     work(victim_, 64);
     const auto bytes = victim_.bytes(Machine::kBase, kReach);
-    if (!std::equal(before_.begin(), before_.end(), bytes.begin())) std::abort();
-    if (victim_.gsv() != spec::fn_gsv::GSV_ACTIVE) std::abort();
+    check(std::equal(before_.begin(), before_.end(), bytes.begin()));
+    check(victim_.gsv() == spec::fn_gsv::GSV_ACTIVE);
     begin_anew(first_);
     begin_anew(second_);
   }
@@ -116,8 +100,13 @@ class Attack {
     const auto bytes = [&m] { return m.device->contexts().statistics().bytes; };
     for (unsigned i = 0; i < turns; ++i) {
       const auto before = bytes();
-      const bool more = m.step_further();
-      if (bytes() - before > options.run_bytes + options.turn_bytes) std::abort();
+      const auto work = m.device->work_done();
+      const bool more = [&] {
+        const fuzz::Turn turn;
+        return m.step_further();
+      }();
+      check(bytes() - before <= options.run_bytes + options.turn_bytes);
+      fuzz::check_work(m.device->work_done() - work, pcie::Function::kRunWork);
       if (!more) return;
     }
   }
@@ -128,28 +117,28 @@ class Attack {
     m.power_on();
     m.activate();
     for (ContextNumber i = 1; i < kContexts; ++i) {
-      if (!m.execute(m.start_context(i, 16), test::nop()).done) std::abort();
+      check(m.execute(m.start_context(i, 16), test::nop()).done);
     }
   }
 
-  const Machine::Context& context(Input& input) {
-    return attacker_->context(static_cast<ContextNumber>(input.number(1) % kContexts));
+  const Machine::Context& context(Script& input) {
+    return attacker_->context(static_cast<ContextNumber>(input.byte() % kContexts));
   }
 
-  void act(Input& input) {
-    const auto head = input.number(1);
+  void act(Script& input) {
+    const auto head = input.byte();
     attacker_ = head / kActions % 2 == 0 ? &first_ : &second_;
     switch (static_cast<Action>(head % kActions)) {
       case Action::kRegister: {
-        const auto which = input.number(1) % kRegisters.size();
-        attacker_->write(kRegisters[which], input.number(8));
+        const auto which = input.byte() % kRegisters.size();
+        attacker_->write(kRegisters[which], input.qword());
         break;
       }
       case Action::kAnyBarWrite:
         return bar_write(input);
       case Action::kDoorbell: {
-        const auto number = static_cast<ContextNumber>(input.number(1));
-        if (number < 128) attacker_->doorbell(number, input.number(8));
+        const auto number = static_cast<ContextNumber>(input.byte());
+        if (number < 128) attacker_->doorbell(number, input.qword());
         break;
       }
       case Action::kPush: {
@@ -164,23 +153,23 @@ class Attack {
       case Action::kGood:
         return good(input);
       case Action::kMemory: {
-        const auto at = input.number(2) * 4;
-        const auto bytes = input.take(1 + input.number(1) % 64);
+        const auto at = input.word() * 4;
+        const auto bytes = input.take(1 + input.byte() % 64);
         std::memcpy(attacker_->host(Machine::kBase + at), bytes.data(), bytes.size());
         break;
       }
       case Action::kState: {
         const auto& c = context(input);
-        attacker_->set_state(c, static_cast<spec::cxtv>(input.number(1) & 0xf));
+        attacker_->set_state(c, static_cast<spec::cxtv>(input.byte() & 0xf));
         break;
       }
       case Action::kAdmin:
         return admin(input);
       case Action::kRun:
-        work(*attacker_, 1 + static_cast<unsigned>(input.number(1) % 8));
+        work(*attacker_, 1 + static_cast<unsigned>(input.byte() % 8));
         break;
       case Action::kTime:
-        attacker_->advance(std::chrono::milliseconds(input.number(1) * 10));
+        attacker_->advance(std::chrono::milliseconds(input.byte() * 10));
         break;
       case Action::kReset:
         attacker_->device->reset();
@@ -189,10 +178,10 @@ class Attack {
     }
   }
 
-  void bar_write(Input& input) {
-    const auto offset = input.number(4);
-    const auto value = input.number(8);
-    const auto size = 1 + input.number(1) % 8;
+  void bar_write(Script& input) {
+    const auto offset = input.dword();
+    const auto value = input.qword();
+    const auto size = 1 + input.byte() % 8;
     const auto bytes = std::as_bytes(std::span(&value, 1)).first(size);
     attacker_->device->write_bar(offset & 1 ? 2 : 0, offset % (512 << 10), bytes);
     std::array<std::byte, 8> out;
@@ -202,12 +191,11 @@ class Attack {
   /// Wherever the rings now are, only what lies in memory is written.
   void push(const Machine::Context& c, const test::Descriptor& d) { attacker_->submit(c, d); }
 
-  void good(Input& input) {
+  void good(Script& input) {
     const auto& c = context(input);
-    const auto kind = input.number(1);
-    const auto from = Machine::kBase + input.number(2) * 8,
-               to = Machine::kBase + input.number(2) * 8;
-    const auto size = 1 + input.number(2);
+    const auto kind = input.byte();
+    const auto from = Machine::kBase + input.word() * 8, to = Machine::kBase + input.word() * 8;
+    const auto size = 1 + input.word();
     const auto key = static_cast<std::uint16_t>(kind / 8 % 4);
     switch (kind % 6) {
       case 0:
@@ -232,11 +220,11 @@ class Attack {
 
   /// The remainder of `kind` by 6 is the operation; further bits are its variants, the highest one
   /// aims it at the VF.
-  void admin(Input& input) {
-    const auto kind = input.number(1);
-    const auto first = static_cast<std::uint32_t>(input.number(1));
-    const auto last = static_cast<std::uint32_t>(input.number(1));
-    const auto value = input.number(1);
+  void admin(Script& input) {
+    const auto kind = input.byte();
+    const auto first = static_cast<std::uint32_t>(input.byte());
+    const auto last = static_cast<std::uint32_t>(input.byte());
+    const auto value = input.byte();
     const auto variant = kind % 128 / 6;
     auto d = [&] {
       switch (kind % 128 % 6) {
@@ -282,7 +270,8 @@ class Attack {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   softhca::util::set_log_sink([](softhca::util::LogLevel, std::string_view) {});
-  softhca::sdxi::Attack attack;
-  attack.run(softhca::sdxi::Input(data, size));
-  return 0;
+  return softhca::fuzz::run_input([&] {
+    softhca::sdxi::Attack attack;
+    attack.run(softhca::fuzz::Script(data, size));
+  });
 }

@@ -1,29 +1,44 @@
-// Bytes become a client: messages well and badly formed, with and without descriptors, in any
-// order, cut anywhere, towards a function that does DMA and raises interrupts.
+// Bytes become two clients of a server that has a third one: messages well and badly formed, with
+// and without descriptors, in any order, cut anywhere, replies that nobody asked for, files that
+// shrink. The third is honest: whatever the others do, its reads return what it has written, its
+// memory holds what its function wrote and nothing else, its interrupts come, and it waits for a
+// few turns at most. No turn takes long. When all have gone nothing of them may stay: no mapping,
+// no descriptor, no memory.
 //
-// The input is a sequence of records. The first byte of a record says what it is (see Action) and
-// which descriptors go with it (see FdKind); the rest depends on the action. After the input the
-// client goes away, and nothing of it may stay: no mapping, no descriptor.
+// The input is a sequence of records. The first byte of a record says what it is (see Action),
+// which descriptors go with it (see FdKind) and whose it is; the rest depends on the action.
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
-#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <thread>
 #include <vector>
 
+#include "oracle.h"
+#include "script.h"
 #include "util/log.h"
-#include "vfio_user/session.h"
+#include "vfio_user/serve_loop.h"
+#include "vfio_user/server.h"
 #include "vfio_user/test_function.h"
 
 namespace {
 
 using namespace softhca;
+using fuzz::check;
+using fuzz::Script;
 using vfio_user::MessageStream;
 using vfio_user::UniqueFd;
 namespace protocol = vfio_user::protocol;
@@ -33,216 +48,364 @@ enum class Action : std::uint8_t {
   kRaw,        ///< length (2 bytes), bytes: sent as they are
   kCommand,    ///< command, flags, length (2), payload: sent with a right header
   kReply,      ///< the same as the reply to the message with the next id
-  kUnhandled,  ///< as kReply, but left in the socket until the function runs
+  kUnhandled,  ///< as kReply, but left in the socket until something else comes
   kVersion,    ///< a good VERSION
-  kRun,        ///< the function runs
+  kRun,        ///< the functions run
+  kShrink,     ///< pages (1): the length of the file that is shared from now on
+  kLeave,      ///< the client goes; its next record is a new one's
 };
 
-/// Next three bits.
+/// Next three bits; the highest two say whose record it is.
 enum class FdKind : std::uint8_t { kNone, kEventfd, kMemory, kPipe, kTwoEventfds, kTooMany, kFile };
 
-class Input {
+constexpr std::size_t kPage = 4096;
+
+UniqueFd make_memory(std::size_t pages) {
+  UniqueFd fd(::memfd_create("fuzz", MFD_CLOEXEC));
+  check(::ftruncate(fd.get(), static_cast<off_t>(pages * kPage)) == 0);
+  return fd;
+}
+
+std::vector<std::byte> bytes_of(auto value) {
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::byte> operator+(std::vector<std::byte> first, std::span<const std::byte> second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+std::vector<std::byte> message(std::uint16_t id, protocol::Command command,
+                               std::span<const std::byte> payload) {
+  return bytes_of(protocol::Header{
+             .message_id = id,
+             .command = static_cast<std::uint16_t>(command),
+             .message_size = static_cast<std::uint32_t>(sizeof(protocol::Header) + payload.size()),
+             .flags = 0,
+             .error = 0}) +
+         payload;
+}
+
+std::vector<std::byte> version(std::uint16_t id) {
+  static constexpr char kText[] =
+      R"({"capabilities":{"max_msg_fds":16,"max_data_xfer_size":64,"write_multiple":true}})";
+  return message(
+      id, protocol::Command::kVersion,
+      bytes_of(protocol::Version{.major = 0, .minor = 1}) + std::as_bytes(std::span(kText)));
+}
+
+/// The server, once for all inputs, as a real one lives through all its clients.
+class Server {
  public:
-  explicit Input(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
-  bool empty() const { return bytes_.empty(); }
-  std::uint8_t byte() {
-    if (bytes_.empty()) return 0;
-    const auto value = bytes_.front();
-    bytes_ = bytes_.subspan(1);
-    return value;
+  static constexpr unsigned kFunctions = 3;
+
+  Server() {
+    util::set_log_sink([](util::LogLevel, std::string_view) {});
+    auto name = (std::filesystem::temp_directory_path() / "softhca-fuzz-XXXXXX").string();
+    directory_ = ::mkdtemp(name.data());
+    loop_ = *vfio_user::ServeLoop::create({.poll = util::Duration::zero()});
+    for (unsigned i = 0; i != kFunctions; ++i) {
+      functions_[i].shared_fd = shared_.get();
+      loop_->add(functions_[i]);
+      servers_[i] =
+          *vfio_user::Server::listen(loop_->events(), functions_[i], path(i),
+                                     {.reply_timeout = util::Duration::zero(), .max_maps = 64});
+    }
   }
-  std::span<const std::byte> take() {
-    const auto low = byte();
-    const auto wanted = static_cast<std::size_t>(low | (byte() & 0x0f) << 8);
-    const auto part = bytes_.first(std::min(wanted, bytes_.size()));
-    bytes_ = bytes_.subspan(part.size());
-    return std::as_bytes(part);
+  ~Server() {
+    for (auto& server : servers_) server.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+  UniqueFd connect(unsigned function) {
+    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    path(function).copy(address.sun_path, sizeof address.sun_path - 1);
+    // While others wait that have gone meanwhile, there may be no room.
+    for (int turns = 0; true; ++turns) {
+      const auto* const at = reinterpret_cast<const sockaddr*>(&address);
+      if (::connect(fd.get(), at, sizeof address) == 0) break;
+      check(errno == EAGAIN && turns != 1000);
+      turn();
+    }
+    turn();
+    return fd;
+  }
+  void turn() {
+    const fuzz::Turn turn;
+    loop_->turn(util::Time::min());
+  }
+  /// After all clients have gone.
+  void expect_nothing_left() {
+    for (unsigned i = 0; i != kFunctions; ++i) {
+      for (int turns = 0; servers_[i]->connected(); ++turns) {
+        check(turns != 1000);
+        turn();
+      }
+      check(functions_[i].dma().mappings().empty());
+    }
   }
 
  private:
-  std::span<const std::uint8_t> bytes_;
-};
-
-struct Descriptors {
-  UniqueFd eventfd{::eventfd(0, EFD_CLOEXEC)};
-  UniqueFd memory{::memfd_create("fuzz", MFD_CLOEXEC)};
-  UniqueFd file{::open("/dev/null", O_RDWR | O_CLOEXEC)};
-  UniqueFd pipe_read;
-  UniqueFd pipe_write;
-
-  Descriptors() {
-    if (::ftruncate(memory.get(), 16 * 4096) != 0) std::abort();
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
-    pipe_read.reset(ends[0]);
-    pipe_write.reset(ends[1]);
+  std::string path(unsigned function) const {
+    return directory_ / ("socket" + std::to_string(function));
   }
 
-  std::vector<int> of(FdKind kind) const {
+  std::filesystem::path directory_;
+  UniqueFd shared_ = make_memory(16);
+  std::array<testing::TestFunction, kFunctions> functions_;
+  std::unique_ptr<vfio_user::ServeLoop> loop_;
+  std::array<std::unique_ptr<vfio_user::Server>, kFunctions> servers_;
+};
+
+class HonestClient {
+ public:
+  explicit HonestClient(Server& server) : server_(server), stream_(server.connect(0)) {
+    pages_ = static_cast<std::byte*>(
+        ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, memory_.get(), 0));
+    check(pages_ != MAP_FAILED);
+    std::memset(pages_, 0xa5, kSize);
+    call(version(next_id()));
+    const protocol::DmaMap map{.argsz = sizeof map,
+                               .flags = protocol::kDmaMapReadable | protocol::kDmaMapWriteable,
+                               .offset = 0,
+                               .address = kAt,
+                               .size = kSize};
+    call(message(next_id(), protocol::Command::kDmaMap, bytes_of(map)), memory_.get());
+    write(kConfigRegion, 4, std::uint16_t{6});                  // Memory Space, Bus Master Enable
+    write(kConfigRegion, kMsixControl, std::uint16_t{0x8000});  // MSI-X Enable
+    write(0, kVectorControl, std::uint32_t{0});
+    const protocol::IrqSet irqs{.argsz = sizeof irqs,
+                                .flags = protocol::kIrqSetDataEventfd | kActionTrigger,
+                                .index = kMsixIndex,
+                                .start = 0,
+                                .count = 1};
+    call(message(next_id(), protocol::Command::kDeviceSetIrqs, bytes_of(irqs)), interrupt_.get());
+  }
+  ~HonestClient() { ::munmap(pages_, kSize); }
+  HonestClient(const HonestClient&) = delete;
+  HonestClient& operator=(const HonestClient&) = delete;
+
+  /// Registers, DMA and an interrupt.
+  void work() {
+    const auto number = ++worked_ * 0x9e3779b97f4a7c15;
+    write(0, 8 * (worked_ % 64), number);
+    check(read(0, 8 * (worked_ % 64)) == number);
+    const auto place = 8 * (worked_ % (kSize / 8));
+    write(0, testing::TestFunction::kDmaTo, kAt + place);
+    write(0, testing::TestFunction::kDoorbell, std::uint32_t{0});
+    server_.turn();
+    server_.turn();
+    const auto expected = bytes_of(testing::TestFunction::kDmaPattern);
+    check(std::memcmp(pages_ + place, expected.data(), expected.size()) == 0);
+    std::memset(pages_ + place, 0xa5, 8);
+    check(std::memcmp(pages_, pages_ + 1, kSize - 1) == 0 && *pages_ == std::byte{0xa5});
+    std::uint64_t count = 0;
+    check(::read(interrupt_.get(), &count, sizeof count) == sizeof count && count == 1);
+  }
+
+ private:
+  static constexpr std::size_t kSize = kPage;
+  static constexpr std::uint64_t kAt = 0x10000;
+  static constexpr std::uint32_t kConfigRegion = 7;
+  static constexpr std::uint64_t kMsixControl = 0x9e;
+  static constexpr std::uint64_t kVectorControl = 0x2000 + 12;
+  static constexpr std::uint32_t kMsixIndex = 2;
+  static constexpr std::uint32_t kActionTrigger = 1u << 5;
+  /// So many turns may others be served before it.
+  static constexpr int kPatience = 20;
+
+  std::uint16_t next_id() { return ++id_; }
+
+  /// Its reply's payload.
+  std::vector<std::byte> call(const std::vector<std::byte>& bytes, int fd = -1) {
+    check(stream_.send_raw(bytes, std::span(&fd, fd < 0 ? 0 : 1)));
+    for (int turns = 0; turns != kPatience; ++turns) {
+      server_.turn();
+      check(stream_.receive() != MessageStream::Received::kClosed);
+      const auto reply = stream_.next();
+      if (!reply) continue;
+      check(reply->is_reply() && reply->header.message_id == id_ && reply->header.error == 0);
+      return {reply->payload.begin(), reply->payload.end()};
+    }
+    std::abort();
+  }
+  template <class Value>
+  void write(std::uint32_t region, std::uint64_t offset, Value value) {
+    call(message(next_id(), protocol::Command::kRegionWrite,
+                 bytes_of(protocol::RegionAccess{
+                     .offset = offset, .region = region, .count = sizeof value}) +
+                     bytes_of(value)));
+  }
+  std::uint64_t read(std::uint32_t region, std::uint64_t offset) {
+    const protocol::RegionAccess access{.offset = offset, .region = region, .count = 8};
+    const auto reply = call(message(next_id(), protocol::Command::kRegionRead, bytes_of(access)));
+    check(reply.size() == sizeof access + 8);
+    std::uint64_t value = 0;
+    std::memcpy(&value, reply.data() + sizeof access, sizeof value);
+    return value;
+  }
+
+  Server& server_;
+  MessageStream stream_;
+  UniqueFd memory_ = make_memory(kSize / kPage);
+  UniqueFd interrupt_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::byte* pages_ = nullptr;
+  std::uint16_t id_ = 0;
+  std::uint64_t worked_ = 0;
+};
+
+/// One whom the input tells what to send.
+class HostileClient {
+ public:
+  HostileClient(Server& server, unsigned function) : server_(server), function_(function) {
+    int ends[2];
+    check(::pipe2(ends, O_CLOEXEC) == 0);
+    pipe_read_.reset(ends[0]);
+    pipe_write_.reset(ends[1]);
+  }
+
+  void play(unsigned head, Script& script) {
+    if (!stream_) stream_.emplace(server_.connect(function_));
+    const auto action = static_cast<Action>(head & 7);
+    const auto fds = descriptors(static_cast<FdKind>(head >> 3 & 7));
+    switch (action) {
+      case Action::kRaw:
+        send(piece(script), fds);
+        break;
+      case Action::kCommand:
+        send_message(script, protocol::kTypeCommand, fds);
+        break;
+      case Action::kReply:
+      case Action::kUnhandled:
+        send_message(script, protocol::kTypeReply, fds);
+        break;
+      case Action::kVersion:
+        send(version(1), {});
+        break;
+      case Action::kRun:
+        break;
+      case Action::kShrink:
+        check(::ftruncate(memory_.get(), static_cast<off_t>(script.byte() % 17 * kPage)) == 0);
+        break;
+      case Action::kLeave:
+        stream_.reset();
+        return server_.turn();
+    }
+    if (action == Action::kUnhandled) return;
+    server_.turn();
+    check_what_came_back();
+  }
+
+ private:
+  static std::span<const std::byte> piece(Script& script) {
+    return script.take(script.word() & 0xfff);
+  }
+
+  std::vector<int> descriptors(FdKind kind) const {
     switch (kind) {
       case FdKind::kEventfd:
-        return {eventfd.get()};
+        return {eventfd_.get()};
       case FdKind::kMemory:
-        return {memory.get()};
+        return {memory_.get()};
       case FdKind::kPipe:
-        return {pipe_write.get()};
+        return {pipe_write_.get()};
       case FdKind::kTwoEventfds:
-        return {eventfd.get(), eventfd.get()};
+        return {eventfd_.get(), eventfd_.get()};
       case FdKind::kTooMany:
-        return std::vector<int>(40, eventfd.get());
+        return std::vector<int>(40, eventfd_.get());
       case FdKind::kFile:
-        return {file.get()};
+        return {file_.get()};
       default:
         return {};
     }
   }
-};
 
-const Descriptors& descriptors() {
-  static const Descriptors instance;
-  return instance;
-}
-
-/// Sends what fits; a fuzzer must not wait.
-void send_with_fds(int socket, std::span<const std::byte> bytes, const std::vector<int>& fds) {
-  if (bytes.empty()) return;
-  iovec io{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * 64)> control{};
-  msghdr message{};
-  message.msg_iov = &io;
-  message.msg_iovlen = 1;
-  if (!fds.empty()) {
-    message.msg_control = control.data();
-    message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-    auto* head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-    std::memcpy(CMSG_DATA(head), fds.data(), sizeof(int) * fds.size());
+  void send(std::span<const std::byte> bytes, const std::vector<int>& fds) {
+    if (!bytes.empty()) (void)stream_->send_raw(bytes, fds);
   }
-  [[maybe_unused]] const auto sent = ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-class FuzzedClient {
- public:
-  FuzzedClient() {
-    int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-      std::abort();
-    peer_.emplace(UniqueFd(ends[1]));
-    function_.shared_fd = descriptors().memory.get();
-    session_.emplace(function_, UniqueFd(ends[0]), vfio_user::SessionHost{},
-                     vfio_user::SessionOptions{.reply_timeout = util::Duration::zero()});
-  }
-  ~FuzzedClient() {
-    session_.reset();
-    if (!function_.dma().mappings().empty()) std::abort();
-  }
-
-  /// False when the server has closed the connection.
-  bool play(Input& input) {
-    const auto what = input.byte();
-    const auto action = static_cast<Action>(what & 7);
-    const auto fds = descriptors().of(static_cast<FdKind>(what >> 3 & 7));
-    switch (action) {
-      case Action::kRaw:
-        send_with_fds(peer_->fd(), input.take(), fds);
-        break;
-      case Action::kCommand:
-        send_message(input, protocol::kTypeCommand, fds);
-        break;
-      case Action::kReply:
-      case Action::kUnhandled:
-        send_message(input, protocol::kTypeReply, fds);
-        break;
-      case Action::kVersion:
-        send_version();
-        break;
-      case Action::kRun:
-        break;
-    }
-    bool alive = true;
-    util::WorkBudget budget(std::int64_t{1} << 40);
-    if (action == Action::kUnhandled || action == Action::kRun) {
-      function_.run(util::Time{});
-      alive = session_->handle_queued(budget);
-    }
-    if (action != Action::kUnhandled) alive = alive && session_->handle_readable(budget);
-    check_what_came_back();
-    return alive;
-  }
-
- private:
-  void send_message(Input& input, std::uint32_t type, const std::vector<int>& fds) {
-    const auto command = input.byte();
-    const auto flags = input.byte();
-    const auto payload = input.take();
+  void send_message(Script& script, std::uint32_t type, const std::vector<int>& fds) {
+    const auto command = script.byte();
+    const auto flags = script.byte();
+    const auto payload = piece(script);
     const protocol::Header header{
         .message_id = type == protocol::kTypeReply ? last_id_ : std::uint16_t{7},
         .command = command,
         .message_size = static_cast<std::uint32_t>(sizeof(protocol::Header) + payload.size()),
         .flags = type | (flags & ~protocol::kTypeMask),
         .error = 0};
-    std::vector<std::byte> bytes(header.message_size);
-    std::memcpy(bytes.data(), &header, sizeof header);
-    std::copy(payload.begin(), payload.end(), bytes.begin() + sizeof header);
-    send_with_fds(peer_->fd(), bytes, fds);
-  }
-
-  void send_version() {
-    static constexpr char kText[] =
-        R"({"capabilities":{"max_msg_fds":16,"max_data_xfer_size":64,"write_multiple":true}})";
-    const protocol::Version version{.major = 0, .minor = 1};
-    const protocol::Header header{
-        .message_id = 1,
-        .command = static_cast<std::uint16_t>(protocol::Command::kVersion),
-        .message_size = sizeof header + sizeof version + sizeof kText,
-        .flags = 0,
-        .error = 0};
-    peer_->send(header, std::as_bytes(std::span(&version, 1)), std::as_bytes(std::span(kText)));
+    send(bytes_of(header) + payload, fds);
   }
 
   /// Whatever the server was told, what it says is well-formed.
   void check_what_came_back() {
-    while (peer_->receive() == MessageStream::Received::kData) {
-      while (const auto message = peer_->next()) {
+    auto received = stream_->receive();
+    for (; received == MessageStream::Received::kData; received = stream_->receive()) {
+      while (const auto message = stream_->next()) {
         const auto& header = message->header;
         if (message->is_reply()) {
           const bool failed = header.flags & protocol::kFlagError;
-          if (failed != (header.error != 0) || (failed && !message->payload.empty())) std::abort();
+          check(failed == (header.error != 0) && !(failed && !message->payload.empty()));
         } else {
           last_id_ = static_cast<std::uint16_t>(header.message_id + 1);
         }
       }
-      if (peer_->broken()) std::abort();
+      check(!stream_->broken());
     }
+    if (received == MessageStream::Received::kClosed) stream_.reset();
   }
 
-  testing::TestFunction function_;
-  std::optional<MessageStream> peer_;
-  std::optional<vfio_user::Session> session_;
+  Server& server_;
+  const unsigned function_;
+  UniqueFd eventfd_{::eventfd(0, EFD_CLOEXEC)};
+  UniqueFd memory_ = make_memory(16);
+  UniqueFd file_{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+  UniqueFd pipe_read_;
+  UniqueFd pipe_write_;
+  std::optional<MessageStream> stream_;
   std::uint16_t last_id_ = 1;
 };
 
-/// The lowest descriptor that is free.
-int lowest_free_fd() {
-  const UniqueFd probe(::dup(STDERR_FILENO));
-  return probe.get();
+std::ptrdiff_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return std::distance(begin(all), end(all));
+}
+
+/// What a client leaves is closed by a thread of the server's.
+void expect_descriptors(std::ptrdiff_t before) {
+  for (int i = 0; open_descriptors() > before; ++i) {
+    check(i != 5000);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void play(Server& server, Script script) {
+  constexpr unsigned kRecordsMax = 256;
+  const auto before = open_descriptors();
+  {
+    HonestClient honest(server);
+    std::array<HostileClient, 2> others{HostileClient(server, 1), HostileClient(server, 2)};
+    for (unsigned records = 0; !script.empty() && records != kRecordsMax; ++records) {
+      const auto head = script.byte();
+      others[head >> 6 & 1].play(head, script);
+      if (records % 16 == 15) honest.work();
+    }
+    honest.work();
+  }
+  server.expect_nothing_left();
+  expect_descriptors(before);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  util::set_log_sink([](util::LogLevel, std::string_view) {});
-  descriptors();
-  const auto free_before = lowest_free_fd();
-  {
-    FuzzedClient client;
-    Input input({data, size});
-    for (unsigned records = 0; !input.empty() && records < 256; ++records) {
-      if (!client.play(input)) break;
-    }
-  }
-  if (lowest_free_fd() != free_before) std::abort();
-  return 0;
+  static Server server;
+  // What is opened once and stays is there before descriptors are counted.
+  [[maybe_unused]] static const bool warm = [] {
+    HonestClient(server).work();
+    server.expect_nothing_left();
+    return true;
+  }();
+  return fuzz::run_input([&] { play(server, Script(data, size)); });
 }

@@ -3,7 +3,6 @@
 // Beside what the sanitizers see, properties are checked: what parses again emits to a packet
 // that parses to the same; inserted checksums are right; segments are the message again.
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <vector>
 
@@ -13,15 +12,14 @@
 #include "ethernet/rss.h"
 #include "ethernet/segmentation.h"
 #include "ethernet/vlan_offload.h"
+#include "oracle.h"
 #include "wire/ib_header.h"
 
 namespace {
 
 using namespace softhca;
 
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using fuzz::check;
 
 std::vector<std::byte> bytes_of(const wire::Frame& frame) {
   std::vector<std::byte> bytes(frame.size());
@@ -41,11 +39,11 @@ void check_emit(const wire::Frame& frame, const wire::IbPacket& packet) {
   });
   const auto bytes = bytes_of(again);
   const auto parsed = wire::IbPacket::parse(wire::Frame::from_bytes(bytes, frame.link()));
-  require(parsed.has_value());
+  check(parsed.has_value());
   auto expected = packet.bth;
   expected.pad_count = static_cast<std::uint8_t>((4 - packet.payload_size % 4) % 4);
-  require(parsed->address == packet.address && parsed->bth == expected);
-  require(parsed->ext == packet.ext && parsed->payload_size == packet.payload_size);
+  check(parsed->address == packet.address && parsed->bth == expected);
+  check(parsed->ext == packet.ext && parsed->payload_size == packet.payload_size);
 }
 
 /// What is left of a frame whose CRCs a fuzzer does not find: as far as its own length reaches.
@@ -66,11 +64,11 @@ void fuzz_packet(std::span<const std::byte> bytes, wire::Link link) {
     frame = wire::Frame::from_bytes(packet_part(bytes, link), link);
     frame.set_icrc(wire::Frame::Icrc::kDeferred);
     packet = wire::IbPacket::parse(frame);
-    require(packet.has_value() || !only_the_crc);
+    check(packet.has_value() || !only_the_crc);
   }
   if (!packet) return;
   std::array<std::byte, 40> grh;
-  require(wire::emit_ud_grh(frame, *packet, grh) == packet->address.is_global());
+  check(wire::emit_ud_grh(frame, *packet, grh) == packet->address.is_global());
   check_emit(frame, *packet);
 }
 
@@ -85,19 +83,19 @@ void fuzz_ethernet(std::span<const std::byte> bytes) {
   ethernet::insert_l3_checksum(frame, info);
   ethernet::insert_l4_checksum(frame, info);
   const auto result = ethernet::check(frame, ethernet::classify(frame));
-  if (info.l3 != ethernet::L3Type::kNone) require(result.l3_ok == info.l3_length_ok);
+  if (info.l3 != ethernet::L3Type::kNone) check(result.l3_ok == info.l3_length_ok);
   // A UDP length that is not IP's is left to software.
-  if (info.l4 == ethernet::L4Type::kTcp) require(result.l4_ok == !info.source_routed);
+  if (info.l4 == ethernet::L4Type::kTcp) check(result.l4_ok == !info.source_routed);
 
   const auto before = bytes_of(frame);
   if (ethernet::insert_vlan(frame, wire::EtherType::kVlan, 0x6123)) {
     auto tagged = bytes_of(frame);
     tagged.erase(tagged.begin() + 12, tagged.begin() + 16);
-    require(tagged == before);
+    check(tagged == before);
   }
   const auto size = frame.size();
   ethernet::pad_to_minimum(frame);
-  require(frame.size() == std::max(size, ethernet::kFrameSizeMin));
+  check(frame.size() == std::max(size, ethernet::kFrameSizeMin));
 }
 
 /// The first byte says how many bytes of header there are, the next two the MSS.
@@ -111,29 +109,32 @@ void fuzz_segmentation(std::span<const std::byte> bytes) {
   if (!segmenter) return;
   std::size_t sent = 0;
   for (std::size_t i = segmenter->count(); i != 0; --i) {
-    require(!segmenter->done());
+    check(!segmenter->done());
     wire::Frame frame;
     const auto part = segmenter->next(frame);
-    require(part.offset == sent && part.size <= mss);
-    require(frame.add_segment(payload.subspan(part.offset, part.size)));
+    check(part.offset == sent && part.size <= mss);
+    check(frame.add_segment(payload.subspan(part.offset, part.size)));
     sent += part.size;
     const auto info = ethernet::classify(frame);
     ethernet::insert_l3_checksum(frame, info);
     ethernet::insert_l4_checksum(frame, info);
     const auto result = ethernet::check(frame, info);
-    require(result.l3_ok && (result.l4_ok || info.source_routed));
+    check(result.l3_ok && (result.l4_ok || info.source_routed));
   }
-  require(segmenter->done() && sent == payload.size());
+  check(segmenter->done() && sent == payload.size());
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // Of its own size, so that a read beyond the end is seen.
-  const auto input = std::as_bytes(std::span(data, size));
-  const std::vector<std::byte> bytes(input.begin(), input.end());
-  for (const auto link : {wire::Link::kEthernet, wire::Link::kInfiniband}) fuzz_packet(bytes, link);
-  fuzz_ethernet(bytes);
-  fuzz_segmentation(bytes);
-  return 0;
+  return fuzz::run_input([&] {
+    // Of its own size, so that a read beyond the end is seen.
+    const auto input = std::as_bytes(std::span(data, size));
+    const std::vector<std::byte> bytes(input.begin(), input.end());
+    const fuzz::Turn turn;
+    fuzz_packet(bytes, wire::Link::kEthernet);
+    fuzz_packet(bytes, wire::Link::kInfiniband);
+    fuzz_ethernet(bytes);
+    fuzz_segmentation(bytes);
+  });
 }

@@ -50,7 +50,7 @@ FakeHost::FakeHost(const HostOptions& options)
 void FakeHost::run(util::Duration time) {
   const auto end = now + time;
   for (int rounds = 0; rounds < 100000; ++rounds) {
-    const auto next = device.run(now);
+    const auto next = turn(device, now);
     const bool frames = network.has_work();
     network.deliver(1024);
     if (frames || next <= now) continue;
@@ -197,7 +197,9 @@ Reply FakeHost::execute(std::span<const std::byte> in, std::size_t out_size) {
   const auto mark = next_;
   const auto blocks = prepare(0, in, out_size);
   ring_commands(1);
-  for (int i = 0; i < 1000 && slot(0).get(Entry::ownership) != 0; ++i) device.run(now);
+  for (int i = 0; i < 1000 && slot(0).get(Entry::ownership) != 0; ++i) {
+    (void)turn(device, now);
+  }
   auto reply = collect(0, out_size, blocks);
   next_ = mark;
   return reply;

@@ -138,6 +138,9 @@ class FakeHost {
   /// The next CQE, which the device may then overwrite; null if there is none.
   const std::byte* poll(HostCq& cq);
 
+  /// Runs the device, whenever it runs. Fuzzers put in what looks at its costs.
+  std::function<util::Time(pcie::Function&, util::Time)> turn =
+      [](pcie::Function& function, util::Time at) { return function.run(at); };
   /// Sees each command that is executed.
   std::function<void(std::span<const std::byte> in, std::size_t out_size)> on_execute;
   util::Time now{std::chrono::hours(1)};

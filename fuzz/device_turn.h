@@ -1,0 +1,28 @@
+// A turn of a device as the server's loop gives it, with what it may cost.
+#pragma once
+
+#include "oracle.h"
+#include "pcie/function.h"
+
+namespace softhca::fuzz {
+
+/// The last piece of work in a turn may go so far beyond what is allowed: a WQE with its packets, a
+/// frame through steering with its copies.
+inline constexpr std::int64_t kPieceMax = 200'000;
+
+/// What a turn has done.
+inline void check_work(std::int64_t done, std::int64_t allowed, std::int64_t piece = kPieceMax) {
+  costs.work = std::max(costs.work, done);
+  check(done <= allowed + piece);
+}
+
+template <std::int64_t kPiece = kPieceMax>
+util::Time run_turn(pcie::Function& device, util::Time now) {
+  const auto before = device.work_done();
+  const Turn turn;
+  const auto next = device.run(now);
+  check_work(device.work_done() - before, pcie::Function::kRunWork, kPiece);
+  return next;
+}
+
+}  // namespace softhca::fuzz

@@ -1,0 +1,110 @@
+// What the fuzzers watch besides their own subject: the processor time of a turn, and memory that
+// an input leaves behind.
+#pragma once
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SOFTHCA_SANITIZED_HEAP
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SOFTHCA_SANITIZED_HEAP
+#endif
+#ifdef SOFTHCA_SANITIZED_HEAP
+#include <sanitizer/allocator_interface.h>
+#endif
+
+namespace softhca::fuzz {
+
+inline void check(bool holds) {
+  if (!holds) std::abort();
+}
+
+/// Bytes that were allocated and not freed, by all threads. Only the sanitizers count exactly; 0
+/// without them.
+inline std::size_t heap_in_use() {
+#ifdef SOFTHCA_SANITIZED_HEAP
+  return __sanitizer_get_current_allocated_bytes();
+#else
+  return 0;
+#endif
+}
+
+/// Of this thread.
+inline std::chrono::nanoseconds processor_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+/// The most that was seen; told at the end of the program.
+struct Costs {
+  std::chrono::nanoseconds time{0};  ///< of a turn
+  std::int64_t work = 0;             ///< that a turn has counted
+
+  ~Costs() {
+    std::fprintf(stderr, "longest turn: %lld us of processor time; most work of one: %lld units\n",
+                 static_cast<long long>(time.count() / 1000), static_cast<long long>(work));
+  }
+};
+inline Costs costs;
+
+/// What an input is suspected of, by clock or heap: see run_input().
+struct Suspicion {
+  const char* what = nullptr;  ///< null: of nothing
+  long long amount = 0;
+};
+inline Suspicion suspicion;
+
+/// One turn of whatever serves others beside this one, from here to the end of the block. A
+/// turn is to take about 200 us; the sanitizers make it ten times that.
+class Turn {
+ public:
+  static constexpr std::chrono::milliseconds kTimeMax{50};
+
+  Turn() = default;
+  ~Turn() {
+    const auto time = processor_time() - begin_;
+    costs.time = std::max(costs.time, time);
+    if (time <= kTimeMax) return;
+    suspicion = {.what = "microseconds of processor time for one turn",
+                 .amount = std::chrono::duration_cast<std::chrono::microseconds>(time).count()};
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  const std::chrono::nanoseconds begin_ = processor_time();
+};
+
+/// Plays one input. A turn that takes too long, or memory that is in use at the end and was not at
+/// the beginning, ends the program if it is seen in each of some runs in a row: the first one fills
+/// what is made once, and a machine may stumble.
+template <class Play>
+int run_input(Play play) {
+  constexpr int kRuns = 4;
+  for (int run = 1;; ++run) {
+    suspicion = {};
+    const auto before = heap_in_use();
+    play();
+    const auto after = heap_in_use();
+    if (suspicion.what == nullptr && after > before) {
+      suspicion = {.what = "bytes that are in use after the input",
+                   .amount = static_cast<long long>(after - before)};
+    }
+    if (suspicion.what == nullptr) return 0;
+    if (run < kRuns) continue;
+    std::fprintf(stderr, "%lld %s\n", suspicion.amount, suspicion.what);
+    std::abort();
+  }
+}
+
+}  // namespace softhca::fuzz
