@@ -12,7 +12,7 @@
 
 namespace softhca::driver {
 
-class InProcessHost final : public Host, private pcie::InterruptSink {
+class InProcessHost : public Host, private pcie::InterruptSink {
  public:
   struct Options {
     /// Lets the device, and what it is connected to, work for a while: runs the function, delivers

@@ -18,6 +18,8 @@ namespace {
 constexpr std::uint16_t kCommandInterfaceRevision = 5;
 constexpr std::uint8_t kPciTransport = 7;
 
+constexpr const char* kGone = "the device is gone";
+
 /// The document's name of a code, or its number.
 template <class Enum>
 std::string name_of(Enum value) {
@@ -70,6 +72,7 @@ util::Result<void> CommandQueue::hand_over() {
 util::Result<void> CommandQueue::wait_until_initialized() {
   const auto deadline = host_.now() + patience_;
   while (init_segment_.read(init_segment::initializing) != 0) {
+    if (host_.lost()) return util::fail(kGone);
     if (host_.now() > deadline) {
       return util::fail("the device does not leave its initialization (PRM 8.2, step 3)");
     }
@@ -176,6 +179,10 @@ util::Result<void> CommandQueue::post_and_wait(const Slot& slot) {
 
   const auto deadline = host_.now() + patience_;
   while (e.get(command_queue_entry::ownership) != 0) {
+    if (host_.lost()) {
+      stalled_ = true;
+      return util::fail(kGone);
+    }
     if (host_.now() > deadline) {
       stalled_ = true;
       return util::fail("no answer from the device");

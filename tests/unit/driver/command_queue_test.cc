@@ -128,6 +128,38 @@ TEST_F(CommandQueueTest, ADeviceWithoutAnswerIsGivenUpAndNothingMoreIsSent) {
   EXPECT_EQ(answered_, 1u);
 }
 
+/// The connection to the device ends while a driver waits.
+class LosableHost final : public InProcessHost {
+ public:
+  using InProcessHost::InProcessHost;
+  bool lost() const override { return is_lost; }
+  bool is_lost = false;
+};
+
+TEST_F(CommandQueueTest, ADeviceThatIsGoneIsNotWaitedFor) {
+  LosableHost host(device_, {.progress = [this] { now_ += std::chrono::milliseconds(1); },
+                             .clock = [this] { return now_; }});
+  enable_bus_master(host);
+  const auto queue = CommandQueue::create(host, std::chrono::seconds(1));
+  ASSERT_TRUE(queue);
+  device_.answer = [&](unsigned, util::MutableView<command_queue_entry>) {
+    host.is_lost = true;
+    return false;
+  };
+  expect_failure((*queue)->run(Request<spec::nop_in>(command_opcode::NOP)), "is gone");
+  EXPECT_LT(now_.time_since_epoch(), std::chrono::milliseconds(10));
+}
+
+TEST_F(CommandQueueTest, ADeviceThatIsGoneBeforeItsInitializationEndsIsNotWaitedFor) {
+  LosableHost host(device_, {.progress = [this] { now_ += std::chrono::milliseconds(1); },
+                             .clock = [this] { return now_; }});
+  enable_bus_master(host);
+  host.is_lost = true;
+  device_.segment.set(init_segment::initializing, 1);
+  expect_failure(CommandQueue::create(host, std::chrono::seconds(1)), "is gone");
+  EXPECT_LT(now_.time_since_epoch(), std::chrono::milliseconds(10));
+}
+
 TEST_F(CommandQueueTest, ADeliveryErrorIsNamed) {
   const auto queue = create();
   ASSERT_TRUE(queue);
