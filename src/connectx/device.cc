@@ -13,6 +13,7 @@
 #include "connectx/function/pages.h"
 #include "connectx/function/product_data.h"
 #include "connectx/memory/memory_keys.h"
+#include "connectx/objects.h"
 #include "connectx/port/network_port.h"
 #include "connectx/port/port_registers.h"
 #include "connectx/port/vport.h"
@@ -25,7 +26,10 @@ namespace {
 constexpr unsigned kBar = 0;
 
 /// Arriving frames may cost a function so much more than their senders paid for.
-constexpr std::int64_t kDebtMax = 5'000'000;
+constexpr std::int64_t kDebtMax = 500'000;
+/// To make all that a device has anew, and to destroy what Objects::dismantle() leaves.
+constexpr std::int64_t kResetWork = 20'000;
+constexpr std::int64_t kLastRemainsWork = 20'000;
 
 constexpr pcie::ConfigSpace::Identity kIdentity{
     .vendor_id = 0x15B3,
@@ -48,16 +52,13 @@ pcie::Msix::Layout msix_layout(std::uint16_t vectors) {
 
 }  // namespace
 
-Device::Parts::Parts() = default;
-Device::Parts::~Parts() = default;
-
 Device::Device(DeviceOptions options, fabric::Port& port)
     : Function(options.name, kIdentity, kBars, msix_layout(options.msix_vectors)),
       options_(std::move(options)),
       run_time_(options_.clock()),
       notes_(options_.name),
       port_(port),
-      parts_(std::make_unique<Parts>()),
+      capabilities_(std::make_unique<Capabilities>(options_.limits)),
       is_rung_(Resources::queue_numbers_end(options_.limits)) {
   config().add_vital_product_data(product_data(options_.node_guid));
   config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);
@@ -68,62 +69,65 @@ Device::Device(DeviceOptions options, fabric::Port& port)
 Device::~Device() { port_.set_receiver(nullptr); }
 
 void Device::reset_device() {
-  parts_->capabilities = std::make_unique<Capabilities>(options_.limits);
-  parts_->pages = std::make_unique<PageManager>();
+  work().charge(kResetWork);
+  capabilities().reset();
+  pages_ = std::make_unique<PageManager>();
+  drop_objects();
+  commands_ = std::make_unique<CommandInterface>(*this);
+}
+
+void Device::drop_objects() {
+  // If there are remains, no command was executed since: what is there now was just made.
+  if (remains_ == nullptr) remains_ = std::move(objects_);
   make_objects();
-  parts_->commands = std::make_unique<CommandInterface>(*this);
+  pages().stop_requests();
+}
+
+bool Device::clear_remains() {
+  if (remains_ == nullptr) return true;
+  if (!remains_->dismantle(work())) return false;
+  work().charge(kLastRemainsWork);
+  remains_.reset();
+  return true;
 }
 
 void Device::make_objects() {
-  auto& parts = *parts_;
+  objects_ = std::make_unique<Objects>();
+  auto& made = *objects_;
   const auto& limits = capabilities().limits();
-  // The last to be made are the first to go: queues refer to CQs, keys and counters, and all of
-  // them to the resources.
-  parts.ethernet.reset();
-  parts.rdma.reset();
-  parts.memory_keys.reset();
-  parts.completion_queues.reset();
-  parts.event_queues.reset();
-  parts.resources = std::make_unique<Resources>(limits);
-  parts.event_queues = std::make_unique<EventQueues>(msix(), limits, health_, notes_);
-  parts.completion_queues = std::make_unique<CompletionQueues>(*parts.event_queues, limits);
-  parts.memory_keys = std::make_unique<MemoryKeys>(dma(), *parts.resources, limits);
-  parts.port_registers.reset();
-  parts.vport.reset();
-  parts.network_port = std::make_unique<NetworkPort>(port_);
-  parts.vport =
-      std::make_unique<Vport>(options_.mac, options_.node_guid, *parts.network_port, limits);
-  parts.port_registers = std::make_unique<PortRegisters>(
-      PortRegisters::Parts{*parts.network_port, *parts.event_queues}, now());
-  parts.rdma = std::make_unique<Rdma>(Rdma::Parts{.limits = limits,
-                                                  .resources = *parts.resources,
-                                                  .event_queues = *parts.event_queues,
-                                                  .completion_queues = *parts.completion_queues,
-                                                  .keys = parts.memory_keys->table(),
-                                                  .port = *parts.network_port,
-                                                  .mapper = queue_mapper(),
-                                                  .notes = notes_});
-  parts.ethernet = std::make_unique<Ethernet>(Ethernet::Parts{.limits = limits,
-                                                              .resources = *parts.resources,
-                                                              .event_queues = *parts.event_queues,
-                                                              .keys = parts.memory_keys->table(),
-                                                              .port = *parts.network_port,
-                                                              .notes = notes_});
+  made.resources = std::make_unique<Resources>(limits);
+  made.event_queues = std::make_unique<EventQueues>(msix(), limits, health_, notes_);
+  made.completion_queues = std::make_unique<CompletionQueues>(*made.event_queues, limits);
+  made.memory_keys = std::make_unique<MemoryKeys>(dma(), *made.resources, limits);
+  made.network_port = std::make_unique<NetworkPort>(port_);
+  made.vport =
+      std::make_unique<Vport>(options_.mac, options_.node_guid, *made.network_port, limits);
+  made.port_registers = std::make_unique<PortRegisters>(
+      PortRegisters::Parts{*made.network_port, *made.event_queues}, now());
+  made.rdma = std::make_unique<Rdma>(Rdma::Parts{.limits = limits,
+                                                 .resources = *made.resources,
+                                                 .event_queues = *made.event_queues,
+                                                 .completion_queues = *made.completion_queues,
+                                                 .keys = made.memory_keys->table(),
+                                                 .port = *made.network_port,
+                                                 .mapper = queue_mapper(),
+                                                 .notes = notes_});
+  made.ethernet = std::make_unique<Ethernet>(Ethernet::Parts{.limits = limits,
+                                                             .resources = *made.resources,
+                                                             .event_queues = *made.event_queues,
+                                                             .keys = made.memory_keys->table(),
+                                                             .port = *made.network_port,
+                                                             .notes = notes_});
   half_cq_doorbells_.assign(kBarSize / kUarPageSize, std::nullopt);
-  for (const auto number : rung_) is_rung_[number] = false;
+  is_rung_.assign(is_rung_.size(), false);
   rung_.clear();
 }
 
-const Limits& Device::limits() const { return parts_->capabilities->limits(); }
+const Limits& Device::limits() const { return capabilities_->limits(); }
 
 QueueMapper Device::queue_mapper() { return {dma(), resources().translations()}; }
 
 WorkQueueMaker Device::work_queue_maker() { return {queue_mapper(), resources(), limits()}; }
-
-void Device::drop_objects() {
-  make_objects();
-  pages().stop_requests();
-}
 
 void Device::forget_driver() {
   // First, as there are to be as many objects again as the device can have.
@@ -167,29 +171,28 @@ void Device::handle_frame(const wire::Frame& frame) {
   } else {
     network_port().count_received(frame, Service::kEthernet);
     ethernet().handle_frame(frame, run_time_);
-    charge_arrival(ethernet().take_work());
   }
-  auto& keys = memory_keys().table();
-  if (keys.has_work()) charge_arrival(keys.take_work());
-}
-
-/// The sender has paid for what a receiver does with a frame; what is beyond that is the
-/// receiver's.
-void Device::charge_arrival(std::int64_t units) {
-  work().charge(units);
-  overdrawn_ = work().left() < -kDebtMax;
+  charge_arrival();
 }
 
 void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
   if (!network_port().vport_is_up()) return;
+  if (overdrawn_) return network_port().count_discard(priority_of(frame));
   if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {
     network_port().count_looped(frame, Service::kRdma);
   } else if (ethernet().handle_loopback(frame, TransportDomain(domain), run_time_)) {
     network_port().count_looped(frame, Service::kEthernet);
-    charge_arrival(ethernet().take_work());
   }
+  charge_arrival();
+}
+
+/// The sender has paid for what a receiver does with a frame; what is beyond that is the
+/// receiver's. Both sides of the device note it in one place.
+void Device::charge_arrival() {
   auto& keys = memory_keys().table();
-  if (keys.has_work()) charge_arrival(keys.take_work());
+  if (!keys.has_work()) return;
+  work().charge(keys.take_work());
+  overdrawn_ = work().left() < -kDebtMax;
 }
 
 void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) {

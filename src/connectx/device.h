@@ -18,6 +18,7 @@
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
 #include "connectx/function/vendor_capability.h"
+#include "connectx/objects.h"
 #include "connectx/queue/mapped_queue.h"
 #include "connectx/queue/work_queue.h"
 #include "fabric/port.h"
@@ -30,16 +31,7 @@ namespace softhca::connectx {
 
 class Capabilities;
 class CommandInterface;
-class CompletionQueues;
-class Ethernet;
-class EventQueues;
-class MemoryKeys;
-class NetworkPort;
 class PageManager;
-class PortRegisters;
-class Rdma;
-class Resources;
-class Vport;
 
 /// What distinguishes one card from another.
 struct DeviceOptions {
@@ -59,51 +51,40 @@ class Device final : public pcie::Function, private fabric::Receiver {
 
   // The parts, in the order in which a driver meets them. They live until the next reset.
   const DeviceOptions& options() const { return options_; }
-  CommandInterface& commands() { return *parts_->commands; }
-  Capabilities& capabilities() { return *parts_->capabilities; }
-  PageManager& pages() { return *parts_->pages; }
+  CommandInterface& commands() { return *commands_; }
+  Capabilities& capabilities() { return *capabilities_; }
+  PageManager& pages() { return *pages_; }
   /// What the commands hold drivers to.
   const Limits& limits() const;
-  Resources& resources() { return *parts_->resources; }
+  Resources& resources() { return *objects_->resources; }
   /// Makes queues in the memory of the host.
   QueueMapper queue_mapper();
   WorkQueueMaker work_queue_maker();
-  MemoryKeys& memory_keys() { return *parts_->memory_keys; }
-  EventQueues& event_queues() { return *parts_->event_queues; }
-  CompletionQueues& completion_queues() { return *parts_->completion_queues; }
-  NetworkPort& network_port() { return *parts_->network_port; }
-  Vport& vport() { return *parts_->vport; }
-  PortRegisters& port_registers() { return *parts_->port_registers; }
-  Rdma& rdma() { return *parts_->rdma; }
-  Ethernet& ethernet() { return *parts_->ethernet; }
+  MemoryKeys& memory_keys() { return *objects_->memory_keys; }
+  EventQueues& event_queues() { return *objects_->event_queues; }
+  CompletionQueues& completion_queues() { return *objects_->completion_queues; }
+  NetworkPort& network_port() { return *objects_->network_port; }
+  Vport& vport() { return *objects_->vport; }
+  PortRegisters& port_registers() { return *objects_->port_registers; }
+  Rdma& rdma() { return *objects_->rdma; }
+  Ethernet& ethernet() { return *objects_->ethernet; }
   util::Time now() const { return options_.clock(); }
   Health& health() { return health_; }
   util::Notes& notes() { return notes_; }
 
   /// Drops every object that a driver made: TEARDOWN_HCA, fast teardown. Pages and capabilities
-  /// stay.
+  /// stay. From now on none of them does anything, and the device has new ones; those that were
+  /// many are destroyed turn by turn.
   void drop_objects();
   /// Drops all that a driver made, gave or chose: DISABLE_HCA, a new command queue.
   void forget_driver();
+  /// Destroys what was dropped, until work() is spent. True: all of it is gone. No command is
+  /// executed before, so a driver that drops objects again and again has no more of them at a time.
+  bool clear_remains();
+  /// Until then `initializing` is set.
+  bool has_remains() const { return remains_ != nullptr; }
 
  private:
-  struct Parts {
-    std::unique_ptr<Capabilities> capabilities;
-    std::unique_ptr<PageManager> pages;
-    std::unique_ptr<Resources> resources;
-    std::unique_ptr<EventQueues> event_queues;
-    std::unique_ptr<CompletionQueues> completion_queues;
-    std::unique_ptr<MemoryKeys> memory_keys;
-    std::unique_ptr<NetworkPort> network_port;
-    std::unique_ptr<Vport> vport;
-    std::unique_ptr<PortRegisters> port_registers;
-    std::unique_ptr<Rdma> rdma;
-    std::unique_ptr<Ethernet> ethernet;
-    std::unique_ptr<CommandInterface> commands;
-    Parts();
-    ~Parts();
-  };
-
   util::Time run_device(util::Time now) override;
   void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
   void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
@@ -120,7 +101,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void update_eq(UarPage uar, std::uint32_t dword, bool arm);
   void ring_send_doorbell(UarPage uar, std::uint32_t number);
   bool run_send_doorbells();
-  void charge_arrival(std::int64_t units);
+  void charge_arrival();
 
   DeviceOptions options_;
   util::Time run_time_;  ///< of the last run()
@@ -128,7 +109,12 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Health health_;
   VendorCapability vendor_capability_;
   fabric::Port& port_;
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<Capabilities> capabilities_;
+  std::unique_ptr<PageManager> pages_;
+  std::unique_ptr<Objects> objects_;
+  /// What an earlier driver left, on its way out.
+  std::unique_ptr<Objects> remains_;
+  std::unique_ptr<CommandInterface> commands_;
   /// The first halves of CQ doorbells that are written as two dwords, by doorbell page.
   std::vector<std::optional<std::uint32_t>> half_cq_doorbells_;
   /// Send doorbells rung since the last run(), each number once.

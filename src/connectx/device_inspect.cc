@@ -13,6 +13,7 @@
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/memory/memory_keys.h"
+#include "connectx/objects.h"
 #include "connectx/port/network_port.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/steering/flow_table.h"
@@ -242,22 +243,22 @@ void Device::inspect_device(util::InspectNode& out) const {
   card.add_hex("mac", options_.mac.to_u64());
   card.add_hex("node_guid", options_.node_guid);
   card.add("health", to_string(health_.syndrome()));
-  inspect_port(*parts_->network_port, out.child("port"));
-  inspect_commands(*parts_->commands, out.child("commands"));
-  inspect_resources(*parts_->resources, *parts_->memory_keys, out.child("resources"));
+  inspect_port(*objects_->network_port, out.child("port"));
+  inspect_commands(*commands_, out.child("commands"));
+  inspect_resources(*objects_->resources, *objects_->memory_keys, out.child("resources"));
   inspect_list(
-      out, "event_queues", [&](auto&& visit) { parts_->event_queues->for_each(visit); },
+      out, "event_queues", [&](auto&& visit) { objects_->event_queues->for_each(visit); },
       inspect_event_queue);
   inspect_list(
-      out, "completion_queues", [&](auto&& visit) { parts_->completion_queues->for_each(visit); },
+      out, "completion_queues", [&](auto&& visit) { objects_->completion_queues->for_each(visit); },
       inspect_completion_queue);
   inspect_list(
-      out, "memory_keys", [&](auto&& visit) { parts_->memory_keys->for_each(visit); },
+      out, "memory_keys", [&](auto&& visit) { objects_->memory_keys->for_each(visit); },
       inspect_memory_key);
-  inspect_q_counters(*parts_->resources, out);
-  inspect_rdma(*parts_->rdma, out);
-  inspect_drops(parts_->rdma->counters(), out.child("rdma_drops"));
-  inspect_ethernet(*parts_->ethernet, out.child("ethernet"));
+  inspect_q_counters(*objects_->resources, out);
+  inspect_rdma(*objects_->rdma, out);
+  inspect_drops(objects_->rdma->counters(), out.child("rdma_drops"));
+  inspect_ethernet(*objects_->ethernet, out.child("ethernet"));
 }
 
 }  // namespace softhca::connectx

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "util/id_allocator.h"
+#include "util/work_budget.h"
 
 namespace softhca::hca {
 
@@ -18,9 +19,13 @@ class ObjectTable {
  public:
   /// Numbers of its own, from [first, first + count).
   ObjectTable(std::uint32_t first, std::uint32_t count)
-      : own_(std::in_place, first, count), numbers_(*own_), max_(count) {}
+      : own_(std::in_place, first, count), numbers_(*own_), max_(count) {
+    objects_.reserve(numbers_.end());
+  }
   /// Numbers of a space that other tables share; at most `max` objects, whatever numbers are left.
-  ObjectTable(util::IdAllocator& shared, std::uint32_t max) : numbers_(shared), max_(max) {}
+  ObjectTable(util::IdAllocator& shared, std::uint32_t max) : numbers_(shared), max_(max) {
+    objects_.reserve(numbers_.end());
+  }
   ObjectTable(const ObjectTable&) = delete;
   ObjectTable& operator=(const ObjectTable&) = delete;
 
@@ -52,6 +57,22 @@ class ObjectTable {
   /// From now on at most `max` objects. @pre count() <= max
   void set_max(std::uint32_t max) { max_ = max; }
 
+  /// Destroys what `work` allows, the last first, when all of the table goes: `cost(object)` says
+  /// what one takes, and may do what has to happen before. True: none is left. Numbers stay in use.
+  template <class Cost>
+  bool dismantle(util::WorkBudget& work, Cost&& cost) {
+    for (; !objects_.empty(); objects_.pop_back()) {
+      if (work.spent()) return false;
+      if (objects_.back() == nullptr) {
+        work.charge(kPlaceWork);
+        continue;
+      }
+      work.charge(cost(*objects_.back()));
+      --count_;
+    }
+    return true;
+  }
+
   /// In the order of their numbers.
   template <class Visit>
   void for_each(Visit&& visit) {
@@ -67,9 +88,14 @@ class ObjectTable {
   }
 
  private:
+  /// To find that a number has no object.
+  static constexpr std::int64_t kPlaceWork = 2;
+
   std::optional<util::IdAllocator> own_;
   util::IdAllocator& numbers_;
-  std::vector<std::unique_ptr<T>> objects_;  ///< by number
+  /// By number. All of its place is taken at once, which costs nothing before it is used: a vector
+  /// that moves when it grows would cost the one command that makes it grow a millisecond.
+  std::vector<std::unique_ptr<T>> objects_;
   std::uint32_t max_;
   std::uint32_t count_ = 0;
 };

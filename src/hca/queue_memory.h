@@ -52,6 +52,8 @@ class QueueMemory {
   /// False if the memory is gone. @pre offset + out.size() <= size()
   bool read(std::uint64_t offset, std::span<std::byte> out);
   bool write(std::uint64_t offset, std::span<const std::byte> in);
+  /// What it costs to destroy it (util::WorkBudget), besides the queue.
+  std::int64_t dismantle_work() const { return static_cast<std::int64_t>(pages_.size()) / 4; }
   /// The page list as it was given, for query commands; empty for memory behind a key.
   std::span<const pcie::Iova> pages() const { return pages_; }
 

@@ -75,6 +75,8 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
 
 bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& packet) {
   bool is_ours = false;
+  std::int64_t copies = 0;
+  const auto copy = kStepWork + static_cast<std::int64_t>(arrived.size() / kBytesPerUnit);
   for (const auto qpn : groups.members(packet.address.destination_gid)) {
     auto* qp = qps.find(qpn);
     assert(qp != nullptr && "a QP that goes leaves its groups");
@@ -86,8 +88,11 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
       continue;
     }
     deliver(*qp, arrived, packet);
+    ++copies;
   }
   if (!is_ours) return false;
+  // Its sender pays for one.
+  if (copies > 1) keys.add_work((copies - 1) * copy);
   ++counters.rx_packets;
   ++counters.rx_multicast_packets;
   counters.rx_bytes += arrived.size();
@@ -126,10 +131,9 @@ Time Engine::run(Time time, util::WorkBudget& work) {
   now = time;
   const auto allowed = work.left();
   auto left = allowed;
-  while (auto* qp = timers.expired(now)) {
+  while (auto* qp = timers.expired(now, left)) {
     expire(*qp);
     left -= kStepWork;
-    if (left <= 0) break;
   }
   take_released();
   const auto sent = counters.tx_bytes;

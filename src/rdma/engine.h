@@ -35,7 +35,6 @@ class QpTable {
   }
   QueuePair& insert(std::unique_ptr<QueuePair> qp);
   void erase(Qpn qpn);
-  void clear() { chunks_.clear(); }
   std::vector<QueuePair*> all() const;
 
  private:

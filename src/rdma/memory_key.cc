@@ -7,60 +7,50 @@
 namespace softhca::rdma {
 
 MemoryKey::MemoryKey(Attributes attributes) : attributes_(std::move(attributes)) {
-  build();
+  const auto pieces = std::exchange(attributes_.indirect, {});
+  for (const auto& piece : pieces) append_piece(piece);
+  const auto& pages = attributes_.pages;
+  const auto& access = attributes_.page_access;
+  const auto page_size = std::uint64_t{1} << attributes_.log_page_size;
+  skip_ = attributes_.page_offset.value_or(attributes_.start & (page_size - 1));
+  pages_differ_ = !access.empty();
+  for (std::size_t i = 0; pieces.empty() && i < pages.size(); ++i) {
+    append_page(pages[i], access.empty() ? 0xFF : access[i]);
+  }
   update_plain();
 }
 
-void MemoryKey::build() {
-  extents_.clear();
-  indirect_ends_.clear();
-  last_hit_ = 0;
-  std::uint64_t offset = 0;
-  for (const auto& sge : attributes_.indirect) {
-    offset += sge.length;
-    indirect_ends_.push_back(offset);
-  }
-  if (!attributes_.indirect.empty()) return;
-
+void MemoryKey::append_page(pcie::Iova page, std::uint8_t access) {
   const auto page_size = std::uint64_t{1} << attributes_.log_page_size;
-  auto skip = attributes_.page_offset.value_or(attributes_.start & (page_size - 1));
-  offset = 0;
-  for (std::size_t i = 0; i < attributes_.pages.size(); ++i) {
-    if (skip >= page_size) {
-      skip -= page_size;
-      continue;
-    }
-    const auto iova = attributes_.pages[i] + skip;
-    const auto size = page_size - skip;
-    const std::uint8_t access = attributes_.page_access.empty() ? 0xFF : attributes_.page_access[i];
-    skip = 0;
-    if (!extents_.empty() && extents_.back().iova + extents_.back().size == iova &&
-        extents_.back().access == access) {
-      extents_.back().size += size;
-    } else {
-      extents_.push_back({offset, size, iova, access});
-    }
-    offset += size;
-  }
+  const auto skip = std::min(skip_, page_size);
+  skip_ -= skip;
+  if (skip == page_size) return;
+  extents_.append(page + skip, page_size - skip, access);
 }
 
-std::size_t MemoryKey::search_extent(std::uint64_t offset) {
-  const auto next = last_hit_ + 1;
-  if (next < extents_.size() && offset - extents_[next].offset < extents_[next].size) {
-    return last_hit_ = next;
-  }
-  const auto after =
-      std::upper_bound(extents_.begin(), extents_.end(), offset,
-                       [](std::uint64_t at, const Extent& e) { return at < e.offset; });
-  const auto i = static_cast<std::size_t>(after - extents_.begin()) - 1;  // the first is at 0
-  if (offset - extents_[i].offset >= extents_[i].size) return extents_.size();
-  return last_hit_ = i;
+void MemoryKey::append_piece(const Sge& piece) {
+  const auto end = indirect_ends_.empty() ? 0 : indirect_ends_.back();
+  indirect_ends_.push_back(end + piece.length);
+  attributes_.indirect.push_back(piece);
 }
 
-bool MemoryKey::pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access) {
+bool MemoryKey::search_extent(std::uint64_t offset) {
+  auto i = last_hit_ + 1;
+  if (i >= extents_.size() || offset - extents_[i].offset >= extents_[i].size) {
+    i = extents_.find(offset);
+  }
+  if (i == extents_.size()) return false;
+  last_extent_ = extents_[i];
+  last_hit_ = i;
+  return true;
+}
+
+bool MemoryKey::pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access,
+                            std::uint64_t& looked_at) {
   const auto end = offset + length;
-  for (auto i = length == 0 ? extents_.size() : find_extent(offset);
-       i < extents_.size() && extents_[i].offset < end; ++i) {
+  if (length == 0 || !seek(offset)) return true;
+  for (auto i = last_hit_; i < extents_.size() && extents_[i].offset < end; ++i) {
+    ++looked_at;
     if ((extents_[i].access & access) != access) return false;
   }
   return true;
@@ -76,12 +66,35 @@ KeyTable::KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> rese
   reserved_ = std::make_unique<MemoryKey>(std::move(attributes));
 }
 
-MemoryKey& KeyTable::insert(MemoryKey::Attributes attributes) {
-  const auto index = shape_.index(attributes.key);
+MemoryKey& KeyTable::insert(std::unique_ptr<MemoryKey> key) {
+  const auto index = shape_.index(key->key());
   if (index >= keys_.size()) keys_.resize(std::size_t{index} + 1);
   assert(keys_[index] == nullptr && "the device hands out each index once");
-  keys_[index] = std::make_unique<MemoryKey>(std::move(attributes));
+  keys_[index] = std::move(key);
   return *keys_[index];
+}
+
+bool KeyTable::shrink(std::uint32_t index, util::WorkBudget& work) {
+  auto& key = *keys_[index];
+  while (key.extents_.size() > ExtentList::kChunk) {
+    if (work.spent()) return false;
+    key.extents_.drop_chunk();
+    work.charge(ExtentList::kChunk * kExtentWork);
+  }
+  return true;
+}
+
+bool KeyTable::dismantle(util::WorkBudget& work) {
+  for (; !keys_.empty(); keys_.pop_back()) {
+    if (work.spent()) return false;
+    work.charge(1);
+    const auto& key = keys_.back();
+    if (key == nullptr) continue;
+    if (!shrink(static_cast<std::uint32_t>(keys_.size()) - 1, work)) return false;
+    const auto pieces = key->indirect_ends_.size();
+    work.charge(kKeyWork + static_cast<std::int64_t>(pieces) * kExtentWork);
+  }
+  return true;
 }
 
 bool KeyTable::erase_index(std::uint32_t index) {
@@ -130,8 +143,12 @@ KeyCheck KeyTable::check(MKey key, const KeyUser& user, std::uint64_t address, s
       return refused(Reason::kKeyRange);
     }
   }
-  if (!a.page_access.empty() && !found->pages_grant(address - found->base(), length, access)) {
-    return refused(Reason::kKeyRights);
+  if (found->pages_differ_) {
+    // Its owner chooses how many pages a message has.
+    std::uint64_t looked_at = 0;
+    const bool granted = found->pages_grant(address - found->base(), length, access, looked_at);
+    work_ += static_cast<std::int64_t>(looked_at) * kExtentWork;
+    if (!granted) return refused(Reason::kKeyRights);
   }
   return {found, Reason::kNone};
 }

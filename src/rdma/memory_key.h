@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "pcie/dma_space.h"
+#include "rdma/extent_list.h"
 #include "rdma/reasons.h"
 #include "rdma/types.h"
 #include "rdma/work_request.h"
+#include "util/work_budget.h"
 
 namespace softhca::rdma {
 
@@ -87,8 +89,14 @@ class MemoryKey {
     std::vector<Sge> indirect;
   };
 
+  /// Pages and pieces may follow, one by one, before the first access.
   explicit MemoryKey(Attributes attributes);
+  /// The next page, of 2^log_page_size bytes, and what it grants, in a key that has only such.
+  void append_page(pcie::Iova page, std::uint8_t access = 0xFF);
+  /// The next piece of an indirect key, which has only such. @pre piece.length != 0
+  void append_piece(const Sge& piece);
 
+  /// Without the pages that were appended, which are kept as extents alone.
   const Attributes& attributes() const { return attributes_; }
   MKey key() const { return attributes_.key; }
   bool is_free() const { return attributes_.free; }
@@ -101,36 +109,31 @@ class MemoryKey {
  private:
   friend class KeyTable;
 
-  /// Pages whose bus addresses follow each other.
-  struct Extent {
-    std::uint64_t offset;  ///< of its first byte, from the start of the key
-    std::uint64_t size;    ///< bytes
-    pcie::Iova iova;
-    std::uint8_t access;  ///< Access bits that its pages grant
-  };
-
   /// The virtual address of offset 0.
   std::uint64_t base() const { return attributes_.whole_space ? 0 : attributes_.start; }
-  void build();
   void update_plain() {
     const auto& a = attributes_;
-    plain_ = !a.free && !a.only_qpn && !a.whole_space && a.page_access.empty();
+    plain_ = !a.free && !a.only_qpn && !a.whole_space && !pages_differ_;
   }
-  /// The extent that holds `offset`; extents_.size() if none does.
-  std::size_t find_extent(std::uint64_t offset) {
+  /// Makes last_extent_ the one that holds `offset`. False if none does.
+  bool seek(std::uint64_t offset) {
     // Payload is walked from start to end: nearly always the same extent as last time.
-    const auto& last = extents_[last_hit_];
-    return offset - last.offset < last.size ? last_hit_ : search_extent(offset);
+    return offset - last_extent_.offset < last_extent_.size || search_extent(offset);
   }
-  std::size_t search_extent(std::uint64_t offset);
-  /// Whether every page of [offset, offset + length) grants `access`.
-  bool pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access);
+  bool search_extent(std::uint64_t offset);
+  /// Whether every page of [offset, offset + length) grants `access`. Adds to `looked_at` how many
+  /// extents it took to see.
+  bool pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access,
+                   std::uint64_t& looked_at);
 
   Attributes attributes_;
-  std::vector<Extent> extents_;
+  ExtentList extents_;
   std::vector<std::uint64_t> indirect_ends_;  ///< offset of the end of each indirect piece
   std::size_t last_hit_ = 0;
-  bool plain_ = false;  ///< PD, rights and range are all that there is to check, as usual
+  Extent last_extent_{};       ///< number last_hit_; at first one of no bytes
+  std::uint64_t skip_ = 0;     ///< bytes of pages to come that lie before the key
+  bool pages_differ_ = false;  ///< not all pages grant all that the key does
+  bool plain_ = false;         ///< PD, rights and range are all that there is to check, as usual
 };
 
 /// The answer of KeyTable::check().
@@ -166,7 +169,10 @@ class KeyTable {
   const KeyShape& shape() const { return shape_; }
 
   /// @pre no key with this index exists
-  MemoryKey& insert(MemoryKey::Attributes attributes);
+  MemoryKey& insert(MemoryKey::Attributes attributes) {
+    return insert(std::make_unique<MemoryKey>(std::move(attributes)));
+  }
+  MemoryKey& insert(std::unique_ptr<MemoryKey> key);
   /// By index, whatever the variant. False if there was none.
   bool erase_index(std::uint32_t index);
   /// By index and variant; null if there is none.
@@ -193,9 +199,8 @@ class KeyTable {
     auto iova = address;
     if (!key.extents_.empty()) {
       const auto offset = address - key.base();
-      const auto i = key.find_extent(offset);
-      if (i == key.extents_.size()) return nullptr;
-      const auto& extent = key.extents_[i];
+      if (!key.seek(offset)) return nullptr;
+      const auto& extent = key.last_extent_;
       if (length > extent.size - (offset - extent.offset)) return nullptr;
       iova = extent.iova + (offset - extent.offset);
     } else if (!key.attributes_.indirect.empty()) {
@@ -218,20 +223,28 @@ class KeyTable {
 
   pcie::DmaSpace& dma() { return dma_; }
 
-  /// The work (util::WorkBudget) of going through pieces of indirect keys since this was last
-  /// asked. A guest chooses how many there are in a packet, so it pays for each.
-  std::int64_t take_work() {
-    return static_cast<std::int64_t>(std::exchange(walked_, 0)) * kPieceWork;
-  }
+  /// Work (util::WorkBudget) beyond what a packet or a request pays for, since this was last asked:
+  /// pieces of indirect keys, of which a guest chooses how many a packet has, and what the keys'
+  /// users add.
+  std::int64_t take_work() { return std::exchange(work_, 0); }
+  void add_work(std::int64_t units) { work_ += units; }
   /// Whether there was any. Most packets meet direct keys alone.
-  bool has_work() const { return walked_ != 0; }
-  /// So many that others should have their turn before the next packet.
-  bool strained() const { return walked_ >= kStrain; }
+  bool has_work() const { return work_ != 0; }
+  /// So much that others should have their turn before the next packet.
+  bool strained() const { return work_ >= kStrain; }
+
+  /// Makes the key with this index smaller before it goes, as far as `work` allows. True: what is
+  /// left of it goes at once.
+  bool shrink(std::uint32_t index, util::WorkBudget& work);
+  /// Destroys keys, until `work` is spent, when all of the table goes. True: none is left.
+  bool dismantle(util::WorkBudget& work);
 
  private:
   static constexpr unsigned kIndirectDepthMax = 3;
-  static constexpr std::uint64_t kStrain = 2048;
+  static constexpr std::int64_t kStrain = 50'000;
   static constexpr std::int64_t kPieceWork = 25;
+  static constexpr std::int64_t kExtentWork = 2;
+  static constexpr std::int64_t kKeyWork = 200;
 
   template <class Visit>
   bool walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length, pcie::DmaAccess access,
@@ -247,7 +260,7 @@ class KeyTable {
   KeyShape shape_;
   std::vector<std::unique_ptr<MemoryKey>> keys_;  ///< by index
   std::unique_ptr<MemoryKey> reserved_;
-  std::uint64_t walked_ = 0;
+  std::int64_t work_ = 0;
 };
 
 }  // namespace softhca::rdma

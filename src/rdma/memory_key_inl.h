@@ -34,7 +34,8 @@ bool KeyTable::walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length,
   if (key.extents_.empty()) {
     return walk_bus(key.base() + offset, length, access, visit);
   }
-  for (auto i = key.find_extent(offset); i < key.extents_.size(); ++i) {
+  if (!key.seek(offset)) return false;
+  for (auto i = key.last_hit_; i < key.extents_.size(); ++i) {
     const auto& extent = key.extents_[i];
     const auto skip = offset - extent.offset;
     const auto n = std::min(length, extent.size - skip);
@@ -55,7 +56,7 @@ bool KeyTable::walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t
       static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), offset) - ends.begin());
   for (; length != 0; ++i) {
     if (i == ends.size()) return false;
-    ++walked_;
+    work_ += kPieceWork;
     const auto& sge = key.attributes_.indirect[i];
     const auto skip = offset - (ends[i] - sge.length);
     const auto n = std::min<std::uint64_t>(length, sge.length - skip);

@@ -6,6 +6,13 @@
 
 namespace softhca::rdma {
 
+namespace {
+
+/// To find a group, and its member or its memory.
+constexpr std::int64_t kGroupWork = 300;
+
+}  // namespace
+
 bool MulticastGroups::attach(Qpn qpn, const Gid& gid) {
   const auto present = members(gid);
   if (std::ranges::find(present, qpn) != present.end()) return false;
@@ -31,9 +38,28 @@ void MulticastGroups::forget(Qpn qpn) {
   joined_.erase(joined);
 }
 
-void MulticastGroups::clear() {
-  groups_.clear();
-  joined_.clear();
+bool MulticastGroups::leave(Qpn qpn, util::WorkBudget& work) {
+  const auto joined = joined_.find(qpn);
+  if (joined == joined_.end()) return true;
+  for (auto& gids = joined->second; !gids.empty(); gids.pop_back()) {
+    if (work.spent()) return false;
+    remove(qpn, gids.back());
+    work.charge(kGroupWork);
+  }
+  joined_.erase(joined);
+  return true;
+}
+
+bool MulticastGroups::dismantle(util::WorkBudget& work) {
+  for (; !joined_.empty(); joined_.erase(joined_.begin())) {
+    if (work.spent()) return false;
+    work.charge(kGroupWork);
+  }
+  for (; !groups_.empty(); groups_.erase(groups_.begin())) {
+    if (work.spent()) return false;
+    work.charge(kGroupWork);
+  }
+  return true;
 }
 
 std::span<const Qpn> MulticastGroups::members(const Gid& gid) const {

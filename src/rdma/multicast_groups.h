@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rdma/types.h"
+#include "util/work_budget.h"
 
 namespace softhca::rdma {
 
@@ -22,7 +23,10 @@ class MulticastGroups {
   bool detach(Qpn qpn, const Gid& gid);
   /// The QP leaves all its groups.
   void forget(Qpn qpn);
-  void clear();
+  /// The QP leaves some of its groups, until `work` is spent. True: it is in none.
+  bool leave(Qpn qpn, util::WorkBudget& work);
+  /// Forgets some of it all, until `work` is spent. True: nothing is left.
+  bool dismantle(util::WorkBudget& work);
 
   /// In the order in which they came.
   std::span<const Qpn> members(const Gid& gid) const;

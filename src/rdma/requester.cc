@@ -11,6 +11,16 @@ namespace softhca::rdma {
 
 using spec::infiniband::kMaxMessageBytes;
 
+namespace {
+
+/// To make a ring, or to give it back (util::WorkBudget). The request pays for a first one.
+constexpr std::int64_t ring_work(std::size_t entries) {
+  constexpr std::int64_t kEntryWork = 40;
+  return entries <= Requester::kEntriesFirst ? 0 : static_cast<std::int64_t>(entries) * kEntryWork;
+}
+
+}  // namespace
+
 void Requester::Entry::clear() {
   request.reset();
   length = packets = psns = 0;
@@ -90,6 +100,7 @@ bool Requester::grow() {
   std::vector<Entry> larger(size);
   for (auto i = head_; i != tail_; ++i) larger[i & (larger.size() - 1)] = std::move(entry(i));
   ring_ = std::move(larger);
+  engine_.keys.add_work(ring_work(size));
   ring_mask_ = ring_.size() - 1;
   share_ = {};
   if (size != 1) share_ = *engine_.requests.reserve(size);
@@ -102,6 +113,7 @@ void Requester::give_back() {
 }
 
 void Requester::drop_ring() {
+  engine_.keys.add_work(ring_work(ring_.size()));
   ring_ = {};
   ring_mask_ = 0;
   share_ = {};

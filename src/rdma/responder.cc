@@ -69,6 +69,7 @@ void Responder::handle_request(const wire::IbPacket& packet, const wire::Frame& 
 /// IBTA Annex A14: every request of XRC names an SRQ of the target's domain, whose PD counts
 /// instead of the QP's.
 Responder::Verdict Responder::select_srq(const wire::IbPacket& packet) {
+  forget_lost_receive();
   srqn_ = packet.ext.xrceth.xrc_srq;
   const auto* srq = engine_.xrc_srqs.find(srqn_);
   if (srq == nullptr) return {Verdict::Kind::kInvalid, Reason::kXrcSrqUnknown};
@@ -76,11 +77,16 @@ Responder::Verdict Responder::select_srq(const wire::IbPacket& packet) {
     return {Verdict::Kind::kInvalid, Reason::kXrcSrqOfOtherDomain};
   }
   pd_ = srq->pd;
+  srq_ = srq->incarnation;
   return {};
 }
 
-void Responder::forget_receive(XrcSrqn srqn) {
-  if (!qp_.service().names_srq || !has_receive_ || receive_srqn_ != srqn) return;
+/// A shared receive queue goes with what was taken from it. Each QP finds that out for itself:
+/// there may be very many of them.
+void Responder::forget_lost_receive() {
+  if (!qp_.service().names_srq || !has_receive_) return;
+  const auto* srq = engine_.xrc_srqs.find(receive_srqn_);
+  if (srq != nullptr && srq->incarnation == receive_srq_) return;
   has_receive_ = false;
   message_ = Message::kNone;
 }
@@ -95,6 +101,7 @@ Responder::Verdict Responder::take_receive() {
   }
   receive_.reset();
   receive_srqn_ = srqn_;
+  receive_srq_ = srq_;
   switch (qp_.queues_.fetch_receive(receive_, srqn_)) {
     case Fetch::kNothing:
       ++qp_.counters_->out_of_buffer;
@@ -147,6 +154,7 @@ void Responder::fail_receive(WorkStatus status, Reason reason) {
 }
 
 unsigned Responder::flush(unsigned quota) {
+  forget_lost_receive();
   unsigned used = 0;
   for (; used < quota; ++used) {
     if (!has_receive_) {

@@ -39,8 +39,6 @@ class Responder {
 
   /// A request packet for this QP, of its own service.
   void handle_request(const wire::IbPacket& packet, const wire::Frame& frame);
-  /// The SRQ goes, with what was taken from it.
-  void forget_receive(XrcSrqn srqn);
   /// Sends at most `quota` answers; returns how many. All of it: there may be more.
   unsigned answer(unsigned quota);
   /// Completes at most `quota` posted receives as flushed; returns how many there were.
@@ -84,6 +82,7 @@ class Responder {
   void complete_receive(ReceiveCompletion completion);
   void fail_receive(WorkStatus status, Reason reason);
   Verdict select_srq(const wire::IbPacket& packet);
+  void forget_lost_receive();
   KeyUser user(Pd pd) const;
   KeyUser user() const { return user(pd_); }
   KeyUser receive_user() const;
@@ -135,11 +134,13 @@ class Responder {
 
   // The message that is arriving.
   Message message_ = Message::kNone;
-  bool has_receive_ = false;  ///< receive_ was taken and is not complete
-  bool uc_skip_ = false;      ///< UC: the rest of this message is dropped
-  Pd pd_;                     ///< that the present request's R_Key is checked with
-  XrcSrqn srqn_;              ///< XRC: that the present request names
-  XrcSrqn receive_srqn_;      ///< XRC: where receive_ is from
+  bool has_receive_ = false;       ///< receive_ was taken and is not complete
+  bool uc_skip_ = false;           ///< UC: the rest of this message is dropped
+  Pd pd_;                          ///< that the present request's R_Key is checked with
+  XrcSrqn srqn_;                   ///< XRC: that the present request names
+  std::uint64_t srq_ = 0;          ///< the incarnation of that queue
+  XrcSrqn receive_srqn_;           ///< XRC: where receive_ is from
+  std::uint64_t receive_srq_ = 0;  ///< the incarnation of that queue
   ReceiveRequest receive_;
   std::uint64_t room_ = 0;      ///< bytes of receive_
   std::uint64_t received_ = 0;  ///< bytes of this message so far

@@ -39,8 +39,12 @@ class TimerQueue {
   void arm(QueuePair& qp, Timer timer, util::Time deadline);
   void stop(QueuePair& qp, Timer timer);
   void remove(QueuePair& qp);
-  /// The QP whose earliest deadline is at or before `now`; null if there is none.
-  QueuePair* expired(util::Time now);
+  /// What it takes to put one place in the queue right (util::WorkBudget).
+  static constexpr std::int64_t kSettleWork = 80;
+
+  /// The QP whose earliest deadline is at or before `now`; null if there is none, or if more places
+  /// have to be put right first than `work` allows, from which each is taken.
+  QueuePair* expired(util::Time now, std::int64_t& work);
   /// A time at or before the earliest deadline; kNever if none is armed.
   util::Time next();
 

@@ -40,10 +40,12 @@ QueuePair& Transport::create_qp(Qpn qpn, QpType type, const QpAttributes& attrib
 
 void Transport::destroy_qp(QueuePair& qp) { engine_->forget(qp); }
 
-void Transport::destroy_all() {
-  for (auto* qp : queue_pairs()) engine_->forget(*qp);
-  engine_->groups.clear();
-  engine_->gsi.reset();
+bool Transport::leave_groups(QueuePair& qp, util::WorkBudget& work) {
+  return engine_->groups.leave(qp.qpn(), work);
+}
+
+bool Transport::dismantle_tables(util::WorkBudget& work) {
+  return engine_->groups.dismantle(work) && engine_->xrc_srqs.dismantle(work);
 }
 
 tl::expected<void, Reason> Transport::modify(QueuePair& qp, QpState to,
@@ -78,10 +80,7 @@ void Transport::add_xrc_srq(XrcSrqn number, const XrcSrq& srq) {
   engine_->xrc_srqs.add(number, srq);
 }
 
-void Transport::remove_xrc_srq(XrcSrqn number) {
-  engine_->xrc_srqs.remove(number);
-  for (auto* qp : queue_pairs()) qp->responder_->forget_receive(number);
-}
+void Transport::remove_xrc_srq(XrcSrqn number) { engine_->xrc_srqs.remove(number); }
 
 void Transport::doorbell_send(QueuePair& qp) {
   const auto& rules = state_rules(qp.state_);

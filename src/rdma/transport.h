@@ -61,8 +61,11 @@ class Transport {
   QueuePair* find(Qpn qpn) const;
   /// All QPs, by number.
   std::vector<QueuePair*> queue_pairs() const;
-  /// To destroy all QPs and attachments, as a function reset does. Keys and GIDs stay.
-  void destroy_all();
+  /// Detaches the QP from its groups, which may be many, until `work` is spent. True: from all.
+  bool leave_groups(QueuePair& qp, util::WorkBudget& work);
+  /// Forgets all groups and shared receive queues, until `work` is spent, before all QPs are
+  /// destroyed. True: none is left.
+  bool dismantle_tables(util::WorkBudget& work);
 
   /// MODIFY QP; if it is refused nothing has changed. Of `attributes` it takes those that the
   /// transition requires, and of those that are optional there the ones that `given` names; all

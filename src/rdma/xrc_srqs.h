@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cassert>
+#include <cstdint>
 #include <map>
 
 #include "rdma/types.h"
+#include "util/work_budget.h"
 
 namespace softhca::rdma {
 
@@ -15,14 +17,17 @@ using XrcDomain = util::Strong<struct XrcDomainTag, std::uint32_t>;
 struct XrcSrq {
   XrcDomain domain;  ///< only targets of the same domain reach it
   Pd pd;  ///< that its receives, and the R_Keys of requests that name it, are checked with
+  /// Tells it from queues that had its number before. XrcSrqs sets it.
+  std::uint64_t incarnation = 0;
 };
 
 class XrcSrqs {
  public:
   /// @pre no queue has this number
   void add(XrcSrqn number, const XrcSrq& srq) {
-    [[maybe_unused]] const bool added = srqs_.emplace(number, srq).second;
+    const auto [place, added] = srqs_.emplace(number, srq);
     assert(added && "the device hands out each number once");
+    place->second.incarnation = ++incarnations_;
   }
   void remove(XrcSrqn number) { srqs_.erase(number); }
   /// Null if there is none.
@@ -30,9 +35,19 @@ class XrcSrqs {
     const auto found = srqs_.find(number);
     return found == srqs_.end() ? nullptr : &found->second;
   }
+  /// Forgets some of them, until `work` is spent, when all go. True: none is left.
+  bool dismantle(util::WorkBudget& work) {
+    constexpr std::int64_t kOne = 60;
+    for (; !srqs_.empty(); work.charge(kOne)) {
+      if (work.spent()) return false;
+      srqs_.erase(srqs_.begin());
+    }
+    return true;
+  }
 
  private:
   std::map<XrcSrqn, XrcSrq> srqs_;
+  std::uint64_t incarnations_ = 0;
 };
 
 }  // namespace softhca::rdma

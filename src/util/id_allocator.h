@@ -24,6 +24,8 @@ class IdAllocator {
     freed_.pop();
     return id;
   }
+  /// One more than the highest number.
+  std::uint32_t end() const { return end_; }
   /// @pre `id` came from allocate() and was not freed since.
   void free(std::uint32_t id) { freed_.push(id); }
 

@@ -32,7 +32,9 @@ pcie::Iova CommandInterface::slot_address(unsigned slot) const {
 }
 
 void CommandInterface::read_init_segment(std::uint64_t offset, std::span<std::byte> out) {
-  init_segment_.read(offset, out, device_.now(), device_.health());
+  init_segment_.read(
+      offset, out,
+      {.now = device_.now(), .health = device_.health(), .initializing = device_.has_remains()});
 }
 
 void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const std::byte> in) {
@@ -70,8 +72,9 @@ bool CommandInterface::run(util::WorkBudget& work) {
     quiesce_ = false;
     device_.drop_objects();
   }
+  if (!device_.clear_remains()) return true;
   unsigned done = 0;
-  while (done < posted_count_ && !work.spent()) {
+  while (done < posted_count_ && !work.spent() && device_.clear_remains()) {
     const unsigned slot = posted_[done++];
     posted_mask_ &= ~(1u << slot);
     execute_slot(slot);
@@ -79,7 +82,7 @@ bool CommandInterface::run(util::WorkBudget& work) {
   }
   std::copy(posted_.begin() + done, posted_.begin() + posted_count_, posted_.begin());
   posted_count_ -= done;
-  return posted_count_ != 0;
+  return posted_count_ != 0 || device_.has_remains();
 }
 
 void CommandInterface::execute_slot(unsigned slot) {

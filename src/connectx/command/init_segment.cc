@@ -44,16 +44,16 @@ InitSegment::NicInterface InitSegment::nic_interface() const {
   return static_cast<NicInterface>(image_.get(Layout::nic_interface));
 }
 
-void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, util::Time now,
-                       const Health& health) {
+void InitSegment::read(std::uint64_t offset, std::span<std::byte> out, const Live& live) {
   assert(offset + out.size() <= kSize);
-  image_.set(Layout::internal_timer, device_ticks(now));
-  const auto ticks = static_cast<std::uint64_t>(now.time_since_epoch() / kHealthPeriod);
+  image_.set(Layout::internal_timer, device_ticks(live.now));
+  const auto ticks = static_cast<std::uint64_t>(live.now.time_since_epoch() / kHealthPeriod);
+  image_.set(Layout::initializing, live.initializing ? 1 : 0);
   // Never 0: after a PCI error drivers take 0 for a device that is not there yet.
   image_.set(Layout::health_counter,
              static_cast<std::uint32_t>(ticks % Layout::health_counter.kMax) + 1);
   // The manual's place, and the one that the drivers read.
-  const auto syndrome = static_cast<std::uint32_t>(health.syndrome());
+  const auto syndrome = static_cast<std::uint32_t>(live.health.syndrome());
   image_.set(Layout::health_syndrome, syndrome);
   image_.sub(Layout::health_buffer).set(HealthBuffer::synd, syndrome);
   std::copy_n(image_.bytes().begin() + static_cast<std::ptrdiff_t>(offset), out.size(),

@@ -26,8 +26,14 @@ class InitSegment {
 
   InitSegment();
 
+  /// What is not as it was written.
+  struct Live {
+    util::Time now;
+    const Health& health;
+    bool initializing;  ///< drivers wait (PRM 8.2, step 3)
+  };
   /// @pre offset + out.size() <= kSize
-  void read(std::uint64_t offset, std::span<std::byte> out, util::Time now, const Health& health);
+  void read(std::uint64_t offset, std::span<std::byte> out, const Live& live);
 
   /// What a write asks for.
   struct Effects {

@@ -1,6 +1,7 @@
 #include "connectx/ethernet/eth_receiver.h"
 
 #include <bit>
+#include <utility>
 
 #include "connectx/base/timestamp.h"
 #include "connectx/port/network_port.h"
@@ -105,10 +106,11 @@ const wire::Frame& EthReceiver::whole(const wire::Frame& arrived) {
 void EthReceiver::steer(const PacketInfo& packet) {
   deliveries_.clear();
   const auto steps = parts_.steering.classify(match_key_of(packet), deliveries_);
-  if (steps > kStepsDue) work_ += static_cast<std::int64_t>(steps - kStepsDue) * kStepWork;
-  if (deliveries_.size() > 1) {
-    work_ += static_cast<std::int64_t>(deliveries_.size() - 1) * kCopyWork;
+  const auto copies = deliveries_.size();
+  if (steps > kStepsDue) {
+    parts_.keys.add_work(static_cast<std::int64_t>(steps - kStepsDue) * kStepWork);
   }
+  if (copies > 1) parts_.keys.add_work(static_cast<std::int64_t>(copies - 1) * kCopyWork);
 }
 
 void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
@@ -150,7 +152,7 @@ void EthReceiver::deliver(const wire::Frame& frame, const PacketInfo& packet, ut
     };
     auto& rq = choose_queue(*parts_.tirs.find(delivery.tirn), packet, received);
     rq.receive(received, scratch_);
-    failed_ = failed_ || rq.flushes();
+    if (rq.flushes() && !std::exchange(rq.in_flush_list, true)) parts_.failed.push_back(rq.rqn());
   }
 }
 

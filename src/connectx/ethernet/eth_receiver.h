@@ -20,22 +20,16 @@ class NetworkPort;
 class EthReceiver {
  public:
   struct Parts {
+    rdma::KeyTable& keys;  ///< gets the work beyond one frame's due, of lookup and copies
     FlowSteering& steering;
     hca::ObjectTable<Tir, Tirn>& tirs;
     NetworkPort& port;
+    std::vector<Rqn>& failed;  ///< gets each RQ that a frame has taken to the error state
   };
 
   explicit EthReceiver(const Parts& parts) : parts_(parts) {}
 
   void receive(const wire::Frame& frame, util::Time now);
-  /// The work since this was last asked, beyond one frame's due: more copies than one, more tables
-  /// than drivers chain.
-  std::int64_t take_work() { return std::exchange(work_, 0); }
-  /// Whether a frame has taken an RQ to the error state since it was last asked: its WQEs are to be
-  /// flushed.
-  bool take_failure() { return std::exchange(failed_, false); }
-  /// Whether it has.
-  bool has_failed() const { return failed_; }
   /// A frame that a TIS of transport domain `domain` has sent (PRM 3.4). False if no TIR takes it.
   bool receive_looped(const wire::Frame& frame, TransportDomain domain, util::Time now);
 
@@ -50,8 +44,6 @@ class EthReceiver {
 
   Parts parts_;
   std::vector<FlowSteering::Delivery> deliveries_;
-  std::int64_t work_ = 0;
-  bool failed_ = false;
   ScatterScratch scratch_;
   wire::Frame whole_;  ///< copy of a frame whose ICRC was still to be computed
 };

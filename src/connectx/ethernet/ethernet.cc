@@ -20,7 +20,14 @@ namespace {
 /// the work of its receiver included.
 constexpr unsigned kQueueSteps = 16;
 constexpr std::int64_t kStepWork = 2000;
-constexpr unsigned kFlushBudget = 256;
+/// RQs that one look is at.
+constexpr std::size_t kLooksAtOnce = 256;
+// To flush a receive WQE, to look whether an RQ flushes, to destroy an object, and an entry of an
+// RQT, whose RQ is not in the cache.
+constexpr std::int64_t kFlushWork = 200;
+constexpr std::int64_t kLookWork = 10;
+constexpr std::int64_t kDestroyWork = 600;
+constexpr std::int64_t kRqtEntryWork = 10;
 /// RQs in the error state are looked at this often for new WQEs to flush. Nobody waits long for
 /// these.
 constexpr util::Duration kFlushInterval = std::chrono::milliseconds(1);
@@ -42,8 +49,11 @@ Ethernet::Ethernet(const Parts& parts)
                                                           Limits::count(parts.limits.log_max_tir))),
       steering_(std::make_unique<FlowSteering>(parts.limits)),
       transmitter_(std::make_unique<EthTransmitter>(parts.keys, parts.port)),
-      receiver_(std::make_unique<EthReceiver>(
-          EthReceiver::Parts{.steering = *steering_, .tirs = *tirs_, .port = parts.port})) {}
+      receiver_(std::make_unique<EthReceiver>(EthReceiver::Parts{.keys = parts.keys,
+                                                                 .steering = *steering_,
+                                                                 .tirs = *tirs_,
+                                                                 .port = parts.port,
+                                                                 .failed = failed_})) {}
 
 Ethernet::~Ethernet() = default;
 
@@ -93,8 +103,18 @@ bool Ethernet::handle_loopback(const wire::Frame& frame, TransportDomain domain,
   return receiver_->receive_looped(frame, domain, now);
 }
 
+bool Ethernet::dismantle(util::WorkBudget& work) {
+  const auto one = [](const auto&) { return kDestroyWork; };
+  const auto table = [](const Rqt& rqt) {
+    return kDestroyWork + static_cast<std::int64_t>(rqt.entries.size()) * kRqtEntryWork;
+  };
+  return steering_->dismantle(work) && tirs_->dismantle(work, one) &&
+         rqts_->dismantle(work, table) && receive_queues_->dismantle(work, one) &&
+         send_queues_->dismantle(work, one) && tiss_->dismantle(work, one);
+}
+
 util::Time Ethernet::run(util::Time now, util::WorkBudget& work) {
-  const bool idle = ready_.empty() && now < next_flush_ && !receiver_->has_failed();
+  const bool idle = ready_.empty() && now < next_flush_ && failed_.empty();
   return idle ? next_flush_ : run_queues(now, work);
 }
 
@@ -110,24 +130,45 @@ util::Time Ethernet::run_queues(util::Time now, util::WorkBudget& work) {
     schedule(*sq);
   }
   ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(done));
-  if (receiver_->take_failure()) schedule_flush();
-  const auto next_flush = flush_receive_queues(now);
-  return ready_.empty() ? next_flush : now;
+  if (!failed_.empty()) {
+    flushing_.insert(flushing_.end(), failed_.begin(), failed_.end());
+    failed_.clear();
+    next_flush_ = now;
+  }
+  if (now >= next_flush_) flush_receive_queues(now, work);
+  return ready_.empty() ? next_flush_ : now;
 }
 
-std::int64_t Ethernet::take_work() { return receiver_->take_work(); }
+void Ethernet::schedule_flush(ReceiveQueue& rq) {
+  if (!rq.flushes()) return;
+  if (!std::exchange(rq.in_flush_list, true)) flushing_.push_back(rq.rqn());
+  next_flush_ = util::Time::min();
+}
 
-util::Time Ethernet::flush_receive_queues(util::Time now) {
-  if (now < next_flush_) return next_flush_;
-  bool any = false;
-  unsigned budget = kFlushBudget;
-  receive_queues_->for_each([&](ReceiveQueue& rq) {
-    if (!rq.flushes()) return;
-    rq.flush(budget);
-    any = true;
-  });
-  next_flush_ = any ? now + kFlushInterval : util::kNever;
-  return next_flush_;
+/// A guest may have all its RQs in the error state, and full.
+void Ethernet::flush_receive_queues(util::Time now, util::WorkBudget& work) {
+  bool more = false;
+  for (auto looks = std::min(flushing_.size(), kLooksAtOnce); looks != 0; --looks) {
+    if (work.spent()) {
+      more = true;
+      break;
+    }
+    work.charge(kLookWork);
+    if (next_flushing_ >= flushing_.size()) next_flushing_ = 0;
+    auto* rq = receive_queues_->find(flushing_[next_flushing_]);
+    if (rq == nullptr || !rq->flushes()) {
+      if (rq != nullptr) rq->in_flush_list = false;
+      flushing_[next_flushing_] = flushing_.back();
+      flushing_.pop_back();
+      continue;
+    }
+    auto steps = kQueueSteps;
+    rq->flush(steps);
+    work.charge((kQueueSteps - steps) * kFlushWork);
+    more = more || steps == 0;
+    ++next_flushing_;
+  }
+  next_flush_ = flushing_.empty() ? util::kNever : more ? now : now + kFlushInterval;
 }
 
 }  // namespace softhca::connectx

@@ -63,8 +63,6 @@ class Ethernet {
   bool handle_loopback(const wire::Frame& frame, TransportDomain domain, util::Time now);
   /// Executes posted WQEs. Returns when it must be called next: `now` if WQEs are left.
   util::Time run(util::Time now, util::WorkBudget& work);
-  /// What arrived frames have cost, beyond the due of one each, since this was last asked.
-  std::int64_t take_work();
 
   hca::ObjectTable<SendQueue, Sqn>& send_queues() { return *send_queues_; }
   hca::ObjectTable<ReceiveQueue, Rqn>& receive_queues() { return *receive_queues_; }
@@ -74,11 +72,14 @@ class Ethernet {
   hca::ObjectTable<Tis, Tisn>& tiss() { return *tiss_; }
   FlowSteering& steering() { return *steering_; }
 
+  /// Destroys objects, until `work` is spent, when all of them go. True: none is left.
+  bool dismantle(util::WorkBudget& work);
+
   /// After MODIFY_SQ: an SQ in the error state has WQEs to flush without a doorbell.
   void schedule(SendQueue& sq);
   /// After MODIFY_RQ: likewise, and an RQ has no doorbell at all, so it is looked at again and
   /// again.
-  void schedule_flush() { next_flush_ = util::Time::min(); }
+  void schedule_flush(ReceiveQueue& rq);
 
   /// New queues, in RST. Null if there are too many. `tis`: null for a queue for NOPs alone.
   SendQueue* add_sq(util::View<spec::connectx::sq_context> context, WorkQueue wq,
@@ -88,7 +89,7 @@ class Ethernet {
 
  private:
   util::Time run_queues(util::Time now, util::WorkBudget& work);
-  util::Time flush_receive_queues(util::Time now);
+  void flush_receive_queues(util::Time now, util::WorkBudget& work);
 
   Parts parts_;
   util::Budget rqt_entries_;
@@ -101,7 +102,10 @@ class Ethernet {
   std::unique_ptr<FlowSteering> steering_;
   std::unique_ptr<EthTransmitter> transmitter_;
   std::unique_ptr<EthReceiver> receiver_;
-  std::vector<Sqn> ready_;  ///< with WQEs, in the order of their turns
+  std::vector<Sqn> ready_;         ///< with WQEs, in the order of their turns
+  std::vector<Rqn> failed_;        ///< that frames have taken to the error state, and that flush
+  std::vector<Rqn> flushing_;      ///< that were found to flush
+  std::size_t next_flushing_ = 0;  ///< of these, the one to look at next
   util::Time next_flush_ = util::kNever;
 };
 

@@ -90,6 +90,8 @@ class ReceiveQueue : public hca::Used {
   bool flushes() const { return state_ == State::ERR && flush_in_error_ && !dead_; }
   /// Flushes what is posted, at most `budget` WQEs.
   void flush(unsigned& budget);
+  /// A note of Ethernet's: it has the RQ in its list of those that flush.
+  bool in_flush_list = false;
 
  private:
   void drop_for_want_of_wqe(const wire::Frame& frame);

@@ -105,7 +105,7 @@ CommandResult modify_rq(Device& device, const Command& command) {
     rq->set_counter_set(CounterSetId(context.get(rq_context::counter_set_id)));
   }
   rq->set_state(next);
-  device.ethernet().schedule_flush();
+  device.ethernet().schedule_flush(*rq);
   return {};
 }
 

@@ -68,8 +68,11 @@ class CompletionQueue : public hca::Used {
 
   /// The period of the event that is held back is over.
   void report_held_event();
+  /// What it costs to destroy the CQ.
+  std::int64_t dismantle_work() const { return kDestroyWork + ring_.memory().dismantle_work(); }
 
  private:
+  static constexpr std::int64_t kDestroyWork = 300;
   using Syndrome = spec::connectx::cq_error_syndrome;
   using Status = spec::connectx::cq_status;
   enum class Armed : std::uint8_t { kNo, kSolicited, kAll };
@@ -109,6 +112,11 @@ class CompletionQueues {
   template <class Visit>
   void for_each(Visit&& visit) {
     table_.for_each(visit);
+  }
+  /// Destroys CQs, until `work` is spent, when all of them go. True: none is left.
+  bool dismantle(util::WorkBudget& work) {
+    return table_.dismantle(work, [](const CompletionQueue& cq) { return cq.dismantle_work(); }) &&
+           moderation_.dismantle(work);
   }
 
   /// Reports the events whose period is over, until `work` is spent.

@@ -16,6 +16,7 @@ namespace softhca::connectx {
 class EventModeration {
  public:
   static constexpr std::int64_t kReportWork = 300;
+  static constexpr std::int64_t kSpareWork = 40;
 
   /// The time of the device's present turn.
   util::Time now() const { return now_; }
@@ -45,6 +46,14 @@ class EventModeration {
       spare_.push_back(held_.extract(held_.begin()));
       report(cqn);
     }
+  }
+  /// Gives back what is kept, until `work` is spent, when all CQs are gone. True: nothing is left.
+  bool dismantle(util::WorkBudget& work) {
+    for (; !spare_.empty(); spare_.pop_back()) {
+      if (work.spent()) return false;
+      work.charge(kSpareWork);
+    }
+    return true;
   }
   /// When the next event is due.
   util::Time next() const { return held_.empty() ? util::kNever : held_.begin()->until; }

@@ -231,6 +231,12 @@ CommandResult MemoryKeys::query(MKeyIndex index, const Command& command) {
   return {};
 }
 
+bool MemoryKeys::dismantle(util::WorkBudget& work) {
+  constexpr std::int64_t kRecordWork = 150;
+  return table_.dismantle(work) &&
+         records_.dismantle(work, [](const Record&) { return kRecordWork; });
+}
+
 CommandResult MemoryKeys::destroy(MKeyIndex index) {
   if (records_.find(index) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.5.3", "unknown MKey");

@@ -41,6 +41,8 @@ class MemoryKeys {
   CommandResult query(MKeyIndex index, const Command& command);
   CommandResult destroy(MKeyIndex index);
   std::size_t count() const { return records_.count(); }
+  /// Destroys keys, until `work` is spent, when all of them go. True: none is left.
+  bool dismantle(util::WorkBudget& work);
   /// In the order of their indexes.
   template <class Visit>
   void for_each(Visit&& visit) {

@@ -23,6 +23,11 @@ constexpr util::Duration kPollIntervalMin = microseconds(50);
 constexpr util::Duration kPollIntervalMax = microseconds(1000);
 /// QPs that one poll looks at: a guest may have all its QPs in ERR.
 constexpr std::size_t kPolledAtOnce = 256;
+// Work (util::WorkBudget): to look at one of them, to tell of a QP whose CQ has failed, to destroy
+// a QP or an SRQ.
+constexpr std::int64_t kPollWork = 60;
+constexpr std::int64_t kFailWork = 1000;
+constexpr std::int64_t kDestroyWork = 600;
 
 /// Posted requests are flushed without a look at what they ask for.
 bool flushes_sends(const QueuePair& qp) {
@@ -88,11 +93,11 @@ bool Rdma::handle_frame(const wire::Frame& frame, util::Time now) {
 
 util::Time Rdma::run(util::Time now, util::WorkBudget& work) {
   now_ = now;
-  if (!failing_.empty()) fail_listed();
-  if (now >= next_poll_) poll_watched(now);
+  if (!failing_.empty()) fail_listed(work);
+  if (now >= next_poll_) poll_watched(now, work);
   const auto next = std::min(transport_.run(now, work), next_poll_);
   if (failing_.empty()) return next;
-  fail_listed();
+  fail_listed(work);
   return now;
 }
 
@@ -231,8 +236,10 @@ void Rdma::write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited) {
   if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
 }
 
-void Rdma::fail_listed() {
+/// No more of them than have just completed something.
+void Rdma::fail_listed(util::WorkBudget& work) {
   const auto list = std::exchange(failing_, {});
+  work.charge(static_cast<std::int64_t>(list.size()) * kFailWork);
   for (const auto qpn : list) {
     auto* qp = find_qp(qpn);
     if (qp == nullptr || !qp->fails) continue;
@@ -279,10 +286,12 @@ void Rdma::unwatch(QueuePair& qp) {
 
 /// mlx5 driver interface 8.1: a ULP that drains posts a receive WQE to a QP in ERR, and nothing but
 /// memory tells of it.
-void Rdma::poll_watched(util::Time now) {
+void Rdma::poll_watched(util::Time now, util::WorkBudget& work) {
   poll_interval_ = std::min(poll_interval_ * 2, kPollIntervalMax);
   next_poll_ = now + poll_interval_;
-  for (auto looks = std::min(watched_.size(), kPolledAtOnce); looks != 0; --looks) {
+  auto looks = std::min(watched_.size(), kPolledAtOnce);
+  work.charge(static_cast<std::int64_t>(looks) * kPollWork);
+  for (; looks != 0; --looks) {
     if (next_watched_ >= watched_.size()) next_watched_ = 0;
     auto& qp = *watched_[next_watched_];
     if (!qp.rdma_qp().flushes_receives()) {
@@ -327,6 +336,16 @@ void Rdma::remove_qp(QueuePair& qp) {
   unwatch(qp);
   transport_.destroy_qp(qp.rdma_qp());
   queue_pairs_.erase(qp.qpn());
+}
+
+bool Rdma::dismantle(util::WorkBudget& work) {
+  if (!transport_.dismantle_tables(work)) return false;
+  const auto destroy_qp = [&](QueuePair& qp) {
+    transport_.destroy_qp(qp.rdma_qp());
+    return kDestroyWork + parts_.keys.take_work() + qp.memory().dismantle_work();
+  };
+  const auto destroy_srq = [](const SharedReceiveQueue&) { return kDestroyWork; };
+  return queue_pairs_.dismantle(work, destroy_qp) && shared_queues_.dismantle(work, destroy_srq);
 }
 
 tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,

@@ -88,6 +88,9 @@ class Rdma {
   /// Null for a number that no RMP or XRC SRQ has.
   SharedReceiveQueue* find_srq(Srqn number) { return shared_queues_.find(number); }
 
+  /// Destroys objects, until `work` is spent, when all of them go. True: none is left.
+  bool dismantle(util::WorkBudget& work);
+
   // Verbs of the commands ----------------------------------------------------------------------
 
   /// Checks what a QP context refers to, and what limits it: PD, doorbell page, CQs of the queues
@@ -145,8 +148,8 @@ class Rdma {
 
   void watch(QueuePair& qp);
   void unwatch(QueuePair& qp);
-  void poll_watched(util::Time now);
-  void fail_listed();
+  void poll_watched(util::Time now, util::WorkBudget& work);
+  void fail_listed(util::WorkBudget& work);
   void post_srq_events(SharedReceiveQueue& srq);
 
   Parts parts_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -54,6 +55,8 @@ class MatchKey {
   bool within(const MatchKey& other) const { return masked(other) == *this; }
   std::uint64_t word(std::size_t i) const { return words_[i]; }
   friend bool operator==(const MatchKey&, const MatchKey&) = default;
+  /// An order, to find keys by; it says nothing about the fields.
+  friend std::strong_ordering operator<=>(const MatchKey&, const MatchKey&) = default;
 
  private:
   std::array<std::uint64_t, kWords> words_{};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 #include <utility>
 
 namespace softhca::connectx {
@@ -16,6 +17,9 @@ using spec::connectx::table_miss_action;
 /// Tables and groups that one packet may visit. Levels only rise along a chain, so an honest walk
 /// is far shorter; nested multi-path flows, which the manual forbids (7.11.2.4), end here.
 constexpr std::size_t kStepsMax = 4096;
+/// What it costs to destroy a flow, a group or a table, and one of a flow's destinations.
+constexpr std::int64_t kFlowWork = 300;
+constexpr std::int64_t kDestinationWork = 5;
 
 bool has(std::uint16_t actions, flow_action action) {
   return (actions & static_cast<std::uint16_t>(action)) != 0;
@@ -25,19 +29,11 @@ bool has(std::uint16_t actions, flow_action action) {
 
 // FlowGroup ------------------------------------------------------------------------------------
 
-std::size_t FlowGroup::Hash::operator()(const MatchKey& key) const {
+std::uint64_t FlowGroup::hash(const MatchKey& value) const {
   std::uint64_t hash = 0x9E3779B97F4A7C15u;
-  for (const auto i : words) {
-    hash = (hash ^ key.word(i)) * 0xFF51AFD7ED558CCDu;
+  for (const auto i : words_) {
+    hash = (hash ^ value.word(i)) * 0xFF51AFD7ED558CCDu;
     hash ^= hash >> 32;  // no format: a hash
-  }
-  return hash;
-}
-
-FlowGroup::Hash FlowGroup::make_hash(const MatchKey& criteria) {
-  Hash hash;
-  for (std::uint8_t i = 0; i < MatchKey::kWords; ++i) {
-    if (criteria.word(i) != 0) hash.words.push_back(i);
   }
   return hash;
 }
@@ -45,8 +41,11 @@ FlowGroup::Hash FlowGroup::make_hash(const MatchKey& criteria) {
 FlowGroup::FlowGroup(std::uint32_t id, Attributes attributes)
     : id_(id),
       attributes_(std::move(attributes)),
-      compares_tag_and_vid_(compares_tag_and_vid(criteria())),
-      by_value_(1, make_hash(criteria())) {}
+      compares_tag_and_vid_(compares_tag_and_vid(criteria())) {
+  for (std::uint8_t i = 0; i < MatchKey::kWords; ++i) {
+    if (criteria().word(i) != 0) words_.push_back(i);
+  }
+}
 
 Flow* FlowGroup::find(std::uint32_t index) {
   const auto found = flows_.find(index);
@@ -57,26 +56,35 @@ void FlowGroup::set(Flow flow) {
   assert(first() <= flow.index && flow.index <= last());
   if (find(flow.index) != nullptr) erase(flow.index);
   flow.value = flow.value.masked(criteria());
+  flow.hash = hash(flow.value);
   const auto index = flow.index;
-  const Flow& added = flows_.emplace(index, std::move(flow)).first->second;
-  auto& same = by_value_[added.value];
-  const auto place = std::find_if(same.begin(), same.end(),
-                                  [&](const Flow* other) { return other->index > index; });
-  same.insert(place, &added);
+  by_value_.insert(&flows_.emplace(index, std::move(flow)).first->second);
 }
 
 void FlowGroup::erase(std::uint32_t index) {
   const auto found = flows_.find(index);
   assert(found != flows_.end());
-  const auto same = by_value_.find(found->second.value);
-  std::erase(same->second, &found->second);
-  if (same->second.empty()) by_value_.erase(same);
+  by_value_.erase(&found->second);
   flows_.erase(found);
 }
 
+bool FlowGroup::dismantle(util::WorkBudget& work) {
+  while (!flows_.empty()) {
+    if (work.spent()) return false;
+    const auto& flow = flows_.begin()->second;
+    work.charge(kFlowWork +
+                static_cast<std::int64_t>(flow.destinations.list.size()) * kDestinationWork);
+    erase(flow.index);
+  }
+  return true;
+}
+
 const Flow* FlowGroup::find_value(const MatchKey& packet) const {
-  const auto found = by_value_.find(packet.masked(criteria()));
-  return found == by_value_.end() ? nullptr : found->second.front();
+  const auto value = packet.masked(criteria());
+  const Wanted wanted{hash(value), value};
+  const auto found = by_value_.lower_bound(wanted);
+  if (found == by_value_.end() || (*found)->hash != wanted.hash) return nullptr;
+  return (*found)->value == value ? *found : nullptr;
 }
 
 const Flow* FlowGroup::match(const PacketKeys& packet) const {
@@ -96,9 +104,13 @@ void FlowTable::set_miss(table_miss_action action, FlowTable* next) {
   miss_use_ = next == nullptr ? hca::Use() : next->use();
 }
 
-void FlowTable::disconnect() {
-  groups_.clear();
+bool FlowTable::dismantle(util::WorkBudget& work) {
+  for (; !groups_.empty(); groups_.pop_back()) {
+    if (!groups_.back()->dismantle(work)) return false;
+    work.charge(kFlowWork);
+  }
   set_miss(table_miss_action::DEFAULT_ACTION, nullptr);
+  return true;
 }
 
 bool FlowTable::overlaps(std::uint32_t first, std::uint32_t last) const {
@@ -121,10 +133,11 @@ FlowGroup* FlowTable::find_group(std::uint32_t id) {
 }
 
 FlowGroup* FlowTable::group_of(std::uint32_t index) {
-  const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const auto& group) {
-    return group->first() <= index && index <= group->last();
-  });
-  return found == groups_.end() ? nullptr : found->get();
+  const auto after = std::ranges::upper_bound(groups_, index, {},
+                                              [](const auto& group) { return group->first(); });
+  if (after == groups_.begin()) return nullptr;
+  const auto& group = *std::prev(after);
+  return index <= group->last() ? group.get() : nullptr;
 }
 
 void FlowTable::destroy_group(std::uint32_t id) {
@@ -144,7 +157,24 @@ FlowSteering::FlowSteering(const Limits& limits)
       tables_(1, Limits::count(limits.log_max_ft_num)) {}
 
 FlowSteering::~FlowSteering() {
-  tables_.for_each([](FlowTable& table) { table.disconnect(); });
+  util::WorkBudget all(INT64_MAX);
+  (void)dismantle(all);
+}
+
+bool FlowSteering::dismantle(util::WorkBudget& work) {
+  // No table goes before all that leads to it.
+  bool apart = true;
+  tables_.for_each([&](FlowTable& table) { apart = apart && table.dismantle(work); });
+  work.charge(static_cast<std::int64_t>(tables_.count()));
+  return apart && tables_.dismantle(work, [](const FlowTable&) { return kFlowWork; });
+}
+
+FlowTable* FlowSteering::create(const FlowTable::Attributes& attributes) {
+  auto* table = tables_.emplace(attributes);
+  if (table != nullptr && attributes.level == 0 && attributes.type == flow_table_type::NIC_RX) {
+    of_level_zero_.insert(table->id());
+  }
+  return table;
 }
 
 FlowTable* FlowSteering::find(flow_table_type type, FlowTableId id) {
@@ -154,18 +184,13 @@ FlowTable* FlowSteering::find(flow_table_type type, FlowTableId id) {
 
 void FlowSteering::destroy(FlowTableId id) {
   if (root_ == id) root_.reset();
+  of_level_zero_.erase(id);
   tables_.erase(id);
 }
 
 FlowTable* FlowSteering::root_table() {
   if (root_) return tables_.find(*root_);
-  FlowTable* root = nullptr;
-  tables_.for_each([&](FlowTable& table) {
-    if (table.attributes().level == 0 && table.attributes().type == flow_table_type::NIC_RX) {
-      root = &table;
-    }
-  });
-  return root;
+  return of_level_zero_.empty() ? nullptr : tables_.find(*of_level_zero_.rbegin());
 }
 
 std::size_t FlowSteering::classify(const MatchKey& packet, std::vector<Delivery>& out) {

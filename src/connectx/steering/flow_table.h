@@ -2,16 +2,19 @@
 //
 // A table is an ordered list of flows, divided into groups of flows with the same match criteria.
 // The flow with the lowest index that matches wins. As all flows of a group have one mask, a group
-// is a hash table from masked packet fields to flows: a lookup costs one probe for each group,
-// however many flows there are. Tables of 64 Ki entries are the rule in drivers, with a handful of
-// flows in each: only flows that exist take memory.
+// is a tree from masked packet fields to flows: a lookup costs one search for each group, of a
+// logarithm of the number of its flows. (The hashes of a hash table could be chosen to collide by
+// who chooses the flows, and to make it larger would be work for one command.) Tables of 64 Ki
+// entries are the rule in drivers, with a handful of flows in each: only flows that exist take
+// memory.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
-#include <unordered_map>
+#include <set>
 #include <vector>
 
 #include "connectx/base/limits.h"
@@ -21,6 +24,7 @@
 #include "hca/use.h"
 #include "spec/connectx/opcodes.h"
 #include "util/budget.h"
+#include "util/work_budget.h"
 
 namespace softhca::connectx {
 
@@ -41,6 +45,7 @@ struct Flow {
   std::uint16_t action = 0;    ///< bits: flow_action
   std::uint32_t flow_tag = 0;  ///< 0: unmarked
   MatchKey value;              ///< only bits of the group's criteria
+  std::uint64_t hash = 0;      ///< of the value; the group makes it
   FlowDestinations destinations;
   util::Budget::Reservation reservation;  ///< of one flow
 };
@@ -66,7 +71,7 @@ class FlowGroup {
   };
 
   FlowGroup(std::uint32_t id, Attributes attributes);
-  FlowGroup(const FlowGroup&) = delete;  // by_value_ points into flows_
+  FlowGroup(const FlowGroup&) = delete;  // by_value_ refers to flows_
   FlowGroup& operator=(const FlowGroup&) = delete;
 
   std::uint32_t id() const { return id_; }
@@ -83,22 +88,38 @@ class FlowGroup {
   void erase(std::uint32_t index);
   /// The matching flow with the lowest index, or null.
   const Flow* match(const PacketKeys& packet) const;
+  /// Forgets flows, until `work` is spent. True: none is left.
+  bool dismantle(util::WorkBudget& work);
 
  private:
-  /// Hashes the words that the criteria select.
-  struct Hash {
-    std::vector<std::uint8_t> words;
-    std::size_t operator()(const MatchKey& key) const;
+  /// Masked packet fields, and their hash: nearly always that alone is compared.
+  struct Wanted {
+    std::uint64_t hash;
+    const MatchKey& value;
   };
-  using ByValue = std::unordered_map<MatchKey, std::vector<const Flow*>, Hash>;
-  static Hash make_hash(const MatchKey& criteria);
+  /// By hash, value and index.
+  struct ByValue {
+    using is_transparent = void;
+    static std::strong_ordering compare(const Wanted& a, const Wanted& b) {
+      return a.hash != b.hash ? a.hash <=> b.hash : a.value <=> b.value;
+    }
+    bool operator()(const Flow* a, const Flow* b) const {
+      const auto order = compare({a->hash, a->value}, {b->hash, b->value});
+      return order != 0 ? order < 0 : a->index < b->index;
+    }
+    bool operator()(const Flow* flow, const Wanted& wanted) const {
+      return compare({flow->hash, flow->value}, wanted) < 0;
+    }
+  };
+  std::uint64_t hash(const MatchKey& value) const;
   const Flow* find_value(const MatchKey& packet) const;
 
   std::uint32_t id_;
   Attributes attributes_;
   bool compares_tag_and_vid_;
+  std::vector<std::uint8_t> words_;      ///< that the criteria select
   std::map<std::uint32_t, Flow> flows_;  ///< by index
-  ByValue by_value_;                     ///< flows with equal values by ascending index
+  std::set<const Flow*, ByValue> by_value_;
 };
 
 class FlowTable : public hca::Used {
@@ -119,8 +140,9 @@ class FlowTable : public hca::Used {
   /// Where packets go that match no flow. `next`: the table of an identified miss, else null.
   void set_miss(spec::connectx::table_miss_action action, FlowTable* next);
   FlowTable* miss() const { return miss_; }
-  /// Forgets flows and miss: nothing leads from here to another table.
-  void disconnect();
+  /// Forgets flows, groups and miss, until `work` is spent. True: nothing leads from here to
+  /// another table.
+  bool dismantle(util::WorkBudget& work);
 
   /// True if a group has one of the flows `first` to `last`.
   bool overlaps(std::uint32_t first, std::uint32_t last) const;
@@ -172,11 +194,13 @@ class FlowSteering {
 
   explicit FlowSteering(const Limits& limits);
   ~FlowSteering();
+  /// Forgets some of all tables, until `work` is spent. True: none is left.
+  bool dismantle(util::WorkBudget& work);
   FlowSteering(const FlowSteering&) = delete;
   FlowSteering& operator=(const FlowSteering&) = delete;
 
   /// Null if there are too many.
-  FlowTable* create(const FlowTable::Attributes& attributes) { return tables_.emplace(attributes); }
+  FlowTable* create(const FlowTable::Attributes& attributes);
   FlowTable* find(spec::connectx::flow_table_type type, FlowTableId id);
   /// The root goes with its table: drivers do not disconnect it first. @pre it is not in use
   void destroy(FlowTableId id);
@@ -217,6 +241,7 @@ class FlowSteering {
   util::Budget destinations_{kAllDestinationsMax};
   hca::ObjectTable<FlowTable, FlowTableId> tables_;
   std::optional<FlowTableId> root_;
+  std::set<FlowTableId> of_level_zero_;
 };
 
 }  // namespace softhca::connectx

@@ -195,6 +195,29 @@ TEST(Scheduling, TimersExpireWithinTheBudgetOfARun) {
   EXPECT_LE(runs, 12u);
 }
 
+/// Every answer moves a timer to later, and its place in the queue follows when the old time comes.
+TEST(Scheduling, TimersThatHaveMovedTakeNoMoreThanIsAllowed) {
+  Pair pair;
+  TimerQueue queue;
+  std::vector<QueuePair*> qps;
+  const auto at = pair.now + 1s;
+  for (unsigned i = 0; i < 100; ++i) {
+    qps.push_back(&pair.a.create_qp(Qpn(0x100 + i), QpType::kRc, {}, {}));
+    queue.arm(*qps.back(), Timer::kAck, at);
+    queue.arm(*qps.back(), Timer::kAck, at + 1s);
+  }
+  auto work = 10 * TimerQueue::kSettleWork;
+  EXPECT_EQ(queue.expired(at, work), nullptr);
+  EXPECT_EQ(work, 0);
+  EXPECT_LE(queue.next(), at) << "there are more";
+  work = 1000 * TimerQueue::kSettleWork;
+  EXPECT_EQ(queue.expired(at, work), nullptr);
+  EXPECT_EQ(work, 910 * TimerQueue::kSettleWork);
+  EXPECT_EQ(queue.next(), at + 1s);
+  EXPECT_NE(queue.expired(at + 1s, work), nullptr);
+  for (auto* qp : qps) queue.remove(*qp);
+}
+
 TEST(Scheduling, ManyTimersExpireInOrder) {
   Pair pair;
   std::vector<QueuePair*> qps;

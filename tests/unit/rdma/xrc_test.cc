@@ -194,6 +194,20 @@ TEST_F(Xrc, OfAnSrqThatGoesComesNoCompletion) {
   EXPECT_TRUE(pair.b.hca.receives.empty());
 }
 
+TEST_F(Xrc, WhatWasTakenFromAnSrqThatIsGoneIsNotTheNextOnesOfItsNumber) {
+  post_receive(kFirst, 0x100000, 7);
+  pair.script = [](const wire::IbPacket& packet, bool) {
+    return packet.info().last ? Fate::kLose : Fate::kDeliver;
+  };
+  pair.a.post(*pair.qa, to(kFirst, send(0, 3000)));
+  pair.drive_for(10us);
+  pair.b.transport.remove_xrc_srq(kFirst);
+  pair.b.transport.add_xrc_srq(kFirst, {.domain = kDomain, .pd = kPd});
+  ASSERT_TRUE(pair.b.transport.modify(*pair.qb, QpState::kError, pair.qb->attributes()));
+  pair.b.run(pair.now);
+  EXPECT_TRUE(pair.b.hca.receives.empty());
+}
+
 TEST_F(Xrc, AReceiveThatWasBegunIsFlushedWithItsTarget) {
   post_receive(kFirst, 0x100000, 7);
   pair.script = [](const wire::IbPacket& packet, bool) {
