@@ -15,7 +15,7 @@ LONG_TESTS = ^neighbours\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca check test test-unit test-guest mutants demo bench fuzz model docs format format-check tidy clean help
+.PHONY: deps configure build softhca check test test-unit test-guest mutants demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -64,6 +64,10 @@ bench: build ## benchmarks, each beside its peer in the same run; build/bench.js
 fuzz: ## run every fuzzer for FUZZ_SECONDS (900) under ASan and UBSan, JOBS at a time
 	@cmake --preset fuzz && cmake --build build-fuzz -j $(JOBS)
 	@fuzz/run build-fuzz --seconds $(FUZZ_SECONDS) --jobs $(JOBS)
+
+coverage: ## what tests and fuzzers reach, by function; docs/coverage.md tells what nobody does
+	@cmake --preset coverage >/dev/null && cmake --build build-coverage -j $(JOBS) --target tests/all fuzz/all softhca
+	@tools/coverage.py build-coverage
 
 model: configure ## SDXI device against its reference model: COUNT (1000000) random sequences of SEED (2022)
 	@cmake --build $(BUILD) -j $(JOBS) --target sdxi_test

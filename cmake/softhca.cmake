@@ -26,6 +26,11 @@ endif()
 if(SOFTHCA_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
+if(SOFTHCA_COVERAGE)
+  # Counters lie in the mapped file itself, so that a process that may write no file at its end is counted, too.
+  add_compile_options(-fprofile-instr-generate -fcoverage-mapping -mllvm -runtime-counter-relocation)
+  add_link_options(-fprofile-instr-generate)
+endif()
 
 # softhca_precompiled(<name> <header>...): headers of the system that most files include, parsed once. Nothing of
 # ours is among them, so that an edit rebuilds what it must and no more; each file still includes what it uses.

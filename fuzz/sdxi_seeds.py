@@ -133,8 +133,6 @@ SEEDS = {
 def main():
     folder = Path(__file__).resolve().parent / "corpus" / "sdxi"
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()
     for name, content in SEEDS.items():
         (folder / name).write_bytes(content)
 

@@ -4,12 +4,12 @@
 import struct
 from pathlib import Path
 
-RAW, COMMAND, REPLY, UNHANDLED, VERSION, RUN = range(6)
+RAW, COMMAND, REPLY, UNHANDLED, VERSION, RUN, SHRINK, LEAVE = range(8)
 NONE, EVENTFD, MEMORY, PIPE, TWO_EVENTFDS, TOO_MANY, FILE = range(7)
 
 
-def record(action, fds=NONE, body=b""):
-    return bytes([action | fds << 3]) + body
+def record(action, fds=NONE, body=b"", client=0):
+    return bytes([action | fds << 3 | client << 6]) + body
 
 
 def sized(payload):
@@ -66,6 +66,13 @@ SEEDS = {
     "reset": V + command(13, b"") + command(14, b"") + command(16, bytes(8)) + command(99, b""),
     "split": V + record(RAW, NONE, sized(struct.pack("<HHII", 2, 9, 32, 0)))
     + record(RAW, NONE, sized(struct.pack("<IQII", 0, 0, 0, 4))),
+    "file_shrinks": V + dma_map(0x10000, 0x8000) + record(SHRINK, NONE, b"\1") + region(10, 0, 0x810, struct.pack("<Q", 0x14000))
+    + record(RUN) + V + dma_map(0x10000, 0x1000) + region(10, 0, 0x808, struct.pack("<Q", 0x10000)) + record(RUN),
+    "comes_and_goes": (V + dma_map(0, 0x4000) + record(LEAVE)) * 6,
+    "two": V + record(VERSION, client=1) + dma_map(0, 0x4000) + record(COMMAND, MEMORY, bytes([2, 0]) + sized(
+        struct.pack("<IIQQQ", 32, 3, 0, 0, 0x4000)), client=1) + region(10, 0, 0x810, struct.pack("<Q", 0x1000))
+    + record(LEAVE, client=1) + region(10, 0, 0x810, struct.pack("<Q", 0x2000)) + record(RUN),
+    "reads_without_end": V + region(9, 0, 0, count=4096) * 40,
     "too_many_fds": V + dma_map(0, 0x1000, fds=TOO_MANY),
 }
 

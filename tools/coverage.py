@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""What tests and fuzzers reach, by function: tools/coverage.py BUILD, with a build of the preset coverage.
+
+Runs all unit tests but those of many seeds, and the fuzzers over fuzz/corpus. Writes BUILD/functions.txt (each function of
+src/, and who reaches it) and docs/coverage.md (a table by folder; the functions that nobody reaches, where the reasons
+that people have written stay).
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOC = ROOT / "docs/coverage.md"
+LONG_TESTS = "*RcSoak*:*ImpairedWire*"
+WHO = ("tests", "fuzzers")
+HEAD = """# What no test and no fuzzer reaches
+
+Made by `make coverage`; the reasons are written by hand and stay. Unit tests (without those of many seeds) and the
+fuzzers' committed inputs are counted, guests and `tests/neighbours` are not. A function counts as reached when it is
+called; which of its lines are, `build-coverage/functions.txt` and `llvm-cov show` tell.
+
+"""
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--keep", action="store_true", help="count what the last run has left")
+    return parser.parse_args()
+
+
+def commands(build):
+    """(who, command) of each run."""
+    for test in sorted((build / "tests").glob("*_test")):
+        if test.name != "neighbours_test":
+            yield "tests", [test, "--gtest_brief=1", f"--gtest_filter=-{LONG_TESTS}"]
+    for replay in sorted((build / "fuzz").glob("*_replay")):
+        yield "fuzzers", [replay, ROOT / "fuzz/corpus" / replay.name.removesuffix("_replay")]
+
+
+def run(build, who, command):
+    # %m: one file for each program; %c: it is mapped, and counts without a write at the end.
+    environment = {**os.environ, "LLVM_PROFILE_FILE": f"{build}/profiles/{who}/%m%c.profraw"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=900)
+    print(f"{command[0].name:26} {'done' if done.returncode == 0 else f'FAILED ({done.returncode})'}", flush=True)
+
+
+def functions(build, who, programs):
+    """{(file, name): (lines, lines reached)}; of a template the instance that was reached most."""
+    profile = build / f"profiles/{who}.profdata"
+    raw = list((build / "profiles" / who).glob("*.profraw"))
+    subprocess.run(["llvm-profdata-19", "merge", "-sparse", "-o", profile, *raw], check=True)
+    objects = [word for program in programs[1:] for word in ("-object", program)]
+    report = subprocess.run(
+        ["llvm-cov-19", "report", "-show-functions", "-Xdemangler=c++filt", "-Xdemangler=-p",
+         f"-instr-profile={profile}", programs[0], *objects, ROOT / "src"],
+        check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    found, file = {}, None
+    for line in report.splitlines():
+        if opened := re.match(r"File '(.*)':", line):
+            file = os.path.relpath(opened[1], ROOT)
+        elif row := re.match(r"(\S.*?)\s+\d+\s+\d+\s+\S+\s+(\d+)\s+(\d+)\s+\S+\s+\d+\s+\d+\s+\S+\s*$", line):
+            name = plain(row[1])
+            lines, missed = int(row[2]), int(row[3])
+            if row[1] != "TOTAL" and (file, name) not in found or lines - missed > found.get((file, name), (0, 0))[1]:
+                found[file, name] = (lines, lines - missed)
+    return {key: value for key, value in found.items() if key[1] != "TOTAL"}
+
+
+def plain(name):
+    """Without the file that llvm-cov puts before internal names, template arguments, and namespaces of no interest."""
+    name = re.sub(r"^[\w./-]+\.(?:cc|h|inc)[:;]", "", name)
+    name = name.replace("(anonymous namespace)::", "").replace("softhca::", "")
+    while (shorter := re.sub(r"(?<!operator)(?<!operator<)<[^<>]*>", "", name)) != name:
+        name = shorter
+    return re.sub(r"\(\)::\{?'?lambda.*|::\$_\d+.*|\{lambda.*", " (a lambda)", name)
+
+
+def folder_of(file):
+    parts = file.split("/")
+    return "/".join(parts[1:3]) if parts[1] in ("spec", "connectx") and len(parts) > 3 else parts[1]
+
+
+def reasons():
+    if not DOC.exists():
+        return {}
+    rows = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (.*?) ?\|$", DOC.read_text(), re.M)
+    return {(file, name): why for name, file, why in rows}
+
+
+def summarize(reached):
+    """Rows of the table by folder."""
+    counts = collections.defaultdict(lambda: [0, 0, 0, 0])
+    for (file, _), by in reached.items():
+        row = counts[folder_of(file)]
+        for place, counted in enumerate((True, by["tests"], by["fuzzers"], not any(by.values()))):
+            row[place] += counted
+    lines = ["| folder | functions | by tests | by fuzzers | by nobody |", "|---|---|---|---|---|"]
+    total = [sum(column) for column in zip(*counts.values())]
+    for name, row in [*sorted(counts.items()), ("all", total)]:
+        lines.append(f"| {name} | " + " | ".join(map(str, row)) + " |")
+    return lines
+
+
+def main():
+    options = parse_arguments()
+    build = options.build.resolve()
+    if not options.keep:
+        shutil.rmtree(build / "profiles", ignore_errors=True)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(lambda one: run(build, *one), commands(build)))
+    programs = [command[0] for _, command in commands(build)] + [path for path in [build / "softhca"] if path.exists()]
+    by_who = {who: functions(build, who, programs) for who in WHO}
+    keys = sorted(set().union(*by_who.values()))
+    reached = {key: {who: by_who[who].get(key, (0, 0))[1] > 0 for who in WHO} for key in keys}
+    with (build / "functions.txt").open("w") as out:
+        for file, name in keys:
+            lines = max(by_who[who].get((file, name), (0, 0))[0] for who in WHO)
+            parts = [f"{who} {by_who[who].get((file, name), (0, 0))[1]}" for who in WHO]
+            print(f"{file}: {name}: {', '.join(parts)} of {lines} lines", file=out)
+    why = reasons()
+    table = summarize(reached)
+    nobody = [key for key in keys if not any(reached[key].values())]
+    rows = [f"| `{name}` | `{file}` | {why.get((file, name), '')} |" for file, name in nobody]
+    DOC.write_text(HEAD + "\n".join(table) + "\n\n| function | file | why |\n|---|---|---|\n" + "\n".join(rows) + "\n")
+    print("\n".join(table))
+    print(f"each function: {build / 'functions.txt'}; those that nobody reaches: {DOC}")
+    for file, name in nobody:
+        if not why.get((file, name)):
+            print(f"reached by nobody, and nobody says why: {file}: {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
