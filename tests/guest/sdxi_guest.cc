@@ -6,10 +6,13 @@
 //   sdxi_guest hostile ADDRESS SECONDS      random bytes in the function's rings, tables, keys and
 //                                           registers while it works (SEED=n); then it must serve
 //                                           again
+//   sdxi_guest crowd ADDRESS SECONDS        hundreds of contexts that copy without end, and updates
+//                                           of all that there can be
 #include <fmt/format.h>
 
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
@@ -220,7 +223,35 @@ int hostile(const std::string& address, int seconds) {
   auto host = must(VfioHost::open(address), "the function, after all");
   auto function = must(Function::bring_up(*host), "bringing it up, after all");
   check_function(*function);
-  return writes > 1000 ? 0 : 1;
+  return writes > 0 ? 0 : 1;
+}
+
+/// Ends the process in the midst of it.
+int crowd(const std::string& address, int seconds) {
+  constexpr std::size_t kSize = 1 << 20;
+  auto host = must(VfioHost::open(address), "the function");
+  auto function = must(Function::bring_up(*host), "bringing it up");
+  const auto memory = must(DmaBuffer::allocate(*host, 2 * kSize), "memory");
+  const std::array one{Descriptor::copy({memory.iova(kSize)}, {memory.iova()}, kSize)};
+  std::vector<std::unique_ptr<Context>> contexts;
+  const auto begin = util::monotonic_now();
+  for (const auto end = begin + std::chrono::seconds(seconds);
+       contexts.size() < 256 && (contexts.size() < 8 || util::monotonic_now() < end);) {
+    contexts.push_back(must(function->make_context(64), "a context"));
+    while (contexts.back()->enqueue(one)) {
+    }
+  }
+  std::array all{
+      Descriptor::update_contexts(spec::tgt_pcd::UPD_L2, 1, function->capabilities().max_context)};
+  unsigned updates = 0;
+  const auto end = util::monotonic_now() + std::chrono::seconds(seconds);
+  do {
+    must(function->administer(all), "an update of all contexts");
+    for (const auto& context : contexts) (void)context->enqueue(one);
+  } while (++updates, util::monotonic_now() < end);
+  fmt::print("crowd: {} contexts, {} updates of all\n", contexts.size(), updates);
+  std::fflush(stdout);
+  std::_Exit(0);
 }
 
 }  // namespace
@@ -231,6 +262,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() == 2 && words[0] == "producers") return producers(words[1]);
   if (words.size() == 3 && words[0] == "hostile") return hostile(words[1], std::stoi(words[2]));
-  fmt::print(stderr, "usage: sdxi_guest producers ADDRESS | hostile ADDRESS SECONDS\n");
+  if (words.size() == 3 && words[0] == "crowd") return crowd(words[1], std::stoi(words[2]));
+  fmt::print(stderr, "usage: sdxi_guest producers ADDRESS | hostile|crowd ADDRESS SECONDS\n");
   return 2;
 }
