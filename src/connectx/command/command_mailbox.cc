@@ -60,8 +60,10 @@ DeliveryStatus CommandMailbox::receive(util::View<QueueEntry> entry) {
   if (entry.get(QueueEntry::type) != kPciTransport) return DeliveryStatus::BAD_COMMAND_DESCRIPTOR;
   const auto input_length = entry.get(QueueEntry::input_length);
   const auto output_length = entry.get(QueueEntry::output_length);
-  if (input_length < kMinLength || input_length > kMaxLength) return DeliveryStatus::INPUT_LEN_ERR;
-  if (output_length < kMinLength || output_length > kMaxLength) {
+  if (input_length < kMinLength || input_length > kMaxInputLength) {
+    return DeliveryStatus::INPUT_LEN_ERR;
+  }
+  if (output_length < kMinLength || output_length > kMaxOutputLength) {
     return DeliveryStatus::OUTPUT_LEN_ERR;
   }
   size_ = std::size_t{input_length} + output_length;

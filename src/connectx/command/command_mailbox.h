@@ -21,10 +21,12 @@ using QueueEntry = spec::connectx::command_queue_entry;
 class CommandMailbox {
  public:
   static constexpr std::size_t kInline = 16;
-  /// PRM Table 96: a length below 8 is an error. The upper limit is ours: a CREATE_MKEY with 4 Mi
-  /// inline pages (16 GiB of 4 KiB pages) fits.
+  /// PRM Table 96: a length below 8 is an error. The upper limits are ours: a CREATE_MKEY with 4 Mi
+  /// inline pages (16 GiB of 4 KiB pages) fits; and a MANAGE_PAGES that takes 65534 pages, which is
+  /// no more than others can wait for, since an output is written in one turn of the loop.
   static constexpr std::uint32_t kMinLength = 8;
-  static constexpr std::uint32_t kMaxLength = 32u << 20;
+  static constexpr std::uint32_t kMaxInputLength = 32u << 20;
+  static constexpr std::uint32_t kMaxOutputLength = 512u << 10;
 
   explicit CommandMailbox(pcie::DmaSpace& dma) : dma_(dma) {}
 

@@ -283,7 +283,7 @@ TEST_F(CommandInterfaceTest, InputBeyondEveryBoundIsAnInputLengthError) {
 }
 
 TEST_F(CommandInterfaceTest, OutputLengthOutOfBoundsIsAnOutputLengthError) {
-  for (const auto length : {0u, 7u, 0xFFFF'FFFFu}) {
+  for (const auto length : {0u, 7u, (512u << 10) + 1, 32u << 20, 0xFFFF'FFFFu}) {
     prepare_query_cap();
     host.slot(0).set(Entry::output_length, length);
     EXPECT_EQ(ring().delivery, Delivery::OUTPUT_LEN_ERR) << length;
