@@ -164,7 +164,8 @@ void give_random_commands(Life& life) {
 }
 
 void ask_for_long_outputs(Life& life) {
-  constexpr std::uint32_t kOutput = 32 << 20;  // the longest that there is
+  constexpr std::uint32_t kOutput = 512 << 10;  // the longest that there is
+  constexpr std::uint32_t kTooLong = 32 << 20;
   Chain output(life, kOutput);
   Slots slots(life);
   while (life.goes_on()) {
@@ -173,7 +174,7 @@ void ask_for_long_outputs(Life& life) {
                                              : command_opcode::QUERY_HCA_CAP);
       in.set(manage_pages_in::op_mod, static_cast<std::uint32_t>(manage_pages_op_mod::TAKE));
       in.set(manage_pages_in::input_num_entries, kOutput / manage_pages_out::pas_size);
-      slots.write(kFirstSlot + i, in.all(), 0, kOutput, output.iova());
+      slots.write(kFirstSlot + i, in.all(), 0, i % 8 == 7 ? kTooLong : kOutput, output.iova());
     }
     slots.run();
   }

@@ -38,7 +38,7 @@ std::span<const Attack> attacks() {
       Attack{"flush", "send queues in error that are filled as they are flushed", flush_for_ever},
       Attack{"multicast", "datagrams to groups of own QPs", multiply_datagrams},
       Attack{"commands", "random commands in all slots", give_random_commands},
-      Attack{"outputs", "outputs of 32 MiB in all slots", ask_for_long_outputs},
+      Attack{"outputs", "outputs as long as can be in all slots", ask_for_long_outputs},
       Attack{"objects", "as many objects as there can be, and a reset", make_objects_and_go},
       Attack{"doorbells", "doorbells of any queue", ring_doorbells},
       Attack{"registers", "random registers, and command queues elsewhere", write_registers},
