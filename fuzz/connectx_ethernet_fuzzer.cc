@@ -31,7 +31,7 @@ constexpr std::size_t kMemorySize = 1 << 18;
 class World {
  public:
   World() {
-    host_.turn = fuzz::run_turn<>;
+    host_.turn = fuzz::run_turn;
     host_.on_execute = [this](std::span<const std::byte> in, std::size_t out_size) {
       recorded_.push_back({Bytes(in.begin(), in.end()), out_size});
     };

@@ -79,7 +79,7 @@ enum class Action : std::uint8_t {
 class World {
  public:
   void play(Script& input) {
-    host_.turn = fuzz::run_turn<>;
+    host_.turn = fuzz::run_turn;
     for (auto& qp : qps_) connect(qp);
     while (!input.empty()) step(input);
     host_.run(std::chrono::milliseconds(2));
