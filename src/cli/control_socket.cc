@@ -132,6 +132,7 @@ util::Result<std::string> ask_control(const std::string& path, std::string_view 
   const auto line = std::string(request) + "\n";
   for (std::size_t sent = 0; sent < line.size();) {
     const auto size = ::send(socket->get(), &line[sent], line.size() - sent, MSG_NOSIGNAL);
+    if (size < 0 && errno == EINTR) continue;
     if (size < 0) return util::fail_errno("control socket '" + path + "': send");
     sent += static_cast<std::size_t>(size);
   }
@@ -139,6 +140,7 @@ util::Result<std::string> ask_control(const std::string& path, std::string_view 
   std::array<char, 16384> buffer;
   while (true) {
     const auto size = ::recv(socket->get(), buffer.data(), buffer.size(), 0);
+    if (size < 0 && errno == EINTR) continue;
     if (size < 0) return util::fail_errno("control socket '" + path + "': no answer");
     if (size == 0) return answer;
     answer.append(buffer.data(), static_cast<std::size_t>(size));

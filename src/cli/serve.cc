@@ -104,7 +104,7 @@ std::unique_ptr<pcie::Function> make_device(Machine& machine, const std::string&
   auto& fabric = machine.switches.named(port, machine.capture.get());
   machine.ports.push_back(fabric.create_port(options.name));
   auto device = std::make_unique<connectx::Device>(std::move(options), *machine.ports.back());
-  device->dma().set_before_loss([&fabric] { fabric.settle(); });
+  device->dma().set_before_loss([&port = *machine.ports.back()] { return port.settle(); });
   return device;
 }
 

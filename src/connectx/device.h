@@ -92,6 +92,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void reset_device() override;
   void handle_frame(const wire::Frame& frame) override;
   void handle_loopback(const wire::Frame& frame, std::uint32_t domain) override;
+  bool handle_no_memory() override { return fail(); }
 
   void make_objects();
 

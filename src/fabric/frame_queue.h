@@ -34,10 +34,8 @@ class FrameQueue {
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
 
-  template <class Visit>
-  void for_each(Visit&& visit) {
-    for (std::size_t i = 0; i != size_; ++i) visit(*ring_[slot(i)]);
-  }
+  /// Counted from the front. @pre index < size()
+  Entry& at(std::size_t index) { return *ring_[slot(index)]; }
 
  private:
   /// After a burst, entries beyond this number are given back.

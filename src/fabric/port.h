@@ -19,6 +19,8 @@ class Receiver {
   virtual void handle_frame(const wire::Frame& frame) = 0;
   /// A frame that this receiver's port has sent with loop_back(), and the mark that it gave it.
   virtual void handle_loopback(const wire::Frame& frame, std::uint32_t mark) = 0;
+  /// One of these has thrown std::bad_alloc. False: it is thrown on.
+  virtual bool handle_no_memory() { return false; }
 };
 
 class Port {
@@ -36,6 +38,10 @@ class Port {
   /// The frames up to this number refer to no memory any more: they are delivered, dropped or
   /// copied.
   virtual std::uint64_t released() const = 0;
+  /// Copies what the queued frames of this port refer to, since memory of their sender is about to
+  /// go. They are delivered as if nothing had happened; one that there is no memory for is dropped.
+  /// Returns what that cost (see util::WorkBudget).
+  virtual std::int64_t settle() { return 0; }
   /// Null: arriving frames are dropped.
   virtual void set_receiver(Receiver* receiver) = 0;
   /// True while the link has a partner.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "wire/ethernet.h"
@@ -11,6 +12,22 @@ namespace {
 
 /// The port of queued frames whose port is gone.
 constexpr std::uint32_t kPortGone = std::numeric_limits<std::uint32_t>::max();
+
+/// What it costs to look at a queued frame, to make it own its payload, and that payload's bytes.
+constexpr std::int64_t kLookWork = 5;
+constexpr std::int64_t kCopyWork = 200;
+constexpr std::size_t kBytesPerWork = 4;
+
+class Delivering {
+ public:
+  explicit Delivering(bool& flag) : flag_(flag) { flag_ = true; }
+  ~Delivering() { flag_ = false; }
+  Delivering(const Delivering&) = delete;
+  Delivering& operator=(const Delivering&) = delete;
+
+ private:
+  bool& flag_;
+};
 
 }  // namespace
 
@@ -25,6 +42,7 @@ class Switch::SwitchPort final : public Port {
     return queue(frame, mark);
   }
   std::uint64_t released() const override { return released_; }
+  std::int64_t settle() override { return switch_.settle(*this); }
   void set_receiver(Receiver* receiver) override { receiver_ = receiver; }
   bool link_up() const override { return true; }
 
@@ -32,6 +50,8 @@ class Switch::SwitchPort final : public Port {
   const std::string& name() const { return name_; }
   /// The oldest of the queued frames is done with.
   void release() { ++released_; }
+  std::uint64_t frames_queued() const { return queued_ - released_; }
+  std::uint32_t number() const { return number_; }
 
  private:
   std::uint64_t queue(const wire::Frame& frame, std::optional<std::uint32_t> loop_mark) {
@@ -71,9 +91,9 @@ std::unique_ptr<Port> Switch::create_port(std::string name) {
 void Switch::remove_port(std::uint32_t port) {
   ports_[port] = nullptr;
   macs_.forget_port(port);
-  queue_.for_each([&](FrameQueue::Entry& entry) {
-    if (entry.port == port) entry.port = kPortGone;
-  });
+  for (std::size_t i = 0; i != queue_.size(); ++i) {
+    if (auto& entry = queue_.at(i); entry.port == port) entry.port = kPortGone;
+  }
 }
 
 void Switch::set_tap(Tap* tap) {
@@ -86,18 +106,35 @@ void Switch::set_tap(Tap* tap) {
 
 bool Switch::deliver(std::size_t budget) {
   if (delivering_) return has_work();
-  delivering_ = true;
+  const Delivering delivering(delivering_);
   for (; budget != 0 && !queue_.empty(); --budget) {
     forward(queue_.front());
     if (const auto port = queue_.front().port; port != kPortGone) ports_[port]->release();
     queue_.pop();
   }
-  delivering_ = false;
   return has_work();
 }
 
-void Switch::settle() {
-  queue_.for_each([](FrameQueue::Entry& entry) { entry.frame.own_segments(); });
+std::int64_t Switch::settle(SwitchPort& port) {
+  std::int64_t work = 0;
+  auto left = port.frames_queued();
+  for (std::size_t i = 0; left != 0; ++i) {
+    auto& entry = queue_.at(i);
+    work += kLookWork;
+    if (entry.port != port.number()) continue;
+    --left;
+    try {
+      const auto copied = entry.frame.own_segments();
+      if (copied != 0) work += kCopyWork + static_cast<std::int64_t>(copied / kBytesPerWork);
+    } catch (const std::bad_alloc&) {
+      // All of the port's frames are settled here, so that one that is released out of its turn
+      // releases no memory that is still in use.
+      entry.port = kPortGone;
+      port.release();
+      ++counters_.dropped_no_memory;
+    }
+  }
+  return work;
 }
 
 void Switch::forward(FrameQueue::Entry& entry) {
@@ -136,7 +173,11 @@ void Switch::loop_back(const FrameQueue::Entry& entry) {
     return;
   }
   ++counters_.looped_back;
-  receiver->handle_loopback(entry.frame, *entry.loop_mark);
+  try {
+    receiver->handle_loopback(entry.frame, *entry.loop_mark);
+  } catch (const std::bad_alloc&) {
+    if (!receiver->handle_no_memory()) throw;
+  }
 }
 
 void Switch::flood(FrameQueue::Entry& entry) {
@@ -155,7 +196,11 @@ void Switch::deliver_to(std::uint32_t port, const wire::Frame& frame) {
     return;
   }
   ++counters_.delivered;
-  receiver->handle_frame(frame);
+  try {
+    receiver->handle_frame(frame);
+  } catch (const std::bad_alloc&) {
+    if (!receiver->handle_no_memory()) throw;
+  }
 }
 
 }  // namespace softhca::fabric

@@ -30,6 +30,7 @@ class Switch {
     std::uint64_t dropped_no_receiver = 0;  ///< for a port where nobody listens
     std::uint64_t dropped_malformed = 0;    ///< shorter than an Ethernet header
     std::uint64_t dropped_port_gone = 0;    ///< still queued when their port was destroyed
+    std::uint64_t dropped_no_memory = 0;    ///< their sender's went, and there was none for a copy
   };
 
   Switch() : Switch(Options{}) {}
@@ -47,9 +48,6 @@ class Switch {
   /// are queued behind. True if frames remain. A call from a receiver does nothing.
   bool deliver(std::size_t budget);
   bool has_work() const { return !queue_.empty(); }
-  /// Copies what the queued frames refer to, since memory of a sender is about to go. They are
-  /// delivered as if nothing had happened.
-  void settle();
 
   /// Null for none. @pre `tap` outlives the switch or is replaced before
   void set_tap(Tap* tap);
@@ -60,6 +58,7 @@ class Switch {
   class SwitchPort;
 
   void remove_port(std::uint32_t port);
+  std::int64_t settle(SwitchPort& port);
   void forward(FrameQueue::Entry& entry);
   void loop_back(const FrameQueue::Entry& entry);
   void flood(FrameQueue::Entry& entry);

@@ -106,13 +106,33 @@ util::Result<void> DmaSpace::unmap(Iova iova, std::uint64_t size) {
   return {};
 }
 
-void DmaSpace::unmap_all() {
-  if (mappings_.empty()) return;
+std::span<const DmaSpace::Mapping> DmaSpace::mappings_from(Iova first) const {
+  const auto at = std::lower_bound(
+      mappings_.begin(), mappings_.end(), first,
+      [](const Mapping& m, Iova wanted) { return last_byte(m.iova, m.size) < wanted; });
+  return std::span(mappings_).subspan(static_cast<std::size_t>(at - mappings_.begin()));
+}
+
+std::vector<DmaSpace::Mapping> DmaSpace::take(std::span<const Mapping> part) {
+  if (part.size() == mappings_.size()) return unmap_all();
+  std::vector<Mapping> taken(part.begin(), part.end());
   lose();
   const Paused paused(threads_);
-  mappings_.clear();
+  const auto at = mappings_.begin() + (part.data() - mappings_.data());
+  mappings_.erase(at, at + static_cast<std::ptrdiff_t>(taken.size()));
   update_reachable();
   ++generation_;
+  return taken;
+}
+
+std::vector<DmaSpace::Mapping> DmaSpace::unmap_all() {
+  if (mappings_.empty()) return {};
+  lose();
+  const Paused paused(threads_);
+  auto taken = std::exchange(mappings_, {});
+  update_reachable();
+  ++generation_;
+  return taken;
 }
 
 void DmaSpace::set_bus_master(bool enabled) {

@@ -72,8 +72,11 @@ class DmaSpace {
   /// The device's own threads, which use translations; null: there are none.
   void set_threads(DeviceThreads* threads) { threads_ = threads; }
   /// Called before memory goes out of reach: whoever holds a pointer into it, as a frame on its way
-  /// does, takes now what it needs.
-  void set_before_loss(std::function<void()> hook) { before_loss_ = std::move(hook); }
+  /// does, takes now what it needs. The hook returns what that cost (see util::WorkBudget), and
+  /// throws nothing.
+  void set_before_loss(std::function<std::int64_t()> hook) { before_loss_ = std::move(hook); }
+  /// What losses have cost since the last call.
+  std::int64_t take_loss_work() { return std::exchange(loss_work_, 0); }
 
   /// Maps [iova, iova + size) to `host`. Fails on size 0, wrap-around, or overlap with another
   /// mapping. The memory must stay valid until it is unmapped.
@@ -84,7 +87,6 @@ class DmaSpace {
   /// Removes the mapping that begins at `iova` and has exactly `size` bytes; fails if there is
   /// none.
   util::Result<void> unmap(Iova iova, std::uint64_t size);
-  void unmap_all();
   /// True if a byte of [iova, iova + size) is mapped already.
   bool overlaps(Iova iova, std::uint64_t size) const;
 
@@ -119,6 +121,12 @@ class DmaSpace {
   };
   /// All mappings, by ascending IOVA, whether bus mastering is enabled or not.
   std::span<const Mapping> mappings() const { return mappings_; }
+  /// Those of mappings() that end at `first` or above.
+  std::span<const Mapping> mappings_from(Iova first) const;
+  /// Removes `part` of mappings() at once, however many they are, and returns them.
+  std::vector<Mapping> take(std::span<const Mapping> part);
+  /// The same with all of them. Allocates nothing.
+  std::vector<Mapping> unmap_all();
 
  private:
   const Mapping* find(Iova iova) const;
@@ -126,7 +134,7 @@ class DmaSpace {
   util::Result<void> insert(const Mapping& mapping);
   void update_reachable();
   void lose() {
-    if (before_loss_) before_loss_();
+    if (before_loss_) loss_work_ += before_loss_();
   }
 
   std::vector<Mapping> mappings_;
@@ -134,7 +142,8 @@ class DmaSpace {
   std::span<const Mapping> reachable_;
   bool bus_master_ = true;
   DeviceThreads* threads_ = nullptr;
-  std::function<void()> before_loss_;
+  std::function<std::int64_t()> before_loss_;
+  std::int64_t loss_work_ = 0;
   std::uint64_t generation_ = 1;
 };
 

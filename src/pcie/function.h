@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "pcie/config_space.h"
 #include "pcie/device_threads.h"
@@ -80,6 +82,14 @@ class Function {
     const auto next = run_device(now);
     return work_.left() < 0 ? now : next;  // what was overdrawn is paid at once
   }
+  /// There was no memory for its work, which may be half done: whoever serves it ends what it was
+  /// for, by a reset. False if nobody does.
+  bool fail() {
+    if (!on_failure_) return false;
+    on_failure_();
+    return true;
+  }
+  void set_on_failure(std::function<void()> hook) { on_failure_ = std::move(hook); }
   /// The work of this function, in all.
   std::int64_t work_done() const { return work_.done(); }
 
@@ -137,6 +147,7 @@ class Function {
   DmaSpace dma_;
   DeviceThreads* threads_ = nullptr;
   util::WorkBudget work_{0};
+  std::function<void()> on_failure_;
 };
 
 }  // namespace softhca::pcie

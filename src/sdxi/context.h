@@ -26,6 +26,7 @@ struct ContextRun {
   std::uint64_t write_index = 0;         ///< as last read
   bool active = false;
   std::int64_t deficit = 0;  ///< work that it may still do
+  bool turn_is_cut = false;  ///< a run() ended before the turn: the rest of it comes first
   Execution execution;
   // Waiting.
   bool waits_for_valid = false;   ///< the last turn found a descriptor that is not valid yet

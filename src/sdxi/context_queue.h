@@ -21,6 +21,14 @@ class ContextQueue {
     (first_ == nullptr ? first_ : last_->next) = &context;
     last_ = &context;
   }
+  /// Before the others. @pre in no queue
+  void push_first(Context& context) {
+    assert(!context.queued);
+    context.queued = true;
+    context.next = first_;
+    if (first_ == nullptr) last_ = &context;
+    first_ = &context;
+  }
   /// @pre not empty
   Context& pop() {
     auto& context = *first_;

@@ -198,13 +198,19 @@ void Contexts::look_again() {
   if (admin != nullptr && admin->waits_for_others) scheduler_.enqueue(*admin);
 }
 
-/// One turn's worth of work. Every turn that ends in waiting for a valid bit waits longer than the
-/// last.
-Turn Contexts::spend(Context& context, ThreadState& thread) {
-  context.deficit = std::min<std::int64_t>(context.deficit, 0) + parts_.options.turn_bytes;
+/// One turn's worth of work, or as much of it as `budget` allows: the rest of the turn is then kept
+/// for the next run(). Every turn that ends in waiting for a valid bit waits longer than the last.
+Turn Contexts::spend(Context& context, ThreadState& thread, std::int64_t budget) {
+  if (!context.turn_is_cut) {
+    context.deficit = std::min<std::int64_t>(context.deficit, 0) + parts_.options.turn_bytes;
+  }
+  const auto kept = std::max<std::int64_t>(context.deficit - budget, 0);
+  context.deficit -= kept;
   const bool waited = context.waits_for_valid;
   context.waits_for_valid = context.waits_for_others = false;
   const auto turn = processor_.take_turn(context, thread);
+  context.deficit += kept;
+  context.turn_is_cut = kept != 0 && turn == Turn::kAgain && context.deficit > 0;
   if (turn == Turn::kWaitValid) {
     const auto& options = parts_.options;
     context.valid_pause =
@@ -215,11 +221,11 @@ Turn Contexts::spend(Context& context, ThreadState& thread) {
 }
 
 /// Returns what was used of the budget. The workers may have the context afterwards.
-std::int64_t Contexts::take_turn(Context& context) {
+std::int64_t Contexts::take_turn(Context& context, std::int64_t budget) {
   const auto before = context.bytes;
   // The workers can go on with what comes after the descriptor that they could not execute.
   thread_.one_descriptor = scheduler_.lendable(context);
-  const auto turn = spend(context, thread_);
+  const auto turn = spend(context, thread_, budget);
   const auto used = static_cast<std::int64_t>(context.bytes - before) + remote_cost();
   if (context.active) after_turn(context, turn);
   return used;
@@ -235,6 +241,7 @@ void Contexts::after_turn(Context& context, Turn turn) {
     case Turn::kHandBack:
       return;
     case Turn::kAgain:
+      if (context.turn_is_cut) return scheduler_.go_on(context);
       return executing ? scheduler_.keep(context) : scheduler_.enqueue(context);
     case Turn::kWaitValid:
       return scheduler_.wait_until(context, now_ + context.valid_pause);
@@ -259,12 +266,12 @@ util::Time Contexts::run(util::Time now, util::WorkBudget& work) {
   stops_.look_at_deadlines(now);
   while (scheduler_.has_turns() && budget > 0) {
     auto& context = scheduler_.next();
-    const auto used = context.active ? take_turn(context) : 0;
+    const auto used = context.active ? take_turn(context, budget) : 0;
     budget -= std::max<std::int64_t>(used, parts_.options.descriptor_bytes);
     tell_who_waits();
   }
+  budget -= function_stop_.go_on();
   work.charge((allowed - budget) / kBytesPerUnit);
-  function_stop_.go_on();
   tell_who_waits();
   const bool now_again = processor_.other_function() || other_function_ || !doorbells_.empty() ||
                          function_stop_.has_visits();

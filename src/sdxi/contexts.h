@@ -99,7 +99,7 @@ class Contexts final : public ContextControl, private TurnTaker {
  private:
   // TurnTaker
   Turn take_worker_turn(Context& context, ThreadState& thread) override {
-    return spend(context, thread);
+    return spend(context, thread, parts_.options.turn_bytes);
   }
   const std::uint64_t* write_index_of(const Context& context) const override {
     return scheduler_.write_index_of(context);
@@ -109,9 +109,9 @@ class Contexts final : public ContextControl, private TurnTaker {
   std::int64_t take_doorbells(std::int64_t budget);
   void evaluate(ContextNumber number);
   void activate(const ContextEntry& entry);
-  std::int64_t take_turn(Context& context);
+  std::int64_t take_turn(Context& context, std::int64_t budget);
   void after_turn(Context& context, Turn turn);
-  Turn spend(Context& context, ThreadState& thread);
+  Turn spend(Context& context, ThreadState& thread, std::int64_t budget);
   void tell_who_waits();
   void inspect_entry(const ContextEntry& entry, util::InspectNode& out) const;
 

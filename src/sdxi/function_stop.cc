@@ -4,17 +4,23 @@
 
 namespace softhca::sdxi {
 
-void FunctionStop::go_on() {
-  for (std::int64_t budget = 64 * kContextCost; budget > 0 && has_visits();
-       budget -= kContextCost + remote_cost()) {
+std::int64_t FunctionStop::go_on() {
+  constexpr auto kMost = 64 * kContextCost;
+  std::int64_t used = 0;
+  while (used < kMost && has_visits()) {
     const auto number = static_cast<ContextNumber>(progress_->next++);
     if (number > parts_.registers.max_cxt()) {
       progress_->next = static_cast<std::uint32_t>(parts_.contexts.size());
-      return;
+      break;
     }
     const auto stopped = parts_.stops.stop(number, StopCause::kFunction, progress_->hard);
-    if (!stopped) return parts_.halt.halt(stopped.error(), number);  // K9b
+    used += kContextCost + remote_cost();
+    if (!stopped) {
+      parts_.halt.halt(stopped.error(), number);  // K9b
+      break;
+    }
   }
+  return used;
 }
 
 }  // namespace softhca::sdxi

@@ -23,8 +23,8 @@ class FunctionStop {
   /// A hard stop after a soft one begins with the first context again.
   void begin(bool hard) { progress_ = Progress{.hard = hard || (progress_ && progress_->hard)}; }
   void reset() { progress_.reset(); }
-  /// Visits further contexts.
-  void go_on();
+  /// Visits further contexts, a bounded number. Returns what that counts for (budget.h).
+  std::int64_t go_on();
   /// True if go_on() has contexts left to visit.
   bool has_visits() const { return progress_ && progress_->next < parts_.contexts.size(); }
   /// True if all contexts have reached their final state.

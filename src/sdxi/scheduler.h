@@ -28,6 +28,10 @@ class Scheduler {
   void enqueue(Context& context);
   /// The same, but this thread goes on with it.
   void keep(Context& context);
+  /// Its turn has not ended: it goes on before any other has one.
+  void go_on(Context& context) {
+    if (!context.queued) turns_.push_first(context);
+  }
   /// The context has work at `at`, or earlier if it is enqueued.
   void wait_until(Context& context, util::Time at) { waits_.set(context, at); }
   /// A doorbell of a context that is active.

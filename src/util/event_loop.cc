@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <new>
 #include <utility>
+
+#include "util/log.h"
 
 namespace softhca::util {
 namespace {
@@ -19,6 +22,16 @@ thread_local const char thread_mark = 0;
 
 std::uint64_t tag(int fd, std::uint32_t generation) {
   return std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
+}
+
+/// A callback that runs out of memory is called again when there is something else for it.
+template <class Callback>
+void attempt(const Callback& callback) {
+  try {
+    callback();
+  } catch (const std::bad_alloc&) {
+    log(LogLevel::kError, "out of memory");
+  }
 }
 
 void drain(int fd) {
@@ -125,7 +138,7 @@ bool EventLoop::call(const epoll_event& event) {
   // A callback may add descriptors and so move the slots: it runs from a place of its own, and goes
   // back if it was not removed meanwhile.
   auto callback = std::move(slots_[fd].callback);
-  callback(event.events);
+  attempt([&] { callback(event.events); });
   if (slots_[fd].used && slots_[fd].generation == generation) {
     slots_[fd].callback = std::move(callback);
   }
@@ -151,7 +164,7 @@ void EventLoop::call_notices() {
   // One that is raised meanwhile sets it again.
   noticed_.store(false);
   for (auto* notice : notices_) {
-    if (notice->raised_.exchange(false)) notice->callback_();
+    if (notice->raised_.exchange(false)) attempt(notice->callback_);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <cstdio>
+#include <iterator>
+#include <new>
 
 namespace softhca::util {
 namespace {
@@ -33,6 +35,16 @@ void set_log_level(LogLevel level) { g_level = level; }
 bool log_enabled(LogLevel level) { return level <= g_level.load(std::memory_order_relaxed); }
 void log_text(LogLevel level, std::string_view text) {
   if (log_enabled(level)) sink()(level, text);
+}
+
+void log_format(LogLevel level, fmt::string_view format, fmt::format_args args) noexcept {
+  try {
+    fmt::memory_buffer text;
+    fmt::vformat_to(std::back_inserter(text), format, args);
+    log_text(level, {text.data(), text.size()});
+  } catch (const std::bad_alloc&) {
+    // It would be about this, most likely.
+  }
 }
 
 bool RateLimiter::allow(Time now, std::uint64_t* held_back) {

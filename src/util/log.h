@@ -28,9 +28,12 @@ void set_log_level(LogLevel level);
 bool log_enabled(LogLevel level);
 void log_text(LogLevel level, std::string_view text);
 
+/// A line that there is no memory for is lost.
+void log_format(LogLevel level, fmt::string_view format, fmt::format_args args) noexcept;
+
 template <class... Args>
-void log(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(level)) log_text(level, fmt::format(format, std::forward<Args>(args)...));
+void log(LogLevel level, fmt::format_string<Args...> format, const Args&... args) {
+  if (log_enabled(level)) log_format(level, format, fmt::make_format_args(args...));
 }
 
 /// Lets `burst` lines through in each `interval`, and counts what it held back.

@@ -1,7 +1,13 @@
 #include "vfio_user/capabilities.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "vfio_user/message_stream.h"
 
@@ -13,43 +19,109 @@ using nlohmann::json;
 /// A client proposes in a few hundred bytes; more is not a proposal.
 constexpr std::size_t kVersionDataMax = 16 * 1024;
 
-/// A capability that is a number: leaves *value alone if the client does not mention it.
-Verdict take_number(const json& proposed, const char* name, std::uint64_t* value) {
-  const auto found = proposed.find(name);
-  if (found == proposed.end()) return kDone;
-  if (!found->is_number_unsigned()) return refuse(EINVAL, "a capability is not a number");
-  *value = found->get<std::uint64_t>();
-  return kDone;
-}
-
-Verdict take_proposal(const json& proposed, ClientCapabilities* client) {
-  if (!proposed.is_object()) return refuse(EINVAL, "capabilities are not an object");
-  if (auto v = take_number(proposed, "max_msg_fds", &client->max_msg_fds); !v) return v;
-  if (auto v = take_number(proposed, "max_data_xfer_size", &client->max_data_xfer_size); !v)
-    return v;
-  if (client->max_data_xfer_size == 0) return refuse(EINVAL, "max_data_xfer_size is 0");
-  std::uint64_t pgsizes = kDmaPageSize;
-  if (auto v = take_number(proposed, "pgsizes", &pgsizes); !v) return v;
-  std::uint64_t max_dma_maps = 0;
-  if (auto v = take_number(proposed, "max_dma_maps", &max_dma_maps); !v) return v;
-  const auto multi = proposed.find("write_multiple");
-  if (multi != proposed.end() && !multi->is_boolean()) {
-    return refuse(EINVAL, "write_multiple is not a boolean");
+/// What of the client's proposal we know. It is read as it is parsed: a tree of it (nlohmann::json)
+/// needs memory when it goes, in a destructor.
+class Proposal final : public nlohmann::json_sax<json> {
+ public:
+  /// Why it was refused, if it was.
+  Verdict verdict() const { return verdict_; }
+  Verdict take(ClientCapabilities* client) const {
+    if (!is_object_) return refuse(EINVAL, "version data is not a JSON object");
+    if (const auto& fds = number(kMsgFds)) client->max_msg_fds = *fds;
+    if (const auto& size = number(kDataXferSize)) client->max_data_xfer_size = *size;
+    if (client->max_data_xfer_size == 0) return refuse(EINVAL, "max_data_xfer_size is 0");
+    return kDone;
   }
-  return kDone;
-}
+  /// "The capability list must be a subset of those proposed." It is then also no longer than the
+  /// request, and QEMU has room for no more than that.
+  std::string answer(std::size_t max_dma_maps) const {
+    if (!has_capabilities_) return "{}";
+    const std::array ours{std::uint64_t{kMaxDataXferSize}, std::uint64_t{max_dma_maps},
+                          std::uint64_t{kMaxMsgFds}, kDmaPageSize};
+    std::string list;
+    for (std::size_t i = 0; i != kNumbers.size(); ++i) {
+      if (numbers_[i]) list += fmt::format("\"{}\":{},", kNumbers[i], ours[i]);
+    }
+    if (write_multiple_) list += fmt::format("\"{}\":{},", kWriteMultiple, *write_multiple_);
+    if (!list.empty()) list.pop_back();
+    return fmt::format("{{\"capabilities\":{{{}}}}}", list);
+  }
 
-/// "The capability list must be a subset of those proposed." It is then also no longer than the
-/// request, and QEMU has room for no more than that.
-json answer(const json& proposed, std::size_t max_dma_maps) {
-  json out = json::object();
-  if (proposed.contains("max_msg_fds")) out["max_msg_fds"] = kMaxMsgFds;
-  if (proposed.contains("max_data_xfer_size")) out["max_data_xfer_size"] = kMaxDataXferSize;
-  if (proposed.contains("pgsizes")) out["pgsizes"] = kDmaPageSize;
-  if (proposed.contains("max_dma_maps")) out["max_dma_maps"] = max_dma_maps;
-  if (proposed.contains("write_multiple")) out["write_multiple"] = proposed["write_multiple"];
-  return out;
-}
+  // json_sax: false ends the parsing.
+  bool null() override { return take_other(); }
+  bool boolean(bool value) override {
+    if (!in_capabilities() || name_ != kWriteMultiple) return take_other();
+    write_multiple_ = value;
+    return true;
+  }
+  bool number_integer(number_integer_t) override { return take_other(); }
+  bool number_unsigned(number_unsigned_t value) override {
+    const auto found = std::ranges::find(kNumbers, name_);
+    if (!in_capabilities() || found == kNumbers.end()) return take_other();
+    numbers_[static_cast<std::size_t>(found - kNumbers.begin())] = value;
+    return true;
+  }
+  bool number_float(number_float_t, const string_t&) override { return take_other(); }
+  bool string(string_t&) override { return take_other(); }
+  bool binary(binary_t&) override { return take_other(); }
+  bool start_object(std::size_t) override {
+    const bool capabilities = depth_ == 1 && name_ == kCapabilities;
+    if (depth_ == 0) is_object_ = true;
+    has_capabilities_ |= capabilities;
+    if (depth_ != 0 && !capabilities && !take_other()) return false;
+    in_ = capabilities || (in_ && depth_ > 1);
+    ++depth_;
+    return true;
+  }
+  bool key(string_t& name) override {
+    name_ = name.size() <= kLongestName ? name : std::string();
+    return true;
+  }
+  bool end_object() override { return --depth_, true; }
+  bool start_array(std::size_t) override {
+    if (!take_other()) return false;
+    ++depth_;
+    return true;
+  }
+  bool end_array() override { return --depth_, true; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  static constexpr std::string_view kCapabilities = "capabilities";
+  static constexpr std::string_view kWriteMultiple = "write_multiple";
+  static constexpr std::size_t kLongestName = 32;
+  static constexpr std::array<std::string_view, 4> kNumbers = {"max_data_xfer_size", "max_dma_maps",
+                                                               "max_msg_fds", "pgsizes"};
+  static constexpr std::size_t kDataXferSize = 0, kMsgFds = 2;
+
+  const std::optional<std::uint64_t>& number(std::size_t which) const { return numbers_[which]; }
+  /// The next value is one of a capability.
+  bool in_capabilities() const { return in_ && depth_ == 2; }
+  /// A value that is none of those above.
+  bool take_other() {
+    if (depth_ == 0) {
+      verdict_ = refuse(EINVAL, "version data is not a JSON object");
+    } else if (depth_ == 1 && name_ == kCapabilities) {
+      verdict_ = refuse(EINVAL, "capabilities are not an object");
+    } else if (in_capabilities() && name_ == kWriteMultiple) {
+      verdict_ = refuse(EINVAL, "write_multiple is not a boolean");
+    } else if (in_capabilities() && std::ranges::find(kNumbers, name_) != kNumbers.end()) {
+      verdict_ = refuse(EINVAL, "a capability is not a number");
+    }
+    return bool{verdict_};
+  }
+
+  Verdict verdict_ = kDone;
+  std::size_t depth_ = 0;
+  std::string name_;  ///< of the next value, if we may know it
+  bool is_object_ = false;
+  bool in_ = false;  ///< the object of depth 2 is that of the capabilities
+  bool has_capabilities_ = false;
+  std::array<std::optional<std::uint64_t>, kNumbers.size()> numbers_;
+  std::optional<bool> write_multiple_;
+};
 
 }  // namespace
 
@@ -67,16 +139,13 @@ Verdict negotiate_version(std::span<const std::byte> request, std::size_t max_dm
   if (data.size() > kVersionDataMax) return refuse(EINVAL, "version data too long");
   if (data.back() != std::byte{0}) return refuse(EINVAL, "version data without its NUL");
   const auto* text = reinterpret_cast<const char*>(data.data());
-  const auto parsed =
-      json::parse(text, text + data.size() - 1, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) return refuse(EINVAL, "version data is not JSON");
-  if (!parsed.is_object()) return refuse(EINVAL, "version data is not a JSON object");
-  json out = json::object();
-  if (const auto found = parsed.find("capabilities"); found != parsed.end()) {
-    if (auto v = take_proposal(*found, client); !v) return v;
-    out["capabilities"] = answer(*found, max_dma_maps);
+  Proposal proposal;
+  if (!json::sax_parse(text, text + data.size() - 1, &proposal)) {
+    const auto verdict = proposal.verdict();
+    return verdict ? refuse(EINVAL, "version data is not JSON") : verdict;
   }
-  *reply += out.dump();
+  if (auto v = proposal.take(client); !v) return v;
+  *reply += proposal.answer(max_dma_maps);
   *reply += '\0';
   return kDone;
 }

@@ -15,33 +15,39 @@ constexpr std::uint32_t kDataFlags = kIrqSetDataNone | kIrqSetDataBool | kIrqSet
 constexpr std::uint32_t kActionFlags =
     kIrqSetActionMask | kIrqSetActionUnmask | kIrqSetActionTrigger;
 
+/// Of a request, for each vector: a system call for its eventfd, or none.
+constexpr std::int64_t kEventfdWork = 700;
+constexpr std::int64_t kMaskWork = 10;
+
 }  // namespace
 
-ClientVectors::ClientVectors(pcie::InterruptMechanism* mechanism)
-    : mechanism_(mechanism), vectors_(mechanism == nullptr ? 0 : mechanism->vectors()) {
+ClientVectors::ClientVectors(pcie::InterruptMechanism* mechanism, Janitor* janitor)
+    : mechanism_(mechanism),
+      janitor_(janitor),
+      eventfds_(mechanism == nullptr ? 0 : mechanism->vectors()),
+      masked_(eventfds_.size()) {
   if (mechanism_ != nullptr) mechanism_->set_sink(this, pcie::Masking::kExternal);
 }
 
 ClientVectors::~ClientVectors() {
   if (mechanism_ != nullptr) mechanism_->set_sink(nullptr);
+  if (janitor_ != nullptr && eventfd_count_ != 0) janitor_->close(std::move(eventfds_));
 }
 
 void ClientVectors::raise(std::uint16_t vector) {
-  EventSignal::instance().raise(vectors_[vector].eventfd.get());
+  EventSignal::instance().raise(eventfds_[vector].get());
 }
 
 void ClientVectors::set_eventfd(std::uint32_t vector, UniqueFd eventfd) {
-  vectors_[vector].eventfd = std::move(eventfd);
+  auto& held = eventfds_[vector];
+  if (held) --eventfd_count_;
+  if (eventfd) ++eventfd_count_;
+  held = std::move(eventfd);
   update_mask(vector);
 }
 
-std::size_t ClientVectors::eventfds() const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(vectors_, [](const auto& vector) { return bool{vector.eventfd}; }));
-}
-
 void ClientVectors::set_masked(std::uint32_t vector, bool masked) {
-  vectors_[vector].masked = masked;
+  masked_[vector] = masked;
   update_mask(vector);
 }
 
@@ -50,15 +56,20 @@ void ClientVectors::trigger(std::uint32_t vector) {
 }
 
 void ClientVectors::disable() {
+  if (janitor_ != nullptr && eventfd_count_ != 0) {
+    std::vector<UniqueFd> others(count());
+    janitor_->close(std::exchange(eventfds_, std::move(others)));
+    eventfd_count_ = 0;
+  }
   for (std::uint32_t vector = 0; vector < count(); ++vector) {
-    vectors_[vector] = Vector{};
-    update_mask(vector);
+    masked_[vector] = false;
+    set_eventfd(vector, {});
   }
 }
 
 void ClientVectors::update_mask(std::uint32_t vector) {
-  const auto& v = vectors_[vector];
-  mechanism_->set_vector_masked(static_cast<std::uint16_t>(vector), v.masked || !v.eventfd);
+  mechanism_->set_vector_masked(static_cast<std::uint16_t>(vector),
+                                masked_[vector] || !eventfds_[vector]);
 }
 
 const ClientVectors* ClientInterrupts::find(std::uint32_t index) const {
@@ -101,13 +112,17 @@ Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> 
     if (kind != kIrqSetDataNone || request.start != 0 || action != kIrqSetActionTrigger) {
       return refuse(EINVAL, "count 0");
     }
-    if (vectors != nullptr) vectors->disable();
+    if (vectors == nullptr) return kDone;
+    work_ += std::int64_t{vectors->count()} * kMaskWork;
+    vectors->disable();
     return kDone;
   }
   const auto available = vectors == nullptr ? 0 : vectors->count();
   if (request.start >= available || request.count > available - request.start) {
     return refuse(EINVAL, "beyond the interrupts of this type");
   }
+  work_ += std::int64_t{request.count} *
+           (kind == kIrqSetDataEventfd || action != kIrqSetActionMask ? kEventfdWork : kMaskWork);
   if (kind == kIrqSetDataEventfd) {
     if (action != kIrqSetActionTrigger) {
       return refuse(ENOTSUP, "eventfds that tell of masking are not offered");
@@ -137,7 +152,7 @@ Verdict ClientInterrupts::set_eventfds(ClientVectors& vectors, const IrqSet& req
     if (!EventSignal::instance().is_eventfd(fd.get()))
       return refuse(EINVAL, "a descriptor is not an eventfd");
   }
-  if (!fds.empty() && msi_.eventfds() + msix_.eventfds() + fds.size() > max_eventfds_) {
+  if (!fds.empty() && eventfds() + fds.size() > max_eventfds_) {
     return refuse(EMFILE, "the client's share of the process's descriptors is used up");
   }
   for (std::uint32_t i = 0; i < request.count; ++i) {

@@ -8,9 +8,11 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "pcie/interrupts.h"
+#include "vfio_user/janitor.h"
 #include "vfio_user/protocol.h"
 #include "vfio_user/unique_fd.h"
 #include "vfio_user/verdict.h"
@@ -20,16 +22,17 @@ namespace softhca::vfio_user {
 /// The vectors of one interrupt type.
 class ClientVectors final : public pcie::InterruptSink {
  public:
-  /// Null: the function has no interrupts of this type.
-  explicit ClientVectors(pcie::InterruptMechanism* mechanism);
+  /// `mechanism` null: the function has no interrupts of this type. `janitor` closes eventfds;
+  /// null: the caller does.
+  ClientVectors(pcie::InterruptMechanism* mechanism, Janitor* janitor);
   ~ClientVectors() override;
   ClientVectors(const ClientVectors&) = delete;
   ClientVectors& operator=(const ClientVectors&) = delete;
 
-  std::uint32_t count() const { return static_cast<std::uint32_t>(vectors_.size()); }
+  std::uint32_t count() const { return static_cast<std::uint32_t>(eventfds_.size()); }
   void set_eventfd(std::uint32_t vector, UniqueFd eventfd);
   /// Vectors that have one.
-  std::size_t eventfds() const;
+  std::size_t eventfds() const { return eventfd_count_; }
   void set_masked(std::uint32_t vector, bool masked);
   /// As if the device had raised it.
   void trigger(std::uint32_t vector);
@@ -39,28 +42,32 @@ class ClientVectors final : public pcie::InterruptSink {
   void raise(std::uint16_t vector) override;
 
  private:
-  struct Vector {
-    UniqueFd eventfd;
-    bool masked = false;
-  };
-
   void update_mask(std::uint32_t vector);
 
   pcie::InterruptMechanism* mechanism_;
-  std::vector<Vector> vectors_;
+  Janitor* janitor_;
+  // By vector.
+  std::vector<UniqueFd> eventfds_;
+  std::vector<bool> masked_;
+  std::size_t eventfd_count_ = 0;
 };
 
 class ClientInterrupts {
  public:
-  /// At most `max_eventfds` are held for the client at a time.
-  ClientInterrupts(pcie::Interrupts& interrupts, std::size_t max_eventfds)
-      : max_eventfds_(max_eventfds), msi_(interrupts.msi()), msix_(&interrupts.msix()) {}
+  /// At most `max_eventfds` are held for the client at a time, and `janitor` closes them.
+  ClientInterrupts(pcie::Interrupts& interrupts, Janitor* janitor, std::size_t max_eventfds)
+      : max_eventfds_(max_eventfds),
+        msi_(interrupts.msi(), janitor),
+        msix_(&interrupts.msix(), janitor) {}
 
   /// GET_IRQ_INFO for interrupt type `index`; the caller has checked it.
   protocol::IrqInfo info(std::uint32_t index) const;
   /// SET_IRQS. `data` is what follows the structure.
   Verdict set(const protocol::IrqSet& request, std::span<const std::byte> data,
               std::span<UniqueFd> fds);
+  std::size_t eventfds() const { return msi_.eventfds() + msix_.eventfds(); }
+  /// What requests cost since the last call, besides their messages (see util::WorkBudget).
+  std::int64_t take_work() { return std::exchange(work_, 0); }
 
  private:
   /// Null: a type that no function has.
@@ -70,6 +77,7 @@ class ClientInterrupts {
                        std::span<UniqueFd> fds);
 
   std::size_t max_eventfds_;
+  std::int64_t work_ = 0;
   ClientVectors msi_;
   ClientVectors msix_;
 };

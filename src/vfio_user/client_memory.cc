@@ -4,8 +4,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <limits>
-#include <vector>
+#include <utility>
 
 #include "vfio_user/capabilities.h"
 
@@ -36,6 +37,34 @@ Verdict check_file(int fd, std::uint64_t offset, std::uint64_t size) {
   return kDone;
 }
 
+/// What mmap() returned, until somebody keeps it.
+class GuardedMap {
+ public:
+  GuardedMap(void* start, std::size_t size) : start_(start), size_(size) {}
+  ~GuardedMap() {
+    if (!*this) return;
+    MemoryGuard::instance().remove(start());
+    ::munmap(start_, size_);
+  }
+  GuardedMap(const GuardedMap&) = delete;
+  GuardedMap& operator=(const GuardedMap&) = delete;
+
+  explicit operator bool() const { return start_ != MAP_FAILED; }
+  std::byte* start() const { return static_cast<std::byte*>(start_); }
+  bool guard(MemoryOwner& owner) { return MemoryGuard::instance().add(start(), size_, owner); }
+  void keep() { start_ = MAP_FAILED; }
+
+ private:
+  void* start_;
+  std::size_t size_;
+};
+
+/// Besides its message: system calls.
+constexpr std::int64_t kMapWork = 3'000;
+constexpr std::int64_t kUnmapWork = 2'000;
+/// Tenths of a unit for an entry of the table of mappings that changes its place.
+constexpr std::size_t kMovedWork = 40;
+
 }  // namespace
 
 Verdict ClientMemory::map(const protocol::DmaMap& request, std::span<UniqueFd> fds) {
@@ -51,6 +80,7 @@ Verdict ClientMemory::map(const protocol::DmaMap& request, std::span<UniqueFd> f
   if (request.address + (request.size - 1) < request.address) {
     return refuse(EINVAL, "passes the end of the address space");
   }
+  work_ += kMapWork + moved_by(request.address);
   if (dma_.overlaps(request.address, request.size)) {
     return refuse(EEXIST, "overlaps an existing map");
   }
@@ -78,20 +108,21 @@ Verdict ClientMemory::map_file(const protocol::DmaMap& request, int fd, pcie::Dm
   if (auto v = check_file(fd, request.offset, request.size); !v) return v;
   const int protection = (request.flags & protocol::kDmaMapReadable ? PROT_READ : 0) |
                          (request.flags & protocol::kDmaMapWriteable ? PROT_WRITE : 0);
-  auto* memory = ::mmap(nullptr, request.size, protection, MAP_SHARED | MAP_NORESERVE, fd,
-                        static_cast<off_t>(request.offset));
-  if (memory == MAP_FAILED) return refuse(errno, "mmap failed");
-  auto* start = static_cast<std::byte*>(memory);
-  if (!MemoryGuard::instance().add(start, request.size, owner_)) {
-    ::munmap(memory, request.size);
-    return refuse(ENOSPC, "the process guards no more maps");
-  }
-  if (!dma_.map(request.address, request.size, start, access)) {
-    release({.start = start, .size = request.size});
+  GuardedMap memory(::mmap(nullptr, request.size, protection, MAP_SHARED | MAP_NORESERVE, fd,
+                           static_cast<off_t>(request.offset)),
+                    request.size);
+  if (!memory) return refuse(errno, "mmap failed");
+  if (!memory.guard(*owner_)) return refuse(ENOSPC, "the process guards no more maps");
+  if (!dma_.map(request.address, request.size, memory.start(), access)) {
     return refuse(EINVAL, "refused by the DMA space");
   }
-  mapped_.emplace(request.address, HostRange{.start = start, .size = request.size});
+  memory.keep();
   return kDone;
+}
+
+/// Entries behind a new or an old one change their places in the table.
+std::int64_t ClientMemory::moved_by(pcie::Iova address) const {
+  return static_cast<std::int64_t>(dma_.mappings_from(address).size() * kMovedWork / 10);
 }
 
 Verdict ClientMemory::unmap(const protocol::DmaUnmap& request) {
@@ -111,41 +142,24 @@ Verdict ClientMemory::unmap(const protocol::DmaUnmap& request) {
   // "The address and size of the DMA region being unmapped must match exactly a previous mapping."
   // QEMU behind a virtual IOMMU also unmaps a wider range with several maps in it, as the ioctl
   // allows; leaving those would leave the guest's device access to memory it took away.
-  std::vector<pcie::DmaSpace::Mapping> covered;
-  for (const auto& mapping : dma_.mappings()) {
-    const auto mapping_last = mapping.iova + (mapping.size - 1);
-    if (mapping_last < request.address) continue;
-    if (mapping.iova > last) break;
-    if (mapping.iova < request.address || mapping_last > last) {
-      return refuse(ENOENT, "a part of an existing map");
-    }
-    covered.push_back(mapping);
-  }
+  work_ += kUnmapWork + moved_by(request.address);
+  const auto from = dma_.mappings_from(request.address);
+  const auto end = std::ranges::upper_bound(from, last, {}, &pcie::DmaSpace::Mapping::iova);
+  const auto covered = from.first(static_cast<std::size_t>(end - from.begin()));
   if (covered.empty()) return refuse(ENOENT, "no such map");
-  for (const auto& mapping : covered) remove(mapping);
+  const auto& highest = covered.back();
+  if (covered.front().iova < request.address || highest.iova + (highest.size - 1) > last) {
+    return refuse(ENOENT, "a part of an existing map");
+  }
+  release(dma_.take(covered));
   return kDone;
 }
 
-void ClientMemory::remove(const pcie::DmaSpace::Mapping& mapping) {
-  [[maybe_unused]] const auto unmapped = dma_.unmap(mapping.iova, mapping.size);
-  if (const auto found = mapped_.find(mapping.iova); found != mapped_.end()) {
-    release(found->second);
-    mapped_.erase(found);
-  }
-}
-
-void ClientMemory::unmap_all() {
-  dma_.unmap_all();
-  for (const auto& [iova, range] : mapped_) release(range);
-  mapped_.clear();
-}
-
-void ClientMemory::release(const HostRange& range) {
-  MemoryGuard::instance().remove(range.start);
+void ClientMemory::release(Janitor::Maps maps) {
   if (host_.janitor != nullptr) {
-    host_.janitor->unmap(range.start, range.size);
+    host_.janitor->unmap(std::move(maps), owner_);
   } else {
-    ::munmap(range.start, range.size);
+    Janitor::unmap_now(maps);
   }
 }
 

@@ -3,8 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "pcie/dma_space.h"
 #include "vfio_user/capabilities.h"
@@ -19,7 +20,7 @@ namespace softhca::vfio_user {
 class ClientMemory {
  public:
   struct Host {
-    Janitor* janitor = nullptr;               ///< unmaps what was mapped; null: it is done at once
+    Janitor* janitor = nullptr;               ///< unmaps what was mapped; null: the caller does
     util::EventLoop::Notice* lost = nullptr;  ///< raised when lost() becomes true
     std::size_t max_maps = kMaxDmaMaps;
   };
@@ -27,7 +28,7 @@ class ClientMemory {
   /// `remote` reaches memory that comes without a file descriptor.
   ClientMemory(pcie::DmaSpace& dma, pcie::RemoteMemory& remote, const Host& host)
       : dma_(dma), remote_(remote), host_(host) {
-    owner_.notice = host.lost;
+    owner_->notice = host.lost;
   }
   ~ClientMemory() { unmap_all(); }
   ClientMemory(const ClientMemory&) = delete;
@@ -35,27 +36,25 @@ class ClientMemory {
 
   /// DMA_MAP, with at most one descriptor.
   Verdict map(const protocol::DmaMap& request, std::span<UniqueFd> fds);
-  /// DMA_UNMAP. Afterwards nothing of this process refers to the memory.
+  /// DMA_UNMAP. Afterwards nothing of this process refers to the memory, though the kernel may have
+  /// it mapped for a while (see Janitor).
   Verdict unmap(const protocol::DmaUnmap& request);
-  void unmap_all();
+  void unmap_all() { release(dma_.unmap_all()); }
+  /// What requests cost since the last call, besides their messages (see util::WorkBudget).
+  std::int64_t take_work() { return std::exchange(work_, 0) + dma_.take_loss_work(); }
   /// A part of the memory that the client shared is not there any more; it reads as zeros.
-  bool lost() const { return owner_.lost.load(); }
+  bool lost() const { return owner_->lost.load(); }
 
  private:
-  struct HostRange {
-    std::byte* start;
-    std::size_t size;
-  };
-
-  void remove(const pcie::DmaSpace::Mapping& mapping);
-  void release(const HostRange& range);
+  void release(Janitor::Maps maps);
+  std::int64_t moved_by(pcie::Iova address) const;
   Verdict map_file(const protocol::DmaMap& request, int fd, pcie::DmaAccess access);
 
   pcie::DmaSpace& dma_;
   pcie::RemoteMemory& remote_;
   Host host_;
-  MemoryOwner owner_;
-  std::map<pcie::Iova, HostRange> mapped_;  ///< what we must munmap
+  std::shared_ptr<MemoryOwner> owner_ = std::make_shared<MemoryOwner>();
+  std::int64_t work_ = 0;
 };
 
 }  // namespace softhca::vfio_user

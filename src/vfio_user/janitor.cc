@@ -4,11 +4,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
-#include <system_error>
+#include <new>
 #include <thread>
+#include <utility>
 
 namespace softhca::vfio_user {
 namespace {
@@ -19,28 +22,48 @@ constexpr std::size_t kPiece = std::size_t{2} << 20;
 constexpr std::size_t kSmall = std::size_t{128} << 10;
 constexpr auto kPatienceAtTheEnd = std::chrono::seconds(1);
 
+using Mapping = pcie::DmaSpace::Mapping;
+
 struct Job {
-  UniqueFd fd;
-  std::byte* start = nullptr;
-  std::size_t size = 0;
+  std::vector<UniqueFd> fds;
+  Janitor::Maps maps;
+  std::shared_ptr<MemoryOwner> owner;  ///< of the maps; outlives their guard
 };
 
-void unmap_in_pieces(std::byte* start, std::size_t size) {
-  for (std::size_t done = 0; done < size; done += kPiece) {
-    ::munmap(start + done, std::min(kPiece, size - done));
+void unmap_in_pieces(const Mapping& map) {
+  if (map.host == nullptr || !MemoryGuard::instance().remove(map.host)) return;  // not ours
+  for (std::size_t done = 0; done < map.size; done += kPiece) {
+    ::munmap(map.host + done, std::min<std::size_t>(kPiece, map.size - done));
   }
+}
+
+void do_all(Job& job) {
+  Janitor::unmap_now(job.maps);
+  for (auto& fd : job.fds) fd.reset();
+}
+
+std::size_t count_open(const std::vector<UniqueFd>& fds) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(fds, [](const UniqueFd& fd) { return static_cast<bool>(fd); }));
 }
 
 }  // namespace
 
 /// What the thread has in common with the janitor, which may go before it.
 struct Janitor::Work {
-  std::mutex mutex;
+  mutable std::mutex mutex;
   std::condition_variable changed;
   std::deque<Job> jobs;
-  std::size_t pending = 0;  ///< jobs, and the one that is under way
+  util::EventLoop::Notice* gone = nullptr;  ///< null when the janitor has gone
+  bool asked = false;                       ///< somebody waits for it
+  bool busy = false;                        ///< a job is under way
   bool has_thread = false;
   bool ended = false;
+  // Of all jobs, and of the one that is under way.
+  std::atomic<std::size_t> maps = 0;
+  std::atomic<std::size_t> descriptors = 0;
+
+  bool idle() const { return jobs.empty() && !busy; }
 
   void run() {
     std::unique_lock lock(mutex);
@@ -49,70 +72,123 @@ struct Janitor::Work {
       if (jobs.empty()) return;
       auto job = std::move(jobs.front());
       jobs.pop_front();
+      busy = true;
       lock.unlock();
-      if (job.size != 0) unmap_in_pieces(job.start, job.size);
-      job.fd.reset();
+      for (const auto& map : job.maps) {
+        unmap_in_pieces(map);
+        --maps;
+      }
+      for (auto& fd : job.fds) {
+        if (!fd) continue;
+        fd.reset();
+        --descriptors;
+      }
+      job = Job{};
       lock.lock();
-      --pending;
+      busy = false;
+      if (std::exchange(asked, false) && gone != nullptr) gone->raise();
       changed.notify_all();
     }
   }
 
   /// The first job starts the thread, with all signals blocked: they are the loop's.
-  void add(const std::shared_ptr<Work>& self, Job job) {
-    const std::lock_guard lock(mutex);
-    if (!has_thread) {
-      sigset_t all, before;
-      ::sigfillset(&all);
-      ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  void start(const std::shared_ptr<Work>& self) {
+    sigset_t all, before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      std::thread([self] { self->run(); }).detach();
+      has_thread = true;
+    } catch (const std::exception&) {
+      // The machine has no thread or no memory left for us.
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void add(const std::shared_ptr<Work>& self, Job& job) noexcept {
+    const auto more_maps = job.maps.size();
+    const auto more_descriptors = count_open(job.fds);
+    {
+      const std::lock_guard lock(mutex);
+      if (!has_thread) start(self);
+      bool handed_over = false;
       try {
-        std::thread([self] { self->run(); }).detach();
-        has_thread = true;
-      } catch (const std::system_error&) {
-        // The machine has no thread left for us; the job is done here, when `job` goes.
+        if (has_thread) {
+          jobs.emplace_back();
+          handed_over = true;
+        }
+      } catch (const std::bad_alloc&) {
       }
-      ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      if (handed_over) {
+        jobs.back() = std::move(job);
+        maps += more_maps;
+        descriptors += more_descriptors;
+        changed.notify_all();
+        return;
+      }
     }
-    if (!has_thread) {
-      unmap_in_pieces(job.start, job.size);
-      return;
-    }
-    jobs.push_back(std::move(job));
-    ++pending;
-    changed.notify_all();
+    do_all(job);
   }
 };
 
-Janitor::Janitor() : work_(std::make_shared<Work>()) {}
+Janitor::Janitor(util::EventLoop::Notice* gone) : work_(std::make_shared<Work>()) {
+  work_->gone = gone;
+}
 
 Janitor::~Janitor() {
   wait(util::monotonic_now() + kPatienceAtTheEnd);
   const std::lock_guard lock(work_->mutex);
+  work_->gone = nullptr;
   work_->ended = true;
   work_->changed.notify_all();
 }
 
-void Janitor::close(UniqueFd fd) {
-  if (fd) work_->add(work_, {.fd = std::move(fd)});
+void Janitor::close(UniqueFd fd) noexcept {
+  if (!fd) return;
+  Job job;
+  try {
+    job.fds.emplace_back();
+  } catch (const std::bad_alloc&) {
+    return fd.reset();
+  }
+  job.fds.back() = std::move(fd);
+  work_->add(work_, job);
 }
 
-void Janitor::unmap(std::byte* start, std::size_t size) {
-  if (size <= kSmall) {
-    ::munmap(start, size);
-  } else {
-    work_->add(work_, {.fd = {}, .start = start, .size = size});
+void Janitor::close(std::vector<UniqueFd> fds) noexcept {
+  if (fds.empty()) return;
+  Job job{.fds = std::move(fds), .maps = {}, .owner = nullptr};
+  work_->add(work_, job);
+}
+
+void Janitor::unmap(Maps maps, std::shared_ptr<MemoryOwner> owner) noexcept {
+  if (maps.empty()) return;
+  Job job{.fds = {}, .maps = std::move(maps), .owner = std::move(owner)};
+  if (job.maps.size() == 1 && job.maps[0].size <= kSmall) return do_all(job);
+  work_->add(work_, job);
+}
+
+void Janitor::unmap_now(const Maps& maps) {
+  for (const auto& map : maps) unmap_in_pieces(map);
+}
+
+void Janitor::tell_when_gone() {
+  const std::lock_guard lock(work_->mutex);
+  if (!work_->idle()) {
+    work_->asked = true;
+  } else if (work_->gone != nullptr) {
+    work_->gone->raise();
   }
 }
 
-std::size_t Janitor::pending() const {
-  const std::lock_guard lock(work_->mutex);
-  return work_->pending;
-}
+std::size_t Janitor::pending_maps() const { return work_->maps; }
+
+std::size_t Janitor::pending_descriptors() const { return work_->descriptors; }
 
 bool Janitor::wait(util::Time until) {
   std::unique_lock lock(work_->mutex);
   const auto left = std::max(util::Duration::zero(), until - util::monotonic_now());
-  return work_->changed.wait_for(lock, left, [this] { return work_->pending == 0; });
+  return work_->changed.wait_for(lock, left, [this] { return work_->idle(); });
 }
 
 }  // namespace softhca::vfio_user

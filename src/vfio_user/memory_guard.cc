@@ -75,6 +75,9 @@ MemoryGuard& MemoryGuard::instance() {
 }
 
 MemoryGuard::MemoryGuard() {
+  // So that a table that grows holds nobody up, and remove() needs no memory.
+  places.reserve(kMaxRanges);
+  free_ranges.reserve(kMaxRanges);
   struct sigaction action{};
   action.sa_sigaction = handle_sigbus;
   action.sa_flags = SA_SIGINFO;
@@ -101,13 +104,14 @@ bool MemoryGuard::add(std::byte* start, std::size_t size, MemoryOwner& owner) {
   return true;
 }
 
-void MemoryGuard::remove(std::byte* start) {
+bool MemoryGuard::remove(std::byte* start) {
   const std::lock_guard lock(mutex);
   const auto found = places.find(reinterpret_cast<std::uintptr_t>(start));
-  assert(found != places.end());
+  if (found == places.end()) return false;
   ranges[found->second].start.store(0, std::memory_order_release);
   free_ranges.push_back(found->second);
   places.erase(found);
+  return true;
 }
 
 }  // namespace softhca::vfio_user

@@ -26,8 +26,8 @@ class MemoryGuard {
   /// Guards [start, start + size), whole pages, until remove(). False if there are kMaxRanges
   /// already.
   bool add(std::byte* start, std::size_t size, MemoryOwner& owner);
-  /// @pre add(start, ...) was called, and nobody uses the range any more
-  void remove(std::byte* start);
+  /// Nobody uses the range any more. False if it was not guarded. From any thread.
+  bool remove(std::byte* start);
 
   static constexpr std::size_t kMaxRanges = 65536;
 

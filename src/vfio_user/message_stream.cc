@@ -35,7 +35,12 @@ bool poll_until(int fd, short events, util::Time until) {
 }  // namespace
 
 MessageStream::MessageStream(UniqueFd socket, Discard discard)
-    : socket_(std::move(socket)), discard_(std::move(discard)), buffer_(kInitialBuffer) {}
+    : socket_(std::move(socket)), discard_(std::move(discard)), buffer_(kInitialBuffer) {
+  // So that descriptors that have arrived are never without an owner.
+  batches_.reserve(kMaxWaitingFds + 1);
+  waiting_fds_.reserve(kMaxWaitingFds + kScmMaxFds);
+  message_fds_.reserve(kMaxWaitingFds + kScmMaxFds);
+}
 
 MessageStream::~MessageStream() {
   if (!socket_) return;

@@ -70,12 +70,14 @@ bool ClientRemoteMemory::send(Command command, const protocol::DmaAccess& access
                                     sizeof(protocol::Header) + sizeof access + data.size()),
                                 .flags = protocol::kTypeCommand,
                                 .error = 0};
-  if (stream_.send(header, std::as_bytes(std::span(&access, 1)), data)) {
-    if (stream_.drain(deadline)) return true;
-    if (util::monotonic_now() >= deadline) {
-      rest();
-      return false;
-    }
+  // What it has not taken yet comes first: a client that takes nothing gets no more to take.
+  const bool good = stream_.drain(deadline) &&
+                    stream_.send(header, std::as_bytes(std::span(&access, 1)), data) &&
+                    stream_.drain(deadline);
+  if (good) return true;
+  if (util::monotonic_now() >= deadline) {
+    rest();
+    return false;
   }
   // The loop finds the end of the connection when it next looks.
   stream_.shutdown();

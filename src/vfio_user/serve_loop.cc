@@ -1,6 +1,7 @@
 #include "vfio_user/serve_loop.h"
 
 #include <algorithm>
+#include <new>
 
 namespace softhca::vfio_user {
 namespace {
@@ -51,6 +52,15 @@ util::Time ServeLoop::run_functions() {
   return next;
 }
 
+util::Time ServeLoop::run(pcie::Function& function, util::Time now) {
+  try {
+    return function.run(now, kRoundWork);
+  } catch (const std::bad_alloc&) {
+    if (!function.fail()) throw;
+    return util::Time::min();
+  }
+}
+
 /// Each function once, beginning with those that did not have their turn.
 util::Time ServeLoop::run_round(util::Time now, util::WorkBudget& budget) {
   auto next = util::kNever;
@@ -58,7 +68,7 @@ util::Time ServeLoop::run_round(util::Time now, util::WorkBudget& budget) {
     if (budget.spent()) return util::Time::min();
     auto& served = functions_[first_];
     first_ = first_ + 1 == functions_.size() ? 0 : first_ + 1;
-    next = std::min(next, served.function->run(now, kRoundWork));
+    next = std::min(next, run(*served.function, now));
     budget.charge(kCallWork);
     count(served, budget);
   }

@@ -1,6 +1,5 @@
 #include "vfio_user/server.h"
 
-#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -10,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "util/memory_reserve.h"
 #include "vfio_user/unix_socket.h"
 
 namespace softhca::vfio_user {
@@ -39,7 +39,18 @@ util::Result<std::unique_ptr<Server>> Server::serve(util::EventLoop& loop, pcie:
 
 Server::Server(util::EventLoop& loop, pcie::Function& function, std::string path,
                const Options& options)
-    : loop_(loop), function_(function), path_(std::move(path)), options_(options) {}
+    : loop_(loop),
+      function_(function),
+      path_(std::move(path)),
+      options_(options),
+      gone_(loop,
+            [this] {
+              if (!session_) return wait_for_client();
+              visit([this](util::WorkBudget& budget) { return session_->handle_queued(budget); });
+            }),
+      janitor_(&gone_) {
+  util::MemoryReserve::instance();
+}
 
 util::Result<void> Server::bind() {
   auto listener = bind_unix(path_, "vfio-user socket", options_.socket);
@@ -56,13 +67,14 @@ util::Result<void> Server::start() {
   });
   lost_.emplace(loop_, [this] {
     if (!session_ || !session_->memory_lost()) return;
-    note("memory that the client shares is not there any more; its session ends");
-    end_session();
+    end_session("memory that the client shares is not there any more; its session ends");
   });
-  return wait_for_client();
+  function_.set_on_failure([this] { fail(); });
+  return loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept(); });
 }
 
 Server::~Server() {
+  function_.set_on_failure(nullptr);
   if (session_) {
     loop_.remove(session_->fd());
     session_.reset();
@@ -73,8 +85,9 @@ Server::~Server() {
   }
 }
 
-util::Result<void> Server::wait_for_client() {
-  return loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept(); });
+void Server::wait_for_client() {
+  loop_.set_events(listener_.get(), has_room() ? std::uint32_t{EPOLLIN} : std::uint32_t{0});
+  if (!has_room()) janitor_.tell_when_gone();
 }
 
 void Server::accept() {
@@ -88,23 +101,34 @@ void Server::accept() {
     }
     return;
   }
-  loop_.remove(listener_.get());
+  try {
+    begin_session(std::move(socket));
+  } catch (const std::bad_alloc&) {
+    note("out of memory; a client is turned away");
+    if (session_) end_session();
+  }
+}
+
+void Server::begin_session(UniqueFd socket) {
   const int fd = socket.get();
   session_.emplace(function_, std::move(socket), SessionHost{&*more_, &*lost_, &janitor_},
                    options_);
   watched_ = EPOLLIN;
   const auto added = loop_.add(fd, watched_, [this](std::uint32_t events) {
     visit([this, events](util::WorkBudget& budget) {
+      // One that waits for the janitor is not heard, but for its end.
+      const auto wanted = session_->wanted_events();
+      if (wanted == 0) return (events & (EPOLLHUP | EPOLLERR)) == 0;
       // The end of the connection shows in whichever of the two is tried.
-      return session_->wanted_events() == EPOLLOUT || events == EPOLLOUT
-                 ? session_->handle_writable(budget)
-                 : session_->handle_readable(budget);
+      return wanted == EPOLLOUT || events == EPOLLOUT ? session_->handle_writable(budget)
+                                                      : session_->handle_readable(budget);
     });
   });
   if (!added) {
     util::log(util::LogLevel::kError, "{}: {}", function_.name(), added.error().message);
     return end_session();
   }
+  loop_.set_events(listener_.get(), 0);
   note("vfio-user client connected");
 }
 
@@ -125,21 +149,27 @@ void Server::visit(Step step) {
   loop_.set_events(session_->fd(), watched_);
 }
 
+/// There was no memory for work of the function, which is in no good state.
+void Server::fail() {
+  if (session_) return end_session("out of memory; the client's session ends");
+  note("out of memory; the function is reset");
+  util::MemoryReserve::instance().use([this] { function_.reset(); });
+}
+
 void Server::note(const char* what) {
   std::uint64_t held_back = 0;
   if (!comings_.allow(util::monotonic_now(), &held_back)) return;
-  util::log(
-      util::LogLevel::kInfo, "{}: {}{}", function_.name(), what,
-      held_back == 0 ? std::string() : fmt::format(" ({} lines like this not shown)", held_back));
+  if (held_back == 0) return util::log(util::LogLevel::kInfo, "{}: {}", function_.name(), what);
+  util::log(util::LogLevel::kInfo, "{}: {} ({} lines like this not shown)", function_.name(), what,
+            held_back);
 }
 
 void Server::end_session() {
   loop_.remove(session_->fd());
   session_.reset();
+  util::MemoryReserve::instance().refill();
   note("vfio-user client gone, function reset");
-  if (auto waiting = wait_for_client(); !waiting) {
-    util::log(util::LogLevel::kError, "{}: {}", function_.name(), waiting.error().message);
-  }
+  wait_for_client();
 }
 
 }  // namespace softhca::vfio_user

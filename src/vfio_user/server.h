@@ -45,12 +45,21 @@ class Server {
 
   util::Result<void> bind();
   util::Result<void> start();
-  util::Result<void> wait_for_client();
+  void fail();
   void accept();
+  void begin_session(UniqueFd socket);
   /// Lets the session do `step`, which gets a budget and returns false at the session's end.
   template <class Step>
   void visit(Step step);
   void end_session();
+  void end_session(const char* why) {
+    note(why);
+    end_session();
+  }
+  /// True if another client may come: what the last ones left behind is not all that there may be.
+  bool has_room() const { return janitor_.pending_descriptors() < options_.max_eventfds; }
+  /// Looks for the next client, now or when there is room.
+  void wait_for_client();
   /// What becomes of clients, a few lines at a time.
   void note(const char* what);
 
@@ -61,6 +70,7 @@ class Server {
   UniqueFd listener_;
   std::optional<util::EventLoop::Notice> more_;  ///< the session has messages that it has received
   std::optional<util::EventLoop::Notice> lost_;  ///< its memory has gone
+  util::EventLoop::Notice gone_;                 ///< the janitor has taken something away
   Janitor janitor_;
   std::optional<Session> session_;
   std::uint32_t watched_ = 0;  ///< events that the session's socket is watched for

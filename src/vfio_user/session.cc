@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "util/memory_reserve.h"
 #include "vfio_user/region_access.h"
 
 namespace softhca::vfio_user {
@@ -40,11 +41,11 @@ Session::Session(pcie::Function& function, UniqueFd socket, const SessionHost& h
           stream_, [this] { note_more(); }, options.reply_timeout),
       memory_(function.dma(), remote_,
               {.janitor = host.janitor, .lost = host.lost, .max_maps = options.max_maps}),
-      interrupts_(function.interrupts(), options.max_eventfds) {}
+      interrupts_(function.interrupts(), host.janitor, options.max_eventfds) {}
 
 Session::~Session() {
   // The device forgets the addresses it was given before they become invalid.
-  function_.reset();
+  util::MemoryReserve::instance().use([this] { function_.reset(); });
 }
 
 bool Session::handle_readable(util::WorkBudget& budget) {
@@ -67,7 +68,7 @@ bool Session::handle_readable(util::WorkBudget& budget) {
 
 bool Session::handle_queued(util::WorkBudget& budget) {
   remote_.set_handling(true);
-  while (!ended_ && !stream_.has_output() && !budget.spent()) {
+  while (!ended_ && !stream_.has_output() && !budget.spent() && has_room()) {
     const auto message = stream_.next();
     if (!message) break;
     handle(*message, budget);
@@ -84,11 +85,22 @@ bool Session::handle_writable(util::WorkBudget& budget) {
 }
 
 std::uint32_t Session::wanted_events() const {
-  return stream_.has_output() ? std::uint32_t{EPOLLOUT} : std::uint32_t{EPOLLIN};
+  if (stream_.has_output()) return EPOLLOUT;
+  return has_room() ? std::uint32_t{EPOLLIN} : std::uint32_t{0};
 }
 
 void Session::note_more() {
+  if (!has_room()) return host_.janitor->tell_when_gone();
   if (host_.more != nullptr && !stream_.has_output() && stream_.has_message()) host_.more->raise();
+}
+
+/// What the client has left behind counts in its share until it has gone, and it waits for that.
+bool Session::has_room() const {
+  if (host_.janitor == nullptr) return true;
+  const auto maps = host_.janitor->pending_maps();
+  const auto descriptors = host_.janitor->pending_descriptors();
+  return (maps == 0 || maps + function_.dma().mappings().size() < options_.max_maps) &&
+         (descriptors == 0 || descriptors + interrupts_.eventfds() < options_.max_eventfds);
 }
 
 void Session::handle(const Message& message, util::WorkBudget& budget) {
@@ -99,7 +111,8 @@ void Session::handle(const Message& message, util::WorkBudget& budget) {
   reply_fd_ = -1;
   auto verdict = check_header(message);
   if (verdict) verdict = dispatch(message);
-  budget.charge(static_cast<std::int64_t>(reply_.size()));
+  budget.charge(static_cast<std::int64_t>(reply_.size()) + memory_.take_work() +
+                interrupts_.take_work());
   if (!verdict) note_refusal(message, verdict);
   if (!(message.header.flags & kFlagNoReply)) send_reply(message.header, verdict);
   // "If a client does not support the proposed major, it closes the connection": so do we, and on

@@ -58,7 +58,7 @@ class Session {
   /// The socket takes replies again.
   bool handle_writable(util::WorkBudget& budget);
   /// What the socket is to be watched for (EPOLLIN or EPOLLOUT): no message is looked at before the
-  /// replies to the earlier ones are out.
+  /// replies to the earlier ones are out. 0: nothing, until the janitor has taken things away.
   std::uint32_t wanted_events() const;
   /// A part of the client's memory has gone: there is nothing left to serve.
   bool memory_lost() const { return memory_.lost(); }
@@ -88,6 +88,7 @@ class Session {
   void end(const char* reason);
 
   void note_more();
+  bool has_room() const;
 
   pcie::Function& function_;
   SessionHost host_;

@@ -1,5 +1,6 @@
 #include "vfio_user/turn_times.h"
 
+#include <malloc.h>
 #include <time.h>
 
 namespace softhca::vfio_user {
@@ -20,6 +21,8 @@ void TurnTimes::inspect(util::InspectNode& out) const {
   if (measure_) {
     out.add("longest_processor_ns", static_cast<std::uint64_t>(longest_.count()));
   }
+  const auto heap = ::mallinfo2();
+  out.add("heap_bytes", std::uint64_t{heap.uordblks} + heap.hblkhd);
 }
 
 }  // namespace softhca::vfio_user

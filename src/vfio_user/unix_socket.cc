@@ -23,8 +23,13 @@ util::Result<sockaddr_un> address_of(const std::string& path, const std::string&
   return address;
 }
 
+/// A signal while the backlog is full leaves the socket as it was.
 bool connect(int fd, const sockaddr_un& address) {
-  return ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  int result;
+  do {
+    result = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
 }
 
 /// Removes a socket file whose server is gone. Anything else stays.

@@ -51,14 +51,15 @@ Frame& Frame::operator=(Frame&& other) noexcept {
   return *this;
 }
 
-void Frame::own_segments() {
-  if (segment_count_ == 0 || (segment_count_ == 1 && owns(segments_[0]))) return;
+std::size_t Frame::own_segments() {
+  if (segment_count_ == 0 || (segment_count_ == 1 && owns(segments_[0]))) return 0;
   std::vector<std::byte> bytes;
   bytes.reserve(payload_size_);
   for (const auto& segment : segments()) bytes.insert(bytes.end(), segment.begin(), segment.end());
   owned_ = std::move(bytes);
   segments_[0] = owned_;
   segment_count_ = 1;
+  return owned_.size();
 }
 
 void Frame::compute_icrc() {

@@ -96,8 +96,8 @@ class Frame {
     return owned_;
   }
   /// Copies all that the segments refer to into memory of the frame's own, so that the frame may
-  /// outlive it.
-  void own_segments();
+  /// outlive it. Returns how many bytes these were; 0 if it owns them already.
+  std::size_t own_segments();
   void set_icrc(Icrc icrc) { icrc_ = icrc; }
   void set_link(Link link) { link_ = link; }
   /// Makes deferred CRCs present, for a receiver that wants the bytes and not the packet.

@@ -154,7 +154,7 @@ util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(connectx::Devi
   auto& cable =
       *cables_.emplace_back(std::make_unique<Cable>(spec.name, *std::move(to), *std::move(from)));
   auto device = std::make_unique<connectx::Device>(std::move(spec), *cable.port);
-  device->dma().set_before_loss([&cable] { cable.fabric.settle(); });
+  device->dma().set_before_loss([&port = *cable.port] { return port.settle(); });
   return device;
 }
 

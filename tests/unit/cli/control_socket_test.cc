@@ -2,10 +2,13 @@
 #include "cli/control_socket.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -30,6 +33,7 @@ class ControlSocketTest : public ::testing::Test {
     loop_ = *util::EventLoop::create();
     socket_ = *ControlSocket::listen(*loop_, path_, [this](std::string_view request) {
       std::string answer;
+      if (slow_) ::usleep(20'000);
       for (std::size_t i = 0; i < repeats_; ++i) answer += request;
       return answer;
     });
@@ -71,10 +75,30 @@ class ControlSocketTest : public ::testing::Test {
   std::filesystem::path directory_;
   std::string path_;
   std::atomic<std::size_t> repeats_ = 1;
+  std::atomic<bool> slow_ = false;
   std::unique_ptr<util::EventLoop> loop_;
   std::unique_ptr<ControlSocket> socket_;
   std::thread thread_;
 };
+
+TEST_F(ControlSocketTest, ASignalWhileAnAnswerIsAwaitedIsNoEnd) {
+  struct sigaction quiet{}, before{};
+  quiet.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &quiet, &before), 0);  // without SA_RESTART
+  std::atomic<bool> asked = false;
+  slow_ = true;
+  std::thread asker([this, &asked] {
+    const auto answer = ask_control(path_, "ping");
+    EXPECT_TRUE(answer) << answer.error().message;
+    asked = true;
+  });
+  while (!asked) {
+    ::pthread_kill(asker.native_handle(), SIGUSR1);
+    ::usleep(500);
+  }
+  asker.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+}
 
 TEST_F(ControlSocketTest, ALineIsAnsweredAndTheConnectionEnds) {
   expect_alive();

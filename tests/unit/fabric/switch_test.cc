@@ -55,12 +55,41 @@ TEST_F(SwitchTest, DeliversWhatWasSentThoughItsMemoryGoes) {
   std::string memory = "payload of a";
   a_.port->transmit(frame_of(kB, kA, memory));
   b_.port->transmit(frame_of(kC, kB, "another"));
-  switch_.settle();
+  EXPECT_GT(a_.port->settle(), 0) << "it is work";
   memory = "another guest";
   EXPECT_THAT(b_.take(), IsEmpty());
   switch_.deliver(kAll);
   EXPECT_THAT(b_.take(), ElementsAre("payload of a"));
   EXPECT_THAT(c_.take(), ElementsAre("another"));
+}
+
+/// A frame whose payload stays where it is.
+wire::Frame referring(std::uint64_t to, std::uint64_t from, std::span<const std::byte> payload) {
+  auto frame = frame_of(to, from, "");
+  EXPECT_TRUE(frame.add_segment(payload));
+  return frame;
+}
+
+TEST_F(SwitchTest, WhoLosesMemoryCopiesItsOwnFramesOnly) {
+  introduce();
+  const std::vector<std::byte> memory(4096);
+  for (int i = 0; i < 30; ++i) {
+    b_.port->transmit(referring(kC, kB, memory));
+    if (i % 10 == 0) a_.port->transmit(referring(kC, kA, memory));
+  }
+  const auto before = allocation_count();
+  EXPECT_EQ(c_.port->settle(), 0) << "it has sent nothing";
+  EXPECT_EQ(allocation_count(), before);
+  const auto first = a_.port->settle();
+  EXPECT_EQ(allocation_count(), before + 3);
+  EXPECT_GT(first, 3 * 4096 / 8);
+  // What is copied once is not copied again, and those behind the last one are not looked at.
+  const auto again = a_.port->settle();
+  EXPECT_LE(again, 24 * 5);
+  EXPECT_EQ(allocation_count(), before + 3);
+  EXPECT_EQ(switch_.counters().dropped_no_memory, 0u);
+  switch_.deliver(kAll);
+  EXPECT_EQ(a_.port->settle(), 0);
 }
 
 TEST_F(SwitchTest, FloodsUnknownUnicastAndMulticast) {

@@ -213,7 +213,9 @@ TEST_F(DmaSpaceTest, WhoHoldsPointersIsToldBeforeTheirMemoryGoes) {
   dma_.set_before_loss([&] {
     ++told;
     reachable = dma_.translate(0x1000, 1, DmaAccess::kRead) != nullptr;
+    return 7;
   });
+  EXPECT_EQ(dma_.take_loss_work(), 0);
   dma_.set_bus_master(false);
   EXPECT_EQ(told, 1u);
   EXPECT_TRUE(reachable);
@@ -229,6 +231,33 @@ TEST_F(DmaSpaceTest, WhoHoldsPointersIsToldBeforeTheirMemoryGoes) {
   EXPECT_TRUE(reachable);
   EXPECT_FALSE(dma_.unmap(0x1000, 64));
   EXPECT_EQ(told, 3u);
+  EXPECT_EQ(dma_.take_loss_work(), 3 * 7) << "who asked for it pays for it";
+  EXPECT_EQ(dma_.take_loss_work(), 0);
+}
+
+TEST_F(DmaSpaceTest, ManyMappingsAreTakenAtOnce) {
+  for (Iova i = 0; i != 10; ++i) {
+    ASSERT_TRUE(dma_.map(i * 100, 50, low_.data() + i, DmaAccess::kReadWrite));
+  }
+  unsigned told = 0;
+  dma_.set_before_loss([&] { return ++told; });
+  // From the first that ends at the address or above.
+  EXPECT_EQ(dma_.mappings_from(249).front().iova, 200u);
+  EXPECT_EQ(dma_.mappings_from(250).front().iova, 300u);
+  EXPECT_TRUE(dma_.mappings_from(950).empty());
+  const auto generation = dma_.generation();
+  const auto taken = dma_.take(dma_.mappings_from(300).first(5));
+  ASSERT_EQ(taken.size(), 5u);
+  EXPECT_EQ(taken.front().iova, 300u);
+  EXPECT_EQ(taken.back().host, low_.data() + 7);
+  EXPECT_EQ(told, 1u);
+  EXPECT_NE(dma_.generation(), generation);
+  ASSERT_EQ(dma_.mappings().size(), 5u);
+  EXPECT_EQ(dma_.mappings()[3].iova, 800u);
+  EXPECT_EQ(dma_.translate(300, 1, DmaAccess::kRead), nullptr);
+  EXPECT_NE(dma_.translate(800, 1, DmaAccess::kRead), nullptr);
+  EXPECT_EQ(dma_.take(dma_.mappings()).size(), 5u);
+  EXPECT_TRUE(dma_.mappings().empty());
 }
 
 TEST_F(DmaSpaceTest, FindsEveryOneOfManyMappings) {

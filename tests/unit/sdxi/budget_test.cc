@@ -1,6 +1,8 @@
 // What one run() does at most, whatever software asks for: functions of a server share a thread.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sdxi/machine.h"
 
 namespace softhca::sdxi::test {
@@ -140,12 +142,73 @@ TEST(BudgetTest, WhatIsCopiedIsPaidFromWhatTheLoopAllows) {
   const auto before = m.device->work_done();
   for (int i = 1; i <= 100; ++i) {
     EXPECT_EQ(m.device->run(m.now(), kAllowed), m.now()) << "there is more to copy, or to pay";
-    // A context's turn is not cut.
-    EXPECT_LE(m.device->work_done() - before, i * kAllowed + m.device->options().turn_bytes / 8);
+    // A context's turn is cut, too; a descriptor is not.
+    EXPECT_LE(m.device->work_done() - before,
+              i * kAllowed + m.device->options().descriptor_bytes / 8);
   }
-  EXPECT_LT(m.device->contexts().statistics().bytes, 2u << 20);
+  EXPECT_LE(m.device->contexts().statistics().bytes, 100 * kAllowed * 8 + 1024);
   m.run();
   EXPECT_GE(m.device->work_done() - before, std::int64_t{kSize} / 8);
+}
+
+// One that run() cut short goes on where it was, before any other.
+TEST(BudgetTest, ContextsShareEquallyHoweverTheirTurnsAreCut) {
+  FunctionGroup group;
+  Machine m(group);
+  m.activate();
+  constexpr std::uint64_t kSize = 8u << 20;
+  const auto from = m.allocate(kSize), to = m.allocate(kSize);
+  for (ContextNumber i = 1; i <= 3; ++i) m.start_context(i);
+  for (ContextNumber i = 1; i <= 3; ++i) m.submit(m.context(i), copy(from, to, kSize));
+  // Somewhat more than a turn, so that each run() cuts one.
+  const std::int64_t allowed = m.device->options().turn_bytes / 8 * 5 / 4;
+  for (int i = 0; i < 60; ++i) (void)m.device->run(m.now(), allowed);
+  std::vector<std::uint64_t> bytes;
+  m.device->contexts().for_each([&bytes](const Context& context) {
+    if (context.entry.number != 0) bytes.push_back(context.bytes);
+  });
+  ASSERT_EQ(bytes.size(), 3u);
+  const auto [least, most] = std::ranges::minmax(bytes);
+  EXPECT_LE(most - least, m.device->options().turn_bytes + 4096u);
+  EXPECT_GT(least, 4u << 20);
+}
+
+// It is cut by what the run() may do, not by how the turns fall.
+TEST(BudgetTest, ACutTurnHasNoMoreThanItsRest) {
+  FunctionGroup group;
+  Machine m(group);
+  m.activate();
+  constexpr std::uint64_t kSize = 8u << 20;
+  const auto from = m.allocate(kSize), to = m.allocate(kSize);
+  for (ContextNumber i = 1; i <= 2; ++i) m.start_context(i);
+  for (ContextNumber i = 1; i <= 2; ++i) m.submit(m.context(i), copy(from, to, kSize));
+  const auto bytes_of = [&](ContextNumber number) {
+    std::uint64_t found = 0;
+    m.device->contexts().for_each([&](const Context& context) {
+      if (context.entry.number == number) found = context.bytes;
+    });
+    return found;
+  };
+  // Eight pieces make one turn; then it is the other's.
+  const std::int64_t piece = m.device->options().turn_bytes / 8 / 8;
+  for (int i = 0; i < 8; ++i) {
+    (void)m.device->run(m.now(), piece);
+    EXPECT_EQ(bytes_of(2), 0u) << i;
+  }
+  for (int i = 0; i < 2; ++i) (void)m.device->run(m.now(), piece);
+  EXPECT_GT(bytes_of(2), 0u);
+  EXPECT_LE(bytes_of(1), m.device->options().turn_bytes + 4096u);
+}
+
+TEST(BudgetTest, AStopOfTheFunctionIsPaid) {
+  FunctionGroup group;
+  Machine m(group, {.max_cxt = 1000});
+  m.activate();
+  const auto before = m.device->work_done();
+  m.request(fn_gsr::GSRV_STOP_SF);
+  m.run();
+  EXPECT_EQ(m.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_GE(m.device->work_done() - before, 1000 * 1024 / 8) << "each context is looked at";
 }
 
 }  // namespace

@@ -117,6 +117,26 @@ TEST_F(HostileClientTest, AReplyThatWaitsForItsReaderKeepsItsDescriptor) {
   }
 }
 
+TEST_F(HostileClientTest, WhoDoesNotReadIsAskedForNoMemory) {
+  auto slow = negotiated();
+  std::vector<std::byte> memory(4096);
+  ASSERT_EQ(slow.map_remote_dma(1 << 20, memory), 0);
+  const auto request =
+      message(Command::kRegionRead, RegionAccess{.offset = 0, .region = 0, .count = 16384});
+  constexpr int kRequests = 64;
+  for (int i = 0; i < kRequests; ++i) {
+    ASSERT_GT(::send(slow.fd(), request.data(), request.size(), MSG_DONTWAIT), 0);
+  }
+  settle();
+  function_.dma_from = 1 << 20;
+  turn();
+  EXPECT_EQ(std::to_integer<int>(function_.memory[TestFunction::kDmaOk]), 2) << "it fails";
+  for (int i = 0; i < kRequests; ++i) ASSERT_TRUE(slow.receive_reply()) << i;
+  settle();
+  // A question that was kept for it is answered now, and nobody waits for that any more.
+  for (const auto& line : log_) EXPECT_EQ(line.find("nobody waits"), std::string::npos) << line;
+}
+
 TEST_F(HostileClientTest, WhoDoesNotReadAndGoesIsForgotten) {
   {
     auto slow = negotiated();

@@ -26,6 +26,20 @@ std::byte* map(std::size_t size) {
   return static_cast<std::byte*>(memory);
 }
 
+pcie::DmaSpace::Mapping mapping(std::byte* memory, std::size_t size) {
+  return {.iova = 0,
+          .size = size,
+          .host = memory,
+          .remote = nullptr,
+          .access = pcie::DmaAccess::kReadWrite};
+}
+
+std::shared_ptr<vfio_user::MemoryOwner> guard(std::byte* memory, std::size_t size) {
+  auto owner = std::make_shared<vfio_user::MemoryOwner>();
+  EXPECT_TRUE(vfio_user::MemoryGuard::instance().add(memory, size, *owner));
+  return owner;
+}
+
 TEST(Janitor, AClosedSocketMayLinger) {
   Janitor janitor;
   testing::SlowClose slow(3);
@@ -33,7 +47,7 @@ TEST(Janitor, AClosedSocketMayLinger) {
   const auto start = util::monotonic_now();
   janitor.close(std::move(slow.fd));
   EXPECT_LT(util::monotonic_now() - start, 500ms);
-  EXPECT_EQ(janitor.pending(), 1u);
+  EXPECT_EQ(janitor.pending_descriptors(), 1u);
   EXPECT_FALSE(janitor.wait(util::monotonic_now() + 1ms));
   slow.release();
   EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
@@ -44,7 +58,8 @@ TEST(Janitor, UnmapsAllOfALargeRange) {
   Janitor janitor;
   constexpr std::size_t kSize = (std::size_t{9} << 20) + 4096;
   auto* memory = map(kSize);
-  janitor.unmap(memory, kSize);
+  const auto owner = guard(memory, kSize);
+  janitor.unmap({mapping(memory, kSize)}, owner);
   EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
   for (std::size_t at = 0; at < kSize; at += 4096) ASSERT_FALSE(mapped(memory + at)) << at;
 }
@@ -52,9 +67,56 @@ TEST(Janitor, UnmapsAllOfALargeRange) {
 TEST(Janitor, ASmallRangeIsGoneAtOnce) {
   Janitor janitor;
   auto* memory = map(8192);
-  janitor.unmap(memory, 8192);
-  EXPECT_EQ(janitor.pending(), 0u);
+  janitor.unmap({mapping(memory, 8192)}, guard(memory, 8192));
+  EXPECT_EQ(janitor.pending_maps(), 0u);
   EXPECT_FALSE(mapped(memory));
+}
+
+TEST(Janitor, LeavesAloneWhatIsNotGuarded) {
+  Janitor janitor;
+  auto* memory = map(8192);
+  janitor.unmap({mapping(memory, 4096), mapping(memory + 4096, 4096)}, nullptr);
+  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
+  EXPECT_TRUE(mapped(memory));
+  ::munmap(memory, 8192);
+}
+
+// A system call for each would hold up everybody.
+TEST(Janitor, ManySmallRangesGoBehindTheLoopsBack) {
+  auto loop = util::EventLoop::create().value();
+  bool told = false;
+  util::EventLoop::Notice gone(*loop, [&told] { told = true; });
+  Janitor janitor(&gone);
+  testing::SlowClose slow(30);
+  janitor.close(std::move(slow.fd));  // holds it up
+  constexpr std::size_t kMaps = 1000;
+  auto* memory = map(2 * kMaps * 4096);
+  Janitor::Maps maps;
+  auto owner = std::make_shared<vfio_user::MemoryOwner>();
+  for (std::size_t i = 0; i < kMaps; ++i) {
+    auto* page = memory + 2 * i * 4096;
+    ASSERT_TRUE(vfio_user::MemoryGuard::instance().add(page, 4096, *owner));
+    maps.push_back(mapping(page, 4096));
+  }
+  janitor.unmap(std::move(maps), owner);
+  EXPECT_EQ(janitor.pending_maps(), kMaps);
+  EXPECT_TRUE(mapped(memory)) << "it has not begun";
+  janitor.tell_when_gone();
+  loop->run_once(util::Time::min());
+  EXPECT_FALSE(told);
+  slow.release();
+  EXPECT_TRUE(janitor.wait(util::monotonic_now() + 5s));
+  EXPECT_EQ(janitor.pending_maps(), 0u);
+  EXPECT_EQ(janitor.pending_descriptors(), 0u);
+  for (std::size_t i = 0; i < kMaps; ++i) ASSERT_FALSE(mapped(memory + 2 * i * 4096)) << i;
+  EXPECT_FALSE(vfio_user::MemoryGuard::instance().remove(memory)) << "the guard forgot it";
+  loop->run_once(util::Time::min());
+  EXPECT_TRUE(told);
+  told = false;
+  janitor.tell_when_gone();
+  loop->run_once(util::Time::min());
+  EXPECT_TRUE(told) << "there is nothing to wait for";
+  ::munmap(memory, 2 * kMaps * 4096);
 }
 
 TEST(Janitor, ItsEndDoesNotWaitForever) {

@@ -1,0 +1,192 @@
+// What a client leaves behind (maps, descriptors) is taken away by the janitor, and counts in its
+// share until then.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "vfio_user/served_function.h"
+#include "vfio_user/slow_close.h"
+
+namespace softhca {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace vfio_user::protocol;
+using testing::bytes_of;
+using testing::event;
+using testing::memory_file;
+using testing::TestFunction;
+using vfio_user::Server;
+using vfio_user::UniqueFd;
+
+constexpr std::uint64_t kPage = 4096;
+
+class LeavingsTest : public testing::ServedFunction {
+ protected:
+  void serve_with(const Server::Options& options) {
+    server_.reset();
+    server_ = Server::listen(loop_->events(), function_, path_, options).value();
+  }
+  /// A descriptor where none belongs: the janitor gets it, and has to do with it until release().
+  void hold_up_janitor(vfio_user::Client& client) {
+    const auto fd = std::move(slow_.fd);
+    const std::array fds{fd.get()};
+    EXPECT_NE(client.call(Command::kDeviceReset, {}, fds)->error, 0u);
+  }
+  static Header header(Command command, std::size_t payload) {
+    return {.message_id = 1,
+            .command = static_cast<std::uint16_t>(command),
+            .message_size = static_cast<std::uint32_t>(sizeof(Header) + payload),
+            .flags = 0,
+            .error = 0};
+  }
+  template <class T>
+  static void send(vfio_user::Client& client, Command command, const T& payload,
+                   std::span<const int> fds = {}) {
+    std::vector<std::byte> bytes(sizeof(Header) + sizeof payload);
+    const auto head = header(command, sizeof payload);
+    std::memcpy(bytes.data(), &head, sizeof head);
+    std::memcpy(bytes.data() + sizeof head, &payload, sizeof payload);
+    ASSERT_TRUE(client.send_raw(bytes, fds));
+  }
+  static DmaMap map_of(std::uint64_t address) {
+    return {.argsz = sizeof(DmaMap),
+            .flags = kDmaMapReadable | kDmaMapWriteable,
+            .offset = 0,
+            .address = address,
+            .size = kPage};
+  }
+  /// Of the file that clients share here, what this process has mapped.
+  static std::size_t pages_mapped() {
+    std::ifstream maps("/proc/self/maps");
+    std::size_t count = 0;
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find("memfd:test") != std::string::npos) ++count;
+    }
+    return count;
+  }
+
+  testing::SlowClose slow_{30};
+};
+
+TEST_F(LeavingsTest, UnmappedIsWhatTheDeviceDoesNotReachAnyMore) {
+  serve_with({.max_maps = 100});
+  auto client = negotiated();
+  const auto file = memory_file(kPage);
+  for (std::uint64_t i = 0; i != 60; ++i) {
+    ASSERT_EQ(client.map_dma(i * 2 * kPage, kPage, file.get(), 0), 0);
+  }
+  EXPECT_EQ(pages_mapped(), 60u);
+  hold_up_janitor(client);
+  const auto generation = function_.dma().generation();
+  EXPECT_EQ(client.unmap_dma(0, 120 * kPage), 0);
+  EXPECT_TRUE(function_.dma().mappings().empty());
+  EXPECT_NE(function_.dma().generation(), generation);
+  EXPECT_EQ(pages_mapped(), 60u) << "that takes its time";
+  // 60 that are not gone, and these, are all that it may have: the next one waits.
+  for (std::uint64_t i = 0; i != 40; ++i) {
+    ASSERT_EQ(client.map_dma(i * kPage, kPage, file.get(), 0), 0) << i;
+  }
+  send(client, Command::kDmaMap, map_of(500 * kPage), std::array{file.get()});
+  settle();
+  EXPECT_EQ(function_.dma().mappings().size(), 40u);
+  EXPECT_TRUE(server_->connected());
+  slow_.release();
+  const auto reply = client.receive_reply();
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->error, 0u);
+  EXPECT_EQ(function_.dma().mappings().size(), 41u);
+  EXPECT_EQ(pages_mapped(), 41u);
+}
+
+TEST_F(LeavingsTest, WhoWaitsForTheJanitorAndGoesIsForgotten) {
+  serve_with({.max_maps = 64});
+  {
+    auto client = negotiated();
+    const auto file = memory_file(kPage);
+    for (std::uint64_t i = 0; i != 64; ++i) {
+      ASSERT_EQ(client.map_dma(i * kPage, kPage, file.get(), 0), 0);
+    }
+    hold_up_janitor(client);
+    EXPECT_EQ(client.unmap_dma(0, 64 * kPage), 0);
+    send(client, Command::kDmaMap, map_of(0), std::array{file.get()});
+    settle();
+    EXPECT_TRUE(server_->connected());
+  }
+  settle();
+  EXPECT_FALSE(server_->connected());
+  EXPECT_TRUE(function_.dma().mappings().empty());
+  slow_.release();
+  auto next = negotiated();
+}
+
+TEST_F(LeavingsTest, DescriptorsThatCannotBeClosedYetCount) {
+  serve_with({.max_eventfds = 20});
+  const auto before = testing::open_fds();
+  {
+    auto client = negotiated();
+    hold_up_janitor(client);
+    const auto one = event();
+    for (int i = 0; i < 100; ++i) send(client, Command::kDeviceReset, 0, std::array{one.get()});
+    settle();
+    // Ours: the client's socket and its eventfd. Theirs: the socket, the share, and what one look
+    // at the socket brings.
+    EXPECT_LT(testing::open_fds(), before + 3 + 20 + vfio_user::kMaxWaitingFds);
+  }
+  settle();
+  EXPECT_FALSE(server_->connected());
+  auto waiting = connect();
+  settle();
+  EXPECT_FALSE(server_->connected()) << "there is no room for another one's";
+  slow_.release();
+  EXPECT_TRUE(waiting.negotiate());
+}
+
+TEST_F(LeavingsTest, WhatARequestCostsCounts) {
+  auto client = negotiated();
+  const auto file = memory_file(kPage);
+  constexpr std::uint64_t kMaps = 3000;
+  for (std::uint64_t i = 1; i <= kMaps; ++i) {
+    ASSERT_EQ(client.map_dma(i * kPage, kPage, file.get(), 0), 0);
+  }
+  const auto cost = [&](const auto& send_one) {
+    send_one();
+    loop_->turn(util::Time{});
+    const auto done = loop_->events().budget().done();
+    EXPECT_TRUE(client.receive_reply());
+    return done;
+  };
+  // A map before 3000 others moves them all; one behind them does not.
+  const auto last = cost(
+      [&] { send(client, Command::kDmaMap, map_of((kMaps + 1) * kPage), std::array{file.get()}); });
+  const auto first =
+      cost([&] { send(client, Command::kDmaMap, map_of(0), std::array{file.get()}); });
+  EXPECT_LT(last, 10'000);
+  EXPECT_GT(first, last + 10'000);
+  const auto fd = event();
+  ASSERT_EQ(client.set_irqs(kIrqSetDataEventfd | kIrqSetActionTrigger, kMsixIrqIndex, 0, 1, {},
+                            std::array{fd.get()}),
+            0);
+  const auto trigger = [&](std::uint32_t count) {
+    return cost([&] {
+      send(client, Command::kDeviceSetIrqs,
+           IrqSet{.argsz = sizeof(IrqSet),
+                  .flags = kIrqSetDataNone | kIrqSetActionTrigger,
+                  .index = kMsixIrqIndex,
+                  .start = 0,
+                  .count = count});
+    });
+  };
+  EXPECT_GT(trigger(TestFunction::kVectors), trigger(1) + 20'000);
+  // Frames that refer to memory which goes are copied for whoever takes it away.
+  function_.dma().set_before_loss([] { return 50'000; });
+  EXPECT_GT(cost([&] {
+              send(client, Command::kDmaUnmap,
+                   DmaUnmap{.argsz = sizeof(DmaUnmap), .flags = 0, .address = 0, .size = kPage});
+            }),
+            50'000);
+  function_.dma().set_before_loss(nullptr);
+}
+
+}  // namespace
+}  // namespace softhca
