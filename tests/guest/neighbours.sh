@@ -40,10 +40,11 @@ other=$(netdev_of "$second")
 ip link set "$other" up
 take_from_vfio "$victim"
 give_to_vfio "$victim"
-wait_for 120 "round of the other guest" test -e /share/works
+wait_for 300 "round of the other guest" test -e /share/works
 export SEED=${SEED:-1}
 echo "SEED=$SEED"
-[ $# -gt 0 ] || set -- $({ program connectx_guest attacks; echo sdxi_hostile; echo sdxi_crowd; } | shuf --random-source=<(yes "$SEED"))
+[ $# -gt 0 ] ||
+  set -- $({ program connectx_guest attacks; printf 'sdxi_%s\n' hostile crowd; } | shuf --random-source=<(yes "$SEED"))
 for name in "$@"; do
   echo "$name" >/share/attack
   case $name in
