@@ -17,7 +17,8 @@ CITED = re.compile(r"`((?:[A-Z]\w*\.[A-Z]\w*)|(?:guest\.\w+)|(?:\w+_fuzzer))`")
 def existing(root=ROOT):
     """The set of all names."""
     names = set()
-    for path in (root / "tests" / "unit").rglob("*.cc"):
+    units = [*(root / "tests" / "unit").rglob("*.cc"), *(root / "tests" / "neighbours").rglob("*.cc")]
+    for path in units:
         names.update(f"{suite}.{test}" for suite, test in UNIT.findall(path.read_text()))
     for path in (root / "tests").rglob("CMakeLists.txt"):
         names.update(f"guest.{one or other}" for one, other in GUEST.findall(path.read_text()))

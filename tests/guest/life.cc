@@ -5,6 +5,7 @@
 #include <array>
 
 #include "driver/vfio_host.h"
+#include "driver/vfio_user_host.h"
 #include "util/endian.h"
 
 namespace softhca::guest {
@@ -16,6 +17,11 @@ constexpr std::size_t kMemory = 4 << 20;
 /// For commands of a function that is no longer sound.
 constexpr auto kPatience = std::chrono::seconds(10);
 
+std::unique_ptr<driver::Host> open_door(const std::string& address) {
+  if (!address.starts_with('/')) return neighbours::must(driver::VfioHost::open(address));
+  return neighbours::must(driver::VfioUserHost::connect(address, {.timeout = kPatience}));
+}
+
 }  // namespace
 
 Life::Life(std::string address, std::string netdev, std::uint64_t seed, util::Duration time,
@@ -25,7 +31,7 @@ Life::Life(std::string address, std::string netdev, std::uint64_t seed, util::Du
       random_(seed),
       time_(time),
       tally_(tally) {
-  auto host = std::make_unique<driver::SpyHost>(neighbours::must(driver::VfioHost::open(address_)));
+  auto host = std::make_unique<driver::SpyHost>(open_door(address_));
   host_ = host.get();
   loop_ = std::make_unique<neighbours::LoopHca>(
       std::move(host), 66, kMemory, driver::connectx::Hca::Options{.patience = kPatience});

@@ -28,8 +28,9 @@ struct Tally {
 
 class Life {
  public:
-  /// `address`: of the function, as lspci tells it. `netdev`: another function's network device,
-  /// for frames to this one. `time`: how long the attack goes on after its first deed.
+  /// `address`: of the function, as lspci tells it, or the path of a vfio-user socket. `netdev`:
+  /// another function's network device, for frames to this one. `time`: how long the attack goes on
+  /// after its first deed.
   Life(std::string address, std::string netdev, std::uint64_t seed, util::Duration time,
        Tally& tally);
 

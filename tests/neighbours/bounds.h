@@ -26,6 +26,8 @@ inline constexpr unsigned kSlowness = kSanitized ? 30 : 10;
 
 /// What a turn of a server's loop may take of its own processor time.
 inline constexpr std::uint64_t kTurnMaxNs = 2'000'000 * kSlowness;
+/// The same where others keep the processors busy: caches are theirs then, too.
+std::uint64_t turn_max_ns();
 /// A wait above this is the server's doing, whatever else the machine has to do.
 inline constexpr std::chrono::milliseconds kWaitMax{kSanitized ? 2000 : 200};
 

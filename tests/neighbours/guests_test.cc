@@ -28,6 +28,7 @@ std::uint64_t flood(LoopHca& loop, std::vector<LoopPair>& pairs, const SendReque
   return completed;
 }
 
+// Finding 1.
 TEST_P(GuestNeighbours, KeysOfKeysOfSingleBytesAreWorkThatTheirGuestPays) {
   {
     LoopHca loop(hostile(), 2, 64 << 10);
@@ -55,6 +56,7 @@ TEST_P(GuestNeighbours, KeysOfKeysOfSingleBytesAreWorkThatTheirGuestPays) {
   expect_unharmed();
 }
 
+// Finding 12.
 TEST_P(GuestNeighbours, FullBandwidthOfAnotherLeavesTimeForShortReads) {
   {
     LoopHca loop(hostile(), 2, 2 << 20);
@@ -87,9 +89,10 @@ TEST_P(GuestNeighbours, MillionsOfTinyMessagesLeaveTimeForOthers) {
               0u);
   }
   // Looking for the next of many queues is work that is counted too low.
-  expect_unharmed(5 * kTurnMaxNs);
+  expect_unharmed(5);
 }
 
+// Finding 10.
 TEST_P(GuestNeighbours, RequestsThatNobodyAnswersTakeBoundedMemory) {
   const auto before = server_.resident_bytes();
   {
@@ -109,9 +112,10 @@ TEST_P(GuestNeighbours, RequestsThatNobodyAnswersTakeBoundedMemory) {
     EXPECT_LT(server_.resident_bytes() - std::min(before, server_.resident_bytes()), 200u << 20);
   }
   // Thousands of requests that time out together are one turn still.
-  expect_unharmed(5 * kTurnMaxNs);
+  expect_unharmed(5);
 }
 
+// Finding 9.
 TEST_P(GuestNeighbours, AFloodOfBadCommandsAndResetsFloodsNoLog) {
   const auto before = server_.log_size();
   for (const auto end = util::monotonic_now() + 3s; util::monotonic_now() < end;) {
@@ -123,6 +127,40 @@ TEST_P(GuestNeighbours, AFloodOfBadCommandsAndResetsFloodsNoLog) {
     }
   }
   EXPECT_LT(server_.log_size() - before, 200u << 10);
+  expect_unharmed();
+}
+
+// Finding 15: PCI 3.0 6.2.2, bit 2 of the command register.
+TEST_P(GuestNeighbours, WithoutBusMasteringNothingIsWrittenAnyMore) {
+  {
+    LoopHca loop(hostile(), 2, 2 << 20);
+    auto pair = loop.make_pair();
+    const auto piece = loop.piece(0, 1 << 20);
+    const auto post = [&] {
+      return pair.from->post_send({.opcode = SendOpcode::kRdmaWrite,
+                                   .pieces = {&piece, 1},
+                                   .remote_address = loop.iova(1 << 20),
+                                   .rkey = loop.key()});
+    };
+    for (int round = 0; round < 20; ++round) {
+      while (post() == driver::PostStatus::kOk) {
+      }
+      std::array<std::byte, 2> command{std::byte{0x02}, std::byte{0}};
+      loop.host().write_config(4, command);
+      std::array<std::byte, 2> now{};
+      loop.host().read_config(4, now);  // it has arrived
+      // Other bytes to send, of which none may be received.
+      std::ranges::fill(loop.memory(), static_cast<std::byte>(round + 1));
+      const auto target = loop.memory().subspan(1 << 20);
+      std::ranges::fill(target, std::byte{0xee});
+      std::this_thread::sleep_for(10ms);
+      EXPECT_EQ(std::ranges::count(target, std::byte{0xee}), 1 << 20);
+      command[0] = std::byte{0x06};
+      loop.host().write_config(4, command);
+      std::array<driver::Completion, 256> done;
+      (void)loop.cq().poll(done);
+    }
+  }
   expect_unharmed();
 }
 

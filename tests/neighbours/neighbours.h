@@ -29,13 +29,15 @@ class Neighbours : public ::testing::TestWithParam<bool> {
   bool isolated() const { return GetParam(); }
   std::string socket(Device device) const { return server_.socket(device); }
   std::string hostile() const { return socket(kHostile); }
-  /// The honest clients go on, and the server kept its promises. Ends the honest clients.
-  void expect_unharmed(std::uint64_t turn_max_ns = kTurnMaxNs);
+  /// The honest clients go on, and the server kept its promises, with turns of so many times what
+  /// they may take at most. Ends the honest clients.
+  void expect_unharmed(unsigned times = 1);
 
-  ServedProgram server_{{"connectx,name=hostile,guest=hostile", "connectx,name=honest,guest=honest",
-                         "connectx,name=third", "sdxi,name=hostile_mover,guest=hostile,workers=1",
-                         "sdxi,name=honest_mover,guest=honest,workers=1"},
-                        options()};
+  ServedProgram server_{
+      {"connectx,name=hostile,guest=hostile", "connectx,name=honest,guest=honest",
+       "connectx,name=third", "sdxi,name=hostile_mover,guest=hostile,workers=1,contexts=4096",
+       "sdxi,name=honest_mover,guest=honest,workers=1"},
+      options()};
   Honest honest_{"RDMA", rdma_writes(socket(kHonest), 1)};
   Honest mover_{"SDXI", sdxi_copies(socket(kHonestMover))};
 

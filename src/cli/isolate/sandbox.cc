@@ -73,12 +73,12 @@ util::Result<bool> give_up_files() {
 /// Whatever their arguments are. What opens, executes, or reaches other processes is not here.
 constexpr int kAllowed[] = {
     // Messages, wake-ups and time.
-    SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(recvmsg), SCMP_SYS(recvfrom), SCMP_SYS(sendmsg),
-    SCMP_SYS(sendto), SCMP_SYS(accept4), SCMP_SYS(shutdown), SCMP_SYS(close), SCMP_SYS(poll),
-    SCMP_SYS(ppoll), SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_wait),
-    SCMP_SYS(epoll_pwait), SCMP_SYS(eventfd2), SCMP_SYS(timerfd_create), SCMP_SYS(timerfd_settime),
-    SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep), SCMP_SYS(nanosleep),
-    SCMP_SYS(restart_syscall),
+    SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(writev), SCMP_SYS(recvmsg), SCMP_SYS(recvfrom),
+    SCMP_SYS(sendmsg), SCMP_SYS(sendto), SCMP_SYS(accept4), SCMP_SYS(shutdown), SCMP_SYS(close),
+    SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(epoll_create1), SCMP_SYS(epoll_ctl),
+    SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait), SCMP_SYS(eventfd2), SCMP_SYS(timerfd_create),
+    SCMP_SYS(timerfd_settime), SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep),
+    SCMP_SYS(nanosleep), SCMP_SYS(restart_syscall),
     // Interrupts: vfio_user/event_signal.h.
     SCMP_SYS(io_submit), SCMP_SYS(io_destroy),
     // Memory: the clients', the devices' pages for them, and the heap.

@@ -88,6 +88,15 @@ TEST_F(Sandbox, AnAssertionEndsTheProcessAsAlways) {
   const auto status = status_of([] { ::abort(); });
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) << status;
 }
+TEST_F(Sandbox, TheCLibrarySaysWhyItEndsTheProcess) {
+  const auto status = status_of([] {
+    // What glibc says of a heap that is broken, it says by writev, and then it aborts.
+    auto* volatile block = static_cast<char*>(::malloc(64));
+    auto* volatile inside = block + 16;
+    ::free(inside);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) << status;
+}
 
 }  // namespace
 }  // namespace softhca::cli

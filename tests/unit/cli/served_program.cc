@@ -59,7 +59,7 @@ std::uint64_t longest_of(const nlohmann::json& tree) {
 }  // namespace
 
 ServedProgram::ServedProgram(const std::vector<std::string>& devices,
-                             const std::vector<std::string>& options) {
+                             const std::vector<std::string>& options, int log) {
   auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
   directory_ = name;
@@ -71,10 +71,10 @@ ServedProgram::ServedProgram(const std::vector<std::string>& devices,
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const auto log = (directory_ / "log").string();
+  const auto file = (directory_ / "log").string();
   pid_ = ::fork();
   if (pid_ == 0) {
-    const int out = ::open(log.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+    const int out = log >= 0 ? log : ::open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(out, STDERR_FILENO);
     ::execv(arguments[0], arguments.data());

@@ -14,10 +14,10 @@ namespace softhca::cli {
 
 class ServedProgram {
  public:
-  /// One socket for each device, `socket(i)`; `options`: further words of the command line. Waits
-  /// until it serves or has ended.
+  /// One socket for each device, `socket(i)`; `options`: further words of the command line; `log`:
+  /// where it writes to, or -1 for a file. Waits until it serves or has ended.
   explicit ServedProgram(const std::vector<std::string>& devices,
-                         const std::vector<std::string>& options = {});
+                         const std::vector<std::string>& options = {}, int log = -1);
   ~ServedProgram();
   ServedProgram(const ServedProgram&) = delete;
   ServedProgram& operator=(const ServedProgram&) = delete;

@@ -1,0 +1,102 @@
+// What a guest's program does that goes past its driver: the attacks of tests/guest, each life of
+// the device in a process of its own.
+#include "attacks.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+
+#include "neighbours.h"
+#include "util/log.h"
+
+namespace softhca::neighbours {
+namespace {
+
+class AttackNeighbours : public Neighbours {
+ protected:
+  /// `run` with the hostile guest's NIC for some time, as often as it wants another life. Turns may
+  /// take so many times as long as others.
+  void attack(void (*run)(guest::Life&), unsigned times = 1) {
+    void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(page, MAP_FAILED);
+    auto& tally = *new (page) guest::Tally;
+    std::mt19937_64 random(8);
+    const auto latest = util::monotonic_now() + 30s;
+    while (tally.time() < kTime && util::monotonic_now() < latest) {
+      const auto seed = random();
+      const auto child = ::fork();
+      if (child == 0) live(run, seed, tally);
+      while (::waitpid(child, nullptr, WNOHANG) == 0) {
+        if (util::monotonic_now() > latest) ::kill(child, SIGKILL);
+        std::this_thread::sleep_for(5ms);
+      }
+    }
+    EXPECT_GT(tally.deeds, 0u);
+    ::munmap(page, 4096);
+    // Whatever it has left behind.
+    EXPECT_TRUE(honest_.advances(3, 20s) && mover_.advances(3, 20s));
+    expect_unharmed(times);
+  }
+
+ private:
+  static constexpr util::Duration kTime = 1000ms;
+
+  [[noreturn]] void live(void (*run)(guest::Life&), std::uint64_t seed, guest::Tally& tally) const {
+    util::set_log_level(util::LogLevel::kError);
+    try {
+      guest::Life life(hostile(), "", seed, kTime, tally);
+      run(life);
+    } catch (const std::exception&) {
+    }
+    guest::Life::end();
+  }
+};
+SOFTHCA_WITH_AND_WITHOUT_ISOLATE(AttackNeighbours);
+
+// Finding 8.
+TEST_P(AttackNeighbours, SendQueuesInErrorThatAreFilledWhileTheyAreFlushedHoldNobody) {
+  attack(guest::flush_for_ever);
+}
+
+// Findings 9 and 12.
+TEST_P(AttackNeighbours, RandomCommandsInAllSlotsAreRefusedOrDoneForTheirGuestAlone) {
+  attack(guest::give_random_commands);
+}
+
+// Suspected in the review: up to 32 MiB for each of 30 slots.
+TEST_P(AttackNeighbours, LongOutputsOfCommandsAreWrittenInPieces) {
+  attack(guest::ask_for_long_outputs);
+}
+
+// Finding 10; and what goes with the client is given back in pieces.
+TEST_P(AttackNeighbours, AsManyQueuePairsAndKeysAsThereCanBeGoInPieces) {
+  attack(guest::make_objects_and_go);
+}
+
+TEST_P(AttackNeighbours, TimersOfMicrosecondsLeaveTimeForOthers) {
+  attack(guest::make_timers_expire);
+}
+
+TEST_P(AttackNeighbours, DatagramsThatAreMultipliedAreWorkThatTheirGuestPays) {
+  attack(guest::multiply_datagrams);
+}
+
+// Finding 6: the memory is reached by messages, which its owner hardly ever answers. An access may
+// wait 100 ms for its owner, who sends other messages the while: their receipt is one turn still.
+TEST_P(AttackNeighbours, MemoryThatGoesWhileItIsUsedHoldsNobody) {
+  attack(guest::withdraw_memory, 6);
+}
+
+TEST_P(AttackNeighbours, DoorbellsOfAnyQueueAreThoseOfTheirGuest) { attack(guest::ring_doorbells); }
+
+TEST_P(AttackNeighbours, RandomRegistersAndCommandQueuesElsewhereHarmNobody) {
+  attack(guest::write_registers);
+}
+
+}  // namespace
+}  // namespace softhca::neighbours

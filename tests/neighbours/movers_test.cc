@@ -1,0 +1,88 @@
+// What a guest can do with a data mover.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "cli/served_test.h"
+#include "neighbours.h"
+
+namespace softhca::neighbours {
+namespace {
+
+using cli::Mover;
+using driver::sdxi::Descriptor;
+
+using MoverNeighbours = Neighbours;
+SOFTHCA_WITH_AND_WITHOUT_ISOLATE(MoverNeighbours);
+
+/// Files of memory that this process has open.
+std::set<int> memory_files() {
+  std::set<int> files;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry, gone).string();
+    if (target.starts_with("/memfd:")) files.insert(std::stoi(entry.path().filename()));
+  }
+  return files;
+}
+
+// Finding 13: an update of all contexts while many of them have work.
+TEST_P(MoverNeighbours, UpdatesOfAllContextsAreWorkThatTheirGuestPays) {
+  {
+    Mover hostile(socket(kHostileMover));
+    std::vector<std::unique_ptr<driver::sdxi::Context>> contexts;
+    for (int i = 0; i < 1000; ++i) {
+      auto made = hostile.function->make_context(16);
+      if (!made) break;
+      contexts.push_back(*std::move(made));
+      EXPECT_TRUE(contexts.back()->enqueue({{Descriptor::nop()}}));
+    }
+    EXPECT_GT(contexts.size(), 900u);
+    std::uint64_t updates = 0;
+    for (const auto end = util::monotonic_now() + 2s; util::monotonic_now() < end;) {
+      std::vector<Descriptor> all(
+          4, Descriptor::update_contexts(spec::sdxi::tgt_pcd::UPD_CTL, 0, 4095));
+      must(hostile.function->administer(all));
+      updates += all.size();
+    }
+    EXPECT_GT(updates, 0u);
+  }
+  expect_unharmed();
+}
+
+// Finding 2, in a thread of its own (SDXI workers).
+TEST_P(MoverNeighbours, MemoryThatGoesFromUnderAWorkerEndsItsOwnersSessionAlone) {
+  for (int round = 0; round < 5; ++round) {
+    const auto child = ::fork();
+    if (child == 0) {
+      // Nothing of the parent is used but the path: its threads are not here.
+      try {
+        const auto others = memory_files();
+        Mover hostile(socket(kHostileMover));
+        auto from = hostile.memory(std::byte{1}, 1 << 20), to = hostile.memory({}, 1 << 20);
+        for (int i = 0; i < 200; ++i) {
+          (void)hostile.context->copy({to.iova()}, {from.iova()}, 1 << 20);
+        }
+        for (const int file : memory_files()) {
+          if (!others.contains(file)) (void)!::ftruncate(file, 0);
+        }
+        ::usleep(100'000);
+      } catch (...) {
+      }
+      ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+    EXPECT_TRUE(mover_.advances(3, 20s));
+  }
+  {
+    Mover next(socket(kHostileMover));
+    EXPECT_TRUE(next.copy());
+  }
+  expect_unharmed();
+}
+
+}  // namespace
+}  // namespace softhca::neighbours
