@@ -49,7 +49,7 @@ enum class Action : std::uint8_t {
   kCommand,    ///< command, flags, length (2), payload: sent with a right header
   kReply,      ///< the same as the reply to the message with the next id
   kUnhandled,  ///< as kReply, but left in the socket until something else comes
-  kVersion,    ///< a good VERSION
+  kVersion,    ///< a good VERSION, and the function may do DMA
   kRun,        ///< the functions run
   kShrink,     ///< pages (1): the length of the file that is shared from now on
   kLeave,      ///< the client goes; its next record is a new one's
@@ -283,6 +283,11 @@ class HostileClient {
         break;
       case Action::kVersion:
         send(version(1), {});
+        // Memory Space and Bus Master Enable, at 4 of config space.
+        send(message(2, protocol::Command::kRegionWrite,
+                     bytes_of(protocol::RegionAccess{.offset = 4, .region = 7, .count = 2}) +
+                         bytes_of(std::uint16_t{6})),
+             {});
         break;
       case Action::kRun:
         break;
