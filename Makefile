@@ -10,12 +10,14 @@ PACKAGES  = $(shell sed 's/\#.*//' packages.txt guest/packages.txt)
 FUZZ_SECONDS ?= 900
 COUNT    ?= 1000000
 SEED     ?= 2022
+KILLS    ?= 10000
+RESTARTS ?= 100
 # Suites of many seeds, and hostile clients at a real server: for make test, since make check is to end in a minute.
-LONG_TESTS = ^neighbours\.|RcSoak|ImpairedWire
+LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca check test test-unit test-guest mutants demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca check test test-unit test-guest mutants soak demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -54,6 +56,9 @@ test-guest: build ## the tests that boot a Debian guest
 
 mutants: ## plants the bugs of tests/mutations one by one: a test must notice each (ONLY=word)
 	@tests/mutations/run $(if $(ONLY),--only $(ONLY),)
+
+soak: build ## KILLS (10000) clients and RESTARTS (100) servers that are killed, without and with --isolate (SEED)
+	@SOAK_KILLS=$(KILLS) SOAK_RESTARTS=$(RESTARTS) SOAK_SEED=$(SEED) $(BUILD)/tests/soak_test
 
 demo: ## from a bare machine to ib_read_bw between two devices, with a capture
 	@tools/demo

@@ -59,22 +59,28 @@ std::uint64_t longest_of(const nlohmann::json& tree) {
 }  // namespace
 
 ServedProgram::ServedProgram(const std::vector<std::string>& devices,
-                             const std::vector<std::string>& options, int log) {
+                             const std::vector<std::string>& options, int log)
+    : output_(log) {
   auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
   directory_ = name;
-  std::vector<std::string> words = {SOFTHCA_PROGRAM, "serve", "--control", control()};
+  words_ = {SOFTHCA_PROGRAM, "serve", "--control", control()};
   for (std::size_t i = 0; i != devices.size(); ++i) {
-    words.insert(words.end(), {"--device=" + devices[i], "--socket=" + socket(i)});
+    words_.insert(words_.end(), {"--device=" + devices[i], "--socket=" + socket(i)});
   }
-  words.insert(words.end(), options.begin(), options.end());
+  words_.insert(words_.end(), options.begin(), options.end());
+  start();
+}
+
+void ServedProgram::start() {
   std::vector<char*> arguments;
-  for (auto& word : words) arguments.push_back(word.data());
+  for (auto& word : words_) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   const auto file = (directory_ / "log").string();
   pid_ = ::fork();
   if (pid_ == 0) {
-    const int out = log >= 0 ? log : ::open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
+    const int out =
+        output_ >= 0 ? output_ : ::open(file.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(out, STDERR_FILENO);
     ::execv(arguments[0], arguments.data());
@@ -112,6 +118,18 @@ void ServedProgram::stop() {
 bool ServedProgram::alive() {
   if (pid_ > 0 && ::waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = 0;
   return pid_ > 0;
+}
+
+void ServedProgram::kill_and_restart() {
+  const auto all = pids();
+  ::kill(pid_, SIGKILL);
+  (void)wait_end();
+  // Its processes end with it, but a moment later, and listen until then.
+  for (const auto pid : all) {
+    EXPECT_TRUE(
+        wait_for(20s, [pid] { return entries_of("/proc/" + std::to_string(pid) + "/fd") == 0; }));
+  }
+  start();
 }
 
 int ServedProgram::wait_end() {

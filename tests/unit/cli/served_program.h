@@ -24,6 +24,8 @@ class ServedProgram {
 
   /// Ends it by SIGTERM, and expects that it obeys within seconds, with exit status 0.
   void stop();
+  /// Ends it by SIGKILL, and starts it anew with the same words.
+  void kill_and_restart();
   /// It has ended by itself, or did not come up: the status of wait(2).
   int wait_end();
 
@@ -56,10 +58,13 @@ class ServedProgram {
   std::uint64_t longest_turn_ns() const;
 
  private:
+  void start();
   std::vector<pid_t> pids() const;
 
   std::filesystem::path directory_;
-  pid_t pid_ = -1;  ///< 0: it has ended
+  const int output_;                ///< -1: the file "log"
+  std::vector<std::string> words_;  ///< of the command line
+  pid_t pid_ = -1;                  ///< 0: it has ended
   int status_ = 0;
 };
 
