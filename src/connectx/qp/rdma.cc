@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "connectx/base/timestamp.h"
@@ -318,9 +319,14 @@ QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
       .xrc_domain = rdma::XrcDomain(context.get(QueuePair::Qpc::xrcd)),
       .block_multicast_loopback = context.get(QueuePair::Qpc::block_lb_mc) != 0,
       .counters = parts_.resources.q_counter(counters)};
-  auto& rdma_qp = transport_.create_qp(qp->qpn(), *QueuePair::transport_type(context),
-                                       qp->attributes(), options, *qp);
-  qp->bind(rdma_qp, made.atomics);
+  try {
+    qp->bind(transport_.create_qp(qp->qpn(), *QueuePair::transport_type(context), qp->attributes(),
+                                  options, *qp),
+             made.atomics);
+  } catch (const std::bad_alloc&) {
+    queue_pairs_.erase(qp->qpn());  // what is there has its other half in the transport
+    throw;
+  }
   if (qp->service() == QueuePair::Service::QP1) {
     gsi_ = qp->qpn();
     transport_.set_gsi(gsi_);
