@@ -172,7 +172,7 @@ void Device::handle_frame(const wire::Frame& frame) {
     network_port().count_received(frame, Service::kEthernet);
     ethernet().handle_frame(frame, run_time_);
   }
-  charge_arrival();
+  charge_noted();
 }
 
 void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
@@ -183,12 +183,12 @@ void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
   } else if (ethernet().handle_loopback(frame, TransportDomain(domain), run_time_)) {
     network_port().count_looped(frame, Service::kEthernet);
   }
-  charge_arrival();
+  charge_noted();
 }
 
 /// The sender has paid for what a receiver does with a frame; what is beyond that is the
 /// receiver's. Both sides of the device note it in one place.
-void Device::charge_arrival() {
+void Device::charge_noted() {
   auto& keys = memory_keys().table();
   if (!keys.has_work()) return;
   work().charge(keys.take_work());

@@ -83,6 +83,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   bool clear_remains();
   /// Until then `initializing` is set.
   bool has_remains() const { return remains_ != nullptr; }
+  /// Charges what the users of memory keys have noted (rdma::KeyTable::add_work).
+  void charge_noted();
 
  private:
   util::Time run_device(util::Time now) override;
@@ -102,7 +104,6 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void update_eq(UarPage uar, std::uint32_t dword, bool arm);
   void ring_send_doorbell(UarPage uar, std::uint32_t number);
   bool run_send_doorbells();
-  void charge_arrival();
 
   DeviceOptions options_;
   util::Time run_time_;  ///< of the last run()

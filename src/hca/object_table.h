@@ -54,6 +54,8 @@ class ObjectTable {
     --count_;
   }
   std::size_t count() const { return count_; }
+  /// There are as many as there may be.
+  bool full() const { return count_ == max_; }
   /// From now on at most `max` objects. @pre count() <= max
   void set_max(std::uint32_t max) { max_ = max; }
 

@@ -6,6 +6,13 @@
 
 namespace softhca::hca {
 
+namespace {
+
+/// Pages whose host addresses are kept.
+constexpr std::size_t kResolvedAtOnce = 256;
+
+}  // namespace
+
 QueueMemory QueueMemory::over_pages(pcie::DmaSpace& dma, std::vector<pcie::Iova> pages,
                                     unsigned log_page_size, std::uint64_t page_offset,
                                     std::uint64_t size) {
@@ -30,6 +37,9 @@ QueueMemory QueueMemory::over_key(const KeyRange& range, std::uint64_t size) {
 void QueueMemory::resolve() {
   const std::uint64_t page_size = std::uint64_t{1} << log_page_size_;
   generation_ = dma_->generation();
+  contiguous_ = nullptr;
+  // A packet must not cost more for it: each page of a large queue is looked up when it is used.
+  if (pages_.size() > kResolvedAtOnce) return;
   host_.resize(pages_.size());
   bool contiguous = true;
   for (std::size_t i = 0; i < pages_.size(); ++i) {
@@ -47,6 +57,10 @@ std::byte* QueueMemory::find(std::uint64_t offset, std::uint64_t length) {
   const std::uint64_t position = page_offset_ + offset;
   const std::uint64_t in_page = position & ((std::uint64_t{1} << log_page_size_) - 1);
   if (in_page + length > std::uint64_t{1} << log_page_size_) return nullptr;
+  if (host_.empty()) {
+    const auto at = pages_[position >> log_page_size_] + in_page;
+    return dma_->translate(at, length, pcie::DmaAccess::kReadWrite);
+  }
   std::byte* page = host_[position >> log_page_size_];
   return page == nullptr ? nullptr : page + in_page;
 }

@@ -69,7 +69,8 @@ class QueueMemory {
   std::uint64_t generation_ = 0;     ///< of the host addresses
   std::uint64_t size_ = 0;
   std::vector<pcie::Iova> pages_;
-  std::vector<std::byte*> host_;  ///< of each page, null where remote or unmapped
+  /// Of each page, null where remote or unmapped. Empty if there are too many to keep.
+  std::vector<std::byte*> host_;
   std::uint64_t page_offset_ = 0;
   unsigned log_page_size_ = 12;
   std::optional<KeyRange> key_;

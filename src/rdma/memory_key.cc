@@ -13,7 +13,7 @@ MemoryKey::MemoryKey(Attributes attributes) : attributes_(std::move(attributes))
   const auto& access = attributes_.page_access;
   const auto page_size = std::uint64_t{1} << attributes_.log_page_size;
   skip_ = attributes_.page_offset.value_or(attributes_.start & (page_size - 1));
-  pages_differ_ = !access.empty();
+  pages_differ_ = attributes_.pages_differ || !access.empty();
   for (std::size_t i = 0; pieces.empty() && i < pages.size(); ++i) {
     append_page(pages[i], access.empty() ? 0xFF : access[i]);
   }
@@ -26,6 +26,15 @@ void MemoryKey::append_page(pcie::Iova page, std::uint8_t access) {
   skip_ -= skip;
   if (skip == page_size) return;
   extents_.append(page + skip, page_size - skip, access);
+}
+
+bool MemoryKey::shrink(util::WorkBudget& work) {
+  while (extents_.size() > ExtentList::kChunk) {
+    if (work.spent()) return false;
+    extents_.drop_chunk();
+    work.charge(ExtentList::kChunk * kExtentWork);
+  }
+  return true;
 }
 
 void MemoryKey::append_piece(const Sge& piece) {
@@ -74,25 +83,14 @@ MemoryKey& KeyTable::insert(std::unique_ptr<MemoryKey> key) {
   return *keys_[index];
 }
 
-bool KeyTable::shrink(std::uint32_t index, util::WorkBudget& work) {
-  auto& key = *keys_[index];
-  while (key.extents_.size() > ExtentList::kChunk) {
-    if (work.spent()) return false;
-    key.extents_.drop_chunk();
-    work.charge(ExtentList::kChunk * kExtentWork);
-  }
-  return true;
-}
-
 bool KeyTable::dismantle(util::WorkBudget& work) {
   for (; !keys_.empty(); keys_.pop_back()) {
     if (work.spent()) return false;
     work.charge(1);
     const auto& key = keys_.back();
     if (key == nullptr) continue;
-    if (!shrink(static_cast<std::uint32_t>(keys_.size()) - 1, work)) return false;
-    const auto pieces = key->indirect_ends_.size();
-    work.charge(kKeyWork + static_cast<std::int64_t>(pieces) * kExtentWork);
+    if (!key->shrink(work)) return false;
+    work.charge(key->destroy_work());
   }
   return true;
 }
@@ -147,7 +145,7 @@ KeyCheck KeyTable::check(MKey key, const KeyUser& user, std::uint64_t address, s
     // Its owner chooses how many pages a message has.
     std::uint64_t looked_at = 0;
     const bool granted = found->pages_grant(address - found->base(), length, access, looked_at);
-    work_ += static_cast<std::int64_t>(looked_at) * kExtentWork;
+    work_ += static_cast<std::int64_t>(looked_at) * MemoryKey::kExtentWork;
     if (!granted) return refused(Reason::kKeyRights);
   }
   return {found, Reason::kNone};

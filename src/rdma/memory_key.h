@@ -82,6 +82,8 @@ class MemoryKey {
     unsigned log_page_size = 12;
     /// What each page grants of the rights above (Access bits). Empty: all of them.
     std::vector<std::uint8_t> page_access;
+    /// Pages that are appended grant less than the key.
+    bool pages_differ = false;
     /// Where in the first page `start` lies. Nothing: start mod page size.
     std::optional<std::uint64_t> page_offset;
     /// Not empty: the key is indirect (KLM): its bytes are those of these pieces, one after the
@@ -93,6 +95,13 @@ class MemoryKey {
   explicit MemoryKey(Attributes attributes);
   /// The next page, of 2^log_page_size bytes, and what it grants, in a key that has only such.
   void append_page(pcie::Iova page, std::uint8_t access = 0xFF);
+  /// Gives back most of what many pages took, until `work` is spent, before the key goes. True: the
+  /// rest goes at once. Nobody may use the key from then on.
+  bool shrink(util::WorkBudget& work);
+  /// What it costs to destroy the key then.
+  std::int64_t destroy_work() const {
+    return kDestroyWork + static_cast<std::int64_t>(indirect_ends_.size()) * kExtentWork;
+  }
   /// The next piece of an indirect key, which has only such. @pre piece.length != 0
   void append_piece(const Sge& piece);
 
@@ -101,6 +110,8 @@ class MemoryKey {
   MKey key() const { return attributes_.key; }
   bool is_free() const { return attributes_.free; }
 
+  /// Before it is in a table.
+  void set_key(MKey key) { attributes_.key = key; }
   void set_free(bool free) {
     attributes_.free = free;
     update_plain();
@@ -108,6 +119,8 @@ class MemoryKey {
 
  private:
   friend class KeyTable;
+  static constexpr std::int64_t kDestroyWork = 200;
+  static constexpr std::int64_t kExtentWork = 2;
 
   /// The virtual address of offset 0.
   std::uint64_t base() const { return attributes_.whole_space ? 0 : attributes_.start; }
@@ -233,9 +246,8 @@ class KeyTable {
   /// So much that others should have their turn before the next packet.
   bool strained() const { return work_ >= kStrain; }
 
-  /// Makes the key with this index smaller before it goes, as far as `work` allows. True: what is
-  /// left of it goes at once.
-  bool shrink(std::uint32_t index, util::WorkBudget& work);
+  /// The key with this index leaves the table. @pre there is one
+  std::unique_ptr<MemoryKey> take(std::uint32_t index) { return std::move(keys_[index]); }
   /// Destroys keys, until `work` is spent, when all of the table goes. True: none is left.
   bool dismantle(util::WorkBudget& work);
 
@@ -243,8 +255,6 @@ class KeyTable {
   static constexpr unsigned kIndirectDepthMax = 3;
   static constexpr std::int64_t kStrain = 50'000;
   static constexpr std::int64_t kPieceWork = 25;
-  static constexpr std::int64_t kExtentWork = 2;
-  static constexpr std::int64_t kKeyWork = 200;
 
   template <class Visit>
   bool walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length, pcie::DmaAccess access,

@@ -7,9 +7,11 @@
 #include <string_view>
 #include <tl/expected.hpp>
 
+#include "connectx/command/command_input.h"
 #include "hca/refusal.h"
 #include "spec/connectx/opcodes.h"
 #include "util/field.h"
+#include "util/work_budget.h"
 
 namespace softhca::connectx {
 
@@ -29,6 +31,13 @@ struct Command {
   std::uint16_t uid;
   std::span<const std::byte> in;
   std::span<std::byte> out;
+  /// All of the input, of which `in` is the beginning.
+  const CommandInput& all;
+  /// What the command costs besides its messages, and how much of it there is time for.
+  util::WorkBudget& work;
+  /// Set by a handler whose work was cut: it is called again in a later turn, and no other command
+  /// before that. What it returns does not count.
+  bool& unfinished;
 
   template <class Layout>
   util::View<Layout> input() const {

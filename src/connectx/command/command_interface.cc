@@ -18,9 +18,9 @@ using spec::connectx::event_type;
 using InputHeader = spec::connectx::command_input_header;
 using OutputHeader = spec::connectx::command_output_header;
 
-/// What a command costs (util::WorkBudget), besides the bytes of its input and output.
+/// What a command costs (util::WorkBudget), besides the blocks of its input and output, and what
+/// its handler charges.
 constexpr std::int64_t kCommandWork = 3000;
-constexpr std::int64_t kBytesPerUnit = 2;
 
 }  // namespace
 
@@ -61,6 +61,7 @@ void CommandInterface::apply_new_queue() {
                        init_segment_.queue_address());
   new_queue_ = false;
   quiesce_ = false;
+  current_.reset();
   // A driver that never said goodbye (crash, kexec) left its objects behind.
   device_.forget_driver();
 }
@@ -70,51 +71,96 @@ bool CommandInterface::run(util::WorkBudget& work) {
   if (quiesce_) {
     // Fast teardown, or a driver that gave up: nothing may touch host memory from here on.
     quiesce_ = false;
+    current_.reset();
     device_.drop_objects();
   }
-  if (!device_.clear_remains()) return true;
-  unsigned done = 0;
-  while (done < posted_count_ && !work.spent() && device_.clear_remains()) {
-    const unsigned slot = posted_[done++];
-    posted_mask_ &= ~(1u << slot);
-    execute_slot(slot);
-    work.charge(kCommandWork + static_cast<std::int64_t>(mailbox_.size()) / kBytesPerUnit);
+  // What a long command took goes, and what it destroyed, before the next one is looked at.
+  while (device_.clear_remains() && (current_ || mailbox_.release(work))) {
+    if (!current_ && posted_count_ == 0) return false;
+    if (work.spent()) break;
+    if (!current_) {
+      work.charge(kCommandWork);
+      take_slot();
+      continue;
+    }
+    if (!go_on(work)) break;
+    current_.reset();
+    device_.charge_noted();
   }
-  std::copy(posted_.begin() + done, posted_.begin() + posted_count_, posted_.begin());
-  posted_count_ -= done;
-  return posted_count_ != 0 || device_.has_remains();
+  return true;
 }
 
-void CommandInterface::execute_slot(unsigned slot) {
-  util::Struct<QueueEntry> entry;
-  if (!init_segment_.has_queue() || !device_.dma().read(slot_address(slot), entry.bytes())) {
+/// The slot becomes the current command, if it holds one.
+void CommandInterface::take_slot() {
+  const unsigned slot = posted_[0];
+  std::copy(posted_.begin() + 1, posted_.begin() + posted_count_, posted_.begin());
+  --posted_count_;
+  posted_mask_ &= ~(1u << slot);
+
+  auto& taken = current_.emplace();
+  taken.slot = slot;
+  const auto bytes = taken.entry.bytes();
+  if (!init_segment_.has_queue() || !device_.dma().read(slot_address(slot), bytes)) {
     device_.notes().warn("command slot {} is not readable at {:#x}", slot, slot_address(slot));
-    return;
+    return current_.reset();
   }
-  if (entry.get(QueueEntry::ownership) == 0) {
+  if (taken.entry.get(QueueEntry::ownership) == 0) {
     device_.notes().debug("doorbell for slot {}, which software owns", slot);
-    return;
+    return current_.reset();
   }
+  taken.eqn = device_.event_queues().mapped(event_type::COMMAND_COMPLETION);
+  if (const auto status = mailbox_.start(taken.entry); status != DeliveryStatus::OK) {
+    finish(status);
+    current_.reset();
+  }
+}
+
+/// False if the command needs another turn.
+bool CommandInterface::go_on(util::WorkBudget& work) {
+  auto& current = *current_;
+  if (current.stage == CommandUnderWay::Stage::kReceive) {
+    const auto status = mailbox_.receive(work);
+    if (!status) return false;
+    if (*status != DeliveryStatus::OK) {
+      finish(*status);
+      return true;
+    }
+    current.stage = CommandUnderWay::Stage::kExecute;
+  }
+  if (current.stage == CommandUnderWay::Stage::kExecute) {
+    if (!dispatch(work)) return false;
+    current.stage = CommandUnderWay::Stage::kSend;
+  }
+  const auto sent = mailbox_.send(current.entry, work);
+  if (!sent) return false;
+  finish(*sent);
+  return true;
+}
+
+void CommandInterface::finish(DeliveryStatus status) {
+  auto& current = *current_;
+  complete(current, status);
   // PRM 12.6: no event tells the end of the command that creates or destroys the EQ of such events.
   const auto eqn = device_.event_queues().mapped(event_type::COMMAND_COMPLETION);
-  auto status = mailbox_.receive(entry);
-  if (status == DeliveryStatus::OK) {
-    dispatch();
-    status = mailbox_.send(entry);
-  }
-  complete(slot, entry, status);
-  if (eqn && eqn == device_.event_queues().mapped(event_type::COMMAND_COMPLETION)) post_event(slot);
+  if (current.eqn && current.eqn == eqn) post_event(current.slot);
 }
 
-void CommandInterface::dispatch() {
-  const util::View<InputHeader> header(mailbox_.input());
+/// False if the command needs another turn.
+bool CommandInterface::dispatch(util::WorkBudget& work) {
+  const auto& input = mailbox_.input();
+  const util::View<InputHeader> header(input.whole());
+  bool unfinished = false;
   const Command command{.opcode = static_cast<std::uint16_t>(header.get(InputHeader::opcode)),
                         .op_mod = static_cast<std::uint16_t>(header.get(InputHeader::op_mod)),
                         .uid = static_cast<std::uint16_t>(header.get(InputHeader::uid)),
-                        .in = mailbox_.input(),
-                        .out = mailbox_.output()};
+                        .in = input.whole(),
+                        .out = mailbox_.output(),
+                        .all = input,
+                        .work = work,
+                        .unfinished = unfinished};
   const auto* spec = find_command(command.opcode);
   const auto result = execute(spec, command);
+  if (unfinished) return false;
   if (spec == nullptr) {
     ++unknown_opcodes_;
   } else {
@@ -123,13 +169,14 @@ void CommandInterface::dispatch() {
   }
   if (result) {
     device_.notes().debug("{} (op_mod {:#x}) done", spec->name(), command.op_mod);
-    return;
+    return true;
   }
   std::fill(command.out.begin(), command.out.end(), std::byte{0});
   const util::MutableView<OutputHeader> out(command.out);
   out.set(OutputHeader::status, static_cast<std::uint8_t>(result.error().status));
   out.set(OutputHeader::syndrome, result.error().syndrome);
   report(spec, command, result.error());
+  return true;
 }
 
 CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& command) {
@@ -154,8 +201,9 @@ CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& 
   return spec->handler(device_, command);
 }
 
-void CommandInterface::complete(unsigned slot, util::MutableView<QueueEntry> entry,
-                                DeliveryStatus status) {
+void CommandInterface::complete(CommandUnderWay& current, DeliveryStatus status) {
+  const auto slot = current.slot;
+  const util::MutableView<QueueEntry> entry = current.entry;
   if (status != DeliveryStatus::OK) {
     ++undelivered_;
     device_.notes().warn("command in slot {} not delivered: {} ({:#04x}, PRM Table 96)", slot,

@@ -10,9 +10,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "connectx/base/numbers.h"
 #include "connectx/command/command.h"
 #include "connectx/command/command_mailbox.h"
 #include "connectx/command/command_table.h"
@@ -22,6 +24,15 @@
 namespace softhca::connectx {
 
 class Device;
+
+/// The command that is under way: a long one takes several turns.
+struct CommandUnderWay {
+  unsigned slot = 0;
+  util::Struct<QueueEntry> entry;
+  /// Who gets the completion event: the EQ must have been there before.
+  std::optional<Eqn> eqn;
+  enum class Stage : std::uint8_t { kReceive, kExecute, kSend } stage = Stage::kReceive;
+};
 
 class CommandInterface {
  public:
@@ -53,10 +64,12 @@ class CommandInterface {
 
  private:
   void apply_new_queue();
-  void execute_slot(unsigned slot);
-  void dispatch();
+  void take_slot();
+  bool go_on(util::WorkBudget& work);
+  bool dispatch(util::WorkBudget& work);
+  void finish(DeliveryStatus status);
   CommandResult execute(const CommandSpec* spec, const Command& command);
-  void complete(unsigned slot, util::MutableView<QueueEntry> entry, DeliveryStatus status);
+  void complete(CommandUnderWay& current, DeliveryStatus status);
   void post_event(unsigned slot);
   void report(const CommandSpec* spec, const Command& command, const Refusal& refusal);
   pcie::Iova slot_address(unsigned slot) const;
@@ -64,6 +77,7 @@ class CommandInterface {
   Device& device_;
   InitSegment init_segment_;
   CommandMailbox mailbox_;
+  std::optional<CommandUnderWay> current_;
   HcaState state_ = HcaState::kDisabled;
   std::uint16_t issi_ = 0;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "util/endian.h"
 
@@ -13,8 +14,10 @@ using Block = spec::connectx::command_mailbox_block;
 constexpr std::size_t kBlockData = Block::mailbox_data.kSize;
 /// The part behind the data that ctrl_signature covers.
 constexpr std::size_t kControlAt = kBlockData;
-/// Kept between commands; larger messages are rare and give their memory back.
-constexpr std::size_t kKeptCapacity = 64 << 10;
+/// Kept between commands; larger outputs are rare and give their memory back.
+constexpr std::size_t kKeptOutput = 64 << 10;
+/// To read, to check or to write a block (util::WorkBudget).
+constexpr std::int64_t kBlockWork = 250;
 
 /// Next pointer, number and token: what must be right in every block of a chain.
 struct BlockControl {
@@ -41,20 +44,26 @@ std::size_t blocks_for(std::size_t length) {
   return (rest + kBlockData - 1) / kBlockData;
 }
 
-void release_if_large(std::vector<std::byte>& buffer) {
-  if (buffer.capacity() > kKeptCapacity) std::vector<std::byte>().swap(buffer);
-}
-
 }  // namespace
 
 std::uint8_t command_signature(std::span<const std::byte> bytes) {
+  std::uint64_t words = 0;
+  for (; bytes.size() >= sizeof words; bytes = bytes.subspan(sizeof words)) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    words ^= word;
+  }
   auto sum = std::byte{0};
   for (const auto byte : bytes) sum ^= byte;
+  for (const auto byte : std::as_bytes(std::span(&words, 1))) sum ^= byte;
   return std::to_integer<std::uint8_t>(~sum);
 }
 
-DeliveryStatus CommandMailbox::receive(util::View<QueueEntry> entry) {
-  size_ = 0;
+CommandMailbox::Walk CommandMailbox::walk_of(pcie::Iova first, std::size_t length) {
+  return {.at = first, .blocks = blocks_for(length)};
+}
+
+DeliveryStatus CommandMailbox::start(util::View<QueueEntry> entry) {
   // PRM Table 96: "0x10 - bad command type".
   constexpr std::uint32_t kPciTransport = 7;
   if (entry.get(QueueEntry::type) != kPciTransport) return DeliveryStatus::BAD_COMMAND_DESCRIPTOR;
@@ -66,60 +75,70 @@ DeliveryStatus CommandMailbox::receive(util::View<QueueEntry> entry) {
   if (output_length < kMinLength || output_length > kMaxOutputLength) {
     return DeliveryStatus::OUTPUT_LEN_ERR;
   }
-  size_ = std::size_t{input_length} + output_length;
-  if (const auto status = read_input(entry); status != DeliveryStatus::OK) return status;
-  return walk_output(entry);
+  token_ = static_cast<std::uint8_t>(entry.get(QueueEntry::token));
+  input_unaligned_ = entry.get(QueueEntry::input_mailbox_pointer_low) != 0;
+  output_unaligned_ = entry.get(QueueEntry::output_mailbox_pointer_low) != 0;
+  input_length_ = input_length;
+  in_ =
+      walk_of(entry.get(QueueEntry::input_mailbox_pointer) << QueueEntry::input_mailbox_pointer.kLo,
+              input_length);
+  out_ = walk_of(entry.get(QueueEntry::output_mailbox_pointer)
+                     << QueueEntry::output_mailbox_pointer.kLo,
+                 output_length);
+  input_.start(input_length);
+  const auto first = entry.get(QueueEntry::command_input_inline_data);
+  input_.append(std::span<const std::byte>(first).first(std::min(input_length_, kInline)));
+  output_length_ = output_length;
+  output_.clear();
+  if (output_.capacity() > kKeptOutput) output_ = {};
+  output_.reserve(output_length);
+  output_.resize(std::min<std::size_t>(output_length, kInline));
+  output_blocks_.clear();
+  sent_ = 0;
+  return DeliveryStatus::OK;
 }
 
-DeliveryStatus CommandMailbox::read_input(util::View<QueueEntry> entry) {
-  const std::size_t length = entry.get(QueueEntry::input_length);
-  const auto token = static_cast<std::uint8_t>(entry.get(QueueEntry::token));
-  const auto first = entry.get(QueueEntry::command_input_inline_data);
-  release_if_large(input_);
-  input_.assign(first.begin(),
-                first.begin() + static_cast<std::ptrdiff_t>(std::min(length, kInline)));
-
-  // Follow the chain only as far as the message goes: the chain may be longer, and what is behind
-  // the message is left from an earlier one. The block number ends a loop.
-  auto at = entry.get(QueueEntry::input_mailbox_pointer) << QueueEntry::input_mailbox_pointer.kLo;
-  std::array<std::byte, Block::kSize> block{};
-  for (std::size_t number = 0; number < blocks_for(length); ++number) {
-    if (number == 0 && entry.get(QueueEntry::input_mailbox_pointer_low) != 0) {
-      return DeliveryStatus::BAD_INPUT_POINTER;
-    }
-    if (at == 0 || !dma_.read(at, block)) return DeliveryStatus::BAD_INPUT_POINTER;
-    const auto control = control_of(util::View<Block>(block));
-    if (const auto status = check(control, number, token); status != DeliveryStatus::OK) {
-      return status;
-    }
-    const auto take = std::min(length - input_.size(), kBlockData);
-    input_.insert(input_.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(take));
-    at = control.next;
+std::optional<DeliveryStatus> CommandMailbox::receive(util::WorkBudget& work) {
+  // Follow each chain only as far as the message goes: it may be longer, and what is behind the
+  // message is left from an earlier one. The block number ends a loop.
+  while (!in_.done() || !out_.done()) {
+    if (work.spent()) return std::nullopt;
+    work.charge(kBlockWork);
+    const auto status = in_.done() ? pass_block() : read_block();
+    if (status != DeliveryStatus::OK) return status;
   }
   return DeliveryStatus::OK;
 }
 
-DeliveryStatus CommandMailbox::walk_output(util::View<QueueEntry> entry) {
-  const std::size_t length = entry.get(QueueEntry::output_length);
-  const auto token = static_cast<std::uint8_t>(entry.get(QueueEntry::token));
-  output_blocks_.clear();
-  auto at = entry.get(QueueEntry::output_mailbox_pointer) << QueueEntry::output_mailbox_pointer.kLo;
-  std::array<std::byte, Block::kSize> block{};
-  for (std::size_t number = 0; number < blocks_for(length); ++number) {
-    if (number == 0 && entry.get(QueueEntry::output_mailbox_pointer_low) != 0) {
-      return DeliveryStatus::BAD_OUTPUT_POINTER;
-    }
-    const auto tail = std::span(block).subspan(kControlAt);
-    if (at == 0 || !dma_.read(at + kControlAt, tail)) return DeliveryStatus::BAD_OUTPUT_POINTER;
-    const auto control = control_of(util::View<Block>(block));
-    if (const auto status = check(control, number, token); status != DeliveryStatus::OK) {
-      return status;
-    }
-    output_blocks_.push_back(at);
-    at = control.next;
+DeliveryStatus CommandMailbox::read_block() {
+  if (in_.number == 0 && input_unaligned_) return DeliveryStatus::BAD_INPUT_POINTER;
+  std::array<std::byte, Block::kSize> block;
+  if (in_.at == 0 || !dma_.read(in_.at, block)) return DeliveryStatus::BAD_INPUT_POINTER;
+  const auto control = control_of(util::View<Block>(block));
+  if (const auto status = check(control, in_.number, token_); status != DeliveryStatus::OK) {
+    return status;
   }
-  release_if_large(output_);
-  output_.assign(length, std::byte{0});
+  input_.append(std::span(block).first(std::min(input_length_ - input_.size(), kBlockData)));
+  ++in_.number;
+  in_.at = control.next;
+  return DeliveryStatus::OK;
+}
+
+DeliveryStatus CommandMailbox::pass_block() {
+  if (out_.number == 0 && output_unaligned_) return DeliveryStatus::BAD_OUTPUT_POINTER;
+  std::array<std::byte, Block::kSize> block{};
+  const auto tail = std::span(block).subspan(kControlAt);
+  if (out_.at == 0 || !dma_.read(out_.at + kControlAt, tail)) {
+    return DeliveryStatus::BAD_OUTPUT_POINTER;
+  }
+  const auto control = control_of(util::View<Block>(block));
+  if (const auto status = check(control, out_.number, token_); status != DeliveryStatus::OK) {
+    return status;
+  }
+  output_blocks_.push_back(out_.at);
+  output_.resize(std::min(output_.size() + kBlockData, output_length_));
+  ++out_.number;
+  out_.at = control.next;
   return DeliveryStatus::OK;
 }
 
@@ -137,16 +156,18 @@ bool CommandMailbox::write_block(pcie::Iova at, std::span<const std::byte> data)
   return dma_.write(at, data) && dma_.write(at + Block::kSize - signatures.size(), signatures);
 }
 
-DeliveryStatus CommandMailbox::send(util::MutableView<QueueEntry> entry) {
+std::optional<DeliveryStatus> CommandMailbox::send(util::MutableView<QueueEntry> entry,
+                                                   util::WorkBudget& work) {
   const std::span<const std::byte> output = output_;
   const auto head = output.first(std::min(output.size(), kInline));
   const auto to = entry.sub(QueueEntry::command_output_inline_data);
   std::copy(head.begin(), head.end(), to.begin());
-  auto rest = output.subspan(head.size());
-  for (const auto block : output_blocks_) {
+  for (; sent_ != output_blocks_.size(); ++sent_) {
+    if (work.spent()) return std::nullopt;
+    work.charge(kBlockWork);
+    const auto rest = output.subspan(kInline + sent_ * kBlockData);
     const auto data = rest.first(std::min(rest.size(), kBlockData));
-    if (!write_block(block, data)) return DeliveryStatus::BAD_OUTPUT_POINTER;
-    rest = rest.subspan(data.size());
+    if (!write_block(output_blocks_[sent_], data)) return DeliveryStatus::BAD_OUTPUT_POINTER;
   }
   return DeliveryStatus::OK;
 }

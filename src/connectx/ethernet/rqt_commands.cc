@@ -18,9 +18,13 @@ using namespace spec::connectx;
 
 using Entries = std::vector<Rqt::Entry>;
 
+/// To find an RQ of a list and to use it (util::WorkBudget).
+constexpr std::int64_t kEntryWork = 20;
+
 /// The list behind a context, all of whose RQs exist.
-tl::expected<Entries, Refusal> read_list(Device& device, util::View<rqt_context> context,
-                                         std::uint32_t max_size, std::span<const std::byte> list) {
+tl::expected<Entries, Refusal> read_list(Device& device, const Command& command,
+                                         util::View<rqt_context> context, std::uint32_t max_size,
+                                         std::span<const std::byte> list) {
   const auto size = context.get(rqt_context::rqt_actual_size);
   if (!std::has_single_bit(size)) {
     return refuse(Status::BAD_PARAM, "PRM Table 59", "rqt_actual_size is not a power of two");
@@ -31,6 +35,7 @@ tl::expected<Entries, Refusal> read_list(Device& device, util::View<rqt_context>
   if (list.size() < std::size_t{size} * rqt_context::rq_num_size) {
     return refuse(Status::BAD_INPUT_LEN, "PRM 12.12.1", "the input ends before its RQ list");
   }
+  command.work.charge(size * kEntryWork);
   Entries entries(size);
   for (std::size_t i = 0; i < size; ++i) {
     constexpr std::uint32_t kNumberMask = 0xFFFFFF;
@@ -59,7 +64,7 @@ CommandResult create_rqt(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, "PRM Table 59", "a table of queues other than RQs");
   }
   constexpr auto list_offset = create_rqt_in::rqt_context.kOffset + rqt_context::rq_num_offset;
-  auto entries = read_list(device, context, max_size, command.in_tail(list_offset));
+  auto entries = read_list(device, command, context, max_size, command.in_tail(list_offset));
   if (!entries) return tl::unexpected(entries.error());
   auto reservation = device.ethernet().rqt_entries().reserve(max_size);
   if (!reservation) {
@@ -80,7 +85,7 @@ CommandResult modify_rqt(Device& device, const Command& command) {
   if (rqt == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.12.2", "unknown RQT");
   if (in.get(modify_rqt_in::modify_bitmask).get(rqt_bitmask::rqn_list) == 0) return {};
   constexpr auto list_offset = modify_rqt_in::rqt_context.kOffset + rqt_context::rq_num_offset;
-  auto entries = read_list(device, in.get(modify_rqt_in::rqt_context), rqt->max_size,
+  auto entries = read_list(device, command, in.get(modify_rqt_in::rqt_context), rqt->max_size,
                            command.in_tail(list_offset));
   if (!entries) return tl::unexpected(entries.error());
   rqt->entries = *std::move(entries);

@@ -121,6 +121,7 @@ CommandResult destroy_cq(Device& device, const Command& command) {
   const auto* cq = device.completion_queues().find(cqn);
   if (cq == nullptr) return unknown_cq("PRM 12.7.2");
   if (cq->in_use()) return refuse(Status::BAD_RES_STATE, "PRM 12.7.2", "queues complete to the CQ");
+  command.work.charge(cq->dismantle_work());
   device.completion_queues().destroy(cqn);
   return {};
 }

@@ -95,6 +95,7 @@ CommandResult destroy_eq(Device& device, const Command& command) {
   const auto* eq = device.event_queues().find(eqn);
   if (eq == nullptr) return unknown_eq("PRM 12.6.2");
   if (eq->in_use()) return refuse(Status::BAD_RES_STATE, "PRM 12.6.2", "CQs report to the EQ");
+  command.work.charge(eq->ring().memory().dismantle_work());
   device.event_queues().destroy(eqn);
   return {};
 }

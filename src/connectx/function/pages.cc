@@ -64,7 +64,7 @@ void PageManager::cannot_give(util::Time now) {
 util::Time PageManager::run(util::Time now, EventQueues& event_queues) {
   using spec::connectx::event_type;
   if (!event_queues.mapped(event_type::PAGE_REQUEST)) return util::kNever;
-  if (!requested_regular_) {
+  if (!requested_regular_ && held() + kRegularPages <= kMaxPages) {
     requested_regular_ = true;
     request(kRegularPages);
   }

@@ -24,8 +24,10 @@ class PageManager {
   /// Asked for by event after INIT_HCA, and how many of them are offered back when they came.
   static constexpr std::int32_t kRegularPages = 16;
   static constexpr std::int32_t kSparePages = 8;
-  /// More than this nobody has been asked for.
-  static constexpr std::size_t kMaxPages = 1u << 16;
+  /// More than this nobody has been asked for, however often a driver has initialized the device.
+  static constexpr std::size_t kMaxPages = 2048;
+  /// To take one or to give it back (util::WorkBudget).
+  static constexpr std::int64_t kPageWork = 100;
 
   std::size_t held() const { return pages_.size(); }
   /// Pages still missing before boot, or before INIT_HCA.

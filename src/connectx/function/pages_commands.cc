@@ -1,5 +1,7 @@
 // QUERY_PAGES and MANAGE_PAGES (PRM 12.3.1, 12.3.2).
 
+#include <algorithm>
+
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/function/pages.h"
@@ -49,11 +51,14 @@ CommandResult manage_pages(Device& device, const Command& command) {
       if (entries > pas.size() / In::pas_size) {
         return refuse(Status::BAD_INPUT_LEN, kSection, "fewer addresses than input_num_entries");
       }
+      command.work.charge(std::min<std::int64_t>(entries, PageManager::kMaxPages) *
+                          PageManager::kPageWork);
       return device.pages().give(pas.first(std::size_t{entries} * In::pas_size));
     }
     case Direction::TAKE: {
       const auto room = command.out.subspan(Out::pas_offset);
       const auto returned = device.pages().take(entries, room);
+      command.work.charge(returned * PageManager::kPageWork);
       command.output<Out>().set(Out::output_num_entries, returned);
       return {};
     }

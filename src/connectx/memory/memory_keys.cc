@@ -1,6 +1,7 @@
 #include "connectx/memory/memory_keys.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "util/endian.h"
@@ -22,6 +23,9 @@ constexpr std::size_t kOctword = 16;
 constexpr std::uint32_t kAnyQpn = 0xFFFFFF;
 constexpr unsigned kLogMaxPage = 48;
 constexpr pcie::Iova kPageMask = 0xFFF;
+/// Entries of a list between two looks at how much work is left, and what one costs.
+constexpr std::uint64_t kReadAtOnce = 1024;
+constexpr std::int64_t kEntryWork = 5;
 
 AccessMode access_mode(util::View<Layout> context) {
   return static_cast<AccessMode>(context.get(Layout::access_mode_4_2)
@@ -66,62 +70,18 @@ std::uint8_t page_rights(util::View<Mtt> mtt) {
   return static_cast<std::uint8_t>(rights);
 }
 
-CommandResult read_mtts(const Limits& limits, util::View<Layout> context,
-                        std::span<const std::byte> translations, bool page_access,
-                        Attributes& attributes) {
-  const auto log_page_size = context.get(Layout::log_page_size);
-  if (log_page_size < limits.log_pg_sz || log_page_size > kLogMaxPage) {
-    return refuse(Status::BAD_PARAM, kCreate, "log_page_size is not between log_pg_sz and 48");
-  }
-  if (attributes.whole_space) {
-    return refuse(Status::BAD_PARAM, kCreate, "length64 with a page list");
-  }
-  const std::uint64_t page_size = 1ull << log_page_size;
-  const auto in_page = attributes.start & (page_size - 1);
-  // In steps that cannot overflow: len is the driver's.
-  const auto pages =
-      (attributes.length >> log_page_size) +
-      ((in_page + (attributes.length & (page_size - 1)) + page_size - 1) >> log_page_size);
-  if (pages > translations.size() / Mtt::kSize) {
-    return refuse(Status::BAD_PARAM, kCreate, "fewer pages than start_addr and len cover");
-  }
-  attributes.log_page_size = log_page_size;
-  attributes.pages.reserve(pages);
-  for (std::uint64_t i = 0; i < pages; ++i) {
-    const auto entry = translations.subspan(i * Mtt::kSize, Mtt::kSize);
-    attributes.pages.push_back(util::load_be64(entry.data()) & ~kPageMask);
-    if (page_access) attributes.page_access.push_back(page_rights(util::View<Mtt>(entry)));
-  }
-  return {};
+AccessMode mode_of(const Command& command) {
+  return access_mode(command.input<Create>().get(Create::mkey_context));
 }
 
-CommandResult read_klms(util::View<Layout> context, std::span<const std::byte> translations,
-                        bool fixed_size, Attributes& attributes) {
-  static_assert(Klm::kSize == kOctword && Ksm::kSize == kOctword);
-  const auto log_size = context.get(Layout::log_page_size);
-  if (fixed_size && log_size > 31) {
-    return refuse(Status::BAD_PARAM, kCreate, "KSM pieces above 2 GiB are not implemented");
-  }
-  if (attributes.whole_space) {
-    return refuse(Status::BAD_PARAM, kCreate, "length64 with a list of keys");
-  }
-  std::uint64_t total = 0;
-  for (std::size_t at = 0; at + kOctword <= translations.size() && total < attributes.length;
-       at += kOctword) {
-    const auto entry = translations.subspan(at, kOctword);
-    const util::View<Klm> klm(entry);
-    const util::View<Ksm> ksm(entry);
-    const auto size = fixed_size ? 1u << log_size : klm.get(Klm::byte_count);
-    if (size == 0) continue;
-    attributes.indirect.push_back(
-        {.address = ksm.get(Ksm::address), .length = size, .lkey = rdma::MKey(ksm.get(Ksm::mkey))});
-    total += size;
-  }
-  if (total < attributes.length) {
-    return refuse(Status::BAD_PARAM, kCreate, "the keys of the list cover less than len");
-  }
-  return {};
+/// Bytes of the list that count, of those that are there.
+std::uint64_t list_size(const Command& command, std::uint64_t octwords) {
+  const auto size = command.all.size();
+  const auto there = size > Create::klm_pas_mtt_offset ? size - Create::klm_pas_mtt_offset : 0;
+  return std::min<std::uint64_t>(there, octwords * kOctword);
 }
+
+bool is_indirect(AccessMode mode) { return mode == AccessMode::KLM || mode == AccessMode::KSM; }
 
 }  // namespace
 
@@ -155,9 +115,37 @@ hca::Use MemoryKeys::use_pd(Context context) {
 }
 
 tl::expected<MKeyIndex, Refusal> MemoryKeys::create(const Command& command) {
+  if (partial_.key == nullptr) {
+    if (auto begun = begin(command); !begun) {
+      partial_ = {};
+      return tl::unexpected(begun.error());
+    }
+  }
+  const auto mode = mode_of(command);
+  while (partial_.read != partial_.entries) {
+    if (command.work.spent()) {
+      command.unfinished = true;
+      return MKeyIndex();
+    }
+    if (is_indirect(mode)) {
+      read_pieces(command, mode == AccessMode::KSM);
+    } else {
+      read_pages(command, command.input<Create>().get(Create::pg_access) != 0);
+    }
+  }
+  if (is_indirect(mode) && !partial_.key->is_free() &&
+      partial_.covered < partial_.key->attributes().length) {
+    partial_ = {};
+    return refuse(Status::BAD_PARAM, kCreate, "the keys of the list cover less than len");
+  }
+  return finish(command);
+}
+
+/// All checks but of what the list says, and the key without it.
+CommandResult MemoryKeys::begin(const Command& command) {
   const auto in = command.input<Create>();
   const auto context = in.get(Create::mkey_context);
-  if (auto result = check(context); !result) return tl::unexpected(result.error());
+  if (auto result = check(context); !result) return result;
   const bool page_access = in.get(Create::pg_access) != 0;
   if (in.get(Create::mkey_umem_valid) != 0) {
     return refuse(Status::BAD_PARAM, kCreate, "UMEM objects are not implemented");
@@ -173,38 +161,117 @@ tl::expected<MKeyIndex, Refusal> MemoryKeys::create(const Command& command) {
   if (octwords > context.get(Layout::translations_octword_size)) {
     return refuse(Status::BAD_PARAM, kCreate, "more translations than translations_octword_size");
   }
-  const auto tail = command.in_tail(Create::klm_pas_mtt_offset);
-  // The last octword of an odd number of pages may be half there.
-  const auto translations = tail.first(std::min<std::uint64_t>(tail.size(), octwords * kOctword));
-
   auto attributes = base_attributes(context);
+  attributes.log_page_size = context.get(Layout::log_page_size);
+  attributes.pages_differ = page_access;
+  const bool free = attributes.free;
+  partial_ = {};
+  partial_.key = std::make_unique<rdma::MemoryKey>(std::move(attributes));
   CommandResult result;
-  if (attributes.free) {
+  if (free) {
     // Nothing to translate until a UMR takes it into use.
   } else if (mode == AccessMode::PA) {
     // Bus address = virtual address.
   } else if (mode == AccessMode::MTT) {
-    result = read_mtts(limits_, context, translations, page_access, attributes);
-  } else if (mode == AccessMode::KLM || mode == AccessMode::KSM) {
-    result = read_klms(context, translations, mode == AccessMode::KSM, attributes);
+    result = check_pages(command, octwords);
+  } else if (is_indirect(mode)) {
+    result = check_pieces(command, octwords);
   } else {
     result = refuse(Status::BAD_PARAM, kCreate, "access_mode is not PA, MTT, KLM or KSM");
   }
-  if (!result) return tl::unexpected(result.error());
-
-  auto reservation =
-      resources_.translations().reserve(attributes.pages.size() + attributes.indirect.size());
+  if (!result) return result;
+  auto reservation = resources_.translations().reserve(partial_.entries);
   if (!reservation) return refuse(Status::NO_RESOURCES, kCreate, "all translations are in use");
+  partial_.translations = *std::move(reservation);
+  if (records_.full()) return refuse(Status::NO_RESOURCES, kCreate, "all MKeys are in use");
+  return {};
+}
+
+CommandResult MemoryKeys::check_pages(const Command& command, std::uint64_t octwords) {
+  const auto& attributes = partial_.key->attributes();
+  const auto log_page_size = attributes.log_page_size;
+  if (log_page_size < limits_.log_pg_sz || log_page_size > kLogMaxPage) {
+    return refuse(Status::BAD_PARAM, kCreate, "log_page_size is not between log_pg_sz and 48");
+  }
+  if (attributes.whole_space) {
+    return refuse(Status::BAD_PARAM, kCreate, "length64 with a page list");
+  }
+  const std::uint64_t page_size = 1ull << log_page_size;
+  const auto in_page = attributes.start & (page_size - 1);
+  // In steps that cannot overflow: len is the driver's.
+  const auto pages =
+      (attributes.length >> log_page_size) +
+      ((in_page + (attributes.length & (page_size - 1)) + page_size - 1) >> log_page_size);
+  // The last octword of an odd number of pages may be half there.
+  if (pages > list_size(command, octwords) / Mtt::kSize) {
+    return refuse(Status::BAD_PARAM, kCreate, "fewer pages than start_addr and len cover");
+  }
+  partial_.entries = pages;
+  return {};
+}
+
+CommandResult MemoryKeys::check_pieces(const Command& command, std::uint64_t octwords) {
+  static_assert(Klm::kSize == kOctword && Ksm::kSize == kOctword);
+  const auto& attributes = partial_.key->attributes();
+  if (mode_of(command) == AccessMode::KSM && attributes.log_page_size > 31) {
+    return refuse(Status::BAD_PARAM, kCreate, "KSM pieces above 2 GiB are not implemented");
+  }
+  if (attributes.whole_space) {
+    return refuse(Status::BAD_PARAM, kCreate, "length64 with a list of keys");
+  }
+  partial_.entries = list_size(command, octwords) / kOctword;
+  return {};
+}
+
+/// Some of them, as many as lie together.
+void MemoryKeys::read_pages(const Command& command, bool page_access) {
+  const auto list = command.all.at(Create::klm_pas_mtt_offset + partial_.read * Mtt::kSize);
+  const auto count = std::min<std::uint64_t>(
+      {list.size() / Mtt::kSize, kReadAtOnce, partial_.entries - partial_.read});
+  for (std::uint64_t i = 0; i != count; ++i) {
+    const auto entry = list.subspan(i * Mtt::kSize, Mtt::kSize);
+    partial_.key->append_page(util::load_be64(entry.data()) & ~kPageMask,
+                              page_access ? page_rights(util::View<Mtt>(entry)) : 0xFF);
+  }
+  partial_.read += count;
+  command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
+}
+
+void MemoryKeys::read_pieces(const Command& command, bool fixed_size) {
+  const auto& attributes = partial_.key->attributes();
+  const auto list = command.all.at(Create::klm_pas_mtt_offset + partial_.read * kOctword);
+  const auto count = std::min<std::uint64_t>(
+      {list.size() / kOctword, kReadAtOnce, partial_.entries - partial_.read});
+  for (std::uint64_t i = 0; i != count && partial_.covered < attributes.length; ++i) {
+    const auto entry = list.subspan(i * kOctword, kOctword);
+    const util::View<Klm> klm(entry);
+    const util::View<Ksm> ksm(entry);
+    const auto size = fixed_size ? 1u << attributes.log_page_size : klm.get(Klm::byte_count);
+    if (size == 0) continue;
+    partial_.key->append_piece(
+        {.address = ksm.get(Ksm::address), .length = size, .lkey = rdma::MKey(ksm.get(Ksm::mkey))});
+    partial_.covered += size;
+  }
+  partial_.read += count;
+  command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
+}
+
+MKeyIndex MemoryKeys::finish(const Command& command) {
+  const auto in = command.input<Create>();
+  const auto context = in.get(Create::mkey_context);
   auto* record = records_.emplace();
-  if (record == nullptr) return refuse(Status::NO_RESOURCES, kCreate, "all MKeys are in use");
-  attributes.key = kShape.key(record->index.value(), context.get(Layout::mkey));
-  table().insert(std::move(attributes));
+  assert(record != nullptr && "there was a place when the command began");
+  partial_.key->set_key(kShape.key(record->index.value(), context.get(Layout::mkey)));
+  table().insert(std::move(partial_.key));
   std::ranges::copy(context.bytes(), record->context.begin());
-  std::copy_n(translations.begin(),
-              std::min(translations.size(), record->first_translations.size()),
+  const auto list = command.in_tail(Create::klm_pas_mtt_offset);
+  const std::uint64_t octwords = in.get(Create::translations_octword_actual_size);
+  std::copy_n(list.begin(),
+              std::min<std::uint64_t>(
+                  {list.size(), octwords * kOctword, record->first_translations.size()}),
               record->first_translations.begin());
-  record->page_access = page_access;
-  record->translations = *std::move(reservation);
+  record->page_access = in.get(Create::pg_access) != 0;
+  record->translations = std::move(partial_.translations);
   record->pd_use = use_pd(context);
   return record->index;
 }
@@ -233,15 +300,24 @@ CommandResult MemoryKeys::query(MKeyIndex index, const Command& command) {
 
 bool MemoryKeys::dismantle(util::WorkBudget& work) {
   constexpr std::int64_t kRecordWork = 150;
+  if (partial_.key != nullptr && !partial_.key->shrink(work)) return false;
+  partial_ = {};
   return table_.dismantle(work) &&
          records_.dismantle(work, [](const Record&) { return kRecordWork; });
 }
 
-CommandResult MemoryKeys::destroy(MKeyIndex index) {
+CommandResult MemoryKeys::destroy(MKeyIndex index, const Command& command) {
   if (records_.find(index) == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.5.3", "unknown MKey");
   }
-  table().erase_index(index.value());
+  // From now on it gives no access.
+  if (partial_.key == nullptr) partial_.key = table().take(index.value());
+  if (!partial_.key->shrink(command.work)) {
+    command.unfinished = true;
+    return {};
+  }
+  command.work.charge(partial_.key->destroy_work());
+  partial_ = {};
   records_.erase(index);
   return {};
 }

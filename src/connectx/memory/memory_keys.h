@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "connectx/base/limits.h"
@@ -36,10 +37,11 @@ class MemoryKeys {
 
   rdma::KeyTable& table() { return table_; }
 
-  /// CREATE_MKEY. The new index.
+  /// CREATE_MKEY. The new index. A long list of translations is read in several turns.
   tl::expected<MKeyIndex, Refusal> create(const Command& command);
   CommandResult query(MKeyIndex index, const Command& command);
-  CommandResult destroy(MKeyIndex index);
+  /// Also in several turns.
+  CommandResult destroy(MKeyIndex index, const Command& command);
   std::size_t count() const { return records_.count(); }
   /// Destroys keys, until `work` is spent, when all of them go. True: none is left.
   bool dismantle(util::WorkBudget& work);
@@ -47,7 +49,8 @@ class MemoryKeys {
   template <class Visit>
   void for_each(Visit&& visit) {
     records_.for_each([&](const Record& record) {
-      visit(std::as_const(*table_.find_index(record.index.value())));
+      const auto* key = table_.find_index(record.index.value());
+      if (key != nullptr) visit(*key);  // else it is on its way out
     });
   }
 
@@ -65,13 +68,29 @@ class MemoryKeys {
     hca::Use pd_use{};
   };
 
+  /// The key that the present command makes or destroys.
+  struct Partial {
+    std::unique_ptr<rdma::MemoryKey> key;
+    util::Budget::Reservation translations;
+    std::uint64_t entries = 0;  ///< of the list that are to be read
+    std::uint64_t read = 0;     ///< of these
+    std::uint64_t covered = 0;  ///< bytes, by the pieces of an indirect key
+  };
+
   CommandResult check(Context context) const;
   hca::Use use_pd(Context context);
+  CommandResult begin(const Command& command);
+  CommandResult check_pages(const Command& command, std::uint64_t octwords);
+  CommandResult check_pieces(const Command& command, std::uint64_t octwords);
+  void read_pages(const Command& command, bool page_access);
+  void read_pieces(const Command& command, bool fixed_size);
+  MKeyIndex finish(const Command& command);
 
   Resources& resources_;
   const Limits& limits_;
   rdma::KeyTable table_;
   hca::ObjectTable<Record, MKeyIndex> records_;
+  Partial partial_;
 };
 
 }  // namespace softhca::connectx

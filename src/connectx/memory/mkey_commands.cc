@@ -12,6 +12,7 @@ CommandResult create_mkey(Device& device, const Command& command) {
   using Out = spec::connectx::create_mkey_out;
   const auto index = device.memory_keys().create(command);
   if (!index) return tl::unexpected(index.error());
+  if (command.unfinished) return {};
   command.output<Out>().set(Out::mkey_index, index->value());
   return {};
 }
@@ -27,7 +28,7 @@ CommandResult query_mkey(Device& device, const Command& command) {
 
 CommandResult destroy_mkey(Device& device, const Command& command) {
   using In = spec::connectx::destroy_mkey_in;
-  return device.memory_keys().destroy(MKeyIndex(command.input<In>().get(In::mkey_index)));
+  return device.memory_keys().destroy(MKeyIndex(command.input<In>().get(In::mkey_index)), command);
 }
 
 CommandResult query_special_contexts(Device&, const Command& command) {

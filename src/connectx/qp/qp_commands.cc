@@ -120,6 +120,11 @@ CommandResult create_qp(Device& device, const Command& command) {
 CommandResult destroy_qp(Device& device, const Command& command) {
   auto* qp = device.rdma().find_qp(Qpn(command.input<destroy_qp_in>().get(destroy_qp_in::qpn)));
   if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown QPN");
+  if (!device.rdma().transport().leave_groups(qp->rdma_qp(), command.work)) {
+    command.unfinished = true;
+    return {};
+  }
+  command.work.charge(qp->memory().dismantle_work());
   device.rdma().remove_qp(*qp);
   return {};
 }

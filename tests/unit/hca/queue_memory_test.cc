@@ -46,7 +46,11 @@ TEST_F(QueueMemoryTest, PagesThatFollowEachOtherAreOnePiece) {
 }
 
 TEST_F(QueueMemoryTest, MemoryThatGoesIsNoticedAndComesBack) {
-  for (auto queue : {scattered(), pages({kBase, kBase + kPage}, 0, 2 * kPage)}) {
+  // The pages of a large queue are looked up one by one.
+  std::vector<pcie::Iova> many(300, kBase);
+  many[0] = kBase + kPage;
+  for (auto queue : {scattered(), pages({kBase, kBase + kPage}, 0, 2 * kPage),
+                     pages(many, 0, many.size() * kPage)}) {
     EXPECT_NE(queue.at(0, 16), nullptr);
     dma.unmap_all();
     EXPECT_EQ(queue.at(0, 16), nullptr);

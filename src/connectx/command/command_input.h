@@ -1,0 +1,78 @@
+// The input of a command as it was read. A list of pages may make it long.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "util/work_budget.h"
+
+namespace softhca::connectx {
+
+/// Bytes in the order in which they came. What is behind the first kWhole of them lies in pieces,
+/// which are given back one by one: to free tens of megabytes takes milliseconds.
+class CommandInput {
+ public:
+  /// No command but CREATE_MKEY has a list that is longer: the pages of the largest CQ.
+  static constexpr std::size_t kWhole = (1u << 20) + 4096;
+
+  /// For a message of `size` bytes, which are to be appended. @pre release() has returned true
+  void start(std::size_t size) {
+    first_.clear();
+    first_.reserve(std::min(size, kWhole));
+    size_ = 0;
+  }
+  void append(std::span<const std::byte> bytes) {
+    size_ += bytes.size();
+    const auto head = bytes.first(std::min(bytes.size(), kWhole - first_.size()));
+    first_.insert(first_.end(), head.begin(), head.end());
+    for (bytes = bytes.subspan(head.size()); !bytes.empty();) {
+      const auto at = (size_ - bytes.size() - kWhole) % kPiece;
+      if (at == 0) pieces_.push_back(std::make_unique_for_overwrite<Piece>());
+      const auto part = bytes.first(std::min(bytes.size(), kPiece - at));
+      std::ranges::copy(part, pieces_.back()->begin() + static_cast<std::ptrdiff_t>(at));
+      bytes = bytes.subspan(part.size());
+    }
+  }
+  /// Gives back what is too much to keep, until `work` is spent. True: it is done.
+  bool release(util::WorkBudget& work) {
+    for (; !pieces_.empty(); pieces_.pop_back()) {
+      if (work.spent()) return false;
+      work.charge(kPieceWork);
+    }
+    if (first_.capacity() > kKept) {
+      work.charge(static_cast<std::int64_t>(first_.capacity() / kBytesPerUnit));
+      first_ = {};
+    }
+    return true;
+  }
+
+  std::size_t size() const { return size_; }
+  /// All of it, but of a long one only the first kWhole bytes.
+  std::span<const std::byte> whole() const { return first_; }
+  /// The bytes from `offset` on, as many as lie together.
+  std::span<const std::byte> at(std::size_t offset) const {
+    if (offset >= size_) return {};
+    if (offset < first_.size()) return std::span(first_).subspan(offset);
+    const auto behind = offset - kWhole;
+    const auto piece =
+        std::span<const std::byte>(*pieces_[behind / kPiece]).subspan(behind % kPiece);
+    return piece.first(std::min(piece.size(), size_ - offset));
+  }
+
+ private:
+  static constexpr std::size_t kPiece = 64 << 10;
+  static constexpr std::size_t kKept = 64 << 10;
+  static constexpr std::int64_t kPieceWork = 6000;
+  static constexpr std::size_t kBytesPerUnit = 16;
+  using Piece = std::array<std::byte, kPiece>;
+
+  std::size_t size_ = 0;
+  std::vector<std::byte> first_;
+  std::vector<std::unique_ptr<Piece>> pieces_;
+};
+
+}  // namespace softhca::connectx
