@@ -114,7 +114,7 @@ void Requester::give_back() {
 
 void Requester::drop_ring() {
   engine_.keys.add_work(ring_work(ring_.size()));
-  ring_ = {};
+  std::vector<Entry>().swap(ring_);  // `= {}` would keep the memory
   ring_mask_ = 0;
   share_ = {};
 }

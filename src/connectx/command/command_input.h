@@ -45,7 +45,7 @@ class CommandInput {
     }
     if (first_.capacity() > kKept) {
       work.charge(static_cast<std::int64_t>(first_.capacity() / kBytesPerUnit));
-      first_ = {};
+      std::vector<std::byte>().swap(first_);
     }
     return true;
   }
@@ -67,7 +67,7 @@ class CommandInput {
   static constexpr std::size_t kPiece = 64 << 10;
   static constexpr std::size_t kKept = 64 << 10;
   static constexpr std::int64_t kPieceWork = 6000;
-  static constexpr std::size_t kBytesPerUnit = 16;
+  static constexpr std::size_t kBytesPerUnit = 64;
   using Piece = std::array<std::byte, kPiece>;
 
   std::size_t size_ = 0;

@@ -90,7 +90,7 @@ DeliveryStatus CommandMailbox::start(util::View<QueueEntry> entry) {
   input_.append(std::span<const std::byte>(first).first(std::min(input_length_, kInline)));
   output_length_ = output_length;
   output_.clear();
-  if (output_.capacity() > kKeptOutput) output_ = {};
+  if (output_.capacity() > kKeptOutput) std::vector<std::byte>().swap(output_);
   output_.reserve(output_length);
   output_.resize(std::min<std::size_t>(output_length, kInline));
   output_blocks_.clear();

@@ -360,7 +360,7 @@ TEST_F(CommandInterfaceTest, AGuestCannotFloodTheLogWithWhatItIs) {
 // A command with a large output costs as much as one with a large input, and more.
 TEST_F(CommandInterfaceTest, OneTurnExecutesCommandsOfABoundedSize) {
   host.initialize();
-  constexpr std::size_t kLarge = 3 << 16;
+  constexpr std::size_t kLarge = 5 << 15;
   std::vector<std::byte> nop(8);
   const util::MutableView<s::command_input_header> header(nop);
   header.set(s::command_input_header::opcode, static_cast<std::uint16_t>(Opcode::NOP));
