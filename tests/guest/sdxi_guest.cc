@@ -10,6 +10,7 @@
 //                                           of all that there can be
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -237,9 +238,11 @@ int crowd(const std::string& address, int seconds) {
   const auto memory = must(DmaBuffer::allocate(*host, 2 * kSize), "memory");
   const std::array one{Descriptor::copy({memory.iova(kSize)}, {memory.iova()}, kSize)};
   std::vector<std::unique_ptr<Context>> contexts;
+  // One administers the others.
+  const auto most = std::min<std::size_t>(256, function->capabilities().max_context);
   const auto begin = util::monotonic_now();
   for (const auto end = begin + std::chrono::seconds(seconds);
-       contexts.size() < 256 && (contexts.size() < 8 || util::monotonic_now() < end);) {
+       contexts.size() < most && (contexts.size() < 8 || util::monotonic_now() < end);) {
     contexts.push_back(must(function->make_context(64), "a context"));
     while (contexts.back()->enqueue(one)) {
     }

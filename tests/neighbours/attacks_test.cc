@@ -19,9 +19,8 @@ namespace {
 
 class AttackNeighbours : public Neighbours {
  protected:
-  /// `run` with the hostile guest's NIC for some time, as often as it wants another life. Turns may
-  /// take so many times as long as others.
-  void attack(void (*run)(guest::Life&), unsigned times = 1) {
+  /// `run` with the hostile guest's NIC for some time, as often as it wants another life.
+  void attack(void (*run)(guest::Life&)) {
     void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(page, MAP_FAILED);
     auto& tally = *new (page) guest::Tally;
@@ -40,7 +39,7 @@ class AttackNeighbours : public Neighbours {
     ::munmap(page, 4096);
     // Whatever it has left behind.
     EXPECT_TRUE(honest_.advances(3, 20s) && mover_.advances(3, 20s));
-    expect_unharmed(times);
+    expect_unharmed();
   }
 
  private:
@@ -88,9 +87,7 @@ TEST_P(AttackNeighbours, DatagramsThatAreMultipliedAreWorkThatTheirGuestPays) {
 
 // Finding 6: the memory is reached by messages, which its owner hardly ever answers. An access may
 // wait 100 ms for its owner, who sends other messages the while: their receipt is one turn still.
-TEST_P(AttackNeighbours, MemoryThatGoesWhileItIsUsedHoldsNobody) {
-  attack(guest::withdraw_memory, 6);
-}
+TEST_P(AttackNeighbours, MemoryThatGoesWhileItIsUsedHoldsNobody) { attack(guest::withdraw_memory); }
 
 TEST_P(AttackNeighbours, DoorbellsOfAnyQueueAreThoseOfTheirGuest) { attack(guest::ring_doorbells); }
 

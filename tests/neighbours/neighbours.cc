@@ -1,18 +1,6 @@
 #include "neighbours.h"
 
-#include <stdlib.h>
-
-#include <thread>
-
 namespace softhca::neighbours {
-
-std::uint64_t turn_max_ns() {
-  constexpr unsigned kBusy = 3, kCrowded = 3;
-  double load = 0;
-  const bool busy =
-      ::getloadavg(&load, 1) == 1 && load > kCrowded * std::thread::hardware_concurrency();
-  return busy ? kBusy * kTurnMaxNs : kTurnMaxNs;
-}
 
 std::vector<std::string> Neighbours::options() const {
   std::vector<std::string> out = {"--measure-turns"};
@@ -20,7 +8,7 @@ std::vector<std::string> Neighbours::options() const {
   return out;
 }
 
-void Neighbours::expect_unharmed(unsigned times) {
+void Neighbours::expect_unharmed() {
   EXPECT_TRUE(honest_.advances(3, 20s) && mover_.advances(3, 20s))
       << "an honest client stands still";
   honest_.end();
@@ -34,7 +22,7 @@ void Neighbours::expect_unharmed(unsigned times) {
   std::printf("  longest turn %llu us of a loop's processor time\n",
               static_cast<unsigned long long>(turn / 1000));
   EXPECT_GT(turn, 0u);
-  EXPECT_LE(turn, times * turn_max_ns());
+  EXPECT_LE(turn, kTurnMaxNs);
   const LoopHca next(hostile(), 9, 4096);  // the device serves whoever comes
 }
 

@@ -29,9 +29,8 @@ class Neighbours : public ::testing::TestWithParam<bool> {
   bool isolated() const { return GetParam(); }
   std::string socket(Device device) const { return server_.socket(device); }
   std::string hostile() const { return socket(kHostile); }
-  /// The honest clients go on, and the server kept its promises, with turns of so many times what
-  /// they may take at most. Ends the honest clients.
-  void expect_unharmed(unsigned times = 1);
+  /// The honest clients go on, and the server kept its promises. Ends the honest clients.
+  void expect_unharmed();
 
   ServedProgram server_{
       {"connectx,name=hostile,guest=hostile", "connectx,name=honest,guest=honest",
