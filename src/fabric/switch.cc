@@ -137,6 +137,22 @@ std::int64_t Switch::settle(SwitchPort& port) {
   return work;
 }
 
+/// In line, as every frame passes here, and one that may fail cannot be left by a jump.
+[[gnu::always_inline]] inline void Switch::deliver_to(std::uint32_t port,
+                                                      const wire::Frame& frame) {
+  auto* const receiver = ports_[port]->receiver();
+  if (receiver == nullptr) {
+    ++counters_.dropped_no_receiver;
+    return;
+  }
+  ++counters_.delivered;
+  try {
+    receiver->handle_frame(frame);
+  } catch (const std::bad_alloc&) {
+    if (!receiver->handle_no_memory()) throw;
+  }
+}
+
 void Switch::forward(FrameQueue::Entry& entry) {
   if (entry.port == kPortGone) {
     ++counters_.dropped_port_gone;
@@ -186,20 +202,6 @@ void Switch::flood(FrameQueue::Entry& entry) {
   // By index, for receivers may create and destroy ports; and if the sender goes, its memory does.
   for (std::uint32_t port = 0; port < ports_.size() && entry.port == ingress; ++port) {
     if (port != ingress && ports_[port] != nullptr) deliver_to(port, entry.frame);
-  }
-}
-
-void Switch::deliver_to(std::uint32_t port, const wire::Frame& frame) {
-  auto* const receiver = ports_[port]->receiver();
-  if (receiver == nullptr) {
-    ++counters_.dropped_no_receiver;
-    return;
-  }
-  ++counters_.delivered;
-  try {
-    receiver->handle_frame(frame);
-  } catch (const std::bad_alloc&) {
-    if (!receiver->handle_no_memory()) throw;
   }
 }
 

@@ -130,11 +130,7 @@ void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::IbPa
 Time Engine::run(Time time, util::WorkBudget& work) {
   now = time;
   const auto allowed = work.left();
-  auto left = allowed;
-  while (auto* qp = timers.expired(now, left)) {
-    expire(*qp);
-    left -= kStepWork;
-  }
+  auto left = timers.due(now) ? expire_timers(allowed) : allowed;
   take_released();
   const auto sent = counters.tx_bytes;
   while (auto* qp = ready.pop_front()) {
@@ -173,6 +169,15 @@ void Engine::take_released() {
     unreleased.pop_front();
     mark_ready(*qp);
   }
+}
+
+/// Returns what is left of the work that is allowed.
+std::int64_t Engine::expire_timers(std::int64_t left) {
+  while (auto* qp = timers.expired(now, left)) {
+    expire(*qp);
+    left -= kStepWork;
+  }
+  return left;
 }
 
 void Engine::expire(QueuePair& qp) {

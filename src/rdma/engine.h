@@ -118,6 +118,7 @@ class Engine {
   void take_released();
   unsigned serve(QueuePair& qp, unsigned quota);
   static unsigned steps_for(std::int64_t work);
+  std::int64_t expire_timers(std::int64_t left);
   void expire(QueuePair& qp);
   void report(QueuePair& qp);
 };

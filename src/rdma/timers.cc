@@ -84,6 +84,8 @@ void TimerQueue::settle_first() {
   }
 }
 
+bool TimerQueue::due(Time now) const { return !heap_.empty() && key(heap_.front()) <= now; }
+
 QueuePair* TimerQueue::expired(Time now, std::int64_t& work) {
   for (; work > 0 && !heap_.empty() && key(heap_.front()) <= now; work -= kSettleWork) {
     if (heap_.front()->timers_.next() <= now) return heap_.front();

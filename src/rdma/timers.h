@@ -42,6 +42,8 @@ class TimerQueue {
   /// What it takes to put one place in the queue right (util::WorkBudget).
   static constexpr std::int64_t kSettleWork = 80;
 
+  /// Whether expired() may find one.
+  bool due(util::Time now) const;
   /// The QP whose earliest deadline is at or before `now`; null if there is none, or if more places
   /// have to be put right first than `work` allows, from which each is taken.
   QueuePair* expired(util::Time now, std::int64_t& work);

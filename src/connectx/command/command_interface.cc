@@ -39,6 +39,7 @@ void CommandInterface::read_init_segment(std::uint64_t offset, std::span<std::by
 
 void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const std::byte> in) {
   const auto effects = init_segment_.write(offset, in);
+  due_ = true;
   if (effects.new_queue) {
     // The address alone must not cause DMA: some drivers enable bus mastering after it.
     new_queue_ = true;
@@ -66,7 +67,7 @@ void CommandInterface::apply_new_queue() {
   device_.forget_driver();
 }
 
-bool CommandInterface::run(util::WorkBudget& work) {
+bool CommandInterface::run_due(util::WorkBudget& work) {
   if (new_queue_) apply_new_queue();
   if (quiesce_) {
     // Fast teardown, or a driver that gave up: nothing may touch host memory from here on.
@@ -74,6 +75,12 @@ bool CommandInterface::run(util::WorkBudget& work) {
     current_.reset();
     device_.drop_objects();
   }
+  due_ = go_on_with_all(work);
+  return due_;
+}
+
+/// False: there is nothing left.
+bool CommandInterface::go_on_with_all(util::WorkBudget& work) {
   // What a long command took goes, and what it destroyed, before the next one is looked at.
   while (device_.clear_remains() && (current_ || mailbox_.release(work))) {
     if (!current_ && posted_count_ == 0) return false;

@@ -45,7 +45,7 @@ class CommandInterface {
   void write_init_segment(std::uint64_t offset, std::span<const std::byte> in);
 
   /// Executes posted commands until `work` is spent. True if some are left.
-  bool run(util::WorkBudget& work);
+  bool run(util::WorkBudget& work) { return due_ && run_due(work); }
 
   HcaState state() const { return state_; }
   void set_state(HcaState state) { state_ = state; }
@@ -63,6 +63,8 @@ class CommandInterface {
   std::uint64_t undelivered() const { return undelivered_; }
 
  private:
+  bool run_due(util::WorkBudget& work);
+  bool go_on_with_all(util::WorkBudget& work);
   void apply_new_queue();
   void take_slot();
   bool go_on(util::WorkBudget& work);
@@ -78,6 +80,7 @@ class CommandInterface {
   InitSegment init_segment_;
   CommandMailbox mailbox_;
   std::optional<CommandUnderWay> current_;
+  bool due_ = true;  ///< run() may find something to do
   HcaState state_ = HcaState::kDisabled;
   std::uint16_t issi_ = 0;
 

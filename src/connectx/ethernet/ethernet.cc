@@ -113,11 +113,6 @@ bool Ethernet::dismantle(util::WorkBudget& work) {
          send_queues_->dismantle(work, one) && tiss_->dismantle(work, one);
 }
 
-util::Time Ethernet::run(util::Time now, util::WorkBudget& work) {
-  const bool idle = ready_.empty() && now < next_flush_ && failed_.empty();
-  return idle ? next_flush_ : run_queues(now, work);
-}
-
 util::Time Ethernet::run_queues(util::Time now, util::WorkBudget& work) {
   std::size_t done = 0;
   while (done != ready_.size() && !work.spent()) {

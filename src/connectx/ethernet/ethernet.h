@@ -62,7 +62,10 @@ class Ethernet {
   /// takes it.
   bool handle_loopback(const wire::Frame& frame, TransportDomain domain, util::Time now);
   /// Executes posted WQEs. Returns when it must be called next: `now` if WQEs are left.
-  util::Time run(util::Time now, util::WorkBudget& work);
+  util::Time run(util::Time now, util::WorkBudget& work) {
+    const bool idle = ready_.empty() && now < next_flush_ && failed_.empty();
+    return idle ? next_flush_ : run_queues(now, work);
+  }
 
   hca::ObjectTable<SendQueue, Sqn>& send_queues() { return *send_queues_; }
   hca::ObjectTable<ReceiveQueue, Rqn>& receive_queues() { return *receive_queues_; }
