@@ -86,8 +86,10 @@ Server::~Server() {
 }
 
 void Server::wait_for_client() {
-  loop_.set_events(listener_.get(), has_room() ? std::uint32_t{EPOLLIN} : std::uint32_t{0});
-  if (!has_room()) janitor_.tell_when_gone();
+  // Asked once: the janitor works meanwhile, and who saw no room has to be told when there is some.
+  const bool room = has_room();
+  loop_.set_events(listener_.get(), room ? std::uint32_t{EPOLLIN} : std::uint32_t{0});
+  if (!room) janitor_.tell_when_gone();
 }
 
 void Server::accept() {
