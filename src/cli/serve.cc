@@ -134,9 +134,13 @@ util::Result<std::vector<DeviceSpec>> parse_devices(const ServeOptions& options)
   return specs;
 }
 
+/// Processes of a server that was killed listen for some milliseconds, of a large one for longer.
+constexpr auto kPatience = std::chrono::seconds(2);
+
 /// Who may connect.
 util::Result<vfio_user::SocketAccess> socket_access(const ServeOptions& options) {
   vfio_user::SocketAccess out;
+  out.patience = kPatience;
   const auto& mode = options.socket_mode;
   const auto* end = mode.data() + mode.size();
   if (std::from_chars(mode.data(), end, out.mode, 8).ptr != end || out.mode > 0777) {

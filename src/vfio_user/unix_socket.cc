@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 namespace softhca::vfio_user {
 namespace {
+
+constexpr auto kBetweenTries = std::chrono::milliseconds(10);
 
 util::Result<sockaddr_un> address_of(const std::string& path, const std::string& what) {
   sockaddr_un address{};
@@ -41,15 +44,21 @@ bool remove_stale(const sockaddr_un& address) {
   return errno == ECONNREFUSED && ::unlink(address.sun_path) == 0;
 }
 
-bool bind_or_replace(int fd, const sockaddr_un& address) {
+bool bind_or_replace(int fd, const sockaddr_un& address, util::Duration patience) {
+  const auto deadline = util::monotonic_now() + patience;
   const auto bind = [&] {
     return ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   };
-  if (bind()) return true;
-  if (errno != EADDRINUSE) return false;
-  if (remove_stale(address)) return bind();
-  errno = EADDRINUSE;
-  return false;
+  while (!bind()) {
+    if (errno != EADDRINUSE) return false;
+    if (remove_stale(address)) continue;
+    if (util::monotonic_now() >= deadline) {
+      errno = EADDRINUSE;
+      return false;
+    }
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+  return true;
 }
 
 util::Result<void> check_directory(const std::string& path, const std::string& what) {
@@ -83,7 +92,7 @@ util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& wha
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return util::fail_errno(what + ": socket");
   if (auto checked = check_directory(path, what); !checked) return tl::unexpected(checked.error());
-  if (!bind_or_replace(socket.get(), *address)) {
+  if (!bind_or_replace(socket.get(), *address, access.patience)) {
     return util::fail_errno(fmt::format("{} '{}': bind", what, path));
   }
   if (!grant(path, access)) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "util/clock.h"
 #include "util/result.h"
 #include "vfio_user/unique_fd.h"
 
@@ -15,6 +16,9 @@ namespace softhca::vfio_user {
 struct SocketAccess {
   ::mode_t mode = 0600;
   std::optional<::gid_t> group;  ///< nothing: the process's
+  /// For somebody who listens there still, since the processes of a server that was killed end a
+  /// moment after it. Only for servers that start: who waits serves nobody.
+  util::Duration patience = util::Duration::zero();
 };
 
 /// A non-blocking socket bound to `path`, which is the caller's to unlink; it does not listen yet,

@@ -12,6 +12,7 @@ namespace softhca::cli {
 util::Result<Listener> Listener::listen(std::string path, const vfio_user::SocketAccess& access) {
   Listener listener(std::move(path), access);
   if (auto bound = listener.bind(); !bound) return tl::unexpected(bound.error());
+  listener.access_.patience = util::Duration::zero();  // renew() has others to serve
   return listener;
 }
 

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 namespace softhca::cli {
 namespace {
@@ -18,7 +19,7 @@ class ListenerTest : public ::testing::Test {
     auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
     directory_ = ::mkdtemp(name.data());
     path_ = directory_ / "socket";
-    listener_.emplace(*Listener::listen(path_, {.mode = 0640, .group = {}}));
+    listener_.emplace(*Listener::listen(path_, kAccess));
   }
   ~ListenerTest() override {
     listener_.reset();
@@ -31,6 +32,8 @@ class ListenerTest : public ::testing::Test {
     return client && taken;
   }
 
+  static constexpr vfio_user::SocketAccess kAccess{
+      .mode = 0640, .group = {}, .patience = std::chrono::seconds(2)};
   std::filesystem::path directory_;
   std::string path_;
   std::optional<Listener> listener_;
@@ -41,6 +44,32 @@ TEST_F(ListenerTest, ListensWithItsPermissions) {
   struct stat status;
   ASSERT_EQ(::stat(path_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0640u);
+}
+
+// A process of a server that was killed, which has not noticed yet.
+TEST_F(ListenerTest, OneWhoIsAboutToGoIsWaitedFor) {
+  const std::string path = directory_ / "taken";
+  auto other = *vfio_user::bind_unix(path, "test");
+  ASSERT_EQ(::listen(other.get(), 1), 0);
+  std::thread goes([&other] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    other.reset();
+  });
+  EXPECT_TRUE(Listener::listen(path, kAccess));
+  goes.join();
+}
+
+TEST_F(ListenerTest, OneWhoStaysIsInUseAndWhoServesDoesNotWait) {
+  EXPECT_FALSE(Listener::listen(path_, {.mode = 0640, .group = {}, .patience = {}}));
+  // The file is another's now, and the process has shut its own down.
+  ASSERT_EQ(::shutdown(listener_->fd(), SHUT_RDWR), 0);
+  ASSERT_TRUE(std::filesystem::remove(path_));
+  const auto other = *vfio_user::bind_unix(path_, "test");
+  ASSERT_EQ(::listen(other.get(), 1), 0);
+  const auto before = util::monotonic_now();
+  EXPECT_FALSE(listener_->renew());
+  EXPECT_LT(util::monotonic_now() - before, kAccess.patience / 2);
+  std::filesystem::remove(path_);
 }
 
 TEST_F(ListenerTest, WhoWaitsGoesOnWaitingForTheNextProcess) {
