@@ -11,8 +11,7 @@
 namespace softhca::bench {
 
 void print(const std::vector<Result>& results) {
-  fmt::print("{:<22}{:>12} {:<6}{:>8}{:>26}{:>8}\n", "in process", "median", "", "+-", "peer",
-             "ratio");
+  fmt::print("{:<22}{:>12} {:<6}{:>8}{:>26}{:>8}\n", "", "median", "", "+-", "peer", "ratio");
   for (const auto& r : results) {
     fmt::print("{:<22}{:>12.2f} {:<6}{:>7.1f}%", r.name, r.median(), r.unit, 100 * r.spread());
     if (!r.peer_values.empty()) {
@@ -23,11 +22,12 @@ void print(const std::vector<Result>& results) {
   }
 }
 
-void write_json(const std::vector<Result>& results, const std::string& path) {
+void write_json(const std::vector<Result>& results, const std::string& path,
+                const std::string& where) {
   auto list = nlohmann::json::array();
   for (const auto& r : results) {
-    nlohmann::json entry{{"name", r.name},    {"where", "in process"}, {"who", "softhca"},
-                         {"unit", r.unit},    {"median", r.median()},  {"spread", r.spread()},
+    nlohmann::json entry{{"name", r.name},    {"where", where},       {"who", "softhca"},
+                         {"unit", r.unit},    {"median", r.median()}, {"spread", r.spread()},
                          {"rounds", r.values}};
     if (!r.peer_values.empty()) {
       entry["peer"] = {

@@ -1,0 +1,211 @@
+// How long a guest waits for a register read at `softhca serve`: beside guests that do nothing, and
+// beside two that move 1 MiB after the other to each other. All of them are clients of vfio-user.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <exception>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "loop_hca.h"
+#include "measure.h"
+#include "report.h"
+#include "server_process.h"
+#include "util/log.h"
+
+namespace softhca::bench {
+namespace {
+
+using neighbours::LoopHca;
+using neighbours::must;
+using namespace std::chrono_literals;
+
+struct Options {
+  unsigned rounds = 7;
+  unsigned milliseconds = 1000;
+  std::string json;
+  std::string program = SOFTHCA_PROGRAM;
+};
+
+constexpr std::size_t kMessage = 1 << 20;
+/// On few processors a guest that spins would take the server's. Its queue is longer than what the
+/// server does in that time.
+constexpr auto kGuestSleep = 500us;
+constexpr auto kReaderSleep = 200us;
+constexpr auto kPatience = 10s;
+
+/// A guest that writes 1 MiB after the other to another guest's memory, in a thread of its own.
+class Guest {
+ public:
+  Guest(const std::string& socket, unsigned number)
+      : hca_(socket, number, 2 * kMessage), qp_(hca_.make_qp()) {}
+  ~Guest() {
+    ending_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  Guest(const Guest&) = delete;
+  Guest& operator=(const Guest&) = delete;
+
+  void connect(const Guest& peer) {
+    must(qp_->connect(peer.hca_.address_of(*peer.qp_), {.path_mtu = 4096}));
+    peer_ = &peer.hca_;
+  }
+  /// Keeps its queue full from now on.
+  void begin() {
+    ending_ = false;
+    thread_ = std::thread([this] {
+      try {
+        work();
+      } catch (const std::exception& error) {
+        error_ = error.what();
+      }
+    });
+  }
+  /// Waits until all is done. Throws what went wrong.
+  void end() {
+    ending_ = true;
+    thread_.join();
+    if (!error_.empty()) throw std::runtime_error(error_);
+  }
+  /// Messages that are complete.
+  std::uint64_t done() const { return done_; }
+
+ private:
+  void work() {
+    while (!ending_) {
+      post();
+      std::this_thread::sleep_for(kGuestSleep);
+      collect();
+    }
+    for (const auto limit = util::monotonic_now() + kPatience; done_ != posted_; collect()) {
+      if (util::monotonic_now() > limit) throw std::runtime_error("a message does not complete");
+      std::this_thread::sleep_for(kGuestSleep);
+    }
+  }
+  void post() {
+    const auto piece = hca_.piece(0, kMessage);
+    while (qp_->post_send({.opcode = driver::SendOpcode::kRdmaWrite,
+                           .pieces = {&piece, 1},
+                           .remote_address = peer_->iova(kMessage),
+                           .rkey = peer_->key()}) == driver::PostStatus::kOk) {
+      ++posted_;
+    }
+  }
+  void collect() {
+    std::array<driver::Completion, 64> done;
+    const auto count = hca_.cq().poll(done);
+    for (const auto& one : std::span(done).first(count)) {
+      if (one.status != driver::WorkStatus::kSuccess) throw std::runtime_error("a message failed");
+    }
+    done_ += count;
+  }
+
+  LoopHca hca_;
+  std::unique_ptr<driver::connectx::QueuePair> qp_;
+  const LoopHca* peer_ = nullptr;
+  std::uint64_t posted_ = 0;
+  std::atomic<std::uint64_t> done_ = 0;
+  std::atomic<bool> ending_ = false;
+  std::string error_;
+  std::thread thread_;
+};
+
+/// Waits of a round, in microseconds.
+struct Waits {
+  double median, p99;
+};
+
+/// Register reads for so long, with pauses.
+Waits read_registers(driver::Host& host, std::chrono::milliseconds time) {
+  std::vector<double> waits;
+  const auto end = util::monotonic_now() + time;
+  do {
+    const auto start = util::monotonic_now();
+    std::array<std::byte, 4> revision{};
+    host.read_bar(0, 0, revision);
+    waits.push_back(
+        std::chrono::duration<double, std::micro>(util::monotonic_now() - start).count());
+    if (host.lost()) throw std::runtime_error("the server has gone");
+    std::this_thread::sleep_for(kReaderSleep);
+  } while (util::monotonic_now() < end);
+  std::ranges::sort(waits);
+  return {waits[waits.size() / 2], waits[waits.size() * 99 / 100]};
+}
+
+/// A server, two guests who are each other's peers, and one who reads.
+std::vector<Result> measure(const std::string& name, const Options& options,
+                            const std::vector<std::string>& words) {
+  const auto time = std::chrono::milliseconds(options.milliseconds);
+  const auto result = [&](const char* what, const char* unit, const char* peer) {
+    return Result{
+        .name = name + what, .unit = unit, .values = {}, .peer_name = peer, .peer_values = {}};
+  };
+  std::vector<Result> out = {result(".read", "us", "idle"), result(".read.p99", "us", "idle"),
+                             result(".write.1MiB", "GB/s", "")};
+  const ServerProcess server(
+      options.program, {"connectx,guest=one", "connectx,guest=two", "connectx,guest=three"}, words);
+  Guest one(server.socket(0), 1);
+  Guest two(server.socket(1), 2);
+  LoopHca reader(server.socket(2), 3, 4096);
+  one.connect(two);
+  two.connect(one);
+  for (unsigned round = 0; round < options.rounds; ++round) {
+    show_progress(name, round, options.rounds);
+    const auto idle = read_registers(reader.host(), time);
+    one.begin();
+    two.begin();
+    const auto before = one.done() + two.done();
+    const auto start = util::monotonic_now();
+    const auto loaded = read_registers(reader.host(), time);
+    const std::chrono::duration<double, std::nano> took = util::monotonic_now() - start;
+    const auto bytes = static_cast<double>((one.done() + two.done() - before) * kMessage);
+    one.end();
+    two.end();
+    out[0].values.push_back(loaded.median);
+    out[0].peer_values.push_back(idle.median);
+    out[1].values.push_back(loaded.p99);
+    out[1].peer_values.push_back(idle.p99);
+    out[2].values.push_back(bytes / took.count());
+  }
+  end_progress();
+  return out;
+}
+
+void run(const Options& options) {
+  util::set_log_level(util::LogLevel::kWarning);
+  auto results = measure("serve", options, {});
+  std::ranges::copy(measure("isolate", options, {"--isolate"}), std::back_inserter(results));
+  print(results);
+  if (!options.json.empty()) write_json(results, options.json, "served");
+}
+
+int main(int argc, char** argv) {
+  CLI::App app{"How long register reads take beside two guests at full bandwidth."};
+  Options options;
+  app.add_option("--rounds", options.rounds, "figures per benchmark; the median counts (7)")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--milliseconds", options.milliseconds, "so long per figure (1000)");
+  app.add_option("--json", options.json, "write the results here as well");
+  app.add_option("--program", options.program, "the softhca to start");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    run(options);
+  } catch (const std::exception& error) {
+    std::cerr << "served_bench: " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace softhca::bench
+
+int main(int argc, char** argv) { return softhca::bench::main(argc, argv); }
