@@ -237,8 +237,8 @@ class KeyTable {
   pcie::DmaSpace& dma() { return dma_; }
 
   /// Work (util::WorkBudget) beyond what a packet or a request pays for, since this was last asked:
-  /// pieces of indirect keys, of which a guest chooses how many a packet has, and what the keys'
-  /// users add.
+  /// pieces of indirect keys, of which a guest chooses how many a packet has, memory that is
+  /// reached by messages, and what the keys' users add.
   std::int64_t take_work() { return std::exchange(work_, 0); }
   void add_work(std::int64_t units) { work_ += units; }
   /// Whether there was any. Most packets meet direct keys alone.
@@ -254,7 +254,7 @@ class KeyTable {
  private:
   static constexpr unsigned kIndirectDepthMax = 3;
   static constexpr std::int64_t kStrain = 50'000;
-  static constexpr std::int64_t kPieceWork = 25;
+  static constexpr std::int64_t kPieceWork = 70;
 
   template <class Visit>
   bool walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length, pcie::DmaAccess access,

@@ -12,7 +12,7 @@ constexpr unsigned kRoundsPerTurn = 16;
 /// What a call of run() costs that finds nothing to do.
 constexpr std::int64_t kCallWork = 100;
 /// Frames that are delivered between two looks at what they cost.
-constexpr std::size_t kFramesAtOnce = 32;
+constexpr std::size_t kFramesAtOnce = 8;
 
 }  // namespace
 
@@ -30,7 +30,9 @@ void ServeLoop::turn(util::Time limit) {
   auto next = std::min(run_functions(), limit);
   if (poll_.look(util::monotonic_now())) next = util::Time::min();
   times_.end_turn();
-  if (events_->run_once(next) != 0) poll_.message(events_->last_called(), util::monotonic_now());
+  const auto called = events_->run_once(next);
+  times_.add_work(events_->budget().done());
+  if (called != 0) poll_.message(events_->last_called(), util::monotonic_now());
 }
 
 /// When the functions must run again; Time::min() if there is work left now.

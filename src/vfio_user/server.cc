@@ -17,6 +17,8 @@ namespace {
 
 /// What one client may have done before the next one's turn.
 constexpr std::int64_t kVisitWork = 50'000;
+/// To accept a client or to turn it away, with all that a session keeps.
+constexpr std::int64_t kAcceptWork = 50'000;
 
 }  // namespace
 
@@ -93,6 +95,7 @@ void Server::wait_for_client() {
 }
 
 void Server::accept() {
+  loop_.budget().charge(kAcceptWork);
   UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     std::uint64_t held_back = 0;

@@ -3,10 +3,13 @@
 #include <malloc.h>
 #include <time.h>
 
+#include <utility>
+
 namespace softhca::vfio_user {
 
 void TurnTimes::end_turn() {
   ++turns_;
+  longest_work_ = std::max(longest_work_, std::exchange(work_, 0));
   if (!measure_) return;
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

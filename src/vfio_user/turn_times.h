@@ -14,8 +14,8 @@ class TurnTimes {
   /// `measure`: read the clock of the thread at the end of each turn, a system call.
   explicit TurnTimes(bool measure) : measure_(measure) {}
 
-  /// Units (util::WorkBudget) that functions did in the turn that is under way.
-  void add_work(std::int64_t units) { longest_work_ = std::max(longest_work_, units); }
+  /// Units (util::WorkBudget) of messages or functions, in the turn that is under way.
+  void add_work(std::int64_t units) { work_ += units; }
   /// The turn has ended; the loop may sleep now, which costs the thread no time of its own.
   void end_turn();
 
@@ -24,6 +24,7 @@ class TurnTimes {
  private:
   bool measure_;
   std::uint64_t turns_ = 0;
+  std::int64_t work_ = 0;  ///< of the turn that is under way
   std::int64_t longest_work_ = 0;
   util::Duration last_{};     ///< of the thread's clock, at the end of the last turn
   util::Duration longest_{};  ///< on the thread's clock

@@ -13,6 +13,7 @@
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 
 #include "cli/control_socket.h"
@@ -43,17 +44,17 @@ std::ifstream proc(pid_t pid, const char* name) {
   return std::ifstream("/proc/" + std::to_string(pid) + "/" + name);
 }
 
-/// The largest "longest_processor_ns" of a tree.
-std::uint64_t longest_of(const nlohmann::json& tree) {
-  std::uint64_t longest = 0;
+/// The largest `figure` of a tree.
+std::uint64_t largest(const nlohmann::json& tree, std::string_view figure) {
+  std::uint64_t found = 0;
   for (const auto& [name, value] : tree.items()) {
     if (value.is_object()) {
-      longest = std::max(longest, longest_of(value));
-    } else if (name == "longest_processor_ns") {
-      longest = std::max(longest, value.get<std::uint64_t>());
+      found = std::max(found, largest(value, figure));
+    } else if (name == figure) {
+      found = std::max(found, value.get<std::uint64_t>());
     }
   }
-  return longest;
+  return found;
 }
 
 }  // namespace
@@ -197,6 +198,9 @@ std::uint64_t ServedProgram::resident_bytes() const {
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-std::uint64_t ServedProgram::longest_turn_ns() const { return longest_of(inspect("loop")); }
+ServedProgram::Turn ServedProgram::longest_turn() const {
+  const auto loop = inspect("loop");
+  return {.work = largest(loop, "longest_work"), .ns = largest(loop, "longest_processor_ns")};
+}
 
 }  // namespace softhca::cli

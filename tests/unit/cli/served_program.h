@@ -53,9 +53,12 @@ class ServedProgram {
   std::size_t descriptors() const;
   std::size_t maps() const;
   std::uint64_t resident_bytes() const;
-  /// The longest turn so far of any of their loops, on the clocks of these threads. With
-  /// --measure-turns.
-  std::uint64_t longest_turn_ns() const;
+  struct Turn {
+    std::uint64_t work = 0;  ///< counted, see util::WorkBudget
+    std::uint64_t ns = 0;    ///< on the clocks of these threads
+  };
+  /// The longest turns so far of any of their loops, by either measure. With --measure-turns.
+  Turn longest_turn() const;
 
  private:
   void start();

@@ -155,6 +155,28 @@ TEST(ServeLoop, AllFramesAreDeliveredBeforeAFunctionRunsAgain) {
   EXPECT_GT(other.pieces, 0u);
 }
 
+TEST(ServeLoop, FramesThatCostTooMuchEndTheTurnSoon) {
+  auto loop = vfio_user::ServeLoop::create().value();
+  Busy receiver(1000);
+  CostlyFabric fabric(receiver, vfio_user::ServeLoop::kTurnWork);
+  loop->add(receiver);
+  loop->set_fabric(fabric);
+  fabric.frames = 100;
+  loop->turn(util::Time{});
+  EXPECT_LE(fabric.delivered, 8u);
+}
+
+TEST(ServeLoop, MessagesAreWorkOfTheirTurn) {
+  auto loop = vfio_user::ServeLoop::create().value();
+  util::EventLoop::Notice message(loop->events(), [&] { loop->events().budget().charge(1234); });
+  message.raise();
+  loop->turn(util::Time{});
+  loop->turn(util::Time{});
+  util::InspectNode node("loop");
+  loop->inspect(node);
+  EXPECT_NE(node.to_text().find("longest_work: 1234"), std::string::npos) << node.to_text();
+}
+
 TEST(ServeLoop, TellsHowLongItsTurnsAre) {
   auto loop = vfio_user::ServeLoop::create({.measure = true}).value();
   Busy busy(1000);
