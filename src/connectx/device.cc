@@ -153,6 +153,7 @@ util::Time Device::run_device(util::Time now) {
   if (rdma_first_) next = std::min(next, rdma().run(now, work()));
   next = std::min(next, ethernet().run(now, work()));
   if (!rdma_first_) next = std::min(next, rdma().run(now, work()));
+  work().charge(pcie::RemoteAccesses::take_work());
   // Next time the other is first: it may have found all the work done that there is time for.
   if (work().spent()) rdma_first_ = !rdma_first_;
   // Last: what ran may have made events that are held back.

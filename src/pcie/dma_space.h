@@ -62,8 +62,11 @@ class RemoteAccesses {
   static bool any() { return count_ != 0; }
   /// How many.
   static std::uint64_t take() { return std::exchange(count_, 0); }
+  /// The work (util::WorkBudget) of these: several system calls each, and two changes of thread.
+  static std::int64_t take_work() { return static_cast<std::int64_t>(take()) * kWork; }
 
  private:
+  static constexpr std::int64_t kWork = 6'000;
   static constinit inline thread_local std::uint64_t count_ = 0;
 };
 

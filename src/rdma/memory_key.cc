@@ -158,6 +158,7 @@ bool KeyTable::read(MemoryKey& key, std::uint64_t address, std::span<std::byte> 
       std::memcpy(out.data(), piece.host, piece.size);
     } else {
       ok = ok && dma_.read(piece.iova, out.first(piece.size));
+      work_ += pcie::RemoteAccesses::take_work();
     }
     out = out.subspan(piece.size);
   };
@@ -172,6 +173,7 @@ bool KeyTable::write(MemoryKey& key, std::uint64_t address, std::span<const std:
       std::memmove(piece.host, in.data(), piece.size);
     } else {
       ok = ok && dma_.write(piece.iova, in.first(piece.size));
+      work_ += pcie::RemoteAccesses::take_work();
     }
     in = in.subspan(piece.size);
   };

@@ -17,11 +17,11 @@ bool ClientRemoteMemory::usable() const {
 
 bool ClientRemoteMemory::dma_read(pcie::Iova from, std::span<std::byte> out) {
   if (!usable()) return false;
-  const auto deadline = util::monotonic_now() + timeout_;
+  Patience patience{.deadline = util::monotonic_now() + timeout_};
   bool good = true;
   while (good && !out.empty()) {
     const auto part = out.first(std::min(out.size(), part_max_));
-    good = read_part(from, part, deadline);
+    good = read_part(from, part, patience);
     out = out.subspan(part.size());
     from += part.size();
   }
@@ -31,11 +31,11 @@ bool ClientRemoteMemory::dma_read(pcie::Iova from, std::span<std::byte> out) {
 
 bool ClientRemoteMemory::dma_write(pcie::Iova to, std::span<const std::byte> in) {
   if (!usable()) return false;
-  const auto deadline = util::monotonic_now() + timeout_;
+  Patience patience{.deadline = util::monotonic_now() + timeout_};
   bool good = true;
   while (good && !in.empty()) {
     const auto part = in.first(std::min(in.size(), part_max_));
-    good = write_part(to, part, deadline);
+    good = write_part(to, part, patience);
     in = in.subspan(part.size());
     to += part.size();
   }
@@ -43,9 +43,11 @@ bool ClientRemoteMemory::dma_write(pcie::Iova to, std::span<const std::byte> in)
   return good;
 }
 
-bool ClientRemoteMemory::read_part(pcie::Iova from, std::span<std::byte> out, util::Time deadline) {
-  if (!send(Command::kDmaRead, {.address = from, .count = out.size()}, {}, deadline)) return false;
-  const auto reply = await_reply(Command::kDmaRead, deadline);
+bool ClientRemoteMemory::read_part(pcie::Iova from, std::span<std::byte> out, Patience& patience) {
+  if (!send(Command::kDmaRead, {.address = from, .count = out.size()}, {}, patience.deadline)) {
+    return false;
+  }
+  const auto reply = await_reply(Command::kDmaRead, patience);
   if (!reply) return false;
   const auto good = reply->payload.size() == sizeof(protocol::DmaAccess) + out.size();
   if (good)
@@ -55,9 +57,11 @@ bool ClientRemoteMemory::read_part(pcie::Iova from, std::span<std::byte> out, ut
 }
 
 bool ClientRemoteMemory::write_part(pcie::Iova to, std::span<const std::byte> in,
-                                    util::Time deadline) {
-  if (!send(Command::kDmaWrite, {.address = to, .count = in.size()}, in, deadline)) return false;
-  const auto reply = await_reply(Command::kDmaWrite, deadline);
+                                    Patience& patience) {
+  if (!send(Command::kDmaWrite, {.address = to, .count = in.size()}, in, patience.deadline)) {
+    return false;
+  }
+  const auto reply = await_reply(Command::kDmaWrite, patience);
   if (reply) stream_.drop_reply();
   return reply.has_value();
 }
@@ -86,7 +90,7 @@ bool ClientRemoteMemory::send(Command command, const protocol::DmaAccess& access
 
 void ClientRemoteMemory::rest() { rest_until_ = util::monotonic_now() + kRestAfterTimeout; }
 
-std::optional<Message> ClientRemoteMemory::await_reply(Command command, util::Time deadline) {
+std::optional<Message> ClientRemoteMemory::await_reply(Command command, Patience& patience) {
   for (bool waited = false;; waited = true) {
     if (auto reply = stream_.find_reply(message_id_)) {
       if (reply->header.command == static_cast<std::uint16_t>(command) &&
@@ -98,11 +102,13 @@ std::optional<Message> ClientRemoteMemory::await_reply(Command command, util::Ti
     }
     if (stream_.broken()) break;
     // Late is also who goes on sending, but no reply.
-    const bool late = waited && util::monotonic_now() >= deadline;
-    if (late || !stream_.wait_readable(deadline)) {
+    const bool late = patience.looks == 0 || (waited && util::monotonic_now() >= patience.deadline);
+    if (late || !stream_.wait_readable(patience.deadline)) {
       rest();
       return std::nullopt;
     }
+    // The first was counted as the access itself.
+    if (patience.looks-- != kLooksMax) pcie::RemoteAccesses::add();
     const auto received = stream_.receive();
     if (received == MessageStream::Received::kClosed ||
         received == MessageStream::Received::kBroken) {

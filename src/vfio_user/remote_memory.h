@@ -37,14 +37,24 @@ class ClientRemoteMemory final : public pcie::RemoteMemory {
   /// functions of the loop.
   static constexpr auto kRestAfterTimeout = std::chrono::seconds(5);
 
+  /// What an access may take, all of its parts together.
+  struct Patience {
+    util::Time deadline;
+    /// Looks at the socket: replies in very small parts, and whatever else the client sends
+    /// meanwhile, take processor time.
+    unsigned looks = kLooksMax;
+  };
+  /// With parts of 64 bytes enough for 16 KiB.
+  static constexpr unsigned kLooksMax = 256;
+
   bool usable() const;
-  bool read_part(pcie::Iova from, std::span<std::byte> out, util::Time deadline);
-  bool write_part(pcie::Iova to, std::span<const std::byte> in, util::Time deadline);
+  bool read_part(pcie::Iova from, std::span<std::byte> out, Patience& patience);
+  bool write_part(pcie::Iova to, std::span<const std::byte> in, Patience& patience);
   bool send(protocol::Command command, const protocol::DmaAccess& access,
             std::span<const std::byte> data, util::Time deadline);
   /// The reply to the command sent last, without errors. Nothing if it does not come.
-  std::optional<Message> await_reply(protocol::Command command, util::Time deadline);
-  /// The deadline has passed.
+  std::optional<Message> await_reply(protocol::Command command, Patience& patience);
+  /// Its patience was used up.
   void rest();
 
   MessageStream& stream_;

@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "util/memory_reserve.h"
@@ -18,6 +19,9 @@ constexpr std::uint32_t kKnownFlags = kTypeMask | kFlagNoReply;
 /// What a message costs besides its data: system calls, and a little work of the function. Of the
 /// data each byte counts as one unit; larger accesses go to the function in pieces of 64.
 constexpr std::int64_t kMessageWork = 1'500;
+
+/// The most writes of one message: QEMU sends 64. Each is a call of the function.
+constexpr std::uint64_t kMultiWritesMax = 4096;
 
 /// Only these bring file descriptors.
 bool takes_fds(Command command) {
@@ -269,6 +273,7 @@ Verdict Session::region_write_multi(const Message& message) {
       count != writes.size() / sizeof(RegionWriteOne)) {
     return refuse(EINVAL, "wr_cnt does not match the message size");
   }
+  if (count > kMultiWritesMax) return refuse(E2BIG, "too many writes in one message");
   const auto one = [&](Count i) {
     return load<RegionWriteOne>(writes, i * sizeof(RegionWriteOne));
   };

@@ -106,6 +106,7 @@ std::optional<DeliveryStatus> CommandMailbox::receive(util::WorkBudget& work) {
     work.charge(kBlockWork);
     const auto status = in_.done() ? pass_block() : read_block();
     if (status != DeliveryStatus::OK) return status;
+    work.charge(pcie::RemoteAccesses::take_work());
   }
   return DeliveryStatus::OK;
 }
@@ -168,6 +169,7 @@ std::optional<DeliveryStatus> CommandMailbox::send(util::MutableView<QueueEntry>
     const auto rest = output.subspan(kInline + sent_ * kBlockData);
     const auto data = rest.first(std::min(rest.size(), kBlockData));
     if (!write_block(output_blocks_[sent_], data)) return DeliveryStatus::BAD_OUTPUT_POINTER;
+    work.charge(pcie::RemoteAccesses::take_work());
   }
   return DeliveryStatus::OK;
 }

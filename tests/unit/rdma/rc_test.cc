@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "rdma/pair.h"
 
 namespace softhca::rdma::testing {
@@ -406,6 +408,15 @@ TEST_F(Rc, RemoteMemoryIsReadAndWrittenThroughItsOwner) {
   std::uint64_t value;
   std::memcpy(&value, peer.bytes.data() + 7 * 4096, 8);
   EXPECT_EQ(value, pair.a.load64(0x30000) + 5);
+  // Messages to that owner are far more work than a packet.
+  std::array<std::byte, 8> bytes{};
+  (void)pcie::RemoteAccesses::take();
+  (void)pair.b.keys.take_work();
+  ASSERT_TRUE(pair.b.keys.write(*pair.b.keys.find(key.key), kKeyStart, bytes));
+  const auto one = pair.b.keys.take_work();
+  EXPECT_GT(one, 1000);
+  ASSERT_TRUE(pair.b.keys.read(*pair.b.keys.find(key.key), kKeyStart, bytes));
+  EXPECT_EQ(pair.b.keys.take_work(), one);
 }
 
 TEST_F(Rc, IndirectKeysLeadToOtherKeys) {

@@ -407,5 +407,30 @@ TEST_F(HostileClientTest, AnAccessHasOneDeadlineHoweverManyMessagesItTakes) {
   EXPECT_LT(longest_, 500ms);
 }
 
+TEST_F(HostileClientTest, AnAccessEndsForWhoSendsEverythingButItsReply) {
+  server_.reset();
+  server_ =
+      vfio_user::Server::listen(loop_->events(), function_, path_, {.reply_timeout = 10s}).value();
+  std::atomic<bool> ended = false;
+  auto client = negotiated();
+  pcie::set_bus_master(function_, true);
+  ASSERT_EQ(client.map_dma(0x8000, 4096, -1, 0), 0);
+  std::thread talkative([&] {
+    while (!ended && client.post_region(0, 0, bytes_of(std::uint64_t{1}))) {
+      std::this_thread::sleep_for(100us);
+    }
+  });
+  (void)pcie::RemoteAccesses::take();
+  function_.dma_from = 0x8000;
+  turn();
+  ended = true;
+  talkative.join();
+  EXPECT_EQ(util::load_le64(&function_.memory[TestFunction::kDmaOk]), 2u) << "failed";
+  EXPECT_LT(longest_, 5s);
+  const auto counted = pcie::RemoteAccesses::take();
+  EXPECT_GT(counted, 50u) << "each look at the socket is work";
+  EXPECT_LE(counted, 256u);
+}
+
 }  // namespace
 }  // namespace softhca

@@ -415,6 +415,23 @@ TEST_F(MalformedTest, RegionWriteMultiIsAllOrNothing) {
   EXPECT_EQ(function_.memory[0], std::byte{0});
 }
 
+TEST_F(MalformedTest, RegionWriteMultiHasAtMost4096Writes) {
+  auto client = negotiated();
+  const auto ask = [&](std::uint64_t count) {
+    std::vector<std::byte> payload(sizeof count + count * sizeof(RegionWriteOne));
+    util::store_le64(payload.data(), count);
+    const RegionWriteOne one{.offset = 0, .region = 0, .count = 1, .data = {std::byte{1}}};
+    for (std::uint64_t i = 0; i != count; ++i) {
+      std::memcpy(&payload[sizeof count + i * sizeof one], &one, sizeof one);
+    }
+    return client.call(Command::kRegionWriteMulti, payload)->error;
+  };
+  EXPECT_EQ(ask(4097), static_cast<std::uint32_t>(E2BIG));
+  EXPECT_EQ(function_.memory[0], std::byte{0});
+  EXPECT_EQ(ask(4096), 0u);
+  EXPECT_EQ(function_.memory[0], std::byte{1});
+}
+
 TEST_F(MalformedTest, InfoOfWhatDoesNotExistIsRefused) {
   auto client = negotiated();
   const auto einval = static_cast<std::uint32_t>(EINVAL);
