@@ -47,11 +47,15 @@ class Server {
     directory_ = ::mkdtemp(name.data());
     path_ = directory_ / "control";
     loop_ = *util::EventLoop::create();
-    socket_ = *cli::ControlSocket::listen(*loop_, path_, [this](std::string_view line) {
-      auto answer = cli::answer_control(targets_, line);
-      check(is_answer(answer));
-      return answer;
-    });
+    control_ = std::make_unique<cli::Control>(*loop_, targets_);
+    socket_ = *cli::ControlSocket::listen(
+        *loop_, path_, [this](std::string_view line, const cli::ControlSocket::Reply& reply) {
+          const auto checked = [reply](const std::string& answer) {
+            check(is_answer(answer));
+            reply(answer);
+          };
+          control_->answer(line, {.send = checked, .is_wanted = reply.is_wanted});
+        });
   }
   ~Server() {
     socket_.reset();
@@ -61,7 +65,7 @@ class Server {
   void play(Script script) {
     while (!script.empty()) play_step(script);
     for (auto& client : clients_) client.reset();
-    (void)cli::answer_control(targets_, "fault clear");
+    control_->answer("fault clear", {.send = [](const std::string&) {}});
     expect_service();
   }
 
@@ -98,7 +102,8 @@ class Server {
     waiting_ = 0;
     while (true) {
       const fuzz::Turn turn;
-      if (loop_->run_once(util::Time{}) == 0) return;
+      const auto called = loop_->run_once(util::Time{});
+      if (called == 0 && loop_->budget().done() == 0) return;
     }
   }
 
@@ -141,6 +146,7 @@ class Server {
   std::filesystem::path directory_;
   std::string path_;
   std::unique_ptr<util::EventLoop> loop_;
+  std::unique_ptr<cli::Control> control_;
   std::unique_ptr<cli::ControlSocket> socket_;
   std::array<vfio_user::UniqueFd, kClients> clients_;
   std::size_t waiting_ = 0;  ///< to be accepted, at most

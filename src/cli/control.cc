@@ -5,18 +5,17 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <optional>
+#include <new>
+#include <utility>
 
-#include "cli/control_socket.h"
 #include "sdxi/device.h"
-#include "util/inspect.h"
 
 namespace softhca::cli {
 namespace {
 
-/// What the loop of the server is called beside the functions.
-constexpr std::string_view kLoop = "loop";
 constexpr std::string_view kOk = "ok\n";
+/// Room for what closes an answer, wherever it is cut.
+constexpr std::size_t kClosing = 4096;
 constexpr std::string_view kError = "error: ";
 
 /// Takes the next word off `text`; empty at its end.
@@ -27,44 +26,13 @@ std::string_view next_word(std::string_view& text) {
   return word;
 }
 
-util::Result<std::string> inspect(const ControlTargets& targets, std::string_view words) {
-  bool json = false;
-  std::string_view wanted;
-  for (auto word = next_word(words); !word.empty(); word = next_word(words)) {
-    if (word == "--json") {
-      json = true;
-    } else if (wanted.empty()) {
-      wanted = word;
-    } else {
-      return util::fail("inspect takes one function, or none for all");
-    }
-  }
-  util::InspectNode root("softhca");
-  for (const auto* function : targets.functions) {
-    if (wanted.empty()) {
-      function->inspect(root.child(function->name()));
-    } else if (function->name() == wanted) {
-      util::InspectNode one(function->name());
-      function->inspect(one);
-      return json ? one.to_json() : one.to_text();
-    }
-  }
-  if (targets.loop != nullptr && (wanted.empty() || wanted == kLoop)) {
-    if (wanted == kLoop) {
-      util::InspectNode one((std::string(kLoop)));
-      targets.loop->inspect(one);
-      return json ? one.to_json() : one.to_text();
-    }
-    targets.loop->inspect(root.child(kLoop));
-  } else if (!wanted.empty()) {
-    return util::fail(fmt::format("there is no function '{}'", wanted));
-  }
-  return json ? root.to_json() : root.to_text();
-}
-
 std::string describe(const sdxi::Faults::Entry& entry) {
   return fmt::format("{}: {}: matched {}, fired {}\n", entry.id, to_text(entry.rule), entry.matched,
                      entry.fired);
+}
+
+std::string error_answer(std::string_view message) {
+  return fmt::format("{}{}\n", kError, message);
 }
 
 util::Result<std::string> fault(const ControlTargets& targets, std::string_view words) {
@@ -116,13 +84,76 @@ util::Result<sdxi::FaultRule> parse_fault_for(const ControlTargets& targets,
   return rule;
 }
 
-std::string answer_control(const ControlTargets& targets, std::string_view request) {
+void Control::answer(std::string_view request, const ControlSocket::Reply& reply) {
   const auto command = next_word(request);
-  const auto answer = command == "inspect" ? inspect(targets, request)
-                      : command == "fault" ? fault(targets, request)
-                                           : util::fail("a request is inspect or fault");
-  if (!answer) return fmt::format("{}{}\n", kError, answer.error().message);
-  return std::string(kOk) + *answer;
+  if (command == "inspect") return inspect(request, reply);
+  const auto answer =
+      command == "fault" ? fault(targets_, request) : util::fail("a request is inspect or fault");
+  reply(answer ? std::string(kOk) + *answer : error_answer(answer.error().message));
+}
+
+bool Control::is_known(std::string_view name) const {
+  return name.empty() || (name == kLoop && targets_.loop != nullptr) ||
+         std::ranges::any_of(targets_.functions,
+                             [name](const auto* function) { return function->name() == name; });
+}
+
+void Control::inspect(std::string_view words, const ControlSocket::Reply& reply) {
+  const auto request = parse_inspect(words);
+  if (!request) return reply(error_answer(request.error().message));
+  const auto& name = request->function;
+  if (!is_known(name)) {
+    return reply(error_answer(fmt::format("there is no function '{}'", name)));
+  }
+  if (answers_.size() == kAnswersMax) return reply(error_answer("too many ask at the same time"));
+  auto show = request->show;
+  show.bytes = (name.empty() ? kBytesOfAll : kBytes) - kClosing;
+  answers_.push_back({.function = name,
+                      .inspection = {name.empty() ? "softhca" : name, show},
+                      .deadline = util::monotonic_now() + kPatience,
+                      .reply = reply});
+  next_.raise();
+}
+
+void Control::turn() {
+  if (answers_.empty()) return;
+  next_.raise();  // whatever happens, others have their turn
+  auto answer = std::move(answers_.front());
+  answers_.pop_front();
+  bool done = true;
+  try {
+    done = !answer.reply.wanted() || go_on(answer);
+  } catch (const std::bad_alloc&) {
+    answer.reply(error_answer("there is no memory for the answer"));
+  }
+  if (!done) answers_.push_front(std::move(answer));
+}
+
+bool Control::go_on(Answer& answer) {
+  auto& inspection = answer.inspection;
+  util::WorkBudget work(kTurnWork);
+  bool done = inspection.go_on(work, [&](util::Inspection& out) { show(answer, out); });
+  loop_.budget().charge(work.done());
+  if (!done && answer.deadline <= util::monotonic_now()) {
+    inspection.cut(fmt::format("the rest is left out: the answer has taken {} s",
+                               kPatience / std::chrono::seconds(1)));
+    done = true;
+  }
+  if (done) answer.reply(std::string(kOk) + inspection.finish());
+  return done;
+}
+
+void Control::show(const Answer& answer, util::Inspection& out) const {
+  const auto show_loop = [&](util::InspectNode& node) { targets_.loop->inspect(node); };
+  for (const auto* function : targets_.functions) {
+    if (answer.function.empty()) {
+      out.group(function->name(), [&] { function->inspect(out); });
+    } else if (function->name() == answer.function) {
+      return function->inspect(out);
+    }
+  }
+  if (targets_.loop == nullptr) return;
+  answer.function.empty() ? out.part(kLoop, show_loop) : out.values(show_loop);
 }
 
 int ask_and_print(const std::string& path, std::string_view request) {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
+
+#include "util/inspection.h"
 
 namespace softhca::cli {
 
@@ -11,6 +14,8 @@ struct InspectOptions {
   std::string path;
   std::string function;  ///< empty: all
   bool json = false;
+  std::uint64_t from = 0;
+  std::uint32_t count = util::Inspection::kCount;
 };
 
 struct FaultOptions {

@@ -22,15 +22,6 @@ constexpr timeval kAnswerPatience{.tv_sec = 10, .tv_usec = 0};
 util::Result<std::unique_ptr<ControlSocket>> ControlSocket::listen(util::EventLoop& loop,
                                                                    std::string path,
                                                                    Handler handler) {
-  return listen_later(loop, std::move(path),
-                      [handler = std::move(handler)](std::string_view request, const Reply& reply) {
-                        reply(handler(request));
-                      });
-}
-
-util::Result<std::unique_ptr<ControlSocket>> ControlSocket::listen_later(util::EventLoop& loop,
-                                                                         std::string path,
-                                                                         LaterHandler handler) {
   std::unique_ptr<ControlSocket> socket(
       new ControlSocket(loop, std::move(path), std::move(handler)));
   if (auto started = socket->start(); !started) return tl::unexpected(started.error());
@@ -84,9 +75,21 @@ void ControlSocket::handle(Place at) {
   const auto line_end = at->request.find('\n');
   if (line_end > kRequestMax) return answer(number, "error: the request is too long\n");
   const auto request = at->request.substr(0, line_end);
-  handler_(request, [socket = std::weak_ptr(self_), number](std::string text) {
-    if (const auto self = socket.lock()) (*self)->answer(number, std::move(text));
-  });
+  const std::weak_ptr socket(self_);
+  handler_(request, {.send =
+                         [socket, number](std::string text) {
+                           const auto self = socket.lock();
+                           if (self) (*self)->answer(number, std::move(text));
+                         },
+                     .is_wanted =
+                         [socket, number] {
+                           const auto self = socket.lock();
+                           return self && (*self)->is_asking(number);
+                         }});
+}
+
+bool ControlSocket::is_asking(std::uint64_t number) const {
+  return std::ranges::find(connections_, number, &Connection::number) != connections_.end();
 }
 
 void ControlSocket::answer(std::uint64_t number, std::string text) {

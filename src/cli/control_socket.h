@@ -16,12 +16,17 @@ namespace softhca::cli {
 
 class ControlSocket {
  public:
-  /// Makes the answer to a request, which has no line end.
-  using Handler = std::function<std::string(std::string_view request)>;
   /// Takes the answer to a request, once, at any time. Whoever asked may have gone.
-  using Reply = std::function<void(std::string answer)>;
-  /// Gets a request and answers by `reply`, now or later.
-  using LaterHandler = std::function<void(std::string_view request, Reply reply)>;
+  struct Reply {
+    std::function<void(std::string answer)> send;
+    /// Whether somebody still waits for it; empty: yes.
+    std::function<bool()> is_wanted = {};
+
+    void operator()(std::string answer) const { send(std::move(answer)); }
+    bool wanted() const { return !is_wanted || is_wanted(); }
+  };
+  /// Gets a request, which has no line end, and answers by `reply`, now or later.
+  using Handler = std::function<void(std::string_view request, const Reply& reply)>;
 
   static constexpr std::size_t kRequestMax = 4096;
   /// Connections at the same time; one more takes the place of the oldest.
@@ -30,9 +35,6 @@ class ControlSocket {
   /// Listens on `path`, which only the user of this process may open. `loop` outlives this.
   static util::Result<std::unique_ptr<ControlSocket>> listen(util::EventLoop& loop,
                                                              std::string path, Handler handler);
-  static util::Result<std::unique_ptr<ControlSocket>> listen_later(util::EventLoop& loop,
-                                                                   std::string path,
-                                                                   LaterHandler handler);
   /// Ends all connections and removes the socket file.
   ~ControlSocket();
   ControlSocket(const ControlSocket&) = delete;
@@ -50,12 +52,13 @@ class ControlSocket {
   };
   using Place = std::list<Connection>::iterator;
 
-  ControlSocket(util::EventLoop& loop, std::string path, LaterHandler handler)
+  ControlSocket(util::EventLoop& loop, std::string path, Handler handler)
       : loop_(loop), path_(std::move(path)), handler_(std::move(handler)) {}
 
   util::Result<void> start();
   void accept();
   void handle(Place at);
+  bool is_asking(std::uint64_t number) const;
   /// The answer for connection `number`, if it is still there.
   void answer(std::uint64_t number, std::string text);
   /// False if the connection is to end.
@@ -65,7 +68,7 @@ class ControlSocket {
 
   util::EventLoop& loop_;
   std::string path_;
-  LaterHandler handler_;
+  Handler handler_;
   vfio_user::UniqueFd listener_;
   std::list<Connection> connections_;  ///< the oldest first
   std::uint64_t last_number_ = 0;

@@ -64,11 +64,13 @@ struct Machine {
   std::vector<std::unique_ptr<pcie::Function>> devices;
   std::vector<std::unique_ptr<vfio_user::Server>> servers;
   ControlTargets targets;
+  std::unique_ptr<Control> answers;
   std::unique_ptr<ControlSocket> control;
 
   Machine() = default;
   ~Machine() {
     control.reset();
+    answers.reset();
     servers.clear();
     while (!devices.empty()) devices.pop_back();  // VFs before their PF
   }
@@ -194,9 +196,12 @@ util::Result<void> set_up_control(Machine& machine, const ServeOptions& options)
     machine.group.faults().add(*std::move(rule));
   }
   if (options.control.empty()) return {};
-  auto control = ControlSocket::listen(
-      machine.loop->events(), options.control,
-      [&machine](std::string_view line) { return answer_control(machine.targets, line); });
+  machine.answers = std::make_unique<Control>(machine.loop->events(), machine.targets);
+  auto control =
+      ControlSocket::listen(machine.loop->events(), options.control,
+                            [&machine](std::string_view line, const ControlSocket::Reply& reply) {
+                              machine.answers->answer(line, reply);
+                            });
   if (!control) return tl::unexpected(control.error());
   machine.control = *std::move(control);
   return {};

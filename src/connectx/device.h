@@ -90,7 +90,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   util::Time run_device(util::Time now) override;
   void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
   void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
-  void inspect_device(util::InspectNode& out) const override;
+  void inspect_device(util::Inspection& out) const override;
   void reset_device() override;
   void handle_frame(const wire::Frame& frame) override;
   void handle_loopback(const wire::Frame& frame, std::uint32_t domain) override;

@@ -1,8 +1,6 @@
-// Device::inspect_device: who the card is, its port, its objects, and how far its rings are. Of
-// each kind of object the first are shown, and how many more there are.
+// Device::inspect_device: who the card is, its port, its objects, and how far its rings are, all as
+// the device knows it: nothing is read from the guest's memory.
 #include <fmt/format.h>
-
-#include <map>
 
 #include "connectx/command/command_interface.h"
 #include "connectx/device.h"
@@ -21,17 +19,16 @@
 namespace softhca::connectx {
 namespace {
 
-constexpr std::size_t kShown = 64;
-
-/// A list of the first objects that `for_each` visits; `show` fills in one.
-template <class ForEach, class Show>
-void inspect_list(util::InspectNode& out, std::string_view name, ForEach&& for_each, Show&& show) {
-  auto& list = out.list(name);
-  std::size_t count = 0;
-  for_each([&](auto& object) {
-    if (count++ < kShown) show(object, list);
-  });
-  if (count > kShown) out.add(fmt::format("{}_not_shown", name), count - kShown);
+/// The objects of a table, by their numbers.
+template <class T, class Number, class Show>
+void inspect_table(util::Inspection& out, std::string_view name,
+                   const hca::ObjectTable<T, Number>& table, Show&& show) {
+  out.list(
+      {.name = name, .end = table.end(), .count = table.count()},
+      [&](std::uint64_t place) {
+        return table.find(Number(static_cast<typename Number::Value>(place)));
+      },
+      show);
 }
 
 void inspect_ring(const hca::PublishedRing& ring, util::InspectNode& out) {
@@ -93,15 +90,14 @@ void inspect_queue_pair(const QueuePair& qp, util::InspectNode& list) {
   if (qp.has_receive_queue()) inspect_posted("receive_queue", qp.receive_ring(), out);
 }
 
-void inspect_rdma(const Rdma& rdma, util::InspectNode& out) {
-  std::map<std::string_view, unsigned> by_state;
-  rdma.for_each_qp([&](const QueuePair& qp) { ++by_state[rdma::to_string(qp.rdma_qp().state())]; });
-  auto& states = out.child("queue_pairs_by_state");
-  for (const auto& [state, number] : by_state) states.add(state, number);
-  inspect_list(
-      out, "queue_pairs", [&](auto&& visit) { rdma.for_each_qp(visit); }, inspect_queue_pair);
-  inspect_list(
-      out, "shared_receive_queues", [&](auto&& visit) { rdma.for_each_srq(visit); }, inspect_srq);
+void inspect_rdma(const Rdma& rdma, util::Inspection& out) {
+  const auto& queue_pairs = rdma.queue_pairs();
+  out.tally("queue_pairs_by_state", queue_pairs.end(), [&](std::uint64_t place) {
+    const auto* qp = queue_pairs.find(Qpn(static_cast<std::uint32_t>(place)));
+    return qp == nullptr ? std::string_view() : rdma::to_string(qp->rdma_qp().state());
+  });
+  inspect_table(out, "queue_pairs", queue_pairs, inspect_queue_pair);
+  inspect_table(out, "shared_receive_queues", rdma.shared_queues(), inspect_srq);
 }
 
 void inspect_send_queue(const SendQueue& sq, util::InspectNode& list) {
@@ -136,20 +132,17 @@ void inspect_flow_table(const FlowTable& table, util::InspectNode& list) {
   if (const auto* next = table.miss()) out.add_hex("miss_table_id", next->id().value());
 }
 
-void inspect_ethernet(Ethernet& ethernet, util::InspectNode& out) {
-  inspect_list(
-      out, "send_queues", [&](auto&& visit) { ethernet.send_queues().for_each(visit); },
-      inspect_send_queue);
-  inspect_list(
-      out, "receive_queues", [&](auto&& visit) { ethernet.receive_queues().for_each(visit); },
-      inspect_receive_queue);
-  out.add("tirs", ethernet.tirs().count());
-  out.add("tiss", ethernet.tiss().count());
-  out.add("rq_tables", ethernet.rqts().count());
-  auto& steering = ethernet.steering();
-  if (const auto root = steering.root()) out.add_hex("root_flow_table", root->value());
-  inspect_list(
-      out, "flow_tables", [&](auto&& visit) { steering.for_each(visit); }, inspect_flow_table);
+void inspect_ethernet(Ethernet& ethernet, util::Inspection& out) {
+  inspect_table(out, "send_queues", ethernet.send_queues(), inspect_send_queue);
+  inspect_table(out, "receive_queues", ethernet.receive_queues(), inspect_receive_queue);
+  const auto& steering = ethernet.steering();
+  out.values([&](util::InspectNode& node) {
+    node.add("tirs", ethernet.tirs().count());
+    node.add("tiss", ethernet.tiss().count());
+    node.add("rq_tables", ethernet.rqts().count());
+    if (const auto root = steering.root()) node.add_hex("root_flow_table", root->value());
+  });
+  inspect_table(out, "flow_tables", steering.all(), inspect_flow_table);
 }
 
 void inspect_memory_key(const rdma::MemoryKey& key, util::InspectNode& list) {
@@ -170,6 +163,16 @@ void inspect_memory_key(const rdma::MemoryKey& key, util::InspectNode& list) {
   may("remote_atomic", rdma::kRemoteAtomic);
   out.add("pages", attributes.pages.size());
   out.add("keys", attributes.indirect.size());
+}
+
+void inspect_memory_keys(MemoryKeys& keys, util::Inspection& out) {
+  out.list(
+      {.name = "memory_keys",
+       .end = keys.end(),
+       .count = keys.count(),
+       .shift = MemoryKeys::kVariantBits},
+      [&](std::uint64_t place) { return keys.find(MKeyIndex(static_cast<std::uint32_t>(place))); },
+      inspect_memory_key);
 }
 
 void inspect_traffic(std::string_view name, const TrafficTable& table, util::InspectNode& parent) {
@@ -197,15 +200,22 @@ void inspect_port(const NetworkPort& network, util::InspectNode& out) {
 }
 
 /// Of each set only what is not 0.
-void inspect_q_counters(Resources& resources, util::InspectNode& out) {
-  auto& list = out.list("q_counters");
-  resources.for_each_q_counter([&](CounterSetId id, const QCounters& counters) {
-    auto& set = list.child(fmt::format("set {:#x}", id.value()));
-    set.add_hex("counter_set_id", id.value());
-    for (const auto& info : rdma::qp_counter_table()) {
-      if (counters.*info.value != 0) set.add(info.name, counters.*info.value);
-    }
-  });
+void inspect_q_counters(Resources& resources, util::Inspection& out) {
+  const auto find = [&](std::uint64_t place) -> std::optional<CounterSetId> {
+    const CounterSetId id(static_cast<CounterSetId::Value>(place));
+    return resources.q_counter(id) == nullptr ? std::nullopt : std::optional(id);
+  };
+  out.list({.name = "q_counters",
+            .end = resources.q_counters_end(),
+            .count = resources.q_counter_count()},
+           find, [&](CounterSetId id, util::InspectNode& list) {
+             auto& set = list.child(fmt::format("set {:#x}", id.value()));
+             set.add_hex("counter_set_id", id.value());
+             const auto& counters = *resources.q_counter(id);
+             for (const auto& info : rdma::qp_counter_table()) {
+               if (counters.*info.value != 0) set.add(info.name, counters.*info.value);
+             }
+           });
 }
 
 void inspect_drops(const rdma::PortCounters& counters, util::InspectNode& out) {
@@ -238,27 +248,25 @@ void inspect_resources(Resources& resources, const MemoryKeys& keys, util::Inspe
 
 }  // namespace
 
-void Device::inspect_device(util::InspectNode& out) const {
-  auto& card = out.child("card");
-  card.add_hex("mac", options_.mac.to_u64());
-  card.add_hex("node_guid", options_.node_guid);
-  card.add("health", to_string(health_.syndrome()));
-  inspect_port(*objects_->network_port, out.child("port"));
-  inspect_commands(*commands_, out.child("commands"));
-  inspect_resources(*objects_->resources, *objects_->memory_keys, out.child("resources"));
-  inspect_list(
-      out, "event_queues", [&](auto&& visit) { objects_->event_queues->for_each(visit); },
-      inspect_event_queue);
-  inspect_list(
-      out, "completion_queues", [&](auto&& visit) { objects_->completion_queues->for_each(visit); },
-      inspect_completion_queue);
-  inspect_list(
-      out, "memory_keys", [&](auto&& visit) { objects_->memory_keys->for_each(visit); },
-      inspect_memory_key);
-  inspect_q_counters(*objects_->resources, out);
-  inspect_rdma(*objects_->rdma, out);
-  inspect_drops(objects_->rdma->counters(), out.child("rdma_drops"));
-  inspect_ethernet(*objects_->ethernet, out.child("ethernet"));
+void Device::inspect_device(util::Inspection& out) const {
+  out.part("card", [&](util::InspectNode& card) {
+    card.add_hex("mac", options_.mac.to_u64());
+    card.add_hex("node_guid", options_.node_guid);
+    card.add("health", to_string(health_.syndrome()));
+  });
+  const auto& objects = *objects_;
+  out.part("port", [&](auto& node) { inspect_port(*objects.network_port, node); });
+  out.part("commands", [&](auto& node) { inspect_commands(*commands_, node); });
+  out.part("resources",
+           [&](auto& node) { inspect_resources(*objects.resources, *objects.memory_keys, node); });
+  inspect_table(out, "event_queues", objects.event_queues->all(), inspect_event_queue);
+  inspect_table(out, "completion_queues", objects.completion_queues->all(),
+                inspect_completion_queue);
+  inspect_memory_keys(*objects.memory_keys, out);
+  inspect_q_counters(*objects.resources, out);
+  inspect_rdma(*objects.rdma, out);
+  out.part("rdma_drops", [&](auto& node) { inspect_drops(objects.rdma->counters(), node); });
+  out.group("ethernet", [&] { inspect_ethernet(*objects.ethernet, out); });
 }
 
 }  // namespace softhca::connectx

@@ -54,6 +54,8 @@ class ObjectTable {
     --count_;
   }
   std::size_t count() const { return count_; }
+  /// Above all numbers of objects that there are.
+  std::uint32_t end() const { return static_cast<std::uint32_t>(objects_.size()); }
   /// There are as many as there may be.
   bool full() const { return count_ == max_; }
   /// From now on at most `max` objects. @pre count() <= max

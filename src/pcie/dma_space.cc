@@ -29,14 +29,21 @@ std::uint32_t& hint(const void* space, Iova iova) {
 }
 
 thread_local bool local_memory_only = false;
+
+/// False if this thread leaves such memory alone.
+bool may_ask() {
+  if (local_memory_only) LocalMemoryOnly::note_refusal();
+  return !local_memory_only;
+}
+
 bool read_remote(RemoteMemory& memory, Iova from, std::span<std::byte> out) {
-  if (local_memory_only) return false;
+  if (!may_ask()) return false;
   RemoteAccesses::add();
   return memory.dma_read(from, out);
 }
 
 bool write_remote(RemoteMemory& memory, Iova to, std::span<const std::byte> in) {
-  if (local_memory_only) return false;
+  if (!may_ask()) return false;
   RemoteAccesses::add();
   return memory.dma_write(to, in);
 }

@@ -51,6 +51,12 @@ class LocalMemoryOnly {
 
   /// In the calling thread.
   static bool active();
+  /// True if an access of this thread has failed because of it since the last call.
+  static bool take_refusal() { return std::exchange(refused_, false); }
+  static void note_refusal() { refused_ = true; }
+
+ private:
+  static constinit inline thread_local bool refused_ = false;
 };
 
 /// Accesses to memory behind a peer: each is a message and its answer, so that whoever has a budget

@@ -20,7 +20,7 @@
 #include "pcie/dma_space.h"
 #include "pcie/interrupts.h"
 #include "util/clock.h"
-#include "util/inspect.h"
+#include "util/inspection.h"
 #include "util/work_budget.h"
 
 namespace softhca::pcie {
@@ -93,9 +93,10 @@ class Function {
   /// The work of this function, in all.
   std::int64_t work_done() const { return work_.done(); }
 
-  /// What it looks like now: what every function has, then the device's own. May read the host's
-  /// memory; not to be called from inside a register access.
-  void inspect(util::InspectNode& out) const;
+  /// What it looks like now: what every function has, then the device's own, in pieces. Reads
+  /// memory of the host that is mapped, and none by messages; not to be called from inside a
+  /// register access.
+  void inspect(util::Inspection& out) const;
 
   DmaSpace& dma() { return dma_; }
   /// Where the device raises its interrupts, and the host takes them.
@@ -132,8 +133,8 @@ class Function {
   /// The device part of run(): goes on until work() is spent, which it charges.
   virtual util::Time run_device(util::Time now) = 0;
   util::WorkBudget& work() { return work_; }
-  /// The device part of inspect().
-  virtual void inspect_device(util::InspectNode& /*out*/) const {}
+  /// The device part of inspect(): the same calls in the same order, whatever state it is in.
+  virtual void inspect_device(util::Inspection& /*out*/) const {}
   /// The device part of reset().
   virtual void reset_device() = 0;
 

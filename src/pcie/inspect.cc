@@ -1,7 +1,6 @@
 // Function::inspect: what every function has.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 
 #include "pcie/function.h"
@@ -9,8 +8,6 @@
 
 namespace softhca::pcie {
 namespace {
-
-constexpr std::size_t kMappingsMax = 64;
 
 std::uint16_t read16(const ConfigSpace& config, std::uint32_t at) {
   std::array<std::byte, 2> bytes{};
@@ -44,31 +41,34 @@ void inspect_interrupts(const Interrupts& interrupts, util::InspectNode& out) {
   }
 }
 
-void inspect_mappings(const DmaSpace& dma, util::InspectNode& out) {
-  const auto mappings = dma.mappings();
-  for (const auto& mapping : mappings.first(std::min(mappings.size(), kMappingsMax))) {
-    auto& one = out.child("mapping");
-    one.add_hex("iova", mapping.iova);
-    one.add_hex("size", mapping.size);
-    one.add("access", mapping.access == DmaAccess::kReadWrite ? "rw"
-                      : mapping.access == DmaAccess::kRead    ? "r"
-                                                              : "w");
-    one.add("kind", mapping.remote != nullptr ? "by messages" : "local");
-  }
+void inspect_mapping(const DmaSpace::Mapping& mapping, util::InspectNode& list) {
+  auto& out = list.child("mapping");
+  out.add_hex("iova", mapping.iova);
+  out.add_hex("size", mapping.size);
+  out.add("access", mapping.access == DmaAccess::kReadWrite ? "rw"
+                    : mapping.access == DmaAccess::kRead    ? "r"
+                                                            : "w");
+  out.add("kind", mapping.remote != nullptr ? "by messages" : "local");
 }
 
 }  // namespace
 
-void Function::inspect(util::InspectNode& out) const {
-  auto& pci = out.child("pci");
-  pci.add_hex("vendor_id", read16(config_, 0));
-  pci.add_hex("device_id", read16(config_, 2));
-  pci.add("memory_space", config_.memory_enabled());
-  pci.add("bus_master", config_.bus_master_enabled());
-  inspect_bars(config_, pci);
-  inspect_interrupts(interrupts_, pci);
-  pci.add("dma_mappings", dma_.mappings().size());
-  inspect_mappings(dma_, pci.list("mappings"));
+void Function::inspect(util::Inspection& out) const {
+  const LocalMemoryOnly nobody_is_asked;
+  out.group("pci", [&] {
+    out.values([&](util::InspectNode& pci) {
+      pci.add_hex("vendor_id", read16(config_, 0));
+      pci.add_hex("device_id", read16(config_, 2));
+      pci.add("memory_space", config_.memory_enabled());
+      pci.add("bus_master", config_.bus_master_enabled());
+      inspect_bars(config_, pci);
+      inspect_interrupts(interrupts_, pci);
+    });
+    const auto mappings = dma_.mappings();
+    out.list(
+        {.name = "mappings", .end = mappings.size(), .count = mappings.size()},
+        [&](std::uint64_t place) { return &mappings[place]; }, inspect_mapping);
+  });
   inspect_device(out);
 }
 

@@ -7,8 +7,8 @@
 namespace softhca::sdxi {
 namespace {
 
-/// Contexts whose tables are walked. Each costs a few reads of the host's memory.
-constexpr std::size_t kWalked = 1024;
+/// To walk to a context: a few reads of mapped memory.
+constexpr std::int64_t kWalkWork = 1000;
 
 void inspect_refusal(const Refusal& refusal, util::InspectNode& out) {
   out.add("invalid", fmt::format("{}: {} ({:#x}) [{}]", to_string(refusal.step), refusal.reason,
@@ -24,9 +24,12 @@ void inspect_ring(const ContextEntry& entry, const AddressSpace& space, util::In
   if (read) ring.add("read_index", *read);
   if (write) ring.add("write_index", *write);
   if (read && write && *write >= *read) ring.add("filled", *write - *read);
-  if (!read || !write || *read == *write) return;
+  if (!read || !write) return inspect_unreadable("indices", ring);
+  if (*read == *write) return;
   std::array<std::byte, spec::kDescriptorSize> bytes{};
-  if (!space.load_words(entry.descriptor(*read), bytes)) return;
+  if (!space.load_words(entry.descriptor(*read), bytes)) {
+    return inspect_unreadable("descriptors", ring);
+  }
   const auto header = util::View<spec::dsc_generic>(bytes).get(spec::dsc_generic::header);
   const auto* operation =
       find_operation(header.get(spec::dsc_header::type), header.get(spec::dsc_header::subtype));
@@ -59,38 +62,67 @@ void inspect_held(const Context& context, std::uint64_t doorbell, util::InspectN
 
 }  // namespace
 
-void Contexts::inspect(util::InspectNode& out) const {
-  const pcie::Paused workers_wait(&parts_.workers.gate());
-  auto& totals = out.child("totals");
-  totals.add("descriptors", statistics().descriptors);
-  totals.add("errors", statistics().errors);
-  auto& list = out.list("contexts");
-  const std::size_t end =
-      std::min<std::size_t>(set_.size(), parts_.registers.max_cxt() + std::size_t{1});
-  for (std::size_t i = 0; i < end; ++i) {
-    const auto number = static_cast<ContextNumber>(i);
-    const auto* held = set_.find_active(number);
-    if (held == nullptr && i >= kWalked) continue;
-    const auto walked = parts_.tables.walk(number);
-    if (!walked && !walked.error().log_err && held == nullptr) continue;
-    auto& one = list.child(fmt::format("context {}", number));
-    one.add("number", number);
-    if (walked) {
-      inspect_entry(*walked, one);
-    } else if (walked.error().log_err) {
-      inspect_refusal(*walked.error().log_err, one);
-    } else {
-      one.add("invalid", "the tables do not lead to it any more");
-    }
-    if (held != nullptr) inspect_held(*held, doorbells_.value(number), one);
+/// What there is of a context.
+struct Contexts::Seen {
+  ContextNumber number;
+  const Context* held;  ///< null: it has never run, or does not any more
+  ContextResult<ContextEntry> walked;
+  bool not_mapped;  ///< the walk would have taken messages
+};
+
+std::optional<Contexts::Seen> Contexts::look_at(ContextNumber number, util::Inspection& out) const {
+  pcie::LocalMemoryOnly::take_refusal();
+  Seen seen{number, set_.find_active(number), parts_.tables.walk(number), false};
+  seen.not_mapped = pcie::LocalMemoryOnly::take_refusal();
+  if (seen.not_mapped) out.unreadable(number, kNotMapped);
+  if (seen.held != nullptr || seen.walked) return seen;
+  const bool shown = seen.walked.error().log_err && !seen.not_mapped;
+  return shown ? std::optional(seen) : std::nullopt;
+}
+
+void Contexts::inspect_one(const Seen& seen, util::InspectNode& list) const {
+  auto& one = list.child(fmt::format("context {}", seen.number));
+  one.add("number", seen.number);
+  if (seen.walked) {
+    inspect_entry(*seen.walked, one);
+  } else if (seen.not_mapped) {
+    one.add("tables", kNotMapped);
+  } else if (const auto& refusal = seen.walked.error().log_err) {
+    inspect_refusal(*refusal, one);
+  } else {
+    one.add("invalid", "the tables do not lead to it any more");
   }
-  if (end > kWalked) out.add("contexts_shown_only_if_at_work_from", kWalked);
+  if (seen.held != nullptr) inspect_held(*seen.held, doorbells_.value(seen.number), one);
+}
+
+void Contexts::inspect(util::Inspection& out) const {
+  // They wait only in the turns in which there is something to look at.
+  const pcie::Paused workers_wait(out.wants(2) ? &parts_.workers.gate() : nullptr);
+  // A stopped function's tables are not set up, or no longer.
+  const bool runs = parts_.registers.gsv() != spec::fn_gsv::GSV_STOP;
+  out.values([&](util::InspectNode& node) {
+    if (!runs) return;
+    auto& totals = node.child("totals");
+    totals.add("descriptors", statistics().descriptors);
+    totals.add("errors", statistics().errors);
+  });
+  const auto end = std::min<std::size_t>(set_.size(), parts_.registers.max_cxt() + std::size_t{1});
+  out.list(
+      {.name = "contexts",
+       .end = end,
+       .count = std::nullopt,
+       .look_work = kWalkWork,
+       .there = runs},
+      [&](std::uint64_t place) { return look_at(static_cast<ContextNumber>(place), out); },
+      [this](const Seen& seen, util::InspectNode& list) { inspect_one(seen, list); });
 }
 
 void Contexts::inspect_entry(const ContextEntry& entry, util::InspectNode& out) const {
   const auto state = parts_.tables.state_of(entry);
   if (state) {
     out.add("state", to_string(*state));
+  } else if (pcie::LocalMemoryOnly::take_refusal()) {
+    out.add("state", kNotMapped);
   } else {
     inspect_refusal(state.error(), out);
   }
@@ -99,8 +131,8 @@ void Contexts::inspect_entry(const ContextEntry& entry, util::InspectNode& out) 
   out.add("max_buffer", entry.max_buffer);
   const auto space = parts_.memory.select(entry.pasid);
   inspect_ring(entry, space, out);
-  inspect_keys<spec::akey_ent>(parts_.memory.select(parts_.registers.fn_pasid()), entry.akey_ptr,
-                               spec::key_entries(entry.akey_sz), "akey", out);
+  inspect_first_keys<spec::akey_ent>(parts_.memory.select(parts_.registers.fn_pasid()),
+                                     entry.akey_ptr, spec::key_entries(entry.akey_sz), "akey", out);
 }
 
 }  // namespace softhca::sdxi

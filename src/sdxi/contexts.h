@@ -25,7 +25,7 @@
 #include "sdxi/ring_processor.h"
 #include "sdxi/scheduler.h"
 #include "util/clock.h"
-#include "util/inspect.h"
+#include "util/inspection.h"
 #include "util/work_budget.h"
 
 namespace softhca::sdxi {
@@ -88,7 +88,7 @@ class Contexts final : public ContextControl, private TurnTaker {
     std::uint64_t errors = 0;       ///< context stops by error
   };
   Statistics statistics() const;
-  void inspect(util::InspectNode& out) const;
+  void inspect(util::Inspection& out) const;
   /// Calls `visit` with every started context.
   template <class Visit>
   void for_each(Visit visit) const {
@@ -113,6 +113,9 @@ class Contexts final : public ContextControl, private TurnTaker {
   void after_turn(Context& context, Turn turn);
   Turn spend(Context& context, ThreadState& thread, std::int64_t budget);
   void tell_who_waits();
+  struct Seen;
+  std::optional<Seen> look_at(ContextNumber number, util::Inspection& out) const;
+  void inspect_one(const Seen& seen, util::InspectNode& list) const;
   void inspect_entry(const ContextEntry& entry, util::InspectNode& out) const;
 
   Parts parts_;

@@ -9,6 +9,8 @@ namespace {
 
 /// Error log records that are shown, the newest ones.
 constexpr std::uint64_t kRecordsShown = 16;
+/// To read an entry of mapped memory.
+constexpr std::int64_t kEntryWork = 100;
 
 template <class Layout>
 void inspect_register(std::string_view name, const util::Struct<Layout>& content,
@@ -54,52 +56,61 @@ void inspect_error_log(const Registers& registers, const AddressSpace& space,
   if (registers.err_cfg.get(cfg::en) == 0) return;
   const auto entries = spec::table_bytes(registers.err_cfg.get(cfg::sz)) / ent::kSize;
   const auto shown = std::min({write - read, entries, kRecordsShown});
+  if (shown < write - read) out.add("shown", fmt::format("{} of {}", shown, write - read));
   auto& list = out.list("newest_unread");
   for (auto index = write - shown; index != write; ++index) {
     alignas(8) std::array<std::byte, ent::kSize> bytes{};
     const auto at =
         spec::address(registers.err_cfg, cfg::ptr) + index % entries * std::uint64_t{ent::kSize};
-    if (!space.load_words(at, bytes)) return out.add("unreadable", true);
+    if (!space.load_words(at, bytes)) return inspect_unreadable("unreadable_records", out);
     auto& one = list.child(fmt::format("record {}", index));
     one.add("index", index);
     inspect_record(util::View<ent>(bytes), one);
   }
 }
 
-void inspect_faults(const Faults& faults, util::InspectNode& out) {
-  for (const auto& entry : faults.rules()) {
-    auto& one = out.child(fmt::format("fault {}", entry.id));
-    one.add("number", entry.id);
-    one.add("rule", to_text(entry.rule));
-    one.add("matched", entry.matched);
-    one.add("fired", entry.fired);
-  }
+void inspect_fault(const Faults::Entry& entry, util::InspectNode& list) {
+  auto& one = list.child(fmt::format("fault {}", entry.id));
+  one.add("number", entry.id);
+  one.add("rule", to_text(entry.rule));
+  one.add("matched", entry.matched);
+  one.add("fired", entry.fired);
+}
+
+void inspect_rkeys(const Registers& registers, const AddressSpace& space, util::Inspection& out) {
+  const bool there =
+      registers.gsv() != spec::fn_gsv::GSV_STOP && registers.rkey.get(spec::mmio_rkey::en) != 0;
+  inspect_key_table<spec::rkey_ent>(
+      space, spec::address(registers.rkey, spec::mmio_rkey::ptr),
+      {.name = "rkeys",
+       .end = spec::key_entries(registers.rkey.get(spec::mmio_rkey::sz)),
+       .count = std::nullopt,
+       .look_work = kEntryWork,
+       .there = there},
+      "rkey", out);
 }
 
 }  // namespace
 
-void Device::inspect_device(util::InspectNode& out) const {
-  auto& function = out.child("function");
-  function.add("state", to_string(registers_.gsv()));
-  function.add("sfunc", sfunc_);
-  if (pf_ != nullptr) {
-    function.add("vf_of", pf_->name());
-    function.add("vf_num", vf_num_);
-  }
-  function.add("error_reports", log_.reports());
-  inspect_registers(registers_, out.child("registers"));
-  const auto space = memory_.select(registers_.fn_pasid());
-  // A stopped function's tables are not set up, or no longer.
-  if (registers_.gsv() != spec::fn_gsv::GSV_STOP) {
-    contexts_.inspect(out);
-    if (registers_.rkey.get(spec::mmio_rkey::en) != 0) {
-      inspect_keys<spec::rkey_ent>(space, spec::address(registers_.rkey, spec::mmio_rkey::ptr),
-                                   spec::key_entries(registers_.rkey.get(spec::mmio_rkey::sz)),
-                                   "rkey", out);
+void Device::inspect_device(util::Inspection& out) const {
+  out.part("function", [this](util::InspectNode& function) {
+    function.add("state", to_string(registers_.gsv()));
+    function.add("sfunc", sfunc_);
+    if (pf_ != nullptr) {
+      function.add("vf_of", pf_->name());
+      function.add("vf_num", vf_num_);
     }
-  }
-  inspect_error_log(registers_, space, out.child("error_log"));
-  inspect_faults(group_.faults(), out.list("faults_of_the_group"));
+    function.add("error_reports", log_.reports());
+  });
+  out.part("registers", [this](auto& node) { inspect_registers(registers_, node); });
+  contexts_.inspect(out);
+  const auto space = memory_.select(registers_.fn_pasid());
+  inspect_rkeys(registers_, space, out);
+  out.part("error_log", [&](auto& node) { inspect_error_log(registers_, space, node); });
+  const auto rules = group_.faults().rules();
+  out.list(
+      {.name = "faults_of_the_group", .end = rules.size(), .count = rules.size()},
+      [&](std::uint64_t place) { return &rules[place]; }, inspect_fault);
 }
 
 }  // namespace softhca::sdxi

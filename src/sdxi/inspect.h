@@ -5,11 +5,20 @@
 #include <array>
 #include <string_view>
 
+#include "pcie/dma_space.h"
 #include "util/endian.h"
 #include "util/field.h"
 #include "util/inspect.h"
 
 namespace softhca::sdxi {
+
+/// Of memory that only messages reach: whoever serves others does not wait for their answers.
+inline constexpr std::string_view kNotMapped = "not mapped: the client gives it by messages only";
+
+/// Says of something that could not be read why that is.
+inline void inspect_unreadable(std::string_view name, util::InspectNode& out) {
+  out.add(name, pcie::LocalMemoryOnly::take_refusal() ? kNotMapped : "unreadable");
+}
 
 /// A field as people read it: addresses whole and in hex, as is what has more than 16 bits.
 inline void inspect_field(const util::FieldInfo& field, std::span<const std::byte> structure,

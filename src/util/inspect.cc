@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace softhca::util {
@@ -12,50 +14,105 @@ struct Overloaded : Ts... {
   using Ts::operator()...;
 };
 
+/// A name from the command line need not be UTF-8.
+std::string quoted(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
 
-void InspectNode::write_text(std::string& out, unsigned depth) const {
-  const auto value =
-      std::visit(Overloaded{[this](Group) { return std::string(children_.empty() ? " -" : ""); },
-                            [](std::uint64_t v) { return fmt::format(" {}", v); },
-                            [](Hex v) { return fmt::format(" {:#x}", v.value); },
-                            [](bool v) { return std::string(v ? " yes" : " no"); },
-                            [](const std::string& v) { return " " + v; }},
-                 value_);
-  out += fmt::format("{:{}}{}:{}\n", "", depth * 2, name_, value);
-  for (const auto& child : children_) child.write_text(out, depth + 1);
+// InspectWriter --------------------------------------------------------------------------------
+
+void InspectWriter::next(std::string_view name) {
+  if (!open_.empty()) {
+    auto& part = open_.back();
+    if (json_) {
+      out_ += part.empty ? "\n" : ",\n";
+    } else if (part.empty) {
+      out_ += '\n';
+    }
+    part.empty = false;
+    indent(open_.size());
+  }
+  if (!json_) {
+    out_ += name;
+    out_ += ':';
+  } else if (!open_.empty() && !open_.back().list) {
+    out_ += quoted(name);
+    out_ += ": ";
+  }
 }
 
-std::string InspectNode::to_text() const {
-  std::string out;
-  write_text(out, 0);
-  return out;
+void InspectWriter::begin(std::string_view name, bool list) {
+  next(name);
+  if (json_) out_ += list ? '[' : '{';
+  open_.push_back({.list = list, .empty = true});
 }
 
-template <class Json>
-Json InspectNode::json() const {
-  return std::visit(Overloaded{[this](Group group) {
-                                 auto out =
-                                     group == Group::kElements ? Json::array() : Json::object();
-                                 for (const auto& child : children_) {
-                                   if (group == Group::kElements) {
-                                     out.push_back(child.json<Json>());
-                                   } else {
-                                     out[child.name_] = child.json<Json>();
-                                   }
-                                 }
-                                 return out;
-                               },
-                               [](Hex v) { return Json(fmt::format("{:#x}", v.value)); },
-                               [](const auto& v) { return Json(v); }},
-                    value_);
+void InspectWriter::end() {
+  const auto part = open_.back();
+  open_.pop_back();
+  if (json_) {
+    if (!part.empty) {
+      out_ += '\n';
+      indent(open_.size());
+    }
+    out_ += part.list ? ']' : '}';
+    if (open_.empty()) out_ += '\n';
+  } else if (part.empty) {
+    out_ += " -\n";
+  }
 }
 
-std::string InspectNode::to_json() const {
-  // A name from the command line need not be UTF-8.
-  return json<nlohmann::ordered_json>().dump(2, ' ', false,
-                                             nlohmann::ordered_json::error_handler_t::replace) +
-         "\n";
+void InspectWriter::leaf(std::string_view name, std::string_view value) {
+  next(name);
+  if (!json_) out_ += ' ';
+  out_ += value;
+  if (!json_) out_ += '\n';
+}
+
+void InspectWriter::number(std::string_view name, std::uint64_t value) {
+  leaf(name, fmt::format_int(value).c_str());
+}
+
+void InspectWriter::hex(std::string_view name, std::uint64_t value) {
+  const auto quote = json_ ? "\"" : "";
+  leaf(name, fmt::format("{0}{1:#x}{0}", quote, value));
+}
+
+void InspectWriter::flag(std::string_view name, bool value) {
+  leaf(name, json_ ? (value ? "true" : "false") : (value ? "yes" : "no"));
+}
+
+void InspectWriter::text(std::string_view name, std::string_view value) {
+  leaf(name, json_ ? std::string_view(quoted(value)) : value);
+}
+
+void InspectWriter::go_back(Mark mark) {
+  assert(mark.size <= out_.size());
+  out_.resize(mark.size);
+  open_.back().empty = mark.empty;
+}
+
+// InspectNode ----------------------------------------------------------------------------------
+
+void InspectNode::write(InspectWriter& out) const {
+  std::visit(
+      Overloaded{[&](Group group) {
+                   out.begin(name_, group == Group::kElements);
+                   write_children(out);
+                   out.end();
+                 },
+                 [&](std::uint64_t v) { out.number(name_, v); },
+                 [&](Hex v) { out.hex(name_, v.value); }, [&](bool v) { out.flag(name_, v); },
+                 [&](const std::string& v) { out.text(name_, v); }},
+      value_);
+}
+
+std::string InspectNode::print(bool json) const {
+  InspectWriter out(json);
+  write(out);
+  return out.take();
 }
 
 }  // namespace softhca::util

@@ -1,5 +1,6 @@
 // What a running part looks like, for people: a tree of named values that every device can fill,
-// printed as indented text or as JSON.
+// printed as indented text or as JSON. A device is a large tree, which is made and printed in
+// pieces: see inspection.h.
 #pragma once
 
 #include <concepts>
@@ -8,8 +9,57 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 namespace softhca::util {
+
+/// Prints a tree while it is made: lines of "name: value", two columns deeper for each level, or a
+/// JSON object, indented the same.
+class InspectWriter {
+ public:
+  explicit InspectWriter(bool json) : json_(json) {}
+
+  /// A part, which has what comes until its end(). Elements of a `list` have no names in JSON.
+  void begin(std::string_view name, bool list);
+  void end();
+  // Values.
+  void number(std::string_view name, std::uint64_t value);
+  /// In JSON a string.
+  void hex(std::string_view name, std::uint64_t value);
+  void flag(std::string_view name, bool value);
+  void text(std::string_view name, std::string_view value);
+
+  std::size_t depth() const { return open_.size(); }
+  /// Bytes until now.
+  std::size_t size() const { return out_.size(); }
+  /// All of it. @pre depth() is 0
+  std::string take() { return std::move(out_); }
+
+  /// A place to go back to, as long as the part in which it was taken is the innermost.
+  struct Mark {
+    std::size_t size;
+    bool empty;
+  };
+  Mark mark() const { return {out_.size(), open_.back().empty}; }
+  /// Forgets what came since. @pre depth() is that of the mark
+  void go_back(Mark mark);
+
+ private:
+  struct Open {
+    bool list;
+    bool empty;
+  };
+
+  /// Whatever stands before the next thing in a part.
+  void next(std::string_view name);
+  void indent(std::size_t levels) { out_.append(2 * levels, ' '); }
+  /// A value as it stands in the text or in JSON.
+  void leaf(std::string_view name, std::string_view value);
+
+  bool json_;
+  std::string out_;
+  std::vector<Open> open_;
+};
 
 class InspectNode {
  public:
@@ -37,9 +87,15 @@ class InspectNode {
   const std::string& name() const { return name_; }
 
   /// Lines of "name: value", two columns deeper for each level.
-  std::string to_text() const;
+  std::string to_text() const { return print(false); }
   /// The node's children as a JSON object, indented. Hexadecimal values are strings.
-  std::string to_json() const;
+  std::string to_json() const { return print(true); }
+
+  void write(InspectWriter& out) const;
+  /// What is in it, without itself.
+  void write_children(InspectWriter& out) const {
+    for (const auto& child : children_) child.write(out);
+  }
 
  private:
   struct Hex {
@@ -55,9 +111,7 @@ class InspectNode {
     children_.push_back({name, group});
     return children_.back();
   }
-  void write_text(std::string& out, unsigned depth) const;
-  template <class Json>
-  Json json() const;
+  std::string print(bool json) const;
 
   std::string name_;
   Value value_ = Group::kFields;

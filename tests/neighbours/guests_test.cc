@@ -1,4 +1,6 @@
 // What a guest can do to the device that it has, by its driver or by a program of its own.
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -52,6 +54,23 @@ TEST_P(GuestNeighbours, KeysOfKeysOfSingleBytesAreWorkThatTheirGuestPays) {
                                   .rkey = below},
                                  2s);
     EXPECT_GT(completed, 0u) << "it is slow, and it works";
+  }
+  expect_unharmed();
+}
+
+TEST_P(GuestNeighbours, InspectOfHundredsOfObjectsIsPutTogetherInShortTurns) {
+  {
+    LoopHca loop(hostile(), 2, 4096);
+    std::vector<std::unique_ptr<driver::connectx::QueuePair>> pairs;
+    for (int i = 0; i < 400; ++i) pairs.push_back(loop.make_qp());
+    for (int i = 0; i < 20; ++i) {
+      const auto all = server_.inspect("--count 256");
+      const auto& hostile = all["hostile"];
+      ASSERT_EQ(hostile["queue_pairs"].size(), 256u) << all;
+      EXPECT_EQ(hostile["queue_pairs_count"], 400);
+      ASSERT_TRUE(all.contains("honest_mover"));
+      EXPECT_THAT(server_.ask("inspect hostile"), ::testing::HasSubstr("16 of 400, --from "));
+    }
   }
   expect_unharmed();
 }

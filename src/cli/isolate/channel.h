@@ -18,7 +18,7 @@ namespace softhca::cli {
 class Channel {
  public:
   static constexpr std::size_t kRequestMax = 64 << 10;
-  static constexpr std::size_t kAnswerMax = 4 << 20;
+  static constexpr std::size_t kAnswerMax = 1 << 20;
 
   struct Handlers {
     /// A message has come. Must not destroy the channel.

@@ -79,6 +79,7 @@ class DeviceProcess final : private vfio_user::Fabric {
   std::vector<std::unique_ptr<pcie::Function>> devices_;
   std::vector<std::unique_ptr<vfio_user::Server>> servers_;
   ControlTargets targets_;
+  std::unique_ptr<Control> control_;
 };
 
 /// Whatever the server itself was started with is none of our business.
@@ -177,13 +178,13 @@ util::Result<void> DeviceProcess::set_up_control() {
     if (!rule) return tl::unexpected(rule.error());
     group_.faults().add(*std::move(rule));
   }
+  control_ = std::make_unique<Control>(loop_->events(), targets_);
   channel_ = std::make_unique<Channel>(
       loop_->events(), vfio_user::UniqueFd(options_.channel), Channel::kRequestMax,
       Channel::Handlers{[this](std::uint32_t number, std::string_view request) {
-                          auto answer = answer_control(targets_, request);
-                          if (answer.size() > Channel::kAnswerMax)
-                            answer = "error: the answer is too long\n";
-                          channel_->send(number, answer);
+                          control_->answer(request, {.send = [this, number](const auto& text) {
+                                             channel_->send(number, text);
+                                           }});
                         },
                         [this](bool) { loop_->stop(); }});
   if (auto started = channel_->start(); !started) return started;

@@ -17,8 +17,10 @@ namespace {
 
 using Reply = ControlSocket::Reply;
 
-/// What the trees of the processes and of the loops are called beside those of the functions.
-constexpr std::string_view kProcesses = "processes", kLoop = "loop", kServer = "server";
+/// What the trees of the processes and of their loops are called beside those of the functions.
+constexpr std::string_view kProcesses = "processes", kServer = "server";
+/// What is kept of the answers of all processes together; bytes.
+constexpr std::size_t kAnswersMax = 4 << 20;
 
 std::string error(std::string_view text) { return fmt::format("error: {}\n", text); }
 
@@ -48,12 +50,15 @@ void ask_all(const std::vector<std::pair<GuestProcess*, std::string>>& questions
     std::vector<std::string> answers;
     std::size_t missing;
     std::function<void(std::vector<std::string>)> done;
+    std::size_t bytes = 0;
   };
   const auto all = std::make_shared<Gathered>(
       Gathered{std::vector<std::string>(questions.size()), questions.size(), std::move(done)});
   for (std::size_t i = 0; i != questions.size(); ++i) {
     questions[i].first->ask(questions[i].second, [all, i](std::string answer) {
-      all->answers[i] = std::move(answer);
+      const bool fits = answer.size() <= kAnswersMax - all->bytes;
+      all->answers[i] = fits ? std::move(answer) : error("left out: the answer has 4 MiB at most");
+      if (fits) all->bytes += all->answers[i].size();
       if (--all->missing == 0) all->done(std::move(all->answers));
     });
   }
@@ -107,62 +112,61 @@ bool IsolatedControl::has_data_mover(std::size_t process) const {
 
 void IsolatedControl::answer(std::string_view request, Reply reply) {
   const auto words = words_of(request);
-  if (!words.empty() && words[0] == "inspect") return inspect(request, std::move(reply));
+  if (!words.empty() && words[0] == "inspect") {
+    request.remove_prefix(static_cast<std::size_t>(words[0].end() - request.begin()));
+    return inspect(request, std::move(reply));
+  }
   if (!words.empty() && words[0] == "fault") return fault(request, reply);
   reply(error("a request is inspect or fault"));
 }
 
-void IsolatedControl::inspect(std::string_view request, Reply reply) {
-  bool json = false;
-  std::string_view wanted;
-  const auto words = words_of(request);
-  for (auto word = words.begin() + 1; word != words.end(); ++word) {
-    if (*word == "--json") {
-      json = true;
-    } else if (wanted.empty()) {
-      wanted = *word;
-    } else {
-      return reply(error("inspect takes one function, or none for all"));
-    }
-  }
-  if (wanted.empty()) return inspect_all(json, std::move(reply));
+void IsolatedControl::inspect(std::string_view words, Reply reply) {
+  const auto request = parse_inspect(words);
+  if (!request) return reply(error(request.error().message));
+  const auto& wanted = request->function;
+  const bool json = request->show.json;
+  if (wanted.empty()) return inspect_all(*request, std::move(reply));
   if (wanted == kProcesses) return reply(std::string(kOk) + inspect_processes(json));
   if (wanted == kLoop) return inspect_loop(json, std::move(reply));
   const auto device = std::ranges::find(specs_, wanted, name_of);
   if (device == specs_.end()) return reply(error(fmt::format("there is no function '{}'", wanted)));
-  processes_[process_of(static_cast<std::size_t>(device - specs_.begin()))]->ask(request,
-                                                                                 std::move(reply));
+  processes_[process_of(static_cast<std::size_t>(device - specs_.begin()))]->ask(
+      to_line(*request),
+      [reply = std::move(reply)](std::string answer) { reply(std::move(answer)); });
 }
 
 /// Each function by itself, so that no process can speak for another's.
-void IsolatedControl::inspect_all(bool json, Reply reply) {
+void IsolatedControl::inspect_all(InspectRequest request, Reply reply) {
   Questions questions;
   for (std::size_t i = 0; i != specs_.size(); ++i) {
-    questions.emplace_back(processes_[process_of(i)],
-                           fmt::format("inspect {}{}", json ? "--json " : "", name_of(specs_[i])));
+    request.function = name_of(specs_[i]);
+    questions.emplace_back(processes_[process_of(i)], to_line(request));
   }
+  const bool json = request.show.json;
   std::ranges::move(ask_loops(json), std::back_inserter(questions));
-  ask_all(questions, [this, json, reply = std::move(reply)](const auto& answers) {
-    std::string out(kOk);
-    out += json ? "{\n" : "softhca:\n";
-    const auto add = [&](std::string_view name, std::string_view answer) {
-      out += json ? as_member(name, answer) : as_text(name, name, answer, 1);
+  ask_all(questions, [this, json, reply = std::move(reply)](std::vector<std::string> answers) {
+    std::vector<AnswerPart> parts{{.text = json ? "{\n" : "softhca:\n"}};
+    const auto add = [&](std::string_view name, std::string answer) {
+      parts.push_back({.text = json && parts.size() != 1 ? "," : "",
+                       .name = std::string(name),
+                       .what = std::string(name),
+                       .answer = std::move(answer),
+                       .depth = 1});
     };
-    for (std::size_t i = 0; i != specs_.size(); ++i) {
-      add(name_of(specs_[i]), answers[i]);
-      if (json) out += ",";
-    }
+    for (std::size_t i = 0; i != specs_.size(); ++i) add(name_of(specs_[i]), std::move(answers[i]));
     add(kProcesses, std::string(kOk) + inspect_processes(json));
-    if (json) out += ",";
-    add(kLoop, std::string(kOk) + inspect_loops(json, std::span(answers).subspan(specs_.size())));
-    if (json) out += "}\n";
-    reply(std::move(out));
+    if (json) parts.push_back({.text = fmt::format(",\"{}\": ", kLoop)});
+    add_loops(parts, json, 1, std::span(answers).subspan(specs_.size()));
+    if (json) parts.push_back({.text = "}\n"});
+    joined_.join(std::move(parts), json, reply);
   });
 }
 
 void IsolatedControl::inspect_loop(bool json, Reply reply) {
-  ask_all(ask_loops(json), [this, json, reply = std::move(reply)](const auto& answers) {
-    reply(std::string(kOk) + inspect_loops(json, answers));
+  ask_all(ask_loops(json), [this, json, reply = std::move(reply)](auto answers) {
+    std::vector<AnswerPart> parts;
+    add_loops(parts, json, 0, answers);
+    joined_.join(std::move(parts), json, reply);
   });
 }
 
@@ -175,20 +179,25 @@ IsolatedControl::Questions IsolatedControl::ask_loops(bool json) const {
 }
 
 /// The turns of the server's own loop and of each process's, who tells them of itself.
-std::string IsolatedControl::inspect_loops(bool json, std::span<const std::string> answers) const {
+void IsolatedControl::add_loops(std::vector<AnswerPart>& parts, bool json, unsigned depth,
+                                std::span<std::string> answers) const {
   util::InspectNode own((std::string(kServer)));
   times_->inspect(own);
-  const auto server = std::string(kOk) + (json ? own.to_json() : own.to_text());
-  auto out =
-      json ? fmt::format("{{\n{},\"{}\": {{\n", as_member(kServer, server), kProcesses)
-           : fmt::format("{}:\n{}  {}:\n", kLoop, as_text(kServer, kServer, server, 1), kProcesses);
+  parts.push_back({.text = json ? "{\n" : fmt::format("{:{}}{}:\n", "", 2 * depth, kLoop),
+                   .name = std::string(kServer),
+                   .what = std::string(kServer),
+                   .answer = std::string(kOk) + (json ? own.to_json() : own.to_text()),
+                   .depth = depth + 1});
+  parts.push_back({.text = json ? fmt::format(",\"{}\": {{\n", kProcesses)
+                                : fmt::format("{:{}}{}:\n", "", 2 * depth + 2, kProcesses)});
   for (std::size_t i = 0; i != processes_.size(); ++i) {
-    const auto& name = processes_[i]->name();
-    if (json && i != 0) out += ",";
-    out += json ? as_member(name, answers[i]) : as_text(name, kLoop, answers[i], 2);
+    parts.push_back({.text = json && i != 0 ? "," : "",
+                     .name = processes_[i]->name(),
+                     .what = std::string(kLoop),
+                     .answer = std::move(answers[i]),
+                     .depth = depth + 2});
   }
-  if (json) out += "}\n}\n";
-  return out;
+  if (json) parts.push_back({.text = "}\n}\n"});
 }
 
 std::string IsolatedControl::inspect_processes(bool json) const {

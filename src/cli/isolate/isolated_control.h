@@ -11,8 +11,10 @@
 
 #include "cli/control_socket.h"
 #include "cli/device_spec.h"
+#include "cli/inspect_request.h"
 #include "cli/isolate/groups.h"
 #include "cli/isolate/guest_process.h"
+#include "cli/isolate/joined_answers.h"
 #include "sdxi/faults.h"
 #include "vfio_user/turn_times.h"
 
@@ -21,8 +23,9 @@ namespace softhca::cli {
 class IsolatedControl {
  public:
   /// `groups`: the devices of each process.
-  IsolatedControl(const std::vector<DeviceSpec>& specs, std::vector<DeviceGroup> groups)
-      : specs_(specs), groups_(std::move(groups)) {}
+  IsolatedControl(util::EventLoop& loop, const std::vector<DeviceSpec>& specs,
+                  std::vector<DeviceGroup> groups)
+      : specs_(specs), groups_(std::move(groups)), joined_(loop) {}
 
   /// A rule of the command line. Fails if it is about none of the functions.
   util::Result<void> add_rule(std::string_view text);
@@ -49,11 +52,12 @@ class IsolatedControl {
   using Rules = std::map<sdxi::FaultId, Rule>;
 
   void inspect(std::string_view words, ControlSocket::Reply reply);
-  void inspect_all(bool json, ControlSocket::Reply reply);
+  void inspect_all(InspectRequest request, ControlSocket::Reply reply);
   void inspect_loop(bool json, ControlSocket::Reply reply);
   Questions ask_loops(bool json) const;
   std::string inspect_processes(bool json) const;
-  std::string inspect_loops(bool json, std::span<const std::string> answers) const;
+  void add_loops(std::vector<AnswerPart>& parts, bool json, unsigned depth,
+                 std::span<std::string> answers) const;
   void fault(std::string_view words, const ControlSocket::Reply& reply);
   void fault_add(std::string_view text, ControlSocket::Reply reply);
   void fault_remove(std::string_view number, const ControlSocket::Reply& reply);
@@ -68,6 +72,7 @@ class IsolatedControl {
   const vfio_user::TurnTimes* times_ = nullptr;
   Rules rules_;
   sdxi::FaultId last_rule_ = 0;
+  JoinedAnswers joined_;
 };
 
 }  // namespace softhca::cli

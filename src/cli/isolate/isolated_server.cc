@@ -103,10 +103,11 @@ util::Result<void> IsolatedServer::set_up(const vfio_user::SocketAccess& access)
 
 util::Result<void> IsolatedServer::set_up_control() {
   if (options_.control.empty()) return {};
-  auto control = ControlSocket::listen_later(
-      *events_, options_.control, [this](std::string_view request, ControlSocket::Reply reply) {
-        answers_->answer(request, std::move(reply));
-      });
+  auto control =
+      ControlSocket::listen(*events_, options_.control,
+                            [this](std::string_view request, const ControlSocket::Reply& reply) {
+                              answers_->answer(request, reply);
+                            });
   if (!control) return tl::unexpected(control.error());
   control_ = *std::move(control);
   return {};
@@ -117,7 +118,7 @@ util::Result<void> IsolatedServer::start_processes() {
   guests.reserve(options_.devices.size());
   for (const auto& text : options_.devices) guests.push_back(guest_of(text));
   groups_ = group_devices(specs_, guests);
-  answers_.emplace(specs_, groups_);
+  answers_.emplace(*events_, specs_, groups_);
   for (const auto& text : options_.faults) {
     if (auto added = answers_->add_rule(text); !added) {
       return util::fail(fmt::format("--fault {}: {}", text, added.error().message));
@@ -189,6 +190,7 @@ void IsolatedServer::turn(util::Time limit) {
   times_.end_turn();
   const auto until = more ? util::Time::min() : limit;
   if (events_->run_once(until) != 0) poll_.message(events_->last_called(), util::monotonic_now());
+  times_.add_work(events_->budget().done());
 }
 
 /// Moves frames from process to process, in turn. True if there are more.

@@ -56,12 +56,9 @@ class Resources {
   /// all others are in use: what counts in it then counts for that one.
   QCounters* q_counter(CounterSetId id);
   /// The sets in use.
-  template <class Visit>
-  void for_each_q_counter(Visit&& visit) {
-    for (std::uint32_t id = 1; id < q_counters_.size(); ++id) {
-      if (const auto* set = q_counter(CounterSetId(id))) visit(CounterSetId(id), *set);
-    }
-  }
+  std::size_t q_counter_count() const { return q_counter_ids_.count(); }
+  /// Above all their numbers.
+  std::size_t q_counters_end() const { return q_counters_.size(); }
 
  private:
   static std::uint32_t queue_numbers(const Limits& limits);

@@ -109,10 +109,7 @@ class CompletionQueues {
   }
   CompletionQueue* find(Cqn cqn) { return table_.find(cqn); }
   void destroy(Cqn cqn) { table_.erase(cqn); }
-  template <class Visit>
-  void for_each(Visit&& visit) {
-    table_.for_each(visit);
-  }
+  const hca::ObjectTable<CompletionQueue, Cqn>& all() const { return table_; }
   /// Destroys CQs, until `work` is spent, when all of them go. True: none is left.
   bool dismantle(util::WorkBudget& work) {
     return table_.dismantle(work, [](const CompletionQueue& cq) { return cq.dismantle_work(); }) &&

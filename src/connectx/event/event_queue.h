@@ -78,10 +78,7 @@ class EventQueues {
   EventQueue* create(EventQueue::Attributes attributes);
   EventQueue* find(Eqn eqn) { return table_.find(eqn); }
   void destroy(Eqn eqn);
-  template <class Visit>
-  void for_each(Visit&& visit) {
-    table_.for_each(visit);
-  }
+  const hca::ObjectTable<EventQueue, Eqn>& all() const { return table_; }
 
   /// The EQ that gets events of this type, if there is one.
   std::optional<Eqn> mapped(spec::connectx::event_type type) const {

@@ -25,7 +25,8 @@ namespace softhca::connectx {
 class MemoryKeys {
  public:
   /// PRM 6.1: an MKey is the index of its context, and below it 8 bits of the driver's choice.
-  static constexpr rdma::KeyShape kShape{8, 24};
+  static constexpr unsigned kVariantBits = 8;
+  static constexpr rdma::KeyShape kShape{kVariantBits, 32 - kVariantBits};
   /// The key that ends a scatter list early (drivers that do not ask for another use it).
   static constexpr std::uint32_t kTerminator = 0x100;
   /// The reserved LKey: the bus address space, for QPs with `rlky` (PRM 12.5.4).
@@ -45,13 +46,11 @@ class MemoryKeys {
   std::size_t count() const { return records_.count(); }
   /// Destroys keys, until `work` is spent, when all of them go. True: none is left.
   bool dismantle(util::WorkBudget& work);
-  /// In the order of their indexes.
-  template <class Visit>
-  void for_each(Visit&& visit) {
-    records_.for_each([&](const Record& record) {
-      const auto* key = table_.find_index(record.index.value());
-      if (key != nullptr) visit(*key);  // else it is on its way out
-    });
+  /// Above all their indexes.
+  std::uint32_t end() const { return records_.end(); }
+  /// Null if there is none, or it is on its way in or out.
+  const rdma::MemoryKey* find(MKeyIndex index) {
+    return records_.find(index) == nullptr ? nullptr : table_.find_index(index.value());
   }
 
  private:

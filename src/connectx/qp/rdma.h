@@ -77,14 +77,8 @@ class Rdma {
   /// Null for a number that no QP has.
   QueuePair* find_qp(Qpn qpn) { return queue_pairs_.find(qpn); }
   const QueuePair* find_qp(Qpn qpn) const { return queue_pairs_.find(qpn); }
-  template <class Visit>
-  void for_each_qp(Visit&& visit) const {
-    queue_pairs_.for_each(visit);
-  }
-  template <class Visit>
-  void for_each_srq(Visit&& visit) const {
-    shared_queues_.for_each(visit);
-  }
+  const hca::ObjectTable<QueuePair, Qpn>& queue_pairs() const { return queue_pairs_; }
+  const hca::ObjectTable<SharedReceiveQueue, Srqn>& shared_queues() const { return shared_queues_; }
   /// Null for a number that no RMP or XRC SRQ has.
   SharedReceiveQueue* find_srq(Srqn number) { return shared_queues_.find(number); }
 

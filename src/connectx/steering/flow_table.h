@@ -213,10 +213,7 @@ class FlowSteering {
   util::Budget& groups() { return groups_; }
   util::Budget& flows() { return flows_; }
   util::Budget& destinations() { return destinations_; }
-  template <class Visit>
-  void for_each(Visit&& visit) {
-    tables_.for_each(visit);
-  }
+  const hca::ObjectTable<FlowTable, FlowTableId>& all() const { return tables_; }
 
   /// Appends where a packet goes. Nothing: it is dropped, the default of NIC receive tables
   /// (PRM 7.11.4.1).

@@ -31,12 +31,13 @@ class ControlSocketTest : public ::testing::Test {
     directory_ = ::mkdtemp(name.data());
     path_ = directory_ / "control";
     loop_ = *util::EventLoop::create();
-    socket_ = *ControlSocket::listen(*loop_, path_, [this](std::string_view request) {
-      std::string answer;
-      if (slow_) ::usleep(20'000);
-      for (std::size_t i = 0; i < repeats_; ++i) answer += request;
-      return answer;
-    });
+    socket_ =
+        *ControlSocket::listen(*loop_, path_, [this](std::string_view request, const auto& reply) {
+          std::string answer;
+          if (slow_) ::usleep(20'000);
+          for (std::size_t i = 0; i < repeats_; ++i) answer += request;
+          reply(std::move(answer));
+        });
     thread_ = std::thread([this] {
       while (!loop_->stopped()) loop_->run_once(util::kNever);
     });

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "connectx/device.h"
 #include "fabric/switch.h"
@@ -21,15 +23,28 @@ using ::testing::StartsWith;
 
 class ControlTest : public ::testing::Test {
  protected:
-  std::string ask(std::string_view request) { return answer_control(targets_, request); }
+  std::string ask(std::string_view request) {
+    std::optional<std::string> answer;
+    turns_ = 0;
+    longest_ = 0;
+    control_.answer(request, {.send = [&](auto text) { answer = std::move(text); }});
+    for (; !answer; ++turns_) {
+      loop_->run_once(util::Time{});
+      longest_ = std::max(longest_, loop_->budget().done());
+    }
+    return *answer;
+  }
 
+  std::unique_ptr<util::EventLoop> loop_ = *util::EventLoop::create();
   fabric::Switch switch_;
   std::unique_ptr<fabric::Port> port_ = switch_.create_port("port");
   sdxi::FunctionGroup group_;
   sdxi::Device first_{{.name = "a"}, group_};
   sdxi::Device second_{{.name = "b"}, group_};
   connectx::Device nic_{{.name = "nic"}, *port_};
-  ControlTargets targets_{{&first_, &second_, &nic_}, &group_.faults()};
+  Control control_{*loop_, {{&first_, &second_, &nic_}, &group_.faults()}};
+  unsigned turns_ = 0;        ///< of the last answer
+  std::int64_t longest_ = 0;  ///< work in one of them
 };
 
 TEST_F(ControlTest, InspectShowsAllFunctionsOrOne) {
@@ -48,6 +63,58 @@ TEST_F(ControlTest, InspectAsJsonIsJson) {
   EXPECT_EQ(one["function"]["state"], "GSV_STOP");
 }
 
+TEST_F(ControlTest, AnAnswerIsPutTogetherInTurnsOfBoundedWork) {
+  for (std::size_t i = 0; i < sdxi::Faults::kMax; ++i) ask("fault add do=stall");
+  const auto all = ask("inspect --json --count 256");
+  EXPECT_GE(turns_, 20u);
+  EXPECT_GT(longest_, 0) << "the loop knows of it";
+  EXPECT_LE(longest_, 2 * Control::kTurnWork);
+  const auto tree = nlohmann::json::parse(all.substr(3));
+  EXPECT_EQ(tree["b"]["faults_of_the_group"].size(), 256u);
+  EXPECT_EQ(tree["b"]["faults_of_the_group_shown"], "256 of 1024, --from 0x100 for more");
+}
+
+TEST_F(ControlTest, OfEachKindThereIsAPageAndTheNextOne) {
+  for (int i = 0; i < 40; ++i) ask("fault add do=stall");
+  const auto page = [this](std::string_view options) {
+    const auto text = ask("inspect --json a " + std::string(options));
+    return nlohmann::json::parse(text.substr(3));
+  };
+  const auto first = page("");
+  EXPECT_EQ(first["faults_of_the_group"].size(), 16u);
+  EXPECT_EQ(first["faults_of_the_group_count"], 40);
+  EXPECT_EQ(first["faults_of_the_group_shown"], "16 of 40, --from 0x10 for more");
+  const auto last = page("--from 0x10 --count 30");
+  ASSERT_EQ(last["faults_of_the_group"].size(), 24u);
+  EXPECT_EQ(last["faults_of_the_group"][0]["number"], 17);
+  EXPECT_EQ(last["faults_of_the_group_shown"], "24 of 40");
+  EXPECT_EQ(page("--from 40")["faults_of_the_group"].size(), 0u);
+  EXPECT_EQ(page("--count 40").contains("faults_of_the_group_shown"), false);
+}
+
+TEST_F(ControlTest, AQuestionOfOneWhoHasGoneIsNotAnswered) {
+  bool wanted = true, answered = false;
+  control_.answer("inspect",
+                  {.send = [&](auto) { answered = true; }, .is_wanted = [&] { return wanted; }});
+  wanted = false;
+  EXPECT_THAT(ask("inspect loop"), StartsWith("error: "));
+  EXPECT_THAT(ask("inspect a"), StartsWith("ok\n")) << "others are served";
+  for (int i = 0; i < 1000; ++i) loop_->run_once(util::Time{});
+  EXPECT_FALSE(answered);
+}
+
+TEST_F(ControlTest, SoManyAnswersAreMadeAtTheSameTimeAndNoMore) {
+  std::size_t answers = 0, errors = 0;
+  for (std::size_t i = 0; i < Control::kAnswersMax + 3; ++i) {
+    control_.answer("inspect a", {.send = [&](const std::string& text) {
+                      ++(text.starts_with("ok\n") ? answers : errors);
+                    }});
+  }
+  EXPECT_EQ(errors, 3u);
+  while (answers + errors != Control::kAnswersMax + 3) loop_->run_once(util::Time{});
+  EXPECT_EQ(answers, Control::kAnswersMax);
+}
+
 TEST_F(ControlTest, RulesAreAddedListedRemovedAndCleared) {
   EXPECT_EQ(ask("fault list"), "ok\n");
   EXPECT_EQ(ask("fault add function=a,nth=2,do=fail"),
@@ -63,6 +130,12 @@ TEST_F(ControlTest, RulesAreAddedListedRemovedAndCleared) {
 TEST_F(ControlTest, MistakesAreAnsweredWithAReason) {
   EXPECT_EQ(ask("inspect c"), "error: there is no function 'c'\n");
   EXPECT_EQ(ask("inspect a b"), "error: inspect takes one function, or none for all\n");
+  for (const auto* count : {"0", "257", "x", "", "1x", "-1"}) {
+    EXPECT_EQ(ask("inspect --count " + std::string(count)),
+              "error: --count wants a number from 1 to 256\n");
+  }
+  EXPECT_EQ(ask("inspect --from"), "error: --from wants a number\n");
+  EXPECT_EQ(ask("inspect --from 0x"), "error: --from wants a number\n");
   EXPECT_EQ(ask("fault add function=c,do=fail"), "error: there is no function 'c'\n");
   EXPECT_EQ(ask("fault add function=nic,do=fail"),
             "error: nic is no SDXI function: it has no faults\n");

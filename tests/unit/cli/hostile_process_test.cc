@@ -140,7 +140,7 @@ TEST_F(HostileProcess, AnAnswerOfDeeplyNestedListsHarmsNobody) {
   start_with(R"(
 while True:
     number, request = hear()
-    say(number, b'ok\n' + b'{' * 2000000 + b'}' * 2000000)
+    say(number, b'ok\n' + b'{' * 500000 + b'}' * 500000)
 )");
   EXPECT_THAT(ask("inspect --json"), HasSubstr("\"processes\""));
   EXPECT_THAT(ask("inspect --json processes"), HasSubstr("\"starts\": 1"));

@@ -9,6 +9,7 @@
 #include "connectx/rdma_test_host.h"
 #include "connectx/rdma_wqe_builder.h"
 #include "spec/connectx/mkey.h"
+#include "util/inspected.h"
 
 namespace softhca::connectx {
 namespace {
@@ -31,11 +32,7 @@ std::string part_of(const std::string& text, const std::string& name) {
 
 class InspectTest : public ::testing::Test {
  protected:
-  std::string inspect() {
-    util::InspectNode tree("connectx");
-    host.device.inspect(tree);
-    return tree.to_text();
-  }
+  std::string inspect() { return softhca::test::inspected(host.device); }
   std::string part(const std::string& name) { return part_of(inspect(), name); }
   RdmaTestHost host;
 };
@@ -125,9 +122,7 @@ TEST(InspectEthernetTest, ShowsRingsOfSqsAndRqsAndTheFlowTables) {
   for (std::uint16_t i = 0; i < 3; ++i) {
     host.post_send(sqn, test::Wqe(Nop::NOP, sqn, i).finish());
   }
-  util::InspectNode tree("connectx");
-  host.device.inspect(tree);
-  const auto text = tree.to_text();
+  const auto text = softhca::test::inspected(host.device);
   const auto sq = part_of(text, fmt::format("sq {:#x}:", sqn));
   EXPECT_THAT(sq, HasSubstr("state: RDY"));
   EXPECT_THAT(sq, HasSubstr(fmt::format("cqn: {:#x}", cqn)));
@@ -141,11 +136,33 @@ TEST(InspectEthernetTest, ShowsRingsOfSqsAndRqsAndTheFlowTables) {
   EXPECT_THAT(part_of(text, "ethernet_received:"), HasSubstr("packets: 1"));
 }
 
-TEST_F(InspectTest, ShowsTheFirstOfManyAndHowManyMoreThereAre) {
+TEST_F(InspectTest, ShowsTheFirstOfManyAndHowToSeeMore) {
   for (int i = 0; i < 100; ++i) (void)host.create_cq(0);
   const auto text = inspect();
-  EXPECT_THAT(text, HasSubstr("completion_queues_not_shown: 37"));
-  EXPECT_THAT(text, Not(HasSubstr("event_queues_not_shown")));
+  EXPECT_THAT(text, HasSubstr("completion_queues_count: 101\n"));
+  EXPECT_THAT(text, HasSubstr("completion_queues_shown: 16 of 101, --from 0x11 for more\n"));
+  EXPECT_THAT(text, Not(HasSubstr("event_queues_shown")));
+  const auto next = softhca::test::inspected(host.device, {.from = 0x11, .count = 1});
+  EXPECT_THAT(next, HasSubstr("cq 0x11:"));
+  EXPECT_THAT(next, HasSubstr("completion_queues_shown: 1 of 101, --from 0x12 for more\n"));
+}
+
+TEST_F(InspectTest, AKeyIsAskedForByItsNumber) {
+  const auto one = [this](std::uint32_t number) {
+    return softhca::test::inspected(host.device, {.from = number, .count = 1});
+  };
+  EXPECT_THAT(one(RdmaTestHost::kKey), HasSubstr(fmt::format("mkey {:#x}:", RdmaTestHost::kKey)));
+  EXPECT_THAT(one(RdmaTestHost::kKey + 0x100), HasSubstr("memory_keys: -\n"));
+}
+
+TEST_F(InspectTest, HundredsOfObjectsAreShownInTurnsOfBoundedWork) {
+  for (int i = 0; i < 300; ++i) (void)host.create_cq(0);
+  constexpr std::int64_t kAllowed = 10'000;
+  const auto in_turns =
+      softhca::test::inspect_in_turns(host.device, {.json = true, .count = 256}, kAllowed);
+  EXPECT_GE(in_turns.turns, 20u);
+  EXPECT_LE(in_turns.longest, 3 * kAllowed);
+  EXPECT_EQ(in_turns.text, softhca::test::inspected(host.device, {.json = true, .count = 256}));
 }
 
 }  // namespace

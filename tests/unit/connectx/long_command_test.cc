@@ -8,6 +8,7 @@
 #include "rdma/extent_list.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/mkey.h"
+#include "util/inspected.h"
 
 namespace softhca::connectx::testing {
 namespace {
@@ -106,8 +107,7 @@ TEST_F(LongCommand, AKeyThatIsBeingDestroyedGivesNoAccess) {
   for (int i = 0; i < 10 && check(0); ++i) host_.device.run(host_.now, kTurn);
   ASSERT_EQ(host_.slot(0).get(Entry::ownership), 1u) << "it takes longer";
   EXPECT_FALSE(check(0));
-  util::InspectNode all("device");
-  host_.device.inspect(all);
+  (void)softhca::test::inspected(host_.device);
   host_.run();
 }
 

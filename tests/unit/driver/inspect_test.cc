@@ -4,14 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/world.h"
+#include "util/inspected.h"
 
 namespace softhca::driver::test {
 namespace {
 
 nlohmann::json look(const Node& node) {
-  util::InspectNode root(node.device->name());
-  node.device->inspect(root);
-  return nlohmann::json::parse(root.to_json());
+  return nlohmann::json::parse(softhca::test::inspected(*node.device, {.json = true}));
 }
 
 TEST(ConnectxInspectTest, ACardWithoutADriverHasNoQueues) {

@@ -6,6 +6,7 @@
 
 #include "sdxi/faults.h"
 #include "sdxi/machine.h"
+#include "util/inspected.h"
 
 namespace softhca::sdxi::test {
 namespace {
@@ -14,12 +15,11 @@ using ::testing::HasSubstr;
 
 class InspectTest : public ::testing::Test {
  protected:
-  nlohmann::json look(Machine& machine) {
-    util::InspectNode root(machine.device->name());
-    machine.device->inspect(root);
-    return nlohmann::json::parse(root.to_json());
-  }
+  nlohmann::json look(Machine& machine) { return look(machine, {.json = true}); }
   nlohmann::json look() { return look(machine_); }
+  static nlohmann::json look(Machine& machine, const util::Inspection::Options& options) {
+    return nlohmann::json::parse(softhca::test::inspected(*machine.device, options));
+  }
   static nlohmann::json context(const nlohmann::json& tree, unsigned number) {
     for (const auto& one : tree["contexts"]) {
       if (one["number"] == number) return one;
@@ -134,6 +134,62 @@ TEST_F(InspectTest, TablesThatLeadNowhereAreSaidSo) {
   spec::set_address(machine_.at<spec::cxt_l1_ent>(c.l1), spec::cxt_l1_ent::cxt_ctl_ptr, 0x40);
   const auto tree = look();
   EXPECT_THAT(context(tree, 5)["invalid"].get<std::string>(), HasSubstr("ERRV_CXT"));
+}
+
+TEST_F(InspectTest, ContextsAreShownPageByPageAndCounted) {
+  machine_.activate();
+  for (unsigned number = 1; number <= 40; ++number) machine_.make_context(2 * number);
+  const auto tree = look();
+  EXPECT_EQ(tree["contexts"].size(), 16u);
+  EXPECT_EQ(tree["contexts_count"], 41);
+  EXPECT_EQ(tree["contexts_shown"], "16 of 41, --from 0x20 for more");
+  const auto page = look(machine_, {.json = true, .from = 0x20, .count = 2});
+  ASSERT_EQ(page["contexts"].size(), 2u);
+  EXPECT_EQ(page["contexts"][0]["number"], 0x20);
+  EXPECT_EQ(page["contexts_shown"], "2 of 41, --from 0x24 for more");
+}
+
+TEST_F(InspectTest, AFunctionOfManyContextsIsShownInTurnsOfBoundedWork) {
+  Machine large(group_, {.name = "large", .max_cxt = 4095});
+  large.activate();
+  for (unsigned number = 1; number <= 100; ++number) large.make_context(number);
+  constexpr std::int64_t kAllowed = 10'000;
+  const util::Inspection::Options options{.json = true, .count = 64};
+  const auto in_turns = softhca::test::inspect_in_turns(*large.device, options, kAllowed);
+  EXPECT_GE(in_turns.turns, 100u);
+  EXPECT_LE(in_turns.longest, 6 * kAllowed)
+      << "a context, or all registers, beyond what is allowed";
+  EXPECT_EQ(in_turns.text, softhca::test::inspected(*large.device, options));
+}
+
+TEST_F(InspectTest, AKeyTableIsReadEntryByEntryAndPageByPage) {
+  machine_.make_rkeys();
+  for (unsigned i = 0; i < 40; ++i) machine_.rkey(3 * i).set(spec::rkey_ent::vl, 1);
+  machine_.activate();
+  const auto tree = look();
+  EXPECT_EQ(tree["rkeys"].size(), 16u);
+  EXPECT_EQ(tree["rkeys_shown"], "16 of 40, --from 0x30 for more");
+  const auto page = look(machine_, {.json = true, .from = 0x30, .count = 256});
+  EXPECT_EQ(page["rkeys"].size(), 24u);
+  EXPECT_EQ(page["rkeys"][0]["number"], 48);
+}
+
+TEST_F(InspectTest, MemoryByMessagesIsNotAskedForAndThatIsSaid) {
+  Machine remote(group_, {.name = "remote"}, nullptr, Machine::Memory::kTraced);
+  remote.make_rkeys();
+  remote.activate();
+  auto& c = remote.start_context(5);
+  remote.execute(c, copy(0x1000, Machine::kBase, 8));
+  remote.trace.accesses.clear();
+  const auto tree = look(remote);
+  EXPECT_TRUE(remote.trace.accesses.empty());
+  const std::string why = "not mapped: the client gives it by messages only";
+  EXPECT_EQ(tree["contexts_unreadable"], "from 0x0 on: " + why);
+  EXPECT_EQ(context(tree, 0)["tables"], why);
+  EXPECT_EQ(context(tree, 0)["work"]["read_index"], 1) << "what the function knows";
+  EXPECT_EQ(tree["rkeys_unreadable"], "from 0x0 on: " + why);
+  EXPECT_EQ(tree["error_log"]["unreadable_records"], why);
+  EXPECT_EQ(tree["pci"]["mappings"][0]["kind"], "by messages");
 }
 
 TEST_F(InspectTest, LookingChangesNothing) {
