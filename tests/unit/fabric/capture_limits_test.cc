@@ -200,6 +200,7 @@ TEST_F(CaptureLimits, WhoCapturesNeverWaits) {
   const auto path = (directory_ / "pipe").string();
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   const int reader = ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  ::fcntl(reader, F_SETPIPE_SZ, 1 << 20);  // a few switches of threads for all that is read below
   create(path, {});
   ::alarm(60);  // in place of a test that never ends
   const auto frames = CaptureWriter::kCapacity / 1000 * 2;

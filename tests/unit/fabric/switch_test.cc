@@ -81,12 +81,12 @@ TEST_F(SwitchTest, WhoLosesMemoryCopiesItsOwnFramesOnly) {
   EXPECT_EQ(c_.port->settle(), 0) << "it has sent nothing";
   EXPECT_EQ(allocation_count(), before);
   const auto first = a_.port->settle();
-  EXPECT_EQ(allocation_count(), before + 3);
+  EXPECT_EQ(allocation_count(), before + (kAllocationsCount ? 3 : 0));
   EXPECT_GT(first, 3 * 4096 / 8);
   // What is copied once is not copied again, and those behind the last one are not looked at.
   const auto again = a_.port->settle();
   EXPECT_LE(again, 24 * 5);
-  EXPECT_EQ(allocation_count(), before + 3);
+  EXPECT_EQ(allocation_count(), before + (kAllocationsCount ? 3 : 0));
   EXPECT_EQ(switch_.counters().dropped_no_memory, 0u);
   switch_.deliver(kAll);
   EXPECT_EQ(a_.port->settle(), 0);

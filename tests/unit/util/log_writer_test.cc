@@ -59,7 +59,7 @@ TEST(LogWriter, AReaderThatDoesNotReadHoldsNobodyAndLearnsWhatItMissed) {
   const std::string text(60, 'x');
   const auto start = monotonic_now();
   for (std::size_t i = 0; i < kLines; ++i) writer.write(LogLevel::kInfo, text);
-  EXPECT_LT(monotonic_now() - start, seconds(2));
+  EXPECT_LT(monotonic_now() - start, seconds(20)) << "on a machine that has much else to do";
   std::string seen;
   std::size_t accounted = 0, lost = 0;
   while (accounted < kLines) {
@@ -80,7 +80,8 @@ TEST(LogWriter, AReaderThatDoesNotReadHoldsNobodyAndLearnsWhatItMissed) {
 }
 
 TEST(LogWriter, AReaderThatIsGoneEndsNobody) {
-  // In a process of its own, because SIGPIPE would end it.
+  // In a process of its own, because SIGPIPE would end it; one that has no threads of other tests.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto write_to_nobody = [] {
     Pipe pipe;
     pipe.close_reader();
