@@ -182,7 +182,7 @@ TEST_F(InspectTest, MemoryByMessagesIsNotAskedForAndThatIsSaid) {
   remote.execute(c, copy(0x1000, Machine::kBase, 8));
   remote.trace.accesses.clear();
   const auto tree = look(remote);
-  EXPECT_TRUE(remote.trace.accesses.empty());
+  ASSERT_TRUE(remote.trace.accesses.empty());
   const std::string why = "not mapped: the client gives it by messages only";
   EXPECT_EQ(tree["contexts_unreadable"], "from 0x0 on: " + why);
   EXPECT_EQ(context(tree, 0)["tables"], why);
