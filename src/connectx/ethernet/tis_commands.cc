@@ -14,10 +14,13 @@ using namespace spec::connectx;
 
 /// Bits of modify_bitmask (PRM Table 51).
 constexpr std::uint32_t kPrioBit = 1;
+/// One look at an SQ.
+constexpr std::int64_t kLookWork = 10;
 
-bool has_ready_queue(Device& device, const Tis& tis) {
+bool has_ready_queue(Device& device, const Tis& tis, util::WorkBudget& work) {
   bool found = false;
   if (!tis.in_use()) return found;
+  work.charge(static_cast<std::int64_t>(device.ethernet().send_queues().count()) * kLookWork);
   device.ethernet().send_queues().for_each([&](const SendQueue& sq) {
     found = found || (sq.tis() == &tis && sq.state() == sq_state::RDY);
   });
@@ -53,7 +56,7 @@ CommandResult modify_tis(Device& device, const Command& command) {
       mask.get(modify_tis_bitmask::strict_lag_tx_port_affinity) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 51", "LAG is not a capability");
   }
-  if (has_ready_queue(device, *tis)) {
+  if (has_ready_queue(device, *tis, command.work)) {
     return refuse(Status::BAD_RES_STATE, "PRM 12.9.2", "an SQ of the TIS is in state RDY");
   }
   if (mask.get(modify_tis_bitmask::prio) == kPrioBit) {
