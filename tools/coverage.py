@@ -23,7 +23,7 @@ WHO = ("tests", "fuzzers")
 HEAD = """# What no test and no fuzzer reaches
 
 Made by `make coverage`; the reasons are written by hand and stay. Unit tests (without those of many seeds) and the
-fuzzers' committed inputs are counted, guests and `tests/neighbours` are not. A function counts as reached when it is
+fuzzers' committed inputs are counted; guests, `tests/neighbours` and `tests/soak`, which start the program, are not. A function counts as reached when it is
 called; which of its lines are, `build-coverage/functions.txt` and `llvm-cov show` tell.
 
 """
@@ -39,7 +39,7 @@ def parse_arguments():
 def commands(build):
     """(who, command) of each run."""
     for test in sorted((build / "tests").glob("*_test")):
-        if test.name != "neighbours_test":
+        if test.name not in ("neighbours_test", "soak_test"):
             yield "tests", [test, "--gtest_brief=1", f"--gtest_filter=-{LONG_TESTS}"]
     for replay in sorted((build / "fuzz").glob("*_replay")):
         yield "fuzzers", [replay, ROOT / "fuzz/corpus" / replay.name.removesuffix("_replay")]
@@ -77,6 +77,8 @@ def functions(build, who, programs):
 def plain(name):
     """Without the file that llvm-cov puts before internal names, template arguments, and namespaces of no interest."""
     name = re.sub(r"^[\w./-]+\.(?:cc|h|inc)[:;]", "", name)
+    if instance := re.match(r"_ZN7softhca\d+(\w+?)12_GLOBAL__N_1\d+([a-z]+)I", name):
+        return f"{instance[1]}::{instance[2]}"  # c++filt cannot read some of template arguments
     name = name.replace("(anonymous namespace)::", "").replace("softhca::", "")
     while (shorter := re.sub(r"(?<!operator)(?<!operator<)<[^<>]*>", "", name)) != name:
         name = shorter
@@ -93,6 +95,13 @@ def reasons():
         return {}
     rows = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (.*?) ?\|$", DOC.read_text(), re.M)
     return {(file, name): why for name, file, why in rows}
+
+
+def reason_of(file, name):
+    """Of a function that is done when the program is compiled."""
+    word = re.escape(re.sub(r" \(a lambda\)$|\(.*", "", name).split("::")[-1])
+    defined = re.search(rf"\b(constexpr|consteval)\b[^;{{}}]*?\b{word}\(", (ROOT / file).read_text())
+    return "done by the compiler (constexpr)" if defined else ""
 
 
 def summarize(reached):
@@ -125,15 +134,17 @@ def main():
             lines = max(by_who[who].get((file, name), (0, 0))[0] for who in WHO)
             parts = [f"{who} {by_who[who].get((file, name), (0, 0))[1]}" for who in WHO]
             print(f"{file}: {name}: {', '.join(parts)} of {lines} lines", file=out)
-    why = reasons()
+    why = collections.defaultdict(str, reasons())
     table = summarize(reached)
     nobody = [key for key in keys if not any(reached[key].values())]
-    rows = [f"| `{name}` | `{file}` | {why.get((file, name), '')} |" for file, name in nobody]
+    for key in nobody:
+        why[key] = why[key] or reason_of(*key)
+    rows = [f"| `{name}` | `{file}` | {why[file, name]} |" for file, name in nobody]
     DOC.write_text(HEAD + "\n".join(table) + "\n\n| function | file | why |\n|---|---|---|\n" + "\n".join(rows) + "\n")
     print("\n".join(table))
     print(f"each function: {build / 'functions.txt'}; those that nobody reaches: {DOC}")
     for file, name in nobody:
-        if not why.get((file, name)):
+        if not why[file, name]:
             print(f"reached by nobody, and nobody says why: {file}: {name}")
     return 0
 
