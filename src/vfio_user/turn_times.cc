@@ -14,7 +14,11 @@ void TurnTimes::end_turn() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   const auto time = std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-  if (last_ != util::Duration{}) longest_ = std::max<util::Duration>(longest_, time - last_);
+  if (last_ != util::Duration{}) {
+    const util::Duration turn = time - last_;
+    longest_ = std::max(longest_, turn);
+    if (turn > kLong) ++long_turns_;
+  }
   last_ = time;
 }
 
@@ -23,6 +27,7 @@ void TurnTimes::inspect(util::InspectNode& out) const {
   out.add("longest_work", static_cast<std::uint64_t>(longest_work_));
   if (measure_) {
     out.add("longest_processor_ns", static_cast<std::uint64_t>(longest_.count()));
+    out.add("turns_above_2_ms", long_turns_);
   }
   const auto heap = ::mallinfo2();
   out.add("heap_bytes", std::uint64_t{heap.uordblks} + heap.hblkhd);

@@ -11,6 +11,8 @@ namespace softhca::vfio_user {
 
 class TurnTimes {
  public:
+  static constexpr util::Duration kLong = std::chrono::milliseconds(2);
+
   /// `measure`: read the clock of the thread at the end of each turn, a system call.
   explicit TurnTimes(bool measure) : measure_(measure) {}
 
@@ -28,6 +30,7 @@ class TurnTimes {
   std::int64_t longest_work_ = 0;
   util::Duration last_{};     ///< of the thread's clock, at the end of the last turn
   util::Duration longest_{};  ///< on the thread's clock
+  std::uint64_t long_turns_ = 0;
 };
 
 }  // namespace softhca::vfio_user

@@ -163,7 +163,7 @@ void Honest::end() {
   std::printf("  %s: %llu rounds; register reads: median %lld us, longest %lld us\n", what_,
               static_cast<unsigned long long>(rounds_), us(reads_[reads_.size() / 2]),
               us(reads_.back()));
-  EXPECT_LT(reads_.back(), kWaitMax) << what_;
+  EXPECT_LT(reads_.back(), kWaitLimit) << what_;
 }
 
 }  // namespace softhca::neighbours

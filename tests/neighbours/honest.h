@@ -43,6 +43,8 @@ class Honest {
   bool advances(std::uint64_t rounds, util::Duration within) const;
   /// Stops it, and expects that all went well. Prints the waits.
   void end();
+  /// Of its register reads, the one that took longest; after end().
+  util::Duration longest_read() const { return reads_.empty() ? util::Duration{} : reads_.back(); }
 
  private:
   void work();

@@ -57,6 +57,19 @@ std::uint64_t largest(const nlohmann::json& tree, std::string_view figure) {
   return found;
 }
 
+/// All of `figure` in a tree together.
+std::uint64_t total(const nlohmann::json& tree, std::string_view figure) {
+  std::uint64_t sum = 0;
+  for (const auto& [name, value] : tree.items()) {
+    if (value.is_object()) {
+      sum += total(value, figure);
+    } else if (name == figure) {
+      sum += value.get<std::uint64_t>();
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
 ServedProgram::ServedProgram(const std::vector<std::string>& devices,
@@ -198,9 +211,12 @@ std::uint64_t ServedProgram::resident_bytes() const {
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-ServedProgram::Turn ServedProgram::longest_turn() const {
+ServedProgram::Turns ServedProgram::turns() const {
   const auto loop = inspect("loop");
-  return {.work = largest(loop, "longest_work"), .ns = largest(loop, "longest_processor_ns")};
+  return {.all = total(loop, "turns"),
+          .above_2_ms = total(loop, "turns_above_2_ms"),
+          .longest_work = largest(loop, "longest_work"),
+          .longest_ns = largest(loop, "longest_processor_ns")};
 }
 
 }  // namespace softhca::cli

@@ -53,12 +53,14 @@ class ServedProgram {
   std::size_t descriptors() const;
   std::size_t maps() const;
   std::uint64_t resident_bytes() const;
-  struct Turn {
-    std::uint64_t work = 0;  ///< counted, see util::WorkBudget
-    std::uint64_t ns = 0;    ///< on the clocks of these threads
+  /// Of the loops of all so far. With --measure-turns.
+  struct Turns {
+    std::uint64_t all = 0;
+    std::uint64_t above_2_ms = 0;    ///< on the clocks of these threads
+    std::uint64_t longest_work = 0;  ///< counted, see util::WorkBudget
+    std::uint64_t longest_ns = 0;
   };
-  /// The longest turns so far of any of their loops, by either measure. With --measure-turns.
-  Turn longest_turn() const;
+  Turns turns() const;
 
  private:
   void start();

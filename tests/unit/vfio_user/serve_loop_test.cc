@@ -66,8 +66,12 @@ class Busy final : public pcie::Function {
       work().charge(cost_);
       ++pieces;
     }
+    const auto end = util::monotonic_now() + takes;
+    while (util::monotonic_now() < end) {
+    }
     return util::Time::min();
   }
+  util::Duration takes{};  ///< of each run()
   /// As for a frame that arrives.
   void owe(std::int64_t units) { work().charge(units); }
   std::uint64_t pieces = 0;
@@ -187,6 +191,18 @@ TEST(ServeLoop, TellsHowLongItsTurnsAre) {
   EXPECT_NE(node.to_text().find("turns: 3"), std::string::npos) << node.to_text();
   EXPECT_EQ(node.to_text().find("longest_work: 0"), std::string::npos) << node.to_text();
   EXPECT_EQ(node.to_text().find("longest_processor_ns: 0"), std::string::npos) << node.to_text();
+}
+
+TEST(ServeLoop, CountsTheTurnsThatWereLong) {
+  auto loop = vfio_user::ServeLoop::create({.measure = true}).value();
+  Busy busy(1000);
+  busy.takes = std::chrono::milliseconds(100);  // others have the processor for a part of it
+  loop->add(busy);
+  for (int i = 0; i < 3; ++i) loop->turn(util::Time{});
+  util::InspectNode node("loop");
+  loop->inspect(node);
+  // The first turn has no end of another before it.
+  EXPECT_NE(node.to_text().find("turns_above_2_ms: 2"), std::string::npos) << node.to_text();
 }
 
 TEST(ServeLoop, CallsAFunctionWhenItAskedToBeCalled) {
