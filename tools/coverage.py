@@ -101,7 +101,7 @@ def reason_of(file, name):
     """Of a function that is done when the program is compiled."""
     word = re.escape(re.sub(r" \(a lambda\)$|\(.*", "", name).split("::")[-1])
     defined = re.search(rf"\b(constexpr|consteval)\b[^;{{}}]*?\b{word}\(", (ROOT / file).read_text())
-    return "done by the compiler (constexpr)" if defined else ""
+    return "constexpr: done by the compiler" if defined else ""
 
 
 def summarize(reached):
