@@ -22,9 +22,9 @@ inline constexpr bool kSanitized = false;
 /// steps, 860,160 units.
 inline constexpr std::uint64_t kTurnMaxWork = 1'200'000;
 /// Turns are to take 2 ms at most of the loop's own processor time. What a hypervisor takes from a
-/// virtual machine, and interrupts, count as the time of whoever ran there: a quiet one shows none
-/// to three such turns of tens of thousands, in other tests each time. What each has seen is
-/// printed.
+/// virtual machine, and interrupts, count as the time of whoever ran there: a quiet one
+/// showed none to ten such turns of tens of thousands, two of 716 where turns were few. What each
+/// test has seen is printed.
 inline constexpr std::uint64_t long_turns_max(std::uint64_t turns) {
   return kSanitized ? turns : 10 + turns / 500;
 }
