@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "cli/words.h"
 #include "sdxi/device.h"
 
 namespace softhca::cli {
@@ -17,14 +18,6 @@ constexpr std::string_view kOk = "ok\n";
 /// Room for what closes an answer, wherever it is cut.
 constexpr std::size_t kClosing = 4096;
 constexpr std::string_view kError = "error: ";
-
-/// Takes the next word off `text`; empty at its end.
-std::string_view next_word(std::string_view& text) {
-  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  const auto word = text.substr(0, text.find(' '));
-  text.remove_prefix(word.size());
-  return word;
-}
 
 std::string describe(const sdxi::Faults::Entry& entry) {
   return fmt::format("{}: {}: matched {}, fired {}\n", entry.id, to_text(entry.rule), entry.matched,

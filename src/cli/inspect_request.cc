@@ -2,20 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 #include <optional>
 
+#include "cli/words.h"
+
 namespace softhca::cli {
 namespace {
-
-/// Takes the next word off `text`; empty at its end.
-std::string_view next_word(std::string_view& text) {
-  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  const auto word = text.substr(0, text.find(' '));
-  text.remove_prefix(word.size());
-  return word;
-}
 
 /// Decimal, or hexadecimal after "0x".
 std::optional<std::uint64_t> parse_number(std::string_view text) {
