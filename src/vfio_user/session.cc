@@ -20,7 +20,7 @@ constexpr std::uint32_t kKnownFlags = kTypeMask | kFlagNoReply;
 /// data each byte counts as one unit; larger accesses go to the function in pieces of 64.
 constexpr std::int64_t kMessageWork = 1'500;
 
-/// The most writes of one message: QEMU sends 64. Each is a call of the function.
+/// The most writes of one message: QEMU 10 sends 200 at most. Each is a call of the function.
 constexpr std::uint64_t kMultiWritesMax = 4096;
 
 /// Only these bring file descriptors.
