@@ -18,6 +18,7 @@
 #include "connectx/port/port_registers.h"
 #include "connectx/port/vport.h"
 #include "connectx/qp/rdma.h"
+#include "wire/train.h"
 
 namespace softhca::connectx {
 
@@ -162,6 +163,22 @@ util::Time Device::run_device(util::Time now) {
 }
 
 void Device::handle_frame(const wire::Frame& frame) {
+  if (frame.packets() == 1) return receive(frame);
+  if (takes_whole(frame)) {
+    (void)network_port().accept(frame);
+    network_port().count_received(frame, Service::kRdma);
+    return charge_noted();
+  }
+  wire::for_each_packet(frame, [this](const wire::Frame& packet) { receive(packet); });
+}
+
+/// Nothing but RDMA is sent as a train, but not all of it is for RDMA here.
+bool Device::takes_whole(const wire::Frame& train) {
+  return !overdrawn_ && network_port().passes(train) && vport().roce_enabled() &&
+         !memory_keys().table().has_charged() && rdma().handle_frame(train, run_time_);
+}
+
+void Device::receive(const wire::Frame& frame) {
   // Frames arrive in the turn of the loop in which run() was called: reading the clock again for
   // each would cost a tenth of the time of a packet.
   if (!network_port().accept(frame)) return;
@@ -178,10 +195,20 @@ void Device::handle_frame(const wire::Frame& frame) {
 
 void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
   if (!network_port().vport_is_up()) return;
+  if (frame.packets() == 1) return receive_looped(frame, TransportDomain(domain));
+  if (takes_whole(frame)) {
+    network_port().count_looped(frame, Service::kRdma);
+    return charge_noted();
+  }
+  wire::for_each_packet(
+      frame, [&](const wire::Frame& packet) { receive_looped(packet, TransportDomain(domain)); });
+}
+
+void Device::receive_looped(const wire::Frame& frame, TransportDomain domain) {
   if (overdrawn_) return network_port().count_discard(priority_of(frame));
   if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {
     network_port().count_looped(frame, Service::kRdma);
-  } else if (ethernet().handle_loopback(frame, TransportDomain(domain), run_time_)) {
+  } else if (ethernet().handle_loopback(frame, domain, run_time_)) {
     network_port().count_looped(frame, Service::kEthernet);
   }
   charge_noted();

@@ -95,6 +95,10 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void handle_frame(const wire::Frame& frame) override;
   void handle_loopback(const wire::Frame& frame, std::uint32_t domain) override;
   bool handle_no_memory() override { return fail(); }
+  bool takes_trains() const override { return true; }
+  bool takes_whole(const wire::Frame& train);
+  void receive(const wire::Frame& frame);
+  void receive_looped(const wire::Frame& frame, TransportDomain domain);
 
   void make_objects();
 

@@ -2,19 +2,29 @@
 
 #include <utility>
 
+#include "wire/train.h"
+
 namespace softhca::fabric {
 
-bool FrameQueue::push(const wire::Frame& frame, std::uint32_t port,
-                      std::optional<std::uint32_t> loop_mark) {
-  if (size_ >= frames_max_) return false;
+unsigned FrameQueue::push(const wire::Frame& frame, std::uint32_t port,
+                          std::optional<std::uint32_t> loop_mark) {
+  const auto room = frames_max_ - packets_;
+  if (room == 0) return 0;
   if (size_ == ring_.size()) grow();
   auto entry = take_free();
   entry->frame = frame;
+  auto packets = frame.packets();
+  if (packets > room) {
+    packets = static_cast<unsigned>(room);
+    wire::keep_part(entry->frame, 0, packets);
+  }
   entry->port = port;
   entry->loop_mark = loop_mark;
+  entry->rest_follows = false;
   ring_[slot(size_)] = std::move(entry);
   ++size_;
-  return true;
+  packets_ += packets;
+  return packets;
 }
 
 void FrameQueue::pop() {
@@ -22,7 +32,22 @@ void FrameQueue::pop() {
   auto entry = std::move(ring_[head_]);
   head_ = slot(1);
   --size_;
+  packets_ -= entry->frame.packets();
   if (free_.size() + size_ < kEntriesKept) free_.push_back(std::move(entry));
+}
+
+void FrameQueue::split_front(unsigned count) {
+  if (size_ == ring_.size()) grow();
+  auto begin = take_free();
+  auto& rest = front();
+  wire::part(rest.frame, 0, count, begin->frame);
+  wire::keep_part(rest.frame, count, rest.frame.packets() - count);
+  begin->port = rest.port;
+  begin->loop_mark = rest.loop_mark;
+  begin->rest_follows = true;
+  head_ = (head_ - 1) & (ring_.size() - 1);
+  ring_[head_] = std::move(begin);
+  ++size_;
 }
 
 std::unique_ptr<FrameQueue::Entry> FrameQueue::take_free() {

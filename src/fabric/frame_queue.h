@@ -11,30 +11,38 @@
 
 namespace softhca::fabric {
 
-/// Grows up to a bound, and allocates nothing while it is no fuller than it was before. An entry
-/// keeps its place in memory while it is queued, so the front may be looked at while others are
-/// pushed.
+/// Counts packets: a train (wire/train.h) is as long as all that it stands for. Grows up to a
+/// bound, and allocates nothing while it is no fuller than it was before. An entry keeps its place
+/// in memory while it is queued, so the front may be looked at while others are pushed.
 class FrameQueue {
  public:
   struct Entry {
     wire::Frame frame;
     std::uint32_t port = 0;                  ///< that has sent it
     std::optional<std::uint32_t> loop_mark;  ///< to be returned to its port, with this mark
+    bool rest_follows = false;               ///< the begin of a train that was split
   };
 
   explicit FrameQueue(std::size_t frames_max) : frames_max_(frames_max) {}
 
-  /// Copies `frame`. False if the queue is full.
-  [[nodiscard]] bool push(const wire::Frame& frame, std::uint32_t port,
-                          std::optional<std::uint32_t> loop_mark = std::nullopt);
+  /// Copies `frame`, or of a train as much as there is room for. Returns the number of packets
+  /// that are queued.
+  [[nodiscard]] unsigned push(const wire::Frame& frame, std::uint32_t port,
+                              std::optional<std::uint32_t> loop_mark = std::nullopt);
   /// @pre !empty()
   Entry& front() { return *ring_[head_]; }
   /// @pre !empty()
   void pop();
+  /// Makes two entries of the train at the front: its first `count` packets, and the rest, which
+  /// owns what memory the train did.
+  /// @pre 0 < count < front().frame.packets()
+  void split_front(unsigned count);
   bool empty() const { return size_ == 0; }
-  std::size_t size() const { return size_; }
+  std::size_t entries() const { return size_; }
+  /// Packets.
+  std::size_t size() const { return packets_; }
 
-  /// Counted from the front. @pre index < size()
+  /// Counted from the front. @pre index < entries()
   Entry& at(std::size_t index) { return *ring_[slot(index)]; }
 
  private:
@@ -49,7 +57,8 @@ class FrameQueue {
   std::vector<std::unique_ptr<Entry>> ring_;  ///< its size is 0 or a power of two
   std::vector<std::unique_ptr<Entry>> free_;  ///< last in first out: the warmest in cache
   std::size_t head_ = 0;
-  std::size_t size_ = 0;
+  std::size_t size_ = 0;     ///< entries
+  std::size_t packets_ = 0;  ///< what they stand for
 };
 
 }  // namespace softhca::fabric

@@ -21,6 +21,8 @@ class Receiver {
   virtual void handle_loopback(const wire::Frame& frame, std::uint32_t mark) = 0;
   /// One of these has thrown std::bad_alloc. False: it is thrown on.
   virtual bool handle_no_memory() { return false; }
+  /// Whether what arrives may be a train (wire/train.h). Otherwise the fabric cuts it.
+  virtual bool takes_trains() const { return false; }
 };
 
 class Port {
@@ -44,6 +46,9 @@ class Port {
   virtual std::int64_t settle() { return 0; }
   /// Null: arriving frames are dropped.
   virtual void set_receiver(Receiver* receiver) = 0;
+  /// Whether transmit() and loop_back() may be given trains (wire/train.h). The queue counts their
+  /// packets, and what it has no room for is dropped.
+  virtual bool takes_trains() const { return false; }
   /// True while the link has a partner.
   virtual bool link_up() const = 0;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "wire/ethernet.h"
+#include "wire/train.h"
 
 namespace softhca::fabric {
 namespace {
@@ -44,6 +45,7 @@ class Switch::SwitchPort final : public Port {
   std::uint64_t released() const override { return released_; }
   std::int64_t settle() override { return switch_.settle(*this); }
   void set_receiver(Receiver* receiver) override { receiver_ = receiver; }
+  bool takes_trains() const override { return switch_.trains_; }
   bool link_up() const override { return true; }
 
   Receiver* receiver() const { return receiver_; }
@@ -55,11 +57,9 @@ class Switch::SwitchPort final : public Port {
 
  private:
   std::uint64_t queue(const wire::Frame& frame, std::optional<std::uint32_t> loop_mark) {
-    if (switch_.queue_.push(frame, number_, loop_mark)) {
-      ++queued_;
-    } else {
-      ++switch_.counters_.dropped_queue_full;
-    }
+    const auto packets = switch_.queue_.push(frame, number_, loop_mark);
+    if (packets != 0) ++queued_;
+    switch_.counters_.dropped_queue_full += frame.packets() - packets;
     return queued_;
   }
 
@@ -72,7 +72,7 @@ class Switch::SwitchPort final : public Port {
 };
 
 Switch::Switch(const Options& options)
-    : queue_(options.queue_frames_max), macs_(options.macs_max) {}
+    : queue_(options.queue_frames_max), macs_(options.macs_max), trains_(options.trains) {}
 
 Switch::~Switch() {
   assert(std::all_of(ports_.begin(), ports_.end(), [](auto* port) { return port == nullptr; }));
@@ -91,7 +91,7 @@ std::unique_ptr<Port> Switch::create_port(std::string name) {
 void Switch::remove_port(std::uint32_t port) {
   ports_[port] = nullptr;
   macs_.forget_port(port);
-  for (std::size_t i = 0; i != queue_.size(); ++i) {
+  for (std::size_t i = 0; i != queue_.entries(); ++i) {
     if (auto& entry = queue_.at(i); entry.port == port) entry.port = kPortGone;
   }
 }
@@ -107,12 +107,23 @@ void Switch::set_tap(Tap* tap) {
 bool Switch::deliver(std::size_t budget) {
   if (delivering_) return has_work();
   const Delivering delivering(delivering_);
-  for (; budget != 0 && !queue_.empty(); --budget) {
-    forward(queue_.front());
-    if (const auto port = queue_.front().port; port != kPortGone) ports_[port]->release();
+  while (budget != 0 && !queue_.empty()) {
+    if (queue_.front().frame.packets() > budget) split_front(static_cast<unsigned>(budget));
+    auto& entry = queue_.front();
+    budget -= std::min<std::size_t>(budget, entry.frame.packets());
+    forward(entry);
+    if (entry.port != kPortGone && !entry.rest_follows) ports_[entry.port]->release();
     queue_.pop();
   }
   return has_work();
+}
+
+/// What is left of the budget is delivered in this turn; all of the train if there is no memory.
+void Switch::split_front(unsigned count) {
+  try {
+    queue_.split_front(count);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 std::int64_t Switch::settle(SwitchPort& port) {
@@ -120,46 +131,67 @@ std::int64_t Switch::settle(SwitchPort& port) {
   auto left = port.frames_queued();
   for (std::size_t i = 0; left != 0; ++i) {
     auto& entry = queue_.at(i);
-    work += kLookWork;
+    const auto packets = entry.frame.packets();
+    work += kLookWork * packets;
     if (entry.port != port.number()) continue;
-    --left;
+    left -= !entry.rest_follows;
     try {
       const auto copied = entry.frame.own_segments();
-      if (copied != 0) work += kCopyWork + static_cast<std::int64_t>(copied / kBytesPerWork);
+      if (copied != 0) {
+        work += kCopyWork * packets + static_cast<std::int64_t>(copied / kBytesPerWork);
+      }
     } catch (const std::bad_alloc&) {
       // All of the port's frames are settled here, so that one that is released out of its turn
       // releases no memory that is still in use.
       entry.port = kPortGone;
-      port.release();
-      ++counters_.dropped_no_memory;
+      if (!entry.rest_follows) port.release();
+      counters_.dropped_no_memory += packets;
     }
   }
   return work;
 }
 
+/// Calls `hand` with the entry's frame, or with its packets if `receiver` takes no trains.
 /// In line, as every frame passes here, and one that may fail cannot be left by a jump.
-[[gnu::always_inline]] inline void Switch::deliver_to(std::uint32_t port,
-                                                      const wire::Frame& frame) {
+template <class Hand>
+[[gnu::always_inline]] inline void Switch::hand_over(std::uint32_t port,
+                                                     const FrameQueue::Entry& entry, Hand&& hand) {
   auto* const receiver = ports_[port]->receiver();
+  const auto packets = entry.frame.packets();
   if (receiver == nullptr) {
-    ++counters_.dropped_no_receiver;
+    counters_.dropped_no_receiver += packets;
     return;
   }
-  ++counters_.delivered;
-  try {
-    receiver->handle_frame(frame);
-  } catch (const std::bad_alloc&) {
-    if (!receiver->handle_no_memory()) throw;
-  }
+  const auto guarded = [&](const wire::Frame& frame) {
+    try {
+      hand(*receiver, frame);
+    } catch (const std::bad_alloc&) {
+      if (!receiver->handle_no_memory()) throw;
+    }
+  };
+  if (packets == 1 || receiver->takes_trains()) return guarded(entry.frame);
+  const auto ingress = entry.port;
+  wire::for_each_packet(entry.frame, [&](const wire::Frame& packet) {
+    // Either port may go while the receiver is at work.
+    if (entry.port != ingress || ports_[port] == nullptr) return;
+    if (ports_[port]->receiver() == receiver) guarded(packet);
+  });
+}
+
+[[gnu::always_inline]] inline void Switch::deliver_to(std::uint32_t port,
+                                                      const FrameQueue::Entry& entry) {
+  if (ports_[port]->receiver() != nullptr) counters_.delivered += entry.frame.packets();
+  hand_over(port, entry,
+            [](Receiver& receiver, const wire::Frame& frame) { receiver.handle_frame(frame); });
 }
 
 void Switch::forward(FrameQueue::Entry& entry) {
   if (entry.port == kPortGone) {
-    ++counters_.dropped_port_gone;
+    counters_.dropped_port_gone += entry.frame.packets();
     return;
   }
   if (entry.loop_mark) return loop_back(entry);
-  if (tap_ != nullptr) tap_->handle_frame(entry.port, entry.frame);
+  show(entry);
   const auto head = std::as_const(entry.frame).head();
   if (head.size() < wire::EthernetLayout::kSize) {
     ++counters_.dropped_malformed;
@@ -171,10 +203,10 @@ void Switch::forward(FrameQueue::Entry& entry) {
       ethernet.destination.is_multicast() ? std::nullopt : macs_.find(ethernet.destination);
   if (!egress) return flood(entry);
   if (*egress == entry.port) {
-    ++counters_.filtered;
+    counters_.filtered += entry.frame.packets();
     return;
   }
-  deliver_to(*egress, entry.frame);
+  deliver_to(*egress, entry);
 }
 
 void Switch::loop_back(const FrameQueue::Entry& entry) {
@@ -182,26 +214,26 @@ void Switch::loop_back(const FrameQueue::Entry& entry) {
   const auto head = entry.frame.head();
   const bool multicast = head.size() >= wire::EthernetLayout::kSize &&
                          wire::Ethernet::parse(wire::EthernetView(head)).destination.is_multicast();
-  if (tap_ != nullptr && !multicast) tap_->handle_frame(entry.port, entry.frame);
-  auto* const receiver = ports_[entry.port]->receiver();
-  if (receiver == nullptr) {
-    ++counters_.dropped_no_receiver;
-    return;
-  }
-  ++counters_.looped_back;
-  try {
-    receiver->handle_loopback(entry.frame, *entry.loop_mark);
-  } catch (const std::bad_alloc&) {
-    if (!receiver->handle_no_memory()) throw;
-  }
+  if (!multicast) show(entry);
+  if (ports_[entry.port]->receiver() != nullptr) counters_.looped_back += entry.frame.packets();
+  hand_over(entry.port, entry,
+            [mark = *entry.loop_mark](Receiver& receiver, const wire::Frame& frame) {
+              receiver.handle_loopback(frame, mark);
+            });
+}
+
+void Switch::show(const FrameQueue::Entry& entry) {
+  if (tap_ == nullptr) return;
+  wire::for_each_packet(entry.frame,
+                        [&](const wire::Frame& packet) { tap_->handle_frame(entry.port, packet); });
 }
 
 void Switch::flood(FrameQueue::Entry& entry) {
-  ++counters_.flooded;
+  counters_.flooded += entry.frame.packets();
   const auto ingress = entry.port;
   // By index, for receivers may create and destroy ports; and if the sender goes, its memory does.
   for (std::uint32_t port = 0; port < ports_.size() && entry.port == ingress; ++port) {
-    if (port != ingress && ports_[port] != nullptr) deliver_to(port, entry.frame);
+    if (port != ingress && ports_[port] != nullptr) deliver_to(port, entry);
   }
 }
 

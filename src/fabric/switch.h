@@ -20,6 +20,8 @@ class Switch {
   struct Options {
     std::size_t queue_frames_max = 65536;
     std::size_t macs_max = 4096;
+    /// Senders may queue trains (wire/train.h). False: packets one by one, for comparison.
+    bool trains = true;
   };
   struct Counters {
     std::uint64_t delivered = 0;            ///< to a receiver; a flooded frame counts for each
@@ -44,7 +46,7 @@ class Switch {
   /// the memory that they refer to may go with it. Both may happen while frames are delivered.
   std::unique_ptr<Port> create_port(std::string name);
 
-  /// Delivers queued frames in order, at most `budget`; those that receivers transmit meanwhile
+  /// Delivers queued packets in order, at most `budget`; those that receivers transmit meanwhile
   /// are queued behind. True if frames remain. A call from a receiver does nothing.
   bool deliver(std::size_t budget);
   bool has_work() const { return !queue_.empty(); }
@@ -59,16 +61,21 @@ class Switch {
 
   void remove_port(std::uint32_t port);
   std::int64_t settle(SwitchPort& port);
+  void split_front(unsigned count);
   void forward(FrameQueue::Entry& entry);
   void loop_back(const FrameQueue::Entry& entry);
   void flood(FrameQueue::Entry& entry);
-  void deliver_to(std::uint32_t port, const wire::Frame& frame);
+  void show(const FrameQueue::Entry& entry);
+  template <class Hand>
+  void hand_over(std::uint32_t port, const FrameQueue::Entry& entry, Hand&& hand);
+  void deliver_to(std::uint32_t port, const FrameQueue::Entry& entry);
 
   std::vector<SwitchPort*> ports_;  ///< by number; null where a port is gone
   FrameQueue queue_;
   MacTable macs_;
   Tap* tap_ = nullptr;
   Counters counters_;
+  const bool trains_;
   bool delivering_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include "rdma/requester.h"
 #include "rdma/responder.h"
+#include "wire/train.h"
 
 namespace softhca::rdma {
 
@@ -46,7 +47,7 @@ std::vector<QueuePair*> QpTable::all() const {
 bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   now = time;
   if (arrived.link() != addresses.link()) return false;
-  const auto parsed = wire::IbPacket::parse(arrived);
+  auto parsed = wire::IbPacket::parse(arrived);
   if (!parsed) {
     if (parsed.error() == wire::PacketError::kOther) return false;
     if (parsed.error() == wire::PacketError::kIcrc) {
@@ -57,20 +58,52 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
     drop(nullptr, Drop::kMalformed, Reason::kMalformedPacket, to_string(parsed.error()));
     return false;
   }
-  const auto& packet = *parsed;
+  auto& packet = *parsed;
   if (packet.bth.dest_qp == wire::kMulticastQpn) return handle_multicast(arrived, packet);
   const auto qpn = packet.bth.dest_qp == wire::kGsiQpn && gsi ? *gsi : packet.bth.dest_qp;
   auto* qp = qps.find(qpn);
   const auto& path = qp != nullptr ? qp->attributes_.path : kAnyPath;
   if (!addresses.is_ours(path, packet.address)) return false;
-  ++counters.rx_packets;
-  counters.rx_bytes += arrived.size();
+  counters.rx_packets += arrived.packets();
+  counters.rx_bytes += arrived.size_of_all();
   if (qp != nullptr) {
-    deliver(*qp, arrived, packet);
+    deliver_all(*qp, arrived, packet);
   } else {
-    drop(nullptr, Drop::kNoQp, Reason::kUnknownQpn);
+    drop(nullptr, Drop::kNoQp, Reason::kUnknownQpn, {}, arrived.packets());
   }
   return true;
+}
+
+/// A packet, or those of a train in order: Middles at once where nothing is in the way.
+void Engine::deliver_all(QueuePair& qp, const wire::Frame& arrived, wire::IbPacket& packet) {
+  if (arrived.packets() == 1) return deliver(qp, arrived, packet);
+  for (unsigned left = arrived.packets(); left != 0;) {
+    auto done = deliver_middles(qp, arrived, packet, left);
+    if (done == 0) {
+      deliver(qp, arrived, packet);
+      done = 1;
+    }
+    left -= done;
+    if (left != 0) wire::advance(packet, arrived, done, left);
+  }
+}
+
+/// The last `count` packets of a train. Returns how many were taken: all, or none if something is
+/// in the way.
+unsigned Engine::deliver_middles(QueuePair& qp, const wire::Frame& arrived,
+                                 const wire::IbPacket& packet, unsigned count) {
+  if (count == 1 || !packet.info().middle() || !admits(qp, packet)) return 0;
+  return packet.info().request ? qp.responder_->handle_middles(packet, arrived, count)
+                               : qp.requester_->handle_middles(packet, arrived, count);
+}
+
+bool Engine::admits(const QueuePair& qp, const wire::IbPacket& packet) const {
+  const auto& info = packet.info();
+  const auto& service = qp.service();
+  return info.service == service.packets && (info.request ? service.responds : service.requests) &&
+         qp.state() != QpState::kReset && service.connected &&
+         addresses.is_from_peer(qp.attributes_.path, packet.address) &&
+         spec::infiniband::same_partition(packet.bth.pkey, qp.attributes_.pkey);
 }
 
 bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& packet) {
@@ -285,8 +318,9 @@ void Engine::event(QueuePair& qp, QpEvent what, Reason reason) {
   qp.queues_.handle_event(what, reason);
 }
 
-void Engine::drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail) {
-  ++counters.dropped[static_cast<std::size_t>(counter)];
+void Engine::drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail,
+                  unsigned packets) {
+  counters.dropped[static_cast<std::size_t>(counter)] += packets;
   if (!util::log_enabled(util::LogLevel::kDebug)) return;
   const auto& info = describe(why);
   notes.debug("packet for QP {:#x} dropped: {}{}{} ({}, reason {})",

@@ -45,7 +45,7 @@ class QpTable {
 class Engine {
  public:
   /// Packets that one QP may send before the next QP has its turn.
-  static constexpr unsigned kQuantum = 16;
+  static constexpr unsigned kQuantum = 64;
   /// What a packet costs, its sender and its receiver together, besides its bytes; and as much for
   /// a request that is flushed, or a timer.
   static constexpr unsigned kStepWork = 600;
@@ -79,16 +79,19 @@ class Engine {
   void to_error(QueuePair& qp);
   void event(QueuePair& qp, QpEvent event, Reason reason);
   /// `detail`: more words for the log.
-  void drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail = {});
+  void drop(const QueuePair* qp, Drop counter, Reason why, std::string_view detail = {},
+            unsigned packets = 1);
   void note(const QueuePair& qp, std::string_view what, Reason reason);
   /// The headers of a connected QP's path; null if the port has no address for it.
   const wire::IbHeader* path_header(QueuePair& qp) {
     return qp.header_generation_ == addresses.generation() ? &qp.header_ : make_path_header(qp);
   }
+  /// Packets that may travel as one frame.
+  unsigned train_max() const { return port.takes_trains() ? kQuantum : 1; }
   /// Sends `frame`, which has its head and its tail. Returns its number.
   std::uint64_t transmit() {
-    ++counters.tx_packets;
-    counters.tx_bytes += frame.size();
+    counters.tx_packets += frame.packets();
+    counters.tx_bytes += frame.size_of_all();
     return last_frame = port.transmit(frame);
   }
   bool is_gsi(const QueuePair& qp) const { return gsi && *gsi == qp.qpn(); }
@@ -113,7 +116,11 @@ class Engine {
 
  private:
   bool handle_multicast(const wire::Frame& frame, const wire::IbPacket& packet);
+  void deliver_all(QueuePair& qp, const wire::Frame& frame, wire::IbPacket& packet);
   void deliver(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
+  unsigned deliver_middles(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet,
+                           unsigned count);
+  bool admits(const QueuePair& qp, const wire::IbPacket& packet) const;
   const wire::IbHeader* make_path_header(QueuePair& qp);
   void take_released();
   unsigned serve(QueuePair& qp, unsigned quota);

@@ -79,6 +79,7 @@ MemoryKey& KeyTable::insert(std::unique_ptr<MemoryKey> key) {
   const auto index = shape_.index(key->key());
   if (index >= keys_.size()) keys_.resize(std::size_t{index} + 1);
   assert(keys_[index] == nullptr && "the device hands out each index once");
+  charged_ += key->is_charged();
   keys_[index] = std::move(key);
   return *keys_[index];
 }
@@ -91,12 +92,15 @@ bool KeyTable::dismantle(util::WorkBudget& work) {
     if (key == nullptr) continue;
     if (!key->shrink(work)) return false;
     work.charge(key->destroy_work());
+    charged_ -= key->is_charged();
   }
   return true;
 }
 
 bool KeyTable::erase_index(std::uint32_t index) {
-  if (find_index(index) == nullptr) return false;
+  const auto* key = find_index(index);
+  if (key == nullptr) return false;
+  charged_ -= key->is_charged();
   keys_[index] = nullptr;
   return true;
 }

@@ -109,6 +109,8 @@ class MemoryKey {
   const Attributes& attributes() const { return attributes_; }
   MKey key() const { return attributes_.key; }
   bool is_free() const { return attributes_.free; }
+  /// Whether an access costs by the number of pieces or pages that it has to look at.
+  bool is_charged() const { return pages_differ_ || !indirect_ends_.empty(); }
 
   /// Before it is in a table.
   void set_key(MKey key) { attributes_.key = key; }
@@ -197,7 +199,10 @@ class KeyTable {
   MemoryKey* find_index(std::uint32_t index) {
     return index < keys_.size() ? keys_[index].get() : nullptr;
   }
-  void clear() { keys_.clear(); }
+  void clear() {
+    keys_.clear();
+    charged_ = 0;
+  }
   /// Keys that exist.
   std::size_t size() const;
 
@@ -245,9 +250,14 @@ class KeyTable {
   bool has_work() const { return work_ != 0; }
   /// So much that others should have their turn before the next packet.
   bool strained() const { return work_ >= kStrain; }
+  /// Whether there is a key whose accesses may add work, packet by packet.
+  bool has_charged() const { return charged_ != 0; }
 
   /// The key with this index leaves the table. @pre there is one
-  std::unique_ptr<MemoryKey> take(std::uint32_t index) { return std::move(keys_[index]); }
+  std::unique_ptr<MemoryKey> take(std::uint32_t index) {
+    charged_ -= keys_[index]->is_charged();
+    return std::move(keys_[index]);
+  }
   /// Destroys keys, until `work` is spent, when all of the table goes. True: none is left.
   bool dismantle(util::WorkBudget& work);
 
@@ -271,6 +281,7 @@ class KeyTable {
   std::vector<std::unique_ptr<MemoryKey>> keys_;  ///< by index
   std::unique_ptr<MemoryKey> reserved_;
   std::int64_t work_ = 0;
+  std::size_t charged_ = 0;  ///< keys that are
 };
 
 }  // namespace softhca::rdma

@@ -38,6 +38,8 @@ class Requester {
   static constexpr std::uint64_t kEntriesFirst = 8;
   /// An acknowledgement is asked for after so many packets of a long message, besides its last.
   static constexpr std::uint64_t kAckInterval = 64;
+  /// A train as long as this fits into a frame even if every page lies elsewhere.
+  static constexpr unsigned kScatteredTrain = wire::Frame::kSegmentsMax / 2 - 1;
   /// IBTA 9.7.1: at most 2^23 PSNs may be outstanding.
   static constexpr std::uint64_t kPsnWindow = 1u << 23;
 
@@ -59,6 +61,9 @@ class Requester {
   unsigned flush(unsigned quota);
   /// A packet from the peer's responder (RC).
   void handle_answer(const wire::IbPacket& packet, const wire::Frame& frame);
+  /// The last `count` READ responses of a train, from `packet` on, all of them Middles. Returns how
+  /// many were taken: all at once, or none if one needs a closer look.
+  unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
   void handle_ack_timeout();
   void handle_rnr_timeout();
 
@@ -122,12 +127,14 @@ class Requester {
   bool may_start(const Entry& entry) const;
   void execute_local(Entry& entry);
   void pass(Entry& entry);
-  void send_message_packet(Entry& entry, bool fills_window);
+  unsigned send_message(Entry& entry, unsigned packets_max, std::uint64_t window);
+  unsigned train_length(const Entry& entry, unsigned packets_max) const;
+  bool send_message_packets(Entry& entry, unsigned count, bool fills_window);
   void send_read_request(Entry& entry);
   void send_atomic_request(Entry& entry);
   void transmit(const wire::Bth& bth, const wire::ExtHeaders& ext, std::size_t payload);
   bool add_payload(Entry& entry, std::uint64_t offset, std::size_t length);
-  void after_packet(Entry& entry, std::uint64_t psn_after);
+  void after_packets(Entry& entry, std::uint64_t psn_after, unsigned count = 1);
   void refuse(Entry& entry, WorkStatus status, Reason reason);
   /// PSNs of an entry that are acknowledged: only the oldest entry has any.
   std::uint64_t progress(const Entry& entry) const {

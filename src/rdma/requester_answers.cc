@@ -136,6 +136,24 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
   advance(psn + 1);
 }
 
+unsigned Requester::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,
+                                   unsigned count) {
+  if (!state_rules(qp_.state()).finishes || head_ == tail_) return 0;
+  const auto& e = entry(head_);
+  // Those that answer the oldest request in order, and not its end.
+  if ((packet.bth.psn.value() ^ unacked_) & wire::Psn::kMask || !e.is_read() ||
+      e.first_psn > unacked_ || unacked_ + count >= std::min(e.end_psn(), sent_end_)) {
+    return 0;
+  }
+  const auto mtu = qp_.attributes().path_mtu;
+  if (packet.payload_size != mtu) return 0;
+  const auto fault = scatter(engine_.keys, user(), e.request.sges, progress(e) * mtu, frame,
+                             packet.payload_offset, std::size_t{count} * mtu);
+  if (fault != Reason::kNone) return 0;
+  advance(unacked_ + count);
+  return count;
+}
+
 void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& packet) {
   if (!acknowledge(psn)) return;
   auto& e = entry(head_);

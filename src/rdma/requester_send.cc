@@ -76,7 +76,7 @@ unsigned Requester::send(unsigned quota) {
     const auto packets = in_flight();
     if (e.psns != 0 && packets >= kWindowPackets) break;
     begun_ = std::max(begun_, cursor_ + 1);
-    ++used;
+    auto count = 1u;
     if (e.psns == 0) {
       execute_local(e);
     } else if (service.datagram) {
@@ -86,8 +86,9 @@ unsigned Requester::send(unsigned quota) {
     } else if (e.is_atomic()) {
       send_atomic_request(e);
     } else {
-      send_message_packet(e, packets + 1 == kWindowPackets);
+      count = send_message(e, quota - used, kWindowPackets - packets);
     }
+    used += count;
     if (engine_.keys.strained()) break;
   }
   complete_done();
@@ -148,14 +149,38 @@ void Requester::transmit(const wire::Bth& bth, const wire::ExtHeaders& ext, std:
   header->emit(bth, ext, payload, frame);
 }
 
-/// `fills_window`: the next packet has to wait for an answer.
-void Requester::send_message_packet(Entry& e, bool fills_window) {
+/// Sends what comes next of a message: at most `packets_max` packets, and `window` before one has
+/// to wait for an answer. Returns how many.
+unsigned Requester::send_message(Entry& e, unsigned packets_max, std::uint64_t window) {
+  auto count = train_length(e, static_cast<unsigned>(std::min<std::uint64_t>(packets_max, window)));
+  for (; count > 1; count = count > kScatteredTrain ? kScatteredTrain : 1) {
+    if (send_message_packets(e, count, count == window)) return count;
+  }
+  (void)send_message_packets(e, 1, window == 1);
+  return 1;
+}
+
+/// How many packets from the next one on can travel as a train: First and Middles, up to one that
+/// asks for an acknowledgement.
+unsigned Requester::train_length(const Entry& e, unsigned packets_max) const {
+  const auto length = std::min(packets_max, engine_.train_max());
+  if (length <= 1 || e.request.is_inline || cursor_packet_ + 2 >= e.packets) return 1;
+  // What pieces cost is charged packet by packet.
+  if (engine_.keys.has_charged()) return 1;
+  const auto number = e.first_packet + cursor_packet_;
+  const auto to_ack = kAckInterval - number % kAckInterval;
+  return std::min({length, e.packets - 1 - cursor_packet_, static_cast<unsigned>(to_ack)});
+}
+
+/// `fills_window`: the packet after these has to wait for an answer. False if they cannot be sent
+/// as a train, and nothing was.
+bool Requester::send_message_packets(Entry& e, unsigned count, bool fills_window) {
   const auto& request = e.request;
   const auto mtu = qp_.attributes().path_mtu;
   const auto offset = std::uint64_t{cursor_packet_} * mtu;
-  const auto length = std::min<std::uint64_t>(mtu, e.length - offset);
+  const auto length = std::min<std::uint64_t>(std::uint64_t{mtu} * count, e.length - offset);
   const bool first = cursor_packet_ == 0;
-  const bool last = cursor_packet_ + 1 == e.packets;
+  const bool last = cursor_packet_ + count == e.packets;
   const auto psn = e.first_psn + cursor_packet_;
   const auto opcodes = rc_opcodes(request.opcode);
 
@@ -172,9 +197,10 @@ void Requester::send_message_packet(Entry& e, bool fills_window) {
   bth.psn = wire::Psn(static_cast<std::uint32_t>(psn));
   // The peer answers what asks for it: the end of each message, and often enough on the way that
   // neither the window runs empty nor a loss is noticed late.
-  bth.ack_req =
-      service.reliable && (last || fills_window ||
-                           (e.first_packet + cursor_packet_) % kAckInterval == kAckInterval - 1);
+  const bool ack_req =
+      service.reliable &&
+      (last || fills_window || (e.first_packet + cursor_packet_ + count) % kAckInterval == 0);
+  bth.ack_req = ack_req && count == 1;
   wire::ExtHeaders ext;
   if (first && has_reth(request.opcode)) {
     ext.reth = {request.remote_address, wire::RKey(request.rkey.value()), e.length};
@@ -186,13 +212,26 @@ void Requester::send_message_packet(Entry& e, bool fills_window) {
   if (first && !request.is_inline) {
     // All of it at once, so that no part of a message is sent that cannot be sent whole.
     const auto fault = check_all(engine_.keys, user(), request.sges, kLocalRead);
-    if (fault != Reason::kNone) return refuse(e, WorkStatus::kLocalProtection, fault);
+    if (fault != Reason::kNone) {
+      refuse(e, WorkStatus::kLocalProtection, fault);
+      return true;
+    }
   }
-  transmit(bth, ext, length);
-  if (engine_.frame.head().empty()) return after_packet(e, psn + 1);
-  if (!add_payload(e, offset, length)) return;
-  e.last_frame = engine_.transmit();
-  after_packet(e, psn + 1);
+  auto& frame = engine_.frame;
+  transmit(bth, ext, count == 1 ? length : mtu);
+  if (!frame.head().empty()) {
+    if (count == 1) {
+      if (!add_payload(e, offset, length)) return true;
+    } else {
+      if (!refer(engine_.keys, user(), request.sges, offset, length, frame)) return false;
+      const auto more = first && has_reth(request.opcode) ? wire::RethLayout::kSize : 0;
+      frame.set_train({static_cast<std::uint16_t>(count), static_cast<std::uint16_t>(mtu),
+                       static_cast<std::uint8_t>(more), ack_req});
+    }
+    e.last_frame = engine_.transmit();
+  }
+  after_packets(e, psn + count, count);
+  return true;
 }
 
 void Requester::send_read_request(Entry& e) {
@@ -214,7 +253,7 @@ void Requester::send_read_request(Entry& e) {
   ext.xrceth.xrc_srq = e.request.remote_srqn;
   transmit(bth, ext, 0);
   if (!engine_.frame.head().empty()) engine_.transmit();
-  after_packet(e, e.end_psn());
+  after_packets(e, e.end_psn());
 }
 
 void Requester::send_atomic_request(Entry& e) {
@@ -234,13 +273,17 @@ void Requester::send_atomic_request(Entry& e) {
   ext.xrceth.xrc_srq = e.request.remote_srqn;
   transmit(bth, ext, 0);
   if (!engine_.frame.head().empty()) engine_.transmit();
-  after_packet(e, e.end_psn());
+  after_packets(e, e.end_psn());
 }
 
-void Requester::after_packet(Entry& e, std::uint64_t psn_after) {
-  if (psn_after <= sent_end_) ++qp_.counters_->retransmitted_packets;
+void Requester::after_packets(Entry& e, std::uint64_t psn_after, unsigned count) {
+  if (psn_after - count < sent_end_) {
+    qp_.counters_->retransmitted_packets +=
+        std::min<std::uint64_t>(sent_end_ - (psn_after - count), count);
+  }
   sent_end_ = std::max(sent_end_, psn_after);
-  if (++cursor_packet_ == e.packets) pass(e);
+  cursor_packet_ += count;
+  if (cursor_packet_ == e.packets) pass(e);
   if (qp_.service().reliable) {
     arm_ack_timer();
   } else {

@@ -39,6 +39,9 @@ class Responder {
 
   /// A request packet for this QP, of its own service.
   void handle_request(const wire::IbPacket& packet, const wire::Frame& frame);
+  /// `count` Middles of a train, from `packet` on, whose last needs no answer. Returns how many
+  /// were done at once: all of them, or none if one needs a closer look.
+  unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
   /// Sends at most `quota` answers; returns how many. All of it: there may be more.
   unsigned answer(unsigned quota);
   /// Completes at most `quota` posted receives as flushed; returns how many there were.
@@ -95,6 +98,7 @@ class Responder {
   Verdict handle_write(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict begin_write(const wire::IbPacket& packet);
   Verdict invalidate(MKey rkey);
+  bool take_middles(const wire::IbPacket& packet, const wire::Frame& frame, std::uint64_t size);
   void finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode, std::uint32_t bytes);
 
   // responder_reliable.cc
@@ -117,7 +121,9 @@ class Responder {
   void push_answer(const Answer& answer);
   void pop_answer(bool front);
   void clear_answers() { answers_count_ = repeats_count_ = 0; }
-  bool send_answer(Answer& answer);
+  unsigned send_answer(Answer& answer, unsigned packets_max);
+  bool send_answer_packets(Answer& answer, unsigned count);
+  unsigned train_length(const Answer& answer, unsigned packets_max) const;
   void send_reply();
   void reply(wire::AethType type, std::uint8_t value);
   void acknowledge();

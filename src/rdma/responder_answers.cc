@@ -1,6 +1,9 @@
 // Answers of a reliable responder: acknowledgements and NAKs, read and atomic responses.
 
+#include <algorithm>
+
 #include "rdma/engine.h"
+#include "rdma/requester.h"
 #include "rdma/responder.h"
 #include "rdma/scatter_gather.h"
 
@@ -39,8 +42,9 @@ unsigned Responder::answer(unsigned quota) {
   unsigned used = 0;
   while (used < quota && answers_count_ != 0) {
     auto& first = answer_at(0);
-    ++used;
-    if (!send_answer(first)) {
+    const auto sent = send_answer(first, quota - used);
+    used += std::max(1u, sent);
+    if (sent == 0) {
       // The memory went away while it was read: nothing after this place can be answered.
       clear_answers();
       fatal_ = true;
@@ -79,12 +83,29 @@ void Responder::send_reply() {
   engine_.transmit();
 }
 
-/// Sends the next packet of `answer`; false if its memory cannot be read any more.
-bool Responder::send_answer(Answer& answer) {
+/// How many packets from the next one on can travel as a train: First and Middles.
+unsigned Responder::train_length(const Answer& answer, unsigned packets_max) const {
+  const auto length = std::min(packets_max, engine_.train_max());
+  if (length <= 1 || answer.left <= 2 || engine_.keys.has_charged()) return 1;
+  return std::min(length, answer.left - 1);
+}
+
+/// Sends what comes next of `answer`, at most `packets_max` packets. Returns how many, 0 if the
+/// memory cannot be read any more.
+unsigned Responder::send_answer(Answer& answer, unsigned packets_max) {
+  auto count = train_length(answer, packets_max);
+  for (; count > 1; count = count > Requester::kScatteredTrain ? Requester::kScatteredTrain : 1) {
+    if (send_answer_packets(answer, count)) return count;
+  }
+  return send_answer_packets(answer, 1) ? 1 : 0;
+}
+
+/// False if they cannot be sent, and nothing was.
+bool Responder::send_answer_packets(Answer& answer, unsigned count) {
   const auto mtu = qp_.attributes().path_mtu;
-  const auto size = std::min(mtu, answer.length);
+  const auto size = std::min(mtu * count, answer.length);
   const bool first = !answer.begun;
-  const bool last = answer.left == 1;
+  const bool last = answer.left == count;
   MemoryKey* key = nullptr;
   if (size != 0) {
     const auto found =
@@ -105,11 +126,17 @@ bool Responder::send_answer(Answer& answer) {
   wire::ExtHeaders ext;
   ext.aeth = wire::Aeth::ack(answer.msn);
   ext.atomic_ack.original = answer.original;
-  engine_.frame.clear();
+  auto& frame = engine_.frame;
+  frame.clear();
   if (const auto* header = engine_.path_header(qp_); header != nullptr) {
-    header->emit(bth, ext, size, engine_.frame);
-    if (size != 0 &&
-        gather(engine_.keys, *key, answer.address, size, engine_.frame) != Reason::kNone) {
+    header->emit(bth, ext, count == 1 ? size : mtu, frame);
+    if (count > 1) {
+      if (!refer(engine_.keys, *key, answer.address, size, frame)) return false;
+      const auto more = first ? wire::AethLayout::kSize : 0;
+      frame.set_train({static_cast<std::uint16_t>(count), static_cast<std::uint16_t>(mtu),
+                       static_cast<std::uint8_t>(more), false});
+    } else if (size != 0 &&
+               gather(engine_.keys, *key, answer.address, size, frame) != Reason::kNone) {
       return false;
     }
     engine_.transmit();
@@ -117,8 +144,8 @@ bool Responder::send_answer(Answer& answer) {
   answer.begun = true;
   answer.address += size;
   answer.length -= size;
-  ++answer.next;
-  --answer.left;
+  answer.next += count;
+  answer.left -= count;
   return true;
 }
 

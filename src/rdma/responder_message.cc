@@ -148,6 +148,47 @@ Responder::Verdict Responder::handle_write(const wire::IbPacket& packet, const w
   return {};
 }
 
+unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,
+                                   unsigned count) {
+  const auto& service = qp_.service();
+  // XRC names an SRQ anew in each packet.
+  if (!state_rules(qp_.state()).receives || fatal_ || service.names_srq) return 0;
+  if (packet.bth.psn != expected_ || uc_skip_) return 0;
+  if (!check_order(packet).ok() || !check_size(packet).ok()) return 0;
+  if (!take_middles(packet, frame, std::uint64_t{count} * packet.payload_size)) return 0;
+  expected_ += count;
+  if (service.reliable) {
+    silent_until_ = util::Time::min();
+    if (reply_type_ != wire::AethType::ACK) reply_due_ = false;  // it asked for what is here now
+    if (frame.train().ack_req_at_end) acknowledge();
+  }
+  return count;
+}
+
+/// Their payload, `size` bytes from that of `packet` on. False if one of them is to be refused.
+bool Responder::take_middles(const wire::IbPacket& packet, const wire::Frame& frame,
+                             std::uint64_t size) {
+  if (message_ == Message::kSend) {
+    if (size > room_ - received_) return false;
+    if (scatter(engine_.keys, receive_user(), receive_.sges, received_, frame,
+                packet.payload_offset, size) != Reason::kNone) {
+      return false;
+    }
+  } else {
+    // The last packet of a WRITE is not empty.
+    if (size >= write_left_) return false;
+    const auto found = engine_.keys.check(write_rkey_, user(), write_address_, size, kRemoteWrite);
+    if (!found || scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset,
+                          size) != Reason::kNone) {
+      return false;
+    }
+    write_address_ += size;
+    write_left_ -= size;
+  }
+  received_ += size;
+  return true;
+}
+
 /// The receive request of this message is complete.
 void Responder::finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode,
                                std::uint32_t bytes) {

@@ -56,7 +56,8 @@ Reason gather_mixed(KeyTable& keys, const KeyUser& user, std::span<const Sge> sg
       });
 }
 
-/// False if the frame has no room for so many segments, or the memory is not local.
+}  // namespace
+
 bool refer(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::uint64_t length,
            wire::Frame& frame) {
   if (const auto* host = keys.one_piece(key, address, length, pcie::DmaAccess::kRead)) {
@@ -68,8 +69,6 @@ bool refer(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::uint64_t 
   };
   return keys.for_each_piece(key, address, length, pcie::DmaAccess::kRead, add) && fits;
 }
-
-}  // namespace
 
 std::uint64_t total_length(std::span<const Sge> sges) {
   std::uint64_t total = 0;
@@ -114,6 +113,18 @@ Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
                          out = out.subspan(n);
                          return Reason::kNone;
                        });
+}
+
+bool refer(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
+           std::size_t length, wire::Frame& frame) {
+  return for_each_part(
+             sges, offset, length, [&](const Sge& sge, std::uint64_t address, std::uint64_t n) {
+               if (sge.is_inline) return Reason::kMemoryUnreachable;
+               const auto found = keys.check(sge.lkey, user, address, n, kLocalRead);
+               if (!found) return found.reason;
+               return refer(keys, *found.key, address, n, frame) ? Reason::kNone
+                                                                 : Reason::kMemoryUnreachable;
+             }) == Reason::kNone;
 }
 
 Reason gather(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::size_t length,

@@ -28,6 +28,15 @@ Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
 Reason gather(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::size_t length,
               wire::Frame& frame);
 
+/// Adds [offset, offset + length) of the pieces to the frame's payload, by reference alone. False,
+/// and the frame has perhaps a part of it, if a check fails, the memory is not local, or the frame
+/// has no room for so many segments.
+[[nodiscard]] bool refer(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+                         std::uint64_t offset, std::size_t length, wire::Frame& frame);
+/// The same for [address, address + length) behind one key, which has passed check().
+[[nodiscard]] bool refer(KeyTable& keys, MemoryKey& key, std::uint64_t address,
+                         std::uint64_t length, wire::Frame& frame);
+
 /// Copies [from, from + length) of the frame to [offset, offset + length) of the pieces.
 /// @pre the pieces have so much room
 Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,

@@ -16,6 +16,7 @@ void Frame::copy_parts(const Frame& other) {
   payload_size_ = other.payload_size_;
   icrc_ = other.icrc_;
   link_ = other.link_;
+  train_ = other.train_;
   std::memcpy(head_.data(), other.head_.data(), head_size_);
   std::memcpy(tail_.data(), other.tail_.data(), tail_size_);
   std::copy_n(other.segments_.begin(), segment_count_, segments_.begin());
@@ -77,7 +78,7 @@ void Frame::copy_range(std::size_t offset, std::span<std::byte> out) const {
 }
 
 void Frame::copy_to(std::span<std::byte> out) const {
-  assert(out.size() >= size());
+  assert(out.size() >= size() && packets() == 1);
   copy_range(0, out.first(size()));
   if (icrc_ == Icrc::kDeferred) put_crcs(out.data() + size());
 }

@@ -5,6 +5,9 @@
 // or in a file makes bytes of it with copy_to().
 //
 // The bytes of a frame, in order: head, segments, tail. No FCS.
+//
+// A frame may be a train: it stands for several packets of one message, as what a NIC with
+// segmentation offload is given. See train.h.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +32,7 @@ class Frame {
  public:
   /// Enough for all headers of any packet of the InfiniBand transport, on any link.
   static constexpr std::size_t kHeadCapacity = 192;
-  static constexpr std::size_t kSegmentsMax = 8;
+  static constexpr std::size_t kSegmentsMax = 32;
   /// Pad bytes, ICRC and VCRC.
   static constexpr std::size_t kTailCapacity = 12;
 
@@ -48,6 +51,7 @@ class Frame {
     head_size_ = tail_size_ = 0;
     segment_count_ = 0;
     payload_size_ = 0;
+    train_ = {};
     icrc_ = Icrc::kAbsent;
     link_ = Link::kEthernet;
   }
@@ -99,6 +103,17 @@ class Frame {
   /// outlive it. Returns how many bytes these were; 0 if it owns them already.
   std::size_t own_segments();
   void set_icrc(Icrc icrc) { icrc_ = icrc; }
+  /// What the packets of a train have in common besides its head, which is the first one's.
+  struct Train {
+    std::uint16_t packets = 1;        ///< 1: no train
+    std::uint16_t payload = 0;        ///< bytes in each of them; not used if it is no train
+    std::uint8_t first_has_more = 0;  ///< bytes of headers that only the first has
+    bool ack_req_at_end = false;      ///< the last one's BTH has AckReq, and only it
+
+    friend bool operator==(const Train&, const Train&) = default;
+  };
+  /// The head and the tail are those of the first packet, the segments the payload of all.
+  void set_train(const Train& train) { train_ = train; }
   void set_link(Link link) { link_ = link; }
   /// Makes deferred CRCs present, for a receiver that wants the bytes and not the packet.
   void compute_icrc();
@@ -125,7 +140,16 @@ class Frame {
 
   // Reading ------------------------------------------------------------------------------------
 
-  std::size_t size() const { return head_size_ + payload_size_ + tail_size_; }
+  /// Of a train: of its first packet; the others are no longer.
+  std::size_t size() const {
+    return head_size_ + (train_.packets == 1 ? payload_size_ : train_.payload) + tail_size_;
+  }
+  const Train& train() const { return train_; }
+  unsigned packets() const { return train_.packets; }
+  /// Bytes of all packets of a train together.
+  std::size_t size_of_all() const {
+    return size() + (train_.packets - 1u) * (size() - train_.first_has_more);
+  }
   /// The first bytes in one piece: at least all headers, perhaps more.
   std::span<const std::byte> head() const { return {head_.data(), head_size_}; }
   std::span<std::byte> head() { return {head_.data(), head_size_}; }
@@ -137,7 +161,7 @@ class Frame {
   Link link() const { return link_; }
 
   /// Writes the frame's bytes as a wire carries them, with deferred CRCs computed.
-  /// @pre out.size() >= size()
+  /// @pre out.size() >= size(), and this is no train
   void copy_to(std::span<std::byte> out) const;
 
   /// Copies [offset, offset + out.size()) as it stands.
@@ -149,7 +173,7 @@ class Frame {
   /// @pre offset + length <= size()
   template <class Visit>
   void for_each_piece(std::size_t offset, std::size_t length, Visit&& visit) const {
-    assert(offset + length <= size());
+    assert(offset + length <= head_size_ + payload_size_ + tail_size_);
     const auto piece = [&](std::span<const std::byte> bytes) {
       if (offset >= bytes.size()) {
         offset -= bytes.size();
@@ -183,6 +207,7 @@ class Frame {
   std::uint8_t segment_count_ = 0;
   Icrc icrc_ = Icrc::kAbsent;
   Link link_ = Link::kEthernet;
+  Train train_;
 };
 
 }  // namespace softhca::wire

@@ -217,7 +217,7 @@ std::optional<Error> parse_transport(const Frame& frame, Bounds bounds, IbPacket
   parse_ext_headers(info, head.subspan(offset), packet.ext);
   offset += info.headers_size;
   if (offset + packet.bth.pad_count + kIcrcSize > end) return Error::kShort;
-  packet.payload_offset = static_cast<std::uint16_t>(offset);
+  packet.payload_offset = static_cast<std::uint32_t>(offset);
   packet.payload_size = static_cast<std::uint16_t>(end - kIcrcSize - packet.bth.pad_count - offset);
   if (frame.icrc() == Frame::Icrc::kDeferred) return std::nullopt;
   if (!icrc_matches(frame, packet, end - kIcrcSize)) return Error::kIcrc;

@@ -70,11 +70,12 @@ struct IbPacket {
   Bth bth;
   ExtHeaders ext;
   std::uint16_t network_offset = 0;  ///< of the IP header or GRH in the frame, or of the BTH
-  std::uint16_t payload_offset = 0;
+  std::uint32_t payload_offset = 0;
   std::uint16_t payload_size = 0;  ///< without pad and ICRC
 
   const OpcodeInfo& info() const { return wire::info(bth.opcode); }
 
+  /// Of a train: its first packet, and train.h goes on from there.
   /// Checks every length, the IPv4 checksum and, unless Frame::Icrc is kDeferred, the CRCs. All
   /// headers must be in the frame's head. Allocates nothing.
   static tl::expected<IbPacket, PacketError> parse(const Frame& frame);

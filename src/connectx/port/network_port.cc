@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "wire/train.h"
+
 namespace softhca::connectx {
 
 namespace {
@@ -103,6 +105,7 @@ std::uint64_t NetworkPort::transmit_ethernet(const wire::Frame& frame, Transport
 std::uint64_t NetworkPort::send(const wire::Frame& frame, Service service, TransportDomain domain,
                                 unsigned priority) {
   if (frame.size() - kHeader >= passing_sizes_) {
+    if (frame.packets() != 1 && passes_) return send_packets(frame, service, domain, priority);
     refuse_transmit(frame);
     return last_number_;
   }
@@ -110,18 +113,26 @@ std::uint64_t NetworkPort::send(const wire::Frame& frame, Service service, Trans
   const auto cast = cast_of(destination);
   const bool local = cast == Cast::kUnicast && is_local(destination);
   const auto way = local ? Way::kLoopback : Way::kWire;
-  counters_.tx(service, way).add(cast, priority, frame.size());
+  counters_.tx(service, way).add(cast, priority, frame);
   if (!local) last_number_ = wire_.transmit(frame);
   // What is sent to many is sent to others and to the consumers here.
   if (local || cast != Cast::kUnicast) last_number_ = wire_.loop_back(frame, domain.value());
   return last_number_;
 }
 
+/// The first packet of a train has more headers than the others: these may pass.
+std::uint64_t NetworkPort::send_packets(const wire::Frame& train, Service service,
+                                        TransportDomain domain, unsigned priority) {
+  wire::for_each_packet(
+      train, [&](const wire::Frame& packet) { (void)send(packet, service, domain, priority); });
+  return last_number_;
+}
+
 void NetworkPort::refuse_transmit(const wire::Frame& frame) {
   if (!passes_) {
-    ++counters_.transmitted_discards;
+    counters_.transmitted_discards += frame.packets();
   } else {
-    counters_.transmit_errors.add(frame.size());
+    counters_.transmit_errors.add(frame.size_of_all(), frame.packets());
   }
 }
 
@@ -135,6 +146,10 @@ bool NetworkPort::accept(const wire::Frame& frame) {
     ++counters_.received_undersize;
   } else {
     ++counters_.received_sizes[TrafficCounters::size_class(octets)];
+  }
+  if (const auto& train = frame.train(); train.packets != 1) {
+    counters_.received_sizes[TrafficCounters::size_class(octets - train.first_has_more)] +=
+        train.packets - 1u;
   }
   return true;
 }

@@ -68,17 +68,21 @@ class NetworkPort final : public fabric::Port {
                                   unsigned priority);
   std::uint64_t released() const override { return wire_.released(); }
 
-  /// Whether a frame from the wire gets as far as the function.
+  /// Whether a frame as long as this one gets as far as the function.
+  bool passes(const wire::Frame& frame) const { return frame.size() - kHeader < passing_sizes_; }
+  /// The same of one that comes from the wire, which is counted.
   bool accept(const wire::Frame& frame);
   /// Whose the accepted frame was.
   void count_received(const wire::Frame& frame, Service service) {
-    counters_.rx(service, Way::kWire).add(cast_of(frame), priority_of(frame), frame.size());
+    counters_.rx(service, Way::kWire).add(cast_of(frame), priority_of(frame), frame);
   }
   /// Who took a frame that came back.
   void count_looped(const wire::Frame& frame, Service service) {
-    counters_.rx(service, Way::kLoopback).add(cast_of(frame), priority_of(frame), frame.size());
+    counters_.rx(service, Way::kLoopback).add(cast_of(frame), priority_of(frame), frame);
   }
-  void count_discard(unsigned priority) { ++counters_.received_discards[priority]; }
+  void count_discard(unsigned priority, unsigned frames = 1) {
+    counters_.received_discards[priority] += frames;
+  }
   /// A frame that an SQ must not send.
   void count_transmit_error(std::size_t bytes) { counters_.transmit_errors.add(bytes); }
   const TrafficCounters& counters() const { return counters_; }
@@ -90,6 +94,7 @@ class NetworkPort final : public fabric::Port {
     return wire_.loop_back(frame, mark);
   }
   void set_receiver(fabric::Receiver* receiver) override { wire_.set_receiver(receiver); }
+  bool takes_trains() const override { return wire_.takes_trains(); }
   bool link_up() const override { return wire_.link_up(); }
 
  private:
@@ -97,6 +102,8 @@ class NetworkPort final : public fabric::Port {
 
   std::uint64_t send(const wire::Frame& frame, Service service, TransportDomain domain,
                      unsigned priority);
+  std::uint64_t send_packets(const wire::Frame& train, Service service, TransportDomain domain,
+                             unsigned priority);
   void refuse_transmit(const wire::Frame& frame);
   void refuse_received(const wire::Frame& frame);
   bool is_local(const wire::MacAddress& address) const;

@@ -19,8 +19,8 @@ struct TrafficCounter {
   std::uint64_t packets = 0;
   std::uint64_t octets = 0;
 
-  void add(std::uint64_t bytes) {
-    ++packets;
+  void add(std::uint64_t bytes, std::uint64_t count = 1) {
+    packets += count;
     octets += bytes;
   }
   TrafficCounter& operator+=(const TrafficCounter& other) {
@@ -65,8 +65,12 @@ class TrafficTable {
  public:
   static constexpr unsigned kPriorities = 8;
 
-  void add(Cast cast, unsigned priority, std::uint64_t bytes) {
-    cells_[priority][static_cast<std::size_t>(cast)].add(bytes);
+  void add(Cast cast, unsigned priority, std::uint64_t bytes, std::uint64_t frames = 1) {
+    cells_[priority][static_cast<std::size_t>(cast)].add(bytes, frames);
+  }
+  /// A frame, or all packets of a train.
+  void add(Cast cast, unsigned priority, const wire::Frame& frame) {
+    add(cast, priority, frame.size_of_all(), frame.packets());
   }
   TrafficCounter of(Cast cast) const;
   /// @pre priority < kPriorities

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "util/log.h"
+#include "wire/train.h"
 
 namespace softhca::rdma::testing {
 namespace {
@@ -92,6 +93,7 @@ void End::post_receive(QueuePair& qp, std::vector<Sge> sges, std::uint32_t cooki
 
 Pair::Pair(WireOptions wire_options, unsigned seed, Joined on)
     : options(wire_options), joined(on), random_(seed) {
+  a.trains = b.trains = options.trains;
   a.on_transmit = b.on_transmit = [this](End& from, const wire::Frame& f) { take(from, f); };
 }
 
@@ -146,7 +148,7 @@ void Pair::connect(QpType type) {
 }
 
 void Pair::put(bool to_b, const std::vector<std::byte>& bytes, util::Duration delay) {
-  wire_.push_back({now + delay, order_++, to_b, bytes});
+  wire_.push_back({now + delay, order_++, to_b, bytes, nullptr});
   std::push_heap(wire_.begin(), wire_.end(), std::greater<>());
 }
 
@@ -163,23 +165,64 @@ void Pair::carry() {
   waiting_.clear();
 }
 
-void Pair::carry(End& from, const wire::Frame& frame) {
-  const bool to_b = &from == &a;
-  std::vector<std::byte> bytes(frame.size());
-  frame.copy_to(bytes);
+Pair::Fates Pair::fates_of(const wire::Frame& packet, bool to_b) {
   auto fate = Fate::kDeliver;
   if (script || keep_sent) {
-    const auto packet = wire::IbPacket::parse(frame);
-    ASSERT_TRUE(packet) << "the transport sent a packet that cannot be parsed";
-    if (keep_sent) sent.push_back({*packet, to_b});
-    if (script) fate = script(*packet, to_b);
+    const auto parsed = wire::IbPacket::parse(packet);
+    EXPECT_TRUE(parsed) << "the transport sent a packet that cannot be parsed";
+    if (!parsed) return {.lost = true};
+    if (keep_sent) sent.push_back({*parsed, to_b});
+    if (script) fate = script(*parsed, to_b);
   }
-  if (fate == Fate::kLose || chance(options.loss)) return;
+  if (fate == Fate::kLose || chance(options.loss)) return {.lost = true};
   const bool late = fate == Fate::kLate || chance(options.late);
-  put(to_b, bytes, options.latency + (late ? options.lateness : util::Duration{}));
-  if (fate == Fate::kDouble || chance(options.duplicate)) {
-    put(to_b, bytes, options.latency + options.lateness / 2);
+  return {.late = late, .doubled = fate == Fate::kDouble || chance(options.duplicate)};
+}
+
+void Pair::put_bytes(bool to_b, const wire::Frame& packet, Fates fates) {
+  std::vector<std::byte> bytes(packet.size());
+  packet.copy_to(bytes);
+  if (capture) capture(bytes, to_b);
+  if (fates.lost) return;
+  put(to_b, bytes, options.latency + (fates.late ? options.lateness : util::Duration{}));
+  if (fates.doubled) put(to_b, bytes, options.latency + options.lateness / 2);
+}
+
+void Pair::carry(End& from, const wire::Frame& frame) {
+  const bool to_b = &from == &a;
+  if (frame.packets() != 1) return carry_train(from, frame);
+  put_bytes(to_b, frame, fates_of(frame, to_b));
+}
+
+/// Neighbours that nothing happens to stay together.
+void Pair::carry_train(End& from, const wire::Frame& train) {
+  const bool to_b = &from == &a;
+  unsigned together = 0;
+  const auto put_part = [&](unsigned end) {
+    if (together == 0) return;
+    auto part = std::make_shared<wire::Frame>();
+    wire::part(train, end - together, together, *part);
+    part->own_segments();
+    wire_.push_back({now + options.latency, order_++, to_b, {}, std::move(part)});
+    std::push_heap(wire_.begin(), wire_.end(), std::greater<>());
+    together = 0;
+  };
+  wire::Frame packet;
+  for (unsigned i = 0; i != train.packets(); ++i) {
+    wire::cut(train, i, packet);
+    const auto fates = fates_of(packet, to_b);
+    if (fates.lost || fates.late || fates.doubled) {
+      put_part(i);
+      put_bytes(to_b, packet, fates);
+      continue;
+    }
+    ++together;
+    if (!capture) continue;
+    std::vector<std::byte> bytes(packet.size());
+    packet.copy_to(bytes);
+    capture(bytes, to_b);
   }
+  put_part(train.packets());
 }
 
 util::Time Pair::run_both() {
@@ -199,9 +242,14 @@ bool Pair::step() {
     std::pop_heap(wire_.begin(), wire_.end(), std::greater<>());
     const auto packet = std::move(wire_.back());
     wire_.pop_back();
+    auto& to = (packet.to_b ? b : a).transport;
+    if (packet.train) {
+      to.handle_frame(*packet.train, now);
+      continue;
+    }
     // In memory of its own, so that a sanitizer sees an access beyond the packet.
     const auto frame = wire::Frame::from_bytes(packet.bytes, link_of(joined));
-    (packet.to_b ? b : a).transport.handle_frame(frame, now);
+    to.handle_frame(frame, now);
   }
   return true;
 }

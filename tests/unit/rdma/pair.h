@@ -50,6 +50,7 @@ class End final : public fabric::Port {
   std::uint64_t loop_back(const wire::Frame&, std::uint32_t) override { std::abort(); }
   std::uint64_t released() const override { return transmitted - waiting; }
   void set_receiver(fabric::Receiver*) override {}
+  bool takes_trains() const override { return trains; }
   bool link_up() const override { return true; }
 
   /// `length` bytes at `offset` of the memory, as a request names them.
@@ -96,6 +97,7 @@ class End final : public fabric::Port {
   std::function<void(End&, const wire::Frame&)> on_transmit;
   std::uint64_t transmitted = 0;  ///< frames
   std::uint64_t waiting = 0;      ///< of these, how many a Pair still holds by reference
+  bool trains = false;
 
  private:
   std::map<std::uint32_t, std::vector<Sge>> posted_;  ///< by cookie, if memory is used again
@@ -109,6 +111,7 @@ struct WireOptions {
   double late = 0;  ///< probability of a packet overtaken by others
   util::Duration lateness = 20us;
   std::size_t requests = 1u << 16;  ///< PortOptions::requests of both
+  bool trains = false;              ///< packets may travel as trains, as far as they share a fate
 };
 
 class Pair {
@@ -139,6 +142,8 @@ class Pair {
   QpOptions qp_options;
   /// Asked about each packet before the random faults. `to_b`: from a to b.
   std::function<Fate(const wire::IbPacket&, bool to_b)> script;
+  /// Called with each packet as it is put on the wire.
+  std::function<void(std::span<const std::byte>, bool to_b)> capture;
   /// Opcodes and PSNs that were sent, for tests that look at the conversation.
   struct Sent {
     wire::IbPacket packet;
@@ -160,6 +165,7 @@ class Pair {
     std::uint64_t order;
     bool to_b;
     std::vector<std::byte> bytes;
+    std::shared_ptr<wire::Frame> train;  ///< instead of the bytes
     bool operator>(const InFlight& o) const { return due != o.due ? due > o.due : order > o.order; }
   };
   struct Waiting {
@@ -169,6 +175,14 @@ class Pair {
   util::Time run_both();
   void take(End& from, const wire::Frame& frame);
   void carry(End& from, const wire::Frame& frame);
+  void carry_train(End& from, const wire::Frame& train);
+  struct Fates {
+    bool lost = false;
+    bool late = false;
+    bool doubled = false;
+  };
+  Fates fates_of(const wire::Frame& packet, bool to_b);
+  void put_bytes(bool to_b, const wire::Frame& packet, Fates fates);
   void put(bool to_b, const std::vector<std::byte>& bytes, util::Duration delay);
   bool chance(double probability) {
     return probability > 0 && std::uniform_real_distribution<>(0, 1)(random_) < probability;

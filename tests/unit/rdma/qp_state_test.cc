@@ -153,17 +153,17 @@ TEST(Scheduling, QpsTakeTurnsWithinABudget) {
     const auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0x200 + i));
     qps.push_back(&pair.a.create_qp(Qpn(0x100 + i), QpType::kRc, attributes, {}));
     Pair::to_rts(pair.a, *qps.back(), attributes);
-    pair.a.post(*qps.back(), write(0, 0, 100 * 1024));
+    pair.a.post(*qps.back(), write(0, 0, 400 * 1024));
   }
   std::map<std::uint32_t, unsigned> sent;
   pair.script = [&](const wire::IbPacket& packet, bool) {
     ++sent[packet.bth.dest_qp.value()];
     return Fate::kLose;
   };
-  EXPECT_EQ(pair.a.run(pair.now, 128), pair.now) << "there is more to send";
+  EXPECT_EQ(pair.a.run(pair.now, 8 * Engine::kQuantum), pair.now) << "there is more to send";
   pair.carry();
   ASSERT_EQ(sent.size(), 4u);
-  for (const auto& [qpn, packets] : sent) EXPECT_EQ(packets, 32u);
+  for (const auto& [qpn, packets] : sent) EXPECT_EQ(packets, 2 * Engine::kQuantum);
 }
 
 TEST(Scheduling, IdleTransportAsksForNoCall) {
