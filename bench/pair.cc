@@ -95,10 +95,9 @@ void Pair::write_inline(Side& from, Side& to, std::span<const std::byte> bytes, 
 }
 
 void Pair::wait(Side& side, std::size_t count) {
-  std::array<driver::Completion, 64> done;
   while (count != 0) {
-    const auto n = side.cq->poll(std::span(done).first(std::min(count, done.size())));
-    for (const auto& completion : std::span(done).first(n)) {
+    const auto n = side.cq->poll(std::span(done_).first(std::min(count, done_.size())));
+    for (const auto& completion : std::span(done_).first(n)) {
       if (completion.status != driver::WorkStatus::kSuccess) {
         throw std::runtime_error(fmt::format("completion: {}", to_string(completion.status)));
       }

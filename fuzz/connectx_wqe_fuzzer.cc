@@ -46,7 +46,7 @@ void fuzz_decoder(Script input) {
   ctrl.set(Ctrl::sq_number, kQpn);
   ctrl.set(Ctrl::wqe_index, 7);
   rdma::SendRequest request;
-  const auto fault = decode_send_wqe(wqe, 7, rules, request);
+  const auto fault = decode_send_wqe(wqe, SendWqeControl::parse(wqe), 7, rules, request);
   check(request.inline_data.size() <= wqe.size());
   check(request.sges.size() <= wqe.size() / kWqeUnit);
   check(fault != WqeFault::kNone || !(request.is_inline && !request.sges.empty()));

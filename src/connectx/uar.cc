@@ -32,18 +32,28 @@ constexpr std::uint32_t kSendRegisterSize = Page::db_blueflame_buffer0_even.kSiz
 /// The dword of a send doorbell that names the queue: the second of the WQE's control segment.
 constexpr std::uint32_t kSendNumber = 4;
 
+/// The queue in that dword.
+std::uint32_t send_number(std::span<const std::byte> dword) {
+  using Control = spec::connectx::send_doorbell_register;
+  static_assert(Control::sq_number.kOffset == kSendNumber);
+  return util::load_be32(dword.data()) >> Control::sq_number.kLo;
+}
+
 }  // namespace
 
 void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in) {
   if (offset % 4 != 0 || in.size() % 4 != 0) return;
+  // Nearly every write is a send doorbell as documents have it: its 8 bytes at once.
+  if (in.size() == 2 * sizeof(std::uint32_t) && offset >= kFirstSendRegister &&
+      offset % kSendRegisterSize == 0) {
+    return ring_send_doorbell(uar, send_number(in.subspan(kSendNumber)));
+  }
   for (; !in.empty() && offset < kUarPageSize; in = in.subspan(4), offset += 4) {
     const auto dword = util::load_be32(in.data());
     if (offset >= kFirstSendRegister) {
       // A BlueFlame burst repeats the WQE that is in memory: only its first 8 bytes matter.
       if (offset % kSendRegisterSize != kSendNumber) continue;
-      using Control = spec::connectx::send_doorbell_register;
-      static_assert(Control::sq_number.kOffset == kSendNumber);
-      ring_send_doorbell(uar, dword >> Control::sq_number.kLo);
+      ring_send_doorbell(uar, send_number(in));
     } else if (offset == kCqArm) {
       half_cq_doorbells_[uar.value()] = dword;
     } else if (offset == kCqNumber) {

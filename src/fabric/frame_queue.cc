@@ -6,55 +6,46 @@
 
 namespace softhca::fabric {
 
+/// The entry behind the last, which is not queued yet.
+inline FrameQueue::Entry& FrameQueue::make_back() {
+  if (size_ == ring_.size()) grow();
+  auto& entry = ring_[slot(size_)];
+  if (entry == nullptr) entry = std::make_unique<Entry>();
+  return *entry;
+}
+
 unsigned FrameQueue::push(const wire::Frame& frame, std::uint32_t port,
                           std::optional<std::uint32_t> loop_mark) {
   const auto room = frames_max_ - packets_;
   if (room == 0) return 0;
-  if (size_ == ring_.size()) grow();
-  auto entry = take_free();
-  entry->frame = frame;
+  auto& entry = make_back();
+  entry.frame = frame;
   auto packets = frame.packets();
   if (packets > room) {
     packets = static_cast<unsigned>(room);
-    wire::keep_part(entry->frame, 0, packets);
+    wire::keep_part(entry.frame, 0, packets);
   }
-  entry->port = port;
-  entry->loop_mark = loop_mark;
-  entry->rest_follows = false;
-  ring_[slot(size_)] = std::move(entry);
+  entry.port = port;
+  entry.loop_mark = loop_mark;
+  entry.rest_follows = false;
   ++size_;
   packets_ += packets;
   return packets;
 }
 
-void FrameQueue::pop() {
-  assert(!empty());
-  auto entry = std::move(ring_[head_]);
-  head_ = slot(1);
-  --size_;
-  packets_ -= entry->frame.packets();
-  if (free_.size() + size_ < kEntriesKept) free_.push_back(std::move(entry));
-}
-
 void FrameQueue::split_front(unsigned count) {
-  if (size_ == ring_.size()) grow();
-  auto begin = take_free();
+  // The new entry is made at the back, where there is room, and then moved to the front.
+  auto& begin = make_back();
   auto& rest = front();
-  wire::part(rest.frame, 0, count, begin->frame);
+  wire::part(rest.frame, 0, count, begin.frame);
   wire::keep_part(rest.frame, count, rest.frame.packets() - count);
-  begin->port = rest.port;
-  begin->loop_mark = rest.loop_mark;
-  begin->rest_follows = true;
+  begin.port = rest.port;
+  begin.loop_mark = rest.loop_mark;
+  begin.rest_follows = true;
+  const auto back = slot(size_);
   head_ = (head_ - 1) & (ring_.size() - 1);
-  ring_[head_] = std::move(begin);
+  std::swap(ring_[head_], ring_[back]);
   ++size_;
-}
-
-std::unique_ptr<FrameQueue::Entry> FrameQueue::take_free() {
-  if (free_.empty()) return std::make_unique<Entry>();
-  auto entry = std::move(free_.back());
-  free_.pop_back();
-  return entry;
 }
 
 void FrameQueue::grow() {

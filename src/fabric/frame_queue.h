@@ -1,6 +1,7 @@
 // Frames waiting for delivery, first in first out.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,8 @@ namespace softhca::fabric {
 
 /// Counts packets: a train (wire/train.h) is as long as all that it stands for. Grows up to a
 /// bound, and allocates nothing while it is no fuller than it was before. An entry keeps its place
-/// in memory while it is queued, so the front may be looked at while others are pushed.
+/// in memory while it is queued, so the front may be looked at while others are pushed. When the
+/// queue is empty it begins anew, so that the same few entries are used, which are warm in cache.
 class FrameQueue {
  public:
   struct Entry {
@@ -32,7 +34,12 @@ class FrameQueue {
   /// @pre !empty()
   Entry& front() { return *ring_[head_]; }
   /// @pre !empty()
-  void pop();
+  void pop() {
+    assert(!empty());
+    packets_ -= front().frame.packets();
+    if (head_ >= kEntriesKept) ring_[head_] = nullptr;
+    head_ = --size_ == 0 ? 0 : slot(1);
+  }
   /// Makes two entries of the train at the front: its first `count` packets, and the rest, which
   /// owns what memory the train did.
   /// @pre 0 < count < front().frame.packets()
@@ -50,12 +57,12 @@ class FrameQueue {
   static constexpr std::size_t kEntriesKept = 1024;
 
   std::size_t slot(std::size_t index) const { return (head_ + index) & (ring_.size() - 1); }
-  std::unique_ptr<Entry> take_free();
+  Entry& make_back();
   void grow();
 
   const std::size_t frames_max_;
-  std::vector<std::unique_ptr<Entry>> ring_;  ///< its size is 0 or a power of two
-  std::vector<std::unique_ptr<Entry>> free_;  ///< last in first out: the warmest in cache
+  /// Its size is 0 or a power of two. A slot keeps its entry, if it ever had one.
+  std::vector<std::unique_ptr<Entry>> ring_;
   std::size_t head_ = 0;
   std::size_t size_ = 0;     ///< entries
   std::size_t packets_ = 0;  ///< what they stand for

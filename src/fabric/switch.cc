@@ -1,7 +1,6 @@
 #include "fabric/switch.h"
 
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -10,9 +9,6 @@
 
 namespace softhca::fabric {
 namespace {
-
-/// The port of queued frames whose port is gone.
-constexpr std::uint32_t kPortGone = std::numeric_limits<std::uint32_t>::max();
 
 /// What it costs to look at a queued frame, to make it own its payload, and that payload's bytes.
 constexpr std::int64_t kLookWork = 5;
@@ -91,6 +87,7 @@ std::unique_ptr<Port> Switch::create_port(std::string name) {
 void Switch::remove_port(std::uint32_t port) {
   ports_[port] = nullptr;
   macs_.forget_port(port);
+  last_way_.egress = kPortGone;
   for (std::size_t i = 0; i != queue_.entries(); ++i) {
     if (auto& entry = queue_.at(i); entry.port == port) entry.port = kPortGone;
   }
@@ -197,7 +194,10 @@ void Switch::forward(FrameQueue::Entry& entry) {
     ++counters_.dropped_malformed;
     return;
   }
+  // Most frames go the way of the one before. The table would learn nothing new from them.
+  if (last_way_.leads(head, entry.port)) return deliver_to(last_way_.egress, entry);
   const auto ethernet = wire::Ethernet::parse(wire::EthernetView(head));
+  last_way_.egress = kPortGone;
   macs_.learn(ethernet.source, entry.port);
   const auto egress =
       ethernet.destination.is_multicast() ? std::nullopt : macs_.find(ethernet.destination);
@@ -206,6 +206,7 @@ void Switch::forward(FrameQueue::Entry& entry) {
     counters_.filtered += entry.frame.packets();
     return;
   }
+  last_way_.remember(head, entry.port, *egress);
   deliver_to(*egress, entry);
 }
 

@@ -2,8 +2,10 @@
 // VLANs. It also carries what a port loops back to itself, so that a capture shows it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "fabric/mac_table.h"
 #include "fabric/port.h"
 #include "fabric/tap.h"
+#include "wire/mac_address.h"
 
 namespace softhca::fabric {
 
@@ -70,9 +73,31 @@ class Switch {
   void hand_over(std::uint32_t port, const FrameQueue::Entry& entry, Hand&& hand);
   void deliver_to(std::uint32_t port, const FrameQueue::Entry& entry);
 
+  /// No port: that of queued frames whose port is gone.
+  static constexpr std::uint32_t kPortGone = UINT32_MAX;
+
+  /// Where the last frame to one station went: both addresses, and the ports.
+  struct Way {
+    static constexpr std::size_t kAddresses = 2 * wire::MacAddress::kSize;
+
+    bool leads(std::span<const std::byte> head, std::uint32_t from) const {
+      return egress != kPortGone && ingress == from &&
+             std::memcmp(head.data(), addresses.data(), kAddresses) == 0;
+    }
+    void remember(std::span<const std::byte> head, std::uint32_t from, std::uint32_t to) {
+      std::memcpy(addresses.data(), head.data(), kAddresses);
+      ingress = from;
+      egress = to;
+    }
+
+    std::array<std::byte, kAddresses> addresses{};
+    std::uint32_t ingress = 0;
+    std::uint32_t egress = kPortGone;
+  };
   std::vector<SwitchPort*> ports_;  ///< by number; null where a port is gone
   FrameQueue queue_;
   MacTable macs_;
+  Way last_way_;
   Tap* tap_ = nullptr;
   Counters counters_;
   const bool trains_;

@@ -30,6 +30,12 @@ class WorkRing : public PostedCounter {
   /// Copies out.size() bytes from the start of the entry `skip` places after the next; wraps at the
   /// end of the ring. False if the memory is gone. @pre the ring holds that many bytes
   bool read(QueueMemory& memory, std::uint32_t skip, std::span<std::byte> out) const;
+  /// The first `length` bytes of the next entry where they lie. Null if they are not in one piece
+  /// of local memory: read() them then. @pre length <= stride()
+  const std::byte* at_next(QueueMemory& memory, std::uint32_t length) const {
+    const std::uint64_t entry = consumed() & (size() - 1);
+    return memory.at(offset_ + (entry << log_stride_), length);
+  }
 
  private:
   std::uint64_t offset_;

@@ -13,6 +13,15 @@ struct Place {
   std::uint64_t left;    ///< bytes to the end of the structure, or to the start of the next one
 };
 
+/// Whether a byte of [offset, offset + size) is of MSI-X. Doorbells are not, and are in a hurry.
+bool touches(const Msix::Layout& msix, std::uint64_t offset, std::uint64_t size) {
+  const auto overlaps = [&](std::uint64_t begin, std::uint64_t length) {
+    return offset < begin + length && begin < offset + size;
+  };
+  return overlaps(msix.table_offset, msix.table_size()) ||
+         overlaps(msix.pba_offset, msix.pba_size());
+}
+
 Place locate(const Msix::Layout& msix, std::uint64_t offset) {
   const auto table = offset - msix.table_offset;  // wraps to a large number below the table
   if (table < msix.table_size()) return {Place::Kind::kTable, table, msix.table_size() - table};
@@ -78,7 +87,9 @@ void Function::write_bar(unsigned index, std::uint64_t offset, std::span<const s
   if (!config_.in_d0()) return;
   const auto size = index < kBarCount ? bar(index).size : 0;
   if (offset > size || in.size() > size - offset) return;
-  if (index != msix().layout().bar) return write_register(index, offset, in);
+  if (index != msix().layout().bar || !touches(msix().layout(), offset, in.size())) {
+    return write_register(index, offset, in);
+  }
   while (!in.empty()) {
     const auto place = locate(msix().layout(), offset);
     const auto part = in.first(std::min<std::uint64_t>(in.size(), place.left));

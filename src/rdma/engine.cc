@@ -44,8 +44,74 @@ std::vector<QueuePair*> QpTable::all() const {
 
 // Arriving frames --------------------------------------------------------------------------------
 
+/// Whether the packet is one that this QP may get, as it is now.
+inline bool Engine::admits(const QueuePair& qp, const wire::IbPacket& packet) const {
+  const auto& info = packet.info();
+  const auto& service = qp.service();
+  if (info.service != service.packets || !(info.request ? service.responds : service.requests)) {
+    return false;
+  }
+  if (qp.state() == QpState::kReset) return false;
+  if (service.connected && !addresses.is_from_peer(qp.attributes_.path, packet.address)) {
+    return false;
+  }
+  // All are full members.
+  return spec::infiniband::same_partition(packet.bth.pkey, qp.attributes_.pkey);
+}
+
+inline void Engine::deliver(QueuePair& qp, const wire::Frame& arrived,
+                            const wire::IbPacket& packet) {
+  if (!admits(qp, packet)) return refuse(qp, packet);
+  if (packet.info().request) {
+    qp.responder_->handle_request(packet, arrived);
+  } else {
+    qp.requester_->handle_answer(packet, arrived);
+    qp.requester_->give_back();
+  }
+}
+
+/// A packet, or those of a train.
+inline void Engine::deliver_all(QueuePair& qp, const wire::Frame& arrived,
+                                const wire::IbPacket& packet) {
+  if (arrived.packets() == 1) return deliver(qp, arrived, packet);
+  deliver_train(qp, arrived, packet);
+}
+
+/// The QP that the frame is for, if it has got one with the same headers before; null if its
+/// headers must be looked at.
+inline QueuePair* Engine::find_by_header(const wire::Frame& arrived) const {
+  const auto at = arrived.transport_offset();
+  if (at == 0) return nullptr;
+  const wire::BthView bth(arrived.head().subspan(at));
+  auto* qp = qps.find(Qpn(bth.get(wire::BthLayout::dest_qp)));
+  if (qp == nullptr || qp->seen_generation_ != addresses.generation()) return nullptr;
+  return qp->seen_.matches(arrived) ? qp : nullptr;
+}
+
 bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   now = time;
+  auto* const qp = find_by_header(arrived);
+  auto* const packet = qp != nullptr ? qp->seen_.parse(arrived) : nullptr;
+  if (packet == nullptr) return handle_stranger(arrived);
+  counters.rx_packets += arrived.packets();
+  counters.rx_bytes += arrived.size_of_all();
+  deliver_all(*qp, arrived, *packet);
+  return true;
+}
+
+/// What follows with the same headers need not be asked where it is from, and to whom it goes.
+void Engine::remember_header(QueuePair& qp, const wire::Frame& arrived,
+                             const wire::IbPacket& packet) {
+  // The GSI QP is found by another number than its own.
+  if (packet.bth.dest_qp != qp.qpn() || packet.bth.dest_qp == wire::kGsiQpn) return;
+  if (qp.service().connected && !addresses.is_from_peer(qp.attributes_.path, packet.address)) {
+    return;
+  }
+  qp.seen_.remember(arrived, packet);
+  qp.seen_generation_ = addresses.generation();
+}
+
+bool Engine::handle_stranger(const wire::Frame& arrived) {
   if (arrived.link() != addresses.link()) return false;
   auto parsed = wire::IbPacket::parse(arrived);
   if (!parsed) {
@@ -67,6 +133,7 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   counters.rx_packets += arrived.packets();
   counters.rx_bytes += arrived.size_of_all();
   if (qp != nullptr) {
+    remember_header(*qp, arrived, packet);
     deliver_all(*qp, arrived, packet);
   } else {
     drop(nullptr, Drop::kNoQp, Reason::kUnknownQpn, {}, arrived.packets());
@@ -74,9 +141,9 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   return true;
 }
 
-/// A packet, or those of a train in order: Middles at once where nothing is in the way.
-void Engine::deliver_all(QueuePair& qp, const wire::Frame& arrived, wire::IbPacket& packet) {
-  if (arrived.packets() == 1) return deliver(qp, arrived, packet);
+/// The packets of a train in order: Middles at once where nothing is in the way.
+void Engine::deliver_train(QueuePair& qp, const wire::Frame& arrived, const wire::IbPacket& first) {
+  auto packet = first;
   for (unsigned left = arrived.packets(); left != 0;) {
     auto done = deliver_middles(qp, arrived, packet, left);
     if (done == 0) {
@@ -95,15 +162,6 @@ unsigned Engine::deliver_middles(QueuePair& qp, const wire::Frame& arrived,
   if (count == 1 || !packet.info().middle() || !admits(qp, packet)) return 0;
   return packet.info().request ? qp.responder_->handle_middles(packet, arrived, count)
                                : qp.requester_->handle_middles(packet, arrived, count);
-}
-
-bool Engine::admits(const QueuePair& qp, const wire::IbPacket& packet) const {
-  const auto& info = packet.info();
-  const auto& service = qp.service();
-  return info.service == service.packets && (info.request ? service.responds : service.requests) &&
-         qp.state() != QpState::kReset && service.connected &&
-         addresses.is_from_peer(qp.attributes_.path, packet.address) &&
-         spec::infiniband::same_partition(packet.bth.pkey, qp.attributes_.pkey);
 }
 
 bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& packet) {
@@ -132,7 +190,8 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
   return true;
 }
 
-void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::IbPacket& packet) {
+/// What admits() does not let pass, and why.
+[[gnu::noinline]] void Engine::refuse(QueuePair& qp, const wire::IbPacket& packet) {
   const auto& info = packet.info();
   const auto& service = qp.service();
   if (info.service != service.packets || !(info.request ? service.responds : service.requests)) {
@@ -146,16 +205,7 @@ void Engine::deliver(QueuePair& qp, const wire::Frame& arrived, const wire::IbPa
   if (service.connected && !addresses.is_from_peer(qp.attributes_.path, packet.address)) {
     return drop(&qp, Drop::kSource, Reason::kNotFromPeer);
   }
-  // All are full members.
-  if (!spec::infiniband::same_partition(packet.bth.pkey, qp.attributes_.pkey)) {
-    return drop(&qp, Drop::kPkey, Reason::kWrongPkey);
-  }
-  if (info.request) {
-    qp.responder_->handle_request(packet, arrived);
-  } else {
-    qp.requester_->handle_answer(packet, arrived);
-    qp.requester_->give_back();
-  }
+  return drop(&qp, Drop::kPkey, Reason::kWrongPkey);
 }
 
 // Doing what is due ------------------------------------------------------------------------------
@@ -300,7 +350,7 @@ void Engine::forget(QueuePair& qp) {
 
 // Addresses --------------------------------------------------------------------------------------
 
-const wire::IbHeader* Engine::make_path_header(QueuePair& qp) {
+wire::IbHeader* Engine::make_path_header(QueuePair& qp) {
   wire::IbAddress address;
   const auto missing = addresses.make_address(qp.attributes_.path, address);
   if (missing != Reason::kNone) {

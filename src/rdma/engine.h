@@ -45,7 +45,7 @@ class QpTable {
 class Engine {
  public:
   /// Packets that one QP may send before the next QP has its turn.
-  static constexpr unsigned kQuantum = 64;
+  static constexpr unsigned kQuantum = 128;
   /// What a packet costs, its sender and its receiver together, besides its bytes; and as much for
   /// a request that is flushed, or a timer.
   static constexpr unsigned kStepWork = 600;
@@ -72,7 +72,9 @@ class Engine {
   /// run() will serve the QP.
   void mark_ready(QueuePair& qp) { ready.push_back(qp); }
   /// Whether frame `number` and those before it refer to no memory any more.
-  bool released(std::uint64_t number) const { return number <= port.released(); }
+  bool released(std::uint64_t number) {
+    return number <= released_ || number <= (released_ = port.released());
+  }
   /// run() will serve the QP when frame `number` is released.
   void wait_for_release(QueuePair& qp, std::uint64_t number);
   /// QP to ERR: run() flushes it.
@@ -83,7 +85,7 @@ class Engine {
             unsigned packets = 1);
   void note(const QueuePair& qp, std::string_view what, Reason reason);
   /// The headers of a connected QP's path; null if the port has no address for it.
-  const wire::IbHeader* path_header(QueuePair& qp) {
+  wire::IbHeader* path_header(QueuePair& qp) {
     return qp.header_generation_ == addresses.generation() ? &qp.header_ : make_path_header(qp);
   }
   /// Packets that may travel as one frame.
@@ -115,14 +117,22 @@ class Engine {
   wire::Frame frame;  ///< the packet that is being made
 
  private:
+  QueuePair* find_by_header(const wire::Frame& frame) const;
+  void remember_header(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
+  bool handle_stranger(const wire::Frame& frame);
   bool handle_multicast(const wire::Frame& frame, const wire::IbPacket& packet);
-  void deliver_all(QueuePair& qp, const wire::Frame& frame, wire::IbPacket& packet);
+  void deliver_all(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
+  void deliver_train(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& first);
   void deliver(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
   unsigned deliver_middles(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet,
                            unsigned count);
+  void refuse(QueuePair& qp, const wire::IbPacket& packet);
   bool admits(const QueuePair& qp, const wire::IbPacket& packet) const;
-  const wire::IbHeader* make_path_header(QueuePair& qp);
+  wire::IbHeader* make_path_header(QueuePair& qp);
   void take_released();
+
+  std::uint64_t released_ = 0;  ///< of the port's frames, as last asked
+
   unsigned serve(QueuePair& qp, unsigned quota);
   static unsigned steps_for(std::int64_t work);
   std::int64_t expire_timers(std::int64_t left);

@@ -51,7 +51,14 @@ bool MemoryKey::search_extent(std::uint64_t offset) {
   if (i == extents_.size()) return false;
   last_extent_ = extents_[i];
   last_hit_ = i;
+  host_generation_ = 0;
   return true;
+}
+
+std::byte* MemoryKey::find_extent_host(const pcie::DmaSpace& dma) {
+  host_ = dma.translate(last_extent_.iova, last_extent_.size, pcie::DmaAccess::kReadWrite);
+  host_generation_ = dma.generation();
+  return host_;
 }
 
 bool MemoryKey::pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access,
@@ -85,6 +92,7 @@ MemoryKey& KeyTable::insert(std::unique_ptr<MemoryKey> key) {
 }
 
 bool KeyTable::dismantle(util::WorkBudget& work) {
+  ++generation_;
   for (; !keys_.empty(); keys_.pop_back()) {
     if (work.spent()) return false;
     work.charge(1);
@@ -101,6 +109,7 @@ bool KeyTable::erase_index(std::uint32_t index) {
   const auto* key = find_index(index);
   if (key == nullptr) return false;
   charged_ -= key->is_charged();
+  ++generation_;
   keys_[index] = nullptr;
   return true;
 }
@@ -110,20 +119,10 @@ std::size_t KeyTable::size() const {
       std::count_if(keys_.begin(), keys_.end(), [](const auto& key) { return key != nullptr; }));
 }
 
-KeyCheck KeyTable::check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
-                         std::uint8_t access) {
+KeyCheck KeyTable::check_closely(MKey key, const KeyUser& user, std::uint64_t address,
+                                 std::uint64_t length, std::uint8_t access) {
   const auto refused = [](Reason reason) { return KeyCheck{nullptr, reason}; };
   auto* found = find(key);
-  // Nearly every key asks for its PD, its rights and its range alone; whatever this does not allow
-  // gets its reason below.
-  if (found != nullptr && found->plain_) {
-    const auto& a = found->attributes_;
-    const auto offset = address - a.start;
-    if (a.pd == user.pd && (a.access & access) == access && address >= a.start &&
-        offset <= a.length && length <= a.length - offset) {
-      return {found, Reason::kNone};
-    }
-  }
   if (found == nullptr) {
     if (reserved_ == nullptr || key != reserved_->key()) return refused(Reason::kKeyUnknown);
     if (!user.reserved_lkey) return refused(Reason::kReservedKeyForbidden);

@@ -61,8 +61,8 @@ enum Access : std::uint8_t {
 };
 
 /// One memory key, as the device decoded its context. Its pages are kept as extents where the bus
-/// addresses are contiguous. Host addresses are not kept: DmaSpace finds them in a few
-/// instructions, and so a mapping that goes takes nothing with it.
+/// addresses are contiguous. The host address of the one that was used last is kept as long as no
+/// mapping goes; DmaSpace finds the others.
 class MemoryKey {
  public:
   struct Attributes {
@@ -109,6 +109,8 @@ class MemoryKey {
   const Attributes& attributes() const { return attributes_; }
   MKey key() const { return attributes_.key; }
   bool is_free() const { return attributes_.free; }
+  /// Whether PD, rights and range are all that an access is asked for.
+  bool is_plain() const { return plain_; }
   /// Whether an access costs by the number of pieces or pages that it has to look at.
   bool is_charged() const { return pages_differ_ || !indirect_ends_.empty(); }
 
@@ -136,6 +138,12 @@ class MemoryKey {
     return offset - last_extent_.offset < last_extent_.size || search_extent(offset);
   }
   bool search_extent(std::uint64_t offset);
+  /// The host address of last_extent_ if all of it is one piece of local memory that may be read
+  /// and written; null otherwise, or if nobody knows.
+  std::byte* extent_host(const pcie::DmaSpace& dma) {
+    return host_generation_ == dma.generation() ? host_ : find_extent_host(dma);
+  }
+  std::byte* find_extent_host(const pcie::DmaSpace& dma);
   /// Whether every page of [offset, offset + length) grants `access`. Adds to `looked_at` how many
   /// extents it took to see.
   bool pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access,
@@ -146,6 +154,8 @@ class MemoryKey {
   std::vector<std::uint64_t> indirect_ends_;  ///< offset of the end of each indirect piece
   std::size_t last_hit_ = 0;
   Extent last_extent_{};       ///< number last_hit_; at first one of no bytes
+  std::byte* host_ = nullptr;  ///< of last_extent_, see extent_host()
+  std::uint64_t host_generation_ = 0;
   std::uint64_t skip_ = 0;     ///< bytes of pages to come that lie before the key
   bool pages_differ_ = false;  ///< not all pages grant all that the key does
   bool plain_ = false;         ///< PD, rights and range are all that there is to check, as usual
@@ -201,6 +211,7 @@ class KeyTable {
   }
   void clear() {
     keys_.clear();
+    ++generation_;
     charged_ = 0;
   }
   /// Keys that exist.
@@ -208,7 +219,20 @@ class KeyTable {
 
   /// Variant, state, PD, QP, rights and range of an access to [address, address + length).
   KeyCheck check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
-                 std::uint8_t access);
+                 std::uint8_t access) {
+    // Nearly every key asks for its PD, its rights and its range alone; whatever this does not
+    // allow gets its reason elsewhere.
+    auto* found = find(key);
+    if (found != nullptr && found->plain_) {
+      const auto& a = found->attributes_;
+      const auto offset = address - a.start;
+      if (a.pd == user.pd && (a.access & access) == access && address >= a.start &&
+          offset <= a.length && length <= a.length - offset) {
+        return {found, Reason::kNone};
+      }
+    }
+    return check_closely(key, user, address, length, access);
+  }
 
   /// The host address of [address, address + length) if all of it is one piece of local memory, as
   /// most payload of a packet is; null otherwise. @pre check() has passed for this range
@@ -219,8 +243,10 @@ class KeyTable {
       const auto offset = address - key.base();
       if (!key.seek(offset)) return nullptr;
       const auto& extent = key.last_extent_;
-      if (length > extent.size - (offset - extent.offset)) return nullptr;
-      iova = extent.iova + (offset - extent.offset);
+      const auto skip = offset - extent.offset;
+      if (length > extent.size - skip) return nullptr;
+      if (auto* host = key.extent_host(dma_)) return host + skip;
+      iova = extent.iova + skip;
     } else if (!key.attributes_.indirect.empty()) {
       return nullptr;
     }
@@ -246,6 +272,8 @@ class KeyTable {
   /// reached by messages, and what the keys' users add.
   std::int64_t take_work() { return std::exchange(work_, 0); }
   void add_work(std::int64_t units) { work_ += units; }
+  /// Changes whenever a key goes: until then one that was found is still there, but may be free.
+  std::uint64_t generation() const { return generation_; }
   /// Whether there was any. Most packets meet direct keys alone.
   bool has_work() const { return work_ != 0; }
   /// So much that others should have their turn before the next packet.
@@ -256,12 +284,15 @@ class KeyTable {
   /// The key with this index leaves the table. @pre there is one
   std::unique_ptr<MemoryKey> take(std::uint32_t index) {
     charged_ -= keys_[index]->is_charged();
+    ++generation_;
     return std::move(keys_[index]);
   }
   /// Destroys keys, until `work` is spent, when all of the table goes. True: none is left.
   bool dismantle(util::WorkBudget& work);
 
  private:
+  [[gnu::noinline]] KeyCheck check_closely(MKey key, const KeyUser& user, std::uint64_t address,
+                                           std::uint64_t length, std::uint8_t access);
   static constexpr unsigned kIndirectDepthMax = 3;
   static constexpr std::int64_t kStrain = 50'000;
   static constexpr std::int64_t kPieceWork = 70;
@@ -281,6 +312,7 @@ class KeyTable {
   std::vector<std::unique_ptr<MemoryKey>> keys_;  ///< by index
   std::unique_ptr<MemoryKey> reserved_;
   std::int64_t work_ = 0;
+  std::uint64_t generation_ = 1;
   std::size_t charged_ = 0;  ///< keys that are
 };
 

@@ -63,7 +63,7 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
   to.pd = from.pd;
   to.reserved_lkey = from.reserved_lkey;
   to.deth_source_qpn = from.deth_source_qpn;
-  header_generation_ = 0;
+  header_generation_ = seen_generation_ = 0;
 }
 
 bool QueuePair::drained() const { return state_ == QpState::kSqDrain && requester_->idle(); }

@@ -13,6 +13,7 @@
 #include "rdma/xrc_srqs.h"
 #include "util/inspect.h"
 #include "wire/ib_header.h"
+#include "wire/seen_header.h"
 
 namespace softhca::rdma {
 
@@ -117,6 +118,8 @@ class QueuePair {
   std::uint64_t awaited_frame_ = 0;      ///< in Queue::kUnreleased: the frame that it waits for
   wire::IbHeader header_;                ///< of the path
   std::uint32_t header_generation_ = 0;  ///< of the addresses when header_ was made; 0: not made
+  wire::SeenHeader seen_;                ///< of a packet that was for this QP, from its peer
+  std::uint32_t seen_generation_ = 0;    ///< of the addresses then; 0: none was seen
 };
 
 }  // namespace softhca::rdma

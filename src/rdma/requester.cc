@@ -147,7 +147,7 @@ bool Requester::fetch() {
   return true;
 }
 
-void Requester::prepare(Entry& e) {
+[[gnu::always_inline]] inline void Requester::prepare(Entry& e) {
   const auto& request = e.request;
   if (request.stale) return refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
   if (request.opcode == SendOpcode::kNop || request.opcode == SendOpcode::kLocal) return;
@@ -156,12 +156,12 @@ void Requester::prepare(Entry& e) {
   if (!validate(e, length)) return;
   const auto mtu = qp_.attributes().path_mtu;
   e.length = static_cast<std::uint32_t>(length);
-  e.psns = std::max(1u, static_cast<std::uint32_t>((length + mtu - 1) / mtu));
+  e.psns = length <= mtu ? 1 : static_cast<std::uint32_t>((length + mtu - 1) / mtu);
   if (e.is_atomic()) e.psns = 1;
   e.packets = e.wants_data() ? 1 : e.psns;
 }
 
-bool Requester::validate(Entry& e, std::uint64_t length) {
+[[gnu::always_inline]] inline bool Requester::validate(Entry& e, std::uint64_t length) {
   const auto refuse_as = [&](WorkStatus status, Reason reason) {
     e.status = status;
     e.reason = reason;
@@ -207,14 +207,14 @@ void Requester::complete(Entry& e, WorkStatus status, Reason reason) {
 }
 
 /// All that it asked for has happened; its memory may still be referred to.
-bool Requester::done(const Entry& e) const {
+[[gnu::always_inline]] inline bool Requester::done(const Entry& e) const {
   if (e.status != WorkStatus::kSuccess) return false;
   return e.psns == 0 ? e.executed : unacked_ >= e.end_psn();
 }
 
 /// IBTA 10.8.5: a completion gives the buffers back. Of what nobody acknowledges, of what is
 /// flushed, and of copies that were sent again, frames may still be on their way to being read.
-bool Requester::is_released(const Entry& e) {
+[[gnu::always_inline]] inline bool Requester::is_released(const Entry& e) {
   if (engine_.released(e.last_frame)) return true;
   engine_.wait_for_release(qp_, e.last_frame);
   return false;

@@ -37,7 +37,7 @@ class Requester {
   /// A ring grows to this size first, and then doubles.
   static constexpr std::uint64_t kEntriesFirst = 8;
   /// An acknowledgement is asked for after so many packets of a long message, besides its last.
-  static constexpr std::uint64_t kAckInterval = 64;
+  static constexpr std::uint64_t kAckInterval = 128;
   /// A train as long as this fits into a frame even if every page lies elsewhere.
   static constexpr unsigned kScatteredTrain = wire::Frame::kSegmentsMax / 2 - 1;
   /// IBTA 9.7.1: at most 2^23 PSNs may be outstanding.
@@ -126,7 +126,13 @@ class Requester {
   // requester_send.cc
   bool may_start(const Entry& entry) const;
   void execute_local(Entry& entry);
-  void pass(Entry& entry);
+  std::uint64_t acked_packets() const;
+  /// All of the entry is sent: the next one is next.
+  void pass(const Entry& entry) {
+    if (entry.wants_data()) ++reads_in_flight_;
+    ++cursor_;
+    cursor_packet_ = 0;
+  }
   unsigned send_message(Entry& entry, unsigned packets_max, std::uint64_t window);
   unsigned train_length(const Entry& entry, unsigned packets_max) const;
   bool send_message_packets(Entry& entry, unsigned count, bool fills_window);

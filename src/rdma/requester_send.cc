@@ -42,16 +42,20 @@ constexpr bool has_reth(SendOpcode opcode) {
 
 }  // namespace
 
+/// The number of the oldest request packet that is not acknowledged.
+inline std::uint64_t Requester::acked_packets() const {
+  if (head_ == tail_) return next_packet_;
+  const auto& e = entry(head_);
+  return e.wants_data() ? e.first_packet : e.first_packet + progress(e);
+}
+
 std::uint64_t Requester::in_flight() const {
-  const auto acked = head_ == tail_ ? next_packet_
-                     : entry(head_).wants_data()
-                         ? entry(head_).first_packet
-                         : entry(head_).first_packet + progress(entry(head_));
+  const auto acked = acked_packets();
   const auto sent = cursor_ == tail_ ? next_packet_ : entry(cursor_).first_packet + cursor_packet_;
   return sent > acked ? sent - acked : 0;
 }
 
-bool Requester::may_start(const Entry& e) const {
+inline bool Requester::may_start(const Entry& e) const {
   // IBTA 10.3.1.6: in SQD what was begun is finished, and nothing new is started.
   if (qp_.state() == QpState::kSqDrain && cursor_ >= begun_) return false;
   if (e.end_psn() - unacked_ > kPsnWindow) return false;
@@ -62,6 +66,7 @@ bool Requester::may_start(const Entry& e) const {
 unsigned Requester::send(unsigned quota) {
   const auto& service = qp_.service();
   unsigned used = 0;
+  auto acked = acked_packets();
   while (used < quota && !rnr_wait_ && state_rules(qp_.state()).finishes) {
     if (cursor_ == tail_ && !fetch()) break;
     auto& e = entry(cursor_);
@@ -73,12 +78,14 @@ unsigned Requester::send(unsigned quota) {
     }
     if (e.status != WorkStatus::kSuccess) break;  // complete_done() lets it fail in its turn
     if (cursor_packet_ == 0 && !may_start(e)) break;
-    const auto packets = in_flight();
+    const auto number = e.first_packet + cursor_packet_;
+    const auto packets = number > acked ? number - acked : 0;
     if (e.psns != 0 && packets >= kWindowPackets) break;
     begun_ = std::max(begun_, cursor_ + 1);
     auto count = 1u;
     if (e.psns == 0) {
       execute_local(e);
+      acked = acked_packets();
     } else if (service.datagram) {
       send_datagram(e);
     } else if (e.is_read()) {
@@ -112,12 +119,6 @@ void Requester::execute_local(Entry& e) {
   complete_done();
 }
 
-void Requester::pass(Entry& e) {
-  if (e.wants_data()) ++reads_in_flight_;
-  ++cursor_;
-  cursor_packet_ = 0;
-}
-
 bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length) {
   auto& frame = engine_.frame;
   if (length == 0) return true;
@@ -140,10 +141,12 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length) 
   return false;
 }
 
-void Requester::transmit(const wire::Bth& bth, const wire::ExtHeaders& ext, std::size_t payload) {
+[[gnu::always_inline]] inline void Requester::transmit(const wire::Bth& bth,
+                                                       const wire::ExtHeaders& ext,
+                                                       std::size_t payload) {
   auto& frame = engine_.frame;
   frame.clear();
-  const auto* header = engine_.path_header(qp_);
+  auto* header = engine_.path_header(qp_);
   // Without a source address the packet is lost, and the retries tell the user.
   if (header == nullptr) return;
   header->emit(bth, ext, payload, frame);
@@ -152,7 +155,10 @@ void Requester::transmit(const wire::Bth& bth, const wire::ExtHeaders& ext, std:
 /// Sends what comes next of a message: at most `packets_max` packets, and `window` before one has
 /// to wait for an answer. Returns how many.
 unsigned Requester::send_message(Entry& e, unsigned packets_max, std::uint64_t window) {
-  auto count = train_length(e, static_cast<unsigned>(std::min<std::uint64_t>(packets_max, window)));
+  auto count =
+      cursor_packet_ + 2 >= e.packets
+          ? 1u
+          : train_length(e, static_cast<unsigned>(std::min<std::uint64_t>(packets_max, window)));
   for (; count > 1; count = count > kScatteredTrain ? kScatteredTrain : 1) {
     if (send_message_packets(e, count, count == window)) return count;
   }
@@ -164,7 +170,7 @@ unsigned Requester::send_message(Entry& e, unsigned packets_max, std::uint64_t w
 /// asks for an acknowledgement.
 unsigned Requester::train_length(const Entry& e, unsigned packets_max) const {
   const auto length = std::min(packets_max, engine_.train_max());
-  if (length <= 1 || e.request.is_inline || cursor_packet_ + 2 >= e.packets) return 1;
+  if (length <= 1 || e.request.is_inline) return 1;
   // What pieces cost is charged packet by packet.
   if (engine_.keys.has_charged()) return 1;
   const auto number = e.first_packet + cursor_packet_;
@@ -276,7 +282,8 @@ void Requester::send_atomic_request(Entry& e) {
   after_packets(e, e.end_psn());
 }
 
-void Requester::after_packets(Entry& e, std::uint64_t psn_after, unsigned count) {
+[[gnu::always_inline]] inline void Requester::after_packets(Entry& e, std::uint64_t psn_after,
+                                                            unsigned count) {
   if (psn_after - count < sent_end_) {
     qp_.counters_->retransmitted_packets +=
         std::min<std::uint64_t>(sent_end_ - (psn_after - count), count);

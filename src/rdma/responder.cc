@@ -46,8 +46,6 @@ void Responder::stop() {
   reply_due_ = fatal_ = false;
 }
 
-KeyUser Responder::user(Pd pd) const { return {pd, qp_.qpn(), qp_.attributes().reserved_lkey}; }
-
 /// Who scatters into the receive request.
 KeyUser Responder::receive_user() const { return user(receive_.pd.value_or(pd_)); }
 

@@ -86,7 +86,7 @@ class Responder {
   void fail_receive(WorkStatus status, Reason reason);
   Verdict select_srq(const wire::IbPacket& packet);
   void forget_lost_receive();
-  KeyUser user(Pd pd) const;
+  KeyUser user(Pd pd) const { return {pd, qp_.qpn(), qp_.attributes().reserved_lkey}; }
   KeyUser user() const { return user(pd_); }
   KeyUser receive_user() const;
 
@@ -98,12 +98,14 @@ class Responder {
   Verdict handle_write(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict begin_write(const wire::IbPacket& packet);
   Verdict invalidate(MKey rkey);
+  KeyCheck find_write_key(std::uint64_t size);
   bool take_middles(const wire::IbPacket& packet, const wire::Frame& frame, std::uint64_t size);
   void finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode, std::uint32_t bytes);
 
   // responder_reliable.cc
   void handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict execute(const wire::IbPacket& packet, const wire::Frame& frame);
+  Verdict execute_answered(const wire::IbPacket& packet);
   Verdict execute_read(const wire::IbPacket& packet);
   Verdict execute_atomic(const wire::IbPacket& packet);
   bool swap(MemoryKey& key, const wire::IbPacket& packet, std::uint64_t& original);
@@ -152,7 +154,9 @@ class Responder {
   std::uint64_t received_ = 0;  ///< bytes of this message so far
   std::uint64_t write_address_ = 0;
   MKey write_rkey_;
-  std::uint64_t write_left_ = 0;  ///< bytes that must still come
+  MemoryKey* write_key_ = nullptr;  ///< as the first packet of the message found it
+  std::uint64_t write_keys_ = 0;    ///< KeyTable::generation() then
+  std::uint64_t write_left_ = 0;    ///< bytes that must still come
 
   // What is to be answered.
   std::vector<Answer> answers_;  ///< a ring

@@ -67,7 +67,7 @@ unsigned Responder::answer(unsigned quota) {
 
 void Responder::send_reply() {
   reply_due_ = false;
-  const auto* header = engine_.path_header(qp_);
+  auto* header = engine_.path_header(qp_);
   if (header == nullptr) return;
   wire::Bth bth;
   bth.opcode = opcode_of(qp_.service().packets, Opcode::RC_ACKNOWLEDGE);
@@ -128,7 +128,7 @@ bool Responder::send_answer_packets(Answer& answer, unsigned count) {
   ext.atomic_ack.original = answer.original;
   auto& frame = engine_.frame;
   frame.clear();
-  if (const auto* header = engine_.path_header(qp_); header != nullptr) {
+  if (auto* header = engine_.path_header(qp_); header != nullptr) {
     header->emit(bth, ext, count == 1 ? size : mtu, frame);
     if (count > 1) {
       if (!refer(engine_.keys, *key, answer.address, size, frame)) return false;

@@ -11,7 +11,8 @@ using wire::Operation;
 
 /// IBTA 9.7.4.1: a message begins with First or Only, and only packets of the same kind follow
 /// until its Last.
-Responder::Verdict Responder::check_order(const wire::IbPacket& packet) const {
+[[gnu::always_inline]] inline Responder::Verdict Responder::check_order(
+    const wire::IbPacket& packet) const {
   const auto& info = packet.info();
   if (info.first != (message_ == Message::kNone)) {
     return {Verdict::Kind::kInvalid,
@@ -24,20 +25,13 @@ Responder::Verdict Responder::check_order(const wire::IbPacket& packet) const {
 }
 
 /// IBTA 9.7.4.1: all packets but the last are as long as the path MTU, and a last one is not empty.
-Responder::Verdict Responder::check_size(const wire::IbPacket& packet) const {
+[[gnu::always_inline]] inline Responder::Verdict Responder::check_size(
+    const wire::IbPacket& packet) const {
   const auto& info = packet.info();
   const auto mtu = qp_.attributes().path_mtu;
   const auto size = packet.payload_size;
   const bool right = info.last ? size <= mtu && (info.first || size != 0) : size == mtu;
   return right ? Verdict{} : Verdict{Verdict::Kind::kInvalid, Reason::kPacketSize};
-}
-
-Responder::Verdict Responder::handle_message(const wire::IbPacket& packet,
-                                             const wire::Frame& frame) {
-  if (auto verdict = check_order(packet); !verdict.ok()) return verdict;
-  if (auto verdict = check_size(packet); !verdict.ok()) return verdict;
-  return packet.info().operation == Operation::kSend ? handle_send(packet, frame)
-                                                     : handle_write(packet, frame);
 }
 
 Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wire::Frame& frame) {
@@ -87,7 +81,8 @@ Responder::Verdict Responder::invalidate(MKey rkey) {
   return {};
 }
 
-Responder::Verdict Responder::begin_write(const wire::IbPacket& packet) {
+[[gnu::always_inline]] inline Responder::Verdict Responder::begin_write(
+    const wire::IbPacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
   const auto mtu = qp_.attributes().path_mtu;
@@ -103,6 +98,8 @@ Responder::Verdict Responder::begin_write(const wire::IbPacket& packet) {
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
                                           reth.dma_length, kRemoteWrite);
     if (!found) return {kAccess, found.reason};
+    write_key_ = found.key;
+    write_keys_ = engine_.keys.generation();
   }
   ++qp_.counters_->rx_write_requests;
   write_address_ = reth.virtual_address;
@@ -113,7 +110,18 @@ Responder::Verdict Responder::begin_write(const wire::IbPacket& packet) {
   return {};
 }
 
-Responder::Verdict Responder::handle_write(const wire::IbPacket& packet, const wire::Frame& frame) {
+/// The key is looked up once for a message, unless keys go meanwhile, or it is one that must be
+/// asked for each packet. XRC names the PD anew with each.
+inline KeyCheck Responder::find_write_key(std::uint64_t size) {
+  if (write_keys_ == engine_.keys.generation() && write_key_->is_plain() &&
+      write_key_->attributes().pd == pd_) {
+    return {write_key_, Reason::kNone};
+  }
+  return engine_.keys.check(write_rkey_, user(), write_address_, size, kRemoteWrite);
+}
+
+[[gnu::always_inline]] inline Responder::Verdict Responder::handle_write(
+    const wire::IbPacket& packet, const wire::Frame& frame) {
   using enum Verdict::Kind;
   const auto& info = packet.info();
   const std::uint64_t size = packet.payload_size;
@@ -129,7 +137,7 @@ Responder::Verdict Responder::handle_write(const wire::IbPacket& packet, const w
     return {kInvalid, Reason::kWriteData};
   }
   if (size != 0) {
-    const auto found = engine_.keys.check(write_rkey_, user(), write_address_, size, kRemoteWrite);
+    const auto found = find_write_key(size);
     if (!found) return {kAccess, found.reason};
     const auto fault =
         scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset, size);
@@ -146,6 +154,14 @@ Responder::Verdict Responder::handle_write(const wire::IbPacket& packet, const w
   message_ = Message::kNone;
   ++msn_;
   return {};
+}
+
+Responder::Verdict Responder::handle_message(const wire::IbPacket& packet,
+                                             const wire::Frame& frame) {
+  if (auto verdict = check_order(packet); !verdict.ok()) return verdict;
+  if (auto verdict = check_size(packet); !verdict.ok()) return verdict;
+  return packet.info().operation == Operation::kSend ? handle_send(packet, frame)
+                                                     : handle_write(packet, frame);
 }
 
 unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,
@@ -177,7 +193,7 @@ bool Responder::take_middles(const wire::IbPacket& packet, const wire::Frame& fr
   } else {
     // The last packet of a WRITE is not empty.
     if (size >= write_left_) return false;
-    const auto found = engine_.keys.check(write_rkey_, user(), write_address_, size, kRemoteWrite);
+    const auto found = find_write_key(size);
     if (!found || scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset,
                           size) != Reason::kNone) {
       return false;
@@ -197,8 +213,10 @@ void Responder::finish_message(const wire::IbPacket& packet, ReceiveOpcode opcod
   completion.status = WorkStatus::kSuccess;
   completion.solicited = packet.bth.solicited_event;
   completion.byte_count = bytes;
-  completion.immediate = opcode == ReceiveOpcode::kSendWithInvalidate ? packet.ext.ieth.rkey.value()
-                                                                      : packet.ext.immdt.data;
+  completion.immediate = opcode == ReceiveOpcode::kSend ? 0
+                         : opcode == ReceiveOpcode::kSendWithInvalidate
+                             ? packet.ext.ieth.rkey.value()
+                             : packet.ext.immdt.data;
   show_source(packet, completion);
   if (packet.info().operation == Operation::kSend) {
     message_ = Message::kNone;

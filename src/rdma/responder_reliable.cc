@@ -12,6 +12,18 @@ namespace softhca::rdma {
 
 using wire::Operation;
 
+inline Responder::Verdict Responder::execute(const wire::IbPacket& packet,
+                                             const wire::Frame& frame) {
+  if (qp_.service().names_srq) {
+    if (const auto verdict = select_srq(packet); !verdict.ok()) return verdict;
+  }
+  const auto operation = packet.info().operation;
+  if (operation == Operation::kRdmaWrite || operation == Operation::kSend) {
+    return handle_message(packet, frame);
+  }
+  return execute_answered(packet);
+}
+
 void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto distance = packet.bth.psn - expected_;
   if (distance < 0) return handle_duplicate(packet);
@@ -35,14 +47,9 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
   if (packet.bth.ack_req && packet.info().operation != Operation::kRdmaReadRequest) acknowledge();
 }
 
-Responder::Verdict Responder::execute(const wire::IbPacket& packet, const wire::Frame& frame) {
-  if (qp_.service().names_srq) {
-    if (const auto verdict = select_srq(packet); !verdict.ok()) return verdict;
-  }
+/// READs and atomics, which bring nothing and are answered with data.
+Responder::Verdict Responder::execute_answered(const wire::IbPacket& packet) {
   switch (packet.info().operation) {
-    case Operation::kSend:
-    case Operation::kRdmaWrite:
-      return handle_message(packet, frame);
     case Operation::kRdmaReadRequest:
     case Operation::kCompareSwap:
     case Operation::kFetchAdd:

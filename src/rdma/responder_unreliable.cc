@@ -74,12 +74,12 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
   }
   ++msn_;
   ReceiveCompletion completion{};
-  completion.opcode = packet.info().has(wire::ExtHeader::kImmDt) ? ReceiveOpcode::kSendWithImmediate
-                                                                 : ReceiveOpcode::kSend;
+  const bool immediate = packet.info().has(wire::ExtHeader::kImmDt);
+  completion.opcode = immediate ? ReceiveOpcode::kSendWithImmediate : ReceiveOpcode::kSend;
   completion.status = WorkStatus::kSuccess;
   completion.solicited = packet.bth.solicited_event;
   completion.byte_count = static_cast<std::uint32_t>(bytes);
-  completion.immediate = packet.ext.immdt.data;
+  completion.immediate = immediate ? packet.ext.immdt.data : 0;
   completion.source_qpn = packet.ext.deth.src_qp;
   show_source(packet, completion);
   complete_receive(completion);

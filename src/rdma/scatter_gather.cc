@@ -157,6 +157,10 @@ Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, s
 Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire::Frame& frame,
                std::size_t from, std::size_t length) {
   if (auto* to = keys.one_piece(key, address, length, pcie::DmaAccess::kWrite)) {
+    if (const auto* bytes = frame.one_piece(from, length)) {
+      std::memmove(to, bytes, length);
+      return Reason::kNone;
+    }
     frame.for_each_piece(from, length, [&to](std::span<const std::byte> bytes) {
       // memmove: a QP may send to itself, from and to the same memory.
       std::memmove(to, bytes.data(), bytes.size());

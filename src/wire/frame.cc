@@ -8,18 +8,18 @@
 
 namespace softhca::wire {
 
-/// All but the owned memory. Only the part of the arrays that is in use.
-void Frame::copy_parts(const Frame& other) {
-  head_size_ = other.head_size_;
-  tail_size_ = other.tail_size_;
-  segment_count_ = other.segment_count_;
-  payload_size_ = other.payload_size_;
-  icrc_ = other.icrc_;
-  link_ = other.link_;
-  train_ = other.train_;
-  std::memcpy(head_.data(), other.head_.data(), head_size_);
-  std::memcpy(tail_.data(), other.tail_.data(), tail_size_);
-  std::copy_n(other.segments_.begin(), segment_count_, segments_.begin());
+/// All but the owned memory, and of the arrays little more than is in use.
+[[gnu::always_inline]] inline void Frame::copy_parts(const Frame& other) {
+  // Nearly every head is no longer: so many bytes are a few moves, and no call.
+  constexpr std::size_t kUsualHead = 96;
+  shape_ = other.shape_;
+  std::memcpy(head_.data(), other.head_.data(), kUsualHead);
+  if (shape_.head_size > kUsualHead) {
+    std::memcpy(head_.data() + kUsualHead, other.head_.data() + kUsualHead,
+                shape_.head_size - kUsualHead);
+  }
+  tail_ = other.tail_;
+  for (unsigned i = 0; i != shape_.segment_count; ++i) segments_[i] = other.segments_[i];
 }
 
 bool Frame::owns(std::span<const std::byte> segment) const {
@@ -34,7 +34,7 @@ Frame& Frame::operator=(const Frame& other) {
   copy_parts(other);
   if (other.owned_.empty()) return *this;
   bool copied = false;
-  for (auto& segment : std::span(segments_).first(segment_count_)) {
+  for (auto& segment : std::span(segments_).first(shape_.segment_count)) {
     if (!other.owns(segment)) continue;
     if (!copied) owned_.assign(other.owned_.begin(), other.owned_.end());
     copied = true;
@@ -53,20 +53,20 @@ Frame& Frame::operator=(Frame&& other) noexcept {
 }
 
 std::size_t Frame::own_segments() {
-  if (segment_count_ == 0 || (segment_count_ == 1 && owns(segments_[0]))) return 0;
+  if (shape_.segment_count == 0 || (shape_.segment_count == 1 && owns(segments_[0]))) return 0;
   std::vector<std::byte> bytes;
-  bytes.reserve(payload_size_);
+  bytes.reserve(shape_.payload_size);
   for (const auto& segment : segments()) bytes.insert(bytes.end(), segment.begin(), segment.end());
   owned_ = std::move(bytes);
   segments_[0] = owned_;
-  segment_count_ = 1;
+  shape_.segment_count = 1;
   return owned_.size();
 }
 
 void Frame::compute_icrc() {
-  if (icrc_ != Icrc::kDeferred) return;
-  put_crcs(tail_.data() + tail_size_);
-  icrc_ = Icrc::kPresent;
+  if (shape_.icrc != Icrc::kDeferred) return;
+  put_crcs(tail_.data() + shape_.tail_size);
+  shape_.icrc = Icrc::kPresent;
 }
 
 void Frame::copy_range(std::size_t offset, std::span<std::byte> out) const {
@@ -80,14 +80,15 @@ void Frame::copy_range(std::size_t offset, std::span<std::byte> out) const {
 void Frame::copy_to(std::span<std::byte> out) const {
   assert(out.size() >= size() && packets() == 1);
   copy_range(0, out.first(size()));
-  if (icrc_ == Icrc::kDeferred) put_crcs(out.data() + size());
+  if (shape_.icrc == Icrc::kDeferred) put_crcs(out.data() + size());
 }
 
 /// Writes the CRCs of this frame to the bytes before `end`.
 void Frame::put_crcs(std::byte* end) const {
   const auto start = find_icrc_start(*this);
-  const auto vcrc_size = link_ == Link::kInfiniband ? kVcrcSize : 0;
-  assert(start && tail_size_ >= kIcrcSize + vcrc_size && "a frame without the headers of IBA");
+  const auto vcrc_size = shape_.link == Link::kInfiniband ? kVcrcSize : 0;
+  assert(start && shape_.tail_size >= kIcrcSize + vcrc_size &&
+         "a frame without the headers of IBA");
   auto* const icrc = end - vcrc_size - kIcrcSize;
   util::store_le32(icrc, icrc_of(*this, *start, size() - vcrc_size - kIcrcSize));
   if (vcrc_size == 0) return;

@@ -47,23 +47,16 @@ class Frame {
 
   // Building -----------------------------------------------------------------------------------
 
-  void clear() {
-    head_size_ = tail_size_ = 0;
-    segment_count_ = 0;
-    payload_size_ = 0;
-    train_ = {};
-    icrc_ = Icrc::kAbsent;
-    link_ = Link::kEthernet;
-  }
+  void clear() { shape_ = {}; }
   /// The head's memory, to be written by a codec; `size` becomes its length.
   std::span<std::byte> resize_head(std::size_t size) {
     assert(size <= kHeadCapacity);
-    head_size_ = static_cast<std::uint16_t>(size);
+    shape_.head_size = static_cast<std::uint16_t>(size);
     return {head_.data(), size};
   }
   std::span<std::byte> resize_tail(std::size_t size) {
     assert(size <= kTailCapacity);
-    tail_size_ = static_cast<std::uint8_t>(size);
+    shape_.tail_size = static_cast<std::uint8_t>(size);
     return {tail_.data(), size};
   }
   /// Refers to `bytes`, which must stay valid until the fabric has delivered the frame. False if
@@ -71,38 +64,38 @@ class Frame {
   /// (own_payload).
   [[nodiscard]] bool add_segment(std::span<const std::byte> bytes) {
     if (bytes.empty()) return true;
-    if (segment_count_ != 0) {
-      auto& last = segments_[segment_count_ - 1];
+    if (shape_.segment_count != 0) {
+      auto& last = segments_[shape_.segment_count - 1];
       // Extend what continues in memory, but not beyond what the frame owns: a copy must be able
       // to tell owned segments from others.
       const std::byte* const end = last.data() + last.size();
       if (end == bytes.data() && end != owned_.data() + owned_.size()) {
         last = {last.data(), last.size() + bytes.size()};
-        payload_size_ += bytes.size();
+        shape_.payload_size += bytes.size();
         return true;
       }
     }
-    if (segment_count_ == kSegmentsMax) return false;
-    segments_[segment_count_++] = bytes;
-    payload_size_ += bytes.size();
+    if (shape_.segment_count == kSegmentsMax) return false;
+    segments_[shape_.segment_count++] = bytes;
+    shape_.payload_size += bytes.size();
     return true;
   }
   /// Replaces the segments by `size` bytes of the frame's own memory, to be filled by the caller.
   std::span<std::byte> own_payload(std::size_t size) {
     owned_.resize(size);
-    segment_count_ = 0;
-    payload_size_ = 0;
+    shape_.segment_count = 0;
+    shape_.payload_size = 0;
     if (size != 0) {
       segments_[0] = owned_;
-      segment_count_ = 1;
-      payload_size_ = size;
+      shape_.segment_count = 1;
+      shape_.payload_size = size;
     }
     return owned_;
   }
   /// Copies all that the segments refer to into memory of the frame's own, so that the frame may
   /// outlive it. Returns how many bytes these were; 0 if it owns them already.
   std::size_t own_segments();
-  void set_icrc(Icrc icrc) { icrc_ = icrc; }
+  void set_icrc(Icrc icrc) { shape_.icrc = icrc; }
   /// What the packets of a train have in common besides its head, which is the first one's.
   struct Train {
     std::uint16_t packets = 1;        ///< 1: no train
@@ -113,8 +106,12 @@ class Frame {
     friend bool operator==(const Train&, const Train&) = default;
   };
   /// The head and the tail are those of the first packet, the segments the payload of all.
-  void set_train(const Train& train) { train_ = train; }
-  void set_link(Link link) { link_ = link; }
+  void set_train(const Train& train) { shape_.train = train; }
+  /// Where the BTH begins, from who wrote the headers, so that nobody has to look for it.
+  void set_transport_offset(std::size_t offset) {
+    shape_.transport_offset = static_cast<std::uint8_t>(offset);
+  }
+  void set_link(Link link) { shape_.link = link; }
   /// Makes deferred CRCs present, for a receiver that wants the bytes and not the packet.
   void compute_icrc();
 
@@ -142,23 +139,40 @@ class Frame {
 
   /// Of a train: of its first packet; the others are no longer.
   std::size_t size() const {
-    return head_size_ + (train_.packets == 1 ? payload_size_ : train_.payload) + tail_size_;
+    return shape_.head_size +
+           (shape_.train.packets == 1 ? shape_.payload_size : shape_.train.payload) +
+           shape_.tail_size;
   }
-  const Train& train() const { return train_; }
-  unsigned packets() const { return train_.packets; }
+  const Train& train() const { return shape_.train; }
+  unsigned packets() const { return shape_.train.packets; }
   /// Bytes of all packets of a train together.
   std::size_t size_of_all() const {
-    return size() + (train_.packets - 1u) * (size() - train_.first_has_more);
+    if (shape_.train.packets == 1) return size();
+    return size() + (shape_.train.packets - 1u) * (size() - shape_.train.first_has_more);
   }
   /// The first bytes in one piece: at least all headers, perhaps more.
-  std::span<const std::byte> head() const { return {head_.data(), head_size_}; }
-  std::span<std::byte> head() { return {head_.data(), head_size_}; }
+  std::span<const std::byte> head() const { return {head_.data(), shape_.head_size}; }
+  std::span<std::byte> head() { return {head_.data(), shape_.head_size}; }
   std::span<const std::span<const std::byte>> segments() const {
-    return {segments_.data(), segment_count_};
+    return {segments_.data(), shape_.segment_count};
   }
-  std::span<const std::byte> tail() const { return {tail_.data(), tail_size_}; }
-  Icrc icrc() const { return icrc_; }
-  Link link() const { return link_; }
+  std::span<const std::byte> tail() const { return {tail_.data(), shape_.tail_size}; }
+  Icrc icrc() const { return shape_.icrc; }
+  Link link() const { return shape_.link; }
+  /// 0: not known.
+  std::size_t transport_offset() const { return shape_.transport_offset; }
+  /// The memory of head(), all of it: what is behind the head may hold anything.
+  std::span<const std::byte, kHeadCapacity> head_room() const { return head_; }
+
+  /// [offset, offset + length) if all of it lies in the head or is of the first segment, as most
+  /// payload is; null otherwise.
+  const std::byte* one_piece(std::size_t offset, std::size_t length) const {
+    if (offset + length <= shape_.head_size) return head_.data() + offset;
+    const auto skip = offset - shape_.head_size;
+    const bool fits = offset >= shape_.head_size && shape_.segment_count != 0 &&
+                      skip + length <= segments_[0].size();
+    return fits ? segments_[0].data() + skip : nullptr;
+  }
 
   /// Writes the frame's bytes as a wire carries them, with deferred CRCs computed.
   /// @pre out.size() >= size(), and this is no train
@@ -173,7 +187,7 @@ class Frame {
   /// @pre offset + length <= size()
   template <class Visit>
   void for_each_piece(std::size_t offset, std::size_t length, Visit&& visit) const {
-    assert(offset + length <= head_size_ + payload_size_ + tail_size_);
+    assert(offset + length <= shape_.head_size + shape_.payload_size + shape_.tail_size);
     const auto piece = [&](std::span<const std::byte> bytes) {
       if (offset >= bytes.size()) {
         offset -= bytes.size();
@@ -197,17 +211,23 @@ class Frame {
   void put_crcs(std::byte* end) const;
   bool owns(std::span<const std::byte> segment) const;
 
+  /// All that is not bytes, in one piece to be copied.
+  struct Shape {
+    std::size_t payload_size = 0;
+    std::uint16_t head_size = 0;
+    std::uint8_t tail_size = 0;
+    std::uint8_t segment_count = 0;
+    Icrc icrc = Icrc::kAbsent;
+    Link link = Link::kEthernet;
+    std::uint8_t transport_offset = 0;
+    Train train;
+  };
+
   std::array<std::byte, kHeadCapacity> head_;
   std::array<std::byte, kTailCapacity> tail_;
+  Shape shape_;
   std::array<std::span<const std::byte>, kSegmentsMax> segments_;
   std::vector<std::byte> owned_;
-  std::size_t payload_size_ = 0;
-  std::uint16_t head_size_ = 0;
-  std::uint8_t tail_size_ = 0;
-  std::uint8_t segment_count_ = 0;
-  Icrc icrc_ = Icrc::kAbsent;
-  Link link_ = Link::kEthernet;
-  Train train_;
 };
 
 }  // namespace softhca::wire

@@ -19,6 +19,16 @@ std::span<std::byte> emit_ext_headers(const OpcodeInfo& info, const ExtHeaders& 
     out = out.subspan(Layout::kSize);
   };
   if (info.headers_size == 0) return out;
+  // Nearly every packet has none, or one of these alone.
+  constexpr ExtHeaderSet kNone;
+  if (info.headers == kNone.with(ExtHeader::kReth)) {
+    ext.reth.emit(util::MutableView<RethLayout>(out));
+    return {};
+  }
+  if (info.headers == kNone.with(ExtHeader::kAeth)) {
+    ext.aeth.emit(util::MutableView<AethLayout>(out));
+    return {};
+  }
   put(ExtHeader::kDeth, ext.deth, DethLayout{});
   put(ExtHeader::kXrcEth, ext.xrceth, XrcEthLayout{});
   put(ExtHeader::kReth, ext.reth, RethLayout{});
@@ -74,11 +84,11 @@ Lrh lrh_of(const IbAddress& address) {
   return lrh;
 }
 
-/// Adds `length` to a header whose length field was 0, and to its checksum (RFC 1624 3).
-void set_ipv4_length(std::span<std::byte> header, std::uint16_t length) {
+/// `base`: the header's checksum while its length was 0 (RFC 1624 3).
+void set_ipv4_length(std::span<std::byte> header, std::uint16_t base, std::uint16_t length) {
   using L = Ipv4Layout;
   const util::MutableView<L> ip(header);
-  std::uint32_t sum = (~ip.get(L::checksum) & L::checksum.kMax) + length;
+  std::uint32_t sum = (~std::uint32_t{base} & L::checksum.kMax) + length;
   sum = (sum & 0xffff) + (sum >> 16);
   ip.set(L::total_length, length);
   ip.set(L::checksum, ~sum & L::checksum.kMax);
@@ -125,6 +135,9 @@ IbHeader::IbHeader(const IbAddress& address) : trailer_(kIcrcSize) {
       if (address.is_ipv4()) {
         form_ = Form::kIpv4;
         out.put<Ipv4Layout>(ipv4_of(address));
+        checksum_base_ = static_cast<std::uint16_t>(
+            util::View<Ipv4Layout>(std::span(bytes_).subspan(network_offset_))
+                .get(Ipv4Layout::checksum));
       } else {
         form_ = Form::kIpv6;
         out.put<Ipv6Layout>(ipv6_of(address));
@@ -147,14 +160,16 @@ IbHeader::IbHeader(const IbAddress& address) : trailer_(kIcrcSize) {
   size_ = out.size();
 }
 
-/// `rest`: payload, pad and ICRC.
-void IbHeader::emit_lengths(std::span<std::byte> head, std::size_t rest) const {
+/// `rest`: BTH, extended headers, payload, pad and ICRC.
+[[gnu::noinline]] void IbHeader::set_lengths(std::size_t rest) {
+  const auto head = std::span(bytes_);
   const auto network = head.subspan(network_offset_);
-  const auto size = network.size() + rest;
+  const auto size = size_ - network_offset_ + rest;
   assert(size <= 0xffff);
+  rest_ = rest;
   switch (form_) {
     case Form::kIpv4:
-      set_ipv4_length(network, static_cast<std::uint16_t>(size));
+      set_ipv4_length(network, checksum_base_, static_cast<std::uint16_t>(size));
       util::MutableView<UdpLayout>(network.subspan(Ipv4Layout::kSize))
           .set(UdpLayout::length, static_cast<std::uint32_t>(size - Ipv4Layout::kSize));
       return;
@@ -178,22 +193,24 @@ void IbHeader::emit_lengths(std::span<std::byte> head, std::size_t rest) const {
   }
 }
 
-void IbHeader::emit(const Bth& bth, const ExtHeaders& ext, std::size_t payload_size,
-                    Frame& frame) const {
+void IbHeader::emit(const Bth& bth, const ExtHeaders& ext, std::size_t payload_size, Frame& frame) {
   const auto& info = wire::info(bth.opcode);
   assert(info.defined && size_ != 0);
   const auto pad = pad_of(payload_size);
-  const auto head = frame.resize_head(size_ + BthLayout::kSize + info.headers_size);
+  const auto headers = BthLayout::kSize + info.headers_size;
+  const auto head = frame.resize_head(size_ + headers);
   const auto tail = frame.resize_tail(pad + trailer_);
-  std::memcpy(head.data(), bytes_.data(), size_);
-  std::memset(tail.data(), 0, tail.size());
+  if (const auto rest = headers + payload_size + pad + kIcrcSize; rest != rest_) set_lengths(rest);
+  // More than there is, and fewer instructions: what is behind it is written below.
+  static_assert(kCapacity + BthLayout::kSize <= Frame::kHeadCapacity);
+  std::memcpy(head.data(), bytes_.data(), kCapacity);
+  std::memset(tail.data(), 0, Frame::kTailCapacity);
   frame.set_link(link_);
+  frame.set_transport_offset(size_);
   frame.set_icrc(Frame::Icrc::kDeferred);
-  emit_lengths(head, payload_size + pad + kIcrcSize);
-
-  const util::MutableView<BthLayout> bth_out(head.subspan(size_));
-  bth.emit(bth_out);
-  bth_out.set(BthLayout::pad_count, pad);
+  auto padded = bth;
+  padded.pad_count = pad;
+  padded.emit(util::MutableView<BthLayout>(head.subspan(size_)));
   const auto rest = emit_ext_headers(info, ext, head.subspan(size_ + BthLayout::kSize));
   assert(rest.empty());
   (void)rest;

@@ -185,6 +185,16 @@ void parse_ext_headers(const OpcodeInfo& info, std::span<const std::byte> bytes,
     bytes = bytes.subspan(Layout::kSize);
   };
   if (info.headers_size == 0) return;
+  // Nearly every packet has none, or one of these alone.
+  constexpr ExtHeaderSet kNone;
+  if (info.headers == kNone.with(ExtHeader::kReth)) {
+    ext.reth = Reth::parse(util::View<RethLayout>(bytes));
+    return;
+  }
+  if (info.headers == kNone.with(ExtHeader::kAeth)) {
+    ext.aeth = Aeth::parse(util::View<AethLayout>(bytes));
+    return;
+  }
   take(ExtHeader::kDeth, ext.deth, DethLayout{});
   take(ExtHeader::kXrcEth, ext.xrceth, XrcEthLayout{});
   take(ExtHeader::kReth, ext.reth, RethLayout{});
@@ -202,29 +212,29 @@ bool icrc_matches(const Frame& frame, const IbPacket& packet, std::size_t end) {
          icrc_of(frame, {packet.network_offset, network_header(packet.address)}, end);
 }
 
-/// BTH and what follows it.
-std::optional<Error> parse_transport(const Frame& frame, Bounds bounds, IbPacket& packet) {
+}  // namespace
+
+std::optional<PacketError> IbPacket::parse_transport(const Frame& frame, std::size_t begin,
+                                                     std::size_t end) {
   const auto head = frame.head();
-  auto [offset, end] = bounds;
   const auto readable = std::min(head.size(), end);
+  auto offset = begin;
   if (offset + BthLayout::kSize > readable) return Error::kShort;
-  packet.bth = Bth::parse(BthView(head.subspan(offset)));
-  if (packet.bth.tver != 0) return Error::kTransportVersion;
-  const auto& info = packet.info();
-  if (!info.defined) return Error::kUnknownOpcode;
+  bth = Bth::parse(BthView(head.subspan(offset)));
+  if (bth.tver != 0) return Error::kTransportVersion;
+  const auto& opcode = info();
+  if (!opcode.defined) return Error::kUnknownOpcode;
   offset += BthLayout::kSize;
-  if (offset + info.headers_size > readable) return Error::kShort;
-  parse_ext_headers(info, head.subspan(offset), packet.ext);
-  offset += info.headers_size;
-  if (offset + packet.bth.pad_count + kIcrcSize > end) return Error::kShort;
-  packet.payload_offset = static_cast<std::uint32_t>(offset);
-  packet.payload_size = static_cast<std::uint16_t>(end - kIcrcSize - packet.bth.pad_count - offset);
+  if (offset + opcode.headers_size > readable) return Error::kShort;
+  parse_ext_headers(opcode, head.subspan(offset), ext);
+  offset += opcode.headers_size;
+  if (offset + bth.pad_count + kIcrcSize > end) return Error::kShort;
+  payload_offset = static_cast<std::uint32_t>(offset);
+  payload_size = static_cast<std::uint16_t>(end - kIcrcSize - bth.pad_count - offset);
   if (frame.icrc() == Frame::Icrc::kDeferred) return std::nullopt;
-  if (!icrc_matches(frame, packet, end - kIcrcSize)) return Error::kIcrc;
+  if (!icrc_matches(frame, *this, end - kIcrcSize)) return Error::kIcrc;
   return std::nullopt;
 }
-
-}  // namespace
 
 std::string_view to_string(PacketError error) {
   switch (error) {
@@ -270,7 +280,9 @@ tl::expected<IbPacket, PacketError> IbPacket::parse(const Frame& frame) {
   const auto bounds = frame.link() == Link::kEthernet ? parse_ethernet(frame, packet)
                                                       : parse_infiniband(frame, packet);
   if (!bounds) return tl::unexpected(bounds.error());
-  if (const auto error = parse_transport(frame, *bounds, packet)) return tl::unexpected(*error);
+  if (const auto error = packet.parse_transport(frame, bounds->begin, bounds->end)) {
+    return tl::unexpected(*error);
+  }
   return result;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -79,6 +80,10 @@ struct IbPacket {
   /// Checks every length, the IPv4 checksum and, unless Frame::Icrc is kDeferred, the CRCs. All
   /// headers must be in the frame's head. Allocates nothing.
   static tl::expected<IbPacket, PacketError> parse(const Frame& frame);
+  /// The same for BTH and what follows it, in [begin, end) of the frame: it ends with the ICRC.
+  /// `address` and `network_offset` are known. Nothing: the packet makes sense.
+  std::optional<PacketError> parse_transport(const Frame& frame, std::size_t begin,
+                                             std::size_t end);
 
   /// The payload's pieces, in order: see Frame::for_each_piece.
   template <class Visit>

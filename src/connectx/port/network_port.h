@@ -7,6 +7,7 @@
 // reaches the wire. Who among them wants it is not decided here, but by the TIRs and QPs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -74,7 +75,13 @@ class NetworkPort final : public fabric::Port {
   bool accept(const wire::Frame& frame);
   /// Whose the accepted frame was.
   void count_received(const wire::Frame& frame, Service service) {
-    counters_.rx(service, Way::kWire).add(cast_of(frame), priority_of(frame), frame);
+    auto& last = last_received_[static_cast<std::size_t>(service)];
+    auto* cell = last.find(frame);
+    if (cell == nullptr) {
+      cell = &counters_.rx(service, Way::kWire).cell(cast_of(frame), priority_of(frame));
+      last.remember(frame, *cell);
+    }
+    cell->add(frame.size_of_all(), frame.packets());
   }
   /// Who took a frame that came back.
   void count_looped(const wire::Frame& frame, Service service) {
@@ -121,6 +128,8 @@ class NetworkPort final : public fabric::Port {
   std::uint64_t local_filter_ = 0;
   std::vector<wire::MacAddress> local_;  ///< in order
   TrafficCounters counters_;
+  LastCell last_sent_;                     ///< of RDMA, to another station
+  std::array<LastCell, 2> last_received_;  ///< by service
 
   AdminStatus admin_ = AdminStatus::UP;
   bool link_ = true;

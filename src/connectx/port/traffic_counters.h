@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "wire/ethernet.h"
@@ -72,6 +73,9 @@ class TrafficTable {
   void add(Cast cast, unsigned priority, const wire::Frame& frame) {
     add(cast, priority, frame.size_of_all(), frame.packets());
   }
+  TrafficCounter& cell(Cast cast, unsigned priority) {
+    return cells_[priority][static_cast<std::size_t>(cast)];
+  }
   TrafficCounter of(Cast cast) const;
   /// @pre priority < kPriorities
   TrafficCounter of_priority(unsigned priority) const;
@@ -82,6 +86,29 @@ class TrafficTable {
  private:
   static constexpr std::size_t kCasts = 3;
   std::array<std::array<TrafficCounter, kCasts>, kPriorities> cells_{};
+};
+
+/// The cell of the last frame: the next one mostly has the same Ethernet header, and is counted
+/// there too.
+class LastCell {
+ public:
+  /// Null if this frame's is another. @pre the head has an Ethernet header
+  TrafficCounter* find(const wire::Frame& frame) const {
+    return std::memcmp(frame.head_room().data(), header_.data(), kSize) == 0 ? cell_ : nullptr;
+  }
+  /// Does nothing for one with a tag, whose priority stands behind that header.
+  void remember(const wire::Frame& frame, TrafficCounter& cell) {
+    const wire::EthernetView header(frame.head());
+    const auto type = wire::EtherType(header.get(wire::EthernetLayout::ether_type));
+    std::memcpy(header_.data(), frame.head().data(), kSize);
+    cell_ = type == wire::EtherType::kVlan ? nullptr : &cell;
+  }
+  void forget() { cell_ = nullptr; }
+
+ private:
+  static constexpr std::size_t kSize = wire::EthernetLayout::kSize;
+  std::array<std::byte, kSize> header_{};
+  TrafficCounter* cell_ = nullptr;
 };
 
 struct TrafficCounters {

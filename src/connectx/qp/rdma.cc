@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -104,6 +105,30 @@ util::Time Rdma::run(util::Time now, util::WorkBudget& work) {
 
 // Send queues ----------------------------------------------------------------------------------
 
+/// Copies the next WQE, so that the guest cannot change it between check and use. `wqe` stays empty
+/// if the memory is gone or the size is wrong.
+[[gnu::always_inline]] inline WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available,
+                                                           SendWqeControl& control,
+                                                           std::span<const std::byte>& wqe) {
+  const auto copy = std::span(send_wqe_);
+  const auto first = copy.first(kWqeBasicBlock);
+  if (const auto* at = qp.send_ring().at_next(qp.memory(), kWqeBasicBlock)) {
+    std::memcpy(first.data(), at, kWqeBasicBlock);
+  } else if (!qp.send_ring().read(qp.memory(), 0, first)) {
+    return WqeFault::kNone;
+  }
+  control = SendWqeControl::parse(first);
+  if (control.units == 0) return WqeFault::kSizeZero;
+  if (control.basic_blocks() > available) return WqeFault::kPastPosted;
+  const auto size = control.units * kWqeUnit;
+  if (size > kWqeBasicBlock) {
+    const auto rest = copy.subspan(kWqeBasicBlock, size - kWqeBasicBlock);
+    if (!qp.send_ring().read(qp.memory(), 1, rest)) return WqeFault::kNone;
+  }
+  wqe = copy.first(size);
+  return WqeFault::kNone;
+}
+
 Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   if (flushes_sends(qp)) return flush_send(qp, request);
   if (qp.stale_send_blocks != 0) return flush_stale_send(qp, request);
@@ -116,7 +141,8 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   std::span<const std::byte> wqe;
   auto fault = read_send_wqe(qp, *available, control, wqe);
   if (wqe.empty() && fault == WqeFault::kNone) return Fetch::kUnreadable;
-  if (fault == WqeFault::kNone) fault = decode_send_wqe(wqe, index, qp.send_rules(), request);
+  if (fault == WqeFault::kNone)
+    fault = decode_send_wqe(wqe, control, index, qp.send_rules(), request);
   request.cookie = SendCookie{.index = index,
                               .opcode = static_cast<std::uint8_t>(control.opcode),
                               .event = control.event}
@@ -126,25 +152,6 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   request.fault = reason_of(fault);
   note(qp, "malformed send WQE", describe(fault), request.fault);
   return Fetch::kMalformed;
-}
-
-/// Copies the next WQE, so that the guest cannot change it between check and use. `wqe` stays empty
-/// if the memory is gone or the size is wrong.
-WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
-                             std::span<const std::byte>& wqe) {
-  const auto copy = std::span(send_wqe_);
-  const auto first = copy.first(kWqeBasicBlock);
-  if (!qp.send_ring().read(qp.memory(), 0, first)) return WqeFault::kNone;
-  control = SendWqeControl::parse(first);
-  if (control.units == 0) return WqeFault::kSizeZero;
-  if (control.basic_blocks() > available) return WqeFault::kPastPosted;
-  const auto size = control.units * kWqeUnit;
-  if (size > kWqeBasicBlock) {
-    const auto rest = copy.subspan(kWqeBasicBlock, size - kWqeBasicBlock);
-    if (!qp.send_ring().read(qp.memory(), 1, rest)) return WqeFault::kNone;
-  }
-  wqe = copy.first(size);
-  return WqeFault::kNone;
 }
 
 /// A counter that is gone or wrong is found by the next fetch.
@@ -180,8 +187,13 @@ Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
 }
 
 void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) {
+  if (completion.status == WorkStatus::kSuccess && !completion.signaled) return;
+  write_send_cqe(qp, completion);
+}
+
+/// For itself, as most requests need none.
+[[gnu::noinline]] void Rdma::write_send_cqe(QueuePair& qp, const rdma::SendCompletion& completion) {
   const bool failed = completion.status != WorkStatus::kSuccess;
-  if (!failed && !completion.signaled) return;
   Cqe cqe;
   encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
                        device_ticks(now_));

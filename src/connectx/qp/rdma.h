@@ -123,6 +123,7 @@ class Rdma {
   void restart_send(QueuePair& qp);
   rdma::Fetch fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn);
   void complete_send(QueuePair& qp, const rdma::SendCompletion& completion);
+  void write_send_cqe(QueuePair& qp, const rdma::SendCompletion& completion);
   void complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
 

@@ -1,6 +1,6 @@
 #include "connectx/qp/send_wqe.h"
 
-#include <algorithm>
+#include <array>
 #include <cassert>
 
 #include "spec/connectx/opcodes.h"
@@ -47,11 +47,12 @@ constexpr OpcodeRule kOpcodes[] = {
     {wqe_opcode::UMR, Form::kNothing, SendOpcode::kLocal, WqeFault::kMemoryKeyUpdate},
 };
 
-const OpcodeRule* find_rule(wqe_opcode opcode) {
-  const auto* found = std::find_if(std::begin(kOpcodes), std::end(kOpcodes),
-                                   [&](const OpcodeRule& rule) { return rule.opcode == opcode; });
-  return found == std::end(kOpcodes) ? nullptr : found;
-}
+/// By opcode, null for those that are unknown.
+constexpr auto kRules = [] {
+  std::array<const OpcodeRule*, 256> rules{};
+  for (const auto& rule : kOpcodes) rules[static_cast<std::uint8_t>(rule.opcode)] = &rule;
+  return rules;
+}();
 
 /// Walks over the segments of a WQE.
 class Segments {
@@ -132,9 +133,27 @@ WqeFault take_inline(Segments& segments, rdma::SendRequest& request) {
   return WqeFault::kNone;
 }
 
+/// Nearly all inline data are one segment, and all of the message. False, and nothing is done, if
+/// there is more.
+bool take_only_inline(Segments& segments, rdma::SendRequest& request, std::uint64_t& total) {
+  const View<data_segment_inline> segment(segments.rest());
+  const std::size_t length = segment.get(data_segment_inline::byte_count);
+  const auto bytes = segments.rest().subspan(data_segment_inline::kSize);
+  if (length == 0 || length > bytes.size() || bytes.size() - length >= kWqeUnit) return false;
+  request.inline_data.assign(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length));
+  request.is_inline = true;
+  total = length;
+  return true;
+}
+
 /// All data segments, inline ones and pointers in any order: "They are distinguished by the value
 /// of bit 31 at offset 0". `total` becomes the length of the message in bytes.
 WqeFault take_data(Segments& segments, rdma::SendRequest& request, std::uint64_t& total) {
+  if (!segments.empty() &&
+      View<data_segment_pointer>(segments.rest()).get(data_segment_pointer::inline_) != 0 &&
+      take_only_inline(segments, request, total)) {
+    return WqeFault::kNone;
+  }
   while (!segments.empty()) {
     const View<data_segment_pointer> pointer(segments.rest());
     if (pointer.get(data_segment_pointer::inline_) != 0) {
@@ -192,14 +211,14 @@ WqeFault check_payload(Form form, const SendWqeRules& rules, const rdma::SendReq
 
 }  // namespace
 
-WqeFault decode_send_wqe(std::span<const std::byte> wqe, std::uint16_t expected_index,
-                         const SendWqeRules& rules, rdma::SendRequest& request) {
+WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& control,
+                         std::uint16_t expected_index, const SendWqeRules& rules,
+                         rdma::SendRequest& request) {
   assert(wqe.size() >= wqe_ctrl_segment::kSize && wqe.size() % kWqeUnit == 0);
-  const auto control = SendWqeControl::parse(wqe);
   request.signaled = control.signaled;
   if (control.index != expected_index) return WqeFault::kWrongIndex;
   if (control.qpn != rules.qpn) return WqeFault::kWrongQpn;
-  const auto* rule = find_rule(control.opcode);
+  const auto* rule = kRules[static_cast<std::uint8_t>(control.opcode)];
   if (rule == nullptr) return WqeFault::kUnknownOpcode;
   if (rule->fault != WqeFault::kNone) return rule->fault;
   const auto& service = rdma::service_rules(rules.type);

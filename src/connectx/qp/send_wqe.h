@@ -39,7 +39,9 @@ struct SendCookie {
 /// Fills in `request`, which was reset(), but for its cookie. `wqe` is a copy in the device's own
 /// memory (the guest may change its own at any time), of exactly the size that the control segment
 /// tells.
-WqeFault decode_send_wqe(std::span<const std::byte> wqe, std::uint16_t expected_index,
-                         const SendWqeRules& rules, rdma::SendRequest& request);
+/// `control`: parsed from it.
+WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& control,
+                         std::uint16_t expected_index, const SendWqeRules& rules,
+                         rdma::SendRequest& request);
 
 }  // namespace softhca::connectx

@@ -7,6 +7,8 @@
 
 #include "connectx/base/numbers.h"
 #include "spec/connectx/opcodes.h"
+#include "spec/connectx/wqe.h"
+#include "util/field.h"
 
 namespace softhca::connectx {
 
@@ -26,7 +28,18 @@ struct SendWqeControl {
   bool event;  ///< the CQE counts as solicited
 
   /// @pre wqe.size() >= 16
-  static SendWqeControl parse(std::span<const std::byte> wqe);
+  static SendWqeControl parse(std::span<const std::byte> wqe) {
+    using Ctrl = spec::connectx::wqe_ctrl_segment;
+    const util::View<Ctrl> ctrl(wqe);
+    const auto ce = static_cast<spec::connectx::wqe_completion>(ctrl.get(Ctrl::ce));
+    const bool event = ce == spec::connectx::wqe_completion::CQE_AND_EQE;
+    return {.index = static_cast<std::uint16_t>(ctrl.get(Ctrl::wqe_index)),
+            .opcode = static_cast<spec::connectx::wqe_opcode>(ctrl.get(Ctrl::opcode)),
+            .qpn = Qpn(ctrl.get(Ctrl::sq_number)),
+            .units = ctrl.get(Ctrl::ds),
+            .signaled = event || ce == spec::connectx::wqe_completion::CQE,
+            .event = event};
+  }
   std::uint32_t basic_blocks() const {
     const auto bytes = units * kWqeUnit;
     return units == 0 ? 1 : static_cast<std::uint32_t>((bytes - 1) / kWqeBasicBlock + 1);

@@ -1,6 +1,7 @@
 #include "driver/connectx/send_queue.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "util/field.h"
@@ -64,20 +65,33 @@ class Writer {
  public:
   Writer(std::span<std::byte> ring, std::size_t begin) : ring_(ring), at_(begin) {}
 
-  template <class Layout>
-  util::MutableView<Layout> append() {
-    static_assert(Layout::kSize == kUnit);
-    const auto segment = ring_.subspan(at_, kUnit);
-    std::memset(segment.data(), 0, kUnit);
+  /// `fill` sets the fields of a segment that is zero. It does so aside, so that the device's
+  /// memory is written once.
+  template <class Layout, class Fill>
+  void append(Fill&& fill) {
+    store<Layout>(at_, fill);
     advance(kUnit);
-    return util::MutableView<Layout>(segment);
+  }
+  /// Leaves room for a segment. Returns its place for store().
+  std::size_t reserve() {
+    const auto place = at_;
+    advance(kUnit);
+    return place;
+  }
+  template <class Layout, class Fill>
+  void store(std::size_t place, Fill&& fill) {
+    static_assert(Layout::kSize == kUnit);
+    std::array<std::byte, kUnit> segment{};
+    fill(util::MutableView<Layout>(segment));
+    std::memcpy(ring_.data() + place, segment.data(), kUnit);
   }
   void append_inline(std::span<const std::byte> data) {
     const auto end = size_ + inline_segment_size(data.size());
-    const util::MutableView<data_segment_inline> header(ring_.subspan(at_, kUnit));
-    std::memset(header.bytes().data(), 0, kUnit);
+    std::array<std::byte, data_segment_inline::kSize> bytes{};
+    const util::MutableView<data_segment_inline> header(bytes);
     header.set(data_segment_inline::inline_, 1);
     header.set(data_segment_inline::byte_count, static_cast<std::uint32_t>(data.size()));
+    std::memcpy(ring_.data() + at_, bytes.data(), data_segment_inline::data_offset);
     advance(data_segment_inline::data_offset);
     while (!data.empty()) {
       const auto n = std::min(data.size(), ring_.size() - at_);
@@ -149,35 +163,40 @@ PostStatus SendQueue::post(const SendRequest& request) {
 
   const auto opcode = static_cast<std::uint32_t>(wqe_opcode_of(request.opcode));
   Writer wqe(ring_, std::size_t{head_ & mask_} * kBlock);
-  const auto control = wqe.append<wqe_ctrl_segment>();
+  const auto control_place = wqe.reserve();
   if (has_remote_address(request.opcode)) {
-    const auto remote = wqe.append<wqe_raddr_segment>();
-    remote.set(wqe_raddr_segment::raddr, request.remote_address);
-    remote.set(wqe_raddr_segment::rkey, request.rkey);
+    wqe.append<wqe_raddr_segment>([&](auto remote) {
+      remote.set(wqe_raddr_segment::raddr, request.remote_address);
+      remote.set(wqe_raddr_segment::rkey, request.rkey);
+    });
   }
   if (is_atomic(request.opcode)) {
-    const auto operands = wqe.append<wqe_atomic_segment>();
-    operands.set(wqe_atomic_segment::swap_add, request.swap_or_add);
-    operands.set(wqe_atomic_segment::compare, request.compare);
+    wqe.append<wqe_atomic_segment>([&](auto operands) {
+      operands.set(wqe_atomic_segment::swap_add, request.swap_or_add);
+      operands.set(wqe_atomic_segment::compare, request.compare);
+    });
   }
   if (!request.inline_data.empty()) wqe.append_inline(request.inline_data);
   for (const auto& piece : request.pieces) {
     if (piece.length == 0) continue;  // the device reads a 0 as 2^31 bytes
-    const auto data = wqe.append<data_segment_pointer>();
-    data.set(data_segment_pointer::byte_count, piece.length);
-    data.set(data_segment_pointer::l_key, piece.lkey);
-    data.set(data_segment_pointer::local_address, piece.address);
+    wqe.append<data_segment_pointer>([&](auto data) {
+      data.set(data_segment_pointer::byte_count, piece.length);
+      data.set(data_segment_pointer::l_key, piece.lkey);
+      data.set(data_segment_pointer::local_address, piece.address);
+    });
   }
   const auto completion = request.signaled ? wqe_completion::CQE : wqe_completion::ON_ERROR;
   const auto fence = request.fence ? wqe_fence::FENCE : wqe_fence::NO_FENCE;
-  control.set(wqe_ctrl_segment::opcode, opcode);
-  control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
-  control.set(wqe_ctrl_segment::sq_number, number_);
-  control.set(wqe_ctrl_segment::ds, static_cast<std::uint32_t>(wqe.size() / kUnit));
-  control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(completion));
-  control.set(wqe_ctrl_segment::fm, static_cast<std::uint32_t>(fence));
-  control.set(wqe_ctrl_segment::se, request.solicited);
-  control.set(wqe_ctrl_segment::imm, request.immediate);
+  wqe.store<wqe_ctrl_segment>(control_place, [&](auto control) {
+    control.set(wqe_ctrl_segment::opcode, opcode);
+    control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
+    control.set(wqe_ctrl_segment::sq_number, number_);
+    control.set(wqe_ctrl_segment::ds, static_cast<std::uint32_t>(wqe.size() / kUnit));
+    control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(completion));
+    control.set(wqe_ctrl_segment::fm, static_cast<std::uint32_t>(fence));
+    control.set(wqe_ctrl_segment::se, request.solicited);
+    control.set(wqe_ctrl_segment::imm, request.immediate);
+  });
 
   entries_[head_ & mask_] = {request.id, blocks};
   last_ = head_;

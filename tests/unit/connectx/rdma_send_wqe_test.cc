@@ -32,7 +32,8 @@ struct Decoded {
 
 Decoded decode(const WqeBuilder& builder, const SendWqeRules& with) {
   Decoded result;
-  result.fault = decode_send_wqe(builder.bytes(), kIndex, with, result.request);
+  result.fault = decode_send_wqe(builder.bytes(), SendWqeControl::parse(builder.bytes()), kIndex,
+                                 with, result.request);
   return result;
 }
 Decoded decode(const WqeBuilder& builder, QpType type = QpType::kRc) {

@@ -117,6 +117,17 @@ TEST_F(SwitchTest, FollowsAStationThatMoves) {
   EXPECT_THAT(c_.take(), ElementsAre("to b"));
 }
 
+TEST_F(SwitchTest, FollowsAStationThatTellsAllThatItHasMoved) {
+  introduce();
+  a_.port->transmit(frame_of(kB, kA, "to b"));
+  switch_.deliver(kAll);
+  c_.port->transmit(frame_of(kBroadcast, kB, "b is here now"));
+  a_.port->transmit(frame_of(kB, kA, "again"));
+  switch_.deliver(kAll);
+  EXPECT_THAT(b_.take(), ElementsAre("to b", "b is here now"));
+  EXPECT_THAT(c_.take(), ElementsAre("again"));
+}
+
 // IEEE 802.1Q 8.6.1: a frame is not forwarded to the port that it came from.
 TEST_F(SwitchTest, FiltersAFrameForAStationOnItsOwnPort) {
   a_.port->transmit(frame_of(kA, kA, "to myself"));

@@ -147,8 +147,9 @@ void Pair::connect(QpType type) {
   to_rts(b, *qb, for_b);
 }
 
-void Pair::put(bool to_b, const std::vector<std::byte>& bytes, util::Duration delay) {
-  wire_.push_back({now + delay, order_++, to_b, bytes, nullptr});
+void Pair::put(bool to_b, const std::vector<std::byte>& bytes, util::Duration delay,
+               std::shared_ptr<wire::Frame> whole) {
+  wire_.push_back({now + delay, order_++, to_b, bytes, std::move(whole)});
   std::push_heap(wire_.begin(), wire_.end(), std::greater<>());
 }
 
@@ -184,8 +185,13 @@ void Pair::put_bytes(bool to_b, const wire::Frame& packet, Fates fates) {
   packet.copy_to(bytes);
   if (capture) capture(bytes, to_b);
   if (fates.lost) return;
-  put(to_b, bytes, options.latency + (fates.late ? options.lateness : util::Duration{}));
-  if (fates.doubled) put(to_b, bytes, options.latency + options.lateness / 2);
+  std::shared_ptr<wire::Frame> whole;
+  if (options.trains) {
+    whole = std::make_shared<wire::Frame>(packet);
+    whole->own_segments();
+  }
+  put(to_b, bytes, options.latency + (fates.late ? options.lateness : util::Duration{}), whole);
+  if (fates.doubled) put(to_b, bytes, options.latency + options.lateness / 2, whole);
 }
 
 void Pair::carry(End& from, const wire::Frame& frame) {
@@ -243,8 +249,8 @@ bool Pair::step() {
     const auto packet = std::move(wire_.back());
     wire_.pop_back();
     auto& to = (packet.to_b ? b : a).transport;
-    if (packet.train) {
-      to.handle_frame(*packet.train, now);
+    if (packet.whole) {
+      to.handle_frame(*packet.whole, now);
       continue;
     }
     // In memory of its own, so that a sanitizer sees an access beyond the packet.

@@ -111,7 +111,8 @@ struct WireOptions {
   double late = 0;  ///< probability of a packet overtaken by others
   util::Duration lateness = 20us;
   std::size_t requests = 1u << 16;  ///< PortOptions::requests of both
-  bool trains = false;              ///< packets may travel as trains, as far as they share a fate
+  /// As within a process: frames stay frames, and packets that share a fate may travel as trains.
+  bool trains = false;
 };
 
 class Pair {
@@ -165,7 +166,7 @@ class Pair {
     std::uint64_t order;
     bool to_b;
     std::vector<std::byte> bytes;
-    std::shared_ptr<wire::Frame> train;  ///< instead of the bytes
+    std::shared_ptr<wire::Frame> whole;  ///< instead of the bytes: it stays in the process
     bool operator>(const InFlight& o) const { return due != o.due ? due > o.due : order > o.order; }
   };
   struct Waiting {
@@ -183,7 +184,8 @@ class Pair {
   };
   Fates fates_of(const wire::Frame& packet, bool to_b);
   void put_bytes(bool to_b, const wire::Frame& packet, Fates fates);
-  void put(bool to_b, const std::vector<std::byte>& bytes, util::Duration delay);
+  void put(bool to_b, const std::vector<std::byte>& bytes, util::Duration delay,
+           std::shared_ptr<wire::Frame> whole);
   bool chance(double probability) {
     return probability > 0 && std::uniform_real_distribution<>(0, 1)(random_) < probability;
   }

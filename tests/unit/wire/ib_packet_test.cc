@@ -307,7 +307,7 @@ TEST_F(IbHeaderTest, WhatIsEmittedParsesToTheSameForEveryOpcode) {
   for (auto& byte : payload) byte = std::byte(random(8));
   for (int round = 0; round != 40; ++round) {
     const auto address = random_address();
-    const IbHeader header(address);
+    IbHeader header(address);
     for (int opcode = 0; opcode != 256; ++opcode) {
       if (!info(Opcode(opcode)).defined) continue;
       auto bth = random_bth(Opcode(opcode));

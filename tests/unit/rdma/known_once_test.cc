@@ -1,0 +1,111 @@
+// What a QP has found out once it does not look up again: the headers of its peer's packets, the
+// key of the message that arrives. It must notice when that does not hold any more.
+
+#include <gtest/gtest.h>
+
+#include "rdma/pair.h"
+
+namespace softhca::rdma::testing {
+namespace {
+
+constexpr WireOptions kInProcess{.trains = true};
+
+class KnownPeer : public ::testing::Test {
+ protected:
+  KnownPeer() {
+    pair_.adjust = [](QpAttributes& attributes) {
+      attributes.retry_count = 1;
+      attributes.ack_timeout = 8;
+    };
+    pair_.a.fill(0, 4096, 1);
+    pair_.connect();
+    write_and_drive(WorkStatus::kSuccess);  // from here on b knows the headers
+  }
+  void write_and_drive(WorkStatus expected) {
+    pair_.a.hca.sends.clear();
+    pair_.a.post(*pair_.qa, write(0, 8192, 64));
+    pair_.drive();
+    ASSERT_EQ(pair_.a.hca.sends.size(), 1u);
+    EXPECT_EQ(pair_.a.hca.sends[0].status, expected);
+  }
+  std::uint64_t dropped(Drop drop) {
+    return pair_.b.transport.counters().dropped[static_cast<std::size_t>(drop)];
+  }
+
+  Pair pair_{kInProcess};
+};
+
+TEST_F(KnownPeer, ItsPacketsAreTakenAgain) { write_and_drive(WorkStatus::kSuccess); }
+
+// IBTA 9.6.1: a packet for an address that the port has no longer is not for it.
+TEST_F(KnownPeer, PacketsToAnAddressThatIsGoneAreNotTaken) {
+  const auto before = pair_.b.transport.counters().rx_packets;
+  pair_.b.transport.gids().clear(0);
+  write_and_drive(WorkStatus::kTransportRetryExceeded);
+  EXPECT_EQ(pair_.b.transport.counters().rx_packets, before);
+}
+
+// IBTA 9.6.1.5: the source must be that of the path, also when that is another one now.
+TEST_F(KnownPeer, PacketsOfAPeerThatIsItNoLongerAreDropped) {
+  auto attributes = pair_.attributes_for(pair_.b, pair_.a, pair_.qa->qpn());
+  attributes.path.dst_gid.bytes[15] ^= std::byte{1};
+  Pair::change_drained(pair_.b, *pair_.qb, attributes);
+  EXPECT_EQ(dropped(Drop::kSource), 0u);
+  write_and_drive(WorkStatus::kTransportRetryExceeded);
+  EXPECT_GT(dropped(Drop::kSource), 0u);
+}
+
+// IBTA 10.3.1.1: a QP in RESET drops what comes for it, also when it is from its peer.
+TEST_F(KnownPeer, AQpInResetGetsNothing) {
+  EXPECT_TRUE(pair_.b.transport.modify(*pair_.qb, QpState::kReset, {}));
+  write_and_drive(WorkStatus::kTransportRetryExceeded);
+  EXPECT_GT(dropped(Drop::kQpState), 0u);
+}
+
+/// A WRITE of more packets than may be in flight: some have arrived when it is looked at.
+class KeyOfAMessage : public ::testing::TestWithParam<bool> {
+ protected:
+  KeyOfAMessage() {
+    pair_.adjust = [](QpAttributes& attributes) { attributes.path_mtu = 256; };
+    pair_.a.fill(0, kLength, 1);
+    pair_.connect();
+    const auto first = pair_.qb->next_receive_psn();
+    pair_.a.post(*pair_.qa, write(0, 1 << 20, kLength));
+    while (pair_.qb->next_receive_psn() == first && pair_.step()) {
+    }
+    const auto arrived = wire::Psn(pair_.qb->next_receive_psn()) - wire::Psn(first);
+    EXPECT_LT(arrived, static_cast<std::int32_t>(kLength / 256));
+  }
+  void expect_refused() {
+    pair_.drive();
+    ASSERT_EQ(pair_.a.hca.sends.size(), 1u);
+    EXPECT_EQ(pair_.a.hca.sends[0].status, WorkStatus::kRemoteAccess);
+  }
+
+  static constexpr std::uint32_t kLength = 600 * 256;
+  Pair pair_{WireOptions{.trains = GetParam()}};
+};
+
+TEST_P(KeyOfAMessage, ThatIsDeregisteredIsMissedByTheNextPacket) {
+  pair_.b.keys.erase_index(pair_.b.keys.shape().index(kKey));
+  expect_refused();
+}
+
+TEST_P(KeyOfAMessage, ThatIsInvalidatedIsRefusedToTheNextPacket) {
+  pair_.b.keys.find(kKey)->set_free(true);
+  expect_refused();
+}
+
+TEST_P(KeyOfAMessage, WhoseNumberAnotherHasIsNotThatOne) {
+  auto attributes = pair_.b.keys.find(kKey)->attributes();
+  pair_.b.keys.erase_index(pair_.b.keys.shape().index(kKey));
+  attributes.length = 4096;
+  attributes.pages = {kMemoryIova};
+  pair_.b.keys.insert(attributes);
+  expect_refused();
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, KeyOfAMessage, ::testing::Bool());
+
+}  // namespace
+}  // namespace softhca::rdma::testing
