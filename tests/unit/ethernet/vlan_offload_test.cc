@@ -76,8 +76,8 @@ TEST(Padding, FindsRoomInAFrameOfManySegments) {
   }
   pad_to_minimum(frame);
   EXPECT_EQ(frame.size(), kFrameSizeMin);
-  EXPECT_EQ(bytes_of(frame)[21], std::byte{0xaa});
-  EXPECT_EQ(bytes_of(frame)[22], std::byte{0});
+  EXPECT_EQ(bytes_of(frame)[13 + Frame::kSegmentsMax], std::byte{0xaa});
+  EXPECT_EQ(bytes_of(frame)[14 + Frame::kSegmentsMax], std::byte{0});
 }
 
 }  // namespace
