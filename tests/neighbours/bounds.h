@@ -16,6 +16,13 @@ inline constexpr bool kSanitized =
 inline constexpr bool kSanitized = false;
 #endif
 
+/// A build for work on softhca takes several times longer.
+#if defined(__OPTIMIZE__)
+inline constexpr bool kOptimized = true;
+#else
+inline constexpr bool kOptimized = false;
+#endif
+
 /// The counted work (util::WorkBudget) of a turn, which no other load of the machine changes.
 /// Messages are cut at 100,000 units, about 0.1 ms, and so is the work of functions, but not inside
 /// of a piece. The largest piece is a packet through three levels of keys of single bytes: 12,288
@@ -26,7 +33,7 @@ inline constexpr std::uint64_t kTurnMaxWork = 1'200'000;
 /// showed none to ten such turns of tens of thousands, two of 716 where turns were few. What each
 /// test has seen is printed.
 inline constexpr std::uint64_t long_turns_max(std::uint64_t turns) {
-  return kSanitized ? turns : 10 + turns / 500;
+  return kSanitized || !kOptimized ? turns : 10 + turns / 500;
 }
 /// For the same reason the longest of all finds only what is wrong by far.
 inline constexpr std::uint64_t kTurnMaxNs = kSanitized ? 300'000'000 : 100'000'000;
