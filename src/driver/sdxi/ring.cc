@@ -1,5 +1,6 @@
 #include "driver/sdxi/ring.h"
 
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cstring>
@@ -37,22 +38,29 @@ std::optional<std::uint64_t> Ring::enqueue(std::span<const Descriptor> descripto
   }
   // The function stops at the first slot, whose vl the last owner left 0, until all others are
   // complete: one release store publishes the batch.
-  for (std::size_t i = 1; i < descriptors.size(); ++i) fill(first + i, descriptors[i], true);
-  fill(first, descriptors.front(), true);
+  auto* const begin = slots_.data();
+  auto* const end = begin + slots_.size();
+  auto* const head = begin + first % entries() * spec::kDescriptorSize;
+  auto* slot = head;
+  for (const auto& descriptor : descriptors.subspan(1)) {
+    slot += spec::kDescriptorSize;
+    if (slot == end) slot = begin;
+    fill(slot, descriptor);
+  }
+  fill(head, descriptors.front());
   return first + descriptors.size();
 }
 
-void Ring::fill(std::uint64_t index, const Descriptor& descriptor, bool valid) const {
-  auto* slot = &slots_[index % entries() * spec::kDescriptorSize];
+inline void Ring::fill(std::byte* slot, const Descriptor& descriptor) {
   // Another producer may have written the slot in the last round. What orders us behind it goes
   // through the function, which may be another process: its release store is taken up here.
   (void)__atomic_load_n(word(slot), __ATOMIC_ACQUIRE);
   const auto bytes = descriptor.bytes();
   std::memcpy(slot + 8, bytes.data() + 8, bytes.size() - 8);
-  util::Struct<spec::dsc_generic> head;
-  std::memcpy(head.bytes().data(), bytes.data(), 8);
-  head.sub(spec::dsc_generic::header).set(spec::dsc_header::vl, valid);
-  __atomic_store_n(word(slot), util::load_le64(head.bytes().data()), __ATOMIC_RELEASE);
+  alignas(8) std::array<std::byte, 8> head;
+  std::memcpy(head.data(), bytes.data(), head.size());
+  util::MutableView<spec::dsc_header>(head).set(spec::dsc_header::vl, 1);
+  __atomic_store_n(word(slot), util::load_le64(head.data()), __ATOMIC_RELEASE);
 }
 
 }  // namespace softhca::driver::sdxi

@@ -30,7 +30,7 @@ class Ring {
   std::uint64_t write_index() const;
 
  private:
-  void fill(std::uint64_t index, const Descriptor& descriptor, bool valid) const;
+  static void fill(std::byte* slot, const Descriptor& descriptor);
 
   std::span<std::byte> slots_;
   std::byte* read_index_ = nullptr;
