@@ -192,6 +192,12 @@ std::span<std::byte> DmaSpace::translate_prefix(Iova iova, std::uint64_t size,
   return {mapping->host + offset, static_cast<std::size_t>(std::min(size, mapping->size - offset))};
 }
 
+DmaSpace::Window DmaSpace::window(Iova iova, DmaAccess access) const {
+  const auto* mapping = find(iova);
+  if (mapping == nullptr || mapping->host == nullptr || !allows(mapping->access, access)) return {};
+  return {mapping->iova, mapping->size, mapping->host};
+}
+
 bool DmaSpace::read(Iova from, std::span<std::byte> out) const {
   while (!out.empty()) {
     const auto* mapping = find(from);

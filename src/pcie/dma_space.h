@@ -111,6 +111,23 @@ class DmaSpace {
   /// walk over several mappings. Empty if the first byte is not local memory that allows `access`.
   std::span<std::byte> translate_prefix(Iova iova, std::uint64_t size, DmaAccess access) const;
 
+  /// One local mapping, for who accesses many addresses of it. Good as long as a pointer from
+  /// translate().
+  struct Window {
+    Iova first = 0;
+    std::uint64_t size = 0;  ///< bytes
+    std::byte* host = nullptr;
+
+    /// The host address of [iova, iova + length) if all of it lies in the window; else null.
+    /// @pre length is not 0
+    std::byte* find(Iova iova, std::uint64_t length) const {
+      const auto offset = iova - first;  // a large number if iova is below
+      return offset < size && length <= size - offset ? host + offset : nullptr;
+    }
+  };
+  /// The whole of the local mapping that holds `iova` and allows `access`; empty if there is none.
+  Window window(Iova iova, DmaAccess access) const;
+
   /// Reads across mappings of either kind. False if a part is unmapped or forbidden; `out` is then
   /// undefined.
   bool read(Iova from, std::span<std::byte> out) const;

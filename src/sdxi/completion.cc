@@ -19,15 +19,21 @@ bool is_simple(util::View<dsc_generic> descriptor) {
 
 }  // namespace
 
-/// SDXI 4.4.2: csr = 0 asks for the atomic decrement; csr = 1 is content with a plain 0, and gets
-/// it where the function has the non-atomic capability. Where software has not enabled atomic
-/// requests (SDXI 8.4), the decrement is a read and a write: the Linux driver relies on it.
-bool Completions::update_signal(const AddressSpace& space, Iova block, bool simple) const {
+SignalRules Completions::rules() const {
   const auto cap = static_cast<spec::cs_cap>(registers_.cap0.get(spec::mmio_cap0::cs_cap));
-  if (simple && cap != spec::cs_cap::CS_ATOMIC) return space.store64(block, 0);
-  const auto decrement = [](std::uint64_t old) { return old - 1; };
-  return (memory_.atomic_requests_enabled() ? space.update<std::uint64_t>(block, decrement)
-                                            : space.update_plainly<std::uint64_t>(block, decrement))
+  return {.stores_zero = cap != spec::cs_cap::CS_ATOMIC,
+          .atomic = memory_.atomic_requests_enabled()};
+}
+
+bool Completions::update_signal(const AddressSpace& space, Iova block, bool simple) const {
+  const auto how = rules();
+  if (auto* place = space.place(block, sizeof(std::uint64_t))) {
+    how.apply(*reinterpret_cast<std::uint64_t*>(place), simple);
+    return true;
+  }
+  // Behind a peer, where nothing is atomic, or not to be read.
+  if (simple && how.stores_zero) return space.store64(block, 0);
+  return space.update_plainly<std::uint64_t>(block, [](std::uint64_t old) { return old - 1; })
       .has_value();
 }
 

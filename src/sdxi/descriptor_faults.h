@@ -21,6 +21,7 @@ class DescriptorFaults {
   explicit DescriptorFaults(const Parts& parts) : parts_(parts) {}
 
   bool armed() const { return parts_.faults.armed(); }
+  const Faults& rules() const { return parts_.faults; }
   void set_now(util::Time now) { now_ = now; }
 
   /// Whether hold() has anything to look at.

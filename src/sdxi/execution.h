@@ -37,4 +37,13 @@ struct HeaderRules {
   bool simple_only;      ///< csr must be 1 (SDXI 4.4.2)
 };
 
+/// The headers of one operation that are accepted, by the bits of their first word. Matches nothing
+/// at first.
+struct HeaderPattern {
+  std::uint32_t mask = 0;
+  std::uint32_t value = 1;
+
+  bool matches(std::uint32_t word) const { return (word & mask) == value; }
+};
+
 }  // namespace softhca::sdxi

@@ -74,6 +74,12 @@ class AddressSpace {
   /// The first part of [at, at + size) that is one piece of local memory; may be empty.
   std::span<std::byte> piece(Iova at, std::uint64_t size, pcie::DmaAccess access) const;
 
+  /// The local mapping that holds `at`, if it may be used so; may be empty. Good as long as
+  /// place().
+  pcie::DmaSpace::Window window(Iova at, pcie::DmaAccess access) const {
+    return dma_ == nullptr ? pcie::DmaSpace::Window{} : dma_->window(at, access);
+  }
+
   /// What is wrong with an access that failed.
   struct Fault {
     spec::err_sub_step sub_step;

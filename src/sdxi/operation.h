@@ -70,6 +70,9 @@ bool raises_interrupt(const Operation& operation);
 
 HeaderRules header_rules(const Registers& registers, const ContextEntry& context);
 
+/// What accept_header() says of a valid header of a DmaBaseGrp operation, as one comparison.
+HeaderPattern header_pattern(const HeaderRules& rules, spec::dma_base_subtype subtype);
+
 /// The operation if check_header() accepts the header; null if it does not, and knows why.
 const Operation* accept_header(const HeaderRules& rules, util::View<spec::dsc_header> header);
 
@@ -78,6 +81,9 @@ Checked<const Operation*> check_header(const Registers& registers, const Context
                                        util::View<spec::dsc_header> header);
 
 // dma_base.cc
+/// SDXI 6.2.3, 6.2.4: the largest buffer, in bytes; the smallest limit of the context's, the
+/// function's and the capability.
+std::uint64_t max_buffer_bytes(const Registers& registers, const ContextEntry& context);
 Checked<Progress> execute_nop(Work& work, Execution& execution);
 Checked<Progress> execute_write_immediate(Work& work, Execution& execution);
 Checked<Progress> execute_copy(Work& work, Execution& execution);

@@ -27,9 +27,12 @@ constexpr std::uint32_t groups_of(const Operation& operation) {
   }
 }
 
-/// Adds what follows from the rest.
+/// Adds what follows from the rest. The rules of the header include its type and subtype.
 constexpr Operation complete(Operation operation) {
   using dsc = spec::dsc_header;
+  operation.header_mask = dsc::type.kMax << dsc::type.kLo | dsc::subtype.kMax << dsc::subtype.kLo;
+  operation.header_value = static_cast<std::uint32_t>(operation.type) << dsc::type.kLo |
+                           std::uint32_t{operation.subtype} << dsc::subtype.kLo;
   const auto rule = [&operation](Bit want, unsigned position) {
     if (want == Bit::kFree) return;
     operation.header_mask |= 1u << position;
@@ -176,6 +179,15 @@ HeaderRules header_rules(const Registers& registers, const ContextEntry& context
           .administrative = context.number == 0,
           .simple_only = registers.cap0.get(spec::mmio_cap0::cs_cap) ==
                          static_cast<std::uint32_t>(spec::cs_cap::CS_NON_ATOMIC)};
+}
+
+HeaderPattern header_pattern(const HeaderRules& rules, spec::dma_base_subtype subtype) {
+  using dsc = spec::dsc_header;
+  if (rules.administrative) return {};
+  const auto& operation = *find_operation(static_cast<std::uint32_t>(dsc_type::DMA_BASE_GRP),
+                                          static_cast<std::uint32_t>(subtype));
+  const auto ones = 1u << dsc::vl.kLo | (rules.simple_only ? 1u << dsc::csr.kLo : 0u);
+  return {.mask = operation.header_mask | ones, .value = operation.header_value | ones};
 }
 
 const Operation* accept_header(const HeaderRules& rules, util::View<spec::dsc_header> header) {

@@ -10,28 +10,41 @@ namespace {
 using spec::err_class;
 using spec::err_step;
 
+/// Turns that follow each other while nobody else wants one; then the context's state is looked at
+/// again.
+constexpr unsigned kTurnsTogether = 16;
+
 bool is_valid(std::span<const std::byte> descriptor) {
   return util::View<spec::dsc_header>(descriptor).get(spec::dsc_header::vl) != 0;
 }
 
-/// SDXI 5.3 step 5: what is behind the valid bit is the producer's until it is set. False, then.
-bool take_descriptor(const std::byte* slot, std::array<std::byte, spec::kDescriptorSize>& out) {
-  load_words(slot, std::span(out).first<8>());
-  if (!is_valid(out)) return false;
-  load_descriptor_body(slot, out);
-  return true;
-}
-
 }  // namespace
+
+RingProcessor::RingProcessor(const Parts& parts)
+    : parts_(parts),
+      express_({.options = parts.options,
+                .registers = parts.registers,
+                .completions = parts.completions,
+                .keys = parts.keys,
+                .faults = parts.faults.rules()}) {}
 
 Turn RingProcessor::take_turn(Context& context, ThreadState& thread) {
   if (const auto end = prepare_turn(context, thread)) return *end;
   auto work = make_work(context, thread);
-  const auto before = context.deficit;
-  const auto turn = process(context, thread, work);
-  context.bytes += static_cast<std::uint64_t>(before - context.deficit);
-  if (!context.active || write_read_index(context)) return turn;
-  return fail_read_index(context, thread);
+  for (unsigned turns = 1;; ++turns) {
+    const auto before = context.deficit;
+    const auto turn = process(context, thread, work);
+    context.bytes += static_cast<std::uint64_t>(before - context.deficit);
+    if (!context.active) return turn;
+    if (!write_read_index(context)) return fail_read_index(context, thread);
+    if (turn != Turn::kAgain || turns == kTurnsTogether || !goes_on(thread)) return turn;
+    context.deficit = std::min<std::int64_t>(context.deficit, 0) + parts_.options.turn_bytes;
+  }
+}
+
+/// Nobody else wants a turn, nor the control thread anything: what was looked up still holds.
+bool RingProcessor::goes_on(const ThreadState& thread) {
+  return thread.pool != nullptr && !thread.watches && !thread.pool->wanted();
 }
 
 TurnEnd RingProcessor::prepare_turn(Context& context, ThreadState& thread) {
@@ -44,8 +57,8 @@ TurnEnd RingProcessor::prepare_turn(Context& context, ThreadState& thread) {
   if (DescriptorFaults::affects(context)) [[unlikely]] {
     if (const auto end = parts_.faults.hold(context)) return *end;
   }
-  thread.taken = thread.fetched = 0;
   thread.rules = header_rules(parts_.registers, context.entry);
+  express_.prepare(thread.express, thread.rules, context.entry);
   return check_state(context, thread);
 }
 
@@ -93,77 +106,62 @@ TurnEnd RingProcessor::read_write_index(Context& context, const ThreadState& thr
   return std::nullopt;
 }
 
-/// Steps 4 and 5 for as many descriptors as lie together and are valid: at least one, or the turn
-/// ends. SDXI 5.4: they may be fetched up to Write_Index; what is not valid yet is not taken, and
-/// what a turn leaves over is fetched again in the next.
-TurnEnd RingProcessor::fetch(Context& context, ThreadState& thread) {
-  if (!write_read_index(context)) return fail_read_index(context, thread);
-  const auto index = context.read_index;
-  if (index == context.write_index) {
-    if (const auto end = read_write_index(context, thread)) return end;
+/// Step 4. Producers learn what has been done at the end of a turn, and now and then before.
+TurnEnd RingProcessor::look_for_work(Context& context, const ThreadState& thread) {
+  const bool none = context.read_index == context.write_index;
+  if (none || context.read_index - context.read_index_written >= Express::kTogether) {
+    if (!write_read_index(context)) return fail_read_index(context, thread);
   }
-  thread.taken = thread.fetched = 0;
-  if (context.ring == nullptr) return fetch_one(context, thread);
-  const auto slot = index % context.entry.ds_ring_sz;
-  const auto together =
-      thread.one_descriptor
-          ? 1
-          : std::min<std::uint64_t>({context.write_index - index, context.entry.ds_ring_sz - slot,
-                                     ThreadState::kBatch});
-  auto* from = context.ring + slot * spec::kDescriptorSize;
-  thread.slots = from;
-  // The lines will be written as well, to clear vl: one transfer from the producer's cache for
-  // both.
-  __builtin_prefetch(from, 1);
-  while (thread.fetched < together) {
-    auto& descriptor = thread.batch[thread.fetched];
-    if (!take_descriptor(from + thread.fetched * spec::kDescriptorSize, descriptor)) break;
-    if (thread.fetched++ == 0) {
-      for (std::uint64_t i = 1; i < together; ++i) {
-        __builtin_prefetch(from + i * spec::kDescriptorSize, 1);
-      }
-    }
+  return none ? read_write_index(context, thread) : std::nullopt;
+}
+
+/// As many descriptors as can be done at once. What ends it is met again by parse().
+TurnEnd RingProcessor::go_express(Context& context, ThreadState& thread) {
+  for (bool more = true; more && context.deficit > 0;) {
+    if (const auto end = look_for_work(context, thread)) return end;
+    more = express_.run(context, thread.express);
+    pay_remote(context, thread);
   }
-  if (thread.fetched == 0) return Turn::kWaitValid;
   return std::nullopt;
 }
 
-/// The same where the ring is not one piece of local memory.
-TurnEnd RingProcessor::fetch_one(Context& context, ThreadState& thread) {
+/// Steps 4 and 5 for one descriptor. SDXI 5.4: it is behind Read_Index, and below Write_Index.
+TurnEnd RingProcessor::fetch(Context& context, const ThreadState& thread) {
+  if (const auto end = look_for_work(context, thread)) return end;
+  auto& descriptor = context.execution.descriptor;
   const auto at = context.entry.descriptor(context.read_index);
-  if (!context.space.load_words(at, thread.batch[0])) {
+  // The first word is read before the others: what is behind the valid bit is the producer's until
+  // it is set.
+  if (context.ring != nullptr) {
+    load_words(context.ring + (at - context.entry.ds_ring_ptr), descriptor);
+  } else if (!context.space.load_words(at, descriptor)) {
     return fail_access(context, thread, err_step::ERRV_DSC_GEN, at, "the descriptor cannot be read",
                        context.read_index);
   }
-  if (!is_valid(thread.batch[0])) return Turn::kWaitValid;
-  thread.slots = nullptr;
-  thread.fetched = 1;
+  if (!is_valid(descriptor)) return Turn::kWaitValid;
   return std::nullopt;
 }
 
 /// Step 8: writes the first byte of the copied header, whose vl is 0 now, back to the ring.
-inline bool RingProcessor::clear_valid(const Context& context, const ThreadState& thread) {
+inline bool RingProcessor::clear_valid(const Context& context) {
   const auto byte = static_cast<std::uint8_t>(context.execution.descriptor[0]);
-  if (thread.slots == nullptr) {
-    return context.space.store8(context.entry.descriptor(context.read_index), byte);
-  }
-  auto* slot = thread.slots + (thread.taken - 1) * spec::kDescriptorSize;
+  const auto at = context.entry.descriptor(context.read_index);
+  if (context.ring == nullptr) return context.space.store8(at, byte);
+  auto* slot = context.ring + (at - context.entry.ds_ring_ptr);
   __atomic_store_n(reinterpret_cast<std::uint8_t*>(slot), byte, __ATOMIC_RELEASE);
   return true;
 }
 
 /// Steps 4 to 9 of the parsing loop. If the turn goes on, the descriptor is in context.execution.
-[[gnu::always_inline]] inline TurnEnd RingProcessor::parse(Context& context, ThreadState& thread) {
-  if (thread.taken == thread.fetched) {
-    if (const auto end = fetch(context, thread)) return end;
-  }
+[[gnu::always_inline]] inline TurnEnd RingProcessor::parse(Context& context,
+                                                           const ThreadState& thread) {
+  if (const auto end = fetch(context, thread)) return end;
   // Faults are injected by the control thread.
   if (thread.worker && parts_.faults.armed()) [[unlikely]]
     return Turn::kHandBack;
   const auto index = context.read_index;
   auto& execution = context.execution;
   // From here on only the copy counts: the producer may rewrite the ring.
-  execution.descriptor = thread.batch[thread.taken++];
   const util::MutableView<spec::dsc_header> header(execution.descriptor);
   const auto* operation = accept_header(thread.rules, header);
   if (operation == nullptr || !operation->by_worker) [[unlikely]] {
@@ -171,7 +169,7 @@ inline bool RingProcessor::clear_valid(const Context& context, const ThreadState
   }
   // Fence: every earlier descriptor of this context has completed, because one executes at a time.
   header.set(spec::dsc_header::vl, 0);
-  if (!clear_valid(context, thread)) [[unlikely]] {
+  if (!clear_valid(context)) [[unlikely]] {
     return fail_access(context, thread, err_step::ERRV_DSC_GEN, context.entry.descriptor(index),
                        "the valid bit cannot be cleared", index);
   }
@@ -244,6 +242,15 @@ Work RingProcessor::make_work(const Context& context, const ThreadState& thread)
   return finish(context, thread, work);
 }
 
+/// What came by messages counts. The host may have changed its mappings meanwhile.
+inline void RingProcessor::pay_remote(Context& context, ThreadState& thread) {
+  const auto cost = remote_cost();
+  if (cost == 0) [[likely]]
+    return;
+  context.deficit -= cost;
+  thread.express.forget();
+}
+
 Turn RingProcessor::process(Context& context, ThreadState& thread, Work& work) {
   const auto& execution = context.execution;
   while (context.active && context.deficit > 0) {
@@ -253,10 +260,15 @@ Turn RingProcessor::process(Context& context, ThreadState& thread, Work& work) {
         parts_.stops.finish(context);
         return Turn::kIdle;
       }
+      // The turn of one descriptor goes the long way.
+      if (context.ring != nullptr && !thread.one_descriptor) {
+        if (const auto end = go_express(context, thread)) return *end;
+        if (context.deficit <= 0) break;
+      }
       if (const auto end = parse(context, thread)) return *end;
     }
     if (const auto end = execute(context, thread, work)) return *end;
-    context.deficit -= remote_cost();
+    pay_remote(context, thread);
     if (thread.one_descriptor && !execution.executing) break;
   }
   return Turn::kAgain;

@@ -6,6 +6,7 @@
 #include "sdxi/completion.h"
 #include "sdxi/context_stops.h"
 #include "sdxi/descriptor_faults.h"
+#include "sdxi/express.h"
 #include "sdxi/operation.h"
 #include "sdxi/turn.h"
 
@@ -30,7 +31,7 @@ class RingProcessor {
     Gate& gate;
   };
 
-  explicit RingProcessor(const Parts& parts) : parts_(parts) {}
+  explicit RingProcessor(const Parts& parts);
 
   /// One turn. What was done of the ring is in CXT_STS.read_index at its end.
   Turn take_turn(Context& context, ThreadState& thread);
@@ -44,13 +45,15 @@ class RingProcessor {
   TurnEnd refresh(Context& context, const ThreadState& thread);
   TurnEnd check_state(Context& context, const ThreadState& thread);
   Turn process(Context& context, ThreadState& thread, Work& work);
+  static bool goes_on(const ThreadState& thread);
 
-  TurnEnd fetch(Context& context, ThreadState& thread);
-  TurnEnd fetch_one(Context& context, ThreadState& thread);
+  TurnEnd go_express(Context& context, ThreadState& thread);
+  TurnEnd look_for_work(Context& context, const ThreadState& thread);
+  TurnEnd fetch(Context& context, const ThreadState& thread);
   TurnEnd read_write_index(Context& context, const ThreadState& thread);
-  TurnEnd parse(Context& context, ThreadState& thread);
+  TurnEnd parse(Context& context, const ThreadState& thread);
   TurnEnd prepare(Context& context, const ThreadState& thread, const Operation* operation);
-  static bool clear_valid(const Context& context, const ThreadState& thread);
+  static bool clear_valid(const Context& context);
 
   TurnEnd execute(Context& context, const ThreadState& thread, Work& work);
   Checked<Progress> call(Context& context, Work& work);
@@ -58,6 +61,7 @@ class RingProcessor {
   TurnEnd follow_up(Context& context, const ThreadState& thread, Work& work);
 
   static bool write_read_index(Context& context);
+  static void pay_remote(Context& context, ThreadState& thread);
   Turn fail(Context& context, const ThreadState& thread, const Refusal& refusal,
             std::optional<std::uint64_t> descriptor);
   Turn fail_access(Context& context, const ThreadState& thread, spec::err_step step, Iova at,
@@ -68,6 +72,7 @@ class RingProcessor {
   Work make_work(const Context& context, const ThreadState& thread);
 
   Parts parts_;
+  Express express_;
   bool other_function_ = false;
 };
 

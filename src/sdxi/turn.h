@@ -9,8 +9,11 @@
 #include <span>
 
 #include "sdxi/context.h"
+#include "sdxi/express_turn.h"
 
 namespace softhca::sdxi {
+
+class Workers;
 
 /// How a turn ended.
 enum class Turn : std::uint8_t {
@@ -27,21 +30,18 @@ using TurnEnd = std::optional<Turn>;
 
 /// What each thread that takes turns has for itself.
 struct ThreadState {
-  static constexpr std::size_t kBatch = 32;
-
   bool worker = false;
   /// The turn is over after one descriptor: one that a worker could not do.
   bool one_descriptor = false;
+  /// Of a worker: who knows whether others want it. Null: no turn follows without a look at these.
+  const Workers* pool = nullptr;
+  /// A worker looks at other rings too, between turns.
+  bool watches = false;
   /// For copies between memory that is not local; a worker has none.
   std::span<std::byte> bounce{};
   // Of this turn.
   HeaderRules rules{};
-  // Descriptors that were fetched together, in order, with vl set, and where the first one is if
-  // the ring is local.
-  alignas(64) std::array<std::array<std::byte, spec::kDescriptorSize>, kBatch> batch;
-  std::byte* slots = nullptr;
-  std::size_t taken = 0;
-  std::size_t fetched = 0;
+  ExpressTurn express{};
 };
 
 /// The contexts' function, as workers see it. Called inside the gate.

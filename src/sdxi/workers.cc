@@ -35,6 +35,7 @@ void Workers::start(unsigned count) {
   while (threads_.size() < std::min(count, kMax)) {
     auto& worker = *threads_.emplace_back(std::make_unique<Worker>());
     worker.state.worker = true;
+    worker.state.pool = this;
     worker.watched.reserve(kWatchedMax);
     gate_.admit(worker.pass);
     worker.thread = std::thread([this, &worker] { serve(worker); });
@@ -134,6 +135,7 @@ Context* Workers::next(Worker& self) {
 }
 
 void Workers::take_turn(Worker& self, Context& context) {
+  self.state.watches = !self.watched.empty();
   const auto turn = context.home.take_worker_turn(context, self.state);
   switch (turn) {
     case Turn::kAgain:

@@ -49,6 +49,13 @@ class Workers {
 
   Gate& gate() { return gate_; }
 
+  /// True if a worker that has had its turn should look around: a context waits, or the control
+  /// thread.
+  bool wanted() const {
+    return gate_.closing() || queued_.load(std::memory_order_relaxed) ||
+           ending_.load(std::memory_order_relaxed);
+  }
+
   // Control thread.
   /// Gives the context to the workers, who look at it at once.
   void lend(Context& context);

@@ -39,13 +39,8 @@ Checked<void> check_coherency(std::uint32_t coherency) {
   return {};
 }
 
-/// SDXI 6.2.3, 6.2.4: the limit is the smallest of the context's, the function's and the
-/// capability.
 Checked<void> check_max_buffer(const Work& work, std::uint64_t bytes) {
-  const auto power = std::min({std::uint32_t{work.context.max_buffer},
-                               work.registers.ctl2.get(spec::mmio_ctl2::max_buffer),
-                               work.registers.cap1.get(spec::mmio_cap1::max_buffer)});
-  if (bytes <= spec::buffer_bytes(power)) return {};
+  if (bytes <= max_buffer_bytes(work.registers, work.context)) return {};
   return refuse(invalid(err_step::ERRV_DSC_GEN, err_class::LIMIT_MAX_BUFFER,
                         "the buffer is larger than max_buffer", "SDXI 6.2.3", bytes));
 }
@@ -88,6 +83,12 @@ Checked<AddressSpace> destination(const Work& work, util::View<Layout> view,
 bool wraps(Iova at, std::uint64_t offset) { return at + offset < at; }
 
 }  // namespace
+
+std::uint64_t max_buffer_bytes(const Registers& registers, const ContextEntry& context) {
+  return spec::buffer_bytes(
+      std::min({std::uint32_t{context.max_buffer}, registers.ctl2.get(spec::mmio_ctl2::max_buffer),
+                registers.cap1.get(spec::mmio_cap1::max_buffer)}));
+}
 
 Checked<Progress> execute_nop(Work&, Execution&) { return Progress::kDone; }
 

@@ -1,0 +1,53 @@
+// Descriptors that are done at once: NOPs, and copies within local memory for which nothing can
+// fail (SDXI 5.3, 6.2). Most of the work of a function is of this kind.
+//
+// Whatever else comes up (another operation, an error, memory behind a peer, a copy that is longer
+// than the turn) is left as it is, with vl set, and RingProcessor meets it again: so the error path
+// exists once. Whether a descriptor is for this way is found out before anything of it is done.
+#pragma once
+
+#include <cstdint>
+
+#include "sdxi/completion.h"
+#include "sdxi/context.h"
+#include "sdxi/express_turn.h"
+#include "sdxi/faults.h"
+#include "sdxi/keys.h"
+#include "sdxi/options.h"
+
+namespace softhca::sdxi {
+
+class Express {
+ public:
+  struct Parts {
+    const DeviceOptions& options;
+    const Registers& registers;
+    const Completions& completions;
+    const AccessKeys& keys;
+    const Faults& faults;
+  };
+
+  explicit Express(const Parts& parts) : parts_(parts) {}
+
+  /// So many descriptors at most are done before Read_Index is written.
+  static constexpr std::uint64_t kTogether = 32;
+
+  /// At the begin of a turn.
+  void prepare(ExpressTurn& turn, const HeaderRules& rules, const ContextEntry& context) const;
+  /// Executes descriptors from read_index on: none beyond write_index or that would be more than
+  /// kTogether, and as long as the context has a deficit. False if the next is not for this way.
+  /// @pre the context does not stop and executes nothing, its ring is local, and fewer than
+  /// kTogether are done since Read_Index was written
+  bool run(Context& context, ExpressTurn& turn) const;
+
+ private:
+  struct Copy;
+  bool resolve(const Context& context, ExpressTurn& turn, std::int64_t deficit,
+               util::View<spec::dsc_generic> descriptor, Copy& copy) const;
+  std::byte* look_up(const Context& context, ExpressTurn::Reach& reach, std::uint16_t akey, Iova at,
+                     std::uint64_t size, pcie::DmaAccess access) const;
+
+  Parts parts_;
+};
+
+}  // namespace softhca::sdxi
