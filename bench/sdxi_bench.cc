@@ -79,6 +79,16 @@ std::vector<Descriptor> copies(SdxiStation& station, std::size_t size) {
   return pattern;
 }
 
+/// The same with an interrupt behind each, as the Linux driver asks for them.
+std::vector<Descriptor> copies_with_interrupts(SdxiStation& station, std::size_t size) {
+  std::vector<Descriptor> pattern;
+  for (const auto& copy : copies(station, size)) {
+    pattern.push_back(copy);
+    pattern.push_back(station.interrupt().fence());
+  }
+  return pattern;
+}
+
 void memcpys(SdxiStation& station, std::size_t size, std::uint64_t n) {
   const auto whole = station.source().bytes().size();
   for (std::uint64_t i = 0, at = 0; i < n; ++i, at = (at + size) % whole) {
@@ -134,6 +144,16 @@ std::vector<Case> all_cases() {
       bandwidth_case("sdxi.copy.64KiB", &Stage::one_worker, std::size_t{64} << 10),
       bandwidth_case("sdxi.copy.4KiB", &Stage::one_worker, std::size_t{4} << 10),
       bandwidth_case("sdxi.copy.64MiB", &Stage::large, std::size_t{64} << 20),
+      {"sdxi.copy.64KiB.interrupts", "us",
+       [](Stage& stage, auto n) {
+         auto& station = stage.one_worker();
+         station.stream(copies_with_interrupts(station, std::size_t{64} << 10), 2 * n);
+       },
+       [](double ns) { return ns / 1e3; }, "without interrupts",
+       [](Stage& stage, auto n) {
+         auto& station = stage.one_worker();
+         station.stream(copies(station, std::size_t{64} << 10), n);
+       }},
       {"sdxi.nop.rate", "M/s", [=](Stage& stage, auto n) { nop(stage.one_worker(), n); }, rate,
        "message ring", [](Stage& stage, auto n) { stage.echo().send(n, 1); }},
       // The same beside a ring whose index is published once for as many as our driver enqueues at

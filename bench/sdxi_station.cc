@@ -37,7 +37,8 @@ SdxiStation::SdxiStation(unsigned workers, unsigned contexts, unsigned first_cpu
   for (unsigned i = 0; i < contexts; ++i) {
     lanes_.push_back({.context = must(function_->make_context(kRing)),
                       .block = must(driver::DmaBuffer::allocate(host_, 64)),
-                      .batch = {}});
+                      .batch = {},
+                      .interrupt_key = {}});
   }
 }
 
@@ -47,6 +48,12 @@ void SdxiStation::arm(Lane& lane, std::uint64_t signal) const {
 
 bool SdxiStation::done(const Lane& lane) {
   return __atomic_load_n(word(lane.block), __ATOMIC_ACQUIRE) == 0;
+}
+
+SdxiStation::Descriptor SdxiStation::interrupt() {
+  auto& lane = lanes_.front();
+  if (!lane.interrupt_key) lane.interrupt_key = must(lane.context->use_interrupt(1));
+  return Descriptor::interrupt(*lane.interrupt_key);
 }
 
 SdxiStation::Descriptor SdxiStation::last(const Lane& lane, Descriptor descriptor) const {
@@ -73,8 +80,11 @@ void SdxiStation::wait(const Lane& lane) {
 void SdxiStation::stream(std::span<const Descriptor> pattern, std::uint64_t n) {
   auto& lane = lanes_.front();
   // Whole batches of the pattern, so that the driver's side is one call for each.
+  const auto same = [](const Descriptor& a, const Descriptor& b) {
+    return std::ranges::equal(a.bytes(), b.bytes());
+  };
   if (lane.batch.size() != std::max(pattern.size(), kBatch) ||
-      !std::ranges::equal(lane.batch.front().bytes(), pattern.front().bytes())) {
+      !std::ranges::equal(pattern, std::span(lane.batch).first(pattern.size()), same)) {
     lane.batch.clear();
     for (std::size_t i = 0; i < std::max(pattern.size(), kBatch); ++i) {
       lane.batch.push_back(pattern[i % pattern.size()]);

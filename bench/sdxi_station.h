@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "driver/dma_memory.h"
@@ -31,6 +32,8 @@ class SdxiStation {
   /// Fills the rings of all contexts with `n` descriptors of `pattern` each and sleeps until all
   /// are done; returns the time from the first doorbell on. @pre n fits the rings
   std::chrono::nanoseconds burst(std::span<const Descriptor> pattern, std::uint64_t n);
+  /// Raises interrupt 1 of the function, which nobody waits for.
+  Descriptor interrupt();
   /// One descriptor after the other, each from doorbell to completion; both sides poll.
   void one_by_one(Descriptor descriptor, std::uint64_t n);
 
@@ -42,6 +45,7 @@ class SdxiStation {
     std::unique_ptr<driver::sdxi::Context> context;
     driver::DmaBuffer block;
     std::vector<Descriptor> batch;
+    std::optional<std::uint16_t> interrupt_key{};
   };
 
   void arm(Lane& lane, std::uint64_t signal) const;

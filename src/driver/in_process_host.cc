@@ -91,7 +91,10 @@ void InProcessHost::unmap(const DmaRegion& region) {
 }
 
 util::Result<void> InProcessHost::enable_interrupts(unsigned count) {
-  interrupts_.assign(count, 0);
+  {
+    const pcie::Paused paused(function_.msix().threads());
+    interrupts_ = std::vector<std::atomic<std::uint64_t>>(count);
+  }
   return options_.msi ? enable_msi(*this, count) : enable_msix(*this, count);
 }
 
@@ -101,7 +104,7 @@ void InProcessHost::disable_interrupts() {
 }
 
 std::uint64_t InProcessHost::interrupts(unsigned vector) const {
-  return vector < interrupts_.size() ? interrupts_[vector] : 0;
+  return vector < interrupts_.size() ? interrupts_[vector].load() : 0;
 }
 
 void InProcessHost::raise(std::uint16_t vector) {

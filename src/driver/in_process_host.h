@@ -1,6 +1,7 @@
 // The door to a device in the same process: no root, no kernel module, no thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,7 +22,8 @@ class InProcessHost : public Host, private pcie::InterruptSink {
     std::function<util::Time()> clock = util::monotonic_now;
     /// Interrupts come by MSI instead of MSI-X.
     bool msi = false;
-    /// Told of every interrupt, besides the counting. Must not call back into the function.
+    /// Told of every interrupt, besides the counting, by whichever thread of the device raises it.
+    /// Must not call back into the function.
     std::function<void(unsigned vector)> on_interrupt = nullptr;
   };
 
@@ -65,7 +67,7 @@ class InProcessHost : public Host, private pcie::InterruptSink {
 
   pcie::Function& function_;
   Options options_;
-  std::vector<std::uint64_t> interrupts_;  ///< by vector
+  std::vector<std::atomic<std::uint64_t>> interrupts_;  ///< by vector
   std::vector<Arena> arenas_;
   pcie::Iova next_iova_;
   DmaPool pool_;

@@ -119,11 +119,12 @@ class Function {
   /// The function can send atomic operations, if software lets it. Once, while it is set up.
   void add_atomic_requester() { config_.add_atomic_requester(); }
 
-  /// The device's own threads: they pause for every change of the DMA space and of config space,
-  /// and for a reset.
+  /// The device's own threads: they pause for every change of the DMA space, of interrupts and of
+  /// config space, and for a reset. Once, after add_msi().
   void set_threads(DeviceThreads& threads) {
     threads_ = &threads;
     dma_.set_threads(&threads);
+    interrupts_.set_threads(&threads);
   }
 
   /// The device's registers. `out` and `in` lie wholly inside the BAR and outside MSI-X structures.

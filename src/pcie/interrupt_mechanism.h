@@ -4,13 +4,16 @@
 
 #include <cstdint>
 
+#include "pcie/device_threads.h"
+
 namespace softhca::pcie {
 
 /// Where interrupts go: a vfio-user client's eventfds, or an in-process driver's counters.
 class InterruptSink {
  public:
   virtual ~InterruptSink() = default;
-  /// One message of `vector`. Must not call back into the function.
+  /// One message of `vector`. Must not call back into the function. A device that has threads of
+  /// its own calls it from these too, several at a time.
   virtual void raise(std::uint16_t vector) = 0;
 };
 
@@ -23,6 +26,11 @@ enum class Masking : std::uint8_t {
 /// The host's side of MSI or of MSI-X.
 class InterruptMechanism {
  public:
+  /// The device's own threads that raise interrupts: they pause for every change of what says
+  /// whether one is sent, and where to. Null: there are none.
+  void set_threads(DeviceThreads* threads) { threads_ = threads; }
+  DeviceThreads* threads() const { return threads_; }
+
   /// Null: interrupts are dropped.
   virtual void set_sink(InterruptSink* sink, Masking masking = Masking::kRegisters) = 0;
   /// Vectors that the function has.
@@ -34,9 +42,15 @@ class InterruptMechanism {
   virtual void set_bus_master(bool enabled) = 0;
   /// As if the device signaled `vector`. One beyond vectors() is dropped.
   virtual void raise(std::uint16_t vector) = 0;
+  /// True if raise() would call the sink at once, and change nothing here: then a thread of the
+  /// device may call it.
+  virtual bool sends(std::uint16_t vector) const = 0;
 
  protected:
   ~InterruptMechanism() = default;
+
+ private:
+  DeviceThreads* threads_ = nullptr;
 };
 
 }  // namespace softhca::pcie

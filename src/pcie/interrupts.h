@@ -28,6 +28,16 @@ class Interrupts {
     }
   }
 
+  /// True if raise() would send a message at once: then a thread of the device may call it.
+  bool sends(std::uint16_t vector) const {
+    return uses_msi() ? msi_->sends(vector) : msix_.sends(vector);
+  }
+  /// The device's own threads, once its mechanisms are all there.
+  void set_threads(DeviceThreads* threads) {
+    msix_.set_threads(threads);
+    if (msi_) msi_->set_threads(threads);
+  }
+
   /// Vectors that the function may raise as things are: what software allocated of MSI, or the
   /// table of MSI-X.
   std::uint16_t vectors() const { return uses_msi() ? msi_->allocated() : msix_.layout().vectors; }

@@ -11,6 +11,7 @@ Msi::Msi(std::uint16_t vectors) : vectors_(vectors) {
 }
 
 void Msi::set_sink(InterruptSink* sink, Masking masking) {
+  const Paused paused(threads());
   sink_ = sink;
   externally_masked_ = masking == Masking::kExternal ? ~0u : 0u;
 }
@@ -25,12 +26,17 @@ std::uint32_t Msi::masked() const {
   return bus_master_ ? control_.mask_bits | externally_masked_ : ~0u;
 }
 
+bool Msi::sends(std::uint16_t vector) const {
+  return sink_ != nullptr && control_.enabled && vector < allocated() &&
+         (masked() >> vector & 1) == 0;
+}
+
 void Msi::raise(std::uint16_t vector) {
   if (sink_ == nullptr || !control_.enabled || vector >= allocated()) return;
-  if (masked() >> vector & 1) {
-    pending_ |= 1u << vector;
-  } else {
+  if (sends(vector)) {
     sink_->raise(vector);
+  } else {
+    pending_ |= 1u << vector;
   }
 }
 
@@ -45,6 +51,7 @@ void Msi::send_pending() {
 
 void Msi::set_vector_masked(std::uint16_t vector, bool masked) {
   if (vector >= vectors_) return;
+  const Paused paused(threads());
   const auto bit = 1u << vector;
   externally_masked_ = masked ? externally_masked_ | bit : externally_masked_ & ~bit;
   send_pending();

@@ -29,6 +29,7 @@ class Msi final : public InterruptMechanism {
   /// function is no bus master. A function must not use more vectors than software allocated
   /// (PCIe 5.0 6.1.4.1): those beyond are dropped.
   void raise(std::uint16_t vector) override;
+  bool sends(std::uint16_t vector) const override;
   void set_vector_masked(std::uint16_t vector, bool masked) override;
   void set_bus_master(bool enabled) override;
 

@@ -24,6 +24,7 @@ Msix::Msix(const Layout& layout)
 }
 
 void Msix::set_sink(InterruptSink* sink, Masking masking) {
+  const Paused paused(threads());
   sink_ = sink;
   masking_ = masking;
   std::fill(externally_masked_.begin(), externally_masked_.end(), true);
@@ -36,9 +37,14 @@ bool Msix::masked(std::uint16_t vector) const {
          (table_[vector * kTableEntrySize + kVectorControl] & kMaskBit) == kMaskBit;
 }
 
+bool Msix::sends(std::uint16_t vector) const {
+  return vector < layout_.vectors && sink_ != nullptr && !masked(vector) &&
+         (enabled_ || masking_ == Masking::kExternal);
+}
+
 void Msix::raise(std::uint16_t vector) {
   if (vector >= layout_.vectors || sink_ == nullptr) return;
-  if (!masked(vector) && (enabled_ || masking_ == Masking::kExternal)) {
+  if (sends(vector)) {
     sink_->raise(vector);
   } else if (enabled_) {
     set_pending(vector, true);
@@ -76,6 +82,7 @@ void Msix::send_pending() {
 void Msix::set_vector_masked(std::uint16_t vector, bool masked) {
   assert(masking_ == Masking::kExternal);
   if (vector >= layout_.vectors) return;
+  const Paused paused(threads());
   externally_masked_[vector] = masked;
   if (!this->masked(vector) && pending(vector) && sink_ != nullptr) {
     set_pending(vector, false);
@@ -107,6 +114,7 @@ void Msix::read_table(std::uint32_t offset, std::span<std::byte> out) const {
 
 void Msix::write_table(std::uint32_t offset, std::span<const std::byte> in) {
   assert(offset + in.size() <= table_.size());
+  const Paused paused(threads());
   for (const auto value : in) {
     const auto field = offset % kTableEntrySize;
     // Vector Control: only the Mask bit is implemented, its reserved bits read as 0. The Message

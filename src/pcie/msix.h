@@ -46,6 +46,7 @@ class Msix final : public InterruptMechanism {
   /// external masking an unmasked vector is sent whatever the enable bit says: the masker is the
   /// one who knows.
   void raise(std::uint16_t vector) override;
+  bool sends(std::uint16_t vector) const override;
 
   void set_vector_masked(std::uint16_t vector, bool masked) override;
   void set_bus_master(bool enabled) override;

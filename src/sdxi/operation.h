@@ -53,7 +53,9 @@ struct Operation {
   Bit se;
   Bit fe;
   bool minimal = false;    ///< of the minimal atomic set too
-  bool by_worker = false;  ///< touches memory only: worker threads may execute it
+  bool by_worker = false;  ///< worker threads may execute it
+  /// Raises an interrupt: software that hears of it may look at Read_Index.
+  bool tells = false;
   // The rules above as bits of the header's first word, and of MMIO_CAP1.opb_000_cap.
   std::uint32_t header_mask = 0;
   std::uint32_t header_value = 0;

@@ -88,6 +88,8 @@ constexpr Operation interrupt() {
                    .section = "SDXI 6.4",
                    .se = Bit::kFree,
                    .fe = Bit::kFree,
+                   .by_worker = true,
+                   .tells = true,
                    .execute = execute_interrupt});
 }
 

@@ -86,7 +86,7 @@ TurnEnd RingProcessor::prepare(Context& context, const ThreadState& thread,
     assert(!checked);
     return fail(context, thread, checked.error(), context.read_index);
   }
-  if (thread.worker) return Turn::kHandBack;
+  if (thread.worker && !operation->by_worker) return Turn::kHandBack;
   // Software that hears of it may look at Read_Index.
   if (write_read_index(context)) return std::nullopt;
   return fail_read_index(context, thread);

@@ -39,6 +39,7 @@ void ClientVectors::raise(std::uint16_t vector) {
 }
 
 void ClientVectors::set_eventfd(std::uint32_t vector, UniqueFd eventfd) {
+  const pcie::Paused paused(threads());
   auto& held = eventfds_[vector];
   if (held) --eventfd_count_;
   if (eventfd) ++eventfd_count_;
@@ -56,6 +57,7 @@ void ClientVectors::trigger(std::uint32_t vector) {
 }
 
 void ClientVectors::disable() {
+  const pcie::Paused paused(threads());
   if (janitor_ != nullptr && eventfd_count_ != 0) {
     std::vector<UniqueFd> others(count());
     janitor_->close(std::exchange(eventfds_, std::move(others)));
@@ -121,6 +123,8 @@ Verdict ClientInterrupts::set(const IrqSet& request, std::span<const std::byte> 
   if (request.start >= available || request.count > available - request.start) {
     return refuse(EINVAL, "beyond the interrupts of this type");
   }
+  // Once for all of them.
+  const pcie::Paused paused(vectors->threads());
   work_ += std::int64_t{request.count} *
            (kind == kIrqSetDataEventfd || action != kIrqSetActionMask ? kEventfdWork : kMaskWork);
   if (kind == kIrqSetDataEventfd) {

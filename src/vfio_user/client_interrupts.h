@@ -40,6 +40,10 @@ class ClientVectors final : public pcie::InterruptSink {
   void disable();
 
   void raise(std::uint16_t vector) override;
+  /// Those of the device that may raise a vector; null: none.
+  pcie::DeviceThreads* threads() const {
+    return mechanism_ == nullptr ? nullptr : mechanism_->threads();
+  }
 
  private:
   void update_mask(std::uint32_t vector);

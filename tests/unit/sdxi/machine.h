@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -531,6 +532,7 @@ class Machine : private pcie::InterruptSink {
   util::Time now() const { return now_; }
 
   std::uint64_t interrupts(unsigned vector) const {
+    const std::lock_guard lock(interrupts_mutex_);
     const auto found = interrupts_.find(vector);
     return found == interrupts_.end() ? 0 : found->second;
   }
@@ -540,8 +542,12 @@ class Machine : private pcie::InterruptSink {
   std::function<void(unsigned vector)> on_interrupt;
 
  private:
+  /// Workers raise interrupts too.
   void raise(std::uint16_t vector) override {
-    ++interrupts_[vector];
+    {
+      const std::lock_guard lock(interrupts_mutex_);
+      ++interrupts_[vector];
+    }
     if (on_interrupt) on_interrupt(vector);
   }
 
@@ -554,6 +560,7 @@ class Machine : private pcie::InterruptSink {
   std::size_t log_sz_ = 4096;
   std::map<unsigned, Iova> l1_;
   std::map<ContextNumber, Context> contexts_;
+  mutable std::mutex interrupts_mutex_;
   std::map<unsigned, std::uint64_t> interrupts_;
   util::Time now_{};
 };

@@ -11,7 +11,7 @@
 
 #include "sdxi/fault_rule.h"
 #include "sdxi/faults.h"
-#include "sdxi/machine.h"
+#include "sdxi/workers_machine.h"
 #include "util/log.h"
 #include "util/unordered_access.h"
 
@@ -22,83 +22,6 @@ using namespace std::chrono_literals;
 using reg = spec::mmio_register;
 using ent = spec::errlog_hd_ent;
 using spec::cxtv;
-
-std::uint64_t* word(std::byte* at) { return reinterpret_cast<std::uint64_t*>(at); }
-
-/// So many of 256 KiB that workers are never ready before they are disturbed.
-constexpr unsigned kCopies = 2048;
-
-/// A producer that runs beside the function, as software on another processor does.
-class WorkersTest : public ::testing::TestWithParam<unsigned> {
- protected:
-  explicit WorkersTest(unsigned workers = GetParam()) {
-    DeviceOptions options{.vfs = 1, .workers = workers};
-    options.turn_bytes = 32 << 10;
-    m_.emplace(group_, options);
-    m_->activate();
-  }
-  std::uint64_t load(Iova at) const {
-    return __atomic_load_n(word(m_->host(at)), __ATOMIC_ACQUIRE);
-  }
-  void store(Iova at, std::uint64_t value) {
-    __atomic_store_n(word(m_->host(at)), value, __ATOMIC_RELEASE);
-  }
-  cxtv state(const Machine::Context& c) const {
-    util::Struct<spec::cxt_sts> status;
-    status.bytes()[0] = static_cast<std::byte>(
-        __atomic_load_n(reinterpret_cast<const std::uint8_t*>(m_->host(c.sts)), __ATOMIC_ACQUIRE));
-    return static_cast<cxtv>(status.get(spec::cxt_sts::state));
-  }
-  std::uint64_t read_index(const Machine::Context& c) const {
-    return load(c.sts + spec::cxt_sts::read_index.kOffset);
-  }
-  std::uint64_t push(const Machine::Context& c, const Descriptor& d) {
-    const auto index = load(c.write_index);
-    auto* slot = m_->host(m_->slot(c, index));
-    std::memcpy(slot + 8, d.data() + 8, d.size() - 8);
-    __atomic_store_n(word(slot), util::load_le64(d.data()), __ATOMIC_RELEASE);
-    store(c.write_index, index + 1);
-    return index;
-  }
-  std::uint64_t submit(const Machine::Context& c, const Descriptor& d) {
-    const auto index = push(c, d);
-    m_->doorbell(c.number, index + 1);
-    return index;
-  }
-  /// Lets the control thread, this one, work until `condition` holds; false after a long while.
-  template <class Condition>
-  bool until(Condition condition) {
-    const auto end = std::chrono::steady_clock::now() + 20s;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      m_->step();
-      std::this_thread::sleep_for(20us);
-    }
-    return true;
-  }
-  bool done(Iova block) { return load(block) == 0; }
-  /// Executes `d`; false if it does not complete.
-  bool execute(const Machine::Context& c, Descriptor d) {
-    const auto block = m_->attach_completion(d);
-    submit(c, d);
-    return until([&] { return done(block); });
-  }
-  /// Keeps `c` busy with `count` copies.
-  void keep_busy(const Machine::Context& c, Iova from, Iova to, std::uint64_t size, int count) {
-    for (int i = 0; i < count; ++i) push(c, copy(from, to, size));
-    m_->doorbell(c.number, load(c.write_index));
-    m_->step();
-  }
-  /// True if nothing writes to [at, at + size) for a while.
-  bool stays_untouched(std::byte* at, std::size_t size) {
-    std::memset(at, 0x5a, size);
-    std::this_thread::sleep_for(2ms);
-    return std::all_of(at, at + size, [](std::byte b) { return b == std::byte{0x5a}; });
-  }
-
-  FunctionGroup group_;
-  std::optional<Machine> m_;
-};
 
 INSTANTIATE_TEST_SUITE_P(Workers, WorkersTest, ::testing::Values(1u, 2u, 4u));
 
@@ -213,24 +136,6 @@ TEST_P(WorkersTest, AnAtomicOperationWhoseReturnDataFailsIsPerformedOnce) {
   submit(c, atomic(spec::atomic_subtype::DSC_ATM_UADD, at, 8, 2, 0, 0x1000));
   ASSERT_TRUE(until([&] { return state(c) == cxtv::CXTV_ERR_FN; }));
   EXPECT_EQ(m_->load64(at), 42u);
-}
-
-TEST_P(WorkersTest, InterruptDescriptorsComeInTheirOrder) {
-  const auto& c = m_->start_context(3);
-  const auto entry = m_->akey(c, 4);
-  entry.set(spec::akey_ent::vl, 1);
-  entry.set(spec::akey_ent::iv, 1);
-  entry.set(spec::akey_ent::intr_num, 5);
-  const auto control = std::this_thread::get_id();  // workers raise none
-  m_->on_interrupt = [control](unsigned) { EXPECT_EQ(std::this_thread::get_id(), control); };
-  const auto at = m_->allocate(8, 8);
-  for (std::uint64_t i = 1; i <= 50; ++i) {
-    submit(c, atomic(spec::atomic_subtype::DSC_ATM_UADD, at, 8, 1));
-    submit(c, interrupt(4));
-    ASSERT_TRUE(until([&] { return m_->interrupts(5) == i; }));
-    EXPECT_EQ(load(at), i);
-  }
-  EXPECT_TRUE(execute(c, nop()));
 }
 
 TEST_P(WorkersTest, MemoryThatWasUnmappedIsNotTouchedAnyMore) {

@@ -1,0 +1,96 @@
+// A function with worker threads, and a producer that runs beside them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "sdxi/machine.h"
+
+namespace softhca::sdxi::test {
+
+using namespace std::chrono_literals;
+using spec::cxtv;
+
+inline std::uint64_t* word(std::byte* at) { return reinterpret_cast<std::uint64_t*>(at); }
+
+/// So many of 256 KiB that workers are never ready before they are disturbed.
+inline constexpr unsigned kCopies = 2048;
+
+/// A producer that runs beside the function, as software on another processor does.
+class WorkersTest : public ::testing::TestWithParam<unsigned> {
+ protected:
+  explicit WorkersTest(unsigned workers = GetParam()) {
+    DeviceOptions options{.vfs = 1, .workers = workers};
+    options.turn_bytes = 32 << 10;
+    m_.emplace(group_, options);
+    m_->activate();
+  }
+  std::uint64_t load(Iova at) const {
+    return __atomic_load_n(word(m_->host(at)), __ATOMIC_ACQUIRE);
+  }
+  void store(Iova at, std::uint64_t value) {
+    __atomic_store_n(word(m_->host(at)), value, __ATOMIC_RELEASE);
+  }
+  cxtv state(const Machine::Context& c) const {
+    util::Struct<spec::cxt_sts> status;
+    status.bytes()[0] = static_cast<std::byte>(
+        __atomic_load_n(reinterpret_cast<const std::uint8_t*>(m_->host(c.sts)), __ATOMIC_ACQUIRE));
+    return static_cast<cxtv>(status.get(spec::cxt_sts::state));
+  }
+  std::uint64_t read_index(const Machine::Context& c) const {
+    return load(c.sts + spec::cxt_sts::read_index.kOffset);
+  }
+  std::uint64_t push(const Machine::Context& c, const Descriptor& d) {
+    const auto index = load(c.write_index);
+    auto* slot = m_->host(m_->slot(c, index));
+    std::memcpy(slot + 8, d.data() + 8, d.size() - 8);
+    __atomic_store_n(word(slot), util::load_le64(d.data()), __ATOMIC_RELEASE);
+    store(c.write_index, index + 1);
+    return index;
+  }
+  std::uint64_t submit(const Machine::Context& c, const Descriptor& d) {
+    const auto index = push(c, d);
+    m_->doorbell(c.number, index + 1);
+    return index;
+  }
+  /// Lets the control thread, this one, work until `condition` holds; false after a long while.
+  template <class Condition>
+  bool until(Condition condition) {
+    const auto end = std::chrono::steady_clock::now() + 20s;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      m_->step();
+      std::this_thread::sleep_for(20us);
+    }
+    return true;
+  }
+  bool done(Iova block) { return load(block) == 0; }
+  /// Executes `d`; false if it does not complete.
+  bool execute(const Machine::Context& c, Descriptor d) {
+    const auto block = m_->attach_completion(d);
+    submit(c, d);
+    return until([&] { return done(block); });
+  }
+  /// Keeps `c` busy with `count` copies.
+  void keep_busy(const Machine::Context& c, Iova from, Iova to, std::uint64_t size, int count) {
+    for (int i = 0; i < count; ++i) push(c, copy(from, to, size));
+    m_->doorbell(c.number, load(c.write_index));
+    m_->step();
+  }
+  /// True if nothing writes to [at, at + size) for a while.
+  bool stays_untouched(std::byte* at, std::size_t size) {
+    std::memset(at, 0x5a, size);
+    std::this_thread::sleep_for(2ms);
+    return std::all_of(at, at + size, [](std::byte b) { return b == std::byte{0x5a}; });
+  }
+
+  FunctionGroup group_;
+  std::optional<Machine> m_;
+};
+
+}  // namespace softhca::sdxi::test
