@@ -1,16 +1,19 @@
 // What SDXI descriptors cost through our driver: copies beside memcpy of the same buffers, the rate
 // of empty descriptors beside a bare ring of messages, the way from doorbell to completion beside a
-// cache line that goes to and fro, two workers beside one. All but the last with one worker, on
-// another processor than the producer where there are two.
+// cache line that goes to and fro, two workers beside one and beside two threads with memcpy. All
+// but the last with one worker, on another processor than the producer where there are two.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <functional>
 #include <iostream>
+#include <latch>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "measure.h"
@@ -34,6 +37,9 @@ struct Options {
 
 constexpr unsigned kSharers = 8;
 constexpr std::size_t kSharedPiece = 256 << 10;
+constexpr std::size_t kTogether = std::size_t{16} << 20;
+/// Copies of that for one figure.
+constexpr std::uint64_t kTogetherTimes = 128;
 constexpr unsigned kProducerCpu = 0;
 constexpr unsigned kWorkerCpu = 1;
 
@@ -43,6 +49,9 @@ struct Stage {
   SdxiStation& two_workers() { return make(two_workers_, 2, kSharers, kShared); }
   /// The same contexts for one worker, for the comparison.
   SdxiStation& one_of_two() { return make(one_of_two_, 1, kSharers, kShared); }
+  /// One context with large copies.
+  SdxiStation& together() { return make(together_, 2, 1, kTogether); }
+  SdxiStation& alone() { return make(alone_, 1, 1, kTogether); }
   SdxiStation& in_line() { return make(in_line_, 0, 1); }
   /// Larger than caches.
   SdxiStation& large() { return make(large_, 1, 1, std::size_t{64} << 20); }
@@ -64,6 +73,8 @@ struct Stage {
   std::unique_ptr<SdxiStation> one_worker_;
   std::unique_ptr<SdxiStation> two_workers_;
   std::unique_ptr<SdxiStation> one_of_two_;
+  std::unique_ptr<SdxiStation> together_;
+  std::unique_ptr<SdxiStation> alone_;
   std::unique_ptr<SdxiStation> in_line_;
   std::unique_ptr<SdxiStation> large_;
   std::optional<Echo> echo_;
@@ -103,6 +114,39 @@ double share(SdxiStation& station) {
   constexpr std::uint64_t kEach = 1000;
   const auto took = station.burst(copies(station, kSharedPiece), kEach);
   return std::chrono::duration<double, std::nano>(took).count() / kEach / kSharers;
+}
+
+/// GB/s of one context whose copies are as large as the station's memory.
+double stream_asleep(SdxiStation& station) {
+  const auto took = station.burst(copies(station, kTogether), kTogetherTimes);
+  return static_cast<double>(kTogether * kTogetherTimes) / static_cast<double>(took.count());
+}
+
+/// GB/s of memcpy of the station's memory by threads on processors of their own, each of which has
+/// its part of it.
+double memcpy_by_threads(SdxiStation& station, unsigned count) {
+  using Clock = std::chrono::steady_clock;
+  const auto part = kTogether / count;
+  const auto first_cpu = count == 1 ? kWorkerCpu : kProducerCpu;
+  std::latch start(count);
+  std::vector<Clock::time_point> begins(count), ends(count);
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      pin_this_thread(first_cpu + i);
+      start.arrive_and_wait();
+      begins[i] = Clock::now();
+      for (std::uint64_t n = 0; n < kTogetherTimes; ++n) {
+        std::memcpy(&station.target().bytes()[i * part], &station.source().bytes()[i * part], part);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+      }
+      ends[i] = Clock::now();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  const std::chrono::nanoseconds took =
+      *std::ranges::max_element(ends) - *std::ranges::min_element(begins);
+  return static_cast<double>(kTogether * kTogetherTimes) / static_cast<double>(took.count());
 }
 
 struct Case {
@@ -208,20 +252,43 @@ Result measure(const Case& c, Stage& stage, const Options& options) {
   return result;
 }
 
-constexpr auto kTwoWorkers = "sdxi.two_workers";
+/// The producer sleeps in these: on two processors there is no third for it.
+struct CaseAsleep {
+  std::string name;
+  std::string unit;
+  std::function<double(Stage&)> value;
+  std::string peer_name;
+  std::function<double(Stage&)> peer;
+};
 
-/// The producer sleeps here: on two processors there is no third for it.
-Result measure_two_workers(Stage& stage, const Options& options) {
-  Result result{.name = kTwoWorkers,
-                .unit = "GB/s",
-                .values = {},
-                .peer_name = "one worker",
-                .peer_values = {}};
-  const auto value = [](double ns) { return kSharedPiece / ns; };
+std::vector<CaseAsleep> cases_asleep() {
+  const auto value = [](SdxiStation& station) { return kSharedPiece / share(station); };
+  return {
+      {"sdxi.two_workers", "GB/s", [=](Stage& stage) { return value(stage.two_workers()); },
+       "one worker", [=](Stage& stage) { return value(stage.one_of_two()); }},
+      {"sdxi.copy.16MiB.together", "GB/s",
+       [](Stage& stage) { return stream_asleep(stage.together()); }, "two memcpy threads",
+       [](Stage& stage) { return memcpy_by_threads(stage.together(), 2); }},
+      {"sdxi.copy.16MiB.gain", "x",
+       [](Stage& stage) {
+         const auto together = stream_asleep(stage.together());
+         return together / stream_asleep(stage.alone());
+       },
+       "two memcpy threads",
+       [](Stage& stage) {
+         const auto together = memcpy_by_threads(stage.together(), 2);
+         return together / memcpy_by_threads(stage.together(), 1);
+       }},
+  };
+}
+
+Result measure(const CaseAsleep& c, Stage& stage, const Options& options) {
+  Result result{
+      .name = c.name, .unit = c.unit, .values = {}, .peer_name = c.peer_name, .peer_values = {}};
   for (unsigned round = 0; round < options.rounds; ++round) {
-    show_progress(result.name, round, options.rounds);
-    result.values.push_back(value(share(stage.two_workers())));
-    result.peer_values.push_back(value(share(stage.one_of_two())));
+    show_progress(c.name, round, options.rounds);
+    result.values.push_back(c.value(stage));
+    result.peer_values.push_back(c.peer(stage));
   }
   end_progress();
   return result;
@@ -234,9 +301,9 @@ void run(const Options& options) {
   const auto wanted = [&](const std::string& name) {
     return options.only.empty() || options.only == name;
   };
-  // Nobody else keeps the producer's thread at its place, and the last case wants it free.
-  if (wanted(kTwoWorkers) && options.operations == 0) {
-    results.push_back(measure_two_workers(stage, options));
+  // Nobody else keeps the producer's thread at its place, and these want it free.
+  for (const auto& c : cases_asleep()) {
+    if (wanted(c.name) && options.operations == 0) results.push_back(measure(c, stage, options));
   }
   pin_this_thread(kProducerCpu);
   for (const auto& c : all_cases()) {
@@ -268,7 +335,7 @@ int main(int argc, char** argv) {
       ->needs("--only");
   CLI11_PARSE(app, argc, argv);
   if (list) {
-    fmt::print("{}\n", kTwoWorkers);
+    for (const auto& c : cases_asleep()) fmt::print("{}\n", c.name);
     for (const auto& c : all_cases()) fmt::print("{}\n", c.name);
     return 0;
   }

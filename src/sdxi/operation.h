@@ -15,6 +15,7 @@
 #include "sdxi/keys.h"
 #include "sdxi/refusal.h"
 #include "sdxi/registers.h"
+#include "sdxi/turn.h"
 
 namespace softhca::sdxi {
 
@@ -29,8 +30,8 @@ struct Work {
   ContextControl& contexts;
   GroupMember& self;
   const FunctionGroup& group;
-  std::span<std::byte> bounce;  ///< for copies between memory that is not local; may be empty
-  bool atomic_requests;         ///< whether software has enabled them (SDXI 8.4)
+  const ThreadState& thread;  ///< who executes it: its buffer, and who helps
+  bool atomic_requests;       ///< whether software has enabled them (SDXI 8.4)
   /// Bytes that may still be worked on in this turn; an operation subtracts what it used.
   std::int64_t budget;
   bool other_function = false;  ///< set by an operation that acted on one: it may have work now

@@ -195,7 +195,7 @@ Work RingProcessor::make_work(const Context& context, const ThreadState& thread)
           .contexts = parts_.control,
           .self = parts_.self,
           .group = parts_.group,
-          .bounce = thread.bounce,
+          .thread = thread,
           .atomic_requests = parts_.memory.atomic_requests_enabled(),
           .budget = 0};
 }

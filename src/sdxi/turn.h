@@ -34,7 +34,7 @@ struct ThreadState {
   /// The turn is over after one descriptor: one that a worker could not do.
   bool one_descriptor = false;
   /// Of a worker: who knows whether others want it. Null: no turn follows without a look at these.
-  const Workers* pool = nullptr;
+  Workers* pool = nullptr;
   /// A worker looks at other rings too, between turns.
   bool watches = false;
   /// For copies between memory that is not local; a worker has none.

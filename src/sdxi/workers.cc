@@ -14,10 +14,22 @@ namespace {
 constexpr std::size_t kWatchedMax = 64;
 /// Looks at rings between two looks at the clock.
 constexpr unsigned kLooksPerTime = 32;
+/// Copies that are worth to be shared, and worth waking somebody: bytes.
+constexpr std::uint64_t kSharedFrom = 4 * SharedCopy::kChunk;
+constexpr std::uint64_t kWakesFrom = std::uint64_t{1} << 20;
+/// As much as 16 turns that follow each other; then the context's state is looked at again.
+constexpr std::uint64_t kSharedAtOnce = std::uint64_t{4} << 20;
 /// A pause that is longer than this is slept, not spun.
 constexpr auto kSleepFrom = std::chrono::microseconds(20);
 
 std::uint64_t load(const std::uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+
+/// SDXI 5.6: software shall not ask for it. It gets what one worker does, from the beginning on.
+bool overlap(const SharedCopy::Buffers& buffers) {
+  const auto to = reinterpret_cast<std::uintptr_t>(buffers.to);
+  const auto from = reinterpret_cast<std::uintptr_t>(buffers.from);
+  return to < from + buffers.size && from < to + buffers.size;
+}
 
 }  // namespace
 
@@ -39,6 +51,7 @@ void Workers::start(unsigned count) {
     worker.watched.reserve(kWatchedMax);
     gate_.admit(worker.pass);
     worker.thread = std::thread([this, &worker] { serve(worker); });
+    ++count_;
   }
 }
 
@@ -79,11 +92,11 @@ void Workers::serve(Worker& self) {
     gate_.enter(self.pass);
     const auto until = attend(self);
     gate_.leave(self.pass);
-    if (until != util::Time::min()) sleep(until);
+    if (until != util::Time::min()) sleep(self, until);
   }
 }
 
-void Workers::sleep(util::Time until) {
+void Workers::sleep(Worker& self, util::Time until) {
   std::unique_lock lock(mutex_);
   if (!queue_.empty() || ending_) return;
   ++sleepers_;
@@ -93,6 +106,27 @@ void Workers::sleep(util::Time until) {
     wakeup_.wait_until(lock, std::chrono::steady_clock::time_point(until.time_since_epoch()));
   }
   --sleepers_;
+  if (help_wanted_) self.helps_until = util::monotonic_now() + patience_;
+  help_wanted_ = false;
+}
+
+void Workers::ask_for_help() {
+  const std::lock_guard lock(mutex_);
+  help_wanted_ = sleepers_ > 0;
+  wakeup_.notify_one();
+}
+
+std::uint64_t Workers::copy_together(SharedCopy::Buffers buffers, std::uint64_t turn,
+                                     const ThreadState& thread) {
+  // Who watches other rings looks at them after each turn.
+  buffers.size = std::min(buffers.size, thread.watches ? turn : std::max(turn, kSharedAtOnce));
+  if (count() < 2 || buffers.size < kSharedFrom) return 0;
+  if (overlap(buffers) || !shared_.open(buffers)) return 0;
+  if (buffers.size >= kWakesFrom && sleepers_.load(std::memory_order_relaxed) > 0) ask_for_help();
+  while (shared_.copy_next() != 0) {
+    if (wanted() && shared_.taken() >= turn) break;
+  }
+  return shared_.close();
 }
 
 util::Time Workers::attend(Worker& self) {
@@ -105,9 +139,15 @@ util::Time Workers::attend(Worker& self) {
       if (!self.watched.empty()) look(self, now);
       continue;
     }
+    if (shared_.copy_next() != 0) {
+      now = util::monotonic_now();
+      self.helps_until = now + patience_;
+      look(self, now);
+      continue;
+    }
     if (looks % kLooksPerTime == 0) {
       now = util::monotonic_now();
-      const auto then = next_look(self);
+      const auto then = now < self.helps_until ? now : next_look(self);
       if (then > now + kSleepFrom) return then;
     }
     look(self, now);

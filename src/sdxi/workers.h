@@ -4,6 +4,8 @@
 // A worker does only what succeeds in memory of this process. Whatever else comes up (an error, an
 // interrupt, memory behind a peer) it leaves undone and hands the context back, and the control
 // thread meets it again.
+//
+// A worker that has nothing else to do takes a part in the large copy of another (SharedCopy).
 #pragma once
 
 #include <atomic>
@@ -16,6 +18,7 @@
 
 #include "sdxi/context_queue.h"
 #include "sdxi/gate.h"
+#include "sdxi/shared_copy.h"
 #include "sdxi/turn.h"
 #include "util/clock.h"
 
@@ -34,7 +37,7 @@ class Workers {
 
   /// Starts threads until there are `count`.
   void start(unsigned count);
-  unsigned count() const { return static_cast<unsigned>(threads_.size()); }
+  unsigned count() const { return count_.load(std::memory_order_relaxed); }
   /// How long a worker looks at rings that have become empty before it waits for their doorbells.
   void set_patience(util::Duration patience) { patience_ = patience; }
   /// Called, from any thread, when the control thread should let the functions run.
@@ -55,6 +58,12 @@ class Workers {
     return gate_.closing() || queued_.load(std::memory_order_relaxed) ||
            ending_.load(std::memory_order_relaxed);
   }
+
+  /// Copies with the help of workers that have nothing else to do. Returns how many bytes, from
+  /// the start, are copied: `turn` at least, and more than that only as long as nobody else wants
+  /// the caller. 0 if it is no copy for several threads. From a worker, in its turn.
+  std::uint64_t copy_together(SharedCopy::Buffers buffers, std::uint64_t turn,
+                              const ThreadState& thread);
 
   // Control thread.
   /// Gives the context to the workers, who look at it at once.
@@ -78,6 +87,7 @@ class Workers {
     ThreadState state;
     Context* current = nullptr;  ///< goes on with its next turn, without queueing
     std::vector<Watch> watched;
+    util::Time helps_until = util::Time::min();  ///< looks for copies of others so long
     std::thread thread;
   };
 
@@ -88,23 +98,27 @@ class Workers {
   Context* next(Worker& self);
   void take_turn(Worker& self, Context& context);
   void look(Worker& self, util::Time now);
+  void ask_for_help();
   void offer(Worker& self, Context& context);
   static util::Time next_look(const Worker& self);
   static void refresh(Worker& self);
   static bool put_down(Context& context, const std::uint64_t* write_index);
-  void sleep(util::Time until);
+  void sleep(Worker& self, util::Time until);
   void push(Context& context);
 
   Gate gate_;
   util::Duration patience_ = std::chrono::microseconds(50);
   std::function<void()> wake_control_;
   std::vector<std::unique_ptr<Worker>> threads_;
+  std::atomic<unsigned> count_ = 0;  ///< of threads_; workers look at it
   std::atomic<bool> ending_ = false;
+  SharedCopy shared_;
 
   alignas(64) std::mutex mutex_;
-  ContextQueue queue_;                ///< under mutex_
-  unsigned sleepers_ = 0;             ///< under mutex_
-  std::atomic<bool> queued_ = false;  ///< whether queue_ has any; changed under mutex_
+  ContextQueue queue_;                  ///< under mutex_
+  std::atomic<unsigned> sleepers_ = 0;  ///< changed under mutex_
+  bool help_wanted_ = false;            ///< one of them is to take a part in a copy; under mutex_
+  std::atomic<bool> queued_ = false;    ///< whether queue_ has any; changed under mutex_
   std::condition_variable wakeup_;
 };
 

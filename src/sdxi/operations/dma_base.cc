@@ -45,17 +45,25 @@ Checked<void> check_max_buffer(const Work& work, std::uint64_t bytes) {
                         "the buffer is larger than max_buffer", "SDXI 6.2.3", bytes));
 }
 
-/// Copies up to `size` of a descriptor's `whole` bytes, as long as one piece reaches on both sides;
-/// returns how many.
-Checked<std::uint64_t> copy_piece(const Buffer& from, const Buffer& to, std::uint64_t size,
-                                  std::uint64_t whole, std::span<std::byte> bounce) {
+/// Copies up to `size` of a descriptor's `whole` bytes, as far as one piece reaches on both sides
+/// and the budget; returns how many. With helpers it may be more than the budget.
+Checked<std::uint64_t> copy_piece(const Work& work, const Buffer& from, const Buffer& to,
+                                  std::uint64_t size, std::uint64_t whole) {
+  const auto allowed = std::min(size, static_cast<std::uint64_t>(work.budget));
   const auto source = from.space.piece(from.at, size, pcie::DmaAccess::kRead);
   const auto target = to.space.piece(to.at, size, pcie::DmaAccess::kWrite);
   if (!source.empty() && !target.empty()) {
-    const auto length = std::min(source.size(), target.size());
+    const std::uint64_t both = std::min(source.size(), target.size());
+    if (work.thread.pool != nullptr) {
+      const auto done = work.thread.pool->copy_together({target.data(), source.data(), both, whole},
+                                                        allowed, work.thread);
+      if (done != 0) return done;
+    }
+    const auto length = std::min(both, allowed);
     copy_bytes(target.data(), source.data(), length, whole);
     return length;
   }
+  const auto bounce = work.thread.bounce;
   if (bounce.empty()) {
     return source.empty() ? inaccessible(from, "the source is not local")
                           : inaccessible(to, "the destination is not local");
@@ -63,7 +71,7 @@ Checked<std::uint64_t> copy_piece(const Buffer& from, const Buffer& to, std::uin
   // One of the sides is memory that only a peer can reach, or nothing at all. A piece that is local
   // on one side says how far that goes; the other side is found out by trying.
   const auto limit =
-      std::min<std::uint64_t>({size, bounce.size(), source.empty() ? size : source.size(),
+      std::min<std::uint64_t>({allowed, bounce.size(), source.empty() ? size : source.size(),
                                target.empty() ? size : target.size()});
   const auto part = bounce.first(static_cast<std::size_t>(limit));
   if (!from.space.read(from.at, part)) return inaccessible(from, "the source cannot be read");
@@ -128,8 +136,7 @@ Checked<Progress> execute_copy(Work& work, Execution& execution) {
       return inaccessible(source, "address overflow");
     if (wraps(view.get(dsc::addr1), execution.done))
       return inaccessible(target, "address overflow");
-    const auto length = std::min(size - execution.done, static_cast<std::uint64_t>(work.budget));
-    const auto copied = copy_piece(source, target, length, size, work.bounce);
+    const auto copied = copy_piece(work, source, target, size - execution.done, size);
     if (!copied) return refuse(copied.error());
     execution.done += *copied;
     work.budget -= static_cast<std::int64_t>(*copied) + remote_cost();
@@ -163,8 +170,7 @@ Checked<Progress> execute_repeat_copy(Work& work, Execution& execution) {
     const Buffer target{*to, addr1 + execution.done, 1};
     if (wraps(addr0, offset)) return inaccessible(source, "address overflow");
     if (wraps(addr1, execution.done)) return inaccessible(target, "address overflow");
-    const auto length = std::min(block - offset, static_cast<std::uint64_t>(work.budget));
-    const auto copied = copy_piece(source, target, length, size, work.bounce);
+    const auto copied = copy_piece(work, source, target, block - offset, size);
     if (!copied) return refuse(copied.error());
     execution.done += *copied;
     work.budget -= static_cast<std::int64_t>(*copied) + remote_cost();

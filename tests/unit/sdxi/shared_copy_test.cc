@@ -1,0 +1,159 @@
+// A copy that several threads carry out, chunk by chunk.
+#include "sdxi/shared_copy.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "sdxi/spin.h"
+#include "sdxi/workers_machine.h"
+#include "util/unordered_access.h"
+
+namespace softhca::sdxi::test {
+namespace {
+
+constexpr auto kChunk = SharedCopy::kChunk;
+constexpr auto kUntouched = std::byte{0xee};
+
+class SharedCopyTest : public ::testing::Test {
+ protected:
+  ~SharedCopyTest() override { end_helpers(); }
+
+  SharedCopy::Buffers buffers(std::uint64_t size) {
+    from_.resize(size);
+    to_.assign(size, kUntouched);
+    for (std::size_t i = 0; i < size; ++i) from_[i] = static_cast<std::byte>(i * 31 + i / 251);
+    return {to_.data(), from_.data(), size, size};
+  }
+  void start_helpers(unsigned count) {
+    for (unsigned i = 0; i < count; ++i) {
+      helpers_.emplace_back([this] {
+        while (!ending_) helped_ += copy_.copy_next();
+      });
+    }
+  }
+  void end_helpers() {
+    ending_ = true;
+    for (auto& helper : helpers_) helper.join();
+    helpers_.clear();
+  }
+  /// All there is to take, by this thread too.
+  std::uint64_t carry_out() {
+    std::uint64_t sum = 0;
+    while (const auto bytes = copy_.copy_next()) sum += bytes;
+    return sum;
+  }
+  /// The first `done` bytes are the source's, and no others were written.
+  bool is_copied(std::uint64_t done) const {
+    const util::UnorderedAccess copied;
+    return std::memcmp(to_.data(), from_.data(), done) == 0 &&
+           is_all(std::span(to_).subspan(done), kUntouched);
+  }
+
+  SharedCopy copy_;
+  std::vector<std::byte> from_, to_;
+  std::atomic<std::uint64_t> helped_ = 0;
+  std::atomic<bool> ending_ = false;
+  std::vector<std::thread> helpers_;
+};
+
+TEST_F(SharedCopyTest, OneThreadAloneTakesChunksInOrderAndTheRestLast) {
+  ASSERT_TRUE(copy_.open(buffers(2 * kChunk + 100)));
+  EXPECT_EQ(copy_.taken(), 0u);
+  EXPECT_EQ(copy_.copy_next(), kChunk);
+  EXPECT_TRUE(is_copied(kChunk));
+  EXPECT_EQ(copy_.copy_next(), kChunk);
+  EXPECT_EQ(copy_.taken(), 2 * kChunk);
+  EXPECT_EQ(copy_.copy_next(), 100u);
+  EXPECT_EQ(copy_.copy_next(), 0u);
+  EXPECT_EQ(copy_.taken(), 2 * kChunk + 100);
+  EXPECT_EQ(copy_.close(), 2 * kChunk + 100);
+  EXPECT_TRUE(is_copied(2 * kChunk + 100));
+}
+
+TEST_F(SharedCopyTest, ClosedEarlyItEndsAtAChunk) {
+  ASSERT_TRUE(copy_.open(buffers(4 * kChunk)));
+  EXPECT_EQ(copy_.copy_next(), kChunk);
+  EXPECT_EQ(copy_.close(), kChunk);
+  EXPECT_EQ(copy_.copy_next(), 0u);
+  EXPECT_TRUE(is_copied(kChunk));
+}
+
+TEST_F(SharedCopyTest, NobodyTakesAnythingBeforeItIsOpened) {
+  EXPECT_EQ(copy_.copy_next(), 0u);
+  ASSERT_TRUE(copy_.open(buffers(kChunk)));
+  EXPECT_EQ(copy_.close(), 0u);
+  EXPECT_EQ(copy_.copy_next(), 0u);
+  EXPECT_TRUE(is_copied(0));
+}
+
+TEST_F(SharedCopyTest, ItHasOneOwnerAtATime) {
+  ASSERT_TRUE(copy_.open(buffers(2 * kChunk)));
+  std::vector<std::byte> other(kChunk);
+  EXPECT_FALSE(copy_.open({other.data(), from_.data(), kChunk, kChunk}));
+  EXPECT_EQ(carry_out(), 2 * kChunk);
+  EXPECT_FALSE(copy_.open({other.data(), from_.data(), kChunk, kChunk}));
+  EXPECT_EQ(copy_.close(), 2 * kChunk);
+  EXPECT_TRUE(copy_.open({other.data(), from_.data(), kChunk, kChunk}));
+  EXPECT_EQ(copy_.close(), 0u);
+}
+
+TEST_F(SharedCopyTest, EachChunkIsTakenOnce) {
+  start_helpers(3);
+  std::uint64_t expected = 0, own = 0;
+  for (std::uint64_t round = 1; round <= 40; ++round) {
+    const auto size = round * kChunk + round;
+    ASSERT_TRUE(copy_.open(buffers(size)));
+    own += carry_out();
+    ASSERT_EQ(copy_.close(), size);
+    ASSERT_TRUE(is_copied(size));
+    expected += size;
+  }
+  end_helpers();
+  EXPECT_EQ(own + helped_, expected);
+}
+
+// What is closed is copied from its beginning on, and stays as it is.
+TEST_F(SharedCopyTest, ClosingWaitsForChunksUnderWay) {
+  start_helpers(2);
+  const auto all = buffers(6 * kChunk);
+  for (int round = 0; round < 1500; ++round) {
+    ASSERT_TRUE(copy_.open(all));
+    for (int own = 0; own < round % 3; ++own) (void)copy_.copy_next();
+    const auto done = copy_.close();
+    ASSERT_GE(done, round % 3 * kChunk);
+    ASSERT_TRUE(is_copied(done)) << "round " << round << ", " << done;
+    if (round % 16 == 0) std::this_thread::yield();
+    const util::UnorderedAccess owner;
+    std::memset(to_.data(), static_cast<int>(kUntouched), to_.size());
+  }
+}
+
+// A thread that was held up between its look and its exchange. There are so many that the kernel
+// holds them up everywhere.
+TEST_F(SharedCopyTest, ALatecomerTakesNothingOfTheNextCopyByMistake) {
+  std::array<std::uint64_t, 2> source{111, 222}, target{};
+  const auto bytes = [](std::uint64_t& word) { return reinterpret_cast<std::byte*>(&word); };
+  start_helpers(6);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  for (unsigned round = 0; std::chrono::steady_clock::now() < end; ++round) {
+    const auto k = round % 2;
+    {
+      const util::UnorderedAccess owner;
+      target[k] = 0;
+    }
+    ASSERT_TRUE(copy_.open({bytes(target[k]), bytes(source[k]), 8, 8}));
+    for (int i = 0; i < 20 && copy_.taken() == 0; ++i) relax();
+    const auto done = copy_.close();
+    const util::UnorderedAccess owner;
+    ASSERT_EQ(target[k], done == 0 ? 0 : source[k]) << round;
+  }
+}
+
+}  // namespace
+}  // namespace softhca::sdxi::test
