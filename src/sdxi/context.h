@@ -48,6 +48,7 @@ enum class Attention : std::uint8_t {
   kNobody,  ///< a doorbell is needed
   kWorker,  ///< it is queued, being worked on, or polled
   kRung,    ///< as kWorker, and a doorbell came since
+  kAsleep,  ///< as kWorker, but that sleeps: a doorbell wakes it
 };
 
 struct Context : ContextRun {

@@ -199,20 +199,23 @@ void Contexts::look_again() {
 }
 
 /// One turn's worth of work, or as much of it as `budget` allows: the rest of the turn is then kept
-/// for the next run(). Every turn that ends in waiting for a valid bit waits longer than the last.
+/// for the next run(). Every turn that finds nothing but a missing valid bit waits longer than the
+/// last.
 Turn Contexts::spend(Context& context, ThreadState& thread, std::int64_t budget) {
   if (!context.turn_is_cut) {
     context.deficit = std::min<std::int64_t>(context.deficit, 0) + parts_.options.turn_bytes;
   }
   const auto kept = std::max<std::int64_t>(context.deficit - budget, 0);
   context.deficit -= kept;
-  const bool waited = context.waits_for_valid;
+  const bool waits = context.waits_for_valid;
+  const auto index = context.read_index;
   context.waits_for_valid = context.waits_for_others = false;
   const auto turn = processor_.take_turn(context, thread);
   context.deficit += kept;
   context.turn_is_cut = kept != 0 && turn == Turn::kAgain && context.deficit > 0;
   if (turn == Turn::kWaitValid) {
     const auto& options = parts_.options;
+    const bool waited = waits && context.read_index == index;
     context.valid_pause =
         waited ? std::min(context.valid_pause * 2, options.valid_poll_max) : options.valid_poll_min;
     context.waits_for_valid = true;

@@ -98,7 +98,7 @@ void Workers::serve(Worker& self) {
 
 void Workers::sleep(Worker& self, util::Time until) {
   std::unique_lock lock(mutex_);
-  if (!queue_.empty() || ending_) return;
+  if (!queue_.empty() || ending_ || rouses_ != self.rouses) return;
   ++sleepers_;
   if (until == util::kNever) {
     wakeup_.wait(lock);
@@ -108,6 +108,31 @@ void Workers::sleep(Worker& self, util::Time until) {
   --sleepers_;
   if (help_wanted_) self.helps_until = util::monotonic_now() + patience_;
   help_wanted_ = false;
+}
+
+/// From now on a doorbell for a missing valid bit wakes this worker. False if there was one.
+bool Workers::lie_down(Worker& self) {
+  self.rouses = rouses_;
+  for (const auto& watch : self.watched) {
+    auto expected = Attention::kWorker;
+    if (!watch.context->attention.compare_exchange_strong(expected, Attention::kAsleep)) {
+      if (expected == Attention::kRung) return false;
+    }
+  }
+  return true;
+}
+
+void Workers::get_up(Worker& self) {
+  for (const auto& watch : self.watched) {
+    auto expected = Attention::kAsleep;
+    watch.context->attention.compare_exchange_strong(expected, Attention::kWorker);
+  }
+}
+
+void Workers::rouse() {
+  const std::lock_guard lock(mutex_);
+  ++rouses_;
+  wakeup_.notify_all();
 }
 
 void Workers::ask_for_help() {
@@ -131,6 +156,7 @@ std::uint64_t Workers::copy_together(SharedCopy::Buffers buffers, std::uint64_t 
 
 util::Time Workers::attend(Worker& self) {
   refresh(self);
+  get_up(self);
   auto now = util::monotonic_now();
   for (unsigned looks = 0; !gate_.closing() && !ending_.load(std::memory_order_relaxed); ++looks) {
     if (auto* context = next(self)) {
@@ -148,7 +174,7 @@ util::Time Workers::attend(Worker& self) {
     if (looks % kLooksPerTime == 0) {
       now = util::monotonic_now();
       const auto then = now < self.helps_until ? now : next_look(self);
-      if (then > now + kSleepFrom) return then;
+      if (then > now + kSleepFrom && lie_down(self)) return then;
     }
     look(self, now);
     relax();

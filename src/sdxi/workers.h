@@ -70,7 +70,9 @@ class Workers {
   void lend(Context& context);
   /// A doorbell of a lent context.
   void ring(Context& context) {
-    if (context.attention.exchange(Attention::kRung) == Attention::kNobody) push(context);
+    const auto before = context.attention.exchange(Attention::kRung);
+    if (before == Attention::kNobody) return push(context);
+    if (before == Attention::kAsleep) rouse();
   }
   /// Takes a lent context back, wherever it is. @pre the gate is closed
   void withdraw(Context& context);
@@ -88,6 +90,7 @@ class Workers {
     Context* current = nullptr;  ///< goes on with its next turn, without queueing
     std::vector<Watch> watched;
     util::Time helps_until = util::Time::min();  ///< looks for copies of others so long
+    std::uint64_t rouses = 0;                    ///< as of when it was ready to sleep
     std::thread thread;
   };
 
@@ -103,7 +106,10 @@ class Workers {
   static util::Time next_look(const Worker& self);
   static void refresh(Worker& self);
   static bool put_down(Context& context, const std::uint64_t* write_index);
+  bool lie_down(Worker& self);
+  static void get_up(Worker& self);
   void sleep(Worker& self, util::Time until);
+  void rouse();
   void push(Context& context);
 
   Gate gate_;
@@ -118,7 +124,8 @@ class Workers {
   ContextQueue queue_;                  ///< under mutex_
   std::atomic<unsigned> sleepers_ = 0;  ///< changed under mutex_
   bool help_wanted_ = false;            ///< one of them is to take a part in a copy; under mutex_
-  std::atomic<bool> queued_ = false;    ///< whether queue_ has any; changed under mutex_
+  std::atomic<std::uint64_t> rouses_ = 0;  ///< doorbells for who sleeps; changed under mutex_
+  std::atomic<bool> queued_ = false;       ///< whether queue_ has any; changed under mutex_
   std::condition_variable wakeup_;
 };
 

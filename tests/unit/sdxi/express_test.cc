@@ -233,6 +233,22 @@ TEST_F(ExpressTest, ARunEndsBetweenSmallCopiesWhenItsWorkIsDone) {
   expect_done();
 }
 
+// SDXI 5.3 step 5: a producer who is slower than we are is not taken for one who has stopped.
+TEST_F(ExpressTest, ThePauseOfAMissingValidBitIsShortAgainAfterEachDescriptor) {
+  auto late = nop();
+  header(late).set(spec::dsc_header::vl, 0);
+  auto index = m_.push(c_, late);
+  run();
+  for (int i = 0; i < 20; ++i) {
+    m_.at<spec::dsc_header>(m_.slot(c_, index)).set(spec::dsc_header::vl, 1);
+    index = m_.push(c_, late);
+    m_.advance(m_.device->options().valid_poll_min);
+    const auto next = m_.step();
+    ASSERT_EQ(m_.read_index(c_), index);
+    ASSERT_LE(next - m_.now(), m_.device->options().valid_poll_min) << i;
+  }
+}
+
 // SDXI 5.2: a producer whose ring is larger than a turn sees room before its end.
 TEST_F(ExpressTest, ReadIndexIsWrittenBeforeTheRingIsEmpty) {
   const auto at = c_.sts + spec::cxt_sts::read_index.kOffset;

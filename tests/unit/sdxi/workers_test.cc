@@ -309,6 +309,28 @@ TEST_P(WorkersTest, AMissingValidBitHoldsUpItsOwnContextOnly) {
   EXPECT_TRUE(until([&] { return done(block); }));
 }
 
+// SDXI 5.3 step 3: however long the pause would be, and though the worker sleeps.
+TEST_P(WorkersTest, ADoorbellEndsThePauseOfAMissingValidBit) {
+  m_.reset();
+  DeviceOptions options{.workers = GetParam()};
+  options.valid_poll_min = options.valid_poll_max = 30s;
+  m_.emplace(group_, options);
+  m_->activate();
+  const auto& c = m_->start_context(1);
+  ASSERT_TRUE(execute(c, nop()));
+  for (int round = 0; round < 10; ++round) {
+    auto late = nop();
+    header(late).set(spec::dsc_header::vl, 0);
+    const auto block = m_->attach_completion(late);
+    const auto index = submit(c, late);
+    std::this_thread::sleep_for(round % 2 == 0 ? 0ms : 5ms);
+    header(late).set(spec::dsc_header::vl, 1);
+    store(m_->slot(c, index), util::load_le64(late.data()));
+    m_->doorbell(1, index + 1);
+    ASSERT_TRUE(until([&] { return done(block); })) << "as if no doorbell had come";
+  }
+}
+
 /// Memory of a peer that lets us wait.
 class SilentPeer final : public pcie::RemoteMemory {
  public:
