@@ -18,6 +18,7 @@
 #include "connectx/port/port_registers.h"
 #include "connectx/port/vport.h"
 #include "connectx/qp/rdma.h"
+#include "connectx/queue/user_memory.h"
 #include "wire/train.h"
 
 namespace softhca::connectx {
@@ -97,9 +98,11 @@ void Device::make_objects() {
   auto& made = *objects_;
   const auto& limits = capabilities().limits();
   made.resources = std::make_unique<Resources>(limits);
+  made.user_memories = std::make_unique<UserMemories>(made.resources->translations(), limits);
   made.event_queues = std::make_unique<EventQueues>(msix(), limits, health_, notes_);
   made.completion_queues = std::make_unique<CompletionQueues>(*made.event_queues, limits);
-  made.memory_keys = std::make_unique<MemoryKeys>(dma(), *made.resources, limits);
+  made.memory_keys =
+      std::make_unique<MemoryKeys>(dma(), *made.resources, *made.user_memories, limits);
   made.network_port = std::make_unique<NetworkPort>(port_);
   made.vport =
       std::make_unique<Vport>(options_.mac, options_.node_guid, *made.network_port, limits);
@@ -126,7 +129,9 @@ void Device::make_objects() {
 
 const Limits& Device::limits() const { return capabilities_->limits(); }
 
-QueueMapper Device::queue_mapper() { return {dma(), resources().translations()}; }
+QueueMapper Device::queue_mapper() {
+  return {dma(), resources().translations(), user_memories(), work()};
+}
 
 WorkQueueMaker Device::work_queue_maker() { return {queue_mapper(), resources(), limits()}; }
 

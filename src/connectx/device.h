@@ -57,6 +57,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// What the commands hold drivers to.
   const Limits& limits() const;
   Resources& resources() { return *objects_->resources; }
+  UserMemories& user_memories() { return *objects_->user_memories; }
   /// Makes queues in the memory of the host.
   QueueMapper queue_mapper();
   WorkQueueMaker work_queue_maker();

@@ -9,6 +9,7 @@
 #include "connectx/port/port_registers.h"
 #include "connectx/port/vport.h"
 #include "connectx/qp/rdma.h"
+#include "connectx/queue/user_memory.h"
 
 namespace softhca::connectx {
 
@@ -18,7 +19,7 @@ Objects::~Objects() = default;
 bool Objects::dismantle(util::WorkBudget& work) {
   // Queues use CQs, keys and counters, CQs use EQs, and all of them the numbers in `resources`.
   return ethernet->dismantle(work) && rdma->dismantle(work) && memory_keys->dismantle(work) &&
-         completion_queues->dismantle(work);
+         completion_queues->dismantle(work) && user_memories->dismantle(work);
 }
 
 }  // namespace softhca::connectx

@@ -17,6 +17,7 @@ class NetworkPort;
 class PortRegisters;
 class Rdma;
 class Resources;
+class UserMemories;
 class Vport;
 
 /// In the order of their uses: those that use others go first, which are the last here.
@@ -31,6 +32,7 @@ struct Objects {
   bool dismantle(util::WorkBudget& work);
 
   std::unique_ptr<Resources> resources;
+  std::unique_ptr<UserMemories> user_memories;
   std::unique_ptr<EventQueues> event_queues;
   std::unique_ptr<CompletionQueues> completion_queues;
   std::unique_ptr<MemoryKeys> memory_keys;

@@ -27,6 +27,10 @@ using Tisn = util::Strong<struct TisnTag, std::uint32_t>;
 using Rqtn = util::Strong<struct RqtnTag, std::uint32_t>;
 /// A queue of receive WQEs that QPs share: RMPN or XRC SRQN, numbers of one space, 24 bits.
 using Srqn = util::Strong<struct SrqnTag, std::uint32_t>;
+/// A user context (DevX), 16 bits: who asks for a command, and who made an object.
+using Uid = util::Strong<struct UidTag, std::uint16_t>;
+/// Memory of a user context (UMEM), 24 bits.
+using UmemId = util::Strong<struct UmemIdTag, std::uint32_t>;
 /// A doorbell page: its place in BAR0 in units of 4 KiB (PRM 7.2).
 using UarPage = util::Strong<struct UarPageTag, std::uint32_t>;
 using TransportDomain = util::Strong<struct TransportDomainTag, std::uint32_t>;

@@ -5,7 +5,8 @@
 namespace softhca::connectx {
 
 Resources::Resources(const Limits& limits)
-    : pds_(1, Limits::count(limits.log_max_pd)),
+    : user_contexts_(limits),
+      pds_(1, Limits::count(limits.log_max_pd)),
       uars_(kFirstUar, kUarCount),
       transport_domains_(1, Limits::count(limits.log_max_transport_domain)),
       xrcds_(1, Limits::count(limits.log_max_xrcd)),

@@ -8,6 +8,7 @@
 
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
+#include "connectx/base/user_contexts.h"
 #include "hca/number_pool.h"
 #include "rdma/counters.h"
 #include "util/budget.h"
@@ -39,6 +40,8 @@ class Resources {
   hca::NumberPool<TransportDomain>& transport_domains() { return transport_domains_; }
   hca::NumberPool<Xrcd>& xrcds() { return xrcds_; }
 
+  UserContexts& user_contexts() { return user_contexts_; }
+
   util::Budget& translations() { return translations_; }
 
   /// QPNs, SQNs and RQNs are numbers of one space.
@@ -64,6 +67,7 @@ class Resources {
   static std::uint32_t queue_numbers(const Limits& limits);
 
   util::Budget translations_{kMaxTranslations};
+  UserContexts user_contexts_;
   hca::NumberPool<Pd> pds_;
   hca::NumberPool<UarPage> uars_;
   hca::NumberPool<TransportDomain> transport_domains_;

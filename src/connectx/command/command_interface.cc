@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "connectx/command/uid_rules.h"
 #include "connectx/device.h"
 #include "connectx/event/event_queue.h"
 #include "util/endian.h"
@@ -205,7 +206,10 @@ CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& 
   if (command.out.size() < spec->min_output) {
     return refuse(Status::BAD_OUTPUT_LEN, "PRM 12.2", "output shorter than the command's");
   }
-  return spec->handler(device_, command);
+  if (auto checked = check_uid(device_, command); !checked) return checked;
+  auto result = spec->handler(device_, command);
+  if (result && !command.unfinished) note_owner(device_, command);
+  return result;
 }
 
 void CommandInterface::complete(CommandUnderWay& current, DeliveryStatus status) {

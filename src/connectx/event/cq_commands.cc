@@ -45,9 +45,9 @@ CommandResult check(Device& device, util::View<Context> context) {
   if (context.get(Context::cq_period_mode) != 0) {
     return refuse(Status::BAD_PARAM, kTable, "cq_period_mode without its capability");
   }
-  if (context.get(Context::dbr_umem_valid) != 0 || context.get(Context::apu_cq) != 0) {
+  if (context.get(Context::apu_cq) != 0) {
     return refuse(Status::BAD_PARAM, "mlx5 driver interface: CQ context",
-                  "UMEM objects and APU CQs are not implemented");
+                  "apu_cq is not a capability");
   }
   return {};
 }
@@ -72,7 +72,7 @@ void write_context(const CompletionQueue& cq, util::MutableView<Context> context
   context.set(Context::last_solicit_index, cq.last_solicited());
   context.set(Context::consumer_counter, cq.ring().consumer());
   context.set(Context::producer_counter, cq.ring().producer());
-  context.set(Context::dbr_addr, attributes.queue.record.address());
+  context.set(Context::dbr_addr, attributes.queue.dbr_addr);
 }
 
 }  // namespace
@@ -83,9 +83,6 @@ CommandResult create_cq(Device& device, const Command& command) {
   const auto in = command.input<Create>();
   const auto context = in.get(Create::cq_context_entry);
   if (auto result = check(device, context); !result) return result;
-  if (in.get(Create::cq_umem_valid) != 0) {
-    return refuse(Status::BAD_PARAM, kSection, "UMEM objects are not implemented");
-  }
   CompletionQueue::Attributes attributes;
   attributes.log_size = context.get(Context::log_cq_size);
   attributes.stride =
@@ -98,13 +95,15 @@ CommandResult create_cq(Device& device, const Command& command) {
   attributes.max_count = static_cast<std::uint16_t>(context.get(Context::cq_max_count));
   attributes.log_page_size = context.get(Context::log_page_size);
   attributes.page_offset = context.get(Context::page_offset);
-  auto queue =
-      device.queue_mapper().map({.log_page_size = attributes.log_page_size,
-                                 .page_offset = attributes.page_offset,
-                                 .size = std::uint64_t{attributes.stride} << attributes.log_size,
-                                 .pas = command.in_tail(Create::pas_offset),
-                                 .dbr_addr = context.get(Context::dbr_addr)},
-                                kSection);
+  QueuePlace place{.log_page_size = attributes.log_page_size,
+                   .page_offset = attributes.page_offset,
+                   .size = std::uint64_t{attributes.stride} << attributes.log_size,
+                   .pas = command.in_tail(Create::pas_offset),
+                   .dbr_addr = context.get(Context::dbr_addr)};
+  place.set_umem(in.get(Create::cq_umem_valid) != 0, in.get(Create::cq_umem_id),
+                 in.get(Create::cq_umem_offset));
+  place.set_dbr_umem(context.get(Context::dbr_umem_valid) != 0, context.get(Context::dbr_umem_id));
+  auto queue = device.queue_mapper().map(place, kSection);
   if (!queue) return tl::unexpected(queue.error());
   attributes.queue = *std::move(queue);
   attributes.uar_use = device.resources().uars().use(attributes.uar_page);
@@ -132,7 +131,8 @@ CommandResult query_cq(Device& device, const Command& command) {
   const auto* cq = device.completion_queues().find(Cqn(command.input<In>().get(In::cqn)));
   if (cq == nullptr) return unknown_cq("PRM 12.7.3");
   write_context(*cq, command.output<Out>().sub(Out::cq_context_entry));
-  write_page_list(command.out.subspan(Out::pas_offset), cq->ring().memory().pages());
+  write_page_list(command.out.subspan(Out::pas_offset),
+                  cq->attributes().queue.told(cq->ring().memory().pages()));
   return {};
 }
 

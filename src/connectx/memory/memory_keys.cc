@@ -1,6 +1,7 @@
 #include "connectx/memory/memory_keys.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <utility>
 
@@ -19,6 +20,7 @@ using AccessMode = spec::connectx::mkey_access_mode;
 using Attributes = rdma::MemoryKey::Attributes;
 
 constexpr std::string_view kCreate = "PRM 12.5.1";
+constexpr std::string_view kUmem = "mlx5 driver interface: UMEM";
 constexpr std::size_t kOctword = 16;
 constexpr std::uint32_t kAnyQpn = 0xFFFFFF;
 constexpr unsigned kLogMaxPage = 48;
@@ -85,8 +87,10 @@ bool is_indirect(AccessMode mode) { return mode == AccessMode::KLM || mode == Ac
 
 }  // namespace
 
-MemoryKeys::MemoryKeys(pcie::DmaSpace& dma, Resources& resources, const Limits& limits)
+MemoryKeys::MemoryKeys(pcie::DmaSpace& dma, Resources& resources, UserMemories& user_memories,
+                       const Limits& limits)
     : resources_(resources),
+      user_memories_(user_memories),
       limits_(limits),
       table_(dma, kShape, rdma::MKey(kReservedLkey)),
       records_(kFirstIndex, Limits::count(limits.log_max_mkey)) {}
@@ -127,7 +131,9 @@ tl::expected<MKeyIndex, Refusal> MemoryKeys::create(const Command& command) {
       command.unfinished = true;
       return MKeyIndex();
     }
-    if (is_indirect(mode)) {
+    if (partial_.umem != nullptr) {
+      read_umem(command);
+    } else if (is_indirect(mode)) {
       read_pieces(command, mode == AccessMode::KSM);
     } else {
       read_pages(command, command.input<Create>().get(Create::pg_access) != 0);
@@ -147,9 +153,6 @@ CommandResult MemoryKeys::begin(const Command& command) {
   const auto context = in.get(Create::mkey_context);
   if (auto result = check(context); !result) return result;
   const bool page_access = in.get(Create::pg_access) != 0;
-  if (in.get(Create::mkey_umem_valid) != 0) {
-    return refuse(Status::BAD_PARAM, kCreate, "UMEM objects are not implemented");
-  }
   const auto mode = access_mode(context);
   if (page_access && mode != AccessMode::MTT) {
     return refuse(Status::BAD_PARAM, kCreate, "pg_access with an access_mode other than MTT");
@@ -166,10 +169,17 @@ CommandResult MemoryKeys::begin(const Command& command) {
   attributes.pages_differ = page_access;
   const bool free = attributes.free;
   partial_ = {};
+  const bool in_umem = in.get(Create::mkey_umem_valid) != 0;
+  if (in_umem) {
+    if (mode != AccessMode::MTT || free) {
+      return refuse(Status::BAD_PARAM, kUmem, "a key in a UMEM is in use and has access_mode MTT");
+    }
+    if (auto result = check_umem(command, attributes); !result) return result;
+  }
   partial_.key = std::make_unique<rdma::MemoryKey>(std::move(attributes));
   CommandResult result;
-  if (free) {
-    // Nothing to translate until a UMR takes it into use.
+  if (free || in_umem) {
+    // Nothing to translate until a UMR takes it into use; or what is to be translated is known.
   } else if (mode == AccessMode::PA) {
     // Bus address = virtual address.
   } else if (mode == AccessMode::MTT) {
@@ -210,6 +220,31 @@ CommandResult MemoryKeys::check_pages(const Command& command, std::uint64_t octw
   return {};
 }
 
+/// The key's bytes are those of the UMEM from mkey_umem_offset on, in pages as large as both allow.
+CommandResult MemoryKeys::check_umem(const Command& command, Attributes& attributes) {
+  const auto in = command.input<Create>();
+  auto* umem = user_memories_.find(UmemId(in.get(Create::mkey_umem_id)));
+  if (umem == nullptr) return refuse(Status::BAD_RESOURCE, kUmem, "unknown UMEM of a key");
+  const auto offset = in.get(Create::mkey_umem_offset);
+  if (attributes.whole_space || !umem->contains(offset, attributes.length)) {
+    return refuse(Status::BAD_PARAM, kUmem, "the key passes the end of its UMEM");
+  }
+  const auto position = umem->page_offset() + offset;
+  const auto skew = static_cast<unsigned>(std::countr_zero(attributes.start - position));
+  attributes.log_page_size = std::min(umem->log_page_size(), skew);
+  if (attributes.log_page_size < limits_.log_pg_sz) {
+    return refuse(Status::BAD_PARAM, kUmem,
+                  "start_addr has not the place in its page that the UMEM's byte has");
+  }
+  const auto page_size = std::uint64_t{1} << attributes.log_page_size;
+  const auto in_page = position & (page_size - 1);
+  partial_.umem = umem;
+  partial_.umem_position = position - in_page;
+  partial_.entries = (in_page + attributes.length + page_size - 1) >> attributes.log_page_size;
+  attributes.pages_differ = true;
+  return {};
+}
+
 CommandResult MemoryKeys::check_pieces(const Command& command, std::uint64_t octwords) {
   static_assert(Klm::kSize == kOctword && Ksm::kSize == kOctword);
   const auto& attributes = partial_.key->attributes();
@@ -232,6 +267,23 @@ void MemoryKeys::read_pages(const Command& command, bool page_access) {
     const auto entry = list.subspan(i * Mtt::kSize, Mtt::kSize);
     partial_.key->append_page(util::load_be64(entry.data()) & ~kPageMask,
                               page_access ? page_rights(util::View<Mtt>(entry)) : 0xFF);
+  }
+  partial_.read += count;
+  command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
+}
+
+/// Some pages of the UMEM.
+void MemoryKeys::read_umem(const Command& command) {
+  const auto& umem = *partial_.umem;
+  const auto log_page_size = partial_.key->attributes().log_page_size;
+  const auto count = std::min(kReadAtOnce, partial_.entries - partial_.read);
+  for (std::uint64_t i = partial_.read; i != partial_.read + count; ++i) {
+    const auto position = partial_.umem_position + (i << log_page_size);
+    const auto in_page = position & ((std::uint64_t{1} << umem.log_page_size()) - 1);
+    std::array<std::byte, Mtt::kSize> entry;
+    util::store_be64(entry.data(), umem.entry(position >> umem.log_page_size()));
+    partial_.key->append_page(UserMemory::page_address(util::load_be64(entry.data())) + in_page,
+                              page_rights(util::View<Mtt>(entry)));
   }
   partial_.read += count;
   command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
@@ -273,6 +325,7 @@ MKeyIndex MemoryKeys::finish(const Command& command) {
   record->page_access = in.get(Create::pg_access) != 0;
   record->translations = std::move(partial_.translations);
   record->pd_use = use_pd(context);
+  if (partial_.umem != nullptr) record->umem_use = partial_.umem->use();
   return record->index;
 }
 

@@ -13,6 +13,7 @@
 #include "connectx/base/numbers.h"
 #include "connectx/base/resources.h"
 #include "connectx/command/command.h"
+#include "connectx/queue/user_memory.h"
 #include "hca/object_table.h"
 #include "hca/use.h"
 #include "pcie/dma_space.h"
@@ -34,7 +35,8 @@ class MemoryKeys {
   /// Indexes below are left to the special keys above.
   static constexpr std::uint32_t kFirstIndex = 0x10;
 
-  MemoryKeys(pcie::DmaSpace& dma, Resources& resources, const Limits& limits);
+  MemoryKeys(pcie::DmaSpace& dma, Resources& resources, UserMemories& user_memories,
+             const Limits& limits);
 
   rdma::KeyTable& table() { return table_; }
 
@@ -55,6 +57,7 @@ class MemoryKeys {
 
  private:
   using Context = util::View<spec::connectx::mkey_context>;
+  using Attributes = rdma::MemoryKey::Attributes;
 
   /// What CREATE_MKEY made besides the key.
   struct Record {
@@ -65,27 +68,34 @@ class MemoryKeys {
     bool page_access = false;
     util::Budget::Reservation translations{};
     hca::Use pd_use{};
+    hca::Use umem_use{};
   };
 
   /// The key that the present command makes or destroys.
   struct Partial {
     std::unique_ptr<rdma::MemoryKey> key;
     util::Budget::Reservation translations;
-    std::uint64_t entries = 0;  ///< of the list that are to be read
-    std::uint64_t read = 0;     ///< of these
-    std::uint64_t covered = 0;  ///< bytes, by the pieces of an indirect key
+    std::uint64_t entries = 0;   ///< of the list that are to be read
+    std::uint64_t read = 0;      ///< of these
+    std::uint64_t covered = 0;   ///< bytes, by the pieces of an indirect key
+    UserMemory* umem = nullptr;  ///< that the key lies in; null: the command has a list
+    /// Of the key's first page, from the start of the first page of the UMEM.
+    std::uint64_t umem_position = 0;
   };
 
   CommandResult check(Context context) const;
   hca::Use use_pd(Context context);
   CommandResult begin(const Command& command);
   CommandResult check_pages(const Command& command, std::uint64_t octwords);
+  CommandResult check_umem(const Command& command, Attributes& attributes);
+  void read_umem(const Command& command);
   CommandResult check_pieces(const Command& command, std::uint64_t octwords);
   void read_pages(const Command& command, bool page_access);
   void read_pieces(const Command& command, bool fixed_size);
   MKeyIndex finish(const Command& command);
 
   Resources& resources_;
+  UserMemories& user_memories_;
   const Limits& limits_;
   rdma::KeyTable table_;
   hca::ObjectTable<Record, MKeyIndex> records_;

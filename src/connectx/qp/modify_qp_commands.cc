@@ -57,6 +57,9 @@ CommandResult modify(Device& device, const Command& command) {
   util::Struct<qpc> merged;
   std::ranges::copy(qp->context().bytes(), merged.bytes().begin());
   merge_qp_context(merged, context, taken);
+  // A process that changes its QP by itself has no bus addresses; the kernel gives it the one that
+  // the QP has.
+  if (command.uid != 0) merged.set(qpc::dbr_addr, qp->context().get(qpc::dbr_addr));
   auto uses = device.rdma().use_references(merged);
   if (!uses) return tl::unexpected(uses.error());
   if (const auto done = device.rdma().modify_qp(*qp, transition.to, merged, std::move(*uses));

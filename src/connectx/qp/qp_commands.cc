@@ -28,9 +28,6 @@ constexpr std::string_view kSection = "mlx5 driver interface 7.2";
 
 CommandResult check_create(Device& device, util::View<create_qp_in> in) {
   const auto context = in.get(create_qp_in::qpc);
-  if (in.get(create_qp_in::wq_umem_valid) != 0 || context.get(qpc::dbr_umem_valid) != 0) {
-    return refuse(Status::BAD_PARAM, kSection, "user memory objects are not offered");
-  }
   if (!QueuePair::transport_type(context)) {
     return refuse(Status::BAD_PARAM, kSection, "the service type is not offered");
   }
@@ -106,8 +103,10 @@ CommandResult create_qp(Device& device, const Command& command) {
   if (auto checked = check_create(device, in); !checked) return checked;
   auto uses = device.rdma().use_references(context);
   if (!uses) return tl::unexpected(uses.error());
-  auto queue = device.queue_mapper().map(
-      QueuePair::place(context, command.in_tail(create_qp_in::kSize)), kSection);
+  auto place = QueuePair::place(context, command.in_tail(create_qp_in::kSize));
+  place.set_umem(in.get(create_qp_in::wq_umem_valid) != 0, in.get(create_qp_in::wq_umem_id),
+                 in.get(create_qp_in::wq_umem_offset));
+  auto queue = device.queue_mapper().map(place, kSection);
   if (!queue) return tl::unexpected(queue.error());
   using spec::connectx::hca_cap;
   const bool atomics = device.capabilities().general().get(hca_cap::atomic) != 0;

@@ -101,8 +101,8 @@ void copy_unless_zero(View to, Source from, Fields... fields) {
 }
 
 void take_queues(To to, From from) {
-  copy(to, from, qpc::pd, qpc::rlky, qpc::log_ack_req_freq);
-  copy_unless_zero(to, from, qpc::cqn_snd, qpc::cqn_rcv, qpc::dbr_addr, qpc::deth_sqpn);
+  copy(to, from, qpc::rlky, qpc::log_ack_req_freq);
+  copy_unless_zero(to, from, qpc::pd, qpc::cqn_snd, qpc::cqn_rcv, qpc::dbr_addr, qpc::deth_sqpn);
 }
 
 /// All of the path but what has a bit of its own.

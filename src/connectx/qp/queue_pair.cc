@@ -80,11 +80,13 @@ hca::WorkRing QueuePair::make_send_ring(util::View<Qpc> context) {
 QueuePlace QueuePair::place(util::View<Qpc> context, std::span<const std::byte> pas) {
   std::uint64_t size = receive_queue_size(context);
   if (context.get(Qpc::no_sq) == 0) size += kWqeBasicBlock << context.get(Qpc::log_sq_size);
-  return {.log_page_size = context.get(Qpc::log_page_size),
-          .page_offset = context.get(Qpc::page_offset),
-          .size = size,
-          .pas = pas,
-          .dbr_addr = context.get(Qpc::dbr_addr)};
+  QueuePlace place{.log_page_size = context.get(Qpc::log_page_size),
+                   .page_offset = context.get(Qpc::page_offset),
+                   .size = size,
+                   .pas = pas,
+                   .dbr_addr = context.get(Qpc::dbr_addr)};
+  place.set_dbr_umem(context.get(Qpc::dbr_umem_valid) != 0, context.get(Qpc::dbr_umem_id));
+  return place;
 }
 
 QueuePair::QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue, Rdma& rdma)
@@ -105,7 +107,11 @@ void QueuePair::bind(rdma::QueuePair& rdma_qp, bool atomics) {
 void QueuePair::set_context(util::View<Qpc> context, const QueueMapper& mapper) {
   std::ranges::copy(context.bytes(), context_.bytes().begin());
   const auto address = context.get(Qpc::dbr_addr);
-  if (address != queue_.record.address()) queue_.record = mapper.record(address);
+  if (address != queue_.dbr_addr) {
+    queue_.dbr_addr = address;
+    queue_.record = mapper.record(address);
+    queue_.record_use = {};
+  }
   refresh();
 }
 

@@ -60,7 +60,7 @@ class QueuePair final : private rdma::WorkQueues {
   bool has_receive_queue() const { return !is_xrc() && rq_type(context()) == RqType::NON_ZERO_RQ; }
   /// Always the same one.
   bool uses_srq() const { return !is_xrc() && rq_type(context()) == RqType::SRQ; }
-  std::span<const pcie::Iova> pages() const { return queue_.memory.pages(); }
+  std::span<const pcie::Iova> pages() const { return queue_.told(queue_.memory.pages()); }
 
   UarPage uar_page() const { return UarPage(context().get(Qpc::uar_page)); }
   Cqn send_cqn() const { return send_cqn_; }

@@ -7,6 +7,7 @@
 #include "connectx/device.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/qp/shared_receive_queue.h"
+#include "connectx/queue/work_queue.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/raw_queues.h"
 
@@ -34,9 +35,6 @@ constexpr std::uint32_t kReady = static_cast<std::uint32_t>(rmp_state::RDY);
 CommandResult check_wq(Device& device, util::View<wq> queue) {
   if (static_cast<wq_type>(queue.get(wq::wq_type)) != wq_type::LINKED_LIST) {
     return refuse(Status::BAD_PARAM, kSection, "an RMP is a linked list");
-  }
-  if (queue.get(wq::wq_umem_valid) != 0 || queue.get(wq::dbr_umem_valid) != 0) {
-    return refuse(Status::BAD_PARAM, kSection, "user memory objects are not offered");
   }
   if (queue.get(wq::log_wq_sz) > device.limits().log_max_srq_sz) {
     return refuse(Status::EXCEED_LIM, kSection, "log_wq_sz is above log_max_srq_sz");
@@ -77,13 +75,8 @@ CommandResult create_rmp(Device& device, const Command& command) {
   attributes.log_stride = queue.get(wq::log_wq_stride);
   attributes.wq_signature = queue.get(wq::wq_signature) != 0;
   attributes.pd = Pd(queue.get(wq::pd));
-  auto mapped = device.queue_mapper().map(
-      {.log_page_size = queue.get(wq::log_wq_pg_sz),
-       .page_offset = queue.get(wq::page_offset),
-       .size = std::uint64_t{1} << (attributes.log_size + attributes.log_stride),
-       .pas = command.in_tail(create_rmp_in::kSize),
-       .dbr_addr = queue.get(wq::dbr_addr)},
-      kSection);
+  auto mapped =
+      device.queue_mapper().map(place_of(queue, command.in_tail(create_rmp_in::kSize)), kSection);
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
   attributes.pd_use = device.resources().pds().use(attributes.pd);
@@ -136,7 +129,8 @@ CommandResult query_rmp(Device& device, const Command& command) {
   const auto queue = out.sub(rmp_context::wq);
   queue.set(wq::lwm, srq->limit());
   queue.set(wq::hw_counter, srq->chain().consumed());
-  write_page_list(command.out.subspan(query_rmp_out::kSize), attributes.queue.memory.pages());
+  write_page_list(command.out.subspan(query_rmp_out::kSize),
+                  attributes.queue.told(attributes.queue.memory.pages()));
   return {};
 }
 

@@ -32,10 +32,6 @@ constexpr std::string_view kSection = "mlx5 driver interface 7.6";
 
 CommandResult check_context(Device& device, util::View<create_xrc_srq_in> in) {
   const auto context = in.get(create_xrc_srq_in::xrc_srq_context_entry);
-  if (in.get(create_xrc_srq_in::xrc_srq_umem_valid) != 0 ||
-      context.get(xrc_srq_context::dbr_umem_valid) != 0) {
-    return refuse(Status::BAD_PARAM, kSection, "user memory objects are not offered");
-  }
   if (!device.resources().xrcds().contains(Xrcd(context.get(xrc_srq_context::xrcd)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown XRC domain");
   }
@@ -54,6 +50,22 @@ Srq* find_xrc_srq(Device& device, Srqn number) {
 }
 
 CommandResult unknown_srq() { return refuse(Status::BAD_RESOURCE, kSection, "unknown XRC SRQ"); }
+
+QueuePlace place_of(util::View<create_xrc_srq_in> in, const Srq::Attributes& attributes,
+                    std::span<const std::byte> pas) {
+  const auto context = in.get(create_xrc_srq_in::xrc_srq_context_entry);
+  QueuePlace place{.log_page_size = context.get(xrc_srq_context::log_page_size),
+                   .page_offset = context.get(xrc_srq_context::page_offset),
+                   .size = std::uint64_t{1} << (attributes.log_size + attributes.log_stride),
+                   .pas = pas,
+                   .dbr_addr = context.get(xrc_srq_context::dbr_addr)};
+  place.set_umem(in.get(create_xrc_srq_in::xrc_srq_umem_valid) != 0,
+                 in.get(create_xrc_srq_in::xrc_srq_umem_id),
+                 in.get(create_xrc_srq_in::xrc_srq_umem_offset));
+  place.set_dbr_umem(context.get(xrc_srq_context::dbr_umem_valid) != 0,
+                     context.get(xrc_srq_context::dbr_umem_id));
+  return place;
+}
 
 CommandResult no_srq() {
   return refuse(Status::BAD_OP, kSection, "SRQ objects of ISSI 0 are not offered: use RMP");
@@ -87,12 +99,7 @@ CommandResult create_xrc_srq(Device& device, const Command& command) {
     return refuse(Status::EXCEED_LIM, kSection, "log_xrc_srq_size is above log_max_srq_sz");
   }
   auto mapped = device.queue_mapper().map(
-      {.log_page_size = context.get(xrc_srq_context::log_page_size),
-       .page_offset = context.get(xrc_srq_context::page_offset),
-       .size = std::uint64_t{1} << (attributes.log_size + attributes.log_stride),
-       .pas = command.in_tail(create_xrc_srq_in::kSize),
-       .dbr_addr = context.get(xrc_srq_context::dbr_addr)},
-      kSection);
+      place_of(in, attributes, command.in_tail(create_xrc_srq_in::kSize)), kSection);
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
   attributes.pd_use = device.resources().pds().use(attributes.pd);
@@ -127,7 +134,8 @@ CommandResult query_xrc_srq(Device& device, const Command& command) {
   const auto state = srq->failed() ? srq_state::ERROR_STATE : srq_state::GOOD;
   out.set(xrc_srq_context::state, static_cast<std::uint32_t>(state));
   out.set(xrc_srq_context::lwm, srq->limit());
-  write_page_list(command.out.subspan(query_xrc_srq_out::kSize), attributes.queue.memory.pages());
+  write_page_list(command.out.subspan(query_xrc_srq_out::kSize),
+                  attributes.queue.told(attributes.queue.memory.pages()));
   return {};
 }
 

@@ -19,6 +19,17 @@ constexpr unsigned kSendCounter = 1;
 
 }  // namespace
 
+QueuePlace place_of(util::View<L> wq, std::span<const std::byte> pas) {
+  QueuePlace place{.log_page_size = wq.get(L::log_wq_pg_sz),
+                   .page_offset = wq.get(L::page_offset),
+                   .size = std::uint64_t{1} << (wq.get(L::log_wq_sz) + wq.get(L::log_wq_stride)),
+                   .pas = pas,
+                   .dbr_addr = wq.get(L::dbr_addr)};
+  place.set_umem(wq.get(L::wq_umem_valid) != 0, wq.get(L::wq_umem_id), wq.get(L::wq_umem_offset));
+  place.set_dbr_umem(wq.get(L::dbr_umem_valid) != 0, wq.get(L::dbr_umem_id));
+  return place;
+}
+
 tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<L> wq,
                                                       std::span<const std::byte> pas,
                                                       unsigned record_dword) {
@@ -27,9 +38,6 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<L> wq,
   }
   if (wq.get(L::wq_signature) != 0) {
     return refuse(Status::BAD_PARAM, kTable, "WQE signatures are not a capability");
-  }
-  if (wq.get(L::wq_umem_valid) != 0 || wq.get(L::dbr_umem_valid) != 0) {
-    return refuse(Status::BAD_PARAM, kTable, "umem is not a capability");
   }
   // Linux creates the RQ that drops everything with PD 0, which nobody has: no key of it will
   // ever be found, and no WQE is ever posted to it.
@@ -41,12 +49,7 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<L> wq,
   }
   const unsigned log_stride = wq.get(L::log_wq_stride);
   const unsigned log_size = wq.get(L::log_wq_sz);
-  auto queue = mapper_.map({.log_page_size = wq.get(L::log_wq_pg_sz),
-                            .page_offset = wq.get(L::page_offset),
-                            .size = std::uint64_t{1} << (log_size + log_stride),
-                            .pas = pas,
-                            .dbr_addr = wq.get(L::dbr_addr)},
-                           kTable);
+  auto queue = mapper_.map(place_of(wq, pas), kTable);
   if (!queue) return tl::unexpected(queue.error());
   const Pd pd(wq.get(L::pd));
   return WorkQueue{.pd = pd,

@@ -34,6 +34,9 @@ struct WorkQueue {
   }
 };
 
+/// Where a wq lies. `pas` are the bytes behind it.
+QueuePlace place_of(util::View<spec::connectx::wq> wq, std::span<const std::byte> pas);
+
 /// Checks wqs and maps their rings. `pas` are the bytes behind the context.
 class WorkQueueMaker {
  public:

@@ -1,5 +1,6 @@
 // CREATE_FLOW_TABLE, MODIFY_FLOW_TABLE, DESTROY_FLOW_TABLE, SET_FLOW_TABLE_ROOT, QUERY_FLOW_TABLE
 // (PRM 12.14.1 to 12.14.5).
+#include "connectx/base/user_contexts.h"
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/ethernet/ethernet.h"
@@ -75,6 +76,10 @@ CommandResult create_flow_table(Device& device, const Command& command) {
                   "reformat, decap, software ownership and termination are not capabilities");
   }
   const auto level = context.get(flow_table_context::level);
+  if (Uid(command.uid) != UserContexts::kKernel && level == 0) {
+    return refuse(Status::BAD_PARAM, "PRM 7.11.3.2",
+                  "a table of level 0 is the root: the kernel's alone");
+  }
   const auto miss = read_miss(device, context, level);
   if (!miss) return tl::unexpected(miss.error());
   FlowTable::Attributes attributes;

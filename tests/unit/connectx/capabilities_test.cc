@@ -84,7 +84,6 @@ TEST_F(CapabilitiesTest, GroupsThatAreNotThereAreNotAnnounced) {
   EXPECT_EQ(cap.get(Cap::port_selection_cap), 0u);
   EXPECT_EQ(cap.get(Cap::pcam_reg), 0u);
   EXPECT_EQ(cap.get(Cap::mcam_reg), 0u);
-  EXPECT_EQ(cap.get(Cap::log_max_uctx), 0u);
 }
 
 // What mlx5_eth_supported() and the probe of mlx5e ask for.

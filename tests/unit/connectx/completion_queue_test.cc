@@ -43,7 +43,7 @@ class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
       pas.resize(pas.size() + 8);
       util::store_be64(pas.data() + pas.size() - 8, at + done);
     }
-    return *QueueMapper(dma_, translations_)
+    return *QueueMapper(dma_, translations_, user_memories_, work_)
                 .map({.size = size, .pas = pas, .dbr_addr = record}, "");
   }
   bool complete(bool solicited = false) {
@@ -63,6 +63,8 @@ class CompletionQueueTest : public testing::Test, private pcie::InterruptSink {
   std::vector<std::byte> memory_ = std::vector<std::byte>(0x4000);
   pcie::DmaSpace dma_;
   util::Budget translations_{100};
+  UserMemories user_memories_{translations_, Limits{.log_max_umem = 0}};
+  util::WorkBudget work_{1'000'000};
   pcie::Msix msix_{{.vectors = 1, .bar = 0, .table_offset = 0, .pba_offset = 0x800}};
   Health health_;
   util::Notes notes_{"test"};

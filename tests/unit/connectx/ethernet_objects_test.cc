@@ -88,8 +88,9 @@ TEST_F(EthernetSqCommands, CreateChecksItsWorkQueue) {
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::page_offset, 1); }), Status::BAD_INPUT_LEN)
       << "one page";
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::log_wq_pg_sz, 31); }), Status::OK) << "one giant page";
-  EXPECT_EQ(spoiled([](auto w) { w.set(wq::wq_umem_valid, 1); }), Status::BAD_PARAM);
-  EXPECT_EQ(spoiled([](auto w) { w.set(wq::dbr_umem_valid, 1); }), Status::BAD_PARAM);
+  EXPECT_EQ(spoiled([](auto w) { w.set(wq::wq_umem_valid, 1); }), Status::BAD_RESOURCE)
+      << "no such UMEM";
+  EXPECT_EQ(spoiled([](auto w) { w.set(wq::dbr_umem_valid, 1); }), Status::BAD_RESOURCE);
 }
 
 TEST_F(EthernetSqCommands, LimitsAreThoseOfTheCapabilities) {

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "connectx/base/user_contexts.h"
 #include "connectx/command/refusals.h"
 #include "pcie/bus_master.h"
 #include "spec/connectx/cq.h"
@@ -285,6 +287,8 @@ std::uint32_t FakeHost::create_eq(unsigned log_size, std::uint64_t events, unsig
   const auto bytes = std::size_t{64} << log_size;
   last_buffer = allocate(bytes);
   for (std::size_t i = 0; i < bytes; i += 64) at(last_buffer)[i + 63] = std::byte{1};
+  // As the driver does, so that contexts of processes may use it.
+  const auto before = std::exchange(uid, UserContexts::kShared.value());
   const auto reply = call<s::create_eq_out, s::create_eq_in>(
       Opcode::CREATE_EQ,
       [&](auto in) {
@@ -295,6 +299,7 @@ std::uint32_t FakeHost::create_eq(unsigned log_size, std::uint64_t events, unsig
         util::store_be64(in.sub(s::create_eq_in::event_bitmask).data(), events);
       },
       page_list(last_buffer, bytes));
+  uid = before;
   EXPECT_TRUE(reply) << reply.reason();
   return reply.as<s::create_eq_out>().get(s::create_eq_out::eq_number);
 }

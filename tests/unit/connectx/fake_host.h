@@ -106,6 +106,8 @@ class FakeHost {
   Reply execute(std::span<const std::byte> in, std::size_t out_size);
   template <class Out, class In>
   Reply execute(Input<In>& in, std::size_t tail = 0) {
+    using Header = spec::connectx::command_input_header;
+    util::MutableView<Header>(in.bytes()).set(Header::uid, uid);
     return execute(in.bytes(), Out::kSize + tail);
   }
   /// The same for an input that `fill` fills, and a list behind it.
@@ -141,6 +143,8 @@ class FakeHost {
   /// Runs the device, whenever it runs. Fuzzers put in what looks at its costs.
   std::function<util::Time(pcie::Function&, util::Time)> turn =
       [](pcie::Function& function, util::Time at) { return function.run(at); };
+  /// The user context whose commands execute() and call() send; 0: the kernel's.
+  std::uint16_t uid = 0;
   /// Sees each command that is executed.
   std::function<void(std::span<const std::byte> in, std::size_t out_size)> on_execute;
   util::Time now{std::chrono::hours(1)};

@@ -6,6 +6,7 @@
 #include <bit>
 #include <map>
 
+#include "connectx/user_context_host.h"
 #include "spec/connectx/cq.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/mkey.h"
@@ -338,6 +339,15 @@ Code LimitsHost::attach(std::uint32_t group) {
       .status();
 }
 
+Code LimitsHost::create_umem() {
+  using In = s::create_umem_in;
+  if (uid_ == 0) uid_ = create_uctx(host_);
+  As as(host_, uid_);
+  return run<In, s::create_umem_out>(
+             Opcode::CREATE_UMEM, [](auto in) { in.sub(In::umem).set(s::umem::num_of_mtt, 1); }, 1)
+      .status();
+}
+
 Code LimitsHost::alloc(Opcode opcode) {
   return run<s::alloc_pd_in, s::alloc_pd_out>(opcode, [](auto) {}).status();
 }
@@ -380,6 +390,8 @@ Code LimitsHost::create(std::string_view capability, std::string_view command) {
       {"ALLOC_PD", [&] { return alloc(Opcode::ALLOC_PD); }},
       {"ALLOC_XRCD", [&] { return alloc(Opcode::ALLOC_XRCD); }},
       {"ALLOC_TRANSPORT_DOMAIN", [&] { return alloc(Opcode::ALLOC_TRANSPORT_DOMAIN); }},
+      {"CREATE_UCTX", [&] { return try_create_uctx(host_, 0).status(); }},
+      {"CREATE_UMEM", [&] { return create_umem(); }},
       {"ALLOC_Q_COUNTER", [&] { return alloc(Opcode::ALLOC_Q_COUNTER); }},
   };
   const auto at = makers.find(command);

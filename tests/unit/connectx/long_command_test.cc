@@ -2,12 +2,15 @@
 // does what it may, and nothing else of the device waits longer.
 #include <gtest/gtest.h>
 
+#include "connectx/base/resources.h"
 #include "connectx/memory/memory_keys.h"
 #include "connectx/rdma_test_host.h"
+#include "connectx/user_context_host.h"
 #include "pcie/bus_master.h"
 #include "rdma/extent_list.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/mkey.h"
+#include "spec/connectx/resources.h"
 #include "util/inspected.h"
 
 namespace softhca::connectx::testing {
@@ -73,6 +76,46 @@ class LongCommand : public ::testing::Test {
   Reply reply_;
   Reply created_;
 };
+
+TEST_F(LongCommand, UserMemoryOfVeryManyPagesIsMadeAndDestroyedTurnByTurn) {
+  host_.uid = create_uctx(host_);
+  using In = s::create_umem_in;
+  Input<In> in(Opcode::CREATE_UMEM, 0, 8 * kPages);
+  util::MutableView<s::command_input_header>(in.bytes())
+      .set(s::command_input_header::uid, host_.uid);
+  (*in).sub(In::umem).set(s::umem::num_of_mtt, kPages);
+  EXPECT_GE(turns(in.bytes(), s::create_umem_out::kSize), 20u);
+  ASSERT_TRUE(reply_.ok()) << reply_.reason();
+  const auto left = host_.device.resources().translations().left();
+  Input<s::destroy_umem_in> destroy(Opcode::DESTROY_UMEM);
+  destroy->set(s::destroy_umem_in::uid, host_.uid);
+  destroy->set(s::destroy_umem_in::umem_id,
+               reply_.as<s::create_umem_out>().get(s::create_umem_out::umem_id));
+  EXPECT_GE(turns(destroy.bytes(), s::destroy_umem_out::kSize), 10u);
+  ASSERT_TRUE(reply_.ok()) << reply_.reason();
+  EXPECT_EQ(host_.device.resources().translations().left(), left + kPages);
+}
+
+TEST_F(LongCommand, UserMemoryOfVeryManyPagesGoesTurnByTurnWithItsDriver) {
+  host_.uid = create_uctx(host_);
+  using In = s::create_umem_in;
+  Input<In> in(Opcode::CREATE_UMEM, 0, 8 * kPages);
+  (*in).sub(In::umem).set(s::umem::num_of_mtt, kPages);
+  ASSERT_TRUE(host_.execute<s::create_umem_out>(in).ok());
+  host_.uid = 0;
+  Input<s::teardown_hca_in> teardown(Opcode::TEARDOWN_HCA);
+  turns(teardown.bytes(), s::teardown_hca_out::kSize);
+  ASSERT_TRUE(reply_.ok()) << reply_.reason();
+  EXPECT_TRUE(host_.device.has_remains());
+  unsigned count = 0;
+  for (; host_.device.has_remains() && count < 10'000; ++count) {
+    const auto before = host_.device.work_done();
+    host_.device.run(host_.now, kTurn);
+    host_.ring_commands(0);
+    EXPECT_LE(host_.device.work_done() - before, kTurn + kBeyond);
+  }
+  EXPECT_GE(count, 10u);
+}
 
 TEST_F(LongCommand, AKeyOfVeryManyPagesIsMadeAndDestroyedTurnByTurn) {
   auto in = large_key();

@@ -285,7 +285,7 @@ TEST_F(MemoryKeyCommandTest, BadContextsAreRefused) {
          in->set(Create::pg_access, 1);
          (*in).sub(Create::mkey_context).set(Context::access_mode, 2);
        }},
-      {"UMEM", Code::BAD_PARAM, [](auto& in) { in->set(Create::mkey_umem_valid, 1); }},
+      {"unknown UMEM", Code::BAD_RESOURCE, [](auto& in) { in->set(Create::mkey_umem_valid, 1); }},
       {"list that is not there", Code::BAD_PARAM,
        [](auto& in) {
          in->set(Create::translations_octword_actual_size, ~0u);

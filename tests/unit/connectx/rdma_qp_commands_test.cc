@@ -139,10 +139,10 @@ TEST_F(RdmaQpCommands, PageListMustHoldBothQueues) {
   EXPECT_EQ(create_status(longest, 513), Status::OK);
 }
 
-TEST_F(RdmaQpCommands, UserMemoryObjectsAreRefused) {
+TEST_F(RdmaQpCommands, UserMemoryMustExist) {
   EXPECT_EQ(create_status([](auto in) { in.set(create_qp_in::wq_umem_valid, 1); }),
-            Status::BAD_PARAM);
-  EXPECT_EQ(context_status([](auto c) { c.set(qpc::dbr_umem_valid, 1); }), Status::BAD_PARAM);
+            Status::BAD_RESOURCE);
+  EXPECT_EQ(context_status([](auto c) { c.set(qpc::dbr_umem_valid, 1); }), Status::BAD_RESOURCE);
 }
 
 TEST_F(RdmaQpCommands, RefusalsHaveWordsAndASection) {

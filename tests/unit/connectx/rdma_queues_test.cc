@@ -25,7 +25,7 @@ class RdmaQueues : public ::testing::Test {
   MappedQueue queue(std::uint64_t size) {
     std::array<std::byte, 8> pas;
     util::store_be64(pas.data(), kBase);
-    return *QueueMapper(dma_, translations_)
+    return *QueueMapper(dma_, translations_, user_memories_, work_)
                 .map({.size = size, .pas = pas, .dbr_addr = kBase + 3 * kPage}, "");
   }
   void ring(unsigned dword, std::uint32_t value) {
@@ -35,6 +35,8 @@ class RdmaQueues : public ::testing::Test {
   alignas(kPage) std::array<std::byte, 4 * kPage> memory_{};
   pcie::DmaSpace dma_;
   util::Budget translations_{100};
+  UserMemories user_memories_{translations_, Limits{.log_max_umem = 0}};
+  util::WorkBudget work_{1'000'000};
 };
 
 void put_segment(std::byte* at, std::uint32_t length, std::uint32_t key, std::uint64_t address) {

@@ -1,0 +1,267 @@
+#include "connectx/command/uid_references.h"
+
+#include <algorithm>
+
+#include "spec/connectx/cq.h"
+#include "spec/connectx/flow_table.h"
+#include "spec/connectx/mkey.h"
+#include "spec/connectx/qp.h"
+#include "spec/connectx/raw_queues.h"
+#include "spec/connectx/resources.h"
+#include "spec/connectx/srq.h"
+#include "util/endian.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using namespace spec::connectx;
+using Op = command_opcode;
+
+/// One entry of a list (util::WorkBudget).
+constexpr std::int64_t kEntryWork = 5;
+
+/// An object that need not be given.
+bool optional(const Referred& may_use, Owned kind, std::uint32_t number) {
+  return number == 0 || may_use(kind, number);
+}
+
+bool umem(const Referred& may_use, bool valid, std::uint32_t id) {
+  return !valid || may_use(Owned::kUmem, id);
+}
+
+bool of_mkey(const Command& command, const Referred& may_use) {
+  using In = create_mkey_in;
+  const auto in = command.input<In>();
+  const auto context = in.get(In::mkey_context);
+  // A free key gets its PD by the UMR that takes it into use, which is of a QP in that PD.
+  const bool free = context.get(mkey_context::free) != 0;
+  return (free || may_use(Owned::kPd, context.get(mkey_context::pd))) &&
+         umem(may_use, in.get(In::mkey_umem_valid) != 0, in.get(In::mkey_umem_id));
+}
+
+bool of_cq(const Command& command, const Referred& may_use) {
+  using In = create_cq_in;
+  const auto in = command.input<In>();
+  const auto context = in.get(In::cq_context_entry);
+  return may_use(Owned::kEq, context.get(cq_context::c_eqn)) &&
+         umem(may_use, in.get(In::cq_umem_valid) != 0, in.get(In::cq_umem_id)) &&
+         umem(may_use, context.get(cq_context::dbr_umem_valid) != 0,
+              context.get(cq_context::dbr_umem_id));
+}
+
+/// Others than SRQ QPs carry the number of a dummy SRQ, and XRC initiators that of a dummy CQ.
+bool of_qp(const Command& command, const Referred& may_use) {
+  using In = create_qp_in;
+  const auto in = command.input<In>();
+  const auto context = in.get(In::qpc);
+  const auto service = static_cast<service_type>(context.get(qpc::st));
+  const auto rq_type = static_cast<qp_rq_type>(context.get(qpc::rq_type));
+  const bool xrc = service == service_type::XRC;
+  const bool receives = !xrc && rq_type != qp_rq_type::ZERO_LENGTH_RQ;
+  const bool sends = context.get(qpc::no_sq) == 0;
+  return may_use(Owned::kPd, context.get(qpc::pd)) &&
+         (!sends || may_use(Owned::kCq, context.get(qpc::cqn_snd))) &&
+         (!receives || may_use(Owned::kCq, context.get(qpc::cqn_rcv))) &&
+         (xrc || rq_type != qp_rq_type::SRQ ||
+          may_use(Owned::kSrq, context.get(qpc::srqn_rmpn_xrqn))) &&
+         umem(may_use, in.get(In::wq_umem_valid) != 0, in.get(In::wq_umem_id)) &&
+         umem(may_use, context.get(qpc::dbr_umem_valid) != 0, context.get(qpc::dbr_umem_id));
+}
+
+/// Whether it is taken from the context depends on the QP; nobody gives what is not his.
+bool of_qp_change(const Command& command, const Referred& may_use) {
+  using In = rst2init_qp_in;
+  const auto in = command.input<In>();
+  const auto context = in.get(In::qpc);
+  // no format: the bits are numbered in the document.
+  constexpr auto kSrqn = 1u << static_cast<unsigned>(qp_opt_param_bit::SRQN);
+  const bool changes_srq = (in.get(In::opt_param_mask) & kSrqn) != 0;
+  return optional(may_use, Owned::kPd, context.get(qpc::pd)) &&
+         optional(may_use, Owned::kCq, context.get(qpc::cqn_snd)) &&
+         optional(may_use, Owned::kCq, context.get(qpc::cqn_rcv)) &&
+         (!changes_srq || may_use(Owned::kSrq, context.get(qpc::srqn_rmpn_xrqn)));
+}
+
+bool of_wq(util::View<wq> queue, const Referred& may_use) {
+  return optional(may_use, Owned::kPd, queue.get(wq::pd)) &&
+         umem(may_use, queue.get(wq::wq_umem_valid) != 0, queue.get(wq::wq_umem_id)) &&
+         umem(may_use, queue.get(wq::dbr_umem_valid) != 0, queue.get(wq::dbr_umem_id));
+}
+
+bool of_xrc_srq(const Command& command, const Referred& may_use) {
+  using In = create_xrc_srq_in;
+  const auto in = command.input<In>();
+  const auto context = in.get(In::xrc_srq_context_entry);
+  return may_use(Owned::kPd, context.get(xrc_srq_context::pd)) &&
+         may_use(Owned::kCq, context.get(xrc_srq_context::cqn)) &&
+         umem(may_use, in.get(In::xrc_srq_umem_valid) != 0, in.get(In::xrc_srq_umem_id)) &&
+         umem(may_use, context.get(xrc_srq_context::dbr_umem_valid) != 0,
+              context.get(xrc_srq_context::dbr_umem_id));
+}
+
+bool of_tir_destination(util::View<tir_context> context, const Referred& may_use) {
+  if (tir_disp_type(context.get(tir_context::disp_type)) == tir_disp_type::DIRECT) {
+    return may_use(Owned::kQueue, context.get(tir_context::inline_rqn));
+  }
+  return may_use(Owned::kRqt, context.get(tir_context::indirect_table));
+}
+
+bool of_tir(const Command& command, const Referred& may_use) {
+  const auto context = command.input<create_tir_in>().get(create_tir_in::tir_context);
+  return may_use(Owned::kTransportDomain, context.get(tir_context::transport_domain)) &&
+         of_tir_destination(context, may_use);
+}
+
+bool of_tir_change(const Command& command, const Referred& may_use) {
+  using In = modify_tir_in;
+  const auto context = command.input<In>().get(In::tir_context);
+  return optional(may_use, Owned::kRqt, context.get(tir_context::indirect_table)) &&
+         optional(may_use, Owned::kQueue, context.get(tir_context::inline_rqn));
+}
+
+bool of_tis(const Command& command, const Referred& may_use) {
+  const auto context = command.input<create_tis_in>().get(create_tis_in::tis_context);
+  return may_use(Owned::kTransportDomain, context.get(tis_context::transport_domain));
+}
+
+bool of_sq(const Command& command, const Referred& may_use) {
+  const auto context = command.input<create_sq_in>().get(create_sq_in::sq_context);
+  return may_use(Owned::kCq, context.get(sq_context::cqn)) &&
+         (context.get(sq_context::tis_lst_sz) == 0 ||
+          may_use(Owned::kTis, context.get(sq_context::tis_num))) &&
+         of_wq(context.get(sq_context::wq), may_use);
+}
+
+bool of_rq(const Command& command, const Referred& may_use) {
+  const auto context = command.input<create_rq_in>().get(create_rq_in::rq_context);
+  return may_use(Owned::kCq, context.get(rq_context::cqn)) &&
+         of_wq(context.get(rq_context::wq), may_use);
+}
+
+bool of_rmp(const Command& command, const Referred& may_use) {
+  const auto context = command.input<create_rmp_in>().get(create_rmp_in::rmp_context);
+  return of_wq(context.get(rmp_context::wq), may_use);
+}
+
+/// `context` at `offset` of the input, its list behind it.
+bool of_rqt(const Command& command, std::size_t offset, const Referred& may_use) {
+  constexpr std::uint32_t kNumberMask = 0xFFFFFF;
+  const util::View<rqt_context> context(command.in.subspan(offset));
+  auto list = command.in_tail(offset + rqt_context::rq_num_offset);
+  const auto count = std::min<std::size_t>(context.get(rqt_context::rqt_actual_size),
+                                           list.size() / rqt_context::rq_num_size);
+  command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
+  for (std::size_t i = 0; i != count; ++i, list = list.subspan(rqt_context::rq_num_size)) {
+    if (!may_use(Owned::kQueue, util::load_be32(list.data()) & kNumberMask)) return false;
+  }
+  return true;
+}
+
+bool of_flow(const Command& command, const Referred& may_use) {
+  using In = set_flow_table_entry_in;
+  const auto context = command.input<In>().get(In::flow_context);
+  auto list = command.in_tail(In::flow_context.kOffset + flow_context::destination_offset);
+  const auto count = std::min<std::size_t>(context.get(flow_context::destination_list_size),
+                                           list.size() / flow_context::destination_size);
+  command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
+  for (std::size_t i = 0; i != count; ++i, list = list.subspan(flow_context::destination_size)) {
+    const util::View<dest_format> entry(list);
+    const bool table =
+        destination_type(entry.get(dest_format::destination_type)) == destination_type::FLOW_TABLE;
+    const auto id = entry.get(dest_format::destination_id);
+    if (!may_use(table ? Owned::kFlowTable : Owned::kTir, id)) return false;
+  }
+  return true;
+}
+
+bool of_flow_table(util::View<flow_table_context> context, const Referred& may_use) {
+  return optional(may_use, Owned::kFlowTable, context.get(flow_table_context::table_miss_id));
+}
+
+}  // namespace
+
+bool is_kernels(const Command& command) {
+  switch (static_cast<Op>(command.opcode)) {
+    case Op::CREATE_EQ:
+      return true;
+    case Op::CREATE_MKEY: {
+      const auto key = command.input<create_mkey_in>().get(create_mkey_in::mkey_context);
+      constexpr auto kBusAddresses = static_cast<std::uint32_t>(mkey_access_mode::PA);
+      return key.get(mkey_context::access_mode) == kBusAddresses &&
+             key.get(mkey_context::access_mode_4_2) == 0;
+    }
+    case Op::CREATE_QP: {
+      const auto context = command.input<create_qp_in>().get(create_qp_in::qpc);
+      const auto service = static_cast<service_type>(context.get(qpc::st));
+      return context.get(qpc::rlky) != 0 || service == service_type::QP0 ||
+             service == service_type::QP1 || service == service_type::REG_UMR;
+    }
+    case Op::RST2INIT_QP:
+    case Op::INIT2INIT_QP:
+      return command.input<rst2init_qp_in>().get(rst2init_qp_in::qpc).get(qpc::rlky) != 0;
+    case Op::CREATE_SQ:
+      return command.input<create_sq_in>().get(create_sq_in::sq_context).get(sq_context::rlkey) !=
+             0;
+    case Op::CREATE_RQ:
+      return command.input<create_rq_in>().get(create_rq_in::rq_context).get(rq_context::rlkey) !=
+             0;
+    case Op::CREATE_XRC_SRQ:
+      return command.input<create_xrc_srq_in>()
+                 .get(create_xrc_srq_in::xrc_srq_context_entry)
+                 .get(xrc_srq_context::rlky) != 0;
+    default:
+      return false;
+  }
+}
+
+bool each_reference(const Command& command, const Referred& may_use) {
+  switch (static_cast<Op>(command.opcode)) {
+    case Op::CREATE_MKEY:
+      return of_mkey(command, may_use);
+    case Op::CREATE_CQ:
+      return of_cq(command, may_use);
+    case Op::CREATE_QP:
+      return of_qp(command, may_use);
+    case Op::RST2INIT_QP:
+    case Op::INIT2INIT_QP:
+    case Op::INIT2RTR_QP:
+    case Op::RTR2RTS_QP:
+    case Op::RTS2RTS_QP:
+    case Op::SQERR2RTS_QP:
+    case Op::SQD_RTS_QP:
+      return of_qp_change(command, may_use);
+    case Op::CREATE_XRC_SRQ:
+      return of_xrc_srq(command, may_use);
+    case Op::CREATE_TIR:
+      return of_tir(command, may_use);
+    case Op::MODIFY_TIR:
+      return of_tir_change(command, may_use);
+    case Op::CREATE_TIS:
+      return of_tis(command, may_use);
+    case Op::CREATE_SQ:
+      return of_sq(command, may_use);
+    case Op::CREATE_RQ:
+      return of_rq(command, may_use);
+    case Op::CREATE_RMP:
+      return of_rmp(command, may_use);
+    case Op::CREATE_RQT:
+      return of_rqt(command, create_rqt_in::rqt_context.kOffset, may_use);
+    case Op::MODIFY_RQT:
+      return of_rqt(command, modify_rqt_in::rqt_context.kOffset, may_use);
+    case Op::SET_FLOW_TABLE_ENTRY:
+      return of_flow(command, may_use);
+    case Op::CREATE_FLOW_TABLE:
+      return of_flow_table(
+          command.input<create_flow_table_in>().get(create_flow_table_in::flow_table_context),
+          may_use);
+    case Op::MODIFY_FLOW_TABLE:
+      return of_flow_table(
+          command.input<modify_flow_table_in>().get(modify_flow_table_in::flow_table_context),
+          may_use);
+    default:
+      return true;
+  }
+}
+
+}  // namespace softhca::connectx

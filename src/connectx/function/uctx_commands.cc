@@ -1,0 +1,44 @@
+// CREATE_UCTX, DESTROY_UCTX (mlx5 driver interface: DevX).
+
+#include "connectx/base/resources.h"
+#include "connectx/base/user_contexts.h"
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "spec/connectx/resources.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+constexpr std::string_view kSection = "mlx5 driver interface: DevX";
+
+}  // namespace
+
+CommandResult create_uctx(Device& device, const Command& command) {
+  using In = spec::connectx::create_uctx_in;
+  using Out = spec::connectx::create_uctx_out;
+  constexpr auto kKnown = static_cast<std::uint32_t>(spec::connectx::uctx_cap_bit::RAW_TX);
+  const auto capabilities = command.input<In>().get(In::uctx).get(spec::connectx::uctx::cap);
+  if ((capabilities & ~kKnown) != 0) {
+    return refuse(Status::BAD_PARAM, kSection, "a bit of cap that uctx_cap does not have");
+  }
+  const auto uid = device.resources().user_contexts().create(capabilities);
+  if (!uid) return refuse(Status::NO_RESOURCES, kSection, "all user contexts are in use");
+  command.output<Out>().set(Out::uid, uid->value());
+  return {};
+}
+
+CommandResult destroy_uctx(Device& device, const Command& command) {
+  using In = spec::connectx::destroy_uctx_in;
+  auto& contexts = device.resources().user_contexts();
+  const Uid uid(static_cast<std::uint16_t>(command.input<In>().get(In::uid)));
+  if (!contexts.contains(uid)) return refuse(Status::BAD_RESOURCE, kSection, "unknown uid");
+  // Drivers destroy the objects first, one by one, in the order of their uses.
+  if (contexts.objects(uid) != 0) {
+    return refuse(Status::BAD_RES_STATE, kSection, "the context has objects");
+  }
+  contexts.destroy(uid);
+  return {};
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,94 @@
+// Memory of user contexts (UMEM, mlx5 driver interface: DevX). A process that makes queues and keys
+// by commands of its own cannot name bus addresses: the kernel does, in a UMEM, and the process
+// gives its number and an offset.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <tl/expected.hpp>
+
+#include "connectx/base/limits.h"
+#include "connectx/base/numbers.h"
+#include "connectx/command/command.h"
+#include "hca/object_table.h"
+#include "hca/use.h"
+#include "pcie/dma_space.h"
+#include "util/budget.h"
+
+namespace softhca::connectx {
+
+/// Pages of host memory, one after the other. Queues, doorbell records and keys that lie in it
+/// use it.
+class UserMemory : public hca::Used {
+ public:
+  struct Shape {
+    unsigned log_page_size = 12;
+    std::uint64_t page_offset = 0;  ///< of byte 0 in the first page
+    std::uint64_t pages = 0;
+  };
+
+  UserMemory(UmemId id, const Shape& shape, util::Budget::Reservation translations)
+      : id_(id), shape_(shape), translations_(std::move(translations)) {}
+
+  UmemId id() const { return id_; }
+  unsigned log_page_size() const { return shape_.log_page_size; }
+  std::uint64_t page_offset() const { return shape_.page_offset; }
+  std::uint64_t size() const {  ///< bytes
+    return (shape_.pages << shape_.log_page_size) - shape_.page_offset;
+  }
+  bool contains(std::uint64_t offset, std::uint64_t length) const {
+    return offset <= size() && length <= size() - offset;
+  }
+
+  /// The next page, as its entry stands in the command (mtt_entry: address and rights).
+  void append(std::uint64_t entry) { entries_.push_back(entry); }
+  bool complete() const { return entries_.size() == shape_.pages; }
+  std::uint64_t known_pages() const { return entries_.size(); }
+  std::uint64_t known_pages_left() const { return shape_.pages - entries_.size(); }
+  /// @pre page < the number of pages
+  std::uint64_t entry(std::uint64_t page) const { return entries_[page]; }
+  /// Bus address of a byte. @pre contains(offset, 1)
+  pcie::Iova address(std::uint64_t offset) const;
+  /// Forgets pages, until `work` is spent. True: all of them, and nobody may use it from then on.
+  bool shrink(util::WorkBudget& work);
+
+  /// Whether the device may write to a page: queues and keys do, or may. @pre as entry()
+  bool writable(std::uint64_t page) const;
+
+  static pcie::Iova page_address(std::uint64_t entry) { return entry & ~pcie::Iova{0xFFF}; }
+
+ private:
+  UmemId id_;
+  Shape shape_;
+  /// A deque: of a long one nothing moves when it grows, and it is given back in pieces.
+  std::deque<std::uint64_t> entries_;
+  util::Budget::Reservation translations_;
+};
+
+/// All of a device.
+class UserMemories {
+ public:
+  /// `translations`: how many page addresses the device may keep.
+  UserMemories(util::Budget& translations, const Limits& limits);
+
+  /// CREATE_UMEM. A long list of pages is read in several turns.
+  tl::expected<UmemId, Refusal> create(const Command& command);
+  /// DESTROY_UMEM, also in several turns.
+  CommandResult destroy(UmemId id, const Command& command);
+  UserMemory* find(UmemId id) { return memories_.find(id); }
+  std::size_t count() const { return memories_.count(); }
+  /// Destroys them, until `work` is spent, when all go. True: none is left.
+  bool dismantle(util::WorkBudget& work);
+
+ private:
+  tl::expected<UserMemory*, Refusal> begin(const Command& command);
+
+  util::Budget& translations_;
+  hca::ObjectTable<UserMemory, UmemId> memories_;
+  UserMemory* partial_ = nullptr;  ///< that the present command makes
+  std::uint32_t shrunk_ = 0;       ///< in dismantle(): all below have no pages
+};
+
+}  // namespace softhca::connectx

@@ -1,0 +1,50 @@
+// Contexts of processes, for tests of DevX: made by the kernel, then commands are sent with their
+// uid.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "connectx/fake_host.h"
+#include "spec/connectx/resources.h"
+
+namespace softhca::connectx {
+
+/// Commands of the host carry `uid` as long as this lives.
+class As {
+ public:
+  As(FakeHost& host, std::uint16_t uid) : host_(host), before_(host.uid) { host.uid = uid; }
+  As(const As&) = delete;
+  As& operator=(const As&) = delete;
+  ~As() { host_.uid = before_; }
+
+ private:
+  FakeHost& host_;
+  std::uint16_t before_;
+};
+
+inline Reply try_create_uctx(FakeHost& host, std::uint32_t capabilities) {
+  using In = spec::connectx::create_uctx_in;
+  return host.call<spec::connectx::create_uctx_out, In>(
+      FakeHost::Opcode::CREATE_UCTX,
+      [&](auto in) { in.sub(In::uctx).set(spec::connectx::uctx::cap, capabilities); });
+}
+
+/// Expects success.
+inline std::uint16_t create_uctx(FakeHost& host, std::uint32_t capabilities = 0) {
+  using Out = spec::connectx::create_uctx_out;
+  const auto reply = try_create_uctx(host, capabilities);
+  EXPECT_TRUE(reply) << reply.reason();
+  return static_cast<std::uint16_t>(reply.as<Out>().get(Out::uid));
+}
+
+inline spec::connectx::command_status destroy_uctx(FakeHost& host, std::uint16_t uid) {
+  using In = spec::connectx::destroy_uctx_in;
+  return host
+      .call<spec::connectx::destroy_uctx_out, In>(FakeHost::Opcode::DESTROY_UCTX,
+                                                  [&](auto in) { in.set(In::uid, uid); })
+      .status();
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,441 @@
+// User contexts (DevX, mlx5 driver interface): what a command with the uid of a process may do. It
+// changes, reads and destroys what its context made, and refers to nothing else's.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "connectx/base/resources.h"
+#include "connectx/ethernet_host.h"
+#include "connectx/rdma_test_host.h"
+#include "connectx/user_context_host.h"
+#include "spec/connectx/cq.h"
+#include "spec/connectx/eq.h"
+#include "spec/connectx/flow_table.h"
+#include "spec/connectx/hca.h"
+#include "spec/connectx/mkey.h"
+#include "spec/connectx/resources.h"
+
+namespace softhca::connectx {
+namespace {
+
+namespace s = spec::connectx;
+using Code = s::command_status;
+using Opcode = s::command_opcode;
+using test::EthernetHost;
+using testing::RdmaTestHost;
+
+class UserContext : public ::testing::Test {
+ protected:
+  UserContext() : user_(create_uctx(host_)), other_(create_uctx(host_)) {}
+
+  Code dealloc_pd(std::uint16_t uid, std::uint32_t pd) {
+    As as(host_, uid);
+    return host_
+        .call<s::dealloc_pd_out, s::dealloc_pd_in>(
+            Opcode::DEALLOC_PD, [&](auto in) { in.set(s::dealloc_pd_in::pd, pd); })
+        .status();
+  }
+  std::uint32_t allocate_pd(std::uint16_t uid) {
+    As as(host_, uid);
+    return host_.allocate_pd();
+  }
+  HostCq create_cq(std::uint16_t uid) {
+    As as(host_, uid);
+    return host_.create_cq(4);
+  }
+  template <class In, class Out>
+  Code bare(Opcode opcode, std::uint16_t op_mod = 0) {
+    return host_.call<Out, In>(opcode, [](auto) {}, {}, op_mod).status();
+  }
+  Code create_mkey(std::uint16_t uid, std::uint32_t pd, s::mkey_access_mode mode) {
+    using In = s::create_mkey_in;
+    As as(host_, uid);
+    return host_
+        .call<s::create_mkey_out, In>(Opcode::CREATE_MKEY,
+                                      [&](auto in) {
+                                        const auto context = in.sub(In::mkey_context);
+                                        context.set(s::mkey_context::access_mode,
+                                                    static_cast<std::uint32_t>(mode));
+                                        context.set(s::mkey_context::pd, pd);
+                                        context.set(s::mkey_context::log_page_size, 12);
+                                      })
+        .status();
+  }
+  Code create_qp(std::uint16_t uid, const std::function<void(util::MutableView<s::qpc>)>& change) {
+    As as(host_, uid);
+    const auto qp = host_.allocate_qp({});
+    return host_
+        .call<s::create_qp_out, s::create_qp_in>(
+            Opcode::CREATE_QP,
+            [&](auto in) {
+              host_.fill_create(in, qp);
+              change(in.sub(s::create_qp_in::qpc));
+            },
+            FakeHost::page_list(qp.ring, 8 * 4096))
+        .status();
+  }
+
+  RdmaTestHost host_;
+  std::uint16_t user_;
+  std::uint16_t other_;
+};
+
+TEST_F(UserContext, HasANumberOfItsOwnThatIsNotTheKernels) {
+  EXPECT_NE(user_, 0);
+  EXPECT_NE(user_, other_);
+  EXPECT_EQ(destroy_uctx(host_, other_), Code::OK);
+  EXPECT_EQ(destroy_uctx(host_, other_), Code::BAD_RESOURCE);
+}
+
+TEST_F(UserContext, CapabilitiesAreThoseOfUctxCap) {
+  EXPECT_EQ(try_create_uctx(host_, 1).status(), Code::OK);
+  EXPECT_EQ(try_create_uctx(host_, 2).status(), Code::BAD_PARAM);
+}
+
+TEST_F(UserContext, ACommandOfAnUnknownUidIsRefused) {
+  As as(host_, 77);
+  EXPECT_EQ((bare<s::alloc_pd_in, s::alloc_pd_out>(Opcode::ALLOC_PD)), Code::BAD_PARAM);
+}
+
+TEST_F(UserContext, IsNotDestroyedWhileItHasObjects) {
+  const auto pd = allocate_pd(user_);
+  EXPECT_EQ(destroy_uctx(host_, user_), Code::BAD_RES_STATE);
+  EXPECT_EQ(dealloc_pd(user_, pd), Code::OK);
+  EXPECT_EQ(destroy_uctx(host_, user_), Code::OK);
+}
+
+TEST_F(UserContext, ItsObjectsMayBeDestroyedByTheKernel) {
+  const auto pd = allocate_pd(user_);
+  EXPECT_EQ(dealloc_pd(0, pd), Code::OK);
+  EXPECT_EQ(destroy_uctx(host_, user_), Code::OK) << "nothing is counted as its own any more";
+}
+
+TEST_F(UserContext, CommandsOfTheFunctionAreTheKernelsAlone) {
+  As as(host_, user_);
+  EXPECT_EQ((bare<s::create_eq_in, s::create_eq_out>(Opcode::CREATE_EQ)), Code::BAD_PARAM);
+  EXPECT_EQ((bare<s::create_uctx_in, s::create_uctx_out>(Opcode::CREATE_UCTX)), Code::BAD_PARAM);
+  EXPECT_EQ(
+      (bare<s::set_flow_table_root_in, s::set_flow_table_root_out>(Opcode::SET_FLOW_TABLE_ROOT)),
+      Code::BAD_PARAM);
+  EXPECT_EQ((bare<s::teardown_hca_in, s::teardown_hca_out>(Opcode::TEARDOWN_HCA)), Code::BAD_PARAM);
+  EXPECT_EQ((bare<s::query_hca_cap_in, s::query_hca_cap_out>(Opcode::QUERY_HCA_CAP)), Code::OK);
+}
+
+TEST_F(UserContext, ItsObjectIsReadChangedAndDestroyedByItselfAndTheKernelOnly) {
+  const auto cq = create_cq(user_);
+  const auto query = [&](std::uint16_t uid) {
+    As as(host_, uid);
+    return host_
+        .call<s::query_cq_out, s::query_cq_in>(
+            Opcode::QUERY_CQ, [&](auto in) { in.set(s::query_cq_in::cqn, cq.cqn); })
+        .status();
+  };
+  const auto modify = [&](std::uint16_t uid) {
+    As as(host_, uid);
+    return host_
+        .call<s::modify_cq_out, s::modify_cq_in>(
+            Opcode::MODIFY_CQ, [&](auto in) { in.set(s::modify_cq_in::cqn, cq.cqn); })
+        .status();
+  };
+  const auto destroy = [&](std::uint16_t uid) {
+    As as(host_, uid);
+    return host_
+        .call<s::destroy_cq_out, s::destroy_cq_in>(
+            Opcode::DESTROY_CQ, [&](auto in) { in.set(s::destroy_cq_in::cqn, cq.cqn); })
+        .status();
+  };
+  EXPECT_EQ(query(other_), Code::BAD_RESOURCE);
+  EXPECT_EQ(modify(other_), Code::BAD_RESOURCE);
+  EXPECT_EQ(destroy(other_), Code::BAD_RESOURCE);
+  EXPECT_EQ(query(user_), Code::OK);
+  EXPECT_EQ(modify(user_), Code::OK);
+  EXPECT_EQ(query(0), Code::OK);
+  EXPECT_EQ(modify(0), Code::OK);
+  EXPECT_EQ(destroy(user_), Code::OK);
+}
+
+TEST_F(UserContext, TheKernelsObjectsAreNotItsOwn) {
+  EXPECT_EQ(dealloc_pd(user_, allocate_pd(0)), Code::BAD_RESOURCE);
+}
+
+TEST_F(UserContext, ItsKeysAreInItsProtectionDomains) {
+  constexpr auto kMtt = s::mkey_access_mode::MTT;
+  EXPECT_EQ(create_mkey(user_, allocate_pd(0), kMtt), Code::BAD_RESOURCE);
+  EXPECT_EQ(create_mkey(user_, allocate_pd(other_), kMtt), Code::BAD_RESOURCE);
+  EXPECT_EQ(create_mkey(user_, allocate_pd(user_), kMtt), Code::OK);
+}
+
+// What would be all of the host's memory, or the kernel's place among QPs.
+TEST_F(UserContext, BusAddressesAndSpecialQpsAreTheKernels) {
+  const auto pd = allocate_pd(user_);
+  const auto cq = create_cq(user_);
+  const auto own = [&](auto context) {
+    context.set(s::qpc::pd, pd);
+    context.set(s::qpc::cqn_snd, cq.cqn);
+    context.set(s::qpc::cqn_rcv, cq.cqn);
+  };
+  EXPECT_EQ(create_mkey(user_, pd, s::mkey_access_mode::PA), Code::BAD_PARAM);
+  EXPECT_EQ(create_mkey(0, pd, s::mkey_access_mode::PA), Code::OK);
+  EXPECT_EQ(create_qp(user_, own), Code::OK);
+  EXPECT_EQ(create_qp(user_,
+                      [&](auto context) {
+                        own(context);
+                        context.set(s::qpc::rlky, 1);
+                      }),
+            Code::BAD_PARAM);
+  EXPECT_EQ(create_qp(user_,
+                      [&](auto context) {
+                        own(context);
+                        context.set(s::qpc::st, static_cast<std::uint32_t>(s::service_type::QP1));
+                      }),
+            Code::BAD_PARAM);
+}
+
+TEST_F(UserContext, ItsQpsReferToItsOwnObjectsOnly) {
+  const auto pd = allocate_pd(user_);
+  const auto cq = create_cq(user_);
+  const auto foreign_cq = create_cq(other_);
+  const auto rmp = host_.create_rmp(4);
+  const auto with = [&](std::uint32_t domain, std::uint32_t send, std::uint32_t receive) {
+    return create_qp(user_, [&](auto context) {
+      context.set(s::qpc::pd, domain);
+      context.set(s::qpc::cqn_snd, send);
+      context.set(s::qpc::cqn_rcv, receive);
+    });
+  };
+  EXPECT_EQ(with(pd, cq.cqn, cq.cqn), Code::OK);
+  EXPECT_EQ(with(host_.pd, cq.cqn, cq.cqn), Code::BAD_RESOURCE);
+  EXPECT_EQ(with(pd, foreign_cq.cqn, cq.cqn), Code::BAD_RESOURCE);
+  EXPECT_EQ(with(pd, cq.cqn, host_.cq.cqn), Code::BAD_RESOURCE);
+  EXPECT_EQ(create_qp(user_,
+                      [&](auto context) {
+                        context.set(s::qpc::pd, pd);
+                        context.set(s::qpc::cqn_snd, cq.cqn);
+                        context.set(s::qpc::cqn_rcv, cq.cqn);
+                        context.set(s::qpc::rq_type,
+                                    static_cast<std::uint32_t>(s::qp_rq_type::SRQ));
+                        context.set(s::qpc::srqn_rmpn_xrqn, rmp.rmpn);
+                      }),
+            Code::BAD_RESOURCE);
+}
+
+TEST_F(UserContext, AChangeOfItsQpRefersToItsOwnObjectsOnly) {
+  const auto pd = allocate_pd(user_);
+  const auto kernels = host_.cq;
+  host_.cq = create_cq(user_);
+  As as(host_, user_);
+  auto qp = host_.create_qp({.pd = pd});
+  const auto to_init = [&](std::uint32_t domain, std::uint32_t cqn, bool reserved_key) {
+    return host_
+        .modify(qp, Opcode::RST2INIT_QP, 0,
+                [&](auto context) {
+                  context.set(s::qpc::pd, domain);
+                  context.set(s::qpc::cqn_rcv, cqn);
+                  context.set(s::qpc::rlky, reserved_key);
+                })
+        .status();
+  };
+  EXPECT_EQ(to_init(host_.pd, 0, false), Code::BAD_RESOURCE);
+  EXPECT_EQ(to_init(pd, kernels.cqn, false), Code::BAD_RESOURCE);
+  EXPECT_EQ(to_init(pd, 0, true), Code::BAD_PARAM);
+  EXPECT_EQ(to_init(0, 0, false), Code::OK) << "what is not given stays as it was made";
+  EXPECT_EQ(host_.to_rtr(qp, qp.qpn).status(), Code::OK);
+}
+
+// A process could name any address: the record would be read from there.
+TEST_F(UserContext, ItDoesNotMoveTheDoorbellRecordOfItsQp) {
+  const auto pd = allocate_pd(user_);
+  host_.cq = create_cq(user_);
+  As as(host_, user_);
+  auto qp = host_.create_qp({.pd = pd});
+  const auto elsewhere = host_.allocate(8, 64);
+  const auto reply = host_.modify(qp, Opcode::RST2INIT_QP, 0,
+                                  [&](auto context) { context.set(s::qpc::dbr_addr, elsewhere); });
+  EXPECT_EQ(reply.status(), Code::OK);
+  const auto queried = host_.call<s::query_qp_out, s::query_qp_in>(
+      Opcode::QUERY_QP, [&](auto in) { in.set(s::query_qp_in::qpn, qp.qpn); });
+  EXPECT_EQ(queried.as<s::query_qp_out>().get(s::query_qp_out::qpc).get(s::qpc::dbr_addr),
+            qp.record);
+}
+
+TEST_F(UserContext, WhatIsSharedIsReadByAllAndDestroyedByTheKernel) {
+  std::uint32_t set = 0;
+  {
+    As as(host_, UserContexts::kShared.value());
+    const auto made = host_.call<s::alloc_q_counter_out, s::alloc_q_counter_in>(
+        Opcode::ALLOC_Q_COUNTER, [](auto) {});
+    ASSERT_TRUE(made) << made.reason();
+    set = made.as<s::alloc_q_counter_out>().get(s::alloc_q_counter_out::counter_set_id);
+  }
+  const auto query = [&](std::uint16_t uid) {
+    As as(host_, uid);
+    using In = s::query_q_counter_in;
+    return host_
+        .call<s::query_q_counter_out, In>(Opcode::QUERY_Q_COUNTER,
+                                          [&](auto in) { in.set(In::counter_set_id, set); })
+        .status();
+  };
+  const auto dealloc = [&](std::uint16_t uid) {
+    As as(host_, uid);
+    using In = s::dealloc_q_counter_in;
+    return host_
+        .call<s::dealloc_q_counter_out, In>(Opcode::DEALLOC_Q_COUNTER,
+                                            [&](auto in) { in.set(In::counter_set_id, set); })
+        .status();
+  };
+  EXPECT_EQ(query(user_), Code::OK);
+  EXPECT_EQ(query(other_), Code::OK);
+  EXPECT_EQ(dealloc(user_), Code::BAD_RESOURCE);
+  EXPECT_EQ(dealloc(0), Code::OK);
+}
+
+TEST_F(UserContext, ItsCqsTellEqsThatAreSharedOnly) {
+  const auto buffer = host_.allocate(4096);
+  const auto kernels = host_.call<s::create_eq_out, s::create_eq_in>(
+      Opcode::CREATE_EQ,
+      [&](auto in) {
+        in.sub(s::create_eq_in::eq_context_entry).set(s::eq_context::uar_page, host_.uar);
+      },
+      FakeHost::page_list(buffer, 4096));
+  ASSERT_TRUE(kernels) << kernels.reason();
+  const auto ring = host_.allocate(4096);
+  const auto create = [&](std::uint32_t eqn) {
+    As as(host_, user_);
+    return host_
+        .call<s::create_cq_out, s::create_cq_in>(
+            Opcode::CREATE_CQ,
+            [&](auto in) {
+              const auto context = in.sub(s::create_cq_in::cq_context_entry);
+              context.set(s::cq_context::uar_page, host_.uar);
+              context.set(s::cq_context::c_eqn, eqn);
+            },
+            FakeHost::page_list(ring, 4096))
+        .status();
+  };
+  EXPECT_EQ(create(kernels.as<s::create_eq_out>().get(s::create_eq_out::eq_number)),
+            Code::BAD_RESOURCE);
+  EXPECT_EQ(create(host_.eqn), Code::OK);
+}
+
+TEST_F(UserContext, GoesWithTheDriver) {
+  allocate_pd(user_);
+  EXPECT_EQ((bare<s::teardown_hca_in, s::teardown_hca_out>(Opcode::TEARDOWN_HCA)), Code::OK);
+  EXPECT_EQ(host_.device.resources().user_contexts().count(), 0u);
+}
+
+class UserContextEthernet : public ::testing::Test {
+ protected:
+  UserContextEthernet() : user_(create_uctx(host_, 1)), other_(create_uctx(host_, 1)) {}
+
+  /// An RQ and its CQ, with the uid that the host has now.
+  std::uint32_t create_rq() { return host_.create_rq(host_.create_cq()); }
+  Code create_tir(std::uint32_t rqn) {
+    using In = s::create_tir_in;
+    return host_
+        .call<s::create_tir_out, In>(Opcode::CREATE_TIR,
+                                     [&](auto in) {
+                                       const auto context = in.sub(In::tir_context);
+                                       context.set(s::tir_context::inline_rqn, rqn);
+                                       context.set(s::tir_context::transport_domain,
+                                                   host_.transport_domain);
+                                     })
+        .status();
+  }
+  Code create_rqt(std::uint32_t rqn) {
+    using In = s::create_rqt_in;
+    Input<In> in(Opcode::CREATE_RQT, 0, 4);
+    (*in).sub(In::rqt_context).set(s::rqt_context::rqt_max_size, 1);
+    (*in).sub(In::rqt_context).set(s::rqt_context::rqt_actual_size, 1);
+    constexpr auto kList = In::rqt_context.kOffset + s::rqt_context::rq_num_offset;
+    util::store_be32(in.bytes().data() + kList, rqn);
+    return host_.execute<s::create_rqt_out>(in).status();
+  }
+  Code create_sq(std::uint32_t cqn) {
+    using In = s::create_sq_in;
+    const auto ring = host_.allocate(4096);
+    return host_
+        .call<s::create_sq_out, In>(
+            Opcode::CREATE_SQ,
+            [&](auto in) {
+              const auto context = in.sub(In::sq_context);
+              context.set(s::sq_context::cqn, cqn);
+              const auto wq = context.sub(s::sq_context::wq);
+              wq.set(s::wq::wq_type, static_cast<std::uint32_t>(s::wq_type::CYCLIC));
+              wq.set(s::wq::pd, host_.pd);
+              wq.set(s::wq::uar_page, host_.uar);
+              wq.set(s::wq::log_wq_sz, 2);
+              wq.set(s::wq::log_wq_stride, 6);
+            },
+            FakeHost::page_list(ring, 4096))
+        .status();
+  }
+  /// The host's PD and transport domain are those of a context from now on.
+  void own(std::uint16_t uid) {
+    As as(host_, uid);
+    host_.pd = host_.allocate_pd();
+    host_.transport_domain = host_.allocate_transport_domain();
+  }
+
+  EthernetHost host_;
+  std::uint16_t user_;
+  std::uint16_t other_;
+};
+
+TEST_F(UserContextEthernet, ItsTirsAndTablesOfRqsLeadToItsOwnRqs) {
+  own(other_);
+  std::uint32_t foreign = 0;
+  {
+    As as(host_, other_);
+    foreign = create_rq();
+  }
+  own(user_);
+  As as(host_, user_);
+  const auto rqn = create_rq();
+  EXPECT_EQ(create_tir(rqn), Code::OK);
+  EXPECT_EQ(create_tir(foreign), Code::BAD_RESOURCE);
+  EXPECT_EQ(create_rqt(rqn), Code::OK);
+  EXPECT_EQ(create_rqt(foreign), Code::BAD_RESOURCE);
+}
+
+TEST_F(UserContextEthernet, ItsFlowsLeadToItsOwnTirs) {
+  const auto kernels_tir = host_.create_direct_tir(create_rq());
+  own(user_);
+  As as(host_, user_);
+  const auto tir = host_.create_direct_tir(create_rq());
+  const auto table = host_.create_table(3, 4);
+  const auto group = host_.create_group(table, 0, 15);
+  constexpr auto kTir = s::destination_type::TIR;
+  EXPECT_EQ(host_.set_flow(table, group, 0, {{kTir, kernels_tir}}).status(), Code::BAD_RESOURCE);
+  EXPECT_EQ(host_.set_flow(table, group, 0, {{kTir, tir}}).status(), Code::OK);
+  host_.uid = other_;
+  EXPECT_EQ(host_.set_flow(table, group, 1, {{kTir, tir}}).status(), Code::BAD_RESOURCE);
+  host_.uid = 0;
+  EXPECT_EQ(host_.set_flow(table, group, 1, {{kTir, tir}}).status(), Code::OK);
+}
+
+// The root is the table of level 0, if none is set: the kernel's packets would go there.
+TEST_F(UserContextEthernet, ATableOfLevelZeroIsTheKernels) {
+  using In = s::create_flow_table_in;
+  As as(host_, user_);
+  const auto reply = host_.call<s::create_flow_table_out, In>(
+      Opcode::CREATE_FLOW_TABLE,
+      [](auto in) { in.sub(In::flow_table_context).set(s::flow_table_context::level, 0); });
+  EXPECT_EQ(reply.status(), Code::BAD_PARAM) << reply.reason();
+}
+
+TEST_F(UserContextEthernet, WithoutRawTxItMakesNoSq) {
+  own(user_);
+  {
+    As as(host_, user_);
+    EXPECT_EQ(create_sq(host_.create_cq()), Code::OK);
+  }
+  const auto plain = create_uctx(host_, 0);
+  own(plain);
+  As as(host_, plain);
+  EXPECT_EQ(create_sq(host_.create_cq()), Code::BAD_PARAM);
+}
+
+}  // namespace
+}  // namespace softhca::connectx
