@@ -26,7 +26,8 @@ struct QpCounters {
   std::uint64_t resp_remote_invalid_request = 0;
   // As requester.
   std::uint64_t rnr_naks_received = 0;
-  std::uint64_t rnr_nak_retry_err = 0;
+  std::uint64_t rnr_retries_exceeded = 0;
+  std::uint64_t transport_retries_exceeded = 0;
   std::uint64_t packet_seq_err = 0;
   std::uint64_t implied_nak_seq_err = 0;
   std::uint64_t local_ack_timeout_err = 0;

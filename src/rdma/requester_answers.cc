@@ -91,7 +91,7 @@ void Requester::handle_rnr_nak(std::uint8_t timer_code) {
   ++qp_.counters_->rnr_naks_received;
   if (qp_.attributes().rnr_retry != kRetryForever) {
     if (rnr_retries_left_ == 0) {
-      ++qp_.counters_->rnr_nak_retry_err;
+      ++qp_.counters_->rnr_retries_exceeded;
       return fail_head(WorkStatus::kRnrRetryExceeded, Reason::kRnrRetriesExceeded);
     }
     --rnr_retries_left_;
@@ -180,6 +180,7 @@ void Requester::implied_nak() {
 /// False if no retry was left: the oldest request has failed.
 bool Requester::use_retry() {
   if (retries_left_ == 0) {
+    ++qp_.counters_->transport_retries_exceeded;
     fail_head(WorkStatus::kTransportRetryExceeded, Reason::kRetriesExceeded);
     return false;
   }

@@ -65,7 +65,10 @@ void write_responder_counters(const QCounters& counters,
 void write_requester_counters(const QCounters& counters,
                               util::MutableView<query_q_counter_out> out) {
   using Out = query_q_counter_out;
-  out.set(Out::rnr_nak_retry_err, low(counters.rnr_nak_retry_err));
+  // Those after which the request was sent again; the last of too many is an error of its own.
+  out.set(Out::rnr_nak_retry_err, low(counters.rnr_naks_received - counters.rnr_retries_exceeded));
+  out.set(Out::req_rnr_retries_exceeded, low(counters.rnr_retries_exceeded));
+  out.set(Out::req_transport_retries_exceeded, low(counters.transport_retries_exceeded));
   out.set(Out::packet_seq_err, low(counters.packet_seq_err));
   out.set(Out::implied_nak_seq_err, low(counters.implied_nak_seq_err));
   out.set(Out::local_ack_timeout_err, low(counters.local_ack_timeout_err));

@@ -20,6 +20,8 @@ constexpr std::uint32_t kSpeeds = 1u
                                   << static_cast<unsigned>(ptys_eth_proto_bit::MODE_100GBASE_CR4);
 constexpr std::uint32_t kDataRate = 1000;  // 100 Gb/s, in units of 100 Mb/s
 constexpr unsigned kLanes = 4;
+/// Of MLCR (mlx5 driver interface: MLX5_BEACON_DURATION_INF).
+constexpr std::uint16_t kBeaconWithoutEnd = 0xFFFF;
 /// How often the link is looked at: nobody tells when a partner comes or goes.
 constexpr util::Duration kLinkPeriod = std::chrono::milliseconds(100);
 
@@ -260,14 +262,25 @@ CommandResult PortRegisters::mcia(const Access& access) {
   return {};
 }
 
+/// Seconds; the longest duration has no end.
+std::uint16_t PortRegisters::beacon_remain(util::Time now) const {
+  if (beacon_duration_ == kBeaconWithoutEnd) return kBeaconWithoutEnd;
+  if (now >= beacon_end_) return 0;
+  return static_cast<std::uint16_t>(
+      std::chrono::ceil<std::chrono::seconds>(beacon_end_ - now).count());
+}
+
 CommandResult PortRegisters::mlcr(const Access& access) {
   using R = reg_mlcr;
   const util::View<R> in(access.in);
   if (auto ok = check_port(in, R::kSection); !ok) return ok;
-  if (access.write) beacon_duration_ = static_cast<std::uint16_t>(in.get(R::beacon_duration));
+  if (access.write) {
+    beacon_duration_ = static_cast<std::uint16_t>(in.get(R::beacon_duration));
+    beacon_end_ = access.now + std::chrono::seconds(beacon_duration_);
+  }
   const util::MutableView<R> out(access.out);
   out.set(R::beacon_duration, beacon_duration_);
-  out.set(R::beacon_remain, beacon_duration_);
+  out.set(R::beacon_remain, beacon_remain(access.now));
   return {};
 }
 

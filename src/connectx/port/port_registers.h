@@ -66,6 +66,7 @@ class PortRegisters {
   CommandResult mlcr(const Access& access);
 
   void post_port_change(bool up);
+  std::uint16_t beacon_remain(util::Time now) const;
 
   NetworkPort& port_;
   EventQueues& event_queues_;
@@ -73,7 +74,8 @@ class PortRegisters {
   bool reported_up_ = false;
   util::Time next_look_{};
   std::uint32_t eth_proto_admin_;
-  std::uint16_t beacon_duration_ = 0;
+  std::uint16_t beacon_duration_ = 0;  ///< seconds
+  util::Time beacon_end_{};
   std::array<std::byte, spec::connectx::reg_pfcc::kSize> pfcc_{};
   std::array<std::byte, spec::connectx::reg_node_desc::kSize> node_description_{};
 };

@@ -66,5 +66,49 @@ TEST_F(QCounterUse, AnotherSetDoesNotCountForAQpWhoseSetIsGone) {
   EXPECT_EQ(resources.q_counter(next)->rx_write_requests, 0u);
 }
 
+// rnr_nak_retry_err: RNR NAKs after which the request was sent again ("the QP retry limit was not
+// exceeded"); the one after which it fails is a req_rnr_retries_exceeded.
+TEST_F(QCounterUse, TellsRetriesAndThoseThatWereTooMany) {
+  const auto set = *host_.device.resources().allocate_q_counter();
+  const auto connect = [&](unsigned retries) {
+    auto a = host_.create_qp();
+    auto b = host_.create_qp();
+    EXPECT_TRUE(host_.to_init(a) && host_.to_init(b));
+    EXPECT_TRUE(host_.to_rtr(a, b.qpn) && host_.to_rtr(b, a.qpn));
+    EXPECT_TRUE(host_.modify(a, Opcode::RTR2RTS_QP, 0, [&](auto context) {
+      context.set(qpc::next_send_psn, 0x1000);
+      context.set(qpc::retry_count, retries);
+      context.set(qpc::rnr_retry, retries);
+      context.sub(qpc::primary_address_path).set(ads::ack_timeout, 1);
+    }));
+    count_in(a, set);
+    return std::pair(a, b);
+  };
+  const auto buffer = host_.allocate(64, 64);
+  const auto fail = [&](HostQp& qp, Syndrome syndrome) {
+    send(qp, wqe(qp, Wqe::SEND).data(buffer, 8, RdmaTestHost::kKey));
+    host_.run(std::chrono::milliseconds(200));
+    const auto cqes = completions();
+    ASSERT_EQ(cqes.size(), 1u);
+    EXPECT_EQ(cqes[0].syndrome, syndrome);
+  };
+  auto [not_ready, receiver] = connect(2);  // which has posted no receive
+  fail(not_ready, Syndrome::RNR_RETRY_COUNTER_EXCEEDED);
+  auto [alone, gone] = connect(3);
+  host_.destroy(gone);
+  fail(alone, Syndrome::TRANSPORT_RETRY_COUNTER_EXCEEDED);
+
+  using In = spec::connectx::query_q_counter_in;
+  using Out = spec::connectx::query_q_counter_out;
+  const auto reply = host_.call<Out, In>(Opcode::QUERY_Q_COUNTER, [&](util::MutableView<In> in) {
+    in.set(In::counter_set_id, set.value());
+  });
+  ASSERT_TRUE(reply) << reply.reason();
+  EXPECT_EQ(reply.as<Out>().get(Out::rnr_nak_retry_err), 2u);
+  EXPECT_EQ(reply.as<Out>().get(Out::req_rnr_retries_exceeded), 1u);
+  EXPECT_EQ(reply.as<Out>().get(Out::req_transport_retries_exceeded), 1u);
+  EXPECT_EQ(reply.as<Out>().get(Out::req_cqe_error), 2u);
+}
+
 }  // namespace
 }  // namespace softhca::connectx::testing

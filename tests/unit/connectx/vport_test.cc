@@ -378,6 +378,64 @@ TEST_F(PortRegisterTest, AModuleOfFlatMemoryHasPageZeroAlone) {
   }
 }
 
+TEST_F(PortRegisterTest, FourLanesOfTheModuleAreThePort) {
+  using R = s::reg_pmlp;
+  using Lane = s::lane_2_module_mapping;
+  util::Struct<R> pmlp;
+  pmlp.set(R::local_port, 1);
+  ASSERT_TRUE(access<R>(s::register_id::PMLP, true, pmlp).ok());
+  EXPECT_EQ(pmlp.get(R::width), 4u);
+  unsigned number = 0;
+  for (const auto lane : {pmlp.get(R::lane0_module_mapping), pmlp.get(R::lane1_module_mapping),
+                          pmlp.get(R::lane2_module_mapping), pmlp.get(R::lane3_module_mapping)}) {
+    EXPECT_EQ(lane.get(Lane::module), 0u);
+    EXPECT_EQ(lane.get(Lane::rx_lane), number);
+    EXPECT_EQ(lane.get(Lane::tx_lane), number++);
+  }
+  EXPECT_EQ(access<R>(s::register_id::PMLP, false, pmlp).status(), Code::BAD_PARAM) << "read-only";
+}
+
+TEST_F(PortRegisterTest, ThePortHasOneVirtualLane) {
+  using R = s::reg_pvlc;
+  util::Struct<R> pvlc;
+  pvlc.set(R::local_port, 1);
+  ASSERT_TRUE(access<R>(s::register_id::PVLC, true, pvlc).ok());
+  EXPECT_EQ(pvlc.get(R::vl_hw_cap), 1u);
+  EXPECT_EQ(pvlc.get(R::vl_admin), 1u);
+  EXPECT_EQ(pvlc.get(R::vl_operational), 1u);
+  EXPECT_EQ(access<R>(s::register_id::PVLC, false, pvlc).status(), Code::BAD_PARAM) << "read-only";
+}
+
+TEST_F(PortRegisterTest, FramesAreAlwaysCheckedForTheirFcs) {
+  using R = s::reg_pcmr;
+  util::Struct<R> pcmr;
+  pcmr.set(R::local_port, 1);
+  EXPECT_TRUE(access<R>(s::register_id::PCMR, false, pcmr).ok());
+  ASSERT_TRUE(access<R>(s::register_id::PCMR, true, pcmr).ok());
+  EXPECT_EQ(pcmr.get(R::fcs_cap), 0u) << "it cannot be switched off";
+  EXPECT_EQ(pcmr.get(R::fcs_chk), 1u);
+}
+
+TEST_F(PortRegisterTest, TheBeaconEndsAfterItsDuration) {
+  using R = s::reg_mlcr;
+  util::Struct<R> mlcr;
+  mlcr.set(R::local_port, 1);
+  mlcr.set(R::beacon_duration, 10);
+  ASSERT_TRUE(access<R>(s::register_id::MLCR, false, mlcr).ok());
+  host.advance(std::chrono::milliseconds(6500));
+  ASSERT_TRUE(access<R>(s::register_id::MLCR, true, mlcr).ok());
+  EXPECT_EQ(mlcr.get(R::beacon_duration), 10u);
+  EXPECT_EQ(mlcr.get(R::beacon_remain), 4u);
+  host.advance(std::chrono::seconds(4));
+  ASSERT_TRUE(access<R>(s::register_id::MLCR, true, mlcr).ok());
+  EXPECT_EQ(mlcr.get(R::beacon_remain), 0u);
+  mlcr.set(R::beacon_duration, 0xFFFF);
+  ASSERT_TRUE(access<R>(s::register_id::MLCR, false, mlcr).ok());
+  host.advance(std::chrono::hours(24));
+  ASSERT_TRUE(access<R>(s::register_id::MLCR, true, mlcr).ok());
+  EXPECT_EQ(mlcr.get(R::beacon_remain), 0xFFFFu) << "until it is switched off";
+}
+
 TEST_F(PortRegisterTest, UnknownRegistersAreRefused) {
   using R = s::reg_pcam;
   util::Struct<R> content;

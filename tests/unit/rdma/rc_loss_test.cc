@@ -248,7 +248,7 @@ TEST_F(RcLoss, RnrRetriesAreUsedUpThenTheRequestFails) {
   pair.a.post(*pair.qa, send(0, 10));
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kRnrRetryExceeded));
-  EXPECT_EQ(pair.a.counters.rnr_nak_retry_err, 1u);
+  EXPECT_EQ(pair.a.counters.rnr_retries_exceeded, 1u);
   EXPECT_EQ(pair.a.counters.rnr_naks_received, 3u);
   EXPECT_EQ(pair.qb->state(), QpState::kRts);
 }
