@@ -1,5 +1,5 @@
-// What an RDMA WRITE costs between two ConnectX devices in this process, through the driver:
-// bandwidth beside memcpy of the same buffers, latency, messages a second.
+// What RDMA WRITEs and Ethernet frames cost between two ConnectX devices in this process, through
+// the driver: bandwidth beside memcpy of the same buffers, latency, messages a second.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -31,6 +31,7 @@ struct Options {
 
 constexpr std::size_t kMemory = 1 << 20;
 constexpr std::size_t kSmall = 8;
+constexpr std::size_t kFrame = 1500;
 /// Messages between two that are signaled, and so polled for.
 constexpr std::uint64_t kSignalEvery = 32;
 constexpr std::uint64_t kLargeInFlight = 4;
@@ -91,6 +92,21 @@ void write_rate(Pair& pair, std::uint64_t n) {
   }
 }
 
+/// Ethernet frames with many in flight, a send completion for one in kSignalEvery; each receive has
+/// its own.
+void frame_rate(Pair& pair, std::size_t size, std::uint64_t n) {
+  std::uint64_t posted = 0;
+  std::uint64_t sent = 0;
+  for (std::uint64_t done = 0; done < n; done += kSignalEvery) {
+    for (; posted < n && posted - done < Pair::kQueueDepth; posted += kSignalEvery) {
+      pair.receive_frames(pair.b(), kSignalEvery);
+      pair.send_frames(pair.a(), pair.b(), size, kSignalEvery);
+    }
+    for (; sent <= done; sent += kSignalEvery) pair.wait(pair.a(), 1);
+    pair.wait(pair.b(), kSignalEvery);
+  }
+}
+
 // What is said about it.
 
 double gigabytes_per_second(std::size_t size, double ns) { return static_cast<double>(size) / ns; }
@@ -119,6 +135,9 @@ std::vector<Case> all_cases() {
       bandwidth_case("write.1MiB", std::size_t{1} << 20),
       bandwidth_case("write.64KiB", std::size_t{64} << 10),
       bandwidth_case("write.4KiB", std::size_t{4} << 10),
+      {"frame.1500B", "GB/s", [](Pair& p, std::uint64_t n) { frame_rate(p, kFrame, n); },
+       [](double t) { return gigabytes_per_second(kFrame, t); }, "memcpy",
+       [](Pair& p, std::uint64_t n) { copy(p, kFrame, n); }},
       {"write.8B.latency", "ns", write_latency, ns, "", {}},
       {"write.8B.completion", "ns", write_to_completion, ns, "", {}},
       {"write.8B.rate", "M/s", write_rate, [](double t) { return 1e3 / t; }, "", {}},
@@ -159,7 +178,9 @@ void run(const Options& options) {
 }
 
 int main(int argc, char** argv) {
-  CLI::App app{"RDMA WRITE between two ConnectX devices in this process, through the driver."};
+  CLI::App app{
+      "RDMA WRITEs and Ethernet frames between two ConnectX devices in this process, through the "
+      "driver."};
   Options options;
   bool list = false;
   app.add_option("--rounds", options.rounds, "figures per benchmark; the median counts (7)")

@@ -7,10 +7,18 @@
 #include <string>
 #include <utility>
 
+#include "wire/ethernet.h"
+#include "wire/ipv4.h"
+#include "wire/udp.h"
+
 namespace softhca::bench {
 namespace {
 
 constexpr unsigned kMtu = 4096;
+/// A receive has so much memory.
+constexpr std::size_t kSlot = 2048;
+/// Of the headers so much goes into the request, as Linux has it for this card.
+constexpr std::size_t kInlineHeader = 18;
 
 template <class T>
 T must(util::Result<T> result) {
@@ -35,6 +43,30 @@ std::unique_ptr<connectx::Device> make_device(unsigned number, fabric::Port& por
   return std::make_unique<connectx::Device>(std::move(options), port);
 }
 
+/// Ethernet, IPv4 and UDP to the begin of the side's memory. Returns them.
+std::span<const std::byte> write_headers(Side& from, const Side& to, std::size_t size) {
+  const auto bytes = std::span(from.memory);
+  const wire::Ethernet ethernet{.destination = wire::MacAddress{to.hca->mac().bytes},
+                                .source = wire::MacAddress{from.hca->mac().bytes},
+                                .ether_type = wire::EtherType::kIpv4};
+  ethernet.emit(util::MutableView<wire::EthernetLayout>(bytes));
+  const auto l3 = bytes.subspan(wire::EthernetLayout::kSize);
+  const auto ip_size = size - wire::EthernetLayout::kSize;
+  const util::MutableView<wire::Ipv4Layout> ip(l3);
+  ip.set(wire::Ipv4Layout::version, 4);
+  ip.set(wire::Ipv4Layout::ihl, 5);
+  ip.set(wire::Ipv4Layout::total_length, static_cast<std::uint32_t>(ip_size));
+  ip.set(wire::Ipv4Layout::ttl, 64);
+  ip.set(wire::Ipv4Layout::protocol, static_cast<std::uint32_t>(wire::IpProtocol::kUdp));
+  ip.set(wire::Ipv4Layout::source, util::load_be32(from.gid.bytes.data() + 12));
+  ip.set(wire::Ipv4Layout::destination, util::load_be32(to.gid.bytes.data() + 12));
+  const util::MutableView<wire::UdpLayout> udp(l3.subspan(wire::Ipv4Layout::kSize));
+  udp.set(wire::UdpLayout::source_port, 1000);
+  udp.set(wire::UdpLayout::destination_port, 2000);
+  udp.set(wire::UdpLayout::length, static_cast<std::uint32_t>(ip_size - wire::Ipv4Layout::kSize));
+  return bytes;
+}
+
 }  // namespace
 
 Side::Side(pcie::Function& device, std::function<void()> progress, unsigned number,
@@ -53,6 +85,14 @@ Side::Side(pcie::Function& device, std::function<void()> progress, unsigned numb
            .send = {
                .requests = Pair::kQueueDepth, .pieces = 1, .inline_size = Pair::kInlineMax}}))) {
   must(hca->set_roce_address(0, {.gid = gid, .mac = hca->mac()}));
+  domain = must(driver::connectx::TransportDomain::create(*hca));
+  sender = must(driver::connectx::FrameSender::create(
+      *pd, *domain,
+      {.cq = *cq,
+       .send = {.requests = Pair::kQueueDepth, .pieces = 1, .inline_size = kInlineHeader}}));
+  receiver = must(driver::connectx::FrameReceiver::create(
+      *pd, *domain, {.cq = *cq, .receive = {.requests = Pair::kQueueDepth, .pieces = 1}}));
+  must(receiver->take_all_frames());
 }
 
 Pair::Pair(std::size_t memory_size)
@@ -92,6 +132,31 @@ void Pair::write_inline(Side& from, Side& to, std::span<const std::byte> bytes, 
                            .remote_address = to.address(),
                            .rkey = to.key->key(),
                            .signaled = signaled}));
+}
+
+void Pair::receive_frames(Side& side, std::size_t count) {
+  for (; count != 0; --count, ++next_receive_) {
+    const auto slot = next_receive_ % kQueueDepth;
+    const driver::Sge piece{side.address(slot * kSlot), kSlot, side.key->key()};
+    must(side.receiver->post({.id = slot, .pieces = {&piece, 1}}));
+  }
+}
+
+void Pair::send_frames(Side& from, Side& to, std::size_t size, std::size_t count) {
+  const auto header = write_headers(from, to, size);
+  const auto rest = static_cast<std::uint32_t>(size - kInlineHeader);
+  const driver::Sge piece{from.address(kInlineHeader), rest, from.key->key()};
+  std::array<driver::FrameRequest, kBurst> requests;
+  for (std::size_t i = 0; i != count; ++i) {
+    requests[i] = {.id = i,
+                   .header = header.first(kInlineHeader),
+                   .pieces = {&piece, 1},
+                   .checksums = true,
+                   .signaled = i + 1 == count};
+  }
+  auto status = driver::PostStatus::kOk;
+  (void)from.sender->post(std::span(requests).first(count), status);
+  must(status);
 }
 
 void Pair::wait(Side& side, std::size_t count) {

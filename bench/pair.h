@@ -1,5 +1,5 @@
-// Two ConnectX devices on a switch in this process, a driver on each, one connection between them;
-// all inline in the caller, on the real clock.
+// Two ConnectX devices on a switch in this process, a driver on each, one connection between them,
+// and frames from one to the other; all inline in the caller, on the real clock.
 #pragma once
 
 #include <array>
@@ -10,10 +10,13 @@
 
 #include "connectx/device.h"
 #include "driver/connectx/completion_queue.h"
+#include "driver/connectx/frame_receiver.h"
+#include "driver/connectx/frame_sender.h"
 #include "driver/connectx/hca.h"
 #include "driver/connectx/memory_key.h"
 #include "driver/connectx/protection_domain.h"
 #include "driver/connectx/queue_pair.h"
+#include "driver/connectx/transport_domain.h"
 #include "driver/in_process_host.h"
 #include "fabric/switch.h"
 
@@ -36,6 +39,10 @@ struct Side {
   std::unique_ptr<driver::connectx::MemoryKey> key;
   std::unique_ptr<driver::connectx::CompletionQueue> cq;
   std::unique_ptr<driver::connectx::QueuePair> qp;
+  // Of the Ethernet side.
+  std::unique_ptr<driver::connectx::TransportDomain> domain;
+  std::unique_ptr<driver::connectx::FrameSender> sender;
+  std::unique_ptr<driver::connectx::FrameReceiver> receiver;
 };
 
 class Pair {
@@ -49,11 +56,17 @@ class Pair {
   void write(Side& from, Side& to, std::size_t size, bool signaled);
   /// The same with the bytes in the request.
   void write_inline(Side& from, Side& to, std::span<const std::byte> bytes, bool signaled);
+  /// Posts receives for `count` frames, each with 2 KiB of the side's memory.
+  void receive_frames(Side& side, std::size_t count);
+  /// Sends `count` UDP frames of `size` bytes with checksums to be put in by the device, as DPDK
+  /// does: one doorbell, one completion. @pre count <= kBurst
+  void send_frames(Side& from, Side& to, std::size_t size, std::size_t count);
   /// Waits for `count` completions. Ends the program if one is an error.
   void wait(Side& side, std::size_t count);
 
   static constexpr unsigned kQueueDepth = 128;
   static constexpr unsigned kInlineMax = 64;
+  static constexpr std::size_t kBurst = 32;
 
  private:
   fabric::Switch switch_;
@@ -63,6 +76,7 @@ class Pair {
   std::unique_ptr<connectx::Device> device_b_;
   std::unique_ptr<Side> a_;
   std::unique_ptr<Side> b_;
+  std::uint64_t next_receive_ = 0;
   std::array<driver::Completion, 64> done_;  ///< kept: to clear it costs as much as an operation
 };
 

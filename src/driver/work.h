@@ -45,6 +45,18 @@ struct SendRequest {
   bool fence = false;             ///< begins after all earlier reads and atomics
 };
 
+/// An Ethernet frame to be sent: headers in the request, the rest in `pieces`. A device may ask for
+/// some headers in the request; those of a message that it is to cut must be there exactly.
+struct FrameRequest {
+  std::uint64_t id = 0;  ///< comes back in the completion
+  std::span<const std::byte> header = {};
+  std::span<const Sge> pieces = {};
+  bool checksums = false;          ///< the device puts those of IPv4, TCP and UDP in their place
+  std::uint16_t segment_size = 0;  ///< not 0: it cuts the bytes behind `header` into packets of
+                                   ///< so many, each with these headers brought up to date
+  bool signaled = true;            ///< completes with a completion even if all is well
+};
+
 struct ReceiveRequest {
   std::uint64_t id = 0;
   std::span<const Sge> pieces = {};
@@ -94,9 +106,12 @@ struct Completion {
   WorkStatus status = WorkStatus::kSuccess;
   CompletionOpcode opcode = CompletionOpcode::kOther;  ///< may be kOther if status is not kSuccess
   std::uint8_t vendor_syndrome = 0;                    ///< the device's own reason for an error
-  std::uint32_t qpn = 0;
-  std::uint32_t byte_count = 0;  ///< of receives, reads and atomics
+  std::uint32_t qpn = 0;                               ///< or the number of the SQ or RQ
+  std::uint32_t byte_count = 0;                        ///< of receives, reads and atomics
   std::optional<std::uint32_t> immediate = {};
+  // Of a received Ethernet frame: checksums that are there and right.
+  bool l3_checksum_ok = false;  ///< that of an IPv4 header; IPv6 has none to be wrong
+  bool l4_checksum_ok = false;  ///< that of TCP or UDP
 };
 
 std::string_view to_string(PostStatus status);

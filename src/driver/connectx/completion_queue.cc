@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "driver/connectx/queue_pair.h"
+#include "driver/connectx/completion_targets.h"
 #include "driver/connectx/uar.h"
 #include "util/log.h"
 
@@ -88,6 +88,8 @@ void translate_error(util::View<cqe_error> cqe, Completion& out) {
 
 void translate_receive(cqe_opcode opcode, util::View<cqe64_responder> cqe, Completion& out) {
   out.byte_count = cqe.get(cqe64_responder::byte_cnt);
+  out.l3_checksum_ok = cqe.get(cqe64_responder::l3_ok) != 0;
+  out.l4_checksum_ok = cqe.get(cqe64_responder::l4_ok) != 0;
   const bool write = opcode == cqe_opcode::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE;
   if (write) out.opcode = CompletionOpcode::kReceiveRdmaWithImmediate;
   if (write || opcode == cqe_opcode::RESPONDER_SEND_WITH_IMMEDIATE) {
@@ -196,14 +198,15 @@ bool CompletionQueue::translate(util::View<cqe64> cqe, Completion& out) {
   // Requester, responder and error entries agree on these places.
   const util::View<cqe64_requester> common(cqe.bytes());
   const auto user_index = common.get(cqe64_requester::srqn_user_index);
-  if (user_index == QueuePairTable::kMax) return false;  // swept
-  auto* qp = hca_.queue_pairs().find(user_index);
-  const auto qpn = common.get(cqe64_requester::qpn);
+  if (user_index == CompletionTargets::kMax) return false;  // swept
+  auto* target = hca_.completion_targets().find(user_index);
+  const auto number = common.get(cqe64_requester::qpn);
   const auto counter = static_cast<std::uint16_t>(common.get(cqe64_requester::wqe_counter));
   const bool of_send = opcode == cqe_opcode::REQUESTER || opcode == cqe_opcode::REQUESTER_ERROR;
   std::optional<std::uint64_t> id;
-  if (qp != nullptr && qp->qpn() == qpn) {
-    id = of_send ? qp->complete_send(counter) : qp->complete_receive(counter);
+  if (target != nullptr) {
+    id = of_send ? target->complete_send(number, counter)
+                 : target->complete_receive(number, counter);
   }
   if (!id) {
     ++strays_;
@@ -211,7 +214,7 @@ bool CompletionQueue::translate(util::View<cqe64> cqe, Completion& out) {
   }
   out = Completion();
   out.id = *id;
-  out.qpn = qpn;
+  out.qpn = target->number();
   if (of_send) {
     const auto wqe = static_cast<spec::wqe_opcode>(common.get(cqe64_requester::s_wqe_opcode));
     out.opcode = opcode_of(wqe);
@@ -233,11 +236,11 @@ bool CompletionQueue::translate(util::View<cqe64> cqe, Completion& out) {
   return true;
 }
 
-void CompletionQueue::sweep(std::uint32_t qpn) {
+void CompletionQueue::sweep(std::uint32_t user_index) {
   for (auto index = consumer_; index - consumer_ < entries() && owns(index); ++index) {
     const util::MutableView<cqe64_requester> cqe(entry(index));
-    if (cqe.get(cqe64_requester::qpn) != qpn) continue;
-    cqe.set(cqe64_requester::srqn_user_index, QueuePairTable::kMax);  // nobody's
+    if (cqe.get(cqe64_requester::srqn_user_index) != user_index) continue;
+    cqe.set(cqe64_requester::srqn_user_index, CompletionTargets::kMax);  // nobody's
   }
 }
 

@@ -13,8 +13,6 @@
 
 namespace softhca::driver::connectx {
 
-class QueuePair;
-
 class CompletionQueue {
  public:
   struct Options {
@@ -40,18 +38,18 @@ class CompletionQueue {
   /// The next completion, or one that was not polled yet, makes an event
   /// (Hca::poll_completion_event), once. Poll after arming, before sleeping.
   void arm(bool solicited_only = false);
-  /// Entries that named no request of a living queue pair: the device is broken, or ours are gone.
+  /// Entries that named no request of a living queue: the device is broken, or ours are gone.
   std::uint64_t strays() const { return strays_; }
   /// DESTROY_CQ. The destructor does it too, but cannot tell of an error.
-  /// @pre no queue pair uses it
+  /// @pre no queue uses it
   util::Result<void> destroy();
 
-  // For Hca and QueuePair ----------------------------------------------------------------------
+  // For Hca and queues -------------------------------------------------------------------------
 
   /// The device told of this queue: the next arming has the next sequence number.
   void handle_event() { ++arm_sequence_; }
-  /// Makes poll() pass over what a queue pair left behind. @pre its reset or destruction is done
-  void sweep(std::uint32_t qpn);
+  /// Makes poll() pass over what a queue left behind. @pre its reset or destruction is done
+  void sweep(std::uint32_t user_index);
 
  private:
   CompletionQueue(Hca& hca, const Options& options);

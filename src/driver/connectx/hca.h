@@ -16,9 +16,9 @@
 
 #include "driver/address.h"
 #include "driver/connectx/command_queue.h"
+#include "driver/connectx/completion_targets.h"
 #include "driver/connectx/event_queue.h"
 #include "driver/connectx/pages.h"
-#include "driver/connectx/queue_pair_table.h"
 #include "spec/connectx/caps.h"
 
 namespace softhca::driver::connectx {
@@ -89,7 +89,7 @@ class Hca {
   CommandQueue& commands() { return *commands_; }
   /// The doorbell page that all queues share.
   std::uint32_t uar() const { return uar_; }
-  QueuePairTable& queue_pairs() { return queue_pairs_; }
+  CompletionTargets& completion_targets() { return targets_; }
   void add_completion_queue(std::uint32_t cqn, CompletionQueue& cq) { cqs_.emplace(cqn, &cq); }
   void remove_completion_queue(std::uint32_t cqn) { cqs_.erase(cqn); }
   /// The variant byte of the next memory key: it differs from one key to the next, so that a stale
@@ -134,7 +134,7 @@ class Hca {
   bool has_uar_ = false;
   std::unique_ptr<EventQueue> events_;
   std::vector<std::unique_ptr<EventQueue>> completion_events_;
-  QueuePairTable queue_pairs_;
+  CompletionTargets targets_;
   std::unordered_map<std::uint32_t, CompletionQueue*> cqs_;
   std::uint8_t key_variant_ = 0;
 };

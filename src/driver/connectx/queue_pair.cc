@@ -89,7 +89,7 @@ util::Result<void> QueuePair::create_on_device() {
   auto memory = DmaBuffer::allocate(host_, ring_size + doorbell_record::kSize);
   if (!memory) return tl::unexpected(memory.error());
   memory_ = std::move(*memory);
-  const auto user_index = hca_.queue_pairs().insert(*this);
+  const auto user_index = hca_.completion_targets().insert(*this);
   if (!user_index) return util::fail("CREATE_QP: no user index left");
   user_index_ = *user_index;
 
@@ -98,14 +98,14 @@ util::Result<void> QueuePair::create_on_device() {
   store_page_list(in.all().subspan(create_qp_in::pas_offset), memory_);
   const auto out = hca_.commands().execute<create_qp_out>(in);
   if (!out) {
-    hca_.queue_pairs().erase(user_index_);
+    hca_.completion_targets().erase(user_index_);
     return tl::unexpected(out.error());
   }
-  qpn_ = out->get(create_qp_out::qpn);
+  number_ = out->get(create_qp_out::qpn);
   exists_ = true;
   doorbell_ = uar_offset(hca_.uar()) + spec::uar_page::db_blueflame_buffer0_even.kOffset;
   receive_queue_.attach(memory_.bytes().first(receive_size_), receive_stride_, options_.receive);
-  send_queue_.attach(memory_.bytes().subspan(receive_size_, send_size_), options_.send, qpn_);
+  send_queue_.attach(memory_.bytes().subspan(receive_size_, send_size_), options_.send, number_);
   return {};
 }
 
@@ -126,29 +126,29 @@ void QueuePair::describe_queues(util::MutableView<qpc> context) const {
 
 QueuePair::~QueuePair() {
   if (const auto done = destroy(); !done) {
-    util::log(util::LogLevel::kWarning, "QP {:#x}: {}", qpn_, done.error().message);
+    util::log(util::LogLevel::kWarning, "QP {:#x}: {}", number_, done.error().message);
   }
 }
 
 util::Result<void> QueuePair::destroy() {
   if (!std::exchange(exists_, false)) return {};
   Request<spec::destroy_qp_in> in(command_opcode::DESTROY_QP);
-  in.set(spec::destroy_qp_in::qpn, qpn_);
+  in.set(spec::destroy_qp_in::qpn, number_);
   auto done = hca_.commands().run(in);
   sweep();
-  hca_.queue_pairs().erase(user_index_);
+  hca_.completion_targets().erase(user_index_);
   return done;
 }
 
 void QueuePair::sweep() {
-  options_.send_cq.sweep(qpn_);
-  if (&options_.receive_cq != &options_.send_cq) options_.receive_cq.sweep(qpn_);
+  options_.send_cq.sweep(user_index_);
+  if (&options_.receive_cq != &options_.send_cq) options_.receive_cq.sweep(user_index_);
 }
 
 util::Result<void> QueuePair::to_init(RemoteAccess access) {
   using in_t = spec::rst2init_qp_in;
   Request<in_t> in(command_opcode::RST2INIT_QP);
-  in.set(in_t::qpn, qpn_);
+  in.set(in_t::qpn, number_);
   const auto context = in.sub(in_t::qpc);
   context.set(qpc::st, static_cast<std::uint32_t>(spec::service_type::RC));
   context.set(qpc::pm_state, static_cast<std::uint32_t>(spec::pm_state::MIGRATED));
@@ -176,7 +176,7 @@ util::Result<void> QueuePair::to_rtr(const RemoteQueuePair& remote, const Connec
   if (!mtu) return tl::unexpected(mtu.error());
   using in_t = spec::init2rtr_qp_in;
   Request<in_t> in(command_opcode::INIT2RTR_QP);
-  in.set(in_t::qpn, qpn_);
+  in.set(in_t::qpn, number_);
   const auto context = in.sub(in_t::qpc);
   describe_path(context.sub(qpc::primary_address_path), remote, connection);
   context.set(qpc::st, static_cast<std::uint32_t>(spec::service_type::RC));
@@ -199,7 +199,7 @@ util::Result<void> QueuePair::to_rtr(const RemoteQueuePair& remote, const Connec
 util::Result<void> QueuePair::to_rts(const Connection& connection) {
   using in_t = spec::rtr2rts_qp_in;
   Request<in_t> in(command_opcode::RTR2RTS_QP);
-  in.set(in_t::qpn, qpn_);
+  in.set(in_t::qpn, number_);
   const auto context = in.sub(in_t::qpc);
   context.set(qpc::st, static_cast<std::uint32_t>(spec::service_type::RC));
   context.set(qpc::pm_state, static_cast<std::uint32_t>(spec::pm_state::MIGRATED));
@@ -221,13 +221,13 @@ util::Result<void> QueuePair::connect(const RemoteQueuePair& remote, const Conne
 
 util::Result<void> QueuePair::to_error() {
   Request<spec::qp_2err_in> in(command_opcode::QP_2ERR);
-  in.set(spec::qp_2err_in::qpn, qpn_);
+  in.set(spec::qp_2err_in::qpn, number_);
   return hca_.commands().run(in);
 }
 
 util::Result<void> QueuePair::to_reset() {
   Request<spec::qp_2rst_in> in(command_opcode::QP_2RST);
-  in.set(spec::qp_2rst_in::qpn, qpn_);
+  in.set(spec::qp_2rst_in::qpn, number_);
   auto done = hca_.commands().run(in);
   if (!done) return done;
   // The counters begin at 0 again; the device does not look at the record in this state.
@@ -242,7 +242,7 @@ util::Result<void> QueuePair::to_reset() {
 
 util::Result<spec::qp_state> QueuePair::query_state() {
   Request<spec::query_qp_in> in(command_opcode::QUERY_QP);
-  in.set(spec::query_qp_in::qpn, qpn_);
+  in.set(spec::query_qp_in::qpn, number_);
   const auto out =
       hca_.commands().execute<spec::query_qp_out>(in, page_list_size(receive_size_ + send_size_));
   if (!out) return tl::unexpected(out.error());

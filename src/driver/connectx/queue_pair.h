@@ -12,6 +12,7 @@
 
 #include "driver/address.h"
 #include "driver/connectx/completion_queue.h"
+#include "driver/connectx/completion_targets.h"
 #include "driver/connectx/protection_domain.h"
 #include "driver/connectx/receive_queue.h"
 #include "driver/connectx/send_queue.h"
@@ -52,7 +53,7 @@ struct Connection {
   std::uint8_t min_rnr_timer = 12;  ///< code of the RNR NAK timer field (12: 0.64 ms)
 };
 
-class QueuePair {
+class QueuePair final : public CompletionTarget {
  public:
   struct Options {
     CompletionQueue& send_cq;
@@ -67,7 +68,7 @@ class QueuePair {
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
 
-  std::uint32_t qpn() const { return qpn_; }
+  std::uint32_t qpn() const { return number(); }
 
   // States -------------------------------------------------------------------------------------
 
@@ -103,11 +104,11 @@ class QueuePair {
 
   // For CompletionQueue ------------------------------------------------------------------------
 
-  std::optional<std::uint64_t> complete_send(std::uint16_t counter) {
-    return send_queue_.complete(counter);
+  std::optional<std::uint64_t> complete_send(std::uint32_t qpn, std::uint16_t counter) override {
+    return qpn == number_ ? send_queue_.complete(counter) : std::nullopt;
   }
-  std::optional<std::uint64_t> complete_receive(std::uint16_t counter) {
-    return receive_queue_.complete(counter);
+  std::optional<std::uint64_t> complete_receive(std::uint32_t qpn, std::uint16_t counter) override {
+    return qpn == number_ ? receive_queue_.complete(counter) : std::nullopt;
   }
 
  private:
@@ -127,7 +128,6 @@ class QueuePair {
   std::size_t receive_stride_ = 0;
   std::size_t send_size_ = 0;
   std::uint64_t doorbell_ = 0;  ///< offset in the BAR
-  std::uint32_t qpn_ = 0;
   std::uint32_t user_index_ = 0;
   bool exists_ = false;
   bool in_reset_ = true;

@@ -1,5 +1,5 @@
-// The send half of a queue pair's memory (PRM 7.4.1.1): a ring of 64-byte blocks, in which each
-// request takes as many as it needs and may wrap around the end.
+// The send half of a queue pair's memory (PRM 7.4.1.1), or that of an SQ: a ring of 64-byte blocks,
+// in which each request takes as many as it needs and may wrap around the end.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,16 @@ class SendQueue {
   };
   /// Blocks that the largest request needs.
   static unsigned blocks_per_request(const Limits& limits);
+  /// The same for frames, with headers of `inline_size`.
+  static unsigned blocks_per_frame(const Limits& limits);
 
   /// `ring`: a power of two of blocks, at most 2^15.
   void attach(std::span<std::byte> ring, const Limits& limits, std::uint32_t number);
 
   /// Writes the request into the ring. The device does not know of it yet.
   PostStatus post(const SendRequest& request);
+  /// The same in the queue of a FrameSender.
+  PostStatus post_frame(const FrameRequest& request);
   /// Requests were posted up to here: what the doorbell record says.
   std::uint16_t producer() const { return static_cast<std::uint16_t>(head_); }
   /// The first 8 bytes of the last request: what the doorbell register gets.
@@ -51,6 +55,8 @@ class SendQueue {
 
   PostStatus check(const SendRequest& request) const;
   static unsigned size_of(const SendRequest& request);
+  /// Copies to offset `at` of the ring, on from its begin where it ends.
+  void put(std::size_t at, std::span<const std::byte> bytes);
 
   std::span<std::byte> ring_;
   Limits limits_;

@@ -1,0 +1,90 @@
+// The requests of an SQ (PRM 7.4.4.1): control segment, Eth segment with headers in line, pieces.
+#include <algorithm>
+#include <cstring>
+
+#include "driver/connectx/send_queue.h"
+#include "util/field.h"
+
+namespace softhca::driver::connectx {
+
+using spec::data_segment_pointer;
+using spec::wqe_completion;
+using spec::wqe_ctrl_segment;
+using spec::wqe_eth_segment;
+using spec::wqe_opcode;
+
+namespace {
+
+constexpr std::size_t kUnit = 16;
+/// Control and Eth segment, as far as they are there in every request.
+constexpr std::size_t kFixed = wqe_ctrl_segment::kSize + wqe_eth_segment::kSize;
+
+/// The Eth segment with its headers (PRM 7.4.4.1.2).
+std::size_t eth_size(std::size_t header) {
+  const auto end =
+      std::max(wqe_eth_segment::kSize, wqe_eth_segment::inline_headers_offset + header);
+  return (end + kUnit - 1) / kUnit * kUnit;
+}
+
+std::uint32_t blocks_of(std::size_t size) {
+  return static_cast<std::uint32_t>((size + SendQueue::kBlock - 1) / SendQueue::kBlock);
+}
+
+}  // namespace
+
+unsigned SendQueue::blocks_per_frame(const Limits& limits) {
+  return blocks_of(wqe_ctrl_segment::kSize + eth_size(limits.inline_size) + limits.pieces * kUnit);
+}
+
+PostStatus SendQueue::post_frame(const FrameRequest& request) {
+  if (request.header.size() > limits_.inline_size) return PostStatus::kInlineTooLong;
+  if (request.pieces.size() > limits_.pieces) return PostStatus::kTooManyPieces;
+  if (request.segment_size > wqe_eth_segment::mss.kMax) return PostStatus::kBadRequest;
+  const auto header_size = eth_size(request.header.size());
+  auto size = wqe_ctrl_segment::kSize + header_size;
+  for (const auto& piece : request.pieces) size += piece.length == 0 ? 0 : kUnit;
+  const auto blocks = blocks_of(size);
+  if (head_ - tail_ + blocks > mask_ + 1) return PostStatus::kQueueFull;
+
+  // The fixed part is in one piece: requests begin at a block. What follows may wrap, by units.
+  auto at = std::size_t{head_ & mask_} * kBlock;
+  const auto fixed = ring_.subspan(at, kFixed);
+  std::memset(fixed.data(), 0, kFixed);
+  const util::MutableView<wqe_ctrl_segment> control(fixed);
+  const auto opcode = request.segment_size != 0 ? wqe_opcode::LSO : wqe_opcode::SEND;
+  const auto completion = request.signaled ? wqe_completion::CQE : wqe_completion::ON_ERROR;
+  control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(opcode));
+  control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
+  control.set(wqe_ctrl_segment::sq_number, number_);
+  control.set(wqe_ctrl_segment::ds, static_cast<std::uint32_t>(size / kUnit));
+  control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(completion));
+  const util::MutableView<wqe_eth_segment> eth(fixed.subspan(wqe_ctrl_segment::kSize));
+  eth.set(wqe_eth_segment::l3cs, request.checksums);
+  eth.set(wqe_eth_segment::l4cs, request.checksums);
+  eth.set(wqe_eth_segment::mss, request.segment_size);
+  eth.set(wqe_eth_segment::inline_header_size, static_cast<std::uint32_t>(request.header.size()));
+  const auto header_at = at + wqe_ctrl_segment::kSize + wqe_eth_segment::inline_headers_offset;
+  put(header_at & (ring_.size() - 1), request.header);
+  at = (at + wqe_ctrl_segment::kSize + header_size) & (ring_.size() - 1);
+  for (const auto& piece : request.pieces) {
+    if (piece.length == 0) continue;  // the device reads a 0 as 2^31 bytes
+    const util::MutableView<data_segment_pointer> data(ring_.subspan(at, kUnit));
+    std::memset(data.bytes().data(), 0, kUnit);
+    data.set(data_segment_pointer::byte_count, piece.length);
+    data.set(data_segment_pointer::l_key, piece.lkey);
+    data.set(data_segment_pointer::local_address, piece.address);
+    at = (at + kUnit) & (ring_.size() - 1);
+  }
+  entries_[head_ & mask_] = {request.id, blocks};
+  last_ = head_;
+  head_ += blocks;
+  return PostStatus::kOk;
+}
+
+void SendQueue::put(std::size_t at, std::span<const std::byte> bytes) {
+  const auto first = std::min(bytes.size(), ring_.size() - at);
+  if (first != 0) std::memcpy(ring_.data() + at, bytes.data(), first);
+  if (first != bytes.size()) std::memcpy(ring_.data(), bytes.data() + first, bytes.size() - first);
+}
+
+}  // namespace softhca::driver::connectx
