@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -52,6 +53,7 @@ std::span<const std::byte> write_headers(Side& from, const Side& to, std::size_t
   ethernet.emit(util::MutableView<wire::EthernetLayout>(bytes));
   const auto l3 = bytes.subspan(wire::EthernetLayout::kSize);
   const auto ip_size = size - wire::EthernetLayout::kSize;
+  std::ranges::fill(l3.first(wire::Ipv4Layout::kSize + wire::UdpLayout::kSize), std::byte{0});
   const util::MutableView<wire::Ipv4Layout> ip(l3);
   ip.set(wire::Ipv4Layout::version, 4);
   ip.set(wire::Ipv4Layout::ihl, 5);
@@ -115,6 +117,11 @@ Pair::Pair(std::size_t memory_size)
   };
   must(a_->qp->connect(name(*b_), {.path_mtu = kMtu}));
   must(b_->qp->connect(name(*a_), {.path_mtu = kMtu}));
+  // The switch learns where b is.
+  receive_frames(*a_, 1);
+  send_frames(*b_, *a_, kSlot / 2, 1);
+  wait(*a_, 1);
+  wait(*b_, 1);
 }
 
 void Pair::write(Side& from, Side& to, std::size_t size, bool signaled) {

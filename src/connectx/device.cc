@@ -78,6 +78,8 @@ void Device::reset_device() {
   commands_ = std::make_unique<CommandInterface>(*this);
 }
 
+void Device::forget_flows() { ethernet().forget_flows(); }
+
 void Device::drop_objects() {
   // If there are remains, no command was executed since: what is there now was just made.
   if (remains_ == nullptr) remains_ = std::move(objects_);
@@ -149,6 +151,7 @@ util::Time Device::run_device(util::Time now) {
   run_time_ = now;
   overdrawn_ = false;
   notes_.set_time(now);
+  ethernet().report_released(now);
   completion_queues().run(now, work());
   const bool more_commands = commands().run(work());
   const bool more_doorbells = run_send_doorbells();
@@ -177,10 +180,12 @@ void Device::handle_frame(const wire::Frame& frame) {
   wire::for_each_packet(frame, [this](const wire::Frame& packet) { receive(packet); });
 }
 
-/// Nothing but RDMA is sent as a train, but not all of it is for RDMA here.
+/// A train of the InfiniBand transport, if it is for one of the QPs here. Packets of a large send
+/// go to receive WQEs one by one.
 bool Device::takes_whole(const wire::Frame& train) {
-  return !overdrawn_ && network_port().passes(train) && vport().roce_enabled() &&
-         !memory_keys().table().has_charged() && rdma().handle_frame(train, run_time_);
+  return train.train().part == nullptr && !overdrawn_ && network_port().passes(train) &&
+         vport().roce_enabled() && !memory_keys().table().has_charged() &&
+         rdma().handle_frame(train, run_time_);
 }
 
 void Device::receive(const wire::Frame& frame) {
@@ -189,7 +194,10 @@ void Device::receive(const wire::Frame& frame) {
   if (!network_port().accept(frame)) return;
   // Who arranged to receive at such a cost has no time for more, as a NIC whose buffer is full.
   if (overdrawn_) return network_port().count_discard(priority_of(frame));
-  if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {
+  // Who has written RDMA headers says where they are.
+  if (frame.transport_offset() == 0 && ethernet().handle_known(frame, run_time_)) {
+    network_port().count_received(frame, Service::kEthernet);
+  } else if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {
     network_port().count_received(frame, Service::kRdma);
   } else {
     network_port().count_received(frame, Service::kEthernet);

@@ -73,6 +73,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Health& health() { return health_; }
   util::Notes& notes() { return notes_; }
 
+  /// A command is executed, after which frames may go other ways.
+  void forget_flows();
   /// Drops every object that a driver made: TEARDOWN_HCA, fast teardown. Pages and capabilities
   /// stay. From now on none of them does anything, and the device has new ones; those that were
   /// many are destroyed turn by turn.

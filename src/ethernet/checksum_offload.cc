@@ -15,29 +15,67 @@ void add(ChecksumSum& sum, const Frame& frame, std::size_t offset, std::size_t s
   frame.for_each_piece(offset, size, [&](std::span<const std::byte> piece) { sum.add(piece); });
 }
 
-/// RFC 9293 3.1 and RFC 8200 8.1: addresses, length, protocol.
-void add_pseudo_header(ChecksumSum& sum, const PacketInfo& info) {
-  if (info.l3 == L3Type::kIpv4) {
-    sum.add_u32(info.source_ip.to_ipv4());
-    sum.add_u32(info.destination_ip.to_ipv4());
-  } else {
-    sum.add(info.source_ip.bytes);
-    sum.add(info.destination_ip.bytes);
-  }
-  sum.add_u32(static_cast<std::uint32_t>(info.l4_size()));
-  sum.add_u16(static_cast<std::uint16_t>(info.protocol));
+/// To 16 bits, with the end-around carry of RFC 1071. Sums of words of 16 and of 32 bits, in the
+/// order of numbers, may be added before.
+constexpr std::uint16_t fold(std::uint64_t sum) {
+  constexpr std::uint64_t k32 = std::uint64_t{1} << 32;
+  constexpr std::uint64_t k16 = std::uint64_t{1} << 16;
+  sum = sum % k32 + sum / k32;
+  sum = sum % k16 + sum / k16;
+  sum = sum % k16 + sum / k16;
+  return static_cast<std::uint16_t>(sum % k16 + sum / k16);
+}
+
+/// Of a header, whose size is a multiple of four bytes.
+std::uint16_t sum_header(std::span<const std::byte> header) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i != header.size(); i += 4) sum += util::load_be32(header.data() + i);
+  return fold(sum);
+}
+
+std::uint16_t sum_pseudo_header(const PacketInfo& info) {
+  return fold(std::uint64_t{info.pseudo_sum} + info.l4_size());
 }
 
 /// @pre info.l3 == L3Type::kIpv4
-bool ipv4_header_ok(const Frame& frame, const PacketInfo& info) {
+std::span<std::byte> ipv4_header(Frame& frame, const PacketInfo& info) {
   const auto header = frame.head().subspan(info.l3_offset);
-  const auto size = wire::Ipv4View(header).get(wire::Ipv4Layout::ihl) * std::size_t{4};
-  return wire::checksum_of(header.first(size)) == 0;
+  return header.first(wire::Ipv4View(header).get(wire::Ipv4Layout::ihl) * std::size_t{4});
+}
+std::span<const std::byte> ipv4_header(const Frame& frame, const PacketInfo& info) {
+  const auto header = frame.head().subspan(info.l3_offset);
+  return header.first(wire::Ipv4View(header).get(wire::Ipv4Layout::ihl) * std::size_t{4});
+}
+
+/// The sum of L4 header and payload, from their bytes.
+std::uint16_t sum_l4_bytes(const Frame& frame, const PacketInfo& info) {
+  ChecksumSum sum;
+  const auto header = frame.head().subspan(info.l4_offset);
+  const auto segments = frame.segments();
+  if (segments.size() == 1 && header.size() % 4 == 0 &&
+      header.size() + segments[0].size() == info.l4_size()) {
+    // As of frames that a send queue gathers.
+    sum.add(segments[0]);
+    return fold(std::uint64_t{sum_header(header)} + sum.value());
+  }
+  add(sum, frame, info.l4_offset, info.l4_size());
+  return sum.value();
+}
+
+/// The sum of L4 header and payload. @pre info.l4 != L4Type::kNone
+std::uint16_t sum_l4(const Frame& frame, const PacketInfo& info) {
+  if (frame.l4_checksum_made()) {
+    // A right checksum makes all ones of it and the pseudo header's; and it is never 0, as no L4
+    // header is all zeros.
+    const auto rest = static_cast<std::uint16_t>(~sum_pseudo_header(info));
+    return rest == 0 ? 0xffff : rest;
+  }
+  return sum_l4_bytes(frame, info);
 }
 
 /// `l4_sum` is that of the L4 header and payload.
 bool l4_ok(const Frame& frame, const PacketInfo& info, std::uint16_t l4_sum) {
-  if (info.l4 == L4Type::kNone || info.source_routed) return false;
+  if (info.source_routed) return false;
   if (info.l4 == L4Type::kUdp) {
     using L = wire::UdpLayout;
     const wire::UdpView udp(frame.head().subspan(info.l4_offset));
@@ -47,10 +85,18 @@ bool l4_ok(const Frame& frame, const PacketInfo& info, std::uint16_t l4_sum) {
     // checksum". RFC 8200 8.1 does not allow it in IPv6.
     if (udp.get(L::checksum) == 0) return info.l3 == L3Type::kIpv4;
   }
+  return fold(std::uint64_t{sum_pseudo_header(info)} + l4_sum) == 0xffff;
+}
+
+/// Without L4 there is one sum, of all.
+ReceivedChecksum check_l3(const Frame& frame, const PacketInfo& info) {
+  ReceivedChecksum result;
   ChecksumSum sum;
-  add_pseudo_header(sum, info);
-  sum.add_u16(l4_sum);
-  return sum.checksum() == 0;
+  add(sum, frame, info.l3_offset, info.l3_size);
+  result.sum = sum.value();
+  const bool v4 = info.l3 == L3Type::kIpv4;
+  result.l3_ok = info.l3_length_ok && (!v4 || sum_header(ipv4_header(frame, info)) == 0xffff);
+  return result;
 }
 
 }  // namespace
@@ -58,11 +104,10 @@ bool l4_ok(const Frame& frame, const PacketInfo& info, std::uint16_t l4_sum) {
 void insert_l3_checksum(Frame& frame, const PacketInfo& info) {
   using L = wire::Ipv4Layout;
   if (info.l3 != L3Type::kIpv4) return;
-  const auto header = frame.head().subspan(info.l3_offset);
+  const auto header = ipv4_header(frame, info);
   const util::MutableView<L> ip(header);
-  const auto size = ip.get(L::ihl) * std::size_t{4};
   ip.set(L::checksum, 0);
-  ip.set(L::checksum, wire::checksum_of(header.first(size)));
+  ip.set(L::checksum, static_cast<std::uint16_t>(~sum_header(header)));
 }
 
 void insert_l4_checksum(Frame& frame, const PacketInfo& info) {
@@ -72,30 +117,26 @@ void insert_l4_checksum(Frame& frame, const PacketInfo& info) {
                      (is_tcp ? wire::TcpLayout::kChecksumOffset : wire::UdpLayout::kChecksumOffset);
   auto* const at = frame.head().data() + field;
   util::store_be16(at, 0);
-  ChecksumSum sum;
-  add_pseudo_header(sum, info);
-  add(sum, frame, info.l4_offset, info.l4_size());
-  auto checksum = sum.checksum();
+  const auto sum = std::uint64_t{sum_pseudo_header(info)} + sum_l4_bytes(frame, info);
+  auto checksum = static_cast<std::uint16_t>(~fold(sum));
   // RFC 768: "If the computed checksum is zero, it is transmitted as all ones".
   if (!is_tcp && checksum == 0) checksum = 0xffff;
   util::store_be16(at, checksum);
+  frame.set_l4_checksum_made();
 }
 
 ReceivedChecksum check(const Frame& frame, const PacketInfo& info) {
-  ReceivedChecksum result;
-  if (info.l3 == L3Type::kNone) return result;
+  if (info.l3 == L3Type::kNone) return {};
   assert(frame.icrc() != Frame::Icrc::kDeferred);
-  const std::size_t l3_end = info.l3_offset + info.l3_size;
-  // In two parts, of which the second serves both sums. The first is a multiple of four bytes.
-  const std::size_t cut = info.l4 != L4Type::kNone ? info.l4_offset : l3_end;
-  ChecksumSum l4_sum;
-  add(l4_sum, frame, cut, l3_end - cut);
-  ChecksumSum sum;
-  sum.add_u16(l4_sum.value());
-  add(sum, frame, info.l3_offset, cut - info.l3_offset);
-  result.sum = sum.value();
-  result.l3_ok = info.l3_length_ok && (info.l3 == L3Type::kIpv6 || ipv4_header_ok(frame, info));
-  result.l4_ok = l4_ok(frame, info, l4_sum.value());
+  if (info.l4 == L4Type::kNone) return check_l3(frame, info);
+  // In two parts, of which each serves two purposes.
+  const auto l4_sum = sum_l4(frame, info);
+  const std::size_t l3_header = info.l4_offset - info.l3_offset;
+  const auto l3_sum = sum_header(frame.head().subspan(info.l3_offset, l3_header));
+  ReceivedChecksum result;
+  result.sum = fold(std::uint64_t{l4_sum} + l3_sum);
+  result.l3_ok = info.l3_length_ok && (info.l3 == L3Type::kIpv6 || l3_sum == 0xffff);
+  result.l4_ok = l4_ok(frame, info, l4_sum);
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "util/endian.h"
+#include "wire/checksum.h"
 #include "wire/ethernet.h"
 #include "wire/ipv6.h"
 #include "wire/tcp.h"
@@ -34,6 +35,7 @@ class Classifier {
     if (info_.fragment) return info_;
     if (info_.protocol == IpProtocol::kTcp) tcp();
     if (info_.protocol == IpProtocol::kUdp) udp();
+    if (info_.l4 != L4Type::kNone) sum_pseudo_header();
     // RFC 4303 2: an ESP header begins with the SPI; RFC 4302 2: an AH header has it at byte 4.
     if (info_.protocol == IpProtocol::kEsp) ipsec(0);
     if (info_.protocol == IpProtocol::kAh) ipsec(4);
@@ -173,6 +175,16 @@ class Classifier {
     info_.l4_header_size = L::kSize;
     info_.source_port = static_cast<std::uint16_t>(udp.get(L::source_port));
     info_.destination_port = static_cast<std::uint16_t>(udp.get(L::destination_port));
+  }
+
+  void sum_pseudo_header() {
+    // Of a mapped IPv4 address only its own bytes count.
+    const std::size_t unused = info_.l3 == L3Type::kIpv4 ? 12 : 0;
+    wire::ChecksumSum sum;
+    sum.add(std::span(info_.source_ip.bytes).subspan(unused));
+    sum.add(std::span(info_.destination_ip.bytes).subspan(unused));
+    sum.add_u16(static_cast<std::uint16_t>(info_.protocol));
+    info_.pseudo_sum = sum.value();
   }
 
   void ipsec(std::size_t spi) {

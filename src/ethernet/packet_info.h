@@ -59,10 +59,15 @@ struct PacketInfo {
   std::uint16_t source_port = 0;
   std::uint16_t destination_port = 0;
   std::optional<std::uint32_t> ipsec_spi;  ///< of an ESP or AH header
-  std::uint16_t tcp_flags = 0;             ///< NS CWR ECE URG ACK PSH RST SYN FIN (8:0)
+  /// Of TCP and UDP: the ones-complement sum of the pseudo header (RFC 9293 3.1, RFC 8200 8.1), but
+  /// for the length.
+  std::uint16_t pseudo_sum = 0;
+  std::uint16_t tcp_flags = 0;  ///< NS CWR ECE URG ACK PSH RST SYN FIN (8:0)
 
   /// Bytes from the L4 header to the end of the IP packet. @pre l4_offset != 0
   std::size_t l4_size() const { return l3_offset + l3_size - l4_offset; }
+
+  friend bool operator==(const PacketInfo&, const PacketInfo&) = default;
 };
 
 /// Any frame is something: what is not understood stays at its default.

@@ -57,6 +57,20 @@ Segmenter::Part Segmenter::next(wire::Frame& frame) {
   return part;
 }
 
+void advance_headers(std::span<std::byte> headers, const PacketInfo& packet, unsigned count,
+                     std::size_t payload) {
+  if (packet.l3 == L3Type::kIpv4) {
+    using L = wire::Ipv4Layout;
+    const util::MutableView<L> ip(headers.subspan(packet.l3_offset));
+    ip.set(L::identification, (ip.get(L::identification) + count) & L::identification.kMax);
+  }
+  if (packet.l4 != L4Type::kTcp) return;
+  using L = wire::TcpLayout;
+  const util::MutableView<L> tcp(headers.subspan(packet.l4_offset));
+  tcp.set(L::sequence, tcp.get(L::sequence) + static_cast<std::uint32_t>(count * payload));
+  tcp.set(L::cwr, 0);
+}
+
 void Segmenter::update_l3(std::span<std::byte> head, std::size_t payload) const {
   const auto size = static_cast<std::uint32_t>(head.size() + payload);
   if (info_.l3 == L3Type::kIpv4) {

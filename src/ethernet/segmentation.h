@@ -22,6 +22,11 @@ enum class SegmentationError : std::uint8_t {
   kMss,                  ///< zero, or a packet of this size exceeds what IP can tell
 };
 
+/// From the headers of a packet that is not the last to those of the one `count` packets behind it,
+/// `payload` bytes in each. @pre `packet` is what the headers are, and has TCP or UDP; count != 0
+void advance_headers(std::span<std::byte> headers, const PacketInfo& packet, unsigned count,
+                     std::size_t payload);
+
 class Segmenter {
  public:
   /// What part of the payload a packet carries.
@@ -38,6 +43,13 @@ class Segmenter {
   bool done() const { return done_; }
   /// How many packets there are in all.
   std::size_t count() const;
+  /// How many there are from the next on that are as long as it, and not the last.
+  std::size_t middles() const { return done_ ? 0 : (payload_size_ - offset_ - 1) / mss_; }
+  /// Passes over packets that belong to the last one's train. @pre count <= middles()
+  void skip(std::size_t count) {
+    offset_ += count * mss_;
+    index_ = static_cast<std::uint16_t>(index_ + count);
+  }
   /// Writes the next packet's head and clears the rest of the frame. The caller adds the payload,
   /// then the checksums (insert_l3_checksum, insert_l4_checksum; the fields are as the template has
   /// them). @pre !done()

@@ -48,6 +48,12 @@ class ChecksumSum {
     sum_ += sum_ < part;
   }
   static std::uint64_t sum(std::span<const std::byte> bytes) {
+    return bytes.size() < kMany ? sum_few(bytes) : sum_many(bytes);
+  }
+  /// From so many bytes on a wider loop is worth its call.
+  static constexpr std::size_t kMany = 256;
+  static std::uint64_t sum_many(std::span<const std::byte> bytes);
+  static std::uint64_t sum_few(std::span<const std::byte> bytes) {
     const std::byte* at = bytes.data();
     std::size_t left = bytes.size();
     // 32-bit words in 64-bit lanes cannot overflow below 2^32 words. Four lanes vectorize.

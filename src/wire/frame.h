@@ -102,6 +102,9 @@ class Frame {
     std::uint16_t payload = 0;        ///< bytes in each of them; not used if it is no train
     std::uint8_t first_has_more = 0;  ///< bytes of headers that only the first has
     bool ack_req_at_end = false;      ///< the last one's BTH has AckReq, and only it
+    /// Null: a train of the InfiniBand transport. Else wire::part() for this one.
+    void (*part)(const Frame& train, unsigned index, unsigned count, Frame& out) = nullptr;
+    std::uint8_t part_options = 0;  ///< for `part`
 
     friend bool operator==(const Train&, const Train&) = default;
   };
@@ -112,6 +115,9 @@ class Frame {
     shape_.transport_offset = static_cast<std::uint8_t>(offset);
   }
   void set_link(Link link) { shape_.link = link; }
+  /// The checksum of TCP or UDP was made here, and the frame is still in this process, so that
+  /// nobody needs to read the payload to see that it is right.
+  void set_l4_checksum_made() { shape_.l4_checksum_made = true; }
   /// Makes deferred CRCs present, for a receiver that wants the bytes and not the packet.
   void compute_icrc();
 
@@ -159,6 +165,9 @@ class Frame {
   std::span<const std::byte> tail() const { return {tail_.data(), shape_.tail_size}; }
   Icrc icrc() const { return shape_.icrc; }
   Link link() const { return shape_.link; }
+  bool l4_checksum_made() const { return shape_.l4_checksum_made; }
+  /// Whether the payload lies in memory of the frame's own, and none of it elsewhere.
+  bool owns_segments() const { return shape_.segment_count == 1 && owns(segments_[0]); }
   /// 0: not known.
   std::size_t transport_offset() const { return shape_.transport_offset; }
   /// The memory of head(), all of it: what is behind the head may hold anything.
@@ -220,6 +229,7 @@ class Frame {
     Icrc icrc = Icrc::kAbsent;
     Link link = Link::kEthernet;
     std::uint8_t transport_offset = 0;
+    bool l4_checksum_made = false;
     Train train;
   };
 

@@ -27,6 +27,7 @@ void advance(IbPacket& packet, const Frame& train, unsigned count, unsigned left
 void part(const Frame& train, unsigned index, unsigned count, Frame& out) {
   const auto& all = train.train();
   assert(index + count <= all.packets && count != 0);
+  if (all.part != nullptr) return all.part(train, index, count, out);
   auto parsed = IbPacket::parse(train);
   assert(parsed && "the head of a train is a packet's");
   auto& packet = *parsed;

@@ -5,6 +5,9 @@
 // opcode, the PSN, the extended headers that only a First has, and the AckReq of the last. All are
 // as long as the path MTU. A Last or Only packet travels for itself.
 //
+// A large send of Ethernet is a train, too: what is true of it says who makes it, as it brings the
+// function that makes packets of it (ethernet/large_send.h).
+//
 // It is cut into packets where somebody needs packets, and these are, byte for byte, those that
 // would have been sent one by one.
 #pragma once

@@ -207,6 +207,8 @@ CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& 
     return refuse(Status::BAD_OUTPUT_LEN, "PRM 12.2", "output shorter than the command's");
   }
   if (auto checked = check_uid(device_, command); !checked) return checked;
+  // Nearly all of them change where frames may go, and commands are few.
+  device_.forget_flows();
   auto result = spec->handler(device_, command);
   if (result && !command.unfinished) note_owner(device_, command);
   return result;

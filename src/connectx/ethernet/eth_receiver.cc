@@ -1,5 +1,6 @@
 #include "connectx/ethernet/eth_receiver.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -36,10 +37,11 @@ std::uint16_t sum_of(const wire::Frame& frame, std::size_t offset, std::size_t s
 /// cqe_checksum_full promises that inner tags, and padding behind the IP packet, are counted too.
 std::uint16_t full_checksum(const wire::Frame& frame, const PacketInfo& packet, std::size_t tag_end,
                             std::uint16_t ip_sum) {
+  const auto end = packet.l3_offset + packet.l3_size;
+  if (packet.l3_offset == tag_end && end >= frame.size()) return ip_sum;
   wire::ChecksumSum sum;
   sum.add_u16(ip_sum);
   sum.add_u16(sum_of(frame, tag_end, packet.l3_offset - tag_end));
-  const auto end = packet.l3_offset + packet.l3_size;
   if (end >= frame.size()) return sum.value();
   const auto padding = sum_of(frame, end, frame.size() - end);
   // Behind an odd number of bytes the padding's stand in the other halves of the words.
@@ -74,22 +76,50 @@ cqe_l4_hdr_type l4_hdr_type(const PacketInfo& packet) {
   return cqe_l4_hdr_type::NONE;
 }
 
-/// What the CQE says of the frame, whichever RQ takes it (PRM Table 68). The checksum is that of a
-/// frame without the tag that ends at `tag_end`.
-void describe(util::MutableView<cqe64> cqe, const wire::Frame& frame, const PacketInfo& packet,
-              std::size_t tag_end, util::Time now) {
-  const auto checked = ethernet::check(frame, packet);
+/// Bytes of the 802.1Q tag that an RQ may strip.
+std::size_t outer_tag_size(const PacketInfo& packet) {
+  const bool tagged = packet.tag && packet.tag->tpid == wire::EtherType::kVlan;
+  return tagged ? ReceivedFrame::kVlanSize : 0;
+}
+
+/// What the CQE says of the frame, whichever RQ takes it (PRM Table 68): first what is the same for
+/// all that have known headers.
+void describe_flow(util::MutableView<cqe64> cqe, const PacketInfo& packet) {
   if (packet.l3 != L3Type::kNone) {
-    cqe.set(cqe64::checksum, full_checksum(frame, packet, tag_end, checked.sum));
     cqe.set(cqe64::ip_frag, packet.fragment ? 1 : 0);
     cqe.set(cqe64::ip_ext_opts, packet.ip_options ? 1 : 0);
   }
   cqe.set(cqe64::l2_ok, 1);
-  cqe.set(cqe64::l3_ok, checked.l3_ok ? 1 : 0);
-  cqe.set(cqe64::l4_ok, checked.l4_ok ? 1 : 0);
   cqe.set(cqe64::l3_hdr_type, static_cast<std::uint32_t>(l3_hdr_type(packet)));
   cqe.set(cqe64::l4_hdr_type, static_cast<std::uint32_t>(l4_hdr_type(packet)));
+}
+
+/// The rest. The checksum is that of a frame without the outer tag, of `tag_size` bytes.
+void describe_packet(util::MutableView<cqe64> cqe, const wire::Frame& frame,
+                     const PacketInfo& packet, std::size_t tag_size, util::Time now) {
+  const auto checked = ethernet::check(frame, packet);
+  if (packet.l3 != L3Type::kNone) {
+    const auto tag_end = wire::EthernetLayout::kSize + tag_size;
+    cqe.set(cqe64::checksum, full_checksum(frame, packet, tag_end, checked.sum));
+  }
+  cqe.set(cqe64::l3_ok, checked.l3_ok ? 1 : 0);
+  cqe.set(cqe64::l4_ok, checked.l4_ok ? 1 : 0);
   cqe.set(cqe64::timestamp, device_ticks(now));
+}
+
+/// What the way to one TIR adds; no RQ is chosen yet.
+ReceivedFrame describe_way(const wire::Frame& frame, const PacketInfo& packet,
+                           const FlowSteering::Delivery& delivery) {
+  const auto tag_size = outer_tag_size(packet);
+  ReceivedFrame received;
+  received.frame = &frame;
+  received.flow_tag = delivery.flow_tag;
+  if (tag_size == 0) return received;
+  received.vlan_tci = packet.tag->tci;
+  if (packet.l3 != L3Type::kNone) {
+    received.tag_sum = sum_of(frame, wire::EthernetLayout::kSize, tag_size);
+  }
+  return received;
 }
 
 }  // namespace
@@ -103,22 +133,56 @@ const wire::Frame& EthReceiver::whole(const wire::Frame& arrived) {
 }
 
 /// Fills deliveries_.
-void EthReceiver::steer(const PacketInfo& packet) {
+FlowSteering::Search EthReceiver::steer(const PacketInfo& packet) {
   deliveries_.clear();
-  const auto steps = parts_.steering.classify(match_key_of(packet), deliveries_);
+  const auto search = parts_.steering.classify(match_key_of(packet), deliveries_);
   const auto copies = deliveries_.size();
-  if (steps > kStepsDue) {
-    parts_.keys.add_work(static_cast<std::int64_t>(steps - kStepsDue) * kStepWork);
+  if (search.steps > kStepsDue) {
+    parts_.keys.add_work(static_cast<std::int64_t>(search.steps - kStepsDue) * kStepWork);
   }
   if (copies > 1) parts_.keys.add_work(static_cast<std::int64_t>(copies - 1) * kCopyWork);
+  return search;
 }
 
 void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
   const auto& frame = whole(arrived);
   const auto packet = ethernet::classify(frame);
-  steer(packet);
+  const auto search = steer(packet);
   if (deliveries_.empty()) return parts_.port.count_discard(priority_of(frame));
+  if (deliveries_.size() == 1 && search.steps <= kStepsDue &&
+      ethernet::KnownHeader::can_be_known(packet)) {
+    remember(frame, packet, search.tcp_flags);
+  }
   deliver(frame, packet, now);
+}
+
+/// Where the frame goes, and what goes there with it. @pre there is one delivery
+void EthReceiver::remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags) {
+  auto& flow = flows_[ethernet::KnownHeader::hash(frame) % kFlows];
+  flow.generation = generation_;
+  flow.header.remember(frame, packet, tcp_flags);
+  flow.received = describe_way(frame, packet, deliveries_[0]);
+  flow.rq = &choose_queue(*parts_.tirs.find(deliveries_[0].tirn), packet, flow.received);
+  flow.cqe = {};
+  const util::MutableView<cqe64> cqe(flow.cqe);
+  describe_flow(cqe, packet);
+  flow.rq->describe_way(cqe, flow.received);
+}
+
+bool EthReceiver::receive_known(const wire::Frame& frame, util::Time now) {
+  auto& flow = flows_[ethernet::KnownHeader::hash(frame) % kFlows];
+  if (flow.generation != generation_) return false;
+  const auto* packet = flow.header.parse(frame);
+  if (packet == nullptr) return false;
+  auto bytes = flow.cqe;
+  const util::MutableView<cqe64> cqe(bytes);
+  if (packet->l4 == L4Type::kTcp) {
+    cqe.set(cqe64::l4_hdr_type, static_cast<std::uint32_t>(l4_hdr_type(*packet)));
+  }
+  describe_packet(cqe, frame, *packet, flow.received.tag_size(), now);
+  flow.received.frame = &frame;
+  write_to(*flow.rq, flow.received, cqe);
+  return true;
 }
 
 bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain domain,
@@ -137,23 +201,23 @@ bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain dom
 
 /// To each of deliveries_.
 void EthReceiver::deliver(const wire::Frame& frame, const PacketInfo& packet, util::Time now) {
-  const bool tagged = packet.tag && packet.tag->tpid == wire::EtherType::kVlan;
-  const auto tag_size = tagged ? ReceivedFrame::kVlanSize : 0;
-  util::Struct<cqe64> cqe;
-  describe(cqe, frame, packet, wire::EthernetLayout::kSize + tag_size, now);
+  util::Struct<cqe64> described;
+  describe_flow(described, packet);
+  describe_packet(described, frame, packet, outer_tag_size(packet), now);
   for (const auto& delivery : deliveries_) {
-    ReceivedFrame received{
-        .frame = &frame,
-        .vlan_tci = tagged ? std::optional(packet.tag->tci) : std::nullopt,
-        .tag_sum = packet.l3 != L3Type::kNone ? sum_of(frame, wire::EthernetLayout::kSize, tag_size)
-                                              : std::uint16_t{0},
-        .cqe = cqe,
-        .flow_tag = delivery.flow_tag,
-    };
+    auto received = describe_way(frame, packet, delivery);
     auto& rq = choose_queue(*parts_.tirs.find(delivery.tirn), packet, received);
-    rq.receive(received, scratch_);
-    if (rq.flushes() && !std::exchange(rq.in_flush_list, true)) parts_.failed.push_back(rq.rqn());
+    util::Struct<cqe64> cqe;
+    std::ranges::copy(described.bytes(), cqe.bytes().begin());
+    rq.describe_way(cqe, received);
+    write_to(rq, received, cqe);
   }
+}
+
+void EthReceiver::write_to(ReceiveQueue& rq, const ReceivedFrame& received,
+                           util::MutableView<cqe64> cqe) {
+  rq.receive(received, cqe, scratch_);
+  if (rq.flushes() && !std::exchange(rq.in_flush_list, true)) parts_.failed.push_back(rq.rqn());
 }
 
 ReceiveQueue& EthReceiver::choose_queue(const Tir& tir, const PacketInfo& packet,

@@ -2,12 +2,16 @@
 // what CQEs tell of a frame (PRM 3.3, 7.5, 7.11).
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "connectx/ethernet/receive_queue.h"
 #include "connectx/ethernet/transport_interface.h"
 #include "connectx/steering/flow_table.h"
+#include "ethernet/known_header.h"
 #include "ethernet/packet_info.h"
 #include "hca/object_table.h"
 #include "util/clock.h"
@@ -27,17 +31,35 @@ class EthReceiver {
     std::vector<Rqn>& failed;  ///< gets each RQ that a frame has taken to the error state
   };
 
-  explicit EthReceiver(const Parts& parts) : parts_(parts) {}
+  explicit EthReceiver(const Parts& parts) : parts_(parts), flows_(kFlows) {}
 
   void receive(const wire::Frame& frame, util::Time now);
+  /// The same for a frame of a flow that is known: its headers are like those of one that went to
+  /// one RQ. False, and nothing has happened, if it is of none. @pre as KnownHeader::hash
+  bool receive_known(const wire::Frame& frame, util::Time now);
+  /// Steering, TIRs, RQTs or RQs may have changed.
+  void forget_flows() { ++generation_; }
   /// A frame that a TIS of transport domain `domain` has sent (PRM 3.4). False if no TIR takes it.
   bool receive_looped(const wire::Frame& frame, TransportDomain domain, util::Time now);
 
  private:
-  void steer(const ethernet::PacketInfo& packet);
+  /// Frames whose headers agree in all that a KnownHeader compares go to the same RQ.
+  struct KnownFlow {
+    std::uint64_t generation = 0;  ///< of what it rests on
+    ethernet::KnownHeader header;
+    ReceiveQueue* rq = nullptr;
+    ReceivedFrame received;                                   ///< but for the frame
+    std::array<std::byte, spec::connectx::cqe64::kSize> cqe;  ///< as far as it is always the same
+  };
+  static constexpr std::size_t kFlows = 64;
+
+  FlowSteering::Search steer(const ethernet::PacketInfo& packet);
+  void remember(const wire::Frame& frame, const ethernet::PacketInfo& packet, bool tcp_flags);
   /// What an arrived frame is; its own copy where software wants bytes that are not there yet.
   const wire::Frame& whole(const wire::Frame& arrived);
   void deliver(const wire::Frame& frame, const ethernet::PacketInfo& packet, util::Time now);
+  void write_to(ReceiveQueue& rq, const ReceivedFrame& received,
+                util::MutableView<spec::connectx::cqe64> cqe);
   /// Through the TIR to one RQ.
   static ReceiveQueue& choose_queue(const Tir& tir, const ethernet::PacketInfo& packet,
                                     ReceivedFrame& received);
@@ -45,6 +67,8 @@ class EthReceiver {
   Parts parts_;
   std::vector<FlowSteering::Delivery> deliveries_;
   ScatterScratch scratch_;
+  std::vector<KnownFlow> flows_;  ///< by hash of their headers
+  std::uint64_t generation_ = 1;
   wire::Frame whole_;  ///< copy of a frame whose ICRC was still to be computed
 };
 

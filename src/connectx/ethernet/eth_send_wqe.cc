@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "connectx/queue/send_control.h"
+#include "rdma/scatter_gather.h"
 #include "spec/connectx/wqe.h"
 #include "util/field.h"
 #include "wire/ethernet.h"
@@ -27,11 +28,11 @@ constexpr std::uint64_t kZeroByteCount = std::uint64_t{1} << 31;
 
 std::size_t round_to_unit(std::size_t size) { return (size + kUnit - 1) / kUnit * kUnit; }
 
+}  // namespace
+
 tl::unexpected<EthWqeFault> protection_error(rdma::Reason reason) {
   return tl::unexpected<EthWqeFault>(EthWqeFault{cqe_syndrome::LOCAL_PROTECTION_ERROR, reason});
 }
-
-}  // namespace
 
 tl::unexpected<EthWqeFault> bad_wqe(WqeFault fault) {
   return tl::unexpected<EthWqeFault>(
@@ -132,6 +133,38 @@ tl::expected<void, EthWqeFault> EthGather::copy(const EthSendWqe& wqe, rdma::Key
     offset_ += n;
   }
   return {};
+}
+
+tl::expected<bool, EthWqeFault> EthGather::refer(const EthSendWqe& wqe, rdma::KeyTable& keys,
+                                                 const rdma::KeyUser& user, std::size_t size,
+                                                 wire::Frame& frame) {
+  auto at = *this;
+  while (size != 0) {
+    assert(at.segment_ < wqe.segment_count);
+    const auto& segment = wqe.segments[at.segment_];
+    const auto n =
+        static_cast<std::size_t>(std::min<std::uint64_t>(size, segment.size - at.offset_));
+    if (n == 0) {
+      ++at.segment_;
+      at.offset_ = 0;
+      continue;
+    }
+    if (segment.inline_data.data() != nullptr) return undo(frame);
+    const auto address = segment.address + at.offset_;
+    const auto key = keys.check(segment.key, user, address, n, rdma::kLocalRead);
+    if (!key) return protection_error(key.reason);
+    if (!rdma::refer(keys, *key.key, address, n, frame)) return undo(frame);
+    size -= n;
+    at.offset_ += n;
+  }
+  *this = at;
+  return true;
+}
+
+/// What is there of the list may be a part of it.
+bool EthGather::undo(wire::Frame& frame) {
+  (void)frame.own_payload(0);
+  return false;
 }
 
 }  // namespace softhca::connectx

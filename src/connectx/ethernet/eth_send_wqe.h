@@ -14,6 +14,7 @@
 #include "ethernet/packet_info.h"
 #include "rdma/memory_key.h"
 #include "spec/connectx/opcodes.h"
+#include "wire/frame.h"
 
 namespace softhca::connectx {
 
@@ -23,6 +24,7 @@ struct EthWqeFault {
   spec::connectx::cqe_syndrome syndrome;
   rdma::Reason reason;
 };
+tl::unexpected<EthWqeFault> protection_error(rdma::Reason reason);
 /// What is wrong with the WQE itself.
 tl::unexpected<EthWqeFault> bad_wqe(WqeFault fault);
 
@@ -57,7 +59,7 @@ struct EthSendWqe {
   tl::expected<void, EthWqeFault> decode_data(std::span<const std::byte> data);
 };
 
-/// Walks a gather list once, copying.
+/// Walks a gather list once.
 class EthGather {
  public:
   EthGather() = default;
@@ -69,8 +71,16 @@ class EthGather {
   /// Copies the next out.size() bytes. @pre that many are left
   tl::expected<void, EthWqeFault> copy(const EthSendWqe& wqe, rdma::KeyTable& keys,
                                        const rdma::KeyUser& user, std::span<std::byte> out);
+  /// Adds the next `size` bytes to the frame, as references. False, and nothing has happened, if
+  /// they cannot be: some stand in the WQE, or are not local memory, or are in too many pieces.
+  /// @pre that many are left, and the frame has no segments
+  tl::expected<bool, EthWqeFault> refer(const EthSendWqe& wqe, rdma::KeyTable& keys,
+                                        const rdma::KeyUser& user, std::size_t size,
+                                        wire::Frame& frame);
 
  private:
+  static bool undo(wire::Frame& frame);
+
   std::size_t segment_ = 0;
   std::uint64_t offset_ = 0;  ///< in the segment
 };

@@ -1,11 +1,13 @@
 #include "connectx/ethernet/eth_transmitter.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "connectx/ethernet/transport_interface.h"
 #include "connectx/port/network_port.h"
 #include "ethernet/checksum_offload.h"
+#include "ethernet/large_send.h"
 #include "ethernet/packet_info.h"
 #include "ethernet/padding.h"
 #include "ethernet/vlan_offload.h"
@@ -66,10 +68,12 @@ std::size_t required_inline(const PacketInfo& packet, min_wqe_inline_mode mode) 
 
 tl::expected<void, EthWqeFault> EthTransmitter::send_next(const EthSendWqe& wqe,
                                                           const EthSendRules& rules,
+                                                          unsigned packets_max,
                                                           EthTransmission& progress) {
-  const auto made =
-      wqe.lso ? gather_segment(wqe, rules, progress) : gather_frame(wqe, rules, progress);
-  if (made) transmit(wqe, rules);
+  const auto made = wqe.lso ? gather_segment(wqe, rules, packets_max, progress)
+                            : gather_frame(wqe, rules, progress);
+  progress.packets = made ? frame_.packets() : 1;
+  if (made) transmit(wqe, rules, progress);
   return made;
 }
 
@@ -80,22 +84,61 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_frame(const EthSendWqe& w
   if (wqe.payload_size > kSendSizeMax) return length_fault(WqeFault::kFrameTooLong);
   const auto total = wqe.inline_header.size() + static_cast<std::size_t>(wqe.payload_size);
   frame_.clear();
-  auto head = frame_.resize_head(std::min(total, kHeadMax));
-  auto body = frame_.own_payload(total - head.size());
-  // The inline headers first, wherever they end.
-  auto header = wqe.inline_header;
-  for (auto* part : {&head, &body}) {
-    const auto n = std::min(part->size(), header.size());
-    if (n != 0) std::memcpy(part->data(), header.data(), n);
-    *part = part->subspan(n);
-    header = header.subspan(n);
+  piece_ = {};
+  const auto head = frame_.resize_head(std::min(total, kHeadMax));
+  const auto header = wqe.inline_header;
+  const auto in_head = std::min(head.size(), header.size());
+  if (in_head != 0) std::memcpy(head.data(), header.data(), in_head);
+  auto& gather = progress.gather;
+  if (in_head != header.size()) {
+    // More headers than any protocol has.
+    auto body = frame_.own_payload(total - head.size());
+    const auto more = header.subspan(in_head);
+    std::memcpy(body.data(), more.data(), more.size());
+    return gather.copy(wqe, keys_, rules.user, body.subspan(more.size()));
   }
-  if (auto copied = progress.gather.copy(wqe, keys_, rules.user, head); !copied) return copied;
-  return progress.gather.copy(wqe, keys_, rules.user, body);
+  if (wqe.segment_count == 1 && total > head.size()) {
+    const auto direct = gather_piece(wqe.segments[0], rules, head.subspan(in_head));
+    if (!direct) return tl::unexpected(direct.error());
+    if (*direct) return {};
+  }
+  if (auto copied = gather.copy(wqe, keys_, rules.user, head.subspan(in_head)); !copied) {
+    return copied;
+  }
+  return gather_payload(wqe, rules, gather, total - head.size());
+}
+
+/// As nearly all WQEs are: headers and payload in one piece of local memory. False if it is not so.
+tl::expected<bool, EthWqeFault> EthTransmitter::gather_piece(const EthDataSegment& segment,
+                                                             const EthSendRules& rules,
+                                                             std::span<std::byte> headers) {
+  if (segment.inline_data.data() != nullptr) return false;
+  const auto key =
+      keys_.check(segment.key, rules.user, segment.address, segment.size, rdma::kLocalRead);
+  if (!key) return protection_error(key.reason);
+  const auto* const host =
+      keys_.one_piece(*key.key, segment.address, segment.size, pcie::DmaAccess::kRead);
+  if (host == nullptr) return false;
+  piece_ = {host, static_cast<std::size_t>(segment.size)};
+  if (!headers.empty()) std::memcpy(headers.data(), host, headers.size());
+  const bool added = frame_.add_segment(piece_.subspan(headers.size()));
+  assert(added);
+  return added;
+}
+
+tl::expected<void, EthWqeFault> EthTransmitter::gather_payload(const EthSendWqe& wqe,
+                                                               const EthSendRules& rules,
+                                                               EthGather& gather,
+                                                               std::size_t size) {
+  const auto referred = gather.refer(wqe, keys_, rules.user, size, frame_);
+  if (!referred) return tl::unexpected(referred.error());
+  if (*referred) return {};
+  return gather.copy(wqe, keys_, rules.user, frame_.own_payload(size));
 }
 
 tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe& wqe,
                                                                const EthSendRules& rules,
+                                                               unsigned packets_max,
                                                                EthTransmission& progress) {
   if (!progress.segmenter) {
     if (wqe.payload_size > kLsoSizeMax) return length_fault(WqeFault::kLsoTooLong);
@@ -104,27 +147,86 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe&
     if (!segmenter) return bad_wqe(fault_of(segmenter.error()));
     progress.segmenter = *segmenter;
   }
+  piece_ = {};
   const auto part = progress.segmenter->next(frame_);
   progress.finished = progress.segmenter->done();
-  return progress.gather.copy(wqe, keys_, rules.user, frame_.own_payload(part.size));
+  const auto middles = std::min<std::size_t>(packets_max - 1, progress.segmenter->middles());
+  if (middles != 0 && gather_train(wqe, rules, middles, progress)) return {};
+  return gather_payload(wqe, rules, progress.gather, part.size);
 }
 
-void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules) {
+/// Packets that differ from the one in frame_ as Segmenter makes them differ go with it, where the
+/// fabric takes that. False if they are to be made one by one, as if some of the memory cannot be
+/// referred to: a fault is then found where it is.
+bool EthTransmitter::gather_train(const EthSendWqe& wqe, const EthSendRules& rules,
+                                  std::size_t middles, EthTransmission& progress) {
+  const auto packets = static_cast<unsigned>(middles + 1);
+  // Short packets are padded, each for itself; of those to many, each is followed by the copy that
+  // comes back.
+  const bool short_packets = frame_.head().size() + wqe.mss < ethernet::kFrameSizeMin;
+  const bool to_many = cast_of(frame_) != Cast::kUnicast;
+  if (short_packets || to_many || !port_.takes_trains()) return false;
+  auto gather = progress.gather;
+  const auto referred = gather.refer(wqe, keys_, rules.user, packets * wqe.mss, frame_);
+  if (!referred) (void)frame_.own_payload(0);
+  if (!referred || !*referred) return false;
+  progress.gather = gather;
+  progress.segmenter->skip(middles);
+  ethernet::make_train(frame_, packets, wqe.mss, {.l3 = wqe.l3_checksum, .l4 = wqe.l4_checksum});
+  return true;
+}
+
+/// Payload that was copied with the headers, of which it was not known how long they are, need not
+/// be copied again: it can be referred to as well.
+void EthTransmitter::shorten_head(std::size_t headers) {
+  if (piece_.empty()) return;
+  const auto surplus = frame_.head().size() - headers;
+  const auto behind = frame_.segments()[0];
+  const auto before = static_cast<std::size_t>(behind.data() - piece_.data());
+  if (before < surplus) return;  // some of it stood in the WQE
+  (void)frame_.own_payload(0);
+  (void)frame_.resize_head(headers);
+  const bool added = frame_.add_segment(piece_.subspan(before - surplus));
+  assert(added);
+  (void)added;
+}
+
+const PacketInfo& EthTransmitter::classify() {
+  auto& known = known_[ethernet::KnownHeader::hash(frame_) % known_.size()];
+  if (const auto* packet = known.parse(frame_)) {
+    shorten_head(known.size());
+    return *packet;
+  }
+  packet_ = ethernet::classify(frame_);
+  if (ethernet::KnownHeader::can_be_known(packet_)) known.remember(frame_, packet_, false);
+  return packet_;
+}
+
+void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules,
+                              EthTransmission& progress) {
   bool sendable = frame_.size() >= wire::EthernetLayout::kSize;
   if (sendable && wqe.insert_tag) {
     sendable = ethernet::insert_vlan(frame_, wqe.insert_tag->tpid, wqe.insert_tag->tci);
   }
-  if (!sendable) return port_.count_transmit_error(frame_.size());
-  const auto packet = ethernet::classify(frame_);
+  if (!sendable) return port_.count_transmit_error(frame_);
+  const auto& packet = classify();
   if (wqe.inline_header.size() < required_inline(packet, rules.min_inline_mode)) {
     // PRM Table 61: "If Eth Segment of the WQE does not contain the required inlined headers, the
     // packet is silently dropped."
-    return port_.count_transmit_error(frame_.size());
+    return port_.count_transmit_error(frame_);
   }
+  if (frame_.packets() == 1) finish_packet(wqe, packet);
+  const bool refers = !frame_.segments().empty() && !frame_.owns_segments();
+  const auto number =
+      port_.transmit_ethernet(frame_, rules.tis->transport_domain(), rules.tis->priority());
+  if (refers) progress.last_frame = number;
+}
+
+/// Those of a train are finished when they are made.
+void EthTransmitter::finish_packet(const EthSendWqe& wqe, const PacketInfo& packet) {
   if (wqe.l4_checksum) ethernet::insert_l4_checksum(frame_, packet);
   if (wqe.l3_checksum) ethernet::insert_l3_checksum(frame_, packet);
   ethernet::pad_to_minimum(frame_);
-  port_.transmit_ethernet(frame_, rules.tis->transport_domain(), rules.tis->priority());
 }
 
 }  // namespace softhca::connectx

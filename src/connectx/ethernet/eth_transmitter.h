@@ -2,12 +2,15 @@
 // padding (PRM 3.3).
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <tl/expected.hpp>
 
 #include "connectx/ethernet/eth_send_wqe.h"
+#include "ethernet/known_header.h"
 #include "ethernet/segmentation.h"
 #include "rdma/memory_key.h"
 #include "spec/connectx/opcodes.h"
@@ -27,30 +30,59 @@ struct EthSendRules {
 
 /// How far a WQE was executed: an LSO WQE makes many frames.
 struct EthTransmission {
+  /// Of a new WQE, after frames up to number `sent`.
+  void start(std::uint64_t sent) {
+    gather.start();
+    segmenter.reset();
+    finished = false;
+    last_frame = sent;
+  }
+
   EthGather gather;
   std::optional<ethernet::Segmenter> segmenter;  ///< LSO, once the first frame is made
   bool finished = false;
+  /// Number of the last frame that refers to the sender's memory: until it is released, that is to
+  /// stay as it is (fabric::Port::released).
+  std::uint64_t last_frame = 0;
+  unsigned packets = 1;  ///< that were sent last
 };
 
 class EthTransmitter {
  public:
   EthTransmitter(rdma::KeyTable& keys, NetworkPort& port) : keys_(keys), port_(port) {}
 
-  /// Makes and sends the next frame of `wqe`. @pre !progress.finished
+  /// Makes and sends the next frame of `wqe`, or a train of at most `packets_max`.
+  /// @pre !progress.finished, packets_max != 0
   tl::expected<void, EthWqeFault> send_next(const EthSendWqe& wqe, const EthSendRules& rules,
-                                            EthTransmission& progress);
+                                            unsigned packets_max, EthTransmission& progress);
 
  private:
   /// The two ways to make frame_.
   tl::expected<void, EthWqeFault> gather_frame(const EthSendWqe& wqe, const EthSendRules& rules,
                                                EthTransmission& progress);
   tl::expected<void, EthWqeFault> gather_segment(const EthSendWqe& wqe, const EthSendRules& rules,
-                                                 EthTransmission& progress);
-  void transmit(const EthSendWqe& wqe, const EthSendRules& rules);
+                                                 unsigned packets_max, EthTransmission& progress);
+  bool gather_train(const EthSendWqe& wqe, const EthSendRules& rules, std::size_t middles,
+                    EthTransmission& progress);
+  void transmit(const EthSendWqe& wqe, const EthSendRules& rules, EthTransmission& progress);
 
   rdma::KeyTable& keys_;
   NetworkPort& port_;
-  wire::Frame frame_;  ///< its payload memory is used again and again
+  /// As much as can be by reference.
+  tl::expected<void, EthWqeFault> gather_payload(const EthSendWqe& wqe, const EthSendRules& rules,
+                                                 EthGather& gather, std::size_t size);
+  tl::expected<bool, EthWqeFault> gather_piece(const EthDataSegment& segment,
+                                               const EthSendRules& rules,
+                                               std::span<std::byte> headers);
+  void shorten_head(std::size_t headers);
+  void finish_packet(const EthSendWqe& wqe, const ethernet::PacketInfo& packet);
+  /// What frame_ is.
+  const ethernet::PacketInfo& classify();
+
+  wire::Frame frame_;                 ///< its payload memory is used again and again
+  std::span<const std::byte> piece_;  ///< of memory that all but the inline headers is, if any
+  std::array<ethernet::KnownHeader, 16> known_;  ///< by hash
+  ethernet::PacketInfo packet_;                  ///< of a frame that is none of these
 };
 
 }  // namespace softhca::connectx

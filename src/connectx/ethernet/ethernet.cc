@@ -79,8 +79,11 @@ void Ethernet::schedule(SendQueue& sq) {
 
 SendQueue* Ethernet::add_sq(util::View<spec::connectx::sq_context> context, WorkQueue wq,
                             CompletionQueue& cq, Tis* tis) {
-  const SendQueue::Parts parts{
-      .cq = cq, .tis = tis, .event_queues = parts_.event_queues, .notes = parts_.notes};
+  const SendQueue::Parts parts{.cq = cq,
+                               .tis = tis,
+                               .port = parts_.port,
+                               .event_queues = parts_.event_queues,
+                               .notes = parts_.notes};
   return send_queues_->emplace(context, std::move(wq), parts);
 }
 
@@ -94,6 +97,12 @@ ReceiveQueue* Ethernet::add_rq(util::View<spec::connectx::rq_context> context, W
                                   .notes = parts_.notes};
   return receive_queues_->emplace(context, std::move(wq), parts);
 }
+
+bool Ethernet::handle_known(const wire::Frame& frame, util::Time now) {
+  return receiver_->receive_known(frame, now);
+}
+
+void Ethernet::forget_flows() { receiver_->forget_flows(); }
 
 void Ethernet::handle_frame(const wire::Frame& frame, util::Time now) {
   receiver_->receive(frame, now);
@@ -123,6 +132,9 @@ util::Time Ethernet::run_queues(util::Time now, util::WorkBudget& work) {
     sq->run(*transmitter_, now, steps);
     work.charge((kQueueSteps - steps) * kStepWork);
     schedule(*sq);
+    if (sq->awaits_release() && !std::exchange(sq->in_waiting_list, true)) {
+      waiting_.push_back(sq->sqn());
+    }
   }
   ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(done));
   if (!failed_.empty()) {
@@ -131,7 +143,18 @@ util::Time Ethernet::run_queues(util::Time now, util::WorkBudget& work) {
     next_flush_ = now;
   }
   if (now >= next_flush_) flush_receive_queues(now, work);
-  return ready_.empty() ? next_flush_ : now;
+  return ready_.empty() && waiting_.empty() ? next_flush_ : now;
+}
+
+void Ethernet::report_waiting(util::Time now) {
+  std::erase_if(waiting_, [&](Sqn sqn) {
+    auto* sq = send_queues_->find(sqn);
+    if (sq == nullptr) return true;  // destroyed meanwhile
+    sq->report_released(now);
+    if (sq->awaits_release()) return false;
+    sq->in_waiting_list = false;
+    return true;
+  });
 }
 
 void Ethernet::schedule_flush(ReceiveQueue& rq) {

@@ -56,6 +56,11 @@ class Ethernet {
   bool listens(Sqn sqn, UarPage page) const;
   /// The send doorbell of an SQ was rung (PRM 7.4.4): its WQEs are executed by the next run().
   void doorbell(Sqn sqn);
+  /// Receives the frame, if it is one of a flow that is known since the last forget_flows(): no
+  /// RoCE traffic, and for one TIR. False if it is not.
+  bool handle_known(const wire::Frame& frame, util::Time now);
+  /// A command was executed: frames may go other ways now.
+  void forget_flows();
   /// A frame from the wire that is not RoCE traffic of a QP: steered, hashed, and written to RQs.
   void handle_frame(const wire::Frame& frame, util::Time now);
   /// One that the function has sent to itself, from a TIS of `domain` (PRM 3.4). False if no TIR
@@ -63,8 +68,12 @@ class Ethernet {
   bool handle_loopback(const wire::Frame& frame, TransportDomain domain, util::Time now);
   /// Executes posted WQEs. Returns when it must be called next: `now` if WQEs are left.
   util::Time run(util::Time now, util::WorkBudget& work) {
-    const bool idle = ready_.empty() && now < next_flush_ && failed_.empty();
+    const bool idle = ready_.empty() && now < next_flush_ && failed_.empty() && waiting_.empty();
     return idle ? next_flush_ : run_queues(now, work);
+  }
+  /// Before anything else in a turn: CQEs of what the fabric has read since the last one.
+  void report_released(util::Time now) {
+    if (!waiting_.empty()) report_waiting(now);
   }
 
   hca::ObjectTable<SendQueue, Sqn>& send_queues() { return *send_queues_; }
@@ -92,6 +101,7 @@ class Ethernet {
 
  private:
   util::Time run_queues(util::Time now, util::WorkBudget& work);
+  void report_waiting(util::Time now);
   void flush_receive_queues(util::Time now, util::WorkBudget& work);
 
   Parts parts_;
@@ -106,6 +116,7 @@ class Ethernet {
   std::unique_ptr<EthTransmitter> transmitter_;
   std::unique_ptr<EthReceiver> receiver_;
   std::vector<Sqn> ready_;         ///< with WQEs, in the order of their turns
+  std::vector<Sqn> waiting_;       ///< with completions that await the release of frames
   std::vector<Rqn> failed_;        ///< that frames have taken to the error state, and that flush
   std::vector<Rqn> flushing_;      ///< that were found to flush
   std::size_t next_flushing_ = 0;  ///< of these, the one to look at next

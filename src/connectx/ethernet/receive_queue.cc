@@ -9,6 +9,7 @@
 #include "connectx/event/event_queue.h"
 #include "connectx/port/network_port.h"
 #include "connectx/queue/receive_wqe.h"
+#include "rdma/scatter_gather.h"
 #include "wire/checksum.h"
 #include "wire/vlan.h"
 
@@ -26,63 +27,22 @@ using spec::connectx::event_type;
 using spec::connectx::rq_context;
 using spec::connectx::wq;
 
-/// Walks a scatter list, writing byte ranges one after the other.
-class Scatter {
- public:
-  Scatter(rdma::KeyTable& keys, const rdma::KeyUser& user, std::span<const rdma::Sge> sges)
-      : keys_(keys), user_(user), sges_(sges) {}
+/// Bytes. 128 are for HCA_CAP.cache_line_128byte, which the device does not have.
+constexpr std::size_t kCacheLine = 64;
 
-  /// @pre the list has room
-  void write(std::span<const std::byte> bytes) {
-    while (refused_ == Reason::kNone && !bytes.empty()) {
-      const auto& sge = sges_.front();
-      const auto n = std::min<std::size_t>(bytes.size(), sge.length - offset_);
-      const auto address = sge.address + offset_;
-      const auto key = keys_.check(sge.lkey, user_, address, n, rdma::kLocalWrite);
-      if (!key) return stop(key.reason);
-      if (!keys_.write(*key.key, address, bytes.first(n))) {
-        return stop(Reason::kMemoryUnreachable);
-      }
-      bytes = bytes.subspan(n);
-      offset_ += static_cast<std::uint32_t>(n);
-      if (offset_ == sge.length) {
-        sges_ = sges_.subspan(1);
-        offset_ = 0;
-      }
+/// How many zeros fill the cache line in which `bytes` of the list end (PRM 3.3.10): "padding does
+/// not go beyond the receive WQE scatter entry length".
+std::size_t padding_behind(std::span<const rdma::Sge> sges, std::uint64_t bytes) {
+  for (const auto& sge : sges) {
+    if (bytes > sge.length) {
+      bytes -= sge.length;
+      continue;
     }
+    // Of an entry of which nothing is used there is no end of a frame.
+    const auto beyond = bytes == 0 ? 0 : (sge.address + bytes) % kCacheLine;
+    return beyond == 0 ? 0 : std::min<std::size_t>(kCacheLine - beyond, sge.length - bytes);
   }
-  /// Fills the cache line that the data end in with zeros (PRM 3.3.10): "padding does not go beyond
-  /// the receive WQE scatter entry length".
-  void pad_to_cache_line() {
-    static constexpr std::array<std::byte, kCacheLine> kZeros{};
-    // An entry that is full has been left, and one of which nothing is used has no end of a frame.
-    if (offset_ == 0) return;
-    const auto& sge = sges_.front();
-    const auto beyond = (sge.address + offset_) % kCacheLine;
-    if (beyond == 0) return;
-    const auto n = std::min<std::size_t>(kCacheLine - beyond, sge.length - offset_);
-    write(std::span(kZeros).first(n));
-  }
-  /// kNone: all is written.
-  Reason refused() const { return refused_; }
-
- private:
-  /// Bytes. 128 are for HCA_CAP.cache_line_128byte, which the device does not have.
-  static constexpr std::size_t kCacheLine = 64;
-
-  void stop(Reason reason) { refused_ = reason; }
-
-  rdma::KeyTable& keys_;
-  const rdma::KeyUser& user_;
-  std::span<const rdma::Sge> sges_;
-  std::uint32_t offset_ = 0;  ///< in the first of sges_
-  Reason refused_ = Reason::kNone;
-};
-
-std::uint64_t room(std::span<const rdma::Sge> sges) {
-  std::uint64_t sum = 0;
-  for (const auto& sge : sges) sum += sge.length;
-  return sum;
+  return 0;
 }
 
 }  // namespace
@@ -123,7 +83,15 @@ void ReceiveQueue::write_context(util::MutableView<rq_context> out) {
   wq.set(spec::connectx::wq::sw_counter, static_cast<std::uint16_t>(posted.value_or(consumed)));
 }
 
-void ReceiveQueue::receive(const ReceivedFrame& frame, ScatterScratch& scratch) {
+bool ReceiveQueue::read_wqe(std::span<std::byte> wqe) {
+  const auto* at = wq_.ring.at_next(wq_.queue.memory, static_cast<std::uint32_t>(wqe.size()));
+  if (at == nullptr) return wq_.read(0, wqe);
+  std::memcpy(wqe.data(), at, wqe.size());
+  return true;
+}
+
+void ReceiveQueue::receive(const ReceivedFrame& frame, util::MutableView<cqe64> cqe,
+                           ScatterScratch& scratch) {
   if (state_ != State::RDY) return;  // PRM Table 57: "Incoming messages are silently dropped"
   const auto available = wq_.available();
   if (!available) {
@@ -131,7 +99,7 @@ void ReceiveQueue::receive(const ReceivedFrame& frame, ScatterScratch& scratch) 
   }
   if (*available == 0) return drop_for_want_of_wqe(*frame.frame);
   const auto wqe = std::span(scratch.wqe).first(wq_.ring.stride());
-  if (!wq_.read(0, wqe)) return fail_queue("the memory of the queue is not mapped");
+  if (!read_wqe(wqe)) return fail_queue("the memory of the queue is not mapped");
   const auto counter = wq_.ring.consumed();
   wq_.ring.consume(1);
   scratch.sges.clear();
@@ -140,7 +108,7 @@ void ReceiveQueue::receive(const ReceivedFrame& frame, ScatterScratch& scratch) 
   const bool strip = vlan_strip_ && frame.vlan_tci.has_value();
   const std::size_t skip = strip ? ReceivedFrame::kVlanSize : 0;
   const auto bytes = frame.frame->size() - skip;
-  if (bytes > room(scratch.sges)) {
+  if (bytes > rdma::total_length(scratch.sges)) {
     // The WQE is spent, the queue goes on: drivers take this error for one frame's.
     return write_error(counter, cqe_syndrome::LOCAL_LENGTH_ERROR, Reason::kReceiveTooShort);
   }
@@ -151,7 +119,7 @@ void ReceiveQueue::receive(const ReceivedFrame& frame, ScatterScratch& scratch) 
     state_ = State::ERR;
     return write_error(counter, cqe_syndrome::LOCAL_PROTECTION_ERROR, reason);
   }
-  complete(frame, bytes, strip, counter);
+  complete(frame, cqe, bytes, strip, counter);
 }
 
 void ReceiveQueue::drop_for_want_of_wqe(const wire::Frame& frame) {
@@ -162,38 +130,56 @@ void ReceiveQueue::drop_for_want_of_wqe(const wire::Frame& frame) {
 
 Reason ReceiveQueue::scatter(const wire::Frame& frame, std::size_t skip,
                              std::span<const rdma::Sge> sges) {
-  Scatter out(parts_.keys, user_, sges);
-  const auto write = [&](std::span<const std::byte> piece) { out.write(piece); };
-  if (skip == 0) {
-    frame.for_each_piece(0, frame.size(), write);
-  } else {
-    const auto rest = ReceivedFrame::kVlanOffset + skip;
-    frame.for_each_piece(0, ReceivedFrame::kVlanOffset, write);
-    frame.for_each_piece(rest, frame.size() - rest, write);
+  auto& keys = parts_.keys;
+  auto reason = write(frame, skip, sges);
+  if (reason == Reason::kNone && pad_end_) {
+    static constexpr std::array<std::byte, kCacheLine> kZeros{};
+    const auto bytes = frame.size() - skip;
+    const auto zeros = std::span(kZeros).first(padding_behind(sges, bytes));
+    reason = rdma::scatter(keys, user_, sges, bytes, zeros);
   }
-  if (pad_end_) out.pad_to_cache_line();
-  return out.refused();
+  if (pcie::RemoteAccesses::any()) keys.add_work(pcie::RemoteAccesses::take_work());
+  return reason;
 }
 
-void ReceiveQueue::complete(const ReceivedFrame& frame, std::size_t bytes, bool stripped,
-                            std::uint16_t counter) {
-  util::Struct<cqe64> cqe;
-  std::memcpy(cqe.bytes().data(), frame.cqe.bytes().data(), cqe64::kSize);
+Reason ReceiveQueue::write(const wire::Frame& frame, std::size_t skip,
+                           std::span<const rdma::Sge> sges) {
+  auto& keys = parts_.keys;
+  const auto size = frame.size();
+  if (skip != 0) {
+    constexpr auto kAddresses = ReceivedFrame::kVlanOffset;
+    const auto reason = rdma::scatter(keys, user_, sges, 0, frame, 0, kAddresses);
+    if (reason != Reason::kNone) return reason;
+    const auto rest = kAddresses + skip;
+    return rdma::scatter(keys, user_, sges, kAddresses, frame, rest, size - rest);
+  }
+  if (size > sges[0].length) return rdma::scatter(keys, user_, sges, 0, frame, 0, size);
+  // As nearly all frames: no list to go along.
+  const auto& sge = sges[0];
+  const auto key = keys.check(sge.lkey, user_, sge.address, size, rdma::kLocalWrite);
+  return key ? rdma::scatter(keys, *key.key, sge.address, frame, 0, size) : key.reason;
+}
+
+void ReceiveQueue::describe_way(util::MutableView<cqe64> cqe, const ReceivedFrame& frame) const {
   cqe.set(cqe64::opcode, static_cast<std::uint32_t>(cqe_opcode::RESPONDER_SEND));
   cqe.set(cqe64::srqn_user_index, user_index_);
-  cqe.set(cqe64::byte_cnt, static_cast<std::uint32_t>(bytes));
-  cqe.set(cqe64::wqe_counter, counter);
   cqe.set(cqe64::flow_tag, frame.flow_tag);
-  cqe.set(cqe64::rx_drop_counter, std::exchange(dropped_, 0));
   cqe.set(cqe64::rx_hash_result, frame.rss_hash);
   cqe.set(cqe64::rx_hash_type, frame.rss_hash_type);
-  if (stripped) {
-    cqe.set(cqe64::cv, 1);
-    const wire::Vlan tag{*frame.vlan_tci};
-    cqe.set(cqe64::up, tag.pcp());
-    cqe.set(cqe64::cfi, tag.dei());
-    cqe.set(cqe64::vid, tag.vid());
-  } else if (frame.tag_sum != 0) {
+  if (!vlan_strip_ || !frame.vlan_tci) return;
+  cqe.set(cqe64::cv, 1);
+  const wire::Vlan tag{*frame.vlan_tci};
+  cqe.set(cqe64::up, tag.pcp());
+  cqe.set(cqe64::cfi, tag.dei());
+  cqe.set(cqe64::vid, tag.vid());
+}
+
+void ReceiveQueue::complete(const ReceivedFrame& frame, util::MutableView<cqe64> cqe,
+                            std::size_t bytes, bool stripped, std::uint16_t counter) {
+  cqe.set(cqe64::byte_cnt, static_cast<std::uint32_t>(bytes));
+  cqe.set(cqe64::wqe_counter, counter);
+  if (dropped_ != 0) cqe.set(cqe64::rx_drop_counter, std::exchange(dropped_, 0));
+  if (!stripped && frame.tag_sum != 0) {
     wire::ChecksumSum sum;
     sum.add_u16(static_cast<std::uint16_t>(cqe.get(cqe64::checksum)));
     sum.add_u16(frame.tag_sum);

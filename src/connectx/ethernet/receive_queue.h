@@ -38,12 +38,12 @@ struct ReceivedFrame {
   /// What that tag adds to the checksum if it stays: the ones-complement sum of the four bytes
   /// behind the Ethernet header; 0 if the frame has none or is not IP.
   std::uint16_t tag_sum = 0;
-  /// The CQE as far as it is the same for every RQ: checksums, header types, time.
-  util::View<spec::connectx::cqe64> cqe;
   // What the way to this RQ adds.
   std::uint32_t flow_tag = 0;
   std::uint32_t rss_hash = 0;
   std::uint8_t rss_hash_type = 0;  ///< 0: not hashed
+
+  std::size_t tag_size() const { return vlan_tci ? kVlanSize : 0; }
 };
 
 /// Memory for one scatter list at a time.
@@ -83,8 +83,12 @@ class ReceiveQueue : public hca::Used {
   /// QUERY_RQ: the context as created, with what has changed since.
   void write_context(util::MutableView<spec::connectx::rq_context> out);
 
-  /// Takes the next WQE and writes the frame into it; drops the frame if there is none.
-  void receive(const ReceivedFrame& frame, ScatterScratch& scratch);
+  /// What a CQE of this RQ says of all frames that come the same way.
+  void describe_way(util::MutableView<spec::connectx::cqe64> cqe, const ReceivedFrame& frame) const;
+  /// Takes the next WQE and writes the frame into it; drops the frame if there is none. `cqe` says
+  /// what the frame is and, by describe_way(), how it came; the rest is put into it.
+  void receive(const ReceivedFrame& frame, util::MutableView<spec::connectx::cqe64> cqe,
+               ScatterScratch& scratch);
 
   /// In ERR, WQEs are flushed also if they are posted later; nobody rings a doorbell for them.
   bool flushes() const { return state_ == State::ERR && flush_in_error_ && !dead_; }
@@ -95,10 +99,13 @@ class ReceiveQueue : public hca::Used {
 
  private:
   void drop_for_want_of_wqe(const wire::Frame& frame);
+  /// Copies the next WQE. False if its memory is gone.
+  bool read_wqe(std::span<std::byte> wqe);
   /// Copies the frame without `skip` bytes at the VLAN offset. kNone, or why it did not succeed.
   rdma::Reason scatter(const wire::Frame& frame, std::size_t skip, std::span<const rdma::Sge> sges);
-  void complete(const ReceivedFrame& frame, std::size_t bytes, bool stripped,
-                std::uint16_t counter);
+  rdma::Reason write(const wire::Frame& frame, std::size_t skip, std::span<const rdma::Sge> sges);
+  void complete(const ReceivedFrame& frame, util::MutableView<spec::connectx::cqe64> cqe,
+                std::size_t bytes, bool stripped, std::uint16_t counter);
   void write_error(std::uint16_t counter, spec::connectx::cqe_syndrome syndrome,
                    rdma::Reason reason);
   void fail_queue(std::string_view reason);

@@ -1,10 +1,12 @@
 #include "connectx/ethernet/send_queue.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "connectx/base/timestamp.h"
 #include "connectx/event/event_queue.h"
+#include "connectx/port/network_port.h"
 #include "spec/connectx/cqe.h"
 
 namespace softhca::connectx {
@@ -41,6 +43,7 @@ void SendQueue::set_state(State state) {
     wq_.ring.reset();
     executing_ = false;
     rung_ = false;
+    waiting_.clear();
   }
   if (state == State::ERR && state_ != State::ERR) {
     // A WQE of which frames were sent already is flushed like those behind it.
@@ -63,12 +66,12 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
 void SendQueue::run(EthTransmitter& transmitter, util::Time now, unsigned& budget) {
   now_ = now;
   while (rung_ && budget != 0) {
-    --budget;
     if (executing_) {
-      step(transmitter);
-    } else if (!start_next()) {
-      rung_ = false;
+      budget -= step(transmitter, budget);
+      continue;
     }
+    --budget;
+    if (!start_next()) rung_ = false;
   }
 }
 
@@ -80,7 +83,10 @@ bool SendQueue::start_next() {
     return false;
   }
   if (*available == 0) return false;
-  if (!wq_.read(0, std::span(wqe_).first(kWqeBasicBlock))) {
+  const auto block = std::span(wqe_).first(kWqeBasicBlock);
+  if (const auto* at = wq_.ring.at_next(wq_.queue.memory, kWqeBasicBlock)) {
+    std::memcpy(block.data(), at, kWqeBasicBlock);
+  } else if (!wq_.read(0, block)) {
     fail_queue("the memory of the queue is not mapped");
     return false;
   }
@@ -100,7 +106,7 @@ void SendQueue::start(std::uint32_t available) {
                         wq_.read(1, std::span(wqe_).subspan(kWqeBasicBlock, size - kWqeBasicBlock));
   wq_.ring.consume(blocks);
   if (state_ == State::ERR) {
-    return write_error({cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed});
+    return finish(EthWqeFault{cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed});
   }
   if (size == 0) return fail(WqeFault::kSizeZero);
   if (!complete_wqe) return fail(WqeFault::kPastPosted);
@@ -118,24 +124,48 @@ void SendQueue::start(std::uint32_t available) {
   if (const auto decoded = current_.eth.decode(std::span(wqe_).first(size)); !decoded) {
     return fail(decoded.error());
   }
-  current_.transmission = {};
+  current_.transmission.start(last_frame_);
   executing_ = true;
 }
 
-void SendQueue::step(EthTransmitter& transmitter) {
-  const auto sent = transmitter.send_next(current_.eth, rules_, current_.transmission);
+unsigned SendQueue::step(EthTransmitter& transmitter, unsigned packets_max) {
+  const auto sent = transmitter.send_next(current_.eth, rules_, packets_max, current_.transmission);
+  const auto packets = current_.transmission.packets;
+  last_frame_ = current_.transmission.last_frame;
   if (!sent) {
     executing_ = false;
-    return fail(sent.error());
+    fail(sent.error());
+  } else if (current_.transmission.finished) {
+    executing_ = false;
+    complete();
   }
-  if (!current_.transmission.finished) return;
-  executing_ = false;
-  complete();
+  return packets;
 }
 
 void SendQueue::complete() {
-  const auto& control = current_.control;
-  if (!control.signaled) return;
+  if (current_.control.signaled) finish(std::nullopt);
+}
+
+void SendQueue::finish(const std::optional<EthWqeFault>& fault) {
+  const Ending ending{last_frame_, current_.control, fault};
+  if (waiting_.empty() && parts_.port.released() >= last_frame_) return report(ending);
+  waiting_.push_back(ending);
+}
+
+void SendQueue::report_released(util::Time now) {
+  now_ = now;
+  const auto released = parts_.port.released();
+  auto end = waiting_.begin();
+  for (; end != waiting_.end() && released >= end->frame; ++end) report(*end);
+  waiting_.erase(waiting_.begin(), end);
+}
+
+void SendQueue::report(const Ending& ending) {
+  if (ending.fault) return write_error(ending.control, *ending.fault);
+  write_success(ending.control);
+}
+
+void SendQueue::write_success(const SendWqeControl& control) {
   util::Struct<cqe64_requester> cqe;
   cqe.set(cqe64_requester::opcode, static_cast<std::uint32_t>(cqe_opcode::REQUESTER));
   cqe.set(cqe64_requester::srqn_user_index, user_index_);
@@ -152,11 +182,10 @@ void SendQueue::fail(const EthWqeFault& fault) {
   const auto meaning = *explain_vendor_syndrome(static_cast<std::uint32_t>(fault.reason));
   parts_.notes.info("SQ {:#x}: {} ({})", sqn_.value(), meaning.text, meaning.section);
   state_ = State::ERR;
-  write_error(fault);
+  finish(fault);
 }
 
-void SendQueue::write_error(const EthWqeFault& fault) {
-  const auto& control = current_.control;
+void SendQueue::write_error(const SendWqeControl& control, const EthWqeFault& fault) {
   util::Struct<cqe_error> cqe;
   cqe.set(cqe_error::opcode, static_cast<std::uint32_t>(cqe_opcode::REQUESTER_ERROR));
   cqe.set(cqe_error::user_index, user_index_);

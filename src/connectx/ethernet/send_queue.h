@@ -4,8 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "connectx/ethernet/eth_send_wqe.h"
 #include "connectx/ethernet/eth_transmitter.h"
@@ -21,6 +23,8 @@
 
 namespace softhca::connectx {
 
+class NetworkPort;
+
 class SendQueue {
  public:
   using State = spec::connectx::sq_state;
@@ -29,6 +33,7 @@ class SendQueue {
   struct Parts {
     CompletionQueue& cq;
     Tis* tis;  ///< null: a queue for NOPs alone
+    const NetworkPort& port;
     EventQueues& event_queues;
     util::Notes& notes;
   };
@@ -56,6 +61,12 @@ class SendQueue {
   /// Executes WQEs until none is left or `budget` steps are spent.
   void run(EthTransmitter& transmitter, util::Time now, unsigned& budget);
 
+  /// Completions wait until the fabric has read what was sent: the next turn has them.
+  bool awaits_release() const { return !waiting_.empty(); }
+  /// Reports those that need to wait no longer.
+  void report_released(util::Time now);
+  bool in_waiting_list = false;  ///< stands in the list of queues that await that
+
  private:
   /// The WQE under execution. `eth` points into wqe_; an LSO WQE may take several turns.
   struct Current {
@@ -67,13 +78,24 @@ class SendQueue {
   /// Takes up the next WQE. False if there is none.
   bool start_next();
   void start(std::uint32_t available);
-  /// One frame of the current WQE.
-  void step(EthTransmitter& transmitter);
+  /// One frame of the current WQE, or some of them together. Returns how many.
+  unsigned step(EthTransmitter& transmitter, unsigned packets_max);
+
+  /// The end of a WQE, which its CQE tells when all frames up to `frame` are released.
+  struct Ending {
+    std::uint64_t frame;
+    SendWqeControl control;
+    std::optional<EthWqeFault> fault;  ///< nothing: success
+  };
 
   void complete();
   void fail(WqeFault fault);
   void fail(const EthWqeFault& fault);
-  void write_error(const EthWqeFault& fault);
+  /// Reports the end of the current WQE, or lets it wait.
+  void finish(const std::optional<EthWqeFault>& fault);
+  void report(const Ending& ending);
+  void write_success(const SendWqeControl& control);
+  void write_error(const SendWqeControl& control, const EthWqeFault& fault);
   /// The ring or its doorbell record cannot be used: there is no WQE to complete, only an event.
   void fail_queue(std::string_view reason);
   void post(std::span<std::byte, 64> cqe, bool solicited);
@@ -93,6 +115,8 @@ class SendQueue {
   util::Time now_{};        ///< of the present turn
   Current current_;
   std::array<std::byte, kSendWqeMax> wqe_;
+  std::uint64_t last_frame_ = 0;  ///< the last that refers to memory of the host
+  std::vector<Ending> waiting_;   ///< in the order of their WQEs; keeps its room
 };
 
 }  // namespace softhca::connectx

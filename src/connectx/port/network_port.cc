@@ -81,6 +81,7 @@ void NetworkPort::update_limit() {
 
 void NetworkPort::update_addresses() {
   last_sent_.forget();
+  last_ethernet_sent_.forget();
   local_ = vport_addresses_;
   local_.insert(local_.end(), roce_addresses_.begin(), roce_addresses_.end());
   std::ranges::sort(local_);
@@ -105,6 +106,12 @@ std::uint64_t NetworkPort::transmit(const wire::Frame& frame) {
 
 std::uint64_t NetworkPort::transmit_ethernet(const wire::Frame& frame, TransportDomain domain,
                                              unsigned priority) {
+  // As above.
+  auto* cell = last_ethernet_sent_.find(frame);
+  if (cell != nullptr && priority == last_priority_ && passes(frame)) {
+    cell->add(frame.size_of_all(), frame.packets());
+    return last_number_ = wire_.transmit(frame);
+  }
   return send(frame, Service::kEthernet, domain, priority);
 }
 
@@ -120,8 +127,10 @@ std::uint64_t NetworkPort::send(const wire::Frame& frame, Service service, Trans
   const bool local = cast == Cast::kUnicast && is_local(destination);
   const auto way = local ? Way::kLoopback : Way::kWire;
   counters_.tx(service, way).add(cast, priority, frame);
-  if (!local && cast == Cast::kUnicast && service == Service::kRdma) {
-    last_sent_.remember(frame, counters_.tx(service, way).cell(cast, priority));
+  if (!local && cast == Cast::kUnicast) {
+    auto& last = service == Service::kRdma ? last_sent_ : last_ethernet_sent_;
+    last.remember(frame, counters_.tx(service, way).cell(cast, priority));
+    if (service == Service::kEthernet) last_priority_ = priority;
   }
   if (!local) last_number_ = wire_.transmit(frame);
   // What is sent to many is sent to others and to the consumers here.
@@ -141,7 +150,7 @@ void NetworkPort::refuse_transmit(const wire::Frame& frame) {
   if (!passes_) {
     counters_.transmitted_discards += frame.packets();
   } else {
-    counters_.transmit_errors.add(frame.size_of_all(), frame.packets());
+    count_transmit_error(frame);
   }
 }
 

@@ -91,7 +91,9 @@ class NetworkPort final : public fabric::Port {
     counters_.received_discards[priority] += frames;
   }
   /// A frame that an SQ must not send.
-  void count_transmit_error(std::size_t bytes) { counters_.transmit_errors.add(bytes); }
+  void count_transmit_error(const wire::Frame& frame) {
+    counters_.transmit_errors.add(frame.size_of_all(), frame.packets());
+  }
   const TrafficCounters& counters() const { return counters_; }
   /// Frames that were sent and not yet delivered.
   std::uint64_t in_flight() const { return last_number_ - wire_.released(); }
@@ -129,6 +131,8 @@ class NetworkPort final : public fabric::Port {
   std::vector<wire::MacAddress> local_;  ///< in order
   TrafficCounters counters_;
   LastCell last_sent_;                     ///< of RDMA, to another station
+  LastCell last_ethernet_sent_;            ///< of Ethernet, likewise
+  unsigned last_priority_ = 0;             ///< of that frame
   std::array<LastCell, 2> last_received_;  ///< by service
 
   AdminStatus admin_ = AdminStatus::UP;

@@ -111,6 +111,10 @@ bool compares_tag_and_vid(const MatchKey& criteria) {
   return tag && outer.get(Outer::first_vid) == Outer::first_vid.kMax;
 }
 
+bool compares_tcp_flags(const MatchKey& criteria) {
+  return util::View<Outer>(criteria.bytes()).get(Outer::tcp_flags) != 0;
+}
+
 const MatchKey& matchable_fields() {
   static const MatchKey mask = make_matchable_fields();
   return mask;

@@ -71,6 +71,7 @@ MatchKey match_key_of(const ethernet::PacketInfo& packet);
 std::optional<MatchKey> without_priority_tag(const MatchKey& packet);
 /// Whether the flows of a group with these criteria may be of that kind.
 bool compares_tag_and_vid(const MatchKey& criteria);
+bool compares_tcp_flags(const MatchKey& criteria);
 
 /// All bits that a flow group's criteria may have: those of the fields that match_key_of() fills.
 const MatchKey& matchable_fields();

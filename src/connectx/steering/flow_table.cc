@@ -41,7 +41,8 @@ std::uint64_t FlowGroup::hash(const MatchKey& value) const {
 FlowGroup::FlowGroup(std::uint32_t id, Attributes attributes)
     : id_(id),
       attributes_(std::move(attributes)),
-      compares_tag_and_vid_(compares_tag_and_vid(criteria())) {
+      compares_tag_and_vid_(compares_tag_and_vid(criteria())),
+      compares_tcp_flags_(connectx::compares_tcp_flags(criteria())) {
   for (std::uint8_t i = 0; i < MatchKey::kWords; ++i) {
     if (criteria().word(i) != 0) words_.push_back(i);
   }
@@ -193,16 +194,16 @@ FlowTable* FlowSteering::root_table() {
   return of_level_zero_.empty() ? nullptr : tables_.find(*of_level_zero_.rbegin());
 }
 
-std::size_t FlowSteering::classify(const MatchKey& packet, std::vector<Delivery>& out) {
+FlowSteering::Search FlowSteering::classify(const MatchKey& packet, std::vector<Delivery>& out) {
   Walk packet_walk{PacketKeys(packet), out, kStepsMax};
   walk(root_table(), 0, packet_walk);
-  return kStepsMax - packet_walk.steps_left;
+  return {kStepsMax - packet_walk.steps_left, packet_walk.tcp_flags};
 }
 
 void FlowSteering::walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk) {
   while (table != nullptr && walk.steps_left > table->group_count()) {
     walk.steps_left -= 1 + table->group_count();
-    const auto* flow = table->match(walk.packet);
+    const auto* flow = table->match(walk.packet, walk.tcp_flags);
     if (flow == nullptr) {
       table = table->miss();
       continue;

@@ -86,6 +86,8 @@ class FlowGroup {
   void set(Flow flow);
   /// @pre find(index) != nullptr
   void erase(std::uint32_t index);
+  /// Whether packets that differ in their TCP flags alone may match different flows.
+  bool compares_tcp_flags() const { return compares_tcp_flags_; }
   /// The matching flow with the lowest index, or null.
   const Flow* match(const PacketKeys& packet) const;
   /// Forgets flows, until `work` is spent. True: none is left.
@@ -117,6 +119,7 @@ class FlowGroup {
   std::uint32_t id_;
   Attributes attributes_;
   bool compares_tag_and_vid_;
+  bool compares_tcp_flags_;
   std::vector<std::uint8_t> words_;      ///< that the criteria select
   std::map<std::uint32_t, Flow> flows_;  ///< by index
   std::set<const Flow*, ByValue> by_value_;
@@ -156,8 +159,10 @@ class FlowTable : public hca::Used {
   std::size_t group_count() const { return groups_.size(); }
   std::size_t flow_count() const;
 
-  const Flow* match(const PacketKeys& packet) const {
+  /// `tcp_flags` becomes true if a group was asked that compares these.
+  const Flow* match(const PacketKeys& packet, bool& tcp_flags) const {
     for (const auto& group : groups_) {
+      tcp_flags = tcp_flags || group->compares_tcp_flags();
       if (const auto* flow = group->match(packet)) return flow;
     }
     return nullptr;
@@ -215,16 +220,21 @@ class FlowSteering {
   util::Budget& destinations() { return destinations_; }
   const hca::ObjectTable<FlowTable, FlowTableId>& all() const { return tables_; }
 
+  /// How it was found where a packet goes.
+  struct Search {
+    std::size_t steps = 0;   ///< tables and groups that were looked at
+    bool tcp_flags = false;  ///< one with other TCP flags may go elsewhere
+  };
   /// Appends where a packet goes. Nothing: it is dropped, the default of NIC receive tables
   /// (PRM 7.11.4.1).
-  /// Returns how many tables and groups were looked at.
-  std::size_t classify(const MatchKey& packet, std::vector<Delivery>& out);
+  Search classify(const MatchKey& packet, std::vector<Delivery>& out);
 
  private:
   struct Walk {
     const PacketKeys packet;
     std::vector<Delivery>& out;
     std::size_t steps_left;
+    bool tcp_flags = false;
   };
 
   FlowTable* root_table();

@@ -45,11 +45,12 @@ std::vector<std::vector<std::byte>> segment(std::span<const std::byte> headers,
     const auto info = classify(frame);
     insert_l3_checksum(frame, info);
     insert_l4_checksum(frame, info);
-    const auto result = check(frame, classify(frame));
+    frame.copy_to(packets.emplace_back(frame.size()));
+    const auto arrived = Frame::from_bytes(packets.back());
+    const auto result = check(arrived, classify(arrived));
     EXPECT_TRUE(result.l3_ok);
     EXPECT_TRUE(result.l4_ok);
     EXPECT_EQ(info.l3_offset + info.l3_size, frame.size());
-    frame.copy_to(packets.emplace_back(frame.size()));
   }
   EXPECT_EQ(packets.size(), segmenter->count());
   EXPECT_TRUE(std::equal(together.begin(), together.end(), payload.begin(), payload.end()));

@@ -53,6 +53,25 @@ TEST(Checksum, AllOnesDoNotOverflow) {
   EXPECT_EQ(sum.value(), 0xffff);
 }
 
+TEST(Checksum, AgreesWithTheReferenceForLongPieces) {
+  std::mt19937 random(2);
+  std::vector<std::byte> bytes(5 << 20);
+  for (auto& byte : bytes) byte = std::byte(random());
+  for (const std::size_t size : {256, 257, 383, 384, 1500, 9000, 65535, (1 << 19) + 129, 5 << 20}) {
+    // At any alignment.
+    const auto part = std::span<const std::byte>(bytes).subspan(random() % 16).first(size - 15);
+    ChecksumSum sum;
+    sum.add(part);
+    EXPECT_EQ(sum.value(), reference(part)) << size;
+  }
+  for (const auto fill : {std::byte{0}, std::byte{0x7f}, std::byte{0x80}}) {
+    std::ranges::fill(bytes, fill);
+    ChecksumSum sum;
+    sum.add(bytes);
+    EXPECT_EQ(sum.value(), reference(bytes));
+  }
+}
+
 TEST(Checksum, NumbersCountAsTheirBytes) {
   ChecksumSum numbers, bytes;
   numbers.add_u32(0x01020304);

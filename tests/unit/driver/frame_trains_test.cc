@@ -1,0 +1,229 @@
+// Packets of a large send travel as a train (ethernet/large_send.h), which is a way to carry them
+// and nothing that anybody sees: each test does the same twice and compares all of it.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "connectx/device.h"
+#include "driver/connectx/frame_receiver.h"
+#include "driver/connectx/frame_sender.h"
+#include "driver/in_process_host.h"
+#include "driver/world.h"
+#include "fabric/switch.h"
+#include "util/inspected.h"
+#include "wire/ethernet.h"
+#include "wire/ipv4.h"
+#include "wire/tcp.h"
+
+namespace softhca::driver::test {
+namespace {
+
+constexpr std::size_t kMemory = 1 << 20;
+constexpr std::size_t kHeaders =
+    wire::EthernetLayout::kSize + wire::Ipv4Layout::kSize + wire::TcpLayout::kSize;
+
+std::uint64_t hash_of(std::span<const std::byte> bytes) {
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+class Log final : public fabric::Tap {
+ public:
+  void handle_port(std::uint32_t, std::string_view) override {}
+  void handle_frame(std::uint32_t port, const wire::Frame& frame) override {
+    std::vector<std::byte> bytes(frame.size());
+    frame.copy_to(bytes);
+    text += fmt::format("{} {} {:x}\n", port, bytes.size(), hash_of(bytes));
+  }
+  std::string text;
+};
+
+struct Machine {
+  Machine(fabric::Switch& network, unsigned number, std::function<void()> progress)
+      : port(network.create_port("p")),
+        device({.name = fmt::format("connectx{}", number),
+                .mac = wire::MacAddress::from_u64(0x020000000000u + number),
+                .node_guid = number,
+                .clock = [] { return util::Time(std::chrono::hours(1)); }},
+               *port),
+        host(device, {.progress = std::move(progress),
+                      .clock = [] { return util::Time(std::chrono::hours(1)); }}),
+        memory(memory_of(number)) {
+    std::ranges::fill(memory, std::byte{0});
+  }
+  /// At the same place in both runs, since inspect() shows addresses.
+  static std::span<std::byte> memory_of(unsigned number) {
+    alignas(4096) static std::array<std::byte, kMemory> memories[2];
+    return memories[number - 1];
+  }
+  void open() {
+    hca = must(connectx::Hca::open(host));
+    pd = must(connectx::ProtectionDomain::create(*hca));
+    domain = must(connectx::TransportDomain::create(*hca));
+    key = must(connectx::MemoryKey::register_memory(*pd, memory, {}));
+    cq = must(connectx::CompletionQueue::create(*hca, {.entries = 4096}));
+    sender = must(connectx::FrameSender::create(
+        *pd, *domain, {.cq = *cq, .send = {.requests = 64, .pieces = 20, .inline_size = 128}}));
+    receiver = must(connectx::FrameReceiver::create(
+        *pd, *domain, {.cq = *cq, .receive = {.requests = 512, .pieces = 2}}));
+    must(receiver->take_all_frames());
+  }
+  void close() {
+    receiver = nullptr;
+    sender = nullptr;
+    cq = nullptr;
+    key = nullptr;
+    domain = nullptr;
+    pd = nullptr;
+    hca = nullptr;
+  }
+  Sge piece(std::size_t offset, std::size_t length) const {
+    return {reinterpret_cast<std::uintptr_t>(memory.data()) + offset,
+            static_cast<std::uint32_t>(length), key->key()};
+  }
+
+  std::unique_ptr<fabric::Port> port;
+  softhca::connectx::Device device;
+  InProcessHost host;
+  std::span<std::byte> memory;
+  std::unique_ptr<connectx::Hca> hca;
+  std::unique_ptr<connectx::ProtectionDomain> pd;
+  std::unique_ptr<connectx::TransportDomain> domain;
+  std::unique_ptr<connectx::MemoryKey> key;
+  std::unique_ptr<connectx::CompletionQueue> cq;
+  std::unique_ptr<connectx::FrameSender> sender;
+  std::unique_ptr<connectx::FrameReceiver> receiver;
+};
+
+/// Two machines that do what a seed says, and everything that an observer could write down.
+class Exchange {
+ public:
+  Exchange(bool trains, unsigned seed)
+      : random_(seed),
+        // Often too short for what is sent in a turn.
+        network_({.queue_frames_max = seed % 3 == 0 ? 20u : 4096u, .trains = trains}),
+        a_(network_, 1, [this] { pass(); }),
+        b_(network_, 2, [this] { pass(); }) {
+    network_.set_tap(&log_);
+    a_.open();
+    b_.open();
+    std::ranges::copy(pattern(kMemory, seed), a_.memory.begin());
+  }
+  ~Exchange() {
+    // While one closes, both devices run.
+    a_.close();
+    b_.close();
+    network_.set_tap(nullptr);
+  }
+
+  std::string run() {
+    for (unsigned round = 0; round < 12; ++round) {
+      for (auto n = random_() % 100; n != 0; --n) receive();
+      for (auto n = random_() % 4; n != 0; --n) send();
+      for (auto n = random_() % 4; n != 0; --n) pass();
+      poll(a_);
+      poll(b_);
+    }
+    for (int n = 0; n < 200; ++n) pass();
+    poll(a_);
+    poll(b_);
+    log_.text += fmt::format("memory {:x}\n", hash_of(b_.memory));
+    log_.text += softhca::test::inspected(a_.device, {});
+    log_.text += softhca::test::inspected(b_.device, {});
+    const auto& c = network_.counters();
+    log_.text += fmt::format("switch {} {} {}\n", c.delivered, c.flooded, c.dropped_queue_full);
+    return std::move(log_.text);
+  }
+
+ private:
+  void pass() {
+    for (auto* machine : {&a_, &b_}) {
+      (void)machine->device.run(util::Time(std::chrono::hours(1)));
+      // Trains are divided between turns.
+      network_.deliver(7 + random_() % 40);
+    }
+  }
+  void receive() {
+    const std::size_t size = random_() % 50 == 0 ? 200 : 2048;
+    const auto at = random_() % (kMemory - size);
+    const std::array pieces{b_.piece(at, size / 3), b_.piece(at + size / 3, size - size / 3)};
+    (void)b_.receiver->post({.id = ++id_, .pieces = pieces});
+  }
+  void send() {
+    const std::size_t size = random_() % 60000;
+    const auto header = headers(size);
+    std::vector<Sge> pieces;
+    for (std::size_t done = 0; done < size && pieces.size() < 20;) {
+      const auto left = size - done;
+      const auto n = pieces.size() == 19 ? left : std::min<std::size_t>(left, 1 + random_() % 9000);
+      pieces.push_back(a_.piece(random_() % (kMemory - 70000), n));
+      if (random_() % 200 == 0) pieces.back().lkey ^= 0xFF;
+      done += n;
+    }
+    const std::array mss{std::uint16_t{1000}, std::uint16_t{1460}, std::uint16_t{333},
+                         std::uint16_t{5}};
+    (void)a_.sender->post({.id = ++id_,
+                           .header = header,
+                           .pieces = pieces,
+                           .checksums = random_() % 4 != 0,
+                           .segment_size = mss[random_() % 20 == 0 ? 3 : random_() % 3]});
+  }
+  std::vector<std::byte> headers(std::size_t payload) {
+    using Ip = wire::Ipv4Layout;
+    using Tcp = wire::TcpLayout;
+    std::vector<std::byte> bytes(kHeaders);
+    const std::uint64_t to = random_() % 8 == 0 ? 0x0100'5E00'0001u : 0x020000000002u;
+    const wire::Ethernet ethernet{.destination = wire::MacAddress::from_u64(to),
+                                  .source = wire::MacAddress::from_u64(0x020000000001u),
+                                  .ether_type = wire::EtherType::kIpv4};
+    ethernet.emit(util::MutableView<wire::EthernetLayout>(bytes));
+    const auto l3 = std::span(bytes).subspan(wire::EthernetLayout::kSize);
+    const util::MutableView<Ip> ip(l3);
+    ip.set(Ip::version, 4);
+    ip.set(Ip::ihl, 5);
+    ip.set(Ip::total_length,
+           static_cast<std::uint32_t>(std::min<std::size_t>(0xFFFF, payload + kHeaders)));
+    ip.set(Ip::identification, random_() % 0x10000);
+    ip.set(Ip::ttl, 64);
+    ip.set(Ip::protocol, static_cast<std::uint32_t>(wire::IpProtocol::kTcp));
+    const util::MutableView<Tcp> tcp(l3.subspan(Ip::kSize));
+    tcp.set(Tcp::sequence, static_cast<std::uint32_t>(random_()));
+    tcp.set(Tcp::data_offset, Tcp::kSize / 4);
+    tcp.set(Tcp::flags, random_() % 0x100);
+    return bytes;
+  }
+  void poll(Machine& machine) {
+    Completion c;
+    for (unsigned i = 0; i < 1000 && machine.cq->poll({&c, 1}) == 1; ++i) {
+      log_.text += fmt::format("{} {} {} {} {} {}\n", c.id, to_string(c.status), c.qpn,
+                               c.byte_count, c.l3_checksum_ok, c.l4_checksum_ok);
+    }
+  }
+
+  std::mt19937 random_;
+  fabric::Switch network_;
+  Log log_;
+  Machine a_;
+  Machine b_;
+  std::uint64_t id_ = 0;
+};
+
+class FrameTrains : public ::testing::TestWithParam<unsigned> {};
+
+TEST_P(FrameTrains, EverythingIsAsPacketByPacket) {
+  const auto packets = Exchange(false, GetParam()).run();
+  const auto trains = Exchange(true, GetParam()).run();
+  const auto differs =
+      std::mismatch(packets.begin(), packets.end(), trains.begin(), trains.end()).first;
+  const auto place = static_cast<std::size_t>(differs - packets.begin());
+  ASSERT_TRUE(packets == trains) << "first difference at "
+                                 << packets.substr(place - std::min<std::size_t>(place, 300), 500)
+                                 << "\n and " << trains.substr(place, 200);
+  EXPECT_GT(packets.size(), 10000u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, FrameTrains, ::testing::Range(0u, 12u));
+
+}  // namespace
+}  // namespace softhca::driver::test
