@@ -64,6 +64,10 @@ TEST(ChecksumOffload, TheSumIsOfTheWholeIpPacketWithoutPadding) {
     EXPECT_EQ(check_bytes(bytes).sum, sum.value()) << hex;
   }
   EXPECT_EQ(check_bytes(from_hex(vectors::kArp)).sum, 0);
+  auto padded = from_hex(vectors::kUdpIpv4);
+  const auto sum = check_bytes(padded).sum;
+  padded.resize(60, std::byte{0xEE});
+  EXPECT_EQ(check_bytes(padded).sum, sum);
 }
 
 TEST(ChecksumOffload, TheSumDoesNotDependOnHowTheFrameIsCut) {
