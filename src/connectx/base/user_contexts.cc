@@ -40,6 +40,20 @@ void UserContexts::set_owner(Owned kind, std::uint32_t number, Uid uid) {
   if (contains(uid)) ++contexts_[uid.value()].objects;
 }
 
+std::vector<std::uint32_t> UserContexts::owned(Owned kind, Uid uid) const {
+  std::vector<std::uint32_t> numbers;
+  const auto& chunks = owners_[static_cast<std::size_t>(kind)];
+  for (std::size_t chunk = 0; chunk != chunks.size(); ++chunk) {
+    if (chunks[chunk] == nullptr) continue;
+    for (std::size_t i = 0; i != kChunk; ++i) {
+      if ((*chunks[chunk])[i] == uid) {
+        numbers.push_back(static_cast<std::uint32_t>(chunk * kChunk + i));
+      }
+    }
+  }
+  return numbers;
+}
+
 void UserContexts::forget(Owned kind, std::uint32_t number) {
   const auto uid = owner(kind, number);
   if (uid == kKernel) return;

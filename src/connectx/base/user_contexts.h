@@ -63,6 +63,8 @@ class UserContexts {
   Uid owner(Owned kind, std::uint32_t number) const;
   /// @pre owner(kind, number) == kKernel
   void set_owner(Owned kind, std::uint32_t number, Uid uid);
+  /// The numbers of one kind that the context has.
+  std::vector<std::uint32_t> owned(Owned kind, Uid uid) const;
   /// When the object is gone.
   void forget(Owned kind, std::uint32_t number);
 

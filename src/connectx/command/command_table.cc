@@ -44,6 +44,9 @@ template <>
 constexpr std::uint32_t kLeastOutput<disable_hca_out> = 0x0C;
 template <>
 constexpr std::uint32_t kLeastOutput<query_special_contexts_out> = 0x10;
+/// Processes (DevX) read as much of the capabilities as they know.
+template <>
+constexpr std::uint32_t kLeastOutput<query_hca_cap_out> = query_hca_cap_out::capability.kOffset;
 
 constexpr auto kTable = std::to_array<CommandSpec>({
 #define IMPLEMENTED(opcode, name, section, coverage, when, words) \

@@ -46,11 +46,15 @@ CommandResult query_hca_cap(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, kSection, "the device has function 0 only");
   }
   const OpMod asked(command.op_mod);
-  const auto image = !asked.known                  ? std::span<const std::byte>()
-                     : asked.mode == Mode::MAXIMUM ? device.capabilities().maximum(asked.group)
-                                                   : device.capabilities().current(asked.group);
-  if (image.empty()) return refuse(Status::BAD_OP, kSection, "no such group of capabilities");
-  std::ranges::copy(image, command.output<Out>().sub(Out::capability).begin());
+  if (!asked.known || to_string(asked.group).empty()) {
+    return refuse(Status::BAD_OP, kSection, "no such group of capabilities");
+  }
+  // Of a group that has nothing to tell all is 0: drivers and processes ask for some without a look
+  // at the bits that announce them.
+  const auto image = asked.mode == Mode::MAXIMUM ? device.capabilities().maximum(asked.group)
+                                                 : device.capabilities().current(asked.group);
+  const auto out = command.out.subspan(Out::capability.kOffset);
+  std::ranges::copy(image.first(std::min(image.size(), out.size())), out.begin());
   return {};
 }
 

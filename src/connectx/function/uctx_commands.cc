@@ -11,6 +11,19 @@ namespace softhca::connectx {
 namespace {
 
 constexpr std::string_view kSection = "mlx5 driver interface: DevX";
+/// To look for what a context has left (util::WorkBudget).
+constexpr std::int64_t kLookWork = 20'000;
+
+/// Frees those numbers of one kind that nothing uses any more.
+template <class Number>
+void free_left(UserContexts& contexts, Uid uid, Owned kind, hca::NumberPool<Number>& pool) {
+  for (const auto value : contexts.owned(kind, uid)) {
+    const Number number(value);
+    if (!pool.contains(number) || pool.is_used(number)) continue;
+    pool.free(number);
+    contexts.forget(kind, value);
+  }
+}
 
 }  // namespace
 
@@ -33,7 +46,16 @@ CommandResult destroy_uctx(Device& device, const Command& command) {
   auto& contexts = device.resources().user_contexts();
   const Uid uid(static_cast<std::uint16_t>(command.input<In>().get(In::uid)));
   if (!contexts.contains(uid)) return refuse(Status::BAD_RESOURCE, kSection, "unknown uid");
-  // Drivers destroy the objects first, one by one, in the order of their uses.
+  // Drivers destroy the objects first, one by one. A doorbell page that was still in use when its
+  // process let it go stays behind: they ask once, and look at no answer.
+  if (contexts.objects(uid) != 0) {
+    auto& resources = device.resources();
+    command.work.charge(kLookWork);
+    free_left(contexts, uid, Owned::kUar, resources.uars());
+    free_left(contexts, uid, Owned::kPd, resources.pds());
+    free_left(contexts, uid, Owned::kTransportDomain, resources.transport_domains());
+    free_left(contexts, uid, Owned::kXrcd, resources.xrcds());
+  }
   if (contexts.objects(uid) != 0) {
     return refuse(Status::BAD_RES_STATE, kSection, "the context has objects");
   }

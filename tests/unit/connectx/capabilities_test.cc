@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "connectx/fake_host.h"
@@ -67,11 +68,29 @@ TEST_F(CapabilitiesTest, CurrentIsNeverAboveMaximum) {
   expect_current_within_maximum<s::roce_cap>(image(Type::ROCE, true), image(Type::ROCE, false));
 }
 
-TEST_F(CapabilitiesTest, UnknownGroupsAreRefused) {
-  for (const auto type : {Type::ODP, Type::QOS, Type::ESWITCH, Type::GENERAL_2}) {
-    EXPECT_EQ(query(type, true).status(), Code::BAD_OP);
+TEST_F(CapabilitiesTest, GroupsWithNothingToTellAreZero) {
+  for (const auto type : {Type::ODP, Type::QOS, Type::ESWITCH, Type::DEVICE_MEMORY}) {
+    const auto bytes = image(type, true);
+    EXPECT_TRUE(std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{}; }));
   }
+}
+
+TEST_F(CapabilitiesTest, UnknownGroupsAreRefused) {
   EXPECT_EQ(query(static_cast<Type>(0xFF), true).status(), Code::BAD_OP);
+  EXPECT_EQ(query(static_cast<Type>(0xFE), true).status(), Code::BAD_OP);
+}
+
+// Processes (DevX) have room for what they know.
+TEST_F(CapabilitiesTest, AsMuchIsToldAsThereIsRoomFor) {
+  const auto whole = image(Type::GENERAL, true);
+  Input<s::query_hca_cap_in> in(Opcode::QUERY_HCA_CAP, 1);
+  constexpr std::size_t kRoom = 100;
+  constexpr auto kHead = s::query_hca_cap_out::capability.kOffset;
+  const auto reply = host.execute(in.bytes(), kHead + kRoom);
+  ASSERT_TRUE(reply.ok()) << to_string(reply.status());
+  ASSERT_EQ(reply.out.size(), kHead + kRoom);
+  EXPECT_TRUE(std::equal(whole.begin(), whole.begin() + kRoom, reply.out.begin() + kHead));
+  EXPECT_EQ(host.execute(in.bytes(), kHead - 1).status(), Code::BAD_OUTPUT_LEN);
 }
 
 TEST_F(CapabilitiesTest, GroupsThatAreNotThereAreNotAnnounced) {

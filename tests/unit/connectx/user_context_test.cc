@@ -100,10 +100,23 @@ TEST_F(UserContext, ACommandOfAnUnknownUidIsRefused) {
 }
 
 TEST_F(UserContext, IsNotDestroyedWhileItHasObjects) {
-  const auto pd = allocate_pd(user_);
+  const auto cq = create_cq(user_);
   EXPECT_EQ(destroy_uctx(host_, user_), Code::BAD_RES_STATE);
-  EXPECT_EQ(dealloc_pd(user_, pd), Code::OK);
+  {
+    As as(host_, user_);
+    host_.call<s::destroy_cq_out, s::destroy_cq_in>(
+        Opcode::DESTROY_CQ, [&](auto in) { in.set(s::destroy_cq_in::cqn, cq.cqn); });
+  }
   EXPECT_EQ(destroy_uctx(host_, user_), Code::OK);
+}
+
+// Linux frees a doorbell page once, also if a CQ still uses it, and then destroys the context.
+TEST_F(UserContext, NumbersThatNothingUsesGoWithIt) {
+  const auto left = allocate_pd(user_);
+  const auto others = allocate_pd(other_);
+  EXPECT_EQ(destroy_uctx(host_, user_), Code::OK);
+  EXPECT_EQ(dealloc_pd(0, left), Code::BAD_RESOURCE) << "it is gone";
+  EXPECT_EQ(dealloc_pd(other_, others), Code::OK);
 }
 
 TEST_F(UserContext, ItsObjectsMayBeDestroyedByTheKernel) {
