@@ -13,14 +13,13 @@ if(MOLD AND NOT SOFTHCA_FUZZ)
   add_link_options(-fuse-ld=mold)
 endif()
 
-add_compile_options(-Wall -Winvalid-pch -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
-                    -fno-omit-frame-pointer)
+add_compile_options(-Wall -Winvalid-pch -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # gcc 12 sees array overruns in std::span and <algorithm> where there are none.
   add_compile_options(-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
 if(SOFTHCA_SANITIZE)
-  add_compile_options(-fsanitize=${SOFTHCA_SANITIZE} -fno-sanitize-recover=all)
+  add_compile_options(-fsanitize=${SOFTHCA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${SOFTHCA_SANITIZE})
 endif()
 if(SOFTHCA_FUZZ)

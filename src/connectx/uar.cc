@@ -41,13 +41,23 @@ std::uint32_t send_number(std::span<const std::byte> dword) {
 
 }  // namespace
 
+inline void Device::ring_send_doorbell(UarPage uar, std::uint32_t number) {
+  // One that is rung already was allowed to be, and many follow each other.
+  if (number < is_rung_.size() && is_rung_[number] == 0) note_send_doorbell(uar, number);
+}
+
 void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in) {
-  if (offset % 4 != 0 || in.size() % 4 != 0) return;
   // Nearly every write is a send doorbell as documents have it: its 8 bytes at once.
   if (in.size() == 2 * sizeof(std::uint32_t) && offset >= kFirstSendRegister &&
       offset % kSendRegisterSize == 0) {
     return ring_send_doorbell(uar, send_number(in.subspan(kSendNumber)));
   }
+  write_uar_dwords(uar, offset, in);
+}
+
+[[gnu::noinline]] void Device::write_uar_dwords(UarPage uar, std::uint32_t offset,
+                                                std::span<const std::byte> in) {
+  if (offset % 4 != 0 || in.size() % 4 != 0) return;
   for (; !in.empty() && offset < kUarPageSize; in = in.subspan(4), offset += 4) {
     const auto dword = util::load_be32(in.data());
     if (offset >= kFirstSendRegister) {
@@ -86,10 +96,9 @@ void Device::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
   eq->handle_doorbell(doorbell.get(Doorbell::consumer_index), arm);
 }
 
-void Device::ring_send_doorbell(UarPage uar, std::uint32_t number) {
-  if (number >= is_rung_.size() || is_rung_[number]) return;
+[[gnu::noinline]] void Device::note_send_doorbell(UarPage uar, std::uint32_t number) {
   if (!rdma().listens(Qpn(number), uar) && !ethernet().listens(Sqn(number), uar)) return;
-  is_rung_[number] = true;
+  is_rung_[number] = 1;
   rung_.push_back(number);
 }
 
@@ -100,7 +109,7 @@ bool Device::run_send_doorbells() {
   while (done != rung_.size() && !work().spent()) {
     const auto number = rung_[done++];
     work().charge(kDoorbellWork);
-    is_rung_[number] = false;
+    is_rung_[number] = 0;
     if (rdma().owns(Qpn(number))) {
       rdma().doorbell(Qpn(number));
     } else if (ethernet().owns(Sqn(number))) {

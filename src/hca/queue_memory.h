@@ -1,7 +1,6 @@
 // The memory that a queue lies in: pages that software has listed, or a range behind a memory key.
 #pragma once
 
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include "pcie/dma_space.h"
 #include "rdma/memory_key.h"
+#include "util/hot_assert.h"
 
 namespace softhca::hca {
 
@@ -45,7 +45,7 @@ class QueueMemory {
   /// Host address of [offset, offset + length) if it lies in one piece of local memory, else null:
   /// then use read() and write(). @pre offset + length <= size()
   std::byte* at(std::uint64_t offset, std::uint64_t length) {
-    assert(offset + length <= size_);
+    SOFTHCA_HOT_ASSERT(offset + length <= size_);
     if (contiguous_ != nullptr && generation_ == dma_->generation()) return contiguous_ + offset;
     return find(offset, length);
   }

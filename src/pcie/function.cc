@@ -13,15 +13,6 @@ struct Place {
   std::uint64_t left;    ///< bytes to the end of the structure, or to the start of the next one
 };
 
-/// Whether a byte of [offset, offset + size) is of MSI-X. Doorbells are not, and are in a hurry.
-bool touches(const Msix::Layout& msix, std::uint64_t offset, std::uint64_t size) {
-  const auto overlaps = [&](std::uint64_t begin, std::uint64_t length) {
-    return offset < begin + length && begin < offset + size;
-  };
-  return overlaps(msix.table_offset, msix.table_size()) ||
-         overlaps(msix.pba_offset, msix.pba_size());
-}
-
 Place locate(const Msix::Layout& msix, std::uint64_t offset) {
   const auto table = offset - msix.table_offset;  // wraps to a large number below the table
   if (table < msix.table_size()) return {Place::Kind::kTable, table, msix.table_size() - table};
@@ -37,7 +28,12 @@ Place locate(const Msix::Layout& msix, std::uint64_t offset) {
 
 Function::Function(std::string name, const ConfigSpace::Identity& identity,
                    std::span<const Bar> bars, const Msix::Layout& msix)
-    : name_(std::move(name)), config_(identity, bars, msix), interrupts_(msix) {
+    : name_(std::move(name)),
+      config_(identity, bars, msix),
+      interrupts_(msix),
+      msix_begin_(std::min(msix.table_offset, msix.pba_offset)),
+      msix_end_(std::max(std::uint64_t{msix.table_offset} + msix.table_size(),
+                         std::uint64_t{msix.pba_offset} + msix.pba_size())) {
   apply_may_send();
 }
 
@@ -84,18 +80,25 @@ void Function::read_bar(unsigned index, std::uint64_t offset, std::span<std::byt
 }
 
 void Function::write_bar(unsigned index, std::uint64_t offset, std::span<const std::byte> in) {
-  if (!config_.in_d0()) return;
-  const auto size = index < kBarCount ? bar(index).size : 0;
+  if (!config_.in_d0() || index >= kBarCount) return;
+  const auto size = bar(index).size;
   if (offset > size || in.size() > size - offset) return;
-  if (index != msix().layout().bar || !touches(msix().layout(), offset, in.size())) {
+  // Doorbells are in a hurry.
+  if (offset >= msix_end_ || offset + in.size() <= msix_begin_ || index != msix().layout().bar) {
     return write_register(index, offset, in);
   }
+  write_msix_bar(offset, in);
+}
+
+/// A write that may be of MSI-X, or of registers on both sides of it.
+[[gnu::noinline]] void Function::write_msix_bar(std::uint64_t offset,
+                                                std::span<const std::byte> in) {
   while (!in.empty()) {
     const auto place = locate(msix().layout(), offset);
     const auto part = in.first(std::min<std::uint64_t>(in.size(), place.left));
     switch (place.kind) {
       case Place::Kind::kRegister:
-        write_register(index, offset, part);
+        write_register(msix().layout().bar, offset, part);
         break;
       case Place::Kind::kTable:
         msix().write_table(static_cast<std::uint32_t>(place.offset), part);

@@ -142,10 +142,14 @@ class Function {
  private:
   /// Tells DMA and interrupts what Bus Master Enable and the power state say.
   void apply_may_send();
+  void write_msix_bar(std::uint64_t offset, std::span<const std::byte> in);
 
   std::string name_;
   ConfigSpace config_;
   Interrupts interrupts_;
+  /// The table and the PBA, and what lies between them: offsets in their BAR.
+  const std::uint64_t msix_begin_;
+  const std::uint64_t msix_end_;
   DmaSpace dma_;
   DeviceThreads* threads_ = nullptr;
   util::WorkBudget work_{0};

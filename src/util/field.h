@@ -7,7 +7,6 @@
 // structure does not compile.
 #pragma once
 
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,6 +14,7 @@
 #include <type_traits>
 
 #include "util/endian.h"
+#include "util/hot_assert.h"
 
 namespace softhca::util {
 
@@ -38,7 +38,7 @@ struct Field {
   }
   /// Bits of `value` beyond the field's width are a bug of the caller.
   static void write(std::byte* structure, Word value) {
-    assert((value & ~kMax) == 0 && "value does not fit its field");
+    SOFTHCA_HOT_ASSERT((value & ~kMax) == 0 && "value does not fit its field");
     const auto mask = static_cast<Word>(kMax << Lo);
     const Word old = load<Order, Word>(structure + Offset);
     store<Order, Word>(structure + Offset,
@@ -74,7 +74,7 @@ class View {
  public:
   /// @pre bytes.size() >= Layout::kSize
   explicit View(std::span<const std::byte> bytes) : data_(bytes.data()) {
-    assert(bytes.size() >= Layout::kSize);
+    SOFTHCA_HOT_ASSERT(bytes.size() >= Layout::kSize);
   }
 
   template <ByteOrder Order, std::size_t Offset, unsigned Hi, unsigned Lo>
@@ -101,7 +101,7 @@ class MutableView {
  public:
   /// @pre bytes.size() >= Layout::kSize
   explicit MutableView(std::span<std::byte> bytes) : data_(bytes.data()) {
-    assert(bytes.size() >= Layout::kSize);
+    SOFTHCA_HOT_ASSERT(bytes.size() >= Layout::kSize);
   }
 
   operator View<Layout>() const { return View<Layout>(bytes()); }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "util/copy_short.h"
 #include "util/field.h"
 
 namespace softhca::driver::connectx {
@@ -31,33 +32,27 @@ std::size_t inline_segment_size(std::size_t bytes) {
   return round_up(data_segment_inline::data_offset + bytes, kUnit);
 }
 
-wqe_opcode wqe_opcode_of(SendOpcode opcode) {
-  switch (opcode) {
-    case SendOpcode::kSend:
-      return wqe_opcode::SEND;
-    case SendOpcode::kSendWithImmediate:
-      return wqe_opcode::SEND_IMM;
-    case SendOpcode::kRdmaWrite:
-      return wqe_opcode::RDMA_WRITE;
-    case SendOpcode::kRdmaWriteWithImmediate:
-      return wqe_opcode::RDMA_WRITE_IMM;
-    case SendOpcode::kRdmaRead:
-      return wqe_opcode::RDMA_READ;
-    case SendOpcode::kCompareSwap:
-      return wqe_opcode::ATOMIC_CS;
-    case SendOpcode::kFetchAdd:
-      return wqe_opcode::ATOMIC_FA;
-  }
-  return wqe_opcode::NOP;
-}
+/// What a WQE begins with.
+struct Form {
+  wqe_opcode opcode;
+  bool has_remote_address = false;
+  bool is_atomic = false;
+  bool reads = false;  ///< its pieces are written
+};
 
-bool is_atomic(SendOpcode opcode) {
-  return opcode == SendOpcode::kCompareSwap || opcode == SendOpcode::kFetchAdd;
-}
+/// By SendOpcode.
+constexpr Form kForms[] = {
+    {.opcode = wqe_opcode::SEND},
+    {.opcode = wqe_opcode::SEND_IMM},
+    {.opcode = wqe_opcode::RDMA_WRITE, .has_remote_address = true},
+    {.opcode = wqe_opcode::RDMA_WRITE_IMM, .has_remote_address = true},
+    {.opcode = wqe_opcode::RDMA_READ, .has_remote_address = true, .reads = true},
+    {.opcode = wqe_opcode::ATOMIC_CS, .has_remote_address = true, .is_atomic = true, .reads = true},
+    {.opcode = wqe_opcode::ATOMIC_FA, .has_remote_address = true, .is_atomic = true, .reads = true},
+};
+static_assert(std::size(kForms) == static_cast<std::size_t>(SendOpcode::kFetchAdd) + 1);
 
-bool has_remote_address(SendOpcode opcode) {
-  return opcode != SendOpcode::kSend && opcode != SendOpcode::kSendWithImmediate;
-}
+const Form& form_of(SendOpcode opcode) { return kForms[static_cast<std::size_t>(opcode)]; }
 
 /// Appends segments to a WQE in the ring. A segment never straddles the ring's end, inline data
 /// may.
@@ -86,20 +81,20 @@ class Writer {
     std::memcpy(ring_.data() + place, segment.data(), kUnit);
   }
   void append_inline(std::span<const std::byte> data) {
-    const auto end = size_ + inline_segment_size(data.size());
     std::array<std::byte, data_segment_inline::kSize> bytes{};
     const util::MutableView<data_segment_inline> header(bytes);
     header.set(data_segment_inline::inline_, 1);
     header.set(data_segment_inline::byte_count, static_cast<std::uint32_t>(data.size()));
     std::memcpy(ring_.data() + at_, bytes.data(), data_segment_inline::data_offset);
-    advance(data_segment_inline::data_offset);
-    while (!data.empty()) {
-      const auto n = std::min(data.size(), ring_.size() - at_);
-      std::memcpy(ring_.data() + at_, data.data(), n);
-      data = data.subspan(n);
-      advance(n);
+    const auto begin = at_ + data_segment_inline::data_offset;
+    if (data.size() <= ring_.size() - begin) {
+      util::copy_short(ring_.data() + begin, data.data(), data.size());
+    } else {
+      const auto first = ring_.size() - begin;
+      std::memcpy(ring_.data() + begin, data.data(), first);
+      std::memcpy(ring_.data(), data.data() + first, data.size() - first);
     }
-    advance(end - size_);
+    advance(inline_segment_size(data.size()));
   }
   std::size_t size() const { return size_; }
 
@@ -134,24 +129,23 @@ void SendQueue::attach(std::span<std::byte> ring, const Limits& limits, std::uin
 
 void SendQueue::reset() { head_ = tail_ = last_ = 0; }
 
-PostStatus SendQueue::check(const SendRequest& request) const {
+inline PostStatus SendQueue::check(const SendRequest& request) const {
   const auto pieces = request.pieces.size();
+  const auto& form = form_of(request.opcode);
   if (!request.inline_data.empty()) {
     if (request.inline_data.size() > limits_.inline_size) return PostStatus::kInlineTooLong;
-    const bool reads = request.opcode == SendOpcode::kRdmaRead || is_atomic(request.opcode);
-    if (reads || pieces != 0) return PostStatus::kBadRequest;
+    if (form.reads || pieces != 0) return PostStatus::kBadRequest;
   }
   if (pieces > limits_.pieces) return PostStatus::kTooManyPieces;
-  if (is_atomic(request.opcode) && (pieces != 1 || request.pieces[0].length != kAtomicSize)) {
+  if (form.is_atomic && (pieces != 1 || request.pieces[0].length != kAtomicSize)) {
     return PostStatus::kBadRequest;
   }
   return PostStatus::kOk;
 }
 
-unsigned SendQueue::size_of(const SendRequest& request) {
-  auto size = kUnit + request.pieces.size() * kUnit;
-  if (has_remote_address(request.opcode)) size += kUnit;
-  if (is_atomic(request.opcode)) size += kUnit;
+inline unsigned SendQueue::size_of(const SendRequest& request) {
+  const auto& form = form_of(request.opcode);
+  auto size = (1u + form.has_remote_address + form.is_atomic + request.pieces.size()) * kUnit;
   if (!request.inline_data.empty()) size += inline_segment_size(request.inline_data.size());
   return static_cast<unsigned>(size);
 }
@@ -161,16 +155,16 @@ PostStatus SendQueue::post(const SendRequest& request) {
   const auto blocks = static_cast<std::uint32_t>(round_up(size_of(request), kBlock) / kBlock);
   if (head_ - tail_ + blocks > mask_ + 1) return PostStatus::kQueueFull;
 
-  const auto opcode = static_cast<std::uint32_t>(wqe_opcode_of(request.opcode));
+  const auto& form = form_of(request.opcode);
   Writer wqe(ring_, std::size_t{head_ & mask_} * kBlock);
   const auto control_place = wqe.reserve();
-  if (has_remote_address(request.opcode)) {
+  if (form.has_remote_address) {
     wqe.append<wqe_raddr_segment>([&](auto remote) {
       remote.set(wqe_raddr_segment::raddr, request.remote_address);
       remote.set(wqe_raddr_segment::rkey, request.rkey);
     });
   }
-  if (is_atomic(request.opcode)) {
+  if (form.is_atomic) {
     wqe.append<wqe_atomic_segment>([&](auto operands) {
       operands.set(wqe_atomic_segment::swap_add, request.swap_or_add);
       operands.set(wqe_atomic_segment::compare, request.compare);
@@ -188,7 +182,7 @@ PostStatus SendQueue::post(const SendRequest& request) {
   const auto completion = request.signaled ? wqe_completion::CQE : wqe_completion::ON_ERROR;
   const auto fence = request.fence ? wqe_fence::FENCE : wqe_fence::NO_FENCE;
   wqe.store<wqe_ctrl_segment>(control_place, [&](auto control) {
-    control.set(wqe_ctrl_segment::opcode, opcode);
+    control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(form.opcode));
     control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
     control.set(wqe_ctrl_segment::sq_number, number_);
     control.set(wqe_ctrl_segment::ds, static_cast<std::uint32_t>(wqe.size() / kUnit));

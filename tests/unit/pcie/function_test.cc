@@ -75,6 +75,8 @@ TEST_F(FunctionTest, AnAccessThatStraddlesAStructureIsSplit) {
   EXPECT_EQ(data_[8], std::byte{0});
   function_.write_bar(0, 0x2034, std::span(data_).first(8));  // 4 of PBA, 4 behind it
   EXPECT_THAT(function_.writes, ElementsAre(Access{0, 0x2038, 4}));
+  function_.write_bar(0, 0x1ffc, std::span(data_).first(8));  // 4 before the table, 4 of it
+  EXPECT_THAT(function_.writes, ElementsAre(Access{0, 0x2038, 4}, Access{0, 0x1ffc, 4}));
 }
 
 TEST_F(FunctionTest, WhatDoesNotExistReadsZeroAndDropsWrites) {

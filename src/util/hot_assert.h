@@ -1,0 +1,19 @@
+// assert() for what every packet passes: in builds without optimization and under sanitizers, with
+// which all tests run, and not in those that are to be fast.
+#pragma once
+
+#include <cassert>
+
+#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SOFTHCA_HOT_ASSERTS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SOFTHCA_HOT_ASSERTS 1
+#endif
+#endif
+
+#ifdef SOFTHCA_HOT_ASSERTS
+#define SOFTHCA_HOT_ASSERT(condition) assert(condition)
+#else
+#define SOFTHCA_HOT_ASSERT(condition) static_cast<void>(sizeof(!(condition)))
+#endif
