@@ -34,19 +34,44 @@ constexpr std::size_t kSmall = 8;
 constexpr std::size_t kFrame = 1500;
 /// Messages between two that are signaled, and so polled for.
 constexpr std::uint64_t kSignalEvery = 32;
-constexpr std::uint64_t kLargeInFlight = 4;
 
 // What is measured: each does n operations.
 
-/// Writes of `size` bytes with a few in flight, as ib_write_bw does it.
-void write_bandwidth(Pair& pair, std::size_t size, std::uint64_t n) {
+/// `n` requests from a, kQueueDepth in flight, one in kSignalEvery signaled. `post` gets whether.
+template <class Post>
+void keep_in_flight(Pair& pair, std::uint64_t n, Post&& post) {
   std::uint64_t posted = 0;
-  for (std::uint64_t done = 0; done < n; ++done) {
-    for (; posted < n && posted - done < kLargeInFlight; ++posted) {
-      pair.write(pair.a(), pair.b(), size, true);
+  for (std::uint64_t done = 0; done < n; done += kSignalEvery) {
+    while (posted < n && posted - done < Pair::kQueueDepth) {
+      ++posted;
+      post(posted % kSignalEvery == 0 || posted == n);
     }
     pair.wait(pair.a(), 1);
   }
+}
+
+void write_bandwidth(Pair& pair, std::size_t size, std::uint64_t n) {
+  keep_in_flight(pair, n, [&](bool signaled) { pair.write(pair.a(), pair.b(), size, signaled); });
+}
+
+void read_bandwidth(Pair& pair, std::size_t size, std::uint64_t n) {
+  keep_in_flight(pair, n, [&](bool signaled) { pair.read(pair.a(), pair.b(), size, signaled); });
+}
+
+/// The peer has a receive request for each, and gets a completion of each.
+void send_bandwidth(Pair& pair, std::size_t size, std::uint64_t n) {
+  std::uint64_t received = 0;
+  std::uint64_t posted = 0;
+  keep_in_flight(pair, n, [&](bool signaled) {
+    if (posted - received == Pair::kQueueDepth) {
+      pair.wait(pair.b(), kSignalEvery);
+      received += kSignalEvery;
+    }
+    pair.receive(pair.b(), size);
+    ++posted;
+    pair.send(pair.a(), size, signaled);
+  });
+  pair.wait(pair.b(), posted - received);
 }
 
 void copy(Pair& pair, std::size_t size, std::uint64_t n) {
@@ -120,10 +145,12 @@ struct Case {
   std::function<void(Pair&, std::uint64_t)> peer;
 };
 
-Case bandwidth_case(std::string name, std::size_t size) {
+using Bandwidth = void (*)(Pair&, std::size_t size, std::uint64_t n);
+
+Case bandwidth_case(std::string name, Bandwidth run, std::size_t size) {
   return {.name = std::move(name),
           .unit = "GB/s",
-          .run = [size](Pair& p, std::uint64_t n) { write_bandwidth(p, size, n); },
+          .run = [run, size](Pair& p, std::uint64_t n) { run(p, size, n); },
           .value = [size](double ns) { return gigabytes_per_second(size, ns); },
           .peer_name = "memcpy",
           .peer = [size](Pair& p, std::uint64_t n) { copy(p, size, n); }};
@@ -132,9 +159,15 @@ Case bandwidth_case(std::string name, std::size_t size) {
 std::vector<Case> all_cases() {
   const auto ns = [](double t) { return t; };
   return {
-      bandwidth_case("write.1MiB", std::size_t{1} << 20),
-      bandwidth_case("write.64KiB", std::size_t{64} << 10),
-      bandwidth_case("write.4KiB", std::size_t{4} << 10),
+      bandwidth_case("write.1MiB", write_bandwidth, std::size_t{1} << 20),
+      bandwidth_case("write.64KiB", write_bandwidth, std::size_t{64} << 10),
+      bandwidth_case("write.4KiB", write_bandwidth, std::size_t{4} << 10),
+      bandwidth_case("read.1MiB", read_bandwidth, std::size_t{1} << 20),
+      bandwidth_case("read.64KiB", read_bandwidth, std::size_t{64} << 10),
+      bandwidth_case("read.4KiB", read_bandwidth, std::size_t{4} << 10),
+      bandwidth_case("send.1MiB", send_bandwidth, std::size_t{1} << 20),
+      bandwidth_case("send.64KiB", send_bandwidth, std::size_t{64} << 10),
+      bandwidth_case("send.4KiB", send_bandwidth, std::size_t{4} << 10),
       {"frame.1500B", "GB/s", [](Pair& p, std::uint64_t n) { frame_rate(p, kFrame, n); },
        [](double t) { return gigabytes_per_second(kFrame, t); }, "memcpy",
        [](Pair& p, std::uint64_t n) { copy(p, kFrame, n); }},

@@ -78,14 +78,15 @@ Side::Side(pcie::Function& device, std::function<void()> progress, unsigned numb
       memory(memory_size, static_cast<std::byte>(number)),
       hca(must(driver::connectx::Hca::open(host))),
       pd(must(driver::connectx::ProtectionDomain::create(*hca))),
-      key(must(driver::connectx::MemoryKey::register_memory(*pd, memory, {.remote_write = true}))),
+      key(must(driver::connectx::MemoryKey::register_memory(
+          *pd, memory, {.remote_read = true, .remote_write = true}))),
       cq(must(driver::connectx::CompletionQueue::create(*hca, {.entries = 1024}))),
       qp(must(driver::connectx::QueuePair::create(
           *pd,
           {.send_cq = *cq,
            .receive_cq = *cq,
-           .send = {
-               .requests = Pair::kQueueDepth, .pieces = 1, .inline_size = Pair::kInlineMax}}))) {
+           .send = {.requests = Pair::kQueueDepth, .pieces = 1, .inline_size = Pair::kInlineMax},
+           .receive = {.requests = Pair::kQueueDepth, .pieces = 1}}))) {
   must(hca->set_roce_address(0, {.gid = gid, .mac = hca->mac()}));
   domain = must(driver::connectx::TransportDomain::create(*hca));
   sender = must(driver::connectx::FrameSender::create(
@@ -131,6 +132,26 @@ void Pair::write(Side& from, Side& to, std::size_t size, bool signaled) {
                            .remote_address = to.address(),
                            .rkey = to.key->key(),
                            .signaled = signaled}));
+}
+
+void Pair::read(Side& from, Side& to, std::size_t size, bool signaled) {
+  const driver::Sge piece{from.address(), static_cast<std::uint32_t>(size), from.key->key()};
+  must(from.qp->post_send({.opcode = driver::SendOpcode::kRdmaRead,
+                           .pieces = {&piece, 1},
+                           .remote_address = to.address(),
+                           .rkey = to.key->key(),
+                           .signaled = signaled}));
+}
+
+void Pair::send(Side& from, std::size_t size, bool signaled) {
+  const driver::Sge piece{from.address(), static_cast<std::uint32_t>(size), from.key->key()};
+  must(from.qp->post_send(
+      {.opcode = driver::SendOpcode::kSend, .pieces = {&piece, 1}, .signaled = signaled}));
+}
+
+void Pair::receive(Side& side, std::size_t size) {
+  const driver::Sge piece{side.address(), static_cast<std::uint32_t>(size), side.key->key()};
+  must(side.qp->post_receive({.pieces = {&piece, 1}}));
 }
 
 void Pair::write_inline(Side& from, Side& to, std::span<const std::byte> bytes, bool signaled) {

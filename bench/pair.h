@@ -54,7 +54,13 @@ class Pair {
 
   /// An RDMA WRITE from the start of one side's memory to the start of the other's.
   void write(Side& from, Side& to, std::size_t size, bool signaled);
-  /// The same with the bytes in the request.
+  /// An RDMA READ from the start of the other's memory to the start of this one's.
+  void read(Side& from, Side& to, std::size_t size, bool signaled);
+  /// A SEND from the start of one side's memory, to what the other has posted.
+  void send(Side& from, std::size_t size, bool signaled);
+  /// Posts a receive request for the start of the memory.
+  void receive(Side& side, std::size_t size);
+  /// The same as write() with the bytes in the request.
   void write_inline(Side& from, Side& to, std::span<const std::byte> bytes, bool signaled);
   /// Posts receives for `count` frames, each with 2 KiB of the side's memory.
   void receive_frames(Side& side, std::size_t count);
