@@ -98,7 +98,7 @@ class Link {
       case 6: {
         wire::Frame frame;
         (void)frame.resize_head(14);
-        std::memset(frame.head().data(), 0xff, 6);
+        std::memset(frame.mutable_head().data(), 0xff, 6);
         (void)frame.add_segment(
             std::span(payload_).first(script.take<std::uint16_t>() % payload_.size()));
         station_port_->transmit(frame);

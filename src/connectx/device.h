@@ -107,9 +107,11 @@ class Device final : public pcie::Function, private fabric::Receiver {
 
   // uar.cc
   void write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in);
+  void write_uar_dwords(UarPage uar, std::uint32_t offset, std::span<const std::byte> in);
   void arm_cq(UarPage uar, std::uint32_t arm_dword, Cqn cqn);
   void update_eq(UarPage uar, std::uint32_t dword, bool arm);
   void ring_send_doorbell(UarPage uar, std::uint32_t number);
+  void note_send_doorbell(UarPage uar, std::uint32_t number);
   bool run_send_doorbells();
 
   DeviceOptions options_;
@@ -128,9 +130,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   std::vector<std::optional<std::uint32_t>> half_cq_doorbells_;
   /// Send doorbells rung since the last run(), each number once.
   std::vector<std::uint32_t> rung_;
-  std::vector<bool> is_rung_;
-  bool overdrawn_ = false;  ///< arrived frames have cost more than the function may owe
-  bool rdma_first_ = true;  ///< in the next run(), RDMA works before Ethernet
+  std::vector<std::uint8_t> is_rung_;  ///< by number, 0 or 1
+  bool overdrawn_ = false;             ///< arrived frames have cost more than the function may owe
+  bool rdma_first_ = true;             ///< in the next run(), RDMA works before Ethernet
 };
 
 }  // namespace softhca::connectx

@@ -39,7 +39,7 @@ std::uint16_t sum_pseudo_header(const PacketInfo& info) {
 
 /// @pre info.l3 == L3Type::kIpv4
 std::span<std::byte> ipv4_header(Frame& frame, const PacketInfo& info) {
-  const auto header = frame.head().subspan(info.l3_offset);
+  const auto header = frame.mutable_head().subspan(info.l3_offset);
   return header.first(wire::Ipv4View(header).get(wire::Ipv4Layout::ihl) * std::size_t{4});
 }
 std::span<const std::byte> ipv4_header(const Frame& frame, const PacketInfo& info) {
@@ -115,7 +115,7 @@ void insert_l4_checksum(Frame& frame, const PacketInfo& info) {
   const bool is_tcp = info.l4 == L4Type::kTcp;
   const auto field = info.l4_offset +
                      (is_tcp ? wire::TcpLayout::kChecksumOffset : wire::UdpLayout::kChecksumOffset);
-  auto* const at = frame.head().data() + field;
+  auto* const at = frame.mutable_head().data() + field;
   util::store_be16(at, 0);
   const auto sum = std::uint64_t{sum_pseudo_header(info)} + sum_l4_bytes(frame, info);
   auto checksum = static_cast<std::uint16_t>(~fold(sum));

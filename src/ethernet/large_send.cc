@@ -31,7 +31,7 @@ void part(const wire::Frame& train, unsigned index, unsigned count, wire::Frame&
     out.set_train(rest);
   }
   const auto packet = classify(out);
-  if (index != 0) advance_headers(out.head(), packet, index, all.payload);
+  if (index != 0) advance_headers(out.mutable_head(), packet, index, all.payload);
   if (count != 1) return;
   if ((all.part_options & kL4Checksum) != 0) insert_l4_checksum(out, packet);
   if ((all.part_options & kL3Checksum) != 0) insert_l3_checksum(out, packet);

@@ -6,20 +6,13 @@
 
 namespace softhca::fabric {
 
-/// The entry behind the last, which is not queued yet.
-inline FrameQueue::Entry& FrameQueue::make_back() {
-  if (size_ == ring_.size()) grow();
-  auto& entry = ring_[slot(size_)];
-  if (entry == nullptr) entry = std::make_unique<Entry>();
-  return *entry;
-}
-
 unsigned FrameQueue::push(const wire::Frame& frame, std::uint32_t port,
                           std::optional<std::uint32_t> loop_mark) {
   const auto room = frames_max_ - packets_;
   if (room == 0) return 0;
   auto& entry = make_back();
-  entry.frame = frame;
+  draft_ = nullptr;
+  if (&entry.frame != &frame) entry.frame = frame;
   auto packets = frame.packets();
   if (packets > room) {
     packets = static_cast<unsigned>(room);
@@ -36,6 +29,7 @@ unsigned FrameQueue::push(const wire::Frame& frame, std::uint32_t port,
 void FrameQueue::split_front(unsigned count) {
   // The new entry is made at the back, where there is room, and then moved to the front.
   auto& begin = make_back();
+  draft_ = nullptr;
   auto& rest = front();
   wire::part(rest.frame, 0, count, begin.frame);
   wire::keep_part(rest.frame, count, rest.frame.packets() - count);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "wire/frame.h"
@@ -27,18 +28,44 @@ class FrameQueue {
 
   explicit FrameQueue(std::size_t frames_max) : frames_max_(frames_max) {}
 
-  /// Copies `frame`, or of a train as much as there is room for. Returns the number of packets
-  /// that are queued.
+  /// The place of the frame that is queued next, to be built there.
+  wire::Frame& draft() {
+    if (draft_ == nullptr) draft_ = &make_back();
+    return draft_->frame;
+  }
+  /// Queues `frame`, which is copied unless it is the draft; of a train as much as there is room
+  /// for. Returns the number of packets that are queued.
   [[nodiscard]] unsigned push(const wire::Frame& frame, std::uint32_t port,
                               std::optional<std::uint32_t> loop_mark = std::nullopt);
+  /// push() of one packet that was built in its place. False, and nothing is done, if it is
+  /// something else, or there is no room.
+  bool push_draft(const wire::Frame& frame, std::uint32_t port) {
+    if (draft_ == nullptr || &draft_->frame != &frame || frame.packets() != 1 ||
+        packets_ >= frames_max_) {
+      return false;
+    }
+    auto& entry = *draft_;
+    entry.port = port;
+    entry.loop_mark.reset();
+    entry.rest_follows = false;
+    ++size_;
+    ++packets_;
+    draft_ = size_ == ring_.size() ? nullptr : ring_[slot(size_)].get();
+    return true;
+  }
   /// @pre !empty()
   Entry& front() { return *ring_[head_]; }
   /// @pre !empty()
   void pop() {
     assert(!empty());
-    packets_ -= front().frame.packets();
+    auto& entry = *ring_[head_];
+    packets_ -= entry.frame.packets();
     if (head_ >= kEntriesKept) ring_[head_] = nullptr;
-    head_ = --size_ == 0 ? 0 : slot(1);
+    head_ = slot(1);
+    if (--size_ == 0) {
+      head_ = 0;
+      draft_ = ring_[0].get();
+    }
   }
   /// Makes two entries of the train at the front: its first `count` packets, and the rest, which
   /// owns what memory the train did.
@@ -57,12 +84,19 @@ class FrameQueue {
   static constexpr std::size_t kEntriesKept = 1024;
 
   std::size_t slot(std::size_t index) const { return (head_ + index) & (ring_.size() - 1); }
-  Entry& make_back();
+  /// The entry behind the last, which is not queued yet.
+  Entry& make_back() {
+    if (size_ == ring_.size()) grow();
+    auto& entry = ring_[slot(size_)];
+    if (entry == nullptr) entry = std::make_unique<Entry>();
+    return *entry;
+  }
   void grow();
 
   const std::size_t frames_max_;
   /// Its size is 0 or a power of two. A slot keeps its entry, if it ever had one.
   std::vector<std::unique_ptr<Entry>> ring_;
+  Entry* draft_ = nullptr;  ///< the place of the next entry; null: not known
   std::size_t head_ = 0;
   std::size_t size_ = 0;     ///< entries
   std::size_t packets_ = 0;  ///< what they stand for

@@ -24,6 +24,7 @@ void MacTable::learn(const wire::MacAddress& mac, std::uint32_t port) {
     entry = std::min_element(set.begin(), set.end(),
                              [](const Entry& a, const Entry& b) { return a.heard < b.heard; });
   }
+  if (entry->mac != number || entry->port != port) ++generation_;
   *entry = {number, ++clock_, port};
 }
 
@@ -37,6 +38,7 @@ std::optional<std::uint32_t> MacTable::find(const wire::MacAddress& mac) const {
 }
 
 void MacTable::forget_port(std::uint32_t port) {
+  ++generation_;
   for (auto& set : sets_) {
     for (auto& entry : set) {
       if (entry.mac != 0 && entry.port == port) entry = {};

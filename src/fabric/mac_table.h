@@ -22,6 +22,8 @@ class MacTable {
   void learn(const wire::MacAddress& mac, std::uint32_t port);
   std::optional<std::uint32_t> find(const wire::MacAddress& mac) const;
   void forget_port(std::uint32_t port);
+  /// Changes whenever find() might give another answer than before.
+  std::uint64_t generation() const { return generation_; }
 
  private:
   struct Entry {
@@ -37,6 +39,7 @@ class MacTable {
   std::vector<Set> sets_;  ///< as many as a power of two
   std::size_t set_mask_;   ///< how many sets, less one
   std::uint64_t clock_ = 0;
+  std::uint64_t generation_ = 1;
 };
 
 }  // namespace softhca::fabric

@@ -33,6 +33,9 @@ class Port {
   /// again; where the host takes memory away earlier, the fabric copies what it still refers to.
   /// Numbers ascend; a frame that is dropped at once has the number of the one before it.
   virtual std::uint64_t transmit(const wire::Frame& frame) = 0;
+  /// A frame to be built and given to transmit(), which then need not copy it. It is the port's own
+  /// until the next call of one of these.
+  virtual wire::Frame& draft() { return draft_; }
   /// Queues `frame` for this port's own receiver and for nobody else, numbered among those of
   /// transmit(): what a NIC sends to itself stays off the wire, and an Ethernet switch would not
   /// return it.
@@ -51,6 +54,9 @@ class Port {
   virtual bool takes_trains() const { return false; }
   /// True while the link has a partner.
   virtual bool link_up() const = 0;
+
+ private:
+  wire::Frame draft_;
 };
 
 }  // namespace softhca::fabric

@@ -1,6 +1,8 @@
 #include "fabric/switch.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -26,6 +28,29 @@ class Delivering {
   bool& flag_;
 };
 
+/// Where the last frame from a port to one station went: both addresses, and the port that it left
+/// by. Good for one generation of the table.
+class Way {
+ public:
+  bool leads(std::span<const std::byte> head, std::uint64_t generation) const {
+    return generation_ == generation &&
+           std::memcmp(head.data(), addresses_.data(), kAddresses) == 0;
+  }
+  std::uint32_t egress() const { return egress_; }
+  void remember(std::span<const std::byte> head, std::uint32_t egress, std::uint64_t generation) {
+    std::memcpy(addresses_.data(), head.data(), kAddresses);
+    egress_ = egress;
+    generation_ = generation;
+  }
+
+ private:
+  static constexpr std::size_t kAddresses = 2 * wire::MacAddress::kSize;
+
+  std::array<std::byte, kAddresses> addresses_{};
+  std::uint32_t egress_ = 0;
+  std::uint64_t generation_ = 0;  ///< no table has this one
+};
+
 }  // namespace
 
 class Switch::SwitchPort final : public Port {
@@ -34,10 +59,13 @@ class Switch::SwitchPort final : public Port {
       : switch_(owner), number_(number), name_(std::move(name)) {}
   ~SwitchPort() override { switch_.remove_port(number_); }
 
-  std::uint64_t transmit(const wire::Frame& frame) override { return queue(frame, std::nullopt); }
+  std::uint64_t transmit(const wire::Frame& frame) override {
+    return switch_.queue_.push_draft(frame, number_) ? ++queued_ : queue(frame, std::nullopt);
+  }
   std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {
     return queue(frame, mark);
   }
+  wire::Frame& draft() override { return switch_.queue_.draft(); }
   std::uint64_t released() const override { return released_; }
   std::int64_t settle() override { return switch_.settle(*this); }
   void set_receiver(Receiver* receiver) override { receiver_ = receiver; }
@@ -51,8 +79,11 @@ class Switch::SwitchPort final : public Port {
   std::uint64_t frames_queued() const { return queued_ - released_; }
   std::uint32_t number() const { return number_; }
 
+  Way way;
+
  private:
-  std::uint64_t queue(const wire::Frame& frame, std::optional<std::uint32_t> loop_mark) {
+  [[gnu::noinline]] std::uint64_t queue(const wire::Frame& frame,
+                                        std::optional<std::uint32_t> loop_mark) {
     const auto packets = switch_.queue_.push(frame, number_, loop_mark);
     if (packets != 0) ++queued_;
     switch_.counters_.dropped_queue_full += frame.packets() - packets;
@@ -87,7 +118,6 @@ std::unique_ptr<Port> Switch::create_port(std::string name) {
 void Switch::remove_port(std::uint32_t port) {
   ports_[port] = nullptr;
   macs_.forget_port(port);
-  last_way_.egress = kPortGone;
   for (std::size_t i = 0; i != queue_.entries(); ++i) {
     if (auto& entry = queue_.at(i); entry.port == port) entry.port = kPortGone;
   }
@@ -99,20 +129,6 @@ void Switch::set_tap(Tap* tap) {
   for (std::uint32_t i = 0; i != ports_.size(); ++i) {
     if (ports_[i] != nullptr) tap_->handle_port(i, ports_[i]->name());
   }
-}
-
-bool Switch::deliver(std::size_t budget) {
-  if (delivering_) return has_work();
-  const Delivering delivering(delivering_);
-  while (budget != 0 && !queue_.empty()) {
-    if (queue_.front().frame.packets() > budget) split_front(static_cast<unsigned>(budget));
-    auto& entry = queue_.front();
-    budget -= std::min<std::size_t>(budget, entry.frame.packets());
-    forward(entry);
-    if (entry.port != kPortGone && !entry.rest_follows) ports_[entry.port]->release();
-    queue_.pop();
-  }
-  return has_work();
 }
 
 /// What is left of the budget is delivered in this turn; all of the train if there is no memory.
@@ -182,6 +198,36 @@ template <class Hand>
             [](Receiver& receiver, const wire::Frame& frame) { receiver.handle_frame(frame); });
 }
 
+/// A frame that goes the way of the one before, as most do: the table would learn nothing new.
+inline bool Switch::forward_like_before(const FrameQueue::Entry& entry) {
+  if (entry.loop_mark || entry.port == kPortGone ||
+      entry.frame.head_size() < wire::EthernetLayout::kSize) {
+    return false;
+  }
+  const auto& way = ports_[entry.port]->way;
+  if (!way.leads(entry.frame.head_room(), macs_.generation())) return false;
+  if (tap_ != nullptr) show(entry);
+  deliver_to(way.egress(), entry);
+  return true;
+}
+
+bool Switch::deliver(std::size_t budget) {
+  if (delivering_) return has_work();
+  const Delivering delivering(delivering_);
+  while (budget != 0 && !queue_.empty()) {
+    auto* entry = &queue_.front();
+    if (entry->frame.packets() > budget) {
+      split_front(static_cast<unsigned>(budget));
+      entry = &queue_.front();
+    }
+    budget -= std::min<std::size_t>(budget, entry->frame.packets());
+    if (!forward_like_before(*entry)) forward(*entry);
+    if (entry->port != kPortGone && !entry->rest_follows) ports_[entry->port]->release();
+    queue_.pop();
+  }
+  return has_work();
+}
+
 void Switch::forward(FrameQueue::Entry& entry) {
   if (entry.port == kPortGone) {
     counters_.dropped_port_gone += entry.frame.packets();
@@ -189,15 +235,12 @@ void Switch::forward(FrameQueue::Entry& entry) {
   }
   if (entry.loop_mark) return loop_back(entry);
   show(entry);
-  const auto head = std::as_const(entry.frame).head();
+  const auto head = entry.frame.link_header();
   if (head.size() < wire::EthernetLayout::kSize) {
     ++counters_.dropped_malformed;
     return;
   }
-  // Most frames go the way of the one before. The table would learn nothing new from them.
-  if (last_way_.leads(head, entry.port)) return deliver_to(last_way_.egress, entry);
   const auto ethernet = wire::Ethernet::parse(wire::EthernetView(head));
-  last_way_.egress = kPortGone;
   macs_.learn(ethernet.source, entry.port);
   const auto egress =
       ethernet.destination.is_multicast() ? std::nullopt : macs_.find(ethernet.destination);
@@ -206,13 +249,13 @@ void Switch::forward(FrameQueue::Entry& entry) {
     counters_.filtered += entry.frame.packets();
     return;
   }
-  last_way_.remember(head, entry.port, *egress);
+  ports_[entry.port]->way.remember(head, *egress, macs_.generation());
   deliver_to(*egress, entry);
 }
 
 void Switch::loop_back(const FrameQueue::Entry& entry) {
   // What is sent to many is transmitted too, and was shown then.
-  const auto head = entry.frame.head();
+  const auto head = entry.frame.link_header();
   const bool multicast = head.size() >= wire::EthernetLayout::kSize &&
                          wire::Ethernet::parse(wire::EthernetView(head)).destination.is_multicast();
   if (!multicast) show(entry);

@@ -65,6 +65,7 @@ class Switch {
   void remove_port(std::uint32_t port);
   std::int64_t settle(SwitchPort& port);
   void split_front(unsigned count);
+  bool forward_like_before(const FrameQueue::Entry& entry);
   void forward(FrameQueue::Entry& entry);
   void loop_back(const FrameQueue::Entry& entry);
   void flood(FrameQueue::Entry& entry);
@@ -76,28 +77,9 @@ class Switch {
   /// No port: that of queued frames whose port is gone.
   static constexpr std::uint32_t kPortGone = UINT32_MAX;
 
-  /// Where the last frame to one station went: both addresses, and the ports.
-  struct Way {
-    static constexpr std::size_t kAddresses = 2 * wire::MacAddress::kSize;
-
-    bool leads(std::span<const std::byte> head, std::uint32_t from) const {
-      return egress != kPortGone && ingress == from &&
-             std::memcmp(head.data(), addresses.data(), kAddresses) == 0;
-    }
-    void remember(std::span<const std::byte> head, std::uint32_t from, std::uint32_t to) {
-      std::memcpy(addresses.data(), head.data(), kAddresses);
-      ingress = from;
-      egress = to;
-    }
-
-    std::array<std::byte, kAddresses> addresses{};
-    std::uint32_t ingress = 0;
-    std::uint32_t egress = kPortGone;
-  };
   std::vector<SwitchPort*> ports_;  ///< by number; null where a port is gone
   FrameQueue queue_;
   MacTable macs_;
-  Way last_way_;
   Tap* tap_ = nullptr;
   Counters counters_;
   const bool trains_;

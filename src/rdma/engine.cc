@@ -77,13 +77,12 @@ inline void Engine::deliver_all(QueuePair& qp, const wire::Frame& arrived,
   deliver_train(qp, arrived, packet);
 }
 
-/// The QP that the frame is for, if it has got one with the same headers before; null if its
-/// headers must be looked at.
+/// The QP that the frame is for, if it has got one of the same path before; null if its headers
+/// must be looked at.
 inline QueuePair* Engine::find_by_header(const wire::Frame& arrived) const {
-  const auto at = arrived.transport_offset();
-  if (at == 0) return nullptr;
-  const wire::BthView bth(arrived.head().subspan(at));
-  auto* qp = qps.find(Qpn(bth.get(wire::BthLayout::dest_qp)));
+  const auto* headers = arrived.headers();
+  if (headers == nullptr) return nullptr;
+  auto* qp = qps.find(headers->bth.dest_qp);
   if (qp == nullptr || qp->seen_generation_ != addresses.generation()) return nullptr;
   return qp->seen_.matches(arrived) ? qp : nullptr;
 }
@@ -91,11 +90,15 @@ inline QueuePair* Engine::find_by_header(const wire::Frame& arrived) const {
 bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   now = time;
   auto* const qp = find_by_header(arrived);
-  auto* const packet = qp != nullptr ? qp->seen_.parse(arrived) : nullptr;
-  if (packet == nullptr) return handle_stranger(arrived);
+  if (qp == nullptr) return handle_stranger(arrived);
   counters.rx_packets += arrived.packets();
   counters.rx_bytes += arrived.size_of_all();
-  deliver_all(*qp, arrived, *packet);
+  const auto& headers = *arrived.headers();
+  if (headers.bth.opcode == wire::Opcode::RC_RDMA_WRITE_ONLY &&
+      qp->responder_->take_write(headers, arrived)) {
+    return true;
+  }
+  deliver_all(*qp, arrived, qp->seen_.packet(arrived));
   return true;
 }
 
@@ -302,6 +305,7 @@ void Engine::report(QueuePair& qp) {
 
 void Engine::set_state(QueuePair& qp, QpState state) {
   const auto from = std::exchange(qp.state_, state);
+  qp.requester_->notice_posted();
   switch (state) {
     case QpState::kReset:
       qp.requester_->reset();
@@ -350,7 +354,7 @@ void Engine::forget(QueuePair& qp) {
 
 // Addresses --------------------------------------------------------------------------------------
 
-wire::IbHeader* Engine::make_path_header(QueuePair& qp) {
+const wire::IbHeader* Engine::make_path_header(QueuePair& qp) {
   wire::IbAddress address;
   const auto missing = addresses.make_address(qp.attributes_.path, address);
   if (missing != Reason::kNone) {

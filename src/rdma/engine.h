@@ -85,13 +85,15 @@ class Engine {
             unsigned packets = 1);
   void note(const QueuePair& qp, std::string_view what, Reason reason);
   /// The headers of a connected QP's path; null if the port has no address for it.
-  wire::IbHeader* path_header(QueuePair& qp) {
+  const wire::IbHeader* path_header(QueuePair& qp) {
     return qp.header_generation_ == addresses.generation() ? &qp.header_ : make_path_header(qp);
   }
   /// Packets that may travel as one frame.
   unsigned train_max() const { return port.takes_trains() ? kQuantum : 1; }
-  /// Sends `frame`, which has its head and its tail. Returns its number.
-  std::uint64_t transmit() {
+  /// For a new packet, to be begun by IbHeader::begin() and sent by transmit().
+  wire::Frame& new_frame() { return port.draft(); }
+  /// Sends new_frame(). Returns its number.
+  std::uint64_t transmit(const wire::Frame& frame) {
     counters.tx_packets += frame.packets();
     counters.tx_bytes += frame.size_of_all();
     return last_frame = port.transmit(frame);
@@ -114,7 +116,6 @@ class Engine {
   std::uint64_t last_frame = 0;  ///< number of the last packet
   std::optional<Qpn> gsi;
   util::Time now{};
-  wire::Frame frame;  ///< the packet that is being made
 
  private:
   QueuePair* find_by_header(const wire::Frame& frame) const;
@@ -128,7 +129,7 @@ class Engine {
                            unsigned count);
   void refuse(QueuePair& qp, const wire::IbPacket& packet);
   bool admits(const QueuePair& qp, const wire::IbPacket& packet) const;
-  wire::IbHeader* make_path_header(QueuePair& qp);
+  const wire::IbHeader* make_path_header(QueuePair& qp);
   void take_released();
 
   std::uint64_t released_ = 0;  ///< of the port's frames, as last asked

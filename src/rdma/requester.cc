@@ -21,15 +21,6 @@ constexpr std::int64_t ring_work(std::size_t entries) {
 
 }  // namespace
 
-void Requester::Entry::clear() {
-  request.reset();
-  length = packets = psns = 0;
-  status = WorkStatus::kSuccess;
-  reason = Reason::kNone;
-  executed = false;
-  last_frame = 0;
-}
-
 void Requester::reset() {
   stop_timers();
   drop_ring();
@@ -120,12 +111,13 @@ void Requester::drop_ring() {
 }
 
 bool Requester::fetch() {
-  if (!qp_.options().has_send_queue) return false;
+  if (all_fetched_ || !qp_.options().has_send_queue) return false;
   if (tail_ - head_ == ring_.size() && !grow()) return false;
   auto& e = entry(tail_);
   e.clear();
   switch (qp_.queues_.fetch_send(e.request)) {
     case Fetch::kNothing:
+      all_fetched_ = true;
       return false;
     case Fetch::kUnreadable:
       engine_.event(qp_, QpEvent::kCatastrophic, Reason::kSendQueueUnreachable);
@@ -235,7 +227,7 @@ void Requester::complete_done() {
     if (e.wants_data() && head_ < cursor_) --reads_in_flight_;
     ++head_;
     head_failed_ = false;
-    complete(e, e.status, e.reason);
+    if (e.request.signaled || e.status != WorkStatus::kSuccess) complete(e, e.status, e.reason);
   }
   skip_done();
   if (qp_.state() == QpState::kSqDrain && idle() && !drain_reported) engine_.mark_ready(qp_);

@@ -55,6 +55,8 @@ class Requester {
   /// From SQE back to RTS: what was fetched is flushed, in its turn.
   void restart();
 
+  /// There may be requests that were not fetched.
+  void notice_posted() { all_fetched_ = false; }
   /// Sends at most `quota` packets; returns how much of it was used. All of it: there may be more.
   unsigned send(unsigned quota);
   /// Completes at most `quota` posted requests as flushed; returns how many there were.
@@ -97,7 +99,14 @@ class Requester {
     std::uint64_t last_frame = 0;  ///< the last that refers to its payload (fabric::Port::transmit)
 
     /// For a request that is to be fetched; the vectors keep their memory.
-    void clear();
+    void clear() {
+      request.reset();
+      length = packets = psns = 0;
+      status = WorkStatus::kSuccess;
+      reason = Reason::kNone;
+      executed = false;
+      last_frame = 0;
+    }
     std::uint64_t end_psn() const { return first_psn + psns; }
     bool is_read() const { return request.opcode == SendOpcode::kRdmaRead; }
     bool is_atomic() const {
@@ -138,8 +147,11 @@ class Requester {
   bool send_message_packets(Entry& entry, unsigned count, bool fills_window);
   void send_read_request(Entry& entry);
   void send_atomic_request(Entry& entry);
-  void transmit(const wire::Bth& bth, const wire::ExtHeaders& ext, std::size_t payload);
-  bool add_payload(Entry& entry, std::uint64_t offset, std::size_t length);
+  void send_only(Entry& entry);
+  bool check_payload(Entry& entry);
+  void fill(wire::Bth& bth, std::uint64_t psn) const;
+  static void fill(wire::ExtHeaders& ext, const Entry& entry);
+  bool add_payload(Entry& entry, std::uint64_t offset, std::size_t length, wire::Frame& frame);
   void after_packets(Entry& entry, std::uint64_t psn_after, unsigned count = 1);
   void refuse(Entry& entry, WorkStatus status, Reason reason);
   /// PSNs of an entry that are acknowledged: only the oldest entry has any.
@@ -183,6 +195,7 @@ class Requester {
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_retries_left_ = 0;
   bool rnr_wait_ = false;
+  bool all_fetched_ = false;         ///< the send queue was empty, and nobody has rung since
   bool head_failed_ = false;         ///< the oldest request is to be completed with its own error
   UdDestination ud_cached_;          ///< destination that ud_header_ is made for
   std::uint32_t ud_generation_ = 0;  ///< of the addresses; 0: no header yet

@@ -1,39 +1,57 @@
 // Packets of connected QPs: messages, READ and atomic requests.
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "rdma/engine.h"
 #include "rdma/requester.h"
 #include "rdma/scatter_gather.h"
+#include "util/copy_short.h"
 
 namespace softhca::rdma {
 namespace {
 
 using wire::Opcode;
 
-/// The packet opcodes of a message of more than one packet, and of one (IBTA 9.2.1 Table 38).
+/// The packet opcodes of a message (IBTA 9.2.1 Table 38), by whether the packet is its first, and
+/// whether it is its last.
 struct MessageOpcodes {
-  Opcode first, middle, last, only;
+  constexpr MessageOpcodes() = default;
+  constexpr MessageOpcodes(Opcode first, Opcode middle, Opcode last, Opcode only)
+      : by_place{middle, first, last, only} {}
+
+  Opcode at(bool first, bool last) const { return by_place[first + 2 * last]; }
+
+  std::array<Opcode, 4> by_place{};
 };
 
-constexpr MessageOpcodes rc_opcodes(SendOpcode opcode) {
-  switch (opcode) {
-    case SendOpcode::kSendWithImmediate:
-      return {Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST_WITH_IMMEDIATE,
-              Opcode::RC_SEND_ONLY_WITH_IMMEDIATE};
-    case SendOpcode::kSendWithInvalidate:
-      return {Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST_WITH_INVALIDATE,
-              Opcode::RC_SEND_ONLY_WITH_INVALIDATE};
-    case SendOpcode::kRdmaWrite:
-      return {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE, Opcode::RC_RDMA_WRITE_LAST,
-              Opcode::RC_RDMA_WRITE_ONLY};
-    case SendOpcode::kRdmaWriteWithImmediate:
-      return {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE,
-              Opcode::RC_RDMA_WRITE_LAST_WITH_IMMEDIATE, Opcode::RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE};
-    default:
-      return {Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST,
-              Opcode::RC_SEND_ONLY};
-  }
+constexpr MessageOpcodes kSendMessage{Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE,
+                                      Opcode::RC_SEND_LAST, Opcode::RC_SEND_ONLY};
+
+/// By SendOpcode; those of a SEND for what is no message.
+constexpr auto kMessageOpcodes = [] {
+  std::array<MessageOpcodes, spec::infiniband::kSendOpcodes> all;
+  all.fill(kSendMessage);
+  const auto put = [&](SendOpcode opcode, const MessageOpcodes& opcodes) {
+    all[static_cast<std::size_t>(opcode)] = opcodes;
+  };
+  put(SendOpcode::kSendWithImmediate,
+      {Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST_WITH_IMMEDIATE,
+       Opcode::RC_SEND_ONLY_WITH_IMMEDIATE});
+  put(SendOpcode::kSendWithInvalidate,
+      {Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST_WITH_INVALIDATE,
+       Opcode::RC_SEND_ONLY_WITH_INVALIDATE});
+  put(SendOpcode::kRdmaWrite, {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE,
+                               Opcode::RC_RDMA_WRITE_LAST, Opcode::RC_RDMA_WRITE_ONLY});
+  put(SendOpcode::kRdmaWriteWithImmediate,
+      {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE,
+       Opcode::RC_RDMA_WRITE_LAST_WITH_IMMEDIATE, Opcode::RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE});
+  return all;
+}();
+
+const MessageOpcodes& rc_opcodes(SendOpcode opcode) {
+  return kMessageOpcodes[static_cast<std::size_t>(opcode)];
 }
 
 constexpr bool has_reth(SendOpcode opcode) {
@@ -61,6 +79,112 @@ inline bool Requester::may_start(const Entry& e) const {
   if (e.end_psn() - unacked_ > kPsnWindow) return false;
   if (e.request.fence && reads_in_flight_ != 0) return false;  // IBTA 10.8.3.3
   return !e.wants_data() || reads_in_flight_ < qp_.attributes().max_rd_atomic;
+}
+
+void Requester::refuse(Entry& e, WorkStatus status, Reason reason) {
+  e.status = status;
+  e.reason = reason;
+}
+
+void Requester::execute_local(Entry& e) {
+  if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
+    const auto status = qp_.queues_.execute_local(e.request);
+    if (status != WorkStatus::kSuccess) return refuse(e, status, Reason::kLocalOperationRefused);
+  }
+  e.executed = true;
+  // It may take away memory that earlier frames refer to, of other QPs too.
+  e.last_frame = engine_.last_frame;
+  pass(e);
+  complete_done();
+}
+
+/// What a message may have of the extended headers; those count that its opcode has.
+[[gnu::always_inline]] inline void Requester::fill(wire::ExtHeaders& ext, const Entry& e) {
+  const auto& request = e.request;
+  ext.reth = {request.remote_address, wire::RKey(request.rkey.value()), e.length};
+  ext.immdt.data = request.immediate;
+  ext.ieth.rkey = wire::RKey(request.immediate);
+  ext.xrceth.xrc_srq = request.remote_srqn;
+}
+
+bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
+                            wire::Frame& frame) {
+  if (length == 0) return true;
+  if (e.request.is_inline) {
+    // Copied: the entry may serve another request before the frame is delivered. Short data fit
+    // behind the headers.
+    const auto from = e.request.inline_data.data() + offset;
+    const bool short_enough = frame.head_size() + length <= wire::Frame::kHeadCapacity;
+    std::memcpy((short_enough ? frame.extend_head(length) : frame.own_payload(length)).data(), from,
+                length);
+    return true;
+  }
+  const auto fault =
+      gather(engine_.keys, user(), e.request.sges, e.request.inline_data, offset, length, frame);
+  if (fault == Reason::kNone) return true;
+  refuse(e, WorkStatus::kLocalProtection, fault);
+  return false;
+}
+
+/// The BTH of a request of this QP; solicited event and AckReq are not set.
+[[gnu::always_inline]] inline void Requester::fill(wire::Bth& bth, std::uint64_t psn) const {
+  const auto& attributes = qp_.attributes();
+  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
+  bth.pkey = attributes.pkey;
+  bth.dest_qp = attributes.remote_qpn;
+  bth.psn = wire::Psn(static_cast<std::uint32_t>(psn));
+}
+
+[[gnu::always_inline]] inline void Requester::after_packets(Entry& e, std::uint64_t psn_after,
+                                                            unsigned count) {
+  if (psn_after - count < sent_end_) {
+    qp_.counters_->retransmitted_packets +=
+        std::min<std::uint64_t>(sent_end_ - (psn_after - count), count);
+  }
+  sent_end_ = std::max(sent_end_, psn_after);
+  cursor_packet_ += count;
+  if (cursor_packet_ == e.packets) pass(e);
+  if (qp_.service().reliable) {
+    arm_ack_timer();
+  } else {
+    unacked_ = psn_after;  // IBTA 9.8.2: nobody will answer
+  }
+}
+
+/// A message of one packet, as most are.
+[[gnu::always_inline]] inline void Requester::send_only(Entry& e) {
+  const auto& request = e.request;
+  const auto* header = engine_.path_header(qp_);
+  if (header == nullptr) {
+    // Without a source address the packet is lost, and the retries tell the user.
+    if (!check_payload(e)) return;
+    return after_packets(e, e.first_psn + 1, 1);
+  }
+  const auto& service = qp_.service();
+  auto& frame = engine_.new_frame();
+  const auto opcode = opcode_of(service.packets, rc_opcodes(request.opcode).at(true, true));
+  auto& [bth, ext] = header->begin(opcode, e.length, frame);
+  fill(bth, e.first_psn);
+  bth.solicited_event = request.solicited;
+  bth.ack_req = service.reliable;
+  fill(ext, e);
+  if (request.is_inline && frame.head_size() + e.length <= wire::Frame::kHeadCapacity) {
+    // Copied: the entry may serve another request before the frame is delivered.
+    util::copy_short(frame.extend_head(e.length).data(), request.inline_data.data(), e.length);
+  } else if (!check_payload(e) || !add_payload(e, 0, e.length, frame)) {
+    return;
+  }
+  e.last_frame = engine_.transmit(frame);
+  after_packets(e, e.first_psn + 1, 1);
+}
+
+/// All of it at once, so that no part of a message is sent that cannot be sent whole.
+bool Requester::check_payload(Entry& e) {
+  if (e.request.is_inline) return true;
+  const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalRead);
+  if (fault == Reason::kNone) return true;
+  refuse(e, WorkStatus::kLocalProtection, fault);
+  return false;
 }
 
 unsigned Requester::send(unsigned quota) {
@@ -92,6 +216,8 @@ unsigned Requester::send(unsigned quota) {
       send_read_request(e);
     } else if (e.is_atomic()) {
       send_atomic_request(e);
+    } else if (e.packets == 1) {
+      send_only(e);
     } else {
       count = send_message(e, quota - used, kWindowPackets - packets);
     }
@@ -100,56 +226,6 @@ unsigned Requester::send(unsigned quota) {
   }
   complete_done();
   return used;
-}
-
-void Requester::refuse(Entry& e, WorkStatus status, Reason reason) {
-  e.status = status;
-  e.reason = reason;
-}
-
-void Requester::execute_local(Entry& e) {
-  if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
-    const auto status = qp_.queues_.execute_local(e.request);
-    if (status != WorkStatus::kSuccess) return refuse(e, status, Reason::kLocalOperationRefused);
-  }
-  e.executed = true;
-  // It may take away memory that earlier frames refer to, of other QPs too.
-  e.last_frame = engine_.last_frame;
-  pass(e);
-  complete_done();
-}
-
-bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length) {
-  auto& frame = engine_.frame;
-  if (length == 0) return true;
-  if (e.request.is_inline) {
-    // Copied: the entry may serve another request before the frame is delivered. Short data fit
-    // behind the headers.
-    const auto head = frame.head().size();
-    const auto from = e.request.inline_data.data() + offset;
-    if (head + length <= wire::Frame::kHeadCapacity) {
-      std::memcpy(frame.resize_head(head + length).data() + head, from, length);
-    } else {
-      std::memcpy(frame.own_payload(length).data(), from, length);
-    }
-    return true;
-  }
-  const auto fault =
-      gather(engine_.keys, user(), e.request.sges, e.request.inline_data, offset, length, frame);
-  if (fault == Reason::kNone) return true;
-  refuse(e, WorkStatus::kLocalProtection, fault);
-  return false;
-}
-
-[[gnu::always_inline]] inline void Requester::transmit(const wire::Bth& bth,
-                                                       const wire::ExtHeaders& ext,
-                                                       std::size_t payload) {
-  auto& frame = engine_.frame;
-  frame.clear();
-  auto* header = engine_.path_header(qp_);
-  // Without a source address the packet is lost, and the retries tell the user.
-  if (header == nullptr) return;
-  header->emit(bth, ext, payload, frame);
 }
 
 /// Sends what comes next of a message: at most `packets_max` packets, and `window` before one has
@@ -182,59 +258,38 @@ unsigned Requester::train_length(const Entry& e, unsigned packets_max) const {
 /// as a train, and nothing was.
 bool Requester::send_message_packets(Entry& e, unsigned count, bool fills_window) {
   const auto& request = e.request;
-  const auto mtu = qp_.attributes().path_mtu;
-  const auto offset = std::uint64_t{cursor_packet_} * mtu;
-  const auto length = std::min<std::uint64_t>(std::uint64_t{mtu} * count, e.length - offset);
   const bool first = cursor_packet_ == 0;
-  const bool last = cursor_packet_ + count == e.packets;
+  if (first && !check_payload(e)) return true;
   const auto psn = e.first_psn + cursor_packet_;
-  const auto opcodes = rc_opcodes(request.opcode);
+  // Without a source address the packets are lost, and the retries tell the user.
+  if (const auto* header = engine_.path_header(qp_); header != nullptr) {
+    const auto& service = qp_.service();
+    const auto mtu = qp_.attributes().path_mtu;
+    const auto offset = std::uint64_t{cursor_packet_} * mtu;
+    const auto length = std::min<std::uint64_t>(std::uint64_t{mtu} * count, e.length - offset);
+    const bool last = cursor_packet_ + count == e.packets;
+    // The peer answers what asks for it: the end of each message, and often enough on the way that
+    // neither the window runs empty nor a loss is noticed late.
+    const bool ack_req =
+        service.reliable &&
+        (last || fills_window || (e.first_packet + cursor_packet_ + count) % kAckInterval == 0);
+    const auto opcode = opcode_of(service.packets, rc_opcodes(request.opcode).at(first, last));
 
-  const auto& service = qp_.service();
-  wire::Bth bth;
-  bth.opcode = opcode_of(service.packets, first && last ? opcodes.only
-                                          : first       ? opcodes.first
-                                          : last        ? opcodes.last
-                                                        : opcodes.middle);
-  bth.solicited_event = last && request.solicited;
-  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
-  bth.pkey = qp_.attributes().pkey;
-  bth.dest_qp = qp_.attributes().remote_qpn;
-  bth.psn = wire::Psn(static_cast<std::uint32_t>(psn));
-  // The peer answers what asks for it: the end of each message, and often enough on the way that
-  // neither the window runs empty nor a loss is noticed late.
-  const bool ack_req =
-      service.reliable &&
-      (last || fills_window || (e.first_packet + cursor_packet_ + count) % kAckInterval == 0);
-  bth.ack_req = ack_req && count == 1;
-  wire::ExtHeaders ext;
-  if (first && has_reth(request.opcode)) {
-    ext.reth = {request.remote_address, wire::RKey(request.rkey.value()), e.length};
-  }
-  ext.immdt.data = request.immediate;
-  ext.ieth.rkey = wire::RKey(request.immediate);
-  ext.xrceth.xrc_srq = request.remote_srqn;
-
-  if (first && !request.is_inline) {
-    // All of it at once, so that no part of a message is sent that cannot be sent whole.
-    const auto fault = check_all(engine_.keys, user(), request.sges, kLocalRead);
-    if (fault != Reason::kNone) {
-      refuse(e, WorkStatus::kLocalProtection, fault);
-      return true;
-    }
-  }
-  auto& frame = engine_.frame;
-  transmit(bth, ext, count == 1 ? length : mtu);
-  if (!frame.head().empty()) {
+    auto& frame = engine_.new_frame();
+    auto& [bth, ext] = header->begin(opcode, count == 1 ? length : mtu, frame);
+    fill(bth, psn);
+    bth.solicited_event = last && request.solicited;
+    bth.ack_req = ack_req && count == 1;
+    fill(ext, e);
     if (count == 1) {
-      if (!add_payload(e, offset, length)) return true;
+      if (!add_payload(e, offset, length, frame)) return true;
     } else {
       if (!refer(engine_.keys, user(), request.sges, offset, length, frame)) return false;
       const auto more = first && has_reth(request.opcode) ? wire::RethLayout::kSize : 0;
       frame.set_train({static_cast<std::uint16_t>(count), static_cast<std::uint16_t>(mtu),
                        static_cast<std::uint8_t>(more), ack_req});
     }
-    e.last_frame = engine_.transmit();
+    e.last_frame = engine_.transmit(frame);
   }
   after_packets(e, psn + count, count);
   return true;
@@ -247,18 +302,16 @@ void Requester::send_read_request(Entry& e) {
   const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
   if (fault != Reason::kNone) return refuse(e, WorkStatus::kLocalProtection, fault);
 
-  wire::Bth bth;
-  bth.opcode = opcode_of(qp_.service().packets, Opcode::RC_RDMA_READ_REQUEST);
-  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
-  bth.pkey = qp_.attributes().pkey;
-  bth.dest_qp = qp_.attributes().remote_qpn;
-  bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn + done));
-  wire::ExtHeaders ext;
-  ext.reth = {e.request.remote_address + offset, wire::RKey(e.request.rkey.value()),
-              static_cast<std::uint32_t>(e.length - offset)};
-  ext.xrceth.xrc_srq = e.request.remote_srqn;
-  transmit(bth, ext, 0);
-  if (!engine_.frame.head().empty()) engine_.transmit();
+  if (const auto* header = engine_.path_header(qp_); header != nullptr) {
+    auto& frame = engine_.new_frame();
+    auto& [bth, ext] =
+        header->begin(opcode_of(qp_.service().packets, Opcode::RC_RDMA_READ_REQUEST), 0, frame);
+    fill(bth, e.first_psn + done);
+    ext.reth = {e.request.remote_address + offset, wire::RKey(e.request.rkey.value()),
+                static_cast<std::uint32_t>(e.length - offset)};
+    ext.xrceth.xrc_srq = e.request.remote_srqn;
+    engine_.transmit(frame);
+  }
   after_packets(e, e.end_psn());
 }
 
@@ -266,36 +319,19 @@ void Requester::send_atomic_request(Entry& e) {
   const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
   if (fault != Reason::kNone) return refuse(e, WorkStatus::kLocalProtection, fault);
 
-  wire::Bth bth;
-  const bool add = e.request.opcode == SendOpcode::kFetchAdd;
-  bth.opcode = opcode_of(qp_.service().packets, add ? Opcode::RC_FETCH_ADD : Opcode::RC_CMP_SWAP);
-  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
-  bth.pkey = qp_.attributes().pkey;
-  bth.dest_qp = qp_.attributes().remote_qpn;
-  bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn));
-  wire::ExtHeaders ext;
-  ext.atomic = {e.request.remote_address, wire::RKey(e.request.rkey.value()), e.request.swap_add,
-                e.request.compare};
-  ext.xrceth.xrc_srq = e.request.remote_srqn;
-  transmit(bth, ext, 0);
-  if (!engine_.frame.head().empty()) engine_.transmit();
+  if (const auto* header = engine_.path_header(qp_); header != nullptr) {
+    const bool add = e.request.opcode == SendOpcode::kFetchAdd;
+    auto& frame = engine_.new_frame();
+    auto& [bth, ext] = header->begin(
+        opcode_of(qp_.service().packets, add ? Opcode::RC_FETCH_ADD : Opcode::RC_CMP_SWAP), 0,
+        frame);
+    fill(bth, e.first_psn);
+    ext.atomic = {e.request.remote_address, wire::RKey(e.request.rkey.value()), e.request.swap_add,
+                  e.request.compare};
+    ext.xrceth.xrc_srq = e.request.remote_srqn;
+    engine_.transmit(frame);
+  }
   after_packets(e, e.end_psn());
-}
-
-[[gnu::always_inline]] inline void Requester::after_packets(Entry& e, std::uint64_t psn_after,
-                                                            unsigned count) {
-  if (psn_after - count < sent_end_) {
-    qp_.counters_->retransmitted_packets +=
-        std::min<std::uint64_t>(sent_end_ - (psn_after - count), count);
-  }
-  sent_end_ = std::max(sent_end_, psn_after);
-  cursor_packet_ += count;
-  if (cursor_packet_ == e.packets) pass(e);
-  if (qp_.service().reliable) {
-    arm_ack_timer();
-  } else {
-    unacked_ = psn_after;  // IBTA 9.8.2: nobody will answer
-  }
 }
 
 }  // namespace softhca::rdma

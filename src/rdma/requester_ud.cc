@@ -23,25 +23,22 @@ void Requester::send_datagram(Entry& e) {
       request.is_inline ? Reason::kNone : check_all(engine_.keys, user(), request.sges, kLocalRead);
   if (fault != Reason::kNone) return refuse(e, WorkStatus::kLocalProtection, fault);
 
-  wire::Bth bth;
-  bth.opcode = request.opcode == SendOpcode::kSendWithImmediate
-                   ? wire::Opcode::UD_SEND_ONLY_WITH_IMMEDIATE
-                   : wire::Opcode::UD_SEND_ONLY;
+  auto& frame = engine_.new_frame();
+  const auto opcode = request.opcode == SendOpcode::kSendWithImmediate
+                          ? wire::Opcode::UD_SEND_ONLY_WITH_IMMEDIATE
+                          : wire::Opcode::UD_SEND_ONLY;
+  auto& [bth, ext] = ud_header_.begin(opcode, e.length, frame);
   bth.solicited_event = request.solicited;
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = to.qpn;
   bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn));
-  wire::ExtHeaders ext;
   const bool own_qkey = spec::infiniband::means_own_qkey(to.qkey);
   ext.deth.qkey = wire::QKey(own_qkey ? qp_.attributes().qkey : to.qkey);
   ext.deth.src_qp =
       qp_.attributes().deth_source_qpn.value_or(engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
   ext.immdt.data = request.immediate;
-
-  engine_.frame.clear();
-  ud_header_.emit(bth, ext, e.length, engine_.frame);
-  if (!add_payload(e, 0, e.length)) return;
-  e.last_frame = engine_.transmit();
+  if (!add_payload(e, 0, e.length, frame)) return;
+  e.last_frame = engine_.transmit(frame);
   sent_end_ = unacked_ = e.end_psn();
   pass(e);
 }

@@ -39,6 +39,9 @@ class Responder {
 
   /// A request packet for this QP, of its own service.
   void handle_request(const wire::IbPacket& packet, const wire::Frame& frame);
+  /// An RDMA WRITE of one packet to an RC QP, as most messages are, from the QP's peer. False, and
+  /// nothing is done, if one of its checks wants a closer look: handle_request() gives that.
+  bool take_write(const wire::TransportHeaders& headers, const wire::Frame& frame);
   /// `count` Middles of a train, from `packet` on, whose last needs no answer. Returns how many
   /// were done at once: all of them, or none if one needs a closer look.
   unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
@@ -127,6 +130,7 @@ class Responder {
   bool send_answer_packets(Answer& answer, unsigned count);
   unsigned train_length(const Answer& answer, unsigned packets_max) const;
   void send_reply();
+  void fill(wire::Bth& bth, wire::Psn psn) const;
   void reply(wire::AethType type, std::uint8_t value);
   void acknowledge();
 

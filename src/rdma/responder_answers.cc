@@ -67,20 +67,24 @@ unsigned Responder::answer(unsigned quota) {
 
 void Responder::send_reply() {
   reply_due_ = false;
-  auto* header = engine_.path_header(qp_);
+  const auto* header = engine_.path_header(qp_);
   if (header == nullptr) return;
-  wire::Bth bth;
-  bth.opcode = opcode_of(qp_.service().packets, Opcode::RC_ACKNOWLEDGE);
-  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
-  bth.pkey = qp_.attributes().pkey;
-  bth.dest_qp = qp_.attributes().remote_qpn;
+  auto& frame = engine_.new_frame();
+  auto& [bth, ext] =
+      header->begin(opcode_of(qp_.service().packets, Opcode::RC_ACKNOWLEDGE), 0, frame);
   // A NAK names the packet that it asks for or refuses, an acknowledgement the last that is done.
-  bth.psn = reply_type_ == wire::AethType::ACK ? expected_.previous() : expected_;
-  wire::ExtHeaders ext;
+  fill(bth, reply_type_ == wire::AethType::ACK ? expected_.previous() : expected_);
   ext.aeth = {reply_type_, reply_value_, msn_};
-  engine_.frame.clear();
-  header->emit(bth, ext, 0, engine_.frame);
-  engine_.transmit();
+  engine_.transmit(frame);
+}
+
+/// The BTH of an answer; AckReq and solicited event are never set.
+void Responder::fill(wire::Bth& bth, wire::Psn psn) const {
+  const auto& attributes = qp_.attributes();
+  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
+  bth.pkey = attributes.pkey;
+  bth.dest_qp = attributes.remote_qpn;
+  bth.psn = psn;
 }
 
 /// How many packets from the next one on can travel as a train: First and Middles.
@@ -113,23 +117,18 @@ bool Responder::send_answer_packets(Answer& answer, unsigned count) {
     if (!found) return false;
     key = found.key;
   }
-  wire::Bth bth;
-  bth.opcode = opcode_of(qp_.service().packets, answer.atomic   ? Opcode::RC_ATOMIC_ACKNOWLEDGE
-                                                : first && last ? Opcode::RC_RDMA_READ_RESPONSE_ONLY
-                                                : first ? Opcode::RC_RDMA_READ_RESPONSE_FIRST
-                                                : last  ? Opcode::RC_RDMA_READ_RESPONSE_LAST
-                                                        : Opcode::RC_RDMA_READ_RESPONSE_MIDDLE);
-  bth.mig_req = true;  // the only path, so the connection is in Migrated (IBTA 17.2.8.1)
-  bth.pkey = qp_.attributes().pkey;
-  bth.dest_qp = qp_.attributes().remote_qpn;
-  bth.psn = answer.next;
-  wire::ExtHeaders ext;
-  ext.aeth = wire::Aeth::ack(answer.msn);
-  ext.atomic_ack.original = answer.original;
-  auto& frame = engine_.frame;
-  frame.clear();
-  if (auto* header = engine_.path_header(qp_); header != nullptr) {
-    header->emit(bth, ext, count == 1 ? size : mtu, frame);
+  if (const auto* header = engine_.path_header(qp_); header != nullptr) {
+    const auto opcode = answer.atomic   ? Opcode::RC_ATOMIC_ACKNOWLEDGE
+                        : first && last ? Opcode::RC_RDMA_READ_RESPONSE_ONLY
+                        : first         ? Opcode::RC_RDMA_READ_RESPONSE_FIRST
+                        : last          ? Opcode::RC_RDMA_READ_RESPONSE_LAST
+                                        : Opcode::RC_RDMA_READ_RESPONSE_MIDDLE;
+    auto& frame = engine_.new_frame();
+    auto& [bth, ext] =
+        header->begin(opcode_of(qp_.service().packets, opcode), count == 1 ? size : mtu, frame);
+    fill(bth, answer.next);
+    ext.aeth = wire::Aeth::ack(answer.msn);
+    ext.atomic_ack.original = answer.original;
     if (count > 1) {
       if (!refer(engine_.keys, *key, answer.address, size, frame)) return false;
       const auto more = first ? wire::AethLayout::kSize : 0;
@@ -139,7 +138,7 @@ bool Responder::send_answer_packets(Answer& answer, unsigned count) {
                gather(engine_.keys, *key, answer.address, size, frame) != Reason::kNone) {
       return false;
     }
-    engine_.transmit();
+    engine_.transmit(frame);
   }
   answer.begun = true;
   answer.address += size;

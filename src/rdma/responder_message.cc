@@ -3,6 +3,7 @@
 #include "rdma/engine.h"
 #include "rdma/responder.h"
 #include "rdma/scatter_gather.h"
+#include "util/copy_short.h"
 
 namespace softhca::rdma {
 
@@ -162,6 +163,34 @@ Responder::Verdict Responder::handle_message(const wire::IbPacket& packet,
   if (auto verdict = check_size(packet); !verdict.ok()) return verdict;
   return packet.info().operation == Operation::kSend ? handle_send(packet, frame)
                                                      : handle_write(packet, frame);
+}
+
+bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Frame& frame) {
+  const auto& [bth, ext] = headers;
+  const auto& attributes = qp_.attributes();
+  const std::uint32_t size = frame.packet_payload();
+  if (bth.psn != expected_ || qp_.state() != QpState::kRts || message_ != Message::kNone ||
+      fatal_ || reply_type_ != wire::AethType::ACK || !attributes.remote_write || size == 0 ||
+      size > attributes.path_mtu || size != ext.reth.dma_length ||
+      qp_.service().packets != wire::info(bth.opcode).service ||
+      !spec::infiniband::same_partition(bth.pkey, attributes.pkey)) {
+    return false;
+  }
+  auto& keys = engine_.keys;
+  const auto address = ext.reth.virtual_address;
+  const auto found =
+      keys.check(MKey(ext.reth.rkey.value()), user(attributes.pd), address, size, kRemoteWrite);
+  if (!found) return false;
+  auto* const to = keys.one_piece(*found.key, address, size, pcie::DmaAccess::kWrite);
+  const auto* const from = frame.one_piece(frame.headers_size(), size);
+  if (to == nullptr || from == nullptr) return false;
+  util::copy_short(to, from, size);  // a QP may send to itself
+  ++qp_.counters_->rx_write_requests;
+  silent_until_ = util::Time::min();
+  expected_ = expected_.next();
+  ++msn_;
+  if (bth.ack_req) acknowledge();
+  return true;
 }
 
 unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,

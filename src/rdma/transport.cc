@@ -83,6 +83,7 @@ void Transport::add_xrc_srq(XrcSrqn number, const XrcSrq& srq) {
 void Transport::remove_xrc_srq(XrcSrqn number) { engine_->xrc_srqs.remove(number); }
 
 void Transport::doorbell_send(QueuePair& qp) {
+  qp.requester_->notice_posted();
   const auto& rules = state_rules(qp.state_);
   if (rules.sends || rules.finishes || rules.flushes_send) engine_->mark_ready(qp);
 }

@@ -43,7 +43,7 @@ class WorkQueues {
   /// has come (all earlier requests have been sent; with `fence`, earlier reads and atomics are
   /// complete). It may change the transport's memory keys, but nothing else of the transport.
   virtual WorkStatus execute_local(const SendRequest&) { return WorkStatus::kLocalQpOperation; }
-  /// Once for each request, in posting order, whether it was signaled or not.
+  /// Once for each request that was signaled or has failed, in posting order.
   virtual void complete_send(const SendCompletion& completion) = 0;
   virtual void complete_receive(const ReceiveCompletion& completion) = 0;
   virtual void handle_event(QpEvent event, Reason reason) = 0;

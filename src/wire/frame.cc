@@ -19,7 +19,21 @@ namespace softhca::wire {
                 shape_.head_size - kUsualHead);
   }
   tail_ = other.tail_;
+  if (shape_.headers != Headers::kBytes) {
+    path_ = other.path_;
+    values_ = other.values_;
+  }
   for (unsigned i = 0; i != shape_.segment_count; ++i) segments_[i] = other.segments_[i];
+}
+
+/// The bytes that headers as values stand for, and zeros for pad and CRCs.
+[[gnu::noinline]] void Frame::write_headers() const {
+  const auto vcrc_size = shape_.link == Link::kInfiniband ? kVcrcSize : 0;
+  const auto rest = shape_.headers_size - path_.size + shape_.packet_payload + shape_.tail_size;
+  wire::write_headers(path_, values_, static_cast<std::size_t>(rest) - vcrc_size,
+                      std::span(head_).first(shape_.headers_size));
+  tail_.fill(std::byte{0});
+  shape_.headers = Headers::kBoth;
 }
 
 bool Frame::owns(std::span<const std::byte> segment) const {
@@ -65,6 +79,7 @@ std::size_t Frame::own_segments() {
 
 void Frame::compute_icrc() {
   if (shape_.icrc != Icrc::kDeferred) return;
+  (void)head();  // a tail of its own
   put_crcs(tail_.data() + shape_.tail_size);
   shape_.icrc = Icrc::kPresent;
 }

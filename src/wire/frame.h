@@ -6,19 +6,24 @@
 //
 // The bytes of a frame, in order: head, segments, tail. No FCS.
 //
+// The headers of a packet that one engine hands to another stand as values, and become bytes when
+// somebody wants these: head() makes them.
+//
 // A frame may be a train: it stands for several packets of one message, as what a NIC with
 // segmentation offload is given. See train.h.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "util/hot_assert.h"
+#include "wire/transport_headers.h"
 
 namespace softhca::wire {
 
@@ -33,6 +38,8 @@ class Frame {
   /// Enough for all headers of any packet of the InfiniBand transport, on any link.
   static constexpr std::size_t kHeadCapacity = 192;
   static constexpr std::size_t kSegmentsMax = 32;
+  /// Ethernet, a tag, IPv6 and UDP, and a little more, so that a copy is a few moves.
+  static constexpr std::size_t kPathHeadersMax = 80;
   /// Pad bytes, ICRC and VCRC.
   static constexpr std::size_t kTailCapacity = 12;
 
@@ -50,12 +57,43 @@ class Frame {
   void clear() { shape_ = {}; }
   /// The head's memory, to be written by a codec; `size` becomes its length.
   std::span<std::byte> resize_head(std::size_t size) {
-    assert(size <= kHeadCapacity);
+    SOFTHCA_HOT_ASSERT(size <= kHeadCapacity && shape_.headers == Headers::kBytes);
     shape_.head_size = static_cast<std::uint16_t>(size);
     return {head_.data(), size};
   }
+  /// Room for `size` more bytes behind the headers.
+  std::span<std::byte> extend_head(std::size_t size) {
+    SOFTHCA_HOT_ASSERT(shape_.head_size + size <= kHeadCapacity);
+    const auto begin = shape_.head_size;
+    shape_.head_size = static_cast<std::uint16_t>(begin + size);
+    return {head_.data() + begin, size};
+  }
+  /// The head begins with the bytes of `path`, behind which are transport headers that the caller
+  /// sets as values. `head_size`, `tail_size`: bytes, with room for them, pad and CRCs.
+  /// `packet_payload`: bytes of payload of the packet, or of each packet of a train.
+  /// What was built before is forgotten.
+  TransportHeaders& defer_headers(const std::array<std::byte, kPathHeadersMax>& bytes,
+                                  const PathHeaders& path, Link link, std::size_t head_size,
+                                  std::size_t packet_payload, std::size_t tail_size) {
+    SOFTHCA_HOT_ASSERT(head_size <= kHeadCapacity && tail_size <= kTailCapacity);
+    // More than there is, and fewer instructions: what is behind it is written later.
+    std::memcpy(head_.data(), bytes.data(), kPathHeadersMax);
+    path_ = path;
+    shape_ = {.payload_size = 0,
+              .head_size = static_cast<std::uint16_t>(head_size),
+              .tail_size = static_cast<std::uint8_t>(tail_size),
+              .segment_count = 0,
+              .icrc = Icrc::kDeferred,
+              .link = link,
+              .headers = Headers::kValues,
+              .headers_size = static_cast<std::uint8_t>(head_size),
+              .packet_payload = static_cast<std::uint16_t>(packet_payload),
+              .l4_checksum_made = false,
+              .train = {}};
+    return values_;
+  }
   std::span<std::byte> resize_tail(std::size_t size) {
-    assert(size <= kTailCapacity);
+    SOFTHCA_HOT_ASSERT(size <= kTailCapacity);
     shape_.tail_size = static_cast<std::uint8_t>(size);
     return {tail_.data(), size};
   }
@@ -110,10 +148,6 @@ class Frame {
   };
   /// The head and the tail are those of the first packet, the segments the payload of all.
   void set_train(const Train& train) { shape_.train = train; }
-  /// Where the BTH begins, from who wrote the headers, so that nobody has to look for it.
-  void set_transport_offset(std::size_t offset) {
-    shape_.transport_offset = static_cast<std::uint8_t>(offset);
-  }
   void set_link(Link link) { shape_.link = link; }
   /// The checksum of TCP or UDP was made here, and the frame is still in this process, so that
   /// nobody needs to read the payload to see that it is right.
@@ -157,26 +191,55 @@ class Frame {
     return size() + (shape_.train.packets - 1u) * (size() - shape_.train.first_has_more);
   }
   /// The first bytes in one piece: at least all headers, perhaps more.
-  std::span<const std::byte> head() const { return {head_.data(), shape_.head_size}; }
-  std::span<std::byte> head() { return {head_.data(), shape_.head_size}; }
+  std::span<const std::byte> head() const {
+    if (shape_.headers == Headers::kValues) write_headers();
+    return {head_.data(), shape_.head_size};
+  }
+  /// To change them: they are bytes from now on.
+  std::span<std::byte> mutable_head() {
+    if (shape_.headers == Headers::kValues) write_headers();
+    shape_.headers = Headers::kBytes;
+    return {head_.data(), shape_.head_size};
+  }
+  std::size_t head_size() const { return shape_.head_size; }
+  bool empty() const { return shape_.head_size == 0; }
+  /// The first bytes, at least those of the link's header: all of it but a length.
+  std::span<const std::byte> link_header() const {
+    constexpr std::size_t kMax = 14;
+    return {head_.data(), std::min<std::size_t>(shape_.head_size, kMax)};
+  }
+  /// The packet's headers as values; null if it has bytes only. Of a train, its first one's.
+  const TransportHeaders* headers() const {
+    return shape_.headers == Headers::kBytes ? nullptr : &values_;
+  }
+  /// @pre headers()
+  const PathHeaders& path() const { return path_; }
+  /// Bytes of all headers. @pre headers()
+  std::size_t headers_size() const { return shape_.headers_size; }
   std::span<const std::span<const std::byte>> segments() const {
     return {segments_.data(), shape_.segment_count};
   }
-  std::span<const std::byte> tail() const { return {tail_.data(), shape_.tail_size}; }
+  std::span<const std::byte> tail() const {
+    if (shape_.headers == Headers::kValues) write_headers();
+    return {tail_.data(), shape_.tail_size};
+  }
+  std::size_t tail_size() const { return shape_.tail_size; }
   Icrc icrc() const { return shape_.icrc; }
   Link link() const { return shape_.link; }
   bool l4_checksum_made() const { return shape_.l4_checksum_made; }
   /// Whether the payload lies in memory of the frame's own, and none of it elsewhere.
   bool owns_segments() const { return shape_.segment_count == 1 && owns(segments_[0]); }
-  /// 0: not known.
-  std::size_t transport_offset() const { return shape_.transport_offset; }
-  /// The memory of head(), all of it: what is behind the head may hold anything.
+  /// Bytes of payload of the packet, or of each packet of a train, without pad. @pre headers()
+  std::uint32_t packet_payload() const { return shape_.packet_payload; }
+  /// The memory of head(), all of it: what is behind link_header() may hold anything.
   std::span<const std::byte, kHeadCapacity> head_room() const { return head_; }
 
   /// [offset, offset + length) if all of it lies in the head or is of the first segment, as most
   /// payload is; null otherwise.
   const std::byte* one_piece(std::size_t offset, std::size_t length) const {
-    if (offset + length <= shape_.head_size) return head_.data() + offset;
+    if (offset + length <= shape_.head_size) {
+      return (offset < shape_.headers_size ? head().data() : head_.data()) + offset;
+    }
     const auto skip = offset - shape_.head_size;
     const bool fits = offset >= shape_.head_size && shape_.segment_count != 0 &&
                       skip + length <= segments_[0].size();
@@ -196,7 +259,8 @@ class Frame {
   /// @pre offset + length <= size()
   template <class Visit>
   void for_each_piece(std::size_t offset, std::size_t length, Visit&& visit) const {
-    assert(offset + length <= shape_.head_size + shape_.payload_size + shape_.tail_size);
+    SOFTHCA_HOT_ASSERT(offset + length <=
+                       shape_.head_size + shape_.payload_size + shape_.tail_size);
     const auto piece = [&](std::span<const std::byte> bytes) {
       if (offset >= bytes.size()) {
         offset -= bytes.size();
@@ -218,7 +282,11 @@ class Frame {
  private:
   void copy_parts(const Frame& other);
   void put_crcs(std::byte* end) const;
+  void write_headers() const;
   bool owns(std::span<const std::byte> segment) const;
+
+  /// How the headers of a packet of the InfiniBand transport stand here.
+  enum class Headers : std::uint8_t { kBytes, kValues, kBoth };
 
   /// All that is not bytes, in one piece to be copied.
   struct Shape {
@@ -228,14 +296,19 @@ class Frame {
     std::uint8_t segment_count = 0;
     Icrc icrc = Icrc::kAbsent;
     Link link = Link::kEthernet;
-    std::uint8_t transport_offset = 0;
+    Headers headers = Headers::kBytes;
+    std::uint8_t headers_size = 0;     ///< bytes of the head that headers as values stand for
+    std::uint16_t packet_payload = 0;  ///< with headers as values: bytes of payload of a packet
     bool l4_checksum_made = false;
-    Train train;
+    Train train = {};
   };
 
-  std::array<std::byte, kHeadCapacity> head_;
-  std::array<std::byte, kTailCapacity> tail_;
-  Shape shape_;
+  // head() makes bytes of values.
+  mutable std::array<std::byte, kHeadCapacity> head_;
+  mutable std::array<std::byte, kTailCapacity> tail_;
+  mutable Shape shape_;
+  PathHeaders path_;  ///< used with headers as values, as is the next
+  TransportHeaders values_;
   std::array<std::span<const std::byte>, kSegmentsMax> segments_;
   std::vector<std::byte> owned_;
 };

@@ -1,5 +1,7 @@
 #include "wire/ib_header.h"
 
+#include <atomic>
+
 #include "wire/icrc.h"
 #include "wire/lrh.h"
 #include "wire/vcrc.h"
@@ -7,28 +9,18 @@
 namespace softhca::wire {
 namespace {
 
-constexpr std::uint8_t pad_of(std::size_t payload_size) {
-  return static_cast<std::uint8_t>((4 - payload_size % 4) % 4);
+std::uint64_t next_path_number() {
+  // Devices of one process may be at work in different threads.
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-std::span<std::byte> emit_ext_headers(const OpcodeInfo& info, const ExtHeaders& ext,
-                                      std::span<std::byte> out) {
+void emit_ext_headers(const OpcodeInfo& info, const ExtHeaders& ext, std::span<std::byte> out) {
   const auto put = [&]<class Layout>(ExtHeader which, const auto& header, Layout) {
     if (!info.has(which)) return;
     header.emit(util::MutableView<Layout>(out));
     out = out.subspan(Layout::kSize);
   };
-  if (info.headers_size == 0) return out;
-  // Nearly every packet has none, or one of these alone.
-  constexpr ExtHeaderSet kNone;
-  if (info.headers == kNone.with(ExtHeader::kReth)) {
-    ext.reth.emit(util::MutableView<RethLayout>(out));
-    return {};
-  }
-  if (info.headers == kNone.with(ExtHeader::kAeth)) {
-    ext.aeth.emit(util::MutableView<AethLayout>(out));
-    return {};
-  }
   put(ExtHeader::kDeth, ext.deth, DethLayout{});
   put(ExtHeader::kXrcEth, ext.xrceth, XrcEthLayout{});
   put(ExtHeader::kReth, ext.reth, RethLayout{});
@@ -37,7 +29,6 @@ std::span<std::byte> emit_ext_headers(const OpcodeInfo& info, const ExtHeaders& 
   put(ExtHeader::kAtomicAckEth, ext.atomic_ack, AtomicAckEthLayout{});
   put(ExtHeader::kImmDt, ext.immdt, ImmDtLayout{});
   put(ExtHeader::kIeth, ext.ieth, IethLayout{});
-  return out;
 }
 
 /// With a length of 0 the header's checksum covers all that is constant.
@@ -94,6 +85,38 @@ void set_ipv4_length(std::span<std::byte> header, std::uint16_t base, std::uint1
   ip.set(L::checksum, ~sum & L::checksum.kMax);
 }
 
+/// `rest`: BTH, extended headers, payload, pad and ICRC.
+void set_lengths(const PathHeaders& path, std::size_t rest, std::span<std::byte> head) {
+  using Form = PathHeaders::Form;
+  const auto network = head.subspan(path.network_offset);
+  const auto size = path.size - path.network_offset + rest;
+  assert(size <= 0xffff);
+  switch (path.form) {
+    case Form::kIpv4:
+      set_ipv4_length(network, path.checksum_base, static_cast<std::uint16_t>(size));
+      util::MutableView<UdpLayout>(network.subspan(Ipv4Layout::kSize))
+          .set(UdpLayout::length, static_cast<std::uint32_t>(size - Ipv4Layout::kSize));
+      return;
+    case Form::kIpv6: {
+      const auto length = static_cast<std::uint32_t>(size - Ipv6Layout::kSize);
+      util::MutableView<Ipv6Layout>(network).set(Ipv6Layout::payload_length, length);
+      util::MutableView<UdpLayout>(network.subspan(Ipv6Layout::kSize))
+          .set(UdpLayout::length, length);
+      return;
+    }
+    case Form::kLrh:
+    case Form::kLrhGrh:
+      util::MutableView<LrhLayout>(head).set(
+          LrhLayout::packet_length,
+          static_cast<std::uint32_t>((LrhLayout::kSize + size) / spec::infiniband::kLrhLengthUnit));
+      if (path.form == Form::kLrh) return;
+      [[fallthrough]];
+    case Form::kGrh:
+      util::MutableView<GrhLayout>(network).set(
+          GrhLayout::payload_length, static_cast<std::uint32_t>(size - GrhLayout::kSize));
+  }
+}
+
 /// Writes headers one after the other.
 class Writer {
  public:
@@ -113,7 +136,17 @@ class Writer {
 
 }  // namespace
 
+void write_headers(const PathHeaders& path, const TransportHeaders& headers, std::size_t rest,
+                   std::span<std::byte> head) {
+  set_lengths(path, rest, head);
+  const auto transport = head.subspan(path.size);
+  headers.bth.emit(util::MutableView<BthLayout>(transport));
+  emit_ext_headers(info(headers.bth.opcode), headers.ext, transport.subspan(BthLayout::kSize));
+}
+
 IbHeader::IbHeader(const IbAddress& address) : trailer_(kIcrcSize) {
+  using Form = PathHeaders::Form;
+  path_.number = next_path_number();
   Writer out(bytes_);
   if (address.is_ethernet()) {
     const bool v1 = address.encapsulation == Encapsulation::kRoceV1;
@@ -128,92 +161,44 @@ IbHeader::IbHeader(const IbAddress& address) : trailer_(kIcrcSize) {
     trailer_ += kVcrcSize;
     out.put<LrhLayout>(lrh_of(address));
   }
-  network_offset_ = out.size();
+  path_.network_offset = out.size();
   switch (address.encapsulation) {
     case Encapsulation::kRoceV2:
       assert(address.source_gid.is_ipv4() == address.is_ipv4() && "GIDs of two IP versions");
       if (address.is_ipv4()) {
-        form_ = Form::kIpv4;
+        path_.form = Form::kIpv4;
         out.put<Ipv4Layout>(ipv4_of(address));
-        checksum_base_ = static_cast<std::uint16_t>(
-            util::View<Ipv4Layout>(std::span(bytes_).subspan(network_offset_))
+        path_.checksum_base = static_cast<std::uint16_t>(
+            util::View<Ipv4Layout>(std::span(bytes_).subspan(path_.network_offset))
                 .get(Ipv4Layout::checksum));
       } else {
-        form_ = Form::kIpv6;
+        path_.form = Form::kIpv6;
         out.put<Ipv6Layout>(ipv6_of(address));
       }
       // IBTA Annex A17 17.3.1.3: the ICRC protects the packet, so the UDP checksum is 0.
       out.put<UdpLayout>(Udp{address.udp_source_port, kRoceUdpPort, 0, 0});
       break;
     case Encapsulation::kRoceV1:
-      form_ = Form::kGrh;
+      path_.form = Form::kGrh;
       out.put<GrhLayout>(grh_of(address));
       break;
     case Encapsulation::kLocal:
-      form_ = Form::kLrh;
+      path_.form = Form::kLrh;
       break;
     case Encapsulation::kGlobal:
-      form_ = Form::kLrhGrh;
+      path_.form = Form::kLrhGrh;
       out.put<GrhLayout>(grh_of(address));
       break;
   }
-  size_ = out.size();
+  path_.size = out.size();
 }
 
-/// `rest`: BTH, extended headers, payload, pad and ICRC.
-[[gnu::noinline]] void IbHeader::set_lengths(std::size_t rest) {
-  const auto head = std::span(bytes_);
-  const auto network = head.subspan(network_offset_);
-  const auto size = size_ - network_offset_ + rest;
-  assert(size <= 0xffff);
-  rest_ = rest;
-  switch (form_) {
-    case Form::kIpv4:
-      set_ipv4_length(network, checksum_base_, static_cast<std::uint16_t>(size));
-      util::MutableView<UdpLayout>(network.subspan(Ipv4Layout::kSize))
-          .set(UdpLayout::length, static_cast<std::uint32_t>(size - Ipv4Layout::kSize));
-      return;
-    case Form::kIpv6: {
-      const auto length = static_cast<std::uint32_t>(size - Ipv6Layout::kSize);
-      util::MutableView<Ipv6Layout>(network).set(Ipv6Layout::payload_length, length);
-      util::MutableView<UdpLayout>(network.subspan(Ipv6Layout::kSize))
-          .set(UdpLayout::length, length);
-      return;
-    }
-    case Form::kLrh:
-    case Form::kLrhGrh:
-      util::MutableView<LrhLayout>(head).set(
-          LrhLayout::packet_length,
-          static_cast<std::uint32_t>((LrhLayout::kSize + size) / spec::infiniband::kLrhLengthUnit));
-      if (form_ == Form::kLrh) return;
-      [[fallthrough]];
-    case Form::kGrh:
-      util::MutableView<GrhLayout>(network).set(
-          GrhLayout::payload_length, static_cast<std::uint32_t>(size - GrhLayout::kSize));
-  }
-}
-
-void IbHeader::emit(const Bth& bth, const ExtHeaders& ext, std::size_t payload_size, Frame& frame) {
-  const auto& info = wire::info(bth.opcode);
-  assert(info.defined && size_ != 0);
-  const auto pad = pad_of(payload_size);
-  const auto headers = BthLayout::kSize + info.headers_size;
-  const auto head = frame.resize_head(size_ + headers);
-  const auto tail = frame.resize_tail(pad + trailer_);
-  if (const auto rest = headers + payload_size + pad + kIcrcSize; rest != rest_) set_lengths(rest);
-  // More than there is, and fewer instructions: what is behind it is written below.
-  static_assert(kCapacity + BthLayout::kSize <= Frame::kHeadCapacity);
-  std::memcpy(head.data(), bytes_.data(), kCapacity);
-  std::memset(tail.data(), 0, Frame::kTailCapacity);
-  frame.set_link(link_);
-  frame.set_transport_offset(size_);
-  frame.set_icrc(Frame::Icrc::kDeferred);
-  auto padded = bth;
-  padded.pad_count = pad;
-  padded.emit(util::MutableView<BthLayout>(head.subspan(size_)));
-  const auto rest = emit_ext_headers(info, ext, head.subspan(size_ + BthLayout::kSize));
-  assert(rest.empty());
-  (void)rest;
+void IbHeader::emit(const Bth& bth, const ExtHeaders& ext, std::size_t payload_size,
+                    Frame& frame) const {
+  auto& headers = begin(bth.opcode, payload_size, frame);
+  const auto pad = headers.bth.pad_count;
+  headers = {bth, ext};
+  headers.bth.pad_count = pad;
 }
 
 }  // namespace softhca::wire

@@ -1,11 +1,12 @@
-// The way out: the prepared headers of one path, made once for an address, written once per packet.
-// Per packet only the lengths, BTH and the extended headers differ, and the lengths mostly not.
+// The way out: the prepared headers of one path, made once for an address, copied for each packet.
+// Per packet only the lengths, BTH and the extended headers differ.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "util/hot_assert.h"
 #include "wire/ethernet.h"
 #include "wire/ib_packet.h"
 #include "wire/ipv6.h"
@@ -24,29 +25,33 @@ class IbHeader {
 
   /// Headers of a packet, up to and including BTH and extended headers.
   std::size_t size(Opcode opcode) const {
-    return size_ + BthLayout::kSize + info(opcode).headers_size;
+    return path_.size + BthLayout::kSize + info(opcode).headers_size;
   }
 
-  /// Writes the frame's head, and the tail: pad and room for the CRCs, which are deferred. The pad
-  /// count follows from `payload_size`; bth.pad_count is ignored. The segments are the caller's.
-  /// @pre info(bth.opcode).defined
-  void emit(const Bth& bth, const ExtHeaders& ext, std::size_t payload_size, Frame& frame);
+  /// Begins a packet: the frame's head and tail have their sizes, and the headers stand as values
+  /// (Frame::defer_headers). The caller fills in what the opcode has of the extended headers, and
+  /// the BTH but for its opcode and pad count. The CRCs are deferred. The segments are the
+  /// caller's.
+  /// What was in the frame is forgotten. @pre info(opcode).defined
+  TransportHeaders& begin(Opcode opcode, std::size_t payload_size, Frame& frame) const {
+    SOFTHCA_HOT_ASSERT(info(opcode).defined && path_.size != 0);
+    const auto pad = static_cast<std::uint8_t>((4 - payload_size % 4) % 4);
+    auto& headers =
+        frame.defer_headers(bytes_, path_, link_, size(opcode), payload_size, pad + trailer_);
+    headers.bth = Bth{};
+    headers.bth.opcode = opcode;
+    headers.bth.pad_count = pad;
+    return headers;
+  }
+  /// The same with all headers; bth.pad_count is ignored.
+  void emit(const Bth& bth, const ExtHeaders& ext, std::size_t payload_size, Frame& frame) const;
 
  private:
-  /// The headers that hold a length.
-  enum class Form : std::uint8_t { kIpv4, kIpv6, kGrh, kLrh, kLrhGrh };
-
-  void set_lengths(std::size_t rest);
-
-  static constexpr std::size_t kCapacity =
-      EthernetLayout::kSize + VlanLayout::kSize + Ipv6Layout::kSize + UdpLayout::kSize;
-  std::array<std::byte, kCapacity> bytes_{};
-  std::size_t rest_ = 0;             ///< bytes behind it that its lengths tell of; 0: none yet
-  std::uint16_t checksum_base_ = 0;  ///< IPv4: of the header with a length of 0
-  std::uint8_t size_ = 0;
-  std::uint8_t network_offset_ = 0;
+  static_assert(Frame::kPathHeadersMax >=
+                EthernetLayout::kSize + VlanLayout::kSize + Ipv6Layout::kSize + UdpLayout::kSize);
+  std::array<std::byte, Frame::kPathHeadersMax> bytes_{};
+  PathHeaders path_;
   std::uint8_t trailer_ = 0;  ///< bytes behind the payload and its pad
-  Form form_ = Form::kIpv4;
   Link link_ = Link::kEthernet;
 };
 

@@ -12,34 +12,13 @@
 #include <string_view>
 #include <tl/expected.hpp>
 
-#include "wire/aeth.h"
-#include "wire/atomic_eth.h"
-#include "wire/bth.h"
-#include "wire/deth.h"
 #include "wire/frame.h"
 #include "wire/grh.h"
 #include "wire/ib_address.h"
-#include "wire/ieth.h"
-#include "wire/immdt.h"
 #include "wire/opcode.h"
-#include "wire/reth.h"
-#include "wire/xrceth.h"
+#include "wire/transport_headers.h"
 
 namespace softhca::wire {
-
-/// The extended headers. Which of them mean something follows from the opcode: OpcodeInfo::has().
-struct ExtHeaders {
-  Deth deth;
-  XrcEth xrceth;
-  Reth reth;
-  AtomicEth atomic;
-  Aeth aeth;
-  AtomicAckEth atomic_ack;
-  ImmDt immdt;
-  Ieth ieth;
-
-  friend bool operator==(const ExtHeaders&, const ExtHeaders&) = default;
-};
 
 /// Why a frame is not a packet that makes sense.
 enum class PacketError : std::uint8_t {

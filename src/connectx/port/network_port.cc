@@ -160,11 +160,10 @@ bool NetworkPort::accept(const wire::Frame& frame) {
     return false;
   }
   const auto octets = frame.size() + kFcs;
-  if (octets < 64) {
-    ++counters_.received_undersize;
-  } else {
-    ++counters_.received_sizes[TrafficCounters::size_class(octets)];
-  }
+  last_size_ = frame.size();
+  last_size_cell_ = octets < 64 ? &counters_.received_undersize
+                                : &counters_.received_sizes[TrafficCounters::size_class(octets)];
+  ++*last_size_cell_;
   if (const auto& train = frame.train(); train.packets != 1) {
     counters_.received_sizes[TrafficCounters::size_class(octets - train.first_has_more)] +=
         train.packets - 1u;

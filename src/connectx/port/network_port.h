@@ -64,13 +64,14 @@ class NetworkPort final : public fabric::Port {
 
   /// Of RDMA.
   std::uint64_t transmit(const wire::Frame& frame) override;
+  wire::Frame& draft() override { return wire_.draft(); }
   /// Of an SQ whose TIS has this transport domain and Ethernet priority.
   std::uint64_t transmit_ethernet(const wire::Frame& frame, TransportDomain domain,
                                   unsigned priority);
   std::uint64_t released() const override { return wire_.released(); }
 
   /// Whether a frame as long as this one gets as far as the function.
-  bool passes(const wire::Frame& frame) const { return frame.size() - kHeader < passing_sizes_; }
+  bool passes(const wire::Frame& frame) const { return passes_size(frame.size()); }
   /// The same of one that comes from the wire, which is counted.
   bool accept(const wire::Frame& frame);
   /// Whose the accepted frame was.
@@ -82,6 +83,18 @@ class NetworkPort final : public fabric::Port {
       last.remember(frame, *cell);
     }
     cell->add(frame.size_of_all(), frame.packets());
+  }
+  /// Whether accept() and count_received() would do for this packet of RDMA what they did for the
+  /// one before.
+  bool is_like_before(const wire::Frame& frame) const {
+    const auto size = frame.size();
+    return size == last_size_ && passes_size(size) &&
+           last_received_[static_cast<std::size_t>(Service::kRdma)].find(frame) != nullptr;
+  }
+  /// Does that. @pre is_like_before() said so
+  void count_like_before() {
+    ++*last_size_cell_;
+    last_received_[static_cast<std::size_t>(Service::kRdma)].cell().add(last_size_);
   }
   /// Who took a frame that came back.
   void count_looped(const wire::Frame& frame, Service service) {
@@ -109,6 +122,7 @@ class NetworkPort final : public fabric::Port {
  private:
   static constexpr std::size_t kHeader = wire::EthernetLayout::kSize;
 
+  bool passes_size(std::size_t size) const { return size - kHeader < passing_sizes_; }
   std::uint64_t send(const wire::Frame& frame, Service service, TransportDomain domain,
                      unsigned priority);
   std::uint64_t send_packets(const wire::Frame& train, Service service, TransportDomain domain,
@@ -134,6 +148,8 @@ class NetworkPort final : public fabric::Port {
   LastCell last_ethernet_sent_;            ///< of Ethernet, likewise
   unsigned last_priority_ = 0;             ///< of that frame
   std::array<LastCell, 2> last_received_;  ///< by service
+  std::size_t last_size_ = 0;              ///< of a frame that was accepted
+  std::uint64_t* last_size_cell_ = nullptr;
 
   AdminStatus admin_ = AdminStatus::UP;
   bool link_ = true;

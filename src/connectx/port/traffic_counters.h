@@ -47,7 +47,7 @@ inline Cast cast_of(const wire::MacAddress& destination) {
 }
 /// @pre the head has an Ethernet header
 inline wire::MacAddress destination_of(const wire::Frame& frame) {
-  const wire::EthernetView header(frame.head());
+  const wire::EthernetView header(frame.link_header());
   return wire::MacAddress::from(header.get(wire::EthernetLayout::destination));
 }
 /// @pre the head has an Ethernet header
@@ -56,7 +56,7 @@ inline Cast cast_of(const wire::Frame& frame) { return cast_of(destination_of(fr
 unsigned priority_of_tag(const wire::Frame& frame);
 /// The same, 0 without one. @pre the head has an Ethernet header
 inline unsigned priority_of(const wire::Frame& frame) {
-  const wire::EthernetView header(frame.head());
+  const wire::EthernetView header(frame.link_header());
   const auto type = wire::EtherType(header.get(wire::EthernetLayout::ether_type));
   return type == wire::EtherType::kVlan ? priority_of_tag(frame) : 0;
 }
@@ -96,11 +96,13 @@ class LastCell {
   TrafficCounter* find(const wire::Frame& frame) const {
     return std::memcmp(frame.head_room().data(), header_.data(), kSize) == 0 ? cell_ : nullptr;
   }
+  /// What find() has found.
+  TrafficCounter& cell() const { return *cell_; }
   /// Does nothing for one with a tag, whose priority stands behind that header.
   void remember(const wire::Frame& frame, TrafficCounter& cell) {
-    const wire::EthernetView header(frame.head());
+    const wire::EthernetView header(frame.link_header());
     const auto type = wire::EtherType(header.get(wire::EthernetLayout::ether_type));
-    std::memcpy(header_.data(), frame.head().data(), kSize);
+    std::memcpy(header_.data(), frame.link_header().data(), kSize);
     cell_ = type == wire::EtherType::kVlan ? nullptr : &cell;
   }
   void forget() { cell_ = nullptr; }

@@ -102,6 +102,7 @@ QueuePair::QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue, Rdma& 
 void QueuePair::bind(rdma::QueuePair& rdma_qp, bool atomics) {
   rdma_qp_ = &rdma_qp;
   send_rules_.atomics = atomics;
+  seen_send_wqe.forget();
 }
 
 void QueuePair::set_context(util::View<Qpc> context, const QueueMapper& mapper) {
@@ -116,6 +117,7 @@ void QueuePair::set_context(util::View<Qpc> context, const QueueMapper& mapper) 
 }
 
 void QueuePair::refresh() {
+  seen_send_wqe.forget();
   const util::View<Qpc> context = context_;
   send_cqn_ = Cqn(context.get(Qpc::cqn_snd));
   receive_cqn_ = Cqn(context.get(Qpc::cqn_rcv));

@@ -8,7 +8,7 @@
 
 #include "connectx/base/numbers.h"
 #include "connectx/qp/cqe.h"
-#include "connectx/qp/send_wqe.h"
+#include "connectx/qp/seen_send_wqe.h"
 #include "connectx/queue/mapped_queue.h"
 #include "hca/use.h"
 #include "hca/work_ring.h"
@@ -94,7 +94,8 @@ class QueuePair final : private rdma::WorkQueues {
   const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
 
   // Notes of Rdma.
-  bool fails = false;  ///< is in the list of QPs that fail, or was since the last 2RST
+  SeenSendWqe seen_send_wqe;  ///< of this context
+  bool fails = false;         ///< is in the list of QPs that fail, or was since the last 2RST
   /// Place in the list of QPs that flush receives.
   std::optional<std::size_t> watched;
   /// Basic blocks at the head of the send queue that are not to be executed: posted in SQE.

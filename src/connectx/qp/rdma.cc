@@ -107,16 +107,11 @@ util::Time Rdma::run(util::Time now, util::WorkBudget& work) {
 
 /// Copies the next WQE, so that the guest cannot change it between check and use. `wqe` stays empty
 /// if the memory is gone or the size is wrong.
-[[gnu::always_inline]] inline WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available,
-                                                           SendWqeControl& control,
-                                                           std::span<const std::byte>& wqe) {
+WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
+                             std::span<const std::byte>& wqe) {
   const auto copy = std::span(send_wqe_);
   const auto first = copy.first(kWqeBasicBlock);
-  if (const auto* at = qp.send_ring().at_next(qp.memory(), kWqeBasicBlock)) {
-    std::memcpy(first.data(), at, kWqeBasicBlock);
-  } else if (!qp.send_ring().read(qp.memory(), 0, first)) {
-    return WqeFault::kNone;
-  }
+  if (!qp.send_ring().read(qp.memory(), 0, first)) return WqeFault::kNone;
   control = SendWqeControl::parse(first);
   if (control.units == 0) return WqeFault::kSizeZero;
   if (control.basic_blocks() > available) return WqeFault::kPastPosted;
@@ -132,23 +127,42 @@ util::Time Rdma::run(util::Time now, util::WorkBudget& work) {
 Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   if (flushes_sends(qp)) return flush_send(qp, request);
   if (qp.stale_send_blocks != 0) return flush_stale_send(qp, request);
-  const auto available = qp.send_ring().available(qp.record());
+  auto& ring = qp.send_ring();
+  const auto available = ring.available(qp.record());
   if (!available) return Fetch::kUnreadable;
   if (*available == 0) return Fetch::kNothing;
+  if (const auto* at = ring.at_next(qp.memory(), kWqeBasicBlock)) {
+    const auto block = std::span(send_wqe_).first<kWqeBasicBlock>();
+    std::memcpy(block.data(), at, kWqeBasicBlock);
+    if (qp.seen_send_wqe.decode(block, ring.consumed(), request)) {
+      ring.consume(1);
+      return Fetch::kRequest;
+    }
+    request.sges.clear();
+  }
+  return fetch_other_send(qp, *available, request);
+}
 
+/// A WQE that is not like the one before.
+[[gnu::noinline]] Fetch Rdma::fetch_other_send(QueuePair& qp, std::uint32_t available,
+                                               rdma::SendRequest& request) {
   const auto index = qp.send_ring().consumed();
   SendWqeControl control{};
   std::span<const std::byte> wqe;
-  auto fault = read_send_wqe(qp, *available, control, wqe);
+  auto fault = read_send_wqe(qp, available, control, wqe);
   if (wqe.empty() && fault == WqeFault::kNone) return Fetch::kUnreadable;
-  if (fault == WqeFault::kNone)
+  if (fault == WqeFault::kNone) {
     fault = decode_send_wqe(wqe, control, index, qp.send_rules(), request);
+  }
   request.cookie = SendCookie{.index = index,
                               .opcode = static_cast<std::uint8_t>(control.opcode),
                               .event = control.event}
                        .pack();
-  qp.send_ring().consume(std::min(control.basic_blocks(), *available));
-  if (fault == WqeFault::kNone) return Fetch::kRequest;
+  qp.send_ring().consume(std::min(control.basic_blocks(), available));
+  if (fault == WqeFault::kNone) {
+    qp.seen_send_wqe.remember(wqe, control, qp.send_rules(), request);
+    return Fetch::kRequest;
+  }
   request.fault = reason_of(fault);
   note(qp, "malformed send WQE", describe(fault), request.fault);
   return Fetch::kMalformed;
@@ -187,12 +201,6 @@ Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
 }
 
 void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) {
-  if (completion.status == WorkStatus::kSuccess && !completion.signaled) return;
-  write_send_cqe(qp, completion);
-}
-
-/// For itself, as most requests need none.
-[[gnu::noinline]] void Rdma::write_send_cqe(QueuePair& qp, const rdma::SendCompletion& completion) {
   const bool failed = completion.status != WorkStatus::kSuccess;
   Cqe cqe;
   encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,

@@ -123,10 +123,10 @@ class Rdma {
   void restart_send(QueuePair& qp);
   rdma::Fetch fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn);
   void complete_send(QueuePair& qp, const rdma::SendCompletion& completion);
-  void write_send_cqe(QueuePair& qp, const rdma::SendCompletion& completion);
   void complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
 
+  rdma::Fetch fetch_other_send(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
   rdma::Fetch flush_send(QueuePair& qp, rdma::SendRequest& request);
   rdma::Fetch flush_stale_send(QueuePair& qp, rdma::SendRequest& request);
   WqeFault read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,

@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cassert>
+#include <cstring>
 
+#include "connectx/qp/seen_send_wqe.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/wqe.h"
 #include "util/field.h"
@@ -246,6 +248,36 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   std::uint64_t total = 0;
   if (fault == WqeFault::kNone) fault = take_data(segments, request, total);
   return fault != WqeFault::kNone ? fault : check_payload(rule->form, rules, request, total);
+}
+
+const SeenSendWqe::Words SeenSendWqe::kSameInAll = [] {
+  Words words;
+  words.fill(~std::uint64_t{0});
+  const util::MutableView<Ctrl> mask(std::as_writable_bytes(std::span(words)));
+  mask.set(Ctrl::wqe_index, 0);
+  mask.set(Ctrl::ce, 0);
+  mask.set(Ctrl::imm, 0);
+  return words;
+}();
+
+void SeenSendWqe::remember(std::span<const std::byte> wqe, const SendWqeControl& control,
+                           const SendWqeRules& rules, const rdma::SendRequest& request) {
+  const auto& rule = *kRules[static_cast<std::uint8_t>(control.opcode)];
+  const auto& service = rdma::service_rules(rules.type);
+  has_remote_ = rule.form == Form::kRemoteGather || rule.form == Form::kRemoteScatter;
+  const auto data = wqe_ctrl_segment::kSize + (has_remote_ ? wqe_raddr_segment::kSize : 0);
+  usual_ = wqe.size() <= kWqeBasicBlock && wqe.size() > data && !service.datagram &&
+           !service.names_srq && (has_remote_ || rule.form == Form::kGather) &&
+           (request.is_inline || wqe.size() == data + data_segment_pointer::kSize);
+  if (!usual_) return;
+  solicited_ = request.solicited;
+  fence_ = request.fence;
+  opcode_ = request.opcode;
+  const auto room = wqe.size() - data - data_segment_inline::kSize;
+  inline_room_ = request.is_inline ? static_cast<std::uint8_t>(room) : std::uint8_t{0};
+  log_message_max_ = rules.log_message_max;
+  wqe_opcode_ = static_cast<std::uint8_t>(control.opcode);
+  words_ = words_of(wqe);
 }
 
 }  // namespace softhca::connectx

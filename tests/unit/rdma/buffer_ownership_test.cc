@@ -204,6 +204,7 @@ TEST_F(BufferOwnership, ALocalInvalidateCompletesAfterEarlierFramesAreRead) {
   pair.a.run(pair.now);
   SendRequest invalidate;
   invalidate.opcode = SendOpcode::kLocal;
+  invalidate.signaled = true;
   pair.a.post(*pair.qa, invalidate);
   pair.a.run(pair.now);
   EXPECT_EQ(pair.a.hca.executed.size(), 1u);

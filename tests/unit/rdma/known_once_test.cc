@@ -62,6 +62,28 @@ TEST_F(KnownPeer, AQpInResetGetsNothing) {
   EXPECT_GT(dropped(Drop::kQpState), 0u);
 }
 
+// IBTA 9.7.4.1.2: the QP's own rights count beside those of the key, also for who is known.
+TEST_F(KnownPeer, MayNotWriteWhereTheQpForbidsIt) {
+  auto attributes = pair_.attributes_for(pair_.b, pair_.a, pair_.qa->qpn());
+  attributes.remote_write = false;
+  Pair::change_drained(pair_.b, *pair_.qb, attributes);
+  pair_.b.post_receive(*pair_.qb, {End::sge(0, 64)});
+  pair_.a.post(*pair_.qa, send(0, 64));
+  pair_.drive();  // from here on b knows the headers again
+  write_and_drive(WorkStatus::kRemoteAccess);
+}
+
+// A request that is posted later is found when its doorbell rings, and not before.
+TEST_F(KnownPeer, ItsNextRequestIsFetchedWhenTheDoorbellRings) {
+  pair_.a.hca.sends_posted[pair_.qa->qpn()].push_back(write(0, 8192, 64));
+  pair_.a.hca.sends.clear();
+  pair_.drive();
+  EXPECT_TRUE(pair_.a.hca.sends.empty());
+  pair_.a.transport.doorbell_send(*pair_.qa);
+  pair_.drive();
+  EXPECT_EQ(pair_.a.hca.sends.size(), 1u);
+}
+
 /// A WRITE of more packets than may be in flight: some have arrived when it is looked at.
 class KeyOfAMessage : public ::testing::TestWithParam<bool> {
  protected:

@@ -1,0 +1,60 @@
+// The transport headers of a packet as values (IBTA 9.2, 9.3), and what it takes to make bytes of
+// them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "wire/aeth.h"
+#include "wire/atomic_eth.h"
+#include "wire/bth.h"
+#include "wire/deth.h"
+#include "wire/ieth.h"
+#include "wire/immdt.h"
+#include "wire/reth.h"
+#include "wire/xrceth.h"
+
+namespace softhca::wire {
+
+/// The extended headers. Which of them mean something follows from the opcode: OpcodeInfo::has().
+struct ExtHeaders {
+  Deth deth;
+  XrcEth xrceth;
+  Reth reth;
+  AtomicEth atomic;
+  Aeth aeth;
+  AtomicAckEth atomic_ack;
+  ImmDt immdt;
+  Ieth ieth;
+
+  friend bool operator==(const ExtHeaders&, const ExtHeaders&) = default;
+};
+
+struct TransportHeaders {
+  Bth bth;
+  ExtHeaders ext;
+};
+
+/// What the packets of one path have before the BTH, but for the bytes themselves.
+struct PathHeaders {
+  /// The headers that hold a length.
+  enum class Form : std::uint8_t { kIpv4, kIpv6, kGrh, kLrh, kLrhGrh };
+
+  /// Of all paths that this process ever had; 0: of none. Two with the same number begin with the
+  /// same bytes.
+  std::uint64_t number = 0;
+  std::uint16_t checksum_base = 0;  ///< IPv4: checksum of the header with a length of 0
+  std::uint8_t size = 0;            ///< bytes before the BTH
+  std::uint8_t network_offset = 0;  ///< of the IP header or GRH, or of the BTH
+  Form form = Form::kIpv4;
+};
+
+/// Writes BTH and extended headers to their place in `head`, which begins with the path's headers,
+/// and the lengths into these. `rest`: bytes of the packet behind the path's headers, with ICRC and
+/// without VCRC.
+/// @pre info(headers.bth.opcode).defined
+void write_headers(const PathHeaders& path, const TransportHeaders& headers, std::size_t rest,
+                   std::span<std::byte> head);
+
+}  // namespace softhca::wire

@@ -1,0 +1,153 @@
+// A WQE like the one before is decoded in a short way. What comes out must be what the long way
+// gives, and what the long way refuses must not pass.
+
+#include "connectx/qp/seen_send_wqe.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "connectx/rdma_wqe_builder.h"
+
+namespace softhca::connectx {
+namespace {
+
+using rdma::QpType;
+using testing::WqeBuilder;
+using Ctrl = spec::connectx::wqe_ctrl_segment;
+using Opcode = spec::connectx::wqe_opcode;
+using Block = std::array<std::byte, kWqeBasicBlock>;
+
+constexpr std::uint32_t kQpn = 0x41;
+
+SendWqeRules rules(QpType type = QpType::kRc) {
+  return {.type = type, .qpn = rdma::Qpn(kQpn), .log_message_max = 20};
+}
+
+/// The first block of a WQE as it lies in the ring, and what is left of one before it behind that.
+Block block_of(const WqeBuilder& wqe, std::byte rest = std::byte{0x5A}) {
+  Block block;
+  block.fill(rest);
+  const auto bytes = wqe.bytes();
+  std::copy_n(bytes.begin(), std::min(bytes.size(), block.size()), block.begin());
+  return block;
+}
+
+/// By the long way. Nothing: it is refused.
+std::optional<rdma::SendRequest> decode(const WqeBuilder& wqe, std::uint16_t index,
+                                        SeenSendWqe& seen, QpType type = QpType::kRc) {
+  rdma::SendRequest request;
+  const auto control = SendWqeControl::parse(wqe.bytes());
+  if (decode_send_wqe(wqe.bytes(), control, index, rules(type), request) != WqeFault::kNone) {
+    return std::nullopt;
+  }
+  request.cookie = SendCookie{.index = index,
+                              .opcode = static_cast<std::uint8_t>(control.opcode),
+                              .event = control.event}
+                       .pack();
+  seen.remember(wqe.bytes(), control, rules(type), request);
+  return request;
+}
+
+void expect_same(const rdma::SendRequest& a, const rdma::SendRequest& b) {
+  EXPECT_EQ(a.cookie, b.cookie);
+  EXPECT_EQ(a.opcode, b.opcode);
+  EXPECT_EQ(a.signaled, b.signaled);
+  EXPECT_EQ(a.solicited, b.solicited);
+  EXPECT_EQ(a.fence, b.fence);
+  EXPECT_EQ(a.immediate, b.immediate);
+  EXPECT_EQ(a.remote_address, b.remote_address);
+  EXPECT_EQ(a.rkey, b.rkey);
+  EXPECT_EQ(a.is_inline, b.is_inline);
+  EXPECT_EQ(a.inline_data, b.inline_data);
+  ASSERT_EQ(a.sges.size(), b.sges.size());
+  for (std::size_t i = 0; i != a.sges.size(); ++i) {
+    EXPECT_EQ(a.sges[i].address, b.sges[i].address);
+    EXPECT_EQ(a.sges[i].length, b.sges[i].length);
+    EXPECT_EQ(a.sges[i].lkey, b.sges[i].lkey);
+  }
+}
+
+WqeBuilder random_wqe(std::mt19937& random, std::uint16_t index) {
+  constexpr Opcode kOpcodes[] = {Opcode::RDMA_WRITE, Opcode::RDMA_WRITE_IMM, Opcode::SEND,
+                                 Opcode::SEND_IMM,   Opcode::RDMA_READ,      Opcode::ATOMIC_FA,
+                                 Opcode::NOP};
+  // Runs of one opcode, as queues have them.
+  const auto opcode = kOpcodes[index % 64 < 48 ? 0 : random() % std::size(kOpcodes)];
+  WqeBuilder wqe(opcode, index, kQpn);
+  wqe.control(Ctrl::ce, random() % 4);
+  if (random() % 8 == 0) wqe.control(Ctrl::se, 1);
+  if (random() % 8 == 0) wqe.control(Ctrl::fm, random() % 5);
+  wqe.immediate(static_cast<std::uint32_t>(random()));
+  if (opcode == Opcode::NOP) return wqe;
+  if (opcode != Opcode::SEND && opcode != Opcode::SEND_IMM) wqe.remote(random(), random() % 256);
+  if (opcode == Opcode::ATOMIC_FA) return wqe.atomic(random(), random()).data(0x1000, 8, 6);
+  if (random() % 4 == 0 && opcode != Opcode::RDMA_READ) {
+    return wqe.inline_data(std::string(random() % 40, static_cast<char>('a' + random() % 26)));
+  }
+  for (auto i = random() % 8 == 0 ? 2u : 1u; i != 0; --i) {
+    wqe.data(random(), random() % 8 == 0 ? 0 : random() % (1 << 21), random() % 256);
+  }
+  return wqe;
+}
+
+TEST(SeenSendWqe, GivesWhatTheLongWayGives) {
+  std::mt19937 random(1);
+  SeenSendWqe seen;
+  unsigned taken = 0;
+  for (std::uint32_t i = 0; i != 20'000; ++i) {
+    const auto index = static_cast<std::uint16_t>(i);
+    const auto wqe = random_wqe(random, index);
+    rdma::SendRequest quick;
+    const bool decoded = seen.decode(block_of(wqe), index, quick);
+    const auto full = decode(wqe, index, seen);
+    if (!decoded) continue;
+    ++taken;
+    ASSERT_TRUE(full) << "what is refused must not pass";
+    expect_same(quick, *full);
+  }
+  EXPECT_GT(taken, 1'000u);
+}
+
+// PRM 7.4.4.1.1: wqe_index must be the one of the WQE's place.
+TEST(SeenSendWqe, AnotherIndexIsLookedAtClosely) {
+  const auto wqe = WqeBuilder(Opcode::RDMA_WRITE, 7, kQpn).remote(1, 2).data(3, 4, 5);
+  SeenSendWqe seen;
+  ASSERT_TRUE(decode(wqe, 7, seen));
+  rdma::SendRequest request;
+  EXPECT_TRUE(seen.decode(block_of(wqe), 7, request));
+  EXPECT_FALSE(seen.decode(block_of(wqe), 8, request));
+}
+
+// A stale byte count behind the WQE is not of it.
+TEST(SeenSendWqe, InlineDataEndWithTheUnitsThatTheWqeHas) {
+  SeenSendWqe seen;
+  const std::string data(8, 'x');
+  ASSERT_TRUE(
+      decode(WqeBuilder(Opcode::RDMA_WRITE, 0, kQpn).remote(1, 2).inline_data(data), 0, seen));
+  auto block = block_of(WqeBuilder(Opcode::RDMA_WRITE, 1, kQpn).remote(1, 2).inline_data(data));
+  using Inline = spec::connectx::data_segment_inline;
+  const util::MutableView<Inline> header(std::span(block).subspan(32));
+  for (std::uint32_t length = 0; length != 64; ++length) {
+    header.set(Inline::byte_count, length);
+    rdma::SendRequest request;
+    EXPECT_EQ(seen.decode(block, 1, request), length >= 1 && length <= 12) << length;
+  }
+}
+
+TEST(SeenSendWqe, NothingIsKnownOfDatagramsAndAfterForgetting) {
+  SeenSendWqe seen;
+  rdma::SendRequest request;
+  const auto wqe = WqeBuilder(Opcode::SEND, 3, kQpn).data(3, 4, 5);
+  EXPECT_FALSE(seen.decode(block_of(wqe), 3, request));
+  ASSERT_TRUE(decode(wqe, 3, seen));
+  EXPECT_TRUE(seen.decode(block_of(wqe), 3, request));
+  seen.forget();
+  EXPECT_FALSE(seen.decode(block_of(wqe), 3, request));
+}
+
+}  // namespace
+}  // namespace softhca::connectx
