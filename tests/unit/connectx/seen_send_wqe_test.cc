@@ -130,7 +130,7 @@ TEST(SeenSendWqe, InlineDataEndWithTheUnitsThatTheWqeHas) {
       decode(WqeBuilder(Opcode::RDMA_WRITE, 0, kQpn).remote(1, 2).inline_data(data), 0, seen));
   auto block = block_of(WqeBuilder(Opcode::RDMA_WRITE, 1, kQpn).remote(1, 2).inline_data(data));
   using Inline = spec::connectx::data_segment_inline;
-  const util::MutableView<Inline> header(std::span(block).subspan(32));
+  const util::MutableView<Inline> header(std::as_writable_bytes(std::span(block)).subspan(32));
   for (std::uint32_t length = 0; length != 64; ++length) {
     header.set(Inline::byte_count, length);
     rdma::SendRequest request;
