@@ -199,7 +199,7 @@ template <class Hand>
 }
 
 /// A frame that goes the way of the one before, as most do: the table would learn nothing new.
-inline bool Switch::forward_like_before(const FrameQueue::Entry& entry) {
+[[gnu::always_inline]] inline bool Switch::forward_like_before(const FrameQueue::Entry& entry) {
   if (entry.loop_mark || entry.port == kPortGone ||
       entry.frame.head_size() < wire::EthernetLayout::kSize) {
     return false;
