@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <utility>
+
 #include "rdma/pair.h"
 
 namespace softhca::rdma::testing {
@@ -35,7 +38,25 @@ class KnownPeer : public ::testing::Test {
   Pair pair_{kInProcess};
 };
 
-TEST_F(KnownPeer, ItsPacketsAreTakenAgain) { write_and_drive(WorkStatus::kSuccess); }
+TEST_F(KnownPeer, ItsPacketsAreTakenAgain) {
+  write_and_drive(WorkStatus::kSuccess);
+  EXPECT_EQ(pair_.a.counters.retransmitted_packets, 0u) << "they were acknowledged at once";
+}
+
+// IBTA 9.7.4.1.1: what comes after a packet that was lost is not done before that one.
+TEST_F(KnownPeer, ItsPacketsAreTakenInTheirOrderAlone) {
+  pair_.a.fill(0, 4096, 2);
+  bool lost = false;
+  pair_.script = [&](const wire::IbPacket& packet, bool to_b) {
+    const bool write = packet.info().operation == wire::Operation::kRdmaWrite;
+    return to_b && write && !std::exchange(lost, true) ? Fate::kLose : Fate::kDeliver;
+  };
+  for (unsigned i = 0; i != 3; ++i) pair_.a.post(*pair_.qa, write(i * 64, 8192 + i * 64, 64));
+  pair_.drive();
+  EXPECT_TRUE(lost);
+  EXPECT_GT(pair_.b.counters.out_of_sequence, 0u);
+  EXPECT_EQ(std::memcmp(pair_.a.at(0), pair_.b.at(8192), 192), 0);
+}
 
 // IBTA 9.6.1: a packet for an address that the port has no longer is not for it.
 TEST_F(KnownPeer, PacketsToAnAddressThatIsGoneAreNotTaken) {
