@@ -72,8 +72,9 @@ class SeenSendWqe {
   if ((data.get(Pointer::inline_) != 0) != (inline_room_ != 0)) return false;
   if (inline_room_ != 0) {
     const std::size_t length = util::View<Inline>({at, Inline::kSize}).get(Inline::byte_count);
-    // Neither more than there is, nor so little that a unit is left for another segment.
-    if (length > inline_room_ || inline_room_ - length >= kWqeUnit || length == 0) return false;
+    // Neither more than there is (the difference wraps), nor so little that a unit is left for
+    // another segment.
+    if (inline_room_ - length >= kWqeUnit || length == 0) return false;
     at += Inline::kSize;
     request.inline_data.assign(at, at + length);
     request.is_inline = true;
