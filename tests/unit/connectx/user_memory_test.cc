@@ -252,8 +252,10 @@ TEST_F(UserMemoryTest, QueuesEndInIt) {
   };
   EXPECT_EQ(status(kEnd - 16 * 64, 0x1000 - 8), Code::OK);
   EXPECT_EQ(status(kEnd - 16 * 64 + 1, 0), Code::BAD_PARAM);
+  EXPECT_EQ(status(kEnd - 16 * 64 + 0x100, 0), Code::BAD_PARAM);
   EXPECT_EQ(status(~std::uint64_t{0} - 63, 0), Code::BAD_PARAM) << "offset and size overflow";
   EXPECT_EQ(status(0, 0x1000 - 4), Code::BAD_PARAM);
+  EXPECT_EQ(status(0, 0x1000), Code::BAD_PARAM);
   EXPECT_EQ(status(0, ~std::uint64_t{0} - 3), Code::BAD_PARAM);
 }
 
