@@ -10,7 +10,7 @@ namespace softhca::util {
 /// Reads all before it writes, so both may overlap.
 inline void copy_short(void* to, const void* from, std::size_t size) {
   if (size - sizeof(std::uint64_t) > sizeof(std::uint64_t)) {
-    std::memmove(to, from, size);
+    if (size != 0) std::memmove(to, from, size);  // no bytes may have no address
     return;
   }
   // From 8 to 16 bytes: the first 8 and the last 8.

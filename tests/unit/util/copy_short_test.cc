@@ -25,6 +25,8 @@ TEST(CopyShort, CopiesEverySizeAndNothingBesides) {
   }
 }
 
+TEST(CopyShort, NoBytesNeedNoAddress) { copy_short(nullptr, nullptr, 0); }
+
 TEST(CopyShort, BothMayOverlap) {
   for (std::size_t size = 0; size != 40; ++size) {
     for (std::size_t to = 0; to != 16; ++to) {
