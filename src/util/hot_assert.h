@@ -1,5 +1,5 @@
-// assert() for what every packet passes: in builds without optimization and under sanitizers, with
-// which all tests run, and not in those that are to be fast.
+// assert() for what every packet passes: in builds without optimization (`make check`) and under
+// sanitizers, and not in those that are to be fast, which `make test` runs.
 #pragma once
 
 #include <cassert>
