@@ -9,7 +9,6 @@
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/srq.h"
-#include "util/endian.h"
 
 namespace softhca::connectx {
 
@@ -146,14 +145,14 @@ bool of_rmp(const Command& command, const Referred& may_use) {
 
 /// `context` at `offset` of the input, its list behind it.
 bool of_rqt(const Command& command, std::size_t offset, const Referred& may_use) {
-  constexpr std::uint32_t kNumberMask = 0xFFFFFF;
   const util::View<rqt_context> context(command.in.subspan(offset));
   auto list = command.in_tail(offset + rqt_context::rq_num_offset);
   const auto count = std::min<std::size_t>(context.get(rqt_context::rqt_actual_size),
                                            list.size() / rqt_context::rq_num_size);
   command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
   for (std::size_t i = 0; i != count; ++i, list = list.subspan(rqt_context::rq_num_size)) {
-    if (!may_use(Owned::kQueue, util::load_be32(list.data()) & kNumberMask)) return false;
+    const auto number = util::View<rqt_entry>(list).get(rqt_entry::rq_num);
+    if (!may_use(Owned::kQueue, number)) return false;
   }
   return true;
 }

@@ -38,8 +38,8 @@ tl::expected<Entries, Refusal> read_list(Device& device, const Command& command,
   command.work.charge(size * kEntryWork);
   Entries entries(size);
   for (std::size_t i = 0; i < size; ++i) {
-    constexpr std::uint32_t kNumberMask = 0xFFFFFF;
-    const Rqn rqn(util::load_be32(list.data() + i * rqt_context::rq_num_size) & kNumberMask);
+    const util::View<rqt_entry> entry(list.subspan(i * rqt_entry::kSize));
+    const Rqn rqn(entry.get(rqt_entry::rq_num));
     auto* rq = device.ethernet().receive_queues().find(rqn);
     if (rq == nullptr) {
       return refuse(Status::BAD_RESOURCE, "PRM 12.12.1", "unknown RQ in the list");
