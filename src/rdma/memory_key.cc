@@ -114,11 +114,6 @@ bool KeyTable::erase_index(std::uint32_t index) {
   return true;
 }
 
-std::size_t KeyTable::size() const {
-  return static_cast<std::size_t>(
-      std::count_if(keys_.begin(), keys_.end(), [](const auto& key) { return key != nullptr; }));
-}
-
 KeyCheck KeyTable::check_closely(MKey key, const KeyUser& user, std::uint64_t address,
                                  std::uint64_t length, std::uint8_t access) {
   const auto refused = [](Reason reason) { return KeyCheck{nullptr, reason}; };

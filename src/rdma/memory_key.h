@@ -40,7 +40,6 @@ class KeyShape {
     assert(this->index(key) == index && this->variant(key) == variant);
     return key;
   }
-  constexpr std::uint32_t indexes_max() const { return mask_; }
 
  private:
   constexpr unsigned variant_low() const {
@@ -209,13 +208,6 @@ class KeyTable {
   MemoryKey* find_index(std::uint32_t index) {
     return index < keys_.size() ? keys_[index].get() : nullptr;
   }
-  void clear() {
-    keys_.clear();
-    ++generation_;
-    charged_ = 0;
-  }
-  /// Keys that exist.
-  std::size_t size() const;
 
   /// Variant, state, PD, QP, rights and range of an access to [address, address + length).
   KeyCheck check(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
