@@ -98,6 +98,7 @@ TEST_F(KnownPeer, MayNotWriteWhereTheQpForbidsIt) {
 TEST_F(KnownPeer, ItsNextRequestIsFetchedWhenTheDoorbellRings) {
   pair_.a.hca.sends_posted[pair_.qa->qpn()].push_back(write(0, 8192, 64));
   pair_.a.hca.sends.clear();
+  pair_.b.post(*pair_.qb, write(0, 4096, 64));  // the QP has something else to do
   pair_.drive();
   EXPECT_TRUE(pair_.a.hca.sends.empty());
   pair_.a.transport.doorbell_send(*pair_.qa);
