@@ -31,6 +31,7 @@ struct Options {
 
 constexpr std::size_t kMemory = 1 << 20;
 constexpr std::size_t kSmall = 8;
+constexpr std::size_t kDatagram = 64;
 constexpr std::size_t kFrame = 1500;
 /// Messages between two that are signaled, and so polled for.
 constexpr std::uint64_t kSignalEvery = 32;
@@ -117,6 +118,20 @@ void write_rate(Pair& pair, std::uint64_t n) {
   }
 }
 
+/// Datagrams with many in flight, a send completion for one in kSignalEvery; each receive is posted
+/// and has its own.
+void datagram_rate(Pair& pair, std::uint64_t n) {
+  const std::array<std::byte, kDatagram> bytes{};
+  for (std::uint64_t done = 0; done < n; done += kSignalEvery) {
+    for (std::uint64_t i = 1; i <= kSignalEvery; ++i) {
+      pair.receive_datagram(pair.b());
+      pair.send_datagram(pair.a(), pair.b(), bytes, i == kSignalEvery);
+    }
+    pair.wait(pair.a(), 1);
+    pair.wait(pair.b(), kSignalEvery);
+  }
+}
+
 /// Ethernet frames with many in flight, a send completion for one in kSignalEvery; each receive has
 /// its own.
 void frame_rate(Pair& pair, std::size_t size, std::uint64_t n) {
@@ -174,6 +189,7 @@ std::vector<Case> all_cases() {
       {"write.8B.latency", "ns", write_latency, ns, "", {}},
       {"write.8B.completion", "ns", write_to_completion, ns, "", {}},
       {"write.8B.rate", "M/s", write_rate, [](double t) { return 1e3 / t; }, "", {}},
+      {"ud.send.64B", "M/s", datagram_rate, [](double t) { return 1e3 / t; }, "", {}},
   };
 }
 

@@ -20,6 +20,7 @@ constexpr unsigned kMtu = 4096;
 constexpr std::size_t kSlot = 2048;
 /// Of the headers so much goes into the request, as Linux has it for this card.
 constexpr std::size_t kInlineHeader = 18;
+constexpr std::uint32_t kQkey = 1;
 
 template <class T>
 T must(util::Result<T> result) {
@@ -87,6 +88,11 @@ Side::Side(pcie::Function& device, std::function<void()> progress, unsigned numb
            .receive_cq = *cq,
            .send = {.requests = Pair::kQueueDepth, .pieces = 1, .inline_size = Pair::kInlineMax},
            .receive = {.requests = Pair::kQueueDepth, .pieces = 1}}))) {
+  datagrams = must(driver::connectx::DatagramQueuePair::create(
+      *pd, {.send_cq = *cq,
+            .receive_cq = *cq,
+            .send = {.requests = Pair::kQueueDepth, .pieces = 1, .inline_size = Pair::kInlineMax},
+            .receive = {.requests = Pair::kQueueDepth, .pieces = 1}}));
   must(hca->set_roce_address(0, {.gid = gid, .mac = hca->mac()}));
   domain = must(driver::connectx::TransportDomain::create(*hca));
   sender = must(driver::connectx::FrameSender::create(
@@ -118,6 +124,11 @@ Pair::Pair(std::size_t memory_size)
   };
   must(a_->qp->connect(name(*b_), {.path_mtu = kMtu}));
   must(b_->qp->connect(name(*a_), {.path_mtu = kMtu}));
+  must(a_->datagrams->activate(kQkey));
+  must(b_->datagrams->activate(kQkey));
+  using Way = driver::connectx::AddressVector;
+  way_to_a_ = std::make_unique<Way>(Way::Attributes{.gid = a_->gid, .mac = a_->hca->mac()});
+  way_to_b_ = std::make_unique<Way>(Way::Attributes{.gid = b_->gid, .mac = b_->hca->mac()});
   // The switch learns where b is.
   receive_frames(*a_, 1);
   send_frames(*b_, *a_, kSlot / 2, 1);
@@ -160,6 +171,20 @@ void Pair::write_inline(Side& from, Side& to, std::span<const std::byte> bytes, 
                            .remote_address = to.address(),
                            .rkey = to.key->key(),
                            .signaled = signaled}));
+}
+
+void Pair::send_datagram(Side& from, Side& to, std::span<const std::byte> bytes, bool signaled) {
+  must(from.datagrams->post_send({.to = &to == b_.get() ? *way_to_b_ : *way_to_a_,
+                                  .qpn = to.datagrams->qpn(),
+                                  .qkey = kQkey,
+                                  .inline_data = bytes,
+                                  .signaled = signaled}));
+}
+
+void Pair::receive_datagram(Side& side) {
+  constexpr auto kRoom = driver::connectx::DatagramQueuePair::kHeader + kInlineMax;
+  const driver::Sge piece{side.address(), kRoom, side.key->key()};
+  must(side.datagrams->post_receive({.pieces = {&piece, 1}}));
 }
 
 void Pair::receive_frames(Side& side, std::size_t count) {

@@ -10,6 +10,7 @@
 
 #include "connectx/device.h"
 #include "driver/connectx/completion_queue.h"
+#include "driver/connectx/datagram_queue_pair.h"
 #include "driver/connectx/frame_receiver.h"
 #include "driver/connectx/frame_sender.h"
 #include "driver/connectx/hca.h"
@@ -39,6 +40,7 @@ struct Side {
   std::unique_ptr<driver::connectx::MemoryKey> key;
   std::unique_ptr<driver::connectx::CompletionQueue> cq;
   std::unique_ptr<driver::connectx::QueuePair> qp;
+  std::unique_ptr<driver::connectx::DatagramQueuePair> datagrams;
   // Of the Ethernet side.
   std::unique_ptr<driver::connectx::TransportDomain> domain;
   std::unique_ptr<driver::connectx::FrameSender> sender;
@@ -62,6 +64,10 @@ class Pair {
   void receive(Side& side, std::size_t size);
   /// The same as write() with the bytes in the request.
   void write_inline(Side& from, Side& to, std::span<const std::byte> bytes, bool signaled);
+  /// A datagram with the bytes in the request, to what the other has posted.
+  void send_datagram(Side& from, Side& to, std::span<const std::byte> bytes, bool signaled);
+  /// Posts a receive request for one datagram.
+  void receive_datagram(Side& side);
   /// Posts receives for `count` frames, each with 2 KiB of the side's memory.
   void receive_frames(Side& side, std::size_t count);
   /// Sends `count` UDP frames of `size` bytes with checksums to be put in by the device, as DPDK
@@ -82,6 +88,8 @@ class Pair {
   std::unique_ptr<connectx::Device> device_b_;
   std::unique_ptr<Side> a_;
   std::unique_ptr<Side> b_;
+  std::unique_ptr<driver::connectx::AddressVector> way_to_a_;
+  std::unique_ptr<driver::connectx::AddressVector> way_to_b_;
   std::uint64_t next_receive_ = 0;
   std::array<driver::Completion, 64> done_;  ///< kept: to clear it costs as much as an operation
 };

@@ -1,4 +1,4 @@
-// A UD queue pair, made by hand: what our driver, which does RC alone, has no word for.
+// A UD queue pair, made by hand: its requests may name what our driver would not.
 #pragma once
 
 #include <cstdint>

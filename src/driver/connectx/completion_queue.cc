@@ -88,6 +88,7 @@ void translate_error(util::View<cqe_error> cqe, Completion& out) {
 
 void translate_receive(cqe_opcode opcode, util::View<cqe64_responder> cqe, Completion& out) {
   out.byte_count = cqe.get(cqe64_responder::byte_cnt);
+  out.source_qpn = cqe.get(cqe64_responder::rqpn);
   out.l3_checksum_ok = cqe.get(cqe64_responder::l3_ok) != 0;
   out.l4_checksum_ok = cqe.get(cqe64_responder::l4_ok) != 0;
   const bool write = opcode == cqe_opcode::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE;

@@ -7,18 +7,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "driver/address.h"
-#include "driver/connectx/completion_queue.h"
-#include "driver/connectx/completion_targets.h"
-#include "driver/connectx/protection_domain.h"
-#include "driver/connectx/receive_queue.h"
-#include "driver/connectx/send_queue.h"
-#include "driver/dma_memory.h"
-#include "driver/work.h"
-#include "spec/connectx/qp.h"
+#include "driver/connectx/queue_pair_base.h"
 
 namespace softhca::driver::connectx {
 
@@ -53,22 +45,10 @@ struct Connection {
   std::uint8_t min_rnr_timer = 12;  ///< code of the RNR NAK timer field (12: 0.64 ms)
 };
 
-class QueuePair final : public CompletionTarget {
+class QueuePair final : public QueuePairBase {
  public:
-  struct Options {
-    CompletionQueue& send_cq;
-    CompletionQueue& receive_cq;
-    SendQueue::Limits send = {};
-    ReceiveQueue::Limits receive = {};
-  };
-
   static util::Result<std::unique_ptr<QueuePair>> create(ProtectionDomain& pd,
                                                          const Options& options);
-  ~QueuePair();
-  QueuePair(const QueuePair&) = delete;
-  QueuePair& operator=(const QueuePair&) = delete;
-
-  std::uint32_t qpn() const { return number(); }
 
   // States -------------------------------------------------------------------------------------
 
@@ -84,14 +64,6 @@ class QueuePair final : public CompletionTarget {
   util::Result<void> connect(const RemoteQueuePair& remote, const Connection& connection) {
     return connect(remote, connection, RemoteAccess());
   }
-  /// From any state: what is posted, and will be posted, is flushed with WorkStatus::kFlushed.
-  util::Result<void> to_error();
-  /// From any state: what is posted is forgotten without a completion.
-  util::Result<void> to_reset();
-  /// The state as the device has it.
-  util::Result<spec::qp_state> query_state();
-  /// DESTROY_QP. The destructor does it too, but cannot tell of an error.
-  util::Result<void> destroy();
 
   // Work ---------------------------------------------------------------------------------------
   // No allocation and no system call in these.
@@ -100,39 +72,13 @@ class QueuePair final : public CompletionTarget {
   /// Posts in order and rings the doorbell once. Returns how many were posted; `status` is that of
   /// the first that was not.
   std::size_t post_send(std::span<const SendRequest> requests, PostStatus& status);
-  PostStatus post_receive(const ReceiveRequest& request);
-
-  // For CompletionQueue ------------------------------------------------------------------------
-
-  std::optional<std::uint64_t> complete_send(std::uint32_t qpn, std::uint16_t counter) override {
-    return qpn == number_ ? send_queue_.complete(counter) : std::nullopt;
-  }
-  std::optional<std::uint64_t> complete_receive(std::uint32_t qpn, std::uint16_t counter) override {
-    return qpn == number_ ? receive_queue_.complete(counter) : std::nullopt;
-  }
 
  private:
-  QueuePair(ProtectionDomain& pd, const Options& options);
-  util::Result<void> create_on_device();
-  void describe_queues(util::MutableView<spec::qpc> context) const;
-  void sweep();
-  void ring_send_doorbell();
+  QueuePair(ProtectionDomain& pd, const Options& options)
+      : QueuePairBase(pd, options, spec::service_type::RC,
+                      SendQueue::blocks_per_request(options.send)) {}
 
-  ProtectionDomain& pd_;
-  Hca& hca_;
-  Host& host_;
-  Options options_;
   RemoteAccess access_;
-  DmaBuffer memory_;  ///< receive queue, send queue, doorbell record
-  std::size_t receive_size_ = 0;
-  std::size_t receive_stride_ = 0;
-  std::size_t send_size_ = 0;
-  std::uint64_t doorbell_ = 0;  ///< offset in the BAR
-  std::uint32_t user_index_ = 0;
-  bool exists_ = false;
-  bool in_reset_ = true;
-  SendQueue send_queue_;
-  ReceiveQueue receive_queue_;
 };
 
 }  // namespace softhca::driver::connectx

@@ -15,6 +15,8 @@ namespace softhca::driver::connectx {
 
 namespace spec = softhca::spec::connectx;
 
+struct DatagramRequest;
+
 class SendQueue {
  public:
   static constexpr std::size_t kBlock = 64;
@@ -28,6 +30,8 @@ class SendQueue {
   static unsigned blocks_per_request(const Limits& limits);
   /// The same for frames, with headers of `inline_size`.
   static unsigned blocks_per_frame(const Limits& limits);
+  /// The same for datagrams.
+  static unsigned blocks_per_datagram(const Limits& limits);
 
   /// `ring`: a power of two of blocks, at most 2^15.
   void attach(std::span<std::byte> ring, const Limits& limits, std::uint32_t number);
@@ -36,6 +40,8 @@ class SendQueue {
   PostStatus post(const SendRequest& request);
   /// The same in the queue of a FrameSender.
   PostStatus post_frame(const FrameRequest& request);
+  /// The same in the queue of a DatagramQueuePair.
+  PostStatus post_datagram(const DatagramRequest& request);
   /// Requests were posted up to here: what the doorbell record says.
   std::uint16_t producer() const { return static_cast<std::uint16_t>(head_); }
   /// The first 8 bytes of the last request: what the doorbell register gets.

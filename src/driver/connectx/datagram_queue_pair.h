@@ -1,0 +1,48 @@
+// An unreliable datagram queue pair (IBTA 9.8.3): each request names where it goes.
+//
+//   create -> activate (to_init, to_rtr, to_rts) -> post_send, post_receive -> to_error, to_reset
+//
+// What arrives has 40 bytes in front: the GRH, or the IP header in its last bytes (IBTA 11.4.1.2,
+// Annex A17). A receive must have room for them, and Completion::byte_count counts them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "driver/connectx/datagram.h"
+#include "driver/connectx/queue_pair_base.h"
+
+namespace softhca::driver::connectx {
+
+class DatagramQueuePair final : public QueuePairBase {
+ public:
+  /// Bytes in front of a datagram.
+  static constexpr std::size_t kHeader = 40;
+
+  static util::Result<std::unique_ptr<DatagramQueuePair>> create(ProtectionDomain& pd,
+                                                                 const Options& options);
+
+  // States -------------------------------------------------------------------------------------
+
+  /// RESET to INIT: receives may be posted. `qkey`: that datagrams must have to be taken.
+  util::Result<void> to_init(std::uint32_t qkey);
+  /// INIT to RTR: datagrams are taken.
+  util::Result<void> to_rtr();
+  /// RTR to RTS: requests are sent.
+  util::Result<void> to_rts();
+  /// The three above.
+  util::Result<void> activate(std::uint32_t qkey);
+
+  // Work ---------------------------------------------------------------------------------------
+  // No allocation and no system call in these.
+
+  PostStatus post_send(const DatagramRequest& request);
+
+ private:
+  DatagramQueuePair(ProtectionDomain& pd, const Options& options)
+      : QueuePairBase(pd, options, spec::service_type::UD,
+                      SendQueue::blocks_per_datagram(options.send)) {}
+};
+
+}  // namespace softhca::driver::connectx

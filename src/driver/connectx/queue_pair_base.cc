@@ -1,0 +1,157 @@
+#include "driver/connectx/queue_pair_base.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "util/log.h"
+
+namespace softhca::driver::connectx {
+
+using spec::command_opcode;
+using spec::create_qp_in;
+using spec::create_qp_out;
+using spec::doorbell_record;
+using spec::qpc;
+
+namespace {
+
+constexpr std::uint32_t kPort = 1;
+/// log_rq_stride counts from entries of 16 bytes.
+constexpr unsigned kLogReceiveUnit = 4;
+constexpr std::size_t kRingMax = std::size_t{1} << 15;
+
+unsigned log2_of(std::size_t power) { return static_cast<unsigned>(std::countr_zero(power)); }
+
+}  // namespace
+
+QueuePairBase::QueuePairBase(ProtectionDomain& pd, const Options& options,
+                             spec::service_type service, unsigned blocks)
+    : pd_(pd), hca_(pd.hca()), host_(pd.hca().host()), options_(options), service_(service) {
+  const auto& receive = options.receive;
+  receive_stride_ = std::bit_ceil(std::max<std::size_t>(receive.pieces, 1)) << kLogReceiveUnit;
+  // The send queue follows and begins at a whole block.
+  receive_size_ =
+      std::max(std::bit_ceil(std::size_t{receive.requests}) * receive_stride_, SendQueue::kBlock);
+  const auto all = std::size_t{options.send.requests} * blocks;
+  send_size_ = std::bit_ceil(std::max<std::size_t>(all, 1)) * SendQueue::kBlock;
+}
+
+util::Result<void> QueuePairBase::create_on_device() {
+  if (send_size_ / SendQueue::kBlock > kRingMax || receive_size_ / receive_stride_ > kRingMax) {
+    return util::fail("CREATE_QP: more requests than a queue can have (2^15 blocks or entries)");
+  }
+  const auto ring_size = receive_size_ + send_size_;
+  auto memory = DmaBuffer::allocate(host_, ring_size + doorbell_record::kSize);
+  if (!memory) return tl::unexpected(memory.error());
+  memory_ = std::move(*memory);
+  const auto user_index = hca_.completion_targets().insert(*this);
+  if (!user_index) return util::fail("CREATE_QP: no user index left");
+  user_index_ = *user_index;
+
+  Request<create_qp_in> in(command_opcode::CREATE_QP, page_list_size(ring_size));
+  describe_queues(in.sub(create_qp_in::qpc));
+  store_page_list(in.all().subspan(create_qp_in::pas_offset), memory_);
+  const auto out = hca_.commands().execute<create_qp_out>(in);
+  if (!out) {
+    hca_.completion_targets().erase(user_index_);
+    return tl::unexpected(out.error());
+  }
+  number_ = out->get(create_qp_out::qpn);
+  exists_ = true;
+  doorbell_ = uar_offset(hca_.uar()) + spec::uar_page::db_blueflame_buffer0_even.kOffset;
+  receive_queue_.attach(memory_.bytes().first(receive_size_), receive_stride_, options_.receive);
+  send_queue_.attach(memory_.bytes().subspan(receive_size_, send_size_), options_.send, number_);
+  return {};
+}
+
+void QueuePairBase::describe_queues(util::MutableView<qpc> context) const {
+  describe_service(context);
+  context.set(qpc::pd, pd_.pd());
+  context.set(qpc::log_rq_size, log2_of(receive_size_ / receive_stride_));
+  context.set(qpc::log_rq_stride, log2_of(receive_stride_) - kLogReceiveUnit);
+  context.set(qpc::log_sq_size, log2_of(send_size_ / SendQueue::kBlock));
+  context.set(qpc::uar_page, hca_.uar());
+  context.set(qpc::user_index, user_index_);
+  context.set(qpc::cqn_snd, options_.send_cq.cqn());
+  context.set(qpc::cqn_rcv, options_.receive_cq.cqn());
+  context.set(qpc::dbr_addr, memory_.iova(receive_size_ + send_size_));
+  context.set(qpc::rq_type, static_cast<std::uint32_t>(spec::qp_rq_type::NON_ZERO_RQ));
+}
+
+void QueuePairBase::describe_service(util::MutableView<qpc> context) const {
+  context.set(qpc::st, static_cast<std::uint32_t>(service_));
+  context.set(qpc::pm_state, static_cast<std::uint32_t>(spec::pm_state::MIGRATED));
+}
+
+void QueuePairBase::describe_init(util::MutableView<qpc> context) const {
+  describe_service(context);
+  context.set(qpc::pd, pd_.pd());
+  context.set(qpc::cqn_snd, options_.send_cq.cqn());
+  context.set(qpc::cqn_rcv, options_.receive_cq.cqn());
+  context.set(qpc::dbr_addr, memory_.iova(receive_size_ + send_size_));
+  context.sub(qpc::primary_address_path).set(spec::ads::vhca_port_num, kPort);
+}
+
+QueuePairBase::~QueuePairBase() {
+  if (const auto done = destroy(); !done) {
+    util::log(util::LogLevel::kWarning, "QP {:#x}: {}", number_, done.error().message);
+  }
+}
+
+util::Result<void> QueuePairBase::destroy() {
+  if (!std::exchange(exists_, false)) return {};
+  Request<spec::destroy_qp_in> in(command_opcode::DESTROY_QP);
+  in.set(spec::destroy_qp_in::qpn, number_);
+  auto done = hca_.commands().run(in);
+  sweep();
+  hca_.completion_targets().erase(user_index_);
+  return done;
+}
+
+void QueuePairBase::sweep() {
+  options_.send_cq.sweep(user_index_);
+  if (&options_.receive_cq != &options_.send_cq) options_.receive_cq.sweep(user_index_);
+}
+
+util::Result<void> QueuePairBase::to_error() {
+  Request<spec::qp_2err_in> in(command_opcode::QP_2ERR);
+  in.set(spec::qp_2err_in::qpn, number_);
+  return hca_.commands().run(in);
+}
+
+util::Result<void> QueuePairBase::to_reset() {
+  Request<spec::qp_2rst_in> in(command_opcode::QP_2RST);
+  in.set(spec::qp_2rst_in::qpn, number_);
+  auto done = hca_.commands().run(in);
+  if (!done) return done;
+  // The counters begin at 0 again; the device does not look at the record in this state.
+  in_reset_ = true;
+  sweep();
+  send_queue_.reset();
+  receive_queue_.reset();
+  std::ranges::fill(memory_.bytes().subspan(receive_size_ + send_size_, doorbell_record::kSize),
+                    std::byte{0});
+  return {};
+}
+
+util::Result<spec::qp_state> QueuePairBase::query_state() {
+  Request<spec::query_qp_in> in(command_opcode::QUERY_QP);
+  in.set(spec::query_qp_in::qpn, number_);
+  const auto out =
+      hca_.commands().execute<spec::query_qp_out>(in, page_list_size(receive_size_ + send_size_));
+  if (!out) return tl::unexpected(out.error());
+  return static_cast<spec::qp_state>(out->get(spec::query_qp_out::qpc).get(qpc::state));
+}
+
+PostStatus QueuePairBase::post_receive(const ReceiveRequest& request) {
+  if (in_reset_) return PostStatus::kWrongState;
+  const auto status = receive_queue_.post(request);
+  if (status != PostStatus::kOk) return status;
+  // There is no doorbell register: the device looks at the record when it needs a request.
+  std::atomic_thread_fence(std::memory_order_release);
+  record().set(doorbell_record::receive_counter, receive_queue_.producer());
+  return status;
+}
+
+}  // namespace softhca::driver::connectx

@@ -1,0 +1,107 @@
+// What queue pairs of every service have: the object of the device, both rings and the doorbell
+// record in one buffer, and the states that need no address.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "driver/connectx/completion_queue.h"
+#include "driver/connectx/completion_targets.h"
+#include "driver/connectx/protection_domain.h"
+#include "driver/connectx/receive_queue.h"
+#include "driver/connectx/send_queue.h"
+#include "driver/connectx/uar.h"
+#include "driver/dma_memory.h"
+#include "driver/work.h"
+#include "spec/connectx/qp.h"
+#include "spec/connectx/wqe.h"
+
+namespace softhca::driver::connectx {
+
+class QueuePairBase : public CompletionTarget {
+ public:
+  struct Options {
+    CompletionQueue& send_cq;
+    CompletionQueue& receive_cq;
+    SendQueue::Limits send = {};
+    ReceiveQueue::Limits receive = {};
+  };
+
+  QueuePairBase(const QueuePairBase&) = delete;
+  QueuePairBase& operator=(const QueuePairBase&) = delete;
+
+  std::uint32_t qpn() const { return number(); }
+
+  /// From any state: what is posted, and will be posted, is flushed with WorkStatus::kFlushed.
+  util::Result<void> to_error();
+  /// From any state: what is posted is forgotten without a completion.
+  util::Result<void> to_reset();
+  /// The state as the device has it.
+  util::Result<spec::qp_state> query_state();
+  /// DESTROY_QP. The destructor does it too, but cannot tell of an error.
+  util::Result<void> destroy();
+
+  /// No allocation and no system call.
+  PostStatus post_receive(const ReceiveRequest& request);
+
+  // For CompletionQueue ------------------------------------------------------------------------
+
+  std::optional<std::uint64_t> complete_send(std::uint32_t qpn, std::uint16_t counter) override {
+    return qpn == number_ ? send_queue_.complete(counter) : std::nullopt;
+  }
+  std::optional<std::uint64_t> complete_receive(std::uint32_t qpn, std::uint16_t counter) override {
+    return qpn == number_ ? receive_queue_.complete(counter) : std::nullopt;
+  }
+
+ protected:
+  /// `blocks`: of the send queue, for each of its requests.
+  QueuePairBase(ProtectionDomain& pd, const Options& options, spec::service_type service,
+                unsigned blocks);
+  ~QueuePairBase();
+
+  util::Result<void> create_on_device();
+  Hca& hca() { return hca_; }
+  bool in_reset() const { return in_reset_; }
+  SendQueue& send_queue() { return send_queue_; }
+
+  // Of contexts: what every transition tells anew, and what RST2INIT_QP tells besides.
+  void describe_service(util::MutableView<spec::qpc> context) const;
+  void describe_init(util::MutableView<spec::qpc> context) const;
+  /// RST2INIT_QP is done: from now on receives may be posted.
+  void leave_reset() { in_reset_ = false; }
+  void ring_send_doorbell() {
+    // The request, then the record, then the register (PRM 7.4.3.1).
+    std::atomic_thread_fence(std::memory_order_release);
+    record().set(spec::doorbell_record::send_counter, send_queue_.producer());
+    std::atomic_thread_fence(std::memory_order_release);
+    host_.write_bar(kUarBar, doorbell_, send_queue_.last_control());
+  }
+
+ private:
+  void describe_queues(util::MutableView<spec::qpc> context) const;
+  void sweep();
+  util::MutableView<spec::doorbell_record> record() const {
+    return util::MutableView<spec::doorbell_record>(
+        memory_.bytes().subspan(receive_size_ + send_size_));
+  }
+
+  ProtectionDomain& pd_;
+  Hca& hca_;
+  Host& host_;
+  Options options_;
+  spec::service_type service_;
+  DmaBuffer memory_;  ///< receive queue, send queue, doorbell record
+  std::size_t receive_size_ = 0;
+  std::size_t receive_stride_ = 0;
+  std::size_t send_size_ = 0;
+  std::uint64_t doorbell_ = 0;  ///< offset in the BAR
+  std::uint32_t user_index_ = 0;
+  bool exists_ = false;
+  bool in_reset_ = true;
+  SendQueue send_queue_;
+  ReceiveQueue receive_queue_;
+};
+
+}  // namespace softhca::driver::connectx
