@@ -7,20 +7,20 @@
 namespace softhca::rdma {
 
 MemoryKey::MemoryKey(Attributes attributes) : attributes_(std::move(attributes)) {
-  const auto pieces = std::exchange(attributes_.indirect, {});
-  for (const auto& piece : pieces) append_piece(piece);
+  for (const auto& piece : std::exchange(attributes_.indirect, {})) append_piece(piece);
   const auto& pages = attributes_.pages;
   const auto& access = attributes_.page_access;
   const auto page_size = std::uint64_t{1} << attributes_.log_page_size;
   skip_ = attributes_.page_offset.value_or(attributes_.start & (page_size - 1));
   pages_differ_ = attributes_.pages_differ || !access.empty();
-  for (std::size_t i = 0; pieces.empty() && i < pages.size(); ++i) {
+  for (std::size_t i = 0; pieces_.empty() && i < pages.size(); ++i) {
     append_page(pages[i], access.empty() ? 0xFF : access[i]);
   }
   update_plain();
 }
 
 void MemoryKey::append_page(pcie::Iova page, std::uint8_t access) {
+  attributes_.form = KeyForm::kPages;
   const auto page_size = std::uint64_t{1} << attributes_.log_page_size;
   const auto skip = std::min(skip_, page_size);
   skip_ -= skip;
@@ -34,16 +34,64 @@ bool MemoryKey::shrink(util::WorkBudget& work) {
     extents_.drop_chunk();
     work.charge(ExtentList::kChunk * kExtentWork);
   }
-  return true;
+  return table_.shrink(work);
 }
 
 void MemoryKey::append_piece(const Sge& piece) {
+  attributes_.form = KeyForm::kPieces;
   const auto end = indirect_ends_.empty() ? 0 : indirect_ends_.back();
   indirect_ends_.push_back(end + piece.length);
-  attributes_.indirect.push_back(piece);
+  pieces_.push_back(piece);
+}
+
+void MemoryKey::load_pieces(std::vector<Sge> pieces, Pattern pattern) {
+  assert(attributes_.form == KeyForm::kPieces);
+  pieces_.clear();
+  indirect_ends_.clear();
+  for (const auto& piece : pieces) append_piece(piece);
+  pattern_ = std::move(pattern);
+}
+
+void MemoryKey::set_attributes(const Attributes& attributes) {
+  const auto form = attributes_.form;
+  const bool reloadable = attributes_.reloadable;
+  attributes_ = attributes;
+  attributes_.form = form;
+  attributes_.reloadable = reloadable;
+}
+
+void MemoryKey::refresh() {
+  last_extent_ = {};
+  last_hit_ = 0;
+  host_generation_ = 0;
+  if (attributes_.reloadable) {
+    const auto log_size = attributes_.log_page_size;
+    const auto page_size = std::uint64_t{1} << log_size;
+    const auto end = (first_page_offset() + (attributes_.length & (page_size - 1))) + page_size - 1;
+    pages_differ_ = !table_.all_grant_all((attributes_.length >> log_size) + (end >> log_size));
+  }
+  update_plain();
+}
+
+bool MemoryKey::search_page(std::uint64_t offset) {
+  const auto log_size = attributes_.log_page_size;
+  const auto skip = first_page_offset();
+  const auto number = (skip + offset) >> log_size;
+  const auto page = table_.get(number);
+  if (page.access == 0) return false;
+  const auto pages = table_.run(number, log_size, kRunMax);
+  // The key begins inside its first page.
+  const auto before = number == 0 ? skip : 0;
+  last_extent_ = {.offset = (number << log_size) - (skip - before),
+                  .size = (std::uint64_t{pages} << log_size) - before,
+                  .iova = page.address + before,
+                  .access = page.access};
+  host_generation_ = 0;
+  return true;
 }
 
 bool MemoryKey::search_extent(std::uint64_t offset) {
+  if (attributes_.reloadable) return search_page(offset);
   auto i = last_hit_ + 1;
   if (i >= extents_.size() || offset - extents_[i].offset >= extents_[i].size) {
     i = extents_.find(offset);
@@ -63,11 +111,13 @@ std::byte* MemoryKey::find_extent_host(const pcie::DmaSpace& dma) {
 
 bool MemoryKey::pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access,
                             std::uint64_t& looked_at) {
-  const auto end = offset + length;
-  if (length == 0 || !seek(offset)) return true;
-  for (auto i = last_hit_; i < extents_.size() && extents_[i].offset < end; ++i) {
+  for (const auto end = offset + length; offset < end;
+       offset = last_extent_.offset + last_extent_.size) {
+    // What no list covers is found when it is reached; a page that a list leaves out grants
+    // nothing.
+    if (!seek(offset)) return !attributes_.reloadable;
     ++looked_at;
-    if ((extents_[i].access & access) != access) return false;
+    if ((last_extent_.access & access) != access) return false;
   }
   return true;
 }

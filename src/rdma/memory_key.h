@@ -12,6 +12,7 @@
 
 #include "pcie/dma_space.h"
 #include "rdma/extent_list.h"
+#include "rdma/page_table.h"
 #include "rdma/reasons.h"
 #include "rdma/types.h"
 #include "rdma/work_request.h"
@@ -58,6 +59,15 @@ enum Access : std::uint8_t {
   kRemoteWrite = 8,
   kRemoteAtomic = 16,
 };
+inline constexpr std::uint8_t kEveryAccess =
+    kLocalRead | kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic;
+
+/// What the bytes of a memory key are.
+enum class KeyForm : std::uint8_t {
+  kBus,     ///< bus address = virtual address
+  kPages,   ///< of a list
+  kPieces,  ///< pieces of other keys
+};
 
 /// One memory key, as the device decoded its context. Its pages are kept as extents where the bus
 /// addresses are contiguous. The host address of the one that was used last is kept as long as no
@@ -88,6 +98,16 @@ class MemoryKey {
     /// Not empty: the key is indirect (KLM): its bytes are those of these pieces, one after the
     /// other, through other keys of the same PD. `pages` is then not used.
     std::vector<Sge> indirect;
+    /// Of a key that has neither pages nor pieces yet.
+    KeyForm form = KeyForm::kBus;
+    /// Its pages come by load_page() alone, also later, and again.
+    bool reloadable = false;
+  };
+
+  /// Pieces that are gone through again and again, each further on every time (strided layouts).
+  struct Pattern {
+    std::uint32_t turns = 0;             ///< 0: the pieces are gone through once
+    std::vector<std::uint32_t> strides;  ///< bytes that a piece moves on each turn; one for each
   };
 
   /// Pages and pieces may follow, one by one, before the first access.
@@ -101,11 +121,21 @@ class MemoryKey {
   std::int64_t destroy_work() const {
     return kDestroyWork + static_cast<std::int64_t>(indirect_ends_.size()) * kExtentWork;
   }
+  /// Page `number` of a reloadable key. refresh() is to follow before the next access.
+  void load_page(std::size_t number, PageTable::Page page) { table_.set(number, page); }
+  /// All pieces of an indirect key, instead of those before. Likewise.
+  void load_pieces(std::vector<Sge> pieces, Pattern pattern);
+  /// Other attributes, without lists and form, which stay.
+  void set_attributes(const Attributes& attributes);
+  /// After its pages, pieces or attributes have changed: nothing is known of them any more.
+  void refresh();
   /// The next piece of an indirect key, which has only such. @pre piece.length != 0
   void append_piece(const Sge& piece);
 
-  /// Without the pages that were appended, which are kept as extents alone.
+  /// Without pages and pieces.
   const Attributes& attributes() const { return attributes_; }
+  KeyForm form() const { return attributes_.form; }
+  std::size_t pieces() const { return pieces_.size(); }
   MKey key() const { return attributes_.key; }
   bool is_free() const { return attributes_.free; }
   /// Whether PD, rights and range are all that an access is asked for.
@@ -124,12 +154,18 @@ class MemoryKey {
   friend class KeyTable;
   static constexpr std::int64_t kDestroyWork = 200;
   static constexpr std::int64_t kExtentWork = 2;
+  /// Pages of a reloadable key that are joined to one extent when an access meets the first.
+  static constexpr std::size_t kRunMax = 64;
 
   /// The virtual address of offset 0.
   std::uint64_t base() const { return attributes_.whole_space ? 0 : attributes_.start; }
   void update_plain() {
     const auto& a = attributes_;
     plain_ = !a.free && !a.only_qpn && !a.whole_space && !pages_differ_;
+  }
+  /// Where in the first page of a reloadable key its first byte lies.
+  std::uint64_t first_page_offset() const {
+    return attributes_.start & ((std::uint64_t{1} << attributes_.log_page_size) - 1);
   }
   /// Makes last_extent_ the one that holds `offset`. False if none does.
   bool seek(std::uint64_t offset) {
@@ -148,9 +184,14 @@ class MemoryKey {
   bool pages_grant(std::uint64_t offset, std::uint64_t length, std::uint8_t access,
                    std::uint64_t& looked_at);
 
+  bool search_page(std::uint64_t offset);
+
   Attributes attributes_;
   ExtentList extents_;
-  std::vector<std::uint64_t> indirect_ends_;  ///< offset of the end of each indirect piece
+  PageTable table_;                           ///< instead, of a reloadable key
+  std::vector<Sge> pieces_;                   ///< of an indirect key
+  std::vector<std::uint64_t> indirect_ends_;  ///< offset of the end of each, in one turn
+  Pattern pattern_;
   std::size_t last_hit_ = 0;
   Extent last_extent_{};       ///< number last_hit_; at first one of no bytes
   std::byte* host_ = nullptr;  ///< of last_extent_, see extent_host()
@@ -231,7 +272,7 @@ class KeyTable {
   std::byte* one_piece(MemoryKey& key, std::uint64_t address, std::uint64_t length,
                        pcie::DmaAccess access) {
     auto iova = address;
-    if (!key.extents_.empty()) {
+    if (key.attributes_.form == KeyForm::kPages) {
       const auto offset = address - key.base();
       if (!key.seek(offset)) return nullptr;
       const auto& extent = key.last_extent_;
@@ -239,7 +280,7 @@ class KeyTable {
       if (length > extent.size - skip) return nullptr;
       if (auto* host = key.extent_host(dma_)) return host + skip;
       iova = extent.iova + skip;
-    } else if (!key.attributes_.indirect.empty()) {
+    } else if (key.attributes_.form == KeyForm::kPieces) {
       return nullptr;
     }
     return dma_.translate(iova, length, access);
@@ -264,7 +305,8 @@ class KeyTable {
   /// reached by messages, and what the keys' users add.
   std::int64_t take_work() { return std::exchange(work_, 0); }
   void add_work(std::int64_t units) { work_ += units; }
-  /// Changes whenever a key goes: until then one that was found is still there, but may be free.
+  /// Changes whenever a key goes or is changed: until then one that was found is still there and
+  /// as it was, but may be free.
   std::uint64_t generation() const { return generation_; }
   /// Whether there was any. Most packets meet direct keys alone.
   bool has_work() const { return work_ != 0; }
@@ -273,6 +315,14 @@ class KeyTable {
   /// Whether there is a key whose accesses may add work, packet by packet.
   bool has_charged() const { return charged_ != 0; }
 
+  /// Lets `make` change a key of the table. Who found it before has to look for it again.
+  template <class Make>
+  void change(MemoryKey& key, Make&& make) {
+    charged_ -= key.is_charged();
+    make();
+    charged_ += key.is_charged();
+    ++generation_;
+  }
   /// The key with this index leaves the table. @pre there is one
   std::unique_ptr<MemoryKey> take(std::uint32_t index) {
     charged_ -= keys_[index]->is_charged();

@@ -28,15 +28,14 @@ template <class Visit>
 bool KeyTable::walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length,
                     pcie::DmaAccess access, Visit& visit, unsigned depth) {
   if (length == 0) return true;
-  if (!key.attributes_.indirect.empty()) {
+  if (key.form() == KeyForm::kPieces) {
     return walk_indirect(key, offset, length, access, visit, depth);
   }
-  if (key.extents_.empty()) {
+  if (key.form() == KeyForm::kBus) {
     return walk_bus(key.base() + offset, length, access, visit);
   }
-  if (!key.seek(offset)) return false;
-  for (auto i = key.last_hit_; i < key.extents_.size(); ++i) {
-    const auto& extent = key.extents_[i];
+  while (key.seek(offset)) {
+    const auto extent = key.last_extent_;
     const auto skip = offset - extent.offset;
     const auto n = std::min(length, extent.size - skip);
     if (!walk_bus(extent.iova + skip, n, access, visit)) return false;
@@ -52,19 +51,31 @@ bool KeyTable::walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t
                              pcie::DmaAccess access, Visit& visit, unsigned depth) {
   if (depth == kIndirectDepthMax) return false;
   const auto& ends = key.indirect_ends_;
+  const auto turns = key.pattern_.turns;
+  std::uint64_t turn = 0;
+  if (turns != 0) {
+    turn = offset / ends.back();
+    offset %= ends.back();
+  }
   auto i =
       static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), offset) - ends.begin());
   for (; length != 0; ++i) {
-    if (i == ends.size()) return false;
+    if (i == ends.size()) {
+      i = 0;
+      offset = 0;
+      ++turn;
+    }
+    if (ends.empty() || turn > (turns == 0 ? 0 : turns - 1)) return false;
     work_ += kPieceWork;
-    const auto& sge = key.attributes_.indirect[i];
+    const auto& sge = key.pieces_[i];
     const auto skip = offset - (ends[i] - sge.length);
     const auto n = std::min<std::uint64_t>(length, sge.length - skip);
+    const auto begin = sge.address + (turns == 0 ? 0 : turn * key.pattern_.strides[i]);
     const auto rights = access == pcie::DmaAccess::kRead ? kLocalRead : kLocalWrite;
     const KeyUser user{key.attributes_.pd, Qpn{}};
-    const auto found = check(sge.lkey, user, sge.address + skip, n, rights);
+    const auto found = check(sge.lkey, user, begin + skip, n, rights);
     if (!found) return false;
-    if (!walk(*found.key, sge.address + skip - found.key->base(), n, access, visit, depth + 1)) {
+    if (!walk(*found.key, begin + skip - found.key->base(), n, access, visit, depth + 1)) {
       return false;
     }
     offset += n;

@@ -88,8 +88,8 @@ void Requester::refuse(Entry& e, WorkStatus status, Reason reason) {
 
 void Requester::execute_local(Entry& e) {
   if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
-    const auto status = qp_.queues_.execute_local(e.request);
-    if (status != WorkStatus::kSuccess) return refuse(e, status, Reason::kLocalOperationRefused);
+    const auto [status, reason] = qp_.queues_.execute_local(e.request);
+    if (status != WorkStatus::kSuccess) return refuse(e, status, reason);
   }
   e.executed = true;
   // It may take away memory that earlier frames refer to, of other QPs too.

@@ -25,6 +25,12 @@ enum class QpEvent : std::uint8_t {
   kXrcDomainViolation,  ///< or one of another XRC domain
 };
 
+/// How a request ended that a device carries out itself.
+struct LocalOutcome {
+  WorkStatus status = WorkStatus::kSuccess;
+  Reason reason = Reason::kNone;
+};
+
 /// The queues of one QP, as its device keeps them.
 class WorkQueues {
  public:
@@ -42,7 +48,9 @@ class WorkQueues {
   /// Carries out a request with SendOpcode::kLocal (registration, local invalidate) when its turn
   /// has come (all earlier requests have been sent; with `fence`, earlier reads and atomics are
   /// complete). It may change the transport's memory keys, but nothing else of the transport.
-  virtual WorkStatus execute_local(const SendRequest&) { return WorkStatus::kLocalQpOperation; }
+  virtual LocalOutcome execute_local(const SendRequest&) {
+    return {WorkStatus::kLocalQpOperation, Reason::kLocalOperationRefused};
+  }
   /// Once for each request that was signaled or has failed, in posting order.
   virtual void complete_send(const SendCompletion& completion) = 0;
   virtual void complete_receive(const ReceiveCompletion& completion) = 0;

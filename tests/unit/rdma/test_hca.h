@@ -104,9 +104,9 @@ class TestHca {
       return take(uses_srq_ ? hca_.srq : hca_.receives_posted[qpn_], request,
                   hca_.malformed_receive);
     }
-    WorkStatus execute_local(const SendRequest& request) override {
+    LocalOutcome execute_local(const SendRequest& request) override {
       hca_.executed.push_back(request.cookie);
-      return hca_.local_status;
+      return {hca_.local_status, Reason::kLocalOperationRefused};
     }
     void complete_send(const SendCompletion& c) override {
       if (hca_.on_complete_send) hca_.on_complete_send(c);
