@@ -114,7 +114,7 @@ void Device::make_objects() {
                                                  .resources = *made.resources,
                                                  .event_queues = *made.event_queues,
                                                  .completion_queues = *made.completion_queues,
-                                                 .keys = made.memory_keys->table(),
+                                                 .memory_keys = *made.memory_keys,
                                                  .port = *made.network_port,
                                                  .mapper = queue_mapper(),
                                                  .notes = notes_});

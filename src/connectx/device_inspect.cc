@@ -162,7 +162,7 @@ void inspect_memory_key(const rdma::MemoryKey& key, util::InspectNode& list) {
   may("remote_write", rdma::kRemoteWrite);
   may("remote_atomic", rdma::kRemoteAtomic);
   out.add("pages", attributes.pages.size());
-  out.add("keys", attributes.indirect.size());
+  out.add("keys", key.pieces());
 }
 
 void inspect_memory_keys(MemoryKeys& keys, util::Inspection& out) {

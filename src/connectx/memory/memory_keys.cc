@@ -5,6 +5,7 @@
 #include <cassert>
 #include <utility>
 
+#include "connectx/memory/mkey_attributes.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
@@ -21,56 +22,8 @@ using Attributes = rdma::MemoryKey::Attributes;
 
 constexpr std::string_view kCreate = "PRM 12.5.1";
 constexpr std::string_view kUmem = "mlx5 driver interface: UMEM";
-constexpr std::size_t kOctword = 16;
-constexpr std::uint32_t kAnyQpn = 0xFFFFFF;
-constexpr unsigned kLogMaxPage = 48;
-constexpr pcie::Iova kPageMask = 0xFFF;
-/// Entries of a list between two looks at how much work is left, and what one costs.
+/// Entries of a list between two looks at how much work is left.
 constexpr std::uint64_t kReadAtOnce = 1024;
-constexpr std::int64_t kEntryWork = 5;
-
-AccessMode access_mode(util::View<Layout> context) {
-  return static_cast<AccessMode>(context.get(Layout::access_mode_4_2)
-                                     << Layout::access_mode.kWidth |
-                                 context.get(Layout::access_mode));
-}
-
-std::uint8_t access_rights(util::View<Layout> context) {
-  unsigned access = 0;
-  if (context.get(Layout::lr) != 0) access |= rdma::kLocalRead;
-  if (context.get(Layout::lw) != 0) access |= rdma::kLocalWrite;
-  if (context.get(Layout::rr) != 0) access |= rdma::kRemoteRead;
-  if (context.get(Layout::rw) != 0) access |= rdma::kRemoteWrite;
-  if (context.get(Layout::a) != 0) access |= rdma::kRemoteAtomic;
-  return static_cast<std::uint8_t>(access);
-}
-
-/// Everything but the number and the translations.
-Attributes base_attributes(util::View<Layout> context) {
-  Attributes attributes;
-  attributes.pd = rdma::Pd(context.get(Layout::pd));
-  attributes.access = access_rights(context);
-  if (const auto qpn = context.get(Layout::qpn); qpn != kAnyQpn) {
-    attributes.only_qpn = rdma::Qpn(qpn);
-  }
-  attributes.start = context.get(Layout::start_addr);
-  attributes.length = context.get(Layout::len);
-  attributes.whole_space = context.get(Layout::length64) != 0;
-  attributes.free = context.get(Layout::free) != 0;
-  attributes.invalidatable = context.get(Layout::en_rinval) != 0;
-  return attributes;
-}
-
-/// The rights that a page grants (PRM Table 12), for keys made with pg_access.
-std::uint8_t page_rights(util::View<Mtt> mtt) {
-  const bool read = mtt.get(Mtt::rd_en) != 0;
-  const bool write = mtt.get(Mtt::wr_en) != 0;
-  unsigned rights = 0;
-  if (read) rights |= rdma::kLocalRead | rdma::kRemoteRead;
-  if (write) rights |= rdma::kLocalWrite | rdma::kRemoteWrite;
-  if (read && write) rights |= rdma::kRemoteAtomic;
-  return static_cast<std::uint8_t>(rights);
-}
 
 AccessMode mode_of(const Command& command) {
   return access_mode(command.input<Create>().get(Create::mkey_context));
@@ -83,7 +36,12 @@ std::uint64_t list_size(const Command& command, std::uint64_t octwords) {
   return std::min<std::uint64_t>(there, octwords * kOctword);
 }
 
-bool is_indirect(AccessMode mode) { return mode == AccessMode::KLM || mode == AccessMode::KSM; }
+/// Whether UMRs may change it. A key in a UMEM has no list of its own.
+bool takes_umr(const Command& command) {
+  const auto in = command.input<Create>();
+  return in.get(Create::mkey_context).get(Layout::umr_en) != 0 &&
+         in.get(Create::mkey_umem_valid) == 0;
+}
 
 }  // namespace
 
@@ -147,6 +105,18 @@ tl::expected<MKeyIndex, Refusal> MemoryKeys::create(const Command& command) {
   return finish(command);
 }
 
+/// What UMRs may load is bounded as what the command brings is.
+CommandResult MemoryKeys::check_room(AccessMode mode, Context context) const {
+  const std::uint64_t size = context.get(Layout::translations_octword_size);
+  if (is_indirect(mode) && size > Limits::count(limits_.log_max_klm_list_size)) {
+    return refuse(Status::EXCEED_LIM, kCreate, "room for keys above log_max_klm_list_size");
+  }
+  if (size > Resources::kMaxTranslations) {
+    return refuse(Status::NO_RESOURCES, kCreate, "room for more translations than there are");
+  }
+  return {};
+}
+
 /// All checks but of what the list says, and the key without it.
 CommandResult MemoryKeys::begin(const Command& command) {
   const auto in = command.input<Create>();
@@ -164,9 +134,12 @@ CommandResult MemoryKeys::begin(const Command& command) {
   if (octwords > context.get(Layout::translations_octword_size)) {
     return refuse(Status::BAD_PARAM, kCreate, "more translations than translations_octword_size");
   }
-  auto attributes = base_attributes(context);
-  attributes.log_page_size = context.get(Layout::log_page_size);
+  if (takes_umr(command)) {
+    if (auto result = check_room(mode, context); !result) return result;
+  }
+  auto attributes = attributes_of(context);
   attributes.pages_differ = page_access;
+  attributes.reloadable = mode == AccessMode::MTT && takes_umr(command);
   const bool free = attributes.free;
   partial_ = {};
   const bool in_umem = in.get(Create::mkey_umem_valid) != 0;
@@ -246,9 +219,8 @@ CommandResult MemoryKeys::check_umem(const Command& command, Attributes& attribu
 }
 
 CommandResult MemoryKeys::check_pieces(const Command& command, std::uint64_t octwords) {
-  static_assert(Klm::kSize == kOctword && Ksm::kSize == kOctword);
   const auto& attributes = partial_.key->attributes();
-  if (mode_of(command) == AccessMode::KSM && attributes.log_page_size > 31) {
+  if (mode_of(command) == AccessMode::KSM && attributes.log_page_size > kLogMaxPiece) {
     return refuse(Status::BAD_PARAM, kCreate, "KSM pieces above 2 GiB are not implemented");
   }
   if (attributes.whole_space) {
@@ -263,10 +235,15 @@ void MemoryKeys::read_pages(const Command& command, bool page_access) {
   const auto list = command.all.at(Create::klm_pas_mtt_offset + partial_.read * Mtt::kSize);
   const auto count = std::min<std::uint64_t>(
       {list.size() / Mtt::kSize, kReadAtOnce, partial_.entries - partial_.read});
+  const bool reloadable = takes_umr(command);
   for (std::uint64_t i = 0; i != count; ++i) {
-    const auto entry = list.subspan(i * Mtt::kSize, Mtt::kSize);
-    partial_.key->append_page(util::load_be64(entry.data()) & ~kPageMask,
-                              page_access ? page_rights(util::View<Mtt>(entry)) : 0xFF);
+    auto page = page_of(util::View<Mtt>(list.subspan(i * Mtt::kSize, Mtt::kSize)));
+    if (!page_access) page.access = rdma::kEveryAccess;
+    if (reloadable) {
+      partial_.key->load_page(partial_.read + i, page);
+    } else {
+      partial_.key->append_page(page.address, page.access);
+    }
   }
   partial_.read += count;
   command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
@@ -282,8 +259,8 @@ void MemoryKeys::read_umem(const Command& command) {
     const auto in_page = position & ((std::uint64_t{1} << umem.log_page_size()) - 1);
     std::array<std::byte, Mtt::kSize> entry;
     util::store_be64(entry.data(), umem.entry(position >> umem.log_page_size()));
-    partial_.key->append_page(UserMemory::page_address(util::load_be64(entry.data())) + in_page,
-                              page_rights(util::View<Mtt>(entry)));
+    const auto page = page_of(util::View<Mtt>(entry));
+    partial_.key->append_page(page.address + in_page, page.access);
   }
   partial_.read += count;
   command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
@@ -294,6 +271,7 @@ void MemoryKeys::read_pieces(const Command& command, bool fixed_size) {
   const auto list = command.all.at(Create::klm_pas_mtt_offset + partial_.read * kOctword);
   const auto count = std::min<std::uint64_t>(
       {list.size() / kOctword, kReadAtOnce, partial_.entries - partial_.read});
+  if (takes_umr(command)) partial_.list.write(partial_.read, list.first(count * kOctword));
   for (std::uint64_t i = 0; i != count && partial_.covered < attributes.length; ++i) {
     const auto entry = list.subspan(i * kOctword, kOctword);
     const util::View<Klm> klm(entry);
@@ -314,6 +292,7 @@ MKeyIndex MemoryKeys::finish(const Command& command) {
   auto* record = records_.emplace();
   assert(record != nullptr && "there was a place when the command began");
   partial_.key->set_key(kShape.key(record->index.value(), context.get(Layout::mkey)));
+  partial_.key->refresh();
   table().insert(std::move(partial_.key));
   std::ranges::copy(context.bytes(), record->context.begin());
   const auto list = command.in_tail(Create::klm_pas_mtt_offset);
@@ -323,7 +302,10 @@ MKeyIndex MemoryKeys::finish(const Command& command) {
                   {list.size(), octwords * kOctword, record->first_translations.size()}),
               record->first_translations.begin());
   record->page_access = in.get(Create::pg_access) != 0;
+  record->takes_umr = takes_umr(command);
+  record->list = std::move(partial_.list);
   record->translations = std::move(partial_.translations);
+  record->reserved = partial_.entries;
   record->pd_use = use_pd(context);
   if (partial_.umem != nullptr) record->umem_use = partial_.umem->use();
   return record->index;

@@ -13,11 +13,14 @@
 #include "connectx/base/numbers.h"
 #include "connectx/base/resources.h"
 #include "connectx/command/command.h"
+#include "connectx/memory/key_list.h"
+#include "connectx/memory/umr.h"
 #include "connectx/queue/user_memory.h"
 #include "hca/object_table.h"
 #include "hca/use.h"
 #include "pcie/dma_space.h"
 #include "rdma/memory_key.h"
+#include "rdma/work_queues.h"
 #include "spec/connectx/mkey.h"
 #include "util/budget.h"
 
@@ -45,6 +48,8 @@ class MemoryKeys {
   CommandResult query(MKeyIndex index, const Command& command);
   /// Also in several turns.
   CommandResult destroy(MKeyIndex index, const Command& command);
+  /// A UMR that is posted to the QP of `user`.
+  rdma::LocalOutcome update(rdma::MKey umr_mkey, const Umr& umr, const UmrUser& user);
   std::size_t count() const { return records_.count(); }
   /// Destroys keys, until `work` is spent, when all of them go. True: none is left.
   bool dismantle(util::WorkBudget& work);
@@ -66,7 +71,10 @@ class MemoryKeys {
     std::array<std::byte, spec::connectx::mkey_context::kSize> context{};
     std::array<std::byte, 32> first_translations{};
     bool page_access = false;
+    bool takes_umr = false;
+    KeyList list{};  ///< of an indirect key that does
     util::Budget::Reservation translations{};
+    std::uint64_t reserved = 0;  ///< by it
     hca::Use pd_use{};
     hca::Use umem_use{};
   };
@@ -78,12 +86,14 @@ class MemoryKeys {
     std::uint64_t entries = 0;   ///< of the list that are to be read
     std::uint64_t read = 0;      ///< of these
     std::uint64_t covered = 0;   ///< bytes, by the pieces of an indirect key
+    KeyList list{};              ///< as in Record
     UserMemory* umem = nullptr;  ///< that the key lies in; null: the command has a list
     /// Of the key's first page, from the start of the first page of the UMEM.
     std::uint64_t umem_position = 0;
   };
 
   CommandResult check(Context context) const;
+  CommandResult check_room(spec::connectx::mkey_access_mode mode, Context context) const;
   hca::Use use_pd(Context context);
   CommandResult begin(const Command& command);
   CommandResult check_pages(const Command& command, std::uint64_t octwords);
@@ -93,6 +103,16 @@ class MemoryKeys {
   void read_pages(const Command& command, bool page_access);
   void read_pieces(const Command& command, bool fixed_size);
   MKeyIndex finish(const Command& command);
+
+  // umr.cc
+  rdma::LocalOutcome load(const Umr& umr, const UmrUser& user, Record& record, rdma::MemoryKey& key,
+                          Context context);
+  template <class Take>
+  rdma::LocalOutcome copy_list(const Umr& umr, const UmrUser& user, Take&& take);
+  void write_pages(Record& record, rdma::MemoryKey& key, std::size_t octword,
+                   std::span<const std::byte> entries);
+  bool reserve(Record& record, std::size_t entries);
+  static std::uint32_t piece_size(Context context);
 
   Resources& resources_;
   UserMemories& user_memories_;

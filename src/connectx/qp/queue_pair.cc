@@ -174,6 +174,9 @@ rdma::Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
   return rdma_.fetch_send(*this, request);
 }
 void QueuePair::restart_send() { rdma_.restart_send(*this); }
+rdma::LocalOutcome QueuePair::execute_local(const rdma::SendRequest& request) {
+  return rdma_.execute_local(*this, request);
+}
 rdma::Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) {
   return rdma_.fetch_receive(*this, request, srqn);
 }

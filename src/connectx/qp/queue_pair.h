@@ -107,6 +107,7 @@ class QueuePair final : private rdma::WorkQueues {
 
   rdma::Fetch fetch_send(rdma::SendRequest& request) override;
   void restart_send() override;
+  rdma::LocalOutcome execute_local(const rdma::SendRequest& request) override;
   rdma::Fetch fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) override;
   void complete_send(const rdma::SendCompletion& completion) override;
   void complete_receive(const rdma::ReceiveCompletion& completion) override;

@@ -72,7 +72,7 @@ bool is_error(rdma::QpEvent event) {
 
 Rdma::Rdma(const Parts& parts)
     : parts_(parts),
-      transport_(parts.port, parts.keys, parts.notes,
+      transport_(parts.port, parts.memory_keys.table(), parts.notes,
                  {.gids = parts.limits.roce_address_table_size,
                   .multicast_groups = Limits::count(parts.limits.log_max_mcg),
                   .multicast_members = parts.limits.max_qp_mcg}),
@@ -368,7 +368,7 @@ bool Rdma::dismantle(util::WorkBudget& work) {
   if (!transport_.dismantle_tables(work)) return false;
   const auto destroy_qp = [&](QueuePair& qp) {
     transport_.destroy_qp(qp.rdma_qp());
-    return kDestroyWork + parts_.keys.take_work() + qp.memory().dismantle_work();
+    return kDestroyWork + parts_.memory_keys.table().take_work() + qp.memory().dismantle_work();
   };
   const auto destroy_srq = [](const SharedReceiveQueue&) { return kDestroyWork; };
   return queue_pairs_.dismantle(work, destroy_qp) && shared_queues_.dismantle(work, destroy_srq);

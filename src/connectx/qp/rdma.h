@@ -22,6 +22,7 @@
 #include "connectx/command/command.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
+#include "connectx/memory/memory_keys.h"
 #include "connectx/qp/cqe.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/shared_receive_queue.h"
@@ -40,7 +41,7 @@ class Rdma {
     Resources& resources;
     EventQueues& event_queues;
     CompletionQueues& completion_queues;
-    rdma::KeyTable& keys;
+    MemoryKeys& memory_keys;
     fabric::Port& port;
     QueueMapper mapper;
     util::Notes& notes;
@@ -121,6 +122,7 @@ class Rdma {
 
   rdma::Fetch fetch_send(QueuePair& qp, rdma::SendRequest& request);
   void restart_send(QueuePair& qp);
+  rdma::LocalOutcome execute_local(QueuePair& qp, const rdma::SendRequest& request);
   rdma::Fetch fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn);
   void complete_send(QueuePair& qp, const rdma::SendCompletion& completion);
   void complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);

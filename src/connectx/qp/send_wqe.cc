@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "connectx/memory/umr.h"
 #include "connectx/qp/seen_send_wqe.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/wqe.h"
@@ -25,7 +26,7 @@ using spec::connectx::wqe_xrc_segment;
 using util::View;
 
 /// What follows the control segment (and, for UD and XRC, the segment of the service).
-enum class Form : std::uint8_t { kNothing, kGather, kRemoteGather, kRemoteScatter, kAtomic };
+enum class Form : std::uint8_t { kNothing, kUmr, kGather, kRemoteGather, kRemoteScatter, kAtomic };
 
 struct OpcodeRule {
   wqe_opcode opcode;
@@ -46,7 +47,7 @@ constexpr OpcodeRule kOpcodes[] = {
     {wqe_opcode::ATOMIC_FA, Form::kAtomic, SendOpcode::kFetchAdd},
     {wqe_opcode::ATOMIC_MASKED_CS, Form::kNothing, SendOpcode::kNop, WqeFault::kMaskedAtomic},
     {wqe_opcode::ATOMIC_MASKED_FA, Form::kNothing, SendOpcode::kNop, WqeFault::kMaskedAtomic},
-    {wqe_opcode::UMR, Form::kNothing, SendOpcode::kLocal, WqeFault::kMemoryKeyUpdate},
+    {wqe_opcode::UMR, Form::kUmr, SendOpcode::kLocal},
 };
 
 /// By opcode, null for those that are unknown.
@@ -181,6 +182,7 @@ WqeFault take_data(Segments& segments, rdma::SendRequest& request, std::uint64_t
 WqeFault take_form(Segments& segments, Form form, rdma::SendRequest& request) {
   switch (form) {
     case Form::kNothing:
+    case Form::kUmr:
     case Form::kGather:
       return WqeFault::kNone;
     case Form::kRemoteGather:
@@ -236,6 +238,10 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   request.fence = ctrl.get(wqe_ctrl_segment::fm) >=
                   static_cast<std::uint32_t>(spec::connectx::wqe_fence::FENCE);
   if (rule->form == Form::kNothing) return WqeFault::kNone;
+  if (rule->form == Form::kUmr) {
+    request.inline_data.assign(segments.rest().begin(), segments.rest().end());
+    return Umr::check(request.inline_data);
+  }
 
   WqeFault fault = WqeFault::kNone;
   if (service.datagram) fault = take_datagram(segments, request.ud);

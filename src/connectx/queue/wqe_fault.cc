@@ -10,6 +10,9 @@ namespace {
 
 constexpr std::string_view kDriver = "mlx5 driver interface 8.3";
 constexpr std::string_view kData = "PRM 7.4.4.1.4";
+constexpr std::string_view kUmr = "PRM Table 33";
+constexpr std::string_view kUmrSteps = "PRM 10.1.1.1";
+constexpr std::string_view kUmrDriver = "mlx5 driver interface 8.6";
 constexpr std::string_view kEthernet = "PRM Table 41";
 constexpr std::string_view kEthSegment = "PRM Table 28";
 constexpr std::string_view kLso = "PRM 3.3.2";
@@ -23,7 +26,7 @@ constexpr WqeFaultInfo kFaults[] = {
     {WqeFault::kUnknownOpcode, "opcode is unknown or not offered", kDriver},
     {WqeFault::kOpcodeForService, "opcode does not belong to the QP's service", "IBTA Table 36"},
     {WqeFault::kMaskedAtomic, "masked atomics are not offered", kDriver},
-    {WqeFault::kMemoryKeyUpdate, "UMR is not offered", "mlx5 driver interface 8.6"},
+    {WqeFault::kMemoryKeyUpdate, "UMR (older versions refused it)", kUmrDriver},
     {WqeFault::kNoRemoteAddress, "ds leaves no room for the remote address segment", kDriver},
     {WqeFault::kNoAtomicOperands, "ds leaves no room for the atomic segment", kDriver},
     {WqeFault::kNoAddressVector, "ds leaves no room for the datagram segment", kDriver},
@@ -37,6 +40,32 @@ constexpr WqeFaultInfo kFaults[] = {
      "mlx5 driver interface 7.2"},
     {WqeFault::kAtomicsOff, "atomics are not offered", kDriver},
     {WqeFault::kNoXrcSegment, "ds leaves no room for the XRC segment", kDriver},
+    {WqeFault::kUmrShort, "ds leaves no room for the UMR control and MKey segments",
+     "PRM 7.4.4.1.3"},
+    {WqeFault::kUmrCheckReserved, "check_free of a UMR is 3, which is reserved", kUmr},
+    {WqeFault::kUmrListUnaligned,
+     "size or offset of a UMR's translations is not a multiple of 64 bytes", kUmr},
+    {WqeFault::kUmrListMissing, "ds leaves no room for the translations of a UMR, or their pointer",
+     kUmr},
+    {WqeFault::kUmrPointerUnaligned, "the pointer of a UMR is not aligned to 2 KiB",
+     "PRM Table 35"},
+    {WqeFault::kUmrKeyUnknown, "umr_mkey is no memory key", kUmrSteps},
+    {WqeFault::kUmrNotEnabled, "umr_en of the memory key is 0", kUmrSteps},
+    {WqeFault::kUmrOtherPd, "the memory key belongs to another protection domain than the QP",
+     kUmrSteps},
+    {WqeFault::kUmrOtherQp, "the memory key is bound to another QP", kUmrDriver},
+    {WqeFault::kUmrNotFree, "the memory key is in use, and check_free wants it free", kUmr},
+    {WqeFault::kUmrFree, "the memory key is free, and check_free wants it in use", kUmr},
+    {WqeFault::kUmrMask, "mkey_ctx_bit_mask names a field that this QP cannot change", kUmr},
+    {WqeFault::kUmrPhysical, "a key of pages is changed by a QP without fre", kUmrDriver},
+    {WqeFault::kUmrListTooLong, "more translations than translations_octword_size", kUmrSteps},
+    {WqeFault::kUmrNoTranslations, "all translations are in use", kUmrSteps},
+    {WqeFault::kUmrUnknownPd, "the PD for the memory key does not exist", kUmrDriver},
+    {WqeFault::kUmrRange, "start_addr, len and length64 do not fit each other or the access mode",
+     "PRM Table 10"},
+    {WqeFault::kUmrPageSize, "log_page_size is not one that the access mode allows",
+     "PRM Table 10"},
+    {WqeFault::kUmrStrided, "the strided layout does not add up", kUmrDriver},
     {WqeFault::kNotAnEthernetOpcode, "opcode is not NOP, SEND or LSO", kEthernet},
     {WqeFault::kNoTis, "the SQ has no TIS to send through", "PRM 7.6"},
     {WqeFault::kNoEthSegment, "ds leaves no room for the Eth segment", kEthernet},

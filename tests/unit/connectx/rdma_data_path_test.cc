@@ -209,7 +209,7 @@ TEST_F(RdmaDataPath, MalformedWqeEndsInQpOperationErrorAndTheRestIsFlushed) {
   ASSERT_EQ(cqes.size(), 3u);
   EXPECT_EQ(cqes[0].opcode, Cqe::REQUESTER_ERROR);
   EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_QP_OPERATION_ERROR);
-  EXPECT_EQ(cqes[0].vendor_syndrome, static_cast<int>(WqeFault::kMemoryKeyUpdate));
+  EXPECT_EQ(cqes[0].vendor_syndrome, static_cast<int>(WqeFault::kUmrShort));
   EXPECT_EQ(cqes[0].wqe_counter, 0);
   EXPECT_EQ(cqes[0].qpn, a.qpn);
   EXPECT_EQ(cqes[1].opcode, Cqe::REQUESTER_ERROR);

@@ -279,7 +279,7 @@ INSTANTIATE_TEST_SUITE_P(
                   rules(QpType::kRc)},
         Malformed{"MaskedFetchAdd", WqeFault::kMaskedAtomic, wqe(Opcode::ATOMIC_MASKED_FA),
                   rules(QpType::kRc)},
-        Malformed{"Umr", WqeFault::kMemoryKeyUpdate, wqe(Opcode::UMR), rules(QpType::kRc)},
+        Malformed{"Umr", WqeFault::kUmrShort, wqe(Opcode::UMR), rules(QpType::kRc)},
         Malformed{"WriteWithoutAddress", WqeFault::kNoRemoteAddress, wqe(Opcode::RDMA_WRITE),
                   rules(QpType::kRc)},
         Malformed{"AtomicWithoutAddress", WqeFault::kNoRemoteAddress, wqe(Opcode::ATOMIC_FA),

@@ -141,6 +141,7 @@ void RdmaTestHost::fill_create(util::MutableView<create_qp_in> in, const HostQp&
   context.set(qpc::dbr_addr, qp.record);
   context.set(qpc::log_sq_size, options.log_sq);
   context.set(qpc::user_index, options.user_index);
+  context.set(qpc::fre, options.fre);
   if (options.srqn != 0) {
     context.set(qpc::rq_type, static_cast<std::uint32_t>(qp_rq_type::SRQ));
     context.set(qpc::srqn_rmpn_xrqn, options.srqn);

@@ -48,6 +48,7 @@ struct QpOptions {
   std::uint32_t srqn = 0;  ///< not 0: the RMP to take receives from
   std::uint32_t user_index = 0xFFFFFF;
   std::uint32_t pd = 0;  ///< 0: the host's
+  bool fre = false;
 };
 
 /// An RMP as its driver sees it; WQEs of 64 bytes.

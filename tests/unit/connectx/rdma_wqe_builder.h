@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "spec/connectx/mkey.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/wqe.h"
 #include "util/endian.h"
@@ -104,6 +105,40 @@ class WqeBuilder {
                 claimed < 0 ? static_cast<std::uint32_t>(text.size()) : std::uint32_t(claimed));
     std::ranges::copy(std::as_bytes(std::span<const char>(text)),
                       bytes_.begin() + start + Inline::kSize);
+    return *this;
+  }
+
+  /// What follows the control segment of a UMR; `fill(control, mask, context)` sets its fields.
+  template <class Fill>
+  WqeBuilder& umr(Fill&& fill) {
+    using Control = spec::connectx::wqe_umr_ctrl_segment;
+    using Context = spec::connectx::mkey_context;
+    const std::size_t start = bytes_.size();
+    bytes_.resize(start + Control::kSize + Context::kSize);
+    const auto body = std::span(bytes_).subspan(start);
+    const util::MutableView<Control> control(body);
+    fill(control, control.sub(Control::mkey_ctx_bit_mask),
+         util::MutableView<Context>(body.subspan(Control::kSize)));
+    return *this;
+  }
+  WqeBuilder& klm(std::uint32_t byte_count, std::uint32_t mkey, std::uint64_t address) {
+    using Klm = spec::connectx::klm_entry;
+    auto entry = add<Klm>();
+    entry.set(Klm::byte_count, byte_count);
+    entry.set(Klm::mkey, mkey);
+    entry.set(Klm::address, address);
+    return *this;
+  }
+  WqeBuilder& octwords_of_zero(std::size_t count) {
+    bytes_.resize(bytes_.size() + 16 * count);
+    return *this;
+  }
+  /// Two page addresses with their rights.
+  WqeBuilder& mtts(std::uint64_t first, std::uint64_t second) {
+    const std::size_t start = bytes_.size();
+    bytes_.resize(start + 16);
+    util::store_be64(bytes_.data() + start, first);
+    util::store_be64(bytes_.data() + start + 8, second);
     return *this;
   }
 

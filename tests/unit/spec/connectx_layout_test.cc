@@ -178,7 +178,8 @@ TEST(ConnectxLayout, SendWqe) {
   EXPECT_EQ(at(wqe_datagram_segment::rmac), 20u);
   EXPECT_EQ(place(wqe_datagram_segment::src_addr_index), (Place{28, 27, 20}));
   EXPECT_EQ(place(wqe_eth_segment::inline_header_size), (Place{0xc, 25, 16}));
-  EXPECT_EQ(place(wqe_umr_ctrl_segment::mkey_ctx_bit_mask), (Place{0x8, 63, 0}));
+  EXPECT_EQ(wqe_umr_ctrl_segment::mkey_ctx_bit_mask.kOffset, 0x8u);
+  EXPECT_EQ(place(umr_mkey_mask::free), (Place{0x4, 29, 29}));
 }
 
 TEST(ConnectxLayout, CompletionsEndInOpcodeAndOwner) {

@@ -1,0 +1,32 @@
+// What MKey contexts and page lists say (PRM Tables 10 and 12), in the terms of rdma/.
+#pragma once
+
+#include <cstdint>
+
+#include "rdma/memory_key.h"
+#include "spec/connectx/mkey.h"
+#include "spec/connectx/opcodes.h"
+#include "util/field.h"
+
+namespace softhca::connectx {
+
+inline constexpr std::size_t kOctword = 16;
+inline constexpr unsigned kLogMaxPage = 48;
+/// A piece of KSM may have 2 GiB.
+inline constexpr unsigned kLogMaxPiece = 31;
+/// The work of an entry of a list (util::WorkBudget).
+inline constexpr std::int64_t kEntryWork = 5;
+
+spec::connectx::mkey_access_mode access_mode(util::View<spec::connectx::mkey_context> context);
+/// A list of keys, or of pieces of one size.
+constexpr bool is_indirect(spec::connectx::mkey_access_mode mode) {
+  return mode == spec::connectx::mkey_access_mode::KLM ||
+         mode == spec::connectx::mkey_access_mode::KSM;
+}
+/// Everything but the number and the translations.
+rdma::MemoryKey::Attributes attributes_of(util::View<spec::connectx::mkey_context> context);
+
+/// Address and rights of a page.
+rdma::PageTable::Page page_of(util::View<spec::connectx::mtt_entry> entry);
+
+}  // namespace softhca::connectx

@@ -1,0 +1,264 @@
+#include "connectx/memory/umr.h"
+
+#include <algorithm>
+#include <array>
+
+#include "connectx/memory/memory_keys.h"
+#include "connectx/memory/mkey_attributes.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using rdma::LocalOutcome;
+using rdma::WorkStatus;
+using spec::connectx::umr_check_free;
+using Layout = spec::connectx::mkey_context;
+using Mask = Umr::Mask;
+using AccessMode = spec::connectx::mkey_access_mode;
+using Mtt = spec::connectx::mtt_entry;
+
+/// Octwords of translations that come and go together.
+constexpr std::size_t kAlignment = 4;
+constexpr std::uint64_t kPointerAlignment = 2048;
+/// Bytes of a list that are copied at once.
+constexpr std::size_t kSlice = 4096;
+/// The work of a UMR without its list (util::WorkBudget).
+constexpr std::int64_t kUmrWork = 300;
+constexpr std::size_t kPagesPerOctword = kOctword / Mtt::kSize;
+
+LocalOutcome refused(WqeFault fault) { return {WorkStatus::kMemoryWindowBind, reason_of(fault)}; }
+
+/// PRM 10.1.1: "HW will block changing fields that should not be changed."
+bool mask_allowed(const Umr& umr, const UmrUser& user) {
+  util::Struct<Mask> rest;
+  std::ranges::copy(umr.mask().bytes(), rest.bytes().begin());
+  const auto take = [&](auto... bits) { (rest.set(bits, 0), ...); };
+  take(Mask::len, Mask::log_page_size, Mask::start_addr, Mask::en_rinval, Mask::mkey, Mask::qpn,
+       Mask::lr, Mask::lw, Mask::rr, Mask::rw, Mask::a, Mask::small_fence, Mask::free);
+  if (user.any_pd) take(Mask::pd);
+  return std::ranges::all_of(rest.bytes(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+void take_fields(const Umr& umr, util::MutableView<Layout> to) {
+  const auto mask = umr.mask();
+  const auto from = umr.context();
+  const auto take = [&](auto bit, auto... fields) {
+    if (mask.get(bit) != 0) (to.set(fields, from.get(fields)), ...);
+  };
+  take(Mask::len, Layout::len, Layout::length64);
+  take(Mask::log_page_size, Layout::log_page_size);
+  take(Mask::start_addr, Layout::start_addr);
+  take(Mask::pd, Layout::pd);
+  take(Mask::en_rinval, Layout::en_rinval);
+  take(Mask::mkey, Layout::mkey);
+  take(Mask::qpn, Layout::qpn);
+  take(Mask::lr, Layout::lr);
+  take(Mask::lw, Layout::lw);
+  take(Mask::rr, Layout::rr);
+  take(Mask::rw, Layout::rw);
+  take(Mask::a, Layout::a);
+  take(Mask::small_fence, Layout::small_fence_on_rdma_read_response);
+  take(Mask::free, Layout::free);
+}
+
+/// PRM 10.1.1.1, steps 2 to 5. `context`: of the key as it is.
+WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<Layout> context) {
+  if (!user.any_pd && rdma::Pd(context.get(Layout::pd)) != user.pd) return WqeFault::kUmrOtherPd;
+  const bool free = context.get(Layout::free) != 0;
+  const auto wanted = static_cast<umr_check_free>(umr.control().get(Umr::Control::check_free));
+  if (wanted == umr_check_free::FAIL_UNLESS_FREE && !free) return WqeFault::kUmrNotFree;
+  if (wanted == umr_check_free::FAIL_IF_FREE && free) return WqeFault::kUmrFree;
+  if (umr.control().get(Umr::Control::check_qpn) != 0) {
+    const auto only = attributes_of(context).only_qpn;
+    if (only && *only != user.qpn) return WqeFault::kUmrOtherQp;
+  }
+  // Otherwise a process would reach all memory of its host by a key of its own.
+  if (!is_indirect(access_mode(context)) && !user.may_register && !user.any_pd) {
+    return WqeFault::kUmrPhysical;
+  }
+  if (!mask_allowed(umr, user)) return WqeFault::kUmrMask;
+  const std::uint64_t size = context.get(Layout::translations_octword_size);
+  if (umr.octwords() != 0 &&
+      (umr.first_octword() > size || umr.octwords() > size - umr.first_octword())) {
+    return WqeFault::kUmrListTooLong;
+  }
+  return WqeFault::kNone;
+}
+
+/// `context`: of the key as it is to be.
+WqeFault check_result(util::View<Layout> context, const Limits& limits) {
+  const auto mode = access_mode(context);
+  const auto log_page_size = context.get(Layout::log_page_size);
+  if (mode == AccessMode::MTT &&
+      (log_page_size < limits.log_pg_sz || log_page_size > kLogMaxPage)) {
+    return WqeFault::kUmrPageSize;
+  }
+  if (mode == AccessMode::KSM && log_page_size > kLogMaxPiece) return WqeFault::kUmrPageSize;
+  if (context.get(Layout::length64) != 0) {
+    return mode == AccessMode::PA ? WqeFault::kNone : WqeFault::kUmrRange;
+  }
+  const auto start = context.get(Layout::start_addr);
+  const auto length = context.get(Layout::len);
+  const bool wraps = length != 0 && start + (length - 1) < start;
+  return wraps ? WqeFault::kUmrRange : WqeFault::kNone;
+}
+
+}  // namespace
+
+WqeFault Umr::check(std::span<const std::byte> body) {
+  if (body.size() < kHeadersSize) return WqeFault::kUmrShort;
+  const Umr umr(body);
+  const auto control = umr.control();
+  if (static_cast<umr_check_free>(control.get(Control::check_free)) == umr_check_free::RESERVED) {
+    return WqeFault::kUmrCheckReserved;
+  }
+  if (umr.octwords() == 0) return WqeFault::kNone;
+  if (umr.octwords() % kAlignment != 0 || umr.first_octword() % kAlignment != 0) {
+    return WqeFault::kUmrListUnaligned;
+  }
+  const auto needed = umr.is_inline() ? umr.octwords() * kOctword : Pointer::kSize;
+  if (body.size() - kHeadersSize < needed) return WqeFault::kUmrListMissing;
+  if (!umr.is_inline() && umr.pointer().get(Pointer::address) % kPointerAlignment != 0) {
+    return WqeFault::kUmrPointerUnaligned;
+  }
+  return WqeFault::kNone;
+}
+
+std::uint64_t Umr::first_octword() const {
+  if (control().get(Control::translation_offset_en) == 0) return 0;
+  return std::uint64_t{control().get(Control::translation_offset_47_16)}
+             << Control::translation_offset.kWidth |
+         control().get(Control::translation_offset);
+}
+
+std::span<const std::byte> Umr::translations() const {
+  return body_.subspan(kHeadersSize, octwords() * kOctword);
+}
+
+LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUser& user) {
+  table_.add_work(kUmrWork);
+  const auto index = kShape.index(umr_mkey);
+  auto* record = records_.find(MKeyIndex(index));
+  auto* key = table_.find_index(index);
+  if (record == nullptr || key == nullptr) return refused(WqeFault::kUmrKeyUnknown);
+  if (!record->takes_umr) return refused(WqeFault::kUmrNotEnabled);
+  auto bytes = record->context;
+  const util::MutableView<Layout> context(bytes);
+  // A SEND with invalidate of the peer may have freed it.
+  context.set(Layout::free, key->is_free());
+  if (const auto fault = check_target(umr, user, context); fault != WqeFault::kNone) {
+    return refused(fault);
+  }
+  take_fields(umr, context);
+  if (const auto fault = check_result(context, limits_); fault != WqeFault::kNone) {
+    return refused(fault);
+  }
+  if (context.get(Layout::free) == 0 && !resources_.pds().contains(Pd(context.get(Layout::pd)))) {
+    return refused(WqeFault::kUmrUnknownPd);
+  }
+  LocalOutcome outcome;
+  table_.change(*key, [&] {
+    outcome = load(umr, user, *record, *key, context);
+    if (outcome.status == WorkStatus::kSuccess) {
+      record->context = bytes;
+      record->pd_use = use_pd(context);
+      auto attributes = attributes_of(context);
+      attributes.key = kShape.key(index, context.get(Layout::mkey));
+      key->set_attributes(attributes);
+    }
+    key->refresh();
+  });
+  return outcome;
+}
+
+/// The translations, and what the list of an indirect key means with the fields of `context`.
+LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, Record& record,
+                              rdma::MemoryKey& key, Context context) {
+  const auto mode = access_mode(context);
+  const bool indirect = is_indirect(mode);
+  const std::size_t end = umr.octwords() == 0 ? 0 : umr.first_octword() + umr.octwords();
+  if (!reserve(record, indirect ? end : end * kPagesPerOctword)) {
+    return refused(WqeFault::kUmrNoTranslations);
+  }
+  if (!indirect) {
+    return copy_list(umr, user, [&](std::size_t octword, std::span<const std::byte> slice) {
+      write_pages(record, key, octword, slice);
+    });
+  }
+  // Aside: a list that does not add up, or cannot be read, changes nothing.
+  auto list = record.list;
+  const auto outcome = copy_list(
+      umr, user,
+      [&](std::size_t octword, std::span<const std::byte> slice) { list.write(octword, slice); });
+  if (outcome.status != WorkStatus::kSuccess) return outcome;
+  auto meaning = list.meaning(piece_size(context));
+  table_.add_work(static_cast<std::int64_t>(list.octwords()) * kEntryWork);
+  if (!meaning.adds_up) return refused(WqeFault::kUmrStrided);
+  record.list = std::move(list);
+  record.first_translations = record.list.first();
+  key.load_pieces(std::move(meaning.pieces), std::move(meaning.pattern));
+  return {};
+}
+
+/// Calls `take(octword, bytes)` for the list in order. Each part of it is read once.
+template <class Take>
+LocalOutcome MemoryKeys::copy_list(const Umr& umr, const UmrUser& user, Take&& take) {
+  const auto size = umr.octwords() * kOctword;
+  if (size == 0) return {};
+  auto octword = static_cast<std::size_t>(umr.first_octword());
+  if (umr.is_inline()) {
+    take(octword, umr.translations());
+    return {};
+  }
+  const auto pointer = umr.pointer();
+  const auto address = pointer.get(Umr::Pointer::address);
+  const auto found =
+      table_.check(rdma::MKey(pointer.get(Umr::Pointer::mkey)),
+                   {.pd = user.pd, .qpn = user.qpn, .reserved_lkey = user.reserved_lkey}, address,
+                   size, rdma::kLocalRead);
+  if (!found) return {WorkStatus::kLocalProtection, found.reason};
+  std::array<std::byte, kSlice> buffer;
+  for (std::size_t done = 0; done != size;) {
+    const auto slice = std::span(buffer).first(std::min(kSlice, size - done));
+    if (!table_.read(*found.key, address + done, slice)) {
+      return {WorkStatus::kLocalProtection, rdma::Reason::kMemoryUnreachable};
+    }
+    take(octword, slice);
+    done += slice.size();
+    octword += slice.size() / kOctword;
+  }
+  table_.add_work(static_cast<std::int64_t>(umr.octwords() * kPagesPerOctword) * kEntryWork);
+  return {};
+}
+
+void MemoryKeys::write_pages(Record& record, rdma::MemoryKey& key, std::size_t octword,
+                             std::span<const std::byte> entries) {
+  const auto first = octword * kPagesPerOctword;
+  for (std::size_t i = 0; i != entries.size() / Mtt::kSize; ++i) {
+    key.load_page(first + i, page_of(util::View<Mtt>(entries.subspan(i * Mtt::kSize, Mtt::kSize))));
+  }
+  const auto begin = octword * kOctword;
+  if (begin >= record.first_translations.size()) return;
+  const auto shown = std::span(record.first_translations).subspan(begin);
+  std::copy_n(entries.begin(), std::min(shown.size(), entries.size()), shown.begin());
+}
+
+/// Room for `entries` translations of the key, of all that the function may have.
+bool MemoryKeys::reserve(Record& record, std::size_t entries) {
+  if (entries <= record.reserved) return true;
+  auto& budget = resources_.translations();
+  record.translations = {};
+  auto reservation = budget.reserve(entries);
+  const bool enough = reservation.has_value();
+  if (enough) record.reserved = entries;
+  record.translations = enough ? *std::move(reservation) : *budget.reserve(record.reserved);
+  return enough;
+}
+
+std::uint32_t MemoryKeys::piece_size(Context context) {
+  if (access_mode(context) != AccessMode::KSM) return 0;
+  return std::uint32_t{1} << context.get(Layout::log_page_size);
+}
+
+}  // namespace softhca::connectx

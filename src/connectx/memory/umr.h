@@ -1,0 +1,61 @@
+// User-mode memory registration (UMR, PRM 7.4.4.1.3 and 10.1.1): a work request that changes a
+// memory key. Fast registration, the binding of memory windows and their invalidation are this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "connectx/queue/wqe_fault.h"
+#include "rdma/types.h"
+#include "spec/connectx/mkey.h"
+#include "spec/connectx/wqe.h"
+#include "util/field.h"
+
+namespace softhca::connectx {
+
+/// A UMR WQE behind its control segment, of which a copy lies in the device's own memory.
+class Umr {
+ public:
+  using Control = spec::connectx::wqe_umr_ctrl_segment;
+  using Context = spec::connectx::mkey_context;
+  using Mask = spec::connectx::umr_mkey_mask;
+  using Pointer = spec::connectx::umr_pointer;
+
+  /// What of it is wrong whatever the key is.
+  static WqeFault check(std::span<const std::byte> body);
+
+  /// @pre check() has passed
+  explicit Umr(std::span<const std::byte> body) : body_(body) {}
+
+  util::View<Control> control() const { return util::View<Control>(body_); }
+  util::View<Mask> mask() const { return control().get(Control::mkey_ctx_bit_mask); }
+  /// The fields that the mask names.
+  util::View<Context> context() const { return util::View<Context>(body_.subspan(Control::kSize)); }
+  /// Of the translations that it writes: how many octwords, and from which on.
+  std::size_t octwords() const { return control().get(Control::translation_octword_actual_size); }
+  std::uint64_t first_octword() const;
+  bool is_inline() const { return control().get(Control::inline_) != 0; }
+  /// @pre is_inline()
+  std::span<const std::byte> translations() const;
+  /// Where they lie otherwise.
+  util::View<Pointer> pointer() const { return util::View<Pointer>(body_.subspan(kHeadersSize)); }
+
+ private:
+  static constexpr std::size_t kHeadersSize = Control::kSize + Context::kSize;
+
+  std::span<const std::byte> body_;
+};
+
+/// The QP that a UMR was posted to.
+struct UmrUser {
+  rdma::Pd pd;
+  rdma::Qpn qpn;
+  bool reserved_lkey = false;
+  /// A QP of the service REG_UMR, which only the kernel can make: it changes keys of all PDs.
+  bool any_pd = false;
+  /// `fre` of a QP of the kernel: it may tell bus addresses.
+  bool may_register = false;
+};
+
+}  // namespace softhca::connectx
