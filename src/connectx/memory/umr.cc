@@ -78,7 +78,9 @@ WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<Layout> co
     return WqeFault::kUmrPhysical;
   }
   if (!mask_allowed(umr, user)) return WqeFault::kUmrMask;
-  const std::uint64_t size = context.get(Layout::translations_octword_size);
+  // Drivers give keys room for two pages, and load them with the padding.
+  const auto told = std::uint64_t{context.get(Layout::translations_octword_size)};
+  const auto size = (told + kAlignment - 1) / kAlignment * kAlignment;
   if (umr.octwords() != 0 &&
       (umr.first_octword() > size || umr.octwords() > size - umr.first_octword())) {
     return WqeFault::kUmrListTooLong;

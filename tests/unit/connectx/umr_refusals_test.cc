@@ -74,6 +74,20 @@ TEST_F(UmrRefusals, CheckFreeIsHeldToTheStateOfTheKey) {
   expect_refused(check(1), WqeFault::kUmrNotFree);
 }
 
+// PRM Table 10, translations_octword_size: "Must be a multiple of 4". Linux makes keys of two pages
+// with 1, and loads them with the padding that Table 33 asks for.
+TEST_F(UmrRefusals, RoomForTranslationsIsRoundedUp) {
+  const auto key = free_key(Mode::MTT, 1);
+  const auto to = page();
+  auto [a, b] = host_.connected({.fre = true});
+  expect_success(a, registration(a, key, 4096, 4).mtts(to | 3, 0).octwords_of_zero(3));
+  expect_written(a, key, kStart, "here");
+  EXPECT_EQ(host_.text(to, 4), "here");
+  expect_refused(
+      [&](const HostQp& qp) { return registration(qp, key, 4096, 8).octwords_of_zero(8); },
+      WqeFault::kUmrListTooLong);
+}
+
 // PRM 10.1.1: "HW will block changing fields that should not be changed."
 TEST_F(UmrRefusals, OnlyFieldsThatUmrMayChangeAreNamed) {
   const auto key = free_key(Mode::KLM, 4);
