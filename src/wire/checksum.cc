@@ -1,6 +1,7 @@
 #include "wire/checksum.h"
 
 #include <algorithm>
+#include <array>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -13,29 +14,67 @@ namespace {
 #if defined(__x86_64__)
 
 /// Words of 16 bits, less 2^15 so that they have a sign, are added in pairs: one instruction does
-/// that for 32 bytes. A lane of 32 bits has room for so many blocks of four.
-constexpr std::size_t kUnroll = 4;
-constexpr std::size_t kBlock = 32 * kUnroll;
-constexpr std::size_t kBlocksMax = std::size_t{1} << 12;
-constexpr std::uint64_t kBias = std::uint64_t{0x8000} * (kBlock / 2);
+/// that for 32 bytes. A lane of 32 bits has room for so many.
+constexpr std::size_t kVector = 32;
+constexpr std::size_t kVectorsMax = std::size_t{1} << 14;
+constexpr std::uint64_t kBias = std::uint64_t{0x8000} * (kVector / 2);
 
-[[gnu::target("avx2")]] std::uint64_t sum_blocks(const std::byte* at, std::size_t blocks) {
-  const auto sign = _mm256_set1_epi16(INT16_MIN);
-  const auto ones = _mm256_set1_epi16(1);
-  auto lanes = _mm256_setzero_si256();
-  for (std::size_t left = blocks; left != 0; --left, at += kBlock) {
-#pragma GCC unroll 4
-    for (std::size_t i = 0; i != kUnroll; ++i) {
-      const auto words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at) + i);
-      const auto pairs = _mm256_madd_epi16(_mm256_xor_si256(words, sign), ones);
-      lanes = _mm256_add_epi32(lanes, pairs);
-    }
+/// kVector bytes from byte n on: the last n of them are all ones.
+constexpr auto kLastBytes = [] {
+  std::array<std::byte, 2 * kVector> bytes{};
+  for (std::size_t i = kVector; i != bytes.size(); ++i) bytes[i] = std::byte{0xFF};
+  return bytes;
+}();
+
+[[gnu::target("avx2"), gnu::always_inline]] inline __m256i load_vector(const std::byte* at) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+}
+struct Constants {
+  __m256i sign;
+  __m256i ones;
+};
+[[gnu::target("avx2"), gnu::always_inline]] inline __m256i add_vector(__m256i lanes, __m256i words,
+                                                                      const Constants& c) {
+  const auto less = _mm256_xor_si256(words, c.sign);
+  return _mm256_add_epi32(lanes, _mm256_madd_epi16(less, c.ones));
+}
+
+/// Adds `Count` vectors and goes on behind them.
+template <std::size_t Count>
+[[gnu::target("avx2"), gnu::always_inline]] inline void add_vectors(__m256i& lanes,
+                                                                    const std::byte*& at,
+                                                                    const Constants& c) {
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i != Count; ++i) {
+    lanes = add_vector(lanes, load_vector(at + i * kVector), c);
   }
-  std::int32_t parts[8];
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(parts), lanes);
-  std::int64_t sum = 0;
-  for (const auto part : parts) sum += part;
-  return static_cast<std::uint64_t>(sum) + blocks * kBias;
+  at += Count * kVector;
+}
+
+/// @pre an even number of bytes, at least one vector, and at most kVectorsMax
+[[gnu::target("avx2")]] std::uint64_t sum_vectors(std::span<const std::byte> bytes) {
+  Constants c{_mm256_set1_epi16(INT16_MIN), _mm256_set1_epi16(1)};
+  // Compilers would make these anew for each use.
+  asm("" : "+x"(c.sign), "+x"(c.ones));
+  auto lanes = _mm256_setzero_si256();
+  const auto* at = bytes.data();
+  const auto vectors = bytes.size() / kVector;
+  const auto rest = bytes.size() % kVector;
+  for (auto left = vectors / 8; left != 0; --left) add_vectors<8>(lanes, at, c);
+  if ((vectors & 4) != 0) add_vectors<4>(lanes, at, c);
+  if ((vectors & 2) != 0) add_vectors<2>(lanes, at, c);
+  if ((vectors & 1) != 0) add_vectors<1>(lanes, at, c);
+  // The last bytes, as the end of a vector of which those are 0 that were added already.
+  const auto last = load_vector(at + rest - kVector);
+  const auto mask = load_vector(kLastBytes.data() + rest);
+  lanes = add_vector(lanes, _mm256_and_si256(last, mask), c);
+  // To 64 bits with their signs, and then together.
+  const auto low = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(lanes));
+  const auto high = _mm256_cvtepi32_epi64(_mm256_extracti128_si256(lanes, 1));
+  const auto four = _mm256_add_epi64(low, high);
+  const auto two = _mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+  const auto sum = _mm_cvtsi128_si64(two) + _mm_extract_epi64(two, 1);
+  return static_cast<std::uint64_t>(sum) + (vectors + 1) * kBias;
 }
 
 #endif
@@ -45,16 +84,25 @@ constexpr std::uint64_t kBias = std::uint64_t{0x8000} * (kBlock / 2);
 std::uint64_t ChecksumSum::sum_many(std::span<const std::byte> bytes) {
 #if defined(__x86_64__)
   static const bool wide = __builtin_cpu_supports("avx2");
-  std::uint64_t total = 0;
-  while (wide && bytes.size() >= kBlock) {
-    const auto blocks = std::min(bytes.size() / kBlock, kBlocksMax);
-    total += sum_blocks(bytes.data(), blocks);
-    bytes = bytes.subspan(blocks * kBlock);
+  if (wide) {
+    // As nearly always.
+    if (bytes.size() % 2 == 0 && bytes.size() <= kVectorsMax * kVector) return sum_vectors(bytes);
+    return sum_in_parts(bytes);
   }
-  return total + sum_few(bytes);
-#else
-  return sum_few(bytes);
 #endif
+  return sum_few(bytes);
+}
+
+std::uint64_t ChecksumSum::sum_in_parts(std::span<const std::byte> bytes) {
+  std::uint64_t total = 0;
+#if defined(__x86_64__)
+  while (bytes.size() >= kVector) {
+    const auto part = std::min(bytes.size() / kVector, kVectorsMax) * kVector;
+    total += sum_vectors(bytes.first(part));
+    bytes = bytes.subspan(part);
+  }
+#endif
+  return total + sum_few(bytes);
 }
 
 }  // namespace softhca::wire

@@ -26,6 +26,8 @@ class ChecksumSum {
     add_u16(static_cast<std::uint16_t>(value));
   }
 
+  /// value() of bytes that come in one piece.
+  static std::uint16_t of(std::span<const std::byte> bytes) { return to_big(fold(sum(bytes))); }
   /// The ones-complement sum, not inverted.
   std::uint16_t value() const { return to_big(fold(sum_)); }
   /// What a checksum field holds: the inverted sum.
@@ -36,11 +38,11 @@ class ChecksumSum {
     return std::endian::native == std::endian::little ? __builtin_bswap16(value) : value;
   }
   static constexpr std::uint16_t fold(std::uint64_t sum) {
-    sum = (sum & 0xffffffff) + (sum >> 32);
-    sum = (sum & 0xffffffff) + (sum >> 32);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    return static_cast<std::uint16_t>(sum);
+    // Each half added to the other: the upper one gets the carry of the lower.
+    sum += std::rotl(sum, 32);
+    auto half = static_cast<std::uint32_t>(sum >> 32);
+    half += std::rotl(half, 16);
+    return static_cast<std::uint16_t>(half >> 16);
   }
   /// The end-around carry of 64-bit addition.
   void add_folded(std::uint64_t part) {
@@ -53,6 +55,7 @@ class ChecksumSum {
   /// From so many bytes on a wider loop is worth its call.
   static constexpr std::size_t kMany = 256;
   static std::uint64_t sum_many(std::span<const std::byte> bytes);
+  [[gnu::noinline]] static std::uint64_t sum_in_parts(std::span<const std::byte> bytes);
   static std::uint64_t sum_few(std::span<const std::byte> bytes) {
     const std::byte* at = bytes.data();
     std::size_t left = bytes.size();

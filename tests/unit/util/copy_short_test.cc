@@ -25,15 +25,32 @@ TEST(CopyShort, CopiesEverySizeAndNothingBesides) {
   }
 }
 
-TEST(CopyShort, NoBytesNeedNoAddress) { copy_short(nullptr, nullptr, 0); }
+TEST(CopyShort, HeadersOfEverySizeAreCopiedAndNothingBesides) {
+  const auto from = numbers(120);
+  for (std::size_t size = 0; size != 100; ++size) {
+    std::vector<std::uint8_t> to(120, 0);
+    copy_header(to.data() + 8, from.data() + 3, size);
+    for (std::size_t i = 0; i != to.size(); ++i) {
+      const bool copied = i >= 8 && i < 8 + size;
+      ASSERT_EQ(to[i], copied ? from[i - 8 + 3] : 0) << "byte " << i << " of " << size;
+    }
+  }
+}
+
+TEST(CopyShort, NoBytesNeedNoAddress) {
+  copy_short(nullptr, nullptr, 0);
+  copy_header(nullptr, nullptr, 0);
+}
 
 TEST(CopyShort, BothMayOverlap) {
-  for (std::size_t size = 0; size != 40; ++size) {
-    for (std::size_t to = 0; to != 16; ++to) {
-      const auto before = numbers(64);
-      auto bytes = before;
-      copy_short(bytes.data() + to, bytes.data() + 8, size);
-      for (std::size_t i = 0; i != size; ++i) ASSERT_EQ(bytes[to + i], before[8 + i]) << size;
+  for (const auto copy : {copy_short, copy_header}) {
+    for (std::size_t size = 0; size != 80; ++size) {
+      for (std::size_t to = 0; to != 16; ++to) {
+        const auto before = numbers(100);
+        auto bytes = before;
+        copy(bytes.data() + to, bytes.data() + 8, size);
+        for (std::size_t i = 0; i != size; ++i) ASSERT_EQ(bytes[to + i], before[8 + i]) << size;
+      }
     }
   }
 }

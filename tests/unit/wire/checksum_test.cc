@@ -46,6 +46,16 @@ TEST(Checksum, AgreesWithTheReferenceForEveryLengthAndCut) {
   }
 }
 
+TEST(Checksum, OfOnePieceAgreesWithTheReferenceForEveryLengthAndPlace) {
+  std::mt19937 random(3);
+  std::vector<std::byte> bytes(1600);
+  for (auto& byte : bytes) byte = std::byte(random());
+  for (std::size_t size = 0; size <= 1560; ++size) {
+    const auto part = std::span<const std::byte>(bytes).subspan(size % 37, size);
+    ASSERT_EQ(ChecksumSum::of(part), reference(part)) << size;
+  }
+}
+
 TEST(Checksum, AllOnesDoNotOverflow) {
   const std::vector<std::byte> ones(1 << 20, std::byte{0xff});
   ChecksumSum sum;
