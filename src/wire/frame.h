@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "util/copy_short.h"
 #include "util/hot_assert.h"
 #include "wire/transport_headers.h"
 
@@ -61,6 +62,17 @@ class Frame {
     shape_.head_size = static_cast<std::uint16_t>(size);
     return {head_.data(), size};
   }
+  /// A new frame, whose head of `head_size` bytes is to be written, and behind it `payload`, as by
+  /// add_segment(). What was built before is forgotten. @pre !payload.empty()
+  std::span<std::byte> begin(std::size_t head_size, std::span<const std::byte> payload) {
+    SOFTHCA_HOT_ASSERT(head_size <= kHeadCapacity && !payload.empty());
+    shape_ = {};
+    shape_.head_size = static_cast<std::uint16_t>(head_size);
+    shape_.payload_size = payload.size();
+    shape_.segment_count = 1;
+    segments_[0] = payload;
+    return {head_.data(), head_size};
+  }
   /// Room for `size` more bytes behind the headers.
   std::span<std::byte> extend_head(std::size_t size) {
     SOFTHCA_HOT_ASSERT(shape_.head_size + size <= kHeadCapacity);
@@ -80,6 +92,7 @@ class Frame {
     std::memcpy(head_.data(), bytes.data(), kPathHeadersMax);
     path_ = path;
     shape_ = {.payload_size = 0,
+              .known_headers = 0,
               .head_size = static_cast<std::uint16_t>(head_size),
               .tail_size = static_cast<std::uint8_t>(tail_size),
               .segment_count = 0,
@@ -152,6 +165,9 @@ class Frame {
   /// The checksum of TCP or UDP was made here, and the frame is still in this process, so that
   /// nobody needs to read the payload to see that it is right.
   void set_l4_checksum_made() { shape_.l4_checksum_made = true; }
+  /// The headers are those that ethernet::KnownHeader gave this number, which finished the frame.
+  /// Forgotten as soon as somebody asks for bytes to change.
+  void set_known_headers(std::uint64_t number) { shape_.known_headers = number; }
   /// Makes deferred CRCs present, for a receiver that wants the bytes and not the packet.
   void compute_icrc();
 
@@ -199,6 +215,7 @@ class Frame {
   std::span<std::byte> mutable_head() {
     if (shape_.headers == Headers::kValues) write_headers();
     shape_.headers = Headers::kBytes;
+    shape_.known_headers = 0;
     return {head_.data(), shape_.head_size};
   }
   std::size_t head_size() const { return shape_.head_size; }
@@ -227,6 +244,8 @@ class Frame {
   Icrc icrc() const { return shape_.icrc; }
   Link link() const { return shape_.link; }
   bool l4_checksum_made() const { return shape_.l4_checksum_made; }
+  /// 0: nobody has told.
+  std::uint64_t known_headers() const { return shape_.known_headers; }
   /// Whether the payload lies in memory of the frame's own, and none of it elsewhere.
   bool owns_segments() const { return shape_.segment_count == 1 && owns(segments_[0]); }
   /// Bytes of payload of the packet, or of each packet of a train, without pad. @pre headers()
@@ -253,6 +272,19 @@ class Frame {
   /// Copies [offset, offset + out.size()) as it stands.
   /// @pre offset + out.size() <= size()
   void copy_range(std::size_t offset, std::span<std::byte> out) const;
+
+  /// Copies all of a frame as it stands, from the first byte to the last; what it refers to may be
+  /// what is written to. @pre this is no train
+  void move_to(std::byte* to) const {
+    const auto bytes = head();
+    util::copy_header(to, bytes.data(), bytes.size());
+    to += bytes.size();
+    for (const auto& segment : segments()) {
+      std::memmove(to, segment.data(), segment.size());
+      to += segment.size();
+    }
+    if (shape_.tail_size != 0) std::memcpy(to, tail_.data(), shape_.tail_size);
+  }
 
   /// Calls `visit(std::span<const std::byte>)` for each piece of [offset, offset + length), in
   /// order.
@@ -291,6 +323,7 @@ class Frame {
   /// All that is not bytes, in one piece to be copied.
   struct Shape {
     std::size_t payload_size = 0;
+    std::uint64_t known_headers = 0;
     std::uint16_t head_size = 0;
     std::uint8_t tail_size = 0;
     std::uint8_t segment_count = 0;

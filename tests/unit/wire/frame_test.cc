@@ -126,6 +126,50 @@ TEST(Frame, OwnSegmentsOutlivesTheMemoryReferredTo) {
   EXPECT_EQ(bytes_of(frame), expected);
 }
 
+TEST(Frame, BeginsWithAHeadAndOnePieceOfPayload) {
+  const auto payload = from_hex("0a0b0c0d");
+  Frame frame;
+  frame.own_payload(100);
+  frame.resize_tail(4);
+  frame.set_known_headers(7);
+  std::ranges::fill(frame.begin(3, payload), std::byte{1});
+  EXPECT_EQ(frame.size(), 7u);
+  EXPECT_EQ(frame.known_headers(), 0u);
+  std::vector<std::byte> bytes(7);
+  frame.copy_to(bytes);
+  EXPECT_EQ(bytes, from_hex("0101010a0b0c0d"));
+  EXPECT_FALSE(frame.owns_segments());
+}
+
+TEST(Frame, KnownHeadersAreForgottenBeforeBytesChange) {
+  const auto payload = from_hex("0a0b");
+  Frame frame;
+  frame.begin(4, payload);
+  frame.set_known_headers(7);
+  const Frame copy = frame;
+  EXPECT_EQ(copy.known_headers(), 7u);
+  (void)frame.mutable_head();
+  EXPECT_EQ(frame.known_headers(), 0u);
+  EXPECT_EQ(copy.known_headers(), 7u);
+}
+
+TEST(Frame, MovesAllItsBytesToWhereItsPayloadLies) {
+  for (const std::size_t head : {0, 5, 42, 70, 190}) {
+    std::vector<std::byte> memory(600);
+    for (std::size_t i = 0; i != memory.size(); ++i) memory[i] = std::byte(i * 7);
+    Frame frame;
+    std::ranges::fill(frame.resize_head(head), std::byte{0xEE});
+    ASSERT_TRUE(frame.add_segment(std::span(memory).subspan(200, 100)));
+    ASSERT_TRUE(frame.add_segment(std::span(memory).subspan(400, 33)));
+    std::ranges::fill(frame.resize_tail(4), std::byte{0xDD});
+    std::vector<std::byte> expected(frame.size());
+    frame.copy_to(expected);
+    auto* const to = memory.data() + 190 - head;
+    frame.move_to(to);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), to)) << head;
+  }
+}
+
 TEST(Frame, FromBytesSplitsAtTheHeadsCapacity) {
   for (const std::size_t size : {0u, 1u, 191u, 192u, 193u, 9000u}) {
     const auto bytes = counted(size);
