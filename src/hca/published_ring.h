@@ -1,7 +1,9 @@
 // Rings that the device fills and software empties: CQs and EQs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -26,22 +28,25 @@ class PublishedRing {
   PublishedRing() = default;
   /// @pre the memory has all entries
   PublishedRing(Geometry geometry, QueueMemory memory)
-      : geometry_(geometry), memory_(std::move(memory)) {}
+      : geometry_(geometry),
+        mask_((std::uint32_t{1} << geometry.counter_bits) - 1),
+        place_mask_(geometry.collapsed ? 0 : (std::uint32_t{1} << geometry.log_count) - 1),
+        room_(geometry.overrun_ignore || geometry.collapsed
+                  ? UINT32_MAX
+                  : std::uint32_t{1} << geometry.log_count),
+        memory_(std::move(memory)) {}
 
   const Geometry& geometry() const { return geometry_; }
   const QueueMemory& memory() const { return memory_; }
   std::uint32_t size() const { return std::uint32_t{1} << geometry_.log_count; }
-  std::uint32_t mask() const { return (std::uint32_t{1} << geometry_.counter_bits) - 1; }
+  std::uint32_t mask() const { return mask_; }
   std::uint32_t producer() const { return producer_; }
   /// As software last told.
   std::uint32_t consumer() const { return consumer_; }
   void set_consumer(std::uint32_t counter) { consumer_ = counter & mask(); }
 
   /// Writing one more would overrun software, as far as it has told.
-  bool full() const {
-    return !geometry_.overrun_ignore && !geometry_.collapsed &&
-           ((producer_ - consumer_) & mask()) >= size();
-  }
+  bool full() const { return ((producer_ - consumer_) & mask_) >= room_; }
   /// How often the ring has gone round, modulo 2: the owner bit of the next entry, where documents
   /// have one.
   std::uint32_t lap() const { return producer_ >> geometry_.log_count & 1; }
@@ -49,6 +54,16 @@ class PublishedRing {
   /// Writes the next entry, its last four bytes after all others. False if the memory is gone:
   /// nothing has been published then. @pre entry.size() is a multiple of 4, at most the stride
   bool publish(std::span<const std::byte> entry);
+  /// The same for entries of one size, as nearly always: the ring is in one piece of local memory.
+  /// False, and nothing has happened, if it is not.
+  template <std::size_t Size>
+  bool publish_local(std::span<const std::byte, Size> entry) {
+    static_assert(Size % kDword == 0);
+    auto* const to = memory_.at(place(Size), Size);
+    if (to == nullptr) return false;
+    publish_at(to, entry);
+    return true;
+  }
 
   /// The signed distance a - b of two counters.
   std::int32_t distance(std::uint32_t a, std::uint32_t b) const {
@@ -57,7 +72,25 @@ class PublishedRing {
   }
 
  private:
+  static constexpr std::size_t kDword = sizeof(std::uint32_t);
+
+  /// Offset of the next entry, of `size` bytes.
+  std::uint64_t place(std::size_t size) const {
+    return std::uint64_t{producer_ & place_mask_} * geometry_.stride + geometry_.stride - size;
+  }
+  [[gnu::always_inline]] void publish_at(std::byte* to, std::span<const std::byte> entry) {
+    const auto body = entry.size() - kDword;
+    std::memcpy(to, entry.data(), body);
+    std::uint32_t last;
+    std::memcpy(&last, entry.data() + body, kDword);
+    __atomic_store_n(reinterpret_cast<std::uint32_t*>(to + body), last, __ATOMIC_RELEASE);
+    producer_ = (producer_ + 1) & mask_;
+  }
+
   Geometry geometry_;
+  std::uint32_t mask_ = 0;        ///< of counters
+  std::uint32_t place_mask_ = 0;  ///< of the producer, for the place of an entry
+  std::uint32_t room_ = 0;        ///< entries that may wait for software; UINT32_MAX: any number
   std::uint32_t producer_ = 0;
   std::uint32_t consumer_ = 0;
   QueueMemory memory_;

@@ -61,14 +61,13 @@ bool CompletionQueue::has_room() {
   return !ring_.full();
 }
 
-bool CompletionQueue::write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
+bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool solicited) {
   if (failed()) return false;
   if (!has_room()) {
     fail(Status::CQ_OVERFLOW, Syndrome::CQ_OVERRUN, "overrun (PRM 7.12.5)");
     return false;
   }
-  // Software owns an entry when its owner bit equals the lap's parity (PRM 7.12.4).
-  cqe[kCqeSize - 1] |= std::byte(ring_.lap());
+  put_owner(cqe);
   // The 64 bytes of a CQE stand in the second half of a 128-byte entry.
   if (!ring_.publish(cqe)) {
     fail(Status::CQ_WRITE_FAIL, Syndrome::CQ_ACCESS_VIOLATION_ERROR, "its memory is not mapped");

@@ -61,7 +61,15 @@ class CompletionQueue : public hca::Used {
   /// `solicited`: the CQE also counts for software that waits for solicited events only (errors
   /// do). False if the CQ has overrun or its memory is gone: it has then failed for good, and its
   /// queues with it.
-  bool write(std::span<std::byte, kCqeSize> cqe, bool solicited);
+  bool write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
+    // As nearly always: there is room as far as is known, and nobody waits.
+    if (failed() || solicited || armed_ != Armed::kNo || ring_.full()) {
+      return write_closely(cqe, solicited);
+    }
+    put_owner(cqe);
+    return ring_.publish_local(std::span<const std::byte, kCqeSize>(cqe)) ||
+           write_closely(cqe, solicited);
+  }
 
   /// The arm doorbell (PRM 7.12.4): the first dword of the doorbell, as the arm record has it.
   void handle_arm(std::uint32_t arm_dword);
@@ -77,6 +85,11 @@ class CompletionQueue : public hca::Used {
   using Status = spec::connectx::cq_status;
   enum class Armed : std::uint8_t { kNo, kSolicited, kAll };
 
+  [[gnu::noinline]] bool write_closely(std::span<std::byte, kCqeSize> cqe, bool solicited);
+  /// Software owns an entry when its owner bit equals the lap's parity (PRM 7.12.4).
+  void put_owner(std::span<std::byte, kCqeSize> cqe) const {
+    cqe[kCqeSize - 1] |= std::byte(ring_.lap());
+  }
   bool has_room();
   void fail(Status status, Syndrome syndrome, std::string_view reason);
   void event();
