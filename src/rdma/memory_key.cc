@@ -199,6 +199,15 @@ KeyCheck KeyTable::check_closely(MKey key, const KeyUser& user, std::uint64_t ad
   return {found, Reason::kNone};
 }
 
+KeyTable::Window KeyTable::window(MemoryKey& key) {
+  const auto& extent = key.last_extent_;
+  const auto length = key.attributes_.length;
+  if (!key.plain_ || key.form() != KeyForm::kPages || extent.offset >= length) return {};
+  auto* const host = key.extent_host(dma_);
+  if (host == nullptr) return {};
+  return {key.base() + extent.offset, std::min(extent.size, length - extent.offset), host};
+}
+
 bool KeyTable::read(MemoryKey& key, std::uint64_t address, std::span<std::byte> out) {
   bool ok = true;
   const auto take = [&](const MemoryPiece& piece) {

@@ -285,6 +285,14 @@ class KeyTable {
     }
     return dma_.translate(iova, length, access);
   }
+  /// What one_piece() has found, and all of the key that is in one piece with it. Of no bytes if
+  /// nobody knows, or if PD, rights and range are not all that an access is asked for.
+  struct Window {
+    std::uint64_t start = 0;  ///< its first address
+    std::uint64_t size = 0;   ///< bytes
+    std::byte* host = nullptr;
+  };
+  Window window(MemoryKey& key);
   /// Calls `visit(MemoryPiece)` for the pieces of [address, address + length) in order. False
   /// if a part cannot be reached (only indirect keys can still fail after check()).
   /// @pre check() has passed for this range
