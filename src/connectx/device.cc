@@ -181,13 +181,15 @@ void Device::charge_noted() {
 
 void Device::handle_frame(const wire::Frame& frame) {
   if (frame.packets() == 1) {
-    // Nearly every packet is of RDMA, and like the one before it.
-    auto& port = network_port();
-    if (frame.headers() == nullptr || overdrawn_ || !port.is_like_before(frame) ||
-        !vport().roce_enabled() || !rdma().handle_frame(frame, run_time_)) {
-      return receive(frame);
-    }
-    port.count_like_before();
+    // Nearly every packet is like the one before it. Who has written RDMA headers says where they
+    // are.
+    const auto service = frame.headers() == nullptr ? Service::kEthernet : Service::kRdma;
+    if (overdrawn_ || !network_port().is_like_before(frame, service)) return receive(frame);
+    const bool taken = service == Service::kEthernet
+                           ? ethernet().handle_known(frame, run_time_)
+                           : vport().roce_enabled() && rdma().handle_frame(frame, run_time_);
+    if (!taken) return receive(frame);
+    network_port().count_like_before(service);
     return charge_noted();
   }
   if (takes_whole(frame)) {
@@ -212,7 +214,6 @@ bool Device::takes_whole(const wire::Frame& train) {
   if (!network_port().accept(frame)) return;
   // Who arranged to receive at such a cost has no time for more, as a NIC whose buffer is full.
   if (overdrawn_) return network_port().count_discard(priority_of(frame));
-  // Who has written RDMA headers says where they are.
   if (frame.headers() == nullptr && ethernet().handle_known(frame, run_time_)) {
     network_port().count_received(frame, Service::kEthernet);
   } else if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {

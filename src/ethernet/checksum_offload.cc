@@ -1,5 +1,6 @@
 #include "ethernet/checksum_offload.h"
 
+#include "ethernet/header_sum.h"
 #include "wire/checksum.h"
 #include "wire/ipv6.h"
 #include "wire/tcp.h"
@@ -13,28 +14,6 @@ using wire::Frame;
 
 void add(ChecksumSum& sum, const Frame& frame, std::size_t offset, std::size_t size) {
   frame.for_each_piece(offset, size, [&](std::span<const std::byte> piece) { sum.add(piece); });
-}
-
-/// To 16 bits, with the end-around carry of RFC 1071. Sums of words of 16 and of 32 bits, in the
-/// order of numbers, may be added before.
-constexpr std::uint16_t fold(std::uint64_t sum) {
-  constexpr std::uint64_t k32 = std::uint64_t{1} << 32;
-  constexpr std::uint64_t k16 = std::uint64_t{1} << 16;
-  sum = sum % k32 + sum / k32;
-  sum = sum % k16 + sum / k16;
-  sum = sum % k16 + sum / k16;
-  return static_cast<std::uint16_t>(sum % k16 + sum / k16);
-}
-
-/// Of a header, whose size is a multiple of four bytes.
-std::uint16_t sum_header(std::span<const std::byte> header) {
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i != header.size(); i += 4) sum += util::load_be32(header.data() + i);
-  return fold(sum);
-}
-
-std::uint16_t sum_pseudo_header(const PacketInfo& info) {
-  return fold(std::uint64_t{info.pseudo_sum} + info.l4_size());
 }
 
 /// @pre info.l3 == L3Type::kIpv4
@@ -64,12 +43,7 @@ std::uint16_t sum_l4_bytes(const Frame& frame, const PacketInfo& info) {
 
 /// The sum of L4 header and payload. @pre info.l4 != L4Type::kNone
 std::uint16_t sum_l4(const Frame& frame, const PacketInfo& info) {
-  if (frame.l4_checksum_made()) {
-    // A right checksum makes all ones of it and the pseudo header's; and it is never 0, as no L4
-    // header is all zeros.
-    const auto rest = static_cast<std::uint16_t>(~sum_pseudo_header(info));
-    return rest == 0 ? 0xffff : rest;
-  }
+  if (frame.l4_checksum_made()) return sum_right_l4(info, info.l4_size());
   return sum_l4_bytes(frame, info);
 }
 
@@ -85,7 +59,7 @@ bool l4_ok(const Frame& frame, const PacketInfo& info, std::uint16_t l4_sum) {
     // checksum". RFC 8200 8.1 does not allow it in IPv6.
     if (udp.get(L::checksum) == 0) return info.l3 == L3Type::kIpv4;
   }
-  return fold(std::uint64_t{sum_pseudo_header(info)} + l4_sum) == 0xffff;
+  return fold(std::uint64_t{sum_pseudo_header(info, info.l4_size())} + l4_sum) == 0xffff;
 }
 
 /// Without L4 there is one sum, of all.
@@ -117,7 +91,8 @@ void insert_l4_checksum(Frame& frame, const PacketInfo& info) {
                      (is_tcp ? wire::TcpLayout::kChecksumOffset : wire::UdpLayout::kChecksumOffset);
   auto* const at = frame.mutable_head().data() + field;
   util::store_be16(at, 0);
-  const auto sum = std::uint64_t{sum_pseudo_header(info)} + sum_l4_bytes(frame, info);
+  const auto sum =
+      std::uint64_t{sum_pseudo_header(info, info.l4_size())} + sum_l4_bytes(frame, info);
   auto checksum = static_cast<std::uint16_t>(~fold(sum));
   // RFC 768: "If the computed checksum is zero, it is transmitted as all ones".
   if (!is_tcp && checksum == 0) checksum = 0xffff;

@@ -1,10 +1,15 @@
 #include "ethernet/known_header.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cassert>
-#include <cstring>
 
+#include "ethernet/header_sum.h"
+#include "ethernet/padding.h"
 #include "util/endian.h"
+#include "util/field.h"
+#include "wire/checksum.h"
 #include "wire/ethernet.h"
 #include "wire/ib_header.h"
 #include "wire/ipv4.h"
@@ -18,9 +23,17 @@ namespace {
 
 static_assert(KnownHeader::kSize <= wire::Frame::kHeadCapacity);
 
+std::uint64_t next_number() {
+  // Devices of one process may be at work in different threads.
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+/// Both ports, which L4 headers begin with.
+constexpr std::size_t kPorts = 4;
+
 /// Of the L4 header: ports, and of TCP data offset and flags.
 std::size_t compared_size(const PacketInfo& packet) {
-  constexpr std::size_t kPorts = 4;
   constexpr std::size_t kFlagsEnd = 14;
   return packet.l4_offset + (packet.l4 == L4Type::kTcp ? kFlagsEnd : kPorts);
 }
@@ -32,37 +45,38 @@ bool KnownHeader::can_be_known(const PacketInfo& packet) {
   return packet.l4 != L4Type::kNone && !roce && packet.l4_offset + wire::TcpLayout::kSize <= kSize;
 }
 
-template <class Layout>
-util::MutableView<Layout> KnownHeader::mask(std::size_t offset) {
-  return util::MutableView<Layout>(std::as_writable_bytes(std::span(mask_)).subspan(offset));
-}
-
 void KnownHeader::remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags) {
   assert(can_be_known(packet) && packet.l3_length_ok && !packet.fragment);
   packet_ = packet;
+  number_ = next_number();
   headers_size_ = std::size_t{packet.l4_offset} + packet.l4_header_size;
-  const auto size = compared_size(packet);
-  words_ = (size + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
-  value_ = {};
-  std::memcpy(value_.data(), frame.head().data(), size);
-  mask_ = {};
-  std::memset(mask_.data(), 0xFF, size);
+  std::array<std::byte, kSize> mask{};
+  const auto compared = std::span(mask).first(compared_size(packet));
+  std::ranges::fill(compared, std::byte{0xFF});
+  const auto l3 = std::span(mask).subspan(packet.l3_offset);
+  const auto l4 = std::span(mask).subspan(packet.l4_offset);
   if (packet.l3 == L3Type::kIpv4) {
     using L = wire::Ipv4Layout;
-    const auto ip = mask<L>(packet.l3_offset);
+    const util::MutableView<L> ip(l3);
     ip.set(L::total_length, 0);
     ip.set(L::identification, 0);
     ip.set(L::checksum, 0);
   } else {
     using L = wire::Ipv6Layout;
-    mask<L>(packet.l3_offset).set(L::payload_length, 0);
+    util::MutableView<L>(l3).set(L::payload_length, 0);
   }
-  if (packet.l4 != L4Type::kTcp) return;
-  using L = wire::TcpLayout;
-  const auto tcp = mask<L>(packet.l4_offset);
-  tcp.set(L::sequence, 0);
-  tcp.set(L::acknowledgment, 0);
-  if (!tcp_flags) tcp.set(L::all_flags, 0);
+  if (packet.l4 == L4Type::kTcp) {
+    using L = wire::TcpLayout;
+    const util::MutableView<L> tcp(l4);
+    tcp.set(L::sequence, 0);
+    tcp.set(L::acknowledgment, 0);
+    if (!tcp_flags) tcp.set(L::all_flags, 0);
+  }
+  bytes_.set(frame.head().first(compared.size()), compared);
+  const std::size_t ip_header = packet.l4_offset - packet.l3_offset;
+  l3_sum_ = sum_header(bytes_.value().subspan(packet.l3_offset, ip_header));
+  const auto ports = bytes_.value().subspan(packet.l4_offset, kPorts);
+  l4_sum_ = fold(std::uint64_t{packet.pseudo_sum} + sum_header(ports));
 }
 
 /// What the IP header says, with itself.
@@ -75,26 +89,65 @@ inline std::size_t KnownHeader::ip_size(const wire::Frame& frame) const {
   return L::kSize + wire::Ipv6View(ip).get(L::payload_length);
 }
 
+/// What differs from packet to packet.
+inline void KnownHeader::note_packet(const wire::Frame& frame, std::size_t l3_size) {
+  packet_.l3_size = l3_size;
+  if (packet_.l4 != L4Type::kTcp) return;
+  const wire::TcpView tcp(frame.head_room().subspan(packet_.l4_offset));
+  packet_.tcp_flags = static_cast<std::uint16_t>(tcp.get(wire::TcpLayout::all_flags));
+}
+
 const PacketInfo* KnownHeader::parse(const wire::Frame& frame) {
-  if (frame.head().size() < headers_size_) return nullptr;
-  const auto* const head = frame.head_room().data();
-  std::uint64_t differs = 0;
-  for (std::size_t i = 0; i != words_; ++i) {
-    std::uint64_t word;
-    std::memcpy(&word, head + i * sizeof(word), sizeof(word));
-    differs |= (word ^ value_[i]) & mask_[i];
-  }
-  if (differs != 0) return nullptr;
+  if (frame.head().size() < headers_size_ || !bytes_.match(frame.head_room().data()))
+    return nullptr;
   const auto size = ip_size(frame);
   if (packet_.l3_offset + size > frame.size() || packet_.l3_offset + size < headers_size_) {
     return nullptr;
   }
-  packet_.l3_size = size;
-  if (packet_.l4 == L4Type::kTcp) {
-    const wire::TcpView tcp(std::span(head + packet_.l4_offset, wire::TcpLayout::kSize));
-    packet_.tcp_flags = static_cast<std::uint16_t>(tcp.get(wire::TcpLayout::all_flags));
-  }
+  note_packet(frame, size);
   return &packet_;
+}
+
+bool KnownHeader::finish(wire::Frame& frame) const {
+  const auto head = frame.mutable_head();
+  const auto payload = frame.segments()[0];
+  const auto size = head.size() + payload.size();
+  // With padding, or with bytes behind the IP packet, there is more to think of.
+  if (!bytes_.match(head.data()) || packet_.l3_offset + ip_size(frame) != size ||
+      size < kFrameSizeMin || packet_.source_routed) {
+    return false;
+  }
+  const auto l4 = head.subspan(packet_.l4_offset);
+  const auto l4_size = size - packet_.l4_offset;
+  auto sum = l4_sum_ + l4_size + wire::ChecksumSum::of(payload);
+  if (packet_.l4 == L4Type::kUdp) {
+    using L = wire::UdpLayout;
+    const util::MutableView<L> udp(l4);
+    // One that says another length cannot be judged.
+    if (udp.get(L::length) != l4_size) return false;
+    const auto checksum = static_cast<std::uint16_t>(~fold(sum + l4_size));
+    // RFC 768: "If the computed checksum is zero, it is transmitted as all ones".
+    util::store_be16(l4.data() + L::kChecksumOffset, checksum == 0 ? 0xffff : checksum);
+  } else {
+    auto* const field = l4.data() + wire::TcpLayout::kChecksumOffset;
+    util::store_be16(field, 0);
+    sum += add_words(l4.subspan(kPorts));
+    util::store_be16(field, static_cast<std::uint16_t>(~fold(sum)));
+  }
+  if (packet_.l3 == L3Type::kIpv4) {
+    using L = wire::Ipv4Layout;
+    const util::MutableView<L> ip(head.subspan(packet_.l3_offset));
+    const auto rest = std::uint64_t{ip.get(L::total_length)} + ip.get(L::identification);
+    ip.set(L::checksum, static_cast<std::uint16_t>(~fold(l3_sum_ + rest)));
+  }
+  frame.set_l4_checksum_made();
+  frame.set_known_headers(number_);
+  return true;
+}
+
+const PacketInfo& KnownHeader::parse_finished(const wire::Frame& frame) {
+  note_packet(frame, frame.size() - packet_.l3_offset);
+  return packet_;
 }
 
 std::size_t KnownHeader::hash(const wire::Frame& frame) {

@@ -31,7 +31,7 @@ class EthReceiver {
     std::vector<Rqn>& failed;  ///< gets each RQ that a frame has taken to the error state
   };
 
-  explicit EthReceiver(const Parts& parts) : parts_(parts), flows_(kFlows) {}
+  explicit EthReceiver(const Parts& parts) : parts_(parts), flows_(kFlows), numbered_(kFlows) {}
 
   void receive(const wire::Frame& frame, util::Time now);
   /// The same for a frame of a flow that is known: its headers are like those of one that went to
@@ -44,16 +44,23 @@ class EthReceiver {
 
  private:
   /// Frames whose headers agree in all that a KnownHeader compares go to the same RQ.
+  using Cqe = std::array<std::byte, spec::connectx::cqe64::kSize>;
   struct KnownFlow {
     std::uint64_t generation = 0;  ///< of what it rests on
     ethernet::KnownHeader header;
     ReceiveQueue* rq = nullptr;
-    ReceivedFrame received;                                   ///< but for the frame
-    std::array<std::byte, spec::connectx::cqe64::kSize> cqe;  ///< as far as it is always the same
+    ReceivedFrame received;    ///< but for the frame
+    Cqe cqe;                   ///< as far as it is always the same
+    Cqe finished_cqe;          ///< of frames with the number
+    bool numerable = false;    ///< frames that KnownHeader::finish() made differ in little
+    std::uint64_t number = 0;  ///< that one of them had; 0: none yet
   };
   static constexpr std::size_t kFlows = 64;
 
   FlowSteering::Search steer(const ethernet::PacketInfo& packet);
+  /// receive_known() of a frame that has the number of the flow's.
+  void receive_finished(KnownFlow& flow, const wire::Frame& frame, util::Time now);
+  void note_number(KnownFlow& flow, std::uint64_t number);
   void remember(const wire::Frame& frame, const ethernet::PacketInfo& packet, bool tcp_flags);
   /// What an arrived frame is; its own copy where software wants bytes that are not there yet.
   const wire::Frame& whole(const wire::Frame& arrived);
@@ -67,7 +74,8 @@ class EthReceiver {
   Parts parts_;
   std::vector<FlowSteering::Delivery> deliveries_;
   ScatterScratch scratch_;
-  std::vector<KnownFlow> flows_;  ///< by hash of their headers
+  std::vector<KnownFlow> flows_;      ///< by hash of their headers
+  std::vector<KnownFlow*> numbered_;  ///< by the number of their headers
   std::uint64_t generation_ = 1;
   wire::Frame whole_;  ///< copy of a frame whose ICRC was still to be computed
 };

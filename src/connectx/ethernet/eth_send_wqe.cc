@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "connectx/ethernet/seen_eth_wqe.h"
 #include "connectx/queue/send_control.h"
 #include "rdma/scatter_gather.h"
 #include "spec/connectx/wqe.h"
@@ -104,6 +105,24 @@ tl::expected<void, EthWqeFault> EthSendWqe::decode_data(std::span<const std::byt
     data = data.subspan(kUnit);
   }
   return {};
+}
+
+void SeenEthWqe::remember(std::span<const std::byte> wqe, const EthSendWqe& decoded) {
+  const auto header_size = decoded.inline_header.size();
+  const auto data_offset = round_to_unit(std::max(kFixed, kHeadersOffset + header_size));
+  usual_ = wqe.size() <= kWqeBasicBlock && !decoded.lso && decoded.l3_checksum &&
+           decoded.l4_checksum && !decoded.insert_tag && decoded.segment_count == 1 &&
+           decoded.segments[0].inline_data.data() == nullptr;
+  if (!usual_) return;
+  assert(data_offset + Pointer::kSize == wqe.size());
+  header_size_ = static_cast<std::uint8_t>(header_size);
+  data_offset_ = static_cast<std::uint8_t>(data_offset);
+  std::array<std::byte, kFixed> mask{};
+  std::ranges::fill(std::span(mask).first(kHeadersOffset), std::byte{0xFF});
+  const util::MutableView<Ctrl> control(mask);
+  control.set(Ctrl::wqe_index, 0);
+  control.set(Ctrl::ce, 0);
+  fixed_.set(wqe.first(kFixed), mask);
 }
 
 tl::expected<void, EthWqeFault> EthGather::copy(const EthSendWqe& wqe, rdma::KeyTable& keys,

@@ -11,6 +11,7 @@
 #include "ethernet/packet_info.h"
 #include "ethernet/padding.h"
 #include "ethernet/vlan_offload.h"
+#include "util/copy_short.h"
 #include "wire/ethernet.h"
 
 namespace softhca::connectx {
@@ -191,9 +192,10 @@ void EthTransmitter::shorten_head(std::size_t headers) {
   (void)added;
 }
 
-const PacketInfo& EthTransmitter::classify() {
+const PacketInfo& EthTransmitter::classify(EthWay& way) {
   auto& known = known_[ethernet::KnownHeader::hash(frame_) % known_.size()];
   if (const auto* packet = known.parse(frame_)) {
+    way = {&known, known.number()};
     shorten_head(known.size());
     return *packet;
   }
@@ -209,17 +211,42 @@ void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules,
     sendable = ethernet::insert_vlan(frame_, wqe.insert_tag->tpid, wqe.insert_tag->tci);
   }
   if (!sendable) return port_.count_transmit_error(frame_);
-  const auto& packet = classify();
+  EthWay way;
+  const auto& packet = classify(way);
   if (wqe.inline_header.size() < required_inline(packet, rules.min_inline_mode)) {
     // PRM Table 61: "If Eth Segment of the WQE does not contain the required inlined headers, the
     // packet is silently dropped."
     return port_.count_transmit_error(frame_);
   }
   if (frame_.packets() == 1) finish_packet(wqe, packet);
+  progress.way = way;
   const bool refers = !frame_.segments().empty() && !frame_.owns_segments();
   const auto number =
       port_.transmit_ethernet(frame_, rules.tis->transport_domain(), rules.tis->priority());
   if (refers) progress.last_frame = number;
+}
+
+bool EthTransmitter::send_seen(std::span<const std::byte, kWqeBasicBlock> block, EthSeen& seen,
+                               const EthSendRules& rules, std::uint64_t& last_frame) {
+  const auto* const known = seen.way.header;
+  if (known == nullptr || known->number() != seen.way.number) return false;
+  const auto content = seen.wqe.decode(block);
+  if (!content) return false;
+  const auto head_size = known->size();
+  const auto in_wqe = content->header.size();
+  const auto behind = head_size - in_wqe;
+  // Neither more headers in the WQE than there are, nor fewer with the memory.
+  if (in_wqe > head_size || content->size <= behind || content->size > kSendSizeMax) return false;
+  const auto* const host = seen.key.find(keys_, content->key, rules.user, content->address,
+                                         content->size, rdma::kLocalRead);
+  if (host == nullptr) return false;
+  auto& frame = port_.draft();
+  const auto head = frame.begin(head_size, {host + behind, content->size - behind});
+  util::copy_header(head.data(), content->header.data(), in_wqe);
+  util::copy_header(head.data() + in_wqe, host, behind);
+  if (!known->finish(frame)) return false;
+  last_frame = port_.transmit_ethernet(frame, rules.tis->transport_domain(), rules.tis->priority());
+  return true;
 }
 
 /// Those of a train are finished when they are made.

@@ -10,9 +10,11 @@
 #include <tl/expected.hpp>
 
 #include "connectx/ethernet/eth_send_wqe.h"
+#include "connectx/ethernet/seen_eth_wqe.h"
 #include "ethernet/known_header.h"
 #include "ethernet/segmentation.h"
 #include "rdma/memory_key.h"
+#include "rdma/seen_key.h"
 #include "spec/connectx/opcodes.h"
 #include "wire/frame.h"
 
@@ -28,6 +30,20 @@ struct EthSendRules {
   const Tis* tis = nullptr;  ///< that the SQ sends through; null: it sends nothing
 };
 
+/// The headers of a frame that has all that its SQ's rules and the port want of them. They may
+/// have been replaced by others since.
+struct EthWay {
+  const ethernet::KnownHeader* header = nullptr;  ///< null: none
+  std::uint64_t number = 0;                       ///< that they had
+};
+
+/// What an SQ knows of the frame that it sent last: the next is mostly like it.
+struct EthSeen {
+  SeenEthWqe wqe;
+  EthWay way;
+  rdma::SeenKey key;
+};
+
 /// How far a WQE was executed: an LSO WQE makes many frames.
 struct EthTransmission {
   /// Of a new WQE, after frames up to number `sent`.
@@ -36,6 +52,7 @@ struct EthTransmission {
     segmenter.reset();
     finished = false;
     last_frame = sent;
+    way = {};
   }
 
   EthGather gather;
@@ -45,6 +62,7 @@ struct EthTransmission {
   /// stay as it is (fabric::Port::released).
   std::uint64_t last_frame = 0;
   unsigned packets = 1;  ///< that were sent last
+  EthWay way;            ///< of the frame that was sent last
 };
 
 class EthTransmitter {
@@ -55,6 +73,12 @@ class EthTransmitter {
   /// @pre !progress.finished, packets_max != 0
   tl::expected<void, EthWqeFault> send_next(const EthSendWqe& wqe, const EthSendRules& rules,
                                             unsigned packets_max, EthTransmission& progress);
+
+  /// Makes and sends a frame like the one before, as nearly all are. False, and nothing has
+  /// happened, if there is more to think of. `block`: the WQE's first, copied; `last_frame`: of
+  /// EthTransmission.
+  bool send_seen(std::span<const std::byte, kWqeBasicBlock> block, EthSeen& seen,
+                 const EthSendRules& rules, std::uint64_t& last_frame);
 
  private:
   /// The two ways to make frame_.
@@ -77,7 +101,7 @@ class EthTransmitter {
   void shorten_head(std::size_t headers);
   void finish_packet(const EthSendWqe& wqe, const ethernet::PacketInfo& packet);
   /// What frame_ is.
-  const ethernet::PacketInfo& classify();
+  const ethernet::PacketInfo& classify(EthWay& way);
 
   wire::Frame frame_;                 ///< its payload memory is used again and again
   std::span<const std::byte> piece_;  ///< of memory that all but the inline headers is, if any

@@ -10,6 +10,7 @@
 #include "connectx/port/network_port.h"
 #include "connectx/queue/receive_wqe.h"
 #include "rdma/scatter_gather.h"
+#include "spec/connectx/wqe.h"
 #include "wire/checksum.h"
 #include "wire/vlan.h"
 
@@ -18,6 +19,7 @@ namespace softhca::connectx {
 namespace {
 
 using rdma::Reason;
+using Segment = spec::connectx::receive_data_segment;
 using spec::connectx::cqe64;
 using spec::connectx::cqe_error;
 using spec::connectx::cqe_opcode;
@@ -90,22 +92,82 @@ bool ReceiveQueue::read_wqe(std::span<std::byte> wqe) {
   return true;
 }
 
+inline void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
+  if (parts_.cq.write(cqe, solicited)) return;
+  // PRM 7.12.1: an overrun of the CQ takes its queues to the error state.
+  state_ = State::ERR;
+  dead_ = true;
+}
+
+[[gnu::always_inline]] inline void ReceiveQueue::complete(const ReceivedFrame& frame,
+                                                          util::MutableView<cqe64> cqe,
+                                                          std::size_t bytes, bool stripped,
+                                                          std::uint16_t counter) {
+  cqe.set(cqe64::byte_cnt, static_cast<std::uint32_t>(bytes));
+  cqe.set(cqe64::wqe_counter, counter);
+  if (dropped_ != 0) cqe.set(cqe64::rx_drop_counter, std::exchange(dropped_, 0));
+  if (!stripped && frame.tag_sum != 0) {
+    wire::ChecksumSum sum;
+    sum.add_u16(static_cast<std::uint16_t>(cqe.get(cqe64::checksum)));
+    sum.add_u16(frame.tag_sum);
+    cqe.set(cqe64::checksum, sum.value());
+  }
+  post(cqe.bytes().first<64>(), false);
+}
+
+[[gnu::always_inline]] inline bool ReceiveQueue::write_in_one_piece(const wire::Frame& frame,
+                                                                    std::size_t size) {
+  const auto* const at = wq_.ring.at_next(wq_.queue.memory, Segment::kSize);
+  if (at == nullptr) return false;
+  std::array<std::byte, Segment::kSize> bytes;
+  std::memcpy(bytes.data(), at, bytes.size());
+  const util::View<Segment> segment(bytes);
+  // A length of 0 has meanings of its own.
+  if (size > segment.get(Segment::byte_count)) return false;
+  const rdma::MKey key(segment.get(Segment::l_key));
+  const auto address = segment.get(Segment::local_address);
+  auto* const to = seen_key_.find(parts_.keys, key, user_, address, size, rdma::kLocalWrite);
+  if (to == nullptr) return false;
+  frame.move_to(to);
+  return true;
+}
+
 void ReceiveQueue::receive(const ReceivedFrame& frame, util::MutableView<cqe64> cqe,
                            ScatterScratch& scratch) {
   if (state_ != State::RDY) return;  // PRM Table 57: "Incoming messages are silently dropped"
-  const auto available = wq_.available();
-  if (!available) {
-    return fail_queue("doorbell record unreadable, or its counter further than the queue is long");
+  if (wq_.ring.known() == 0 && !look_for_wqe(*frame.frame)) return;
+  const bool strip = vlan_strip_ && frame.vlan_tci.has_value();
+  const auto size = frame.frame->size();
+  if (strip || pad_end_ || !write_in_one_piece(*frame.frame, size)) {
+    return receive_closely(frame, cqe, scratch);
   }
-  if (*available == 0) return drop_for_want_of_wqe(*frame.frame);
+  const auto counter = wq_.ring.consumed();
+  wq_.ring.consume(1);
+  complete(frame, cqe, size, false, counter);
+}
+
+bool ReceiveQueue::look_for_wqe(const wire::Frame& frame) {
+  const auto available = wq_.available();
+  if (available && *available != 0) return true;
+  if (available) {
+    drop_for_want_of_wqe(frame);
+  } else {
+    fail_queue("doorbell record unreadable, or its counter further than the queue is long");
+  }
+  return false;
+}
+
+/// @pre a WQE is known of
+void ReceiveQueue::receive_closely(const ReceivedFrame& frame, util::MutableView<cqe64> cqe,
+                                   ScatterScratch& scratch) {
+  const auto counter = wq_.ring.consumed();
+  const bool strip = vlan_strip_ && frame.vlan_tci.has_value();
   const auto wqe = std::span(scratch.wqe).first(wq_.ring.stride());
   if (!read_wqe(wqe)) return fail_queue("the memory of the queue is not mapped");
-  const auto counter = wq_.ring.consumed();
   wq_.ring.consume(1);
   scratch.sges.clear();
   decode_scatter_list(wqe, scratch.sges);
 
-  const bool strip = vlan_strip_ && frame.vlan_tci.has_value();
   const std::size_t skip = strip ? ReceivedFrame::kVlanSize : 0;
   const auto bytes = frame.frame->size() - skip;
   if (bytes > rdma::total_length(scratch.sges)) {
@@ -153,11 +215,7 @@ Reason ReceiveQueue::write(const wire::Frame& frame, std::size_t skip,
     const auto rest = kAddresses + skip;
     return rdma::scatter(keys, user_, sges, kAddresses, frame, rest, size - rest);
   }
-  if (size > sges[0].length) return rdma::scatter(keys, user_, sges, 0, frame, 0, size);
-  // As nearly all frames: no list to go along.
-  const auto& sge = sges[0];
-  const auto key = keys.check(sge.lkey, user_, sge.address, size, rdma::kLocalWrite);
-  return key ? rdma::scatter(keys, *key.key, sge.address, frame, 0, size) : key.reason;
+  return rdma::scatter(keys, user_, sges, 0, frame, 0, size);
 }
 
 void ReceiveQueue::describe_way(util::MutableView<cqe64> cqe, const ReceivedFrame& frame) const {
@@ -172,20 +230,6 @@ void ReceiveQueue::describe_way(util::MutableView<cqe64> cqe, const ReceivedFram
   cqe.set(cqe64::up, tag.pcp());
   cqe.set(cqe64::cfi, tag.dei());
   cqe.set(cqe64::vid, tag.vid());
-}
-
-void ReceiveQueue::complete(const ReceivedFrame& frame, util::MutableView<cqe64> cqe,
-                            std::size_t bytes, bool stripped, std::uint16_t counter) {
-  cqe.set(cqe64::byte_cnt, static_cast<std::uint32_t>(bytes));
-  cqe.set(cqe64::wqe_counter, counter);
-  if (dropped_ != 0) cqe.set(cqe64::rx_drop_counter, std::exchange(dropped_, 0));
-  if (!stripped && frame.tag_sum != 0) {
-    wire::ChecksumSum sum;
-    sum.add_u16(static_cast<std::uint16_t>(cqe.get(cqe64::checksum)));
-    sum.add_u16(frame.tag_sum);
-    cqe.set(cqe64::checksum, sum.value());
-  }
-  post(cqe.bytes().first<64>(), false);
 }
 
 void ReceiveQueue::flush(unsigned& budget) {
@@ -208,13 +252,6 @@ void ReceiveQueue::write_error(std::uint16_t counter, cqe_syndrome syndrome, Rea
   cqe.set(cqe_error::qpn, rqn_.value());
   cqe.set(cqe_error::wqe_counter, counter);
   post(cqe.bytes().first<64>(), true);
-}
-
-void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
-  if (parts_.cq.write(cqe, solicited)) return;
-  // PRM 7.12.1: an overrun of the CQ takes its queues to the error state.
-  state_ = State::ERR;
-  dead_ = true;
 }
 
 void ReceiveQueue::fail_queue(std::string_view reason) {

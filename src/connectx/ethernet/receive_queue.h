@@ -15,6 +15,7 @@
 #include "connectx/queue/work_queue.h"
 #include "hca/use.h"
 #include "rdma/memory_key.h"
+#include "rdma/seen_key.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/raw_queues.h"
@@ -98,11 +99,19 @@ class ReceiveQueue : public hca::Used {
   bool in_flush_list = false;
 
  private:
+  /// Whether there is a WQE, if none is known of. If there is none, the frame is dropped.
+  [[gnu::noinline]] bool look_for_wqe(const wire::Frame& frame);
   void drop_for_want_of_wqe(const wire::Frame& frame);
   /// Copies the next WQE. False if its memory is gone.
   bool read_wqe(std::span<std::byte> wqe);
   /// Copies the frame without `skip` bytes at the VLAN offset. kNone, or why it did not succeed.
   rdma::Reason scatter(const wire::Frame& frame, std::size_t skip, std::span<const rdma::Sge> sges);
+  /// Copies the frame to the first piece of the next WQE, as nearly all frames go. False, and
+  /// nothing has happened, if it is not so simple.
+  bool write_in_one_piece(const wire::Frame& frame, std::size_t size);
+  [[gnu::noinline]] void receive_closely(const ReceivedFrame& frame,
+                                         util::MutableView<spec::connectx::cqe64> cqe,
+                                         ScatterScratch& scratch);
   rdma::Reason write(const wire::Frame& frame, std::size_t skip, std::span<const rdma::Sge> sges);
   void complete(const ReceivedFrame& frame, util::MutableView<spec::connectx::cqe64> cqe,
                 std::size_t bytes, bool stripped, std::uint16_t counter);
@@ -114,6 +123,7 @@ class ReceiveQueue : public hca::Used {
   Rqn rqn_;
   SavedContext<spec::connectx::rq_context> context_;
   WorkQueue wq_;
+  rdma::SeenKey seen_key_;
   rdma::KeyUser user_;
   Parts parts_;
   hca::Use cq_use_;

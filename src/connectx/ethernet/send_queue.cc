@@ -22,6 +22,9 @@ using spec::connectx::min_wqe_inline_mode;
 using spec::connectx::sq_context;
 using spec::connectx::wqe_opcode;
 
+/// Of one that a WQE asks for: to take up the WQE, and to send the frame.
+constexpr unsigned kStepsOfFrame = 2;
+
 }  // namespace
 
 SendQueue::SendQueue(Sqn sqn, util::View<sq_context> context, WorkQueue wq, const Parts& parts)
@@ -63,11 +66,32 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
   wq.set(spec::connectx::wq::sw_counter, static_cast<std::uint16_t>(posted.value_or(consumed)));
 }
 
+[[gnu::always_inline]] inline bool SendQueue::send_like_before(EthTransmitter& transmitter) {
+  if (state_ != State::RDY || !seen_.wqe.usual()) return false;
+  if (wq_.ring.known() == 0 && wq_.available().value_or(0) == 0) return false;
+  const auto* at = wq_.ring.at_next(wq_.queue.memory, kWqeBasicBlock);
+  if (at == nullptr) return false;
+  const auto block = std::span(wqe_).first<kWqeBasicBlock>();
+  std::memcpy(block.data(), at, kWqeBasicBlock);
+  if (!transmitter.send_seen(block, seen_, rules_, last_frame_)) return false;
+  if (SendWqeControl::is_signaled(util::View<spec::connectx::wqe_ctrl_segment>(block))) {
+    current_.control = SendWqeControl::parse(block);
+    current_.control.index = wq_.ring.consumed();
+    finish(std::nullopt);
+  }
+  wq_.ring.consume(1);
+  return true;
+}
+
 void SendQueue::run(EthTransmitter& transmitter, util::Time now, unsigned& budget) {
   now_ = now;
   while (rung_ && budget != 0) {
     if (executing_) {
       budget -= step(transmitter, budget);
+      continue;
+    }
+    if (budget >= kStepsOfFrame && send_like_before(transmitter)) {
+      budget -= kStepsOfFrame;
       continue;
     }
     --budget;
@@ -124,6 +148,7 @@ void SendQueue::start(std::uint32_t available) {
   if (const auto decoded = current_.eth.decode(std::span(wqe_).first(size)); !decoded) {
     return fail(decoded.error());
   }
+  seen_.wqe.remember(std::span(wqe_).first(size), current_.eth);
   current_.transmission.start(last_frame_);
   executing_ = true;
 }
@@ -132,6 +157,7 @@ unsigned SendQueue::step(EthTransmitter& transmitter, unsigned packets_max) {
   const auto sent = transmitter.send_next(current_.eth, rules_, packets_max, current_.transmission);
   const auto packets = current_.transmission.packets;
   last_frame_ = current_.transmission.last_frame;
+  seen_.way = current_.transmission.way;
   if (!sent) {
     executing_ = false;
     fail(sent.error());

@@ -75,6 +75,9 @@ class SendQueue {
     EthTransmission transmission;
   };
 
+  /// Executes the next WQE if it asks for a frame like the one before, as nearly all do. False, and
+  /// nothing has happened, if it is another one or there is none.
+  bool send_like_before(EthTransmitter& transmitter);
   /// Takes up the next WQE. False if there is none.
   bool start_next();
   void start(std::uint32_t available);
@@ -115,6 +118,7 @@ class SendQueue {
   util::Time now_{};        ///< of the present turn
   Current current_;
   std::array<std::byte, kSendWqeMax> wqe_;
+  EthSeen seen_;
   std::uint64_t last_frame_ = 0;  ///< the last that refers to memory of the host
   std::vector<Ending> waiting_;   ///< in the order of their WQEs; keeps its room
 };

@@ -84,17 +84,17 @@ class NetworkPort final : public fabric::Port {
     }
     cell->add(frame.size_of_all(), frame.packets());
   }
-  /// Whether accept() and count_received() would do for this packet of RDMA what they did for the
-  /// one before.
-  bool is_like_before(const wire::Frame& frame) const {
+  /// Whether accept() and count_received() would do for this packet what they did for the one
+  /// before.
+  bool is_like_before(const wire::Frame& frame, Service service) const {
     const auto size = frame.size();
     return size == last_size_ && passes_size(size) &&
-           last_received_[static_cast<std::size_t>(Service::kRdma)].find(frame) != nullptr;
+           last_received_[static_cast<std::size_t>(service)].find(frame) != nullptr;
   }
   /// Does that. @pre is_like_before() said so
-  void count_like_before() {
+  void count_like_before(Service service) {
     ++*last_size_cell_;
-    last_received_[static_cast<std::size_t>(Service::kRdma)].cell().add(last_size_);
+    last_received_[static_cast<std::size_t>(service)].cell().add(last_size_);
   }
   /// Who took a frame that came back.
   void count_looped(const wire::Frame& frame, Service service) {

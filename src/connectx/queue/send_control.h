@@ -31,18 +31,30 @@ struct SendWqeControl {
   static SendWqeControl parse(std::span<const std::byte> wqe) {
     using Ctrl = spec::connectx::wqe_ctrl_segment;
     const util::View<Ctrl> ctrl(wqe);
-    const auto ce = static_cast<spec::connectx::wqe_completion>(ctrl.get(Ctrl::ce));
-    const bool event = ce == spec::connectx::wqe_completion::CQE_AND_EQE;
+    const bool event = completion_of(ctrl) == spec::connectx::wqe_completion::CQE_AND_EQE;
     return {.index = static_cast<std::uint16_t>(ctrl.get(Ctrl::wqe_index)),
             .opcode = static_cast<spec::connectx::wqe_opcode>(ctrl.get(Ctrl::opcode)),
             .qpn = Qpn(ctrl.get(Ctrl::sq_number)),
             .units = ctrl.get(Ctrl::ds),
-            .signaled = event || ce == spec::connectx::wqe_completion::CQE,
+            .signaled = is_signaled(ctrl),
             .event = event};
+  }
+  /// `signaled` of a control segment alone.
+  static bool is_signaled(util::View<spec::connectx::wqe_ctrl_segment> ctrl) {
+    const auto completion = completion_of(ctrl);
+    return completion == spec::connectx::wqe_completion::CQE ||
+           completion == spec::connectx::wqe_completion::CQE_AND_EQE;
   }
   std::uint32_t basic_blocks() const {
     const auto bytes = units * kWqeUnit;
     return units == 0 ? 1 : static_cast<std::uint32_t>((bytes - 1) / kWqeBasicBlock + 1);
+  }
+
+ private:
+  static spec::connectx::wqe_completion completion_of(
+      util::View<spec::connectx::wqe_ctrl_segment> ctrl) {
+    return static_cast<spec::connectx::wqe_completion>(
+        ctrl.get(spec::connectx::wqe_ctrl_segment::ce));
   }
 };
 

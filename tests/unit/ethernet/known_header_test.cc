@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <vector>
 
+#include "ethernet/checksum_offload.h"
 #include "ethernet/vectors.h"
 #include "wire/hex.h"
 
@@ -83,6 +85,113 @@ TEST(KnownHeader, FragmentsOtherProtocolsAndRoceAreNotKnown) {
   roce[36] = std::byte{0x12};
   roce[37] = std::byte{0xB7};
   EXPECT_FALSE(KnownHeader::can_be_known(classify(Frame::from_bytes(roce))));
+}
+
+/// As a send queue gathers it: headers in the head, the rest by reference.
+Frame gathered(const std::vector<std::byte>& bytes, std::size_t headers) {
+  Frame frame;
+  const auto head = frame.begin(headers, std::span(bytes).subspan(headers));
+  std::copy_n(bytes.begin(), headers, head.begin());
+  return frame;
+}
+std::vector<std::byte> bytes_of(const Frame& frame) {
+  std::vector<std::byte> bytes(frame.size());
+  frame.copy_to(bytes);
+  return bytes;
+}
+/// Lengths of IP, and of UDP, as the frame's size has them.
+void set_lengths(std::vector<std::byte>& bytes, const PacketInfo& packet) {
+  const auto put = [&](std::size_t at, std::size_t value) {
+    bytes[at] = std::byte(value >> 8);
+    bytes[at + 1] = std::byte(value);
+  };
+  const bool v4 = packet.l3 == L3Type::kIpv4;
+  const auto l3 = packet.l3_offset;
+  put(l3 + (v4 ? 2 : 4), bytes.size() - l3 - (v4 ? 0 : 40));
+  if (packet.l4 == L4Type::kUdp) put(packet.l4_offset + 4, bytes.size() - packet.l4_offset);
+}
+
+TEST(KnownHeader, FinishesAFrameAsBothOffloadsDo) {
+  std::mt19937 random(2);
+  for (const auto hex : kFlows) {
+    const auto original = from_hex(hex);
+    const auto packet = classify(Frame::from_bytes(original));
+    const auto header = known(original);
+    auto received = known(original);
+    unsigned finished = 0;
+    for (unsigned i = 0; i < 4000; ++i) {
+      auto bytes = original;
+      bytes.resize(header.size() + 1 + random() % 1500);
+      for (std::size_t at = header.size(); at != bytes.size(); ++at)
+        bytes[at] = std::byte(random());
+      set_lengths(bytes, packet);
+      for (auto changes = random() % 3; changes != 0; --changes) {
+        bytes[random() % header.size()] = static_cast<std::byte>(random());
+      }
+      auto frame = gathered(bytes, header.size());
+      if (!header.finish(frame)) continue;
+      ++finished;
+      auto expected = gathered(bytes, header.size());
+      const auto info = classify(expected);
+      ASSERT_NE(received.parse(expected), nullptr);
+      insert_l4_checksum(expected, info);
+      insert_l3_checksum(expected, info);
+      ASSERT_EQ(bytes_of(frame), bytes_of(expected)) << hex << " " << i;
+      ASSERT_EQ(frame.known_headers(), header.number());
+      ASSERT_TRUE(frame.l4_checksum_made());
+      // And the receiver.
+      const auto all = bytes_of(frame);
+      const auto arrived = Frame::from_bytes(all);
+      const auto checked = check(arrived, classify(arrived));
+      ASSERT_TRUE(checked.l3_ok && checked.l4_ok);
+      ASSERT_EQ(received.sum_finished(frame.size()), checked.sum) << hex << " " << i;
+      ASSERT_EQ(received.parse_finished(frame), classify(arrived));
+    }
+    EXPECT_GT(finished, 500u) << hex;
+  }
+}
+
+TEST(KnownHeader, DoesNotFinishWhatIsNotUsual) {
+  const auto finishes = [](const std::vector<std::byte>& bytes, const KnownHeader& header) {
+    auto frame = gathered(bytes, header.size());
+    return header.finish(frame);
+  };
+  auto bytes = from_hex(vectors::kUdpIpv4);
+  bytes.resize(100);
+  set_lengths(bytes, classify(Frame::from_bytes(bytes)));
+  const auto header = known(bytes);
+  EXPECT_TRUE(finishes(bytes, header));
+  auto padded = bytes;
+  padded.resize(110);
+  EXPECT_FALSE(finishes(padded, header));
+  auto shorter = bytes;
+  shorter.resize(59);
+  set_lengths(shorter, classify(Frame::from_bytes(bytes)));
+  EXPECT_FALSE(finishes(shorter, header)) << "is to be padded";
+  auto other_length = bytes;
+  other_length[39] ^= std::byte{1};
+  EXPECT_FALSE(finishes(other_length, header)) << "of UDP";
+  auto other_flow = bytes;
+  other_flow[30] ^= std::byte{1};
+  EXPECT_FALSE(finishes(other_flow, header));
+  // PRM 3.3.1: the device does not support source routing.
+  auto routed = from_hex(vectors::kUdpIpv4Options);
+  routed[34] = std::byte{131};  // LSRR in place of record route
+  routed.resize(100);
+  set_lengths(routed, classify(Frame::from_bytes(routed)));
+  ASSERT_TRUE(classify(Frame::from_bytes(routed)).source_routed);
+  EXPECT_FALSE(finishes(routed, known(routed)));
+}
+
+TEST(KnownHeader, EachThatIsRememberedHasANumberOfItsOwn) {
+  const auto bytes = from_hex(vectors::kUdpIpv4);
+  EXPECT_EQ(KnownHeader().number(), 0u);
+  auto header = known(bytes);
+  const auto first = header.number();
+  EXPECT_NE(first, 0u);
+  const auto frame = Frame::from_bytes(bytes);
+  header.remember(frame, classify(frame), false);
+  EXPECT_NE(header.number(), first);
 }
 
 TEST(KnownHeader, NothingIsKnownAtFirst) {
