@@ -2,6 +2,8 @@
 // in which each request takes as many as it needs and may wrap around the end.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -61,6 +63,9 @@ class SendQueue {
 
   PostStatus check(const SendRequest& request) const;
   static unsigned size_of(const SendRequest& request);
+  PostStatus post_frame_closely(const FrameRequest& request);
+  void see_frame(const FrameRequest& request, std::span<const std::byte> fixed,
+                 std::uint32_t blocks);
   /// Copies to offset `at` of the ring, on from its begin where it ends.
   void put(std::size_t at, std::span<const std::byte> bytes);
 
@@ -72,6 +77,15 @@ class SendQueue {
   std::uint32_t tail_ = 0;      ///< first block of what is not complete
   std::uint32_t last_ = 0;      ///< first block of the last request
   std::vector<Entry> entries_;  ///< by first block
+  /// The fixed part of the last frame's request, if that is one block with one piece.
+  struct FrameSeen {
+    std::size_t header_size = 0;  ///< 0: it is not
+    std::size_t data_offset = 0;
+    std::uint16_t segment_size = 0;
+    bool checksums = false;
+    std::array<std::byte, spec::wqe_ctrl_segment::kSize + spec::wqe_eth_segment::kSize> fixed{};
+  };
+  FrameSeen seen_;
 };
 
 }  // namespace softhca::driver::connectx
