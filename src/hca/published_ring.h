@@ -51,6 +51,16 @@ class PublishedRing {
   /// have one.
   std::uint32_t lap() const { return producer_ >> geometry_.log_count & 1; }
 
+  /// From now on entries are in other memory, and so many. Counters go on. @pre as the constructor
+  void move(unsigned log_count, QueueMemory memory) {
+    auto geometry = geometry_;
+    geometry.log_count = log_count;
+    PublishedRing moved(geometry, std::move(memory));
+    moved.producer_ = producer_;
+    moved.consumer_ = consumer_;
+    *this = std::move(moved);
+  }
+
   /// Writes the next entry, its last four bytes after all others. False if the memory is gone:
   /// nothing has been published then. @pre entry.size() is a multiple of 4, at most the stride
   bool publish(std::span<const std::byte> entry);

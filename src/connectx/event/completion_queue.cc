@@ -1,9 +1,11 @@
 #include "connectx/event/completion_queue.h"
 
+#include <array>
 #include <cassert>
 #include <utility>
 
 #include "spec/connectx/cq.h"
+#include "spec/connectx/cqe.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
@@ -53,12 +55,39 @@ spec::connectx::cq_arm_state CompletionQueue::arm_state() const {
   return State::FIRED;
 }
 
-bool CompletionQueue::has_room() {
-  if (!ring_.full()) return true;
+std::optional<std::uint32_t> CompletionQueue::unread() {
   const auto consumer = attributes_.queue.record.read(kUpdateDword);
-  if (!consumer) return false;
+  if (!consumer) return std::nullopt;
   ring_.set_consumer(*consumer);
-  return !ring_.full();
+  return (ring_.producer() - ring_.consumer()) & ring_.mask();
+}
+
+bool CompletionQueue::has_room() { return !ring_.full() || (unread() && !ring_.full()); }
+
+/// An entry whose owner bit is still 0.
+bool CompletionQueue::publish(std::span<std::byte, kCqeSize> cqe) {
+  put_owner(cqe);
+  // The 64 bytes of a CQE stand in the second half of a 128-byte entry.
+  if (ring_.publish(cqe)) return true;
+  fail(Status::CQ_WRITE_FAIL, Syndrome::CQ_ACCESS_VIOLATION_ERROR, "its memory is not mapped");
+  return false;
+}
+
+bool CompletionQueue::resize(MappedQueue queue, unsigned log_size, std::uint32_t log_page_size,
+                             std::uint32_t page_offset) {
+  std::array<std::byte, kCqeSize> bytes{};
+  const util::MutableView<spec::connectx::cqe64> cqe(bytes);
+  cqe.set(spec::connectx::cqe64::opcode,
+          static_cast<std::uint32_t>(spec::connectx::cqe_opcode::RESIZE_CQ));
+  if (!publish(bytes)) return false;
+  ring_.move(log_size, std::move(queue.memory));
+  attributes_.log_size = log_size;
+  attributes_.log_page_size = log_page_size;
+  attributes_.page_offset = page_offset;
+  attributes_.queue.translations = std::move(queue.translations);
+  attributes_.queue.memory_use = std::move(queue.memory_use);
+  attributes_.queue.in_umem = queue.in_umem;
+  return true;
 }
 
 bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool solicited) {
@@ -67,12 +96,7 @@ bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool sol
     fail(Status::CQ_OVERFLOW, Syndrome::CQ_OVERRUN, "overrun (PRM 7.12.5)");
     return false;
   }
-  put_owner(cqe);
-  // The 64 bytes of a CQE stand in the second half of a 128-byte entry.
-  if (!ring_.publish(cqe)) {
-    fail(Status::CQ_WRITE_FAIL, Syndrome::CQ_ACCESS_VIOLATION_ERROR, "its memory is not mapped");
-    return false;
-  }
+  if (!publish(cqe)) return false;
   if (solicited) {
     after_solicited_ = ring_.producer();
     seen_solicited_ = true;

@@ -48,6 +48,14 @@ class CompletionQueue : public hca::Used {
   const Attributes& attributes() const { return attributes_; }
   /// MODIFY_CQ (PRM 12.7.4). An event that is held back is held as before.
   void set_moderation(std::uint16_t period, std::uint16_t max_count);
+  /// Entries that software has not told to have read, as it tells now. Nothing if its record is
+  /// gone.
+  std::optional<std::uint32_t> unread();
+  /// MODIFY_CQ of the size (PRM 7.12.6): the last entry of the memory of before tells software to
+  /// go on in `queue`, which has no record of its own. False if that failed, and with it the CQ.
+  /// @pre unread() is less than both sizes, and the CQ has not failed
+  bool resize(MappedQueue queue, unsigned log_size, std::uint32_t log_page_size,
+              std::uint32_t page_offset);
   /// Its consumer counter is the one that was last read from the doorbell record.
   const hca::PublishedRing& ring() const { return ring_; }
   spec::connectx::cq_arm_state arm_state() const;
@@ -91,6 +99,7 @@ class CompletionQueue : public hca::Used {
     cqe[kCqeSize - 1] |= std::byte(ring_.lap());
   }
   bool has_room();
+  bool publish(std::span<std::byte, kCqeSize> cqe);
   void fail(Status status, Syndrome syndrome, std::string_view reason);
   void event();
   void notify();

@@ -136,18 +136,77 @@ CommandResult query_cq(Device& device, const Command& command) {
   return {};
 }
 
+namespace {
+
+using Modify = spec::connectx::modify_cq_in;
+
+// no format: the bits are numbered in the document.
+template <class Bit>
+constexpr std::uint32_t mask(Bit bit) {
+  return 1u << static_cast<unsigned>(bit);
+}
+
+/// PRM 7.12.6.
+CommandResult resize_cq(Device& device, const Command& command, CompletionQueue& cq) {
+  using Bit = spec::connectx::resize_cq_field_bit;
+  constexpr std::string_view kSection = "PRM 7.12.6";
+  const auto in = command.input<Modify>();
+  const auto context = in.get(Modify::cq_context_entry);
+  const auto select = in.get(Modify::modify_field_select);
+  if ((select & ~(mask(Bit::LOG_CQ_SIZE) | mask(Bit::PAGE_OFFSET) | mask(Bit::LOG_PAGE_SIZE))) !=
+      0) {
+    return refuse(Status::BAD_PARAM, kSection, "unknown bits of resize_field_select");
+  }
+  const auto& now = cq.attributes();
+  const auto chosen = [&](Bit bit, auto field, std::uint32_t before) {
+    return (select & mask(bit)) != 0 ? context.get(field) : before;
+  };
+  const auto log_size = chosen(Bit::LOG_CQ_SIZE, Context::log_cq_size, now.log_size);
+  if (log_size > device.limits().log_max_cq_sz) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_cq_size above log_max_cq_sz");
+  }
+  if (cq.failed() || now.collapsed) {
+    return refuse(Status::BAD_RES_STATE, kSection, "the CQ has failed, or has one entry (cc)");
+  }
+  const auto unread = cq.unread();
+  if (!unread || *unread >= cq.ring().size()) {
+    return refuse(Status::BAD_RES_STATE, kSection, "no room for the CQE that ends the old buffer");
+  }
+  if (*unread >= std::uint64_t{1} << log_size) {
+    return refuse(Status::BAD_SIZE, kSection, "the CQ has more CQEs than the new buffer");
+  }
+  QueuePlace place{
+      .log_page_size = chosen(Bit::LOG_PAGE_SIZE, Context::log_page_size, now.log_page_size),
+      .page_offset = chosen(Bit::PAGE_OFFSET, Context::page_offset, now.page_offset),
+      .size = std::uint64_t{now.stride} << log_size,
+      .pas = command.in_tail(Modify::pas_offset)};
+  place.set_umem(in.get(Modify::cq_umem_valid) != 0, in.get(Modify::cq_umem_id),
+                 in.get(Modify::cq_umem_offset));
+  auto queue = device.queue_mapper().map(place, kSection);
+  if (!queue) return tl::unexpected(queue.error());
+  if (!cq.resize(*std::move(queue), log_size, place.log_page_size, place.page_offset)) {
+    return refuse(Status::BAD_RES_STATE, kSection, "the old buffer is not mapped any more");
+  }
+  return {};
+}
+
+}  // namespace
+
 CommandResult modify_cq(Device& device, const Command& command) {
-  using In = spec::connectx::modify_cq_in;
+  using In = Modify;
   using Bit = spec::connectx::modify_cq_field_bit;
   constexpr std::string_view kSection = "PRM 12.7.4";
-  if (command.op_mod != static_cast<std::uint16_t>(spec::connectx::modify_cq_op_mod::MODIFY)) {
-    return refuse(Status::BAD_OP, kSection, "resizing without its capability (cq_resize)");
-  }
   const auto in = command.input<In>();
   auto* cq = device.completion_queues().find(Cqn(in.get(In::cqn)));
   if (cq == nullptr) return unknown_cq(kSection);
-  // no format: the bits are numbered in the document.
-  constexpr auto mask = [](Bit bit) { return 1u << static_cast<unsigned>(bit); };
+  switch (static_cast<spec::connectx::modify_cq_op_mod>(command.op_mod)) {
+    case spec::connectx::modify_cq_op_mod::MODIFY:
+      break;
+    case spec::connectx::modify_cq_op_mod::RESIZE:
+      return resize_cq(device, command, *cq);
+    default:
+      return refuse(Status::BAD_OP, kSection, "unknown op_mod");
+  }
   const auto select = in.get(In::modify_field_select);
   if ((select & ~(mask(Bit::CQ_PERIOD) | mask(Bit::CQ_MAX_COUNT))) != 0) {
     return refuse(Status::BAD_PARAM, kSection, "a field whose capability is not set");

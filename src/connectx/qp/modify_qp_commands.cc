@@ -50,8 +50,12 @@ CommandResult modify(Device& device, const Command& command) {
       find_qp_modify(static_cast<spec::connectx::command_opcode>(command.opcode));
   if (qp->rdma_qp().state() != transition.from) return refuse_state(transition.wrong_state);
   const auto context = in.get(modify_in::qpc);
-  const auto taken =
-      parts_taken(transition, qp->rdma_qp().type(), in.get(modify_in::opt_param_mask));
+  auto taken = parts_taken(transition, qp->rdma_qp().type(), in.get(modify_in::opt_param_mask));
+  using spec::connectx::rts2rts_qp_in;
+  if (transition.opcode == spec::connectx::command_opcode::RTS2RTS_QP &&
+      command.input<rts2rts_qp_in>().get(rts2rts_qp_in::opt_param_udp_sport) != 0) {
+    taken |= kPartUdpSport;
+  }
   if (auto checked = check_context(*qp, transition, taken, context); !checked) return checked;
 
   util::Struct<qpc> merged;

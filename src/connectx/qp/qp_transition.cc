@@ -130,6 +130,10 @@ constexpr PartRule kParts[] = {
     {kPartReceivePsn, [](To to, From from) { copy(to, from, qpc::next_rcv_psn); }},
     {kPartSendPsn, [](To to, From from) { copy(to, from, qpc::next_send_psn); }},
     {part(Bit::PRIMARY_ADDR_PATH), take_primary_path},
+    {kPartUdpSport,
+     [](To to, From from) {
+       copy(to.sub(qpc::primary_address_path), from.get(qpc::primary_address_path), ads::udp_sport);
+     }},
     {part(Bit::ALT_ADDR_PATH),
      [](To to, From from) {
        std::ranges::copy(from.get(qpc::secondary_address_path).bytes(),

@@ -29,6 +29,7 @@ inline constexpr QpParts kPartMtu = QpParts{1} << 33;  ///< path MTU and longest
 inline constexpr QpParts kPartRemoteQpn = QpParts{1} << 34;
 inline constexpr QpParts kPartReceivePsn = QpParts{1} << 35;
 inline constexpr QpParts kPartSendPsn = QpParts{1} << 36;
+inline constexpr QpParts kPartUdpSport = QpParts{1} << 37;
 
 struct QpModify {
   spec::connectx::command_opcode opcode;

@@ -289,6 +289,27 @@ TEST_F(RdmaQpCommands, OptionalAttributesNeedTheirBit) {
 }
 
 // IBTA 11.2.4.2 Table 91: Q_Keys are for datagrams, remote accesses for connections.
+// mlx5dv_modify_qp_udp_sport: opt_param_mask_95_32, for which capability rts2rts_qp_udp_sport
+// stands.
+TEST_F(RdmaQpCommands, TheUdpSourcePortOfAConnectedQpChanges) {
+  auto [qp, peer] = host_.connected();
+  const auto change = [&](std::uint32_t selected) {
+    return host_.call<rts2rts_qp_out, rts2rts_qp_in>(Opcode::RTS2RTS_QP, [&](auto in) {
+      in.set(rts2rts_qp_in::qpn, qp.qpn);
+      in.set(rts2rts_qp_in::opt_param_udp_sport, selected);
+      in.sub(rts2rts_qp_in::qpc).sub(qpc::primary_address_path).set(ads::udp_sport, 55555);
+    });
+  };
+  const auto port = [&] {
+    return host_.device.rdma().find_qp(Qpn(qp.qpn))->rdma_qp().attributes().path.udp_source_port;
+  };
+  ASSERT_TRUE(change(0));
+  EXPECT_EQ(port(), RdmaTestHost::kUdpPort) << "not selected";
+  ASSERT_TRUE(change(1));
+  EXPECT_EQ(port(), 55555);
+  EXPECT_EQ(context(qp).get(qpc::primary_address_path).get(ads::udp_sport), 55555u);
+}
+
 TEST_F(RdmaQpCommands, AttributesOfAnotherServiceAreNotTaken) {
   auto datagrams = host_.datagram_qp();
   EXPECT_EQ(context(datagrams).get(qpc::q_key), RdmaTestHost::kQkey);
