@@ -47,8 +47,10 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
   copy(kQkey, &QpAttributes::qkey);
   if (taken.has(kAddressVector)) {
     to.path = from.path;
-  } else if (service_.datagram) {
-    to.path.own_source = from.path.own_source;
+  } else {
+    if (service_.datagram) to.path.own_source = from.path.own_source;
+    // No attribute of InfiniBand: devices change it while the QP is connected.
+    if (from.path.udp_source_port != 0) to.path.udp_source_port = from.path.udp_source_port;
   }
   copy(kPathMtu, &QpAttributes::path_mtu);
   copy(kTimeout, &QpAttributes::ack_timeout);

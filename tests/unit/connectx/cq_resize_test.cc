@@ -133,7 +133,7 @@ TEST_F(CqResize, WhatTheDriverTellsIsChecked) {
                  },
                  host_.page_list(to.ring, 4096)))
                 .status(),
-            Code::BAD_PARAM)
+            Code::BAD_INPUT_LEN)
       << "a list of one page";
   auto [a, b] = host_.connected();
   complete(a);
