@@ -17,7 +17,7 @@ LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca check test test-unit test-guest mutants soak demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca check test test-unit test-guest mutants soak pyverbs demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -59,6 +59,13 @@ mutants: ## plants the bugs of tests/mutations one by one: a test must notice ea
 
 soak: build ## KILLS (10000) clients and RESTARTS (100) servers that are killed, without and with --isolate (SEED)
 	@SOAK_KILLS=$(KILLS) SOAK_RESTARTS=$(RESTARTS) SOAK_SEED=$(SEED) $(BUILD)/tests/soak_test
+
+pyverbs: softhca ## rdma-core's own tests in a guest; TESTS is the folder tests/ of rdma-core's sources, version 56
+	@test -e "$(TESTS)/test_mr.py" || { echo "TESTS=FOLDER: the folder tests/ of rdma-core's sources" >&2; exit 1; }
+	@rm -rf $(BUILD)/pyverbs && mkdir -p $(BUILD)/pyverbs && cp -r $(TESTS) $(BUILD)/pyverbs/tests
+	@cp tests/guest/*.sh tests/guest/rdma_core_tests.py tests/guest/pyverbs_failing.txt $(BUILD)/pyverbs
+	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 3600 --device connectx --device connectx \
+	  --package python3-scapy --share $(BUILD)/pyverbs -- 'bash /share/pyverbs.sh'
 
 demo: ## from a bare machine to ib_read_bw between two devices, with a capture
 	@tools/demo

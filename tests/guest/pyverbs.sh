@@ -1,0 +1,19 @@
+#!/bin/bash
+# rdma-core's own tests (pyverbs), all of them: `make pyverbs TESTS=FOLDER`, which puts the package `tests` of rdma-core beside this
+# script. What fails stands in pyverbs_failing.txt, why tests are skipped in docs/pyverbs.md.
+. "$(dirname "$0")/lib.sh"
+here=$(cd "$(dirname "$0")" && pwd)
+least=${1:-140}
+two_hosts
+run modprobe -a rdma_ucm
+log=/tmp/pyverbs.log
+export PYTHONDONTWRITEBYTECODE=1
+on a python3 "$here/rdma_core_tests.py" "$here" --dev "$IB_a" --limit 300 | grep -v '^START ' | tee $log
+for verdict in ok skip FAIL ERROR CRASH HANG; do
+  echo "$verdict: $(grep -c "^$verdict " $log)"
+done
+new=$(grep -E '^(FAIL|ERROR|CRASH|HANG) ' $log | cut -d ' ' -f 2 | grep -vxFf <(grep -oE '^tests[^ ]*' "$here/pyverbs_failing.txt"))
+[ -z "$new" ] || fail "tests of rdma-core that are not known to fail: $new"
+ok=$(grep -c '^ok ' $log)
+[ "$ok" -ge "$least" ] || fail "$ok tests are ok, fewer than $least"
+clean_dmesg
