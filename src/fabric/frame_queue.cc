@@ -11,7 +11,7 @@ unsigned FrameQueue::push(const wire::Frame& frame, std::uint32_t port,
   const auto room = frames_max_ - packets_;
   if (room == 0) return 0;
   auto& entry = make_back();
-  draft_ = nullptr;
+  set_draft(nullptr);
   if (&entry.frame != &frame) entry.frame = frame;
   auto packets = frame.packets();
   if (packets > room) {
@@ -20,7 +20,7 @@ unsigned FrameQueue::push(const wire::Frame& frame, std::uint32_t port,
   }
   entry.port = port;
   entry.loop_mark = loop_mark;
-  entry.rest_follows = false;
+  entry.rest_follows = entry.usual = false;
   ++size_;
   packets_ += packets;
   return packets;
@@ -29,15 +29,16 @@ unsigned FrameQueue::push(const wire::Frame& frame, std::uint32_t port,
 void FrameQueue::split_front(unsigned count) {
   // The new entry is made at the back, where there is room, and then moved to the front.
   auto& begin = make_back();
-  draft_ = nullptr;
+  set_draft(nullptr);
   auto& rest = front();
   wire::part(rest.frame, 0, count, begin.frame);
   wire::keep_part(rest.frame, count, rest.frame.packets() - count);
   begin.port = rest.port;
   begin.loop_mark = rest.loop_mark;
   begin.rest_follows = true;
+  begin.usual = rest.usual = false;
   const auto back = slot(size_);
-  head_ = (head_ - 1) & (ring_.size() - 1);
+  head_ = (head_ - 1) & ring_mask_;
   std::swap(ring_[head_], ring_[back]);
   ++size_;
 }
@@ -46,6 +47,7 @@ void FrameQueue::grow() {
   std::vector<std::unique_ptr<Entry>> bigger(ring_.empty() ? 64 : ring_.size() * 2);
   for (std::size_t i = 0; i != size_; ++i) bigger[i] = std::move(ring_[slot(i)]);
   ring_ = std::move(bigger);
+  ring_mask_ = ring_.size() - 1;
   head_ = 0;
 }
 

@@ -35,7 +35,10 @@ class Port {
   virtual std::uint64_t transmit(const wire::Frame& frame) = 0;
   /// A frame to be built and given to transmit(), which then need not copy it. It is the port's own
   /// until the next call of one of these.
-  virtual wire::Frame& draft() { return draft_; }
+  wire::Frame& draft() {
+    auto* const ready = *shortcuts_.draft;
+    return ready != nullptr ? *ready : make_draft();
+  }
   /// Queues `frame` for this port's own receiver and for nobody else, numbered among those of
   /// transmit(): what a NIC sends to itself stays off the wire, and an Ethernet switch would not
   /// return it.
@@ -47,6 +50,9 @@ class Port {
   /// go. They are delivered as if nothing had happened; one that there is no memory for is dropped.
   /// Returns what that cost (see util::WorkBudget).
   virtual std::int64_t settle() { return 0; }
+  /// For a receiver that would rather answer once than after each frame. True inside handle_frame()
+  /// if no other packet waits to be delivered, to anybody, and the port knows.
+  bool delivers_last() const { return *shortcuts_.packets == 1; }
   /// Null: arriving frames are dropped.
   virtual void set_receiver(Receiver* receiver) = 0;
   /// Whether transmit() and loop_back() may be given trains (wire/train.h). The queue counts their
@@ -55,7 +61,24 @@ class Port {
   /// True while the link has a partner.
   virtual bool link_up() const = 0;
 
+  /// Where draft() and delivers_last() look, which are too often called to be virtual.
+  struct Shortcuts {
+    wire::Frame* const* draft = &kNoDraft;          ///< null there: make_draft() is to be asked
+    const std::size_t* packets = &kPacketsUnknown;  ///< queued, with the one being delivered
+  };
+  /// For a port in front of this one.
+  const Shortcuts& shortcuts() const { return shortcuts_; }
+
+ protected:
+  Port() : Port(Shortcuts{}) {}
+  explicit Port(const Shortcuts& shortcuts) : shortcuts_(shortcuts) {}
+  virtual wire::Frame& make_draft() { return draft_; }
+
  private:
+  static constexpr wire::Frame* kNoDraft = nullptr;
+  static constexpr std::size_t kPacketsUnknown = 0;
+
+  const Shortcuts shortcuts_;
   wire::Frame draft_;
 };
 

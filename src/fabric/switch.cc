@@ -32,13 +32,18 @@ class Delivering {
 /// by. Good for one generation of the table.
 class Way {
  public:
-  bool leads(std::span<const std::byte> head, std::uint64_t generation) const {
-    return generation_ == generation &&
-           std::memcmp(head.data(), addresses_.data(), kAddresses) == 0;
+  /// @pre the head has an Ethernet header
+  bool leads(const wire::Frame& frame, std::uint64_t generation) const {
+    if (generation_ != generation) return false;
+    const auto path = frame.path_number();
+    return path != 0 && path == path_
+               ? true
+               : std::memcmp(frame.head_room().data(), addresses_.data(), kAddresses) == 0;
   }
   std::uint32_t egress() const { return egress_; }
-  void remember(std::span<const std::byte> head, std::uint32_t egress, std::uint64_t generation) {
-    std::memcpy(addresses_.data(), head.data(), kAddresses);
+  void remember(const wire::Frame& frame, std::uint32_t egress, std::uint64_t generation) {
+    std::memcpy(addresses_.data(), frame.head_room().data(), kAddresses);
+    path_ = frame.path_number();
     egress_ = egress;
     generation_ = generation;
   }
@@ -47,6 +52,7 @@ class Way {
   static constexpr std::size_t kAddresses = 2 * wire::MacAddress::kSize;
 
   std::array<std::byte, kAddresses> addresses_{};
+  std::uint64_t path_ = 0;  ///< wire::PathHeaders::number; frames of it have these addresses
   std::uint32_t egress_ = 0;
   std::uint64_t generation_ = 0;  ///< no table has this one
 };
@@ -56,7 +62,10 @@ class Way {
 class Switch::SwitchPort final : public Port {
  public:
   SwitchPort(Switch& owner, std::uint32_t number, std::string name)
-      : switch_(owner), number_(number), name_(std::move(name)) {}
+      : Port({.draft = owner.queue_.ready_draft(), .packets = owner.queue_.packets()}),
+        switch_(owner),
+        number_(number),
+        name_(std::move(name)) {}
   ~SwitchPort() override { switch_.remove_port(number_); }
 
   std::uint64_t transmit(const wire::Frame& frame) override {
@@ -65,7 +74,6 @@ class Switch::SwitchPort final : public Port {
   std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {
     return queue(frame, mark);
   }
-  wire::Frame& draft() override { return switch_.queue_.draft(); }
   std::uint64_t released() const override { return released_; }
   std::int64_t settle() override { return switch_.settle(*this); }
   void set_receiver(Receiver* receiver) override { receiver_ = receiver; }
@@ -80,6 +88,9 @@ class Switch::SwitchPort final : public Port {
   std::uint32_t number() const { return number_; }
 
   Way way;
+
+ protected:
+  wire::Frame& make_draft() override { return switch_.queue_.draft(); }
 
  private:
   [[gnu::noinline]] std::uint64_t queue(const wire::Frame& frame,
@@ -119,7 +130,10 @@ void Switch::remove_port(std::uint32_t port) {
   ports_[port] = nullptr;
   macs_.forget_port(port);
   for (std::size_t i = 0; i != queue_.entries(); ++i) {
-    if (auto& entry = queue_.at(i); entry.port == port) entry.port = kPortGone;
+    if (auto& entry = queue_.at(i); entry.port == port) {
+      entry.port = kPortGone;
+      entry.usual = false;
+    }
   }
 }
 
@@ -157,11 +171,21 @@ std::int64_t Switch::settle(SwitchPort& port) {
       // All of the port's frames are settled here, so that one that is released out of its turn
       // releases no memory that is still in use.
       entry.port = kPortGone;
+      entry.usual = false;
       if (!entry.rest_follows) port.release();
       counters_.dropped_no_memory += packets;
     }
   }
   return work;
+}
+
+template <class Call>
+[[gnu::always_inline]] inline void Switch::guard(Receiver& receiver, Call&& call) {
+  try {
+    call();
+  } catch (const std::bad_alloc&) {
+    if (!receiver.handle_no_memory()) throw;
+  }
 }
 
 /// Calls `hand` with the entry's frame, or with its packets if `receiver` takes no trains.
@@ -176,11 +200,7 @@ template <class Hand>
     return;
   }
   const auto guarded = [&](const wire::Frame& frame) {
-    try {
-      hand(*receiver, frame);
-    } catch (const std::bad_alloc&) {
-      if (!receiver->handle_no_memory()) throw;
-    }
+    guard(*receiver, [&] { hand(*receiver, frame); });
   };
   if (packets == 1 || receiver->takes_trains()) return guarded(entry.frame);
   const auto ingress = entry.port;
@@ -205,17 +225,37 @@ template <class Hand>
     return false;
   }
   const auto& way = ports_[entry.port]->way;
-  if (!way.leads(entry.frame.head_room(), macs_.generation())) return false;
+  if (!way.leads(entry.frame, macs_.generation())) return false;
   if (tap_ != nullptr) show(entry);
   deliver_to(way.egress(), entry);
   return true;
 }
 
-bool Switch::deliver(std::size_t budget) {
-  if (delivering_) return has_work();
-  const Delivering delivering(delivering_);
+/// A packet at the front that goes the way of the one before. False, and nothing is done, if it
+/// goes another way.
+[[gnu::always_inline]] inline bool Switch::deliver_usual(FrameQueue::Entry& entry) {
+  const auto& way = ports_[entry.port]->way;
+  if (entry.frame.head_size() < wire::EthernetLayout::kSize ||
+      !way.leads(entry.frame, macs_.generation())) {
+    return false;
+  }
+  auto* const receiver = ports_[way.egress()]->receiver();
+  if (receiver == nullptr) return false;
+  if (tap_ != nullptr) show(entry);
+  ++counters_.delivered;
+  guard(*receiver, [&] { receiver->handle_frame(entry.frame); });
+  if (entry.port != kPortGone) ports_[entry.port]->release();
+  queue_.pop();
+  return true;
+}
+
+[[gnu::always_inline]] inline void Switch::deliver_queued(std::size_t& budget) {
   while (budget != 0 && !queue_.empty()) {
     auto* entry = &queue_.front();
+    if (entry->usual && deliver_usual(*entry)) {
+      --budget;
+      continue;
+    }
     if (entry->frame.packets() > budget) {
       split_front(static_cast<unsigned>(budget));
       entry = &queue_.front();
@@ -225,6 +265,12 @@ bool Switch::deliver(std::size_t budget) {
     if (entry->port != kPortGone && !entry->rest_follows) ports_[entry->port]->release();
     queue_.pop();
   }
+}
+
+bool Switch::deliver(std::size_t budget) {
+  if (delivering_ || queue_.empty()) return has_work();
+  const Delivering delivering(delivering_);
+  deliver_queued(budget);
   return has_work();
 }
 
@@ -249,7 +295,7 @@ void Switch::forward(FrameQueue::Entry& entry) {
     counters_.filtered += entry.frame.packets();
     return;
   }
-  ports_[entry.port]->way.remember(head, *egress, macs_.generation());
+  ports_[entry.port]->way.remember(entry.frame, *egress, macs_.generation());
   deliver_to(*egress, entry);
 }
 

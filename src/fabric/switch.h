@@ -73,6 +73,10 @@ class Switch {
   template <class Hand>
   void hand_over(std::uint32_t port, const FrameQueue::Entry& entry, Hand&& hand);
   void deliver_to(std::uint32_t port, const FrameQueue::Entry& entry);
+  bool deliver_usual(FrameQueue::Entry& entry);
+  void deliver_queued(std::size_t& budget);
+  template <class Call>
+  static void guard(Receiver& receiver, Call&& call);
 
   /// No port: that of queued frames whose port is gone.
   static constexpr std::uint32_t kPortGone = UINT32_MAX;

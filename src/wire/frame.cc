@@ -22,6 +22,8 @@ namespace softhca::wire {
   if (shape_.headers != Headers::kBytes) {
     path_ = other.path_;
     values_ = other.values_;
+  } else {
+    path_.number = 0;
   }
   for (unsigned i = 0; i != shape_.segment_count; ++i) segments_[i] = other.segments_[i];
 }

@@ -55,11 +55,15 @@ class Frame {
 
   // Building -----------------------------------------------------------------------------------
 
-  void clear() { shape_ = {}; }
+  void clear() {
+    shape_ = {};
+    path_.number = 0;
+  }
   /// The head's memory, to be written by a codec; `size` becomes its length.
   std::span<std::byte> resize_head(std::size_t size) {
     SOFTHCA_HOT_ASSERT(size <= kHeadCapacity && shape_.headers == Headers::kBytes);
     shape_.head_size = static_cast<std::uint16_t>(size);
+    path_.number = 0;
     return {head_.data(), size};
   }
   /// A new frame, whose head of `head_size` bytes is to be written, and behind it `payload`, as by
@@ -71,6 +75,7 @@ class Frame {
     shape_.payload_size = payload.size();
     shape_.segment_count = 1;
     segments_[0] = payload;
+    path_.number = 0;
     return {head_.data(), head_size};
   }
   /// Room for `size` more bytes behind the headers.
@@ -88,21 +93,18 @@ class Frame {
                                   const PathHeaders& path, Link link, std::size_t head_size,
                                   std::size_t packet_payload, std::size_t tail_size) {
     SOFTHCA_HOT_ASSERT(head_size <= kHeadCapacity && tail_size <= kTailCapacity);
-    // More than there is, and fewer instructions: what is behind it is written later.
-    std::memcpy(head_.data(), bytes.data(), kPathHeadersMax);
-    path_ = path;
-    shape_ = {.payload_size = 0,
-              .known_headers = 0,
-              .head_size = static_cast<std::uint16_t>(head_size),
-              .tail_size = static_cast<std::uint8_t>(tail_size),
-              .segment_count = 0,
-              .icrc = Icrc::kDeferred,
-              .link = link,
-              .headers = Headers::kValues,
-              .headers_size = static_cast<std::uint8_t>(head_size),
-              .packet_payload = static_cast<std::uint16_t>(packet_payload),
-              .l4_checksum_made = false,
-              .train = {}};
+    if (path_.number != path.number) {
+      // More than there is, and fewer instructions: what is behind it is written later.
+      std::memcpy(head_.data(), bytes.data(), kPathHeadersMax);
+      path_ = path;
+    }
+    static constexpr Shape kShape{.icrc = Icrc::kDeferred, .headers = Headers::kValues};
+    shape_ = kShape;
+    shape_.head_size = static_cast<std::uint16_t>(head_size);
+    shape_.tail_size = static_cast<std::uint8_t>(tail_size);
+    shape_.link = link;
+    shape_.headers_size = static_cast<std::uint8_t>(head_size);
+    shape_.packet_payload = static_cast<std::uint16_t>(packet_payload);
     return values_;
   }
   std::span<std::byte> resize_tail(std::size_t size) {
@@ -216,6 +218,7 @@ class Frame {
     if (shape_.headers == Headers::kValues) write_headers();
     shape_.headers = Headers::kBytes;
     shape_.known_headers = 0;
+    path_.number = 0;
     return {head_.data(), shape_.head_size};
   }
   std::size_t head_size() const { return shape_.head_size; }
@@ -231,6 +234,8 @@ class Frame {
   }
   /// @pre headers()
   const PathHeaders& path() const { return path_; }
+  /// PathHeaders::number of what the head begins with; 0 if it is not known to be of a path.
+  std::uint64_t path_number() const { return path_.number; }
   /// Bytes of all headers. @pre headers()
   std::size_t headers_size() const { return shape_.headers_size; }
   std::span<const std::span<const std::byte>> segments() const {
@@ -340,8 +345,9 @@ class Frame {
   mutable std::array<std::byte, kHeadCapacity> head_;
   mutable std::array<std::byte, kTailCapacity> tail_;
   mutable Shape shape_;
-  PathHeaders path_;  ///< used with headers as values, as is the next
-  TransportHeaders values_;
+  /// Of what the head begins with, but for the lengths; its number is 0 if that is something else.
+  PathHeaders path_;
+  TransportHeaders values_;  ///< used with headers as values
   std::array<std::span<const std::byte>, kSegmentsMax> segments_;
   std::vector<std::byte> owned_;
 };

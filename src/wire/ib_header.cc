@@ -87,31 +87,30 @@ void set_ipv4_length(std::span<std::byte> header, std::uint16_t base, std::uint1
 
 /// `rest`: BTH, extended headers, payload, pad and ICRC.
 void set_lengths(const PathHeaders& path, std::size_t rest, std::span<std::byte> head) {
-  using Form = PathHeaders::Form;
   const auto network = head.subspan(path.network_offset);
   const auto size = path.size - path.network_offset + rest;
   assert(size <= 0xffff);
   switch (path.form) {
-    case Form::kIpv4:
+    case PathHeaders::Form::kIpv4:
       set_ipv4_length(network, path.checksum_base, static_cast<std::uint16_t>(size));
       util::MutableView<UdpLayout>(network.subspan(Ipv4Layout::kSize))
           .set(UdpLayout::length, static_cast<std::uint32_t>(size - Ipv4Layout::kSize));
       return;
-    case Form::kIpv6: {
+    case PathHeaders::Form::kIpv6: {
       const auto length = static_cast<std::uint32_t>(size - Ipv6Layout::kSize);
       util::MutableView<Ipv6Layout>(network).set(Ipv6Layout::payload_length, length);
       util::MutableView<UdpLayout>(network.subspan(Ipv6Layout::kSize))
           .set(UdpLayout::length, length);
       return;
     }
-    case Form::kLrh:
-    case Form::kLrhGrh:
+    case PathHeaders::Form::kLrh:
+    case PathHeaders::Form::kLrhGrh:
       util::MutableView<LrhLayout>(head).set(
           LrhLayout::packet_length,
           static_cast<std::uint32_t>((LrhLayout::kSize + size) / spec::infiniband::kLrhLengthUnit));
-      if (path.form == Form::kLrh) return;
+      if (path.form == PathHeaders::Form::kLrh) return;
       [[fallthrough]];
-    case Form::kGrh:
+    case PathHeaders::Form::kGrh:
       util::MutableView<GrhLayout>(network).set(
           GrhLayout::payload_length, static_cast<std::uint32_t>(size - GrhLayout::kSize));
   }
@@ -145,7 +144,6 @@ void write_headers(const PathHeaders& path, const TransportHeaders& headers, std
 }
 
 IbHeader::IbHeader(const IbAddress& address) : trailer_(kIcrcSize) {
-  using Form = PathHeaders::Form;
   path_.number = next_path_number();
   Writer out(bytes_);
   if (address.is_ethernet()) {
@@ -166,27 +164,27 @@ IbHeader::IbHeader(const IbAddress& address) : trailer_(kIcrcSize) {
     case Encapsulation::kRoceV2:
       assert(address.source_gid.is_ipv4() == address.is_ipv4() && "GIDs of two IP versions");
       if (address.is_ipv4()) {
-        path_.form = Form::kIpv4;
+        path_.form = PathHeaders::Form::kIpv4;
         out.put<Ipv4Layout>(ipv4_of(address));
         path_.checksum_base = static_cast<std::uint16_t>(
             util::View<Ipv4Layout>(std::span(bytes_).subspan(path_.network_offset))
                 .get(Ipv4Layout::checksum));
       } else {
-        path_.form = Form::kIpv6;
+        path_.form = PathHeaders::Form::kIpv6;
         out.put<Ipv6Layout>(ipv6_of(address));
       }
       // IBTA Annex A17 17.3.1.3: the ICRC protects the packet, so the UDP checksum is 0.
       out.put<UdpLayout>(Udp{address.udp_source_port, kRoceUdpPort, 0, 0});
       break;
     case Encapsulation::kRoceV1:
-      path_.form = Form::kGrh;
+      path_.form = PathHeaders::Form::kGrh;
       out.put<GrhLayout>(grh_of(address));
       break;
     case Encapsulation::kLocal:
-      path_.form = Form::kLrh;
+      path_.form = PathHeaders::Form::kLrh;
       break;
     case Encapsulation::kGlobal:
-      path_.form = Form::kLrhGrh;
+      path_.form = PathHeaders::Form::kLrhGrh;
       out.put<GrhLayout>(grh_of(address));
       break;
   }

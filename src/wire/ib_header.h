@@ -28,18 +28,32 @@ class IbHeader {
     return path_.size + BthLayout::kSize + info(opcode).headers_size;
   }
 
+  /// What the packets of one opcode have in common.
+  struct Form {
+    Opcode opcode{};
+    std::uint8_t size = 0;  ///< bytes of BTH and extended headers
+  };
+  static Form form(Opcode opcode) {
+    SOFTHCA_HOT_ASSERT(info(opcode).defined);
+    return {opcode, static_cast<std::uint8_t>(BthLayout::kSize + info(opcode).headers_size)};
+  }
+
   /// Begins a packet: the frame's head and tail have their sizes, and the headers stand as values
   /// (Frame::defer_headers). The caller fills in what the opcode has of the extended headers, and
   /// the BTH but for its opcode and pad count. The CRCs are deferred. The segments are the
   /// caller's.
   /// What was in the frame is forgotten. @pre info(opcode).defined
   TransportHeaders& begin(Opcode opcode, std::size_t payload_size, Frame& frame) const {
-    SOFTHCA_HOT_ASSERT(info(opcode).defined && path_.size != 0);
-    const auto pad = static_cast<std::uint8_t>((4 - payload_size % 4) % 4);
+    return begin(form(opcode), payload_size, frame);
+  }
+  TransportHeaders& begin(Form form, std::size_t payload_size, Frame& frame) const {
+    SOFTHCA_HOT_ASSERT(path_.size != 0);
+    const auto pad = static_cast<std::uint8_t>(-payload_size % 4);
+    const auto head_size = std::size_t{path_.size} + form.size;
     auto& headers =
-        frame.defer_headers(bytes_, path_, link_, size(opcode), payload_size, pad + trailer_);
+        frame.defer_headers(bytes_, path_, link_, head_size, payload_size, pad + trailer_);
     headers.bth = Bth{};
-    headers.bth.opcode = opcode;
+    headers.bth.opcode = form.opcode;
     headers.bth.pad_count = pad;
     return headers;
   }

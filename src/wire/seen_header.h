@@ -14,16 +14,14 @@ class SeenHeader {
   /// Keeps the address of `packet`, which was parsed from `frame`. Only of a frame whose headers
   /// stand as values, so it never left this process; forgets them otherwise.
   void remember(const Frame& frame, const IbPacket& packet) {
-    number_ = 0;
+    number_ = kNone;
     if (frame.headers() == nullptr) return;
     packet_ = packet;
     number_ = frame.path().number;
   }
 
   /// Whether the frame is of the same path.
-  bool matches(const Frame& frame) const {
-    return frame.headers() != nullptr && frame.path().number == number_;
-  }
+  bool matches(const Frame& frame) const { return frame.path_number() == number_; }
   /// IbPacket::parse of a frame that matches, which is good until the next one; of the extended
   /// headers only those that it has.
   const IbPacket& packet(const Frame& frame) {
@@ -36,8 +34,10 @@ class SeenHeader {
   }
 
  private:
-  IbPacket packet_;           ///< whose address and network offset stay
-  std::uint64_t number_ = 0;  ///< of the path (PathHeaders); 0: none
+  static constexpr std::uint64_t kNone = UINT64_MAX;  ///< no path has it
+
+  IbPacket packet_;               ///< whose address and network offset stay
+  std::uint64_t number_ = kNone;  ///< of the path (PathHeaders)
 };
 
 }  // namespace softhca::wire

@@ -14,7 +14,8 @@ constexpr std::uint64_t filter_bit(const wire::MacAddress& address) {
 
 }  // namespace
 
-NetworkPort::NetworkPort(fabric::Port& wire) : wire_(wire), link_(wire.link_up()) {
+NetworkPort::NetworkPort(fabric::Port& wire)
+    : Port(wire.shortcuts()), wire_(wire), link_(wire.link_up()) {
   update_limit();
 }
 
@@ -97,8 +98,8 @@ bool NetworkPort::is_local(const wire::MacAddress& address) const {
 
 std::uint64_t NetworkPort::transmit(const wire::Frame& frame) {
   // Nearly every frame goes where the last one went, to one other station.
-  if (auto* cell = last_sent_.find(frame); cell != nullptr && passes(frame)) {
-    cell->add(frame.size_of_all(), frame.packets());
+  if (last_sent_.is_of_path(frame) && passes(frame)) {
+    last_sent_.cell().add(frame.size_of_all(), frame.packets());
     return last_number_ = wire_.transmit(frame);
   }
   return send(frame, Service::kRdma, kNoDomain, priority_of(frame));

@@ -64,7 +64,6 @@ class NetworkPort final : public fabric::Port {
 
   /// Of RDMA.
   std::uint64_t transmit(const wire::Frame& frame) override;
-  wire::Frame& draft() override { return wire_.draft(); }
   /// Of an SQ whose TIS has this transport domain and Ethernet priority.
   std::uint64_t transmit_ethernet(const wire::Frame& frame, TransportDomain domain,
                                   unsigned priority);
@@ -89,7 +88,7 @@ class NetworkPort final : public fabric::Port {
   bool is_like_before(const wire::Frame& frame, Service service) const {
     const auto size = frame.size();
     return size == last_size_ && passes_size(size) &&
-           last_received_[static_cast<std::size_t>(service)].find(frame) != nullptr;
+           last_received_[static_cast<std::size_t>(service)].knows(frame);
   }
   /// Does that. @pre is_like_before() said so
   void count_like_before(Service service) {
@@ -123,6 +122,7 @@ class NetworkPort final : public fabric::Port {
   static constexpr std::size_t kHeader = wire::EthernetLayout::kSize;
 
   bool passes_size(std::size_t size) const { return size - kHeader < passing_sizes_; }
+  wire::Frame& make_draft() override { return wire_.draft(); }
   std::uint64_t send(const wire::Frame& frame, Service service, TransportDomain domain,
                      unsigned priority);
   std::uint64_t send_packets(const wire::Frame& train, Service service, TransportDomain domain,

@@ -96,6 +96,12 @@ class LastCell {
   TrafficCounter* find(const wire::Frame& frame) const {
     return std::memcmp(frame.head_room().data(), header_.data(), kSize) == 0 ? cell_ : nullptr;
   }
+  /// Whether find() would find a cell.
+  bool knows(const wire::Frame& frame) const {
+    return frame.path_number() != 0 ? is_of_path(frame) : find(frame) != nullptr;
+  }
+  /// The same of a frame of which it is known that it is of a path (wire::PathHeaders).
+  bool is_of_path(const wire::Frame& frame) const { return frame.path_number() == path_; }
   /// What find() has found.
   TrafficCounter& cell() const { return *cell_; }
   /// Does nothing for one with a tag, whose priority stands behind that header.
@@ -104,12 +110,18 @@ class LastCell {
     const auto type = wire::EtherType(header.get(wire::EthernetLayout::ether_type));
     std::memcpy(header_.data(), frame.link_header().data(), kSize);
     cell_ = type == wire::EtherType::kVlan ? nullptr : &cell;
+    path_ = cell_ == nullptr || frame.path_number() == 0 ? kNoPath : frame.path_number();
   }
-  void forget() { cell_ = nullptr; }
+  void forget() {
+    cell_ = nullptr;
+    path_ = kNoPath;
+  }
 
  private:
   static constexpr std::size_t kSize = wire::EthernetLayout::kSize;
+  static constexpr std::uint64_t kNoPath = UINT64_MAX;
   std::array<std::byte, kSize> header_{};
+  std::uint64_t path_ = kNoPath;
   TrafficCounter* cell_ = nullptr;
 };
 

@@ -44,7 +44,9 @@ class BytesPort final : public fabric::Port {
     copy.own_segments();
     return below_.transmit(copy);
   }
-  wire::Frame& draft() override { return active_ ? fabric::Port::draft() : below_.draft(); }
+  wire::Frame& make_draft() override {
+    return active_ ? fabric::Port::make_draft() : below_.draft();
+  }
   std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {
     return below_.loop_back(frame, mark);
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "hex.h"
+#include "wire/ib_header.h"
 
 namespace softhca::wire {
 namespace {
@@ -168,6 +169,46 @@ TEST(Frame, MovesAllItsBytesToWhereItsPayloadLies) {
     frame.move_to(to);
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), to)) << head;
   }
+}
+
+// A path's bytes are kept in the head as long as nothing else is written there.
+TEST(Frame, IsOfAPathUntilItsHeadIsSomethingElse) {
+  IbAddress address;
+  address.source_gid = Gid::from_ipv4(0x0A000001);
+  address.destination_gid = Gid::from_ipv4(0x0A000002);
+  const IbHeader header(address);
+  Frame frame;
+  EXPECT_EQ(frame.path_number(), 0u);
+  const auto begin = [&] { header.begin(Opcode::RC_ACKNOWLEDGE, 0, frame); };
+  begin();
+  const auto number = frame.path_number();
+  const auto expected = bytes_of(frame);
+  EXPECT_NE(number, 0u);
+
+  const auto leave_by = [&](const char* how, auto&& change) {
+    begin();
+    change();
+    EXPECT_EQ(frame.path_number(), 0u) << how;
+    begin();
+    EXPECT_EQ(frame.path_number(), number) << how;
+    EXPECT_EQ(bytes_of(frame), expected) << how;
+  };
+  leave_by("changed bytes", [&] { std::ranges::fill(frame.mutable_head(), std::byte{0xEE}); });
+  leave_by("cleared, and other bytes", [&] {
+    frame.clear();
+    std::ranges::fill(frame.resize_head(64), std::byte{0xEE});
+  });
+  leave_by("a copy of other bytes",
+           [&] { frame = Frame::from_bytes(std::vector<std::byte>(64, std::byte{0xEE})); });
+  leave_by("begun with bytes", [&] {
+    static constexpr std::array kPayload{std::byte{1}};
+    std::ranges::fill(frame.begin(64, kPayload), std::byte{0xEE});
+  });
+  leave_by("moved away", [&] { const Frame other = std::move(frame); });
+
+  begin();
+  const Frame copy = frame;
+  EXPECT_EQ(copy.path_number(), number);
 }
 
 TEST(Frame, FromBytesSplitsAtTheHeadsCapacity) {
