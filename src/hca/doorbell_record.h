@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "pcie/dma_space.h"
+#include "util/endian.h"
 
 namespace softhca::hca {
 
@@ -19,9 +20,22 @@ class DoorbellRecord {
   pcie::Iova address() const { return address_; }
   /// Dword 0 or 1, with everything that software wrote before it visible after it. Nothing if the
   /// memory is gone.
-  std::optional<std::uint32_t> read(unsigned dword);
+  std::optional<std::uint32_t> read(unsigned dword) {
+    if (host_ == nullptr || generation_ != dma_->generation()) return read_afar(dword);
+    return load(dword);
+  }
 
  private:
+  std::uint32_t load(unsigned dword) const {
+    const auto* at = reinterpret_cast<const std::uint32_t*>(host_ + kDword * dword);
+    const std::uint32_t raw = __atomic_load_n(at, __ATOMIC_ACQUIRE);
+    return util::load_be32(reinterpret_cast<const std::byte*>(&raw));
+  }
+  /// Where nothing is known of the memory, or it is not of this process.
+  std::optional<std::uint32_t> read_afar(unsigned dword);
+
+  static constexpr std::uint64_t kDword = sizeof(std::uint32_t);
+
   pcie::DmaSpace* dma_ = nullptr;
   pcie::Iova address_ = 0;
   std::byte* host_ = nullptr;

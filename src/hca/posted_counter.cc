@@ -10,6 +10,7 @@ std::optional<std::uint32_t> PostedCounter::refresh(DoorbellRecord& record) {
   const auto available = static_cast<std::uint16_t>(posted - consumed_);
   if (available > size_) return std::nullopt;
   posted_ = posted;
+  rung_ = false;
   return available;
 }
 

@@ -29,7 +29,12 @@ class PostedCounter {
   std::optional<std::uint32_t> available(DoorbellRecord& record) {
     return posted_ == consumed_ ? refresh(record) : known();
   }
-  /// The same, by a new look at the record in any case.
+  /// Of a queue that has a doorbell: the record is read if that has rung since it was last read.
+  /// False as refresh().
+  bool look(DoorbellRecord& record) { return !rung_ || refresh(record).has_value(); }
+  /// The doorbell has rung: software has written the record before.
+  void handle_doorbell() { rung_ = true; }
+  /// The same as available(), by a new look at the record in any case.
   std::optional<std::uint32_t> refresh(DoorbellRecord& record);
   /// True if the record has a good counter that the device has not seen.
   bool has_news(DoorbellRecord& record) const;
@@ -39,13 +44,17 @@ class PostedCounter {
     consumed_ = static_cast<std::uint16_t>(consumed_ + entries);
   }
   /// Both 0; the record is not read until the next available().
-  void reset() { consumed_ = posted_ = 0; }
+  void reset() {
+    consumed_ = posted_ = 0;
+    rung_ = true;
+  }
 
  private:
   std::uint32_t size_;
   unsigned record_dword_;
   std::uint16_t consumed_ = 0;
   std::uint16_t posted_ = 0;  ///< as last read
+  bool rung_ = true;          ///< since then, or nothing was read yet
 };
 
 }  // namespace softhca::hca

@@ -98,12 +98,23 @@ void translate_receive(cqe_opcode opcode, util::View<cqe64_responder> cqe, Compl
   }
 }
 
+/// What is not in all entries at the same place.
+[[gnu::noinline]] void translate_other(cqe_opcode opcode, util::View<cqe64> cqe, Completion& out) {
+  if (opcode == cqe_opcode::REQUESTER_ERROR || opcode == cqe_opcode::RESPONDER_ERROR) {
+    out.byte_count = 0;
+    translate_error(util::View<cqe_error>(cqe.bytes()), out);
+  } else {
+    translate_receive(opcode, util::View<cqe64_responder>(cqe.bytes()), out);
+  }
+}
+
 }  // namespace
 
 CompletionQueue::CompletionQueue(Hca& hca, const Options& options)
     : hca_(hca),
       host_(hca.host()),
       log_size_(static_cast<unsigned>(std::bit_width(std::max(options.entries, 2u) - 1))),
+      mask_((std::uint32_t{1} << log_size_) - 1),
       doorbell_page_(uar_offset(hca.uar())) {}
 
 util::Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Hca& hca,
@@ -118,6 +129,7 @@ util::Result<void> CompletionQueue::create_on_device(const Options& options) {
   auto memory = DmaBuffer::allocate(host_, ring_size + cq_doorbell_record::kSize);
   if (!memory) return tl::unexpected(memory.error());
   memory_ = std::move(*memory);
+  ring_ = memory_.bytes().data();
   // Software owns an entry whose owner bit equals the lap's parity (PRM 7.12.3.1); in the first lap
   // that is 0, so no entry may look like that before the device has written it.
   for (std::uint32_t i = 0; i < entries(); ++i) {
@@ -156,85 +168,61 @@ util::Result<void> CompletionQueue::destroy() {
   return hca_.commands().run(in);
 }
 
-std::span<std::byte> CompletionQueue::entry(std::uint32_t index) const {
-  const auto slot = index & (entries() - 1);
-  return memory_.bytes().subspan(slot * cqe64::kSize, cqe64::kSize);
-}
-
-bool CompletionQueue::owns(std::uint32_t index) const {
+inline bool CompletionQueue::owns(std::uint32_t index) const {
   // PRM 7.12.3.2: the owner bit, "and checks that the opcode field is different than 0xf".
   const util::View<cqe64> cqe(entry(index));
-  return cqe.get(cqe64::owner) == (index >> log_size_ & 1) &&
+  return cqe.get(cqe64::owner) == ((index & (mask_ + 1)) != 0) &&
          cqe.get(cqe64::opcode) != static_cast<std::uint32_t>(cqe_opcode::INVALID);
 }
 
-std::size_t CompletionQueue::poll(std::span<Completion> out) {
-  const auto found = drain(out);
-  if (found != 0) return found;
-  host_.progress();
-  return drain(out);
-}
-
-std::size_t CompletionQueue::drain(std::span<Completion> out) {
-  const auto begin = consumer_;
-  std::size_t found = 0;
-  while (found < out.size() && owns(consumer_)) {
-    std::atomic_thread_fence(std::memory_order_acquire);
-    const bool known = translate(util::View<cqe64>(entry(consumer_)), out[found]);
-    ++consumer_;
-    if (known) ++found;
-  }
-  if (consumer_ != begin) {
-    // The entries are the device's again (PRM 7.12.2). All reading of them comes before.
-    std::atomic_thread_fence(std::memory_order_release);
-    const util::MutableView<cq_doorbell_record> record(
-        memory_.bytes().subspan(cqe64::kSize << log_size_));
-    record.set(cq_doorbell_record::update_ci, consumer_ & cq_doorbell_record::update_ci.kMax);
-  }
-  return found;
-}
-
-bool CompletionQueue::translate(util::View<cqe64> cqe, Completion& out) {
+inline bool CompletionQueue::translate(util::View<cqe64> cqe, Completion& out) {
   const auto opcode = static_cast<cqe_opcode>(cqe.get(cqe64::opcode));
   // Requester, responder and error entries agree on these places.
   const util::View<cqe64_requester> common(cqe.bytes());
   const auto user_index = common.get(cqe64_requester::srqn_user_index);
   if (user_index == CompletionTargets::kMax) return false;  // swept
   auto* target = hca_.completion_targets().find(user_index);
+  if (target == nullptr) return is_stray();
   const auto number = common.get(cqe64_requester::qpn);
   const auto counter = static_cast<std::uint16_t>(common.get(cqe64_requester::wqe_counter));
   const bool of_send = opcode == cqe_opcode::REQUESTER || opcode == cqe_opcode::REQUESTER_ERROR;
-  std::optional<std::uint64_t> id;
-  if (target != nullptr) {
-    id = of_send ? target->complete_send(number, counter)
-                 : target->complete_receive(number, counter);
-  }
-  if (!id) {
-    ++strays_;
-    return false;
-  }
-  out = Completion();
-  out.id = *id;
-  out.qpn = target->number();
+  const auto id =
+      of_send ? target->complete_send(number, counter) : target->complete_receive(number, counter);
+  if (!id) return is_stray();
+  out = {.id = *id, .opcode = CompletionOpcode::kReceive, .qpn = target->number()};
   if (of_send) {
-    const auto wqe = static_cast<spec::wqe_opcode>(common.get(cqe64_requester::s_wqe_opcode));
-    out.opcode = opcode_of(wqe);
-  } else {
-    out.opcode = CompletionOpcode::kReceive;
+    out.opcode =
+        opcode_of(static_cast<spec::wqe_opcode>(common.get(cqe64_requester::s_wqe_opcode)));
+    out.byte_count = common.get(cqe64_requester::byte_cnt);
   }
-  switch (opcode) {
-    case cqe_opcode::REQUESTER_ERROR:
-    case cqe_opcode::RESPONDER_ERROR:
-      translate_error(util::View<cqe_error>(cqe.bytes()), out);
-      break;
-    case cqe_opcode::REQUESTER:
-      out.byte_count = common.get(cqe64_requester::byte_cnt);
-      break;
-    default:
-      translate_receive(opcode, util::View<cqe64_responder>(cqe.bytes()), out);
-      break;
-  }
+  if (opcode != cqe_opcode::REQUESTER) translate_other(opcode, cqe, out);
   return true;
+}
+
+/// @pre there is one
+inline std::size_t CompletionQueue::drain(std::span<Completion> out) {
+  std::size_t found = 0;
+  do {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    const bool known = translate(util::View<cqe64>(entry(consumer_)), out[found]);
+    ++consumer_;
+    if (known) ++found;
+  } while (found < out.size() && owns(consumer_));
+  // The entries are the device's again (PRM 7.12.2). All reading of them comes before.
+  std::atomic_thread_fence(std::memory_order_release);
+  const util::MutableView<cq_doorbell_record> record(
+      {ring_ + (cqe64::kSize << log_size_), cq_doorbell_record::kSize});
+  record.set(cq_doorbell_record::update_ci, consumer_ & cq_doorbell_record::update_ci.kMax);
+  return found;
+}
+
+std::size_t CompletionQueue::poll(std::span<Completion> out) {
+  if (out.empty()) return 0;
+  if (!owns(consumer_)) {
+    host_.progress();
+    if (!owns(consumer_)) return 0;
+  }
+  return drain(out);
 }
 
 void CompletionQueue::sweep(std::uint32_t user_index) {

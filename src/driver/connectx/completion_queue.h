@@ -54,16 +54,24 @@ class CompletionQueue {
  private:
   CompletionQueue(Hca& hca, const Options& options);
   util::Result<void> create_on_device(const Options& options);
-  std::span<std::byte> entry(std::uint32_t index) const;
+  std::span<std::byte> entry(std::uint32_t index) const {
+    return {ring_ + std::size_t{index & mask_} * spec::cqe64::kSize, spec::cqe64::kSize};
+  }
   bool owns(std::uint32_t index) const;
   std::size_t drain(std::span<Completion> out);
   bool translate(util::View<spec::cqe64> cqe, Completion& out);
+  bool is_stray() {
+    ++strays_;
+    return false;
+  }
 
   Hca& hca_;
   Host& host_;
-  DmaBuffer memory_;  ///< the ring, then the doorbell record
+  DmaBuffer memory_;           ///< the ring, then the doorbell record
+  std::byte* ring_ = nullptr;  ///< of memory_
   std::uint32_t cqn_ = 0;
   unsigned log_size_;
+  std::uint32_t mask_;  ///< entries - 1
   std::uint64_t doorbell_page_;
   std::uint32_t consumer_ = 0;
   std::uint32_t arm_sequence_ = 0;

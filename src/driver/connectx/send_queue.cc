@@ -58,35 +58,36 @@ const Form& form_of(SendOpcode opcode) { return kForms[static_cast<std::size_t>(
 /// may.
 class Writer {
  public:
-  Writer(std::span<std::byte> ring, std::size_t begin) : ring_(ring), at_(begin) {}
+  Writer(std::span<std::byte> ring, std::size_t begin) : ring_(ring), begin_(begin) {}
 
   /// `fill` sets the fields of a segment that is zero. It does so aside, so that the device's
   /// memory is written once.
   template <class Layout, class Fill>
   void append(Fill&& fill) {
-    store<Layout>(at_, fill);
-    advance(kUnit);
+    store<Layout>(place(), fill);
+    size_ += kUnit;
   }
   /// Leaves room for a segment. Returns its place for store().
   std::size_t reserve() {
-    const auto place = at_;
-    advance(kUnit);
-    return place;
+    const auto reserved = place();
+    size_ += kUnit;
+    return reserved;
   }
   template <class Layout, class Fill>
-  void store(std::size_t place, Fill&& fill) {
+  void store(std::size_t at, Fill&& fill) {
     static_assert(Layout::kSize == kUnit);
     std::array<std::byte, kUnit> segment{};
     fill(util::MutableView<Layout>(segment));
-    std::memcpy(ring_.data() + place, segment.data(), kUnit);
+    std::memcpy(ring_.data() + at, segment.data(), kUnit);
   }
   void append_inline(std::span<const std::byte> data) {
     std::array<std::byte, data_segment_inline::kSize> bytes{};
     const util::MutableView<data_segment_inline> header(bytes);
     header.set(data_segment_inline::inline_, 1);
     header.set(data_segment_inline::byte_count, static_cast<std::uint32_t>(data.size()));
-    std::memcpy(ring_.data() + at_, bytes.data(), data_segment_inline::data_offset);
-    const auto begin = at_ + data_segment_inline::data_offset;
+    const auto at = place();
+    std::memcpy(ring_.data() + at, bytes.data(), data_segment_inline::data_offset);
+    const auto begin = at + data_segment_inline::data_offset;
     if (data.size() <= ring_.size() - begin) {
       util::copy_short(ring_.data() + begin, data.data(), data.size());
     } else {
@@ -94,19 +95,17 @@ class Writer {
       std::memcpy(ring_.data() + begin, data.data(), first);
       std::memcpy(ring_.data(), data.data() + first, data.size() - first);
     }
-    advance(inline_segment_size(data.size()));
+    size_ += inline_segment_size(data.size());
   }
   std::size_t size() const { return size_; }
 
  private:
-  void advance(std::size_t bytes) {
-    at_ = (at_ + bytes) & (ring_.size() - 1);
-    size_ += bytes;
-  }
+  /// Offset in the ring of what comes next.
+  std::size_t place() const { return (begin_ + size_) & (ring_.size() - 1); }
 
   std::span<std::byte> ring_;
-  std::size_t at_;
-  std::size_t size_ = 0;
+  std::size_t begin_;
+  std::size_t size_ = 0;  ///< bytes so far
 };
 
 }  // namespace

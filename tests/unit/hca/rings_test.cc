@@ -115,6 +115,30 @@ TEST_F(RingTest, AnEntryThatReachesTheEndGoesOnAtTheBegin) {
   EXPECT_FALSE(ring.read(queue, 0, out));
 }
 
+TEST_F(RingTest, TheRecordOfAQueueWithADoorbellIsReadWhenThatHasRung) {
+  WorkRing ring({.log_stride = 4, .log_count = 2});
+  post(1);
+  EXPECT_TRUE(ring.look(record));
+  EXPECT_EQ(ring.known(), 1u) << "before the first doorbell nothing is known";
+  post(3);
+  EXPECT_TRUE(ring.look(record));
+  EXPECT_EQ(ring.known(), 1u);
+  ring.handle_doorbell();
+  EXPECT_TRUE(ring.look(record));
+  EXPECT_EQ(ring.known(), 3u);
+  ring.handle_doorbell();
+  post(100);  // further than the ring is long
+  EXPECT_FALSE(ring.look(record));
+  EXPECT_FALSE(ring.look(record)) << "and again, until it is right";
+  post(4);
+  EXPECT_TRUE(ring.look(record));
+  EXPECT_EQ(ring.known(), 4u);
+  ring.reset();
+  post(2);
+  EXPECT_TRUE(ring.look(record));
+  EXPECT_EQ(ring.known(), 2u);
+}
+
 TEST_F(RingTest, AResetRingBeginsAtZero) {
   WorkRing ring({.log_stride = 4, .log_count = 2});
   post(3);
