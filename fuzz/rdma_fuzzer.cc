@@ -226,10 +226,10 @@ class World {
     request.remote_address = 0x1000;
     request.is_inline = input_.take<std::uint8_t>() % 4 == 0;
     if (request.is_inline) {
-      request.inline_data.resize(input_.below(400));
+      request.inline_data.assign(std::vector<std::byte>(input_.below(400)));
     } else if (input_.take<std::uint8_t>() % 4 == 0) {
       // Between pointers.
-      request.inline_data.resize(100);
+      request.inline_data.assign(std::vector<std::byte>(100));
       const auto from = input_.below(100);
       request.sges.insert(request.sges.begin() + input_.below(2) % (request.sges.size() + 1),
                           {.address = from, .length = 100 - from, .lkey = {}, .is_inline = true});

@@ -72,6 +72,7 @@ Device::~Device() { port_.set_receiver(nullptr); }
 
 void Device::reset_device() {
   work().charge(kResetWork);
+  attention_ = true;
   capabilities().reset();
   pages_ = std::make_unique<PageManager>();
   drop_objects();
@@ -150,23 +151,36 @@ void Device::forget_driver() {
 util::Time Device::run_device(util::Time now) {
   run_time_ = now;
   overdrawn_ = false;
+  last_rung_ = kNoDoorbell;
   notes_.set_time(now);
+  if (attention_ || now >= quiet_until_) return run_all(now);
+  completion_queues().run(now, work());
+  const auto next = std::min(rdma().run(now, work()), others_next_);
+  work().charge(pcie::RemoteAccesses::take_work());
+  return std::min(next, completion_queues().next_event());
+}
+
+[[gnu::noinline]] util::Time Device::run_all(util::Time now) {
+  attention_ = false;
   ethernet().report_released(now);
   completion_queues().run(now, work());
   const bool more_commands = commands().run(work());
   const bool more_doorbells = run_send_doorbells();
-  auto next = port_registers().run(now);
+  others_next_ = port_registers().run(now);
   if (commands().state() == HcaState::kInitialized) {
-    next = std::min(next, pages().run(now, event_queues()));
+    others_next_ = std::min(others_next_, pages().run(now, event_queues()));
   }
-  if (rdma_first_) next = std::min(next, rdma().run(now, work()));
-  next = std::min(next, ethernet().run(now, work()));
-  if (!rdma_first_) next = std::min(next, rdma().run(now, work()));
+  auto next = rdma_first_ ? rdma().run(now, work()) : util::kNever;
+  others_next_ = std::min(others_next_, ethernet().run(now, work()));
+  if (!rdma_first_) next = rdma().run(now, work());
   work().charge(pcie::RemoteAccesses::take_work());
   // Next time the other is first: it may have found all the work done that there is time for.
   if (work().spent()) rdma_first_ = !rdma_first_;
   // Last: what ran may have made events that are held back.
-  next = std::min(next, completion_queues().next_event());
+  next = std::min({next, others_next_, completion_queues().next_event()});
+  // The link is looked at now and then, as long as there are turns at all.
+  quiet_until_ = std::min(others_next_, port_registers().next_look());
+  attention_ = attention_ || more_commands || more_doorbells;
   return more_commands || more_doorbells ? now : next;
 }
 
@@ -183,7 +197,7 @@ void Device::handle_frame(const wire::Frame& frame) {
   if (frame.packets() == 1) {
     // Nearly every packet is like the one before it. Who has written RDMA headers says where they
     // are.
-    const auto service = frame.headers() == nullptr ? Service::kEthernet : Service::kRdma;
+    const auto service = frame.path_number() == 0 ? Service::kEthernet : Service::kRdma;
     if (overdrawn_ || !network_port().is_like_before(frame, service)) return receive(frame);
     const bool taken = service == Service::kEthernet
                            ? ethernet().handle_known(frame, run_time_)
@@ -212,6 +226,7 @@ bool Device::takes_whole(const wire::Frame& train) {
   // Frames arrive in the turn of the loop in which run() was called: reading the clock again for
   // each would cost a tenth of the time of a packet.
   if (!network_port().accept(frame)) return;
+  attention_ = true;
   // Who arranged to receive at such a cost has no time for more, as a NIC whose buffer is full.
   if (overdrawn_) return network_port().count_discard(priority_of(frame));
   if (frame.headers() == nullptr && ethernet().handle_known(frame, run_time_)) {
@@ -227,6 +242,7 @@ bool Device::takes_whole(const wire::Frame& train) {
 
 void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
   if (!network_port().vport_is_up()) return;
+  attention_ = true;
   if (frame.packets() == 1) return receive_looped(frame, TransportDomain(domain));
   if (takes_whole(frame)) {
     network_port().count_looped(frame, Service::kRdma);
@@ -255,7 +271,10 @@ void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::by
 
 void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
   if (bar != kBar) return;
-  if (offset < InitSegment::kSize) return commands().write_init_segment(offset, in);
+  if (offset < InitSegment::kSize) {
+    attention_ = true;
+    return commands().write_init_segment(offset, in);
+  }
   write_uar(UarPage(static_cast<std::uint32_t>(offset / kUarPageSize)),
             static_cast<std::uint32_t>(offset % kUarPageSize), in);
 }

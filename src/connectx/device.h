@@ -91,6 +91,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
 
  private:
   util::Time run_device(util::Time now) override;
+  util::Time run_all(util::Time now);
   void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
   void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
   void inspect_device(util::Inspection& out) const override;
@@ -128,11 +129,23 @@ class Device final : public pcie::Function, private fabric::Receiver {
   std::unique_ptr<CommandInterface> commands_;
   /// The first halves of CQ doorbells that are written as two dwords, by doorbell page.
   std::vector<std::optional<std::uint32_t>> half_cq_doorbells_;
-  /// Send doorbells rung since the last run(), each number once.
+  /// Of a send doorbell: what tells it from others.
+  static constexpr std::uint64_t doorbell_key(UarPage uar, std::uint32_t number) {
+    return std::uint64_t{uar.value()} << 32 | number;  // no format: two numbers in one
+  }
+
+  static constexpr std::uint64_t kNoDoorbell = UINT64_MAX;
+  std::uint64_t last_rung_ =
+      kNoDoorbell;  ///< doorbell_key(), if there was one since the last run()
+  /// Send doorbells of SQs rung since the last run(), each number once.
   std::vector<std::uint32_t> rung_;
   std::vector<std::uint8_t> is_rung_;  ///< by number, 0 or 1
-  bool overdrawn_ = false;             ///< arrived frames have cost more than the function may owe
-  bool rdma_first_ = true;             ///< in the next run(), RDMA works before Ethernet
+  /// Something besides RDMA may have work: a register was written, an Ethernet frame has come.
+  bool attention_ = true;
+  util::Time quiet_until_{};  ///< until then it has none unless attention_ says so
+  util::Time others_next_{};  ///< when run() is to be called for it
+  bool overdrawn_ = false;    ///< arrived frames have cost more than the function may owe
+  bool rdma_first_ = true;    ///< in the next run(), RDMA works before Ethernet
 };
 
 }  // namespace softhca::connectx

@@ -42,8 +42,8 @@ std::uint32_t send_number(std::span<const std::byte> dword) {
 }  // namespace
 
 inline void Device::ring_send_doorbell(UarPage uar, std::uint32_t number) {
-  // One that is rung already was allowed to be, and many follow each other.
-  if (number < is_rung_.size() && is_rung_[number] == 0) note_send_doorbell(uar, number);
+  // Many follow each other.
+  if (doorbell_key(uar, number) != last_rung_) note_send_doorbell(uar, number);
 }
 
 void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in) {
@@ -97,12 +97,17 @@ void Device::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
 }
 
 [[gnu::noinline]] void Device::note_send_doorbell(UarPage uar, std::uint32_t number) {
-  if (!rdma().listens(Qpn(number), uar) && !ethernet().listens(Sqn(number), uar)) return;
-  is_rung_[number] = 1;
-  rung_.push_back(number);
+  if (auto* qp = rdma().find_listener(Qpn(number), uar)) {
+    rdma().doorbell(*qp);
+  } else {
+    if (number >= is_rung_.size() || !ethernet().listens(Sqn(number), uar)) return;
+    attention_ = true;
+    if (std::exchange(is_rung_[number], 1) == 0) rung_.push_back(number);
+  }
+  last_rung_ = doorbell_key(uar, number);
 }
 
-/// True if there are more than there was time for.
+/// Those of SQs. True if there are more than there was time for.
 bool Device::run_send_doorbells() {
   if (rung_.empty()) return false;
   std::size_t done = 0;
@@ -110,11 +115,7 @@ bool Device::run_send_doorbells() {
     const auto number = rung_[done++];
     work().charge(kDoorbellWork);
     is_rung_[number] = 0;
-    if (rdma().owns(Qpn(number))) {
-      rdma().doorbell(Qpn(number));
-    } else if (ethernet().owns(Sqn(number))) {
-      ethernet().doorbell(Sqn(number));
-    }
+    if (ethernet().owns(Sqn(number))) ethernet().doorbell(Sqn(number));
   }
   if (done == rung_.size()) {
     rung_.clear();

@@ -15,33 +15,6 @@ const Path kAnyPath{};
 
 }  // namespace
 
-QueuePair& QpTable::insert(std::unique_ptr<QueuePair> qp) {
-  const auto number = qp->qpn().value();
-  const auto chunk = number / kChunk;
-  if (chunk >= chunks_.size()) chunks_.resize(chunk + 1);
-  if (chunks_[chunk] == nullptr) chunks_[chunk] = std::make_unique<Chunk>();
-  auto& place = (*chunks_[chunk])[number % kChunk];
-  assert(place == nullptr && "the device hands out each QPN once");
-  place = std::move(qp);
-  return *place;
-}
-
-void QpTable::erase(Qpn qpn) {
-  assert(find(qpn) != nullptr);
-  (*chunks_[qpn.value() / kChunk])[qpn.value() % kChunk] = nullptr;
-}
-
-std::vector<QueuePair*> QpTable::all() const {
-  std::vector<QueuePair*> found;
-  for (const auto& chunk : chunks_) {
-    if (chunk == nullptr) continue;
-    for (const auto& qp : *chunk) {
-      if (qp != nullptr) found.push_back(qp.get());
-    }
-  }
-  return found;
-}
-
 // Arriving frames --------------------------------------------------------------------------------
 
 /// Whether the packet is one that this QP may get, as it is now.
@@ -66,7 +39,7 @@ inline void Engine::deliver(QueuePair& qp, const wire::Frame& arrived,
     qp.responder_->handle_request(packet, arrived);
   } else {
     qp.requester_->handle_answer(packet, arrived);
-    qp.requester_->give_back();
+    if (requests_scarce()) qp.requester_->give_back();
   }
 }
 
@@ -80,9 +53,8 @@ inline void Engine::deliver_all(QueuePair& qp, const wire::Frame& arrived,
 /// The QP that the frame is for, if it has got one of the same path before; null if its headers
 /// must be looked at.
 inline QueuePair* Engine::find_by_header(const wire::Frame& arrived) const {
-  const auto* headers = arrived.headers();
-  if (headers == nullptr) return nullptr;
-  auto* qp = qps.find(headers->bth.dest_qp);
+  if (arrived.path_number() == 0) return nullptr;
+  auto* qp = qps.find(arrived.headers()->bth.dest_qp);
   if (qp == nullptr || qp->seen_generation_ != addresses.generation()) return nullptr;
   return qp->seen_.matches(arrived) ? qp : nullptr;
 }
@@ -94,9 +66,10 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   counters.rx_packets += arrived.packets();
   counters.rx_bytes += arrived.size_of_all();
   const auto& headers = *arrived.headers();
-  if (headers.bth.opcode == wire::Opcode::RC_RDMA_WRITE_ONLY &&
-      qp->responder_->take_write(headers, arrived)) {
-    return true;
+  if (headers.bth.opcode == wire::Opcode::RC_RDMA_WRITE_ONLY) {
+    if (qp->responder_->take_write(headers, arrived)) return true;
+  } else if (headers.bth.opcode == wire::Opcode::RC_ACKNOWLEDGE) {
+    if (qp->requester_->take_acknowledgement(headers)) return true;
   }
   deliver_all(*qp, arrived, qp->seen_.packet(arrived));
   return true;
@@ -213,11 +186,20 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
 
 // Doing what is due ------------------------------------------------------------------------------
 
-Time Engine::run(Time time, util::WorkBudget& work) {
-  now = time;
+[[gnu::always_inline]] inline unsigned Engine::serve(QueuePair& qp, unsigned quota) {
+  // As nearly every QP: it may answer and send, and nothing else.
+  unsigned used = 0;
+  if (qp.state_ == QpState::kRts) used += qp.responder_->answer(quota);
+  if (qp.state_ == QpState::kRts && used < quota) used += qp.requester_->send(quota - used);
+  if (qp.state_ != QpState::kRts && used < quota) used += serve_in_any_state(qp, quota - used);
+  if (requests_scarce()) qp.requester_->give_back();
+  return used;
+}
+
+Time Engine::run_due(util::WorkBudget& work) {
   const auto allowed = work.left();
   auto left = timers.due(now) ? expire_timers(allowed) : allowed;
-  take_released();
+  if (!unreleased.empty()) take_released();
   const auto sent = counters.tx_bytes;
   while (auto* qp = ready.pop_front()) {
     const auto quota = left >= kQuantum * kStepWork ? kQuantum : steps_for(left);
@@ -271,7 +253,8 @@ void Engine::expire(QueuePair& qp) {
   if (qp.timers_[Timer::kRnr] <= now) qp.requester_->handle_rnr_timeout();
 }
 
-unsigned Engine::serve(QueuePair& qp, unsigned quota) {
+/// What a QP in RTS does is done already, or there is none of it.
+[[gnu::noinline]] unsigned Engine::serve_in_any_state(QueuePair& qp, unsigned quota) {
   // Each step may change the state.
   unsigned used = 0;
   if (state_rules(qp.state_).receives) used += qp.responder_->answer(quota);
@@ -285,7 +268,6 @@ unsigned Engine::serve(QueuePair& qp, unsigned quota) {
     used += qp.responder_->flush(quota - used);
   }
   if (used < quota) report(qp);
-  qp.requester_->give_back();
   return used;
 }
 
@@ -328,6 +310,7 @@ void Engine::set_state(QueuePair& qp, QpState state) {
         qp.requester_->restart();
       }
       qp.requester_->refresh_retries();
+      qp.requester_->refresh_timeout();
       return mark_ready(qp);
     case QpState::kSqDrain:
       if (from == QpState::kRts) qp.requester_->drain_reported = false;

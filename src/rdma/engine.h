@@ -13,8 +13,10 @@
 #include "rdma/memory_key.h"
 #include "rdma/multicast_groups.h"
 #include "rdma/port_addresses.h"
+#include "rdma/qp_list_inl.h"
+#include "rdma/qp_table.h"
 #include "rdma/queue_pair.h"
-#include "rdma/timers.h"
+#include "rdma/timers_inl.h"
 #include "rdma/work_queues.h"
 #include "util/budget.h"
 #include "util/notes.h"
@@ -22,25 +24,6 @@
 #include "wire/ib_header.h"
 
 namespace softhca::rdma {
-
-/// QPs by number: two levels of arrays, since numbers have 24 bits and are mostly dense.
-class QpTable {
- public:
-  static constexpr std::uint32_t kChunk = 4096;
-
-  QueuePair* find(Qpn qpn) const {
-    const auto chunk = qpn.value() / kChunk;
-    if (chunk >= chunks_.size() || chunks_[chunk] == nullptr) return nullptr;
-    return (*chunks_[chunk])[qpn.value() % kChunk].get();
-  }
-  QueuePair& insert(std::unique_ptr<QueuePair> qp);
-  void erase(Qpn qpn);
-  std::vector<QueuePair*> all() const;
-
- private:
-  using Chunk = std::array<std::unique_ptr<QueuePair>, kChunk>;
-  std::vector<std::unique_ptr<Chunk>> chunks_;
-};
 
 class Engine {
  public:
@@ -63,7 +46,11 @@ class Engine {
   // For the verbs and events of Transport --------------------------------------------------------
 
   bool handle_frame(const wire::Frame& frame, util::Time time);
-  util::Time run(util::Time time, util::WorkBudget& work);
+  util::Time run(util::Time time, util::WorkBudget& work) {
+    now = time;
+    const bool idle = ready.empty() && unreleased.empty() && !timers.due(now);
+    return idle ? timers.next() : run_due(work);
+  }
   void set_state(QueuePair& qp, QpState state);
   void forget(QueuePair& qp);
 
@@ -130,11 +117,15 @@ class Engine {
   void refuse(QueuePair& qp, const wire::IbPacket& packet);
   bool admits(const QueuePair& qp, const wire::IbPacket& packet) const;
   const wire::IbHeader* make_path_header(QueuePair& qp);
+  util::Time run_due(util::WorkBudget& work);
   void take_released();
 
   std::uint64_t released_ = 0;  ///< of the port's frames, as last asked
 
   unsigned serve(QueuePair& qp, unsigned quota);
+  unsigned serve_in_any_state(QueuePair& qp, unsigned quota);
+  /// QPs should give back the rings that they do not use.
+  bool requests_scarce() const { return requests.left() <= requests.total() / 2; }
   static unsigned steps_for(std::int64_t work);
   std::int64_t expire_timers(std::int64_t left);
   void expire(QueuePair& qp);

@@ -8,6 +8,7 @@
 
 #include "rdma/counters.h"
 #include "rdma/path.h"
+#include "rdma/qp_list.h"
 #include "rdma/timers.h"
 #include "rdma/types.h"
 #include "rdma/xrc_srqs.h"

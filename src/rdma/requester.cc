@@ -13,6 +13,12 @@ using spec::infiniband::kMaxMessageBytes;
 
 namespace {
 
+/// Their payload travels to the peer.
+constexpr spec::infiniband::SendOpcodes kMessages{
+    SendOpcode::kSend,      SendOpcode::kSendWithImmediate,      SendOpcode::kSendWithInvalidate,
+    SendOpcode::kRdmaWrite, SendOpcode::kRdmaWriteWithImmediate,
+};
+
 /// To make a ring, or to give it back (util::WorkBudget). The request pays for a first one.
 constexpr std::int64_t ring_work(std::size_t entries) {
   constexpr std::int64_t kEntryWork = 40;
@@ -42,6 +48,11 @@ void Requester::start(std::uint32_t psn) {
 void Requester::refresh_retries() {
   retries_left_ = qp_.attributes().retry_count;
   rnr_retries_left_ = qp_.attributes().rnr_retry;
+}
+
+void Requester::refresh_timeout() {
+  const auto timeout = spec::infiniband::ack_timeout(qp_.attributes().ack_timeout);
+  ack_timeout_ = timeout.value_or(util::Duration{});
 }
 
 void Requester::stop_timers() {
@@ -91,6 +102,7 @@ bool Requester::grow() {
   std::vector<Entry> larger(size);
   for (auto i = head_; i != tail_; ++i) larger[i & (larger.size() - 1)] = std::move(entry(i));
   ring_ = std::move(larger);
+  ring_size_ = size;
   engine_.keys.add_work(ring_work(size));
   ring_mask_ = ring_.size() - 1;
   share_ = {};
@@ -99,20 +111,18 @@ bool Requester::grow() {
 }
 
 void Requester::give_back() {
-  if (head_ != tail_ || engine_.requests.left() > engine_.requests.total() / 2) return;
-  drop_ring();
+  if (head_ == tail_) drop_ring();
 }
 
 void Requester::drop_ring() {
   engine_.keys.add_work(ring_work(ring_.size()));
   std::vector<Entry>().swap(ring_);  // `= {}` would keep the memory
-  ring_mask_ = 0;
+  ring_size_ = ring_mask_ = 0;
   share_ = {};
 }
 
-bool Requester::fetch() {
-  if (all_fetched_ || !qp_.options().has_send_queue) return false;
-  if (tail_ - head_ == ring_.size() && !grow()) return false;
+bool Requester::fetch_posted() {
+  if (tail_ - head_ == ring_size_ && !grow()) return false;
   auto& e = entry(tail_);
   e.clear();
   switch (qp_.queues_.fetch_send(e.request)) {
@@ -127,6 +137,9 @@ bool Requester::fetch() {
       refuse(e, WorkStatus::kLocalQpOperation,
              e.request.fault != Reason::kNone ? e.request.fault : Reason::kMalformedRequest);
       break;
+    case Fetch::kLastRequest:
+      all_fetched_ = true;
+      [[fallthrough]];
     case Fetch::kRequest:
       prepare(e);
       break;
@@ -145,8 +158,16 @@ bool Requester::fetch() {
   if (request.opcode == SendOpcode::kNop || request.opcode == SendOpcode::kLocal) return;
 
   const auto length = request.is_inline ? request.inline_data.size() : total_length(request.sges);
-  if (!validate(e, length)) return;
   const auto mtu = qp_.attributes().path_mtu;
+  const auto& service = qp_.service();
+  if (length <= mtu && service.may_post.has(request.opcode) && kMessages.has(request.opcode)) {
+    // As most are.
+    e.length = static_cast<std::uint32_t>(length);
+    e.psns = e.packets = 1;
+    e.only_packet = service.connected && !request.fence;
+    return;
+  }
+  if (!validate(e, length)) return;
   e.length = static_cast<std::uint32_t>(length);
   e.psns = length <= mtu ? 1 : static_cast<std::uint32_t>((length + mtu - 1) / mtu);
   if (e.is_atomic()) e.psns = 1;
@@ -183,25 +204,25 @@ bool Requester::fetch() {
 
 // Completing -------------------------------------------------------------------------------------
 
-void Requester::complete(Entry& e, WorkStatus status, Reason reason) {
+/// Of a request that has ended otherwise than in success.
+void Requester::count_failed(WorkStatus status, Reason reason) {
   if (status == WorkStatus::kFlushed) {
     ++qp_.counters_->req_cqe_flush_error;
-  } else if (status != WorkStatus::kSuccess) {
+  } else {
     ++qp_.counters_->req_cqe_error;
     engine_.note(qp_, to_string(status), reason);
   }
+}
+
+[[gnu::always_inline]] inline void Requester::complete(const Entry& e, WorkStatus status,
+                                                       Reason reason) {
+  if (status != WorkStatus::kSuccess) count_failed(status, reason);
   qp_.queues_.complete_send({.cookie = e.request.cookie,
                              .opcode = e.request.opcode,
                              .status = status,
                              .signaled = e.request.signaled,
                              .byte_count = e.length,
                              .reason = reason});
-}
-
-/// All that it asked for has happened; its memory may still be referred to.
-[[gnu::always_inline]] inline bool Requester::done(const Entry& e) const {
-  if (e.status != WorkStatus::kSuccess) return false;
-  return e.psns == 0 ? e.executed : unacked_ >= e.end_psn();
 }
 
 /// IBTA 10.8.5: a completion gives the buffers back. Of what nobody acknowledges, of what is
@@ -214,6 +235,16 @@ void Requester::complete(Entry& e, WorkStatus status, Reason reason) {
 
 bool Requester::waits_for_release() const {
   return head_ != tail_ && !engine_.released(entry(head_).last_frame);
+}
+
+/// complete_done() when all requests are sent and acknowledged, and none waits for data.
+void Requester::complete_sent() {
+  while (head_ != tail_) {
+    const auto& e = entry(head_);
+    if (e.status != WorkStatus::kSuccess || !is_released(e)) return complete_done();
+    ++head_;
+    if (e.request.signaled) complete(e, WorkStatus::kSuccess, Reason::kNone);
+  }
 }
 
 void Requester::complete_done() {

@@ -49,18 +49,24 @@ class Requester {
   void reset();
   void start(std::uint32_t psn);
   void refresh_retries();
+  /// After the attributes have changed.
+  void refresh_timeout();
   void stop_timers();
-  /// Gives the ring's memory back if it is empty and others may need it.
+  /// Gives the ring's memory back if it is empty. To be asked when others may need it.
   void give_back();
   /// From SQE back to RTS: what was fetched is flushed, in its turn.
   void restart();
 
   /// There may be requests that were not fetched.
-  void notice_posted() { all_fetched_ = false; }
+  void notice_posted() { all_fetched_ = !qp_.options().has_send_queue; }
   /// Sends at most `quota` packets; returns how much of it was used. All of it: there may be more.
-  unsigned send(unsigned quota);
+  unsigned send(unsigned quota) { return has_work() ? send_requests(quota) : 0; }
   /// Completes at most `quota` posted requests as flushed; returns how many there were.
   unsigned flush(unsigned quota);
+  /// An acknowledgement, from the QP's peer, of all that was sent, when all that is posted was sent
+  /// and none of it waits for data, as mostly. False, and nothing is done, if it is something else:
+  /// handle_answer() takes that.
+  bool take_acknowledgement(const wire::TransportHeaders& headers);
   /// A packet from the peer's responder (RC).
   void handle_answer(const wire::IbPacket& packet, const wire::Frame& frame);
   /// The last `count` READ responses of a train, from `packet` on, all of them Middles. Returns how
@@ -96,6 +102,7 @@ class Requester {
     WorkStatus status = WorkStatus::kSuccess;
     Reason reason = Reason::kNone;
     bool executed = false;         ///< not on the wire: done
+    bool only_packet = false;      ///< a message of one packet to the peer, that need not wait
     std::uint64_t last_frame = 0;  ///< the last that refers to its payload (fabric::Port::transmit)
 
     /// For a request that is to be fetched; the vectors keep their memory.
@@ -104,7 +111,7 @@ class Requester {
       length = packets = psns = 0;
       status = WorkStatus::kSuccess;
       reason = Reason::kNone;
-      executed = false;
+      executed = only_packet = false;
       last_frame = 0;
     }
     std::uint64_t end_psn() const { return first_psn + psns; }
@@ -119,20 +126,34 @@ class Requester {
   // requester.cc
   Entry& entry(std::uint64_t index) { return ring_[index & ring_mask_]; }
   const Entry& entry(std::uint64_t index) const { return ring_[index & ring_mask_]; }
-  bool fetch();
+  bool fetch() { return !all_fetched_ && fetch_posted(); }
+  bool fetch_posted();
   bool grow();
   void drop_ring();
   void prepare(Entry& entry);
   bool validate(Entry& entry, std::uint64_t length);
-  void complete(Entry& entry, WorkStatus status, Reason reason);
+  void complete(const Entry& entry, WorkStatus status, Reason reason);
+  void count_failed(WorkStatus status, Reason reason);
   void complete_done();
-  bool done(const Entry& entry) const;
+  void complete_sent();
+  /// All that it asked for has happened; its memory may still be referred to.
+  bool done(const Entry& e) const {
+    if (e.status != WorkStatus::kSuccess) return false;
+    return e.psns == 0 ? e.executed : unacked_ >= e.end_psn();
+  }
+  /// Whether complete_done() may find something.
+  bool may_complete() const {
+    return head_ != tail_ && (entry(head_).status != WorkStatus::kSuccess || done(entry(head_)));
+  }
   void skip_done();
   bool is_released(const Entry& entry);
   void fail_head(WorkStatus status, Reason reason);
   KeyUser user() const;
 
   // requester_send.cc
+  /// Whether there is something to fetch, to send or to complete.
+  bool has_work() const { return !all_fetched_ || cursor_ != tail_ || head_ != tail_; }
+  unsigned send_requests(unsigned quota);
   bool may_start(const Entry& entry) const;
   void execute_local(Entry& entry);
   std::uint64_t acked_packets() const;
@@ -148,6 +169,13 @@ class Requester {
   void send_read_request(Entry& entry);
   void send_atomic_request(Entry& entry);
   void send_only(Entry& entry);
+  /// Whether a message of one packet may be sent now, and nothing else need be asked.
+  /// `acked`: number of the oldest packet that is not acknowledged.
+  bool may_send_only(const Entry& entry, std::uint64_t acked) const {
+    return entry.only_packet && qp_.state() == QpState::kRts &&
+           entry.first_psn - unacked_ < kPsnWindow && entry.first_packet - acked < kWindowPackets;
+  }
+  void after_only(const Entry& entry);
   bool check_payload(Entry& entry);
   void fill(wire::Bth& bth, std::uint64_t psn) const;
   static void fill(wire::ExtHeaders& ext, const Entry& entry);
@@ -171,6 +199,7 @@ class Requester {
   void implied_nak();
   bool use_retry();
   void rewind();
+  /// Unless it runs already.
   void arm_ack_timer();
 
   // requester_ud.cc
@@ -178,7 +207,8 @@ class Requester {
 
   Engine& engine_;
   QueuePair& qp_;
-  std::vector<Entry> ring_;          ///< size is a power of two, grows up to kEntriesMax
+  std::vector<Entry> ring_;  ///< size is a power of two, grows up to kEntriesMax
+  std::uint64_t ring_size_ = 0;
   std::uint64_t ring_mask_ = 0;      ///< its size - 1: to divide by the size of an entry takes long
   util::Budget::Reservation share_;  ///< of Engine::requests: the ring's size, unless that is 1
   std::uint64_t head_ = 0;           ///< oldest request that is not complete
@@ -192,13 +222,16 @@ class Requester {
   std::uint64_t next_packet_ = 0;    ///< number of the first request packet of the next request
   std::uint64_t rewound_at_ = UINT64_MAX;  ///< PSN for which an implied NAK was acted on
   std::uint32_t reads_in_flight_ = 0;      ///< READs and atomics between head and cursor
+  util::Duration ack_timeout_{};           ///< IBTA 9.7.6.1.3; 0: never
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_retries_left_ = 0;
   bool rnr_wait_ = false;
-  bool all_fetched_ = false;         ///< the send queue was empty, and nobody has rung since
-  bool head_failed_ = false;         ///< the oldest request is to be completed with its own error
-  UdDestination ud_cached_;          ///< destination that ud_header_ is made for
-  std::uint32_t ud_generation_ = 0;  ///< of the addresses; 0: no header yet
+  bool all_fetched_ = false;  ///< the send queue was empty, and nobody has rung since
+  bool head_failed_ = false;  ///< the oldest request is to be completed with its own error
+  SendOpcode only_opcode_ = SendOpcode::kNop;  ///< of the last message of one packet
+  wire::IbHeader::Form only_form_;             ///< its packet's
+  UdDestination ud_cached_;                    ///< destination that ud_header_ is made for
+  std::uint32_t ud_generation_ = 0;            ///< of the addresses; 0: no header yet
   wire::IbHeader ud_header_;
 };
 

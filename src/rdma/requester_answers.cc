@@ -3,12 +3,10 @@
 
 #include <algorithm>
 
-#include "rdma/engine.h"
-#include "rdma/requester.h"
+#include "rdma/requester_inl.h"
 #include "rdma/scatter_gather.h"
 
 namespace softhca::rdma {
-using spec::infiniband::ack_timeout;
 using spec::infiniband::kRetryForever;
 using spec::infiniband::rnr_timer;
 
@@ -31,6 +29,23 @@ void Requester::handle_answer(const wire::IbPacket& packet, const wire::Frame& f
     default:
       return;
   }
+}
+
+bool Requester::take_acknowledgement(const wire::TransportHeaders& headers) {
+  const auto& [bth, ext] = headers;
+  if (ext.aeth.type != wire::AethType::ACK || unacked_ == sent_end_ ||
+      ((bth.psn.value() + 1) ^ sent_end_) & wire::Psn::kMask || qp_.state() != QpState::kRts ||
+      cursor_ != tail_ || reads_in_flight_ != 0 || rnr_wait_ ||
+      qp_.service().packets != wire::Service::RC ||
+      !spec::infiniband::same_partition(bth.pkey, qp_.attributes().pkey)) {
+    return false;
+  }
+  unacked_ = sent_end_;
+  refresh_retries();
+  engine_.timers.stop(qp_, Timer::kAck);
+  complete_sent();
+  if (!all_fetched_) engine_.mark_ready(qp_);  // it may have waited for room
+  return true;
 }
 
 /// All before `target` is acknowledged. False if that cannot be: a READ or atomic before it has
@@ -197,12 +212,6 @@ void Requester::rewind() {
   reads_in_flight_ = 0;
   engine_.timers.stop(qp_, Timer::kAck);
   engine_.mark_ready(qp_);
-}
-
-void Requester::arm_ack_timer() {
-  if (qp_.timers_[Timer::kAck] != util::kNever) return;
-  const auto timeout = ack_timeout(qp_.attributes().ack_timeout);
-  if (timeout) engine_.timers.arm(qp_, Timer::kAck, engine_.now + *timeout);
 }
 
 void Requester::handle_ack_timeout() {

@@ -4,8 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "rdma/engine.h"
-#include "rdma/requester.h"
+#include "rdma/requester_inl.h"
 #include "rdma/scatter_gather.h"
 #include "util/copy_short.h"
 
@@ -84,6 +83,7 @@ inline bool Requester::may_start(const Entry& e) const {
 void Requester::refuse(Entry& e, WorkStatus status, Reason reason) {
   e.status = status;
   e.reason = reason;
+  e.only_packet = false;
 }
 
 void Requester::execute_local(Entry& e) {
@@ -151,6 +151,23 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   }
 }
 
+/// after_packets() of a message of one packet.
+[[gnu::always_inline]] inline void Requester::after_only(const Entry& e) {
+  const auto psn_after = e.first_psn + 1;
+  if (psn_after > sent_end_) {
+    sent_end_ = psn_after;
+  } else {
+    ++qp_.counters_->retransmitted_packets;
+  }
+  ++cursor_;
+  cursor_packet_ = 0;
+  if (qp_.service().reliable) {
+    arm_ack_timer();
+  } else {
+    unacked_ = psn_after;
+  }
+}
+
 /// A message of one packet, as most are.
 [[gnu::always_inline]] inline void Requester::send_only(Entry& e) {
   const auto& request = e.request;
@@ -158,12 +175,16 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   if (header == nullptr) {
     // Without a source address the packet is lost, and the retries tell the user.
     if (!check_payload(e)) return;
-    return after_packets(e, e.first_psn + 1, 1);
+    return after_only(e);
   }
   const auto& service = qp_.service();
   auto& frame = engine_.new_frame();
-  const auto opcode = opcode_of(service.packets, rc_opcodes(request.opcode).at(true, true));
-  auto& [bth, ext] = header->begin(opcode, e.length, frame);
+  if (request.opcode != only_opcode_) {
+    only_opcode_ = request.opcode;
+    only_form_ =
+        wire::IbHeader::form(opcode_of(service.packets, rc_opcodes(request.opcode).at(true, true)));
+  }
+  auto& [bth, ext] = header->begin(only_form_, e.length, frame);
   fill(bth, e.first_psn);
   bth.solicited_event = request.solicited;
   bth.ack_req = service.reliable;
@@ -175,7 +196,7 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
     return;
   }
   e.last_frame = engine_.transmit(frame);
-  after_packets(e, e.first_psn + 1, 1);
+  after_only(e);
 }
 
 /// All of it at once, so that no part of a message is sent that cannot be sent whole.
@@ -187,13 +208,20 @@ bool Requester::check_payload(Entry& e) {
   return false;
 }
 
-unsigned Requester::send(unsigned quota) {
+unsigned Requester::send_requests(unsigned quota) {
   const auto& service = qp_.service();
   unsigned used = 0;
   auto acked = acked_packets();
   while (used < quota && !rnr_wait_ && state_rules(qp_.state()).finishes) {
     if (cursor_ == tail_ && !fetch()) break;
     auto& e = entry(cursor_);
+    if (may_send_only(e, acked)) {
+      begun_ = std::max(begun_, cursor_ + 1);
+      ++used;
+      send_only(e);
+      if (engine_.keys.strained()) break;
+      continue;
+    }
     if (e.status == WorkStatus::kFlushed) {
       begun_ = std::max(begun_, cursor_ + 1);
       ++used;
@@ -224,7 +252,7 @@ unsigned Requester::send(unsigned quota) {
     used += count;
     if (engine_.keys.strained()) break;
   }
-  complete_done();
+  if (may_complete()) complete_done();
   return used;
 }
 

@@ -112,6 +112,7 @@ Responder::Verdict Responder::take_receive() {
       fail_receive(WorkStatus::kLocalQpOperation,
                    receive_.fault != Reason::kNone ? receive_.fault : Reason::kMalformedReceive);
       return {kOperation, Reason::kMalformedReceive, true};
+    case Fetch::kLastRequest:
     case Fetch::kRequest:
       break;
   }

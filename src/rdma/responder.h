@@ -19,6 +19,7 @@
 #include "rdma/atomic_results.h"
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
+#include "rdma/seen_key.h"
 #include "rdma/work_queues.h"
 #include "rdma/work_request.h"
 #include "wire/ib_packet.h"
@@ -34,6 +35,8 @@ class Responder {
   void start(std::uint32_t psn);
   /// For as many answers as the attributes allow (now).
   void make_room();
+  /// The attributes have changed: what was allowed may be so no longer.
+  void forget_access() { seen_key_ = {}; }
   /// The QP is in ERR: no more answers.
   void stop();
 
@@ -46,7 +49,9 @@ class Responder {
   /// were done at once: all of them, or none if one needs a closer look.
   unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
   /// Sends at most `quota` answers; returns how many. All of it: there may be more.
-  unsigned answer(unsigned quota);
+  unsigned answer(unsigned quota) {
+    return reply_due_ || answers_count_ != 0 ? send_answers(quota) : 0;
+  }
   /// Completes at most `quota` posted receives as flushed; returns how many there were.
   unsigned flush(unsigned quota);
 
@@ -126,6 +131,7 @@ class Responder {
   void push_answer(const Answer& answer);
   void pop_answer(bool front);
   void clear_answers() { answers_count_ = repeats_count_ = 0; }
+  unsigned send_answers(unsigned quota);
   unsigned send_answer(Answer& answer, unsigned packets_max);
   bool send_answer_packets(Answer& answer, unsigned count);
   unsigned train_length(const Answer& answer, unsigned packets_max) const;
@@ -133,6 +139,7 @@ class Responder {
   void fill(wire::Bth& bth, wire::Psn psn) const;
   void reply(wire::AethType type, std::uint8_t value);
   void acknowledge();
+  void acknowledge_now();
 
   // responder_unreliable.cc
   void handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame);
@@ -161,6 +168,7 @@ class Responder {
   MemoryKey* write_key_ = nullptr;  ///< as the first packet of the message found it
   std::uint64_t write_keys_ = 0;    ///< KeyTable::generation() then
   std::uint64_t write_left_ = 0;    ///< bytes that must still come
+  SeenKey seen_key_;                ///< of WRITEs of one packet
 
   // What is to be answered.
   std::vector<Answer> answers_;  ///< a ring

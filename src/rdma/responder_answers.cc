@@ -38,7 +38,18 @@ void Responder::acknowledge() {
   reply(wire::AethType::ACK, wire::Aeth::kCreditsInvalid);
 }
 
-unsigned Responder::answer(unsigned quota) {
+/// The same, when nothing more has arrived that could be acknowledged with it.
+void Responder::acknowledge_now() {
+  if (answers_count_ != 0 || (reply_due_ && reply_type_ != wire::AethType::ACK)) {
+    return acknowledge();
+  }
+  reply_type_ = wire::AethType::ACK;
+  reply_value_ = wire::Aeth::kCreditsInvalid;
+  send_reply();
+  engine_.keys.add_work(Engine::kStepWork);
+}
+
+unsigned Responder::send_answers(unsigned quota) {
   unsigned used = 0;
   while (used < quota && answers_count_ != 0) {
     auto& first = answer_at(0);

@@ -176,12 +176,8 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
       !spec::infiniband::same_partition(bth.pkey, attributes.pkey)) {
     return false;
   }
-  auto& keys = engine_.keys;
-  const auto address = ext.reth.virtual_address;
-  const auto found =
-      keys.check(MKey(ext.reth.rkey.value()), user(attributes.pd), address, size, kRemoteWrite);
-  if (!found) return false;
-  auto* const to = keys.one_piece(*found.key, address, size, pcie::DmaAccess::kWrite);
+  auto* const to = seen_key_.find(engine_.keys, MKey(ext.reth.rkey.value()), user(attributes.pd),
+                                  ext.reth.virtual_address, size, kRemoteWrite);
   const auto* const from = frame.one_piece(frame.headers_size(), size);
   if (to == nullptr || from == nullptr) return false;
   util::copy_short(to, from, size);  // a QP may send to itself
@@ -189,7 +185,13 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   silent_until_ = util::Time::min();
   expected_ = expected_.next();
   ++msn_;
-  if (bth.ack_req) acknowledge();
+  if (bth.ack_req) {
+    if (engine_.port.delivers_last()) {
+      acknowledge_now();
+    } else {
+      acknowledge();
+    }
+  }
   return true;
 }
 

@@ -46,20 +46,18 @@ void TimerQueue::sift_down(std::size_t slot) {
   place(slot, qp);
 }
 
-void TimerQueue::arm(QueuePair& qp, Timer timer, Time deadline) {
+/// The QP has a new deadline, which is earlier than its place says, if it has one.
+void TimerQueue::arm_in_queue(QueuePair& qp) {
   auto& timers = qp.timers_;
-  timers[timer] = deadline;
+  timers.queued_at = timers.next();
   if (timers.slot == Timers::kNotQueued) {
-    timers.queued_at = deadline;
     heap_.push_back(&qp);
     sift_up(heap_.size() - 1);
-  } else if (deadline < timers.queued_at) {
-    timers.queued_at = deadline;
+  } else {
     sift_up(timers.slot);
   }
+  note_first();
 }
-
-void TimerQueue::stop(QueuePair& qp, Timer timer) { qp.timers_[timer] = kNever; }
 
 void TimerQueue::remove(QueuePair& qp) {
   auto& timers = qp.timers_;
@@ -68,10 +66,12 @@ void TimerQueue::remove(QueuePair& qp) {
   if (slot == Timers::kNotQueued) return;
   auto* const last = heap_.back();
   heap_.pop_back();
-  if (last == &qp) return;
-  place(slot, last);
-  sift_up(slot);
-  sift_down(last->timers_.slot);
+  if (last != &qp) {
+    place(slot, last);
+    sift_up(slot);
+    sift_down(last->timers_.slot);
+  }
+  note_first();
 }
 
 void TimerQueue::settle_first() {
@@ -81,51 +81,26 @@ void TimerQueue::settle_first() {
   } else {
     timers.queued_at = timers.next();
     sift_down(0);
+    note_first();
   }
 }
 
-bool TimerQueue::due(Time now) const { return !heap_.empty() && key(heap_.front()) <= now; }
-
 QueuePair* TimerQueue::expired(Time now, std::int64_t& work) {
-  for (; work > 0 && !heap_.empty() && key(heap_.front()) <= now; work -= kSettleWork) {
+  for (; work > 0 && due(now); work -= kSettleWork) {
     if (heap_.front()->timers_.next() <= now) return heap_.front();
     settle_first();
   }
   return nullptr;
 }
 
-Time TimerQueue::next() {
-  // Nearly always the one QP that has just been answered. A guest can have its QPs answered all at
-  // once: the others are put right when their old deadlines come.
+Time TimerQueue::next_armed() {
+  // A guest can have its QPs answered all at once: those that are not looked at here are put right
+  // when their old deadlines come.
   for (unsigned i = 0; i != kStoppedAtOnce; ++i) {
     if (heap_.empty() || heap_.front()->timers_.next() != kNever) break;
     settle_first();
   }
-  return heap_.empty() ? kNever : key(heap_.front());
-}
-
-QpLink& QpList::link(QueuePair& qp) const { return qp.links_[static_cast<std::size_t>(queue_)]; }
-
-void QpList::push_back(QueuePair& qp) {
-  auto& own = link(qp);
-  if (own.queued) return;
-  own = {.next = nullptr, .previous = last_, .queued = true};
-  (last_ != nullptr ? link(*last_).next : first_) = &qp;
-  last_ = &qp;
-}
-
-QueuePair* QpList::pop_front() {
-  auto* const qp = first_;
-  if (qp != nullptr) remove(*qp);
-  return qp;
-}
-
-void QpList::remove(QueuePair& qp) {
-  auto& own = link(qp);
-  if (!own.queued) return;
-  (own.previous != nullptr ? link(*own.previous).next : first_) = own.next;
-  (own.next != nullptr ? link(*own.next).previous : last_) = own.previous;
-  own = {};
+  return first_key_;
 }
 
 }  // namespace softhca::rdma

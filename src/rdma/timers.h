@@ -1,5 +1,4 @@
-// Timers of all QPs, and the lists of QPs that have something to do. Both are intrusive: arming,
-// stopping and queueing allocate nothing.
+// Timers of all QPs. Arming and stopping allocate nothing once a QP has had a timer.
 #pragma once
 
 #include <array>
@@ -43,7 +42,7 @@ class TimerQueue {
   static constexpr std::int64_t kSettleWork = 80;
 
   /// Whether expired() may find one.
-  bool due(util::Time now) const;
+  bool due(util::Time now) const { return first_key_ <= now; }
   /// The QP whose earliest deadline is at or before `now`; null if there is none, or if more places
   /// have to be put right first than `work` allows, from which each is taken.
   QueuePair* expired(util::Time now, std::int64_t& work);
@@ -52,47 +51,17 @@ class TimerQueue {
 
  private:
   static util::Time key(const QueuePair* qp);
+  void arm_in_queue(QueuePair& qp);
+  void note_first() { first_key_ = heap_.empty() ? util::kNever : key(heap_.front()); }
   void place(std::size_t slot, QueuePair* qp);
   void sift_up(std::size_t slot);
   void sift_down(std::size_t slot);
+  util::Time next_armed();
   /// Gives the first QP its true deadline as key.
   void settle_first();
 
   std::vector<QueuePair*> heap_;
-};
-
-/// The lists that a QP can be in, in one of them or in both.
-enum class Queue : std::uint8_t {
-  kReady,       ///< has something to do
-  kUnreleased,  ///< has completions that wait for the fabric
-};
-inline constexpr std::size_t kQueues = 2;
-
-/// A QP's place in a QpList.
-struct QpLink {
-  QueuePair* next = nullptr;
-  QueuePair* previous = nullptr;
-  bool queued = false;
-};
-
-/// QPs, each once, first come first served.
-class QpList {
- public:
-  explicit QpList(Queue queue) : queue_(queue) {}
-  bool empty() const { return first_ == nullptr; }
-  /// Null if the list is empty.
-  QueuePair* front() const { return first_; }
-  /// Does nothing if the QP is in the list.
-  void push_back(QueuePair& qp);
-  QueuePair* pop_front();
-  void remove(QueuePair& qp);
-
- private:
-  QpLink& link(QueuePair& qp) const;
-
-  const Queue queue_;
-  QueuePair* first_ = nullptr;
-  QueuePair* last_ = nullptr;
+  util::Time first_key_ = util::kNever;  ///< of the first in the queue
 };
 
 }  // namespace softhca::rdma

@@ -7,8 +7,9 @@
 namespace softhca::rdma {
 
 enum class Fetch : std::uint8_t {
-  kNothing,     ///< the queue is empty
-  kRequest,     ///< the request was filled in
+  kNothing,      ///< the queue is empty
+  kRequest,      ///< the request was filled in
+  kLastRequest,  ///< likewise, and when the doorbell rang nothing was posted behind it
   kMalformed,   ///< a WQE that the document does not allow: cookie, fault (and opcode if known) are
                 ///< filled in; ends in kLocalQpOperation
   kUnreadable,  ///< the queue's memory is gone: the QP fails

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "rdma/inline_bytes.h"
 #include "rdma/path.h"
 #include "rdma/reasons.h"
 #include "rdma/types.h"
@@ -50,7 +51,7 @@ struct SendRequest {
   bool is_inline = false;
   // Vectors keep their capacity when an entry is used again: no allocation in steady state.
   std::vector<Sge> sges;
-  std::vector<std::byte> inline_data;
+  InlineBytes inline_data;
   UdDestination ud;
 
   /// All fields as in a new request, but `ud`, which those that need it set as a whole; the vectors

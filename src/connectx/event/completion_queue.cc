@@ -169,4 +169,8 @@ void CompletionQueue::fail(Status status, Syndrome syndrome, std::string_view re
   eqs_.post(spec::connectx::event_type::CQ_ERROR, 0, EventQueues::event_data(data));
 }
 
+void CompletionQueues::report_held_events(util::WorkBudget& work) {
+  moderation_.report_due(work, [this](Cqn cqn) { table_.find(cqn)->report_held_event(); });
+}
+
 }  // namespace softhca::connectx

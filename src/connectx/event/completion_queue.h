@@ -140,12 +140,14 @@ class CompletionQueues {
 
   /// Reports the events whose period is over, until `work` is spent.
   void run(util::Time now, util::WorkBudget& work) {
-    moderation_.run(now, work, [this](Cqn cqn) { table_.find(cqn)->report_held_event(); });
+    if (moderation_.begin_turn(now)) report_held_events(work);
   }
   /// When the next one is.
   util::Time next_event() const { return moderation_.next(); }
 
  private:
+  void report_held_events(util::WorkBudget& work);
+
   EventQueues& eqs_;
   EventModeration moderation_;
   hca::ObjectTable<CompletionQueue, Cqn> table_;

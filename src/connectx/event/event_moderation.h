@@ -35,12 +35,15 @@ class EventModeration {
   /// The CQ has reported what it held until then, or is gone.
   void forget(Cqn cqn, util::Time until) { spare_.push_back(held_.extract({until, cqn})); }
 
-  /// A turn of the device: report(cqn) for each event that is due, until `work` is spent. It may
-  /// forget CQs.
-  template <class Report>
-  void run(util::Time now, util::WorkBudget& work, Report&& report) {
+  /// A turn of the device begins. True: an event is due.
+  bool begin_turn(util::Time now) {
     now_ = now;
-    while (next() <= now && !work.spent()) {
+    return !held_.empty() && held_.begin()->until <= now;
+  }
+  /// report(cqn) for each event that is due, until `work` is spent. It may forget CQs.
+  template <class Report>
+  void report_due(util::WorkBudget& work, Report&& report) {
+    while (next() <= now_ && !work.spent()) {
       work.charge(kReportWork);
       const auto cqn = held_.begin()->cqn;
       spare_.push_back(held_.extract(held_.begin()));

@@ -35,6 +35,8 @@ class PortRegisters {
   /// Tells the driver when the port, or the vport on it, goes up or down. Returns when to look
   /// again.
   util::Time run(util::Time now);
+  /// When the link is to be looked at again, if run() is called at all then.
+  util::Time next_look() const { return next_look_; }
 
  private:
   /// A register being accessed, at its full size.

@@ -92,11 +92,6 @@ void encode_error(Cqe& bytes, const CqeQueue& queue, const ErrorCqe& error) {
   cqe.set(Layout::opcode, code(error.opcode));
 }
 
-bool brings_data(rdma::SendOpcode opcode) {
-  return opcode == rdma::SendOpcode::kRdmaRead || opcode == rdma::SendOpcode::kCompareSwap ||
-         opcode == rdma::SendOpcode::kFetchAdd;
-}
-
 cqe_opcode responder_opcode(ReceiveOpcode opcode) {
   switch (opcode) {
     case ReceiveOpcode::kSend:
@@ -113,30 +108,15 @@ cqe_opcode responder_opcode(ReceiveOpcode opcode) {
 
 }  // namespace
 
-void encode_requester_cqe(Cqe& bytes, const CqeQueue& queue, const rdma::SendCompletion& completion,
-                          std::uint64_t timestamp) {
-  using Layout = spec::connectx::cqe64_requester;
+void encode_requester_error(Cqe& bytes, const CqeQueue& queue,
+                            const rdma::SendCompletion& completion) {
   const auto cookie = SendCookie::unpack(completion.cookie);
-  if (completion.status != WorkStatus::kSuccess) {
-    encode_error(bytes, queue,
-                 {.opcode = cqe_opcode::REQUESTER_ERROR,
-                  .status = completion.status,
-                  .reason = completion.reason,
-                  .wqe_counter = cookie.index,
-                  .wqe_opcode = cookie.opcode});
-    return;
-  }
-  // Aside, where nobody can look on, so that each word is written once.
-  Cqe made{};
-  const util::MutableView<Layout> cqe(made);
-  cqe.set(Layout::srqn_user_index, queue.user_index);
-  if (brings_data(completion.opcode)) cqe.set(Layout::byte_cnt, completion.byte_count);
-  cqe.set(Layout::timestamp, timestamp);
-  cqe.set(Layout::s_wqe_opcode, cookie.opcode);
-  cqe.set(Layout::qpn, queue.qpn.value());
-  cqe.set(Layout::wqe_counter, cookie.index);
-  cqe.set(Layout::opcode, code(cqe_opcode::REQUESTER));
-  bytes = made;
+  encode_error(bytes, queue,
+               {.opcode = cqe_opcode::REQUESTER_ERROR,
+                .status = completion.status,
+                .reason = completion.reason,
+                .wqe_counter = cookie.index,
+                .wqe_opcode = cookie.opcode});
 }
 
 void encode_responder_cqe(Cqe& bytes, const CqeQueue& queue,

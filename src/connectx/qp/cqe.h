@@ -10,6 +10,9 @@
 #include "connectx/base/numbers.h"
 #include "connectx/qp/send_wqe.h"
 #include "rdma/work_request.h"
+#include "spec/connectx/cqe.h"
+#include "spec/connectx/opcodes.h"
+#include "util/field.h"
 
 namespace softhca::connectx {
 
@@ -26,9 +29,30 @@ struct CqeQueue {
   bool is_gsi = false;
 };
 
-/// A CQE of a send queue, or an error CQE if the completion is one. The cookie is a SendCookie.
-void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue, const rdma::SendCompletion& completion,
-                          std::uint64_t timestamp);
+/// An error CQE of a send queue. The cookie is a SendCookie.
+void encode_requester_error(Cqe& cqe, const CqeQueue& queue,
+                            const rdma::SendCompletion& completion);
+/// A CQE of a send queue, or an error CQE if the completion is one.
+inline void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue,
+                                 const rdma::SendCompletion& completion, std::uint64_t timestamp) {
+  using Layout = spec::connectx::cqe64_requester;
+  if (completion.status != rdma::WorkStatus::kSuccess) {
+    return encode_requester_error(cqe, queue, completion);
+  }
+  const auto cookie = SendCookie::unpack(completion.cookie);
+  const bool brings_data = completion.opcode == rdma::SendOpcode::kRdmaRead ||
+                           completion.opcode == rdma::SendOpcode::kCompareSwap ||
+                           completion.opcode == rdma::SendOpcode::kFetchAdd;
+  cqe.fill(std::byte{0});
+  const util::MutableView<Layout> out(cqe);
+  out.set(Layout::srqn_user_index, queue.user_index);
+  if (brings_data) out.set(Layout::byte_cnt, completion.byte_count);
+  out.set(Layout::timestamp, timestamp);
+  out.set(Layout::s_wqe_opcode, cookie.opcode);
+  out.set(Layout::qpn, queue.qpn.value());
+  out.set(Layout::wqe_counter, cookie.index);
+  out.set(Layout::opcode, static_cast<std::uint32_t>(spec::connectx::cqe_opcode::REQUESTER));
+}
 /// The same for receives. The cookie is the WQE's counter, or its index in an SRQ.
 void encode_responder_cqe(Cqe& cqe, const CqeQueue& queue,
                           const rdma::ReceiveCompletion& completion, std::uint64_t timestamp);

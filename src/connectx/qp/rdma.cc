@@ -84,23 +84,9 @@ Rdma::~Rdma() = default;
 
 // Events of the device -------------------------------------------------------------------------
 
-void Rdma::doorbell(Qpn qpn) {
-  if (auto* qp = find_qp(qpn)) transport_.doorbell_send(qp->rdma_qp());
-}
-
-bool Rdma::handle_frame(const wire::Frame& frame, util::Time now) {
-  now_ = now;
-  return transport_.handle_frame(frame, now);
-}
-
-util::Time Rdma::run(util::Time now, util::WorkBudget& work) {
-  now_ = now;
-  if (!failing_.empty()) fail_listed(work);
-  if (now >= next_poll_) poll_watched(now, work);
-  const auto next = std::min(transport_.run(now, work), next_poll_);
-  if (failing_.empty()) return next;
-  fail_listed(work);
-  return now;
+void Rdma::doorbell(QueuePair& qp) {
+  qp.send_ring().handle_doorbell();
+  transport_.doorbell_send(qp.rdma_qp());
 }
 
 // Send queues ----------------------------------------------------------------------------------
@@ -128,19 +114,19 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   if (flushes_sends(qp)) return flush_send(qp, request);
   if (qp.stale_send_blocks != 0) return flush_stale_send(qp, request);
   auto& ring = qp.send_ring();
-  const auto available = ring.available(qp.record());
-  if (!available) return Fetch::kUnreadable;
-  if (*available == 0) return Fetch::kNothing;
+  if (!ring.look(qp.record())) return Fetch::kUnreadable;
+  const auto available = ring.known();
+  if (available == 0) return Fetch::kNothing;
   if (const auto* at = ring.at_next(qp.memory(), kWqeBasicBlock)) {
     const auto block = std::span(send_wqe_).first<kWqeBasicBlock>();
     std::memcpy(block.data(), at, kWqeBasicBlock);
     if (qp.seen_send_wqe.decode(block, ring.consumed(), request)) {
       ring.consume(1);
-      return Fetch::kRequest;
+      return available == 1 ? Fetch::kLastRequest : Fetch::kRequest;
     }
     request.sges.clear();
   }
-  return fetch_other_send(qp, *available, request);
+  return fetch_other_send(qp, available, request);
 }
 
 /// A WQE that is not like the one before.
@@ -170,6 +156,7 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
 
 /// A counter that is gone or wrong is found by the next fetch.
 void Rdma::restart_send(QueuePair& qp) {
+  qp.send_ring().handle_doorbell();
   qp.stale_send_blocks = qp.send_ring().refresh(qp.record()).value_or(0);
 }
 
@@ -250,10 +237,8 @@ void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& comple
 
 // Completions and events -----------------------------------------------------------------------
 
-void Rdma::write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited) {
-  auto* cq = parts_.completion_queues.find(cqn);
-  if (cq != nullptr && cq->write(cqe, solicited)) return;
-  // A QP that cannot complete must not go on. Not at once: the transport is at work on it.
+/// A QP that cannot complete must not go on. Not at once: the transport is at work on it.
+[[gnu::noinline]] void Rdma::fail_soon(QueuePair& qp) {
   if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
 }
 

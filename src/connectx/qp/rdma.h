@@ -56,18 +56,31 @@ class Rdma {
 
   /// Whether a QP has this number. SQs and RQs share the numbers.
   bool owns(Qpn number) const { return find_qp(number) != nullptr; }
-  /// Whether the send doorbell of this QP is in this doorbell page.
-  bool listens(Qpn number, UarPage page) const {
-    const auto* qp = find_qp(number);
-    return qp != nullptr && qp->has_send_queue() && qp->uar_page() == page;
+  /// The QP whose send doorbell this is, if it is in this doorbell page; null otherwise.
+  QueuePair* find_listener(Qpn number, UarPage page) {
+    auto* qp = find_qp(number);
+    return qp != nullptr && qp->has_send_queue() && qp->uar_page() == page ? qp : nullptr;
   }
-  /// The send doorbell of a QP was rung: there may be new send WQEs.
-  void doorbell(Qpn qpn);
+  /// The send doorbell of the QP was rung: there may be new send WQEs.
+  void doorbell(QueuePair& qp);
   /// False: not a RoCE packet for this device; it is the Ethernet side's. To be asked only while
   /// the vport's roce_en is set.
-  bool handle_frame(const wire::Frame& frame, util::Time now);
+  bool handle_frame(const wire::Frame& frame, util::Time now) {
+    now_ = now;
+    return transport_.handle_frame(frame, now);
+  }
   /// Does what is due, until `work` is spent. Returns when to call again: `now` if work is left.
-  util::Time run(util::Time now, util::WorkBudget& work);
+  util::Time run(util::Time now, util::WorkBudget& work) {
+    now_ = now;
+    if (!failing_.empty()) fail_listed(work);
+    if (now >= next_poll_) poll_watched(now, work);
+    const auto next = transport_.run(now, work);
+    if (!failing_.empty()) {
+      fail_listed(work);
+      return now;
+    }
+    return next < next_poll_ ? next : next_poll_;
+  }
 
   // Objects ------------------------------------------------------------------------------------
 
@@ -135,7 +148,11 @@ class Rdma {
                          std::span<const std::byte>& wqe);
   rdma::Fetch fetch_shared(Srqn srqn, rdma::ReceiveRequest& request);
   void complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
-  void write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited);
+  void write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited) {
+    auto* cq = parts_.completion_queues.find(cqn);
+    if (cq == nullptr || !cq->write(cqe, solicited)) fail_soon(qp);
+  }
+  void fail_soon(QueuePair& qp);
   template <class Info>
   void note(const QueuePair& qp, std::string_view what, const Info& info, rdma::Reason reason);
 

@@ -76,7 +76,7 @@ class SeenSendWqe {
     // another segment.
     if (inline_room_ - length >= kWqeUnit || length == 0) return false;
     at += Inline::kSize;
-    request.inline_data.assign(at, at + length);
+    request.inline_data.assign({at, length});
     request.is_inline = true;
   } else {
     const auto length = data.get(Pointer::byte_count);

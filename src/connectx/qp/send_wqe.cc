@@ -129,8 +129,7 @@ WqeFault take_inline(Segments& segments, rdma::SendRequest& request) {
                             .lkey = {},
                             .is_inline = true});
   }
-  request.inline_data.insert(request.inline_data.end(), bytes.begin(),
-                             bytes.begin() + static_cast<std::ptrdiff_t>(length));
+  request.inline_data.append(bytes.first(length));
   const auto octowords = (data_segment_inline::kSize + length + kWqeUnit - 1) / kWqeUnit;
   segments.skip(octowords * kWqeUnit);
   return WqeFault::kNone;
@@ -143,7 +142,7 @@ bool take_only_inline(Segments& segments, rdma::SendRequest& request, std::uint6
   const std::size_t length = segment.get(data_segment_inline::byte_count);
   const auto bytes = segments.rest().subspan(data_segment_inline::kSize);
   if (length == 0 || length > bytes.size() || bytes.size() - length >= kWqeUnit) return false;
-  request.inline_data.assign(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length));
+  request.inline_data.assign(bytes.first(length));
   request.is_inline = true;
   total = length;
   return true;
@@ -239,7 +238,7 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
                   static_cast<std::uint32_t>(spec::connectx::wqe_fence::FENCE);
   if (rule->form == Form::kNothing) return WqeFault::kNone;
   if (rule->form == Form::kUmr) {
-    request.inline_data.assign(segments.rest().begin(), segments.rest().end());
+    request.inline_data.assign(segments.rest());
     return Umr::check(request.inline_data);
   }
 

@@ -86,7 +86,8 @@ class ModeratedCqTest : public CompletionQueueTest {
   void pass(util::Duration time) {
     now_ += time;
     util::WorkBudget work(100'000);
-    moderation_.run(now_, work, [this](Cqn cqn) {
+    moderation_.begin_turn(now_);
+    moderation_.report_due(work, [this](Cqn cqn) {
       EXPECT_EQ(cqn, kCqn);
       cq_->report_held_event();
     });

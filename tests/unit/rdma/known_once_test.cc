@@ -94,6 +94,120 @@ TEST_F(KnownPeer, MayNotWriteWhereTheQpForbidsIt) {
   write_and_drive(WorkStatus::kRemoteAccess);
 }
 
+// IBTA 9.7.5.1.2: one acknowledgement may stand for all requests that have come before it.
+TEST_F(KnownPeer, IsAcknowledgedOnceForWhatArrivesTogether) {
+  for (const bool last : {false, true}) {
+    pair_.b.queued = last ? 1 : 2;
+    const auto before = pair_.b.transmitted;
+    for (unsigned i = 0; i != 3; ++i) pair_.a.post(*pair_.qa, write(i * 64, 8192 + i * 64, 64));
+    pair_.drive();
+    EXPECT_EQ(pair_.b.transmitted - before, last ? 3u : 1u)
+        << "and if no other packet waits, nothing more can come that it would stand for";
+  }
+  EXPECT_EQ(pair_.a.hca.sends.size(), 7u);
+}
+
+// IBTA 9.7.5.1: answers leave in the order of their requests.
+TEST_F(KnownPeer, IsAcknowledgedAfterTheReadsThatWaitForTheirAnswer) {
+  pair_.b.queued = 1;
+  pair_.a.hca.sends.clear();
+  pair_.a.post(*pair_.qa, read(0, 8192, 4096));
+  pair_.a.post(*pair_.qa, write(0, 8192, 64));
+  pair_.drive();
+  ASSERT_EQ(pair_.a.hca.sends.size(), 2u);
+  EXPECT_EQ(pair_.a.hca.sends[0].opcode, SendOpcode::kRdmaRead);
+  for (const auto& done : pair_.a.hca.sends) EXPECT_EQ(done.status, WorkStatus::kSuccess);
+  EXPECT_EQ(pair_.a.counters.implied_nak_seq_err, 0u);
+}
+
+// IBTA 9.7.5.1.1: a lost acknowledgement is made up for by the next.
+TEST_F(KnownPeer, AnAcknowledgementStandsForAllBeforeItAndForNoMore) {
+  pair_.a.hca.sends.clear();
+  pair_.b.queued = 1;
+  unsigned acknowledgements = 0;
+  pair_.script = [&](const wire::IbPacket& packet, bool to_b) {
+    const bool ack = !to_b && packet.info().operation == wire::Operation::kAcknowledge;
+    if (!ack) return Fate::kDeliver;
+    return ++acknowledgements == 1 ? Fate::kLose : Fate::kDeliver;
+  };
+  for (unsigned i = 0; i != 2; ++i) pair_.a.post(*pair_.qa, write(i * 64, 8192 + i * 64, 64));
+  pair_.drive();
+  EXPECT_EQ(pair_.a.hca.sends.size(), 2u);
+  EXPECT_EQ(pair_.a.counters.local_ack_timeout_err, 0u);
+  // The last one is lost: what it would have acknowledged is open until it is sent again.
+  acknowledgements = 0;
+  write_and_drive(WorkStatus::kSuccess);
+  EXPECT_EQ(pair_.a.counters.local_ack_timeout_err, 1u);
+}
+
+/// A WRITE of one packet remembers where it went.
+class WindowOfAWrite : public KnownPeer {
+ protected:
+  MemoryKey& key() { return *pair_.b.keys.find(kKey); }
+};
+
+TEST_F(WindowOfAWrite, ReachesAsFarAsTheMemoryOfTheKey) {
+  for (const std::uint64_t at : {std::uint64_t{0}, kMemorySize - 64}) {
+    pair_.a.fill(0, 64, 3);
+    pair_.a.hca.sends.clear();
+    pair_.a.post(*pair_.qa, write(0, at, 64));
+    pair_.drive();
+    EXPECT_EQ(pair_.a.hca.sends[0].status, WorkStatus::kSuccess);
+    EXPECT_EQ(std::memcmp(pair_.a.at(0), pair_.b.at(at), 64), 0);
+  }
+  pair_.a.hca.sends.clear();
+  pair_.a.post(*pair_.qa, write(0, kMemorySize - 63, 64));
+  pair_.drive();
+  EXPECT_EQ(pair_.a.hca.sends[0].status, WorkStatus::kRemoteAccess);
+}
+
+TEST_F(WindowOfAWrite, IsClosedWhenTheKeyIsDeregistered) {
+  pair_.b.keys.erase_index(pair_.b.keys.shape().index(kKey));
+  write_and_drive(WorkStatus::kRemoteAccess);
+}
+
+TEST_F(WindowOfAWrite, IsClosedWhenTheKeyIsInvalidated) {
+  key().set_free(true);
+  write_and_drive(WorkStatus::kRemoteAccess);
+}
+
+TEST_F(WindowOfAWrite, IsClosedWhenTheKeyLosesTheRight) {
+  auto attributes = key().attributes();
+  attributes.access = kRemoteRead;
+  key().set_attributes(attributes);
+  key().refresh();
+  write_and_drive(WorkStatus::kRemoteAccess);
+}
+
+TEST_F(WindowOfAWrite, IsClosedWhenTheKeyBeginsElsewhere) {
+  auto attributes = key().attributes();
+  attributes.length = 4096;
+  key().set_attributes(attributes);
+  key().refresh();
+  write_and_drive(WorkStatus::kRemoteAccess);
+}
+
+TEST_F(WindowOfAWrite, IsClosedToAQpOfAnotherPd) {
+  auto attributes = pair_.attributes_for(pair_.b, pair_.a, pair_.qa->qpn());
+  attributes.pd = Pd(kPd.value() + 1);
+  Pair::change_drained(pair_.b, *pair_.qb, attributes);
+  write_and_drive(WorkStatus::kRemoteAccess);
+}
+
+TEST_F(WindowOfAWrite, IsClosedToAnotherVariantOfTheKey) {
+  auto other = write(0, 8192, 64);
+  other.rkey = MKey(kKey.value() ^ 1);
+  pair_.a.hca.sends.clear();
+  pair_.a.post(*pair_.qa, other);
+  pair_.drive();
+  EXPECT_EQ(pair_.a.hca.sends[0].status, WorkStatus::kRemoteAccess);
+}
+
+TEST_F(WindowOfAWrite, IsClosedWhenTheHostTakesTheMemoryAway) {
+  ASSERT_TRUE(pair_.b.dma.unmap(kMemoryIova, kMemorySize));
+  write_and_drive(WorkStatus::kRemoteOperation);
+}
+
 // A request that is posted later is found when its doorbell rings, and not before.
 TEST_F(KnownPeer, ItsNextRequestIsFetchedWhenTheDoorbellRings) {
   pair_.a.hca.sends_posted[pair_.qa->qpn()].push_back(write(0, 8192, 64));

@@ -33,7 +33,8 @@ SendRequest request(SendOpcode opcode, std::vector<Sge> sges) {
 }  // namespace
 
 End::End(unsigned number, Joined joined, std::size_t requests)
-    : memory(kMemorySize),
+    : Port({.packets = &queued}),
+      memory(kMemorySize),
       notes("end " + std::to_string(number)),
       transport(*this, keys, notes,
                 {.link = link_of(joined),

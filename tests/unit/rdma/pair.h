@@ -98,6 +98,7 @@ class End final : public fabric::Port {
   std::uint64_t transmitted = 0;  ///< frames
   std::uint64_t waiting = 0;      ///< of these, how many a Pair still holds by reference
   bool trains = false;
+  std::size_t queued = 0;  ///< what delivers_last() goes by; 0: the port does not know
 
  private:
   std::map<std::uint32_t, std::vector<Sge>> posted_;  ///< by cookie, if memory is used again

@@ -146,7 +146,7 @@ TEST_P(RcAtMtu, InlineDataNeedNoKey) {
   auto request = write(kHere, kThere, 0);
   request.is_inline = true;
   request.sges.clear();
-  request.inline_data.assign(pair.a.at(kHere), pair.a.at(kHere + size));
+  request.inline_data.assign({pair.a.at(kHere), size});
   pair.a.post(*pair.qa, request);
   pair.drive();
   expect_sent(request);
@@ -163,7 +163,7 @@ TEST_P(RcAtMtu, InlineDataMayStandBetweenPointersAndAtTheEnds) {
   const auto add_inline = [&] {
     request.sges.push_back(
         {.address = data.size(), .length = piece, .lkey = MKey(0xBAD), .is_inline = true});
-    data.insert(data.end(), pair.a.at(kHere + at), pair.a.at(kHere + at + piece));
+    data.append({pair.a.at(kHere + at), piece});
     at += piece;
   };
   add_inline();

@@ -1,0 +1,48 @@
+// The inline data of a send request.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "util/copy_short.h"
+
+namespace softhca::rdma {
+
+/// Few bytes, as mostly, stand here. The memory for more is kept when they are cleared.
+class InlineBytes {
+ public:
+  static constexpr std::size_t kShort = 28;
+
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  const std::byte* data() const { return size_ <= kShort ? short_.data() : long_.data(); }
+  operator std::span<const std::byte>() const { return {data(), size()}; }
+
+  void clear() { size_ = 0; }
+  void assign(std::span<const std::byte> bytes) {
+    size_ = static_cast<std::uint32_t>(bytes.size());
+    if (bytes.size() <= kShort) {
+      util::copy_short(short_.data(), bytes.data(), bytes.size());
+    } else {
+      long_.assign(bytes.begin(), bytes.end());
+    }
+  }
+  void append(std::span<const std::byte> bytes) {
+    if (empty()) return assign(bytes);
+    if (size_ <= kShort) long_.assign(short_.begin(), short_.begin() + size_);
+    long_.insert(long_.end(), bytes.begin(), bytes.end());
+    size_ = static_cast<std::uint32_t>(long_.size());
+    if (size_ <= kShort) std::ranges::copy(long_, short_.begin());
+  }
+
+ private:
+  std::uint32_t size_ = 0;
+  std::array<std::byte, kShort> short_{};  ///< all of them, if there are no more
+  std::vector<std::byte> long_;            ///< otherwise these
+};
+
+}  // namespace softhca::rdma
