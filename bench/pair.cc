@@ -1,10 +1,10 @@
 #include "pair.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -22,19 +22,10 @@ constexpr std::size_t kSlot = 2048;
 constexpr std::size_t kInlineHeader = 18;
 constexpr std::uint32_t kQkey = 1;
 
-template <class T>
-T must(util::Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().message);
-  return std::move(*result);
-}
-void must(util::Result<void> result) {
-  if (!result) throw std::runtime_error(result.error().message);
-}
-
-void must(driver::PostStatus status) {
-  if (status != driver::PostStatus::kOk) {
-    throw std::runtime_error(fmt::format("posting: {}", to_string(status)));
-  }
+/// Bytes that the program has of the allocator.
+std::ptrdiff_t heap_in_use() {
+  const auto info = ::mallinfo2();
+  return static_cast<std::ptrdiff_t>(info.uordblks + info.hblkhd);
 }
 
 std::unique_ptr<connectx::Device> make_device(unsigned number, fabric::Port& port) {
@@ -71,6 +62,16 @@ std::span<const std::byte> write_headers(Side& from, const Side& to, std::size_t
 }
 
 }  // namespace
+
+void must(util::Result<void> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+}
+
+void must(driver::PostStatus status) {
+  if (status != driver::PostStatus::kOk) {
+    throw std::runtime_error(fmt::format("posting: {}", to_string(status)));
+  }
+}
 
 Side::Side(pcie::Function& device, std::function<void()> progress, unsigned number,
            std::size_t memory_size)
@@ -109,21 +110,9 @@ Pair::Pair(std::size_t memory_size)
       port_b_(switch_.create_port("b")),
       device_a_(make_device(1, *port_a_)),
       device_b_(make_device(2, *port_b_)) {
-  const auto progress = [this] {
-    const auto now = util::monotonic_now();
-    for (auto* device : {device_a_.get(), device_b_.get()}) {
-      device->run(now);
-      switch_.deliver(std::numeric_limits<std::size_t>::max());
-    }
-  };
-  a_ = std::make_unique<Side>(*device_a_, progress, 1, memory_size);
-  b_ = std::make_unique<Side>(*device_b_, progress, 2, memory_size);
-  const auto name = [](const Side& side) {
-    return driver::connectx::RemoteQueuePair{
-        .qpn = side.qp->qpn(), .psn = 0, .gid = side.gid, .mac = side.hca->mac()};
-  };
-  must(a_->qp->connect(name(*b_), {.path_mtu = kMtu}));
-  must(b_->qp->connect(name(*a_), {.path_mtu = kMtu}));
+  a_ = std::make_unique<Side>(*device_a_, [this] { progress(); }, 1, memory_size);
+  b_ = std::make_unique<Side>(*device_b_, [this] { progress(); }, 2, memory_size);
+  connect(*a_->qp, *b_->qp);
   must(a_->datagrams->activate(kQkey));
   must(b_->datagrams->activate(kQkey));
   using Way = driver::connectx::AddressVector;
@@ -134,6 +123,26 @@ Pair::Pair(std::size_t memory_size)
   send_frames(*b_, *a_, kSlot / 2, 1);
   wait(*a_, 1);
   wait(*b_, 1);
+}
+
+void Pair::connect(driver::connectx::QueuePair& a, driver::connectx::QueuePair& b,
+                   std::uint8_t ack_timeout) {
+  const auto name = [](const Side& side, const driver::connectx::QueuePair& qp) {
+    return driver::connectx::RemoteQueuePair{
+        .qpn = qp.qpn(), .psn = 0, .gid = side.gid, .mac = side.hca->mac()};
+  };
+  must(a.connect(name(*b_, b), {.path_mtu = kMtu, .ack_timeout = ack_timeout}));
+  must(b.connect(name(*a_, a), {.path_mtu = kMtu, .ack_timeout = ack_timeout}));
+}
+
+void Pair::progress() {
+  const auto before = counts_memory_ ? heap_in_use() : 0;
+  const auto now = util::monotonic_now();
+  for (auto* device : {device_a_.get(), device_b_.get()}) {
+    device->run(now);
+    switch_.deliver(std::numeric_limits<std::size_t>::max());
+  }
+  if (counts_memory_) device_memory_ += heap_in_use() - before;
 }
 
 void Pair::write(Side& from, Side& to, std::size_t size, bool signaled) {

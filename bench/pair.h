@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "connectx/device.h"
@@ -22,6 +24,15 @@
 #include "fabric/switch.h"
 
 namespace softhca::bench {
+
+/// End the program with the reason if it is none of success.
+template <class T>
+T must(util::Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+void must(util::Result<void> result);
+void must(driver::PostStatus status);
 
 /// What one end of the connection has.
 struct Side {
@@ -53,6 +64,17 @@ class Pair {
 
   Side& a() { return *a_; }
   Side& b() { return *b_; }
+
+  /// Connects `a`, a queue pair of a(), and `b`, one of b().
+  void connect(driver::connectx::QueuePair& a, driver::connectx::QueuePair& b,
+               std::uint8_t ack_timeout = driver::connectx::Connection().ack_timeout);
+  /// Lets both devices work, and delivers their frames.
+  void progress();
+  /// Whether device_memory() counts from now on.
+  void count_device_memory(bool counts = true) { counts_memory_ = counts; }
+  /// Bytes that both devices have taken from the heap since, and kept. (What they free stays in the
+  /// allocator's own small store counts as kept.)
+  std::ptrdiff_t device_memory() const { return device_memory_; }
 
   /// An RDMA WRITE from the start of one side's memory to the start of the other's.
   void write(Side& from, Side& to, std::size_t size, bool signaled);
@@ -91,6 +113,8 @@ class Pair {
   std::unique_ptr<driver::connectx::AddressVector> way_to_a_;
   std::unique_ptr<driver::connectx::AddressVector> way_to_b_;
   std::uint64_t next_receive_ = 0;
+  bool counts_memory_ = false;
+  std::ptrdiff_t device_memory_ = 0;
   std::array<driver::Completion, 64> done_;  ///< kept: to clear it costs as much as an operation
 };
 
