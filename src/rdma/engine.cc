@@ -1,5 +1,6 @@
 #include "rdma/engine.h"
 
+#include "rdma/lent_rings.h"
 #include "rdma/requester.h"
 #include "rdma/responder.h"
 #include "wire/train.h"
@@ -14,6 +15,22 @@ namespace {
 const Path kAnyPath{};
 
 }  // namespace
+
+Engine::Engine(fabric::Port& the_port, KeyTable& the_keys, util::Notes& the_notes,
+               const PortOptions& options)
+    : port(the_port),
+      keys(the_keys),
+      notes(the_notes),
+      addresses(options),
+      groups(options.multicast_groups, options.multicast_members),
+      requests(options.requests),
+      rings(std::make_unique<LentRings>()) {}
+
+Engine::~Engine() = default;
+
+void Engine::note_rings() {
+  wants_rings_ = rings->requests.crowded() || requests.left() <= requests.total() / 2;
+}
 
 // Arriving frames --------------------------------------------------------------------------------
 
@@ -39,7 +56,7 @@ inline void Engine::deliver(QueuePair& qp, const wire::Frame& arrived,
     qp.responder_->handle_request(packet, arrived);
   } else {
     qp.requester_->handle_answer(packet, arrived);
-    if (requests_scarce()) qp.requester_->give_back();
+    if (wants_rings_) qp.requester_->give_back();
   }
 }
 
@@ -69,7 +86,10 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   if (headers.bth.opcode == wire::Opcode::RC_RDMA_WRITE_ONLY) {
     if (qp->responder_->take_write(headers, arrived)) return true;
   } else if (headers.bth.opcode == wire::Opcode::RC_ACKNOWLEDGE) {
-    if (qp->requester_->take_acknowledgement(headers)) return true;
+    if (qp->requester_->take_acknowledgement(headers)) {
+      if (wants_rings_) qp->requester_->give_back();
+      return true;
+    }
   }
   deliver_all(*qp, arrived, qp->seen_.packet(arrived));
   return true;
@@ -192,7 +212,7 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
   if (qp.state_ == QpState::kRts) used += qp.responder_->answer(quota);
   if (qp.state_ == QpState::kRts && used < quota) used += qp.requester_->send(quota - used);
   if (qp.state_ != QpState::kRts && used < quota) used += serve_in_any_state(qp, quota - used);
-  if (requests_scarce()) qp.requester_->give_back();
+  if (wants_rings_) qp.requester_->give_back();
   return used;
 }
 

@@ -25,6 +25,8 @@
 
 namespace softhca::rdma {
 
+struct LentRings;
+
 class Engine {
  public:
   /// Packets that one QP may send before the next QP has its turn.
@@ -35,13 +37,8 @@ class Engine {
   static constexpr unsigned kBytesPerUnit = 16;
 
   Engine(fabric::Port& the_port, KeyTable& the_keys, util::Notes& the_notes,
-         const PortOptions& options)
-      : port(the_port),
-        keys(the_keys),
-        notes(the_notes),
-        addresses(options),
-        groups(options.multicast_groups, options.multicast_members),
-        requests(options.requests) {}
+         const PortOptions& options);
+  ~Engine();
 
   // For the verbs and events of Transport --------------------------------------------------------
 
@@ -85,6 +82,10 @@ class Engine {
     counters.tx_bytes += frame.size_of_all();
     return last_frame = port.transmit(frame);
   }
+  /// What QPs have while they are at work.
+  LentRings& lent_rings() { return *rings; }
+  /// Rings of requests were lent or given back.
+  void note_rings();
   bool is_gsi(const QueuePair& qp) const { return gsi && *gsi == qp.qpn(); }
 
   fabric::Port& port;
@@ -96,6 +97,8 @@ class Engine {
   MulticastGroups groups;
   /// Send requests that QPs may have in flight besides their first. It outlives them.
   util::Budget requests;
+  /// Outlives the QPs, and not the budget.
+  std::unique_ptr<LentRings> rings;
   QpTable qps;
   TimerQueue timers;
   QpList ready{Queue::kReady};
@@ -120,12 +123,12 @@ class Engine {
   util::Time run_due(util::WorkBudget& work);
   void take_released();
 
+  bool wants_rings_ = false;    ///< QPs that have no request in flight are to give theirs back
   std::uint64_t released_ = 0;  ///< of the port's frames, as last asked
 
   unsigned serve(QueuePair& qp, unsigned quota);
   unsigned serve_in_any_state(QueuePair& qp, unsigned quota);
   /// QPs should give back the rings that they do not use.
-  bool requests_scarce() const { return requests.left() <= requests.total() / 2; }
   static unsigned steps_for(std::int64_t work);
   std::int64_t expire_timers(std::int64_t left);
   void expire(QueuePair& qp);

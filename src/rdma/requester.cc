@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "rdma/engine.h"
+#include "rdma/lent_rings.h"
 #include "rdma/scatter_gather.h"
 
 namespace softhca::rdma {
@@ -26,6 +27,12 @@ constexpr std::int64_t ring_work(std::size_t entries) {
 }
 
 }  // namespace
+
+Requester::Requester(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {
+  if (qp.service().datagram) datagram_path_ = std::make_unique<DatagramPath>();
+}
+
+Requester::~Requester() { drop_ring(); }
 
 void Requester::reset() {
   stop_timers();
@@ -91,23 +98,62 @@ KeyUser Requester::user() const {
 /// False if this QP, or all QPs together, have as many requests in flight as they may. One is
 /// always granted, so that every QP gets on.
 bool Requester::grow() {
-  if (ring_.size() == kEntriesMax) return false;
-  auto size = std::max<std::size_t>(kEntriesFirst, ring_.size() * 2);
-  const auto shared = ring_.size() > 1 ? ring_.size() : 0;
-  if (engine_.requests.left() + shared < size) {
-    if (!ring_.empty()) return false;
-    size = 1;
+  if (lent_ == nullptr) {
+    ring_begin_ = tail_;
+    return grow_to(ring_wish_) || grow_to(kEntriesFirst) || grow_to(1);
   }
-  // Entries move to their place in the larger ring; their vectors move along.
-  std::vector<Entry> larger(size);
-  for (auto i = head_; i != tail_; ++i) larger[i & (larger.size() - 1)] = std::move(entry(i));
-  ring_ = std::move(larger);
+  return lent_->size != kEntriesMax && grow_to(std::max(kEntriesFirst, lent_->size * 2));
+}
+
+bool Requester::grow_to(std::size_t size) {
+  auto* larger = engine_.lent_rings().requests.take(size);
+  if (larger == nullptr) {
+    larger = make_ring(size);
+    if (larger == nullptr) return false;
+  }
+  if (lent_ != nullptr) {
+    // Entries move to their place in the larger ring; vectors with room stay in both.
+    for (auto i = head_; i != tail_; ++i) std::swap(larger->entries[i & (size - 1)], entry(i));
+    give_ring();
+  }
+  if (size != 1 && !larger->share.holds()) reserve_share(*larger);
+  lent_ = larger;
+  ring_ = larger->entries.get();
   ring_size_ = size;
-  engine_.keys.add_work(ring_work(size));
-  ring_mask_ = ring_.size() - 1;
-  share_ = {};
-  if (size != 1) share_ = *engine_.requests.reserve(size);
+  ring_mask_ = size - 1;
+  engine_.note_rings();
   return true;
+}
+
+/// Null if all QPs together have as many requests as they may.
+[[gnu::noinline]] Requester::Ring* Requester::make_ring(std::size_t size) {
+  auto& rings = engine_.lent_rings().requests;
+  const auto own = lent_ != nullptr && lent_->size != 1 ? lent_->size : 0;
+  const auto enough = [&] { return size == 1 || engine_.requests.left() + own >= size; };
+  if (!enough()) engine_.keys.add_work(ring_work(rings.clear()));
+  if (!enough()) return nullptr;
+  engine_.keys.add_work(ring_work(size));
+  return rings.make(size);
+}
+
+/// Of a new ring, when the one before it is spare: perhaps it is that one's.
+[[gnu::noinline]] void Requester::reserve_share(Ring& ring) {
+  auto share = engine_.requests.reserve(ring.size);
+  if (!share) {
+    engine_.keys.add_work(ring_work(engine_.lent_rings().requests.clear()));
+    share = engine_.requests.reserve(ring.size);
+  }
+  ring.share = std::move(*share);
+}
+
+/// The ring, to whoever needs one next. What stands in it is forgotten.
+void Requester::give_ring() {
+  const auto size = lent_->size;
+  ring_ = nullptr;
+  ring_size_ = ring_mask_ = 0;
+  if (!engine_.lent_rings().requests.give(std::exchange(lent_, nullptr))) {
+    engine_.keys.add_work(ring_work(size));
+  }
 }
 
 void Requester::give_back() {
@@ -115,10 +161,13 @@ void Requester::give_back() {
 }
 
 void Requester::drop_ring() {
-  engine_.keys.add_work(ring_work(ring_.size()));
-  std::vector<Entry>().swap(ring_);  // `= {}` would keep the memory
-  ring_size_ = ring_mask_ = 0;
-  share_ = {};
+  if (lent_ == nullptr) return;
+  // Next time one that is as large as it had to be, so that it need not grow.
+  const auto size = lent_->size;
+  const bool too_large = tail_ - ring_begin_ <= size / 2;
+  ring_wish_ = static_cast<std::uint16_t>(std::max(kEntriesFirst, too_large ? size / 2 : size));
+  give_ring();
+  engine_.note_rings();
 }
 
 bool Requester::fetch_posted() {
@@ -294,7 +343,7 @@ unsigned Requester::flush(unsigned quota) {
   for (; used < quota; ++used) {
     if (head_ == tail_) {
       if (!qp_.options().has_send_queue) return used;
-      if (ring_.empty()) (void)grow();
+      if (lent_ == nullptr) (void)grow();
       auto& e = entry(tail_);
       e.clear();
       const auto fetched = qp_.queues_.fetch_send(e.request);

@@ -17,11 +17,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
+#include "rdma/spare_rings.h"
 #include "rdma/work_queues.h"
 #include "rdma/work_request.h"
 #include "util/budget.h"
@@ -43,7 +45,10 @@ class Requester {
   /// IBTA 9.7.1: at most 2^23 PSNs may be outstanding.
   static constexpr std::uint64_t kPsnWindow = 1u << 23;
 
-  Requester(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {}
+  Requester(Engine& engine, QueuePair& qp);
+  ~Requester();
+  Requester(const Requester&) = delete;
+  Requester& operator=(const Requester&) = delete;
 
   // State changes of the QP.
   void reset();
@@ -52,7 +57,7 @@ class Requester {
   /// After the attributes have changed.
   void refresh_timeout();
   void stop_timers();
-  /// Gives the ring's memory back if it is empty. To be asked when others may need it.
+  /// Gives the ring back if it is empty. To be asked when others may need it.
   void give_back();
   /// From SQE back to RTS: what was fetched is flushed, in its turn.
   void restart();
@@ -91,6 +96,7 @@ class Requester {
   bool drain_reported = false;
 
  private:
+  friend struct LentRings;
   struct Entry {
     SendRequest request;
     std::uint32_t length = 0;   ///< bytes of the message
@@ -123,12 +129,18 @@ class Requester {
     bool wants_data() const { return is_read() || is_atomic(); }
   };
 
+  using Ring = SpareRings<Entry>::Ring;
+
   // requester.cc
   Entry& entry(std::uint64_t index) { return ring_[index & ring_mask_]; }
   const Entry& entry(std::uint64_t index) const { return ring_[index & ring_mask_]; }
   bool fetch() { return !all_fetched_ && fetch_posted(); }
   bool fetch_posted();
   bool grow();
+  bool grow_to(std::size_t size);
+  Ring* make_ring(std::size_t size);
+  void reserve_share(Ring& ring);
+  void give_ring();
   void drop_ring();
   void prepare(Entry& entry);
   bool validate(Entry& entry, std::uint64_t length);
@@ -207,10 +219,11 @@ class Requester {
 
   Engine& engine_;
   QueuePair& qp_;
-  std::vector<Entry> ring_;  ///< size is a power of two, grows up to kEntriesMax
+  Ring* lent_ = nullptr;   ///< grows up to kEntriesMax; null: nothing is in flight
+  Entry* ring_ = nullptr;  ///< its entries
   std::uint64_t ring_size_ = 0;
   std::uint64_t ring_mask_ = 0;      ///< its size - 1: to divide by the size of an entry takes long
-  util::Budget::Reservation share_;  ///< of Engine::requests: the ring's size, unless that is 1
+  std::uint64_t ring_begin_ = 0;     ///< tail_ when the ring was lent
   std::uint64_t head_ = 0;           ///< oldest request that is not complete
   std::uint64_t cursor_ = 0;         ///< request to be sent next
   std::uint64_t tail_ = 0;           ///< request to be fetched next
@@ -220,9 +233,10 @@ class Requester {
   std::uint64_t unacked_ = 0;        ///< oldest PSN without answer
   std::uint64_t sent_end_ = 0;       ///< PSNs before this one have been sent
   std::uint64_t next_packet_ = 0;    ///< number of the first request packet of the next request
-  std::uint64_t rewound_at_ = UINT64_MAX;  ///< PSN for which an implied NAK was acted on
-  std::uint32_t reads_in_flight_ = 0;      ///< READs and atomics between head and cursor
-  util::Duration ack_timeout_{};           ///< IBTA 9.7.6.1.3; 0: never
+  std::uint64_t rewound_at_ = UINT64_MAX;    ///< PSN for which an implied NAK was acted on
+  std::uint32_t reads_in_flight_ = 0;        ///< READs and atomics between head and cursor
+  util::Duration ack_timeout_{};             ///< IBTA 9.7.6.1.3; 0: never
+  std::uint16_t ring_wish_ = kEntriesFirst;  ///< size of the ring that is asked for first
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_retries_left_ = 0;
   bool rnr_wait_ = false;
@@ -230,9 +244,13 @@ class Requester {
   bool head_failed_ = false;  ///< the oldest request is to be completed with its own error
   SendOpcode only_opcode_ = SendOpcode::kNop;  ///< of the last message of one packet
   wire::IbHeader::Form only_form_;             ///< its packet's
-  UdDestination ud_cached_;                    ///< destination that ud_header_ is made for
-  std::uint32_t ud_generation_ = 0;            ///< of the addresses; 0: no header yet
-  wire::IbHeader ud_header_;
+  /// UD: the way that the last datagram took.
+  struct DatagramPath {
+    UdDestination to;
+    std::uint32_t generation = 0;  ///< of the addresses; 0: no header yet
+    wire::IbHeader header;
+  };
+  std::unique_ptr<DatagramPath> datagram_path_;  ///< null but for UD
 };
 
 }  // namespace softhca::rdma

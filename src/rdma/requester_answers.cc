@@ -73,11 +73,11 @@ void Requester::advance(std::uint64_t target) {
   if (unacked_ == sent_end_) {
     engine_.timers.stop(qp_, Timer::kAck);
   } else if (!rnr_wait_) {
-    qp_.timers_[Timer::kAck] = util::kNever;
+    engine_.timers.stop(qp_, Timer::kAck);
     arm_ack_timer();
   }
   complete_done();
-  engine_.mark_ready(qp_);
+  if (cursor_ != tail_ || !all_fetched_) engine_.mark_ready(qp_);
 }
 
 void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {

@@ -11,13 +11,14 @@ void Requester::send_datagram(Entry& e) {
   const auto& to = request.ud;
   // Datagrams often go where the last one went.
   const auto generation = engine_.addresses.generation();
-  if (ud_generation_ != generation || !(ud_cached_ == to)) {
+  auto& path = *datagram_path_;
+  if (path.generation != generation || !(path.to == to)) {
     wire::IbAddress address;
     const auto missing = engine_.addresses.make_address(to, address);
     if (missing != Reason::kNone) return refuse(e, WorkStatus::kLocalQpOperation, missing);
-    ud_header_ = wire::IbHeader(address);
-    ud_cached_ = to;
-    ud_generation_ = generation;
+    path.header = wire::IbHeader(address);
+    path.to = to;
+    path.generation = generation;
   }
   const auto fault =
       request.is_inline ? Reason::kNone : check_all(engine_.keys, user(), request.sges, kLocalRead);
@@ -27,7 +28,7 @@ void Requester::send_datagram(Entry& e) {
   const auto opcode = request.opcode == SendOpcode::kSendWithImmediate
                           ? wire::Opcode::UD_SEND_ONLY_WITH_IMMEDIATE
                           : wire::Opcode::UD_SEND_ONLY;
-  auto& [bth, ext] = ud_header_.begin(opcode, e.length, frame);
+  auto& [bth, ext] = path.header.begin(opcode, e.length, frame);
   bth.solicited_event = request.solicited;
   bth.pkey = qp_.attributes().pkey;
   bth.dest_qp = to.qpn;

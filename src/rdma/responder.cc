@@ -7,6 +7,8 @@
 
 namespace softhca::rdma {
 
+Responder::~Responder() { give_answers(); }
+
 void Responder::reset() {
   stop();
   expected_ = {};
@@ -15,30 +17,25 @@ void Responder::reset() {
   has_receive_ = uc_skip_ = false;
   silent_until_ = util::Time::min();
   received_ = 0;
-  answers_ = {};
+  give_answers();
+  answers_max_ = 0;
   atomics_ = {};
 }
 
 void Responder::start(std::uint32_t psn) {
   expected_ = wire::Psn(psn);
   if (!qp_.service().reliable || !qp_.service().responds) return;
-  answers_.clear();
   atomics_.clear();
-  answers_first_ = 0;
   clear_answers();
+  give_answers();
+  answers_max_ = 0;
   make_room();
 }
 
 void Responder::make_room() {
   // As many again for duplicates of what is answered already.
-  const std::size_t answers = std::max(4u, 2 * qp_.attributes().max_dest_rd_atomic);
-  if (answers > answers_.size()) {
-    std::vector<Answer> larger(answers);
-    for (std::size_t i = 0; i < answers_count_; ++i) larger[i] = answer_at(i);
-    answers_ = std::move(larger);
-    answers_first_ = 0;
-  }
-  atomics_.grow(std::max(1u, qp_.attributes().max_dest_rd_atomic));
+  answers_max_ = std::max<std::size_t>(
+      {answers_max_, 4, std::size_t{2} * qp_.attributes().max_dest_rd_atomic});
 }
 
 void Responder::stop() {

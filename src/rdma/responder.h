@@ -20,6 +20,7 @@
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
 #include "rdma/seen_key.h"
+#include "rdma/spare_rings.h"
 #include "rdma/work_queues.h"
 #include "rdma/work_request.h"
 #include "wire/ib_packet.h"
@@ -28,7 +29,13 @@ namespace softhca::rdma {
 
 class Responder {
  public:
+  /// A ring of answers has this size first, and then doubles.
+  static constexpr std::size_t kAnswersFirst = 4;
+
   Responder(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {}
+  ~Responder();
+  Responder(const Responder&) = delete;
+  Responder& operator=(const Responder&) = delete;
 
   // State changes of the QP.
   void reset();
@@ -60,6 +67,7 @@ class Responder {
   std::size_t waiting_answers() const { return answers_count_; }
 
  private:
+  friend struct LentRings;
   /// How a request fared; what that means for the QP depends on the service.
   struct Verdict {
     enum class Kind : std::uint8_t { kOk, kNotReady, kInvalid, kAccess, kOperation };
@@ -127,7 +135,12 @@ class Responder {
   std::uint32_t read_packets(std::uint32_t length) const;
 
   // responder_answers.cc
-  Answer& answer_at(std::size_t i) { return answers_[(answers_first_ + i) % answers_.size()]; }
+  void grow_answers();
+  void give_answers();
+  std::size_t answers_room() const { return answers_ == nullptr ? 0 : answers_->size; }
+  Answer& answer_at(std::size_t i) {
+    return answers_->entries[(answers_first_ + i) & (answers_->size - 1)];
+  }
   void push_answer(const Answer& answer);
   void pop_answer(bool front);
   void clear_answers() { answers_count_ = repeats_count_ = 0; }
@@ -171,7 +184,8 @@ class Responder {
   SeenKey seen_key_;                ///< of WRITEs of one packet
 
   // What is to be answered.
-  std::vector<Answer> answers_;  ///< a ring
+  SpareRings<Answer>::Ring* answers_ = nullptr;  ///< lent; null: nothing waits
+  std::size_t answers_max_ = 0;                  ///< that may wait
   std::size_t answers_first_ = 0;
   std::size_t answers_count_ = 0;
   std::size_t repeats_count_ = 0;  ///< of these, repeated ones

@@ -1,8 +1,10 @@
 // Answers of a reliable responder: acknowledgements and NAKs, read and atomic responses.
 
 #include <algorithm>
+#include <utility>
 
 #include "rdma/engine.h"
+#include "rdma/lent_rings.h"
 #include "rdma/requester.h"
 #include "rdma/responder.h"
 #include "rdma/scatter_gather.h"
@@ -11,7 +13,25 @@ namespace softhca::rdma {
 
 using wire::Opcode;
 
+/// Most QPs never read, and most that do have few READs at a time.
+void Responder::grow_answers() {
+  auto& rings = engine_.lent_rings().answers;
+  const auto size = std::max(kAnswersFirst, answers_room() * 2);
+  auto* larger = rings.take(size);
+  if (larger == nullptr) larger = rings.make(size);
+  for (std::size_t i = 0; i != answers_count_; ++i) larger->entries[i] = answer_at(i);
+  give_answers();
+  answers_ = larger;
+}
+
+/// The ring, to whoever needs one next.
+void Responder::give_answers() {
+  if (answers_ != nullptr) engine_.lent_rings().answers.give(std::exchange(answers_, nullptr));
+  answers_first_ = 0;
+}
+
 void Responder::push_answer(const Answer& answer) {
+  if (answers_count_ == answers_room()) grow_answers();
   answer_at(answers_count_++) = answer;
   repeats_count_ += answer.repeated;
   // IBTA 9.7.5.1: a response acknowledges all requests before it.
@@ -21,7 +41,7 @@ void Responder::push_answer(const Answer& answer) {
 
 void Responder::pop_answer(bool front) {
   repeats_count_ -= answer_at(front ? 0 : answers_count_ - 1).repeated;
-  if (front) answers_first_ = (answers_first_ + 1) % answers_.size();
+  if (front) answers_first_ = (answers_first_ + 1) & (answers_->size - 1);
   --answers_count_;
 }
 
@@ -68,6 +88,7 @@ unsigned Responder::send_answers(unsigned quota) {
     }
     if (engine_.keys.strained()) return used;
   }
+  if (used != 0 && answers_count_ == 0 && engine_.lent_rings().answers.crowded()) give_answers();
   if (answers_count_ == 0 && reply_due_ && used < quota) {
     ++used;
     send_reply();

@@ -110,6 +110,7 @@ Responder::Verdict Responder::execute_atomic(const wire::IbPacket& packet) {
   if (!swap(*found.key, packet, original)) return {kOperation, Reason::kMemoryUnreachable};
   ++qp_.counters_->rx_atomic_requests;
   ++msn_;
+  atomics_.grow(std::max(1u, qp_.attributes().max_dest_rd_atomic));
   atomics_.remember(packet.bth.psn, original);
   push_answer({.next = packet.bth.psn,
                .left = 1,
@@ -186,7 +187,7 @@ bool Responder::make_room_for(wire::Psn psn) {
 
 void Responder::push_repeated(Answer answer) {
   // What is asked for the first time always finds room.
-  if (repeats_count_ + qp_.attributes().max_dest_rd_atomic >= answers_.size()) {
+  if (repeats_count_ + qp_.attributes().max_dest_rd_atomic >= answers_max_) {
     return engine_.drop(&qp_, Drop::kResources, Reason::kTooManyDuplicates);
   }
   answer.repeated = true;

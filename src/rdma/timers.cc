@@ -15,35 +15,34 @@ constexpr unsigned kStoppedAtOnce = 8;
 
 }  // namespace
 
-Time TimerQueue::key(const QueuePair* qp) { return qp->timers_.queued_at; }
-
-void TimerQueue::place(std::size_t slot, QueuePair* qp) {
-  heap_[slot] = qp;
-  qp->timers_.slot = slot;
+void TimerQueue::place(std::size_t slot, const Place& place) {
+  heap_[slot] = place;
+  place.qp->timers_.slot = slot;
+  ++moves_;
 }
 
 void TimerQueue::sift_up(std::size_t slot) {
-  auto* const qp = heap_[slot];
+  const auto moved = heap_[slot];
   while (slot != 0) {
     const auto parent = (slot - 1) / 2;
-    if (key(heap_[parent]) <= key(qp)) break;
+    if (heap_[parent].key <= moved.key) break;
     place(slot, heap_[parent]);
     slot = parent;
   }
-  place(slot, qp);
+  place(slot, moved);
 }
 
 void TimerQueue::sift_down(std::size_t slot) {
-  auto* const qp = heap_[slot];
+  const auto moved = heap_[slot];
   for (;;) {
     auto child = 2 * slot + 1;
     if (child >= heap_.size()) break;
-    if (child + 1 < heap_.size() && key(heap_[child + 1]) < key(heap_[child])) ++child;
-    if (key(qp) <= key(heap_[child])) break;
+    if (child + 1 < heap_.size() && heap_[child + 1].key < heap_[child].key) ++child;
+    if (moved.key <= heap_[child].key) break;
     place(slot, heap_[child]);
     slot = child;
   }
-  place(slot, qp);
+  place(slot, moved);
 }
 
 /// The QP has a new deadline, which is earlier than its place says, if it has one.
@@ -51,9 +50,10 @@ void TimerQueue::arm_in_queue(QueuePair& qp) {
   auto& timers = qp.timers_;
   timers.queued_at = timers.next();
   if (timers.slot == Timers::kNotQueued) {
-    heap_.push_back(&qp);
+    heap_.push_back({timers.queued_at, &qp});
     sift_up(heap_.size() - 1);
   } else {
+    heap_[timers.slot].key = timers.queued_at;
     sift_up(timers.slot);
   }
   note_first();
@@ -61,25 +61,27 @@ void TimerQueue::arm_in_queue(QueuePair& qp) {
 
 void TimerQueue::remove(QueuePair& qp) {
   auto& timers = qp.timers_;
+  armed_ -= timers.next() != kNever;
   timers.deadlines.fill(kNever);
   const auto slot = std::exchange(timers.slot, Timers::kNotQueued);
   if (slot == Timers::kNotQueued) return;
-  auto* const last = heap_.back();
+  const auto last = heap_.back();
   heap_.pop_back();
-  if (last != &qp) {
+  if (last.qp != &qp) {
     place(slot, last);
     sift_up(slot);
-    sift_down(last->timers_.slot);
+    sift_down(last.qp->timers_.slot);
   }
   note_first();
 }
 
 void TimerQueue::settle_first() {
-  auto& timers = heap_.front()->timers_;
+  auto& first = heap_.front();
+  auto& timers = first.qp->timers_;
   if (timers.next() == kNever) {
-    remove(*heap_.front());
+    remove(*first.qp);
   } else {
-    timers.queued_at = timers.next();
+    first.key = timers.queued_at = timers.next();
     sift_down(0);
     note_first();
   }
@@ -87,7 +89,7 @@ void TimerQueue::settle_first() {
 
 QueuePair* TimerQueue::expired(Time now, std::int64_t& work) {
   for (; work > 0 && due(now); work -= kSettleWork) {
-    if (heap_.front()->timers_.next() <= now) return heap_.front();
+    if (heap_.front().qp->timers_.next() <= now) return heap_.front().qp;
     settle_first();
   }
   return nullptr;
@@ -97,7 +99,7 @@ Time TimerQueue::next_armed() {
   // A guest can have its QPs answered all at once: those that are not looked at here are put right
   // when their old deadlines come.
   for (unsigned i = 0; i != kStoppedAtOnce; ++i) {
-    if (heap_.empty() || heap_.front()->timers_.next() != kNever) break;
+    if (heap_.empty() || heap_.front().qp->timers_.next() != kNever) break;
     settle_first();
   }
   return first_key_;

@@ -48,19 +48,29 @@ class TimerQueue {
   QueuePair* expired(util::Time now, std::int64_t& work);
   /// A time at or before the earliest deadline; kNever if none is armed.
   util::Time next();
+  /// Places that were taken anew, since the beginning: what the queue costs.
+  std::uint64_t moves() const { return moves_; }
 
  private:
-  static util::Time key(const QueuePair* qp);
+  /// The key stands beside the QP, too: to put places right looks at few QPs, of which there may
+  /// be very many.
+  struct Place {
+    util::Time key;
+    QueuePair* qp;
+  };
+
   void arm_in_queue(QueuePair& qp);
-  void note_first() { first_key_ = heap_.empty() ? util::kNever : key(heap_.front()); }
-  void place(std::size_t slot, QueuePair* qp);
+  void note_first() { first_key_ = heap_.empty() ? util::kNever : heap_.front().key; }
+  void place(std::size_t slot, const Place& place);
   void sift_up(std::size_t slot);
   void sift_down(std::size_t slot);
   util::Time next_armed();
   /// Gives the first QP its true deadline as key.
   void settle_first();
 
-  std::vector<QueuePair*> heap_;
+  std::vector<Place> heap_;
+  std::size_t armed_ = 0;  ///< QPs with a deadline
+  std::uint64_t moves_ = 0;
   util::Time first_key_ = util::kNever;  ///< of the first in the queue
 };
 

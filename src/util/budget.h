@@ -27,6 +27,9 @@ class Budget {
       if (budget_ != nullptr) budget_->left_ += amount_;
     }
 
+    /// Whether it is of a budget.
+    bool holds() const { return budget_ != nullptr; }
+
    private:
     friend class Budget;
     Reservation(Budget& budget, std::uint64_t amount) : budget_(&budget), amount_(amount) {}

@@ -58,6 +58,7 @@ void World::open() {
 }
 
 bool World::pass() {
+  const auto before = heap ? heap() : 0;
   auto next = util::kNever;
   for (auto& node : nodes_) {
     node->cable->handle_timeout(now_);
@@ -66,6 +67,7 @@ bool World::pass() {
     if (switch_.has_work()) next = now_;
     switch_.deliver(kEverything);
   }
+  if (heap) device_heap_ += heap() - before;
   next_ = next;
   return next_ <= now_;
 }

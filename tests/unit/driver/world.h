@@ -62,6 +62,11 @@ class World {
   void open();
   util::Time now() const { return now_; }
 
+  /// What the program has of the heap, for device_heap(); nothing: it does not count.
+  std::function<std::ptrdiff_t()> heap;
+  /// Bytes that the devices have taken from the heap, and kept, since `heap` was set.
+  std::ptrdiff_t device_heap() const { return device_heap_; }
+
   /// What a driver that waits does: lets both devices work; if they have nothing to do, a little
   /// time passes.
   void progress();
@@ -80,6 +85,7 @@ class World {
   fabric::Switch switch_;
   util::Time now_{std::chrono::seconds(1)};
   util::Time next_ = util::kNever;
+  std::ptrdiff_t device_heap_ = 0;
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

@@ -20,5 +20,7 @@ inline constexpr bool kAllocationsCount = true;
 
 /// Calls of operator new so far.
 std::size_t allocation_count();
+/// Bytes that the program has of operator new, with what the allocator rounds up.
+std::ptrdiff_t allocated_bytes();
 
 }  // namespace softhca::fabric

@@ -1,0 +1,15 @@
+// The rings that the QPs of an engine lend each other. Internal.
+#pragma once
+
+#include "rdma/requester.h"
+#include "rdma/responder.h"
+#include "rdma/spare_rings.h"
+
+namespace softhca::rdma {
+
+struct LentRings {
+  SpareRings<Requester::Entry> requests;
+  SpareRings<Responder::Answer> answers;
+};
+
+}  // namespace softhca::rdma
