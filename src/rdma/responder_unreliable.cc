@@ -1,6 +1,8 @@
 // Requests to UC and UD QPs: nobody is told of a loss or a refusal (IBTA 9.8.2, 9.8.3).
 
 #include <array>
+#include <cstring>
+#include <span>
 
 #include "rdma/engine.h"
 #include "rdma/responder.h"
@@ -10,6 +12,39 @@ namespace softhca::rdma {
 
 using spec::infiniband::kGrhBytes;
 using spec::infiniband::kGsiQkey;
+
+namespace {
+
+/// GRH and payload to the begin of the pieces.
+Reason scatter_datagram(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+                        const wire::IbPacket& packet, const wire::Frame& frame) {
+  std::array<std::byte, kGrhBytes> grh;
+  auto fault = Reason::kNone;
+  // Without a GRH its place stays as it is (IBTA 11.4.1.2).
+  if (wire::emit_ud_grh(frame, packet, grh)) fault = scatter(keys, user, sges, 0, grh);
+  if (fault != Reason::kNone) return fault;
+  return scatter(keys, user, sges, kGrhBytes, frame, packet.payload_offset, packet.payload_size);
+}
+
+/// The same where all of it goes to one piece of local memory, as mostly: its key is looked up
+/// once. False, and nothing is done, if it wants a closer look. @pre the pieces have so much room
+bool scatter_at_once(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
+                     const wire::IbPacket& packet, const wire::Frame& frame) {
+  if (sges.size() != 1) return false;
+  const std::size_t size = packet.payload_size;
+  const auto& sge = sges[0];
+  const auto found = keys.check(sge.lkey, user, sge.address, kGrhBytes + size, kLocalWrite);
+  if (!found) return false;
+  auto* const to =
+      keys.one_piece(*found.key, sge.address, kGrhBytes + size, pcie::DmaAccess::kWrite);
+  const auto* const from = frame.one_piece(packet.payload_offset, size);
+  if (to == nullptr || from == nullptr) return false;
+  (void)wire::emit_ud_grh(frame, packet, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
+  std::memmove(to + kGrhBytes, from, size);  // a QP may send to itself
+  return true;
+}
+
+}  // namespace
 
 void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto& info = packet.info();
@@ -58,15 +93,9 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
     fail_receive(WorkStatus::kLocalLength, Reason::kDatagramTooLong);
     return engine_.to_error(qp_);
   }
-  std::array<std::byte, kGrhBytes> grh;
   auto fault = Reason::kNone;
-  // Without a GRH its place stays as it is (IBTA 11.4.1.2).
-  if (wire::emit_ud_grh(frame, packet, grh)) {
-    fault = scatter(engine_.keys, receive_user(), receive_.sges, 0, grh);
-  }
-  if (fault == Reason::kNone) {
-    fault = scatter(engine_.keys, receive_user(), receive_.sges, kGrhBytes, frame,
-                    packet.payload_offset, packet.payload_size);
+  if (!scatter_at_once(engine_.keys, receive_user(), receive_.sges, packet, frame)) {
+    fault = scatter_datagram(engine_.keys, receive_user(), receive_.sges, packet, frame);
   }
   if (fault != Reason::kNone) {
     fail_receive(WorkStatus::kLocalProtection, fault);

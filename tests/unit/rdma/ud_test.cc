@@ -144,6 +144,35 @@ TEST_F(Ud, BufferWithoutRoomForTheFortyBytesIsALengthError) {
   EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kLocalLength));
 }
 
+TEST_F(Ud, APieceThatMayNotBeWrittenIsAProtectionErrorAndStaysAsItIs) {
+  MemoryKey::Attributes attributes = pair.b.keys.find(kKey)->attributes();
+  attributes.key = MKey(0x2222'56);
+  attributes.access = kLocalRead;
+  pair.b.keys.insert(attributes);
+  const std::vector<std::byte> before(pair.b.at(0x20000), pair.b.at(0x20000) + 100);
+  pair.b.post_receive(*pair.qb, {End::sge(0x20000, 100, MKey(0x2222'56))}, 9);
+  pair.a.post(*pair.qa, datagram(10));
+  pair.drive();
+  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kLocalProtection));
+  EXPECT_EQ(pair.qb->state(), QpState::kError);
+  EXPECT_EQ(std::memcmp(pair.b.at(0x20000), before.data(), before.size()), 0);
+}
+
+TEST_F(Ud, ADatagramGoesOverTheBordersOfPieces) {
+  for (const std::uint32_t first : {1u, 39u, 40u, 41u, 60u}) {
+    pair.b.post_receive(*pair.qb, {End::sge(0x20000, first), End::sge(0x24000, 200 - first)}, 9);
+    pair.a.post(*pair.qa, datagram(100));
+    pair.drive();
+    ASSERT_EQ(pair.b.hca.receives.size(), 1u);
+    EXPECT_EQ(received().status, kSuccess);
+    std::vector<std::byte> bytes(pair.b.at(0x20000), pair.b.at(0x20000) + first);
+    bytes.insert(bytes.end(), pair.b.at(0x24000), pair.b.at(0x24000) + 140 - first);
+    EXPECT_EQ(std::memcmp(bytes.data() + 40, pair.a.at(0), 100), 0) << first;
+    EXPECT_EQ(bytes[20], std::byte{0x45}) << first;
+    pair.b.hca.receives.clear();
+  }
+}
+
 TEST_F(Ud, QpnOneIsTheGsi) {
   pair.b.transport.set_gsi(Qpn(0x22));
   pair.a.transport.set_gsi(Qpn(0x11));
