@@ -140,6 +140,36 @@ TEST_F(KnownPeer, AnAcknowledgementStandsForAllBeforeItAndForNoMore) {
   EXPECT_EQ(pair_.a.counters.local_ack_timeout_err, 1u);
 }
 
+TEST_F(KnownPeer, AnAcknowledgementOfTheFirstLeavesTheSecondOpen) {
+  pair_.a.fill(0, 4096, 4);
+  pair_.b.queued = 1;
+  unsigned writes = 0;
+  pair_.script = [&](const wire::IbPacket& packet, bool to_b) {
+    const bool write = to_b && packet.info().operation == wire::Operation::kRdmaWrite;
+    return write && ++writes == 2 ? Fate::kLose : Fate::kDeliver;
+  };
+  for (unsigned i = 0; i != 2; ++i) pair_.a.post(*pair_.qa, write(i * 64, 8192 + i * 64, 64));
+  pair_.drive();
+  EXPECT_EQ(std::memcmp(pair_.a.at(0), pair_.b.at(8192), 128), 0);
+  EXPECT_EQ(pair_.a.counters.local_ack_timeout_err, 1u);
+}
+
+// IBTA 9.7.5.1.1: what is acknowledged behind a READ says that its response was lost.
+TEST_F(KnownPeer, AnAcknowledgementBringsNoDataOfARead) {
+  pair_.b.fill(65536, 4096, 5);
+  bool lost = false;
+  pair_.script = [&](const wire::IbPacket& packet, bool to_b) {
+    const bool data = !to_b && packet.info().operation == wire::Operation::kRdmaReadResponse;
+    return data && !std::exchange(lost, true) ? Fate::kLose : Fate::kDeliver;
+  };
+  pair_.a.post(*pair_.qa, read(0, 65536, 256));
+  pair_.a.post(*pair_.qa, write(4096, 8192, 64));
+  pair_.drive();
+  EXPECT_TRUE(lost);
+  EXPECT_EQ(std::memcmp(pair_.a.at(0), pair_.b.at(65536), 256), 0);
+  EXPECT_EQ(pair_.a.counters.implied_nak_seq_err, 1u);
+}
+
 /// A WRITE of one packet remembers where it went.
 class WindowOfAWrite : public KnownPeer {
  protected:
