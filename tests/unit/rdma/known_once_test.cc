@@ -173,7 +173,11 @@ TEST_F(KnownPeer, AnAcknowledgementBringsNoDataOfARead) {
 /// A WRITE of one packet remembers where it went.
 class WindowOfAWrite : public KnownPeer {
  protected:
+  WindowOfAWrite() { write_and_drive(WorkStatus::kSuccess); }
   MemoryKey& key() { return *pair_.b.keys.find(kKey); }
+  void change_to(const MemoryKey::Attributes& attributes) {
+    pair_.b.keys.change(key(), [&] { key().set_attributes(attributes); });
+  }
 };
 
 TEST_F(WindowOfAWrite, ReachesAsFarAsTheMemoryOfTheKey) {
@@ -204,16 +208,14 @@ TEST_F(WindowOfAWrite, IsClosedWhenTheKeyIsInvalidated) {
 TEST_F(WindowOfAWrite, IsClosedWhenTheKeyLosesTheRight) {
   auto attributes = key().attributes();
   attributes.access = kRemoteRead;
-  key().set_attributes(attributes);
-  key().refresh();
+  change_to(attributes);
   write_and_drive(WorkStatus::kRemoteAccess);
 }
 
 TEST_F(WindowOfAWrite, IsClosedWhenTheKeyBeginsElsewhere) {
   auto attributes = key().attributes();
   attributes.length = 4096;
-  key().set_attributes(attributes);
-  key().refresh();
+  change_to(attributes);
   write_and_drive(WorkStatus::kRemoteAccess);
 }
 
@@ -221,6 +223,9 @@ TEST_F(WindowOfAWrite, IsClosedToAQpOfAnotherPd) {
   auto attributes = pair_.attributes_for(pair_.b, pair_.a, pair_.qa->qpn());
   attributes.pd = Pd(kPd.value() + 1);
   Pair::change_drained(pair_.b, *pair_.qb, attributes);
+  pair_.b.post_receive(*pair_.qb, {});
+  pair_.a.post(*pair_.qa, send(0, 0));
+  pair_.drive();  // from here on b knows the headers again
   write_and_drive(WorkStatus::kRemoteAccess);
 }
 
