@@ -111,9 +111,6 @@ TEST_F(CqResize, WhatTheDriverTellsIsChecked) {
   auto unknown = to;
   unknown.cqn = 0x999;
   EXPECT_EQ(resize(unknown).status(), Code::BAD_RESOURCE);
-  auto huge = to;
-  huge.log_size = 23;
-  huge.ring = host_.cq.ring;
   EXPECT_EQ((host_.call<Out, In>(FakeHost::Opcode::MODIFY_CQ,
                                  [&](util::MutableView<In> in) {
                                    in.set(In::op_mod, 1);
