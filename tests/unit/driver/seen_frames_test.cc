@@ -224,7 +224,8 @@ class Exchange {
     ip.set(Ip::identification, random_() % 0x10000);
     ip.set(Ip::ttl, 64);
     ip.set(Ip::protocol, static_cast<std::uint32_t>(wire::IpProtocol::kUdp));
-    const util::MutableView<Udp> udp(std::span(bytes).subspan(kL4));
+    const auto l4 = std::span(bytes).subspan(kL4);
+    const util::MutableView<Udp> udp(l4);
     udp.set(Udp::source_port, 1000);
     udp.set(Udp::destination_port, 2000 + random_() / 3 % 2);
     udp.set(Udp::length, static_cast<std::uint32_t>(Udp::kSize + payload));
