@@ -3,7 +3,8 @@
 //
 // Answers leave in the order of their PSNs, from run(): READ and atomic responses wait in
 // `answers_`, and behind them at most one acknowledgement or NAK (`reply_`), which stands for all
-// before it. So one acknowledgement answers all requests that arrived in one batch.
+// before it. So one acknowledgement answers all requests that arrived in one batch; it leaves at
+// once when the fabric has nothing more to deliver, as then nothing can come that it would answer.
 //
 //   responder.cc            state, receive queue, flushing
 //   responder_message.cc    SEND and RDMA WRITE messages of connected QPs
