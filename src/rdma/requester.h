@@ -23,6 +23,7 @@
 
 #include "rdma/memory_key.h"
 #include "rdma/queue_pair.h"
+#include "rdma/seen_key.h"
 #include "rdma/spare_rings.h"
 #include "rdma/work_queues.h"
 #include "rdma/work_request.h"
@@ -64,6 +65,8 @@ class Requester {
 
   /// There may be requests that were not fetched.
   void notice_posted() { all_fetched_ = !qp_.options().has_send_queue; }
+  /// The attributes have changed: what was allowed may be so no longer.
+  void forget_access() { seen_key_ = {}; }
   /// Sends at most `quota` packets; returns how much of it was used. All of it: there may be more.
   unsigned send(unsigned quota) { return has_work() ? send_requests(quota) : 0; }
   /// Completes at most `quota` posted requests as flushed; returns how many there were.
@@ -188,6 +191,7 @@ class Requester {
            entry.first_psn - unacked_ < kPsnWindow && entry.first_packet - acked < kWindowPackets;
   }
   void after_only(const Entry& entry);
+  bool refer_to_piece(const Entry& entry, wire::Frame& frame);
   bool check_payload(Entry& entry);
   void fill(wire::Bth& bth, std::uint64_t psn) const;
   static void fill(wire::ExtHeaders& ext, const Entry& entry);
@@ -242,6 +246,7 @@ class Requester {
   bool rnr_wait_ = false;
   bool all_fetched_ = false;  ///< the send queue was empty, and nobody has rung since
   bool head_failed_ = false;  ///< the oldest request is to be completed with its own error
+  SeenKey seen_key_;          ///< of payload of one packet
   SendOpcode only_opcode_ = SendOpcode::kNop;  ///< of the last message of one packet
   wire::IbHeader::Form only_form_;             ///< its packet's
   /// UD: the way that the last datagram took.

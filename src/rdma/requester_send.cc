@@ -151,6 +151,20 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   }
 }
 
+/// Payload that is one piece of memory like that of the request before. False, and nothing is done,
+/// if it is something else.
+[[gnu::always_inline]] inline bool Requester::refer_to_piece(const Entry& e, wire::Frame& frame) {
+  const auto& request = e.request;
+  if (request.is_inline || request.sges.size() != 1 || !request.inline_data.empty() ||
+      e.length == 0) {
+    return false;
+  }
+  const auto& piece = request.sges.front();
+  auto* const host =
+      seen_key_.find(engine_.keys, piece.lkey, user(), piece.address, e.length, kLocalRead);
+  return host != nullptr && frame.add_segment({host, e.length});
+}
+
 /// after_packets() of a message of one packet.
 [[gnu::always_inline]] inline void Requester::after_only(const Entry& e) {
   const auto psn_after = e.first_psn + 1;
@@ -192,7 +206,8 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   if (request.is_inline && frame.head_size() + e.length <= wire::Frame::kHeadCapacity) {
     // Copied: the entry may serve another request before the frame is delivered.
     util::copy_short(frame.extend_head(e.length).data(), request.inline_data.data(), e.length);
-  } else if (!check_payload(e) || !add_payload(e, 0, e.length, frame)) {
+  } else if (!refer_to_piece(e, frame) &&
+             (!check_payload(e) || !add_payload(e, 0, e.length, frame))) {
     return;
   }
   e.last_frame = engine_.transmit(frame);

@@ -172,7 +172,7 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   if (bth.psn != expected_ || qp_.state() != QpState::kRts || message_ != Message::kNone ||
       fatal_ || reply_type_ != wire::AethType::ACK || !attributes.remote_write || size == 0 ||
       size > attributes.path_mtu || size != ext.reth.dma_length ||
-      qp_.service().packets != wire::info(bth.opcode).service ||
+      qp_.service().packets != wire::Service::RC ||
       !spec::infiniband::same_partition(bth.pkey, attributes.pkey)) {
     return false;
   }
@@ -188,7 +188,7 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   if (bth.ack_req) {
     if (engine_.port.delivers_last()) {
       acknowledge_now();
-    } else {
+    } else if (!reply_due_) {
       acknowledge();
     }
   }

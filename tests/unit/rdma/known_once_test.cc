@@ -170,6 +170,48 @@ TEST_F(KnownPeer, AnAcknowledgementBringsNoDataOfARead) {
   EXPECT_EQ(pair_.a.counters.implied_nak_seq_err, 1u);
 }
 
+/// A message of one packet remembers where its payload came from.
+class PayloadOfTheRequestBefore : public KnownPeer {
+ protected:
+  PayloadOfTheRequestBefore() { write_and_drive(WorkStatus::kSuccess); }
+  MemoryKey& key() { return *pair_.a.keys.find(kKey); }
+};
+
+TEST_F(PayloadOfTheRequestBefore, IsReadAsFarAsTheKeyReaches) {
+  pair_.a.hca.sends.clear();
+  pair_.a.post(*pair_.qa, write(kMemorySize - 64, 8192, 64));
+  pair_.a.post(*pair_.qa, write(kMemorySize - 63, 8192, 64));
+  pair_.drive();
+  ASSERT_EQ(pair_.a.hca.sends.size(), 2u);
+  EXPECT_EQ(pair_.a.hca.sends[0].status, WorkStatus::kSuccess);
+  EXPECT_EQ(pair_.a.hca.sends[1].status, WorkStatus::kLocalProtection);
+}
+
+TEST_F(PayloadOfTheRequestBefore, IsRefusedWhenItsKeyIsDeregistered) {
+  pair_.a.keys.erase_index(pair_.a.keys.shape().index(kKey));
+  write_and_drive(WorkStatus::kLocalProtection);
+}
+
+TEST_F(PayloadOfTheRequestBefore, IsRefusedWhenItsKeyIsInvalidated) {
+  key().set_free(true);
+  write_and_drive(WorkStatus::kLocalProtection);
+}
+
+TEST_F(PayloadOfTheRequestBefore, IsRefusedToAQpOfAnotherPd) {
+  auto attributes = pair_.attributes_for(pair_.a, pair_.b, pair_.qb->qpn());
+  attributes.pd = Pd(kPd.value() + 1);
+  Pair::change_drained(pair_.a, *pair_.qa, attributes);
+  write_and_drive(WorkStatus::kLocalProtection);
+}
+
+TEST_F(PayloadOfTheRequestBefore, IsWhatItsMemoryHoldsNow) {
+  for (unsigned seed = 10; seed != 13; ++seed) {
+    pair_.a.fill(0, 4096, seed);
+    write_and_drive(WorkStatus::kSuccess);
+    EXPECT_EQ(std::memcmp(pair_.a.at(0), pair_.b.at(8192), 64), 0);
+  }
+}
+
 /// A WRITE of one packet remembers where it went.
 class WindowOfAWrite : public KnownPeer {
  protected:
