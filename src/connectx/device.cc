@@ -203,6 +203,7 @@ void Device::handle_frame(const wire::Frame& frame) {
                            ? ethernet().handle_known(frame, run_time_)
                            : vport().roce_enabled() && rdma().handle_frame(frame, run_time_);
     if (!taken) return receive(frame);
+    if (service == Service::kEthernet) attention_ = true;
     network_port().count_like_before(service);
     return charge_noted();
   }
