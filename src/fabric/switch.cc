@@ -36,9 +36,8 @@ class Way {
   bool leads(const wire::Frame& frame, std::uint64_t generation) const {
     if (generation_ != generation) return false;
     const auto path = frame.path_number();
-    return path != 0 && path == path_
-               ? true
-               : std::memcmp(frame.head_room().data(), addresses_.data(), kAddresses) == 0;
+    return (path != 0 && path == path_) ||
+           std::memcmp(frame.head_room().data(), addresses_.data(), kAddresses) == 0;
   }
   std::uint32_t egress() const { return egress_; }
   void remember(const wire::Frame& frame, std::uint32_t egress, std::uint64_t generation) {
