@@ -128,7 +128,6 @@ class Engine {
 
   unsigned serve(QueuePair& qp, unsigned quota);
   unsigned serve_in_any_state(QueuePair& qp, unsigned quota);
-  /// QPs should give back the rings that they do not use.
   static unsigned steps_for(std::int64_t work);
   std::int64_t expire_timers(std::int64_t left);
   void expire(QueuePair& qp);
