@@ -332,5 +332,23 @@ TEST_F(FinishedFrames, TooShortAReceiveIsReported) {
             static_cast<unsigned>(cqe_syndrome::LOCAL_LENGTH_ERROR));
 }
 
+// Contract 8.12: the queue is in the error state, and what is posted to it flushed, at once.
+TEST_F(FinishedFrames, AnRqThatTheyTakeToTheErrorStateIsFlushedInTheNextTurn) {
+  make_known({.udp = true});
+  const auto next = host.received(rqns[1]);
+  make_known({.udp = true});  // again, after a command
+  for (int i = 0; i < 4; ++i) host.post_receive(rqns[1], 512);
+  util::store_be32(host.receive_wqe(rqns[1], next + 2) + 4, 0x6600);  // no key
+  host.run();
+  host.run();  // there is nothing left to do
+  arrive(finished({.udp = true}));
+  while (!host.poll(cqn).empty()) continue;
+  host.run();
+  const auto flushed = host.poll(cqn);
+  ASSERT_FALSE(flushed.empty());
+  EXPECT_EQ(util::View<cqe_error>(flushed).get(cqe_error::syndrome),
+            static_cast<unsigned>(cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR));
+}
+
 }  // namespace
 }  // namespace softhca::connectx::test
