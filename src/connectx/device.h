@@ -135,8 +135,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   }
 
   static constexpr std::uint64_t kNoDoorbell = UINT64_MAX;
-  std::uint64_t last_rung_ =
-      kNoDoorbell;  ///< doorbell_key(), if there was one since the last run()
+  std::uint64_t last_rung_ = kNoDoorbell;  ///< the last one since the last run()
   /// Send doorbells of SQs rung since the last run(), each number once.
   std::vector<std::uint32_t> rung_;
   std::vector<std::uint8_t> is_rung_;  ///< by number, 0 or 1

@@ -330,7 +330,6 @@ void Engine::set_state(QueuePair& qp, QpState state) {
         qp.requester_->restart();
       }
       qp.requester_->refresh_retries();
-      qp.requester_->refresh_timeout();
       return mark_ready(qp);
     case QpState::kSqDrain:
       if (from == QpState::kRts) qp.requester_->drain_reported = false;

@@ -66,8 +66,8 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
   to.reserved_lkey = from.reserved_lkey;
   to.deth_source_qpn = from.deth_source_qpn;
   header_generation_ = seen_generation_ = 0;
-  requester_->forget_access();
-  responder_->forget_access();
+  requester_->handle_attributes();
+  responder_->handle_attributes();
 }
 
 bool QueuePair::drained() const { return state_ == QpState::kSqDrain && requester_->idle(); }

@@ -57,7 +57,8 @@ void Requester::refresh_retries() {
   rnr_retries_left_ = qp_.attributes().rnr_retry;
 }
 
-void Requester::refresh_timeout() {
+void Requester::handle_attributes() {
+  seen_key_ = {};
   const auto timeout = spec::infiniband::ack_timeout(qp_.attributes().ack_timeout);
   ack_timeout_ = timeout.value_or(util::Duration{});
 }

@@ -55,8 +55,6 @@ class Requester {
   void reset();
   void start(std::uint32_t psn);
   void refresh_retries();
-  /// After the attributes have changed.
-  void refresh_timeout();
   void stop_timers();
   /// Gives the ring back if it is empty. To be asked when others may need it.
   void give_back();
@@ -66,7 +64,7 @@ class Requester {
   /// There may be requests that were not fetched.
   void notice_posted() { all_fetched_ = !qp_.options().has_send_queue; }
   /// The attributes have changed: what was allowed may be so no longer.
-  void forget_access() { seen_key_ = {}; }
+  void handle_attributes();
   /// Sends at most `quota` packets; returns how much of it was used. All of it: there may be more.
   unsigned send(unsigned quota) { return has_work() ? send_requests(quota) : 0; }
   /// Completes at most `quota` posted requests as flushed; returns how many there were.

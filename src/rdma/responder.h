@@ -44,7 +44,7 @@ class Responder {
   /// For as many answers as the attributes allow (now).
   void make_room();
   /// The attributes have changed: what was allowed may be so no longer.
-  void forget_access() { seen_key_ = {}; }
+  void handle_attributes() { seen_key_ = {}; }
   /// The QP is in ERR: no more answers.
   void stop();
 
