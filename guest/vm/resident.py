@@ -137,7 +137,7 @@ class Resident(Session):
         self._end = None  # who wants the end
         self._stale = False  # the next script wants a new QEMU
         self._mishaps = []  # what went wrong while no script ran
-        self._first_kib = 0  # the server's memory when the guest was up
+        self._first_kib = None  # of the server's heap, when the guest was up
 
     def run(self):
         status = super().run()
@@ -158,7 +158,7 @@ class Resident(Session):
                 return self._lost(f"{guest.name} is not up in time", TIMEOUT_STATUS)
             if os.getppid() != self._caller or not self._alive(self._asker):
                 return 130
-        self._first_kib = self.server.own_kib() if self.server else 0
+        self._first_kib = self.server.heap_kib() if self.server else None
         listener = self._listen()
         self._tell_up()
         try:
@@ -293,13 +293,13 @@ class Resident(Session):
 
     def _judge_memory(self, request):
         """What is wrong with the server's memory, in words, or ''."""
-        now = self.server.own_kib()
+        now = self.server.heap_kib()
         most = request.get("growth_max")
-        say(f"server: {now} KiB of its own, {self._first_kib} when the guest was up")
-        if most is None or now <= self._first_kib + most:
-            return ""
-        return (f"the server's own memory grew from {self._first_kib} KiB when the guest was up to {now} KiB, "
-                f"by more than {most} KiB")
+        if now is None or self._first_kib is None:
+            return "" if most is None else "the server did not tell how large its heap is"
+        grown = now - self._first_kib
+        say(f"server: {self.server.own_kib()} KiB of its own; its heap has grown by {grown} KiB since the guest was up")
+        return "" if most is None or grown <= most else f"the server's heap has grown by {grown} KiB, by more than {most} KiB"
 
     def _reply(self, job, status, text):
         try:

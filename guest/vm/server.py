@@ -1,5 +1,6 @@
 """`softhca serve`: all devices of all guests in one process."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ from . import process
 from .report import Problem, say
 
 READY_SECONDS = 60
+INSPECT_SECONDS = 20
 
 
 def program():
@@ -38,6 +40,11 @@ class Server:
             self.sockets.append(mine)
         if pcap:
             command += ["--pcap", str(pcap)]
+        self._control = str(directory / "control")
+        if "--control" in extra:
+            self._control = extra[extra.index("--control") + 1]
+        else:
+            command += ["--control", self._control]
         command += extra
         say("server: " + shlex.join(command))
         with open(log, "wb") as errors:
@@ -95,6 +102,15 @@ class Server:
                 pass  # it has ended
         return total
 
+    def heap_kib(self):
+        """What it has allocated and not freed: RssAnon besides has what the allocator keeps for later. None: no answer."""
+        try:
+            answer = subprocess.run([*program(), "inspect", self._control, "loop", "--json"], capture_output=True,
+                                    timeout=INSPECT_SECONDS, check=True).stdout
+            return _sum_of("heap_bytes", json.loads(answer)) // 1024
+        except (OSError, subprocess.SubprocessError, ValueError):
+            return None
+
     def end(self):
         status = process.end(self.process, grace=20)
         try:
@@ -104,3 +120,12 @@ class Server:
             pass
         self._output.close()
         return status
+
+
+def _sum_of(name, tree):
+    """Of all its values: with --isolate each process has one."""
+    if isinstance(tree, list):
+        return sum(_sum_of(name, branch) for branch in tree)
+    if isinstance(tree, dict):
+        return sum(branch if key == name else _sum_of(name, branch) for key, branch in tree.items())
+    return 0
