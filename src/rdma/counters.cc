@@ -8,6 +8,8 @@ constexpr QpCounterInfo kQpCounters[] = {
      &QpCounters::rx_write_requests},
     {"rx_read_requests", "requests", "RDMA READ requests received", &QpCounters::rx_read_requests},
     {"rx_atomic_requests", "requests", "atomic requests received", &QpCounters::rx_atomic_requests},
+    {"rx_dct_connect", "connections", "opened by peers of a DC target",
+     &QpCounters::rx_dct_connect},
     {"out_of_buffer", "packets", "no receive work request was posted", &QpCounters::out_of_buffer},
     {"out_of_sequence", "packets", "requests after a gap in the PSNs",
      &QpCounters::out_of_sequence},
@@ -61,6 +63,8 @@ constexpr std::string_view kDrops[] = {
     "rest of a broken UC message",
     "no room for another duplicate request",
     "no such QP",
+    "wrong DC access key",
+    "of no dynamic connection",
 };
 static_assert(sizeof(kDrops) / sizeof(kDrops[0]) == static_cast<std::size_t>(Drop::kCount));
 

@@ -15,6 +15,7 @@ struct QpCounters {
   std::uint64_t rx_write_requests = 0;
   std::uint64_t rx_read_requests = 0;
   std::uint64_t rx_atomic_requests = 0;
+  std::uint64_t rx_dct_connect = 0;
   std::uint64_t out_of_buffer = 0;
   std::uint64_t out_of_sequence = 0;
   std::uint64_t duplicate_request = 0;
@@ -49,19 +50,21 @@ std::span<const QpCounterInfo> qp_counter_table();
 
 /// Why a RoCE packet was dropped.
 enum class Drop : std::uint8_t {
-  kMalformed,  ///< headers do not add up
-  kIcrc,       ///< wrong ICRC
-  kQpState,    ///< the QP's state takes no such packet
-  kService,    ///< opcode of another service than the QP's
-  kSource,     ///< not from the QP's peer
-  kPkey,       ///< wrong P_Key
-  kQkey,       ///< wrong Q_Key
-  kSequence,   ///< a sequence that the transport discards silently
-  kDuplicate,  ///< an answer that was not expected (any more)
-  kNoReceive,  ///< UC or UD without receive work request
-  kUcMessage,  ///< rest of a UC message that lost a packet, or was refused
-  kResources,  ///< no room for one more duplicate request
-  kNoQp,       ///< for this port, but for no QP of it
+  kMalformed,     ///< headers do not add up
+  kIcrc,          ///< wrong ICRC
+  kQpState,       ///< the QP's state takes no such packet
+  kService,       ///< opcode of another service than the QP's
+  kSource,        ///< not from the QP's peer
+  kPkey,          ///< wrong P_Key
+  kQkey,          ///< wrong Q_Key
+  kSequence,      ///< a sequence that the transport discards silently
+  kDuplicate,     ///< an answer that was not expected (any more)
+  kNoReceive,     ///< UC or UD without receive work request
+  kUcMessage,     ///< rest of a UC message that lost a packet, or was refused
+  kResources,     ///< no room for one more duplicate request
+  kNoQp,          ///< for this port, but for no QP of it
+  kDcKey,         ///< not the DC access key of the target
+  kDcConnection,  ///< of no connection of the DC target, and opens none
   kCount,
 };
 std::string_view to_string(Drop drop);

@@ -24,7 +24,8 @@ Engine::Engine(fabric::Port& the_port, KeyTable& the_keys, util::Notes& the_note
       addresses(options),
       groups(options.multicast_groups, options.multicast_members),
       requests(options.requests),
-      rings(std::make_unique<LentRings>()) {}
+      rings(std::make_unique<LentRings>()),
+      dc_targets(*this, options.dc_connections) {}
 
 Engine::~Engine() = default;
 
@@ -131,6 +132,9 @@ bool Engine::handle_stranger(const wire::Frame& arrived) {
   if (qp != nullptr) {
     remember_header(*qp, arrived, packet);
     deliver_all(*qp, arrived, packet);
+  } else if (auto* target = dc_targets.find(qpn); target != nullptr) {
+    auto* connection = dc_targets.connection_for(*target, packet);
+    if (connection != nullptr) deliver_all(*connection, arrived, packet);
   } else {
     drop(nullptr, Drop::kNoQp, Reason::kUnknownQpn, {}, arrived.packets());
   }
@@ -337,6 +341,7 @@ void Engine::set_state(QueuePair& qp, QpState state) {
       return mark_ready(qp);
     case QpState::kSqError:
     case QpState::kError:
+      qp.requester_->disconnect();
       qp.requester_->stop_timers();
       if (state == QpState::kError) qp.responder_->stop();
       return mark_ready(qp);

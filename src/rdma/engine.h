@@ -10,6 +10,7 @@
 
 #include "fabric/port.h"
 #include "rdma/counters.h"
+#include "rdma/dc_targets.h"
 #include "rdma/memory_key.h"
 #include "rdma/multicast_groups.h"
 #include "rdma/port_addresses.h"
@@ -100,6 +101,7 @@ class Engine {
   /// Outlives the QPs, and not the budget.
   std::unique_ptr<LentRings> rings;
   QpTable qps;
+  DcTargets dc_targets;
   TimerQueue timers;
   QpList ready{Queue::kReady};
   QpList unreleased{Queue::kUnreleased};

@@ -26,6 +26,8 @@ struct PortOptions {
   /// Send requests that all QPs together may have in flight, besides one for each QP. What a
   /// request keeps is bounded by the size of a work queue entry.
   std::size_t requests = std::size_t{1} << 16;
+  /// Connections that all DC targets together may have.
+  std::size_t dc_connections = 4096;
 };
 
 /// What a subnet manager gives to a port of an InfiniBand link: PortInfo and SLtoVLMappingTable

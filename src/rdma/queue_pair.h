@@ -95,6 +95,7 @@ class QueuePair {
   friend class Transport;
   friend class Requester;
   friend class Responder;
+  friend class DcTargets;
   friend class TimerQueue;
   friend class QpList;
 

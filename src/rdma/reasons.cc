@@ -12,6 +12,7 @@ constexpr std::string_view kKeys = "IBTA 10.6.3";
 constexpr std::string_view kRkeys = "IBTA 9.7.4.1";
 constexpr std::string_view kNaks = "IBTA 9.7.5.2";
 constexpr std::string_view kInvalidate = "IBTA 9.4.1.1";
+constexpr std::string_view kDc = "US patent 8,213,315";
 
 constexpr ReasonInfo kReasons[] = {
     {kKeyUnknown, "no memory key has this number and variant", kKeys},
@@ -106,6 +107,12 @@ constexpr ReasonInfo kReasons[] = {
     {kDrained, "all requests that were begun are complete", "IBTA 10.3.1.6"},
     {kLastWqe, "the QP takes no more receives from the SRQ", "IBTA 10.3.1"},
     {kCompletionQueueFailed, "a completion queue of the QP failed", "IBTA 10.10.2.3"},
+
+    {kWrongDcKey, "wrong DC access key", kDc},
+    {kDcTargetDrains, "the DC target takes no more requests", kDc},
+    {kDcNotConnected, "of a dynamic connection that is not open", kDc},
+    {kDcOldSession, "of a dynamic connection that a later one has replaced", kDc},
+    {kDcNoResponder, "the port has no room for another dynamic connection", kDc},
 };
 
 constexpr bool ascending() {

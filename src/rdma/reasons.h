@@ -106,6 +106,13 @@ enum class Reason : std::uint8_t {
   kDrained = 227,
   kLastWqe = 228,
   kCompletionQueueFailed = 229,
+
+  // Packets for a DC target that are dropped.
+  kWrongDcKey = 232,
+  kDcTargetDrains = 233,
+  kDcNotConnected = 234,
+  kDcOldSession = 235,
+  kDcNoResponder = 236,
 };
 
 /// What a device found wrong with a request: it has the words.
@@ -116,7 +123,8 @@ constexpr bool is_of_device(Reason reason) {
 struct ReasonInfo {
   Reason reason;
   std::string_view text;
-  std::string_view section;  ///< of the InfiniBand Architecture Specification
+  std::string_view section;  ///< of the InfiniBand Architecture Specification; DC: of no document
+                             ///< of InfiniBand
 };
 
 /// All of the transport's, by number.

@@ -29,12 +29,15 @@ constexpr std::int64_t ring_work(std::size_t entries) {
 }  // namespace
 
 Requester::Requester(Engine& engine, QueuePair& qp) : engine_(engine), qp_(qp) {
-  if (qp.service().datagram) datagram_path_ = std::make_unique<DatagramPath>();
+  const auto& service = qp.service();
+  if (service.datagram) datagram_path_ = std::make_unique<DatagramPath>();
+  if (service.connected && !service.fixed_peer) dc_ = std::make_unique<DcConnection>();
 }
 
 Requester::~Requester() { drop_ring(); }
 
 void Requester::reset() {
+  disconnect();
   stop_timers();
   drop_ring();
   head_ = cursor_ = tail_ = begun_ = 0;
@@ -214,7 +217,7 @@ bool Requester::fetch_posted() {
     // As most are.
     e.length = static_cast<std::uint32_t>(length);
     e.psns = e.packets = 1;
-    e.only_packet = service.connected && !request.fence;
+    e.only_packet = service.fixed_peer && !request.fence;
     return;
   }
   if (!validate(e, length)) return;

@@ -14,6 +14,7 @@
 //   requester_send.cc       packets of RC and UC
 //   requester_answers.cc    acknowledgements, read and atomic responses, timers (RC)
 //   requester_ud.cc         datagrams
+//   requester_dc.cc         the connections of a DC initiator
 #pragma once
 
 #include <cstdint>
@@ -58,6 +59,8 @@ class Requester {
   void stop_timers();
   /// Gives the ring back if it is empty. To be asked when others may need it.
   void give_back();
+  /// DC: the connection, if there is one, ends.
+  void disconnect();
   /// From SQE back to RTS: what was fetched is flushed, in its turn.
   void restart();
 
@@ -167,7 +170,7 @@ class Requester {
   /// Whether there is something to fetch, to send or to complete.
   bool has_work() const { return !all_fetched_ || cursor_ != tail_ || head_ != tail_; }
   unsigned send_requests(unsigned quota);
-  bool may_start(const Entry& entry) const;
+  bool may_start(const Entry& entry);
   void execute_local(Entry& entry);
   std::uint64_t acked_packets() const;
   /// All of the entry is sent: the next one is next.
@@ -181,7 +184,7 @@ class Requester {
   bool send_message_packets(Entry& entry, unsigned count, bool fills_window);
   void send_read_request(Entry& entry);
   void send_atomic_request(Entry& entry);
-  void send_only(Entry& entry);
+  void send_only(Entry& entry, bool dynamic);
   /// Whether a message of one packet may be sent now, and nothing else need be asked.
   /// `acked`: number of the oldest packet that is not acknowledged.
   bool may_send_only(const Entry& entry, std::uint64_t acked) const {
@@ -219,6 +222,11 @@ class Requester {
   // requester_ud.cc
   void send_datagram(Entry& entry);
 
+  // requester_dc.cc
+  bool reaches(const Entry& entry);
+  void connect(const Entry& entry);
+  void fill(wire::DcEth& eth) const;
+
   Engine& engine_;
   QueuePair& qp_;
   Ring* lent_ = nullptr;   ///< grows up to kEntriesMax; null: nothing is in flight
@@ -254,6 +262,15 @@ class Requester {
     wire::IbHeader header;
   };
   std::unique_ptr<DatagramPath> datagram_path_;  ///< null but for UD
+  /// DC: to whom the QP is connected. The path itself is the QP's attribute.
+  struct DcConnection {
+    UdDestination to;
+    std::uint64_t key = 0;
+    std::uint32_t session = 0;
+    std::uint64_t first_psn = 0;
+    bool open = false;
+  };
+  std::unique_ptr<DcConnection> dc_;  ///< null but for DC
 };
 
 }  // namespace softhca::rdma

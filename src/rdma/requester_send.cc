@@ -72,12 +72,13 @@ std::uint64_t Requester::in_flight() const {
   return sent > acked ? sent - acked : 0;
 }
 
-inline bool Requester::may_start(const Entry& e) const {
+inline bool Requester::may_start(const Entry& e) {
   // IBTA 10.3.1.6: in SQD what was begun is finished, and nothing new is started.
   if (qp_.state() == QpState::kSqDrain && cursor_ >= begun_) return false;
   if (e.end_psn() - unacked_ > kPsnWindow) return false;
   if (e.request.fence && reads_in_flight_ != 0) return false;  // IBTA 10.8.3.3
-  return !e.wants_data() || reads_in_flight_ < qp_.attributes().max_rd_atomic;
+  if (e.wants_data() && reads_in_flight_ >= qp_.attributes().max_rd_atomic) return false;
+  return dc_ == nullptr || reaches(e);
 }
 
 void Requester::refuse(Entry& e, WorkStatus status, Reason reason) {
@@ -182,8 +183,8 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   }
 }
 
-/// A message of one packet, as most are.
-[[gnu::always_inline]] inline void Requester::send_only(Entry& e) {
+/// A message of one packet, as most are. `dynamic`: of DC.
+[[gnu::always_inline]] inline void Requester::send_only(Entry& e, bool dynamic) {
   const auto& request = e.request;
   const auto* header = engine_.path_header(qp_);
   if (header == nullptr) {
@@ -203,6 +204,7 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   bth.solicited_event = request.solicited;
   bth.ack_req = service.reliable;
   fill(ext, e);
+  if (dynamic) fill(ext.dceth);
   if (request.is_inline && frame.head_size() + e.length <= wire::Frame::kHeadCapacity) {
     // Copied: the entry may serve another request before the frame is delivered.
     util::copy_short(frame.extend_head(e.length).data(), request.inline_data.data(), e.length);
@@ -233,7 +235,7 @@ unsigned Requester::send_requests(unsigned quota) {
     if (may_send_only(e, acked)) {
       begun_ = std::max(begun_, cursor_ + 1);
       ++used;
-      send_only(e);
+      send_only(e, false);
       if (engine_.keys.strained()) break;
       continue;
     }
@@ -260,7 +262,7 @@ unsigned Requester::send_requests(unsigned quota) {
     } else if (e.is_atomic()) {
       send_atomic_request(e);
     } else if (e.packets == 1) {
-      send_only(e);
+      send_only(e, dc_ != nullptr);
     } else {
       count = send_message(e, quota - used, kWindowPackets - packets);
     }
@@ -324,6 +326,7 @@ bool Requester::send_message_packets(Entry& e, unsigned count, bool fills_window
     bth.solicited_event = last && request.solicited;
     bth.ack_req = ack_req && count == 1;
     fill(ext, e);
+    if (dc_ != nullptr) fill(ext.dceth);
     if (count == 1) {
       if (!add_payload(e, offset, length, frame)) return true;
     } else {
@@ -353,6 +356,7 @@ void Requester::send_read_request(Entry& e) {
     ext.reth = {e.request.remote_address + offset, wire::RKey(e.request.rkey.value()),
                 static_cast<std::uint32_t>(e.length - offset)};
     ext.xrceth.xrc_srq = e.request.remote_srqn;
+    if (dc_ != nullptr) fill(ext.dceth);
     engine_.transmit(frame);
   }
   after_packets(e, e.end_psn());
@@ -372,6 +376,7 @@ void Requester::send_atomic_request(Entry& e) {
     ext.atomic = {e.request.remote_address, wire::RKey(e.request.rkey.value()), e.request.swap_add,
                   e.request.compare};
     ext.xrceth.xrc_srq = e.request.remote_srqn;
+    if (dc_ != nullptr) fill(ext.dceth);
     engine_.transmit(frame);
   }
   after_packets(e, e.end_psn());

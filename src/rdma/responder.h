@@ -66,6 +66,7 @@ class Responder {
   std::uint32_t expected_psn() const { return expected_.value(); }
   std::uint32_t msn() const { return msn_.value(); }
   std::size_t waiting_answers() const { return answers_count_; }
+  bool has_answers() const { return reply_due_ || answers_count_ != 0; }
 
  private:
   friend struct LentRings;

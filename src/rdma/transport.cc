@@ -45,7 +45,8 @@ bool Transport::leave_groups(QueuePair& qp, util::WorkBudget& work) {
 }
 
 bool Transport::dismantle_tables(util::WorkBudget& work) {
-  return engine_->groups.dismantle(work) && engine_->xrc_srqs.dismantle(work);
+  return engine_->groups.dismantle(work) && engine_->xrc_srqs.dismantle(work) &&
+         engine_->dc_targets.dismantle(work);
 }
 
 tl::expected<void, Reason> Transport::modify(QueuePair& qp, QpState to,
@@ -82,6 +83,19 @@ void Transport::add_xrc_srq(XrcSrqn number, const XrcSrq& srq) {
 
 void Transport::remove_xrc_srq(XrcSrqn number) { engine_->xrc_srqs.remove(number); }
 
+void Transport::add_dc_target(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues) {
+  assert(find(qpn) == nullptr);
+  engine_->dc_targets.add(qpn, attributes, queues);
+}
+
+bool Transport::drain_dc_target(Qpn qpn, util::WorkBudget& work) {
+  return engine_->dc_targets.drain(*engine_->dc_targets.find(qpn), work);
+}
+
+void Transport::remove_dc_target(Qpn qpn) { engine_->dc_targets.remove(qpn); }
+
+const DcTarget* Transport::find_dc_target(Qpn qpn) const { return engine_->dc_targets.find(qpn); }
+
 void Transport::doorbell_send(QueuePair& qp) {
   qp.requester_->notice_posted();
   const auto& rules = state_rules(qp.state_);
@@ -110,6 +124,7 @@ std::string Transport::inspect() const {
   for (const auto* qp : queue_pairs()) {
     qp->inspect(all.child(fmt::format("qp {:#x}", qp->qpn().value())));
   }
+  engine_->dc_targets.inspect(all);
   return all.to_text();
 }
 

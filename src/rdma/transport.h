@@ -21,6 +21,7 @@
 
 #include "fabric/port.h"
 #include "rdma/counters.h"
+#include "rdma/dc_target.h"
 #include "rdma/memory_key.h"
 #include "rdma/port_addresses.h"
 #include "rdma/queue_pair.h"
@@ -63,8 +64,8 @@ class Transport {
   std::vector<QueuePair*> queue_pairs() const;
   /// Detaches the QP from its groups, which may be many, until `work` is spent. True: from all.
   bool leave_groups(QueuePair& qp, util::WorkBudget& work);
-  /// Forgets all groups and shared receive queues, until `work` is spent, before all QPs are
-  /// destroyed. True: none is left.
+  /// Forgets all groups, shared receive queues and DC targets, until `work` is spent, before all
+  /// QPs are destroyed. True: none is left.
   bool dismantle_tables(util::WorkBudget& work);
 
   /// MODIFY QP; if it is refused nothing has changed. Of `attributes` it takes those that the
@@ -93,6 +94,19 @@ class Transport {
   void add_xrc_srq(XrcSrqn number, const XrcSrq& srq);
   /// No completion comes of its requests any more.
   void remove_xrc_srq(XrcSrqn number);
+
+  // Targets of DC ------------------------------------------------------------------------------
+
+  /// From now on takes requests for `qpn`. `queues` outlives it; it is asked for receives and told
+  /// of their completions, of all connections alike. @pre nobody has this number
+  void add_dc_target(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues);
+  /// It takes no more requests. What waits to be answered run() answers; then connections end,
+  /// until `work` is spent. To be called again until it is true: nothing is left.
+  bool drain_dc_target(Qpn qpn, util::WorkBudget& work);
+  /// @pre it is drained
+  void remove_dc_target(Qpn qpn);
+  /// Null if there is none.
+  const DcTarget* find_dc_target(Qpn qpn) const;
 
   // The device's events ------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ enum class QpEvent : std::uint8_t {
   kAccessError,         ///< local access violation error
   kInvalidXrceth,       ///< a request to an XRC target names an SRQ that does not exist
   kXrcDomainViolation,  ///< or one of another XRC domain
+  kDcKeyViolation,      ///< a request to a DC target has another key
 };
 
 /// How a request ended that a device carries out itself.

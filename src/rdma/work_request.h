@@ -24,7 +24,7 @@ struct Sge {
   bool is_inline = false;
 };
 
-/// Where a UD send goes.
+/// Where a request of UD or DC goes.
 struct UdDestination : Path {
   Qpn qpn;
   std::uint32_t qkey = 0;
@@ -52,10 +52,11 @@ struct SendRequest {
   // Vectors keep their capacity when an entry is used again: no allocation in steady state.
   std::vector<Sge> sges;
   InlineBytes inline_data;
-  UdDestination ud;
+  UdDestination ud;          ///< UD and DC; its Q_Key is UD's alone
+  std::uint64_t dc_key = 0;  ///< DC: of the target
 
-  /// All fields as in a new request, but `ud`, which those that need it set as a whole; the vectors
-  /// keep their memory. The transport calls it before WorkQueues::fetch_send.
+  /// All fields as in a new request, but `ud` and `dc_key`, which those that need them set as a
+  /// whole; the vectors keep their memory. The transport calls it before WorkQueues::fetch_send.
   void reset();
 };
 

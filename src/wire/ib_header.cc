@@ -23,6 +23,7 @@ void emit_ext_headers(const OpcodeInfo& info, const ExtHeaders& ext, std::span<s
   };
   put(ExtHeader::kDeth, ext.deth, DethLayout{});
   put(ExtHeader::kXrcEth, ext.xrceth, XrcEthLayout{});
+  put(ExtHeader::kDcEth, ext.dceth, DcEthLayout{});
   put(ExtHeader::kReth, ext.reth, RethLayout{});
   put(ExtHeader::kAtomicEth, ext.atomic, AtomicEthLayout{});
   put(ExtHeader::kAeth, ext.aeth, AethLayout{});

@@ -197,6 +197,7 @@ void parse_ext_headers(const OpcodeInfo& info, std::span<const std::byte> bytes,
   }
   take(ExtHeader::kDeth, ext.deth, DethLayout{});
   take(ExtHeader::kXrcEth, ext.xrceth, XrcEthLayout{});
+  take(ExtHeader::kDcEth, ext.dceth, DcEthLayout{});
   take(ExtHeader::kReth, ext.reth, RethLayout{});
   take(ExtHeader::kAtomicEth, ext.atomic, AtomicEthLayout{});
   take(ExtHeader::kAeth, ext.aeth, AethLayout{});

@@ -3,6 +3,7 @@
 #include "spec/infiniband/services.h"
 #include "wire/aeth.h"
 #include "wire/atomic_eth.h"
+#include "wire/dceth.h"
 #include "wire/deth.h"
 #include "wire/ieth.h"
 #include "wire/immdt.h"
@@ -18,6 +19,8 @@ constexpr std::uint8_t size_of(ExtHeader header) {
       return DethLayout::kSize;
     case ExtHeader::kXrcEth:
       return XrcEthLayout::kSize;
+    case ExtHeader::kDcEth:
+      return DcEthLayout::kSize;
     case ExtHeader::kReth:
       return RethLayout::kSize;
     case ExtHeader::kAtomicEth:
@@ -93,6 +96,9 @@ constexpr ExtHeaderSet headers_of(Service service, const Row& row) {
   if (service == Service::XRC && is_request(row.operation)) {
     return row.headers.with(ExtHeader::kXrcEth);
   }
+  if (service == Service::DC && is_request(row.operation)) {
+    return row.headers.with(ExtHeader::kDcEth);
+  }
   return row.headers;
 }
 
@@ -115,7 +121,7 @@ constexpr OpcodeInfo info_of(Opcode opcode, Service service, const Row& row) {
 
 constexpr std::array<OpcodeInfo, 256> make_table() {
   std::array<OpcodeInfo, 256> table{};
-  for (const auto service : {Service::RC, Service::UC, Service::UD, Service::XRC}) {
+  for (const auto service : {Service::RC, Service::UC, Service::UD, Service::XRC, Service::DC}) {
     for (const auto& row : kRows) {
       const auto opcode = spec::infiniband::opcode_of(service, row.opcode);
       if (!is_defined(opcode)) continue;
@@ -125,6 +131,9 @@ constexpr std::array<OpcodeInfo, 256> make_table() {
   table[static_cast<unsigned>(Opcode::CNP)] =
       info_of(Opcode::CNP, Service::CNP_CLASS,
               {Opcode::CNP, Operation::kCongestionNotification, Place::kOnly, kNone});
+  table[static_cast<unsigned>(Opcode::DC_DISCONNECT)] =
+      info_of(Opcode::DC_DISCONNECT, Service::DC,
+              {Opcode::DC_DISCONNECT, Operation::kDisconnect, Place::kOnly, kNone});
   return table;
 }
 

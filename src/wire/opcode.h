@@ -1,4 +1,5 @@
-// Packet opcodes and what each of them brings along (IBTA 9.2.1 Table 38, Annex A14 for XRC).
+// Packet opcodes and what each of them brings along (IBTA 9.2.1 Table 38, Annex A14 for XRC;
+// README.md for DC).
 #pragma once
 
 #include <array>
@@ -24,12 +25,14 @@ enum class Operation : std::uint8_t {
   kCompareSwap,
   kFetchAdd,
   kCongestionNotification,
+  kDisconnect,  ///< DC: the initiator has left
 };
 
 /// The extended headers, in the order in which they stand in a packet.
 enum class ExtHeader : std::uint8_t {
   kDeth,
   kXrcEth,
+  kDcEth,
   kReth,
   kAtomicEth,
   kAeth,
@@ -37,7 +40,7 @@ enum class ExtHeader : std::uint8_t {
   kImmDt,
   kIeth,
 };
-inline constexpr std::size_t kExtHeaderCount = 8;
+inline constexpr std::size_t kExtHeaderCount = 9;
 
 /// A set of extended headers.
 class ExtHeaderSet {
@@ -46,16 +49,16 @@ class ExtHeaderSet {
   constexpr bool has(ExtHeader header) const { return (bits_ & bit(header)) != 0; }
   constexpr ExtHeaderSet with(ExtHeader header) const {
     ExtHeaderSet set = *this;
-    set.bits_ = static_cast<std::uint8_t>(set.bits_ | bit(header));
+    set.bits_ = static_cast<std::uint16_t>(set.bits_ | bit(header));
     return set;
   }
   friend constexpr bool operator==(ExtHeaderSet, ExtHeaderSet) = default;
 
  private:
-  static constexpr std::uint8_t bit(ExtHeader header) {
-    return static_cast<std::uint8_t>(1u << static_cast<unsigned>(header));
+  static constexpr std::uint16_t bit(ExtHeader header) {
+    return static_cast<std::uint16_t>(1u << static_cast<unsigned>(header));
   }
-  std::uint8_t bits_ = 0;
+  std::uint16_t bits_ = 0;
 };
 
 struct OpcodeInfo {

@@ -9,6 +9,7 @@
 #include "wire/aeth.h"
 #include "wire/atomic_eth.h"
 #include "wire/bth.h"
+#include "wire/dceth.h"
 #include "wire/deth.h"
 #include "wire/ieth.h"
 #include "wire/immdt.h"
@@ -21,6 +22,7 @@ namespace softhca::wire {
 struct ExtHeaders {
   Deth deth;
   XrcEth xrceth;
+  DcEth dceth;
   Reth reth;
   AtomicEth atomic;
   Aeth aeth;

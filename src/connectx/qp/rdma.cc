@@ -53,6 +53,8 @@ event_type type_of(rdma::QpEvent event) {
       return event_type::INVALID_REQUEST_LOCAL_WQ_ERROR;
     case rdma::QpEvent::kAccessError:
       return event_type::LOCAL_ACCESS_VIOLATION_WQ_ERROR;
+    case rdma::QpEvent::kDcKeyViolation:
+      return event_type::DCT_ACCESS_KEY_VIOLATION;
   }
   return event_type::LOCAL_WQ_CATASTROPHIC_ERROR;
 }

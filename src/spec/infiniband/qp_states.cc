@@ -14,6 +14,7 @@ constexpr QpTypes kUc{QpType::kUc};
 constexpr QpTypes kUd{QpType::kUd};
 constexpr QpTypes kIni{QpType::kXrcInitiator};
 constexpr QpTypes kTgt{QpType::kXrcTarget};
+constexpr QpTypes kDci{QpType::kDcInitiator};
 /// Those that acknowledge requests.
 constexpr QpTypes kResponders{QpType::kRc, QpType::kXrcTarget};
 constexpr QpTypes kConnected{QpType::kRc, QpType::kUc, QpType::kXrcInitiator, QpType::kXrcTarget};
@@ -40,14 +41,17 @@ constexpr QpTransition kTransitions[] = {
     {kReset, kReset, kAllQpTypes},
     {kReset, kInit, kUd, {kPkeyIndex, kPort, kQkey}, {}},
     {kReset, kInit, kConnected, {kPkeyIndex, kPort, kAccessFlags}, {}},
+    {kReset, kInit, kDci, {kPkeyIndex, kPort}, {}},
 
     {kInit, kReset, kAllQpTypes},
     {kInit, kInit, kUd, {}, {kPkeyIndex, kPort, kQkey}},
     {kInit, kInit, kConnected, {}, {kPkeyIndex, kPort, kAccessFlags}},
+    {kInit, kInit, kDci, {}, {kPkeyIndex, kPort}},
     {kInit, kRtr, kUd, {}, {kPkeyIndex, kQkey}},
     {kInit, kRtr, kUcOrInitiator, kConnect, kConnectOptional},
     {kInit, kRtr, kResponders, kConnect | QpAttributeSet{kMaxDestRdAtomic, kMinRnrTimer},
      kConnectOptional},
+    {kInit, kRtr, kDci, {kPathMtu}, {kPkeyIndex}},
     {kInit, kError, kAllQpTypes},
 
     {kRtr, kReset, kAllQpTypes},
@@ -55,6 +59,7 @@ constexpr QpTransition kTransitions[] = {
     {kRtr, kRts, kUc, {kSqPsn}, kRunningConnected},
     {kRtr, kRts, kRc, kSendReliable, kRunningResponder},
     {kRtr, kRts, kIni, kSendReliable, kRunningConnected},
+    {kRtr, kRts, kDci, kSendReliable, {kCurrentState}},
     {kRtr, kRts, kTgt, {kTimeout, kSqPsn}, kRunningResponder},
     {kRtr, kError, kAllQpTypes},
 
@@ -62,6 +67,7 @@ constexpr QpTransition kTransitions[] = {
     {kRts, kRts, kUd, {}, kRunningUd},
     {kRts, kRts, kUcOrInitiator, {}, kRunningConnected},
     {kRts, kRts, kResponders, {}, kRunningResponder},
+    {kRts, kRts, kDci, {}, {kCurrentState}},
     {kRts, kSqDrain, kAllQpTypes, {}, {kSqDrainNotify}},
     {kRts, kError, kAllQpTypes},
 
@@ -74,11 +80,13 @@ constexpr QpTransition kTransitions[] = {
     {kSqDrain, kRts, kUd, {}, kRunningUd},
     {kSqDrain, kRts, kUcOrInitiator, {}, kRunningConnected},
     {kSqDrain, kRts, kResponders, {}, kRunningResponder},
+    {kSqDrain, kRts, kDci, {}, {kCurrentState}},
     {kSqDrain, kSqDrain, kUd, {}, {kPkeyIndex, kQkey}},
     {kSqDrain, kSqDrain, kUc, {}, kDrained},
     {kSqDrain, kSqDrain, kRc, {}, kDrainedReliable | kDrainedRequester | kDrainedResponder},
     {kSqDrain, kSqDrain, kIni, {}, kDrainedReliable | kDrainedRequester},
     {kSqDrain, kSqDrain, kTgt, {}, kDrainedReliable | kDrainedResponder},
+    {kSqDrain, kSqDrain, kDci, {}, QpAttributeSet{kPkeyIndex, kPort, kTimeout} | kDrainedRequester},
     {kSqDrain, kError, kAllQpTypes},
 
     {kError, kReset, kAllQpTypes},

@@ -2,7 +2,8 @@
 // services, and which attributes each of them needs or may take.
 //
 // IBTA 10.3.1 and 11.2.4.2 Tables 90 to 92; JingZhao tables A1-1 to A1-3 say the same in their own
-// words (they mark MAX_QP_RD_ATOMIC and MAX_DEST_RD_ATOMIC as unused). XRC: IBTA Annex A14.
+// words (they mark MAX_QP_RD_ATOMIC and MAX_DEST_RD_ATOMIC as unused). XRC: IBTA Annex A14. DC:
+// mlx5 driver interface 7.4; its path comes with each request, so no transition takes one.
 #pragma once
 
 #include <array>

@@ -21,8 +21,10 @@ enum class QpType : std::uint8_t {
   kUd,
   kXrcInitiator,  ///< sends requests of XRC (Annex A14)
   kXrcTarget,     ///< takes them; each of them names its SRQ
+  kDcInitiator,   ///< dynamically connected: to whom, each of its requests says
+  kDcResponder,   ///< one connection of a DC target, made by its first packet
 };
-inline constexpr std::size_t kQpTypes = 5;
+inline constexpr std::size_t kQpTypes = 7;
 
 /// A set of QP types.
 class QpTypes {
@@ -40,8 +42,10 @@ class QpTypes {
   }
   std::uint8_t bits_ = 0;
 };
-inline constexpr QpTypes kAllQpTypes{QpType::kRc, QpType::kUc, QpType::kUd, QpType::kXrcInitiator,
-                                     QpType::kXrcTarget};
+/// Those that MODIFY QP knows: a DC responder comes and goes with its peer.
+inline constexpr QpTypes kAllQpTypes{QpType::kRc,        QpType::kUc,
+                                     QpType::kUd,        QpType::kXrcInitiator,
+                                     QpType::kXrcTarget, QpType::kDcInitiator};
 
 /// What can be posted to a send queue (IBTA 11.4.1.1).
 enum class SendOpcode : std::uint8_t {
@@ -85,6 +89,7 @@ struct ServiceRules {
   bth_service packets;   ///< the class of its opcodes
   SendOpcodes may_post;  ///< to its send queue
   bool connected;        ///< has one peer, named by its attributes, and listens to nobody else
+  bool fixed_peer;       ///< and that stays who it is; otherwise each request says to whom it goes
   bool datagram;         ///< each request names its destination; a request is one packet
   bool reliable;         ///< requests are acknowledged, retried, and refused with a NAK
   bool requests;         ///< sends requests
@@ -101,13 +106,15 @@ inline constexpr SendOpcodes kWrites{SendOpcode::kRdmaWrite, SendOpcode::kRdmaWr
 inline constexpr SendOpcodes kReliable{SendOpcode::kSendWithInvalidate, SendOpcode::kRdmaRead,
                                        SendOpcode::kCompareSwap, SendOpcode::kFetchAdd};
 
-// What may be posted is IBTA 9.4 Table 36; the rest 9.7 (reliable), 9.8.2 (UC), 9.8.3 (UD), A14.
+// What may be posted is IBTA 9.4 Table 36; the rest 9.7 (reliable), 9.8.2 (UC), 9.8.3 (UD), A14. DC
+// is no InfiniBand document's: mlx5 driver interface.
 inline constexpr std::array<ServiceRules, kQpTypes> kRules{{
     {.type = QpType::kRc,
      .name = "RC",
      .packets = bth_service::RC,
      .may_post = kEverybody | kWrites | kReliable,
      .connected = true,
+     .fixed_peer = true,
      .datagram = false,
      .reliable = true,
      .requests = true,
@@ -119,6 +126,7 @@ inline constexpr std::array<ServiceRules, kQpTypes> kRules{{
      .packets = bth_service::UC,
      .may_post = kEverybody | kWrites,
      .connected = true,
+     .fixed_peer = true,
      .datagram = false,
      .reliable = false,
      .requests = true,
@@ -130,6 +138,7 @@ inline constexpr std::array<ServiceRules, kQpTypes> kRules{{
      .packets = bth_service::UD,
      .may_post = kEverybody,
      .connected = false,
+     .fixed_peer = false,
      .datagram = true,
      .reliable = false,
      .requests = true,
@@ -141,6 +150,7 @@ inline constexpr std::array<ServiceRules, kQpTypes> kRules{{
      .packets = bth_service::XRC,
      .may_post = kEverybody | kWrites | kReliable,
      .connected = true,
+     .fixed_peer = true,
      .datagram = false,
      .reliable = true,
      .requests = true,
@@ -152,11 +162,36 @@ inline constexpr std::array<ServiceRules, kQpTypes> kRules{{
      .packets = bth_service::XRC,
      .may_post = {},
      .connected = true,
+     .fixed_peer = true,
      .datagram = false,
      .reliable = true,
      .requests = false,
      .responds = true,
      .names_srq = true,
+     .keeps_receiving = false},
+    {.type = QpType::kDcInitiator,
+     .name = "DCI",
+     .packets = bth_service::DC,
+     .may_post = kEverybody | kWrites | kReliable,
+     .connected = true,
+     .fixed_peer = false,
+     .datagram = false,
+     .reliable = true,
+     .requests = true,
+     .responds = false,
+     .names_srq = false,
+     .keeps_receiving = false},
+    {.type = QpType::kDcResponder,
+     .name = "DCR",
+     .packets = bth_service::DC,
+     .may_post = {},
+     .connected = true,
+     .fixed_peer = true,
+     .datagram = false,
+     .reliable = true,
+     .requests = false,
+     .responds = true,
+     .names_srq = false,
      .keeps_receiving = false},
 }};
 

@@ -99,6 +99,11 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kDrained, 227},
       {Reason::kLastWqe, 228},
       {Reason::kCompletionQueueFailed, 229},
+      {Reason::kWrongDcKey, 232},
+      {Reason::kDcTargetDrains, 233},
+      {Reason::kDcNotConnected, 234},
+      {Reason::kDcOldSession, 235},
+      {Reason::kDcNoResponder, 236},
   };
   for (const auto& pin : kPins) EXPECT_EQ(static_cast<unsigned>(pin.reason), pin.number);
   EXPECT_EQ(std::size(kPins), reason_table().size() + 1) << "a new one is pinned here too";
@@ -108,7 +113,9 @@ TEST(Reasons, EachHasWordsOfItsOwnAndASection) {
   std::set<std::string_view> texts;
   for (const auto& info : reason_table()) {
     EXPECT_TRUE(texts.insert(info.text).second) << info.text;
-    EXPECT_TRUE(info.section.starts_with("IBTA ")) << info.text;
+    const bool dynamic =
+        info.reason >= Reason::kWrongDcKey && info.reason <= Reason::kDcNoResponder;
+    EXPECT_TRUE(info.section.starts_with(dynamic ? "US patent " : "IBTA ")) << info.text;
     EXPECT_EQ(&describe(info.reason), &info);
   }
 }

@@ -13,8 +13,8 @@ namespace {
 using enum QpState;
 using enum QpAttribute;
 
-constexpr QpType kTypes[] = {QpType::kRc, QpType::kUc, QpType::kUd, QpType::kXrcInitiator,
-                             QpType::kXrcTarget};
+constexpr QpType kTypes[] = {QpType::kRc,           QpType::kUc,        QpType::kUd,
+                             QpType::kXrcInitiator, QpType::kXrcTarget, QpType::kDcInitiator};
 
 /// One row for each state.
 std::string print_transitions(QpType type) {
@@ -148,6 +148,19 @@ TEST(QpTransitions, RequiredAndOptionalAttributesAreThoseOfTheTable) {
        {kPort, kAddressVector, kTimeout, kRetryCount, kRnrRetry, kAlternatePath, kAccessFlags,
         kPkeyIndex, kMinRnrTimer, kPathMigrationState, kMaxRdAtomic, kMaxDestRdAtomic}},
       {QpType::kUc, kSqError, kRts, {}, {kCurrentState, kAccessFlags}},
+      // A DC initiator's path and peer come with its requests.
+      {QpType::kDcInitiator, kReset, kInit, {kPkeyIndex, kPort}, {}},
+      {QpType::kDcInitiator, kInit, kRtr, {kPathMtu}, {kPkeyIndex}},
+      {QpType::kDcInitiator,
+       kRtr,
+       kRts,
+       {kTimeout, kRetryCount, kRnrRetry, kSqPsn, kMaxRdAtomic},
+       {kCurrentState}},
+      {QpType::kDcInitiator,
+       kSqDrain,
+       kSqDrain,
+       {},
+       {kPort, kTimeout, kRetryCount, kRnrRetry, kPkeyIndex, kMaxRdAtomic}},
   };
   for (const auto& row : rows) {
     const auto* t = find_transition(row.type, row.from, row.to);
@@ -182,6 +195,8 @@ TEST(Services, MayPostWhatTheTableOfTransportFunctionsGrants) {
   EXPECT_EQ(print_opcodes(QpType::kUd), "nop send send_imm local ");
   EXPECT_EQ(print_opcodes(QpType::kXrcInitiator), print_opcodes(QpType::kRc));
   EXPECT_EQ(print_opcodes(QpType::kXrcTarget), "");
+  EXPECT_EQ(print_opcodes(QpType::kDcInitiator), print_opcodes(QpType::kRc));
+  EXPECT_EQ(print_opcodes(QpType::kDcResponder), "");
 }
 
 TEST(Services, AServiceHasEitherAPeerOrADestinationInEachRequest) {
@@ -189,6 +204,7 @@ TEST(Services, AServiceHasEitherAPeerOrADestinationInEachRequest) {
     const auto& rules = service_rules(type);
     EXPECT_EQ(rules.type, type);
     EXPECT_NE(rules.connected, rules.datagram);
+    EXPECT_EQ(rules.fixed_peer, rules.connected && type != QpType::kDcInitiator);
     EXPECT_TRUE(rules.requests || rules.responds);
     EXPECT_EQ(rules.names_srq, rules.packets == bth_service::XRC);
   }
@@ -200,6 +216,7 @@ TEST(Services, OpcodesOfAServiceAreThoseOfRcInItsClass) {
             bth_opcode::UC_RDMA_WRITE_LAST);
   EXPECT_EQ(opcode_of(bth_service::UD, bth_opcode::RC_SEND_ONLY), bth_opcode::UD_SEND_ONLY);
   EXPECT_EQ(opcode_of(bth_service::XRC, bth_opcode::RC_FETCH_ADD), bth_opcode::XRC_FETCH_ADD);
+  EXPECT_EQ(opcode_of(bth_service::DC, bth_opcode::RC_FETCH_ADD), bth_opcode::DC_FETCH_ADD);
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ TEST(OpcodeTable, NamesEveryOpcodeOnceAndByItsTransport) {
     EXPECT_EQ(static_cast<int>(info.service), i >> 5) << info.name;
     EXPECT_EQ(info.name, to_string(Opcode(i)));
   }
-  // RC and XRC have 23 operations each, UC 12, UD 2; and CNP.
-  EXPECT_EQ(defined, 23 + 23 + 12 + 2 + 1);
+  // RC, XRC and DC have 23 operations each, UC 12, UD 2; and CNP, and DC's end of a connection.
+  EXPECT_EQ(defined, 23 + 23 + 23 + 12 + 2 + 1 + 1);
 }
 
 // A row that the table forgot, or one too many, shows here.
@@ -47,6 +47,11 @@ TEST(OpcodeTable, ExtendedHeadersFollowFromTheOpcode) {
   EXPECT_EQ(size(Opcode::XRC_ACKNOWLEDGE), 4);
   EXPECT_TRUE(info(Opcode::XRC_SEND_FIRST).has(ExtHeader::kXrcEth));
   EXPECT_FALSE(info(Opcode::XRC_RDMA_READ_RESPONSE_ONLY).has(ExtHeader::kXrcEth));
+  EXPECT_EQ(size(Opcode::DC_SEND_MIDDLE), 20) << "every request says of which connection it is";
+  EXPECT_EQ(size(Opcode::DC_RDMA_WRITE_ONLY_WITH_IMMEDIATE), 40);
+  EXPECT_EQ(size(Opcode::DC_DISCONNECT), 20);
+  EXPECT_EQ(size(Opcode::DC_ACKNOWLEDGE), 4);
+  EXPECT_FALSE(info(Opcode::DC_RDMA_READ_RESPONSE_ONLY).has(ExtHeader::kDcEth));
 }
 
 TEST(OpcodeTable, TellsPlaceAndDirection) {

@@ -1,0 +1,53 @@
+// A target of dynamic connections (README.md, "Dynamic connections") as its device sees it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "rdma/queue_pair.h"
+
+namespace softhca::rdma {
+
+/// What stays as it is from CREATE on.
+struct DcTargetAttributes {
+  std::uint64_t key = 0;  ///< the DC access key: requests with another one are dropped
+  /// Of its connections. Peer, PSN and the source address come with them; of the path counts what
+  /// answers carry besides: hop limit, traffic class, flow label, priority, UDP source port.
+  QpAttributes connection;
+  QpCounters* counters = nullptr;  ///< the device's set to count in; null: none
+};
+
+struct DcConnection;
+
+class DcTarget {
+ public:
+  DcTarget(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues);
+  ~DcTarget();
+  DcTarget(const DcTarget&) = delete;
+  DcTarget& operator=(const DcTarget&) = delete;
+
+  Qpn qpn() const { return qpn_; }
+  bool draining() const { return draining_; }
+  /// Requests that had another key.
+  std::uint32_t key_violations() const { return key_violations_; }
+  /// Open ones, and those that ended and are remembered.
+  std::size_t connections() const { return connections_.size(); }
+
+ private:
+  friend class DcTargets;
+  friend struct DcConnection;
+  /// The initiator: GID and LID (InfiniBand) of its port, and its QPN.
+  using Peer = std::tuple<Gid, Lid, Qpn>;
+
+  Qpn qpn_;
+  DcTargetAttributes attributes_;
+  WorkQueues& queues_;
+  bool draining_ = false;
+  std::uint32_t key_violations_ = 0;
+  std::map<Peer, std::unique_ptr<DcConnection>> connections_;
+};
+
+}  // namespace softhca::rdma

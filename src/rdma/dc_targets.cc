@@ -1,0 +1,259 @@
+#include "rdma/dc_targets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+
+#include "rdma/engine.h"
+#include "rdma/requester.h"
+#include "rdma/responder.h"
+#include "wire/vlan.h"
+
+namespace softhca::rdma {
+namespace {
+
+/// When the port has no more room, a connection from which nothing came for so long may be one
+/// whose initiator is gone without a word. One that is there would have tried again by then.
+constexpr util::Duration kSilence = std::chrono::seconds(10);
+
+// Work (util::WorkBudget): to make, and to end and destroy a connection.
+constexpr std::int64_t kMakeWork = 2000;
+constexpr std::int64_t kEndWork = 600;
+
+/// Requests come from the wire, receives from the device's shared queue.
+constexpr QpOptions connection_options(QpCounters* counters) {
+  return {
+      .has_send_queue = false, .has_receive_queue = false, .uses_srq = true, .counters = counters};
+}
+
+/// Answers go back as the request came, from the address that it was sent to.
+Path path_back(const wire::IbAddress& address, const Path& of_target) {
+  auto path = of_target;
+  path.dst_mac = address.source_mac;
+  path.dst_gid = address.source_gid;
+  path.dst_lid = address.source_lid;
+  path.service_level = address.service_level;
+  path.global = address.is_global();
+  SourceAddress source;
+  source.gid = address.destination_gid;
+  source.mac = address.destination_mac;
+  if (address.vlan_tci) {
+    util::Struct<wire::VlanLayout> tag;
+    tag.set(wire::VlanLayout::tci, *address.vlan_tci);
+    source.vlan_id = static_cast<std::uint16_t>(tag.get(wire::VlanLayout::vid));
+  }
+  source.roce_v2 = address.encapsulation == wire::Encapsulation::kRoceV2;
+  source.lid = address.destination_lid;
+  path.own_source = source;
+  return path;
+}
+
+/// On the circle of 32 bits.
+bool is_later(std::uint32_t session, std::uint32_t than) {
+  return static_cast<std::int32_t>(session - than) > 0;
+}
+
+}  // namespace
+
+DcTarget::DcTarget(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues)
+    : qpn_(qpn), attributes_(attributes), queues_(queues) {}
+DcTarget::~DcTarget() = default;
+
+DcConnection::DcConnection(Engine& engine, DcTarget& the_target, const DcTarget::Peer& the_peer)
+    : target(the_target),
+      peer(the_peer),
+      qp(engine, the_target.qpn_, QpType::kDcResponder, the_target.attributes_.connection,
+         connection_options(the_target.attributes_.counters), the_target.queues_) {}
+
+// What devices ask for ----------------------------------------------------------------------------
+
+void DcTargets::add(Qpn qpn, const DcTargetAttributes& attributes, WorkQueues& queues) {
+  const auto [place, added] = targets_.try_emplace(qpn, qpn, attributes, queues);
+  (void)place;
+  assert(added && "the device hands out each number once");
+  (void)added;
+}
+
+bool DcTargets::drain(DcTarget& target, util::WorkBudget& work) {
+  target.draining_ = true;
+  return end_all(target, work);
+}
+
+void DcTargets::remove(Qpn qpn) {
+  assert(find(qpn) != nullptr && find(qpn)->connections() == 0);
+  targets_.erase(qpn);
+}
+
+bool DcTargets::dismantle(util::WorkBudget& work) {
+  for (auto& [qpn, target] : targets_) {
+    while (!target.connections_.empty()) {
+      if (work.spent()) return false;
+      forget(*target.connections_.begin()->second);
+      work.charge(kEndWork);
+    }
+  }
+  targets_.clear();
+  return true;
+}
+
+/// Those that have nothing to answer. Of a target that drains, all come to that: it gets nothing
+/// more.
+bool DcTargets::end_all(DcTarget& target, util::WorkBudget& work) {
+  for (auto at = target.connections_.begin(); at != target.connections_.end();) {
+    if (work.spent()) return false;
+    auto& connection = *(at++)->second;
+    work.charge(kEndWork);
+    if (!connection.qp.responder_->has_answers()) forget(connection);
+  }
+  return target.connections_.empty();
+}
+
+// Packets -----------------------------------------------------------------------------------------
+
+/// What must be right before anything is looked up, or made.
+bool DcTargets::admits(DcTarget& target, const wire::IbPacket& packet) {
+  const auto& info = packet.info();
+  const auto drop = [&](Drop counter, Reason why) {
+    engine_.drop(nullptr, counter, why, info.name);
+    return false;
+  };
+  if (info.service != wire::Service::DC || !info.request) {
+    return drop(Drop::kService, Reason::kOtherService);
+  }
+  const auto pkey = target.attributes_.connection.pkey;
+  if (!spec::infiniband::same_partition(packet.bth.pkey, pkey)) {
+    return drop(Drop::kPkey, Reason::kWrongPkey);
+  }
+  if (packet.ext.dceth.key != target.attributes_.key) {
+    ++target.key_violations_;
+    target.queues_.handle_event(QpEvent::kDcKeyViolation, Reason::kWrongDcKey);
+    return drop(Drop::kDcKey, Reason::kWrongDcKey);
+  }
+  if (target.draining_) return drop(Drop::kQpState, Reason::kDcTargetDrains);
+  return true;
+}
+
+QueuePair* DcTargets::connection_for(DcTarget& target, const wire::IbPacket& packet) {
+  if (!admits(target, packet)) return nullptr;
+  const auto drop = [&](Reason why) -> QueuePair* {
+    engine_.drop(nullptr, Drop::kDcConnection, why, packet.info().name);
+    return nullptr;
+  };
+  const auto& eth = packet.ext.dceth;
+  const DcTarget::Peer peer{packet.address.source_gid, packet.address.source_lid, eth.source_qp};
+  const auto found = target.connections_.find(peer);
+  auto* connection = found == target.connections_.end() ? nullptr : found->second.get();
+  const bool same = connection != nullptr && connection->session == eth.session;
+  if (packet.info().operation == wire::Operation::kDisconnect) {
+    if (same && connection->open) end(*connection);
+    return nullptr;
+  }
+  if (same) {
+    if (!connection->open) return drop(Reason::kDcNotConnected);
+    hear(*connection);
+    return &connection->qp;
+  }
+  if (connection != nullptr && !is_later(eth.session, connection->session) &&
+      engine_.now - connection->heard < kSilence) {
+    return drop(Reason::kDcOldSession);
+  }
+  if (!eth.may_connect) return drop(Reason::kDcNotConnected);
+  if (connection == nullptr) connection = make(target, peer);
+  if (connection == nullptr) {
+    engine_.drop(nullptr, Drop::kResources, Reason::kDcNoResponder, packet.info().name);
+    return nullptr;
+  }
+  open(*connection, packet);
+  return &connection->qp;
+}
+
+std::uint32_t DcTargets::new_session() {
+  using std::chrono::microseconds;
+  const auto clock = std::chrono::duration_cast<microseconds>(engine_.now.time_since_epoch());
+  session_ = std::max(session_ + 1, static_cast<std::uint64_t>(clock.count()));
+  return static_cast<std::uint32_t>(session_);
+}
+
+// Connections -------------------------------------------------------------------------------------
+
+/// A new one. Null: there is no room.
+DcConnection* DcTargets::make(DcTarget& target, const DcTarget::Peer& peer) {
+  if (!make_room()) return nullptr;
+  engine_.keys.add_work(kMakeWork);
+  auto made = std::make_unique<DcConnection>(engine_, target, peer);
+  auto* connection = made.get();
+  target.connections_.emplace(peer, std::move(made));
+  connection->at = ended_.insert(ended_.end(), connection);
+  return connection;
+}
+
+/// False if all connections that there may be are open, and in use.
+bool DcTargets::make_room() {
+  if (open_.size() + ended_.size() < connections_max_) return true;
+  if (!ended_.empty()) {
+    forget(*ended_.front());
+    return true;
+  }
+  if (open_.empty() || engine_.now - open_.front()->heard < kSilence) return false;
+  forget(*open_.front());
+  return true;
+}
+
+void DcTargets::open(DcConnection& connection, const wire::IbPacket& packet) {
+  end(connection);
+  auto& qp = connection.qp;
+  const auto& target = connection.target.attributes_.connection;
+  qp.attributes_ = target;
+  qp.attributes_.path = path_back(packet.address, target.path);
+  qp.attributes_.remote_qpn = packet.ext.dceth.source_qp;
+  qp.attributes_.rq_psn = packet.ext.dceth.first_psn.value();
+  qp.header_generation_ = qp.seen_generation_ = 0;
+  qp.requester_->handle_attributes();
+  qp.responder_->handle_attributes();
+  engine_.set_state(qp, QpState::kRtr);
+  qp.communication_established_ = true;  // no target tells of that
+  engine_.set_state(qp, QpState::kRts);
+  connection.session = packet.ext.dceth.session;
+  connection.open = true;
+  ++qp.counters_->rx_dct_connect;
+  open_.splice(open_.end(), ended_, connection.at);
+  connection.heard = engine_.now;
+}
+
+void DcTargets::hear(DcConnection& connection) {
+  connection.heard = engine_.now;
+  open_.splice(open_.end(), open_, connection.at);
+}
+
+/// The receive of a message that will not end is completed as flushed.
+void DcTargets::end(DcConnection& connection) {
+  auto& qp = connection.qp;
+  (void)qp.responder_->flush(1);
+  engine_.set_state(qp, QpState::kReset);
+  if (!connection.open) return;
+  connection.open = false;
+  ended_.splice(ended_.end(), open_, connection.at);
+}
+
+void DcTargets::forget(DcConnection& connection) {
+  end(connection);
+  ended_.erase(connection.at);
+  connection.target.connections_.erase(DcTarget::Peer(connection.peer));
+}
+
+void DcTargets::inspect(util::InspectNode& out) const {
+  for (const auto& [qpn, target] : targets_) {
+    auto& node = out.child(fmt::format("dc_target {:#x}", qpn.value()));
+    node.add("draining", target.draining_);
+    node.add("key_violations", target.key_violations_);
+    for (const auto& [peer, connection] : target.connections_) {
+      if (!connection->open) continue;
+      connection->qp.inspect(
+          node.child(fmt::format("initiator {:#x}", std::get<Qpn>(peer).value())));
+    }
+  }
+}
+
+}  // namespace softhca::rdma

@@ -1,0 +1,62 @@
+// A DC initiator (README.md, "Dynamic connections"): each request names its target, and the
+// initiator is connected to one at a time. PSNs go on from one connection to the next.
+
+#include <algorithm>
+
+#include "rdma/engine.h"
+#include "rdma/requester.h"
+
+namespace softhca::rdma {
+
+/// Whether the request, which is the next to be begun, can be sent now. One for another target than
+/// the one before it waits until all of that one's have their answers.
+bool Requester::reaches(const Entry& e) {
+  if (e.psns == 0) return true;  // not for the wire
+  const auto& request = e.request;
+  if (dc_->open && dc_->to == request.ud && dc_->key == request.dc_key) return true;
+  if (unacked_ != sent_end_) return false;
+  connect(e);
+  return true;
+}
+
+/// Without a packet of its own: the requests of a connection say what opens it, until the first of
+/// them is answered.
+void Requester::connect(const Entry& e) {
+  disconnect();
+  *dc_ = {.to = e.request.ud,
+          .key = e.request.dc_key,
+          .session = engine_.dc_targets.new_session(),
+          .first_psn = e.first_psn,
+          .open = true};
+  qp_.attributes_.path = e.request.ud;
+  qp_.attributes_.remote_qpn = e.request.ud.qpn;
+  qp_.header_generation_ = qp_.seen_generation_ = 0;
+  refresh_retries();
+}
+
+void Requester::fill(wire::DcEth& eth) const {
+  eth = {.key = dc_->key,
+         .may_connect = unacked_ == dc_->first_psn,
+         .source_qp = qp_.qpn(),
+         .session = dc_->session,
+         .first_psn = wire::Psn(static_cast<std::uint32_t>(dc_->first_psn))};
+}
+
+/// Nobody answers that. If it is lost, the target keeps what it has of the connection until it
+/// needs the room, or the next one comes.
+void Requester::disconnect() {
+  if (dc_ == nullptr || !dc_->open) return;
+  if (const auto* header = engine_.path_header(qp_); header != nullptr) {
+    auto& frame = engine_.new_frame();
+    auto& [bth, ext] = header->begin(wire::Opcode::DC_DISCONNECT, 0, frame);
+    bth.mig_req = true;
+    bth.pkey = qp_.attributes().pkey;
+    bth.dest_qp = qp_.attributes().remote_qpn;
+    bth.psn = wire::Psn(static_cast<std::uint32_t>(sent_end_));
+    fill(ext.dceth);
+    engine_.transmit(frame);
+  }
+  dc_->open = false;
+}
+
+}  // namespace softhca::rdma
