@@ -12,7 +12,6 @@ MemoryKey::MemoryKey(Attributes attributes) : attributes_(std::move(attributes))
   const auto& access = attributes_.page_access;
   const auto page_size = std::uint64_t{1} << attributes_.log_page_size;
   skip_ = attributes_.page_offset.value_or(attributes_.start & (page_size - 1));
-  pages_differ_ = attributes_.pages_differ || !access.empty();
   for (std::size_t i = 0; pieces_.empty() && i < pages.size(); ++i) {
     append_page(pages[i], access.empty() ? 0xFF : access[i]);
   }
@@ -25,6 +24,7 @@ void MemoryKey::append_page(pcie::Iova page, std::uint8_t access) {
   const auto skip = std::min(skip_, page_size);
   skip_ -= skip;
   if (skip == page_size) return;
+  pages_differ_ = pages_differ_ || (access & kEveryAccess) != kEveryAccess;
   extents_.append(page + skip, page_size - skip, access);
 }
 
@@ -52,6 +52,25 @@ void MemoryKey::load_pieces(std::vector<Sge> pieces, Pattern pattern) {
   pattern_ = std::move(pattern);
 }
 
+void MemoryKey::set_piece(std::size_t number, std::uint64_t address, MKey key) {
+  assert(attributes_.equal_pieces);
+  if (number >= pieces_.size()) pieces_.resize(number + 1, Sge{0, 0, MKey{}});
+  pieces_[number] = {address, 0, key};
+}
+
+std::size_t MemoryKey::find_piece(std::uint64_t offset) const {
+  if (attributes_.equal_pieces) return offset >> attributes_.log_page_size;
+  const auto& ends = indirect_ends_;
+  return static_cast<std::size_t>(std::ranges::upper_bound(ends, offset) - ends.begin());
+}
+
+MemoryKey::Placed MemoryKey::piece(std::size_t number) const {
+  auto sge = pieces_[number];
+  if (!attributes_.equal_pieces) return {sge, indirect_ends_[number] - sge.length};
+  sge.length = std::uint32_t{1} << attributes_.log_page_size;
+  return {sge, std::uint64_t{number} << attributes_.log_page_size};
+}
+
 void MemoryKey::set_attributes(const Attributes& attributes) {
   const auto form = attributes_.form;
   const bool reloadable = attributes_.reloadable;
@@ -68,7 +87,8 @@ void MemoryKey::refresh() {
     const auto log_size = attributes_.log_page_size;
     const auto page_size = std::uint64_t{1} << log_size;
     const auto end = (first_page_offset() + (attributes_.length & (page_size - 1))) + page_size - 1;
-    pages_differ_ = !table_.all_grant_all((attributes_.length >> log_size) + (end >> log_size));
+    pages_differ_ = attributes_.whole_space ||
+                    !table_.all_grant_all((attributes_.length >> log_size) + (end >> log_size));
   }
   update_plain();
 }
@@ -122,8 +142,9 @@ bool MemoryKey::pages_grant(std::uint64_t offset, std::uint64_t length, std::uin
   return true;
 }
 
-KeyTable::KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> reserved_lkey)
-    : dma_(dma), shape_(shape) {
+KeyTable::KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> reserved_lkey,
+                   std::optional<MKey> null_key)
+    : dma_(dma), shape_(shape), null_key_(null_key) {
   if (!reserved_lkey) return;
   MemoryKey::Attributes attributes;
   attributes.key = *reserved_lkey;
@@ -182,7 +203,7 @@ KeyCheck KeyTable::check_closely(MKey key, const KeyUser& user, std::uint64_t ad
   if (a.only_qpn && *a.only_qpn != user.qpn) return refused(Reason::kKeyOtherQp);
   if ((a.access & access) != access) return refused(Reason::kKeyRights);
   if (a.whole_space) {
-    if (address + length < address) return refused(Reason::kKeyRange);
+    if (address < a.start || address + length < address) return refused(Reason::kKeyRange);
   } else {
     const auto offset = address - a.start;
     if (address < a.start || offset > a.length || length > a.length - offset) {
@@ -194,7 +215,7 @@ KeyCheck KeyTable::check_closely(MKey key, const KeyUser& user, std::uint64_t ad
     std::uint64_t looked_at = 0;
     const bool granted = found->pages_grant(address - found->base(), length, access, looked_at);
     work_ += static_cast<std::int64_t>(looked_at) * MemoryKey::kExtentWork;
-    if (!granted) return refused(Reason::kKeyRights);
+    if (!granted) return refused(a.reloadable ? Reason::kPageAbsent : Reason::kKeyRights);
   }
   return {found, Reason::kNone};
 }

@@ -81,7 +81,7 @@ class MemoryKey {
     std::optional<Qpn> only_qpn;  ///< the one QP that may use it; nothing: any
     std::uint64_t start = 0;      ///< first virtual address
     std::uint64_t length = 0;     ///< bytes
-    bool whole_space = false;     ///< length64: every address is in range
+    bool whole_space = false;     ///< length64: every address from `start` on is in range
     bool free = false;            ///< invalidated: every access fails
     bool invalidatable = false;   ///< a SEND with invalidate of the peer may free it
     /// Bus address of each page of 2^log_page_size bytes; `start` lies in the first, at the same
@@ -91,8 +91,6 @@ class MemoryKey {
     unsigned log_page_size = 12;
     /// What each page grants of the rights above (Access bits). Empty: all of them.
     std::vector<std::uint8_t> page_access;
-    /// Pages that are appended grant less than the key.
-    bool pages_differ = false;
     /// Where in the first page `start` lies. Nothing: start mod page size.
     std::optional<std::uint64_t> page_offset;
     /// Not empty: the key is indirect (KLM): its bytes are those of these pieces, one after the
@@ -100,8 +98,11 @@ class MemoryKey {
     std::vector<Sge> indirect;
     /// Of a key that has neither pages nor pieces yet.
     KeyForm form = KeyForm::kBus;
-    /// Its pages come by load_page() alone, also later, and again.
+    /// Its pages come by load_page() alone, also later, and again. One that is not there, or does
+    /// not grant what the key does, may come yet (page_fault.h).
     bool reloadable = false;
+    /// Its pieces have 2^log_page_size bytes each, and come by set_piece() alone, also later.
+    bool equal_pieces = false;
   };
 
   /// Pieces that are gone through again and again, each further on every time (strided layouts).
@@ -119,7 +120,7 @@ class MemoryKey {
   bool shrink(util::WorkBudget& work);
   /// What it costs to destroy the key then.
   std::int64_t destroy_work() const {
-    return kDestroyWork + static_cast<std::int64_t>(indirect_ends_.size()) * kExtentWork;
+    return kDestroyWork + static_cast<std::int64_t>(pieces_.size()) * kExtentWork;
   }
   /// Page `number` of a reloadable key. refresh() is to follow before the next access.
   void load_page(std::size_t number, PageTable::Page page) { table_.set(number, page); }
@@ -131,6 +132,8 @@ class MemoryKey {
   void refresh();
   /// The next piece of an indirect key, which has only such. @pre piece.length != 0
   void append_piece(const Sge& piece);
+  /// Piece `number` of a key with equal pieces; those between the end and it are of no key.
+  void set_piece(std::size_t number, std::uint64_t address, MKey key);
 
   /// Without pages and pieces.
   const Attributes& attributes() const { return attributes_; }
@@ -141,7 +144,7 @@ class MemoryKey {
   /// Whether PD, rights and range are all that an access is asked for.
   bool is_plain() const { return plain_; }
   /// Whether an access costs by the number of pieces or pages that it has to look at.
-  bool is_charged() const { return pages_differ_ || !indirect_ends_.empty(); }
+  bool is_charged() const { return pages_differ_ || !pieces_.empty(); }
 
   /// Before it is in a table.
   void set_key(MKey key) { attributes_.key = key; }
@@ -158,7 +161,20 @@ class MemoryKey {
   static constexpr std::size_t kRunMax = 64;
 
   /// The virtual address of offset 0.
-  std::uint64_t base() const { return attributes_.whole_space ? 0 : attributes_.start; }
+  std::uint64_t base() const { return attributes_.start; }
+  /// Bytes of all pieces, gone through once.
+  std::uint64_t turn_length() const {
+    if (!attributes_.equal_pieces) return indirect_ends_.empty() ? 0 : indirect_ends_.back();
+    return std::uint64_t{pieces_.size()} << attributes_.log_page_size;
+  }
+  /// Which piece holds `offset` of a turn; pieces() or more: none.
+  std::size_t find_piece(std::uint64_t offset) const;
+  /// A piece, and the offset of its first byte.
+  struct Placed {
+    Sge sge;
+    std::uint64_t begin;
+  };
+  Placed piece(std::size_t number) const;
   void update_plain() {
     const auto& a = attributes_;
     plain_ = !a.free && !a.only_qpn && !a.whole_space && !pages_differ_;
@@ -190,7 +206,7 @@ class MemoryKey {
   ExtentList extents_;
   PageTable table_;                           ///< instead, of a reloadable key
   std::vector<Sge> pieces_;                   ///< of an indirect key
-  std::vector<std::uint64_t> indirect_ends_;  ///< offset of the end of each, in one turn
+  std::vector<std::uint64_t> indirect_ends_;  ///< offset of the end of each, unless all are equal
   Pattern pattern_;
   std::size_t last_hit_ = 0;
   Extent last_extent_{};       ///< number last_hit_; at first one of no bytes
@@ -228,8 +244,10 @@ struct MemoryPiece {
 class KeyTable {
  public:
   /// `reserved_lkey` stands for the whole bus address space and is no entry of the table; only
-  /// users with KeyUser::reserved_lkey may use it (IBTA 10.6.3.1).
-  KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> reserved_lkey = {});
+  /// users with KeyUser::reserved_lkey may use it (IBTA 10.6.3.1). A piece of `null_key` is a
+  /// page that is not there; it is no entry of the table either.
+  KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> reserved_lkey = {},
+           std::optional<MKey> null_key = {});
 
   const KeyShape& shape() const { return shape_; }
 
@@ -299,8 +317,11 @@ class KeyTable {
   template <class Visit>
   bool for_each_piece(MemoryKey& key, std::uint64_t address, std::uint64_t length,
                       pcie::DmaAccess access, Visit&& visit) {
+    fault_ = Reason::kMemoryUnreachable;
     return walk(key, address - key.base(), length, access, visit, 0);
   }
+  /// Why read(), write() or for_each_piece() has just failed.
+  Reason fault() const { return fault_; }
 
   /// Copies out of, or into, memory behind a key. False as for_each_piece, or if the DMA failed.
   bool read(MemoryKey& key, std::uint64_t address, std::span<std::byte> out);
@@ -361,6 +382,8 @@ class KeyTable {
   KeyShape shape_;
   std::vector<std::unique_ptr<MemoryKey>> keys_;  ///< by index
   std::unique_ptr<MemoryKey> reserved_;
+  std::optional<MKey> null_key_;
+  Reason fault_ = Reason::kNone;
   std::int64_t work_ = 0;
   std::uint64_t generation_ = 1;
   std::size_t charged_ = 0;  ///< keys that are

@@ -50,31 +50,36 @@ template <class Visit>
 bool KeyTable::walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t length,
                              pcie::DmaAccess access, Visit& visit, unsigned depth) {
   if (depth == kIndirectDepthMax) return false;
-  const auto& ends = key.indirect_ends_;
+  const auto pieces = key.pieces();
   const auto turns = key.pattern_.turns;
   std::uint64_t turn = 0;
   if (turns != 0) {
-    turn = offset / ends.back();
-    offset %= ends.back();
+    turn = offset / key.turn_length();
+    offset %= key.turn_length();
   }
-  auto i =
-      static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), offset) - ends.begin());
-  for (; length != 0; ++i) {
-    if (i == ends.size()) {
+  for (auto i = key.find_piece(offset); length != 0; ++i) {
+    if (i >= pieces) {
       i = 0;
       offset = 0;
       ++turn;
     }
-    if (ends.empty() || turn > (turns == 0 ? 0 : turns - 1)) return false;
+    if (pieces == 0 || turn > (turns == 0 ? 0 : turns - 1)) return false;
     work_ += kPieceWork;
-    const auto& sge = key.pieces_[i];
-    const auto skip = offset - (ends[i] - sge.length);
+    const auto [sge, piece_begin] = key.piece(i);
+    if (sge.lkey == null_key_) {
+      fault_ = Reason::kPageAbsent;
+      return false;
+    }
+    const auto skip = offset - piece_begin;
     const auto n = std::min<std::uint64_t>(length, sge.length - skip);
     const auto begin = sge.address + (turns == 0 ? 0 : turn * key.pattern_.strides[i]);
     const auto rights = access == pcie::DmaAccess::kRead ? kLocalRead : kLocalWrite;
     const KeyUser user{key.attributes_.pd, Qpn{}};
     const auto found = check(sge.lkey, user, begin + skip, n, rights);
-    if (!found) return false;
+    if (!found) {
+      if (found.reason == Reason::kPageAbsent) fault_ = found.reason;
+      return false;
+    }
     if (!walk(*found.key, begin + skip - found.key->base(), n, access, visit, depth + 1)) {
       return false;
     }

@@ -24,6 +24,8 @@ constexpr ReasonInfo kReasons[] = {
     {kReservedKeyForbidden, "the QP may not use the reserved LKey", "IBTA 10.6.3.1"},
     {kMemoryUnreachable, "the memory behind the key is not mapped for DMA", kKeys},
     {kScatterListShort, "the pieces are shorter than the message", "IBTA 10.7.3"},
+    {kPageAbsent, "a page of the memory key is not there, or does not grant this access", kKeys},
+    {kPageNotBrought, "the driver could not bring a page of the memory key", kKeys},
 
     {kMalformedRequest, "the device found the work queue entry malformed", "IBTA 11.4.1"},
     {kSendQueueUnreachable, "the send queue's memory is not reachable", "IBTA 10.10.2.3"},

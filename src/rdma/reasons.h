@@ -25,6 +25,8 @@ enum class Reason : std::uint8_t {
   kReservedKeyForbidden = 134,
   kMemoryUnreachable = 135,
   kScatterListShort = 136,
+  kPageAbsent = 137,
+  kPageNotBrought = 138,
 
   // Send requests, before they are sent.
   kMalformedRequest = 144,

@@ -46,7 +46,7 @@ void Requester::reset() {
   next_packet_ = 0;
   rewound_at_ = UINT64_MAX;
   reads_in_flight_ = 0;
-  rnr_wait_ = head_failed_ = false;
+  head_failed_ = false;
   drain_reported = false;
 }
 
@@ -68,7 +68,8 @@ void Requester::handle_attributes() {
 
 void Requester::stop_timers() {
   engine_.timers.remove(qp_);
-  rnr_wait_ = false;
+  close_fault();
+  waits_ = 0;
 }
 
 void Requester::restart() {

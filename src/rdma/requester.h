@@ -15,6 +15,7 @@
 //   requester_answers.cc    acknowledgements, read and atomic responses, timers (RC)
 //   requester_ud.cc         datagrams
 //   requester_dc.cc         the connections of a DC initiator
+//   page_faults.cc          waiting for memory that is not there
 #pragma once
 
 #include <cstdint>
@@ -83,6 +84,8 @@ class Requester {
   unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
   void handle_ack_timeout();
   void handle_rnr_timeout();
+  /// Transport::resume().
+  bool resume(bool failed);
 
   /// All requests that were begun are complete.
   bool idle() const { return head_ == begun_; }
@@ -93,7 +96,8 @@ class Requester {
   std::uint64_t in_flight() const;
   std::uint8_t retries_left() const { return retries_left_; }
   std::uint8_t rnr_retries_left() const { return rnr_retries_left_; }
-  bool waits_for_rnr() const { return rnr_wait_; }
+  bool waits_for_rnr() const { return (waits_ & kForTimer) != 0; }
+  bool waits_for_page() const { return (waits_ & kForPage) != 0; }
   /// The oldest request is done, but the fabric has not read all of its payload.
   bool waits_for_release() const;
 
@@ -227,6 +231,12 @@ class Requester {
   void connect(const Entry& entry);
   void fill(wire::DcEth& eth) const;
 
+  // page_faults.cc
+  bool wait_for_page(std::uint64_t index, Reason fault, std::uint64_t committed);
+  void hold_or_refuse(Entry& entry, Reason fault, std::uint64_t committed);
+  void hold_or_fail(Reason fault, std::uint64_t committed);
+  void close_fault();
+
   Engine& engine_;
   QueuePair& qp_;
   Ring* lent_ = nullptr;   ///< grows up to kEntriesMax; null: nothing is in flight
@@ -249,10 +259,16 @@ class Requester {
   std::uint16_t ring_wish_ = kEntriesFirst;  ///< size of the ring that is asked for first
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_retries_left_ = 0;
-  bool rnr_wait_ = false;
-  bool all_fetched_ = false;  ///< the send queue was empty, and nobody has rung since
-  bool head_failed_ = false;  ///< the oldest request is to be completed with its own error
-  SeenKey seen_key_;          ///< of payload of one packet
+  /// What nothing is sent for.
+  enum Waits : std::uint8_t {
+    kForTimer = 1,  ///< Timer::kRnr
+    kForPage = 2,   ///< of request fault_entry_
+  };
+  std::uint8_t waits_ = 0;         ///< Waits bits
+  std::uint64_t fault_entry_ = 0;  ///< number of the request whose page is not there
+  bool all_fetched_ = false;       ///< the send queue was empty, and nobody has rung since
+  bool head_failed_ = false;       ///< the oldest request is to be completed with its own error
+  SeenKey seen_key_;               ///< of payload of one packet
   SendOpcode only_opcode_ = SendOpcode::kNop;  ///< of the last message of one packet
   wire::IbHeader::Form only_form_;             ///< its packet's
   /// UD: the way that the last datagram took.

@@ -35,7 +35,7 @@ bool Requester::take_acknowledgement(const wire::TransportHeaders& headers) {
   const auto& [bth, ext] = headers;
   if (ext.aeth.type != wire::AethType::ACK || unacked_ == sent_end_ ||
       ((bth.psn.value() + 1) ^ sent_end_) & wire::Psn::kMask || qp_.state() != QpState::kRts ||
-      cursor_ != tail_ || reads_in_flight_ != 0 || rnr_wait_ ||
+      cursor_ != tail_ || reads_in_flight_ != 0 || waits_ != 0 ||
       qp_.service().packets != wire::Service::RC ||
       !spec::infiniband::same_partition(bth.pkey, qp_.attributes().pkey)) {
     return false;
@@ -72,7 +72,7 @@ void Requester::advance(std::uint64_t target) {
   refresh_retries();
   if (unacked_ == sent_end_) {
     engine_.timers.stop(qp_, Timer::kAck);
-  } else if (!rnr_wait_) {
+  } else if (waits_ == 0) {
     engine_.timers.stop(qp_, Timer::kAck);
     arm_ack_timer();
   }
@@ -102,7 +102,7 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
 }
 
 void Requester::handle_rnr_nak(std::uint8_t timer_code) {
-  if (rnr_wait_) return;
+  if (waits_for_rnr()) return;
   ++qp_.counters_->rnr_naks_received;
   if (qp_.attributes().rnr_retry != kRetryForever) {
     if (rnr_retries_left_ == 0) {
@@ -112,7 +112,7 @@ void Requester::handle_rnr_nak(std::uint8_t timer_code) {
     --rnr_retries_left_;
   }
   rewind();
-  rnr_wait_ = true;
+  waits_ |= kForTimer;
   engine_.timers.stop(qp_, Timer::kAck);
   engine_.timers.arm(qp_, Timer::kRnr, engine_.now + rnr_timer(timer_code));
 }
@@ -147,7 +147,7 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
   }
   const auto fault = scatter(engine_.keys, user(), e.request.sges, offset, frame,
                              packet.payload_offset, packet.payload_size);
-  if (fault != Reason::kNone) return fail_head(WorkStatus::kLocalProtection, fault);
+  if (fault != Reason::kNone) return hold_or_fail(fault, offset);
   advance(psn + 1);
 }
 
@@ -178,7 +178,7 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
   const auto original = packet.ext.atomic_ack.original;
   const auto fault =
       scatter(engine_.keys, user(), e.request.sges, 0, std::as_bytes(std::span(&original, 1)));
-  if (fault != Reason::kNone) return fail_head(WorkStatus::kLocalProtection, fault);
+  if (fault != Reason::kNone) return hold_or_fail(fault, 0);
   advance(psn + 1);
 }
 
@@ -186,7 +186,7 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
 
 void Requester::implied_nak() {
   // Once for each place: what is on its way already would only ask for the same again.
-  if (rewound_at_ == unacked_ || rnr_wait_) return;
+  if (rewound_at_ == unacked_ || waits_ != 0) return;
   rewound_at_ = unacked_;
   ++qp_.counters_->implied_nak_seq_err;
   if (use_retry()) rewind();
@@ -224,7 +224,7 @@ void Requester::handle_ack_timeout() {
 
 void Requester::handle_rnr_timeout() {
   engine_.timers.stop(qp_, Timer::kRnr);
-  rnr_wait_ = false;
+  waits_ &= ~kForTimer;
   engine_.mark_ready(qp_);
 }
 

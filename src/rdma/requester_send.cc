@@ -123,7 +123,7 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   const auto fault =
       gather(engine_.keys, user(), e.request.sges, e.request.inline_data, offset, length, frame);
   if (fault == Reason::kNone) return true;
-  refuse(e, WorkStatus::kLocalProtection, fault);
+  hold_or_refuse(e, fault, offset);
   return false;
 }
 
@@ -221,7 +221,7 @@ bool Requester::check_payload(Entry& e) {
   if (e.request.is_inline) return true;
   const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalRead);
   if (fault == Reason::kNone) return true;
-  refuse(e, WorkStatus::kLocalProtection, fault);
+  hold_or_refuse(e, fault, 0);
   return false;
 }
 
@@ -229,7 +229,7 @@ unsigned Requester::send_requests(unsigned quota) {
   const auto& service = qp_.service();
   unsigned used = 0;
   auto acked = acked_packets();
-  while (used < quota && !rnr_wait_ && state_rules(qp_.state()).finishes) {
+  while (used < quota && waits_ == 0 && state_rules(qp_.state()).finishes) {
     if (cursor_ == tail_ && !fetch()) break;
     auto& e = entry(cursor_);
     if (may_send_only(e, acked)) {
@@ -346,7 +346,7 @@ void Requester::send_read_request(Entry& e) {
   const auto done = progress(e);
   const auto offset = done * qp_.attributes().path_mtu;
   const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
-  if (fault != Reason::kNone) return refuse(e, WorkStatus::kLocalProtection, fault);
+  if (fault != Reason::kNone) return hold_or_refuse(e, fault, offset);
 
   if (const auto* header = engine_.path_header(qp_); header != nullptr) {
     auto& frame = engine_.new_frame();
@@ -364,7 +364,7 @@ void Requester::send_read_request(Entry& e) {
 
 void Requester::send_atomic_request(Entry& e) {
   const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
-  if (fault != Reason::kNone) return refuse(e, WorkStatus::kLocalProtection, fault);
+  if (fault != Reason::kNone) return hold_or_refuse(e, fault, 0);
 
   if (const auto* header = engine_.path_header(qp_); header != nullptr) {
     const bool add = e.request.opcode == SendOpcode::kFetchAdd;

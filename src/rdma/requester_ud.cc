@@ -22,7 +22,7 @@ void Requester::send_datagram(Entry& e) {
   }
   const auto fault =
       request.is_inline ? Reason::kNone : check_all(engine_.keys, user(), request.sges, kLocalRead);
-  if (fault != Reason::kNone) return refuse(e, WorkStatus::kLocalProtection, fault);
+  if (fault != Reason::kNone) return hold_or_refuse(e, fault, 0);
 
   auto& frame = engine_.new_frame();
   const auto opcode = request.opcode == SendOpcode::kSendWithImmediate

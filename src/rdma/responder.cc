@@ -41,6 +41,7 @@ void Responder::make_room() {
 void Responder::stop() {
   clear_answers();
   reply_due_ = fatal_ = false;
+  close_fault();
 }
 
 /// Who scatters into the receive request.

@@ -11,6 +11,7 @@
 //   responder_reliable.cc   PSN checks, READ, atomics, duplicates
 //   responder_answers.cc    sending the answers
 //   responder_unreliable.cc UC and UD
+//   page_faults.cc          waiting for memory that is not there
 #pragma once
 
 #include <cstdint>
@@ -62,6 +63,9 @@ class Responder {
   }
   /// Completes at most `quota` posted receives as flushed; returns how many there were.
   unsigned flush(unsigned quota);
+  /// Transport::resume().
+  bool resume(bool failed);
+  bool waits_for_page() const { return fault_ != Fault::kNone; }
 
   std::uint32_t expected_psn() const { return expected_.value(); }
   std::uint32_t msn() const { return msn_.value(); }
@@ -161,6 +165,15 @@ class Responder {
   void handle_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
   void deliver_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
 
+  // page_faults.cc
+  Verdict wait_for_page(const PageFault& fault, const Verdict& otherwise);
+  Verdict receive_fault(Reason fault, const wire::IbPacket& packet);
+  Verdict write_fault(Reason fault, const Verdict& otherwise, const wire::IbPacket& packet);
+  void hold_answers();
+  void fail_answers();
+  void fail_request(bool of_receive);
+  void close_fault();
+
   Engine& engine_;
   QueuePair& qp_;
   wire::Psn expected_;
@@ -183,7 +196,16 @@ class Responder {
   MemoryKey* write_key_ = nullptr;  ///< as the first packet of the message found it
   std::uint64_t write_keys_ = 0;    ///< KeyTable::generation() then
   std::uint64_t write_left_ = 0;    ///< bytes that must still come
-  SeenKey seen_key_;                ///< of WRITEs of one packet
+  /// What waits for a page.
+  enum class Fault : std::uint8_t {
+    kNone,
+    kReceive,  ///< the request that is expected next, for the buffer of its receive request
+    kAccess,   ///< likewise, for what its R_Key stands for
+    kAnswers,  ///< the oldest answer, and all behind it
+  };
+  Fault fault_ = Fault::kNone;
+  Reason answer_fault_ = Reason::kNone;  ///< why an answer could not be sent
+  SeenKey seen_key_;                     ///< of WRITEs of one packet
 
   // What is to be answered.
   SpareRings<Answer>::Ring* answers_ = nullptr;  ///< lent; null: nothing waits

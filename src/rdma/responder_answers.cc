@@ -70,19 +70,15 @@ void Responder::acknowledge_now() {
 }
 
 unsigned Responder::send_answers(unsigned quota) {
+  if (fault_ == Fault::kAnswers) return 0;
   unsigned used = 0;
   while (used < quota && answers_count_ != 0) {
     auto& first = answer_at(0);
     const auto sent = send_answer(first, quota - used);
     used += std::max(1u, sent);
     if (sent == 0) {
-      // The memory went away while it was read: nothing after this place can be answered.
-      clear_answers();
-      fatal_ = true;
-      expected_ = first.next;
-      ++qp_.counters_->resp_remote_access_errors;
-      engine_.event(qp_, QpEvent::kAccessError, Reason::kMemoryGoneDuringRead);
-      reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::REMOTE_ACCESS_ERROR));
+      hold_answers();
+      if (waits_for_page()) return used - 1;
     } else if (first.left == 0) {
       pop_answer(true);
     }
@@ -146,6 +142,7 @@ bool Responder::send_answer_packets(Answer& answer, unsigned count) {
   if (size != 0) {
     const auto found =
         engine_.keys.check(answer.rkey, user(answer.pd), answer.address, size, kRemoteRead);
+    answer_fault_ = found.reason;
     if (!found) return false;
     key = found.key;
   }
@@ -166,9 +163,9 @@ bool Responder::send_answer_packets(Answer& answer, unsigned count) {
       const auto more = first ? wire::AethLayout::kSize : 0;
       frame.set_train({static_cast<std::uint16_t>(count), static_cast<std::uint16_t>(mtu),
                        static_cast<std::uint8_t>(more), false});
-    } else if (size != 0 &&
-               gather(engine_.keys, *key, answer.address, size, frame) != Reason::kNone) {
-      return false;
+    } else if (size != 0) {
+      answer_fault_ = gather(engine_.keys, *key, answer.address, size, frame);
+      if (answer_fault_ != Reason::kNone) return false;
     }
     engine_.transmit(frame);
   }

@@ -49,10 +49,7 @@ Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wi
   }
   const auto fault = scatter(engine_.keys, receive_user(), receive_.sges, received_, frame,
                              packet.payload_offset, packet.payload_size);
-  if (fault != Reason::kNone) {
-    fail_receive(WorkStatus::kLocalProtection, fault);
-    return {Verdict::Kind::kOperation, fault, true};
-  }
+  if (fault != Reason::kNone) return receive_fault(fault, packet);
   received_ += packet.payload_size;
   if (!info.last) return {};
 
@@ -98,8 +95,9 @@ Responder::Verdict Responder::invalidate(MKey rkey) {
     // IBTA 9.7.4.1: a WRITE of no bytes does not look at its R_Key.
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
                                           reth.dma_length, kRemoteWrite);
-    if (!found) return {kAccess, found.reason};
-    write_key_ = found.key;
+    // Each packet looks for its own pages.
+    if (!found && found.reason != Reason::kPageAbsent) return {kAccess, found.reason};
+    write_key_ = found ? found.key : engine_.keys.find(MKey(reth.rkey.value()));
     write_keys_ = engine_.keys.generation();
   }
   ++qp_.counters_->rx_write_requests;
@@ -139,10 +137,10 @@ inline KeyCheck Responder::find_write_key(std::uint64_t size) {
   }
   if (size != 0) {
     const auto found = find_write_key(size);
-    if (!found) return {kAccess, found.reason};
+    if (!found) return write_fault(found.reason, {kAccess, found.reason}, packet);
     const auto fault =
         scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset, size);
-    if (fault != Reason::kNone) return {kOperation, fault};
+    if (fault != Reason::kNone) return write_fault(fault, {kOperation, fault}, packet);
   }
   write_address_ += size;
   write_left_ -= size;
@@ -200,7 +198,7 @@ unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Fra
   const auto& service = qp_.service();
   // XRC names an SRQ anew in each packet.
   if (!state_rules(qp_.state()).receives || fatal_ || service.names_srq) return 0;
-  if (packet.bth.psn != expected_ || uc_skip_) return 0;
+  if (packet.bth.psn != expected_ || uc_skip_ || waits_for_page()) return 0;
   if (!check_order(packet).ok() || !check_size(packet).ok()) return 0;
   if (!take_middles(packet, frame, std::uint64_t{count} * packet.payload_size)) return 0;
   expected_ += count;

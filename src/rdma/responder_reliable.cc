@@ -42,6 +42,9 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
   const auto psns = packet.info().operation == Operation::kRdmaReadRequest
                         ? read_packets(packet.ext.reth.dma_length)
                         : 1;
+  if (fault_ == Fault::kReceive || fault_ == Fault::kAccess) {
+    return refuse({Verdict::Kind::kNotReady, Reason::kPageAbsent});
+  }
   if (const auto verdict = execute(packet, frame); !verdict.ok()) return refuse(verdict);
   expected_ += psns;
   if (packet.bth.ack_req && packet.info().operation != Operation::kRdmaReadRequest) acknowledge();
@@ -84,7 +87,14 @@ Responder::Verdict Responder::execute_read(const wire::IbPacket& packet) {
   if (reth.dma_length != 0) {
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
                                           reth.dma_length, kRemoteRead);
-    if (!found) return {kAccess, found.reason};
+    if (!found) {
+      return wait_for_page({.kind = PageFaultKind::kRemoteRead,
+                            .packet_length = std::min(reth.dma_length, qp_.attributes().path_mtu),
+                            .rkey = MKey(reth.rkey.value()),
+                            .address = reth.virtual_address,
+                            .length = reth.dma_length},
+                           {kAccess, found.reason});
+    }
   }
   ++qp_.counters_->rx_read_requests;
   ++msn_;
@@ -105,9 +115,16 @@ Responder::Verdict Responder::execute_atomic(const wire::IbPacket& packet) {
   if (eth.virtual_address % 8 != 0) return {kInvalid, Reason::kAtomicUnaligned};
   const auto found =
       engine_.keys.check(MKey(eth.rkey.value()), user(), eth.virtual_address, 8, kRemoteAtomic);
-  if (!found) return {kAccess, found.reason};
+  const PageFault fault{.kind = PageFaultKind::kRemoteWrite,
+                        .packet_length = 8,
+                        .rkey = MKey(eth.rkey.value()),
+                        .address = eth.virtual_address,
+                        .length = 8};
+  if (!found) return wait_for_page(fault, {kAccess, found.reason});
   std::uint64_t original = 0;
-  if (!swap(*found.key, packet, original)) return {kOperation, Reason::kMemoryUnreachable};
+  if (!swap(*found.key, packet, original)) {
+    return wait_for_page(fault, {kOperation, engine_.keys.fault()});
+  }
   ++qp_.counters_->rx_atomic_requests;
   ++msn_;
   atomics_.grow(std::max(1u, qp_.attributes().max_dest_rd_atomic));
@@ -212,7 +229,9 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
     // The key may be gone by now. That is no reason to fail the QP for a late copy of a packet.
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
                                           reth.dma_length, kRemoteRead);
-    if (!found) return engine_.drop(&qp_, Drop::kSequence, found.reason);
+    if (!found && found.reason != Reason::kPageAbsent) {
+      return engine_.drop(&qp_, Drop::kSequence, found.reason);
+    }
   }
   if (!make_room_for(packet.bth.psn)) return;
   push_repeated({.next = packet.bth.psn,

@@ -66,8 +66,8 @@ void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Fram
   if (verdict.ok()) return;
   message_ = Message::kNone;
   uc_skip_ = !info.last;
-  engine_.drop(&qp_, verdict.kind == Verdict::Kind::kNotReady ? Drop::kNoReceive : Drop::kUcMessage,
-               verdict.reason);
+  const bool no_receive = verdict.reason == Reason::kNothingPosted;
+  engine_.drop(&qp_, no_receive ? Drop::kNoReceive : Drop::kUcMessage, verdict.reason);
   // What is wrong with the QP's own receive queue ends the QP; what the peer did does not.
   if (verdict.completed) engine_.to_error(qp_);
 }
@@ -98,7 +98,8 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
     fault = scatter_datagram(engine_.keys, receive_user(), receive_.sges, packet, frame);
   }
   if (fault != Reason::kNone) {
-    fail_receive(WorkStatus::kLocalProtection, fault);
+    const auto verdict = receive_fault(fault, packet);
+    if (!verdict.completed) return engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
     return engine_.to_error(qp_);
   }
   ++msn_;

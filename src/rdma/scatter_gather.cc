@@ -42,18 +42,18 @@ Reason for_each_part(KeyTable& keys, const KeyUser& user, std::span<const Sge> s
 Reason gather_mixed(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
                     std::span<const std::byte> inline_data, std::uint64_t offset,
                     std::span<std::byte> out) {
-  return for_each_part(
-      sges, offset, out.size(), [&](const Sge& sge, std::uint64_t address, std::uint64_t n) {
-        const auto to = out.first(n);
-        out = out.subspan(n);
-        if (sge.is_inline) {
-          std::ranges::copy(inline_data.subspan(address, n), to.begin());
-          return Reason::kNone;
-        }
-        const auto found = keys.check(sge.lkey, user, address, n, kLocalRead);
-        if (!found) return found.reason;
-        return keys.read(*found.key, address, to) ? Reason::kNone : Reason::kMemoryUnreachable;
-      });
+  return for_each_part(sges, offset, out.size(),
+                       [&](const Sge& sge, std::uint64_t address, std::uint64_t n) {
+                         const auto to = out.first(n);
+                         out = out.subspan(n);
+                         if (sge.is_inline) {
+                           std::ranges::copy(inline_data.subspan(address, n), to.begin());
+                           return Reason::kNone;
+                         }
+                         const auto found = keys.check(sge.lkey, user, address, n, kLocalRead);
+                         if (!found) return found.reason;
+                         return keys.read(*found.key, address, to) ? Reason::kNone : keys.fault();
+                       });
 }
 
 }  // namespace
@@ -108,8 +108,7 @@ Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
   auto out = frame.own_payload(length);
   return for_each_part(keys, user, sges, offset, length, kLocalRead,
                        [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {
-                         if (!keys.read(key, address, out.first(n)))
-                           return Reason::kMemoryUnreachable;
+                         if (!keys.read(key, address, out.first(n))) return keys.fault();
                          out = out.subspan(n);
                          return Reason::kNone;
                        });
@@ -130,8 +129,7 @@ bool refer(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::
 Reason gather(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::size_t length,
               wire::Frame& frame) {
   if (refer(keys, key, address, length, frame)) return Reason::kNone;
-  return keys.read(key, address, frame.own_payload(length)) ? Reason::kNone
-                                                            : Reason::kMemoryUnreachable;
+  return keys.read(key, address, frame.own_payload(length)) ? Reason::kNone : keys.fault();
 }
 
 Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, std::uint64_t offset,
@@ -147,8 +145,7 @@ Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, s
                std::span<const std::byte> bytes) {
   return for_each_part(keys, user, sges, offset, bytes.size(), kLocalWrite,
                        [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {
-                         if (!keys.write(key, address, bytes.first(n)))
-                           return Reason::kMemoryUnreachable;
+                         if (!keys.write(key, address, bytes.first(n))) return keys.fault();
                          bytes = bytes.subspan(n);
                          return Reason::kNone;
                        });
@@ -184,7 +181,7 @@ Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire
     from += piece.size;
   };
   const bool walked = keys.for_each_piece(key, address, length, pcie::DmaAccess::kWrite, put);
-  return walked && ok ? Reason::kNone : Reason::kMemoryUnreachable;
+  return walked && ok ? Reason::kNone : keys.fault();
 }
 
 }  // namespace softhca::rdma

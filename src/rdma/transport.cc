@@ -111,6 +111,11 @@ void Transport::fail(QueuePair& qp, QpEvent event, Reason reason) {
   engine_->to_error(qp);
 }
 
+bool Transport::resume(QueuePair& qp, FaultSide side, bool failed) {
+  return side == FaultSide::kRequester ? qp.requester_->resume(failed)
+                                       : qp.responder_->resume(failed);
+}
+
 bool Transport::handle_frame(const wire::Frame& frame, util::Time now) {
   return engine_->handle_frame(frame, now);
 }

@@ -118,6 +118,10 @@ class Transport {
   /// The device found the QP broken (CQ overrun, lost queue memory): QP to ERR.
   void fail(QueuePair& qp, QpEvent event, Reason reason);
 
+  /// The page is there that this side of the QP waits for (WorkQueues::open_fault); `failed`: it
+  /// cannot be brought, and who waits fails. False: it waits for none.
+  bool resume(QueuePair& qp, FaultSide side, bool failed);
+
   /// False: not for a QP here; on Ethernet, the frame may be somebody else's. True: taken, or
   /// dropped and counted.
   bool handle_frame(const wire::Frame& frame, util::Time now);

@@ -2,6 +2,7 @@
 // completions. The device must not call back into the transport from here.
 #pragma once
 
+#include "rdma/page_fault.h"
 #include "rdma/work_request.h"
 
 namespace softhca::rdma {
@@ -57,6 +58,10 @@ class WorkQueues {
   virtual void complete_send(const SendCompletion& completion) = 0;
   virtual void complete_receive(const ReceiveCompletion& completion) = 0;
   virtual void handle_event(QpEvent event, Reason reason) = 0;
+  /// A page is not there. One side of a QP has one such fault open at a time.
+  virtual FaultAnswer open_fault(const PageFault&) { return FaultAnswer::kNobody; }
+  /// A fault that was opened is over, by Transport::resume() or because the QP has left its state.
+  virtual void close_fault() {}
 };
 
 }  // namespace softhca::rdma

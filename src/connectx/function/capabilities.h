@@ -48,7 +48,7 @@ class Capabilities {
 
   Limits maximum_;
   Limits current_;
-  std::array<Group, 5> groups_;
+  std::array<Group, 6> groups_;
 };
 
 }  // namespace softhca::connectx

@@ -1,6 +1,7 @@
 #include "connectx/function/limit_table.h"
 
 #include <array>
+#include <type_traits>
 
 #include "connectx/base/bar_layout.h"
 #include "connectx/base/timestamp.h"
@@ -16,6 +17,9 @@ using spec::connectx::flow_table_nic_cap;
 using spec::connectx::flow_table_properties;
 using spec::connectx::hca_cap;
 using spec::connectx::hca_cap_type;
+using spec::connectx::odp_cap;
+using spec::connectx::odp_per_transport_service_cap;
+using spec::connectx::odp_scheme_cap;
 using spec::connectx::roce_cap;
 
 /// Where a structure stands: in the image of which group, and at which byte of it.
@@ -48,25 +52,50 @@ struct Place<atomic_cap> {
   static constexpr std::size_t kOffset = 0;
 };
 
+/// The same structure for each service of on-demand paging.
+template <std::size_t Offset>
+struct OdpCaps : odp_per_transport_service_cap {
+  static constexpr std::size_t kPlace = odp_cap::transport_page_fault_scheme_cap.kOffset + Offset;
+};
+using rc_odp_caps = OdpCaps<odp_scheme_cap::rc_odp_caps.kOffset>;
+using ud_odp_caps = OdpCaps<odp_scheme_cap::ud_odp_caps.kOffset>;
+using xrc_odp_caps = OdpCaps<odp_scheme_cap::xrc_odp_caps.kOffset>;
+template <std::size_t Offset>
+struct Place<OdpCaps<Offset>> {
+  static constexpr auto kGroup = hca_cap_type::ODP;
+  static constexpr std::size_t kOffset = OdpCaps<Offset>::kPlace;
+};
+template <class Structure>
+constexpr bool kIsOdp = std::is_base_of_v<odp_per_transport_service_cap, Structure>;
+template <class Structure>
+using LayoutOf = std::conditional_t<kIsOdp<Structure>, odp_per_transport_service_cap, Structure>;
+
+/// With the name of its structure where that tells more than the group.
+template <class Structure>
+constexpr std::string_view name_of(std::string_view alone, std::string_view with_structure) {
+  return kIsOdp<Structure> ? with_structure : alone;
+}
+
 template <class Structure, auto Field>
 constexpr CapabilityInfo row(std::string_view name, LimitKind kind, std::string_view commands,
                              std::string_view what, std::uint32_t value,
                              std::uint32_t Limits::* limit) {
-  return {.group = Place<Structure>::kGroup,
-          .name = name,
-          .kind = kind,
-          .commands = commands,
-          .what = what,
-          .value = value,
-          .limit = limit,
-          .write =
-              [](std::span<std::byte> image, std::uint32_t written) {
-                util::MutableView<Structure>(image.subspan(Place<Structure>::kOffset))
-                    .set(Field, written);
-              },
-          .read = [](std::span<const std::byte> image) -> std::uint32_t {
-            return util::View<Structure>(image.subspan(Place<Structure>::kOffset)).get(Field);
-          }};
+  return {
+      .group = Place<Structure>::kGroup,
+      .name = name,
+      .kind = kind,
+      .commands = commands,
+      .what = what,
+      .value = value,
+      .limit = limit,
+      .write =
+          [](std::span<std::byte> image, std::uint32_t written) {
+            util::MutableView<LayoutOf<Structure>>(image.subspan(Place<Structure>::kOffset))
+                .set(Field, written);
+          },
+      .read = [](std::span<const std::byte> image) -> std::uint32_t {
+        return util::View<LayoutOf<Structure>>(image.subspan(Place<Structure>::kOffset)).get(Field);
+      }};
 }
 
 constexpr auto kTable = std::to_array<CapabilityInfo>({
@@ -75,8 +104,10 @@ constexpr auto kTable = std::to_array<CapabilityInfo>({
                                         &Limits::capability),
 #define TOLD(structure, capability, value, why) \
   row<structure, structure::capability>(#capability, LimitKind::kTold, "", why, value, nullptr),
-#define HAS(structure, capability, what) \
-  row<structure, structure::capability>(#capability, LimitKind::kBit, "", what, 1, nullptr),
+#define HAS(structure, capability, what)                                                         \
+  row<structure, structure::capability>(                                                         \
+      name_of<structure>(#capability, #structure "." #capability), LimitKind::kBit, "", what, 1, \
+      nullptr),
 #include "connectx/base/limit_list.inc"
 });
 

@@ -12,14 +12,13 @@ namespace softhca::connectx {
 namespace {
 
 using Klm = spec::connectx::klm_entry;
-using Ksm = spec::connectx::ksm_entry;
 using Header = spec::connectx::strided_block_header;
 using Entry = spec::connectx::strided_block_entry;
 
 constexpr auto kStridedBlock =
     static_cast<std::uint32_t>(spec::connectx::klm_list_op::STRIDED_BLOCK);
 
-static_assert(Klm::kSize == kOctword && Ksm::kSize == kOctword);
+static_assert(Klm::kSize == kOctword);
 static_assert(Header::kSize == kOctword && Entry::kSize == kOctword);
 
 }  // namespace
@@ -39,21 +38,19 @@ std::array<std::byte, 32> KeyList::first() const {
   return first;
 }
 
-KeyList::Meaning KeyList::meaning(std::uint32_t piece_size) const {
+KeyList::Meaning KeyList::meaning() const {
   const std::span<const std::byte> bytes(bytes_);
-  if (piece_size == 0 && !bytes.empty() &&
-      util::View<Header>(bytes).get(Header::op) == kStridedBlock) {
+  if (!bytes.empty() && util::View<Header>(bytes).get(Header::op) == kStridedBlock) {
     return strided();
   }
   Meaning meaning;
   for (std::size_t at = 0; at != bytes.size(); at += kOctword) {
-    const auto entry = bytes.subspan(at, kOctword);
-    const util::View<Ksm> ksm(entry);
-    const auto size = piece_size != 0 ? piece_size : util::View<Klm>(entry).get(Klm::byte_count);
+    const util::View<Klm> klm(bytes.subspan(at, kOctword));
+    const auto size = klm.get(Klm::byte_count);
     // Drivers fill lists of keys up with entries of no bytes.
     if (size == 0) continue;
     meaning.pieces.push_back(
-        {.address = ksm.get(Ksm::address), .length = size, .lkey = rdma::MKey(ksm.get(Ksm::mkey))});
+        {.address = klm.get(Klm::address), .length = size, .lkey = rdma::MKey(klm.get(Klm::mkey))});
   }
   return meaning;
 }

@@ -1,4 +1,4 @@
-// The list of an indirect key as its driver wrote it (PRM 6.1.1, Table 37): a UMR changes a part of
+// The list of a KLM key as its driver wrote it (PRM 6.1.1, Table 37): a UMR changes a part of
 // it, and what the whole of it means is found out anew.
 #pragma once
 
@@ -27,8 +27,7 @@ class KeyList {
   std::size_t octwords() const;
   /// The first two octwords, zero behind the end.
   std::array<std::byte, 32> first() const;
-  /// `piece_size`: bytes of a piece of KSM; 0: KLM, each entry tells.
-  Meaning meaning(std::uint32_t piece_size) const;
+  Meaning meaning() const;
 
  private:
   Meaning strided() const;

@@ -50,7 +50,7 @@ MemoryKeys::MemoryKeys(pcie::DmaSpace& dma, Resources& resources, UserMemories& 
     : resources_(resources),
       user_memories_(user_memories),
       limits_(limits),
-      table_(dma, kShape, rdma::MKey(kReservedLkey)),
+      table_(dma, kShape, rdma::MKey(kReservedLkey), rdma::MKey(kNullKey)),
       records_(kFirstIndex, Limits::count(limits.log_max_mkey)) {}
 
 CommandResult MemoryKeys::check(Context context) const {
@@ -138,7 +138,6 @@ CommandResult MemoryKeys::begin(const Command& command) {
     if (auto result = check_room(mode, context); !result) return result;
   }
   auto attributes = attributes_of(context);
-  attributes.pages_differ = page_access;
   attributes.reloadable = mode == AccessMode::MTT && takes_umr(command);
   const bool free = attributes.free;
   partial_ = {};
@@ -214,7 +213,6 @@ CommandResult MemoryKeys::check_umem(const Command& command, Attributes& attribu
   partial_.umem = umem;
   partial_.umem_position = position - in_page;
   partial_.entries = (in_page + attributes.length + page_size - 1) >> attributes.log_page_size;
-  attributes.pages_differ = true;
   return {};
 }
 
@@ -271,12 +269,19 @@ void MemoryKeys::read_pieces(const Command& command, bool fixed_size) {
   const auto list = command.all.at(Create::klm_pas_mtt_offset + partial_.read * kOctword);
   const auto count = std::min<std::uint64_t>(
       {list.size() / kOctword, kReadAtOnce, partial_.entries - partial_.read});
-  if (takes_umr(command)) partial_.list.write(partial_.read, list.first(count * kOctword));
+  if (takes_umr(command) && !fixed_size)
+    partial_.list.write(partial_.read, list.first(count * kOctword));
   for (std::uint64_t i = 0; i != count && partial_.covered < attributes.length; ++i) {
     const auto entry = list.subspan(i * kOctword, kOctword);
     const util::View<Klm> klm(entry);
     const util::View<Ksm> ksm(entry);
-    const auto size = fixed_size ? 1u << attributes.log_page_size : klm.get(Klm::byte_count);
+    if (fixed_size) {
+      partial_.key->set_piece(partial_.read + i, ksm.get(Ksm::address),
+                              rdma::MKey(ksm.get(Ksm::mkey)));
+      partial_.covered += std::uint64_t{1} << attributes.log_page_size;
+      continue;
+    }
+    const auto size = klm.get(Klm::byte_count);
     if (size == 0) continue;
     partial_.key->append_piece(
         {.address = ksm.get(Ksm::address), .length = size, .lkey = rdma::MKey(ksm.get(Ksm::mkey))});

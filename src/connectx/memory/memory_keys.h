@@ -35,6 +35,8 @@ class MemoryKeys {
   static constexpr std::uint32_t kTerminator = 0x100;
   /// The reserved LKey: the bus address space, for QPs with `rlky` (PRM 12.5.4).
   static constexpr std::uint32_t kReservedLkey = 0x200;
+  /// In lists of keys: a page that is not there (mlx5 driver interface: ODP).
+  static constexpr std::uint32_t kNullKey = 0x300;
   /// Indexes below are left to the special keys above.
   static constexpr std::uint32_t kFirstIndex = 0x10;
 
@@ -72,7 +74,7 @@ class MemoryKeys {
     std::array<std::byte, 32> first_translations{};
     bool page_access = false;
     bool takes_umr = false;
-    KeyList list{};  ///< of an indirect key that does
+    KeyList list{};  ///< of a KLM key that does
     util::Budget::Reservation translations{};
     std::uint64_t reserved = 0;  ///< by it
     hca::Use pd_use{};
@@ -111,8 +113,10 @@ class MemoryKeys {
   rdma::LocalOutcome copy_list(const Umr& umr, const UmrUser& user, Take&& take);
   void write_pages(Record& record, rdma::MemoryKey& key, std::size_t octword,
                    std::span<const std::byte> entries);
+  static void write_equal_pieces(Record& record, rdma::MemoryKey& key, std::size_t octword,
+                                 std::span<const std::byte> entries);
+  static void show(Record& record, std::size_t octword, std::span<const std::byte> entries);
   bool reserve(Record& record, std::size_t entries);
-  static std::uint32_t piece_size(Context context);
 
   Resources& resources_;
   UserMemories& user_memories_;

@@ -50,6 +50,7 @@ rdma::MemoryKey::Attributes attributes_of(util::View<Layout> context) {
   attributes.invalidatable = context.get(Layout::en_rinval) != 0;
   attributes.log_page_size = context.get(Layout::log_page_size);
   attributes.form = form_of(access_mode(context));
+  attributes.equal_pieces = access_mode(context) == AccessMode::KSM;
   return attributes;
 }
 

@@ -35,6 +35,9 @@ CommandResult query_special_contexts(Device&, const Command& command) {
   using Out = spec::connectx::query_special_contexts_out;
   // Drivers before the keys of dword 2 and later give less room.
   util::store_be32(command.out.subspan(Out::resd_lkey.kOffset).data(), MemoryKeys::kReservedLkey);
+  if (command.out.size() >= Out::kSize) {
+    command.output<Out>().set(Out::null_mkey, MemoryKeys::kNullKey);
+  }
   return {};
 }
 

@@ -97,8 +97,9 @@ WqeFault check_result(util::View<Layout> context, const Limits& limits) {
     return WqeFault::kUmrPageSize;
   }
   if (mode == AccessMode::KSM && log_page_size > kLogMaxPiece) return WqeFault::kUmrPageSize;
+  // The pages or pieces that there are bound the key then; those of KLM have no size in common.
   if (context.get(Layout::length64) != 0) {
-    return mode == AccessMode::PA ? WqeFault::kNone : WqeFault::kUmrRange;
+    return mode == AccessMode::KLM ? WqeFault::kUmrRange : WqeFault::kNone;
   }
   const auto start = context.get(Layout::start_addr);
   const auto length = context.get(Layout::len);
@@ -188,13 +189,18 @@ LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, Record& recor
       write_pages(record, key, octword, slice);
     });
   }
+  if (mode == AccessMode::KSM) {
+    return copy_list(umr, user, [&](std::size_t octword, std::span<const std::byte> slice) {
+      write_equal_pieces(record, key, octword, slice);
+    });
+  }
   // Aside: a list that does not add up, or cannot be read, changes nothing.
   auto list = record.list;
   const auto outcome = copy_list(
       umr, user,
       [&](std::size_t octword, std::span<const std::byte> slice) { list.write(octword, slice); });
   if (outcome.status != WorkStatus::kSuccess) return outcome;
-  auto meaning = list.meaning(piece_size(context));
+  auto meaning = list.meaning();
   table_.add_work(static_cast<std::int64_t>(list.octwords()) * kEntryWork);
   if (!meaning.adds_up) return refused(WqeFault::kUmrStrided);
   record.list = std::move(list);
@@ -240,6 +246,21 @@ void MemoryKeys::write_pages(Record& record, rdma::MemoryKey& key, std::size_t o
   for (std::size_t i = 0; i != entries.size() / Mtt::kSize; ++i) {
     key.load_page(first + i, page_of(util::View<Mtt>(entries.subspan(i * Mtt::kSize, Mtt::kSize))));
   }
+  show(record, octword, entries);
+}
+
+void MemoryKeys::write_equal_pieces(Record& record, rdma::MemoryKey& key, std::size_t octword,
+                                    std::span<const std::byte> entries) {
+  using Ksm = spec::connectx::ksm_entry;
+  for (std::size_t i = 0; i != entries.size() / kOctword; ++i) {
+    const util::View<Ksm> entry(entries.subspan(i * kOctword, kOctword));
+    key.set_piece(octword + i, entry.get(Ksm::address), rdma::MKey(entry.get(Ksm::mkey)));
+  }
+  show(record, octword, entries);
+}
+
+/// What QUERY_MKEY tells of the translations.
+void MemoryKeys::show(Record& record, std::size_t octword, std::span<const std::byte> entries) {
   const auto begin = octword * kOctword;
   if (begin >= record.first_translations.size()) return;
   const auto shown = std::span(record.first_translations).subspan(begin);
@@ -256,11 +277,6 @@ bool MemoryKeys::reserve(Record& record, std::size_t entries) {
   if (enough) record.reserved = entries;
   record.translations = enough ? *std::move(reservation) : *budget.reserve(record.reserved);
   return enough;
-}
-
-std::uint32_t MemoryKeys::piece_size(Context context) {
-  if (access_mode(context) != AccessMode::KSM) return 0;
-  return std::uint32_t{1} << context.get(Layout::log_page_size);
 }
 
 }  // namespace softhca::connectx

@@ -189,5 +189,9 @@ void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
 void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {
   rdma_.handle_event(*this, event, reason);
 }
+rdma::FaultAnswer QueuePair::open_fault(const rdma::PageFault& fault) {
+  return rdma_.open_fault(*this, fault);
+}
+void QueuePair::close_fault() { rdma_.close_fault(); }
 
 }  // namespace softhca::connectx

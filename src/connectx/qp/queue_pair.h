@@ -112,6 +112,8 @@ class QueuePair final : private rdma::WorkQueues {
   void complete_send(const rdma::SendCompletion& completion) override;
   void complete_receive(const rdma::ReceiveCompletion& completion) override;
   void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
+  rdma::FaultAnswer open_fault(const rdma::PageFault& fault) override;
+  void close_fault() override;
 
   static RqType rq_type(util::View<Qpc> context) {
     return static_cast<RqType>(context.get(Qpc::rq_type));

@@ -124,6 +124,11 @@ class Rdma {
   /// To RESET or ERR, which need no context.
   tl::expected<void, rdma::Reason> move_qp(QueuePair& qp, rdma::QpState to);
 
+  /// PAGE_FAULT_RESUME. False: this side of the QP waits for no page.
+  bool resume(QueuePair& qp, rdma::FaultSide side, bool failed) {
+    return transport_.resume(qp.rdma_qp(), side, failed);
+  }
+
   /// Null if there are too many of its kind.
   SharedReceiveQueue* add_srq(SharedReceiveQueue::Attributes attributes);
   void remove_srq(SharedReceiveQueue& srq);
@@ -140,6 +145,8 @@ class Rdma {
   void complete_send(QueuePair& qp, const rdma::SendCompletion& completion);
   void complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
+  rdma::FaultAnswer open_fault(QueuePair& qp, const rdma::PageFault& fault);
+  void close_fault() { --open_faults_; }
 
   rdma::Fetch fetch_other_send(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
   rdma::Fetch flush_send(QueuePair& qp, rdma::SendRequest& request);
@@ -172,6 +179,7 @@ class Rdma {
   std::array<std::uint32_t, 2> srq_counts_{};  ///< by kind
   hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
   std::optional<Qpn> gsi_;
+  std::size_t open_faults_ = 0;
   util::Time now_{};                 ///< of the last handle_frame() or run()
   std::vector<Qpn> failing_;         ///< whose CQ failed
   std::vector<QueuePair*> watched_;  ///< that flush receives

@@ -19,8 +19,8 @@ using Code = s::command_status;
 using Cap = s::hca_cap;
 using Type = Capabilities::Type;
 
-constexpr std::array kGroups{Type::GENERAL, Type::ETHERNET_OFFLOADS, Type::ATOMIC, Type::ROCE,
-                             Type::FLOW_TABLE_NIC};
+constexpr std::array kGroups{Type::GENERAL, Type::ETHERNET_OFFLOADS, Type::ATOMIC,
+                             Type::ROCE,    Type::FLOW_TABLE_NIC,    Type::ODP};
 
 class CapabilitiesTest : public testing::Test {
  protected:
@@ -69,7 +69,7 @@ TEST_F(CapabilitiesTest, CurrentIsNeverAboveMaximum) {
 }
 
 TEST_F(CapabilitiesTest, GroupsWithNothingToTellAreZero) {
-  for (const auto type : {Type::ODP, Type::QOS, Type::ESWITCH, Type::DEVICE_MEMORY}) {
+  for (const auto type : {Type::QOS, Type::ESWITCH, Type::DEVICE_MEMORY}) {
     const auto bytes = image(type, true);
     EXPECT_TRUE(std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{}; }));
   }
@@ -96,7 +96,6 @@ TEST_F(CapabilitiesTest, AsMuchIsToldAsThereIsRoomFor) {
 TEST_F(CapabilitiesTest, GroupsThatAreNotThereAreNotAnnounced) {
   const auto bytes = image(Type::GENERAL, false);
   const util::View<Cap> cap(bytes);
-  EXPECT_EQ(cap.get(Cap::pg), 0u);
   EXPECT_EQ(cap.get(Cap::qos), 0u);
   EXPECT_EQ(cap.get(Cap::eswitch_manager), 0u);
   EXPECT_EQ(cap.get(Cap::hca_cap_2), 0u);
@@ -140,6 +139,37 @@ TEST_F(CapabilitiesTest, MeetsThePreconditionsOfTheRdmaDevice) {
   const auto roce = image(Type::ROCE, true);
   EXPECT_EQ(util::View<s::roce_cap>(roce).get(s::roce_cap::roce_version), 4u) << "RoCE v2 only";
   EXPECT_EQ(util::View<s::roce_cap>(roce).get(s::roce_cap::r_roce_dest_udp_port), 4791u);
+}
+
+// What internal_fill_odp_caps() of mlx5_ib asks for, explicit and implicit.
+TEST_F(CapabilitiesTest, MeetsThePreconditionsOfOnDemandPaging) {
+  const auto general = image(Type::GENERAL, true);
+  const util::View<Cap> cap(general);
+  EXPECT_EQ(cap.get(Cap::pg), 1u);
+  EXPECT_EQ(cap.get(Cap::fixed_buffer_size), 1u);
+  EXPECT_EQ(cap.get(Cap::null_mkey), 1u);
+  EXPECT_EQ(cap.get(Cap::umr_extended_translation_offset), 1u);
+  EXPECT_EQ(cap.get(Cap::umr_indirect_mkey_disabled), 0u);
+  // 2^47 bytes of a process, in pieces of 1 GiB.
+  EXPECT_GE(cap.get(Cap::log_max_klm_list_size), 17u);
+  using Odp = s::odp_cap;
+  using Scheme = s::odp_scheme_cap;
+  using Service = s::odp_per_transport_service_cap;
+  const auto odp = image(Type::ODP, true);
+  const auto scheme = util::View<Odp>(odp).get(Odp::transport_page_fault_scheme_cap);
+  for (const auto& service : {scheme.get(Scheme::rc_odp_caps), scheme.get(Scheme::xrc_odp_caps)}) {
+    EXPECT_EQ(service.get(Service::send), 1u);
+    EXPECT_EQ(service.get(Service::receive), 1u);
+    EXPECT_EQ(service.get(Service::write), 1u);
+    EXPECT_EQ(service.get(Service::read), 1u);
+    EXPECT_EQ(service.get(Service::atomic), 1u);
+    EXPECT_EQ(service.get(Service::srq_receive), 1u);
+  }
+  EXPECT_EQ(scheme.get(Scheme::ud_odp_caps).get(Service::send), 1u);
+  EXPECT_EQ(scheme.get(Scheme::ud_odp_caps).get(Service::receive), 0u);
+  // mlx5_core sends back what it was told.
+  EXPECT_TRUE(set(Type::ODP, odp).ok());
+  EXPECT_EQ(image(Type::ODP, true), odp);
 }
 
 TEST_F(CapabilitiesTest, WhatTheDriverChoosesIsCurrentAfterwards) {
@@ -218,6 +248,11 @@ TEST_F(CapabilitiesTest, BitsOfNoFieldAreZero) {
           break;
         case Type::ROCE:
           clear_fields<s::roce_cap>(bytes);
+          break;
+        case Type::ODP:
+          for (const std::size_t at : {0x10, 0x18, 0x1C}) {
+            clear_fields<s::odp_per_transport_service_cap>(bytes, at);
+          }
           break;
         default: {
           // Of all table types there is only one.

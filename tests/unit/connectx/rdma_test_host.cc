@@ -20,7 +20,8 @@ constexpr unsigned kLogEvents = 8;
 /// Every event of queues: those of commands, pages and the port would be in the way.
 constexpr std::uint64_t kEvents = ~(1ull << static_cast<unsigned>(event_type::PORT_STATE_CHANGE) |
                                     1ull << static_cast<unsigned>(event_type::COMMAND_COMPLETION) |
-                                    1ull << static_cast<unsigned>(event_type::PAGE_REQUEST));
+                                    1ull << static_cast<unsigned>(event_type::PAGE_REQUEST) |
+                                    1ull << static_cast<unsigned>(event_type::PAGE_FAULT));
 
 HostOptions on_switch(HostOptions options) {
   options.on_switch = true;

@@ -140,10 +140,18 @@ TEST_F(UmrRefusals, RangeAndPagesMustBeWhatTheAccessModeAllows) {
   };
   expect_refused(with(Mask::log_page_size, Context::log_page_size, 11), WqeFault::kUmrPageSize);
   expect_refused(with(Mask::log_page_size, Context::log_page_size, 49), WqeFault::kUmrPageSize);
-  expect_refused(with(Mask::len, Context::length64, 1), WqeFault::kUmrRange);
   auto [a, b] = host_.connected({.fre = true});
   expect_success(a, with(Mask::start_addr, Context::start_addr, UINT64_MAX)(a));
   expect_refused(with(Mask::len, Context::len, 2), WqeFault::kUmrRange);
+  const auto list = free_key(Mode::KLM, 4);
+  expect_refused(
+      [&](const HostQp& qp) {
+        return umr(qp, list, [](ControlView, MaskView m, ContextView k) {
+          m.set(Mask::len, 1);
+          k.set(Context::length64, 1);
+        });
+      },
+      WqeFault::kUmrRange);
   const auto pieces = free_key(Mode::KSM, 4);
   expect_refused(
       [&](const HostQp& qp) {

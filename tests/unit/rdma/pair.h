@@ -30,6 +30,7 @@ inline constexpr pcie::Iova kMemoryIova = 0x1'0000'0000;
 inline constexpr std::uint64_t kKeyStart = 0x7000'0000;  ///< virtual address of the memory's start
 inline constexpr MKey kKey{0x1234'56};
 inline constexpr MKey kReservedLkey{0x500};
+inline constexpr MKey kNullKey{0x600};
 inline constexpr Pd kPd{7};
 
 /// What happens to a packet on the wire.
@@ -82,7 +83,7 @@ class End final : public fabric::Port {
 
   std::vector<std::byte> memory;
   pcie::DmaSpace dma;
-  KeyTable keys{dma, KeyShape(8, 24), kReservedLkey};
+  KeyTable keys{dma, KeyShape(8, 24), kReservedLkey, kNullKey};
   TestHca hca;
   QpCounters counters;
   SourceAddress gid;

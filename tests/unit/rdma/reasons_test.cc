@@ -28,6 +28,8 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kReservedKeyForbidden, 134},
       {Reason::kMemoryUnreachable, 135},
       {Reason::kScatterListShort, 136},
+      {Reason::kPageAbsent, 137},
+      {Reason::kPageNotBrought, 138},
       {Reason::kMalformedRequest, 144},
       {Reason::kSendQueueUnreachable, 145},
       {Reason::kOperationOfOtherService, 146},

@@ -74,6 +74,9 @@ class TestHca {
   std::uint32_t fetched = 0;
   bool malformed_receive = false;
   std::function<void(const SendCompletion&)> on_complete_send;
+  FaultAnswer fault_answer = FaultAnswer::kOpened;
+  std::vector<PageFault> faults;
+  std::size_t open_faults = 0;
   bool keep = true;  ///< false: completions are only counted
   std::uint64_t completed = 0;
 
@@ -121,6 +124,12 @@ class TestHca {
     void handle_event(QpEvent event, Reason reason) override {
       hca_.events.push_back({qpn_, event, reason});
     }
+    FaultAnswer open_fault(const PageFault& fault) override {
+      hca_.faults.push_back(fault);
+      hca_.open_faults += hca_.fault_answer == FaultAnswer::kOpened;
+      return hca_.fault_answer;
+    }
+    void close_fault() override { --hca_.open_faults; }
 
    private:
     TestHca& hca_;

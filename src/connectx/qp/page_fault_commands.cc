@@ -1,0 +1,43 @@
+// PAGE_FAULT_RESUME (mlx5 driver interface: ODP).
+
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/qp/rdma.h"
+#include "spec/connectx/hca.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using spec::connectx::page_fault_type;
+
+constexpr std::string_view kSection = "mlx5 driver interface: ODP";
+
+bool is_known(page_fault_type type) { return !to_string(type).empty(); }
+
+rdma::FaultSide side_of(page_fault_type type) {
+  const bool requester =
+      type == page_fault_type::REQ_SEND_OR_WRITE || type == page_fault_type::REQ_READ_OR_ATOMIC;
+  return requester ? rdma::FaultSide::kRequester : rdma::FaultSide::kResponder;
+}
+
+}  // namespace
+
+CommandResult page_fault_resume(Device& device, const Command& command) {
+  using In = spec::connectx::page_fault_resume_in;
+  const auto in = command.input<In>();
+  const auto type = static_cast<page_fault_type>(in.get(In::page_fault_type));
+  if (!is_known(type)) return refuse(Status::BAD_PARAM, kSection, "no such page_fault_type");
+  auto* qp = device.rdma().find_qp(Qpn(in.get(In::token)));
+  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "no QP has the token's number");
+  const auto number = in.get(In::wq_number);
+  const bool of_srq = type == page_fault_type::RMP;
+  if (of_srq ? device.rdma().find_srq(Srqn(number)) == nullptr : number != qp->qpn().value()) {
+    return refuse(Status::BAD_RESOURCE, kSection, "the fault was not of this work queue");
+  }
+  // A QP that has left its state since the event waits no more, and its driver need not know.
+  (void)device.rdma().resume(*qp, side_of(type), in.get(In::error) != 0);
+  return {};
+}
+
+}  // namespace softhca::connectx

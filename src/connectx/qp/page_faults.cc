@@ -1,0 +1,89 @@
+// Pages that are not there: what the driver is told of them (mlx5 driver interface: ODP).
+
+#include "connectx/qp/rdma.h"
+#include "spec/connectx/eq.h"
+
+namespace softhca::connectx {
+
+using rdma::FaultAnswer;
+using rdma::PageFaultKind;
+using spec::connectx::event_type;
+using spec::connectx::page_fault_subtype;
+using spec::connectx::page_fault_type;
+
+namespace {
+
+/// Of all QPs together. Drivers have room for 4096 events.
+constexpr std::size_t kOpenMax = 1024;
+
+page_fault_type type_of(PageFaultKind kind, bool of_srq) {
+  switch (kind) {
+    case PageFaultKind::kSend:
+      return page_fault_type::REQ_SEND_OR_WRITE;
+    case PageFaultKind::kReadOrAtomic:
+      return page_fault_type::REQ_READ_OR_ATOMIC;
+    case PageFaultKind::kReceive:
+      return of_srq ? page_fault_type::RMP : page_fault_type::RESP;
+    case PageFaultKind::kRemoteRead:
+      return page_fault_type::RDMA_READ;
+    case PageFaultKind::kRemoteWrite:
+      break;
+  }
+  return page_fault_type::RDMA_WRITE;
+}
+
+std::uint32_t wqe_index(const rdma::PageFault& fault) {
+  return fault.kind == PageFaultKind::kReceive ? fault.cookie
+                                               : SendCookie::unpack(fault.cookie).index;
+}
+
+/// A work queue entry, of a QP or an SRQ. The token is the QP's number, of either kind.
+EventData wqe_fault_data(const QueuePair& qp, const rdma::PageFault& fault) {
+  using Data = spec::connectx::event_data_wqe_page_fault;
+  const bool of_srq = fault.kind == PageFaultKind::kReceive && (qp.uses_srq() || qp.is_xrc());
+  const auto srqn = qp.is_xrc() ? fault.srqn.value() : qp.srqn().value();
+  util::Struct<Data> data;
+  data.set(Data::bytes_committed, fault.committed);
+  data.set(Data::wqe_index, wqe_index(fault) & Data::wqe_index.kMax);
+  data.set(Data::packet_length, fault.packet_length);
+  data.set(Data::token, qp.qpn().value());
+  data.set(Data::page_fault_type, static_cast<std::uint32_t>(type_of(fault.kind, of_srq)));
+  data.set(Data::wq_number, of_srq ? srqn : qp.qpn().value());
+  return EventQueues::event_data(data);
+}
+
+/// What a peer accesses.
+EventData rdma_fault_data(const QueuePair& qp, const rdma::PageFault& fault) {
+  using Data = spec::connectx::event_data_rdma_page_fault;
+  util::Struct<Data> data;
+  data.set(Data::bytes_committed, fault.committed);
+  data.set(Data::r_key, fault.rkey.value());
+  data.set(Data::packet_length, fault.packet_length);
+  data.set(Data::rdma_op_len, fault.length);
+  data.set(Data::rdma_va, fault.address);
+  data.set(Data::page_fault_type, static_cast<std::uint32_t>(type_of(fault.kind, false)));
+  data.set(Data::token, qp.qpn().value());
+  return EventQueues::event_data(data);
+}
+
+bool is_remote(PageFaultKind kind) {
+  return kind == PageFaultKind::kRemoteRead || kind == PageFaultKind::kRemoteWrite;
+}
+
+}  // namespace
+
+FaultAnswer Rdma::open_fault(QueuePair& qp, const rdma::PageFault& fault) {
+  auto& queues = parts_.event_queues;
+  const auto eqn = queues.mapped(event_type::PAGE_FAULT);
+  if (!eqn) return FaultAnswer::kNobody;
+  // An event that is lost would never be answered.
+  if (open_faults_ >= kOpenMax || queues.find(*eqn)->ring().full()) return FaultAnswer::kBusy;
+  const bool remote = is_remote(fault.kind);
+  const auto subtype = remote ? page_fault_subtype::RDMA : page_fault_subtype::WQE;
+  queues.post(event_type::PAGE_FAULT, static_cast<std::uint8_t>(subtype),
+              remote ? rdma_fault_data(qp, fault) : wqe_fault_data(qp, fault));
+  ++open_faults_;
+  return FaultAnswer::kOpened;
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,198 @@
+// How both sides of a QP wait for memory that is not there (page_fault.h): a requester sends
+// nothing until the page has come, a reliable responder answers that it is not ready
+// (IBTA 9.7.5.2.8), an unreliable one drops what it cannot place.
+
+#include <algorithm>
+#include <utility>
+
+#include "rdma/requester_inl.h"
+#include "rdma/responder.h"
+
+namespace softhca::rdma {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Until a requester asks again for a fault that the device had no room for.
+constexpr util::Duration kAskAgain = 1ms;
+
+}  // namespace
+
+// Requester --------------------------------------------------------------------------------------
+
+/// True: request `index` waits until its page is there. False: it waits for nothing, `fault` ends
+/// it. `committed`: bytes of it that are done.
+[[gnu::noinline]] bool Requester::wait_for_page(std::uint64_t index, Reason fault,
+                                                std::uint64_t committed) {
+  if (fault != Reason::kPageAbsent) return false;
+  if (waits_for_page()) return true;
+  const auto& e = entry(index);
+  switch (qp_.queues_.open_fault(
+      {.kind = e.wants_data() ? PageFaultKind::kReadOrAtomic : PageFaultKind::kSend,
+       .cookie = e.request.cookie,
+       .committed = static_cast<std::uint32_t>(committed)})) {
+    case FaultAnswer::kNobody:
+      return false;
+    case FaultAnswer::kBusy:
+      if (!waits_for_rnr()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now + kAskAgain);
+      waits_ |= kForTimer;
+      break;
+    case FaultAnswer::kOpened:
+      fault_entry_ = index;
+      waits_ |= kForPage;
+      break;
+  }
+  // The peer was perhaps not asked to acknowledge what was sent: its silence tells nothing.
+  engine_.timers.stop(qp_, Timer::kAck);
+  return true;
+}
+
+/// For the request that is being sent.
+void Requester::hold_or_refuse(Entry& e, Reason fault, std::uint64_t committed) {
+  if (!wait_for_page(cursor_, fault, committed)) refuse(e, WorkStatus::kLocalProtection, fault);
+}
+
+/// For the oldest request, whose data have come: they are asked for again.
+void Requester::hold_or_fail(Reason fault, std::uint64_t committed) {
+  if (!wait_for_page(head_, fault, committed)) {
+    return fail_head(WorkStatus::kLocalProtection, fault);
+  }
+  rewind();
+}
+
+void Requester::close_fault() {
+  if (!waits_for_page()) return;
+  waits_ &= ~kForPage;
+  qp_.queues_.close_fault();
+}
+
+bool Requester::resume(bool failed) {
+  if (!waits_for_page()) return false;
+  close_fault();
+  if (failed && fault_entry_ >= head_ && fault_entry_ < tail_) {
+    refuse(entry(fault_entry_), WorkStatus::kLocalProtection, Reason::kPageNotBrought);
+  }
+  if (qp_.service().reliable && unacked_ != sent_end_) arm_ack_timer();
+  engine_.mark_ready(qp_);
+  return true;
+}
+
+// Responder --------------------------------------------------------------------------------------
+
+/// What the request ends in whose memory is not there, if that is what `otherwise` says.
+[[gnu::noinline]] Responder::Verdict Responder::wait_for_page(const PageFault& fault,
+                                                              const Verdict& otherwise) {
+  if (otherwise.reason != Reason::kPageAbsent) return otherwise;
+  if (!waits_for_page()) {
+    const auto answer = qp_.queues_.open_fault(fault);
+    if (answer == FaultAnswer::kNobody) return otherwise;
+    if (answer == FaultAnswer::kOpened) {
+      fault_ = fault.kind == PageFaultKind::kReceive ? Fault::kReceive : Fault::kAccess;
+    }
+  }
+  return {Verdict::Kind::kNotReady, Reason::kPageAbsent};
+}
+
+/// `fault`: of the buffer of receive_, which stays for the packet that comes again.
+[[gnu::noinline]] Responder::Verdict Responder::receive_fault(Reason fault,
+                                                              const wire::IbPacket& packet) {
+  const auto verdict =
+      wait_for_page({.kind = PageFaultKind::kReceive,
+                     .cookie = receive_.cookie,
+                     .srqn = receive_srqn_,
+                     .committed = static_cast<std::uint32_t>(received_),
+                     .packet_length = static_cast<std::uint32_t>(packet.payload_size)},
+                    {Verdict::Kind::kOperation, fault, true});
+  if (verdict.completed) {
+    fail_receive(WorkStatus::kLocalProtection, fault);
+  } else if (packet.info().first) {
+    message_ = Message::kNone;
+  }
+  return verdict;
+}
+
+/// The same for what the R_Key of a WRITE stands for.
+[[gnu::noinline]] Responder::Verdict Responder::write_fault(Reason fault, const Verdict& otherwise,
+                                                            const wire::IbPacket& packet) {
+  if (fault != Reason::kPageAbsent) return otherwise;
+  const auto verdict =
+      wait_for_page({.kind = PageFaultKind::kRemoteWrite,
+                     .committed = static_cast<std::uint32_t>(received_),
+                     .packet_length = static_cast<std::uint32_t>(packet.payload_size),
+                     .rkey = write_rkey_,
+                     .address = write_address_ - received_,
+                     .length = static_cast<std::uint32_t>(received_ + write_left_)},
+                    otherwise);
+  if (packet.info().first) {
+    message_ = Message::kNone;
+    --qp_.counters_->rx_write_requests;
+  }
+  return verdict;
+}
+
+/// The oldest answer cannot be read: it waits for its page, or is the last.
+void Responder::hold_answers() {
+  if (answer_fault_ != Reason::kPageAbsent) return fail_answers();
+  if (waits_for_page()) return;
+  const auto& first = answer_at(0);
+  switch (
+      qp_.queues_.open_fault({.kind = PageFaultKind::kRemoteRead,
+                              .packet_length = std::min(first.length, qp_.attributes().path_mtu),
+                              .rkey = first.rkey,
+                              .address = first.address,
+                              .length = first.length})) {
+    case FaultAnswer::kNobody:
+      return fail_answers();
+    case FaultAnswer::kBusy:
+      // The peer asks again for what does not come.
+      return clear_answers();
+    case FaultAnswer::kOpened:
+      fault_ = Fault::kAnswers;
+  }
+}
+
+/// The memory went away while it was read: nothing after this place can be answered.
+void Responder::fail_answers() {
+  expected_ = answer_at(0).next;
+  clear_answers();
+  fatal_ = true;
+  ++qp_.counters_->resp_remote_access_errors;
+  engine_.event(qp_, QpEvent::kAccessError, Reason::kMemoryGoneDuringRead);
+  reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::REMOTE_ACCESS_ERROR));
+}
+
+/// The request whose page cannot be brought. Of an unreliable QP it was dropped: what ends is the
+/// receive request that nothing can be placed in.
+void Responder::fail_request(bool of_receive) {
+  Verdict verdict{Verdict::Kind::kAccess, Reason::kPageNotBrought};
+  if (of_receive) {
+    verdict = {Verdict::Kind::kOperation, Reason::kPageNotBrought, true};
+    forget_lost_receive();
+    if (has_receive_) fail_receive(WorkStatus::kLocalProtection, Reason::kPageNotBrought);
+  }
+  if (qp_.service().reliable) return refuse(verdict);
+  if (of_receive) engine_.to_error(qp_);
+}
+
+void Responder::close_fault() {
+  if (!waits_for_page()) return;
+  fault_ = Fault::kNone;
+  qp_.queues_.close_fault();
+}
+
+bool Responder::resume(bool failed) {
+  if (!waits_for_page()) return false;
+  const auto fault = fault_;
+  close_fault();
+  if (failed) {
+    if (fault == Fault::kAnswers) {
+      fail_answers();
+    } else {
+      fail_request(fault == Fault::kReceive);
+    }
+  }
+  engine_.mark_ready(qp_);
+  return true;
+}
+
+}  // namespace softhca::rdma
