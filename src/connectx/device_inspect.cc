@@ -90,6 +90,16 @@ void inspect_queue_pair(const QueuePair& qp, util::InspectNode& list) {
   if (qp.has_receive_queue()) inspect_posted("receive_queue", qp.receive_ring(), out);
 }
 
+void inspect_dct(const Dct& dct, util::InspectNode& list) {
+  auto& out = list.child(fmt::format("dct {:#x}", dct.dctn().value()));
+  out.add_hex("dctn", dct.dctn().value());
+  out.add_hex("cqn", dct.cqn().value());
+  out.add_hex("srqn", dct.srqn().value());
+  out.add("state", to_string(dct.state));
+  out.add("failed", dct.failed);
+  out.add("armed", dct.armed);
+}
+
 void inspect_rdma(const Rdma& rdma, util::Inspection& out) {
   const auto& queue_pairs = rdma.queue_pairs();
   out.tally("queue_pairs_by_state", queue_pairs.end(), [&](std::uint64_t place) {
@@ -97,6 +107,7 @@ void inspect_rdma(const Rdma& rdma, util::Inspection& out) {
     return qp == nullptr ? std::string_view() : rdma::to_string(qp->rdma_qp().state());
   });
   inspect_table(out, "queue_pairs", queue_pairs, inspect_queue_pair);
+  inspect_table(out, "dcts", rdma.dcts(), inspect_dct);
   inspect_table(out, "shared_receive_queues", rdma.shared_queues(), inspect_srq);
 }
 

@@ -6,6 +6,11 @@
 
 namespace softhca::connectx {
 
+/// DC targets that there may be, and READs and atomics that each of their connections answers at a
+/// time (a logarithm). No capability tells the first.
+inline constexpr std::uint32_t kMaxDcts = 1u << 14;
+inline constexpr std::uint32_t kLogDctReads = 4;
+
 /// A member for each limit of limit_list.inc, under its capability's name; at first what a
 /// ConnectX-4 has, which is also the most that the device can be made with.
 struct Limits {

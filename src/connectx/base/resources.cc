@@ -17,7 +17,7 @@ Resources::Resources(const Limits& limits)
 
 std::uint32_t Resources::queue_numbers(const Limits& limits) {
   return Limits::count(limits.log_max_qp) + Limits::count(limits.log_max_sq) +
-         Limits::count(limits.log_max_rq);
+         Limits::count(limits.log_max_rq) + kMaxDcts;
 }
 
 std::optional<CounterSetId> Resources::allocate_q_counter() {

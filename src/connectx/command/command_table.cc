@@ -6,6 +6,7 @@
 #include "connectx/command/commands.h"
 #include "spec/connectx/caps.h"
 #include "spec/connectx/cq.h"
+#include "spec/connectx/dct.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/flow_table.h"
 #include "spec/connectx/hca.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spec/connectx/cq.h"
+#include "spec/connectx/dct.h"
 #include "spec/connectx/flow_table.h"
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/qp.h"
@@ -97,6 +98,14 @@ bool of_xrc_srq(const Command& command, const Referred& may_use) {
          umem(may_use, in.get(In::xrc_srq_umem_valid) != 0, in.get(In::xrc_srq_umem_id)) &&
          umem(may_use, context.get(xrc_srq_context::dbr_umem_valid) != 0,
               context.get(xrc_srq_context::dbr_umem_id));
+}
+
+bool of_dct(const Command& command, const Referred& may_use) {
+  using In = create_dct_in;
+  const auto context = command.input<In>().get(In::dct_context_entry);
+  return may_use(Owned::kPd, context.get(dctc::pd)) &&
+         may_use(Owned::kCq, context.get(dctc::cqn)) &&
+         may_use(Owned::kSrq, context.get(dctc::srqn_xrqn));
 }
 
 bool of_tir_destination(util::View<tir_context> context, const Referred& may_use) {
@@ -209,6 +218,9 @@ bool is_kernels(const Command& command) {
       return command.input<create_xrc_srq_in>()
                  .get(create_xrc_srq_in::xrc_srq_context_entry)
                  .get(xrc_srq_context::rlky) != 0;
+    case Op::CREATE_DCT:
+      return command.input<create_dct_in>().get(create_dct_in::dct_context_entry).get(dctc::rlky) !=
+             0;
     default:
       return false;
   }
@@ -232,6 +244,8 @@ bool each_reference(const Command& command, const Referred& may_use) {
       return of_qp_change(command, may_use);
     case Op::CREATE_XRC_SRQ:
       return of_xrc_srq(command, may_use);
+    case Op::CREATE_DCT:
+      return of_dct(command, may_use);
     case Op::CREATE_TIR:
       return of_tir(command, may_use);
     case Op::MODIFY_TIR:

@@ -8,6 +8,7 @@
 #include "connectx/command/uid_references.h"
 #include "connectx/device.h"
 #include "spec/connectx/cq.h"
+#include "spec/connectx/dct.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/flow_table.h"
 #include "spec/connectx/mkey.h"

@@ -110,6 +110,12 @@ void EventQueues::lost(const EventQueue& eq, std::string_view type) {
 EventData EventQueues::queue_data(Qpn qpn) { return queue_event(qpn.value(), QueueType::QP); }
 EventData EventQueues::queue_data(Srqn srqn) { return queue_event(srqn.value(), QueueType::QP); }
 EventData EventQueues::queue_data(Sqn sqn) { return queue_event(sqn.value(), QueueType::SQ); }
+EventData EventQueues::dct_data(Qpn dctn) {
+  using Data = spec::connectx::event_data_dct;
+  util::Struct<Data> data;
+  data.set(Data::dctn, dctn.value());
+  return event_data(data);
+}
 EventData EventQueues::queue_data(Rqn rqn) { return queue_event(rqn.value(), QueueType::RQ); }
 
 }  // namespace softhca::connectx

@@ -95,6 +95,8 @@ class EventQueues {
   static EventData queue_data(Srqn srqn);
   static EventData queue_data(Sqn sqn);
   static EventData queue_data(Rqn rqn);
+  /// Of events of a DCT.
+  static EventData dct_data(Qpn dctn);
 
   /// The data part of an EQE from one of the document's event_data structures.
   template <class Layout>

@@ -52,6 +52,7 @@ void write_responder_counters(const QCounters& counters,
   out.set(Out::rx_write_requests, low(counters.rx_write_requests));
   out.set(Out::rx_read_requests, low(counters.rx_read_requests));
   out.set(Out::rx_atomic_requests, low(counters.rx_atomic_requests));
+  out.set(Out::rx_dct_connect, low(counters.rx_dct_connect));
   out.set(Out::out_of_buffer, low(counters.out_of_buffer));
   out.set(Out::out_of_sequence, low(counters.out_of_sequence));
   out.set(Out::duplicate_request, low(counters.duplicate_request));

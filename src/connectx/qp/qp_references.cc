@@ -19,7 +19,11 @@ CommandResult check_limits(const Limits& limits, util::View<qpc> context) {
   if (path.get(ads::vhca_port_num) > 1) {
     return refuse(Status::BAD_PARAM, kSection, "the device has one port");
   }
-  if (context.get(qpc::log_sra_max) > limits.log_max_ra_req_qp) {
+  const bool dci = QueuePair::transport_type(context) == rdma::QpType::kDcInitiator;
+  if (dci && context.get(qpc::log_sra_max) > limits.log_max_ra_req_dc) {
+    return refuse(Status::EXCEED_LIM, kSection, "log_sra_max is above log_max_ra_req_dc");
+  }
+  if (!dci && context.get(qpc::log_sra_max) > limits.log_max_ra_req_qp) {
     return refuse(Status::EXCEED_LIM, kSection, "log_sra_max is above log_max_ra_req_qp");
   }
   if (context.get(qpc::log_rra_max) > limits.log_max_ra_res_qp) {

@@ -49,6 +49,8 @@ std::optional<rdma::QpType> QueuePair::transport_type(util::View<Qpc> context) {
       return rdma::QpType::kUd;
     case Service::XRC:
       return context.get(Qpc::no_sq) == 0 ? rdma::QpType::kXrcInitiator : rdma::QpType::kXrcTarget;
+    case Service::DCI:
+      return rdma::QpType::kDcInitiator;
     default:
       return std::nullopt;
   }

@@ -80,7 +80,8 @@ Rdma::Rdma(const Parts& parts)
                   .multicast_members = parts.limits.max_qp_mcg}),
       shared_queues_(parts.resources.srq_numbers(), Limits::count(parts.limits.log_max_srq) +
                                                         Limits::count(parts.limits.log_max_rmp)),
-      queue_pairs_(parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_qp)) {}
+      queue_pairs_(parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_qp)),
+      dcts_(parts.resources.queue_numbers(), kMaxDcts) {}
 
 Rdma::~Rdma() = default;
 
@@ -357,8 +358,9 @@ bool Rdma::dismantle(util::WorkBudget& work) {
     transport_.destroy_qp(qp.rdma_qp());
     return kDestroyWork + parts_.memory_keys.table().take_work() + qp.memory().dismantle_work();
   };
-  const auto destroy_srq = [](const SharedReceiveQueue&) { return kDestroyWork; };
-  return queue_pairs_.dismantle(work, destroy_qp) && shared_queues_.dismantle(work, destroy_srq);
+  const auto destroy_other = [](const auto&) { return kDestroyWork; };
+  return queue_pairs_.dismantle(work, destroy_qp) && dcts_.dismantle(work, destroy_other) &&
+         shared_queues_.dismantle(work, destroy_other);
 }
 
 tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,

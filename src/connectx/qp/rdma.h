@@ -24,6 +24,7 @@
 #include "connectx/event/event_queue.h"
 #include "connectx/memory/memory_keys.h"
 #include "connectx/qp/cqe.h"
+#include "connectx/qp/dct.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/shared_receive_queue.h"
 #include "hca/object_table.h"
@@ -92,6 +93,7 @@ class Rdma {
   QueuePair* find_qp(Qpn qpn) { return queue_pairs_.find(qpn); }
   const QueuePair* find_qp(Qpn qpn) const { return queue_pairs_.find(qpn); }
   const hca::ObjectTable<QueuePair, Qpn>& queue_pairs() const { return queue_pairs_; }
+  const hca::ObjectTable<Dct, Qpn>& dcts() const { return dcts_; }
   const hca::ObjectTable<SharedReceiveQueue, Srqn>& shared_queues() const { return shared_queues_; }
   /// Null for a number that no RMP or XRC SRQ has.
   SharedReceiveQueue* find_srq(Srqn number) { return shared_queues_.find(number); }
@@ -132,11 +134,24 @@ class Rdma {
   /// Null if there are too many of its kind.
   SharedReceiveQueue* add_srq(SharedReceiveQueue::Attributes attributes);
   void remove_srq(SharedReceiveQueue& srq);
+  /// Null for a number that no DCT has.
+  Dct* find_dct(Qpn number) { return dcts_.find(number); }
+  /// Null if there are too many.
+  Dct* add_dct(util::View<spec::connectx::dctc> context, Dct::Uses uses);
+  /// It takes no more requests. To be called again in later turns, until it is true: what it took
+  /// is answered, and an event tells so.
+  bool drain_dct(Dct& dct, util::WorkBudget& work);
+  /// @pre it is drained
+  void remove_dct(Dct& dct);
+  /// Requests that had another key than the DCT's.
+  std::uint32_t key_violations(const Dct& dct) const;
+
   /// Asks for a limit event, which comes at once if fewer WQEs are posted.
   void arm_srq(SharedReceiveQueue& srq, std::uint16_t limit);
 
  private:
   friend class QueuePair;  // which hands on what the transport asks of it
+  friend class Dct;        // likewise
 
   rdma::Fetch fetch_send(QueuePair& qp, rdma::SendRequest& request);
   void restart_send(QueuePair& qp);
@@ -147,6 +162,10 @@ class Rdma {
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
   rdma::FaultAnswer open_fault(QueuePair& qp, const rdma::PageFault& fault);
   void close_fault() { --open_faults_; }
+
+  rdma::Fetch fetch_receive(Dct& dct, rdma::ReceiveRequest& request);
+  void complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion);
+  void handle_event(Dct& dct, rdma::QpEvent event, rdma::Reason reason);
 
   rdma::Fetch fetch_other_send(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
   rdma::Fetch flush_send(QueuePair& qp, rdma::SendRequest& request);
@@ -178,6 +197,7 @@ class Rdma {
   hca::ObjectTable<SharedReceiveQueue, Srqn> shared_queues_;
   std::array<std::uint32_t, 2> srq_counts_{};  ///< by kind
   hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
+  hca::ObjectTable<Dct, Qpn> dcts_;
   std::optional<Qpn> gsi_;
   std::size_t open_faults_ = 0;
   util::Time now_{};                 ///< of the last handle_frame() or run()

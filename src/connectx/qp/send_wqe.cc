@@ -20,12 +20,13 @@ using spec::connectx::data_segment_pointer;
 using spec::connectx::wqe_atomic_segment;
 using spec::connectx::wqe_ctrl_segment;
 using spec::connectx::wqe_datagram_segment;
+using spec::connectx::wqe_dc_key;
 using spec::connectx::wqe_opcode;
 using spec::connectx::wqe_raddr_segment;
 using spec::connectx::wqe_xrc_segment;
 using util::View;
 
-/// What follows the control segment (and, for UD and XRC, the segment of the service).
+/// What follows the control segment (and, for UD, DC and XRC, the segment of the service).
 enum class Form : std::uint8_t { kNothing, kUmr, kGather, kRemoteGather, kRemoteScatter, kAtomic };
 
 struct OpcodeRule {
@@ -243,7 +244,12 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   }
 
   WqeFault fault = WqeFault::kNone;
-  if (service.datagram) fault = take_datagram(segments, request.ud);
+  if (!service.fixed_peer) {
+    if (segments.has<wqe_dc_key>()) {
+      request.dc_key = View<wqe_dc_key>(segments.rest()).get(wqe_dc_key::dc_key);
+    }
+    fault = take_datagram(segments, request.ud);
+  }
   if (service.names_srq) {
     if (!segments.has<wqe_xrc_segment>()) return WqeFault::kNoXrcSegment;
     const auto srq = segments.take<wqe_xrc_segment>();
@@ -271,7 +277,7 @@ void SeenSendWqe::remember(std::span<const std::byte> wqe, const SendWqeControl&
   const auto& service = rdma::service_rules(rules.type);
   has_remote_ = rule.form == Form::kRemoteGather || rule.form == Form::kRemoteScatter;
   const auto data = wqe_ctrl_segment::kSize + (has_remote_ ? wqe_raddr_segment::kSize : 0);
-  usual_ = wqe.size() <= kWqeBasicBlock && wqe.size() > data && !service.datagram &&
+  usual_ = wqe.size() <= kWqeBasicBlock && wqe.size() > data && service.fixed_peer &&
            !service.names_srq && (has_remote_ || rule.form == Form::kGather) &&
            (request.is_inline || wqe.size() == data + data_segment_pointer::kSize);
   if (!usual_) return;

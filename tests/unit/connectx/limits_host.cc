@@ -84,7 +84,10 @@ Code LimitsHost::create_qp(unsigned log_sq, unsigned log_rq, unsigned log_rq_str
         context.set(s::qpc::dbr_addr, memory_);
       },
       kPages);
-  if (reply.ok()) qpn_ = number<s::create_qp_out>(reply, s::create_qp_out::qpn);
+  if (reply.ok()) {
+    qpn_ = number<s::create_qp_out>(reply, s::create_qp_out::qpn);
+    service_ = service;
+  }
   return reply.status();
 }
 
@@ -93,6 +96,7 @@ Code LimitsHost::modify_qp(Opcode opcode, std::string_view capability, std::uint
   const auto reply = run<In, s::rst2init_qp_out>(opcode, [&](auto in) {
     in.set(In::qpn, qpn_);
     const auto context = in.sub(In::qpc);
+    context.set(s::qpc::st, static_cast<std::uint32_t>(service_));
     context.set(s::qpc::pd, pd_);
     context.set(s::qpc::cqn_snd, cqn_);
     context.set(s::qpc::cqn_rcv, cqn_);
@@ -100,7 +104,9 @@ Code LimitsHost::modify_qp(Opcode opcode, std::string_view capability, std::uint
     context.sub(s::qpc::primary_address_path).set(s::ads::vhca_port_num, 1);
     if (capability == "log_max_msg") context.set(s::qpc::log_msg_max, value);
     if (capability == "log_max_ra_res_qp") context.set(s::qpc::log_rra_max, value);
-    if (capability == "log_max_ra_req_qp") context.set(s::qpc::log_sra_max, value);
+    if (capability == "log_max_ra_req_qp" || capability == "log_max_ra_req_dc") {
+      context.set(s::qpc::log_sra_max, value);
+    }
   });
   return reply.status();
 }
@@ -450,6 +456,9 @@ Code LimitsHost::send(std::string_view capability, std::string_view command, std
     return limit("log_pg_sz") ? create_mkey(value) : create_key_list(value);
   }
   if (command == "INIT2RTR_QP" || command == "RTR2RTS_QP") {
+    if (limit("log_max_ra_req_dc")) {
+      EXPECT_EQ(create_qp(0, 0, 0, s::service_type::DCI), Code::OK);
+    }
     EXPECT_EQ(modify_qp(Opcode::QP_2RST, "", 0), Code::OK);
     EXPECT_EQ(modify_qp(Opcode::RST2INIT_QP, "", 0), Code::OK);
     if (command == "INIT2RTR_QP") return modify_qp(Opcode::INIT2RTR_QP, capability, value);

@@ -67,7 +67,8 @@ class LimitsHost {
   Limits limits_;
   Code end_ = Code::OK;
   std::uint64_t memory_;
-  std::uint16_t uid_ = 0;  ///< a user context, when there is one
+  spec::connectx::service_type service_{};  ///< of the last QP
+  std::uint16_t uid_ = 0;                   ///< a user context, when there is one
   std::uint32_t pd_ = 0, domain_ = 0, xrcd_ = 0, eqn_ = 0, cqn_ = 0, qpn_ = 0, rqn_ = 0, tirn_ = 0;
   std::uint32_t tisn_ = 0, table_ = 0, group_ = 0, flows_ = 0, mcgs_ = 0;
 };

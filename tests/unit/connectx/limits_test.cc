@@ -110,7 +110,8 @@ std::uint32_t small(const CapabilityInfo& info) {
       {"log_max_stride_sz_rq", 7}, {"log_min_stride_sz_rq", 5},    {"log_max_stride_sz_sq", 6},
       {"log_min_stride_sz_sq", 6}, {"max_wqe_sz_rq", 128},         {"log_pg_sz", 13},
       {"log_max_tis_per_sq", 0},   {"roce_address_table_size", 9}, {"log_max_msg", 20},
-      {"log_max_ft_size", 6},      {"log_max_ra_req_qp", 3},       {"log_max_ra_res_qp", 3}};
+      {"log_max_ft_size", 6},      {"log_max_ra_req_qp", 3},       {"log_max_ra_res_qp", 3},
+      {"log_max_ra_req_dc", 3}};
   if (const auto at = kOthers.find(info.name); at != kOthers.end()) return at->second;
   return counts_objects(info.kind) ? 3 : 5;
 }

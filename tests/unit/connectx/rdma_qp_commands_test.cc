@@ -110,12 +110,12 @@ TEST_F(RdmaQpCommands, CqAndDoorbellPageOfAQueueThatDoesNotExistMayBeMissing) {
 
 TEST_F(RdmaQpCommands, ServicesThatAreNotOfferedAreRefused) {
   for (const auto service :
-       {service_type::MLX, service_type::DCI, service_type::QP0, service_type::RAW_ETHERTYPE}) {
+       {service_type::MLX, service_type::DCT, service_type::QP0, service_type::RAW_ETHERTYPE}) {
     EXPECT_EQ(context_status([&](auto c) { c.set(qpc::st, static_cast<std::uint32_t>(service)); }),
               Status::BAD_PARAM);
   }
-  for (const auto service :
-       {service_type::RC, service_type::UC, service_type::UD, service_type::QP1}) {
+  for (const auto service : {service_type::RC, service_type::UC, service_type::UD,
+                             service_type::DCI, service_type::QP1}) {
     EXPECT_EQ(context_status([&](auto c) { c.set(qpc::st, static_cast<std::uint32_t>(service)); }),
               Status::OK);
   }

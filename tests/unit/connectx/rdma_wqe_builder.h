@@ -86,6 +86,15 @@ class WqeBuilder {
     std::ranges::copy(gid.bytes, segment.sub(Av::rgid_rip).begin());
     return *this;
   }
+  /// The address vector of a DCI.
+  WqeBuilder& dc(std::uint32_t dctn, std::uint64_t key, const wire::MacAddress& mac,
+                 const wire::Gid& gid, std::uint8_t gid_index) {
+    using Key = spec::connectx::wqe_dc_key;
+    const std::size_t start = bytes_.size();
+    datagram(dctn, 0, mac, gid, gid_index);
+    util::MutableView<Key>(std::span(bytes_).subspan(start)).set(Key::dc_key, key);
+    return *this;
+  }
   WqeBuilder& data(std::uint64_t address, std::uint32_t length, std::uint32_t lkey) {
     using Data = spec::connectx::data_segment_pointer;
     auto segment = add<Data>();

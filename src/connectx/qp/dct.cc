@@ -1,0 +1,50 @@
+#include "connectx/qp/dct.h"
+
+#include <algorithm>
+
+#include "connectx/qp/rdma.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+constexpr std::uint16_t kUdpSourcePort = 0xC000;
+
+}  // namespace
+
+Dct::Dct(Qpn dctn, util::View<Context> context, Uses uses, Rdma& rdma)
+    : dctn_(dctn), uses_(std::move(uses)), rdma_(rdma) {
+  std::ranges::copy(context.bytes(), context_.bytes().begin());
+}
+
+rdma::QpAttributes Dct::attributes() const {
+  const auto context = this->context();
+  rdma::QpAttributes a;
+  a.pd = rdma::Pd(context.get(Context::pd));
+  a.path_mtu = 128u << context.get(Context::mtu);
+  a.min_rnr_timer = static_cast<std::uint8_t>(context.get(Context::min_rnr_nak));
+  a.max_dest_rd_atomic = 1u << kLogDctReads;
+  a.remote_read = context.get(Context::rre) != 0;
+  a.remote_write = context.get(Context::rwe) != 0;
+  a.remote_atomic = context.get(Context::rae) != 0;
+  a.reserved_lkey = context.get(Context::rlky) != 0;
+  // Where answers go comes with the requests.
+  a.path.hop_limit = static_cast<std::uint8_t>(context.get(Context::hop_limit));
+  a.path.traffic_class = static_cast<std::uint8_t>(context.get(Context::tclass));
+  a.path.flow_label = context.get(Context::flow_label);
+  a.path.vlan_priority = static_cast<std::uint8_t>(context.get(Context::eth_prio));
+  a.path.udp_source_port = kUdpSourcePort;
+  return a;
+}
+
+rdma::Fetch Dct::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
+  return rdma_.fetch_receive(*this, request);
+}
+void Dct::complete_receive(const rdma::ReceiveCompletion& completion) {
+  rdma_.complete_receive(*this, completion);
+}
+void Dct::handle_event(rdma::QpEvent event, rdma::Reason reason) {
+  rdma_.handle_event(*this, event, reason);
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,117 @@
+// CREATE_DCT, DESTROY_DCT, DRAIN_DCT, QUERY_DCT, ARM_DCT_FOR_KEY_VIOLATION (mlx5 driver interface
+// 7.10).
+//
+// Drivers drain a DCT before they destroy it, and wait for the event that tells that it is drained.
+#include <algorithm>
+#include <utility>
+
+#include "connectx/base/resources.h"
+#include "connectx/command/commands.h"
+#include "connectx/device.h"
+#include "connectx/event/completion_queue.h"
+#include "connectx/qp/dct.h"
+#include "connectx/qp/rdma.h"
+#include "spec/connectx/dct.h"
+#include "spec/connectx/opcodes.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using spec::connectx::arm_dct_for_key_violation_in;
+using spec::connectx::create_dct_in;
+using spec::connectx::create_dct_out;
+using spec::connectx::dctc;
+using spec::connectx::destroy_dct_in;
+using spec::connectx::drain_dct_in;
+using spec::connectx::qp_mtu;
+using spec::connectx::query_dct_in;
+using spec::connectx::query_dct_out;
+
+constexpr std::string_view kSection = "mlx5 driver interface 7.10";
+
+CommandResult unknown_dct() { return refuse(Status::BAD_RESOURCE, kSection, "unknown DCT"); }
+
+CommandResult check_values(util::View<dctc> context) {
+  const auto mtu = static_cast<qp_mtu>(context.get(dctc::mtu));
+  if (mtu < qp_mtu::BYTES_256 || mtu > qp_mtu::BYTES_4K) {
+    return refuse(Status::BAD_PARAM, kSection, "mtu is not one of 256 to 4096 bytes");
+  }
+  if (context.get(dctc::port) > 1) {
+    return refuse(Status::BAD_PARAM, kSection, "the device has one port");
+  }
+  if (context.get(dctc::cs_res) != 0) {
+    return refuse(Status::BAD_PARAM, kSection, "cs_res without its capability");
+  }
+  return {};
+}
+
+CommandResult use_references(Device& device, util::View<dctc> context, Dct::Uses& uses) {
+  const Pd pd(context.get(dctc::pd));
+  if (!device.resources().pds().contains(pd)) {
+    return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
+  }
+  auto* cq = device.completion_queues().find(Cqn(context.get(dctc::cqn)));
+  if (cq == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown CQ");
+  auto* srq = device.rdma().find_srq(Srqn(context.get(dctc::srqn_xrqn)));
+  if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown SRQ");
+  if (srq->attributes().kind != SharedReceiveQueue::Kind::kRmp) {
+    return refuse(Status::BAD_RESOURCE, kSection, "an XRC SRQ serves XRC QPs only");
+  }
+  uses.pd = device.resources().pds().use(pd);
+  uses.cq = cq->use();
+  uses.srq = srq->use();
+  return {};
+}
+
+}  // namespace
+
+CommandResult create_dct(Device& device, const Command& command) {
+  const auto context = command.input<create_dct_in>().get(create_dct_in::dct_context_entry);
+  if (auto checked = check_values(context); !checked) return checked;
+  Dct::Uses uses;
+  if (auto used = use_references(device, context, uses); !used) return used;
+  const auto* dct = device.rdma().add_dct(context, std::move(uses));
+  if (dct == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all DCTs are in use");
+  command.output<create_dct_out>().set(create_dct_out::dctn, dct->dctn().value());
+  return {};
+}
+
+CommandResult drain_dct(Device& device, const Command& command) {
+  auto* dct = device.rdma().find_dct(Qpn(command.input<drain_dct_in>().get(drain_dct_in::dctn)));
+  if (dct == nullptr) return unknown_dct();
+  command.unfinished = !device.rdma().drain_dct(*dct, command.work);
+  return {};
+}
+
+CommandResult destroy_dct(Device& device, const Command& command) {
+  auto* dct =
+      device.rdma().find_dct(Qpn(command.input<destroy_dct_in>().get(destroy_dct_in::dctn)));
+  if (dct == nullptr) return unknown_dct();
+  if (dct->state != Dct::State::DRAINED) {
+    return refuse(Status::BAD_RES_STATE, kSection, "the DCT is not drained");
+  }
+  device.rdma().remove_dct(*dct);
+  return {};
+}
+
+CommandResult query_dct(Device& device, const Command& command) {
+  const auto* dct =
+      device.rdma().find_dct(Qpn(command.input<query_dct_in>().get(query_dct_in::dctn)));
+  if (dct == nullptr) return unknown_dct();
+  const auto out = command.output<query_dct_out>().sub(query_dct_out::dct_context_entry);
+  std::ranges::copy(dct->context().bytes(), out.bytes().begin());
+  out.set(dctc::state, static_cast<std::uint32_t>(dct->state));
+  out.set(dctc::dc_access_key_violation_count, device.rdma().key_violations(*dct));
+  return {};
+}
+
+CommandResult arm_dct_for_key_violation(Device& device, const Command& command) {
+  using In = arm_dct_for_key_violation_in;
+  auto* dct = device.rdma().find_dct(Qpn(command.input<In>().get(In::dct_number)));
+  if (dct == nullptr) return unknown_dct();
+  dct->armed = true;
+  return {};
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,68 @@
+// What Rdma does with targets of dynamic connections.
+#include <utility>
+
+#include "connectx/base/timestamp.h"
+#include "connectx/qp/rdma.h"
+
+namespace softhca::connectx {
+
+using spec::connectx::event_type;
+
+Dct* Rdma::add_dct(util::View<spec::connectx::dctc> context, Dct::Uses uses) {
+  auto* dct = dcts_.emplace(context, std::move(uses), *this);
+  if (dct == nullptr) return nullptr;
+  const CounterSetId counters(context.get(Dct::Context::counter_set_id));
+  transport_.add_dc_target(dct->dctn(),
+                           {.key = context.get(Dct::Context::dc_access_key),
+                            .connection = dct->attributes(),
+                            .counters = parts_.resources.q_counter(counters)},
+                           dct->queues());
+  return dct;
+}
+
+bool Rdma::drain_dct(Dct& dct, util::WorkBudget& work) {
+  dct.state = Dct::State::DRAINING;
+  if (!transport_.drain_dc_target(dct.dctn(), work)) return false;
+  dct.state = Dct::State::DRAINED;
+  // Drivers wait for it, each time that they drain.
+  parts_.event_queues.post(event_type::DCT_DRAINED, 0, EventQueues::dct_data(dct.dctn()));
+  return true;
+}
+
+void Rdma::remove_dct(Dct& dct) {
+  transport_.remove_dc_target(dct.dctn());
+  dcts_.erase(dct.dctn());
+}
+
+std::uint32_t Rdma::key_violations(const Dct& dct) const {
+  return transport_.find_dc_target(dct.dctn())->key_violations();
+}
+
+rdma::Fetch Rdma::fetch_receive(Dct& dct, rdma::ReceiveRequest& request) {
+  return dct.failed ? rdma::Fetch::kUnreadable : fetch_shared(dct.srqn(), request);
+}
+
+/// There is no state of a DCT in which it takes WRITEs but no SENDs; with its CQ gone, those that
+/// want a completion are refused.
+void Rdma::complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion) {
+  const bool failed = completion.status != rdma::WorkStatus::kSuccess;
+  Cqe cqe;
+  encode_responder_cqe(cqe, {.qpn = dct.dctn(), .user_index = dct.cqe_user_index()}, completion,
+                       device_ticks(now_));
+  auto* cq = parts_.completion_queues.find(dct.cqn());
+  if (cq == nullptr || !cq->write(cqe, failed || completion.solicited)) dct.failed = true;
+}
+
+/// Of all that happens to a connection, drivers are told of wrong keys alone.
+void Rdma::handle_event(Dct& dct, rdma::QpEvent event, rdma::Reason reason) {
+  if (event != rdma::QpEvent::kDcKeyViolation) {
+    const auto& info = rdma::describe(reason);
+    return parts_.notes.info("DCT {:#x}: a connection ends: {} ({}, reason {})", dct.dctn().value(),
+                             info.text, info.section, static_cast<unsigned>(reason));
+  }
+  if (!std::exchange(dct.armed, false)) return;
+  parts_.event_queues.post(event_type::DCT_ACCESS_KEY_VIOLATION, 0,
+                           EventQueues::dct_data(dct.dctn()));
+}
+
+}  // namespace softhca::connectx
