@@ -81,6 +81,15 @@ void Device::reset_device() {
 
 void Device::forget_flows() { ethernet().forget_flows(); }
 
+void Device::look_for_sniffers() {
+  sniffs_received_ = ethernet().sniffs_received();
+  auto& port = network_port();
+  const bool sniffs_sent = ethernet().sniffs_sent();
+  if (sniffs_sent == port.has_sniffer()) return;
+  const auto sniff = [this](const wire::Frame& frame) { ethernet().sniff_sent(frame, run_time_); };
+  port.set_sniffer(sniffs_sent ? NetworkPort::Sniffer(sniff) : NetworkPort::Sniffer());
+}
+
 void Device::drop_objects() {
   // If there are remains, no command was executed since: what is there now was just made.
   if (remains_ == nullptr) remains_ = std::move(objects_);
@@ -125,6 +134,7 @@ void Device::make_objects() {
                                                              .keys = made.memory_keys->table(),
                                                              .port = *made.network_port,
                                                              .notes = notes_});
+  sniffs_received_ = false;
   half_cq_doorbells_.assign(kBarSize / kUarPageSize, std::nullopt);
   is_rung_.assign(is_rung_.size(), 0);
   rung_.clear();
@@ -198,7 +208,9 @@ void Device::handle_frame(const wire::Frame& frame) {
     // Nearly every packet is like the one before it. Who has written RDMA headers says where they
     // are.
     const auto service = frame.path_number() == 0 ? Service::kEthernet : Service::kRdma;
-    if (overdrawn_ || !network_port().is_like_before(frame, service)) return receive(frame);
+    if (overdrawn_ || sniffs_received_ || !network_port().is_like_before(frame, service)) {
+      return receive(frame);
+    }
     const bool taken = service == Service::kEthernet
                            ? ethernet().handle_known(frame, run_time_)
                            : vport().roce_enabled() && rdma().handle_frame(frame, run_time_);
@@ -218,9 +230,9 @@ void Device::handle_frame(const wire::Frame& frame) {
 /// A train of the InfiniBand transport, if it is for one of the QPs here. Packets of a large send
 /// go to receive WQEs one by one.
 bool Device::takes_whole(const wire::Frame& train) {
-  return train.train().part == nullptr && !overdrawn_ && network_port().passes(train) &&
-         vport().roce_enabled() && !memory_keys().table().has_charged() &&
-         rdma().handle_frame(train, run_time_);
+  return train.train().part == nullptr && !overdrawn_ && !sniffs_received_ &&
+         network_port().passes(train) && vport().roce_enabled() &&
+         !memory_keys().table().has_charged() && rdma().handle_frame(train, run_time_);
 }
 
 [[gnu::noinline]] void Device::receive(const wire::Frame& frame) {
@@ -230,6 +242,7 @@ bool Device::takes_whole(const wire::Frame& train) {
   attention_ = true;
   // Who arranged to receive at such a cost has no time for more, as a NIC whose buffer is full.
   if (overdrawn_) return network_port().count_discard(priority_of(frame));
+  if (sniffs_received_) ethernet().sniff_received(frame, run_time_);
   if (frame.headers() == nullptr && ethernet().handle_known(frame, run_time_)) {
     network_port().count_received(frame, Service::kEthernet);
   } else if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {
@@ -255,6 +268,7 @@ void Device::handle_loopback(const wire::Frame& frame, std::uint32_t domain) {
 
 void Device::receive_looped(const wire::Frame& frame, TransportDomain domain) {
   if (overdrawn_) return network_port().count_discard(priority_of(frame));
+  if (sniffs_received_) ethernet().sniff_received(frame, run_time_);
   if (vport().roce_enabled() && rdma().handle_frame(frame, run_time_)) {
     network_port().count_looped(frame, Service::kRdma);
   } else if (ethernet().handle_loopback(frame, domain, run_time_)) {

@@ -75,6 +75,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
 
   /// A command is executed, after which frames may go other ways.
   void forget_flows();
+  /// One was executed, after which frames may be copied that were not, or the other way round.
+  void look_for_sniffers();
   /// Drops every object that a driver made: TEARDOWN_HCA, fast teardown. Pages and capabilities
   /// stay. From now on none of them does anything, and the device has new ones; those that were
   /// many are destroyed turn by turn.
@@ -141,10 +143,11 @@ class Device final : public pcie::Function, private fabric::Receiver {
   std::vector<std::uint8_t> is_rung_;  ///< by number, 0 or 1
   /// Something besides RDMA may have work: a register was written, an Ethernet frame has come.
   bool attention_ = true;
-  util::Time quiet_until_{};  ///< until then it has none unless attention_ says so
-  util::Time others_next_{};  ///< when run() is to be called for it
-  bool overdrawn_ = false;    ///< arrived frames have cost more than the function may owe
-  bool rdma_first_ = true;    ///< in the next run(), RDMA works before Ethernet
+  util::Time quiet_until_{};      ///< until then it has none unless attention_ says so
+  util::Time others_next_{};      ///< when run() is to be called for it
+  bool sniffs_received_ = false;  ///< Ethernet::sniffs_received(), since the last command
+  bool overdrawn_ = false;        ///< arrived frames have cost more than the function may owe
+  bool rdma_first_ = true;        ///< in the next run(), RDMA works before Ethernet
 };
 
 }  // namespace softhca::connectx

@@ -135,6 +135,7 @@ void inspect_receive_queue(const ReceiveQueue& rq, util::InspectNode& list) {
 void inspect_flow_table(const FlowTable& table, util::InspectNode& list) {
   auto& out = list.child(fmt::format("flow_table {:#x}", table.id().value()));
   out.add_hex("table_id", table.id().value());
+  out.add("type", to_string(table.attributes().type));
   out.add("level", table.attributes().level);
   out.add("size", table.size());
   out.add("groups", table.group_count());
@@ -150,8 +151,10 @@ void inspect_ethernet(Ethernet& ethernet, util::Inspection& out) {
   out.values([&](util::InspectNode& node) {
     node.add("tirs", ethernet.tirs().count());
     node.add("tiss", ethernet.tiss().count());
+    node.add("flow_counters", steering.counters().count());
     node.add("rq_tables", ethernet.rqts().count());
-    if (const auto root = steering.root()) node.add_hex("root_flow_table", root->value());
+    if (const auto root = steering.root(FlowSteering::Type::NIC_RX))
+      node.add_hex("root_flow_table", root->value());
   });
   inspect_table(out, "flow_tables", steering.all(), inspect_flow_table);
 }

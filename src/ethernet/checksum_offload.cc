@@ -49,7 +49,8 @@ std::uint16_t sum_l4(const Frame& frame, const PacketInfo& info) {
 
 /// `l4_sum` is that of the L4 header and payload.
 bool l4_ok(const Frame& frame, const PacketInfo& info, std::uint16_t l4_sum) {
-  if (info.source_routed) return false;
+  // What has not come as a whole cannot be summed up.
+  if (info.source_routed || !info.l3_length_ok) return false;
   if (info.l4 == L4Type::kUdp) {
     using L = wire::UdpLayout;
     const wire::UdpView udp(frame.head().subspan(info.l4_offset));
@@ -85,7 +86,7 @@ void insert_l3_checksum(Frame& frame, const PacketInfo& info) {
 }
 
 void insert_l4_checksum(Frame& frame, const PacketInfo& info) {
-  if (info.l4 == L4Type::kNone || info.source_routed) return;
+  if (info.l4 == L4Type::kNone || info.source_routed || !info.l3_length_ok) return;
   const bool is_tcp = info.l4 == L4Type::kTcp;
   const auto field = info.l4_offset +
                      (is_tcp ? wire::TcpLayout::kChecksumOffset : wire::UdpLayout::kChecksumOffset);

@@ -42,7 +42,8 @@ std::size_t compared_size(const PacketInfo& packet) {
 
 bool KnownHeader::can_be_known(const PacketInfo& packet) {
   const bool roce = packet.l4 == L4Type::kUdp && packet.destination_port == wire::kRoceUdpPort;
-  return packet.l4 != L4Type::kNone && !roce && packet.l4_offset + wire::TcpLayout::kSize <= kSize;
+  return packet.l4 != L4Type::kNone && packet.l3_length_ok && !roce &&
+         packet.l4_offset + wire::TcpLayout::kSize <= kSize;
 }
 
 void KnownHeader::remember(const wire::Frame& frame, const PacketInfo& packet, bool tcp_flags) {

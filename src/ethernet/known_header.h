@@ -23,8 +23,8 @@ class KnownHeader {
   /// Headers must end before this byte, but for TCP options.
   static constexpr std::size_t kSize = 96;
 
-  /// Whether headers of this kind can be known: whole TCP or UDP, not too long, and not RoCEv2,
-  /// whose packets the transport knows.
+  /// Whether headers of this kind can be known: TCP or UDP in a whole packet, not too long, and not
+  /// RoCEv2, whose packets the transport knows.
   static bool can_be_known(const PacketInfo& packet);
   /// @pre can_be_known(packet), which is classify(frame). `tcp_flags`: they count as well, and a
   /// frame with others is not known.

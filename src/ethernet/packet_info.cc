@@ -29,7 +29,7 @@ class Classifier {
     std::optional<std::size_t> l4;
     if (info_.ether_type == EtherType::kIpv4) l4 = ipv4();
     if (info_.ether_type == EtherType::kIpv6) l4 = ipv6();
-    if (!l4 || !info_.l3_length_ok || *l4 > l3_end()) return info_;
+    if (!l4 || l3_too_short_ || *l4 > l3_end()) return info_;
     info_.l4_offset = static_cast<std::uint16_t>(*l4);
     // PRM 3.3.1 and RFC 1122 4.1.1 know ports in whole datagrams only.
     if (info_.fragment) return info_;
@@ -72,10 +72,13 @@ class Classifier {
     if (!frame_size_) {
       info_.l3_size = head_.size() - info_.l3_offset;
       info_.l3_length_ok = info_.l3_size >= header;
+      l3_too_short_ = !info_.l3_length_ok;
       return;
     }
     const auto there = *frame_size_ - info_.l3_offset;
-    info_.l3_length_ok = length >= header && length <= there;
+    // Headers are where they are, however long IP says that the packet is.
+    l3_too_short_ = length < header;
+    info_.l3_length_ok = !l3_too_short_ && length <= there;
     info_.l3_size = info_.l3_length_ok ? length : there;
   }
 
@@ -127,6 +130,7 @@ class Classifier {
     info_.destination_ip = ip->destination;
     info_.traffic_class = {ip->traffic_class};
     info_.hop_limit = ip->hop_limit;
+    info_.flow_label = ip->flow_label;
     info_.protocol = ip->next_header;
     return ipv6_extensions(at + L::kSize);
   }
@@ -197,6 +201,7 @@ class Classifier {
   const std::span<const std::byte> head_;
   const std::optional<std::size_t> frame_size_;
   PacketInfo info_;
+  bool l3_too_short_ = false;  ///< IP says that not even its header is in the packet
 };
 
 }  // namespace

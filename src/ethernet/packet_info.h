@@ -44,6 +44,7 @@ struct PacketInfo {
   wire::Gid destination_ip;
   wire::TrafficClass traffic_class;
   std::uint8_t hop_limit = 0;
+  std::uint32_t flow_label = 0;  ///< of IPv6, 20 bits
   /// Of what follows the IP header and all extension headers that we know.
   wire::IpProtocol protocol{};
   bool fragment = false;

@@ -104,6 +104,23 @@ _host() {
   ip -n "$host" link set "$name" mtu "$mtu" up || fail "setting up the netdev of host $host"
 }
 
+# one_host_here [MTU]: a host b as above, and instead of a the guest itself: for who asks devlink about a device, which stays
+# where the system started. Sets IF_here, IB_here, GID_here.
+one_host_here() {
+  local mtu=${1:-4500} host
+  expect_functions 2
+  set -- $(mlx5_functions)
+  IF_here=$(netdev_of "$1") IB_here=$(ibdev_of "$1") ADDRESS_here=$ADDRESS_a
+  _host b "$2" "$mtu"
+  run ip addr add "$ADDRESS_here/24" dev "$IF_here"
+  run ip link set "$IF_here" mtu "$mtu" up
+  for host in here b; do
+    wait_for 60 "carrier on host $host" carrier "$host"
+    wait_for 60 "RoCE v2 GID on host $host" gid_index "$host"
+    eval "GID_$host=\$(gid_index $host)"
+  done
+}
+
 # one_host: this guest's only function, its link up, as one host of several guests. Sets IF, IB, GID.
 one_host() {
   local IF_here IB_here ADDRESS_here=192.168.11.$GUEST

@@ -4,11 +4,11 @@
 . "$(dirname "$0")/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 least=${1:-140}
-two_hosts
+one_host_here
 run modprobe -a rdma_ucm
 log=/tmp/pyverbs.log
 export PYTHONDONTWRITEBYTECODE=1
-on a python3 "$here/rdma_core_tests.py" "$here" --dev "$IB_a" --limit 300 | grep -v '^START ' | tee $log
+python3 "$here/rdma_core_tests.py" "$here" --dev "$IB_here" --limit 300 | grep -v '^START ' | tee $log
 for verdict in ok skip FAIL ERROR CRASH HANG; do
   echo "$verdict: $(grep -c "^$verdict " $log)"
 done

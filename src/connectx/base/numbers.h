@@ -42,5 +42,7 @@ using MKeyIndex = util::Strong<struct MKeyIndexTag, std::uint32_t>;
 /// Flow table and, inside one, flow group (PRM 7.11), 24 and 32 bits.
 using FlowTableId = util::Strong<struct FlowTableIdTag, std::uint32_t>;
 using FlowGroupId = util::Strong<struct FlowGroupIdTag, std::uint32_t>;
+/// What counts the packets of flows (PRM 7.11.2.8), 16 bits.
+using FlowCounterId = util::Strong<struct FlowCounterIdTag, std::uint32_t>;
 
 }  // namespace softhca::connectx

@@ -33,6 +33,7 @@ enum class Owned : std::uint8_t {
   kTis,
   kRqt,
   kFlowTable,
+  kFlowCounter,
   kUmem,
 };
 inline constexpr std::size_t kOwnedKinds = static_cast<std::size_t>(Owned::kUmem) + 1;

@@ -210,6 +210,7 @@ CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& 
   // Nearly all of them change where frames may go, and commands are few.
   device_.forget_flows();
   auto result = spec->handler(device_, command);
+  device_.look_for_sniffers();
   if (result && !command.unfinished) note_owner(device_, command);
   return result;
 }

@@ -117,7 +117,7 @@ bool of_tir_destination(util::View<tir_context> context, const Referred& may_use
 
 bool of_tir(const Command& command, const Referred& may_use) {
   const auto context = command.input<create_tir_in>().get(create_tir_in::tir_context);
-  return may_use(Owned::kTransportDomain, context.get(tir_context::transport_domain)) &&
+  return optional(may_use, Owned::kTransportDomain, context.get(tir_context::transport_domain)) &&
          of_tir_destination(context, may_use);
 }
 
@@ -166,19 +166,28 @@ bool of_rqt(const Command& command, std::size_t offset, const Referred& may_use)
   return true;
 }
 
+/// Destinations, and counters behind them.
 bool of_flow(const Command& command, const Referred& may_use) {
   using In = set_flow_table_entry_in;
   const auto context = command.input<In>().get(In::flow_context);
   auto list = command.in_tail(In::flow_context.kOffset + flow_context::destination_offset);
-  const auto count = std::min<std::size_t>(context.get(flow_context::destination_list_size),
-                                           list.size() / flow_context::destination_size);
-  command.work.charge(static_cast<std::int64_t>(count) * kEntryWork);
-  for (std::size_t i = 0; i != count; ++i, list = list.subspan(flow_context::destination_size)) {
+  const auto next = [&] { list = list.subspan(flow_context::destination_size); };
+  const auto entries = [&](std::uint32_t count) {
+    const auto there = std::min<std::size_t>(count, list.size() / flow_context::destination_size);
+    command.work.charge(static_cast<std::int64_t>(there) * kEntryWork);
+    return there;
+  };
+  for (auto n = entries(context.get(flow_context::destination_list_size)); n != 0; --n, next()) {
     const util::View<dest_format> entry(list);
     const bool table =
         destination_type(entry.get(dest_format::destination_type)) == destination_type::FLOW_TABLE;
     const auto id = entry.get(dest_format::destination_id);
     if (!may_use(table ? Owned::kFlowTable : Owned::kTir, id)) return false;
+  }
+  for (auto n = entries(context.get(flow_context::flow_counter_list_size)); n != 0; --n, next()) {
+    const util::View<flow_counter_list_entry> entry(list);
+    const auto id = entry.get(flow_counter_list_entry::flow_counter_id);
+    if (!may_use(Owned::kFlowCounter, id)) return false;
   }
   return true;
 }

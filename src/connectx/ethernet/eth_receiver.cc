@@ -133,9 +133,11 @@ const wire::Frame& EthReceiver::whole(const wire::Frame& arrived) {
 }
 
 /// Fills deliveries_.
-FlowSteering::Search EthReceiver::steer(const PacketInfo& packet) {
+FlowSteering::Search EthReceiver::steer(FlowSteering::Type type, const wire::Frame& frame,
+                                        const PacketInfo& packet) {
   deliveries_.clear();
-  const auto search = parts_.steering.classify(match_key_of(packet), deliveries_);
+  const auto search =
+      parts_.steering.classify(type, match_key_of(packet), frame.size(), deliveries_);
   const auto copies = deliveries_.size();
   if (search.steps > kStepsDue) {
     parts_.keys.add_work(static_cast<std::int64_t>(search.steps - kStepsDue) * kStepWork);
@@ -147,9 +149,9 @@ FlowSteering::Search EthReceiver::steer(const PacketInfo& packet) {
 void EthReceiver::receive(const wire::Frame& arrived, util::Time now) {
   const auto& frame = whole(arrived);
   const auto packet = ethernet::classify(frame);
-  const auto search = steer(packet);
+  const auto search = steer(FlowSteering::Type::NIC_RX, frame, packet);
   if (deliveries_.empty()) return parts_.port.count_discard(priority_of(frame));
-  if (deliveries_.size() == 1 && search.steps <= kStepsDue &&
+  if (deliveries_.size() == 1 && search.steps <= kStepsDue && !search.counted &&
       ethernet::KnownHeader::can_be_known(packet)) {
     remember(frame, packet, search.tcp_flags);
   }
@@ -235,7 +237,7 @@ bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain dom
                                  util::Time now) {
   const auto& frame = whole(arrived);
   const auto packet = ethernet::classify(frame);
-  steer(packet);
+  steer(FlowSteering::Type::NIC_RX, frame, packet);
   const bool multicast = packet.destination_mac.is_multicast();
   std::erase_if(deliveries_, [&](const FlowSteering::Delivery& delivery) {
     return !parts_.tirs.find(delivery.tirn)->accepts_loopback(domain, multicast);
@@ -243,6 +245,16 @@ bool EthReceiver::receive_looped(const wire::Frame& arrived, TransportDomain dom
   if (deliveries_.empty()) return false;
   deliver(frame, packet, now);
   return true;
+}
+
+void EthReceiver::sniff(FlowSteering::Type type, const wire::Frame& arrived, util::Time now) {
+  const auto& frame = whole(arrived);
+  const auto packet = ethernet::classify(frame);
+  steer(type, frame, packet);
+  if (deliveries_.empty()) return;
+  // Nobody has paid for the first copy either.
+  parts_.keys.add_work(kCopyWork);
+  deliver(frame, packet, now);
 }
 
 /// To each of deliveries_.

@@ -39,6 +39,9 @@ class EthReceiver {
   bool receive_known(const wire::Frame& frame, util::Time now);
   /// Steering, TIRs, RQTs or RQs may have changed.
   void forget_flows() { ++generation_; }
+  /// A copy of a frame that was received or sent, for whom sniffer tables of this type choose
+  /// (PRM 3.5).
+  void sniff(FlowSteering::Type type, const wire::Frame& frame, util::Time now);
   /// A frame that a TIS of transport domain `domain` has sent (PRM 3.4). False if no TIR takes it.
   bool receive_looped(const wire::Frame& frame, TransportDomain domain, util::Time now);
 
@@ -57,7 +60,8 @@ class EthReceiver {
   };
   static constexpr std::size_t kFlows = 64;
 
-  FlowSteering::Search steer(const ethernet::PacketInfo& packet);
+  FlowSteering::Search steer(FlowSteering::Type type, const wire::Frame& frame,
+                             const ethernet::PacketInfo& packet);
   /// receive_known() of a frame that has the number of the flow's.
   void receive_finished(KnownFlow& flow, const wire::Frame& frame, util::Time now);
   void note_number(KnownFlow& flow, std::uint64_t number);

@@ -108,6 +108,20 @@ void Ethernet::handle_frame(const wire::Frame& frame, util::Time now) {
   receiver_->receive(frame, now);
 }
 
+bool Ethernet::sniffs_received() const {
+  return steering_->has_root(FlowSteering::Type::SNIFFER_RX);
+}
+
+bool Ethernet::sniffs_sent() const { return steering_->has_root(FlowSteering::Type::SNIFFER_TX); }
+
+void Ethernet::sniff_received(const wire::Frame& frame, util::Time now) {
+  receiver_->sniff(FlowSteering::Type::SNIFFER_RX, frame, now);
+}
+
+void Ethernet::sniff_sent(const wire::Frame& frame, util::Time now) {
+  receiver_->sniff(FlowSteering::Type::SNIFFER_TX, frame, now);
+}
+
 bool Ethernet::handle_loopback(const wire::Frame& frame, TransportDomain domain, util::Time now) {
   return receiver_->receive_looped(frame, domain, now);
 }

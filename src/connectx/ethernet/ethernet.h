@@ -63,6 +63,12 @@ class Ethernet {
   void forget_flows();
   /// A frame from the wire that is not RoCE traffic of a QP: steered, hashed, and written to RQs.
   void handle_frame(const wire::Frame& frame, util::Time now);
+  /// What the function receives and sends is copied to whom sniffer tables choose (PRM 3.5), if
+  /// there are any.
+  bool sniffs_received() const;
+  bool sniffs_sent() const;
+  void sniff_received(const wire::Frame& frame, util::Time now);
+  void sniff_sent(const wire::Frame& frame, util::Time now);
   /// One that the function has sent to itself, from a TIS of `domain` (PRM 3.4). False if no TIR
   /// takes it.
   bool handle_loopback(const wire::Frame& frame, TransportDomain domain, util::Time now);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "connectx/base/resources.h"
+#include "connectx/base/user_contexts.h"
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/ethernet/ethernet.h"
@@ -74,8 +75,10 @@ CommandResult use_destination(Device& device, util::View<tir_context> context,
   return refuse(Status::BAD_PARAM, "PRM Table 45", "unknown disp_type");
 }
 
-/// Checks a context, and takes into use what it refers to.
-CommandResult use_context(Device& device, util::View<tir_context> context, Tir::Destination& to) {
+/// Checks a context, and takes into use what it refers to. Processes (DevX) give no transport
+/// domain: what they send goes back to no TIR of theirs by mistake, since they choose its flows.
+CommandResult use_context(Device& device, Uid uid, util::View<tir_context> context,
+                          Tir::Destination& to) {
   if (context.get(tir_context::tls_en) != 0 || context.get(tir_context::tunneled_offload_en) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 45",
                   "tls_en and tunneled_offload_en are not capabilities");
@@ -83,10 +86,11 @@ CommandResult use_context(Device& device, util::View<tir_context> context, Tir::
   if (auto used = use_destination(device, context, to); !used) return used;
   auto& domains = device.resources().transport_domains();
   const TransportDomain domain(context.get(tir_context::transport_domain));
-  if (!domains.contains(domain)) {
+  if (domains.contains(domain)) {
+    to.domain_use = domains.use(domain);
+  } else if (uid == UserContexts::kKernel || domain != Tir::kNoDomain) {
     return refuse(Status::BAD_RESOURCE, "PRM 12.8.1", "unknown transport domain");
   }
-  to.domain_use = domains.use(domain);
   if (auto checked = check_hash(context); !checked) return checked;
   return check_lro(context);
 }
@@ -111,7 +115,8 @@ void merge_hash(util::MutableView<tir_context> to, util::View<tir_context> from)
 CommandResult create_tir(Device& device, const Command& command) {
   const auto context = command.input<create_tir_in>().get(create_tir_in::tir_context);
   Tir::Destination to;
-  if (auto used = use_context(device, context, to); !used) return used;
+  const Uid uid(command.uid);
+  if (auto used = use_context(device, uid, context, to); !used) return used;
   auto* tir = device.ethernet().tirs().emplace();
   if (tir == nullptr) return refuse(Status::NO_RESOURCES, "PRM 7.5", "no TIR left");
   tir->set(SavedContext(context), std::move(to));
@@ -145,7 +150,8 @@ CommandResult modify_tir(Device& device, const Command& command) {
     to.set(tir_context::self_lb_en_multicast, from.get(tir_context::self_lb_en_multicast));
   }
   Tir::Destination to;
-  if (auto used = use_context(device, std::as_const(merged).view(), to); !used) return used;
+  const Uid uid(command.uid);
+  if (auto used = use_context(device, uid, std::as_const(merged).view(), to); !used) return used;
   tir->set(merged, std::move(to));
   return {};
 }

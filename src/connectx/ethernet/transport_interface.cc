@@ -53,7 +53,8 @@ void Tir::set(const SavedContext<tir_context>& context, Destination destination)
 
 bool Tir::accepts_loopback(TransportDomain domain, bool multicast) const {
   const auto context = context_.view();
-  if (TransportDomain(context.get(tir_context::transport_domain)) != domain) return true;
+  const TransportDomain own(context.get(tir_context::transport_domain));
+  if (own == kNoDomain || own != domain) return true;
   return (multicast ? context.get(tir_context::self_lb_en_multicast)
                     : context.get(tir_context::self_lb_en_unicast)) != 0;
 }

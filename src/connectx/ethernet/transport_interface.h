@@ -85,6 +85,9 @@ struct Tir : hca::Used {
     hca::Use domain_use;
   };
 
+  /// Of a TIR that belongs to no transport domain, and of frames of nobody's.
+  static constexpr TransportDomain kNoDomain{0};
+
   explicit Tir(Tirn tirn) : number(tirn) {}
 
   Tirn number;

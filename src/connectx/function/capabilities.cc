@@ -79,6 +79,12 @@ Capabilities::Capabilities(const Limits& limits) : maximum_(limits) {
   const auto receive = flow.sub(FlowCap::flow_table_properties_nic_receive);
   fill_match_fields(receive.sub(FlowProperties::ft_field_support));
   fill_match_fields(receive.sub(FlowProperties::ft_field_bitmask_support));
+  // PRM 3.5: "Sniffer Flow Tables must be handled as any other NIC Flow Table".
+  const auto same = [&](util::MutableView<FlowProperties> sniffer) {
+    std::ranges::copy(receive.bytes(), sniffer.bytes().begin());
+  };
+  same(flow.sub(FlowCap::flow_table_properties_nic_receive_sniffer));
+  same(flow.sub(FlowCap::flow_table_properties_nic_transmit_sniffer));
   reset();
 }
 

@@ -36,6 +36,11 @@ struct Place<eth_offload_cap> {
   static constexpr std::size_t kOffset = 0;
 };
 template <>
+struct Place<flow_table_nic_cap> {
+  static constexpr auto kGroup = hca_cap_type::FLOW_TABLE_NIC;
+  static constexpr std::size_t kOffset = 0;
+};
+template <>
 struct Place<flow_table_properties> {
   static constexpr auto kGroup = hca_cap_type::FLOW_TABLE_NIC;
   static constexpr std::size_t kOffset =

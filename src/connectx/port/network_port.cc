@@ -1,6 +1,7 @@
 #include "connectx/port/network_port.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "wire/train.h"
 
@@ -80,9 +81,19 @@ void NetworkPort::update_limit() {
   if (mtu >= kHeader + kFcs) passing_sizes_ = mtu - kFcs - kHeader + 1;
 }
 
-void NetworkPort::update_addresses() {
+void NetworkPort::set_sniffer(Sniffer sniffer) {
+  sniffer_ = std::move(sniffer);
+  forget_sent();
+}
+
+/// The next frame takes the long way.
+void NetworkPort::forget_sent() {
   last_sent_.forget();
   last_ethernet_sent_.forget();
+}
+
+void NetworkPort::update_addresses() {
+  forget_sent();
   local_ = vport_addresses_;
   local_.insert(local_.end(), roce_addresses_.begin(), roce_addresses_.end());
   std::ranges::sort(local_);
@@ -118,17 +129,21 @@ std::uint64_t NetworkPort::transmit_ethernet(const wire::Frame& frame, Transport
 
 std::uint64_t NetworkPort::send(const wire::Frame& frame, Service service, TransportDomain domain,
                                 unsigned priority) {
-  if (frame.size() - kHeader >= passing_sizes_) {
+  const bool fits = frame.size() - kHeader < passing_sizes_;
+  if (!fits || sniffer_) {
     if (frame.packets() != 1 && passes_) return send_packets(frame, service, domain, priority);
-    refuse_transmit(frame);
-    return last_number_;
+    if (!fits) {
+      refuse_transmit(frame);
+      return last_number_;
+    }
+    sniffer_(frame);
   }
   const auto destination = destination_of(frame);
   const auto cast = cast_of(destination);
   const bool local = cast == Cast::kUnicast && is_local(destination);
   const auto way = local ? Way::kLoopback : Way::kWire;
   counters_.tx(service, way).add(cast, priority, frame);
-  if (!local && cast == Cast::kUnicast) {
+  if (!local && cast == Cast::kUnicast && !sniffer_) {
     auto& last = service == Service::kRdma ? last_sent_ : last_ethernet_sent_;
     last.remember(frame, counters_.tx(service, way).cell(cast, priority));
     if (service == Service::kEthernet) last_priority_ = priority;

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -95,6 +96,10 @@ class NetworkPort final : public fabric::Port {
     ++*last_size_cell_;
     last_received_[static_cast<std::size_t>(service)].cell().add(last_size_);
   }
+  /// Gets every packet that is sent, before it goes; empty: nobody does (PRM 3.5).
+  using Sniffer = std::function<void(const wire::Frame&)>;
+  void set_sniffer(Sniffer sniffer);
+  bool has_sniffer() const { return static_cast<bool>(sniffer_); }
   /// Who took a frame that came back.
   void count_looped(const wire::Frame& frame, Service service) {
     counters_.rx(service, Way::kLoopback).add(cast_of(frame), priority_of(frame), frame);
@@ -132,6 +137,7 @@ class NetworkPort final : public fabric::Port {
   bool is_local(const wire::MacAddress& address) const;
   void update_limit();
   void update_addresses();
+  void forget_sent();
 
   fabric::Port& wire_;
   /// How many sizes of frames pass, from an Ethernet header on: none while the port or the vport
@@ -144,6 +150,7 @@ class NetworkPort final : public fabric::Port {
   std::uint64_t local_filter_ = 0;
   std::vector<wire::MacAddress> local_;  ///< in order
   TrafficCounters counters_;
+  Sniffer sniffer_;
   LastCell last_sent_;                     ///< of RDMA, to another station
   LastCell last_ethernet_sent_;            ///< of Ethernet, likewise
   unsigned last_priority_ = 0;             ///< of that frame

@@ -38,8 +38,9 @@ void put_tags(MatchKey& key, const PacketInfo& packet) {
   misc.set(Misc::outer_second_vid, second.vid());
 }
 
-void put_ip(util::MutableView<Outer> outer, const PacketInfo& packet) {
+void put_ip(MatchKey& key, const PacketInfo& packet) {
   if (packet.l3 == L3Type::kNone) return;
+  const auto outer = key.outer();
   const bool v4 = packet.l3 == L3Type::kIpv4;
   outer.set(Outer::ip_version, v4 ? 4 : 6);
   outer.set(Outer::ip_protocol, static_cast<std::uint32_t>(packet.protocol));
@@ -47,6 +48,7 @@ void put_ip(util::MutableView<Outer> outer, const PacketInfo& packet) {
   outer.set(Outer::ip_ecn, packet.traffic_class.ecn());
   outer.set(Outer::ttl_hoplimit, packet.hop_limit);
   outer.set(Outer::frag, packet.fragment ? 1 : 0);
+  key.misc().set(Misc::outer_ipv6_flow_label, packet.flow_label);
   // An IPv4 address stands in the last four bytes, with zeros before it.
   const std::size_t skip = v4 ? 12 : 0;
   copy(outer.sub(Outer::src_ipv4_src_ipv6).subspan(skip),
@@ -90,7 +92,7 @@ MatchKey match_key_of(const PacketInfo& packet) {
   copy(outer.sub(Outer::smac), packet.source_mac.bytes);
   outer.set(Outer::ethertype, static_cast<std::uint32_t>(packet.ether_type));
   put_tags(key, packet);
-  put_ip(outer, packet);
+  put_ip(key, packet);
   put_ports(outer, packet);
   return key;
 }

@@ -11,7 +11,6 @@ namespace {
 
 using spec::connectx::destination_type;
 using spec::connectx::flow_action;
-using spec::connectx::flow_table_type;
 using spec::connectx::table_miss_action;
 
 /// Tables and groups that one packet may visit. Levels only rise along a chain, so an honest walk
@@ -20,6 +19,8 @@ constexpr std::size_t kStepsMax = 4096;
 /// What it costs to destroy a flow, a group or a table, and one of a flow's destinations.
 constexpr std::int64_t kFlowWork = 300;
 constexpr std::int64_t kDestinationWork = 5;
+/// The same of a counter.
+constexpr std::int64_t kCounterWork = 50;
 
 bool has(std::uint16_t actions, flow_action action) {
   return (actions & static_cast<std::uint16_t>(action)) != 0;
@@ -73,8 +74,8 @@ bool FlowGroup::dismantle(util::WorkBudget& work) {
   while (!flows_.empty()) {
     if (work.spent()) return false;
     const auto& flow = flows_.begin()->second;
-    work.charge(kFlowWork +
-                static_cast<std::int64_t>(flow.destinations.list.size()) * kDestinationWork);
+    const auto uses = flow.destinations.list.size() + flow.counters.list.size();
+    work.charge(kFlowWork + static_cast<std::int64_t>(uses) * kDestinationWork);
     erase(flow.index);
   }
   return true;
@@ -154,8 +155,9 @@ std::size_t FlowTable::flow_count() const {
 // FlowSteering ---------------------------------------------------------------------------------
 
 FlowSteering::FlowSteering(const Limits& limits)
-    : flows_(Limits::count(limits.log_max_flow)),
-      tables_(1, Limits::count(limits.log_max_ft_num)) {}
+    : stages_{Stage(limits), Stage(limits), Stage(limits)},
+      counters_(1, limits.max_flow_counter),
+      tables_(1, kStages * Limits::count(limits.log_max_ft_num)) {}
 
 FlowSteering::~FlowSteering() {
   util::WorkBudget all(INT64_MAX);
@@ -167,37 +169,52 @@ bool FlowSteering::dismantle(util::WorkBudget& work) {
   bool apart = true;
   tables_.for_each([&](FlowTable& table) { apart = apart && table.dismantle(work); });
   work.charge(static_cast<std::int64_t>(tables_.count()));
-  return apart && tables_.dismantle(work, [](const FlowTable&) { return kFlowWork; });
+  return apart && tables_.dismantle(work, [](const FlowTable&) { return kFlowWork; }) &&
+         counters_.dismantle(work, [](const FlowCounter&) { return kCounterWork; });
 }
 
 FlowTable* FlowSteering::create(const FlowTable::Attributes& attributes) {
-  auto* table = tables_.emplace(attributes);
-  if (table != nullptr && attributes.level == 0 && attributes.type == flow_table_type::NIC_RX) {
-    of_level_zero_.insert(table->id());
-  }
+  auto& of_type = stage(attributes.type);
+  auto reservation = of_type.tables.reserve(1);
+  if (!reservation) return nullptr;
+  auto* table = tables_.emplace(attributes, *std::move(reservation));
+  if (attributes.level == 0) of_type.of_level_zero.insert(table->id());
   return table;
 }
 
-FlowTable* FlowSteering::find(flow_table_type type, FlowTableId id) {
+FlowTable* FlowSteering::find(Type type, FlowTableId id) {
   auto* table = tables_.find(id);
   return table != nullptr && table->attributes().type == type ? table : nullptr;
 }
 
-void FlowSteering::destroy(FlowTableId id) {
-  if (root_ == id) root_.reset();
-  of_level_zero_.erase(id);
+void FlowSteering::destroy(FlowTable& table) {
+  const auto id = table.id();
+  auto& of_type = stage(table.attributes().type);
+  if (of_type.root == id) of_type.root.reset();
+  of_type.of_level_zero.erase(id);
   tables_.erase(id);
 }
 
-FlowTable* FlowSteering::root_table() {
-  if (root_) return tables_.find(*root_);
-  return of_level_zero_.empty() ? nullptr : tables_.find(*of_level_zero_.rbegin());
+FlowTable* FlowSteering::root_table(Type type) {
+  const auto& of_type = stage(type);
+  if (of_type.root) return tables_.find(*of_type.root);
+  const auto& zero = of_type.of_level_zero;
+  return zero.empty() ? nullptr : tables_.find(*zero.rbegin());
 }
 
-FlowSteering::Search FlowSteering::classify(const MatchKey& packet, std::vector<Delivery>& out) {
-  Walk packet_walk{PacketKeys(packet), out, kStepsMax};
-  walk(root_table(), 0, packet_walk);
-  return {kStepsMax - packet_walk.steps_left, packet_walk.tcp_flags};
+FlowSteering::Search FlowSteering::classify(Type type, const MatchKey& packet, std::size_t octets,
+                                            std::vector<Delivery>& out) {
+  Walk packet_walk{PacketKeys(packet), octets, out, kStepsMax};
+  walk(root_table(type), 0, packet_walk);
+  return {kStepsMax - packet_walk.steps_left, packet_walk.tcp_flags, packet_walk.counted};
+}
+
+void FlowSteering::count_packet(const Flow& flow, Walk& walk) {
+  const auto& counters = flow.counters.list;
+  if (counters.empty()) return;
+  walk.counted = true;
+  walk.steps_left -= std::min(walk.steps_left, counters.size());
+  for (const auto& entry : counters) entry.counter->count(walk.octets);
 }
 
 void FlowSteering::walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk) {
@@ -210,6 +227,7 @@ void FlowSteering::walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk) {
     }
     // PRM 7.11.2.9: the last tag on the way counts, an unmarked flow does not change it.
     if (flow->flow_tag != 0) flow_tag = flow->flow_tag;
+    count_packet(*flow, walk);
     table = apply(*flow, flow_tag, walk);
   }
 }

@@ -9,16 +9,19 @@
 // memory.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
+#include "connectx/steering/flow_counter.h"
 #include "connectx/steering/flow_match.h"
 #include "hca/object_table.h"
 #include "hca/use.h"
@@ -47,6 +50,7 @@ struct Flow {
   MatchKey value;              ///< only bits of the group's criteria
   std::uint64_t hash = 0;      ///< of the value; the group makes it
   FlowDestinations destinations;
+  FlowCounterList counters;
   util::Budget::Reservation reservation;  ///< of one flow
 };
 
@@ -134,7 +138,9 @@ class FlowTable : public hca::Used {
     spec::connectx::table_miss_action miss_action{};
   };
 
-  FlowTable(FlowTableId id, const Attributes& attributes) : id_(id), attributes_(attributes) {}
+  /// `reservation`: of one table.
+  FlowTable(FlowTableId id, const Attributes& attributes, util::Budget::Reservation reservation)
+      : id_(id), attributes_(attributes), reservation_(std::move(reservation)) {}
 
   FlowTableId id() const { return id_; }
   const Attributes& attributes() const { return attributes_; }
@@ -175,6 +181,7 @@ class FlowTable : public hca::Used {
  private:
   FlowTableId id_;
   Attributes attributes_;
+  util::Budget::Reservation reservation_;
   FlowTable* miss_ = nullptr;
   hca::Use miss_use_;
   std::uint32_t next_group_id_ = 1;
@@ -204,51 +211,86 @@ class FlowSteering {
   FlowSteering(const FlowSteering&) = delete;
   FlowSteering& operator=(const FlowSteering&) = delete;
 
-  /// Null if there are too many.
-  FlowTable* create(const FlowTable::Attributes& attributes);
-  FlowTable* find(spec::connectx::flow_table_type type, FlowTableId id);
-  /// The root goes with its table: drivers do not disconnect it first. @pre it is not in use
-  void destroy(FlowTableId id);
+  using Type = spec::connectx::flow_table_type;
+  /// Whether there may be tables of this type (PRM 7.11.4, 3.5).
+  static bool has_type(Type type) { return stage_index(type) < kStages; }
 
-  /// Nothing: the default root, which is the table of level 0 (PRM 7.11.3.2).
-  void set_root(std::optional<FlowTableId> id) { root_ = id; }
-  std::optional<FlowTableId> root() const { return root_; }
+  /// Null if there are too many. @pre has_type(attributes.type)
+  FlowTable* create(const FlowTable::Attributes& attributes);
+  FlowTable* find(Type type, FlowTableId id);
+  /// The root goes with its table: drivers do not disconnect it first. @pre it is not in use
+  void destroy(FlowTable& table);
+
+  /// Nothing: the default root, which is the table of level 0 (PRM 7.11.3.2). @pre has_type(type)
+  void set_root(Type type, std::optional<FlowTableId> id) { stage(type).root = id; }
+  std::optional<FlowTableId> root(Type type) const { return stage(type).root; }
+  /// Whether there is a root, set or by default. @pre has_type(type)
+  bool has_root(Type type) const {
+    return stage(type).root.has_value() || !stage(type).of_level_zero.empty();
+  }
 
   // How many there may be in all tables.
   util::Budget& groups() { return groups_; }
-  util::Budget& flows() { return flows_; }
+  util::Budget& flows(Type type) { return stage(type).flows; }
+  /// Of destinations and counters.
   util::Budget& destinations() { return destinations_; }
+  using Counters = hca::ObjectTable<FlowCounter, FlowCounterId>;
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
   const hca::ObjectTable<FlowTable, FlowTableId>& all() const { return tables_; }
 
   /// How it was found where a packet goes.
   struct Search {
-    std::size_t steps = 0;   ///< tables and groups that were looked at
+    std::size_t steps = 0;   ///< tables, groups and counters that were looked at
     bool tcp_flags = false;  ///< one with other TCP flags may go elsewhere
+    bool counted = false;    ///< by a flow counter
   };
-  /// Appends where a packet goes. Nothing: it is dropped, the default of NIC receive tables
-  /// (PRM 7.11.4.1).
-  Search classify(const MatchKey& packet, std::vector<Delivery>& out);
+  /// Appends where a packet of `octets` bytes goes. Nothing: it is dropped, the default of NIC
+  /// receive tables (PRM 7.11.4.1), or not copied, that of sniffer tables. @pre has_type(type)
+  Search classify(Type type, const MatchKey& packet, std::size_t octets,
+                  std::vector<Delivery>& out);
 
  private:
+  /// Tables of one type: each has its root and its share of everything (PRM 7.11.2.3, Table 151).
+  struct Stage {
+    explicit Stage(const Limits& limits)
+        : tables(Limits::count(limits.log_max_ft_num)), flows(Limits::count(limits.log_max_flow)) {}
+    std::optional<FlowTableId> root;
+    std::set<FlowTableId> of_level_zero;
+    util::Budget tables;
+    util::Budget flows;
+  };
+  static constexpr std::size_t kStages = 3;
+  static std::size_t stage_index(Type type) {
+    return type == Type::NIC_RX       ? 0
+           : type == Type::SNIFFER_RX ? 1
+           : type == Type::SNIFFER_TX ? 2
+                                      : kStages;
+  }
+  Stage& stage(Type type) { return stages_[stage_index(type)]; }
+  const Stage& stage(Type type) const { return stages_[stage_index(type)]; }
+
   struct Walk {
     const PacketKeys packet;
+    const std::size_t octets;
     std::vector<Delivery>& out;
     std::size_t steps_left;
     bool tcp_flags = false;
+    bool counted = false;
   };
 
-  FlowTable* root_table();
+  FlowTable* root_table(Type type);
+  static void count_packet(const Flow& flow, Walk& walk);
   /// Follows the chain from `table`; calls itself for multiple destinations.
   void walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk);
   /// The table at which the walk goes on, or null.
   FlowTable* apply(const Flow& flow, std::uint32_t flow_tag, Walk& walk);
 
   util::Budget groups_{kGroupsMax};
-  util::Budget flows_;
   util::Budget destinations_{kAllDestinationsMax};
+  std::array<Stage, kStages> stages_;
+  Counters counters_;
   hca::ObjectTable<FlowTable, FlowTableId> tables_;
-  std::optional<FlowTableId> root_;
-  std::set<FlowTableId> of_level_zero_;
 };
 
 }  // namespace softhca::connectx

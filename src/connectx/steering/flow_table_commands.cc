@@ -13,11 +13,12 @@ namespace {
 
 using namespace spec::connectx;
 
-/// NIC receive is the only type that the device advertises (PRM Table 148).
+/// The types that the device advertises (PRM Table 148).
 template <class View>
 CommandResult check_type(View in, auto type, auto other_vport) {
-  if (flow_table_type(in.get(type)) != flow_table_type::NIC_RX) {
-    return refuse(Status::BAD_PARAM, "PRM 7.11.1", "a table type other than NIC receive");
+  if (!FlowSteering::has_type(flow_table_type(in.get(type)))) {
+    return refuse(Status::BAD_PARAM, "PRM 7.11.1",
+                  "a table type other than NIC receive and its sniffers");
   }
   if (in.get(other_vport) != 0) {
     return refuse(Status::BAD_PARAM, "PRM 12.14", "other_vport, but there is one vport only");
@@ -25,8 +26,11 @@ CommandResult check_type(View in, auto type, auto other_vport) {
   return {};
 }
 
-FlowTable* find(Device& device, std::uint32_t id) {
-  return device.ethernet().steering().find(flow_table_type::NIC_RX, FlowTableId(id));
+/// The table that the input names by its type and its number.
+template <class In>
+FlowTable* find(Device& device, util::View<In> in) {
+  return device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
+                                           FlowTableId(in.get(In::table_id)));
 }
 
 struct Miss {
@@ -34,10 +38,9 @@ struct Miss {
   FlowTable* next = nullptr;  ///< of an identified miss
 };
 
-/// The miss part of a flow table context, for a table of `level`. Drivers use miss tables whatever
-/// identified_miss_table_mode says.
+/// The miss part of a flow table context, for a table of this type and level.
 tl::expected<Miss, Refusal> read_miss(Device& device, util::View<flow_table_context> context,
-                                      std::uint32_t level) {
+                                      flow_table_type type, std::uint32_t level) {
   const auto action = table_miss_action(context.get(flow_table_context::table_miss_action));
   switch (action) {
     case table_miss_action::DEFAULT_ACTION:
@@ -47,7 +50,8 @@ tl::expected<Miss, Refusal> read_miss(Device& device, util::View<flow_table_cont
     default:
       return refuse(Status::BAD_PARAM, "PRM Table 388", "unknown table_miss_action");
   }
-  auto* next = find(device, context.get(flow_table_context::table_miss_id));
+  const FlowTableId id(context.get(flow_table_context::table_miss_id));
+  auto* next = device.ethernet().steering().find(type, id);
   if (next == nullptr) {
     return refuse(Status::BAD_RESOURCE, "PRM Table 388", "unknown miss table");
   }
@@ -80,10 +84,11 @@ CommandResult create_flow_table(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.3.2",
                   "a table of level 0 is the root: the kernel's alone");
   }
-  const auto miss = read_miss(device, context, level);
+  const auto type = flow_table_type(in.get(In::table_type));
+  const auto miss = read_miss(device, context, type, level);
   if (!miss) return tl::unexpected(miss.error());
   FlowTable::Attributes attributes;
-  attributes.type = flow_table_type::NIC_RX;
+  attributes.type = type;
   attributes.level = static_cast<std::uint8_t>(level);
   attributes.log_size = static_cast<std::uint8_t>(context.get(flow_table_context::log_size));
   auto* table = device.ethernet().steering().create(attributes);
@@ -97,7 +102,7 @@ CommandResult modify_flow_table(Device& device, const Command& command) {
   using In = modify_flow_table_in;
   const auto in = command.input<In>();
   if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
-  auto* table = find(device, in.get(In::table_id));
+  auto* table = find(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.2", "unknown flow table");
   constexpr auto kMiss = 1u << static_cast<unsigned>(modify_flow_table_bit::MISS_TABLE_ID);
   const auto select = in.get(In::modify_field_select);
@@ -106,7 +111,8 @@ CommandResult modify_flow_table(Device& device, const Command& command) {
   }
   if (select == 0) return {};
   const auto context = in.get(In::flow_table_context);
-  const auto miss = read_miss(device, context, table->attributes().level);
+  const auto& attributes = table->attributes();
+  const auto miss = read_miss(device, context, attributes.type, attributes.level);
   if (!miss) return tl::unexpected(miss.error());
   table->set_miss(miss->action, miss->next);
   return {};
@@ -116,7 +122,7 @@ CommandResult destroy_flow_table(Device& device, const Command& command) {
   using In = destroy_flow_table_in;
   const auto in = command.input<In>();
   if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
-  const auto* table = find(device, in.get(In::table_id));
+  auto* table = find(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.3", "unknown flow table");
   if (table->group_count() != 0) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "the flow table has groups");
@@ -126,7 +132,7 @@ CommandResult destroy_flow_table(Device& device, const Command& command) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8",
                   "a flow or the miss of another table leads to the flow table");
   }
-  device.ethernet().steering().destroy(table->id());
+  device.ethernet().steering().destroy(*table);
   return {};
 }
 
@@ -135,26 +141,26 @@ CommandResult set_flow_table_root(Device& device, const Command& command) {
   const auto in = command.input<In>();
   if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
   auto& steering = device.ethernet().steering();
+  const auto type = flow_table_type(in.get(In::table_type));
   switch (set_flow_table_root_op_mod(command.op_mod)) {
     case set_flow_table_root_op_mod::RESET_TO_DEFAULT:
-      steering.set_root(std::nullopt);
+      steering.set_root(type, std::nullopt);
       return {};
     case set_flow_table_root_op_mod::SET:
       break;
     default:
       return refuse(Status::BAD_OP, "PRM 12.14.4", "unknown op_mod");
   }
-  const auto* table = find(device, in.get(In::table_id));
+  const auto* table = find(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.4", "unknown flow table");
-  steering.set_root(table->id());
+  steering.set_root(type, table->id());
   return {};
 }
 
 CommandResult query_flow_table(Device& device, const Command& command) {
   using In = query_flow_table_in;
   const auto in = command.input<In>();
-  const auto* table = device.ethernet().steering().find(flow_table_type(in.get(In::table_type)),
-                                                        FlowTableId(in.get(In::table_id)));
+  const auto* table = find(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.5", "unknown flow table");
   const auto out =
       command.output<query_flow_table_out>().sub(query_flow_table_out::flow_table_context);

@@ -18,6 +18,7 @@ namespace {
 using namespace spec::connectx;
 
 constexpr std::uint16_t kForward = static_cast<std::uint16_t>(flow_action::FWD_DEST);
+constexpr std::uint16_t kCount = static_cast<std::uint16_t>(flow_action::COUNT);
 constexpr std::uint16_t kExclusive = static_cast<std::uint16_t>(flow_action::ALLOW) |
                                      static_cast<std::uint16_t>(flow_action::DROP) | kForward;
 
@@ -26,11 +27,11 @@ constexpr std::uint32_t bit(set_fte_modify_bit number) {
 }
 
 CommandResult check_action(std::uint16_t action) {
-  if ((action & ~kExclusive) != 0) {
+  if ((action & ~(kExclusive | kCount)) != 0) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.2.2",
-                  "an action that is not a capability (counting, reformat, header changes)");
+                  "an action that is not a capability (reformat, header changes)");
   }
-  if (!std::has_single_bit(action)) {
+  if (!std::has_single_bit(static_cast<std::uint16_t>(action & kExclusive))) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.2.2", "not exactly one of allow, drop and forward");
   }
   return {};
@@ -77,9 +78,6 @@ tl::expected<FlowDestinations, Refusal> read_destinations(Device& device, const 
     return refuse(Status::EXCEED_LIM, "PRM 7.11.3.6",
                   "destination_list_size above log_max_destination");
   }
-  if (context.get(flow_context::extended_destination) != 0) {
-    return refuse(Status::BAD_PARAM, "PRM Table 430", "extended destinations are not a capability");
-  }
   if (list.size() < std::size_t{count} * flow_context::destination_size) {
     return refuse(Status::BAD_INPUT_LEN, "PRM 12.14.9", "the input ends before its destinations");
   }
@@ -101,8 +99,65 @@ tl::expected<FlowDestinations, Refusal> read_destinations(Device& device, const 
   return destinations;
 }
 
-/// What the flow will be; `flow` has the flow as it is, if it is valid, but for its destinations,
-/// which are those of `old` unless the command brings others.
+tl::expected<FlowCounterList, Refusal> read_counters(Device& device,
+                                                     util::View<flow_context> context,
+                                                     std::span<const std::byte> list) {
+  const auto count = context.get(flow_context::flow_counter_list_size);
+  if (count == 0) return refuse(Status::BAD_PARAM, "PRM 7.11.3.6", "counting without counter");
+  if (count > Limits::count(device.limits().log_max_flow_counter)) {
+    return refuse(Status::EXCEED_LIM, "PRM 7.11.3.6",
+                  "flow_counter_list_size above log_max_flow_counter");
+  }
+  const auto behind = std::uint64_t{context.get(flow_context::destination_list_size)} *
+                      flow_context::destination_size;
+  if (list.size() < behind + std::size_t{count} * flow_context::destination_size) {
+    return refuse(Status::BAD_INPUT_LEN, "PRM 12.14.9", "the input ends before its flow counters");
+  }
+  list = list.subspan(behind);
+  auto& steering = device.ethernet().steering();
+  auto reservation = steering.destinations().reserve(count);
+  if (!reservation) {
+    return refuse(Status::NO_RESOURCES, "PRM 7.11.3.6", "too many flow counters of all flows");
+  }
+  FlowCounterList counters{.list = std::vector<FlowCounterList::Entry>(count),
+                           .reservation = *std::move(reservation)};
+  for (auto& entry : counters.list) {
+    const util::View<flow_counter_list_entry> in(list);
+    list = list.subspan(flow_context::destination_size);
+    entry.counter =
+        steering.counters().find(FlowCounterId(in.get(flow_counter_list_entry::flow_counter_id)));
+    if (entry.counter == nullptr) {
+      return refuse(Status::BAD_RESOURCE, "PRM 12.14.9", "unknown flow counter in the list");
+    }
+    entry.use = entry.counter->use();
+  }
+  return counters;
+}
+
+constexpr auto kListOffset =
+    set_flow_table_entry_in::flow_context.kOffset + flow_context::destination_offset;
+
+/// As the flow counts from now on; `old` likewise.
+CommandResult read_counting(Device& device, const Command& command, std::uint32_t fields, Flow* old,
+                            Flow& flow) {
+  const auto context =
+      command.input<set_flow_table_entry_in>().get(set_flow_table_entry_in::flow_context);
+  if ((flow.action & kCount) == 0) return {};
+  if ((fields & bit(set_fte_modify_bit::FLOW_COUNTERS)) != 0) {
+    auto counters = read_counters(device, context, command.in_tail(kListOffset));
+    if (!counters) return tl::unexpected(counters.error());
+    flow.counters = *std::move(counters);
+    return {};
+  }
+  if (old == nullptr || old->counters.list.empty()) {
+    return refuse(Status::BAD_PARAM, "PRM 7.11.3.7",
+                  "counting is added without modifying the list of flow counters");
+  }
+  return {};
+}
+
+/// What the flow will be; `flow` has the flow as it is, if it is valid, but for its destinations
+/// and counters, which are those of `old` unless the command brings others.
 CommandResult read_flow(Device& device, const FlowTable& table, const Command& command,
                         std::uint32_t fields, Flow* old, Flow& flow) {
   const auto context =
@@ -114,21 +169,33 @@ CommandResult read_flow(Device& device, const FlowTable& table, const Command& c
   if ((fields & bit(set_fte_modify_bit::FLOW_TAG)) != 0) {
     flow.flow_tag = context.get(flow_context::flow_tag);
   }
+  if (context.get(flow_context::extended_destination) != 0) {
+    return refuse(Status::BAD_PARAM, "PRM Table 430", "extended destinations are not a capability");
+  }
+  if (auto read = read_counting(device, command, fields, old, flow); !read) return read;
   if ((flow.action & kForward) == 0) return {};
   if ((fields & bit(set_fte_modify_bit::DESTINATION_LIST)) == 0) {
     if (old == nullptr || old->destinations.list.empty()) {
       return refuse(Status::BAD_PARAM, "PRM 7.11.3.7",
                     "forward is added without modifying the destination list");
     }
-    flow.destinations = std::move(old->destinations);
     return {};
   }
-  constexpr auto offset =
-      set_flow_table_entry_in::flow_context.kOffset + flow_context::destination_offset;
-  auto destinations = read_destinations(device, table, context, command.in_tail(offset));
+  auto destinations = read_destinations(device, table, context, command.in_tail(kListOffset));
   if (!destinations) return tl::unexpected(destinations.error());
   flow.destinations = *std::move(destinations);
   return {};
+}
+
+/// What the flow has as before: all that it does, and that the command has not brought anew.
+void keep(Flow& old, Flow& flow) {
+  flow.reservation = std::move(old.reservation);
+  if ((flow.action & kForward) != 0 && flow.destinations.list.empty()) {
+    flow.destinations = std::move(old.destinations);
+  }
+  if ((flow.action & kCount) != 0 && flow.counters.list.empty()) {
+    flow.counters = std::move(old.counters);
+  }
 }
 
 struct Place {
@@ -181,14 +248,14 @@ CommandResult set_flow_table_entry(Device& device, const Command& command) {
       return refuse(Status::BAD_OP, "PRM Table 428", "unknown op_mod");
   }
   if (old == nullptr) {
-    auto reservation = device.ethernet().steering().flows().reserve(1);
+    auto reservation = device.ethernet().steering().flows(table->attributes().type).reserve(1);
     if (!reservation) {
       return refuse(Status::NO_RESOURCES, "PRM 7.11.3.6", "flows above log_max_flow");
     }
     flow.reservation = *std::move(reservation);
   }
   if (auto read = read_flow(device, *table, command, fields, old, flow); !read) return read;
-  if (old != nullptr) flow.reservation = std::move(old->reservation);
+  if (old != nullptr) keep(*old, flow);
   group->set(std::move(flow));
   return {};
 }
@@ -206,6 +273,8 @@ CommandResult query_flow_table_entry(Device& device, const Command& command) {
   out.set(flow_context::action, flow->action);
   out.set(flow_context::destination_list_size,
           static_cast<std::uint32_t>(flow->destinations.list.size()));
+  out.set(flow_context::flow_counter_list_size,
+          static_cast<std::uint32_t>(flow->counters.list.size()));
   std::memcpy(out.sub(flow_context::match_value).bytes().data(), flow->value.bytes().data(),
               MatchKey::kSize);
   auto list = command.out.subspan(query_flow_table_entry_out::flow_context.kOffset +
@@ -215,6 +284,12 @@ CommandResult query_flow_table_entry(Device& device, const Command& command) {
     const util::MutableView<dest_format> entry(list);
     entry.set(dest_format::destination_type, static_cast<std::uint32_t>(destination.type));
     entry.set(dest_format::destination_id, destination.id);
+    list = list.subspan(flow_context::destination_size);
+  }
+  for (const auto& counted : flow->counters.list) {
+    if (list.size() < flow_context::destination_size) break;
+    const util::MutableView<flow_counter_list_entry> entry(list);
+    entry.set(flow_counter_list_entry::flow_counter_id, counted.counter->id().value());
     list = list.subspan(flow_context::destination_size);
   }
   return {};

@@ -54,11 +54,11 @@ TEST(Explain, EveryRefusalOfTheSources) {
 }
 
 TEST(Explain, ACommandThatTheDeviceDoesNotHave) {
-  const auto* spec = connectx::find_command(0x93a);
+  const auto* spec = connectx::find_command(0x829);
   const auto text = explain_command(spec->refusal().syndrome);
   ASSERT_TRUE(text);
-  EXPECT_THAT(*text, AllOf(HasSubstr("BAD_OP"), HasSubstr("DEALLOC_FLOW_COUNTER\n"),
-                           HasSubstr("PRM 12.14.13")));
+  EXPECT_THAT(*text, AllOf(HasSubstr("BAD_OP"), HasSubstr("SET_L2_TABLE_ENTRY\n"),
+                           HasSubstr("PRM 12.15.1")));
 }
 
 TEST(Explain, NoCommandThatIsMissingHasTheNumberOfAnotherRefusal) {

@@ -9,6 +9,7 @@
 
 #include "connectx/fake_host.h"
 #include "spec/connectx/hca.h"
+#include "util/endian.h"
 
 namespace softhca::connectx {
 namespace {
@@ -231,6 +232,18 @@ void clear_fields(std::vector<std::byte>& image, std::size_t at = 0) {
   }
 }
 
+TEST_F(CapabilitiesTest, SnifferTablesCanWhatReceiveTablesCan) {
+  using Flow = s::flow_table_nic_cap;
+  const auto bytes = image(Type::FLOW_TABLE_NIC, true);
+  const util::View<Flow> flow(bytes);
+  const auto receive = flow.get(Flow::flow_table_properties_nic_receive).bytes();
+  EXPECT_NE(util::load_be32(receive.data()), 0u);
+  EXPECT_TRUE(std::ranges::equal(
+      receive, flow.get(Flow::flow_table_properties_nic_receive_sniffer).bytes()));
+  EXPECT_TRUE(std::ranges::equal(
+      receive, flow.get(Flow::flow_table_properties_nic_transmit_sniffer).bytes()));
+}
+
 TEST_F(CapabilitiesTest, BitsOfNoFieldAreZero) {
   for (const auto type : kGroups) {
     for (const bool current : {false, true}) {
@@ -255,15 +268,17 @@ TEST_F(CapabilitiesTest, BitsOfNoFieldAreZero) {
           }
           break;
         default: {
-          // Of all table types there is only one.
           using Flow = s::flow_table_nic_cap;
           using Properties = s::flow_table_properties;
-          constexpr auto at = Flow::flow_table_properties_nic_receive.kOffset;
-          clear_fields<Properties>(bytes, at);
-          clear_fields<s::flow_table_fields_supported>(bytes,
-                                                       at + Properties::ft_field_support.kOffset);
-          clear_fields<s::flow_table_fields_supported>(
-              bytes, at + Properties::ft_field_bitmask_support.kOffset);
+          using Fields = s::flow_table_fields_supported;
+          clear_fields<Flow>(bytes);
+          for (const auto at : {Flow::flow_table_properties_nic_receive.kOffset,
+                                Flow::flow_table_properties_nic_receive_sniffer.kOffset,
+                                Flow::flow_table_properties_nic_transmit_sniffer.kOffset}) {
+            clear_fields<Properties>(bytes, at);
+            clear_fields<Fields>(bytes, at + Properties::ft_field_support.kOffset);
+            clear_fields<Fields>(bytes, at + Properties::ft_field_bitmask_support.kOffset);
+          }
         }
       }
       EXPECT_EQ(bytes, std::vector<std::byte>(bytes.size())) << static_cast<unsigned>(type);

@@ -182,15 +182,15 @@ TEST(CommandTable, ACommandThatIsNotThereIsBadOpWithItsReasonInTheLog) {
   host.initialize();
   std::vector<std::string> lines;
   util::set_log_sink([&](util::LogLevel, std::string_view text) { lines.emplace_back(text); });
-  Input<s::nop_in> in(s::command_opcode::ALLOC_FLOW_COUNTER);
+  Input<s::nop_in> in(s::command_opcode::GET_DROPPED_PACKET_LOG);
   const auto reply = host.execute<s::nop_out>(in);
   util::set_log_sink({});
   EXPECT_EQ(reply.status(), Code::BAD_OP);
   ASSERT_FALSE(lines.empty());
   EXPECT_EQ(lines.back(),
-            fmt::format("connectx0: ALLOC_FLOW_COUNTER (op_mod 0x0) refused: BAD_OP (0x02), "
-                        "syndrome {:#010x}: flow counters are not implemented: flow_counter is 0 "
-                        "(PRM 12.14.12)",
+            fmt::format("connectx0: GET_DROPPED_PACKET_LOG (op_mod 0x0) refused: BAD_OP (0x02), "
+                        "syndrome {:#010x}: dropped packets are counted, not kept "
+                        "(mlx5 driver interface)",
                         reply.syndrome()));
 }
 

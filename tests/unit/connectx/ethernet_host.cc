@@ -141,6 +141,7 @@ std::uint32_t EthernetHost::create_table(std::uint8_t level, unsigned log_size,
                                          std::uint32_t miss) {
   using In = create_flow_table_in;
   const auto answer = call<create_flow_table_out, In>(Opcode::CREATE_FLOW_TABLE, [&](auto in) {
+    in.set(In::table_type, static_cast<std::uint32_t>(table_type));
     const auto context = in.sub(In::flow_table_context);
     context.set(flow_table_context::level, level);
     context.set(flow_table_context::log_size, log_size);
@@ -156,6 +157,7 @@ std::uint32_t EthernetHost::create_group(std::uint32_t table, std::uint32_t firs
                                          const Fill<fte_match_param>& criteria) {
   using In = create_flow_group_in;
   const auto answer = call<create_flow_group_out, In>(Opcode::CREATE_FLOW_GROUP, [&](auto in) {
+    in.set(In::table_type, static_cast<std::uint32_t>(table_type));
     in.set(In::table_id, table);
     in.set(In::start_flow_index, first);
     in.set(In::end_flow_index, last);
@@ -170,24 +172,34 @@ Reply EthernetHost::set_flow(std::uint32_t table, std::uint32_t group, std::uint
                              const std::vector<Destination>& destinations,
                              const Fill<fte_match_param>& value, std::uint32_t flow_tag) {
   using In = set_flow_table_entry_in;
-  Bytes list(dest_format::kSize * destinations.size());
+  static_assert(dest_format::kSize == flow_counter_list_entry::kSize);
+  Bytes list(dest_format::kSize * (destinations.size() + flow_counters.size()));
   for (std::size_t i = 0; i < destinations.size(); ++i) {
     const auto rest = std::span(list).subspan(i * dest_format::kSize);
     const util::MutableView<dest_format> entry(rest);
     entry.set(dest_format::destination_type, static_cast<std::uint8_t>(destinations[i].type));
     entry.set(dest_format::destination_id, destinations[i].id);
   }
+  for (std::size_t i = 0; i < flow_counters.size(); ++i) {
+    const auto rest = std::span(list).subspan((destinations.size() + i) * dest_format::kSize);
+    util::MutableView<flow_counter_list_entry>(rest).set(flow_counter_list_entry::flow_counter_id,
+                                                         flow_counters[i]);
+  }
+  auto action =
+      static_cast<std::uint32_t>(destinations.empty() ? flow_action::DROP : flow_action::FWD_DEST);
+  if (!flow_counters.empty()) action |= static_cast<std::uint32_t>(flow_action::COUNT);
   return call<set_flow_table_entry_out, In>(
       Opcode::SET_FLOW_TABLE_ENTRY,
       [&](auto in) {
+        in.set(In::table_type, static_cast<std::uint32_t>(table_type));
         in.set(In::table_id, table);
         in.set(In::flow_index, index);
         const auto context = in.sub(In::flow_context);
         context.set(flow_context::group_id, group);
         context.set(flow_context::flow_tag, flow_tag);
-        context.set(flow_context::action,
-                    static_cast<std::uint32_t>(destinations.empty() ? flow_action::DROP
-                                                                    : flow_action::FWD_DEST));
+        context.set(flow_context::action, action);
+        context.set(flow_context::flow_counter_list_size,
+                    static_cast<std::uint32_t>(flow_counters.size()));
         context.set(flow_context::destination_list_size,
                     static_cast<std::uint32_t>(destinations.size()));
         if (value) value(context.sub(flow_context::match_value));
@@ -197,8 +209,10 @@ Reply EthernetHost::set_flow(std::uint32_t table, std::uint32_t group, std::uint
 
 void EthernetHost::set_root(std::uint32_t table) {
   using In = set_flow_table_root_in;
-  const auto answer = call<set_flow_table_root_out, In>(
-      Opcode::SET_FLOW_TABLE_ROOT, [&](auto in) { in.set(In::table_id, table); });
+  const auto answer = call<set_flow_table_root_out, In>(Opcode::SET_FLOW_TABLE_ROOT, [&](auto in) {
+    in.set(In::table_type, static_cast<std::uint32_t>(table_type));
+    in.set(In::table_id, table);
+  });
   EXPECT_TRUE(answer.ok()) << answer.reason();
 }
 

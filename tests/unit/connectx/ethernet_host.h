@@ -91,6 +91,10 @@ class EthernetHost : public FakeHost {
   std::uint32_t pd = 0;
   std::uint32_t transport_domain = 0;
   std::uint32_t eqn = 0;
+  /// Of the tables that the functions above make, and look into.
+  spec::connectx::flow_table_type table_type{};
+  /// set_flow() gives them to flows.
+  std::vector<std::uint32_t> flow_counters;
 
  private:
   struct Ring {

@@ -415,7 +415,8 @@ TEST_F(EthernetSteering, BadFlowsAreRefused) {
   EXPECT_EQ(set(4, 1), Status::BAD_INPUT_LEN) << "the list is not there";
   EXPECT_EQ(set(6, 0), Status::BAD_PARAM) << "drop and forward";
   EXPECT_EQ(set(0, 0), Status::BAD_PARAM) << "no action";
-  EXPECT_EQ(set(2 | 8, 0), Status::BAD_PARAM) << "count";
+  EXPECT_EQ(set(2 | 8, 0), Status::BAD_PARAM) << "count without counters";
+  EXPECT_EQ(set(2 | 16, 0), Status::BAD_PARAM) << "reformat";
   EXPECT_EQ(set(2, 0), Status::OK);
 }
 

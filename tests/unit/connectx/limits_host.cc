@@ -311,6 +311,36 @@ Code LimitsHost::create_flow_table(unsigned log_size) {
   return reply.status();
 }
 
+Code LimitsHost::count_flow(std::uint32_t counters) {
+  using In = s::set_flow_table_entry_in;
+  using AllocOut = s::alloc_flow_counter_out;
+  const auto counter =
+      run<s::alloc_flow_counter_in, AllocOut>(Opcode::ALLOC_FLOW_COUNTER, [](auto) {});
+  const auto id = number<AllocOut>(counter, AllocOut::flow_counter_id);
+  Input<In> in(Opcode::SET_FLOW_TABLE_ENTRY, 0, std::size_t{8} * counters);
+  in->set(In::table_id, table_);
+  const auto context = (*in).sub(In::flow_context);
+  context.set(s::flow_context::group_id, group_);
+  context.set(s::flow_context::action, static_cast<std::uint32_t>(s::flow_action::DROP) |
+                                           static_cast<std::uint32_t>(s::flow_action::COUNT));
+  context.set(s::flow_context::flow_counter_list_size, counters);
+  for (std::uint32_t i = 0; i < counters; ++i) {
+    const util::MutableView<s::flow_counter_list_entry> entry(in.tail().subspan(8 * i, 8));
+    entry.set(s::flow_counter_list_entry::flow_counter_id, id);
+  }
+  return host_.execute<s::set_flow_table_entry_out>(in).status();
+}
+
+Code LimitsHost::query_flow_counters(std::uint32_t count) {
+  using In = s::query_flow_counter_in;
+  using Out = s::query_flow_counter_out;
+  return host_
+      .call<Out, In>(
+          Opcode::QUERY_FLOW_COUNTER, [&](auto in) { in.set(In::num_of_counters, count); }, {}, 0,
+          std::size_t{count} * Out::flow_statistics_size)
+      .status();
+}
+
 Code LimitsHost::set_flow(std::uint32_t index, std::uint32_t destinations) {
   using In = s::set_flow_table_entry_in;
   Input<In> in(Opcode::SET_FLOW_TABLE_ENTRY, 0, std::size_t{8} * destinations);
@@ -399,6 +429,7 @@ Code LimitsHost::create(std::string_view capability, std::string_view command) {
       {"CREATE_UCTX", [&] { return try_create_uctx(host_, 0).status(); }},
       {"CREATE_UMEM", [&] { return create_umem(); }},
       {"ALLOC_Q_COUNTER", [&] { return alloc(Opcode::ALLOC_Q_COUNTER); }},
+      {"ALLOC_FLOW_COUNTER", [&] { return alloc(Opcode::ALLOC_FLOW_COUNTER); }},
   };
   const auto at = makers.find(command);
   EXPECT_NE(at, makers.end()) << "no way to make what " << command << " makes";
@@ -469,7 +500,9 @@ Code LimitsHost::send(std::string_view capability, std::string_view command, std
   if (limit("log_max_current_mc_list")) return set_list(ListType::CURRENT_MC_MAC_ADDRESS, value);
   if (limit("log_max_current_uc_list")) return set_list(ListType::CURRENT_UC_MAC_ADDRESS, value);
   if (command == "CREATE_FLOW_TABLE") return create_flow_table(value);
+  if (limit("log_max_flow_counter")) return count_flow(value);
   if (command == "SET_FLOW_TABLE_ENTRY") return set_flow(0, value);
+  if (command == "QUERY_FLOW_COUNTER") return query_flow_counters(value);
   if (limit("roce_address_table_size")) return roce_address(command, value);
   ADD_FAILURE() << "no way to send " << command << " at " << capability;
   return Code::INTERNAL_ERR;

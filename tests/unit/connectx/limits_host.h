@@ -58,6 +58,8 @@ class LimitsHost {
   Code create_umem();
   Code set_list(spec::connectx::allowed_list_type type, std::uint32_t size);
   Code create_flow_table(unsigned log_size);
+  Code count_flow(std::uint32_t counters);
+  Code query_flow_counters(std::uint32_t count);
   Code set_flow(std::uint32_t index, std::uint32_t destinations);
   Code roce_address(std::string_view command, std::uint32_t index);
   /// One more object of the command's, with nothing at its limit.

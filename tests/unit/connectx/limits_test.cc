@@ -47,6 +47,7 @@ TEST(LimitTable, NamesEveryCapabilityThatIsNotZero) {
   expect_all_in_table<s::atomic_cap>(Group::ATOMIC);
   expect_all_in_table<s::flow_table_properties>(
       Group::FLOW_TABLE_NIC, s::flow_table_nic_cap::flow_table_properties_nic_receive.kOffset);
+  expect_all_in_table<s::flow_table_nic_cap>(Group::FLOW_TABLE_NIC);
 }
 
 TEST(LimitTable, NamesCommandsThatTheDeviceHasOrSaysWhyNone) {
@@ -111,7 +112,7 @@ std::uint32_t small(const CapabilityInfo& info) {
       {"log_min_stride_sz_sq", 6}, {"max_wqe_sz_rq", 128},         {"log_pg_sz", 13},
       {"log_max_tis_per_sq", 0},   {"roce_address_table_size", 9}, {"log_max_msg", 20},
       {"log_max_ft_size", 6},      {"log_max_ra_req_qp", 3},       {"log_max_ra_res_qp", 3},
-      {"log_max_ra_req_dc", 3}};
+      {"log_max_ra_req_dc", 3},    {"log_max_flow_counter", 3}};
   if (const auto at = kOthers.find(info.name); at != kOthers.end()) return at->second;
   return counts_objects(info.kind) ? 3 : 5;
 }

@@ -99,6 +99,7 @@ ethernet::PacketInfo full_packet(L4Type l4, wire::EtherType tag) {
   packet.destination_ip = packet.source_ip;
   packet.traffic_class = {0xFF};
   packet.hop_limit = 0xFF;
+  packet.flow_label = 0xFFFFF;
   packet.protocol = wire::IpProtocol::kTcp;
   packet.fragment = true;
   packet.l4 = l4;

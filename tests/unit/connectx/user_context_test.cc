@@ -344,15 +344,15 @@ class UserContextEthernet : public ::testing::Test {
 
   /// An RQ and its CQ, with the uid that the host has now.
   std::uint32_t create_rq() { return host_.create_rq(host_.create_cq()); }
-  Code create_tir(std::uint32_t rqn) {
+  Code create_tir(std::uint32_t rqn) { return create_tir(rqn, host_.transport_domain); }
+  Code create_tir(std::uint32_t rqn, std::uint32_t domain) {
     using In = s::create_tir_in;
     return host_
         .call<s::create_tir_out, In>(Opcode::CREATE_TIR,
                                      [&](auto in) {
                                        const auto context = in.sub(In::tir_context);
                                        context.set(s::tir_context::inline_rqn, rqn);
-                                       context.set(s::tir_context::transport_domain,
-                                                   host_.transport_domain);
+                                       context.set(s::tir_context::transport_domain, domain);
                                      })
         .status();
   }
@@ -426,6 +426,52 @@ TEST_F(UserContextEthernet, ItsFlowsLeadToItsOwnTirs) {
   EXPECT_EQ(host_.set_flow(table, group, 1, {{kTir, tir}}).status(), Code::BAD_RESOURCE);
   host_.uid = 0;
   EXPECT_EQ(host_.set_flow(table, group, 1, {{kTir, tir}}).status(), Code::OK);
+}
+
+TEST_F(UserContextEthernet, ItsTirsNeedNoTransportDomain) {
+  const auto kernels_rq = create_rq();
+  EXPECT_EQ(create_tir(kernels_rq, 0), Code::BAD_RESOURCE);
+  const auto kernels_domain = host_.transport_domain;
+  own(user_);
+  As as(host_, user_);
+  const auto rqn = create_rq();
+  EXPECT_EQ(create_tir(rqn, 0), Code::OK);
+  EXPECT_EQ(create_tir(rqn, kernels_domain), Code::BAD_RESOURCE);
+}
+
+TEST_F(UserContextEthernet, ItCountsAndReadsWithItsOwnFlowCounters) {
+  using In = s::query_flow_counter_in;
+  using Out = s::query_flow_counter_out;
+  const auto alloc = [&] {
+    using AllocOut = s::alloc_flow_counter_out;
+    const auto reply =
+        host_.call<AllocOut, s::alloc_flow_counter_in>(Opcode::ALLOC_FLOW_COUNTER, [](auto) {});
+    EXPECT_TRUE(reply) << reply.reason();
+    return reply.as<AllocOut>().get(AllocOut::flow_counter_id);
+  };
+  const auto query = [&](std::uint32_t id) {
+    return host_
+        .call<Out, In>(
+            Opcode::QUERY_FLOW_COUNTER, [&](auto in) { in.set(In::flow_counter_id, id); }, {}, 0,
+            Out::flow_statistics_size)
+        .status();
+  };
+  const auto kernels = alloc();
+  own(user_);
+  As as(host_, user_);
+  const auto mine = alloc();
+  const auto table = host_.create_table(3, 4);
+  const auto group = host_.create_group(table, 0, 15);
+  host_.flow_counters = {mine, kernels};
+  EXPECT_EQ(host_.set_flow(table, group, 0, {}).status(), Code::BAD_RESOURCE);
+  host_.flow_counters = {mine};
+  EXPECT_EQ(host_.set_flow(table, group, 0, {}).status(), Code::OK);
+  EXPECT_EQ(query(mine), Code::OK);
+  EXPECT_EQ(query(kernels), Code::BAD_RESOURCE);
+  host_.uid = other_;
+  EXPECT_EQ(query(mine), Code::BAD_RESOURCE);
+  host_.uid = 0;
+  EXPECT_EQ(query(mine), Code::OK);
 }
 
 // The root is the table of level 0, if none is set: the kernel's packets would go there.

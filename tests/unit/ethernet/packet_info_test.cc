@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "ethernet/checksum_offload.h"
+#include "ethernet/known_header.h"
 #include "ethernet/vectors.h"
+#include "util/endian.h"
 #include "wire/hex.h"
 
 namespace softhca::ethernet {
@@ -124,6 +127,18 @@ TEST(PacketInfo, OfWhatIsNotIp) {
   EXPECT_EQ(info.l4, L4Type::kNone);
 }
 
+TEST(PacketInfo, HeadersAreFoundWhateverLengthIpTells) {
+  auto bytes = from_hex(vectors::kTcpIpv4);
+  const auto whole = classify(Frame::from_bytes(bytes));
+  util::store_be16(bytes.data() + 16, static_cast<std::uint16_t>(bytes.size() + 100));
+  const auto info = classify(Frame::from_bytes(bytes));
+  EXPECT_FALSE(info.l3_length_ok);
+  EXPECT_EQ(info.l4, L4Type::kTcp);
+  EXPECT_EQ(info.source_port, whole.source_port);
+  EXPECT_EQ(info.destination_port, whole.destination_port);
+  EXPECT_FALSE(KnownHeader::can_be_known(info));
+}
+
 TEST(PacketInfo, LengthsBeyondTheFrameAreNotBelieved) {
   auto bytes = from_hex(vectors::kUdpIpv4);
   bytes[17] = std::byte(bytes.size() - 14 + 1);
@@ -131,7 +146,10 @@ TEST(PacketInfo, LengthsBeyondTheFrameAreNotBelieved) {
   EXPECT_FALSE(info.l3_length_ok);
   EXPECT_EQ(info.l3, L3Type::kIpv4);
   EXPECT_EQ(info.l3_size, bytes.size() - 14);
-  EXPECT_EQ(info.l4, L4Type::kNone);
+  EXPECT_EQ(info.l4, L4Type::kUdp);
+  EXPECT_FALSE(check(Frame::from_bytes(bytes), info).l4_ok);
+  bytes[17] = std::byte{19};  // ends within its own header
+  EXPECT_EQ(classify(Frame::from_bytes(bytes)).l4, L4Type::kNone);
   bytes[17] = std::byte{27};  // ends within the UDP header
   info = classify(Frame::from_bytes(bytes));
   EXPECT_TRUE(info.l3_length_ok);
