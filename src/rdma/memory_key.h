@@ -343,6 +343,11 @@ class KeyTable {
   bool strained() const { return work_ >= kStrain; }
   /// Whether there is a key whose accesses may add work, packet by packet.
   bool has_charged() const { return charged_ != 0; }
+  /// Whether this one's may. @pre has_charged()
+  bool is_charged(MKey key) {
+    const auto* found = find(key);
+    return found != nullptr && found->is_charged();
+  }
 
   /// Lets `make` change a key of the table. Who found it before has to look for it again.
   template <class Make>

@@ -99,10 +99,12 @@ void QueuePair::inspect(util::InspectNode& out) const {
   sends.add("retries_left", retries_left());
   sends.add("rnr_retries_left", rnr_retries_left());
   sends.add("waits_for_rnr_timer", requester_->waits_for_rnr());
+  sends.add("waits_for_page", requester_->waits_for_page());
   auto& receives = out.child("responder");
   receives.add_hex("next_receive_psn", next_receive_psn());
   receives.add("messages", receive_sequence());
   receives.add("answers_waiting", responder_->waiting_answers());
+  receives.add("waits_for_page", responder_->waits_for_page());
 }
 
 }  // namespace softhca::rdma

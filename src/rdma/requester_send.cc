@@ -293,7 +293,8 @@ unsigned Requester::train_length(const Entry& e, unsigned packets_max) const {
   const auto length = std::min(packets_max, engine_.train_max());
   if (length <= 1 || e.request.is_inline) return 1;
   // What pieces cost is charged packet by packet.
-  if (engine_.keys.has_charged()) return 1;
+  const auto is_charged = [&](const Sge& sge) { return engine_.keys.is_charged(sge.lkey); };
+  if (engine_.keys.has_charged() && std::ranges::any_of(e.request.sges, is_charged)) return 1;
   const auto number = e.first_packet + cursor_packet_;
   const auto to_ack = kAckInterval - number % kAckInterval;
   return std::min({length, e.packets - 1 - cursor_packet_, static_cast<unsigned>(to_ack)});

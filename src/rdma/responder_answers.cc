@@ -118,7 +118,8 @@ void Responder::fill(wire::Bth& bth, wire::Psn psn) const {
 /// How many packets from the next one on can travel as a train: First and Middles.
 unsigned Responder::train_length(const Answer& answer, unsigned packets_max) const {
   const auto length = std::min(packets_max, engine_.train_max());
-  if (length <= 1 || answer.left <= 2 || engine_.keys.has_charged()) return 1;
+  if (length <= 1 || answer.left <= 2) return 1;
+  if (engine_.keys.has_charged() && engine_.keys.is_charged(answer.rkey)) return 1;
   return std::min(length, answer.left - 1);
 }
 

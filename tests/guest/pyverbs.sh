@@ -6,6 +6,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 least=${1:-140}
 one_host_here
 run modprobe -a rdma_ucm
+# Some tests want pages of 2 MiB.
+echo 32 >/proc/sys/vm/nr_hugepages
 log=/tmp/pyverbs.log
 export PYTHONDONTWRITEBYTECODE=1
 python3 "$here/rdma_core_tests.py" "$here" --dev "$IB_here" --limit 300 | grep -v '^START ' | tee $log

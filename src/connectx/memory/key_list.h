@@ -25,6 +25,7 @@ class KeyList {
   /// Writes octwords from `first` on; those between the end and it are zero.
   void write(std::size_t first, std::span<const std::byte> octwords);
   std::size_t octwords() const;
+  std::span<const std::byte> bytes() const { return bytes_; }
   /// The first two octwords, zero behind the end.
   std::array<std::byte, 32> first() const;
   Meaning meaning() const;

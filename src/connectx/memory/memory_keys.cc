@@ -269,8 +269,7 @@ void MemoryKeys::read_pieces(const Command& command, bool fixed_size) {
   const auto list = command.all.at(Create::klm_pas_mtt_offset + partial_.read * kOctword);
   const auto count = std::min<std::uint64_t>(
       {list.size() / kOctword, kReadAtOnce, partial_.entries - partial_.read});
-  if (takes_umr(command) && !fixed_size)
-    partial_.list.write(partial_.read, list.first(count * kOctword));
+  if (!fixed_size) partial_.list.write(partial_.read, list.first(count * kOctword));
   for (std::uint64_t i = 0; i != count && partial_.covered < attributes.length; ++i) {
     const auto entry = list.subspan(i * kOctword, kOctword);
     const util::View<Klm> klm(entry);
@@ -335,6 +334,12 @@ CommandResult MemoryKeys::query(MKeyIndex index, const Command& command) {
   const std::span<const std::byte> translations = record->first_translations;
   std::ranges::copy(translations.first(kOctword), out.sub(Out::bsf0_klm0_pas_mtt0_1).begin());
   std::ranges::copy(translations.last(kOctword), out.sub(Out::bsf1_klm1_pas_mtt2_3).begin());
+  // Drivers that want all keys of a list give room for them: to find the pages behind a memory
+  // window.
+  const auto room = command.out.subspan(Out::kSize);
+  const auto list = record->list.bytes();
+  const auto rest = list.subspan(std::min(list.size(), translations.size()));
+  std::ranges::copy(rest.first(std::min(rest.size(), room.size())), room.begin());
   return {};
 }
 

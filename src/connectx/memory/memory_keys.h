@@ -74,7 +74,7 @@ class MemoryKeys {
     std::array<std::byte, 32> first_translations{};
     bool page_access = false;
     bool takes_umr = false;
-    KeyList list{};  ///< of a KLM key that does
+    KeyList list{};  ///< of a KLM key
     util::Budget::Reservation translations{};
     std::uint64_t reserved = 0;  ///< by it
     hca::Use pd_use{};

@@ -163,6 +163,34 @@ TEST_F(MemoryKeyCommandTest, KlmListMakesOneRangeOfOtherKeys) {
   EXPECT_EQ(std::memcmp(host.at(memory + 0x5800), bytes.data(), 0x20), 0);
 }
 
+TEST_F(MemoryKeyCommandTest, AsManyKeysOfAListAreToldAsThereIsRoomFor) {
+  auto base = make_mtt();
+  const auto target = index_of(create(base)) << 8 | 0x42;
+  auto in = make(Mode::KLM, 6);
+  const auto context = (*in).sub(Create::mkey_context);
+  context.set(Context::start_addr, 0);
+  context.set(Context::len, 0x60);
+  for (unsigned i = 0; i < 6; ++i) {
+    const util::MutableView<s::klm_entry> klm(in.tail().subspan(16 * i, 16));
+    klm.set(s::klm_entry::byte_count, 0x10);
+    klm.set(s::klm_entry::mkey, target);
+    klm.set(s::klm_entry::address, kStart + 0x100 * i);
+  }
+  Input<s::query_mkey_in> query(Opcode::QUERY_MKEY);
+  query->set(s::query_mkey_in::mkey_index, index_of(create(in)));
+  using Out = s::query_mkey_out;
+  for (const std::size_t more : {0u, 2u, 4u, 6u}) {
+    const auto reply = host.execute<Out>(query, more * 16);
+    ASSERT_TRUE(reply) << reply.reason();
+    const auto told = std::span(reply.out).subspan(Out::bsf0_klm0_pas_mtt0_1.kOffset);
+    ASSERT_EQ(told.size(), (2 + more) * 16);
+    for (unsigned i = 0; i < 2 + more; ++i) {
+      const util::View<s::klm_entry> klm(told.subspan(16 * i, 16));
+      EXPECT_EQ(klm.get(s::klm_entry::address), i < 6 ? kStart + 0x100 * i : 0) << i;
+    }
+  }
+}
+
 TEST_F(MemoryKeyCommandTest, AFreeKeyGivesNoAccess) {
   auto in = make_mtt();
   (*in).sub(Create::mkey_context).set(Context::free, 1);

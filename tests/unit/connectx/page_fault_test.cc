@@ -247,6 +247,26 @@ TEST_F(PageFaultTest, ResumeWithErrorEndsTheRequest) {
   EXPECT_EQ(cqes[0].syndrome, Syndrome::REMOTE_ACCESS_ERROR);
 }
 
+TEST_F(PageFaultTest, AKeyMayGoWhileQpsWaitForItsPages) {
+  const auto key = paged_key();
+  auto [a, b] = host_.connected();
+  auto [c, d] = host_.connected();
+  send(a, wqe(a, Send::RDMA_WRITE).remote(page(), kKey).data(kStart, 64, key));
+  send(c, write_to(c, key, kStart));
+  const auto first = fault();
+  const auto second = fault();
+  ASSERT_TRUE(first && second);
+  using In = spec::connectx::destroy_mkey_in;
+  EXPECT_TRUE((host_.call<spec::connectx::destroy_mkey_out, In>(
+      Opcode::DESTROY_MKEY, [&](auto in) { in.set(In::mkey_index, key >> 8); })));
+  resume(*first);
+  resume(*second);
+  const auto cqes = completions();
+  ASSERT_EQ(cqes.size(), 2u);
+  EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
+  EXPECT_EQ(cqes[1].syndrome, Syndrome::REMOTE_ACCESS_ERROR);
+}
+
 TEST_F(PageFaultTest, ResumeNamesAnOpenFaultOrNothing) {
   auto [a, b] = host_.connected();
   EXPECT_EQ(resume(Type(5), a.qpn, a.qpn).status(), Code::BAD_PARAM);
