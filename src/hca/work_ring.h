@@ -33,11 +33,19 @@ class WorkRing : public PostedCounter {
   /// The first `length` bytes of the next entry where they lie. Null if they are not in one piece
   /// of local memory: read() them then. @pre length <= stride()
   const std::byte* at_next(QueueMemory& memory, std::uint32_t length) const {
-    const std::uint64_t entry = consumed() & (size() - 1);
-    return memory.at(offset_ + (entry << log_stride_), length);
+    return memory.at(offset_ + next_place(), length);
+  }
+  /// The same for several entries, which may lie at the end of the ring and at its begin.
+  const std::byte* entries_at_next(QueueMemory& memory, std::uint32_t length) const {
+    const bool wraps = next_place() + length > std::uint64_t{size()} << log_stride_;
+    return wraps ? nullptr : memory.at(offset_ + next_place(), length);
   }
 
  private:
+  std::uint64_t next_place() const {
+    return static_cast<std::uint64_t>(consumed() & (size() - 1)) << log_stride_;
+  }
+
   std::uint64_t offset_;
   unsigned log_stride_;
 };

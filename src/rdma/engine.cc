@@ -91,6 +91,8 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
       if (wants_rings_) qp->requester_->give_back();
       return true;
     }
+  } else if (headers.bth.opcode == wire::Opcode::UD_SEND_ONLY) {
+    if (qp->responder_->take_datagram(qp->seen_.packet(arrived), arrived)) return true;
   }
   deliver_all(*qp, arrived, qp->seen_.packet(arrived));
   return true;

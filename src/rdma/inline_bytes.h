@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -28,12 +29,17 @@ class InlineBytes {
     if (bytes.size() <= kShort) {
       util::copy_short(short_.data(), bytes.data(), bytes.size());
     } else {
-      long_.assign(bytes.begin(), bytes.end());
+      if (long_.size() < bytes.size()) long_.resize(bytes.size());
+      std::memcpy(long_.data(), bytes.data(), bytes.size());
     }
   }
   void append(std::span<const std::byte> bytes) {
     if (empty()) return assign(bytes);
-    if (size_ <= kShort) long_.assign(short_.begin(), short_.begin() + size_);
+    if (size_ <= kShort) {
+      long_.assign(short_.begin(), short_.begin() + size_);
+    } else {
+      long_.resize(size_);
+    }
     long_.insert(long_.end(), bytes.begin(), bytes.end());
     size_ = static_cast<std::uint32_t>(long_.size());
     if (size_ <= kShort) std::ranges::copy(long_, short_.begin());
@@ -42,7 +48,7 @@ class InlineBytes {
  private:
   std::uint32_t size_ = 0;
   std::array<std::byte, kShort> short_{};  ///< all of them, if there are no more
-  std::vector<std::byte> long_;            ///< otherwise these
+  std::vector<std::byte> long_;            ///< otherwise the first size_ of these
 };
 
 }  // namespace softhca::rdma

@@ -218,7 +218,7 @@ bool Requester::fetch_posted() {
     // As most are.
     e.length = static_cast<std::uint32_t>(length);
     e.psns = e.packets = 1;
-    e.only_packet = service.fixed_peer && !request.fence;
+    e.only_packet = (service.fixed_peer || service.datagram) && !request.fence;
     return;
   }
   if (!validate(e, length)) return;

@@ -197,6 +197,7 @@ class Requester {
   }
   void after_only(const Entry& entry);
   bool refer_to_piece(const Entry& entry, wire::Frame& frame);
+  bool add_only_payload(Entry& entry, wire::Frame& frame);
   bool check_payload(Entry& entry);
   void fill(wire::Bth& bth, std::uint64_t psn) const;
   static void fill(wire::ExtHeaders& ext, const Entry& entry);

@@ -3,12 +3,38 @@
 
 #include "rdma/engine.h"
 #include "rdma/requester.h"
+#include "util/copy_short.h"
 
 namespace softhca::rdma {
 
 inline void Requester::arm_ack_timer() {
   if (qp_.timers_[Timer::kAck] != util::kNever || ack_timeout_ == util::Duration{}) return;
   engine_.timers.arm(qp_, Timer::kAck, engine_.now + ack_timeout_);
+}
+
+/// Payload that is one piece of memory like that of the request before. False, and nothing is done,
+/// if it is something else.
+[[gnu::always_inline]] inline bool Requester::refer_to_piece(const Entry& e, wire::Frame& frame) {
+  const auto& request = e.request;
+  if (request.is_inline || request.sges.size() != 1 || !request.inline_data.empty() ||
+      e.length == 0) {
+    return false;
+  }
+  const auto& piece = request.sges.front();
+  auto* const host =
+      seen_key_.find(engine_.keys, piece.lkey, user(), piece.address, e.length, kLocalRead);
+  return host != nullptr && frame.add_segment({host, e.length});
+}
+
+/// The payload of a message of one packet. False if there is none: the request is refused then.
+[[gnu::always_inline]] inline bool Requester::add_only_payload(Entry& e, wire::Frame& frame) {
+  const auto& request = e.request;
+  if (request.is_inline && frame.head_size() + e.length <= wire::Frame::kHeadCapacity) {
+    // Copied: the entry may serve another request before the frame is delivered.
+    util::copy_short(frame.extend_head(e.length).data(), request.inline_data.data(), e.length);
+    return true;
+  }
+  return refer_to_piece(e, frame) || (check_payload(e) && add_payload(e, 0, e.length, frame));
 }
 
 }  // namespace softhca::rdma

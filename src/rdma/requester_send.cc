@@ -6,7 +6,6 @@
 
 #include "rdma/requester_inl.h"
 #include "rdma/scatter_gather.h"
-#include "util/copy_short.h"
 
 namespace softhca::rdma {
 namespace {
@@ -152,20 +151,6 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   }
 }
 
-/// Payload that is one piece of memory like that of the request before. False, and nothing is done,
-/// if it is something else.
-[[gnu::always_inline]] inline bool Requester::refer_to_piece(const Entry& e, wire::Frame& frame) {
-  const auto& request = e.request;
-  if (request.is_inline || request.sges.size() != 1 || !request.inline_data.empty() ||
-      e.length == 0) {
-    return false;
-  }
-  const auto& piece = request.sges.front();
-  auto* const host =
-      seen_key_.find(engine_.keys, piece.lkey, user(), piece.address, e.length, kLocalRead);
-  return host != nullptr && frame.add_segment({host, e.length});
-}
-
 /// after_packets() of a message of one packet.
 [[gnu::always_inline]] inline void Requester::after_only(const Entry& e) {
   const auto psn_after = e.first_psn + 1;
@@ -205,13 +190,7 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   bth.ack_req = service.reliable;
   fill(ext, e);
   if (dynamic) fill(ext.dceth);
-  if (request.is_inline && frame.head_size() + e.length <= wire::Frame::kHeadCapacity) {
-    // Copied: the entry may serve another request before the frame is delivered.
-    util::copy_short(frame.extend_head(e.length).data(), request.inline_data.data(), e.length);
-  } else if (!refer_to_piece(e, frame) &&
-             (!check_payload(e) || !add_payload(e, 0, e.length, frame))) {
-    return;
-  }
+  if (!add_only_payload(e, frame)) return;
   e.last_frame = engine_.transmit(frame);
   after_only(e);
 }
@@ -235,7 +214,11 @@ unsigned Requester::send_requests(unsigned quota) {
     if (may_send_only(e, acked)) {
       begun_ = std::max(begun_, cursor_ + 1);
       ++used;
-      send_only(e, false);
+      if (service.datagram) {
+        send_datagram(e);
+      } else {
+        send_only(e, false);
+      }
       if (engine_.keys.strained()) break;
       continue;
     }
@@ -255,12 +238,12 @@ unsigned Requester::send_requests(unsigned quota) {
     if (e.psns == 0) {
       execute_local(e);
       acked = acked_packets();
-    } else if (service.datagram) {
-      send_datagram(e);
     } else if (e.is_read()) {
       send_read_request(e);
     } else if (e.is_atomic()) {
       send_atomic_request(e);
+    } else if (service.datagram) {
+      send_datagram(e);
     } else if (e.packets == 1) {
       send_only(e, dc_ != nullptr);
     } else {

@@ -1,8 +1,7 @@
 // Datagrams (IBTA 9.8.3): one packet for each request, and nobody answers.
 
 #include "rdma/engine.h"
-#include "rdma/requester.h"
-#include "rdma/scatter_gather.h"
+#include "rdma/requester_inl.h"
 
 namespace softhca::rdma {
 
@@ -20,9 +19,7 @@ void Requester::send_datagram(Entry& e) {
     path.to = to;
     path.generation = generation;
   }
-  const auto fault =
-      request.is_inline ? Reason::kNone : check_all(engine_.keys, user(), request.sges, kLocalRead);
-  if (fault != Reason::kNone) return hold_or_refuse(e, fault, 0);
+  path.to.number = to.number;
 
   auto& frame = engine_.new_frame();
   const auto opcode = request.opcode == SendOpcode::kSendWithImmediate
@@ -38,7 +35,7 @@ void Requester::send_datagram(Entry& e) {
   ext.deth.src_qp =
       qp_.attributes().deth_source_qpn.value_or(engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
   ext.immdt.data = request.immediate;
-  if (!add_payload(e, 0, e.length, frame)) return;
+  if (!add_only_payload(e, frame)) return;
   e.last_frame = engine_.transmit(frame);
   sent_end_ = unacked_ = e.end_psn();
   pass(e);

@@ -115,7 +115,7 @@ Responder::Verdict Responder::take_receive() {
       break;
   }
   has_receive_ = true;
-  room_ = total_length(receive_.sges);
+  room_ = receive_.sges.size() == 1 ? receive_.sges.front().length : total_length(receive_.sges);
   return {};
 }
 
@@ -130,7 +130,7 @@ void Responder::show_source(const wire::IbPacket& packet, ReceiveCompletion& com
   completion.path_bits = engine_.addresses.path_bits(address);
 }
 
-void Responder::complete_receive(ReceiveCompletion completion) {
+void Responder::complete_receive(ReceiveCompletion& completion) {
   completion.cookie = receive_.cookie;
   completion.srqn = receive_srqn_;
   has_receive_ = false;

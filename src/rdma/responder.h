@@ -54,6 +54,8 @@ class Responder {
   /// An RDMA WRITE of one packet to an RC QP, as most messages are, from the QP's peer. False, and
   /// nothing is done, if one of its checks wants a closer look: handle_request() gives that.
   bool take_write(const wire::TransportHeaders& headers, const wire::Frame& frame);
+  /// The same for a datagram.
+  bool take_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
   /// `count` Middles of a train, from `packet` on, whose last needs no answer. Returns how many
   /// were done at once: all of them, or none if one needs a closer look.
   unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
@@ -104,7 +106,7 @@ class Responder {
   // responder.cc
   Verdict take_receive();
   void show_source(const wire::IbPacket& packet, ReceiveCompletion& completion) const;
-  void complete_receive(ReceiveCompletion completion);
+  void complete_receive(ReceiveCompletion& completion);
   void fail_receive(WorkStatus status, Reason reason);
   Verdict select_srq(const wire::IbPacket& packet);
   void forget_lost_receive();
@@ -163,7 +165,9 @@ class Responder {
   // responder_unreliable.cc
   void handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame);
   void handle_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
+  void receive_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
   void deliver_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
+  bool scatter_at_once(const wire::IbPacket& packet, const wire::Frame& frame);
 
   // page_faults.cc
   Verdict wait_for_page(const PageFault& fault, const Verdict& otherwise);
@@ -205,7 +209,7 @@ class Responder {
   };
   Fault fault_ = Fault::kNone;
   Reason answer_fault_ = Reason::kNone;  ///< why an answer could not be sent
-  SeenKey seen_key_;                     ///< of WRITEs of one packet
+  SeenKey seen_key_;                     ///< of WRITEs of one packet; UD: of receive requests
 
   // What is to be answered.
   SpareRings<Answer>::Ring* answers_ = nullptr;  ///< lent; null: nothing waits

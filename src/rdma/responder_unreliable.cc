@@ -26,25 +26,23 @@ Reason scatter_datagram(KeyTable& keys, const KeyUser& user, std::span<const Sge
   return scatter(keys, user, sges, kGrhBytes, frame, packet.payload_offset, packet.payload_size);
 }
 
-/// The same where all of it goes to one piece of local memory, as mostly: its key is looked up
-/// once. False, and nothing is done, if it wants a closer look. @pre the pieces have so much room
-bool scatter_at_once(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
-                     const wire::IbPacket& packet, const wire::Frame& frame) {
-  if (sges.size() != 1) return false;
+}  // namespace
+
+/// GRH and payload where all of it goes to one piece of local memory, as mostly. False, and nothing
+/// is done, if it wants a closer look. @pre the pieces have so much room
+[[gnu::always_inline]] inline bool Responder::scatter_at_once(const wire::IbPacket& packet,
+                                                              const wire::Frame& frame) {
+  if (receive_.sges.size() != 1 || receive_.pd) return false;
   const std::size_t size = packet.payload_size;
-  const auto& sge = sges[0];
-  const auto found = keys.check(sge.lkey, user, sge.address, kGrhBytes + size, kLocalWrite);
-  if (!found) return false;
+  const auto& sge = receive_.sges.front();
   auto* const to =
-      keys.one_piece(*found.key, sge.address, kGrhBytes + size, pcie::DmaAccess::kWrite);
+      seen_key_.find(engine_.keys, sge.lkey, user(), sge.address, kGrhBytes + size, kLocalWrite);
   const auto* const from = frame.one_piece(packet.payload_offset, size);
   if (to == nullptr || from == nullptr) return false;
   (void)wire::emit_ud_grh(frame, packet, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
   std::memmove(to + kGrhBytes, from, size);  // a QP may send to itself
   return true;
 }
-
-}  // namespace
 
 void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto& info = packet.info();
@@ -72,21 +70,8 @@ void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Fram
   if (verdict.completed) engine_.to_error(qp_);
 }
 
-void Responder::handle_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
-  const bool to_gsi = packet.bth.dest_qp == wire::kGsiQpn;
-  const auto qkey = to_gsi ? kGsiQkey : qp_.attributes().qkey;
-  if (packet.ext.deth.qkey.value() != qkey) {
-    return engine_.drop(&qp_, Drop::kQkey, Reason::kWrongQkey);
-  }
-  if (const auto verdict = take_receive(); !verdict.ok()) {
-    engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
-    if (verdict.completed) engine_.to_error(qp_);
-    return;
-  }
-  deliver_datagram(packet, frame);
-}
-
-void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
+[[gnu::always_inline]] inline void Responder::deliver_datagram(const wire::IbPacket& packet,
+                                                               const wire::Frame& frame) {
   const auto bytes = kGrhBytes + packet.payload_size;
   if (bytes > room_) {
     ++qp_.counters_->resp_local_length_error;
@@ -94,7 +79,7 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
     return engine_.to_error(qp_);
   }
   auto fault = Reason::kNone;
-  if (!scatter_at_once(engine_.keys, receive_user(), receive_.sges, packet, frame)) {
+  if (!scatter_at_once(packet, frame)) {
     fault = scatter_datagram(engine_.keys, receive_user(), receive_.sges, packet, frame);
   }
   if (fault != Reason::kNone) {
@@ -113,6 +98,37 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
   completion.source_qpn = packet.ext.deth.src_qp;
   show_source(packet, completion);
   complete_receive(completion);
+}
+
+[[gnu::always_inline]] inline void Responder::receive_datagram(const wire::IbPacket& packet,
+                                                               const wire::Frame& frame) {
+  if (const auto verdict = take_receive(); !verdict.ok()) {
+    engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
+    if (verdict.completed) engine_.to_error(qp_);
+    return;
+  }
+  deliver_datagram(packet, frame);
+}
+
+bool Responder::take_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
+  const auto& attributes = qp_.attributes();
+  if (qp_.state() != QpState::kRts || !qp_.service().datagram || fatal_ ||
+      packet.ext.deth.qkey.value() != attributes.qkey ||
+      !spec::infiniband::same_partition(packet.bth.pkey, attributes.pkey)) {
+    return false;
+  }
+  pd_ = attributes.pd;
+  receive_datagram(packet, frame);
+  return true;
+}
+
+void Responder::handle_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
+  const bool to_gsi = packet.bth.dest_qp == wire::kGsiQpn;
+  const auto qkey = to_gsi ? kGsiQkey : qp_.attributes().qkey;
+  if (packet.ext.deth.qkey.value() != qkey) {
+    return engine_.drop(&qp_, Drop::kQkey, Reason::kWrongQkey);
+  }
+  receive_datagram(packet, frame);
 }
 
 }  // namespace softhca::rdma

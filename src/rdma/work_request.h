@@ -28,8 +28,14 @@ struct Sge {
 struct UdDestination : Path {
   Qpn qpn;
   std::uint32_t qkey = 0;
+  /// Of all destinations to which the device ever gave one; 0: it gave none. Two with the same
+  /// number are the same.
+  std::uint64_t number = 0;
 
-  friend bool operator==(const UdDestination&, const UdDestination&) = default;
+  friend bool operator==(const UdDestination& a, const UdDestination& b) {
+    if (a.number != 0 && a.number == b.number) return true;
+    return static_cast<const Path&>(a) == b && a.qpn == b.qpn && a.qkey == b.qkey;
+  }
 };
 
 struct SendRequest {

@@ -1,6 +1,7 @@
 #include "wire/ib_header.h"
 
 #include <atomic>
+#include <cstring>
 
 #include "wire/icrc.h"
 #include "wire/lrh.h"
@@ -77,7 +78,8 @@ Lrh lrh_of(const IbAddress& address) {
 }
 
 /// `base`: the header's checksum while its length was 0 (RFC 1624 3).
-void set_ipv4_length(std::span<std::byte> header, std::uint16_t base, std::uint16_t length) {
+[[gnu::always_inline]] inline void set_ipv4_length(std::span<std::byte> header, std::uint16_t base,
+                                                   std::uint16_t length) {
   using L = Ipv4Layout;
   const util::MutableView<L> ip(header);
   std::uint32_t sum = (~std::uint32_t{base} & L::checksum.kMax) + length;
@@ -135,6 +137,13 @@ class Writer {
 };
 
 }  // namespace
+
+void write_ipv4(const PathHeaders& path, std::span<const std::byte> head, std::size_t length,
+                std::span<std::byte> out) {
+  SOFTHCA_HOT_ASSERT(path.form == PathHeaders::Form::kIpv4);
+  std::memcpy(out.data(), head.data() + path.network_offset, Ipv4Layout::kSize);
+  set_ipv4_length(out, path.checksum_base, static_cast<std::uint16_t>(length));
+}
 
 void write_headers(const PathHeaders& path, const TransportHeaders& headers, std::size_t rest,
                    std::span<std::byte> head) {

@@ -290,15 +290,22 @@ tl::expected<IbPacket, PacketError> IbPacket::parse(const Frame& frame) {
 bool emit_ud_grh(const Frame& frame, const IbPacket& packet,
                  std::span<std::byte, GrhLayout::kSize> out) {
   if (!packet.address.is_global()) return false;
+  constexpr auto kGap = GrhLayout::kSize - Ipv4Layout::kSize;
+  const auto ipv4 = out.subspan<kGap>();
+  if (frame.headers() != nullptr && frame.path().form == PathHeaders::Form::kIpv4) {
+    // As mostly: one header has to become bytes, and not all of them.
+    std::memset(out.data(), 0, kGap);
+    write_ipv4(frame.path(), frame.head_room(), frame.size() - frame.path().network_offset, ipv4);
+    return true;
+  }
   const auto network = frame.head().subspan(packet.network_offset);
   if (!packet.address.is_ipv4()) {
     static_assert(Ipv6Layout::kSize == GrhLayout::kSize);
     std::memcpy(out.data(), network.data(), GrhLayout::kSize);
     return true;
   }
-  constexpr auto kGap = GrhLayout::kSize - Ipv4Layout::kSize;
   std::memset(out.data(), 0, kGap);
-  std::memcpy(out.data() + kGap, network.data(), Ipv4Layout::kSize);
+  std::memcpy(ipv4.data(), network.data(), Ipv4Layout::kSize);
   return true;
 }
 

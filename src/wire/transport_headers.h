@@ -59,4 +59,9 @@ struct PathHeaders {
 void write_headers(const PathHeaders& path, const TransportHeaders& headers, std::size_t rest,
                    std::span<std::byte> head);
 
+/// The IPv4 header alone, to `out`. `head`: begins with the path's headers. `length`: bytes of the
+/// packet from this header on. @pre path.form is kIpv4
+void write_ipv4(const PathHeaders& path, std::span<const std::byte> head, std::size_t length,
+                std::span<std::byte> out);
+
 }  // namespace softhca::wire

@@ -13,6 +13,7 @@
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/opcodes.h"
 #include "util/field.h"
+#include "wire/vlan.h"
 
 namespace softhca::connectx {
 
@@ -20,6 +21,31 @@ using Cqe = std::array<std::byte, 64>;
 
 /// User index of a queue whose CQEs have version 0: drivers then look for its number.
 inline constexpr std::uint32_t kNoUserIndex = 0xFFFFFF;
+
+/// cqe64_responder::grh: the 40 bytes in front of a datagram hold the header.
+inline constexpr std::uint32_t kCqeGrhInBuffer = 1;
+
+constexpr spec::connectx::cqe_roce_l3_type l3_type(wire::NetworkHeader network) {
+  using enum spec::connectx::cqe_roce_l3_type;
+  return network == wire::NetworkHeader::kIpv4   ? IPV4
+         : network == wire::NetworkHeader::kIpv6 ? IPV6
+                                                 : GRH;
+}
+
+constexpr spec::connectx::cqe_opcode responder_opcode(rdma::ReceiveOpcode opcode) {
+  using spec::connectx::cqe_opcode;
+  switch (opcode) {
+    case rdma::ReceiveOpcode::kSend:
+      return cqe_opcode::RESPONDER_SEND;
+    case rdma::ReceiveOpcode::kSendWithImmediate:
+      return cqe_opcode::RESPONDER_SEND_WITH_IMMEDIATE;
+    case rdma::ReceiveOpcode::kSendWithInvalidate:
+      return cqe_opcode::RESPONDER_SEND_WITH_INVALIDATE;
+    case rdma::ReceiveOpcode::kRdmaWriteWithImmediate:
+      break;
+  }
+  return cqe_opcode::RESPONDER_RDMA_WRITE_WITH_IMMEDIATE;
+}
 
 /// What a CQE tells of the queue that it comes from.
 struct CqeQueue {
@@ -43,7 +69,7 @@ inline void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue,
   const bool brings_data = completion.opcode == rdma::SendOpcode::kRdmaRead ||
                            completion.opcode == rdma::SendOpcode::kCompareSwap ||
                            completion.opcode == rdma::SendOpcode::kFetchAdd;
-  cqe.fill(std::byte{0});
+  cqe = {};
   const util::MutableView<Layout> out(cqe);
   out.set(Layout::srqn_user_index, queue.user_index);
   if (brings_data) out.set(Layout::byte_cnt, completion.byte_count);
@@ -53,8 +79,49 @@ inline void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue,
   out.set(Layout::wqe_counter, cookie.index);
   out.set(Layout::opcode, static_cast<std::uint32_t>(spec::connectx::cqe_opcode::REQUESTER));
 }
-/// The same for receives. The cookie is the WQE's counter, or its index in an SRQ.
-void encode_responder_cqe(Cqe& cqe, const CqeQueue& queue,
-                          const rdma::ReceiveCompletion& completion, std::uint64_t timestamp);
+/// What the CQE of a receive tells besides: the tag of its packet.
+inline void encode_tag(Cqe& cqe, std::uint16_t tci) {
+  using Layout = spec::connectx::cqe64_responder;
+  const util::MutableView<Layout> out(cqe);
+  util::Struct<wire::VlanLayout> tag;
+  tag.set(wire::VlanLayout::tci, tci);
+  out.set(Layout::cv, 1);
+  out.set(Layout::up, tag.get(wire::VlanLayout::pcp));
+  out.set(Layout::cfi, tag.get(wire::VlanLayout::dei));
+  out.set(Layout::vid, tag.get(wire::VlanLayout::vid));
+}
+void encode_responder_error(Cqe& cqe, const CqeQueue& queue,
+                            const rdma::ReceiveCompletion& completion);
+/// As encode_requester_cqe() for receives. The cookie is the WQE's counter, or its index in an SRQ.
+[[gnu::always_inline]] inline void encode_responder_cqe(Cqe& cqe, const CqeQueue& queue,
+                                 const rdma::ReceiveCompletion& completion,
+                                 std::uint64_t timestamp) {
+  using Layout = spec::connectx::cqe64_responder;
+  using rdma::ReceiveOpcode;
+  if (completion.status != rdma::WorkStatus::kSuccess) {
+    return encode_responder_error(cqe, queue, completion);
+  }
+  cqe = {};
+  const util::MutableView<Layout> out(cqe);
+  // A datagram's source is its DETH; connected QPs know their peer.
+  if (queue.is_datagram) {
+    out.set(Layout::grh, kCqeGrhInBuffer);
+    out.set(Layout::rqpn, completion.source_qpn.value());
+  }
+  out.set(Layout::sl_l3_type, static_cast<std::uint32_t>(l3_type(completion.network)));
+  if (completion.vlan_tci) encode_tag(cqe, *completion.vlan_tci);
+  out.set(Layout::srqn_user_index, queue.user_index);
+  if (completion.opcode != ReceiveOpcode::kSend) {
+    out.set(Layout::imm_inval_pkey, completion.immediate);
+  } else if (queue.is_gsi) {
+    out.set(Layout::imm_inval_pkey, completion.pkey);
+  }
+  out.set(Layout::byte_cnt, completion.byte_count);
+  out.set(Layout::timestamp, timestamp);
+  out.set(Layout::qpn, queue.qpn.value());
+  out.set(Layout::wqe_counter, completion.cookie & Layout::wqe_counter.kMax);
+  out.set(Layout::opcode, static_cast<std::uint32_t>(responder_opcode(completion.opcode)));
+  out.set(Layout::se, completion.solicited ? 1 : 0);
+}
 
 }  // namespace softhca::connectx

@@ -104,6 +104,7 @@ QueuePair::QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue, Rdma& 
 void QueuePair::bind(rdma::QueuePair& rdma_qp, bool atomics) {
   rdma_qp_ = &rdma_qp;
   send_rules_.atomics = atomics;
+  if (rdma_qp.service().datagram) seen_datagram_wqe = std::make_unique<SeenDatagramWqe>();
   seen_send_wqe.forget();
 }
 
@@ -120,11 +121,16 @@ void QueuePair::set_context(util::View<Qpc> context, const QueueMapper& mapper) 
 
 void QueuePair::refresh() {
   seen_send_wqe.forget();
+  if (seen_datagram_wqe != nullptr) seen_datagram_wqe->forget();
   const util::View<Qpc> context = context_;
   send_cqn_ = Cqn(context.get(Qpc::cqn_snd));
   receive_cqn_ = Cqn(context.get(Qpc::cqn_rcv));
   srqn_ = Srqn(context.get(Qpc::srqn_rmpn_xrqn));
   user_index_ = context.get(Qpc::user_index);
+  receives_ = is_xrc(context)                   ? Receives::kXrc
+              : rq_type(context) == RqType::SRQ ? Receives::kSrq
+                                                : Receives::kOwn;
+  signs_receive_wqes_ = context.get(Qpc::wq_signature) != 0;
   send_rules_.type = transport_type(context).value_or(rdma::QpType::kRc);
   send_rules_.qpn = qpn_;
   const auto log_message_max = context.get(Qpc::log_msg_max);

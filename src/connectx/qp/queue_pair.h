@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -56,10 +57,12 @@ class QueuePair final : private rdma::WorkQueues {
   util::View<Qpc> context() const { return context_; }
   Service service() const { return static_cast<Service>(context().get(Qpc::st)); }
   bool has_send_queue() const { return context().get(Qpc::no_sq) == 0; }
-  bool is_xrc() const { return is_xrc(context()); }
+  bool is_xrc() const { return receives_ == Receives::kXrc; }
   bool has_receive_queue() const { return !is_xrc() && rq_type(context()) == RqType::NON_ZERO_RQ; }
   /// Always the same one.
-  bool uses_srq() const { return !is_xrc() && rq_type(context()) == RqType::SRQ; }
+  bool uses_srq() const { return receives_ == Receives::kSrq; }
+  /// PRM 7.4.4.3: with signatures (which are not checked) its first segment is the signature's.
+  bool signs_receive_wqes() const { return signs_receive_wqes_; }
   std::span<const pcie::Iova> pages() const { return queue_.told(queue_.memory.pages()); }
 
   UarPage uar_page() const { return UarPage(context().get(Qpc::uar_page)); }
@@ -94,8 +97,9 @@ class QueuePair final : private rdma::WorkQueues {
   const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
 
   // Notes of Rdma.
-  SeenSendWqe seen_send_wqe;  ///< of this context
-  bool fails = false;         ///< is in the list of QPs that fail, or was since the last 2RST
+  SeenSendWqe seen_send_wqe;                           ///< of this context
+  std::unique_ptr<SeenDatagramWqe> seen_datagram_wqe;  ///< instead, of UD
+  bool fails = false;  ///< is in the list of QPs that fail, or was since the last 2RST
   /// Place in the list of QPs that flush receives.
   std::optional<std::size_t> watched;
   /// Basic blocks at the head of the send queue that are not to be executed: posted in SQE.
@@ -114,6 +118,9 @@ class QueuePair final : private rdma::WorkQueues {
   void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
   rdma::FaultAnswer open_fault(const rdma::PageFault& fault) override;
   void close_fault() override;
+
+  /// Where receive WQEs come from.
+  enum class Receives : std::uint8_t { kOwn, kSrq, kXrc };
 
   static RqType rq_type(util::View<Qpc> context) {
     return static_cast<RqType>(context.get(Qpc::rq_type));
@@ -136,6 +143,8 @@ class QueuePair final : private rdma::WorkQueues {
   Cqn receive_cqn_;
   Srqn srqn_;
   std::uint32_t user_index_ = kNoUserIndex;
+  Receives receives_ = Receives::kOwn;
+  bool signs_receive_wqes_ = false;
   SendWqeRules send_rules_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "connectx/base/timestamp.h"
 #include "connectx/queue/receive_wqe.h"
+#include "util/copy_short.h"
 
 namespace softhca::connectx {
 
@@ -120,12 +121,30 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   if (!ring.look(qp.record())) return Fetch::kUnreadable;
   const auto available = ring.known();
   if (available == 0) return Fetch::kNothing;
+  if (!qp.seen_send_wqe.is_known()) return fetch_datagram(qp, available, request);
   if (const auto* at = ring.at_next(qp.memory(), kWqeBasicBlock)) {
     const auto block = std::span(send_wqe_).first<kWqeBasicBlock>();
     std::memcpy(block.data(), at, kWqeBasicBlock);
     if (qp.seen_send_wqe.decode(block, ring.consumed(), request)) {
       ring.consume(1);
       return available == 1 ? Fetch::kLastRequest : Fetch::kRequest;
+    }
+    request.sges.clear();
+  }
+  return fetch_other_send(qp, available, request);
+}
+
+/// A WQE of a QP of which none is known that has a connected service: perhaps a datagram.
+[[gnu::noinline]] Fetch Rdma::fetch_datagram(QueuePair& qp, std::uint32_t available,
+                                             rdma::SendRequest& request) {
+  auto& ring = qp.send_ring();
+  const auto* seen = qp.seen_datagram_wqe.get();
+  if (seen != nullptr && seen->size() != 0 && seen->basic_blocks() <= available) {
+    const auto* at = ring.entries_at_next(qp.memory(), seen->size());
+    if (at != nullptr && seen->decode(at, ring.consumed(), request)) {
+      const auto blocks = seen->basic_blocks();
+      ring.consume(blocks);
+      return blocks == available ? Fetch::kLastRequest : Fetch::kRequest;
     }
     request.sges.clear();
   }
@@ -149,7 +168,11 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
                        .pack();
   qp.send_ring().consume(std::min(control.basic_blocks(), available));
   if (fault == WqeFault::kNone) {
-    qp.seen_send_wqe.remember(wqe, control, qp.send_rules(), request);
+    if (qp.seen_datagram_wqe != nullptr) {
+      qp.seen_datagram_wqe->remember(wqe, control, qp.send_rules(), request, destinations_);
+    } else {
+      qp.seen_send_wqe.remember(wqe, control, qp.send_rules(), request);
+    }
     return Fetch::kRequest;
   }
   request.fault = reason_of(fault);
@@ -213,10 +236,12 @@ Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::Xr
   if (!flushes) {
     std::array<std::byte, kReceiveWqeMax> copy;
     const auto bytes = std::span(copy).first(ring.stride());
-    if (!ring.read(qp.memory(), 0, bytes)) return Fetch::kUnreadable;
-    // PRM 7.4.4.3: with signatures (which are not checked) the first segment is the signature's.
-    const bool signature = qp.context().get(QueuePair::Qpc::wq_signature) != 0;
-    decode_scatter_list(signature ? bytes.subspan(kWqeUnit) : bytes, request.sges);
+    if (const auto* at = ring.at_next(qp.memory(), ring.stride())) {
+      util::copy_header(copy.data(), at, ring.stride());
+    } else if (!ring.read(qp.memory(), 0, bytes)) {
+      return Fetch::kUnreadable;
+    }
+    decode_scatter_list(qp.signs_receive_wqes() ? bytes.subspan(kWqeUnit) : bytes, request.sges);
   }
   ring.consume(1);
   return Fetch::kRequest;

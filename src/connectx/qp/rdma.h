@@ -167,6 +167,7 @@ class Rdma {
   void complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion);
   void handle_event(Dct& dct, rdma::QpEvent event, rdma::Reason reason);
 
+  rdma::Fetch fetch_datagram(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
   rdma::Fetch fetch_other_send(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
   rdma::Fetch flush_send(QueuePair& qp, rdma::SendRequest& request);
   rdma::Fetch flush_stale_send(QueuePair& qp, rdma::SendRequest& request);
@@ -200,6 +201,7 @@ class Rdma {
   hca::ObjectTable<Dct, Qpn> dcts_;
   std::optional<Qpn> gsi_;
   std::size_t open_faults_ = 0;
+  std::uint64_t destinations_ = 0;   ///< that got a number (rdma::UdDestination)
   util::Time now_{};                 ///< of the last handle_frame() or run()
   std::vector<Qpn> failing_;         ///< whose CQ failed
   std::vector<QueuePair*> watched_;  ///< that flush receives

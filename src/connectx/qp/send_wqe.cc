@@ -84,6 +84,7 @@ class Segments {
 
 WqeFault take_datagram(Segments& segments, rdma::UdDestination& to) {
   using Av = wqe_datagram_segment;
+  to.number = 0;
   if (!segments.has<Av>()) return WqeFault::kNoAddressVector;
   const auto av = segments.take<Av>();
   // Drivers always set it; without it the vector would have 16 bytes and no GID.
@@ -261,7 +262,7 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   return fault != WqeFault::kNone ? fault : check_payload(rule->form, rules, request, total);
 }
 
-const SeenSendWqe::Words SeenSendWqe::kSameInAll = [] {
+const SeenControl::Words SeenControl::kSameInAll = [] {
   Words words;
   words.fill(~std::uint64_t{0});
   const util::MutableView<Ctrl> mask(std::as_writable_bytes(std::span(words)));
@@ -271,24 +272,49 @@ const SeenSendWqe::Words SeenSendWqe::kSameInAll = [] {
   return words;
 }();
 
+bool SeenControl::remember(std::span<const std::byte> wqe, std::size_t data,
+                           const SendWqeControl& control, const SendWqeRules& rules,
+                           const rdma::SendRequest& request) {
+  const bool one_segment =
+      wqe.size() > data && (request.is_inline || wqe.size() == data + Pointer::kSize);
+  const auto room = wqe.size() - data - Inline::kSize;
+  if (!one_segment || room > UINT8_MAX) return false;
+  solicited_ = request.solicited;
+  fence_ = request.fence;
+  opcode_ = request.opcode;
+  inline_room_ = request.is_inline ? static_cast<std::uint8_t>(room) : std::uint8_t{0};
+  log_message_max_ = rules.log_message_max;
+  wqe_opcode_ = static_cast<std::uint8_t>(control.opcode);
+  words_ = words_of(wqe);
+  return true;
+}
+
 void SeenSendWqe::remember(std::span<const std::byte> wqe, const SendWqeControl& control,
                            const SendWqeRules& rules, const rdma::SendRequest& request) {
   const auto& rule = *kRules[static_cast<std::uint8_t>(control.opcode)];
   const auto& service = rdma::service_rules(rules.type);
   has_remote_ = rule.form == Form::kRemoteGather || rule.form == Form::kRemoteScatter;
   const auto data = wqe_ctrl_segment::kSize + (has_remote_ ? wqe_raddr_segment::kSize : 0);
-  usual_ = wqe.size() <= kWqeBasicBlock && wqe.size() > data && service.fixed_peer &&
-           !service.names_srq && (has_remote_ || rule.form == Form::kGather) &&
-           (request.is_inline || wqe.size() == data + data_segment_pointer::kSize);
-  if (!usual_) return;
-  solicited_ = request.solicited;
-  fence_ = request.fence;
-  opcode_ = request.opcode;
-  const auto room = wqe.size() - data - data_segment_inline::kSize;
-  inline_room_ = request.is_inline ? static_cast<std::uint8_t>(room) : std::uint8_t{0};
-  log_message_max_ = rules.log_message_max;
-  wqe_opcode_ = static_cast<std::uint8_t>(control.opcode);
-  words_ = words_of(wqe);
+  usual_ = wqe.size() <= kWqeBasicBlock && service.fixed_peer && !service.names_srq &&
+           (has_remote_ || rule.form == Form::kGather) &&
+           SeenControl::remember(wqe, data, control, rules, request);
+}
+
+void SeenDatagramWqe::remember(std::span<const std::byte> wqe, const SendWqeControl& control,
+                               const SendWqeRules& rules, rdma::SendRequest& request,
+                               std::uint64_t& numbers) {
+  const bool known = size_ != 0;
+  forget();
+  const auto& rule = *kRules[static_cast<std::uint8_t>(control.opcode)];
+  if (!rdma::service_rules(rules.type).datagram || rule.form != Form::kGather ||
+      !SeenControl::remember(wqe, kData, control, rules, request)) {
+    return;
+  }
+  size_ = static_cast<std::uint32_t>(wqe.size());
+  const auto av = av_of(wqe);
+  request.ud.number = known && same_av(av) ? to_.number : ++numbers;
+  av_ = av;
+  to_ = request.ud;
 }
 
 }  // namespace softhca::connectx

@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "connectx/rdma_wqe_builder.h"
 
@@ -72,6 +73,15 @@ void expect_same(const rdma::SendRequest& a, const rdma::SendRequest& b) {
   }
 }
 
+/// To one of some peers.
+WqeBuilder datagram(Opcode opcode, std::uint16_t index, std::uint32_t peer) {
+  wire::MacAddress mac;
+  mac.bytes.back() = static_cast<std::byte>(peer);
+  wire::Gid gid;
+  gid.bytes.back() = static_cast<std::byte>(peer);
+  return WqeBuilder(opcode, index, kQpn).datagram(peer, 0x1234, mac, gid, 1);
+}
+
 WqeBuilder random_wqe(std::mt19937& random, std::uint16_t index) {
   constexpr Opcode kOpcodes[] = {Opcode::RDMA_WRITE, Opcode::RDMA_WRITE_IMM, Opcode::SEND,
                                  Opcode::SEND_IMM,   Opcode::RDMA_READ,      Opcode::ATOMIC_FA,
@@ -103,7 +113,7 @@ TEST(SeenSendWqe, GivesWhatTheLongWayGives) {
     const auto index = static_cast<std::uint16_t>(i);
     const auto wqe = random_wqe(random, index);
     rdma::SendRequest quick;
-    const bool decoded = seen.decode(block_of(wqe), index, quick);
+    const bool decoded = seen.is_known() && seen.decode(block_of(wqe), index, quick);
     const auto full = decode(wqe, index, seen);
     if (!decoded) continue;
     ++taken;
@@ -141,13 +151,119 @@ TEST(SeenSendWqe, InlineDataEndWithTheUnitsThatTheWqeHas) {
 
 TEST(SeenSendWqe, NothingIsKnownOfDatagramsAndAfterForgetting) {
   SeenSendWqe seen;
-  rdma::SendRequest request;
+  EXPECT_FALSE(seen.is_known());
   const auto wqe = WqeBuilder(Opcode::SEND, 3, kQpn).data(3, 4, 5);
-  EXPECT_FALSE(seen.decode(block_of(wqe), 3, request));
   ASSERT_TRUE(decode(wqe, 3, seen));
+  rdma::SendRequest request;
   EXPECT_TRUE(seen.decode(block_of(wqe), 3, request));
   seen.forget();
-  EXPECT_FALSE(seen.decode(block_of(wqe), 3, request));
+  EXPECT_FALSE(seen.is_known());
+  ASSERT_TRUE(decode(datagram(Opcode::SEND, 4, 1).data(3, 4, 5), 4, seen, QpType::kUd));
+  EXPECT_FALSE(seen.is_known());
+}
+
+/// By the long way, as one of UD.
+std::optional<rdma::SendRequest> decode(const WqeBuilder& wqe, std::uint16_t index,
+                                        SeenDatagramWqe& seen, std::uint64_t& numbers) {
+  SeenSendWqe unused;
+  auto request = decode(wqe, index, unused, QpType::kUd);
+  if (!request) return std::nullopt;
+  const auto control = SendWqeControl::parse(wqe.bytes());
+  seen.remember(wqe.bytes(), control, rules(QpType::kUd), *request, numbers);
+  return request;
+}
+
+WqeBuilder random_datagram(std::mt19937& random, std::uint16_t index) {
+  const bool usual = index % 64 < 48;
+  auto wqe = datagram(usual || random() % 2 ? Opcode::SEND : Opcode::SEND_IMM, index,
+                      usual ? index / 64 % 4 : random() % 4);
+  wqe.control(Ctrl::ce, random() % 4);
+  if (random() % 16 == 0) wqe.control(Ctrl::se, 1);
+  wqe.immediate(static_cast<std::uint32_t>(random()));
+  if (index / 64 % 2 == 0) {
+    return wqe.inline_data(std::string(40 + random() % 30, static_cast<char>('a' + random() % 26)));
+  }
+  for (auto i = random() % 8 == 0 ? 2u : 1u; i != 0; --i) {
+    wqe.data(random(), random() % 8 == 0 ? 0 : random() % 4096, random() % 256);
+  }
+  return wqe;
+}
+
+TEST(SeenDatagramWqe, GivesWhatTheLongWayGives) {
+  std::mt19937 random(2);
+  SeenDatagramWqe seen;
+  std::uint64_t numbers = 0;
+  unsigned taken = 0;
+  rdma::SendRequest quick;  // as an entry that is used again
+  for (std::uint32_t i = 0; i != 20'000; ++i) {
+    const auto index = static_cast<std::uint16_t>(i);
+    const auto wqe = random_datagram(random, index);
+    auto in_ring = std::vector(wqe.bytes().begin(), wqe.bytes().end());
+    in_ring.resize(512, std::byte{0x5A});
+    quick.reset();
+    const bool decoded = seen.size() != 0 && seen.decode(in_ring.data(), index, quick);
+    const auto full = decode(wqe, index, seen, numbers);
+    if (!decoded) continue;
+    ++taken;
+    ASSERT_TRUE(full) << "what is refused must not pass";
+    expect_same(quick, *full);
+    EXPECT_EQ(quick.ud.qpn, full->ud.qpn);
+    EXPECT_EQ(quick.ud.qkey, full->ud.qkey);
+    EXPECT_EQ(static_cast<const rdma::Path&>(quick.ud), full->ud);
+    EXPECT_NE(quick.ud.number, 0u);
+    EXPECT_EQ(quick.ud.number, full->ud.number);
+  }
+  EXPECT_GT(taken, 1'000u);
+}
+
+// Whoever compares the numbers alone must not take one for the other.
+TEST(SeenDatagramWqe, AnotherAddressVectorIsAnotherDestination) {
+  SeenDatagramWqe seen;
+  std::uint64_t numbers = 0;
+  const auto number = [&](std::uint16_t index, unsigned peer, std::size_t length) {
+    const auto wqe = datagram(Opcode::SEND, index, peer).inline_data(std::string(length, 'x'));
+    return decode(wqe, index, seen, numbers)->ud.number;
+  };
+  const auto first = number(0, 1, 8);
+  EXPECT_NE(first, 0u);
+  EXPECT_EQ(number(1, 1, 80), first) << "of another size, to the same peer";
+  const auto second = number(2, 2, 80);
+  EXPECT_NE(second, first);
+  const auto third = number(3, 1, 80);
+  EXPECT_NE(third, second);
+  seen.forget();
+  EXPECT_NE(number(4, 1, 80), third) << "nobody knows whether it is";
+}
+
+TEST(SeenDatagramWqe, OfTheBytesOfASoftwareThatLiesNoMoreThanTheWqeHasAreTaken) {
+  SeenDatagramWqe seen;
+  std::uint64_t numbers = 0;
+  ASSERT_TRUE(
+      decode(datagram(Opcode::SEND, 0, 1).inline_data(std::string(20, 'x')), 0, seen, numbers));
+  const auto wqe = datagram(Opcode::SEND, 1, 1).inline_data(std::string(20, 'y'));
+  auto in_ring = std::vector(wqe.bytes().begin(), wqe.bytes().end());
+  in_ring.resize(512);
+  using Inline = spec::connectx::data_segment_inline;
+  const util::MutableView<Inline> header(std::span<std::byte>(in_ring).subspan(64));
+  for (std::uint32_t length = 0; length != 256; ++length) {
+    header.set(Inline::byte_count, length);
+    rdma::SendRequest request;
+    EXPECT_EQ(seen.decode(in_ring.data(), 1, request), length >= 13 && length <= 28) << length;
+  }
+}
+
+TEST(SeenDatagramWqe, NothingIsKnownOfConnectedServicesAndOfWhatIsNotOneSegment) {
+  SeenDatagramWqe seen;
+  std::uint64_t numbers = 0;
+  const auto knows = [&](const WqeBuilder& wqe, std::uint16_t index) {
+    (void)decode(wqe, index, seen, numbers);
+    return seen.size() != 0;
+  };
+  EXPECT_TRUE(knows(datagram(Opcode::SEND, 0, 1).data(3, 4, 5), 0));
+  EXPECT_FALSE(knows(datagram(Opcode::SEND, 1, 1).data(3, 4, 5).data(3, 4, 5), 1));
+  EXPECT_TRUE(knows(datagram(Opcode::SEND, 2, 1).inline_data("abc"), 2));
+  EXPECT_FALSE(knows(datagram(Opcode::SEND, 3, 1), 3));
+  EXPECT_FALSE(knows(WqeBuilder(Opcode::NOP, 4, kQpn), 4));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <random>
 
 #include "driver/connectx/datagram_queue_pair.h"
 #include "driver/world.h"
@@ -109,6 +110,44 @@ TEST_F(Datagrams, InlineDataGoAroundTheEndOfTheRing) {
     ASSERT_TRUE(received);
     EXPECT_EQ(received->byte_count, kHeader + data.size());
     EXPECT_EQ(arrived(0, data.size()), data) << i;
+    ASSERT_TRUE(next(*a_->send_cq));
+  }
+}
+
+// Each is decoded and sent in a short way if it is like the one before, and in the long way if not.
+TEST_F(Datagrams, OfChangingFormLengthAndDestinationArriveAsTheyWerePosted) {
+  auto other = make(*b_);
+  must(other->activate(kQkey + 1));
+  const auto to = way_to_b();
+  std::mt19937 random(3);
+  for (unsigned i = 0; i != 2'000; ++i) {
+    const bool to_other = i / 50 % 2 == 1 && random() % 8 != 0;
+    const bool in_line = i / 100 % 2 == 0;
+    const auto& peer = to_other ? *other : *to_;
+    const auto room = b_->piece(0, 1024);
+    ASSERT_EQ((to_other ? *other : *to_).post_receive({.id = i, .pieces = {&room, 1}}),
+              PostStatus::kOk);
+    const auto data = pattern(1 + random() % (random() % 4 == 0 ? kInlineMax : 64), i);
+    std::ranges::copy(data, a_->bytes(0, data.size()).begin());
+    const auto piece = a_->piece(0, data.size());
+    DatagramRequest request{
+        .id = i, .to = to, .qpn = peer.qpn(), .qkey = to_other ? kQkey + 1 : kQkey};
+    if (in_line) {
+      request.inline_data = data;
+    } else {
+      request.pieces = {&piece, 1};
+    }
+    ASSERT_EQ(from_->post_send(request), PostStatus::kOk);
+    const auto received = next(*b_->receive_cq);
+    ASSERT_TRUE(received) << i;
+    EXPECT_EQ(received->id, i);
+    EXPECT_EQ(received->qpn, peer.qpn());
+    EXPECT_EQ(received->byte_count, kHeader + data.size());
+    EXPECT_EQ(arrived(0, data.size()), data) << i;
+    const util::View<wire::Ipv4Layout> ip(b_->bytes(kHeader - wire::Ipv4Layout::kSize, 20));
+    const auto pad = (4 - data.size() % 4) % 4;
+    EXPECT_EQ(ip.get(wire::Ipv4Layout::total_length), 20u + 8 + 12 + 8 + data.size() + pad + 4);
+    EXPECT_TRUE(wire::checksum_of(ip.bytes()) == 0) << i;
     ASSERT_TRUE(next(*a_->send_cq));
   }
 }
