@@ -94,8 +94,8 @@ void encode_responder_error(Cqe& cqe, const CqeQueue& queue,
                             const rdma::ReceiveCompletion& completion);
 /// As encode_requester_cqe() for receives. The cookie is the WQE's counter, or its index in an SRQ.
 [[gnu::always_inline]] inline void encode_responder_cqe(Cqe& cqe, const CqeQueue& queue,
-                                 const rdma::ReceiveCompletion& completion,
-                                 std::uint64_t timestamp) {
+                                                        const rdma::ReceiveCompletion& completion,
+                                                        std::uint64_t timestamp) {
   using Layout = spec::connectx::cqe64_responder;
   using rdma::ReceiveOpcode;
   if (completion.status != rdma::WorkStatus::kSuccess) {

@@ -32,12 +32,6 @@ constexpr std::int64_t kPollWork = 60;
 constexpr std::int64_t kFailWork = 1000;
 constexpr std::int64_t kDestroyWork = 600;
 
-/// Posted requests are flushed without a look at what they ask for.
-bool flushes_sends(const QueuePair& qp) {
-  const auto state = qp.rdma_qp().state();
-  return state == QpState::kError || state == QpState::kSqError;
-}
-
 event_type type_of(rdma::QpEvent event) {
   switch (event) {
     case rdma::QpEvent::kCommunicationEstablished:
@@ -93,134 +87,6 @@ void Rdma::doorbell(QueuePair& qp) {
   transport_.doorbell_send(qp.rdma_qp());
 }
 
-// Send queues ----------------------------------------------------------------------------------
-
-/// Copies the next WQE, so that the guest cannot change it between check and use. `wqe` stays empty
-/// if the memory is gone or the size is wrong.
-WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
-                             std::span<const std::byte>& wqe) {
-  const auto copy = std::span(send_wqe_);
-  const auto first = copy.first(kWqeBasicBlock);
-  if (!qp.send_ring().read(qp.memory(), 0, first)) return WqeFault::kNone;
-  control = SendWqeControl::parse(first);
-  if (control.units == 0) return WqeFault::kSizeZero;
-  if (control.basic_blocks() > available) return WqeFault::kPastPosted;
-  const auto size = control.units * kWqeUnit;
-  if (size > kWqeBasicBlock) {
-    const auto rest = copy.subspan(kWqeBasicBlock, size - kWqeBasicBlock);
-    if (!qp.send_ring().read(qp.memory(), 1, rest)) return WqeFault::kNone;
-  }
-  wqe = copy.first(size);
-  return WqeFault::kNone;
-}
-
-Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
-  if (flushes_sends(qp)) return flush_send(qp, request);
-  if (qp.stale_send_blocks != 0) return flush_stale_send(qp, request);
-  auto& ring = qp.send_ring();
-  if (!ring.look(qp.record())) return Fetch::kUnreadable;
-  const auto available = ring.known();
-  if (available == 0) return Fetch::kNothing;
-  if (!qp.seen_send_wqe.is_known()) return fetch_datagram(qp, available, request);
-  if (const auto* at = ring.at_next(qp.memory(), kWqeBasicBlock)) {
-    const auto block = std::span(send_wqe_).first<kWqeBasicBlock>();
-    std::memcpy(block.data(), at, kWqeBasicBlock);
-    if (qp.seen_send_wqe.decode(block, ring.consumed(), request)) {
-      ring.consume(1);
-      return available == 1 ? Fetch::kLastRequest : Fetch::kRequest;
-    }
-    request.sges.clear();
-  }
-  return fetch_other_send(qp, available, request);
-}
-
-/// A WQE of a QP of which none is known that has a connected service: perhaps a datagram.
-[[gnu::noinline]] Fetch Rdma::fetch_datagram(QueuePair& qp, std::uint32_t available,
-                                             rdma::SendRequest& request) {
-  auto& ring = qp.send_ring();
-  const auto* seen = qp.seen_datagram_wqe.get();
-  if (seen != nullptr && seen->size() != 0 && seen->basic_blocks() <= available) {
-    const auto* at = ring.entries_at_next(qp.memory(), seen->size());
-    if (at != nullptr && seen->decode(at, ring.consumed(), request)) {
-      const auto blocks = seen->basic_blocks();
-      ring.consume(blocks);
-      return blocks == available ? Fetch::kLastRequest : Fetch::kRequest;
-    }
-    request.sges.clear();
-  }
-  return fetch_other_send(qp, available, request);
-}
-
-/// A WQE that is not like the one before.
-[[gnu::noinline]] Fetch Rdma::fetch_other_send(QueuePair& qp, std::uint32_t available,
-                                               rdma::SendRequest& request) {
-  const auto index = qp.send_ring().consumed();
-  SendWqeControl control{};
-  std::span<const std::byte> wqe;
-  auto fault = read_send_wqe(qp, available, control, wqe);
-  if (wqe.empty() && fault == WqeFault::kNone) return Fetch::kUnreadable;
-  if (fault == WqeFault::kNone) {
-    fault = decode_send_wqe(wqe, control, index, qp.send_rules(), request);
-  }
-  request.cookie = SendCookie{.index = index,
-                              .opcode = static_cast<std::uint8_t>(control.opcode),
-                              .event = control.event}
-                       .pack();
-  qp.send_ring().consume(std::min(control.basic_blocks(), available));
-  if (fault == WqeFault::kNone) {
-    if (qp.seen_datagram_wqe != nullptr) {
-      qp.seen_datagram_wqe->remember(wqe, control, qp.send_rules(), request, destinations_);
-    } else {
-      qp.seen_send_wqe.remember(wqe, control, qp.send_rules(), request);
-    }
-    return Fetch::kRequest;
-  }
-  request.fault = reason_of(fault);
-  note(qp, "malformed send WQE", describe(fault), request.fault);
-  return Fetch::kMalformed;
-}
-
-/// A counter that is gone or wrong is found by the next fetch.
-void Rdma::restart_send(QueuePair& qp) {
-  qp.send_ring().handle_doorbell();
-  qp.stale_send_blocks = qp.send_ring().refresh(qp.record()).value_or(0);
-}
-
-Fetch Rdma::flush_stale_send(QueuePair& qp, rdma::SendRequest& request) {
-  const auto before = qp.send_ring().consumed();
-  if (flush_send(qp, request) == Fetch::kNothing) return Fetch::kUnreadable;
-  const auto blocks = static_cast<std::uint16_t>(qp.send_ring().consumed() - before);
-  qp.stale_send_blocks -= std::min<std::uint32_t>(blocks, qp.stale_send_blocks);
-  request.stale = true;
-  return Fetch::kRequest;
-}
-
-/// Every posted WQE ends in a flush, also malformed ones and those without CE (mlx5 driver
-/// interface 8.12); only its size counts, to find the next.
-Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
-  auto& ring = qp.send_ring();
-  const auto available = ring.available(qp.record());
-  if (!available || *available == 0) return Fetch::kNothing;
-  std::array<std::byte, kWqeUnit> bytes;
-  if (!ring.read(qp.memory(), 0, bytes)) return Fetch::kNothing;
-  const auto control = SendWqeControl::parse(bytes);
-  request.cookie = SendCookie{.index = ring.consumed(),
-                              .opcode = static_cast<std::uint8_t>(control.opcode),
-                              .event = control.event}
-                       .pack();
-  request.signaled = true;
-  ring.consume(std::min(control.basic_blocks(), *available));
-  return Fetch::kRequest;
-}
-
-void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) {
-  const bool failed = completion.status != WorkStatus::kSuccess;
-  Cqe cqe;
-  encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
-                       device_ticks(now_));
-  write_cqe(qp, qp.send_cqn(), cqe, failed || SendCookie::unpack(completion.cookie).event);
-}
-
 // Receive queues -------------------------------------------------------------------------------
 
 Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) {
@@ -265,6 +131,14 @@ void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& comple
 
 // Completions and events -----------------------------------------------------------------------
 
+void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) {
+  const bool failed = completion.status != WorkStatus::kSuccess;
+  Cqe cqe;
+  encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
+                       device_ticks(now_));
+  write_cqe(qp, qp.send_cqn(), cqe, failed || SendCookie::unpack(completion.cookie).event);
+}
+
 /// A QP that cannot complete must not go on. Not at once: the transport is at work on it.
 [[gnu::noinline]] void Rdma::fail_soon(QueuePair& qp) {
   if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
@@ -288,13 +162,6 @@ void Rdma::handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason)
     note(qp, to_string(type), rdma::describe(reason), reason);
   }
   parts_.event_queues.post(type, 0, EventQueues::queue_data(qp.qpn()));
-}
-
-/// In the form of the transport's own lines.
-template <class Info>
-void Rdma::note(const QueuePair& qp, std::string_view what, const Info& info, rdma::Reason reason) {
-  parts_.notes.info("QP {:#x}: {}: {} ({}, reason {})", qp.qpn().value(), what, info.text,
-                    info.section, static_cast<unsigned>(reason));
 }
 
 // Receive queues that flush --------------------------------------------------------------------

@@ -180,8 +180,12 @@ class Rdma {
     if (cq == nullptr || !cq->write(cqe, solicited)) fail_soon(qp);
   }
   void fail_soon(QueuePair& qp);
+  /// In the form of the transport's own lines.
   template <class Info>
-  void note(const QueuePair& qp, std::string_view what, const Info& info, rdma::Reason reason);
+  void note(const QueuePair& qp, std::string_view what, const Info& info, rdma::Reason reason) {
+    parts_.notes.info("QP {:#x}: {}: {} ({}, reason {})", qp.qpn().value(), what, info.text,
+                      info.section, static_cast<unsigned>(reason));
+  }
 
   CommandResult use_pd_and_uar(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);
   CommandResult use_xrc_domain(util::View<spec::connectx::qpc> context, QueuePair::Uses& uses);

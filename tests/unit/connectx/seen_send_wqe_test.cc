@@ -198,7 +198,7 @@ TEST(SeenDatagramWqe, GivesWhatTheLongWayGives) {
   for (std::uint32_t i = 0; i != 20'000; ++i) {
     const auto index = static_cast<std::uint16_t>(i);
     const auto wqe = random_datagram(random, index);
-    auto in_ring = std::vector(wqe.bytes().begin(), wqe.bytes().end());
+    std::vector<std::byte> in_ring = wqe.bytes();
     in_ring.resize(512, std::byte{0x5A});
     quick.reset();
     const bool decoded = seen.size() != 0 && seen.decode(in_ring.data(), index, quick);
@@ -241,7 +241,7 @@ TEST(SeenDatagramWqe, OfTheBytesOfASoftwareThatLiesNoMoreThanTheWqeHasAreTaken) 
   ASSERT_TRUE(
       decode(datagram(Opcode::SEND, 0, 1).inline_data(std::string(20, 'x')), 0, seen, numbers));
   const auto wqe = datagram(Opcode::SEND, 1, 1).inline_data(std::string(20, 'y'));
-  auto in_ring = std::vector(wqe.bytes().begin(), wqe.bytes().end());
+  std::vector<std::byte> in_ring = wqe.bytes();
   in_ring.resize(512);
   using Inline = spec::connectx::data_segment_inline;
   const util::MutableView<Inline> header(std::span<std::byte>(in_ring).subspan(64));

@@ -1,0 +1,141 @@
+// The send queues of QPs: their next WQE, as a request or as one to be flushed.
+
+#include <algorithm>
+#include <cstring>
+
+#include "connectx/qp/rdma.h"
+
+namespace softhca::connectx {
+
+using rdma::Fetch;
+using rdma::QpState;
+
+namespace {
+
+/// Posted requests are flushed without a look at what they ask for.
+bool flushes_sends(const QueuePair& qp) {
+  const auto state = qp.rdma_qp().state();
+  return state == QpState::kError || state == QpState::kSqError;
+}
+
+}  // namespace
+
+/// Copies the next WQE, so that the guest cannot change it between check and use. `wqe` stays empty
+/// if the memory is gone or the size is wrong.
+WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
+                             std::span<const std::byte>& wqe) {
+  const auto copy = std::span(send_wqe_);
+  const auto first = copy.first(kWqeBasicBlock);
+  if (!qp.send_ring().read(qp.memory(), 0, first)) return WqeFault::kNone;
+  control = SendWqeControl::parse(first);
+  if (control.units == 0) return WqeFault::kSizeZero;
+  if (control.basic_blocks() > available) return WqeFault::kPastPosted;
+  const auto size = control.units * kWqeUnit;
+  if (size > kWqeBasicBlock) {
+    const auto rest = copy.subspan(kWqeBasicBlock, size - kWqeBasicBlock);
+    if (!qp.send_ring().read(qp.memory(), 1, rest)) return WqeFault::kNone;
+  }
+  wqe = copy.first(size);
+  return WqeFault::kNone;
+}
+
+Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
+  if (flushes_sends(qp)) return flush_send(qp, request);
+  if (qp.stale_send_blocks != 0) return flush_stale_send(qp, request);
+  auto& ring = qp.send_ring();
+  if (!ring.look(qp.record())) return Fetch::kUnreadable;
+  const auto available = ring.known();
+  if (available == 0) return Fetch::kNothing;
+  if (!qp.seen_send_wqe.is_known()) return fetch_datagram(qp, available, request);
+  if (const auto* at = ring.at_next(qp.memory(), kWqeBasicBlock)) {
+    const auto block = std::span(send_wqe_).first<kWqeBasicBlock>();
+    std::memcpy(block.data(), at, kWqeBasicBlock);
+    if (qp.seen_send_wqe.decode(block, ring.consumed(), request)) {
+      ring.consume(1);
+      return available == 1 ? Fetch::kLastRequest : Fetch::kRequest;
+    }
+    request.sges.clear();
+  }
+  return fetch_other_send(qp, available, request);
+}
+
+/// A WQE of a QP of which none is known that has a connected service: perhaps a datagram.
+[[gnu::noinline]] Fetch Rdma::fetch_datagram(QueuePair& qp, std::uint32_t available,
+                                             rdma::SendRequest& request) {
+  auto& ring = qp.send_ring();
+  const auto* seen = qp.seen_datagram_wqe.get();
+  if (seen != nullptr && seen->size() != 0 && seen->basic_blocks() <= available) {
+    const auto* at = ring.entries_at_next(qp.memory(), seen->size());
+    if (at != nullptr && seen->decode(at, ring.consumed(), request)) {
+      const auto blocks = seen->basic_blocks();
+      ring.consume(blocks);
+      return blocks == available ? Fetch::kLastRequest : Fetch::kRequest;
+    }
+    request.sges.clear();
+  }
+  return fetch_other_send(qp, available, request);
+}
+
+/// A WQE that is not like the one before.
+[[gnu::noinline]] Fetch Rdma::fetch_other_send(QueuePair& qp, std::uint32_t available,
+                                               rdma::SendRequest& request) {
+  const auto index = qp.send_ring().consumed();
+  SendWqeControl control{};
+  std::span<const std::byte> wqe;
+  auto fault = read_send_wqe(qp, available, control, wqe);
+  if (wqe.empty() && fault == WqeFault::kNone) return Fetch::kUnreadable;
+  if (fault == WqeFault::kNone) {
+    fault = decode_send_wqe(wqe, control, index, qp.send_rules(), request);
+  }
+  request.cookie = SendCookie{.index = index,
+                              .opcode = static_cast<std::uint8_t>(control.opcode),
+                              .event = control.event}
+                       .pack();
+  qp.send_ring().consume(std::min(control.basic_blocks(), available));
+  if (fault == WqeFault::kNone) {
+    if (qp.seen_datagram_wqe != nullptr) {
+      qp.seen_datagram_wqe->remember(wqe, control, qp.send_rules(), request, destinations_);
+    } else {
+      qp.seen_send_wqe.remember(wqe, control, qp.send_rules(), request);
+    }
+    return Fetch::kRequest;
+  }
+  request.fault = reason_of(fault);
+  note(qp, "malformed send WQE", describe(fault), request.fault);
+  return Fetch::kMalformed;
+}
+
+/// A counter that is gone or wrong is found by the next fetch.
+void Rdma::restart_send(QueuePair& qp) {
+  qp.send_ring().handle_doorbell();
+  qp.stale_send_blocks = qp.send_ring().refresh(qp.record()).value_or(0);
+}
+
+Fetch Rdma::flush_stale_send(QueuePair& qp, rdma::SendRequest& request) {
+  const auto before = qp.send_ring().consumed();
+  if (flush_send(qp, request) == Fetch::kNothing) return Fetch::kUnreadable;
+  const auto blocks = static_cast<std::uint16_t>(qp.send_ring().consumed() - before);
+  qp.stale_send_blocks -= std::min<std::uint32_t>(blocks, qp.stale_send_blocks);
+  request.stale = true;
+  return Fetch::kRequest;
+}
+
+/// Every posted WQE ends in a flush, also malformed ones and those without CE (mlx5 driver
+/// interface 8.12); only its size counts, to find the next.
+Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
+  auto& ring = qp.send_ring();
+  const auto available = ring.available(qp.record());
+  if (!available || *available == 0) return Fetch::kNothing;
+  std::array<std::byte, kWqeUnit> bytes;
+  if (!ring.read(qp.memory(), 0, bytes)) return Fetch::kNothing;
+  const auto control = SendWqeControl::parse(bytes);
+  request.cookie = SendCookie{.index = ring.consumed(),
+                              .opcode = static_cast<std::uint8_t>(control.opcode),
+                              .event = control.event}
+                       .pack();
+  request.signaled = true;
+  ring.consume(std::min(control.basic_blocks(), *available));
+  return Fetch::kRequest;
+}
+
+}  // namespace softhca::connectx
