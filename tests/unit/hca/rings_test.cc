@@ -115,6 +115,21 @@ TEST_F(RingTest, AnEntryThatReachesTheEndGoesOnAtTheBegin) {
   EXPECT_FALSE(ring.read(queue, 0, out));
 }
 
+TEST_F(RingTest, SeveralEntriesAreInOnePieceUnlessTheyWrap) {
+  auto queue = pages({kBase}, 0, kPage);
+  WorkRing ring({.offset = 64, .log_stride = 4, .log_count = 2});
+  post(4);
+  ASSERT_EQ(ring.available(record), 4u);
+  for (std::uint32_t first = 0; first != 4; ++first) {
+    for (std::uint32_t length = 16; length <= 64; length += 8) {
+      const bool fits = 16 * first + length <= 64;
+      EXPECT_EQ(ring.entries_at_next(queue, length), fits ? at(kBase + 64 + 16 * first) : nullptr)
+          << first << ", " << length;
+    }
+    ring.consume(1);
+  }
+}
+
 TEST_F(RingTest, TheRecordOfAQueueWithADoorbellIsReadWhenThatHasRung) {
   WorkRing ring({.log_stride = 4, .log_count = 2});
   post(1);

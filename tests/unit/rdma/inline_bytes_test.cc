@@ -50,6 +50,17 @@ TEST(InlineBytes, GrowByWhatIsAppendedWhereverTheyStand) {
   }
 }
 
+TEST(InlineBytes, OfLongerOnesBeforeNothingIsLeft) {
+  InlineBytes bytes;
+  bytes.assign(numbered(200));
+  bytes.assign(numbered(100));
+  bytes.append(numbered(50, 100));
+  EXPECT_TRUE(same(bytes, numbered(150)));
+  bytes.assign(numbered(5));
+  bytes.append(numbered(60, 5));
+  EXPECT_TRUE(same(bytes, numbered(65)));
+}
+
 TEST(InlineBytes, MoveAlongWithTheirRequest) {
   for (const std::size_t size : {std::size_t{8}, std::size_t{100}}) {
     InlineBytes bytes;

@@ -108,6 +108,39 @@ TEST_F(Ud, WrongQkeyIsDropped) {
   EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kQkey), 1u);
 }
 
+TEST_F(Ud, WrongQkeyIsDroppedAfterARightOneToo) {
+  post_receive();
+  post_receive();
+  pair.a.post(*pair.qa, datagram(10));
+  pair.drive();
+  ASSERT_EQ(pair.b.hca.receives.size(), 1u);
+  auto request = datagram(10);
+  request.ud.qkey = 0x2222;
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  EXPECT_EQ(pair.b.hca.receives.size(), 1u);
+  EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kQkey), 1u);
+}
+
+// Devices that know their destinations give them numbers (UdDestination::number); others do not.
+TEST_F(Ud, ADatagramTakesTheWayOfItsOwnDestination) {
+  const auto sent_with = [&](std::uint8_t traffic_class, std::uint64_t number) {
+    post_receive();
+    auto request = datagram(10);
+    request.ud.traffic_class = traffic_class;
+    request.ud.number = number;
+    pair.a.post(*pair.qa, request);
+    pair.drive();
+    return pair.b.at(0x20000 + 20)[1];
+  };
+  for (const std::uint64_t step : {0, 1}) {
+    EXPECT_EQ(sent_with(0x28, step), std::byte{0x28});
+    EXPECT_EQ(sent_with(0x48, 2 * step), std::byte{0x48});
+    EXPECT_EQ(sent_with(0x48, 2 * step), std::byte{0x48});
+    EXPECT_EQ(sent_with(0x28, 3 * step), std::byte{0x28});
+  }
+}
+
 TEST_F(Ud, QkeyWithItsTopBitSetStandsForTheQpsOwn) {
   post_receive();
   auto request = datagram(10);
