@@ -1,0 +1,61 @@
+// What a change of a QP's state does to its halves (IBTA 10.3.1).
+
+#include <utility>
+
+#include "rdma/engine.h"
+#include "rdma/requester.h"
+#include "rdma/responder.h"
+
+namespace softhca::rdma {
+
+void Engine::set_state(QueuePair& qp, QpState state) {
+  const auto from = std::exchange(qp.state_, state);
+  qp.requester_->notice_posted();
+  switch (state) {
+    case QpState::kReset:
+      qp.requester_->reset();
+      qp.responder_->reset();
+      timers.remove(qp);
+      ready.remove(qp);
+      unreleased.remove(qp);
+      qp.communication_established_ = qp.last_wqe_reached_ = false;
+      return;
+    case QpState::kInit:
+      return;
+    case QpState::kRtr:
+      qp.responder_->start(qp.attributes_.rq_psn);
+      return;
+    case QpState::kRts:
+      if (from == QpState::kRtr) qp.requester_->start(qp.attributes_.sq_psn);
+      if (from == QpState::kSqError) {
+        // IBTA 10.3.1.7: only what is posted from now on is sent.
+        qp.queues_.restart_send();
+        qp.requester_->restart();
+      }
+      qp.requester_->refresh_retries();
+      return mark_ready(qp);
+    case QpState::kSqDrain:
+      if (from == QpState::kRts) qp.requester_->drain_reported = false;
+      qp.responder_->make_room();
+      return mark_ready(qp);
+    case QpState::kSqError:
+    case QpState::kError:
+      qp.requester_->disconnect();
+      qp.requester_->stop_timers();
+      if (state == QpState::kError) qp.responder_->stop();
+      return mark_ready(qp);
+  }
+}
+
+void Engine::to_error(QueuePair& qp) {
+  if (qp.state_ != QpState::kError && qp.state_ != QpState::kReset) set_state(qp, QpState::kError);
+}
+
+void Engine::forget(QueuePair& qp) {
+  set_state(qp, QpState::kReset);
+  if (is_gsi(qp)) gsi.reset();
+  groups.forget(qp.qpn());
+  qps.erase(qp.qpn());
+}
+
+}  // namespace softhca::rdma
