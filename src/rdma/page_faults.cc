@@ -72,8 +72,9 @@ bool Requester::resume(bool failed) {
   if (failed && fault_entry_ >= head_ && fault_entry_ < tail_) {
     refuse(entry(fault_entry_), WorkStatus::kLocalProtection, Reason::kPageNotBrought);
   }
-  if (qp_.service().reliable && unacked_ != sent_end_) arm_ack_timer();
-  engine_.mark_ready(qp_);
+  // In the next turn, which knows what time it is.
+  if (!waits_for_rnr()) engine_.timers.arm(qp_, Timer::kRnr, engine_.now);
+  waits_ |= kForTimer;
   return true;
 }
 

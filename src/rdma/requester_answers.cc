@@ -225,6 +225,8 @@ void Requester::handle_ack_timeout() {
 void Requester::handle_rnr_timeout() {
   engine_.timers.stop(qp_, Timer::kRnr);
   waits_ &= ~kForTimer;
+  // What was sent before a page was waited for.
+  if (qp_.service().reliable && unacked_ != sent_end_) arm_ack_timer();
   engine_.mark_ready(qp_);
 }
 

@@ -278,11 +278,11 @@ TEST_P(PageFaults, NothingIsSentUntilThePayloadsPageHasCome) {
 
 TEST_P(PageFaults, AMessageGoesOnWhereItsPayloadWentAway) {
   bring_all(pair.a);
-  with_first_packet(true, [this] { take_away(pair.a, 0x68); });
+  with_first_packet(true, [this] { take_away(pair.a, 0x69); });
   pair.a.post(*pair.qa, from_paged(write(0x8000, 0x200000, 0x80000)));
   pair.drive_for(500ms);
   ASSERT_EQ(pair.a.hca.faults.size(), 1u);
-  EXPECT_EQ(pair.a.hca.faults[0].committed, 0x60000u);
+  EXPECT_EQ(pair.a.hca.faults[0].committed, 0x61000u);
   EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u) << "nobody was asked for an answer";
   bring_all(pair.a);
   pair.a.transport.resume(*pair.qa, FaultSide::kRequester, false);
@@ -325,6 +325,7 @@ TEST_P(PageFaults, AReadIsAskedForAgainFromWhereItsPlaceWentAway) {
   expect_done(2);
   expect_same(0x4000, 0x40000, 0x8000);
   EXPECT_EQ(pair.a.counters.implied_nak_seq_err, 0u);
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u);
 }
 
 TEST_P(PageFaults, AnAtomicWhoseResultHasNoPlaceIsNotCarriedOutTwice) {
@@ -466,7 +467,7 @@ TEST_P(PageFaults, APieceOfTheNullKeyIsAPageThatIsAway) {
   pair.a.post(*pair.qa, request);
   const auto resume_with = [&](std::size_t number) {
     pair.drive_for(3ms);
-    EXPECT_EQ(pair.b.hca.open_faults, 1u);
+    ASSERT_EQ(pair.b.hca.open_faults, 1u);
     EXPECT_EQ(pair.b.hca.faults.back().rkey, kList);
     pair.b.keys.change(list, [&] {
       list.set_piece(number, kKeyStart + number * 0x4000, kPaged);
