@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -33,7 +34,9 @@ using fuzz::Script;
 
 void fuzz_decoder(Script input) {
   constexpr std::uint32_t kQpn = 0x41;
-  const SendWqeRules rules{.type = static_cast<rdma::QpType>(input.byte() % 4),
+  constexpr rdma::QpType kTypes[] = {rdma::QpType::kRc, rdma::QpType::kUc, rdma::QpType::kUd,
+                                     rdma::QpType::kXrcInitiator, rdma::QpType::kDcInitiator};
+  const SendWqeRules rules{.type = kTypes[input.byte() % std::size(kTypes)],
                            .qpn = rdma::Qpn(kQpn),
                            .atomics = input.byte() % 2 == 0};
   const auto bytes = input.take(kSendWqeMax);

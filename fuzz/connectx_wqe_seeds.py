@@ -6,7 +6,7 @@ from pathlib import Path
 
 NOP, SEND_INVAL, WRITE, WRITE_IMM, SEND, SEND_IMM, READ, CS, FA = (
     0x00, 0x01, 0x08, 0x09, 0x0A, 0x0B, 0x10, 0x11, 0x12)
-RC, UC, UD, XRC = range(4)
+RC, UC, UD, XRC, DCI = range(5)
 (SEND_BYTES, POST_SEND, SEND_COUNTER, RECEIVE_BYTES, RECEIVE_COUNTER, SHARED_BYTES, SHARED_COUNTER, TIME, STATE,
  UNMAPPED) = range(10)
 KEY = 0x1042
@@ -58,6 +58,7 @@ SINGLE = {
     "compare_swap": (RC, wqe(CS, remote(), atomic(1, 2), data(8))),
     "fetch_add": (XRC, wqe(FA, bytes(16), remote(), atomic(1), data(8))),
     "datagram": (UD, wqe(SEND, datagram(0x41), data(64))),
+    "dc_write": (DCI, wqe(WRITE, datagram(0x41), remote(), data(64))),
     "end_of_list": (RC, receive()),
 }
 

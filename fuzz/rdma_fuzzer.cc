@@ -25,6 +25,8 @@ constexpr MKey kKey{0x100};
 constexpr MKey kSmallKey{0x200};
 constexpr Pd kPd{1};
 constexpr XrcSrqn kSrq{3};
+constexpr Qpn kTarget{0x30};
+constexpr std::uint64_t kDcKey = 0x1122'3344'5566'7788;
 const Gid kGroup = Gid::from_ipv4(0xE0000001);
 
 using fuzz::check;
@@ -75,6 +77,7 @@ class World {
     transport_.add_xrc_srq(kSrq, {.domain = {}, .pd = kPd});
     for (std::uint32_t i = 0; i < kQps; ++i) create(i);
     (void)transport_.attach(Qpn(0x14), kGroup);
+    add_target();
   }
 
   void step() {
@@ -111,7 +114,7 @@ class World {
   }
 
  private:
-  static constexpr std::uint32_t kQps = 8;
+  static constexpr std::uint32_t kQps = 9;
   static constexpr std::int64_t kTurnWork = 50'000;
 
   wire::Link link() const {
@@ -149,9 +152,9 @@ class World {
     return a;
   }
   void create(std::uint32_t i) {
-    constexpr QpType kTypes[kQps] = {QpType::kRc,           QpType::kRc,       QpType::kRc,
-                                     QpType::kUc,           QpType::kUd,       QpType::kRc,
-                                     QpType::kXrcInitiator, QpType::kXrcTarget};
+    constexpr QpType kTypes[kQps] = {
+        QpType::kRc, QpType::kRc,           QpType::kRc,        QpType::kUc,         QpType::kUd,
+        QpType::kRc, QpType::kXrcInitiator, QpType::kXrcTarget, QpType::kDcInitiator};
     QpOptions options;
     options.uses_srq = i == 1;
     options.has_receive_queue = i != 1;
@@ -162,6 +165,21 @@ class World {
       if (i == 5 && state == QpState::kRts) break;
       (void)transport_.modify(qp, state, attributes());
     }
+  }
+
+  void add_target() {
+    DcTargetAttributes target;
+    target.key = kDcKey;
+    target.connection = attributes();
+    target.connection.path = {};
+    transport_.add_dc_target(kTarget, target, hca_.queues_of(kTarget, true));
+  }
+  /// A new one takes its place when it is drained.
+  void drain_target() {
+    util::WorkBudget work(kTurnWork);
+    if (!transport_.drain_dc_target(kTarget, work)) return;
+    transport_.remove_dc_target(kTarget);
+    add_target();
   }
 
   void raw_frame() {
@@ -204,6 +222,16 @@ class World {
     ext.xrceth.xrc_srq = kSrq;
     static constexpr std::uint16_t kSizes[] = {0, 1, 8, 255, 256, 257, 600, 64};
     const std::vector<std::byte> payload(kSizes[input_.take<std::uint8_t>() & 7]);
+    if (request && wire::info(bth.opcode).service == wire::Service::DC) {
+      const auto how = input_.take<std::uint8_t>();
+      bth.dest_qp = kTarget;
+      bth.psn = wire::Psn(how % 8u);
+      ext.dceth = {.key = how / 8u % 8 == 7 ? 0 : kDcKey,
+                   .may_connect = how < 128,
+                   .source_qp = Qpn(7 + input_.take<std::uint8_t>() % 2),
+                   .session = input_.take<std::uint8_t>() % 4u,
+                   .first_psn = wire::Psn(input_.take<std::uint8_t>() % 4u)};
+    }
     wire::Frame frame;
     wire::IbHeader(address).emit(bth, ext, payload.size(), frame);
     (void)frame.add_segment(payload);
@@ -238,6 +266,8 @@ class World {
     request.ud.global = input_.take<std::uint8_t>() % 2 == 0;
     request.ud.service_level = input_.take<std::uint8_t>() % 16;
     request.ud.qpn = Qpn(7);
+    request.ud.dst_lid = Lid(4);
+    request.dc_key = kDcKey;
     auto& queue = hca_.sends_posted[qp.qpn()];
     if (queue.size() < 64) queue.push_back(request);
     transport_.doorbell_send(qp);
@@ -251,6 +281,7 @@ class World {
   }
   void modify(QueuePair& qp) {
     const auto to = QpState(input_.take<std::uint8_t>() % 7);
+    if (qp.type() == QpType::kDcInitiator && to == QpState::kSqDrain) return drain_target();
     (void)transport_.modify(qp, to, attributes());
     // Mostly back to work, or there would be nothing to see.
     if (qp.state() == QpState::kReset && (input_.take<std::uint8_t>() & 3) != 0) {

@@ -5,10 +5,10 @@ import struct
 from pathlib import Path
 
 ROCE_V2, ROCE_V1, GLOBAL, LOCAL = range(4)
-RC0, RC_SRQ, RC2, UC, UD, RC_RTR, XRC_INI, XRC_TGT = range(8)
+RC0, RC_SRQ, RC2, UC, UD, RC_RTR, XRC_INI, XRC_TGT, DCI = range(9)
 RAW, FRAME, POST_SEND, POST_RECEIVE, MODIFY, KEY, TIME = 0, 1, 5, 6, 7, 8, 9
 RESET, INIT, RTR, RTS, SQD, SQE, ERR = range(7)
-# Of RC; those of UC are 0x20 more, of XRC 0xa0.
+# Of RC; those of UC are 0x20 more, of XRC 0xa0, of DC 0xc0.
 (SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_LAST_IMM, SEND_ONLY, SEND_ONLY_IMM, WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST,
  WRITE_LAST_IMM, WRITE_ONLY, WRITE_ONLY_IMM, READ, READ_FIRST, READ_MIDDLE, READ_LAST, READ_ONLY, ACK, ATOMIC_ACK, SWAP,
  ADD) = range(21)
@@ -38,6 +38,11 @@ def frame(qp, opcode, size=0, psn=0, ack=1, key=1, where=0, length=0, aeth=(ACKN
                 struct.pack("<bBHBHBBBB", psn * 32, ack, key, where, length, 1, aeth[0], aeth[1], SIZE[size]))
 
 
+def dc(opcode, size=0, how=0, peer=0, session=1, first=0, **more):
+    """A request to the DC target; how: its PSN, 56 more with a wrong key, 128 more if it may not connect."""
+    return frame(DCI, 0xc0 + opcode, size, **more) + bytes([how, peer, session, first])
+
+
 def modify(qp, state):
     return step(qp, MODIFY, bytes([state, 1]))
 
@@ -64,6 +69,10 @@ SEEDS = {
     "uc": exchange(UC, 0x20),
     "ud": receive(UD, 600) + frame(UD, 0x64, 256) + receive(UD, 40) + frame(UD, 0x64, 64) + post(UD, 0, 100) + post(UD, 0, 300),
     "xrc": exchange(XRC_TGT, 0xa0) + post(XRC_INI, 0, 600) + frame(XRC_INI, 0xa0 + ACK) + frame(XRC_TGT, 0xa0 + READ, length=64),
+    "dc": receive(RC_SRQ, 600) + dc(SEND_ONLY, 256) + dc(WRITE_ONLY, 64, 1, length=64) + dc(READ, 0, 2, length=64)
+    + dc(ADD, 0, 3, where=2) + dc(ADD, 0, 3, where=2) + post(DCI, 0, 600) + frame(DCI, 0xc0 + ACK) + post(DCI, 4, 64)
+    + dc(0x1f) + dc(SEND_FIRST, 256, session=2, peer=1) + receive(RC_SRQ, 600) + dc(SEND_FIRST, 256, session=3)
+    + modify(DCI, SQD) + dc(WRITE_ONLY, 64, length=64) + dc(WRITE_ONLY, 64, 56, length=64) + dc(WRITE_ONLY, 64, 128, 1),
     "retries": post(RC0, 0, 600) + wait(60) + wait(60) + wait(60) + wait(1000) + modify(RC0, RESET) + post(RC0, 0, 100) + ACKED,
     "rnr": frame(RC0, SEND_ONLY, 64) + receive(RC0, 100) + frame(RC0, SEND_ONLY, 64) + post(RC0, 0, 100)
     + frame(RC0, ACK, aeth=(RNR, 1)) + wait(100) + frame(RC0, ACK),

@@ -62,6 +62,10 @@ class Requester {
   void give_back();
   /// DC: the connection, if there is one, ends.
   void disconnect();
+  /// Without a word, as it is with a device that is reset.
+  void forget_connection() {
+    if (dc_ != nullptr) dc_->open = false;
+  }
   /// From SQE back to RTS: what was fetched is flushed, in its turn.
   void restart();
 

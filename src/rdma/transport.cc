@@ -38,7 +38,10 @@ QueuePair& Transport::create_qp(Qpn qpn, QpType type, const QpAttributes& attrib
       std::make_unique<QueuePair>(*engine_, qpn, type, attributes, options, queues));
 }
 
-void Transport::destroy_qp(QueuePair& qp) { engine_->forget(qp); }
+void Transport::destroy_qp(QueuePair& qp) {
+  qp.requester_->forget_connection();
+  engine_->forget(qp);
+}
 
 bool Transport::leave_groups(QueuePair& qp, util::WorkBudget& work) {
   return engine_->groups.leave(qp.qpn(), work);

@@ -100,6 +100,14 @@ TEST_F(DcConnections, AnEndedOneDoesNotComeBack) {
   EXPECT_EQ(dropped(Drop::kDcConnection), 1u);
 }
 
+TEST_F(DcConnections, AnInitiatorThatIsDestroyedSaysNothing) {
+  post(kFirst, write(0, 0x400000, 10));
+  pair.drive();
+  const auto sent = pair.a.transmitted;
+  pair.a.transport.destroy_qp(*pair.qa);
+  EXPECT_EQ(pair.a.transmitted, sent);
+}
+
 TEST_F(DcConnections, TheReceiveOfAMessageThatIsGivenUpIsFlushed) {
   post_receive(0x300000, 9);
   pair.script = [&](const wire::IbPacket& packet, bool to_b) {
