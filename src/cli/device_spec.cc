@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "rsnic/options.h"
 #include "sdxi/device.h"
 #include "sdxi/workers.h"
 
@@ -159,11 +160,13 @@ util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index) {
     }
     return spec;
   }
-  if (model != "connectx") {
+  connectx::DeviceOptions options;
+  if (model == "rsnic") {
+    options = rsnic::device_options();
+  } else if (model != "connectx") {
     return util::fail(fmt::format("unknown device '{}'; a device is {}", model, kDeviceHelp));
   }
-  connectx::DeviceOptions options;
-  options.name = fmt::format("connectx{}", index);
+  options.name = fmt::format("{}{}", model, index);
   options.mac = rdma::Mac::from_u64(0x025FCA000000 + index);
   options.node_guid = 0;
   auto spec = apply_all(std::move(options), rest);

@@ -33,14 +33,16 @@ constexpr std::int64_t kDebtMax = 500'000;
 constexpr std::int64_t kResetWork = 20'000;
 constexpr std::int64_t kLastRemainsWork = 20'000;
 
-constexpr pcie::ConfigSpace::Identity kIdentity{
-    .vendor_id = 0x15B3,
-    .device_id = 0x1013,
-    .subsystem_vendor_id = 0x15B3,
-    .subsystem_id = 0x0008,
-    .class_code = 0x020000,  // Ethernet controller: udev and systemd name it as such
-    .revision_id = 0,
-};
+pcie::ConfigSpace::Identity identity(const Model& model) {
+  return {
+      .vendor_id = 0x15B3,
+      .device_id = model.device_id,
+      .subsystem_vendor_id = 0x15B3,
+      .subsystem_id = model.subsystem_id,
+      .class_code = 0x020000,  // Ethernet controller: udev and systemd name it as such
+      .revision_id = 0,
+  };
+}
 
 constexpr std::array kBars{pcie::Bar{.size = kBarSize, .is_64bit = true, .prefetchable = true}};
 
@@ -55,14 +57,14 @@ pcie::Msix::Layout msix_layout(std::uint16_t vectors) {
 }  // namespace
 
 Device::Device(DeviceOptions options, fabric::Port& port)
-    : Function(options.name, kIdentity, kBars, msix_layout(options.msix_vectors)),
+    : Function(options.name, identity(options.model), kBars, msix_layout(options.msix_vectors)),
       options_(std::move(options)),
       run_time_(options_.clock()),
       notes_(options_.name),
       port_(port),
-      capabilities_(std::make_unique<Capabilities>(options_.limits)),
+      capabilities_(std::make_unique<Capabilities>(options_.limits, options_.model.capabilities)),
       is_rung_(Resources::queue_numbers_end(options_.limits)) {
-  config().add_vital_product_data(product_data(options_.node_guid));
+  config().add_vital_product_data(product_data(options_.model, options_.node_guid));
   config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);
   reset_device();
   port_.set_receiver(this);
@@ -121,6 +123,7 @@ void Device::make_objects() {
   made.port_registers = std::make_unique<PortRegisters>(
       PortRegisters::Parts{*made.network_port, *made.event_queues}, now());
   made.rdma = std::make_unique<Rdma>(Rdma::Parts{.limits = limits,
+                                                 .qps_max = options_.model.qps_max,
                                                  .resources = *made.resources,
                                                  .event_queues = *made.event_queues,
                                                  .completion_queues = *made.completion_queues,

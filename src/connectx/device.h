@@ -16,6 +16,7 @@
 #include "connectx/base/bar_layout.h"
 #include "connectx/base/health.h"
 #include "connectx/base/limits.h"
+#include "connectx/base/model.h"
 #include "connectx/base/numbers.h"
 #include "connectx/function/vendor_capability.h"
 #include "connectx/objects.h"
@@ -35,6 +36,7 @@ class PageManager;
 
 /// What distinguishes one card from another.
 struct DeviceOptions {
+  Model model{};
   std::string name = "connectx0";  ///< for logs
   rdma::Mac mac{};                 ///< permanent address
   std::uint64_t node_guid = 0;     ///< must not be 0, unique on the fabric

@@ -26,7 +26,10 @@ constexpr std::int64_t kCommandWork = 3000;
 }  // namespace
 
 CommandInterface::CommandInterface(Device& device)
-    : device_(device), mailbox_(device.dma()), counters_(command_table().size()) {}
+    : device_(device),
+      init_segment_(device.options().model),
+      mailbox_(device.dma()),
+      counters_(command_table().size()) {}
 
 pcie::Iova CommandInterface::slot_address(unsigned slot) const {
   return init_segment_.queue_address() + (std::uint64_t{slot} << InitSegment::kLogStride);

@@ -23,17 +23,17 @@ constexpr util::Duration kHealthPeriod = std::chrono::milliseconds(10);
 
 }  // namespace
 
-InitSegment::InitSegment() {
-  image_.set(Layout::fw_rev_major, kFirmwareMajor);
-  image_.set(Layout::fw_rev_minor, kFirmwareMinor);
-  image_.set(Layout::fw_rev_subminor, kFirmwareSubminor);
+InitSegment::InitSegment(const Model& model) {
+  image_.set(Layout::fw_rev_major, model.firmware_major);
+  image_.set(Layout::fw_rev_minor, model.firmware_minor);
+  image_.set(Layout::fw_rev_subminor, model.firmware_subminor);
   image_.set(Layout::cmd_interface_rev, kCommandInterfaceRevision);
   image_.set(Layout::log_cmdq_size, kLogQueueSize);
   image_.set(Layout::log_cmdq_stride, kLogStride);
   // All ones here would mean a device that has fallen off the bus.
   const auto health = image_.sub(Layout::health_buffer);
-  health.set(HealthBuffer::fw_version_major, kFirmwareMajor);
-  health.set(HealthBuffer::fw_version_minor, kFirmwareMinor);
+  health.set(HealthBuffer::fw_version_major, model.firmware_major);
+  health.set(HealthBuffer::fw_version_minor, model.firmware_minor);
 }
 
 pcie::Iova InitSegment::queue_address() const {

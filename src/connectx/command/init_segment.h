@@ -5,6 +5,7 @@
 #include <span>
 
 #include "connectx/base/health.h"
+#include "connectx/base/model.h"
 #include "pcie/dma_space.h"
 #include "spec/connectx/init_segment.h"
 #include "spec/connectx/opcodes.h"
@@ -16,15 +17,12 @@ namespace softhca::connectx {
 class InitSegment {
  public:
   static constexpr std::uint64_t kSize = 0x3000;
-  static constexpr std::uint16_t kFirmwareMajor = 12;
-  static constexpr std::uint16_t kFirmwareMinor = 28;
-  static constexpr std::uint16_t kFirmwareSubminor = 2006;
   static constexpr std::uint16_t kCommandInterfaceRevision = 5;
   static constexpr unsigned kLogQueueSize = 5;
   static constexpr unsigned kLogStride = 6;
   using NicInterface = spec::connectx::nic_interface_mode;
 
-  InitSegment();
+  explicit InitSegment(const Model& model);
 
   /// What is not as it was written.
   struct Live {

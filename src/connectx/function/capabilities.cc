@@ -64,7 +64,8 @@ auto* find_group(Groups& groups, Capabilities::Type type) {
 
 }  // namespace
 
-Capabilities::Capabilities(const Limits& limits) : maximum_(limits) {
+Capabilities::Capabilities(const Limits& limits, std::span<const ModelCapability> model)
+    : maximum_(limits) {
   constexpr std::array kTypes{Type::GENERAL, Type::ETHERNET_OFFLOADS, Type::ATOMIC,
                               Type::ROCE,    Type::FLOW_TABLE_NIC,    Type::ODP};
   static_assert(kTypes.size() == std::tuple_size_v<decltype(groups_)>);
@@ -73,6 +74,11 @@ Capabilities::Capabilities(const Limits& limits) : maximum_(limits) {
     const auto value = info.limit == nullptr ? info.value : limits.*info.limit;
     // More than the device was made for cannot be asked for; the least of something cannot be less.
     assert(info.kind == LimitKind::kLeast ? value >= info.value : value <= info.value);
+    info.write(find_group(groups_, info.group)->maximum, value);
+  }
+  for (const auto& [name, value] : model) {
+    const auto& info = *std::ranges::find(capability_table(), name, &CapabilityInfo::name);
+    assert(info.limit == nullptr && "limits are told by Limits");
     info.write(find_group(groups_, info.group)->maximum, value);
   }
   const util::MutableView<FlowCap> flow(find_group(groups_, Type::FLOW_TABLE_NIC)->maximum);

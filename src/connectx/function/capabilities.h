@@ -9,6 +9,7 @@
 #include <span>
 
 #include "connectx/base/limits.h"
+#include "connectx/base/model.h"
 #include "connectx/command/command.h"
 #include "spec/connectx/caps.h"
 
@@ -19,8 +20,9 @@ class Capabilities {
   using Type = spec::connectx::hca_cap_type;
   static constexpr std::size_t kImageSize = 4096;
 
-  /// @pre no limit is above that of a ConnectX-4 (limit_list.inc)
-  explicit Capabilities(const Limits& limits);
+  /// @pre no limit is above that of a ConnectX-4 (limit_list.inc), and the capabilities of
+  /// `model` are there and no limits
+  explicit Capabilities(const Limits& limits, std::span<const ModelCapability> model = {});
 
   /// Empty if the device does not have this group.
   std::span<const std::byte> maximum(Type type) const;

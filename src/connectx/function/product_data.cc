@@ -4,10 +4,10 @@
 
 namespace softhca::connectx {
 
-pcie::VitalProductData product_data(std::uint64_t node_guid) {
-  return {.product_name = "softhca ConnectX-4",
+pcie::VitalProductData product_data(const Model& model, std::uint64_t node_guid) {
+  return {.product_name = std::string(model.product_name),
           .read_only = {
-              {"PN", "softhca-cx4"},
+              {"PN", std::string(model.part_number)},
               {"EC", "A0"},
               {"SN", fmt::format("SHC{:016X}", node_guid)},
               {"V0", "PCIeGen3 x16"},

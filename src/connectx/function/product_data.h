@@ -3,12 +3,13 @@
 
 #include <cstdint>
 
+#include "connectx/base/model.h"
 #include "pcie/config_space.h"
 
 namespace softhca::connectx {
 
 /// `node_guid` makes the serial number, and V3, the identifier by which drivers tell which
 /// functions are of one card: both are unique as it is.
-pcie::VitalProductData product_data(std::uint64_t node_guid);
+pcie::VitalProductData product_data(const Model& model, std::uint64_t node_guid);
 
 }  // namespace softhca::connectx

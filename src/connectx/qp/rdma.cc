@@ -75,7 +75,8 @@ Rdma::Rdma(const Parts& parts)
                   .multicast_members = parts.limits.max_qp_mcg}),
       shared_queues_(parts.resources.srq_numbers(), Limits::count(parts.limits.log_max_srq) +
                                                         Limits::count(parts.limits.log_max_rmp)),
-      queue_pairs_(parts.resources.queue_numbers(), Limits::count(parts.limits.log_max_qp)),
+      queue_pairs_(parts.resources.queue_numbers(),
+                   std::min(Limits::count(parts.limits.log_max_qp), parts.qps_max)),
       dcts_(parts.resources.queue_numbers(), kMaxDcts) {}
 
 Rdma::~Rdma() = default;

@@ -39,6 +39,7 @@ class Rdma {
  public:
   struct Parts {
     const Limits& limits;
+    std::uint32_t qps_max;
     Resources& resources;
     EventQueues& event_queues;
     CompletionQueues& completion_queues;

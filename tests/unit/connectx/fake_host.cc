@@ -34,7 +34,8 @@ std::string Reply::reason() const {
 
 FakeHost::FakeHost(const HostOptions& options)
     : switch_port(options.on_switch ? network.create_port("host") : nullptr),
-      device({.mac = options.mac,
+      device({.model = options.model,
+              .mac = options.mac,
               .node_guid = 0x0200'00FF'FE00'0001,
               .limits = options.limits,
               .clock = [this] { return now; }},

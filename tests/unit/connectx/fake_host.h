@@ -32,6 +32,7 @@ struct HostOptions {
   static constexpr std::uint64_t kMemoryAt = 0x1'0000'0000;
   static constexpr std::size_t kMemorySize = 24u << 20;
 
+  Model model{};
   Limits limits{};
   rdma::Mac mac = rdma::Mac::from_u64(0x020000000001);
   std::uint64_t memory_at = kMemoryAt;    ///< bus address

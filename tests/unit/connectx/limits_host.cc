@@ -40,8 +40,10 @@ Reply LimitsHost::run(Opcode opcode, Fill fill, std::size_t pages, std::uint16_t
   return host_.call<Out, In>(opcode, fill, list, op_mod);
 }
 
-LimitsHost::LimitsHost(const Limits& limits, const std::function<void(FakeHost&)>& before_init)
-    : host_({.limits = limits}), limits_(limits) {
+LimitsHost::LimitsHost(const HostOptions& options,
+                       const std::function<void(FakeHost&)>& before_init)
+    : host_(options), limits_(options.limits) {
+  const auto& limits = limits_;
   host_.enable();
   before_init(host_);
   host_.finish_start();

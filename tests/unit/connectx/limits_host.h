@@ -24,7 +24,11 @@ class LimitsHost {
 
   /// `before_init` is called between ENABLE_HCA and INIT_HCA.
   explicit LimitsHost(
-      const Limits& limits, const std::function<void(FakeHost&)>& before_init = [](FakeHost&) {});
+      const Limits& limits, const std::function<void(FakeHost&)>& before_init = [](FakeHost&) {})
+      : LimitsHost(HostOptions{.limits = limits}, before_init) {}
+  explicit LimitsHost(
+      const HostOptions& options,
+      const std::function<void(FakeHost&)>& before_init = [](FakeHost&) {});
 
   /// Sends `command` with the field or index that `capability` limits at `value`, more than once if
   /// it limits several. The worst answer.

@@ -67,8 +67,8 @@ TEST_F(ProductDataTest, NamesTheProductAndItsSerialNumber) {
 }
 
 TEST_F(ProductDataTest, NoTwoCardsHaveTheSameSerialNumber) {
-  const auto one = product_data(0x0200000000000001);
-  const auto other = product_data(0x0200000000000002);
+  const auto one = product_data({}, 0x0200000000000001);
+  const auto other = product_data({}, 0x0200000000000002);
   unsigned differ = 0;
   for (std::size_t i = 0; i < one.read_only.size(); ++i) {
     if (one.read_only[i].value == other.read_only[i].value) continue;

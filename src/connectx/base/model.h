@@ -1,0 +1,35 @@
+// What distinguishes one model of card from another: cards that drivers take for a ConnectX share
+// everything else.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace softhca::connectx {
+
+/// A capability that a model has otherwise than limit_list.inc says: less of it, or not at all.
+struct ModelCapability {
+  std::string_view name;
+  std::uint32_t value = 0;
+};
+
+/// At first a ConnectX-4.
+struct Model {
+  std::string_view product_name = "softhca ConnectX-4";  ///< in the Vital Product Data
+  std::string_view part_number = "softhca-cx4";
+  // PCI.
+  std::uint16_t device_id = 0x1013;
+  std::uint16_t subsystem_id = 0x0008;
+  // The initialization segment.
+  std::uint16_t firmware_major = 12;
+  std::uint16_t firmware_minor = 28;
+  std::uint16_t firmware_subminor = 2006;
+
+  /// Of capabilities that are no limits: those have a place in Limits. It outlives the device.
+  std::span<const ModelCapability> capabilities{};
+  /// QPs at the same time, which need not be a power of two as log_max_qp tells.
+  std::uint32_t qps_max = UINT32_MAX;
+};
+
+}  // namespace softhca::connectx

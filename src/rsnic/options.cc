@@ -1,0 +1,67 @@
+#include "rsnic/options.h"
+
+#include <array>
+
+namespace softhca::rsnic {
+
+namespace {
+
+/// Table 2-1-1, row 24: "up to 127 RDMA queue pairs".
+constexpr std::uint32_t kQps = 127;
+
+/// What the document does not name (docs/rsnic.md): atomics, UC, DC, on-demand paging, and the UMRs
+/// by which drivers would fill a cache of keys that is larger than all keys of this card.
+constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
+    {"umr_modify_entity_size_disabled", 1},
+    {"uc", 0},
+    {"atomic", 0},
+    {"atomic_req_8B_endianness_mode", 0},
+    {"supported_atomic_req_8B_endianness_mode_1", 0},
+    {"atomic_operations", 0},
+    {"atomic_size_qp", 0},
+    {"pg", 0},
+    {"null_mkey", 0},
+    {"fixed_buffer_size", 0},
+    {"umr_extended_translation_offset", 0},
+    {"rts2rts_qp_udp_sport", 0},
+    {"uctx_cap", 0},
+    {"max_tc", 5},  // table 4-1
+});
+
+connectx::Model model() {
+  return {.product_name = "softhca RSNIC-IP",
+          .part_number = "softhca-rsnic",
+          .device_id = 0x1015,  // table 5-3-2
+          .subsystem_id = 0x0057,
+          .firmware_major = 14,  // table 5-3-1, its halves and bytes in their order
+          .firmware_minor = 22,
+          .firmware_subminor = 4020,
+          .capabilities = kCapabilities,
+          .qps_max = kQps};
+}
+
+/// Chapter 9: 256 QPs and CQs, 16 EQs, 512 keys; the fields of queues as table 4-1 has them.
+connectx::Limits limits() {
+  connectx::Limits limits;
+  limits.log_max_qp = 7;
+  limits.log_max_cq = 8;
+  limits.log_max_eq = 4;
+  limits.log_max_mkey = 9;
+  limits.log_max_klm_list_size = 16;
+  limits.log_max_current_uc_list = 4;
+  // Not in the document: nothing but what the stock driver makes in any case.
+  limits.log_max_uctx = 0;
+  limits.log_max_umem = 0;
+  return limits;
+}
+
+}  // namespace
+
+connectx::DeviceOptions device_options() {
+  connectx::DeviceOptions options;
+  options.model = model();
+  options.limits = limits();
+  return options;
+}
+
+}  // namespace softhca::rsnic

@@ -1,0 +1,109 @@
+// What an RSNIC shows of itself, and how much of everything it has (seed 001).
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "connectx/fake_host.h"
+#include "connectx/function/limit_table.h"
+#include "connectx/limits_host.h"
+#include "rsnic/options.h"
+#include "spec/connectx/caps.h"
+#include "spec/connectx/hca.h"
+#include "spec/connectx/init_segment.h"
+
+namespace softhca::rsnic {
+namespace {
+
+namespace s = spec::connectx;
+using connectx::FakeHost;
+using connectx::HostOptions;
+using connectx::LimitsHost;
+
+HostOptions host_options() {
+  const auto options = device_options();
+  return {.model = options.model, .limits = options.limits};
+}
+
+/// What QUERY_HCA_CAP tells of one group.
+template <class Layout>
+util::Struct<Layout> query(FakeHost& host, s::hca_cap_type group) {
+  using Out = s::query_hca_cap_out;
+  // op_mod: the group from bit 1 on; bit 0 is 0 for what the device has at most.
+  const auto reply = host.call<Out, s::query_hca_cap_in>(
+      FakeHost::Opcode::QUERY_HCA_CAP, [](auto) {}, {},
+      static_cast<std::uint16_t>(static_cast<unsigned>(group) * 2), 4096);
+  EXPECT_TRUE(reply.ok());
+  util::Struct<Layout> caps;
+  const auto image = std::span<const std::byte>(reply.out).subspan(Out::kSize);
+  std::copy_n(image.begin(), caps.bytes().size(), caps.bytes().begin());
+  return caps;
+}
+
+// Table 5-3-2.
+TEST(Rsnic, IsAConnectX4LxToItsHost) {
+  FakeHost host(host_options());
+  const auto word = [&](std::uint32_t offset) {
+    std::array<std::byte, 4> bytes;
+    host.device.read_config(offset, bytes);
+    return util::load_le32(bytes.data());
+  };
+  EXPECT_EQ(word(0x00), 0x1015'15B3u);
+  EXPECT_EQ(word(0x08) >> 8, 0x020000u) << "class code";
+  EXPECT_EQ(word(0x10) & 0xF, 0xCu) << "BAR0 has 64 bits and is prefetchable";
+  EXPECT_EQ(word(0x2C), 0x0057'15B3u);
+  EXPECT_EQ(word(0x3C) >> 8 & 0xFF, 1u) << "interrupt pin";
+}
+
+// Table 5-3-1, with the halves and the bytes of its words in their order (rsnic-index 4.3).
+TEST(Rsnic, HasTheFirmwareOfTheTrace) {
+  FakeHost host(host_options());
+  EXPECT_EQ(host.read32(0), 22u << 16 | 14u);
+  EXPECT_EQ(host.read32(4), 5u << 16 | 4020u);
+  EXPECT_EQ(host.read32(0x14) & 0xFF, 5u << 4 | 6u) << "32 command slots of 64 bytes";
+}
+
+// Table 2-1-1, rows 23 and 24; chapter 9.
+TEST(Rsnic, HasAsManyObjectsAsTheDocumentSays) {
+  struct Row {
+    std::string_view capability, command;
+    std::uint32_t most;
+  };
+  // EQ 0 is not a driver's.
+  for (const auto& [capability, command, most] :
+       {Row{"log_max_qp", "CREATE_QP", 127}, Row{"log_max_cq", "CREATE_CQ", 256},
+        Row{"log_max_mkey", "CREATE_MKEY", 512}, Row{"log_max_eq", "CREATE_EQ", 16}}) {
+    LimitsHost host(host_options());
+    EXPECT_EQ(host.fill(capability, command, 1000), most) << capability;
+    EXPECT_NE(host.end(), LimitsHost::Code::OK);
+  }
+}
+
+TEST(Rsnic, TellsOfNothingThatTheDocumentHasNot) {
+  FakeHost host(host_options());
+  host.enable();
+  const auto caps = query<s::hca_cap>(host, s::hca_cap_type::GENERAL);
+  EXPECT_EQ(caps.get(s::hca_cap::umr_modify_entity_size_disabled), 1u);
+  EXPECT_EQ(caps.get(s::hca_cap::atomic), 0u);
+  EXPECT_EQ(caps.get(s::hca_cap::uc), 0u);
+  EXPECT_EQ(caps.get(s::hca_cap::pg), 0u);
+  EXPECT_EQ(caps.get(s::hca_cap::log_max_uctx), 0u);
+  EXPECT_EQ(caps.get(s::hca_cap::log_max_qp), 7u);
+  EXPECT_EQ(caps.get(s::hca_cap::rc), 1u);
+  const auto atomic = query<s::atomic_cap>(host, s::hca_cap_type::ATOMIC);
+  EXPECT_TRUE(std::ranges::all_of(atomic.bytes(), [](auto byte) { return byte == std::byte{}; }));
+}
+
+// A name that is not there would be forgotten without a word.
+TEST(Rsnic, EveryCapabilityThatItHasOtherwiseIsOneOfAConnectX) {
+  for (const auto& [name, value] : device_options().model.capabilities) {
+    EXPECT_EQ(
+        std::ranges::count(connectx::capability_table(), name, &connectx::CapabilityInfo::name), 1)
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace softhca::rsnic
