@@ -62,7 +62,7 @@ Device::Device(DeviceOptions options, fabric::Port& port)
       run_time_(options_.clock()),
       notes_(options_.name),
       port_(port),
-      capabilities_(std::make_unique<Capabilities>(options_.limits, options_.model.capabilities)),
+      capabilities_(std::make_unique<Capabilities>(options_.limits, options_.model)),
       is_rung_(Resources::queue_numbers_end(options_.limits)) {
   config().add_vital_product_data(product_data(options_.model, options_.node_guid));
   config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);

@@ -15,10 +15,7 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"umr_modify_entity_size_disabled", 1},
     {"uc", 0},
     {"atomic", 0},
-    {"atomic_req_8B_endianness_mode", 0},
-    {"supported_atomic_req_8B_endianness_mode_1", 0},
-    {"atomic_operations", 0},
-    {"atomic_size_qp", 0},
+    {"dct", 0},
     {"pg", 0},
     {"null_mkey", 0},
     {"fixed_buffer_size", 0},
@@ -27,6 +24,9 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"uctx_cap", 0},
     {"max_tc", 5},  // table 4-1
 });
+
+using Group = spec::connectx::hca_cap_type;
+constexpr std::array kWithoutGroups{Group::ATOMIC, Group::ODP};
 
 connectx::Model model() {
   return {.product_name = "softhca RSNIC-IP",
@@ -37,6 +37,7 @@ connectx::Model model() {
           .firmware_minor = 22,
           .firmware_subminor = 4020,
           .capabilities = kCapabilities,
+          .without_groups = kWithoutGroups,
           .qps_max = kQps};
 }
 

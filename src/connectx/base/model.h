@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "spec/connectx/opcodes.h"
+
 namespace softhca::connectx {
 
 /// A capability that a model has otherwise than limit_list.inc says: less of it, or not at all.
@@ -28,6 +30,8 @@ struct Model {
 
   /// Of capabilities that are no limits: those have a place in Limits. It outlives the device.
   std::span<const ModelCapability> capabilities{};
+  /// Groups of capabilities that it has not. Likewise.
+  std::span<const spec::connectx::hca_cap_type> without_groups{};
   /// QPs at the same time, which need not be a power of two as log_max_qp tells.
   std::uint32_t qps_max = UINT32_MAX;
 };

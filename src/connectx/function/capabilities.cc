@@ -64,8 +64,7 @@ auto* find_group(Groups& groups, Capabilities::Type type) {
 
 }  // namespace
 
-Capabilities::Capabilities(const Limits& limits, std::span<const ModelCapability> model)
-    : maximum_(limits) {
+Capabilities::Capabilities(const Limits& limits, const Model& model) : maximum_(limits) {
   constexpr std::array kTypes{Type::GENERAL, Type::ETHERNET_OFFLOADS, Type::ATOMIC,
                               Type::ROCE,    Type::FLOW_TABLE_NIC,    Type::ODP};
   static_assert(kTypes.size() == std::tuple_size_v<decltype(groups_)>);
@@ -76,7 +75,8 @@ Capabilities::Capabilities(const Limits& limits, std::span<const ModelCapability
     assert(info.kind == LimitKind::kLeast ? value >= info.value : value <= info.value);
     info.write(find_group(groups_, info.group)->maximum, value);
   }
-  for (const auto& [name, value] : model) {
+  for (const auto type : model.without_groups) find_group(groups_, type)->present = false;
+  for (const auto& [name, value] : model.capabilities) {
     const auto& info = *std::ranges::find(capability_table(), name, &CapabilityInfo::name);
     assert(info.limit == nullptr && "limits are told by Limits");
     info.write(find_group(groups_, info.group)->maximum, value);
@@ -102,19 +102,24 @@ void Capabilities::reset() {
   util::MutableView<RoceCap>(groups_[3].current).set(RoceCap::sw_r_roce_src_udp_port, 0);
 }
 
-std::span<const std::byte> Capabilities::maximum(Type type) const {
+const Capabilities::Group* Capabilities::find(Type type) const {
   const auto* group = find_group(groups_, type);
+  return group != nullptr && group->present ? group : nullptr;
+}
+
+std::span<const std::byte> Capabilities::maximum(Type type) const {
+  const auto* group = find(type);
   return group == nullptr ? std::span<const std::byte>() : group->maximum;
 }
 
 std::span<const std::byte> Capabilities::current(Type type) const {
-  const auto* group = find_group(groups_, type);
+  const auto* group = find(type);
   return group == nullptr ? std::span<const std::byte>() : group->current;
 }
 
 CommandResult Capabilities::set(Type type, std::span<const std::byte> image) {
   auto* group = find_group(groups_, type);
-  if (group == nullptr) {
+  if (group == nullptr || !group->present) {
     return refuse(Status::BAD_OP, kSetSection, "no such group of capabilities");
   }
   if (!take_writable(type, image, group->maximum, group->current)) {

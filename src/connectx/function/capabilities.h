@@ -22,7 +22,7 @@ class Capabilities {
 
   /// @pre no limit is above that of a ConnectX-4 (limit_list.inc), and the capabilities of
   /// `model` are there and no limits
-  explicit Capabilities(const Limits& limits, std::span<const ModelCapability> model = {});
+  explicit Capabilities(const Limits& limits, const Model& model = {});
 
   /// Empty if the device does not have this group.
   std::span<const std::byte> maximum(Type type) const;
@@ -44,9 +44,12 @@ class Capabilities {
  private:
   struct Group {
     Type type;
+    bool present = true;
     std::array<std::byte, kImageSize> maximum{};
     std::array<std::byte, kImageSize> current{};
   };
+
+  const Group* find(Type type) const;
 
   Limits maximum_;
   Limits current_;

@@ -9,6 +9,7 @@
 // gets no packets, so run() polls its counter, but only as long as there is such a QP.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -118,7 +119,7 @@ class Rdma {
   QueuePair* add_qp(util::View<spec::connectx::qpc> context, NewQp made);
   void remove_qp(QueuePair& qp);
   /// From now on at most so many. @pre there are not more
-  void set_max_qps(std::uint32_t max) { queue_pairs_.set_max(max); }
+  void set_max_qps(std::uint32_t max) { queue_pairs_.set_max(std::min(max, parts_.qps_max)); }
   /// Gives the QP a new context and the transport what it means there. Nothing has changed if
   /// the transport refuses.
   tl::expected<void, rdma::Reason> modify_qp(QueuePair& qp, rdma::QpState to,
