@@ -13,10 +13,11 @@ MAY_INCLUDE = {
     "ethernet": {"util", "wire"},
     "hca": {"util", "pcie", "rdma"},
     "connectx": {"util", "spec", "wire", "fabric", "pcie", "rdma", "ethernet", "hca"},
+    "rsnic": {"util", "spec", "connectx"},
     "sdxi": {"util", "spec", "pcie"},
     "vfio_user": {"util", "pcie"},
     "driver": {"util", "spec", "pcie", "vfio_user"},
-    "cli": {"util", "fabric", "pcie", "connectx", "sdxi", "vfio_user", "driver", "spec", "wire"},
+    "cli": {"util", "fabric", "pcie", "connectx", "rsnic", "sdxi", "vfio_user", "driver", "spec", "wire"},
 }
 
 # By chapter of src/connectx/. Its commands (*_commands.cc) may include everything.
