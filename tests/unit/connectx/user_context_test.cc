@@ -94,6 +94,14 @@ TEST_F(UserContext, CapabilitiesAreThoseOfUctxCap) {
   EXPECT_EQ(try_create_uctx(host_, 2).status(), Code::BAD_PARAM);
 }
 
+// UCX asks for it in every process, whatever lag_master says.
+TEST_F(UserContext, IsToldThatThereIsNoLag) {
+  As as(host_, user_);
+  const auto reply = host_.call<s::query_lag_out, s::query_lag_in>(Opcode::QUERY_LAG, [](auto) {});
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply.as<s::query_lag_out>().get(s::query_lag_out::lag_state), 0u);
+}
+
 TEST_F(UserContext, ACommandOfAnUnknownUidIsRefused) {
   As as(host_, 77);
   EXPECT_EQ((bare<s::alloc_pd_in, s::alloc_pd_out>(Opcode::ALLOC_PD)), Code::BAD_PARAM);
