@@ -99,7 +99,8 @@ CommandResult create_cq(Device& device, const Command& command) {
                    .page_offset = attributes.page_offset,
                    .size = std::uint64_t{attributes.stride} << attributes.log_size,
                    .pas = command.in_tail(Create::pas_offset),
-                   .dbr_addr = context.get(Context::dbr_addr)};
+                   .dbr_addr = context.get(Context::dbr_addr),
+                   .is_written = true};
   place.set_umem(in.get(Create::cq_umem_valid) != 0, in.get(Create::cq_umem_id),
                  in.get(Create::cq_umem_offset));
   place.set_dbr_umem(context.get(Context::dbr_umem_valid) != 0, context.get(Context::dbr_umem_id));
@@ -179,7 +180,8 @@ CommandResult resize_cq(Device& device, const Command& command, CompletionQueue&
       .log_page_size = chosen(Bit::LOG_PAGE_SIZE, Context::log_page_size, now.log_page_size),
       .page_offset = chosen(Bit::PAGE_OFFSET, Context::page_offset, now.page_offset),
       .size = std::uint64_t{now.stride} << log_size,
-      .pas = command.in_tail(Modify::pas_offset)};
+      .pas = command.in_tail(Modify::pas_offset),
+      .is_written = true};
   place.set_umem(in.get(Modify::cq_umem_valid) != 0, in.get(Modify::cq_umem_id),
                  in.get(Modify::cq_umem_offset));
   auto queue = device.queue_mapper().map(place, kSection);

@@ -78,7 +78,8 @@ CommandResult create_eq(Device& device, const Command& command) {
   attributes.events = read_events(in.get(Create::event_bitmask));
   auto queue = device.queue_mapper().map({.log_page_size = attributes.log_page_size,
                                           .size = std::uint64_t{kEqeSize} << attributes.log_size,
-                                          .pas = command.in_tail(Create::pas_offset)},
+                                          .pas = command.in_tail(Create::pas_offset),
+                                          .is_written = true},
                                          kSection);
   if (!queue) return tl::unexpected(queue.error());
   attributes.queue = *std::move(queue);

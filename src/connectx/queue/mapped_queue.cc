@@ -62,7 +62,7 @@ tl::expected<QueueMapper::Pages, Refusal> QueueMapper::read_umem(const QueuePlac
   work_.charge(static_cast<std::int64_t>(count) * kPageWork);
   pages.list.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
-    if (!umem->writable(first + i)) {
+    if (place.is_written && !umem->writable(first + i)) {
       return refuse(Status::BAD_PARAM, kUmem, "the UMEM of the queue cannot be written to");
     }
     pages.list[i] = UserMemory::page_address(umem->entry(first + i));

@@ -33,6 +33,7 @@ struct QueuePlace {
   std::uint64_t size = 0;           ///< bytes
   std::span<const std::byte> pas;   ///< the page list: physical addresses (PRM Table 120)
   pcie::Iova dbr_addr = 0;          ///< of the doorbell record; 0 for an EQ, which has none
+  bool is_written = false;          ///< the device writes its entries, and does not only read them
   /// Where the queue lies, instead of in pages of a list.
   std::optional<UmemPlace> umem{};
   /// In which `dbr_addr` is an offset.

@@ -265,9 +265,27 @@ TEST_F(UserMemoryTest, ARecordLiesInOnePage) {
   EXPECT_EQ(try_create_cq(umem, 0, umem, 0x1000 - 8).status(), Code::OK);
 }
 
-TEST_F(UserMemoryTest, ThatIsReadOnlyHasNoQueues) {
-  const auto umem = create({memory_}, {.rights = kReadable});
+// Work queues and records are read: UCX registers them without a right to write.
+TEST_F(UserMemoryTest, ThatIsReadOnlyHasQueuesThatTheDeviceReads) {
+  const auto umem = create({memory_, memory_ + 0x1000}, {.rights = kReadable});
   EXPECT_EQ(try_create_cq(umem, 0, umem, 0x800).status(), Code::BAD_PARAM);
+  const auto made = try_create_cq(create({memory_ + 0x3000}), 0, umem, 0x800);
+  ASSERT_TRUE(made) << made.reason();
+  const auto cqn = made.as<s::create_cq_out>().get(s::create_cq_out::cqn);
+  HostQp qp;
+  qp.options = {.log_sq = 2, .pd = pd_};
+  const auto reply = host_.call<s::create_qp_out, s::create_qp_in>(Opcode::CREATE_QP, [&](auto in) {
+    host_.fill_create(in, qp);
+    in.set(s::create_qp_in::wq_umem_valid, 1);
+    in.set(s::create_qp_in::wq_umem_id, umem);
+    const auto context = in.sub(s::create_qp_in::qpc);
+    context.set(s::qpc::cqn_snd, cqn);
+    context.set(s::qpc::cqn_rcv, cqn);
+    context.set(s::qpc::dbr_umem_valid, 1);
+    context.set(s::qpc::dbr_umem_id, umem);
+    context.set(s::qpc::dbr_addr, 0x1800);
+  });
+  EXPECT_TRUE(reply) << reply.reason();
 }
 
 // Who made the queue gave no addresses, and is told none.
