@@ -40,9 +40,6 @@ CommandResult check_values(util::View<dctc> context) {
   if (context.get(dctc::port) > 1) {
     return refuse(Status::BAD_PARAM, kSection, "the device has one port");
   }
-  if (context.get(dctc::cs_res) != 0) {
-    return refuse(Status::BAD_PARAM, kSection, "cs_res without its capability");
-  }
   return {};
 }
 

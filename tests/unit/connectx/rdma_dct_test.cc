@@ -260,7 +260,6 @@ TEST_F(RdmaDct, WhatItRefersToMustExistAndStays) {
       {[](auto c) { c.set(dctc::mtu, 0); }, Status::BAD_PARAM},
       {[](auto c) { c.set(dctc::mtu, 6); }, Status::BAD_PARAM},
       {[](auto c) { c.set(dctc::port, 2); }, Status::BAD_PARAM},
-      {[](auto c) { c.set(dctc::cs_res, 1); }, Status::BAD_PARAM},
   };
   for (const auto& [change, status] : cases) EXPECT_EQ(try_create_dct(change).status(), status);
   const auto destroy_srq = [&] {
