@@ -40,8 +40,8 @@ std::string guest_of(std::string_view text);
 util::Result<void> check_together(const std::vector<DeviceSpec>& specs);
 
 /// A device as `text` describes it; what it leaves out is made from `index`, the device's place on
-/// the command line: name connectx<index> or sdxi<index>, MAC 02:5f:ca:00:00:<index>, a node GUID
-/// made from the MAC.
+/// the command line: the model and <index> as its name (sdxi<index> for a VF), MAC
+/// 02:5f:ca:00:00:<index>, a node GUID made from the MAC.
 util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index);
 
 }  // namespace softhca::cli

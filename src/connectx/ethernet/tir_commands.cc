@@ -75,8 +75,8 @@ CommandResult use_destination(Device& device, util::View<tir_context> context,
   return refuse(Status::BAD_PARAM, "PRM Table 45", "unknown disp_type");
 }
 
-/// Checks a context, and takes into use what it refers to. Processes (DevX) give no transport
-/// domain: what they send goes back to no TIR of theirs by mistake, since they choose its flows.
+/// Checks a context, and takes into use what it refers to. Processes (DevX) need not give a
+/// transport domain: rdma-core's own tests make TIRs without one. No document says so.
 CommandResult use_context(Device& device, Uid uid, util::View<tir_context> context,
                           Tir::Destination& to) {
   if (context.get(tir_context::tls_en) != 0 || context.get(tir_context::tunneled_offload_en) != 0) {
