@@ -1,4 +1,5 @@
 // What Rdma does with targets of dynamic connections.
+#include <new>
 #include <utility>
 
 #include "connectx/base/timestamp.h"
@@ -12,11 +13,16 @@ Dct* Rdma::add_dct(util::View<spec::connectx::dctc> context, Dct::Uses uses) {
   auto* dct = dcts_.emplace(context, std::move(uses), *this);
   if (dct == nullptr) return nullptr;
   const CounterSetId counters(context.get(Dct::Context::counter_set_id));
-  transport_.add_dc_target(dct->dctn(),
-                           {.key = context.get(Dct::Context::dc_access_key),
-                            .connection = dct->attributes(),
-                            .counters = parts_.resources.q_counter(counters)},
-                           dct->queues());
+  try {
+    transport_.add_dc_target(dct->dctn(),
+                             {.key = context.get(Dct::Context::dc_access_key),
+                              .connection = dct->attributes(),
+                              .counters = parts_.resources.q_counter(counters)},
+                             dct->queues());
+  } catch (const std::bad_alloc&) {
+    dcts_.erase(dct->dctn());  // what is there has its other half in the transport
+    throw;
+  }
   return dct;
 }
 
