@@ -112,6 +112,22 @@ util::Result<void> apply(sdxi::DeviceOptions& options, std::string_view key,
   return {};
 }
 
+/// A ConnectX with one key more.
+struct RsnicCard {
+  connectx::DeviceOptions options;
+  operator DeviceSpec() && { return std::move(options); }
+};
+
+util::Result<void> apply(RsnicCard& card, std::string_view key, std::string_view value) {
+  if (key != "profile") return apply(card.options, key, value);
+  if (value != "driver" && value != "document") {
+    return util::fail(fmt::format("profile={}: want driver or document", value));
+  }
+  rsnic::set_profile(card.options,
+                     value == "document" ? rsnic::Profile::kDocument : rsnic::Profile::kDriver);
+  return {};
+}
+
 util::Result<void> apply(VirtualFunctionSpec& spec, std::string_view key, std::string_view value) {
   if (key != "pf") return apply_common(spec.options, key, value);
   if (value.empty()) return util::fail("pf= is empty");
@@ -160,16 +176,16 @@ util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index) {
     }
     return spec;
   }
-  connectx::DeviceOptions options;
-  if (model == "rsnic") {
-    options = rsnic::device_options();
-  } else if (model != "connectx") {
+  const bool is_rsnic = model == "rsnic";
+  if (!is_rsnic && model != "connectx") {
     return util::fail(fmt::format("unknown device '{}'; a device is {}", model, kDeviceHelp));
   }
+  auto options = is_rsnic ? rsnic::device_options() : connectx::DeviceOptions();
   options.name = fmt::format("{}{}", model, index);
   options.mac = rdma::Mac::from_u64(0x025FCA000000 + index);
   options.node_guid = 0;
-  auto spec = apply_all(std::move(options), rest);
+  auto spec = is_rsnic ? apply_all(RsnicCard{std::move(options)}, rest)
+                       : apply_all(std::move(options), rest);
   if (!spec) return spec;
   auto& parsed = std::get<connectx::DeviceOptions>(*spec);
   if (parsed.node_guid == 0) parsed.node_guid = guid_of(parsed.mac);

@@ -111,7 +111,7 @@ void Device::make_objects() {
   objects_ = std::make_unique<Objects>();
   auto& made = *objects_;
   const auto& limits = capabilities().limits();
-  made.resources = std::make_unique<Resources>(limits);
+  made.resources = std::make_unique<Resources>(limits, options_.model);
   made.user_memories = std::make_unique<UserMemories>(made.resources->translations(), limits);
   made.event_queues = std::make_unique<EventQueues>(msix(), limits, health_, notes_);
   made.completion_queues = std::make_unique<CompletionQueues>(*made.event_queues, limits);
@@ -123,7 +123,7 @@ void Device::make_objects() {
   made.port_registers = std::make_unique<PortRegisters>(
       PortRegisters::Parts{*made.network_port, *made.event_queues}, now());
   made.rdma = std::make_unique<Rdma>(Rdma::Parts{.limits = limits,
-                                                 .qps_max = options_.model.qps_max,
+                                                 .model = options_.model,
                                                  .resources = *made.resources,
                                                  .event_queues = *made.event_queues,
                                                  .completion_queues = *made.completion_queues,
@@ -291,7 +291,8 @@ void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const 
   if (bar != kBar) return;
   if (offset < InitSegment::kSize) {
     attention_ = true;
-    return commands().write_init_segment(offset, in);
+    commands().write_init_segment(offset, in);
+    if (offset / kUarPageSize < options_.model.first_uar) return;
   }
   write_uar(UarPage(static_cast<std::uint32_t>(offset / kUarPageSize)),
             static_cast<std::uint32_t>(offset % kUarPageSize), in);

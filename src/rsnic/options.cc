@@ -9,6 +9,13 @@ namespace {
 /// Table 2-1-1, row 24: "up to 127 RDMA queue pairs".
 constexpr std::uint32_t kQps = 127;
 
+/// Table 4-15: "Allocated from Idx 0x0 - 0x7".
+constexpr std::uint32_t kFirstUar = 0;
+constexpr std::uint32_t kUars = 8;
+
+/// 7.6: "If there is Receive Queue Count, the next 4k alignment is the Send Queue."
+constexpr std::uint32_t kSendQueueAlignment = 4096;
+
 /// What the document does not name (docs/rsnic.md): atomics, UC, DC, on-demand paging, and the UMRs
 /// by which drivers would fill a cache of keys that is larger than all keys of this card.
 constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
@@ -58,10 +65,20 @@ connectx::Limits limits() {
 
 }  // namespace
 
-connectx::DeviceOptions device_options() {
+void set_profile(connectx::DeviceOptions& options, Profile profile) {
+  auto& model = options.model;
+  const connectx::Model driver;
+  const bool document = profile == Profile::kDocument;
+  model.first_uar = document ? kFirstUar : driver.first_uar;
+  model.uar_count = document ? kUars : driver.uar_count;
+  model.send_queue_alignment = document ? kSendQueueAlignment : driver.send_queue_alignment;
+}
+
+connectx::DeviceOptions device_options(Profile profile) {
   connectx::DeviceOptions options;
   options.model = model();
   options.limits = limits();
+  set_profile(options, profile);
   return options;
 }
 

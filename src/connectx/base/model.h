@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "connectx/base/bar_layout.h"
 #include "spec/connectx/opcodes.h"
 
 namespace softhca::connectx {
@@ -34,6 +35,12 @@ struct Model {
   std::span<const spec::connectx::hca_cap_type> without_groups{};
   /// QPs at the same time, which need not be a power of two as log_max_qp tells.
   std::uint32_t qps_max = UINT32_MAX;
+  /// The doorbell pages that drivers get. Those below kFirstUar lie over the initialization
+  /// segment, which has nothing where a page has its registers.
+  std::uint32_t first_uar = kFirstUar;
+  std::uint32_t uar_count = kUarCount;
+  /// The SQ of a QP begins at the next multiple of so many bytes behind its RQ.
+  std::uint32_t send_queue_alignment = 64;
 };
 
 }  // namespace softhca::connectx

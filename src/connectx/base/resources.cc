@@ -1,13 +1,11 @@
 #include "connectx/base/resources.h"
 
-#include "connectx/base/bar_layout.h"
-
 namespace softhca::connectx {
 
-Resources::Resources(const Limits& limits)
+Resources::Resources(const Limits& limits, const Model& model)
     : user_contexts_(limits),
       pds_(1, Limits::count(limits.log_max_pd)),
-      uars_(kFirstUar, kUarCount),
+      uars_(model.first_uar, model.uar_count),
       transport_domains_(1, Limits::count(limits.log_max_transport_domain)),
       xrcds_(1, Limits::count(limits.log_max_xrcd)),
       q_counter_ids_(1, limits.max_qp_cnt),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "connectx/base/limits.h"
+#include "connectx/base/model.h"
 #include "connectx/base/numbers.h"
 #include "connectx/base/user_contexts.h"
 #include "hca/number_pool.h"
@@ -28,7 +29,7 @@ class Resources {
   /// queues. Hardware keeps them in ICM. Enough for 64 GiB of memory registered in 4 KiB pages.
   static constexpr std::uint64_t kMaxTranslations = 16u << 20;
 
-  explicit Resources(const Limits& limits);
+  Resources(const Limits& limits, const Model& model);
 
   /// One more than the highest number that a QP, SQ or RQ can have.
   static std::uint32_t queue_numbers_end(const Limits& limits) {

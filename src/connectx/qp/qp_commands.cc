@@ -103,7 +103,8 @@ CommandResult create_qp(Device& device, const Command& command) {
   if (auto checked = check_create(device, in); !checked) return checked;
   auto uses = device.rdma().use_references(context);
   if (!uses) return tl::unexpected(uses.error());
-  auto place = QueuePair::place(context, command.in_tail(create_qp_in::kSize));
+  auto place = QueuePair::place(context, command.in_tail(create_qp_in::kSize),
+                                device.options().model.send_queue_alignment);
   place.set_umem(in.get(create_qp_in::wq_umem_valid) != 0, in.get(create_qp_in::wq_umem_id),
                  in.get(create_qp_in::wq_umem_offset));
   auto queue = device.queue_mapper().map(place, kSection);
@@ -111,7 +112,7 @@ CommandResult create_qp(Device& device, const Command& command) {
   using spec::connectx::hca_cap;
   const bool atomics = device.capabilities().general().get(hca_cap::atomic) != 0;
   const auto* added = device.rdma().add_qp(context, {std::move(*queue), std::move(*uses), atomics});
-  if (added == nullptr) return refuse(Status::EXCEED_LIM, kSection, "all QPNs are in use");
+  if (added == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all QPNs are in use");
   command.output<create_qp_out>().set(create_qp_out::qpn, added->qpn().value());
   return {};
 }

@@ -72,16 +72,26 @@ hca::WorkRing QueuePair::make_receive_ring(util::View<Qpc> context) {
                         .record_dword = 0});
 }
 
-hca::WorkRing QueuePair::make_send_ring(util::View<Qpc> context) {
-  return hca::WorkRing({.offset = receive_queue_size(context),
+/// With whole pages, or without an RQ, all alignments are one.
+std::uint64_t QueuePair::send_queue_offset(util::View<Qpc> context, std::uint32_t alignment) {
+  const auto size = receive_queue_size(context);
+  return alignment <= kWqeBasicBlock ? size : (size + alignment - 1) / alignment * alignment;
+}
+
+hca::WorkRing QueuePair::make_send_ring(util::View<Qpc> context, std::uint32_t alignment) {
+  return hca::WorkRing({.offset = send_queue_offset(context, alignment),
                         .log_stride = 6,
                         .log_count = context.get(Qpc::log_sq_size),
                         .record_dword = 1});
 }
 
-QueuePlace QueuePair::place(util::View<Qpc> context, std::span<const std::byte> pas) {
+QueuePlace QueuePair::place(util::View<Qpc> context, std::span<const std::byte> pas,
+                            std::uint32_t alignment) {
   std::uint64_t size = receive_queue_size(context);
-  if (context.get(Qpc::no_sq) == 0) size += kWqeBasicBlock << context.get(Qpc::log_sq_size);
+  if (context.get(Qpc::no_sq) == 0) {
+    size =
+        send_queue_offset(context, alignment) + (kWqeBasicBlock << context.get(Qpc::log_sq_size));
+  }
   QueuePlace place{.log_page_size = context.get(Qpc::log_page_size),
                    .page_offset = context.get(Qpc::page_offset),
                    .size = size,
@@ -94,7 +104,7 @@ QueuePlace QueuePair::place(util::View<Qpc> context, std::span<const std::byte> 
 QueuePair::QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue, Rdma& rdma)
     : qpn_(qpn),
       queue_(std::move(queue)),
-      send_ring_(make_send_ring(context)),
+      send_ring_(make_send_ring(context, rdma.model().send_queue_alignment)),
       receive_ring_(make_receive_ring(context)),
       rdma_(rdma) {
   std::ranges::copy(context.bytes(), context_.bytes().begin());

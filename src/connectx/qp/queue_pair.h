@@ -48,7 +48,9 @@ class QueuePair final : private rdma::WorkQueues {
   /// Where both rings lie (mlx5 driver interface 7.2).
   /// Bytes of a receive WQE.
   static std::uint32_t receive_stride(util::View<Qpc> context);
-  static QueuePlace place(util::View<Qpc> context, std::span<const std::byte> pas);
+  /// `alignment`: Model::send_queue_alignment.
+  static QueuePlace place(util::View<Qpc> context, std::span<const std::byte> pas,
+                          std::uint32_t alignment);
 
   /// `queue`: mapped from place(). @pre transport_type() knows the context
   QueuePair(Qpn qpn, util::View<Qpc> context, MappedQueue queue, Rdma& rdma);
@@ -126,7 +128,8 @@ class QueuePair final : private rdma::WorkQueues {
     return static_cast<RqType>(context.get(Qpc::rq_type));
   }
   static std::uint64_t receive_queue_size(util::View<Qpc> context);
-  static hca::WorkRing make_send_ring(util::View<Qpc> context);
+  static std::uint64_t send_queue_offset(util::View<Qpc> context, std::uint32_t alignment);
+  static hca::WorkRing make_send_ring(util::View<Qpc> context, std::uint32_t alignment);
   static hca::WorkRing make_receive_ring(util::View<Qpc> context);
   void refresh();
 

@@ -76,7 +76,7 @@ Rdma::Rdma(const Parts& parts)
       shared_queues_(parts.resources.srq_numbers(), Limits::count(parts.limits.log_max_srq) +
                                                         Limits::count(parts.limits.log_max_rmp)),
       queue_pairs_(parts.resources.queue_numbers(),
-                   std::min(Limits::count(parts.limits.log_max_qp), parts.qps_max)),
+                   std::min(Limits::count(parts.limits.log_max_qp), parts.model.qps_max)),
       dcts_(parts.resources.queue_numbers(), kMaxDcts) {}
 
 Rdma::~Rdma() = default;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "connectx/base/limits.h"
+#include "connectx/base/model.h"
 #include "connectx/base/numbers.h"
 #include "connectx/base/resources.h"
 #include "connectx/command/command.h"
@@ -40,7 +41,7 @@ class Rdma {
  public:
   struct Parts {
     const Limits& limits;
-    std::uint32_t qps_max;
+    const Model& model;
     Resources& resources;
     EventQueues& event_queues;
     CompletionQueues& completion_queues;
@@ -100,6 +101,9 @@ class Rdma {
   /// Null for a number that no RMP or XRC SRQ has.
   SharedReceiveQueue* find_srq(Srqn number) { return shared_queues_.find(number); }
 
+  /// What distinguishes this card from others.
+  const Model& model() const { return parts_.model; }
+
   /// Destroys objects, until `work` is spent, when all of them go. True: none is left.
   bool dismantle(util::WorkBudget& work);
 
@@ -119,7 +123,7 @@ class Rdma {
   QueuePair* add_qp(util::View<spec::connectx::qpc> context, NewQp made);
   void remove_qp(QueuePair& qp);
   /// From now on at most so many. @pre there are not more
-  void set_max_qps(std::uint32_t max) { queue_pairs_.set_max(std::min(max, parts_.qps_max)); }
+  void set_max_qps(std::uint32_t max) { queue_pairs_.set_max(std::min(max, parts_.model.qps_max)); }
   /// Gives the QP a new context and the transport what it means there. Nothing has changed if
   /// the transport refuses.
   tl::expected<void, rdma::Reason> modify_qp(QueuePair& qp, rdma::QpState to,

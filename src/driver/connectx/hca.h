@@ -38,6 +38,9 @@ class Hca {
     /// MSI-X vectors and event queues for completions; vector 0 and one more event queue are
     /// for everything else.
     unsigned completion_vectors = 1;
+    /// The send queue of a queue pair begins at the next multiple of so many bytes behind its
+    /// receive queue: 64, or what the document of the card wants.
+    std::size_t send_queue_alignment = 64;
     /// How long a command, or a step of the bring-up, may take.
     util::Duration patience = std::chrono::seconds(10);
   };
@@ -87,6 +90,7 @@ class Hca {
 
   Host& host() { return host_; }
   CommandQueue& commands() { return *commands_; }
+  const Options& options() const { return options_; }
   /// The doorbell page that all queues share.
   std::uint32_t uar() const { return uar_; }
   CompletionTargets& completion_targets() { return targets_; }

@@ -30,9 +30,13 @@ QueuePairBase::QueuePairBase(ProtectionDomain& pd, const Options& options,
     : pd_(pd), hca_(pd.hca()), host_(pd.hca().host()), options_(options), service_(service) {
   const auto& receive = options.receive;
   receive_stride_ = std::bit_ceil(std::max<std::size_t>(receive.pieces, 1)) << kLogReceiveUnit;
-  // The send queue follows and begins at a whole block.
-  receive_size_ =
-      std::max(std::bit_ceil(std::size_t{receive.requests}) * receive_stride_, SendQueue::kBlock);
+  // The send queue follows and begins at a whole block, or where the card wants it.
+  if (receive.requests != 0) {
+    receive_size_ =
+        std::max(std::bit_ceil(std::size_t{receive.requests}) * receive_stride_, SendQueue::kBlock);
+  }
+  const auto alignment = std::max(hca_.options().send_queue_alignment, SendQueue::kBlock);
+  send_offset_ = (receive_size_ + alignment - 1) / alignment * alignment;
   const auto all = std::size_t{options.send.requests} * blocks;
   send_size_ = std::bit_ceil(std::max<std::size_t>(all, 1)) * SendQueue::kBlock;
 }
@@ -41,7 +45,7 @@ util::Result<void> QueuePairBase::create_on_device() {
   if (send_size_ / SendQueue::kBlock > kRingMax || receive_size_ / receive_stride_ > kRingMax) {
     return util::fail("CREATE_QP: more requests than a queue can have (2^15 blocks or entries)");
   }
-  const auto ring_size = receive_size_ + send_size_;
+  const auto ring_size = send_offset_ + send_size_;
   auto memory = DmaBuffer::allocate(host_, ring_size + doorbell_record::kSize);
   if (!memory) return tl::unexpected(memory.error());
   memory_ = std::move(*memory);
@@ -61,22 +65,26 @@ util::Result<void> QueuePairBase::create_on_device() {
   exists_ = true;
   doorbell_ = uar_offset(hca_.uar()) + spec::uar_page::db_blueflame_buffer0_even.kOffset;
   receive_queue_.attach(memory_.bytes().first(receive_size_), receive_stride_, options_.receive);
-  send_queue_.attach(memory_.bytes().subspan(receive_size_, send_size_), options_.send, number_);
+  send_queue_.attach(memory_.bytes().subspan(send_offset_, send_size_), options_.send, number_);
   return {};
 }
 
 void QueuePairBase::describe_queues(util::MutableView<qpc> context) const {
   describe_service(context);
   context.set(qpc::pd, pd_.pd());
-  context.set(qpc::log_rq_size, log2_of(receive_size_ / receive_stride_));
-  context.set(qpc::log_rq_stride, log2_of(receive_stride_) - kLogReceiveUnit);
+  if (receive_size_ != 0) {
+    context.set(qpc::log_rq_size, log2_of(receive_size_ / receive_stride_));
+    context.set(qpc::log_rq_stride, log2_of(receive_stride_) - kLogReceiveUnit);
+  }
   context.set(qpc::log_sq_size, log2_of(send_size_ / SendQueue::kBlock));
   context.set(qpc::uar_page, hca_.uar());
   context.set(qpc::user_index, user_index_);
   context.set(qpc::cqn_snd, options_.send_cq.cqn());
   context.set(qpc::cqn_rcv, options_.receive_cq.cqn());
-  context.set(qpc::dbr_addr, memory_.iova(receive_size_ + send_size_));
-  context.set(qpc::rq_type, static_cast<std::uint32_t>(spec::qp_rq_type::NON_ZERO_RQ));
+  context.set(qpc::dbr_addr, memory_.iova(send_offset_ + send_size_));
+  const auto rq_type =
+      receive_size_ == 0 ? spec::qp_rq_type::ZERO_LENGTH_RQ : spec::qp_rq_type::NON_ZERO_RQ;
+  context.set(qpc::rq_type, static_cast<std::uint32_t>(rq_type));
 }
 
 void QueuePairBase::describe_service(util::MutableView<qpc> context) const {
@@ -89,7 +97,7 @@ void QueuePairBase::describe_init(util::MutableView<qpc> context) const {
   context.set(qpc::pd, pd_.pd());
   context.set(qpc::cqn_snd, options_.send_cq.cqn());
   context.set(qpc::cqn_rcv, options_.receive_cq.cqn());
-  context.set(qpc::dbr_addr, memory_.iova(receive_size_ + send_size_));
+  context.set(qpc::dbr_addr, memory_.iova(send_offset_ + send_size_));
   context.sub(qpc::primary_address_path).set(spec::ads::vhca_port_num, kPort);
 }
 
@@ -130,7 +138,7 @@ util::Result<void> QueuePairBase::to_reset() {
   sweep();
   send_queue_.reset();
   receive_queue_.reset();
-  std::ranges::fill(memory_.bytes().subspan(receive_size_ + send_size_, doorbell_record::kSize),
+  std::ranges::fill(memory_.bytes().subspan(send_offset_ + send_size_, doorbell_record::kSize),
                     std::byte{0});
   return {};
 }
@@ -139,7 +147,7 @@ util::Result<spec::qp_state> QueuePairBase::query_state() {
   Request<spec::query_qp_in> in(command_opcode::QUERY_QP);
   in.set(spec::query_qp_in::qpn, number_);
   const auto out =
-      hca_.commands().execute<spec::query_qp_out>(in, page_list_size(receive_size_ + send_size_));
+      hca_.commands().execute<spec::query_qp_out>(in, page_list_size(send_offset_ + send_size_));
   if (!out) return tl::unexpected(out.error());
   return static_cast<spec::qp_state>(out->get(spec::query_qp_out::qpc).get(qpc::state));
 }

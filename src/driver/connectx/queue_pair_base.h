@@ -84,7 +84,7 @@ class QueuePairBase : public CompletionTarget {
   void sweep();
   util::MutableView<spec::doorbell_record> record() const {
     return util::MutableView<spec::doorbell_record>(
-        memory_.bytes().subspan(receive_size_ + send_size_));
+        memory_.bytes().subspan(send_offset_ + send_size_));
   }
 
   ProtectionDomain& pd_;
@@ -95,6 +95,7 @@ class QueuePairBase : public CompletionTarget {
   DmaBuffer memory_;  ///< receive queue, send queue, doorbell record
   std::size_t receive_size_ = 0;
   std::size_t receive_stride_ = 0;
+  std::size_t send_offset_ = 0;
   std::size_t send_size_ = 0;
   std::uint64_t doorbell_ = 0;  ///< offset in the BAR
   std::uint32_t user_index_ = 0;

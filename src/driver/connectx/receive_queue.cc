@@ -26,7 +26,7 @@ void ReceiveQueue::attach(std::span<std::byte> ring, std::size_t stride, const L
 
 PostStatus ReceiveQueue::post(const ReceiveRequest& request) {
   if (request.pieces.size() > limits_.pieces) return PostStatus::kTooManyPieces;
-  if (head_ - tail_ > mask_) return PostStatus::kQueueFull;
+  if (head_ - tail_ >= ids_.size()) return PostStatus::kQueueFull;
   const auto entry = ring_.subspan((head_ & mask_) * stride_, stride_);
   auto rest = entry;
   for (const auto& piece : request.pieces) {
@@ -50,7 +50,7 @@ PostStatus ReceiveQueue::post(const ReceiveRequest& request) {
 
 std::optional<std::uint64_t> ReceiveQueue::complete(std::uint16_t counter) {
   const auto index = tail_ + static_cast<std::uint16_t>(counter - tail_);
-  if (head_ - index - 1 > mask_) return std::nullopt;
+  if (head_ - index - 1 >= ids_.size()) return std::nullopt;
   tail_ = index + 1;
   return ids_[index & mask_];
 }

@@ -13,11 +13,11 @@ namespace softhca::driver::connectx {
 class ReceiveQueue {
  public:
   struct Limits {
-    unsigned requests = 64;
-    unsigned pieces = 1;  ///< of one request
+    unsigned requests = 64;  ///< 0: there is no receive queue
+    unsigned pieces = 1;     ///< of one request
   };
 
-  /// `ring`: a power of two of entries of `stride` bytes, at most 2^15.
+  /// `ring`: a power of two of entries of `stride` bytes, at most 2^15; or empty.
   void attach(std::span<std::byte> ring, std::size_t stride, const Limits& limits);
 
   PostStatus post(const ReceiveRequest& request);

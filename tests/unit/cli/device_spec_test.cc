@@ -21,6 +21,18 @@ TEST(DeviceSpec, ABareModelGetsAddressesOfItsPlace) {
   EXPECT_NE(first->node_guid, 0u);
 }
 
+TEST(DeviceSpec, AnRsnicHasTheProfileThatItIsGiven) {
+  EXPECT_EQ(parse_nic("rsnic", 0)->model.first_uar, 3u);
+  EXPECT_EQ(parse_nic("rsnic,profile=driver", 0)->model.first_uar, 3u);
+  const auto document = parse_nic("rsnic,name=card,profile=document", 0);
+  ASSERT_TRUE(document) << document.error().message;
+  EXPECT_EQ(document->model.first_uar, 0u);
+  EXPECT_EQ(document->model.uar_count, 8u);
+  EXPECT_EQ(document->name, "card");
+  EXPECT_FALSE(parse_nic("rsnic,profile=other", 0));
+  EXPECT_FALSE(parse_nic("connectx,profile=document", 0));
+}
+
 TEST(DeviceSpec, TheGuidIsTheEui64OfTheMac) {
   EXPECT_EQ(parse_nic("connectx,mac=02:03:04:05:06:07", 0)->node_guid, 0x020304FFFE050607u);
 }

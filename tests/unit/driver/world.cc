@@ -15,21 +15,21 @@ constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
 constexpr auto kIdleStep = std::chrono::microseconds(100);
 }  // namespace
 
-Node::Node(World& world, unsigned number, const fabric::Impairment::Options& impairment) {
+Node::Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
+           softhca::connectx::DeviceOptions card) {
   const auto n = static_cast<std::uint8_t>(number + 1);
   mac.bytes = {std::byte{0x02}, std::byte{}, std::byte{}, std::byte{}, std::byte{}, std::byte{n}};
   gid = Gid::from_ipv4(192, 168, 10, n);
   const auto name = "connectx" + std::to_string(number);
   port = world.switch_.create_port(name);
+  card.name = name;
+  card.mac = wire::MacAddress{mac.bytes};
+  card.node_guid = 0x025fca0000000000u + n;
+  card.clock = [&world] { return world.now(); };
   auto options = impairment;
   options.seed += number;
   cable = std::make_unique<fabric::Impairment>(*port, options);
-  device = std::make_unique<softhca::connectx::Device>(
-      softhca::connectx::DeviceOptions{.name = name,
-                                       .mac = wire::MacAddress{mac.bytes},
-                                       .node_guid = 0x025fca0000000000u + n,
-                                       .clock = [&world] { return world.now(); }},
-      *cable);
+  device = std::make_unique<softhca::connectx::Device>(std::move(card), *cable);
   host = std::make_unique<InProcessHost>(
       *device, InProcessHost::Options{.progress = [&world] { world.progress(); },
                                       .clock = [&world] { return world.now(); },
@@ -41,20 +41,22 @@ void Node::open(const connectx::Hca::Options& options) {
   must(hca->set_roce_address(0, {.gid = gid, .mac = mac}));
 }
 
-World::World(const fabric::Impairment::Options& impairment) {
+World::World(const fabric::Impairment::Options& impairment,
+             const softhca::connectx::DeviceOptions& card_a,
+             const softhca::connectx::DeviceOptions& card_b) {
   // What tests provoke is refused with warnings; they would hide what matters.
   util::set_log_level(util::LogLevel::kError);
-  nodes_.push_back(std::make_unique<Node>(*this, 0, impairment));
-  nodes_.push_back(std::make_unique<Node>(*this, 1, impairment));
+  nodes_.push_back(std::make_unique<Node>(*this, 0, impairment, card_a));
+  nodes_.push_back(std::make_unique<Node>(*this, 1, impairment, card_b));
 }
 
 World::~World() {
   for (auto& node : nodes_) node->hca = nullptr;
 }
 
-void World::open() {
-  a().open();
-  b().open();
+void World::open(const connectx::Hca::Options& options) {
+  a().open(options);
+  b().open(options);
 }
 
 bool World::pass() {

@@ -35,7 +35,9 @@ class World;
 
 /// One device with its host, and the driver once it is open.
 struct Node {
-  Node(World& world, unsigned number, const fabric::Impairment::Options& impairment);
+  /// `card`: what is built; name, addresses and clock are the node's.
+  Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
+       softhca::connectx::DeviceOptions card);
 
   void open(const connectx::Hca::Options& options = {});
 
@@ -52,14 +54,16 @@ class World {
  public:
   World() : World(fabric::Impairment::Options()) {}
   /// Each device's cable loses, duplicates and reorders what the device sends.
-  explicit World(const fabric::Impairment::Options& impairment);
+  explicit World(const fabric::Impairment::Options& impairment,
+                 const softhca::connectx::DeviceOptions& card_a = {},
+                 const softhca::connectx::DeviceOptions& card_b = {});
   /// Closes the drivers first: they run both devices while they wait.
   ~World();
 
   Node& a() { return *nodes_[0]; }
   Node& b() { return *nodes_[1]; }
   /// Both drivers, each with its RoCE address in entry 0.
-  void open();
+  void open(const connectx::Hca::Options& options = {});
   util::Time now() const { return now_; }
 
   /// What the program has of the heap, for device_heap(); nothing: it does not count.
