@@ -336,10 +336,15 @@ TEST_F(RdmaQpCommands, ReferencesOfModifyAreCheckedToo) {
   EXPECT_EQ(context(qp).get(qpc::cqn_rcv), host_.cq.cqn);
 }
 
-TEST_F(RdmaQpCommands, ServiceTypeCannotChange) {
-  auto qp = host_.create_qp();
-  qp.options.service = service_type::UC;
-  EXPECT_EQ(status(host_.to_init(qp)), Status::BAD_PARAM);
+// UCX's contexts of RST2INIT have 0 there, which is RC, whatever the QP is.
+TEST_F(RdmaQpCommands, ServiceTypeIsThatOfCreateQpWhateverRst2InitSays) {
+  for (const auto service : {service_type::DCI, service_type::UC}) {
+    auto qp = host_.create_qp({.service = service});
+    EXPECT_TRUE(host_.modify(qp, Opcode::RST2INIT_QP));
+    EXPECT_EQ(context(qp).get(qpc::st), static_cast<std::uint32_t>(service));
+    EXPECT_EQ(host_.query_state(qp), static_cast<std::uint32_t>(qp_state::INIT));
+    host_.destroy(qp);
+  }
 }
 
 TEST_F(RdmaQpCommands, CountersFollowTheSet) {
