@@ -32,15 +32,27 @@ constexpr std::string_view kSection = "mlx5 driver interface 7.6";
 
 constexpr std::uint32_t kReady = static_cast<std::uint32_t>(rmp_state::RDY);
 
-CommandResult check_wq(Device& device, util::View<wq> queue) {
-  if (static_cast<wq_type>(queue.get(wq::wq_type)) != wq_type::LINKED_LIST) {
-    return refuse(Status::BAD_PARAM, kSection, "an RMP is a linked list");
+/// How the context says that the WQEs are laid out.
+void set_layout(Srq::Attributes& attributes, util::View<rmp_context> context) {
+  const auto queue = context.get(rmp_context::wq);
+  attributes.log_size = queue.get(wq::log_wq_sz);
+  attributes.log_stride = queue.get(wq::log_wq_stride);
+  attributes.cyclic = wq_type(queue.get(wq::wq_type)) == wq_type::CYCLIC;
+  attributes.bare = attributes.cyclic && context.get(rmp_context::basic_cyclic_rcv_wqe) != 0;
+  attributes.wq_signature = queue.get(wq::wq_signature) != 0;
+}
+
+CommandResult check_wq(Device& device, util::View<wq> queue, const Srq::Attributes& layout) {
+  const auto type = static_cast<wq_type>(queue.get(wq::wq_type));
+  if (type != wq_type::LINKED_LIST && type != wq_type::CYCLIC) {
+    return refuse(Status::BAD_PARAM, kSection, "an RMP is a linked list, or cyclic");
   }
   if (queue.get(wq::log_wq_sz) > device.limits().log_max_srq_sz) {
     return refuse(Status::EXCEED_LIM, kSection, "log_wq_sz is above log_max_srq_sz");
   }
-  const auto log_stride = queue.get(wq::log_wq_stride);
-  if (log_stride < Srq::kLogStrideMin) {
+  const auto log_stride = layout.log_stride;
+  const bool alone = layout.bare && !layout.wq_signature;
+  if (log_stride < (alone ? Srq::kLogStrideMinBare : Srq::kLogStrideMin)) {
     return refuse(Status::BAD_PARAM, kSection, "log_wq_stride has no room for a WQE");
   }
   if (Limits::count(log_stride) > device.limits().max_wqe_sz_rq) {
@@ -67,13 +79,10 @@ CommandResult create_rmp(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, "PRM Table 65", "an RMP is created in state RDY");
   }
   const auto queue = context.get(rmp_context::wq);
-  if (auto checked = check_wq(device, queue); !checked) return checked;
-
   Srq::Attributes attributes;
   attributes.kind = Srq::Kind::kRmp;
-  attributes.log_size = queue.get(wq::log_wq_sz);
-  attributes.log_stride = queue.get(wq::log_wq_stride);
-  attributes.wq_signature = queue.get(wq::wq_signature) != 0;
+  set_layout(attributes, context);
+  if (auto checked = check_wq(device, queue, attributes); !checked) return checked;
   attributes.pd = Pd(queue.get(wq::pd));
   auto mapped =
       device.queue_mapper().map(place_of(queue, command.in_tail(create_rmp_in::kSize)), kSection);

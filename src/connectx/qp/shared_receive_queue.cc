@@ -31,19 +31,33 @@ Fetch SharedReceiveQueue::fetch(rdma::ReceiveRequest& request) {
   std::array<std::byte, kReceiveWqeMax> wqe;
   const auto bytes = std::span(wqe).first(chain_.stride());
   if (!chain_.read(attributes_.queue.memory, bytes)) return fail("its memory is gone");
-  // The link is valid now: software wrote it before it posted this WQE, and may write another as
-  // soon as this one is complete.
-  const util::View<srq_next_segment> segment(bytes);
-  const auto next = segment.get(srq_next_segment::next_wqe_index);
-  if (next >= chain_.size()) return fail("next_wqe_index is past the queue (PRM Table 43)");
-  auto list = std::span<const std::byte>(bytes).subspan(srq_next_segment::kSize);
-  if (attributes_.wq_signature && list.size() >= spec::connectx::rq_signature_entry::kSize) {
-    list = list.subspan(spec::connectx::rq_signature_entry::kSize);
+  std::uint32_t next = 0;
+  if (attributes_.cyclic) {
+    next = (chain_.next() + 1) & (chain_.size() - 1);
+    request.cookie = chain_.consumed();
+  } else {
+    // The link is valid now: software wrote it before it posted this WQE, and may write another as
+    // soon as this one is complete.
+    next = util::View<srq_next_segment>(bytes).get(srq_next_segment::next_wqe_index);
+    if (next >= chain_.size()) return fail("next_wqe_index is past the queue (PRM Table 43)");
+    request.cookie = chain_.next();
   }
-  request.cookie = chain_.next();
-  decode_scatter_list(list, request.sges);
+  decode_scatter_list(list_of(bytes), request.sges);
   chain_.advance(next);
   return Fetch::kRequest;
+}
+
+std::span<const std::byte> SharedReceiveQueue::list_of(std::span<const std::byte> wqe) const {
+  constexpr auto kSignature = spec::connectx::rq_signature_entry::kSize;
+  static_assert(srq_next_segment::kSize == kSignature);
+  // PRM Table 65: "cyclic receive wqe always includes the 16 byte of ctrl (signature field)", or
+  // "only when wq_signature==1": the link's place, where there is none to follow.
+  if (attributes_.cyclic) {
+    return attributes_.bare && !attributes_.wq_signature ? wqe : wqe.subspan(kSignature);
+  }
+  const auto list = wqe.subspan(srq_next_segment::kSize);
+  if (!attributes_.wq_signature || list.size() < kSignature) return list;
+  return list.subspan(kSignature);
 }
 
 bool SharedReceiveQueue::take_limit_event() {

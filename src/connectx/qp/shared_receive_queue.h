@@ -1,5 +1,5 @@
 // RMPs and XRC SRQs (mlx5 driver interface 7.6, 8.5): receive WQEs that several QPs take from,
-// chained by next_wqe_index.
+// chained by next_wqe_index or in turn.
 #pragma once
 
 #include <array>
@@ -25,12 +25,17 @@ namespace softhca::connectx {
 class SharedReceiveQueue : public hca::Used {
  public:
   enum class Kind : std::uint8_t { kRmp, kXrc };
-  static constexpr unsigned kLogStrideMin = 5;  ///< bytes: the next segment and one pointer
+  static constexpr unsigned kLogStrideMin = 5;      ///< bytes: the next segment and one pointer
+  static constexpr unsigned kLogStrideMinBare = 4;  ///< bytes: a pointer
 
   struct Attributes {
     Kind kind = Kind::kRmp;
     unsigned log_size = 0;    ///< WQEs
     unsigned log_stride = 5;  ///< bytes
+    /// WQEs are taken in turn, and CQEs tell their counters instead of their indices.
+    bool cyclic = false;
+    /// Of a cyclic one: nothing stands before the scatter list, not even a place for a link.
+    bool bare = false;
     /// A signature segment stands before the scatter list; it is not checked.
     bool wq_signature = false;
     Pd pd{};
@@ -63,7 +68,7 @@ class SharedReceiveQueue : public hca::Used {
   }
   std::uint16_t limit() const { return attributes_.limit; }
 
-  /// Takes the next WQE. Its index becomes the request's cookie.
+  /// Takes the next WQE. Its index, or counter, becomes the request's cookie.
   rdma::Fetch fetch(rdma::ReceiveRequest& request);
   /// Asks for an event when fewer than `limit` WQEs are left; 0: for none.
   void arm(std::uint16_t limit) { attributes_.limit = limit; }
@@ -75,6 +80,8 @@ class SharedReceiveQueue : public hca::Used {
 
  private:
   rdma::Fetch fail(std::string_view reason);
+  /// The scatter list of a WQE.
+  std::span<const std::byte> list_of(std::span<const std::byte> wqe) const;
 
   Srqn number_;
   Attributes attributes_;

@@ -81,8 +81,9 @@ class RdmaSharedReceiveQueue : public RdmaQueues {
   static constexpr unsigned kCount = 8;
   static constexpr unsigned kStride = 32;
 
-  RdmaSharedReceiveQueue()
-      : srq_(Srqn(5), {.log_size = 3, .log_stride = 5, .queue = queue(kCount * kStride)}) {
+  explicit RdmaSharedReceiveQueue(bool cyclic = false)
+      : srq_(Srqn(5),
+             {.log_size = 3, .log_stride = 5, .cyclic = cyclic, .queue = queue(kCount * kStride)}) {
     for (unsigned i = 0; i < kCount; ++i) write(i, (i + 1) % kCount, i + 1);
   }
   void write(unsigned index, unsigned next, std::uint32_t length) {
@@ -190,6 +191,76 @@ TEST_F(RdmaSharedReceiveQueue, SignatureSegmentIsSkipped) {
   ASSERT_EQ(srq.fetch(request), Fetch::kRequest);
   ASSERT_EQ(request.sges.size(), 1u);
   EXPECT_EQ(request.sges[0].length, 9u);
+}
+
+// A cyclic one ---------------------------------------------------------------------------------
+
+class RdmaCyclicReceiveQueue : public RdmaSharedReceiveQueue {
+ protected:
+  RdmaCyclicReceiveQueue() : RdmaSharedReceiveQueue(true) {
+    // Links that lead nowhere: nobody follows them.
+    for (unsigned i = 0; i < kCount; ++i) write(i, 0xFFFF, i + 1);
+  }
+  /// The first WQE of a queue with basic_cyclic_rcv_wqe: lengths of its list.
+  std::vector<std::uint32_t> first_of_basic(bool signature) {
+    SharedReceiveQueue srq(Srqn(6), {.log_size = 3,
+                                     .log_stride = 5,
+                                     .cyclic = true,
+                                     .bare = true,
+                                     .wq_signature = signature,
+                                     .queue = queue(kCount * kStride)});
+    put_segment(memory_.data(), 9, 7, 0x4000);
+    put_segment(memory_.data() + 16, 11, 7, 0x5000);
+    ring(0, 1);
+    request_.reset();
+    EXPECT_EQ(srq.fetch(request_), Fetch::kRequest);
+    std::vector<std::uint32_t> lengths;
+    for (const auto& sge : request_.sges) lengths.push_back(sge.length);
+    return lengths;
+  }
+};
+
+TEST_F(RdmaCyclicReceiveQueue, WqesAreTakenInTurnAndCountedBeyondTheEnd) {
+  for (int i = 0; i < 3 * static_cast<int>(kCount); ++i) {
+    ring(0, static_cast<unsigned>(i) + 1);
+    ASSERT_EQ(take(), i) << "UCX compares it with the counter of what it has posted";
+    ASSERT_EQ(request_.sges.size(), 1u);
+    EXPECT_EQ(request_.sges[0].length, static_cast<unsigned>(i) % kCount + 1);
+    EXPECT_EQ(take(), -1);
+    EXPECT_EQ(last_, Fetch::kNothing);
+  }
+}
+
+TEST_F(RdmaCyclicReceiveQueue, CounterHasSixteenBits) {
+  for (unsigned i = 0; i < 0x10002; ++i) {
+    ring(0, i + 1);
+    ASSERT_EQ(take(), static_cast<int>(i & 0xFFFF));
+    ASSERT_EQ(request_.sges[0].length, i % kCount + 1);
+  }
+}
+
+TEST_F(RdmaCyclicReceiveQueue, CounterPastTheQueueFailsIt) {
+  ring(0, kCount + 1);
+  EXPECT_EQ(take(), -1);
+  EXPECT_EQ(last_, Fetch::kUnreadable);
+  EXPECT_TRUE(srq_.failed());
+}
+
+TEST_F(RdmaCyclicReceiveQueue, LimitCountsWhatIsLeft) {
+  ring(0, kCount);
+  srq_.arm(3);
+  for (unsigned i = 0; i < kCount - 3; ++i) {
+    take();
+    EXPECT_FALSE(srq_.take_limit_event());
+  }
+  take();
+  EXPECT_TRUE(srq_.take_limit_event());
+}
+
+// PRM Table 65: "cyclic receive wqe includes the 16 bytes of ctrl only when wq_signature==1".
+TEST_F(RdmaCyclicReceiveQueue, BasicWqesHaveAControlSegmentOnlyWithASignature) {
+  EXPECT_EQ(first_of_basic(false), (std::vector<std::uint32_t>{9, 11}));
+  EXPECT_EQ(first_of_basic(true), std::vector<std::uint32_t>{11});
 }
 
 }  // namespace

@@ -120,6 +120,46 @@ TEST_F(RdmaSharedReceive, BrokenListIsCatastrophic) {
   EXPECT_EQ(host_.query_state(b), state(State::ERR));
 }
 
+// UCX's rc_mlx5 makes its RMPs so (UCX_RC_MLX5_SRQ_TOPO=cyclic, the default).
+TEST_F(RdmaSharedReceive, CqesOfACyclicQueueTellTheCounter) {
+  rmp_ = host_.create_rmp(3, spec::connectx::wq_type::CYCLIC);
+  for (unsigned i = 0; i < kCount; ++i) write(i, 0);
+  auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
+  for (unsigned i = 0; i < 2 * kCount + 1; ++i) {
+    post(1);
+    const auto text = std::string(1, static_cast<char>('a' + i));
+    send(a, wqe(a, Opcode::SEND).unsignaled().inline_data(text));
+    host_.run();
+    const auto cqes = completions();
+    ASSERT_EQ(cqes.size(), 1u);
+    EXPECT_EQ(cqes[0].wqe_counter, i) << "not its place in the ring";
+    EXPECT_EQ(host_.text(buffers_ + 64 * (i % kCount), 1), text);
+  }
+}
+
+TEST_F(RdmaSharedReceive, ACyclicQueueThatIsEmptyWaitsForTheRecord) {
+  rmp_ = host_.create_rmp(3, spec::connectx::wq_type::CYCLIC);
+  for (unsigned i = 0; i < kCount; ++i) write(i, 0);
+  auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
+  send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  host_.run();
+  EXPECT_TRUE(completions().empty());
+  post(1);
+  host_.run(10ms);
+  EXPECT_EQ(completions().size(), 1u);
+}
+
+TEST_F(RdmaSharedReceive, ACyclicQueueWhoseCounterIsPastItIsCatastrophic) {
+  rmp_ = host_.create_rmp(3, spec::connectx::wq_type::CYCLIC);
+  auto [a, b] = host_.connected({.srqn = rmp_.rmpn});
+  post(kCount + 1);
+  send(a, wqe(a, Opcode::SEND).unsignaled().inline_data("abc"));
+  host_.run();
+  EXPECT_THAT(events(), ::testing::IsSupersetOf({EventType::LOCAL_SRQ_CATASTROPHIC_ERROR,
+                                                 EventType::LOCAL_WQ_CATASTROPHIC_ERROR}));
+  EXPECT_EQ(host_.query_state(b), state(State::ERR));
+}
+
 // A guest may make and break as many as it likes.
 TEST_F(RdmaSharedReceive, BrokenListsDoNotFloodTheLog) {
   std::vector<std::string> lines;

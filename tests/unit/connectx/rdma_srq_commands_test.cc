@@ -22,6 +22,7 @@ class RdmaSrqCommands : public RdmaQpCommands {
         Opcode::CREATE_RMP,
         [&](auto in) {
           in.sub(create_rmp_in::rmp_context).set(rmp_context::state, rmp_state_);
+          in.sub(create_rmp_in::rmp_context).set(rmp_context::basic_cyclic_rcv_wqe, basic_);
           const auto queue = in.sub(create_rmp_in::rmp_context).sub(rmp_context::wq);
           queue.set(wq::log_wq_sz, 4);
           queue.set(wq::log_wq_stride, 5);
@@ -46,6 +47,7 @@ class RdmaSrqCommands : public RdmaQpCommands {
     return out.status();
   }
   std::uint32_t rmp_state_ = static_cast<std::uint32_t>(rmp_state::RDY);  ///< for CREATE_RMP
+  bool basic_ = false;  ///< CREATE_RMP with basic_cyclic_rcv_wqe
   tl::expected<std::uint32_t, Status> create_xrc_srq(
       const std::function<void(util::MutableView<xrc_srq_context>)>& change = {}) {
     const auto ring = host_.allocate(4096);
@@ -92,9 +94,27 @@ TEST_F(RdmaSrqCommands, RmpGeometryIsChecked) {
   EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_sz, 16); }), Status::EXCEED_LIM);
   EXPECT_EQ(refused([](auto q) { q.set(wq::log_wq_sz, 8); }), Status::BAD_INPUT_LEN);
   EXPECT_EQ(refused([](auto q) { q.set(wq::pd, 999); }), Status::BAD_RESOURCE);
-  EXPECT_EQ(
-      refused([](auto q) { q.set(wq::wq_type, static_cast<std::uint32_t>(wq_type::CYCLIC)); }),
-      Status::BAD_PARAM);
+  for (const auto type : {wq_type::LINKED_LIST_STRIDING_RQ, wq_type::CYCLIC_STRIDING_RQ}) {
+    EXPECT_EQ(refused([&](auto q) { q.set(wq::wq_type, static_cast<std::uint32_t>(type)); }),
+              Status::BAD_PARAM);
+  }
+}
+
+TEST_F(RdmaSrqCommands, OnlyBasicCyclicWqesHaveRoomIn16Bytes) {
+  const auto cyclic = [](auto q) {
+    q.set(wq::wq_type, static_cast<std::uint32_t>(wq_type::CYCLIC));
+    q.set(wq::log_wq_stride, 4);
+  };
+  EXPECT_EQ(create_rmp(cyclic).error(), Status::BAD_PARAM) << "the control segment fills it";
+  basic_ = true;
+  EXPECT_TRUE(create_rmp(cyclic));
+  const auto with_signature = [&](auto q) {
+    cyclic(q);
+    q.set(wq::wq_signature, 1);
+  };
+  EXPECT_EQ(create_rmp(with_signature).error(), Status::BAD_PARAM);
+  const auto list = [](auto q) { q.set(wq::log_wq_stride, 4); };
+  EXPECT_EQ(create_rmp(list).error(), Status::BAD_PARAM) << "a list needs its links";
 }
 
 TEST_F(RdmaSrqCommands, XrcSrqReferencesAreChecked) {

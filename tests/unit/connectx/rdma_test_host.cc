@@ -101,7 +101,7 @@ std::optional<HostEvent> RdmaTestHost::poll_event() {
                    field(data, event_data_qp_srq::qp_srq_n)};
 }
 
-HostRmp RdmaTestHost::create_rmp(unsigned log_size) {
+HostRmp RdmaTestHost::create_rmp(unsigned log_size, wq_type type) {
   const auto size = std::size_t{64} << log_size;
   HostRmp rmp{.ring = allocate(size), .record = allocate(8, 64)};
   const auto reply = call<create_rmp_out, create_rmp_in>(
@@ -110,6 +110,7 @@ HostRmp RdmaTestHost::create_rmp(unsigned log_size) {
         const auto context = in.sub(create_rmp_in::rmp_context);
         context.set(rmp_context::state, static_cast<std::uint32_t>(rmp_state::RDY));
         const auto queue = context.sub(rmp_context::wq);
+        queue.set(wq::wq_type, static_cast<std::uint32_t>(type));
         queue.set(wq::log_wq_sz, log_size);
         queue.set(wq::log_wq_stride, 6);
         queue.set(wq::pd, pd);

@@ -94,7 +94,7 @@ class RdmaTestHost : public FakeHost {
   std::vector<HostCqe> poll_all(HostCq& cq);
   std::optional<HostEvent> poll_event();
 
-  HostRmp create_rmp(unsigned log_size);
+  HostRmp create_rmp(unsigned log_size, spec::connectx::wq_type type = {});
 
   // QPs. The context of CREATE_QP, before a test changes it.
   void fill_create(util::MutableView<spec::connectx::create_qp_in> in, const HostQp& qp);
