@@ -61,10 +61,14 @@ class PortAddresses {
   /// Whether the packet is for a multicast group as this port hears it: to the group's own MAC, in
   /// a VLAN that the port or the QP is in. `path`: of a member.
   bool is_multicast_for(const Path& path, const wire::IbAddress& address) const;
-  /// Whether the packet comes from the other end of the path.
+  /// Whether the packet comes from the other end of the path. On Ethernet both ends speak the same
+  /// version of RoCE: that of the path's source.
   bool is_from_peer(const Path& path, const wire::IbAddress& address) const {
-    if (link_ == wire::Link::kEthernet) return same(address.source_gid, path.dst_gid);
-    return is_from_peer_on_infiniband(path, address);
+    if (link_ == wire::Link::kInfiniband) return is_from_peer_on_infiniband(path, address);
+    const auto* source = source_of(path);
+    const bool roce_v2 = address.encapsulation == wire::Encapsulation::kRoceV2;
+    return same(address.source_gid, path.dst_gid) &&
+           (source == nullptr || source->roce_v2 == roce_v2);
   }
   /// Whether the packet comes from an address of this port, or of the QP's own.
   bool is_from_here(const Path& path, const wire::IbAddress& address) const;

@@ -138,7 +138,7 @@ TEST_F(CapabilitiesTest, MeetsThePreconditionsOfTheRdmaDevice) {
   EXPECT_EQ(cap.get(Cap::cqe_version), 1u);
   EXPECT_EQ(cap.get(Cap::umr_modify_entity_size_disabled), 0u);
   const auto roce = image(Type::ROCE, true);
-  EXPECT_EQ(util::View<s::roce_cap>(roce).get(s::roce_cap::roce_version), 4u) << "RoCE v2 only";
+  EXPECT_EQ(util::View<s::roce_cap>(roce).get(s::roce_cap::roce_version), 5u) << "RoCE v1 and v2";
   EXPECT_EQ(util::View<s::roce_cap>(roce).get(s::roce_cap::r_roce_dest_udp_port), 4791u);
 }
 

@@ -320,6 +320,25 @@ TEST(RoceLink, VersionsOfOneGidStandSideBySide) {
   EXPECT_EQ(pair.sent[0].packet.address.encapsulation, wire::Encapsulation::kRoceV1);
 }
 
+/// The port has both; a connected QP hears those of its own address.
+TEST(RoceLink, AConnectionHasOneVersion) {
+  Pair pair;
+  for (auto* end : {&pair.a, &pair.b}) {
+    auto v1 = end->gid;
+    v1.roce_v2 = false;
+    end->transport.gids().set(1, v1);
+  }
+  pair.adjust = [](QpAttributes& attributes) {
+    attributes.retry_count = 1;
+    if (attributes.remote_qpn == Qpn(0x11)) attributes.path.src_gid_index = 1;
+  };
+  pair.connect();
+  pair.a.post(*pair.qa, write(0, 0x40000, 100));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kTransportRetryExceeded));
+  EXPECT_EQ(pair.b.transport.counters().dropped_for(Drop::kSource), 2u);
+}
+
 /// A QP with an address of its own takes nothing for other addresses, if there is no table.
 TEST(RoceLink, OnlyTheQpsOwnAddressIsOurs) {
   Pair pair;
