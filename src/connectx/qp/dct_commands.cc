@@ -9,6 +9,7 @@
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/event/completion_queue.h"
+#include "connectx/function/capabilities.h"
 #include "connectx/qp/dct.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/dct.h"
@@ -24,6 +25,7 @@ using spec::connectx::create_dct_out;
 using spec::connectx::dctc;
 using spec::connectx::destroy_dct_in;
 using spec::connectx::drain_dct_in;
+using spec::connectx::hca_cap;
 using spec::connectx::qp_mtu;
 using spec::connectx::query_dct_in;
 using spec::connectx::query_dct_out;
@@ -65,6 +67,9 @@ CommandResult use_references(Device& device, util::View<dctc> context, Dct::Uses
 
 CommandResult create_dct(Device& device, const Command& command) {
   const auto context = command.input<create_dct_in>().get(create_dct_in::dct_context_entry);
+  if (device.capabilities().general().get(hca_cap::dct) == 0) {
+    return refuse(Status::BAD_OP, kSection, "dct is 0: the card has no DCTs");
+  }
   if (auto checked = check_values(context); !checked) return checked;
   Dct::Uses uses;
   if (auto used = use_references(device, context, uses); !used) return used;

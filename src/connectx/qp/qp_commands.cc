@@ -26,10 +26,27 @@ using spec::connectx::query_qp_out;
 
 constexpr std::string_view kSection = "mlx5 driver interface 7.2";
 
+/// A card that is told to have less has not these services, either.
+bool is_offered(Device& device, util::View<qpc> context) {
+  using spec::connectx::hca_cap;
+  const auto caps = device.capabilities().general();
+  switch (static_cast<QueuePair::Service>(context.get(qpc::st))) {
+    case QueuePair::Service::UC:
+      return caps.get(hca_cap::uc) != 0;
+    case QueuePair::Service::DCI:
+      return caps.get(hca_cap::dct) != 0;
+    default:
+      return true;
+  }
+}
+
 CommandResult check_create(Device& device, util::View<create_qp_in> in) {
   const auto context = in.get(create_qp_in::qpc);
   if (!QueuePair::transport_type(context)) {
     return refuse(Status::BAD_PARAM, kSection, "the service type is not offered");
+  }
+  if (!is_offered(device, context)) {
+    return refuse(Status::BAD_PARAM, kSection, "the card does not have this service");
   }
   const auto rq_type = static_cast<qp_rq_type>(context.get(qpc::rq_type));
   if (rq_type != qp_rq_type::NON_ZERO_RQ && rq_type != qp_rq_type::SRQ &&

@@ -11,8 +11,10 @@
 #include "connectx/limits_host.h"
 #include "rsnic/options.h"
 #include "spec/connectx/caps.h"
+#include "spec/connectx/dct.h"
 #include "spec/connectx/hca.h"
 #include "spec/connectx/init_segment.h"
+#include "spec/connectx/qp.h"
 
 namespace softhca::rsnic {
 namespace {
@@ -93,6 +95,24 @@ TEST(Rsnic, TellsOfNothingThatTheDocumentHasNot) {
     const auto all = none.as<s::query_hca_cap_out>().get(s::query_hca_cap_out::capability);
     EXPECT_TRUE(std::ranges::all_of(all, [](auto byte) { return byte == std::byte{}; }));
   }
+}
+
+// What is not told of is refused, too.
+TEST(Rsnic, RefusesServicesThatItDoesNotTellOf) {
+  FakeHost host(host_options());
+  host.initialize();
+  const auto create = [&](s::service_type service) {
+    return host.call<s::create_qp_out, s::create_qp_in>(FakeHost::Opcode::CREATE_QP, [&](auto in) {
+      in.sub(s::create_qp_in::qpc).set(s::qpc::st, static_cast<std::uint32_t>(service));
+    });
+  };
+  constexpr std::string_view kRefused = "the card does not have this service";
+  EXPECT_EQ(create(s::service_type::UC).reason(), kRefused);
+  EXPECT_EQ(create(s::service_type::DCI).reason(), kRefused);
+  EXPECT_NE(create(s::service_type::RC).reason(), kRefused) << "but for want of a PD";
+  const auto dct =
+      host.call<s::create_dct_out, s::create_dct_in>(FakeHost::Opcode::CREATE_DCT, [](auto) {});
+  EXPECT_EQ(dct.status(), s::command_status::BAD_OP);
 }
 
 // SET_HCA_CAP of what it told, as drivers do.
