@@ -149,18 +149,23 @@ void Control::show(const Answer& answer, util::Inspection& out) const {
   answer.function.empty() ? out.part(kLoop, show_loop) : out.values(show_loop);
 }
 
-int ask_and_print(const std::string& path, std::string_view request) {
+util::Result<std::string> ask_server(const std::string& path, std::string_view request) {
   const auto answer = ask_control(path, request);
-  if (answer && answer->starts_with(kOk)) {
-    const auto text = std::string_view(*answer).substr(kOk.size());
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return 0;
-  }
+  if (answer && answer->starts_with(kOk)) return answer->substr(kOk.size());
   std::string_view words = answer ? std::string_view(*answer) : answer.error().message;
   if (words.starts_with(kError)) words.remove_prefix(kError.size());
   while (words.ends_with('\n')) words.remove_suffix(1);
   if (words.empty()) words = "the server hung up";
-  std::fprintf(stderr, "softhca: %.*s\n", static_cast<int>(words.size()), words.data());
+  return util::fail(std::string(words));
+}
+
+int ask_and_print(const std::string& path, std::string_view request) {
+  const auto answer = ask_server(path, request);
+  if (answer) {
+    std::fwrite(answer->data(), 1, answer->size(), stdout);
+    return 0;
+  }
+  std::fprintf(stderr, "softhca: %s\n", answer.error().message.c_str());
   return 1;
 }
 

@@ -79,7 +79,9 @@ class Control {
   util::EventLoop::Notice next_;
 };
 
-/// Asks the server at `path` and prints its answer, errors on stderr. The exit status.
+/// Asks the server at `path`: its answer, or what it says is wrong.
+util::Result<std::string> ask_server(const std::string& path, std::string_view request);
+/// Asks and prints the answer, errors on stderr. The exit status.
 int ask_and_print(const std::string& path, std::string_view request);
 
 }  // namespace softhca::cli

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 
+#include "cli/rsnic_commands.h"
 #include "connectx/command/command_table.h"
 #include "connectx/function/limit_table.h"
 
@@ -111,16 +112,21 @@ std::string limits_page() {
 
 CLI::App* add_docs(CLI::App& app, DocsOptions& options) {
   auto* command = app.add_subcommand("docs", "Print a page of the documentation")->group("");
-  command->add_option("PAGE", options.page, "commands or limits")->required();
+  command->add_option("PAGE", options.page, "commands, limits, csr or sizing")->required();
   return command;
 }
 
 int run_docs(const DocsOptions& options) {
-  if (options.page != "commands" && options.page != "limits") {
+  const std::map<std::string_view, std::string (*)()> pages{{"commands", commands_page},
+                                                            {"limits", limits_page},
+                                                            {"csr", csr_page},
+                                                            {"sizing", sizing_page}};
+  const auto page = pages.find(options.page);
+  if (page == pages.end()) {
     std::fprintf(stderr, "softhca: there is no page '%s'\n", options.page.c_str());
     return 1;
   }
-  std::fputs((options.page == "commands" ? commands_page() : limits_page()).c_str(), stdout);
+  std::fputs(page->second().c_str(), stdout);
   return 0;
 }
 

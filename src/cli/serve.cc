@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <list>
 #include <map>
 #include <memory>
 #include <set>
@@ -23,6 +24,7 @@
 #include "sdxi/faults.h"
 #include "sdxi/group.h"
 #include "util/log.h"
+#include "util/trace.h"
 #include "vfio_user/process_limits.h"
 #include "vfio_user/serve_loop.h"
 #include "vfio_user/server.h"
@@ -56,6 +58,8 @@ class Switches final : public vfio_user::Fabric {
 /// Everything that runs, in the order in which it is made; it goes in the opposite order.
 struct Machine {
   std::unique_ptr<fabric::Capture> capture;
+  std::unique_ptr<util::TraceWriter> trace;
+  std::list<util::Trace> traces;  ///< one for each device
   std::unique_ptr<vfio_user::ServeLoop> loop;
   Switches switches;
   std::vector<std::unique_ptr<fabric::Port>> ports;
@@ -85,6 +89,9 @@ util::Result<void> check(const ServeOptions& options) {
   }
   if (std::set(options.sockets.begin(), options.sockets.end()).size() != options.sockets.size()) {
     return util::fail("two devices cannot share a --socket path");
+  }
+  if (options.isolate && !options.trace.empty()) {
+    return util::fail("--trace: not with --isolate, whose processes write no files");
   }
   for (const auto& port : options.ports) {
     if (port != "switch" && !port.starts_with("switch:")) {
@@ -176,6 +183,9 @@ util::Result<void> add_device(Machine& machine, const ServeOptions& options, std
       [&](const auto& device) { return make_device(machine, port_of(options, index), device); },
       spec));
   auto& device = *machine.devices.back();
+  if (machine.trace != nullptr) {
+    device.set_trace(machine.traces.emplace_back(*machine.trace, device.name()));
+  }
   machine.loop->add(device);
   auto server =
       vfio_user::Server::listen(machine.loop->events(), device, options.sockets[index], server_of);
@@ -224,6 +234,11 @@ util::Result<void> serve(const ServeOptions& options) {
   auto capture = make_capture(options);
   if (!capture) return tl::unexpected(capture.error());
   machine.capture = *std::move(capture);
+  if (!options.trace.empty()) {
+    auto trace = util::TraceWriter::create(options.trace);
+    if (!trace) return util::fail("--trace " + trace.error().message);
+    machine.trace = *std::move(trace);
+  }
   auto loop = vfio_user::ServeLoop::create(
       {.poll = std::chrono::microseconds(options.poll_us), .measure = options.measure_turns});
   if (!loop) return tl::unexpected(loop.error());

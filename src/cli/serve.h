@@ -21,6 +21,7 @@ struct ServeOptions {
   std::string pcap;                        ///< file to capture to; empty: none
   std::uint64_t pcap_size = 0;             ///< bytes of each file of it; 0: no limit
   unsigned pcap_files = 0;                 ///< files of its ring; 0: one file and no ring
+  std::string trace;                       ///< file to trace to; empty: none
   std::uint32_t poll_us = 20;              ///< see vfio_user::AdaptivePoll
   bool measure_turns = false;              ///< how long each takes, for inspect
   bool verbose = false;                    ///< log every command

@@ -61,6 +61,9 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
                    "(default: all on one); one for each --device, the last one serves the rest")
       ->allow_extra_args(false);
   add_capture(*command, options);
+  command->add_option("--trace", options.trace,
+                      "Write each step of each device to this file, from doorbell to interrupt: "
+                      "text, or what Perfetto opens if it ends in .json. Slow");
   command->add_option("--poll-us", options.poll_us,
                       "Microseconds to look for a client's next message before going to "
                       "sleep, where that has paid before; 0: never [20]");

@@ -6,6 +6,7 @@
 #include "cli/docs.h"
 #include "cli/explain.h"
 #include "cli/isolate/device_process.h"
+#include "cli/rsnic_commands.h"
 #include "cli/sdxi_copy.h"
 #include "cli/serve_command.h"
 
@@ -23,6 +24,8 @@ int main(int argc, char** argv) {
   sdxi->require_subcommand(1);
   SdxiCopyOptions copy;
   const auto* copy_command = add_sdxi_copy(*sdxi, copy);
+  RsnicOptions rsnic;
+  const auto* rsnic_command = add_rsnic(app, rsnic);
   InspectOptions inspect;
   const auto* inspect_command = add_inspect(app, inspect);
   FaultOptions fault;
@@ -37,6 +40,7 @@ int main(int argc, char** argv) {
   if (serve_command->parsed()) return run_serve(serve);
   if (process_command->parsed()) return run_process(process);
   if (copy_command->parsed()) return run_sdxi_copy(copy);
+  if (rsnic_command->parsed()) return run_rsnic(rsnic);
   if (inspect_command->parsed()) return run_inspect(inspect);
   if (fault_command->parsed()) return run_fault(fault);
   if (explain_command->parsed()) return run_explain(explain);

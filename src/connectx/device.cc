@@ -61,16 +61,28 @@ Device::Device(DeviceOptions options, fabric::Port& port)
       options_(std::move(options)),
       run_time_(options_.clock()),
       notes_(options_.name),
-      port_(port),
+      companion_(options_.model.make_companion == nullptr ? nullptr
+                                                          : options_.model.make_companion()),
+      port_(&port),
       capabilities_(std::make_unique<Capabilities>(options_.limits, options_.model)),
       is_rung_(Resources::queue_numbers_end(options_.limits)) {
   config().add_vital_product_data(product_data(options_.model, options_.node_guid));
   config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);
   reset_device();
-  port_.set_receiver(this);
+  port_->set_receiver(this);
 }
 
-Device::~Device() { port_.set_receiver(nullptr); }
+Device::~Device() { port_->set_receiver(nullptr); }
+
+/// Everything is made anew, with the trace.
+void Device::trace_device(util::Trace& trace) {
+  if (companion_ != nullptr) trace.set_modules(companion_->trace_modules());
+  port_->set_receiver(nullptr);
+  trace_port_ = std::make_unique<fabric::TracePort>(*port_, trace);
+  port_ = trace_port_.get();
+  reset_device();
+  port_->set_receiver(this);
+}
 
 void Device::reset_device() {
   work().charge(kResetWork);
@@ -78,6 +90,7 @@ void Device::reset_device() {
   capabilities().reset();
   pages_ = std::make_unique<PageManager>();
   drop_objects();
+  if (companion_ != nullptr) companion_->handle_reset();
   commands_ = std::make_unique<CommandInterface>(*this);
 }
 
@@ -114,10 +127,12 @@ void Device::make_objects() {
   made.resources = std::make_unique<Resources>(limits, options_.model);
   made.user_memories = std::make_unique<UserMemories>(made.resources->translations(), limits);
   made.event_queues = std::make_unique<EventQueues>(msix(), limits, health_, notes_);
+  made.event_queues->set_trace(trace());
   made.completion_queues = std::make_unique<CompletionQueues>(*made.event_queues, limits);
   made.memory_keys =
       std::make_unique<MemoryKeys>(dma(), *made.resources, *made.user_memories, limits);
-  made.network_port = std::make_unique<NetworkPort>(port_);
+  made.memory_keys->table().set_trace(trace());
+  made.network_port = std::make_unique<NetworkPort>(*port_);
   made.vport =
       std::make_unique<Vport>(options_.mac, options_.node_guid, *made.network_port, limits);
   made.port_registers = std::make_unique<PortRegisters>(
@@ -130,7 +145,8 @@ void Device::make_objects() {
                                                  .memory_keys = *made.memory_keys,
                                                  .port = *made.network_port,
                                                  .mapper = queue_mapper(),
-                                                 .notes = notes_});
+                                                 .notes = notes_,
+                                                 .trace = trace()});
   made.ethernet = std::make_unique<Ethernet>(Ethernet::Parts{.limits = limits,
                                                              .resources = *made.resources,
                                                              .event_queues = *made.event_queues,

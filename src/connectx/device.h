@@ -23,6 +23,7 @@
 #include "connectx/queue/mapped_queue.h"
 #include "connectx/queue/work_queue.h"
 #include "fabric/port.h"
+#include "fabric/trace_port.h"
 #include "pcie/function.h"
 #include "rdma/types.h"
 #include "util/clock.h"
@@ -74,6 +75,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   util::Time now() const { return options_.clock(); }
   Health& health() { return health_; }
   util::Notes& notes() { return notes_; }
+  /// Null if the model has none.
+  Companion* companion() { return companion_.get(); }
+  using Function::trace;
 
   /// A command is executed, after which frames may go other ways.
   void forget_flows();
@@ -100,6 +104,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
   void inspect_device(util::Inspection& out) const override;
   void reset_device() override;
+  void trace_device(util::Trace& trace) override;
   void handle_frame(const wire::Frame& frame) override;
   void handle_loopback(const wire::Frame& frame, std::uint32_t domain) override;
   bool handle_no_memory() override { return fail(); }
@@ -124,7 +129,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   util::Notes notes_;
   Health health_;
   VendorCapability vendor_capability_;
-  fabric::Port& port_;
+  std::unique_ptr<Companion> companion_;
+  fabric::Port* port_;
+  std::unique_ptr<fabric::TracePort> trace_port_;  ///< in front of it, with a trace
   std::unique_ptr<Capabilities> capabilities_;
   std::unique_ptr<PageManager> pages_;
   std::unique_ptr<Objects> objects_;

@@ -10,6 +10,7 @@
 #include "connectx/ethernet/transport_interface.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
+#include "connectx/function/capabilities.h"
 #include "connectx/memory/memory_keys.h"
 #include "connectx/objects.h"
 #include "connectx/port/network_port.h"
@@ -281,6 +282,7 @@ void Device::inspect_device(util::Inspection& out) const {
   inspect_rdma(*objects.rdma, out);
   out.part("rdma_drops", [&](auto& node) { inspect_drops(objects.rdma->counters(), node); });
   out.group("ethernet", [&] { inspect_ethernet(*objects.ethernet, out); });
+  if (companion_ != nullptr) companion_->inspect(capabilities_->general(), out);
 }
 
 }  // namespace softhca::connectx

@@ -105,6 +105,9 @@ void Device::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
     if (std::exchange(is_rung_[number], 1) == 0) rung_.push_back(number);
   }
   last_rung_ = doorbell_key(uar, number);
+  if (trace() == nullptr) return;
+  last_rung_ = kNoDoorbell;  // so that the next one is noted, too
+  trace()->note(util::TraceStep::kDoorbell, {}, {{"queue", number}, {"uar", uar.value()}});
 }
 
 /// Those of SQs. True if there are more than there was time for.

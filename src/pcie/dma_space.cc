@@ -152,7 +152,41 @@ void DmaSpace::set_bus_master(bool enabled) {
 }
 
 void DmaSpace::update_reachable() {
-  reachable_ = bus_master_ ? std::span<const Mapping>(mappings_) : std::span<const Mapping>{};
+  if (tap_ != nullptr) {
+    tapped_ = mappings_;
+    for (auto& mapping : tapped_) mapping.host = nullptr;
+  }
+  const auto& seen = tap_ != nullptr ? tapped_ : mappings_;
+  reachable_ = bus_master_ ? std::span<const Mapping>(seen) : std::span<const Mapping>{};
+}
+
+void DmaSpace::set_tap(DmaTap* tap) {
+  lose();
+  const Paused paused(threads_);
+  tap_ = tap;
+  update_reachable();
+  ++generation_;
+}
+
+/// Memory without a host address: behind a peer, or tapped.
+bool DmaSpace::read_afar(const Mapping& mapping, Iova from, std::span<std::byte> out) const {
+  if (tap_ == nullptr) return read_remote(*mapping.remote, from, out);
+  if (!may_ask()) return false;
+  const auto& real = mappings_[static_cast<std::size_t>(&mapping - tapped_.data())];
+  if (real.host == nullptr && !read_remote(*real.remote, from, out)) return false;
+  if (real.host != nullptr) std::memcpy(out.data(), real.host + (from - real.iova), out.size());
+  tap_->handle_dma(from, out.size(), DmaAccess::kRead);
+  return true;
+}
+
+bool DmaSpace::write_afar(const Mapping& mapping, Iova to, std::span<const std::byte> in) const {
+  if (tap_ == nullptr) return write_remote(*mapping.remote, to, in);
+  if (!may_ask()) return false;
+  const auto& real = mappings_[static_cast<std::size_t>(&mapping - tapped_.data())];
+  if (real.host == nullptr && !write_remote(*real.remote, to, in)) return false;
+  if (real.host != nullptr) std::memcpy(real.host + (to - real.iova), in.data(), in.size());
+  tap_->handle_dma(to, in.size(), DmaAccess::kWrite);
+  return true;
 }
 
 const DmaSpace::Mapping* DmaSpace::search(Iova iova) const {
@@ -207,7 +241,7 @@ bool DmaSpace::read(Iova from, std::span<std::byte> out) const {
         static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), mapping->size - offset));
     if (mapping->host != nullptr) {
       std::memcpy(out.data(), mapping->host + offset, length);
-    } else if (!read_remote(*mapping->remote, from, out.first(length))) {
+    } else if (!read_afar(*mapping, from, out.first(length))) {
       return false;
     }
     out = out.subspan(length);
@@ -227,7 +261,7 @@ bool DmaSpace::write(Iova to, std::span<const std::byte> in) const {
         static_cast<std::size_t>(std::min<std::uint64_t>(in.size(), mapping->size - offset));
     if (mapping->host != nullptr) {
       std::memcpy(mapping->host + offset, in.data(), length);
-    } else if (!write_remote(*mapping->remote, to, in.first(length))) {
+    } else if (!write_afar(*mapping, to, in.first(length))) {
       return false;
     }
     in = in.subspan(length);

@@ -39,6 +39,14 @@ class RemoteMemory {
   virtual bool dma_write(Iova to, std::span<const std::byte> in) = 0;
 };
 
+/// Sees what a device reads and writes.
+class DmaTap {
+ public:
+  virtual ~DmaTap() = default;
+  /// `size` bytes at `iova` were read, or written.
+  virtual void handle_dma(Iova iova, std::size_t size, DmaAccess access) = 0;
+};
+
 /// While one exists in a thread, that thread reaches memory of this process only; accesses to
 /// memory behind a peer fail at once. For a device's own threads: the way to a peer belongs to the
 /// loop.
@@ -80,6 +88,10 @@ class DmaSpace {
  public:
   /// The device's own threads, which use translations; null: there are none.
   void set_threads(DeviceThreads* threads) { threads_ = threads; }
+  /// From now on memory is reached by read() and write() alone, which tell `tap`, as if all of it
+  /// were behind a peer: whoever keeps translations finds none. Null: as without. No thread of the
+  /// device's own reaches memory then.
+  void set_tap(DmaTap* tap);
   /// Called before memory goes out of reach: whoever holds a pointer into it, as a frame on its way
   /// does, takes now what it needs. The hook returns what that cost (see util::WorkBudget), and
   /// throws nothing.
@@ -159,6 +171,8 @@ class DmaSpace {
   const Mapping* search(Iova iova) const;
   util::Result<void> insert(const Mapping& mapping);
   void update_reachable();
+  bool read_afar(const Mapping& mapping, Iova from, std::span<std::byte> out) const;
+  bool write_afar(const Mapping& mapping, Iova to, std::span<const std::byte> in) const;
   void lose() {
     if (before_loss_) loss_work_ += before_loss_();
   }
@@ -167,6 +181,8 @@ class DmaSpace {
   /// What accesses see: mappings_, or nothing while the function is no bus master.
   std::span<const Mapping> reachable_;
   bool bus_master_ = true;
+  DmaTap* tap_ = nullptr;
+  std::vector<Mapping> tapped_;  ///< mappings_ without host addresses, while there is a tap
   DeviceThreads* threads_ = nullptr;
   std::function<std::int64_t()> before_loss_;
   std::int64_t loss_work_ = 0;

@@ -43,6 +43,19 @@ void Function::add_msi(std::uint16_t vectors) {
   apply_may_send();
 }
 
+void Function::set_trace(util::Trace& trace) {
+  trace_ = &trace;
+  dma_.set_tap(this);
+  interrupts_.set_trace(&trace);
+  trace_device(trace);
+}
+
+void Function::handle_dma(Iova iova, std::size_t size, DmaAccess access) {
+  const auto step =
+      access == DmaAccess::kRead ? util::TraceStep::kDmaRead : util::TraceStep::kDmaWrite;
+  trace_->note(step, {}, {{"address", iova}, {"bytes", size}});
+}
+
 void Function::apply_may_send() {
   const bool enabled = config_.may_send_requests();
   dma_.set_bus_master(enabled);

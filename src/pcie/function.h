@@ -21,6 +21,7 @@
 #include "pcie/interrupts.h"
 #include "util/clock.h"
 #include "util/inspection.h"
+#include "util/trace.h"
 #include "util/work_budget.h"
 
 namespace softhca::pcie {
@@ -36,9 +37,9 @@ struct SharedBarMemory {
   std::span<const Area> areas;  ///< ascending, without overlap, outside of the MSI-X structures
 };
 
-class Function {
+class Function : private DmaTap {
  public:
-  virtual ~Function() = default;
+  ~Function() override = default;
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
 
@@ -93,6 +94,10 @@ class Function {
   /// The work of this function, in all.
   std::int64_t work_done() const { return work_.done(); }
 
+  /// From now on the function notes its steps there. Once, before a host comes; the trace outlives
+  /// it.
+  void set_trace(util::Trace& trace);
+
   /// What it looks like now: what every function has, then the device's own, in pieces. Reads
   /// memory of the host that is mapped, and none by messages; not to be called from inside a
   /// register access.
@@ -127,6 +132,10 @@ class Function {
     interrupts_.set_threads(&threads);
   }
 
+  /// Null: there is none.
+  util::Trace* trace() const { return trace_; }
+  /// The device part of set_trace().
+  virtual void trace_device(util::Trace& /*trace*/) {}
   /// The device's registers. `out` and `in` lie wholly inside the BAR and outside MSI-X structures.
   virtual void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) = 0;
   virtual void write_register(unsigned bar, std::uint64_t offset,
@@ -140,6 +149,7 @@ class Function {
   virtual void reset_device() = 0;
 
  private:
+  void handle_dma(Iova iova, std::size_t size, DmaAccess access) override;
   /// Tells DMA and interrupts what Bus Master Enable and the power state say.
   void apply_may_send();
   void write_msix_bar(std::uint64_t offset, std::span<const std::byte> in);
@@ -152,6 +162,7 @@ class Function {
   const std::uint64_t msix_end_;
   DmaSpace dma_;
   DeviceThreads* threads_ = nullptr;
+  util::Trace* trace_ = nullptr;
   util::WorkBudget work_{0};
   std::function<void()> on_failure_;
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "pcie/device_threads.h"
+#include "util/trace.h"
 
 namespace softhca::pcie {
 
@@ -30,6 +31,8 @@ class InterruptMechanism {
   /// whether one is sent, and where to. Null: there are none.
   void set_threads(DeviceThreads* threads) { threads_ = threads; }
   DeviceThreads* threads() const { return threads_; }
+  /// Gets each message that is sent; null: nobody does.
+  void set_trace(util::Trace* trace) { trace_ = trace; }
 
   /// Null: interrupts are dropped.
   virtual void set_sink(InterruptSink* sink, Masking masking = Masking::kRegisters) = 0;
@@ -48,9 +51,11 @@ class InterruptMechanism {
 
  protected:
   ~InterruptMechanism() = default;
+  util::Trace* trace() const { return trace_; }
 
  private:
   DeviceThreads* threads_ = nullptr;
+  util::Trace* trace_ = nullptr;
 };
 
 }  // namespace softhca::pcie

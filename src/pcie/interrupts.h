@@ -38,6 +38,12 @@ class Interrupts {
     if (msi_) msi_->set_threads(threads);
   }
 
+  /// See InterruptMechanism.
+  void set_trace(util::Trace* trace) {
+    msix_.set_trace(trace);
+    if (msi_) msi_->set_trace(trace);
+  }
+
   /// Vectors that the function may raise as things are: what software allocated of MSI, or the
   /// table of MSI-X.
   std::uint16_t vectors() const { return uses_msi() ? msi_->allocated() : msix_.layout().vectors; }

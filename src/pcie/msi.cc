@@ -31,10 +31,15 @@ bool Msi::sends(std::uint16_t vector) const {
          (masked() >> vector & 1) == 0;
 }
 
+void Msi::send(std::uint16_t vector) {
+  if (trace() != nullptr) trace()->note(util::TraceStep::kInterrupt, {}, {{"vector", vector}});
+  sink_->raise(vector);
+}
+
 void Msi::raise(std::uint16_t vector) {
   if (sink_ == nullptr || !control_.enabled || vector >= allocated()) return;
   if (sends(vector)) {
-    sink_->raise(vector);
+    send(vector);
   } else {
     pending_ |= 1u << vector;
   }
@@ -45,7 +50,7 @@ void Msi::send_pending() {
   while (const auto ready = pending_ & ~masked()) {
     const auto vector = static_cast<std::uint16_t>(std::countr_zero(ready));
     pending_ &= ~(1u << vector);
-    sink_->raise(vector);
+    send(vector);
   }
 }
 

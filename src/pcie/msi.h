@@ -45,6 +45,7 @@ class Msi final : public InterruptMechanism {
   void reset();
 
  private:
+  void send(std::uint16_t vector);
   /// Vectors whose messages must wait.
   std::uint32_t masked() const;
   /// Sends what is pending and no longer masked (PCIe 5.0 6.1.4.5).

@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "util/endian.h"
+
 namespace softhca::pcie {
 namespace {
 
@@ -42,10 +44,21 @@ bool Msix::sends(std::uint16_t vector) const {
          (enabled_ || masking_ == Masking::kExternal);
 }
 
+void Msix::send(std::uint16_t vector) {
+  if (trace() != nullptr) {
+    const auto* entry = table_.data() + std::size_t{vector} * kTableEntrySize;
+    trace()->note(util::TraceStep::kInterrupt, {},
+                  {{"vector", vector},
+                   {"address", util::load_le64(entry)},
+                   {"data", util::load_le32(entry + sizeof(std::uint64_t))}});
+  }
+  sink_->raise(vector);
+}
+
 void Msix::raise(std::uint16_t vector) {
   if (vector >= layout_.vectors || sink_ == nullptr) return;
   if (sends(vector)) {
-    sink_->raise(vector);
+    send(vector);
   } else if (enabled_) {
     set_pending(vector, true);
   }
@@ -74,7 +87,7 @@ void Msix::send_pending() {
     for (auto vector = first; vector < end; ++vector) {
       if (!pending(vector) || masked(vector)) continue;
       set_pending(vector, false);
-      sink_->raise(vector);
+      send(vector);
     }
   }
 }
@@ -86,7 +99,7 @@ void Msix::set_vector_masked(std::uint16_t vector, bool masked) {
   externally_masked_[vector] = masked;
   if (!this->masked(vector) && pending(vector) && sink_ != nullptr) {
     set_pending(vector, false);
-    sink_->raise(vector);
+    send(vector);
   }
 }
 

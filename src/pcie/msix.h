@@ -70,6 +70,7 @@ class Msix final : public InterruptMechanism {
 
  private:
   void set_pending(std::uint16_t vector, bool pending);
+  void send(std::uint16_t vector);
   /// Sends what is pending and no longer masked.
   void send_pending();
 

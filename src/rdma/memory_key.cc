@@ -158,6 +158,8 @@ MemoryKey& KeyTable::insert(std::unique_ptr<MemoryKey> key) {
   if (index >= keys_.size()) keys_.resize(std::size_t{index} + 1);
   assert(keys_[index] == nullptr && "the device hands out each index once");
   charged_ += key->is_charged();
+  key->traced_ = trace_ != nullptr;
+  key->update_plain();
   keys_[index] = std::move(key);
   return *keys_[index];
 }
@@ -187,6 +189,30 @@ bool KeyTable::erase_index(std::uint32_t index) {
 
 KeyCheck KeyTable::check_closely(MKey key, const KeyUser& user, std::uint64_t address,
                                  std::uint64_t length, std::uint8_t access) {
+  const auto result = judge(key, user, address, length, access);
+  if (trace_ != nullptr) note(result, key, address, length, access);
+  return result;
+}
+
+/// With the bus address of the first byte, where the key has one for it.
+void KeyTable::note(const KeyCheck& check, MKey key, std::uint64_t address, std::uint64_t length,
+                    std::uint8_t access) {
+  auto iova = address;
+  if (check && check.key->form() == KeyForm::kPages) {
+    const auto offset = address - check.key->base();
+    const auto& extent = check.key->last_extent_;
+    iova = check.key->seek(offset) ? extent.iova + (offset - extent.offset) : 0;
+  }
+  trace_->note(util::TraceStep::kKey, describe(check.reason).text,
+               {{"key", key.value()},
+                {"address", address},
+                {"bytes", length},
+                {"access", access},
+                {"physical_address", check ? iova : 0}});
+}
+
+KeyCheck KeyTable::judge(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
+                         std::uint8_t access) {
   const auto refused = [](Reason reason) { return KeyCheck{nullptr, reason}; };
   auto* found = find(key);
   if (found == nullptr) {

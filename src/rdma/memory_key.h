@@ -1,7 +1,6 @@
 // Memory keys: what an LKey or RKey stands for, and the check of every access through one.
 #pragma once
 
-#include <bit>
 #include <cassert>
 #include <cstdint>
 #include <memory>
@@ -12,44 +11,15 @@
 
 #include "pcie/dma_space.h"
 #include "rdma/extent_list.h"
+#include "rdma/key_shape.h"
 #include "rdma/page_table.h"
 #include "rdma/reasons.h"
 #include "rdma/types.h"
 #include "rdma/work_request.h"
+#include "util/trace.h"
 #include "util/work_budget.h"
 
 namespace softhca::rdma {
-
-/// Which bits of a key are its index in the table. The others are its variant: it tells a key from
-/// those that had the same index before (IBTA 10.6.3). Every HCA has a shape of its own.
-class KeyShape {
- public:
-  /// The index is the `index_bits` bits from `index_low` on; it begins or ends the key.
-  constexpr KeyShape(unsigned index_low, unsigned index_bits)
-      : low_(index_low), mask_(static_cast<std::uint32_t>((std::uint64_t{1} << index_bits) - 1)) {
-    assert(index_low == 0 || index_low + index_bits == 32);
-  }
-
-  constexpr std::uint32_t index(MKey key) const { return key.value() >> low_ & mask_; }
-  constexpr std::uint32_t variant(MKey key) const {
-    const auto rest = key.value() & ~(mask_ << low_);
-    return low_ == 0 ? rest >> variant_low() : rest;
-  }
-  /// @pre both fit
-  constexpr MKey key(std::uint32_t index, std::uint32_t variant) const {
-    const MKey key(index << low_ | (low_ == 0 ? variant << variant_low() : variant));
-    assert(this->index(key) == index && this->variant(key) == variant);
-    return key;
-  }
-
- private:
-  constexpr unsigned variant_low() const {
-    return static_cast<unsigned>(std::bit_width(mask_)) % 32;
-  }
-
-  unsigned low_;
-  std::uint32_t mask_;
-};
 
 /// Access rights, one bit each.
 enum Access : std::uint8_t {
@@ -177,7 +147,7 @@ class MemoryKey {
   Placed piece(std::size_t number) const;
   void update_plain() {
     const auto& a = attributes_;
-    plain_ = !a.free && !a.only_qpn && !a.whole_space && !pages_differ_;
+    plain_ = !traced_ && !a.free && !a.only_qpn && !a.whole_space && !pages_differ_;
   }
   /// Where in the first page of a reloadable key its first byte lies.
   std::uint64_t first_page_offset() const {
@@ -214,6 +184,7 @@ class MemoryKey {
   std::uint64_t host_generation_ = 0;
   std::uint64_t skip_ = 0;     ///< bytes of pages to come that lie before the key
   bool pages_differ_ = false;  ///< not all pages grant all that the key does
+  bool traced_ = false;        ///< each access is looked at closely, and noted
   bool plain_ = false;         ///< PD, rights and range are all that there is to check, as usual
 };
 
@@ -250,6 +221,8 @@ class KeyTable {
            std::optional<MKey> null_key = {});
 
   const KeyShape& shape() const { return shape_; }
+  /// Gets each access from now on. Before the first key.
+  void set_trace(util::Trace* trace) { trace_ = trace; }
 
   /// @pre no key with this index exists
   MemoryKey& insert(MemoryKey::Attributes attributes) {
@@ -369,6 +342,10 @@ class KeyTable {
  private:
   [[gnu::noinline]] KeyCheck check_closely(MKey key, const KeyUser& user, std::uint64_t address,
                                            std::uint64_t length, std::uint8_t access);
+  KeyCheck judge(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
+                 std::uint8_t access);
+  void note(const KeyCheck& check, MKey key, std::uint64_t address, std::uint64_t length,
+            std::uint8_t access);
   static constexpr unsigned kIndirectDepthMax = 3;
   static constexpr std::int64_t kStrain = 50'000;
   static constexpr std::int64_t kPieceWork = 70;
@@ -392,6 +369,7 @@ class KeyTable {
   std::int64_t work_ = 0;
   std::uint64_t generation_ = 1;
   std::size_t charged_ = 0;  ///< keys that are
+  util::Trace* trace_ = nullptr;
 };
 
 }  // namespace softhca::rdma

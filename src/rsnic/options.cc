@@ -1,6 +1,11 @@
 #include "rsnic/options.h"
 
 #include <array>
+#include <memory>
+
+#include "rsnic/csr.h"
+#include "rsnic/csr_inspect.h"
+#include "rsnic/modules.h"
 
 namespace softhca::rsnic {
 
@@ -29,11 +34,32 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"umr_extended_translation_offset", 0},
     {"rts2rts_qp_udp_sport", 0},
     {"uctx_cap", 0},
-    {"max_tc", 5},  // table 4-1
+    {"max_tc", 5},              // table 4-1
 });
 
 using Group = spec::connectx::hca_cap_type;
 constexpr std::array kWithoutGroups{Group::ATOMIC, Group::ODP};
+
+/// What stands behind the interface that its host sees.
+class Companion final : public connectx::Companion {
+ public:
+  void handle_reset() override { csr_.reset(); }
+  void handle_command(spec::connectx::command_opcode opcode, std::span<const std::byte> in,
+                      std::span<const std::byte> out) override {
+    csr_.note(opcode, in, out);
+  }
+  util::TraceModules* trace_modules() override { return &modules_; }
+  void inspect(util::View<spec::connectx::hca_cap> general, util::Inspection& out) const override {
+    inspect_csr(csr_, general, out);
+    out.part("cmac", [&](util::InspectNode& node) { modules_.inspect(node); });
+  }
+
+ private:
+  CsrFile csr_;
+  Modules modules_;
+};
+
+std::unique_ptr<connectx::Companion> make_companion() { return std::make_unique<Companion>(); }
 
 connectx::Model model() {
   return {.product_name = "softhca RSNIC-IP",
@@ -45,7 +71,8 @@ connectx::Model model() {
           .firmware_subminor = 4020,
           .capabilities = kCapabilities,
           .without_groups = kWithoutGroups,
-          .qps_max = kQps};
+          .qps_max = kQps,
+          .make_companion = make_companion};
 }
 
 /// Chapter 9: 256 QPs and CQs, 16 EQs, 512 keys; the fields of queues as table 4-1 has them.

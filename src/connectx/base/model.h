@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 
 #include "connectx/base/bar_layout.h"
+#include "connectx/base/companion.h"
 #include "spec/connectx/opcodes.h"
 
 namespace softhca::connectx {
@@ -41,6 +43,8 @@ struct Model {
   std::uint32_t uar_count = kUarCount;
   /// The SQ of a QP begins at the next multiple of so many bytes behind its RQ.
   std::uint32_t send_queue_alignment = 64;
+  /// What it has besides; null: nothing.
+  std::unique_ptr<Companion> (*make_companion)() = nullptr;
 };
 
 }  // namespace softhca::connectx

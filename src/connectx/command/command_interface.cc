@@ -53,6 +53,9 @@ void CommandInterface::write_init_segment(std::uint64_t offset, std::span<const 
   if (effects.nic_interface_changed) {
     quiesce_ = init_segment_.nic_interface() != InitSegment::NicInterface::FULL_DRIVER;
   }
+  if (auto* trace = device_.trace(); trace != nullptr && effects.doorbells != 0) {
+    trace->note(util::TraceStep::kCommandDoorbell, {}, {{"vector", effects.doorbells}});
+  }
   // One write may name several slots (PRM 7.14.1); a slot that waits already is not noted twice.
   for (auto bells = effects.doorbells & ~posted_mask_; bells != 0; bells &= bells - 1) {
     const auto slot = static_cast<unsigned>(std::countr_zero(bells));
@@ -108,6 +111,10 @@ void CommandInterface::take_slot() {
   --posted_count_;
   posted_mask_ &= ~(1u << slot);
 
+  if (auto* trace = device_.trace()) {
+    trace->note(util::TraceStep::kCommandBegin, {},
+                {{"slot", slot}, {"entry", slot_address(slot)}});
+  }
   auto& taken = current_.emplace();
   taken.slot = slot;
   const auto bytes = taken.entry.bytes();
@@ -151,6 +158,10 @@ bool CommandInterface::go_on(util::WorkBudget& work) {
 void CommandInterface::finish(DeliveryStatus status) {
   auto& current = *current_;
   complete(current, status);
+  if (auto* trace = device_.trace()) {
+    trace->note(util::TraceStep::kCommandEnd, {},
+                {{"slot", current.slot}, {"status", static_cast<std::uint8_t>(status)}});
+  }
   // PRM 12.6: no event tells the end of the command that creates or destroys the EQ of such events.
   const auto eqn = device_.event_queues().mapped(event_type::COMMAND_COMPLETION);
   if (current.eqn && current.eqn == eqn) post_event(current.slot);
@@ -172,6 +183,7 @@ bool CommandInterface::dispatch(util::WorkBudget& work) {
   const auto* spec = find_command(command.opcode);
   const auto result = execute(spec, command);
   if (unfinished) return false;
+  note_step(spec, command, result);
   if (spec == nullptr) {
     ++unknown_opcodes_;
   } else {
@@ -180,6 +192,9 @@ bool CommandInterface::dispatch(util::WorkBudget& work) {
   }
   if (result) {
     device_.notes().debug("{} (op_mod {:#x}) done", spec->name(), command.op_mod);
+    if (auto* companion = device_.companion()) {
+      companion->handle_command(spec->opcode, command.in, command.out);
+    }
     return true;
   }
   std::fill(command.out.begin(), command.out.end(), std::byte{0});
@@ -188,6 +203,17 @@ bool CommandInterface::dispatch(util::WorkBudget& work) {
   out.set(OutputHeader::syndrome, result.error().syndrome);
   report(spec, command, result.error());
   return true;
+}
+
+void CommandInterface::note_step(const CommandSpec* spec, const Command& command,
+                                 const CommandResult& result) {
+  auto* trace = device_.trace();
+  if (trace == nullptr) return;
+  const auto status = result ? Status::OK : result.error().status;
+  trace->note(util::TraceStep::kCommand, spec != nullptr ? spec->name() : "unknown opcode",
+              {{"opcode", command.opcode},
+               {"op_mod", command.op_mod},
+               {"status", static_cast<std::uint8_t>(status)}});
 }
 
 CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& command) {

@@ -70,6 +70,7 @@ class CommandInterface {
   bool go_on(util::WorkBudget& work);
   bool dispatch(util::WorkBudget& work);
   void finish(DeliveryStatus status);
+  void note_step(const CommandSpec* spec, const Command& command, const CommandResult& result);
   CommandResult execute(const CommandSpec* spec, const Command& command);
   void complete(CommandUnderWay& current, DeliveryStatus status);
   void post_event(unsigned slot);

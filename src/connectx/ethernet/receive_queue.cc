@@ -164,6 +164,9 @@ void ReceiveQueue::receive_closely(const ReceivedFrame& frame, util::MutableView
   const bool strip = vlan_strip_ && frame.vlan_tci.has_value();
   const auto wqe = std::span(scratch.wqe).first(wq_.ring.stride());
   if (!read_wqe(wqe)) return fail_queue("the memory of the queue is not mapped");
+  if (auto* trace = parts_.event_queues.trace()) {
+    trace->note(util::TraceStep::kReceiveWqe, {}, {{"rqn", rqn_.value()}, {"index", counter}});
+  }
   wq_.ring.consume(1);
   scratch.sges.clear();
   decode_scatter_list(wqe, scratch.sges);

@@ -38,6 +38,8 @@ SendQueue::SendQueue(Sqn sqn, util::View<sq_context> context, WorkQueue wq, cons
       flush_in_error_(context.get(sq_context::flush_in_error_en) != 0),
       rules_{.user = {wq_.pd, Qpn(sqn.value()), context.get(sq_context::rlkey) != 0},
              .min_inline_mode = min_wqe_inline_mode(context.get(sq_context::min_wqe_inline_mode)),
+             .multi_packet_sends =
+                 parts.multi_packet_sends && context.get(sq_context::allow_multi_pkt_send_wqe) != 0,
              .tis = parts.tis} {}
 
 void SendQueue::set_state(State state) {
@@ -129,6 +131,10 @@ void SendQueue::start(std::uint32_t available) {
   const bool readable = size <= kWqeBasicBlock || !complete_wqe ||
                         wq_.read(1, std::span(wqe_).subspan(kWqeBasicBlock, size - kWqeBasicBlock));
   wq_.ring.consume(blocks);
+  if (auto* trace = parts_.event_queues.trace()) {
+    trace->note(util::TraceStep::kSendWqe, to_string(control.opcode),
+                {{"sqn", sqn_.value()}, {"index", control.index}, {"bytes", size}});
+  }
   if (state_ == State::ERR) {
     return finish(EthWqeFault{cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed});
   }
@@ -145,7 +151,9 @@ void SendQueue::start(std::uint32_t available) {
       return fail(WqeFault::kNotAnEthernetOpcode);
   }
   if (parts_.tis == nullptr) return fail(WqeFault::kNoTis);
-  if (const auto decoded = current_.eth.decode(std::span(wqe_).first(size)); !decoded) {
+  if (const auto decoded =
+          current_.eth.decode(std::span(wqe_).first(size), rules_.multi_packet_sends);
+      !decoded) {
     return fail(decoded.error());
   }
   seen_.wqe.remember(std::span(wqe_).first(size), current_.eth);

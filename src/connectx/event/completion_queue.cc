@@ -90,12 +90,26 @@ bool CompletionQueue::resize(MappedQueue queue, unsigned log_size, std::uint32_t
   return true;
 }
 
+/// With a trace every CQE comes this way: its ring is not in reach.
+void CompletionQueue::note(std::span<const std::byte, kCqeSize> bytes) const {
+  if (eqs_.trace() == nullptr) return;
+  using Cqe = spec::connectx::cqe64_requester;  // the number of the queue stands there in all
+  const util::View<Cqe> cqe(bytes);
+  eqs_.trace()->note(util::TraceStep::kCompletion,
+                     to_string(static_cast<spec::connectx::cqe_opcode>(cqe.get(Cqe::opcode))),
+                     {{"cqn", cqn_.value()},
+                      {"queue", cqe.get(Cqe::qpn)},
+                      {"wqe_counter", cqe.get(Cqe::wqe_counter)},
+                      {"producer", ring_.producer()}});
+}
+
 bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool solicited) {
   if (failed()) return false;
   if (!has_room()) {
     fail(Status::CQ_OVERFLOW, Syndrome::CQ_OVERRUN, "overrun (PRM 7.12.5)");
     return false;
   }
+  note(cqe);
   if (!publish(cqe)) return false;
   if (solicited) {
     after_solicited_ = ring_.producer();

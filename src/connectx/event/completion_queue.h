@@ -98,6 +98,7 @@ class CompletionQueue : public hca::Used {
   void put_owner(std::span<std::byte, kCqeSize> cqe) const {
     cqe[kCqeSize - 1] |= std::byte(ring_.lap());
   }
+  void note(std::span<const std::byte, kCqeSize> cqe) const;
   bool has_room();
   bool publish(std::span<std::byte, kCqeSize> cqe);
   void fail(Status status, Syndrome syndrome, std::string_view reason);

@@ -84,10 +84,16 @@ void EventQueues::destroy(Eqn eqn) {
   table_.erase(eqn);
 }
 
+inline void EventQueues::note(Eqn eqn, std::string_view type, std::uint32_t cqn) {
+  if (trace_ == nullptr) return;
+  trace_->note(util::TraceStep::kEvent, type, {{"eqn", eqn.value()}, {"cqn", cqn}});
+}
+
 void EventQueues::post(event_type type, std::uint8_t sub_type, const EventData& data) {
   const auto eqn = mapped(type);
   if (!eqn) return;
   auto& eq = *table_.find(*eqn);
+  note(*eqn, to_string(type), 0);
   if (eq.post(static_cast<std::uint8_t>(type), sub_type, data)) return;
   lost(eq, to_string(type));
   if (!failed(eq)) health_.report(Health::Syndrome::ASYNCHRONOUS_EQ_BUF_OVERRUN);
@@ -98,6 +104,7 @@ void EventQueues::post_completion(Eqn eqn, Cqn cqn) {
   util::Struct<Data> data;
   data.set(Data::cqn, cqn.value());
   auto& eq = *table_.find(eqn);
+  note(eqn, "COMPLETION", cqn.value());
   if (!eq.post(0, 0, event_data(data))) lost(eq, "COMPLETION");
 }
 

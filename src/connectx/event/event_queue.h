@@ -22,6 +22,7 @@
 #include "spec/connectx/opcodes.h"
 #include "util/field.h"
 #include "util/notes.h"
+#include "util/trace.h"
 
 namespace softhca::connectx {
 
@@ -109,8 +110,12 @@ class EventQueues {
   }
 
   util::Notes& notes() { return notes_; }
+  /// Of completions and events; null: there is none.
+  util::Trace* trace() const { return trace_; }
+  void set_trace(util::Trace* trace) { trace_ = trace; }
 
  private:
+  void note(Eqn eqn, std::string_view type, std::uint32_t cqn);
   void lost(const EventQueue& eq, std::string_view type);
 
   pcie::Msix& msix_;
@@ -118,6 +123,7 @@ class EventQueues {
   util::Notes& notes_;
   hca::ObjectTable<EventQueue, Eqn> table_;
   std::array<std::optional<Eqn>, 256> owner_;  ///< by event type
+  util::Trace* trace_ = nullptr;
 };
 
 }  // namespace softhca::connectx

@@ -107,6 +107,9 @@ Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::Xr
       util::copy_header(copy.data(), at, ring.stride());
     } else if (!ring.read(qp.memory(), 0, bytes)) {
       return Fetch::kUnreadable;
+    } else if (parts_.trace != nullptr) {
+      parts_.trace->note(util::TraceStep::kReceiveWqe, {},
+                         {{"qpn", qp.qpn().value()}, {"index", ring.consumed()}});
     }
     decode_scatter_list(qp.signs_receive_wqes() ? bytes.subspan(kWqeUnit) : bytes, request.sges);
   }

@@ -33,6 +33,7 @@
 #include "rdma/transport.h"
 #include "util/clock.h"
 #include "util/notes.h"
+#include "util/trace.h"
 #include "util/work_budget.h"
 
 namespace softhca::connectx {
@@ -49,6 +50,7 @@ class Rdma {
     fabric::Port& port;
     QueueMapper mapper;
     util::Notes& notes;
+    util::Trace* trace = nullptr;
   };
 
   explicit Rdma(const Parts& parts);

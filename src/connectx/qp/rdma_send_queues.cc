@@ -91,6 +91,14 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
                               .opcode = static_cast<std::uint8_t>(control.opcode),
                               .event = control.event}
                        .pack();
+  if (parts_.trace != nullptr) {
+    // With a trace every WQE comes this way: its ring is not in reach.
+    parts_.trace->note(util::TraceStep::kSendWqe, to_string(control.opcode),
+                       {{"qpn", qp.qpn().value()},
+                        {"index", index},
+                        {"bytes", control.units * kWqeUnit},
+                        {"fault", static_cast<std::uint32_t>(fault)}});
+  }
   qp.send_ring().consume(std::min(control.basic_blocks(), available));
   if (fault == WqeFault::kNone) {
     if (qp.seen_datagram_wqe != nullptr) {

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "cli/rsnic_commands.h"
+
 namespace softhca::cli {
 namespace {
 
@@ -29,6 +31,15 @@ TEST(Docs, ThePageOfTheCommandsIsNotStale) {
 TEST(Docs, ThePageOfTheLimitsIsNotStale) {
   EXPECT_THAT(page("connectx-limits.md"), HasSubstr("<!-- generated: limits -->\n" + limits_page() +
                                                     "<!-- end of generated -->\n"))
+      << "make docs";
+}
+
+TEST(Docs, TheTablesOfTheRsnicAreNotStale) {
+  EXPECT_THAT(page("rsnic-csr.md"),
+              HasSubstr("<!-- generated: csr -->\n" + csr_page() + "<!-- end of generated -->\n"))
+      << "make docs";
+  EXPECT_THAT(page("rsnic.md"), HasSubstr("<!-- generated: sizing -->\n" + sizing_page() +
+                                          "<!-- end of generated -->\n"))
       << "make docs";
 }
 

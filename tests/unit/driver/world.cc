@@ -54,6 +54,14 @@ World::~World() {
   for (auto& node : nodes_) node->hca = nullptr;
 }
 
+void World::close() {
+  for (auto& node : nodes_) node->hca = nullptr;
+  for (auto& node : nodes_) {
+    node->host = nullptr;
+    node->device = nullptr;
+  }
+}
+
 void World::open(const connectx::Hca::Options& options) {
   a().open(options);
   b().open(options);

@@ -64,6 +64,8 @@ class World {
   Node& b() { return *nodes_[1]; }
   /// Both drivers, each with its RoCE address in entry 0.
   void open(const connectx::Hca::Options& options = {});
+  /// Drivers and devices go, for who must outlive them.
+  void close();
   util::Time now() const { return now_; }
 
   /// What the program has of the heap, for device_heap(); nothing: it does not count.

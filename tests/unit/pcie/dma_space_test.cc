@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 #include <numeric>
+#include <tuple>
+#include <vector>
 
 namespace softhca::pcie {
 namespace {
@@ -162,6 +164,44 @@ TEST_F(DmaSpaceTest, TranslatePrefixStopsAtTheEndOfTheMapping) {
   EXPECT_EQ(dma_.translate_prefix(8, 16, DmaAccess::kRead).data(), low_.data() + 8);
   EXPECT_EQ(dma_.translate_prefix(8, 16, DmaAccess::kRead).size(), 16u);
   EXPECT_TRUE(dma_.translate_prefix(64, 1, DmaAccess::kRead).empty());
+}
+
+/// Keeps what it is told.
+struct RecordingTap final : DmaTap {
+  void handle_dma(Iova iova, std::size_t size, DmaAccess access) override {
+    seen.emplace_back(iova, size, access);
+  }
+  std::vector<std::tuple<Iova, std::size_t, DmaAccess>> seen;
+};
+
+TEST_F(DmaSpaceTest, ATapSeesEveryAccessBecauseNothingIsInReach) {
+  RecordingTap tap;
+  PeerMemory peer;
+  ASSERT_TRUE(dma_.map(0, 64, low_.data(), DmaAccess::kReadWrite));
+  const auto before = dma_.generation();
+  dma_.set_tap(&tap);
+  EXPECT_NE(dma_.generation(), before) << "translations of before are no more";
+  ASSERT_TRUE(dma_.map_remote(64, 64, peer, DmaAccess::kRead));
+  EXPECT_EQ(dma_.translate(0, 8, DmaAccess::kRead), nullptr);
+  EXPECT_TRUE(dma_.translate_prefix(0, 8, DmaAccess::kRead).empty());
+  EXPECT_EQ(dma_.window(0, DmaAccess::kRead).host, nullptr);
+  std::array<std::byte, 8> data{};
+  data[0] = std::byte{42};
+  EXPECT_TRUE(dma_.write(8, data));
+  EXPECT_EQ(low_[8], std::byte{42});
+  EXPECT_TRUE(dma_.read(60, data));
+  EXPECT_EQ(peer.reads, 1u) << "what is behind a peer stays there";
+  EXPECT_FALSE(dma_.write(64, data)) << "as rights stay what they are";
+  using Seen = decltype(tap.seen)::value_type;
+  EXPECT_EQ(tap.seen,
+            (std::vector<Seen>{
+                {8, 8, DmaAccess::kWrite}, {60, 4, DmaAccess::kRead}, {64, 4, DmaAccess::kRead}}));
+  EXPECT_EQ(RemoteAccesses::take(), 1u) << "local memory costs no message";
+  ASSERT_TRUE(dma_.unmap(0, 64));
+  EXPECT_FALSE(dma_.read(0, data));
+  dma_.set_tap(nullptr);
+  ASSERT_TRUE(dma_.map(0, 64, low_.data(), DmaAccess::kReadWrite));
+  EXPECT_EQ(dma_.translate(0, 8, DmaAccess::kRead), low_.data());
 }
 
 TEST_F(DmaSpaceTest, NothingIsReachableWithoutBusMastering) {

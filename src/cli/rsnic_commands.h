@@ -1,0 +1,24 @@
+// `softhca rsnic`: what an engineer compares with the document of the RSNIC-IP.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace softhca::cli {
+
+struct RsnicOptions {
+  std::string path;  ///< of the control socket, or of a trace
+  std::string function = "rsnic0";
+  std::string verb;  ///< the subcommand
+};
+
+CLI::App* add_rsnic(CLI::App& app, RsnicOptions& options);
+int run_rsnic(const RsnicOptions& options);
+
+/// The CSR tables as Markdown: names, addresses and default values as printed, and where the live
+/// values come from.
+std::string csr_page();
+/// The tables of chapter 9 as Markdown.
+std::string sizing_page();
+
+}  // namespace softhca::cli

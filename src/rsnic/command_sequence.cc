@@ -1,0 +1,188 @@
+#include "rsnic/command_sequence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace softhca::rsnic {
+namespace {
+
+using spec::connectx::command_opcode;
+using enum command_opcode;
+
+constexpr PrintedCommand kPrinted[] = {
+    {ALLOC_UAR, "ALLOC_UAR", "User Address Register (Allocated from Idx 0x0 - 0x7)", ""},
+    {ALLOC_TRANSPORT_DOMAIN, "ALLOC_TRANSPORT", "", ""},
+    {QUERY_NIC_VPORT_CONTEXT, "QUERY_NIC_VPORT_CONTEXT", "", ""},
+    {QUERY_ADAPTER, "QUERY_ADAPTER", "", ""},
+    {ACCESS_REG, "ACCESS_REG", "", ""},
+    {ALLOC_PD, "ALLOC_PD", "", ""},
+    {CREATE_CQ, "CREATE_CQ", "", ""},
+    {CREATE_QP, "CREATE_QP", "Used bfregion 0xC, uar_index 0x0", ""},
+    {RST2INIT_QP, "RST2INIT_QP", "", ""},
+    {INIT2RTR_QP, "INIT2RTR_QP", "", ""},
+    {RTR2RTS_QP, "RTR2RTS_QP", "", ""},
+    {MODIFY_CQ, "MODIFY_CQ", "", "the moderation of a CQ is left as it was created"},
+    {QP_2RST, "2RST_QP", "", ""},
+    {DESTROY_QP, "DESTROY_QP", "", ""},
+    {DESTROY_CQ, "DESTROY_CQ", "", ""},
+    {DEALLOC_PD, "DEALLOC_PD", "", ""},
+    {DEALLOC_TRANSPORT_DOMAIN, "DEALLOC_TRANSPORT_DOMAIN", "", ""},
+    {DEALLOC_UAR, "DEALLOC_UAR", "", ""},
+};
+
+/// What a command does in today's sequence that the printed one does not have, at this place or at
+/// all.
+struct Cause {
+  command_opcode opcode;
+  std::string_view words;
+};
+constexpr Cause kCauses[] = {
+    {ALLOC_UAR, "a process gets its doorbell pages at once, of which some are spare"},
+    {DEALLOC_UAR, "one for each doorbell page of the process"},
+    {ALLOC_TRANSPORT_DOMAIN, "a process gets it after its doorbell pages"},
+    {DEALLOC_TRANSPORT_DOMAIN, "it goes before the doorbell pages"},
+    {QUERY_NIC_VPORT_CONTEXT, "the driver of today reads it for each query of device and port"},
+    {QUERY_ADAPTER, "the driver of today reads it for each query of the device"},
+    {ACCESS_REG, "the driver of today reads the port's state and speed for each query of the port"},
+    {QUERY_VPORT_STATE, "whether the port is up, for queries of the port"},
+    {QUERY_HCA_CAP, "capabilities, for queries of the device"},
+    {QUERY_ROCE_ADDRESS, "the GID table, for queries of the port"},
+    {SET_ROCE_ADDRESS, "the kernel keeps the GID table, and an address has come or gone"},
+    {CREATE_MKEY, "registers the program's memory: the driver of the document had a cache of keys"},
+    {DESTROY_MKEY, "the end of that key, which goes back to no cache"},
+    {QUERY_MKEY, "the kernel looks at a key"},
+    {CREATE_CQ, "one more CQ"},
+    {DESTROY_CQ, "one more CQ"},
+    {QUERY_SPECIAL_CONTEXTS, "reserved keys, for a new context"},
+    {ALLOC_Q_COUNTER, "counters of the process's QPs"},
+    {DEALLOC_Q_COUNTER, "the end of these counters"},
+    {QUERY_Q_COUNTER, "counters that somebody reads"},
+    {QUERY_QP, "the library asks for the QP's state"},
+    {QUERY_ISSI, "the driver asks for the interface step"},
+    {ALLOC_PD, "one more PD"},
+    {DEALLOC_PD, "one more PD"},
+    {ALLOC_XRCD, "for the kernel's own XRC SRQ"},
+    {QUERY_VPORT_COUNTER, "counters of the port that somebody reads"},
+    {MODIFY_NIC_VPORT_CONTEXT, "the netdev changes its addresses meanwhile"},
+    {RTS2RTS_QP, "counters or the UDP port of a connected QP"},
+};
+
+std::string_view cause_of(std::string_view name) {
+  const auto found =
+      std::ranges::find(kCauses, name, [](const Cause& cause) { return to_string(cause.opcode); });
+  return found == std::end(kCauses) ? std::string_view() : found->words;
+}
+
+/// Pairs of places in both sequences that are the same command, in both orders: the longest such
+/// row.
+std::vector<std::pair<std::size_t, std::size_t>> match(std::span<const std::string> recorded) {
+  const auto rows = std::size(kPrinted), columns = recorded.size();
+  std::vector<std::vector<unsigned>> longest(rows + 1, std::vector<unsigned>(columns + 1));
+  const auto same = [&](std::size_t i, std::size_t j) {
+    return to_string(kPrinted[i].opcode) == recorded[j];
+  };
+  for (auto i = rows; i-- != 0;) {
+    for (auto j = columns; j-- != 0;) {
+      longest[i][j] =
+          same(i, j) ? longest[i + 1][j + 1] + 1 : std::max(longest[i + 1][j], longest[i][j + 1]);
+    }
+  }
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  for (std::size_t i = 0, j = 0; i != rows && j != columns;) {
+    if (same(i, j)) {
+      pairs.emplace_back(i++, j++);
+    } else if (longest[i + 1][j] >= longest[i][j + 1]) {
+      ++i;
+    } else {
+      ++j;
+    }
+  }
+  return pairs;
+}
+
+class Report {
+ public:
+  explicit Report(std::span<const std::string> recorded) : recorded_(recorded) {
+    line("table 4-15", "recorded", "");
+  }
+  void both(std::size_t printed, std::size_t recorded) {
+    line(kPrinted[printed].printed, recorded_[recorded], "");
+  }
+  /// A command of the table that is not in its place.
+  void missing(std::size_t printed) {
+    const auto& row = kPrinted[printed];
+    const auto name = to_string(row.opcode);
+    if (std::ranges::find(recorded_, name) != recorded_.end()) {
+      return line(row.printed, "", fmt::format("in another order: {}", explain(name)));
+    }
+    if (row.gone.empty()) done_.complete = false;
+    line(row.printed, "",
+         row.gone.empty() ? std::string("NOT RECORDED") : fmt::format("gone: {}", row.gone));
+  }
+  void extra(std::size_t recorded) {
+    const auto& name = recorded_[recorded];
+    line("", name, explain(name));
+  }
+  SequenceReport finish() && { return std::move(done_); }
+
+ private:
+  std::string explain(std::string_view name) {
+    const auto cause = cause_of(name);
+    if (cause.empty()) done_.explained = false;
+    return cause.empty() ? "NO CAUSE IS KNOWN" : std::string(cause);
+  }
+  void line(std::string_view printed, std::string_view recorded, std::string_view words) {
+    auto text = fmt::format("{:<26} {:<26} {}", printed, recorded, words);
+    while (text.ends_with(' ')) text.pop_back();
+    done_.text += text + '\n';
+  }
+
+  std::span<const std::string> recorded_;
+  SequenceReport done_{.text = {}, .complete = true, .explained = true};
+};
+
+}  // namespace
+
+std::span<const PrintedCommand> printed_commands() { return kPrinted; }
+
+std::vector<std::string> traced_commands(std::string_view trace, std::string_view function) {
+  std::vector<std::string> commands;
+  const auto mark = fmt::format(" {} Firmware: 7. process the MailBox Command \"", function);
+  for (auto at = trace.find(mark); at != trace.npos; at = trace.find(mark, at)) {
+    at += mark.size();
+    commands.emplace_back(trace.substr(at, trace.find('"', at) - at));
+  }
+  return commands;
+}
+
+std::vector<std::string> commands_of_a_program(std::string_view trace, std::string_view function) {
+  const auto all = traced_commands(trace, function);
+  const auto connected = std::ranges::find(all, to_string(RTR2RTS_QP));
+  const auto end_of = [&](std::string_view name) { return std::find(connected, all.end(), name); };
+  auto end = end_of(to_string(DEALLOC_TRANSPORT_DOMAIN));
+  if (end == all.end()) return {};
+  while (end != all.end() &&
+         (*end == to_string(DEALLOC_TRANSPORT_DOMAIN) || *end == to_string(DEALLOC_UAR))) {
+    ++end;
+  }
+  auto begin = connected;
+  while (begin != all.begin() && *begin != to_string(ALLOC_TRANSPORT_DOMAIN)) --begin;
+  while (begin != all.begin() && *(begin - 1) == to_string(ALLOC_UAR)) --begin;
+  return {begin, end};
+}
+
+SequenceReport compare_sequence(std::span<const std::string> recorded) {
+  Report report(recorded);
+  std::size_t printed = 0, at = 0;
+  auto pairs = match(recorded);
+  pairs.emplace_back(std::size(kPrinted), recorded.size());
+  for (const auto& [i, j] : pairs) {
+    while (printed != i) report.missing(printed++);
+    while (at != j) report.extra(at++);
+    if (i != std::size(kPrinted)) report.both(printed++, at++);
+  }
+  return std::move(report).finish();
+}
+
+}  // namespace softhca::rsnic

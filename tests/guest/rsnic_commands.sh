@@ -1,0 +1,6 @@
+#!/bin/bash
+# The client side of ib_read_bw on an RSNIC, for the trace that records its commands.
+. "$(dirname "$0")/lib.sh"
+two_hosts
+perftest ib_read_bw -s 4096 -n 5
+clean_dmesg

@@ -1,0 +1,186 @@
+// Table 4-15: the printed order, replayed by our driver; and the comparison of a recorded one with
+// it.
+
+#include "rsnic/command_sequence.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "driver/connectx/transport_domain.h"
+#include "driver/world.h"
+#include "rsnic/options.h"
+#include "spec/connectx/cq.h"
+#include "spec/connectx/hca.h"
+#include "spec/connectx/registers.h"
+#include "spec/connectx/resources.h"
+#include "spec/connectx/vport.h"
+#include "util/trace.h"
+
+namespace softhca::rsnic {
+namespace {
+
+using namespace driver::test;  // World, Endpoint, must()
+using driver::PostStatus;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+namespace d = driver::connectx;
+namespace s = spec::connectx;
+using s::command_opcode;
+
+std::vector<std::string> printed_names() {
+  std::vector<std::string> names;
+  for (const auto& row : printed_commands()) names.emplace_back(to_string(row.opcode));
+  return names;
+}
+
+template <class In, class Out>
+void run(d::Hca& hca, command_opcode opcode) {
+  (void)must(hca.commands().execute<Out>(d::Request<In>(opcode)));
+}
+
+class CommandSequence : public ::testing::Test {
+ protected:
+  CommandSequence() {
+    world_.a().device->set_trace(trace_);
+    world_.open({.send_queue_alignment = 4096});
+  }
+  ~CommandSequence() override {
+    // The card writes to the file as long as it is there.
+    world_.close();
+    writer_ = nullptr;
+    std::fclose(file_);
+  }
+
+  /// The commands since the last call.
+  std::vector<std::string> recorded() {
+    std::fflush(file_);
+    const auto end = std::ftell(file_);
+    std::string text(static_cast<std::size_t>(end - at_), '\0');
+    std::fseek(file_, at_, SEEK_SET);
+    EXPECT_EQ(std::fread(text.data(), 1, text.size(), file_), text.size());
+    at_ = end;
+    return traced_commands(text, "card");
+  }
+
+  World world_{{}, device_options(Profile::kDocument), device_options(Profile::kDocument)};
+  std::FILE* file_ = std::tmpfile();
+  long at_ = 0;
+  std::unique_ptr<util::TraceWriter> writer_ = std::make_unique<util::TraceWriter>(
+      file_, util::TraceWriter::Format::kText, [this] { return world_.now(); });
+  util::Trace trace_{*writer_, "card"};
+};
+
+TEST_F(CommandSequence, OurDriverRunsThePrintedOne) {
+  auto& hca = *world_.a().hca;
+  Endpoint peer(world_.b());
+  // The memory's key comes from a cache in the document.
+  const auto keys = must(d::ProtectionDomain::create(hca));
+  std::vector<std::byte> memory(4096);
+  (void)recorded();
+
+  const auto uar = must(hca.commands().execute<s::alloc_uar_out>(
+      d::Request<s::alloc_uar_in>(command_opcode::ALLOC_UAR)));
+  auto domain = must(d::TransportDomain::create(hca));
+  run<s::query_nic_vport_context_in, s::query_nic_vport_context_out>(
+      hca, command_opcode::QUERY_NIC_VPORT_CONTEXT);
+  run<s::query_adapter_in, s::query_adapter_out>(hca, command_opcode::QUERY_ADAPTER);
+  d::Request<s::access_register_in> access(command_opcode::ACCESS_REG, s::reg_pmtu::kSize);
+  access.set(s::access_register_in::op_mod,
+             static_cast<std::uint16_t>(s::access_register_op_mod::READ));
+  access.set(s::access_register_in::register_id, static_cast<std::uint16_t>(s::register_id::PMTU));
+  util::MutableView<s::reg_pmtu>(access.all().subspan(s::access_register_in::kSize))
+      .set(s::reg_pmtu::local_port, 1);
+  (void)must(hca.commands().execute<s::access_register_out>(access, s::reg_pmtu::kSize));
+  auto pd = must(d::ProtectionDomain::create(hca));
+  auto cq = must(d::CompletionQueue::create(hca));
+  auto qp = must(d::QueuePair::create(*pd, {.send_cq = *cq, .receive_cq = *cq}));
+  must(qp->connect(peer.as_remote(kPsnB), {.psn = kPsnA}));
+  d::Request<s::modify_cq_in> modify(command_opcode::MODIFY_CQ);
+  modify.set(s::modify_cq_in::cqn, cq->cqn());
+  must(hca.commands().run(modify));
+  must(qp->to_reset());
+  must(qp->destroy());
+  must(cq->destroy());
+  pd.reset();
+  must(domain->destroy());
+  d::Request<s::dealloc_uar_in> dealloc(command_opcode::DEALLOC_UAR);
+  dealloc.set(s::dealloc_uar_in::uar, uar.get(s::alloc_uar_out::uar));
+  must(hca.commands().run(dealloc));
+
+  const auto commands = recorded();
+  EXPECT_THAT(commands, ElementsAreArray(printed_names()));
+  const auto report = compare_sequence(commands);
+  EXPECT_TRUE(report.complete && report.explained) << report.text;
+}
+
+// Table 4-15: "Used bfregion 0xC, uar_index 0x0": the send doorbell at C00h of page 0 is one.
+TEST_F(CommandSequence, TheDoorbellOfTheTableIsHeard) {
+  Endpoint a(world_.a()), b(world_.b());
+  connect(a, b);
+  ASSERT_EQ(world_.a().hca->uar(), 0u);
+  (void)recorded();
+  const std::array<std::byte, 8> doorbell = [&] {
+    std::array<std::byte, 8> bytes{};
+    util::store_be32(bytes.data() + 4, a.qp->qpn() << 8);
+    return bytes;
+  }();
+  world_.a().host->write_bar(0, 0xC00, doorbell);
+  std::fflush(file_);
+  std::fseek(file_, at_, SEEK_SET);
+  std::string text(1000, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file_));
+  EXPECT_THAT(text,
+              HasSubstr(fmt::format("QP Manager: doorbell queue={:#x} uar=0x0", a.qp->qpn())));
+}
+
+TEST(CompareSequence, SaysWhatIsMissing) {
+  auto commands = printed_names();
+  std::erase(commands, "INIT2RTR_QP");
+  const auto report = compare_sequence(commands);
+  EXPECT_FALSE(report.complete);
+  EXPECT_THAT(report.text, HasSubstr("NOT RECORDED"));
+}
+
+TEST(CompareSequence, LetsGoWhatNoLibraryIssues) {
+  auto commands = printed_names();
+  std::erase(commands, "MODIFY_CQ");
+  const auto report = compare_sequence(commands);
+  EXPECT_TRUE(report.complete && report.explained) << report.text;
+  EXPECT_THAT(report.text, HasSubstr("gone: "));
+}
+
+TEST(CompareSequence, SaysWhatComesInAnotherOrderOrBesides) {
+  auto commands = printed_names();
+  std::rotate(commands.begin(), commands.begin() + 1, commands.begin() + 2);
+  commands.insert(commands.begin() + 6, "CREATE_MKEY");
+  auto report = compare_sequence(commands);
+  EXPECT_TRUE(report.complete && report.explained) << report.text;
+  EXPECT_THAT(report.text, HasSubstr("in another order: "));
+  EXPECT_THAT(report.text, HasSubstr("registers the program's memory"));
+  commands.emplace_back("NOP");
+  report = compare_sequence(commands);
+  EXPECT_FALSE(report.explained);
+  EXPECT_THAT(report.text, HasSubstr("NO CAUSE IS KNOWN"));
+}
+
+TEST(CompareSequence, FindsTheProgramInATrace) {
+  std::string trace;
+  for (const auto* name : {"CREATE_CQ", "ALLOC_UAR", "ALLOC_UAR", "ALLOC_TRANSPORT_DOMAIN",
+                           "RTR2RTS_QP", "DEALLOC_TRANSPORT_DOMAIN", "DEALLOC_UAR", "CREATE_CQ"}) {
+    trace += fmt::format(
+        "0.000000001 rsnic0 Firmware: 7. process the MailBox Command \"{}\" opcode=0x1\n", name);
+    trace += "0.000000001 rsnic1 Firmware: 7. process the MailBox Command \"NOP\" opcode=0x1\n";
+  }
+  EXPECT_THAT(commands_of_a_program(trace, "rsnic0"),
+              ElementsAreArray({"ALLOC_UAR", "ALLOC_UAR", "ALLOC_TRANSPORT_DOMAIN", "RTR2RTS_QP",
+                                "DEALLOC_TRANSPORT_DOMAIN", "DEALLOC_UAR"}));
+  EXPECT_THAT(commands_of_a_program(trace, "rsnic1"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace softhca::rsnic
