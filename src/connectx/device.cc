@@ -147,12 +147,14 @@ void Device::make_objects() {
                                                  .mapper = queue_mapper(),
                                                  .notes = notes_,
                                                  .trace = trace()});
-  made.ethernet = std::make_unique<Ethernet>(Ethernet::Parts{.limits = limits,
-                                                             .resources = *made.resources,
-                                                             .event_queues = *made.event_queues,
-                                                             .keys = made.memory_keys->table(),
-                                                             .port = *made.network_port,
-                                                             .notes = notes_});
+  made.ethernet = std::make_unique<Ethernet>(
+      Ethernet::Parts{.limits = limits,
+                      .resources = *made.resources,
+                      .event_queues = *made.event_queues,
+                      .keys = made.memory_keys->table(),
+                      .port = *made.network_port,
+                      .notes = notes_,
+                      .multi_packet_sends = options_.model.multi_packet_sends});
   sniffs_received_ = false;
   half_cq_doorbells_.assign(kBarSize / kUarPageSize, std::nullopt);
   is_rung_.assign(is_rung_.size(), 0);

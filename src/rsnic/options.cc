@@ -34,6 +34,7 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"umr_extended_translation_offset", 0},
     {"rts2rts_qp_udp_sport", 0},
     {"uctx_cap", 0},
+    {"multi_pkt_send_wqe", 1},  // 11.5
     {"max_tc", 5},              // table 4-1
 });
 
@@ -72,6 +73,7 @@ connectx::Model model() {
           .capabilities = kCapabilities,
           .without_groups = kWithoutGroups,
           .qps_max = kQps,
+          .multi_packet_sends = true,  // 11.5
           .make_companion = make_companion};
 }
 

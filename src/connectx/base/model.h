@@ -43,6 +43,8 @@ struct Model {
   std::uint32_t uar_count = kUarCount;
   /// The SQ of a QP begins at the next multiple of so many bytes behind its RQ.
   std::uint32_t send_queue_alignment = 64;
+  /// Its SQs take multi-packet send WQEs: opcode LSO with modifier 1, as a ConnectX-4 Lx does.
+  bool multi_packet_sends = false;
   /// What it has besides; null: nothing.
   std::unique_ptr<Companion> (*make_companion)() = nullptr;
 };

@@ -24,6 +24,8 @@ using spec::connectx::wqe_eth_segment;
 using spec::connectx::wqe_opcode;
 
 constexpr std::size_t kUnit = kWqeUnit;
+/// mlx5 driver interface: of opcode LSO, a multi-packet send WQE.
+constexpr std::uint32_t kMultiPacketModifier = 1;
 /// PRM 7.4.4.1.4: "A byte count value of zero means 2Gbyte data transfer."
 constexpr std::uint64_t kZeroByteCount = std::uint64_t{1} << 31;
 
@@ -40,12 +42,18 @@ tl::unexpected<EthWqeFault> bad_wqe(WqeFault fault) {
       EthWqeFault{cqe_syndrome::LOCAL_QP_OPERATION_ERROR, reason_of(fault)});
 }
 
-tl::expected<void, EthWqeFault> EthSendWqe::decode(std::span<const std::byte> wqe) {
+tl::expected<void, EthWqeFault> EthSendWqe::decode(std::span<const std::byte> wqe,
+                                                   bool multi_packet_sends) {
   const util::View<wqe_ctrl_segment> control(wqe);
   lso = wqe_opcode(control.get(wqe_ctrl_segment::opcode)) == wqe_opcode::LSO;
+  multi_packet =
+      lso && multi_packet_sends && control.get(wqe_ctrl_segment::opmod) == kMultiPacketModifier;
+  lso = lso && !multi_packet;
   const auto eth_size = decode_eth(wqe.subspan(wqe_ctrl_segment::kSize));
   if (!eth_size) return tl::unexpected(eth_size.error());
   if (lso && mss == 0) return bad_wqe(WqeFault::kLsoWithoutMss);
+  if (multi_packet && mss == 0) return bad_wqe(WqeFault::kMultiPacketWithoutMss);
+  if (multi_packet && !inline_header.empty()) return bad_wqe(WqeFault::kMultiPacketInline);
   return decode_data(wqe.subspan(wqe_ctrl_segment::kSize + *eth_size));
 }
 
@@ -110,9 +118,9 @@ tl::expected<void, EthWqeFault> EthSendWqe::decode_data(std::span<const std::byt
 void SeenEthWqe::remember(std::span<const std::byte> wqe, const EthSendWqe& decoded) {
   const auto header_size = decoded.inline_header.size();
   const auto data_offset = round_to_unit(std::max(kFixed, kHeadersOffset + header_size));
-  usual_ = wqe.size() <= kWqeBasicBlock && !decoded.lso && decoded.l3_checksum &&
-           decoded.l4_checksum && !decoded.insert_tag && decoded.segment_count == 1 &&
-           decoded.segments[0].inline_data.data() == nullptr;
+  usual_ = wqe.size() <= kWqeBasicBlock && !decoded.lso && !decoded.multi_packet &&
+           decoded.l3_checksum && decoded.l4_checksum && !decoded.insert_tag &&
+           decoded.segment_count == 1 && decoded.segments[0].inline_data.data() == nullptr;
   if (!usual_) return;
   assert(data_offset + Pointer::kSize == wqe.size());
   header_size_ = static_cast<std::uint8_t>(header_size);

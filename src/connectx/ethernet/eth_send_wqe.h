@@ -42,6 +42,7 @@ struct EthSendWqe {
   static constexpr std::size_t kSegmentsMax = 61;
 
   bool lso = false;
+  bool multi_packet = false;  ///< cut into packets of `mss` bytes, each whole with its headers
   bool l3_checksum = false;
   bool l4_checksum = false;
   std::uint16_t mss = 0;
@@ -52,7 +53,9 @@ struct EthSendWqe {
   std::uint64_t payload_size = 0;  ///< bytes of all segments
 
   /// `wqe` has exactly the DS * 16 bytes of the WQE, and must outlive this.
-  tl::expected<void, EthWqeFault> decode(std::span<const std::byte> wqe);
+  /// `multi_packet_sends`: of the model.
+  tl::expected<void, EthWqeFault> decode(std::span<const std::byte> wqe,
+                                         bool multi_packet_sends = false);
 
  private:
   tl::expected<std::size_t, EthWqeFault> decode_eth(std::span<const std::byte> wqe);

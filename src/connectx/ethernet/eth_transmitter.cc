@@ -29,6 +29,8 @@ constexpr std::size_t kHeadMax = wire::Frame::kHeadCapacity - kTagSize;
 /// A message that can be no frame, nor an LSO message of max_lso_cap bytes.
 constexpr std::size_t kSendSizeMax = 64 << 10;
 constexpr std::size_t kLsoSizeMax = 256 << 10;
+/// No document has a limit for multi-packet WQEs: more than 61 packets of any MTU.
+constexpr std::size_t kMultiPacketSizeMax = 1 << 20;
 
 tl::unexpected<EthWqeFault> length_fault(WqeFault fault) {
   return tl::unexpected<EthWqeFault>(
@@ -71,8 +73,9 @@ tl::expected<void, EthWqeFault> EthTransmitter::send_next(const EthSendWqe& wqe,
                                                           const EthSendRules& rules,
                                                           unsigned packets_max,
                                                           EthTransmission& progress) {
-  const auto made = wqe.lso ? gather_segment(wqe, rules, packets_max, progress)
-                            : gather_frame(wqe, rules, progress);
+  const auto made = wqe.lso            ? gather_segment(wqe, rules, packets_max, progress)
+                    : wqe.multi_packet ? gather_packet(wqe, rules, progress)
+                                       : gather_frame(wqe, rules, progress);
   progress.packets = made ? frame_.packets() : 1;
   if (made) transmit(wqe, rules, progress);
   return made;
@@ -154,6 +157,23 @@ tl::expected<void, EthWqeFault> EthTransmitter::gather_segment(const EthSendWqe&
   const auto middles = std::min<std::size_t>(packets_max - 1, progress.segmenter->middles());
   if (middles != 0 && gather_train(wqe, rules, middles, progress)) return {};
   return gather_payload(wqe, rules, progress.gather, part.size);
+}
+
+/// The next mss bytes of a multi-packet WQE, which are a packet with all its headers; the last one
+/// may be shorter.
+tl::expected<void, EthWqeFault> EthTransmitter::gather_packet(const EthSendWqe& wqe,
+                                                              const EthSendRules& rules,
+                                                              EthTransmission& progress) {
+  if (wqe.payload_size > kMultiPacketSizeMax) return length_fault(WqeFault::kMultiPacketTooLong);
+  const auto left = wqe.payload_size - progress.cut;
+  const auto total = static_cast<std::size_t>(std::min<std::uint64_t>(wqe.mss, left));
+  progress.cut += total;
+  progress.finished = progress.cut == wqe.payload_size;
+  frame_.clear();
+  piece_ = {};
+  const auto head = frame_.resize_head(std::min(total, kHeadMax));
+  if (auto copied = progress.gather.copy(wqe, keys_, rules.user, head); !copied) return copied;
+  return gather_payload(wqe, rules, progress.gather, total - head.size());
 }
 
 /// Packets that differ from the one in frame_ as Segmenter makes them differ go with it, where the

@@ -27,7 +27,8 @@ struct Tis;
 struct EthSendRules {
   rdma::KeyUser user;
   spec::connectx::min_wqe_inline_mode min_inline_mode{};
-  const Tis* tis = nullptr;  ///< that the SQ sends through; null: it sends nothing
+  bool multi_packet_sends = false;  ///< of the model
+  const Tis* tis = nullptr;         ///< that the SQ sends through; null: it sends nothing
 };
 
 /// The headers of a frame that has all that its SQ's rules and the port want of them. They may
@@ -51,6 +52,7 @@ struct EthTransmission {
     gather.start();
     segmenter.reset();
     finished = false;
+    cut = 0;
     last_frame = sent;
     way = {};
   }
@@ -58,6 +60,7 @@ struct EthTransmission {
   EthGather gather;
   std::optional<ethernet::Segmenter> segmenter;  ///< LSO, once the first frame is made
   bool finished = false;
+  std::uint64_t cut = 0;  ///< bytes of a multi-packet WQE that are packets already
   /// Number of the last frame that refers to the sender's memory: until it is released, that is to
   /// stay as it is (fabric::Port::released).
   std::uint64_t last_frame = 0;
@@ -81,9 +84,11 @@ class EthTransmitter {
                  const EthSendRules& rules, std::uint64_t& last_frame);
 
  private:
-  /// The two ways to make frame_.
+  /// The ways to make frame_.
   tl::expected<void, EthWqeFault> gather_frame(const EthSendWqe& wqe, const EthSendRules& rules,
                                                EthTransmission& progress);
+  tl::expected<void, EthWqeFault> gather_packet(const EthSendWqe& wqe, const EthSendRules& rules,
+                                                EthTransmission& progress);
   tl::expected<void, EthWqeFault> gather_segment(const EthSendWqe& wqe, const EthSendRules& rules,
                                                  unsigned packets_max, EthTransmission& progress);
   bool gather_train(const EthSendWqe& wqe, const EthSendRules& rules, std::size_t middles,

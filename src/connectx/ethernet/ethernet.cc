@@ -83,7 +83,8 @@ SendQueue* Ethernet::add_sq(util::View<spec::connectx::sq_context> context, Work
                                .tis = tis,
                                .port = parts_.port,
                                .event_queues = parts_.event_queues,
-                               .notes = parts_.notes};
+                               .notes = parts_.notes,
+                               .multi_packet_sends = parts_.multi_packet_sends};
   return send_queues_->emplace(context, std::move(wq), parts);
 }
 

@@ -43,6 +43,7 @@ class Ethernet {
     rdma::KeyTable& keys;
     NetworkPort& port;
     util::Notes& notes;
+    bool multi_packet_sends = false;  ///< of the model
   };
 
   explicit Ethernet(const Parts& parts);

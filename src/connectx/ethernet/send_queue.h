@@ -36,6 +36,7 @@ class SendQueue {
     const NetworkPort& port;
     EventQueues& event_queues;
     util::Notes& notes;
+    bool multi_packet_sends = false;  ///< of the model
   };
 
   SendQueue(Sqn sqn, util::View<spec::connectx::sq_context> context, WorkQueue wq,

@@ -16,6 +16,7 @@ constexpr std::string_view kUmrDriver = "mlx5 driver interface 8.6";
 constexpr std::string_view kEthernet = "PRM Table 41";
 constexpr std::string_view kEthSegment = "PRM Table 28";
 constexpr std::string_view kLso = "PRM 3.3.2";
+constexpr std::string_view kMultiPacket = "mlx5 driver interface: multi-packet send WQE";
 
 constexpr WqeFaultInfo kFaults[] = {
     {WqeFault::kNone, "", ""},
@@ -78,6 +79,9 @@ constexpr WqeFaultInfo kFaults[] = {
     {WqeFault::kLsoNotTcpOrUdp, "the inline headers of an LSO WQE are not TCP's or UDP's", kLso},
     {WqeFault::kLsoHeadersEndElsewhere, "bytes follow the TCP or UDP header of an LSO WQE", kLso},
     {WqeFault::kLsoMss, "mss is larger than an IP packet can be", kLso},
+    {WqeFault::kMultiPacketWithoutMss, "mss of a multi-packet send WQE is 0", kMultiPacket},
+    {WqeFault::kMultiPacketInline, "a multi-packet send WQE has inline headers", kMultiPacket},
+    {WqeFault::kMultiPacketTooLong, "a multi-packet send WQE is longer than 1 MiB", kMultiPacket},
 };
 
 static_assert(std::ranges::is_sorted(kFaults, std::ranges::less{}, &WqeFaultInfo::fault));

@@ -65,6 +65,9 @@ enum class WqeFault : std::uint8_t {
   kLsoNotTcpOrUdp = 73,
   kLsoHeadersEndElsewhere = 74,
   kLsoMss = 75,
+  kMultiPacketWithoutMss = 76,
+  kMultiPacketInline = 77,
+  kMultiPacketTooLong = 78,
 };
 
 struct WqeFaultInfo {

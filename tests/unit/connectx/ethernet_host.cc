@@ -77,6 +77,7 @@ std::uint32_t EthernetHost::create_sq(std::uint32_t cqn, unsigned log_size, bool
         context.set(sq_context::tis_num, tisn);
         context.set(sq_context::flush_in_error_en, 1);
         context.set(sq_context::user_index, 0xABCDE);
+        context.set(sq_context::allow_multi_pkt_send_wqe, multi_packet_sends);
         fill_wq(context.sub(sq_context::wq), ring);
       },
       pas_of(ring));
