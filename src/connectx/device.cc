@@ -68,6 +68,7 @@ Device::Device(DeviceOptions options, fabric::Port& port)
       is_rung_(Resources::queue_numbers_end(options_.limits)) {
   config().add_vital_product_data(product_data(options_.model, options_.node_guid));
   config().add_vendor_specific(VendorCapability::kLength, vendor_capability_);
+  config().begin_list_with(options_.model.first_capability);
   reset_device();
   port_->set_receiver(this);
 }

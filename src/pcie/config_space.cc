@@ -225,6 +225,18 @@ void ConfigSpace::add_vendor_specific(std::uint8_t length, VendorRegisters& regi
   power_on_ = value_;
 }
 
+void ConfigSpace::begin_list_with(std::uint8_t at) {
+  const auto before = [this](std::uint8_t wanted, std::uint8_t from) {
+    while (get8(from + 1u) != wanted) from = get8(from + 1u);
+    return from;
+  };
+  const auto first = get8(kCapabilitiesPointer);
+  set8(before(0, first) + 1u, first);  // a ring
+  set8(before(at, first) + 1u, 0);
+  set8(kCapabilitiesPointer, at);
+  power_on_ = value_;
+}
+
 void ConfigSpace::add_msi(std::uint16_t vectors) {
   static_assert(kMsiAt + kMsiSize <= 0x100);
   assert(!has_msi_ && std::has_single_bit(vectors) && vectors <= Msi::kMaxVectors);

@@ -86,6 +86,8 @@ class ConfigSpace {
 
   /// Gives the function AtomicOp Requester Enable. Once, while the function is set up.
   void add_atomic_requester();
+  /// The list goes round so that it begins with the capability at `at`. Once, after the others.
+  void begin_list_with(std::uint8_t at);
   /// Adds the MSI capability for `vectors` vectors. Once, while the function is set up.
   void add_msi(std::uint16_t vectors);
 
@@ -126,6 +128,7 @@ class ConfigSpace {
   void set16(std::uint32_t at, std::uint16_t value, std::uint16_t writable = 0);
   void set32(std::uint32_t at, std::uint32_t value, std::uint32_t writable = 0);
   void clear_on_write16(std::uint32_t at, std::uint16_t bits);
+  std::uint8_t get8(std::uint32_t at) const { return std::to_integer<std::uint8_t>(value_[at]); }
   std::uint16_t get16(std::uint32_t at) const;
   std::uint32_t get32(std::uint32_t at) const;
 

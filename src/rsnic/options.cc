@@ -67,6 +67,7 @@ connectx::Model model() {
           .part_number = "softhca-rsnic",
           .device_id = 0x1015,  // table 5-3-2
           .subsystem_id = 0x0057,
+          .first_capability = 0x60,
           .firmware_major = 14,  // table 5-3-1, its halves and bytes in their order
           .firmware_minor = 22,
           .firmware_subminor = 4020,

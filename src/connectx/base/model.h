@@ -26,6 +26,7 @@ struct Model {
   // PCI.
   std::uint16_t device_id = 0x1013;
   std::uint16_t subsystem_id = 0x0008;
+  std::uint8_t first_capability = 0x40;  ///< where the capability list begins
   // The initialization segment.
   std::uint16_t firmware_major = 12;
   std::uint16_t firmware_minor = 28;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "connectx/fake_host.h"
 #include "connectx/function/limit_table.h"
@@ -49,6 +50,21 @@ TEST(Rsnic, IsAConnectX4LxToItsHost) {
   EXPECT_EQ(word(0x08) >> 8, 0x020000u) << "class code";
   EXPECT_EQ(word(0x10) & 0xF, 0xCu) << "BAR0 has 64 bits and is prefetchable";
   EXPECT_EQ(word(0x2C), 0x0057'15B3u);
+}
+
+// 5.2 and table 5-3-2: the list begins at 60h, and its last capability points to 00h.
+TEST(Rsnic, HasItsFirstCapabilityAt60h) {
+  FakeHost host(host_options());
+  const auto byte = [&](std::uint32_t offset) {
+    std::array<std::byte, 1> bytes;
+    host.device.read_config(offset, bytes);
+    return std::to_integer<unsigned>(bytes[0]);
+  };
+  EXPECT_EQ(byte(0x34), 0x60u);
+  std::vector<unsigned> ids;
+  for (auto at = byte(0x34); at != 0 && ids.size() < 10; at = byte(at + 1)) ids.push_back(byte(at));
+  // PCI Express, MSI-X, vendor specific, Power Management, VPD.
+  EXPECT_EQ(ids, (std::vector<unsigned>{0x10, 0x11, 0x09, 0x01, 0x03}));
 }
 
 // Table 5-3-1, with the halves and the bytes of its words in their order (rsnic-index 4.3).
