@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "card.h"
 #include "connectx/command/command_table.h"
 #include "connectx_world.h"
 #include "pcie/bus_master.h"
@@ -142,7 +143,7 @@ class Guest {
     (void)host_.create_cq(6, host_.create_eq(6, ~0ull, 0));
   }
 
-  FakeHost host_{{.memory_at = 0, .memory_size = kMemorySize, .on_switch = true}};
+  FakeHost host_{fuzz::card({.memory_at = 0, .memory_size = kMemorySize, .on_switch = true})};
   bool queue_is_ours_ = true;
 };
 

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "card.h"
 #include "connectx/ethernet_host.h"
 #include "connectx_world.h"
 #include "pcie/bus_master.h"
@@ -35,6 +36,7 @@ class World {
     host_.on_execute = [this](std::span<const std::byte> in, std::size_t out_size) {
       recorded_.push_back({Bytes(in.begin(), in.end()), out_size});
     };
+    host_.multi_packet_sends = fuzz::kMultiPacketSends;
     make_queues();
     make_receive_path();
     host_.on_execute = {};
@@ -223,7 +225,7 @@ class World {
     std::ranges::copy(words, host_.at(EthernetHost::kMemoryAt + in.below(1 << 16)));
   }
 
-  EthernetHost host_{{.memory_size = kMemorySize}};
+  EthernetHost host_{fuzz::card({.memory_size = kMemorySize})};
   std::vector<Recorded> recorded_;
   bool mapped_ = true;
   std::uint32_t cqn_ = 0, sqn_ = 0, rqn_ = 0;

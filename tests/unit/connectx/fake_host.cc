@@ -42,6 +42,7 @@ FakeHost::FakeHost(const HostOptions& options)
              switch_port ? *switch_port : port),
       options_(options),
       memory_(static_cast<std::byte*>(std::calloc(options.memory_size, 1))) {
+  if (options.trace != nullptr) device.set_trace(*options.trace);
   map();
   pcie::set_bus_master(device, true);
   device.msix().set_sink(&interrupts_, pcie::Masking::kExternal);

@@ -39,6 +39,7 @@ struct HostOptions {
   std::size_t memory_size = kMemorySize;  ///< bytes
   /// The device's port is one of `network` and not `port`: frames to its own address come back.
   bool on_switch = false;
+  util::Trace* trace = nullptr;  ///< of the device; outlives it
 };
 
 /// A CQ as its driver sees it.
