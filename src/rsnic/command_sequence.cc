@@ -38,9 +38,9 @@ struct Cause {
   std::string_view words;
 };
 constexpr Cause kCauses[] = {
-    {ALLOC_UAR, "a process gets its doorbell pages at once, of which some are spare"},
+    {ALLOC_UAR, "the library of today gets doorbell pages when it makes queues"},
     {DEALLOC_UAR, "one for each doorbell page of the process"},
-    {ALLOC_TRANSPORT_DOMAIN, "a process gets it after its doorbell pages"},
+    {ALLOC_TRANSPORT_DOMAIN, "the first thing of a process"},
     {DEALLOC_TRANSPORT_DOMAIN, "it goes before the doorbell pages"},
     {QUERY_NIC_VPORT_CONTEXT, "the driver of today reads it for each query of device and port"},
     {QUERY_ADAPTER, "the driver of today reads it for each query of the device"},
@@ -158,17 +158,16 @@ std::vector<std::string> traced_commands(std::string_view trace, std::string_vie
 
 std::vector<std::string> commands_of_a_program(std::string_view trace, std::string_view function) {
   const auto all = traced_commands(trace, function);
-  const auto connected = std::ranges::find(all, to_string(RTR2RTS_QP));
-  const auto end_of = [&](std::string_view name) { return std::find(connected, all.end(), name); };
-  auto end = end_of(to_string(DEALLOC_TRANSPORT_DOMAIN));
-  if (end == all.end()) return {};
-  while (end != all.end() &&
-         (*end == to_string(DEALLOC_TRANSPORT_DOMAIN) || *end == to_string(DEALLOC_UAR))) {
-    ++end;
-  }
-  auto begin = connected;
-  while (begin != all.begin() && *begin != to_string(ALLOC_TRANSPORT_DOMAIN)) --begin;
-  while (begin != all.begin() && *(begin - 1) == to_string(ALLOC_UAR)) --begin;
+  const auto is = [](command_opcode opcode) {
+    return [name = to_string(opcode)](const std::string& command) { return command == name; };
+  };
+  // The kernel has QPs too, but gives its transport domain back only when it goes.
+  const auto last = std::find_if(all.rbegin(), all.rend(), is(DEALLOC_TRANSPORT_DOMAIN));
+  const auto domain = std::find_if(last, all.rend(), is(ALLOC_TRANSPORT_DOMAIN));
+  if (domain == all.rend() || std::none_of(last, domain, is(RTR2RTS_QP))) return {};
+  auto begin = domain.base() - 1;
+  while (begin != all.begin() && is(ALLOC_UAR)(*(begin - 1))) --begin;
+  const auto end = std::find_if_not(last.base(), all.end(), is(DEALLOC_UAR));
   return {begin, end};
 }
 

@@ -170,8 +170,9 @@ TEST(CompareSequence, SaysWhatComesInAnotherOrderOrBesides) {
 
 TEST(CompareSequence, FindsTheProgramInATrace) {
   std::string trace;
-  for (const auto* name : {"CREATE_CQ", "ALLOC_UAR", "ALLOC_UAR", "ALLOC_TRANSPORT_DOMAIN",
-                           "RTR2RTS_QP", "DEALLOC_TRANSPORT_DOMAIN", "DEALLOC_UAR", "CREATE_CQ"}) {
+  for (const auto* name : {"ALLOC_TRANSPORT_DOMAIN", "RTR2RTS_QP", "CREATE_CQ", "ALLOC_UAR",
+                           "ALLOC_UAR", "ALLOC_TRANSPORT_DOMAIN", "RTR2RTS_QP",
+                           "DEALLOC_TRANSPORT_DOMAIN", "DEALLOC_UAR", "CREATE_CQ"}) {
     trace += fmt::format(
         "0.000000001 rsnic0 Firmware: 7. process the MailBox Command \"{}\" opcode=0x1\n", name);
     trace += "0.000000001 rsnic1 Firmware: 7. process the MailBox Command \"NOP\" opcode=0x1\n";
