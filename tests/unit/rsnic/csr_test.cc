@@ -154,7 +154,14 @@ TEST(Csr, IsNoPartOfAConnectX) {
 TEST(Sizing, HasTheDocumentsResultsForTheDocumentsNumbers) {
   auto limits = device_options().limits;
   limits.log_max_qp = 8;
-  for (const auto& row : sizing(limits)) EXPECT_EQ(row.model, row.correct) << row.name;
+  constexpr std::array kBytes{"16 MB", "32 KB", "4 MB", "128 KB", "64 KB",
+                              "64 KB", "4 KB",  "8 MB", "1 MB",   "29.29 MB"};
+  const auto rows = sizing(limits);
+  ASSERT_EQ(rows.size(), kBytes.size());
+  for (std::size_t i = 0; i != rows.size(); ++i) {
+    EXPECT_EQ(show_bytes(rows[i].model), kBytes[i]) << rows[i].name;
+    EXPECT_EQ(show_bytes(rows[i].correct), kBytes[i]) << rows[i].name;
+  }
 }
 
 TEST(Sizing, IsThatOfTheCardsLimits) {
