@@ -177,6 +177,7 @@ struct RecordingTap final : DmaTap {
 TEST_F(DmaSpaceTest, ATapSeesEveryAccessBecauseNothingIsInReach) {
   RecordingTap tap;
   PeerMemory peer;
+  (void)RemoteAccesses::take();
   ASSERT_TRUE(dma_.map(0, 64, low_.data(), DmaAccess::kReadWrite));
   const auto before = dma_.generation();
   dma_.set_tap(&tap);
