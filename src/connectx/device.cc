@@ -306,15 +306,23 @@ void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::by
   commands().read_init_segment(offset, out.first(length));
 }
 
-void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
-  if (bar != kBar) return;
-  if (offset < InitSegment::kSize) {
-    attention_ = true;
-    commands().write_init_segment(offset, in);
-    if (offset / kUarPageSize < options_.model.first_uar) return;
-  }
+inline void Device::write_page(std::uint64_t offset, std::span<const std::byte> in) {
   write_uar(UarPage(static_cast<std::uint32_t>(offset / kUarPageSize)),
             static_cast<std::uint32_t>(offset % kUarPageSize), in);
+}
+
+void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
+  if (bar != kBar) return;
+  // Doorbells are in a hurry.
+  if (offset < InitSegment::kSize) return write_first_pages(offset, in);
+  write_page(offset, in);
+}
+
+[[gnu::noinline]] void Device::write_first_pages(std::uint64_t offset,
+                                                 std::span<const std::byte> in) {
+  attention_ = true;
+  commands().write_init_segment(offset, in);
+  if (offset / kUarPageSize >= options_.model.first_uar) write_page(offset, in);
 }
 
 }  // namespace softhca::connectx

@@ -115,6 +115,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
 
   void make_objects();
 
+  void write_first_pages(std::uint64_t offset, std::span<const std::byte> in);
+  void write_page(std::uint64_t offset, std::span<const std::byte> in);
+
   // uar.cc
   void write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in);
   void write_uar_dwords(UarPage uar, std::uint32_t offset, std::span<const std::byte> in);
