@@ -37,6 +37,8 @@ struct Cause {
   command_opcode opcode;
   std::string_view words;
 };
+constexpr std::string_view kUmrQp =
+    "one more: the kernel makes its QP for UMR when the first program registers memory";
 constexpr Cause kCauses[] = {
     {ALLOC_UAR, "the library of today gets doorbell pages when it makes queues"},
     {DEALLOC_UAR, "one for each doorbell page of the process"},
@@ -52,7 +54,11 @@ constexpr Cause kCauses[] = {
     {CREATE_MKEY, "registers the program's memory: the driver of the document had a cache of keys"},
     {DESTROY_MKEY, "the end of that key, which goes back to no cache"},
     {QUERY_MKEY, "the kernel looks at a key"},
-    {CREATE_CQ, "one more CQ"},
+    {CREATE_CQ, kUmrQp},
+    {CREATE_QP, kUmrQp},
+    {RST2INIT_QP, kUmrQp},
+    {INIT2RTR_QP, kUmrQp},
+    {RTR2RTS_QP, kUmrQp},
     {DESTROY_CQ, "one more CQ"},
     {QUERY_SPECIAL_CONTEXTS, "reserved keys, for a new context"},
     {ALLOC_Q_COUNTER, "counters of the process's QPs"},
