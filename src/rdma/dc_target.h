@@ -17,6 +17,7 @@ struct DcTargetAttributes {
   /// Of its connections. Peer, PSN and the source address come with them; of the path counts what
   /// answers carry besides: hop limit, traffic class, flow label, priority, UDP source port.
   QpAttributes connection;
+  CompletionData completion_data{};
   QpCounters* counters = nullptr;  ///< the device's set to count in; null: none
 };
 

@@ -23,9 +23,12 @@ constexpr std::int64_t kMakeWork = 2000;
 constexpr std::int64_t kEndWork = 600;
 
 /// Requests come from the wire, receives from the device's shared queue.
-constexpr QpOptions connection_options(QpCounters* counters) {
-  return {
-      .has_send_queue = false, .has_receive_queue = false, .uses_srq = true, .counters = counters};
+constexpr QpOptions connection_options(const DcTargetAttributes& target) {
+  return {.has_send_queue = false,
+          .has_receive_queue = false,
+          .uses_srq = true,
+          .completion_data = target.completion_data,
+          .counters = target.counters};
 }
 
 /// Answers go back as the request came, from the address that it was sent to.
@@ -65,7 +68,7 @@ DcConnection::DcConnection(Engine& engine, DcTarget& the_target, const DcTarget:
     : target(the_target),
       peer(the_peer),
       qp(engine, the_target.qpn_, QpType::kDcResponder, the_target.attributes_.connection,
-         connection_options(the_target.attributes_.counters), the_target.queues_) {}
+         connection_options(the_target.attributes_), the_target.queues_) {}
 
 // What devices ask for ----------------------------------------------------------------------------
 

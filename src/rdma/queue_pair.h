@@ -41,6 +41,14 @@ struct QpAttributes {
   std::optional<Qpn> deth_source_qpn;  ///< UD: source QPN in the DETH; nothing: the QP's own
 };
 
+/// Data that a device takes with a completion, so that they are not placed in the buffers of the
+/// request: all of a message, if it is no longer than so many bytes. At most kCompletionDataMax.
+struct CompletionData {
+  std::uint32_t of_sends = 0;  ///< that the QP receives; UD: of none
+  std::uint32_t of_reads = 0;  ///< and atomics, that the QP has sent, if they are signaled
+};
+inline constexpr std::uint32_t kCompletionDataMax = 64;
+
 /// What stays as it is from CREATE on.
 struct QpOptions {
   bool has_send_queue = true;
@@ -48,7 +56,8 @@ struct QpOptions {
   bool uses_srq = false;                  ///< receives come from a shared receive queue
   XrcDomain xrc_domain{};                 ///< XRC target: whose SRQs requests may name
   bool block_multicast_loopback = false;  ///< UD: not what this port's own GIDs sent to a group
-  QpCounters* counters = nullptr;         ///< the device's set to count in; null: none
+  CompletionData completion_data{};
+  QpCounters* counters = nullptr;  ///< the device's set to count in; null: none
 };
 
 class Engine;
@@ -72,6 +81,8 @@ class QueuePair {
   const QpAttributes& attributes() const { return attributes_; }
   const QpOptions& options() const { return options_; }
   void set_counters(QpCounters* counters);
+  /// From the next message on.
+  void set_completion_data(const CompletionData& data) { options_.completion_data = data; }
   /// In SQD, and all that was begun is complete.
   bool drained() const;
   /// Posted receives end in kFlushed, also later ones: the device tells of them by

@@ -279,6 +279,17 @@ void Requester::count_failed(WorkStatus status, Reason reason) {
                              .reason = reason});
 }
 
+/// Of a READ or atomic that has ended in success.
+void Requester::complete_with_data(Entry& e) {
+  qp_.queues_.complete_send_with({.cookie = e.request.cookie,
+                                  .opcode = e.request.opcode,
+                                  .status = WorkStatus::kSuccess,
+                                  .signaled = true,
+                                  .byte_count = e.length,
+                                  .reason = Reason::kNone},
+                                 e.completion_data());
+}
+
 /// IBTA 10.8.5: a completion gives the buffers back. Of what nobody acknowledges, of what is
 /// flushed, and of copies that were sent again, frames may still be on their way to being read.
 [[gnu::always_inline]] inline bool Requester::is_released(const Entry& e) {
@@ -312,6 +323,10 @@ void Requester::complete_done() {
     if (e.wants_data() && head_ < cursor_) --reads_in_flight_;
     ++head_;
     head_failed_ = false;
+    if (e.wants_data() && done(e) && !e.completion_data().empty()) {
+      complete_with_data(e);
+      continue;
+    }
     if (e.request.signaled || e.status != WorkStatus::kSuccess) complete(e, e.status, e.reason);
   }
   skip_done();

@@ -139,6 +139,8 @@ class Requester {
     }
     /// The answer brings data: an acknowledgement alone does not complete it.
     bool wants_data() const { return is_read() || is_atomic(); }
+    /// Of a READ or atomic: what its answer brought, and the device takes with the completion.
+    InlineBytes& completion_data() { return request.inline_data; }
   };
 
   using Ring = SpareRings<Entry>::Ring;
@@ -157,6 +159,7 @@ class Requester {
   void prepare(Entry& entry);
   bool validate(Entry& entry, std::uint64_t length);
   void complete(const Entry& entry, WorkStatus status, Reason reason);
+  void complete_with_data(Entry& entry);
   void count_failed(WorkStatus status, Reason reason);
   void complete_done();
   void complete_sent();
@@ -214,6 +217,7 @@ class Requester {
   }
 
   // requester_answers.cc
+  bool goes_with_completion(const Entry& entry) const;
   bool acknowledge(std::uint64_t target);
   void advance(std::uint64_t target);
   void handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth);

@@ -2,6 +2,7 @@
 // (IBTA 9.7.5, 9.7.6), and the timers that wait for them.
 
 #include <algorithm>
+#include <array>
 
 #include "rdma/requester_inl.h"
 #include "rdma/scatter_gather.h"
@@ -133,6 +134,12 @@ void Requester::handle_fatal_nak(wire::NakCode code) {
   }
 }
 
+/// Whether the device takes the data of this READ or atomic with the completion.
+bool Requester::goes_with_completion(const Entry& e) const {
+  // A READ of nothing has no data to take: the difference wraps.
+  return e.request.signaled && e.length - 1 < qp_.options().completion_data.of_reads;
+}
+
 void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& packet,
                                      const wire::Frame& frame) {
   if (!acknowledge(psn)) return;
@@ -144,6 +151,12 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
   // First and middle are not told apart: a READ that was asked for again begins anew.
   if (!e.is_read() || packet.info().last != last || packet.payload_size != expected) {
     return fail_head(WorkStatus::kBadResponse, Reason::kReadResponseMismatch);
+  }
+  if (packet.payload_size == e.length && goes_with_completion(e)) {
+    std::array<std::byte, kCompletionDataMax> data;
+    frame.copy_range(packet.payload_offset, std::span(data).first(e.length));
+    e.completion_data().assign(std::span(data).first(e.length));
+    return advance(psn + 1);
   }
   const auto fault = scatter(engine_.keys, user(), e.request.sges, offset, frame,
                              packet.payload_offset, packet.payload_size);
@@ -176,8 +189,12 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
     return fail_head(WorkStatus::kBadResponse, Reason::kAtomicResponseMismatch);
   }
   const auto original = packet.ext.atomic_ack.original;
-  const auto fault =
-      scatter(engine_.keys, user(), e.request.sges, 0, std::as_bytes(std::span(&original, 1)));
+  const auto bytes = std::as_bytes(std::span(&original, 1));
+  if (goes_with_completion(e)) {
+    e.completion_data().assign(bytes);
+    return advance(psn + 1);
+  }
+  const auto fault = scatter(engine_.keys, user(), e.request.sges, 0, bytes);
   if (fault != Reason::kNone) return hold_or_fail(fault, 0);
   advance(psn + 1);
 }

@@ -130,7 +130,7 @@ void Responder::show_source(const wire::IbPacket& packet, ReceiveCompletion& com
   completion.path_bits = engine_.addresses.path_bits(address);
 }
 
-void Responder::complete_receive(ReceiveCompletion& completion) {
+inline void Responder::end_receive(ReceiveCompletion& completion) {
   completion.cookie = receive_.cookie;
   completion.srqn = receive_srqn_;
   has_receive_ = false;
@@ -140,7 +140,17 @@ void Responder::complete_receive(ReceiveCompletion& completion) {
     ++qp_.counters_->resp_cqe_error;
     engine_.note(qp_, to_string(completion.status), completion.reason);
   }
+}
+
+void Responder::complete_receive(ReceiveCompletion& completion) {
+  end_receive(completion);
   qp_.queues_.complete_receive(completion);
+}
+
+void Responder::complete_receive_with(ReceiveCompletion& completion,
+                                      std::span<const std::byte> data) {
+  end_receive(completion);
+  qp_.queues_.complete_receive_with(completion, data);
 }
 
 void Responder::fail_receive(WorkStatus status, Reason reason) {

@@ -14,7 +14,9 @@
 //   page_faults.cc          waiting for memory that is not there
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -106,7 +108,9 @@ class Responder {
   // responder.cc
   Verdict take_receive();
   void show_source(const wire::IbPacket& packet, ReceiveCompletion& completion) const;
+  void end_receive(ReceiveCompletion& completion);
   void complete_receive(ReceiveCompletion& completion);
+  void complete_receive_with(ReceiveCompletion& completion, std::span<const std::byte> data);
   void fail_receive(WorkStatus status, Reason reason);
   Verdict select_srq(const wire::IbPacket& packet);
   void forget_lost_receive();
@@ -119,12 +123,15 @@ class Responder {
   Verdict check_size(const wire::IbPacket& packet) const;
   Verdict handle_message(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict handle_send(const wire::IbPacket& packet, const wire::Frame& frame);
+  bool goes_with_completion(const wire::IbPacket& packet) const;
+  Verdict finish_send(const wire::IbPacket& packet, std::span<const std::byte> data);
   Verdict handle_write(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict begin_write(const wire::IbPacket& packet);
   Verdict invalidate(MKey rkey);
   KeyCheck find_write_key(std::uint64_t size);
   bool take_middles(const wire::IbPacket& packet, const wire::Frame& frame, std::uint64_t size);
-  void finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode, std::uint32_t bytes);
+  void finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode, std::uint32_t bytes,
+                      std::span<const std::byte> data = {});
 
   // responder_reliable.cc
   void handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame);

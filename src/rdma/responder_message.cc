@@ -1,5 +1,7 @@
 // SEND and RDMA WRITE messages as they arrive, packet by packet; the same for RC and UC.
 
+#include <array>
+
 #include "rdma/engine.h"
 #include "rdma/responder.h"
 #include "rdma/scatter_gather.h"
@@ -47,12 +49,31 @@ Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wi
     fail_receive(WorkStatus::kLocalLength, Reason::kReceiveTooShort);
     return {Verdict::Kind::kInvalid, Reason::kReceiveTooShort, true};
   }
+  if (goes_with_completion(packet)) {
+    std::array<std::byte, kCompletionDataMax> copy;
+    const auto data = std::span(copy).first(packet.payload_size);
+    frame.copy_range(packet.payload_offset, data);
+    received_ = data.size();
+    return finish_send(packet, data);
+  }
   const auto fault = scatter(engine_.keys, receive_user(), receive_.sges, received_, frame,
                              packet.payload_offset, packet.payload_size);
   if (fault != Reason::kNone) return receive_fault(fault, packet);
   received_ += packet.payload_size;
-  if (!info.last) return {};
+  return info.last ? finish_send(packet, {}) : Verdict{};
+}
 
+/// Whether the device takes all of the message with the completion.
+inline bool Responder::goes_with_completion(const wire::IbPacket& packet) const {
+  // An empty message has no data to take: the difference wraps.
+  const std::uint32_t size = packet.payload_size;
+  return size - 1 < qp_.options().completion_data.of_sends && packet.info().only();
+}
+
+/// `data`: of the message, if they go with the completion.
+inline Responder::Verdict Responder::finish_send(const wire::IbPacket& packet,
+                                                 std::span<const std::byte> data) {
+  const auto& info = packet.info();
   if (info.has(ExtHeader::kIeth)) {
     if (auto v = invalidate(MKey(packet.ext.ieth.rkey.value())); !v.ok()) return v;
   }
@@ -60,7 +81,7 @@ Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wi
                  info.has(ExtHeader::kImmDt)  ? ReceiveOpcode::kSendWithImmediate
                  : info.has(ExtHeader::kIeth) ? ReceiveOpcode::kSendWithInvalidate
                                               : ReceiveOpcode::kSend,
-                 static_cast<std::uint32_t>(received_));
+                 static_cast<std::uint32_t>(received_), data);
   return {};
 }
 
@@ -236,7 +257,7 @@ bool Responder::take_middles(const wire::IbPacket& packet, const wire::Frame& fr
 
 /// The receive request of this message is complete.
 void Responder::finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode,
-                               std::uint32_t bytes) {
+                               std::uint32_t bytes, std::span<const std::byte> data) {
   ReceiveCompletion completion{};
   completion.opcode = opcode;
   completion.status = WorkStatus::kSuccess;
@@ -251,7 +272,8 @@ void Responder::finish_message(const wire::IbPacket& packet, ReceiveOpcode opcod
     message_ = Message::kNone;
     ++msn_;
   }
-  complete_receive(completion);
+  if (data.empty()) return complete_receive(completion);
+  complete_receive_with(completion, data);
 }
 
 }  // namespace softhca::rdma

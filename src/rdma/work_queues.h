@@ -2,6 +2,9 @@
 // completions. The device must not call back into the transport from here.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "rdma/page_fault.h"
 #include "rdma/work_request.h"
 
@@ -57,6 +60,15 @@ class WorkQueues {
   /// Once for each request that was signaled or has failed, in posting order.
   virtual void complete_send(const SendCompletion& completion) = 0;
   virtual void complete_receive(const ReceiveCompletion& completion) = 0;
+  // The same with data that stand nowhere else (CompletionData). Devices that ask for none are not
+  // called so.
+  virtual void complete_send_with(const SendCompletion& completion, std::span<const std::byte>) {
+    complete_send(completion);
+  }
+  virtual void complete_receive_with(const ReceiveCompletion& completion,
+                                     std::span<const std::byte>) {
+    complete_receive(completion);
+  }
   virtual void handle_event(QpEvent event, Reason reason) = 0;
   /// A page is not there. One side of a QP has one such fault open at a time.
   virtual FaultAnswer open_fault(const PageFault&) { return FaultAnswer::kNobody; }

@@ -21,13 +21,16 @@ constexpr std::uint32_t kUars = 8;
 /// 7.6: "If there is Receive Queue Count, the next 4k alignment is the Send Queue."
 constexpr std::uint32_t kSendQueueAlignment = 4096;
 
-/// What the document does not name (docs/rsnic.md): atomics, UC, DC, on-demand paging, and the UMRs
-/// by which drivers would fill a cache of keys that is larger than all keys of this card.
+/// What the document does not name (docs/rsnic.md): atomics, UC, DC, on-demand paging, data in
+/// CQEs, and the UMRs by which drivers would fill a cache of keys that is larger than all keys of
+/// this card.
 constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"umr_modify_entity_size_disabled", 1},
     {"uc", 0},
     {"atomic", 0},
     {"dct", 0},
+    {"sctr_data_cqe", 0},
+    {"dc_req_scat_data_cqe", 0},
     {"pg", 0},
     {"null_mkey", 0},
     {"fixed_buffer_size", 0},

@@ -65,7 +65,7 @@ std::optional<std::uint32_t> CompletionQueue::unread() {
 bool CompletionQueue::has_room() { return !ring_.full() || (unread() && !ring_.full()); }
 
 /// An entry whose owner bit is still 0.
-bool CompletionQueue::publish(std::span<std::byte, kCqeSize> cqe) {
+bool CompletionQueue::publish(std::span<std::byte> cqe) {
   put_owner(cqe);
   // The 64 bytes of a CQE stand in the second half of a 128-byte entry.
   if (ring_.publish(cqe)) return true;
@@ -103,13 +103,13 @@ void CompletionQueue::note(std::span<const std::byte, kCqeSize> bytes) const {
                       {"producer", ring_.producer()}});
 }
 
-bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool solicited) {
+inline bool CompletionQueue::write_any(std::span<std::byte> cqe, bool solicited) {
   if (failed()) return false;
   if (!has_room()) {
     fail(Status::CQ_OVERFLOW, Syndrome::CQ_OVERRUN, "overrun (PRM 7.12.5)");
     return false;
   }
-  note(cqe);
+  note(cqe.last<kCqeSize>());
   if (!publish(cqe)) return false;
   if (solicited) {
     after_solicited_ = ring_.producer();
@@ -117,6 +117,15 @@ bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool sol
   }
   if (armed_ == Armed::kAll || (armed_ == Armed::kSolicited && solicited)) event();
   return true;
+}
+
+bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool solicited) {
+  return write_any(cqe, solicited);
+}
+
+bool CompletionQueue::write_wide(std::span<std::byte, kWideCqeSize> cqe, bool solicited) {
+  assert(attributes_.stride == kWideCqeSize);
+  return write_any(cqe, solicited);
 }
 
 void CompletionQueue::handle_arm(std::uint32_t arm_dword) {

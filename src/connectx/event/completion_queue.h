@@ -38,6 +38,7 @@ class CompletionQueue : public hca::Used {
     hca::Use eq_use;
   };
   static constexpr std::size_t kCqeSize = 64;
+  static constexpr std::size_t kWideCqeSize = 128;
 
   CompletionQueue(Cqn cqn, Attributes attributes, EventQueues& eqs, EventModeration& moderation);
   ~CompletionQueue();
@@ -79,6 +80,9 @@ class CompletionQueue : public hca::Used {
            write_closely(cqe, solicited);
   }
 
+  /// The same with 64 bytes in front of the CQE. @pre attributes().stride is 128
+  bool write_wide(std::span<std::byte, kWideCqeSize> cqe, bool solicited);
+
   /// The arm doorbell (PRM 7.12.4): the first dword of the doorbell, as the arm record has it.
   void handle_arm(std::uint32_t arm_dword);
 
@@ -95,12 +99,11 @@ class CompletionQueue : public hca::Used {
 
   [[gnu::noinline]] bool write_closely(std::span<std::byte, kCqeSize> cqe, bool solicited);
   /// Software owns an entry when its owner bit equals the lap's parity (PRM 7.12.4).
-  void put_owner(std::span<std::byte, kCqeSize> cqe) const {
-    cqe[kCqeSize - 1] |= std::byte(ring_.lap());
-  }
+  void put_owner(std::span<std::byte> cqe) const { cqe.back() |= std::byte(ring_.lap()); }
   void note(std::span<const std::byte, kCqeSize> cqe) const;
   bool has_room();
-  bool publish(std::span<std::byte, kCqeSize> cqe);
+  bool write_any(std::span<std::byte> cqe, bool solicited);
+  bool publish(std::span<std::byte> cqe);
   void fail(Status status, Syndrome syndrome, std::string_view reason);
   void event();
   void notify();

@@ -18,6 +18,7 @@
 namespace softhca::connectx {
 
 using Cqe = std::array<std::byte, 64>;
+using WideCqe = std::array<std::byte, 128>;
 
 /// User index of a queue whose CQEs have version 0: drivers then look for its number.
 inline constexpr std::uint32_t kNoUserIndex = 0xFFFFFF;

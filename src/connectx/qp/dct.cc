@@ -43,6 +43,10 @@ rdma::Fetch Dct::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
 void Dct::complete_receive(const rdma::ReceiveCompletion& completion) {
   rdma_.complete_receive(*this, completion);
 }
+void Dct::complete_receive_with(const rdma::ReceiveCompletion& completion,
+                                std::span<const std::byte> data) {
+  rdma_.complete_receive_with(*this, completion, data);
+}
 void Dct::handle_event(rdma::QpEvent event, rdma::Reason reason) {
   rdma_.handle_event(*this, event, reason);
 }

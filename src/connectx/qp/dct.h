@@ -2,7 +2,9 @@
 // context. Its receives are those of an SRQ; connections and answers are the transport's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "connectx/base/limits.h"
@@ -59,6 +61,8 @@ class Dct final : private rdma::WorkQueues {
   void complete_send(const rdma::SendCompletion&) override {}
   rdma::Fetch fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) override;
   void complete_receive(const rdma::ReceiveCompletion& completion) override;
+  void complete_receive_with(const rdma::ReceiveCompletion& completion,
+                             std::span<const std::byte> data) override;
   void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
 
   Qpn dctn_;

@@ -39,6 +39,9 @@ CommandResult check_values(util::View<dctc> context) {
   if (mtu < qp_mtu::BYTES_256 || mtu > qp_mtu::BYTES_4K) {
     return refuse(Status::BAD_PARAM, kSection, "mtu is not one of 256 to 4096 bytes");
   }
+  if (to_string(static_cast<spec::connectx::qp_cs_res>(context.get(dctc::cs_res))).empty()) {
+    return refuse(Status::BAD_PARAM, kSection, "unknown cs_res");
+  }
   if (context.get(dctc::port) > 1) {
     return refuse(Status::BAD_PARAM, kSection, "the device has one port");
   }

@@ -18,6 +18,8 @@ using spec::connectx::ads;
 using spec::connectx::create_qp_in;
 using spec::connectx::create_qp_out;
 using spec::connectx::destroy_qp_in;
+using spec::connectx::qp_cs_req;
+using spec::connectx::qp_cs_res;
 using spec::connectx::qp_rq_type;
 using spec::connectx::qp_state;
 using spec::connectx::qpc;
@@ -52,6 +54,10 @@ CommandResult check_create(Device& device, util::View<create_qp_in> in) {
   if (rq_type != qp_rq_type::NON_ZERO_RQ && rq_type != qp_rq_type::SRQ &&
       rq_type != qp_rq_type::ZERO_LENGTH_RQ) {
     return refuse(Status::BAD_PARAM, kSection, "rq_type is neither RQ, SRQ nor none");
+  }
+  if (to_string(static_cast<qp_cs_req>(context.get(qpc::cs_req))).empty() ||
+      to_string(static_cast<qp_cs_res>(context.get(qpc::cs_res))).empty()) {
+    return refuse(Status::BAD_PARAM, kSection, "unknown cs_req or cs_res");
   }
   const auto& limits = device.limits();
   if (context.get(qpc::no_sq) == 0 && context.get(qpc::log_sq_size) > limits.log_max_qp_sz) {

@@ -204,6 +204,14 @@ void QueuePair::complete_send(const rdma::SendCompletion& completion) {
 void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
   rdma_.complete_receive(*this, completion);
 }
+void QueuePair::complete_send_with(const rdma::SendCompletion& completion,
+                                   std::span<const std::byte> data) {
+  rdma_.complete_send_with(*this, completion, data);
+}
+void QueuePair::complete_receive_with(const rdma::ReceiveCompletion& completion,
+                                      std::span<const std::byte> data) {
+  rdma_.complete_receive_with(*this, completion, data);
+}
 void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {
   rdma_.handle_event(*this, event, reason);
 }

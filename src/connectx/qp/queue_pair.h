@@ -117,6 +117,10 @@ class QueuePair final : private rdma::WorkQueues {
   rdma::Fetch fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) override;
   void complete_send(const rdma::SendCompletion& completion) override;
   void complete_receive(const rdma::ReceiveCompletion& completion) override;
+  void complete_send_with(const rdma::SendCompletion& completion,
+                          std::span<const std::byte> data) override;
+  void complete_receive_with(const rdma::ReceiveCompletion& completion,
+                             std::span<const std::byte> data) override;
   void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
   rdma::FaultAnswer open_fault(const rdma::PageFault& fault) override;
   void close_fault() override;

@@ -120,13 +120,10 @@ Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::Xr
 void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
   if (qp.is_xrc()) return complete_xrc_receive(qp, completion);
   const bool failed = completion.status != WorkStatus::kSuccess;
-  // Version 0 tells the SRQ instead of the user index, for drivers that find their SRQ by it.
-  const auto user_index =
-      qp.cqe_version_0() && qp.uses_srq() ? qp.srqn().value() : qp.cqe_user_index();
   Cqe cqe;
   encode_responder_cqe(cqe,
                        {.qpn = qp.qpn(),
-                        .user_index = user_index,
+                        .user_index = receive_user_index(qp),
                         .is_datagram = qp.rdma_qp().service().datagram,
                         .is_gsi = qp.service() == QueuePair::Service::QP1},
                        completion, device_ticks(now_));
@@ -222,6 +219,7 @@ QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
       .uses_srq = qp->uses_srq(),
       .xrc_domain = rdma::XrcDomain(context.get(QueuePair::Qpc::xrcd)),
       .block_multicast_loopback = context.get(QueuePair::Qpc::block_lb_mc) != 0,
+      .completion_data = completion_data(context),
       .counters = parts_.resources.q_counter(counters)};
   try {
     qp->bind(transport_.create_qp(qp->qpn(), *QueuePair::transport_type(context), qp->attributes(),
@@ -271,6 +269,7 @@ tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
   }
   const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
   qp.rdma_qp().set_counters(parts_.resources.q_counter(counters));
+  qp.rdma_qp().set_completion_data(completion_data(context));
   qp.hold(std::move(uses));
   return {};
 }

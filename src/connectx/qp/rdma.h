@@ -167,12 +167,18 @@ class Rdma {
   rdma::Fetch fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn);
   void complete_send(QueuePair& qp, const rdma::SendCompletion& completion);
   void complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
+  void complete_send_with(QueuePair& qp, const rdma::SendCompletion& completion,
+                          std::span<const std::byte> data);
+  void complete_receive_with(QueuePair& qp, const rdma::ReceiveCompletion& completion,
+                             std::span<const std::byte> data);
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
   rdma::FaultAnswer open_fault(QueuePair& qp, const rdma::PageFault& fault);
   void close_fault() { --open_faults_; }
 
   rdma::Fetch fetch_receive(Dct& dct, rdma::ReceiveRequest& request);
   void complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion);
+  void complete_receive_with(Dct& dct, const rdma::ReceiveCompletion& completion,
+                             std::span<const std::byte> data);
   void handle_event(Dct& dct, rdma::QpEvent event, rdma::Reason reason);
 
   rdma::Fetch fetch_datagram(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
@@ -183,9 +189,18 @@ class Rdma {
                          std::span<const std::byte>& wqe);
   rdma::Fetch fetch_shared(Srqn srqn, rdma::ReceiveRequest& request);
   void complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
+  rdma::CompletionData completion_data(util::View<spec::connectx::qpc> context);
+  rdma::CompletionData completion_data(util::View<spec::connectx::dctc> context);
+  std::uint32_t data_in_cqes(Cqn cqn, bool asks_32, bool asks_64);
+  bool write_cqe_with(Cqn cqn, Cqe& cqe, std::span<const std::byte> data, std::uint32_t room,
+                      bool solicited);
   void write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited) {
     auto* cq = parts_.completion_queues.find(cqn);
     if (cq == nullptr || !cq->write(cqe, solicited)) fail_soon(qp);
+  }
+  /// Version 0 tells the SRQ instead of the user index, for drivers that find their SRQ by it.
+  static std::uint32_t receive_user_index(const QueuePair& qp) {
+    return qp.cqe_version_0() && qp.uses_srq() ? qp.srqn().value() : qp.cqe_user_index();
   }
   void fail_soon(QueuePair& qp);
   /// In the form of the transport's own lines.

@@ -17,6 +17,7 @@ Dct* Rdma::add_dct(util::View<spec::connectx::dctc> context, Dct::Uses uses) {
     transport_.add_dc_target(dct->dctn(),
                              {.key = context.get(Dct::Context::dc_access_key),
                               .connection = dct->attributes(),
+                              .completion_data = completion_data(context),
                               .counters = parts_.resources.q_counter(counters)},
                              dct->queues());
   } catch (const std::bad_alloc&) {

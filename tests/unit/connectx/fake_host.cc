@@ -306,16 +306,18 @@ std::uint32_t FakeHost::create_eq(unsigned log_size, std::uint64_t events, unsig
   return reply.as<s::create_eq_out>().get(s::create_eq_out::eq_number);
 }
 
-HostCq FakeHost::create_cq(unsigned log_size, std::uint32_t eqn) {
-  const auto bytes = std::size_t{64} << log_size;
-  HostCq cq{.log_size = log_size, .ring = allocate(bytes), .record = allocate(8, 64)};
+HostCq FakeHost::create_cq(unsigned log_size, std::uint32_t eqn, unsigned stride) {
+  const auto bytes = std::size_t{stride} << log_size;
+  HostCq cq{
+      .log_size = log_size, .ring = allocate(bytes), .record = allocate(8, 64), .stride = stride};
   // Software's mark of entries that the device has not written yet.
-  for (std::size_t i = 0; i < bytes; i += 64) at(cq.ring)[i + 63] = std::byte{0xF1};
+  for (std::size_t i = stride; i <= bytes; i += stride) at(cq.ring)[i - 1] = std::byte{0xF1};
   const auto reply = call<s::create_cq_out, s::create_cq_in>(
       Opcode::CREATE_CQ,
       [&](auto in) {
         const auto context = in.sub(s::create_cq_in::cq_context_entry);
         context.set(s::cq_context::log_cq_size, log_size);
+        context.set(s::cq_context::cqe_sz, stride == 64 ? 0 : 1);
         context.set(s::cq_context::uar_page, uar);
         context.set(s::cq_context::c_eqn, eqn);
         context.set(s::cq_context::dbr_addr, cq.record);
@@ -328,7 +330,8 @@ HostCq FakeHost::create_cq(unsigned log_size, std::uint32_t eqn) {
 
 const std::byte* FakeHost::poll(HostCq& cq) {
   const auto size = 1u << cq.log_size;
-  const auto* entry = at(cq.ring + std::uint64_t{64} * (cq.consumer & (size - 1)));
+  const auto index = cq.consumer & (size - 1);
+  const auto* entry = at(cq.ring + std::uint64_t{cq.stride} * (index + 1) - 64);
   const util::View<s::cqe64> cqe(std::span(entry, 64));
   const bool lap = (cq.consumer & size) != 0;
   if (cqe.get(s::cqe64::opcode) == static_cast<std::uint8_t>(s::cqe_opcode::INVALID) ||

@@ -49,6 +49,7 @@ struct HostCq {
   std::uint64_t ring = 0;
   std::uint64_t record = 0;
   std::uint32_t consumer = 0;
+  unsigned stride = 64;  ///< bytes of an entry, whose last 64 are the CQE
 };
 
 class FakeHost {
@@ -138,7 +139,7 @@ class FakeHost {
   std::uint32_t create_key(std::uint32_t pd);
   /// `events`: bits of event types below 64.
   std::uint32_t create_eq(unsigned log_size, std::uint64_t events, unsigned vector);
-  HostCq create_cq(unsigned log_size, std::uint32_t eqn);
+  HostCq create_cq(unsigned log_size, std::uint32_t eqn, unsigned stride = 64);
   /// The next CQE, which the device may then overwrite; null if there is none.
   const std::byte* poll(HostCq& cq);
 

@@ -80,8 +80,10 @@ std::optional<HostCqe> RdmaTestHost::poll(HostCq& from) {
       .immediate = field(bytes, Layout::imm_inval_pkey),
       .syndrome = static_cast<Syndrome>(field(bytes, cqe_error::syndrome)),
       .vendor_syndrome = static_cast<std::uint8_t>(field(bytes, cqe_error::vendor_error_syndrome)),
-      .bytes = {}};
+      .bytes = {},
+      .in_front = {}};
   std::ranges::copy(bytes, cqe.bytes.begin());
+  if (from.stride == 128) std::ranges::copy(std::span(entry - 64, 64), cqe.in_front.begin());
   return cqe;
 }
 
@@ -138,8 +140,11 @@ void RdmaTestHost::fill_create(util::MutableView<create_qp_in> in, const HostQp&
   context.set(qpc::st, static_cast<std::uint32_t>(options.service));
   context.set(qpc::pd, options.pd != 0 ? options.pd : pd);
   context.set(qpc::uar_page, uar);
-  context.set(qpc::cqn_snd, cq.cqn);
-  context.set(qpc::cqn_rcv, cq.cqn);
+  const auto cqn = options.cqn != 0 ? options.cqn : cq.cqn;
+  context.set(qpc::cqn_snd, cqn);
+  context.set(qpc::cqn_rcv, cqn);
+  context.set(qpc::cs_req, options.cs_req);
+  context.set(qpc::cs_res, options.cs_res);
   context.set(qpc::dbr_addr, qp.record);
   context.set(qpc::log_sq_size, options.log_sq);
   context.set(qpc::user_index, options.user_index);
@@ -176,8 +181,8 @@ Reply RdmaTestHost::to_init(HostQp& qp) {
   return modify(qp, Opcode::RST2INIT_QP, 0, [&](auto context) {
     context.set(qpc::st, static_cast<std::uint32_t>(qp.options.service));
     context.set(qpc::pd, qp.options.pd != 0 ? qp.options.pd : pd);
-    context.set(qpc::cqn_snd, cq.cqn);
-    context.set(qpc::cqn_rcv, cq.cqn);
+    context.set(qpc::cqn_snd, qp.options.cqn != 0 ? qp.options.cqn : cq.cqn);
+    context.set(qpc::cqn_rcv, qp.options.cqn != 0 ? qp.options.cqn : cq.cqn);
     context.set(qpc::rre, 1);
     context.set(qpc::rwe, 1);
     context.set(qpc::rae, 1);

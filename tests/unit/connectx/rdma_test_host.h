@@ -39,6 +39,7 @@ struct HostCqe {
   Syndrome syndrome;  ///< of an error
   std::uint8_t vendor_syndrome;
   Cqe bytes;
+  Cqe in_front;  ///< of one of 128 bytes: its first half
 };
 
 struct QpOptions {
@@ -49,6 +50,9 @@ struct QpOptions {
   std::uint32_t user_index = 0xFFFFFF;
   std::uint32_t pd = 0;  ///< 0: the host's
   bool fre = false;
+  std::uint32_t cqn = 0;  ///< 0: the host's
+  unsigned cs_req = 0;
+  unsigned cs_res = 0;
 };
 
 /// An RMP as its driver sees it; WQEs of 64 bytes.
@@ -89,7 +93,9 @@ class RdmaTestHost : public FakeHost {
   }
   pcie::Iova put_text(std::string_view text);
 
-  HostCq create_cq(unsigned log_size) { return FakeHost::create_cq(log_size, eqn); }
+  HostCq create_cq(unsigned log_size, unsigned stride = 64) {
+    return FakeHost::create_cq(log_size, eqn, stride);
+  }
   std::optional<HostCqe> poll(HostCq& cq);
   std::vector<HostCqe> poll_all(HostCq& cq);
   std::optional<HostEvent> poll_event();
