@@ -248,6 +248,20 @@ template <class Hand>
   return true;
 }
 
+/// Whether a train goes to one receiver who takes it whole. It has been paid for when it was sent:
+/// its sender's quantum bounds it.
+bool Switch::is_taken_whole(const FrameQueue::Entry& entry) const {
+  if (tap_ != nullptr || entry.port == kPortGone ||
+      entry.frame.head_size() < wire::EthernetLayout::kSize) {
+    return false;
+  }
+  const auto& way = ports_[entry.port]->way;
+  if (!entry.loop_mark && !way.leads(entry.frame, macs_.generation())) return false;
+  const auto egress = entry.loop_mark ? entry.port : way.egress();
+  const auto* receiver = ports_[egress]->receiver();
+  return receiver != nullptr && receiver->takes_trains();
+}
+
 [[gnu::always_inline]] inline void Switch::deliver_queued(std::size_t& budget) {
   while (budget != 0 && !queue_.empty()) {
     auto* entry = &queue_.front();
@@ -255,11 +269,15 @@ template <class Hand>
       --budget;
       continue;
     }
-    if (entry->frame.packets() > budget) {
-      split_front(static_cast<unsigned>(budget));
-      entry = &queue_.front();
+    if (entry->frame.packets() == 1 || is_taken_whole(*entry)) {
+      --budget;
+    } else {
+      if (entry->frame.packets() > budget) {
+        split_front(static_cast<unsigned>(budget));
+        entry = &queue_.front();
+      }
+      budget -= std::min<std::size_t>(budget, entry->frame.packets());
     }
-    budget -= std::min<std::size_t>(budget, entry->frame.packets());
     if (!forward_like_before(*entry)) forward(*entry);
     if (entry->port != kPortGone && !entry->rest_follows) ports_[entry->port]->release();
     queue_.pop();

@@ -49,8 +49,9 @@ class Switch {
   /// the memory that they refer to may go with it. Both may happen while frames are delivered.
   std::unique_ptr<Port> create_port(std::string name);
 
-  /// Delivers queued packets in order, at most `budget`; those that receivers transmit meanwhile
-  /// are queued behind. True if frames remain. A call from a receiver does nothing.
+  /// Delivers queued packets in order, at most `budget`, where a train that a receiver takes whole
+  /// counts as one; those that receivers transmit meanwhile are queued behind. True if frames
+  /// remain. A call from a receiver does nothing.
   bool deliver(std::size_t budget);
   bool has_work() const { return !queue_.empty(); }
 
@@ -74,6 +75,7 @@ class Switch {
   void hand_over(std::uint32_t port, const FrameQueue::Entry& entry, Hand&& hand);
   void deliver_to(std::uint32_t port, const FrameQueue::Entry& entry);
   bool deliver_usual(FrameQueue::Entry& entry);
+  bool is_taken_whole(const FrameQueue::Entry& entry) const;
   void deliver_queued(std::size_t& budget);
   template <class Call>
   static void guard(Receiver& receiver, Call&& call);

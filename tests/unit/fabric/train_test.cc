@@ -107,7 +107,7 @@ TEST_F(TrainsTest, WhoTakesNoneGetsPackets) {
 }
 
 TEST_F(TrainsTest, ABudgetIsOfPackets) {
-  Station b(switch_, "b", true);
+  Station b(switch_, "b", false);
   introduce(b);
   const auto number = a_.port->transmit(train(10, 9));
   const auto next = a_.port->transmit(train(19, 3));
@@ -122,6 +122,19 @@ TEST_F(TrainsTest, ABudgetIsOfPackets) {
   EXPECT_EQ(a_.port->released(), next);
 }
 
+TEST_F(TrainsTest, OfABudgetATrainThatIsTakenWholeIsOne) {
+  Station b(switch_, "b", true);
+  introduce(b);
+  a_.port->transmit(train(10, 1));
+  switch_.deliver(1);
+  a_.port->transmit(train(11, 8));
+  a_.port->transmit(train(19, 9));
+  EXPECT_TRUE(switch_.deliver(1));
+  EXPECT_EQ(b.lengths, (std::vector<unsigned>{1, 8}));
+  EXPECT_FALSE(switch_.deliver(1));
+  EXPECT_EQ(b.psns, range(10, 28));
+}
+
 TEST_F(TrainsTest, AFullQueueTakesThePacketsThatItHasRoomFor) {
   Station b(switch_, "b", true);
   introduce(b);
@@ -134,7 +147,7 @@ TEST_F(TrainsTest, AFullQueueTakesThePacketsThatItHasRoomFor) {
 }
 
 TEST_F(TrainsTest, WhatIsLeftOfATrainKeepsTheMemoryThatItCopied) {
-  Station b(switch_, "b", true);
+  Station b(switch_, "b", false);
   introduce(b);
   a_.port->transmit(train(10, 9));
   switch_.deliver(4);
