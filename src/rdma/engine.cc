@@ -77,6 +77,35 @@ inline QueuePair* Engine::find_by_header(const wire::Frame& arrived) const {
   return qp->seen_.matches(arrived) ? qp : nullptr;
 }
 
+/// A packet of a QP's peer as most are. False if it wants a closer look.
+[[gnu::always_inline]] inline bool Engine::take_at_once(QueuePair& qp,
+                                                        const wire::TransportHeaders& headers,
+                                                        const wire::Frame& arrived) {
+  if (headers.bth.opcode == wire::Opcode::RC_RDMA_WRITE_ONLY) {
+    return qp.responder_->take_write(headers, arrived);
+  }
+  switch (headers.bth.opcode) {
+    case wire::Opcode::RC_ACKNOWLEDGE: {
+      const bool taken = qp.requester_->take_acknowledgement(headers);
+      if (taken && wants_rings_) qp.requester_->give_back();
+      return taken;
+    }
+    case wire::Opcode::RC_SEND_ONLY:
+      return qp.responder_->take_send(headers, arrived);
+    case wire::Opcode::RC_RDMA_READ_REQUEST:
+      return qp.responder_->take_read(headers, arrived);
+    case wire::Opcode::RC_RDMA_READ_RESPONSE_ONLY: {
+      const bool taken = qp.requester_->take_read_response(headers, arrived);
+      if (taken && wants_rings_) qp.requester_->give_back();
+      return taken;
+    }
+    case wire::Opcode::UD_SEND_ONLY:
+      return qp.responder_->take_datagram(headers, arrived, qp.seen_.like());
+    default:
+      return false;
+  }
+}
+
 bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   now = time;
   auto* const qp = find_by_header(arrived);
@@ -84,16 +113,7 @@ bool Engine::handle_frame(const wire::Frame& arrived, Time time) {
   counters.rx_packets += arrived.packets();
   counters.rx_bytes += arrived.size_of_all();
   const auto& headers = *arrived.headers();
-  if (headers.bth.opcode == wire::Opcode::RC_RDMA_WRITE_ONLY) {
-    if (qp->responder_->take_write(headers, arrived)) return true;
-  } else if (headers.bth.opcode == wire::Opcode::RC_ACKNOWLEDGE) {
-    if (qp->requester_->take_acknowledgement(headers)) {
-      if (wants_rings_) qp->requester_->give_back();
-      return true;
-    }
-  } else if (headers.bth.opcode == wire::Opcode::UD_SEND_ONLY) {
-    if (qp->responder_->take_datagram(qp->seen_.packet(arrived), arrived)) return true;
-  }
+  if (take_at_once(*qp, headers, arrived)) return true;
   deliver_all(*qp, arrived, qp->seen_.packet(arrived));
   return true;
 }
@@ -108,6 +128,7 @@ void Engine::remember_header(QueuePair& qp, const wire::Frame& arrived,
   }
   qp.seen_.remember(arrived, packet);
   qp.seen_generation_ = addresses.generation();
+  qp.responder_->remember_source(packet);
 }
 
 bool Engine::handle_stranger(const wire::Frame& arrived) {

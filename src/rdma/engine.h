@@ -114,6 +114,8 @@ class Engine {
   void remember_header(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
   bool handle_stranger(const wire::Frame& frame);
   bool handle_multicast(const wire::Frame& frame, const wire::IbPacket& packet);
+  bool take_at_once(QueuePair& qp, const wire::TransportHeaders& headers,
+                    const wire::Frame& arrived);
   void deliver_all(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
   void deliver_train(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& first);
   void deliver(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);

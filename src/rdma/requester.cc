@@ -1,11 +1,10 @@
-#include "rdma/requester.h"
-
 #include <algorithm>
 #include <cassert>
 #include <utility>
 
 #include "rdma/engine.h"
 #include "rdma/lent_rings.h"
+#include "rdma/requester_inl.h"
 #include "rdma/scatter_gather.h"
 
 namespace softhca::rdma {
@@ -61,7 +60,7 @@ void Requester::refresh_retries() {
 }
 
 void Requester::handle_attributes() {
-  seen_key_ = {};
+  seen_key_ = read_key_ = {};
   const auto timeout = spec::infiniband::ack_timeout(qp_.attributes().ack_timeout);
   ack_timeout_ = timeout.value_or(util::Duration{});
 }
@@ -266,17 +265,6 @@ void Requester::count_failed(WorkStatus status, Reason reason) {
     ++qp_.counters_->req_cqe_error;
     engine_.note(qp_, to_string(status), reason);
   }
-}
-
-[[gnu::always_inline]] inline void Requester::complete(const Entry& e, WorkStatus status,
-                                                       Reason reason) {
-  if (status != WorkStatus::kSuccess) count_failed(status, reason);
-  qp_.queues_.complete_send({.cookie = e.request.cookie,
-                             .opcode = e.request.opcode,
-                             .status = status,
-                             .signaled = e.request.signaled,
-                             .byte_count = e.length,
-                             .reason = reason});
 }
 
 /// Of a READ or atomic that has ended in success.

@@ -81,6 +81,8 @@ class Requester {
   /// and none of it waits for data, as mostly. False, and nothing is done, if it is something else:
   /// handle_answer() takes that.
   bool take_acknowledgement(const wire::TransportHeaders& headers);
+  /// The same for all the data of the oldest request, a READ of one packet.
+  bool take_read_response(const wire::TransportHeaders& headers, const wire::Frame& frame);
   /// A packet from the peer's responder (RC).
   void handle_answer(const wire::IbPacket& packet, const wire::Frame& frame);
   /// The last `count` READ responses of a train, from `packet` on, all of them Middles. Returns how
@@ -193,6 +195,7 @@ class Requester {
   unsigned send_message(Entry& entry, unsigned packets_max, std::uint64_t window);
   unsigned train_length(const Entry& entry, unsigned packets_max) const;
   bool send_message_packets(Entry& entry, unsigned count, bool fills_window);
+  std::byte* read_target(const Entry& entry);
   void send_read_request(Entry& entry);
   void send_atomic_request(Entry& entry);
   void send_only(Entry& entry, bool dynamic);
@@ -278,6 +281,7 @@ class Requester {
   bool all_fetched_ = false;       ///< the send queue was empty, and nobody has rung since
   bool head_failed_ = false;       ///< the oldest request is to be completed with its own error
   SeenKey seen_key_;               ///< of payload of one packet
+  SeenKey read_key_;               ///< of what READs of one packet bring
   SendOpcode only_opcode_ = SendOpcode::kNop;  ///< of the last message of one packet
   wire::IbHeader::Form only_form_;             ///< its packet's
   /// UD: the way that the last datagram took.

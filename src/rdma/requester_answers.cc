@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "rdma/requester_inl.h"
 #include "rdma/scatter_gather.h"
@@ -46,6 +47,36 @@ bool Requester::take_acknowledgement(const wire::TransportHeaders& headers) {
   engine_.timers.stop(qp_, Timer::kAck);
   complete_sent();
   if (!all_fetched_) engine_.mark_ready(qp_);  // it may have waited for room
+  return true;
+}
+
+bool Requester::take_read_response(const wire::TransportHeaders& headers,
+                                   const wire::Frame& frame) {
+  const auto& bth = headers.bth;
+  if (head_ == cursor_ || qp_.state() != QpState::kRts || waits_ != 0 ||
+      (bth.psn.value() ^ unacked_) & wire::Psn::kMask || unacked_ == sent_end_ ||
+      qp_.service().packets != wire::Service::RC ||
+      !spec::infiniband::same_partition(bth.pkey, qp_.attributes().pkey)) {
+    return false;
+  }
+  auto& e = entry(head_);
+  if (!e.is_read() || e.psns != 1 || e.first_psn != unacked_ ||
+      e.length != frame.packet_payload() || e.status != WorkStatus::kSuccess || cursor_ < begun_) {
+    return false;
+  }
+  auto* const to = read_target(e);
+  const auto* const from = frame.one_piece(frame.headers_size(), e.length);
+  if (to == nullptr || from == nullptr) return false;
+  std::memmove(to, from, e.length);
+  ++unacked_;
+  refresh_retries();
+  engine_.timers.stop(qp_, Timer::kAck);
+  if (unacked_ != sent_end_) arm_ack_timer();
+  --reads_in_flight_;
+  ++head_;
+  if (e.request.signaled) complete(e, WorkStatus::kSuccess, Reason::kNone);
+  if (may_complete()) complete_done();
+  if (cursor_ != tail_ || !all_fetched_) engine_.mark_ready(qp_);
   return true;
 }
 

@@ -12,6 +12,17 @@ inline void Requester::arm_ack_timer() {
   engine_.timers.arm(qp_, Timer::kAck, engine_.now + ack_timeout_);
 }
 
+[[gnu::always_inline]] inline void Requester::complete(const Entry& e, WorkStatus status,
+                                                       Reason reason) {
+  if (status != WorkStatus::kSuccess) count_failed(status, reason);
+  qp_.queues_.complete_send({.cookie = e.request.cookie,
+                             .opcode = e.request.opcode,
+                             .status = status,
+                             .signaled = e.request.signaled,
+                             .byte_count = e.length,
+                             .reason = reason});
+}
+
 /// Payload that is one piece of memory like that of the request before. False, and nothing is done,
 /// if it is something else.
 [[gnu::always_inline]] inline bool Requester::refer_to_piece(const Entry& e, wire::Frame& frame) {
@@ -24,6 +35,14 @@ inline void Requester::arm_ack_timer() {
   auto* const host =
       seen_key_.find(engine_.keys, piece.lkey, user(), piece.address, e.length, kLocalRead);
   return host != nullptr && frame.add_segment({host, e.length});
+}
+
+/// Where the data of a READ go, if that is one piece of memory like that of the READ before.
+[[gnu::always_inline]] inline std::byte* Requester::read_target(const Entry& e) {
+  const auto& sges = e.request.sges;
+  if (sges.size() != 1 || e.length == 0) return nullptr;
+  const auto& piece = sges.front();
+  return read_key_.find(engine_.keys, piece.lkey, user(), piece.address, e.length, kLocalWrite);
 }
 
 /// The payload of a message of one packet. False if there is none: the request is refused then.

@@ -329,8 +329,10 @@ void Requester::send_read_request(Entry& e) {
   // A READ that lost responses is asked for again from the first one that is missing.
   const auto done = progress(e);
   const auto offset = done * qp_.attributes().path_mtu;
-  const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
-  if (fault != Reason::kNone) return hold_or_refuse(e, fault, offset);
+  if (read_target(e) == nullptr) {
+    const auto fault = check_all(engine_.keys, user(), e.request.sges, kLocalWrite);
+    if (fault != Reason::kNone) return hold_or_refuse(e, fault, offset);
+  }
 
   if (const auto* header = engine_.path_header(qp_); header != nullptr) {
     auto& frame = engine_.new_frame();

@@ -89,34 +89,38 @@ void Responder::forget_lost_receive() {
 
 /// Takes the next receive request, unless this message has one.
 Responder::Verdict Responder::take_receive() {
-  using enum Verdict::Kind;
   if (has_receive_) return {};
   const auto& options = qp_.options();
   if (!options.has_receive_queue && !options.uses_srq && !qp_.service().names_srq) {
-    return {kInvalid, Reason::kNoReceiveQueue};
+    return {Verdict::Kind::kInvalid, Reason::kNoReceiveQueue};
   }
   receive_.reset();
   receive_srqn_ = srqn_;
   receive_srq_ = srq_;
-  switch (qp_.queues_.fetch_receive(receive_, srqn_)) {
+  const auto fetched = qp_.queues_.fetch_receive(receive_, srqn_);
+  if (fetched != Fetch::kRequest && fetched != Fetch::kLastRequest) return miss_receive(fetched);
+  has_receive_ = true;
+  room_ = receive_.sges.size() == 1 ? receive_.sges.front().length : total_length(receive_.sges);
+  return {};
+}
+
+/// There is none that could be taken.
+[[gnu::noinline]] Responder::Verdict Responder::miss_receive(Fetch fetched) {
+  using enum Verdict::Kind;
+  switch (fetched) {
     case Fetch::kNothing:
       ++qp_.counters_->out_of_buffer;
       return {kNotReady, Reason::kNothingPosted};
     case Fetch::kUnreadable:
       engine_.event(qp_, QpEvent::kCatastrophic, Reason::kReceiveQueueUnreachable);
       return {kOperation, Reason::kReceiveQueueUnreachable, true};
-    case Fetch::kMalformed:
-      has_receive_ = true;
-      fail_receive(WorkStatus::kLocalQpOperation,
-                   receive_.fault != Reason::kNone ? receive_.fault : Reason::kMalformedReceive);
-      return {kOperation, Reason::kMalformedReceive, true};
-    case Fetch::kLastRequest:
-    case Fetch::kRequest:
+    default:
       break;
   }
   has_receive_ = true;
-  room_ = receive_.sges.size() == 1 ? receive_.sges.front().length : total_length(receive_.sges);
-  return {};
+  fail_receive(WorkStatus::kLocalQpOperation,
+               receive_.fault != Reason::kNone ? receive_.fault : Reason::kMalformedReceive);
+  return {kOperation, Reason::kMalformedReceive, true};
 }
 
 /// What a completion tells of where its packet came from.

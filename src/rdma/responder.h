@@ -47,7 +47,7 @@ class Responder {
   /// For as many answers as the attributes allow (now).
   void make_room();
   /// The attributes have changed: what was allowed may be so no longer.
-  void handle_attributes() { seen_key_ = {}; }
+  void handle_attributes() { seen_key_ = receive_key_ = read_key_ = {}; }
   /// The QP is in ERR: no more answers.
   void stop();
 
@@ -56,8 +56,14 @@ class Responder {
   /// An RDMA WRITE of one packet to an RC QP, as most messages are, from the QP's peer. False, and
   /// nothing is done, if one of its checks wants a closer look: handle_request() gives that.
   bool take_write(const wire::TransportHeaders& headers, const wire::Frame& frame);
-  /// The same for a datagram.
-  bool take_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
+  /// The same for a SEND, and for a READ, which is answered at once.
+  bool take_send(const wire::TransportHeaders& headers, const wire::Frame& frame);
+  bool take_read(const wire::TransportHeaders& headers, const wire::Frame& frame);
+  /// The same for a datagram, whose address is that of `like`.
+  bool take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
+                     const wire::IbPacket& like);
+  /// Packets that take_send() and take_datagram() get come from where this one does.
+  void remember_source(const wire::IbPacket& packet) { show_source(packet, source_); }
   /// `count` Middles of a train, from `packet` on, whose last needs no answer. Returns how many
   /// were done at once: all of them, or none if one needs a closer look.
   unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
@@ -107,10 +113,12 @@ class Responder {
 
   // responder.cc
   Verdict take_receive();
+  Verdict miss_receive(Fetch fetched);
   void show_source(const wire::IbPacket& packet, ReceiveCompletion& completion) const;
   void end_receive(ReceiveCompletion& completion);
   void complete_receive(ReceiveCompletion& completion);
   void complete_receive_with(ReceiveCompletion& completion, std::span<const std::byte> data);
+  void complete_at_once(const wire::TransportHeaders& headers, std::uint32_t bytes);
   void fail_receive(WorkStatus status, Reason reason);
   Verdict select_srq(const wire::IbPacket& packet);
   void forget_lost_receive();
@@ -132,6 +140,10 @@ class Responder {
   bool take_middles(const wire::IbPacket& packet, const wire::Frame& frame, std::uint64_t size);
   void finish_message(const wire::IbPacket& packet, ReceiveOpcode opcode, std::uint32_t bytes,
                       std::span<const std::byte> data = {});
+
+  // responder_at_once.cc
+  bool is_next(const wire::Bth& bth) const;
+  void pass_next(const wire::Bth& bth);
 
   // responder_reliable.cc
   void handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame);
@@ -157,6 +169,7 @@ class Responder {
     return answers_->entries[(answers_first_ + i) & (answers_->size - 1)];
   }
   void push_answer(const Answer& answer);
+  void answer_at_once();
   void pop_answer(bool front);
   void clear_answers() { answers_count_ = repeats_count_ = 0; }
   unsigned send_answers(unsigned quota);
@@ -168,13 +181,15 @@ class Responder {
   void reply(wire::AethType type, std::uint8_t value);
   void acknowledge();
   void acknowledge_now();
+  void acknowledge_end();
 
   // responder_unreliable.cc
   void handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame);
   void handle_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
   void receive_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
+  void drop_datagram(const Verdict& verdict);
   void deliver_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
-  bool scatter_at_once(const wire::IbPacket& packet, const wire::Frame& frame);
+  bool scatter_at_once(const wire::IbPacket& like, const wire::Frame& frame);
 
   // page_faults.cc
   Verdict wait_for_page(const PageFault& fault, const Verdict& otherwise);
@@ -200,6 +215,7 @@ class Responder {
   XrcSrqn receive_srqn_;           ///< XRC: where receive_ is from
   std::uint64_t receive_srq_ = 0;  ///< the incarnation of that queue
   ReceiveRequest receive_;
+  ReceiveCompletion source_{};  ///< where the last packet came from whose path was remembered
   std::uint64_t room_ = 0;      ///< bytes of receive_
   std::uint64_t received_ = 0;  ///< bytes of this message so far
   std::uint64_t write_address_ = 0;
@@ -217,6 +233,8 @@ class Responder {
   Fault fault_ = Fault::kNone;
   Reason answer_fault_ = Reason::kNone;  ///< why an answer could not be sent
   SeenKey seen_key_;                     ///< of WRITEs of one packet; UD: of receive requests
+  SeenKey receive_key_;                  ///< of receive requests for SENDs of one packet
+  SeenKey read_key_;                     ///< of READs of one packet
 
   // What is to be answered.
   SpareRings<Answer>::Ring* answers_ = nullptr;  ///< lent; null: nothing waits

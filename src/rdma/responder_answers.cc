@@ -39,6 +39,14 @@ void Responder::push_answer(const Answer& answer) {
   engine_.mark_ready(qp_);
 }
 
+/// The only answer, of one packet, need not wait for its turn.
+void Responder::answer_at_once() {
+  if (answers_count_ != 1 || answer_at(0).left != 1 || waits_for_page()) return;
+  if (send_answer(answer_at(0), 1) == 0) return;
+  pop_answer(true);
+  engine_.keys.add_work(Engine::kStepWork);
+}
+
 void Responder::pop_answer(bool front) {
   repeats_count_ -= answer_at(front ? 0 : answers_count_ - 1).repeated;
   if (front) answers_first_ = (answers_first_ + 1) & (answers_->size - 1);
@@ -58,7 +66,17 @@ void Responder::acknowledge() {
   reply(wire::AethType::ACK, wire::Aeth::kCreditsInvalid);
 }
 
-/// The same, when nothing more has arrived that could be acknowledged with it.
+/// The same at the end of a message: at once if nothing more has arrived that could be acknowledged
+/// with it.
+void Responder::acknowledge_end() {
+  if (engine_.port.delivers_last()) {
+    acknowledge_now();
+  } else if (!reply_due_) {
+    acknowledge();
+  }
+}
+
+/// The same at once.
 void Responder::acknowledge_now() {
   if (answers_count_ != 0 || (reply_due_ && reply_type_ != wire::AethType::ACK)) {
     return acknowledge();

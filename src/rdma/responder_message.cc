@@ -5,7 +5,6 @@
 #include "rdma/engine.h"
 #include "rdma/responder.h"
 #include "rdma/scatter_gather.h"
-#include "util/copy_short.h"
 
 namespace softhca::rdma {
 
@@ -182,36 +181,6 @@ Responder::Verdict Responder::handle_message(const wire::IbPacket& packet,
   if (auto verdict = check_size(packet); !verdict.ok()) return verdict;
   return packet.info().operation == Operation::kSend ? handle_send(packet, frame)
                                                      : handle_write(packet, frame);
-}
-
-bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Frame& frame) {
-  const auto& [bth, ext] = headers;
-  const auto& attributes = qp_.attributes();
-  const std::uint32_t size = frame.packet_payload();
-  if (bth.psn != expected_ || qp_.state() != QpState::kRts || message_ != Message::kNone ||
-      fatal_ || reply_type_ != wire::AethType::ACK || !attributes.remote_write || size == 0 ||
-      size > attributes.path_mtu || size != ext.reth.dma_length ||
-      qp_.service().packets != wire::Service::RC ||
-      !spec::infiniband::same_partition(bth.pkey, attributes.pkey)) {
-    return false;
-  }
-  auto* const to = seen_key_.find(engine_.keys, MKey(ext.reth.rkey.value()), user(attributes.pd),
-                                  ext.reth.virtual_address, size, kRemoteWrite);
-  const auto* const from = frame.one_piece(frame.headers_size(), size);
-  if (to == nullptr || from == nullptr) return false;
-  util::copy_short(to, from, size);  // a QP may send to itself
-  ++qp_.counters_->rx_write_requests;
-  silent_until_ = util::Time::min();
-  expected_ = expected_.next();
-  ++msn_;
-  if (bth.ack_req) {
-    if (engine_.port.delivers_last()) {
-      acknowledge_now();
-    } else if (!reply_due_) {
-      acknowledge();
-    }
-  }
-  return true;
 }
 
 unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,

@@ -47,7 +47,13 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
   }
   if (const auto verdict = execute(packet, frame); !verdict.ok()) return refuse(verdict);
   expected_ += psns;
-  if (packet.bth.ack_req && packet.info().operation != Operation::kRdmaReadRequest) acknowledge();
+  if (packet.info().operation == Operation::kRdmaReadRequest) return answer_at_once();
+  if (!packet.bth.ack_req) return;
+  if (packet.info().last) {
+    acknowledge_end();
+  } else {
+    acknowledge();
+  }
 }
 
 /// READs and atomics, which bring nothing and are answered with data.

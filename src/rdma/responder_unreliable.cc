@@ -1,7 +1,6 @@
 // Requests to UC and UD QPs: nobody is told of a loss or a refusal (IBTA 9.8.2, 9.8.3).
 
 #include <array>
-#include <cstring>
 #include <span>
 
 #include "rdma/engine.h"
@@ -27,22 +26,6 @@ Reason scatter_datagram(KeyTable& keys, const KeyUser& user, std::span<const Sge
 }
 
 }  // namespace
-
-/// GRH and payload where all of it goes to one piece of local memory, as mostly. False, and nothing
-/// is done, if it wants a closer look. @pre the pieces have so much room
-[[gnu::always_inline]] inline bool Responder::scatter_at_once(const wire::IbPacket& packet,
-                                                              const wire::Frame& frame) {
-  if (receive_.sges.size() != 1 || receive_.pd) return false;
-  const std::size_t size = packet.payload_size;
-  const auto& sge = receive_.sges.front();
-  auto* const to =
-      seen_key_.find(engine_.keys, sge.lkey, user(), sge.address, kGrhBytes + size, kLocalWrite);
-  const auto* const from = frame.one_piece(packet.payload_offset, size);
-  if (to == nullptr || from == nullptr) return false;
-  (void)wire::emit_ud_grh(frame, packet, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
-  std::memmove(to + kGrhBytes, from, size);  // a QP may send to itself
-  return true;
-}
 
 void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto& info = packet.info();
@@ -70,18 +53,14 @@ void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Fram
   if (verdict.completed) engine_.to_error(qp_);
 }
 
-[[gnu::always_inline]] inline void Responder::deliver_datagram(const wire::IbPacket& packet,
-                                                               const wire::Frame& frame) {
+void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
   const auto bytes = kGrhBytes + packet.payload_size;
   if (bytes > room_) {
     ++qp_.counters_->resp_local_length_error;
     fail_receive(WorkStatus::kLocalLength, Reason::kDatagramTooLong);
     return engine_.to_error(qp_);
   }
-  auto fault = Reason::kNone;
-  if (!scatter_at_once(packet, frame)) {
-    fault = scatter_datagram(engine_.keys, receive_user(), receive_.sges, packet, frame);
-  }
+  const auto fault = scatter_datagram(engine_.keys, receive_user(), receive_.sges, packet, frame);
   if (fault != Reason::kNone) {
     const auto verdict = receive_fault(fault, packet);
     if (!verdict.completed) return engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
@@ -100,26 +79,15 @@ void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Fram
   complete_receive(completion);
 }
 
-[[gnu::always_inline]] inline void Responder::receive_datagram(const wire::IbPacket& packet,
-                                                               const wire::Frame& frame) {
-  if (const auto verdict = take_receive(); !verdict.ok()) {
-    engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
-    if (verdict.completed) engine_.to_error(qp_);
-    return;
-  }
+void Responder::receive_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
+  if (const auto verdict = take_receive(); !verdict.ok()) return drop_datagram(verdict);
   deliver_datagram(packet, frame);
 }
 
-bool Responder::take_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
-  const auto& attributes = qp_.attributes();
-  if (qp_.state() != QpState::kRts || !qp_.service().datagram || fatal_ ||
-      packet.ext.deth.qkey.value() != attributes.qkey ||
-      !spec::infiniband::same_partition(packet.bth.pkey, attributes.pkey)) {
-    return false;
-  }
-  pd_ = attributes.pd;
-  receive_datagram(packet, frame);
-  return true;
+/// One that no receive request could be taken for.
+void Responder::drop_datagram(const Verdict& verdict) {
+  engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
+  if (verdict.completed) engine_.to_error(qp_);
 }
 
 void Responder::handle_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {

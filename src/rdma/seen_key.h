@@ -14,8 +14,9 @@ class SeenKey {
   /// Host address of [address, address + length) if `key` allows the access and all of it is one
   /// piece of local memory. Null: who asks KeyTable learns why. @pre `user` and `access` are those
   /// of all calls
-  std::byte* find(KeyTable& keys, MKey key, const KeyUser& user, std::uint64_t address,
-                  std::uint64_t length, Access access) {
+  [[gnu::always_inline]] std::byte* find(KeyTable& keys, MKey key, const KeyUser& user,
+                                         std::uint64_t address, std::uint64_t length,
+                                         Access access) {
     if (key == key_ && keys_generation_ == keys.generation() &&
         dma_generation_ == keys.dma().generation() && found_->is_plain()) {
       const auto offset = address - start_;

@@ -260,7 +260,7 @@ class Frame {
 
   /// [offset, offset + length) if all of it lies in the head or is of the first segment, as most
   /// payload is; null otherwise.
-  const std::byte* one_piece(std::size_t offset, std::size_t length) const {
+  [[gnu::always_inline]] const std::byte* one_piece(std::size_t offset, std::size_t length) const {
     if (offset + length <= shape_.head_size) {
       return (offset < shape_.headers_size ? head().data() : head_.data()) + offset;
     }

@@ -20,6 +20,9 @@ class SeenHeader {
     number_ = frame.path().number;
   }
 
+  /// The packet that is remembered: in address and network offset those of frames that match are
+  /// like it.
+  const IbPacket& like() const { return packet_; }
   /// Whether the frame is of the same path.
   bool matches(const Frame& frame) const { return frame.path_number() == number_; }
   /// IbPacket::parse of a frame that matches, which is good until the next one; of the extended

@@ -100,10 +100,16 @@ Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::Xr
   if (!available) return flushes ? Fetch::kNothing : Fetch::kUnreadable;
   if (*available == 0) return Fetch::kNothing;
   request.cookie = ring.consumed();
-  if (!flushes) {
+  const auto* at = ring.at_next(qp.memory(), ring.stride());
+  if (ring.stride() == kWqeUnit && at != nullptr && !flushes && !qp.signs_receive_wqes()) {
+    // One piece, as mostly.
+    std::array<std::byte, kWqeUnit> copy;
+    std::memcpy(copy.data(), at, copy.size());
+    decode_scatter_list(copy, request.sges);
+  } else if (!flushes) {
     std::array<std::byte, kReceiveWqeMax> copy;
     const auto bytes = std::span(copy).first(ring.stride());
-    if (const auto* at = ring.at_next(qp.memory(), ring.stride())) {
+    if (at != nullptr) {
       util::copy_header(copy.data(), at, ring.stride());
     } else if (!ring.read(qp.memory(), 0, bytes)) {
       return Fetch::kUnreadable;
