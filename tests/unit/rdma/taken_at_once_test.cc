@@ -1,0 +1,257 @@
+// SENDs and READs of one packet, and datagrams, from a peer that is known: they are taken in a
+// short way, and what must be refused or sent again is so there as well.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "rdma/pair.h"
+
+namespace softhca::rdma::testing {
+namespace {
+
+constexpr std::uint64_t kFrom = 65536;
+
+class TakenAtOnce : public ::testing::Test {
+ protected:
+  TakenAtOnce() {
+    pair_.adjust = [](QpAttributes& attributes) {
+      attributes.retry_count = 1;
+      attributes.rnr_retry = 1;
+      attributes.ack_timeout = 8;
+    };
+    pair_.a.fill(0, 4096, 1);
+    pair_.b.fill(kFrom, 4096, 2);
+    pair_.connect();
+    for (unsigned i = 0; i != 2; ++i) {  // from the second on both know the headers, and the keys
+      pair_.b.post_receive(*pair_.qb, {End::sge(8192, 64)});
+      drive(send(0, 64), WorkStatus::kSuccess);
+      drive(read(4096, kFrom, 64), WorkStatus::kSuccess);
+    }
+    pair_.b.hca.receives.clear();
+  }
+  void drive(const SendRequest& request, WorkStatus expected) {
+    pair_.a.hca.sends.clear();
+    pair_.a.post(*pair_.qa, request);
+    pair_.drive();
+    ASSERT_EQ(pair_.a.hca.sends.size(), 1u);
+    EXPECT_EQ(pair_.a.hca.sends[0].status, expected);
+  }
+  /// b with other rights, and a known to it again.
+  template <class Change>
+  void change_b(Change change) {
+    auto attributes = pair_.attributes_for(pair_.b, pair_.a, pair_.qa->qpn());
+    change(attributes);
+    Pair::change_drained(pair_.b, *pair_.qb, attributes);
+    drive(write(0, 8192, 64), WorkStatus::kSuccess);
+  }
+  MemoryKey& key_of(End& end) { return *end.keys.find(kKey); }
+
+  Pair pair_{{.trains = true}};
+};
+
+// IBTA 9.7.4.1.2
+TEST_F(TakenAtOnce, AReadIsRefusedWhereTheQpForbidsIt) {
+  change_b([](QpAttributes& attributes) { attributes.remote_read = false; });
+  drive(read(4096, kFrom, 64), WorkStatus::kRemoteAccess);
+}
+
+// IBTA 9.7.4.1.5: as many as the responder has room for; without any, none.
+TEST_F(TakenAtOnce, AReadIsRefusedToWhoHasNoRoomForOne) {
+  change_b([](QpAttributes& attributes) { attributes.max_dest_rd_atomic = 0; });
+  drive(read(4096, kFrom, 64), WorkStatus::kRemoteInvalidRequest);
+}
+
+// IBTA 10.6.3
+TEST_F(TakenAtOnce, AReadReachesAsFarAsTheMemoryOfTheKey) {
+  pair_.b.fill(kMemorySize - 64, 64, 7);
+  drive(read(4096, kMemorySize - 64, 64), WorkStatus::kSuccess);
+  EXPECT_EQ(std::memcmp(pair_.a.at(4096), pair_.b.at(kMemorySize - 64), 64), 0);
+  drive(read(4096, kMemorySize - 63, 64), WorkStatus::kRemoteAccess);
+}
+
+TEST_F(TakenAtOnce, AReadIsRefusedWhenItsKeyLosesTheRight) {
+  auto attributes = key_of(pair_.b).attributes();
+  attributes.access = kLocalRead | kLocalWrite | kRemoteWrite;
+  pair_.b.keys.change(key_of(pair_.b), [&] { key_of(pair_.b).set_attributes(attributes); });
+  drive(read(4096, kFrom, 64), WorkStatus::kRemoteAccess);
+}
+
+TEST_F(TakenAtOnce, DataOfAReadGoNowhereWhenTheirKeyMayOnlyBeRead) {
+  auto attributes = key_of(pair_.a).attributes();
+  attributes.access = kLocalRead;
+  pair_.a.keys.change(key_of(pair_.a), [&] { key_of(pair_.a).set_attributes(attributes); });
+  drive(read(4096, kFrom, 64), WorkStatus::kLocalProtection);
+}
+
+// IBTA 9.7.5.1.2: a READ whose response is lost is asked for again.
+TEST_F(TakenAtOnce, AReadWhoseResponseIsLostIsAnsweredAgain) {
+  pair_.b.fill(kFrom, 4096, 9);
+  bool lost = false;
+  pair_.script = [&](const wire::IbPacket& packet, bool to_b) {
+    const bool data = !to_b && packet.info().operation == wire::Operation::kRdmaReadResponse;
+    return data && !std::exchange(lost, true) ? Fate::kLose : Fate::kDeliver;
+  };
+  drive(read(4096, kFrom, 256), WorkStatus::kSuccess);
+  EXPECT_TRUE(lost);
+  EXPECT_EQ(std::memcmp(pair_.a.at(4096), pair_.b.at(kFrom), 256), 0);
+  EXPECT_EQ(pair_.a.counters.local_ack_timeout_err, 1u);
+}
+
+// IBTA 9.7.5.1: a response acknowledges what was asked before it.
+TEST_F(TakenAtOnce, AReadAcknowledgesTheWritesBeforeIt) {
+  pair_.a.hca.sends.clear();
+  const auto before = pair_.b.transmitted;
+  pair_.b.queued = 2;
+  pair_.a.post(*pair_.qa, write(0, 8192, 64));
+  pair_.a.post(*pair_.qa, read(4096, kFrom, 64));
+  pair_.drive();
+  EXPECT_EQ(pair_.a.hca.sends.size(), 2u);
+  EXPECT_EQ(pair_.b.transmitted - before, 1u);
+}
+
+// IBTA 9.7.5.1: answers leave in the order of their requests.
+TEST_F(TakenAtOnce, AReadIsAnsweredBehindTheReadsBeforeIt) {
+  pair_.b.fill(kFrom, 65536, 11);
+  pair_.a.hca.sends.clear();
+  pair_.a.post(*pair_.qa, read(16384, kFrom, 16384));
+  pair_.a.post(*pair_.qa, read(4096, kFrom + 8192, 64));
+  pair_.drive();
+  ASSERT_EQ(pair_.a.hca.sends.size(), 2u);
+  for (const auto& done : pair_.a.hca.sends) EXPECT_EQ(done.status, WorkStatus::kSuccess);
+  EXPECT_EQ(std::memcmp(pair_.a.at(16384), pair_.b.at(kFrom), 16384), 0);
+  EXPECT_EQ(std::memcmp(pair_.a.at(4096), pair_.b.at(kFrom + 8192), 64), 0);
+  EXPECT_EQ(pair_.a.counters.implied_nak_seq_err, 0u);
+}
+
+// IBTA 9.7.4.1.4, 10.8.3.3: a SEND that is longer than its receive request.
+TEST_F(TakenAtOnce, ASendLongerThanItsReceiveIsRefused) {
+  pair_.b.post_receive(*pair_.qb, {End::sge(8192, 63)});
+  drive(send(0, 64), WorkStatus::kRemoteInvalidRequest);
+  ASSERT_EQ(pair_.b.hca.receives.size(), 1u);
+  EXPECT_EQ(pair_.b.hca.receives[0].completion.status, WorkStatus::kLocalLength);
+}
+
+TEST_F(TakenAtOnce, ASendGoesOverTheBordersOfPieces) {
+  pair_.b.post_receive(*pair_.qb, {End::sge(8192, 10), End::sge(12288, 100)});
+  drive(send(0, 64), WorkStatus::kSuccess);
+  EXPECT_EQ(std::memcmp(pair_.a.at(0), pair_.b.at(8192), 10), 0);
+  EXPECT_EQ(std::memcmp(pair_.a.at(10), pair_.b.at(12288), 54), 0);
+}
+
+TEST_F(TakenAtOnce, ASendIsNotWrittenWhereItMayNotBe) {
+  auto attributes = key_of(pair_.b).attributes();
+  attributes.access = kLocalRead;
+  pair_.b.keys.change(key_of(pair_.b), [&] { key_of(pair_.b).set_attributes(attributes); });
+  pair_.b.post_receive(*pair_.qb, {End::sge(8192, 64)});
+  drive(send(0, 64), WorkStatus::kRemoteOperation);
+  ASSERT_EQ(pair_.b.hca.receives.size(), 1u);
+  EXPECT_EQ(pair_.b.hca.receives[0].completion.status, WorkStatus::kLocalProtection);
+}
+
+// IBTA 9.7.5.2.8: who has no receive request says so, once for each time it is asked.
+TEST_F(TakenAtOnce, ASendWithoutReceiveIsNotReady) {
+  drive(send(0, 64), WorkStatus::kRnrRetryExceeded);
+  EXPECT_EQ(pair_.a.counters.rnr_naks_received, 2u);
+  EXPECT_EQ(pair_.b.counters.out_of_buffer, 2u);
+}
+
+// IBTA 11.4.2.1
+TEST_F(TakenAtOnce, ASendTellsItsLengthAndWhetherItIsSolicited) {
+  for (const bool solicited : {true, false}) {
+    pair_.b.hca.receives.clear();
+    pair_.b.post_receive(*pair_.qb, {End::sge(8192, 4096)});
+    auto request = send(0, 200);
+    request.solicited = solicited;
+    drive(request, WorkStatus::kSuccess);
+    ASSERT_EQ(pair_.b.hca.receives.size(), 1u);
+    EXPECT_EQ(pair_.b.hca.receives[0].completion.byte_count, 200u);
+    EXPECT_EQ(pair_.b.hca.receives[0].completion.solicited, solicited);
+    EXPECT_EQ(pair_.b.hca.receives[0].completion.pkey, 0xffff);
+  }
+}
+
+class DatagramTakenAtOnce : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kTo = 0x20000;
+  static constexpr std::size_t kGrh = 40;
+
+  DatagramTakenAtOnce() {
+    pair_.connect(QpType::kUd);
+    pair_.a.fill(0, 4096, 1);
+    // The first makes the peer known.
+    for (unsigned i = 0; i != 2; ++i) {
+      receive({End::sge(kTo, 200)});
+      send_one();
+    }
+    EXPECT_EQ(pair_.b.hca.receives.size(), 2u);
+    pair_.b.hca.receives.clear();
+  }
+  void receive(std::vector<Sge> pieces) { pair_.b.post_receive(*pair_.qb, std::move(pieces)); }
+  void send_one(std::uint32_t qkey = 0x1111) {
+    auto request = send(0, 64);
+    request.ud.dst_gid = pair_.b.gid.gid;
+    request.ud.dst_mac = pair_.b.gid.mac;
+    request.ud.qpn = Qpn(0x22);
+    request.ud.qkey = qkey;
+    pair_.a.post(*pair_.qa, request);
+    pair_.drive();
+  }
+  const ReceiveCompletion& received() { return pair_.b.hca.receives.at(0).completion; }
+
+  Pair pair_{{.trains = true}};
+};
+
+// Annex A17 17.4.4: 20 bytes of zero, and the IPv4 header.
+TEST_F(DatagramTakenAtOnce, BringsItsHeaderAndWhereItCameFrom) {
+  std::array<std::byte, kGrh> first;
+  std::memcpy(first.data(), pair_.b.at(kTo), kGrh);
+  EXPECT_EQ(first[20], std::byte{0x45});
+  pair_.b.fill(kTo, 200, 3);
+  receive({End::sge(kTo, 200)});
+  send_one();
+  EXPECT_EQ(std::memcmp(first.data(), pair_.b.at(kTo), kGrh), 0) << "as on the long way";
+  EXPECT_EQ(std::memcmp(pair_.a.at(0), pair_.b.at(kTo + kGrh), 64), 0);
+  EXPECT_EQ(received().source_qpn, Qpn(0x11));
+  EXPECT_EQ(received().byte_count, kGrh + 64);
+  EXPECT_EQ(received().network, wire::NetworkHeader::kIpv4);
+}
+
+// IBTA 10.2.5
+TEST_F(DatagramTakenAtOnce, IsDroppedWithAWrongQkey) {
+  receive({End::sge(kTo, 200)});
+  for (unsigned i = 0; i != 2; ++i) send_one(0x2222);
+  EXPECT_TRUE(pair_.b.hca.receives.empty());
+  EXPECT_EQ(pair_.b.transport.counters().dropped_for(Drop::kQkey), 2u);
+}
+
+// IBTA 9.8.3
+TEST_F(DatagramTakenAtOnce, GoesOverTheBordersOfPieces) {
+  receive({End::sge(kTo, 50), End::sge(kTo + 4096, 100)});
+  send_one();
+  EXPECT_EQ(received().status, WorkStatus::kSuccess);
+  EXPECT_EQ(std::memcmp(pair_.a.at(10), pair_.b.at(kTo + 4096), 54), 0);
+}
+
+// IBTA 10.6.3
+TEST_F(DatagramTakenAtOnce, IsNotWrittenWhereItMayNotBe) {
+  auto& key = *pair_.b.keys.find(kKey);
+  auto attributes = key.attributes();
+  attributes.access = kLocalRead;
+  pair_.b.keys.change(key, [&] { key.set_attributes(attributes); });
+  receive({End::sge(kTo, 200)});
+  send_one();
+  EXPECT_EQ(received().status, WorkStatus::kLocalProtection);
+}
+
+TEST_F(DatagramTakenAtOnce, IsRefusedIfItIsLongerThanItsReceive) {
+  receive({End::sge(kTo, kGrh + 63)});
+  send_one();
+  EXPECT_EQ(received().status, WorkStatus::kLocalLength);
+}
+
+}  // namespace
+}  // namespace softhca::rdma::testing
