@@ -59,7 +59,7 @@ class Bench {
 
   void stop_counting() { pair_.count_device_memory(false); }
 
-  /// All on one of the connections.
+  /// All on one of the connections; one acknowledgement stands for many of them.
   void write_on_one(std::uint64_t n) {
     for (std::uint64_t done = 0; done < n; done += kSignalEvery) {
       for (std::uint64_t i = 1; i <= kSignalEvery; ++i) {
@@ -69,7 +69,7 @@ class Bench {
     }
   }
 
-  /// Each on another of the first `connections`.
+  /// Each on another of the first `connections`, with an acknowledgement of its own.
   void write_on_each(std::size_t connections, std::uint64_t n) {
     for (std::uint64_t done = 0; done < n; done += kSignalEvery) {
       std::size_t signaled = 0;
@@ -83,6 +83,14 @@ class Bench {
         signaled += is_signaled;
       }
       pair_.wait(pair_.a(), signaled);
+    }
+  }
+  /// Each waits for its completion, which its acknowledgement brings: no two share one, so that
+  /// what differs is the QP alone. On one connection, or each on another.
+  void write_to_completion(bool on_each, std::uint64_t n) {
+    for (std::uint64_t i = 0; i != n; ++i) {
+      crowd_->write_inline(on_each ? next_++ % crowd_->size() : 0, bytes_, true);
+      pair_.wait(pair_.a(), 1);
     }
   }
   std::size_t connections() const { return crowd_->size(); }
@@ -118,6 +126,10 @@ const std::vector<Case>& all_cases() {
       {"qps.write.8B.each_of_32",
        [](Bench& b, std::uint64_t n) { b.write_on_each(kSignalEvery, n); }},
       {"qps.write.8B.each", [](Bench& b, std::uint64_t n) { b.write_on_each(b.connections(), n); }},
+      {"qps.write.8B.one.completion",
+       [](Bench& b, std::uint64_t n) { b.write_to_completion(false, n); }},
+      {"qps.write.8B.each.completion",
+       [](Bench& b, std::uint64_t n) { b.write_to_completion(true, n); }},
   };
   return cases;
 }
