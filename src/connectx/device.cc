@@ -231,7 +231,7 @@ void Device::handle_frame(const wire::Frame& frame) {
     // are.
     const auto service = frame.path_number() == 0 ? Service::kEthernet : Service::kRdma;
     if (overdrawn_ || sniffs_received_ || !network_port().is_like_before(frame, service)) {
-      return receive(frame);
+      return receive_of_other_path(frame);
     }
     const bool taken = service == Service::kEthernet
                            ? ethernet().handle_known(frame, run_time_)
@@ -255,6 +255,17 @@ bool Device::takes_whole(const wire::Frame& train) {
   return train.train().part == nullptr && !overdrawn_ && !sniffs_received_ &&
          network_port().passes(train) && vport().roce_enabled() &&
          !memory_keys().table().has_charged() && rdma().handle_frame(train, run_time_);
+}
+
+/// The paths of many QPs begin with one Ethernet header.
+[[gnu::noinline]] void Device::receive_of_other_path(const wire::Frame& frame) {
+  const bool like_before = frame.path_number() != 0 && !overdrawn_ && !sniffs_received_ &&
+                           network_port().is_like_before_but_for_path(frame, Service::kRdma);
+  if (!like_before || !vport().roce_enabled() || !rdma().handle_frame(frame, run_time_)) {
+    return receive(frame);
+  }
+  network_port().count_like_before(Service::kRdma);
+  charge_noted();
 }
 
 [[gnu::noinline]] void Device::receive(const wire::Frame& frame) {

@@ -91,7 +91,13 @@ class NetworkPort final : public fabric::Port {
     return size == last_size_ && passes_size(size) &&
            last_received_[static_cast<std::size_t>(service)].knows(frame);
   }
-  /// Does that. @pre is_like_before() said so
+  /// The same of a packet of another path.
+  bool is_like_before_but_for_path(const wire::Frame& frame, Service service) const {
+    const auto size = frame.size();
+    return size == last_size_ && passes_size(size) &&
+           last_received_[static_cast<std::size_t>(service)].find(frame) != nullptr;
+  }
+  /// Does that. @pre one of them said so
   void count_like_before(Service service) {
     ++*last_size_cell_;
     last_received_[static_cast<std::size_t>(service)].cell().add(last_size_);
@@ -130,6 +136,7 @@ class NetworkPort final : public fabric::Port {
   wire::Frame& make_draft() override { return wire_.draft(); }
   std::uint64_t send(const wire::Frame& frame, Service service, TransportDomain domain,
                      unsigned priority);
+  std::uint64_t transmit_on_other_path(const wire::Frame& frame);
   std::uint64_t send_packets(const wire::Frame& train, Service service, TransportDomain domain,
                              unsigned priority);
   void refuse_transmit(const wire::Frame& frame);

@@ -96,7 +96,7 @@ class LastCell {
   TrafficCounter* find(const wire::Frame& frame) const {
     return std::memcmp(frame.head_room().data(), header_.data(), kSize) == 0 ? cell_ : nullptr;
   }
-  /// Whether find() would find a cell.
+  /// Whether find() would find a cell; of a frame of another path it is not said.
   bool knows(const wire::Frame& frame) const {
     return frame.path_number() != 0 ? is_of_path(frame) : find(frame) != nullptr;
   }
