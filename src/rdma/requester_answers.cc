@@ -61,7 +61,8 @@ bool Requester::take_read_response(const wire::TransportHeaders& headers,
   }
   auto& e = entry(head_);
   if (!e.is_read() || e.psns != 1 || e.first_psn != unacked_ ||
-      e.length != frame.packet_payload() || e.status != WorkStatus::kSuccess || cursor_ < begun_) {
+      e.length != frame.packet_payload() || e.status != WorkStatus::kSuccess || cursor_ < begun_ ||
+      e.length <= qp_.options().completion_data.of_reads) {
     return false;
   }
   auto* const to = read_target(e);

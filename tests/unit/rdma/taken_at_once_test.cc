@@ -174,6 +174,25 @@ TEST_F(TakenAtOnce, ASendTellsItsLengthAndWhetherItIsSolicited) {
   }
 }
 
+// PRM, QP context, cs_res and cs_req: the device takes short data with the completion.
+TEST_F(TakenAtOnce, DataThatGoWithTheCompletionAreNotPlaced) {
+  pair_.qb->set_completion_data({.of_sends = 64});
+  pair_.b.fill(8192, 128, 5);
+  pair_.b.post_receive(*pair_.qb, {End::sge(8192, 128)});
+  drive(send(0, 64), WorkStatus::kSuccess);
+  EXPECT_NE(std::memcmp(pair_.a.at(0), pair_.b.at(8192), 64), 0);
+  pair_.b.post_receive(*pair_.qb, {End::sge(8192, 128)});
+  drive(send(0, 65), WorkStatus::kSuccess);
+  EXPECT_EQ(std::memcmp(pair_.a.at(0), pair_.b.at(8192), 65), 0);
+
+  pair_.qa->set_completion_data({.of_reads = 32});
+  pair_.a.fill(4096, 64, 6);
+  drive(read(4096, kFrom, 32), WorkStatus::kSuccess);
+  EXPECT_NE(std::memcmp(pair_.a.at(4096), pair_.b.at(kFrom), 32), 0);
+  drive(read(4096, kFrom, 33), WorkStatus::kSuccess);
+  EXPECT_EQ(std::memcmp(pair_.a.at(4096), pair_.b.at(kFrom), 33), 0);
+}
+
 class DatagramTakenAtOnce : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kTo = 0x20000;
