@@ -21,6 +21,8 @@ constexpr util::Duration kSilence = std::chrono::seconds(10);
 // Work (util::WorkBudget): to make, and to end and destroy a connection.
 constexpr std::int64_t kMakeWork = 2000;
 constexpr std::int64_t kEndWork = 600;
+/// To see whether a connection waits for a page.
+constexpr std::int64_t kLookWork = 10;
 
 /// Requests come from the wire, receives from the device's shared queue.
 constexpr QpOptions connection_options(const DcTargetAttributes& target) {
@@ -170,6 +172,14 @@ QueuePair* DcTargets::connection_for(DcTarget& target, const wire::IbPacket& pac
   }
   open(*connection, packet);
   return &connection->qp;
+}
+
+bool DcTargets::resume(DcTarget& target, bool failed) {
+  engine_.keys.add_work(static_cast<std::int64_t>(target.connections()) * kLookWork);
+  for (const auto& [peer, connection] : target.connections_) {
+    if (connection->qp.responder_->resume(failed)) return true;
+  }
+  return false;
 }
 
 std::uint32_t DcTargets::new_session() {

@@ -46,6 +46,9 @@ class DcTargets {
   }
   /// The QP that the packet is for. Null: the packet is dropped, or is done with.
   QueuePair* connection_for(DcTarget& target, const wire::IbPacket& packet);
+  /// The page is there, or cannot be brought, that one of its connections waits for. False: none
+  /// waits.
+  bool resume(DcTarget& target, bool failed);
   /// A number for a connection of an initiator here, later than all before it, also those of
   /// processes that are gone.
   std::uint32_t new_session();

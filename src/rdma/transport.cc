@@ -99,6 +99,10 @@ void Transport::remove_dc_target(Qpn qpn) { engine_->dc_targets.remove(qpn); }
 
 const DcTarget* Transport::find_dc_target(Qpn qpn) const { return engine_->dc_targets.find(qpn); }
 
+bool Transport::resume_dc_target(Qpn qpn, bool failed) {
+  return engine_->dc_targets.resume(*engine_->dc_targets.find(qpn), failed);
+}
+
 void Transport::doorbell_send(QueuePair& qp) {
   qp.requester_->notice_posted();
   const auto& rules = state_rules(qp.state_);

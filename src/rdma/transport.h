@@ -107,6 +107,9 @@ class Transport {
   void remove_dc_target(Qpn qpn);
   /// Null if there is none.
   const DcTarget* find_dc_target(Qpn qpn) const;
+  /// As resume(), for the one connection of the target that waits: its device lets no other open a
+  /// fault meanwhile (FaultAnswer::kBusy).
+  bool resume_dc_target(Qpn qpn, bool failed);
 
   // The device's events ------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ struct OdpCaps : odp_per_transport_service_cap {
 using rc_odp_caps = OdpCaps<odp_scheme_cap::rc_odp_caps.kOffset>;
 using ud_odp_caps = OdpCaps<odp_scheme_cap::ud_odp_caps.kOffset>;
 using xrc_odp_caps = OdpCaps<odp_scheme_cap::xrc_odp_caps.kOffset>;
+using dc_odp_caps = OdpCaps<odp_scheme_cap::dc_odp_caps.kOffset>;
 template <std::size_t Offset>
 struct Place<OdpCaps<Offset>> {
   static constexpr auto kGroup = hca_cap_type::ODP;

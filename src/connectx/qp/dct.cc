@@ -50,5 +50,12 @@ void Dct::complete_receive_with(const rdma::ReceiveCompletion& completion,
 void Dct::handle_event(rdma::QpEvent event, rdma::Reason reason) {
   rdma_.handle_event(*this, event, reason);
 }
+rdma::FaultAnswer Dct::open_fault(const rdma::PageFault& fault) {
+  return rdma_.open_fault(*this, fault);
+}
+void Dct::close_fault() {
+  fault_open = false;
+  rdma_.close_fault();
+}
 
 }  // namespace softhca::connectx

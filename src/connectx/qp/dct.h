@@ -52,6 +52,9 @@ class Dct final : private rdma::WorkQueues {
   State state = State::ACTIVE;
   bool armed = false;   ///< an event is asked for when a request has another key
   bool failed = false;  ///< its CQ cannot be written
+  /// One of its connections waits for a page. The event's token is the DCT, so the others wait for
+  /// their turn.
+  bool fault_open = false;
 
  private:
   friend class Rdma;
@@ -64,6 +67,8 @@ class Dct final : private rdma::WorkQueues {
   void complete_receive_with(const rdma::ReceiveCompletion& completion,
                              std::span<const std::byte> data) override;
   void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
+  rdma::FaultAnswer open_fault(const rdma::PageFault& fault) override;
+  void close_fault() override;
 
   Qpn dctn_;
   util::Struct<Context> context_;

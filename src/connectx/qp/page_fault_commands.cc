@@ -28,15 +28,25 @@ CommandResult page_fault_resume(Device& device, const Command& command) {
   const auto in = command.input<In>();
   const auto type = static_cast<page_fault_type>(in.get(In::page_fault_type));
   if (!is_known(type)) return refuse(Status::BAD_PARAM, kSection, "no such page_fault_type");
-  auto* qp = device.rdma().find_qp(Qpn(in.get(In::token)));
-  if (qp == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "no QP has the token's number");
+  auto& queues = device.rdma();
+  const Qpn token(in.get(In::token));
+  auto* qp = queues.find_qp(token);
+  auto* dct = queues.find_dct(token);
+  if (qp == nullptr && dct == nullptr) {
+    return refuse(Status::BAD_RESOURCE, kSection, "no QP has the token's number");
+  }
   const auto number = in.get(In::wq_number);
   const bool of_srq = type == page_fault_type::RMP;
-  if (of_srq ? device.rdma().find_srq(Srqn(number)) == nullptr : number != qp->qpn().value()) {
+  if (of_srq ? queues.find_srq(Srqn(number)) == nullptr : number != token.value()) {
     return refuse(Status::BAD_RESOURCE, kSection, "the fault was not of this work queue");
   }
-  // A QP that has left its state since the event waits no more, and its driver need not know.
-  (void)device.rdma().resume(*qp, side_of(type), in.get(In::error) != 0);
+  const bool failed = in.get(In::error) != 0;
+  // One that has left its state since the event waits no more, and its driver need not know.
+  if (qp != nullptr) {
+    (void)queues.resume(*qp, side_of(type), failed);
+  } else if (side_of(type) == rdma::FaultSide::kResponder) {
+    (void)queues.resume(*dct, failed);
+  }
   return {};
 }
 

@@ -1,5 +1,7 @@
 // Pages that are not there: what the driver is told of them (mlx5 driver interface: ODP).
 
+#include <optional>
+
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/eq.h"
 
@@ -37,23 +39,32 @@ std::uint32_t wqe_index(const rdma::PageFault& fault) {
                                                : SendCookie::unpack(fault.cookie).index;
 }
 
+}  // namespace
+
+/// Whose fault it is.
+struct Rdma::FaultPlace {
+  Qpn number;                ///< of the QP or DCT: the token
+  std::optional<Srqn> srqn;  ///< where its receives are from, unless they are its own
+};
+
+namespace {
+
 /// A work queue entry, of a QP or an SRQ. The token is the QP's number, of either kind.
-EventData wqe_fault_data(const QueuePair& qp, const rdma::PageFault& fault) {
+EventData wqe_fault_data(const Rdma::FaultPlace& place, const rdma::PageFault& fault) {
   using Data = spec::connectx::event_data_wqe_page_fault;
-  const bool of_srq = fault.kind == PageFaultKind::kReceive && (qp.uses_srq() || qp.is_xrc());
-  const auto srqn = qp.is_xrc() ? fault.srqn.value() : qp.srqn().value();
+  const bool of_srq = fault.kind == PageFaultKind::kReceive && place.srqn;
   util::Struct<Data> data;
   data.set(Data::bytes_committed, fault.committed);
   data.set(Data::wqe_index, wqe_index(fault) & Data::wqe_index.kMax);
   data.set(Data::packet_length, fault.packet_length);
-  data.set(Data::token, qp.qpn().value());
+  data.set(Data::token, place.number.value());
   data.set(Data::page_fault_type, static_cast<std::uint32_t>(type_of(fault.kind, of_srq)));
-  data.set(Data::wq_number, of_srq ? srqn : qp.qpn().value());
+  data.set(Data::wq_number, of_srq ? place.srqn->value() : place.number.value());
   return EventQueues::event_data(data);
 }
 
 /// What a peer accesses.
-EventData rdma_fault_data(const QueuePair& qp, const rdma::PageFault& fault) {
+EventData rdma_fault_data(const Rdma::FaultPlace& place, const rdma::PageFault& fault) {
   using Data = spec::connectx::event_data_rdma_page_fault;
   util::Struct<Data> data;
   data.set(Data::bytes_committed, fault.committed);
@@ -62,7 +73,7 @@ EventData rdma_fault_data(const QueuePair& qp, const rdma::PageFault& fault) {
   data.set(Data::rdma_op_len, fault.length);
   data.set(Data::rdma_va, fault.address);
   data.set(Data::page_fault_type, static_cast<std::uint32_t>(type_of(fault.kind, false)));
-  data.set(Data::token, qp.qpn().value());
+  data.set(Data::token, place.number.value());
   return EventQueues::event_data(data);
 }
 
@@ -73,6 +84,23 @@ bool is_remote(PageFaultKind kind) {
 }  // namespace
 
 FaultAnswer Rdma::open_fault(QueuePair& qp, const rdma::PageFault& fault) {
+  FaultPlace place{.number = qp.qpn(), .srqn = {}};
+  if (qp.is_xrc()) {
+    place.srqn = Srqn(fault.srqn.value());
+  } else if (qp.uses_srq()) {
+    place.srqn = qp.srqn();
+  }
+  return tell_fault(fault, place);
+}
+
+FaultAnswer Rdma::open_fault(Dct& dct, const rdma::PageFault& fault) {
+  if (dct.fault_open) return FaultAnswer::kBusy;
+  const auto answer = tell_fault(fault, {.number = dct.dctn(), .srqn = dct.srqn()});
+  dct.fault_open = answer == FaultAnswer::kOpened;
+  return answer;
+}
+
+FaultAnswer Rdma::tell_fault(const rdma::PageFault& fault, const FaultPlace& place) {
   auto& queues = parts_.event_queues;
   const auto eqn = queues.mapped(event_type::PAGE_FAULT);
   if (!eqn) return FaultAnswer::kNobody;
@@ -81,7 +109,7 @@ FaultAnswer Rdma::open_fault(QueuePair& qp, const rdma::PageFault& fault) {
   const bool remote = is_remote(fault.kind);
   const auto subtype = remote ? page_fault_subtype::RDMA : page_fault_subtype::WQE;
   queues.post(event_type::PAGE_FAULT, static_cast<std::uint8_t>(subtype),
-              remote ? rdma_fault_data(qp, fault) : wqe_fault_data(qp, fault));
+              remote ? rdma_fault_data(place, fault) : wqe_fault_data(place, fault));
   ++open_faults_;
   return FaultAnswer::kOpened;
 }

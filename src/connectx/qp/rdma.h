@@ -134,10 +134,13 @@ class Rdma {
   /// To RESET or ERR, which need no context.
   tl::expected<void, rdma::Reason> move_qp(QueuePair& qp, rdma::QpState to);
 
+  struct FaultPlace;  ///< whose page is away (page_faults.cc)
   /// PAGE_FAULT_RESUME. False: this side of the QP waits for no page.
   bool resume(QueuePair& qp, rdma::FaultSide side, bool failed) {
     return transport_.resume(qp.rdma_qp(), side, failed);
   }
+  /// The same of a DCT, for whichever connection waits.
+  bool resume(Dct& dct, bool failed) { return transport_.resume_dc_target(dct.dctn(), failed); }
 
   /// Null if there are too many of its kind.
   SharedReceiveQueue* add_srq(SharedReceiveQueue::Attributes attributes);
@@ -173,6 +176,8 @@ class Rdma {
                              std::span<const std::byte> data);
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
   rdma::FaultAnswer open_fault(QueuePair& qp, const rdma::PageFault& fault);
+  rdma::FaultAnswer open_fault(Dct& dct, const rdma::PageFault& fault);
+  rdma::FaultAnswer tell_fault(const rdma::PageFault& fault, const FaultPlace& place);
   void close_fault() { --open_faults_; }
 
   rdma::Fetch fetch_receive(Dct& dct, rdma::ReceiveRequest& request);

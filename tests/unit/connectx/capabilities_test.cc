@@ -158,7 +158,8 @@ TEST_F(CapabilitiesTest, MeetsThePreconditionsOfOnDemandPaging) {
   using Service = s::odp_per_transport_service_cap;
   const auto odp = image(Type::ODP, true);
   const auto scheme = util::View<Odp>(odp).get(Odp::transport_page_fault_scheme_cap);
-  for (const auto& service : {scheme.get(Scheme::rc_odp_caps), scheme.get(Scheme::xrc_odp_caps)}) {
+  for (const auto& service : {scheme.get(Scheme::rc_odp_caps), scheme.get(Scheme::xrc_odp_caps),
+                              scheme.get(Scheme::dc_odp_caps)}) {
     EXPECT_EQ(service.get(Service::send), 1u);
     EXPECT_EQ(service.get(Service::receive), 1u);
     EXPECT_EQ(service.get(Service::write), 1u);
@@ -263,7 +264,7 @@ TEST_F(CapabilitiesTest, BitsOfNoFieldAreZero) {
           clear_fields<s::roce_cap>(bytes);
           break;
         case Type::ODP:
-          for (const std::size_t at : {0x10, 0x18, 0x1C}) {
+          for (const std::size_t at : {0x10, 0x18, 0x1C, 0x20}) {
             clear_fields<s::odp_per_transport_service_cap>(bytes, at);
           }
           break;
