@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <new>
 
 #include "connectx/memory/memory_keys.h"
 #include "connectx/memory/mkey_attributes.h"
@@ -21,8 +23,8 @@ using Mtt = spec::connectx::mtt_entry;
 /// Octwords of translations that come and go together.
 constexpr std::size_t kAlignment = 4;
 constexpr std::uint64_t kPointerAlignment = 2048;
-/// Bytes of a list that are copied at once.
-constexpr std::size_t kSlice = 4096;
+/// Bytes of a list that needs no memory of its own. The longest has 1 MiB.
+constexpr std::size_t kShortList = 4096;
 /// The work of a UMR without its list (util::WorkBudget).
 constexpr std::int64_t kUmrWork = 300;
 constexpr std::size_t kPagesPerOctword = kOctword / Mtt::kSize;
@@ -209,12 +211,12 @@ LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, Record& recor
   return {};
 }
 
-/// Calls `take(octword, bytes)` for the list in order. Each part of it is read once.
+/// Calls `take(octword, bytes)` with the list, of which each part is read once.
 template <class Take>
 LocalOutcome MemoryKeys::copy_list(const Umr& umr, const UmrUser& user, Take&& take) {
   const auto size = umr.octwords() * kOctword;
   if (size == 0) return {};
-  auto octword = static_cast<std::size_t>(umr.first_octword());
+  const auto octword = static_cast<std::size_t>(umr.first_octword());
   if (umr.is_inline()) {
     take(octword, umr.translations());
     return {};
@@ -226,16 +228,18 @@ LocalOutcome MemoryKeys::copy_list(const Umr& umr, const UmrUser& user, Take&& t
                    {.pd = user.pd, .qpn = user.qpn, .reserved_lkey = user.reserved_lkey}, address,
                    size, rdma::kLocalRead);
   if (!found) return {WorkStatus::kLocalProtection, found.reason};
-  std::array<std::byte, kSlice> buffer;
-  for (std::size_t done = 0; done != size;) {
-    const auto slice = std::span(buffer).first(std::min(kSlice, size - done));
-    if (!table_.read(*found.key, address + done, slice)) {
-      return {WorkStatus::kLocalProtection, rdma::Reason::kMemoryUnreachable};
-    }
-    take(octword, slice);
-    done += slice.size();
-    octword += slice.size() / kOctword;
+  // All of it before any is taken: a list that cannot be read changes nothing.
+  std::array<std::byte, kShortList> few;
+  std::unique_ptr<std::byte[]> many;
+  if (size > few.size()) {
+    many.reset(new (std::nothrow) std::byte[size]);
+    if (many == nullptr) return refused(WqeFault::kUmrNoTranslations);
   }
+  const std::span list(many != nullptr ? many.get() : few.data(), size);
+  if (!table_.read(*found.key, address, list)) {
+    return {WorkStatus::kLocalProtection, rdma::Reason::kMemoryUnreachable};
+  }
+  take(octword, list);
   table_.add_work(static_cast<std::int64_t>(umr.octwords() * kPagesPerOctword) * kEntryWork);
   return {};
 }

@@ -236,6 +236,29 @@ TEST_F(UmrTest, AListThatIsNotInlineIsReadThroughItsPointer) {
   EXPECT_EQ(cqe.vendor_syndrome, static_cast<int>(rdma::Reason::kKeyUnknown));
 }
 
+TEST_F(UmrTest, AListThatCannotBeReadToItsEndChangesNothing) {
+  auto [a, b] = host_.connected({.fre = true});
+  constexpr std::uint32_t kOctwords = 512;
+  const auto key = free_key(Mode::MTT, kOctwords);
+  const auto one = page();
+  auto first = registration(a, key, 0x8000, 4);
+  for (int i = 0; i != 4; ++i) first.mtts(one | kPresent, one | kPresent);
+  expect_success(a, first);
+  // The second half of the list is where no memory is.
+  const auto list = HostOptions{}.memory_at + HostOptions::kMemorySize - 4096;
+  const auto two = page();
+  for (int i = 0; i != 512; ++i) util::store_be64(host_.at(list + 8 * i), two | kPresent);
+  const auto cqe = run(a, umr(a, key, [](ControlView c, MaskView, ContextView) {
+                            c.set(Control::inline_, 0);
+                            c.set(Control::translation_octword_actual_size, kOctwords);
+                          }).data(list, kOctwords * 16, kKey));
+  EXPECT_EQ(cqe.syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
+  EXPECT_EQ(cqe.vendor_syndrome, static_cast<int>(rdma::Reason::kMemoryUnreachable));
+  auto [c, d] = host_.connected();
+  expect_written(c, key, kStart + 7, "kept");
+  EXPECT_EQ(host_.text(one + 7, 4), "kept");
+}
+
 // PRM Table 10, translations_octword_size.
 TEST_F(UmrTest, OnlyThePagesAtTheOffsetChange) {
   auto [a, b] = host_.connected({.fre = true});
