@@ -140,7 +140,7 @@ carrier() {
   [ "$(on "$1" cat "/sys/class/net/$name/carrier")" = 1 ]
 }
 
-# gid_index HOST: the RoCE v2 entry of the host's IPv4 address.
+# gid_index HOST [TYPE]: the entry of the host's IPv4 address, of RoCE v2 or of another type.
 gid_index() {
   local ib want
   eval "ib=\$IB_$1; want=\$ADDRESS_$1"
@@ -149,9 +149,9 @@ gid_index() {
     cd "/sys/class/infiniband/$1/ports/1"
     for i in 0 1 2 3 4 5 6 7; do
       { read -r gid <gids/$i && [ "$gid" = "$2" ] && read -r type <gid_attrs/types/$i; } 2>/dev/null || continue
-      [ "$type" = "RoCE v2" ] && echo $i && exit 0
+      [ "$type" = "$3" ] && echo $i && exit 0
     done
-    exit 1' gid_index "$ib" "$want"
+    exit 1' gid_index "$ib" "$want" "${2:-RoCE v2}"
 }
 
 # listens PROCESS PORT: the process's host has a TCP socket that listens there.

@@ -1,0 +1,97 @@
+#!/bin/bash
+# UCX over each of its transports: verbs (rc_v, ud_v) and its own paths past libibverbs (rc_x, ud_x, dc_x), which make their
+# objects by DevX and write WQEs themselves. Every kind of operation, from 1 byte to 8 MiB. Then an MPI job that looks at
+# every byte.
+. "$(dirname "$0")/lib.sh"
+two_hosts
+transports="${*:-rc_v ud_v rc_x ud_x dc_x}"
+export UCX_WARN_UNUSED_ENV_VARS=n UCX_VFS_ENABLE=n UCX_IB_GID_INDEX=auto
+
+# Each line is a test, of which ucx_perftest makes one for each line of the file behind it.
+cat >/tmp/small <<END
+tag_lat -t tag_lat
+stream_lat -t stream_lat
+am_lat -t ucp_am_lat
+put_lat -t ucp_put_lat
+get -t ucp_get
+END
+cat >/tmp/small_sizes <<END
+1 -s 1 -n 10 -w 1
+2000 -s 2000 -n 10 -w 1
+60000 -s 60000 -n 3 -w 1
+END
+cat >/tmp/large <<END
+tag_bw -t tag_bw
+stream_bw -t stream_bw
+am_bw -t ucp_am_bw
+put_bw -t ucp_put_bw
+get -t ucp_get
+END
+cat >/tmp/large_sizes <<END
+8m -s 8388608 -n 1 -w 1
+END
+cat >/tmp/atomic <<END
+add -t ucp_add
+fadd -t ucp_fadd
+swap -t ucp_swap
+cswap -t ucp_cswap
+END
+cat >/tmp/atomic_sizes <<END
+4 -s 4 -n 20 -w 1
+8 -s 8 -n 20 -w 1
+END
+
+port=13337
+# The server, which is a child of $server, listens; or it has ended.
+listening() {
+  kill -0 "$server" 2>/dev/null || return 0
+  on b grep -qi ":$(printf '%04x' $port) [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6
+}
+
+# ucx_on HOST TRANSPORT COMMAND...: a program of UCX with the host's device.
+ucx_on() {
+  local host=$1 transport=$2 device
+  eval "device=\$IB_$host"
+  shift 2
+  ip netns exec "$host" env UCX_TLS="$transport,self" UCX_NET_DEVICES="$device:1" "$@"
+}
+
+# batch TRANSPORT TESTS: all tests of the file with all sizes of the file beside it.
+batch() {
+  local transport=$1 tests=$2 want got
+  local options=(-P 0 -p $port -v -b "/tmp/$tests" -b "/tmp/${tests}_sizes")
+  ucx_on b "$transport" ucx_perftest "${options[@]}" >/tmp/server.log 2>&1 &
+  server=$!
+  wait_for 120 "ucx_perftest that listens" listening
+  ucx_on a "$transport" timeout 240 ucx_perftest "$ADDRESS_b" "${options[@]}" >/tmp/client.log 2>&1 ||
+    { cat /tmp/client.log /tmp/server.log >&2; fail "$transport, $tests: exit status $?"; }
+  wait $server || { cat /tmp/client.log /tmp/server.log >&2; fail "$transport, $tests: server's exit status $?"; }
+  want=$(($(wc -l <"/tmp/$tests") * $(wc -l <"/tmp/${tests}_sizes")))
+  got=$(grep -cE '^[a-z_]+,[0-9a-z]+, *[0-9]+,' /tmp/client.log)
+  echo "$transport, $tests: $got of $want"
+  # A batch goes on after a test that failed, and its status does not tell.
+  if [ "$got" -ne "$want" ] || grep -E 'ERROR|WARN|FATAL|Assertion' /tmp/client.log /tmp/server.log; then
+    cat /tmp/client.log /tmp/server.log >&2
+    fail "$transport, $tests: $got of $want results"
+  fi
+}
+
+# mpi_job TRANSPORT: two ranks on one device, which has no shared memory to talk through.
+mpi_job() {
+  ucx_on a "$1" timeout 240 mpirun --allow-run-as-root --oversubscribe -n 2 --mca pml ucx --mca osc ucx --mca coll ^hcoll \
+    --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any -x UCX_TLS -x UCX_NET_DEVICES \
+    python3 /share/mpi_check.py >/tmp/mpi.log 2>&1 || { cat /tmp/mpi.log >&2; fail "$1, MPI: it ended in an error"; }
+  if [ "$(grep -o 'all is well' /tmp/mpi.log | wc -l)" -ne 2 ] || grep -E 'ERROR|WARN' /tmp/mpi.log; then
+    cat /tmp/mpi.log >&2
+    fail "$1, MPI: it says no good"
+  fi
+  echo "$1, MPI: done"
+}
+
+for transport in $transports; do
+  for tests in small large atomic; do
+    batch "$transport" "$tests"
+  done
+  mpi_job "$transport"
+  clean_dmesg
+done
