@@ -45,8 +45,11 @@ class PublishedRing {
   std::uint32_t consumer() const { return consumer_; }
   void set_consumer(std::uint32_t counter) { consumer_ = counter & mask(); }
 
-  /// Writing one more would overrun software, as far as it has told.
-  bool full() const { return ((producer_ - consumer_) & mask_) >= room_; }
+  /// Writing one more would overrun software, as far as it has told. `ahead`: entries that are yet
+  /// to be written before that one.
+  bool full(std::uint32_t ahead = 0) const {
+    return ((producer_ + ahead - consumer_) & mask_) >= room_;
+  }
   /// How often the ring has gone round, modulo 2: the owner bit of the next entry, where documents
   /// have one.
   std::uint32_t lap() const { return producer_ >> geometry_.log_count & 1; }
@@ -75,6 +78,14 @@ class PublishedRing {
     return true;
   }
 
+  /// Writes to the place `ahead` of the next entry's; software does not see it before pass().
+  /// False if the memory is gone. @pre as publish()
+  bool put(std::uint32_t ahead, std::span<const std::byte> entry) {
+    return memory_.write(place(entry.size(), ahead), entry);
+  }
+  /// Gives software this many places more, which it owns by an entry that was published before.
+  void pass(std::uint32_t places) { producer_ = (producer_ + places) & mask_; }
+
   /// The signed distance a - b of two counters.
   std::int32_t distance(std::uint32_t a, std::uint32_t b) const {
     const unsigned unused = 32 - geometry_.counter_bits;
@@ -84,9 +95,10 @@ class PublishedRing {
  private:
   static constexpr std::size_t kDword = sizeof(std::uint32_t);
 
-  /// Offset of the next entry, of `size` bytes.
-  std::uint64_t place(std::size_t size) const {
-    return std::uint64_t{producer_ & place_mask_} * geometry_.stride + geometry_.stride - size;
+  /// Offset of the next entry, of `size` bytes, or of the one `ahead` of it.
+  std::uint64_t place(std::size_t size, std::uint32_t ahead = 0) const {
+    return std::uint64_t{(producer_ + ahead) & place_mask_} * geometry_.stride + geometry_.stride -
+           size;
   }
   [[gnu::always_inline]] void publish_at(std::byte* to, std::span<const std::byte> entry) {
     const auto body = entry.size() - kDword;

@@ -1,5 +1,6 @@
 #include "connectx/event/completion_queue.h"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <utility>
@@ -16,6 +17,8 @@ using Record = spec::connectx::cq_doorbell_record;
 
 /// Dword of the doorbell record (PRM Table 72).
 constexpr unsigned kUpdateDword = Record::update_ci.kOffset / sizeof(std::uint32_t);
+/// In the next turn, before all that is to come at a time.
+constexpr util::Time kAtOnce = util::Time::min();
 
 }  // namespace
 
@@ -31,10 +34,17 @@ CompletionQueue::CompletionQueue(Cqn cqn, Attributes attributes, EventQueues& eq
              .overrun_ignore = attributes_.overrun_ignore},
             std::move(attributes_.queue.memory)),
       eqs_(eqs),
-      moderation_(moderation) {}
+      moderation_(moderation) {
+  if (attributes_.compression && !attributes_.collapsed) {
+    attention_ |= kCompresses;
+    session_ = std::make_unique<CqeSession>(*attributes_.compression,
+                                            std::min(CqeSession::kCqesMax, ring_.size()));
+  }
+}
 
 CompletionQueue::~CompletionQueue() {
   if (held_until_) moderation_.forget(cqn_, *held_until_);
+  if (session_is_held_) moderation_.forget(cqn_, kAtOnce);
 }
 
 void CompletionQueue::set_moderation(std::uint16_t period, std::uint16_t max_count) {
@@ -44,15 +54,8 @@ void CompletionQueue::set_moderation(std::uint16_t period, std::uint16_t max_cou
 
 spec::connectx::cq_arm_state CompletionQueue::arm_state() const {
   using State = spec::connectx::cq_arm_state;
-  switch (armed_) {
-    case Armed::kNo:
-      break;
-    case Armed::kSolicited:
-      return State::SOLICITED_ARMED;
-    case Armed::kAll:
-      return State::ARMED;
-  }
-  return State::FIRED;
+  if ((attention_ & kArmedAll) != 0) return State::ARMED;
+  return (attention_ & kArmedSolicited) != 0 ? State::SOLICITED_ARMED : State::FIRED;
 }
 
 std::optional<std::uint32_t> CompletionQueue::unread() {
@@ -62,13 +65,23 @@ std::optional<std::uint32_t> CompletionQueue::unread() {
   return (ring_.producer() - ring_.consumer()) & ring_.mask();
 }
 
-bool CompletionQueue::has_room() { return !ring_.full() || (unread() && !ring_.full()); }
+bool CompletionQueue::has_room(std::uint32_t ahead) {
+  return !ring_.full(ahead) || (unread() && !ring_.full(ahead));
+}
+
+bool CompletionQueue::overrun() {
+  fail(Status::CQ_OVERFLOW, Syndrome::CQ_OVERRUN, "overrun (PRM 7.12.5)");
+  return false;
+}
 
 /// An entry whose owner bit is still 0.
 bool CompletionQueue::publish(std::span<std::byte> cqe) {
   put_owner(cqe);
   // The 64 bytes of a CQE stand in the second half of a 128-byte entry.
-  if (ring_.publish(cqe)) return true;
+  return ring_.publish(cqe) || lost_memory();
+}
+
+bool CompletionQueue::lost_memory() {
   fail(Status::CQ_WRITE_FAIL, Syndrome::CQ_ACCESS_VIOLATION_ERROR, "its memory is not mapped");
   return false;
 }
@@ -105,26 +118,66 @@ void CompletionQueue::note(std::span<const std::byte, kCqeSize> bytes) const {
 
 inline bool CompletionQueue::write_any(std::span<std::byte> cqe, bool solicited) {
   if (failed()) return false;
-  if (!has_room()) {
-    fail(Status::CQ_OVERFLOW, Syndrome::CQ_OVERRUN, "overrun (PRM 7.12.5)");
-    return false;
-  }
+  if (!has_room()) return overrun();
   note(cqe.last<kCqeSize>());
   if (!publish(cqe)) return false;
+  note_written(solicited);
+  return true;
+}
+
+inline void CompletionQueue::note_written(bool solicited) {
   if (solicited) {
     after_solicited_ = ring_.producer();
     seen_solicited_ = true;
   }
-  if (armed_ == Armed::kAll || (armed_ == Armed::kSolicited && solicited)) event();
-  return true;
+  if ((attention_ & kArmedAll) != 0 || (solicited && is_armed())) event();
 }
 
 bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool solicited) {
-  return write_any(cqe, solicited);
+  return session_ == nullptr ? write_any(cqe, solicited) : write_compressed(cqe, solicited);
+}
+
+/// A CQE that is like those before it waits for the next ones, for the rest of this turn at most.
+bool CompletionQueue::write_compressed(std::span<std::byte, kCqeSize> cqe, bool solicited) {
+  const bool waits = !solicited && CqeSession::is_kind(cqe);
+  if (!session_->empty() && (!waits || !session_->takes(cqe)) && !close_session()) return false;
+  if (!waits) return write_any(cqe, solicited);
+  if (failed()) return false;
+  if (!has_room(session_->count())) {
+    (void)flush();
+    return failed() ? false : overrun();
+  }
+  session_->add(cqe);
+  if (!session_is_held_) moderation_.hold(cqn_, kAtOnce);
+  session_is_held_ = true;
+  return true;
+}
+
+bool CompletionQueue::flush() {
+  return session_ == nullptr || session_->empty() ? !failed() : close_session();
+}
+
+/// @pre the session is not empty, and there is room for it
+bool CompletionQueue::close_session() {
+  if (failed()) return false;
+  const auto count = session_->count();
+  assert(count != 0);
+  bool written = true;
+  for (std::uint32_t i = 0; i != session_->arrays(); ++i) {
+    written = ring_.put(CqeSession::place(i), session_->array(i)) && written;
+  }
+  auto title = session_->title();
+  session_->clear();
+  if (!written) return lost_memory();
+  note(title);
+  if (!publish(title)) return false;
+  ring_.pass(count - 1);
+  note_written(false);
+  return true;
 }
 
 bool CompletionQueue::write_wide(std::span<std::byte, kWideCqeSize> cqe, bool solicited) {
-  assert(attributes_.stride == kWideCqeSize);
+  assert(attributes_.stride == kWideCqeSize && session_ == nullptr);
   return write_any(cqe, solicited);
 }
 
@@ -139,9 +192,7 @@ void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
   requested_ = record.get(Record::cmd_sn);
   if (answered_ == requested_) return;
   // A request for all completions is not weakened by a later one for solicited ones (PRM 7.12.4).
-  if (!solicited_only || armed_ == Armed::kNo) {
-    armed_ = solicited_only ? Armed::kSolicited : Armed::kAll;
-  }
+  attention_ |= solicited_only ? kArmedSolicited : kArmedAll;
   // "If new CQEs are posted to the CQ after the reporting of a completion event and these CQEs are
   // not yet consumed, then an event will be generated immediately." A CQE that was there at the
   // last event has had its event, even if software arms before it polls.
@@ -166,6 +217,11 @@ void CompletionQueue::event() {
 }
 
 void CompletionQueue::report_held_event() {
+  if (session_is_held_) {
+    session_is_held_ = false;
+    (void)flush();  // whose queues hear of a failure with their next CQE
+    return;
+  }
   assert(held_until_);
   held_until_.reset();
   // The CQ may have failed since.
@@ -175,7 +231,7 @@ void CompletionQueue::report_held_event() {
 void CompletionQueue::notify() {
   if (held_until_) moderation_.forget(cqn_, *held_until_);
   held_until_.reset();
-  armed_ = Armed::kNo;
+  attention_ &= static_cast<std::uint8_t>(~kArmed);
   answered_ = requested_;
   last_notified_ = ring_.producer();
   notified_at_ = moderation_.now();

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 
 #include "connectx/base/limits.h"
 #include "connectx/base/numbers.h"
+#include "connectx/event/cqe_session.h"
 #include "connectx/event/event_moderation.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/queue/mapped_queue.h"
@@ -23,8 +25,11 @@ class CompletionQueue : public hca::Used {
   struct Attributes {
     unsigned log_size = 0;
     unsigned stride = 64;  ///< bytes of an entry: 64 or 128
+    bool padded = false;   ///< of 128, as the context calls it
     bool overrun_ignore = false;
     bool collapsed = false;  ///< cc: every CQE goes to entry 0
+    /// CQEs of receives are compressed, in this format.
+    std::optional<CqeSession::Format> compression;
     UarPage uar_page;
     Eqn eqn;
     // Moderation of events (PRM 7.13.14); 0 in either: none.
@@ -54,7 +59,8 @@ class CompletionQueue : public hca::Used {
   std::optional<std::uint32_t> unread();
   /// MODIFY_CQ of the size (PRM 7.12.6): the last entry of the memory of before tells software to
   /// go on in `queue`, which has no record of its own. False if that failed, and with it the CQ.
-  /// @pre unread() is less than both sizes, and the CQ has not failed
+  /// @pre unread() is less than both sizes, and the CQ has not failed. What is compressed is
+  /// written
   bool resize(MappedQueue queue, unsigned log_size, std::uint32_t log_page_size,
               std::uint32_t page_offset);
   /// Its consumer counter is the one that was last read from the doorbell record.
@@ -62,6 +68,8 @@ class CompletionQueue : public hca::Used {
   spec::connectx::cq_arm_state arm_state() const;
   spec::connectx::cq_status status() const { return status_; }
   bool failed() const { return status_ != Status::OK; }
+  /// Writes what waits to be compressed. False as write().
+  bool flush();
   /// Producer counter at the last completion event, and after the last solicited CQE.
   std::uint32_t last_notified() const { return last_notified_; }
   std::uint32_t last_solicited() const { return after_solicited_; }
@@ -72,7 +80,7 @@ class CompletionQueue : public hca::Used {
   /// queues with it.
   bool write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
     // As nearly always: there is room as far as is known, and nobody waits.
-    if (failed() || solicited || armed_ != Armed::kNo || ring_.full()) {
+    if (failed() || solicited || attention_ != 0 || ring_.full()) {
       return write_closely(cqe, solicited);
     }
     put_owner(cqe);
@@ -86,7 +94,7 @@ class CompletionQueue : public hca::Used {
   /// The arm doorbell (PRM 7.12.4): the first dword of the doorbell, as the arm record has it.
   void handle_arm(std::uint32_t arm_dword);
 
-  /// The period of the event that is held back is over.
+  /// The period of the event that is held back is over, or a turn, in which CQEs were compressed.
   void report_held_event();
   /// What it costs to destroy the CQ.
   std::int64_t dismantle_work() const { return kDestroyWork + ring_.memory().dismantle_work(); }
@@ -95,13 +103,25 @@ class CompletionQueue : public hca::Used {
   static constexpr std::int64_t kDestroyWork = 300;
   using Syndrome = spec::connectx::cq_error_syndrome;
   using Status = spec::connectx::cq_status;
-  enum class Armed : std::uint8_t { kNo, kSolicited, kAll };
+  /// Why a CQE needs a closer look.
+  enum Attention : std::uint8_t {
+    kArmedSolicited = 1,  ///< for solicited CQEs
+    kArmedAll = 2,
+    kCompresses = 4,
+  };
+  static constexpr std::uint8_t kArmed = kArmedSolicited | kArmedAll;
 
   [[gnu::noinline]] bool write_closely(std::span<std::byte, kCqeSize> cqe, bool solicited);
   /// Software owns an entry when its owner bit equals the lap's parity (PRM 7.12.4).
   void put_owner(std::span<std::byte> cqe) const { cqe.back() |= std::byte(ring_.lap()); }
   void note(std::span<const std::byte, kCqeSize> cqe) const;
-  bool has_room();
+  bool is_armed() const { return (attention_ & kArmed) != 0; }
+  bool has_room(std::uint32_t ahead = 0);
+  bool write_compressed(std::span<std::byte, kCqeSize> cqe, bool solicited);
+  bool overrun();
+  bool lost_memory();
+  bool close_session();
+  void note_written(bool solicited);
   bool write_any(std::span<std::byte> cqe, bool solicited);
   bool publish(std::span<std::byte> cqe);
   void fail(Status status, Syndrome syndrome, std::string_view reason);
@@ -118,7 +138,11 @@ class CompletionQueue : public hca::Used {
   util::Time notified_at_{};           ///< when that was
   bool seen_solicited_ = false;
   std::optional<util::Time> held_until_;  ///< the event that is held back
-  Armed armed_ = Armed::kNo;
+  std::uint8_t attention_ = 0;            ///< Attention bits
+  /// Null unless CQEs are compressed. While it has some, the CQ has a place among the held events,
+  /// of the time kAtOnce.
+  std::unique_ptr<CqeSession> session_;
+  bool session_is_held_ = false;
   std::uint32_t requested_ = 0;            ///< cmd_sn of the last arming
   std::optional<std::uint32_t> answered_;  ///< cmd_sn of the arming that had its event
   Status status_ = Status::OK;

@@ -1,5 +1,6 @@
 // CREATE_CQ, DESTROY_CQ, QUERY_CQ, MODIFY_CQ (PRM 12.7).
 
+#include <optional>
 #include <utility>
 
 #include "connectx/base/resources.h"
@@ -16,9 +17,32 @@ namespace {
 using Context = spec::connectx::cq_context;
 using Create = spec::connectx::create_cq_in;
 using CqeSize = spec::connectx::cqe_size;
+using MiniCqe = spec::connectx::mini_cqe_format;
 
 CommandResult unknown_cq(std::string_view section) {
   return refuse(Status::BAD_RESOURCE, section, "unknown CQ");
+}
+
+std::optional<MiniCqe> compression_of(util::View<Context> context) {
+  if (context.get(Context::cqe_compression_en) == 0) return std::nullopt;
+  return static_cast<MiniCqe>(context.get(Context::mini_cqe_res_format));
+}
+
+CommandResult check_compression(util::View<Context> context) {
+  constexpr std::string_view kTable = "PRM Table 76";
+  const auto format = compression_of(context);
+  if (!format) return {};
+  if (context.get(Context::cqe_sz) != static_cast<std::uint32_t>(CqeSize::BYTES_64)) {
+    return refuse(Status::BAD_PARAM, kTable, "cqe_compression_en with CQEs of 128 bytes");
+  }
+  if (*format != MiniCqe::HASH && *format != MiniCqe::CHECKSUM) {
+    return refuse(Status::BAD_PARAM, kTable, "mini_cqe_res_format without its capability");
+  }
+  if (context.get(Context::cqe_compression_layout) != 0) {
+    return refuse(Status::BAD_PARAM, "mlx5 driver interface: CQ context",
+                  "cqe_compression_layout without its capability");
+  }
+  return {};
 }
 
 CommandResult check(Device& device, util::View<Context> context) {
@@ -39,9 +63,7 @@ CommandResult check(Device& device, util::View<Context> context) {
   if (context.get(Context::scqe_break_moderation_en) != 0) {
     return refuse(Status::BAD_PARAM, kTable, "scqe_break_moderation_en without its capability");
   }
-  if (context.get(Context::cqe_compression_en) != 0) {
-    return refuse(Status::BAD_PARAM, kTable, "cqe_compression_en without its capability");
-  }
+  if (auto result = check_compression(context); !result) return result;
   if (context.get(Context::cq_period_mode) != 0) {
     return refuse(Status::BAD_PARAM, kTable, "cq_period_mode without its capability");
   }
@@ -55,11 +77,16 @@ CommandResult check(Device& device, util::View<Context> context) {
 void write_context(const CompletionQueue& cq, util::MutableView<Context> context) {
   const auto& attributes = cq.attributes();
   context.set(Context::status, static_cast<std::uint8_t>(cq.status()));
-  context.set(
-      Context::cqe_sz,
-      static_cast<std::uint8_t>(attributes.stride == 64 ? CqeSize::BYTES_64 : CqeSize::BYTES_128));
+  const auto cqe_size = attributes.stride == 64 ? CqeSize::BYTES_64
+                        : attributes.padded     ? CqeSize::BYTES_128_PADDED
+                                                : CqeSize::BYTES_128;
+  context.set(Context::cqe_sz, static_cast<std::uint8_t>(cqe_size));
   context.set(Context::cc, attributes.collapsed);
   context.set(Context::oi, attributes.overrun_ignore);
+  if (attributes.compression) {
+    context.set(Context::cqe_compression_en, 1);
+    context.set(Context::mini_cqe_res_format, static_cast<std::uint8_t>(*attributes.compression));
+  }
   context.set(Context::st, static_cast<std::uint8_t>(cq.arm_state()));
   context.set(Context::page_offset, attributes.page_offset);
   context.set(Context::log_cq_size, attributes.log_size);
@@ -87,8 +114,11 @@ CommandResult create_cq(Device& device, const Command& command) {
   attributes.log_size = context.get(Context::log_cq_size);
   attributes.stride =
       context.get(Context::cqe_sz) == static_cast<std::uint32_t>(CqeSize::BYTES_64) ? 64 : 128;
+  attributes.padded =
+      context.get(Context::cqe_sz) == static_cast<std::uint32_t>(CqeSize::BYTES_128_PADDED);
   attributes.overrun_ignore = context.get(Context::oi) != 0;
   attributes.collapsed = context.get(Context::cc) != 0;
+  attributes.compression = compression_of(context);
   attributes.uar_page = UarPage(context.get(Context::uar_page));
   attributes.eqn = Eqn(context.get(Context::c_eqn));
   attributes.period = static_cast<std::uint16_t>(context.get(Context::cq_period));
@@ -169,6 +199,7 @@ CommandResult resize_cq(Device& device, const Command& command, CompletionQueue&
   if (cq.failed() || now.collapsed) {
     return refuse(Status::BAD_RES_STATE, kSection, "the CQ has failed, or has one entry (cc)");
   }
+  (void)cq.flush();
   const auto unread = cq.unread();
   if (!unread || *unread >= cq.ring().size()) {
     return refuse(Status::BAD_RES_STATE, kSection, "no room for the CQE that ends the old buffer");

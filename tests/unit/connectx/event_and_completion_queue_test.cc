@@ -383,7 +383,22 @@ TEST_F(QueueTest, BadCqContextsAreRefused) {
       {"UAR", Code::BAD_RESOURCE, [](auto c) { c.set(C::uar_page, 2); }},
       {"EQ", Code::BAD_RESOURCE, [](auto c) { c.set(C::c_eqn, 0x10000); }},
       {"CQE size", Code::BAD_PARAM, [](auto c) { c.set(C::cqe_sz, 3); }},
-      {"compression", Code::BAD_PARAM, [](auto c) { c.set(C::cqe_compression_en, 1); }},
+      {"compression", Code::OK, [](auto c) { c.set(C::cqe_compression_en, 1); }},
+      {"compression of 128 bytes", Code::BAD_PARAM,
+       [](auto c) {
+         c.set(C::cqe_compression_en, 1);
+         c.set(C::cqe_sz, 1);
+       }},
+      {"compression by stride", Code::BAD_PARAM,
+       [](auto c) {
+         c.set(C::cqe_compression_en, 1);
+         c.set(C::mini_cqe_res_format, 2);
+       }},
+      {"compression of later devices", Code::BAD_PARAM,
+       [](auto c) {
+         c.set(C::cqe_compression_en, 1);
+         c.set(C::cqe_compression_layout, 1);
+       }},
       {"scqe break", Code::BAD_PARAM, [](auto c) { c.set(C::scqe_break_moderation_en, 1); }},
       {"pages", Code::BAD_INPUT_LEN, [](auto c) { c.set(C::log_cq_size, 7); }},
       {"page offset", Code::BAD_INPUT_LEN, [](auto c) { c.set(C::page_offset, 63); }},

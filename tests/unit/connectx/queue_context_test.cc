@@ -93,6 +93,27 @@ TEST_F(QueueContext, OnlySelectedFieldsOfModerationChange) {
   EXPECT_EQ(attributes.max_count, 33);
 }
 
+// Nothing stands in front of either; drivers of hosts with long cache lines ask for the second.
+TEST_F(QueueContext, ACqHasTheSizeOfCqesThatItWasMadeWith) {
+  const auto eqn = host.create_eq(4, 0, 0);
+  for (const std::uint32_t size : {0u, 1u, 2u}) {
+    Input<s::create_cq_in> create(Opcode::CREATE_CQ, 0, 8);
+    const auto context = (*create).sub(s::create_cq_in::cq_context_entry);
+    context.set(s::cq_context::log_cq_size, 2);
+    context.set(s::cq_context::cqe_sz, size);
+    context.set(s::cq_context::uar_page, host.uar);
+    context.set(s::cq_context::c_eqn, eqn);
+    create.set_address(0, host.allocate(4096));
+    const auto made = host.execute<s::create_cq_out>(create);
+    ASSERT_TRUE(made.ok());
+    Input<s::query_cq_in> query(Opcode::QUERY_CQ);
+    query->set(s::query_cq_in::cqn, made.as<s::create_cq_out>().get(s::create_cq_out::cqn));
+    const auto reply = host.execute<s::query_cq_out>(query, 8);
+    const auto shown = reply.as<s::query_cq_out>().get(s::query_cq_out::cq_context_entry);
+    EXPECT_EQ(shown.get(s::cq_context::cqe_sz), size);
+  }
+}
+
 // PRM 7.13.14: an event that is held back is reported when the period is over, so the device must
 // be called then.
 TEST_F(QueueContext, TheDeviceAsksForItsTurnWhenAHeldEventIsDue) {

@@ -1,0 +1,78 @@
+#include "connectx/event/cqe_session.h"
+
+#include <algorithm>
+
+#include "spec/connectx/cqe.h"
+#include "util/field.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using Layout = spec::connectx::cqe64;
+using Hash = spec::connectx::mini_cqe_hash;
+using Checksum = spec::connectx::mini_cqe_checksum;
+using spec::connectx::cqe_format;
+using spec::connectx::cqe_opcode;
+using Bytes = std::array<std::byte, CqeSession::kCqeSize>;
+
+/// Zero in what the CQEs of a session may differ in. Of the hash or the checksum one stands in
+/// their 8 bytes; the other is lost, as the time is.
+Bytes same_part(CqeSession::Cqe cqe, CqeSession::Format format) {
+  Bytes bytes;
+  std::ranges::copy(cqe, bytes.begin());
+  const util::MutableView<Layout> view(bytes);
+  view.set(Layout::wqe_counter, 0);
+  view.set(Layout::byte_cnt, 0);
+  view.set(Layout::timestamp, 0);
+  view.set(Layout::rx_hash_result, 0);
+  view.set(Layout::checksum, 0);
+  if (format == CqeSession::Format::CHECKSUM) view.set(Layout::rx_hash_type, 0);
+  return bytes;
+}
+
+}  // namespace
+
+bool CqeSession::is_kind(Cqe cqe) {
+  const util::View<Layout> view(cqe);
+  return static_cast<cqe_opcode>(view.get(Layout::opcode)) == cqe_opcode::RESPONDER_SEND &&
+         static_cast<cqe_format>(view.get(Layout::cqe_format)) == cqe_format::NO_INLINE &&
+         view.get(Layout::se) == 0 && view.get(Layout::lro_num_seg) == 0;
+}
+
+bool CqeSession::takes(Cqe cqe) const {
+  if (count_ == cqes_max_) return false;
+  // Software counts the WQEs of those behind the title by itself.
+  const auto first = util::View<Layout>(first_).get(Layout::wqe_counter);
+  const auto expected = (first + count_) & Layout::wqe_counter.kMax;
+  return util::View<Layout>(cqe).get(Layout::wqe_counter) == expected &&
+         same_part(cqe, format_) == same_part(first_, format_);
+}
+
+void CqeSession::add(Cqe cqe) {
+  const util::View<Layout> view(cqe);
+  if (count_ == 0) std::ranges::copy(cqe, first_.begin());
+  const auto mini = std::span(minis_).subspan(std::size_t{count_} * kMiniSize, kMiniSize);
+  std::ranges::fill(mini, std::byte{0});
+  if (format_ == Format::CHECKSUM) {
+    const util::MutableView<Checksum> out(mini);
+    out.set(Checksum::checksum, view.get(Layout::checksum));
+    out.set(Checksum::byte_cnt, view.get(Layout::byte_cnt));
+  } else {
+    const util::MutableView<Hash> out(mini);
+    out.set(Hash::rx_hash_result, view.get(Layout::rx_hash_result));
+    out.set(Hash::byte_cnt, view.get(Layout::byte_cnt));
+  }
+  ++count_;
+}
+
+std::array<std::byte, CqeSession::kCqeSize> CqeSession::title() const {
+  auto title = first_;
+  if (count_ < 2) return title;
+  const util::MutableView<Layout> view(title);
+  view.set(Layout::cqe_format, static_cast<std::uint32_t>(cqe_format::COMPRESSED));
+  view.set(Layout::byte_cnt, count_);
+  return title;
+}
+
+}  // namespace softhca::connectx
