@@ -57,6 +57,8 @@ struct QpOptions {
   XrcDomain xrc_domain{};                 ///< XRC target: whose SRQs requests may name
   bool block_multicast_loopback = false;  ///< UD: not what this port's own GIDs sent to a group
   CompletionData completion_data{};
+  /// Results of atomics of 8 bytes are written as they came, the highest byte first.
+  bool big_endian_atomics = false;
   QpCounters* counters = nullptr;  ///< the device's set to count in; null: none
 };
 

@@ -248,7 +248,7 @@ bool Requester::fetch_posted() {
     if (attributes.max_rd_atomic == 0) {
       return refuse_as(WorkStatus::kLocalQpOperation, Reason::kNoReadsAllowed);
     }
-    if (e.is_atomic() && length != 8) {
+    if (e.is_atomic() && length != (e.is_masked() ? e.request.masked.size : 8)) {
       return refuse_as(WorkStatus::kLocalLength, Reason::kAtomicSize);
     }
   }

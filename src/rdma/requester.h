@@ -136,8 +136,13 @@ class Requester {
     }
     std::uint64_t end_psn() const { return first_psn + psns; }
     bool is_read() const { return request.opcode == SendOpcode::kRdmaRead; }
+    bool is_masked() const {
+      return request.opcode == SendOpcode::kMaskedCompareSwap ||
+             request.opcode == SendOpcode::kMaskedFetchAdd;
+    }
     bool is_atomic() const {
-      return request.opcode == SendOpcode::kCompareSwap || request.opcode == SendOpcode::kFetchAdd;
+      return request.opcode == SendOpcode::kCompareSwap ||
+             request.opcode == SendOpcode::kFetchAdd || is_masked();
     }
     /// The answer brings data: an acknowledgement alone does not complete it.
     bool wants_data() const { return is_read() || is_atomic(); }
@@ -226,6 +231,7 @@ class Requester {
   void handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth);
   void handle_read_response(std::uint64_t psn, const wire::IbPacket& packet,
                             const wire::Frame& frame);
+  void put_result(std::uint64_t original, std::span<std::byte> out) const;
   void handle_atomic_response(std::uint64_t psn, const wire::IbPacket& packet);
   void handle_rnr_nak(std::uint8_t timer_code);
   void handle_fatal_nak(wire::NakCode code);

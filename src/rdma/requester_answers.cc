@@ -7,6 +7,7 @@
 
 #include "rdma/requester_inl.h"
 #include "rdma/scatter_gather.h"
+#include "util/endian.h"
 
 namespace softhca::rdma {
 using spec::infiniband::kRetryForever;
@@ -214,14 +215,26 @@ unsigned Requester::handle_middles(const wire::IbPacket& packet, const wire::Fra
   return count;
 }
 
+/// Results of 4 bytes come in the order of the wire, whatever is chosen for those of 8.
+void Requester::put_result(std::uint64_t original, std::span<std::byte> out) const {
+  if (out.size() == sizeof(std::uint32_t)) {
+    util::store_be32(out.data(), static_cast<std::uint32_t>(original));
+  } else if (qp_.options().big_endian_atomics) {
+    util::store_be64(out.data(), original);
+  } else {
+    std::memcpy(out.data(), &original, sizeof original);
+  }
+}
+
 void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& packet) {
   if (!acknowledge(psn)) return;
   auto& e = entry(head_);
   if (!e.is_atomic()) {
     return fail_head(WorkStatus::kBadResponse, Reason::kAtomicResponseMismatch);
   }
-  const auto original = packet.ext.atomic_ack.original;
-  const auto bytes = std::as_bytes(std::span(&original, 1));
+  std::array<std::byte, 8> result;
+  const auto bytes = std::span(result).first(e.length);
+  put_result(packet.ext.atomic_ack.original, bytes);
   if (goes_with_completion(e)) {
     e.completion_data().assign(bytes);
     return advance(psn + 1);

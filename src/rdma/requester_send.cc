@@ -52,6 +52,20 @@ const MessageOpcodes& rc_opcodes(SendOpcode opcode) {
   return kMessageOpcodes[static_cast<std::size_t>(opcode)];
 }
 
+using MaskedView = util::MutableView<wire::MaskedAtomicLayout>;
+
+Opcode atomic_opcode(wire::Service service, SendOpcode request) {
+  switch (request) {
+    case SendOpcode::kMaskedCompareSwap:
+    case SendOpcode::kMaskedFetchAdd:
+      return wire::masked_atomic(service, request == SendOpcode::kMaskedFetchAdd);
+    case SendOpcode::kFetchAdd:
+      return opcode_of(service, Opcode::RC_FETCH_ADD);
+    default:
+      return opcode_of(service, Opcode::RC_CMP_SWAP);
+  }
+}
+
 constexpr bool has_reth(SendOpcode opcode) {
   return opcode == SendOpcode::kRdmaWrite || opcode == SendOpcode::kRdmaWriteWithImmediate;
 }
@@ -353,11 +367,11 @@ void Requester::send_atomic_request(Entry& e) {
   if (fault != Reason::kNone) return hold_or_refuse(e, fault, 0);
 
   if (const auto* header = engine_.path_header(qp_); header != nullptr) {
-    const bool add = e.request.opcode == SendOpcode::kFetchAdd;
+    const auto payload = e.is_masked() ? wire::MaskedAtomicLayout::kSize : 0;
     auto& frame = engine_.new_frame();
-    auto& [bth, ext] = header->begin(
-        opcode_of(qp_.service().packets, add ? Opcode::RC_FETCH_ADD : Opcode::RC_CMP_SWAP), 0,
-        frame);
+    auto& [bth, ext] =
+        header->begin(atomic_opcode(qp_.service().packets, e.request.opcode), payload, frame);
+    if (payload != 0) e.request.masked.emit(MaskedView(frame.own_payload(payload)));
     fill(bth, e.first_psn);
     ext.atomic = {e.request.remote_address, wire::RKey(e.request.rkey.value()), e.request.swap_add,
                   e.request.compare};

@@ -8,7 +8,8 @@
 //
 //   responder.cc            state, receive queue, flushing
 //   responder_message.cc    SEND and RDMA WRITE messages of connected QPs
-//   responder_reliable.cc   PSN checks, READ, atomics, duplicates
+//   responder_reliable.cc   PSN checks, READ, duplicates
+//   responder_atomics.cc    atomics
 //   responder_answers.cc    sending the answers
 //   responder_unreliable.cc UC and UD
 //   page_faults.cc          waiting for memory that is not there
@@ -148,18 +149,21 @@ class Responder {
   // responder_reliable.cc
   void handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict execute(const wire::IbPacket& packet, const wire::Frame& frame);
-  Verdict execute_answered(const wire::IbPacket& packet);
+  Verdict execute_answered(const wire::IbPacket& packet, const wire::Frame& frame);
   Verdict execute_read(const wire::IbPacket& packet);
-  Verdict execute_atomic(const wire::IbPacket& packet);
-  bool swap(MemoryKey& key, const wire::IbPacket& packet, std::uint64_t& original);
   void handle_duplicate(const wire::IbPacket& packet);
   void repeat_read(const wire::IbPacket& packet);
-  void repeat_atomic(const wire::IbPacket& packet);
   bool make_room_for(wire::Psn psn);
   void push_repeated(Answer answer);
   static QpEvent event_of(const Verdict& verdict);
   void refuse(const Verdict& verdict);
   std::uint32_t read_packets(std::uint32_t length) const;
+
+  // responder_atomics.cc
+  struct Atomic;
+  Verdict execute_atomic(const wire::IbPacket& packet, const wire::Frame& frame);
+  bool swap(MemoryKey& key, std::uint64_t address, const Atomic& atomic, std::uint64_t& original);
+  void repeat_atomic(const wire::IbPacket& packet);
 
   // responder_answers.cc
   void grow_answers();

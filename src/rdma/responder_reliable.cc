@@ -1,4 +1,4 @@
-// Requests to a reliable QP: order of PSNs, READ and atomics, duplicates, refusals
+// Requests to a reliable QP: order of PSNs, READ, duplicates, refusals
 // (IBTA 9.7.4, 9.7.5).
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline Responder::Verdict Responder::execute(const wire::IbPacket& packet,
   if (operation == Operation::kRdmaWrite || operation == Operation::kSend) {
     return handle_message(packet, frame);
   }
-  return execute_answered(packet);
+  return execute_answered(packet, frame);
 }
 
 void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame) {
@@ -57,11 +57,17 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
 }
 
 /// READs and atomics, which bring nothing and are answered with data.
-Responder::Verdict Responder::execute_answered(const wire::IbPacket& packet) {
+Responder::Verdict Responder::execute_answered(const wire::IbPacket& packet,
+                                               const wire::Frame& frame) {
+  std::size_t payload = 0;
   switch (packet.info().operation) {
     case Operation::kRdmaReadRequest:
     case Operation::kCompareSwap:
     case Operation::kFetchAdd:
+      break;
+    case Operation::kMaskedCompareSwap:
+    case Operation::kMaskedFetchAdd:
+      payload = wire::MaskedAtomicLayout::kSize;
       break;
     default:
       return {Verdict::Kind::kInvalid, Reason::kNotARequest};
@@ -69,7 +75,7 @@ Responder::Verdict Responder::execute_answered(const wire::IbPacket& packet) {
   if (message_ != Message::kNone) {
     return {Verdict::Kind::kInvalid, Reason::kRequestInMessage};
   }
-  if (packet.payload_size != 0) {
+  if (packet.payload_size != payload) {
     return {Verdict::Kind::kInvalid, Reason::kRequestWithPayload};
   }
   // Repeated answers do not count: a late copy of an old request may be among them.
@@ -77,7 +83,7 @@ Responder::Verdict Responder::execute_answered(const wire::IbPacket& packet) {
     return {Verdict::Kind::kInvalid, Reason::kTooManyReads};
   }
   return packet.info().operation == Operation::kRdmaReadRequest ? execute_read(packet)
-                                                                : execute_atomic(packet);
+                                                                : execute_atomic(packet, frame);
 }
 
 std::uint32_t Responder::read_packets(std::uint32_t length) const {
@@ -114,67 +120,6 @@ Responder::Verdict Responder::execute_read(const wire::IbPacket& packet) {
   return {};
 }
 
-Responder::Verdict Responder::execute_atomic(const wire::IbPacket& packet) {
-  using enum Verdict::Kind;
-  const auto& eth = packet.ext.atomic;
-  if (!qp_.attributes().remote_atomic) return {kAccess, Reason::kAtomicForbidden};
-  if (eth.virtual_address % 8 != 0) return {kInvalid, Reason::kAtomicUnaligned};
-  const auto found =
-      engine_.keys.check(MKey(eth.rkey.value()), user(), eth.virtual_address, 8, kRemoteAtomic);
-  const PageFault fault{.kind = PageFaultKind::kRemoteWrite,
-                        .packet_length = 8,
-                        .rkey = MKey(eth.rkey.value()),
-                        .address = eth.virtual_address,
-                        .length = 8};
-  if (!found) return wait_for_page(fault, {kAccess, found.reason});
-  std::uint64_t original = 0;
-  if (!swap(*found.key, packet, original)) {
-    return wait_for_page(fault, {kOperation, engine_.keys.fault()});
-  }
-  ++qp_.counters_->rx_atomic_requests;
-  ++msn_;
-  atomics_.grow(std::max(1u, qp_.attributes().max_dest_rd_atomic));
-  atomics_.remember(packet.bth.psn, original);
-  push_answer({.next = packet.bth.psn,
-               .left = 1,
-               .atomic = true,
-               .msn = msn_,
-               .pd = {},
-               .rkey = {},
-               .original = original});
-  return {};
-}
-
-/// The atomic itself: against other QPs, other devices and the host's own processors alike.
-bool Responder::swap(MemoryKey& key, const wire::IbPacket& packet, std::uint64_t& original) {
-  const auto& eth = packet.ext.atomic;
-  const bool add = packet.info().operation == Operation::kFetchAdd;
-  MemoryPiece place{};
-  const bool found =
-      engine_.keys.for_each_piece(key, eth.virtual_address, 8, pcie::DmaAccess::kReadWrite,
-                                  [&](const MemoryPiece& piece) { place = piece; });
-  if (!found || place.size != 8) return false;
-  if (place.host != nullptr && reinterpret_cast<std::uintptr_t>(place.host) % 8 == 0) {
-    auto* at = reinterpret_cast<std::uint64_t*>(place.host);
-    if (add) {
-      original = __atomic_fetch_add(at, eth.swap_add, __ATOMIC_SEQ_CST);
-    } else {
-      original = eth.compare;
-      __atomic_compare_exchange_n(at, &original, eth.swap_add, false, __ATOMIC_SEQ_CST,
-                                  __ATOMIC_SEQ_CST);
-    }
-    return true;
-  }
-  // Memory of a peer process: atomic against what this device does, which is all that
-  // IBV_ATOMIC_HCA promises.
-  const auto bytes = std::as_writable_bytes(std::span(&original, 1));
-  if (!engine_.keys.read(key, eth.virtual_address, bytes)) return false;
-  const auto next = add                       ? original + eth.swap_add
-                    : original == eth.compare ? eth.swap_add
-                                              : original;
-  return engine_.keys.write(key, eth.virtual_address, std::as_bytes(std::span(&next, 1)));
-}
-
 // Duplicates -------------------------------------------------------------------------------------
 
 void Responder::handle_duplicate(const wire::IbPacket& packet) {
@@ -184,6 +129,8 @@ void Responder::handle_duplicate(const wire::IbPacket& packet) {
       return repeat_read(packet);
     case Operation::kCompareSwap:
     case Operation::kFetchAdd:
+    case Operation::kMaskedCompareSwap:
+    case Operation::kMaskedFetchAdd:
       return repeat_atomic(packet);
     default:
       // It was carried out; its acknowledgement may have been lost.
@@ -247,21 +194,6 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
                  .rkey = MKey(reth.rkey.value()),
                  .address = reth.virtual_address,
                  .length = reth.dma_length});
-}
-
-void Responder::repeat_atomic(const wire::IbPacket& packet) {
-  const auto* original = atomics_.find(packet.bth.psn);
-  if (original == nullptr) {
-    return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedAtomicTooOld);
-  }
-  if (!make_room_for(packet.bth.psn)) return;
-  push_repeated({.next = packet.bth.psn,
-                 .left = 1,
-                 .atomic = true,
-                 .msn = msn_,
-                 .pd = {},
-                 .rkey = {},
-                 .original = *original});
 }
 
 // Refusals ---------------------------------------------------------------------------------------

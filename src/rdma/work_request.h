@@ -11,6 +11,7 @@
 #include "rdma/reasons.h"
 #include "rdma/types.h"
 #include "rdma/xrc_srqs.h"
+#include "wire/atomic_eth.h"
 #include "wire/icrc.h"
 
 namespace softhca::rdma {
@@ -52,6 +53,7 @@ struct SendRequest {
   XrcSrqn remote_srqn;  ///< XRC: the peer's SRQ that takes the message, or whose PD is accessed
   std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
+  wire::MaskedAtomic masked;  ///< of masked atomics, whose operands have `masked.size` bytes
   /// The payload is inline_data. Otherwise it is sges, and those of them that are inline refer to
   /// parts of inline_data, all of them in the order of the message.
   bool is_inline = false;
@@ -61,8 +63,9 @@ struct SendRequest {
   UdDestination ud;          ///< UD and DC; its Q_Key is UD's alone
   std::uint64_t dc_key = 0;  ///< DC: of the target
 
-  /// All fields as in a new request, but `ud` and `dc_key`, which those that need them set as a
-  /// whole; the vectors keep their memory. The transport calls it before WorkQueues::fetch_send.
+  /// All fields as in a new request, but `masked`, `ud` and `dc_key`, which those that need them
+  /// set as a whole; the vectors keep their memory. The transport calls it before
+  /// WorkQueues::fetch_send.
   void reset();
 };
 

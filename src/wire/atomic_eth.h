@@ -2,6 +2,10 @@
 // (IBTA 9.3.4, 9.3.5.3).
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
 #include "spec/infiniband/transport.h"
 #include "wire/ids.h"
 
@@ -28,6 +32,29 @@ struct AtomicEth {
     out.set(L::compare_data, compare);
   }
   friend bool operator==(const AtomicEth&, const AtomicEth&) = default;
+};
+
+using MaskedAtomicLayout = spec::infiniband::masked_atomic_data;
+
+/// What a masked atomic has besides, as its payload. Of a FetchAdd, `compare` of the AtomicETH has
+/// the highest bit of each field, beyond which nothing is carried, and the masks mean nothing.
+struct MaskedAtomic {
+  std::uint64_t swap_mask = 0;
+  std::uint64_t compare_mask = 0;
+  std::uint32_t size = 8;  ///< bytes of an operand: 4 or 8, whatever a packet from the wire says
+
+  static MaskedAtomic parse(util::View<MaskedAtomicLayout> view) {
+    using L = MaskedAtomicLayout;
+    return {view.get(L::swap_mask), view.get(L::compare_mask), view.get(L::size)};
+  }
+  void emit(util::MutableView<MaskedAtomicLayout> out) const {
+    using L = MaskedAtomicLayout;
+    std::ranges::fill(out.bytes(), std::byte{0});
+    out.set(L::swap_mask, swap_mask);
+    out.set(L::compare_mask, compare_mask);
+    out.set(L::size, size);
+  }
+  friend bool operator==(const MaskedAtomic&, const MaskedAtomic&) = default;
 };
 
 using AtomicAckEthLayout = spec::infiniband::atomic_ack_eth;

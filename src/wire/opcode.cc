@@ -128,6 +128,14 @@ constexpr std::array<OpcodeInfo, 256> make_table() {
       table[static_cast<std::size_t>(opcode)] = info_of(opcode, service, row);
     }
   }
+  for (const auto service : {Service::RC, Service::XRC, Service::DC}) {
+    for (const bool add : {false, true}) {
+      const auto opcode = masked_atomic(service, add);
+      const auto operation = add ? Operation::kMaskedFetchAdd : Operation::kMaskedCompareSwap;
+      table[static_cast<std::size_t>(opcode)] =
+          info_of(opcode, service, {opcode, operation, Place::kOnly, kAtomicEth});
+    }
+  }
   table[static_cast<unsigned>(Opcode::CNP)] =
       info_of(Opcode::CNP, Service::CNP_CLASS,
               {Opcode::CNP, Operation::kCongestionNotification, Place::kOnly, kNone});

@@ -24,6 +24,8 @@ enum class Operation : std::uint8_t {
   kAtomicAcknowledge,
   kCompareSwap,
   kFetchAdd,
+  kMaskedCompareSwap,
+  kMaskedFetchAdd,
   kCongestionNotification,
   kDisconnect,  ///< DC: the initiator has left
 };
@@ -79,6 +81,14 @@ struct OpcodeInfo {
 };
 
 extern const std::array<OpcodeInfo, 256> kOpcodes;
+
+/// The opcode of a masked atomic, which does not follow from that of RC. @pre RC, XRC or DC
+constexpr Opcode masked_atomic(Service service, bool add) {
+  const auto compare_swap = service == Service::XRC  ? Opcode::XRC_MASKED_CMP_SWAP
+                            : service == Service::DC ? Opcode::DC_MASKED_CMP_SWAP
+                                                     : Opcode::RC_MASKED_CMP_SWAP;
+  return static_cast<Opcode>(static_cast<unsigned>(compare_swap) + add);
+}
 
 inline const OpcodeInfo& info(Opcode opcode) { return kOpcodes[static_cast<std::uint8_t>(opcode)]; }
 

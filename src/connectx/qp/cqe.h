@@ -69,7 +69,9 @@ inline void encode_requester_cqe(Cqe& cqe, const CqeQueue& queue,
   const auto cookie = SendCookie::unpack(completion.cookie);
   const bool brings_data = completion.opcode == rdma::SendOpcode::kRdmaRead ||
                            completion.opcode == rdma::SendOpcode::kCompareSwap ||
-                           completion.opcode == rdma::SendOpcode::kFetchAdd;
+                           completion.opcode == rdma::SendOpcode::kFetchAdd ||
+                           completion.opcode == rdma::SendOpcode::kMaskedCompareSwap ||
+                           completion.opcode == rdma::SendOpcode::kMaskedFetchAdd;
   cqe = {};
   const util::MutableView<Layout> out(cqe);
   out.set(Layout::srqn_user_index, queue.user_index);

@@ -118,6 +118,14 @@ void write_live_fields(util::MutableView<qpc> out, QueuePair& qp) {
   if (path.get(ads::vhca_port_num) == 0) path.set(ads::vhca_port_num, 1);
 }
 
+/// Mode 0 is the order in which results come over the wire.
+bool atomics_in_host_order(const Capabilities& capabilities) {
+  using spec::connectx::atomic_cap;
+  const auto image = capabilities.current(spec::connectx::hca_cap_type::ATOMIC);
+  return !image.empty() &&
+         util::View<atomic_cap>(image).get(atomic_cap::atomic_req_8B_endianness_mode) == 1;
+}
+
 }  // namespace
 
 CommandResult create_qp(Device& device, const Command& command) {
@@ -134,7 +142,9 @@ CommandResult create_qp(Device& device, const Command& command) {
   if (!queue) return tl::unexpected(queue.error());
   using spec::connectx::hca_cap;
   const bool atomics = device.capabilities().general().get(hca_cap::atomic) != 0;
-  const auto* added = device.rdma().add_qp(context, {std::move(*queue), std::move(*uses), atomics});
+  const auto* added =
+      device.rdma().add_qp(context, {std::move(*queue), std::move(*uses), atomics,
+                                     !atomics_in_host_order(device.capabilities())});
   if (added == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all QPNs are in use");
   command.output<create_qp_out>().set(create_qp_out::qpn, added->qpn().value());
   return {};

@@ -226,6 +226,7 @@ QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
       .xrc_domain = rdma::XrcDomain(context.get(QueuePair::Qpc::xrcd)),
       .block_multicast_loopback = context.get(QueuePair::Qpc::block_lb_mc) != 0,
       .completion_data = completion_data(context),
+      .big_endian_atomics = made.big_endian_atomics,
       .counters = parts_.resources.q_counter(counters)};
   try {
     qp->bind(transport_.create_qp(qp->qpn(), *QueuePair::transport_type(context), qp->attributes(),

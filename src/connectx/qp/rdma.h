@@ -119,7 +119,8 @@ class Rdma {
   struct NewQp {
     MappedQueue queue;
     QueuePair::Uses uses;
-    bool atomics;  ///< the capability is on
+    bool atomics;             ///< the capability is on
+    bool big_endian_atomics;  ///< results come in the order of the wire
   };
   /// A new QP in RESET. Null if there are too many.
   QueuePair* add_qp(util::View<spec::connectx::qpc> context, NewQp made);

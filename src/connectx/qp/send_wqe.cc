@@ -18,6 +18,10 @@ using rdma::SendOpcode;
 using spec::connectx::data_segment_inline;
 using spec::connectx::data_segment_pointer;
 using spec::connectx::wqe_atomic_segment;
+using spec::connectx::wqe_masked_cs_32;
+using spec::connectx::wqe_masked_cs_64;
+using spec::connectx::wqe_masked_fa_32;
+using spec::connectx::wqe_masked_fa_64;
 using spec::connectx::wqe_ctrl_segment;
 using spec::connectx::wqe_datagram_segment;
 using spec::connectx::wqe_dc_key;
@@ -27,13 +31,24 @@ using spec::connectx::wqe_xrc_segment;
 using util::View;
 
 /// What follows the control segment (and, for UD, DC and XRC, the segment of the service).
-enum class Form : std::uint8_t { kNothing, kUmr, kGather, kRemoteGather, kRemoteScatter, kAtomic };
+enum class Form : std::uint8_t {
+  kNothing,
+  kUmr,
+  kGather,
+  kRemoteGather,
+  kRemoteScatter,
+  kAtomic,
+  kMaskedAtomic,
+};
+
+constexpr bool is_atomic(Form form) {
+  return form == Form::kAtomic || form == Form::kMaskedAtomic;
+}
 
 struct OpcodeRule {
   wqe_opcode opcode;
   Form form;
   SendOpcode request;
-  WqeFault fault = WqeFault::kNone;  ///< known, and refused for this reason
 };
 
 constexpr OpcodeRule kOpcodes[] = {
@@ -46,8 +61,8 @@ constexpr OpcodeRule kOpcodes[] = {
     {wqe_opcode::RDMA_READ, Form::kRemoteScatter, SendOpcode::kRdmaRead},
     {wqe_opcode::ATOMIC_CS, Form::kAtomic, SendOpcode::kCompareSwap},
     {wqe_opcode::ATOMIC_FA, Form::kAtomic, SendOpcode::kFetchAdd},
-    {wqe_opcode::ATOMIC_MASKED_CS, Form::kNothing, SendOpcode::kNop, WqeFault::kMaskedAtomic},
-    {wqe_opcode::ATOMIC_MASKED_FA, Form::kNothing, SendOpcode::kNop, WqeFault::kMaskedAtomic},
+    {wqe_opcode::ATOMIC_MASKED_CS, Form::kMaskedAtomic, SendOpcode::kMaskedCompareSwap},
+    {wqe_opcode::ATOMIC_MASKED_FA, Form::kMaskedAtomic, SendOpcode::kMaskedFetchAdd},
     {wqe_opcode::UMR, Form::kUmr, SendOpcode::kLocal},
 };
 
@@ -118,6 +133,48 @@ WqeFault take_atomic(Segments& segments, rdma::SendRequest& request) {
   return WqeFault::kNone;
 }
 
+/// Reads the operands at the front, in the order of `fields`. False if there are not enough bytes.
+template <class Layout, class... Fields>
+bool take_operands(Segments& segments, std::array<std::uint64_t*, sizeof...(Fields)> to,
+                   Fields... fields) {
+  if (!segments.has<Layout>()) return false;
+  const auto view = segments.take<Layout>();
+  std::size_t i = 0;
+  ((*to[i++] = view.get(fields)), ...);
+  return true;
+}
+
+/// opmod tells the size of the operands, which that of the segment follows from.
+WqeFault take_masked_atomic(Segments& segments, std::uint32_t opmod, rdma::SendRequest& request) {
+  using enum spec::connectx::extended_atomic_opmod;
+  const auto size = static_cast<spec::connectx::extended_atomic_opmod>(opmod);
+  if (size != BYTES_4 && size != BYTES_8) return WqeFault::kAtomicOperandSize;
+  auto& masked = request.masked;
+  masked = {.size = size == BYTES_4 ? 4u : 8u};
+  const bool add = request.opcode == SendOpcode::kMaskedFetchAdd;
+  bool taken = false;
+  if (add && size == BYTES_4) {
+    using L = wqe_masked_fa_32;
+    taken = take_operands<L>(segments, {&request.swap_add, &request.compare}, L::add,
+                             L::field_boundary);
+  } else if (add) {
+    using L = wqe_masked_fa_64;
+    taken = take_operands<L>(segments, {&request.swap_add, &request.compare}, L::add,
+                             L::field_boundary);
+  } else {
+    const std::array<std::uint64_t*, 4> to{&request.swap_add, &request.compare, &masked.swap_mask,
+                                           &masked.compare_mask};
+    if (size == BYTES_4) {
+      using L = wqe_masked_cs_32;
+      taken = take_operands<L>(segments, to, L::swap, L::compare, L::swap_mask, L::compare_mask);
+    } else {
+      using L = wqe_masked_cs_64;
+      taken = take_operands<L>(segments, to, L::swap, L::compare, L::swap_mask, L::compare_mask);
+    }
+  }
+  return taken ? WqeFault::kNone : WqeFault::kNoAtomicOperands;
+}
+
 /// PRM 7.4.4.1.4: "Every data segment containing data occupies one or more octowords."
 WqeFault take_inline(Segments& segments, rdma::SendRequest& request) {
   const View<data_segment_inline> segment(segments.rest());
@@ -180,7 +237,8 @@ WqeFault take_data(Segments& segments, rdma::SendRequest& request, std::uint64_t
   return WqeFault::kNone;
 }
 
-WqeFault take_form(Segments& segments, Form form, rdma::SendRequest& request) {
+WqeFault take_form(Segments& segments, Form form, std::uint32_t opmod,
+                   rdma::SendRequest& request) {
   switch (form) {
     case Form::kNothing:
     case Form::kUmr:
@@ -193,6 +251,10 @@ WqeFault take_form(Segments& segments, Form form, rdma::SendRequest& request) {
       const auto fault = take_remote(segments, request);
       return fault != WqeFault::kNone ? fault : take_atomic(segments, request);
     }
+    case Form::kMaskedAtomic: {
+      const auto fault = take_remote(segments, request);
+      return fault != WqeFault::kNone ? fault : take_masked_atomic(segments, opmod, request);
+    }
   }
   return WqeFault::kNone;
 }
@@ -200,11 +262,12 @@ WqeFault take_form(Segments& segments, Form form, rdma::SendRequest& request) {
 /// Checks that need the whole payload.
 WqeFault check_payload(Form form, const SendWqeRules& rules, const rdma::SendRequest& request,
                        std::uint64_t total) {
-  const bool writes_answer = form == Form::kRemoteScatter || form == Form::kAtomic;
+  const bool writes_answer = form == Form::kRemoteScatter || is_atomic(form);
   if (writes_answer && !request.inline_data.empty()) return WqeFault::kInlineForRead;
   // PRM 7.4.4.1.4: "atomic WQEs only support a single memory pointer in their gather list".
-  if (form == Form::kAtomic && (request.sges.size() != 1 || total != 8)) {
-    return WqeFault::kAtomicLength;
+  if (is_atomic(form)) {
+    const auto size = form == Form::kMaskedAtomic ? request.masked.size : 8;
+    if (request.sges.size() != 1 || total != size) return WqeFault::kAtomicLength;
   }
   // A datagram's length is bounded by the path MTU, which the transport checks.
   if (!rdma::service_rules(rules.type).datagram && total > std::uint64_t{1}
@@ -225,10 +288,9 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   if (control.qpn != rules.qpn) return WqeFault::kWrongQpn;
   const auto* rule = kRules[static_cast<std::uint8_t>(control.opcode)];
   if (rule == nullptr) return WqeFault::kUnknownOpcode;
-  if (rule->fault != WqeFault::kNone) return rule->fault;
   const auto& service = rdma::service_rules(rules.type);
   if (!service.may_post.has(rule->request)) return WqeFault::kOpcodeForService;
-  if (rule->form == Form::kAtomic && !rules.atomics) return WqeFault::kAtomicsOff;
+  if (is_atomic(rule->form) && !rules.atomics) return WqeFault::kAtomicsOff;
 
   Segments segments(wqe);
   const auto ctrl = segments.take<wqe_ctrl_segment>();
@@ -238,6 +300,7 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   // Execution is in order anyway; these three also wait for the answers of READs and atomics.
   request.fence = ctrl.get(wqe_ctrl_segment::fm) >=
                   static_cast<std::uint32_t>(spec::connectx::wqe_fence::FENCE);
+  const auto opmod = ctrl.get(wqe_ctrl_segment::opmod);
   if (rule->form == Form::kNothing) return WqeFault::kNone;
   if (rule->form == Form::kUmr) {
     request.inline_data.assign(segments.rest());
@@ -256,7 +319,7 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
     const auto srq = segments.take<wqe_xrc_segment>();
     request.remote_srqn = rdma::XrcSrqn(srq.get(wqe_xrc_segment::xrc_srqn));
   }
-  if (fault == WqeFault::kNone) fault = take_form(segments, rule->form, request);
+  if (fault == WqeFault::kNone) fault = take_form(segments, rule->form, opmod, request);
   std::uint64_t total = 0;
   if (fault == WqeFault::kNone) fault = take_data(segments, request, total);
   return fault != WqeFault::kNone ? fault : check_payload(rule->form, rules, request, total);

@@ -20,7 +20,7 @@ enum class WqeFault : std::uint8_t {
   kWrongQpn = 4,
   kUnknownOpcode = 5,
   kOpcodeForService = 6,
-  kMaskedAtomic = 7,
+  kMaskedAtomic = 7,     ///< not raised any more
   kMemoryKeyUpdate = 8,  ///< not raised any more
   kNoRemoteAddress = 9,
   kNoAtomicOperands = 10,
@@ -52,6 +52,7 @@ enum class WqeFault : std::uint8_t {
   kUmrRange = 36,
   kUmrPageSize = 37,
   kUmrStrided = 38,
+  kAtomicOperandSize = 39,
 
   kNotAnEthernetOpcode = 64,
   kNoTis = 65,

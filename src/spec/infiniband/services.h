@@ -58,9 +58,11 @@ enum class SendOpcode : std::uint8_t {
   kRdmaRead,
   kCompareSwap,
   kFetchAdd,
+  kMaskedCompareSwap,  ///< no InfiniBand document's: mlx5 driver interface
+  kMaskedFetchAdd,
   kLocal,  ///< nothing for the wire: registration, local invalidate, binding of a window
 };
-inline constexpr std::size_t kSendOpcodes = 10;
+inline constexpr std::size_t kSendOpcodes = 12;
 
 /// A set of them.
 class SendOpcodes {
@@ -103,8 +105,9 @@ namespace services {
 inline constexpr SendOpcodes kEverybody{SendOpcode::kNop, SendOpcode::kLocal, SendOpcode::kSend,
                                         SendOpcode::kSendWithImmediate};
 inline constexpr SendOpcodes kWrites{SendOpcode::kRdmaWrite, SendOpcode::kRdmaWriteWithImmediate};
-inline constexpr SendOpcodes kReliable{SendOpcode::kSendWithInvalidate, SendOpcode::kRdmaRead,
-                                       SendOpcode::kCompareSwap, SendOpcode::kFetchAdd};
+inline constexpr SendOpcodes kReliable{
+    SendOpcode::kSendWithInvalidate, SendOpcode::kRdmaRead,          SendOpcode::kCompareSwap,
+    SendOpcode::kFetchAdd,           SendOpcode::kMaskedCompareSwap, SendOpcode::kMaskedFetchAdd};
 
 // What may be posted is IBTA 9.4 Table 36; the rest 9.7 (reliable), 9.8.2 (UC), 9.8.3 (UD), A14. DC
 // is no InfiniBand document's: mlx5 driver interface.

@@ -209,7 +209,7 @@ TEST_F(CapabilitiesTest, AtomicEndiannessModeIsSetAlone) {
   EXPECT_TRUE(set(Type::ATOMIC, bytes).ok());
   EXPECT_EQ(mode(), 1u);
   const auto now = image(Type::ATOMIC, true);
-  EXPECT_EQ(util::View<s::atomic_cap>(now).get(s::atomic_cap::atomic_operations), 3u);
+  EXPECT_EQ(util::View<s::atomic_cap>(now).get(s::atomic_cap::atomic_operations), 15u);
 }
 
 TEST_F(CapabilitiesTest, SetAfterInitHcaIsRefused) {

@@ -40,6 +40,8 @@ struct HostOptions {
   /// The device's port is one of `network` and not `port`: frames to its own address come back.
   bool on_switch = false;
   util::Trace* trace = nullptr;  ///< of the device; outlives it
+  /// RdmaTestHost: the mode of atomics stays as the device starts.
+  bool big_endian_atomics = false;
 };
 
 /// A CQ as its driver sees it.

@@ -4,7 +4,9 @@
 
 #include <cstring>
 
+#include "spec/connectx/caps.h"
 #include "spec/connectx/eq.h"
+#include "spec/connectx/hca.h"
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/srq.h"
 #include "spec/connectx/vport.h"
@@ -36,7 +38,18 @@ std::uint32_t field(std::span<const std::byte> bytes, Field f) {
 }  // namespace
 
 RdmaTestHost::RdmaTestHost(HostOptions options) : FakeHost(on_switch(options)), mac(options.mac) {
-  initialize();
+  enable();
+  // As Linux does. A model without atomics has no such group.
+  if (!options.big_endian_atomics) {
+    (void)call<set_hca_cap_out, set_hca_cap_in>(
+        Opcode::SET_HCA_CAP,
+        [](auto in) {
+          const util::MutableView<atomic_cap> image(in.sub(set_hca_cap_in::capability));
+          image.set(atomic_cap::atomic_req_8B_endianness_mode, 1);
+        },
+        {}, static_cast<std::uint16_t>(static_cast<unsigned>(hca_cap_type::ATOMIC) << 1));
+  }
+  finish_start();
   pd = allocate_pd();
   EXPECT_EQ(create_key(pd), kKey);
   eqn = create_eq(kLogEvents, kEvents, 0);

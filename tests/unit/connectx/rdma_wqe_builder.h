@@ -67,6 +67,25 @@ class WqeBuilder {
     segment.set(Atomic::compare, compare);
     return *this;
   }
+  /// The operands of a masked atomic: those of a CS are swap, compare, and their masks, those of an
+  /// FA are what is added, and the highest bit of each field.
+  WqeBuilder& masked(unsigned size, const std::vector<std::uint64_t>& operands) {
+    using Ctrl = spec::connectx::wqe_ctrl_segment;
+    using Opmod = spec::connectx::extended_atomic_opmod;
+    control(Ctrl::opmod, static_cast<std::uint32_t>(size == 4 ? Opmod::BYTES_4 : Opmod::BYTES_8));
+    const auto start = bytes_.size();
+    bytes_.resize(start + (size * operands.size() + 15) / 16 * 16);
+    auto* at = bytes_.data() + start;
+    for (const auto operand : operands) {
+      if (size == 4) {
+        util::store_be32(at, static_cast<std::uint32_t>(operand));
+      } else {
+        util::store_be64(at, operand);
+      }
+      at += size;
+    }
+    return *this;
+  }
   WqeBuilder& datagram(std::uint32_t qpn, std::uint32_t qkey, const wire::MacAddress& mac,
                        const wire::Gid& gid, std::uint8_t gid_index, bool extended = true,
                        std::uint8_t service_level = 0) {

@@ -34,8 +34,10 @@ std::string print_transitions(QpType type) {
 
 /// One line for each opcode that a type may post.
 std::string print_opcodes(QpType type) {
-  constexpr std::string_view kNames[] = {"nop",       "send", "send_imm", "send_inv", "write",
-                                         "write_imm", "read", "cas",      "faa",      "local"};
+  constexpr std::string_view kNames[] = {"nop",   "send",       "send_imm",   "send_inv",
+                                         "write", "write_imm",  "read",       "cas",
+                                         "faa",   "masked_cas", "masked_faa", "local"};
+  static_assert(std::size(kNames) == kSendOpcodes);
   std::string text;
   for (std::size_t i = 0; i != kSendOpcodes; ++i) {
     if (service_rules(type).may_post.has(SendOpcode(i))) text += std::string(kNames[i]) + " ";
@@ -190,7 +192,7 @@ TEST(QpStates, AQpNeverSendsAndFlushesAtOnce) {
 // IBTA 9.4 Table 36.
 TEST(Services, MayPostWhatTheTableOfTransportFunctionsGrants) {
   EXPECT_EQ(print_opcodes(QpType::kRc),
-            "nop send send_imm send_inv write write_imm read cas faa local ");
+            "nop send send_imm send_inv write write_imm read cas faa masked_cas masked_faa local ");
   EXPECT_EQ(print_opcodes(QpType::kUc), "nop send send_imm write write_imm local ");
   EXPECT_EQ(print_opcodes(QpType::kUd), "nop send send_imm local ");
   EXPECT_EQ(print_opcodes(QpType::kXrcInitiator), print_opcodes(QpType::kRc));
