@@ -141,6 +141,9 @@ void SendQueue::start(std::uint32_t available) {
   if (size == 0) return fail(WqeFault::kSizeZero);
   if (!complete_wqe) return fail(WqeFault::kPastPosted);
   if (!readable) return fail_queue("the memory of the queue is not mapped");
+  if (wq_.is_signed && !SendWqeControl::is_signed(std::span(wqe_).first(size))) {
+    return fail(WqeFault::kSignature);
+  }
   switch (control.opcode) {
     case wqe_opcode::NOP:
       return complete();
@@ -156,7 +159,7 @@ void SendQueue::start(std::uint32_t available) {
       !decoded) {
     return fail(decoded.error());
   }
-  seen_.wqe.remember(std::span(wqe_).first(size), current_.eth);
+  if (!wq_.is_signed) seen_.wqe.remember(std::span(wqe_).first(size), current_.eth);
   current_.transmission.start(last_frame_);
   executing_ = true;
 }

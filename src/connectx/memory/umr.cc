@@ -37,7 +37,8 @@ bool mask_allowed(const Umr& umr, const UmrUser& user) {
   std::ranges::copy(umr.mask().bytes(), rest.bytes().begin());
   const auto take = [&](auto... bits) { (rest.set(bits, 0), ...); };
   take(Mask::len, Mask::log_page_size, Mask::start_addr, Mask::en_rinval, Mask::mkey, Mask::qpn,
-       Mask::lr, Mask::lw, Mask::rr, Mask::rw, Mask::a, Mask::small_fence, Mask::free);
+       Mask::lr, Mask::lw, Mask::rr, Mask::rw, Mask::a, Mask::small_fence, Mask::free,
+       Mask::relaxed_ordering_write);
   if (user.any_pd) take(Mask::pd);
   return std::ranges::all_of(rest.bytes(), [](std::byte b) { return b == std::byte{0}; });
 }
@@ -61,6 +62,7 @@ void take_fields(const Umr& umr, util::MutableView<Layout> to) {
   take(Mask::rw, Layout::rw);
   take(Mask::a, Layout::a);
   take(Mask::small_fence, Layout::small_fence_on_rdma_read_response);
+  take(Mask::relaxed_ordering_write, Layout::relaxed_ordering_write);
   take(Mask::free, Layout::free);
 }
 

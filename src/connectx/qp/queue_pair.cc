@@ -140,7 +140,7 @@ void QueuePair::refresh() {
   receives_ = is_xrc(context)                   ? Receives::kXrc
               : rq_type(context) == RqType::SRQ ? Receives::kSrq
                                                 : Receives::kOwn;
-  signs_receive_wqes_ = context.get(Qpc::wq_signature) != 0;
+  signs_receive_wqes_ = send_rules_.is_signed = context.get(Qpc::wq_signature) != 0;
   send_rules_.type = transport_type(context).value_or(rdma::QpType::kRc);
   send_rules_.qpn = qpn_;
   const auto log_message_max = context.get(Qpc::log_msg_max);

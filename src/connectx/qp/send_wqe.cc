@@ -18,13 +18,13 @@ using rdma::SendOpcode;
 using spec::connectx::data_segment_inline;
 using spec::connectx::data_segment_pointer;
 using spec::connectx::wqe_atomic_segment;
+using spec::connectx::wqe_ctrl_segment;
+using spec::connectx::wqe_datagram_segment;
+using spec::connectx::wqe_dc_key;
 using spec::connectx::wqe_masked_cs_32;
 using spec::connectx::wqe_masked_cs_64;
 using spec::connectx::wqe_masked_fa_32;
 using spec::connectx::wqe_masked_fa_64;
-using spec::connectx::wqe_ctrl_segment;
-using spec::connectx::wqe_datagram_segment;
-using spec::connectx::wqe_dc_key;
 using spec::connectx::wqe_opcode;
 using spec::connectx::wqe_raddr_segment;
 using spec::connectx::wqe_xrc_segment;
@@ -41,9 +41,7 @@ enum class Form : std::uint8_t {
   kMaskedAtomic,
 };
 
-constexpr bool is_atomic(Form form) {
-  return form == Form::kAtomic || form == Form::kMaskedAtomic;
-}
+constexpr bool is_atomic(Form form) { return form == Form::kAtomic || form == Form::kMaskedAtomic; }
 
 struct OpcodeRule {
   wqe_opcode opcode;
@@ -237,8 +235,7 @@ WqeFault take_data(Segments& segments, rdma::SendRequest& request, std::uint64_t
   return WqeFault::kNone;
 }
 
-WqeFault take_form(Segments& segments, Form form, std::uint32_t opmod,
-                   rdma::SendRequest& request) {
+WqeFault take_form(Segments& segments, Form form, std::uint32_t opmod, rdma::SendRequest& request) {
   switch (form) {
     case Form::kNothing:
     case Form::kUmr:
@@ -284,6 +281,7 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
                          rdma::SendRequest& request) {
   assert(wqe.size() >= wqe_ctrl_segment::kSize && wqe.size() % kWqeUnit == 0);
   request.signaled = control.signaled;
+  if (rules.is_signed && !SendWqeControl::is_signed(wqe)) return WqeFault::kSignature;
   if (control.index != expected_index) return WqeFault::kWrongIndex;
   if (control.qpn != rules.qpn) return WqeFault::kWrongQpn;
   const auto* rule = kRules[static_cast<std::uint8_t>(control.opcode)];
@@ -338,8 +336,8 @@ const SeenControl::Words SeenControl::kSameInAll = [] {
 bool SeenControl::remember(std::span<const std::byte> wqe, std::size_t data,
                            const SendWqeControl& control, const SendWqeRules& rules,
                            const rdma::SendRequest& request) {
-  const bool one_segment =
-      wqe.size() > data && (request.is_inline || wqe.size() == data + Pointer::kSize);
+  const bool one_segment = !rules.is_signed && wqe.size() > data &&
+                           (request.is_inline || wqe.size() == data + Pointer::kSize);
   const auto room = wqe.size() - data - Inline::kSize;
   if (!one_segment || room > UINT8_MAX) return false;
   solicited_ = request.solicited;

@@ -45,6 +45,12 @@ struct SendWqeControl {
     return completion == spec::connectx::wqe_completion::CQE ||
            completion == spec::connectx::wqe_completion::CQE_AND_EQE;
   }
+  /// PRM Table 26: "The signature covers (XOR) entire WQE Should result in 0xff." `wqe`: all of it.
+  static bool is_signed(std::span<const std::byte> wqe) {
+    std::byte sum{};
+    for (const auto byte : wqe) sum ^= byte;
+    return sum == std::byte{0xFF};
+  }
   std::uint32_t basic_blocks() const {
     const auto bytes = units * kWqeUnit;
     return units == 0 ? 1 : static_cast<std::uint32_t>((bytes - 1) / kWqeBasicBlock + 1);

@@ -36,9 +36,6 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<L> wq,
   if (wq_type(wq.get(L::wq_type)) != wq_type::CYCLIC) {
     return refuse(Status::BAD_PARAM, kTable, "wq_type is not WQ_CYCLIC");
   }
-  if (wq.get(L::wq_signature) != 0) {
-    return refuse(Status::BAD_PARAM, kTable, "WQE signatures are not a capability");
-  }
   // Linux creates the RQ that drops everything with PD 0, which nobody has: no key of it will
   // ever be found, and no WQE is ever posted to it.
   if (wq.get(L::pd) != 0 && !resources_.pds().contains(Pd(wq.get(L::pd)))) {
@@ -54,6 +51,7 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make(util::View<L> wq,
   const Pd pd(wq.get(L::pd));
   return WorkQueue{.pd = pd,
                    .uar_page = {},
+                   .is_signed = wq.get(L::wq_signature) != 0,
                    .pd_use = pd == Pd() ? hca::Use() : resources_.pds().use(pd),
                    .uar_use = {},
                    .queue = *std::move(queue),
@@ -85,6 +83,9 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_receive(util::View<L> wq,
   if (log_stride < limits_.log_min_stride_sz_rq || log_stride > limits_.log_max_stride_sz_rq) {
     return refuse(Status::EXCEED_LIM, "PRM 7.4.1.2",
                   "log_wq_stride not from log_min_stride_sz_rq to log_max_stride_sz_rq");
+  }
+  if (wq.get(L::wq_signature) != 0) {
+    return refuse(Status::BAD_PARAM, kTable, "WQE signatures are checked of send queues alone");
   }
   return make(wq, pas, kReceiveCounter);
 }

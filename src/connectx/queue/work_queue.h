@@ -22,7 +22,8 @@ static_assert(Limits{}.log_max_wq_sz < 16);
 
 struct WorkQueue {
   Pd pd;
-  UarPage uar_page;  ///< of a send queue
+  UarPage uar_page;        ///< of a send queue
+  bool is_signed = false;  ///< WQEs of a send queue have signatures
   hca::Use pd_use;
   hca::Use uar_use;
   MappedQueue queue;

@@ -69,6 +69,7 @@ constexpr WqeFaultInfo kFaults[] = {
      "PRM Table 10"},
     {WqeFault::kUmrStrided, "the strided layout does not add up", kUmrDriver},
     {WqeFault::kAtomicOperandSize, "opmod of a masked atomic is not that of 4 or 8 bytes", kDriver},
+    {WqeFault::kSignature, "the bytes of the WQE do not XOR to 0xff", "PRM 9.2.3"},
     {WqeFault::kNotAnEthernetOpcode, "opcode is not NOP, SEND or LSO", kEthernet},
     {WqeFault::kNoTis, "the SQ has no TIS to send through", "PRM 7.6"},
     {WqeFault::kNoEthSegment, "ds leaves no room for the Eth segment", kEthernet},

@@ -53,6 +53,7 @@ enum class WqeFault : std::uint8_t {
   kUmrPageSize = 37,
   kUmrStrided = 38,
   kAtomicOperandSize = 39,
+  kSignature = 40,
 
   kNotAnEthernetOpcode = 64,
   kNoTis = 65,

@@ -65,7 +65,7 @@ std::uint32_t EthernetHost::create_tis() {
 }
 
 std::uint32_t EthernetHost::create_sq(std::uint32_t cqn, unsigned log_size, bool ready,
-                                      bool with_tis) {
+                                      bool with_tis, bool with_signatures) {
   const auto ring = make_ring(log_size, 6);
   const auto tisn = with_tis ? create_tis() : 0;
   const auto answer = call<create_sq_out, create_sq_in>(
@@ -79,6 +79,7 @@ std::uint32_t EthernetHost::create_sq(std::uint32_t cqn, unsigned log_size, bool
         context.set(sq_context::user_index, 0xABCDE);
         context.set(sq_context::allow_multi_pkt_send_wqe, multi_packet_sends);
         fill_wq(context.sub(sq_context::wq), ring);
+        context.sub(sq_context::wq).set(wq::wq_signature, with_signatures);
       },
       pas_of(ring));
   EXPECT_TRUE(answer.ok()) << answer.reason();

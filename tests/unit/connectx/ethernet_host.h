@@ -37,7 +37,7 @@ class EthernetHost : public FakeHost {
   std::uint32_t create_cq(unsigned log_size = 6);
   std::uint32_t create_tis();
   std::uint32_t create_sq(std::uint32_t cqn, unsigned log_size = 4, bool ready = true,
-                          bool with_tis = true);
+                          bool with_tis = true, bool with_signatures = false);
   std::uint32_t create_rq(
       std::uint32_t cqn, unsigned log_size = 3, unsigned log_stride = 5, bool ready = true,
       spec::connectx::end_padding_mode padding = spec::connectx::end_padding_mode::END_PAD_NONE);

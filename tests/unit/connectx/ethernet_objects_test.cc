@@ -78,7 +78,7 @@ TEST_F(EthernetSqCommands, CreateChecksItsWorkQueue) {
     return create([&](Context c) { spoil(c.sub(sq_context::wq)); });
   };
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::wq_type, 0); }), Status::BAD_PARAM);
-  EXPECT_EQ(spoiled([](auto w) { w.set(wq::wq_signature, 1); }), Status::BAD_PARAM);
+  EXPECT_EQ(spoiled([](auto w) { w.set(wq::wq_signature, 1); }), Status::OK);
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::pd, 999); }), Status::BAD_RESOURCE);
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::uar_page, 999); }), Status::BAD_RESOURCE);
   EXPECT_EQ(spoiled([](auto w) { w.set(wq::dbr_addr, 0x1002); }), Status::BAD_PARAM);
@@ -233,6 +233,8 @@ TEST_F(EthernetRqCommands, CreateChecksItsContext) {
   EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::log_wq_stride, 10); }),
             Status::EXCEED_LIM);
   EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::wq_type, 0); }),
+            Status::BAD_PARAM);
+  EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::wq_signature, 1); }),
             Status::BAD_PARAM);
   EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::wq_type, 3); }),
             Status::BAD_PARAM);

@@ -158,6 +158,7 @@ void RdmaTestHost::fill_create(util::MutableView<create_qp_in> in, const HostQp&
   context.set(qpc::cqn_rcv, cqn);
   context.set(qpc::cs_req, options.cs_req);
   context.set(qpc::cs_res, options.cs_res);
+  context.set(qpc::wq_signature, options.wq_signature);
   context.set(qpc::dbr_addr, qp.record);
   context.set(qpc::log_sq_size, options.log_sq);
   context.set(qpc::user_index, options.user_index);

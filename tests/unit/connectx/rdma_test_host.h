@@ -53,6 +53,7 @@ struct QpOptions {
   std::uint32_t cqn = 0;  ///< 0: the host's
   unsigned cs_req = 0;
   unsigned cs_res = 0;
+  bool wq_signature = false;
 };
 
 /// An RMP as its driver sees it; WQEs of 64 bytes.

@@ -98,7 +98,6 @@ TEST_F(UmrRefusals, OnlyFieldsThatUmrMayChangeAreNamed) {
   };
   expect_refused(naming(Mask::bsf_en), WqeFault::kUmrMask);
   expect_refused(naming(Mask::sigerr), WqeFault::kUmrMask);
-  expect_refused(naming(Mask::relaxed_ordering_write), WqeFault::kUmrMask);
   expect_refused(naming(Mask::page_size_5), WqeFault::kUmrMask);
   // The PD decides who may use a key: only the kernel's own queue changes it.
   expect_refused(naming(Mask::pd), WqeFault::kUmrMask);

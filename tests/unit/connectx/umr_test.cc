@@ -159,6 +159,27 @@ TEST_F(UmrTest, FastRegistrationLoadsPagesAndTakesTheKeyIntoUse) {
   expect_no_access(registered, kStart + 0x7FF);
 }
 
+// The order of writes is that of PCI Express, and stricter here in any case.
+TEST_F(UmrTest, RelaxedOrderingOfWritesIsKeptAndChangesNoResult) {
+  auto [a, b] = host_.connected({.fre = true});
+  const auto key = free_key(Mode::KLM, 4);
+  const auto one = page();
+  expect_success(a, registration(a, key, 8, 4,
+                                 [](ControlView, MaskView m, ContextView k) {
+                                   m.set(Mask::relaxed_ordering_write, 1);
+                                   k.set(Context::relaxed_ordering_write, 1);
+                                 })
+                        .klm(8, kKey, one)
+                        .octwords_of_zero(3));
+  expect_written(a, key, kStart, "in order");
+  EXPECT_EQ(host_.text(one, 8), "in order");
+  using In = spec::connectx::query_mkey_in;
+  using Out = spec::connectx::query_mkey_out;
+  const auto out = host_.call<Out, In>(FakeHost::Opcode::QUERY_MKEY,
+                                       [&](auto in) { in.set(In::mkey_index, key >> 8); });
+  EXPECT_EQ(out.as<Out>().get(Out::mkey_context).get(Context::relaxed_ordering_write), 1u);
+}
+
 // PRM Table 12. An entry without any right is a page that is not there.
 TEST_F(UmrTest, EachPageGrantsWhatItsEntrySays) {
   auto [a, b] = host_.connected({.fre = true});
