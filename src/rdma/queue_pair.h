@@ -45,7 +45,7 @@ struct QpAttributes {
 /// request: all of a message, if it is no longer than so many bytes. At most kCompletionDataMax.
 struct CompletionData {
   std::uint32_t of_sends = 0;  ///< that the QP receives; UD: of none
-  std::uint32_t of_reads = 0;  ///< and atomics, that the QP has sent, if they are signaled
+  std::uint32_t of_reads = 0;  ///< that the QP has sent, if they are signaled
 };
 inline constexpr std::uint32_t kCompletionDataMax = 64;
 

@@ -167,7 +167,7 @@ void Requester::handle_fatal_nak(wire::NakCode code) {
   }
 }
 
-/// Whether the device takes the data of this READ or atomic with the completion.
+/// Whether the device takes the data of this READ with the completion.
 bool Requester::goes_with_completion(const Entry& e) const {
   // A READ of nothing has no data to take: the difference wraps.
   return e.request.signaled && e.length - 1 < qp_.options().completion_data.of_reads;
@@ -234,11 +234,9 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
   }
   std::array<std::byte, 8> result;
   const auto bytes = std::span(result).first(e.length);
+  // To memory also where READs bring their data with the completion: of a result there libmlx5
+  // takes the bytes as they are, and UCX those of the wire, whatever the device tells.
   put_result(packet.ext.atomic_ack.original, bytes);
-  if (goes_with_completion(e)) {
-    e.completion_data().assign(bytes);
-    return advance(psn + 1);
-  }
   const auto fault = scatter(engine_.keys, user(), e.request.sges, 0, bytes);
   if (fault != Reason::kNone) return hold_or_fail(fault, 0);
   advance(psn + 1);
