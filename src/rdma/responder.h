@@ -12,6 +12,7 @@
 //   responder_atomics.cc    atomics
 //   responder_answers.cc    sending the answers
 //   responder_unreliable.cc UC and UD
+//   responder_at_once.cc    requests of one packet from a peer that is known
 //   page_faults.cc          waiting for memory that is not there
 #pragma once
 
@@ -173,6 +174,7 @@ class Responder {
     return answers_->entries[(answers_first_ + i) & (answers_->size - 1)];
   }
   void push_answer(const Answer& answer);
+  void charge_answer(std::uint32_t bytes);
   void answer_at_once();
   void pop_answer(bool front);
   void clear_answers() { answers_count_ = repeats_count_ = 0; }

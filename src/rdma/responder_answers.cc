@@ -39,12 +39,19 @@ void Responder::push_answer(const Answer& answer) {
   engine_.mark_ready(qp_);
 }
 
+/// An answer of one packet that is sent as its request arrives: the turn of the QP, which would
+/// count it, does not see it.
+void Responder::charge_answer(std::uint32_t bytes) {
+  engine_.keys.add_work(Engine::kStepWork + bytes / Engine::kBytesPerUnit);
+}
+
 /// The only answer, of one packet, need not wait for its turn.
 void Responder::answer_at_once() {
   if (answers_count_ != 1 || answer_at(0).left != 1 || waits_for_page()) return;
+  const auto bytes = answer_at(0).length;
   if (send_answer(answer_at(0), 1) == 0) return;
   pop_answer(true);
-  engine_.keys.add_work(Engine::kStepWork);
+  charge_answer(bytes);
 }
 
 void Responder::pop_answer(bool front) {
@@ -84,7 +91,7 @@ void Responder::acknowledge_now() {
   reply_type_ = wire::AethType::ACK;
   reply_value_ = wire::Aeth::kCreditsInvalid;
   send_reply();
-  engine_.keys.add_work(Engine::kStepWork);
+  charge_answer(0);
 }
 
 unsigned Responder::send_answers(unsigned quota) {

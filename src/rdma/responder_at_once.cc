@@ -112,7 +112,7 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
   response.ext.aeth = wire::Aeth::ack(msn_);
   (void)answer.add_segment({from, size});
   engine_.transmit(answer);
-  engine_.keys.add_work(Engine::kStepWork);
+  charge_answer(size);
   return true;
 }
 

@@ -127,6 +127,22 @@ TEST_F(TakenAtOnce, AReadIsAnsweredBehindTheReadsBeforeIt) {
   EXPECT_EQ(pair_.a.counters.implied_nak_seq_err, 0u);
 }
 
+// What a READ makes the device copy is the device's work, in whose turn it is not sent.
+TEST_F(TakenAtOnce, AReadIsChargedWithItsData) {
+  unsigned answers = 0;
+  std::int64_t first = 0;
+  const auto transmit = pair_.b.on_transmit;
+  pair_.b.on_transmit = [&](End& end, const wire::Frame& frame) {
+    const auto work = pair_.b.keys.take_work();
+    if (++answers == 2) first = work;
+    transmit(end, frame);
+  };
+  for (unsigned i = 0; i != 2; ++i) pair_.a.post(*pair_.qa, read(4096, kFrom, 1024));
+  pair_.drive();
+  EXPECT_EQ(answers, 2u);
+  EXPECT_EQ(first, Engine::kStepWork + 1024 / Engine::kBytesPerUnit);
+}
+
 // IBTA 9.7.4.1.4, 10.8.3.3: a SEND that is longer than its receive request.
 TEST_F(TakenAtOnce, ASendLongerThanItsReceiveIsRefused) {
   pair_.b.post_receive(*pair_.qb, {End::sge(8192, 63)});
