@@ -267,7 +267,7 @@ void Requester::count_failed(WorkStatus status, Reason reason) {
   }
 }
 
-/// Of a READ or atomic that has ended in success.
+/// Of a READ that has ended in success.
 void Requester::complete_with_data(Entry& e) {
   qp_.queues_.complete_send_with({.cookie = e.request.cookie,
                                   .opcode = e.request.opcode,
@@ -311,7 +311,7 @@ void Requester::complete_done() {
     if (e.wants_data() && head_ < cursor_) --reads_in_flight_;
     ++head_;
     head_failed_ = false;
-    if (e.wants_data() && done(e) && !e.completion_data().empty()) {
+    if (e.is_read() && done(e) && !e.completion_data().empty()) {
       complete_with_data(e);
       continue;
     }

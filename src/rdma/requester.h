@@ -146,7 +146,7 @@ class Requester {
     }
     /// The answer brings data: an acknowledgement alone does not complete it.
     bool wants_data() const { return is_read() || is_atomic(); }
-    /// Of a READ or atomic: what its answer brought, and the device takes with the completion.
+    /// Of a READ: what its answer brought, and the device takes with the completion.
     InlineBytes& completion_data() { return request.inline_data; }
   };
 
