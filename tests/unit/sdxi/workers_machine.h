@@ -24,7 +24,7 @@ inline bool is_all(std::span<const std::byte> bytes, std::byte value) {
                            std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
-/// So many of 256 KiB that workers are never ready before they are disturbed.
+/// So many of 256 KiB that workers are seldom ready before they are disturbed.
 inline constexpr unsigned kCopies = 2048;
 
 /// A producer that runs beside the function, as software on another processor does.
