@@ -19,6 +19,7 @@
 #include "cli/device_spec.h"
 #include "cli/isolate/isolated_server.h"
 #include "cli/serve_capture.h"
+#include "fabric/impairment.h"
 #include "fabric/switch.h"
 #include "sdxi/device.h"
 #include "sdxi/faults.h"
@@ -62,7 +63,7 @@ struct Machine {
   std::list<util::Trace> traces;  ///< one for each device
   std::unique_ptr<vfio_user::ServeLoop> loop;
   Switches switches;
-  std::vector<std::unique_ptr<fabric::Port>> ports;
+  std::vector<std::unique_ptr<fabric::Port>> ports;  ///< each behind what it is wrapped into
   sdxi::FunctionGroup group;                         ///< of all SDXI functions
   std::map<std::string, sdxi::Device*> data_movers;  ///< PFs, by name
   std::vector<std::unique_ptr<pcie::Function>> devices;
@@ -77,6 +78,7 @@ struct Machine {
     answers.reset();
     servers.clear();
     while (!devices.empty()) devices.pop_back();  // VFs before their PF
+    while (!ports.empty()) ports.pop_back();
   }
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
@@ -93,6 +95,9 @@ util::Result<void> check(const ServeOptions& options) {
   if (options.isolate && !options.trace.empty()) {
     return util::fail("--trace: not with --isolate, whose processes write no files");
   }
+  if (options.isolate && options.loss > 0) {
+    return util::fail("--loss: not with --isolate, whose links are memory and lose nothing");
+  }
   for (const auto& port : options.ports) {
     if (port != "switch" && !port.starts_with("switch:")) {
       return util::fail(fmt::format("--port {}: want switch or switch:NAME", port));
@@ -108,17 +113,22 @@ const std::string& port_of(const ServeOptions& options, std::size_t device) {
 }
 
 /// A NIC, plugged into the switch of its place on the command line.
-std::unique_ptr<pcie::Function> make_device(Machine& machine, const std::string& port,
-                                            connectx::DeviceOptions options) {
-  auto& fabric = machine.switches.named(port, machine.capture.get());
+std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions& serve,
+                                            std::size_t index, connectx::DeviceOptions options) {
+  auto& fabric = machine.switches.named(port_of(serve, index), machine.capture.get());
   machine.ports.push_back(fabric.create_port(options.name));
+  if (serve.loss > 0) {
+    machine.ports.push_back(std::make_unique<fabric::Impairment>(
+        *machine.ports.back(),
+        fabric::Impairment::Options{.seed = serve.loss_seed + index, .loss = serve.loss}));
+  }
   auto device = std::make_unique<connectx::Device>(std::move(options), *machine.ports.back());
   device->dma().set_before_loss([&port = *machine.ports.back()] { return port.settle(); });
   return device;
 }
 
 /// A data mover, which has no port.
-std::unique_ptr<pcie::Function> make_device(Machine& machine, const std::string&,
+std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions&, std::size_t,
                                             const sdxi::DeviceOptions& options) {
   auto device = std::make_unique<sdxi::Device>(options, machine.group);
   machine.data_movers[options.name] = device.get();
@@ -126,7 +136,7 @@ std::unique_ptr<pcie::Function> make_device(Machine& machine, const std::string&
 }
 
 /// The next VF of a data mover.
-std::unique_ptr<pcie::Function> make_device(Machine& machine, const std::string&,
+std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions&, std::size_t,
                                             const VirtualFunctionSpec& spec) {
   return std::make_unique<sdxi::Device>(spec.options, machine.group,
                                         *machine.data_movers.at(spec.pf));
@@ -180,8 +190,7 @@ util::Result<vfio_user::Server::Options> server_options(const ServeOptions& opti
 util::Result<void> add_device(Machine& machine, const ServeOptions& options, std::size_t index,
                               const DeviceSpec& spec, const vfio_user::Server::Options& server_of) {
   machine.devices.push_back(std::visit(
-      [&](const auto& device) { return make_device(machine, port_of(options, index), device); },
-      spec));
+      [&](const auto& device) { return make_device(machine, options, index, device); }, spec));
   auto& device = *machine.devices.back();
   if (machine.trace != nullptr) {
     device.set_trace(machine.traces.emplace_back(*machine.trace, device.name()));

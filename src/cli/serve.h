@@ -18,6 +18,8 @@ struct ServeOptions {
   std::string socket_group;                ///< name of their group; empty: the process's
   std::string control;                     ///< path of the control socket; empty: none
   std::vector<std::string> faults;         ///< rules, as --fault takes them
+  double loss = 0;                         ///< probability, of each frame of a device
+  std::uint64_t loss_seed = 1;             ///< of which frames these are
   std::string pcap;                        ///< file to capture to; empty: none
   std::uint64_t pcap_size = 0;             ///< bytes of each file of it; 0: no limit
   unsigned pcap_files = 0;                 ///< files of its ring; 0: one file and no ring

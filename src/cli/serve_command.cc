@@ -60,6 +60,11 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
                    "What its port is plugged into: switch[:NAME], a switch inside this process "
                    "(default: all on one); one for each --device, the last one serves the rest")
       ->allow_extra_args(false);
+  command
+      ->add_option("--loss", options.loss,
+                   "Probability that a frame is lost on its way from a device to its switch [0]")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--loss-seed", options.loss_seed, "Which frames these are [1]");
   add_capture(*command, options);
   command->add_option("--trace", options.trace,
                       "Write each step of each device to this file, from doorbell to interrupt: "

@@ -55,6 +55,7 @@ class Impairment final : public Port {
   /// Not impaired: it does not cross the link.
   std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override;
   std::uint64_t released() const override;
+  std::int64_t settle() override { return below_.settle(); }  // what is held here owns its payload
   void set_receiver(Receiver* receiver) override { below_.set_receiver(receiver); }
   bool link_up() const override { return below_.link_up(); }
 

@@ -128,6 +128,12 @@ TEST_F(ImpairmentTest, FramesAreReleasedWhenThePortBelowHasReleasedThem) {
   EXPECT_EQ(impairment.released(), 2u);
 }
 
+TEST_F(ImpairmentTest, MemoryThatGoesIsSettledByThePortBelow) {
+  Impairment impairment(below_, {.loss = 0.5});
+  EXPECT_EQ(impairment.settle(), 17);
+  EXPECT_EQ(below_.settled, 1);
+}
+
 TEST_F(ImpairmentTest, LostAndHeldFramesReferToNothing) {
   Impairment impairment(below_, {.reorder_hold = microseconds(50)});
   impairment.drop_nth(1);

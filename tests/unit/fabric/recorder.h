@@ -56,6 +56,10 @@ class RecordingPort : public Port {
     return ++transmitted;
   }
   std::uint64_t released() const override { return done; }
+  std::int64_t settle() override {
+    ++settled;
+    return 17;
+  }
   void set_receiver(Receiver* to) override { receiver = to; }
   bool link_up() const override { return up; }
 
@@ -64,6 +68,7 @@ class RecordingPort : public Port {
   Receiver* receiver = nullptr;
   bool up = true;
   std::uint64_t transmitted = 0;
+  int settled = 0;         ///< calls
   std::uint64_t done = 0;  ///< what released() says
 };
 
