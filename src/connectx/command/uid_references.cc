@@ -50,7 +50,8 @@ bool of_cq(const Command& command, const Referred& may_use) {
               context.get(cq_context::dbr_umem_id));
 }
 
-/// Others than SRQ QPs carry the number of a dummy SRQ, and XRC initiators that of a dummy CQ.
+/// Others than SRQ QPs carry the number of a dummy SRQ, and XRC initiators that of a dummy CQ. DCIs
+/// are SRQ QPs with a dummy SRQ, if the process gives none: they receive nothing.
 bool of_qp(const Command& command, const Referred& may_use) {
   using In = create_qp_in;
   const auto in = command.input<In>();
@@ -58,13 +59,13 @@ bool of_qp(const Command& command, const Referred& may_use) {
   const auto service = static_cast<service_type>(context.get(qpc::st));
   const auto rq_type = static_cast<qp_rq_type>(context.get(qpc::rq_type));
   const bool xrc = service == service_type::XRC;
+  const bool has_srq = !xrc && service != service_type::DCI && rq_type == qp_rq_type::SRQ;
   const bool receives = !xrc && rq_type != qp_rq_type::ZERO_LENGTH_RQ;
   const bool sends = context.get(qpc::no_sq) == 0;
   return may_use(Owned::kPd, context.get(qpc::pd)) &&
          (!sends || may_use(Owned::kCq, context.get(qpc::cqn_snd))) &&
          (!receives || may_use(Owned::kCq, context.get(qpc::cqn_rcv))) &&
-         (xrc || rq_type != qp_rq_type::SRQ ||
-          may_use(Owned::kSrq, context.get(qpc::srqn_rmpn_xrqn))) &&
+         (!has_srq || may_use(Owned::kSrq, context.get(qpc::srqn_rmpn_xrqn))) &&
          umem(may_use, in.get(In::wq_umem_valid) != 0, in.get(In::wq_umem_id)) &&
          umem(may_use, context.get(qpc::dbr_umem_valid) != 0, context.get(qpc::dbr_umem_id));
 }

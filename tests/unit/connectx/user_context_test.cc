@@ -242,6 +242,29 @@ TEST_F(UserContext, ItsQpsReferToItsOwnObjectsOnly) {
             Code::BAD_RESOURCE);
 }
 
+// The driver gives DCIs of processes the number of a dummy SRQ of its own, if the process gives
+// none.
+TEST_F(UserContext, ItsDcInitiatorsMayHaveTheKernelsSrqFromWhichTheyNeverTake) {
+  const auto pd = allocate_pd(user_);
+  const auto cq = create_cq(user_);
+  const auto foreign_cq = create_cq(other_);
+  const auto rmp = host_.create_rmp(4);
+  const auto of_service = [&](s::service_type service, std::uint32_t receive_cqn) {
+    return create_qp(user_, [&](auto context) {
+      context.set(s::qpc::st, static_cast<std::uint32_t>(service));
+      context.set(s::qpc::pd, pd);
+      context.set(s::qpc::cqn_snd, cq.cqn);
+      context.set(s::qpc::cqn_rcv, receive_cqn);
+      context.set(s::qpc::rq_type, static_cast<std::uint32_t>(s::qp_rq_type::SRQ));
+      context.set(s::qpc::srqn_rmpn_xrqn, rmp.rmpn);
+    });
+  };
+  EXPECT_EQ(of_service(s::service_type::DCI, cq.cqn), Code::OK);
+  EXPECT_EQ(of_service(s::service_type::DCI, foreign_cq.cqn), Code::BAD_RESOURCE);
+  EXPECT_EQ(of_service(s::service_type::RC, cq.cqn), Code::BAD_RESOURCE);
+  EXPECT_EQ(of_service(s::service_type::UD, cq.cqn), Code::BAD_RESOURCE);
+}
+
 TEST_F(UserContext, AChangeOfItsQpRefersToItsOwnObjectsOnly) {
   const auto pd = allocate_pd(user_);
   const auto kernels = host_.cq;
