@@ -35,11 +35,8 @@ constexpr std::uint32_t kInterruptLine = 0x3c;
 // PCI Power Management capability: PCIe 5.0 7.5.2.
 constexpr std::uint8_t kPowerManagementId = 0x01;
 constexpr std::uint32_t kPmCapabilities = 2;
-constexpr std::uint32_t kPmControlStatus = 4;
 constexpr std::uint16_t kPmVersion3 = 3;
 constexpr std::uint16_t kPmNoSoftReset = 1u << 3;
-constexpr std::uint16_t kPmPowerState = 0b11;
-constexpr std::uint16_t kPmD0 = 0;
 constexpr std::uint16_t kPmD3Hot = 3;
 
 // Vital Product Data capability: PCIe 5.0 7.9.19.
@@ -291,9 +288,6 @@ std::uint64_t ConfigSpace::bar_address(unsigned index) const {
 
 bool ConfigSpace::memory_enabled() const { return get16(kCommand) & kCommandMemorySpace; }
 bool ConfigSpace::bus_master_enabled() const { return get16(kCommand) & kCommandBusMaster; }
-bool ConfigSpace::in_d0() const {
-  return (get16(kPowerManagementAt + kPmControlStatus) & kPmPowerState) == kPmD0;
-}
 bool ConfigSpace::atomic_requests_enabled() const {
   return get16(kExpressAt + kDeviceControl2) & kAtomicOpRequesterEnable;
 }

@@ -97,7 +97,10 @@ class ConfigSpace {
 
   bool memory_enabled() const;
   bool bus_master_enabled() const;
-  bool in_d0() const;
+  /// Asked for every doorbell.
+  bool in_d0() const {
+    return (get8(kPowerManagementAt + kPmControlStatus) & kPmPowerState) == kPmD0;
+  }
   /// True if the function may send requests of its own: memory accesses, and messages.
   bool may_send_requests() const { return bus_master_enabled() && in_d0(); }
   /// True if these may be atomic operations (AtomicOp Requester Enable).
@@ -124,6 +127,11 @@ class ConfigSpace {
   void reset();
 
  private:
+  // Of the PCI Power Management capability (PCIe 5.0 7.5.2.2).
+  static constexpr std::uint32_t kPmControlStatus = 4;
+  static constexpr std::uint16_t kPmPowerState = 0b11;
+  static constexpr std::uint16_t kPmD0 = 0;
+
   void set8(std::uint32_t at, std::uint8_t value, std::uint8_t writable = 0);
   void set16(std::uint32_t at, std::uint16_t value, std::uint16_t writable = 0);
   void set32(std::uint32_t at, std::uint32_t value, std::uint32_t writable = 0);
