@@ -81,12 +81,13 @@ CompletionOpcode opcode_of(spec::wqe_opcode opcode) {
   }
 }
 
-void translate_error(util::View<cqe_error> cqe, Completion& out) {
+[[gnu::noinline]] void translate_error(util::View<cqe_error> cqe, Completion& out) {
+  out.byte_count = 0;
   out.status = status_of(static_cast<spec::cqe_syndrome>(cqe.get(cqe_error::syndrome)));
   out.vendor_syndrome = static_cast<std::uint8_t>(cqe.get(cqe_error::vendor_error_syndrome));
 }
 
-void translate_receive(cqe_opcode opcode, util::View<cqe64_responder> cqe, Completion& out) {
+inline void translate_receive(cqe_opcode opcode, util::View<cqe64_responder> cqe, Completion& out) {
   out.byte_count = cqe.get(cqe64_responder::byte_cnt);
   out.source_qpn = cqe.get(cqe64_responder::rqpn);
   out.l3_checksum_ok = cqe.get(cqe64_responder::l3_ok) != 0;
@@ -95,16 +96,6 @@ void translate_receive(cqe_opcode opcode, util::View<cqe64_responder> cqe, Compl
   if (write) out.opcode = CompletionOpcode::kReceiveRdmaWithImmediate;
   if (write || opcode == cqe_opcode::RESPONDER_SEND_WITH_IMMEDIATE) {
     out.immediate = cqe.get(cqe64_responder::imm_inval_pkey);
-  }
-}
-
-/// What is not in all entries at the same place.
-[[gnu::noinline]] void translate_other(cqe_opcode opcode, util::View<cqe64> cqe, Completion& out) {
-  if (opcode == cqe_opcode::REQUESTER_ERROR || opcode == cqe_opcode::RESPONDER_ERROR) {
-    out.byte_count = 0;
-    translate_error(util::View<cqe_error>(cqe.bytes()), out);
-  } else {
-    translate_receive(opcode, util::View<cqe64_responder>(cqe.bytes()), out);
   }
 }
 
@@ -195,7 +186,12 @@ inline bool CompletionQueue::translate(util::View<cqe64> cqe, Completion& out) {
         opcode_of(static_cast<spec::wqe_opcode>(common.get(cqe64_requester::s_wqe_opcode)));
     out.byte_count = common.get(cqe64_requester::byte_cnt);
   }
-  if (opcode != cqe_opcode::REQUESTER) translate_other(opcode, cqe, out);
+  // The rest is not in all of them at the same place.
+  if (opcode == cqe_opcode::REQUESTER_ERROR || opcode == cqe_opcode::RESPONDER_ERROR) {
+    translate_error(util::View<cqe_error>(cqe.bytes()), out);
+  } else if (!of_send) {
+    translate_receive(opcode, util::View<cqe64_responder>(cqe.bytes()), out);
+  }
   return true;
 }
 

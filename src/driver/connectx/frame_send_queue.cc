@@ -128,10 +128,4 @@ void SendQueue::see_frame(const FrameRequest& request, std::span<const std::byte
   std::memcpy(seen_.fixed.data(), fixed.data(), seen_.fixed.size());
 }
 
-void SendQueue::put(std::size_t at, std::span<const std::byte> bytes) {
-  const auto first = std::min(bytes.size(), ring_.size() - at);
-  if (first != 0) std::memcpy(ring_.data() + at, bytes.data(), first);
-  if (first != bytes.size()) std::memcpy(ring_.data(), bytes.data() + first, bytes.size() - first);
-}
-
 }  // namespace softhca::driver::connectx

@@ -49,6 +49,7 @@ util::Result<void> QueuePairBase::create_on_device() {
   auto memory = DmaBuffer::allocate(host_, ring_size + doorbell_record::kSize);
   if (!memory) return tl::unexpected(memory.error());
   memory_ = std::move(*memory);
+  record_ = memory_.bytes().data() + ring_size;
   const auto user_index = hca_.completion_targets().insert(*this);
   if (!user_index) return util::fail("CREATE_QP: no user index left");
   user_index_ = *user_index;

@@ -83,8 +83,7 @@ class QueuePairBase : public CompletionTarget {
   void describe_queues(util::MutableView<spec::qpc> context) const;
   void sweep();
   util::MutableView<spec::doorbell_record> record() const {
-    return util::MutableView<spec::doorbell_record>(
-        memory_.bytes().subspan(send_offset_ + send_size_));
+    return util::MutableView<spec::doorbell_record>({record_, spec::doorbell_record::kSize});
   }
 
   ProtectionDomain& pd_;
@@ -97,6 +96,7 @@ class QueuePairBase : public CompletionTarget {
   std::size_t receive_stride_ = 0;
   std::size_t send_offset_ = 0;
   std::size_t send_size_ = 0;
+  std::byte* record_ = nullptr;
   std::uint64_t doorbell_ = 0;  ///< offset in the BAR
   std::uint32_t user_index_ = 0;
   bool exists_ = false;

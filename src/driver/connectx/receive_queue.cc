@@ -27,32 +27,24 @@ void ReceiveQueue::attach(std::span<std::byte> ring, std::size_t stride, const L
 PostStatus ReceiveQueue::post(const ReceiveRequest& request) {
   if (request.pieces.size() > limits_.pieces) return PostStatus::kTooManyPieces;
   if (head_ - tail_ >= ids_.size()) return PostStatus::kQueueFull;
-  const auto entry = ring_.subspan((head_ & mask_) * stride_, stride_);
-  auto rest = entry;
-  for (const auto& piece : request.pieces) {
-    if (piece.length == 0) continue;
-    const util::MutableView<receive_data_segment> data(rest);
-    std::memset(data.bytes().data(), 0, receive_data_segment::kSize);
+  auto* at = ring_.data() + (head_ & mask_) * stride_;
+  const auto* const end = at + stride_;
+  // Aside, so that the device's memory is written once.
+  const auto store = [&](const Sge& piece) {
+    util::Struct<receive_data_segment> data;
     data.set(receive_data_segment::byte_count, piece.length);
     data.set(receive_data_segment::l_key, piece.lkey);
     data.set(receive_data_segment::local_address, piece.address);
-    rest = rest.subspan(receive_data_segment::kSize);
+    std::memcpy(at, data.bytes().data(), receive_data_segment::kSize);
+    at += receive_data_segment::kSize;
+  };
+  for (const auto& piece : request.pieces) {
+    if (piece.length != 0) store(piece);
   }
-  if (!rest.empty()) {
-    const util::MutableView<receive_data_segment> end(rest);
-    std::memset(end.bytes().data(), 0, receive_data_segment::kSize);
-    end.set(receive_data_segment::l_key, kTerminatingKey);
-  }
+  if (at != end) store({.address = 0, .length = 0, .lkey = kTerminatingKey});
   ids_[head_ & mask_] = request.id;
   ++head_;
   return PostStatus::kOk;
-}
-
-std::optional<std::uint64_t> ReceiveQueue::complete(std::uint16_t counter) {
-  const auto index = tail_ + static_cast<std::uint16_t>(counter - tail_);
-  if (head_ - index - 1 >= ids_.size()) return std::nullopt;
-  tail_ = index + 1;
-  return ids_[index & mask_];
 }
 
 }  // namespace softhca::driver::connectx

@@ -25,7 +25,12 @@ class ReceiveQueue {
 
   /// The request in entry `counter`, and with it all before, is complete. Returns its id; nothing
   /// if no such request is posted.
-  std::optional<std::uint64_t> complete(std::uint16_t counter);
+  std::optional<std::uint64_t> complete(std::uint16_t counter) {
+    const auto index = tail_ + static_cast<std::uint16_t>(counter - tail_);
+    if (head_ - index - 1 >= ids_.size()) return std::nullopt;
+    tail_ = index + 1;
+    return ids_[index & mask_];
+  }
   void reset() { head_ = tail_ = 0; }
 
  private:

@@ -197,10 +197,6 @@ PostStatus SendQueue::post(const SendRequest& request) {
   return PostStatus::kOk;
 }
 
-std::span<const std::byte, 8> SendQueue::last_control() const {
-  return ring_.subspan(std::size_t{last_ & mask_} * kBlock).first<8>();
-}
-
 std::optional<std::uint64_t> SendQueue::complete(std::uint16_t counter) {
   // Completions come in order: this one is less than 2^16 blocks after the last.
   const auto first = tail_ + static_cast<std::uint16_t>(counter - tail_);

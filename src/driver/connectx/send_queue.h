@@ -2,9 +2,11 @@
 // in which each request takes as many as it needs and may wrap around the end.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "driver/work.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/wqe.h"
+#include "util/copy_short.h"
 
 namespace softhca::driver::connectx {
 
@@ -47,7 +50,9 @@ class SendQueue {
   /// Requests were posted up to here: what the doorbell record says.
   std::uint16_t producer() const { return static_cast<std::uint16_t>(head_); }
   /// The first 8 bytes of the last request: what the doorbell register gets.
-  std::span<const std::byte, 8> last_control() const;
+  std::span<const std::byte, 8> last_control() const {
+    return std::span<const std::byte, 8>(ring_.data() + std::size_t{last_ & mask_} * kBlock, 8);
+  }
 
   /// The request that begins at block `counter`, and with it all before, is complete: their blocks
   /// are free. Returns its id; nothing if no such request is posted.
@@ -67,7 +72,13 @@ class SendQueue {
   void see_frame(const FrameRequest& request, std::span<const std::byte> fixed,
                  std::uint32_t blocks);
   /// Copies to offset `at` of the ring, on from its begin where it ends.
-  void put(std::size_t at, std::span<const std::byte> bytes);
+  void put(std::size_t at, std::span<const std::byte> bytes) {
+    const auto first = std::min(bytes.size(), ring_.size() - at);
+    util::copy_header(ring_.data() + at, bytes.data(), first);
+    if (first != bytes.size()) {
+      std::memcpy(ring_.data(), bytes.data() + first, bytes.size() - first);
+    }
+  }
 
   std::span<std::byte> ring_;
   Limits limits_;
