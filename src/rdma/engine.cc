@@ -100,7 +100,7 @@ inline QueuePair* Engine::find_by_header(const wire::Frame& arrived) const {
       return taken;
     }
     case wire::Opcode::UD_SEND_ONLY:
-      return qp.responder_->take_datagram(headers, arrived, qp.seen_.like());
+      return qp.responder_->take_datagram(headers, arrived, qp.seen_);
     default:
       return false;
   }

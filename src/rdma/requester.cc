@@ -197,11 +197,7 @@ bool Requester::fetch_posted() {
       prepare(e);
       break;
   }
-  e.first_psn = next_psn_;
-  e.first_packet = next_packet_;
-  next_psn_ += e.psns;
-  next_packet_ += e.packets;
-  ++tail_;
+  number(e);
   return true;
 }
 
@@ -225,6 +221,12 @@ bool Requester::fetch_posted() {
   e.psns = length <= mtu ? 1 : static_cast<std::uint32_t>((length + mtu - 1) / mtu);
   if (e.is_atomic()) e.psns = 1;
   e.packets = e.wants_data() ? 1 : e.psns;
+}
+
+/// A request that was filled in at the tail.
+[[gnu::noinline]] void Requester::add(Entry& e) {
+  prepare(e);
+  number(e);
 }
 
 [[gnu::always_inline]] inline bool Requester::validate(Entry& e, std::uint64_t length) {

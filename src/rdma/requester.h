@@ -164,6 +164,15 @@ class Requester {
   void give_ring();
   void drop_ring();
   void prepare(Entry& entry);
+  void add(Entry& entry);
+  /// The entry at the tail is the last one now.
+  void number(Entry& e) {
+    e.first_psn = next_psn_;
+    e.first_packet = next_packet_;
+    next_psn_ += e.psns;
+    next_packet_ += e.packets;
+    ++tail_;
+  }
   bool validate(Entry& entry, std::uint64_t length);
   void complete(const Entry& entry, WorkStatus status, Reason reason);
   void complete_with_data(Entry& entry);
@@ -243,6 +252,9 @@ class Requester {
 
   // requester_ud.cc
   void send_datagram(Entry& entry);
+  unsigned send_short_datagrams(unsigned quota);
+  void count_datagrams(unsigned sent);
+  void keep(const ShortDatagram& datagram);
 
   // requester_dc.cc
   bool reaches(const Entry& entry);

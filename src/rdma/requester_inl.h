@@ -32,8 +32,8 @@ inline void Requester::arm_ack_timer() {
     return false;
   }
   const auto& piece = request.sges.front();
-  auto* const host =
-      seen_key_.find(engine_.keys, piece.lkey, user(), piece.address, e.length, kLocalRead);
+  auto* const host = seen_key_.find(
+      engine_.keys, piece.lkey, [&] { return user(); }, piece.address, e.length, kLocalRead);
   return host != nullptr && frame.add_segment({host, e.length});
 }
 
@@ -42,7 +42,8 @@ inline void Requester::arm_ack_timer() {
   const auto& sges = e.request.sges;
   if (sges.size() != 1 || e.length == 0) return nullptr;
   const auto& piece = sges.front();
-  return read_key_.find(engine_.keys, piece.lkey, user(), piece.address, e.length, kLocalWrite);
+  return read_key_.find(
+      engine_.keys, piece.lkey, [&] { return user(); }, piece.address, e.length, kLocalWrite);
 }
 
 /// The payload of a message of one packet. False if there is none: the request is refused then.

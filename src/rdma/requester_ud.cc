@@ -1,9 +1,41 @@
 // Datagrams (IBTA 9.8.3): one packet for each request, and nobody answers.
 
+#include <algorithm>
+
 #include "rdma/engine.h"
 #include "rdma/requester_inl.h"
 
 namespace softhca::rdma {
+namespace {
+
+/// What the datagrams of a QP to one destination have in common of BTH and DETH.
+struct DatagramFields {
+  DatagramFields(const QpAttributes& attributes, const UdDestination& to, Qpn source)
+      : dest_qp(to.qpn),
+        pkey(attributes.pkey),
+        qkey(spec::infiniband::means_own_qkey(to.qkey) ? attributes.qkey : to.qkey),
+        src_qp(attributes.deth_source_qpn.value_or(source)) {}
+
+  void fill(wire::TransportHeaders& headers, std::uint64_t psn) const {
+    headers.bth.pkey = pkey;
+    headers.bth.dest_qp = dest_qp;
+    headers.bth.psn = wire::Psn(static_cast<std::uint32_t>(psn));
+    headers.ext.deth.qkey = wire::QKey(qkey);
+    headers.ext.deth.src_qp = src_qp;
+  }
+
+  Qpn dest_qp;
+  std::uint16_t pkey;
+  std::uint32_t qkey;
+  Qpn src_qp;
+};
+
+constexpr wire::Opcode opcode_of(SendOpcode opcode) {
+  return opcode == SendOpcode::kSendWithImmediate ? wire::Opcode::UD_SEND_ONLY_WITH_IMMEDIATE
+                                                  : wire::Opcode::UD_SEND_ONLY;
+}
+
+}  // namespace
 
 void Requester::send_datagram(Entry& e) {
   const auto& request = e.request;
@@ -22,23 +54,92 @@ void Requester::send_datagram(Entry& e) {
   path.to.number = to.number;
 
   auto& frame = engine_.new_frame();
-  const auto opcode = request.opcode == SendOpcode::kSendWithImmediate
-                          ? wire::Opcode::UD_SEND_ONLY_WITH_IMMEDIATE
-                          : wire::Opcode::UD_SEND_ONLY;
-  auto& [bth, ext] = path.header.begin(opcode, e.length, frame);
-  bth.solicited_event = request.solicited;
-  bth.pkey = qp_.attributes().pkey;
-  bth.dest_qp = to.qpn;
-  bth.psn = wire::Psn(static_cast<std::uint32_t>(e.first_psn));
-  const bool own_qkey = spec::infiniband::means_own_qkey(to.qkey);
-  ext.deth.qkey = wire::QKey(own_qkey ? qp_.attributes().qkey : to.qkey);
-  ext.deth.src_qp =
-      qp_.attributes().deth_source_qpn.value_or(engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
-  ext.immdt.data = request.immediate;
+  auto& headers = path.header.begin(opcode_of(request.opcode), e.length, frame);
+  headers.bth.solicited_event = request.solicited;
+  headers.ext.immdt.data = request.immediate;
+  DatagramFields(qp_.attributes(), to, engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn())
+      .fill(headers, e.first_psn);
   if (!add_only_payload(e, frame)) return;
   e.last_frame = engine_.transmit(frame);
   sent_end_ = unacked_ = e.end_psn();
   pass(e);
+}
+
+/// Datagrams of few bytes to where the last one went: their frames hold a copy, so each is complete
+/// as soon as it is sent. Returns how many there were; what is posted behind them may be anything.
+unsigned Requester::send_short_datagrams(unsigned quota) {
+  const auto& path = *datagram_path_;
+  const auto& attributes = qp_.attributes();
+  if (path.to.number == 0 || head_ != tail_ || qp_.state() != QpState::kRts ||
+      path.generation != engine_.addresses.generation()) {
+    return 0;
+  }
+  const auto headers_max = path.header.size(wire::Opcode::UD_SEND_ONLY_WITH_IMMEDIATE);
+  const auto bytes_max = std::min<std::uint32_t>(
+      attributes.path_mtu, static_cast<std::uint32_t>(wire::Frame::kHeadCapacity - headers_max));
+  const DatagramFields fields(attributes, path.to, engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
+  const auto forms = std::array{wire::IbHeader::form(opcode_of(SendOpcode::kSend)),
+                                wire::IbHeader::form(opcode_of(SendOpcode::kSendWithImmediate))};
+  unsigned used = 0;
+  while (used != quota && !all_fetched_) {
+    ShortDatagram datagram;
+    const auto fetched = qp_.queues_.fetch_short_datagram(path.to.number, bytes_max, datagram);
+    if (fetched == Fetch::kNothing) break;
+    all_fetched_ = fetched == Fetch::kLastRequest;
+    const std::byte* from = datagram.inline_data;
+    if (from == nullptr) {
+      from = seen_key_.find(
+          engine_.keys, datagram.lkey, [&] { return user(); }, datagram.address, datagram.length,
+          kLocalRead);
+    }
+    if (from == nullptr) {
+      count_datagrams(used);
+      keep(datagram);
+      return used;
+    }
+    auto& frame = engine_.new_frame();
+    auto& headers = path.header.begin(forms[datagram.opcode == SendOpcode::kSendWithImmediate],
+                                      datagram.length, frame);
+    headers.bth.solicited_event = datagram.solicited;
+    headers.ext.immdt.data = datagram.immediate;
+    fields.fill(headers, next_psn_ + used);
+    util::copy_header(frame.extend_head(datagram.length).data(), from, datagram.length);
+    engine_.transmit(frame);
+    ++used;
+    if (datagram.signaled) {
+      qp_.queues_.complete_send({.cookie = datagram.cookie,
+                                 .opcode = datagram.opcode,
+                                 .status = WorkStatus::kSuccess,
+                                 .signaled = true,
+                                 .byte_count = datagram.length,
+                                 .reason = Reason::kNone});
+    }
+    if (engine_.keys.strained()) break;
+  }
+  count_datagrams(used);
+  return used;
+}
+
+/// So many were sent, of which nothing is kept.
+inline void Requester::count_datagrams(unsigned sent) {
+  unacked_ = sent_end_ = next_psn_ += sent;
+  next_packet_ += sent;
+  head_ = cursor_ = begun_ = tail_ += sent;
+}
+
+/// One whose memory wants a closer look waits like any other request. @pre nothing waits
+void Requester::keep(const ShortDatagram& datagram) {
+  if (lent_ == nullptr) (void)grow();
+  auto& e = entry(tail_);
+  e.clear();
+  e.request.cookie = datagram.cookie;
+  e.request.opcode = datagram.opcode;
+  e.request.signaled = datagram.signaled;
+  e.request.solicited = datagram.solicited;
+  e.request.immediate = datagram.immediate;
+  e.request.sges.push_back({datagram.address, datagram.length, datagram.lkey});
+  e.request.ud = datagram_path_->to;
+  add(e);
 }
 
 }  // namespace softhca::rdma

@@ -45,7 +45,6 @@ void Responder::stop() {
 }
 
 /// Who scatters into the receive request.
-KeyUser Responder::receive_user() const { return user(receive_.pd.value_or(pd_)); }
 
 void Responder::handle_request(const wire::IbPacket& packet, const wire::Frame& frame) {
   if (!state_rules(qp_.state()).receives || fatal_) {

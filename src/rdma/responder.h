@@ -61,11 +61,16 @@ class Responder {
   /// The same for a SEND, and for a READ, which is answered at once.
   bool take_send(const wire::TransportHeaders& headers, const wire::Frame& frame);
   bool take_read(const wire::TransportHeaders& headers, const wire::Frame& frame);
-  /// The same for a datagram, whose address is that of `like`.
+  /// The same for a datagram of the path that is `seen`.
   bool take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
-                     const wire::IbPacket& like);
+                     wire::SeenHeader& seen);
   /// Packets that take_send() and take_datagram() get come from where this one does.
-  void remember_source(const wire::IbPacket& packet) { show_source(packet, source_); }
+  void remember_source(const wire::IbPacket& packet) {
+    source_ = {};
+    source_.opcode = ReceiveOpcode::kSend;
+    source_.status = WorkStatus::kSuccess;
+    show_source(packet, source_);
+  }
   /// `count` Middles of a train, from `packet` on, whose last needs no answer. Returns how many
   /// were done at once: all of them, or none if one needs a closer look.
   unsigned handle_middles(const wire::IbPacket& packet, const wire::Frame& frame, unsigned count);
@@ -120,13 +125,12 @@ class Responder {
   void end_receive(ReceiveCompletion& completion);
   void complete_receive(ReceiveCompletion& completion);
   void complete_receive_with(ReceiveCompletion& completion, std::span<const std::byte> data);
-  void complete_at_once(const wire::TransportHeaders& headers, std::uint32_t bytes);
   void fail_receive(WorkStatus status, Reason reason);
   Verdict select_srq(const wire::IbPacket& packet);
   void forget_lost_receive();
   KeyUser user(Pd pd) const { return {pd, qp_.qpn(), qp_.attributes().reserved_lkey}; }
   KeyUser user() const { return user(pd_); }
-  KeyUser receive_user() const;
+  KeyUser receive_user() const { return user(receive_.pd.value_or(pd_)); }
 
   // responder_message.cc
   Verdict check_order(const wire::IbPacket& packet) const;
@@ -146,6 +150,11 @@ class Responder {
   // responder_at_once.cc
   bool is_next(const wire::Bth& bth) const;
   void pass_next(const wire::Bth& bth);
+  std::byte* take_piece(SeenKey& key, std::uint32_t bytes, std::uint32_t& cookie);
+  std::byte* place_taken(SeenKey& key, std::uint32_t bytes, std::uint32_t& cookie);
+  void keep(const ReceivePiece& piece);
+  void complete_at_once(const wire::TransportHeaders& headers, std::uint32_t cookie,
+                        std::uint32_t bytes);
 
   // responder_reliable.cc
   void handle_reliable(const wire::IbPacket& packet, const wire::Frame& frame);
@@ -195,7 +204,6 @@ class Responder {
   void receive_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
   void drop_datagram(const Verdict& verdict);
   void deliver_datagram(const wire::IbPacket& packet, const wire::Frame& frame);
-  bool scatter_at_once(const wire::IbPacket& like, const wire::Frame& frame);
 
   // page_faults.cc
   Verdict wait_for_page(const PageFault& fault, const Verdict& otherwise);
@@ -221,7 +229,9 @@ class Responder {
   XrcSrqn receive_srqn_;           ///< XRC: where receive_ is from
   std::uint64_t receive_srq_ = 0;  ///< the incarnation of that queue
   ReceiveRequest receive_;
-  ReceiveCompletion source_{};  ///< where the last packet came from whose path was remembered
+  /// Where the last packet came from whose path was remembered; what else completions tell is set
+  /// for each.
+  ReceiveCompletion source_{};
   std::uint64_t room_ = 0;      ///< bytes of receive_
   std::uint64_t received_ = 0;  ///< bytes of this message so far
   std::uint64_t write_address_ = 0;

@@ -34,8 +34,9 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
       size != ext.reth.dma_length) {
     return false;
   }
-  auto* const to = seen_key_.find(engine_.keys, MKey(ext.reth.rkey.value()), user(attributes.pd),
-                                  ext.reth.virtual_address, size, kRemoteWrite);
+  auto* const to = seen_key_.find(
+      engine_.keys, MKey(ext.reth.rkey.value()), [&] { return user(attributes.pd); },
+      ext.reth.virtual_address, size, kRemoteWrite);
   const auto* const from = frame.one_piece(frame.headers_size(), size);
   if (to == nullptr || from == nullptr) return false;
   util::copy_short(to, from, size);  // a QP may send to itself
@@ -45,20 +46,56 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   return true;
 }
 
+/// Where a message of so many bytes goes, by the receive request that was taken, and its cookie.
+/// Null unless that is one piece of local memory.
+[[gnu::noinline]] std::byte* Responder::place_taken(SeenKey& key, std::uint32_t bytes,
+                                                    std::uint32_t& cookie) {
+  if (receive_.sges.size() != 1 || bytes > room_) return nullptr;
+  const auto& sge = receive_.sges.front();
+  cookie = receive_.cookie;
+  return key.find(
+      engine_.keys, sge.lkey, [&] { return receive_user(); }, sge.address, bytes, kLocalWrite);
+}
+
+/// The same by the next one, as mostly. If that does not serve, it is the one that was taken.
+[[gnu::always_inline]] inline std::byte* Responder::take_piece(SeenKey& key, std::uint32_t bytes,
+                                                               std::uint32_t& cookie) {
+  ReceivePiece piece;
+  if (has_receive_ || !qp_.queues_.fetch_receive_piece(piece)) return nullptr;
+  const auto& sge = piece.sge;
+  if (bytes <= sge.length) {
+    auto* const to = key.find(
+        engine_.keys, sge.lkey, [&] { return user(qp_.attributes().pd); }, sge.address, bytes,
+        kLocalWrite);
+    cookie = piece.cookie;
+    if (to != nullptr) return to;
+  }
+  keep(piece);
+  return nullptr;
+}
+
+/// take_receive() has taken it.
+[[gnu::noinline]] void Responder::keep(const ReceivePiece& piece) {
+  receive_.reset();
+  receive_.cookie = piece.cookie;
+  receive_.sges.push_back(piece.sge);
+  receive_srqn_ = srqn_;
+  receive_srq_ = srq_;
+  has_receive_ = true;
+  room_ = piece.sge.length;
+}
+
 /// complete_receive() of a SEND that has arrived.
 [[gnu::always_inline]] inline void Responder::complete_at_once(
-    const wire::TransportHeaders& headers, std::uint32_t bytes) {
+    const wire::TransportHeaders& headers, std::uint32_t cookie, std::uint32_t bytes) {
   ++msn_;
-  auto completion = source_;
-  completion.cookie = receive_.cookie;
+  auto& completion = source_;
+  completion.cookie = cookie;
   completion.srqn = receive_srqn_;
-  completion.opcode = ReceiveOpcode::kSend;
-  completion.status = WorkStatus::kSuccess;
   completion.solicited = headers.bth.solicited_event;
   completion.byte_count = bytes;
   completion.source_qpn = headers.ext.deth.src_qp;
   completion.pkey = headers.bth.pkey;
-  has_receive_ = false;
   qp_.queues_.complete_receive(completion);
 }
 
@@ -69,21 +106,24 @@ bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Fra
       size > qp_.attributes().path_mtu) {
     return false;
   }
-  pd_ = qp_.attributes().pd;
-  if (const auto verdict = take_receive(); !verdict.ok()) {
-    silent_until_ = util::Time::min();
-    refuse(verdict);
-    return true;
-  }
-  // What was taken is there on the long way, too.
-  if (receive_.sges.size() != 1 || size > room_) return false;
-  const auto& sge = receive_.sges.front();
-  auto* const to =
-      receive_key_.find(engine_.keys, sge.lkey, receive_user(), sge.address, size, kLocalWrite);
   const auto* const from = frame.one_piece(frame.headers_size(), size);
-  if (to == nullptr || from == nullptr) return false;
+  if (from == nullptr) return false;
+  std::uint32_t cookie;
+  auto* to = take_piece(receive_key_, size, cookie);
+  if (to == nullptr) {
+    pd_ = qp_.attributes().pd;
+    if (const auto verdict = take_receive(); !verdict.ok()) {
+      silent_until_ = util::Time::min();
+      refuse(verdict);
+      return true;
+    }
+    // What was taken is there on the long way, too.
+    to = place_taken(receive_key_, size, cookie);
+    if (to == nullptr) return false;
+    has_receive_ = false;
+  }
   std::memmove(to, from, size);
-  complete_at_once(headers, size);
+  complete_at_once(headers, cookie, size);
   pass_next(bth);
   return true;
 }
@@ -96,8 +136,9 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
       frame.packet_payload() != 0 || answers_count_ != 0 || attributes.max_dest_rd_atomic == 0) {
     return false;
   }
-  auto* const from = read_key_.find(engine_.keys, MKey(ext.reth.rkey.value()), user(attributes.pd),
-                                    ext.reth.virtual_address, size, kRemoteRead);
+  auto* const from = read_key_.find(
+      engine_.keys, MKey(ext.reth.rkey.value()), [&] { return user(attributes.pd); },
+      ext.reth.virtual_address, size, kRemoteRead);
   const auto* header = engine_.path_header(qp_);
   if (from == nullptr || header == nullptr) return false;
   ++qp_.counters_->rx_read_requests;
@@ -116,38 +157,35 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
   return true;
 }
 
-/// GRH and payload where all of it goes to one piece of local memory, as mostly. False, and nothing
-/// is done, if it wants a closer look.
-[[gnu::always_inline]] inline bool Responder::scatter_at_once(const wire::IbPacket& like,
-                                                              const wire::Frame& frame) {
-  const std::size_t size = frame.packet_payload();
-  if (receive_.sges.size() != 1 || kGrhBytes + size > room_) return false;
-  const auto& sge = receive_.sges.front();
-  auto* const to = seen_key_.find(engine_.keys, sge.lkey, receive_user(), sge.address,
-                                  kGrhBytes + size, kLocalWrite);
-  const auto* const from = frame.one_piece(frame.headers_size(), size);
-  if (to == nullptr || from == nullptr) return false;
-  (void)wire::emit_ud_grh(frame, like, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
-  std::memmove(to + kGrhBytes, from, size);  // a QP may send to itself
-  return true;
-}
-
+/// One that has all of GRH and payload in one piece of local memory, as mostly.
 bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire::Frame& frame,
-                              const wire::IbPacket& like) {
+                              wire::SeenHeader& seen) {
   const auto& attributes = qp_.attributes();
   if (qp_.state() != QpState::kRts || !qp_.service().datagram || fatal_ ||
       headers.ext.deth.qkey.value() != attributes.qkey ||
       !spec::infiniband::same_partition(headers.bth.pkey, attributes.pkey)) {
     return false;
   }
-  pd_ = attributes.pd;
-  if (const auto verdict = take_receive(); !verdict.ok()) {
-    drop_datagram(verdict);
-    return true;
+  const std::uint32_t size = frame.packet_payload();
+  const auto* const from = frame.one_piece(frame.headers_size(), size);
+  if (from == nullptr) return false;
+  const auto bytes = static_cast<std::uint32_t>(kGrhBytes + size);
+  std::uint32_t cookie;
+  auto* to = take_piece(seen_key_, bytes, cookie);
+  if (to == nullptr) {
+    pd_ = attributes.pd;
+    if (const auto verdict = take_receive(); !verdict.ok()) {
+      drop_datagram(verdict);
+      return true;
+    }
+    // What was taken is there on the long way, too.
+    to = place_taken(seen_key_, bytes, cookie);
+    if (to == nullptr) return false;
+    has_receive_ = false;
   }
-  // What was taken is there on the long way, too.
-  if (!scatter_at_once(like, frame)) return false;
-  complete_at_once(headers, static_cast<std::uint32_t>(kGrhBytes + frame.packet_payload()));
+  seen.put_ud_grh(frame, std::span<std::byte, kGrhBytes>(to, kGrhBytes));
+  util::copy_header(to + kGrhBytes, from, size);  // a QP may send to itself
+  complete_at_once(headers, cookie, bytes);
   return true;
 }
 

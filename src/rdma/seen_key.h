@@ -12,9 +12,10 @@ namespace softhca::rdma {
 class SeenKey {
  public:
   /// Host address of [address, address + length) if `key` allows the access and all of it is one
-  /// piece of local memory. Null: who asks KeyTable learns why. @pre `user` and `access` are those
-  /// of all calls
-  [[gnu::always_inline]] std::byte* find(KeyTable& keys, MKey key, const KeyUser& user,
+  /// piece of local memory. Null: who asks KeyTable learns why. @pre `user()` and `access` are
+  /// those of all calls, and who asks is only asked if the key is another
+  template <class User>
+  [[gnu::always_inline]] std::byte* find(KeyTable& keys, MKey key, User&& user,
                                          std::uint64_t address, std::uint64_t length,
                                          Access access) {
     if (key == key_ && keys_generation_ == keys.generation() &&
@@ -22,7 +23,7 @@ class SeenKey {
       const auto offset = address - start_;
       if (offset < size_ && length <= size_ - offset) return host_ + offset;
     }
-    return find_anew(keys, key, user, address, length, access);
+    return find_anew(keys, key, user(), address, length, access);
   }
 
  private:

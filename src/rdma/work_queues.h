@@ -44,6 +44,14 @@ class WorkQueues {
   /// The next request of the send queue, in posting order. `request` was reset(). Also asked for
   /// in ERR and SQE, to flush what is posted.
   virtual Fetch fetch_send(SendRequest& request) = 0;
+  /// Of UD, in RTS: the next request if it is a datagram of at most `bytes_max` bytes to the
+  /// destination of that number (UdDestination), which is not 0. kNothing if it is anything else,
+  /// or there is none, or it cannot be read: fetch_send() tells. Devices that give no numbers leave
+  /// it as it is.
+  virtual Fetch fetch_short_datagram(std::uint64_t /*destination*/, std::uint32_t /*bytes_max*/,
+                                     ShortDatagram&) {
+    return Fetch::kNothing;
+  }
   /// The QP goes from SQE to RTS. What is posted to its send queue now, fetch_send() is to mark as
   /// stale; what is posted later is to be sent. So flushing is work like any other, and a queue
   /// that is filled all the time does not keep the transport.
@@ -51,6 +59,10 @@ class WorkQueues {
   /// From the QP's receive queue, or the SRQ it is bound to; of an XRC target, from the SRQ `srqn`
   /// that the packet names, which is one of Transport's. `request` was reset().
   virtual Fetch fetch_receive(ReceiveRequest& request, XrcSrqn srqn) = 0;
+  /// Of a QP in RTS: the next request of its own receive queue, if that is one piece of memory.
+  /// False, and nothing is taken, if it is anything else, or cannot be read, or there is none:
+  /// fetch_receive() tells. To be quick is all that it is for.
+  virtual bool fetch_receive_piece(ReceivePiece&) { return false; }
   /// Carries out a request with SendOpcode::kLocal (registration, local invalidate) when its turn
   /// has come (all earlier requests have been sent; with `fence`, earlier reads and atomics are
   /// complete). It may change the transport's memory keys, but nothing else of the transport.

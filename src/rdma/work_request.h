@@ -69,6 +69,20 @@ struct SendRequest {
   void reset();
 };
 
+/// A UD SEND of few bytes to where the one before it went: nothing of it need be kept.
+struct ShortDatagram {
+  std::uint32_t cookie;  ///< as SendRequest's
+  SendOpcode opcode;     ///< kSend or kSendWithImmediate
+  bool signaled;
+  bool solicited;
+  std::uint32_t immediate;  ///< host order
+  std::uint32_t length;     ///< bytes, not 0
+  const std::byte*
+      inline_data;  ///< in the queue's memory, to be read once; null: it is at `address`
+  std::uint64_t address;
+  MKey lkey;
+};
+
 struct ReceiveRequest {
   std::uint32_t cookie = 0;      ///< the device's own (WQE counter, or index in an SRQ)
   Reason fault = Reason::kNone;  ///< with Fetch::kMalformed: a number of the device's own
@@ -83,6 +97,12 @@ struct ReceiveRequest {
     fault = Reason::kNone;
     sges.clear();
   }
+};
+
+/// A receive request of one piece of memory.
+struct ReceivePiece {
+  std::uint32_t cookie;  ///< as ReceiveRequest's
+  Sge sge;
 };
 
 struct SendCompletion {

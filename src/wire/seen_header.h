@@ -2,7 +2,10 @@
 // alone, and nobody needs to take apart again what comes before these.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstring>
+#include <span>
 
 #include "wire/frame.h"
 #include "wire/ib_packet.h"
@@ -18,11 +21,9 @@ class SeenHeader {
     if (frame.headers() == nullptr) return;
     packet_ = packet;
     number_ = frame.path().number;
+    grh_payload_ = kNone;
   }
 
-  /// The packet that is remembered: in address and network offset those of frames that match are
-  /// like it.
-  const IbPacket& like() const { return packet_; }
   /// Whether the frame is of the same path.
   bool matches(const Frame& frame) const { return frame.path_number() == number_; }
   /// IbPacket::parse of a frame that matches, which is good until the next one; of the extended
@@ -35,12 +36,27 @@ class SeenHeader {
     packet_.payload_size = static_cast<std::uint16_t>(frame.packet_payload());
     return packet_;
   }
+  /// emit_ud_grh() of a datagram that matches. It differs with the length alone.
+  [[gnu::always_inline]] void put_ud_grh(const Frame& frame,
+                                         std::span<std::byte, GrhLayout::kSize> out) {
+    if (frame.packet_payload() != grh_payload_ && !make_ud_grh(frame)) return;
+    std::memcpy(out.data(), grh_.data(), grh_.size());
+  }
 
  private:
+  [[gnu::noinline]] bool make_ud_grh(const Frame& frame) {
+    if (!emit_ud_grh(frame, packet_, grh_)) return false;
+    grh_payload_ = frame.packet_payload();
+    return true;
+  }
+
   static constexpr std::uint64_t kNone = UINT64_MAX;  ///< no path has it
 
   IbPacket packet_;               ///< whose address and network offset stay
   std::uint64_t number_ = kNone;  ///< of the path (PathHeaders)
+  /// Of the last datagram, and the bytes of payload that it had.
+  std::array<std::byte, GrhLayout::kSize> grh_{};
+  std::uint64_t grh_payload_ = kNone;
 };
 
 }  // namespace softhca::wire

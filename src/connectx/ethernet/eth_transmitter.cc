@@ -257,8 +257,9 @@ bool EthTransmitter::send_seen(std::span<const std::byte, kWqeBasicBlock> block,
   const auto behind = head_size - in_wqe;
   // Neither more headers in the WQE than there are, nor fewer with the memory.
   if (in_wqe > head_size || content->size <= behind || content->size > kSendSizeMax) return false;
-  const auto* const host = seen.key.find(keys_, content->key, rules.user, content->address,
-                                         content->size, rdma::kLocalRead);
+  const auto* const host = seen.key.find(
+      keys_, content->key, [&] { return rules.user; }, content->address, content->size,
+      rdma::kLocalRead);
   if (host == nullptr) return false;
   auto& frame = port_.draft();
   const auto head = frame.begin(head_size, {host + behind, content->size - behind});

@@ -126,7 +126,8 @@ inline void ReceiveQueue::post(std::span<std::byte, 64> cqe, bool solicited) {
   if (size > segment.get(Segment::byte_count)) return false;
   const rdma::MKey key(segment.get(Segment::l_key));
   const auto address = segment.get(Segment::local_address);
-  auto* const to = seen_key_.find(parts_.keys, key, user_, address, size, rdma::kLocalWrite);
+  auto* const to =
+      seen_key_.find(parts_.keys, key, [this] { return user_; }, address, size, rdma::kLocalWrite);
   if (to == nullptr) return false;
   frame.move_to(to);
   return true;

@@ -240,6 +240,7 @@ void CompletionQueue::notify() {
 
 void CompletionQueue::fail(Status status, Syndrome syndrome, std::string_view reason) {
   status_ = status;
+  attention_ |= kFailed;
   eqs_.notes().warn("CQ {:#x} failed: {}", cqn_.value(), reason);
   using Data = spec::connectx::event_data_cq_error;
   util::Struct<Data> data;

@@ -80,7 +80,7 @@ class CompletionQueue : public hca::Used {
   /// queues with it.
   bool write(std::span<std::byte, kCqeSize> cqe, bool solicited) {
     // As nearly always: there is room as far as is known, and nobody waits.
-    if (failed() || solicited || attention_ != 0 || ring_.full()) {
+    if (solicited || attention_ != 0 || ring_.full()) {
       return write_closely(cqe, solicited);
     }
     put_owner(cqe);
@@ -108,6 +108,7 @@ class CompletionQueue : public hca::Used {
     kArmedSolicited = 1,  ///< for solicited CQEs
     kArmedAll = 2,
     kCompresses = 4,
+    kFailed = 8,
   };
   static constexpr std::uint8_t kArmed = kArmedSolicited | kArmedAll;
 

@@ -137,6 +137,7 @@ void QueuePair::refresh() {
   receive_cqn_ = Cqn(context.get(Qpc::cqn_rcv));
   srqn_ = Srqn(context.get(Qpc::srqn_rmpn_xrqn));
   user_index_ = context.get(Qpc::user_index);
+  is_gsi_ = service() == Service::QP1;
   receives_ = is_xrc(context)                   ? Receives::kXrc
               : rq_type(context) == RqType::SRQ ? Receives::kSrq
                                                 : Receives::kOwn;
@@ -191,12 +192,19 @@ rdma::QpAttributes QueuePair::attributes() const {
 rdma::Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
   return rdma_.fetch_send(*this, request);
 }
+rdma::Fetch QueuePair::fetch_short_datagram(std::uint64_t destination, std::uint32_t bytes_max,
+                                            rdma::ShortDatagram& datagram) {
+  return rdma_.fetch_short_datagram(*this, destination, bytes_max, datagram);
+}
 void QueuePair::restart_send() { rdma_.restart_send(*this); }
 rdma::LocalOutcome QueuePair::execute_local(const rdma::SendRequest& request) {
   return rdma_.execute_local(*this, request);
 }
 rdma::Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) {
   return rdma_.fetch_receive(*this, request, srqn);
+}
+bool QueuePair::fetch_receive_piece(rdma::ReceivePiece& piece) {
+  return rdma_.fetch_receive_piece(*this, piece);
 }
 void QueuePair::complete_send(const rdma::SendCompletion& completion) {
   rdma_.complete_send(*this, completion);

@@ -58,6 +58,8 @@ class QueuePair final : private rdma::WorkQueues {
   Qpn qpn() const { return qpn_; }
   util::View<Qpc> context() const { return context_; }
   Service service() const { return static_cast<Service>(context().get(Qpc::st)); }
+  bool is_datagram() const { return seen_datagram_wqe != nullptr; }
+  bool is_gsi() const { return is_gsi_; }
   bool has_send_queue() const { return context().get(Qpc::no_sq) == 0; }
   bool is_xrc() const { return receives_ == Receives::kXrc; }
   bool has_receive_queue() const { return !is_xrc() && rq_type(context()) == RqType::NON_ZERO_RQ; }
@@ -65,6 +67,8 @@ class QueuePair final : private rdma::WorkQueues {
   bool uses_srq() const { return receives_ == Receives::kSrq; }
   /// PRM 7.4.4.3: with signatures (which are not checked) its first segment is the signature's.
   bool signs_receive_wqes() const { return signs_receive_wqes_; }
+  /// The first segment of a receive WQE is one of data, and no other queue's.
+  bool has_plain_receives() const { return receives_ == Receives::kOwn && !signs_receive_wqes_; }
   std::span<const pcie::Iova> pages() const { return queue_.told(queue_.memory.pages()); }
 
   UarPage uar_page() const { return UarPage(context().get(Qpc::uar_page)); }
@@ -112,9 +116,12 @@ class QueuePair final : private rdma::WorkQueues {
   friend class Rdma;
 
   rdma::Fetch fetch_send(rdma::SendRequest& request) override;
+  rdma::Fetch fetch_short_datagram(std::uint64_t destination, std::uint32_t bytes_max,
+                                   rdma::ShortDatagram& datagram) override;
   void restart_send() override;
   rdma::LocalOutcome execute_local(const rdma::SendRequest& request) override;
   rdma::Fetch fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) override;
+  bool fetch_receive_piece(rdma::ReceivePiece& piece) override;
   void complete_send(const rdma::SendCompletion& completion) override;
   void complete_receive(const rdma::ReceiveCompletion& completion) override;
   void complete_send_with(const rdma::SendCompletion& completion,
@@ -151,6 +158,7 @@ class QueuePair final : private rdma::WorkQueues {
   Srqn srqn_;
   std::uint32_t user_index_ = kNoUserIndex;
   Receives receives_ = Receives::kOwn;
+  bool is_gsi_ = false;
   bool signs_receive_wqes_ = false;
   SendWqeRules send_rules_;
 };

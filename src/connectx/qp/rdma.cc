@@ -6,7 +6,6 @@
 #include <new>
 #include <utility>
 
-#include "connectx/base/timestamp.h"
 #include "connectx/queue/receive_wqe.h"
 #include "util/copy_short.h"
 
@@ -100,13 +99,8 @@ Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::Xr
   if (!available) return flushes ? Fetch::kNothing : Fetch::kUnreadable;
   if (*available == 0) return Fetch::kNothing;
   request.cookie = ring.consumed();
-  const auto* at = ring.at_next(qp.memory(), ring.stride());
-  if (ring.stride() == kWqeUnit && at != nullptr && !flushes && !qp.signs_receive_wqes()) {
-    // One piece, as mostly.
-    std::array<std::byte, kWqeUnit> copy;
-    std::memcpy(copy.data(), at, copy.size());
-    decode_scatter_list(copy, request.sges);
-  } else if (!flushes) {
+  if (!flushes) {
+    const auto* at = ring.at_next(qp.memory(), ring.stride());
     std::array<std::byte, kReceiveWqeMax> copy;
     const auto bytes = std::span(copy).first(ring.stride());
     if (at != nullptr) {
@@ -123,6 +117,16 @@ Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::Xr
   return Fetch::kRequest;
 }
 
+bool Rdma::fetch_receive_piece(QueuePair& qp, rdma::ReceivePiece& piece) {
+  auto& ring = qp.receive_ring();
+  if (!qp.has_plain_receives() || ring.available(qp.record()).value_or(0) == 0) return false;
+  const auto* at = ring.at_next(qp.memory(), ring.stride());
+  if (at == nullptr || !decode_scatter_piece(at, ring.stride(), piece.sge)) return false;
+  piece.cookie = ring.consumed();
+  ring.consume(1);
+  return true;
+}
+
 void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion) {
   if (qp.is_xrc()) return complete_xrc_receive(qp, completion);
   const bool failed = completion.status != WorkStatus::kSuccess;
@@ -130,9 +134,9 @@ void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& comple
   encode_responder_cqe(cqe,
                        {.qpn = qp.qpn(),
                         .user_index = receive_user_index(qp),
-                        .is_datagram = qp.rdma_qp().service().datagram,
-                        .is_gsi = qp.service() == QueuePair::Service::QP1},
-                       completion, device_ticks(now_));
+                        .is_datagram = qp.is_datagram(),
+                        .is_gsi = qp.is_gsi()},
+                       completion, ticks_);
   write_cqe(qp, qp.receive_cqn(), cqe, failed || completion.solicited);
 }
 
@@ -142,7 +146,7 @@ void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) 
   const bool failed = completion.status != WorkStatus::kSuccess;
   Cqe cqe;
   encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
-                       device_ticks(now_));
+                       ticks_);
   write_cqe(qp, qp.send_cqn(), cqe, failed || SendCookie::unpack(completion.cookie).event);
 }
 

@@ -21,6 +21,7 @@
 #include "connectx/base/model.h"
 #include "connectx/base/numbers.h"
 #include "connectx/base/resources.h"
+#include "connectx/base/timestamp.h"
 #include "connectx/command/command.h"
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
@@ -72,12 +73,12 @@ class Rdma {
   /// False: not a RoCE packet for this device; it is the Ethernet side's. To be asked only while
   /// the vport's roce_en is set.
   bool handle_frame(const wire::Frame& frame, util::Time now) {
-    now_ = now;
+    set_now(now);
     return transport_.handle_frame(frame, now);
   }
   /// Does what is due, until `work` is spent. Returns when to call again: `now` if work is left.
   util::Time run(util::Time now, util::WorkBudget& work) {
-    now_ = now;
+    set_now(now);
     if (!failing_.empty()) fail_listed(work);
     if (now >= next_poll_) poll_watched(now, work);
     const auto next = transport_.run(now, work);
@@ -165,10 +166,20 @@ class Rdma {
   friend class QueuePair;  // which hands on what the transport asks of it
   friend class Dct;        // likewise
 
+  /// Time stands still within a turn.
+  void set_now(util::Time now) {
+    if (now == now_) return;
+    now_ = now;
+    ticks_ = device_ticks(now);
+  }
+
   rdma::Fetch fetch_send(QueuePair& qp, rdma::SendRequest& request);
+  rdma::Fetch fetch_short_datagram(QueuePair& qp, std::uint64_t destination,
+                                   std::uint32_t bytes_max, rdma::ShortDatagram& datagram);
   void restart_send(QueuePair& qp);
   rdma::LocalOutcome execute_local(QueuePair& qp, const rdma::SendRequest& request);
   rdma::Fetch fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn);
+  bool fetch_receive_piece(QueuePair& qp, rdma::ReceivePiece& piece);
   void complete_send(QueuePair& qp, const rdma::SendCompletion& completion);
   void complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
   void complete_send_with(QueuePair& qp, const rdma::SendCompletion& completion,
@@ -187,6 +198,7 @@ class Rdma {
                              std::span<const std::byte> data);
   void handle_event(Dct& dct, rdma::QpEvent event, rdma::Reason reason);
 
+  const std::byte* read_datagram_wqe(QueuePair& qp, std::size_t size);
   rdma::Fetch fetch_datagram(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
   rdma::Fetch fetch_other_send(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
   rdma::Fetch flush_send(QueuePair& qp, rdma::SendRequest& request);
@@ -200,7 +212,7 @@ class Rdma {
   std::uint32_t data_in_cqes(Cqn cqn, bool asks_32, bool asks_64);
   bool write_cqe_with(Cqn cqn, Cqe& cqe, std::span<const std::byte> data, std::uint32_t room,
                       bool solicited);
-  void write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited) {
+  [[gnu::always_inline]] void write_cqe(QueuePair& qp, Cqn cqn, Cqe& cqe, bool solicited) {
     auto* cq = parts_.completion_queues.find(cqn);
     if (cq == nullptr || !cq->write(cqe, solicited)) fail_soon(qp);
   }
@@ -236,6 +248,7 @@ class Rdma {
   std::size_t open_faults_ = 0;
   std::uint64_t destinations_ = 0;   ///< that got a number (rdma::UdDestination)
   util::Time now_{};                 ///< of the last handle_frame() or run()
+  std::uint64_t ticks_ = 0;          ///< the same as CQEs tell it
   std::vector<Qpn> failing_;         ///< whose CQ failed
   std::vector<QueuePair*> watched_;  ///< that flush receives
   std::size_t next_watched_ = 0;     ///< the one to look at next

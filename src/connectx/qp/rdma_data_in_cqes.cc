@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "connectx/base/timestamp.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/cqe.h"
 
@@ -81,7 +80,7 @@ void Rdma::complete_send_with(QueuePair& qp, const rdma::SendCompletion& complet
                               std::span<const std::byte> data) {
   Cqe cqe;
   encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
-                       device_ticks(now_));
+                       ticks_);
   const auto room = qp.rdma_qp().options().completion_data.of_reads;
   const bool event = SendCookie::unpack(completion.cookie).event;
   if (!write_cqe_with(qp.send_cqn(), cqe, data, room, event)) fail_soon(qp);
@@ -91,7 +90,7 @@ void Rdma::complete_receive_with(QueuePair& qp, const rdma::ReceiveCompletion& c
                                  std::span<const std::byte> data) {
   Cqe cqe;
   encode_responder_cqe(cqe, {.qpn = qp.qpn(), .user_index = receive_user_index(qp)}, completion,
-                       device_ticks(now_));
+                       ticks_);
   const auto room = qp.rdma_qp().options().completion_data.of_sends;
   if (!write_cqe_with(qp.receive_cqn(), cqe, data, room, completion.solicited)) fail_soon(qp);
 }
@@ -100,7 +99,7 @@ void Rdma::complete_receive_with(Dct& dct, const rdma::ReceiveCompletion& comple
                                  std::span<const std::byte> data) {
   Cqe cqe;
   encode_responder_cqe(cqe, {.qpn = dct.dctn(), .user_index = dct.cqe_user_index()}, completion,
-                       device_ticks(now_));
+                       ticks_);
   const auto room = completion_data(dct.context()).of_sends;
   if (!write_cqe_with(dct.cqn(), cqe, data, room, completion.solicited)) dct.failed = true;
 }

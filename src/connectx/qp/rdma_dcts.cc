@@ -2,7 +2,6 @@
 #include <new>
 #include <utility>
 
-#include "connectx/base/timestamp.h"
 #include "connectx/qp/rdma.h"
 
 namespace softhca::connectx {
@@ -55,7 +54,7 @@ void Rdma::complete_receive(Dct& dct, const rdma::ReceiveCompletion& completion)
   const bool failed = completion.status != rdma::WorkStatus::kSuccess;
   Cqe cqe;
   encode_responder_cqe(cqe, {.qpn = dct.dctn(), .user_index = dct.cqe_user_index()}, completion,
-                       device_ticks(now_));
+                       ticks_);
   auto* cq = parts_.completion_queues.find(dct.cqn());
   if (cq == nullptr || !cq->write(cqe, failed || completion.solicited)) dct.failed = true;
 }

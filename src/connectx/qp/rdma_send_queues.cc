@@ -76,6 +76,32 @@ Fetch Rdma::fetch_send(QueuePair& qp, rdma::SendRequest& request) {
   return fetch_other_send(qp, available, request);
 }
 
+/// A WQE that is not in one piece, as at the end of the ring. Null if it cannot be read, or
+/// somebody wants to see it.
+[[gnu::noinline]] const std::byte* Rdma::read_datagram_wqe(QueuePair& qp, std::size_t size) {
+  const auto copy = std::span(send_wqe_).first(size);
+  const bool read = parts_.trace == nullptr && qp.send_ring().read(qp.memory(), 0, copy);
+  return read ? copy.data() : nullptr;
+}
+
+Fetch Rdma::fetch_short_datagram(QueuePair& qp, std::uint64_t destination, std::uint32_t bytes_max,
+                                 rdma::ShortDatagram& datagram) {
+  const auto& seen = *qp.seen_datagram_wqe;
+  auto& ring = qp.send_ring();
+  if (seen.destination() != destination || qp.stale_send_blocks != 0 || !ring.look(qp.record())) {
+    return Fetch::kNothing;
+  }
+  const auto available = ring.known();
+  if (seen.basic_blocks() > available) return Fetch::kNothing;
+  const auto* at = ring.entries_at_next(qp.memory(), seen.size());
+  if (at == nullptr) at = read_datagram_wqe(qp, seen.size());
+  if (at == nullptr || !seen.decode(at, ring.consumed(), datagram) || datagram.length > bytes_max) {
+    return Fetch::kNothing;
+  }
+  ring.consume(seen.basic_blocks());
+  return seen.basic_blocks() == available ? Fetch::kLastRequest : Fetch::kRequest;
+}
+
 /// A WQE that is not like the one before.
 [[gnu::noinline]] Fetch Rdma::fetch_other_send(QueuePair& qp, std::uint32_t available,
                                                rdma::SendRequest& request) {

@@ -1,7 +1,6 @@
 // What Rdma does with shared receive queues: RMPs, and those that requests of XRC name.
 #include <utility>
 
-#include "connectx/base/timestamp.h"
 #include "connectx/qp/rdma.h"
 
 namespace softhca::connectx {
@@ -64,7 +63,7 @@ void Rdma::complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& co
   if (srq == nullptr) return;
   Cqe cqe;
   encode_responder_cqe(cqe, {.qpn = qp.qpn(), .user_index = srq->cqe_user_index()}, completion,
-                       device_ticks(now_));
+                       ticks_);
   const bool failed = completion.status != WorkStatus::kSuccess;
   write_cqe(qp, srq->attributes().cqn, cqe, failed || completion.solicited);
 }

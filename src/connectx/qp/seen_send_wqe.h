@@ -11,6 +11,7 @@
 
 #include "connectx/qp/send_wqe.h"
 #include "spec/connectx/wqe.h"
+#include "util/same_bytes.h"
 
 namespace softhca::connectx {
 
@@ -34,13 +35,29 @@ class SeenControl {
     return ((words[0] ^ words_[0]) | (words[1] ^ words_[1])) == 0 &&
            util::View<Ctrl>(wqe).get(Ctrl::wqe_index) == expected_index;
   }
+  /// Where the payload lies.
+  struct Data {
+    std::uint32_t length;          ///< bytes
+    const std::byte* inline_data;  ///< null: at `address`
+    std::uint64_t address;
+    rdma::MKey lkey;
+
+    void put(rdma::SendRequest& request) const {
+      request.is_inline = inline_data != nullptr;
+      if (inline_data != nullptr) {
+        request.inline_data.assign({inline_data, length});
+      } else {
+        request.sges.push_back({address, length, lkey});
+      }
+    }
+  };
   /// The data segment at `segment`, a copy, whose inline data lie at `inline_data`. False if it is
   /// of another kind, too long or not alone.
-  bool decode_data(const std::byte* segment, const std::byte* inline_data,
-                   rdma::SendRequest& request) const;
+  bool find_data(const std::byte* segment, const std::byte* inline_data, Data& data) const;
   /// What the control segment says, and the cookie. @pre matches()
-  void decode_control(std::span<const std::byte> wqe, std::uint16_t index,
-                      rdma::SendRequest& request) const;
+  template <class Request>
+  void decode_control(std::span<const std::byte> wqe, std::uint16_t index, Request& request) const;
+  bool fence() const { return fence_; }
 
  private:
   /// Zero in the fields of a control segment that differ from WQE to WQE.
@@ -85,10 +102,15 @@ class SeenSendWqe : SeenControl {
 /// Of datagrams.
 class SeenDatagramWqe : SeenControl {
  public:
-  void forget() { size_ = 0; }
+  void forget() {
+    size_ = 0;
+    to_.number = 0;
+  }
   /// Bytes of the WQE that is known; 0: none is.
   std::uint32_t size() const { return size_; }
-  std::uint32_t basic_blocks() const { return (size_ + kWqeBasicBlock - 1) / kWqeBasicBlock; }
+  std::uint32_t basic_blocks() const { return blocks_; }
+  /// UdDestination::number; 0: no WQE is known.
+  std::uint64_t destination() const { return to_.number; }
   /// After decode_send_wqe() has taken `wqe`. Forgets unless it is a datagram with one data
   /// segment. Gives its destination the next of `numbers`, if that is another than the one before.
   void remember(std::span<const std::byte> wqe, const SendWqeControl& control,
@@ -96,59 +118,61 @@ class SeenDatagramWqe : SeenControl {
   /// As SeenSendWqe::decode(). `wqe`: of size() bytes, where software may change them meanwhile.
   /// @pre size() != 0
   bool decode(const std::byte* wqe, std::uint16_t expected_index, rdma::SendRequest& request) const;
+  /// The same, to be used at once: its inline data still lie in `wqe`.
+  bool decode(const std::byte* wqe, std::uint16_t expected_index,
+              rdma::ShortDatagram& datagram) const;
 
  private:
   using Av = spec::connectx::wqe_datagram_segment;
   static constexpr std::size_t kData = Ctrl::kSize + Av::kSize;
-  using AvWords = std::array<std::uint64_t, Av::kSize / sizeof(std::uint64_t)>;
-  static_assert(sizeof(AvWords) == Av::kSize);
-  static AvWords av_of(std::span<const std::byte> wqe) {
-    AvWords words;
-    std::memcpy(words.data(), wqe.data() + Ctrl::kSize, sizeof words);
-    return words;
+  bool same_av(std::span<const std::byte> wqe) const {
+    return util::same_bytes<Av::kSize>(wqe.data() + Ctrl::kSize, av_.data());
   }
-  bool same_av(const AvWords& av) const {
-    std::uint64_t differs = 0;
-    for (std::size_t i = 0; i != av.size(); ++i) differs |= av[i] ^ av_[i];
-    return differs == 0;
+
+  using Begin = std::array<std::byte, kData + kWqeUnit>;
+  bool find_data(const std::byte* wqe, std::uint16_t expected_index, Begin& begin,
+                 Data& data) const {
+    std::memcpy(begin.data(), wqe, begin.size());
+    return matches(begin, expected_index) && same_av(begin) &&
+           SeenControl::find_data(begin.data() + kData, wqe + kData + Inline::kSize, data);
   }
 
   std::uint32_t size_ = 0;
-  AvWords av_{};
+  std::uint32_t blocks_ = 0;
+  std::array<std::byte, Av::kSize> av_{};
   rdma::UdDestination to_;  ///< what these mean
 };
 
-[[gnu::always_inline]] inline bool SeenControl::decode_data(const std::byte* segment,
-                                                            const std::byte* inline_data,
-                                                            rdma::SendRequest& request) const {
-  const util::View<Pointer> data({segment, Pointer::kSize});
-  if ((data.get(Pointer::inline_) != 0) != (inline_room_ != 0)) return false;
+[[gnu::always_inline]] inline bool SeenControl::find_data(const std::byte* segment,
+                                                          const std::byte* inline_data,
+                                                          Data& data) const {
+  const util::View<Pointer> pointer({segment, Pointer::kSize});
+  if ((pointer.get(Pointer::inline_) != 0) != (inline_room_ != 0)) return false;
   if (inline_room_ != 0) {
     const std::size_t length = util::View<Inline>({segment, Inline::kSize}).get(Inline::byte_count);
     // Neither more than there is (the difference wraps), nor so little that a unit is left for
     // another segment.
     if (inline_room_ - length >= kWqeUnit || length == 0) return false;
-    request.inline_data.assign({inline_data, length});
-    request.is_inline = true;
+    data = {static_cast<std::uint32_t>(length), inline_data, 0, {}};
   } else {
-    const auto length = data.get(Pointer::byte_count);
+    const auto length = pointer.get(Pointer::byte_count);
     if (length == 0 || length > std::uint64_t{1} << log_message_max_) return false;
-    request.sges.push_back(
-        {data.get(Pointer::local_address), length, rdma::MKey(data.get(Pointer::l_key))});
+    data = {length, nullptr, pointer.get(Pointer::local_address),
+            rdma::MKey(pointer.get(Pointer::l_key))};
   }
   return true;
 }
 
+template <class Request>
 [[gnu::always_inline]] inline void SeenControl::decode_control(std::span<const std::byte> wqe,
                                                                std::uint16_t index,
-                                                               rdma::SendRequest& request) const {
+                                                               Request& request) const {
   const util::View<Ctrl> control(wqe);
   request.opcode = opcode_;
   const auto ce = static_cast<spec::connectx::wqe_completion>(control.get(Ctrl::ce));
   const bool event = ce == spec::connectx::wqe_completion::CQE_AND_EQE;
   request.signaled = event || ce == spec::connectx::wqe_completion::CQE;
   request.solicited = solicited_;
-  request.fence = fence_;
   request.immediate = control.get(Ctrl::imm);
   request.cookie = SendCookie{.index = index, .opcode = wqe_opcode_, .event = event}.pack();
 }
@@ -164,21 +188,39 @@ class SeenDatagramWqe : SeenControl {
     request.rkey = rdma::MKey(remote.get(Remote::rkey));
     at += Remote::kSize;
   }
-  if (!decode_data(at, at + Inline::kSize, request)) return false;
+  Data data;
+  if (!find_data(at, at + Inline::kSize, data)) return false;
+  data.put(request);
   decode_control(block, expected_index, request);
+  request.fence = fence();
   return true;
 }
 
 [[gnu::always_inline]] inline bool SeenDatagramWqe::decode(const std::byte* wqe,
                                                            std::uint16_t expected_index,
                                                            rdma::SendRequest& request) const {
-  std::array<std::byte, kData + kWqeUnit> begin;
-  std::memcpy(begin.data(), wqe, begin.size());
-  if (!matches(begin, expected_index) || !same_av(av_of(begin))) return false;
-  if (!decode_data(begin.data() + kData, wqe + kData + Inline::kSize, request)) return false;
+  Begin begin;
+  Data data;
+  if (!find_data(wqe, expected_index, begin, data)) return false;
+  data.put(request);
   decode_control(begin, expected_index, request);
+  request.fence = fence();
   // The entry often had it before.
   if (request.ud.number != to_.number) request.ud = to_;
+  return true;
+}
+
+[[gnu::always_inline]] inline bool SeenDatagramWqe::decode(const std::byte* wqe,
+                                                           std::uint16_t expected_index,
+                                                           rdma::ShortDatagram& datagram) const {
+  Begin begin;
+  Data data;
+  if (!find_data(wqe, expected_index, begin, data)) return false;
+  datagram.length = data.length;
+  datagram.inline_data = data.inline_data;
+  datagram.address = data.address;
+  datagram.lkey = data.lkey;
+  decode_control(begin, expected_index, datagram);
   return true;
 }
 

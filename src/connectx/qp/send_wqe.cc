@@ -364,7 +364,7 @@ void SeenSendWqe::remember(std::span<const std::byte> wqe, const SendWqeControl&
 void SeenDatagramWqe::remember(std::span<const std::byte> wqe, const SendWqeControl& control,
                                const SendWqeRules& rules, rdma::SendRequest& request,
                                std::uint64_t& numbers) {
-  const bool known = size_ != 0;
+  const auto before = to_.number;
   forget();
   const auto& rule = *kRules[static_cast<std::uint8_t>(control.opcode)];
   if (!rdma::service_rules(rules.type).datagram || rule.form != Form::kGather ||
@@ -372,9 +372,9 @@ void SeenDatagramWqe::remember(std::span<const std::byte> wqe, const SendWqeCont
     return;
   }
   size_ = static_cast<std::uint32_t>(wqe.size());
-  const auto av = av_of(wqe);
-  request.ud.number = known && same_av(av) ? to_.number : ++numbers;
-  av_ = av;
+  blocks_ = static_cast<std::uint32_t>(control.basic_blocks());
+  request.ud.number = before != 0 && same_av(wqe) ? before : ++numbers;
+  std::memcpy(av_.data(), wqe.data() + Ctrl::kSize, av_.size());
   to_ = request.ud;
 }
 

@@ -5,15 +5,7 @@
 
 namespace softhca::connectx {
 
-namespace {
-
-/// PRM 7.4.1.2: "scatter pointer specifying a zero value in the byte_count field and L_Key =
-/// 0x00000100".
-constexpr std::uint32_t kEndOfListKey = 0x100;
-
-}  // namespace
-
-void decode_scatter_list_closely(std::span<const std::byte> wqe, std::vector<rdma::Sge>& sges) {
+void decode_scatter_list(std::span<const std::byte> wqe, std::vector<rdma::Sge>& sges) {
   using Segment = spec::connectx::receive_data_segment;
   for (; wqe.size() >= Segment::kSize; wqe = wqe.subspan(Segment::kSize)) {
     const util::View<Segment> segment(wqe);

@@ -1,7 +1,9 @@
 // Receive WQEs (PRM 7.4.4.3, mlx5 driver interface 8.5): a scatter list.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -16,16 +18,29 @@ namespace softhca::connectx {
 inline constexpr std::size_t kReceiveWqeMax = Limits{}.max_wqe_sz_rq;
 static_assert(kReceiveWqeMax == Limits::count(Limits{}.log_max_stride_sz_rq));
 
+/// PRM 7.4.1.2: "scatter pointer specifying a zero value in the byte_count field and L_Key =
+/// 0x00000100".
+inline constexpr std::uint32_t kEndOfListKey = 0x100;
+
 /// Appends the scatter list of a WQE, to its end or its end marker. `wqe` is a copy in the device's
 /// own memory.
-void decode_scatter_list_closely(std::span<const std::byte> wqe, std::vector<rdma::Sge>& sges);
-inline void decode_scatter_list(std::span<const std::byte> wqe, std::vector<rdma::Sge>& sges) {
+void decode_scatter_list(std::span<const std::byte> wqe, std::vector<rdma::Sge>& sges);
+/// The scatter list of the WQE at `wqe`, of `size` bytes that software may change meanwhile, if it
+/// has one piece. False if it wants a closer look.
+inline bool decode_scatter_piece(const std::byte* wqe, std::size_t size, rdma::Sge& sge) {
   using Segment = spec::connectx::receive_data_segment;
-  const util::View<Segment> segment(wqe);
-  const auto length = segment.get(Segment::byte_count);
-  if (wqe.size() != Segment::kSize || length == 0) return decode_scatter_list_closely(wqe, sges);
-  sges.push_back(
-      {segment.get(Segment::local_address), length, rdma::MKey(segment.get(Segment::l_key))});
+  std::array<std::byte, Segment::kSize> copy;
+  const util::View<Segment> segment(copy);
+  if (size > Segment::kSize) {
+    std::memcpy(copy.data(), wqe + Segment::kSize, copy.size());
+    if (segment.get(Segment::byte_count) != 0 || segment.get(Segment::l_key) != kEndOfListKey) {
+      return false;
+    }
+  }
+  std::memcpy(copy.data(), wqe, copy.size());
+  sge = {segment.get(Segment::local_address), segment.get(Segment::byte_count),
+         rdma::MKey(segment.get(Segment::l_key))};
+  return sge.length != 0;
 }
 
 }  // namespace softhca::connectx

@@ -34,11 +34,11 @@ class SeenKeyTest : public ::testing::Test {
     return keys_.insert(attributes);
   }
   std::byte* find(std::uint64_t address, std::uint64_t length, MKey key = kKey) {
-    return seen_.find(keys_, key, {}, address, length, kLocalWrite);
+    return seen_.find(keys_, key, [] { return KeyUser{}; }, address, length, kLocalWrite);
   }
   /// Without the memory of the last access.
   std::byte* look_up(std::uint64_t address, std::uint64_t length, MKey key = kKey) {
-    return SeenKey().find(keys_, key, {}, address, length, kLocalWrite);
+    return SeenKey().find(keys_, key, [] { return KeyUser{}; }, address, length, kLocalWrite);
   }
 
   pcie::DmaSpace dma_;

@@ -77,7 +77,10 @@ class TestHca {
   FaultAnswer fault_answer = FaultAnswer::kOpened;
   std::vector<PageFault> faults;
   std::size_t open_faults = 0;
-  bool keep = true;  ///< false: completions are only counted
+  bool gives_pieces = true;           ///< WorkQueues::fetch_receive_piece
+  bool gives_short_datagrams = true;  ///< WorkQueues::fetch_short_datagram
+  unsigned short_datagrams = 0;       ///< that were given so
+  bool keep = true;                   ///< false: completions are only counted
   std::uint64_t completed = 0;
 
  private:
@@ -99,6 +102,33 @@ class TestHca {
       }
       return fetch;
     }
+    Fetch fetch_short_datagram(std::uint64_t destination, std::uint32_t bytes_max,
+                               ShortDatagram& datagram) override {
+      auto& posted = hca_.sends_posted[qpn_];
+      if (!hca_.gives_short_datagrams || hca_.malformed_send || posted.empty()) {
+        return Fetch::kNothing;
+      }
+      const auto& next = posted.front();
+      const bool is_send =
+          next.opcode == SendOpcode::kSend || next.opcode == SendOpcode::kSendWithImmediate;
+      if (!is_send || next.ud.number != destination || next.sges.size() != 1 ||
+          hca_.sends_to_flush[qpn_] != 0 || next.sges[0].length == 0 ||
+          next.sges[0].length > bytes_max) {
+        return Fetch::kNothing;
+      }
+      datagram = {.cookie = next.cookie,
+                  .opcode = next.opcode,
+                  .signaled = next.signaled,
+                  .solicited = next.solicited,
+                  .immediate = next.immediate,
+                  .length = next.sges[0].length,
+                  .inline_data = nullptr,
+                  .address = next.sges[0].address,
+                  .lkey = next.sges[0].lkey};
+      posted.pop_front();
+      ++hca_.short_datagrams;
+      return posted.empty() ? Fetch::kLastRequest : Fetch::kRequest;
+    }
     void restart_send() override { hca_.sends_to_flush[qpn_] = hca_.sends_posted[qpn_].size(); }
     Fetch fetch_receive(ReceiveRequest& request, XrcSrqn srqn) override {
       if (srqn != XrcSrqn{}) {
@@ -106,6 +136,15 @@ class TestHca {
       }
       return take(uses_srq_ ? hca_.srq : hca_.receives_posted[qpn_], request,
                   hca_.malformed_receive);
+    }
+    bool fetch_receive_piece(ReceivePiece& piece) override {
+      auto& posted = hca_.receives_posted[qpn_];
+      if (!hca_.gives_pieces || uses_srq_ || hca_.malformed_receive || posted.empty()) return false;
+      const auto& next = posted.front();
+      if (next.sges.size() != 1 || next.pd) return false;
+      piece = {next.cookie, next.sges[0]};
+      posted.pop_front();
+      return true;
     }
     LocalOutcome execute_local(const SendRequest& request) override {
       hca_.executed.push_back(request.cookie);
