@@ -76,6 +76,36 @@ TEST(RdmaReceiveWqe, ByteCountZeroWithAnotherKeyMeansTwoGibibytes) {
   EXPECT_EQ(sges[0].length, 1u << 31);
 }
 
+// What decode_scatter_piece() gives, decode_scatter_list() gives as well.
+TEST(RdmaReceiveWqe, OfOnePieceIsThatPiece) {
+  struct Segment {
+    std::uint32_t length, key;
+  };
+  const auto piece_of = [](std::vector<Segment> segments) -> std::optional<std::uint32_t> {
+    std::vector<std::byte> wqe(16 * segments.size());
+    for (std::size_t i = 0; i != segments.size(); ++i) {
+      put_segment(&wqe[16 * i], segments[i].length, segments[i].key, 0x1000 * i);
+    }
+    rdma::Sge piece{};
+    if (!decode_scatter_piece(wqe.data(), wqe.size(), piece)) return std::nullopt;
+    std::vector<rdma::Sge> sges;
+    decode_scatter_list(wqe, sges);
+    EXPECT_EQ(sges.size(), 1u);
+    EXPECT_EQ(sges[0].address, piece.address);
+    EXPECT_EQ(sges[0].lkey, piece.lkey);
+    EXPECT_EQ(sges[0].length, piece.length);
+    return piece.length;
+  };
+  EXPECT_EQ(piece_of({{100, 7}}), 100u);
+  EXPECT_EQ(piece_of({{100, 7}, {0, 0x100}}), 100u);
+  EXPECT_EQ(piece_of({{100, 7}, {0, 0x100}, {5, 7}, {6, 7}}), 100u);
+  EXPECT_EQ(piece_of({{100, 7}, {5, 7}}), std::nullopt);
+  EXPECT_EQ(piece_of({{100, 7}, {0, 7}}), std::nullopt) << "of 2 GiB";
+  EXPECT_EQ(piece_of({{100, 7}, {5, 0x100}}), std::nullopt);
+  EXPECT_EQ(piece_of({{0, 0x100}}), std::nullopt);
+  EXPECT_EQ(piece_of({{0, 7}}), std::nullopt) << "of 2 GiB";
+}
+
 class RdmaSharedReceiveQueue : public RdmaQueues {
  protected:
   static constexpr unsigned kCount = 8;
