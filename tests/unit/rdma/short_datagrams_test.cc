@@ -59,9 +59,8 @@ class ShortDatagrams : public ::testing::Test {
                                     packet.bth.psn.value(), packet.payload_size));
       }
       const auto& counters = pair.b.transport.counters();
-      lines.push_back(fmt::format("{} packets, {} bytes, {} without a receive",
-                                  counters.rx_packets, counters.rx_bytes,
-                                  counters.dropped_for(Drop::kNoReceive)));
+      lines.push_back(fmt::format("{} packets, {} bytes, {} without a receive", counters.rx_packets,
+                                  counters.rx_bytes, counters.dropped_for(Drop::kNoReceive)));
       const auto* bytes = reinterpret_cast<const char*>(pair.b.at(0x20000));
       lines.push_back(std::string(bytes, 16 * 4096));
       return lines;
