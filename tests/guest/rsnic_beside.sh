@@ -1,17 +1,65 @@
 #!/bin/bash
-# An RSNIC and a ConnectX-4, whoever comes first: RDMA both ways, ping and iperf3 between them.
+# Two guests, each with an RSNIC (host a) and a ConnectX-4 (host b): RDMA, ping and iperf3 between two RSNICs, and between
+# an RSNIC and a ConnectX-4, whoever comes first. Guest 2 serves what guest 1 asks for; in /share it says when it listens.
+#
+# Runs with --guests 2 --device rsnic --device connectx.
 . "$(dirname "$0")/lib.sh"
+ADDRESS_a=192.168.10.${GUEST}1 ADDRESS_b=192.168.10.${GUEST}2
 expect_functions 2
 [ "$(lspci -n -d 15b3:1015 | wc -l)" -eq 1 ] || fail "no RSNIC"
 [ "$(lspci -n -d 15b3:1013 | wc -l)" -eq 1 ] || fail "no ConnectX-4"
 two_hosts
-run on a ping -q -c 3 -i 0.2 "$ADDRESS_b"
-for program in ib_read_bw ib_write_bw ib_send_bw; do
-  perftest $program -s 65536 -n 100
-  perftest $program -s 65536 -n 100 -b
+on a ibv_devinfo -d "$IB_a" | grep -q 'vendor_part_id:.*4117' || fail "host a is no RSNIC"
+for host in a b; do
+  eval "name=\$IF_$host"
+  run ip -n "$host" addr add "fd00::$GUEST$host/64" dev "$name" nodad
 done
-pingpong ibv_rc_pingpong -c -n 100
-on b iperf3 -s -1 >/tmp/iperf3.log 2>&1 &
-wait_for 60 "iperf3 that listens" sh -c "ip netns exec b ss -ltn | grep -q :5201"
-run on a timeout 60 iperf3 -c "$ADDRESS_b" -t 2
+
+rounds=0
+# between HOST1 HOST2 PORT PROGRAM OPTION...: between HOST1 of guest 1 and HOST2 of guest 2, whose address is $address. The words
+# @DEVICE and @GID stand for what either has.
+between() {
+  local server=$2 port=$3 host=$1 process words=() word
+  shift 3
+  rounds=$((rounds + 1))
+  [ "$GUEST" = 1 ] || host=$server
+  for word; do
+    case $word in
+    @DEVICE) eval "word=\$IB_$host" ;;
+    @GID) eval "word=\$GID_$host" ;;
+    esac
+    words+=("$word")
+  done
+  if [ "$GUEST" = 2 ]; then
+    [ "$1" != iperf3 ] || words=(iperf3 -s -1)
+    ip netns exec "$host" "${words[@]}" >/tmp/server.log 2>&1 &
+    process=$!
+    wait_for 60 "$1 that listens" listens "$process" "$port"
+    touch "/share/listens$rounds"
+    wait "$process" || { cat /tmp/server.log >&2; fail "the server's $*: exit status $?"; }
+  else
+    wait_for 120 "server of $*" test -e "/share/listens$rounds"
+    [ "$1" = iperf3 ] || words+=("$address")
+    run on "$host" timeout 120 "${words[@]}"
+  fi
+}
+
+for hosts in "a a" "a b" "b a"; do
+  echo "== $hosts (a: RSNIC, b: ConnectX-4)"
+  server=${hosts#* }
+  [ "$server" = a ] && address=192.168.10.21 || address=192.168.10.22
+  for program in ib_read_bw ib_write_bw ib_send_bw; do
+    between $hosts 18515 $program -d @DEVICE -x @GID -s 65536 -n 100 -F
+  done
+  between $hosts 18515 ibv_rc_pingpong -d @DEVICE -g @GID -c -n 100
+  if [ "$GUEST" = 1 ]; then
+    run on "${hosts% *}" ping -q -c 3 -i 0.2 "$address"
+    run on "${hosts% *}" ping -q -c 3 -i 0.2 "fd00::2$server"
+  fi
+  # TCP and UDP, over IPv4 and IPv6 (11.5).
+  between $hosts 5201 iperf3 -c "$address" -t 2
+  between $hosts 5201 iperf3 -c "fd00::2$server" -t 1
+  between $hosts 5201 iperf3 -c "$address" -t 1 -u -b 20M
+  between $hosts 5201 iperf3 -c "fd00::2$server" -t 1 -u -b 20M
+done
 clean_dmesg
