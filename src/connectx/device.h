@@ -77,7 +77,6 @@ class Device final : public pcie::Function, private fabric::Receiver {
   util::Notes& notes() { return notes_; }
   /// Null if the model has none.
   Companion* companion() { return companion_.get(); }
-  using Function::trace;
 
   /// A command is executed, after which frames may go other ways.
   void forget_flows();

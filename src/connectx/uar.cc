@@ -83,6 +83,9 @@ void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::b
 void Device::arm_cq(UarPage uar, std::uint32_t arm_dword, Cqn cqn) {
   auto* cq = completion_queues().find(cqn);
   if (cq == nullptr || cq->attributes().uar_page != uar) return;
+  if (trace() != nullptr) [[unlikely]] {
+    trace()->note(util::TraceStep::kCqDoorbell, {}, {{"cqn", cqn.value()}, {"uar", uar.value()}});
+  }
   cq->handle_arm(arm_dword);
 }
 
@@ -93,6 +96,12 @@ void Device::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
   const util::View<Doorbell> doorbell(bytes);
   auto* eq = event_queues().find(Eqn(doorbell.get(Doorbell::eqn)));
   if (eq == nullptr || eq->attributes().uar_page != uar) return;
+  if (trace() != nullptr) [[unlikely]] {
+    trace()->note(util::TraceStep::kEqDoorbell, {},
+                  {{"eqn", doorbell.get(Doorbell::eqn)},
+                   {"consumer", doorbell.get(Doorbell::consumer_index)},
+                   {"arm", arm ? 1u : 0u}});
+  }
   eq->handle_doorbell(doorbell.get(Doorbell::consumer_index), arm);
 }
 

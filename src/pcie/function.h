@@ -97,6 +97,8 @@ class Function : private DmaTap {
   /// From now on the function notes its steps there. Once, before a host comes; the trace outlives
   /// it.
   void set_trace(util::Trace& trace);
+  /// Null: there is none.
+  util::Trace* trace() const { return trace_; }
 
   /// What it looks like now: what every function has, then the device's own, in pieces. Reads
   /// memory of the host that is mapped, and none by messages; not to be called from inside a
@@ -132,8 +134,6 @@ class Function : private DmaTap {
     interrupts_.set_threads(&threads);
   }
 
-  /// Null: there is none.
-  util::Trace* trace() const { return trace_; }
   /// The device part of set_trace().
   virtual void trace_device(util::Trace& /*trace*/) {}
   /// The device's registers. `out` and `in` lie wholly inside the BAR and outside MSI-X structures.

@@ -21,6 +21,25 @@ constexpr std::string_view kCmac = "CMAC";
 constexpr std::string_view kMsix = "MSI-X";
 constexpr std::string_view kFirmware = "Firmware";
 
+/// Steps of 4.4, and of the twelve of a command (4.1), whose line says what the record does.
+constexpr util::TraceName kNames[] = {
+    {TraceStep::kDoorbell, kQpManager, "doorbell"},
+    {TraceStep::kCqDoorbell, kCqeGenerator, "CQ doorbell"},
+    {TraceStep::kEqDoorbell, kCqeGenerator, "EQ doorbell"},
+    {TraceStep::kSendWqe, kWqeHandler, "send WQE"},
+    {TraceStep::kReceiveWqe, kWqeHandler, "receive WQE"},
+    {TraceStep::kKey, kMr, "keyCtx entry"},
+    {TraceStep::kCompletion, kCqeGenerator, "CQE"},
+    {TraceStep::kEvent, kCqeGenerator, "EQE"},
+    {TraceStep::kCommandDoorbell, kFirmware, "3. DoorBell Notification"},
+    {TraceStep::kCommandBegin, kFirmware, "4. set up the PCI Read DMA"},
+    {TraceStep::kCommand, kFirmware, "7. process the MailBox Command"},
+    {TraceStep::kCommandEnd, kFirmware, "10. MailBox Output Buffer is in Host SDRAM"},
+};
+
+/// What frames are called that are not RDMA's (fabric::TracePort).
+constexpr std::string_view kEthernet = "Ethernet";
+
 constexpr MemoryArea kMemoryMap[] = {
     {"BAR 0 (bram0)", 0xC0000000, 64 << 10, 32 << 10},
     {"DMA Descriptor (bram1)", 0xC0010000, 64 << 10, 0},
@@ -71,109 +90,112 @@ std::uint32_t take_place(std::uint32_t& next, std::uint64_t length, std::uint32_
 
 }  // namespace
 
+/// Of a side of the PCIe DMA: the signals of tables 6-2 and 6-3, and its RAMs.
+struct Modules::DmaNames {
+  std::string_view descriptor, pcie_addr, ram_addr, len, tag;
+  std::uint32_t mailbox_ram, packet_ram;
+};
+constexpr Modules::DmaNames Modules::kRead{"read descriptor",
+                                           "read_desc_pcie_addr",
+                                           "read_desc_ram_addr",
+                                           "read_desc_len",
+                                           "read_desc_tag",
+                                           kMailboxInput,
+                                           kTxRam};
+constexpr Modules::DmaNames Modules::kWrite{"write descriptor",
+                                            "write_desc_pcie_addr",
+                                            "write_desc_ram_addr",
+                                            "write_desc_len",
+                                            "write_desc_tag",
+                                            kMailboxOutput,
+                                            kRxRam};
+
 std::span<const MemoryArea> memory_map() { return kMemoryMap; }
 std::span<const CmacRegister> cmac_registers() { return kCmacRegisters; }
 
 std::uint32_t& Modules::cmac(std::uint32_t offset) { return cmac_[offset / sizeof(std::uint32_t)]; }
 
 void Modules::handle_step(const TraceRecord& record, const Emit& emit) {
-  const auto say = [&](std::string_view module, std::string_view name) {
-    emit({module, name, record.text, record.fields});
-  };
   switch (record.step) {
-    case TraceStep::kDoorbell:
-      return say(kQpManager, "doorbell");
     case TraceStep::kDmaRead:
-      return dma(record, true, emit);
+      return dma(record, kRead, reads_, emit);
     case TraceStep::kDmaWrite:
-      return dma(record, false, emit);
-    case TraceStep::kSendWqe:
-      return say(kWqeHandler, "send WQE");
-    case TraceStep::kReceiveWqe:
-      return say(kWqeHandler, "receive WQE");
-    case TraceStep::kKey:
-      return say(kMr, "keyCtx entry");
+      return dma(record, kWrite, writes_, emit);
     case TraceStep::kPacketOut:
       return packet_out(record, emit);
     case TraceStep::kPacketIn:
       return packet_in(record, emit);
-    case TraceStep::kCompletion:
-      return say(kCqeGenerator, "CQE");
-    case TraceStep::kEvent:
-      return say(kCqeGenerator, "EQE");
     case TraceStep::kInterrupt:
       return interrupt(record, emit);
-    case TraceStep::kCommandDoorbell:
     case TraceStep::kCommandBegin:
-    case TraceStep::kCommand:
+      in_command_ = true;
+      break;
     case TraceStep::kCommandEnd:
-      return command(record, emit);
+      in_command_ = false;
+      break;
+    default:
+      break;
   }
+  emit(util::named(record, kNames));
 }
 
-/// Tables 6-2 and 6-3; what a command reads and writes has RAMs of its own.
-void Modules::dma(const TraceRecord& record, bool read, const Emit& emit) {
-  auto& engine = read ? reads_ : writes_;
-  const auto base = in_command_ ? (read ? kMailboxInput : kMailboxOutput) : read ? kTxRam : kRxRam;
+/// What a command reads and writes has RAMs of its own.
+void Modules::dma(const TraceRecord& record, const DmaNames& names, Engine& engine,
+                  const Emit& emit) {
+  const auto base = in_command_ ? names.mailbox_ram : names.packet_ram;
   const auto ram = in_command_ ? kMailboxRam : kWindow;
   auto address = record.get("address");
   for (auto left = record.get("bytes"); left != 0;) {
     const auto length = std::min({left, kDescriptorMax, std::uint64_t{ram}});
     const auto place = base + take_place(engine.place, length, ram);
     engine.tag = (engine.tag + 1) % kDmaTags;
-    if (read) {
-      const TraceField fields[] = {{"read_desc_pcie_addr", address},
-                                   {"read_desc_ram_addr", place},
-                                   {"read_desc_len", length},
-                                   {"read_desc_tag", engine.tag}};
-      emit({kDma, "read descriptor", record.text, fields});
-    } else {
-      const TraceField fields[] = {{"write_desc_pcie_addr", address},
-                                   {"write_desc_ram_addr", place},
-                                   {"write_desc_len", length},
-                                   {"write_desc_tag", engine.tag}};
-      emit({kDma, "write descriptor", record.text, fields});
-    }
+    const TraceField fields[] = {{names.pcie_addr, address},
+                                 {names.ram_addr, place},
+                                 {names.len, length},
+                                 {names.tag, engine.tag}};
+    emit({kDma, names.descriptor, record.text, fields});
     address += length;
     left -= length;
   }
 }
 
+/// Chapter 10: a descriptor in the registers from `at` on. Returns the first behind it, where its
+/// status is.
+std::uint32_t Modules::describe(std::uint32_t at, std::uint32_t ram, Engine& engine,
+                                std::uint64_t bytes) {
+  engine.tag = (engine.tag + 1) % kCmacTags;
+  cmac(at) = ram + take_place(engine.place, bytes, kWindow);
+  cmac(at + 4) = static_cast<std::uint32_t>(bytes);
+  cmac(at + 8) = engine.tag;
+  cmac(at + 12) = 1;
+  return at + 16;
+}
+
 /// 4.4.4: headers and payload become a packet. Chapter 10: then the CMAC gets it.
 void Modules::packet_out(const TraceRecord& record, const Emit& emit) {
-  if (record.text != "Ethernet") emit({kIbhProcessor, "packet", record.text, record.fields});
+  if (record.text != kEthernet) emit({kIbhProcessor, "packet", record.text, record.fields});
   const auto bytes = record.get("bytes");
-  transmits_.tag = (transmits_.tag + 1) % kCmacTags;
-  cmac(kTxDescriptor) = kTxRam + take_place(transmits_.place, bytes, kWindow);
-  cmac(kTxDescriptor + 4) = static_cast<std::uint32_t>(bytes);
-  cmac(kTxDescriptor + 8) = transmits_.tag;
-  cmac(kTxDescriptor + 12) = 1;
+  const auto status = describe(kTxDescriptor, kTxRam, transmits_, bytes);
   const TraceField fields[] = {{"tx_desc_ram_addr", cmac(kTxDescriptor)},
                                {"tx_desc_len", bytes},
                                {"tx_desc_tag", transmits_.tag}};
   emit({kCmac, "transmit descriptor", record.text, fields});
-  cmac(kTxDescriptor + 16) = transmits_.tag;
-  cmac(kTxDescriptor + 20) = 1;
+  cmac(status) = transmits_.tag;
+  cmac(status + 4) = 1;
 }
 
 /// 4.4.5: "receives the incoming RDMA packets and filters out the non-RDMA packets".
 void Modules::packet_in(const TraceRecord& record, const Emit& emit) {
   const auto bytes = record.get("bytes");
-  receives_.tag = (receives_.tag + 1) % kCmacTags;
-  cmac(kRxDescriptor) = kRxRam + take_place(receives_.place, bytes, kWindow);
-  cmac(kRxDescriptor + 4) = static_cast<std::uint32_t>(bytes);
-  cmac(kRxDescriptor + 8) = receives_.tag;
-  cmac(kRxDescriptor + 12) = 1;
-  cmac(kRxDescriptor + 16) = static_cast<std::uint32_t>(bytes);
-  cmac(kRxDescriptor + 20) = receives_.tag;
-  cmac(kRxDescriptor + 24) = 1;
+  const auto status = describe(kRxDescriptor, kRxRam, receives_, bytes);
+  cmac(status) = static_cast<std::uint32_t>(bytes);
+  cmac(status + 4) = receives_.tag;
+  cmac(status + 8) = 1;
   const TraceField fields[] = {{"rx_desc_ram_addr", cmac(kRxDescriptor)},
                                {"rx_desc_status_len_reg", bytes},
                                {"rx_desc_status_tag_reg", receives_.tag}};
   emit({kCmac, "receive descriptor", record.text, fields});
-  if (record.text == "Ethernet") {
-    return emit({kIpHandler, "not RDMA", record.text, record.fields});
-  }
+  if (record.text == kEthernet) return emit({kIpHandler, "not RDMA", record.text, record.fields});
   emit({kIpHandler, "RDMA packet", record.text, record.fields});
   emit({kIbhProcessor, "headers", record.text, record.fields});
 }
@@ -185,25 +207,6 @@ void Modules::interrupt(const TraceRecord& record, const Emit& emit) {
                                {"cfg_interrupt_msix_int", 1},
                                {"vector", record.get("vector")}};
   emit({kMsix, "interrupt", record.text, fields});
-}
-
-/// 4.1: the twelve steps of a command.
-void Modules::command(const TraceRecord& record, const Emit& emit) {
-  const auto name = [&]() -> std::string_view {
-    switch (record.step) {
-      case TraceStep::kCommandDoorbell:
-        return "3. DoorBell Notification";
-      case TraceStep::kCommandBegin:
-        in_command_ = true;
-        return "4. set up the PCI Read DMA";
-      case TraceStep::kCommand:
-        return "7. process the MailBox Command";
-      default:
-        in_command_ = false;
-        return "10. MailBox Output Buffer is in Host SDRAM";
-    }
-  };
-  emit({kFirmware, name(), record.text, record.fields});
 }
 
 void Modules::inspect(util::InspectNode& out) const {

@@ -45,10 +45,14 @@ class Modules final : public util::TraceModules {
     std::uint32_t place = 0;  ///< in its RAM
   };
 
-  void dma(const util::TraceRecord& record, bool read, const Emit& emit);
+  struct DmaNames;
+  static const DmaNames kRead, kWrite;
+
+  void dma(const util::TraceRecord& record, const DmaNames& names, Engine& engine,
+           const Emit& emit);
+  std::uint32_t describe(std::uint32_t at, std::uint32_t ram, Engine& engine, std::uint64_t bytes);
   void packet_out(const util::TraceRecord& record, const Emit& emit);
   void packet_in(const util::TraceRecord& record, const Emit& emit);
-  void command(const util::TraceRecord& record, const Emit& emit);
   void interrupt(const util::TraceRecord& record, const Emit& emit);
   std::uint32_t& cmac(std::uint32_t offset);
 

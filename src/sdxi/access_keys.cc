@@ -17,6 +17,19 @@ Refusal bad_key(err_class cls, std::string_view reason, std::string_view section
 
 Checked<void> AccessKeys::read(const ContextEntry& context, std::uint16_t akey, std::uint8_t buffer,
                                const util::MutableView<spec::akey_ent>& out) const {
+  const auto loaded = load(context, akey, buffer, out);
+  if (auto* trace = memory_.trace()) [[unlikely]] {
+    trace->note(util::TraceStep::kKey, loaded ? std::string_view() : loaded.error().reason,
+                {{"context", context.number},
+                 {"akey", akey},
+                 {"buffer", buffer},
+                 {"tgt_sfunc", out.get(spec::akey_ent::tgt_sfunc)}});
+  }
+  return loaded;
+}
+
+Checked<void> AccessKeys::load(const ContextEntry& context, std::uint16_t akey, std::uint8_t buffer,
+                               const util::MutableView<spec::akey_ent>& out) const {
   const bool table_too_large = context.akey_sz > registers_.ctl2.get(spec::mmio_ctl2::max_akey_sz);
   if (akey >= spec::key_entries(context.akey_sz) || table_too_large) {
     return refuse(bad_key(err_class::ILLEGAL_AKEY_INDEX,

@@ -31,7 +31,11 @@ bool Completions::update_signal(const AddressSpace& space, Iova block, bool simp
     how.apply(*reinterpret_cast<std::uint64_t*>(place), simple);
     return true;
   }
-  // Behind a peer, where nothing is atomic, or not to be read.
+  // Behind a peer, where nothing is atomic, or not to be read; with a trace all of them.
+  if (auto* trace = memory_.trace()) {
+    trace->note(util::TraceStep::kCompletion, simple && how.stores_zero ? "zero" : "decrement",
+                {{"address", block}});
+  }
   if (simple && how.stores_zero) return space.store64(block, 0);
   return space.update_plainly<std::uint64_t>(block, [](std::uint64_t old) { return old - 1; })
       .has_value();

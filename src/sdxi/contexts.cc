@@ -75,6 +75,9 @@ void Contexts::note_doorbell(ContextNumber number, std::uint64_t value) {
   if (auto* context = set_.find(number); context != nullptr && context->lent) {
     return parts_.workers.ring(*context);
   }
+  if (auto* trace = parts_.memory.trace()) [[unlikely]] {
+    trace->note(util::TraceStep::kDoorbell, {}, {{"context", number}, {"value", value}});
+  }
   doorbells_.note(number);
 }
 

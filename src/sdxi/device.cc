@@ -12,6 +12,14 @@ namespace {
 
 constexpr std::uint32_t kClassCode = 0x120100;  // SDXI 8.1
 
+/// A trace's steps that the document calls otherwise than RDMA does.
+constexpr util::TraceName kTraceNames[] = {
+    {util::TraceStep::kSendWqe, "contexts", "descriptor"},
+    {util::TraceStep::kKey, "keys", "AKEY_ENT"},
+    {util::TraceStep::kCompletion, "completion status blocks", "signal"},
+    {util::TraceStep::kEvent, "error log", "record"},
+};
+
 constexpr std::uint64_t stride(const DeviceOptions& options) {
   return std::uint64_t{1} << (options.db_stride + 12);
 }
@@ -88,7 +96,8 @@ Device::Device(const DeviceOptions& options, FunctionGroup& group, Device* pf)
              .state = state_,
              .mailboxes = mailboxes_,
              .gate = group.workers().gate(),
-             .pf = pf}) {
+             .pf = pf}),
+      trace_names_(kTraceNames) {
   check(options_);
   if (options_.msi_vectors != 0) add_msi(options_.msi_vectors);
   add_atomic_requester();

@@ -19,6 +19,7 @@
 #include "sdxi/options.h"
 #include "sdxi/own_interrupt.h"
 #include "sdxi/registers.h"
+#include "util/trace.h"
 
 namespace softhca::sdxi {
 
@@ -55,6 +56,7 @@ class Device final : public pcie::Function, private GroupMember {
   void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
   void inspect_device(util::Inspection& out) const override;
   void reset_device() override;
+  void trace_device(util::Trace& trace) override { trace.set_modules(&trace_names_); }
 
   // GroupMember
   Checked<AddressSpace> admit_memory(const RemoteRequest& request) override;
@@ -83,6 +85,7 @@ class Device final : public pcie::Function, private GroupMember {
   Contexts contexts_;
   Mailboxes mailboxes_;
   Mmio mmio_;
+  util::TraceNames trace_names_;
 };
 
 }  // namespace softhca::sdxi

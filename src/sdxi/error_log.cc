@@ -92,6 +92,12 @@ bool ErrorLog::write_record(const ErrorReport& report) {
     registers_.err_sts.set(spec::mmio_err_sts::ovf, 1);
     return false;
   }
+  if (auto* trace = memory_.trace()) {
+    trace->note(util::TraceStep::kEvent, report.refusal.reason,
+                {{"class", static_cast<std::uint64_t>(report.refusal.err_class)},
+                 {"context", report.context.value_or(0)},
+                 {"index", write}});
+  }
   util::Struct<spec::errlog_hd_ent> record;
   encode(report, record);
   const auto space = memory_.select(registers_.fn_pasid());

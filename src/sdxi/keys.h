@@ -29,6 +29,8 @@ class AccessKeys {
  private:
   Checked<void> read(const ContextEntry& context, std::uint16_t akey, std::uint8_t buffer,
                      const util::MutableView<spec::akey_ent>& out) const;
+  Checked<void> load(const ContextEntry& context, std::uint16_t akey, std::uint8_t buffer,
+                     const util::MutableView<spec::akey_ent>& out) const;
   /// SDXI 3.3.4 steps 1 and 2.
   Checked<GroupMember*> target(const util::View<spec::akey_ent>& entry, std::uint8_t buffer) const;
 

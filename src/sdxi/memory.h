@@ -14,6 +14,7 @@
 #include "pcie/function.h"
 #include "sdxi/refusal.h"
 #include "util/endian.h"
+#include "util/trace.h"
 
 namespace softhca::sdxi {
 
@@ -133,6 +134,9 @@ class FunctionMemory {
     return AddressSpace(spaces_ == nullptr ? nullptr : spaces_->find(*pasid));
   }
   bool supports_pasid() const { return spaces_ != nullptr; }
+  /// The function's; null: there is none. With one no memory is local (pcie::DmaSpace::set_tap),
+  /// so that steps are noted where memory behind a peer is worked on.
+  util::Trace* trace() const { return function_.trace(); }
   /// SDXI 8.4: AtomicOp Requester Enable.
   bool atomic_requests_enabled() const { return function_.config().atomic_requests_enabled(); }
 

@@ -77,6 +77,19 @@ TurnEnd RingProcessor::refresh(Context& context, const ThreadState& thread) {
   return std::nullopt;
 }
 
+/// A descriptor that is not in local memory: with a trace none is.
+void RingProcessor::note(const Context& context, std::string_view text) const {
+  auto* trace = parts_.memory.trace();
+  if (trace == nullptr) return;
+  using dsc = spec::dsc_generic;
+  const auto footer = util::View<dsc>(context.execution.descriptor).get(dsc::footer);
+  const bool has_block = footer.get(spec::dsc_footer::np) == 0;
+  trace->note(util::TraceStep::kSendWqe, text,
+              {{"context", context.entry.number},
+               {"index", context.read_index},
+               {"completion", has_block ? spec::address(footer, spec::dsc_footer::csb_ptr) : 0}});
+}
+
 /// Steps 6 and 7 for what is not just accepted: `operation` is null if the header is refused.
 TurnEnd RingProcessor::prepare(Context& context, const ThreadState& thread,
                                const Operation* operation) {
@@ -84,6 +97,7 @@ TurnEnd RingProcessor::prepare(Context& context, const ThreadState& thread,
     const auto checked = check_header(parts_.registers, context.entry,
                                       util::View<spec::dsc_header>(context.execution.descriptor));
     assert(!checked);
+    note(context, checked.error().reason);
     return fail(context, thread, checked.error(), context.read_index);
   }
   if (thread.worker && !operation->by_worker) return Turn::kHandBack;

@@ -168,6 +168,8 @@ inline bool RingProcessor::clear_valid(const Context& context) {
     if (const auto end = prepare(context, thread, operation)) return end;
   }
   // Fence: every earlier descriptor of this context has completed, because one executes at a time.
+  if (context.ring == nullptr) [[unlikely]]
+    note(context, operation->name);
   header.set(spec::dsc_header::vl, 0);
   if (!clear_valid(context)) [[unlikely]] {
     return fail_access(context, thread, err_step::ERRV_DSC_GEN, context.entry.descriptor(index),

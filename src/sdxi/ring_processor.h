@@ -52,6 +52,7 @@ class RingProcessor {
   TurnEnd fetch(Context& context, const ThreadState& thread);
   TurnEnd read_write_index(Context& context, const ThreadState& thread);
   TurnEnd parse(Context& context, const ThreadState& thread);
+  void note(const Context& context, std::string_view text) const;
   TurnEnd prepare(Context& context, const ThreadState& thread, const Operation* operation);
   static bool clear_valid(const Context& context);
 

@@ -16,6 +16,8 @@ namespace {
 std::string_view module_of(TraceStep step) {
   switch (step) {
     case TraceStep::kDoorbell:
+    case TraceStep::kCqDoorbell:
+    case TraceStep::kEqDoorbell:
       return "doorbells";
     case TraceStep::kDmaRead:
     case TraceStep::kDmaWrite:
@@ -54,6 +56,10 @@ std::string_view to_string(TraceStep step) {
   switch (step) {
     case TraceStep::kDoorbell:
       return "doorbell";
+    case TraceStep::kCqDoorbell:
+      return "CQ doorbell";
+    case TraceStep::kEqDoorbell:
+      return "EQ doorbell";
     case TraceStep::kDmaRead:
       return "read";
     case TraceStep::kDmaWrite:
@@ -91,11 +97,17 @@ std::uint64_t TraceRecord::get(std::string_view name) const {
   return found == fields.end() ? 0 : found->value;
 }
 
+TraceLine named(const TraceRecord& record, std::span<const TraceName> names) {
+  const auto found = std::ranges::find(names, record.step, &TraceName::step);
+  const auto [step, module, name] =
+      found != names.end() ? *found
+                           : TraceName{record.step, module_of(record.step), to_string(record.step)};
+  return {module, name, record.text, record.fields};
+}
+
 void Trace::note(TraceStep step, std::string_view text, std::initializer_list<TraceField> fields) {
   const TraceRecord record{step, text, {fields.begin(), fields.size()}};
-  if (modules_ == nullptr) {
-    return writer_.write(device_, {module_of(step), to_string(step), text, record.fields});
-  }
+  if (modules_ == nullptr) return writer_.write(device_, named(record, {}));
   modules_->handle_step(record, [this](const TraceLine& line) { writer_.write(device_, line); });
 }
 

@@ -24,6 +24,8 @@ namespace softhca::util {
 /// In the order in which a doorbell's life has them; then those of a command.
 enum class TraceStep : std::uint8_t {
   kDoorbell,         ///< a register said that there is work
+  kCqDoorbell,       ///< one that a completion queue is to tell of its next completion
+  kEqDoorbell,       ///< one how far events are read, and whether to tell of the next
   kDmaRead,          ///< the device read memory of the host
   kDmaWrite,         ///< it wrote it
   kSendWqe,          ///< a work request was fetched and decoded
@@ -110,6 +112,27 @@ class TraceModules {
   using Emit = std::function<void(const TraceLine&)>;
   virtual ~TraceModules() = default;
   virtual void handle_step(const TraceRecord& record, const Emit& emit) = 0;
+};
+
+/// What a step is called whose line has the record's own text and fields.
+struct TraceName {
+  TraceStep step;
+  std::string_view module;
+  std::string_view name;
+};
+/// The line of a record under one of these names, or under the general ones.
+TraceLine named(const TraceRecord& record, std::span<const TraceName> names);
+
+/// For a model that calls some steps otherwise, and no more. The names last for ever.
+class TraceNames final : public TraceModules {
+ public:
+  explicit TraceNames(std::span<const TraceName> names) : names_(names) {}
+  void handle_step(const TraceRecord& record, const Emit& emit) override {
+    emit(named(record, names_));
+  }
+
+ private:
+  std::span<const TraceName> names_;
 };
 
 /// The trace of one device.

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "spec/connectx/resources.h"
 #include "spec/connectx/vport.h"
 #include "util/trace.h"
+#include "util/written_trace.h"
 
 namespace softhca::rsnic {
 namespace {
@@ -49,30 +49,13 @@ class CommandSequence : public ::testing::Test {
     world_.a().device->set_trace(trace_);
     world_.open({.send_queue_alignment = 4096});
   }
-  ~CommandSequence() override {
-    // The card writes to the file as long as it is there.
-    world_.close();
-    writer_ = nullptr;
-    std::fclose(file_);
-  }
 
   /// The commands since the last call.
-  std::vector<std::string> recorded() {
-    std::fflush(file_);
-    const auto end = std::ftell(file_);
-    std::string text(static_cast<std::size_t>(end - at_), '\0');
-    std::fseek(file_, at_, SEEK_SET);
-    EXPECT_EQ(std::fread(text.data(), 1, text.size(), file_), text.size());
-    at_ = end;
-    return traced_commands(text, "card");
-  }
+  std::vector<std::string> recorded() { return traced_commands(file_.since(), "card"); }
 
+  softhca::test::WrittenTrace file_;
+  util::Trace trace_{file_.writer(), "card"};
   World world_{{}, device_options(Profile::kDocument), device_options(Profile::kDocument)};
-  std::FILE* file_ = std::tmpfile();
-  long at_ = 0;
-  std::unique_ptr<util::TraceWriter> writer_ = std::make_unique<util::TraceWriter>(
-      file_, util::TraceWriter::Format::kText, [this] { return world_.now(); });
-  util::Trace trace_{*writer_, "card"};
 };
 
 TEST_F(CommandSequence, OurDriverRunsThePrintedOne) {
@@ -130,11 +113,7 @@ TEST_F(CommandSequence, TheDoorbellOfTheTableIsHeard) {
     return bytes;
   }();
   world_.a().host->write_bar(0, 0xC00, doorbell);
-  std::fflush(file_);
-  std::fseek(file_, at_, SEEK_SET);
-  std::string text(1000, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file_));
-  EXPECT_THAT(text,
+  EXPECT_THAT(file_.since(),
               HasSubstr(fmt::format("QP Manager: doorbell queue={:#x} uar=0x0", a.qp->qpn())));
 }
 

@@ -5,12 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,12 +15,14 @@
 #include "rsnic/modules.h"
 #include "rsnic/options.h"
 #include "util/inspected.h"
+#include "util/written_trace.h"
 
 namespace softhca::rsnic {
 namespace {
 
 using namespace driver::test;  // World, Endpoint, must()
 using driver::PostStatus;
+using softhca::test::steps_of;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -33,65 +32,27 @@ using util::TraceWriter;
 class TracedWorld {
  public:
   TracedWorld(TraceWriter::Format format, const connectx::DeviceOptions& card)
-      : world({}, card, card),
-        writer_(std::make_unique<TraceWriter>(file_, format, [this] { return world.now(); })),
-        a_(*writer_, "a"),
-        b_(*writer_, "b") {
+      : file_(format), world({}, card, card) {
     world.a().device->set_trace(a_);
     world.b().device->set_trace(b_);
     world.open();
   }
-  ~TracedWorld() {
-    if (writer_ != nullptr) (void)text();
-    std::fclose(file_);
-  }
-  TracedWorld(const TracedWorld&) = delete;
-  TracedWorld& operator=(const TracedWorld&) = delete;
 
   /// What was written since the last call.
-  std::string since() {
-    std::fflush(file_);
-    const auto end = std::ftell(file_);
-    std::string text(static_cast<std::size_t>(end - at_), '\0');
-    std::fseek(file_, at_, SEEK_SET);
-    EXPECT_EQ(std::fread(text.data(), 1, text.size(), file_), text.size());
-    std::fseek(file_, 0, SEEK_END);
-    at_ = end;
-    return text;
-  }
+  std::string since() { return file_.since(); }
   /// All of it, closed: nothing is traced any more.
   std::string text() {
     world.close();
-    writer_ = nullptr;
-    at_ = 0;
-    return since();
+    return file_.close();
   }
 
  private:
-  std::FILE* file_ = std::tmpfile();
-  long at_ = 0;
+  softhca::test::WrittenTrace file_;
+  util::Trace a_{file_.writer(), "a"}, b_{file_.writer(), "b"};
 
  public:
   World world;
-
- private:
-  std::unique_ptr<TraceWriter> writer_;
-  util::Trace a_, b_;
 };
-
-/// "device module: name" of each line, without those that only repeat the one before.
-std::vector<std::string> steps_of(const std::string& text) {
-  // Time, device, module, name; then perhaps a text and fields.
-  static const std::regex line(R"re([0-9.]+ ([^"=\n]+?)(?: ".*")?(?: [a-z_]+=0x.*)?)re");
-  std::vector<std::string> steps;
-  std::istringstream lines(text);
-  for (std::string one; std::getline(lines, one);) {
-    std::smatch match;
-    EXPECT_TRUE(std::regex_match(one, match, line)) << one;
-    if (steps.empty() || steps.back() != match[1]) steps.push_back(match[1]);
-  }
-  return steps;
-}
 
 /// An 8-byte READ, as ib_read_bw has them.
 void read_8_bytes(World& world, Endpoint& a, Endpoint& b) {
@@ -162,6 +123,26 @@ TEST(ConnectXTrace, AReadPassesItsPartsInTheirOrder) {
       "a interrupts: interrupt",
   };
   EXPECT_THAT(steps_of(text), ElementsAreArray(expected)) << text;
+}
+
+// PRM 7.4.4: the doorbell that asks for an event of the next completion, and the one that tells how
+// far events were read.
+TEST(RsnicTrace, HasTheDoorbellsOfCompletionAndEventQueues) {
+  TracedWorld traced(TraceWriter::Format::kText, device_options());
+  Endpoint a(traced.world.a()), b(traced.world.b());
+  connect(a, b);
+  (void)traced.since();
+  a.send_cq->arm();
+  const auto armed = traced.since();
+  EXPECT_THAT(armed, HasSubstr(fmt::format(" a CQE Generator: CQ doorbell cqn={:#x} uar=",
+                                           a.send_cq->cqn())));
+  read_8_bytes(traced.world, a, b);
+  (void)traced.since();
+  EXPECT_EQ(traced.world.a().hca->poll_completion_event(), a.send_cq.get());
+  traced.world.a().hca->completion_events(0).arm();
+  const auto told = traced.since();
+  EXPECT_THAT(told, HasSubstr(" a CQE Generator: EQ doorbell eqn="));
+  EXPECT_THAT(told, HasSubstr(" consumer=0x1 arm=0x1\n"));
 }
 
 // 4.1: steps 3 to 11 of a command.

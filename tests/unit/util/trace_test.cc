@@ -4,49 +4,38 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdio>
 #include <nlohmann/json.hpp>
-#include <string>
+
+#include "util/written_trace.h"
 
 namespace softhca::util {
 namespace {
 
-class TraceFile : public ::testing::Test {
- protected:
-  ~TraceFile() override { std::fclose(file_); }
-  std::string text() {
-    std::fflush(file_);
-    std::string text(static_cast<std::size_t>(std::ftell(file_)), '\0');
-    std::rewind(file_);
-    EXPECT_EQ(std::fread(text.data(), 1, text.size(), file_), text.size());
-    return text;
-  }
-  std::FILE* file_ = std::tmpfile();
-  Time now_{std::chrono::hours(5)};
-};
+using test::WrittenTrace;
+using Format = TraceWriter::Format;
 
-TEST_F(TraceFile, TextIsALineForEachStep) {
-  TraceWriter writer(file_, TraceWriter::Format::kText, [this] { return now_; });
-  Trace trace(writer, "hca0");
-  now_ += std::chrono::nanoseconds(1'500'000'001);
+TEST(TraceFile, TextIsALineForEachStep) {
+  Time now{std::chrono::hours(5)};
+  WrittenTrace file(Format::kText, [&now] { return now; });
+  Trace trace(file.writer(), "hca0");
+  now += std::chrono::nanoseconds(1'500'000'001);
   trace.note(TraceStep::kDoorbell, {}, {{"queue", 0x41}, {"uar", 3}});
   trace.note(TraceStep::kSendWqe, "RDMA_READ", {});
-  EXPECT_EQ(text(),
+  EXPECT_EQ(file.close(),
             "1.500000001 hca0 doorbells: doorbell queue=0x41 uar=0x3\n"
             "1.500000001 hca0 work queues: send WQE \"RDMA_READ\"\n");
 }
 
 // Each device is a process, each of its parts a thread, which are named before they are used.
-TEST_F(TraceFile, JsonHasWhatPerfettoAsksFor) {
-  {
-    TraceWriter writer(file_, TraceWriter::Format::kJson, [this] { return now_; });
-    Trace first(writer, "hca\"0\"");
-    Trace second(writer, "hca1");
-    now_ += std::chrono::nanoseconds(2'345);
-    first.note(TraceStep::kKey, "no \\ such\n key", {{"key", 7}});
-    second.note(TraceStep::kKey, {}, {});
-  }
-  const auto events = nlohmann::json::parse(text()).at("traceEvents");
+TEST(TraceFile, JsonHasWhatPerfettoAsksFor) {
+  Time now{};
+  WrittenTrace file(Format::kJson, [&now] { return now; });
+  Trace first(file.writer(), "hca\"0\"");
+  Trace second(file.writer(), "hca1");
+  now += std::chrono::nanoseconds(2'345);
+  first.note(TraceStep::kKey, "no \\ such\n key", {{"key", 7}});
+  second.note(TraceStep::kKey, {}, {});
+  const auto events = nlohmann::json::parse(file.close()).at("traceEvents");
   ASSERT_EQ(events.size(), 6u);
   EXPECT_EQ(events[0].at("name"), "process_name");
   EXPECT_EQ(events[0].at("args").at("name"), "hca\"0\"");
@@ -59,11 +48,23 @@ TEST_F(TraceFile, JsonHasWhatPerfettoAsksFor) {
   EXPECT_NE(events[5].at("pid"), key.at("pid"));
 }
 
-TEST_F(TraceFile, AnEmptyOneIsJsonToo) {
-  {
-    const TraceWriter writer(file_, TraceWriter::Format::kJson, [this] { return now_; });
-  }
-  EXPECT_TRUE(nlohmann::json::parse(text()).at("traceEvents").empty());
+TEST(TraceFile, AnEmptyOneIsJsonToo) {
+  WrittenTrace file(Format::kJson);
+  EXPECT_TRUE(nlohmann::json::parse(file.close()).at("traceEvents").empty());
+}
+
+// Some steps have names of the model's document, the others the general ones.
+TEST(TraceFile, AModelNamesTheStepsThatItCallsOtherwise) {
+  constexpr TraceName kNames[] = {{TraceStep::kCompletion, "blocks", "signal"}};
+  TraceNames names(kNames);
+  WrittenTrace file;
+  Trace trace(file.writer(), "mover");
+  trace.set_modules(&names);
+  trace.note(TraceStep::kCompletion, "zero", {{"address", 0x40}});
+  trace.note(TraceStep::kInterrupt, {}, {{"vector", 1}});
+  const auto text = file.close();
+  EXPECT_NE(text.find(" mover blocks: signal \"zero\" address=0x40\n"), text.npos);
+  EXPECT_NE(text.find(" mover interrupts: interrupt vector=0x1\n"), text.npos);
 }
 
 TEST(TraceWriterFiles, APathThatCannotBeWrittenIsAnError) {
