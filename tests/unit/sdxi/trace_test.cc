@@ -47,8 +47,8 @@ TEST_F(SdxiTrace, ACopyPassesTheStepsOfTheDocumentInTheirOrder) {
                           "mover DMA: read",  // the context, Write_Index, the ring
                           "mover contexts: descriptor",
                           "mover DMA: write",  // vl
-                          "mover DMA: read", "mover keys: AKEY_ENT",
-                          "mover DMA: read", "mover DMA: write",  // the data
+                          "mover DMA: read", "mover keys: AKEY_ENT", "mover DMA: read",
+                          "mover DMA: write",  // the data
                           "mover completion status blocks: signal", "mover DMA: write",
                           "mover DMA: read"))  // Write_Index again
       << text;
