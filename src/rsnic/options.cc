@@ -39,6 +39,7 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"uctx_cap", 0},
     {"multi_pkt_send_wqe", 1},  // 11.5
     {"max_tc", 5},              // table 4-1
+    {"roce_version", 4},        // chapter 1: RoCE v2, and no other
 });
 
 using Group = spec::connectx::hca_cap_type;

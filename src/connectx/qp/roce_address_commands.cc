@@ -5,8 +5,10 @@
 
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
+#include "connectx/function/capabilities.h"
 #include "connectx/port/network_port.h"
 #include "connectx/qp/rdma.h"
+#include "spec/connectx/caps.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/vport.h"
@@ -37,6 +39,14 @@ void tell_addresses(Device& device) {
   device.network_port().set_roce_addresses(addresses);
 }
 
+/// The capability has a bit for each.
+bool has_version(Device& device, roce_version version) {
+  using spec::connectx::roce_cap;
+  const auto group = device.capabilities().current(Capabilities::Type::ROCE);
+  const auto versions = util::View<roce_cap>(group).get(roce_cap::roce_version);
+  return (versions >> static_cast<unsigned>(version) & 1) != 0;
+}
+
 }  // namespace
 
 CommandResult set_roce_address(Device& device, const Command& command) {
@@ -57,6 +67,9 @@ CommandResult set_roce_address(Device& device, const Command& command) {
   const auto version = static_cast<roce_version>(address.get(roce_address::roce_version));
   if (version != roce_version::V1 && version != roce_version::V2) {
     return refuse(Status::BAD_PARAM, kAddressSection, "roce_version is neither v1 nor v2");
+  }
+  if (!has_version(device, version)) {
+    return refuse(Status::BAD_PARAM, kAddressSection, "roce_version is none that the card has");
   }
   entry.roce_v2 = version == roce_version::V2;
   entry.mac = rdma::Mac::from(address.get(roce_address::source_mac));

@@ -16,6 +16,7 @@
 #include "spec/connectx/hca.h"
 #include "spec/connectx/init_segment.h"
 #include "spec/connectx/qp.h"
+#include "spec/connectx/vport.h"
 
 namespace softhca::rsnic {
 namespace {
@@ -129,6 +130,27 @@ TEST(Rsnic, RefusesServicesThatItDoesNotTellOf) {
   const auto dct =
       host.call<s::create_dct_out, s::create_dct_in>(FakeHost::Opcode::CREATE_DCT, [](auto) {});
   EXPECT_EQ(dct.status(), s::command_status::BAD_OP);
+}
+
+// Chapter 1: "RoCE v2".
+TEST(Rsnic, HasRoceV2AndNoOtherVersion) {
+  FakeHost host(host_options());
+  host.initialize();
+  const auto reply = query(host, s::hca_cap_type::ROCE);
+  const auto image = reply.as<s::query_hca_cap_out>().get(s::query_hca_cap_out::capability);
+  EXPECT_EQ(util::View<s::roce_cap>(image).get(s::roce_cap::roce_version), 1u << 2);
+  const auto set = [&](s::roce_version version) {
+    return host.call<s::set_roce_address_out, s::set_roce_address_in>(
+        FakeHost::Opcode::SET_ROCE_ADDRESS, [&](auto in) {
+          const auto entry = in.sub(s::set_roce_address_in::roce_address);
+          entry.sub(s::roce_address::source_l3_address)[15] = std::byte{1};
+          entry.set(s::roce_address::roce_version, static_cast<std::uint32_t>(version));
+        });
+  };
+  EXPECT_TRUE(set(s::roce_version::V2).ok());
+  const auto v1 = set(s::roce_version::V1);
+  EXPECT_EQ(v1.status(), s::command_status::BAD_PARAM);
+  EXPECT_EQ(v1.reason(), "roce_version is none that the card has");
 }
 
 // SET_HCA_CAP of what it told, as drivers do.
