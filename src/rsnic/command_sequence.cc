@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace softhca::rsnic {
 namespace {
@@ -73,6 +74,33 @@ constexpr Cause kCauses[] = {
     {MODIFY_NIC_VPORT_CONTEXT, "the netdev changes its addresses meanwhile"},
     {RTS2RTS_QP, "counters or the UDP port of a connected QP"},
 };
+
+// The step of a trace that has a command's name (modules.cc).
+constexpr std::string_view kFirmware = "Firmware";
+constexpr std::string_view kExecuted = "7. process the MailBox Command";
+
+/// Of a trace as Perfetto reads it (util/trace.h): each device is a process, named before its first
+/// step. None if the text is no such trace, or ends too early.
+std::vector<std::string> commands_in_json(std::string_view trace, std::string_view function) {
+  using nlohmann::json;
+  const auto at = [](const json& from, const char* key) {
+    return from.is_object() && from.contains(key) ? from[key] : json();
+  };
+  std::vector<std::string> commands;
+  json process;
+  for (const auto& event : at(json::parse(trace, nullptr, false), "traceEvents")) {
+    const auto args = at(event, "args");
+    const auto is = [&](const char* key, std::string_view value) {
+      return at(event, key) == value;
+    };
+    if (is("name", "process_name") && at(args, "name") == function) process = at(event, "pid");
+    if (is("cat", kFirmware) && is("name", kExecuted) && at(event, "pid") == process) {
+      const auto text = at(args, "text");
+      if (text.is_string()) commands.push_back(text);
+    }
+  }
+  return commands;
+}
 
 std::string_view cause_of(std::string_view name) {
   const auto found =
@@ -153,8 +181,9 @@ class Report {
 std::span<const PrintedCommand> printed_commands() { return kPrinted; }
 
 std::vector<std::string> traced_commands(std::string_view trace, std::string_view function) {
+  if (trace.starts_with('{')) return commands_in_json(trace, function);
   std::vector<std::string> commands;
-  const auto mark = fmt::format(" {} Firmware: 7. process the MailBox Command \"", function);
+  const auto mark = fmt::format(" {} {}: {} \"", function, kFirmware, kExecuted);
   for (auto at = trace.find(mark); at != trace.npos; at = trace.find(mark, at)) {
     at += mark.size();
     commands.emplace_back(trace.substr(at, trace.find('"', at) - at));

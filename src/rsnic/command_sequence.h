@@ -22,9 +22,9 @@ struct PrintedCommand {
 /// In the printed order.
 std::span<const PrintedCommand> printed_commands();
 
-/// The commands of the last RDMA program in a trace of `function` (text): those from its doorbell
-/// pages and transport domain to their end. Names are those of spec::connectx::command_opcode.
-/// Empty if there is no such program.
+/// The commands of the last RDMA program in a trace of `function`, of either form: those from its
+/// doorbell pages and transport domain to their end. Names are those of
+/// spec::connectx::command_opcode. Empty if there is no such program.
 std::vector<std::string> commands_of_a_program(std::string_view trace, std::string_view function);
 
 /// All commands of `function` in a trace, in order.

@@ -11,6 +11,7 @@
 
 #include "driver/connectx/transport_domain.h"
 #include "driver/world.h"
+#include "rsnic/modules.h"
 #include "rsnic/options.h"
 #include "spec/connectx/cq.h"
 #include "spec/connectx/hca.h"
@@ -145,6 +146,23 @@ TEST(CompareSequence, SaysWhatComesInAnotherOrderOrBesides) {
   report = compare_sequence(commands);
   EXPECT_FALSE(report.explained);
   EXPECT_THAT(report.text, HasSubstr("NO CAUSE IS KNOWN"));
+}
+
+// A trace for Perfetto has the same commands.
+TEST(CompareSequence, ReadsATraceInJson) {
+  softhca::test::WrittenTrace file(util::TraceWriter::Format::kJson);
+  Modules modules;
+  util::Trace other(file.writer(), "rsnic1"), card(file.writer(), "rsnic0");
+  for (auto* trace : {&other, &card}) trace->set_modules(&modules);
+  other.note(util::TraceStep::kCommand, "NOP", {});
+  card.note(util::TraceStep::kCommand, "ALLOC_PD", {{"opcode", 0x800}});
+  card.note(util::TraceStep::kCommandEnd, "ALLOC_PD", {});
+  card.note(util::TraceStep::kCommand, "DEALLOC_PD", {});
+  const auto trace = file.close();
+  EXPECT_THAT(traced_commands(trace, "rsnic0"), ElementsAreArray({"ALLOC_PD", "DEALLOC_PD"}));
+  EXPECT_THAT(traced_commands(trace, "rsnic1"), ElementsAreArray({"NOP"}));
+  EXPECT_THAT(traced_commands(trace.substr(0, trace.size() / 2), "rsnic0"), IsEmpty());
+  EXPECT_THAT(traced_commands(R"({"traceEvents":[1,{"args":2},{"cat":[]}]})", "rsnic0"), IsEmpty());
 }
 
 TEST(CompareSequence, FindsTheProgramInATrace) {
