@@ -227,7 +227,6 @@ KeyCheck KeyTable::judge(MKey key, const KeyUser& user, std::uint64_t address, s
   if (a.free) return refused(Reason::kKeyInvalidated);
   if (a.pd != user.pd) return refused(Reason::kKeyOtherPd);
   if (a.only_qpn && *a.only_qpn != user.qpn) return refused(Reason::kKeyOtherQp);
-  if ((a.access & access) != access) return refused(Reason::kKeyRights);
   if (a.whole_space) {
     if (address < a.start || address + length < address) return refused(Reason::kKeyRange);
   } else {
@@ -236,6 +235,7 @@ KeyCheck KeyTable::judge(MKey key, const KeyUser& user, std::uint64_t address, s
       return refused(Reason::kKeyRange);
     }
   }
+  if ((a.access & access) != access) return refused(Reason::kKeyRights);
   if (found->pages_differ_) {
     // Its owner chooses how many pages a message has.
     std::uint64_t looked_at = 0;
