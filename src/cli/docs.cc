@@ -8,7 +8,10 @@
 
 #include "cli/rsnic_commands.h"
 #include "connectx/command/command_table.h"
+#include "connectx/function/capabilities.h"
 #include "connectx/function/limit_table.h"
+#include "rsnic/csr.h"
+#include "rsnic/options.h"
 
 namespace softhca::cli {
 namespace {
@@ -110,9 +113,36 @@ std::string limits_page() {
   return "## Limits\n\n" + limits + "\n## What refuses nothing\n\n" + told;
 }
 
+std::string rsnic_limits_page() {
+  using Cap = spec::connectx::hca_cap;
+  constexpr auto kGroup = connectx::Capabilities::Type::GENERAL;
+  const auto options = rsnic::device_options();
+  const connectx::Capabilities capabilities(options.limits, options.model);
+  const util::View<Cap> image(capabilities.maximum(kGroup));
+  const rsnic::CsrFile file;
+  std::string page = "| CSR | printed | here | | of |\n|---|---|---|---|---|\n";
+  for (const auto& row : rsnic::csr_table()) {
+    if (row.source != rsnic::CsrSource::kCapability) continue;
+    const auto field = std::ranges::find_if(Cap::kFields, [&](const auto& f) {
+      return f.offset == row.at && f.hi == row.source_hi && f.lo == row.source_lo;
+    });
+    const auto info = std::ranges::find_if(connectx::capability_table(), [&](const auto& known) {
+      return known.group == kGroup && known.name == field->name;
+    });
+    const bool known = info != connectx::capability_table().end();
+    const auto words = !known                   ? std::string("not there: 0")
+                       : info->limit == nullptr ? std::string(info->what)
+                                                : meaning(info->kind, info->what);
+    page += fmt::format("| {} | {:X}h | {} | {} | {} |\n", row.place(), row.printed.value_or(0),
+                        *file.value(row, image), words, known ? info->commands : "");
+  }
+  return page;
+}
+
 CLI::App* add_docs(CLI::App& app, DocsOptions& options) {
   auto* command = app.add_subcommand("docs", "Print a page of the documentation")->group("");
-  command->add_option("PAGE", options.page, "commands, limits, csr or sizing")->required();
+  command->add_option("PAGE", options.page, "commands, limits, csr, sizing or rsnic-limits")
+      ->required();
   return command;
 }
 
@@ -120,6 +150,7 @@ int run_docs(const DocsOptions& options) {
   const std::map<std::string_view, std::string (*)()> pages{{"commands", commands_page},
                                                             {"limits", limits_page},
                                                             {"csr", csr_page},
+                                                            {"rsnic-limits", rsnic_limits_page},
                                                             {"sizing", sizing_page}};
   const auto page = pages.find(options.page);
   if (page == pages.end()) {

@@ -18,5 +18,7 @@ int run_docs(const DocsOptions& options);
 std::string commands_page();
 /// Its capabilities, and the commands that they limit.
 std::string limits_page();
+/// What table 4-1 of the RSNIC's document prints of each, and what the card has.
+std::string rsnic_limits_page();
 
 }  // namespace softhca::cli

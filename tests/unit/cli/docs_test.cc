@@ -1,6 +1,7 @@
 // `softhca docs`: what docs/ has of the program's tables is what the program has.
 #include "cli/docs.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,8 @@
 #include <sstream>
 
 #include "cli/rsnic_commands.h"
+#include "rsnic/command_sequence.h"
+#include "rsnic/csr.h"
 
 namespace softhca::cli {
 namespace {
@@ -41,6 +44,24 @@ TEST(Docs, TheTablesOfTheRsnicAreNotStale) {
   EXPECT_THAT(page("rsnic.md"), HasSubstr("<!-- generated: sizing -->\n" + sizing_page() +
                                           "<!-- end of generated -->\n"))
       << "make docs";
+}
+
+TEST(Docs, TheLimitsOfTheRsnicAreNotStale) {
+  EXPECT_THAT(page("rsnic-limits.md"),
+              HasSubstr("<!-- generated: rsnic-limits -->\n" + rsnic_limits_page() +
+                        "<!-- end of generated -->\n"))
+      << "make docs";
+}
+
+// Those of table 4-15, and those of the CSR tables of 4.1.
+TEST(Docs, EveryCommandOfTheRsnicsDocumentHasARow) {
+  const auto commands = page("rsnic-commands.md");
+  const auto expect_row = [&](spec::connectx::command_opcode opcode) {
+    EXPECT_THAT(commands, HasSubstr(fmt::format("| {:X}h | {} |", static_cast<unsigned>(opcode),
+                                                to_string(opcode))));
+  };
+  for (const auto& printed : rsnic::printed_commands()) expect_row(printed.opcode);
+  for (const auto& row : rsnic::csr_table()) expect_row(row.command);
 }
 
 TEST(Docs, AnUnknownPageIsAnError) {
