@@ -63,7 +63,10 @@ bool KeyTable::walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t
       offset = 0;
       ++turn;
     }
-    if (pieces == 0 || turn > (turns == 0 ? 0 : turns - 1)) return false;
+    if (pieces == 0 || turn > (turns == 0 ? 0 : turns - 1)) {
+      fault_ = Reason::kKeyRange;
+      return false;
+    }
     work_ += kPieceWork;
     const auto [sge, piece_begin] = key.piece(i);
     if (sge.lkey == null_key_) {
@@ -77,7 +80,7 @@ bool KeyTable::walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t
     const KeyUser user{key.attributes_.pd, Qpn{}};
     const auto found = check(sge.lkey, user, begin + skip, n, rights);
     if (!found) {
-      if (found.reason == Reason::kPageAbsent) fault_ = found.reason;
+      fault_ = found.reason;
       return false;
     }
     if (!walk(*found.key, begin + skip - found.key->base(), n, access, visit, depth + 1)) {

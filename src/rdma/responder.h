@@ -98,6 +98,11 @@ class Responder {
     Reason reason = Reason::kNone;
     bool completed = false;  ///< a receive request was completed in error: no event besides
 
+    /// What was wrong with the memory of an R_Key: what the key, or one that it leads to, does not
+    /// grant, or what only this host can have broken (IBTA 9.7.5.2.5).
+    static Verdict of_memory(Reason fault) {
+      return {fault == Reason::kMemoryUnreachable ? Kind::kOperation : Kind::kAccess, fault};
+    }
     bool ok() const { return kind == Kind::kOk; }
   };
 

@@ -87,7 +87,7 @@ Responder::Verdict Responder::execute_atomic(const wire::IbPacket& packet,
   if (!found) return wait_for_page(fault, {kAccess, found.reason});
   std::uint64_t original = 0;
   if (!swap(*found.key, eth.virtual_address, atomic, original)) {
-    return wait_for_page(fault, {kOperation, engine_.keys.fault()});
+    return wait_for_page(fault, Verdict::of_memory(engine_.keys.fault()));
   }
   ++qp_.counters_->rx_atomic_requests;
   ++msn_;

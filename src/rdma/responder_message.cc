@@ -160,7 +160,7 @@ inline KeyCheck Responder::find_write_key(std::uint64_t size) {
     if (!found) return write_fault(found.reason, {kAccess, found.reason}, packet);
     const auto fault =
         scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset, size);
-    if (fault != Reason::kNone) return write_fault(fault, {kOperation, fault}, packet);
+    if (fault != Reason::kNone) return write_fault(fault, Verdict::of_memory(fault), packet);
   }
   write_address_ += size;
   write_left_ -= size;

@@ -486,7 +486,7 @@ TEST_P(PageFaults, APieceOfTheNullKeyIsAPageThatIsAway) {
   request.remote_address = 0x10000;  // behind the last piece
   pair.a.post(*pair.qa, request);
   pair.drive();
-  EXPECT_EQ(pair.a.hca.sends.back().status, kRemoteOperation);
+  EXPECT_EQ(pair.a.hca.sends.back().status, WorkStatus::kRemoteAccess);
 }
 
 // Unreliable services ----------------------------------------------------------------------------

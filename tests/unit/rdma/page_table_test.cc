@@ -196,7 +196,7 @@ TEST(Keys, PiecesOfAPatternAreGoneThroughAsOftenAsItSays) {
   request.sges[0].length = 6;
   pair.a.post(*pair.qa, request);
   pair.drive();
-  EXPECT_EQ(pair.a.hca.sends.at(1).status, WorkStatus::kRemoteOperation) << "a fifth turn";
+  EXPECT_EQ(pair.a.hca.sends.at(1).status, WorkStatus::kRemoteAccess) << "a fifth turn";
 }
 
 }  // namespace

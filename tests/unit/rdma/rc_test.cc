@@ -440,5 +440,76 @@ TEST_F(Rc, IndirectKeysLeadToOtherKeys) {
   EXPECT_TRUE(same(pair.a, 0x1000 + 2450, pair.b, 0x7000, 450));
 }
 
+/// A list of two pieces, of which the second may not be used by whoever goes by the list.
+struct RcInnerKeys : Rc, ::testing::WithParamInterface<std::pair<const char*, MKey>> {
+  static constexpr MKey kReadable{0xB00}, kOtherPd{0xC00};
+  static constexpr MKey kUnknown{0xD00};
+  static constexpr MKey kList{0xA00};
+
+  RcInnerKeys() {
+    for (auto* end : {&pair.a, &pair.b}) {
+      MemoryKey::Attributes inner;
+      inner.key = kReadable;
+      inner.pd = kPd;
+      inner.access = kLocalRead;
+      inner.start = 0;
+      inner.length = 0x20000;
+      inner.indirect = {End::sge(0, 0x20000)};
+      if (GetParam().second == kReadable) inner.access = 0;
+      end->keys.insert(inner);
+      inner.key = kOtherPd;
+      inner.access = kLocalRead | kLocalWrite;
+      inner.pd = Pd(kPd.value() + 1);
+      end->keys.insert(inner);
+      MemoryKey::Attributes list;
+      list.key = kList;
+      list.pd = kPd;
+      list.access = kLocalRead | kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic;
+      list.start = 0;
+      list.length = 0x2000;
+      list.indirect = {End::sge(0x9000, 0x1000), {0x4000, 0x1000, GetParam().second}};
+      end->keys.insert(list);
+    }
+  }
+  SendRequest through_list(SendRequest request, std::uint64_t address) const {
+    request.rkey = kList;
+    request.remote_address = address;
+    return request;
+  }
+  WorkStatus status_of(const SendRequest& request) {
+    pair.a.post(*pair.qa, request);
+    pair.drive();
+    return pair.a.hca.sends.back().status;
+  }
+};
+
+// IBTA 9.7.5.2.4: what an R_Key does not grant is a remote access error, not an operational one.
+TEST_P(RcInnerKeys, OnePieceThatRefusesIsARemoteAccessErrorOfAWrite) {
+  EXPECT_EQ(status_of(through_list(write(0x1000, 0, 0x1000), 0)), WorkStatus::kSuccess);
+  EXPECT_EQ(status_of(through_list(write(0x1000, 0, 0x1001), 0)), WorkStatus::kRemoteAccess);
+}
+
+TEST_P(RcInnerKeys, OnePieceThatRefusesIsARemoteAccessErrorOfARead) {
+  EXPECT_EQ(status_of(through_list(read(0x1000, 0, 0x1000), 0)), WorkStatus::kSuccess);
+  EXPECT_EQ(status_of(through_list(read(0x1000, 0, 0x1001), 0)), WorkStatus::kRemoteAccess);
+}
+
+TEST_P(RcInnerKeys, OnePieceThatRefusesIsARemoteAccessErrorOfAnAtomic) {
+  EXPECT_EQ(status_of(through_list(fetch_add(0x1000, 0, 1), 0)), WorkStatus::kSuccess);
+  EXPECT_EQ(status_of(through_list(fetch_add(0x1000, 0, 1), 0x1000)), WorkStatus::kRemoteAccess);
+}
+
+TEST_P(RcInnerKeys, OnePieceThatRefusesIsALocalProtectionErrorOfWhoUsesTheList) {
+  auto request = write(0x1000, 0, 0x1001);
+  request.sges = {{0, 0x1001, kList}};
+  EXPECT_EQ(status_of(request), WorkStatus::kLocalProtection);
+}
+
+INSTANTIATE_TEST_SUITE_P(Keys, RcInnerKeys,
+                         ::testing::Values(std::pair{"WithoutTheRight", RcInnerKeys::kReadable},
+                                           std::pair{"OfAnotherPd", RcInnerKeys::kOtherPd},
+                                           std::pair{"Unknown", RcInnerKeys::kUnknown}),
+                         [](const auto& each) { return each.param.first; });
+
 }  // namespace
 }  // namespace softhca::rdma::testing
