@@ -12,12 +12,13 @@ COUNT    ?= 1000000
 SEED     ?= 2022
 KILLS    ?= 10000
 RESTARTS ?= 100
+KERNEL   ?= trixie
 # Suites of many seeds, and hostile clients at a real server: for make test, since make check is to end in a minute.
 LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca check test test-unit test-guest mutants soak pyverbs demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca check test test-unit test-guest mutants soak pyverbs kernel-users perftest demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -66,6 +67,17 @@ pyverbs: softhca ## rdma-core's own tests in a guest; TESTS is the folder tests/
 	@cp tests/guest/*.sh tests/guest/rdma_core_tests.py tests/guest/pyverbs_failing.txt $(BUILD)/pyverbs
 	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 3600 --device connectx --device connectx \
 	  --package python3-scapy --share $(BUILD)/pyverbs -- 'bash /share/pyverbs.sh'
+
+kernel-users: softhca ## NVMe-oF, NFS and iSER between two guests, every byte compared (KERNEL=backports, LOSS=0.001)
+	@rm -rf $(BUILD)/kernel_users && mkdir -p $(BUILD)/kernel_users && cp tests/guest/*.sh tests/guest/*.py $(BUILD)/kernel_users
+	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 1800 --kernel $(KERNEL) --guests 2 --device connectx \
+	  $(if $(LOSS),--server-arg=--loss=$(LOSS)) --package open-iscsi --package nfs-kernel-server \
+	  --share $(BUILD)/kernel_users -- 'bash /share/kernel_users.sh 8'
+
+perftest: softhca ## all programs of perftest in a guest, with all transports and options (KERNEL, ONLY=word)
+	@rm -rf $(BUILD)/perftest && mkdir -p $(BUILD)/perftest && cp tests/guest/*.sh $(BUILD)/perftest
+	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 3600 --kernel $(KERNEL) --device connectx --device connectx \
+	  --share $(BUILD)/perftest -- 'bash /share/perftest_all.sh $(ONLY)'
 
 demo: ## from a bare machine to ib_read_bw between two devices, with a capture
 	@tools/demo
