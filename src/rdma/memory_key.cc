@@ -143,14 +143,18 @@ bool MemoryKey::pages_grant(std::uint64_t offset, std::uint64_t length, std::uin
 }
 
 KeyTable::KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> reserved_lkey,
-                   std::optional<MKey> null_key)
+                   std::optional<MKey> null_key, std::optional<MKey> dump_fill_key)
     : dma_(dma), shape_(shape), null_key_(null_key) {
-  if (!reserved_lkey) return;
-  MemoryKey::Attributes attributes;
-  attributes.key = *reserved_lkey;
-  attributes.access = kLocalRead | kLocalWrite;
-  attributes.whole_space = true;
-  reserved_ = std::make_unique<MemoryKey>(std::move(attributes));
+  const auto of_all_addresses = [](MKey key, KeyForm form) {
+    MemoryKey::Attributes attributes;
+    attributes.key = key;
+    attributes.access = kLocalRead | kLocalWrite;
+    attributes.whole_space = true;
+    attributes.form = form;
+    return std::make_unique<MemoryKey>(std::move(attributes));
+  };
+  if (reserved_lkey) reserved_ = of_all_addresses(*reserved_lkey, KeyForm::kBus);
+  if (dump_fill_key) dump_fill_ = of_all_addresses(*dump_fill_key, KeyForm::kNothing);
 }
 
 MemoryKey& KeyTable::insert(std::unique_ptr<MemoryKey> key) {
@@ -215,6 +219,10 @@ KeyCheck KeyTable::judge(MKey key, const KeyUser& user, std::uint64_t address, s
                          std::uint8_t access) {
   const auto refused = [](Reason reason) { return KeyCheck{nullptr, reason}; };
   auto* found = find(key);
+  if (found == nullptr && dump_fill_ != nullptr && key == dump_fill_->key()) {
+    if ((dump_fill_->attributes_.access & access) != access) return refused(Reason::kKeyRights);
+    return {dump_fill_.get(), Reason::kNone};
+  }
   if (found == nullptr) {
     if (reserved_ == nullptr || key != reserved_->key()) return refused(Reason::kKeyUnknown);
     if (!user.reserved_lkey) return refused(Reason::kReservedKeyForbidden);

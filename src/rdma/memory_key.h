@@ -34,9 +34,10 @@ inline constexpr std::uint8_t kEveryAccess =
 
 /// What the bytes of a memory key are.
 enum class KeyForm : std::uint8_t {
-  kBus,     ///< bus address = virtual address
-  kPages,   ///< of a list
-  kPieces,  ///< pieces of other keys
+  kBus,      ///< bus address = virtual address
+  kPages,    ///< of a list
+  kPieces,   ///< pieces of other keys
+  kNothing,  ///< zeros; what is written is gone
 };
 
 /// One memory key, as the device decoded its context. Its pages are kept as extents where the bus
@@ -216,9 +217,10 @@ class KeyTable {
  public:
   /// `reserved_lkey` stands for the whole bus address space and is no entry of the table; only
   /// users with KeyUser::reserved_lkey may use it (IBTA 10.6.3.1). A piece of `null_key` is a
-  /// page that is not there; it is no entry of the table either.
+  /// page that is not there. `dump_fill_key` is everybody's for local accesses: it reads as zeros,
+  /// and what is written to it is gone. They are no entries of the table either.
   KeyTable(pcie::DmaSpace& dma, KeyShape shape, std::optional<MKey> reserved_lkey = {},
-           std::optional<MKey> null_key = {});
+           std::optional<MKey> null_key = {}, std::optional<MKey> dump_fill_key = {});
 
   const KeyShape& shape() const { return shape_; }
   /// Gets each access from now on. Before the first key.
@@ -271,7 +273,7 @@ class KeyTable {
       if (length > extent.size - skip) return nullptr;
       if (auto* host = key.extent_host(dma_)) return host + skip;
       iova = extent.iova + skip;
-    } else if (key.attributes_.form == KeyForm::kPieces) {
+    } else if (key.attributes_.form != KeyForm::kBus) {
       return nullptr;
     }
     return dma_.translate(iova, length, access);
@@ -356,6 +358,9 @@ class KeyTable {
   template <class Visit>
   bool walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t length,
                      pcie::DmaAccess access, Visit& visit, unsigned depth);
+  /// Of a key that reads as zeros.
+  template <class Visit>
+  static bool walk_nothing(std::uint64_t length, pcie::DmaAccess access, Visit& visit);
   /// Calls `visit` for [iova, iova + length), in more than one piece if mappings divide it.
   template <class Visit>
   bool walk_bus(pcie::Iova iova, std::uint64_t length, pcie::DmaAccess access, Visit& visit);
@@ -365,6 +370,7 @@ class KeyTable {
   std::vector<std::unique_ptr<MemoryKey>> keys_;  ///< by index
   std::unique_ptr<MemoryKey> reserved_;
   std::optional<MKey> null_key_;
+  std::unique_ptr<MemoryKey> dump_fill_;
   Reason fault_ = Reason::kNone;
   std::int64_t work_ = 0;
   std::uint64_t generation_ = 1;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "rdma/memory_key.h"
 
@@ -34,6 +35,7 @@ bool KeyTable::walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length,
   if (key.form() == KeyForm::kBus) {
     return walk_bus(key.base() + offset, length, access, visit);
   }
+  if (key.form() == KeyForm::kNothing) return walk_nothing(length, access, visit);
   while (key.seek(offset)) {
     const auto extent = key.last_extent_;
     const auto skip = offset - extent.offset;
@@ -44,6 +46,20 @@ bool KeyTable::walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length,
     if (length == 0) return true;
   }
   return false;  // the key is longer than its pages
+}
+
+template <class Visit>
+bool KeyTable::walk_nothing(std::uint64_t length, pcie::DmaAccess access, Visit& visit) {
+  if (access == pcie::DmaAccess::kWrite) return true;
+  if (access != pcie::DmaAccess::kRead) return false;
+  static constexpr std::array<std::byte, 4096> kZeros{};
+  while (length != 0) {
+    const auto n = std::min<std::uint64_t>(length, kZeros.size());
+    // Pieces to be read are only read.
+    visit(MemoryPiece{const_cast<std::byte*>(kZeros.data()), 0, n});
+    length -= n;
+  }
+  return true;
 }
 
 template <class Visit>

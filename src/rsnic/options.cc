@@ -33,6 +33,7 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"dc_req_scat_data_cqe", 0},
     {"pg", 0},
     {"null_mkey", 0},
+    {"dump_fill_mkey", 0},
     {"fixed_buffer_size", 0},
     {"umr_extended_translation_offset", 0},
     {"rts2rts_qp_udp_sport", 0},

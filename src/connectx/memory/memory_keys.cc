@@ -50,7 +50,8 @@ MemoryKeys::MemoryKeys(pcie::DmaSpace& dma, Resources& resources, UserMemories& 
     : resources_(resources),
       user_memories_(user_memories),
       limits_(limits),
-      table_(dma, kShape, rdma::MKey(kReservedLkey), rdma::MKey(kNullKey)),
+      table_(dma, kShape, rdma::MKey(kReservedLkey), rdma::MKey(kNullKey),
+             rdma::MKey(kDumpFillKey)),
       records_(kFirstIndex, Limits::count(limits.log_max_mkey)) {}
 
 CommandResult MemoryKeys::check(Context context) const {

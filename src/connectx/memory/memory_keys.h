@@ -37,6 +37,8 @@ class MemoryKeys {
   static constexpr std::uint32_t kReservedLkey = 0x200;
   /// In lists of keys: a page that is not there (mlx5 driver interface: ODP).
   static constexpr std::uint32_t kNullKey = 0x300;
+  /// Local memory that reads as zeros and keeps nothing (mlx5 driver interface: null MRs).
+  static constexpr std::uint32_t kDumpFillKey = 0x400;
   /// Indexes below are left to the special keys above.
   static constexpr std::uint32_t kFirstIndex = 0x10;
 

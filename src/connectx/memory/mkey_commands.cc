@@ -36,6 +36,7 @@ CommandResult query_special_contexts(Device&, const Command& command) {
   // Drivers before the keys of dword 2 and later give less room.
   util::store_be32(command.out.subspan(Out::resd_lkey.kOffset).data(), MemoryKeys::kReservedLkey);
   if (command.out.size() >= Out::kSize) {
+    command.output<Out>().set(Out::dump_fill_mkey, MemoryKeys::kDumpFillKey);
     command.output<Out>().set(Out::null_mkey, MemoryKeys::kNullKey);
   }
   return {};

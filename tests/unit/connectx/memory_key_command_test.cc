@@ -350,5 +350,13 @@ TEST_F(MemoryKeyCommandTest, TheReservedLkeyIsTold) {
   EXPECT_EQ(util::load_be32(reply.out.data() + 0x0C), MemoryKeys::kReservedLkey);
 }
 
+TEST_F(MemoryKeyCommandTest, TheDumpFillKeyIsToldAndIsNoKeyOfCommands) {
+  using Out = s::query_special_contexts_out;
+  Input<s::query_special_contexts_in> in(Opcode::QUERY_SPECIAL_CONTEXTS);
+  const auto key = host.execute<Out>(in).as<Out>().get(Out::dump_fill_mkey);
+  EXPECT_EQ(key, MemoryKeys::kDumpFillKey);
+  EXPECT_EQ(destroy(key >> 8), Code::BAD_RESOURCE);
+}
+
 }  // namespace
 }  // namespace softhca::connectx

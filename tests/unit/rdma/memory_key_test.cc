@@ -105,6 +105,60 @@ TEST(Keys, MemoryIsUnreachableOnceItsMappingIsGone) {
               ::testing::ElementsAre(WorkStatus::kSuccess, WorkStatus::kRemoteOperation));
 }
 
+// ibv_alloc_null_mr(3): what is written is discarded, what is read is 0, whatever the address.
+TEST(Keys, TheDumpFillKeyReadsAsZerosAndKeepsNothing) {
+  Pair pair;
+  pair.connect();
+  pair.a.fill(0, 0x10000, 3);
+  pair.b.fill(0, 0x20000, 4);
+  const std::vector before(pair.b.at(0), pair.b.at(0x20000));
+  auto request = write(0, 0x1000, 100);
+  request.sges = {End::sge(0, 100), {0xFFFF'FFFF'FFFF'F000, 9000, kDumpFillKey}, End::sge(100, 50)};
+  pair.a.post(*pair.qa, request);
+  pair.drive();
+  ASSERT_EQ(pair.a.hca.sends.at(0).status, WorkStatus::kSuccess);
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x1000), 100), 0);
+  for (std::size_t i = 0; i != 9000; ++i) ASSERT_EQ(*pair.b.at(0x1064 + i), std::byte{0}) << i;
+  EXPECT_EQ(std::memcmp(pair.a.at(100), pair.b.at(0x1064 + 9000), 50), 0);
+  EXPECT_EQ(*pair.b.at(0x1064 + 9050), before[0x1064 + 9050]);
+
+  const std::vector mine(pair.a.at(0), pair.a.at(0x10000));
+  auto back = read(0x8000, 0x10000, 6000);
+  back.sges = {End::sge(0x8000, 100), {0, 5000, kDumpFillKey}, End::sge(0x9000, 900)};
+  pair.a.post(*pair.qa, back);
+  pair.drive();
+  ASSERT_EQ(pair.a.hca.sends.at(1).status, WorkStatus::kSuccess);
+  EXPECT_EQ(std::memcmp(pair.a.at(0x8000), pair.b.at(0x10000), 100), 0);
+  EXPECT_EQ(std::memcmp(pair.a.at(0x9000), pair.b.at(0x10000 + 5100), 900), 0);
+  EXPECT_TRUE(std::equal(mine.begin() + 0x8064, mine.begin() + 0x9000, pair.a.at(0x8064)))
+      << "and nothing else is written";
+}
+
+TEST(Keys, TheDumpFillKeyIsNoKeyForThePeer) {
+  for (const auto& request : {write(0, 0, 100), read(0, 0, 100), fetch_add(0, 0, 1)}) {
+    Pair pair;
+    pair.connect();
+    auto remote = request;
+    remote.rkey = kDumpFillKey;
+    pair.a.post(*pair.qa, remote);
+    pair.drive();
+    EXPECT_EQ(pair.a.hca.sends.at(0).status, WorkStatus::kRemoteAccess);
+  }
+}
+
+TEST(Keys, AReceiveIntoTheDumpFillKeyCompletesWithItsLength) {
+  Pair pair;
+  pair.connect();
+  pair.b.fill(0, 0x10000, 4);
+  const std::vector before(pair.b.at(0), pair.b.at(0x10000));
+  pair.b.post_receive(*pair.qb, {{0, 5000, kDumpFillKey}});
+  pair.a.post(*pair.qa, send(0, 4000));
+  pair.drive();
+  ASSERT_EQ(pair.a.hca.sends.at(0).status, WorkStatus::kSuccess);
+  EXPECT_EQ(pair.b.hca.receives.at(0).completion.byte_count, 4000u);
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), pair.b.at(0)));
+}
+
 TEST(Keys, IndirectKeysThatLeadToThemselvesEnd) {
   Pair pair;
   pair.connect();

@@ -31,6 +31,7 @@ inline constexpr std::uint64_t kKeyStart = 0x7000'0000;  ///< virtual address of
 inline constexpr MKey kKey{0x1234'56};
 inline constexpr MKey kReservedLkey{0x500};
 inline constexpr MKey kNullKey{0x600};
+inline constexpr MKey kDumpFillKey{0x700};
 inline constexpr Pd kPd{7};
 
 /// What happens to a packet on the wire.
@@ -83,7 +84,7 @@ class End final : public fabric::Port {
 
   std::vector<std::byte> memory;
   pcie::DmaSpace dma;
-  KeyTable keys{dma, KeyShape(8, 24), kReservedLkey, kNullKey};
+  KeyTable keys{dma, KeyShape(8, 24), kReservedLkey, kNullKey, kDumpFillKey};
   TestHca hca;
   QpCounters counters;
   SourceAddress gid;
