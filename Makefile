@@ -18,7 +18,7 @@ LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca check test test-unit test-guest mutants soak pyverbs kernel-users perftest demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca check test test-unit test-guest mutants soak pyverbs kernel-users soft-roce perftest demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -73,6 +73,11 @@ kernel-users: softhca ## NVMe-oF, NFS and iSER between two guests, every byte co
 	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 1800 --kernel $(KERNEL) --guests 2 --device connectx \
 	  $(if $(LOSS),--server-arg=--loss=$(LOSS)) --package open-iscsi --package nfs-kernel-server \
 	  --share $(BUILD)/kernel_users -- 'bash /share/kernel_users.sh 8'
+
+soft-roce: softhca ## our RoCE and rdma_rxe on a device of ours, in two guests, both ways (KERNEL, LOSS=0.01)
+	@rm -rf $(BUILD)/soft_roce && mkdir -p $(BUILD)/soft_roce && cp tests/guest/*.sh $(BUILD)/soft_roce
+	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 1800 --kernel $(KERNEL) --guests 2 --device connectx \
+	  $(if $(LOSS),--server-arg=--loss=$(LOSS)) --share $(BUILD)/soft_roce -- 'bash /share/soft_roce.sh $(if $(LOSS),loss)'
 
 perftest: softhca ## all programs of perftest in a guest, with all transports and options (KERNEL, ONLY=word)
 	@rm -rf $(BUILD)/perftest && mkdir -p $(BUILD)/perftest && cp tests/guest/*.sh $(BUILD)/perftest

@@ -1,0 +1,100 @@
+#!/bin/bash
+# Interoperation with another implementation: soft-RoCE (rdma_rxe) on the netdev of a ConnectX whose own RoCE is off, and
+# our RoCE in the other guest. Each is server and client. With --guests 2, a device each; in /share each tells the
+# other how far it is. `soft_roce.sh loss`: only what may be asked for on a wire that loses packets.
+. "$(dirname "$0")/lib.sh"
+kind=${1:-all}
+one_host
+ADDRESS_here=192.168.11.$GUEST ADDRESS_peer=192.168.11.$((3 - GUEST)) IF_here=$IF IB_here=$IB
+function=$(mlx5_functions)
+tell() { touch "/share/said.$1"; }
+hear() { wait_for 300 "word of the other guest: $1" test -e "/share/said.$1"; }
+
+# roce VALUE: of the card's own, by the parameter that takes effect with a reload.
+roce() {
+  run devlink dev param set "pci/$function" name enable_roce value "$1" cmode driverinit
+  run devlink dev reload "pci/$function"
+  wait_for 60 "netdev after the reload" sh -c "ls /sys/bus/pci/devices/$function/net/*"
+  udevadm settle --timeout=120
+  IF_here=$(netdev_of "$function") IB_here=$(ibdev_of "$function")
+  ip addr replace "$ADDRESS_here/24" dev "$IF_here"
+  run ip link set "$IF_here" mtu 4500 up
+  wait_for 60 "carrier" carrier here
+}
+# meet: the GID of this host, and a peer that answers.
+meet() {
+  wait_for 60 "RoCE v2 GID" gid_index here
+  GID=$(gid_index here)
+  wait_for 60 "the peer" ping -q -c 1 -W 1 "$ADDRESS_peer"
+}
+
+# between SERVER PORT FLAG PROGRAM OPTION...: guest SERVER serves, the other one is the client. FLAG: the GID's option.
+count=0
+between() {
+  local server=$1 port=$2 process status
+  local line=("$4" -d "$IB_here" "$3" "$GID" "${@:5}")
+  count=$((count + 1))
+  if [ "$GUEST" = "$server" ]; then
+    timeout 240 "${line[@]}" >/tmp/out.log 2>&1 &
+    process=$!
+    wait_for 60 "$4 server" listens "$process" "$port"
+    tell $count.up
+    wait $process
+    status=$?
+  else
+    hear $count.up
+    timeout 200 "${line[@]}" "$ADDRESS_peer" >/tmp/out.log 2>&1
+    status=$?
+    echo "$status guest $server serves: ${*:4}"
+  fi
+  [ $status -eq 0 ] || { cat /tmp/out.log >&2; fail "${*:4} with server $server: exit status $status"; }
+  tell $count.$GUEST
+  hear $count.$((3 - GUEST))
+}
+# With patience, and few messages on their way: a soft-RoCE under emulation is slow, and its netdev drops what comes too fast.
+perf() { between "$1" 18515 -x "${@:2}" -u 18 -F; }
+pong() { between "$1" 18515 -g "${@:2}"; }
+
+run ip link set "$IF" mtu 4500
+if [ "$GUEST" = 1 ]; then
+  roce false
+  run modprobe rdma_rxe
+  run rdma link add rxe0 type rxe netdev "$IF_here"
+  IB_here=rxe0
+fi
+meet
+tell "$GUEST.ready"
+hear "$((3 - GUEST)).ready"
+
+# -o: as many READs at a time as we take; rxe takes 128, and perftest asks the other side's number of its own card.
+for server in 1 2; do
+  pong $server ibv_rc_pingpong -c -n 100
+  perf $server ib_send_bw -t 8 -s 20000 -n 100
+  perf $server ib_write_bw -t 8 -s 20000 -n 100
+  perf $server ib_read_bw -t 8 -o 16 -s 20000 -n 100
+  perf $server ib_atomic_bw -t 8 -o 16 -A FETCH_AND_ADD -n 50
+  perf $server ib_atomic_bw -t 8 -o 16 -A CMP_AND_SWAP -n 50
+  for mtu in 256 512 1024 2048 4096; do
+    perf $server ib_write_bw -t 8 -m $mtu -s 10000 -n 30
+    perf $server ib_read_bw -t 8 -o 16 -m $mtu -s 10000 -n 30
+    pong $server ibv_rc_pingpong -m $mtu -c -s 10000 -n 20
+  done
+  # What a peer loses is not asked for again, and who waits for it waits for ever.
+  perf $server ib_write_bw -t 8 -c UC -s 20000 -n 100
+  [ "$kind" = loss ] && continue
+  pong $server ibv_uc_pingpong -c -n 100
+  perf $server ib_send_bw -t 8 -c UC -s 20000 -n 50
+  pong $server ibv_ud_pingpong -c -n 100
+  perf $server ib_send_bw -t 8 -c UD -s 2000 -n 50
+done
+clean_dmesg
+
+# And back again: a card with RoCE of its own.
+if [ "$GUEST" = 1 ]; then
+  run rdma link delete rxe0
+  roce true
+fi
+meet
+tell "$GUEST.back"
+hear "$((3 - GUEST)).back"
+pong 1 ibv_rc_pingpong -c -n 50
