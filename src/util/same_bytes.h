@@ -11,7 +11,7 @@ namespace softhca::util {
 template <std::size_t Size>
 [[gnu::always_inline]] inline bool same_bytes(const void* a, const void* b) {
   // Compilers make one register of each pair.
-  using Pair = std::uint64_t [[gnu::vector_size(16)]];
+  using Pair [[gnu::vector_size(16)]] = std::uint64_t;
   static_assert(Size % sizeof(Pair) == 0);
   Pair differs{};
   for (std::size_t at = 0; at != Size; at += sizeof(Pair)) {
