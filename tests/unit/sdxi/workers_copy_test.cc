@@ -241,7 +241,8 @@ TEST_P(WorkersCopyTest, OtherMappingsChangeWhileACopyIsCarriedOut) {
 }
 
 // SDXI 4.3.5: a hard stop aborts the copy. What was done of it is a piece from its beginning on.
-TEST_P(WorkersCopyTest, AHardStopEndsACopyBetweenTwoChunks) {
+// Not always whole chunks: the last ones are too few to be shared and end where the turn does.
+TEST_P(WorkersCopyTest, WhatAHardStopLeavesOfACopyIsOnePieceFromItsBeginning) {
   constexpr std::size_t kSize = 24 * kMiB;
   const auto from = m_->allocate(kSize, 4096), to = m_->allocate(kSize, 4096);
   std::memset(m_->host(from), 0x11, kSize);
@@ -260,8 +261,8 @@ TEST_P(WorkersCopyTest, AHardStopEndsACopyBetweenTwoChunks) {
     const auto* end = static_cast<const std::byte*>(std::memchr(target, 0xee, kSize));
     const auto copied = end == nullptr ? kSize : static_cast<std::size_t>(end - target);
     EXPECT_TRUE(is_all({target + copied, kSize - copied}, std::byte{0xee}));
-    EXPECT_EQ(copied % SharedCopy::kChunk, 0u);
     EXPECT_EQ(state(c) == cxtv::CXTV_ERR_FN, m_->er(block));
+    EXPECT_TRUE(m_->er(block) || copied == kSize);
     EXPECT_TRUE(stays_untouched(m_->host(to), kSize));
     aborted += m_->er(block);
   }
