@@ -16,8 +16,9 @@ MAY_INCLUDE = {
     "rsnic": {"util", "spec", "connectx"},
     "sdxi": {"util", "spec", "pcie"},
     "vfio_user": {"util", "pcie"},
+    "hub": {"util", "wire", "fabric", "vfio_user"},
     "driver": {"util", "spec", "pcie", "vfio_user"},
-    "cli": {"util", "fabric", "pcie", "connectx", "rsnic", "sdxi", "vfio_user", "driver", "spec", "wire"},
+    "cli": {"util", "fabric", "pcie", "connectx", "rsnic", "sdxi", "vfio_user", "hub", "driver", "spec", "wire"},
 }
 
 # By chapter of src/connectx/. Its commands (*_commands.cc) may include everything.

@@ -7,6 +7,7 @@
 #include "cli/explain.h"
 #include "cli/isolate/device_process.h"
 #include "cli/rsnic_commands.h"
+#include "cli/run_command.h"
 #include "cli/sdxi_copy.h"
 #include "cli/serve_command.h"
 
@@ -20,6 +21,9 @@ int main(int argc, char** argv) {
   const auto* serve_command = add_serve(app, serve);
   ProcessOptions process;
   const auto* process_command = add_process(app, process);
+  RunOptions run;
+  const auto* run_command = add_run(app, run);
+  argc = take_program(argc, argv, run);
   auto* sdxi = app.add_subcommand("sdxi", "Use an SDXI function");
   sdxi->require_subcommand(1);
   SdxiCopyOptions copy;
@@ -39,6 +43,7 @@ int main(int argc, char** argv) {
 
   if (serve_command->parsed()) return run_serve(serve);
   if (process_command->parsed()) return run_process(process);
+  if (run_command->parsed()) return run_run(run);
   if (copy_command->parsed()) return run_sdxi_copy(copy);
   if (rsnic_command->parsed()) return run_rsnic(rsnic);
   if (inspect_command->parsed()) return run_inspect(inspect);

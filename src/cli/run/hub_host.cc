@@ -1,0 +1,35 @@
+#include "cli/run/hub_host.h"
+
+#include <sys/resource.h>
+
+#include "cli/serve_capture.h"
+
+namespace softhca::cli {
+
+util::Result<std::unique_ptr<HubHost>> HubHost::create(const std::string& directory,
+                                                       const std::string& pcap) {
+  std::unique_ptr<HubHost> host(new HubHost);
+  ServeOptions capture_of;
+  capture_of.pcap = pcap;
+  auto capture = make_capture(capture_of);
+  if (!capture) return tl::unexpected(capture.error());
+  host->capture_ = *std::move(capture);
+  auto events = util::EventLoop::create();
+  if (!events) return tl::unexpected(events.error());
+  host->events_ = *std::move(events);
+  hub::Hub::Options options;
+  if (host->capture_) options.tap = &host->capture_->add_tap();
+  auto hub = hub::Hub::create(*host->events_, directory + "/hub", options);
+  if (!hub) return tl::unexpected(hub.error());
+  host->hub_ = *std::move(hub);
+  return host;
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace softhca::cli

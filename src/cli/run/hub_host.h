@@ -1,0 +1,36 @@
+// A hub with all that it needs to run in a process: a loop, and the capture of its switch.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fabric/capture.h"
+#include "hub/hub.h"
+#include "util/event_loop.h"
+#include "util/result.h"
+
+namespace softhca::cli {
+
+class HubHost {
+ public:
+  /// The hub listens at `directory`/hub. `pcap`: a file to capture to; empty: none.
+  static util::Result<std::unique_ptr<HubHost>> create(const std::string& directory,
+                                                       const std::string& pcap);
+
+  util::EventLoop& events() { return *events_; }
+  const hub::Hub& hub() const { return *hub_; }
+
+ private:
+  HubHost() = default;
+
+  // It goes in the opposite order.
+  std::unique_ptr<fabric::Capture> capture_;
+  std::unique_ptr<util::EventLoop> events_;
+  std::unique_ptr<hub::Hub> hub_;
+};
+
+/// As many descriptors as the process may have: a hub has three for each of its processes. Programs
+/// that are started later inherit it.
+void raise_descriptor_limit();
+
+}  // namespace softhca::cli

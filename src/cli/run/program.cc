@@ -1,0 +1,105 @@
+#include "cli/run/program.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace softhca::cli {
+namespace {
+
+constexpr std::string_view kName = "libsofthca.so";
+constexpr std::string_view kPreload = "LD_PRELOAD=";
+constexpr std::string_view kDoor = "SOFTHCA_DOOR=";
+/// As in a shell.
+constexpr int kNotFound = 127, kCannotRun = 126, kSignalled = 128;
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
+
+util::Result<std::string> find_library() {
+  std::vector<std::string> places;
+  std::error_code error;
+  if (const char* const given = ::getenv("SOFTHCA_LIBRARY"); given != nullptr && *given != '\0') {
+    places.emplace_back(given);
+  } else {
+    const auto program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    places.push_back(program / kName);
+    places.push_back((program / "../lib/softhca" / kName).lexically_normal());
+  }
+  for (const auto& place : places) {
+    const auto path = std::filesystem::canonical(place, error).string();
+    if (error || ::access(path.c_str(), R_OK) != 0) continue;
+    // ld.so(8): the names in LD_PRELOAD are separated by these, and there is no way around it.
+    if (path.find_first_of(" :") == std::string::npos) return path;
+    return util::fail(
+        fmt::format("'{}': a path with a blank or a colon cannot be preloaded", path));
+  }
+  return util::fail(fmt::format("there is no {} at {}; SOFTHCA_LIBRARY=PATH may say where it is",
+                                kName, fmt::join(places, ", nor at ")));
+}
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> all;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) all.emplace_back(*at);
+  return all;
+}
+
+std::vector<std::string> environment_for(const std::vector<std::string>& before,
+                                         const std::string& library, const std::string& directory) {
+  auto preload = std::string(kPreload) + library;
+  std::vector<std::string> all;
+  for (const auto& one : before) {
+    if (one.starts_with(kPreload)) {
+      const auto others = one.substr(kPreload.size());
+      if (!others.empty() && others != library) preload += ":" + others;
+    } else if (!one.starts_with(kDoor)) {
+      all.push_back(one);
+    }
+  }
+  all.push_back(std::move(preload));
+  all.push_back(std::string(kDoor) + directory);
+  return all;
+}
+
+Started start_program(const std::vector<std::string>& words,
+                      const std::vector<std::string>& environment, const sigset_t& signals) {
+  auto word_copies = words;
+  auto environment_copies = environment;
+  const auto arguments = pointers_to(word_copies);
+  const auto variables = pointers_to(environment_copies);
+  ::posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setsigmask(&attributes, &signals);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  Started started;
+  const auto error = ::posix_spawnp(&started.pid, arguments[0], nullptr, &attributes,
+                                    arguments.data(), variables.data());
+  ::posix_spawnattr_destroy(&attributes);
+  if (error == 0) return started;
+  started.pid = -1;
+  started.status = error == ENOENT ? kNotFound : kCannotRun;
+  started.reason = fmt::format("{}: {}", words[0],
+                               error == ENOENT ? "there is no such program" : ::strerror(error));
+  return started;
+}
+
+int exit_status(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalled + WTERMSIG(status);
+}
+
+}  // namespace softhca::cli

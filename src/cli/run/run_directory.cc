@@ -1,0 +1,111 @@
+#include "cli/run/run_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace softhca::cli {
+namespace {
+
+constexpr std::size_t kNameMax = 32;
+/// So that the path of a socket in it has room in a sockaddr_un.
+constexpr std::size_t kBaseMax = 48;
+
+bool is_ours(const struct stat& status) { return status.st_uid == ::geteuid(); }
+
+std::string base() {
+  const char* const runtime = ::secure_getenv("XDG_RUNTIME_DIR");
+  struct stat status;
+  if (runtime != nullptr && runtime[0] == '/' && std::string(runtime).size() <= kBaseMax &&
+      ::stat(runtime, &status) == 0 && S_ISDIR(status.st_mode) && is_ours(status) &&
+      (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 && ::access(runtime, W_OK) == 0) {
+    return runtime;
+  }
+  return "/tmp";
+}
+
+bool may_be_in_name(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' ||
+         c == '_' || c == '.';
+}
+
+}  // namespace
+
+util::Result<RunDirectory> RunDirectory::create() {
+  auto path = base() + "/softhca-run-XXXXXX";
+  if (::mkdtemp(path.data()) == nullptr) {  // mode 0700
+    return util::fail_errno(fmt::format("'{}': mkdtemp", path));
+  }
+  return RunDirectory(std::move(path));
+}
+
+RunDirectory::~RunDirectory() {
+  if (!path_.empty()) remove_directory(path_);
+}
+
+void remove_directory(const std::string& path) noexcept {
+  struct stat status;
+  if (::lstat(path.c_str(), &status) != 0 || !is_ours(status)) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
+}
+
+util::Result<std::string> fabric_directory(const std::string& name) {
+  if (name.empty() || name.size() > kNameMax || name.front() == '.' ||
+      !std::ranges::all_of(name, may_be_in_name)) {
+    return util::fail(fmt::format(
+        "--fabric '{}': want a name of 1 to {} letters, digits, '-', '_' and '.'", name, kNameMax));
+  }
+  return fmt::format("{}/softhca-{}-fabric-{}", base(), ::geteuid(), name);
+}
+
+util::Result<void> make_fabric_directory(const std::string& path) {
+  remove_directory(path);
+  if (::mkdir(path.c_str(), 0700) != 0) return util::fail_errno(fmt::format("'{}': mkdir", path));
+  return {};
+}
+
+util::Result<FabricLock> FabricLock::take(const std::string& directory, int how) {
+  auto path = directory + ".lock";
+  while (true) {
+    vfio_user::UniqueFd fd(
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
+    if (!fd) return util::fail_errno(fmt::format("'{}'", path));
+    struct stat ours, named;
+    if (::fstat(fd.get(), &ours) != 0) return util::fail_errno(fmt::format("'{}'", path));
+    if (!is_ours(ours)) return util::fail(fmt::format("'{}' is another user's", path));
+    int locked;
+    do {
+      locked = ::flock(fd.get(), how);
+    } while (locked != 0 && errno == EINTR);
+    if (locked != 0) return util::fail_errno(fmt::format("'{}': flock", path));
+    // The one who had it may have removed the file, and what we have is nobody's lock then.
+    if (::lstat(path.c_str(), &named) == 0 && named.st_ino == ours.st_ino &&
+        named.st_dev == ours.st_dev) {
+      return FabricLock(std::move(path), std::move(fd));
+    }
+  }
+}
+
+util::Result<FabricLock> FabricLock::take(const std::string& directory) {
+  return take(directory, LOCK_EX);
+}
+
+std::optional<FabricLock> FabricLock::try_to_take(const std::string& directory) {
+  auto lock = take(directory, LOCK_EX | LOCK_NB);
+  if (!lock) return std::nullopt;
+  return *std::move(lock);
+}
+
+void FabricLock::remove_file() const noexcept { ::unlink(path_.c_str()); }
+
+}  // namespace softhca::cli

@@ -1,0 +1,231 @@
+#include "cli/run_command.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "cli/run/hub_host.h"
+#include "cli/run/keeper.h"
+#include "cli/run/program.h"
+#include "cli/run/run_directory.h"
+#include "util/event_loop.h"
+#include "util/log.h"
+#include "util/log_writer.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::cli {
+namespace {
+
+using vfio_user::UniqueFd;
+
+constexpr const char* kFooter = R"(
+The program, and all that it starts, finds an RDMA device through the libibverbs of this machine:
+
+  softhca run -- ibv_devinfo
+  softhca run -- sh -c 'ib_write_bw & sleep 1; ib_write_bw localhost'
+
+or in two terminals:
+
+  softhca run --fabric lab -- ib_write_bw
+  softhca run --fabric lab -- ib_write_bw localhost
+
+The exit status is the program's.)";
+
+/// What the program is to hear, too.
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+/// The files that the libraries look for, below <directory>/root.
+util::Result<void> prepare_tree(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directory(directory + "/root", error);
+  if (error) return util::fail(fmt::format("'{}/root': {}", directory, error.message()));
+  return {};
+}
+
+class Run {
+ public:
+  explicit Run(const RunOptions& options) : options_(options) {}
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  util::Result<int> run();
+
+ private:
+  util::Result<void> set_up_own();
+  util::Result<void> set_up_shared();
+  util::Result<void> block_signals();
+  util::Result<void> watch();
+  util::Result<int> wait();
+  void handle_signal();
+
+  const RunOptions& options_;
+  sigset_t signals_before_{};
+  bool blocking_ = false;
+  // In the order in which it is made; it goes in the opposite order.
+  std::optional<RunDirectory> own_;
+  std::string directory_;
+  std::unique_ptr<HubHost> host_;
+  std::unique_ptr<util::EventLoop> without_hub_;  ///< the loop of a run that shares a fabric
+  util::EventLoop* events_ = nullptr;
+  UniqueFd keeper_;
+  UniqueFd signals_;
+  UniqueFd pidfd_;
+  pid_t pid_ = -1;
+  bool ended_ = false;
+};
+
+Run::~Run() {
+  for (const auto* fd : {&keeper_, &signals_, &pidfd_}) {
+    if (*fd && events_ != nullptr) events_->remove(fd->get());
+  }
+}
+
+util::Result<int> Run::run() {
+  const auto library = find_library();
+  if (!library) return tl::unexpected(library.error());
+  auto good = options_.fabric.empty() ? set_up_own() : set_up_shared();
+  if (!good) return tl::unexpected(good.error());
+  const auto started = start_program(
+      options_.program, environment_for(own_environment(), *library, directory_), signals_before_);
+  if (started.pid < 0) {
+    std::fprintf(stderr, "softhca: %s\n", started.reason.c_str());
+    return started.status;
+  }
+  pid_ = started.pid;
+  if (good = watch(); !good) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    return tl::unexpected(good.error());
+  }
+  return wait();
+}
+
+util::Result<void> Run::set_up_own() {
+  // From here on a signal cannot leave the directory behind.
+  if (auto good = block_signals(); !good) return good;
+  auto directory = RunDirectory::create();
+  if (!directory) return tl::unexpected(directory.error());
+  own_.emplace(*std::move(directory));
+  directory_ = own_->path();
+  if (auto good = prepare_tree(directory_); !good) return good;
+  auto host = HubHost::create(directory_, options_.pcap);
+  if (!host) return tl::unexpected(host.error());
+  host_ = *std::move(host);
+  events_ = &host_->events();
+  return {};
+}
+
+util::Result<void> Run::set_up_shared() {
+  auto member = join_fabric(options_.fabric, options_.pcap, prepare_tree);
+  if (!member) return tl::unexpected(member.error());
+  directory_ = std::move(member->directory);
+  keeper_ = std::move(member->keeper);
+  if (auto good = block_signals(); !good) return good;
+  auto events = util::EventLoop::create();
+  if (!events) return tl::unexpected(events.error());
+  without_hub_ = *std::move(events);
+  events_ = without_hub_.get();
+  return events_->add(keeper_.get(), EPOLLIN, [this](std::uint32_t) {
+    events_->remove(keeper_.get());
+    util::log(util::LogLevel::kError,
+              "the hub of fabric {} has gone: the program's ports have no partners any more",
+              options_.fabric);
+  });
+}
+
+util::Result<void> Run::block_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int number : kSignals) ::sigaddset(&set, number);
+  if (::sigprocmask(SIG_BLOCK, &set, &signals_before_) != 0) return util::fail_errno("sigprocmask");
+  signals_ = UniqueFd(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+  if (!signals_) return util::fail_errno("signalfd");
+  return {};
+}
+
+util::Result<void> Run::watch() {
+  raise_descriptor_limit();  // ours: the program has started
+  ::signal(SIGPIPE, SIG_IGN);
+  pidfd_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  if (!pidfd_) return util::fail_errno("pidfd_open");
+  auto added = events_->add(pidfd_.get(), EPOLLIN, [this](std::uint32_t) {
+    events_->remove(pidfd_.get());
+    ended_ = true;
+  });
+  if (!added) return added;
+  return events_->add(signals_.get(), EPOLLIN, [this](std::uint32_t) { handle_signal(); });
+}
+
+/// The terminal's signals (Ctrl-C) come to the program from there.
+void Run::handle_signal() {
+  signalfd_siginfo info;
+  while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    if (info.ssi_code != SI_KERNEL) ::kill(pid_, static_cast<int>(info.ssi_signo));
+  }
+}
+
+util::Result<int> Run::wait() {
+  while (!ended_) events_->run_once(util::kNever);
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) != pid_) {
+    if (errno != EINTR) return util::fail_errno("waitpid");
+  }
+  return exit_status(status);
+}
+
+}  // namespace
+
+CLI::App* add_run(CLI::App& app, RunOptions& options) {
+  auto* command = app.add_subcommand(
+      "run", "Run a program with a device of ours: softhca run [OPTIONS] -- PROGRAM [ARGS...]");
+  command->footer(kFooter);
+  command->add_option("--fabric", options.fabric,
+                      "Share a switch with the other runs of this name (default: one of its own)");
+  command->add_option("--pcap", options.pcap,
+                      "Capture everything that crosses the switch to this file (pcapng)");
+  command->add_option("--device", options.device, "The model [connectx]")
+      ->check(CLI::IsMember({"connectx"}));
+  return command;
+}
+
+int take_program(int argc, const char* const* argv, RunOptions& options) {
+  if (argc < 2 || std::string_view(argv[1]) != "run") return argc;
+  for (int i = 2; i < argc; ++i) {
+    if (std::string_view(argv[i]) != "--") continue;
+    options.program.assign(argv + i + 1, argv + argc);
+    return i;
+  }
+  return argc;
+}
+
+int run_run(const RunOptions& options) {
+  if (options.program.empty()) {
+    std::fputs("softhca: run: which program? softhca run [OPTIONS] -- PROGRAM [ARGS...]\n", stderr);
+    return 1;
+  }
+  util::Result<int> status = 0;
+  {
+    Run run(options);
+    status = run.run();
+  }
+  if (status) return *status;
+  std::fprintf(stderr, "softhca: %s\n", status.error().message.c_str());
+  return 1;
+}
+
+}  // namespace softhca::cli

@@ -1,0 +1,291 @@
+#include "hub/hub.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "hub/hello.h"
+#include "vfio_user/event_signal.h"
+#include "vfio_user/unix_socket.h"
+#include "wire/mac_address.h"
+
+namespace softhca::hub {
+namespace {
+
+using vfio_user::UniqueFd;
+
+constexpr int kBacklog = 512;
+/// Frames between two looks at the sockets, and of each process in one round.
+constexpr std::size_t kFramesPerTurn = 128;
+constexpr std::size_t kFramesAtOnce = 16;
+/// Of a process that has gone: what it had sent before is still delivered, as far as this.
+constexpr std::size_t kLastFrames = 8192;
+constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+/// 02:5F:CB, and the number: locally administered, and not those that `softhca serve` gives.
+constexpr std::uint64_t kMacBase = 0x025FCB000000;
+constexpr unsigned kNumberMax = 0xffffff;
+
+UniqueFd make_eventfd() { return UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
+
+UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+/// A ring for us to use, and its descriptor for the other process: we keep none.
+struct Ring {
+  util::SharedRing memory;
+  util::SharedRing created;
+};
+
+util::Result<Ring> make_ring(std::size_t capacity) {
+  auto created = util::SharedRing::create(capacity);
+  if (!created) return tl::unexpected(created.error());
+  auto memory = util::SharedRing::attach(created->fd());
+  if (!memory) return tl::unexpected(memory.error());
+  return Ring{.memory = *std::move(memory), .created = *std::move(created)};
+}
+
+util::Result<void> send_hello(int socket, unsigned number, const std::array<int, kFds>& fds) {
+  Hello hello;
+  hello.number = number;
+  const auto mac = wire::MacAddress::from_u64(kMacBase + number);
+  std::memcpy(hello.mac.data(), mac.bytes.data(), hello.mac.size());
+  iovec bytes{.iov_base = &hello, .iov_len = sizeof hello};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kFds * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  auto* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof fds);
+  std::memcpy(CMSG_DATA(rights), fds.data(), sizeof fds);
+  if (::sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof hello) return {};
+  return util::fail_errno("sendmsg");
+}
+
+}  // namespace
+
+struct Hub::Client {
+  Client(unsigned client_number, std::unique_ptr<fabric::Port> port, util::SharedRing out,
+         util::SharedRing in)
+      : number(client_number), link(std::move(port), std::move(out), std::move(in)) {}
+
+  const unsigned number;
+  pid_t pid = 0;  ///< for the log
+  UniqueFd socket;
+  UniqueFd bell;  ///< it wakes us
+  UniqueFd wake;  ///< we wake it
+  fabric::RingPort link;
+  bool active = false;
+  std::uint64_t losses_seen = 0;  ///< of the link's dropped_full
+};
+
+Hub::Hub(util::EventLoop& loop, std::string socket_path, const Options& options)
+    : loop_(loop),
+      socket_path_(std::move(socket_path)),
+      options_(options),
+      poll_(options.poll),
+      work_(loop, [this] { turn(); }) {
+  switch_.set_tap(options.tap);
+}
+
+util::Result<std::unique_ptr<Hub>> Hub::create(util::EventLoop& loop,
+                                               const std::string& socket_path, Options options) {
+  std::unique_ptr<Hub> hub(new Hub(loop, socket_path, options));
+  if (auto listens = hub->listen(); !listens) return tl::unexpected(listens.error());
+  return hub;
+}
+
+Hub::~Hub() {
+  while (!clients_.empty()) remove(*clients_.back());
+  if (listener_) {
+    loop_.remove(listener_.get());
+    ::unlink(socket_path_.c_str());
+  }
+}
+
+util::Result<void> Hub::listen() {
+  vfio_user::EventSignal::instance();  // what opens files, while there are any
+  spare_ = open_spare();
+  auto bound = vfio_user::bind_unix(socket_path_, "hub");
+  if (!bound) return tl::unexpected(bound.error());
+  listener_ = *std::move(bound);
+  if (::listen(listener_.get(), kBacklog) != 0) return util::fail_errno("hub: listen");
+  return loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept(); });
+}
+
+void Hub::accept() {
+  UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket && (errno == EMFILE || errno == ENFILE)) return turn_away();
+  if (!socket) return;
+  if (auto admitted = admit(std::move(socket)); !admitted) {
+    ++counters_.refused;
+    warn(fmt::format("a process is refused: {}", admitted.error().message));
+  }
+}
+
+void Hub::turn_away() {
+  spare_.reset();
+  if (UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC))) ++counters_.refused;
+  spare_ = open_spare();
+  warn("a process is refused: no descriptors are left (ulimit -n)");
+}
+
+util::Result<void> Hub::admit(UniqueFd socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    return util::fail_errno("SO_PEERCRED");
+  }
+  if (peer.uid != ::geteuid()) {
+    return util::fail(fmt::format("process {} is of another user (uid {})", peer.pid, peer.uid));
+  }
+  if (clients_.size() >= options_.clients_max) {
+    return util::fail(fmt::format("{} have joined already", clients_.size()));
+  }
+  auto to = make_ring(options_.ring_capacity);
+  if (!to) return tl::unexpected(to.error());
+  auto from = make_ring(options_.ring_capacity);
+  if (!from) return tl::unexpected(from.error());
+  auto bell = make_eventfd(), wake = make_eventfd();
+  if (!bell || !wake) return util::fail_errno("eventfd");
+  const auto number = next_number();
+  const auto sent = send_hello(socket.get(), number,
+                               {from->created.fd(), to->created.fd(), bell.get(), wake.get()});
+  if (!sent) return sent;
+  auto port = switch_.create_port(fmt::format("process {} ({})", number, peer.pid));
+  auto& client = *clients_.emplace_back(std::make_unique<Client>(
+      number, std::move(port), std::move(to->memory), std::move(from->memory)));
+  client.pid = peer.pid;
+  client.socket = std::move(socket);
+  client.bell = std::move(bell);
+  client.wake = std::move(wake);
+  numbers_.insert(number);
+  ++counters_.joined;
+  util::log(util::LogLevel::kDebug, "hub: process {} joins as {}", peer.pid, number);
+  if (auto watched = watch(client); !watched) {
+    remove(client);
+    return watched;
+  }
+  handle_bell(client);  // it may have begun, and have found nobody asleep
+  return {};
+}
+
+util::Result<void> Hub::watch(Client& client) {
+  auto added =
+      loop_.add(client.socket.get(), EPOLLIN, [this, &client](auto) { handle_socket(client); });
+  if (!added) return added;
+  // By edges: each write wakes us, and the eventfd, which is as much the other's, is never read.
+  return loop_.add(client.bell.get(), EPOLLIN | EPOLLET,
+                   [this, &client](auto) { handle_bell(client); });
+}
+
+unsigned Hub::next_number() {
+  do {
+    last_number_ = last_number_ % kNumberMax + 1;
+  } while (numbers_.contains(last_number_));
+  return last_number_;
+}
+
+void Hub::handle_socket(Client& client) {
+  char byte;
+  const auto size = ::recv(client.socket.get(), &byte, sizeof byte, MSG_DONTWAIT);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size > 0) return expel(client, "it talks, and has nothing to say");
+  for (std::size_t frames = 0; frames < kLastFrames; frames += kFramesAtOnce) {
+    if (client.link.receive(kFramesAtOnce) == 0) break;
+    switch_.deliver(kAll);
+  }
+  util::log(util::LogLevel::kDebug, "hub: process {} ({}) has gone", client.number, client.pid);
+  ++counters_.left;
+  remove(client);
+  work_.raise();  // for those who got its last frames
+}
+
+void Hub::handle_bell(Client& client) {
+  poll_.message(static_cast<unsigned>(client.bell.get()), util::monotonic_now());
+  if (!std::exchange(client.active, true)) active_.push_back(&client);
+  work_.raise();
+}
+
+void Hub::expel(Client& client, const char* reason) {
+  ++counters_.expelled;
+  warn(fmt::format("process {} ({}) is put out: {}", client.number, client.pid, reason));
+  remove(client);
+}
+
+void Hub::remove(Client& client) {
+  loop_.remove(client.socket.get());
+  loop_.remove(client.bell.get());
+  numbers_.erase(client.number);
+  std::erase(active_, &client);
+  std::erase_if(clients_, [&client](const auto& one) { return one.get() == &client; });
+}
+
+void Hub::turn() {
+  std::size_t now = 0;
+  for (std::size_t frames = 0; frames < kFramesPerTurn; frames += now) {
+    now = receive();
+    // No more than what was received: at our end of a link nobody answers.
+    switch_.deliver(kAll);
+    if (now == 0) break;
+  }
+  settle();
+  if (now != 0) {
+    poll_.work(util::monotonic_now());
+  } else if (!poll_.look(util::monotonic_now())) {
+    std::erase_if(active_, [](Client* client) {
+      client->active = !client->link.prepare_to_sleep();
+      return !client->active;
+    });
+  }
+  if (!active_.empty()) work_.raise();
+}
+
+/// Frames of all who may have some, in turn.
+std::size_t Hub::receive() {
+  std::size_t frames = 0;
+  for (auto* client : active_) frames += client->link.receive(kFramesAtOnce);
+  counters_.frames += frames;
+  return frames;
+}
+
+/// Gives back what was delivered, and wakes those who sleep and have something.
+void Hub::settle() {
+  std::vector<Client*> broken;
+  for (const auto& client : clients_) {
+    if (client->link.settle()) vfio_user::EventSignal::instance().raise(client->wake.get());
+    if (client->link.broken()) broken.push_back(client.get());
+    look_for_loss(*client);
+  }
+  for (auto* client : broken) expel(*client, "it broke the rules of its rings");
+}
+
+void Hub::look_for_loss(Client& client) {
+  const auto lost = client.link.counters().dropped_full - client.losses_seen;
+  if (lost == 0) return;
+  client.losses_seen += lost;
+  counters_.dropped += lost;
+  warn(fmt::format("process {} ({}) does not keep up: {} frames for it are lost", client.number,
+                   client.pid, lost));
+}
+
+void Hub::warn(std::string_view text) {
+  std::uint64_t held_back = 0;
+  if (!warnings_.allow(util::monotonic_now(), &held_back)) return;
+  if (held_back == 0) return util::log(util::LogLevel::kWarning, "hub: {}", text);
+  util::log(util::LogLevel::kWarning, "hub: {} ({} such lines were held back)", text, held_back);
+}
+
+}  // namespace softhca::hub

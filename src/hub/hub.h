@@ -1,0 +1,105 @@
+// Joins the engines of several processes: a switch, and for each process that has connected a port
+// of it, at the other end of two rings of shared memory.
+//
+// It has no thread: a loop calls it. Where no frame is on its way, nothing is looked at; each
+// process wakes it by an eventfd when its ring was empty. After the last frame it looks for the
+// next one for a moment, where that has paid before.
+//
+// Processes are of the same user and nevertheless not trusted: what one does wrong ends its place
+// on the switch, and nobody waits for one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fabric/ring_port.h"
+#include "fabric/switch.h"
+#include "fabric/tap.h"
+#include "util/event_loop.h"
+#include "util/log.h"
+#include "util/result.h"
+#include "vfio_user/adaptive_poll.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::hub {
+
+class Hub {
+ public:
+  struct Options {
+    /// Sees all frames that cross the switch. Outlives the hub.
+    fabric::Tap* tap = nullptr;
+    std::size_t clients_max = 4096;
+    /// Bytes of each of the two rings of a process.
+    std::size_t ring_capacity = fabric::RingPort::kRingCapacity;
+    /// How long to look for the next frame before going to sleep. Zero: not at all.
+    util::Duration poll = std::chrono::microseconds(20);
+  };
+  struct Counters {
+    std::uint64_t joined = 0;
+    std::uint64_t left = 0;      ///< of these, by themselves
+    std::uint64_t expelled = 0;  ///< of these, for what they did
+    std::uint64_t refused = 0;   ///< of another user, too many, or there was no room
+    std::uint64_t frames = 0;    ///< that came out of rings
+    std::uint64_t dropped = 0;   ///< for processes that did not keep up
+  };
+
+  /// Listens at `socket_path`, whose file goes with the hub. `loop` outlives it.
+  static util::Result<std::unique_ptr<Hub>> create(util::EventLoop& loop,
+                                                   const std::string& socket_path, Options options);
+  static util::Result<std::unique_ptr<Hub>> create(util::EventLoop& loop,
+                                                   const std::string& socket_path) {
+    return create(loop, socket_path, Options{});
+  }
+  ~Hub();
+  Hub(const Hub&) = delete;
+  Hub& operator=(const Hub&) = delete;
+
+  std::size_t clients() const { return clients_.size(); }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  struct Client;
+
+  Hub(util::EventLoop& loop, std::string socket_path, const Options& options);
+  util::Result<void> listen();
+  void accept();
+  /// Takes one who waits away where there is no descriptor for it, so that it does not wait for
+  /// ever, nor wake us for ever.
+  void turn_away();
+  util::Result<void> admit(vfio_user::UniqueFd socket);
+  util::Result<void> watch(Client& client);
+  void handle_socket(Client& client);
+  void handle_bell(Client& client);
+  void remove(Client& client);
+  void expel(Client& client, const char* reason);
+
+  /// Moves frames, and sees to it that it is called again while there may be more.
+  void turn();
+  std::size_t receive();
+  void settle();
+  void look_for_loss(Client& client);
+  void warn(std::string_view text);
+  unsigned next_number();
+
+  util::EventLoop& loop_;
+  const std::string socket_path_;
+  const Options options_;
+  vfio_user::UniqueFd listener_;
+  vfio_user::UniqueFd spare_;  ///< a descriptor for turn_away()
+  fabric::Switch switch_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<Client*> active_;  ///< those whose rings are looked at; the others wake us
+  std::set<unsigned> numbers_;   ///< in use
+  unsigned last_number_ = 0;
+  vfio_user::AdaptivePoll poll_;
+  util::EventLoop::Notice work_;
+  util::RateLimiter warnings_{10, std::chrono::seconds(10)};
+  Counters counters_;
+};
+
+}  // namespace softhca::hub

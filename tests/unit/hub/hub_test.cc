@@ -1,0 +1,379 @@
+#include "hub/hub.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "fabric/recorder.h"
+#include "hub/join.h"
+#include "vfio_user/unix_socket.h"
+
+namespace softhca::hub {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::size_t kAll = 100000;
+constexpr std::uint64_t kBroadcast = 0xffffffffffff;
+
+std::uint64_t mac_of(const Joined& joined) {
+  return wire::MacAddress::from(std::as_bytes(std::span(joined.mac))).to_u64();
+}
+
+/// A process that has joined, with a station on a switch of its own.
+class Station {
+ public:
+  explicit Station(Joined joined)
+      : number_(joined.number),
+        mac_(mac_of(joined)),
+        joined_(std::move(joined)),
+        station_(fabric_.create_port("station")),
+        link_(std::make_unique<fabric::RingPort>(fabric_.create_port("hub"),
+                                                 *std::move(joined_.out), *std::move(joined_.in))) {
+    station_->set_receiver(&receiver_);
+  }
+  ~Station() { link_.reset(); }
+
+  unsigned number() const { return number_; }
+  std::uint64_t mac() const { return mac_; }
+  Joined& joined() { return joined_; }
+  fabric::RingPort& link() { return *link_; }
+
+  void send(std::uint64_t to, std::string_view text) {
+    station_->transmit(fabric::frame_of(to, mac_, text));
+    fabric_.deliver(kAll);
+    if (link_->settle()) wake_hub();
+  }
+  void wake_hub() const {
+    const std::uint64_t one = 1;
+    ASSERT_EQ(::write(joined_.wake_hub.get(), &one, sizeof one), 8);
+  }
+  /// Sleeps until the hub wakes it. False if that takes longer than two seconds.
+  bool sleep() {
+    while (link_->prepare_to_sleep()) {
+      pollfd bell{.fd = joined_.wake_me.get(), .events = POLLIN, .revents = 0};
+      if (::poll(&bell, 1, 2000) != 1) return false;
+      std::uint64_t count;
+      (void)!::read(bell.fd, &count, sizeof count);
+    }
+    return true;
+  }
+  /// Waits for frames, and takes them.
+  std::vector<std::string> receive() {
+    EXPECT_TRUE(sleep()) << "nothing comes";
+    return take();
+  }
+  std::vector<std::string> take() {
+    link_->receive(kAll);
+    fabric_.deliver(kAll);
+    (void)link_->settle();
+    return std::exchange(receiver_.texts, {});
+  }
+  bool hub_is_gone() const {
+    pollfd end{.fd = joined_.socket.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&end, 1, 2000) == 1;
+  }
+
+ private:
+  const unsigned number_;
+  const std::uint64_t mac_;
+  Joined joined_;
+  fabric::Switch fabric_;
+  std::unique_ptr<fabric::Port> station_;
+  fabric::Recorder receiver_;
+  std::unique_ptr<fabric::RingPort> link_;
+};
+
+/// A hub whose loop runs in a thread, as another process has it.
+class HubTest : public testing::Test {
+ protected:
+  HubTest() {
+    auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
+    directory_ = ::mkdtemp(name.data());
+    path_ = directory_ / "hub";
+    util::set_log_sink([this](auto, auto text) { log_ += std::string(text) + "\n"; });
+    start({});
+  }
+  ~HubTest() override {
+    stop();
+    util::set_log_sink(nullptr);
+    std::filesystem::remove_all(directory_);
+  }
+
+  void start(Hub::Options options) {
+    stop();
+    loop_ = *util::EventLoop::create();
+    hub_ = *Hub::create(*loop_, path_, options);
+    thread_ = std::thread([this] {
+      while (!loop_->stopped()) {
+        loop_->run_once(util::kNever);
+        turns_.fetch_add(1);
+      }
+    });
+  }
+  /// The loop's thread is no more; the hub is.
+  void pause() {
+    if (!thread_.joinable()) return;
+    loop_->stop();
+    thread_.join();
+  }
+  void stop() {
+    pause();
+    hub_.reset();
+    loop_.reset();
+  }
+  std::unique_ptr<Station> join_hub() {
+    auto joined = join(path_);
+    EXPECT_TRUE(joined) << joined.error().message;
+    return std::make_unique<Station>(*std::move(joined));
+  }
+  /// Runs `look` between two turns of the loop.
+  template <class Look>
+  auto in_loop(Look look) {
+    pause();
+    for (int i = 0; i < 20; ++i) loop_->run_once(util::Time::min());
+    return look();
+  }
+
+  std::filesystem::path directory_;
+  std::string path_;
+  std::string log_;
+  std::unique_ptr<util::EventLoop> loop_;
+  std::unique_ptr<Hub> hub_;
+  std::atomic<unsigned> turns_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(HubTest, TwoProcessesExchangeFramesBothWays) {
+  const auto a = join_hub(), b = join_hub();
+  a->send(b->mac(), "question");
+  EXPECT_THAT(b->receive(), ElementsAre("question"));
+  b->send(a->mac(), "answer");
+  EXPECT_THAT(a->receive(), ElementsAre("answer"));
+}
+
+TEST_F(HubTest, EachProcessHasANumberAndAnAddressOfItsOwn) {
+  const auto a = join_hub(), b = join_hub();
+  EXPECT_EQ(a->number(), 1u);
+  EXPECT_EQ(b->number(), 2u);
+  EXPECT_EQ(a->mac(), 0x025FCB000001u);
+  EXPECT_EQ(b->mac(), 0x025FCB000002u);
+}
+
+TEST_F(HubTest, ANumberIsNotGivenAgainSoon) {
+  join_hub().reset();
+  EXPECT_EQ(join_hub()->number(), 2u);
+}
+
+TEST_F(HubTest, AProcessThatHasGoneLeavesTheOthersTheirFrames) {
+  const auto a = join_hub(), b = join_hub();
+  auto c = join_hub();
+  c->send(kBroadcast, "I am here");
+  EXPECT_THAT(a->receive(), ElementsAre("I am here"));
+  EXPECT_THAT(b->receive(), ElementsAre("I am here"));
+  c.reset();
+  a->send(b->mac(), "still there");
+  EXPECT_THAT(b->receive(), ElementsAre("still there"));
+  in_loop([this] {
+    EXPECT_EQ(hub_->clients(), 2u);
+    EXPECT_EQ(hub_->counters().left, 1u);
+    EXPECT_EQ(hub_->counters().expelled, 0u);
+  });
+}
+
+TEST_F(HubTest, WhatAProcessSentBeforeItWentArrives) {
+  const auto a = join_hub();
+  auto b = join_hub();
+  pause();
+  for (int i = 0; i < 500; ++i) b->send(a->mac(), "last words");
+  b.reset();
+  in_loop([] {});
+  EXPECT_EQ(a->take().size(), 500u);
+}
+
+TEST_F(HubTest, AProcessThatTalksIsPutOutAndNobodyElse) {
+  const auto a = join_hub(), b = join_hub(), c = join_hub();
+  ASSERT_EQ(::send(c->joined().socket.get(), "nonsense", 8, MSG_NOSIGNAL), 8);
+  EXPECT_TRUE(c->hub_is_gone());
+  a->send(b->mac(), "still there");
+  EXPECT_THAT(b->receive(), ElementsAre("still there"));
+  in_loop([this] {
+    EXPECT_EQ(hub_->clients(), 2u);
+    EXPECT_EQ(hub_->counters().expelled, 1u);
+  });
+  EXPECT_THAT(log_, HasSubstr("process 3"));
+}
+
+/// Joins with its rings' descriptors still open, to write what it likes.
+TEST_F(HubTest, AProcessThatBreaksItsRingIsPutOutAndNobodyElse) {
+  const auto a = join_hub(), b = join_hub();
+  const auto socket = *vfio_user::connect_unix(path_, "test");
+  std::array<char, 64> hello;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(4 * sizeof(int))> control;
+  iovec bytes{.iov_base = hello.data(), .iov_len = hello.size()};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ASSERT_EQ(::recvmsg(socket.get(), &message, 0), 24);
+  std::array<int, 4> fds;
+  std::memcpy(fds.data(), CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fds);
+  const std::uint64_t nonsense = ~std::uint64_t{0} - 7, one = 1;
+  ASSERT_EQ(::pwrite(fds[0], &nonsense, sizeof nonsense, 0), 8);
+  ASSERT_EQ(::write(fds[2], &one, sizeof one), 8);
+  pollfd end{.fd = socket.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&end, 1, 2000), 1);
+  for (const int fd : fds) ::close(fd);
+  a->send(b->mac(), "still there");
+  EXPECT_THAT(b->receive(), ElementsAre("still there"));
+  in_loop([this] { EXPECT_EQ(hub_->counters().expelled, 1u); });
+  EXPECT_THAT(log_, HasSubstr("rules of its rings"));
+}
+
+TEST_F(HubTest, AProcessThatDoesNotReadHoldsUpNobody) {
+  const auto a = join_hub(), b = join_hub(), idle = join_hub();
+  idle->send(kBroadcast, "I am here");
+  (void)a->receive();
+  (void)b->receive();
+  const std::string text(8000, 'x');
+  for (int i = 0; i < 2000; ++i) a->send(idle->mac(), text);
+  a->send(b->mac(), "to b");
+  for (int i = 0; i < 1000 && a->link().counters().dropped_full != 0; ++i)
+    a->send(b->mac(), "to b");
+  EXPECT_THAT(b->receive(), testing::Contains("to b"));
+  in_loop([this] { EXPECT_GT(hub_->counters().dropped, 0u); });
+  EXPECT_THAT(log_, HasSubstr("does not keep up"));
+}
+
+// Whether writes to an eventfd wait is a property of the file, which is the process's too.
+TEST_F(HubTest, AProcessWhoseEventfdIsFullAndWaitsHoldsUpNobody) {
+  const auto a = join_hub(), b = join_hub(), hostile = join_hub();
+  const int bell = hostile->joined().wake_me.get();
+  const std::uint64_t full = ~std::uint64_t{0} - 1;
+  ASSERT_EQ(::write(bell, &full, sizeof full), 8);
+  ASSERT_EQ(::fcntl(bell, F_SETFL, 0), 0);
+  ASSERT_TRUE(hostile->link().prepare_to_sleep());
+  a->send(kBroadcast, "to all");
+  EXPECT_THAT(b->receive(), ElementsAre("to all"));
+  a->send(b->mac(), "to b");
+  EXPECT_THAT(b->receive(), ElementsAre("to b"));
+}
+
+TEST_F(HubTest, TwoHundredProcessesHearEachOther) {
+  start({.ring_capacity = util::SharedRing::kCapacityMin});
+  std::vector<std::unique_ptr<Station>> all;
+  for (int i = 0; i < 200; ++i) all.push_back(join_hub());
+  all.back()->send(kBroadcast, "to all");
+  for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+    EXPECT_THAT(all[i]->receive(), ElementsAre("to all")) << i;
+  }
+  for (std::size_t i = 0; i + 1 < all.size(); ++i) all[i]->send(all.back()->mac(), "hello");
+  std::size_t heard = 0;
+  while (heard < all.size() - 1) {
+    const auto now = all.back()->receive().size();
+    ASSERT_NE(now, 0u);
+    heard += now;
+  }
+  all.clear();
+  in_loop([this] { EXPECT_EQ(hub_->clients(), 0u); });
+}
+
+TEST_F(HubTest, OneMoreThanThereMayBeIsRefused) {
+  start({.clients_max = 2});
+  const auto a = join_hub(), b = join_hub();
+  const auto c = join(path_);
+  ASSERT_FALSE(c);
+  EXPECT_THAT(c.error().message, HasSubstr("refused"));
+  in_loop([this] { EXPECT_EQ(hub_->counters().refused, 1u); });
+}
+
+TEST_F(HubTest, WithoutDescriptorsOneIsTurnedAwayAndTheHubDoesNotSpin) {
+  pause();
+  const auto socket = *vfio_user::connect_unix(path_, "test");
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const UniqueFd next(::dup(0));
+  const rlimit tight{.rlim_cur = static_cast<rlim_t>(next.get()), .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  for (int i = 0; i < 5; ++i) loop_->run_once(util::Time::min());
+  const auto called = loop_->run_once(util::Time::min());
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(called, 0u);
+  EXPECT_EQ(hub_->counters().refused, 1u);
+  char byte;
+  EXPECT_EQ(::recv(socket.get(), &byte, 1, 0), 0);
+}
+
+TEST_F(HubTest, AHubWithNothingToDoSleeps) {
+  const auto a = join_hub(), b = join_hub();
+  a->send(b->mac(), "x");
+  (void)b->receive();
+  std::this_thread::sleep_for(100ms);
+  const auto before = turns_.load();
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(turns_.load(), before);
+}
+
+TEST_F(HubTest, TheEndOfTheHubIsSeen) {
+  const auto a = join_hub();
+  stop();
+  EXPECT_TRUE(a->hub_is_gone());
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST(JoinTest, WhereNobodyListensItIsAnError) {
+  const auto joined = join("/nowhere/hub");
+  ASSERT_FALSE(joined);
+  EXPECT_THAT(joined.error().message, HasSubstr("/nowhere/hub"));
+}
+
+/// Somebody who listens, and says `words`.
+util::Result<Joined> join_somebody_who_says(const std::string& words) {
+  auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
+  const std::filesystem::path directory = ::mkdtemp(name.data());
+  const auto path = (directory / "hub").string();
+  const auto listener = *vfio_user::bind_unix(path, "test");
+  EXPECT_EQ(::listen(listener.get(), 1), 0);
+  std::thread other([&] {
+    pollfd waiting{.fd = listener.get(), .events = POLLIN, .revents = 0};
+    ::poll(&waiting, 1, 2000);
+    const UniqueFd socket(::accept(listener.get(), nullptr, nullptr));
+    EXPECT_EQ(::send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(words.size()));
+  });
+  auto joined = join(path);
+  other.join();
+  std::filesystem::remove_all(directory);
+  return joined;
+}
+
+TEST(JoinTest, SomebodyWhoIsNoHubIsAnError) {
+  EXPECT_FALSE(join_somebody_who_says(""));
+  EXPECT_FALSE(join_somebody_who_says("short"));
+  EXPECT_FALSE(join_somebody_who_says(std::string(24, 'x')));
+  EXPECT_FALSE(join_somebody_who_says("achahub0" + std::string(16, '\0')));
+}
+
+TEST(JoinTest, AHelloWithoutDescriptorsIsAnError) {
+  const auto joined = join_somebody_who_says("hcahub01" + std::string(16, '\0'));
+  ASSERT_FALSE(joined);
+  EXPECT_THAT(joined.error().message, HasSubstr("descriptors"));
+}
+
+}  // namespace
+}  // namespace softhca::hub

@@ -1,0 +1,280 @@
+// `softhca run`, as the shell has it.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <thread>
+
+#include "hub/join.h"
+
+namespace softhca::hub {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string content_of(const std::filesystem::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+class RunCommandTest : public testing::Test {
+ protected:
+  RunCommandTest() {
+    auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
+    directory_ = ::mkdtemp(name.data());
+    std::filesystem::create_directory(directory_ / "x");
+    ::chmod(runtime().c_str(), 0700);
+    ::setenv("XDG_RUNTIME_DIR", runtime().c_str(), 1);
+    // Any library will do that does nothing new: what ours does is tested elsewhere.
+    Dl_info libc{};
+    ::dladdr(reinterpret_cast<const void*>(&::getpid), &libc);
+    library_ = std::filesystem::canonical(libc.dli_fname);
+    ::setenv("SOFTHCA_LIBRARY", library_.c_str(), 1);
+    ::unsetenv("LD_PRELOAD");
+  }
+  ~RunCommandTest() override {
+    ::unsetenv("SOFTHCA_LIBRARY");
+    ::unsetenv("XDG_RUNTIME_DIR");
+    std::filesystem::remove_all(directory_);
+  }
+  std::filesystem::path runtime() const { return directory_ / "x"; }
+  std::filesystem::path file(const char* name) const { return directory_ / name; }
+
+  /// `softhca run` and `words`; its output and errors go to the file "out".
+  pid_t start(std::vector<std::string> words, const char* out = "out") const {
+    words.insert(words.begin(), {SOFTHCA_PROGRAM, "run"});
+    std::vector<char*> arguments;
+    for (auto& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    const auto pid = ::fork();
+    if (pid == 0) {
+      const int to = ::open(file(out).c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
+      ::dup2(to, STDOUT_FILENO);
+      ::dup2(to, STDERR_FILENO);
+      ::execv(arguments[0], arguments.data());
+      ::_exit(99);
+    }
+    return pid;
+  }
+  static int wait(pid_t pid) {
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  int run(std::vector<std::string> words) const { return wait(start(std::move(words))); }
+  std::string out(const char* name = "out") const { return content_of(file(name)); }
+
+  template <class Done>
+  static bool comes(Done done) {
+    for (int i = 0; i < 1000; ++i) {
+      if (done()) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+  bool nothing_is_left() const {
+    return comes([this] { return std::filesystem::is_empty(runtime()); });
+  }
+  std::string line_of(const char* name) const {
+    EXPECT_TRUE(comes([&] { return content_of(file(name)).find('\n') != std::string::npos; }));
+    const auto text = content_of(file(name));
+    return text.substr(0, text.find('\n'));
+  }
+
+  std::filesystem::path directory_;
+  std::string library_;
+};
+
+TEST_F(RunCommandTest, TheProgramHasItsEnvironmentAndGivesItsExitStatus) {
+  EXPECT_EQ(run({"--", "sh", "-c", "env | grep -e SOFTHCA -e LD_PRELOAD; exit 3"}), 3);
+  EXPECT_THAT(out(), AllOf(HasSubstr("SOFTHCA_DOOR=" + runtime().string() + "/softhca-run-"),
+                           HasSubstr("LD_PRELOAD=" + library_ + "\n")));
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(RunCommandTest, TheDirectoryIsTheUsersAloneAndHoldsHubAndTree) {
+  EXPECT_EQ(
+      run({"--", "sh", "-c",
+           "stat -c %a $SOFTHCA_DOOR; test -S $SOFTHCA_DOOR/hub && test -d $SOFTHCA_DOOR/root"}),
+      0);
+  EXPECT_EQ(out(), "700\n");
+}
+
+TEST_F(RunCommandTest, WhatWasPreloadedStaysPreloadedBehindOurs) {
+  ::setenv("LD_PRELOAD", "libm.so.6", 1);
+  EXPECT_EQ(run({"--", "sh", "-c", "echo $LD_PRELOAD"}), 0);
+  ::unsetenv("LD_PRELOAD");
+  EXPECT_EQ(out(), library_ + ":libm.so.6\n");
+}
+
+TEST_F(RunCommandTest, TheProgramsWordsAreItsOwnToTheLetter) {
+  EXPECT_EQ(run({"--", "printf", "%s|", "--pcap", "serve", "[a,b]", "", "--", "-h"}), 0);
+  EXPECT_EQ(out(), "--pcap|serve|[a,b]||--|-h|");
+}
+
+TEST_F(RunCommandTest, AProgramThatIsNotThereIs127) {
+  EXPECT_EQ(run({"--", "no-such-program-at-all"}), 127);
+  EXPECT_THAT(out(), HasSubstr("no-such-program-at-all: there is no such program"));
+  EXPECT_EQ(run({"--", runtime().string()}), 126);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(RunCommandTest, WithoutAProgramItSaysSo) {
+  EXPECT_EQ(run({}), 1);
+  EXPECT_THAT(out(), HasSubstr("softhca run [OPTIONS] -- PROGRAM"));
+}
+
+TEST_F(RunCommandTest, WithoutTheLibraryItSaysWhereItLooked) {
+  ::setenv("SOFTHCA_LIBRARY", "/nowhere/libsofthca.so", 1);
+  EXPECT_EQ(run({"--", "true"}), 1);
+  EXPECT_THAT(out(), HasSubstr("/nowhere/libsofthca.so"));
+}
+
+TEST_F(RunCommandTest, AProgramThatASignalEndsGives128AndTheSignal) {
+  EXPECT_EQ(run({"--", "sh", "-c", "kill -KILL $$"}), 128 + SIGKILL);
+}
+
+TEST_F(RunCommandTest, SignalsArePassedOn) {
+  for (const int number : {SIGINT, SIGTERM}) {
+    const auto pid =
+        start({"--", "sh", "-c", "trap 'exit 7' INT TERM; echo on; while :; do sleep 0.05; done"});
+    EXPECT_EQ(line_of("out"), "on");
+    ::kill(pid, number);
+    EXPECT_EQ(wait(pid), 7);
+    std::filesystem::remove(file("out"));
+  }
+  const auto pid = start({"--", "sh", "-c", "echo on; exec sleep 100"});
+  EXPECT_EQ(line_of("out"), "on");
+  ::kill(pid, SIGINT);
+  EXPECT_EQ(wait(pid), 128 + SIGINT);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(RunCommandTest, AProcessJoinsItsHub) {
+  const auto pid = start({"--", "sh", "-c", "echo $SOFTHCA_DOOR; exec sleep 100"});
+  const auto hub = line_of("out") + "/hub";
+  {
+    const auto a = join(hub), b = join(hub);
+    ASSERT_TRUE(a && b);
+    EXPECT_NE(a->number, b->number);
+  }
+  ::kill(pid, SIGTERM);
+  (void)wait(pid);
+}
+
+TEST_F(RunCommandTest, RunsOfOneFabricShareAHubThatEndsWithTheLast) {
+  const std::string script = "echo $SOFTHCA_DOOR; exec sleep 100";
+  const auto first = start({"--fabric", "lab", "--", "sh", "-c", script}, "a");
+  const auto second = start({"--fabric=lab", "--", "sh", "-c", script}, "b");
+  const auto door = line_of("a");
+  EXPECT_EQ(line_of("b"), door);
+  EXPECT_THAT(door, HasSubstr("fabric-lab"));
+  ::kill(first, SIGTERM);
+  EXPECT_EQ(wait(first), 128 + SIGTERM);
+  {
+    const auto joined = join(door + "/hub");
+    EXPECT_TRUE(joined) << "the second one goes on";
+  }
+  ::kill(second, SIGTERM);
+  EXPECT_EQ(wait(second), 128 + SIGTERM);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(RunCommandTest, RunsThatComeAndGoAlwaysHaveAHub) {
+  std::vector<pid_t> all;
+  for (int i = 0; i < 40; ++i) {
+    all.push_back(start({"--fabric", "busy", "--", "sh", "-c", "test -S $SOFTHCA_DOOR/hub"},
+                        ("out" + std::to_string(i)).c_str()));
+    if (i % 4 == 3) std::this_thread::sleep_for(5ms);
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(wait(all[i]), 0) << out(("out" + std::to_string(i)).c_str());
+  }
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(RunCommandTest, AFabricWhoseKeeperWasKilledBeginsAnew) {
+  const std::string script = "echo $SOFTHCA_DOOR; exec sleep 100";
+  const auto first = start({"--fabric", "lab", "--", "sh", "-c", script}, "a");
+  (void)line_of("a");
+  pid_t keeper = 0;
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    const auto name = process.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (content_of(process.path() / "comm") == "softhca-hub\n" &&
+        content_of(process.path() / "environ").find(runtime().string()) != std::string::npos) {
+      keeper = std::stoi(name);
+    }
+  }
+  ASSERT_GT(keeper, 0);
+  ::kill(keeper, SIGKILL);
+  EXPECT_TRUE(comes([this] { return out("a").find("has gone") != std::string::npos; }));
+  EXPECT_EQ(run({"--fabric", "lab", "--", "sh", "-c", "test -S $SOFTHCA_DOOR/hub"}), 0);
+  ::kill(first, SIGTERM);
+  (void)wait(first);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+// softhca run --fabric lab ... | cat
+TEST_F(RunCommandTest, WhoReadsTheOutputDoesNotWaitForTheKeeper) {
+  const auto command =
+      std::string(SOFTHCA_PROGRAM) + " run --fabric lab -- sh -c 'echo on; sleep 1'";
+  auto* const output = ::popen(command.c_str(), "r");
+  EXPECT_EQ(std::fgetc(output), 'o');
+  const auto other = start({"--fabric", "lab", "--", "sh", "-c", "echo on; exec sleep 30"}, "a");
+  EXPECT_EQ(line_of("a"), "on");
+  while (std::fgetc(output) != EOF) {
+  }
+  EXPECT_EQ(::pclose(output), 0);
+  EXPECT_EQ(::waitpid(other, nullptr, WNOHANG), 0) << "the fabric was not needed any more";
+  ::kill(other, SIGTERM);
+  (void)wait(other);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(RunCommandTest, ANameThatIsNoneIsRefused) {
+  EXPECT_EQ(run({"--fabric", "../lab", "--", "true"}), 1);
+  EXPECT_THAT(out(), HasSubstr("--fabric '../lab'"));
+}
+
+TEST_F(RunCommandTest, ACaptureIsWritten) {
+  const auto pcap = file("wire.pcapng");
+  EXPECT_EQ(run({"--pcap", pcap, "--", "true"}), 0);
+  EXPECT_TRUE(content_of(pcap).starts_with("\x0a\x0d\x0d\x0a"));
+}
+
+TEST_F(RunCommandTest, ACaptureOfAFabricIsTheFirstRunsAndErrorsAreTold) {
+  EXPECT_EQ(run({"--fabric", "lab", "--pcap", "/nowhere/wire.pcapng", "--", "true"}), 1);
+  EXPECT_THAT(out(), HasSubstr("/nowhere/wire.pcapng"));
+  EXPECT_TRUE(nothing_is_left());
+  const auto first = start({"--fabric", "lab", "--pcap", file("wire.pcapng"), "--", "sh", "-c",
+                            "echo on; exec sleep 100"},
+                           "a");
+  EXPECT_EQ(line_of("a"), "on");
+  EXPECT_TRUE(content_of(file("wire.pcapng")).starts_with("\x0a\x0d\x0d\x0a"));
+  EXPECT_EQ(run({"--fabric", "lab", "--pcap", file("other.pcapng"), "--", "true"}), 1);
+  EXPECT_THAT(out(), HasSubstr("the run that comes first captures"));
+  ::kill(first, SIGTERM);
+  (void)wait(first);
+}
+
+}  // namespace
+}  // namespace softhca::hub
