@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -25,7 +27,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 constexpr std::size_t kAll = 100000;
 constexpr std::uint64_t kBroadcast = 0xffffffffffff;
@@ -246,18 +247,37 @@ TEST_F(HubTest, AProcessThatBreaksItsRingIsPutOutAndNobodyElse) {
 }
 
 TEST_F(HubTest, AProcessThatDoesNotReadHoldsUpNobody) {
+  start({.ring_capacity = util::SharedRing::kCapacityMin});
   const auto a = join_hub(), b = join_hub(), idle = join_hub();
   idle->send(kBroadcast, "I am here");
-  (void)a->receive();
-  (void)b->receive();
-  const std::string text(8000, 'x');
-  for (int i = 0; i < 2000; ++i) a->send(idle->mac(), text);
+  EXPECT_THAT(a->receive(), ElementsAre("I am here"));
+  EXPECT_THAT(b->receive(), ElementsAre("I am here"));
+  const std::string text(9000, 'x');
+  for (int i = 0; i < 20; ++i) {
+    a->send(idle->mac(), text);
+    in_loop([] {});
+  }
   a->send(b->mac(), "to b");
-  for (int i = 0; i < 1000 && a->link().counters().dropped_full != 0; ++i)
-    a->send(b->mac(), "to b");
-  EXPECT_THAT(b->receive(), testing::Contains("to b"));
-  in_loop([this] { EXPECT_GT(hub_->counters().dropped, 0u); });
+  in_loop([this] { EXPECT_EQ(hub_->counters().dropped, 13u); });
+  EXPECT_THAT(b->take(), ElementsAre("to b"));
+  EXPECT_THAT(log_, HasSubstr("process 3"));
   EXPECT_THAT(log_, HasSubstr("does not keep up"));
+}
+
+TEST_F(HubTest, AProcessOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(path_.c_str(), 0777), 0);
+  const auto pid = ::fork();
+  if (pid == 0) {
+    constexpr uid_t kNobody = 65534;
+    ::_exit(::setresuid(kNobody, kNobody, kNobody) == 0 && !join(path_) ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+  in_loop([this] { EXPECT_EQ(hub_->counters().refused, 1u); });
+  EXPECT_THAT(log_, HasSubstr("of another user (uid 65534)"));
 }
 
 // Whether writes to an eventfd wait is a property of the file, which is the process's too.
