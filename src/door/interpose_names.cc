@@ -1,0 +1,200 @@
+// The other functions that take or give names of files. libc's own opendir, fopen and realpath do
+// not come by the open and readlink that programs see (host-door 2.9).
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/limits.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "door/interpose.h"
+
+namespace softhca::door {
+namespace {
+
+using Filter = int (*)(const dirent*);
+using Order = int (*)(const dirent**, const dirent**);
+
+constinit Next<FILE*, const char*, const char*> next_fopen("fopen");
+constinit Next<FILE*, const char*, const char*, FILE*> next_freopen("freopen");
+constinit Next<DIR*, const char*> next_opendir("opendir");
+constinit Next<int, const char*, dirent***, Filter, Order> next_scandir("scandir");
+constinit Next<int, int, const char*, dirent***, Filter, Order> next_scandirat("scandirat");
+constinit Next<int, const char*, int> next_access("access");
+constinit Next<int, int, const char*, int, int> next_faccessat("faccessat");
+constinit Next<int, const char*, int> next_euidaccess("euidaccess");
+constinit Next<ssize_t, int, const char*, char*, std::size_t> next_readlinkat("readlinkat");
+constinit Next<ssize_t, const char*, char*, std::size_t> next_readlink("readlink");
+constinit Next<char*, const char*, char*> next_realpath("realpath");
+constinit Next<ssize_t, const char*, const char*, void*, std::size_t> next_getxattr("getxattr");
+constinit Next<ssize_t, const char*, const char*, void*, std::size_t> next_lgetxattr("lgetxattr");
+constinit Next<ssize_t, const char*, char*, std::size_t> next_listxattr("listxattr");
+constinit Next<ssize_t, const char*, char*, std::size_t> next_llistxattr("llistxattr");
+
+/// readlinkat of `named` without the root, cut off at `size` as the kernel does.
+ssize_t read_link(const Named& named, char* text, std::size_t size, const PathMap& paths) {
+  if (named.uverbs()) {
+    // Their links in the tree are none; what is not there is told as such.
+    if (::syscall(SYS_faccessat, AT_FDCWD, named.path(), F_OK) == 0) errno = EINVAL;
+    return -1;
+  }
+  PathBuffer target;
+  const auto length =
+      next_readlinkat(named.directory(), named.path(), target.data(), target.size());
+  if (length < 0) return length;
+  const auto stripped = paths.strip(target.data(), static_cast<std::size_t>(length));
+  const auto given = std::min(stripped, size);
+  std::memcpy(text, target.data(), given);
+  return static_cast<ssize_t>(given);
+}
+
+/// `result`, a path, without the root.
+char* stripped(char* result) {
+  const auto* paths = wanted_paths();
+  if (result == nullptr || paths == nullptr) return result;
+  result[paths->strip(result, std::strlen(result))] = '\0';
+  return result;
+}
+
+/// A device file is where it says; its link in the tree leads to another.
+char* real_path_of_device(const Named& named, char* resolved) {
+  if (::syscall(SYS_faccessat, AT_FDCWD, named.path(), F_OK) != 0) return nullptr;
+  if (resolved == nullptr) resolved = static_cast<char*>(std::malloc(PATH_MAX));
+  if (resolved == nullptr) return nullptr;
+  std::snprintf(resolved, PATH_MAX, "/dev/infiniband/uverbs%u", *named.uverbs());
+  return resolved;
+}
+
+char* real_path(const char* path, char* resolved) {
+  const Named named(path);
+  if (named.uverbs()) return real_path_of_device(named, resolved);
+  return stripped(next_realpath(named.path(), resolved));
+}
+
+}  // namespace
+
+SOFTHCA_INTERPOSE(FILE*, door_fopen, "fopen", (const char* path, const char* mode)) {
+  return next_fopen(Named(path).path(), mode);
+}
+
+SOFTHCA_INTERPOSE(FILE*, door_freopen, "freopen",
+                  (const char* path, const char* mode, FILE* file)) {
+  return next_freopen(Named(path).path(), mode, file);
+}
+
+SOFTHCA_INTERPOSE(DIR*, door_opendir, "opendir", (const char* path)) {
+  return next_opendir(Named(path).path());
+}
+
+SOFTHCA_INTERPOSE(int, door_scandir, "scandir",
+                  (const char* path, dirent*** names, Filter filter, Order order)) {
+  return next_scandir(Named(path).path(), names, filter, order);
+}
+
+SOFTHCA_INTERPOSE(int, door_scandirat, "scandirat",
+                  (int directory, const char* path, dirent*** names, Filter filter, Order order)) {
+  const Named named(directory, path);
+  return next_scandirat(named.directory(), named.path(), names, filter, order);
+}
+
+SOFTHCA_INTERPOSE(int, door_access, "access", (const char* path, int mode)) {
+  return next_access(Named(path).path(), mode);
+}
+
+SOFTHCA_INTERPOSE(int, door_euidaccess, "euidaccess", (const char* path, int mode)) {
+  return next_euidaccess(Named(path).path(), mode);
+}
+
+SOFTHCA_INTERPOSE(int, door_faccessat, "faccessat",
+                  (int directory, const char* path, int mode, int flags)) {
+  const Named named(directory, path);
+  const int follow = named.uverbs() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
+  return next_faccessat(named.directory(), named.path(), mode, follow);
+}
+
+SOFTHCA_INTERPOSE(ssize_t, door_readlink, "readlink",
+                  (const char* path, char* text, std::size_t size)) {
+  const auto* paths = wanted_paths();
+  if (paths == nullptr || size == 0) return next_readlink(path, text, size);
+  return read_link(Named(path), text, size, *paths);
+}
+
+SOFTHCA_INTERPOSE(ssize_t, door_readlinkat, "readlinkat",
+                  (int directory, const char* path, char* text, std::size_t size)) {
+  const auto* paths = wanted_paths();
+  if (paths == nullptr || size == 0) return next_readlinkat(directory, path, text, size);
+  return read_link(Named(directory, path), text, size, *paths);
+}
+
+SOFTHCA_INTERPOSE(char*, door_realpath, "realpath", (const char* path, char* resolved)) {
+  return real_path(path, resolved);
+}
+
+SOFTHCA_INTERPOSE(char*, door_canonicalize_file_name, "canonicalize_file_name",
+                  (const char* path)) {
+  return real_path(path, nullptr);
+}
+
+// Of programs that were compiled with _FORTIFY_SOURCE: libc ends those whose buffer is too short.
+SOFTHCA_INTERPOSE(char*, door_realpath_chk, "__realpath_chk",
+                  (const char* path, char* resolved, std::size_t room)) {
+  static constinit Next<char*, const char*, char*, std::size_t> next("__realpath_chk");
+  const Named named(path);
+  if (named.uverbs() && room >= PATH_MAX) return real_path_of_device(named, resolved);
+  return stripped(next(named.path(), resolved, room));
+}
+
+SOFTHCA_INTERPOSE(ssize_t, door_readlink_chk, "__readlink_chk",
+                  (const char* path, char* text, std::size_t size, std::size_t room)) {
+  static constinit Next<ssize_t, const char*, char*, std::size_t, std::size_t> next(
+      "__readlink_chk");
+  const auto* paths = wanted_paths();
+  if (paths == nullptr || size == 0 || size > room) return next(path, text, size, room);
+  return read_link(Named(path), text, size, *paths);
+}
+
+SOFTHCA_INTERPOSE(ssize_t, door_readlinkat_chk, "__readlinkat_chk",
+                  (int directory, const char* path, char* text, std::size_t size,
+                   std::size_t room)) {
+  static constinit Next<ssize_t, int, const char*, char*, std::size_t, std::size_t> next(
+      "__readlinkat_chk");
+  const auto* paths = wanted_paths();
+  if (paths == nullptr || size == 0 || size > room) return next(directory, path, text, size, room);
+  return read_link(Named(directory, path), text, size, *paths);
+}
+
+// `ls -l` asks for them and complains of a file that is not there.
+SOFTHCA_INTERPOSE(ssize_t, door_getxattr, "getxattr",
+                  (const char* path, const char* name, void* value, std::size_t size)) {
+  return next_getxattr(Named(path).path(), name, value, size);
+}
+
+SOFTHCA_INTERPOSE(ssize_t, door_lgetxattr, "lgetxattr",
+                  (const char* path, const char* name, void* value, std::size_t size)) {
+  return next_lgetxattr(Named(path).path(), name, value, size);
+}
+
+SOFTHCA_INTERPOSE(ssize_t, door_listxattr, "listxattr",
+                  (const char* path, char* list, std::size_t size)) {
+  return next_listxattr(Named(path).path(), list, size);
+}
+
+SOFTHCA_INTERPOSE(ssize_t, door_llistxattr, "llistxattr",
+                  (const char* path, char* list, std::size_t size)) {
+  return next_llistxattr(Named(path).path(), list, size);
+}
+
+SOFTHCA_INTERPOSE_ALIAS(FILE*, door_fopen64, "fopen64", (const char*, const char*), "fopen");
+SOFTHCA_INTERPOSE_ALIAS(FILE*, door_freopen64, "freopen64", (const char*, const char*, FILE*),
+                        "freopen");
+SOFTHCA_INTERPOSE_ALIAS(int, door_scandir64, "scandir64", (const char*, dirent***, Filter, Order),
+                        "scandir");
+SOFTHCA_INTERPOSE_ALIAS(int, door_scandirat64, "scandirat64",
+                        (int, const char*, dirent***, Filter, Order), "scandirat");
+SOFTHCA_INTERPOSE_ALIAS(int, door_eaccess, "eaccess", (const char*, int), "euidaccess");
+
+}  // namespace softhca::door

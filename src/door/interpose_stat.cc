@@ -1,0 +1,137 @@
+// The stat family: device files, and the files of contexts, show themselves as character devices.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "door/interpose.h"
+#include "door/tree.h"
+
+namespace softhca::door {
+namespace {
+
+/// What everybody may read and write (the kernel's rule for uverbs devices).
+constexpr mode_t kDeviceMode = S_IFCHR | 0666;
+
+dev_t uverbs_device(unsigned number) { return ::makedev(kUverbsMajor, kUverbsMinor + number); }
+
+/// Whatever `result` tells, with what `status` must show of a file that was asked for by descriptor
+/// or by a name that is not served.
+int shown(int result, struct stat* status) {
+  if (result != 0) return result;
+  const auto device =
+      device_number(status->st_mode, status->st_nlink, status->st_dev, status->st_ino);
+  if (device == 0) return result;
+  status->st_mode = kDeviceMode;
+  status->st_rdev = device;
+  return result;
+}
+
+/// By the system call, whose structure is libc's where off_t has 64 bits.
+int ask_kernel(int directory, const char* path, struct stat* status, int flags) {
+  return static_cast<int>(::syscall(SYS_newfstatat, directory, path, status, flags));
+}
+
+/// `named` is served. A device file's link in the tree is no link.
+int stat_served(const Named& named, struct stat* status, int flags) {
+  if (!named.uverbs()) return ask_kernel(AT_FDCWD, named.path(), status, flags);
+  const int result = ask_kernel(AT_FDCWD, named.path(), status, flags & ~AT_SYMLINK_NOFOLLOW);
+  if (result != 0) return result;
+  status->st_mode = kDeviceMode;
+  status->st_rdev = uverbs_device(*named.uverbs());
+  return result;
+}
+
+constinit Next<int, const char*, struct stat*> next_stat("stat");
+constinit Next<int, const char*, struct stat*> next_lstat("lstat");
+constinit Next<int, int, struct stat*> next_fstat("fstat");
+constinit Next<int, int, const char*, struct stat*, int> next_fstatat("fstatat");
+constinit Next<int, int, const char*, int, unsigned, struct statx*> next_statx("statx");
+
+}  // namespace
+
+SOFTHCA_INTERPOSE(int, door_stat, "stat", (const char* path, struct stat* status)) {
+  const Named named(path);
+  if (named.is_served()) return stat_served(named, status, 0);
+  return shown(next_stat(path, status), status);
+}
+
+SOFTHCA_INTERPOSE(int, door_lstat, "lstat", (const char* path, struct stat* status)) {
+  const Named named(path);
+  if (named.is_served()) return stat_served(named, status, AT_SYMLINK_NOFOLLOW);
+  return next_lstat(path, status);
+}
+
+SOFTHCA_INTERPOSE(int, door_fstat, "fstat", (int fd, struct stat* status)) {
+  return shown(next_fstat(fd, status), status);
+}
+
+SOFTHCA_INTERPOSE(int, door_fstatat, "fstatat",
+                  (int directory, const char* path, struct stat* status, int flags)) {
+  const Named named(directory, path);
+  if (named.is_served()) return stat_served(named, status, flags);
+  return shown(next_fstatat(directory, path, status, flags), status);
+}
+
+SOFTHCA_INTERPOSE_ALIAS(int, door_stat64, "stat64", (const char*, struct stat*), "stat");
+SOFTHCA_INTERPOSE_ALIAS(int, door_lstat64, "lstat64", (const char*, struct stat*), "lstat");
+SOFTHCA_INTERPOSE_ALIAS(int, door_fstat64, "fstat64", (int, struct stat*), "fstat");
+SOFTHCA_INTERPOSE_ALIAS(int, door_fstatat64, "fstatat64", (int, const char*, struct stat*, int),
+                        "fstatat");
+
+SOFTHCA_INTERPOSE(int, door_statx, "statx",
+                  (int directory, const char* path, int flags, unsigned mask,
+                   struct statx* status)) {
+  const Named named(directory, path);
+  const int follow = named.uverbs() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
+  const int result = next_statx(named.directory(), named.path(), follow, mask, status);
+  if (result != 0) return result;
+  const auto device =
+      named.uverbs()
+          ? uverbs_device(*named.uverbs())
+          : device_number(status->stx_mode, status->stx_nlink,
+                          ::makedev(status->stx_dev_major, status->stx_dev_minor), status->stx_ino);
+  if (device == 0) return result;
+  status->stx_mode = static_cast<std::uint16_t>(kDeviceMode);
+  status->stx_rdev_major = ::major(device);
+  status->stx_rdev_minor = ::minor(device);
+  return result;
+}
+
+// Programs that were linked before glibc 2.33 (host-door 2.9). Newer ones keep these names for them
+// alone, where dlsym does not find them.
+SOFTHCA_INTERPOSE(int, door_xstat, "__xstat", (int, const char* path, struct stat* status)) {
+  const Named named(path);
+  if (named.is_served()) return stat_served(named, status, 0);
+  return shown(ask_kernel(AT_FDCWD, path, status, 0), status);
+}
+
+SOFTHCA_INTERPOSE(int, door_lxstat, "__lxstat", (int, const char* path, struct stat* status)) {
+  const Named named(path);
+  if (named.is_served()) return stat_served(named, status, AT_SYMLINK_NOFOLLOW);
+  return ask_kernel(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
+}
+
+SOFTHCA_INTERPOSE(int, door_fxstat, "__fxstat", (int, int fd, struct stat* status)) {
+  return shown(static_cast<int>(::syscall(SYS_fstat, fd, status)), status);
+}
+
+SOFTHCA_INTERPOSE(int, door_fxstatat, "__fxstatat",
+                  (int, int directory, const char* path, struct stat* status, int flags)) {
+  const Named named(directory, path);
+  if (named.is_served()) return stat_served(named, status, flags);
+  return shown(ask_kernel(directory, path, status, flags), status);
+}
+
+SOFTHCA_INTERPOSE_ALIAS(int, door_xstat64, "__xstat64", (int, const char*, struct stat*),
+                        "__xstat");
+SOFTHCA_INTERPOSE_ALIAS(int, door_lxstat64, "__lxstat64", (int, const char*, struct stat*),
+                        "__lxstat");
+SOFTHCA_INTERPOSE_ALIAS(int, door_fxstat64, "__fxstat64", (int, int, struct stat*), "__fxstat");
+SOFTHCA_INTERPOSE_ALIAS(int, door_fxstatat64, "__fxstatat64",
+                        (int, int, const char*, struct stat*, int), "__fxstatat");
+
+}  // namespace softhca::door

@@ -1,0 +1,46 @@
+// The files that programs read about an RDMA device, as real files in a directory: sysfs and /dev
+// as far as RDMA is concerned (host-door 2.5). `softhca run` writes it, the door maps paths to it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "util/result.h"
+
+namespace softhca::door {
+
+/// Device numbers of uverbs<n>: kUverbsMajor:kUverbsMinor + n (IB_UVERBS_MAJOR and
+/// IB_UVERBS_BASE_MINOR of the kernel's drivers/infiniband/core/uverbs_main.c).
+inline constexpr unsigned kUverbsMajor = 231;
+inline constexpr unsigned kUverbsMinor = 192;
+/// So many have a fixed number there.
+inline constexpr unsigned kUverbsCount = 32;
+
+/// What one device shows.
+struct DeviceIdentity {
+  std::string name = "mlx5_0";
+  unsigned number = 0;  ///< of uverbs<number>, and the slot of the PCI address; below kUverbsCount
+  std::uint64_t node_guid = 0;  ///< in the order in which it is read: the first byte is the highest
+  std::string firmware = "12.28.2006";
+  std::string board_id = "SHC0000000001";
+  std::array<std::uint8_t, 6> mac{};
+  /// By index, at most 256; one of zeros is unused. As in the kernel's table, even ones are of RoCE
+  /// v1 and odd ones of RoCE v2.
+  std::vector<std::array<std::uint8_t, 16>> gids;
+  std::string interface;  ///< the network interface of the GIDs; none if empty
+};
+
+/// The function's address, as "5348:00:00.0".
+std::string pci_address(const DeviceIdentity& device);
+
+/// Writes sys/ and dev/ below `root`, which is made if it is not there and must have neither; all
+/// that libibverbs, libmlx5, UCX, ibstat, perftest, hwloc and pyverbs read. Counters are there and
+/// stay 0. Fails if a file cannot be written, and if names or numbers are not fit for it.
+util::Result<void> write_tree(const std::filesystem::path& root,
+                              std::span<const DeviceIdentity> devices);
+
+}  // namespace softhca::door
