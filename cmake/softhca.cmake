@@ -50,6 +50,9 @@ function(softhca_precompiled name)
   if(name STREQUAL "precompiled_test")
     list(APPEND definitions -DGTEST_HAS_PTHREAD=1)
   endif()
+  if(name STREQUAL "precompiled_preload")
+    set(definitions -DFMT_HEADER_ONLY=1 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden)
+  endif()
   set(suffix gch)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     set(suffix pch)
@@ -67,6 +70,7 @@ set(system_headers algorithm array bitset chrono cstdint cstring functional map 
     string_view utility vector fmt/format.h tl/expected.hpp)
 softhca_precompiled(precompiled ${system_headers})
 softhca_precompiled(precompiled_test ${system_headers} gmock/gmock.h gtest/gtest.h)
+softhca_precompiled(precompiled_preload ${system_headers})
 
 # softhca_use_precompiled(<target> <name>)
 function(softhca_use_precompiled target name)
@@ -141,6 +145,33 @@ function(softhca_refusals folder)
     DEPENDS ${sources} ${layouts} ${commands} ${CMAKE_SOURCE_DIR}/tools/refusal_table.py
     VERBATIM)
   target_sources(${folder} PRIVATE ${table})
+endfunction()
+
+# softhca_preload(<folder>...): libsofthca.so, which programs are started with. What it needs is compiled for it once
+# more: position independent, and hidden, so that nothing of it meets what the program brings.
+function(softhca_preload)
+  set(sources)
+  foreach(folder ${ARGN})
+    file(GLOB more CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cc)
+    if(folder STREQUAL connectx)
+      file(GLOB chapters CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*/*.cc)
+      list(APPEND more ${chapters})
+    endif()
+    list(APPEND sources ${more})
+  endforeach()
+  list(FILTER sources EXCLUDE REGEX "_main\\.cc$")
+  add_library(softhca_preload SHARED ${sources})
+  softhca_use_precompiled(softhca_preload precompiled_preload)
+  set_target_properties(
+    softhca_preload
+    PROPERTIES OUTPUT_NAME softhca
+               CXX_VISIBILITY_PRESET hidden
+               VISIBILITY_INLINES_HIDDEN ON
+               LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  target_include_directories(softhca_preload PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
+  target_link_libraries(softhca_preload PRIVATE fmt::fmt-header-only Threads::Threads isal)
+  target_link_options(softhca_preload PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,-z,defs)
+  add_dependencies(softhca_preload spec_infiniband_headers spec_connectx_headers connectx)
 endfunction()
 
 # softhca_test_host(<folder> [LINK <target>...]): the library <folder>_test_host from all files of tests/unit/<folder>

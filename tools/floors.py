@@ -18,7 +18,9 @@ MAY_INCLUDE = {
     "vfio_user": {"util", "pcie"},
     "hub": {"util", "wire", "fabric", "vfio_user"},
     "driver": {"util", "spec", "pcie", "vfio_user"},
-    "cli": {"util", "fabric", "pcie", "connectx", "rsnic", "sdxi", "vfio_user", "hub", "driver", "spec", "wire"},
+    "uverbs": {"util", "spec", "pcie", "vfio_user", "driver"},
+    "door": {"util", "wire", "fabric", "pcie", "connectx", "vfio_user", "hub", "driver", "uverbs"},
+    "cli": {"util", "fabric", "pcie", "connectx", "rsnic", "sdxi", "vfio_user", "hub", "driver", "door", "spec", "wire"},
 }
 
 # By chapter of src/connectx/. Its commands (*_commands.cc) may include everything.

@@ -22,6 +22,7 @@
 #include "cli/run/keeper.h"
 #include "cli/run/program.h"
 #include "cli/run/run_directory.h"
+#include "door/tree/tree.h"
 #include "util/event_loop.h"
 #include "util/log.h"
 #include "util/log_writer.h"
@@ -53,7 +54,13 @@ util::Result<void> prepare_tree(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directory(directory + "/root", error);
   if (error) return util::fail(fmt::format("'{}/root': {}", directory, error.message()));
-  return {};
+  // Each process is a host of its own: its addresses are told by its device, and not here.
+  door::DeviceIdentity device;
+  device.node_guid = 0x020000fffe000000;
+  device.mac = {2, 0, 0, 0, 0, 0};
+  device.gids.resize(4);
+  device.interface = "lo";
+  return door::write_tree(directory + "/root", std::span(&device, 1));
 }
 
 class Run {

@@ -165,7 +165,7 @@ int open_served(const Named& named, int flags) {
   return next_openat(named.directory(), named.path(), flags & ~(O_CREAT | O_TRUNC), 0);
 }
 
-bool has_mode(int flags) { return (flags & (O_CREAT | O_TMPFILE)) != 0; }
+bool has_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
 mode_t mode_of(int flags, va_list& rest) { return has_mode(flags) ? va_arg(rest, mode_t) : 0; }
 

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <optional>
 
-#include "door/paths.h"
+#include "door/tree/paths.h"
 
 /// Gives a function of libc another body: SOFTHCA_INTERPOSE(int, door_open, "open", (...)) { }
 #define SOFTHCA_INTERPOSE(result, name, symbol, parameters)                     \

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "door/interpose.h"
-#include "door/tree.h"
+#include "door/tree/tree.h"
 
 namespace softhca::door {
 namespace {

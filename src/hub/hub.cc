@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "hub/hello.h"
+#include "hub/join.h"
 #include "vfio_user/event_signal.h"
 #include "vfio_user/unix_socket.h"
 #include "wire/mac_address.h"
@@ -31,8 +32,6 @@ constexpr std::size_t kFramesAtOnce = 16;
 /// Of a process that has gone: what it had sent before is still delivered, as far as this.
 constexpr std::size_t kLastFrames = 8192;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
-/// 02:5F:CB, and the number: locally administered, and not those that `softhca serve` gives.
-constexpr std::uint64_t kMacBase = 0x025FCB000000;
 constexpr unsigned kNumberMax = 0xffffff;
 
 UniqueFd make_eventfd() { return UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
@@ -56,8 +55,7 @@ util::Result<Ring> make_ring(std::size_t capacity) {
 util::Result<void> send_hello(int socket, unsigned number, const std::array<int, kFds>& fds) {
   Hello hello;
   hello.number = number;
-  const auto mac = wire::MacAddress::from_u64(kMacBase + number);
-  std::memcpy(hello.mac.data(), mac.bytes.data(), hello.mac.size());
+  hello.mac = mac_of(number);
   iovec bytes{.iov_base = &hello, .iov_len = sizeof hello};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kFds * sizeof(int))> control{};
   msghdr message{};

@@ -15,6 +15,16 @@ namespace softhca::hub {
 
 using vfio_user::UniqueFd;
 
+/// 02:5F:CB, and the number: locally administered, and not those that `softhca serve` gives.
+constexpr std::array<std::uint8_t, 6> mac_of(unsigned number) {
+  return {0x02,
+          0x5F,
+          0xCB,
+          static_cast<std::uint8_t>(number >> 16),
+          static_cast<std::uint8_t>(number >> 8),
+          static_cast<std::uint8_t>(number)};
+}
+
 /// A place on the hub's switch. Frames are moved by a fabric::RingPort, which takes the rings;
 /// where its settle() says so, wake_hub is written to. Who waits for frames waits for wake_me,
 /// after prepare_to_sleep().

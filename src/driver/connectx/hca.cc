@@ -31,7 +31,9 @@ util::Result<void> Hca::set_roce_address(std::uint8_t index, const RoceAddress& 
   }
   const auto type = address.gid.is_ipv4() ? spec::roce_l3_type::IPV4 : spec::roce_l3_type::IPV6;
   entry.set(roce_address::roce_l3_type, static_cast<std::uint32_t>(type));
-  entry.set(roce_address::roce_version, static_cast<std::uint32_t>(spec::roce_version::V2));
+  entry.set(roce_address::roce_version,
+            static_cast<std::uint32_t>(address.roce_v2 ? spec::roce_version::V2
+                                                       : spec::roce_version::V1));
   return commands_->run(in);
 }
 

@@ -25,11 +25,12 @@ namespace softhca::driver::connectx {
 
 class CompletionQueue;
 
-/// An entry of the RoCE address table: who a queue pair of this port is on the network. RoCEv2.
+/// An entry of the RoCE address table: who a queue pair of this port is on the network.
 struct RoceAddress {
   Gid gid;
   Mac mac;
   std::optional<std::uint16_t> vlan = {};
+  bool roce_v2 = true;  ///< otherwise version 1
 };
 
 class Hca {

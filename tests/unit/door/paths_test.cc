@@ -1,4 +1,4 @@
-#include "door/paths.h"
+#include "door/tree/paths.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "door/paths.h"
+#include "door/tree/paths.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 
-#include "door/tree.h"
+#include "door/tree/tree.h"
 
 namespace softhca::door {
 namespace {

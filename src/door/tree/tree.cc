@@ -1,4 +1,4 @@
-#include "door/tree.h"
+#include "door/tree/tree.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,16 +15,33 @@
 #include <system_error>
 #include <utility>
 
-#include "door/paths.h"
+#include "door/tree/paths.h"
 
 namespace softhca::door {
 namespace {
 
+using Gid = std::array<std::uint8_t, 16>;
 using Files = std::initializer_list<std::pair<std::string_view, std::string>>;
 
 constexpr std::size_t kGids = 256;
 /// No format: the parts of a modalias, as /sys/bus/pci shows them.
 constexpr std::string_view kModalias = "pci:v000015B3d00001013sv000015B3sd00000013bc02sc00i00";
+
+/// What the kernel's ib_core and mlx5_ib count of a port with RoCE.
+constexpr std::string_view kPortCounters =
+    "port_rcv_data port_rcv_packets port_xmit_data port_xmit_packets port_rcv_errors "
+    "port_rcv_constraint_errors port_rcv_remote_physical_errors "
+    "port_rcv_switch_relay_errors port_xmit_constraint_errors port_xmit_discards "
+    "port_xmit_wait symbol_error link_error_recovery link_downed "
+    "local_link_integrity_errors excessive_buffer_overrun_errors VL15_dropped "
+    "unicast_rcv_packets unicast_xmit_packets multicast_rcv_packets "
+    "multicast_xmit_packets";
+constexpr std::string_view kHardwareCounters =
+    "duplicate_request implied_nak_seq_err local_ack_timeout_err out_of_buffer "
+    "out_of_sequence packet_seq_err req_cqe_error req_cqe_flush_error "
+    "req_remote_access_errors req_remote_invalid_request resp_cqe_error "
+    "resp_cqe_flush_error resp_local_length_error resp_remote_access_errors "
+    "rnr_nak_retry_err rx_atomic_requests rx_read_requests rx_write_requests";
 
 /// Makes files and remembers the first that could not be made.
 class Writer {
@@ -32,6 +49,9 @@ class Writer {
   explicit Writer(std::filesystem::path root) : root_(std::move(root)) {}
 
   void directory(const std::string& path) {
+    // Files come by the directory.
+    if (path == made_) return;
+    made_ = path;
     std::error_code error;
     std::filesystem::create_directories(root_ / path, error);
     if (error) refuse(path, error.value());
@@ -73,6 +93,7 @@ class Writer {
   }
 
   std::filesystem::path root_;
+  std::string made_;
   util::Result<void> result_;
 };
 
@@ -177,6 +198,11 @@ void write_function(Writer& writer, const DeviceIdentity& device, const std::str
                {{"address", fmt::format("{:02x}", fmt::join(mac, ":"))}, {"dev_port", "0"}});
 }
 
+void write_counters(Writer& writer, const std::string& path, std::string_view names) {
+  std::istringstream words{std::string(names)};
+  for (std::string name; words >> name;) writer.text(fmt::format("{}/{}", path, name), "0");
+}
+
 /// Port 1: its state, tables and counters.
 void write_port(Writer& writer, const DeviceIdentity& device, const std::string& port) {
   writer.texts(port, {{"state", "4: ACTIVE"},
@@ -192,47 +218,23 @@ void write_port(Writer& writer, const DeviceIdentity& device, const std::string&
   for (const auto* name : {"types", "ndevs"}) {
     writer.directory(fmt::format("{}/gid_attrs/{}", port, name));
   }
+  // One directory after the other.
+  std::vector<std::size_t> used;
   for (std::size_t at = 0; at < kGids; ++at) {
-    const std::array<std::uint8_t, 16> unused{};
-    const auto& gid = at < device.gids.size() ? device.gids[at] : unused;
+    const Gid gid = at < device.gids.size() ? device.gids[at] : Gid{};
     writer.text(fmt::format("{}/gids/{}", port, at), in_groups(gid));
-    if (gid == unused) continue;
-    writer.text(fmt::format("{}/gid_attrs/types/{}", port, at),
-                at % 2 == 0 ? "IB/RoCE v1" : "RoCE v2");
-    if (device.interface.empty()) continue;
+    if (gid != Gid{}) used.push_back(at);
+  }
+  for (const auto at : used) {
+    const auto* const type = at % 2 == 0 ? "IB/RoCE v1" : "RoCE v2";
+    writer.text(fmt::format("{}/gid_attrs/types/{}", port, at), type);
+  }
+  if (device.interface.empty()) used.clear();
+  for (const auto at : used) {
     writer.text(fmt::format("{}/gid_attrs/ndevs/{}", port, at), device.interface);
   }
-  for (const auto* name : {"port_rcv_data",
-                           "port_rcv_packets",
-                           "port_xmit_data",
-                           "port_xmit_packets",
-                           "port_rcv_errors",
-                           "port_rcv_constraint_errors",
-                           "port_rcv_remote_physical_errors",
-                           "port_rcv_switch_relay_errors",
-                           "port_xmit_constraint_errors",
-                           "port_xmit_discards",
-                           "port_xmit_wait",
-                           "symbol_error",
-                           "link_error_recovery",
-                           "link_downed",
-                           "local_link_integrity_errors",
-                           "excessive_buffer_overrun_errors",
-                           "VL15_dropped",
-                           "unicast_rcv_packets",
-                           "unicast_xmit_packets",
-                           "multicast_rcv_packets",
-                           "multicast_xmit_packets"}) {
-    writer.text(fmt::format("{}/counters/{}", port, name), "0");
-  }
-  for (const auto* name :
-       {"duplicate_request", "implied_nak_seq_err", "local_ack_timeout_err", "out_of_buffer",
-        "out_of_sequence", "packet_seq_err", "req_cqe_error", "req_cqe_flush_error",
-        "req_remote_access_errors", "req_remote_invalid_request", "resp_cqe_error",
-        "resp_cqe_flush_error", "resp_local_length_error", "resp_remote_access_errors",
-        "rnr_nak_retry_err", "rx_atomic_requests", "rx_read_requests", "rx_write_requests"}) {
-    writer.text(fmt::format("{}/hw_counters/{}", port, name), "0");
-  }
+  write_counters(writer, port + "/counters", kPortCounters);
+  write_counters(writer, port + "/hw_counters", kHardwareCounters);
 }
 
 void write_device(Writer& writer, const DeviceIdentity& device) {

@@ -1,0 +1,31 @@
+// The descriptor that a program has for its device: a memfd, so that mmap(), dup() and the like are
+// the kernel's own, and the doorbell pages are pages of the file. Its inode is the identity of the
+// context (host-door contract 9.1).
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "util/result.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::door {
+
+class DeviceFile {
+ public:
+  /// `fd`: what the program gets.
+  static util::Result<DeviceFile> create(int& fd);
+
+  dev_t device() const { return status_.st_dev; }
+  ino_t inode() const { return status_.st_ino; }
+  /// The program has closed it, and all copies of it.
+  bool closed() const;
+
+ private:
+  DeviceFile() = default;
+
+  vfio_user::UniqueFd own_;
+  struct stat status_{};
+};
+
+}  // namespace softhca::door

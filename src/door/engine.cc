@@ -1,0 +1,212 @@
+#include "door/engine.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "door/addresses.h"
+#include "door/inline_progress.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+namespace softhca::door {
+namespace {
+
+/// Frames that a turn takes from the hub and delivers.
+constexpr std::size_t kFrames = 256;
+/// The first 4 KiB stay out, so that a null pointer is no memory.
+constexpr std::uint64_t kFirstAddress = 4096;
+
+void write_one(int eventfd) {
+  const std::uint64_t one = 1;
+  (void)!::write(eventfd, &one, sizeof one);
+}
+
+void drain(int eventfd) {
+  std::uint64_t count;
+  (void)!::read(eventfd, &count, sizeof count);
+}
+
+/// Keeps the signals of the program away from a thread that is made meanwhile.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+util::Result<std::unique_ptr<Engine>> Engine::create(const std::string& directory) {
+  std::unique_ptr<Engine> engine(new Engine);
+  if (auto good = engine->set_up(directory); !good) return tl::unexpected(good.error());
+  const SignalsBlocked blocked;
+  std::thread(&Engine::work, engine.get()).detach();
+  return engine;
+}
+
+util::Result<void> Engine::join(const std::string& directory) {
+  auto joined = hub::join(directory + "/hub");
+  if (!joined) return tl::unexpected(joined.error());
+  joined_.emplace(std::move(*joined));
+  link_ = std::make_unique<fabric::RingPort>(switch_.create_port("hub"), std::move(*joined_->out),
+                                             std::move(*joined_->in));
+  poke_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!poke_) return util::fail_errno("eventfd");
+  return {};
+}
+
+util::Result<void> Engine::set_up(const std::string& directory) {
+  if (auto good = join(directory); !good) return good;
+  const auto number = joined_->number;
+  const auto mac = mac_of(number);
+  device_port_ = switch_.create_port("device");
+  connectx::DeviceOptions options;
+  options.name = "mlx5_0";
+  options.mac = wire::MacAddress{mac.bytes};
+  options.node_guid = options.mac.to_u64();
+  model_ = std::make_unique<connectx::Device>(std::move(options), *device_port_);
+  host_ = std::make_unique<driver::InProcessHost>(
+      *model_, driver::InProcessHost::Options{.progress = [this] {
+        (void)switch_.deliver(kFrames);
+        (void)model_->run(util::monotonic_now());
+        (void)switch_.deliver(kFrames);
+      }});
+  const auto mapped = model_->dma().map(
+      uverbs::Device::bus_address(kFirstAddress), uverbs::Device::kProgramMemory - kFirstAddress,
+      reinterpret_cast<std::byte*>(kFirstAddress), pcie::DmaAccess::kReadWrite);
+  if (!mapped) return tl::unexpected(mapped.error());
+  auto hca = driver::connectx::Hca::open(*host_);
+  if (!hca) return tl::unexpected(hca.error());
+  hca_ = *std::move(hca);
+  auto device = uverbs::Device::create(*hca_, {.gids = gids_of(number, mac),
+                                               .node_guid = model_->options().node_guid,
+                                               .interface_index = 0,
+                                               .find_mac = find_mac});
+  if (!device) return tl::unexpected(device.error());
+  device_ = *std::move(device);
+  return {};
+}
+
+int Engine::open() {
+  const std::lock_guard held(lock_);
+  drop_closed();
+  int fd = -1;
+  auto file = DeviceFile::create(fd);
+  if (!file) return -EMFILE;
+  const auto inode = file->inode();
+  uverbs::Context::Options options{
+      .give =
+          [](vfio_user::UniqueFd given) {
+            const int number = ::fcntl(given.get(), F_DUPFD_CLOEXEC, 0);
+            return number < 0 ? -errno : number;
+          },
+      .take_back = [](int number) { ::close(number); },
+      .identify = [](int number) -> std::uint64_t {
+        struct stat status{};
+        return ::fstat(number, &status) == 0 ? status.st_ino : 0;
+      },
+      .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); }};
+  auto context = std::make_unique<uverbs::Context>(*device_, memory_, std::move(options));
+  files_.emplace(inode, File{*std::move(file), std::move(context)});
+  return fd;
+}
+
+bool Engine::owns(dev_t device, ino_t inode) {
+  const std::lock_guard held(lock_);
+  const auto at = files_.find(inode);
+  return at != files_.end() && at->second.file.device() == device;
+}
+
+bool Engine::serve(int fd, void* argument, int& result) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) return false;
+  const std::lock_guard held(lock_);
+  const auto at = files_.find(status.st_ino);
+  if (at == files_.end() || at->second.file.device() != status.st_dev) return false;
+  (void)turn();
+  result = -at->second.context->serve(reinterpret_cast<std::uint64_t>(argument));
+  (void)turn();
+  poke();
+  return true;
+}
+
+void Engine::progress() {
+  if (!lock_.try_lock()) return;
+  const std::lock_guard held(lock_, std::adopt_lock);
+  inline_turns_.fetch_add(1, std::memory_order_relaxed);
+  (void)turn();
+}
+
+/// The contexts that nobody has open any more.
+void Engine::drop_closed() {
+  std::erase_if(files_, [](const auto& entry) { return entry.second.file.closed(); });
+}
+
+bool Engine::turn() {
+  bool busy = link_->receive(kFrames) != 0;
+  busy |= device_->records().scan();
+  host_->progress();
+  if (link_->settle()) write_one(joined_->wake_hub.get());
+  busy |= device_->poll_events();
+  for (auto& [inode, file] : files_) file.context->flush_events();
+  return busy || switch_.has_work();
+}
+
+void Engine::poke() { write_one(poke_.get()); }
+
+/// Until there is something to do, or it is time to look at the records again: soon at first.
+void Engine::nap(unsigned idle_turns) {
+  using namespace std::chrono_literals;
+  const auto longest = device_->records().empty() ? util::Duration(1s) : util::Duration(1ms);
+  const auto wait = std::min(longest, util::Duration(20us) * (1 + idle_turns / 16));
+  const timespec timeout{.tv_sec = wait / 1s, .tv_nsec = (wait % 1s) / 1ns};
+  pollfd fds[] = {{.fd = joined_->wake_me.get(), .events = POLLIN, .revents = 0},
+                  {.fd = poke_.get(), .events = POLLIN, .revents = 0}};
+  if (::ppoll(fds, 2, &timeout, nullptr) > 0) {
+    for (const auto& one : fds) {
+      if (one.revents != 0) drain(one.fd);
+    }
+  }
+}
+
+void Engine::work() {
+  ::pthread_setname_np(::pthread_self(), "softhca");
+  ::prctl(PR_SET_TIMERSLACK, 1);
+  unsigned idle = 0;
+  auto last_look = util::monotonic_now();
+  for (;;) {
+    bool sleeps = true;
+    {
+      const std::lock_guard held(lock_);
+      if (stopping_) return;
+      idle = turn() ? 0 : idle + 1;
+      if (const auto now = util::monotonic_now(); now - last_look > std::chrono::seconds(1)) {
+        last_look = now;
+        drop_closed();
+      }
+      if (idle != 0) sleeps = link_->prepare_to_sleep();
+    }
+    if (idle != 0 && sleeps) nap(idle);
+  }
+}
+
+void Engine::stop() {
+  stopping_ = true;
+  // Whoever is at work now gets ready; nobody begins anew.
+  lock_.lock();
+}
+
+}  // namespace softhca::door

@@ -1,0 +1,78 @@
+// The device of one process, and what lets it work: the model, its driver, a link to the hub, and a
+// thread for what no call of the program drives.
+//
+// One lock for all of it. Control calls and turns take it; nobody waits for anything while he has
+// it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include "connectx/device.h"
+#include "door/device_file.h"
+#include "driver/connectx/hca.h"
+#include "driver/in_process_host.h"
+#include "fabric/ring_port.h"
+#include "fabric/switch.h"
+#include "hub/join.h"
+#include "util/result.h"
+#include "uverbs/context.h"
+#include "uverbs/device.h"
+
+namespace softhca::door {
+
+class Engine {
+ public:
+  /// `directory`: of the run, with the hub's socket.
+  static util::Result<std::unique_ptr<Engine>> create(const std::string& directory);
+
+  /// A new context: the program's descriptor, or -errno.
+  int open();
+  bool owns(dev_t device, ino_t inode);
+  /// False: no context of ours.
+  bool serve(int fd, void* argument, int& result);
+  /// Lets the device work, unless somebody else does just now. From the program's own calls.
+  void progress();
+  /// In a child that was forked: what stays is the parent's, and ends with it.
+  void leave_to_parent() { joined_->socket.reset(); }
+  /// The process ends: the thread is to do nothing any more.
+  void stop();
+
+ private:
+  struct File {
+    DeviceFile file;
+    std::unique_ptr<uverbs::Context> context;
+  };
+
+  Engine() = default;
+  util::Result<void> set_up(const std::string& directory);
+  util::Result<void> join(const std::string& directory);
+  /// True if there was something to do. With the lock.
+  bool turn();
+  void drop_closed();
+  void work();
+  void nap(unsigned idle_turns);
+  void poke();
+
+  std::optional<hub::Joined> joined_;
+  fabric::Switch switch_;
+  std::unique_ptr<fabric::Port> device_port_;
+  std::unique_ptr<fabric::RingPort> link_;
+  std::unique_ptr<connectx::Device> model_;
+  std::unique_ptr<driver::InProcessHost> host_;
+  std::unique_ptr<driver::connectx::Hca> hca_;
+  std::unique_ptr<uverbs::Device> device_;
+  uverbs::OwnMemory memory_;
+  std::unordered_map<ino_t, File> files_;
+
+  std::mutex lock_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<std::uint64_t> inline_turns_ = 0;
+  vfio_user::UniqueFd poke_;  ///< eventfd: the thread has something to do
+};
+
+}  // namespace softhca::door

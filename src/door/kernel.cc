@@ -1,0 +1,71 @@
+#include "door/kernel.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "door/engine.h"
+#include "door/inline_progress.h"
+#include "door/tree/tree.h"
+#include "util/log.h"
+
+namespace softhca::door {
+namespace {
+
+/// Never destroyed: the program may use the device until its very end.
+std::atomic<Engine*> engine = nullptr;
+std::mutex making;
+
+/// A child has the descriptors and the memory, but not the thread: it makes an engine of its own.
+void forget_in_child() {
+  if (auto* parents = engine.exchange(nullptr); parents != nullptr) parents->leave_to_parent();
+}
+
+Engine* make() {
+  const std::lock_guard held(making);
+  if (auto* made = engine.load(); made != nullptr) return made;
+  const char* directory = std::getenv("SOFTHCA_DOOR");
+  if (directory == nullptr) return nullptr;
+  auto made = Engine::create(directory);
+  if (!made) {
+    util::log(util::LogLevel::kError, "{}", made.error().message);
+    return nullptr;
+  }
+  static const int registered = ::pthread_atfork(nullptr, nullptr, forget_in_child);
+  (void)registered;
+  engine = made->release();
+  return engine;
+}
+
+[[gnu::destructor]] void stop_at_exit() {
+  if (auto* made = engine.load(); made != nullptr) made->stop();
+}
+
+}  // namespace
+
+void progress_in_call() {
+  if (auto* made = engine.load(); made != nullptr) made->progress();
+}
+
+int open_uverbs(unsigned number, int) {
+  if (number != 0) return -ENODEV;
+  auto* made = make();
+  return made == nullptr ? -EIO : made->open();
+}
+
+std::uint64_t device_of(dev_t dev, ino_t inode) {
+  auto* made = engine.load();
+  return made != nullptr && made->owns(dev, inode) ? std::uint64_t{kUverbsMajor} << 8 | kUverbsMinor
+                                                   : 0;
+}
+
+bool serve_ioctl(int fd, void* argument, int& result) {
+  auto* made = engine.load();
+  return made != nullptr && made->serve(fd, argument, result);
+}
+
+}  // namespace softhca::door

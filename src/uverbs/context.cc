@@ -1,0 +1,173 @@
+#include "uverbs/context.h"
+
+#include <rdma/mlx5_user_ioctl_cmds.h>
+
+#include <cerrno>
+
+namespace softhca::uverbs {
+
+namespace {
+
+using Kind = AttributeRule::Kind;
+constexpr std::uint16_t kUhwIn = UVERBS_ATTR_UHW_IN;
+constexpr std::uint16_t kUhwOut = UVERBS_ATTR_UHW_OUT;
+
+constexpr AttributeRule in(std::uint16_t id, std::uint16_t size, bool mandatory = true) {
+  return {id, Kind::kIn, mandatory, size};
+}
+constexpr AttributeRule out(std::uint16_t id, std::uint16_t size, bool mandatory = true) {
+  return {id, Kind::kOut, mandatory, size};
+}
+constexpr AttributeRule object(std::uint16_t id, bool mandatory = true) {
+  return {id, Kind::kObject, mandatory, 0};
+}
+constexpr AttributeRule made(std::uint16_t id) { return {id, Kind::kNewObject, true, 0}; }
+constexpr AttributeRule descriptor(std::uint16_t id, bool mandatory = false) {
+  return {id, Kind::kDescriptor, mandatory, 0};
+}
+constexpr AttributeRule kUhw[] = {in(kUhwIn, 0, false), out(kUhwOut, 0, false)};
+
+// Attributes of the methods (host-door contract 3.4). What a driver may add is in all of them.
+constexpr AttributeRule kInvokeWrite[] = {in(UVERBS_ATTR_CORE_IN, 0, false),
+                                          out(UVERBS_ATTR_CORE_OUT, 0, false),
+                                          in(UVERBS_ATTR_WRITE_CMD, 4), kUhw[0], kUhw[1]};
+constexpr AttributeRule kGetContext[] = {out(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, 4, false),
+                                         out(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8, false),
+                                         kUhw[0], kUhw[1]};
+constexpr AttributeRule kQueryContext[] = {
+    out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4, false),
+    out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8, false),
+    out(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, 0, false)};
+constexpr AttributeRule kQueryPort[] = {in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, 1),
+                                        out(UVERBS_ATTR_QUERY_PORT_RESP, 40)};
+constexpr AttributeRule kQueryGidTable[] = {in(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, 8),
+                                            in(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, 4, false),
+                                            out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, 0),
+                                            out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, 8)};
+constexpr AttributeRule kQueryGidEntry[] = {in(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, 4),
+                                            in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
+                                            in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, 4, false),
+                                            out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, 0)};
+constexpr AttributeRule kDestroyPd[] = {object(UVERBS_ATTR_DESTROY_PD_HANDLE)};
+constexpr AttributeRule kDestroyAh[] = {object(UVERBS_ATTR_DESTROY_AH_HANDLE)};
+constexpr AttributeRule kDestroyMr[] = {object(UVERBS_ATTR_DESTROY_MR_HANDLE)};
+constexpr AttributeRule kCreateCq[] = {made(UVERBS_ATTR_CREATE_CQ_HANDLE),
+                                       in(UVERBS_ATTR_CREATE_CQ_CQE, 4),
+                                       in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 8),
+                                       descriptor(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL),
+                                       in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 4),
+                                       in(UVERBS_ATTR_CREATE_CQ_FLAGS, 4, false),
+                                       out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4),
+                                       descriptor(UVERBS_ATTR_CREATE_CQ_EVENT_FD),
+                                       kUhw[0],
+                                       kUhw[1]};
+constexpr AttributeRule kDestroyCq[] = {object(UVERBS_ATTR_DESTROY_CQ_HANDLE),
+                                        out(UVERBS_ATTR_DESTROY_CQ_RESP, 8)};
+constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
+                                       object(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, false),
+                                       object(UVERBS_ATTR_CREATE_QP_PD_HANDLE, false),
+                                       object(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, false),
+                                       object(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, false),
+                                       object(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, false),
+                                       object(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, false),
+                                       in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, 8),
+                                       in(UVERBS_ATTR_CREATE_QP_CAP, 20),
+                                       in(UVERBS_ATTR_CREATE_QP_TYPE, 4),
+                                       in(UVERBS_ATTR_CREATE_QP_FLAGS, 4, false),
+                                       in(UVERBS_ATTR_CREATE_QP_SOURCE_QPN, 4, false),
+                                       descriptor(UVERBS_ATTR_CREATE_QP_EVENT_FD),
+                                       out(UVERBS_ATTR_CREATE_QP_RESP_CAP, 20),
+                                       out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, 4),
+                                       kUhw[0],
+                                       kUhw[1]};
+constexpr AttributeRule kDestroyQp[] = {object(UVERBS_ATTR_DESTROY_QP_HANDLE),
+                                        out(UVERBS_ATTR_DESTROY_QP_RESP, 4)};
+constexpr AttributeRule kAsyncEvents[] = {
+    {UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, Kind::kNewDescriptor, true, 0}};
+constexpr AttributeRule kAllocUar[] = {
+    made(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE), in(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, 4),
+    out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8), out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4),
+    out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4)};
+constexpr AttributeRule kDestroyUar[] = {object(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)};
+constexpr AttributeRule kQueryHca[] = {in(MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, 16),
+                                       out(MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, 16)};
+
+}  // namespace
+
+struct Context::Method {
+  std::uint16_t object;
+  std::uint16_t method;
+  std::span<const AttributeRule> attributes;
+  Errno (Context::*serve)(Request&);
+};
+
+std::span<const Context::Method> Context::methods() {
+  static constexpr Method kMethods[] = {
+      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, kInvokeWrite, &Context::invoke_write},
+      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, kGetContext, &Context::get_context},
+      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, kQueryContext, &Context::query_context},
+      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT, kQueryPort, &Context::query_port},
+      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE, kQueryGidTable,
+       &Context::query_gid_table},
+      {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, kQueryGidEntry,
+       &Context::query_gid_entry},
+      {UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, kDestroyPd,
+       &Context::destroy<ProtectionDomain, UVERBS_ATTR_DESTROY_PD_HANDLE>},
+      {UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY, kDestroyAh,
+       &Context::destroy<AddressHandle, UVERBS_ATTR_DESTROY_AH_HANDLE>},
+      {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, kDestroyMr,
+       &Context::destroy<MemoryRegion, UVERBS_ATTR_DESTROY_MR_HANDLE>},
+      {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, kCreateCq, &Context::create_cq},
+      {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, kDestroyCq, &Context::destroy_cq},
+      {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &Context::create_qp},
+      {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, kDestroyQp, &Context::destroy_qp},
+      {UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC, kAsyncEvents,
+       &Context::alloc_async_events},
+      {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, kAllocUar, &Context::alloc_uar},
+      {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kDestroyUar,
+       &Context::destroy<DoorbellPage, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE>},
+      {MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER, kQueryHca, &Context::query_hca},
+  };
+  return kMethods;
+}
+
+Context::Context(Device& device, const UserMemory& memory, Options options)
+    : device_(device), memory_(memory), options_(std::move(options)) {}
+
+Context::~Context() { objects_.clear(); }
+
+Errno Context::serve(std::uint64_t argument) {
+  Request request;
+  if (const auto wrong = request.parse(memory_, argument); wrong != 0) return wrong;
+  for (const auto& method : methods()) {
+    if (method.object != request.object() || method.method != request.method()) continue;
+    if (const auto wrong = request.check(method.attributes); wrong != 0) return wrong;
+    return (this->*method.serve)(request);
+  }
+  return EPROTONOSUPPORT;
+}
+
+void Context::flush_events() {
+  if (async_ != nullptr) async_->pipe.flush();
+  for (auto& [identity, file] : channels_) file->pipe.flush();
+}
+
+template <class T, std::uint16_t Handle>
+Errno Context::destroy(Request& request) {
+  const auto handle = request.number(Handle);
+  const auto* object = objects_.find<T>(handle);
+  if (object == nullptr) return ENOENT;
+  if (object->users != 0) return EBUSY;
+  objects_.remove(handle);
+  return 0;
+}
+
+Errno Context::new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number) {
+  auto pipe = EventPipe::create(record);
+  if (!pipe) return EMFILE;
+  file = std::make_shared<EventFile>(*std::move(pipe));
+  number = options_.give(file->pipe.take_reader());
+  return number < 0 ? -number : 0;
+}
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,91 @@
+// One open device file: what ioctl() on it does (host-door contract 3, 4).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "uverbs/device.h"
+#include "uverbs/objects.h"
+#include "uverbs/request.h"
+
+namespace softhca::uverbs {
+
+class Context {
+ public:
+  struct Options {
+    /// Gives a descriptor to the program and returns its number there, or -errno.
+    std::function<int(vfio_user::UniqueFd)> give;
+    /// The descriptor of the program is taken back: the call has failed after all.
+    std::function<void(int)> take_back;
+    /// What is behind a descriptor of give(): the identity of its file.
+    std::function<std::uint64_t(int)> identify;
+    /// A CQ was made, whose user handle this is.
+    std::function<void(std::uint64_t)> made_cq;
+  };
+
+  /// `device`, `memory` outlive this.
+  Context(Device& device, const UserMemory& memory, Options options);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  /// ioctl(RDMA_VERBS_IOCTL): 0, or a number of errno.h.
+  Errno serve(std::uint64_t argument);
+  /// What waits for room in the descriptors of events.
+  void flush_events();
+
+  /// Offset in the device file at which a doorbell page is mapped.
+  static constexpr std::uint64_t page_offset(std::uint32_t page) {
+    return (std::uint64_t{0x1000} + page) * 4096;
+  }
+
+ private:
+  struct Method;
+  static std::span<const Method> methods();
+
+  // invoke_write.cc
+  Errno invoke_write(Request& request);
+  Errno query_device(Request& request);
+  Errno query_device_extended(Request& request);
+  Errno alloc_pd(Request& request);
+  Errno reg_mr(Request& request);
+  Errno create_comp_channel(Request& request);
+  Errno create_ah(Request& request);
+  Errno modify_qp(Request& request);
+  Errno modify_qp_extended(Request& request);
+  Errno query_qp(Request& request);
+
+  // device_methods.cc
+  Errno get_context(Request& request);
+  Errno query_context(Request& request);
+  Errno query_port(Request& request);
+  Errno query_gid_table(Request& request);
+  Errno query_gid_entry(Request& request);
+  Errno alloc_async_events(Request& request);
+  Errno alloc_uar(Request& request);
+  Errno query_hca(Request& request);
+
+  // queue_methods.cc
+  Errno create_cq(Request& request);
+  Errno destroy_cq(Request& request);
+  Errno create_qp(Request& request);
+  Errno destroy_qp(Request& request);
+  template <class T, std::uint16_t Handle>
+  Errno destroy(Request& request);
+
+  /// The doorbell page of that number, which the program has allocated; null if it has not.
+  DoorbellPage* find_page(std::uint32_t page) const;
+  Errno change_qp(QueuePair& qp, const QpAttributes& wanted);
+  Errno new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number);
+
+  Device& device_;
+  const UserMemory& memory_;
+  Options options_;
+  Objects objects_;
+  std::shared_ptr<EventFile> async_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;  ///< by identity
+};
+
+}  // namespace softhca::uverbs

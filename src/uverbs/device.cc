@@ -1,0 +1,62 @@
+#include "uverbs/device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "spec/connectx/eq.h"
+#include "util/log.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+
+Device::Device(driver::connectx::Hca& hca, Options options)
+    : hca_(hca), options_(std::move(options)), records_(hca.host()) {}
+
+util::Result<std::unique_ptr<Device>> Device::create(driver::connectx::Hca& hca, Options options) {
+  std::unique_ptr<Device> device(new Device(hca, std::move(options)));
+  for (std::size_t i = 0; i != device->options_.gids.size(); ++i) {
+    const auto& entry = device->options_.gids[i];
+    auto set = hca.set_roce_address(static_cast<std::uint8_t>(i),
+                                    {.gid = entry.gid, .mac = hca.mac(), .roce_v2 = entry.roce_v2});
+    if (!set) return tl::unexpected(set.error());
+  }
+  return device;
+}
+
+bool Device::find_mac(const driver::Gid& to, driver::Mac& mac) const {
+  return options_.find_mac && options_.find_mac(to, mac);
+}
+
+void Device::add_completion_target(std::uint32_t cqn, EventTarget& target) {
+  completion_targets_[cqn] = &target;
+}
+
+bool Device::poll_events() {
+  bool any = false;
+  auto& completions = hca_.completion_events();
+  while (const auto event = completions.poll()) {
+    any = true;
+    if (event->type != spec::event_type::COMPLETION) continue;
+    using Data = spec::event_data_completion;
+    const auto target = completion_targets_.find(event->as<Data>().get(Data::cqn));
+    if (target != completion_targets_.end()) target->second->handle_event(event->type);
+  }
+  if (any) completions.arm();
+  for (;;) {
+    const auto event = hca_.poll_event();
+    if (!event) {
+      util::log(util::LogLevel::kWarning, "event queue: {}", event.error().message);
+      break;
+    }
+    if (!*event) break;
+    any = true;
+    using Data = spec::event_data_qp_srq;
+    const auto number = (**event).as<Data>().get(Data::qp_srq_n);
+    const auto target = queue_targets_.find(number);
+    if (target != queue_targets_.end()) target->second->handle_event((**event).type);
+  }
+  return any;
+}
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,81 @@
+// A ConnectX-4 as the kernel's driver for RDMA sees it: what all programs that have opened it
+// share. The host and the HCA are the caller's.
+//
+// The memory of the program is where the device reaches it at its own address, one bit further up:
+// no page is mapped twice and none is copied. Nothing here has a lock: who calls takes care that
+// the device does not work meanwhile.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "driver/connectx/hca.h"
+#include "util/result.h"
+#include "uverbs/record_scan.h"
+
+namespace softhca::uverbs {
+
+/// An entry of the GID table (host-door contract 4.4).
+struct GidEntry {
+  driver::Gid gid;
+  bool roce_v2 = true;
+};
+
+/// Who is told of events of a queue.
+class EventTarget {
+ public:
+  virtual ~EventTarget() = default;
+  virtual void handle_event(softhca::spec::connectx::event_type type) = 0;
+};
+
+class Device {
+ public:
+  struct Options {
+    std::vector<GidEntry> gids;  ///< by index
+    std::uint64_t node_guid = 0;
+    unsigned interface_index = 0;  ///< of the interface that the addresses are of; 0: none
+    /// The MAC of a destination; false: nobody has that address.
+    std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
+  };
+
+  /// @pre `host` reaches the program's memory at bus_address()
+  static util::Result<std::unique_ptr<Device>> create(driver::connectx::Hca& hca, Options options);
+
+  static constexpr pcie::Iova kProgramMemory = pcie::Iova{1} << 47;
+  static constexpr pcie::Iova bus_address(std::uint64_t address) {
+    return kProgramMemory | address;
+  }
+
+  driver::connectx::Hca& hca() { return hca_; }
+  driver::connectx::CommandQueue& commands() { return hca_.commands(); }
+  util::View<softhca::spec::connectx::hca_cap> capabilities() const { return hca_.capabilities(); }
+  const Options& options() const { return options_; }
+  RecordScan& records() { return records_; }
+  const GidEntry* gid(std::size_t index) const {
+    return index < options_.gids.size() ? &options_.gids[index] : nullptr;
+  }
+  bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
+
+  // Events.
+  void add_completion_target(std::uint32_t cqn, EventTarget& target);
+  void remove_completion_target(std::uint32_t cqn) { completion_targets_.erase(cqn); }
+  void add_queue_target(std::uint32_t qpn, EventTarget& target) { queue_targets_[qpn] = &target; }
+  void remove_queue_target(std::uint32_t qpn) { queue_targets_.erase(qpn); }
+  /// Hands on what the event queues have. True if there was anything.
+  bool poll_events();
+
+ private:
+  Device(driver::connectx::Hca& hca, Options options);
+
+  driver::connectx::Hca& hca_;
+  Options options_;
+  RecordScan records_;
+  std::unordered_map<std::uint32_t, EventTarget*> completion_targets_;
+  std::unordered_map<std::uint32_t, EventTarget*> queue_targets_;
+};
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,187 @@
+// What a program asks of the device as a whole (host-door contract 4.1, 4.3, 4.4, 4.13, 4.14).
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
+#include <rdma/mlx5_user_ioctl_verbs.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "spec/connectx/caps.h"
+#include "spec/connectx/resources.h"
+#include "uverbs/context.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using spec::hca_cap;
+using CommandRequest = driver::connectx::Request<spec::alloc_uar_in>;
+
+namespace {
+
+constexpr std::uint32_t kCompletionVectors = 1;
+constexpr std::uint64_t kOptionalAccessFlags = 1;
+constexpr std::uint8_t kPort = 1;
+constexpr std::uint32_t kGids = 256;
+constexpr std::uint32_t kPageSize = 4096;
+
+mlx5_ib_alloc_ucontext_resp describe_context(Device& device) {
+  const auto caps = device.capabilities();
+  mlx5_ib_alloc_ucontext_resp out{};
+  out.qp_tab_size = 1u << caps.get(hca_cap::log_max_qp);
+  // No BlueFlame: its copies of WQEs would need write combining, and doorbells are found in their
+  // records. No static doorbell pages either: programs allocate theirs.
+  out.bf_reg_size = 0;
+  out.tot_bfregs = 0;
+  out.cache_line_size = 64;
+  out.max_sq_desc_sz = 1024;
+  out.max_rq_desc_sz = 512;
+  out.max_send_wqebb = 1u << caps.get(hca_cap::log_max_qp_sz);
+  out.max_recv_wr = 1u << caps.get(hca_cap::log_max_qp_sz);
+  out.max_srq_recv_wr = (1u << caps.get(hca_cap::log_max_srq_sz)) - 1;
+  out.num_ports = 1;
+  out.response_length = sizeof out;
+  out.cqe_version = 1;
+  // QUERY_DEVICE has a part of the driver's, CREATE_AH tells the MAC.
+  out.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH;
+  out.eth_min_inline = MLX5_USER_INLINE_MODE_L2;
+  out.log_uar_size = 12;
+  out.num_uars_per_page = 1;
+  return out;
+}
+
+}  // namespace
+
+Errno Context::get_context(Request& request) {
+  const auto in = request.get<mlx5_ib_alloc_ucontext_req_v2>(UVERBS_ATTR_UHW_IN);
+  // Programs that want DevX ask again without it.
+  if ((in.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0) return EINVAL;
+  if (in.max_cqe_version < 1 || (in.lib_caps & MLX5_LIB_CAP_DYN_UAR) == 0) return EOPNOTSUPP;
+  if (const auto wrong = request.put(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
+      wrong != 0) {
+    return wrong;
+  }
+  if (const auto wrong = request.put(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, kOptionalAccessFlags);
+      wrong != 0) {
+    return wrong;
+  }
+  return request.put(UVERBS_ATTR_UHW_OUT, describe_context(device_));
+}
+
+Errno Context::query_context(Request& request) {
+  if (const auto wrong =
+          request.put(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
+      wrong != 0) {
+    return wrong;
+  }
+  if (const auto wrong = request.put(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, kOptionalAccessFlags);
+      wrong != 0) {
+    return wrong;
+  }
+  return request.put(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, describe_context(device_));
+}
+
+Errno Context::query_port(Request& request) {
+  if (request.get<std::uint8_t>(UVERBS_ATTR_QUERY_PORT_PORT_NUM) != kPort) return EINVAL;
+  const auto up = device_.hca().link_is_up();
+  ib_uverbs_query_port_resp_ex out{};
+  auto& port = out.legacy_resp;
+  port.port_cap_flags = 0x04010000;  // CM_SUP, IP_BASED_GIDS
+  port.max_msg_sz = 1u << device_.capabilities().get(hca_cap::log_max_msg);
+  port.gid_tbl_len = kGids;
+  port.pkey_tbl_len = 1;
+  const bool active = up.value_or(false);
+  port.state = active ? 4 : 1;
+  port.max_mtu = port.active_mtu = 5;  // 4096
+  port.active_width = 2;               // 4X
+  port.active_speed = 32;              // EDR
+  port.phys_state = active ? 5 : 3;
+  port.link_layer = 2;  // Ethernet
+  port.max_vl_num = 1;
+  return request.put(UVERBS_ATTR_QUERY_PORT_RESP, out);
+}
+
+namespace {
+
+ib_uverbs_gid_entry describe(const GidEntry& entry, std::uint32_t index, unsigned interface) {
+  ib_uverbs_gid_entry out{};
+  std::memcpy(out.gid, entry.gid.bytes.data(), sizeof out.gid);
+  out.gid_index = index;
+  out.port_num = kPort;
+  out.gid_type = entry.roce_v2 ? IB_UVERBS_GID_TYPE_ROCE_V2 : IB_UVERBS_GID_TYPE_ROCE_V1;
+  out.netdev_ifindex = interface;
+  return out;
+}
+
+}  // namespace
+
+Errno Context::query_gid_table(Request& request) {
+  const auto size = request.get<std::uint64_t>(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE);
+  if (size == 0 || size > kPageSize) return EINVAL;
+  const auto room = request.size(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES) / size;
+  std::vector<std::byte> all;
+  std::uint64_t count = 0;
+  for (std::uint32_t i = 0; device_.gid(i) != nullptr; ++i, ++count) {
+    if (count == room) return EINVAL;
+    const auto entry = describe(*device_.gid(i), i, device_.options().interface_index);
+    all.resize(all.size() + size);
+    std::memcpy(all.data() + all.size() - size, &entry, std::min<std::size_t>(size, sizeof entry));
+  }
+  if (const auto wrong = request.put_bytes(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, all);
+      wrong != 0) {
+    return wrong;
+  }
+  return request.put(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, count);
+}
+
+Errno Context::query_gid_entry(Request& request) {
+  const auto index = request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX);
+  if (request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_ENTRY_PORT) != kPort || index >= kGids) {
+    return EINVAL;
+  }
+  const auto* entry = device_.gid(index);
+  if (entry == nullptr) return ENODATA;
+  return request.put(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY,
+                     describe(*entry, index, device_.options().interface_index));
+}
+
+Errno Context::alloc_async_events(Request& request) {
+  std::shared_ptr<EventFile> file;
+  int number = 0;
+  if (const auto wrong = new_event_file(sizeof(ib_uverbs_async_event_desc), file, number);
+      wrong != 0) {
+    return wrong;
+  }
+  const auto wrong = request.put_number(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, number);
+  if (wrong != 0) {
+    options_.take_back(number);
+    return wrong;
+  }
+  if (async_ == nullptr) async_ = file;
+  channels_.emplace(options_.identify(number), std::move(file));
+  return 0;
+}
+
+Errno Context::alloc_uar(Request& request) {
+  const auto type = request.get<std::uint32_t>(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE);
+  if (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC) return EOPNOTSUPP;
+  const auto out = device_.commands().execute<spec::alloc_uar_out>(
+      CommandRequest(spec::command_opcode::ALLOC_UAR));
+  if (!out) return ENOMEM;
+  const auto page = out->get(spec::alloc_uar_out::uar);
+  const auto handle = objects_.add(std::make_unique<DoorbellPage>(device_, page));
+  Errno wrong = request.put_number(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, handle);
+  if (wrong == 0) {
+    wrong = request.put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, page_offset(page));
+  }
+  if (wrong == 0) wrong = request.put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, kPageSize);
+  if (wrong == 0) wrong = request.put(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, page);
+  if (wrong != 0) objects_.remove(handle);
+  return wrong;
+}
+
+/// Without DevX only what every program asks when it opens the device, and does without.
+Errno Context::query_hca(Request&) { return EOPNOTSUPP; }
+
+}  // namespace softhca::uverbs

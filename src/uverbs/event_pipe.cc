@@ -1,0 +1,56 @@
+#include "uverbs/event_pipe.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace softhca::uverbs {
+
+util::Result<EventPipe> EventPipe::create(std::size_t size) {
+  EventPipe pipe(size);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return util::fail_errno("pipe for events");
+  pipe.reader_.reset(ends[0]);
+  pipe.writer_.reset(ends[1]);
+  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  const auto name = fmt::format("/proc/self/fd/{}", ends[0]);
+  pipe.own_reader_.reset(::open(name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!pipe.own_reader_) return util::fail_errno("open " + name);
+  return pipe;
+}
+
+/// A record is less than PIPE_BUF: all of it is written, or nothing.
+bool EventPipe::try_write(std::span<const std::byte> record) {
+  return ::write(writer_.get(), record.data(), record.size()) ==
+         static_cast<ssize_t>(record.size());
+}
+
+void EventPipe::write(std::span<const std::byte> record) {
+  if (waiting_.empty() && try_write(record)) return;
+  waiting_.emplace_back(record.begin(), record.end());
+}
+
+void EventPipe::flush() {
+  while (!waiting_.empty() && try_write(waiting_.front())) waiting_.pop_front();
+}
+
+std::size_t EventPipe::take_back(std::uint64_t element) {
+  std::deque<std::vector<std::byte>> all;
+  std::vector<std::byte> record(size_);
+  while (::read(own_reader_.get(), record.data(), size_) == static_cast<ssize_t>(size_)) {
+    all.push_back(record);
+  }
+  for (auto& one : waiting_) all.push_back(std::move(one));
+  waiting_.clear();
+  const auto taken = std::erase_if(all, [&](const auto& one) {
+    std::uint64_t of;
+    std::memcpy(&of, one.data(), sizeof of);
+    return of == element;
+  });
+  for (const auto& one : all) write(one);
+  return taken;
+}
+
+}  // namespace softhca::uverbs

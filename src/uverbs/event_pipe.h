@@ -1,0 +1,40 @@
+// The descriptor from which a program reads events, one record each: a pipe, so that read, poll and
+// fcntl are the kernel's own (host-door contract 6).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "util/result.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::uverbs {
+
+class EventPipe {
+ public:
+  /// Records of `size` bytes, whose first 8 say which object they are of.
+  static util::Result<EventPipe> create(std::size_t size);
+
+  /// What the program reads from; to be given out once.
+  vfio_user::UniqueFd take_reader() { return std::move(reader_); }
+  /// Never waits: what the pipe has no room for follows with flush().
+  void write(std::span<const std::byte> record);
+  void flush();
+  /// Takes away the records of an object, which nobody has read. Returns how many there were.
+  std::size_t take_back(std::uint64_t element);
+
+ private:
+  EventPipe(std::size_t size) : size_(size) {}
+  bool try_write(std::span<const std::byte> record);
+
+  std::size_t size_;
+  vfio_user::UniqueFd reader_;
+  vfio_user::UniqueFd writer_;
+  vfio_user::UniqueFd own_reader_;  ///< with status flags of its own
+  std::deque<std::vector<std::byte>> waiting_;
+};
+
+}  // namespace softhca::uverbs

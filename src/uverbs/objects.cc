@@ -1,0 +1,113 @@
+#include "uverbs/objects.h"
+
+#include "spec/connectx/cq.h"
+#include "spec/connectx/mkey.h"
+#include "spec/connectx/qp.h"
+#include "spec/connectx/resources.h"
+#include "util/log.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using driver::connectx::Request;
+using spec::command_opcode;
+using spec::event_type;
+
+namespace {
+
+void report(const util::Result<void>& done) {
+  if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);
+}
+
+/// ib_event_type of an event of the device (host-door contract 6).
+std::uint32_t verbs_event(event_type type) {
+  enum : std::uint32_t {
+    kQpFatal = 1,
+    kQpRequestError = 2,
+    kQpAccessError = 3,
+    kCommunicationEstablished = 4,
+    kSqDrained = 5,
+    kLastWqe = 16
+  };
+  switch (type) {
+    case event_type::COMMUNICATION_ESTABLISHED:
+      return kCommunicationEstablished;
+    case event_type::SQ_DRAINED:
+      return kSqDrained;
+    case event_type::LAST_WQE_REACHED:
+      return kLastWqe;
+    case event_type::INVALID_REQUEST_LOCAL_WQ_ERROR:
+      return kQpRequestError;
+    case event_type::LOCAL_ACCESS_VIOLATION_WQ_ERROR:
+      return kQpAccessError;
+    default:
+      return kQpFatal;
+  }
+}
+
+template <class Record>
+void tell(EventFile& file, const Record& record) {
+  file.pipe.write(std::as_bytes(std::span(&record, 1)));
+}
+
+}  // namespace
+
+ProtectionDomain::~ProtectionDomain() {
+  Request<spec::dealloc_pd_in> in(command_opcode::DEALLOC_PD);
+  in.set(spec::dealloc_pd_in::pd, pdn);
+  report(device.commands().run(in));
+}
+
+MemoryRegion::~MemoryRegion() {
+  if (key == 0) return;
+  Request<spec::destroy_mkey_in> in(command_opcode::DESTROY_MKEY);
+  in.set(spec::destroy_mkey_in::mkey_index, key >> 8);
+  report(device.commands().run(in));
+}
+
+DoorbellPage::~DoorbellPage() {
+  Request<spec::dealloc_uar_in> in(command_opcode::DEALLOC_UAR);
+  in.set(spec::dealloc_uar_in::uar, page);
+  report(device.commands().run(in));
+}
+
+CompletionQueue::~CompletionQueue() {
+  if (!exists) return;
+  device.records().remove_completion_queue(cqn);
+  device.remove_completion_target(cqn);
+  Request<spec::destroy_cq_in> in(command_opcode::DESTROY_CQ);
+  in.set(spec::destroy_cq_in::cqn, cqn);
+  report(device.commands().run(in));
+}
+
+void CompletionQueue::handle_event(event_type type) {
+  if (type == event_type::COMPLETION) {
+    if (channel == nullptr) return;
+    ++completions_told;
+    return tell(*channel, ib_uverbs_comp_event_desc{.cq_handle = user_handle});
+  }
+  if (async == nullptr) return;
+  ++events_told;
+  tell(*async, ib_uverbs_async_event_desc{.element = user_handle, .event_type = 0, .reserved = 0});
+}
+
+QueuePair::~QueuePair() {
+  if (!exists) return;
+  device.records().remove_send_queue(qpn);
+  device.remove_queue_target(qpn);
+  Request<spec::qp_2rst_in> reset(command_opcode::QP_2RST);
+  reset.set(spec::qp_2rst_in::qpn, qpn);
+  report(device.commands().run(reset));
+  Request<spec::destroy_qp_in> in(command_opcode::DESTROY_QP);
+  in.set(spec::destroy_qp_in::qpn, qpn);
+  report(device.commands().run(in));
+}
+
+void QueuePair::handle_event(event_type type) {
+  if (async == nullptr) return;
+  ++events_told;
+  tell(*async, ib_uverbs_async_event_desc{
+                   .element = user_handle, .event_type = verbs_event(type), .reserved = 0});
+}
+
+}  // namespace softhca::uverbs

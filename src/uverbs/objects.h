@@ -1,0 +1,217 @@
+// What a program has made in one context, by its handle.
+#pragma once
+
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "driver/connectx/hca.h"
+#include "uverbs/device.h"
+#include "uverbs/event_pipe.h"
+
+namespace softhca::uverbs {
+
+enum class Kind : std::uint8_t { kPd, kMr, kCq, kQp, kAh, kUar };
+
+/// Its destructor destroys it in the device.
+struct Object {
+  explicit Object(Kind the_kind) : kind(the_kind) {}
+  virtual ~Object() = default;
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+
+  const Kind kind;
+  unsigned users = 0;  ///< objects that need this one
+};
+
+/// Keeps an object from being destroyed.
+class Use {
+ public:
+  Use() = default;
+  explicit Use(Object* object) : object_(object) {
+    if (object_ != nullptr) ++object_->users;
+  }
+  Use(Use&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Use& operator=(Use&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Use() {
+    if (object_ != nullptr) --object_->users;
+  }
+  Object* get() const { return object_; }
+
+ private:
+  Object* object_ = nullptr;
+};
+
+class Objects {
+ public:
+  std::uint32_t add(std::unique_ptr<Object> object) {
+    objects_.emplace(++last_, std::move(object));
+    return last_;
+  }
+  /// Null if there is none of this kind.
+  template <class T>
+  T* find(std::int64_t handle) const {
+    const auto at = objects_.find(static_cast<std::uint32_t>(handle));
+    const bool fits = handle >= 0 && at != objects_.end() && at->second->kind == T::kKind;
+    return fits ? static_cast<T*>(at->second.get()) : nullptr;
+  }
+  /// The first of a kind of which `is_it` holds; null if there is none.
+  template <class T, class IsIt>
+  T* find_if(IsIt&& is_it) const {
+    for (const auto& [handle, object] : objects_) {
+      if (object->kind == T::kKind && is_it(static_cast<const T&>(*object))) {
+        return static_cast<T*>(object.get());
+      }
+    }
+    return nullptr;
+  }
+  void remove(std::int64_t handle) { objects_.erase(static_cast<std::uint32_t>(handle)); }
+  /// All of them, those first that need others.
+  void clear() {
+    while (!objects_.empty()) {
+      const auto before = objects_.size();
+      std::erase_if(objects_, [](const auto& entry) { return entry.second->users == 0; });
+      if (objects_.size() == before) break;
+    }
+    objects_.clear();
+  }
+
+ private:
+  std::uint32_t last_ = 0;
+  std::unordered_map<std::uint32_t, std::unique_ptr<Object>> objects_;
+};
+
+struct ProtectionDomain : Object {
+  static constexpr Kind kKind = Kind::kPd;
+  ProtectionDomain(Device& the_device, std::uint32_t number)
+      : Object(kKind), device(the_device), pdn(number) {}
+  ~ProtectionDomain() override;
+  Device& device;
+  std::uint32_t pdn;
+};
+
+struct MemoryRegion : Object {
+  static constexpr Kind kKind = Kind::kMr;
+  MemoryRegion(Device& the_device, ProtectionDomain& domain)
+      : Object(kKind), device(the_device), pd(&domain) {}
+  ~MemoryRegion() override;
+  Device& device;
+  Use pd;
+  std::uint32_t key = 0;
+};
+
+/// A doorbell page of the program.
+struct DoorbellPage : Object {
+  static constexpr Kind kKind = Kind::kUar;
+  DoorbellPage(Device& the_device, std::uint32_t number)
+      : Object(kKind), device(the_device), page(number) {}
+  ~DoorbellPage() override;
+  Device& device;
+  std::uint32_t page;
+};
+
+struct AddressHandle : Object {
+  static constexpr Kind kKind = Kind::kAh;
+  AddressHandle() : Object(kKind) {}
+};
+
+/// Where events of a context, or completions of its CQs, are told.
+struct EventFile {
+  explicit EventFile(EventPipe the_pipe) : pipe(std::move(the_pipe)) {}
+  EventPipe pipe;
+};
+
+struct CompletionQueue : Object, EventTarget {
+  static constexpr Kind kKind = Kind::kCq;
+  explicit CompletionQueue(Device& the_device) : Object(kKind), device(the_device) {}
+  ~CompletionQueue() override;
+  void handle_event(softhca::spec::connectx::event_type type) override;
+  Device& device;
+  Use uar;
+  bool exists = false;
+  std::uint32_t cqn = 0;
+  std::uint32_t entries = 0;
+  std::uint64_t user_handle = 0;
+  std::shared_ptr<EventFile> channel;  ///< null: none
+  std::shared_ptr<EventFile> async;
+  std::uint32_t completions_told = 0;
+  std::uint32_t events_told = 0;
+};
+
+/// ib_uverbs_modify_qp without what a driver may add.
+struct QpAttributes {
+  ib_uverbs_qp_dest dest;
+  ib_uverbs_qp_dest alt_dest;
+  std::uint32_t qp_handle;
+  std::uint32_t attr_mask;
+  std::uint32_t qkey;
+  std::uint32_t rq_psn;
+  std::uint32_t sq_psn;
+  std::uint32_t dest_qp_num;
+  std::uint32_t qp_access_flags;
+  std::uint16_t pkey_index;
+  std::uint16_t alt_pkey_index;
+  std::uint8_t qp_state;
+  std::uint8_t cur_qp_state;
+  std::uint8_t path_mtu;
+  std::uint8_t path_mig_state;
+  std::uint8_t en_sqd_async_notify;
+  std::uint8_t max_rd_atomic;
+  std::uint8_t max_dest_rd_atomic;
+  std::uint8_t min_rnr_timer;
+  std::uint8_t port_num;
+  std::uint8_t timeout;
+  std::uint8_t retry_cnt;
+  std::uint8_t rnr_retry;
+  std::uint8_t alt_port_num;
+  std::uint8_t alt_timeout;
+  std::uint8_t reserved[2];
+};
+static_assert(sizeof(QpAttributes) == sizeof(ib_uverbs_modify_qp));
+
+/// Of an ib_uverbs_qp_type; nothing if the device has no such service here.
+inline std::optional<softhca::spec::connectx::service_type> service_of(std::uint32_t type) {
+  using enum softhca::spec::connectx::service_type;
+  switch (type) {
+    case IB_UVERBS_QPT_RC:
+      return RC;
+    case IB_UVERBS_QPT_UC:
+      return UC;
+    case IB_UVERBS_QPT_UD:
+      return UD;
+    default:
+      return std::nullopt;
+  }
+}
+
+struct QueuePair : Object, EventTarget {
+  static constexpr Kind kKind = Kind::kQp;
+  explicit QueuePair(Device& the_device) : Object(kKind), device(the_device) {}
+  ~QueuePair() override;
+  void handle_event(softhca::spec::connectx::event_type type) override;
+  Device& device;
+  Use pd, send_cq, receive_cq, doorbells;
+  std::shared_ptr<EventFile> async;
+  bool exists = false;
+  std::uint32_t qpn = 0;
+  std::uint32_t uar = 0;
+  std::uint64_t user_handle = 0;
+  std::uint8_t service = 0;  ///< ib_uverbs_qp_type
+  std::uint64_t record = 0;  ///< address of its doorbell record
+  bool has_send_queue = false;
+  ib_uverbs_qp_cap caps{};
+  bool signals_all = false;
+  std::uint32_t events_told = 0;
+  /// As last set; the state as far as we know.
+  QpAttributes attributes{};
+  std::uint8_t state = 0;
+};
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,269 @@
+// CQs and QPs in memory of the program (host-door contract 4.6, 4.7).
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "spec/connectx/cq.h"
+#include "spec/connectx/qp.h"
+#include "uverbs/context.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using spec::command_opcode;
+using spec::hca_cap;
+template <class Layout>
+using Command = driver::connectx::Request<Layout>;
+
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kSendBlock = 64;
+constexpr unsigned kLogReceiveUnit = 4;
+constexpr unsigned kLogReceiveMax = 9;
+
+std::uint64_t pages_of(std::uint64_t size) { return (size + kPage - 1) / kPage; }
+
+void store_pages(std::span<std::byte> list, std::uint64_t address) {
+  for (std::size_t i = 0; i != list.size() / sizeof(std::uint64_t); ++i) {
+    util::store_be64(list.data() + i * sizeof(std::uint64_t),
+                     Device::bus_address(address + i * kPage));
+  }
+}
+
+unsigned log2_of(std::uint64_t power) { return static_cast<unsigned>(std::countr_zero(power)); }
+
+/// Whether [address, address + size) is memory of the program, which may be written.
+bool is_there(const UserMemory& memory, std::uint64_t address, std::uint64_t size) {
+  if (address + size < address || address + size > Device::kProgramMemory) return false;
+  for (auto at = address; at < address + size; at += kPage) {
+    std::byte byte;
+    if (!memory.read(at, std::span(&byte, 1)) || !memory.write(at, std::span(&byte, 1))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// CREATE_CQ. False if the device refuses.
+bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_overrun) {
+  auto& device = cq.device;
+  const auto size = std::uint64_t{cq.entries} * in.cqe_size;
+  Command<spec::create_cq_in> create(command_opcode::CREATE_CQ,
+                                     pages_of(size) * sizeof(std::uint64_t));
+  using Cqc = spec::cq_context;
+  const auto context = create.sub(spec::create_cq_in::cq_context_entry);
+  context.set(Cqc::log_cq_size, log2_of(cq.entries));
+  context.set(Cqc::cqe_sz, in.cqe_size == 128);
+  context.set(Cqc::uar_page, in.uar_page_index);
+  context.set(Cqc::c_eqn, device.hca().completion_events().eqn());
+  context.set(Cqc::oi, ignores_overrun);
+  context.set(Cqc::dbr_addr, Device::bus_address(in.db_addr));
+  store_pages(create.all().subspan(spec::create_cq_in::pas_offset), in.buf_addr);
+  const auto out = device.commands().execute<spec::create_cq_out>(create);
+  if (!out) return false;
+  cq.cqn = out->get(spec::create_cq_out::cqn);
+  cq.exists = true;
+  device.add_completion_target(cq.cqn, cq);
+  device.records().add_completion_queue(cq.cqn, in.uar_page_index,
+                                        reinterpret_cast<std::uint32_t*>(in.db_addr + 4));
+  return true;
+}
+
+std::uint64_t receive_size(const mlx5_ib_create_qp& in) {
+  return std::uint64_t{in.rq_wqe_count} << in.rq_wqe_shift;
+}
+/// Bytes of both queues: the receive queue, and behind it the send queue.
+std::uint64_t queues_size(const mlx5_ib_create_qp& in) {
+  return receive_size(in) + in.sq_wqe_count * kSendBlock;
+}
+
+Errno check_queues(const Device& device, const mlx5_ib_create_qp& in) {
+  constexpr std::uint32_t kFlags =
+      MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE;
+  if ((in.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0 || (in.flags & ~kFlags) != 0) {
+    return EOPNOTSUPP;
+  }
+  const auto most = 1u << device.capabilities().get(hca_cap::log_max_qp_sz);
+  const auto is_size = [&](std::uint32_t count) {
+    return count == 0 || (std::has_single_bit(count) && count <= most);
+  };
+  const bool good_stride = in.rq_wqe_count == 0 || (in.rq_wqe_shift >= kLogReceiveUnit &&
+                                                    in.rq_wqe_shift <= kLogReceiveMax);
+  if (!is_size(in.sq_wqe_count) || !is_size(in.rq_wqe_count) || !good_stride) return EINVAL;
+  return in.buf_addr % kPage != 0 || in.db_addr % 8 != 0 ? EINVAL : 0;
+}
+
+/// CREATE_QP. False if the device refuses.
+bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in) {
+  auto& device = qp.device;
+  const auto size = queues_size(in);
+  Command<spec::create_qp_in> create(command_opcode::CREATE_QP,
+                                     pages_of(size) * sizeof(std::uint64_t));
+  using Qpc = spec::qpc;
+  const auto context = create.sub(spec::create_qp_in::qpc);
+  context.set(Qpc::st, static_cast<std::uint32_t>(*service_of(qp.service)));
+  context.set(Qpc::pm_state, static_cast<std::uint32_t>(spec::pm_state::MIGRATED));
+  context.set(Qpc::pd, static_cast<ProtectionDomain*>(qp.pd.get())->pdn);
+  context.set(Qpc::uar_page, in.bfreg_index);
+  context.set(Qpc::user_index, in.uidx);
+  context.set(Qpc::log_msg_max, device.capabilities().get(hca_cap::log_max_msg));
+  if (in.sq_wqe_count == 0) {
+    context.set(Qpc::no_sq, 1);
+  } else {
+    context.set(Qpc::log_sq_size, log2_of(in.sq_wqe_count));
+  }
+  auto rq_type = spec::qp_rq_type::ZERO_LENGTH_RQ;
+  if (in.rq_wqe_count != 0) {
+    rq_type = spec::qp_rq_type::NON_ZERO_RQ;
+    context.set(Qpc::log_rq_size, log2_of(in.rq_wqe_count));
+    context.set(Qpc::log_rq_stride, in.rq_wqe_shift - kLogReceiveUnit);
+  }
+  context.set(Qpc::rq_type, static_cast<std::uint32_t>(rq_type));
+  context.set(Qpc::cqn_snd, static_cast<CompletionQueue*>(qp.send_cq.get())->cqn);
+  context.set(Qpc::cqn_rcv, static_cast<CompletionQueue*>(qp.receive_cq.get())->cqn);
+  context.set(Qpc::dbr_addr, Device::bus_address(in.db_addr));
+  store_pages(create.all().subspan(spec::create_qp_in::pas_offset), in.buf_addr);
+  const auto out = device.commands().execute<spec::create_qp_out>(create);
+  if (!out) return false;
+  qp.qpn = out->get(spec::create_qp_out::qpn);
+  qp.exists = true;
+  device.add_queue_target(qp.qpn, qp);
+  return true;
+}
+
+}  // namespace
+
+DoorbellPage* Context::find_page(std::uint32_t page) const {
+  return objects_.find_if<DoorbellPage>([&](const DoorbellPage& one) { return one.page == page; });
+}
+
+Errno Context::create_cq(Request& request) {
+  const auto in = request.get<mlx5_ib_create_cq>(UVERBS_ATTR_UHW_IN);
+  const auto wanted = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_CQE);
+  const auto caps = device_.capabilities();
+  if (wanted == 0 || wanted >= 1u << caps.get(hca_cap::log_max_cq_sz)) return EINVAL;
+  if (in.cqe_size != 64 && in.cqe_size != 128) return EINVAL;
+  if (in.cqe_comp_en != 0 || (in.flags & ~MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX) != 0) {
+    return EOPNOTSUPP;
+  }
+  if ((in.flags & MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX) == 0) return EOPNOTSUPP;
+  if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR) != 0) return EINVAL;
+  auto* const page = find_page(in.uar_page_index);
+  if (page == nullptr) return EINVAL;
+  auto cq = std::make_unique<CompletionQueue>(device_);
+  cq->uar = Use(page);
+  if (request.has(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)) {
+    const auto number = request.number(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL);
+    const auto channel = channels_.find(options_.identify(static_cast<int>(number)));
+    if (channel == channels_.end()) return EBADF;
+    cq->channel = channel->second;
+  }
+  cq->entries = std::bit_ceil(wanted + 1);
+  cq->user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE);
+  cq->async = async_;
+  const auto size = std::uint64_t{cq->entries} * in.cqe_size;
+  if (in.buf_addr % kPage != 0 || in.db_addr % 8 != 0 || !is_there(memory_, in.buf_addr, size) ||
+      !is_there(memory_, in.db_addr, 8)) {
+    return EFAULT;
+  }
+
+  if (!make_cq(*cq, in,
+               (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_FLAGS) &
+                IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0)) {
+    return ENOMEM;
+  }
+  const auto cqn = cq->cqn;
+  const auto user_handle = cq->user_handle;
+  const std::uint32_t last = cq->entries - 1;
+  const auto handle = objects_.add(std::move(cq));
+  auto wrong = request.put_number(UVERBS_ATTR_CREATE_CQ_HANDLE, handle);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last);
+  if (wrong == 0) {
+    wrong = request.put(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_cq_resp{.cqn = cqn, .reserved = 0});
+  }
+  if (wrong != 0) {
+    objects_.remove(handle);
+  } else if (options_.made_cq) {
+    options_.made_cq(user_handle);
+  }
+  return wrong;
+}
+
+Errno Context::destroy_cq(Request& request) {
+  const auto handle = request.number(UVERBS_ATTR_DESTROY_CQ_HANDLE);
+  auto* cq = objects_.find<CompletionQueue>(handle);
+  if (cq == nullptr) return ENOENT;
+  if (cq->users != 0) return EBUSY;
+  // What nobody has read is taken back; for what was read the program waits to be acknowledged.
+  const auto unread = [&](const std::shared_ptr<EventFile>& file) {
+    return file == nullptr ? 0 : static_cast<std::uint32_t>(file->pipe.take_back(cq->user_handle));
+  };
+  const ib_uverbs_destroy_cq_resp out{
+      .comp_events_reported = cq->completions_told - unread(cq->channel),
+      .async_events_reported = cq->events_told - unread(cq->async)};
+  objects_.remove(handle);
+  return request.put(UVERBS_ATTR_DESTROY_CQ_RESP, out);
+}
+
+Errno Context::create_qp(Request& request) {
+  const auto type = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE);
+  if (!service_of(type)) return EOPNOTSUPP;
+  if (request.has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)) return EOPNOTSUPP;
+  auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_CREATE_QP_PD_HANDLE));
+  auto* send_cq =
+      objects_.find<CompletionQueue>(request.number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE));
+  auto* receive_cq =
+      objects_.find<CompletionQueue>(request.number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE));
+  if (pd == nullptr || send_cq == nullptr || receive_cq == nullptr) return ENOENT;
+  const auto in = request.get<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN);
+  if (const auto wrong = check_queues(device_, in); wrong != 0) return wrong;
+  const auto size = queues_size(in);
+  if (!is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) return EFAULT;
+  auto* const page = find_page(in.bfreg_index);
+  if (page == nullptr) return EINVAL;
+  auto qp = std::make_unique<QueuePair>(device_);
+  qp->doorbells = Use(page);
+  qp->pd = Use(pd);
+  qp->send_cq = Use(send_cq);
+  qp->receive_cq = Use(receive_cq);
+  qp->async = async_;
+  qp->uar = in.bfreg_index;
+  qp->service = static_cast<std::uint8_t>(type);
+  qp->record = in.db_addr;
+  qp->has_send_queue = in.sq_wqe_count != 0;
+  qp->user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
+  qp->caps = request.get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
+  qp->signals_all = (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS) &
+                     IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0;
+
+  if (!make_qp(*qp, in)) return ENOMEM;
+  const auto qpn = qp->qpn;
+  const auto caps = qp->caps;
+  const auto handle = objects_.add(std::move(qp));
+  mlx5_ib_create_qp_resp own{};
+  own.bfreg_index = UINT32_MAX;  // a page was named
+  auto wrong = request.put_number(UVERBS_ATTR_CREATE_QP_HANDLE, handle);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_QP_RESP_CAP, caps);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qpn);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_UHW_OUT, own);
+  if (wrong != 0) objects_.remove(handle);
+  return wrong;
+}
+
+Errno Context::destroy_qp(Request& request) {
+  const auto handle = request.number(UVERBS_ATTR_DESTROY_QP_HANDLE);
+  auto* qp = objects_.find<QueuePair>(handle);
+  if (qp == nullptr) return ENOENT;
+  const auto unread = qp->async == nullptr
+                          ? 0
+                          : static_cast<std::uint32_t>(qp->async->pipe.take_back(qp->user_handle));
+  const ib_uverbs_destroy_qp_resp out{.events_reported = qp->events_told - unread};
+  objects_.remove(handle);
+  return request.put(UVERBS_ATTR_DESTROY_QP_RESP, out);
+}
+
+}  // namespace softhca::uverbs

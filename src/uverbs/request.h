@@ -1,0 +1,97 @@
+// One call of ioctl(RDMA_VERBS_IOCTL): a header and attributes, each a value, a piece of memory of
+// the program, an object or a descriptor (Linux: rdma_user_ioctl_cmds.h; host-door contract 3.1).
+//
+// Everything is in the machine's byte order.
+#pragma once
+
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+#include "uverbs/user_memory.h"
+
+namespace softhca::uverbs {
+
+/// 0, or a number of errno.h.
+using Errno = int;
+
+/// How a method wants an attribute.
+struct AttributeRule {
+  enum class Kind : std::uint8_t { kIn, kOut, kObject, kNewObject, kDescriptor, kNewDescriptor };
+  std::uint16_t id;
+  Kind kind;
+  bool mandatory = true;
+  std::uint16_t size_min = 0;  ///< bytes, of kIn and kOut
+};
+
+class Request {
+ public:
+  /// Reads what `argument` points to. Not 0: it is no request.
+  Errno parse(const UserMemory& memory, std::uint64_t argument);
+
+  std::uint16_t object() const { return header_.object_id; }
+  std::uint16_t method() const { return header_.method_id; }
+  /// Holds the attributes against what the method takes (contract 3.2).
+  Errno check(std::span<const AttributeRule> rules) const;
+
+  bool has(std::uint16_t id) const { return find(id) != nullptr; }
+  /// Bytes of an attribute; 0 if there is none.
+  std::size_t size(std::uint16_t id) const;
+
+  // Inputs. Of attributes that are not there, or are shorter: zeros.
+  template <class T>
+  T get(std::uint16_t id) const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    T value{};
+    (void)copy_in(id, std::as_writable_bytes(std::span(&value, 1)));
+    return value;
+  }
+  /// EFAULT if the memory is not there.
+  Errno copy_in(std::uint16_t id, std::span<std::byte> out) const;
+  /// Of an object or a descriptor.
+  std::int64_t number(std::uint16_t id) const;
+
+  // Outputs. They may be longer than what is known, when the rest is 0, or shorter.
+  Errno put_bytes(std::uint16_t id, std::span<const std::byte> bytes);
+  template <class T>
+  Errno put(std::uint16_t id, const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return put_bytes(id, std::as_bytes(std::span(&value, 1)));
+  }
+  /// The number of a new object or descriptor.
+  Errno put_number(std::uint16_t id, std::int64_t number);
+
+ private:
+  /// The kernel takes one page.
+  static constexpr std::size_t kAttributesMax = (4096 - sizeof(ib_uverbs_ioctl_hdr)) / 16;
+
+  /// ib_uverbs_ioctl_hdr.
+  struct Header {
+    std::uint16_t length;
+    std::uint16_t object_id;
+    std::uint16_t method_id;
+    std::uint16_t num_attrs;
+    std::uint64_t reserved1;
+    std::uint32_t driver_id;
+    std::uint32_t reserved2;
+  };
+  static_assert(sizeof(Header) == sizeof(ib_uverbs_ioctl_hdr));
+
+  const ib_uverbs_attr* find(std::uint16_t id) const;
+  Errno mark_output(const ib_uverbs_attr& attribute, const std::uint64_t* data);
+
+  const UserMemory* memory_ = nullptr;
+  std::uint64_t argument_ = 0;
+  Header header_{};
+  std::array<ib_uverbs_attr, kAttributesMax> attributes_;
+};
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,37 @@
+#!/bin/bash
+# Unmodified programs of the distribution between two processes of `softhca run`, with content checks where they have
+# them: programs.sh SOFTHCA
+set -u
+softhca=$1
+[ "$(id -u)" = 0 ] && nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups) || nobody=()
+export HOME=/tmp XDG_RUNTIME_DIR=
+failed=0
+
+# pair NAME EXPECTED SERVER... : the client is the same with localhost behind it.
+pair() {
+  local name=$1 expected=$2 out
+  shift 2
+  out=$("${nobody[@]}" timeout 100 "$softhca" run -- sh -c "$* & sleep 1; timeout 60 $* localhost; s=\$?; wait \$!; exit \$s" 2>&1)
+  if [ $? = 0 ] && grep -qE "$expected" <<<"$out"; then
+    echo "ok: $name"
+  else
+    echo "FAILED: $name"; echo "$out"; failed=1
+  fi
+}
+
+info=$("${nobody[@]}" timeout 60 "$softhca" run -- ibv_devinfo -v 2>&1)
+if grep -q 'PORT_ACTIVE' <<<"$info" && grep -q 'GID\[ *3\]:.*198.18' <<<"$info"; then
+  echo "ok: ibv_devinfo -v"
+else
+  echo "FAILED: ibv_devinfo -v"; echo "$info"; failed=1
+fi
+pair "RC ping-pong" "200 iters in" ibv_rc_pingpong -g 3 -c -n 200
+pair "RC ping-pong with events" "200 iters in" ibv_rc_pingpong -g 3 -c -e -n 200
+pair "UC ping-pong" "200 iters in" ibv_uc_pingpong -g 3 -c -n 200
+pair "UD ping-pong" "200 iters in" ibv_ud_pingpong -g 3 -c -n 200
+for test in ib_write_bw ib_read_bw ib_send_bw; do
+  pair "$test" "^ 65536 +200 " $test -d mlx5_0 -x 3 -n 200
+done
+pair "ib_atomic_bw" "^ 8 +200 " ib_atomic_bw -d mlx5_0 -x 3 -n 200
+pair "ib_write_bw, 16 QPs" "^ 65536 +3200 " ib_write_bw -d mlx5_0 -x 3 -q 16 -n 200
+exit $failed

@@ -1,0 +1,56 @@
+// Descriptors of events (host-door contract 6).
+#include "uverbs/event_pipe.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace softhca::uverbs {
+namespace {
+
+using Record = std::array<std::uint64_t, 2>;
+
+class Events : public ::testing::Test {
+ protected:
+  Events() : pipe_(*EventPipe::create(sizeof(Record))), reader_(pipe_.take_reader()) {}
+  void write(const Record& record) { pipe_.write(std::as_bytes(std::span(record))); }
+  Record read() {
+    Record record{};
+    EXPECT_EQ(::read(reader_.get(), record.data(), sizeof record), ssize_t{sizeof record});
+    return record;
+  }
+  EventPipe pipe_;
+  vfio_user::UniqueFd reader_;
+};
+
+TEST_F(Events, AreReadOneByOneInTheirOrder) {
+  write({1, 10});
+  write({2, 20});
+  EXPECT_EQ(read(), (Record{1, 10}));
+  EXPECT_EQ(read(), (Record{2, 20}));
+}
+
+// The program waits to be acknowledged for what it has read, and for nothing else.
+TEST_F(Events, OfAnObjectThatGoesAreTakenBackUnread) {
+  for (std::uint64_t i = 0; i != 3; ++i) {
+    write({1, i});
+    write({2, i});
+  }
+  EXPECT_EQ(read(), (Record{1, 0}));
+  EXPECT_EQ(pipe_.take_back(1), 2u);
+  EXPECT_EQ(pipe_.take_back(1), 0u);
+  for (std::uint64_t i = 0; i != 3; ++i) EXPECT_EQ(read(), (Record{2, i}));
+}
+
+TEST_F(Events, BeyondWhatAPipeHoldsWaitAndAreNotLost) {
+  constexpr std::uint64_t kMany = 20'000;
+  for (std::uint64_t i = 0; i != kMany; ++i) write({7, i});
+  for (std::uint64_t i = 0; i != kMany; ++i) {
+    pipe_.flush();
+    ASSERT_EQ(read(), (Record{7, i}));
+  }
+}
+
+}  // namespace
+}  // namespace softhca::uverbs
