@@ -21,6 +21,7 @@
 #include "cli/run/hub_host.h"
 #include "cli/run/keeper.h"
 #include "cli/run/program.h"
+#include "cli/run/reach.h"
 #include "cli/run/run_directory.h"
 #include "door/tree/tree.h"
 #include "util/event_loop.h"
@@ -107,6 +108,10 @@ util::Result<int> Run::run() {
   if (!library) return tl::unexpected(library.error());
   auto good = options_.fabric.empty() ? set_up_own() : set_up_shared();
   if (!good) return tl::unexpected(good.error());
+  if (const auto why = why_out_of_reach(find_program(options_.program.front())); !why.empty()) {
+    std::fprintf(stderr, "softhca: %s finds no device of ours: %s\n",
+                 options_.program.front().c_str(), why.c_str());
+  }
   const auto started = start_program(
       options_.program, environment_for(own_environment(), *library, directory_), signals_before_);
   if (started.pid < 0) {

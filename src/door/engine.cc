@@ -11,9 +11,11 @@
 #include <csignal>
 
 #include "door/addresses.h"
+#include "door/fault_guard.h"
 #include "door/inline_progress.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/memory_faults.h"
 
 namespace softhca::door {
 namespace {
@@ -51,6 +53,7 @@ class SignalsBlocked {
 
 util::Result<std::unique_ptr<Engine>> Engine::create(const std::string& directory) {
   std::unique_ptr<Engine> engine(new Engine);
+  catch_faults();
   if (auto good = engine->set_up(directory); !good) return tl::unexpected(good.error());
   const SignalsBlocked blocked;
   std::thread(&Engine::work, engine.get()).detach();
@@ -73,11 +76,12 @@ util::Result<void> Engine::set_up(const std::string& directory) {
   const auto number = joined_->number;
   const auto mac = mac_of(number);
   device_port_ = switch_.create_port("device");
+  fault_port_ = std::make_unique<FaultPort>(*device_port_);
   connectx::DeviceOptions options;
   options.name = "mlx5_0";
   options.mac = wire::MacAddress{mac.bytes};
   options.node_guid = options.mac.to_u64();
-  model_ = std::make_unique<connectx::Device>(std::move(options), *device_port_);
+  model_ = std::make_unique<connectx::Device>(std::move(options), *fault_port_);
   host_ = std::make_unique<driver::InProcessHost>(
       *model_, driver::InProcessHost::Options{.progress = [this] {
         (void)switch_.deliver(kFrames);
@@ -134,6 +138,7 @@ bool Engine::serve(int fd, void* argument, int& result) {
   struct stat status{};
   if (::fstat(fd, &status) != 0) return false;
   const std::lock_guard held(lock_);
+  const FaultGuard guard;
   const auto at = files_.find(status.st_ino);
   if (at == files_.end() || at->second.file.device() != status.st_dev) return false;
   (void)turn();
@@ -146,6 +151,7 @@ bool Engine::serve(int fd, void* argument, int& result) {
 void Engine::progress() {
   if (!lock_.try_lock()) return;
   const std::lock_guard held(lock_, std::adopt_lock);
+  const FaultGuard guard;
   inline_turns_.fetch_add(1, std::memory_order_relaxed);
   (void)turn();
 }
@@ -159,10 +165,22 @@ bool Engine::turn() {
   bool busy = link_->receive(kFrames) != 0;
   busy |= device_->records().scan();
   host_->progress();
+  if (util::MemoryFaults::pending()) busy |= handle_faults();
   if (link_->settle()) write_one(joined_->wake_hub.get());
   busy |= device_->poll_events();
   for (auto& [inode, file] : files_) file.context->flush_events();
   return busy || switch_.has_work();
+}
+
+/// The program has taken away what the device was to use.
+bool Engine::handle_faults() {
+  for (const auto& fault : noted_faults()) {
+    for (auto& [inode, file] : files_) {
+      file.context->lose_memory(fault.address, fault.was_write);
+    }
+  }
+  release_faults();
+  return true;
 }
 
 void Engine::poke() { write_one(poke_.get()); }
@@ -185,6 +203,8 @@ void Engine::nap(unsigned idle_turns) {
 void Engine::work() {
   ::pthread_setname_np(::pthread_self(), "softhca");
   ::prctl(PR_SET_TIMERSLACK, 1);
+  unblock_faults();
+  const FaultGuard guard;
   unsigned idle = 0;
   auto last_look = util::monotonic_now();
   for (;;) {

@@ -14,6 +14,7 @@
 
 #include "connectx/device.h"
 #include "door/device_file.h"
+#include "door/fault_port.h"
 #include "driver/connectx/hca.h"
 #include "driver/in_process_host.h"
 #include "fabric/ring_port.h"
@@ -53,6 +54,7 @@ class Engine {
   util::Result<void> join(const std::string& directory);
   /// True if there was something to do. With the lock.
   bool turn();
+  bool handle_faults();
   void drop_closed();
   void work();
   void nap(unsigned idle_turns);
@@ -61,6 +63,7 @@ class Engine {
   std::optional<hub::Joined> joined_;
   fabric::Switch switch_;
   std::unique_ptr<fabric::Port> device_port_;
+  std::unique_ptr<FaultPort> fault_port_;
   std::unique_ptr<fabric::RingPort> link_;
   std::unique_ptr<connectx::Device> model_;
   std::unique_ptr<driver::InProcessHost> host_;

@@ -3,9 +3,17 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <span>
+
+#include "uverbs/user_memory.h"
 
 namespace softhca::door {
 namespace {
+
+template <class T>
+std::span<std::byte> bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
 
 using PollCq = int (*)(ibv_cq*, int, ibv_wc*);
 
@@ -20,9 +28,17 @@ int poll_with_progress(ibv_cq* cq, int count, ibv_wc* completions) {
 }  // namespace
 
 void wrap_poll(std::uint64_t user_handle, int fd) {
-  const auto* cq = reinterpret_cast<const ibv_cq*>(user_handle);
-  if (cq == nullptr || cq->context == nullptr || cq->context->cmd_fd != fd) return;
-  auto& poll = cq->context->ops.poll_cq;
+  // What libibverbs gives is the address of its CQ; others give what they like.
+  const uverbs::OwnMemory memory;
+  ibv_context* context = nullptr;
+  int its_fd = -1;
+  const auto* place = &reinterpret_cast<const ibv_cq*>(user_handle)->context;
+  if (!memory.read(reinterpret_cast<std::uint64_t>(place), bytes_of(context)) ||
+      !memory.read(reinterpret_cast<std::uint64_t>(&context->cmd_fd), bytes_of(its_fd)) ||
+      its_fd != fd) {
+    return;
+  }
+  auto& poll = context->ops.poll_cq;
   if (poll == poll_with_progress) return;
   provider_poll = poll;
   poll = poll_with_progress;

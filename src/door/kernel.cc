@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "door/engine.h"
 #include "door/inline_progress.h"
@@ -25,11 +26,24 @@ void forget_in_child() {
   if (auto* parents = engine.exchange(nullptr); parents != nullptr) parents->leave_to_parent();
 }
 
+/// The program's standard error is the program's: SOFTHCA_LOG=debug, info, warning or error says
+/// how much of it we may use.
+void choose_log_level() {
+  using util::LogLevel;
+  const char* const given = std::getenv("SOFTHCA_LOG");
+  const std::string_view word = given == nullptr ? "" : given;
+  util::set_log_level(word == "debug"   ? LogLevel::kDebug
+                      : word == "info"  ? LogLevel::kInfo
+                      : word == "error" ? LogLevel::kError
+                                        : LogLevel::kWarning);
+}
+
 Engine* make() {
   const std::lock_guard held(making);
   if (auto* made = engine.load(); made != nullptr) return made;
   const char* directory = std::getenv("SOFTHCA_DOOR");
   if (directory == nullptr) return nullptr;
+  choose_log_level();
   auto made = Engine::create(directory);
   if (!made) {
     util::log(util::LogLevel::kError, "{}", made.error().message);

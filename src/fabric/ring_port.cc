@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "util/memory_faults.h"
+
 namespace softhca::fabric {
 
 RingPort::RingPort(std::unique_ptr<Port> port, util::SharedRing out, util::SharedRing in)
@@ -23,6 +25,11 @@ void RingPort::handle_frame(const wire::Frame& frame) {
     return;
   }
   frame.copy_to(room);
+  // What it refers to was not there, or what it acknowledges did not arrive: it is lost on its way.
+  if (util::MemoryFaults::pending()) {
+    ++counters_.dropped_fault;
+    return;
+  }
   out_.publish();
   unseen_ = true;
   ++counters_.sent;

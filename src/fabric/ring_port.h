@@ -25,6 +25,7 @@ class RingPort final : public Receiver {
     std::uint64_t sent = 0;           ///< frames into the ring
     std::uint64_t received = 0;       ///< frames out of the other ring
     std::uint64_t dropped_full = 0;   ///< the other process does not keep up, or broke the rules
+    std::uint64_t dropped_fault = 0;  ///< while util::MemoryFaults::pending()
     std::uint64_t dropped_unfit = 0;  ///< longer than a record, or of another link than Ethernet
   };
 

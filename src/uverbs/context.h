@@ -33,6 +33,9 @@ class Context {
 
   /// ioctl(RDMA_VERBS_IOCTL): 0, or a number of errno.h.
   Errno serve(std::uint64_t argument);
+  /// The page at `page` is no memory any more, as the device has noticed. What was registered of it
+  /// is taken from the device. Who was to write there cannot go on: its QPs end in an error.
+  void lose_memory(std::uint64_t page, bool was_write);
   /// What waits for room in the descriptors of events.
   void flush_events();
 
@@ -77,6 +80,7 @@ class Context {
 
   /// The doorbell page of that number, which the program has allocated; null if it has not.
   DoorbellPage* find_page(std::uint32_t page) const;
+  void break_qp(QueuePair& qp);
   Errno change_qp(QueuePair& qp, const QpAttributes& wanted);
   Errno new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number);
 

@@ -220,6 +220,7 @@ Errno Context::reg_mr(Request& request) {
   if (!key) return ENOMEM;
   auto region = std::make_unique<MemoryRegion>(device_, *pd);
   region->key = *key;
+  region->memory = {.begin = in.start, .size = in.length};
   const auto handle = objects_.add(std::move(region));
   const std::array answer{handle, *key, *key};  // ib_uverbs_reg_mr_resp: the LKey is the RKey
   const auto wrong = request.put(kCoreOut, answer);

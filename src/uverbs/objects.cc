@@ -58,11 +58,14 @@ ProtectionDomain::~ProtectionDomain() {
   report(device.commands().run(in));
 }
 
-MemoryRegion::~MemoryRegion() {
+MemoryRegion::~MemoryRegion() { revoke(); }
+
+void MemoryRegion::revoke() {
   if (key == 0) return;
   Request<spec::destroy_mkey_in> in(command_opcode::DESTROY_MKEY);
   in.set(spec::destroy_mkey_in::mkey_index, key >> 8);
   report(device.commands().run(in));
+  key = 0;
 }
 
 DoorbellPage::~DoorbellPage() {

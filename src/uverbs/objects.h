@@ -28,6 +28,17 @@ struct Object {
   unsigned users = 0;  ///< objects that need this one
 };
 
+/// Of the program.
+struct MemoryRange {
+  std::uint64_t begin = 0;
+  std::uint64_t size = 0;  ///< bytes
+  /// Part of it lies in the page that begins at `page`.
+  bool touches(std::uint64_t page) const {
+    constexpr std::uint64_t kPage = 4096;
+    return begin < page + kPage && page < begin + size;
+  }
+};
+
 /// Keeps an object from being destroyed.
 class Use {
  public:
@@ -72,6 +83,13 @@ class Objects {
     }
     return nullptr;
   }
+  /// Calls `visit` for all of a kind. It removes none.
+  template <class T, class Visit>
+  void for_each(Visit&& visit) {
+    for (auto& [handle, object] : objects_) {
+      if (object->kind == T::kKind) visit(static_cast<T&>(*object));
+    }
+  }
   void remove(std::int64_t handle) { objects_.erase(static_cast<std::uint32_t>(handle)); }
   /// All of them, those first that need others.
   void clear() {
@@ -102,9 +120,12 @@ struct MemoryRegion : Object {
   MemoryRegion(Device& the_device, ProtectionDomain& domain)
       : Object(kKind), device(the_device), pd(&domain) {}
   ~MemoryRegion() override;
+  /// Takes its key from the device. A registration without one stays until it is destroyed.
+  void revoke();
   Device& device;
   Use pd;
   std::uint32_t key = 0;
+  MemoryRange memory{};
 };
 
 /// A doorbell page of the program.
@@ -139,6 +160,8 @@ struct CompletionQueue : Object, EventTarget {
   std::uint32_t cqn = 0;
   std::uint32_t entries = 0;
   std::uint64_t user_handle = 0;
+  std::uint64_t record = 0;  ///< address of its doorbell record
+  MemoryRange entries_memory{};
   std::shared_ptr<EventFile> channel;  ///< null: none
   std::shared_ptr<EventFile> async;
   std::uint32_t completions_told = 0;
@@ -205,6 +228,7 @@ struct QueuePair : Object, EventTarget {
   std::uint64_t user_handle = 0;
   std::uint8_t service = 0;  ///< ib_uverbs_qp_type
   std::uint64_t record = 0;  ///< address of its doorbell record
+  MemoryRange queues{};
   bool has_send_queue = false;
   ib_uverbs_qp_cap caps{};
   bool signals_all = false;

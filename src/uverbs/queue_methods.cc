@@ -170,7 +170,8 @@ Errno Context::create_cq(Request& request) {
       !is_there(memory_, in.db_addr, 8)) {
     return EFAULT;
   }
-
+  cq->record = in.db_addr;
+  cq->entries_memory = {.begin = in.buf_addr, .size = size};
   if (!make_cq(*cq, in,
                (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_FLAGS) &
                 IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0)) {
@@ -234,6 +235,7 @@ Errno Context::create_qp(Request& request) {
   qp->uar = in.bfreg_index;
   qp->service = static_cast<std::uint8_t>(type);
   qp->record = in.db_addr;
+  qp->queues = {.begin = in.buf_addr, .size = size};
   qp->has_send_queue = in.sq_wqe_count != 0;
   qp->user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
   qp->caps = request.get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);

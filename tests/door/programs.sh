@@ -1,8 +1,8 @@
 #!/bin/bash
 # Unmodified programs of the distribution between two processes of `softhca run`, with content checks where they have
-# them: programs.sh SOFTHCA
+# them: programs.sh SOFTHCA LOST_MEMORY
 set -u
-softhca=$1
+softhca=$1 lost_memory=$2
 [ "$(id -u)" = 0 ] && nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups) || nobody=()
 export HOME=/tmp XDG_RUNTIME_DIR=
 failed=0
@@ -34,4 +34,16 @@ for test in ib_write_bw ib_read_bw ib_send_bw; do
 done
 pair "ib_atomic_bw" "^ 8 +200 " ib_atomic_bw -d mlx5_0 -x 3 -n 200
 pair "ib_write_bw, 16 QPs" "^ 65536 +3200 " ib_write_bw -d mlx5_0 -x 3 -q 16 -n 200
+# lost WORDS EXPECTED: memory that is unmapped while it is registered.
+lost() {
+  local out
+  out=$("${nobody[@]}" timeout 60 "$softhca" run -- "$lost_memory" $1 2>/dev/null)
+  if [ $? = 0 ] && [ "$out" = "$2" ]; then echo "ok: $1"; else echo "FAILED: $1: $out"; failed=1; fi
+}
+lost "write nothing" "success"
+for verb in read write; do
+  for place in source target; do lost "$verb $place" "an error completion"; done
+done
+lost "crash source" "an error completion
+the program's own handler"
 exit $failed

@@ -33,6 +33,29 @@ std::string base() {
   return "/tmp";
 }
 
+/// Of the directory of a run.
+constexpr const char* kPrefix = "softhca-run-";
+
+/// The directory, if it is the user's, is there, and nobody has locked it.
+std::optional<vfio_user::UniqueFd> try_to_lock(const std::string& path) {
+  vfio_user::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat ours, named;
+  if (!fd || ::fstat(fd.get(), &ours) != 0 || !is_ours(ours)) return std::nullopt;
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return std::nullopt;
+  const bool there = ::lstat(path.c_str(), &named) == 0 && named.st_ino == ours.st_ino;
+  if (!there) return std::nullopt;
+  return fd;
+}
+
+/// Directories of runs of this user that were killed.
+void remove_leftovers(const std::string& where) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(where, ignored)) {
+    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
+    if (const auto lock = try_to_lock(entry.path())) remove_directory(entry.path());
+  }
+}
+
 bool may_be_in_name(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' ||
          c == '_' || c == '.';
@@ -41,11 +64,16 @@ bool may_be_in_name(char c) {
 }  // namespace
 
 util::Result<RunDirectory> RunDirectory::create() {
-  auto path = base() + "/softhca-run-XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) {  // mode 0700
-    return util::fail_errno(fmt::format("'{}': mkdtemp", path));
+  const auto where = base();
+  remove_leftovers(where);
+  while (true) {
+    auto path = where + "/" + kPrefix + "XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) {  // mode 0700
+      return util::fail_errno(fmt::format("'{}': mkdtemp", path));
+    }
+    // Who looks for leftovers may have been faster.
+    if (auto lock = try_to_lock(path)) return RunDirectory(std::move(path), *std::move(lock));
   }
-  return RunDirectory(std::move(path));
 }
 
 RunDirectory::~RunDirectory() {

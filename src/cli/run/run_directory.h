@@ -9,11 +9,13 @@
 
 namespace softhca::cli {
 
-/// A new one of a name that nobody else has, in $XDG_RUNTIME_DIR or /tmp. It goes with its owner.
+/// A new one of a name that nobody else has, in $XDG_RUNTIME_DIR or /tmp. It goes with its owner;
+/// if that was killed, with the next one that is made.
 class RunDirectory {
  public:
   static util::Result<RunDirectory> create();
-  RunDirectory(RunDirectory&& other) noexcept : path_(std::move(other.path_)) {
+  RunDirectory(RunDirectory&& other) noexcept
+      : path_(std::move(other.path_)), lock_(std::move(other.lock_)) {
     other.path_.clear();
   }
   RunDirectory& operator=(RunDirectory&&) = delete;
@@ -22,8 +24,10 @@ class RunDirectory {
   const std::string& path() const { return path_; }
 
  private:
-  explicit RunDirectory(std::string path) : path_(std::move(path)) {}
+  RunDirectory(std::string path, vfio_user::UniqueFd lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
+  vfio_user::UniqueFd lock_;  ///< the directory, locked while its owner lives
 };
 
 /// That of the runs of one user that share a fabric. Fails if `name` is not made of 1 to 32

@@ -104,6 +104,40 @@ class RunCommandTest : public testing::Test {
   std::string library_;
 };
 
+TEST_F(RunCommandTest, WhatAKilledRunLeavesBehindTheNextOneRemoves) {
+  const auto killed = start({"--", "sh", "-c", "echo $$ > " + file("pid").string() + "; sleep 20"});
+  const auto lives = start({"--", "sleep", "20"}, "other");
+  const auto directories = [&] {
+    return std::distance(std::filesystem::directory_iterator(runtime()), {});
+  };
+  while (content_of(file("pid")).empty() || directories() != 2) std::this_thread::sleep_for(5ms);
+  ::kill(killed, SIGKILL);
+  EXPECT_EQ(wait(killed), -1);
+  ::kill(std::stoi(content_of(file("pid"))), SIGKILL);
+  EXPECT_EQ(directories(), 2);
+
+  EXPECT_EQ(wait(start({"--", "true"})), 0);
+  EXPECT_EQ(directories(), 1) << "that of the run that lives";
+  ::kill(lives, SIGTERM);
+  wait(lives);
+  EXPECT_EQ(directories(), 0);
+}
+
+TEST_F(RunCommandTest, AProgramThatNoLibraryReachesIsRunAndItsUserIsTold) {
+  // The loader itself asks for no other.
+  EXPECT_EQ(run({"--", "/lib64/ld-linux-x86-64.so.2", "--version"}), 0);
+  EXPECT_THAT(out(), HasSubstr("linked statically"));
+  const auto copy = file("copy");
+  std::filesystem::copy_file("/bin/true", copy);
+  EXPECT_EQ(run({"--", copy}), 0);
+  EXPECT_EQ(out(), "");
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives programs to others";
+  ASSERT_EQ(::chown(copy.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(::chmod(copy.c_str(), 04755), 0);
+  EXPECT_EQ(run({"--", copy}), 0);
+  EXPECT_THAT(out(), HasSubstr("set-uid"));
+}
+
 TEST_F(RunCommandTest, TheProgramHasItsEnvironmentAndGivesItsExitStatus) {
   EXPECT_EQ(run({"--", "sh", "-c", "env | grep -e SOFTHCA -e LD_PRELOAD; exit 3"}), 3);
   EXPECT_THAT(out(), AllOf(HasSubstr("SOFTHCA_DOOR=" + runtime().string() + "/softhca-run-"),

@@ -1,0 +1,107 @@
+#include "cli/run/reach.h"
+
+#include <elf.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+namespace softhca::cli {
+namespace {
+
+#if defined(__x86_64__)
+constexpr Elf64_Half kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr Elf64_Half kMachine = EM_AARCH64;
+#endif
+
+bool is_program(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+template <class T>
+std::optional<T> read_at(std::ifstream& file, std::uint64_t offset) {
+  std::array<char, sizeof(T)> bytes;
+  file.seekg(static_cast<std::streamoff>(offset));
+  if (!file.read(bytes.data(), bytes.size())) return std::nullopt;
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+/// System V ABI: the loader that the program asks for; empty: it asks for none.
+std::string loader_of(std::ifstream& file, const Elf64_Ehdr& header) {
+  for (unsigned i = 0; i != header.e_phnum; ++i) {
+    const auto segment =
+        read_at<Elf64_Phdr>(file, header.e_phoff + std::uint64_t{i} * header.e_phentsize);
+    if (!segment) break;
+    if (segment->p_type != PT_INTERP || segment->p_filesz > 4096) continue;
+    std::string name(segment->p_filesz, '\0');
+    file.seekg(static_cast<std::streamoff>(segment->p_offset));
+    file.read(name.data(), static_cast<std::streamsize>(name.size()));
+    return name.c_str();
+  }
+  return {};
+}
+
+std::string why_not_loaded(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const auto header = read_at<Elf64_Ehdr>(file, 0);
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};
+  if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != kMachine) {
+    return "it is of another architecture than this softhca, whose library it cannot load";
+  }
+  const auto loader = loader_of(file, *header);
+  if (loader.empty()) {
+    return "it is linked statically, and no library can stand between it and the kernel; build "
+           "it with shared libraries";
+  }
+  if (loader.find("ld-musl") != std::string::npos) {
+    return "it uses the C library musl, and this softhca is made for glibc";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string find_program(const std::string& word) {
+  if (word.find('/') != std::string::npos) return word;
+  const char* const places = std::getenv("PATH");
+  std::istringstream all(places == nullptr ? "/bin:/usr/bin" : places);
+  for (std::string place; std::getline(all, place, ':');) {
+    const auto path = (place.empty() ? "." : place) + "/" + word;
+    if (is_program(path)) return path;
+  }
+  return {};
+}
+
+std::string why_out_of_reach(const std::string& path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) != 0) return {};
+  // ld.so(8): "Secure-execution mode": names of LD_PRELOAD with a slash are ignored.
+  const bool other_user = (status.st_mode & S_ISUID) != 0 && status.st_uid != ::getuid();
+  const bool other_group = (status.st_mode & S_ISGID) != 0 && status.st_gid != ::getgid();
+  if (other_user || other_group) {
+    return fmt::format(
+        "it is set-{}, and the loader gives such programs no library of ours; run "
+        "a copy of it without that bit",
+        other_user ? "uid" : "gid");
+  }
+  if (::getuid() != 0 && ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0) {
+    return "it has capabilities of its own (setcap), and the loader gives such programs no library "
+           "of ours; run a copy of it without them";
+  }
+  return why_not_loaded(path);
+}
+
+}  // namespace softhca::cli

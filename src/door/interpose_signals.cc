@@ -1,0 +1,53 @@
+// What a program wants to be done when it touches memory that is not there is kept behind what the
+// device wants (fault_guard.h). All other signals are none of ours.
+#include <csignal>
+
+#include "door/fault_guard.h"
+#include "door/interpose.h"
+
+namespace softhca::door {
+namespace {
+
+using Handler = void (*)(int);
+
+constinit Next<int, int, const struct sigaction*, struct sigaction*> next_sigaction("sigaction");
+constinit Next<Handler, int, Handler> next_signal("signal");
+constinit Next<Handler, int, Handler> next_sysv_signal("__sysv_signal");
+
+/// False: the signal is the kernel's.
+bool keep_handler(int number, Handler handler, int flags, Handler& before) {
+  struct sigaction wanted{}, old{};
+  wanted.sa_handler = handler;
+  wanted.sa_flags = flags;
+  if (!keep_action(number, &wanted, &old)) return false;
+  before = old.sa_handler;
+  return true;
+}
+
+}  // namespace
+
+SOFTHCA_INTERPOSE(int, door_sigaction, "sigaction",
+                  (int number, const struct sigaction* wanted, struct sigaction* before)) {
+  return keep_action(number, wanted, before) ? 0 : next_sigaction(number, wanted, before);
+}
+
+SOFTHCA_INTERPOSE(Handler, door_signal, "signal", (int number, Handler handler)) {
+  Handler before;
+  if (keep_handler(number, handler, SA_RESTART, before)) return before;
+  return next_signal(number, handler);
+}
+
+SOFTHCA_INTERPOSE(Handler, door_sysv_signal, "__sysv_signal", (int number, Handler handler)) {
+  Handler before;
+  if (keep_handler(number, handler, static_cast<int>(SA_RESETHAND | SA_NODEFER), before)) {
+    return before;
+  }
+  return next_sysv_signal(number, handler);
+}
+
+SOFTHCA_INTERPOSE_ALIAS(Handler, door_sysv_signal_alias, "sysv_signal", (int, Handler),
+                        "__sysv_signal");
+SOFTHCA_INTERPOSE_ALIAS(Handler, door_bsd_signal, "bsd_signal", (int, Handler), "signal");
+SOFTHCA_INTERPOSE_ALIAS(Handler, door_ssignal, "ssignal", (int, Handler), "signal");
+
+}  // namespace softhca::door
