@@ -262,7 +262,8 @@ TEST_P(WorkersCopyTest, WhatAHardStopLeavesOfACopyIsOnePieceFromItsBeginning) {
     const auto copied = end == nullptr ? kSize : static_cast<std::size_t>(end - target);
     EXPECT_TRUE(is_all({target + copied, kSize - copied}, std::byte{0xee}));
     EXPECT_EQ(state(c) == cxtv::CXTV_ERR_FN, m_->er(block));
-    EXPECT_TRUE(m_->er(block) || copied == kSize);
+    // On a busy machine no thread may have begun it.
+    EXPECT_TRUE(m_->er(block) || copied == kSize || copied == 0);
     EXPECT_TRUE(stays_untouched(m_->host(to), kSize));
     aborted += m_->er(block);
   }
