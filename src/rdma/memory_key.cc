@@ -193,6 +193,8 @@ bool KeyTable::erase_index(std::uint32_t index) {
 
 KeyCheck KeyTable::check_closely(MKey key, const KeyUser& user, std::uint64_t address,
                                  std::uint64_t length, std::uint8_t access) {
+  const auto index = shape_.index(key);
+  if (source_ != nullptr && find_index(index) == nullptr) source_->bring(index);
   const auto result = judge(key, user, address, length, access);
   if (trace_ != nullptr) note(result, key, address, length, access);
   return result;

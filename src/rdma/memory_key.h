@@ -211,6 +211,16 @@ struct MemoryPiece {
   std::size_t size;  ///< bytes
 };
 
+/// Where the keys are that a table does not hold: a device whose keys stand in host memory brings
+/// those that are used.
+class KeySource {
+ public:
+  virtual ~KeySource() = default;
+  /// Somebody asks for a key with this index, and the table has none: to be inserted there, if
+  /// there is one. No key may leave the table meanwhile.
+  virtual void bring(std::uint32_t index) = 0;
+};
+
 /// All memory keys of one HCA; the device owns it, and whoever moves data uses it. A lookup is an
 /// index into an array.
 class KeyTable {
@@ -223,6 +233,8 @@ class KeyTable {
            std::optional<MKey> null_key = {}, std::optional<MKey> dump_fill_key = {});
 
   const KeyShape& shape() const { return shape_; }
+  /// Asked for keys that are not in the table, whenever one is checked. Null: nobody.
+  void set_source(KeySource* source) { source_ = source; }
   /// Gets each access from now on. Before the first key.
   void set_trace(util::Trace* trace) { trace_ = trace; }
 
@@ -376,6 +388,7 @@ class KeyTable {
   std::uint64_t generation_ = 1;
   std::size_t charged_ = 0;  ///< keys that are
   util::Trace* trace_ = nullptr;
+  KeySource* source_ = nullptr;
 };
 
 }  // namespace softhca::rdma

@@ -56,6 +56,8 @@ struct QpOptions {
   bool uses_srq = false;                  ///< receives come from a shared receive queue
   XrcDomain xrc_domain{};                 ///< XRC target: whose SRQs requests may name
   bool block_multicast_loopback = false;  ///< UD: not what this port's own GIDs sent to a group
+  /// UD: the first 40 bytes of a receive are for the GRH, or what stands for it.
+  bool datagram_header = true;
   CompletionData completion_data{};
   /// Results of atomics of 8 bytes are written as they came, the highest byte first.
   bool big_endian_atomics = false;

@@ -162,7 +162,7 @@ bool Responder::take_datagram(const wire::TransportHeaders& headers, const wire:
                               wire::SeenHeader& seen) {
   const auto& attributes = qp_.attributes();
   if (qp_.state() != QpState::kRts || !qp_.service().datagram || fatal_ ||
-      headers.ext.deth.qkey.value() != attributes.qkey ||
+      !qp_.options().datagram_header || headers.ext.deth.qkey.value() != attributes.qkey ||
       !spec::infiniband::same_partition(headers.bth.pkey, attributes.pkey)) {
     return false;
   }

@@ -14,15 +14,17 @@ using spec::infiniband::kGsiQkey;
 
 namespace {
 
-/// GRH and payload to the begin of the pieces.
+/// GRH, if there is room in front, and payload to the begin of the pieces.
 Reason scatter_datagram(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
-                        const wire::IbPacket& packet, const wire::Frame& frame) {
+                        const wire::IbPacket& packet, const wire::Frame& frame,
+                        std::size_t in_front) {
   std::array<std::byte, kGrhBytes> grh;
   auto fault = Reason::kNone;
   // Without a GRH its place stays as it is (IBTA 11.4.1.2).
-  if (wire::emit_ud_grh(frame, packet, grh)) fault = scatter(keys, user, sges, 0, grh);
+  if (in_front != 0 && wire::emit_ud_grh(frame, packet, grh))
+    fault = scatter(keys, user, sges, 0, grh);
   if (fault != Reason::kNone) return fault;
-  return scatter(keys, user, sges, kGrhBytes, frame, packet.payload_offset, packet.payload_size);
+  return scatter(keys, user, sges, in_front, frame, packet.payload_offset, packet.payload_size);
 }
 
 }  // namespace
@@ -54,13 +56,15 @@ void Responder::handle_unreliable(const wire::IbPacket& packet, const wire::Fram
 }
 
 void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame& frame) {
-  const auto bytes = kGrhBytes + packet.payload_size;
+  const std::size_t in_front = qp_.options().datagram_header ? kGrhBytes : 0;
+  const auto bytes = in_front + packet.payload_size;
   if (bytes > room_) {
     ++qp_.counters_->resp_local_length_error;
     fail_receive(WorkStatus::kLocalLength, Reason::kDatagramTooLong);
     return engine_.to_error(qp_);
   }
-  const auto fault = scatter_datagram(engine_.keys, receive_user(), receive_.sges, packet, frame);
+  const auto fault =
+      scatter_datagram(engine_.keys, receive_user(), receive_.sges, packet, frame, in_front);
   if (fault != Reason::kNone) {
     const auto verdict = receive_fault(fault, packet);
     if (!verdict.completed) return engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);

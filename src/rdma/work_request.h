@@ -110,7 +110,7 @@ struct SendCompletion {
   SendOpcode opcode;
   WorkStatus status;
   bool signaled;             ///< as in the request; errors are completed signaled or not
-  std::uint32_t byte_count;  ///< bytes moved by a read or atomic
+  std::uint32_t byte_count;  ///< of the message; bytes moved by a read or atomic
   Reason reason;             ///< of an error: which check refused it; see describe()
 };
 
@@ -126,7 +126,7 @@ struct ReceiveCompletion {
   ReceiveOpcode opcode;
   WorkStatus status;
   bool solicited;
-  std::uint32_t byte_count;  ///< UD: with the 40 bytes in front
+  std::uint32_t byte_count;  ///< UD: with the 40 bytes in front (QpOptions::datagram_header)
   std::uint32_t immediate;   ///< host order, or the invalidated rkey
   Qpn source_qpn;            ///< UD, from the DETH
   XrcSrqn srqn;              ///< XRC: where the request was from

@@ -159,6 +159,53 @@ TEST(Keys, AReceiveIntoTheDumpFillKeyCompletesWithItsLength) {
   EXPECT_TRUE(std::equal(before.begin(), before.end(), pair.b.at(0)));
 }
 
+/// A device may keep its keys elsewhere, and bring those that are used.
+class Bringer final : public KeySource {
+ public:
+  explicit Bringer(KeyTable& keys) : keys_(keys) { keys.set_source(this); }
+  ~Bringer() override { keys_.set_source(nullptr); }
+  void bring(std::uint32_t index) override {
+    ++asked;
+    if (there.key == MKey{} || keys_.shape().index(there.key) != index) return;
+    keys_.insert(there);
+  }
+  MemoryKey::Attributes there;
+  unsigned asked = 0;
+
+ private:
+  KeyTable& keys_;
+};
+
+TEST(Keys, AKeyThatIsNotInTheTableIsBroughtWhenItIsUsed) {
+  Pair pair;
+  pair.connect();
+  Bringer bringer(pair.b.keys);
+  const auto key = pair.b.keys.shape().key(0x77, 5);
+  bringer.there.key = key;
+  bringer.there.pd = kPd;
+  bringer.there.access = kRemoteWrite;
+  bringer.there.start = kMemoryIova;
+  bringer.there.length = 0x1000;
+  pair.a.fill(0, 100, 3);
+  const auto write_there = [&](MKey rkey) {
+    auto request = write(0, 0, 100);
+    request.rkey = rkey;
+    request.remote_address = kMemoryIova;
+    pair.a.post(*pair.qa, request);
+    pair.drive();
+    return pair.a.hca.sends.back().status;
+  };
+  for (unsigned i = 0; i != 3; ++i) EXPECT_EQ(write_there(key), WorkStatus::kSuccess);
+  EXPECT_EQ(bringer.asked, 1u) << "it is in the table from then on";
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0), 100), 0);
+  ASSERT_TRUE(pair.b.keys.erase_index(0x77));
+  EXPECT_EQ(write_there(key), WorkStatus::kSuccess);
+  EXPECT_EQ(bringer.asked, 2u) << "it had left the table, and is brought again";
+  ASSERT_TRUE(pair.b.keys.erase_index(0x77));
+  bringer.there = {};
+  EXPECT_EQ(write_there(key), WorkStatus::kRemoteAccess) << "nobody has it";
+}
+
 TEST(Keys, IndirectKeysThatLeadToThemselvesEnd) {
   Pair pair;
   pair.connect();

@@ -59,6 +59,28 @@ TEST_F(Ud, DatagramArrivesBehindFortyBytesWithTheIpv4HeaderAtTheirEnd) {
   }
 }
 
+/// An HCA whose document has no place for it.
+TEST(UdWithoutHeader, DatagramsBeginAtTheFirstByteOfTheReceive) {
+  Pair pair;
+  pair.qp_options.datagram_header = false;
+  pair.connect(QpType::kUd);
+  pair.a.fill(0, 0x1000, 1);
+  for (unsigned i = 0; i != 5; ++i) {
+    pair.b.post_receive(*pair.qb, {End::sge(0x20000, 100)}, 9);
+    auto request = send(100 * i, 100);
+    request.ud.dst_gid = pair.b.gid.gid;
+    request.ud.dst_mac = pair.b.gid.mac;
+    request.ud.qpn = Qpn(0x22);
+    request.ud.qkey = 0x1111;
+    pair.a.post(*pair.qa, request);
+    pair.drive();
+    ASSERT_EQ(pair.b.hca.receives.size(), i + 1);
+    EXPECT_EQ(pair.b.hca.receives[i].completion.status, kSuccess);
+    EXPECT_EQ(pair.b.hca.receives[i].completion.byte_count, 100u);
+    EXPECT_EQ(std::memcmp(pair.a.at(100 * i), pair.b.at(0x20000), 100), 0);
+  }
+}
+
 TEST_F(Ud, DatagramOverIpv6BringsItsIpv6Header) {
   for (auto* end : {&pair.a, &pair.b}) {
     end->gid.gid.bytes.fill(std::byte{0});
