@@ -1,6 +1,7 @@
 #include "door/inline_progress.h"
 
 #include <infiniband/verbs.h>
+#include <sched.h>
 
 #include <atomic>
 #include <span>
@@ -20,9 +21,20 @@ using PollCq = int (*)(ibv_cq*, int, ibv_wc*);
 /// The provider's; one process has one of them.
 std::atomic<PollCq> provider_poll = nullptr;
 
+/// After so many looks that have found nothing, whoever else wants the processor may have it: it
+/// may be the peer that is waited for.
+constexpr unsigned kLooks = 32;
+[[gnu::tls_model("initial-exec")]] constinit thread_local unsigned empty_looks = 0;
+
 int poll_with_progress(ibv_cq* cq, int count, ibv_wc* completions) {
   progress_in_call();
-  return provider_poll.load(std::memory_order_relaxed)(cq, count, completions);
+  const int got = provider_poll.load(std::memory_order_relaxed)(cq, count, completions);
+  if (got != 0) {
+    empty_looks = 0;
+  } else if (++empty_looks % kLooks == 0) {
+    ::sched_yield();
+  }
+  return got;
 }
 
 }  // namespace

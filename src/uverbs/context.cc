@@ -61,6 +61,33 @@ constexpr AttributeRule kCreateCq[] = {made(UVERBS_ATTR_CREATE_CQ_HANDLE),
                                        descriptor(UVERBS_ATTR_CREATE_CQ_EVENT_FD),
                                        kUhw[0],
                                        kUhw[1]};
+constexpr AttributeRule kQueryMr[] = {
+    object(UVERBS_ATTR_QUERY_MR_HANDLE), out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, 4),
+    out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, 4), out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, 8),
+    out(UVERBS_ATTR_QUERY_MR_RESP_IOVA, 8, false)};
+constexpr AttributeRule kAdviseMr[] = {
+    object(UVERBS_ATTR_ADVISE_MR_PD_HANDLE), in(UVERBS_ATTR_ADVISE_MR_ADVICE, 4),
+    in(UVERBS_ATTR_ADVISE_MR_FLAGS, 4, false), in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, 16)};
+constexpr AttributeRule kDestroyMw[] = {object(UVERBS_ATTR_DESTROY_MW_HANDLE)};
+constexpr AttributeRule kDestroyXrcd[] = {object(UVERBS_ATTR_DESTROY_XRCD_HANDLE)};
+constexpr AttributeRule kCreateSrq[] = {made(UVERBS_ATTR_CREATE_SRQ_HANDLE),
+                                        object(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE),
+                                        object(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, false),
+                                        object(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, false),
+                                        in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, 8),
+                                        in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, 4),
+                                        in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, 4),
+                                        in(UVERBS_ATTR_CREATE_SRQ_LIMIT, 4),
+                                        in(UVERBS_ATTR_CREATE_SRQ_MAX_NUM_TAGS, 4, false),
+                                        in(UVERBS_ATTR_CREATE_SRQ_TYPE, 4),
+                                        descriptor(UVERBS_ATTR_CREATE_SRQ_EVENT_FD),
+                                        out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, 4),
+                                        out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, 4),
+                                        out(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, 4, false),
+                                        kUhw[0],
+                                        kUhw[1]};
+constexpr AttributeRule kDestroySrq[] = {object(UVERBS_ATTR_DESTROY_SRQ_HANDLE),
+                                         out(UVERBS_ATTR_DESTROY_SRQ_RESP, 4)};
 constexpr AttributeRule kDestroyCq[] = {object(UVERBS_ATTR_DESTROY_CQ_HANDLE),
                                         out(UVERBS_ATTR_DESTROY_CQ_RESP, 8)};
 constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
@@ -117,6 +144,14 @@ std::span<const Context::Method> Context::methods() {
        &Context::destroy<AddressHandle, UVERBS_ATTR_DESTROY_AH_HANDLE>},
       {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, kDestroyMr,
        &Context::destroy<MemoryRegion, UVERBS_ATTR_DESTROY_MR_HANDLE>},
+      {UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, kQueryMr, &Context::query_mr},
+      {UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR, kAdviseMr, &Context::advise_mr},
+      {UVERBS_OBJECT_MW, UVERBS_METHOD_MW_DESTROY, kDestroyMw,
+       &Context::destroy<MemoryWindow, UVERBS_ATTR_DESTROY_MW_HANDLE>},
+      {UVERBS_OBJECT_XRCD, UVERBS_METHOD_XRCD_DESTROY, kDestroyXrcd,
+       &Context::destroy<XrcDomain, UVERBS_ATTR_DESTROY_XRCD_HANDLE>},
+      {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE, kCreateSrq, &Context::create_srq},
+      {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, kDestroySrq, &Context::destroy_srq},
       {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, kCreateCq, &Context::create_cq},
       {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, kDestroyCq, &Context::destroy_cq},
       {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateQp, &Context::create_qp},

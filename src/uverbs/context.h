@@ -1,6 +1,8 @@
 // One open device file: what ioctl() on it does (host-door contract 3, 4).
 #pragma once
 
+#include <rdma/mlx5-abi.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -53,12 +55,27 @@ class Context {
   Errno query_device(Request& request);
   Errno query_device_extended(Request& request);
   Errno alloc_pd(Request& request);
-  Errno reg_mr(Request& request);
   Errno create_comp_channel(Request& request);
   Errno create_ah(Request& request);
   Errno modify_qp(Request& request);
   Errno modify_qp_extended(Request& request);
   Errno query_qp(Request& request);
+  Errno attach_mcast(Request& request);
+  Errno detach_mcast(Request& request);
+
+  // memory_methods.cc
+  Errno reg_mr(Request& request);
+  Errno rereg_mr(Request& request);
+  Errno query_mr(Request& request);
+  Errno advise_mr(Request& request);
+  Errno alloc_mw(Request& request);
+
+  // shared_queues.cc
+  Errno create_srq(Request& request);
+  Errno destroy_srq(Request& request);
+  Errno modify_srq(Request& request);
+  Errno query_srq(Request& request);
+  Errno open_xrcd(Request& request);
 
   // device_methods.cc
   Errno get_context(Request& request);
@@ -73,7 +90,11 @@ class Context {
   // queue_methods.cc
   Errno create_cq(Request& request);
   Errno destroy_cq(Request& request);
+  Errno resize_cq(Request& request);
+  Errno modify_cq(Request& request);
   Errno create_qp(Request& request);
+  Errno find_qp_objects(const Request& request, QueuePair& qp);
+  Errno find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in);
   Errno destroy_qp(Request& request);
   template <class T, std::uint16_t Handle>
   Errno destroy(Request& request);

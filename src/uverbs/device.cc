@@ -28,6 +28,25 @@ bool Device::find_mac(const driver::Gid& to, driver::Mac& mac) const {
   return options_.find_mac && options_.find_mac(to, mac);
 }
 
+std::uint32_t Device::own_pd() {
+  if (own_pd_ == nullptr) {
+    auto made = driver::connectx::ProtectionDomain::create(hca_);
+    if (!made) return 0;
+    own_pd_ = *std::move(made);
+  }
+  return own_pd_->pd();
+}
+
+std::shared_ptr<XrcDomainNumber> Device::find_xrc_domain(std::uint64_t file) const {
+  const auto at = xrc_domains_.find(file);
+  return at == xrc_domains_.end() ? nullptr : at->second.lock();
+}
+
+void Device::name_xrc_domain(std::uint64_t file, const std::shared_ptr<XrcDomainNumber>& number) {
+  std::erase_if(xrc_domains_, [](const auto& entry) { return entry.second.expired(); });
+  xrc_domains_[file] = number;
+}
+
 void Device::add_completion_target(std::uint32_t cqn, EventTarget& target) {
   completion_targets_[cqn] = &target;
 }
@@ -53,8 +72,12 @@ bool Device::poll_events() {
     any = true;
     using Data = spec::event_data_qp_srq;
     const auto number = (**event).as<Data>().get(Data::qp_srq_n);
-    const auto target = queue_targets_.find(number);
-    if (target != queue_targets_.end()) target->second->handle_event((**event).type);
+    const auto type = (**event).type;
+    const bool shared = type == spec::event_type::SRQ_LIMIT ||
+                        type == spec::event_type::LOCAL_SRQ_CATASTROPHIC_ERROR;
+    const auto& targets = shared ? shared_targets_ : queue_targets_;
+    const auto target = targets.find(number);
+    if (target != targets.end()) target->second->handle_event((**event).type);
   }
   return any;
 }

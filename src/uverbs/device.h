@@ -9,11 +9,13 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "driver/connectx/hca.h"
+#include "driver/connectx/protection_domain.h"
 #include "util/result.h"
 #include "uverbs/record_scan.h"
 
@@ -31,6 +33,8 @@ class EventTarget {
   virtual ~EventTarget() = default;
   virtual void handle_event(softhca::spec::connectx::event_type type) = 0;
 };
+
+struct XrcDomainNumber;
 
 class Device {
  public:
@@ -59,12 +63,22 @@ class Device {
     return index < options_.gids.size() ? &options_.gids[index] : nullptr;
   }
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
+  /// The protection domain of what belongs to no program; 0 if there is none to be had.
+  std::uint32_t own_pd();
+
+  // XRC domains that files name, by the identity of the file.
+  std::shared_ptr<XrcDomainNumber> find_xrc_domain(std::uint64_t file) const;
+  void name_xrc_domain(std::uint64_t file, const std::shared_ptr<XrcDomainNumber>& number);
 
   // Events.
   void add_completion_target(std::uint32_t cqn, EventTarget& target);
   void remove_completion_target(std::uint32_t cqn) { completion_targets_.erase(cqn); }
   void add_queue_target(std::uint32_t qpn, EventTarget& target) { queue_targets_[qpn] = &target; }
   void remove_queue_target(std::uint32_t qpn) { queue_targets_.erase(qpn); }
+  void add_shared_target(std::uint32_t srqn, EventTarget& target) {
+    shared_targets_[srqn] = &target;
+  }
+  void remove_shared_target(std::uint32_t srqn) { shared_targets_.erase(srqn); }
   /// Hands on what the event queues have. True if there was anything.
   bool poll_events();
 
@@ -76,6 +90,9 @@ class Device {
   RecordScan records_;
   std::unordered_map<std::uint32_t, EventTarget*> completion_targets_;
   std::unordered_map<std::uint32_t, EventTarget*> queue_targets_;
+  std::unordered_map<std::uint32_t, EventTarget*> shared_targets_;
+  std::unordered_map<std::uint64_t, std::weak_ptr<XrcDomainNumber>> xrc_domains_;
+  std::unique_ptr<driver::connectx::ProtectionDomain> own_pd_;
 };
 
 }  // namespace softhca::uverbs

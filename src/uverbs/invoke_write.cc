@@ -1,15 +1,12 @@
 // Commands that have the form of write() still (host-door contract 3.3, 3.5).
 #include <rdma/mlx5-abi.h>
-#include <sys/mman.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <optional>
 
 #include "spec/connectx/caps.h"
-#include "spec/connectx/mkey.h"
 #include "spec/connectx/resources.h"
 #include "uverbs/context.h"
 
@@ -26,9 +23,15 @@ namespace {
 constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
 constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
 constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
-constexpr std::uint32_t kAnyQp = 0xffffff;
-constexpr unsigned kLogSmallPage = 12;
-constexpr unsigned kLogPageMax = 30;
+
+/// ib_device_cap_flags that all mlx5 devices have: port changes, system image GUID, RNR NAK
+/// generation; and those of this one: memory windows of type 1 and 2B, XRC, fast registration.
+constexpr std::uint32_t kDeviceFlags =
+    1u << 5 | 1u << 10 | 1u << 11 | 1u << 12 | 1u << 17 | 1u << 24 | 1u << 20 | 1u << 21;
+/// IB_ODP_SUPPORT; its implicit form needs more than a list of pages.
+constexpr std::uint64_t kOnDemand = 1;
+/// ib_odp_transport_cap_bits: all of RC's, and what datagrams and UC have.
+constexpr std::uint32_t kOnDemandRc = 0x3f, kOnDemandUc = 0x5, kOnDemandUd = 0x1;
 
 std::uint64_t firmware_number(const std::string& text) {
   unsigned major = 0, minor = 0, sub = 0;
@@ -48,8 +51,7 @@ ib_uverbs_query_device_resp describe(Device& device) {
   out.vendor_part_id = 4115;
   out.max_qp = count(hca_cap::log_max_qp);
   out.max_qp_wr = count(hca_cap::log_max_qp_sz);
-  // Port changes, system image GUID, RNR NAK generation: all mlx5 devices.
-  out.device_cap_flags = 1u << 5 | 1u << 10 | 1u << 11 | 1u << 12;
+  out.device_cap_flags = kDeviceFlags;
   out.max_sge = 30;
   out.max_sge_rd = 30;
   out.max_cq = count(hca_cap::log_max_cq);
@@ -61,6 +63,13 @@ ib_uverbs_query_device_resp describe(Device& device) {
   out.max_res_rd_atom = out.max_qp_rd_atom * out.max_qp;
   out.atomic_cap = 1;  // within this HCA
   out.max_ah = INT_MAX;
+  out.max_mw = out.max_mr;
+  out.max_srq = count(hca_cap::log_max_rmp);
+  out.max_srq_wr = count(hca_cap::log_max_srq_sz) - 1;
+  out.max_srq_sge = 30;
+  out.max_mcast_grp = count(hca_cap::log_max_mcg);
+  out.max_mcast_qp_attach = caps.get(hca_cap::max_qp_mcg);
+  out.max_total_mcast_qp_attach = out.max_mcast_grp * out.max_mcast_qp_attach;
   out.max_pkeys = 1;
   out.local_ca_ack_delay = static_cast<std::uint8_t>(caps.get(hca_cap::local_ca_ack_delay));
   out.phys_port_cnt = 1;
@@ -81,6 +90,15 @@ Errno Context::invoke_write(Request& request) {
       {IB_USER_VERBS_EX_CMD_QUERY_DEVICE | kExtended, 8, 184, &Context::query_device_extended},
       {IB_USER_VERBS_CMD_ALLOC_PD, 8, 4, &Context::alloc_pd},
       {IB_USER_VERBS_CMD_REG_MR, 40, 12, &Context::reg_mr},
+      {IB_USER_VERBS_CMD_REREG_MR, 48, 8, &Context::rereg_mr},
+      {IB_USER_VERBS_CMD_ALLOC_MW, 16, 8, &Context::alloc_mw},
+      {IB_USER_VERBS_CMD_RESIZE_CQ, 16, 4, &Context::resize_cq},
+      {IB_USER_VERBS_EX_CMD_MODIFY_CQ | kExtended, 16, 0, &Context::modify_cq},
+      {IB_USER_VERBS_CMD_MODIFY_SRQ, 16, 0, &Context::modify_srq},
+      {IB_USER_VERBS_CMD_QUERY_SRQ, 16, 16, &Context::query_srq},
+      {IB_USER_VERBS_CMD_OPEN_XRCD, 16, 4, &Context::open_xrcd},
+      {IB_USER_VERBS_CMD_ATTACH_MCAST, 24, 0, &Context::attach_mcast},
+      {IB_USER_VERBS_CMD_DETACH_MCAST, 24, 0, &Context::detach_mcast},
       {IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, 8, 4, &Context::create_comp_channel},
       {IB_USER_VERBS_CMD_CREATE_AH, 56, 4, &Context::create_ah},
       {IB_USER_VERBS_CMD_MODIFY_QP, 112, 0, &Context::modify_qp},
@@ -105,6 +123,12 @@ Errno Context::query_device_extended(Request& request) {
   out.timestamp_mask = INT64_MAX;
   out.hca_core_clock = device_.capabilities().get(hca_cap::device_frequency_khz);
   out.device_cap_flags_ex = out.base.device_cap_flags;
+  out.odp_caps.general_caps = kOnDemand;
+  out.odp_caps.per_transport_caps = {
+      .rc_odp_caps = kOnDemandRc, .uc_odp_caps = kOnDemandUc, .ud_odp_caps = kOnDemandUd};
+  out.xrc_odp_caps = kOnDemandRc;
+  out.cq_moderation_caps = {
+      .max_cq_moderation_count = 0xffff, .max_cq_moderation_period = 0xfff, .reserved = 0};
   if (const auto wrong = request.put(kCoreOut, out); wrong != 0) return wrong;
   mlx5_ib_query_device_resp own{};
   own.response_length = offsetof(mlx5_ib_query_device_resp, tso_caps);
@@ -120,110 +144,6 @@ Errno Context::alloc_pd(Request& request) {
   const auto handle = objects_.add(std::make_unique<ProtectionDomain>(device_, pdn));
   auto wrong = request.put(kCoreOut, handle);  // ib_uverbs_alloc_pd_resp
   if (wrong == 0) wrong = request.put(UVERBS_ATTR_UHW_OUT, mlx5_ib_alloc_pd_resp{.pdn = pdn});
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
-}
-
-namespace {
-
-// ib_access_flags.
-constexpr std::uint32_t kLocalWrite = 1;
-constexpr std::uint32_t kRemoteWrite = 2;
-constexpr std::uint32_t kRemoteRead = 4;
-constexpr std::uint32_t kRemoteAtomic = 8;
-constexpr std::uint32_t kZeroBased = 32;
-constexpr std::uint32_t kOnDemand = 64;
-
-Errno check(const ib_uverbs_reg_mr& in) {
-  const auto end = in.start + in.length;
-  if (end < in.start || end > Device::kProgramMemory || in.start % 4096 != in.hca_va % 4096) {
-    return EINVAL;
-  }
-  const bool writes_remotely = (in.access_flags & (kRemoteWrite | kRemoteAtomic)) != 0;
-  if (writes_remotely && (in.access_flags & kLocalWrite) == 0) return EINVAL;
-  return (in.access_flags & (kOnDemand | kZeroBased)) != 0 ? EOPNOTSUPP : 0;
-}
-
-/// Tells whether the memory is there, as pinning it would: all of its pages come now.
-Errno populate(const ib_uverbs_reg_mr& in) {
-  if (in.length == 0) return 0;
-  const auto first = in.start & ~std::uint64_t{4095};
-  const auto size = ((in.start + in.length + 4095) & ~std::uint64_t{4095}) - first;
-  const int advice =
-      (in.access_flags & kLocalWrite) != 0 ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-  if (::madvise(reinterpret_cast<void*>(first), size, advice) == 0) return 0;
-  if (errno == EINVAL) return 0;  // a kernel that cannot
-  return errno == ENOMEM ? EFAULT : errno;
-}
-
-/// Pages of a region, as large as both of its addresses agree: its bus addresses follow each other.
-struct Pages {
-  explicit Pages(const ib_uverbs_reg_mr& in) {
-    while (log_size < kLogPageMax && (in.start ^ in.hca_va) % (std::uint64_t{2} << log_size) == 0 &&
-           (std::uint64_t{1} << log_size) < in.length) {
-      ++log_size;
-    }
-    const auto size = std::uint64_t{1} << log_size;
-    begin = in.start & ~(size - 1);
-    count = in.length == 0 ? 0 : (in.start + in.length - begin + size - 1) / size;
-  }
-  unsigned log_size = kLogSmallPage;
-  std::uint64_t begin = 0;
-  std::uint64_t count = 0;
-};
-
-/// CREATE_MKEY. Nothing if the device refuses.
-std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& in,
-                                        std::uint32_t pdn) {
-  const Pages pages(in);
-  const auto octwords = (pages.count * spec::mtt_entry::kSize + 15) / 16;
-  Command<spec::create_mkey_in> create(command_opcode::CREATE_MKEY, octwords * 16);
-  create.set(spec::create_mkey_in::translations_octword_actual_size,
-             static_cast<std::uint32_t>(octwords));
-  using Mkc = spec::mkey_context;
-  const auto context = create.sub(spec::create_mkey_in::mkey_context);
-  context.set(Mkc::access_mode, static_cast<std::uint32_t>(spec::mkey_access_mode::MTT));
-  context.set(Mkc::lr, 1);
-  context.set(Mkc::lw, (in.access_flags & kLocalWrite) != 0);
-  context.set(Mkc::rr, (in.access_flags & kRemoteRead) != 0);
-  context.set(Mkc::rw, (in.access_flags & kRemoteWrite) != 0);
-  context.set(Mkc::a, (in.access_flags & kRemoteAtomic) != 0);
-  context.set(Mkc::umr_en, 1);
-  context.set(Mkc::pd, pdn);
-  context.set(Mkc::qpn, kAnyQp);
-  context.set(Mkc::start_addr, in.hca_va);
-  context.set(Mkc::len, in.length);
-  context.set(Mkc::translations_octword_size, static_cast<std::uint32_t>(octwords));
-  context.set(Mkc::log_page_size, pages.log_size);
-  const auto variant = device.hca().next_key_variant();
-  context.set(Mkc::mkey, variant);
-  auto list = create.all().subspan(spec::create_mkey_in::klm_pas_mtt_offset);
-  for (std::uint64_t i = 0; i != pages.count; ++i, list = list.subspan(spec::mtt_entry::kSize)) {
-    const auto address = Device::bus_address(pages.begin + (i << pages.log_size));
-    util::MutableView<spec::mtt_entry>(list).set(spec::mtt_entry::ptag,
-                                                 address >> spec::mtt_entry::ptag.kLo);
-  }
-  const auto out = device.commands().execute<spec::create_mkey_out>(create);
-  if (!out) return std::nullopt;
-  return out->get(spec::create_mkey_out::mkey_index) << 8 | variant;
-}
-
-}  // namespace
-
-Errno Context::reg_mr(Request& request) {
-  const auto in = request.get<ib_uverbs_reg_mr>(kCoreIn);
-  auto* pd = objects_.find<ProtectionDomain>(in.pd_handle);
-  if (pd == nullptr) return EINVAL;
-  if (const auto wrong = check(in); wrong != 0) return wrong;
-  if (const auto wrong = populate(in); wrong != 0) return wrong;
-  const auto key = create_key(device_, in, pd->pdn);
-  if (!key) return ENOMEM;
-  auto region = std::make_unique<MemoryRegion>(device_, *pd);
-  region->key = *key;
-  region->memory = {.begin = in.start, .size = in.length};
-  const auto handle = objects_.add(std::move(region));
-  const std::array answer{handle, *key, *key};  // ib_uverbs_reg_mr_resp: the LKey is the RKey
-  const auto wrong = request.put(kCoreOut, answer);
   if (wrong != 0) objects_.remove(handle);
   return wrong;
 }
@@ -279,6 +199,33 @@ Errno Context::modify_qp_extended(Request& request) {
   mlx5_ib_modify_qp_resp own{};
   own.response_length = offsetof(mlx5_ib_modify_qp_resp, dctn);
   return request.put(UVERBS_ATTR_UHW_OUT, own);
+}
+
+namespace {
+
+/// ATTACH_TO_MCG and DETACH_FROM_MCG, whose inputs are laid out alike.
+template <class In>
+Errno change_multicast(Device& device, Objects& objects, const Request& request,
+                       command_opcode opcode) {
+  const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
+  const auto* qp = objects.find<QueuePair>(in.qp_handle);
+  if (qp == nullptr || qp->service != IB_UVERBS_QPT_UD || in.gid[0] != 0xff) return EINVAL;
+  Command<In> command(opcode);
+  command.set(In::qpn, qp->qpn);
+  std::ranges::copy(std::as_bytes(std::span(in.gid)), command.sub(In::multicast_gid).begin());
+  return device.commands().run(command) ? 0 : EINVAL;
+}
+
+}  // namespace
+
+Errno Context::attach_mcast(Request& request) {
+  return change_multicast<spec::attach_to_mcg_in>(device_, objects_, request,
+                                                  command_opcode::ATTACH_TO_MCG);
+}
+
+Errno Context::detach_mcast(Request& request) {
+  return change_multicast<spec::detach_from_mcg_in>(device_, objects_, request,
+                                                    command_opcode::DETACH_FROM_MCG);
 }
 
 }  // namespace softhca::uverbs

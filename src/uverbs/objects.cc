@@ -3,7 +3,9 @@
 #include "spec/connectx/cq.h"
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/qp.h"
+#include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
+#include "spec/connectx/srq.h"
 #include "util/log.h"
 
 namespace softhca::uverbs {
@@ -20,6 +22,7 @@ void report(const util::Result<void>& done) {
 }
 
 /// ib_event_type of an event of the device (host-door contract 6).
+enum : std::uint32_t { kCqError = 0, kSrqError = 14, kSrqLimit = 15 };
 std::uint32_t verbs_event(event_type type) {
   enum : std::uint32_t {
     kQpFatal = 1,
@@ -52,6 +55,18 @@ void tell(EventFile& file, const Record& record) {
 
 }  // namespace
 
+void AsyncEvents::tell(std::uint32_t type) {
+  if (file == nullptr) return;
+  ++told_;
+  uverbs::tell(
+      *file, ib_uverbs_async_event_desc{.element = user_handle, .event_type = type, .reserved = 0});
+}
+
+std::uint32_t AsyncEvents::take_back() {
+  if (file == nullptr) return 0;
+  return told_ - static_cast<std::uint32_t>(file->pipe.take_back(user_handle));
+}
+
 ProtectionDomain::~ProtectionDomain() {
   Request<spec::dealloc_pd_in> in(command_opcode::DEALLOC_PD);
   in.set(spec::dealloc_pd_in::pd, pdn);
@@ -66,6 +81,13 @@ void MemoryRegion::revoke() {
   in.set(spec::destroy_mkey_in::mkey_index, key >> 8);
   report(device.commands().run(in));
   key = 0;
+}
+
+MemoryWindow::~MemoryWindow() {
+  if (index == 0) return;
+  Request<spec::destroy_mkey_in> in(command_opcode::DESTROY_MKEY);
+  in.set(spec::destroy_mkey_in::mkey_index, index);
+  report(device.commands().run(in));
 }
 
 DoorbellPage::~DoorbellPage() {
@@ -89,9 +111,7 @@ void CompletionQueue::handle_event(event_type type) {
     ++completions_told;
     return tell(*channel, ib_uverbs_comp_event_desc{.cq_handle = user_handle});
   }
-  if (async == nullptr) return;
-  ++events_told;
-  tell(*async, ib_uverbs_async_event_desc{.element = user_handle, .event_type = 0, .reserved = 0});
+  async.tell(kCqError);
 }
 
 QueuePair::~QueuePair() {
@@ -106,11 +126,30 @@ QueuePair::~QueuePair() {
   report(device.commands().run(in));
 }
 
-void QueuePair::handle_event(event_type type) {
-  if (async == nullptr) return;
-  ++events_told;
-  tell(*async, ib_uverbs_async_event_desc{
-                   .element = user_handle, .event_type = verbs_event(type), .reserved = 0});
+void QueuePair::handle_event(event_type type) { async.tell(verbs_event(type)); }
+
+XrcDomainNumber::~XrcDomainNumber() {
+  Request<spec::dealloc_xrcd_in> in(command_opcode::DEALLOC_XRCD);
+  in.set(spec::dealloc_xrcd_in::xrcd, xrcd);
+  report(device.commands().run(in));
+}
+
+SharedQueue::~SharedQueue() {
+  if (!exists) return;
+  device.remove_shared_target(number);
+  if (is_xrc) {
+    Request<spec::destroy_xrc_srq_in> in(command_opcode::DESTROY_XRC_SRQ);
+    in.set(spec::destroy_xrc_srq_in::xrc_srqn, number);
+    report(device.commands().run(in));
+  } else {
+    Request<spec::destroy_rmp_in> in(command_opcode::DESTROY_RMP);
+    in.set(spec::destroy_rmp_in::rmpn, number);
+    report(device.commands().run(in));
+  }
+}
+
+void SharedQueue::handle_event(event_type type) {
+  async.tell(type == event_type::SRQ_LIMIT ? kSrqLimit : kSrqError);
 }
 
 }  // namespace softhca::uverbs

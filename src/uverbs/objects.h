@@ -15,7 +15,7 @@
 
 namespace softhca::uverbs {
 
-enum class Kind : std::uint8_t { kPd, kMr, kCq, kQp, kAh, kUar };
+enum class Kind : std::uint8_t { kPd, kMr, kMw, kCq, kQp, kSrq, kXrcd, kAh, kUar };
 
 /// Its destructor destroys it in the device.
 struct Object {
@@ -126,6 +126,18 @@ struct MemoryRegion : Object {
   Use pd;
   std::uint32_t key = 0;
   MemoryRange memory{};
+  std::uint64_t iova = 0;    ///< what its first byte is called in work requests
+  std::uint32_t access = 0;  ///< ib_access_flags
+};
+
+struct MemoryWindow : Object {
+  static constexpr Kind kKind = Kind::kMw;
+  MemoryWindow(Device& the_device, ProtectionDomain& domain)
+      : Object(kKind), device(the_device), pd(&domain) {}
+  ~MemoryWindow() override;
+  Device& device;
+  Use pd;
+  std::uint32_t index = 0;  ///< of its key; 0: none yet
 };
 
 /// A doorbell page of the program.
@@ -149,6 +161,19 @@ struct EventFile {
   EventPipe pipe;
 };
 
+/// Asynchronous events of one object, as the program reads them.
+class AsyncEvents {
+ public:
+  void tell(std::uint32_t type);
+  /// How many the program has read; those that it has not are taken back.
+  std::uint32_t take_back();
+  std::shared_ptr<EventFile> file;  ///< null: nobody listens
+  std::uint64_t user_handle = 0;
+
+ private:
+  std::uint32_t told_ = 0;
+};
+
 struct CompletionQueue : Object, EventTarget {
   static constexpr Kind kKind = Kind::kCq;
   explicit CompletionQueue(Device& the_device) : Object(kKind), device(the_device) {}
@@ -159,13 +184,48 @@ struct CompletionQueue : Object, EventTarget {
   bool exists = false;
   std::uint32_t cqn = 0;
   std::uint32_t entries = 0;
+  std::uint32_t entry_size = 64;
   std::uint64_t user_handle = 0;
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange entries_memory{};
   std::shared_ptr<EventFile> channel;  ///< null: none
-  std::shared_ptr<EventFile> async;
+  AsyncEvents async;
   std::uint32_t completions_told = 0;
-  std::uint32_t events_told = 0;
+};
+
+/// One of the device, which objects of several contexts may share.
+struct XrcDomainNumber {
+  XrcDomainNumber(Device& the_device, std::uint32_t number) : device(the_device), xrcd(number) {}
+  ~XrcDomainNumber();
+  XrcDomainNumber(const XrcDomainNumber&) = delete;
+  XrcDomainNumber& operator=(const XrcDomainNumber&) = delete;
+  Device& device;
+  std::uint32_t xrcd;
+};
+
+struct XrcDomain : Object {
+  static constexpr Kind kKind = Kind::kXrcd;
+  explicit XrcDomain(std::shared_ptr<XrcDomainNumber> the_number)
+      : Object(kKind), number(std::move(the_number)) {}
+  std::shared_ptr<XrcDomainNumber> number;
+};
+
+/// A shared receive queue: an RMP, or one that requests of XRC name.
+struct SharedQueue : Object, EventTarget {
+  static constexpr Kind kKind = Kind::kSrq;
+  explicit SharedQueue(Device& the_device) : Object(kKind), device(the_device) {}
+  ~SharedQueue() override;
+  void handle_event(softhca::spec::connectx::event_type type) override;
+  Device& device;
+  Use pd, cq, xrcd;
+  AsyncEvents async;
+  bool exists = false;
+  bool is_xrc = false;
+  std::uint32_t number = 0;
+  std::uint32_t max_wr = 0;
+  std::uint32_t max_sge = 0;
+  std::uint64_t record = 0;  ///< address of its doorbell record
+  MemoryRange queue{};
 };
 
 /// ib_uverbs_modify_qp without what a driver may add.
@@ -209,6 +269,9 @@ inline std::optional<softhca::spec::connectx::service_type> service_of(std::uint
       return UC;
     case IB_UVERBS_QPT_UD:
       return UD;
+    case IB_UVERBS_QPT_XRC_INI:
+    case IB_UVERBS_QPT_XRC_TGT:
+      return XRC;
     default:
       return std::nullopt;
   }
@@ -220,19 +283,19 @@ struct QueuePair : Object, EventTarget {
   ~QueuePair() override;
   void handle_event(softhca::spec::connectx::event_type type) override;
   Device& device;
-  Use pd, send_cq, receive_cq, doorbells;
-  std::shared_ptr<EventFile> async;
+  Use pd, send_cq, receive_cq, srq, xrcd, doorbells;
+  /// Of those, as the device knows them. A target of XRC has a domain of the device's.
+  std::uint32_t pdn = 0, send_cqn = 0, receive_cqn = 0;
+  AsyncEvents async;
   bool exists = false;
   std::uint32_t qpn = 0;
   std::uint32_t uar = 0;
-  std::uint64_t user_handle = 0;
   std::uint8_t service = 0;  ///< ib_uverbs_qp_type
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange queues{};
   bool has_send_queue = false;
   ib_uverbs_qp_cap caps{};
   bool signals_all = false;
-  std::uint32_t events_told = 0;
   /// As last set; the state as far as we know.
   QpAttributes attributes{};
   std::uint8_t state = 0;

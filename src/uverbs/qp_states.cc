@@ -113,9 +113,9 @@ Errno describe(QueuePair& qp, const QpAttributes& all, std::uint32_t given,
     if ((given & attribute) != 0) mask |= 1u << static_cast<unsigned>(bit);
   };
   context.set(qpc::pm_state, static_cast<std::uint32_t>(spec::pm_state::MIGRATED));
-  context.set(qpc::pd, static_cast<ProtectionDomain*>(qp.pd.get())->pdn);
-  context.set(qpc::cqn_snd, static_cast<CompletionQueue*>(qp.send_cq.get())->cqn);
-  context.set(qpc::cqn_rcv, static_cast<CompletionQueue*>(qp.receive_cq.get())->cqn);
+  context.set(qpc::pd, qp.pdn);
+  context.set(qpc::cqn_snd, qp.send_cqn);
+  context.set(qpc::cqn_rcv, qp.receive_cqn);
   context.set(qpc::dbr_addr, Device::bus_address(qp.record));
   context.set(qpc::log_ack_req_freq, kLogAckRequestFrequency);
   const auto path = context.sub(qpc::primary_address_path);

@@ -9,6 +9,7 @@
 #include "spec/connectx/cq.h"
 #include "spec/connectx/qp.h"
 #include "uverbs/context.h"
+#include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
 
@@ -20,33 +21,12 @@ using Command = driver::connectx::Request<Layout>;
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kSendBlock = 64;
+constexpr std::uint32_t kNoUserIndex = 0xffffff;
+constexpr std::uint32_t kModerate = 1;  // of ib_cq_attr_mask
+constexpr std::uint16_t kModerationPeriodMax = 0xfff;
 constexpr unsigned kLogReceiveUnit = 4;
 constexpr unsigned kLogReceiveMax = 9;
-
-std::uint64_t pages_of(std::uint64_t size) { return (size + kPage - 1) / kPage; }
-
-void store_pages(std::span<std::byte> list, std::uint64_t address) {
-  for (std::size_t i = 0; i != list.size() / sizeof(std::uint64_t); ++i) {
-    util::store_be64(list.data() + i * sizeof(std::uint64_t),
-                     Device::bus_address(address + i * kPage));
-  }
-}
-
-unsigned log2_of(std::uint64_t power) { return static_cast<unsigned>(std::countr_zero(power)); }
-
-/// Whether [address, address + size) is memory of the program, which may be written.
-bool is_there(const UserMemory& memory, std::uint64_t address, std::uint64_t size) {
-  if (address + size < address || address + size > Device::kProgramMemory) return false;
-  for (auto at = address; at < address + size; at += kPage) {
-    std::byte byte;
-    if (!memory.read(at, std::span(&byte, 1)) || !memory.write(at, std::span(&byte, 1))) {
-      return false;
-    }
-  }
-  return true;
-}
 
 /// CREATE_CQ. False if the device refuses.
 bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_overrun) {
@@ -107,7 +87,7 @@ bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in) {
   const auto context = create.sub(spec::create_qp_in::qpc);
   context.set(Qpc::st, static_cast<std::uint32_t>(*service_of(qp.service)));
   context.set(Qpc::pm_state, static_cast<std::uint32_t>(spec::pm_state::MIGRATED));
-  context.set(Qpc::pd, static_cast<ProtectionDomain*>(qp.pd.get())->pdn);
+  context.set(Qpc::pd, qp.pdn);
   context.set(Qpc::uar_page, in.bfreg_index);
   context.set(Qpc::user_index, in.uidx);
   context.set(Qpc::log_msg_max, device.capabilities().get(hca_cap::log_max_msg));
@@ -117,14 +97,21 @@ bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in) {
     context.set(Qpc::log_sq_size, log2_of(in.sq_wqe_count));
   }
   auto rq_type = spec::qp_rq_type::ZERO_LENGTH_RQ;
-  if (in.rq_wqe_count != 0) {
+  if (const auto* srq = static_cast<SharedQueue*>(qp.srq.get()); srq != nullptr) {
+    rq_type = spec::qp_rq_type::SRQ;
+    context.set(Qpc::srqn_rmpn_xrqn, srq->number);
+  } else if (in.rq_wqe_count != 0) {
     rq_type = spec::qp_rq_type::NON_ZERO_RQ;
     context.set(Qpc::log_rq_size, log2_of(in.rq_wqe_count));
     context.set(Qpc::log_rq_stride, in.rq_wqe_shift - kLogReceiveUnit);
   }
   context.set(Qpc::rq_type, static_cast<std::uint32_t>(rq_type));
-  context.set(Qpc::cqn_snd, static_cast<CompletionQueue*>(qp.send_cq.get())->cqn);
-  context.set(Qpc::cqn_rcv, static_cast<CompletionQueue*>(qp.receive_cq.get())->cqn);
+  if (const auto* xrcd = static_cast<XrcDomain*>(qp.xrcd.get()); xrcd != nullptr) {
+    context.set(Qpc::xrcd, xrcd->number->xrcd);
+    context.set(Qpc::rq_type, static_cast<std::uint32_t>(spec::qp_rq_type::SRQ));
+  }
+  context.set(Qpc::cqn_snd, qp.send_cqn);
+  context.set(Qpc::cqn_rcv, qp.receive_cqn);
   context.set(Qpc::dbr_addr, Device::bus_address(in.db_addr));
   store_pages(create.all().subspan(spec::create_qp_in::pas_offset), in.buf_addr);
   const auto out = device.commands().execute<spec::create_qp_out>(create);
@@ -164,7 +151,9 @@ Errno Context::create_cq(Request& request) {
   }
   cq->entries = std::bit_ceil(wanted + 1);
   cq->user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE);
-  cq->async = async_;
+  cq->async.file = async_;
+  cq->async.user_handle = cq->user_handle;
+  cq->entry_size = in.cqe_size;
   const auto size = std::uint64_t{cq->entries} * in.cqe_size;
   if (in.buf_addr % kPage != 0 || in.db_addr % 8 != 0 || !is_there(memory_, in.buf_addr, size) ||
       !is_there(memory_, in.db_addr, 8)) {
@@ -200,48 +189,76 @@ Errno Context::destroy_cq(Request& request) {
   if (cq == nullptr) return ENOENT;
   if (cq->users != 0) return EBUSY;
   // What nobody has read is taken back; for what was read the program waits to be acknowledged.
-  const auto unread = [&](const std::shared_ptr<EventFile>& file) {
-    return file == nullptr ? 0 : static_cast<std::uint32_t>(file->pipe.take_back(cq->user_handle));
-  };
+  const auto unread = cq->channel == nullptr ? 0 : cq->channel->pipe.take_back(cq->user_handle);
   const ib_uverbs_destroy_cq_resp out{
-      .comp_events_reported = cq->completions_told - unread(cq->channel),
-      .async_events_reported = cq->events_told - unread(cq->async)};
+      .comp_events_reported = cq->completions_told - static_cast<std::uint32_t>(unread),
+      .async_events_reported = cq->async.take_back()};
   objects_.remove(handle);
   return request.put(UVERBS_ATTR_DESTROY_CQ_RESP, out);
 }
 
-Errno Context::create_qp(Request& request) {
-  const auto type = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE);
-  if (!service_of(type)) return EOPNOTSUPP;
-  if (request.has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)) return EOPNOTSUPP;
-  auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_CREATE_QP_PD_HANDLE));
-  auto* send_cq =
-      objects_.find<CompletionQueue>(request.number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE));
-  auto* receive_cq =
-      objects_.find<CompletionQueue>(request.number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE));
-  if (pd == nullptr || send_cq == nullptr || receive_cq == nullptr) return ENOENT;
-  const auto in = request.get<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN);
+Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
+  const auto number = [&](std::uint16_t id) { return request.number(id); };
+  if (qp.service == IB_UVERBS_QPT_XRC_TGT) {
+    auto* xrcd = objects_.find<XrcDomain>(number(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE));
+    if (xrcd == nullptr) return ENOENT;
+    qp.xrcd = Use(xrcd);
+    qp.pdn = device_.own_pd();
+    return 0;
+  }
+  auto* pd = objects_.find<ProtectionDomain>(number(UVERBS_ATTR_CREATE_QP_PD_HANDLE));
+  auto* send_cq = objects_.find<CompletionQueue>(number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE));
+  if (pd == nullptr || send_cq == nullptr) return ENOENT;
+  qp.pd = Use(pd);
+  qp.pdn = pd->pdn;
+  qp.send_cq = Use(send_cq);
+  qp.send_cqn = send_cq->cqn;
+  if (qp.service == IB_UVERBS_QPT_XRC_INI) return 0;
+  auto* receive_cq = objects_.find<CompletionQueue>(number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE));
+  if (receive_cq == nullptr) return ENOENT;
+  qp.receive_cq = Use(receive_cq);
+  qp.receive_cqn = receive_cq->cqn;
+  if (!request.has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)) return 0;
+  auto* srq = objects_.find<SharedQueue>(number(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE));
+  if (srq == nullptr) return ENOENT;
+  if (srq->is_xrc) return EINVAL;
+  qp.srq = Use(srq);
+  return 0;
+}
+
+/// Its queues in memory of the program. A target of XRC has none.
+Errno Context::find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
   if (const auto wrong = check_queues(device_, in); wrong != 0) return wrong;
   const auto size = queues_size(in);
   if (!is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) return EFAULT;
   auto* const page = find_page(in.bfreg_index);
   if (page == nullptr) return EINVAL;
+  qp.doorbells = Use(page);
+  qp.uar = in.bfreg_index;
+  qp.record = in.db_addr;
+  qp.queues = {.begin = in.buf_addr, .size = size};
+  qp.has_send_queue = in.sq_wqe_count != 0;
+  return 0;
+}
+
+Errno Context::create_qp(Request& request) {
+  const auto type = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE);
+  if (!service_of(type)) return EOPNOTSUPP;
   auto qp = std::make_unique<QueuePair>(device_);
-  qp->doorbells = Use(page);
-  qp->pd = Use(pd);
-  qp->send_cq = Use(send_cq);
-  qp->receive_cq = Use(receive_cq);
-  qp->async = async_;
-  qp->uar = in.bfreg_index;
   qp->service = static_cast<std::uint8_t>(type);
-  qp->record = in.db_addr;
-  qp->queues = {.begin = in.buf_addr, .size = size};
-  qp->has_send_queue = in.sq_wqe_count != 0;
-  qp->user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
+  if (const auto wrong = find_qp_objects(request, *qp); wrong != 0) return wrong;
+  mlx5_ib_create_qp in{};
+  if (type == IB_UVERBS_QPT_XRC_TGT) {
+    in.uidx = kNoUserIndex;
+  } else {
+    in = request.get<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN);
+    if (const auto wrong = find_qp_memory(*qp, in); wrong != 0) return wrong;
+  }
+  qp->async.file = async_;
+  qp->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
   qp->caps = request.get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
   qp->signals_all = (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS) &
                      IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0;
-
   if (!make_qp(*qp, in)) return ENOMEM;
   const auto qpn = qp->qpn;
   const auto caps = qp->caps;
@@ -260,12 +277,63 @@ Errno Context::destroy_qp(Request& request) {
   const auto handle = request.number(UVERBS_ATTR_DESTROY_QP_HANDLE);
   auto* qp = objects_.find<QueuePair>(handle);
   if (qp == nullptr) return ENOENT;
-  const auto unread = qp->async == nullptr
-                          ? 0
-                          : static_cast<std::uint32_t>(qp->async->pipe.take_back(qp->user_handle));
-  const ib_uverbs_destroy_qp_resp out{.events_reported = qp->events_told - unread};
+  const ib_uverbs_destroy_qp_resp out{.events_reported = qp->async.take_back()};
   objects_.remove(handle);
   return request.put(UVERBS_ATTR_DESTROY_QP_RESP, out);
+}
+
+namespace {
+
+constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
+
+}  // namespace
+
+Errno Context::resize_cq(Request& request) {
+  const auto in = request.get<ib_uverbs_resize_cq>(UVERBS_ATTR_CORE_IN);
+  const auto own = request.get<mlx5_ib_resize_cq>(UVERBS_ATTR_UHW_IN);
+  auto* cq = objects_.find<CompletionQueue>(in.cq_handle);
+  if (cq == nullptr || in.cqe == 0 ||
+      in.cqe >= 1u << device_.capabilities().get(hca_cap::log_max_cq_sz)) {
+    return EINVAL;
+  }
+  const std::uint32_t entries = std::bit_ceil(in.cqe + 1);
+  const auto size = std::uint64_t{entries} * own.cqe_size;
+  if (own.cqe_size != cq->entry_size) return EINVAL;
+  if (own.buf_addr % kPage != 0 || !is_there(memory_, own.buf_addr, size)) return EFAULT;
+  using Field = spec::resize_cq_field_bit;
+  Command<spec::modify_cq_in> command(command_opcode::MODIFY_CQ,
+                                      pages_of(size) * sizeof(std::uint64_t));
+  command.set(spec::modify_cq_in::op_mod,
+              static_cast<std::uint32_t>(spec::modify_cq_op_mod::RESIZE));
+  command.set(spec::modify_cq_in::cqn, cq->cqn);
+  command.set(spec::modify_cq_in::modify_field_select,
+              bit(Field::LOG_CQ_SIZE) | bit(Field::PAGE_OFFSET) | bit(Field::LOG_PAGE_SIZE));
+  const auto context = command.sub(spec::modify_cq_in::cq_context_entry);
+  context.set(spec::cq_context::log_cq_size, log2_of(entries));
+  context.set(spec::cq_context::cqe_sz, own.cqe_size == 128);
+  store_pages(command.all().subspan(spec::modify_cq_in::pas_offset), own.buf_addr);
+  if (!device_.commands().run(command)) return EINVAL;
+  cq->entries = entries;
+  cq->entries_memory = {.begin = own.buf_addr, .size = size};
+  return request.put(UVERBS_ATTR_CORE_OUT,
+                     ib_uverbs_resize_cq_resp{.cqe = entries - 1, .reserved = 0});
+}
+
+Errno Context::modify_cq(Request& request) {
+  const auto in = request.get<ib_uverbs_ex_modify_cq>(UVERBS_ATTR_CORE_IN);
+  auto* cq = objects_.find<CompletionQueue>(in.cq_handle);
+  if (cq == nullptr || in.attr_mask == 0) return EINVAL;
+  if ((in.attr_mask & ~kModerate) != 0) return EOPNOTSUPP;
+  using Field = spec::modify_cq_field_bit;
+  Command<spec::modify_cq_in> command(command_opcode::MODIFY_CQ);
+  command.set(spec::modify_cq_in::cqn, cq->cqn);
+  command.set(spec::modify_cq_in::modify_field_select,
+              bit(Field::CQ_PERIOD) | bit(Field::CQ_MAX_COUNT));
+  const auto context = command.sub(spec::modify_cq_in::cq_context_entry);
+  if (in.attr.cq_period > kModerationPeriodMax) return EINVAL;
+  context.set(spec::cq_context::cq_period, in.attr.cq_period);
+  context.set(spec::cq_context::cq_max_count, in.attr.cq_count);
+  return device_.commands().run(command) ? 0 : EINVAL;
 }
 
 }  // namespace softhca::uverbs

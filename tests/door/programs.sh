@@ -29,6 +29,10 @@ pair "RC ping-pong" "200 iters in" ibv_rc_pingpong -g 3 -c -n 200
 pair "RC ping-pong with events" "200 iters in" ibv_rc_pingpong -g 3 -c -e -n 200
 pair "UC ping-pong" "200 iters in" ibv_uc_pingpong -g 3 -c -n 200
 pair "UD ping-pong" "200 iters in" ibv_ud_pingpong -g 3 -c -n 200
+pair "SRQ ping-pong with events" "200 iters in" ibv_srq_pingpong -g 3 -c -e -n 200
+pair "XRC ping-pong" "" ibv_xsrq_pingpong -g 3 -n 200
+pair "RC ping-pong on demand" "200 iters in" ibv_rc_pingpong -g 3 -c -o -n 200
+pair "ib_send_bw, XRC" "^ 65536 +200 " ib_send_bw -d mlx5_0 -x 3 -c XRC -n 200
 for test in ib_write_bw ib_read_bw ib_send_bw; do
   pair "$test" "^ 65536 +200 " $test -d mlx5_0 -x 3 -n 200
 done

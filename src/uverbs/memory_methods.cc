@@ -1,0 +1,244 @@
+// Memory regions and windows (host-door contract 4.5, 4.11). A key's pages are those of the program
+// itself, so that registering costs no more than making sure that they are there.
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+
+#include "spec/connectx/caps.h"
+#include "spec/connectx/mkey.h"
+#include "uverbs/context.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using spec::command_opcode;
+template <class Layout>
+using Command = driver::connectx::Request<Layout>;
+
+namespace {
+
+constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
+constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
+constexpr std::uint32_t kAnyQp = 0xffffff;
+constexpr unsigned kLogSmallPage = 12;
+constexpr unsigned kLogPageMax = 30;
+
+}  // namespace
+
+namespace {
+
+// ib_access_flags.
+constexpr std::uint32_t kLocalWrite = 1;
+constexpr std::uint32_t kRemoteWrite = 2;
+constexpr std::uint32_t kRemoteRead = 4;
+constexpr std::uint32_t kRemoteAtomic = 8;
+constexpr std::uint32_t kZeroBased = 32;
+constexpr std::uint32_t kOnDemand = 64;
+
+Errno check(const ib_uverbs_reg_mr& in) {
+  const auto end = in.start + in.length;
+  if (end < in.start || end > Device::kProgramMemory || in.start % 4096 != in.hca_va % 4096) {
+    return EINVAL;
+  }
+  const bool writes_remotely = (in.access_flags & (kRemoteWrite | kRemoteAtomic)) != 0;
+  if (writes_remotely && (in.access_flags & kLocalWrite) == 0) return EINVAL;
+  return (in.access_flags & kZeroBased) != 0 ? EOPNOTSUPP : 0;
+}
+
+/// Tells whether the memory is there, as pinning it would: all of its pages come now. With paging
+/// on demand they come when the device touches them, as the processor would.
+Errno populate(const ib_uverbs_reg_mr& in) {
+  if (in.length == 0 || (in.access_flags & kOnDemand) != 0) return 0;
+  const auto first = in.start & ~std::uint64_t{4095};
+  const auto size = ((in.start + in.length + 4095) & ~std::uint64_t{4095}) - first;
+  const int advice =
+      (in.access_flags & kLocalWrite) != 0 ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+  if (::madvise(reinterpret_cast<void*>(first), size, advice) == 0) return 0;
+  if (errno == EINVAL) return 0;  // a kernel that cannot
+  return errno == ENOMEM ? EFAULT : errno;
+}
+
+/// Pages of a region, as large as both of its addresses agree: its bus addresses follow each other.
+struct Pages {
+  explicit Pages(const ib_uverbs_reg_mr& in) {
+    while (log_size < kLogPageMax && (in.start ^ in.hca_va) % (std::uint64_t{2} << log_size) == 0 &&
+           (std::uint64_t{1} << log_size) < in.length) {
+      ++log_size;
+    }
+    const auto size = std::uint64_t{1} << log_size;
+    begin = in.start & ~(size - 1);
+    count = in.length == 0 ? 0 : (in.start + in.length - begin + size - 1) / size;
+  }
+  unsigned log_size = kLogSmallPage;
+  std::uint64_t begin = 0;
+  std::uint64_t count = 0;
+};
+
+/// CREATE_MKEY. Nothing if the device refuses.
+std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& in,
+                                        std::uint32_t pdn) {
+  const Pages pages(in);
+  const auto octwords = (pages.count * spec::mtt_entry::kSize + 15) / 16;
+  Command<spec::create_mkey_in> create(command_opcode::CREATE_MKEY, octwords * 16);
+  create.set(spec::create_mkey_in::translations_octword_actual_size,
+             static_cast<std::uint32_t>(octwords));
+  using Mkc = spec::mkey_context;
+  const auto context = create.sub(spec::create_mkey_in::mkey_context);
+  context.set(Mkc::access_mode, static_cast<std::uint32_t>(spec::mkey_access_mode::MTT));
+  context.set(Mkc::lr, 1);
+  context.set(Mkc::lw, (in.access_flags & kLocalWrite) != 0);
+  context.set(Mkc::rr, (in.access_flags & kRemoteRead) != 0);
+  context.set(Mkc::rw, (in.access_flags & kRemoteWrite) != 0);
+  context.set(Mkc::a, (in.access_flags & kRemoteAtomic) != 0);
+  context.set(Mkc::umr_en, 1);
+  context.set(Mkc::pd, pdn);
+  context.set(Mkc::qpn, kAnyQp);
+  context.set(Mkc::start_addr, in.hca_va);
+  context.set(Mkc::len, in.length);
+  context.set(Mkc::translations_octword_size, static_cast<std::uint32_t>(octwords));
+  context.set(Mkc::log_page_size, pages.log_size);
+  const auto variant = device.hca().next_key_variant();
+  context.set(Mkc::mkey, variant);
+  auto list = create.all().subspan(spec::create_mkey_in::klm_pas_mtt_offset);
+  for (std::uint64_t i = 0; i != pages.count; ++i, list = list.subspan(spec::mtt_entry::kSize)) {
+    const auto address = Device::bus_address(pages.begin + (i << pages.log_size));
+    util::MutableView<spec::mtt_entry>(list).set(spec::mtt_entry::ptag,
+                                                 address >> spec::mtt_entry::ptag.kLo);
+  }
+  const auto out = device.commands().execute<spec::create_mkey_out>(create);
+  if (!out) return std::nullopt;
+  return out->get(spec::create_mkey_out::mkey_index) << 8 | variant;
+}
+
+}  // namespace
+
+Errno Context::reg_mr(Request& request) {
+  const auto in = request.get<ib_uverbs_reg_mr>(kCoreIn);
+  auto* pd = objects_.find<ProtectionDomain>(in.pd_handle);
+  if (pd == nullptr) return EINVAL;
+  if (const auto wrong = check(in); wrong != 0) return wrong;
+  if (const auto wrong = populate(in); wrong != 0) return wrong;
+  const auto key = create_key(device_, in, pd->pdn);
+  if (!key) return ENOMEM;
+  auto region = std::make_unique<MemoryRegion>(device_, *pd);
+  region->key = *key;
+  region->memory = {.begin = in.start, .size = in.length};
+  region->iova = in.hca_va;
+  region->access = in.access_flags;
+  const auto handle = objects_.add(std::move(region));
+  const std::array answer{handle, *key, *key};  // ib_uverbs_reg_mr_resp: the LKey is the RKey
+  const auto wrong = request.put(kCoreOut, answer);
+  if (wrong != 0) objects_.remove(handle);
+  return wrong;
+}
+
+/// A new key takes the place of the old one, which nobody has from here on.
+Errno Context::rereg_mr(Request& request) {
+  enum : std::uint32_t { kTranslation = 1, kDomain = 2, kAccess = 4 };  // ib_mr_rereg_flags
+  const auto in = request.get<ib_uverbs_rereg_mr>(kCoreIn);
+  auto* region = objects_.find<MemoryRegion>(in.mr_handle);
+  if (region == nullptr || in.flags == 0) return EINVAL;
+  if ((in.flags & ~std::uint32_t{kTranslation | kDomain | kAccess}) != 0) return EOPNOTSUPP;
+  auto* pd = static_cast<ProtectionDomain*>(region->pd.get());
+  if ((in.flags & kDomain) != 0) pd = objects_.find<ProtectionDomain>(in.pd_handle);
+  if (pd == nullptr) return EINVAL;
+  ib_uverbs_reg_mr wanted{};
+  const bool moves = (in.flags & kTranslation) != 0;
+  wanted.start = moves ? in.start : region->memory.begin;
+  wanted.length = moves ? in.length : region->memory.size;
+  wanted.hca_va = moves ? in.hca_va : region->iova;
+  wanted.access_flags = (in.flags & kAccess) != 0 ? in.access_flags : region->access;
+  if (const auto wrong = check(wanted); wrong != 0) return wrong;
+  if (const auto wrong = populate(wanted); wrong != 0) return wrong;
+  const auto key = create_key(device_, wanted, pd->pdn);
+  if (!key) return ENOMEM;
+  region->revoke();
+  region->key = *key;
+  region->pd = Use(pd);
+  region->memory = {.begin = wanted.start, .size = wanted.length};
+  region->iova = wanted.hca_va;
+  region->access = wanted.access_flags;
+  return request.put(kCoreOut, ib_uverbs_rereg_mr_resp{.lkey = *key, .rkey = *key});
+}
+
+Errno Context::query_mr(Request& request) {
+  const auto* region = objects_.find<MemoryRegion>(request.number(UVERBS_ATTR_QUERY_MR_HANDLE));
+  if (region == nullptr) return ENOENT;
+  auto wrong = request.put(UVERBS_ATTR_QUERY_MR_RESP_LKEY, region->key);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_QUERY_MR_RESP_RKEY, region->key);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, region->memory.size);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_QUERY_MR_RESP_IOVA, region->iova);
+  return wrong;
+}
+
+/// Prefetching: the pages come now, if they can.
+Errno Context::advise_mr(Request& request) {
+  constexpr std::size_t kListMax = 4096;
+  const auto advice = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_ADVICE);
+  if (advice > IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
+  if (objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_ADVISE_MR_PD_HANDLE)) == nullptr) {
+    return ENOENT;
+  }
+  const auto count = request.size(UVERBS_ATTR_ADVISE_MR_SGE_LIST) / sizeof(ib_uverbs_sge);
+  if (count == 0 || count > kListMax) return EINVAL;
+  std::vector<ib_uverbs_sge> list(count);
+  const auto wrong =
+      request.copy_in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, std::as_writable_bytes(std::span(list)));
+  if (wrong != 0) return wrong;
+  for (const auto& piece : list) {
+    const auto* region = objects_.find_if<MemoryRegion>(
+        [&](const MemoryRegion& one) { return one.key != 0 && one.key == piece.lkey; });
+    if (region == nullptr) return ENOENT;
+    const auto offset = piece.addr - region->iova;
+    if (offset > region->memory.size || piece.length > region->memory.size - offset) return EFAULT;
+    ib_uverbs_reg_mr part{};
+    part.start = region->memory.begin + offset;
+    part.length = piece.length;
+    const bool writes = advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+    if (writes && (region->access & kLocalWrite) == 0) return EPERM;
+    part.access_flags = writes ? kLocalWrite : 0;
+    if (const auto failed = populate(part); failed != 0) return failed;
+  }
+  return 0;
+}
+
+Errno Context::alloc_mw(Request& request) {
+  enum : std::uint8_t { kType1 = 1, kType2 = 2 };  // ib_mw_type
+  const auto in = request.get<ib_uverbs_alloc_mw>(kCoreIn);
+  const auto own = request.get<mlx5_ib_alloc_mw>(UVERBS_ATTR_UHW_IN);
+  auto* pd = objects_.find<ProtectionDomain>(in.pd_handle);
+  if (pd == nullptr || (in.mw_type != kType1 && in.mw_type != kType2)) return EINVAL;
+  if (own.comp_mask != 0 || own.reserved1 != 0 || own.reserved2 != 0) return EOPNOTSUPP;
+  Command<spec::create_mkey_in> create(command_opcode::CREATE_MKEY);
+  using Mkc = spec::mkey_context;
+  const auto context = create.sub(spec::create_mkey_in::mkey_context);
+  context.set(Mkc::free, 1);
+  context.set(Mkc::access_mode, static_cast<std::uint32_t>(spec::mkey_access_mode::KLM));
+  context.set(Mkc::lr, 1);
+  context.set(Mkc::umr_en, 1);
+  context.set(Mkc::en_rinval, in.mw_type == kType2);
+  context.set(Mkc::pd, pd->pdn);
+  context.set(Mkc::qpn, kAnyQp);
+  // KLMs come by fours.
+  const auto entries = (std::max<std::uint32_t>(own.num_klms, 1) + 3) / 4 * 4;
+  context.set(Mkc::translations_octword_size, entries);
+  const auto variant = device_.hca().next_key_variant();
+  context.set(Mkc::mkey, variant);
+  const auto out = device_.commands().execute<spec::create_mkey_out>(create);
+  if (!out) return ENOMEM;
+  auto window = std::make_unique<MemoryWindow>(device_, *pd);
+  window->index = out->get(spec::create_mkey_out::mkey_index);
+  const auto key = window->index << 8 | variant;
+  const auto handle = objects_.add(std::move(window));
+  const std::array answer{handle, key};  // ib_uverbs_alloc_mw_resp
+  const auto wrong = request.put(kCoreOut, answer);
+  if (wrong != 0) objects_.remove(handle);
+  return wrong;
+}
+
+}  // namespace softhca::uverbs

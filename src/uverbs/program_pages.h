@@ -1,0 +1,43 @@
+// Queues that lie in memory of the program, as commands name them: page by page.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "util/endian.h"
+#include "uverbs/device.h"
+#include "uverbs/user_memory.h"
+
+namespace softhca::uverbs {
+
+inline constexpr std::uint64_t kPage = 4096;
+
+inline std::uint64_t pages_of(std::uint64_t size) { return (size + kPage - 1) / kPage; }
+
+/// Fills a list of physical addresses.
+inline void store_pages(std::span<std::byte> list, std::uint64_t address) {
+  for (std::size_t i = 0; i != list.size() / sizeof(std::uint64_t); ++i) {
+    util::store_be64(list.data() + i * sizeof(std::uint64_t),
+                     Device::bus_address(address + i * kPage));
+  }
+}
+
+inline unsigned log2_of(std::uint64_t power) {
+  return static_cast<unsigned>(std::countr_zero(power));
+}
+
+/// Whether [address, address + size) is memory of the program, which may be written.
+inline bool is_there(const UserMemory& memory, std::uint64_t address, std::uint64_t size) {
+  if (address + size < address || address + size > Device::kProgramMemory) return false;
+  for (auto at = address; at < address + size; at += kPage) {
+    std::byte byte;
+    if (!memory.read(at, std::span(&byte, 1)) || !memory.write(at, std::span(&byte, 1))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace softhca::uverbs

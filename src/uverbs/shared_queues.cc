@@ -1,0 +1,235 @@
+// Shared receive queues in memory of the program, and XRC domains (host-door contract 4.9, 4.11).
+#include <fcntl.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "spec/connectx/caps.h"
+#include "spec/connectx/raw_queues.h"
+#include "spec/connectx/resources.h"
+#include "spec/connectx/srq.h"
+#include "uverbs/context.h"
+#include "uverbs/program_pages.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using spec::command_opcode;
+using spec::hca_cap;
+template <class Layout>
+using Command = driver::connectx::Request<Layout>;
+
+namespace {
+
+constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
+constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
+constexpr std::uint32_t kStrideMin = 32;
+/// The segment that links WQEs, and each scatter entry.
+constexpr std::uint32_t kSegment = 16;
+constexpr unsigned kLogSegment = 4;
+constexpr std::uint32_t kGatherMax = 30;
+/// op_mod of ARM_XRC_SRQ, as the mlx5 driver gives it.
+constexpr std::uint32_t kXrcSrq = 1;
+
+/// What the program asked for, and what it becomes.
+struct Shape {
+  std::uint32_t entries;
+  std::uint32_t stride;  ///< bytes
+  std::uint64_t size() const { return std::uint64_t{entries} * stride; }
+  std::uint32_t gathers() const { return (stride - kSegment) / kSegment; }
+};
+
+Shape shape_of(std::uint32_t max_wr, std::uint32_t max_sge) {
+  return {.entries = std::bit_ceil(max_wr + 1),
+          .stride = std::max(kStrideMin, std::bit_ceil(kSegment + max_sge * kSegment))};
+}
+
+bool make_rmp(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
+              const mlx5_ib_create_srq& in) {
+  Command<spec::create_rmp_in> create(command_opcode::CREATE_RMP,
+                                      pages_of(shape.size()) * sizeof(std::uint64_t));
+  const auto rmp = create.sub(spec::create_rmp_in::rmp_context);
+  rmp.set(spec::rmp_context::state, static_cast<std::uint32_t>(spec::rmp_state::RDY));
+  const auto wq = rmp.sub(spec::rmp_context::wq);
+  wq.set(spec::wq::wq_type, static_cast<std::uint32_t>(spec::wq_type::LINKED_LIST));
+  wq.set(spec::wq::pd, pdn);
+  wq.set(spec::wq::dbr_addr, Device::bus_address(in.db_addr));
+  wq.set(spec::wq::log_wq_stride, log2_of(shape.stride));
+  wq.set(spec::wq::log_wq_sz, log2_of(shape.entries));
+  store_pages(create.all().subspan(spec::create_rmp_in::kSize), in.buf_addr);
+  const auto out = srq.device.commands().execute<spec::create_rmp_out>(create);
+  if (!out) return false;
+  srq.number = out->get(spec::create_rmp_out::rmpn);
+  return true;
+}
+
+bool make_xrc_srq(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
+                  const mlx5_ib_create_srq& in) {
+  Command<spec::create_xrc_srq_in> create(command_opcode::CREATE_XRC_SRQ,
+                                          pages_of(shape.size()) * sizeof(std::uint64_t));
+  using Xsrq = spec::xrc_srq_context;
+  const auto context = create.sub(spec::create_xrc_srq_in::xrc_srq_context_entry);
+  context.set(Xsrq::log_xrc_srq_size, log2_of(shape.entries));
+  context.set(Xsrq::log_rq_stride, log2_of(shape.stride) - kLogSegment);
+  context.set(Xsrq::xrcd, static_cast<XrcDomain*>(srq.xrcd.get())->number->xrcd);
+  context.set(Xsrq::cqn, static_cast<CompletionQueue*>(srq.cq.get())->cqn);
+  context.set(Xsrq::user_index, in.uidx);
+  context.set(Xsrq::pd, pdn);
+  context.set(Xsrq::dbr_addr, Device::bus_address(in.db_addr));
+  store_pages(create.all().subspan(spec::create_xrc_srq_in::pas_offset), in.buf_addr);
+  const auto out = srq.device.commands().execute<spec::create_xrc_srq_out>(create);
+  if (!out) return false;
+  srq.number = out->get(spec::create_xrc_srq_out::xrc_srqn);
+  return true;
+}
+
+/// Asks for an event when fewer than `limit` WQEs are left. False if the device refuses.
+bool arm(SharedQueue& srq, std::uint32_t limit) {
+  auto& commands = srq.device.commands();
+  if (srq.is_xrc) {
+    Command<spec::arm_xrc_srq_in> in(command_opcode::ARM_XRC_SRQ);
+    in.set(spec::arm_xrc_srq_in::op_mod, kXrcSrq);
+    in.set(spec::arm_xrc_srq_in::xrc_srqn, srq.number);
+    in.set(spec::arm_xrc_srq_in::lwm, limit);
+    return commands.run(in).has_value();
+  }
+  Command<spec::modify_rmp_in> in(command_opcode::MODIFY_RMP);
+  constexpr auto kReady = static_cast<std::uint32_t>(spec::rmp_state::RDY);
+  in.set(spec::modify_rmp_in::rmpn, srq.number);
+  in.set(spec::modify_rmp_in::rmp_state, kReady);
+  in.sub(spec::modify_rmp_in::modify_bitmask).set(spec::rmp_bitmask::lwm, 1);
+  const auto rmp = in.sub(spec::modify_rmp_in::rmp_context);
+  rmp.set(spec::rmp_context::state, kReady);
+  rmp.sub(spec::rmp_context::wq).set(spec::wq::lwm, limit);
+  return commands.run(in).has_value();
+}
+
+}  // namespace
+
+Errno Context::create_srq(Request& request) {
+  const auto type = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_TYPE);
+  if (type != IB_UVERBS_SRQT_BASIC && type != IB_UVERBS_SRQT_XRC) return EOPNOTSUPP;
+  const auto max_wr = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_MAX_WR);
+  const auto max_sge = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_MAX_SGE);
+  if (max_wr >= 1u << device_.capabilities().get(hca_cap::log_max_srq_sz) || max_sge > kGatherMax) {
+    return EINVAL;
+  }
+  auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE));
+  if (pd == nullptr) return ENOENT;
+  auto srq = std::make_unique<SharedQueue>(device_);
+  srq->pd = Use(pd);
+  srq->is_xrc = type == IB_UVERBS_SRQT_XRC;
+  if (srq->is_xrc) {
+    auto* xrcd = objects_.find<XrcDomain>(request.number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE));
+    auto* cq = objects_.find<CompletionQueue>(request.number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE));
+    if (xrcd == nullptr || cq == nullptr) return ENOENT;
+    srq->xrcd = Use(xrcd);
+    srq->cq = Use(cq);
+  }
+  const auto in = request.get<mlx5_ib_create_srq>(UVERBS_ATTR_UHW_IN);
+  if (in.flags != 0) return EOPNOTSUPP;  // signatures
+  const auto shape = shape_of(max_wr, max_sge);
+  if (in.buf_addr % kPage != 0 || in.db_addr % 8 != 0 ||
+      !is_there(memory_, in.buf_addr, shape.size()) || !is_there(memory_, in.db_addr, 8)) {
+    return EFAULT;
+  }
+  const bool made =
+      srq->is_xrc ? make_xrc_srq(*srq, shape, pd->pdn, in) : make_rmp(*srq, shape, pd->pdn, in);
+  if (!made) return ENOMEM;
+  srq->exists = true;
+  srq->async.file = async_;
+  srq->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE);
+  srq->max_wr = shape.entries - 1;
+  srq->max_sge = shape.gathers();
+  srq->queue = {.begin = in.buf_addr, .size = shape.size()};
+  srq->record = in.db_addr;
+  device_.add_shared_target(srq->number, *srq);
+  const auto limit = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_LIMIT);
+  if (limit != 0 && !arm(*srq, limit)) return EINVAL;
+  const auto number = srq->number;
+  const auto given_wr = srq->max_wr;
+  const auto given_sge = srq->max_sge;
+  const auto handle = objects_.add(std::move(srq));
+  auto wrong = request.put_number(UVERBS_ATTR_CREATE_SRQ_HANDLE, handle);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, given_wr);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, given_sge);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, number);
+  if (wrong == 0) {
+    wrong =
+        request.put(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_srq_resp{.srqn = number, .reserved = 0});
+  }
+  if (wrong != 0) objects_.remove(handle);
+  return wrong;
+}
+
+Errno Context::destroy_srq(Request& request) {
+  const auto handle = request.number(UVERBS_ATTR_DESTROY_SRQ_HANDLE);
+  auto* srq = objects_.find<SharedQueue>(handle);
+  if (srq == nullptr) return ENOENT;
+  if (srq->users != 0) return EBUSY;
+  const ib_uverbs_destroy_srq_resp out{.events_reported = srq->async.take_back()};
+  objects_.remove(handle);
+  return request.put(UVERBS_ATTR_DESTROY_SRQ_RESP, out);
+}
+
+Errno Context::modify_srq(Request& request) {
+  enum : std::uint32_t { kMaxWr = 1, kLimit = 2 };  // ib_srq_attr_mask
+  const auto in = request.get<ib_uverbs_modify_srq>(kCoreIn);
+  auto* srq = objects_.find<SharedQueue>(in.srq_handle);
+  if (srq == nullptr || (in.attr_mask & kMaxWr) != 0) return EINVAL;
+  if ((in.attr_mask & kLimit) == 0) return 0;
+  if (in.srq_limit >= srq->max_wr + 1) return EINVAL;
+  return arm(*srq, in.srq_limit) ? 0 : EINVAL;
+}
+
+Errno Context::query_srq(Request& request) {
+  const auto in = request.get<ib_uverbs_query_srq>(kCoreIn);
+  auto* srq = objects_.find<SharedQueue>(in.srq_handle);
+  if (srq == nullptr) return EINVAL;
+  ib_uverbs_query_srq_resp out{};
+  out.max_wr = srq->max_wr;
+  out.max_sge = srq->max_sge;
+  if (srq->is_xrc) {
+    Command<spec::query_xrc_srq_in> ask(command_opcode::QUERY_XRC_SRQ);
+    ask.set(spec::query_xrc_srq_in::xrc_srqn, srq->number);
+    const auto answer = device_.commands().execute<spec::query_xrc_srq_out>(ask);
+    if (!answer) return EINVAL;
+    out.srq_limit =
+        answer->get(spec::query_xrc_srq_out::xrc_srq_context_entry).get(spec::xrc_srq_context::lwm);
+  } else {
+    Command<spec::query_rmp_in> ask(command_opcode::QUERY_RMP);
+    ask.set(spec::query_rmp_in::rmpn, srq->number);
+    const auto answer = device_.commands().execute<spec::query_rmp_out>(ask);
+    if (!answer) return EINVAL;
+    out.srq_limit =
+        answer->get(spec::query_rmp_out::rmp_context).get(spec::rmp_context::wq).get(spec::wq::lwm);
+  }
+  return request.put(kCoreOut, out);
+}
+
+/// A file that names a domain names it for the contexts of this process.
+Errno Context::open_xrcd(Request& request) {
+  const auto in = request.get<ib_uverbs_open_xrcd>(kCoreIn);
+  const bool named = in.fd != UINT32_MAX;
+  const auto file = named ? options_.identify(static_cast<int>(in.fd)) : 0;
+  if (named && file == 0) return EBADF;
+  auto number = device_.find_xrc_domain(file);
+  if (number == nullptr && named && (in.oflags & O_CREAT) == 0) return EAGAIN;
+  if (number != nullptr && (in.oflags & O_EXCL) != 0) return EINVAL;
+  if (number == nullptr) {
+    const auto out = device_.commands().execute<spec::alloc_xrcd_out>(
+        Command<spec::alloc_xrcd_in>(command_opcode::ALLOC_XRCD));
+    if (!out) return ENOMEM;
+    number = std::make_shared<XrcDomainNumber>(device_, out->get(spec::alloc_xrcd_out::xrcd));
+    if (named) device_.name_xrc_domain(file, number);
+  }
+  const auto handle = objects_.add(std::make_unique<XrcDomain>(std::move(number)));
+  const auto wrong = request.put(kCoreOut, handle);  // ib_uverbs_open_xrcd_resp
+  if (wrong != 0) objects_.remove(handle);
+  return wrong;
+}
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,189 @@
+// One open device file (host-door contract 3.2, 4): objects, what is refused and how.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "uverbs/program.h"
+
+namespace softhca::uverbs {
+namespace {
+
+constexpr std::uint32_t kLocalWrite = 1, kRemoteWrite = 2;
+
+class UverbsContext : public testing::Test {
+ protected:
+  Errno destroy_pd(std::uint32_t handle) {
+    return Call(UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY)
+        .number(UVERBS_ATTR_DESTROY_PD_HANDLE, handle)
+        .on(program_.context());
+  }
+  Errno destroy_mr(std::uint32_t handle) {
+    return Call(UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY)
+        .number(UVERBS_ATTR_DESTROY_MR_HANDLE, handle)
+        .on(program_.context());
+  }
+  struct Cq {
+    std::uint32_t handle = 0;
+    std::uint32_t last = 0;
+    Errno wrong = 0;
+  };
+  /// Of 64 entries of 64 bytes at the second page; its record is at the end of the memory.
+  Cq create_cq(std::uint32_t page, std::uint32_t entries, std::uint64_t buffer) {
+    Cq cq;
+    mlx5_ib_create_cq own{};
+    own.buf_addr = buffer;
+    own.db_addr = record();
+    own.cqe_size = 64;
+    own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
+    own.uar_page_index = static_cast<std::uint16_t>(page);
+    mlx5_ib_create_cq_resp numbers{};
+    Call call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
+    call.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
+        .in(UVERBS_ATTR_CREATE_CQ_CQE, entries)
+        .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
+        .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
+        .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, cq.last)
+        .in(UVERBS_ATTR_UHW_IN, own)
+        .out(UVERBS_ATTR_UHW_OUT, numbers);
+    cq.wrong = call.on(program_.context());
+    cq.handle = call.made(0);
+    return cq;
+  }
+  std::uint64_t record() const { return program_.memory() + Program::kMemory - 4096; }
+
+  Program program_;
+};
+
+TEST_F(UverbsContext, AMethodThatNobodyKnowsIsAProtocolNotSupported) {
+  EXPECT_EQ(Call(UVERBS_OBJECT_PD, 77).on(program_.context()), EPROTONOSUPPORT);
+  EXPECT_EQ(Call(0x1234, 0).on(program_.context()), EPROTONOSUPPORT);
+}
+
+TEST_F(UverbsContext, TheProbeOfTheWriteFormFindsNoRoomForItsOutput) {
+  EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE)
+                .in(UVERBS_ATTR_WRITE_CMD, std::uint32_t{IB_USER_VERBS_CMD_QUERY_DEVICE})
+                .on(program_.context()),
+            ENOSPC);
+}
+
+TEST_F(UverbsContext, AHandleOfNothingOrOfAnotherKindIsNotThere) {
+  const auto pd = program_.pd();
+  EXPECT_EQ(destroy_pd(pd + 1), ENOENT);
+  EXPECT_EQ(destroy_mr(pd), ENOENT);
+  EXPECT_EQ(destroy_pd(pd), 0);
+  EXPECT_EQ(destroy_pd(pd), ENOENT);
+}
+
+TEST_F(UverbsContext, WhatOthersNeedIsBusy) {
+  const auto pd = program_.pd();
+  ib_uverbs_reg_mr_resp mr;
+  ASSERT_EQ(program_.reg_mr(pd, program_.memory(), 100, kLocalWrite, mr), 0);
+  EXPECT_EQ(destroy_pd(pd), EBUSY);
+  EXPECT_EQ(destroy_mr(mr.mr_handle), 0);
+  EXPECT_EQ(destroy_pd(pd), 0);
+}
+
+TEST_F(UverbsContext, MemoryThatIsNotThereOrMayNotBeWrittenIsRefused) {
+  const auto pd = program_.pd();
+  ib_uverbs_reg_mr_resp mr;
+  void* const gone =
+      ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ::munmap(gone, 8192);
+  const auto address = reinterpret_cast<std::uint64_t>(gone);
+  EXPECT_EQ(program_.reg_mr(pd, address, 8192, kLocalWrite, mr), EFAULT);
+  EXPECT_EQ(program_.reg_mr(pd, program_.memory(), 100, kRemoteWrite, mr), EINVAL);
+  EXPECT_EQ(program_.reg_mr(pd, ~std::uint64_t{0} - 10, 100, kLocalWrite, mr), EINVAL);
+  EXPECT_EQ(program_.reg_mr(pd, std::uint64_t{1} << 50, 100, kLocalWrite, mr), EINVAL);
+  EXPECT_EQ(program_.reg_mr(pd + 1, program_.memory(), 100, kLocalWrite, mr), EINVAL);
+}
+
+TEST_F(UverbsContext, RegisteringAnewGivesANewKeyToTheSameHandle) {
+  const auto pd = program_.pd();
+  ib_uverbs_reg_mr_resp mr;
+  ASSERT_EQ(program_.reg_mr(pd, program_.memory(), 100, kLocalWrite, mr), 0);
+  struct {
+    std::uint64_t response = 0;
+    std::uint32_t handle, flags;
+    std::uint64_t start, length, hca_va;
+    std::uint32_t pd, access;
+  } in{.handle = mr.mr_handle,
+       .flags = 4,
+       .start = 0,
+       .length = 0,
+       .hca_va = 0,
+       .pd = 0,
+       .access = 0};
+  std::array<std::uint32_t, 2> keys{};
+  EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, keys), 0);
+  EXPECT_NE(keys[0], mr.lkey);
+  in.flags = 1;  // to where there is no memory
+  in.start = in.hca_va = 4096 * 3;
+  in.length = 4096;
+  EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, keys), EFAULT);
+  EXPECT_EQ(destroy_mr(mr.mr_handle), 0);
+}
+
+TEST_F(UverbsContext, ACqHasThePowerOfTwoThatHoldsOneMoreAndIsNotArmed) {
+  const auto page = program_.uar();
+  const auto cq = create_cq(page, 64, program_.memory());
+  EXPECT_EQ(cq.wrong, 0);
+  EXPECT_EQ(cq.last, 127u);
+  EXPECT_EQ(reinterpret_cast<const std::uint32_t*>(record())[1], 0xffffffffu) << "rule A1";
+  ib_uverbs_destroy_cq_resp told{};
+  EXPECT_EQ(Call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY)
+                .number(UVERBS_ATTR_DESTROY_CQ_HANDLE, cq.handle)
+                .out(UVERBS_ATTR_DESTROY_CQ_RESP, told)
+                .on(program_.context()),
+            0);
+  EXPECT_EQ(told.comp_events_reported, 0u);
+}
+
+TEST_F(UverbsContext, ACqOutsideOfTheMemoryOrOfAnotherPageIsRefused) {
+  const auto page = program_.uar();
+  EXPECT_EQ(create_cq(page, 64, program_.memory() + 8).wrong, EFAULT);
+  EXPECT_EQ(create_cq(page, 64, 4096).wrong, EFAULT);
+  EXPECT_EQ(create_cq(page, 64, ~std::uint64_t{4095}).wrong, EFAULT);
+  EXPECT_EQ(create_cq(page + 1, 64, program_.memory()).wrong, EINVAL);
+  EXPECT_EQ(create_cq(page, 0, program_.memory()).wrong, EINVAL);
+  EXPECT_EQ(create_cq(page, 1u << 31, program_.memory()).wrong, EINVAL);
+}
+
+TEST_F(UverbsContext, WhatIsLeftIsDestroyedWithTheFile) {
+  const auto pd = program_.pd();
+  ib_uverbs_reg_mr_resp mr;
+  ASSERT_EQ(program_.reg_mr(pd, program_.memory(), 100, kLocalWrite, mr), 0);
+  ASSERT_EQ(create_cq(program_.uar(), 64, program_.memory()).wrong, 0);
+  program_.close();
+  EXPECT_TRUE(program_.device().records().empty());
+  // The rest the device says when it is closed.
+}
+
+TEST_F(UverbsContext, MemoryThatGoesTakesItsKeyAndNoOther) {
+  const auto pd = program_.pd();
+  ib_uverbs_reg_mr_resp first, second;
+  ASSERT_EQ(program_.reg_mr(pd, program_.memory(), 4096, kLocalWrite, first), 0);
+  ASSERT_EQ(program_.reg_mr(pd, program_.memory() + 4096, 4096, kLocalWrite, second), 0);
+  const auto key_of = [&](std::uint32_t handle) {
+    std::uint32_t lkey = 0, rkey = 0;
+    std::uint64_t length = 0, iova = 0;
+    EXPECT_EQ(Call(UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR)
+                  .number(UVERBS_ATTR_QUERY_MR_HANDLE, handle)
+                  .out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, lkey)
+                  .out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, rkey)
+                  .out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, length)
+                  .out(UVERBS_ATTR_QUERY_MR_RESP_IOVA, iova)
+                  .on(program_.context()),
+              0);
+    return lkey;
+  };
+  program_.context().lose_memory(program_.memory(), false);
+  EXPECT_EQ(key_of(first.mr_handle), 0u);
+  EXPECT_EQ(key_of(second.mr_handle), second.lkey);
+  EXPECT_EQ(destroy_mr(first.mr_handle), 0);
+}
+
+}  // namespace
+}  // namespace softhca::uverbs

@@ -1,0 +1,96 @@
+#include "uverbs/program.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace softhca::uverbs {
+namespace {
+
+constexpr std::uint64_t kFirstAddress = 4096;
+
+}  // namespace
+
+Program::Program() : port_(switch_.create_port("device")) {
+  connectx::DeviceOptions options;
+  options.name = "program";
+  options.mac = wire::MacAddress{{std::byte{2}}};
+  options.node_guid = options.mac.to_u64();
+  model_ = std::make_unique<connectx::Device>(std::move(options), *port_);
+  host_ = std::make_unique<driver::InProcessHost>(
+      *model_, driver::InProcessHost::Options{.progress = [this] {
+        (void)model_->run(util::monotonic_now());
+        (void)switch_.deliver(256);
+      }});
+  EXPECT_TRUE(
+      model_->dma().map(Device::bus_address(kFirstAddress), Device::kProgramMemory - kFirstAddress,
+                        reinterpret_cast<std::byte*>(kFirstAddress), pcie::DmaAccess::kReadWrite));
+  hca_ = *driver::connectx::Hca::open(*host_);
+  device_ = *Device::create(*hca_, {.gids = {{.gid = driver::Gid::from_ipv4(198, 18, 0, 1)}},
+                                    .node_guid = 1,
+                                    .find_mac = [](const driver::Gid&, driver::Mac& mac) {
+                                      mac = {};
+                                      return true;
+                                    }});
+  context_ = std::make_unique<Context>(
+      *device_, own_,
+      Context::Options{.give = [](vfio_user::UniqueFd fd) { return ::dup(fd.get()); },
+                       .take_back = [](int fd) { ::close(fd); },
+                       .identify = [](int fd) -> std::uint64_t {
+                         struct stat status{};
+                         return ::fstat(fd, &status) == 0 ? status.st_ino : 0;
+                       },
+                       .made_cq = nullptr});
+  memory_ = static_cast<std::byte*>(
+      ::mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
+Program::~Program() {
+  close();
+  device_.reset();
+  // What the device has not got back would fail here.
+  EXPECT_TRUE(hca_->close());
+  hca_.reset();
+  host_.reset();
+  ::munmap(memory_, kMemory);
+}
+
+std::uint32_t Program::pd() {
+  std::uint32_t handle = 0;
+  EXPECT_EQ(write_command(context(), IB_USER_VERBS_CMD_ALLOC_PD, std::uint64_t{0}, handle), 0);
+  return handle;
+}
+
+Errno Program::reg_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t size,
+                      std::uint32_t access, ib_uverbs_reg_mr_resp& out) {
+  struct {
+    std::uint64_t response = 0, start, length, hca_va;
+    std::uint32_t pd_handle, access_flags;
+  } in{
+      .start = address, .length = size, .hca_va = address, .pd_handle = pd, .access_flags = access};
+  std::array<std::uint32_t, 3> answer{};
+  const auto wrong = write_command(context(), IB_USER_VERBS_CMD_REG_MR, in, answer);
+  out.mr_handle = answer[0];
+  out.lkey = answer[1];
+  out.rkey = answer[2];
+  return wrong;
+}
+
+std::uint32_t Program::uar() {
+  std::uint64_t offset = 0;
+  std::uint32_t length = 0, page = 0;
+  EXPECT_EQ(Call(MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC)
+                .number(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, 0)
+                .in(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, std::uint32_t{MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC})
+                .out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, offset)
+                .out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, length)
+                .out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, page)
+                .on(context()),
+            0);
+  EXPECT_EQ(offset, Context::page_offset(page));
+  return page;
+}
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,126 @@
+// A program with a device of its own in this process, and one open device file: its calls as
+// libibverbs makes them.
+#pragma once
+
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
+#include <rdma/mlx5_user_ioctl_verbs.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "connectx/device.h"
+#include "driver/in_process_host.h"
+#include "fabric/switch.h"
+#include "uverbs/context.h"
+
+namespace softhca::uverbs {
+
+/// One call: its attributes, and where its outputs go.
+class Call {
+ public:
+  Call(std::uint16_t object, std::uint16_t method) {
+    header_.object = object;
+    header_.method = method;
+  }
+  template <class T>
+  Call& in(std::uint16_t id, const T& value) {
+    if (sizeof value > 8) return add(id, sizeof value, keep(&value, sizeof value));
+    std::uint64_t data = 0;
+    std::memcpy(&data, &value, std::min<std::size_t>(sizeof value, 8));
+    return add(id, sizeof value, data);
+  }
+  /// Where it is written must outlive the call.
+  template <class T>
+  Call& out(std::uint16_t id, T& value) {
+    return add(id, sizeof value, reinterpret_cast<std::uint64_t>(&value));
+  }
+  Call& number(std::uint16_t id, std::uint64_t number) { return add(id, 0, number); }
+  Call& add(std::uint16_t id, std::uint16_t size, std::uint64_t data) {
+    ib_uverbs_attr one{};
+    one.attr_id = id;
+    one.len = size;
+    one.flags = UVERBS_ATTR_F_MANDATORY;
+    one.data = data;
+    attributes_.push_back(one);
+    return *this;
+  }
+  Errno on(Context& context) {
+    header_.count = static_cast<std::uint16_t>(attributes_.size());
+    header_.length = static_cast<std::uint16_t>(sizeof header_ + 16 * attributes_.size());
+    bytes_.resize(header_.length);
+    std::memcpy(bytes_.data(), &header_, sizeof header_);
+    std::memcpy(bytes_.data() + sizeof header_, attributes_.data(), 16 * attributes_.size());
+    return context.serve(reinterpret_cast<std::uint64_t>(bytes_.data()));
+  }
+  /// The number that a new object has got.
+  std::uint32_t made(std::size_t attribute) const {
+    ib_uverbs_attr one;
+    std::memcpy(&one, bytes_.data() + sizeof header_ + 16 * attribute, sizeof one);
+    return static_cast<std::uint32_t>(one.data);
+  }
+
+ private:
+  struct Header {
+    std::uint16_t length = 0, object = 0, method = 0, count = 0;
+    std::uint64_t reserved1 = 0;
+    std::uint32_t driver = RDMA_DRIVER_MLX5, reserved2 = 0;
+  };
+  std::uint64_t keep(const void* value, std::size_t size) {
+    const auto* bytes = static_cast<const std::byte*>(value);
+    kept_.push_back(std::make_unique<std::vector<std::byte>>(bytes, bytes + size));
+    return reinterpret_cast<std::uint64_t>(kept_.back()->data());
+  }
+  Header header_;
+  std::vector<ib_uverbs_attr> attributes_;
+  std::vector<std::unique_ptr<std::vector<std::byte>>> kept_;
+  std::vector<std::byte> bytes_;
+};
+
+/// A command in the form of write().
+template <class In, class Out>
+Errno write_command(Context& context, std::uint32_t number, const In& in, Out& out) {
+  return Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE)
+      .in(UVERBS_ATTR_WRITE_CMD, number)
+      .in(UVERBS_ATTR_CORE_IN, in)
+      .out(UVERBS_ATTR_CORE_OUT, out)
+      .on(context);
+}
+
+class Program {
+ public:
+  Program();
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  Context& context() { return *context_; }
+  Device& device() { return *device_; }
+  /// Closes the device file with all that is made in it.
+  void close() { context_.reset(); }
+
+  std::uint32_t pd();
+  /// Registers [address, address + size).
+  Errno reg_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t size, std::uint32_t access,
+               ib_uverbs_reg_mr_resp& out);
+  /// A doorbell page; its number.
+  std::uint32_t uar();
+  /// Memory for queues, of 64 pages.
+  std::uint64_t memory() const { return reinterpret_cast<std::uint64_t>(memory_); }
+  static constexpr std::size_t kMemory = 64 * 4096;
+
+ private:
+  fabric::Switch switch_;
+  std::unique_ptr<fabric::Port> port_;
+  std::unique_ptr<connectx::Device> model_;
+  std::unique_ptr<driver::InProcessHost> host_;
+  std::unique_ptr<driver::connectx::Hca> hca_;
+  std::unique_ptr<Device> device_;
+  OwnMemory own_;
+  std::unique_ptr<Context> context_;
+  std::byte* memory_;
+};
+
+}  // namespace softhca::uverbs
