@@ -9,7 +9,6 @@
 #include "ethernet/padding.h"
 #include "util/endian.h"
 #include "util/field.h"
-#include "wire/checksum.h"
 #include "wire/ethernet.h"
 #include "wire/ib_header.h"
 #include "wire/ipv4.h"
@@ -99,8 +98,7 @@ inline void KnownHeader::note_packet(const wire::Frame& frame, std::size_t l3_si
 }
 
 const PacketInfo* KnownHeader::parse(const wire::Frame& frame) {
-  if (frame.head().size() < headers_size_ || !bytes_.match(frame.head_room().data()))
-    return nullptr;
+  if (frame.head_size() < headers_size_ || !bytes_.match(frame.head_room().data())) return nullptr;
   const auto size = ip_size(frame);
   if (packet_.l3_offset + size > frame.size() || packet_.l3_offset + size < headers_size_) {
     return nullptr;
@@ -120,20 +118,21 @@ bool KnownHeader::finish(wire::Frame& frame) const {
   }
   const auto l4 = head.subspan(packet_.l4_offset);
   const auto l4_size = size - packet_.l4_offset;
-  auto sum = l4_sum_ + l4_size + wire::ChecksumSum::of(payload);
+  std::uint64_t sum = l4_sum_ + l4_size;
+  std::size_t field;
+  std::uint16_t zero = 0;
   if (packet_.l4 == L4Type::kUdp) {
     using L = wire::UdpLayout;
-    const util::MutableView<L> udp(l4);
     // One that says another length cannot be judged.
-    if (udp.get(L::length) != l4_size) return false;
-    const auto checksum = static_cast<std::uint16_t>(~fold(sum + l4_size));
+    if (wire::UdpView(l4).get(L::length) != l4_size) return false;
+    sum += l4_size;
+    field = L::kChecksumOffset;
     // RFC 768: "If the computed checksum is zero, it is transmitted as all ones".
-    util::store_be16(l4.data() + L::kChecksumOffset, checksum == 0 ? 0xffff : checksum);
+    zero = 0xffff;
   } else {
-    auto* const field = l4.data() + wire::TcpLayout::kChecksumOffset;
-    util::store_be16(field, 0);
+    field = wire::TcpLayout::kChecksumOffset;
+    util::store_be16(l4.data() + field, 0);
     sum += add_words(l4.subspan(kPorts));
-    util::store_be16(field, static_cast<std::uint16_t>(~fold(sum)));
   }
   if (packet_.l3 == L3Type::kIpv4) {
     using L = wire::Ipv4Layout;
@@ -141,7 +140,7 @@ bool KnownHeader::finish(wire::Frame& frame) const {
     const auto rest = std::uint64_t{ip.get(L::total_length)} + ip.get(L::identification);
     ip.set(L::checksum, static_cast<std::uint16_t>(~fold(l3_sum_ + rest)));
   }
-  frame.set_l4_checksum_made();
+  frame.defer_l4_checksum(packet_.l4_offset + field, sum, zero);
   frame.set_known_headers(number_);
   return true;
 }

@@ -19,6 +19,9 @@ constexpr std::size_t kVector = 32;
 constexpr std::size_t kVectorsMax = std::size_t{1} << 14;
 constexpr std::uint64_t kBias = std::uint64_t{0x8000} * (kVector / 2);
 
+// Read where the program starts, if ever before this is set: then the other way serves.
+const bool wide = __builtin_cpu_supports("avx2");
+
 /// kVector bytes from byte n on: the last n of them are all ones.
 constexpr auto kLastBytes = [] {
   std::array<std::byte, 2 * kVector> bytes{};
@@ -39,20 +42,36 @@ struct Constants {
   return _mm256_add_epi32(lanes, _mm256_madd_epi16(less, c.ones));
 }
 
+/// What becomes of each vector besides: nothing, or a copy of it.
+struct Nowhere {
+  [[gnu::target("avx2"), gnu::always_inline]] void put(const std::byte*, __m256i) const {}
+};
+struct Elsewhere {
+  std::ptrdiff_t away;  ///< bytes from where a vector is to where it goes
+
+  [[gnu::target("avx2"), gnu::always_inline]] void put(const std::byte* at, __m256i vector) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(const_cast<std::byte*>(at) + away), vector);
+  }
+};
+
 /// Adds `Count` vectors and goes on behind them.
-template <std::size_t Count>
+template <std::size_t Count, class Copy>
 [[gnu::target("avx2"), gnu::always_inline]] inline void add_vectors(__m256i& lanes,
                                                                     const std::byte*& at,
-                                                                    const Constants& c) {
+                                                                    const Constants& c, Copy copy) {
 #pragma GCC unroll 8
   for (std::size_t i = 0; i != Count; ++i) {
-    lanes = add_vector(lanes, load_vector(at + i * kVector), c);
+    const auto vector = load_vector(at + i * kVector);
+    copy.put(at + i * kVector, vector);
+    lanes = add_vector(lanes, vector, c);
   }
   at += Count * kVector;
 }
 
 /// @pre an even number of bytes, at least one vector, and at most kVectorsMax
-[[gnu::target("avx2")]] std::uint64_t sum_vectors(std::span<const std::byte> bytes) {
+template <class Copy>
+[[gnu::target("avx2"), gnu::always_inline]] inline std::uint64_t sum_all(
+    std::span<const std::byte> bytes, Copy copy) {
   Constants c{_mm256_set1_epi16(INT16_MIN), _mm256_set1_epi16(1)};
   // Compilers would make these anew for each use.
   asm("" : "+x"(c.sign), "+x"(c.ones));
@@ -60,12 +79,13 @@ template <std::size_t Count>
   const auto* at = bytes.data();
   const auto vectors = bytes.size() / kVector;
   const auto rest = bytes.size() % kVector;
-  for (auto left = vectors / 8; left != 0; --left) add_vectors<8>(lanes, at, c);
-  if ((vectors & 4) != 0) add_vectors<4>(lanes, at, c);
-  if ((vectors & 2) != 0) add_vectors<2>(lanes, at, c);
-  if ((vectors & 1) != 0) add_vectors<1>(lanes, at, c);
+  for (auto left = vectors / 8; left != 0; --left) add_vectors<8>(lanes, at, c, copy);
+  if ((vectors & 4) != 0) add_vectors<4>(lanes, at, c, copy);
+  if ((vectors & 2) != 0) add_vectors<2>(lanes, at, c, copy);
+  if ((vectors & 1) != 0) add_vectors<1>(lanes, at, c, copy);
   // The last bytes, as the end of a vector of which those are 0 that were added already.
   const auto last = load_vector(at + rest - kVector);
+  copy.put(at + rest - kVector, last);
   const auto mask = load_vector(kLastBytes.data() + rest);
   lanes = add_vector(lanes, _mm256_and_si256(last, mask), c);
   // To 64 bits with their signs, and then together.
@@ -77,13 +97,19 @@ template <std::size_t Count>
   return static_cast<std::uint64_t>(sum) + (vectors + 1) * kBias;
 }
 
+[[gnu::target("avx2")]] std::uint64_t sum_vectors(std::span<const std::byte> bytes) {
+  return sum_all(bytes, Nowhere{});
+}
+[[gnu::target("avx2")]] std::uint64_t copy_vectors(std::byte* to, std::span<const std::byte> from) {
+  return sum_all(from, Elsewhere{to - from.data()});
+}
+
 #endif
 
 }  // namespace
 
 std::uint64_t ChecksumSum::sum_many(std::span<const std::byte> bytes) {
 #if defined(__x86_64__)
-  static const bool wide = __builtin_cpu_supports("avx2");
   if (wide) {
     // As nearly always.
     if (bytes.size() % 2 == 0 && bytes.size() <= kVectorsMax * kVector) return sum_vectors(bytes);
@@ -91,6 +117,17 @@ std::uint64_t ChecksumSum::sum_many(std::span<const std::byte> bytes) {
   }
 #endif
   return sum_few(bytes);
+}
+
+std::uint64_t ChecksumSum::copy_and_sum(std::byte* to, std::span<const std::byte> from) {
+#if defined(__x86_64__)
+  const auto size = from.size();
+  if (wide && size % 2 == 0 && size >= kMany && size <= kVectorsMax * kVector) {
+    return copy_vectors(to, from);
+  }
+#endif
+  if (!from.empty()) std::memcpy(to, from.data(), from.size());
+  return sum(from);
 }
 
 std::uint64_t ChecksumSum::sum_in_parts(std::span<const std::byte> bytes) {

@@ -28,6 +28,12 @@ class ChecksumSum {
 
   /// value() of bytes that come in one piece.
   static std::uint16_t of(std::span<const std::byte> bytes) { return to_big(fold(sum(bytes))); }
+  /// The same while it copies them, in one pass. @pre what is read and what is written are apart
+  static std::uint16_t copy(std::byte* to, std::span<const std::byte> from) {
+    return to_big(fold(copy_and_sum(to, from)));
+  }
+  /// What a checksum field holds for a sum of such values.
+  static std::uint16_t invert(std::uint64_t sum) { return static_cast<std::uint16_t>(~fold(sum)); }
   /// The ones-complement sum, not inverted.
   std::uint16_t value() const { return to_big(fold(sum_)); }
   /// What a checksum field holds: the inverted sum.
@@ -55,6 +61,7 @@ class ChecksumSum {
   /// From so many bytes on a wider loop is worth its call.
   static constexpr std::size_t kMany = 256;
   static std::uint64_t sum_many(std::span<const std::byte> bytes);
+  static std::uint64_t copy_and_sum(std::byte* to, std::span<const std::byte> from);
   [[gnu::noinline]] static std::uint64_t sum_in_parts(std::span<const std::byte> bytes);
   static std::uint64_t sum_few(std::span<const std::byte> bytes) {
     const std::byte* at = bytes.data();

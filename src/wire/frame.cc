@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "util/endian.h"
+#include "wire/checksum.h"
 #include "wire/icrc.h"
 #include "wire/vcrc.h"
 
@@ -19,17 +20,41 @@ namespace softhca::wire {
                 shape_.head_size - kUsualHead);
   }
   tail_ = other.tail_;
-  if (shape_.headers != Headers::kBytes) {
+  if (has_values()) {
     path_ = other.path_;
     values_ = other.values_;
   } else {
     path_.number = 0;
+    if (shape_.headers == Headers::kBytesButChecksum) l4_checksum_ = other.l4_checksum_;
   }
   for (unsigned i = 0; i != shape_.segment_count; ++i) segments_[i] = other.segments_[i];
 }
 
+[[gnu::noinline]] void Frame::complete_head() const {
+  if (shape_.headers == Headers::kValues) return write_headers();
+  l4_checksum_.put(head_.data(), ChecksumSum::of(segments_[0]));
+  shape_.headers = Headers::kBytes;
+}
+
+inline void Frame::L4Checksum::put(std::byte* head, std::uint16_t payload_sum) const {
+  const auto checksum = ChecksumSum::invert(sum + payload_sum);
+  util::store_be16(head + at, checksum == 0 ? zero : checksum);
+}
+
+/// As move_to(), where the sender's memory is not the receiver's too.
+bool Frame::move_and_sum(std::byte* to) const {
+  const auto payload = segments_[0];
+  auto* const behind = to + shape_.head_size;
+  // Unsigned: whichever is first.
+  const auto apart = static_cast<std::size_t>(behind - payload.data());
+  if (apart < payload.size() || -apart < payload.size()) return false;
+  util::copy_header(to, head_.data(), shape_.head_size);
+  l4_checksum_.put(to, ChecksumSum::copy(behind, payload));
+  return true;
+}
+
 /// The bytes that headers as values stand for, and zeros for pad and CRCs.
-[[gnu::noinline]] void Frame::write_headers() const {
+void Frame::write_headers() const {
   const auto vcrc_size = shape_.link == Link::kInfiniband ? kVcrcSize : 0;
   const auto rest = shape_.headers_size - path_.size + shape_.packet_payload + shape_.tail_size;
   wire::write_headers(path_, values_, static_cast<std::size_t>(rest) - vcrc_size,

@@ -167,6 +167,17 @@ class Frame {
   /// The checksum of TCP or UDP was made here, and the frame is still in this process, so that
   /// nobody needs to read the payload to see that it is right.
   void set_l4_checksum_made() { shape_.l4_checksum_made = true; }
+  /// The same, and it is to be made by whoever copies the payload, which it covers; head() makes it
+  /// before. `sum`: of all else that it covers, not inverted. `at`: where in the head it stands. A
+  /// checksum that would be 0 becomes `zero`.
+  /// @pre the headers are bytes; one segment, and no tail
+  void defer_l4_checksum(std::size_t at, std::uint64_t sum, std::uint16_t zero) {
+    SOFTHCA_HOT_ASSERT(shape_.headers == Headers::kBytes && shape_.segment_count == 1);
+    shape_.headers = Headers::kBytesButChecksum;
+    shape_.headers_size = static_cast<std::uint8_t>(shape_.head_size);
+    shape_.l4_checksum_made = true;
+    l4_checksum_ = {sum, static_cast<std::uint16_t>(at), zero};
+  }
   /// The headers are those that ethernet::KnownHeader gave this number, which finished the frame.
   /// Forgotten as soon as somebody asks for bytes to change.
   void set_known_headers(std::uint64_t number) { shape_.known_headers = number; }
@@ -210,12 +221,12 @@ class Frame {
   }
   /// The first bytes in one piece: at least all headers, perhaps more.
   std::span<const std::byte> head() const {
-    if (shape_.headers == Headers::kValues) write_headers();
+    if (shape_.headers >= Headers::kBytesButChecksum) complete_head();
     return {head_.data(), shape_.head_size};
   }
   /// To change them: they are bytes from now on.
   std::span<std::byte> mutable_head() {
-    if (shape_.headers == Headers::kValues) write_headers();
+    if (shape_.headers >= Headers::kBytesButChecksum) complete_head();
     shape_.headers = Headers::kBytes;
     shape_.known_headers = 0;
     path_.number = 0;
@@ -229,9 +240,7 @@ class Frame {
     return {head_.data(), std::min<std::size_t>(shape_.head_size, kMax)};
   }
   /// The packet's headers as values; null if it has bytes only. Of a train, its first one's.
-  const TransportHeaders* headers() const {
-    return shape_.headers == Headers::kBytes ? nullptr : &values_;
-  }
+  const TransportHeaders* headers() const { return has_values() ? &values_ : nullptr; }
   /// @pre headers()
   const PathHeaders& path() const { return path_; }
   /// PathHeaders::number of what the head begins with; 0 if it is not known to be of a path.
@@ -242,7 +251,7 @@ class Frame {
     return {segments_.data(), shape_.segment_count};
   }
   std::span<const std::byte> tail() const {
-    if (shape_.headers == Headers::kValues) write_headers();
+    if (shape_.headers >= Headers::kBytesButChecksum) complete_head();
     return {tail_.data(), shape_.tail_size};
   }
   std::size_t tail_size() const { return shape_.tail_size; }
@@ -281,6 +290,7 @@ class Frame {
   /// Copies all of a frame as it stands, from the first byte to the last; what it refers to may be
   /// what is written to. @pre this is no train
   void move_to(std::byte* to) const {
+    if (shape_.headers == Headers::kBytesButChecksum && move_and_sum(to)) return;
     const auto bytes = head();
     util::copy_header(to, bytes.data(), bytes.size());
     to += bytes.size();
@@ -319,11 +329,25 @@ class Frame {
  private:
   void copy_parts(const Frame& other);
   void put_crcs(std::byte* end) const;
+  bool has_values() const {
+    return shape_.headers == Headers::kValues || shape_.headers == Headers::kBoth;
+  }
+  void complete_head() const;
   void write_headers() const;
+  bool move_and_sum(std::byte* to) const;
   bool owns(std::span<const std::byte> segment) const;
 
-  /// How the headers of a packet of the InfiniBand transport stand here.
-  enum class Headers : std::uint8_t { kBytes, kValues, kBoth };
+  /// How the headers stand here; values are of the InfiniBand transport. The last two have no bytes
+  /// yet, or not all of them.
+  enum class Headers : std::uint8_t { kBytes, kBoth, kBytesButChecksum, kValues };
+  /// What defer_l4_checksum() says.
+  struct L4Checksum {
+    std::uint64_t sum;
+    std::uint16_t at;
+    std::uint16_t zero;
+
+    void put(std::byte* head, std::uint16_t payload_sum) const;
+  };
 
   /// All that is not bytes, in one piece to be copied.
   struct Shape {
@@ -335,7 +359,7 @@ class Frame {
     Icrc icrc = Icrc::kAbsent;
     Link link = Link::kEthernet;
     Headers headers = Headers::kBytes;
-    std::uint8_t headers_size = 0;     ///< bytes of the head that headers as values stand for
+    std::uint8_t headers_size = 0;     ///< bytes of the head that are not to be read yet, perhaps
     std::uint16_t packet_payload = 0;  ///< with headers as values: bytes of payload of a packet
     bool l4_checksum_made = false;
     Train train = {};
@@ -348,6 +372,7 @@ class Frame {
   /// Of what the head begins with, but for the lengths; its number is 0 if that is something else.
   PathHeaders path_;
   TransportHeaders values_;  ///< used with headers as values
+  L4Checksum l4_checksum_;   ///< used with kBytesButChecksum
   std::array<std::span<const std::byte>, kSegmentsMax> segments_;
   std::vector<std::byte> owned_;
 };

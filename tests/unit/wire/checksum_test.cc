@@ -56,6 +56,21 @@ TEST(Checksum, OfOnePieceAgreesWithTheReferenceForEveryLengthAndPlace) {
   }
 }
 
+TEST(Checksum, OfACopyIsThatOfWhatWasCopiedForEveryLengthAndPlace) {
+  std::mt19937 random(4);
+  std::vector<std::byte> bytes(1600);
+  for (auto& byte : bytes) byte = std::byte(random());
+  for (std::size_t size = 0; size <= 1560; ++size) {
+    const auto part = std::span<const std::byte>(bytes).subspan(size % 37, size);
+    std::vector<std::byte> to(size + 80, std::byte{0xA5});
+    auto expected = to;
+    const auto at = static_cast<std::ptrdiff_t>(size % 33);
+    std::ranges::copy(part, expected.begin() + at);
+    ASSERT_EQ(ChecksumSum::copy(to.data() + at, part), reference(part)) << size;
+    ASSERT_EQ(to, expected) << size;
+  }
+}
+
 TEST(Checksum, AllOnesDoNotOverflow) {
   const std::vector<std::byte> ones(1 << 20, std::byte{0xff});
   ChecksumSum sum;

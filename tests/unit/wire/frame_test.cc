@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "hex.h"
+#include "util/endian.h"
+#include "wire/checksum.h"
 #include "wire/ib_header.h"
 
 namespace softhca::wire {
@@ -168,6 +170,90 @@ TEST(Frame, MovesAllItsBytesToWhereItsPayloadLies) {
     auto* const to = memory.data() + 190 - head;
     frame.move_to(to);
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), to)) << head;
+  }
+}
+
+/// A head of 50 bytes whose checksum, at byte 40, covers the payload and 0x1234; and the payload.
+struct Deferred {
+  explicit Deferred(std::size_t size, std::uint16_t zero = 0) : payload(size) {
+    for (std::size_t i = 0; i != size; ++i) payload[i] = std::byte(i * 31);
+    std::ranges::fill(frame.begin(50, payload), std::byte{0xEE});
+    frame.defer_l4_checksum(40, 0x1234, zero);
+    expected.assign(50, std::byte{0xEE});
+    expected.insert(expected.end(), payload.begin(), payload.end());
+    ChecksumSum sum;
+    sum.add_u16(0x1234);
+    sum.add(payload);
+    util::store_be16(expected.data() + 40, sum.checksum());
+  }
+
+  std::vector<std::byte> payload;
+  Frame frame;
+  std::vector<std::byte> expected;
+};
+
+TEST(Frame, AChecksumIsMadeWhenItsBytesAreWanted) {
+  for (const std::size_t size : {1, 20, 255, 256, 257, 1458, 9000}) {
+    std::vector<std::byte> bytes(50 + size);
+    Deferred copied(size);
+    EXPECT_TRUE(copied.frame.l4_checksum_made());
+    EXPECT_EQ(copied.frame.headers(), nullptr);
+    const Frame other = copied.frame;
+    copied.frame.copy_to(bytes);
+    EXPECT_EQ(bytes, copied.expected) << size;
+    other.copy_to(bytes);
+    EXPECT_EQ(bytes, copied.expected) << size << " of a copy of the frame";
+    Deferred changed(size);
+    EXPECT_TRUE(
+        std::ranges::equal(changed.frame.mutable_head(), std::span(changed.expected).first(50)));
+    Deferred piece(size);
+    const auto* const at = piece.frame.one_piece(40, 2);
+    ASSERT_NE(at, nullptr);
+    EXPECT_TRUE(std::equal(at, at + 2, piece.expected.begin() + 40)) << size;
+    Deferred owned(size);
+    EXPECT_EQ(owned.frame.own_segments(), size);
+    owned.frame.copy_to(bytes);
+    EXPECT_EQ(bytes, owned.expected) << size;
+  }
+}
+
+TEST(Frame, AChecksumIsMadeWhereThePayloadIsCopied) {
+  for (const std::size_t size : {1, 20, 255, 256, 257, 1458, 9000}) {
+    const Deferred one(size);
+    std::vector<std::byte> bytes(50 + size);
+    one.frame.move_to(bytes.data());
+    EXPECT_EQ(bytes, one.expected) << size;
+    one.frame.move_to(bytes.data());
+    EXPECT_EQ(bytes, one.expected) << size << " a second time";
+  }
+}
+
+TEST(Frame, AChecksumIsThatOfWhatItsSenderHadWhereItGoesToThatMemory) {
+  constexpr std::size_t kSize = 1000;
+  for (const int away : {-1050, -1000, -999, -500, -1, 0, 1050}) {
+    std::vector<std::byte> memory(4000);
+    for (std::size_t i = 0; i != memory.size(); ++i) memory[i] = std::byte(i * 13);
+    auto* const to = memory.data() + 1500 + away;
+    Frame frame;
+    const auto payload = std::span(memory).subspan(1550, kSize);
+    std::ranges::fill(frame.begin(50, payload), std::byte{0xEE});
+    frame.defer_l4_checksum(40, 7, 0);
+    frame.move_to(to);
+    ChecksumSum sum;
+    sum.add_u16(7);
+    sum.add({to + 50, kSize});
+    EXPECT_EQ(util::load_be16(to + 40), sum.checksum()) << away;
+  }
+}
+
+// RFC 768: "If the computed checksum is zero, it is transmitted as all ones".
+TEST(Frame, AChecksumOfZeroIsWhatItsProtocolMakesOfIt) {
+  for (const std::uint16_t zero : {0, 0xffff}) {
+    const std::array payload = {std::byte{0xff}, std::byte{0xfe}};
+    Frame frame;
+    std::ranges::fill(frame.begin(4, payload), std::byte{0});
+    frame.defer_l4_checksum(2, 1, zero);
+    EXPECT_EQ(util::load_be16(frame.head().data() + 2), zero);
   }
 }
 
