@@ -45,13 +45,30 @@ void TimerQueue::sift_down(std::size_t slot) {
   place(slot, moved);
 }
 
+/// Takes the place of the only QP that has one, if that has no deadline any more: so it is where
+/// QPs send by turns and each is answered before the next.
+inline bool TimerQueue::take_only_place(QueuePair& qp) {
+  if (heap_.size() != 1) return false;
+  auto& only = heap_.front();
+  auto& timers = only.qp->timers_;
+  if (timers.next() != kNever) return false;
+  timers.slot = Timers::kNotQueued;
+  only.key = qp.timers_.queued_at;
+  only.qp = &qp;
+  qp.timers_.slot = 0;
+  ++moves_;
+  return true;
+}
+
 /// The QP has a new deadline, which is earlier than its place says, if it has one.
 void TimerQueue::arm_in_queue(QueuePair& qp) {
   auto& timers = qp.timers_;
   timers.queued_at = timers.next();
   if (timers.slot == Timers::kNotQueued) {
-    heap_.push_back({timers.queued_at, &qp});
-    sift_up(heap_.size() - 1);
+    if (!take_only_place(qp)) {
+      heap_.push_back({timers.queued_at, &qp});
+      sift_up(heap_.size() - 1);
+    }
   } else {
     heap_[timers.slot].key = timers.queued_at;
     sift_up(timers.slot);

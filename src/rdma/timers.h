@@ -60,6 +60,7 @@ class TimerQueue {
   };
 
   void arm_in_queue(QueuePair& qp);
+  bool take_only_place(QueuePair& qp);
   void note_first() { first_key_ = heap_.empty() ? util::kNever : heap_.front().key; }
   void place(std::size_t slot, const Place& place);
   void sift_up(std::size_t slot);

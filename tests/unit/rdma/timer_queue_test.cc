@@ -55,12 +55,10 @@ std::uint64_t moves_of_answered_messages(std::uint32_t qps) {
   for (unsigned i = 0; i != kMessages; ++i, now += 1us) {
     std::int64_t work = 1'000'000;
     EXPECT_EQ(timers.expired(now, work), nullptr);
-    auto& qp = *many.qps[i % qps];
-    timers.arm(qp, Timer::kAck, now + kTimeout);
-    timers.stop(qp, Timer::kAck);
-    if (i % kBatch == 0) {
-      EXPECT_EQ(timers.next(), util::kNever);
-    }
+    timers.arm(*many.qps[i % qps], Timer::kAck, now + kTimeout);
+    if ((i + 1) % kBatch != 0) continue;
+    for (unsigned k = i + 1 - kBatch; k <= i; ++k) timers.stop(*many.qps[k % qps], Timer::kAck);
+    EXPECT_EQ(timers.next(), util::kNever);
   }
   const auto moves = timers.moves();
   for (auto* qp : many.qps) timers.remove(*qp);
@@ -70,6 +68,28 @@ std::uint64_t moves_of_answered_messages(std::uint32_t qps) {
 TEST(TimerQueue, AnsweredMessagesOfManyQpsCostNoMoreThanThoseOfFew) {
   EXPECT_LE(moves_of_answered_messages(1), kMessages);
   EXPECT_LE(moves_of_answered_messages(10'000), kMessages);
+}
+
+TEST(TimerQueue, AQpThatWasAnsweredLeavesItsPlaceToTheNext) {
+  Many many(3);
+  auto& timers = many.engine.timers;
+  util::Time now{1s};
+  std::int64_t work = 1'000'000;
+  timers.arm(*many.qps[0], Timer::kAck, now + 5ms);
+  timers.stop(*many.qps[0], Timer::kAck);
+  timers.arm(*many.qps[1], Timer::kAck, now + 7ms);
+  EXPECT_EQ(timers.moves(), 2u);
+  EXPECT_EQ(timers.next(), now + 7ms);
+  EXPECT_FALSE(timers.due(now + 6ms));
+  // The first one is as if it had never had a place.
+  timers.arm(*many.qps[0], Timer::kAck, now + 6ms);
+  timers.arm(*many.qps[2], Timer::kAck, now + 8ms);
+  for (const auto expected : {0, 1, 2}) {
+    now = util::Time{1s} + 6ms + expected * 1ms;
+    EXPECT_EQ(timers.expired(now, work), many.qps[expected]);
+    timers.remove(*many.qps[expected]);
+  }
+  EXPECT_EQ(timers.next(), util::kNever);
 }
 
 TEST(TimerQueue, NextIsTheEarliestOfThoseThatAreArmed) {
