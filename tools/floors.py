@@ -14,6 +14,7 @@ MAY_INCLUDE = {
     "hca": {"util", "pcie", "rdma"},
     "connectx": {"util", "spec", "wire", "fabric", "pcie", "rdma", "ethernet", "hca"},
     "rsnic": {"util", "spec", "connectx"},
+    "jingzhao": {"util", "spec", "wire", "fabric", "pcie", "rdma", "hca"},
     "sdxi": {"util", "spec", "pcie"},
     "vfio_user": {"util", "pcie"},
     "hub": {"util", "wire", "fabric", "vfio_user"},

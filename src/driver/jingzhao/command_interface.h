@@ -1,0 +1,61 @@
+// The HCR from the driver's side (JingZhao 3.1.1): one command at a time, polled.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "driver/dma_memory.h"
+#include "driver/host.h"
+#include "spec/jingzhao/command.h"
+#include "spec/jingzhao/registers.h"
+#include "util/field.h"
+
+namespace softhca::driver::jingzhao {
+
+namespace spec = softhca::spec::jingzhao;
+
+/// BARs, and places in the first.
+inline constexpr unsigned kHcrBar = 0;
+inline constexpr unsigned kUarBar = 2;
+inline constexpr std::uint64_t kHcrOffset = 0x80000;
+inline constexpr std::uint64_t kResetOffset = 0xF0010;
+
+struct Request {
+  spec::command_opcode op{};
+  std::uint32_t in_modifier = 0;
+  std::uint8_t op_modifier = 0;
+  std::uint64_t in_param = 0;          ///< of a command whose input is a value
+  std::span<const std::byte> in = {};  ///< mailbox, at most 4096 bytes
+  std::span<std::byte> out = {};       ///< likewise
+};
+
+class CommandInterface {
+ public:
+  static constexpr std::size_t kMailbox = 4096;
+
+  static util::Result<std::unique_ptr<CommandInterface>> create(Host& host,
+                                                                util::Duration patience);
+
+  /// Resets the device, and waits until it is done.
+  util::Result<void> reset();
+  /// Executes the command. The error names it and its status.
+  util::Result<void> run(const Request& request);
+
+ private:
+  CommandInterface(Host& host, util::Duration patience) : host_(host), patience_(patience) {}
+  std::uint32_t read(std::uint64_t offset);
+  void write(std::uint64_t offset, std::uint32_t value);
+  void start(const Request& request);
+  template <class Done>
+  bool wait(Done&& done);
+
+  Host& host_;
+  util::Duration patience_;
+  DmaBuffer in_;
+  DmaBuffer out_;
+  bool stalled_ = false;
+};
+
+}  // namespace softhca::driver::jingzhao

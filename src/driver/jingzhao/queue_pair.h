@@ -1,0 +1,180 @@
+// A queue pair: RC, UC or UD (JingZhao 3.2.6, 3.4).
+//
+//   create -> connect (to_init, to_rtr, to_rts) -> post_send, post_receive -> to_error, to_reset
+//
+// Completions arrive in the completion queues it was made with.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "driver/address.h"
+#include "driver/dma_memory.h"
+#include "driver/jingzhao/completion_queue.h"
+#include "driver/jingzhao/hca.h"
+#include "driver/work.h"
+#include "spec/jingzhao/context.h"
+#include "spec/jingzhao/wqe.h"
+
+namespace softhca::driver::jingzhao {
+
+/// Where a queue pair is on the network: JingZhao has no table of addresses.
+struct Endpoint {
+  Mac mac;
+  std::uint32_t ipv4 = 0;  ///< first octet in bits 31:24
+};
+
+/// What the peer may do with our memory through a queue pair, besides what its memory key allows.
+struct RemoteAccess {
+  bool read = true;
+  bool write = true;
+  bool atomic = true;
+};
+
+struct RemoteQueuePair {
+  std::uint32_t qpn = 0;
+  std::uint32_t psn = 0;  ///< of its first packet
+  Endpoint at;
+};
+
+/// What both ends should agree on, and our own limits (names of IBTA 11.2.4.2).
+struct Connection {
+  std::uint32_t psn = 0;     ///< of our first packet
+  unsigned path_mtu = 1024;  ///< 256, 512, 1024, 2048 or 4096
+  std::uint8_t ack_timeout = 14;
+  std::uint8_t retry_count = 7;
+  std::uint8_t rnr_retry = 7;       ///< 7: for ever
+  std::uint8_t min_rnr_timer = 12;  ///< code of the RNR NAK timer field (12: 0.64 ms)
+};
+
+/// Where a datagram goes.
+struct Datagram {
+  Endpoint to;
+  std::uint32_t qpn = 0;
+  std::uint32_t qkey = 0;
+};
+
+class QueuePair {
+ public:
+  struct Options {
+    CompletionQueue& send_cq;
+    CompletionQueue& receive_cq;
+    spec::qp_type type = spec::qp_type::RC;
+    std::uint32_t pd = 0;
+    unsigned requests = 64;  ///< of each queue, at least
+    unsigned pieces = 4;     ///< of a request, at most
+    unsigned inline_size = 64;
+    unsigned log_message_max = 31;
+  };
+
+  static util::Result<std::unique_ptr<QueuePair>> create(Hca& hca, const Options& options);
+  ~QueuePair();
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  std::uint32_t qpn() const { return qpn_; }
+
+  // States -------------------------------------------------------------------------------------
+
+  /// RST to INIT: receives may be posted. `qkey`: UD.
+  util::Result<void> to_init(const Endpoint& here, RemoteAccess access, std::uint32_t qkey = 0);
+  /// INIT to RTR: packets of `remote` are taken. UD: of everybody.
+  util::Result<void> to_rtr(const RemoteQueuePair& remote, const Connection& connection);
+  /// RTR to RTS: requests are sent.
+  util::Result<void> to_rts(const Connection& connection);
+  /// The three above.
+  util::Result<void> connect(const Endpoint& here, const RemoteQueuePair& remote,
+                             const Connection& connection, RemoteAccess access = {});
+  /// UD: the same.
+  util::Result<void> listen(const Endpoint& here, std::uint32_t qkey);
+  util::Result<void> to_error();
+  util::Result<void> to_drained();
+  util::Result<void> from_drained();
+  util::Result<void> from_send_error();
+  /// From any state: what is posted is forgotten without a completion.
+  util::Result<void> to_reset();
+  /// The context as the device has it.
+  util::Result<void> query(util::MutableView<spec::qp_context> out);
+  util::Result<spec::qp_state> query_state();
+
+  // Work ---------------------------------------------------------------------------------------
+  // No allocation and no system call in these.
+
+  PostStatus post_send(const SendRequest& request);
+  /// UD.
+  PostStatus post_send(const SendRequest& request, const Datagram& datagram);
+  /// Posts in order, as one chain, and rings the doorbell once. Returns how many were posted;
+  /// `status` is that of the first that was not.
+  std::size_t post_send(std::span<const SendRequest> requests, PostStatus& status);
+  PostStatus post_receive(const ReceiveRequest& request);
+
+  // For CompletionQueue ------------------------------------------------------------------------
+
+  struct Done {
+    std::uint64_t id;
+    bool signaled;
+  };
+  /// `place`: byte offset of the WQE in its queue. Nothing: no such request is posted.
+  std::optional<Done> complete_send(std::uint32_t place) { return sends_.complete(place); }
+  std::optional<Done> complete_receive(std::uint32_t place) { return receives_.complete(place); }
+
+ private:
+  /// Requests that are posted, by their slot of a queue.
+  struct Slots {
+    unsigned log_stride = 0;
+    std::uint32_t producer = 0;
+    std::uint32_t consumer = 0;
+    std::vector<Done> requests;  ///< by slot; their number is a power of two
+
+    std::uint32_t mask() const { return static_cast<std::uint32_t>(requests.size()) - 1; }
+    std::uint32_t outstanding() const { return producer - consumer; }
+    std::size_t place(std::uint32_t index) const {
+      return std::size_t{index & mask()} << log_stride;
+    }
+    std::size_t stride() const { return std::size_t{1} << log_stride; }
+    std::optional<Done> complete(std::uint32_t place);
+  };
+  using Context = util::Struct<spec::qp_context>;
+
+  QueuePair(Hca& hca, const Options& options) : hca_(hca), options_(options) {}
+  util::Result<void> set_up();
+  void describe(util::MutableView<spec::qp_context> context, spec::qp_state state) const;
+  util::Result<void> modify(spec::command_opcode op, util::View<spec::qp_context> context);
+  util::Result<void> simple(spec::command_opcode op, spec::qp_state state);
+  void forget_posted();
+  PostStatus write_wqe(const SendRequest& request, const Datagram* datagram);
+  void link(std::uint32_t before);
+  void ring(std::uint32_t first);
+  std::span<std::byte> send_slot(std::uint32_t index) const {
+    return send_memory_.bytes().subspan(sends_.place(index), sends_.stride());
+  }
+  std::span<std::byte> receive_slot(std::uint32_t index) const {
+    return receive_memory_.bytes().subspan(receives_.place(index), receives_.stride());
+  }
+
+  Hca& hca_;
+  Options options_;
+  std::uint32_t qpn_ = 0;
+  bool has_number_ = false;
+  bool in_reset_ = true;
+  DmaBuffer send_memory_;
+  DmaBuffer receive_memory_;
+  std::unique_ptr<MemoryKey> send_key_;
+  std::unique_ptr<MemoryKey> receive_key_;
+  Slots sends_;
+  Slots receives_;
+  /// Of the last WQE that was written: what its predecessor, or the doorbell, says of it.
+  struct Written {
+    spec::wqe_opcode opcode{};
+    std::uint32_t units = 0;
+    bool fence = false;
+  };
+  Written written_;
+  Context context_;  ///< as the device was last told
+  Endpoint here_;
+};
+
+}  // namespace softhca::driver::jingzhao

@@ -1,0 +1,144 @@
+// The send WQEs of a queue pair (JingZhao 3.4).
+#include <algorithm>
+#include <array>
+
+#include "driver/jingzhao/queue_pair.h"
+
+namespace softhca::driver::jingzhao {
+
+using spec::atomic_unit;
+using spec::data_unit;
+using spec::inline_unit;
+using spec::next_unit;
+using spec::raddr_unit;
+using spec::ud_unit;
+using spec::wqe_opcode;
+
+namespace {
+
+constexpr std::uint32_t kUnit = next_unit::kSize;
+constexpr std::uint32_t kAtomicSize = 8;
+
+wqe_opcode opcode_of(SendOpcode opcode) {
+  switch (opcode) {
+    case SendOpcode::kSend:
+      return wqe_opcode::SEND;
+    case SendOpcode::kSendWithImmediate:
+      return wqe_opcode::SEND_IMM;
+    case SendOpcode::kRdmaWrite:
+      return wqe_opcode::RDMA_WRITE;
+    case SendOpcode::kRdmaWriteWithImmediate:
+      return wqe_opcode::RDMA_WRITE_IMM;
+    case SendOpcode::kRdmaRead:
+      return wqe_opcode::RDMA_READ;
+    case SendOpcode::kCompareSwap:
+      return wqe_opcode::ATOMIC_CS;
+    case SendOpcode::kFetchAdd:
+      break;
+  }
+  return wqe_opcode::ATOMIC_FA;
+}
+
+bool is_atomic(SendOpcode opcode) {
+  return opcode == SendOpcode::kCompareSwap || opcode == SendOpcode::kFetchAdd;
+}
+bool is_send(SendOpcode opcode) {
+  return opcode == SendOpcode::kSend || opcode == SendOpcode::kSendWithImmediate;
+}
+
+/// Where the next unit of a WQE stands.
+class Units {
+ public:
+  explicit Units(std::span<std::byte> slot) : slot_(slot) {}
+  /// Zero at first.
+  template <class Layout>
+  util::MutableView<Layout> add() {
+    const auto at = take(Layout::kSize);
+    std::ranges::fill(at, std::byte{0});
+    return util::MutableView<Layout>(at);
+  }
+  std::span<std::byte> take(std::size_t size) {
+    const auto at = slot_.subspan(used_, size);
+    used_ += size;
+    return at;
+  }
+  std::uint32_t count() const { return static_cast<std::uint32_t>((used_ + kUnit - 1) / kUnit); }
+
+ private:
+  std::span<std::byte> slot_;
+  std::size_t used_ = 0;
+};
+
+void add_payload(Units& units, const SendRequest& request) {
+  if (!request.inline_data.empty()) {
+    const auto at = units.take(inline_unit::kSize + request.inline_data.size());
+    const util::MutableView<inline_unit> unit(at);
+    unit.set(inline_unit::is_inline, 1);
+    unit.set(inline_unit::length, static_cast<std::uint32_t>(request.inline_data.size()));
+    std::ranges::copy(request.inline_data, at.subspan(inline_unit::data_offset).begin());
+    return;
+  }
+  for (const auto& piece : request.pieces) {
+    if (piece.length == 0) continue;
+    const auto unit = units.add<data_unit>();
+    unit.set(data_unit::byte_cnt, piece.length);
+    unit.set(data_unit::lkey, piece.lkey);
+    unit.set(data_unit::addr, piece.address);
+  }
+}
+
+void add_destination(Units& units, const Endpoint& from, const Datagram& datagram) {
+  const auto number = [](const Mac& mac) {
+    std::array<std::byte, 8> bytes{};
+    std::ranges::copy(mac.bytes, bytes.begin() + 2);
+    return util::load_be64(bytes.data());
+  };
+  const auto unit = units.add<ud_unit>();
+  const auto source = number(from.mac), destination = number(datagram.to.mac);
+  unit.set(ud_unit::port, 1);
+  unit.set(ud_unit::smac_h, static_cast<std::uint32_t>(source >> 16));  // no format: divides it
+  unit.set(ud_unit::slid_smac, static_cast<std::uint32_t>(source & 0xFFFF));
+  unit.set(ud_unit::dmac_h, static_cast<std::uint32_t>(destination >> 16));  // no format: likewise
+  unit.set(ud_unit::dlid_dmac, static_cast<std::uint32_t>(destination & 0xFFFF));
+  unit.set(ud_unit::sip, from.ipv4);
+  unit.set(ud_unit::dip, datagram.to.ipv4);
+  unit.set(ud_unit::dqpn, datagram.qpn);
+  unit.set(ud_unit::qkey, datagram.qkey);
+}
+
+}  // namespace
+
+PostStatus QueuePair::write_wqe(const SendRequest& request, const Datagram* datagram) {
+  if (in_reset_) return PostStatus::kWrongState;
+  if (request.pieces.size() > options_.pieces) return PostStatus::kTooManyPieces;
+  if (request.inline_data.size() > options_.inline_size) return PostStatus::kInlineTooLong;
+  const bool takes_data = request.opcode == SendOpcode::kRdmaRead || is_atomic(request.opcode);
+  if (takes_data && !request.inline_data.empty()) return PostStatus::kBadRequest;
+  if (is_atomic(request.opcode) &&
+      (request.pieces.size() != 1 || request.pieces[0].length != kAtomicSize)) {
+    return PostStatus::kBadRequest;
+  }
+  if ((options_.type == spec::qp_type::UD) != (datagram != nullptr)) return PostStatus::kBadRequest;
+  if (sends_.outstanding() == sends_.requests.size()) return PostStatus::kQueueFull;
+  const auto index = sends_.producer++;
+  sends_.requests[index & sends_.mask()] = {request.id, request.signaled};
+  Units units(send_slot(index));
+  units.add<next_unit>().set(next_unit::imm_data, request.immediate);
+  if (datagram != nullptr) {
+    add_destination(units, here_, *datagram);
+  } else if (!is_send(request.opcode)) {
+    const auto unit = units.add<raddr_unit>();
+    unit.set(raddr_unit::raddr, request.remote_address);
+    unit.set(raddr_unit::rkey, request.rkey);
+  }
+  if (is_atomic(request.opcode)) {
+    const auto unit = units.add<atomic_unit>();
+    unit.set(atomic_unit::swap_add, request.swap_or_add);
+    unit.set(atomic_unit::cmp, request.compare);
+  }
+  add_payload(units, request);
+  written_ = {opcode_of(request.opcode), units.count(), request.fence};
+  return PostStatus::kOk;
+}
+
+}  // namespace softhca::driver::jingzhao

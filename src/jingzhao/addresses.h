@@ -1,0 +1,31 @@
+// RoCE addresses as QP contexts and ud units have them: MACs in two parts, IPv4 addresses as
+// numbers (JingZhao 3.2.6.1, 3.4.4).
+#pragma once
+
+#include <cstdint>
+
+#include "rdma/path.h"
+#include "util/field.h"
+
+namespace softhca::jingzhao {
+
+/// Bits 47:16 and 15:0; the first byte on the wire is in bits 47:40.
+inline rdma::Mac make_mac(std::uint32_t high, std::uint32_t low) {
+  return rdma::Mac::from_u64(std::uint64_t{high} << 16 | low);  // no format: joins two fields
+}
+
+/// The way from one to the other, as `View` (a QP context, a ud unit) names them.
+template <class Layout>
+rdma::Path make_path(util::View<Layout> view) {
+  rdma::Path path;
+  path.udp_source_port = 4791;  // as the RTL does
+  path.dst_mac = make_mac(view.get(Layout::dmac_h), view.get(Layout::dlid_dmac));
+  path.dst_gid = rdma::Gid::from_ipv4(view.get(Layout::dip));
+  rdma::SourceAddress source;
+  source.mac = make_mac(view.get(Layout::smac_h), view.get(Layout::slid_smac));
+  source.gid = rdma::Gid::from_ipv4(view.get(Layout::sip));
+  path.own_source = source;
+  return path;
+}
+
+}  // namespace softhca::jingzhao

@@ -1,0 +1,48 @@
+#include "jingzhao/command_table.h"
+
+#include <algorithm>
+#include <array>
+
+namespace softhca::jingzhao {
+
+using spec::jingzhao::icm_chunk;
+using spec::jingzhao::mtt_entry_group;
+using spec::jingzhao::write_mtt_in;
+
+namespace {
+
+constexpr std::array kCommands{
+#define JINGZHAO_COMMAND(name, in, out, handler, needs_init, section, lacks) \
+  CommandInfo{Opcode::name, #name, in, out, handler, needs_init, section, lacks},
+#include "jingzhao/command_list.inc"
+#undef JINGZHAO_COMMAND
+};
+
+}  // namespace
+
+std::span<const CommandInfo> command_table() { return kCommands; }
+
+const CommandInfo* find_command(Opcode op) {
+  const auto found = std::ranges::find(kCommands, op, &CommandInfo::op);
+  return found == kCommands.end() ? nullptr : &*found;
+}
+
+CommandResult input_size(const CommandInfo& info, const Command& command, std::uint32_t& size) {
+  size = info.in;
+  if (info.in != kListed) return {};
+  const std::uint64_t count = command.in_modifier;
+  std::uint64_t bytes;
+  if (info.op == Opcode::MAP_ICM) {
+    // Two entries make a group.
+    bytes = (count + 1) / 2 * 2 * icm_chunk::kSize;
+  } else {
+    bytes = write_mtt_in::kSize + (count + 3) / 4 * mtt_entry_group::kSize;
+  }
+  if (count == 0 || bytes > kMailbox) {
+    return refuse(Status::BAD_PARAM, "3.2", "in_modifier: no entries, or more than a mailbox has");
+  }
+  size = static_cast<std::uint32_t>(bytes);
+  return {};
+}
+
+}  // namespace softhca::jingzhao

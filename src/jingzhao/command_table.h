@@ -1,0 +1,59 @@
+// The list of all commands, and what the device checks of each before it is executed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "jingzhao/command.h"
+
+namespace softhca::jingzhao {
+
+/// Bytes of a mailbox: as many as in_modifier says.
+inline constexpr std::uint32_t kListed = UINT32_MAX;
+/// A mailbox (JingZhao 1.1).
+inline constexpr std::uint32_t kMailbox = 4096;
+
+struct CommandInfo {
+  Opcode op;
+  std::string_view name;
+  std::uint32_t in;   ///< bytes of the input mailbox, or kListed
+  std::uint32_t out;  ///< bytes of the output mailbox
+  CommandHandler handler;
+  bool needs_init;  ///< only between INIT_HCA and CLOSE_HCA
+  std::string_view section;
+  std::string_view lacks;
+};
+
+/// By their place in the document.
+std::span<const CommandInfo> command_table();
+/// Null: there is no such command.
+const CommandInfo* find_command(Opcode op);
+
+/// Bytes of the input mailbox of this command, which `info` describes; nothing if in_modifier asks
+/// for none, or for more than a mailbox has.
+CommandResult input_size(const CommandInfo& info, const Command& command, std::uint32_t& size);
+
+// In *_commands.cc.
+CommandResult query_dev_lim(Device& device, const Command& command);
+CommandResult query_adapter(Device& device, const Command& command);
+CommandResult init_hca(Device& device, const Command& command);
+CommandResult close_hca(Device& device, const Command& command);
+CommandResult nop(Device& device, const Command& command);
+CommandResult mad_ifc(Device& device, const Command& command);
+CommandResult map_icm(Device& device, const Command& command);
+CommandResult unmap_icm(Device& device, const Command& command);
+CommandResult sw2hw_mpt(Device& device, const Command& command);
+CommandResult hw2sw_mpt(Device& device, const Command& command);
+CommandResult write_mtt(Device& device, const Command& command);
+CommandResult map_eq(Device& device, const Command& command);
+CommandResult sw2hw_eq(Device& device, const Command& command);
+CommandResult hw2sw_eq(Device& device, const Command& command);
+CommandResult sw2hw_cq(Device& device, const Command& command);
+CommandResult hw2sw_cq(Device& device, const Command& command);
+CommandResult resize_cq(Device& device, const Command& command);
+CommandResult modify_qp(Device& device, const Command& command);
+CommandResult query_qp(Device& device, const Command& command);
+CommandResult conf_special_qp(Device& device, const Command& command);
+
+}  // namespace softhca::jingzhao

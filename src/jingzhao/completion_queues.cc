@@ -1,0 +1,126 @@
+#include "jingzhao/completion_queues.h"
+
+#include <algorithm>
+
+namespace softhca::jingzhao {
+
+using spec::jingzhao::cq_error_eqe;
+using spec::jingzhao::cq_error_syndrome;
+
+CompletionQueues::CompletionQueues(const Parts& parts)
+    : parts_(parts),
+      contexts_({.icm = &parts.icm, .base = parts.base, .entry_size = limits::kCqcSize},
+                parts.cache, this),
+      queues_(std::size_t{1} << parts.log_count) {}
+
+CommandResult CompletionQueues::install(Cqn cqn, util::View<Context> context) {
+  if (cqn.value() >= queues_.size()) {
+    return refuse(Status::BAD_PARAM, "3.2.5.1", "the number is beyond the CQC table");
+  }
+  if (contains(cqn)) return refuse(Status::BAD_PARAM, "3.2.5.1", "the CQ is installed");
+  if (context.get(Context::logsize) > limits::kLogCqSize) {
+    return refuse(Status::BAD_PARAM, "3.2.5.1", "logsize is above max_cq_sz");
+  }
+  const auto made = contexts_.make(cqn.value());
+  if (made.bytes == nullptr) {
+    return refuse(Status::BAD_PARAM, "3.2.2.1", "no ICM is mapped for the CQ context");
+  }
+  std::ranges::copy(context.bytes(), made.bytes);
+  util::MutableView<Context>({made.bytes, Context::kSize}).set(Context::producer_index, 0);
+  queues_[cqn.value()] = std::make_unique<Queue>();
+  ++count_;
+  return {};
+}
+
+CommandResult CompletionQueues::remove(Cqn cqn) {
+  if (!contains(cqn)) return refuse(Status::BAD_PARAM, "3.2.5.2", "no such CQ");
+  queues_[cqn.value()].reset();
+  --count_;
+  return {};
+}
+
+/// The producer goes on, modulo the new size; the old buffer is not written any more.
+CommandResult CompletionQueues::resize(Cqn cqn, unsigned log_count, rdma::MKey lkey) {
+  if (!contains(cqn)) return refuse(Status::BAD_PARAM, "3.2.5.3", "no such CQ");
+  if (log_count > limits::kLogCqSize) {
+    return refuse(Status::BAD_PARAM, "3.2.5.3", "logsize is above max_cq_sz");
+  }
+  auto* queue = find(cqn);
+  if (queue == nullptr) {
+    return refuse(Status::BAD_PARAM, "3.2.2.1", "the ICM of the CQ context is not mapped, or gone");
+  }
+  const auto entry = contexts_.get(cqn.value(), queue->slot);
+  const util::MutableView<Context> context({entry.bytes, Context::kSize});
+  context.set(Context::logsize, log_count);
+  context.set(Context::lkey, lkey.value());
+  context.set(Context::producer_index, queue->ring.producer());
+  context.set(Context::state_armed, queue->armed);
+  contexts_.mark_changed(queue->slot);
+  decode(*queue, entry);
+  return {};
+}
+
+void CompletionQueues::decode(Queue& queue, const IcmCache::Entry& entry) {
+  const util::View<Context> context({entry.bytes, Context::kSize});
+  const auto log_count = std::min<unsigned>(context.get(Context::logsize), limits::kLogCqSize);
+  const auto size = std::uint64_t{OwnedRing::kEntry} << log_count;
+  // The document has no PD for it that is used.
+  queue.ring = OwnedRing(QueueMemory(parts_.keys, rdma::MKey(context.get(Context::lkey)), {}, size),
+                         log_count, context.get(Context::producer_index));
+  queue.armed = context.get(Context::state_armed) != 0;
+  queue.eqn = Eqn(context.get(Context::comp_eqn));
+  queue.brought = entry.brought;
+}
+
+void CompletionQueues::update(std::uint32_t index, std::span<std::byte> entry) {
+  const auto& queue = queues_[index];
+  if (queue == nullptr || queue->brought == 0) return;
+  const util::MutableView<Context> context(entry);
+  context.set(Context::producer_index, queue->ring.producer());
+  context.set(Context::state_armed, queue->armed);
+}
+
+[[gnu::noinline]] void CompletionQueues::post_event(Cqn cqn, Queue& queue) {
+  queue.armed = false;
+  util::Struct<EventQueues::Eqe> event;
+  event.set(EventQueues::Eqe::number, cqn.value());
+  parts_.event_queues.post_to(queue.eqn, EventType::COMP, event);
+}
+
+[[gnu::noinline]] bool CompletionQueues::fail(Cqn cqn, Queue& queue, OwnedRing::Written written) {
+  queue.failed = true;
+  failed_.push_back(cqn);
+  const bool overrun = written == OwnedRing::Written::kFull;
+  parts_.notes.warn("CQ {:#x}: {} (CQ_ERROR)", cqn.value(),
+                    overrun ? "software owns the next entry" : "its memory is gone");
+  util::Struct<EventQueues::Eqe> event;
+  const util::MutableView<cq_error_eqe> error(event.bytes());
+  error.set(cq_error_eqe::cqn, cqn.value());
+  error.set(
+      cq_error_eqe::syndrome,
+      static_cast<std::uint32_t>(overrun ? cq_error_syndrome::OVERRUN : cq_error_syndrome::ACCESS));
+  parts_.event_queues.post(EventType::CQ_ERROR, event);
+  return false;
+}
+
+/// What was written and not yet returned, software may not have seen: it is told at once.
+void CompletionQueues::arm(Cqn cqn) {
+  if (!contains(cqn)) return;
+  auto* queue = find(cqn);
+  if (queue == nullptr) return;
+  queue->armed = true;
+  if (queue->ring.last_unreturned()) post_event(cqn, *queue);
+}
+
+std::optional<CompletionQueues::Shown> CompletionQueues::show(Cqn cqn) const {
+  if (!contains(cqn)) return std::nullopt;
+  const auto& queue = *queues_[cqn.value()];
+  return Shown{.cqn = cqn,
+               .log_count = queue.ring.log_count(),
+               .producer = queue.ring.producer(),
+               .eqn = queue.eqn,
+               .armed = queue.armed,
+               .failed = queue.failed};
+}
+
+}  // namespace softhca::jingzhao

@@ -1,0 +1,107 @@
+// Completion queues (JingZhao 3.2.5, 3.3): their contexts in the ICM, CQEs, completion events.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "jingzhao/command.h"
+#include "jingzhao/event_queues.h"
+#include "jingzhao/icm_cache.h"
+#include "jingzhao/numbers.h"
+#include "jingzhao/owned_ring.h"
+#include "spec/jingzhao/context.h"
+#include "util/notes.h"
+
+namespace softhca::jingzhao {
+
+class CompletionQueues final : private IcmCache::Owner {
+ public:
+  using Context = spec::jingzhao::cq_context;
+
+  struct Parts {
+    Icm& icm;
+    rdma::KeyTable& keys;
+    EventQueues& event_queues;
+    util::Notes& notes;
+    std::uint64_t base;
+    unsigned log_count;
+    std::uint32_t cache;
+  };
+
+  explicit CompletionQueues(const Parts& parts);
+
+  // Commands.
+  CommandResult install(Cqn cqn, util::View<Context> context);
+  CommandResult remove(Cqn cqn);
+  CommandResult resize(Cqn cqn, unsigned log_count, rdma::MKey lkey);
+  /// [virt, virt + size) of the ICM is not mapped any more.
+  void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
+
+  bool contains(Cqn cqn) const { return cqn.value() < queues_.size() && queues_[cqn.value()]; }
+  /// Whether its context can be reached, and it has not failed.
+  bool works(Cqn cqn) const {
+    return contains(cqn) && !queues_[cqn.value()]->failed && contexts_.mapped(cqn.value());
+  }
+  /// Writes a CQE. False: the CQ is not there, or has failed; whoever completes there must fail.
+  bool write(Cqn cqn, std::span<const std::byte, OwnedRing::kEntry> cqe) {
+    auto* queue = contains(cqn) ? find(cqn) : nullptr;
+    if (queue == nullptr || queue->failed) return false;
+    const auto written = queue->ring.write(cqe);
+    if (written != OwnedRing::Written::kYes) return fail(cqn, *queue, written);
+    if (queue->armed) post_event(cqn, *queue);
+    return true;
+  }
+  /// Software has read the CQ, and waits for the next CQE.
+  void arm(Cqn cqn);
+  /// Those that have failed since this was last asked.
+  std::vector<Cqn> take_failed() { return std::exchange(failed_, {}); }
+  bool has_failed() const { return !failed_.empty(); }
+
+  // For people.
+  struct Shown {
+    Cqn cqn;
+    unsigned log_count;
+    std::uint32_t producer;
+    Eqn eqn;
+    bool armed;
+    bool failed;
+  };
+  std::uint32_t end() const { return static_cast<std::uint32_t>(queues_.size()); }
+  std::uint32_t count() const { return count_; }
+  std::optional<Shown> show(Cqn cqn) const;
+  const IcmCache& contexts() const { return contexts_; }
+
+ private:
+  struct Queue {
+    OwnedRing ring;
+    Eqn eqn;
+    bool armed = false;
+    bool failed = false;
+    std::uint32_t slot = UINT32_MAX;
+    std::uint64_t brought = 0;
+  };
+
+  Queue* find(Cqn cqn) {
+    auto& queue = *queues_[cqn.value()];
+    const auto entry = contexts_.get(cqn.value(), queue.slot);
+    if (entry.bytes == nullptr) return nullptr;
+    if (queue.brought != entry.brought) decode(queue, entry);
+    return &queue;
+  }
+  void decode(Queue& queue, const IcmCache::Entry& entry);
+  void update(std::uint32_t index, std::span<std::byte> entry) override;
+  void post_event(Cqn cqn, Queue& queue);
+  bool fail(Cqn cqn, Queue& queue, OwnedRing::Written written);
+
+  Parts parts_;
+  IcmCache contexts_;
+  std::vector<std::unique_ptr<Queue>> queues_;  ///< by CQN
+  std::uint32_t count_ = 0;
+  std::vector<Cqn> failed_;
+};
+
+}  // namespace softhca::jingzhao

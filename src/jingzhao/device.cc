@@ -1,0 +1,307 @@
+#include "jingzhao/device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "util/endian.h"
+#include "wire/train.h"
+
+namespace softhca::jingzhao {
+
+using spec::jingzhao::cmd_eqe;
+using spec::jingzhao::port_change_subtype;
+using spec::jingzhao::reset_register;
+
+namespace {
+
+constexpr std::uint32_t kMsixTable = 0x5400;
+constexpr std::uint32_t kMsixPba = 0x5800;
+constexpr std::size_t kDword = sizeof(std::uint32_t);
+/// Work (util::WorkBudget) of a command besides its messages, and of making all things anew.
+constexpr std::int64_t kCommandWork = 2'000;
+constexpr std::int64_t kResetWork = 50'000;
+
+/// The document names no vendor; the RTL's is that of its FPGA's maker.
+constexpr pcie::ConfigSpace::Identity kIdentity{
+    .vendor_id = 0x10EE,
+    .device_id = 0x1011,
+    .subsystem_vendor_id = 0x10EE,
+    .subsystem_id = 0x0001,
+    .class_code = 0x0C0600,  // InfiniBand controller
+    .revision_id = 0,
+};
+
+constexpr std::array kBars{
+    pcie::Bar{.size = Device::kHcrBarSize, .is_64bit = true},
+    pcie::Bar{},
+    pcie::Bar{.size = Device::kUarBarSize, .is_64bit = true},
+};
+
+constexpr pcie::Msix::Layout kMsixLayout{.vectors = Device::kVectors,
+                                         .bar = Device::kHcrBar,
+                                         .table_offset = kMsixTable,
+                                         .pba_offset = kMsixPba};
+
+}  // namespace
+
+Device::Device(DeviceOptions options, fabric::Port& port)
+    : Function(options.name, kIdentity, kBars, kMsixLayout),
+      options_(std::move(options)),
+      notes_(options_.name),
+      port_(port),
+      contexts_(dma()),
+      memory_(dma()),
+      halves_(kUarBarSize / spec::jingzhao::uar_page::kSize) {
+  reset_device();
+  port_.set_receiver(this);
+}
+
+Device::~Device() { port_.set_receiver(nullptr); }
+
+// Set-up -----------------------------------------------------------------------------------------
+
+void Device::reset_device() {
+  work().charge(kResetWork);
+  close();
+  contexts_.clear();
+  memory_.clear();
+  hcr_.reset();
+  reset_requested_ = false;
+  std::ranges::fill(halves_, std::nullopt);
+}
+
+void Device::init(const Tables& tables) {
+  const auto cache = options_.icm_cache;
+  objects_ = std::make_unique<Objects>();
+  auto& made = *objects_;
+  made.memory_keys = std::make_unique<MemoryKeys>(MemoryKeys::Parts{.dma = dma(),
+                                                                    .icm = memory_,
+                                                                    .notes = notes_,
+                                                                    .mpt_base = tables.mpt_base,
+                                                                    .mtt_base = tables.mtt_base,
+                                                                    .log_mpts = tables.log_mpts,
+                                                                    .cache = cache});
+  auto& keys = made.memory_keys->table();
+  keys.set_trace(trace());
+  made.event_queues = std::make_unique<EventQueues>(EventQueues::Parts{.icm = contexts_,
+                                                                       .keys = keys,
+                                                                       .interrupts = interrupts(),
+                                                                       .notes = notes_,
+                                                                       .base = tables.eqc_base,
+                                                                       .log_count = tables.log_eqs,
+                                                                       .cache = cache});
+  made.completion_queues =
+      std::make_unique<CompletionQueues>(CompletionQueues::Parts{.icm = contexts_,
+                                                                 .keys = keys,
+                                                                 .event_queues = *made.event_queues,
+                                                                 .notes = notes_,
+                                                                 .base = tables.cqc_base,
+                                                                 .log_count = tables.log_cqs,
+                                                                 .cache = cache});
+  made.queue_pairs =
+      std::make_unique<QueuePairs>(QueuePairs::Parts{.icm = contexts_,
+                                                     .keys = keys,
+                                                     .event_queues = *made.event_queues,
+                                                     .completion_queues = *made.completion_queues,
+                                                     .port = port_,
+                                                     .notes = notes_,
+                                                     .base = tables.qpc_base,
+                                                     .log_count = tables.log_qps,
+                                                     .cache = cache});
+  was_up_ = port_.link_up();
+}
+
+/// "Destroys the metadata of the ICM": contexts and mappings alike.
+void Device::close() {
+  if (objects_ != nullptr) {
+    // Each goes before what it refers to.
+    objects_->queue_pairs.reset();
+    objects_->completion_queues.reset();
+    objects_->event_queues.reset();
+    objects_.reset();
+  }
+  contexts_.clear();
+  memory_.clear();
+  armed_cqs_.clear();
+  armed_eqs_ = 0;
+}
+
+void Device::drop_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size) {
+  if (!initialized()) return;
+  if (group == IcmGroup::MEMORY_TABLES) return objects().memory_keys->drop(virt, size);
+  objects().event_queues->drop(virt, size);
+  objects().completion_queues->drop(virt, size);
+  objects().queue_pairs->drop(virt, size);
+  objects().queue_pairs->check_completion_queues();
+}
+
+// Registers --------------------------------------------------------------------------------------
+
+std::uint32_t Device::read_dword(std::uint64_t offset) const {
+  if (offset >= kHcrOffset && offset < kHcrOffset + Hcr::kSize) {
+    return hcr_.read(static_cast<std::uint32_t>(offset - kHcrOffset));
+  }
+  return offset == kResetOffset ? std::uint32_t{reset_requested_} : 0;
+}
+
+void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) {
+  std::ranges::fill(out, std::byte{0});
+  if (bar != kHcrBar) return;  // doorbells are write-only
+  for (std::size_t i = 0; i != out.size(); ++i) {
+    const auto at = offset + i;
+    std::array<std::byte, kDword> dword;
+    util::store_le32(dword.data(), read_dword(at / kDword * kDword));
+    out[i] = dword[at % kDword];
+  }
+}
+
+void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
+  // Whole dwords alone; two of them are two writes, the low one first.
+  if (offset % kDword != 0 || in.size() % kDword != 0) return;
+  if (bar == kUarBar) return write_uar(offset, in);
+  if (bar != kHcrBar) return;
+  for (; !in.empty(); in = in.subspan(kDword), offset += kDword) {
+    write_hcr_bar(offset, util::load_le32(in.data()));
+  }
+}
+
+void Device::write_hcr_bar(std::uint64_t offset, std::uint32_t value) {
+  if (offset >= kHcrOffset && offset < kHcrOffset + Hcr::kSize) {
+    hcr_.write(static_cast<std::uint32_t>(offset - kHcrOffset), value);
+  } else if (offset == kResetOffset) {
+    std::array<std::byte, kDword> bytes;
+    util::store_le32(bytes.data(), value);
+    const util::View<reset_register> view(bytes);
+    reset_requested_ = reset_requested_ || view.get(reset_register::reset) != 0;
+  }
+}
+
+// Time -------------------------------------------------------------------------------------------
+
+util::Time Device::run_device(util::Time now) {
+  run_time_ = now;
+  notes_.set_time(now);
+  if (std::exchange(reset_requested_, false)) {
+    const bool commanded = hcr_.busy();
+    reset_device();
+    if (commanded) hcr_.complete(Status::BAD_SYS_STATE);
+  }
+  if (hcr_.busy()) run_command();
+  if (!initialized()) return util::kNever;
+  auto& made = objects();
+  made.memory_keys->trim();
+  look_at_link();
+  run_arms();
+  const auto next = made.queue_pairs->run(now, work());
+  work().charge(made.memory_keys->table().take_work());
+  work().charge(pcie::RemoteAccesses::take_work());
+  return next;
+}
+
+void Device::run_arms() {
+  for (const auto cqn : std::exchange(armed_cqs_, {})) objects().completion_queues->arm(cqn);
+  auto eqs = std::exchange(armed_eqs_, 0);
+  for (std::uint32_t eqn = 0; eqs != 0; ++eqn, eqs >>= 1) {
+    if ((eqs & 1) != 0) objects().event_queues->arm(Eqn(eqn));
+  }
+}
+
+/// Nobody tells when the link's partner comes or goes.
+void Device::look_at_link() {
+  const bool up = port_.link_up();
+  if (std::exchange(was_up_, up) == up) return;
+  using Eqe = EventQueues::Eqe;
+  util::Struct<Eqe> event;
+  event.set(Eqe::port, 1);
+  event.set(Eqe::subtype,
+            static_cast<std::uint32_t>(up ? port_change_subtype::UP : port_change_subtype::DOWN));
+  objects().event_queues->post(EventType::PORT_CHANGE, event);
+}
+
+// Frames -----------------------------------------------------------------------------------------
+
+void Device::handle_frame(const wire::Frame& frame) {
+  port_.count_received(frame);
+  receive(frame);
+}
+
+void Device::handle_loopback(const wire::Frame& frame, std::uint32_t) { receive(frame); }
+
+void Device::receive(const wire::Frame& frame) {
+  if (!initialized()) return;
+  auto& keys = *objects().memory_keys;
+  keys.trim();
+  if (frame.packets() == 1 || !keys.table().has_charged()) {
+    (void)objects().queue_pairs->handle_frame(frame, run_time_);
+  } else {
+    wire::for_each_packet(frame, [&](const wire::Frame& packet) {
+      (void)objects().queue_pairs->handle_frame(packet, run_time_);
+    });
+  }
+  if (keys.table().has_work()) work().charge(keys.table().take_work());
+}
+
+// Commands ---------------------------------------------------------------------------------------
+
+CommandResult Device::execute(const CommandInfo& info, Command& command, std::span<std::byte> out) {
+  if (info.needs_init && !initialized()) {
+    return refuse(Status::BAD_PARAM, "3.2.1.3", "INIT_HCA comes first");
+  }
+  std::uint32_t size = 0;
+  if (auto known = input_size(info, command, size); !known) return known;
+  std::vector<std::byte> mailbox(size);
+  if (size != 0) {
+    if (command.in_param == 0) {
+      return refuse(Status::BAD_PARAM, "3.1.1", "in_param is 0, and the command has a mailbox");
+    }
+    if (!dma().read(command.in_param, mailbox)) {
+      return refuse(Status::BAD_PARAM, "3.1.1", "the input mailbox cannot be read");
+    }
+  }
+  command.in = mailbox;
+  command.out = out;
+  if (!out.empty() && hcr_.out_param() == 0) {
+    return refuse(Status::BAD_PARAM, "3.1.1", "out_param is 0, and the command has a mailbox");
+  }
+  if (auto done = info.handler(*this, command); !done) return done;
+  if (!out.empty() && !dma().write(hcr_.out_param(), out)) {
+    return refuse(Status::BAD_PARAM, "3.1.1", "the output mailbox cannot be written");
+  }
+  return {};
+}
+
+void Device::run_command() {
+  work().charge(kCommandWork);
+  auto command = hcr_.command();
+  auto status = Status::OK;
+  const auto* info = find_command(command.op);
+  if (info == nullptr) {
+    status = Status::BAD_OP;
+    notes_.warn("HCR: unknown command {:#x} (JingZhao table 3-2-1)",
+                static_cast<unsigned>(command.op));
+  } else {
+    std::vector<std::byte> out(info->out);
+    if (const auto done = execute(*info, command, out); !done) {
+      const auto& refusal = done.error();
+      status = refusal.status;
+      notes_.warn("{}: {}: {} (JingZhao {})", info->name, to_string(status), refusal.text,
+                  refusal.section);
+    } else {
+      notes_.debug("{} in_modifier {:#x}", info->name, command.in_modifier);
+    }
+  }
+  ++(status == Status::OK ? commands_.executed : commands_.refused);
+  hcr_.complete(status);
+  if (hcr_.wants_event()) post_command_event(status);
+}
+
+void Device::post_command_event(Status status) {
+  if (!initialized()) return;
+  util::Struct<EventQueues::Eqe> event;
+  const util::MutableView<cmd_eqe> view(event.bytes());
+  view.set(cmd_eqe::token, hcr_.token());
+  view.set(cmd_eqe::status, static_cast<std::uint32_t>(status));
+  objects().event_queues->post(EventType::CMD, event);
+}
+
+}  // namespace softhca::jingzhao

@@ -1,0 +1,120 @@
+// A JingZhao HCA, one RoCE port, as a PCIe function.
+//
+// Registers arrive here and go to the HCR (BAR0) or to the queues whose doorbells they are (BAR2).
+// Nothing but noting happens during a register access: commands, WQEs and packets are worked on in
+// run(), so that a vCPU never waits for them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "fabric/port.h"
+#include "jingzhao/command_table.h"
+#include "jingzhao/completion_queues.h"
+#include "jingzhao/event_queues.h"
+#include "jingzhao/hcr.h"
+#include "jingzhao/icm.h"
+#include "jingzhao/link_port.h"
+#include "jingzhao/memory_keys.h"
+#include "jingzhao/options.h"
+#include "jingzhao/queue_pairs.h"
+#include "pcie/function.h"
+#include "util/notes.h"
+
+namespace softhca::jingzhao {
+
+/// What INIT_HCA says of the tables.
+struct Tables {
+  std::uint64_t qpc_base = 0;
+  std::uint64_t cqc_base = 0;
+  std::uint64_t eqc_base = 0;
+  std::uint64_t mpt_base = 0;
+  std::uint64_t mtt_base = 0;
+  unsigned log_qps = 0;
+  unsigned log_cqs = 0;
+  unsigned log_eqs = 0;
+  unsigned log_mpts = 0;
+};
+
+class Device final : public pcie::Function, private fabric::Receiver {
+ public:
+  /// Where things are (JingZhao tables 3-1-1, 3-1-2; MSI-X: docs/jingzhao.md).
+  static constexpr unsigned kHcrBar = 0;
+  static constexpr unsigned kUarBar = 2;
+  static constexpr std::uint64_t kHcrBarSize = 1 << 20;
+  static constexpr std::uint64_t kUarBarSize = 8 << 20;
+  static constexpr std::uint64_t kHcrOffset = 0x80000;
+  static constexpr std::uint64_t kResetOffset = 0xF0010;
+  static constexpr std::uint16_t kVectors = 64;
+
+  Device(DeviceOptions options, fabric::Port& port);
+  ~Device() override;
+
+  /// What is there between INIT_HCA and CLOSE_HCA. Each goes before those above it.
+  struct Objects {
+    std::unique_ptr<MemoryKeys> memory_keys;
+    std::unique_ptr<EventQueues> event_queues;
+    std::unique_ptr<CompletionQueues> completion_queues;
+    std::unique_ptr<QueuePairs> queue_pairs;
+  };
+
+  // For commands.
+  const DeviceOptions& options() const { return options_; }
+  /// Of a group of tables (JingZhao 3.2.2.1).
+  Icm& icm(IcmGroup group) { return group == IcmGroup::QUEUE_CONTEXTS ? contexts_ : memory_; }
+  bool initialized() const { return objects_ != nullptr; }
+  /// @pre initialized()
+  Objects& objects() { return *objects_; }
+  void init(const Tables& tables);
+  void close();
+  /// [virt, virt + size) of the ICM is not mapped any more, or elsewhere.
+  void drop_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size);
+  util::Notes& notes() { return notes_; }
+  bool link_up() const { return port_.link_up(); }
+
+ private:
+  util::Time run_device(util::Time now) override;
+  void read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) override;
+  void write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override;
+  void inspect_device(util::Inspection& out) const override;
+  void reset_device() override;
+  void handle_frame(const wire::Frame& frame) override;
+  void handle_loopback(const wire::Frame& frame, std::uint32_t mark) override;
+  bool handle_no_memory() override { return fail(); }
+  bool takes_trains() const override { return true; }
+  void receive(const wire::Frame& frame);
+
+  std::uint32_t read_dword(std::uint64_t offset) const;
+  void write_hcr_bar(std::uint64_t offset, std::uint32_t value);
+  void write_uar(std::uint64_t offset, std::span<const std::byte> in);
+  void ring(std::uint64_t doorbell);
+  void run_command();
+  CommandResult execute(const CommandInfo& info, Command& command, std::span<std::byte> out);
+  void post_command_event(Status status);
+  void run_arms();
+  void look_at_link();
+
+  DeviceOptions options_;
+  util::Notes notes_;
+  LinkPort port_;
+  Icm contexts_;
+  Icm memory_;
+  Hcr hcr_;
+  std::unique_ptr<Objects> objects_;
+  bool reset_requested_ = false;
+  /// First halves of doorbells that are written as two dwords, by page.
+  std::vector<std::optional<std::uint32_t>> halves_;
+  std::vector<Cqn> armed_cqs_;
+  std::uint64_t armed_eqs_ = 0;  ///< one bit for each
+  bool was_up_ = false;
+  util::Time run_time_{};
+  struct {
+    std::uint64_t executed = 0;
+    std::uint64_t refused = 0;
+  } commands_;
+};
+
+}  // namespace softhca::jingzhao

@@ -1,0 +1,98 @@
+// Event queues (JingZhao 3.2.4): their contexts in the ICM, which events go where, interrupts.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "jingzhao/command.h"
+#include "jingzhao/icm_cache.h"
+#include "jingzhao/numbers.h"
+#include "jingzhao/owned_ring.h"
+#include "pcie/interrupts.h"
+#include "spec/jingzhao/context.h"
+#include "util/notes.h"
+
+namespace softhca::jingzhao {
+
+using EventType = spec::jingzhao::event_type;
+
+class EventQueues final : private IcmCache::Owner {
+ public:
+  using Context = spec::jingzhao::eq_context;
+  using Eqe = spec::jingzhao::eqe;
+
+  struct Parts {
+    Icm& icm;
+    rdma::KeyTable& keys;
+    pcie::Interrupts& interrupts;
+    util::Notes& notes;
+    std::uint64_t base;
+    unsigned log_count;
+    std::uint32_t cache;
+  };
+  struct Counters {
+    std::uint64_t posted = 0;
+    std::uint64_t unmapped = 0;  ///< of a type that goes nowhere
+    std::uint64_t dropped = 0;   ///< their EQ was full, or its memory gone
+  };
+
+  explicit EventQueues(const Parts& parts);
+
+  // Commands.
+  CommandResult install(Eqn eqn, util::View<Context> context);
+  CommandResult remove(Eqn eqn);
+  /// MAP_EQ: events whose bits `mask` has go to the EQ, or no longer.
+  CommandResult map(Eqn eqn, bool unmap, std::uint64_t mask);
+  /// [virt, virt + size) of the ICM is not mapped any more.
+  void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
+
+  bool contains(Eqn eqn) const { return eqn.value() < queues_.size() && queues_[eqn.value()]; }
+  /// To where events of its type go.
+  void post(EventType type, util::MutableView<Eqe> event);
+  /// About a CQ or QP.
+  void post(EventType type, std::uint32_t number);
+  /// To one EQ: completion events.
+  void post_to(Eqn eqn, EventType type, util::MutableView<Eqe> event);
+  /// Software has read the EQ, and waits for the next event.
+  void arm(Eqn eqn);
+
+  // For people.
+  struct Shown {
+    Eqn eqn;
+    unsigned log_count;
+    std::uint32_t producer;
+    bool armed;
+    std::uint8_t vector;
+  };
+  std::uint32_t end() const { return static_cast<std::uint32_t>(queues_.size()); }
+  std::optional<Shown> show(Eqn eqn) const;
+  const IcmCache& contexts() const { return contexts_; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  struct Queue {
+    OwnedRing ring;
+    bool armed = false;
+    std::uint8_t vector = 0;
+    std::uint32_t slot = UINT32_MAX;
+    std::uint64_t brought = 0;
+  };
+
+  /// With what its context in the ICM says. Null: it cannot be reached.
+  Queue* find(Eqn eqn);
+  void decode(Queue& queue, util::View<Context> context);
+  void update(std::uint32_t index, std::span<std::byte> entry) override;
+
+  static constexpr std::size_t kTypes = 64;
+
+  Parts parts_;
+  IcmCache contexts_;
+  std::vector<std::optional<Queue>> queues_;       ///< by EQN
+  std::array<std::optional<Eqn>, kTypes> target_;  ///< by type
+  Counters counters_;
+};
+
+}  // namespace softhca::jingzhao

@@ -1,0 +1,95 @@
+// QUERY_DEV_LIM, QUERY_ADAPTER, INIT_HCA, CLOSE_HCA, MAD_IFC, NOP (JingZhao 3.2.1, 3.2.7).
+#include "jingzhao/device.h"
+
+namespace softhca::jingzhao {
+
+using spec::jingzhao::init_hca_in;
+using spec::jingzhao::mad_ifc_out;
+using spec::jingzhao::query_adapter_out;
+using spec::jingzhao::query_dev_lim_out;
+
+CommandResult query_dev_lim(Device&, const Command& command) {
+  using Out = query_dev_lim_out;
+  const auto out = command.output<Out>();
+  out.set(Out::reserved_qp, limits::kLogReservedQps);
+  out.set(Out::max_qp_sz, limits::kLogQpSize);
+  out.set(Out::max_cq_sz, limits::kLogCqSize);
+  out.set(Out::max_qps, limits::kLogQps);
+  out.set(Out::max_cqs, limits::kLogCqs);
+  out.set(Out::max_eqs, limits::kLogEqs);
+  out.set(Out::max_mpts, limits::kLogMpts);
+  out.set(Out::max_pds, limits::kLogPds);
+  out.set(Out::max_pkeys, limits::kLogPkeys);
+  out.set(Out::max_mtt_seg, limits::kMttSize);
+  out.set(Out::qpc_entry_sz, limits::kQpcSize);
+  out.set(Out::cqc_entry_sz, limits::kCqcSize);
+  out.set(Out::eqc_entry_sz, limits::kEqcSize);
+  out.set(Out::mpt_entry_sz, limits::kMptSize);
+  out.set(Out::max_mtu, limits::kMaxMtu);
+  out.set(Out::max_vl, limits::kMaxVl);
+  out.set(Out::num_ports, 1);
+  out.set(Out::min_page_sz, limits::kLogMinPage);
+  out.set(Out::max_sg, limits::kMaxSges);
+  out.set(Out::max_desc_sz, limits::kMaxWqe);
+  out.set(Out::max_sg_rq, limits::kMaxSges);
+  out.set(Out::max_desc_sz_rq, limits::kMaxWqe);
+  out.set(Out::max_icm_sz, limits::kMaxIcm);
+  return {};
+}
+
+CommandResult query_adapter(Device& device, const Command& command) {
+  command.output<query_adapter_out>().set(query_adapter_out::board_id, device.options().board_id);
+  return {};
+}
+
+CommandResult init_hca(Device& device, const Command& command) {
+  using In = init_hca_in;
+  if (device.initialized()) {
+    return refuse(Status::BAD_PARAM, "3.2.1.3", "the HCA is initialised; CLOSE_HCA comes first");
+  }
+  const auto in = command.input<In>();
+  const auto base = [&](auto field) { return std::uint64_t{in.get(field)} << field.kLo; };
+  const Tables tables{.qpc_base = base(In::qpc_base),
+                      .cqc_base = base(In::cqc_base),
+                      .eqc_base = base(In::eqc_base),
+                      .mpt_base = base(In::mpt_base),
+                      .mtt_base = in.get(In::mtt_base),
+                      .log_qps = in.get(In::log_num_qps),
+                      .log_cqs = in.get(In::log_num_cqs),
+                      .log_eqs = in.get(In::log_num_eqs),
+                      .log_mpts = in.get(In::log_mpt_sz)};
+  if (tables.log_qps > limits::kLogQps || tables.log_cqs > limits::kLogCqs ||
+      tables.log_eqs > limits::kLogEqs || tables.log_mpts > limits::kLogMpts) {
+    return refuse(Status::BAD_PARAM, "3.2.1.3", "a table is larger than QUERY_DEV_LIM allows");
+  }
+  for (const auto start :
+       {tables.qpc_base, tables.cqc_base, tables.eqc_base, tables.mpt_base, tables.mtt_base}) {
+    if (start > UINT64_MAX - limits::kMaxIcm) {
+      return refuse(Status::BAD_PARAM, "3.2.1.3", "a table wraps around");
+    }
+  }
+  device.init(tables);
+  return {};
+}
+
+CommandResult close_hca(Device& device, const Command&) {
+  device.close();
+  return {};
+}
+
+/// The document lists it and lays nothing out: the status of the port, as the RTL gives it.
+CommandResult mad_ifc(Device& device, const Command& command) {
+  constexpr std::uint32_t kLidOfRoce = 1, kDown = 1, kInit = 2, kPolling = 2, kLinkUp = 3;
+  if (command.in_param != 0 || command.op_modifier != 1) {
+    return refuse(Status::BAD_PARAM, "3.2.6.4", "the device answers no MADs");
+  }
+  const auto out = command.output<mad_ifc_out>();
+  out.set(mad_ifc_out::lid, kLidOfRoce);
+  out.set(mad_ifc_out::port_state, device.link_up() ? kInit : kDown);
+  out.set(mad_ifc_out::physical_state, device.link_up() ? kLinkUp : kPolling);
+  return {};
+}
+
+CommandResult nop(Device&, const Command&) { return {}; }
+
+}  // namespace softhca::jingzhao

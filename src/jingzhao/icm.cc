@@ -1,0 +1,87 @@
+#include "jingzhao/icm.h"
+
+#include <algorithm>
+
+namespace softhca::jingzhao {
+
+Icm::Chunks::const_iterator Icm::find(std::uint64_t virt) const {
+  auto next = chunks_.upper_bound(virt);
+  if (next == chunks_.begin()) return chunks_.end();
+  --next;
+  return virt - next->first < next->second.size ? next : chunks_.end();
+}
+
+/// Nothing of [virt, end) is mapped any more; what reaches beyond it stays.
+void Icm::cut(std::uint64_t virt, std::uint64_t end) {
+  auto at = chunks_.lower_bound(virt);
+  if (at != chunks_.begin()) {
+    const auto before = std::prev(at);
+    const auto [start, chunk] = *before;
+    if (virt - start < chunk.size) {
+      before->second.size = virt - start;
+      if (start + chunk.size > end) {
+        chunks_.emplace(end, Chunk{start + chunk.size - end, chunk.bus + (end - start)});
+      }
+    }
+  }
+  while (at != chunks_.end() && at->first < end) {
+    const auto [start, chunk] = *at;
+    at = chunks_.erase(at);
+    if (start + chunk.size > end) {
+      chunks_.emplace(end, Chunk{start + chunk.size - end, chunk.bus + (end - start)});
+    }
+  }
+}
+
+bool Icm::map(std::uint64_t virt, pcie::Iova bus, std::uint64_t pages) {
+  if (chunks_.size() >= kChunksMax) return false;
+  const auto size = pages << kLogPage;
+  cut(virt, virt + size);
+  chunks_.emplace(virt, Chunk{size, bus});
+  return true;
+}
+
+void Icm::unmap(std::uint64_t virt, std::uint64_t pages) { cut(virt, virt + (pages << kLogPage)); }
+
+bool Icm::overlaps(std::uint64_t virt, std::uint64_t pages) const {
+  if (find(virt) != chunks_.end()) return true;
+  const auto next = chunks_.lower_bound(virt);
+  return next != chunks_.end() && next->first - virt < pages << kLogPage;
+}
+
+template <class Piece>
+bool Icm::for_each_piece(std::uint64_t virt, std::uint64_t size, Piece&& piece) const {
+  for (std::uint64_t done = 0; done < size;) {
+    const auto found = find(virt + done);
+    if (found == chunks_.end()) return false;
+    const auto skip = virt + done - found->first;
+    const auto n = std::min(size - done, found->second.size - skip);
+    if (!piece(found->second.bus + skip, done, n)) return false;
+    done += n;
+  }
+  return true;
+}
+
+bool Icm::mapped(std::uint64_t virt, std::uint64_t size) const {
+  return for_each_piece(virt, size, [](pcie::Iova, std::uint64_t, std::uint64_t) { return true; });
+}
+
+bool Icm::read(std::uint64_t virt, std::span<std::byte> out) const {
+  return for_each_piece(virt, out.size(), [&](pcie::Iova bus, std::uint64_t done, std::uint64_t n) {
+    return dma_.read(bus, out.subspan(done, n));
+  });
+}
+
+bool Icm::write(std::uint64_t virt, std::span<const std::byte> in) {
+  return for_each_piece(virt, in.size(), [&](pcie::Iova bus, std::uint64_t done, std::uint64_t n) {
+    return dma_.write(bus, in.subspan(done, n));
+  });
+}
+
+std::uint64_t Icm::pages() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [virt, chunk] : chunks_) bytes += chunk.size;
+  return bytes >> kLogPage;
+}
+
+}  // namespace softhca::jingzhao

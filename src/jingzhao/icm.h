@@ -1,0 +1,63 @@
+// The ICM: host memory that software gives the device for its contexts (JingZhao 1.1, 3.2.2).
+//
+// The device has an address space of its own for them. MAP_ICM puts pages of the host there, chunk
+// by chunk, for one of two groups of tables; UNMAP_ICM takes them out again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+
+#include "pcie/dma_space.h"
+#include "spec/jingzhao/command.h"
+
+namespace softhca::jingzhao {
+
+using IcmGroup = spec::jingzhao::icm_group;
+
+/// The pages of one group.
+class Icm {
+ public:
+  static constexpr unsigned kLogPage = 12;
+  static constexpr std::uint64_t kPage = std::uint64_t{1} << kLogPage;
+  /// Chunks that a group may be in: a guest's mappings are kept.
+  static constexpr std::size_t kChunksMax = 4096;
+
+  explicit Icm(pcie::DmaSpace& dma) : dma_(dma) {}
+
+  /// What stood there before is replaced. False: there is no room for another chunk. @pre `virt` is
+  /// page-aligned, the pages do not wrap
+  bool map(std::uint64_t virt, pcie::Iova bus, std::uint64_t pages);
+  /// Whether it was mapped or not.
+  void unmap(std::uint64_t virt, std::uint64_t pages);
+  void clear() { chunks_.clear(); }
+
+  /// Whether any of these pages is mapped.
+  bool overlaps(std::uint64_t virt, std::uint64_t pages) const;
+  /// Whether all of [virt, virt + size) is mapped.
+  bool mapped(std::uint64_t virt, std::uint64_t size) const;
+  /// False if a part is not mapped, or the host's memory is gone.
+  bool read(std::uint64_t virt, std::span<std::byte> out) const;
+  bool write(std::uint64_t virt, std::span<const std::byte> in);
+
+  std::uint64_t pages() const;
+  std::size_t chunks() const { return chunks_.size(); }
+
+ private:
+  struct Chunk {
+    std::uint64_t size;  ///< bytes
+    pcie::Iova bus;
+  };
+  using Chunks = std::map<std::uint64_t, Chunk>;  ///< by virtual address, without overlap
+
+  Chunks::const_iterator find(std::uint64_t virt) const;
+  template <class Piece>
+  bool for_each_piece(std::uint64_t virt, std::uint64_t size, Piece&& piece) const;
+  void cut(std::uint64_t virt, std::uint64_t end);
+
+  pcie::DmaSpace& dma_;
+  Chunks chunks_;
+};
+
+}  // namespace softhca::jingzhao

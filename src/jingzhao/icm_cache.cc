@@ -1,0 +1,112 @@
+#include "jingzhao/icm_cache.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace softhca::jingzhao {
+
+IcmCache::IcmCache(const Table& table, std::uint32_t entries, Owner* owner)
+    : table_(table),
+      owner_(owner),
+      lines_(std::max(entries, 1u)),
+      bytes_(lines_.size() * table.entry_size),
+      buckets_(std::bit_ceil(lines_.size()), kNone) {}
+
+std::uint32_t IcmCache::lookup(std::uint32_t index) {
+  auto slot = bucket(index);
+  while (slot != kNone && lines_[slot].index != index) slot = lines_[slot].next;
+  return slot;
+}
+
+IcmCache::Entry IcmCache::find(std::uint32_t index, std::uint32_t& slot) {
+  slot = lookup(index);
+  if (slot != kNone) {
+    ++counters_.hits;
+    lines_[slot].used = true;
+    return {data(slot), lines_[slot].brought};
+  }
+  ++counters_.misses;
+  slot = take_line(index);
+  if (!table_.icm->read(address(index), entry(slot))) {
+    forget(slot);
+    slot = kNone;
+    return {nullptr, 0};
+  }
+  return {data(slot), lines_[slot].brought};
+}
+
+IcmCache::Entry IcmCache::make(std::uint32_t index) {
+  if (!mapped(index)) return {nullptr, 0};
+  auto slot = lookup(index);
+  if (slot == kNone) slot = take_line(index);
+  lines_[slot].brought = ++brought_;
+  lines_[slot].changed = true;
+  std::ranges::fill(entry(slot), std::byte{0});
+  return {data(slot), lines_[slot].brought};
+}
+
+/// A line for the entry: an empty one, or one that nobody used since the hand last passed.
+std::uint32_t IcmCache::take_line(std::uint32_t index) {
+  for (;;) {
+    auto& line = lines_[hand_];
+    if (line.index == kNone || !std::exchange(line.used, false)) break;
+    hand_ = (hand_ + 1) % static_cast<std::uint32_t>(lines_.size());
+  }
+  const auto slot = hand_;
+  hand_ = (hand_ + 1) % static_cast<std::uint32_t>(lines_.size());
+  auto& line = lines_[slot];
+  if (line.index != kNone) {
+    ++counters_.evictions;
+    write_back(slot);
+    forget(slot);
+  }
+  line = {.index = index, .next = bucket(index), .brought = ++brought_, .used = true};
+  bucket(index) = slot;
+  ++size_;
+  return slot;
+}
+
+void IcmCache::write_back(std::uint32_t slot) {
+  auto& line = lines_[slot];
+  if (owner_ != nullptr) {
+    owner_->update(line.index, entry(slot));
+    line.changed = true;
+  }
+  if (!std::exchange(line.changed, false)) return;
+  if (table_.icm->write(address(line.index), entry(slot))) {
+    ++counters_.write_backs;
+  } else {
+    ++counters_.lost;
+  }
+}
+
+void IcmCache::forget(std::uint32_t slot) {
+  auto& line = lines_[slot];
+  auto* link = &bucket(line.index);
+  while (*link != slot) link = &lines_[*link].next;
+  *link = line.next;
+  line = {};
+  --size_;
+}
+
+void IcmCache::drop(std::uint64_t virt, std::uint64_t size) {
+  for (std::uint32_t slot = 0; slot != lines_.size(); ++slot) {
+    if (lines_[slot].index == kNone) continue;
+    const auto begin = address(lines_[slot].index);
+    if (begin < virt + size && begin + table_.entry_size > virt) forget(slot);
+  }
+}
+
+void IcmCache::write_back() {
+  for (std::uint32_t slot = 0; slot != lines_.size(); ++slot) {
+    if (lines_[slot].index != kNone) write_back(slot);
+  }
+}
+
+void IcmCache::clear() {
+  for (std::uint32_t slot = 0; slot != lines_.size(); ++slot) {
+    if (lines_[slot].index != kNone) forget(slot);
+  }
+}
+
+}  // namespace softhca::jingzhao

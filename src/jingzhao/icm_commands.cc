@@ -1,0 +1,80 @@
+// MAP_ICM, UNMAP_ICM (JingZhao 3.2.2).
+#include <optional>
+
+#include "jingzhao/device.h"
+
+namespace softhca::jingzhao {
+
+using spec::jingzhao::icm_chunk;
+using spec::jingzhao::icm_chunk_group;
+
+namespace {
+
+std::optional<IcmGroup> group_of(const Command& command) {
+  const auto group = IcmGroup(command.op_modifier);
+  if (group != IcmGroup::QUEUE_CONTEXTS && group != IcmGroup::MEMORY_TABLES) return std::nullopt;
+  return group;
+}
+
+/// "The lower-numbered entry is in the higher half" of each group.
+util::View<icm_chunk> entry(std::span<const std::byte> mailbox, std::uint32_t number) {
+  const util::View<icm_chunk_group> group(mailbox.subspan(number / 2 * icm_chunk_group::kSize));
+  return number % 2 == 0 ? group.get(icm_chunk_group::even) : group.get(icm_chunk_group::odd);
+}
+
+struct Chunk {
+  std::uint64_t virt;
+  pcie::Iova bus;
+  std::uint64_t pages;
+};
+
+Chunk chunk_of(util::View<icm_chunk> view) {
+  return {.virt = view.get(icm_chunk::virt),
+          .bus = view.get(icm_chunk::page) << icm_chunk::page.kLo,
+          .pages = view.get(icm_chunk::page_num)};
+}
+
+bool wraps(std::uint64_t start, std::uint64_t pages) {
+  return pages > (UINT64_MAX - start) / Icm::kPage;
+}
+
+}  // namespace
+
+CommandResult map_icm(Device& device, const Command& command) {
+  const auto group = group_of(command);
+  if (!group) return refuse(Status::BAD_PARAM, "3.2.2.1", "op_modifier is neither 1 nor 2");
+  for (std::uint32_t i = 0; i != command.in_modifier; ++i) {
+    const auto chunk = chunk_of(entry(command.in, i));
+    if (chunk.virt % Icm::kPage != 0 || chunk.pages == 0 || wraps(chunk.virt, chunk.pages) ||
+        wraps(chunk.bus, chunk.pages)) {
+      return refuse(Status::BAD_PARAM, "3.2.2.1",
+                    "a chunk is empty, not aligned to pages, or wraps around");
+    }
+  }
+  auto& icm = device.icm(*group);
+  for (std::uint32_t i = 0; i != command.in_modifier; ++i) {
+    const auto chunk = chunk_of(entry(command.in, i));
+    const bool replaces = icm.overlaps(chunk.virt, chunk.pages);
+    if (!icm.map(chunk.virt, chunk.bus, chunk.pages)) {
+      return refuse(Status::BAD_PARAM, "3.2.2.1",
+                    "the ICM is in more chunks than the device keeps");
+    }
+    if (replaces) device.drop_icm(*group, chunk.virt, chunk.pages * Icm::kPage);
+  }
+  return {};
+}
+
+CommandResult unmap_icm(Device& device, const Command& command) {
+  const auto group = group_of(command);
+  if (!group) return refuse(Status::BAD_PARAM, "3.2.2.2", "op_modifier is neither 1 nor 2");
+  const auto virt = command.in_param;
+  const std::uint64_t pages = command.in_modifier;
+  if (virt % Icm::kPage != 0 || wraps(virt, pages)) {
+    return refuse(Status::BAD_PARAM, "3.2.2.2", "the address is not aligned to pages, or wraps");
+  }
+  device.icm(*group).unmap(virt, pages);
+  device.drop_icm(*group, virt, pages * Icm::kPage);
+  return {};
+}
+
+}  // namespace softhca::jingzhao

@@ -1,0 +1,54 @@
+// The device's end of its link. What a QP sends to a MAC of its own comes back to the device: an
+// Ethernet switch would not return it.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "fabric/port.h"
+#include "wire/ethernet.h"
+
+namespace softhca::jingzhao {
+
+class LinkPort final : public fabric::Port {
+ public:
+  struct Counters {
+    std::uint64_t sent = 0;  ///< packets
+    std::uint64_t looped = 0;
+    std::uint64_t received = 0;
+  };
+
+  /// @pre `wire` outlives this
+  explicit LinkPort(fabric::Port& wire) : Port(wire.shortcuts()), wire_(wire) {}
+
+  std::uint64_t transmit(const wire::Frame& frame) override {
+    counters_.sent += frame.packets();
+    if (!is_own(frame)) return wire_.transmit(frame);
+    counters_.looped += frame.packets();
+    return wire_.loop_back(frame, 0);
+  }
+  std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {
+    return wire_.loop_back(frame, mark);
+  }
+  std::uint64_t released() const override { return wire_.released(); }
+  void set_receiver(fabric::Receiver* receiver) override { wire_.set_receiver(receiver); }
+  bool takes_trains() const override { return wire_.takes_trains(); }
+  bool link_up() const override { return wire_.link_up(); }
+
+  const Counters& counters() const { return counters_; }
+  void count_received(const wire::Frame& frame) { counters_.received += frame.packets(); }
+
+ private:
+  wire::Frame& make_draft() override { return wire_.draft(); }
+  static bool is_own(const wire::Frame& frame) {
+    const wire::EthernetView header(frame.link_header());
+    const auto to = header.get(wire::EthernetLayout::destination);
+    const auto from = header.get(wire::EthernetLayout::source);
+    return std::memcmp(to.data(), from.data(), to.size()) == 0;
+  }
+
+  fabric::Port& wire_;
+  Counters counters_;
+};
+
+}  // namespace softhca::jingzhao

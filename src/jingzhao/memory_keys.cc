@@ -1,0 +1,203 @@
+#include "jingzhao/memory_keys.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace softhca::jingzhao {
+
+namespace {
+
+using Mpt = MemoryKeys::Mpt;
+using spec::jingzhao::mtt_entry;
+
+/// Page sizes that an entry may name: 4 KiB to 2 GiB.
+constexpr std::uint32_t kPageSizeMax = 19;
+/// Work (util::WorkBudget) to bring a region, and for each of its pages.
+constexpr std::int64_t kBringWork = 500;
+constexpr std::int64_t kPageWork = 10;
+
+std::uint8_t access_of(util::View<Mpt> entry) {
+  std::uint8_t access = rdma::kLocalRead;
+  if (entry.get(Mpt::local_write) != 0) access |= rdma::kLocalWrite;
+  if (entry.get(Mpt::remote_read) != 0) access |= rdma::kRemoteRead;
+  if (entry.get(Mpt::remote_write) != 0) access |= rdma::kRemoteWrite;
+  if (entry.get(Mpt::remote_atomic) != 0) access |= rdma::kRemoteAtomic;
+  return access;
+}
+
+/// "start" does not count where the region begins at 0.
+std::uint64_t start_of(util::View<Mpt> entry) {
+  return entry.get(Mpt::zero_based) != 0 ? 0 : entry.get(Mpt::start);
+}
+
+unsigned log_page_of(util::View<Mpt> entry) {
+  return limits::kLogMinPage + std::min(entry.get(Mpt::page_size), kPageSizeMax);
+}
+
+/// Entries of the MTT that the region needs. @pre it does not wrap
+std::uint64_t mtts_of(util::View<Mpt> entry) {
+  if (entry.get(Mpt::physical) != 0) return 0;
+  const auto page = std::uint64_t{1} << log_page_of(entry);
+  const auto skip = start_of(entry) & (page - 1);
+  const auto length = entry.get(Mpt::length);
+  return (length >> log_page_of(entry)) +
+         (((length & (page - 1)) + skip + page - 1) >> log_page_of(entry));
+}
+
+}  // namespace
+
+MemoryKeys::MemoryKeys(const Parts& parts)
+    : parts_(parts),
+      keys_(parts.dma, rdma::KeyShape(0, parts.log_mpts)),
+      mpts_({.icm = &parts.icm, .base = parts.mpt_base, .entry_size = limits::kMptSize},
+            parts.cache, nullptr),
+      mtts_(
+          {.icm = &parts.icm, .base = parts.mtt_base, .entry_size = kMttsOfLine * limits::kMttSize},
+          parts.cache, nullptr),
+      installed_(std::size_t{1} << parts.log_mpts) {
+  keys_.set_source(this);
+}
+
+CommandResult MemoryKeys::install(std::uint32_t index, util::View<Mpt> entry) {
+  if (index >= installed_.size()) {
+    return refuse(Status::BAD_PARAM, "3.2.3.1", "the index is beyond the MPT");
+  }
+  // "key AND (max MPT entries - 1)" is the index.
+  if ((entry.get(Mpt::key) & (installed_.size() - 1)) != index) {
+    return refuse(Status::BAD_PARAM, "3.2.3.1", "the key is not one of this index");
+  }
+  if (installed_[index]) return refuse(Status::BAD_PARAM, "3.2.3.1", "the entry is installed");
+  if (entry.get(Mpt::page_size) > kPageSizeMax) {
+    return refuse(Status::BAD_PARAM, "3.2.3.1", "the page size is above 2 GiB");
+  }
+  const auto start = start_of(entry), length = entry.get(Mpt::length);
+  if (start + length < start) return refuse(Status::BAD_PARAM, "3.2.3.1", "the range wraps");
+  if (mtts_of(entry) > limits::kMaxPages) {
+    return refuse(Status::BAD_PARAM, "3.2.3.1", "the region has more than 2^18 pages");
+  }
+  const auto made = mpts_.make(index);
+  if (made.bytes == nullptr) {
+    return refuse(Status::BAD_PARAM, "3.2.2.1", "no ICM is mapped for the MPT entry");
+  }
+  std::ranges::copy(entry.bytes(), made.bytes);
+  installed_[index] = true;
+  ++count_;
+  return {};
+}
+
+CommandResult MemoryKeys::remove(std::uint32_t index) {
+  if (index >= installed_.size() || !installed_[index]) {
+    return refuse(Status::BAD_PARAM, "3.2.3.2", "no such MPT entry");
+  }
+  installed_[index] = false;
+  --count_;
+  evict_if([&](const AtHand& region) { return region.index == index; });
+  return {};
+}
+
+CommandResult MemoryKeys::write_mtt(std::uint64_t start, std::span<const std::uint64_t> pages) {
+  const auto end = start + pages.size();
+  constexpr std::uint64_t kEnd = limits::kMaxIcm / limits::kMttSize;
+  if (start >= kEnd || end > kEnd) {
+    return refuse(Status::BAD_PARAM, "3.2.3.3", "the entries are beyond the MTT");
+  }
+  if (!parts_.icm.mapped(parts_.mtt_base + start * limits::kMttSize,
+                         pages.size() * limits::kMttSize)) {
+    return refuse(Status::BAD_PARAM, "3.2.2.1", "no ICM is mapped for the MTT entries");
+  }
+  for (auto i = start; i != end; ++i) {
+    const auto line = static_cast<std::uint32_t>(i / kMttsOfLine);
+    const auto entry = mtts_.get(line);
+    if (entry.bytes == nullptr) {
+      return refuse(Status::BAD_PARAM, "3.2.2.1", "the ICM of the MTT entries cannot be reached");
+    }
+    auto* const at = entry.bytes + i % kMttsOfLine * limits::kMttSize;
+    util::MutableView<mtt_entry>({at, mtt_entry::kSize}).set(mtt_entry::page, pages[i - start]);
+    mtts_.mark_index_changed(line);
+  }
+  evict_if([&](const AtHand& region) {
+    return region.first_mtt < end && region.first_mtt + region.mtts > start;
+  });
+  return {};
+}
+
+void MemoryKeys::drop(std::uint64_t virt, std::uint64_t size) {
+  mpts_.drop(virt, size);
+  mtts_.drop(virt, size);
+  evict_if([](const AtHand&) { return true; });
+}
+
+void MemoryKeys::evict() {
+  keys_.erase_index(at_hand_.front().index);
+  at_hand_.pop_front();
+}
+
+template <class Which>
+void MemoryKeys::evict_if(Which&& which) {
+  std::erase_if(at_hand_, [&](const AtHand& region) {
+    if (!which(region)) return false;
+    keys_.erase_index(region.index);
+    return true;
+  });
+}
+
+/// Few come by the cache; many, as they lie in the host's memory.
+bool MemoryKeys::read_mtts(std::uint64_t first, std::span<std::uint64_t> pages) {
+  const auto load = [](const std::byte* at) {
+    return util::View<mtt_entry>({at, mtt_entry::kSize}).get(mtt_entry::page);
+  };
+  if (pages.size() > std::size_t{kMttsOfLine} * mtts_.capacity() / 4) {
+    mtts_.write_back();
+    const auto bytes = std::as_writable_bytes(pages);
+    if (!parts_.icm.read(parts_.mtt_base + first * limits::kMttSize, bytes)) return false;
+    for (std::size_t i = 0; i != pages.size(); ++i) {
+      pages[i] = load(bytes.data() + i * limits::kMttSize);
+    }
+    return true;
+  }
+  for (std::size_t i = 0; i != pages.size(); ++i) {
+    const auto number = first + i;
+    const auto entry = mtts_.get(static_cast<std::uint32_t>(number / kMttsOfLine));
+    if (entry.bytes == nullptr) return false;
+    pages[i] = load(entry.bytes + number % kMttsOfLine * limits::kMttSize);
+  }
+  return true;
+}
+
+void MemoryKeys::bring(std::uint32_t index) {
+  if (index >= installed_.size() || !installed_[index]) return;
+  keys_.add_work(kBringWork);
+  const auto found = mpts_.get(index);
+  if (found.bytes == nullptr) {
+    return parts_.notes.warn("MPT entry {:#x}: its ICM is not mapped, or gone (3.2.2.2)", index);
+  }
+  const util::View<Mpt> entry({found.bytes, Mpt::kSize});
+  rdma::MemoryKey::Attributes attributes;
+  attributes.key = rdma::MKey(entry.get(Mpt::key));
+  attributes.pd = rdma::Pd(entry.get(Mpt::pd));
+  attributes.access = access_of(entry);
+  attributes.start = start_of(entry);
+  attributes.length = entry.get(Mpt::length);
+  attributes.log_page_size = log_page_of(entry);
+  const AtHand region{.index = index, .first_mtt = entry.get(Mpt::mtt_seg), .mtts = mtts_of(entry)};
+  // The host's memory may hold anything by now.
+  const bool good = keys_.shape().index(attributes.key) == index &&
+                    attributes.start + attributes.length >= attributes.start &&
+                    region.mtts <= limits::kMaxPages &&
+                    region.first_mtt < limits::kMaxIcm / limits::kMttSize;
+  if (!good) return parts_.notes.warn("MPT entry {:#x}: the ICM was changed by software", index);
+  std::vector<std::uint64_t> pages(region.mtts);
+  keys_.add_work(static_cast<std::int64_t>(pages.size()) * kPageWork);
+  if (!read_mtts(region.first_mtt, pages)) {
+    return parts_.notes.warn("MPT entry {:#x}: the ICM of its MTT is not mapped, or gone (3.2.2.2)",
+                             index);
+  }
+  const auto in_page = (std::uint64_t{1} << attributes.log_page_size) - 1;
+  for (auto& page : pages) page &= ~in_page;
+  attributes.pages = std::move(pages);
+  if (entry.get(Mpt::physical) == 0) attributes.form = rdma::KeyForm::kPages;
+  keys_.insert(std::move(attributes));
+  at_hand_.push_back(region);
+}
+
+}  // namespace softhca::jingzhao

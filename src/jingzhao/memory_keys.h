@@ -1,0 +1,80 @@
+// Memory regions: MPT and MTT in the ICM, and those of them that are at hand (JingZhao 3.2.3).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "jingzhao/command.h"
+#include "jingzhao/icm_cache.h"
+#include "jingzhao/numbers.h"
+#include "rdma/memory_key.h"
+#include "spec/jingzhao/context.h"
+#include "util/notes.h"
+
+namespace softhca::jingzhao {
+
+class MemoryKeys final : private rdma::KeySource {
+ public:
+  using Mpt = spec::jingzhao::mpt_entry;
+
+  struct Parts {
+    pcie::DmaSpace& dma;
+    Icm& icm;
+    util::Notes& notes;
+    std::uint64_t mpt_base;
+    std::uint64_t mtt_base;
+    unsigned log_mpts;
+    std::uint32_t cache;  ///< entries of each table that are at hand
+  };
+
+  explicit MemoryKeys(const Parts& parts);
+
+  /// What the transport and all queues find memory by.
+  rdma::KeyTable& table() { return keys_; }
+
+  // Commands.
+  CommandResult install(std::uint32_t index, util::View<Mpt> entry);
+  CommandResult remove(std::uint32_t index);
+  /// `pages`: bus addresses.
+  CommandResult write_mtt(std::uint64_t start, std::span<const std::uint64_t> pages);
+  /// [virt, virt + size) of the ICM is not mapped any more.
+  void drop(std::uint64_t virt, std::uint64_t size);
+
+  /// Regions at hand are no more than the cache has room for. Not while the transport is at work.
+  void trim() {
+    while (at_hand_.size() > parts_.cache) evict();
+  }
+
+  // For people.
+  std::uint32_t count() const { return count_; }  ///< installed
+  const IcmCache& mpts() const { return mpts_; }
+  const IcmCache& mtts() const { return mtts_; }
+  std::size_t at_hand() const { return at_hand_.size(); }
+
+ private:
+  static constexpr std::uint32_t kMttsOfLine = 8;
+  /// A region at hand, and where its pages are listed.
+  struct AtHand {
+    std::uint32_t index;
+    std::uint64_t first_mtt;
+    std::uint64_t mtts;
+  };
+
+  void bring(std::uint32_t index) override;
+  bool read_mtts(std::uint64_t first, std::span<std::uint64_t> pages);
+  void evict();
+  template <class Which>
+  void evict_if(Which&& which);
+
+  Parts parts_;
+  rdma::KeyTable keys_;
+  IcmCache mpts_;
+  IcmCache mtts_;
+  std::vector<bool> installed_;  ///< by index
+  std::uint32_t count_ = 0;
+  std::deque<AtHand> at_hand_;  ///< in the order in which they came
+};
+
+}  // namespace softhca::jingzhao

@@ -1,0 +1,49 @@
+// The numbers of a JingZhao HCA, and how much of everything it has: what QUERY_DEV_LIM tells.
+//
+// The document gives the fields and no values; these are the RTL's (docs/jingzhao.md).
+#pragma once
+
+#include <cstdint>
+
+#include "rdma/types.h"
+#include "util/strong.h"
+
+namespace softhca::jingzhao {
+
+using rdma::Qpn;
+using Cqn = util::Strong<struct CqnTag, std::uint32_t>;
+using Eqn = util::Strong<struct EqnTag, std::uint32_t>;
+
+namespace limits {
+
+inline constexpr unsigned kLogReservedQps = 1;  ///< QP0 and QP1 of the port
+inline constexpr unsigned kLogQpSize = 13;      ///< WQEs of a queue
+inline constexpr unsigned kLogCqSize = 13;      ///< CQEs of a CQ
+inline constexpr unsigned kLogEqSize = 13;      ///< EQEs of an EQ; the document has no field for it
+inline constexpr unsigned kLogQps = 14;
+inline constexpr unsigned kLogCqs = 13;
+inline constexpr unsigned kLogEqs = 5;
+inline constexpr unsigned kLogMpts = 14;
+inline constexpr unsigned kLogPds = 12;
+inline constexpr unsigned kLogPkeys = 1;
+inline constexpr std::uint32_t kMttSize = 8;  ///< bytes, as all sizes of entries
+inline constexpr std::uint32_t kQpcSize = 256;
+inline constexpr std::uint32_t kCqcSize = 128;
+inline constexpr std::uint32_t kEqcSize = 64;
+inline constexpr std::uint32_t kMptSize = 64;
+inline constexpr unsigned kMaxMtu = 5;  ///< 4096
+inline constexpr unsigned kMaxVl = 15;
+inline constexpr unsigned kLogMinPage = 12;
+inline constexpr unsigned kMaxSges = 16;
+inline constexpr std::uint32_t kMaxWqe = 512;  ///< bytes of a descriptor, send or receive
+inline constexpr std::uint64_t kMaxIcm = std::uint64_t{1} << 32;
+/// Bytes of an SQ or RQ: what a WQE's place can be.
+inline constexpr std::uint32_t kMaxQueue = kMaxWqe << kLogQpSize;
+/// Pages of a memory region: what the device takes in one go. Larger ones need larger pages.
+inline constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 18;
+/// READs and atomics of a QP that are in flight, each way.
+inline constexpr std::uint32_t kReadsInFlight = 16;
+
+}  // namespace limits
+
+}  // namespace softhca::jingzhao

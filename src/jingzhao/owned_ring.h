@@ -1,0 +1,80 @@
+// CQs and EQs: rings whose entries say by a bit who owns them (JingZhao 3.3.1). Software gives an
+// entry to the device by setting it; there is no consumer index.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "jingzhao/queue_memory.h"
+#include "spec/jingzhao/cqe.h"
+#include "util/field.h"
+
+namespace softhca::jingzhao {
+
+class OwnedRing {
+ public:
+  /// CQEs and EQEs have one size, and their owner in one place.
+  static constexpr std::uint32_t kEntry = spec::jingzhao::cqe::kSize;
+  static_assert(spec::jingzhao::eqe::kSize == kEntry);
+
+  enum class Written : std::uint8_t {
+    kYes,
+    kFull,  ///< software owns the entry
+    kGone,  ///< the memory is not there
+  };
+
+  OwnedRing() = default;
+  /// `producer`: of the next entry, modulo the size.
+  OwnedRing(QueueMemory memory, unsigned log_count, std::uint32_t producer)
+      : memory_(std::move(memory)),
+        log_count_(log_count),
+        producer_(producer & ((std::uint32_t{1} << log_count) - 1)) {}
+
+  std::uint32_t producer() const { return producer_; }
+  unsigned log_count() const { return log_count_; }
+
+  /// Writes the next entry, its owner, software, after all else. @pre the owner bit of `entry` is 0
+  Written write(std::span<const std::byte, kEntry> entry) {
+    const auto offset = std::uint64_t{producer_} * kEntry;
+    if (auto* to = memory_.at(offset, kEntry)) {
+      if (!is_ours(load_last(to))) return Written::kFull;
+      std::memcpy(to, entry.data(), kBody);
+      std::uint32_t last;
+      std::memcpy(&last, entry.data() + kBody, sizeof last);
+      __atomic_store_n(reinterpret_cast<std::uint32_t*>(to + kBody), last, __ATOMIC_RELEASE);
+      advance();
+      return Written::kYes;
+    }
+    return write_afar(offset, entry);
+  }
+  /// Whether software still has the entry before the next, which was written.
+  bool last_unreturned();
+
+ private:
+  static constexpr std::size_t kBody = kEntry - sizeof(std::uint32_t);
+
+  using Last = std::array<std::byte, sizeof(std::uint32_t)>;
+  static Last load_last(const std::byte* entry) {
+    const auto raw =
+        __atomic_load_n(reinterpret_cast<const std::uint32_t*>(entry + kBody), __ATOMIC_ACQUIRE);
+    Last last;
+    std::memcpy(last.data(), &raw, sizeof raw);
+    return last;
+  }
+  static bool is_ours(const Last& last) {
+    std::array<std::byte, kEntry> entry{};
+    std::memcpy(entry.data() + kBody, last.data(), last.size());
+    return util::View<spec::jingzhao::cqe>(entry).get(spec::jingzhao::cqe::owner) ==
+           static_cast<std::uint32_t>(spec::jingzhao::owner::HW);
+  }
+  Written write_afar(std::uint64_t offset, std::span<const std::byte, kEntry> entry);
+  void advance() { producer_ = (producer_ + 1) & ((std::uint32_t{1} << log_count_) - 1); }
+
+  QueueMemory memory_;
+  unsigned log_count_ = 0;
+  std::uint32_t producer_ = 0;
+};
+
+}  // namespace softhca::jingzhao

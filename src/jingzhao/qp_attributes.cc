@@ -1,0 +1,103 @@
+#include "jingzhao/qp_attributes.h"
+
+#include <algorithm>
+
+#include "jingzhao/addresses.h"
+#include "jingzhao/numbers.h"
+
+namespace softhca::jingzhao {
+
+using rdma::QpType;
+using Context = spec::jingzhao::qp_context;
+using Type = spec::jingzhao::qp_type;
+using Attribute = spec::infiniband::QpAttribute;
+
+namespace {
+
+constexpr std::uint32_t kPsnMask = 0xFFFFFF;
+constexpr std::uint8_t kForEver = 7;
+constexpr std::uint32_t kMtuMax = 4096;
+
+/// 3 bits in a byte: as a number, or in its top bits, as the Arbel interface has it.
+std::uint8_t rnr_retry_of(util::View<Context> context) {
+  const auto value = static_cast<std::uint8_t>(context.get(Context::rnr_retry));
+  return value <= kForEver ? value : static_cast<std::uint8_t>(value >> 5);  // no format: see above
+}
+
+std::uint32_t mtu_of(util::View<Context> context) {
+  const auto code = context.get(Context::mtu);
+  return code >= 1 && code <= limits::kMaxMtu ? 128u << code : kMtuMax;
+}
+
+/// Copies one field.
+template <class Field>
+void copy(util::MutableView<Context> to, util::View<Context> from, Field field) {
+  to.set(field, from.get(field));
+}
+
+}  // namespace
+
+std::optional<QpType> type_of(util::View<Context> context) {
+  switch (Type(context.get(Context::type))) {
+    case Type::RC:
+      return QpType::kRc;
+    case Type::UC:
+      return QpType::kUc;
+    case Type::UD:
+      return QpType::kUd;
+    case Type::RD:
+      break;
+  }
+  return std::nullopt;
+}
+
+rdma::QpAttributes attributes_of(util::View<Context> context) {
+  rdma::QpAttributes out;
+  out.pd = rdma::Pd(context.get(Context::pd));
+  out.path = make_path(context);
+  out.path_mtu = mtu_of(context);
+  out.remote_qpn = Qpn(context.get(Context::remote_qpn) & kPsnMask);
+  out.qkey = context.get(Context::qkey);
+  out.rq_psn = context.get(Context::epsn);
+  out.sq_psn = context.get(Context::next_send_psn) & kPsnMask;
+  out.rnr_retry = rnr_retry_of(context);
+  out.ack_timeout =
+      static_cast<std::uint8_t>(context.get(Context::ackto) >> 3);  // no format: its top 5 bits
+  out.min_rnr_timer =
+      static_cast<std::uint8_t>(context.get(Context::rnr_timer) & 31);  // no format: its low 5 bits
+  out.max_rd_atomic = out.max_dest_rd_atomic = limits::kReadsInFlight;
+  // Without that dword the flags of the MPT alone decide.
+  const bool said = context.get(Context::limits_valid) != 0;
+  out.retry_count =
+      said ? static_cast<std::uint8_t>(context.get(Context::retry_cnt)) : std::uint8_t{7};
+  out.remote_read = !said || context.get(Context::remote_read) != 0;
+  out.remote_write = !said || context.get(Context::remote_write) != 0;
+  out.remote_atomic = !said || context.get(Context::remote_atomic) != 0;
+  return out;
+}
+
+void take_fields(util::MutableView<Context> context, util::View<Context> from,
+                 rdma::QpAttributeSet taken) {
+  const auto take = [&](Attribute attribute, auto... fields) {
+    if (taken.has(attribute)) (copy(context, from, fields), ...);
+  };
+  using enum Attribute;
+  using C = Context;
+  take(kPkeyIndex, C::pkey_index);
+  take(kPort, C::port);
+  take(kQkey, C::qkey);
+  take(kAddressVector, C::g_mylmc, C::mgid_index, C::static_rate, C::hop_limit,
+       C::sl_tclass_flowlabel, C::dlid_dmac, C::slid_smac, C::smac_h, C::dmac_h, C::sip, C::dip);
+  if (taken.has(kAddressVector)) std::ranges::copy(from.get(C::rgid), context.sub(C::rgid).begin());
+  take(kPathMtu, C::mtu);
+  take(kTimeout, C::ackto);
+  take(kRetryCount, C::limits_valid, C::retry_cnt);
+  take(kRnrRetry, C::rnr_retry);
+  take(kRqPsn, C::epsn);
+  take(kMinRnrTimer, C::rnr_timer);
+  take(kSqPsn, C::next_send_psn, C::last_acked_psn);
+  take(kDestinationQpn, C::remote_qpn);
+  take(kAccessFlags, C::limits_valid, C::remote_read, C::remote_write, C::remote_atomic);
+}
+
+}  // namespace softhca::jingzhao

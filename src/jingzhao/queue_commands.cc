@@ -1,0 +1,114 @@
+// Event queues, completion queues, queue pairs (JingZhao 3.2.4 to 3.2.6).
+#include <array>
+
+#include "jingzhao/device.h"
+
+namespace softhca::jingzhao {
+
+using rdma::QpState;
+using spec::jingzhao::cq_context;
+using spec::jingzhao::eq_context;
+using spec::jingzhao::map_eq_modifier;
+using spec::jingzhao::qp_context;
+using spec::jingzhao::resize_cq_in;
+
+namespace {
+
+/// What an opcode of the MODIFY_QP family asks for. 2ERR and ERR2RST come from any state.
+struct Transition {
+  Opcode op;
+  QpState from;
+  QpState to;
+};
+constexpr std::array kTransitions{
+    Transition{Opcode::RST2INIT_QPEE, QpState::kReset, QpState::kInit},
+    Transition{Opcode::INIT2INIT_QPEE, QpState::kInit, QpState::kInit},
+    Transition{Opcode::INIT2RTR_QPEE, QpState::kInit, QpState::kRtr},
+    Transition{Opcode::RTR2RTS_QPEE, QpState::kRtr, QpState::kRts},
+    Transition{Opcode::RTS2RTS_QPEE, QpState::kRts, QpState::kRts},
+    Transition{Opcode::SQERR2RTS_QPEE, QpState::kSqError, QpState::kRts},
+    Transition{Opcode::RTS2SQD_QPEE, QpState::kRts, QpState::kSqDrain},
+    Transition{Opcode::SQD2SQD_QPEE, QpState::kSqDrain, QpState::kSqDrain},
+    Transition{Opcode::SQD2RTS_QPEE, QpState::kSqDrain, QpState::kRts},
+};
+
+/// in_modifier of MAP_EQ, in the byte order of the mailboxes.
+struct MapEq {
+  explicit MapEq(std::uint32_t modifier) { util::store_be32(bytes.data(), modifier); }
+  util::View<map_eq_modifier> view() const { return util::View<map_eq_modifier>(bytes); }
+  std::array<std::byte, map_eq_modifier::kSize> bytes;
+};
+
+constexpr std::uint8_t kNoMailbox = 3;
+/// RTS2SQD: software wants to be told; it is told in any case.
+constexpr std::uint32_t kQpnMask = 0xFFFFFF;
+
+}  // namespace
+
+CommandResult map_eq(Device& device, const Command& command) {
+  const MapEq modifier(command.in_modifier);
+  return device.objects().event_queues->map(Eqn(modifier.view().get(map_eq_modifier::eqn)),
+                                            modifier.view().get(map_eq_modifier::unmap) != 0,
+                                            command.in_param);
+}
+
+CommandResult sw2hw_eq(Device& device, const Command& command) {
+  return device.objects().event_queues->install(Eqn(command.in_modifier),
+                                                command.input<eq_context>());
+}
+
+CommandResult hw2sw_eq(Device& device, const Command& command) {
+  return device.objects().event_queues->remove(Eqn(command.in_modifier));
+}
+
+CommandResult sw2hw_cq(Device& device, const Command& command) {
+  // The mailbox has the document's part of the context alone.
+  util::Struct<cq_context> context;
+  std::ranges::copy(command.in, context.bytes().begin());
+  return device.objects().completion_queues->install(Cqn(command.in_modifier), context);
+}
+
+CommandResult hw2sw_cq(Device& device, const Command& command) {
+  auto done = device.objects().completion_queues->remove(Cqn(command.in_modifier));
+  if (done) device.objects().queue_pairs->check_completion_queues();
+  return done;
+}
+
+CommandResult resize_cq(Device& device, const Command& command) {
+  const auto in = command.input<resize_cq_in>();
+  return device.objects().completion_queues->resize(Cqn(command.in_modifier),
+                                                    in.get(resize_cq_in::logsize),
+                                                    rdma::MKey(in.get(resize_cq_in::lkey)));
+}
+
+CommandResult modify_qp(Device& device, const Command& command) {
+  auto& queue_pairs = *device.objects().queue_pairs;
+  const Qpn qpn(command.in_modifier & kQpnMask);
+  if (command.op == Opcode::ERR2RST_QPEE) {
+    if (command.op_modifier != kNoMailbox) {
+      return refuse(Status::BAD_PARAM, "3.2.6.1", "op_modifier of any to RST is 3");
+    }
+    return queue_pairs.to_reset(qpn);
+  }
+  if (command.op_modifier != 0) return refuse(Status::BAD_PARAM, "3.2.6.1", "op_modifier is not 0");
+  if (command.op == Opcode::TO_ERR_QPEE) return queue_pairs.to_error(qpn);
+  const auto* asked = std::ranges::find(kTransitions, command.op, &Transition::op);
+  return queue_pairs.modify(qpn, asked->from, asked->to, command.input<qp_context>());
+}
+
+CommandResult query_qp(Device& device, const Command& command) {
+  return device.objects().queue_pairs->query(Qpn(command.in_modifier),
+                                             command.output<qp_context>());
+}
+
+/// The document lists it and lays nothing out (docs/jingzhao.md, gap 7).
+CommandResult conf_special_qp(Device& device, const Command& command) {
+  constexpr std::uint8_t kGsi = 1, kLast = 3;
+  if (command.op_modifier > kLast) {
+    return refuse(Status::BAD_PARAM, "3.2.6.3", "there is no such special QP");
+  }
+  if (command.op_modifier != kGsi) return {};
+  return device.objects().queue_pairs->set_gsi(Qpn(command.in_modifier));
+}
+
+}  // namespace softhca::jingzhao

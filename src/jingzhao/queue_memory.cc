@@ -1,0 +1,68 @@
+#include "jingzhao/queue_memory.h"
+
+#include <algorithm>
+
+namespace softhca::jingzhao {
+
+namespace {
+constexpr std::uint8_t kBothWays = rdma::kLocalRead | rdma::kLocalWrite;
+}  // namespace
+
+std::optional<hca::QueueMemory> QueueMemory::behind_key() {
+  // An access of no bytes brings the key and fails for what is not there at all; where its region
+  // begins is known then.
+  (void)keys_->check(lkey_, {.pd = {}, .qpn = {}}, 0, 0, 0);
+  const auto* key = keys_->find(lkey_);
+  if (key == nullptr || key->is_free()) return std::nullopt;
+  const auto& attributes = key->attributes();
+  return hca::QueueMemory::over_key({.keys = keys_,
+                                     .key = lkey_,
+                                     .user = {.pd = pd_.value_or(attributes.pd), .qpn = {}},
+                                     .address = attributes.start},
+                                    size_);
+}
+
+void QueueMemory::look() {
+  window_ = 0;
+  if (bus_) {
+    host_ = keys_->dma().translate(*bus_, size_, pcie::DmaAccess::kReadWrite);
+    if (host_ != nullptr) window_ = size_;
+  } else if (auto memory = behind_key()) {
+    auto* key = keys_->find(lkey_);
+    const auto start = key->attributes().start;
+    const auto pd = pd_.value_or(key->attributes().pd);
+    if (auto found = keys_->check(lkey_, {.pd = pd, .qpn = {}}, start, 1, kBothWays)) {
+      // The whole queue, or as much as lies together.
+      (void)keys_->one_piece(*found.key, start, 1, pcie::DmaAccess::kReadWrite);
+      const auto window = keys_->window(*found.key);
+      if (window.start == start) {
+        host_ = window.host;
+        window_ = std::min(window.size, size_);
+      }
+    }
+  }
+  keys_generation_ = keys_->generation();
+  dma_generation_ = keys_->dma().generation();
+}
+
+bool QueueMemory::read(std::uint64_t offset, std::span<std::byte> out) {
+  if (const auto* from = at(offset, out.size())) {
+    std::memcpy(out.data(), from, out.size());
+    return true;
+  }
+  if (bus_) return keys_->dma().read(*bus_ + offset, out);
+  auto memory = behind_key();
+  return memory && memory->read(offset, out);
+}
+
+bool QueueMemory::write(std::uint64_t offset, std::span<const std::byte> in) {
+  if (auto* to = at(offset, in.size())) {
+    std::memcpy(to, in.data(), in.size());
+    return true;
+  }
+  if (bus_) return keys_->dma().write(*bus_ + offset, in);
+  auto memory = behind_key();
+  return memory && memory->write(offset, in);
+}
+
+}  // namespace softhca::jingzhao

@@ -1,0 +1,210 @@
+#include "jingzhao/queue_pair.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "jingzhao/cqe.h"
+#include "jingzhao/queue_pairs.h"
+
+namespace softhca::jingzhao {
+
+using rdma::Fetch;
+using rdma::QpState;
+using spec::jingzhao::next_unit;
+using State = spec::jingzhao::qp_state;
+
+namespace {
+
+constexpr std::uint32_t kUnit = next_unit::kSize;
+
+}  // namespace
+
+State to_document(QpState state) {
+  switch (state) {
+    case QpState::kReset:
+      return State::RST;
+    case QpState::kInit:
+      return State::INIT;
+    case QpState::kRtr:
+      return State::RTR;
+    case QpState::kRts:
+      return State::RTS;
+    case QpState::kSqError:
+      return State::SQE;
+    case QpState::kSqDrain:
+      return State::SQD;
+    case QpState::kError:
+      break;
+  }
+  return State::ERR;
+}
+
+// The context ------------------------------------------------------------------------------------
+
+/// It may have been changed in the host's memory: sizes are bounded here.
+void QueuePair::decode(util::View<Context> context, std::uint64_t brought) {
+  auto& keys = all_.keys();
+  const rdma::Pd pd(context.get(Context::pd));
+  const auto send_size = std::min(context.get(Context::snd_wqe_len), limits::kMaxQueue);
+  sends_ = QueueMemory(keys, rdma::MKey(context.get(Context::snd_wqe_base_l)), pd,
+                       send_size / kUnit * kUnit);
+  const auto log_stride = context.get(Context::rq_entry_sz_log);
+  const auto receive_size = std::min(context.get(Context::rcv_wqe_len), limits::kMaxQueue);
+  const bool has_receives = log_stride < 32 && (std::uint32_t{1} << log_stride) >= kUnit &&
+                            (std::uint32_t{1} << log_stride) <= receive_size;
+  receive_stride_ = has_receives ? std::uint32_t{1} << log_stride : 0;
+  receive_size_ = has_receives ? receive_size / receive_stride_ * receive_stride_ : 0;
+  if (receive_place_ >= receive_size_) receive_place_ = 0;
+  receives_ =
+      QueueMemory(keys, rdma::MKey(context.get(Context::rcv_wqe_base_l)), pd, receive_size_);
+  send_cqn_ = Cqn(context.get(Context::cqn_snd));
+  receive_cqn_ = Cqn(context.get(Context::cqn_rcv));
+  rules_.qkey = context.get(Context::qkey);
+  rules_.message_max = std::uint64_t{1} << context.get(Context::msgmax);
+  brought_ = brought;
+}
+
+void QueuePair::update(util::MutableView<Context> context) const {
+  const auto& qp = *rdma_qp_;
+  context.set(Context::state, static_cast<std::uint32_t>(to_document(qp.state())));
+  context.set(Context::sq_wqe_counter, sends_fetched_);
+  context.set(Context::rq_wqe_counter, receives_fetched_);
+  const auto& rules = rdma::state_rules(qp.state());
+  // Before RTR and RTS they are what software said.
+  if (rules.receives) context.set(Context::epsn, qp.next_receive_psn());
+  if (rules.finishes) {
+    context.set(Context::next_send_psn, qp.next_send_psn());
+    context.set(Context::last_acked_psn, qp.last_acked_psn());
+  }
+}
+
+// Sends ------------------------------------------------------------------------------------------
+
+bool QueuePair::is_flushing() const {
+  const auto& rules = rdma::state_rules(rdma_qp_->state());
+  return rules.flushes_send;
+}
+
+Fetch QueuePair::lose(WqeFault fault) {
+  next_.reset();
+  all_.forget_doorbells(*this);
+  if (is_flushing()) return Fetch::kNothing;
+  all_.note(*this, "WQ_CATAS_ERROR", reason_of(fault));
+  return Fetch::kUnreadable;
+}
+
+/// A WQE may go on at the begin of the queue.
+bool QueuePair::read_wqe(const SendWqe& wqe, std::span<std::byte> out) {
+  const auto offset = std::uint64_t{wqe.place} * kUnit;
+  const auto first = std::min<std::uint64_t>(out.size(), sends_.size() - offset);
+  return sends_.read(offset, out.first(first)) &&
+         (first == out.size() || sends_.read(0, out.subspan(first)));
+}
+
+std::optional<SendWqe> QueuePair::successor(std::span<const std::byte> wqe) const {
+  const util::View<next_unit> next(wqe);
+  const auto units = next.get(next_unit::nds);
+  // One with a doorbell of its own comes by that.
+  if (units == 0 || next.get(next_unit::d) != 0) return std::nullopt;
+  return SendWqe{.place = next.get(next_unit::nda),
+                 .opcode = static_cast<std::uint8_t>(next.get(next_unit::nop)),
+                 .units = static_cast<std::uint8_t>(units),
+                 .fence = next.get(next_unit::f) != 0};
+}
+
+Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
+  if (!next_) {
+    if (doorbells.empty()) return Fetch::kNothing;
+    next_ = all_.pop_doorbell(*this);
+  }
+  if (!all_.refresh(*this)) return lose(WqeFault::kContextGone);
+  const auto wqe = *next_;
+  const std::uint32_t size = wqe.units * kUnit;
+  if (std::uint64_t{wqe.place} * kUnit >= sends_.size()) return lose(WqeFault::kChainLeavesQueue);
+  request.cookie = SendCookie{.place = wqe.place, .opcode = wqe.opcode}.pack();
+  if (size > limits::kMaxWqe || size > sends_.size() || size == 0) {
+    // Nothing of it is read, so no other follows it.
+    next_.reset();
+    request.signaled = true;
+    request.stale = wqe.stale;
+    request.fault = reason_of(size == 0 ? WqeFault::kTooShort : WqeFault::kTooLong);
+    return Fetch::kMalformed;
+  }
+  std::array<std::byte, limits::kMaxWqe> copy;
+  const auto bytes = std::span(copy).first(size);
+  if (!read_wqe(wqe, bytes)) {
+    next_.reset();
+    all_.forget_doorbells(*this);
+    return is_flushing() ? Fetch::kNothing : Fetch::kUnreadable;
+  }
+  ++sends_fetched_;
+  next_ = successor(bytes);
+  if (next_) next_->stale = wqe.stale;
+  if (const auto fault = decode_send_wqe(bytes, wqe, rules_, request); fault != WqeFault::kNone) {
+    request.fault = reason_of(fault);
+    return Fetch::kMalformed;
+  }
+  return next_ || !doorbells.empty() ? Fetch::kRequest : Fetch::kLastRequest;
+}
+
+void QueuePair::restart_send() {
+  if (next_) next_->stale = true;
+  all_.mark_stale(*this);
+}
+
+// Receives ---------------------------------------------------------------------------------------
+
+/// Posted is what does not begin with a unit of zeros: there is no doorbell for receives.
+bool QueuePair::has_receive() {
+  std::array<std::byte, kUnit> first;
+  return receive_stride_ != 0 && receives_.read(receive_place_, first) &&
+         std::ranges::any_of(first, [](std::byte byte) { return byte != std::byte{}; });
+}
+
+Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
+  const bool flushes = rdma_qp_->flushes_receives();
+  if (flushes) all_.watch(*this);
+  const auto gone = flushes ? Fetch::kNothing : Fetch::kUnreadable;
+  if (!all_.refresh(*this)) return gone;
+  if (receive_stride_ == 0) return Fetch::kNothing;
+  std::array<std::byte, limits::kMaxWqe> copy;
+  const auto bytes = std::span(copy).first(std::min(receive_stride_, limits::kMaxWqe));
+  if (!receives_.read(receive_place_, bytes)) return gone;
+  const auto unit = bytes.first(kUnit);
+  if (std::ranges::all_of(unit, [](std::byte byte) { return byte == std::byte{}; })) {
+    return Fetch::kNothing;
+  }
+  request.cookie = receive_place_;
+  receive_place_ += receive_stride_;
+  if (receive_place_ == receive_size_) receive_place_ = 0;
+  ++receives_fetched_;
+  if (!flushes && !decode_scatter_list(bytes.subspan(kUnit), request.sges)) {
+    request.fault = reason_of(WqeFault::kTooManyPieces);
+    return Fetch::kMalformed;
+  }
+  return Fetch::kRequest;
+}
+
+// Completions ------------------------------------------------------------------------------------
+
+void QueuePair::complete_send(const rdma::SendCompletion& completion) {
+  Cqe cqe;
+  encode_send_cqe(cqe, {.qpn = qpn_, .remote_qpn = rdma_qp_->attributes().remote_qpn}, completion);
+  all_.write_cqe(*this, send_cqn_, cqe);
+}
+
+void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
+  const auto& attributes = rdma_qp_->attributes();
+  Cqe cqe;
+  encode_receive_cqe(
+      cqe, {.qpn = qpn_, .remote_qpn = attributes.remote_qpn, .path_mtu = attributes.path_mtu},
+      completion);
+  all_.write_cqe(*this, receive_cqn_, cqe);
+}
+
+void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {
+  all_.handle_event(*this, event, reason);
+}
+
+}  // namespace softhca::jingzhao

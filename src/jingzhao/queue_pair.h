@@ -1,0 +1,93 @@
+// A queue pair: its context in the ICM, a chain of send WQEs, a ring of receive WQEs
+// (JingZhao 3.2.6, 3.4).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "jingzhao/doorbells.h"
+#include "jingzhao/icm_cache.h"
+#include "jingzhao/numbers.h"
+#include "jingzhao/queue_memory.h"
+#include "jingzhao/send_wqe.h"
+#include "rdma/queue_pair.h"
+#include "rdma/work_queues.h"
+#include "spec/jingzhao/context.h"
+
+namespace softhca::jingzhao {
+
+class QueuePairs;
+
+class QueuePair final : private rdma::WorkQueues {
+ public:
+  using Context = spec::jingzhao::qp_context;
+
+  QueuePair(Qpn qpn, rdma::QpType type, QueuePairs& all) : qpn_(qpn), all_(all) {
+    rules_.type = type;
+  }
+
+  Qpn qpn() const { return qpn_; }
+  Cqn send_cqn() const { return send_cqn_; }
+  Cqn receive_cqn() const { return receive_cqn_; }
+  rdma::WorkQueues& work_queues() { return *this; }
+
+  /// Set once, when the transport has made its side of the QP.
+  void bind(rdma::QueuePair& rdma_qp) { rdma_qp_ = &rdma_qp; }
+  rdma::QueuePair& rdma_qp() { return *rdma_qp_; }
+  const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
+
+  /// What the context says of the queues.
+  void decode(util::View<Context> context, std::uint64_t brought);
+  /// What has changed since, into the context.
+  void update(util::MutableView<Context> context) const;
+  /// Which of its entries the context was decoded from.
+  std::uint64_t brought() const { return brought_; }
+
+  // Notes of QueuePairs.
+  Doorbells::Queue doorbells;
+  std::uint32_t slot = UINT32_MAX;  ///< of its context in the cache
+  bool fails = false;               ///< is in the list of QPs that fail, or was
+  bool rung = false;                ///< is in the list of QPs that have work
+  bool watched = false;             ///< is in the list of QPs that flush receives
+
+  /// Whether a WQE stands where the next receive comes from.
+  bool has_receive();
+  std::uint32_t receive_place() const { return receive_place_; }
+
+ private:
+  friend class QueuePairs;
+
+  rdma::Fetch fetch_send(rdma::SendRequest& request) override;
+  void restart_send() override;
+  rdma::Fetch fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) override;
+  void complete_send(const rdma::SendCompletion& completion) override;
+  void complete_receive(const rdma::ReceiveCompletion& completion) override;
+  void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
+
+  /// What is posted is of no use any more.
+  rdma::Fetch lose(WqeFault fault);
+  bool read_wqe(const SendWqe& wqe, std::span<std::byte> out);
+  std::optional<SendWqe> successor(std::span<const std::byte> wqe) const;
+  bool is_flushing() const;
+
+  Qpn qpn_;
+  QueuePairs& all_;
+  rdma::QueuePair* rdma_qp_ = nullptr;
+  std::uint64_t brought_ = 0;
+  // From the context.
+  SendRules rules_;
+  Cqn send_cqn_;
+  Cqn receive_cqn_;
+  QueueMemory sends_;
+  QueueMemory receives_;
+  std::uint32_t receive_stride_ = 0;  ///< bytes; 0: there is no RQ
+  std::uint32_t receive_size_ = 0;    ///< bytes, a multiple of the stride
+
+  std::optional<SendWqe> next_;      ///< of the chain that is being executed
+  std::uint32_t receive_place_ = 0;  ///< byte offset of the next receive WQE
+  std::uint16_t sends_fetched_ = 0;
+  std::uint16_t receives_fetched_ = 0;
+};
+
+}  // namespace softhca::jingzhao

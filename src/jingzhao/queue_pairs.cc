@@ -1,0 +1,306 @@
+#include "jingzhao/queue_pairs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "jingzhao/qp_attributes.h"
+
+namespace softhca::jingzhao {
+
+using rdma::QpState;
+
+namespace {
+
+using std::chrono::microseconds;
+
+// Who drains a QP in ERR posts a receive and waits for it; later nothing is in a hurry.
+constexpr util::Duration kPollIntervalMin = microseconds(50);
+constexpr util::Duration kPollIntervalMax = microseconds(1000);
+constexpr std::int64_t kFailWork = 1000;
+
+EventType type_of(rdma::QpEvent event) {
+  switch (event) {
+    case rdma::QpEvent::kCommunicationEstablished:
+      return EventType::COMM_EST;
+    case rdma::QpEvent::kSqDrained:
+      return EventType::SQ_DRAINED;
+    case rdma::QpEvent::kInvalidRequest:
+      return EventType::WQ_INVAL_REQ_ERROR;
+    case rdma::QpEvent::kAccessError:
+      return EventType::WQ_ACCESS_ERROR;
+    default:
+      return EventType::WQ_CATAS_ERROR;
+  }
+}
+
+}  // namespace
+
+QueuePairs::QueuePairs(const Parts& parts)
+    : parts_(parts),
+      contexts_({.icm = &parts.icm, .base = parts.base, .entry_size = limits::kQpcSize},
+                parts.cache, this),
+      queue_pairs_(std::size_t{1} << parts.log_count),
+      transport_(parts.port, parts.keys, parts.notes, {.link = wire::Link::kEthernet}) {}
+
+QueuePairs::~QueuePairs() = default;
+
+// Commands ---------------------------------------------------------------------------------------
+
+CommandResult QueuePairs::check(Qpn qpn, util::View<Context> context) const {
+  if (!jingzhao::type_of(context)) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "there is no such type of QP");
+  }
+  if (qpn.value() < (1u << limits::kLogReservedQps)) {
+    const bool gsi = qpn == wire::kGsiQpn && *jingzhao::type_of(context) == rdma::QpType::kUd;
+    if (!gsi) return refuse(Status::BAD_PARAM, "3.2.1.1", "the QP is a reserved one");
+  }
+  for (const auto size : {context.get(Context::snd_wqe_len), context.get(Context::rcv_wqe_len)}) {
+    if (size > limits::kMaxQueue) {
+      return refuse(Status::BAD_PARAM, "3.2.6.1", "a queue is longer than max_qp_sz WQEs");
+    }
+  }
+  for (const auto cqn : {context.get(Context::cqn_snd), context.get(Context::cqn_rcv)}) {
+    if (!parts_.completion_queues.contains(Cqn(cqn))) {
+      return refuse(Status::BAD_PARAM, "3.2.6.1", "no such CQ");
+    }
+  }
+  return {};
+}
+
+/// RST2INIT takes every field.
+CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
+  if (auto good = check(qpn, context); !good) return good;
+  const auto made = contexts_.make(qpn.value());
+  if (made.bytes == nullptr) {
+    return refuse(Status::BAD_PARAM, "3.2.2.1", "no ICM is mapped for the QP context");
+  }
+  std::ranges::copy(context.bytes(), made.bytes);
+  const util::MutableView<Context> kept({made.bytes, Context::kSize});
+  kept.set(Context::local_qpn, qpn.value());
+  const auto type = *jingzhao::type_of(context);
+  auto qp = std::make_unique<QueuePair>(qpn, type, *this);
+  const auto attributes = attributes_of(context);
+  qp->bind(
+      transport_.create_qp(qpn, type, attributes, {.datagram_header = false}, qp->work_queues()));
+  const auto moved = transport_.modify(qp->rdma_qp(), QpState::kInit, attributes);
+  if (!moved) {
+    transport_.destroy_qp(qp->rdma_qp());
+    return refuse(Status::BAD_PARAM, "A1-2", "the attributes do not allow INIT");
+  }
+  qp->decode(kept, made.brought);
+  if (gsi_ == qpn || qpn == wire::kGsiQpn) transport_.set_gsi(qpn);
+  queue_pairs_[qpn.value()] = std::move(qp);
+  ++count_;
+  return {};
+}
+
+CommandResult QueuePairs::modify(Qpn qpn, QpState from, QpState to, util::View<Context> context) {
+  if (qpn.value() >= queue_pairs_.size()) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "the number is beyond the QPC table");
+  }
+  if (context.get(Context::local_qpn) != qpn.value()) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "local_qpn is not in_modifier");
+  }
+  if (context.get(Context::state) != static_cast<std::uint32_t>(to_document(to))) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "the state of flags is not that of the opcode");
+  }
+  auto* qp = find(qpn);
+  const auto state = qp == nullptr ? QpState::kReset : qp->rdma_qp().state();
+  if (state != from) return refuse(Status::BAD_PARAM, "A1-2", "the QP is in another state");
+  return qp == nullptr ? create(qpn, context) : transition(*qp, to, context);
+}
+
+/// Of the context, what the transition needs is taken, and what it may take and the mask names.
+CommandResult QueuePairs::transition(QueuePair& qp, QpState to, util::View<Context> context) {
+  auto& rdma_qp = qp.rdma_qp();
+  const auto given = rdma::QpAttributeSet::from_bits(context.get(Context::opt_param_mask));
+  const auto* row = spec::infiniband::find_transition(rdma_qp.type(), rdma_qp.state(), to);
+  if (row == nullptr) return refuse(Status::BAD_PARAM, "A1-2", "there is no such transition");
+  if (!refresh(qp)) {
+    return refuse(Status::BAD_PARAM, "3.2.2.1", "the ICM of the QP context is not mapped, or gone");
+  }
+  const auto entry = contexts_.get(qp.qpn().value(), qp.slot);
+  const util::MutableView<Context> kept({entry.bytes, Context::kSize});
+  qp.update(kept);
+  util::Struct<Context> changed;
+  std::ranges::copy(kept.bytes(), changed.bytes().begin());
+  const auto taken = row->taken(given);
+  take_fields(changed, context, taken);
+  if (const auto mtu = changed.get(Context::mtu);
+      taken.has(spec::infiniband::QpAttribute::kPathMtu) && (mtu == 0 || mtu > limits::kMaxMtu)) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "mtu is none of 1 to 5");
+  }
+  if (!transport_.modify(rdma_qp, to, attributes_of(changed), given)) {
+    return refuse(Status::BAD_PARAM, "A1-2", "the attributes do not allow the transition");
+  }
+  std::ranges::copy(changed.bytes(), kept.bytes().begin());
+  contexts_.mark_changed(qp.slot);
+  qp.decode(kept, entry.brought);
+  if (!qp.doorbells.empty()) transport_.doorbell_send(rdma_qp);
+  return {};
+}
+
+CommandResult QueuePairs::to_error(Qpn qpn) {
+  auto* qp = find(qpn);
+  if (qp == nullptr) return refuse(Status::BAD_PARAM, "A1-2", "a QP in RST does not go to ERR");
+  (void)transport_.modify(qp->rdma_qp(), QpState::kError, qp->rdma_qp().attributes());
+  return {};
+}
+
+CommandResult QueuePairs::to_reset(Qpn qpn) {
+  if (qpn.value() >= queue_pairs_.size()) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "the number is beyond the QPC table");
+  }
+  if (auto* qp = find(qpn)) remove(*qp);
+  return {};
+}
+
+void QueuePairs::remove(QueuePair& qp) {
+  const auto qpn = qp.qpn();
+  doorbells_.clear(qp.doorbells);
+  std::erase(watched_, qpn);
+  transport_.destroy_qp(qp.rdma_qp());
+  queue_pairs_[qpn.value()].reset();
+  --count_;
+}
+
+CommandResult QueuePairs::query(Qpn qpn, util::MutableView<Context> out) {
+  if (qpn.value() >= queue_pairs_.size()) {
+    return refuse(Status::BAD_PARAM, "3.2.6.2", "the number is beyond the QPC table");
+  }
+  auto* qp = find(qpn);
+  if (qp == nullptr) return {};  // RST is 0, and so is all else
+  if (!refresh(*qp)) {
+    return refuse(Status::BAD_PARAM, "3.2.2.1", "the ICM of the QP context is not mapped, or gone");
+  }
+  const auto entry = contexts_.get(qpn.value(), qp->slot);
+  std::ranges::copy(std::span(entry.bytes, Context::kSize), out.bytes().begin());
+  qp->update(out);
+  out.set(Context::opt_param_mask, 0);
+  return {};
+}
+
+CommandResult QueuePairs::set_gsi(Qpn qpn) {
+  if (qpn.value() >= queue_pairs_.size()) {
+    return refuse(Status::BAD_PARAM, "3.2.6.3", "the number is beyond the QPC table");
+  }
+  gsi_ = qpn;
+  if (find(qpn) != nullptr) transport_.set_gsi(qpn);
+  return {};
+}
+
+// What goes while it is in use -------------------------------------------------------------------
+
+void QueuePairs::drop(std::uint64_t virt, std::uint64_t size) {
+  contexts_.drop(virt, size);
+  for (const auto& qp : queue_pairs_) {
+    if (qp != nullptr && !contexts_.mapped(qp->qpn().value())) fail_soon(*qp);
+  }
+}
+
+void QueuePairs::check_completion_queues() {
+  const auto& cqs = parts_.completion_queues;
+  for (const auto& qp : queue_pairs_) {
+    if (qp == nullptr) continue;
+    if (!cqs.works(qp->send_cqn()) || !cqs.works(qp->receive_cqn())) fail_soon(*qp);
+  }
+}
+
+/// A QP that cannot go on. Not at once: the transport may be at work on it.
+[[gnu::noinline]] void QueuePairs::fail_soon(QueuePair& qp) {
+  if (!std::exchange(qp.fails, true)) failing_.push_back(qp.qpn());
+}
+
+void QueuePairs::fail_listed(util::WorkBudget& work) {
+  const auto list = std::exchange(failing_, {});
+  work.charge(static_cast<std::int64_t>(list.size()) * kFailWork);
+  for (const auto qpn : list) {
+    auto* qp = find(qpn);
+    if (qp == nullptr || !qp->fails) continue;
+    transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic,
+                    contexts_.mapped(qpn.value()) ? rdma::Reason::kCompletionQueueFailed
+                                                  : reason_of(WqeFault::kContextGone));
+  }
+}
+
+// Doorbells and time -----------------------------------------------------------------------------
+
+void QueuePairs::ring(Qpn qpn, const SendWqe& wqe) {
+  auto* qp = find(qpn);
+  // "RST, INIT, RTR drop the doorbell": there is nothing to flush either.
+  if (qp == nullptr) return;
+  const auto state = qp->rdma_qp().state();
+  if (state == QpState::kInit || state == QpState::kRtr) return;
+  if (!doorbells_.push(qp->doorbells, wqe)) {
+    note(*qp, "WQ_CATAS_ERROR", reason_of(WqeFault::kDoorbellsFull));
+    return fail_soon(*qp);
+  }
+  if (!std::exchange(qp->rung, true)) rung_.push_back(qpn);
+}
+
+util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
+  for (const auto qpn : std::exchange(rung_, {})) {
+    auto* qp = find(qpn);
+    if (qp == nullptr) continue;
+    qp->rung = false;
+    transport_.doorbell_send(qp->rdma_qp());
+  }
+  if (now >= next_poll_) poll_watched(now);
+  auto next = transport_.run(now, work);
+  if (parts_.completion_queues.has_failed()) {
+    (void)parts_.completion_queues.take_failed();
+    check_completion_queues();
+  }
+  if (!failing_.empty()) {
+    fail_listed(work);
+    next = now;
+  }
+  return std::min(next, next_poll_);
+}
+
+void QueuePairs::mark_stale(QueuePair& qp) {
+  doorbells_.for_each(qp.doorbells, [](SendWqe& wqe) { wqe.stale = true; });
+}
+
+// Receive queues that flush ----------------------------------------------------------------------
+
+/// A receive that is posted to a QP in ERR is flushed, and nothing but memory tells of it.
+void QueuePairs::watch(QueuePair& qp) {
+  if (!std::exchange(qp.watched, true)) watched_.push_back(qp.qpn());
+  poll_interval_ = kPollIntervalMin;
+  next_poll_ = util::Time{};
+}
+
+void QueuePairs::poll_watched(util::Time now) {
+  std::erase_if(watched_, [&](Qpn qpn) {
+    auto* qp = find(qpn);
+    if (qp == nullptr) return true;
+    qp->watched = qp->rdma_qp().flushes_receives();
+    if (qp->watched && qp->has_receive()) transport_.notice_receive(qp->rdma_qp());
+    return !qp->watched;
+  });
+  next_poll_ = watched_.empty() ? util::kNever : now + poll_interval_;
+  poll_interval_ = std::clamp(poll_interval_ * 2, kPollIntervalMin, kPollIntervalMax);
+}
+
+// Events -----------------------------------------------------------------------------------------
+
+void QueuePairs::handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason) {
+  const auto type = type_of(event);
+  if (type != EventType::COMM_EST && type != EventType::SQ_DRAINED) {
+    note(qp, to_string(type), reason);
+  }
+  parts_.event_queues.post(type, qp.qpn().value());
+}
+
+void QueuePairs::note(const QueuePair& qp, std::string_view what, rdma::Reason reason) {
+  parts_.notes.warn("QP {:#x}: {}: {}", qp.qpn().value(), what, text_of(reason));
+}
+
+void QueuePairs::update(std::uint32_t index, std::span<std::byte> entry) {
+  const auto* qp = queue_pairs_[index].get();
+  if (qp != nullptr) qp->update(util::MutableView<Context>(entry));
+}
+
+}  // namespace softhca::jingzhao

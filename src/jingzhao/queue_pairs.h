@@ -1,0 +1,128 @@
+// All queue pairs, with the transport that moves their data (JingZhao 3.2.6).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "fabric/port.h"
+#include "jingzhao/command.h"
+#include "jingzhao/completion_queues.h"
+#include "jingzhao/cqe.h"
+#include "jingzhao/doorbells.h"
+#include "jingzhao/event_queues.h"
+#include "jingzhao/queue_pair.h"
+#include "rdma/transport.h"
+#include "util/notes.h"
+
+namespace softhca::jingzhao {
+
+class QueuePairs final : private IcmCache::Owner {
+ public:
+  using Context = QueuePair::Context;
+
+  struct Parts {
+    Icm& icm;
+    rdma::KeyTable& keys;
+    EventQueues& event_queues;
+    CompletionQueues& completion_queues;
+    fabric::Port& port;
+    util::Notes& notes;
+    std::uint64_t base;
+    unsigned log_count;
+    std::uint32_t cache;
+  };
+
+  explicit QueuePairs(const Parts& parts);
+  ~QueuePairs() override;
+
+  // Commands.
+
+  /// The transitions of MODIFY_QP but those to RST.
+  CommandResult modify(Qpn qpn, rdma::QpState from, rdma::QpState to, util::View<Context> context);
+  CommandResult to_error(Qpn qpn);
+  CommandResult to_reset(Qpn qpn);
+  CommandResult query(Qpn qpn, util::MutableView<Context> out);
+  /// CONF_SPECIAL_QP: what is sent to QPN 1 is for this one.
+  CommandResult set_gsi(Qpn qpn);
+  /// [virt, virt + size) of the ICM is not mapped any more: who had a context there fails.
+  void drop(std::uint64_t virt, std::uint64_t size);
+  /// Who completes to a CQ that does not work any more fails.
+  void check_completion_queues();
+
+  // Doorbells, frames and time.
+
+  /// Of a UAR page. True: there is work now.
+  void ring(Qpn qpn, const SendWqe& wqe);
+  bool handle_frame(const wire::Frame& frame, util::Time now) {
+    return transport_.handle_frame(frame, now);
+  }
+  util::Time run(util::Time now, util::WorkBudget& work);
+
+  // For QueuePair, while the transport is at work.
+
+  rdma::KeyTable& keys() { return parts_.keys; }
+  /// The context is on chip, and the QP knows what it says. False: its memory is gone.
+  bool refresh(QueuePair& qp) {
+    const auto entry = contexts_.get(qp.qpn().value(), qp.slot);
+    if (entry.bytes == nullptr) return false;
+    if (entry.brought != qp.brought()) {
+      qp.decode(util::View<Context>({entry.bytes, Context::kSize}), entry.brought);
+    }
+    return true;
+  }
+  SendWqe pop_doorbell(QueuePair& qp) { return doorbells_.pop(qp.doorbells); }
+  void forget_doorbells(QueuePair& qp) { doorbells_.clear(qp.doorbells); }
+  void mark_stale(QueuePair& qp);
+  void watch(QueuePair& qp);
+  void write_cqe(QueuePair& qp, Cqn cqn, const Cqe& cqe) {
+    const auto bytes = std::span<const std::byte>(cqe.bytes()).first<OwnedRing::kEntry>();
+    if (!parts_.completion_queues.write(cqn, bytes)) fail_soon(qp);
+  }
+  void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
+  void note(const QueuePair& qp, std::string_view what, rdma::Reason reason);
+
+  // For people.
+  std::uint32_t end() const { return static_cast<std::uint32_t>(queue_pairs_.size()); }
+  std::uint32_t count() const { return count_; }
+  const QueuePair* find(Qpn qpn) const {
+    return qpn.value() < queue_pairs_.size() ? queue_pairs_[qpn.value()].get() : nullptr;
+  }
+  const IcmCache& contexts() const { return contexts_; }
+  std::size_t doorbells_waiting() const { return doorbells_.count(); }
+  const rdma::PortCounters& counters() const { return transport_.counters(); }
+
+ private:
+  QueuePair* find(Qpn qpn) {
+    return qpn.value() < queue_pairs_.size() ? queue_pairs_[qpn.value()].get() : nullptr;
+  }
+  void update(std::uint32_t index, std::span<std::byte> entry) override;
+  void fail_soon(QueuePair& qp);
+  void fail_listed(util::WorkBudget& work);
+  void fail_users_of_failed();
+  void poll_watched(util::Time now);
+  CommandResult create(Qpn qpn, util::View<Context> context);
+  CommandResult check(Qpn qpn, util::View<Context> context) const;
+  void remove(QueuePair& qp);
+  CommandResult transition(QueuePair& qp, rdma::QpState to, util::View<Context> context);
+
+  Parts parts_;
+  IcmCache contexts_;
+  Doorbells doorbells_;
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  ///< by QPN
+  std::uint32_t count_ = 0;
+  std::optional<Qpn> gsi_;
+  std::vector<Qpn> rung_;
+  std::vector<Qpn> failing_;
+  std::vector<Qpn> watched_;
+  util::Time next_poll_ = util::kNever;
+  util::Duration poll_interval_{};
+  rdma::Transport transport_;  ///< goes before the queues that it refers to
+};
+
+/// The document's code of a state.
+spec::jingzhao::qp_state to_document(rdma::QpState state);
+
+}  // namespace softhca::jingzhao

@@ -1,0 +1,66 @@
+// Doorbell pages (JingZhao 3.1.2).
+#include "jingzhao/device.h"
+#include "util/endian.h"
+
+namespace softhca::jingzhao {
+
+using spec::jingzhao::uar_page;
+
+namespace {
+
+constexpr std::size_t kDword = sizeof(std::uint32_t);
+constexpr std::uint64_t kFirstHalf = uar_page::sq_head.kOffset;
+constexpr std::uint64_t kSecondHalf = uar_page::qpn.kOffset;
+constexpr std::size_t kArmsMax = std::size_t{1} << limits::kLogCqs;
+
+/// A register that is written whole: its field.
+template <class Field>
+std::uint32_t field_of(Field, std::uint32_t dword) {
+  return dword >> Field::kLo & Field::kMax;  // no format: the field's own place
+}
+
+}  // namespace
+
+/// Both dwords of an SQ doorbell.
+void Device::ring(std::uint64_t doorbell) {
+  const auto first = static_cast<std::uint32_t>(doorbell);
+  const auto second = static_cast<std::uint32_t>(doorbell >> 32);  // no format: its upper half
+  const Qpn qpn(field_of(uar_page::qpn, second));
+  objects().queue_pairs->ring(
+      qpn, {.place = field_of(uar_page::sq_head, first),
+            .opcode = static_cast<std::uint8_t>(field_of(uar_page::opcode, first)),
+            .units = static_cast<std::uint8_t>(field_of(uar_page::size0, second)),
+            .fence = field_of(uar_page::f, first) != 0});
+}
+
+void Device::write_uar(std::uint64_t offset, std::span<const std::byte> in) {
+  if (!initialized()) return;
+  const auto page = offset / uar_page::kSize;
+  for (; !in.empty(); in = in.subspan(kDword), offset += kDword) {
+    const auto value = util::load_le32(in.data());
+    switch (offset % uar_page::kSize) {
+      case kFirstHalf:
+        halves_[page] = value;
+        break;
+      case kSecondHalf:
+        if (halves_[page]) ring(std::uint64_t{value} << 32 | *halves_[page]);  // no format: joins
+        halves_[page].reset();
+        break;
+      case uar_page::arm_cqn.kOffset:
+        // More than there are CQs is nothing that software means.
+        if (armed_cqs_.size() < kArmsMax) {
+          armed_cqs_.push_back(Cqn(field_of(uar_page::arm_cqn, value)));
+        }
+        break;
+      case uar_page::arm_eqn.kOffset:
+        if (const auto eqn = field_of(uar_page::arm_eqn, value); eqn < (1u << limits::kLogEqs)) {
+          armed_eqs_ |= std::uint64_t{1} << eqn;
+        }
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+}  // namespace softhca::jingzhao

@@ -1,0 +1,167 @@
+#include "jingzhao/world.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "util/inspection.h"
+#include "util/log.h"
+
+namespace softhca::jingzhao::test {
+
+namespace {
+constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
+/// How time passes for a driver that waits, so that its patience ends.
+constexpr auto kIdleStep = std::chrono::microseconds(100);
+}  // namespace
+
+Node::Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
+           DeviceOptions card) {
+  const auto n = static_cast<std::uint8_t>(number + 1);
+  address.mac.bytes = {std::byte{0x02}, std::byte{}, std::byte{},
+                       std::byte{},     std::byte{}, std::byte{n}};
+  address.ipv4 = 0xC0A80A00u + n;
+  const auto name = "jingzhao" + std::to_string(number);
+  port = world.switch_.create_port(name);
+  card.name = name;
+  auto options = impairment;
+  options.seed += number;
+  cable = std::make_unique<fabric::Impairment>(*port, options);
+  device = std::make_unique<Device>(std::move(card), *cable);
+  host = std::make_unique<driver::InProcessHost>(
+      *device, driver::InProcessHost::Options{.progress = [&world] { world.progress(); },
+                                              .clock = [&world] { return world.now(); },
+                                              .on_interrupt = {}});
+}
+
+World::World(const Options& options) {
+  // What tests provoke is refused with warnings; they would hide what matters.
+  util::set_log_level(util::LogLevel::kError);
+  for (unsigned i = 0; i != 2; ++i) {
+    nodes_.push_back(std::make_unique<Node>(*this, i, options.impairment, options.card));
+  }
+}
+
+World::~World() {
+  for (auto& node : nodes_) node->hca = nullptr;
+}
+
+void World::open(const jz::Hca::Options& options) {
+  a().open(options);
+  b().open(options);
+}
+
+bool World::pass() {
+  auto next = util::kNever;
+  for (auto& node : nodes_) {
+    node->cable->handle_timeout(now_);
+    next = std::min({next, node->device->run(now_), node->cable->next_event()});
+    // A delivered frame may make work for a device that has run already.
+    if (switch_.has_work()) next = now_;
+    switch_.deliver(kEverything);
+  }
+  next_ = next;
+  return next_ <= now_;
+}
+
+void World::progress() {
+  if (!pass()) now_ = std::min(next_, now_ + kIdleStep);
+}
+
+bool World::run_until(const std::function<bool()>& done) {
+  const auto limit = now_ + std::chrono::minutes(1);
+  while (!done()) {
+    if (pass()) continue;
+    if (done()) return true;
+    if (next_ == util::kNever || now_ > limit) return false;
+    now_ = next_;
+  }
+  return true;
+}
+
+void World::advance(util::Duration duration) {
+  const auto end = now_ + duration;
+  while (pass() || next_ <= end) now_ = std::max(now_, next_);
+  now_ = end;
+}
+
+Side::Side(Node& on, const Options& options) : node(on), memory(options.memory) {
+  auto& hca = *node.hca;
+  pd = hca.pds().allocate().value();
+  key = must(jz::MemoryKey::register_memory(hca, pd, memory, options.access));
+  const jz::CompletionQueue::Options cq{.entries = options.cq_entries};
+  send_cq = must(jz::CompletionQueue::create(hca, cq));
+  receive_cq = must(jz::CompletionQueue::create(hca, cq));
+  qp = must(jz::QueuePair::create(hca, {.send_cq = *send_cq,
+                                        .receive_cq = *receive_cq,
+                                        .type = options.type,
+                                        .pd = pd,
+                                        .requests = options.requests,
+                                        .pieces = options.pieces,
+                                        .inline_size = options.inline_size,
+                                        .log_message_max = options.log_message_max}));
+}
+
+void Side::receive(std::uint64_t id, std::size_t offset, std::size_t length) {
+  const auto sge = piece(offset, length);
+  ASSERT_EQ(qp->post_receive({.id = id, .pieces = {&sge, 1}}), PostStatus::kOk);
+}
+
+void connect(Side& a, Side& b, jz::Connection connection, jz::RemoteAccess access) {
+  connection.psn = kPsnA;
+  must(a.qp->connect(a.node.address, b.as_remote(kPsnB), connection, access));
+  connection.psn = kPsnB;
+  must(b.qp->connect(b.node.address, a.as_remote(kPsnA), connection, access));
+}
+
+std::vector<Completion> wait(World& world, jz::CompletionQueue& cq, std::size_t count) {
+  std::vector<Completion> found;
+  world.run_until([&] {
+    Completion next;
+    while (found.size() < count && cq.poll({&next, 1}) == 1) found.push_back(next);
+    return found.size() >= count;
+  });
+  return found;
+}
+
+std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed) {
+  std::vector<std::byte> bytes(size);
+  fill(bytes, seed);
+  return bytes;
+}
+
+void fill(std::span<std::byte> bytes, std::uint32_t seed) {
+  std::uint32_t x = seed * 2654435761u + 1;
+  for (auto& byte : bytes) {
+    x = x * 1664525u + 1013904223u;
+    byte = static_cast<std::byte>(x >> 24);
+  }
+}
+
+bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return std::ranges::equal(a, b);
+}
+
+void expect_success(const std::vector<Completion>& completions, std::uint64_t id,
+                    CompletionOpcode opcode) {
+  ASSERT_EQ(completions.size(), 1u);
+  EXPECT_EQ(to_string(completions[0].status), to_string(WorkStatus::kSuccess));
+  EXPECT_EQ(to_string(completions[0].opcode), to_string(opcode));
+  EXPECT_EQ(completions[0].id, id);
+}
+
+void expect_error(const std::vector<Completion>& completions, std::uint64_t id, WorkStatus status) {
+  ASSERT_EQ(completions.size(), 1u);
+  EXPECT_EQ(to_string(completions[0].status), to_string(status));
+  EXPECT_EQ(completions[0].id, id);
+}
+
+std::string inspect(const Device& device) {
+  util::Inspection out("device", {.count = util::Inspection::kCountMax});
+  util::WorkBudget work(1'000'000'000);
+  while (!out.go_on(work, [&](util::Inspection& to) { device.inspect(to); })) {
+    work.grant(1'000'000'000);
+  }
+  return out.finish();
+}
+
+}  // namespace softhca::jingzhao::test

@@ -1,0 +1,154 @@
+// Two JingZhao devices on one switch, a driver on each, one thread, and a virtual clock that moves
+// only when nothing else can.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "driver/in_process_host.h"
+#include "driver/jingzhao/hca.h"
+#include "driver/jingzhao/queue_pair.h"
+#include "fabric/impairment.h"
+#include "fabric/switch.h"
+#include "jingzhao/device.h"
+#include "util/inspect.h"
+
+namespace softhca::jingzhao::test {
+
+using driver::Completion;
+using driver::CompletionOpcode;
+using driver::PostStatus;
+using driver::Sge;
+using driver::WorkStatus;
+namespace jz = driver::jingzhao;
+
+/// The value of a Result that must be one.
+template <class T>
+T must(util::Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+inline void must(util::Result<void> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+}
+
+class World;
+
+/// One device with its host, and the driver once it is open.
+struct Node {
+  Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
+       DeviceOptions card);
+  void open(const jz::Hca::Options& options = {}) { hca = must(jz::Hca::open(*host, options)); }
+
+  jz::Endpoint address;
+  std::unique_ptr<fabric::Port> port;
+  std::unique_ptr<fabric::Impairment> cable;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<driver::InProcessHost> host;
+  std::unique_ptr<jz::Hca> hca;
+};
+
+class World {
+ public:
+  struct Options {
+    fabric::Impairment::Options impairment = {};
+    DeviceOptions card = {};
+  };
+  World() : World(Options()) {}
+  explicit World(const Options& options);
+  ~World();
+
+  Node& a() { return *nodes_[0]; }
+  Node& b() { return *nodes_[1]; }
+  void open(const jz::Hca::Options& options = {});
+  util::Time now() const { return now_; }
+  fabric::Switch& network() { return switch_; }
+
+  /// What a driver that waits does: lets both devices work; if they have nothing to do, a little
+  /// time passes.
+  void progress();
+  /// Lets both devices work, and time pass from timer to timer, until `done` says so. False if a
+  /// virtual minute was not enough.
+  bool run_until(const std::function<bool()>& done);
+  /// Lets everything happen that happens until `duration` from now.
+  void advance(util::Duration duration);
+
+ private:
+  friend struct Node;
+  bool pass();
+
+  fabric::Switch switch_;
+  util::Time now_{std::chrono::seconds(1)};
+  util::Time next_ = util::kNever;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+/// What a test of work requests needs on one side: memory, its key, queues.
+struct Side {
+  struct Options {
+    std::size_t memory = 64 << 10;
+    unsigned cq_entries = 256;
+    spec::jingzhao::qp_type type = spec::jingzhao::qp_type::RC;
+    unsigned requests = 64;
+    unsigned pieces = 4;
+    unsigned inline_size = 64;
+    unsigned log_message_max = 31;
+    jz::MemoryAccess access = {
+        .local_write = true, .remote_read = true, .remote_write = true, .remote_atomic = true};
+  };
+  explicit Side(Node& on) : Side(on, Options()) {}
+  Side(Node& on, const Options& options);
+
+  std::uint64_t address(std::size_t offset = 0) const {
+    return reinterpret_cast<std::uintptr_t>(memory.data()) + offset;
+  }
+  Sge piece(std::size_t offset, std::size_t length) const {
+    return {address(offset), static_cast<std::uint32_t>(length), key->key()};
+  }
+  std::span<std::byte> bytes(std::size_t offset, std::size_t length) {
+    return std::span(memory).subspan(offset, length);
+  }
+  jz::RemoteQueuePair as_remote(std::uint32_t psn) const {
+    return {.qpn = qp->qpn(), .psn = psn, .at = node.address};
+  }
+  /// A receive of one piece.
+  void receive(std::uint64_t id, std::size_t offset, std::size_t length);
+
+  Node& node;
+  std::vector<std::byte> memory;
+  std::uint32_t pd;
+  std::unique_ptr<jz::MemoryKey> key;
+  std::unique_ptr<jz::CompletionQueue> send_cq;
+  std::unique_ptr<jz::CompletionQueue> receive_cq;
+  std::unique_ptr<jz::QueuePair> qp;
+};
+
+inline constexpr std::uint32_t kPsnA = 0xfffffe;  ///< wraps after two packets
+inline constexpr std::uint32_t kPsnB = 0x123456;
+inline constexpr std::uint32_t kQkey = 0x1111;
+
+/// Connects both ends, with PSNs of their own.
+void connect(Side& a, Side& b, jz::Connection connection = {}, jz::RemoteAccess access = {});
+
+/// The next `count` completions of `cq`; fewer if no more come.
+std::vector<Completion> wait(World& world, jz::CompletionQueue& cq, std::size_t count = 1);
+
+/// `size` bytes that differ from one seed to the next, and from one place to the next.
+std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed);
+void fill(std::span<std::byte> bytes, std::uint32_t seed);
+bool same(std::span<const std::byte> a, std::span<const std::byte> b);
+
+/// Asserts one completion, and that it is this one.
+void expect_success(const std::vector<Completion>& completions, std::uint64_t id,
+                    CompletionOpcode opcode);
+void expect_error(const std::vector<Completion>& completions, std::uint64_t id, WorkStatus status);
+
+/// All of `softhca inspect` for this device, as text.
+std::string inspect(const Device& device);
+
+}  // namespace softhca::jingzhao::test
