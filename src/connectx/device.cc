@@ -18,6 +18,7 @@
 #include "connectx/port/port_registers.h"
 #include "connectx/port/vport.h"
 #include "connectx/qp/rdma.h"
+#include "connectx/queue/blue_flame.h"
 #include "connectx/queue/user_memory.h"
 #include "wire/train.h"
 
@@ -95,7 +96,10 @@ void Device::reset_device() {
   commands_ = std::make_unique<CommandInterface>(*this);
 }
 
-void Device::forget_flows() { ethernet().forget_flows(); }
+void Device::forget_ways() {
+  ethernet().forget_flows();
+  objects_->blue_flame->forget();
+}
 
 void Device::look_for_sniffers() {
   sniffs_received_ = ethernet().sniffs_received();
@@ -138,6 +142,7 @@ void Device::make_objects() {
       std::make_unique<Vport>(options_.mac, options_.node_guid, *made.network_port, limits);
   made.port_registers = std::make_unique<PortRegisters>(
       PortRegisters::Parts{*made.network_port, *made.event_queues}, now());
+  made.blue_flame = std::make_unique<BlueFlame>();
   made.rdma = std::make_unique<Rdma>(Rdma::Parts{.limits = limits,
                                                  .model = options_.model,
                                                  .resources = *made.resources,
@@ -145,6 +150,7 @@ void Device::make_objects() {
                                                  .completion_queues = *made.completion_queues,
                                                  .memory_keys = *made.memory_keys,
                                                  .port = *made.network_port,
+                                                 .blue_flame = *made.blue_flame,
                                                  .mapper = queue_mapper(),
                                                  .notes = notes_,
                                                  .trace = trace()});
@@ -153,6 +159,7 @@ void Device::make_objects() {
                       .resources = *made.resources,
                       .event_queues = *made.event_queues,
                       .keys = made.memory_keys->table(),
+                      .blue_flame = *made.blue_flame,
                       .port = *made.network_port,
                       .notes = notes_,
                       .multi_packet_sends = options_.model.multi_packet_sends});
@@ -205,6 +212,7 @@ util::Time Device::run_device(util::Time now) {
   auto next = rdma_first_ ? rdma().run(now, work()) : util::kNever;
   others_next_ = std::min(others_next_, ethernet().run(now, work()));
   if (!rdma_first_) next = rdma().run(now, work());
+  objects_->blue_flame->forget();
   work().charge(pcie::RemoteAccesses::take_work());
   // Next time the other is first: it may have found all the work done that there is time for.
   if (work().spent()) rdma_first_ = !rdma_first_;

@@ -78,8 +78,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// Null if the model has none.
   Companion* companion() { return companion_.get(); }
 
-  /// A command is executed, after which frames may go other ways.
-  void forget_flows();
+  /// A command is executed, after which frames may go other ways, and numbers be those of other
+  /// queues.
+  void forget_ways();
   /// One was executed, after which frames may be copied that were not, or the other way round.
   void look_for_sniffers();
   /// Drops every object that a driver made: TEARDOWN_HCA, fast teardown. Pages and capabilities
@@ -125,6 +126,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void update_eq(UarPage uar, std::uint32_t dword, bool arm);
   void ring_send_doorbell(UarPage uar, std::uint32_t number);
   void note_send_doorbell(UarPage uar, std::uint32_t number);
+  void write_blue_flame(UarPage uar, std::uint32_t offset, std::span<const std::byte> in);
   bool run_send_doorbells();
 
   DeviceOptions options_;

@@ -9,6 +9,7 @@
 #include "connectx/port/port_registers.h"
 #include "connectx/port/vport.h"
 #include "connectx/qp/rdma.h"
+#include "connectx/queue/blue_flame.h"
 #include "connectx/queue/user_memory.h"
 
 namespace softhca::connectx {

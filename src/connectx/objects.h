@@ -9,6 +9,7 @@
 
 namespace softhca::connectx {
 
+class BlueFlame;
 class CompletionQueues;
 class Ethernet;
 class EventQueues;
@@ -39,6 +40,7 @@ struct Objects {
   std::unique_ptr<NetworkPort> network_port;
   std::unique_ptr<Vport> vport;
   std::unique_ptr<PortRegisters> port_registers;
+  std::unique_ptr<BlueFlame> blue_flame;
   std::unique_ptr<Rdma> rdma;
   std::unique_ptr<Ethernet> ethernet;
 };

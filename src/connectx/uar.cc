@@ -9,6 +9,7 @@
 #include "connectx/event/completion_queue.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/qp/rdma.h"
+#include "connectx/queue/blue_flame.h"
 #include "spec/connectx/cq.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/init_segment.h"
@@ -58,10 +59,13 @@ void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::b
 [[gnu::noinline]] void Device::write_uar_dwords(UarPage uar, std::uint32_t offset,
                                                 std::span<const std::byte> in) {
   if (offset % 4 != 0 || in.size() % 4 != 0) return;
+  if (offset >= kFirstSendRegister && in.size() >= BlueFlame::kLeast) {
+    return write_blue_flame(uar, offset, in);
+  }
   for (; !in.empty() && offset < kUarPageSize; in = in.subspan(4), offset += 4) {
     const auto dword = util::load_be32(in.data());
     if (offset >= kFirstSendRegister) {
-      // A BlueFlame burst repeats the WQE that is in memory: only its first 8 bytes matter.
+      // What follows the doorbell of a WQE that comes piece by piece is in memory, too.
       if (offset % kSendRegisterSize != kSendNumber) continue;
       ring_send_doorbell(uar, send_number(in));
     } else if (offset == kCqArm) {
@@ -75,6 +79,24 @@ void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::b
       update_eq(uar, dword, offset == kEqUpdateAndArm);
     }
   }
+}
+
+/// Several stores that came as one (PRM 7.2.2.1): a WQE, or what follows of one. Its beginning is
+/// the doorbell, too.
+void Device::write_blue_flame(UarPage uar, std::uint32_t offset, std::span<const std::byte> in) {
+  auto& buffers = *objects_->blue_flame;
+  if (offset % kSendRegisterSize != 0) return buffers.write(uar, offset, in);
+  const auto number = send_number(in.subspan(kSendNumber));
+  if (auto* qp = rdma().find_listener(Qpn(number), uar)) {
+    qp->forget_seen();
+  } else if (ethernet().listens(Sqn(number), uar)) {
+    ethernet().forget_seen(Sqn(number));
+  } else {
+    return;
+  }
+  buffers.write(uar, offset, in);
+  attention_ = true;  // for the end of this turn, when the buffers are to be forgotten
+  ring_send_doorbell(uar, number);
 }
 
 // "HCA validates that the UAR page used to post the command matches the one specified in the

@@ -38,13 +38,14 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"umr_extended_translation_offset", 0},
     {"rts2rts_qp_udp_sport", 0},
     {"uctx_cap", 0},
+    {"event_cap", 0},
     {"multi_pkt_send_wqe", 1},  // 11.5
     {"max_tc", 5},              // table 4-1
     {"roce_version", 4},        // chapter 1: RoCE v2, and no other
 });
 
 using Group = spec::connectx::hca_cap_type;
-constexpr std::array kWithoutGroups{Group::ATOMIC, Group::ODP};
+constexpr std::array kWithoutGroups{Group::ATOMIC, Group::ODP, Group::DEVICE_EVENT};
 
 /// What stands behind the interface that its host sees.
 class Companion final : public connectx::Companion {

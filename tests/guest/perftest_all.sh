@@ -65,15 +65,21 @@ one perftest ib_atomic_bw -A CMP_AND_SWAP -n 100
 one perftest ib_atomic_bw -A FETCH_AND_ADD -q 16 -n 20
 one perftest ib_send_bw --use-srq -q 8 -s 20000 -n 50
 one perftest ib_send_lat --use-srq -n 50
-one perftest ib_send_bw -c UD --use-srq -q 8 -s 2000 -n 50
+# Datagrams that find no buffer are lost, and nobody sends them again: fewer than the SRQ has.
+one perftest ib_send_bw -c UD --use-srq -q 8 -s 2000 -n 10
 one perftest ib_write_bw --write_with_imm -s 20000 -n 50
 for verb in send write read atomic; do
   one cm_perftest ib_${verb}_bw -n 50
   one cm_perftest ib_${verb}_lat -n 50
 done
 one cm_perftest ib_send_bw -c UD -s 2000 -n 50
-one perftest ib_send_bw -c UD -g 2 -s 2000 -n 50
-one perftest ib_send_lat -c UD -g 2 -n 50
+# The group is one of IPv6: so must the source be.
+multicast() {
+  GID_a=1 GID_b=1
+  perftest "$@"
+}
+one multicast ib_send_bw -c UD -g -s 2000 -n 50
+one multicast ib_send_lat -c UD -g -n 50
 
 # raw_ethernet PROGRAM OPTION...: server and client have no connection to find each other by, and frames may be lost.
 mac() { on "$1" cat "/sys/class/net/$2/address"; }
@@ -91,10 +97,13 @@ raw_ethernet() {
   [ "$status" = 0 ] || fail "$program: exit status $status"
 }
 addresses="-J $ADDRESS_b -j $ADDRESS_a -K 5000 -k 5001"
-for options in "-s 1000" "-s 1000 $addresses" "-s 1000 -q 4" "-s 1000 -e"; do
-  one raw_ethernet raw_ethernet_bw -n 1000 $options
+# So many frames as the receiver has buffers for. Events are not asked for: these programs wait for one that they have not
+# requested. Several QPs are raw_ethernet_bw's alone.
+for options in "-s 1000" "-s 1000 $addresses"; do
+  one raw_ethernet raw_ethernet_bw -n 500 $options
   one raw_ethernet raw_ethernet_lat -n 100 $options
 done
+one raw_ethernet raw_ethernet_bw -n 500 -s 1000 -q 4
 echo "$done runs, ${#bad[@]} of them bad"
 [ ${#bad[@]} -eq 0 ] || fail "$(printf '%s\n' "${bad[@]}")"
 clean_dmesg

@@ -237,7 +237,7 @@ CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& 
   }
   if (auto checked = check_uid(device_, command); !checked) return checked;
   // Nearly all of them change where frames may go, and commands are few.
-  device_.forget_flows();
+  device_.forget_ways();
   auto result = spec->handler(device_, command);
   device_.look_for_sniffers();
   if (result && !command.unfinished) note_owner(device_, command);

@@ -64,6 +64,8 @@ bool Ethernet::listens(Sqn sqn, UarPage page) const {
   return sq != nullptr && sq->uar_page() == page;
 }
 
+void Ethernet::forget_seen(Sqn sqn) { send_queues_->find(sqn)->forget_seen(); }
+
 void Ethernet::doorbell(Sqn sqn) {
   auto* sq = send_queues_->find(sqn);
   if (sq == nullptr) return;
@@ -83,6 +85,7 @@ SendQueue* Ethernet::add_sq(util::View<spec::connectx::sq_context> context, Work
                                .tis = tis,
                                .port = parts_.port,
                                .event_queues = parts_.event_queues,
+                               .blue_flame = parts_.blue_flame,
                                .notes = parts_.notes,
                                .multi_packet_sends = parts_.multi_packet_sends};
   return send_queues_->emplace(context, std::move(wq), parts);

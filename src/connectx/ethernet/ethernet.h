@@ -21,6 +21,7 @@
 
 namespace softhca::connectx {
 
+class BlueFlame;
 class CompletionQueue;
 class EthReceiver;
 class EthTransmitter;
@@ -41,6 +42,7 @@ class Ethernet {
     Resources& resources;
     EventQueues& event_queues;
     rdma::KeyTable& keys;
+    const BlueFlame& blue_flame;
     NetworkPort& port;
     util::Notes& notes;
     bool multi_packet_sends = false;  ///< of the model
@@ -55,6 +57,8 @@ class Ethernet {
   bool owns(Sqn sqn) const;
   /// Whether the doorbell of this SQ is in this doorbell page.
   bool listens(Sqn sqn, UarPage page) const;
+  /// The next WQE of the SQ may lie elsewhere. @pre it listens
+  void forget_seen(Sqn sqn);
   /// The send doorbell of an SQ was rung (PRM 7.4.4): its WQEs are executed by the next run().
   void doorbell(Sqn sqn);
   /// Receives the frame, if it is one of a flow that is known since the last forget_flows(): no

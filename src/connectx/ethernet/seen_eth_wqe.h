@@ -28,6 +28,7 @@ class SeenEthWqe {
 
   /// Whether one is remembered.
   bool usual() const { return usual_; }
+  void forget() { usual_ = false; }
   /// After `decoded` was made of `wqe`. Forgets unless the WQE is one basic block, asks for both
   /// checksums, and has one data segment, which points to memory.
   void remember(std::span<const std::byte> wqe, const EthSendWqe& decoded);

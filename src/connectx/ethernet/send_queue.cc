@@ -109,6 +109,13 @@ bool SendQueue::start_next() {
     return false;
   }
   if (*available == 0) return false;
+  if (!parts_.blue_flame.empty()) [[unlikely]] {
+    const auto size = parts_.blue_flame.take(Qpn(sqn_.value()), wq_.ring.consumed(), wqe_);
+    if (size != 0) {
+      start(*available, size);
+      return true;
+    }
+  }
   const auto block = std::span(wqe_).first(kWqeBasicBlock);
   if (const auto* at = wq_.ring.at_next(wq_.queue.memory, kWqeBasicBlock)) {
     std::memcpy(block.data(), at, kWqeBasicBlock);
@@ -116,11 +123,11 @@ bool SendQueue::start_next() {
     fail_queue("the memory of the queue is not mapped");
     return false;
   }
-  start(*available);
+  start(*available, kWqeBasicBlock);
   return true;
 }
 
-void SendQueue::start(std::uint32_t available) {
+void SendQueue::start(std::uint32_t available, std::size_t read) {
   auto& control = current_.control;
   control = SendWqeControl::parse(wqe_);
   // The CQE must have the counter that software knows this WQE by, whatever the WQE itself says.
@@ -128,7 +135,7 @@ void SendQueue::start(std::uint32_t available) {
   const auto blocks = std::min(control.basic_blocks(), available);
   const std::size_t size = control.units * kWqeUnit;
   const bool complete_wqe = size != 0 && control.basic_blocks() <= available;
-  const bool readable = size <= kWqeBasicBlock || !complete_wqe ||
+  const bool readable = size <= read || !complete_wqe ||
                         wq_.read(1, std::span(wqe_).subspan(kWqeBasicBlock, size - kWqeBasicBlock));
   wq_.ring.consume(blocks);
   if (auto* trace = parts_.event_queues.trace()) {

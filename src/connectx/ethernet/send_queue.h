@@ -13,6 +13,7 @@
 #include "connectx/ethernet/eth_transmitter.h"
 #include "connectx/ethernet/transport_interface.h"
 #include "connectx/event/completion_queue.h"
+#include "connectx/queue/blue_flame.h"
 #include "connectx/queue/send_control.h"
 #include "connectx/queue/work_queue.h"
 #include "hca/use.h"
@@ -35,6 +36,7 @@ class SendQueue {
     Tis* tis;  ///< null: a queue for NOPs alone
     const NetworkPort& port;
     EventQueues& event_queues;
+    const BlueFlame& blue_flame;
     util::Notes& notes;
     bool multi_packet_sends = false;  ///< of the model
   };
@@ -57,6 +59,8 @@ class SendQueue {
 
   /// There may be WQEs: the doorbell was rung.
   void ring() { rung_ = state_ != State::RST; }
+  /// The next WQE is looked at in full, wherever it lies.
+  void forget_seen() { seen_.wqe.forget(); }
   bool has_work() const { return rung_; }
   bool scheduled = false;  ///< stands in the list of queues to be run
   /// Executes WQEs until none is left or `budget` steps are spent.
@@ -81,7 +85,8 @@ class SendQueue {
   bool send_like_before(EthTransmitter& transmitter);
   /// Takes up the next WQE. False if there is none.
   bool start_next();
-  void start(std::uint32_t available);
+  /// Its first basic block stands in wqe_, or all of its `read` bytes.
+  void start(std::uint32_t available, std::size_t read);
   /// One frame of the current WQE, or some of them together. Returns how many.
   unsigned step(EthTransmitter& transmitter, unsigned packets_max);
 

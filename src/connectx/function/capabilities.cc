@@ -65,8 +65,9 @@ auto* find_group(Groups& groups, Capabilities::Type type) {
 }  // namespace
 
 Capabilities::Capabilities(const Limits& limits, const Model& model) : maximum_(limits) {
-  constexpr std::array kTypes{Type::GENERAL, Type::ETHERNET_OFFLOADS, Type::ATOMIC,
-                              Type::ROCE,    Type::FLOW_TABLE_NIC,    Type::ODP};
+  constexpr std::array kTypes{Type::GENERAL,     Type::ETHERNET_OFFLOADS, Type::ATOMIC,
+                              Type::ROCE,        Type::FLOW_TABLE_NIC,    Type::ODP,
+                              Type::DEVICE_EVENT};
   static_assert(kTypes.size() == std::tuple_size_v<decltype(groups_)>);
   for (std::size_t i = 0; i < kTypes.size(); ++i) groups_[i].type = kTypes[i];
   for (const auto& info : capability_table()) {

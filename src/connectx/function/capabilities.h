@@ -53,7 +53,7 @@ class Capabilities {
 
   Limits maximum_;
   Limits current_;
-  std::array<Group, 6> groups_;
+  std::array<Group, 7> groups_;
 };
 
 }  // namespace softhca::connectx

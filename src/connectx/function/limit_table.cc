@@ -12,6 +12,7 @@ namespace softhca::connectx {
 namespace {
 
 using spec::connectx::atomic_cap;
+using spec::connectx::device_event_cap;
 using spec::connectx::eth_offload_cap;
 using spec::connectx::flow_table_nic_cap;
 using spec::connectx::flow_table_properties;
@@ -49,6 +50,11 @@ struct Place<flow_table_properties> {
 template <>
 struct Place<roce_cap> {
   static constexpr auto kGroup = hca_cap_type::ROCE;
+  static constexpr std::size_t kOffset = 0;
+};
+template <>
+struct Place<device_event_cap> {
+  static constexpr auto kGroup = hca_cap_type::DEVICE_EVENT;
   static constexpr std::size_t kOffset = 0;
 };
 template <>

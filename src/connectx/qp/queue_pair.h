@@ -102,6 +102,12 @@ class QueuePair final : private rdma::WorkQueues {
   rdma::QueuePair& rdma_qp() { return *rdma_qp_; }
   const rdma::QueuePair& rdma_qp() const { return *rdma_qp_; }
 
+  /// The next WQE is looked at in full, wherever it lies.
+  void forget_seen() {
+    seen_send_wqe.forget();
+    if (seen_datagram_wqe != nullptr) seen_datagram_wqe->forget();
+  }
+
   // Notes of Rdma.
   SeenSendWqe seen_send_wqe;                           ///< of this context
   std::unique_ptr<SeenDatagramWqe> seen_datagram_wqe;  ///< instead, of UD

@@ -30,6 +30,7 @@
 #include "connectx/qp/dct.h"
 #include "connectx/qp/queue_pair.h"
 #include "connectx/qp/shared_receive_queue.h"
+#include "connectx/queue/blue_flame.h"
 #include "hca/object_table.h"
 #include "rdma/transport.h"
 #include "util/clock.h"
@@ -49,6 +50,7 @@ class Rdma {
     CompletionQueues& completion_queues;
     MemoryKeys& memory_keys;
     fabric::Port& port;
+    const BlueFlame& blue_flame;
     QueueMapper mapper;
     util::Notes& notes;
     util::Trace* trace = nullptr;

@@ -25,6 +25,14 @@ bool flushes_sends(const QueuePair& qp) {
 WqeFault Rdma::read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
                              std::span<const std::byte>& wqe) {
   const auto copy = std::span(send_wqe_);
+  if (!parts_.blue_flame.empty()) [[unlikely]] {
+    const auto size = parts_.blue_flame.take(qp.qpn(), qp.send_ring().consumed(), copy);
+    control = SendWqeControl::parse(copy);
+    if (size != 0 && control.basic_blocks() <= available) {
+      wqe = copy.first(size);
+      return WqeFault::kNone;
+    }
+  }
   const auto first = copy.first(kWqeBasicBlock);
   if (!qp.send_ring().read(qp.memory(), 0, first)) return WqeFault::kNone;
   control = SendWqeControl::parse(first);

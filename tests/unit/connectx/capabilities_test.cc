@@ -20,8 +20,9 @@ using Code = s::command_status;
 using Cap = s::hca_cap;
 using Type = Capabilities::Type;
 
-constexpr std::array kGroups{Type::GENERAL, Type::ETHERNET_OFFLOADS, Type::ATOMIC,
-                             Type::ROCE,    Type::FLOW_TABLE_NIC,    Type::ODP};
+constexpr std::array kGroups{Type::GENERAL,     Type::ETHERNET_OFFLOADS, Type::ATOMIC,
+                             Type::ROCE,        Type::FLOW_TABLE_NIC,    Type::ODP,
+                             Type::DEVICE_EVENT};
 
 class CapabilitiesTest : public testing::Test {
  protected:
@@ -67,6 +68,26 @@ TEST_F(CapabilitiesTest, CurrentIsNeverAboveMaximum) {
   expect_current_within_maximum<s::atomic_cap>(image(Type::ATOMIC, true),
                                                image(Type::ATOMIC, false));
   expect_current_within_maximum<s::roce_cap>(image(Type::ROCE, true), image(Type::ROCE, false));
+}
+
+// Bit n of quadword i is event type 64 * i + n.
+TEST_F(CapabilitiesTest, TellsTheEventsThatProcessesMaySubscribeTo) {
+  using Event = s::event_type;
+  const auto bytes = image(Type::DEVICE_EVENT, true);
+  const auto told = [&](std::uint32_t offset) { return util::load_be64(bytes.data() + offset); };
+  const auto bits = [](std::initializer_list<Event> events) {
+    std::uint64_t mask = 0;
+    for (const auto event : events) mask |= std::uint64_t{1} << static_cast<unsigned>(event);
+    return mask;
+  };
+  EXPECT_EQ(told(s::device_event_cap::user_affiliated_events.kOffset),
+            bits({Event::COMMUNICATION_ESTABLISHED, Event::SQ_DRAINED, Event::CQ_ERROR,
+                  Event::LOCAL_WQ_CATASTROPHIC_ERROR, Event::INVALID_REQUEST_LOCAL_WQ_ERROR,
+                  Event::LOCAL_ACCESS_VIOLATION_WQ_ERROR, Event::LOCAL_SRQ_CATASTROPHIC_ERROR,
+                  Event::LAST_WQE_REACHED, Event::SRQ_LIMIT, Event::DCT_DRAINED,
+                  Event::DCT_ACCESS_KEY_VIOLATION}));
+  EXPECT_EQ(told(s::device_event_cap::user_unaffiliated_events.kOffset),
+            bits({Event::PORT_STATE_CHANGE}));
 }
 
 TEST_F(CapabilitiesTest, GroupsWithNothingToTellAreZero) {
@@ -262,6 +283,9 @@ TEST_F(CapabilitiesTest, BitsOfNoFieldAreZero) {
           break;
         case Type::ROCE:
           clear_fields<s::roce_cap>(bytes);
+          break;
+        case Type::DEVICE_EVENT:
+          clear_fields<s::device_event_cap>(bytes);
           break;
         case Type::ODP:
           for (const std::size_t at : {0x10, 0x18, 0x1C, 0x20}) {
