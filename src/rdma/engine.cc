@@ -3,6 +3,7 @@
 #include "rdma/lent_rings.h"
 #include "rdma/requester.h"
 #include "rdma/responder.h"
+#include "wire/traffic_class.h"
 #include "wire/train.h"
 
 namespace softhca::rdma {
@@ -123,6 +124,8 @@ void Engine::remember_header(QueuePair& qp, const wire::Frame& arrived,
                              const wire::IbPacket& packet) {
   // The GSI QP is found by another number than its own.
   if (packet.bth.dest_qp != qp.qpn() || packet.bth.dest_qp == wire::kGsiQpn) return;
+  // Each that is marked is looked at.
+  if (wire::TrafficClass{packet.address.traffic_class}.met_congestion()) return;
   if (qp.service().connected && !addresses.is_from_peer(qp.attributes_.path, packet.address)) {
     return;
   }
@@ -154,10 +157,15 @@ bool Engine::handle_stranger(const wire::Frame& arrived) {
   counters.rx_bytes += arrived.size_of_all();
   if (qp != nullptr) {
     remember_header(*qp, arrived, packet);
+    if (wire::TrafficClass{packet.address.traffic_class}.met_congestion()) notice_mark(*qp, packet);
     deliver_all(*qp, arrived, packet);
   } else if (auto* target = dc_targets.find(qpn); target != nullptr) {
     auto* connection = dc_targets.connection_for(*target, packet);
-    if (connection != nullptr) deliver_all(*connection, arrived, packet);
+    if (connection != nullptr) {
+      if (wire::TrafficClass{packet.address.traffic_class}.met_congestion())
+        notice_mark(*connection, packet);
+      deliver_all(*connection, arrived, packet);
+    }
   } else {
     drop(nullptr, Drop::kNoQp, Reason::kUnknownQpn, {}, arrived.packets());
   }
@@ -218,8 +226,7 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
   const auto& info = packet.info();
   const auto& service = qp.service();
   if (info.service != service.packets || !(info.request ? service.responds : service.requests)) {
-    // Congestion is not acted on (yet): its notifications are no error.
-    if (info.service == wire::Service::CNP_CLASS) return;
+    if (info.service == wire::Service::CNP_CLASS) return handle_cnp(qp, packet);
     return drop(&qp, Drop::kService, Reason::kOtherService, info.name);
   }
   if (qp.state() == QpState::kReset) {
@@ -243,6 +250,8 @@ bool Engine::handle_multicast(const wire::Frame& arrived, const wire::IbPacket& 
   return used;
 }
 
+unsigned Engine::serve_plain(QueuePair& qp, unsigned quota) { return serve(qp, quota); }
+
 Time Engine::run_due(util::WorkBudget& work) {
   const auto allowed = work.left();
   auto left = timers.due(now) ? expire_timers(allowed) : allowed;
@@ -250,7 +259,7 @@ Time Engine::run_due(util::WorkBudget& work) {
   const auto sent = counters.tx_bytes;
   while (auto* qp = ready.pop_front()) {
     const auto quota = left >= kQuantum * kStepWork ? kQuantum : steps_for(left);
-    const auto used = serve(*qp, quota);
+    const auto used = congestion.active() ? serve_slow(*qp, quota) : serve(*qp, quota);
     bool more = used == quota;
     left -= std::max(1u, used) * kStepWork;
     if (keys.has_work()) {

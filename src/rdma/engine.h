@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fabric/port.h"
+#include "rdma/congestion.h"
 #include "rdma/counters.h"
 #include "rdma/dc_targets.h"
 #include "rdma/memory_key.h"
@@ -95,6 +96,7 @@ class Engine {
   util::Notes& notes;
   PortAddresses addresses;
   PortCounters counters;
+  CongestionControl congestion;
   MulticastGroups groups;
   /// Send requests that QPs may have in flight besides their first. It outlives them.
   util::Budget requests;
@@ -131,6 +133,10 @@ class Engine {
   std::uint64_t released_ = 0;  ///< of the port's frames, as last asked
 
   unsigned serve(QueuePair& qp, unsigned quota);
+  unsigned serve_plain(QueuePair& qp, unsigned quota);
+  unsigned serve_slow(QueuePair& qp, unsigned quota);
+  void notice_mark(const QueuePair& qp, const wire::IbPacket& packet);
+  void handle_cnp(QueuePair& qp, const wire::IbPacket& packet);
   unsigned serve_in_any_state(QueuePair& qp, unsigned quota);
   static unsigned steps_for(std::int64_t work);
   std::int64_t expire_timers(std::int64_t left);

@@ -18,6 +18,7 @@ void Engine::set_state(QueuePair& qp, QpState state) {
       timers.remove(qp);
       ready.remove(qp);
       unreleased.remove(qp);
+      congestion.forget(qp);
       qp.communication_established_ = qp.last_wqe_reached_ = false;
       return;
     case QpState::kInit:

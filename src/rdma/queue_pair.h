@@ -113,6 +113,7 @@ class QueuePair {
   friend class DcTargets;
   friend class TimerQueue;
   friend class QpList;
+  friend class CongestionControl;
 
   /// Replaces the attributes of `taken` by those of `from`, and what no document names: PD,
   /// reserved LKey, source QPN of the DETH.
@@ -120,6 +121,7 @@ class QueuePair {
 
   Engine& engine_;
   Qpn qpn_;
+  std::uint16_t flow_ = 0;  ///< 1 + its place in CongestionControl; 0: it is not slow
   const ServiceRules& service_;
   QpState state_ = QpState::kReset;
   bool communication_established_ = false;

@@ -102,6 +102,8 @@ class Requester {
   std::uint64_t in_flight() const;
   std::uint8_t retries_left() const { return retries_left_; }
   std::uint8_t rnr_retries_left() const { return rnr_retries_left_; }
+  /// Nothing is sent before `time`: the QP is slow (congestion.h).
+  void wait_for_rate(util::Time time);
   bool waits_for_rnr() const { return (waits_ & kForTimer) != 0; }
   bool waits_for_page() const { return (waits_ & kForPage) != 0; }
   /// The oldest request is done, but the fabric has not read all of its payload.
@@ -293,7 +295,10 @@ class Requester {
   enum Waits : std::uint8_t {
     kForTimer = 1,  ///< Timer::kRnr
     kForPage = 2,   ///< of request fault_entry_
+    kForRate = 4,   ///< Timer::kRnr, too: it is slow
   };
+  /// What was sent will be sent again, when it has waited.
+  bool holds_back() const { return (waits_ & (kForTimer | kForPage)) != 0; }
   std::uint8_t waits_ = 0;         ///< Waits bits
   std::uint64_t fault_entry_ = 0;  ///< number of the request whose page is not there
   bool all_fetched_ = false;       ///< the send queue was empty, and nobody has rung since

@@ -106,7 +106,7 @@ void Requester::advance(std::uint64_t target) {
   refresh_retries();
   if (unacked_ == sent_end_) {
     engine_.timers.stop(qp_, Timer::kAck);
-  } else if (waits_ == 0) {
+  } else if (!holds_back()) {
     engine_.timers.stop(qp_, Timer::kAck);
     arm_ack_timer();
   }
@@ -246,7 +246,7 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
 
 void Requester::implied_nak() {
   // Once for each place: what is on its way already would only ask for the same again.
-  if (rewound_at_ == unacked_ || waits_ != 0) return;
+  if (rewound_at_ == unacked_ || holds_back()) return;
   rewound_at_ = unacked_;
   ++qp_.counters_->implied_nak_seq_err;
   if (use_retry()) rewind();
@@ -282,11 +282,16 @@ void Requester::handle_ack_timeout() {
   if (use_retry()) rewind();
 }
 
+void Requester::wait_for_rate(util::Time time) {
+  if (!waits_for_rnr()) engine_.timers.arm(qp_, Timer::kRnr, time);
+  waits_ |= kForRate;
+}
+
 void Requester::handle_rnr_timeout() {
   engine_.timers.stop(qp_, Timer::kRnr);
-  waits_ &= ~kForTimer;
   // What was sent before a page was waited for.
-  if (qp_.service().reliable && unacked_ != sent_end_) arm_ack_timer();
+  if (waits_for_rnr() && qp_.service().reliable && unacked_ != sent_end_) arm_ack_timer();
+  waits_ &= ~(kForTimer | kForRate);
   engine_.mark_ready(qp_);
 }
 

@@ -14,7 +14,7 @@ class QueuePair;
 
 enum class Timer : std::uint8_t {
   kAck,  ///< requester: no answer yet (IBTA 9.7.6.1.3, Local ACK Timeout)
-  kRnr,  ///< requester: the peer was not ready (IBTA 9.7.5.2.8)
+  kRnr,  ///< requester: the peer was not ready (IBTA 9.7.5.2.8), or the QP is slow (congestion.h)
 };
 inline constexpr std::size_t kTimers = 2;
 

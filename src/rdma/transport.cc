@@ -32,6 +32,8 @@ QueuePair* Transport::find(Qpn qpn) const { return engine_->qps.find(qpn); }
 std::vector<QueuePair*> Transport::queue_pairs() const { return engine_->qps.all(); }
 const PortCounters& Transport::counters() const { return engine_->counters; }
 
+CongestionControl& Transport::congestion() { return engine_->congestion; }
+
 QueuePair& Transport::create_qp(Qpn qpn, QpType type, const QpAttributes& attributes,
                                 const QpOptions& options, WorkQueues& queues) {
   return engine_->qps.insert(

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "fabric/port.h"
+#include "rdma/congestion.h"
 #include "rdma/counters.h"
 #include "rdma/dc_target.h"
 #include "rdma/memory_key.h"
@@ -137,6 +138,8 @@ class Transport {
   // For people ---------------------------------------------------------------------------------
 
   const PortCounters& counters() const;
+  /// Its parameters and counters are the device's to change.
+  CongestionControl& congestion();
   /// All QPs as text.
   std::string inspect() const;
 

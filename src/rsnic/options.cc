@@ -39,6 +39,8 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"rts2rts_qp_udp_sport", 0},
     {"uctx_cap", 0},
     {"event_cap", 0},
+    {"cc_query_allowed", 0},
+    {"cc_modify_allowed", 0},
     {"multi_pkt_send_wqe", 1},  // 11.5
     {"max_tc", 5},              // table 4-1
     {"roce_version", 4},        // chapter 1: RoCE v2, and no other

@@ -8,10 +8,15 @@ namespace softhca::wire {
 struct TrafficClass {
   std::uint8_t value = 0;
 
+  static TrafficClass make(std::uint8_t dscp, std::uint8_t ecn) {
+    return {static_cast<std::uint8_t>(dscp << 2 | (ecn & 3))};
+  }
   /// How the packet is to be treated: 7:2.
   std::uint8_t dscp() const { return static_cast<std::uint8_t>(value >> 2); }
   /// Whether its sender knows of congestion, and whether it has met some: 1:0.
   std::uint8_t ecn() const { return value & 3; }
+  /// A router has marked the packet.
+  bool met_congestion() const { return ecn() == 3; }
   friend bool operator==(const TrafficClass&, const TrafficClass&) = default;
 };
 
