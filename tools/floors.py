@@ -19,9 +19,10 @@ MAY_INCLUDE = {
     "vfio_user": {"util", "pcie"},
     "hub": {"util", "wire", "fabric", "vfio_user"},
     "driver": {"util", "spec", "pcie", "vfio_user"},
+    "lab": {"util", "wire", "fabric", "pcie", "connectx", "rsnic", "driver"},
     "uverbs": {"util", "spec", "pcie", "vfio_user", "driver"},
     "door": {"util", "wire", "fabric", "pcie", "connectx", "vfio_user", "hub", "driver", "uverbs"},
-    "cli": {"util", "fabric", "pcie", "connectx", "rsnic", "sdxi", "vfio_user", "hub", "driver", "door", "spec", "wire"},
+    "cli": {"util", "fabric", "pcie", "connectx", "rsnic", "sdxi", "vfio_user", "hub", "driver", "lab", "door", "spec", "wire"},
 }
 
 # By chapter of src/connectx/. Its commands (*_commands.cc) may include everything.

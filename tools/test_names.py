@@ -1,6 +1,6 @@
 """Which tests there are, by the names that docs cite them by, read from the sources.
 
-    RdmaCqe.VlanTagIsTold   a unit test: TEST, TEST_F or TEST_P of tests/unit
+    RdmaCqe.VlanTagIsTold   a unit test: TEST, TEST_F or TEST_P of tests/unit, tests/neighbours or tests/verbs
     guest.capture           a test of ctest, here or with the kernel behind it (guest.capture.trixie)
     wire_fuzzer             a fuzzer
 """
@@ -17,7 +17,8 @@ CITED = re.compile(r"`((?:[A-Z]\w*\.[A-Z]\w*)|(?:guest\.\w+)|(?:\w+_fuzzer))`")
 def existing(root=ROOT):
     """The set of all names."""
     names = set()
-    units = [*(root / "tests" / "unit").rglob("*.cc"), *(root / "tests" / "neighbours").rglob("*.cc")]
+    folders = ("unit", "neighbours", "verbs")
+    units = [path for folder in folders for path in (root / "tests" / folder).rglob("*.cc")]
     for path in units:
         names.update(f"{suite}.{test}" for suite, test in UNIT.findall(path.read_text()))
     for path in (root / "tests").rglob("CMakeLists.txt"):

@@ -35,4 +35,10 @@ struct Gid {
   friend bool operator==(const Gid&, const Gid&) = default;
 };
 
+/// The way to a port (an address vector, IBTA 11.2.2.1) as the requests of one driver carry it:
+/// made by that driver, read by nobody else.
+struct AddressForm {
+  std::array<std::byte, 64> bytes{};
+};
+
 }  // namespace softhca::driver

@@ -8,6 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "driver/address.h"
+
 namespace softhca::driver {
 
 /// A piece of registered memory. A length of 0 means no bytes.
@@ -43,6 +45,11 @@ struct SendRequest {
   bool signaled = true;           ///< completes with a completion even if all is well
   bool solicited = false;         ///< raises an event where the peer waits for solicited ones
   bool fence = false;             ///< begins after all earlier reads and atomics
+  // Datagrams: where they go.
+  const AddressForm* address =
+      nullptr;  ///< the way to the receiver's port; read while posting only
+  std::uint32_t remote_qpn = 0;
+  std::uint32_t remote_qkey = 0;  ///< with the top bit set, the sender's own is sent (IBTA 10.2.5)
 };
 
 /// An Ethernet frame to be sent: headers in the request, the rest in `pieces`. A device may ask for
@@ -67,7 +74,8 @@ enum class PostStatus : std::uint8_t {
   kQueueFull,      ///< poll the completion queue first
   kTooManyPieces,  ///< more than the queue was made for
   kInlineTooLong,
-  kBadRequest,  ///< inline data that is to be read, an atomic without its one piece of 8 bytes
+  kBadRequest,  ///< inline data that is to be read, an atomic without its one piece of 8 bytes,
+                ///< a datagram without address
   kWrongState,  ///< the queue pair is in RESET
 };
 

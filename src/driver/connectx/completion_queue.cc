@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "driver/connectx/completion_targets.h"
+#include "driver/connectx/shared_receive_queue.h"
 #include "driver/connectx/uar.h"
 #include "util/log.h"
 
@@ -221,11 +222,15 @@ std::size_t CompletionQueue::poll(std::span<Completion> out) {
   return drain(out);
 }
 
-void CompletionQueue::sweep(std::uint32_t user_index) {
+void CompletionQueue::sweep(std::uint32_t user_index, SharedReceiveQueue* srq) {
   for (auto index = consumer_; index - consumer_ < entries() && owns(index); ++index) {
     const util::MutableView<cqe64_requester> cqe(entry(index));
     if (cqe.get(cqe64_requester::srqn_user_index) != user_index) continue;
     cqe.set(cqe64_requester::srqn_user_index, CompletionTargets::kMax);  // nobody's
+    const auto opcode = static_cast<cqe_opcode>(cqe.get(cqe64_requester::opcode));
+    const bool of_send = opcode == cqe_opcode::REQUESTER || opcode == cqe_opcode::REQUESTER_ERROR;
+    if (srq == nullptr || of_send) continue;
+    (void)srq->complete(static_cast<std::uint16_t>(cqe.get(cqe64_requester::wqe_counter)));
   }
 }
 

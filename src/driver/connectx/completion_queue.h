@@ -13,6 +13,8 @@
 
 namespace softhca::driver::connectx {
 
+class SharedReceiveQueue;
+
 class CompletionQueue {
  public:
   struct Options {
@@ -48,8 +50,9 @@ class CompletionQueue {
 
   /// The device told of this queue: the next arming has the next sequence number.
   void handle_event() { ++arm_sequence_; }
-  /// Makes poll() pass over what a queue left behind. @pre its reset or destruction is done
-  void sweep(std::uint32_t user_index);
+  /// Makes poll() pass over what a queue left behind. What it has taken of `srq`, if it has one, is
+  /// free again. @pre its reset or destruction is done
+  void sweep(std::uint32_t user_index, SharedReceiveQueue* srq = nullptr);
 
  private:
   CompletionQueue(Hca& hca, const Options& options);

@@ -34,10 +34,11 @@ class AddressVector {
   explicit AddressVector(const Attributes& attributes);
 
   /// The segment of a request, but for QPN and Q_Key.
-  std::span<const std::byte, Layout::kSize> segment() const { return segment_; }
+  const AddressForm& form() const { return form_; }
 
  private:
-  std::array<std::byte, Layout::kSize> segment_{};
+  static_assert(Layout::kSize <= std::tuple_size_v<decltype(AddressForm::bytes)>);
+  AddressForm form_;
 };
 
 /// The spans, and `to`, are read while posting only; the memory of `pieces` belongs to the device

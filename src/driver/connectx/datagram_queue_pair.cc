@@ -52,7 +52,17 @@ util::Result<void> DatagramQueuePair::activate(std::uint32_t qkey) {
 
 PostStatus DatagramQueuePair::post_send(const DatagramRequest& request) {
   if (in_reset()) return PostStatus::kWrongState;
-  const auto status = send_queue().post_datagram(request);
+  const auto opcode = request.immediate ? SendOpcode::kSendWithImmediate : SendOpcode::kSend;
+  const auto status = send_queue().post_datagram({.id = request.id,
+                                                  .opcode = opcode,
+                                                  .pieces = request.pieces,
+                                                  .inline_data = request.inline_data,
+                                                  .immediate = request.immediate.value_or(0),
+                                                  .signaled = request.signaled,
+                                                  .solicited = request.solicited,
+                                                  .address = &request.to.form(),
+                                                  .remote_qpn = request.qpn,
+                                                  .remote_qkey = request.qkey});
   if (status == PostStatus::kOk) ring_send_doorbell();
   return status;
 }

@@ -32,7 +32,7 @@ std::uint32_t blocks_of(std::size_t size) {
   return static_cast<std::uint32_t>((size + SendQueue::kBlock - 1) / SendQueue::kBlock);
 }
 
-std::size_t datagram_size(const DatagramRequest& request) {
+std::size_t datagram_size(const SendRequest& request) {
   if (!request.inline_data.empty()) return kFixed + inline_segment_size(request.inline_data.size());
   auto size = kFixed;
   for (const auto& piece : request.pieces) size += piece.length == 0 ? 0 : kUnit;
@@ -50,7 +50,7 @@ void store(std::byte* to, Fill&& fill) {
 }  // namespace
 
 AddressVector::AddressVector(const Attributes& attributes) {
-  const util::MutableView<Layout> av(segment_);
+  const util::MutableView<Layout> av(std::span(form_.bytes).first<Layout::kSize>());
   av.set(Layout::ext, 1);
   av.set(Layout::sl_eth_prio, attributes.priority);
   av.set(Layout::rlid_udp_sport, attributes.udp_source_port);
@@ -68,7 +68,10 @@ unsigned SendQueue::blocks_per_datagram(const Limits& limits) {
   return blocks_of(kFixed + std::max(limits.pieces * kUnit, inline_size));
 }
 
-PostStatus SendQueue::post_datagram(const DatagramRequest& request) {
+PostStatus SendQueue::post_datagram(const SendRequest& request) {
+  const bool immediate = request.opcode == SendOpcode::kSendWithImmediate;
+  if (!immediate && request.opcode != SendOpcode::kSend) return PostStatus::kBadRequest;
+  if (request.address == nullptr) return PostStatus::kBadRequest;
   if (request.inline_data.size() > limits_.inline_size) return PostStatus::kInlineTooLong;
   if (!request.inline_data.empty() && !request.pieces.empty()) return PostStatus::kBadRequest;
   if (request.pieces.size() > limits_.pieces) return PostStatus::kTooManyPieces;
@@ -78,7 +81,7 @@ PostStatus SendQueue::post_datagram(const DatagramRequest& request) {
 
   auto* const first = ring_.data() + std::size_t{head_ & mask_} * kBlock;
   store<wqe_ctrl_segment>(first, [&](auto control) {
-    const auto opcode = request.immediate ? wqe_opcode::SEND_IMM : wqe_opcode::SEND;
+    const auto opcode = immediate ? wqe_opcode::SEND_IMM : wqe_opcode::SEND;
     const auto completion = request.signaled ? wqe_completion::CQE : wqe_completion::ON_ERROR;
     control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(opcode));
     control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
@@ -86,13 +89,13 @@ PostStatus SendQueue::post_datagram(const DatagramRequest& request) {
     control.set(wqe_ctrl_segment::ds, static_cast<std::uint32_t>(size / kUnit));
     control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(completion));
     control.set(wqe_ctrl_segment::se, request.solicited);
-    control.set(wqe_ctrl_segment::imm, request.immediate.value_or(0));
+    control.set(wqe_ctrl_segment::imm, immediate ? request.immediate : 0);
   });
   auto* const to = first + wqe_ctrl_segment::kSize;
-  std::memcpy(to, request.to.segment().data(), Av::kSize);
+  std::memcpy(to, request.address->bytes.data(), Av::kSize);
   const util::MutableView<Av> av({to, Av::kSize});
-  av.set(Av::qkey, request.qkey);
-  av.set(Av::destination_qp_dct, request.qpn);
+  av.set(Av::qkey, request.remote_qkey);
+  av.set(Av::destination_qp_dct, request.remote_qpn);
 
   auto at = std::size_t{(head_ + 1) & mask_} * kBlock;
   if (!request.inline_data.empty()) {

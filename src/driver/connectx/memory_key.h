@@ -5,18 +5,13 @@
 #include <memory>
 #include <span>
 
+#include "driver/access.h"
 #include "driver/connectx/protection_domain.h"
 #include "driver/dma_memory.h"
 
 namespace softhca::driver::connectx {
 
-/// What may be done with memory; reading it for own requests always may.
-struct MemoryAccess {
-  bool local_write = true;  ///< receives, results of reads and atomics
-  bool remote_read = false;
-  bool remote_write = false;
-  bool remote_atomic = false;
-};
+using driver::MemoryAccess;
 
 class MemoryKey {
  public:

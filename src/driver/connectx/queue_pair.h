@@ -9,17 +9,13 @@
 #include <memory>
 #include <span>
 
+#include "driver/access.h"
 #include "driver/address.h"
 #include "driver/connectx/queue_pair_base.h"
 
 namespace softhca::driver::connectx {
 
-/// What the peer may do with our memory through a queue pair, besides what its memory key allows.
-struct RemoteAccess {
-  bool read = true;
-  bool write = true;
-  bool atomic = true;
-};
+using driver::RemoteAccess;
 
 /// The other end of a connection, as it was told to us by other means.
 struct RemoteQueuePair {

@@ -31,7 +31,7 @@ QueuePairBase::QueuePairBase(ProtectionDomain& pd, const Options& options,
   const auto& receive = options.receive;
   receive_stride_ = std::bit_ceil(std::max<std::size_t>(receive.pieces, 1)) << kLogReceiveUnit;
   // The send queue follows and begins at a whole block, or where the card wants it.
-  if (receive.requests != 0) {
+  if (receive.requests != 0 && options.srq == nullptr) {
     receive_size_ =
         std::max(std::bit_ceil(std::size_t{receive.requests}) * receive_stride_, SendQueue::kBlock);
   }
@@ -83,8 +83,12 @@ void QueuePairBase::describe_queues(util::MutableView<qpc> context) const {
   context.set(qpc::cqn_snd, options_.send_cq.cqn());
   context.set(qpc::cqn_rcv, options_.receive_cq.cqn());
   context.set(qpc::dbr_addr, memory_.iova(send_offset_ + send_size_));
-  const auto rq_type =
+  auto rq_type =
       receive_size_ == 0 ? spec::qp_rq_type::ZERO_LENGTH_RQ : spec::qp_rq_type::NON_ZERO_RQ;
+  if (options_.srq != nullptr) {
+    rq_type = spec::qp_rq_type::SRQ;
+    context.set(qpc::srqn_rmpn_xrqn, options_.srq->rmpn());
+  }
   context.set(qpc::rq_type, static_cast<std::uint32_t>(rq_type));
 }
 
@@ -119,8 +123,10 @@ util::Result<void> QueuePairBase::destroy() {
 }
 
 void QueuePairBase::sweep() {
-  options_.send_cq.sweep(user_index_);
-  if (&options_.receive_cq != &options_.send_cq) options_.receive_cq.sweep(user_index_);
+  options_.send_cq.sweep(user_index_, options_.srq);
+  if (&options_.receive_cq != &options_.send_cq) {
+    options_.receive_cq.sweep(user_index_, options_.srq);
+  }
 }
 
 util::Result<void> QueuePairBase::to_error() {
@@ -155,6 +161,7 @@ util::Result<spec::qp_state> QueuePairBase::query_state() {
 
 PostStatus QueuePairBase::post_receive(const ReceiveRequest& request) {
   if (in_reset_) return PostStatus::kWrongState;
+  if (options_.srq != nullptr) return PostStatus::kBadRequest;
   const auto status = receive_queue_.post(request);
   if (status != PostStatus::kOk) return status;
   // There is no doorbell register: the device looks at the record when it needs a request.

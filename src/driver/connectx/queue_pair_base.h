@@ -12,6 +12,7 @@
 #include "driver/connectx/protection_domain.h"
 #include "driver/connectx/receive_queue.h"
 #include "driver/connectx/send_queue.h"
+#include "driver/connectx/shared_receive_queue.h"
 #include "driver/connectx/uar.h"
 #include "driver/dma_memory.h"
 #include "driver/work.h"
@@ -27,6 +28,8 @@ class QueuePairBase : public CompletionTarget {
     CompletionQueue& receive_cq;
     SendQueue::Limits send = {};
     ReceiveQueue::Limits receive = {};
+    /// Receives are taken from there, and `receive` is of no account.
+    SharedReceiveQueue* srq = nullptr;
   };
 
   QueuePairBase(const QueuePairBase&) = delete;
@@ -52,7 +55,9 @@ class QueuePairBase : public CompletionTarget {
     return qpn == number_ ? send_queue_.complete(counter) : std::nullopt;
   }
   std::optional<std::uint64_t> complete_receive(std::uint32_t qpn, std::uint16_t counter) override {
-    return qpn == number_ ? receive_queue_.complete(counter) : std::nullopt;
+    if (qpn != number_) return std::nullopt;
+    return options_.srq == nullptr ? receive_queue_.complete(counter)
+                                   : options_.srq->complete(counter);
   }
 
  protected:
@@ -63,6 +68,7 @@ class QueuePairBase : public CompletionTarget {
 
   util::Result<void> create_on_device();
   Hca& hca() { return hca_; }
+  spec::service_type service() const { return service_; }
   bool in_reset() const { return in_reset_; }
   SendQueue& send_queue() { return send_queue_; }
 

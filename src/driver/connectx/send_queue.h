@@ -20,8 +20,6 @@ namespace softhca::driver::connectx {
 
 namespace spec = softhca::spec::connectx;
 
-struct DatagramRequest;
-
 class SendQueue {
  public:
   static constexpr std::size_t kBlock = 64;
@@ -45,8 +43,8 @@ class SendQueue {
   PostStatus post(const SendRequest& request);
   /// The same in the queue of a FrameSender.
   PostStatus post_frame(const FrameRequest& request);
-  /// The same in the queue of a DatagramQueuePair.
-  PostStatus post_datagram(const DatagramRequest& request);
+  /// The same in the queue of datagrams: SENDs that `request.address` (an AddressVector) leads.
+  PostStatus post_datagram(const SendRequest& request);
   /// Requests were posted up to here: what the doorbell record says.
   std::uint16_t producer() const { return static_cast<std::uint16_t>(head_); }
   /// The first 8 bytes of the last request: what the doorbell register gets.

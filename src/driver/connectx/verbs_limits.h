@@ -1,0 +1,22 @@
+// What cards of the family lack, and where their documents say so.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "driver/verbs/types.h"
+
+namespace softhca::driver::connectx {
+
+/// A card of the family, by its PCI device ID.
+struct Card {
+  std::uint16_t device_id;
+  std::string_view name;
+  std::span<const verbs::Limitation> limitations;
+};
+
+/// The ConnectX-4 for an ID that is not known.
+const Card& card_of(std::uint16_t device_id);
+
+}  // namespace softhca::driver::connectx

@@ -1,0 +1,145 @@
+// The nouns of the verbs (IBTA 10 and 11) as plain values, the same for every HCA.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "driver/access.h"
+#include "driver/address.h"
+#include "driver/work.h"
+#include "spec/infiniband/qp_states.h"
+#include "spec/infiniband/services.h"
+#include "util/result.h"
+
+namespace softhca::driver::verbs {
+
+using spec::infiniband::QpAttributeSet;
+using spec::infiniband::QpState;
+using spec::infiniband::QpType;
+using spec::infiniband::to_string;
+
+/// What an HCA may lack. Everything that is not here every HCA of ours has: RC and UD queue pairs,
+/// SEND, RDMA WRITE and READ, immediate and inline data, events.
+enum class Feature : std::uint8_t {
+  kUc,                   ///< unreliable connections
+  kXrc,                  ///< XRC queue pairs and their shared receive queues
+  kAtomics,              ///< compare and swap, fetch and add
+  kSharedReceiveQueues,  ///< SRQs for RC and UD
+  kReceiveLimit,         ///< the event of an SRQ that runs empty
+  kSqDrain,              ///< the state SQD, and its event
+  kMulticast,
+  kRoceV1,
+};
+inline constexpr std::size_t kFeatures = 8;
+std::string_view to_string(Feature feature);
+
+/// Why a device does not have a feature.
+struct Limitation {
+  Feature feature;
+  std::string_view words;
+  std::string_view section;  ///< of the device's document
+};
+
+struct DeviceAttributes {
+  std::string model;     ///< "ConnectX-4"
+  std::string firmware;  ///< "12.28.2006"
+  Mac mac;
+  std::uint64_t max_message = 0;  ///< bytes
+  std::uint32_t max_mtu = 0;      ///< bytes of a packet's payload
+  std::uint32_t max_qps = 0;
+  std::uint32_t max_cqs = 0;
+  std::uint32_t max_mrs = 0;
+  std::uint32_t max_srqs = 0;
+  std::uint32_t max_requests = 0;  ///< of one queue; fewer if they are large
+  std::uint32_t max_pieces = 0;    ///< of one request
+  std::uint32_t max_cq_entries = 0;
+  std::uint32_t max_reads = 0;  ///< READs and atomics under way, of one queue pair
+  std::span<const Limitation> limitations;
+
+  /// Null if the device has it.
+  const Limitation* lacks(Feature feature) const;
+};
+
+/// Nothing if the device has `feature`; else why not.
+util::Result<void> require(const DeviceAttributes& device, Feature feature);
+
+/// The way to a port: an address vector (IBTA 11.2.2.1).
+struct Path {
+  Gid gid = {};                       ///< of the port
+  Mac mac = {};                       ///< where the next hop is, on RoCE
+  std::uint16_t lid = 0;              ///< likewise on InfiniBand
+  std::uint8_t source_gid_index = 0;  ///< who we are there
+  std::uint8_t hop_limit = 64;
+  std::uint8_t traffic_class = 0;
+  std::uint32_t flow_label = 0;  ///< 20 bits
+  std::uint8_t service_level = 0;
+  std::uint16_t udp_source_port = 0xC000;
+};
+
+/// What MODIFY QP is told; what is left out stays as it is. Names and numbers of IBTA 11.2.4.2.
+struct QpAttributes {
+  std::optional<QpState> state = {};
+  std::optional<QpState> current_state = {};
+  std::optional<RemoteAccess> access = {};
+  std::optional<std::uint16_t> pkey_index = {};
+  std::optional<std::uint8_t> port = {};
+  std::optional<std::uint32_t> qkey = {};
+  std::optional<Path> path = {};
+  std::optional<unsigned> path_mtu = {};     ///< 256, 512, 1024, 2048 or 4096 bytes
+  std::optional<std::uint8_t> timeout = {};  ///< 4.096 us * 2^n; 0: never
+  std::optional<std::uint8_t> retry_count = {};
+  std::optional<std::uint8_t> rnr_retry = {};      ///< 7: for ever
+  std::optional<std::uint32_t> receive_psn = {};   ///< of the peer's first packet
+  std::optional<std::uint32_t> send_psn = {};      ///< of ours
+  std::optional<unsigned> max_reads = {};          ///< READs and atomics that we have under way
+  std::optional<unsigned> max_peer_reads = {};     ///< and those of the peer
+  std::optional<std::uint8_t> min_rnr_timer = {};  ///< the code of IBTA 9.7.5.2.8
+  std::optional<std::uint32_t> destination_qpn = {};
+
+  /// Which of them are there.
+  QpAttributeSet given() const;
+};
+
+/// How much a queue pair can hold.
+struct Capacity {
+  unsigned send_requests = 64;
+  unsigned send_pieces = 4;        ///< of one request
+  unsigned inline_size = 64;       ///< bytes of one request
+  unsigned receive_requests = 64;  ///< none with a shared receive queue
+  unsigned receive_pieces = 4;     ///< of one request
+};
+
+/// Bytes in front of a received datagram: the GRH, or the IP header in its last bytes (IBTA
+/// 11.4.1.2, Annex A17). A receive must have room for them, and Completion::byte_count counts them.
+inline constexpr std::size_t kDatagramHeader = 40;
+
+/// What happens without being asked for (IBTA 11.6.3).
+enum class AsyncEventType : std::uint8_t {
+  kCommunicationEstablished,  ///< the first packet arrived in RTR
+  kSqDrained,
+  kLastWqeReached,  ///< of a queue pair with an SRQ, in error
+  kQpFatal,         ///< its queue cannot be read
+  kQpRequestError,  ///< the peer asked for what is not possible
+  kQpAccessError,   ///< the peer asked for what is not allowed
+  kCqError,         ///< overrun
+  kSrqLimitReached,
+  kSrqFatal,
+  kPortActive,
+  kPortDown,
+  kOther,  ///< a number that the driver does not know
+};
+std::string_view to_string(AsyncEventType type);
+
+struct AsyncEvent {
+  AsyncEventType type = AsyncEventType::kOther;
+  std::uint32_t number = 0;  ///< of the QP, CQ, SRQ or port; of a type that is not known
+};
+
+/// Why MODIFY QP with these attributes is against IBTA 11.2.4.2 Tables 90 to 92; empty if it is
+/// not.
+std::string check_transition(QpType type, QpState from, QpState to, QpAttributeSet given);
+
+}  // namespace softhca::driver::verbs

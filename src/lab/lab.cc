@@ -1,0 +1,159 @@
+#include "lab/lab.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <stdexcept>
+
+#include "connectx/device.h"
+#include "driver/connectx/verbs_device.h"
+#include "driver/in_process_host.h"
+#include "rsnic/options.h"
+
+namespace softhca::lab {
+
+namespace {
+
+constexpr auto kEverything = std::numeric_limits<std::size_t>::max();
+/// How time passes for a driver that waits, so that its patience ends.
+constexpr auto kIdleStep = std::chrono::microseconds(100);
+
+/// What each card of a laboratory has of its own.
+struct Identity {
+  std::string name;
+  wire::MacAddress mac;
+  std::uint64_t guid;
+  std::function<util::Time()> clock;
+};
+
+using MakeFunction = std::unique_ptr<pcie::Function> (*)(Identity, fabric::Port&);
+using OpenVerbs = util::Result<driver::verbs::Device> (*)(driver::Host&);
+
+struct Model {
+  std::string_view name;
+  MakeFunction make;
+  OpenVerbs open;
+};
+
+std::unique_ptr<pcie::Function> make_connectx(connectx::DeviceOptions card, Identity identity,
+                                              fabric::Port& port) {
+  card.name = std::move(identity.name);
+  card.mac = identity.mac;
+  card.node_guid = identity.guid;
+  card.clock = std::move(identity.clock);
+  return std::make_unique<connectx::Device>(std::move(card), port);
+}
+
+/// A new HCA has a line here.
+constexpr Model kModels[] = {
+    {"connectx",
+     [](Identity identity, fabric::Port& port) {
+       return make_connectx({}, std::move(identity), port);
+     },
+     [](driver::Host& host) { return driver::connectx::open_verbs(host); }},
+    {"rsnic",
+     [](Identity identity, fabric::Port& port) {
+       return make_connectx(rsnic::device_options(), std::move(identity), port);
+     },
+     [](driver::Host& host) { return driver::connectx::open_verbs(host); }},
+};
+
+constexpr auto kNames = [] {
+  std::array<std::string_view, std::size(kModels)> names{};
+  for (std::size_t i = 0; i != names.size(); ++i) names[i] = kModels[i].name;
+  return names;
+}();
+
+const Model& find_model(const std::string& name) {
+  const auto* const found = std::ranges::find(kModels, name, &Model::name);
+  if (found == std::end(kModels)) {
+    throw std::runtime_error(
+        fmt::format("unknown device '{}': there are {}", name, fmt::join(kNames, ", ")));
+  }
+  return *found;
+}
+
+}  // namespace
+
+std::span<const std::string_view> models() { return kNames; }
+
+Lab::Lab(const std::vector<std::string>& names, const Options& options) : options_(options) {
+  util::set_log_level(options.log_level);
+  for (const auto& name : names) add(name);
+}
+
+Lab::~Lab() {
+  // The drivers first: they run all devices while they wait.
+  for (auto& node : nodes_) node->device = nullptr;
+  for (auto& node : nodes_) {
+    node->host = nullptr;
+    node->function = nullptr;
+  }
+}
+
+void Lab::add(const std::string& name) {
+  const auto& model = find_model(name);
+  const auto number = static_cast<std::uint8_t>(nodes_.size() + 1);
+  auto node = std::make_unique<Node>();
+  node->name = name;
+  const auto label = fmt::format("{}{}", name, nodes_.size());
+  node->port = switch_.create_port(label);
+  auto impairment = options_.impairment;
+  impairment.seed += nodes_.size();
+  node->cable = std::make_unique<fabric::Impairment>(*node->port, impairment);
+  node->function = model.make({.name = label,
+                               .mac = wire::MacAddress::from_u64(0x020000000000u + number),
+                               .guid = 0x0200000000000000u + number,
+                               .clock = [this] { return now(); }},
+                              *node->cable);
+  driver::InProcessHost::Options host;
+  host.progress = [this] { progress(); };
+  host.clock = [this] { return now(); };
+  node->host = std::make_unique<driver::InProcessHost>(*node->function, std::move(host));
+  nodes_.push_back(std::move(node));
+  auto& made = *nodes_.back();
+  auto device = model.open(*made.host);
+  if (!device) throw std::runtime_error(fmt::format("{}: {}", label, device.error().message));
+  made.device = std::make_unique<driver::verbs::Device>(std::move(*device));
+  const auto named = made.device->set_gid(0, driver::Gid::from_ipv4(10, 0, 0, number));
+  if (!named) throw std::runtime_error(fmt::format("{}: {}", label, named.error().message));
+}
+
+bool Lab::pass() {
+  const auto time = now();
+  auto next = util::kNever;
+  for (auto& node : nodes_) {
+    node->cable->handle_timeout(time);
+    next = std::min({next, node->function->run(time), node->cable->next_event()});
+    // A delivered frame may make work for a device that has run already.
+    if (switch_.has_work()) next = time;
+    switch_.deliver(kEverything);
+  }
+  next_ = next;
+  return next_ <= time;
+}
+
+void Lab::progress() {
+  if (!pass() && options_.virtual_time) now_ = std::min(next_, now_ + kIdleStep);
+}
+
+bool Lab::run_until(const std::function<bool()>& done) {
+  const auto limit = now_ + std::chrono::minutes(1);
+  while (!done()) {
+    if (pass()) continue;
+    if (done()) return true;
+    if (next_ == util::kNever || now_ > limit) return false;
+    now_ = next_;
+  }
+  return true;
+}
+
+void Lab::advance(util::Duration duration) {
+  const auto end = now_ + duration;
+  while (pass() || next_ <= end) now_ = std::max(now_, next_);
+  now_ = end;
+}
+
+}  // namespace softhca::lab

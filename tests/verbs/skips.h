@@ -1,0 +1,29 @@
+// What devices cannot do, so that tests are skipped: each with the place in its document that says
+// so. A device that lacks anything else fails its tests, and so does one that has meanwhile got
+// what stands here.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "driver/verbs/types.h"
+
+namespace softhca::driver::verbs::test {
+
+struct Skip {
+  std::string_view device;
+  Feature feature;
+  std::string_view section;
+};
+
+inline constexpr auto kSkips = std::to_array<Skip>({
+    {"connectx", Feature::kXrc, "src/driver/README.md"},
+    {"connectx", Feature::kSqDrain, "mlx5 driver interface 7.4"},
+    {"rsnic", Feature::kUc, "RSNIC-IP Table 2-1-1"},
+    {"rsnic", Feature::kXrc, "src/driver/README.md"},
+    {"rsnic", Feature::kAtomics, "RSNIC-IP Table 2-1-1"},
+    {"rsnic", Feature::kSqDrain, "mlx5 driver interface 7.4"},
+    {"rsnic", Feature::kRoceV1, "RSNIC-IP chapter 1"},
+});
+
+}  // namespace softhca::driver::verbs::test

@@ -1,0 +1,136 @@
+#include "suite.h"
+
+#include <algorithm>
+
+#include "skips.h"
+namespace softhca::driver::verbs::test {
+
+std::vector<Pair> all_pairs() {
+  std::vector<Pair> pairs;
+  for (const auto from : lab::models()) {
+    for (const auto to : lab::models()) pairs.push_back({std::string(from), std::string(to)});
+  }
+  return pairs;
+}
+
+std::string name_of(const testing::TestParamInfo<Pair>& info) {
+  return info.param.from + "_to_" + info.param.to;
+}
+
+namespace {
+
+std::optional<SharedReceiveQueue> make_srq(ProtectionDomain& pd, const Side::Options& options) {
+  if (!options.with_srq) return std::nullopt;
+  return must(pd.create_srq(options.capacity.receive_requests, options.capacity.receive_pieces));
+}
+
+}  // namespace
+
+Side::Side(Device& on, const Options& options)
+    : device(on),
+      memory(kMemory),
+      pd(must(on.allocate_pd())),
+      region(must(pd.register_memory(memory, options.access))),
+      send_cq(must(on.create_cq(options.cq_entries))),
+      receive_cq(must(on.create_cq(options.cq_entries))),
+      srq(make_srq(pd, options)),
+      qp(must(pd.create_qp({.type = options.type,
+                            .send_cq = send_cq,
+                            .receive_cq = receive_cq,
+                            .srq = srq ? &*srq : nullptr,
+                            .capacity = options.capacity}))) {}
+
+void Side::receive(std::uint64_t id, std::size_t offset, std::size_t length) {
+  const auto piece = region.piece(offset, length);
+  const ReceiveRequest request{.id = id, .pieces = {&piece, 1}};
+  ASSERT_EQ(srq ? srq->post(request) : qp.post_receive(request), PostStatus::kOk);
+}
+
+PostStatus Side::send(SendOpcode opcode, std::size_t length, std::uint64_t id) {
+  const auto piece = region.piece(0, length);
+  return qp.post_send({.id = id, .opcode = opcode, .pieces = {&piece, 1}});
+}
+
+Verbs::Verbs() {
+  // What tests provoke is refused with warnings; they would hide what matters.
+  lab_ = std::make_unique<lab::Lab>(
+      std::vector{GetParam().from, GetParam().to},
+      lab::Lab::Options{
+          .virtual_time = true, .impairment = {}, .log_level = util::LogLevel::kError});
+  // The ports have come up.
+  for (std::size_t i = 0; i != lab_->size(); ++i) {
+    while (must(lab_->device(i).poll_event())) {
+    }
+  }
+}
+
+void Verbs::make_sides(const Side::Options& options) {
+  a_.emplace(lab_->device(0), options);
+  b_.emplace(lab_->device(1), options);
+}
+
+void Verbs::connect_sides(QpType type, const ConnectionOptions& options) {
+  make_sides({.type = type});
+  must(connect(a_->qp, b_->qp, options));
+}
+
+std::vector<Completion> Verbs::wait(CompletionQueue& cq, std::size_t count) {
+  std::vector<Completion> found;
+  lab_->run_until([&] {
+    Completion next;
+    while (found.size() < count && cq.poll({&next, 1}) == 1) found.push_back(next);
+    return found.size() >= count;
+  });
+  return found;
+}
+
+std::optional<AsyncEvent> Verbs::wait_event(Device& device) {
+  std::optional<AsyncEvent> found;
+  lab_->run_until([&] {
+    found = must(device.poll_event());
+    return found.has_value();
+  });
+  return found;
+}
+
+bool Verbs::lacks(Feature feature) {
+  bool missing = false;
+  for (std::size_t i = 0; i != lab_->size(); ++i) {
+    const auto* const limitation = lab_->device(i).attributes().lacks(feature);
+    if (limitation == nullptr) continue;
+    missing = true;
+    const bool listed = std::ranges::any_of(kSkips, [&](const Skip& skip) {
+      return skip.device == lab_->name(i) && skip.feature == feature &&
+             skip.section == limitation->section;
+    });
+    EXPECT_TRUE(listed) << lab_->name(i) << " lacks " << to_string(feature)
+                        << ", which skips.h does not list";
+  }
+  return missing;
+}
+
+std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed) {
+  std::vector<std::byte> bytes(size);
+  std::uint32_t x = seed * 2654435761u + 1;
+  for (auto& byte : bytes) {
+    x = x * 1664525u + 1013904223u;
+    byte = static_cast<std::byte>(x >> 24);
+  }
+  return bytes;
+}
+
+void expect_success(const std::vector<Completion>& found, std::uint64_t id,
+                    CompletionOpcode opcode) {
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(driver::to_string(found[0].status), driver::to_string(WorkStatus::kSuccess));
+  EXPECT_EQ(driver::to_string(found[0].opcode), driver::to_string(opcode));
+  EXPECT_EQ(found[0].id, id);
+}
+
+void expect_error(const std::vector<Completion>& found, std::uint64_t id, WorkStatus status) {
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(driver::to_string(found[0].status), driver::to_string(status));
+  EXPECT_EQ(found[0].id, id);
+}
+
+}  // namespace softhca::driver::verbs::test

@@ -1,0 +1,107 @@
+// What the tests of this folder stand on: a laboratory of two devices on virtual time, by
+// parameter, and what each side needs to send and receive.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/verbs/verbs.h"
+#include "lab/lab.h"
+
+namespace softhca::driver::verbs::test {
+
+/// The value of a Result that must be one.
+template <class T>
+T must(util::Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+inline void must(util::Result<void> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+}
+
+/// Who sends to whom.
+struct Pair {
+  std::string from;
+  std::string to;
+};
+inline void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.from << "_to_" << pair.to; }
+
+/// Every device with its like, and every two different ones both ways.
+std::vector<Pair> all_pairs();
+std::string name_of(const testing::TestParamInfo<Pair>& info);
+
+/// What one side has.
+struct Side {
+  static constexpr std::size_t kMemory = 256 << 10;
+  struct Options {
+    QpType type = QpType::kRc;
+    Capacity capacity = {};
+    unsigned cq_entries = 256;
+    MemoryAccess access = MemoryAccess::all();
+    bool with_srq = false;
+  };
+  Side(Device& on, const Options& options);
+
+  std::span<std::byte> bytes(std::size_t offset, std::size_t length) {
+    return std::span(memory).subspan(offset, length);
+  }
+  /// A receive of one piece.
+  void receive(std::uint64_t id, std::size_t offset, std::size_t length);
+  /// A request of one piece at the begin of the memory, signaled.
+  PostStatus send(SendOpcode opcode, std::size_t length, std::uint64_t id = 1);
+
+  Device& device;
+  std::vector<std::byte> memory;
+  ProtectionDomain pd;
+  MemoryRegion region;
+  CompletionQueue send_cq;
+  CompletionQueue receive_cq;
+  std::optional<SharedReceiveQueue> srq;
+  QueuePair qp;
+};
+
+class Verbs : public testing::TestWithParam<Pair> {
+ protected:
+  Verbs();
+
+  /// Both sides with queue pairs of one service, connected.
+  void connect_sides(QpType type = QpType::kRc, const ConnectionOptions& options = {});
+  /// Both sides, not connected.
+  void make_sides(const Side::Options& options);
+  Side& a() { return *a_; }
+  Side& b() { return *b_; }
+  lab::Lab& lab() { return *lab_; }
+
+  /// The next `count` completions; fewer if no more come.
+  std::vector<Completion> wait(CompletionQueue& cq, std::size_t count = 1);
+  /// The next event of `device`; nothing if none comes.
+  std::optional<AsyncEvent> wait_event(Device& device);
+  /// Whether a side's device lacks `feature`: then the test is to be skipped. That it lacks it must
+  /// be listed (skips.h); if it is not, the test fails.
+  bool lacks(Feature feature);
+
+  std::unique_ptr<lab::Lab> lab_;
+  std::optional<Side> a_;
+  std::optional<Side> b_;
+};
+
+/// For the begin of a test that needs a feature which not all devices have.
+#define NEEDS(feature) \
+  if (lacks(Feature::feature)) GTEST_SKIP() << "see skips.h"
+
+/// `size` bytes that differ from one seed to the next, and from one place to the next.
+std::vector<std::byte> pattern(std::size_t size, std::uint32_t seed);
+/// Asserts one completion, and that it is this one.
+void expect_success(const std::vector<Completion>& found, std::uint64_t id,
+                    CompletionOpcode opcode);
+void expect_error(const std::vector<Completion>& found, std::uint64_t id, WorkStatus status);
+
+}  // namespace softhca::driver::verbs::test
