@@ -6,6 +6,7 @@
 #include "cli/docs.h"
 #include "cli/explain.h"
 #include "cli/isolate/device_process.h"
+#include "cli/perf_command.h"
 #include "cli/rsnic_commands.h"
 #include "cli/run_command.h"
 #include "cli/sdxi_copy.h"
@@ -24,6 +25,8 @@ int main(int argc, char** argv) {
   RunOptions run;
   const auto* run_command = add_run(app, run);
   argc = take_program(argc, argv, run);
+  PerfOptions perf;
+  const auto* perf_command = add_perf(app, perf);
   auto* sdxi = app.add_subcommand("sdxi", "Use an SDXI function");
   sdxi->require_subcommand(1);
   SdxiCopyOptions copy;
@@ -44,6 +47,7 @@ int main(int argc, char** argv) {
   if (serve_command->parsed()) return run_serve(serve);
   if (process_command->parsed()) return run_process(process);
   if (run_command->parsed()) return run_run(run);
+  if (perf_command->parsed()) return run_perf(perf);
   if (copy_command->parsed()) return run_sdxi_copy(copy);
   if (rsnic_command->parsed()) return run_rsnic(rsnic);
   if (inspect_command->parsed()) return run_inspect(inspect);

@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/perf/measure.h"
+
+namespace softhca::cli::perf {
+
+using driver::Completion;
+using driver::PostStatus;
+using driver::WorkStatus;
+
+namespace {
+
+constexpr std::uint64_t kIterations = 5000;
+
+/// When so many messages were complete.
+struct Mark {
+  util::Time when;
+  std::uint64_t done;
+};
+
+/// One direction: keeps the send queue full, takes completions, and posts receives at the other
+/// end.
+class Flow {
+ public:
+  Flow(Side& from, Side& to, const Options& options, std::uint64_t size, std::uint64_t count)
+      : from_(from), to_(to), options_(options), size_(size), count_(count) {
+    signal_every_ = std::min(options.cq_mod, options.tx_depth);
+    // Kept before, so that measuring allocates little.
+    marks_.reserve(1024);
+  }
+
+  util::Result<void> prepare() {
+    if (!options_.is_send()) return {};
+    while (receives_ < options_.rx_depth) {
+      if (to_.receive(size_) != PostStatus::kOk) return util::fail("posting a receive");
+      ++receives_;
+    }
+    return {};
+  }
+
+  /// Posts what there is room for and takes what is complete.
+  util::Result<void> step() {
+    while (posted_ != count_ && posted_ - done_ < options_.tx_depth && has_receive()) {
+      const auto number = posted_ + 1;
+      const bool signaled = number % signal_every_ == 0 || number == count_;
+      const auto status = from_.post(options_, size_, number, signaled);
+      if (status == PostStatus::kQueueFull) break;
+      if (status != PostStatus::kOk) {
+        return util::fail(fmt::format("posting: {}", driver::to_string(status)));
+      }
+      posted_ = number;
+    }
+    if (auto taken = take(from_.send_cq, false); !taken) return taken;
+    return options_.is_send() ? take(to_.receive_cq, true) : util::Result<void>();
+  }
+
+  /// No more than what is posted.
+  void stop() { count_ = posted_ / signal_every_ * signal_every_; }
+  bool finished() const { return done_ >= count_ && (!options_.is_send() || received_ >= count_); }
+  std::uint64_t done() const { return done_; }
+  std::uint64_t count() const { return count_; }
+  const std::vector<Mark>& marks() const { return marks_; }
+
+ private:
+  bool has_receive() const {
+    return !options_.is_send() || posted_ - received_ < options_.rx_depth;
+  }
+  util::Result<void> take(verbs::CompletionQueue& cq, bool receives) {
+    const auto found = cq.poll(found_);
+    for (const auto& completion : std::span(found_).first(found)) {
+      if (completion.status != WorkStatus::kSuccess) {
+        return util::fail(fmt::format("a request ended: {}", driver::to_string(completion.status)));
+      }
+      if (!receives) {
+        done_ = completion.id;
+        continue;
+      }
+      ++received_;
+      if (to_.receive(size_) != PostStatus::kOk) return util::fail("posting a receive");
+    }
+    if (found != 0 && !receives) marks_.push_back({util::monotonic_now(), done_});
+    return {};
+  }
+
+  Side& from_;
+  Side& to_;
+  const Options& options_;
+  std::uint64_t size_;
+  std::uint64_t count_;
+  std::uint64_t signal_every_;
+  std::uint64_t posted_ = 0, done_ = 0, received_ = 0, receives_ = 0;
+  std::vector<Mark> marks_;
+  std::array<Completion, 64> found_;
+};
+
+/// Messages a second in the best part of the run: from one mark to the next but a few.
+double peak_rate(const std::vector<Mark>& marks) {
+  constexpr std::size_t kStride = 4;
+  double best = 0;
+  for (std::size_t i = kStride; i < marks.size(); ++i) {
+    const auto& first = marks[i - kStride];
+    const auto seconds = std::chrono::duration<double>(marks[i].when - first.when).count();
+    if (seconds > 0)
+      best = std::max(best, static_cast<double>(marks[i].done - first.done) / seconds);
+  }
+  return best;
+}
+
+/// What is left of the run before this one: receives that nothing was sent to.
+util::Result<void> renew(Station& station) {
+  if (!station.options().is_send()) return {};
+  return station.reconnect();
+}
+
+}  // namespace
+
+util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
+                                          const Continue& go_on) {
+  const auto& options = station.options();
+  if (auto done = renew(station); !done) return tl::unexpected(done.error());
+  const bool timed = options.duration > 0;
+  const auto count = timed ? UINT64_MAX / 2 : options.iterations.value_or(kIterations);
+  std::vector<Flow> flows;
+  flows.emplace_back(station.a(), station.b(), options, size, count);
+  if (options.bidirectional) flows.emplace_back(station.b(), station.a(), options, size, count);
+  for (auto& flow : flows) {
+    if (auto done = flow.prepare(); !done) return tl::unexpected(done.error());
+  }
+  const auto begin = util::monotonic_now();
+  bool stopped = false;
+  for (std::uint64_t turn = 1; !std::ranges::all_of(flows, &Flow::finished); ++turn) {
+    for (auto& flow : flows) {
+      if (auto done = flow.step(); !done) return tl::unexpected(done.error());
+    }
+    if (turn % 16 != 0 || stopped) continue;
+    const auto passed = std::chrono::duration<double>(util::monotonic_now() - begin).count();
+    const auto part = timed ? passed / options.duration
+                            : static_cast<double>(flows[0].done()) / static_cast<double>(count);
+    stopped = (timed && part >= 1) || !go_on(part);
+    if (stopped) std::ranges::for_each(flows, &Flow::stop);
+  }
+  Bandwidth out{.size = size, .iterations = flows[0].count()};
+  out.seconds = std::chrono::duration<double>(util::monotonic_now() - begin).count();
+  double messages = 0, peak = 0;
+  for (const auto& flow : flows) {
+    messages += static_cast<double>(flow.count());
+    peak += peak_rate(flow.marks());
+  }
+  out.rate = out.seconds > 0 ? messages / out.seconds : 0;
+  out.average = out.rate * static_cast<double>(size);
+  out.peak = std::max(peak, out.rate) * static_cast<double>(size);
+  return out;
+}
+
+}  // namespace softhca::cli::perf

@@ -1,0 +1,164 @@
+#include "cli/perf/station.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace softhca::cli::perf {
+
+using driver::MemoryAccess;
+using driver::PostStatus;
+using driver::SendOpcode;
+using verbs::Feature;
+using verbs::QpType;
+
+namespace {
+
+constexpr std::size_t kAtomicSize = 8;
+/// As perftest has it for latency.
+constexpr unsigned kInlineLatency = 220;
+
+unsigned inline_of(const Options& options) {
+  if (options.verb == Verb::kRead || options.verb == Verb::kAtomic) return 0;
+  if (options.inline_size) return *options.inline_size;
+  return options.latency && !options.bandwidth ? kInlineLatency : 0;
+}
+
+/// What no device, or not this one, can be asked for.
+util::Result<void> check(const Options& options, std::uint64_t largest,
+                         const verbs::DeviceAttributes& device) {
+  const bool one_sided = options.verb != Verb::kSend;
+  if (options.service == QpType::kUd && one_sided) {
+    return util::fail("UD has SENDs only (IBTA 9.4 Table 36)");
+  }
+  if (options.service == QpType::kUc &&
+      (options.verb == Verb::kRead || options.verb == Verb::kAtomic)) {
+    return util::fail("UC has no READs and no atomics (IBTA 9.4 Table 36)");
+  }
+  if (options.service == QpType::kUc) {
+    if (auto has = verbs::require(device, Feature::kUc); !has) return has;
+  }
+  if (options.verb == Verb::kAtomic) {
+    if (auto has = verbs::require(device, Feature::kAtomics); !has) return has;
+  }
+  if (options.service == QpType::kUd && largest > options.mtu) {
+    return util::fail(
+        fmt::format("a UD message is one packet: {} bytes at most (-m)", options.mtu));
+  }
+  if (largest > device.max_message) {
+    return util::fail(
+        fmt::format("{}: messages have at most {} bytes", device.model, device.max_message));
+  }
+  if (options.mtu > device.max_mtu) {
+    return util::fail(fmt::format("{}: the MTU is at most {}", device.model, device.max_mtu));
+  }
+  return {};
+}
+
+template <class T>
+T must(util::Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+
+}  // namespace
+
+Side::Side(verbs::Device& on, const Options& options, std::size_t memory_size)
+    : device(on),
+      memory(memory_size),
+      pd(must(on.allocate_pd())),
+      region(must(pd.register_memory(memory, MemoryAccess::all()))),
+      send_cq(must(on.create_cq(options.tx_depth + 1))),
+      receive_cq(must(on.create_cq(options.rx_depth + 1))),
+      qp(must(pd.create_qp({.type = options.service,
+                            .send_cq = send_cq,
+                            .receive_cq = receive_cq,
+                            .capacity = {.send_requests = options.tx_depth,
+                                         .send_pieces = 1,
+                                         .inline_size = inline_of(options),
+                                         .receive_requests = options.rx_depth,
+                                         .receive_pieces = 1}}))),
+      inline_size(inline_of(options)) {}
+
+PostStatus Side::post(const Options& options, std::size_t size, std::uint64_t id, bool signaled) {
+  const auto piece = region.piece(0, size);
+  driver::SendRequest request{.id = id, .pieces = {&piece, 1}, .signaled = signaled};
+  switch (options.verb) {
+    case Verb::kSend:
+      request.address = &peer_address;
+      request.remote_qpn = peer.qpn;
+      request.remote_qkey = peer.qkey;
+      break;
+    case Verb::kWrite:
+      request.opcode = SendOpcode::kRdmaWrite;
+      break;
+    case Verb::kRead:
+      request.opcode = SendOpcode::kRdmaRead;
+      break;
+    case Verb::kAtomic:
+      request.opcode = options.compare_and_swap ? SendOpcode::kCompareSwap : SendOpcode::kFetchAdd;
+      request.swap_or_add = 1;
+      break;
+  }
+  request.remote_address = peer.address + peer.length / 2;
+  request.rkey = peer.rkey;
+  if (size <= inline_size) {
+    request.pieces = {};
+    request.inline_data = region.bytes().first(size);
+  }
+  return qp.post_send(request);
+}
+
+PostStatus Side::receive(std::size_t size) {
+  const auto header = qp.type() == QpType::kUd ? verbs::kDatagramHeader : 0;
+  const auto piece = region.piece(memory.size() / 2, size + header);
+  return qp.post_receive({.pieces = {&piece, 1}});
+}
+
+util::Result<std::unique_ptr<Station>> Station::create(const Options& options,
+                                                       std::uint64_t largest) {
+  std::unique_ptr<Station> station(new Station(options));
+  try {
+    station->lab_ = std::make_unique<lab::Lab>(options.devices);
+    for (std::size_t i = 0; i != station->lab_->size(); ++i) {
+      const auto good = check(options, largest, station->lab_->device(i).attributes());
+      if (!good) return tl::unexpected(good.error());
+    }
+    const auto half = std::max<std::size_t>(largest, kAtomicSize) + 64;
+    station->a_ = std::make_unique<Side>(station->lab_->device(0), options, 2 * half);
+    station->b_ = std::make_unique<Side>(station->lab_->device(1), options, 2 * half);
+  } catch (const std::runtime_error& error) {
+    return util::fail(error.what());
+  }
+  if (auto done = station->connect(); !done) return tl::unexpected(done.error());
+  return station;
+}
+
+util::Result<void> Station::reconnect() {
+  if (auto done = a_->qp.to_reset(); !done) return done;
+  if (auto done = b_->qp.to_reset(); !done) return done;
+  return connect();
+}
+
+util::Result<void> Station::connect() {
+  verbs::ConnectionOptions connection{.path_mtu = options_.mtu, .reads = options_.reads};
+  const auto describe = [&](Side& side) {
+    connection.memory = &side.region;
+    return verbs::describe(side.qp, connection);
+  };
+  const auto join = [&](Side& side, const verbs::Endpoint& peer) -> util::Result<void> {
+    side.peer = peer;
+    if (options_.service == QpType::kUd) {
+      auto address = side.pd.make_address(verbs::path_to(peer));
+      if (!address) return tl::unexpected(address.error());
+      side.peer_address = *address;
+    }
+    return verbs::connect(side.qp, peer, connection);
+  };
+  const auto end_a = describe(*a_), end_b = describe(*b_);
+  if (auto done = join(*a_, end_b); !done) return done;
+  return join(*b_, end_a);
+}
+
+}  // namespace softhca::cli::perf

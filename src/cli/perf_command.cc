@@ -1,0 +1,228 @@
+#include "cli/perf_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+
+#include "cli/perf/measure.h"
+#include "cli/perf/report.h"
+#include "lab/lab.h"
+
+namespace softhca::cli {
+
+using perf::Verb;
+
+namespace {
+
+constexpr int kInterruptedStatus = 130;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+constexpr std::string_view kTests[] = {"send",     "send_bw",   "send_lat",  "write",
+                                       "write_bw", "write_lat", "read",      "read_bw",
+                                       "read_lat", "atomic",    "atomic_bw", "atomic_lat"};
+
+/// A line on a terminal that says how far it is.
+class Progress {
+ public:
+  explicit Progress(bool shown) : shown_(shown) {}
+  ~Progress() {
+    if (drawn_) std::fputs("\r\033[K", stderr);
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void update(std::string_view what, std::uint64_t size, double part) {
+    const auto now = util::monotonic_now();
+    if (!shown_ || now < next_) return;
+    next_ = now + std::chrono::milliseconds(100);
+    drawn_ = true;
+    fmt::print(stderr, "\r\033[K{}, {} bytes: {:.0f} %", what, size, part * 100);
+    std::fflush(stderr);
+  }
+
+ private:
+  bool shown_;
+  bool drawn_ = false;
+  util::Time next_{};
+};
+
+/// What the words of the command line say together.
+util::Result<void> settle(PerfOptions& in) {
+  auto& options = in.options;
+  const auto verb = in.test.substr(0, in.test.find('_'));
+  options.verb = verb == "send"    ? Verb::kSend
+                 : verb == "write" ? Verb::kWrite
+                 : verb == "read"  ? Verb::kRead
+                                   : Verb::kAtomic;
+  options.bandwidth = !in.test.ends_with("_lat");
+  options.latency = !in.test.ends_with("_bw");
+  using driver::verbs::QpType;
+  options.service = in.connection == "RC"   ? QpType::kRc
+                    : in.connection == "UC" ? QpType::kUc
+                                            : QpType::kUd;
+  options.compare_and_swap = in.atomic == "CMP_AND_SWAP";
+  if (options.devices.empty()) options.devices.emplace_back("connectx");
+  if (options.devices.size() == 1) options.devices.push_back(options.devices[0]);
+  if (options.verb == Verb::kAtomic && (options.all_sizes || options.size.value_or(8) != 8)) {
+    return util::fail("an atomic has 8 bytes: no -a and no -s (IBTA 9.4.5)");
+  }
+  if (options.bidirectional && !options.bandwidth) {
+    return util::fail("-b: a latency goes one way at a time");
+  }
+  return {};
+}
+
+/// One table: runs every size and prints each row as it comes.
+util::Result<void> run_table(perf::Report& report, bool of_bandwidth, bool quiet) {
+  auto options = report.options;
+  options.bandwidth = of_bandwidth;
+  options.latency = !of_bandwidth;
+  const auto sizes = perf::sizes_of(options, of_bandwidth);
+  auto station = perf::Station::create(options, sizes.back());
+  if (!station) return tl::unexpected(station.error());
+  fmt::print("{}{}", perf::heading(options, of_bandwidth), perf::columns(options, of_bandwidth));
+  std::fflush(stdout);
+  for (const auto size : sizes) {
+    Progress progress(!quiet && ::isatty(STDERR_FILENO) != 0);
+    const auto go_on = [&](double part) {
+      progress.update(of_bandwidth ? "bandwidth" : "latency", size, part);
+      return interrupted == 0;
+    };
+    std::string line;
+    if (of_bandwidth) {
+      const auto result = perf::measure_bandwidth(**station, size, go_on);
+      if (!result) return tl::unexpected(result.error());
+      report.bandwidths.push_back(*result);
+      line = perf::row(options, *result);
+    } else {
+      const auto result = perf::measure_latency(**station, size, go_on);
+      if (!result) return tl::unexpected(result.error());
+      report.latencies.push_back(*result);
+      line = perf::row(*result);
+    }
+    if (interrupted != 0) break;
+    fmt::print("{}", line);
+    std::fflush(stdout);
+  }
+  fmt::print("{}", perf::rule());
+  return {};
+}
+
+util::Result<void> write_file(const std::string& path, const std::string& text) {
+  if (path.empty()) return {};
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) return util::fail(path + ": cannot be written");
+  return {};
+}
+
+util::Result<void> run(perf::Report& report) {
+  // Both tables with one command: latency first, as it takes less time.
+  for (const bool of_bandwidth : {false, true}) {
+    const bool wanted = of_bandwidth ? report.options.bandwidth : report.options.latency;
+    if (!wanted || interrupted != 0) continue;
+    if (auto done = run_table(report, of_bandwidth, false); !done) return done;
+  }
+  if (interrupted != 0) return {};
+  if (auto done = write_file(report.options.json, perf::to_json(report)); !done) return done;
+  return write_file(report.options.plot, report.options.plot.empty() ? "" : perf::to_svg(report));
+}
+
+/// How deep queues are, and what goes how.
+void add_queue_options(CLI::App& command, PerfOptions& in) {
+  auto& options = in.options;
+  command.add_option("-m,--mtu", options.mtu, "Bytes of a packet: 256 to 4096 [4096]")
+      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
+  command.add_option("-t,--tx-depth", options.tx_depth, "Requests under way [128]")
+      ->check(CLI::Range(1u, 8192u));
+  command.add_option("-r,--rx-depth", options.rx_depth, "Receives that are posted [512]")
+      ->check(CLI::Range(1u, 8192u));
+  command.add_option("-Q,--cq-mod", options.cq_mod, "One completion for so many requests [100]")
+      ->check(CLI::Range(1u, 1024u));
+  command.add_option("-o,--outs", options.reads, "READs and atomics under way [16]")
+      ->check(CLI::Range(1u, 16u));
+  command
+      .add_option("-I,--inline_size", options.inline_size,
+                  "Messages up to so many bytes go in the request [0; latency 220]")
+      ->check(CLI::Range(0u, 400u));
+  command.add_option("-A,--atomic_type", in.atomic, "FETCH_AND_ADD or CMP_AND_SWAP")
+      ->check(CLI::IsMember({"FETCH_AND_ADD", "CMP_AND_SWAP"}));
+}
+
+}  // namespace
+
+CLI::App* add_perf(CLI::App& parent, PerfOptions& in) {
+  auto& options = in.options;
+  auto* command = parent.add_subcommand(
+      "perf", "Bandwidth, latency and message rate between two HCAs in this process");
+  command
+      ->add_option("TEST", in.test,
+                   "send, write, read or atomic, for both tables; with _bw or _lat one of them")
+      ->required()
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTests), std::end(kTests))));
+  std::vector<std::string> models(lab::models().begin(), lab::models().end());
+  command
+      ->add_option("--device", options.devices,
+                   "The HCA that measures, and its peer if it is given twice [connectx]")
+      ->check(CLI::IsMember(models))
+      ->expected(1, 2)
+      ->take_all();
+  command->add_option("-c,--connection", in.connection, "RC, UC or UD [RC]")
+      ->check(CLI::IsMember({"RC", "UC", "UD"}));
+  auto* size = command->add_option("-s,--size", options.size,
+                                   "Bytes of a message, e.g. 64K [65536; latency 2; atomics 8]");
+  size->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30));
+  command->add_flag("-a,--all", options.all_sizes, "Sizes from 2 to 2^23 (UD: to the MTU)")
+      ->excludes(size);
+  command
+      ->add_option("-n,--iters", options.iterations, "Messages of each size [5000; latency 1000]")
+      ->check(CLI::Range(std::uint64_t{5}, std::uint64_t{100'000'000}));
+  command->add_option("-D,--duration", options.duration, "Seconds for each size, instead of -n")
+      ->check(CLI::Range(0.001, 86400.0));
+  add_queue_options(*command, in);
+  command->add_flag("-b,--bidirectional", options.bidirectional, "Bandwidth of both ways together");
+  command->add_flag("--report_gbits", options.gbits, "Bandwidth in Gb/s instead of MiB/s");
+  command->add_option("--json", options.json, "Write the results to this file as well");
+  command->add_option("--plot", options.plot,
+                      "Draw latency and bandwidth by size to this file (SVG); with -a");
+  command->footer(R"(
+Options and tables are perftest's. Both devices, their drivers and the switch between them run
+in this process, on one processor. A latency is half of there and back (send, write), or until
+the completion (read, atomic).
+
+  softhca perf write_bw -a
+  softhca perf send_lat -c UD --device rsnic
+  softhca perf write -a --plot write.svg --device connectx --device rsnic
+
+Exit status: 0 done, 1 failed or a device cannot do it (and why), 130 after Ctrl-C.)");
+  return command;
+}
+
+int run_perf(PerfOptions in) {
+  const auto refuse = [](const util::Error& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "softhca: {}\n", error.message);
+    return 1;
+  };
+  if (auto good = settle(in); !good) return refuse(good.error());
+  interrupted = 0;
+  struct sigaction action{};
+  action.sa_handler = [](int) { interrupted = 1; };
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  perf::Report report{.options = in.options, .bandwidths = {}, .latencies = {}};
+  if (auto done = run(report); !done) return refuse(done.error());
+  if (interrupted != 0) {
+    fmt::print(stderr, "softhca: interrupted\n");
+    return kInterruptedStatus;
+  }
+  return 0;
+}
+
+}  // namespace softhca::cli

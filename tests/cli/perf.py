@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""softhca perf, as its users call it: tables, JSON and drawing for every verb, service and device; what a device cannot
+do in words; exit codes; Ctrl-C."""
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+PROGRAM = sys.argv.pop(1)
+FEW = ["-n", "20"]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def perf(*args):
+    return subprocess.run([PROGRAM, "perf", *args], capture_output=True, text=True, timeout=60)
+
+
+def rows(text):
+    """The lines of numbers."""
+    return [line.split() for line in text.splitlines() if re.match(r" \d", line)]
+
+
+class Perf(unittest.TestCase):
+    def check_runs(self, device, test, service, sizes):
+        done = perf(test, "--device", device, "-c", service, *FEW)
+        self.assertEqual(done.returncode, 0, (device, test, service, done.stderr))
+        for row, size in zip(rows(done.stdout), sizes, strict=True):
+            self.assertEqual(row[0], str(size), done.stdout)
+            self.assertTrue(all(float(cell) >= 0 for cell in row), done.stdout)
+            self.assertGreater(float(row[-1]), 0, done.stdout)
+
+    def test_every_verb_service_and_device_has_its_tables(self):
+        for device in ("connectx", "rsnic"):
+            for test in ("send", "write", "read"):
+                self.check_runs(device, test, "RC", [2, 65536])
+            self.check_runs(device, "send", "UD", [2, 4096])
+        for test in ("send", "write"):
+            self.check_runs("connectx", test, "UC", [2, 65536])
+        self.check_runs("connectx", "atomic", "RC", [8, 8])
+
+    def test_all_sizes_are_those_of_perftest(self):
+        done = perf("write_lat", "-a", "-n", "5")
+        self.assertEqual([int(row[0]) for row in rows(done.stdout)], [2**i for i in range(1, 24)])
+        done = perf("send_bw", "-a", "-c", "UD", "-m", "1024", "-n", "5")
+        self.assertEqual([int(row[0]) for row in rows(done.stdout)], [2**i for i in range(1, 11)])
+
+    def test_json_and_drawing_have_what_was_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            numbers, drawing = pathlib.Path(folder, "a.json"), pathlib.Path(folder, "a.svg")
+            done = perf("send", "-a", "-n", "5", "--device", "connectx", "--device", "rsnic",
+                        "--json", str(numbers), "--plot", str(drawing))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = json.loads(numbers.read_text())
+            self.assertEqual((found["device"], found["peer"]), ("connectx", "rsnic"))
+            self.assertEqual(len(found["bandwidth"]), 23)
+            self.assertEqual(len(found["latency_us"]), 23)
+            for one in found["latency_us"]:
+                order = [one[name] for name in ("min", "median", "p90", "p99", "p99_9", "max")]
+                self.assertEqual(order, sorted(order))
+            root = xml.parse(drawing).getroot()
+            lines = root.findall(f".//{SVG}polyline")
+            self.assertEqual([len(line.get("points").split()) for line in lines], [23] * 4)
+
+    def test_what_a_device_cannot_do_is_refused_in_words(self):
+        for args, words in (
+                (("atomic", "--device", "rsnic"), "RSNIC-IP has no atomics.*RSNIC-IP Table 2-1-1"),
+                (("send_bw", "-c", "UC", "--device", "rsnic"), "RSNIC-IP has no UC.*RSNIC-IP Table 2-1-1"),
+                (("write_bw", "-c", "UD"), "UD has SENDs only"),
+                (("read_bw", "-c", "UC"), "UC has no READs"),
+                (("send_bw", "-c", "UD", "-s", "8192"), "one packet: 4096 bytes"),
+                (("atomic_bw", "-s", "16"), "an atomic has 8 bytes"),
+                (("write_lat", "-b"), "-b: ")):
+            done = perf(*args, *FEW)
+            self.assertEqual(done.returncode, 1, args)
+            self.assertRegex(done.stderr, words)
+            self.assertEqual(rows(done.stdout), [])
+
+    def test_wrong_words_are_not_taken(self):
+        for args in ((), ("scend_bw",), ("write_bw", "-m", "1500"), ("write_bw", "--device", "sdxi"), ("write_bw", "-n", "x")):
+            self.assertGreater(perf(*args).returncode, 1, args)
+
+    def test_both_ways_move_bytes_both_ways(self):
+        done = perf("send_bw", "-b", *FEW)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("Bidirectional", done.stdout)
+
+    def test_a_duration_ends(self):
+        done = perf("write_bw", "-s", "64", "-D", "0.2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(int(rows(done.stdout)[0][1]), 100)
+
+    def test_control_c_ends_it_with_130(self):
+        running = subprocess.Popen([PROGRAM, "perf", "write_bw", "-D", "60"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        for line in running.stdout:
+            if "#bytes" in line:
+                break
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=20)
+        self.assertEqual(running.returncode, 130)
+        self.assertIn("interrupted", errors)
+
+
+if __name__ == "__main__":
+    unittest.main()

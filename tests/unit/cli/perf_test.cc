@@ -1,0 +1,71 @@
+// softhca perf: what is made of the samples. That it measures at all: tests/cli/perf.py.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "cli/perf/measure.h"
+#include "cli/perf/report.h"
+
+namespace softhca::cli::perf {
+namespace {
+
+TEST(PerfStatistics, PercentilesAreSamplesAndNotInBetween) {
+  std::vector<double> samples(1000);
+  std::iota(samples.rbegin(), samples.rend(), 1.0);  // 1000 down to 1
+  const auto result = summarize(64, samples);
+  EXPECT_EQ(result.size, 64u);
+  EXPECT_EQ(result.iterations, 1000u);
+  EXPECT_EQ(result.minimum, 1);
+  EXPECT_EQ(result.maximum, 1000);
+  EXPECT_EQ(result.typical, 500);
+  EXPECT_EQ(result.p90, 900);
+  EXPECT_EQ(result.p99, 990);
+  EXPECT_EQ(result.p999, 999);
+  EXPECT_EQ(result.average, 500.5);
+  EXPECT_NEAR(result.deviation, 288.675, 0.001);
+}
+
+TEST(PerfStatistics, OneSampleIsAllPercentiles) {
+  std::vector<double> samples{3};
+  const auto result = summarize(2, samples);
+  EXPECT_EQ(result.p999, 3);
+  EXPECT_EQ(result.typical, 3);
+  EXPECT_EQ(result.deviation, 0);
+}
+
+TEST(PerfStatistics, NoSampleIsNoResult) {
+  std::vector<double> samples;
+  EXPECT_EQ(summarize(2, samples).iterations, 0u);
+}
+
+TEST(PerfSizes, AreThoseOfTheTest) {
+  Options options;
+  EXPECT_EQ(sizes_of(options, true), std::vector<std::uint64_t>{65536});
+  EXPECT_EQ(sizes_of(options, false), std::vector<std::uint64_t>{2});
+  options.size = 100;
+  EXPECT_EQ(sizes_of(options, false), std::vector<std::uint64_t>{100});
+  options.all_sizes = true;
+  const auto all = sizes_of(options, true);
+  EXPECT_EQ(all.front(), 2u);
+  EXPECT_EQ(all.back(), std::uint64_t{8} << 20);
+  options.service = driver::verbs::QpType::kUd;
+  EXPECT_EQ(sizes_of(options, true).back(), 4096u);
+}
+
+TEST(PerfReport, BandwidthIsInMebibytesOrGigabits) {
+  Options options;
+  const Bandwidth result{.size = 1024,
+                         .iterations = 5,
+                         .seconds = 1,
+                         .average = 1 << 20,
+                         .peak = 3 << 20,
+                         .rate = 2e6};
+  EXPECT_NE(row(options, result).find(" 1.00 "), std::string::npos) << row(options, result);
+  EXPECT_NE(row(options, result).find("3.00"), std::string::npos);
+  EXPECT_NE(row(options, result).find("2.000000"), std::string::npos);
+  options.gbits = true;
+  EXPECT_NE(row(options, result).find("0.01"), std::string::npos) << row(options, result);
+}
+
+}  // namespace
+}  // namespace softhca::cli::perf
