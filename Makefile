@@ -13,12 +13,15 @@ SEED     ?= 2022
 KILLS    ?= 10000
 RESTARTS ?= 100
 KERNEL   ?= trixie
+SUITE    ?= trixie
+QPS      ?= 1000
+SOAK_SECONDS ?= 600
 # Suites of many seeds, and hostile clients at a real server: for make test, since make check is to end in a minute.
 LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca check test test-unit test-guest mutants soak pyverbs kernel-users soft-roce perftest demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca check test test-unit test-guest mutants soak pyverbs kernel-users soft-roce perftest examples verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -61,11 +64,11 @@ mutants: ## plants the bugs of tests/mutations one by one: a test must notice ea
 soak: build ## KILLS (10000) clients and RESTARTS (100) servers that are killed, without and with --isolate (SEED)
 	@SOAK_KILLS=$(KILLS) SOAK_RESTARTS=$(RESTARTS) SOAK_SEED=$(SEED) $(BUILD)/tests/soak_test
 
-pyverbs: softhca ## rdma-core's own tests in a guest; TESTS is the folder tests/ of rdma-core's sources, version 56
+pyverbs: softhca ## rdma-core's own tests in a guest; TESTS is the folder tests/ of its sources (KERNEL, SUITE=sid)
 	@test -e "$(TESTS)/test_mr.py" || { echo "TESTS=FOLDER: the folder tests/ of rdma-core's sources" >&2; exit 1; }
 	@rm -rf $(BUILD)/pyverbs && mkdir -p $(BUILD)/pyverbs && cp -r $(TESTS) $(BUILD)/pyverbs/tests
-	@cp tests/guest/*.sh tests/guest/rdma_core_tests.py tests/guest/pyverbs_failing.txt $(BUILD)/pyverbs
-	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 3600 --device connectx --device connectx \
+	@cp tests/guest/*.sh tests/guest/rdma_core_tests.py tests/guest/pyverbs_*.txt $(BUILD)/pyverbs
+	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 3600 --kernel $(KERNEL) --suite $(SUITE) --device connectx --device connectx \
 	  --package python3-scapy --share $(BUILD)/pyverbs -- 'bash /share/pyverbs.sh'
 
 kernel-users: softhca ## NVMe-oF, NFS and iSER between two guests, every byte compared (KERNEL=backports, LOSS=0.001)
@@ -83,6 +86,15 @@ perftest: softhca ## all programs of perftest in a guest, with all transports an
 	@rm -rf $(BUILD)/perftest && mkdir -p $(BUILD)/perftest && cp tests/guest/*.sh $(BUILD)/perftest
 	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 3600 --kernel $(KERNEL) --device connectx --device connectx \
 	  --share $(BUILD)/perftest -- 'bash /share/perftest_all.sh $(ONLY)'
+
+examples: softhca ## every example of libibverbs and librdmacm in a guest (KERNEL, ONLY=word)
+	@rm -rf $(BUILD)/examples && mkdir -p $(BUILD)/examples && cp tests/guest/*.sh $(BUILD)/examples
+	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 1800 --kernel $(KERNEL) --device connectx --device connectx \
+	  --share $(BUILD)/examples -- 'bash /share/examples.sh $(ONLY)'
+
+verbs-soak: softhca ## two guests, QPS (1000) queue pairs, every byte checked for SOAK_SECONDS (600) (KERNEL, SEED)
+	@SOFTHCA=$(BUILD)/softhca TIMEOUT=$$(($(SOAK_SECONDS) + 1800)) tests/guest/verbs_soak $(BUILD)/verbs_soak $(KERNEL) \
+	  --qps $(QPS) --seconds $(SOAK_SECONDS) --seed $(SEED)
 
 demo: ## from a bare machine to ib_read_bw between two devices, with a capture
 	@tools/demo

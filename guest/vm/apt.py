@@ -15,6 +15,7 @@ from . import cache
 from .report import Problem, say, warn
 
 SUITE = "trixie"
+SUITES = (SUITE, "sid")  # of the root file system; kernels and QEMU are always trixie's
 BACKPORTS = "trixie-backports"
 CODENAMES = ("bookworm", "trixie", "forky", "duke", "sid", "oldstable", "stable", "testing",
              "unstable", "oldoldstable", "bullseye")
@@ -85,8 +86,8 @@ def pick_mirrors(sources):
     return main, security
 
 
-def sources_lines():
-    """Our sources.list, as lines: trixie, its updates, security and backports."""
+def sources_lines(suite=SUITE):
+    """Our sources.list, as lines: trixie, its updates, security and backports; or sid, which has none."""
     override = os.environ.get("SOFTHCA_MIRROR")
     if override:
         main, security = (override, {}), None
@@ -107,6 +108,8 @@ def sources_lines():
         words = " ".join(f"{name}={value}" for name, value in sorted(options.items()))
         return f"deb {f'[{words}] ' if words else ''}{uri} {suite} main"
 
+    if suite != SUITE:
+        return [line(main, suite)]
     lines = [line(main, suite) for suite in (SUITE, f"{SUITE}-updates", BACKPORTS)]
     if security:
         lines.append(line(security, f"{SUITE}-security"))
@@ -134,11 +137,12 @@ def embedded_key(text):
 class Apt:
     """apt with its state in a directory of ours and no package installed."""
 
-    def __init__(self):
+    def __init__(self, suite=SUITE):
+        self.suite = suite
         if not shutil.which("apt-get"):
             raise Problem("apt-get not found: the guest is built from Debian packages, "
                           "so guest/run needs a Debian machine")
-        self.directory = cache.root() / "apt"
+        self.directory = cache.root() / ("apt" if suite == SUITE else f"apt-{suite}")
         for name in ("lists/partial", "etc", "archives/partial"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         self.sources = self.directory / "etc/sources.list"
@@ -193,11 +197,12 @@ Dir::Log "{self.directory}";
 
     def update(self):
         """Fetches the package lists. A mirror without the optional suites is good enough."""
-        lines = sources_lines()
+        lines = sources_lines(self.suite)
         self._configure(lines)
         code, output = self._run("update", "-o", "APT::Update::Error-Mode=any")
         if code:
-            optional = [row for row in lines if not re.search(rf" {SUITE}(-backports)? main", row)]
+            optional = [row for row in lines
+                        if not re.search(rf" {self.suite}(-backports)? main", row)]
             warn(f"the mirror does not serve everything; trying without {len(optional)} suites "
                  f"of updates:\n{output.strip()[-800:]}")
             self._configure([row for row in lines if row not in optional])
@@ -218,7 +223,7 @@ Dir::Log "{self.directory}";
         for package in packages:
             code, _ = self._run("show", package, program="apt-cache")
             if code:
-                raise Problem(f"--package {package}: Debian {SUITE} has no package of that name")
+                raise Problem(f"--package {package}: Debian {self.suite} has no package of that name")
 
     def download(self, packages, directory, release=None, closure=False):
         """Puts the .deb files of the packages (closure: and all they depend on) in directory."""
@@ -234,17 +239,16 @@ Dir::Log "{self.directory}";
         return sorted(directory.glob("*.deb"))
 
 
-_updated = None
+_updated = {}
 
 
-def updated():
+def updated(suite=SUITE):
     """An Apt with fresh lists, fetched at most once in a run."""
-    global _updated
     with cache.lock("apt"):
-        if _updated is None:
-            say("reading the Debian package lists")
-            _updated = Apt().update()
-    return _updated
+        if suite not in _updated:
+            say("reading the Debian package lists" + ("" if suite == SUITE else f" of {suite}"))
+            _updated[suite] = Apt(suite).update()
+    return _updated[suite]
 
 
 def extract(debs, directory):

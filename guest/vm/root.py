@@ -1,4 +1,4 @@
-"""The guest's root file system: Debian trixie and the RDMA tools, as a read-only squashfs.
+"""The guest's root file system: Debian trixie (or sid) and the RDMA tools, as a read-only squashfs.
 
 mmdebstrap builds it, as root or, for other users, in a user namespace. Neither kernel nor init
 system is in it: kernel.py brings the one, init/ the other, so that changing either does not
@@ -20,11 +20,11 @@ PACKAGES = (
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 
 
-def get(extra=(), rebuild=False):
+def get(extra=(), rebuild=False, suite=apt.SUITE):
     """The squashfs with PACKAGES and the extra ones."""
     packages = sorted({*PACKAGES, *extra})
-    recipe = {"suite": apt.SUITE, "packages": packages, "left out": LEFT_OUT, "format": 1}
-    entry = cache.entry("root", recipe, lambda path: build(packages, extra, path), rebuild)
+    recipe = {"suite": suite, "packages": packages, "left out": LEFT_OUT, "format": 1}
+    entry = cache.entry("root", recipe, lambda path: build(packages, extra, path, suite), rebuild)
     return entry / "root.sqfs"
 
 
@@ -45,11 +45,12 @@ def how():
                   f"  sudo XDG_CACHE_HOME={cache.root().parent} guest/run --build")
 
 
-def build(packages, extra, directory):
+def build(packages, extra, directory, suite):
     mode, prefix = how()
-    source = apt.updated()
+    source = apt.updated(suite)
     source.require(extra)
     say("guest image: building the Debian root"
+        + ("" if suite == apt.SUITE else f" of {suite}")
         + (f" with {' '.join(extra)}" if extra else "") + " (once)")
     image = directory / "root.sqfs"
     log = directory / "build.log"
@@ -58,7 +59,7 @@ def build(packages, extra, directory):
             '--aptopt=Acquire::Languages "none"', "--aptopt=Acquire::Retries \"3\"",
             *[f"--dpkgopt=path-exclude={path}" for path in LEFT_OUT],
             *[f"--aptopt={row}" for row in inherited_apt_options()],
-            apt.SUITE, "-", *source.mmdebstrap_sources()]
+            suite, "-", *source.mmdebstrap_sources()]
     pack = ["mksquashfs", "-", str(image), "-tar", "-comp", "lz4", "-quiet", "-no-progress"]
     with open(log, "w") as output:
         output.write(shlex.join(make) + "\n")

@@ -1,6 +1,6 @@
 #!/bin/bash
 # rdma-core's own tests (pyverbs), all of them: `make pyverbs TESTS=FOLDER`, which puts the package `tests` of rdma-core beside this
-# script. What fails stands in pyverbs_failing.txt, why tests are skipped in docs/pyverbs.md.
+# script. What fails stands in pyverbs_failing.txt, why tests are skipped in pyverbs_skipped.txt and docs/pyverbs.md.
 . "$(dirname "$0")/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 least=${1:-183}
@@ -16,6 +16,10 @@ for verdict in ok skip FAIL ERROR CRASH HANG; do
 done
 new=$(grep -E '^(FAIL|ERROR|CRASH|HANG) ' $log | cut -d ' ' -f 2 | grep -vxFf <(grep -oE '^tests[^ ]*' "$here/pyverbs_failing.txt"))
 [ -z "$new" ] || fail "tests of rdma-core that are not known to fail: $new"
+new=$(sed -n 's/^skip tests[^ ]* //p' $log | awk -v known="$here/pyverbs_skipped.txt" '
+  BEGIN { while ((getline line <known) > 0) if (line !~ /^#/) begins[line] }
+  { for (line in begins) if (index($0, line) == 1) next; print }' | sort -u)
+[ -z "$new" ] || fail "tests of rdma-core are skipped for other reasons than those known: $new"
 ok=$(grep -c '^ok ' $log)
 [ "$ok" -ge "$least" ] || fail "$ok tests are ok, fewer than $least"
 clean_dmesg

@@ -1,0 +1,129 @@
+#!/bin/bash
+# The examples of libibverbs and librdmacm, with their content checks where they have them: `make examples`.
+# `examples.sh [WORD]`: only the runs that WORD matches.
+. "$(dirname "$0")/lib.sh"
+two_hosts
+run modprobe -a rdma_ucm
+only=${1:-.}
+export PERFTEST_TIMEOUT=60
+bad=() done=0
+
+# one FUNCTION ARGUMENT...: a run, noted if it fails, and the others go on.
+one() {
+  local line="$*"
+  [[ $line =~ $only ]] || return 0
+  done=$((done + 1))
+  if ("$@") >/tmp/run.log 2>&1; then
+    echo "ok $line"
+  else
+    echo "BAD $line"
+    grep -vE '^ *$|^\[ *[0-9.]+\]' /tmp/run.log | tail -n 25
+    bad+=("$line")
+  fi
+}
+cm() { # PROGRAM OPTION...: which binds by -b and finds its server by -s
+  local program=$1
+  shift
+  cm_server "$program" -b "$ADDRESS_b" "$@"
+  cm_client "$program" -s "$ADDRESS_b" -b "$ADDRESS_a" "$@"
+}
+# Server and client without a word in "rdma resource"; the server serves for ever.
+serves_for_ever() { # SERVER -- CLIENT
+  local server=() process status
+  while [ "$1" != -- ]; do server+=("$1") && shift; done
+  shift
+  ip netns exec b "${server[@]}" >/tmp/server.log 2>&1 &
+  process=$!
+  sleep 3
+  timeout 60 ip netns exec a "$@" >/tmp/client.log 2>&1
+  status=$?
+  kill $process
+  cat /tmp/client.log /tmp/server.log
+  [ $status = 0 ] || fail "exit status $status of: $*"
+  ! grep -iE 'mismatch|error|fail' /tmp/client.log || fail "$*"
+}
+devices() {
+  on a ibv_devices | grep "$IB_a" || fail "ibv_devices"
+  on a ibv_devinfo -v -d "$IB_a" | grep PORT_ACTIVE || fail "ibv_devinfo"
+}
+# Events of the port, as it goes and comes back.
+asyncwatch() {
+  ip netns exec b timeout 20 ibv_asyncwatch -d "$IB_b" >/tmp/events.log 2>&1 &
+  local process=$!
+  sleep 3
+  ip -n b link set "$IF_b" down
+  sleep 2
+  ip -n b link set "$IF_b" up
+  wait_for 60 "carrier" carrier b
+  wait_for 60 "RoCE v2 GID" gid_index b
+  wait $process
+  cat /tmp/events.log
+  grep -qi 'port.*active' /tmp/events.log && grep -qi 'port.*error\|port.*err' /tmp/events.log || fail "no event of the port"
+}
+multicast() {
+  ip netns exec b timeout 60 mckey -m 239.77.0.1 -b "$ADDRESS_b" -C 10 "$@" >/tmp/server.log 2>&1 &
+  local process=$! status
+  sleep 5
+  timeout 60 ip netns exec a mckey -m 239.77.0.1 -s -b "$ADDRESS_a" -C 10 "$@" >/tmp/client.log 2>&1
+  status=$?
+  wait $process || status="$status and $?"
+  cat /tmp/client.log /tmp/server.log
+  [ "$status" = 0 ] || fail "mckey: exit status $status"
+}
+copy() {
+  head -c 3000000 /dev/urandom >/tmp/original
+  rm -f /tmp/copied
+  serves_for_ever rcopy -- rcopy /tmp/original "$ADDRESS_b:/tmp/copied"
+  cmp /tmp/original /tmp/copied || fail "rcopy: the copy differs"
+}
+x_endpoint() { # OPTION...
+  cm_server rdma_xserver "$@"
+  cm_client rdma_xclient -s "$ADDRESS_b" "$@"
+}
+endpoint() {
+  cm_server rdma_server
+  cm_client rdma_client -s "$ADDRESS_b"
+}
+rping_() {
+  cm_server rping -s -a "$ADDRESS_b" "$@"
+  cm_client rping -c -a "$ADDRESS_b" "$@"
+}
+
+one devices
+one pingpong ibv_rc_pingpong -c -n 100
+one pingpong ibv_rc_pingpong -c -e -n 100
+one pingpong ibv_rc_pingpong -c -N -n 100
+one pingpong ibv_rc_pingpong -c -t -n 100
+one pingpong ibv_rc_pingpong -c -o -n 100
+one pingpong ibv_rc_pingpong -c -o -P -n 100
+one pingpong ibv_rc_pingpong -c -O -n 100
+one pingpong ibv_uc_pingpong -c -n 100
+one pingpong ibv_uc_pingpong -c -e -n 100
+one pingpong ibv_ud_pingpong -c -n 100
+one pingpong ibv_ud_pingpong -c -e -n 100
+one pingpong ibv_srq_pingpong -c -n 100
+one pingpong ibv_srq_pingpong -c -e -q 4 -n 100
+one pingpong ibv_xsrq_pingpong -n 100
+one pingpong ibv_xsrq_pingpong -e -n 100
+one asyncwatch
+one cm ucmatose -c 4 -C 20
+one cm udaddy -c 4 -C 20
+one cm cmtime -c 20
+one rping_ -C 20 -S 60000 -V
+one rping_ -C 20 -S 60000 -V -q
+one multicast
+one multicast -S 2000 -c 2
+one endpoint
+one x_endpoint -c r
+one x_endpoint -c x
+# Not -T a: it takes the end of the connection for an error also while there are bytes to read, and the server leaves first.
+for test in b n v; do
+  one cm rstream -T $test -S 16384 -C 20
+done
+one cm riostream -S 16384 -C 20
+one cm riostream -T v -S 16384 -C 20
+one copy
+# Not udpong: datagrams of rsockets name their destination by its LID, which no port on Ethernet has.
+echo "$done runs, ${#bad[@]} of them bad"
+[ ${#bad[@]} -eq 0 ] || fail "$(printf '%s\n' "${bad[@]}")"
+clean_dmesg

@@ -1,0 +1,12 @@
+#!/bin/bash
+# The guest's only function, its link up, as one host of two: prints its RDMA device and the index of its GID. Can be run again
+# when the driver was unloaded.
+. "$(dirname "$0")/lib.sh"
+expect_functions 1
+IF_here=$(netdev_of "$(mlx5_functions)") IB_here=$(ibdev_of "$(mlx5_functions)") ADDRESS_here=192.168.11.$GUEST
+run ip link set "$IF_here" up
+run ip addr replace "$ADDRESS_here/24" dev "$IF_here"
+wait_for 60 "carrier" carrier here
+wait_for 60 "RoCE v2 GID" gid_index here
+ping -q -c 1 -W 30 "192.168.11.$((3 - GUEST))" >/dev/null
+echo "$IB_here $(gid_index here)"
