@@ -16,10 +16,8 @@ OwnedRing::Written OwnedRing::write_afar(std::uint64_t offset,
 }
 
 bool OwnedRing::last_unreturned() {
-  const auto mask = (std::uint32_t{1} << log_count_) - 1;
-  const auto offset = std::uint64_t{(producer_ - 1) & mask} * kEntry;
   Last last;
-  return memory_.read(offset + kBody, last) && !is_ours(last);
+  return memory_.read(place(producer_ - 1) + kBody, last) && !is_ours(last);
 }
 
 }  // namespace softhca::jingzhao

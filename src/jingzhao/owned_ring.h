@@ -26,18 +26,17 @@ class OwnedRing {
   };
 
   OwnedRing() = default;
-  /// `producer`: of the next entry, modulo the size.
+  /// `producer`: counts entries; of the next one. A counter, because a ring that gets another size
+  /// goes on at its place in that.
   OwnedRing(QueueMemory memory, unsigned log_count, std::uint32_t producer)
-      : memory_(std::move(memory)),
-        log_count_(log_count),
-        producer_(producer & ((std::uint32_t{1} << log_count) - 1)) {}
+      : memory_(std::move(memory)), log_count_(log_count), producer_(producer) {}
 
   std::uint32_t producer() const { return producer_; }
   unsigned log_count() const { return log_count_; }
 
   /// Writes the next entry, its owner, software, after all else. @pre the owner bit of `entry` is 0
   Written write(std::span<const std::byte, kEntry> entry) {
-    const auto offset = std::uint64_t{producer_} * kEntry;
+    const auto offset = place(producer_);
     if (auto* to = memory_.at(offset, kEntry)) {
       if (!is_ours(load_last(to))) return Written::kFull;
       std::memcpy(to, entry.data(), kBody);
@@ -70,7 +69,10 @@ class OwnedRing {
            static_cast<std::uint32_t>(spec::jingzhao::owner::HW);
   }
   Written write_afar(std::uint64_t offset, std::span<const std::byte, kEntry> entry);
-  void advance() { producer_ = (producer_ + 1) & ((std::uint32_t{1} << log_count_) - 1); }
+  std::uint64_t place(std::uint32_t counter) const {
+    return std::uint64_t{counter & ((std::uint32_t{1} << log_count_) - 1)} * kEntry;
+  }
+  void advance() { ++producer_; }
 
   QueueMemory memory_;
   unsigned log_count_ = 0;

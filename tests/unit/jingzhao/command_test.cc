@@ -1,0 +1,155 @@
+// The HCR and the commands of a function, as software that writes registers sees them
+// (JingZhao 3.1.1, 3.2.1).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "jingzhao/command_table.h"
+#include "jingzhao/raw_host.h"
+
+namespace softhca::jingzhao::test {
+namespace {
+
+using enum hcr_status;
+
+TEST(JingzhaoHcr, NopFallsBackToFreeWithStatusOk) {
+  RawHost h;
+  h.start(0x031, {.in_modifier = 0x1F});
+  EXPECT_EQ(h.read(RawHost::kHcr + 0x18) >> 23 & 1, 1u) << "busy until it is executed";
+  EXPECT_EQ(h.finish(), OK);
+}
+
+TEST(JingzhaoHcr, AnUnknownOpcodeIsBadOp) {
+  RawHost h;
+  h.start(0xFFF, {});
+  EXPECT_EQ(h.finish(), BAD_OP);
+}
+
+TEST(JingzhaoHcr, IsNotWritableWhileItIsBusy) {
+  RawHost h;
+  h.start(0x031, {.in_modifier = 0x1F});
+  h.write(RawHost::kHcr + 0x08, 77);
+  h.write(RawHost::kHcr + 0x18, 1u << 23 | 0xFFF);
+  EXPECT_EQ(h.read(RawHost::kHcr + 0x08), 0x1Fu);
+  EXPECT_EQ(h.finish(), OK);
+  h.write(RawHost::kHcr + 0x08, 77);
+  EXPECT_EQ(h.read(RawHost::kHcr + 0x08), 77u);
+}
+
+TEST(JingzhaoHcr, StatusIsTheDevicesAlone) {
+  RawHost h;
+  h.write(RawHost::kHcr + 0x18, 0xFF000000u);
+  EXPECT_EQ(h.read(RawHost::kHcr + 0x18) >> 24, 0u);
+}
+
+TEST(JingzhaoHcr, AStoreOf64BitsIsTwoStoresAndSwapsNothing) {
+  RawHost h;
+  h.write64(RawHost::kHcr + 0x08, 0x1111111122222222, 0);
+  EXPECT_EQ(h.read(RawHost::kHcr + 0x08), 0x22222222u);
+  EXPECT_EQ(h.read(RawHost::kHcr + 0x0c), 0x11111111u);
+}
+
+TEST(JingzhaoHcr, AResetDuringACommandEndsItAndForgetsEverything) {
+  RawHost h;
+  h.init();
+  h.start(0x031, {.in_modifier = 0x1F});
+  h.write(RawHost::kReset, 1);
+  EXPECT_EQ(h.read(RawHost::kReset), 1u) << "the reset runs";
+  EXPECT_EQ(h.finish(), BAD_SYS_STATE);
+  EXPECT_EQ(h.read(RawHost::kReset), 0u);
+  h.put_init();
+  EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK) << "it is not initialised any more";
+}
+
+TEST(JingzhaoHcr, BarsHaveTheDocumentsSizesAndAreZeroElsewhere) {
+  RawHost h;
+  EXPECT_EQ(h.device.bar(0).size, 1u << 20);
+  EXPECT_EQ(h.device.bar(2).size, 8u << 20);
+  EXPECT_TRUE(h.device.bar(0).is_64bit && h.device.bar(2).is_64bit);
+  EXPECT_EQ(h.read(0), 0u);
+  EXPECT_EQ(h.read(0, 2), 0u);
+}
+
+TEST(JingzhaoHcr, EveryCommandOfTheTableIsKnown) {
+  RawHost h;
+  std::set<Opcode> seen;
+  for (const auto& info : command_table()) {
+    EXPECT_EQ(to_string(info.op), info.name);
+    EXPECT_TRUE(seen.insert(info.op).second) << info.name;
+    h.start(static_cast<std::uint32_t>(info.op), {});
+    EXPECT_NE(h.finish(), BAD_OP) << info.name;
+  }
+  EXPECT_EQ(seen.size(), 30u);
+}
+
+TEST(JingzhaoHcr, ACommandWithoutItsMailboxIsBadParam) {
+  RawHost h;
+  h.init();
+  for (const auto& info : command_table()) {
+    if (info.in != 0) {
+      h.start(static_cast<std::uint32_t>(info.op), {.in_modifier = 1, .out_param = h.out.iova});
+      EXPECT_EQ(h.finish(), BAD_PARAM) << info.name << " without in_param";
+    }
+    if (info.out != 0) {
+      h.start(static_cast<std::uint32_t>(info.op), {.op_modifier = 1});
+      EXPECT_EQ(h.finish(), BAD_PARAM) << info.name << " without out_param";
+    }
+  }
+}
+
+TEST(JingzhaoHcr, AMailboxThatCannotBeReachedIsBadParam) {
+  RawHost h;
+  EXPECT_EQ(h.command(command_opcode::QUERY_DEV_LIM, {.out_param = 0x1000}), BAD_PARAM);
+  EXPECT_EQ(h.command(command_opcode::INIT_HCA, {.in_param = 0x1000}), BAD_PARAM);
+}
+
+TEST(JingzhaoHcr, CommandsThatNeedTablesAreBadParamBeforeInitHca) {
+  RawHost h;
+  for (const auto& info : command_table()) {
+    if (!info.needs_init) continue;
+    EXPECT_EQ(h.with_mailbox(info.op, 1), BAD_PARAM) << info.name;
+  }
+}
+
+TEST(JingzhaoQueryDevLim, TellsTheLimitsInTheFirstByteFirst) {
+  RawHost h;
+  ASSERT_EQ(h.with_mailbox(command_opcode::QUERY_DEV_LIM, 0), OK);
+  EXPECT_EQ(h.get32(0x00), 0x01000000u) << "two reserved QPs";
+  EXPECT_EQ(h.get32(0x08), 0x000D000Du);
+  EXPECT_EQ(h.get32(0x0c), 0x0E0D050Eu);
+  EXPECT_EQ(h.get32(0x10), 0x0C000001u);
+  EXPECT_EQ(h.get32(0x18), 256u << 16 | 128);
+  EXPECT_EQ(h.get32(0x1c), 64u << 16 | 64);
+  EXPECT_EQ(h.get32(0x20) >> 20 & 15, 5u);
+  EXPECT_EQ(h.get32(0x28), 16u << 16 | 512);
+}
+
+TEST(JingzhaoQueryAdapter, TellsTheBoardIdInItsLastEightBytes) {
+  RawHost h({.board_id = 0x1122334455667788});
+  ASSERT_EQ(h.with_mailbox(command_opcode::QUERY_ADAPTER, 0), OK);
+  EXPECT_EQ(h.get32(0x18), 0x11223344u);
+  EXPECT_EQ(h.get32(0x1c), 0x55667788u);
+  EXPECT_EQ(h.get32(0x00), 0u);
+}
+
+TEST(JingzhaoInitHca, IsRefusedTwiceAndForTablesThatAreTooLarge) {
+  RawHost h;
+  h.put_init();
+  h.put32(0x0c, 0x1000F);
+  EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), BAD_PARAM) << "2^15 QPs";
+  h.init();
+  h.put_init();
+  EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), BAD_PARAM) << "it is initialised";
+  EXPECT_EQ(h.command(command_opcode::CLOSE_HCA, {}), OK);
+  h.put_init();
+  EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+}
+
+TEST(JingzhaoMadIfc, GivesTheCompactStatusOfThePort) {
+  RawHost h;
+  ASSERT_EQ(h.command(command_opcode::MAD_IFC, {.op_modifier = 1, .out_param = h.out.iova}), OK);
+  EXPECT_EQ(h.get32(0), 0x00010203u);
+  EXPECT_EQ(h.with_mailbox(command_opcode::MAD_IFC, 1, 1), BAD_PARAM) << "no MADs";
+}
+
+}  // namespace
+}  // namespace softhca::jingzhao::test

@@ -1,0 +1,266 @@
+// What goes wrong, and with which syndrome, status or event it ends (JingZhao 3.3.1, tables 3-1-5
+// and 3-3-3).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "jingzhao/world.h"
+
+namespace softhca::jingzhao::test {
+namespace {
+
+using driver::SendOpcode;
+using driver::SendRequest;
+using spec::jingzhao::command_opcode;
+using spec::jingzhao::event_type;
+using spec::jingzhao::icm_group;
+using spec::jingzhao::qp_context;
+using spec::jingzhao::qp_state;
+
+class JingzhaoErrors : public testing::Test {
+ protected:
+  JingzhaoErrors() { world.open(); }
+  void make(const Side::Options& options = {}, jz::Connection connection = {},
+            jz::RemoteAccess access = {}) {
+    a.emplace(world.a(), options);
+    b.emplace(world.b(), options);
+    connect(*a, *b, connection, access);
+  }
+  WorkStatus outcome(const SendRequest& request) {
+    EXPECT_EQ(a->qp->post_send(request), PostStatus::kOk);
+    const auto done = wait(world, *a->send_cq);
+    return done.empty() ? WorkStatus::kUnknown : done[0].status;
+  }
+  SendRequest request(SendOpcode opcode, const Sge& piece) const {
+    return {.id = 7,
+            .opcode = opcode,
+            .pieces = {&piece, 1},
+            .remote_address = b->address(),
+            .rkey = b->key->key()};
+  }
+  /// The next event that is not about a completion.
+  std::optional<jz::Event> event(Node& node) {
+    std::optional<jz::Event> found;
+    world.run_until([&] { return (found = node.hca->poll_event()).has_value(); });
+    return found;
+  }
+  static jz::Connection impatient() { return {.ack_timeout = 10, .retry_count = 2}; }
+
+  World world;
+  std::optional<Side> a;
+  std::optional<Side> b;
+};
+
+TEST_F(JingzhaoErrors, LocalLengthWhenTheMessageIsLongerThanMsgmax) {
+  Side::Options options;
+  options.log_message_max = 10;
+  make(options);
+  const auto piece = a->piece(0, 1025);
+  EXPECT_EQ(outcome(request(SendOpcode::kRdmaWrite, piece)), WorkStatus::kLocalLength);
+}
+
+TEST_F(JingzhaoErrors, LocalLengthWhenTheReceiveIsShorterThanTheMessage) {
+  make();
+  b->receive(3, 0, 50);
+  const auto piece = a->piece(0, 100);
+  EXPECT_EQ(outcome(request(SendOpcode::kSend, piece)), WorkStatus::kRemoteInvalidRequest);
+  expect_error(wait(world, *b->receive_cq), 3, WorkStatus::kLocalLength);
+}
+
+TEST_F(JingzhaoErrors, LocalProtectionWhenTheLkeyIsUnknown) {
+  make();
+  auto piece = a->piece(0, 100);
+  piece.lkey ^= 0x80000000;
+  EXPECT_EQ(outcome(request(SendOpcode::kSend, piece)), WorkStatus::kLocalProtection);
+}
+
+TEST_F(JingzhaoErrors, LocalProtectionWhenTheRangeIsLeft) {
+  make();
+  const auto piece = a->piece(a->memory.size() - 50, 100);
+  EXPECT_EQ(outcome(request(SendOpcode::kSend, piece)), WorkStatus::kLocalProtection);
+}
+
+TEST_F(JingzhaoErrors, RemoteAccessWhenTheRkeyGrantsNoWrite) {
+  Side::Options options;
+  options.access.remote_write = false;
+  make(options);
+  const auto piece = a->piece(0, 100);
+  EXPECT_EQ(outcome(request(SendOpcode::kRdmaWrite, piece)), WorkStatus::kRemoteAccess);
+}
+
+TEST_F(JingzhaoErrors, RemoteAccessWhenTheQueuePairGrantsNoRead) {
+  make({}, {}, {.read = false});
+  const auto piece = a->piece(0, 100);
+  EXPECT_EQ(outcome(request(SendOpcode::kRdmaRead, piece)), WorkStatus::kRemoteAccess);
+}
+
+TEST_F(JingzhaoErrors, RetryExceededWhenNobodyAnswers) {
+  make({}, impatient());
+  must(b->qp->to_reset());
+  const auto piece = a->piece(0, 100);
+  EXPECT_EQ(outcome(request(SendOpcode::kSend, piece)), WorkStatus::kTransportRetryExceeded);
+}
+
+TEST_F(JingzhaoErrors, RnrRetryExceededWhenNoReceiveComes) {
+  make({}, {.rnr_retry = 2});
+  const auto piece = a->piece(0, 100);
+  EXPECT_EQ(outcome(request(SendOpcode::kSend, piece)), WorkStatus::kRnrRetryExceeded);
+}
+
+TEST_F(JingzhaoErrors, WhatIsOutstandingIsFlushedInOrderBy2Err) {
+  make({}, {.rnr_retry = 7});
+  b->receive(1, 0, 100);
+  b->receive(2, 0, 100);
+  const auto piece = a->piece(0, 100);
+  must(a->qp->to_error());
+  for (std::uint64_t i = 0; i != 5; ++i) {
+    auto send = request(SendOpcode::kSend, piece);
+    send.id = i;
+    ASSERT_EQ(a->qp->post_send(send), PostStatus::kOk);
+  }
+  const auto done = wait(world, *a->send_cq, 5);
+  ASSERT_EQ(done.size(), 5u);
+  for (std::uint64_t i = 0; i != 5; ++i) {
+    EXPECT_EQ(done[i].id, i);
+    EXPECT_EQ(done[i].status, WorkStatus::kFlushed);
+  }
+  must(b->qp->to_error());
+  EXPECT_EQ(wait(world, *b->receive_cq, 2).size(), 2u);
+  b->receive(3, 0, 100);
+  expect_error(wait(world, *b->receive_cq), 3, WorkStatus::kFlushed);
+}
+
+TEST_F(JingzhaoErrors, ACqWithoutRoomIsAnErrorAndEndsItsQueuePairs) {
+  Side::Options options;
+  options.cq_entries = 4;
+  make(options);
+  const auto piece = a->piece(0, 10);
+  for (unsigned i = 0; i != 5; ++i) {
+    ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
+    world.advance(std::chrono::milliseconds(1));
+  }
+  const auto overrun = event(world.a());
+  ASSERT_TRUE(overrun);
+  EXPECT_EQ(overrun->type, event_type::CQ_ERROR);
+  EXPECT_EQ(overrun->number, a->send_cq->cqn());
+  EXPECT_EQ(overrun->syndrome, 1);
+  const auto catastrophic = event(world.a());
+  ASSERT_TRUE(catastrophic);
+  EXPECT_EQ(catastrophic->type, event_type::WQ_CATAS_ERROR);
+  EXPECT_EQ(catastrophic->number, a->qp->qpn());
+  EXPECT_EQ(must(a->qp->query_state()), qp_state::ERR);
+  EXPECT_EQ(wait(world, *a->send_cq, 4).size(), 4u) << "those before it are there";
+}
+
+TEST_F(JingzhaoErrors, UnmappingTheIcmOfAQueuePairInUseSucceedsAndEndsIt) {
+  make();
+  // The QPC table is the first; 1,024 contexts of 256 bytes.
+  must(world.a().hca->run({.op = command_opcode::UNMAP_ICM,
+                           .in_modifier = 64,
+                           .op_modifier = static_cast<std::uint8_t>(icm_group::QUEUE_CONTEXTS),
+                           .in_param = 0}));
+  const auto catastrophic = event(world.a());
+  ASSERT_TRUE(catastrophic);
+  EXPECT_EQ(catastrophic->type, event_type::WQ_CATAS_ERROR);
+  EXPECT_EQ(catastrophic->number, a->qp->qpn());
+  const auto piece = a->piece(0, 10);
+  ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
+  world.advance(std::chrono::milliseconds(10));
+  EXPECT_FALSE(a->qp->query_state());
+}
+
+TEST_F(JingzhaoErrors, UnmappingTheMemoryTablesLeavesNoKeyToBeUsed) {
+  make({}, impatient());
+  must(world.b().hca->run({.op = command_opcode::UNMAP_ICM,
+                           .in_modifier = 1024,
+                           .op_modifier = static_cast<std::uint8_t>(icm_group::MEMORY_TABLES),
+                           .in_param = (256 + 128 + 4) << 10}));
+  const auto piece = a->piece(0, 10);
+  EXPECT_EQ(outcome(request(SendOpcode::kRdmaWrite, piece)), WorkStatus::kRemoteAccess);
+}
+
+TEST_F(JingzhaoErrors, ATransitionThatTheTableDoesNotHaveChangesNothing) {
+  a.emplace(world.a());
+  util::Struct<qp_context> context;
+  context.set(qp_context::local_qpn, a->qp->qpn());
+  context.set(qp_context::state, static_cast<std::uint32_t>(qp_state::RTR));
+  const auto refused = world.a().hca->run(
+      {.op = command_opcode::INIT2RTR_QPEE, .in_modifier = a->qp->qpn(), .in = context.bytes()});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("BAD_PARAM"));
+  EXPECT_EQ(must(a->qp->query_state()), qp_state::RST);
+  EXPECT_FALSE(world.a().hca->run(
+      {.op = command_opcode::TO_ERR_QPEE, .in_modifier = a->qp->qpn(), .in = context.bytes()}))
+      << "RST to ERR is not in table A1-2";
+}
+
+TEST_F(JingzhaoErrors, ADrainedQueueKeepsWhatIsPostedUntilItIsBackInRts) {
+  make();
+  must(a->qp->to_drained());
+  const auto drained = event(world.a());
+  ASSERT_TRUE(drained);
+  EXPECT_EQ(drained->type, event_type::SQ_DRAINED);
+  const auto piece = a->piece(0, 10);
+  ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
+  EXPECT_TRUE(wait(world, *a->send_cq).empty());
+  must(a->qp->from_drained());
+  expect_success(wait(world, *a->send_cq), 7, CompletionOpcode::kRdmaWrite);
+}
+
+TEST_F(JingzhaoErrors, AQueuePairThatWasResetIsUsedAgain) {
+  make();
+  for (unsigned i = 0; i != 3; ++i) {
+    must(a->qp->to_reset());
+    must(b->qp->to_reset());
+    EXPECT_EQ(must(a->qp->query_state()), qp_state::RST);
+    connect(*a, *b);
+    b->receive(3, 0x1000, 100);
+    const auto piece = a->piece(0, 100);
+    EXPECT_EQ(outcome(request(SendOpcode::kSend, piece)), WorkStatus::kSuccess);
+    expect_success(wait(world, *b->receive_cq), 3, CompletionOpcode::kReceive);
+  }
+}
+
+TEST_F(JingzhaoErrors, QueryQpShowsThePsnsThatTheQueuePairHasComeTo) {
+  make();
+  const auto piece = a->piece(0, 3000);  // three packets
+  ASSERT_EQ(outcome(request(SendOpcode::kRdmaWrite, piece)), WorkStatus::kSuccess);
+  util::Struct<qp_context> sender, receiver;
+  must(a->qp->query(sender));
+  must(b->qp->query(receiver));
+  EXPECT_EQ(sender.get(qp_context::next_send_psn), (kPsnA + 3) & 0xFFFFFF);
+  EXPECT_EQ(receiver.get(qp_context::epsn), (kPsnA + 3) & 0xFFFFFF);
+  EXPECT_EQ(sender.get(qp_context::opt_param_mask), 0u);
+  EXPECT_EQ(sender.get(qp_context::remote_qpn), b->qp->qpn());
+  EXPECT_EQ(qp_state(sender.get(qp_context::state)), qp_state::RTS);
+}
+
+TEST_F(JingzhaoErrors, ResizedCqKeepsWhatIsInItAndGoesOn) {
+  make();
+  const auto piece = a->piece(0, 10);
+  std::uint64_t id = 0;
+  const auto post = [&](unsigned count) {
+    for (unsigned i = 0; i != count; ++i) {
+      auto write = request(SendOpcode::kRdmaWrite, piece);
+      write.id = id++;
+      ASSERT_EQ(a->qp->post_send(write), PostStatus::kOk);
+    }
+    world.advance(std::chrono::milliseconds(1));
+  };
+  std::uint64_t seen = 0;
+  const auto take = [&](unsigned count) {
+    const auto done = wait(world, *a->send_cq, count);
+    ASSERT_EQ(done.size(), count);
+    for (const auto& one : done) EXPECT_EQ(one.id, seen++);
+  };
+  post(20);
+  take(17);
+  for (const auto entries : {64u, 16u, 512u}) {
+    must(a->send_cq->resize(entries));
+    post(5);
+    take(8);
+    post(3);
+  }
+}
+
+}  // namespace
+}  // namespace softhca::jingzhao::test

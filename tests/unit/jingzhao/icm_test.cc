@@ -1,0 +1,195 @@
+// ICM: what software maps, in which order, and what becomes of contexts (JingZhao 3.2.2, 3.2.3).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "jingzhao/icm_cache.h"
+#include "jingzhao/raw_host.h"
+#include "spec/jingzhao/context.h"
+
+namespace softhca::jingzhao::test {
+namespace {
+
+using enum hcr_status;
+using spec::jingzhao::mpt_entry;
+
+class JingzhaoIcm : public testing::Test {
+ protected:
+  void put_mpt(std::uint32_t key) {
+    util::Struct<mpt_entry> entry;
+    entry.set(mpt_entry::sw_owns, 0xF);
+    entry.set(mpt_entry::local_write, 1);
+    entry.set(mpt_entry::key, key);
+    entry.set(mpt_entry::start, 0x1000);
+    entry.set(mpt_entry::length, 0x1000);
+    h.put(entry.bytes());
+  }
+  hcr_status install_mpt(std::uint32_t index) {
+    put_mpt(index);
+    return h.with_mailbox(command_opcode::SW2HW_MPT, index);
+  }
+  RawHost h;
+};
+
+TEST(JingzhaoSmallIcm, TheLowerNumberedOfTwoChunksIsInTheHigherHalf) {
+  RawHost h({.icm_cache = 1});
+  h.put_init();
+  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+  // Three chunks of a page for the MTT: entry 0 at 10h, 1 at 00h, 2 at 30h; the last page of the
+  // host first.
+  h.clear_mailbox();
+  const std::size_t places[] = {0x10, 0x00, 0x30};
+  for (std::uint64_t i = 0; i != 3; ++i) {
+    h.put64(places[i], RawHost::kMtt + i * 0x1000);
+    h.put64(places[i] + 8, (h.bus(RawHost::kMtt) + (2 - i) * 0x1000) | 1);
+  }
+  h.put64(0x20, 0xDEAD000);  // the empty low half of the last group
+  h.put64(0x28, 0xDEAD001);
+  ASSERT_EQ(h.with_mailbox(command_opcode::MAP_ICM, 3, 2), OK);
+  for (std::uint64_t page = 0; page != 4; ++page) {
+    h.clear_mailbox();
+    h.put64(0x18, page % 3 * 512);
+    h.put64(0x38, (page + 1) << 12);
+    ASSERT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 1), OK);
+  }
+  // What left the chip.
+  const auto* mtt = h.icm.bytes.data() + (RawHost::kMtt - RawHost::kQpc);
+  EXPECT_EQ(util::load_be64(mtt + 0x2000), 0x1000u) << "the first page of the MTT";
+  EXPECT_EQ(util::load_be64(mtt + 0x1000), 0x2000u);
+  EXPECT_EQ(util::load_be64(mtt), 0x3000u);
+}
+
+TEST_F(JingzhaoIcm, AContextWithoutIcmIsRefused) {
+  h.put_init();
+  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+  EXPECT_EQ(install_mpt(1), BAD_PARAM);
+  h.clear_mailbox();
+  h.put32(0x00, 1 << 18);
+  EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, 0), BAD_PARAM);
+  EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), BAD_PARAM);
+  EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 1), BAD_PARAM);
+  ASSERT_EQ(h.map(2, RawHost::kMpt, h.bus(RawHost::kMpt), 1), OK);
+  EXPECT_EQ(install_mpt(1), OK);
+}
+
+TEST_F(JingzhaoIcm, EachGroupOfTablesHasItsOwnMappings) {
+  h.put_init();
+  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+  ASSERT_EQ(h.map(1, RawHost::kMpt, h.bus(RawHost::kMpt), 1), OK);
+  EXPECT_EQ(install_mpt(1), BAD_PARAM) << "the page is one of the queue contexts";
+}
+
+TEST_F(JingzhaoIcm, MapAndUnmapRefuseWhatIsNoPage) {
+  EXPECT_EQ(h.map(3, 0, 0, 1), BAD_PARAM) << "group";
+  EXPECT_EQ(h.map(1, 0x800, 0, 1), BAD_PARAM) << "alignment";
+  EXPECT_EQ(h.map(1, 0, 0, 0), BAD_PARAM) << "no pages";
+  EXPECT_EQ(h.map(1, ~0xFFFull, 0x1000, 2), BAD_PARAM) << "wraps";
+  h.clear_mailbox();
+  EXPECT_EQ(h.with_mailbox(command_opcode::MAP_ICM, 0, 1), BAD_PARAM) << "no entries";
+  EXPECT_EQ(h.with_mailbox(command_opcode::MAP_ICM, 257, 1), BAD_PARAM) << "more than a mailbox";
+  EXPECT_EQ(h.unmap(3, 0, 1), BAD_PARAM);
+  EXPECT_EQ(h.unmap(1, 0x10, 1), BAD_PARAM);
+  EXPECT_EQ(h.unmap(1, 0x7000, 5), OK) << "nothing is mapped there";
+}
+
+TEST_F(JingzhaoIcm, WriteMttTakesTheFirstOfFourEntriesFromTheHighestPlace) {
+  h.init();
+  h.clear_mailbox();
+  h.put64(0x18, 4);  // mtt_start_index
+  const std::size_t places[] = {0x38, 0x30, 0x28, 0x20, 0x58, 0x50};
+  for (std::uint64_t i = 0; i != 6; ++i) h.put64(places[i], (i + 1) << 12);
+  ASSERT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 6), OK);
+  // CLOSE_HCA would drop them: a small cache shows them in the host's memory.
+  EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 0), BAD_PARAM);
+  EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 509), BAD_PARAM);
+  EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 508), OK) << "as many as a mailbox has";
+}
+
+TEST(JingzhaoSmallIcm, EntriesThatLeaveTheChipStandInTheHostsMemory) {
+  RawHost h({.icm_cache = 1});
+  h.init();
+  for (std::uint32_t line = 0; line != 3; ++line) {
+    h.clear_mailbox();
+    h.put64(0x18, 8 * line);
+    for (std::size_t i = 0; i != 8; ++i) {
+      const auto place = 0x20 + i / 4 * 0x20 + (3 - i % 4) * 8;
+      h.put64(place, std::uint64_t{8 * line + i + 1} << 12);
+    }
+    ASSERT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 8), OK);
+  }
+  // The first two lines were written back, in order.
+  const auto* mtt = h.icm.bytes.data() + (RawHost::kMtt - RawHost::kQpc);
+  for (std::uint64_t i = 0; i != 16; ++i) {
+    EXPECT_EQ(util::load_be64(mtt + 8 * i), (i + 1) << 12) << i;
+  }
+  EXPECT_EQ(util::load_be64(mtt + 8 * 16), 0u) << "the third is still on chip";
+}
+
+TEST_F(JingzhaoIcm, AnMptEntryIsInstalledOnceUnderTheIndexOfItsKey) {
+  h.init();
+  put_mpt(0x41);  // index 1 of 64 entries, variant 1
+  EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, 2), BAD_PARAM) << "another index";
+  EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, 64), BAD_PARAM) << "beyond the table";
+  EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, 1), OK);
+  EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, 1), BAD_PARAM) << "is installed";
+  EXPECT_EQ(h.command(command_opcode::HW2SW_MPT, {.in_modifier = 1}), OK);
+  EXPECT_EQ(h.command(command_opcode::HW2SW_MPT, {.in_modifier = 1}), BAD_PARAM);
+}
+
+TEST_F(JingzhaoIcm, ARegionThatWrapsOrHasTooManyPagesIsRefused) {
+  h.init();
+  put_mpt(1);
+  h.put64(0x10, ~0ull);
+  EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, 1), BAD_PARAM);
+  put_mpt(1);
+  h.put64(0x18, (std::uint64_t{1} << 30) + 1);
+  EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, 1), BAD_PARAM) << "2^18 pages and one";
+  h.put32(0x04, 9);  // pages of 2 MiB
+  EXPECT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, 1), OK);
+}
+
+TEST(IcmMap, MappingsReplaceAndCutEachOther) {
+  std::vector<std::byte> memory(16 * 4096);
+  pcie::DmaSpace dma;
+  ASSERT_TRUE(dma.map(0x100000, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
+  Icm icm(dma);
+  ASSERT_TRUE(icm.map(0x10000, 0x100000, 8));
+  ASSERT_TRUE(icm.map(0x12000, 0x10A000, 2));
+  EXPECT_EQ(icm.pages(), 8u);
+  EXPECT_EQ(icm.chunks(), 3u);
+  std::array<std::byte, 3 * 4096> out;
+  memory[0x1FFF] = std::byte{1};
+  memory[0xA000] = std::byte{2};
+  memory[0x4000] = std::byte{3};
+  ASSERT_TRUE(icm.read(0x11FFF, std::span(out).first(0x2002)));
+  EXPECT_EQ(out[0], std::byte{1});
+  EXPECT_EQ(out[1], std::byte{2});
+  EXPECT_EQ(out[0x2001], std::byte{3});
+  icm.unmap(0x11000, 1);
+  EXPECT_FALSE(icm.read(0x10FFF, std::span(out).first(2)));
+  EXPECT_TRUE(icm.mapped(0x12000, 0x6000));
+  icm.unmap(0, 0x1000);
+  EXPECT_EQ(icm.chunks(), 0u);
+}
+
+TEST(IcmCacheTest, AnEntryThatWasChangedGoesBackWhenItsPlaceIsNeeded) {
+  std::vector<std::byte> memory(4096);
+  pcie::DmaSpace dma;
+  ASSERT_TRUE(dma.map(0x100000, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
+  Icm icm(dma);
+  ASSERT_TRUE(icm.map(0, 0x100000, 1));
+  IcmCache cache({.icm = &icm, .base = 0, .entry_size = 64}, 2, nullptr);
+  cache.make(0).bytes[0] = std::byte{7};
+  EXPECT_EQ(memory[0], std::byte{0});
+  cache.get(1);
+  cache.get(2);
+  cache.get(3);
+  EXPECT_EQ(memory[0], std::byte{7});
+  EXPECT_EQ(cache.counters().write_backs, 1u) << "the others were not changed";
+  EXPECT_EQ(cache.counters().evictions, 2u);
+  EXPECT_EQ(cache.counters().misses, 3u);
+  EXPECT_EQ(cache.get(0).bytes[0], std::byte{7});
+  EXPECT_EQ(cache.get(100).bytes, nullptr) << "not mapped";
+}
+
+}  // namespace
+}  // namespace softhca::jingzhao::test
