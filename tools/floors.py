@@ -22,7 +22,8 @@ MAY_INCLUDE = {
     "lab": {"util", "wire", "fabric", "pcie", "connectx", "rsnic", "driver"},
     "uverbs": {"util", "spec", "pcie", "vfio_user", "driver"},
     "door": {"util", "wire", "fabric", "pcie", "connectx", "vfio_user", "hub", "driver", "uverbs"},
-    "cli": {"util", "fabric", "pcie", "connectx", "rsnic", "sdxi", "vfio_user", "hub", "driver", "lab", "door", "spec", "wire"},
+    "cli": {"util", "fabric", "pcie", "connectx", "rsnic", "jingzhao", "sdxi", "vfio_user", "hub", "driver", "lab", "door",
+            "spec", "wire"},
 }
 
 # By chapter of src/connectx/. Its commands (*_commands.cc) may include everything.

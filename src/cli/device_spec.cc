@@ -112,6 +112,23 @@ util::Result<void> apply(sdxi::DeviceOptions& options, std::string_view key,
   return {};
 }
 
+util::Result<void> apply(jingzhao::DeviceOptions& options, std::string_view key,
+                         std::string_view value) {
+  if (key == "icm_cache") {
+    const auto entries = parse_number<std::uint32_t>(value, 10);
+    if (!entries || *entries < 1 || *entries > jingzhao::kIcmCacheMax) {
+      return util::fail(fmt::format("icm_cache={}: want 1 to {}", value, jingzhao::kIcmCacheMax));
+    }
+    options.icm_cache = *entries;
+  } else if (key == "name") {
+    if (value.empty()) return util::fail("name= is empty");
+    options.name = value;
+  } else {
+    return unknown_key(key);
+  }
+  return {};
+}
+
 /// A ConnectX with one key more.
 struct RsnicCard {
   connectx::DeviceOptions options;
@@ -176,6 +193,11 @@ util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index) {
     }
     return spec;
   }
+  if (model == "jingzhao") {
+    jingzhao::DeviceOptions options;
+    options.name = fmt::format("jingzhao{}", index);
+    return apply_all(std::move(options), rest);
+  }
   const bool is_rsnic = model == "rsnic";
   if (!is_rsnic && model != "connectx") {
     return util::fail(fmt::format("unknown device '{}'; a device is {}", model, kDeviceHelp));
@@ -206,6 +228,7 @@ std::string guest_of(std::string_view text) {
 const std::string& name_of(const DeviceSpec& spec) {
   if (const auto* vf = std::get_if<VirtualFunctionSpec>(&spec)) return vf->options.name;
   if (const auto* nic = std::get_if<connectx::DeviceOptions>(&spec)) return nic->name;
+  if (const auto* nic = std::get_if<jingzhao::DeviceOptions>(&spec)) return nic->name;
   return std::get<sdxi::DeviceOptions>(spec).name;
 }
 
@@ -230,8 +253,8 @@ util::Result<void> check_together(const std::vector<DeviceSpec>& specs) {
       }
     } else if (const auto* pf = std::get_if<sdxi::DeviceOptions>(&spec)) {
       rooms[pf->name] = pf->vfs;
-    } else {
-      const auto& vf = std::get<VirtualFunctionSpec>(spec);
+    } else if (const auto* virtual_function = std::get_if<VirtualFunctionSpec>(&spec)) {
+      const auto& vf = *virtual_function;
       const auto room = rooms.find(vf.pf);
       if (room == rooms.end()) {
         return util::fail(

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "connectx/device.h"
+#include "jingzhao/options.h"
 #include "sdxi/options.h"
 #include "util/result.h"
 
@@ -16,7 +17,8 @@ namespace softhca::cli {
 /// What --device takes, for help texts.
 inline constexpr std::string_view kDeviceHelp =
     "connectx[,mac=XX:XX:XX:XX:XX:XX][,guid=HEX][,vectors=N][,name=TEXT], "
-    "rsnic[,profile=driver|document] with the same keys, or "
+    "rsnic[,profile=driver|document] with the same keys, "
+    "jingzhao[,icm_cache=N][,name=TEXT], or "
     "sdxi[,contexts=N][,vfs=N][,workers=N][,name=TEXT] or "
     "sdxi-vf,pf=NAME[,contexts=N][,name=TEXT], a virtual function of an sdxi before it that has "
     "vfs; each may have ,guest=TEXT (see --isolate)";
@@ -27,7 +29,14 @@ struct VirtualFunctionSpec {
   std::string pf;
 };
 
-using DeviceSpec = std::variant<connectx::DeviceOptions, sdxi::DeviceOptions, VirtualFunctionSpec>;
+using DeviceSpec = std::variant<connectx::DeviceOptions, sdxi::DeviceOptions, VirtualFunctionSpec,
+                                jingzhao::DeviceOptions>;
+
+/// The function has a port on a switch; the others are data movers.
+inline bool is_nic(const DeviceSpec& spec) {
+  return std::holds_alternative<connectx::DeviceOptions>(spec) ||
+         std::holds_alternative<jingzhao::DeviceOptions>(spec);
+}
 
 /// The name of the function that a specification makes.
 const std::string& name_of(const DeviceSpec& spec);

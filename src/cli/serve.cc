@@ -21,6 +21,7 @@
 #include "cli/serve_capture.h"
 #include "fabric/impairment.h"
 #include "fabric/switch.h"
+#include "jingzhao/device.h"
 #include "sdxi/device.h"
 #include "sdxi/faults.h"
 #include "sdxi/group.h"
@@ -113,8 +114,9 @@ const std::string& port_of(const ServeOptions& options, std::size_t device) {
 }
 
 /// A NIC, plugged into the switch of its place on the command line.
-std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions& serve,
-                                            std::size_t index, connectx::DeviceOptions options) {
+template <class Device, class Options>
+std::unique_ptr<pcie::Function> make_nic(Machine& machine, const ServeOptions& serve,
+                                         std::size_t index, Options options) {
   auto& fabric = machine.switches.named(port_of(serve, index), machine.capture.get());
   machine.ports.push_back(fabric.create_port(options.name));
   if (serve.loss > 0) {
@@ -122,9 +124,21 @@ std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions
         *machine.ports.back(),
         fabric::Impairment::Options{.seed = serve.loss_seed + index, .loss = serve.loss}));
   }
-  auto device = std::make_unique<connectx::Device>(std::move(options), *machine.ports.back());
+  auto device = std::make_unique<Device>(std::move(options), *machine.ports.back());
   device->dma().set_before_loss([&port = *machine.ports.back()] { return port.settle(); });
   return device;
+}
+
+std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions& serve,
+                                            std::size_t index,
+                                            const connectx::DeviceOptions& options) {
+  return make_nic<connectx::Device>(machine, serve, index, options);
+}
+
+std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions& serve,
+                                            std::size_t index,
+                                            const jingzhao::DeviceOptions& options) {
+  return make_nic<jingzhao::Device>(machine, serve, index, options);
 }
 
 /// A data mover, which has no port.

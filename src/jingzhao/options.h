@@ -6,6 +6,9 @@
 
 namespace softhca::jingzhao {
 
+/// Entries of a table that fit on a chip: more than any table has.
+inline constexpr std::uint32_t kIcmCacheMax = 1 << 16;
+
 struct DeviceOptions {
   std::string name = "jingzhao0";  ///< for logs
   std::uint64_t board_id = 0x0123456789ABCDEF;

@@ -19,6 +19,7 @@
 #include "cli/isolate/sandbox.h"
 #include "fabric/ring_port.h"
 #include "fabric/switch.h"
+#include "jingzhao/device.h"
 #include "sdxi/device.h"
 #include "sdxi/group.h"
 #include "util/doorbell.h"
@@ -59,7 +60,10 @@ class DeviceProcess final : private vfio_user::Fabric {
  private:
   util::Result<void> set_up_loop();
   util::Result<void> add_device(std::size_t index, const vfio_user::Server::Options& server_of);
-  util::Result<std::unique_ptr<pcie::Function>> make(connectx::DeviceOptions spec);
+  template <class Device, class Options>
+  util::Result<std::unique_ptr<pcie::Function>> make_nic(Options spec);
+  util::Result<std::unique_ptr<pcie::Function>> make(const connectx::DeviceOptions& spec);
+  util::Result<std::unique_ptr<pcie::Function>> make(const jingzhao::DeviceOptions& spec);
   util::Result<std::unique_ptr<pcie::Function>> make(const sdxi::DeviceOptions& spec);
   util::Result<std::unique_ptr<pcie::Function>> make(const VirtualFunctionSpec& spec);
   util::Result<void> set_up_control();
@@ -146,7 +150,8 @@ util::Result<void> DeviceProcess::add_device(std::size_t index,
   return {};
 }
 
-util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(connectx::DeviceOptions spec) {
+template <class Device, class Options>
+util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make_nic(Options spec) {
   if (options_.rings.size() < rings_used_ + 2) return util::fail("two rings for each NIC");
   auto to = util::SharedRing::attach(options_.rings[rings_used_++]);
   if (!to) return tl::unexpected(to.error());
@@ -154,9 +159,19 @@ util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(connectx::Devi
   if (!from) return tl::unexpected(from.error());
   auto& cable =
       *cables_.emplace_back(std::make_unique<Cable>(spec.name, *std::move(to), *std::move(from)));
-  auto device = std::make_unique<connectx::Device>(std::move(spec), *cable.port);
+  auto device = std::make_unique<Device>(std::move(spec), *cable.port);
   device->dma().set_before_loss([&port = *cable.port] { return port.settle(); });
   return device;
+}
+
+util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(
+    const connectx::DeviceOptions& spec) {
+  return make_nic<connectx::Device>(spec);
+}
+
+util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(
+    const jingzhao::DeviceOptions& spec) {
+  return make_nic<jingzhao::Device>(spec);
 }
 
 util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(const sdxi::DeviceOptions& spec) {

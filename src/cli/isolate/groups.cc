@@ -26,9 +26,7 @@ class Sets {
   std::vector<std::size_t> before_;
 };
 
-bool is_data_mover(const DeviceSpec& spec) {
-  return !std::holds_alternative<connectx::DeviceOptions>(spec);
-}
+bool is_data_mover(const DeviceSpec& spec) { return !is_nic(spec); }
 
 }  // namespace
 

@@ -105,9 +105,8 @@ std::size_t IsolatedControl::process_of(std::size_t device) const {
 }
 
 bool IsolatedControl::has_data_mover(std::size_t process) const {
-  return std::ranges::any_of(groups_[process], [this](auto device) {
-    return !std::holds_alternative<connectx::DeviceOptions>(specs_[device]);
-  });
+  return std::ranges::any_of(groups_[process],
+                             [this](auto device) { return !is_nic(specs_[device]); });
 }
 
 void IsolatedControl::answer(std::string_view request, Reply reply) {
@@ -218,7 +217,7 @@ util::Result<IsolatedControl::Rules::iterator> IsolatedControl::make_rule(std::s
   if (!function.empty() && device == specs_.end()) {
     return util::fail(fmt::format("there is no function '{}'", function));
   }
-  if (!function.empty() && std::holds_alternative<connectx::DeviceOptions>(*device)) {
+  if (!function.empty() && is_nic(*device)) {
     return util::fail(fmt::format("{} is no SDXI function: it has no faults", function));
   }
   for (std::size_t i = 0; i != groups_.size(); ++i) {

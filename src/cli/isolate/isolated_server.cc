@@ -144,7 +144,7 @@ GuestProcess::Config IsolatedServer::config_of(std::size_t index, const DeviceGr
     names.push_back(name);
     config.options.devices.push_back(options_.devices[device]);
     config.options.places.push_back(static_cast<unsigned>(device));
-    if (std::holds_alternative<connectx::DeviceOptions>(specs_[device])) {
+    if (is_nic(specs_[device])) {
       config.nics.push_back({name, &switch_of(device)});
     }
   }

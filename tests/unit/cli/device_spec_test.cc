@@ -46,6 +46,18 @@ TEST(DeviceSpec, KeysChangeWhatTheyName) {
   EXPECT_EQ(options->name, "left");
 }
 
+TEST(DeviceSpec, AJingzhaoHasANameAndACacheOfItsIcm) {
+  const auto spec = parse_device("jingzhao,icm_cache=64", 3);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(name_of(*spec), "jingzhao3");
+  EXPECT_EQ(std::get<jingzhao::DeviceOptions>(*spec).icm_cache, 64u);
+  EXPECT_TRUE(is_nic(*spec));
+  for (const auto* text : {"jingzhao,icm_cache=0", "jingzhao,icm_cache=65537",
+                           "jingzhao,name=", "jingzhao,mac=02:00:00:00:00:01"}) {
+    EXPECT_FALSE(parse_device(text, 0)) << text;
+  }
+}
+
 TEST(DeviceSpec, AnSdxiFunctionHasAsManyContextsAsAskedFor) {
   const auto spec = parse_device("sdxi,contexts=16,name=mover", 2);
   ASSERT_TRUE(spec) << spec.error().message;
