@@ -177,7 +177,7 @@ CLI::App* add_perf(CLI::App& parent, PerfOptions& in) {
   auto* size = command->add_option("-s,--size", options.size,
                                    "Bytes of a message, e.g. 64K [65536; latency 2; atomics 8]");
   size->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30));
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28));
   command->add_flag("-a,--all", options.all_sizes, "Sizes from 2 to 2^23 (UD: to the MTU)")
       ->excludes(size);
   command

@@ -101,16 +101,17 @@ INSTANTIATE_TEST_SUITE_P(Devices, Ud, testing::ValuesIn(all_pairs()), name_of);
 
 // IBTA 11.4.1.2: the first 40 bytes of the receive are the GRH.
 TEST_P(Ud, ADatagramArrivesBehindItsHeader) {
+  const auto header = b().device.attributes().datagram_header;
   const auto bytes = pattern(1024, 1);
   std::ranges::copy(bytes, a().memory.begin());
-  b().receive(7, 0, kDatagramHeader + 1024);
+  b().receive(7, 0, header + 1024);
   ASSERT_EQ(send(1024), PostStatus::kOk);
   expect_success(wait(a().send_cq), 1, CompletionOpcode::kSend);
   const auto received = wait(b().receive_cq);
   expect_success(received, 7, CompletionOpcode::kReceive);
-  EXPECT_EQ(received[0].byte_count, kDatagramHeader + 1024);
+  EXPECT_EQ(received[0].byte_count, header + 1024);
   EXPECT_EQ(received[0].source_qpn, a().qp.number());
-  EXPECT_TRUE(std::ranges::equal(b().bytes(kDatagramHeader, 1024), bytes));
+  EXPECT_TRUE(std::ranges::equal(b().bytes(header, 1024), bytes));
 }
 
 TEST_P(Ud, ImmediateDataArrive) {

@@ -111,7 +111,7 @@ PostStatus Side::post(const Options& options, std::size_t size, std::uint64_t id
 }
 
 PostStatus Side::receive(std::size_t size) {
-  const auto header = qp.type() == QpType::kUd ? verbs::kDatagramHeader : 0;
+  const auto header = qp.type() == QpType::kUd ? device.attributes().datagram_header : 0;
   const auto piece = region.piece(memory.size() / 2, size + header);
   return qp.post_receive({.pieces = {&piece, 1}});
 }

@@ -57,7 +57,11 @@ struct DeviceAttributes {
   std::uint32_t max_pieces = 0;    ///< of one request
   std::uint32_t max_cq_entries = 0;
   std::uint32_t max_reads = 0;  ///< READs and atomics under way, of one queue pair
-  std::span<const Limitation> limitations;
+  /// Bytes in front of a received datagram: the GRH, or the IP header in its last bytes (IBTA
+  /// 11.4.1.2, Annex A17); 0 where a device gives none. A receive must have room for them, and
+  /// Completion::byte_count counts them.
+  std::uint32_t datagram_header = 40;
+  std::span<const Limitation> limitations = {};
 
   /// Null if the device has it.
   const Limitation* lacks(Feature feature) const;
@@ -111,10 +115,6 @@ struct Capacity {
   unsigned receive_requests = 64;  ///< none with a shared receive queue
   unsigned receive_pieces = 4;     ///< of one request
 };
-
-/// Bytes in front of a received datagram: the GRH, or the IP header in its last bytes (IBTA
-/// 11.4.1.2, Annex A17). A receive must have room for them, and Completion::byte_count counts them.
-inline constexpr std::size_t kDatagramHeader = 40;
 
 /// What happens without being asked for (IBTA 11.6.3).
 enum class AsyncEventType : std::uint8_t {
