@@ -19,7 +19,7 @@ MAY_INCLUDE = {
     "vfio_user": {"util", "pcie"},
     "hub": {"util", "wire", "fabric", "vfio_user"},
     "driver": {"util", "spec", "pcie", "vfio_user"},
-    "lab": {"util", "wire", "fabric", "pcie", "connectx", "rsnic", "driver"},
+    "lab": {"util", "wire", "fabric", "pcie", "connectx", "rsnic", "jingzhao", "driver"},
     "uverbs": {"util", "spec", "pcie", "vfio_user", "driver"},
     "door": {"util", "wire", "fabric", "pcie", "connectx", "vfio_user", "hub", "driver", "uverbs"},
     "cli": {"util", "fabric", "pcie", "connectx", "rsnic", "jingzhao", "sdxi", "vfio_user", "hub", "driver", "lab", "door",

@@ -10,6 +10,8 @@
 #include "connectx/device.h"
 #include "driver/connectx/verbs_device.h"
 #include "driver/in_process_host.h"
+#include "driver/jingzhao/verbs_device.h"
+#include "jingzhao/device.h"
 #include "rsnic/options.h"
 
 namespace softhca::lab {
@@ -29,7 +31,7 @@ struct Identity {
 };
 
 using MakeFunction = std::unique_ptr<pcie::Function> (*)(Identity, fabric::Port&);
-using OpenVerbs = util::Result<driver::verbs::Device> (*)(driver::Host&);
+using OpenVerbs = util::Result<driver::verbs::Device> (*)(driver::Host&, const driver::Mac&);
 
 struct Model {
   std::string_view name;
@@ -46,18 +48,30 @@ std::unique_ptr<pcie::Function> make_connectx(connectx::DeviceOptions card, Iden
   return std::make_unique<connectx::Device>(std::move(card), port);
 }
 
+util::Result<driver::verbs::Device> open_connectx(driver::Host& host, const driver::Mac&) {
+  return driver::connectx::open_verbs(host);
+}
+
+std::unique_ptr<pcie::Function> make_jingzhao(Identity identity, fabric::Port& port) {
+  jingzhao::DeviceOptions card;
+  card.name = std::move(identity.name);
+  card.board_id = identity.guid;
+  return std::make_unique<jingzhao::Device>(std::move(card), port);
+}
+
 /// A new HCA has a line here.
 constexpr Model kModels[] = {
     {"connectx",
      [](Identity identity, fabric::Port& port) {
        return make_connectx({}, std::move(identity), port);
      },
-     [](driver::Host& host) { return driver::connectx::open_verbs(host); }},
+     open_connectx},
     {"rsnic",
      [](Identity identity, fabric::Port& port) {
        return make_connectx(rsnic::device_options(), std::move(identity), port);
      },
-     [](driver::Host& host) { return driver::connectx::open_verbs(host); }},
+     open_connectx},
+    {"jingzhao", make_jingzhao, driver::jingzhao::open_verbs},
 };
 
 constexpr auto kNames = [] {
@@ -103,8 +117,9 @@ void Lab::add(const std::string& name) {
   auto impairment = options_.impairment;
   impairment.seed += nodes_.size();
   node->cable = std::make_unique<fabric::Impairment>(*node->port, impairment);
+  const auto mac = wire::MacAddress::from_u64(0x020000000000u + number);
   node->function = model.make({.name = label,
-                               .mac = wire::MacAddress::from_u64(0x020000000000u + number),
+                               .mac = mac,
                                .guid = 0x0200000000000000u + number,
                                .clock = [this] { return now(); }},
                               *node->cable);
@@ -114,7 +129,7 @@ void Lab::add(const std::string& name) {
   node->host = std::make_unique<driver::InProcessHost>(*node->function, std::move(host));
   nodes_.push_back(std::move(node));
   auto& made = *nodes_.back();
-  auto device = model.open(*made.host);
+  auto device = model.open(*made.host, driver::Mac{mac.bytes});
   if (!device) throw std::runtime_error(fmt::format("{}: {}", label, device.error().message));
   made.device = std::make_unique<driver::verbs::Device>(std::move(*device));
   const auto named = made.device->set_gid(0, driver::Gid::from_ipv4(10, 0, 0, number));

@@ -175,15 +175,17 @@ TEST_P(Errors, WhatDoesNotFitIsNotPosted) {
   must(connect(a().qp, b().qp));
   const std::array three{piece, piece, piece};
   EXPECT_EQ(a().qp.post_send({.pieces = three}), PostStatus::kTooManyPieces);
-  EXPECT_EQ(a().qp.post_receive({.pieces = {three.data(), 2}}), PostStatus::kTooManyPieces);
+  EXPECT_EQ(a().qp.post_receive({.pieces = three}), PostStatus::kTooManyPieces);
   const std::array<std::byte, 17> bytes{};
   EXPECT_EQ(a().qp.post_send({.inline_data = bytes}), PostStatus::kInlineTooLong);
   EXPECT_EQ(
       a().qp.post_send({.opcode = SendOpcode::kRdmaRead, .inline_data = std::span(bytes).first(8)}),
       PostStatus::kBadRequest);
-  const std::vector<ReceiveRequest> five(5, {.pieces = {&piece, 1}});
+  const std::vector<ReceiveRequest> many(65, {.pieces = {&piece, 1}});
   auto status = PostStatus::kOk;
-  EXPECT_EQ(a().qp.post_receive(five, status), 4u);
+  const auto posted = a().qp.post_receive(many, status);
+  EXPECT_GE(posted, 4u);
+  EXPECT_LT(posted, 65u);
   EXPECT_EQ(status, PostStatus::kQueueFull);
 }
 

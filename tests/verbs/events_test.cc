@@ -51,6 +51,7 @@ TEST_P(Events, AQueueThatIsArmedAgainTellsAgain) {
 
 // IBTA 9.2.3, 11.4.2.2: "solicited completion".
 TEST_P(Events, AQueueArmedForSolicitedOnesTellsOfNoOther) {
+  NEEDS(kSolicited);
   connect_sides();
   b().receive(1, 0, 64);
   b().receive(2, 0, 64);

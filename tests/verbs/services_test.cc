@@ -172,7 +172,10 @@ TEST_P(Ud, AGroupReceivesWhatIsSentToIt) {
 
 class Srq : public Verbs {
  protected:
-  void SetUp() override { make_sides({.with_srq = true}); }
+  void SetUp() override {
+    NEEDS(kSharedReceiveQueues);
+    make_sides({.with_srq = true});
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, Srq, testing::ValuesIn(all_pairs()), name_of);
 

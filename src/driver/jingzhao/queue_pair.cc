@@ -204,6 +204,18 @@ util::Result<void> QueuePair::from_send_error() {
   return simple(command_opcode::SQERR2RTS_QPEE, qp_state::RTS);
 }
 
+util::Result<void> QueuePair::stay(qp_state state, const std::optional<RemoteAccess>& access) {
+  if (access) {
+    context_.set(qp_context::remote_read, access->read);
+    context_.set(qp_context::remote_write, access->write);
+    context_.set(qp_context::remote_atomic, access->atomic);
+  }
+  const auto op = state == qp_state::INIT  ? command_opcode::INIT2INIT_QPEE
+                  : state == qp_state::RTS ? command_opcode::RTS2RTS_QPEE
+                                           : command_opcode::SQD2SQD_QPEE;
+  return simple(op, state);
+}
+
 util::Result<void> QueuePair::to_reset() {
   if (std::exchange(in_reset_, true)) return {};
   auto done = hca_.run(

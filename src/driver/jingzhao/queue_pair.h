@@ -94,6 +94,8 @@ class QueuePair {
   util::Result<void> to_drained();
   util::Result<void> from_drained();
   util::Result<void> from_send_error();
+  /// In INIT, RTS or SQD: the same state, and other rights if they are given.
+  util::Result<void> stay(spec::qp_state state, const std::optional<RemoteAccess>& access);
   /// From any state: what is posted is forgotten without a completion.
   util::Result<void> to_reset();
   /// The context as the device has it.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "driver/verbs/queue_pair.h"
@@ -119,6 +120,12 @@ util::Result<SharedReceiveQueue> ProtectionDomain::create_srq(unsigned requests,
 namespace {
 
 util::Result<void> check(const DeviceAttributes& device, const QpOptions& options) {
+  const auto& capacity = options.capacity;
+  if (std::max(capacity.send_requests, capacity.receive_requests) > device.max_requests ||
+      std::max(capacity.send_pieces, capacity.receive_pieces) > device.max_pieces) {
+    return util::fail(fmt::format("{}: a queue has at most {} requests of {} pieces", device.model,
+                                  device.max_requests, device.max_pieces));
+  }
   if (options.type == QpType::kUc) return require(device, Feature::kUc);
   if (options.type != QpType::kRc && options.type != QpType::kUd) {
     return util::fail(

@@ -32,8 +32,9 @@ enum class Feature : std::uint8_t {
   kSqDrain,              ///< the state SQD, and its event
   kMulticast,
   kRoceV1,
+  kSolicited,  ///< events of messages that ask for one, and of no others
 };
-inline constexpr std::size_t kFeatures = 8;
+inline constexpr std::size_t kFeatures = 9;
 std::string_view to_string(Feature feature);
 
 /// Why a device does not have a feature.
