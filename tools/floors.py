@@ -21,7 +21,8 @@ MAY_INCLUDE = {
     "driver": {"util", "spec", "pcie", "vfio_user"},
     "lab": {"util", "wire", "fabric", "pcie", "connectx", "rsnic", "jingzhao", "driver"},
     "uverbs": {"util", "spec", "pcie", "vfio_user", "driver"},
-    "door": {"util", "wire", "fabric", "pcie", "connectx", "vfio_user", "hub", "driver", "uverbs"},
+    "rdma_cm": {"util", "spec", "pcie", "vfio_user", "driver", "uverbs"},
+    "door": {"util", "wire", "fabric", "pcie", "connectx", "vfio_user", "hub", "driver", "uverbs", "rdma_cm"},
     "cli": {"util", "fabric", "pcie", "connectx", "rsnic", "jingzhao", "sdxi", "vfio_user", "hub", "driver", "lab", "door",
             "spec", "wire"},
 }

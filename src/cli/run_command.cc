@@ -57,7 +57,7 @@ util::Result<void> prepare_tree(const std::string& directory) {
   if (error) return util::fail(fmt::format("'{}/root': {}", directory, error.message()));
   // Each process is a host of its own: its addresses are told by its device, and not here.
   door::DeviceIdentity device;
-  device.node_guid = 0x020000fffe000000;
+  device.node_guid = door::kNodeGuid;
   device.mac = {2, 0, 0, 0, 0, 0};
   device.gids.resize(4);
   device.interface = "lo";

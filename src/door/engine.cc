@@ -13,6 +13,8 @@
 #include "door/addresses.h"
 #include "door/fault_guard.h"
 #include "door/inline_progress.h"
+#include "door/interpose.h"
+#include "door/tree/tree.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/memory_faults.h"
@@ -24,6 +26,9 @@ namespace {
 constexpr std::size_t kFrames = 256;
 /// The first 4 KiB stay out, so that a null pointer is no memory.
 constexpr std::uint64_t kFirstAddress = 4096;
+
+/// Of the IPv4 address for RoCE v2.
+constexpr std::uint8_t kGidIndex = 3;
 
 void write_one(int eventfd) {
   const std::uint64_t one = 1;
@@ -95,8 +100,11 @@ util::Result<void> Engine::set_up(const std::string& directory) {
   auto hca = driver::connectx::Hca::open(*host_);
   if (!hca) return tl::unexpected(hca.error());
   hca_ = *std::move(hca);
-  auto device = uverbs::Device::create(*hca_, {.gids = gids_of(number, mac),
-                                               .node_guid = model_->options().node_guid,
+  auto gids = gids_of(number, mac);
+  gid_ = gids[kGidIndex].gid;
+  directory_ = directory;
+  auto device = uverbs::Device::create(*hca_, {.gids = std::move(gids),
+                                               .node_guid = kNodeGuid,
                                                .interface_index = 0,
                                                .find_mac = find_mac});
   if (!device) return tl::unexpected(device.error());
@@ -151,6 +159,7 @@ bool Engine::serve(int fd, void* argument, int& result) {
 void Engine::progress() {
   if (!lock_.try_lock()) return;
   const std::lock_guard held(lock_, std::adopt_lock);
+  const OwnCalls own;
   const FaultGuard guard;
   inline_turns_.fetch_add(1, std::memory_order_relaxed);
   (void)turn();
@@ -159,6 +168,7 @@ void Engine::progress() {
 /// The contexts that nobody has open any more.
 void Engine::drop_closed() {
   std::erase_if(files_, [](const auto& entry) { return entry.second.file.closed(); });
+  if (rdma_cm_ != nullptr) rdma_cm_->drop_closed();
 }
 
 bool Engine::turn() {
@@ -169,6 +179,7 @@ bool Engine::turn() {
   if (link_->settle()) write_one(joined_->wake_hub.get());
   busy |= device_->poll_events();
   for (auto& [inode, file] : files_) file.context->flush_events();
+  if (rdma_cm_ != nullptr) rdma_cm_->tick();
   return busy || switch_.has_work();
 }
 
@@ -204,6 +215,7 @@ void Engine::work() {
   ::pthread_setname_np(::pthread_self(), "softhca");
   ::prctl(PR_SET_TIMERSLACK, 1);
   unblock_faults();
+  const OwnCalls own;
   const FaultGuard guard;
   unsigned idle = 0;
   auto last_look = util::monotonic_now();
@@ -227,6 +239,12 @@ void Engine::stop() {
   stopping_ = true;
   // Whoever is at work now gets ready; nobody begins anew.
   lock_.lock();
+  if (rdma_cm_ == nullptr) return;
+  const OwnCalls own;
+  const FaultGuard guard;
+  rdma_cm_->disconnect_all();
+  (void)turn();
+  (void)turn();
 }
 
 }  // namespace softhca::door

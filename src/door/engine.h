@@ -15,11 +15,13 @@
 #include "connectx/device.h"
 #include "door/device_file.h"
 #include "door/fault_port.h"
+#include "door/port_files.h"
 #include "driver/connectx/hca.h"
 #include "driver/in_process_host.h"
 #include "fabric/ring_port.h"
 #include "fabric/switch.h"
 #include "hub/join.h"
+#include "rdma_cm/manager.h"
 #include "util/result.h"
 #include "uverbs/context.h"
 #include "uverbs/device.h"
@@ -36,6 +38,11 @@ class Engine {
   bool owns(dev_t device, ino_t inode);
   /// False: no context of ours.
   bool serve(int fd, void* argument, int& result);
+  /// An event channel of rdma_cm: the program's descriptor, or -errno.
+  int open_rdma_cm();
+  bool owns_channel(dev_t device, ino_t inode);
+  /// write() on a channel. False: it is none of ours. `result`: bytes, or -errno.
+  bool serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t& result);
   /// Lets the device work, unless somebody else does just now. From the program's own calls.
   void progress();
   /// In a child that was forked: what stays is the parent's, and ends with it.
@@ -56,6 +63,7 @@ class Engine {
   bool turn();
   bool handle_faults();
   void drop_closed();
+  util::Result<void> set_up_rdma_cm();
   void work();
   void nap(unsigned idle_turns);
   void poke();
@@ -69,6 +77,10 @@ class Engine {
   std::unique_ptr<driver::InProcessHost> host_;
   std::unique_ptr<driver::connectx::Hca> hca_;
   std::unique_ptr<uverbs::Device> device_;
+  std::string directory_;
+  driver::Gid gid_{};  ///< the address by which others of the run know this process
+  std::unique_ptr<PortFiles> port_files_;
+  std::unique_ptr<rdma_cm::Manager> rdma_cm_;  ///< null: no program has asked for it
   uverbs::OwnMemory memory_;
   std::unordered_map<ino_t, File> files_;
 

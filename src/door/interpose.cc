@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "door/kernel.h"
+#include "door/tree/tree.h"
 
 namespace softhca::door {
 namespace {
@@ -119,16 +120,18 @@ void Named::serve(const PathMap& map) {
     if (known) size = map.serve(base.data(), path_, served_);
   }
   if (size == 0) return;
-  uverbs_ = map.uverbs_number({served_.data(), size});
+  device_file_ = map.device_file({served_.data(), size});
   directory_ = AT_FDCWD;
   path_ = served_.data();
 }
 
 std::uint64_t device_number(mode_t mode, std::uint64_t links, dev_t device, ino_t inode) {
-  if (!S_ISREG(mode) || links != 0 || wanted_paths() == nullptr) return 0;
+  const bool channel = S_ISFIFO(mode) && has_channels();
+  if (!channel && (!S_ISREG(mode) || links != 0)) return 0;
+  if (wanted_paths() == nullptr) return 0;
   const KeepErrno keep;
   const OwnCalls own;
-  return device_of(device, inode);
+  return channel ? device_of_channel(device, inode) : device_of(device, inode);
 }
 
 namespace {
@@ -136,6 +139,7 @@ namespace {
 constinit Next<int, const char*, int, mode_t> next_open("open");
 constinit Next<int, int, const char*, int, mode_t> next_openat("openat");
 constinit Next<int, int, unsigned long, void*> next_ioctl("ioctl");
+constinit Next<ssize_t, int, const void*, std::size_t> next_write("write");
 constinit Next<int, int, int, int> next_socket("socket");
 
 /// As of a function of the kernel: what is negative becomes errno.
@@ -154,14 +158,15 @@ int open_device(const Named& named, int flags) {
   {
     const KeepErrno keep;
     const OwnCalls own;
-    result = open_uverbs(*named.uverbs(), flags);
+    const auto file = *named.device_file();
+    result = file == kRdmaCmFile ? open_rdma_cm() : open_uverbs(file, flags);
   }
   return answer(result);
 }
 
 /// `named` is served. Nothing is created in sysfs.
 int open_served(const Named& named, int flags) {
-  if (named.uverbs() && (flags & O_PATH) != O_PATH) return open_device(named, flags);
+  if (named.device_file() && (flags & O_PATH) != O_PATH) return open_device(named, flags);
   return next_openat(named.directory(), named.path(), flags & ~(O_CREAT | O_TRUNC), 0);
 }
 
@@ -226,6 +231,23 @@ SOFTHCA_INTERPOSE(int, door_ioctl, "ioctl", (int fd, unsigned long request, ...)
     if (served) return answer(result);
   }
   return next_ioctl(fd, request, argument);
+}
+
+// The commands of rdma_cm are writes. In programs that do not use it this is one look at a flag.
+SOFTHCA_INTERPOSE(ssize_t, door_write, "write", (int fd, const void* bytes, std::size_t size)) {
+  if (has_channels() && wanted_paths() != nullptr) {
+    const int before = errno;
+    ssize_t result = 0;
+    bool served;
+    {
+      const OwnCalls own;
+      served = serve_write(fd, bytes, size, result);
+    }
+    errno = before;
+    if (served && result >= 0) return result;
+    if (served) return answer(static_cast<int>(result));
+  }
+  return next_write(fd, bytes, size);
 }
 
 // libibverbs then finds its devices in sysfs (host-door 2.2).

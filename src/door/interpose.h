@@ -85,23 +85,23 @@ class Named {
   int directory() const { return directory_; }
   const char* path() const { return path_; }
   bool is_served() const { return path_ == served_.data(); }
-  /// The number of the uverbs device file that it names.
-  std::optional<unsigned> uverbs() const { return uverbs_; }
+  /// The device file that it names (PathMap::device_file).
+  std::optional<unsigned> device_file() const { return device_file_; }
 
  private:
   void serve(const PathMap& paths);
 
   int directory_;
   const char* path_;
-  std::optional<unsigned> uverbs_;
+  std::optional<unsigned> device_file_;
   PathBuffer served_;
 };
 
 /// What /proc says of a descriptor of this process, in `text` with an end mark: the length, or 0.
 std::size_t path_of_descriptor(int fd, PathBuffer& text);
 
-/// Of a regular file that is in no directory, as the files of contexts are: the device file's
-/// number of type dev_t, or 0.
+/// Of a regular file that is in no directory, or a pipe, as device files of ours are: the device
+/// file's number of type dev_t, or 0.
 std::uint64_t device_number(mode_t mode, std::uint64_t links, dev_t device, ino_t inode);
 
 }  // namespace softhca::door

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "door/interpose.h"
+#include "door/tree/tree.h"
 
 namespace softhca::door {
 namespace {
@@ -37,7 +38,7 @@ constinit Next<ssize_t, const char*, char*, std::size_t> next_llistxattr("llistx
 
 /// readlinkat of `named` without the root, cut off at `size` as the kernel does.
 ssize_t read_link(const Named& named, char* text, std::size_t size, const PathMap& paths) {
-  if (named.uverbs()) {
+  if (named.device_file()) {
     // Their links in the tree are none; what is not there is told as such.
     if (::syscall(SYS_faccessat, AT_FDCWD, named.path(), F_OK) == 0) errno = EINVAL;
     return -1;
@@ -65,13 +66,17 @@ char* real_path_of_device(const Named& named, char* resolved) {
   if (::syscall(SYS_faccessat, AT_FDCWD, named.path(), F_OK) != 0) return nullptr;
   if (resolved == nullptr) resolved = static_cast<char*>(std::malloc(PATH_MAX));
   if (resolved == nullptr) return nullptr;
-  std::snprintf(resolved, PATH_MAX, "/dev/infiniband/uverbs%u", *named.uverbs());
+  if (*named.device_file() == kRdmaCmFile) {
+    std::snprintf(resolved, PATH_MAX, "/dev/infiniband/rdma_cm");
+  } else {
+    std::snprintf(resolved, PATH_MAX, "/dev/infiniband/uverbs%u", *named.device_file());
+  }
   return resolved;
 }
 
 char* real_path(const char* path, char* resolved) {
   const Named named(path);
-  if (named.uverbs()) return real_path_of_device(named, resolved);
+  if (named.device_file()) return real_path_of_device(named, resolved);
   return stripped(next_realpath(named.path(), resolved));
 }
 
@@ -112,7 +117,7 @@ SOFTHCA_INTERPOSE(int, door_euidaccess, "euidaccess", (const char* path, int mod
 SOFTHCA_INTERPOSE(int, door_faccessat, "faccessat",
                   (int directory, const char* path, int mode, int flags)) {
   const Named named(directory, path);
-  const int follow = named.uverbs() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
+  const int follow = named.device_file() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
   return next_faccessat(named.directory(), named.path(), mode, follow);
 }
 
@@ -144,7 +149,7 @@ SOFTHCA_INTERPOSE(char*, door_realpath_chk, "__realpath_chk",
                   (const char* path, char* resolved, std::size_t room)) {
   static constinit Next<char*, const char*, char*, std::size_t> next("__realpath_chk");
   const Named named(path);
-  if (named.uverbs() && room >= PATH_MAX) return real_path_of_device(named, resolved);
+  if (named.device_file() && room >= PATH_MAX) return real_path_of_device(named, resolved);
   return stripped(next(named.path(), resolved, room));
 }
 

@@ -16,7 +16,10 @@ namespace {
 /// What everybody may read and write (the kernel's rule for uverbs devices).
 constexpr mode_t kDeviceMode = S_IFCHR | 0666;
 
-dev_t uverbs_device(unsigned number) { return ::makedev(kUverbsMajor, kUverbsMinor + number); }
+dev_t number_of_device(unsigned file) {
+  if (file == kRdmaCmFile) return ::makedev(kRdmaCmMajor, kRdmaCmMinor);
+  return ::makedev(kUverbsMajor, kUverbsMinor + file);
+}
 
 /// Whatever `result` tells, with what `status` must show of a file that was asked for by descriptor
 /// or by a name that is not served.
@@ -37,11 +40,11 @@ int ask_kernel(int directory, const char* path, struct stat* status, int flags) 
 
 /// `named` is served. A device file's link in the tree is no link.
 int stat_served(const Named& named, struct stat* status, int flags) {
-  if (!named.uverbs()) return ask_kernel(AT_FDCWD, named.path(), status, flags);
+  if (!named.device_file()) return ask_kernel(AT_FDCWD, named.path(), status, flags);
   const int result = ask_kernel(AT_FDCWD, named.path(), status, flags & ~AT_SYMLINK_NOFOLLOW);
   if (result != 0) return result;
   status->st_mode = kDeviceMode;
-  status->st_rdev = uverbs_device(*named.uverbs());
+  status->st_rdev = number_of_device(*named.device_file());
   return result;
 }
 
@@ -86,12 +89,12 @@ SOFTHCA_INTERPOSE(int, door_statx, "statx",
                   (int directory, const char* path, int flags, unsigned mask,
                    struct statx* status)) {
   const Named named(directory, path);
-  const int follow = named.uverbs() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
+  const int follow = named.device_file() ? flags & ~AT_SYMLINK_NOFOLLOW : flags;
   const int result = next_statx(named.directory(), named.path(), follow, mask, status);
   if (result != 0) return result;
   const auto device =
-      named.uverbs()
-          ? uverbs_device(*named.uverbs())
+      named.device_file()
+          ? number_of_device(*named.device_file())
           : device_number(status->stx_mode, status->stx_nlink,
                           ::makedev(status->stx_dev_major, status->stx_dev_minor), status->stx_ino);
   if (device == 0) return result;

@@ -71,6 +71,32 @@ int open_uverbs(unsigned number, int) {
   return made == nullptr ? -EIO : made->open();
 }
 
+namespace {
+
+std::atomic<bool> channels = false;
+
+}  // namespace
+
+int open_rdma_cm() {
+  auto* made = make();
+  if (made == nullptr) return -EIO;
+  channels.store(true, std::memory_order_relaxed);
+  return made->open_rdma_cm();
+}
+
+bool has_channels() { return channels.load(std::memory_order_relaxed); }
+
+bool serve_write(int fd, const void* bytes, std::size_t size, ssize_t& result) {
+  auto* made = engine.load();
+  return made != nullptr && made->serve_rdma_cm(fd, bytes, size, result);
+}
+
+std::uint64_t device_of_channel(dev_t dev, ino_t inode) {
+  auto* made = engine.load();
+  const bool ours = made != nullptr && made->owns_channel(dev, inode);
+  return ours ? std::uint64_t{kRdmaCmMajor} << 8 | kRdmaCmMinor : 0;
+}
+
 std::uint64_t device_of(dev_t dev, ino_t inode) {
   auto* made = engine.load();
   return made != nullptr && made->owns(dev, inode) ? std::uint64_t{kUverbsMajor} << 8 | kUverbsMinor

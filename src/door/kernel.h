@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace softhca::door {
@@ -10,6 +11,14 @@ namespace softhca::door {
 /// open() of /dev/infiniband/uverbs<number>: a new descriptor, or -errno. The first one of a
 /// process makes the engine.
 int open_uverbs(unsigned number, int flags);
+/// open() of /dev/infiniband/rdma_cm, likewise.
+int open_rdma_cm();
+/// write() on `fd`. False: it is no channel of rdma_cm of ours. `result`: bytes, or -errno.
+bool serve_write(int fd, const void* bytes, std::size_t size, ssize_t& result);
+/// Whether this process has a channel of rdma_cm, so that writes are to be looked at.
+bool has_channels();
+/// Of a pipe: the device number of rdma_cm, or 0.
+std::uint64_t device_of_channel(dev_t dev, ino_t inode);
 /// A device file of ours, by what fstat() tells of it: its device number, or 0.
 std::uint64_t device_of(dev_t dev, ino_t inode);
 /// ioctl(RDMA_VERBS_IOCTL) on `fd`. False: it is none of ours. `result`: 0, or -errno.

@@ -3,6 +3,9 @@
 #include <rdma/mlx5_user_ioctl_cmds.h>
 
 #include <cerrno>
+#include <system_error>
+
+#include "util/log.h"
 
 namespace softhca::uverbs {
 
@@ -166,6 +169,19 @@ std::span<const Context::Method> Context::methods() {
   return kMethods;
 }
 
+namespace {
+
+void note_refusal(const Request& request, Errno wrong) {
+  const bool write_form =
+      request.object() == UVERBS_OBJECT_DEVICE && request.method() == UVERBS_METHOD_INVOKE_WRITE;
+  util::log(util::LogLevel::kDebug, "uverbs: object {:#x} method {:#x} (command {:#x}): {}",
+            request.object(), request.method(),
+            write_form ? request.get<std::uint32_t>(UVERBS_ATTR_WRITE_CMD) : 0,
+            std::generic_category().message(wrong));
+}
+
+}  // namespace
+
 Context::Context(Device& device, const UserMemory& memory, Options options)
     : device_(device), memory_(memory), options_(std::move(options)) {}
 
@@ -176,9 +192,12 @@ Errno Context::serve(std::uint64_t argument) {
   if (const auto wrong = request.parse(memory_, argument); wrong != 0) return wrong;
   for (const auto& method : methods()) {
     if (method.object != request.object() || method.method != request.method()) continue;
-    if (const auto wrong = request.check(method.attributes); wrong != 0) return wrong;
-    return (this->*method.serve)(request);
+    auto wrong = request.check(method.attributes);
+    if (wrong == 0) wrong = (this->*method.serve)(request);
+    if (wrong != 0) note_refusal(request, wrong);
+    return wrong;
   }
+  note_refusal(request, EPROTONOSUPPORT);
   return EPROTONOSUPPORT;
 }
 

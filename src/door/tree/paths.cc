@@ -148,11 +148,12 @@ std::size_t PathMap::serve(std::string_view base, std::string_view path, PathBuf
   return walk.end(means_directory(path));
 }
 
-std::optional<unsigned> PathMap::uverbs_number(std::string_view served) const {
+std::optional<unsigned> PathMap::device_file(std::string_view served) const {
   constexpr std::string_view kByName = "/dev/infiniband/uverbs";
   constexpr std::string_view kByNumber = "/dev/char/231:";
   static_assert(kUverbsMajor == 231);
   served.remove_prefix(std::min(root_size_, served.size()));
+  if (served == "/dev/infiniband/rdma_cm") return kRdmaCmFile;
   if (served.starts_with(kByName)) return number_of(served.substr(kByName.size()));
   if (!served.starts_with(kByNumber)) return std::nullopt;
   const auto minor = number_of(served.substr(kByNumber.size()));

@@ -45,9 +45,9 @@ class PathMap {
   /// The same for `path` in the directory `base`.
   std::size_t serve(std::string_view base, std::string_view path, PathBuffer& served) const;
 
-  /// The number n of /dev/infiniband/uverbs<n> or /dev/char/231:<192 + n>, if `served`, an answer
-  /// of `serve`, is one of them.
-  std::optional<unsigned> uverbs_number(std::string_view served) const;
+  /// The number n of /dev/infiniband/uverbs<n> or /dev/char/231:<192 + n>, or kRdmaCmFile of
+  /// /dev/infiniband/rdma_cm, if `served`, an answer of `serve`, is one of them.
+  std::optional<unsigned> device_file(std::string_view served) const;
 
   /// The length of `text`, a path, without the root, which is taken off if the path lies below it.
   std::size_t strip(char* text, std::size_t size) const;

@@ -311,6 +311,9 @@ util::Result<void> write_tree(const std::filesystem::path& root,
     writer.directory(directory);
   }
   writer.text("sys/class/infiniband_verbs/abi_version", "6");
+  writer.texts("sys/class/misc/rdma_cm",
+               {{"abi_version", "4"}, {"dev", fmt::format("{}:{}", kRdmaCmMajor, kRdmaCmMinor)}});
+  writer.link("dev/infiniband/rdma_cm", "/dev/null");
   for (const auto& device : devices) write_device(writer, device);
   return writer.result();
 }

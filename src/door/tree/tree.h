@@ -20,6 +20,14 @@ inline constexpr unsigned kUverbsMinor = 192;
 /// So many have a fixed number there.
 inline constexpr unsigned kUverbsCount = 32;
 
+/// Device number of rdma_cm, of the misc devices.
+inline constexpr unsigned kRdmaCmMajor = 10;
+inline constexpr unsigned kRdmaCmMinor = 58;
+/// What stands for it where device files are told by the number of uverbs<n>.
+inline constexpr unsigned kRdmaCmFile = 1000;
+/// The GUID of the first device: sysfs and the device itself say the same.
+inline constexpr std::uint64_t kNodeGuid = 0x020000fffe000000;
+
 /// What one device shows.
 struct DeviceIdentity {
   std::string name = "mlx5_0";

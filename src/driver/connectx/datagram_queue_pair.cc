@@ -7,7 +7,15 @@ using spec::qpc;
 
 util::Result<std::unique_ptr<DatagramQueuePair>> DatagramQueuePair::create(ProtectionDomain& pd,
                                                                            const Options& options) {
-  std::unique_ptr<DatagramQueuePair> qp(new DatagramQueuePair(pd, options));
+  std::unique_ptr<DatagramQueuePair> qp(new DatagramQueuePair(pd, options, spec::service_type::UD));
+  if (auto done = qp->create_on_device(); !done) return tl::unexpected(done.error());
+  return qp;
+}
+
+util::Result<std::unique_ptr<DatagramQueuePair>> DatagramQueuePair::create_management(
+    ProtectionDomain& pd, const Options& options) {
+  std::unique_ptr<DatagramQueuePair> qp(
+      new DatagramQueuePair(pd, options, spec::service_type::QP1));
   if (auto done = qp->create_on_device(); !done) return tl::unexpected(done.error());
   return qp;
 }

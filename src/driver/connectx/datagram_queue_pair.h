@@ -22,6 +22,10 @@ class DatagramQueuePair final : public QueuePairBase {
 
   static util::Result<std::unique_ptr<DatagramQueuePair>> create(ProtectionDomain& pd,
                                                                  const Options& options);
+  /// The port's QP1, to which management datagrams go (IBTA 10.2.4.4). Its Q_Key is kManagementKey.
+  static util::Result<std::unique_ptr<DatagramQueuePair>> create_management(ProtectionDomain& pd,
+                                                                            const Options& options);
+  static constexpr std::uint32_t kManagementKey = 0x80010000;
 
   // States -------------------------------------------------------------------------------------
 
@@ -40,9 +44,8 @@ class DatagramQueuePair final : public QueuePairBase {
   PostStatus post_send(const DatagramRequest& request);
 
  private:
-  DatagramQueuePair(ProtectionDomain& pd, const Options& options)
-      : QueuePairBase(pd, options, spec::service_type::UD,
-                      SendQueue::blocks_per_datagram(options.send)) {}
+  DatagramQueuePair(ProtectionDomain& pd, const Options& options, spec::service_type service)
+      : QueuePairBase(pd, options, service, SendQueue::blocks_per_datagram(options.send)) {}
 };
 
 }  // namespace softhca::driver::connectx

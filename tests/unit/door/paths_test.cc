@@ -151,7 +151,7 @@ TEST_F(DoorPaths, DeviceFilesAreKnownByNameAndByNumber) {
   const auto number = [&](std::string_view path) -> int {
     PathBuffer text;
     const auto size = map_.serve(path, text);
-    const auto found = map_.uverbs_number({text.data(), size});
+    const auto found = map_.device_file({text.data(), size});
     return found ? static_cast<int>(*found) : -1;
   };
   EXPECT_EQ(number("/dev/infiniband/uverbs0"), 0);

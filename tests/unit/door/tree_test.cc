@@ -176,10 +176,12 @@ TEST_F(DoorTree, DeviceFilesAreCharacterDevicesThatMayBeUsed) {
   }
 }
 
-TEST_F(DoorTree, NothingSaysThatConnectionManagerOrMadsAreServed) {
+TEST_F(DoorTree, TheConnectionManagerIsServedAndMadsAreNot) {
   ASSERT_TRUE(write());
-  for (const auto* name : {"sys/class/misc/rdma_cm", "sys/class/infiniband_mad",
-                           "sys/class/infiniband_cm", "dev/infiniband/rdma_cm"}) {
+  EXPECT_EQ(read("sys/class/misc/rdma_cm/abi_version"), "4\n");
+  EXPECT_EQ(read("sys/class/misc/rdma_cm/dev"), "10:58\n");
+  EXPECT_TRUE(fs::is_symlink(root_ / "dev/infiniband/rdma_cm"));
+  for (const auto* name : {"sys/class/infiniband_mad", "sys/class/infiniband_cm"}) {
     EXPECT_FALSE(fs::exists(root_ / name)) << name;
   }
 }
@@ -201,7 +203,7 @@ TEST_F(DoorTree, TwoDevicesLieBesideEachOther) {
 TEST_F(DoorTree, WithoutDevicesThereAreTheDirectories) {
   ASSERT_TRUE(write_tree(root_, {}));
   EXPECT_TRUE(fs::is_empty(root_ / "sys/class/infiniband"));
-  EXPECT_TRUE(fs::is_empty(root_ / "dev/infiniband"));
+  EXPECT_FALSE(fs::exists(root_ / "dev/infiniband/uverbs0"));
 }
 
 TEST_F(DoorTree, NamesAndNumbersThatDoNotFitAreRefused) {

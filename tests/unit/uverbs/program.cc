@@ -31,7 +31,7 @@ Program::Program() : port_(switch_.create_port("device")) {
   device_ = *Device::create(*hca_, {.gids = {{.gid = driver::Gid::from_ipv4(198, 18, 0, 1)}},
                                     .node_guid = 1,
                                     .find_mac = [](const driver::Gid&, driver::Mac& mac) {
-                                      mac = {};
+                                      mac = {.bytes = {std::byte{2}}};  // its own
                                       return true;
                                     }});
   context_ = std::make_unique<Context>(

@@ -1,0 +1,104 @@
+// What an engine has for librdmacm.
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "door/addresses.h"
+#include "door/engine.h"
+#include "door/fault_guard.h"
+#include "door/tree/tree.h"
+#include "util/log.h"
+
+namespace softhca::door {
+namespace {
+
+constexpr std::uint8_t kGidIndex = 3;
+
+bool is_member(const driver::Gid& gid) {
+  driver::Mac mac;
+  return find_mac(gid, mac);
+}
+
+/// Who may be bound to it is this machine.
+bool is_local(const rdma_cm::SocketAddress& address) {
+  auto copy = address;
+  copy.set_port(0);
+  const vfio_user::UniqueFd fd(::socket(copy.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&copy.storage), copy.size()) == 0;
+}
+
+}  // namespace
+
+util::Result<void> Engine::set_up_rdma_cm() {
+  port_files_ = std::make_unique<PortFiles>(directory_, gid_);
+  auto manager = rdma_cm::Manager::create(*device_, memory_,
+                                          {.gid = gid_,
+                                           .gid_index = kGidIndex,
+                                           .node_guid = kNodeGuid,
+                                           .port_numbers = *port_files_,
+                                           .is_member = is_member,
+                                           .is_local = is_local});
+  if (!manager) return tl::unexpected(manager.error());
+  rdma_cm_ = *std::move(manager);
+  return {};
+}
+
+int Engine::open_rdma_cm() {
+  const std::lock_guard held(lock_);
+  const FaultGuard guard;
+  if (rdma_cm_ == nullptr) {
+    if (auto good = set_up_rdma_cm(); !good) {
+      util::log(util::LogLevel::kError, "rdma_cm: {}", good.error().message);
+      return -EIO;
+    }
+  }
+  auto channel = rdma_cm_->open();
+  if (!channel) return -EMFILE;
+  const auto reader = (*channel)->take_reader();
+  const int fd = ::fcntl(reader.get(), F_DUPFD_CLOEXEC, 0);
+  return fd < 0 ? -errno : fd;
+}
+
+bool Engine::owns_channel(dev_t device, ino_t inode) {
+  const std::lock_guard held(lock_);
+  return rdma_cm_ != nullptr && rdma_cm_->find_channel(device, inode) != nullptr;
+}
+
+bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t& result) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode)) return false;
+  const auto channel_of = [this](int other) -> rdma_cm::Channel* {
+    struct stat its{};
+    if (::fstat(other, &its) != 0) return nullptr;
+    return rdma_cm_->find_channel(its.st_dev, its.st_ino);
+  };
+  for (;;) {
+    int wrong;
+    {
+      const std::lock_guard held(lock_);
+      const FaultGuard guard;
+      if (rdma_cm_ == nullptr) return false;
+      auto* const channel = rdma_cm_->find_channel(status.st_dev, status.st_ino);
+      if (channel == nullptr) return false;
+      (void)turn();
+      wrong = rdma_cm_->serve(*channel, reinterpret_cast<std::uint64_t>(bytes), size, channel_of);
+      (void)turn();
+      poke();
+    }
+    result = wrong == 0 ? static_cast<ssize_t>(size) : -wrong;
+    const int flags = ::fcntl(fd, F_GETFL);
+    if (wrong != EAGAIN || flags < 0 || (flags & O_NONBLOCK) != 0) return true;
+    // An event is what was asked for.
+    pollfd at{.fd = fd, .events = POLLIN, .revents = 0};
+    if (::poll(&at, 1, -1) < 0) {
+      result = -errno;
+      return true;
+    }
+  }
+}
+
+}  // namespace softhca::door

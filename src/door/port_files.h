@@ -1,0 +1,30 @@
+// The port numbers of rdma_cm that the programs of a run share: a file for each in its directory,
+// locked by the process that has it. Its end, whatever it be, gives the number free.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "rdma_cm/manager.h"
+
+namespace softhca::door {
+
+class PortFiles final : public rdma_cm::PortNumbers {
+ public:
+  /// `directory`: of the run. `own`: the address of this process.
+  PortFiles(const std::string& directory, const driver::Gid& own);
+
+  bool claim(std::uint16_t port_space, std::uint16_t port) override;
+  void release(std::uint16_t port_space, std::uint16_t port) override;
+  std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) override;
+
+ private:
+  std::string path_of(std::uint16_t port_space, std::uint16_t port) const;
+
+  std::string directory_;
+  driver::Gid own_;
+  std::map<std::pair<std::uint16_t, std::uint16_t>, vfio_user::UniqueFd> claimed_;
+};
+
+}  // namespace softhca::door

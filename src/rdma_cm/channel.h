@@ -1,0 +1,72 @@
+// An event channel: a descriptor that is readable while events wait, which the program fetches with
+// a command (host-door contract 8.1).
+#pragma once
+
+#include <rdma/rdma_user_cm.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "util/result.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::rdma_cm {
+
+/// rdma_cm_event_type of <rdma/rdma_cma.h>.
+enum class EventType : std::uint32_t {
+  kAddrResolved = 0,
+  kAddrError = 1,
+  kRouteResolved = 2,
+  kConnectRequest = 4,
+  kConnectResponse = 5,
+  kConnectError = 6,
+  kUnreachable = 7,
+  kRejected = 8,
+  kEstablished = 9,
+  kDisconnected = 10,
+};
+
+struct Event {
+  EventType type() const { return static_cast<EventType>(content.event); }
+  std::uint32_t counted_for = 0;  ///< the identifier whose program waits for its acknowledgement
+  rdma_ucm_event_resp content{};
+};
+
+class Channel {
+ public:
+  static util::Result<std::unique_ptr<Channel>> create();
+
+  /// What the program waits at; to be given out once.
+  vfio_user::UniqueFd take_reader() { return std::move(reader_); }
+  std::uint64_t device() const { return device_; }
+  std::uint64_t inode() const { return inode_; }
+  /// The program has closed it, and all copies of it.
+  bool closed() const;
+
+  void push(const Event& event);
+  std::optional<Event> pop();
+  /// Takes those away for which `drop(event)` holds, and gives them to `visit`.
+  template <class Drop, class Visit>
+  void remove_if(Drop&& drop, Visit&& visit) {
+    std::deque<Event> kept;
+    while (auto event = pop()) {
+      if (drop(*event)) {
+        visit(*event);
+      } else {
+        kept.push_back(*event);
+      }
+    }
+    for (const auto& event : kept) push(event);
+  }
+
+ private:
+  Channel() = default;
+
+  std::deque<Event> events_;  ///< for each there is a byte in the pipe
+  vfio_user::UniqueFd reader_, writer_;
+  std::uint64_t device_ = 0, inode_ = 0;
+};
+
+}  // namespace softhca::rdma_cm

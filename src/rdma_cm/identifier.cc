@@ -1,0 +1,72 @@
+#include "rdma_cm/identifier.h"
+
+#include <arpa/inet.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace softhca::rdma_cm {
+namespace {
+
+const sockaddr_in& v4(const sockaddr_storage& storage) {
+  return reinterpret_cast<const sockaddr_in&>(storage);
+}
+const sockaddr_in6& v6(const sockaddr_storage& storage) {
+  return reinterpret_cast<const sockaddr_in6&>(storage);
+}
+
+}  // namespace
+
+std::uint16_t SocketAddress::port() const {
+  if (family() == AF_INET) return ntohs(v4(storage).sin_port);
+  return family() == AF_INET6 ? ntohs(v6(storage).sin6_port) : 0;
+}
+
+void SocketAddress::set_port(std::uint16_t port) {
+  if (family() == AF_INET) reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
+  if (family() == AF_INET6) reinterpret_cast<sockaddr_in6&>(storage).sin6_port = htons(port);
+}
+
+std::uint16_t SocketAddress::size() const {
+  if (family() == AF_INET) return sizeof(sockaddr_in);
+  return family() == AF_INET6 ? sizeof(sockaddr_in6) : 0;
+}
+
+bool SocketAddress::is_any() const {
+  if (family() == AF_INET) return v4(storage).sin_addr.s_addr == 0;
+  return family() != AF_INET6 || IN6_IS_ADDR_UNSPECIFIED(&v6(storage).sin6_addr);
+}
+
+driver::Gid SocketAddress::gid() const {
+  driver::Gid gid{};
+  if (family() == AF_INET6) {
+    std::memcpy(gid.bytes.data(), &v6(storage).sin6_addr, gid.bytes.size());
+  } else {
+    util::store_be16(gid.bytes.data() + 10, 0xffff);
+    std::memcpy(gid.bytes.data() + 12, &v4(storage).sin_addr, 4);
+  }
+  return gid;
+}
+
+SocketAddress SocketAddress::of(const driver::Gid& gid, std::uint16_t port) {
+  SocketAddress address;
+  if (gid.is_ipv4()) {
+    auto& to = reinterpret_cast<sockaddr_in&>(address.storage);
+    to.sin_family = AF_INET;
+    std::memcpy(&to.sin_addr, gid.bytes.data() + 12, 4);
+  } else {
+    auto& to = reinterpret_cast<sockaddr_in6&>(address.storage);
+    to.sin6_family = AF_INET6;
+    std::memcpy(&to.sin6_addr, gid.bytes.data(), gid.bytes.size());
+  }
+  address.set_port(port);
+  return address;
+}
+
+bool is_datagram(const Identifier& id) {
+  return id.port_space == RDMA_PS_UDP || id.port_space == RDMA_PS_IPOIB ||
+         id.qp_type == IB_UVERBS_QPT_UD;
+}
+
+}  // namespace softhca::rdma_cm

@@ -1,0 +1,84 @@
+// One communication identifier: what a program knows as rdma_cm_id, and its connection.
+#pragma once
+
+#include <netinet/in.h>
+#include <rdma/rdma_user_cm.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "driver/address.h"
+#include "rdma_cm/management_port.h"
+#include "util/clock.h"
+
+namespace softhca::rdma_cm {
+
+class Channel;
+
+/// IPv4 or IPv6.
+struct SocketAddress {
+  sockaddr_storage storage{};
+
+  std::uint16_t family() const { return storage.ss_family; }
+  std::uint16_t port() const;
+  void set_port(std::uint16_t port);
+  /// Bytes that a program is told; 0: no address.
+  std::uint16_t size() const;
+  /// 0.0.0.0 or ::.
+  bool is_any() const;
+  /// In the form of a GID: IPv4 as ::ffff:a.b.c.d.
+  driver::Gid gid() const;
+  static SocketAddress of(const driver::Gid& gid, std::uint16_t port);
+};
+
+enum class State : std::uint8_t {
+  kIdle,
+  kListening,
+  kResolved,     ///< the destination is known
+  kReqSent,      ///< or SIDR_REQ
+  kReqReceived,  ///< or SIDR_REQ; the program has not answered
+  kRepSent,
+  kRepReceived,
+  kEstablished,
+  kDreqSent,
+  kOver,
+};
+
+/// The message that is sent again until it is answered.
+struct Repeated {
+  Mad mad{};
+  unsigned tries_left = 0;
+  util::Time next = util::kNever;
+};
+
+struct Identifier {
+  std::uint32_t number = 0;
+  std::uint64_t uid = 0;  ///< what the program calls it; 0: it has not said yet
+  std::uint16_t port_space = RDMA_PS_TCP;
+  std::uint8_t qp_type = 0;  ///< ib_uverbs_qp_type
+  Channel* channel = nullptr;
+  State state = State::kIdle;
+  std::uint32_t events_read = 0;
+
+  SocketAddress source, destination;
+  bool has_device = false;
+  bool owns_port = false;           ///< its number is claimed
+  std::optional<driver::Gid> peer;  ///< where its messages go
+
+  // As told in messages.
+  std::uint32_t local_comm_id = 0, remote_comm_id = 0;
+  std::uint64_t transaction = 0;
+  std::uint64_t service = 0;
+  std::uint32_t local_qpn = 0, remote_qpn = 0;
+  std::uint32_t local_psn = 0;   ///< at which the peer begins to send
+  std::uint32_t remote_psn = 0;  ///< at which we do
+  std::uint8_t responder_resources = 0, initiator_depth = 0;
+  std::uint8_t retry_count = 7, rnr_retry_count = 7;
+  std::uint32_t qkey = 0;
+  Repeated repeated;
+};
+
+/// QPs of datagrams, whose peers are found by SIDR.
+bool is_datagram(const Identifier& id);
+
+}  // namespace softhca::rdma_cm

@@ -1,0 +1,130 @@
+#include "rdma_cm/management_port.h"
+
+#include <algorithm>
+
+namespace softhca::rdma_cm {
+
+using driver::connectx::CompletionQueue;
+using driver::connectx::DatagramQueuePair;
+using driver::connectx::MemoryKey;
+using driver::connectx::ProtectionDomain;
+
+namespace {
+
+constexpr std::uint32_t kQp1 = 1;
+
+/// Where a datagram comes from, by what stands before it (IBTA Annex A17): an IPv4 header in the
+/// last 20 bytes, or a GRH.
+driver::Gid source_of(std::span<const std::byte> header) {
+  constexpr std::size_t kIpv4 = 20, kIpv4Source = kIpv4 + 12, kGrhSource = 8;
+  const bool ipv4 = std::to_integer<unsigned>(header[kIpv4]) == 0x45 &&
+                    std::to_integer<unsigned>(header[0]) >> 4 != 6;
+  driver::Gid gid{};
+  if (ipv4) {
+    util::store_be16(gid.bytes.data() + 10, 0xffff);
+    std::ranges::copy(header.subspan(kIpv4Source, 4), gid.bytes.begin() + 12);
+  } else {
+    std::ranges::copy(header.subspan(kGrhSource, 16), gid.bytes.begin());
+  }
+  return gid;
+}
+
+}  // namespace
+
+util::Result<std::unique_ptr<ManagementPort>> ManagementPort::create(uverbs::Device& device,
+                                                                     std::uint8_t gid_index,
+                                                                     Handler handler) {
+  std::unique_ptr<ManagementPort> port(new ManagementPort(device, gid_index, std::move(handler)));
+  if (auto good = port->set_up(); !good) return tl::unexpected(good.error());
+  return port;
+}
+
+ManagementPort::~ManagementPort() {
+  if (cq_) device_.remove_completion_target(cq_->cqn());
+}
+
+util::Result<void> ManagementPort::set_up() {
+  auto& hca = device_.hca();
+  memory_.resize((kReceives + kSends) * kSlot);
+  auto pd = ProtectionDomain::create(hca);
+  if (!pd) return tl::unexpected(pd.error());
+  pd_ = *std::move(pd);
+  auto key = MemoryKey::register_memory(*pd_, memory_, {});
+  if (!key) return tl::unexpected(key.error());
+  key_ = *std::move(key);
+  auto cq = CompletionQueue::create(hca);
+  if (!cq) return tl::unexpected(cq.error());
+  cq_ = *std::move(cq);
+  auto qp =
+      DatagramQueuePair::create_management(*pd_, {.send_cq = *cq_,
+                                                  .receive_cq = *cq_,
+                                                  .send = {.requests = kSends, .pieces = 1},
+                                                  .receive = {.requests = kReceives, .pieces = 1}});
+  if (!qp) return tl::unexpected(qp.error());
+  qp_ = *std::move(qp);
+  if (auto good = qp_->activate(DatagramQueuePair::kManagementKey); !good) return good;
+  for (unsigned i = 0; i != kReceives; ++i) post_receive(i);
+  for (unsigned i = 0; i != kSends; ++i) free_sends_.push_back(kReceives + i);
+  device_.add_completion_target(cq_->cqn(), *this);
+  cq_->arm();
+  return {};
+}
+
+void ManagementPort::post_receive(std::uint64_t number) {
+  const driver::Sge piece{.address = reinterpret_cast<std::uint64_t>(slot(number).data()),
+                          .length = kSlot,
+                          .lkey = key_->key()};
+  (void)qp_->post_receive({.id = number, .pieces = std::span(&piece, 1)});
+}
+
+bool ManagementPort::send(const Mad& mad, const driver::Gid& to) {
+  driver::Mac mac;
+  if (free_sends_.empty()) drain();
+  if (free_sends_.empty() || !device_.find_mac(to, mac)) return false;
+  const auto number = free_sends_.back();
+  std::ranges::copy(mad, slot(number).begin());
+  const driver::connectx::AddressVector vector(
+      {.gid = to, .mac = mac, .source_gid_index = gid_index_});
+  const driver::Sge piece{.address = reinterpret_cast<std::uint64_t>(slot(number).data()),
+                          .length = static_cast<std::uint32_t>(mad.size()),
+                          .lkey = key_->key()};
+  const auto status = qp_->post_send({.id = number,
+                                      .to = vector,
+                                      .qpn = kQp1,
+                                      .qkey = DatagramQueuePair::kManagementKey,
+                                      .pieces = std::span(&piece, 1)});
+  if (status != driver::PostStatus::kOk) return false;
+  free_sends_.pop_back();
+  return true;
+}
+
+void ManagementPort::handle_event(softhca::spec::connectx::event_type) {
+  cq_->handle_event();
+  drain();
+  cq_->arm();
+  drain();  // what came before it was armed makes no event
+}
+
+void ManagementPort::drain() {
+  std::array<driver::Completion, 16> all;
+  for (;;) {
+    const auto count = cq_->poll(all);
+    if (count == 0) return;
+    for (const auto& one : std::span(all).first(count)) {
+      if (one.id >= kReceives) {
+        free_sends_.push_back(one.id);
+        continue;
+      }
+      const auto bytes = slot(one.id);
+      const bool whole = one.status == driver::WorkStatus::kSuccess &&
+                         one.byte_count == kHeader + std::tuple_size_v<Mad>;
+      Mad mad;
+      std::ranges::copy(bytes.subspan(kHeader, mad.size()), mad.begin());
+      const auto from = source_of(bytes.first(kHeader));
+      if (one.status != driver::WorkStatus::kFlushed) post_receive(one.id);
+      if (whole) handler_(mad, from);
+    }
+  }
+}
+
+}  // namespace softhca::rdma_cm

@@ -1,0 +1,120 @@
+#include "rdma_cm/manager.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace softhca::rdma_cm {
+namespace {
+
+/// Times that a message is said again, and when: long before the timeout that is told, as the way
+/// is short.
+constexpr unsigned kTries = 15;
+constexpr auto kAgainAfter = std::chrono::milliseconds(500);
+
+}  // namespace
+
+util::Result<std::unique_ptr<Manager>> Manager::create(uverbs::Device& device,
+                                                       const uverbs::UserMemory& memory,
+                                                       Options options) {
+  std::unique_ptr<Manager> manager(new Manager(memory, std::move(options)));
+  // Numbers of another process at this address, some time ago, are others.
+  manager->comm_id_base_ =
+      static_cast<std::uint32_t>(util::monotonic_now().time_since_epoch().count()) << 8;
+  manager->last_port_ = static_cast<std::uint16_t>(manager->comm_id_base_ >> 8);
+  auto port =
+      ManagementPort::create(device, manager->options_.gid_index,
+                             [raw = manager.get()](const Mad& mad, const driver::Gid& from) {
+                               raw->handle_mad(mad, from);
+                             });
+  if (!port) return tl::unexpected(port.error());
+  manager->port_ = *std::move(port);
+  return manager;
+}
+
+Manager::~Manager() = default;
+
+util::Result<Channel*> Manager::open() {
+  auto channel = Channel::create();
+  if (!channel) return tl::unexpected(channel.error());
+  channels_.push_back(*std::move(channel));
+  return channels_.back().get();
+}
+
+Channel* Manager::find_channel(std::uint64_t device, std::uint64_t inode) const {
+  const auto at = std::ranges::find_if(
+      channels_, [&](const auto& one) { return one->inode() == inode && one->device() == device; });
+  return at == channels_.end() ? nullptr : at->get();
+}
+
+void Manager::repeat(Id& id, const Mad& mad) {
+  id.repeated = {.mad = mad, .tries_left = kTries, .next = options_.clock() + kAgainAfter};
+  port_->send(mad, *id.peer);
+}
+
+void Manager::tick() {
+  const auto now = options_.clock();
+  for (auto& [number, id] : ids_) {
+    if (id->repeated.next > now) continue;
+    if (id->repeated.tries_left-- != 0) {
+      id->repeated.next = now + kAgainAfter;
+      port_->send(id->repeated.mad, *id->peer);
+      continue;
+    }
+    settle(*id);
+    const bool was_request = id->state == State::kReqSent;
+    const bool was_end = id->state == State::kDreqSent;
+    id->state = State::kOver;
+    tell(*id,
+         was_end       ? EventType::kDisconnected
+         : was_request ? EventType::kUnreachable
+                       : EventType::kConnectError,
+         was_end ? 0 : -ETIMEDOUT);
+  }
+}
+
+void Manager::drop_closed() {
+  std::erase_if(channels_, [this](const auto& channel) {
+    if (!channel->closed()) return false;
+    std::vector<std::uint32_t> its;
+    for (const auto& [number, id] : ids_) {
+      if (id->channel == channel.get()) its.push_back(number);
+    }
+    for (const auto number : its) erase(number);
+    return true;
+  });
+}
+
+void Manager::disconnect_all() {
+  while (!ids_.empty()) erase(ids_.begin()->first);
+}
+
+Event Manager::event_of(const Id& id, EventType type, std::int32_t status) const {
+  Event event;
+  event.counted_for = id.number;
+  event.content.uid = id.uid;
+  event.content.id = id.number;
+  event.content.event = static_cast<std::uint32_t>(type);
+  event.content.status = static_cast<std::uint32_t>(status);
+  return event;
+}
+
+void Manager::tell(const Id& id, EventType type, std::int32_t status) {
+  // The program does not know of it before it has accepted.
+  if (id.uid != 0) id.channel->push(event_of(id, type, status));
+}
+
+void Manager::tell_connection(const Id& id, EventType type, std::int32_t status,
+                              Bytes private_data) {
+  if (id.uid == 0) return;
+  auto event = event_of(id, type, status);
+  auto& param = event.content.param.conn;
+  param.responder_resources = id.responder_resources;
+  param.initiator_depth = id.initiator_depth;
+  param.qp_num = id.remote_qpn;
+  param.private_data_len = static_cast<std::uint8_t>(private_data.size());
+  std::memcpy(param.private_data, private_data.data(), private_data.size());
+  id.channel->push(event);
+}
+
+}  // namespace softhca::rdma_cm

@@ -1,0 +1,142 @@
+// The kernel's side of /dev/infiniband/rdma_cm: identifiers and their commands (ucma), and the
+// communication manager that speaks with those of other hosts, Linux among them, in management
+// datagrams (IBTA 12; host-door contract 8).
+//
+// No lock and no thread: who calls has the device to himself.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+
+#include "rdma_cm/channel.h"
+#include "rdma_cm/identifier.h"
+#include "rdma_cm/management_port.h"
+#include "uverbs/user_memory.h"
+
+namespace softhca::rdma_cm {
+
+/// 0, or a number of errno.h.
+using Errno = int;
+
+/// The port numbers of all programs, which share a host as far as they know.
+class PortNumbers {
+ public:
+  virtual ~PortNumbers() = default;
+  /// False: somebody else has it.
+  virtual bool claim(std::uint16_t port_space, std::uint16_t port) = 0;
+  virtual void release(std::uint16_t port_space, std::uint16_t port) = 0;
+  /// The address of who has it.
+  virtual std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) = 0;
+};
+
+class Manager {
+ public:
+  struct Options {
+    driver::Gid gid;              ///< of this process
+    std::uint8_t gid_index = 0;   ///< in the device's table
+    std::uint64_t node_guid = 0;  ///< as sysfs has it
+    PortNumbers& port_numbers;
+    /// Whether an address is of this network, or of this machine.
+    std::function<bool(const driver::Gid&)> is_member;
+    std::function<bool(const SocketAddress&)> is_local;
+    std::function<util::Time()> clock = util::monotonic_now;
+  };
+  static util::Result<std::unique_ptr<Manager>> create(uverbs::Device& device,
+                                                       const uverbs::UserMemory& memory,
+                                                       Options options);
+  ~Manager();
+
+  util::Result<Channel*> open();
+  Channel* find_channel(std::uint64_t device, std::uint64_t inode) const;
+  /// write() on a channel: 0, or an errno. EAGAIN: an event was asked for and there is none.
+  /// `other`: the channel behind a descriptor.
+  Errno serve(Channel& channel, std::uint64_t address, std::size_t size,
+              const std::function<Channel*(int)>& other);
+  /// Sends again what was not answered.
+  void tick();
+  /// The channels that nobody has open any more, and what belongs to them.
+  void drop_closed();
+  /// The program ends: peers are told.
+  void disconnect_all();
+
+ private:
+  struct Command;
+  using Bytes = std::span<const std::byte>;
+  using Id = Identifier;
+
+  Manager(const uverbs::UserMemory& memory, Options options)
+      : memory_(memory), options_(std::move(options)) {}
+
+  // commands.cc
+  Errno create_id(Channel& channel, Bytes in);
+  Errno destroy_id(Channel& channel, Bytes in);
+  Errno bind(Channel& channel, Bytes in);
+  Errno resolve_addr(Channel& channel, Bytes in);
+  Errno resolve_route(Channel& channel, Bytes in);
+  Errno query(Channel& channel, Bytes in);
+  Errno connect(Channel& channel, Bytes in);
+  Errno listen(Channel& channel, Bytes in);
+  Errno accept(Channel& channel, Bytes in);
+  Errno reject(Channel& channel, Bytes in);
+  Errno disconnect(Channel& channel, Bytes in);
+  Errno init_qp_attr(Channel& channel, Bytes in);
+  Errno get_event(Channel& channel, Bytes in);
+  Errno set_option(Channel& channel, Bytes in);
+  Errno notify(Channel& channel, Bytes in);
+  Errno migrate_id(Channel& channel, Bytes in);
+  Id* find(const Channel& channel, std::uint32_t number);
+  Errno take_port(Id& id);
+  std::uint32_t drop_events(Id& id);
+  void erase(std::uint32_t number);
+  template <class T>
+  Errno answer(std::uint64_t address, const T& value) {
+    return memory_.write(address, std::as_bytes(std::span(&value, 1))) ? 0 : EFAULT;
+  }
+  std::optional<driver::Gid> resolve(const Id& id) const;
+
+  // messages.cc
+  void handle_mad(const Mad& mad, const driver::Gid& from);
+  void handle_request(const Mad& mad, const driver::Gid& from);
+  void handle_reply(const Mad& mad);
+  void handle_ready(const Mad& mad);
+  void handle_reject(const Mad& mad);
+  void handle_disconnect(const Mad& mad, const driver::Gid& from);
+  void handle_disconnected(const Mad& mad);
+  void handle_sidr_request(const Mad& mad, const driver::Gid& from);
+  void handle_sidr_reply(const Mad& mad);
+  Id* accept_from(const Mad& mad, const driver::Gid& from, std::uint64_t service,
+                  Bytes private_data);
+  Id* by_local(std::uint32_t comm_id);
+  Id* by_remote(std::uint32_t comm_id, const driver::Gid& from);
+  void send_request(Id& id, const rdma_ucm_conn_param& param);
+  void send_reply(Id& id, const rdma_ucm_conn_param& param);
+  void send_ready(Id& id);
+  void send_reject(Id& id, std::uint16_t reason, Bytes private_data);
+  void send_disconnect(Id& id);
+  void send_sidr_request(Id& id, const rdma_ucm_conn_param& param);
+  void send_sidr_reply(Id& id, std::uint8_t status, const rdma_ucm_conn_param& param);
+  /// Until it is answered.
+  void repeat(Id& id, const Mad& mad);
+  static void settle(Id& id) { id.repeated = {}; }
+
+  Event event_of(const Id& id, EventType type, std::int32_t status = 0) const;
+  void tell(const Id& id, EventType type, std::int32_t status = 0);
+  void tell_connection(const Id& id, EventType type, std::int32_t status, Bytes private_data);
+  Id& make(Channel& channel);
+
+  const uverbs::UserMemory& memory_;
+  Options options_;
+  std::unique_ptr<ManagementPort> port_;
+  std::vector<std::unique_ptr<Channel>> channels_;
+  std::map<std::uint32_t, std::unique_ptr<Id>> ids_;
+  const std::function<Channel*(int)>* other_ = nullptr;
+  std::uint32_t last_number_ = 0;
+  std::uint32_t comm_id_base_ = 0;
+  std::uint16_t last_port_ = 0;
+};
+
+}  // namespace softhca::rdma_cm

@@ -1,0 +1,148 @@
+// What we say to other communication managers (IBTA 12.6, Annex A11; host-door contract 8.3).
+#include <rdma/rdma_user_cm.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "rdma_cm/manager.h"
+#include "rdma_cm/message.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+constexpr std::uint8_t kCmTimeout = 20, kCmRetries = 15;
+
+/// Who the two are, in front of the program's own data.
+void put_cma(std::span<std::byte> to, const driver::Gid& from, const driver::Gid& destination,
+             std::uint16_t port) {
+  util::MutableView<spec::cma_header> header(to.first<kCmaHeader>());
+  header.set(spec::cma_header::ip_version, destination.is_ipv4() ? 4 : 6);
+  header.set(spec::cma_header::port, port);
+  const auto put = [](std::span<std::byte> at, const driver::Gid& gid) {
+    const std::size_t skip = gid.is_ipv4() ? 12 : 0;
+    std::ranges::copy(std::span(gid.bytes).subspan(skip), at.begin() + static_cast<long>(skip));
+  };
+  put(header.sub(spec::cma_header::source), from);
+  put(header.sub(spec::cma_header::destination), destination);
+}
+
+void copy_data(std::span<std::byte> to, const rdma_ucm_conn_param& param) {
+  const auto data = std::as_bytes(std::span(param.private_data));
+  const auto size = std::min<std::size_t>(param.private_data_len, to.size());
+  std::ranges::copy(data.first(size), to.begin());
+}
+
+}  // namespace
+
+void Manager::send_request(Id& id, const rdma_ucm_conn_param& param) {
+  using Req = spec::cm_req;
+  id.transaction = id.local_comm_id;
+  id.service = service_of(id.port_space, id.destination.port());
+  Message<Req> message(cm_attribute::REQ, id.transaction);
+  const auto req = message.body();
+  req.set(Req::local_comm_id, id.local_comm_id);
+  req.set(Req::service_id, id.service);
+  req.set(Req::local_ca_guid, options_.node_guid);
+  req.set(Req::local_qpn, id.local_qpn & 0xffffff);
+  req.set(Req::responder_resources, param.responder_resources);
+  req.set(Req::initiator_depth, param.initiator_depth);
+  req.set(Req::remote_response_timeout, kCmTimeout);
+  req.set(Req::flow_control, param.flow_control != 0);
+  req.set(Req::starting_psn, id.local_psn);
+  req.set(Req::local_response_timeout, kCmTimeout);
+  req.set(Req::retry_count, id.retry_count);
+  req.set(Req::pkey, kDefaultPkey);
+  req.set(Req::path_mtu, kMtu4096);
+  req.set(Req::rnr_retry, id.rnr_retry_count);
+  req.set(Req::max_cm_retries, kCmRetries);
+  req.set(Req::srq, param.srq != 0);
+  req.set(Req::primary_local_lid, 0xffff);
+  req.set(Req::primary_remote_lid, 0xffff);
+  std::ranges::copy(options_.gid.bytes, req.sub(Req::primary_local_gid).begin());
+  std::ranges::copy(id.peer->bytes, req.sub(Req::primary_remote_gid).begin());
+  req.set(Req::primary_rate, kRate100Gb);
+  req.set(Req::primary_hop_limit, kHopLimit);
+  req.set(Req::primary_ack_timeout, kAckTimeout);
+  const auto data = req.sub(Req::private_data);
+  put_cma(data, options_.gid, *id.peer, id.source.port());
+  copy_data(data.subspan(kCmaHeader), param);
+  repeat(id, message.mad());
+}
+
+void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param) {
+  using Rep = spec::cm_rep;
+  Message<Rep> message(cm_attribute::REP, id.transaction);
+  const auto rep = message.body();
+  rep.set(Rep::local_comm_id, id.local_comm_id);
+  rep.set(Rep::remote_comm_id, id.remote_comm_id);
+  rep.set(Rep::local_qpn, id.local_qpn & 0xffffff);
+  rep.set(Rep::starting_psn, id.local_psn);
+  rep.set(Rep::responder_resources, id.responder_resources);
+  rep.set(Rep::initiator_depth, id.initiator_depth);
+  rep.set(Rep::flow_control, param.flow_control != 0);
+  rep.set(Rep::rnr_retry, id.rnr_retry_count);
+  rep.set(Rep::srq, param.srq != 0);
+  util::store_be64(rep.sub(Rep::local_ca_guid).data(), options_.node_guid);
+  copy_data(rep.sub(Rep::private_data), param);
+  repeat(id, message.mad());
+}
+
+void Manager::send_ready(Id& id) {
+  using Rtu = spec::cm_rtu;
+  Message<Rtu> message(cm_attribute::RTU, id.transaction);
+  message.body().set(Rtu::local_comm_id, id.local_comm_id);
+  message.body().set(Rtu::remote_comm_id, id.remote_comm_id);
+  port_->send(message.mad(), *id.peer);
+}
+
+void Manager::send_reject(Id& id, std::uint16_t reason, Bytes private_data) {
+  using Rej = spec::cm_rej;
+  Message<Rej> message(cm_attribute::REJ, id.transaction);
+  const auto rej = message.body();
+  rej.set(Rej::local_comm_id, id.local_comm_id);
+  rej.set(Rej::remote_comm_id, id.remote_comm_id);
+  rej.set(Rej::message, id.state == State::kRepReceived ? 1 : 0);
+  rej.set(Rej::reason, reason);
+  const auto to = rej.sub(Rej::private_data);
+  std::ranges::copy(private_data.first(std::min(private_data.size(), to.size())), to.begin());
+  port_->send(message.mad(), *id.peer);
+}
+
+void Manager::send_disconnect(Id& id) {
+  using Dreq = spec::cm_dreq;
+  Message<Dreq> message(cm_attribute::DREQ, id.local_comm_id);
+  message.body().set(Dreq::local_comm_id, id.local_comm_id);
+  message.body().set(Dreq::remote_comm_id, id.remote_comm_id);
+  message.body().set(Dreq::remote_qpn, id.remote_qpn & 0xffffff);
+  repeat(id, message.mad());
+}
+
+void Manager::send_sidr_request(Id& id, const rdma_ucm_conn_param& param) {
+  using Req = spec::cm_sidr_req;
+  id.transaction = id.local_comm_id;
+  id.service = service_of(id.port_space, id.destination.port());
+  Message<Req> message(cm_attribute::SIDR_REQ, id.transaction);
+  const auto req = message.body();
+  req.set(Req::request_id, id.local_comm_id);
+  req.set(Req::pkey, kDefaultPkey);
+  req.set(Req::service_id, id.service);
+  const auto data = req.sub(Req::private_data);
+  put_cma(data, options_.gid, *id.peer, id.source.port());
+  copy_data(data.subspan(kCmaHeader), param);
+  repeat(id, message.mad());
+}
+
+void Manager::send_sidr_reply(Id& id, std::uint8_t status, const rdma_ucm_conn_param& param) {
+  using Rep = spec::cm_sidr_rep;
+  Message<Rep> message(cm_attribute::SIDR_REP, id.transaction);
+  const auto rep = message.body();
+  rep.set(Rep::request_id, id.remote_comm_id);
+  rep.set(Rep::status, status);
+  rep.set(Rep::qpn, id.local_qpn & 0xffffff);
+  util::store_be64(rep.sub(Rep::service_id).data(), id.service);
+  rep.set(Rep::qkey, param.qkey != 0 ? param.qkey : id.qkey);
+  copy_data(rep.sub(Rep::private_data), param);
+  port_->send(message.mad(), *id.peer);
+}
+
+}  // namespace softhca::rdma_cm

@@ -1,0 +1,229 @@
+// Identifiers and the communication manager: a host that connects to itself, by real management
+// datagrams that its device loops back.
+#include "rdma_cm/manager.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <rdma/rdma_user_cm.h>
+
+#include <cerrno>
+#include <cstring>
+#include <set>
+
+#include "uverbs/program.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+const driver::Gid kOwn = driver::Gid::from_ipv4(198, 18, 0, 1);
+
+class Numbers final : public PortNumbers {
+ public:
+  bool claim(std::uint16_t space, std::uint16_t port) override {
+    return used.insert({space, port}).second;
+  }
+  void release(std::uint16_t space, std::uint16_t port) override { used.erase({space, port}); }
+  std::optional<driver::Gid> find(std::uint16_t, std::uint16_t) override { return kOwn; }
+  std::set<std::pair<std::uint16_t, std::uint16_t>> used;
+};
+
+class RdmaCm : public testing::Test {
+ protected:
+  RdmaCm() {
+    manager_ = *Manager::create(program_.device(), memory_,
+                                {.gid = kOwn,
+                                 .gid_index = 0,
+                                 .node_guid = 1,
+                                 .port_numbers = numbers_,
+                                 .is_member = [](const driver::Gid& gid) { return gid == kOwn; },
+                                 .is_local = [](const SocketAddress&) { return true; }});
+    channel_ = *manager_->open();
+  }
+
+  template <class Payload>
+  Errno command(std::uint32_t number, const Payload& payload) {
+    std::vector<std::byte> bytes(sizeof(rdma_ucm_cmd_hdr) + sizeof payload);
+    const rdma_ucm_cmd_hdr header{.cmd = number, .in = sizeof payload, .out = 0};
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memcpy(bytes.data() + sizeof header, &payload, sizeof payload);
+    return manager_->serve(*channel_, reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size(),
+                           [](int) -> Channel* { return nullptr; });
+  }
+  std::uint32_t create(std::uint64_t uid, std::uint16_t space = RDMA_PS_TCP) {
+    rdma_ucm_create_id_resp out{};
+    rdma_ucm_create_id in{};
+    in.uid = uid;
+    in.response = reinterpret_cast<std::uint64_t>(&out);
+    in.ps = space;
+    in.qp_type = space == RDMA_PS_TCP ? 2 : 4;
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_CREATE_ID, in), 0);
+    return out.id;
+  }
+  Errno bind(std::uint32_t id, std::uint16_t port) {
+    rdma_ucm_bind in{};
+    in.id = id;
+    in.addr_size = sizeof(sockaddr_in);
+    const auto address = SocketAddress::of(kOwn, port);
+    std::memcpy(&in.addr, &address.storage, sizeof in.addr);
+    return command(RDMA_USER_CM_CMD_BIND, in);
+  }
+  std::uint32_t listen(std::uint64_t uid, std::uint16_t port, std::uint16_t space = RDMA_PS_TCP) {
+    const auto id = create(uid, space);
+    EXPECT_EQ(bind(id, port), 0);
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = 1}), 0);
+    return id;
+  }
+  void resolve(std::uint32_t id, std::uint16_t port) {
+    rdma_ucm_resolve_addr in{};
+    in.id = id;
+    in.dst_size = sizeof(sockaddr_in);
+    const auto address = SocketAddress::of(kOwn, port);
+    std::memcpy(&in.dst_addr, &address.storage, sizeof in.dst_addr);
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_RESOLVE_ADDR, in), 0);
+    EXPECT_EQ(next().event, static_cast<std::uint32_t>(EventType::kAddrResolved));
+  }
+  static rdma_ucm_conn_param param(std::uint32_t qpn, std::string_view data) {
+    rdma_ucm_conn_param out{};
+    out.qp_num = qpn;
+    out.responder_resources = 3;
+    out.initiator_depth = 5;
+    out.valid = 1;
+    out.private_data_len = static_cast<std::uint8_t>(data.size());
+    std::memcpy(out.private_data, data.data(), data.size());
+    return out;
+  }
+  void connect(std::uint32_t id, std::string_view data) {
+    rdma_ucm_connect in{};
+    in.id = id;
+    in.conn_param = param(0x100, data);
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_CONNECT, in), 0);
+  }
+  Errno accept(std::uint32_t id, std::uint64_t uid, bool active) {
+    rdma_ucm_accept in{};
+    in.uid = uid;
+    in.id = id;
+    if (!active) in.conn_param = param(0x200, "yes");
+    return command(RDMA_USER_CM_CMD_ACCEPT, in);
+  }
+  Errno get_event(rdma_ucm_event_resp& out) {
+    rdma_ucm_get_event in{.response = reinterpret_cast<std::uint64_t>(&out)};
+    return command(RDMA_USER_CM_CMD_GET_EVENT, in);
+  }
+  /// The next event; of type 99 if none comes.
+  rdma_ucm_event_resp next() {
+    rdma_ucm_event_resp out{};
+    for (int i = 0; i != 1000; ++i) {
+      if (get_event(out) == 0) return out;
+      program_.device().hca().host().progress();
+      program_.device().poll_events();
+      manager_->tick();
+    }
+    out.event = 99;
+    return out;
+  }
+  EventType next_type() { return static_cast<EventType>(next().event); }
+  std::uint32_t destroy(std::uint32_t id) {
+    rdma_ucm_destroy_id_resp out{};
+    rdma_ucm_destroy_id in{
+        .response = reinterpret_cast<std::uint64_t>(&out), .id = id, .reserved = 0};
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_DESTROY_ID, in), 0);
+    return out.events_reported;
+  }
+
+  uverbs::Program program_;
+  uverbs::OwnMemory memory_;
+  Numbers numbers_;
+  std::unique_ptr<Manager> manager_;
+  Channel* channel_;
+};
+
+TEST_F(RdmaCm, WhatIsNoCommandIsRefused) {
+  EXPECT_EQ(command(99, std::uint64_t{0}), ENOSYS);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_BIND, std::uint64_t{0}), EINVAL) << "too short";
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = 7, .backlog = 1}), ENOENT);
+  rdma_ucm_event_resp event;
+  EXPECT_EQ(get_event(event), EAGAIN);
+}
+
+TEST_F(RdmaCm, APortNumberIsOfOneIdentifier) {
+  const auto first = listen(1, 7471);
+  EXPECT_EQ(bind(create(2), 7471), EADDRINUSE);
+  EXPECT_EQ(bind(create(3, RDMA_PS_UDP), 7471), 0) << "another port space";
+  destroy(first);
+  EXPECT_EQ(bind(create(4), 7471), 0);
+}
+
+TEST_F(RdmaCm, AConnectionIsMadeAndEnds) {
+  const auto listener = listen(1, 7471);
+  const auto client = create(2);
+  resolve(client, 7471);
+  connect(client, "hello");
+
+  const auto request = next();
+  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+  EXPECT_EQ(request.uid, 1u) << "whose program gives the new one a name when it accepts";
+  EXPECT_STREQ(reinterpret_cast<const char*>(request.param.conn.private_data), "hello");
+  EXPECT_EQ(request.param.conn.responder_resources, 5) << "what the other begins, we respond to";
+  EXPECT_EQ(request.param.conn.initiator_depth, 3);
+  ASSERT_EQ(accept(request.id, 3, false), 0);
+
+  const auto response = next();
+  ASSERT_EQ(response.event, static_cast<std::uint32_t>(EventType::kConnectResponse));
+  EXPECT_EQ(response.uid, 2u);
+  EXPECT_EQ(response.param.conn.qp_num, 0x200u);
+  EXPECT_STREQ(reinterpret_cast<const char*>(response.param.conn.private_data), "yes");
+  ASSERT_EQ(accept(client, 2, true), 0);
+  const auto established = next();
+  EXPECT_EQ(established.event, static_cast<std::uint32_t>(EventType::kEstablished));
+  EXPECT_EQ(established.uid, 3u);
+
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{.id = client}), 0);
+  EXPECT_EQ(next_type(), EventType::kDisconnected);
+  EXPECT_EQ(next_type(), EventType::kDisconnected) << "both are told";
+  EXPECT_EQ(destroy(client), 3u) << "events that its program has read";
+  EXPECT_EQ(destroy(request.id), 2u);
+  EXPECT_EQ(destroy(listener), 1u);
+  EXPECT_TRUE(numbers_.used.empty());
+}
+
+TEST_F(RdmaCm, WhereNobodyListensThereIsNoSuchService) {
+  const auto client = create(2);
+  resolve(client, 7471);
+  connect(client, "");
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kRejected));
+  EXPECT_EQ(event.status, 8u);
+}
+
+TEST_F(RdmaCm, AListenerThatGoesRejectsWhoWaits) {
+  const auto listener = listen(1, 7471);
+  const auto client = create(2);
+  resolve(client, 7471);
+  connect(client, "");
+  for (int i = 0; i != 50; ++i) {
+    program_.device().hca().host().progress();
+    program_.device().poll_events();
+  }
+  EXPECT_EQ(destroy(listener), 0u) << "nobody has read of it";
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kRejected));
+  EXPECT_EQ(event.status, 28u);
+}
+
+TEST_F(RdmaCm, ADatagramServiceTellsItsQp) {
+  listen(1, 7174, RDMA_PS_UDP);
+  const auto client = create(2, RDMA_PS_UDP);
+  resolve(client, 7174);
+  connect(client, "who");
+  const auto request = next();
+  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+  EXPECT_STREQ(reinterpret_cast<const char*>(request.param.ud.private_data), "who");
+  ASSERT_EQ(accept(request.id, 3, false), 0);
+  const auto answer = next();
+  ASSERT_EQ(answer.event, static_cast<std::uint32_t>(EventType::kEstablished));
+  EXPECT_EQ(answer.param.ud.qp_num, 0x200u);
+  EXPECT_EQ(answer.param.ud.qkey, 0x01234567u);
+}
+
+}  // namespace
+}  // namespace softhca::rdma_cm
