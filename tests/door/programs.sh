@@ -38,6 +38,14 @@ for test in ib_write_bw ib_read_bw ib_send_bw; do
 done
 pair "ib_atomic_bw" "^ 8 +200 " ib_atomic_bw -d mlx5_0 -x 3 -n 200
 pair "ib_write_bw, 16 QPs" "^ 65536 +3200 " ib_write_bw -d mlx5_0 -x 3 -q 16 -n 200
+# docs/first-program.md
+hello=$(mktemp) && cc -Wall -Werror -o "$hello" "$(dirname "$0")/../../examples/libibverbs/hello_rdma.c" -libverbs && chmod 755 "$hello"
+if "${nobody[@]}" timeout 60 "$softhca" run -- "$hello" 2>&1 | grep -q "^target: written by RDMA"; then
+  echo "ok: the first program"
+else
+  echo "FAILED: the first program"; failed=1
+fi
+rm -f "$hello"
 rping=$("${nobody[@]}" timeout 60 "$softhca" run -- sh -c \
   'rping -s -C 3 & sleep 1; timeout 20 rping -c -a 127.0.0.1 -C 3 -v; s=$?; wait $!; exit $s' 2>&1)
 if [ $? = 0 ] && [ "$(grep -c 'ping data: rdma-ping' <<<"$rping")" = 3 ]; then
