@@ -40,6 +40,8 @@ struct Cause {
 };
 constexpr std::string_view kUmrQp =
     "one more: the kernel makes its QP for UMR when the first program registers memory";
+constexpr std::string_view kPageTrial =
+    "the kernel tries once whether a doorbell page's BlueFlame buffer takes WQEs whole";
 constexpr Cause kCauses[] = {
     {ALLOC_UAR, "the library of today gets doorbell pages when it makes queues"},
     {DEALLOC_UAR, "one for each doorbell page of the process"},
@@ -55,7 +57,10 @@ constexpr Cause kCauses[] = {
     {CREATE_MKEY, "registers the program's memory: the driver of the document had a cache of keys"},
     {DESTROY_MKEY, "the end of that key, which goes back to no cache"},
     {QUERY_MKEY, "the kernel looks at a key"},
-    {CREATE_CQ, kUmrQp},
+    {CREATE_CQ, "one more: of the kernel's QP for UMR, or of its trial of a doorbell page"},
+    {CREATE_SQ, kPageTrial},
+    {MODIFY_SQ, kPageTrial},
+    {DESTROY_SQ, kPageTrial},
     {CREATE_QP, kUmrQp},
     {RST2INIT_QP, kUmrQp},
     {INIT2RTR_QP, kUmrQp},

@@ -148,6 +148,15 @@ TEST(CompareSequence, SaysWhatComesInAnotherOrderOrBesides) {
   EXPECT_THAT(report.text, HasSubstr("NO CAUSE IS KNOWN"));
 }
 
+// Linux 6.1 and later: mlx5_ib posts to an SQ of its own before the first process gets its pages.
+TEST(CompareSequence, SaysWhatTriesADoorbellPage) {
+  auto commands = printed_names();
+  commands.insert(commands.begin() + 2, {"CREATE_CQ", "CREATE_SQ", "MODIFY_SQ", "DESTROY_SQ"});
+  const auto report = compare_sequence(commands);
+  EXPECT_TRUE(report.complete && report.explained) << report.text;
+  EXPECT_THAT(report.text, HasSubstr("BlueFlame"));
+}
+
 // A trace for Perfetto has the same commands.
 TEST(CompareSequence, ReadsATraceInJson) {
   softhca::test::WrittenTrace file(util::TraceWriter::Format::kJson);
