@@ -183,11 +183,11 @@ void Pair::write_inline(Side& from, Side& to, std::span<const std::byte> bytes, 
 }
 
 void Pair::send_datagram(Side& from, Side& to, std::span<const std::byte> bytes, bool signaled) {
-  must(from.datagrams->post_send({.to = &to == b_.get() ? *way_to_b_ : *way_to_a_,
-                                  .qpn = to.datagrams->qpn(),
-                                  .qkey = kQkey,
-                                  .inline_data = bytes,
-                                  .signaled = signaled}));
+  must(from.datagrams->post_send({.inline_data = bytes,
+                                  .signaled = signaled,
+                                  .address = &(&to == b_.get() ? way_to_b_ : way_to_a_)->form(),
+                                  .remote_qpn = to.datagrams->qpn(),
+                                  .remote_qkey = kQkey}));
 }
 
 void Pair::receive_datagram(Side& side) {

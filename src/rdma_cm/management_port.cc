@@ -89,10 +89,10 @@ bool ManagementPort::send(const Mad& mad, const driver::Gid& to) {
                           .length = static_cast<std::uint32_t>(mad.size()),
                           .lkey = key_->key()};
   const auto status = qp_->post_send({.id = number,
-                                      .to = vector,
-                                      .qpn = kQp1,
-                                      .qkey = DatagramQueuePair::kManagementKey,
-                                      .pieces = std::span(&piece, 1)});
+                                      .pieces = std::span(&piece, 1),
+                                      .address = &vector.form(),
+                                      .remote_qpn = kQp1,
+                                      .remote_qkey = DatagramQueuePair::kManagementKey});
   if (status != driver::PostStatus::kOk) return false;
   free_sends_.pop_back();
   return true;

@@ -167,7 +167,8 @@ inline bool CompletionQueue::owns(std::uint32_t index) const {
          cqe.get(cqe64::opcode) != static_cast<std::uint32_t>(cqe_opcode::INVALID);
 }
 
-inline bool CompletionQueue::translate(util::View<cqe64> cqe, Completion& out) {
+[[gnu::always_inline]] inline bool CompletionQueue::translate(util::View<cqe64> cqe,
+                                                              Completion& out) {
   const auto opcode = static_cast<cqe_opcode>(cqe.get(cqe64::opcode));
   // Requester, responder and error entries agree on these places.
   const util::View<cqe64_requester> common(cqe.bytes());

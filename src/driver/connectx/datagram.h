@@ -1,13 +1,10 @@
-// What a datagram needs besides what every message has: where it goes.
+// Where a datagram goes.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <optional>
-#include <span>
 
 #include "driver/address.h"
-#include "driver/work.h"
 #include "spec/connectx/wqe.h"
 
 namespace softhca::driver::connectx {
@@ -39,20 +36,6 @@ class AddressVector {
  private:
   static_assert(Layout::kSize <= std::tuple_size_v<decltype(AddressForm::bytes)>);
   AddressForm form_;
-};
-
-/// The spans, and `to`, are read while posting only; the memory of `pieces` belongs to the device
-/// until the request is complete.
-struct DatagramRequest {
-  std::uint64_t id = 0;  ///< comes back in the completion
-  const AddressVector& to;
-  std::uint32_t qpn = 0;   ///< of the receiver
-  std::uint32_t qkey = 0;  ///< the receiver's; with the top bit set, the sender's own is sent
-  std::span<const Sge> pieces = {};
-  std::span<const std::byte> inline_data = {};  ///< if not empty: copied, no `pieces`
-  std::optional<std::uint32_t> immediate = {};
-  bool signaled = true;    ///< completes with a completion even if all is well
-  bool solicited = false;  ///< raises an event where the peer waits for solicited ones
 };
 
 }  // namespace softhca::driver::connectx

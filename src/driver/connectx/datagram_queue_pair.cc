@@ -58,19 +58,9 @@ util::Result<void> DatagramQueuePair::activate(std::uint32_t qkey) {
   return to_rts();
 }
 
-PostStatus DatagramQueuePair::post_send(const DatagramRequest& request) {
+PostStatus DatagramQueuePair::post_send(const SendRequest& request) {
   if (in_reset()) return PostStatus::kWrongState;
-  const auto opcode = request.immediate ? SendOpcode::kSendWithImmediate : SendOpcode::kSend;
-  const auto status = send_queue().post_datagram({.id = request.id,
-                                                  .opcode = opcode,
-                                                  .pieces = request.pieces,
-                                                  .inline_data = request.inline_data,
-                                                  .immediate = request.immediate.value_or(0),
-                                                  .signaled = request.signaled,
-                                                  .solicited = request.solicited,
-                                                  .address = &request.to.form(),
-                                                  .remote_qpn = request.qpn,
-                                                  .remote_qkey = request.qkey});
+  const auto status = send_queue().post_datagram(request);
   if (status == PostStatus::kOk) ring_send_doorbell();
   return status;
 }

@@ -41,7 +41,8 @@ class DatagramQueuePair final : public QueuePairBase {
   // Work ---------------------------------------------------------------------------------------
   // No allocation and no system call in these.
 
-  PostStatus post_send(const DatagramRequest& request);
+  /// A SEND, with immediate data or without; `address` is an AddressVector's form().
+  PostStatus post_send(const SendRequest& request);
 
  private:
   DatagramQueuePair(ProtectionDomain& pd, const Options& options, spec::service_type service)

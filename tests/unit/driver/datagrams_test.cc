@@ -13,7 +13,6 @@ namespace {
 
 using connectx::AddressVector;
 using connectx::DatagramQueuePair;
-using connectx::DatagramRequest;
 
 constexpr std::uint32_t kQkey = 0x1234;
 constexpr std::size_t kHeader = DatagramQueuePair::kHeader;
@@ -76,11 +75,12 @@ TEST_F(Datagrams, AReceiveHasTheIpHeaderInFrontAndTellsTheSender) {
   const auto piece = a_->piece(0, data.size());
   const auto to = way_to_b();
   ASSERT_EQ(from_->post_send({.id = 3,
-                              .to = to,
-                              .qpn = to_->qpn(),
-                              .qkey = kQkey,
+                              .opcode = SendOpcode::kSendWithImmediate,
                               .pieces = {&piece, 1},
-                              .immediate = 0xabcdef01}),
+                              .immediate = 0xabcdef01,
+                              .address = &to.form(),
+                              .remote_qpn = to_->qpn(),
+                              .remote_qkey = kQkey}),
             PostStatus::kOk);
   const auto received = next(*b_->receive_cq);
   ASSERT_TRUE(received);
@@ -103,8 +103,11 @@ TEST_F(Datagrams, InlineDataGoAroundTheEndOfTheRing) {
   for (unsigned i = 0; i != 40; ++i) {
     receive(i, 0, 1024);
     const auto data = pattern(1 + i * 37 % kInlineMax, i);
-    ASSERT_EQ(from_->post_send(
-                  {.id = i, .to = to, .qpn = to_->qpn(), .qkey = kQkey, .inline_data = data}),
+    ASSERT_EQ(from_->post_send({.id = i,
+                                .inline_data = data,
+                                .address = &to.form(),
+                                .remote_qpn = to_->qpn(),
+                                .remote_qkey = kQkey}),
               PostStatus::kOk);
     const auto received = next(*b_->receive_cq);
     ASSERT_TRUE(received);
@@ -130,8 +133,10 @@ TEST_F(Datagrams, OfChangingFormLengthAndDestinationArriveAsTheyWerePosted) {
     const auto data = pattern(1 + random() % (random() % 4 == 0 ? kInlineMax : 64), i);
     std::ranges::copy(data, a_->bytes(0, data.size()).begin());
     const auto piece = a_->piece(0, data.size());
-    DatagramRequest request{
-        .id = i, .to = to, .qpn = peer.qpn(), .qkey = to_other ? kQkey + 1 : kQkey};
+    SendRequest request{.id = i,
+                        .address = &to.form(),
+                        .remote_qpn = peer.qpn(),
+                        .remote_qkey = to_other ? kQkey + 1 : kQkey};
     if (in_line) {
       request.inline_data = data;
     } else {
@@ -162,7 +167,10 @@ TEST_F(Datagrams, EachGoesToItsOwnReceiver) {
   const auto to = way_to_b();
   const auto send = [&](const DatagramQueuePair& qp, std::uint32_t qkey, unsigned seed) {
     const auto data = pattern(64, seed);
-    ASSERT_EQ(from_->post_send({.to = to, .qpn = qp.qpn(), .qkey = qkey, .inline_data = data}),
+    ASSERT_EQ(from_->post_send({.inline_data = data,
+                                .address = &to.form(),
+                                .remote_qpn = qp.qpn(),
+                                .remote_qkey = qkey}),
               PostStatus::kOk);
   };
   send(*to_, kQkey, 1);
@@ -184,8 +192,11 @@ TEST_F(Datagrams, WithAWrongQkeyItIsDroppedAndWithTheTopBitTheSendersOwnIsSent) 
   const auto to = way_to_b();
   const auto data = pattern(8, 0);
   const auto send = [&](std::uint32_t qkey) {
-    return from_->post_send(
-        {.to = to, .qpn = to_->qpn(), .qkey = qkey, .inline_data = data, .signaled = false});
+    return from_->post_send({.inline_data = data,
+                             .signaled = false,
+                             .address = &to.form(),
+                             .remote_qpn = to_->qpn(),
+                             .remote_qkey = qkey});
   };
   ASSERT_EQ(send(kQkey + 1), PostStatus::kOk);
   world_.advance(std::chrono::milliseconds(1));
@@ -199,10 +210,10 @@ TEST_F(Datagrams, PostingSaysWhyItRefuses) {
   const auto to = way_to_b();
   const auto data = pattern(kInlineMax + 1, 0);
   const std::array pieces = {a_->piece(0, 8), a_->piece(8, 8), a_->piece(16, 8)};
-  const DatagramRequest plain{.to = to, .qpn = to_->qpn(), .qkey = kQkey};
+  const SendRequest plain{.address = &to.form(), .remote_qpn = to_->qpn(), .remote_qkey = kQkey};
   auto request = plain;
   const auto post = [&](auto&& change) {
-    DatagramRequest changed = plain;
+    SendRequest changed = plain;
     change(changed);
     return from_->post_send(changed);
   };
@@ -227,7 +238,10 @@ TEST_F(Datagrams, AReceiveWithoutRoomForItEndsTheReceiver) {
   receive(1, 0, kHeader + 7);
   const auto to = way_to_b();
   const auto data = pattern(8, 0);
-  ASSERT_EQ(from_->post_send({.to = to, .qpn = to_->qpn(), .qkey = kQkey, .inline_data = data}),
+  ASSERT_EQ(from_->post_send({.inline_data = data,
+                              .address = &to.form(),
+                              .remote_qpn = to_->qpn(),
+                              .remote_qkey = kQkey}),
             PostStatus::kOk);
   const auto received = next(*b_->receive_cq);
   ASSERT_TRUE(received);

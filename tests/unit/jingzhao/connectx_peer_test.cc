@@ -187,9 +187,12 @@ TEST_F(JingzhaoAndConnectx, DatagramsGoBothWays) {
   const cx::AddressVector way(
       {.gid = driver::Gid::from_ipv4(192, 168, 10, 1), .mac = world.a().address.mac});
   const auto back = piece(0, 500);
-  ASSERT_EQ(
-      qp->post_send({.id = 4, .to = way, .qpn = ud.qp->qpn(), .qkey = kQkey, .pieces = {&back, 1}}),
-      PostStatus::kOk);
+  ASSERT_EQ(qp->post_send({.id = 4,
+                           .pieces = {&back, 1},
+                           .address = &way.form(),
+                           .remote_qpn = ud.qp->qpn(),
+                           .remote_qkey = kQkey}),
+            PostStatus::kOk);
   const auto answered = c.wait(*ud.receive_cq);
   expect_success(answered, 3, CompletionOpcode::kReceive);
   EXPECT_EQ(answered[0].byte_count, 500u);
