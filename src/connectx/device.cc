@@ -102,6 +102,7 @@ void Device::forget_ways() {
 }
 
 void Device::look_for_sniffers() {
+  ethernet().look_for_transmit_tables();
   sniffs_received_ = ethernet().sniffs_received();
   auto& port = network_port();
   const bool sniffs_sent = ethernet().sniffs_sent();

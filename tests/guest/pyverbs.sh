@@ -3,7 +3,7 @@
 # script. What fails stands in pyverbs_failing.txt, why tests are skipped in pyverbs_skipped.txt and docs/pyverbs.md.
 . "$(dirname "$0")/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
-least=${1:-183}
+least=${1:-185}
 one_host_here
 run modprobe -a rdma_ucm
 # Some tests want pages of 2 MiB.

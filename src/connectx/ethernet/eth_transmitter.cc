@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #include "connectx/ethernet/transport_interface.h"
 #include "connectx/port/network_port.h"
+#include "connectx/steering/flow_match.h"
+#include "connectx/steering/flow_table.h"
 #include "ethernet/checksum_offload.h"
 #include "ethernet/large_send.h"
 #include "ethernet/packet_info.h"
@@ -23,6 +26,9 @@ using ethernet::PacketInfo;
 using spec::connectx::cqe_syndrome;
 using spec::connectx::min_wqe_inline_mode;
 
+/// Steps through tables that a frame has paid for, and what one more costs.
+constexpr std::size_t kStepsDue = 64;
+constexpr std::int64_t kStepWork = 30;
 /// A VLAN tag to be inserted needs room in the head.
 constexpr std::size_t kTagSize = 4;
 constexpr std::size_t kHeadMax = wire::Frame::kHeadCapacity - kTagSize;
@@ -186,7 +192,7 @@ bool EthTransmitter::gather_train(const EthSendWqe& wqe, const EthSendRules& rul
   // comes back.
   const bool short_packets = frame_.head().size() + wqe.mss < ethernet::kFrameSizeMin;
   const bool to_many = cast_of(frame_) != Cast::kUnicast;
-  if (short_packets || to_many || !port_.takes_trains()) return false;
+  if (short_packets || to_many || has_tables_ || !port_.takes_trains()) return false;
   auto gather = progress.gather;
   const auto referred = gather.refer(wqe, keys_, rules.user, packets * wqe.mss, frame_);
   if (!referred) (void)frame_.own_payload(0);
@@ -238,12 +244,29 @@ void EthTransmitter::transmit(const EthSendWqe& wqe, const EthSendRules& rules,
     // packet is silently dropped."
     return port_.count_transmit_error(frame_);
   }
+  if (has_tables_ && !is_allowed(packet)) return;
   if (frame_.packets() == 1) finish_packet(wqe, packet);
-  progress.way = way;
+  if (!has_tables_) progress.way = way;
   const bool refers = !frame_.segments().empty() && !frame_.owns_segments();
   const auto number =
       port_.transmit_ethernet(frame_, rules.tis->transport_domain(), rules.tis->priority());
   if (refers) progress.last_frame = number;
+}
+
+void EthTransmitter::look_for_tables() {
+  const bool had_tables =
+      std::exchange(has_tables_, steering_.has_root(FlowSteering::Type::NIC_TX));
+  // Nothing is like a frame that was sent without a look at tables.
+  if (has_tables_ && !had_tables) known_ = {};
+}
+
+bool EthTransmitter::is_allowed(const PacketInfo& packet) {
+  FlowSteering::Search search;
+  const bool sent = steering_.transmits(match_key_of(packet), frame_.size(), search);
+  if (search.steps > kStepsDue) {
+    keys_.add_work(static_cast<std::int64_t>(search.steps - kStepsDue) * kStepWork);
+  }
+  return sent;
 }
 
 bool EthTransmitter::send_seen(std::span<const std::byte, kWqeBasicBlock> block, EthSeen& seen,

@@ -20,6 +20,7 @@
 
 namespace softhca::connectx {
 
+class FlowSteering;
 class NetworkPort;
 struct Tis;
 
@@ -70,7 +71,11 @@ struct EthTransmission {
 
 class EthTransmitter {
  public:
-  EthTransmitter(rdma::KeyTable& keys, NetworkPort& port) : keys_(keys), port_(port) {}
+  EthTransmitter(rdma::KeyTable& keys, NetworkPort& port, FlowSteering& steering)
+      : keys_(keys), port_(port), steering_(steering) {}
+
+  /// A command was executed, after which transmit tables may decide what is sent, or do no more.
+  void look_for_tables();
 
   /// Makes and sends the next frame of `wqe`, or a train of at most `packets_max`.
   /// @pre !progress.finished, packets_max != 0
@@ -94,9 +99,12 @@ class EthTransmitter {
   bool gather_train(const EthSendWqe& wqe, const EthSendRules& rules, std::size_t middles,
                     EthTransmission& progress);
   void transmit(const EthSendWqe& wqe, const EthSendRules& rules, EthTransmission& progress);
+  bool is_allowed(const ethernet::PacketInfo& packet);
 
   rdma::KeyTable& keys_;
   NetworkPort& port_;
+  FlowSteering& steering_;
+  bool has_tables_ = false;  ///< that decide what is sent: each frame is looked at then
   /// As much as can be by reference.
   tl::expected<void, EthWqeFault> gather_payload(const EthSendWqe& wqe, const EthSendRules& rules,
                                                  EthGather& gather, std::size_t size);

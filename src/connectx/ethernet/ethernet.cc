@@ -48,7 +48,7 @@ Ethernet::Ethernet(const Parts& parts)
       tirs_(std::make_unique<hca::ObjectTable<Tir, Tirn>>(1,
                                                           Limits::count(parts.limits.log_max_tir))),
       steering_(std::make_unique<FlowSteering>(parts.limits)),
-      transmitter_(std::make_unique<EthTransmitter>(parts.keys, parts.port)),
+      transmitter_(std::make_unique<EthTransmitter>(parts.keys, parts.port, *steering_)),
       receiver_(std::make_unique<EthReceiver>(EthReceiver::Parts{.keys = parts.keys,
                                                                  .steering = *steering_,
                                                                  .tirs = *tirs_,
@@ -112,6 +112,8 @@ void Ethernet::handle_frame(const wire::Frame& frame, util::Time now) {
   receiver_->receive(frame, now);
 }
 
+void Ethernet::look_for_transmit_tables() { transmitter_->look_for_tables(); }
+
 bool Ethernet::sniffs_received() const {
   return steering_->has_root(FlowSteering::Type::SNIFFER_RX);
 }
@@ -149,6 +151,7 @@ util::Time Ethernet::run_queues(util::Time now, util::WorkBudget& work) {
     unsigned steps = kQueueSteps;
     sq->run(*transmitter_, now, steps);
     work.charge((kQueueSteps - steps) * kStepWork);
+    if (parts_.keys.has_work()) work.charge(parts_.keys.take_work());
     schedule(*sq);
     if (sq->awaits_release() && !std::exchange(sq->in_waiting_list, true)) {
       waiting_.push_back(sq->sqn());

@@ -68,6 +68,8 @@ class Ethernet {
   void forget_flows();
   /// A frame from the wire that is not RoCE traffic of a QP: steered, hashed, and written to RQs.
   void handle_frame(const wire::Frame& frame, util::Time now);
+  /// A command was executed: transmit tables may decide what is sent, or do no more.
+  void look_for_transmit_tables();
   /// What the function receives and sends is copied to whom sniffer tables choose (PRM 3.5), if
   /// there are any.
   bool sniffs_received() const;

@@ -92,6 +92,11 @@ Capabilities::Capabilities(const Limits& limits, const Model& model) : maximum_(
   };
   same(flow.sub(FlowCap::flow_table_properties_nic_receive_sniffer));
   same(flow.sub(FlowCap::flow_table_properties_nic_transmit_sniffer));
+  // PRM 7.11.4.2: who sends needs no tags, and sends once.
+  const auto transmit = flow.sub(FlowCap::flow_table_properties_nic_transmit);
+  same(transmit);
+  transmit.set(FlowProperties::flow_tag, 0);
+  transmit.set(FlowProperties::log_max_destination, 0);
   reset();
 }
 

@@ -155,7 +155,7 @@ std::size_t FlowTable::flow_count() const {
 // FlowSteering ---------------------------------------------------------------------------------
 
 FlowSteering::FlowSteering(const Limits& limits)
-    : stages_{Stage(limits), Stage(limits), Stage(limits)},
+    : stages_{Stage(limits), Stage(limits), Stage(limits), Stage(limits)},
       counters_(1, limits.max_flow_counter),
       tables_(1, kStages * Limits::count(limits.log_max_ft_num)) {}
 
@@ -209,6 +209,14 @@ FlowSteering::Search FlowSteering::classify(Type type, const MatchKey& packet, s
   return {kStepsMax - packet_walk.steps_left, packet_walk.tcp_flags, packet_walk.counted};
 }
 
+bool FlowSteering::transmits(const MatchKey& packet, std::size_t octets, Search& search) {
+  std::vector<Delivery> nowhere;  // such flows forward to tables alone
+  Walk packet_walk{PacketKeys(packet), octets, nowhere, kStepsMax};
+  walk(root_table(Type::NIC_TX), 0, packet_walk);
+  search = {kStepsMax - packet_walk.steps_left, packet_walk.tcp_flags, packet_walk.counted};
+  return !packet_walk.dropped;
+}
+
 void FlowSteering::count_packet(const Flow& flow, Walk& walk) {
   const auto& counters = flow.counters.list;
   if (counters.empty()) return;
@@ -233,8 +241,12 @@ void FlowSteering::walk(FlowTable* table, std::uint32_t flow_tag, Walk& walk) {
 }
 
 FlowTable* FlowSteering::apply(const Flow& flow, std::uint32_t flow_tag, Walk& packet_walk) {
-  // "Allow" means the default behavior, and that of NIC receive tables is to drop (PRM 7.11.4.1).
-  if (!has(flow.action, flow_action::FWD_DEST)) return nullptr;
+  // "Allow" means the default behavior, and that of NIC receive tables is to drop (PRM 7.11.4.1),
+  // that of transmit tables to send.
+  if (!has(flow.action, flow_action::FWD_DEST)) {
+    packet_walk.dropped = has(flow.action, flow_action::DROP);
+    return nullptr;
+  }
   FlowTable* next = nullptr;
   for (const auto& destination : flow.destinations.list) {
     if (destination.type == destination_type::TIR) {

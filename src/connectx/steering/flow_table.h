@@ -1,4 +1,4 @@
-// Flow tables (PRM 7.11): which TIRs get a packet.
+// Flow tables (PRM 7.11): which TIRs get a packet, and which packets of SQs are sent.
 //
 // A table is an ordered list of flows, divided into groups of flows with the same match criteria.
 // The flow with the lowest index that matches wins. As all flows of a group have one mask, a group
@@ -249,6 +249,8 @@ class FlowSteering {
   /// receive tables (PRM 7.11.4.1), or not copied, that of sniffer tables. @pre has_type(type)
   Search classify(Type type, const MatchKey& packet, std::size_t octets,
                   std::vector<Delivery>& out);
+  /// Whether a packet of `octets` bytes is sent: unless a flow drops it (PRM 7.11.4.2).
+  bool transmits(const MatchKey& packet, std::size_t octets, Search& search);
 
  private:
   /// Tables of one type: each has its root and its share of everything (PRM 7.11.2.3, Table 151).
@@ -260,11 +262,12 @@ class FlowSteering {
     util::Budget tables;
     util::Budget flows;
   };
-  static constexpr std::size_t kStages = 3;
+  static constexpr std::size_t kStages = 4;
   static std::size_t stage_index(Type type) {
     return type == Type::NIC_RX       ? 0
            : type == Type::SNIFFER_RX ? 1
            : type == Type::SNIFFER_TX ? 2
+           : type == Type::NIC_TX     ? 3
                                       : kStages;
   }
   Stage& stage(Type type) { return stages_[stage_index(type)]; }
@@ -277,6 +280,7 @@ class FlowSteering {
     std::size_t steps_left;
     bool tcp_flags = false;
     bool counted = false;
+    bool dropped = false;  ///< by the last flow on the way
   };
 
   FlowTable* root_table(Type type);

@@ -18,7 +18,7 @@ template <class View>
 CommandResult check_type(View in, auto type, auto other_vport) {
   if (!FlowSteering::has_type(flow_table_type(in.get(type)))) {
     return refuse(Status::BAD_PARAM, "PRM 7.11.1",
-                  "a table type other than NIC receive and its sniffers");
+                  "a table type other than NIC receive, NIC transmit and sniffers");
   }
   if (in.get(other_vport) != 0) {
     return refuse(Status::BAD_PARAM, "PRM 12.14", "other_vport, but there is one vport only");

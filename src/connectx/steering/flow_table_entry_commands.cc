@@ -37,8 +37,16 @@ CommandResult check_action(std::uint16_t action) {
   return {};
 }
 
+bool is_of_transmit(const FlowTable& table) {
+  return table.attributes().type == flow_table_type::NIC_TX;
+}
+
 CommandResult use_destination(Device& device, const FlowTable& table,
                               FlowDestination& destination) {
+  if (is_of_transmit(table) && destination.type != destination_type::FLOW_TABLE) {
+    return refuse(Status::BAD_PARAM, "PRM 7.11.4.2",
+                  "destination of NIC transmit tables other than flow table");
+  }
   switch (destination.type) {
     case destination_type::TIR: {
       auto* tir = device.ethernet().tirs().find(Tirn(destination.id));
@@ -77,6 +85,10 @@ tl::expected<FlowDestinations, Refusal> read_destinations(Device& device, const 
   if (count > Limits::count(device.limits().log_max_destination)) {
     return refuse(Status::EXCEED_LIM, "PRM 7.11.3.6",
                   "destination_list_size above log_max_destination");
+  }
+  if (is_of_transmit(table) && count > 1) {
+    return refuse(Status::BAD_PARAM, "PRM 7.11.4.2",
+                  "several destinations of a packet that is sent");
   }
   if (list.size() < std::size_t{count} * flow_context::destination_size) {
     return refuse(Status::BAD_INPUT_LEN, "PRM 12.14.9", "the input ends before its destinations");
@@ -168,6 +180,9 @@ CommandResult read_flow(Device& device, const FlowTable& table, const Command& c
   if (auto checked = check_action(flow.action); !checked) return checked;
   if ((fields & bit(set_fte_modify_bit::FLOW_TAG)) != 0) {
     flow.flow_tag = context.get(flow_context::flow_tag);
+    if (flow.flow_tag != 0 && is_of_transmit(table)) {
+      return refuse(Status::BAD_PARAM, "PRM 7.11.4.2", "a tag of packets that are sent");
+    }
   }
   if (context.get(flow_context::extended_destination) != 0) {
     return refuse(Status::BAD_PARAM, "PRM Table 430", "extended destinations are not a capability");

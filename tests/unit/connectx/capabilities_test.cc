@@ -298,6 +298,7 @@ TEST_F(CapabilitiesTest, BitsOfNoFieldAreZero) {
           using Fields = s::flow_table_fields_supported;
           clear_fields<Flow>(bytes);
           for (const auto at : {Flow::flow_table_properties_nic_receive.kOffset,
+                                Flow::flow_table_properties_nic_transmit.kOffset,
                                 Flow::flow_table_properties_nic_receive_sniffer.kOffset,
                                 Flow::flow_table_properties_nic_transmit_sniffer.kOffset}) {
             clear_fields<Properties>(bytes, at);

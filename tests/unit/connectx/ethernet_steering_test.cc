@@ -314,7 +314,7 @@ TEST_F(EthernetSteering, BadTablesAreRefused) {
         .status();
   };
   const auto context = [](util::MutableView<In> in) { return in.sub(In::flow_table_context); };
-  EXPECT_EQ(create([](auto in) { in.set(In::table_type, 1); }), Status::BAD_PARAM);
+  EXPECT_EQ(create([](auto in) { in.set(In::table_type, 2); }), Status::BAD_PARAM);
   EXPECT_EQ(create([](auto in) { in.set(In::other_vport, 1); }), Status::BAD_PARAM);
   EXPECT_EQ(create([&](auto in) { context(in).set(flow_table_context::log_size, 23); }),
             Status::EXCEED_LIM);
