@@ -21,7 +21,7 @@ LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca check test test-unit test-guest mutants soak pyverbs kernel-users soft-roce perftest examples verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-unit test-guest mutants soak pyverbs kernel-users soft-roce perftest examples verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -38,6 +38,11 @@ build: configure ## build everything (SANITIZE=address,undefined or thread; COMP
 
 softhca: configure ## build the program alone
 	@cmake --build $(BUILD) -j $(JOBS) --target softhca
+
+deb: configure ## the Debian package of softhca and libsofthca.so: build/softhca_*.deb
+	@cmake --build $(BUILD) -j $(JOBS) --target softhca softhca_preload
+	@cd $(BUILD) && rm -f softhca_*.deb && cpack >cpack.log || { cat cpack.log; exit 1; }
+	@ls $(BUILD)/softhca_*.deb
 
 # Debug objects of clang with precompiled headers, in build-dev: quick to build again, slower to run.
 check: ## before each commit, within a minute: what changed is built; unit tests but the long ones, tidy, format

@@ -12,18 +12,16 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <system_error>
 
+#include "cli/run/device_files.h"
 #include "cli/run/hub_host.h"
 #include "cli/run/keeper.h"
 #include "cli/run/program.h"
 #include "cli/run/reach.h"
 #include "cli/run/run_directory.h"
-#include "door/tree/tree.h"
 #include "util/event_loop.h"
 #include "util/log.h"
 #include "util/log_writer.h"
@@ -49,20 +47,6 @@ The exit status is the program's.)";
 
 /// What the program is to hear, too.
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-
-/// The files that the libraries look for, below <directory>/root.
-util::Result<void> prepare_tree(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directory(directory + "/root", error);
-  if (error) return util::fail(fmt::format("'{}/root': {}", directory, error.message()));
-  // Each process is a host of its own: its addresses are told by its device, and not here.
-  door::DeviceIdentity device;
-  device.node_guid = door::kNodeGuid;
-  device.mac = {2, 0, 0, 0, 0, 0};
-  device.gids.resize(4);
-  device.interface = "lo";
-  return door::write_tree(directory + "/root", std::span(&device, 1));
-}
 
 class Run {
  public:
@@ -134,7 +118,7 @@ util::Result<void> Run::set_up_own() {
   if (!directory) return tl::unexpected(directory.error());
   own_.emplace(*std::move(directory));
   directory_ = own_->path();
-  if (auto good = prepare_tree(directory_); !good) return good;
+  if (auto good = write_device_files(directory_); !good) return good;
   auto host = HubHost::create(directory_, options_.pcap);
   if (!host) return tl::unexpected(host.error());
   host_ = *std::move(host);
@@ -143,7 +127,7 @@ util::Result<void> Run::set_up_own() {
 }
 
 util::Result<void> Run::set_up_shared() {
-  auto member = join_fabric(options_.fabric, options_.pcap, prepare_tree);
+  auto member = join_fabric(options_.fabric, options_.pcap, write_device_files);
   if (!member) return tl::unexpected(member.error());
   directory_ = std::move(member->directory);
   keeper_ = std::move(member->keeper);

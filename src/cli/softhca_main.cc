@@ -4,6 +4,7 @@
 
 #include "cli/control_commands.h"
 #include "cli/docs.h"
+#include "cli/env_command.h"
 #include "cli/explain.h"
 #include "cli/isolate/device_process.h"
 #include "cli/perf_command.h"
@@ -25,6 +26,8 @@ int main(int argc, char** argv) {
   RunOptions run;
   const auto* run_command = add_run(app, run);
   argc = take_program(argc, argv, run);
+  EnvOptions env;
+  const auto* env_command = add_env(app, env);
   PerfOptions perf;
   const auto* perf_command = add_perf(app, perf);
   auto* sdxi = app.add_subcommand("sdxi", "Use an SDXI function");
@@ -47,6 +50,7 @@ int main(int argc, char** argv) {
   if (serve_command->parsed()) return run_serve(serve);
   if (process_command->parsed()) return run_process(process);
   if (run_command->parsed()) return run_run(run);
+  if (env_command->parsed()) return run_env(env);
   if (perf_command->parsed()) return run_perf(perf);
   if (copy_command->parsed()) return run_sdxi_copy(copy);
   if (rsnic_command->parsed()) return run_rsnic(rsnic);

@@ -1,0 +1,69 @@
+"""A Debian that has nothing yet, for what is done in it: made by mmdebstrap from the mirror of this machine's apt, kept
+as an archive, and unpacked anew for each script."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "guest"))
+
+from vm import apt  # noqa: E402
+
+# In a name space of its own, so that what it mounts goes with it; a user who is not root has one where he is.
+OWN_SPACE = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+AS_ROOT = [] if os.geteuid() == 0 else ["--map-root-user", "--map-auto"]
+# The first argument is the folder of the system.
+ENTER = """set -e
+mount --bind "$1" "$1" && cd "$1"
+mount -t proc proc proc
+mount --rbind /dev dev
+mount -t tmpfs tmpfs tmp && chmod 1777 tmp && mkdir tmp/files
+cp -L /etc/resolv.conf etc/resolv.conf
+echo '127.0.0.1 localhost' >>etc/hosts
+printf '#!/bin/sh\\nexit 101\\n' >usr/sbin/policy-rc.d && chmod 755 usr/sbin/policy-rc.d
+root=$1; shift
+cp "$@" tmp/files/
+exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 bash /tmp/files/script
+"""
+
+
+def archive(folder, suite):
+    """The path of the system's archive, made if it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, new = folder / f"{suite}.tar", folder / f"{suite}.new.tar"
+    if not path.exists():
+        sources = folder / f"{suite}.list"
+        sources.write_text("".join(f"{line}\n" for line in apt.sources_lines(suite)))
+        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", suite, new, sources],
+                       check=True, stdin=subprocess.DEVNULL, timeout=600)
+        new.rename(path)
+    return path
+
+
+def run(script, files=(), suite="bookworm", build=Path("build"), timeout=300):
+    """Runs the bash `script` as root in a fresh `suite` that holds `files` in /tmp/files, with apt working. Returns
+    (exit status, output)."""
+    system = archive(build / "fresh_debian", suite)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = Path(folder) / "script"
+        path.write_text(script)
+        root = Path(folder) / "root"
+        root.mkdir()
+        space = [*OWN_SPACE, *AS_ROOT]
+        try:
+            subprocess.run([*space, "tar", "-xf", system, "--exclude=./dev/*", "-C", root], check=True)
+            done = subprocess.run([*space, "sh", "-c", ENTER, "sh", root, path, *files], text=True,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=timeout)
+            return done.returncode, done.stdout
+        except subprocess.TimeoutExpired as late:
+            return 124, (late.stdout or b"").decode(errors="replace")
+        finally:
+            subprocess.run([*space, "rm", "-rf", root], check=False)
+            shutil.rmtree(root, ignore_errors=True)

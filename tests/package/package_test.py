@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""The package of `make deb`, in a Debian that has nothing yet: package_test.py BUILD [TEST...]
+
+What is run are the commands that README.md and contrib/ tell, taken from there."""
+
+import re
+import sys
+import unittest
+from pathlib import Path
+
+import fresh_debian
+from fresh_debian import ROOT
+
+BUILD = Path("build")
+# perftest's row: bytes, iterations, and rates that are above zero.
+ROW = re.compile(r"^ *65536 +\d+ +[0-9.]*[1-9][0-9.]* ", re.M)
+
+
+def package():
+    found = sorted(BUILD.glob("softhca_*.deb"))
+    assert len(found) == 1, f"make deb: {found}"
+    return found[0].resolve()
+
+
+def readme_commands():
+    """The line that installs, and the one below it."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("sudo apt install ./build/softhca"))
+    return lines[at:at + 2]
+
+
+def container_steps():
+    """The recipe as a script, and the words that a container runs without a command."""
+    text = (ROOT / "contrib/container/Containerfile").read_text().replace("\\\n", " ")
+    script, user, words = ["set -e", "cd /tmp/files"], "root", []
+    for line in text.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "COPY":
+            script.append(f"cp {rest}")
+        elif word == "RUN":
+            script.append(rest)
+        elif word == "USER":
+            user = rest
+        elif word in ("ENTRYPOINT", "CMD"):
+            words += re.findall(r'"([^"]*)"', rest)
+        else:
+            assert not word or word in ("#", "FROM"), word
+    return "\n".join(script), user, words
+
+
+def action_steps():
+    """The scripts of the action's steps, by name."""
+    text = (ROOT / "contrib/action/action.yml").read_text()
+    steps = re.split(r"^    - name: ", text, flags=re.M)[1:]
+    found = {}
+    for step in steps:
+        name, _, rest = step.partition("\n")
+        body = rest.split("      run: |\n", 1)[1]
+        found[name] = re.sub(r"^        ", "", body, flags=re.M)
+    return found
+
+
+class PackageTest(unittest.TestCase):
+    def good(self, answer):
+        status, output = answer
+        self.assertEqual(status, 0, output)
+        return output
+
+    def test_the_two_commands_of_the_readme_write_by_rdma(self):
+        install, run = readme_commands()
+        self.assertTrue(run.startswith("softhca run -- "), run)
+        # A user's, and not root's.
+        script = f"""set -e
+mkdir -p /tmp/x/build && cp /tmp/files/*.deb /tmp/x/build && cd /tmp/x
+apt-get update -qq
+{install.replace("sudo apt install", "apt-get install -y")}
+! command -v cc && ! command -v make
+useradd user
+cat >/tmp/run <<'EOF'
+{run}
+EOF
+setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp timeout 100 sh /tmp/run
+"""
+        self.assertRegex(self.good(fresh_debian.run(script, [package()], build=BUILD)), ROW)
+
+    def test_a_container_of_the_recipe_shows_the_device(self):
+        script, user, words = container_steps()
+        self.assertEqual(words[:3], ["softhca", "run", "--"])
+        script += f"\nsetpriv --reuid={user} --regid={user} --clear-groups env HOME=/home/{user} {' '.join(words)}\n"
+        self.assertIn("PORT_ACTIVE", self.good(fresh_debian.run(script, [package()], build=BUILD)))
+
+    def test_steps_after_the_action_find_the_device(self):
+        steps = action_steps()
+        script = f"""set -e
+export GITHUB_ENV=/tmp/github_env PACKAGE=/tmp/files/{package().name} GITHUB_ACTION_PATH=/nowhere
+bash -e <<'EOF'
+{steps["Install it"]}EOF
+cat >/tmp/show <<'EOF'
+{steps["Show the device to what follows"]}EOF
+bash -e /tmp/show
+cat /tmp/github_env
+# As the runner does: each line is a variable of the steps that follow.
+set -a && . /tmp/github_env
+ibv_devinfo -v
+"""
+        self.assertIn("PORT_ACTIVE", self.good(fresh_debian.run(script, [package()], build=BUILD)))
+
+
+class PagesTest(unittest.TestCase):
+    """What is told about the program, and what it tells itself."""
+
+    def options(self, command):
+        import subprocess
+        text = subprocess.run([BUILD / "softhca", *command, "--help"], capture_output=True, text=True,
+                              check=True).stdout
+        return set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", text, re.M)), set(
+            re.findall(r"^  ([a-z]+) ", text.partition("Subcommands:")[2], re.M))
+
+    def page(self, name):
+        text = (ROOT / f"packaging/man/{name}.1").read_text().replace("\\-", "-")
+        # Tags alone: .TP and the line below it.
+        tags = "\n".join(re.findall(r"^\.TP\n(.*)", text, re.M))
+        return set(re.findall(r"--[a-z-]+", tags)), set(re.findall(r"^\.B ([a-z]+)$", tags, re.M))
+
+    def test_man_pages_have_the_options_and_commands_that_there_are(self):
+        options, commands = self.page("softhca")
+        self.assertEqual((options, commands), self.options([]))
+        for command in ("run", "env"):
+            self.assertEqual(self.page(f"softhca-{command}")[0], self.options([command])[0])
+
+    def complete(self, *words):
+        import os
+        import subprocess
+        script = """. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _softhca; printf '%s\\n' "${COMPREPLY[@]}" """
+        words = [str((BUILD / "softhca").resolve()), *words]
+        return subprocess.run(["bash", "-c", script, "bash", ROOT / "packaging/completion/softhca", *words],
+                              capture_output=True, text=True, check=True, env=os.environ).stdout.split()
+
+    def test_bash_completes_commands_options_and_models(self):
+        self.assertEqual(set(self.complete("")) & {"run", "env", "serve"}, {"run", "env", "serve"})
+        self.assertEqual(self.complete("ru"), ["run"])
+        self.assertEqual(self.complete("run", "--fa"), ["--fabric"])
+        self.assertEqual(self.complete("serve", "--device", "js") + self.complete("serve", "--device", "ji"),
+                         ["jingzhao"])
+        self.assertIn("ls", self.complete("run", "--", "ls"))
+
+
+if __name__ == "__main__":
+    BUILD = Path(sys.argv.pop(1))
+    unittest.main(verbosity=2)

@@ -1,0 +1,87 @@
+// `softhca env`, as the shell has it.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include "run_command.h"
+
+namespace softhca::hub {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+class EnvCommandTest : public RunCommandTest {
+ protected:
+  /// A shell with `script`; its output and errors go to the file `out`.
+  pid_t shell(const std::string& script, const char* out = "out") const {
+    const auto pid = ::fork();
+    if (pid == 0) {
+      const int to = ::open(file(out).c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
+      ::dup2(to, STDOUT_FILENO);
+      ::dup2(to, STDERR_FILENO);
+      ::execl("/bin/sh", "sh", "-c", script.c_str(), nullptr);
+      ::_exit(99);
+    }
+    return pid;
+  }
+  int env(std::vector<std::string> words) const {
+    words.insert(words.begin(), "env");
+    return wait(start_softhca(std::move(words)));
+  }
+  const std::string eval_ = std::string("eval \"$(") + SOFTHCA_PROGRAM + " env)\"; ";
+};
+
+TEST_F(EnvCommandTest, AShellThatEvaluatesItHasLibraryHubAndTree) {
+  EXPECT_EQ(wait(shell(eval_ + "echo $LD_PRELOAD; test -S $SOFTHCA_DOOR/hub && "
+                               "sh -c 'test -d $SOFTHCA_DOOR/root'")),
+            0);
+  EXPECT_EQ(out(), library_ + "\n");
+}
+
+TEST_F(EnvCommandTest, TheSwitchGoesWithTheShell) {
+  const auto pid = shell(eval_ + "echo $SOFTHCA_DOOR; exec sleep 100");
+  const auto hub = line_of("out") + "/hub";
+  EXPECT_TRUE(std::filesystem::exists(hub));
+  ::kill(pid, SIGKILL);
+  (void)wait(pid);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(EnvCommandTest, RunsOfItsFabricAreOnItsSwitch) {
+  EXPECT_EQ(wait(shell(std::string("eval \"$(") + SOFTHCA_PROGRAM +
+                       " env --fabric lab)\"; echo $SOFTHCA_DOOR; unset LD_PRELOAD; " +
+                       SOFTHCA_PROGRAM + " run --fabric lab -- sh -c 'echo $SOFTHCA_DOOR'")),
+            0);
+  const auto both = out();
+  const auto line = both.substr(0, both.find('\n') + 1);
+  EXPECT_THAT(line, HasSubstr("fabric-lab"));
+  EXPECT_EQ(both, line + line);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(EnvCommandTest, PlainLinesAreNamesAndValues) {
+  EXPECT_EQ(env({"--plain"}), 0);
+  EXPECT_THAT(out(), AllOf(StartsWith("LD_PRELOAD=" + library_ +
+                                      "\nSOFTHCA_DOOR=" + runtime().string() + "/softhca-"),
+                           Not(HasSubstr("export"))));
+}
+
+TEST_F(EnvCommandTest, ValuesReachTheShellToTheLetter) {
+  // What the shell would take as its own.
+  const auto odd = (runtime() / "it's $HOME; `x`").string();
+  std::filesystem::create_directory(odd);
+  ::chmod(odd.c_str(), 0700);
+  ::setenv("XDG_RUNTIME_DIR", odd.c_str(), 1);
+  EXPECT_EQ(wait(shell(eval_ + "case $SOFTHCA_DOOR in \"$XDG_RUNTIME_DIR\"/*) exit 3;; esac")), 3);
+}
+
+TEST_F(EnvCommandTest, AnOwnerThatIsNotThereIsRefused) {
+  EXPECT_EQ(env({"--owner", "99999999"}), 1);
+  EXPECT_THAT(out(), HasSubstr("--owner 99999999"));
+  EXPECT_TRUE(nothing_is_left());
+}
+
+}  // namespace
+}  // namespace softhca::hub
