@@ -96,6 +96,11 @@ class Context {
   Errno find_qp_objects(const Request& request, QueuePair& qp);
   Errno find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in);
   Errno destroy_qp(Request& request);
+
+  // dynamic_targets.cc
+  Errno describe_target(QueuePair& target, const mlx5_ib_create_qp& in);
+  Errno change_target(QueuePair& target, const QpAttributes& wanted);
+
   template <class T, std::uint16_t Handle>
   Errno destroy(Request& request);
 

@@ -198,6 +198,12 @@ Errno Context::modify_qp_extended(Request& request) {
   if (const auto wrong = request.put(kCoreOut, out); wrong != 0) return wrong;
   mlx5_ib_modify_qp_resp own{};
   own.response_length = offsetof(mlx5_ib_modify_qp_resp, dctn);
+  const auto* qp = objects_.find<QueuePair>(request.get<QpAttributes>(kCoreIn).qp_handle);
+  if (qp->is_target()) {
+    // What its initiators are to know (host-door contract 4.14).
+    own.response_length = offsetof(mlx5_ib_modify_qp_resp, ece_options);
+    own.dctn = qp->qpn;
+  }
   return request.put(UVERBS_ATTR_UHW_OUT, own);
 }
 
@@ -209,7 +215,7 @@ Errno change_multicast(Device& device, Objects& objects, const Request& request,
                        command_opcode opcode) {
   const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
   const auto* qp = objects.find<QueuePair>(in.qp_handle);
-  if (qp == nullptr || qp->service != IB_UVERBS_QPT_UD || in.gid[0] != 0xff) return EINVAL;
+  if (qp == nullptr || qp->type != IB_UVERBS_QPT_UD || in.gid[0] != 0xff) return EINVAL;
   Command<In> command(opcode);
   command.set(In::qpn, qp->qpn);
   std::ranges::copy(std::as_bytes(std::span(in.gid)), command.sub(In::multicast_gid).begin());

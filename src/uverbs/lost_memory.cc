@@ -19,6 +19,11 @@ constexpr std::uint8_t kError = 6;   // of ib_qp_state
 /// Its work requests are flushed, and its peer hears nothing more.
 void Context::break_qp(QueuePair& qp) {
   if (qp.state == kError) return;
+  if (qp.is_target()) {
+    qp.destroy_target();
+    qp.state = kError;
+    return;
+  }
   QpAttributes wanted{};
   wanted.attr_mask = kState;
   wanted.qp_state = kError;

@@ -116,6 +116,10 @@ void CompletionQueue::handle_event(event_type type) {
 
 QueuePair::~QueuePair() {
   if (!exists) return;
+  if (is_target()) {
+    destroy_target();
+    return;
+  }
   device.records().remove_send_queue(qpn);
   device.remove_queue_target(qpn);
   Request<spec::qp_2rst_in> reset(command_opcode::QP_2RST);
@@ -126,7 +130,7 @@ QueuePair::~QueuePair() {
   report(device.commands().run(in));
 }
 
-void QueuePair::handle_event(event_type type) { async.tell(verbs_event(type)); }
+void QueuePair::handle_event(event_type event) { async.tell(verbs_event(event)); }
 
 XrcDomainNumber::~XrcDomainNumber() {
   Request<spec::dealloc_xrcd_in> in(command_opcode::DEALLOC_XRCD);

@@ -3,6 +3,7 @@
 
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
 
 #include <cstdint>
 #include <memory>
@@ -259,8 +260,10 @@ struct QpAttributes {
 };
 static_assert(sizeof(QpAttributes) == sizeof(ib_uverbs_modify_qp));
 
-/// Of an ib_uverbs_qp_type; nothing if the device has no such service here.
-inline std::optional<softhca::spec::connectx::service_type> service_of(std::uint32_t type) {
+/// Of an ib_uverbs_qp_type and the driver's flags (MLX5_QP_FLAG_*); nothing if the device has no
+/// such service here.
+inline std::optional<softhca::spec::connectx::service_type> service_of(std::uint32_t type,
+                                                                       std::uint32_t flags) {
   using enum softhca::spec::connectx::service_type;
   switch (type) {
     case IB_UVERBS_QPT_RC:
@@ -272,6 +275,10 @@ inline std::optional<softhca::spec::connectx::service_type> service_of(std::uint
     case IB_UVERBS_QPT_XRC_INI:
     case IB_UVERBS_QPT_XRC_TGT:
       return XRC;
+    case IB_UVERBS_QPT_DRIVER:
+      if ((flags & MLX5_QP_FLAG_TYPE_DCI) != 0) return DCI;
+      if ((flags & MLX5_QP_FLAG_TYPE_DCT) != 0) return DCT;
+      return std::nullopt;
     default:
       return std::nullopt;
   }
@@ -282,6 +289,8 @@ struct QueuePair : Object, EventTarget {
   explicit QueuePair(Device& the_device) : Object(kKind), device(the_device) {}
   ~QueuePair() override;
   void handle_event(softhca::spec::connectx::event_type type) override;
+  bool is_target() const { return service == softhca::spec::connectx::service_type::DCT; }
+  void destroy_target();
   Device& device;
   Use pd, send_cq, receive_cq, srq, xrcd, doorbells;
   /// Of those, as the device knows them. A target of XRC has a domain of the device's.
@@ -290,7 +299,8 @@ struct QueuePair : Object, EventTarget {
   bool exists = false;
   std::uint32_t qpn = 0;
   std::uint32_t uar = 0;
-  std::uint8_t service = 0;  ///< ib_uverbs_qp_type
+  std::uint8_t type = 0;  ///< ib_uverbs_qp_type
+  softhca::spec::connectx::service_type service{};
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange queues{};
   bool has_send_queue = false;
@@ -299,6 +309,9 @@ struct QueuePair : Object, EventTarget {
   /// As last set; the state as far as we know.
   QpAttributes attributes{};
   std::uint8_t state = 0;
+  /// Of a target of dynamic connections, which the device has once it is in RTR. Its number is qpn.
+  std::uint64_t access_key = 0;
+  std::uint32_t user_index = 0;
 };
 
 }  // namespace softhca::uverbs

@@ -76,13 +76,14 @@ std::uint32_t log_of(std::uint8_t count) {
   return count <= 1 ? 0 : static_cast<std::uint32_t>(std::bit_width(std::uint32_t{count} - 1u));
 }
 
-Errno describe_path(util::MutableView<ads> path, const Device& device, const QpAttributes& in) {
+Errno describe_path(util::MutableView<ads> path, const Device& device, const QpAttributes& in,
+                    bool has_peer) {
   const auto& to = in.dest;
   if (to.is_global == 0 || device.gid(to.sgid_index) == nullptr) return EINVAL;
   driver::Gid gid;
   std::memcpy(gid.bytes.data(), to.dgid, gid.bytes.size());
   driver::Mac mac;
-  if (!device.find_mac(gid, mac)) return ENETUNREACH;
+  if (has_peer && !device.find_mac(gid, mac)) return ENETUNREACH;
   path.set(ads::src_addr_index, to.sgid_index);
   path.set(ads::hop_limit, to.hop_limit);
   path.set(ads::tclass, to.traffic_class);
@@ -92,6 +93,11 @@ Errno describe_path(util::MutableView<ads> path, const Device& device, const QpA
   std::ranges::copy(gid.bytes, path.sub(ads::rgid_rip).begin());
   std::ranges::copy(mac.bytes, path.sub(ads::rmac).begin());
   return 0;
+}
+
+/// Others find theirs in the address of each work request.
+bool has_peer(const QueuePair& qp) {
+  return qp.service != spec::service_type::UD && qp.service != spec::service_type::DCI;
 }
 
 struct Transition {
@@ -121,12 +127,12 @@ Errno describe(QueuePair& qp, const QpAttributes& all, std::uint32_t given,
   const auto path = context.sub(qpc::primary_address_path);
   path.set(ads::vhca_port_num, kPort1);
   if ((given & kPath) != 0) {
-    if (const auto wrong = describe_path(path, device, all); wrong != 0) return wrong;
+    if (const auto wrong = describe_path(path, device, all, has_peer(qp)); wrong != 0) return wrong;
     note(kPath, Bit::PRIMARY_ADDR_PATH);
   }
   path.set(ads::ack_timeout, all.timeout & 0x1fu);
   note(kTimeout, Bit::ACK_TIMEOUT);
-  const bool datagram = qp.service == IB_UVERBS_QPT_UD;
+  const bool datagram = qp.type == IB_UVERBS_QPT_UD;
   const auto mtu = datagram ? std::uint32_t{5} : std::uint32_t{all.path_mtu};
   context.set(qpc::mtu, mtu & 7);
   context.set(qpc::log_msg_max,
@@ -162,6 +168,7 @@ Errno describe(QueuePair& qp, const QpAttributes& all, std::uint32_t given,
 }  // namespace
 
 Errno Context::change_qp(QueuePair& qp, const QpAttributes& wanted) {
+  if (qp.is_target()) return change_target(qp, wanted);
   const std::uint8_t from =
       (wanted.attr_mask & kCurrentState) != 0 ? wanted.cur_qp_state : qp.state;
   const std::uint8_t to = (wanted.attr_mask & kState) != 0 ? wanted.qp_state : from;
@@ -192,7 +199,7 @@ Errno Context::change_qp(QueuePair& qp, const QpAttributes& wanted) {
   Command<spec::rst2init_qp_in> in(transition->command);
   in.set(spec::rst2init_qp_in::qpn, qp.qpn);
   const auto context = in.sub(spec::rst2init_qp_in::qpc);
-  context.set(qpc::st, static_cast<std::uint32_t>(*service_of(qp.service)));
+  context.set(qpc::st, static_cast<std::uint32_t>(qp.service));
   std::uint32_t mask = 0;
   if (const auto wrong = describe(qp, all, wanted.attr_mask, context, mask); wrong != 0) {
     return wrong;
@@ -234,6 +241,8 @@ Errno Context::query_qp(Request& request) {
   out.retry_cnt = attributes.retry_cnt;
   out.rnr_retry = attributes.rnr_retry;
   out.sq_sig_all = qp->signals_all;
+  out.qp_state = out.cur_qp_state = qp->state;
+  if (qp->is_target()) return request.put(UVERBS_ATTR_CORE_OUT, out);
   // The device may have put it into another state.
   Command<spec::query_qp_in> ask(command_opcode::QUERY_QP);
   ask.set(spec::query_qp_in::qpn, qp->qpn);

@@ -62,8 +62,8 @@ std::uint64_t queues_size(const mlx5_ib_create_qp& in) {
 }
 
 Errno check_queues(const Device& device, const mlx5_ib_create_qp& in) {
-  constexpr std::uint32_t kFlags =
-      MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE;
+  constexpr std::uint32_t kFlags = MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE |
+                                   MLX5_QP_FLAG_ALLOW_SCATTER_CQE | MLX5_QP_FLAG_TYPE_DCI;
   if ((in.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0 || (in.flags & ~kFlags) != 0) {
     return EOPNOTSUPP;
   }
@@ -85,7 +85,7 @@ bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in) {
                                      pages_of(size) * sizeof(std::uint64_t));
   using Qpc = spec::qpc;
   const auto context = create.sub(spec::create_qp_in::qpc);
-  context.set(Qpc::st, static_cast<std::uint32_t>(*service_of(qp.service)));
+  context.set(Qpc::st, static_cast<std::uint32_t>(qp.service));
   context.set(Qpc::pm_state, static_cast<std::uint32_t>(spec::pm_state::MIGRATED));
   context.set(Qpc::pd, qp.pdn);
   context.set(Qpc::uar_page, in.bfreg_index);
@@ -199,7 +199,7 @@ Errno Context::destroy_cq(Request& request) {
 
 Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
   const auto number = [&](std::uint16_t id) { return request.number(id); };
-  if (qp.service == IB_UVERBS_QPT_XRC_TGT) {
+  if (qp.type == IB_UVERBS_QPT_XRC_TGT) {
     auto* xrcd = objects_.find<XrcDomain>(number(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE));
     if (xrcd == nullptr) return ENOENT;
     qp.xrcd = Use(xrcd);
@@ -213,7 +213,12 @@ Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
   qp.pdn = pd->pdn;
   qp.send_cq = Use(send_cq);
   qp.send_cqn = send_cq->cqn;
-  if (qp.service == IB_UVERBS_QPT_XRC_INI) return 0;
+  if (qp.type == IB_UVERBS_QPT_XRC_INI) return 0;
+  // An initiator of dynamic connections receives nothing, and may be without.
+  if (qp.service == spec::service_type::DCI && !request.has(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)) {
+    qp.receive_cqn = qp.send_cqn;
+    return 0;
+  }
   auto* receive_cq = objects_.find<CompletionQueue>(number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE));
   if (receive_cq == nullptr) return ENOENT;
   qp.receive_cq = Use(receive_cq);
@@ -243,23 +248,27 @@ Errno Context::find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
 
 Errno Context::create_qp(Request& request) {
   const auto type = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE);
-  if (!service_of(type)) return EOPNOTSUPP;
-  auto qp = std::make_unique<QueuePair>(device_);
-  qp->service = static_cast<std::uint8_t>(type);
-  if (const auto wrong = find_qp_objects(request, *qp); wrong != 0) return wrong;
   mlx5_ib_create_qp in{};
+  if (type != IB_UVERBS_QPT_XRC_TGT) in = request.get<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN);
+  const auto service = service_of(type, in.flags);
+  if (!service) return EOPNOTSUPP;
+  auto qp = std::make_unique<QueuePair>(device_);
+  qp->type = static_cast<std::uint8_t>(type);
+  qp->service = *service;
+  if (const auto wrong = find_qp_objects(request, *qp); wrong != 0) return wrong;
   if (type == IB_UVERBS_QPT_XRC_TGT) {
     in.uidx = kNoUserIndex;
-  } else {
-    in = request.get<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN);
-    if (const auto wrong = find_qp_memory(*qp, in); wrong != 0) return wrong;
+  } else if (qp->is_target()) {
+    if (const auto wrong = describe_target(*qp, in); wrong != 0) return wrong;
+  } else if (const auto wrong = find_qp_memory(*qp, in); wrong != 0) {
+    return wrong;
   }
   qp->async.file = async_;
   qp->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
   qp->caps = request.get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
   qp->signals_all = (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS) &
                      IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0;
-  if (!make_qp(*qp, in)) return ENOMEM;
+  if (!qp->is_target() && !make_qp(*qp, in)) return ENOMEM;
   const auto qpn = qp->qpn;
   const auto caps = qp->caps;
   const auto handle = objects_.add(std::move(qp));

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "guest"))
 
-from vm import apt  # noqa: E402
+from vm import apt, root as guest_root  # noqa: E402
 
 # In a name space of its own, so that what it mounts goes with it; a user who is not root has one where he is.
 OWN_SPACE = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
@@ -39,7 +39,8 @@ def archive(folder, suite):
     if not path.exists():
         sources = folder / f"{suite}.list"
         sources.write_text("".join(f"{line}\n" for line in apt.sources_lines(suite)))
-        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", suite, new, sources],
+        options = [f"--aptopt={row}" for row in guest_root.inherited_apt_options()]
+        subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", *options, suite, new, sources],
                        check=True, stdin=subprocess.DEVNULL, timeout=600)
         new.rename(path)
     return path

@@ -1,0 +1,162 @@
+// Targets of dynamic connections, as libmlx5 asks for them (mlx5dv_create_qp).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "uverbs/program.h"
+
+namespace softhca::uverbs {
+namespace {
+
+constexpr std::uint32_t kState = 1, kAccess = 8, kPkey = 0x10, kPort = 0x20, kPath = 0x80,
+                        kMtu = 0x100, kMinRnr = 0x8000;
+constexpr std::uint32_t kToInit = kState | kAccess | kPkey | kPort;
+constexpr std::uint32_t kToRtr = kState | kPath | kMtu | kMinRnr;
+constexpr std::uint8_t kInit = 1, kRtr = 2, kRts = 3, kError = 6;
+
+class UverbsDynamicTarget : public testing::Test {
+ protected:
+  std::uint32_t create_cq() {
+    mlx5_ib_create_cq own{};
+    own.buf_addr = program_.memory();
+    own.db_addr = program_.memory() + Program::kMemory - 4096;
+    own.cqe_size = 64;
+    own.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
+    own.uar_page_index = static_cast<std::uint16_t>(program_.uar());
+    mlx5_ib_create_cq_resp numbers{};
+    std::uint32_t last = 0;
+    Call call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
+    EXPECT_EQ(call.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
+                  .in(UVERBS_ATTR_CREATE_CQ_CQE, std::uint32_t{63})
+                  .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
+                  .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
+                  .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
+                  .in(UVERBS_ATTR_UHW_IN, own)
+                  .out(UVERBS_ATTR_UHW_OUT, numbers)
+                  .on(program_.context()),
+              0);
+    return call.made(0);
+  }
+  std::uint32_t create_srq(std::uint32_t pd) {
+    mlx5_ib_create_srq own{};
+    own.buf_addr = program_.memory() + 16 * 4096;
+    own.db_addr = program_.memory() + Program::kMemory - 2048;
+    mlx5_ib_create_srq_resp numbers{};
+    std::uint32_t max_wr = 0, max_sge = 0;
+    Call call(UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE);
+    EXPECT_EQ(call.number(UVERBS_ATTR_CREATE_SRQ_HANDLE, 0)
+                  .number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, pd)
+                  .in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, std::uint64_t{8})
+                  .in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, std::uint32_t{15})
+                  .in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, std::uint32_t{1})
+                  .in(UVERBS_ATTR_CREATE_SRQ_LIMIT, std::uint32_t{0})
+                  .in(UVERBS_ATTR_CREATE_SRQ_TYPE, std::uint32_t{0})
+                  .out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, max_wr)
+                  .out(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, max_sge)
+                  .in(UVERBS_ATTR_UHW_IN, own)
+                  .out(UVERBS_ATTR_UHW_OUT, numbers)
+                  .on(program_.context()),
+              0);
+    return call.made(0);
+  }
+  /// With an SRQ, or without.
+  Errno create(bool with_srq) {
+    const auto pd = program_.pd();
+    const auto cq = create_cq();
+    mlx5_ib_create_qp own{};
+    own.flags = MLX5_QP_FLAG_TYPE_DCT;
+    own.access_key = 0x1234;
+    mlx5_ib_create_qp_resp answer{};
+    ib_uverbs_qp_cap caps{};
+    Call call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE);
+    call.number(UVERBS_ATTR_CREATE_QP_HANDLE, 0)
+        .number(UVERBS_ATTR_CREATE_QP_PD_HANDLE, pd)
+        .number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, cq)
+        .number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cq)
+        .in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, std::uint64_t{9})
+        .in(UVERBS_ATTR_CREATE_QP_CAP, caps)
+        .in(UVERBS_ATTR_CREATE_QP_TYPE, std::uint32_t{IB_UVERBS_QPT_DRIVER})
+        .out(UVERBS_ATTR_CREATE_QP_RESP_CAP, caps)
+        .out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, number_)
+        .in(UVERBS_ATTR_UHW_IN, own)
+        .out(UVERBS_ATTR_UHW_OUT, answer);
+    if (with_srq) call.number(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, create_srq(pd));
+    const auto wrong = call.on(program_.context());
+    handle_ = call.made(0);
+    return wrong;
+  }
+  /// The number that is told goes to number_.
+  Errno modify(std::uint32_t mask, std::uint8_t state) {
+    QpAttributes in{};
+    in.qp_handle = handle_;
+    in.attr_mask = mask;
+    in.qp_state = state;
+    in.port_num = 1;
+    in.path_mtu = 3;
+    in.dest.is_global = 1;
+    ib_uverbs_ex_modify_qp_resp out{};
+    mlx5_ib_modify_qp_resp own{};
+    const auto wrong =
+        Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE)
+            .in(UVERBS_ATTR_WRITE_CMD,
+                std::uint32_t{IB_USER_VERBS_EX_CMD_MODIFY_QP | IB_USER_VERBS_CMD_FLAG_EXTENDED})
+            .in(UVERBS_ATTR_CORE_IN, in)
+            .out(UVERBS_ATTR_CORE_OUT, out)
+            .out(UVERBS_ATTR_UHW_OUT, own)
+            .on(program_.context());
+    if (wrong == 0 && own.response_length >= 8) number_ = own.dctn;
+    return wrong;
+  }
+  std::uint8_t state() {
+    std::array<std::uint32_t, 4> in{0, 0, handle_, 0};
+    ib_uverbs_query_qp_resp out{};
+    EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_QUERY_QP, in, out), 0);
+    return out.qp_state;
+  }
+
+  Program program_;
+  std::uint32_t handle_ = 0, number_ = 0;
+};
+
+TEST_F(UverbsDynamicTarget, HasItsNumberFromReadyToReceiveOn) {
+  ASSERT_EQ(create(true), 0);
+  EXPECT_EQ(number_, 0u);
+  EXPECT_EQ(modify(kToInit, kInit), 0);
+  EXPECT_EQ(number_, 0u);
+  EXPECT_EQ(modify(kToRtr, kRtr), 0);
+  EXPECT_NE(number_, 0u);
+  EXPECT_EQ(state(), kRtr);
+  // The device gets it back: ~Program sees to it.
+}
+
+TEST_F(UverbsDynamicTarget, ReceivesFromASharedQueueAlone) { EXPECT_EQ(create(false), EINVAL); }
+
+TEST_F(UverbsDynamicTarget, TakesEachStepWithItsAttributesAndNoOther) {
+  ASSERT_EQ(create(true), 0);
+  EXPECT_EQ(modify(kToRtr, kRtr), EINVAL);
+  EXPECT_EQ(modify(kToInit & ~kPkey, kInit), EINVAL);
+  EXPECT_EQ(modify(kToInit, kInit), 0);
+  EXPECT_EQ(modify(kToRtr & ~kMtu, kRtr), EINVAL);
+  EXPECT_EQ(modify(kToRtr | kPort, kRtr), EINVAL);
+  EXPECT_EQ(modify(kToRtr, kRts), EINVAL);
+  EXPECT_EQ(modify(kState, kError), EINVAL);
+  EXPECT_EQ(state(), kInit);
+  EXPECT_EQ(modify(kToRtr, kRtr), 0);
+  EXPECT_EQ(modify(kToRtr, kRtr), EINVAL);
+}
+
+TEST_F(UverbsDynamicTarget, IsDestroyedByItsHandle) {
+  ASSERT_EQ(create(true), 0);
+  ASSERT_EQ(modify(kToInit, kInit), 0);
+  ASSERT_EQ(modify(kToRtr, kRtr), 0);
+  ib_uverbs_destroy_qp_resp out{};
+  EXPECT_EQ(Call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY)
+                .number(UVERBS_ATTR_DESTROY_QP_HANDLE, handle_)
+                .out(UVERBS_ATTR_DESTROY_QP_RESP, out)
+                .on(program_.context()),
+            0);
+}
+
+}  // namespace
+}  // namespace softhca::uverbs
