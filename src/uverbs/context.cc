@@ -51,6 +51,8 @@ constexpr AttributeRule kQueryGidEntry[] = {in(UVERBS_ATTR_QUERY_GID_ENTRY_PORT,
                                             in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 4),
                                             in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, 4, false),
                                             out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, 0)};
+constexpr AttributeRule kQueryPd[] = {object(MLX5_IB_ATTR_QUERY_PD_HANDLE),
+                                      out(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, 4)};
 constexpr AttributeRule kDestroyPd[] = {object(UVERBS_ATTR_DESTROY_PD_HANDLE)};
 constexpr AttributeRule kDestroyAh[] = {object(UVERBS_ATTR_DESTROY_AH_HANDLE)};
 constexpr AttributeRule kDestroyMr[] = {object(UVERBS_ATTR_DESTROY_MR_HANDLE)};
@@ -143,6 +145,7 @@ std::span<const Context::Method> Context::methods() {
        &Context::query_gid_entry},
       {UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, kDestroyPd,
        &Context::destroy<ProtectionDomain, UVERBS_ATTR_DESTROY_PD_HANDLE>},
+      {UVERBS_OBJECT_PD, MLX5_IB_METHOD_PD_QUERY, kQueryPd, &Context::query_pd},
       {UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY, kDestroyAh,
        &Context::destroy<AddressHandle, UVERBS_ATTR_DESTROY_AH_HANDLE>},
       {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, kDestroyMr,

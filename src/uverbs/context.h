@@ -85,6 +85,7 @@ class Context {
   Errno query_gid_entry(Request& request);
   Errno alloc_async_events(Request& request);
   Errno alloc_uar(Request& request);
+  Errno query_pd(Request& request);
   Errno query_hca(Request& request);
 
   // queue_methods.cc

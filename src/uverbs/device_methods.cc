@@ -181,6 +181,13 @@ Errno Context::alloc_uar(Request& request) {
   return wrong;
 }
 
+/// For who has got the device file and a handle of another process (ibv_import_pd).
+Errno Context::query_pd(Request& request) {
+  const auto* pd = objects_.find<ProtectionDomain>(request.number(MLX5_IB_ATTR_QUERY_PD_HANDLE));
+  if (pd == nullptr) return ENOENT;
+  return request.put(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, pd->pdn);
+}
+
 /// Without DevX only what every program asks when it opens the device, and does without.
 Errno Context::query_hca(Request&) { return EOPNOTSUPP; }
 

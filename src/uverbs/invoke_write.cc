@@ -47,7 +47,7 @@ ib_uverbs_query_device_resp describe(Device& device) {
   out.node_guid = out.sys_image_guid = __builtin_bswap64(device.options().node_guid);
   out.max_mr_size = UINT64_MAX;
   out.page_size_cap = ~std::uint64_t{0xfff};
-  out.vendor_id = 0x15b3;
+  out.vendor_id = 0x02c9;  // as QUERY_ADAPTER tells it: the IEEE number, and not that of PCI
   out.vendor_part_id = 4115;
   out.max_qp = count(hca_cap::log_max_qp);
   out.max_qp_wr = count(hca_cap::log_max_qp_sz);

@@ -306,6 +306,7 @@ struct QueuePair : Object, EventTarget {
   bool has_send_queue = false;
   ib_uverbs_qp_cap caps{};
   bool signals_all = false;
+  std::uint32_t receive_entries = 0;  ///< of its own receive queue
   /// As last set; the state as far as we know.
   QpAttributes attributes{};
   std::uint8_t state = 0;

@@ -14,13 +14,22 @@ namespace softhca::uverbs {
 
 inline constexpr std::uint64_t kPage = 4096;
 
-inline std::uint64_t pages_of(std::uint64_t size) { return (size + kPage - 1) / kPage; }
+/// A queue of the program: `size` bytes at `address`, which need not begin with a page.
+inline std::uint64_t pages_of(std::uint64_t address, std::uint64_t size) {
+  return (address % kPage + size + kPage - 1) / kPage;
+}
+/// Where queues may begin in a page: in the contexts, `page_offset` is in this unit.
+inline constexpr std::uint64_t kPagePart = kPage / 64;
+inline std::uint32_t page_offset_of(std::uint64_t address) {
+  return static_cast<std::uint32_t>(address % kPage / kPagePart);
+}
 
-/// Fills a list of physical addresses.
+/// Fills a list of physical addresses, of as many pages as it has room for.
 inline void store_pages(std::span<std::byte> list, std::uint64_t address) {
+  const auto first = address - address % kPage;
   for (std::size_t i = 0; i != list.size() / sizeof(std::uint64_t); ++i) {
     util::store_be64(list.data() + i * sizeof(std::uint64_t),
-                     Device::bus_address(address + i * kPage));
+                     Device::bus_address(first + i * kPage));
   }
 }
 

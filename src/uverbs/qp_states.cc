@@ -223,7 +223,7 @@ Errno Context::query_qp(Request& request) {
   ib_uverbs_query_qp_resp out{};
   out.dest = attributes.dest;
   out.max_send_wr = qp->caps.max_send_wr;
-  out.max_recv_wr = qp->caps.max_recv_wr;
+  out.max_recv_wr = qp->receive_entries;
   out.max_send_sge = qp->caps.max_send_sge;
   out.max_recv_sge = qp->caps.max_recv_sge;
   out.max_inline_data = qp->caps.max_inline_data;

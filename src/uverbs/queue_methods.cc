@@ -33,11 +33,12 @@ bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_over
   auto& device = cq.device;
   const auto size = std::uint64_t{cq.entries} * in.cqe_size;
   Command<spec::create_cq_in> create(command_opcode::CREATE_CQ,
-                                     pages_of(size) * sizeof(std::uint64_t));
+                                     pages_of(in.buf_addr, size) * sizeof(std::uint64_t));
   using Cqc = spec::cq_context;
   const auto context = create.sub(spec::create_cq_in::cq_context_entry);
   context.set(Cqc::log_cq_size, log2_of(cq.entries));
   context.set(Cqc::cqe_sz, in.cqe_size == 128);
+  context.set(Cqc::page_offset, page_offset_of(in.buf_addr));
   context.set(Cqc::uar_page, in.uar_page_index);
   context.set(Cqc::c_eqn, device.hca().completion_events().eqn());
   context.set(Cqc::oi, ignores_overrun);
@@ -74,7 +75,7 @@ Errno check_queues(const Device& device, const mlx5_ib_create_qp& in) {
   const bool good_stride = in.rq_wqe_count == 0 || (in.rq_wqe_shift >= kLogReceiveUnit &&
                                                     in.rq_wqe_shift <= kLogReceiveMax);
   if (!is_size(in.sq_wqe_count) || !is_size(in.rq_wqe_count) || !good_stride) return EINVAL;
-  return in.buf_addr % kPage != 0 || in.db_addr % 8 != 0 ? EINVAL : 0;
+  return in.buf_addr % kPagePart != 0 || in.db_addr % 8 != 0 ? EINVAL : 0;
 }
 
 /// CREATE_QP. False if the device refuses.
@@ -82,13 +83,14 @@ bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in) {
   auto& device = qp.device;
   const auto size = queues_size(in);
   Command<spec::create_qp_in> create(command_opcode::CREATE_QP,
-                                     pages_of(size) * sizeof(std::uint64_t));
+                                     pages_of(in.buf_addr, size) * sizeof(std::uint64_t));
   using Qpc = spec::qpc;
   const auto context = create.sub(spec::create_qp_in::qpc);
   context.set(Qpc::st, static_cast<std::uint32_t>(qp.service));
   context.set(Qpc::pm_state, static_cast<std::uint32_t>(spec::pm_state::MIGRATED));
   context.set(Qpc::pd, qp.pdn);
   context.set(Qpc::uar_page, in.bfreg_index);
+  context.set(Qpc::page_offset, page_offset_of(in.buf_addr));
   context.set(Qpc::user_index, in.uidx);
   context.set(Qpc::log_msg_max, device.capabilities().get(hca_cap::log_max_msg));
   if (in.sq_wqe_count == 0) {
@@ -155,8 +157,8 @@ Errno Context::create_cq(Request& request) {
   cq->async.user_handle = cq->user_handle;
   cq->entry_size = in.cqe_size;
   const auto size = std::uint64_t{cq->entries} * in.cqe_size;
-  if (in.buf_addr % kPage != 0 || in.db_addr % 8 != 0 || !is_there(memory_, in.buf_addr, size) ||
-      !is_there(memory_, in.db_addr, 8)) {
+  if (in.buf_addr % kPagePart != 0 || in.db_addr % 8 != 0 ||
+      !is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) {
     return EFAULT;
   }
   cq->record = in.db_addr;
@@ -243,6 +245,7 @@ Errno Context::find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
   qp.record = in.db_addr;
   qp.queues = {.begin = in.buf_addr, .size = size};
   qp.has_send_queue = in.sq_wqe_count != 0;
+  qp.receive_entries = in.rq_wqe_count;
   return 0;
 }
 
@@ -308,10 +311,10 @@ Errno Context::resize_cq(Request& request) {
   const std::uint32_t entries = std::bit_ceil(in.cqe + 1);
   const auto size = std::uint64_t{entries} * own.cqe_size;
   if (own.cqe_size != cq->entry_size) return EINVAL;
-  if (own.buf_addr % kPage != 0 || !is_there(memory_, own.buf_addr, size)) return EFAULT;
+  if (own.buf_addr % kPagePart != 0 || !is_there(memory_, own.buf_addr, size)) return EFAULT;
   using Field = spec::resize_cq_field_bit;
   Command<spec::modify_cq_in> command(command_opcode::MODIFY_CQ,
-                                      pages_of(size) * sizeof(std::uint64_t));
+                                      pages_of(own.buf_addr, size) * sizeof(std::uint64_t));
   command.set(spec::modify_cq_in::op_mod,
               static_cast<std::uint32_t>(spec::modify_cq_op_mod::RESIZE));
   command.set(spec::modify_cq_in::cqn, cq->cqn);
@@ -320,6 +323,7 @@ Errno Context::resize_cq(Request& request) {
   const auto context = command.sub(spec::modify_cq_in::cq_context_entry);
   context.set(spec::cq_context::log_cq_size, log2_of(entries));
   context.set(spec::cq_context::cqe_sz, own.cqe_size == 128);
+  context.set(spec::cq_context::page_offset, page_offset_of(own.buf_addr));
   store_pages(command.all().subspan(spec::modify_cq_in::pas_offset), own.buf_addr);
   if (!device_.commands().run(command)) return EINVAL;
   cq->entries = entries;

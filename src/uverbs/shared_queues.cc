@@ -31,6 +31,8 @@ constexpr std::uint32_t kStrideMin = 32;
 constexpr std::uint32_t kSegment = 16;
 constexpr unsigned kLogSegment = 4;
 constexpr std::uint32_t kGatherMax = 30;
+/// page_offset of a WQ has five bits (PRM Table 55).
+constexpr std::uint32_t kOffsetMax = 31;
 /// op_mod of ARM_XRC_SRQ, as the mlx5 driver gives it.
 constexpr std::uint32_t kXrcSrq = 1;
 
@@ -50,7 +52,7 @@ Shape shape_of(std::uint32_t max_wr, std::uint32_t max_sge) {
 bool make_rmp(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
               const mlx5_ib_create_srq& in) {
   Command<spec::create_rmp_in> create(command_opcode::CREATE_RMP,
-                                      pages_of(shape.size()) * sizeof(std::uint64_t));
+                                      pages_of(in.buf_addr, shape.size()) * sizeof(std::uint64_t));
   const auto rmp = create.sub(spec::create_rmp_in::rmp_context);
   rmp.set(spec::rmp_context::state, static_cast<std::uint32_t>(spec::rmp_state::RDY));
   const auto wq = rmp.sub(spec::rmp_context::wq);
@@ -59,6 +61,7 @@ bool make_rmp(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
   wq.set(spec::wq::dbr_addr, Device::bus_address(in.db_addr));
   wq.set(spec::wq::log_wq_stride, log2_of(shape.stride));
   wq.set(spec::wq::log_wq_sz, log2_of(shape.entries));
+  wq.set(spec::wq::page_offset, page_offset_of(in.buf_addr));
   store_pages(create.all().subspan(spec::create_rmp_in::kSize), in.buf_addr);
   const auto out = srq.device.commands().execute<spec::create_rmp_out>(create);
   if (!out) return false;
@@ -68,8 +71,8 @@ bool make_rmp(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
 
 bool make_xrc_srq(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
                   const mlx5_ib_create_srq& in) {
-  Command<spec::create_xrc_srq_in> create(command_opcode::CREATE_XRC_SRQ,
-                                          pages_of(shape.size()) * sizeof(std::uint64_t));
+  Command<spec::create_xrc_srq_in> create(
+      command_opcode::CREATE_XRC_SRQ, pages_of(in.buf_addr, shape.size()) * sizeof(std::uint64_t));
   using Xsrq = spec::xrc_srq_context;
   const auto context = create.sub(spec::create_xrc_srq_in::xrc_srq_context_entry);
   context.set(Xsrq::log_xrc_srq_size, log2_of(shape.entries));
@@ -77,6 +80,7 @@ bool make_xrc_srq(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
   context.set(Xsrq::xrcd, static_cast<XrcDomain*>(srq.xrcd.get())->number->xrcd);
   context.set(Xsrq::cqn, static_cast<CompletionQueue*>(srq.cq.get())->cqn);
   context.set(Xsrq::user_index, in.uidx);
+  context.set(Xsrq::page_offset, page_offset_of(in.buf_addr));
   context.set(Xsrq::pd, pdn);
   context.set(Xsrq::dbr_addr, Device::bus_address(in.db_addr));
   store_pages(create.all().subspan(spec::create_xrc_srq_in::pas_offset), in.buf_addr);
@@ -132,8 +136,9 @@ Errno Context::create_srq(Request& request) {
   const auto in = request.get<mlx5_ib_create_srq>(UVERBS_ATTR_UHW_IN);
   if (in.flags != 0) return EOPNOTSUPP;  // signatures
   const auto shape = shape_of(max_wr, max_sge);
-  if (in.buf_addr % kPage != 0 || in.db_addr % 8 != 0 ||
-      !is_there(memory_, in.buf_addr, shape.size()) || !is_there(memory_, in.db_addr, 8)) {
+  if (in.buf_addr % kPagePart != 0 || page_offset_of(in.buf_addr) > kOffsetMax ||
+      in.db_addr % 8 != 0 || !is_there(memory_, in.buf_addr, shape.size()) ||
+      !is_there(memory_, in.db_addr, 8)) {
     return EFAULT;
   }
   const bool made =

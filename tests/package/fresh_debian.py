@@ -22,6 +22,7 @@ ENTER = """set -e
 mount --bind "$1" "$1" && cd "$1"
 mount -t proc proc proc
 mount --rbind /dev dev
+mount --rbind /sys sys
 mount -t tmpfs tmpfs tmp && chmod 1777 tmp && mkdir tmp/files
 cp -L /etc/resolv.conf etc/resolv.conf
 echo '127.0.0.1 localhost' >>etc/hosts

@@ -151,6 +151,35 @@ TEST_F(UverbsContext, ACqOutsideOfTheMemoryOrOfAnotherPageIsRefused) {
   EXPECT_EQ(create_cq(page, 1u << 31, program_.memory()).wrong, EINVAL);
 }
 
+// Memory of the program's own allocator (ibv_alloc_parent_domain) begins where that likes.
+TEST_F(UverbsContext, ACqMayBeginInsideOfAPage) {
+  const auto page = program_.uar();
+  EXPECT_EQ(create_cq(page, 63, program_.memory() + 64).wrong, 0);
+  EXPECT_EQ(create_cq(page, 63, program_.memory() + 8192 + 32).wrong, EFAULT);
+}
+
+TEST_F(UverbsContext, TheNumberOfAPdIsToldToWhoImportsIt) {
+  const auto pd = program_.pd();
+  std::uint32_t number = 0;
+  const auto query = [&](std::uint32_t handle) {
+    return Call(UVERBS_OBJECT_PD, MLX5_IB_METHOD_PD_QUERY)
+        .number(MLX5_IB_ATTR_QUERY_PD_HANDLE, handle)
+        .out(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, number)
+        .on(program_.context());
+  };
+  EXPECT_EQ(query(pd), 0);
+  EXPECT_NE(number, 0u);
+  EXPECT_EQ(query(pd + 1), ENOENT);
+}
+
+// QUERY_ADAPTER: ieee_vendor_id; programs know an mlx5 device by it.
+TEST_F(UverbsContext, TheVendorIsThatOfTheIeee) {
+  ib_uverbs_query_device_resp out{};
+  EXPECT_EQ(
+      write_command(program_.context(), IB_USER_VERBS_CMD_QUERY_DEVICE, std::uint64_t{0}, out), 0);
+  EXPECT_EQ(out.vendor_id, 0x02c9u);
+}
+
 TEST_F(UverbsContext, WhatIsLeftIsDestroyedWithTheFile) {
   const auto pd = program_.pd();
   ib_uverbs_reg_mr_resp mr;
