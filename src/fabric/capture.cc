@@ -14,9 +14,9 @@ constexpr std::string_view kFull = "the file has the size that it may have";
 class Capture::SwitchTap final : public Tap {
  public:
   explicit SwitchTap(Capture& capture) : capture_(capture) {}
-  void handle_port(std::uint32_t port, std::string_view name) override {
+  void handle_port(std::uint32_t port, std::string_view name, wire::Link link) override {
     if (ports_.size() <= port) ports_.resize(port + 1);
-    ports_[port].emplace(Interface{.name = std::string(name)});
+    ports_[port].emplace(Interface{.name = std::string(name), .link = link});
     capture_.add_interface(*ports_[port]);
   }
   void handle_frame(std::uint32_t ingress_port, const wire::Frame& frame) override {
@@ -70,7 +70,8 @@ void Capture::begin_file() {
   blocks_.clear();
   pcapng_.emplace(blocks_);
   for (const auto& tap : taps_) {
-    tap->for_each([this](Interface& each) { each.id = pcapng_->add_interface(each.name); });
+    tap->for_each(
+        [this](Interface& each) { each.id = pcapng_->add_interface(each.name, each.link); });
   }
   file_size_ = 0;
   if (!fits()) return end(util::LogLevel::kError, "a file may have less than its ports take");
@@ -90,7 +91,7 @@ bool Capture::ended() {
 void Capture::add_interface(Interface& interface) {
   if (ended()) return;
   blocks_.clear();
-  interface.id = pcapng_->add_interface(interface.name);
+  interface.id = pcapng_->add_interface(interface.name, interface.link);
   if (!fits()) {
     if (limits_.files == 1) return end(util::LogLevel::kInfo, kFull);
     writer_->next_file();

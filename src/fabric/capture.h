@@ -51,6 +51,7 @@ class Capture final {
   class SwitchTap;
   struct Interface {
     std::string name;
+    wire::Link link = wire::Link::kEthernet;
     std::uint32_t id = 0;       ///< in the file that is written
     std::uint64_t dropped = 0;  ///< since its last frame
   };

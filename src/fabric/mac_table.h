@@ -22,6 +22,8 @@ class MacTable {
   void learn(const wire::MacAddress& mac, std::uint32_t port);
   std::optional<std::uint32_t> find(const wire::MacAddress& mac) const;
   void forget_port(std::uint32_t port);
+  /// Nothing is forgotten, but find() is not what decides: generation() changes.
+  void touch() { ++generation_; }
   /// Changes whenever find() might give another answer than before.
   std::uint64_t generation() const { return generation_; }
 

@@ -65,7 +65,10 @@ class Switch::SwitchPort final : public Port {
         switch_(owner),
         number_(number),
         name_(std::move(name)) {}
-  ~SwitchPort() override { switch_.remove_port(number_); }
+  ~SwitchPort() override {
+    set_receiver(nullptr);
+    switch_.remove_port(number_);
+  }
 
   std::uint64_t transmit(const wire::Frame& frame) override {
     return switch_.queue_.push_draft(frame, number_) ? ++queued_ : queue(frame, std::nullopt);
@@ -75,7 +78,11 @@ class Switch::SwitchPort final : public Port {
   }
   std::uint64_t released() const override { return released_; }
   std::int64_t settle() override { return switch_.settle(*this); }
-  void set_receiver(Receiver* receiver) override { receiver_ = receiver; }
+  void set_receiver(Receiver* receiver) override {
+    const bool was = receiver_ != nullptr;
+    receiver_ = receiver;
+    if (was != (receiver != nullptr)) switch_.tell_link(number_, receiver != nullptr);
+  }
   bool takes_trains() const override { return switch_.trains_; }
   bool link_up() const override { return true; }
 
@@ -121,7 +128,7 @@ std::unique_ptr<Port> Switch::create_port(std::string name) {
   const auto number = static_cast<std::uint32_t>(slot - ports_.begin());
   auto port = std::make_unique<SwitchPort>(*this, number, std::move(name));
   *slot = port.get();
-  if (tap_ != nullptr) tap_->handle_port(number, port->name());
+  if (tap_ != nullptr) tap_->handle_port(number, port->name(), link());
   return port;
 }
 
@@ -140,8 +147,13 @@ void Switch::set_tap(Tap* tap) {
   tap_ = tap;
   if (tap_ == nullptr) return;
   for (std::uint32_t i = 0; i != ports_.size(); ++i) {
-    if (ports_[i] != nullptr) tap_->handle_port(i, ports_[i]->name());
+    if (ports_[i] != nullptr) tap_->handle_port(i, ports_[i]->name(), link());
   }
+}
+
+void Switch::set_forwarder(Forwarder* forwarder) {
+  assert(std::all_of(ports_.begin(), ports_.end(), [](auto* port) { return port == nullptr; }));
+  forwarder_ = forwarder;
 }
 
 /// What is left of the budget is delivered in this turn; all of the train if there is no memory.
@@ -298,6 +310,7 @@ void Switch::forward(FrameQueue::Entry& entry) {
   }
   if (entry.loop_mark) return loop_back(entry);
   show(entry);
+  if (forwarder_ != nullptr) return forward_as_told(entry);
   const auto head = entry.frame.link_header();
   if (head.size() < wire::EthernetLayout::kSize) {
     ++counters_.dropped_malformed;
@@ -316,10 +329,30 @@ void Switch::forward(FrameQueue::Entry& entry) {
   deliver_to(*egress, entry);
 }
 
+/// On a link that is none of Ethernet.
+void Switch::forward_as_told(FrameQueue::Entry& entry) {
+  const auto ingress = entry.port;
+  const auto& ways = forwarder_->route(entry.frame, ingress);
+  if (ways.ports.empty()) {
+    counters_.dropped_no_way += entry.frame.packets();
+    return;
+  }
+  if (ways.lasting) {
+    assert(ways.ports.size() == 1);
+    ports_[ingress]->way.remember(entry.frame, ways.ports[0], macs_.generation());
+  }
+  // By index, for receivers may make the forwarder think anew; and if the sender goes, its memory
+  // does.
+  for (std::size_t i = 0; i < ways.ports.size() && entry.port == ingress; ++i) {
+    const auto port = ways.ports[i];
+    if (port < ports_.size() && ports_[port] != nullptr) deliver_to(port, entry);
+  }
+}
+
 void Switch::loop_back(const FrameQueue::Entry& entry) {
   // What is sent to many is transmitted too, and was shown then.
   const auto head = entry.frame.link_header();
-  const bool multicast = head.size() >= wire::EthernetLayout::kSize &&
+  const bool multicast = forwarder_ == nullptr && head.size() >= wire::EthernetLayout::kSize &&
                          wire::Ethernet::parse(wire::EthernetView(head)).destination.is_multicast();
   if (!multicast) show(entry);
   if (ports_[entry.port]->receiver() != nullptr) counters_.looped_back += entry.frame.packets();

@@ -1,5 +1,6 @@
 // Joins ports within one process: a learning Ethernet switch (IEEE 802.1Q 8.6 to 8.8) that knows no
-// VLANs. It also carries what a port loops back to itself, so that a capture shows it.
+// VLANs, or a switch of another link, whose forwarder says where frames go. It also carries what a
+// port loops back to itself, so that a capture shows it.
 #pragma once
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/forwarder.h"
 #include "fabric/frame_queue.h"
 #include "fabric/mac_table.h"
 #include "fabric/port.h"
@@ -34,6 +36,7 @@ class Switch {
     std::uint64_t dropped_queue_full = 0;   ///< transmitted while the queue was at its limit
     std::uint64_t dropped_no_receiver = 0;  ///< for a port where nobody listens
     std::uint64_t dropped_malformed = 0;    ///< shorter than an Ethernet header
+    std::uint64_t dropped_no_way = 0;       ///< the forwarder knows none
     std::uint64_t dropped_port_gone = 0;    ///< still queued when their port was destroyed
     std::uint64_t dropped_no_memory = 0;    ///< their sender's went, and there was none for a copy
   };
@@ -58,16 +61,29 @@ class Switch {
   /// Null for none. @pre `tap` outlives the switch or is replaced before
   void set_tap(Tap* tap);
 
+  /// Frames are of an InfiniBand link, and go where `forwarder` says. Null: Ethernet, as at first.
+  /// @pre no port exists; `forwarder` outlives them
+  void set_forwarder(Forwarder* forwarder);
+  /// Ways that the forwarder has said to be lasting are so no longer.
+  void forget_ways() { macs_.touch(); }
+  wire::Link link() const {
+    return forwarder_ == nullptr ? wire::Link::kEthernet : wire::Link::kInfiniband;
+  }
+
   const Counters& counters() const { return counters_; }
 
  private:
   class SwitchPort;
 
   void remove_port(std::uint32_t port);
+  void tell_link(std::uint32_t port, bool up) {
+    if (forwarder_ != nullptr) forwarder_->handle_link(port, up);
+  }
   std::int64_t settle(SwitchPort& port);
   void split_front(unsigned count);
   bool forward_like_before(const FrameQueue::Entry& entry);
   void forward(FrameQueue::Entry& entry);
+  void forward_as_told(FrameQueue::Entry& entry);
   void loop_back(const FrameQueue::Entry& entry);
   void flood(FrameQueue::Entry& entry);
   void show(const FrameQueue::Entry& entry);
@@ -87,6 +103,7 @@ class Switch {
   FrameQueue queue_;
   MacTable macs_;
   Tap* tap_ = nullptr;
+  Forwarder* forwarder_ = nullptr;
   Counters counters_;
   const bool trains_;
   bool delivering_ = false;

@@ -11,8 +11,9 @@ namespace softhca::fabric {
 class Tap {
  public:
   virtual ~Tap() = default;
-  /// A port begins to exist; a later port may have the number of one that is gone.
-  virtual void handle_port(std::uint32_t port, std::string_view name) = 0;
+  /// A port begins to exist; a later port may have the number of one that is gone. `link`: of all
+  /// its frames.
+  virtual void handle_port(std::uint32_t port, std::string_view name, wire::Link link) = 0;
   /// Called once for each frame that the switch carries, whatever becomes of it, in order.
   virtual void handle_frame(std::uint32_t ingress_port, const wire::Frame& frame) = 0;
 };

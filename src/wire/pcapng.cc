@@ -22,7 +22,29 @@ enum OptionCode : std::uint16_t {
 };
 
 constexpr std::uint32_t kByteOrderMagic = 0x1a2b3c4d;
+// The LINKTYPE registry of tcpdump.org. It has a number for InfiniBand, 247, that Wireshark 4 does
+// not know; so packets of it stand behind the header of an ERF record, which Wireshark reads.
 constexpr std::uint16_t kLinkTypeEthernet = 1;
+constexpr std::uint16_t kLinkTypeErf = 197;
+
+// ERF, "ERF types reference guide" (Endace): a header in front of each packet.
+constexpr std::size_t kErfHeader = 16;
+constexpr std::byte kErfInfiniband{21};
+constexpr std::byte kErfVaryingLength{4};
+constexpr std::uint64_t kSecond = 1'000'000'000;
+
+/// `size`: bytes of the packet.
+void write_erf_header(std::span<std::byte> out, std::uint64_t time_ns, std::size_t size) {
+  // Seconds, with 32 bits behind the point.
+  const auto fraction = (time_ns % kSecond << 32) / kSecond;
+  util::store_le64(out.data(), time_ns / kSecond << 32 | fraction);
+  out[8] = kErfInfiniband;
+  out[9] = kErfVaryingLength;
+  util::store_be16(&out[10], static_cast<std::uint16_t>(size + kErfHeader));
+  util::store_be16(&out[12], 0);  // nothing was lost: options tell that
+  util::store_be16(&out[14], static_cast<std::uint16_t>(size));
+}
+
 constexpr std::byte kNanoseconds{9};
 
 }  // namespace
@@ -39,9 +61,9 @@ PcapngWriter::PcapngWriter(std::vector<std::byte>& out) : out_(out) {
   end_block();
 }
 
-std::uint32_t PcapngWriter::add_interface(std::string_view name) {
+std::uint32_t PcapngWriter::add_interface(std::string_view name, Link link) {
   begin_block(kInterfaceDescription);
-  put_u16(kLinkTypeEthernet);
+  put_u16(link == Link::kEthernet ? kLinkTypeEthernet : kLinkTypeErf);
   put_u16(0);  // reserved
   put_u32(0);  // no snap length: packets are whole
   put_option(kInterfaceName, name);
@@ -53,7 +75,8 @@ std::uint32_t PcapngWriter::add_interface(std::string_view name) {
 
 void PcapngWriter::write(const Packet& packet, const Frame& frame) {
   assert(packet.interface_id < interface_count_);
-  const auto size = static_cast<std::uint32_t>(frame.size());
+  const auto header = frame.link() == Link::kInfiniband ? kErfHeader : 0;
+  const auto size = static_cast<std::uint32_t>(header + frame.size());
   begin_block(kEnhancedPacket);
   put_u32(packet.interface_id);
   put_u32(static_cast<std::uint32_t>(packet.time_ns >> 32));
@@ -62,7 +85,8 @@ void PcapngWriter::write(const Packet& packet, const Frame& frame) {
   put_u32(size);  // on the wire
   const auto at = out_.size();
   out_.resize(at + size);
-  frame.copy_to(std::span(out_).subspan(at));
+  if (header != 0) write_erf_header(std::span(out_).subspan(at), packet.time_ns, frame.size());
+  frame.copy_to(std::span(out_).subspan(at + header));
   pad();
   const auto options_at = out_.size();
   if (!packet.comment.empty()) put_option(kComment, packet.comment);

@@ -29,8 +29,9 @@ class PcapngWriter {
   /// Appends the section header. @pre `out` outlives the writer
   explicit PcapngWriter(std::vector<std::byte>& out);
 
-  /// The number to put into Packet::interface_id.
-  std::uint32_t add_interface(std::string_view name);
+  /// The number to put into Packet::interface_id. `link`: of all its frames; those of InfiniBand
+  /// stand behind an ERF header each.
+  std::uint32_t add_interface(std::string_view name, Link link = Link::kEthernet);
   void write(const Packet& packet, const Frame& frame);
 
  private:

@@ -62,7 +62,7 @@ class BytesPort final : public fabric::Port {
 
 class Log final : public fabric::Tap {
  public:
-  void handle_port(std::uint32_t, std::string_view) override {}
+  void handle_port(std::uint32_t, std::string_view, wire::Link) override {}
   void handle_frame(std::uint32_t port, const wire::Frame& frame) override {
     std::vector<std::byte> bytes(frame.size());
     frame.copy_to(bytes);

@@ -47,8 +47,8 @@ class CaptureLimits : public testing::Test {
     ASSERT_TRUE(made) << made.error().message;
     capture_ = *std::move(made);
     tap_ = &capture_->add_tap();
-    tap_->handle_port(0, "port-a");
-    tap_->handle_port(1, "port-b");
+    tap_->handle_port(0, "port-a", wire::Link::kEthernet);
+    tap_->handle_port(1, "port-b", wire::Link::kEthernet);
   }
   /// The next frame, which begins with its number.
   void frame(std::uint32_t port, std::size_t size = 1000) {
@@ -80,7 +80,7 @@ TEST_F(CaptureLimits, OneFileEndsAtItsSize) {
   create(directory_ / "x", {.file_size = kSize});
   for (int i = 0; i != 200; ++i) frame(0);
   EXPECT_THAT(log_, AllOf(HasSubstr("ends"), HasSubstr("size")));
-  tap_->handle_port(2, "port-c");
+  tap_->handle_port(2, "port-c", wire::Link::kEthernet);
   capture_.reset();
   EXPECT_THAT(files(), ElementsAre("x"));
   const auto packets = packets_of(file("x"));
@@ -112,8 +112,8 @@ TEST_F(CaptureLimits, ARingKeepsTheNewestFramesInFilesThatAreWholeEach) {
 // A process that fails and is replaced has a port of the same number again.
 TEST_F(CaptureLimits, APortThatComesWhenTheFileIsFullIsInTheNextOne) {
   create(directory_ / "x", {.file_size = kSize, .files = 2});
-  for (int i = 0; i != 2000; ++i) tap_->handle_port(2, "again and again");
-  tap_->handle_port(2, "the last of them");
+  for (int i = 0; i != 2000; ++i) tap_->handle_port(2, "again and again", wire::Link::kEthernet);
+  tap_->handle_port(2, "the last of them", wire::Link::kEthernet);
   frame(2, 20);
   capture_.reset();
   EXPECT_LE(file("x0").size(), kSize);
@@ -124,7 +124,8 @@ TEST_F(CaptureLimits, APortThatComesWhenTheFileIsFullIsInTheNextOne) {
 
 TEST_F(CaptureLimits, PortsThatFillAFileBeforeAnyFrameEndTheCapture) {
   create(directory_ / "x", {.file_size = kSize, .files = 2});
-  for (std::uint32_t port = 2; port != 2000; ++port) tap_->handle_port(port, "one of many ports");
+  for (std::uint32_t port = 2; port != 2000; ++port)
+    tap_->handle_port(port, "one of many ports", wire::Link::kEthernet);
   frame(0);
   capture_.reset();
   EXPECT_THAT(log_, HasSubstr("ends"));

@@ -104,7 +104,7 @@ TEST_F(CaptureTest, PortsOfTwoSwitchesAreInterfacesOfTheirOwn) {
 TEST_F(CaptureTest, IsInTheFileSoonWhateverComesNext) {
   create();
   auto& tap = capture_->add_tap();
-  tap.handle_port(0, "p");
+  tap.handle_port(0, "p", wire::Link::kEthernet);
   for (const auto* text : {"first", "second"}) {
     tap.handle_frame(0, frame_of(kA, kB, text));
     const auto end = util::monotonic_now() + 5s;

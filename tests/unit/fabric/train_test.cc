@@ -165,7 +165,7 @@ TEST_F(TrainsTest, WhatIsLeftOfATrainKeepsTheMemoryThatItCopied) {
 TEST_F(TrainsTest, ATapSeesPackets) {
   class Counting final : public Tap {
    public:
-    void handle_port(std::uint32_t, std::string_view) override {}
+    void handle_port(std::uint32_t, std::string_view, wire::Link) override {}
     void handle_frame(std::uint32_t, const wire::Frame& frame) override {
       EXPECT_EQ(frame.packets(), 1u);
       ++packets;
