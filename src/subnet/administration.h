@@ -1,0 +1,66 @@
+// Subnet administration (IBTA 15): who is where, by which way, and in which multicast group.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "subnet/mad.h"
+#include "subnet/manager.h"
+#include "wire/gid.h"
+
+namespace softhca::subnet {
+
+class Administration {
+ public:
+  explicit Administration(Manager& manager);
+
+  /// Makes a response of a request from `source`. False: there is none to be sent.
+  bool answer(Mad& mad, Lid source);
+  /// Nobody is behind this port any more: it leaves its groups.
+  void forget(std::uint8_t port);
+
+  std::size_t groups() const { return groups_.size(); }
+  struct Counters {
+    std::uint64_t answered = 0;
+    std::uint64_t refused = 0;
+  };
+  const Counters& counters() const { return counters_; }
+
+ private:
+  using Record = spec::infiniband::mc_member_record;
+  struct Request {
+    Method method;
+    std::uint64_t components;
+    Lid source;
+    std::span<std::byte, 200> data;
+
+    bool has(unsigned component) const { return (components >> component & 1) != 0; }
+  };
+  struct Group {
+    Lid lid;
+    std::array<std::byte, Record::kSize> record{};    ///< what all members have in common
+    std::map<std::uint8_t, std::uint32_t> members{};  ///< join states, by port of the switch
+    bool for_ever = false;                            ///< also without members
+  };
+  using Groups = std::map<wire::Gid, Group>;
+
+  MadStatus dispatch(const Request& request, std::uint16_t attribute);
+  MadStatus class_port_info(const Request& request) const;
+  MadStatus node_record(const Request& request) const;
+  MadStatus port_info_record(const Request& request) const;
+  MadStatus path_record(const Request& request) const;
+  MadStatus mc_member_record(const Request& request);
+  MadStatus join(const Request& request, const Manager::Node& member);
+  MadStatus leave(Groups::iterator group, const Request& request, const Manager::Node& member);
+  Groups::iterator create(const wire::Gid& mgid, util::View<Record> record);
+  void show(const Group& group, const Manager::Node& member, const Request& request) const;
+  void forward(const Group& group);
+  const Manager::Node* find(std::span<const std::byte, wire::Gid::kSize> gid) const;
+
+  Manager& manager_;
+  Groups groups_;
+  Counters counters_;
+};
+
+}  // namespace softhca::subnet

@@ -1,0 +1,279 @@
+#include "subnet/manager.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "subnet/numbers.h"
+#include "util/endian.h"
+
+namespace softhca::subnet {
+
+using spec::infiniband::node_info;
+using spec::infiniband::node_type;
+using spec::infiniband::sm_attribute;
+
+namespace {
+
+constexpr util::Duration kPatience = std::chrono::milliseconds(20);
+constexpr unsigned kTriesMax = 20;
+/// A node that answers nothing is tried again.
+constexpr util::Duration kRest = std::chrono::seconds(1);
+constexpr std::uint32_t kResponseTime = 18;  ///< PortInfo:SubnetTimeOut: 4.096 us * 2^n
+
+/// What a port becomes besides its state; with a LID it is the end of a link.
+void describe(util::MutableView<PortInfo> out, Lid lid, PortState state) {
+  out.set(PortInfo::gid_prefix, kDefaultPrefix);
+  out.set(PortInfo::lid, lid.value());
+  out.set(PortInfo::master_sm_lid, Manager::kOwnLid.value());
+  out.set(PortInfo::neighbor_mtu, kMtu4096);
+  out.set(PortInfo::operational_vls, kOneLane);
+  out.set(PortInfo::subnet_timeout, kResponseTime);
+  out.set(PortInfo::port_state, static_cast<std::uint32_t>(state));
+}
+
+struct Request {
+  sm_attribute attribute;
+  Method method;
+};
+
+}  // namespace
+
+Manager::Manager(Agent& own, std::function<void(std::uint8_t, const Mad&)> send)
+    : own_(own), send_(std::move(send)), links_(own.identity().ports + std::size_t{1}) {
+  for (std::size_t port = 0; port != links_.size(); ++port) {
+    auto& node = links_[port].node;
+    node.port = static_cast<std::uint8_t>(port);
+    node.lid = lid_of(node.port);
+  }
+  auto& self = links_[0].node;
+  self.up = true;
+  self.port_guid = own.identity().port_guid;
+  for (const auto state : {PortState::NO_CHANGE, PortState::ARMED, PortState::ACTIVE}) {
+    set_own(sm_attribute::PORT_INFO, 0, [&](std::span<std::byte, 64> data) {
+      describe(util::MutableView<PortInfo>(data), kOwnLid, state);
+    });
+  }
+  forward(self, true);
+}
+
+void Manager::set_own(sm_attribute attribute, std::uint32_t modifier,
+                      const std::function<void(std::span<std::byte, 64>)>& change) {
+  Mad mad{};
+  const util::MutableView<Smp> smp(mad);
+  smp.set(Smp::base_version, 1);
+  smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_LID_ROUTED));
+  smp.set(Smp::class_version, 1);
+  smp.set(Smp::attribute_id, static_cast<std::uint32_t>(attribute));
+  smp.set(Smp::attribute_modifier, modifier);
+  // What is not changed stays: first it is read.
+  for (const auto method : {Method::GET, Method::SET}) {
+    smp.set(Smp::method, static_cast<std::uint32_t>(method));
+    if (method == Method::SET) change(smp.sub(Smp::data));
+    (void)own_.answer(mad, 0, true);
+  }
+}
+
+/// The switch's table: what is for the node leaves by its port.
+void Manager::forward(const Node& node, bool there) {
+  const auto lid = node.lid.value();
+  set_own(sm_attribute::LINEAR_FORWARDING, lid / kLidsInBlock, [&](std::span<std::byte, 64> data) {
+    data[lid % kLidsInBlock] = std::byte{there ? node.port : Agent::kNoPort};
+  });
+}
+
+// Nodes ------------------------------------------------------------------------------------------
+
+const Manager::Node* Manager::find(Lid lid) const {
+  const auto port = std::size_t{lid.value()} - kOwnLid.value();
+  return port < links_.size() && links_[port].node.up ? &links_[port].node : nullptr;
+}
+
+const Manager::Node* Manager::find(std::uint64_t port_guid) const {
+  const auto found = std::ranges::find_if(
+      links_, [&](const Link& link) { return link.node.up && link.node.port_guid == port_guid; });
+  return found == links_.end() ? nullptr : &found->node;
+}
+
+std::size_t Manager::count() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(links_, [](const Link& link) { return link.node.up; }));
+}
+
+void Manager::handle_link(std::uint8_t port, bool up) {
+  auto& link = links_[port];
+  link.there = up;
+  link.node.up = false;
+  link.deadline = util::kNever;
+  forward(link.node, false);
+  if (up) begin(link);
+}
+
+// Asking -----------------------------------------------------------------------------------------
+
+void Manager::begin(Link& link) {
+  link.step = Step::kNodeInfo;
+  link.tries = 0;
+  ask(link);
+}
+
+void Manager::next(Link& link) {
+  link.step = static_cast<Step>(static_cast<unsigned>(link.step) + 1);
+  link.tries = 0;
+  link.deadline = util::kNever;
+  if (link.step == Step::kDone) {
+    link.node.up = true;
+    return;
+  }
+  ask(link);
+}
+
+void Manager::ask(Link& link) {
+  ++(link.tries++ == 0 ? counters_.requests : counters_.repeated);
+  link.deadline = util::kNever;  // run() knows what time it is
+  // An answer to an earlier try is as good, so all have one number.
+  if (link.tries == 1) link.transaction = ++transactions_;
+  Mad mad{};
+  fill(link, mad);
+  send_(link.node.port, mad);
+}
+
+void Manager::fill(const Link& link, Mad& mad) const {
+  using enum sm_attribute;
+  static constexpr std::array<Request, static_cast<std::size_t>(Step::kDone)> kRequests{{
+      {NODE_INFO, Method::GET},
+      {NODE_DESCRIPTION, Method::GET},
+      {PORT_INFO, Method::GET},
+      {GUID_INFO, Method::GET},
+      {P_KEY_TABLE, Method::SET},
+      {SL_TO_VL_TABLE, Method::SET},
+      {VL_ARBITRATION, Method::SET},
+      {VL_ARBITRATION, Method::SET},
+      {PORT_INFO, Method::SET},
+      {PORT_INFO, Method::SET},
+      {PORT_INFO, Method::SET},
+  }};
+  const auto& request = kRequests[static_cast<std::size_t>(link.step)];
+  const util::MutableView<Smp> smp(mad);
+  smp.set(Smp::base_version, 1);
+  smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_DIRECTED_ROUTE));
+  smp.set(Smp::class_version, 1);
+  smp.set(Smp::method, static_cast<std::uint32_t>(request.method));
+  smp.set(Smp::attribute_id, static_cast<std::uint32_t>(request.attribute));
+  smp.set(Smp::transaction_id, link.transaction);
+  smp.set(Smp::dr_slid, spec::infiniband::kPermissiveLid);
+  smp.set(Smp::dr_dlid, spec::infiniband::kPermissiveLid);
+  smp.set(Smp::hop_count, 1);
+  smp.set(Smp::hop_pointer, 1);
+  smp.sub(Smp::initial_path)[1] = std::byte{link.node.port};
+  const auto data = smp.sub(Smp::data);
+  const util::MutableView<PortInfo> info(data);
+  switch (link.step) {
+    case Step::kPkeys:
+      util::store_be16(data.data(), spec::infiniband::kDefaultPkey);
+      break;
+    case Step::kArbitrationLow:
+    case Step::kArbitrationHigh: {
+      // VL0, all of it: two bytes an entry, lane and weight.
+      data[1] = std::byte{255};
+      const std::uint32_t block = link.step == Step::kArbitrationLow ? 1 : 3;
+      smp.set(Smp::attribute_modifier, block << 16);  // no format: the block's half of it
+      break;
+    }
+    case Step::kAttributes:
+      describe(info, link.node.lid, PortState::NO_CHANGE);
+      break;
+    case Step::kArm:
+      describe(info, link.node.lid, PortState::ARMED);
+      break;
+    case Step::kActivate:
+      describe(info, link.node.lid, PortState::ACTIVE);
+      break;
+    default:
+      break;
+  }
+  if (request.attribute == PORT_INFO) smp.set(Smp::attribute_modifier, link.node.number);
+}
+
+// Answers ----------------------------------------------------------------------------------------
+
+/// The switch's end of the link goes where the node's is.
+void Manager::set_state(const Link& link, PortState state) {
+  set_own(sm_attribute::PORT_INFO, link.node.port, [&](std::span<std::byte, 64> data) {
+    describe(util::MutableView<PortInfo>(data), Lid(), state);
+  });
+}
+
+/// False: the node is of no use.
+bool Manager::take(Link& link, const Mad& mad) {
+  const auto data = util::View<Smp>(mad).get(Smp::data);
+  auto& node = link.node;
+  switch (link.step) {
+    case Step::kNodeInfo: {
+      std::copy_n(data.begin(), node.info.size(), node.info.begin());
+      const util::View<node_info> info(node.info);
+      node.port_guid = info.get(node_info::port_guid);
+      node.number = static_cast<std::uint8_t>(info.get(node_info::local_port_num));
+      // One switch is all that there is.
+      return node_type(info.get(node_info::node_type)) == node_type::CHANNEL_ADAPTER;
+    }
+    case Step::kNodeDescription:
+      std::ranges::copy(data, node.description.begin());
+      return true;
+    case Step::kGetPortInfo:
+    case Step::kAttributes:
+    case Step::kArm:
+    case Step::kActivate:
+      std::ranges::copy(data, node.port_info.begin());
+      if (link.step == Step::kAttributes) {
+        set_state(link, PortState::NO_CHANGE);
+        forward(node, true);
+      } else if (link.step == Step::kArm) {
+        set_state(link, PortState::ARMED);
+      } else if (link.step == Step::kActivate) {
+        set_state(link, PortState::ACTIVE);
+      }
+      return true;
+    default:
+      return true;
+  }
+}
+
+void Manager::handle_response(std::uint8_t port, const Mad& mad) {
+  const util::View<Smp> smp(mad);
+  if (port >= links_.size() || !links_[port].there || links_[port].step >= Step::kDone ||
+      smp.get(Smp::transaction_id) != links_[port].transaction) {
+    ++counters_.unexpected;
+    return;
+  }
+  auto& link = links_[port];
+  const bool good = MadStatus(smp.get(Smp::status)) == MadStatus::OK;
+  if (!good) ++counters_.refused;
+  if (good && take(link, mad)) return next(link);
+  link.step = Step::kGivenUp;
+  link.deadline = util::kNever;
+}
+
+util::Time Manager::run(util::Time now) {
+  auto next_time = util::kNever;
+  for (auto& link : links_) {
+    if (!link.there || link.step == Step::kDone) continue;
+    const auto wait = link.step == Step::kGivenUp ? kRest : kPatience;
+    if (link.deadline == util::kNever) {
+      link.deadline = now + wait;
+    } else if (link.deadline <= now) {
+      if (link.step == Step::kGivenUp) {
+        begin(link);
+      } else if (link.tries < kTriesMax) {
+        ask(link);
+      } else {
+        link.step = Step::kGivenUp;
+      }
+      link.deadline = now + (link.step == Step::kGivenUp ? kRest : kPatience);
+    }
+    next_time = std::min(next_time, link.deadline);
+  }
+  return next_time;
+}
+
+}  // namespace softhca::subnet

@@ -1,0 +1,142 @@
+#include "subnet/subnet.h"
+
+#include <cassert>
+
+#include "subnet/numbers.h"
+#include "wire/lrh.h"
+
+namespace softhca::subnet {
+
+using spec::infiniband::kFirstMulticastLid;
+using spec::infiniband::kManagementLane;
+
+namespace {
+
+constexpr std::uint64_t kGuid = 0x025F'CAFF'FE00'0000;
+
+Agent::Identity identity() {
+  return {.type = spec::infiniband::node_type::SWITCH,
+          .ports = Subnet::kPorts,
+          .node_guid = kGuid,
+          .port_guid = kGuid,
+          .description = "softhca switch",
+          .vendor_id = 0x025FCA,
+          .partition_cap = kPkeysInBlock,
+          .capability_mask = kIsManager,
+          .is_manager = true};
+}
+
+}  // namespace
+
+Subnet::Subnet(fabric::Switch& network)
+    : network_(network),
+      agent_(identity(), [this](std::uint8_t) { network_.forget_ways(); }),
+      manager_(agent_,
+               [this](std::uint8_t, const Mad& mad) {
+                 send(mad, {kPermissive, kPermissive, kSmiQpn, kSmiQpn});
+               }),
+      administration_(manager_) {
+  network.set_forwarder(this);
+  port_ = network.create_port("subnet-manager");
+  port_->set_receiver(this);
+}
+
+Subnet::~Subnet() {
+  port_ = nullptr;
+  network_.set_forwarder(nullptr);
+}
+
+void Subnet::handle_link(std::uint32_t port, bool up) {
+  if (port == 0 || port > kPorts) return;
+  const auto number = static_cast<std::uint8_t>(port);
+  agent_.set_link(number, up);
+  if (!up) administration_.forget(number);
+  manager_.handle_link(number, up);
+}
+
+// Forwarding -------------------------------------------------------------------------------------
+
+/// IBTA 18.2.4: by the LID. Packets of data pass links that are active at both ends alone.
+const fabric::Forwarder::Ways& Subnet::route(const wire::Frame& frame, std::uint32_t ingress) {
+  ways_.ports.clear();
+  ways_.lasting = false;
+  const auto head = frame.link_header();
+  if (frame.link() != wire::Link::kInfiniband || head.size() < wire::LrhLayout::kSize ||
+      ingress > kPorts) {
+    return ways_;
+  }
+  ingress_ = static_cast<std::uint8_t>(ingress);
+  const auto lrh = wire::Lrh::parse(wire::LrhView(head));
+  const bool management = lrh.virtual_lane == kManagementLane;
+  if (lrh.dlid == kPermissive) {
+    if (!management) return ways_;
+    if (ingress != 0) {
+      ways_.ports.push_back(0);
+    } else if (const auto mad = read_mad(frame)) {
+      ways_.ports.push_back(Agent::next_port(mad->mad));
+    }
+    return ways_;
+  }
+  const auto active = [&](std::uint8_t port) {
+    return management || agent_.state(port) == PortState::ACTIVE;
+  };
+  if (!active(ingress_)) return ways_;
+  if (lrh.dlid.value() >= kFirstMulticastLid) {
+    for (std::uint32_t port = 0; port <= kPorts; ++port) {
+      const auto number = static_cast<std::uint8_t>(port);
+      if (port != ingress && agent_.has_member(lrh.dlid, number) && active(number)) {
+        ways_.ports.push_back(port);
+      }
+    }
+    return ways_;
+  }
+  const auto port = agent_.way_to(lrh.dlid);
+  if (port == Agent::kNoPort || port == ingress || !active(port)) return ways_;
+  ways_.ports.push_back(port);
+  ways_.lasting = true;
+  return ways_;
+}
+
+// Port 0 -----------------------------------------------------------------------------------------
+
+void Subnet::send(const Mad& mad, const MadRoute& route) {
+  write_mad(mad, route, draft_);
+  port_->transmit(draft_);
+}
+
+void Subnet::handle_frame(const wire::Frame& frame) {
+  auto arrived = read_mad(frame);
+  if (!arrived) return;
+  auto& [mad, route] = *arrived;
+  if (route.destination_qpn == kSmiQpn) return handle_smp(mad, route);
+  if (administration_.answer(mad, route.source)) {
+    auto back = reversed(route);
+    back.source_qpn = wire::kGsiQpn;
+    send(mad, back);
+  }
+}
+
+void Subnet::handle_smp(Mad& mad, const MadRoute& route) {
+  const util::MutableView<Smp> smp(mad);
+  const auto mad_class = MadClass(smp.get(Smp::mgmt_class));
+  const bool directed = mad_class == MadClass::SUBN_DIRECTED_ROUTE;
+  if (!directed && mad_class != MadClass::SUBN_LID_ROUTED) return;
+  const auto arrival = ingress_;
+  if (directed) {
+    const auto hop = agent_.step(mad, arrival);
+    if (hop == Agent::Hop::kNowhere) return;
+    if (hop == Agent::Hop::kOnwards) {
+      // To this node itself by way of port 0, which its agent is behind.
+      if (Agent::next_port(mad) != 0) return send(mad, route);
+      if (agent_.step(mad, 0) != Agent::Hop::kHere) return;
+    }
+  }
+  if (Method(smp.get(Smp::method)) == Method::GET_RESP) {
+    return manager_.handle_response(arrival, mad);
+  }
+  if (!agent_.answer(mad, arrival)) return;
+  Agent::turn_back(mad);
+  send(mad, reversed(route));
+}
+
+}  // namespace softhca::subnet

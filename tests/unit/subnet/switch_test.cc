@@ -1,0 +1,210 @@
+// An InfiniBand switch: where frames go, and how ports come up (IBTA 7.2.7, 14.4, 18.2).
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "subnet/subnet.h"
+#include "wire/ib_header.h"
+
+namespace softhca::subnet {
+namespace {
+
+constexpr std::size_t kAll = 100'000;
+
+/// Who is plugged in: an agent, and a list of what else arrives.
+class Station final : public fabric::Receiver {
+ public:
+  Station(fabric::Switch& network, std::uint64_t guid)
+      : agent_({.node_guid = guid, .port_guid = guid + 1, .description = "station"},
+               [](std::uint8_t) {}),
+        port_(network.create_port("station")) {
+    agent_.set_link(1, true);
+    port_->set_receiver(this);
+  }
+  ~Station() override { port_->set_receiver(nullptr); }
+
+  void handle_frame(const wire::Frame& frame) override {
+    auto mad = read_mad(frame);
+    if (!mad || mad->route.destination_qpn != kSmiQpn) {
+      arrived.emplace_back(frame);
+      return;
+    }
+    ++smps;
+    if (deaf || agent_.step(mad->mad, 1) != Agent::Hop::kHere || !agent_.answer(mad->mad, 1))
+      return;
+    Agent::turn_back(mad->mad);
+    send_mad(mad->mad, reversed(mad->route));
+  }
+  void handle_loopback(const wire::Frame&, std::uint32_t) override {}
+  void send_mad(const Mad& mad, const MadRoute& route) {
+    wire::Frame frame;
+    write_mad(mad, route, frame);
+    port_->transmit(frame);
+  }
+  void send(Lid to, std::uint8_t lane = 0) {
+    wire::IbAddress address;
+    address.encapsulation = wire::Encapsulation::kLocal;
+    address.destination_lid = to;
+    address.source_lid = agent_.lid(1);
+    address.virtual_lane = lane;
+    wire::Frame frame;
+    wire::IbHeader(address).begin(wire::Opcode::RC_RDMA_WRITE_ONLY, 0, frame);
+    port_->transmit(frame);
+  }
+  Lid lid() const { return agent_.lid(1); }
+  PortState state() const { return agent_.state(1); }
+  Agent& agent() { return agent_; }
+
+  std::vector<wire::Frame> arrived;
+  unsigned smps = 0;
+  bool deaf = false;
+
+ private:
+  Agent agent_;
+  std::unique_ptr<fabric::Port> port_;
+};
+
+class SubnetTest : public ::testing::Test {
+ protected:
+  void settle() {
+    while (network_.deliver(kAll)) {
+    }
+  }
+  fabric::Switch network_;
+  Subnet subnet_{network_};
+  std::unique_ptr<Station> a_ = std::make_unique<Station>(network_, 0xA00);
+  std::unique_ptr<Station> b_ = std::make_unique<Station>(network_, 0xB00);
+};
+
+TEST_F(SubnetTest, PortsComeUpWithLids) {
+  settle();
+  EXPECT_EQ(a_->state(), PortState::ACTIVE);
+  EXPECT_EQ(b_->state(), PortState::ACTIVE);
+  EXPECT_EQ(a_->lid(), Lid(2));
+  EXPECT_EQ(b_->lid(), Lid(3));
+  EXPECT_EQ(subnet_.agent().state(1), PortState::ACTIVE);
+  EXPECT_EQ(subnet_.agent().lid(0), Manager::kOwnLid);
+  ASSERT_NE(subnet_.manager().find(0xB01), nullptr);
+  EXPECT_EQ(subnet_.manager().find(0xB01)->lid, Lid(3));
+}
+
+TEST_F(SubnetTest, FramesGoWhereTheirLidIs) {
+  settle();
+  for (int i = 0; i != 3; ++i) a_->send(b_->lid());
+  a_->send(Lid(77));
+  settle();
+  EXPECT_EQ(b_->arrived.size(), 3u);
+  EXPECT_EQ(a_->arrived.size(), 0u);
+  EXPECT_EQ(network_.counters().dropped_no_way, 1u);
+}
+
+TEST_F(SubnetTest, DataDoNotPassALinkThatIsNotActive) {
+  settle();
+  a_->send(b_->lid());
+  settle();
+  ASSERT_EQ(b_->arrived.size(), 1u);
+  Station late(network_, 0xC00);  // and what was known of ways is asked anew
+  late.deaf = true;
+  settle();
+  EXPECT_EQ(late.state(), PortState::INIT);
+  late.send(b_->lid());
+  a_->send(Manager::lid_of(3));
+  settle();
+  EXPECT_EQ(b_->arrived.size(), 1u);
+  EXPECT_TRUE(late.arrived.empty());
+}
+
+TEST_F(SubnetTest, LaneFifteenIsForQp0Alone) {
+  settle();
+  a_->send(kPermissive);
+  settle();
+  EXPECT_EQ(network_.counters().dropped_no_way, 1u);
+  wire::Frame frame;
+  write_mad(Mad{}, {Lid(2), Lid(3), Qpn(5), Qpn(1)}, frame);
+  EXPECT_TRUE(read_mad(frame));
+  frame.mutable_head()[0] |= std::byte{0xF0};
+  frame.set_icrc(wire::Frame::Icrc::kDeferred);
+  EXPECT_FALSE(read_mad(frame)) << "to QP1 on lane 15";
+}
+
+// A node that does not answer is asked again, and again after a rest.
+TEST_F(SubnetTest, ARequestThatNobodyAnswersIsRepeated) {
+  a_->deaf = true;
+  settle();
+  auto now = util::Time(std::chrono::seconds(1));
+  for (int i = 0; i != 5; ++i) {
+    now = subnet_.run(now);
+    ASSERT_NE(now, util::kNever);
+    settle();
+  }
+  EXPECT_EQ(a_->smps, 5u);
+  a_->deaf = false;
+  subnet_.run(now);
+  settle();
+  EXPECT_EQ(a_->state(), PortState::ACTIVE);
+  EXPECT_EQ(subnet_.run(now), util::kNever);
+}
+
+TEST_F(SubnetTest, WhoGoesIsForgottenAndWhoComesIsAsked) {
+  settle();
+  b_ = nullptr;
+  EXPECT_EQ(subnet_.manager().find(Lid(3)), nullptr);
+  EXPECT_EQ(subnet_.agent().state(2), PortState::DOWN);
+  a_->send(Lid(3));
+  settle();
+  EXPECT_EQ(network_.counters().dropped_no_way, 1u);
+  b_ = std::make_unique<Station>(network_, 0xD00);
+  settle();
+  EXPECT_EQ(b_->state(), PortState::ACTIVE);
+  EXPECT_EQ(b_->lid(), Lid(3));
+}
+
+// A manager of its own behind a port may look at the switch, too (14.2.2).
+TEST_F(SubnetTest, AStationAsksTheSwitchByDirectedRoute) {
+  settle();
+  Mad mad{};
+  const util::MutableView<Smp> smp(mad);
+  smp.set(Smp::base_version, 1);
+  smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_DIRECTED_ROUTE));
+  smp.set(Smp::class_version, 1);
+  smp.set(Smp::method, static_cast<std::uint32_t>(Method::GET));
+  smp.set(Smp::attribute_id,
+          static_cast<std::uint32_t>(spec::infiniband::sm_attribute::SWITCH_INFO));
+  smp.set(Smp::hop_count, 1);
+  smp.set(Smp::hop_pointer, 1);
+  smp.sub(Smp::initial_path)[1] = std::byte{1};
+  const auto answered = subnet_.agent().counters().answered;
+  const auto before = a_->smps;
+  a_->send_mad(mad, {kPermissive, kPermissive, kSmiQpn, kSmiQpn});
+  settle();
+  EXPECT_EQ(subnet_.agent().counters().answered, answered + 1);
+  EXPECT_EQ(a_->smps, before + 1) << "the answer has come back";
+  // Over the switch to the other station and back.
+  smp.set(Smp::attribute_id, static_cast<std::uint32_t>(spec::infiniband::sm_attribute::NODE_INFO));
+  smp.set(Smp::hop_count, 2);
+  smp.sub(Smp::initial_path)[2] = std::byte{2};
+  const auto of_b = b_->smps;
+  a_->send_mad(mad, {kPermissive, kPermissive, kSmiQpn, kSmiQpn});
+  settle();
+  EXPECT_EQ(b_->smps, of_b + 1);
+  EXPECT_EQ(a_->smps, before + 2);
+}
+
+// Responses count only for what was asked.
+TEST_F(SubnetTest, AResponseThatNobodyWaitsForChangesNothing) {
+  settle();
+  Mad mad{};
+  const util::MutableView<Smp> smp(mad);
+  smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_DIRECTED_ROUTE));
+  smp.set(Smp::method, static_cast<std::uint32_t>(Method::GET_RESP));
+  smp.set(Smp::direction, 1);
+  smp.set(Smp::hop_count, 1);
+  smp.set(Smp::hop_pointer, 1);
+  a_->send_mad(mad, {kPermissive, kPermissive, kSmiQpn, kSmiQpn});
+  settle();
+  EXPECT_EQ(subnet_.manager().counters().unexpected, 1u);
+  EXPECT_EQ(a_->state(), PortState::ACTIVE);
+}
+
+}  // namespace
+}  // namespace softhca::subnet
