@@ -17,6 +17,8 @@ namespace softhca::cli {
 namespace {
 
 constexpr std::string_view kGuest = "guest";
+/// Node GUIDs of devices without a MAC; their ports' are one more.
+constexpr std::uint64_t kGuids = 0x025FCAFFFF000000;
 
 template <class T>
 std::optional<T> parse_number(std::string_view text, int base) {
@@ -120,6 +122,18 @@ util::Result<void> apply(jingzhao::DeviceOptions& options, std::string_view key,
       return util::fail(fmt::format("icm_cache={}: want 1 to {}", value, jingzhao::kIcmCacheMax));
     }
     options.icm_cache = *entries;
+  } else if (key == "link") {
+    if (value != "ethernet" && value != "infiniband") {
+      return util::fail(fmt::format("link={}: want ethernet or infiniband", value));
+    }
+    options.link = value == "ethernet" ? wire::Link::kEthernet : wire::Link::kInfiniband;
+  } else if (key == "guid") {
+    const auto guid = parse_number<std::uint64_t>(value, 16);
+    if (!guid || *guid == 0 || *guid == UINT64_MAX) {
+      return util::fail(
+          fmt::format("guid={}: want up to 16 hex digits, neither 0 nor all ones", value));
+    }
+    options.node_guid = *guid;
   } else if (key == "name") {
     if (value.empty()) return util::fail("name= is empty");
     options.name = value;
@@ -176,7 +190,7 @@ util::Result<DeviceSpec> apply_all(Options options, std::string_view rest) {
 
 }  // namespace
 
-util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index) {
+util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index, bool infiniband) {
   const auto model = text.substr(0, text.find(','));
   const auto rest = text.substr(model.size());
   if (model == "sdxi") {
@@ -196,6 +210,8 @@ util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index) {
   if (model == "jingzhao") {
     jingzhao::DeviceOptions options;
     options.name = fmt::format("jingzhao{}", index);
+    options.node_guid = kGuids + (std::uint64_t{index} << 8);
+    if (infiniband) options.link = wire::Link::kInfiniband;
     return apply_all(std::move(options), rest);
   }
   const bool is_rsnic = model == "rsnic";
@@ -250,6 +266,11 @@ util::Result<void> check_together(const std::vector<DeviceSpec>& specs) {
       // Addresses that two NICs of one process share would be a riddle to their users.
       if (!macs.insert(nic->mac.to_u64()).second || !guids.insert(nic->node_guid).second) {
         return util::fail(fmt::format("{} has the mac or guid of another device", name));
+      }
+    } else if (const auto* hca = std::get_if<jingzhao::DeviceOptions>(&spec)) {
+      if (!guids.insert(hca->node_guid).second || !guids.insert(hca->node_guid + 1).second) {
+        return util::fail(
+            fmt::format("{} has the guid of another device, or the one after it", name));
       }
     } else if (const auto* pf = std::get_if<sdxi::DeviceOptions>(&spec)) {
       rooms[pf->name] = pf->vfs;

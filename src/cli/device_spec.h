@@ -18,7 +18,7 @@ namespace softhca::cli {
 inline constexpr std::string_view kDeviceHelp =
     "connectx[,mac=XX:XX:XX:XX:XX:XX][,guid=HEX][,vectors=N][,name=TEXT], "
     "rsnic[,profile=driver|document] with the same keys, "
-    "jingzhao[,icm_cache=N][,name=TEXT], or "
+    "jingzhao[,link=ethernet|infiniband][,guid=HEX][,icm_cache=N][,name=TEXT], or "
     "sdxi[,contexts=N][,vfs=N][,workers=N][,name=TEXT] or "
     "sdxi-vf,pf=NAME[,contexts=N][,name=TEXT], a virtual function of an sdxi before it that has "
     "vfs; each may have ,guest=TEXT (see --isolate)";
@@ -50,7 +50,9 @@ util::Result<void> check_together(const std::vector<DeviceSpec>& specs);
 
 /// A device as `text` describes it; what it leaves out is made from `index`, the device's place on
 /// the command line: the model and <index> as its name (sdxi<index> for a VF), MAC
-/// 02:5f:ca:00:00:<index>, a node GUID made from the MAC.
-util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index);
+/// 02:5f:ca:00:00:<index>, a node GUID made from the MAC. `infiniband`: the link of a device that
+/// can have either.
+util::Result<DeviceSpec> parse_device(std::string_view text, unsigned index,
+                                      bool infiniband = false);
 
 }  // namespace softhca::cli

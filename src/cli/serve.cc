@@ -4,12 +4,14 @@
 #include <grp.h>
 
 #include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <variant>
@@ -25,6 +27,7 @@
 #include "sdxi/device.h"
 #include "sdxi/faults.h"
 #include "sdxi/group.h"
+#include "subnet/subnet.h"
 #include "util/log.h"
 #include "util/trace.h"
 #include "vfio_user/process_limits.h"
@@ -37,25 +40,45 @@ namespace {
 /// All switches, as the loop sees them.
 class Switches final : public vfio_user::Fabric {
  public:
-  /// Made at the first use of its name.
-  fabric::Switch& named(const std::string& name, fabric::Capture* capture) {
+  /// Made at the first use of its name, for the link of whoever comes first. Null: it has another
+  /// link.
+  fabric::Switch* named(const std::string& name, wire::Link link, fabric::Capture* capture) {
     auto& found = by_name_[name];
     if (!found) {
-      found = std::make_unique<fabric::Switch>();
-      if (capture != nullptr) found->set_tap(&capture->add_tap());
+      found = std::make_unique<One>();
+      if (link == wire::Link::kInfiniband) found->subnet.emplace(found->network);
+      if (capture != nullptr) found->network.set_tap(&capture->add_tap());
     }
-    return *found;
+    return found->network.link() == link ? &found->network : nullptr;
   }
   bool has_frames() override {
-    return std::ranges::any_of(by_name_, [](const auto& one) { return one.second->has_work(); });
+    return std::ranges::any_of(by_name_,
+                               [](const auto& one) { return one.second->network.has_work(); });
   }
   void deliver(std::size_t frames) override {
-    for (auto& [name, one] : by_name_) one->deliver(frames);
+    for (auto& [name, one] : by_name_) one->network.deliver(frames);
+  }
+  util::Time pass_time(util::Time now) override {
+    auto next = util::kNever;
+    for (auto& [name, one] : by_name_) {
+      if (one->subnet) next = std::min(next, one->subnet->run(now));
+    }
+    return next;
   }
 
  private:
-  std::map<std::string, std::unique_ptr<fabric::Switch>> by_name_;
+  struct One {
+    fabric::Switch network;
+    std::optional<subnet::Subnet> subnet;  ///< of an InfiniBand link
+  };
+  std::map<std::string, std::unique_ptr<One>> by_name_;
 };
+
+/// What a device's port is made for.
+wire::Link link_of(const DeviceSpec& spec) {
+  const auto* jingzhao = std::get_if<jingzhao::DeviceOptions>(&spec);
+  return jingzhao == nullptr ? wire::Link::kEthernet : jingzhao->link;
+}
 
 /// Everything that runs, in the order in which it is made; it goes in the opposite order.
 struct Machine {
@@ -117,8 +140,10 @@ const std::string& port_of(const ServeOptions& options, std::size_t device) {
 template <class Device, class Options>
 std::unique_ptr<pcie::Function> make_nic(Machine& machine, const ServeOptions& serve,
                                          std::size_t index, Options options) {
-  auto& fabric = machine.switches.named(port_of(serve, index), machine.capture.get());
-  machine.ports.push_back(fabric.create_port(options.name));
+  auto* const fabric =
+      machine.switches.named(port_of(serve, index), link_of(options), machine.capture.get());
+  assert(fabric != nullptr && "check_links()");
+  machine.ports.push_back(fabric->create_port(options.name));
   if (serve.loss > 0) {
     machine.ports.push_back(std::make_unique<fabric::Impairment>(
         *machine.ports.back(),
@@ -156,14 +181,35 @@ std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions
                                         *machine.data_movers.at(spec.pf));
 }
 
+/// Who is on one switch speaks one link.
+util::Result<void> check_links(const ServeOptions& options, const std::vector<DeviceSpec>& specs) {
+  std::map<std::string, wire::Link> links;
+  for (std::size_t i = 0; i != specs.size(); ++i) {
+    if (!is_nic(specs[i])) continue;
+    const auto link = link_of(specs[i]);
+    const auto [found, first] = links.emplace(port_of(options, i), link);
+    if (!first && found->second != link) {
+      return util::fail(
+          fmt::format("{}: its switch has devices of another link; --port switch:NAME "
+                      "makes one more",
+                      name_of(specs[i])));
+    }
+    if (options.isolate && link == wire::Link::kInfiniband) {
+      return util::fail("--isolate: its links between processes are Ethernet");
+    }
+  }
+  return {};
+}
+
 util::Result<std::vector<DeviceSpec>> parse_devices(const ServeOptions& options) {
   std::vector<DeviceSpec> specs;
   for (const auto& text : options.devices) {
-    auto spec = parse_device(text, static_cast<unsigned>(specs.size()));
+    auto spec = parse_device(text, static_cast<unsigned>(specs.size()), options.infiniband);
     if (!spec) return tl::unexpected(spec.error());
     specs.push_back(*std::move(spec));
   }
   if (auto good = check_together(specs); !good) return tl::unexpected(good.error());
+  if (auto good = check_links(options, specs); !good) return tl::unexpected(good.error());
   return specs;
 }
 

@@ -18,6 +18,7 @@ struct ServeOptions {
   std::string socket_group;                ///< name of their group; empty: the process's
   std::string control;                     ///< path of the control socket; empty: none
   std::vector<std::string> faults;         ///< rules, as --fault takes them
+  bool infiniband = false;                 ///< the link of devices that have both, and do not say
   double loss = 0;                         ///< probability, of each frame of a device
   std::uint64_t loss_seed = 1;             ///< of which frames these are
   std::string pcap;                        ///< file to capture to; empty: none

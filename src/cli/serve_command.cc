@@ -61,6 +61,13 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
                    "(default: all on one); one for each --device, the last one serves the rest")
       ->allow_extra_args(false);
   command
+      ->add_option_function<std::string>(
+          "--link",
+          [&options](const std::string& link) { options.infiniband = link == "infiniband"; },
+          "What ports are that can be either, jingzhao's: infiniband or ethernet. An InfiniBand "
+          "switch has a subnet manager in it [ethernet]")
+      ->check(CLI::IsMember({"infiniband", "ethernet"}));
+  command
       ->add_option("--loss", options.loss,
                    "Probability that a frame is lost on its way from a device to its switch [0]")
       ->check(CLI::Range(0.0, 1.0));

@@ -65,7 +65,7 @@ util::Time ServeLoop::run(pcie::Function& function, util::Time now) {
 
 /// Each function once, beginning with those that did not have their turn.
 util::Time ServeLoop::run_round(util::Time now, util::WorkBudget& budget) {
-  auto next = util::kNever;
+  auto next = fabric_ == nullptr ? util::kNever : fabric_->pass_time(now);
   for (std::size_t i = 0; i != functions_.size(); ++i) {
     if (budget.spent()) return util::Time::min();
     auto& served = functions_[first_];

@@ -27,6 +27,11 @@ class Fabric {
   virtual bool has_frames() = 0;
   /// Delivers at most `frames` of them.
   virtual void deliver(std::size_t frames) = 0;
+  /// Lets time pass. Returns when to call again.
+  virtual util::Time pass_time(util::Time now) {
+    (void)now;
+    return util::kNever;
+  }
 };
 
 class ServeLoop {
