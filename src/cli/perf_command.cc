@@ -172,6 +172,12 @@ CLI::App* add_perf(CLI::App& parent, PerfOptions& in) {
       ->check(CLI::IsMember(models))
       ->expected(1, 2)
       ->take_all();
+  command
+      ->add_option_function<std::string>(
+          "--link",
+          [&options](const std::string& link) { options.infiniband = link == "infiniband"; },
+          "infiniband or ethernet; infiniband is jingzhao's alone [ethernet]")
+      ->check(CLI::IsMember({"infiniband", "ethernet"}));
   command->add_option("-c,--connection", in.connection, "RC, UC or UD [RC]")
       ->check(CLI::IsMember({"RC", "UC", "UD"}));
   auto* size = command->add_option("-s,--size", options.size,

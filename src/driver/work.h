@@ -118,6 +118,7 @@ struct Completion {
   std::uint32_t byte_count = 0;                        ///< of receives, reads and atomics
   std::optional<std::uint32_t> immediate = {};
   std::uint32_t source_qpn = 0;  ///< of a received datagram
+  std::uint16_t source_lid = 0;  ///< likewise, on InfiniBand
   // Of a received Ethernet frame: checksums that are there and right.
   bool l3_checksum_ok = false;  ///< that of an IPv4 header; IPv6 has none to be wrong
   bool l4_checksum_ok = false;  ///< that of TCP or UDP

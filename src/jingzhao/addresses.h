@@ -1,4 +1,4 @@
-// RoCE addresses as QP contexts and ud units have them: MACs in two parts, IPv4 addresses as
+// Addresses as QP contexts and ud units have them: LIDs, or MACs in two parts and IPv4 addresses as
 // numbers (JingZhao 3.2.6.1, 3.4.4).
 #pragma once
 
@@ -16,8 +16,16 @@ inline rdma::Mac make_mac(std::uint32_t high, std::uint32_t low) {
 
 /// The way from one to the other, as `View` (a QP context, a ud unit) names them.
 template <class Layout>
-rdma::Path make_path(util::View<Layout> view) {
+rdma::Path make_path(util::View<Layout> view, wire::Link link) {
   rdma::Path path;
+  if (link == wire::Link::kInfiniband) {
+    // The fields of a GRH and the service level are unused: packets stay in the subnet.
+    path.global = false;
+    path.dst_lid = rdma::Lid(static_cast<std::uint16_t>(view.get(Layout::dlid_dmac)));
+    path.own_source.emplace();
+    path.own_source->lid = rdma::Lid(static_cast<std::uint16_t>(view.get(Layout::slid_smac)));
+    return path;
+  }
   path.udp_source_port = 4791;  // as the RTL does
   path.dst_mac = make_mac(view.get(Layout::dmac_h), view.get(Layout::dlid_dmac));
   path.dst_gid = rdma::Gid::from_ipv4(view.get(Layout::dip));

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <array>
 
+#include "spec/infiniband/mad.h"
+
 namespace softhca::jingzhao {
 
+using spec::infiniband::smp;
 using spec::jingzhao::icm_chunk;
+using spec::jingzhao::mad_ifc_out;
 using spec::jingzhao::mtt_entry_group;
 using spec::jingzhao::write_mtt_in;
 
@@ -29,6 +33,7 @@ const CommandInfo* find_command(Opcode op) {
 
 CommandResult input_size(const CommandInfo& info, const Command& command, std::uint32_t& size) {
   size = info.in;
+  if (info.in == kMadOrStatus) size = command.in_param == 0 ? 0 : smp::kSize;
   if (info.in != kListed) return {};
   const std::uint64_t count = command.in_modifier;
   std::uint64_t bytes;
@@ -43,6 +48,11 @@ CommandResult input_size(const CommandInfo& info, const Command& command, std::u
   }
   size = static_cast<std::uint32_t>(bytes);
   return {};
+}
+
+std::uint32_t output_size(const CommandInfo& info, const Command& command) {
+  if (info.out != kMadOrStatus) return info.out;
+  return command.in_param == 0 ? mad_ifc_out::kSize : smp::kSize;
 }
 
 }  // namespace softhca::jingzhao

@@ -11,14 +11,16 @@ namespace softhca::jingzhao {
 
 /// Bytes of a mailbox: as many as in_modifier says.
 inline constexpr std::uint32_t kListed = UINT32_MAX;
+/// A MAD there and back; or nothing and the status of the port (docs/jingzhao.md, gap 8).
+inline constexpr std::uint32_t kMadOrStatus = UINT32_MAX - 1;
 /// A mailbox (JingZhao 1.1).
 inline constexpr std::uint32_t kMailbox = 4096;
 
 struct CommandInfo {
   Opcode op;
   std::string_view name;
-  std::uint32_t in;   ///< bytes of the input mailbox, or kListed
-  std::uint32_t out;  ///< bytes of the output mailbox
+  std::uint32_t in;   ///< bytes of the input mailbox, kListed or kMadOrStatus
+  std::uint32_t out;  ///< bytes of the output mailbox, or kMadOrStatus
   CommandHandler handler;
   bool needs_init;  ///< only between INIT_HCA and CLOSE_HCA
   std::string_view section;
@@ -33,6 +35,9 @@ const CommandInfo* find_command(Opcode op);
 /// Bytes of the input mailbox of this command, which `info` describes; nothing if in_modifier asks
 /// for none, or for more than a mailbox has.
 CommandResult input_size(const CommandInfo& info, const Command& command, std::uint32_t& size);
+
+/// Bytes of its output mailbox.
+std::uint32_t output_size(const CommandInfo& info, const Command& command);
 
 // In *_commands.cc.
 CommandResult query_dev_lim(Device& device, const Command& command);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "jingzhao/identity.h"
 #include "util/endian.h"
 #include "wire/train.h"
 
@@ -21,11 +22,10 @@ constexpr std::size_t kDword = sizeof(std::uint32_t);
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
 
-/// The document names no vendor; the RTL's is that of its FPGA's maker.
 constexpr pcie::ConfigSpace::Identity kIdentity{
-    .vendor_id = 0x10EE,
-    .device_id = 0x1011,
-    .subsystem_vendor_id = 0x10EE,
+    .vendor_id = kVendorId,
+    .device_id = kDeviceId,
+    .subsystem_vendor_id = kVendorId,
     .subsystem_id = 0x0001,
     .class_code = 0x0C0600,  // InfiniBand controller
     .revision_id = 0,
@@ -48,15 +48,23 @@ Device::Device(DeviceOptions options, fabric::Port& port)
     : Function(options.name, kIdentity, kBars, kMsixLayout),
       options_(std::move(options)),
       notes_(options_.name),
-      port_(port),
+      port_(make_port(port)),
       contexts_(dma()),
       memory_(dma()),
       halves_(kUarBarSize / spec::jingzhao::uar_page::kSize) {
   reset_device();
-  port_.set_receiver(this);
+  port_->set_receiver(this);
 }
 
-Device::~Device() { port_.set_receiver(nullptr); }
+Device::~Device() { port_->set_receiver(nullptr); }
+
+std::unique_ptr<LinkPort> Device::make_port(fabric::Port& wire) {
+  if (options_.link == wire::Link::kEthernet) return std::make_unique<EthernetPort>(wire);
+  auto made = std::make_unique<InfinibandPort>(wire, options_.name, options_.node_guid,
+                                               [this] { handle_link_change(); });
+  infiniband_ = made.get();
+  return made;
+}
 
 // Set-up -----------------------------------------------------------------------------------------
 
@@ -103,12 +111,13 @@ void Device::init(const Tables& tables) {
                                                      .keys = keys,
                                                      .event_queues = *made.event_queues,
                                                      .completion_queues = *made.completion_queues,
-                                                     .port = port_,
+                                                     .port = *port_,
+                                                     .infiniband = infiniband_,
                                                      .notes = notes_,
                                                      .base = tables.qpc_base,
                                                      .log_count = tables.log_qps,
                                                      .cache = cache});
-  was_up_ = port_.link_up();
+  was_up_ = port_->link_up();
 }
 
 /// "Destroys the metadata of the ICM": contexts and mappings alike.
@@ -208,7 +217,7 @@ void Device::run_arms() {
 
 /// Nobody tells when the link's partner comes or goes.
 void Device::look_at_link() {
-  const bool up = port_.link_up();
+  const bool up = port_->link_up();
   if (std::exchange(was_up_, up) == up) return;
   using Eqe = EventQueues::Eqe;
   util::Struct<Eqe> event;
@@ -218,10 +227,15 @@ void Device::look_at_link() {
   objects().event_queues->post(EventType::PORT_CHANGE, event);
 }
 
+/// The subnet manager has been here; whether the state is another run_device() sees.
+void Device::handle_link_change() {
+  if (initialized()) objects().queue_pairs->take_link_attributes();
+}
+
 // Frames -----------------------------------------------------------------------------------------
 
 void Device::handle_frame(const wire::Frame& frame) {
-  port_.count_received(frame);
+  port_->count_received(frame);
   receive(frame);
 }
 
@@ -280,7 +294,7 @@ void Device::run_command() {
     notes_.warn("HCR: unknown command {:#x} (JingZhao table 3-2-1)",
                 static_cast<unsigned>(command.op));
   } else {
-    std::vector<std::byte> out(info->out);
+    std::vector<std::byte> out(output_size(*info, command));
     if (const auto done = execute(*info, command, out); !done) {
       const auto& refusal = done.error();
       status = refusal.status;

@@ -1,4 +1,4 @@
-// A JingZhao HCA, one RoCE port, as a PCIe function.
+// A JingZhao HCA, one port, RoCE or InfiniBand, as a PCIe function.
 //
 // Registers arrive here and go to the HCR (BAR0) or to the queues whose doorbells they are (BAR2).
 // Nothing but noting happens during a register access: commands, WQEs and packets are worked on in
@@ -17,6 +17,7 @@
 #include "jingzhao/event_queues.h"
 #include "jingzhao/hcr.h"
 #include "jingzhao/icm.h"
+#include "jingzhao/infiniband_port.h"
 #include "jingzhao/link_port.h"
 #include "jingzhao/memory_keys.h"
 #include "jingzhao/options.h"
@@ -73,7 +74,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// [virt, virt + size) of the ICM is not mapped any more, or elsewhere.
   void drop_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size);
   util::Notes& notes() { return notes_; }
-  bool link_up() const { return port_.link_up(); }
+  bool link_up() const { return port_->link_up(); }
+  /// Null: the link is Ethernet.
+  InfinibandPort* infiniband() { return infiniband_; }
 
  private:
   util::Time run_device(util::Time now) override;
@@ -92,14 +95,17 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void write_uar(std::uint64_t offset, std::span<const std::byte> in);
   void ring(std::uint64_t doorbell);
   void run_command();
+  std::unique_ptr<LinkPort> make_port(fabric::Port& wire);
   CommandResult execute(const CommandInfo& info, Command& command, std::span<std::byte> out);
   void post_command_event(Status status);
   void run_arms();
   void look_at_link();
+  void handle_link_change();
 
   DeviceOptions options_;
   util::Notes notes_;
-  LinkPort port_;
+  InfinibandPort* infiniband_ = nullptr;  ///< port_, if it is one, which sets this
+  std::unique_ptr<LinkPort> port_;
   Icm contexts_;
   Icm memory_;
   Hcr hcr_;

@@ -63,6 +63,15 @@ void inspect_icm(std::string_view name, const Icm& icm, util::InspectNode& paren
   out.add("chunks", icm.chunks());
 }
 
+void inspect_agent(const subnet::Agent& agent, util::InspectNode& out) {
+  constexpr std::uint8_t kPort = 1;
+  out.add("lid", agent.lid(kPort).value());
+  out.add("state", to_string(agent.state(kPort)));
+  out.add("smps_answered", agent.counters().answered);
+  out.add("smps_refused", agent.counters().refused);
+  out.add("smps_discarded", agent.counters().discarded);
+}
+
 /// Null: there are none. The same calls in the same order in either case.
 void inspect_objects(const Device::Objects* objects, util::Inspection& out) {
   const auto part = [&](std::string_view name, auto&& fill) {
@@ -126,12 +135,13 @@ void Device::inspect_device(util::Inspection& out) const {
   out.part("card", [&](util::InspectNode& card) {
     card.add_hex("board_id", options_.board_id);
     card.add("initialized", objects_ != nullptr);
-    card.add("link_up", port_.link_up());
+    card.add("link_up", port_->link_up());
   });
   out.part("port", [&](util::InspectNode& port) {
-    port.add("packets_sent", port_.counters().sent);
-    port.add("packets_looped_back", port_.counters().looped);
-    port.add("packets_received", port_.counters().received);
+    port.add("packets_sent", port_->counters().sent);
+    port.add("packets_looped_back", port_->counters().looped);
+    port.add("packets_received", port_->counters().received);
+    if (infiniband_ != nullptr) inspect_agent(infiniband_->agent(), port);
   });
   out.part("commands", [&](util::InspectNode& commands) {
     commands.add("executed", commands_.executed);

@@ -1,4 +1,6 @@
 // QUERY_DEV_LIM, QUERY_ADAPTER, INIT_HCA, CLOSE_HCA, MAD_IFC, NOP (JingZhao 3.2.1, 3.2.7).
+#include <algorithm>
+
 #include "jingzhao/device.h"
 
 namespace softhca::jingzhao {
@@ -77,16 +79,49 @@ CommandResult close_hca(Device& device, const Command&) {
   return {};
 }
 
-/// The document lists it and lays nothing out: the status of the port, as the RTL gives it.
+namespace {
+
+/// As the RTL gives it: what it says of a RoCE port is always the same.
+void show_port(Device& device, util::MutableView<mad_ifc_out> out) {
+  using enum spec::infiniband::port_state;
+  constexpr std::uint32_t kLidOfRoce = 1, kPolling = 2, kLinkUp = 3;
+  const auto* port = device.infiniband();
+  const bool up = port == nullptr ? device.link_up() : port->agent().state(1) != DOWN;
+  out.set(mad_ifc_out::lid, port == nullptr ? kLidOfRoce : port->attributes().lid.value());
+  const auto state = port != nullptr ? port->agent().state(1) : up ? INIT : DOWN;
+  out.set(mad_ifc_out::port_state, static_cast<std::uint32_t>(state));
+  out.set(mad_ifc_out::physical_state, up ? kLinkUp : kPolling);
+  out.set(mad_ifc_out::link_layer, port != nullptr);
+}
+
+}  // namespace
+
+/// The document lists it and lays nothing out (docs/jingzhao.md, gap 8).
 CommandResult mad_ifc(Device& device, const Command& command) {
-  constexpr std::uint32_t kLidOfRoce = 1, kDown = 1, kInit = 2, kPolling = 2, kLinkUp = 3;
-  if (command.in_param != 0 || command.op_modifier != 1) {
-    return refuse(Status::BAD_PARAM, "3.2.6.4", "the device answers no MADs");
+  constexpr std::uint8_t kIgnoreMkey = 1;
+  if (command.in_param == 0) {
+    if (command.op_modifier != 1) {
+      return refuse(Status::BAD_PARAM, "3.2.6.4", "the status of the port has op_modifier 1");
+    }
+    show_port(device, command.output<mad_ifc_out>());
+    return {};
   }
-  const auto out = command.output<mad_ifc_out>();
-  out.set(mad_ifc_out::lid, kLidOfRoce);
-  out.set(mad_ifc_out::port_state, device.link_up() ? kInit : kDown);
-  out.set(mad_ifc_out::physical_state, device.link_up() ? kLinkUp : kPolling);
+  auto* const port = device.infiniband();
+  if (port == nullptr) {
+    return refuse(Status::BAD_PARAM, "3.2.6.4", "a RoCE port answers no MADs");
+  }
+  subnet::Mad mad;
+  std::ranges::copy(command.in, mad.begin());
+  const auto mad_class =
+      subnet::MadClass(util::View<subnet::Smp>(mad).get(subnet::Smp::mgmt_class));
+  if (mad_class != subnet::MadClass::SUBN_LID_ROUTED &&
+      mad_class != subnet::MadClass::SUBN_DIRECTED_ROUTE) {
+    return refuse(Status::BAD_PARAM, "3.2.6.4", "a MAD of another class than subnet management");
+  }
+  if (!port->answer(mad, (command.op_modifier & kIgnoreMkey) != 0)) {
+    return refuse(Status::BAD_PARAM, "3.2.6.4", "the MAD is no request, or has another M_Key");
+  }
+  std::ranges::copy(mad, command.out.begin());
   return {};
 }
 

@@ -1,5 +1,5 @@
-// The device's end of its link. What a QP sends to a MAC of its own comes back to the device: an
-// Ethernet switch would not return it.
+// The device's end of its link. What a QP sends to its own port comes back to the device: a switch
+// would not return it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace softhca::jingzhao {
 
-class LinkPort final : public fabric::Port {
+class LinkPort : public fabric::Port {
  public:
   struct Counters {
     std::uint64_t sent = 0;  ///< packets
@@ -21,12 +21,6 @@ class LinkPort final : public fabric::Port {
   /// @pre `wire` outlives this
   explicit LinkPort(fabric::Port& wire) : Port(wire.shortcuts()), wire_(wire) {}
 
-  std::uint64_t transmit(const wire::Frame& frame) override {
-    counters_.sent += frame.packets();
-    if (!is_own(frame)) return wire_.transmit(frame);
-    counters_.looped += frame.packets();
-    return wire_.loop_back(frame, 0);
-  }
   std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {
     return wire_.loop_back(frame, mark);
   }
@@ -38,17 +32,35 @@ class LinkPort final : public fabric::Port {
   const Counters& counters() const { return counters_; }
   void count_received(const wire::Frame& frame) { counters_.received += frame.packets(); }
 
+ protected:
+  fabric::Port& wire() { return wire_; }
+  std::uint64_t send(const wire::Frame& frame, bool to_itself) {
+    counters_.sent += frame.packets();
+    if (!to_itself) return wire_.transmit(frame);
+    counters_.looped += frame.packets();
+    return wire_.loop_back(frame, 0);
+  }
+
  private:
   wire::Frame& make_draft() override { return wire_.draft(); }
+
+  fabric::Port& wire_;
+  Counters counters_;
+};
+
+/// By MAC addresses.
+class EthernetPort final : public LinkPort {
+ public:
+  using LinkPort::LinkPort;
+  std::uint64_t transmit(const wire::Frame& frame) override { return send(frame, is_own(frame)); }
+
+ private:
   static bool is_own(const wire::Frame& frame) {
     const wire::EthernetView header(frame.link_header());
     const auto to = header.get(wire::EthernetLayout::destination);
     const auto from = header.get(wire::EthernetLayout::source);
     return std::memcmp(to.data(), from.data(), to.size()) == 0;
   }
-
-  fabric::Port& wire_;
-  Counters counters_;
 };
 
 }  // namespace softhca::jingzhao

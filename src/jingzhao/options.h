@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "wire/frame.h"
+
 namespace softhca::jingzhao {
 
 /// Entries of a table that fit on a chip: more than any table has.
@@ -12,6 +14,8 @@ inline constexpr std::uint32_t kIcmCacheMax = 1 << 16;
 struct DeviceOptions {
   std::string name = "jingzhao0";  ///< for logs
   std::uint64_t board_id = 0x0123456789ABCDEF;
+  wire::Link link = wire::Link::kEthernet;
+  std::uint64_t node_guid = 0x025FCA0000000100;  ///< of an InfiniBand link; its port's is one more
   /// Entries of each table of the ICM that are kept on chip.
   std::uint32_t icm_cache = 1024;
 };

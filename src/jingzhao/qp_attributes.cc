@@ -51,10 +51,10 @@ std::optional<QpType> type_of(util::View<Context> context) {
   return std::nullopt;
 }
 
-rdma::QpAttributes attributes_of(util::View<Context> context) {
+rdma::QpAttributes attributes_of(util::View<Context> context, wire::Link link) {
   rdma::QpAttributes out;
   out.pd = rdma::Pd(context.get(Context::pd));
-  out.path = make_path(context);
+  out.path = make_path(context, link);
   out.path_mtu = mtu_of(context);
   out.remote_qpn = Qpn(context.get(Context::remote_qpn) & kPsnMask);
   out.qkey = context.get(Context::qkey);

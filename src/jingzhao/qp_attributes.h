@@ -13,7 +13,7 @@ namespace softhca::jingzhao {
 /// Nothing: there is no such service.
 std::optional<rdma::QpType> type_of(util::View<spec::jingzhao::qp_context> context);
 
-rdma::QpAttributes attributes_of(util::View<spec::jingzhao::qp_context> context);
+rdma::QpAttributes attributes_of(util::View<spec::jingzhao::qp_context> context, wire::Link link);
 
 /// Replaces the fields of `taken` in `context` by those of `from`.
 void take_fields(util::MutableView<spec::jingzhao::qp_context> context,

@@ -60,6 +60,7 @@ void QueuePair::decode(util::View<Context> context, std::uint64_t brought) {
       QueueMemory(keys, rdma::MKey(context.get(Context::rcv_wqe_base_l)), pd, receive_size_);
   send_cqn_ = Cqn(context.get(Context::cqn_snd));
   receive_cqn_ = Cqn(context.get(Context::cqn_rcv));
+  rules_.link = all_.link();
   rules_.qkey = context.get(Context::qkey);
   rules_.message_max = std::uint64_t{1} << context.get(Context::msgmax);
   brought_ = brought;

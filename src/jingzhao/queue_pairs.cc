@@ -41,9 +41,25 @@ QueuePairs::QueuePairs(const Parts& parts)
       contexts_({.icm = &parts.icm, .base = parts.base, .entry_size = limits::kQpcSize},
                 parts.cache, this),
       queue_pairs_(std::size_t{1} << parts.log_count),
-      transport_(parts.port, parts.keys, parts.notes, {.link = wire::Link::kEthernet}) {}
+      transport_(parts.port, parts.keys, parts.notes, {.link = link()}) {
+  take_link_attributes();
+}
 
 QueuePairs::~QueuePairs() = default;
+
+void QueuePairs::take_link_attributes() {
+  if (parts_.infiniband != nullptr) {
+    transport_.set_link_attributes(parts_.infiniband->attributes());
+  }
+}
+
+rdma::QpAttributes QueuePairs::attributes_of(util::View<Context> context) const {
+  auto out = jingzhao::attributes_of(context, link());
+  if (parts_.infiniband != nullptr) {
+    out.pkey = parts_.infiniband->pkey(context.get(Context::pkey_index));
+  }
+  return out;
+}
 
 // Commands ---------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@
 #include "jingzhao/cqe.h"
 #include "jingzhao/doorbells.h"
 #include "jingzhao/event_queues.h"
+#include "jingzhao/infiniband_port.h"
 #include "jingzhao/queue_pair.h"
 #include "rdma/transport.h"
 #include "util/notes.h"
@@ -29,6 +30,7 @@ class QueuePairs final : private IcmCache::Owner {
     EventQueues& event_queues;
     CompletionQueues& completion_queues;
     fabric::Port& port;
+    const InfinibandPort* infiniband;  ///< null: Ethernet
     util::Notes& notes;
     std::uint64_t base;
     unsigned log_count;
@@ -51,6 +53,9 @@ class QueuePairs final : private IcmCache::Owner {
   void drop(std::uint64_t virt, std::uint64_t size);
   /// Who completes to a CQ that does not work any more fails.
   void check_completion_queues();
+
+  /// What a subnet manager has given to the port.
+  void take_link_attributes();
 
   // Doorbells, frames and time.
 
@@ -84,6 +89,10 @@ class QueuePairs final : private IcmCache::Owner {
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
   void note(const QueuePair& qp, std::string_view what, rdma::Reason reason);
 
+  wire::Link link() const {
+    return parts_.infiniband == nullptr ? wire::Link::kEthernet : wire::Link::kInfiniband;
+  }
+
   // For people.
   std::uint32_t end() const { return static_cast<std::uint32_t>(queue_pairs_.size()); }
   std::uint32_t count() const { return count_; }
@@ -106,6 +115,7 @@ class QueuePairs final : private IcmCache::Owner {
   CommandResult create(Qpn qpn, util::View<Context> context);
   CommandResult check(Qpn qpn, util::View<Context> context) const;
   void remove(QueuePair& qp);
+  rdma::QpAttributes attributes_of(util::View<Context> context) const;
   CommandResult transition(QueuePair& qp, rdma::QpState to, util::View<Context> context);
 
   Parts parts_;

@@ -108,7 +108,7 @@ std::uint64_t length_of(const rdma::SendRequest& request) {
 
 void decode_destination(util::View<ud_unit> unit, const SendRules& rules,
                         rdma::UdDestination& destination) {
-  static_cast<rdma::Path&>(destination) = make_path(unit);
+  static_cast<rdma::Path&>(destination) = make_path(unit, rules.link);
   destination.qpn = Qpn(unit.get(ud_unit::dqpn) & 0xFFFFFF);
   const auto qkey = unit.get(ud_unit::qkey);
   // IBTA 10.2.5: one with its top bit set means the QP's own.

@@ -28,6 +28,7 @@ struct Identity {
   wire::MacAddress mac;
   std::uint64_t guid;
   std::function<util::Time()> clock;
+  wire::Link link;
 };
 
 using MakeFunction = std::unique_ptr<pcie::Function> (*)(Identity, fabric::Port&);
@@ -37,6 +38,7 @@ struct Model {
   std::string_view name;
   MakeFunction make;
   OpenVerbs open;
+  bool has_infiniband = false;
 };
 
 std::unique_ptr<pcie::Function> make_connectx(connectx::DeviceOptions card, Identity identity,
@@ -56,6 +58,8 @@ std::unique_ptr<pcie::Function> make_jingzhao(Identity identity, fabric::Port& p
   jingzhao::DeviceOptions card;
   card.name = std::move(identity.name);
   card.board_id = identity.guid;
+  card.node_guid = identity.guid << 8;  // and its port's is one more
+  card.link = identity.link;
   return std::make_unique<jingzhao::Device>(std::move(card), port);
 }
 
@@ -71,7 +75,7 @@ constexpr Model kModels[] = {
        return make_connectx(rsnic::device_options(), std::move(identity), port);
      },
      open_connectx},
-    {"jingzhao", make_jingzhao, driver::jingzhao::open_verbs},
+    {"jingzhao", make_jingzhao, driver::jingzhao::open_verbs, true},
 };
 
 constexpr auto kNames = [] {
@@ -95,6 +99,7 @@ std::span<const std::string_view> models() { return kNames; }
 
 Lab::Lab(const std::vector<std::string>& names, const Options& options) : options_(options) {
   util::set_log_level(options.log_level);
+  if (options.link == wire::Link::kInfiniband) subnet_.emplace(switch_);
   for (const auto& name : names) add(name);
 }
 
@@ -105,10 +110,14 @@ Lab::~Lab() {
     node->host = nullptr;
     node->function = nullptr;
   }
+  nodes_.clear();  // their ports, before the switch they are of becomes another
 }
 
 void Lab::add(const std::string& name) {
   const auto& model = find_model(name);
+  if (subnet_ && !model.has_infiniband) {
+    throw std::runtime_error(fmt::format("{}: its port is Ethernet, and no other", name));
+  }
   const auto number = static_cast<std::uint8_t>(nodes_.size() + 1);
   auto node = std::make_unique<Node>();
   node->name = name;
@@ -121,7 +130,8 @@ void Lab::add(const std::string& name) {
   node->function = model.make({.name = label,
                                .mac = mac,
                                .guid = 0x0200000000000000u + number,
-                               .clock = [this] { return now(); }},
+                               .clock = [this] { return now(); },
+                               .link = options_.link},
                               *node->cable);
   driver::InProcessHost::Options host;
   host.progress = [this] { progress(); };
@@ -132,13 +142,27 @@ void Lab::add(const std::string& name) {
   auto device = model.open(*made.host, driver::Mac{mac.bytes});
   if (!device) throw std::runtime_error(fmt::format("{}: {}", label, device.error().message));
   made.device = std::make_unique<driver::verbs::Device>(std::move(*device));
+  const auto up = wait_for_link(made);
+  if (!up) throw std::runtime_error(fmt::format("{}: {}", label, up.error().message));
   const auto named = made.device->set_gid(0, driver::Gid::from_ipv4(10, 0, 0, number));
   if (!named) throw std::runtime_error(fmt::format("{}: {}", label, named.error().message));
 }
 
+/// On InfiniBand a port waits for its manager.
+util::Result<void> Lab::wait_for_link(Node& node) {
+  const auto limit = now() + std::chrono::seconds(10);
+  while (now() < limit) {
+    const auto up = node.device->link_is_up();
+    if (!up) return tl::unexpected(up.error());
+    if (*up) return {};
+    progress();
+  }
+  return util::fail("the port does not come up");
+}
+
 bool Lab::pass() {
   const auto time = now();
-  auto next = util::kNever;
+  auto next = subnet_ ? subnet_->run(time) : util::kNever;
   for (auto& node : nodes_) {
     node->cable->handle_timeout(time);
     next = std::min({next, node->function->run(time), node->cable->next_event()});

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "fabric/impairment.h"
 #include "fabric/switch.h"
 #include "pcie/function.h"
+#include "subnet/subnet.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/result.h"
@@ -34,6 +36,9 @@ class Lab {
     /// Time stands still unless nothing else can happen, and then goes to the next timer: a retry
     /// of seconds costs nothing. Otherwise it is that of the machine.
     bool virtual_time = false;
+    /// InfiniBand: the switch is one, with a subnet manager; devices that have no such port are
+    /// refused.
+    wire::Link link = wire::Link::kEthernet;
     /// What each device sends suffers this.
     fabric::Impairment::Options impairment = {};
     /// What is worth a line on stderr.
@@ -41,7 +46,8 @@ class Lab {
   };
 
   /// Device n has the MAC address 02:00:00:00:00:<n + 1> and the GID ::ffff:10.0.0.<n + 1> in entry
-  /// 0 of its table. Throws std::runtime_error if a name is unknown or a device does not come up.
+  /// 0 of its table, or the LID that the subnet manager gives it. Throws std::runtime_error if a
+  /// name is unknown or a device does not come up.
   explicit Lab(const std::vector<std::string>& names) : Lab(names, Options()) {}
   Lab(const std::vector<std::string>& names, const Options& options);
   /// @pre what was made on the devices is gone
@@ -54,6 +60,8 @@ class Lab {
   const std::string& name(std::size_t index) const { return nodes_.at(index)->name; }
   fabric::Impairment& cable(std::size_t index) { return *nodes_.at(index)->cable; }
   fabric::Switch& network() { return switch_; }
+  /// Null on Ethernet.
+  const subnet::Subnet* subnet() const { return subnet_ ? &*subnet_ : nullptr; }
   util::Time now() const { return options_.virtual_time ? now_ : util::monotonic_now(); }
 
   /// Lets all devices work once, and delivers their frames.
@@ -75,10 +83,12 @@ class Lab {
   };
 
   void add(const std::string& name);
+  util::Result<void> wait_for_link(Node& node);
   bool pass();
 
   Options options_;
   fabric::Switch switch_;
+  std::optional<subnet::Subnet> subnet_;  ///< of an InfiniBand link
   util::Time now_{std::chrono::seconds(1)};
   util::Time next_ = util::kNever;
   std::vector<std::unique_ptr<Node>> nodes_;

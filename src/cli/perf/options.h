@@ -17,6 +17,7 @@ struct Options {
   bool bandwidth = true;
   bool latency = true;
   std::vector<std::string> devices;  ///< who measures, and its peer
+  bool infiniband = false;           ///< the link between them; else Ethernet
   driver::verbs::QpType service = driver::verbs::QpType::kRc;
   std::optional<std::uint64_t> size;        ///< bytes of a message
   bool all_sizes = false;                   ///< 2 to 2^23

@@ -120,7 +120,9 @@ util::Result<std::unique_ptr<Station>> Station::create(const Options& options,
                                                        std::uint64_t largest) {
   std::unique_ptr<Station> station(new Station(options));
   try {
-    station->lab_ = std::make_unique<lab::Lab>(options.devices);
+    station->lab_ = std::make_unique<lab::Lab>(
+        options.devices, lab::Lab::Options{.link = options.infiniband ? wire::Link::kInfiniband
+                                                                      : wire::Link::kEthernet});
     for (std::size_t i = 0; i != station->lab_->size(); ++i) {
       const auto good = check(options, largest, station->lab_->device(i).attributes());
       if (!good) return tl::unexpected(good.error());

@@ -78,6 +78,7 @@ void translate_receive(util::View<cqe> entry, Completion& out) {
   using enum softhca::spec::infiniband::bth_opcode;
   out.opcode = CompletionOpcode::kReceive;
   out.source_qpn = entry.get(cqe::rqpn);
+  out.source_lid = static_cast<std::uint16_t>(entry.get(cqe::rlid));
   switch (softhca::spec::infiniband::bth_opcode(entry.get(cqe::opcode))) {
     case RC_RDMA_WRITE_LAST_WITH_IMMEDIATE:
     case RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE:

@@ -83,6 +83,27 @@ util::Result<void> Hca::query() {
   return done;
 }
 
+util::Result<PortStatus> Hca::query_port() {
+  using Out = spec::mad_ifc_out;
+  constexpr std::uint8_t kStatus = 1;
+  util::Struct<Out> out;
+  auto done = run({.op = command_opcode::MAD_IFC, .op_modifier = kStatus, .out = out.bytes()});
+  if (!done) return tl::unexpected(done.error());
+  PortStatus port{.infiniband = out.get(Out::link_layer) != 0,
+                  .state = static_cast<std::uint8_t>(out.get(Out::port_state))};
+  if (port.infiniband) port.lid = static_cast<std::uint16_t>(out.get(Out::lid));
+  return port;
+}
+
+util::Result<void> Hca::process_mad(std::span<std::byte> mad) {
+  constexpr std::uint8_t kIgnoreMkey = 1;
+  return run({.op = command_opcode::MAD_IFC,
+              .in_modifier = 1,
+              .op_modifier = kIgnoreMkey,
+              .in = mad,
+              .out = mad});
+}
+
 /// Contiguous memory for a table, mapped in chunks.
 util::Result<void> Hca::map_table(icm_group group, std::uint64_t virt, std::uint64_t size) {
   auto memory = DmaBuffer::allocate(host_, size);

@@ -24,6 +24,15 @@
 
 namespace softhca::driver::jingzhao {
 
+/// What MAD_IFC says of the port (docs/jingzhao.md, gap 8).
+struct PortStatus {
+  bool infiniband = false;
+  std::uint16_t lid = 0;   ///< on InfiniBand; 0: no manager has given it one yet
+  std::uint8_t state = 0;  ///< 1: down, 2: initialised, 3: armed, 4: active (IBTA 14.2.5.6)
+  /// Data may pass.
+  bool up() const { return infiniband ? state == 4 : state != 1; }
+};
+
 class CompletionQueue;
 class QueuePair;
 
@@ -54,6 +63,9 @@ class Hca {
     return util::View<spec::query_dev_lim_out>(limits_);
   }
   std::uint64_t board_id() const { return board_id_; }
+  util::Result<PortStatus> query_port();
+  /// An SMP for the agent of the port: `mad`, of 256 bytes, becomes the response. Fails on RoCE.
+  util::Result<void> process_mad(std::span<std::byte> mad);
 
   /// Event types that are no completions: EQ 0, vector 0. Completion events: EQ 1, vector 1.
   EventQueue& events() { return *events_; }

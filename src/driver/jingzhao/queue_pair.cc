@@ -43,6 +43,11 @@ void set_mac(View view, High high, Low low, const Mac& mac) {
 
 template <class Layout, class View>
 void set_path(View view, const Endpoint& from, const Endpoint& to) {
+  if (from.lid != 0) {
+    view.set(Layout::slid_smac, from.lid);
+    view.set(Layout::dlid_dmac, to.lid);
+    return;
+  }
   set_mac(view, Layout::smac_h, Layout::slid_smac, from.mac);
   set_mac(view, Layout::dmac_h, Layout::dlid_dmac, to.mac);
   view.set(Layout::sip, from.ipv4);
@@ -70,7 +75,8 @@ util::Result<std::unique_ptr<QueuePair>> QueuePair::create(Hca& hca, const Optio
 }
 
 util::Result<void> QueuePair::set_up() {
-  const auto qpn = hca_.qpns().allocate();
+  constexpr std::uint32_t kGsi = 1;
+  const auto qpn = options_.gsi ? std::optional(kGsi) : hca_.qpns().allocate();
   if (!qpn) return util::fail("all QPs are in use");
   qpn_ = *qpn;
   has_number_ = true;
@@ -107,7 +113,7 @@ QueuePair::~QueuePair() {
     util::log(util::LogLevel::kWarning, "QP {:#x}: {}", qpn_, done.error().message);
   }
   hca_.remove_queue_pair(qpn_);
-  hca_.qpns().free(qpn_);
+  if (!options_.gsi) hca_.qpns().free(qpn_);
 }
 
 // States -----------------------------------------------------------------------------------------

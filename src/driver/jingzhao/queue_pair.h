@@ -25,6 +25,7 @@ namespace softhca::driver::jingzhao {
 struct Endpoint {
   Mac mac;
   std::uint32_t ipv4 = 0;  ///< first octet in bits 31:24
+  std::uint16_t lid = 0;   ///< on InfiniBand, and then it alone counts
 };
 
 /// What the peer may do with our memory through a queue pair, besides what its memory key allows.
@@ -68,6 +69,8 @@ class QueuePair {
     unsigned pieces = 4;     ///< of a request, at most
     unsigned inline_size = 64;
     unsigned log_message_max = 31;
+    /// QP1, of type UD: what is sent to the general services of the port is for this one.
+    bool gsi = false;
   };
 
   static util::Result<std::unique_ptr<QueuePair>> create(Hca& hca, const Options& options);

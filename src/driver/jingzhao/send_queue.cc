@@ -94,16 +94,21 @@ void add_destination(Units& units, const Endpoint& from, const Datagram& datagra
     return util::load_be64(bytes.data());
   };
   const auto unit = units.add<ud_unit>();
-  const auto source = number(from.mac), destination = number(datagram.to.mac);
   unit.set(ud_unit::port, 1);
+  unit.set(ud_unit::dqpn, datagram.qpn);
+  unit.set(ud_unit::qkey, datagram.qkey);
+  if (from.lid != 0) {
+    unit.set(ud_unit::slid_smac, from.lid);
+    unit.set(ud_unit::dlid_dmac, datagram.to.lid);
+    return;
+  }
+  const auto source = number(from.mac), destination = number(datagram.to.mac);
   unit.set(ud_unit::smac_h, static_cast<std::uint32_t>(source >> 16));  // no format: divides it
   unit.set(ud_unit::slid_smac, static_cast<std::uint32_t>(source & 0xFFFF));
   unit.set(ud_unit::dmac_h, static_cast<std::uint32_t>(destination >> 16));  // no format: likewise
   unit.set(ud_unit::dlid_dmac, static_cast<std::uint32_t>(destination & 0xFFFF));
   unit.set(ud_unit::sip, from.ipv4);
   unit.set(ud_unit::dip, datagram.to.ipv4);
-  unit.set(ud_unit::dqpn, datagram.qpn);
-  unit.set(ud_unit::qkey, datagram.qkey);
 }
 
 }  // namespace

@@ -66,8 +66,9 @@ struct VerbsCq final : verbs::CqBackend {
 
 class VerbsQp final : public verbs::QpBackend {
  public:
-  VerbsQp(std::unique_ptr<QueuePair> made, QpType type, Endpoint here)
-      : qp_(std::move(made)), type_(type), here_(here) {}
+  VerbsQp(std::unique_ptr<QueuePair> made, QpType type, Endpoint here,
+          const verbs::DeviceAttributes& device)
+      : qp_(std::move(made)), type_(type), here_(here), device_(device) {}
 
   std::uint32_t number() const override { return qp_->qpn(); }
   util::Result<void> modify(QpState from, QpState to, const QpAttributes& in) override;
@@ -98,6 +99,7 @@ class VerbsQp final : public verbs::QpBackend {
   std::unique_ptr<QueuePair> qp_;
   QpType type_;
   Endpoint here_;
+  const verbs::DeviceAttributes& device_;
 };
 
 util::Result<void> VerbsQp::to_rtr(const QpAttributes& in) {
@@ -105,7 +107,7 @@ util::Result<void> VerbsQp::to_rtr(const QpAttributes& in) {
   return qp_->to_rtr(
       {.qpn = in.destination_qpn.value_or(0),
        .psn = in.receive_psn.value_or(0),
-       .at = {.mac = path.mac, .ipv4 = ipv4_of(path.gid)}},
+       .at = {.mac = path.mac, .ipv4 = ipv4_of(path.gid), .lid = path.lid}},
       {.path_mtu = in.path_mtu.value_or(4096), .min_rnr_timer = in.min_rnr_timer.value_or(0)});
 }
 
@@ -122,6 +124,7 @@ util::Result<void> VerbsQp::modify(QpState from, QpState to, const QpAttributes&
   if (from == to) return stay(to, in);
   if (from == QpState::kReset && to == QpState::kInit) {
     const auto access = in.access.value_or(driver::RemoteAccess());
+    here_.lid = device_.lid;  // a manager may have come since
     return qp_->to_init(here_, {access.read, access.write, access.atomic}, in.qkey.value_or(0));
   }
   if (from == QpState::kInit && to == QpState::kRtr) return to_rtr(in);
@@ -220,7 +223,12 @@ class VerbsDevice final : public verbs::DeviceBackend {
 
   const verbs::DeviceAttributes& attributes() const override { return attributes_; }
   Host& host() override { return host_; }
-  util::Result<bool> link_is_up() override { return true; }
+  util::Result<bool> link_is_up() override {
+    const auto port = hca_->query_port();
+    if (!port) return tl::unexpected(port.error());
+    attributes_.lid = port->lid;
+    return port->up();
+  }
   /// The device has no table of addresses: each queue pair gets its own.
   util::Result<void> set_gid(std::uint8_t index, const Gid& gid) override {
     if (index != 0) return util::fail("JingZhao: one GID (docs/jingzhao.md, gap 15)");
@@ -254,7 +262,7 @@ class VerbsDevice final : public verbs::DeviceBackend {
   util::Result<std::unique_ptr<verbs::QpBackend>> create_qp(
       verbs::PdBackend& pd, const verbs::QpBackendOptions& options) override;
   util::Result<AddressForm> make_address(verbs::PdBackend&, const verbs::Path& path) override {
-    const Endpoint to{.mac = path.mac, .ipv4 = ipv4_of(path.gid)};
+    const Endpoint to{.mac = path.mac, .ipv4 = ipv4_of(path.gid), .lid = path.lid};
     AddressForm form;
     static_assert(sizeof(to) <= sizeof(form.bytes) && std::is_trivially_copyable_v<Endpoint>);
     std::memcpy(form.bytes.data(), &to, sizeof(to));
@@ -303,7 +311,8 @@ util::Result<std::unique_ptr<verbs::QpBackend>> VerbsDevice::create_qp(
               .inline_size = capacity.inline_size});
   if (!qp) return tl::unexpected(qp.error());
   return std::make_unique<VerbsQp>(std::move(*qp), options.type,
-                                   Endpoint{.mac = attributes_.mac, .ipv4 = ipv4_of(gid_)});
+                                   Endpoint{.mac = attributes_.mac, .ipv4 = ipv4_of(gid_)},
+                                   attributes_);
 }
 
 }  // namespace

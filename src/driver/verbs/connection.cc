@@ -22,6 +22,7 @@ Endpoint describe(const QueuePair& qp, const ConnectionOptions& options) {
                .qkey = qp.type() == QpType::kUd ? options.qkey : 0,
                .gid = qp.gid(options.gid_index),
                .mac = qp.device().mac,
+               .lid = qp.device().lid,
                .path_mtu = options.path_mtu,
                .reads = options.reads};
   if (options.memory != nullptr) {

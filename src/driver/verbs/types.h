@@ -48,6 +48,8 @@ struct DeviceAttributes {
   std::string model;     ///< "ConnectX-4"
   std::string firmware;  ///< "12.28.2006"
   Mac mac;
+  /// Of the port, on InfiniBand, as Device::link_is_up() last found it; 0: it has none yet.
+  std::uint16_t lid = 0;
   std::uint64_t max_message = 0;  ///< bytes
   std::uint32_t max_mtu = 0;      ///< bytes of a packet's payload
   std::uint32_t max_qps = 0;

@@ -23,6 +23,7 @@ Node::Node(World& world, unsigned number, const fabric::Impairment::Options& imp
   const auto name = "jingzhao" + std::to_string(number);
   port = world.switch_.create_port(name);
   card.name = name;
+  card.node_guid += std::uint64_t{number} << 8;
   auto options = impairment;
   options.seed += number;
   cable = std::make_unique<fabric::Impairment>(*port, options);
@@ -36,6 +37,7 @@ Node::Node(World& world, unsigned number, const fabric::Impairment::Options& imp
 World::World(const Options& options) {
   // What tests provoke is refused with warnings; they would hide what matters.
   util::set_log_level(util::LogLevel::kError);
+  if (options.card.link == wire::Link::kInfiniband) subnet_.emplace(switch_);
   for (unsigned i = 0; i != 2; ++i) {
     nodes_.push_back(std::make_unique<Node>(*this, i, options.impairment, options.card));
   }
@@ -43,15 +45,23 @@ World::World(const Options& options) {
 
 World::~World() {
   for (auto& node : nodes_) node->hca = nullptr;
+  nodes_.clear();
 }
 
 void World::open(const jz::Hca::Options& options) {
   a().open(options);
   b().open(options);
+  if (!subnet_) return;
+  for (auto* node : {&a(), &b()}) {
+    jz::PortStatus port;
+    run_until([&] { return (port = must(node->hca->query_port())).up(); });
+    ASSERT_TRUE(port.up());
+    node->address.lid = port.lid;
+  }
 }
 
 bool World::pass() {
-  auto next = util::kNever;
+  auto next = subnet_ ? subnet_->run(now_) : util::kNever;
   for (auto& node : nodes_) {
     node->cable->handle_timeout(now_);
     next = std::min({next, node->device->run(now_), node->cable->next_event()});

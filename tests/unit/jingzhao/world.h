@@ -16,6 +16,7 @@
 #include "fabric/impairment.h"
 #include "fabric/switch.h"
 #include "jingzhao/device.h"
+#include "subnet/subnet.h"
 #include "util/inspect.h"
 
 namespace softhca::jingzhao::test {
@@ -68,6 +69,8 @@ class World {
   void open(const jz::Hca::Options& options = {});
   util::Time now() const { return now_; }
   fabric::Switch& network() { return switch_; }
+  /// Of a world whose cards have InfiniBand links. @pre it is one
+  const subnet::Subnet& subnet() const { return *subnet_; }
 
   /// What a driver that waits does: lets both devices work; if they have nothing to do, a little
   /// time passes.
@@ -83,6 +86,7 @@ class World {
   bool pass();
 
   fabric::Switch switch_;
+  std::optional<subnet::Subnet> subnet_;
   util::Time now_{std::chrono::seconds(1)};
   util::Time next_ = util::kNever;
   std::vector<std::unique_ptr<Node>> nodes_;

@@ -1,0 +1,12 @@
+// Who the device says it is. The document names no vendor; the RTL's is that of its FPGA's maker
+// (docs/jingzhao.md, gap 12).
+#pragma once
+
+#include <cstdint>
+
+namespace softhca::jingzhao {
+
+inline constexpr std::uint16_t kVendorId = 0x10EE;
+inline constexpr std::uint16_t kDeviceId = 0x1011;
+
+}  // namespace softhca::jingzhao

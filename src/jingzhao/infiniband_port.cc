@@ -1,0 +1,78 @@
+#include "jingzhao/infiniband_port.h"
+
+#include <utility>
+
+#include "jingzhao/identity.h"
+#include "subnet/mad.h"
+#include "wire/lrh.h"
+
+namespace softhca::jingzhao {
+
+using subnet::MadClass;
+using subnet::PortInfo;
+using subnet::Smp;
+
+InfinibandPort::InfinibandPort(fabric::Port& wire, std::string name, std::uint64_t node_guid,
+                               std::function<void()> handle_change)
+    : LinkPort(wire),
+      agent_({.type = spec::infiniband::node_type::CHANNEL_ADAPTER,
+              .ports = kPort,
+              .node_guid = node_guid,
+              .port_guid = node_guid + kPort,
+              .description = std::move(name),
+              .device_id = kDeviceId,
+              .vendor_id = kVendorId,
+              .partition_cap = kPkeys},
+             [change = std::move(handle_change)](std::uint8_t) { change(); }) {}
+
+void InfinibandPort::set_receiver(fabric::Receiver* receiver) {
+  above_ = receiver;
+  // Its state first: who hears that somebody listens begins to ask.
+  agent_.set_link(kPort, receiver != nullptr);
+  LinkPort::set_receiver(receiver == nullptr ? nullptr : &entrance_);
+}
+
+rdma::LinkAttributes InfinibandPort::attributes() const {
+  rdma::LinkAttributes out;
+  out.lid = agent_.lid(kPort);
+  out.lmc = static_cast<std::uint8_t>(agent_.port_info(kPort).get(PortInfo::lmc));
+  for (std::size_t level = 0; level != out.virtual_lanes.size(); ++level) {
+    out.virtual_lanes[level] = agent_.virtual_lane(kPort, static_cast<std::uint8_t>(level));
+  }
+  return out;
+}
+
+std::uint64_t InfinibandPort::transmit(const wire::Frame& frame) {
+  if (!link_up()) return last_;
+  const auto lrh = wire::Lrh::parse(wire::LrhView(frame.link_header()));
+  const auto open = (1u << agent_.port_info(kPort).get(PortInfo::lmc)) - 1;
+  const auto difference = lrh.dlid.value() ^ agent_.lid(kPort).value();
+  return last_ = send(frame, (difference & ~open) == 0);
+}
+
+void InfinibandPort::handle_frame(const wire::Frame& frame) {
+  if (subnet::is_for_smi(frame)) return handle_smp(frame);
+  // IBTA 7.2.7: data arrive in ARMED, too.
+  if (agent_.state(kPort) >= subnet::PortState::ARMED) above_->handle_frame(frame);
+}
+
+void InfinibandPort::handle_smp(const wire::Frame& frame) {
+  count_received(frame);
+  auto arrived = subnet::read_mad(frame);
+  if (!arrived) return;
+  auto& [mad, route] = *arrived;
+  const auto mad_class = MadClass(util::View<Smp>(mad).get(Smp::mgmt_class));
+  if (mad_class == MadClass::SUBN_DIRECTED_ROUTE) {
+    if (agent_.step(mad, kPort) != subnet::Agent::Hop::kHere) return;
+  } else if (mad_class != MadClass::SUBN_LID_ROUTED || route.destination != agent_.lid(kPort)) {
+    return;
+  }
+  if (!agent_.answer(mad, kPort)) return;
+  subnet::Agent::turn_back(mad);
+  // Not the port's own draft, which a frame of data may be under way in.
+  wire::Frame response;
+  subnet::write_mad(mad, subnet::reversed(route), response);
+  last_ = send(response, false);
+}
+
+}  // namespace softhca::jingzhao

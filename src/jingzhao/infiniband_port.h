@@ -1,0 +1,65 @@
+// The device's end of an InfiniBand link: its subnet management agent answers what comes to QP0,
+// and says when data may pass (IBTA 7.2.7, 14.3).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "jingzhao/link_port.h"
+#include "rdma/port_addresses.h"
+#include "subnet/agent.h"
+
+namespace softhca::jingzhao {
+
+class InfinibandPort final : public LinkPort {
+ public:
+  /// `handle_change`: the manager has given the port something, or its state.
+  InfinibandPort(fabric::Port& wire, std::string name, std::uint64_t node_guid,
+                 std::function<void()> handle_change);
+
+  /// Gets what is not for QP0.
+  void set_receiver(fabric::Receiver* receiver) override;
+  /// Packets of data: dropped unless the port is active.
+  std::uint64_t transmit(const wire::Frame& frame) override;
+  /// Data may pass.
+  bool link_up() const override { return agent_.state(kPort) == subnet::PortState::ACTIVE; }
+
+  /// What the transport has to know.
+  rdma::LinkAttributes attributes() const;
+  std::uint16_t pkey(std::size_t index) const {
+    return agent_.pkey(kPort, index < kPkeys ? index : 0);
+  }
+  const subnet::Agent& agent() const { return agent_; }
+  /// An SMP of software's own (MAD_IFC). False: there is no answer.
+  bool answer(subnet::Mad& mad, bool trusted) { return agent_.answer(mad, kPort, trusted); }
+
+ private:
+  static constexpr std::uint8_t kPort = 1;
+  static constexpr std::uint16_t kPkeys = 2;
+
+  /// Stands before the device.
+  class Entrance final : public fabric::Receiver {
+   public:
+    explicit Entrance(InfinibandPort& port) : port_(port) {}
+    void handle_frame(const wire::Frame& frame) override { port_.handle_frame(frame); }
+    void handle_loopback(const wire::Frame& frame, std::uint32_t mark) override {
+      port_.above_->handle_loopback(frame, mark);
+    }
+    bool handle_no_memory() override { return port_.above_->handle_no_memory(); }
+    bool takes_trains() const override { return port_.above_->takes_trains(); }
+
+   private:
+    InfinibandPort& port_;
+  };
+
+  void handle_frame(const wire::Frame& frame);
+  void handle_smp(const wire::Frame& frame);
+
+  Entrance entrance_{*this};
+  fabric::Receiver* above_ = nullptr;
+  subnet::Agent agent_;
+  std::uint64_t last_ = 0;  ///< frame that was sent
+};
+
+}  // namespace softhca::jingzhao
