@@ -229,8 +229,8 @@ bool Manager::take(Link& link, const Mad& mad) {
         set_state(link, PortState::NO_CHANGE);
         forward(node, true);
       } else if (link.step == Step::kArm) {
+        // The switch's end first: whoever finds his port active may send at once.
         set_state(link, PortState::ARMED);
-      } else if (link.step == Step::kActivate) {
         set_state(link, PortState::ACTIVE);
       }
       return true;
