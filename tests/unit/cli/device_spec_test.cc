@@ -58,6 +58,24 @@ TEST(DeviceSpec, AJingzhaoHasANameAndACacheOfItsIcm) {
   }
 }
 
+TEST(DeviceSpec, AJingzhaoHasALinkAndAGuid) {
+  const auto link_of = [](std::string_view text, bool infiniband) {
+    return std::get<jingzhao::DeviceOptions>(*parse_device(text, 0, infiniband)).link;
+  };
+  EXPECT_EQ(link_of("jingzhao", false), wire::Link::kEthernet);
+  EXPECT_EQ(link_of("jingzhao", true), wire::Link::kInfiniband);
+  EXPECT_EQ(link_of("jingzhao,link=infiniband", false), wire::Link::kInfiniband);
+  EXPECT_EQ(link_of("jingzhao,link=ethernet", true), wire::Link::kEthernet);
+  for (const auto* text : {"jingzhao,link=", "jingzhao,link=token-ring", "jingzhao,guid=0",
+                           "jingzhao,guid=ffffffffffffffff", "connectx,link=infiniband"}) {
+    EXPECT_FALSE(parse_device(text, 0)) << text;
+  }
+  // The port's GUID is one more than the node's.
+  const auto a = parse_device("jingzhao,guid=10", 0), b = parse_device("jingzhao,guid=11", 1);
+  EXPECT_FALSE(check_together({*a, *b}));
+  EXPECT_TRUE(check_together({*a, *parse_device("jingzhao,guid=12", 1)}));
+}
+
 TEST(DeviceSpec, AnSdxiFunctionHasAsManyContextsAsAskedFor) {
   const auto spec = parse_device("sdxi,contexts=16,name=mover", 2);
   ASSERT_TRUE(spec) << spec.error().message;

@@ -15,7 +15,7 @@ constexpr auto kIdleStep = std::chrono::microseconds(100);
 }  // namespace
 
 Node::Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
-           DeviceOptions card) {
+           DeviceOptions card, const MakeHost& make_host) {
   const auto n = static_cast<std::uint8_t>(number + 1);
   address.mac.bytes = {std::byte{0x02}, std::byte{}, std::byte{},
                        std::byte{},     std::byte{}, std::byte{n}};
@@ -28,10 +28,11 @@ Node::Node(World& world, unsigned number, const fabric::Impairment::Options& imp
   options.seed += number;
   cable = std::make_unique<fabric::Impairment>(*port, options);
   device = std::make_unique<Device>(std::move(card), *cable);
-  host = std::make_unique<driver::InProcessHost>(
-      *device, driver::InProcessHost::Options{.progress = [&world] { world.progress(); },
-                                              .clock = [&world] { return world.now(); },
-                                              .on_interrupt = {}});
+  driver::InProcessHost::Options about{.progress = [&world] { world.progress(); },
+                                       .clock = [&world] { return world.now(); },
+                                       .on_interrupt = {}};
+  host = make_host ? make_host(*device, std::move(about))
+                   : std::make_unique<driver::InProcessHost>(*device, std::move(about));
 }
 
 World::World(const Options& options) {
@@ -39,7 +40,8 @@ World::World(const Options& options) {
   util::set_log_level(util::LogLevel::kError);
   if (options.card.link == wire::Link::kInfiniband) subnet_.emplace(switch_);
   for (unsigned i = 0; i != 2; ++i) {
-    nodes_.push_back(std::make_unique<Node>(*this, i, options.impairment, options.card));
+    nodes_.push_back(
+        std::make_unique<Node>(*this, i, options.impairment, options.card, options.make_host));
   }
 }
 

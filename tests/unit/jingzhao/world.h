@@ -40,10 +40,13 @@ inline void must(util::Result<void> result) {
 
 class World;
 
+using MakeHost = std::function<std::unique_ptr<driver::InProcessHost>(
+    pcie::Function&, driver::InProcessHost::Options)>;
+
 /// One device with its host, and the driver once it is open.
 struct Node {
   Node(World& world, unsigned number, const fabric::Impairment::Options& impairment,
-       DeviceOptions card);
+       DeviceOptions card, const MakeHost& make_host);
   void open(const jz::Hca::Options& options = {}) { hca = must(jz::Hca::open(*host, options)); }
 
   jz::Endpoint address;
@@ -59,6 +62,8 @@ class World {
   struct Options {
     fabric::Impairment::Options impairment = {};
     DeviceOptions card = {};
+    /// What a driver's host is; null: nothing special.
+    MakeHost make_host = nullptr;
   };
   World() : World(Options()) {}
   explicit World(const Options& options);
