@@ -44,11 +44,11 @@ void MemoryKey::append_piece(const Sge& piece) {
   pieces_.push_back(piece);
 }
 
-void MemoryKey::load_pieces(std::vector<Sge> pieces, Pattern pattern) {
+void MemoryKey::load_pieces(Pieces pieces, Pattern pattern) {
   assert(attributes_.form == KeyForm::kPieces);
-  pieces_.clear();
-  indirect_ends_.clear();
-  for (const auto& piece : pieces) append_piece(piece);
+  assert(pieces.list.size() == pieces.ends.size());
+  pieces_ = std::move(pieces.list);
+  indirect_ends_ = std::move(pieces.ends);
   pattern_ = std::move(pattern);
 }
 

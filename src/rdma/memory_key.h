@@ -11,6 +11,7 @@
 
 #include "pcie/dma_space.h"
 #include "rdma/extent_list.h"
+#include "rdma/key_pieces.h"
 #include "rdma/key_shape.h"
 #include "rdma/page_table.h"
 #include "rdma/reasons.h"
@@ -76,11 +77,8 @@ class MemoryKey {
     bool equal_pieces = false;
   };
 
-  /// Pieces that are gone through again and again, each further on every time (strided layouts).
-  struct Pattern {
-    std::uint32_t turns = 0;             ///< 0: the pieces are gone through once
-    std::vector<std::uint32_t> strides;  ///< bytes that a piece moves on each turn; one for each
-  };
+  using Pieces = KeyPieces;
+  using Pattern = KeyPattern;
 
   /// Pages and pieces may follow, one by one, before the first access.
   explicit MemoryKey(Attributes attributes);
@@ -96,7 +94,7 @@ class MemoryKey {
   /// Page `number` of a reloadable key. refresh() is to follow before the next access.
   void load_page(std::size_t number, PageTable::Page page) { table_.set(number, page); }
   /// All pieces of an indirect key, instead of those before. Likewise.
-  void load_pieces(std::vector<Sge> pieces, Pattern pattern);
+  void load_pieces(Pieces pieces, Pattern pattern);
   /// Other attributes, without lists and form, which stay.
   void set_attributes(const Attributes& attributes);
   /// After its pages, pieces or attributes have changed: nothing is known of them any more.

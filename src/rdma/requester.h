@@ -124,6 +124,7 @@ class Requester {
     WorkStatus status = WorkStatus::kSuccess;
     Reason reason = Reason::kNone;
     bool executed = false;         ///< not on the wire: done
+    bool in_hand = false;          ///< likewise: begun
     bool only_packet = false;      ///< a message of one packet to the peer, that need not wait
     std::uint64_t last_frame = 0;  ///< the last that refers to its payload (fabric::Port::transmit)
 
@@ -133,7 +134,7 @@ class Requester {
       length = packets = psns = 0;
       status = WorkStatus::kSuccess;
       reason = Reason::kNone;
-      executed = only_packet = false;
+      executed = in_hand = only_packet = false;
       last_frame = 0;
     }
     std::uint64_t end_psn() const { return first_psn + psns; }
@@ -200,7 +201,7 @@ class Requester {
   bool has_work() const { return !all_fetched_ || cursor_ != tail_ || head_ != tail_; }
   unsigned send_requests(unsigned quota);
   bool may_start(const Entry& entry);
-  void execute_local(Entry& entry);
+  bool execute_local(Entry& entry);
   std::uint64_t acked_packets() const;
   /// All of the entry is sent: the next one is next.
   void pass(const Entry& entry) {

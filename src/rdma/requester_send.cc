@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "rdma/requester_inl.h"
 #include "rdma/scatter_gather.h"
@@ -100,16 +101,26 @@ void Requester::refuse(Entry& e, WorkStatus status, Reason reason) {
   e.only_packet = false;
 }
 
-void Requester::execute_local(Entry& e) {
+/// False: there is more to do, in the QP's next turn.
+bool Requester::execute_local(Entry& e) {
   if (!e.executed && e.request.opcode == SendOpcode::kLocal) {
-    const auto [status, reason] = qp_.queues_.execute_local(e.request);
-    if (status != WorkStatus::kSuccess) return refuse(e, status, reason);
+    const bool again = std::exchange(e.in_hand, true);
+    const auto [status, reason, unfinished] = qp_.queues_.execute_local(e.request, again);
+    if (unfinished) {
+      engine_.mark_ready(qp_);
+      return false;
+    }
+    if (status != WorkStatus::kSuccess) {
+      refuse(e, status, reason);
+      return true;
+    }
   }
   e.executed = true;
   // It may take away memory that earlier frames refer to, of other QPs too.
   e.last_frame = engine_.last_frame;
   pass(e);
   complete_done();
+  return true;
 }
 
 /// What a message may have of the extended headers; those count that its opcode has.
@@ -250,7 +261,10 @@ unsigned Requester::send_requests(unsigned quota) {
     begun_ = std::max(begun_, cursor_ + 1);
     auto count = 1u;
     if (e.psns == 0) {
-      execute_local(e);
+      if (!execute_local(e)) {
+        ++used;
+        break;
+      }
       acked = acked_packets();
     } else if (e.is_read()) {
       send_read_request(e);

@@ -35,6 +35,7 @@ enum class QpEvent : std::uint8_t {
 struct LocalOutcome {
   WorkStatus status = WorkStatus::kSuccess;
   Reason reason = Reason::kNone;
+  bool unfinished = false;  ///< there is more to do, in another turn: nothing is decided yet
 };
 
 /// The queues of one QP, as its device keeps them.
@@ -66,7 +67,8 @@ class WorkQueues {
   /// Carries out a request with SendOpcode::kLocal (registration, local invalidate) when its turn
   /// has come (all earlier requests have been sent; with `fence`, earlier reads and atomics are
   /// complete). It may change the transport's memory keys, but nothing else of the transport.
-  virtual LocalOutcome execute_local(const SendRequest&) {
+  /// `again`: the last answer to this request was that it is unfinished.
+  virtual LocalOutcome execute_local(const SendRequest&, bool /*again*/) {
     return {WorkStatus::kLocalQpOperation, Reason::kLocalOperationRefused};
   }
   /// Once for each request that was signaled or has failed, in posting order.

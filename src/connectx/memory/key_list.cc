@@ -30,6 +30,27 @@ void KeyList::write(std::size_t first, std::span<const std::byte> octwords) {
   std::ranges::copy(octwords, bytes_.begin() + static_cast<std::ptrdiff_t>(begin));
 }
 
+void KeyList::reserve(std::size_t octwords) { bytes_.reserve(octwords * kOctword); }
+
+bool KeyList::append_from(const KeyList& list, std::size_t first,
+                          std::span<const std::byte> changed, std::size_t octwords_max) {
+  const auto begin = bytes_.size();
+  const auto changed_at = first * kOctword;
+  const auto all = std::max(list.bytes_.size(), changed_at + changed.size());
+  const auto end = std::min(all, begin + octwords_max * kOctword);
+  if (begin == end) return false;
+  bytes_.resize(end);
+  // What of `from`, which stands at `at`, falls into these.
+  const auto copy = [&](std::span<const std::byte> from, std::size_t at) {
+    const auto low = std::max(begin, at);
+    const auto high = std::min(end, at + from.size());
+    if (low < high) std::ranges::copy(from.subspan(low - at, high - low), &bytes_[low]);
+  };
+  copy(list.bytes_, 0);
+  copy(changed, changed_at);
+  return true;
+}
+
 std::size_t KeyList::octwords() const { return bytes_.size() / kOctword; }
 
 std::array<std::byte, 32> KeyList::first() const {
@@ -38,44 +59,74 @@ std::array<std::byte, 32> KeyList::first() const {
   return first;
 }
 
-KeyList::Meaning KeyList::meaning() const {
-  const std::span<const std::byte> bytes(bytes_);
-  if (!bytes.empty() && util::View<Header>(bytes).get(Header::op) == kStridedBlock) {
-    return strided();
+// KeyListReader ----------------------------------------------------------------------------------
+
+std::span<const std::byte> KeyListReader::octword(const KeyList& list, std::size_t number) const {
+  static constexpr std::array<std::byte, kOctword> kNothing{};
+  const auto at = number * kOctword;
+  if (number >= first_ && at - first_ * kOctword < changed_.size()) {
+    return changed_.subspan(at - first_ * kOctword, kOctword);
   }
-  Meaning meaning;
-  for (std::size_t at = 0; at != bytes.size(); at += kOctword) {
-    const util::View<Klm> klm(bytes.subspan(at, kOctword));
-    const auto size = klm.get(Klm::byte_count);
-    // Drivers fill lists of keys up with entries of no bytes.
-    if (size == 0) continue;
-    meaning.pieces.push_back(
-        {.address = klm.get(Klm::address), .length = size, .lkey = rdma::MKey(klm.get(Klm::mkey))});
-  }
-  return meaning;
+  return at < list.bytes().size() ? list.bytes().subspan(at, kOctword) : kNothing;
 }
 
-KeyList::Meaning KeyList::strided() const {
-  const std::span<const std::byte> bytes(bytes_);
-  const util::View<Header> header(bytes);
-  Meaning meaning;
-  meaning.adds_up = false;
-  meaning.pattern.turns = header.get(Header::repeat_count);
-  const std::size_t entries = header.get(Header::num_entries);
-  if (meaning.pattern.turns == 0 || entries >= octwords()) return meaning;
-  std::uint64_t total = 0;
-  for (std::size_t i = 1; i <= entries; ++i) {
-    const util::View<Entry> entry(bytes.subspan(i * kOctword, kOctword));
-    const auto size = entry.get(Entry::byte_count);
-    if (size == 0) continue;
-    total += size;
-    meaning.pieces.push_back({.address = entry.get(Entry::address),
-                              .length = size,
-                              .lkey = rdma::MKey(entry.get(Entry::mkey))});
-    meaning.pattern.strides.push_back(entry.get(Entry::stride));
+/// False: the list means nothing.
+bool KeyListReader::begin(const KeyList& list) {
+  end_ = std::max(list.octwords(), first_ + changed_.size() / kOctword);
+  std::size_t entries = end_;
+  const util::View<Header> header(octword(list, 0));
+  strided_ = end_ != 0 && header.get(Header::op) == kStridedBlock;
+  if (strided_) {
+    entries = header.get(Header::num_entries);
+    meaning_.pattern.turns = header.get(Header::repeat_count);
+    told_ = header.get(Header::byte_count);
+    if (meaning_.pattern.turns == 0 || entries >= end_) return false;
+    next_ = 1;
+    end_ = entries + 1;
+    meaning_.pattern.strides.reserve(entries);
   }
-  meaning.adds_up = total != 0 && total == header.get(Header::byte_count);
-  return meaning;
+  // So that none of the steps moves them.
+  meaning_.pieces.list.reserve(entries);
+  meaning_.pieces.ends.reserve(entries);
+  return true;
+}
+
+bool KeyListReader::read(const KeyList& list, std::size_t octwords_max) {
+  if (next_ == 0 && !begin(list)) {
+    meaning_.adds_up = false;
+    return true;
+  }
+  const auto end = next_ + std::min(octwords_max, end_ - next_);
+  for (; next_ < end; ++next_) {
+    const auto entry = octword(list, next_);
+    strided_ ? add_strided(entry) : add_key(entry);
+  }
+  if (next_ < end_) return false;
+  if (strided_) {
+    const auto& ends = meaning_.pieces.ends;
+    const auto total = ends.empty() ? 0 : ends.back();
+    meaning_.adds_up = total != 0 && total == told_;
+  }
+  return true;
+}
+
+void KeyListReader::add_key(std::span<const std::byte> octword) {
+  const util::View<Klm> klm(octword);
+  const auto size = klm.get(Klm::byte_count);
+  // Drivers fill lists of keys up with entries of no bytes.
+  if (size == 0) return;
+  meaning_.pieces.add(
+      {.address = klm.get(Klm::address), .length = size, .lkey = rdma::MKey(klm.get(Klm::mkey))});
+}
+
+void KeyListReader::add_strided(std::span<const std::byte> octword) {
+  const util::View<Entry> entry(octword);
+  const auto size = entry.get(Entry::byte_count);
+  if (size == 0) return;
+  meaning_.pieces.add({.address = entry.get(Entry::address),
+                       .length = size,
+                       .lkey = rdma::MKey(entry.get(Entry::mkey))});
+  meaning_.pattern.strides.push_back(entry.get(Entry::stride));
 }
 
 }  // namespace softhca::connectx

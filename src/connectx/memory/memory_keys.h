@@ -14,6 +14,7 @@
 #include "connectx/base/resources.h"
 #include "connectx/command/command.h"
 #include "connectx/memory/key_list.h"
+#include "connectx/memory/long_update.h"
 #include "connectx/memory/umr.h"
 #include "connectx/queue/user_memory.h"
 #include "hca/object_table.h"
@@ -66,6 +67,7 @@ class MemoryKeys {
 
  private:
   using Context = util::View<spec::connectx::mkey_context>;
+  using AccessMode = spec::connectx::mkey_access_mode;
   using Attributes = rdma::MemoryKey::Attributes;
 
   /// What CREATE_MKEY made besides the key.
@@ -77,6 +79,7 @@ class MemoryKeys {
     bool page_access = false;
     bool takes_umr = false;
     KeyList list{};  ///< of a KLM key
+    std::unique_ptr<LongUpdate> long_update{};
     util::Budget::Reservation translations{};
     std::uint64_t reserved = 0;  ///< by it
     hca::Use pd_use{};
@@ -109,8 +112,9 @@ class MemoryKeys {
   MKeyIndex finish(const Command& command);
 
   // umr.cc
+  static bool takes_turns(const Umr& umr, const Record& record);
   rdma::LocalOutcome load(const Umr& umr, const UmrUser& user, Record& record, rdma::MemoryKey& key,
-                          Context context);
+                          AccessMode mode);
   template <class Take>
   rdma::LocalOutcome copy_list(const Umr& umr, const UmrUser& user, Take&& take);
   void write_pages(Record& record, rdma::MemoryKey& key, std::size_t octword,
@@ -118,7 +122,17 @@ class MemoryKeys {
   static void write_equal_pieces(Record& record, rdma::MemoryKey& key, std::size_t octword,
                                  std::span<const std::byte> entries);
   static void show(Record& record, std::size_t octword, std::span<const std::byte> entries);
-  bool reserve(Record& record, std::size_t entries);
+  static rdma::LocalOutcome take_keys(Record& record, rdma::MemoryKey& key, KeyList list,
+                                      KeyList::Meaning meaning);
+  bool reserve(Record& record, const Umr& umr, AccessMode mode);
+
+  // long_update.cc
+  static bool may_go_on(Record& record, const UmrUser& user);
+  rdma::LocalOutcome begin_long(const Umr& umr, const UmrUser& user, Record& record,
+                                AccessMode mode);
+  rdma::LocalOutcome read_some(const Umr& umr, const UmrUser& user, LongUpdate& update);
+  rdma::LocalOutcome load_some(const Umr& umr, const UmrUser& user, Record& record,
+                               rdma::MemoryKey& key, AccessMode mode);
 
   Resources& resources_;
   UserMemories& user_memories_;

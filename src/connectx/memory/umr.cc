@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
-#include <new>
+#include <limits>
 
 #include "connectx/memory/memory_keys.h"
 #include "connectx/memory/mkey_attributes.h"
@@ -23,13 +22,11 @@ using Mtt = spec::connectx::mtt_entry;
 /// Octwords of translations that come and go together.
 constexpr std::size_t kAlignment = 4;
 constexpr std::uint64_t kPointerAlignment = 2048;
-/// Bytes of a list that needs no memory of its own. The longest has 1 MiB.
-constexpr std::size_t kShortList = 4096;
+/// Octwords of a list that is loaded at once, and needs no memory of its own.
+constexpr std::size_t kShortList = 256;
 /// The work of a UMR without its list (util::WorkBudget).
 constexpr std::int64_t kUmrWork = 300;
 constexpr std::size_t kPagesPerOctword = kOctword / Mtt::kSize;
-
-LocalOutcome refused(WqeFault fault) { return {WorkStatus::kMemoryWindowBind, reason_of(fault)}; }
 
 /// PRM 10.1.1: "HW will block changing fields that should not be changed."
 bool mask_allowed(const Umr& umr, const UmrUser& user) {
@@ -113,6 +110,8 @@ WqeFault check_result(util::View<Layout> context, const Limits& limits) {
 
 }  // namespace
 
+LocalOutcome refused(WqeFault fault) { return {WorkStatus::kMemoryWindowBind, reason_of(fault)}; }
+
 WqeFault Umr::check(std::span<const std::byte> body) {
   if (body.size() < kHeadersSize) return WqeFault::kUmrShort;
   const Umr umr(body);
@@ -164,10 +163,13 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
   if (context.get(Layout::free) == 0 && !resources_.pds().contains(Pd(context.get(Layout::pd)))) {
     return refused(WqeFault::kUmrUnknownPd);
   }
+  const bool is_long = takes_turns(umr, *record);
+  if (is_long && !may_go_on(*record, user)) return {.unfinished = true};
   LocalOutcome outcome;
   table_.change(*key, [&] {
-    outcome = load(umr, user, *record, *key, context);
-    if (outcome.status == WorkStatus::kSuccess) {
+    outcome = is_long ? load_some(umr, user, *record, *key, access_mode(context))
+                      : load(umr, user, *record, *key, access_mode(context));
+    if (outcome.status == WorkStatus::kSuccess && !outcome.unfinished) {
       record->context = bytes;
       record->pd_use = use_pd(context);
       auto attributes = attributes_of(context);
@@ -176,19 +178,23 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
     }
     key->refresh();
   });
+  // What others have begun begins anew: the list may be another now.
+  if (!outcome.unfinished) record->long_update = nullptr;
   return outcome;
 }
 
-/// The translations, and what the list of an indirect key means with the fields of `context`.
+/// Whether the list that the UMR writes, or of which it changes a part, is longer than what is done
+/// at once.
+bool MemoryKeys::takes_turns(const Umr& umr, const Record& record) {
+  return umr.octwords() != 0 && std::max(umr.octwords(), record.list.octwords()) > kShortList;
+}
+
+/// The translations, and what the list of an indirect key means then.
 LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, Record& record,
-                              rdma::MemoryKey& key, Context context) {
-  const auto mode = access_mode(context);
-  const bool indirect = is_indirect(mode);
-  const std::size_t end = umr.octwords() == 0 ? 0 : umr.first_octword() + umr.octwords();
-  if (!reserve(record, indirect ? end : end * kPagesPerOctword)) {
-    return refused(WqeFault::kUmrNoTranslations);
-  }
-  if (!indirect) {
+                              rdma::MemoryKey& key, AccessMode mode) {
+  if (umr.octwords() == 0) return {};
+  if (!reserve(record, umr, mode)) return refused(WqeFault::kUmrNoTranslations);
+  if (!is_indirect(mode)) {
     return copy_list(umr, user, [&](std::size_t octword, std::span<const std::byte> slice) {
       write_pages(record, key, octword, slice);
     });
@@ -198,22 +204,20 @@ LocalOutcome MemoryKeys::load(const Umr& umr, const UmrUser& user, Record& recor
       write_equal_pieces(record, key, octword, slice);
     });
   }
-  // Aside: a list that does not add up, or cannot be read, changes nothing.
-  auto list = record.list;
-  const auto outcome = copy_list(
-      umr, user,
-      [&](std::size_t octword, std::span<const std::byte> slice) { list.write(octword, slice); });
-  if (outcome.status != WorkStatus::kSuccess) return outcome;
-  auto meaning = list.meaning();
-  table_.add_work(static_cast<std::int64_t>(list.octwords()) * kEntryWork);
-  if (!meaning.adds_up) return refused(WqeFault::kUmrStrided);
-  record.list = std::move(list);
-  record.first_translations = record.list.first();
-  key.load_pieces(std::move(meaning.pieces), std::move(meaning.pattern));
-  return {};
+  LocalOutcome taken;
+  const auto outcome =
+      copy_list(umr, user, [&](std::size_t octword, std::span<const std::byte> slice) {
+        KeyListReader reader(octword, slice);
+        (void)reader.read(record.list, std::numeric_limits<std::size_t>::max());
+        table_.add_work(static_cast<std::int64_t>(record.list.octwords()) * kEntryWork);
+        auto list = record.list;
+        list.write(octword, slice);
+        taken = take_keys(record, key, std::move(list), reader.take_meaning());
+      });
+  return outcome.status == WorkStatus::kSuccess ? taken : outcome;
 }
 
-/// Calls `take(octword, bytes)` with the list, of which each part is read once.
+/// Calls `take(octword, bytes)` with a short list, which is read once.
 template <class Take>
 LocalOutcome MemoryKeys::copy_list(const Umr& umr, const UmrUser& user, Take&& take) {
   const auto size = umr.octwords() * kOctword;
@@ -231,18 +235,23 @@ LocalOutcome MemoryKeys::copy_list(const Umr& umr, const UmrUser& user, Take&& t
                    size, rdma::kLocalRead);
   if (!found) return {WorkStatus::kLocalProtection, found.reason};
   // All of it before any is taken: a list that cannot be read changes nothing.
-  std::array<std::byte, kShortList> few;
-  std::unique_ptr<std::byte[]> many;
-  if (size > few.size()) {
-    many.reset(new (std::nothrow) std::byte[size]);
-    if (many == nullptr) return refused(WqeFault::kUmrNoTranslations);
-  }
-  const std::span list(many != nullptr ? many.get() : few.data(), size);
+  std::array<std::byte, kShortList * kOctword> memory;
+  const auto list = std::span(memory).first(size);
   if (!table_.read(*found.key, address, list)) {
     return {WorkStatus::kLocalProtection, rdma::Reason::kMemoryUnreachable};
   }
   take(octword, list);
   table_.add_work(static_cast<std::int64_t>(umr.octwords() * kPagesPerOctword) * kEntryWork);
+  return {};
+}
+
+/// All keys of a list, and what it means. One that does not add up changes nothing.
+LocalOutcome MemoryKeys::take_keys(Record& record, rdma::MemoryKey& key, KeyList list,
+                                   KeyList::Meaning meaning) {
+  if (!meaning.adds_up) return refused(WqeFault::kUmrStrided);
+  record.list = std::move(list);
+  record.first_translations = record.list.first();
+  key.load_pieces(std::move(meaning.pieces), std::move(meaning.pattern));
   return {};
 }
 
@@ -273,8 +282,10 @@ void MemoryKeys::show(Record& record, std::size_t octword, std::span<const std::
   std::copy_n(entries.begin(), std::min(shown.size(), entries.size()), shown.begin());
 }
 
-/// Room for `entries` translations of the key, of all that the function may have.
-bool MemoryKeys::reserve(Record& record, std::size_t entries) {
+/// Room for the translations of the key, up to those of the UMR, of all that the function may have.
+bool MemoryKeys::reserve(Record& record, const Umr& umr, AccessMode mode) {
+  const auto octwords = umr.first_octword() + umr.octwords();
+  const auto entries = is_indirect(mode) ? octwords : octwords * kPagesPerOctword;
   if (entries <= record.reserved) return true;
   auto& budget = resources_.translations();
   record.translations = {};

@@ -8,6 +8,7 @@
 
 #include "connectx/queue/wqe_fault.h"
 #include "rdma/types.h"
+#include "rdma/work_queues.h"
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/wqe.h"
 #include "util/field.h"
@@ -56,6 +57,9 @@ struct UmrUser {
   bool any_pd = false;
   /// `fre` of a QP of the kernel: it may tell bus addresses.
   bool may_register = false;
+  bool again = false;  ///< it was carried out in part (rdma::WorkQueues::execute_local)
 };
+
+rdma::LocalOutcome refused(WqeFault fault);
 
 }  // namespace softhca::connectx

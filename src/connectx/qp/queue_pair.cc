@@ -197,8 +197,8 @@ rdma::Fetch QueuePair::fetch_short_datagram(std::uint64_t destination, std::uint
   return rdma_.fetch_short_datagram(*this, destination, bytes_max, datagram);
 }
 void QueuePair::restart_send() { rdma_.restart_send(*this); }
-rdma::LocalOutcome QueuePair::execute_local(const rdma::SendRequest& request) {
-  return rdma_.execute_local(*this, request);
+rdma::LocalOutcome QueuePair::execute_local(const rdma::SendRequest& request, bool again) {
+  return rdma_.execute_local(*this, request, again);
 }
 rdma::Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn srqn) {
   return rdma_.fetch_receive(*this, request, srqn);

@@ -179,7 +179,7 @@ class Rdma {
   rdma::Fetch fetch_short_datagram(QueuePair& qp, std::uint64_t destination,
                                    std::uint32_t bytes_max, rdma::ShortDatagram& datagram);
   void restart_send(QueuePair& qp);
-  rdma::LocalOutcome execute_local(QueuePair& qp, const rdma::SendRequest& request);
+  rdma::LocalOutcome execute_local(QueuePair& qp, const rdma::SendRequest& request, bool again);
   rdma::Fetch fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::XrcSrqn srqn);
   bool fetch_receive_piece(QueuePair& qp, rdma::ReceivePiece& piece);
   void complete_send(QueuePair& qp, const rdma::SendCompletion& completion);

@@ -175,7 +175,10 @@ TEST(Keys, PiecesOfAPatternAreGoneThroughAsOftenAsItSays) {
   auto first = End::sge(0x1000, 3);
   auto second = End::sge(0x2000, 2);
   pair.b.keys.change(key, [&] {
-    key.load_pieces({first, second}, {.turns = 4, .strides = {16, 2}});
+    MemoryKey::Pieces pieces;
+    pieces.add(first);
+    pieces.add(second);
+    key.load_pieces(std::move(pieces), {.turns = 4, .strides = {16, 2}});
     key.refresh();
   });
   EXPECT_EQ(key.pieces(), 2u);

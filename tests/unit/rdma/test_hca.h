@@ -146,7 +146,7 @@ class TestHca {
       posted.pop_front();
       return true;
     }
-    LocalOutcome execute_local(const SendRequest& request) override {
+    LocalOutcome execute_local(const SendRequest& request, bool /*again*/) override {
       hca_.executed.push_back(request.cookie);
       return {hca_.local_status, Reason::kLocalOperationRefused};
     }

@@ -1,0 +1,266 @@
+// UMRs with long lists (PRM 7.4.4.1.3) take many turns: each does what it may, and nobody else
+// waits longer.
+
+#include "connectx/umr_host.h"
+#include "spec/connectx/opcodes.h"
+
+namespace softhca::connectx::testing {
+namespace {
+
+constexpr std::uint64_t kPresent = 3;
+constexpr std::int64_t kTurn = 25'000;
+/// What a step may take beyond what a turn allows.
+constexpr std::int64_t kBeyond = 25'000;
+/// The longest list that a UMR can have, but for its alignment.
+constexpr std::uint32_t kOctwords = 65532;
+
+class LongUmr : public UmrTest {
+ protected:
+  /// Turns of the device, until it has completed something. Each ends in time.
+  unsigned turns() {
+    unsigned turns = 0;
+    for (ended_.clear(); ended_.empty() && turns < 10'000; ++turns) {
+      turn();
+      ended_ = completions();
+    }
+    return turns;
+  }
+  void turn() {
+    const auto before = host_.device.work_done();
+    host_.device.run(host_.now, kTurn);
+    EXPECT_LE(host_.device.work_done() - before, kTurn + kBeyond);
+  }
+  void expect_end(WqeFault fault) {
+    ASSERT_EQ(ended_.size(), 1u);
+    EXPECT_EQ(ended_[0].opcode, CqeOpcode::REQUESTER_ERROR);
+    EXPECT_EQ(ended_[0].vendor_syndrome, static_cast<int>(fault)) << explain(ended_[0]);
+  }
+  void expect_success() {
+    ASSERT_EQ(ended_.size(), 1u);
+    EXPECT_EQ(ended_[0].opcode, CqeOpcode::REQUESTER) << explain(ended_[0]);
+  }
+  WqeBuilder by_pointer(const HostQp& qp, std::uint32_t key, std::uint64_t length, pcie::Iova list,
+                        std::uint32_t octwords = kOctwords, const Fill& fill = {}) {
+    return registration(qp, key, length, octwords,
+                        [&](ControlView c, MaskView m, ContextView k) {
+                          c.set(Control::inline_, 0);
+                          if (fill) fill(c, m, k);
+                        })
+        .data(list, octwords * 16, kKey);
+  }
+  /// Pages that lie at `one` and, the last of them, at `two`.
+  pcie::Iova pages(pcie::Iova one, pcie::Iova two) {
+    const auto list = host_.allocate(std::size_t{kOctwords} * 16, 4096);
+    for (std::uint32_t i = 0; i != 2 * kOctwords; ++i) {
+      const auto last = i == 2 * kOctwords - 1;
+      util::store_be64(host_.at(list + 8 * i), (last ? two : one) | kPresent);
+    }
+    return list;
+  }
+  /// Keys of one byte each, all at `one`.
+  pcie::Iova keys(pcie::Iova one) {
+    using Klm = spec::connectx::klm_entry;
+    const auto list = host_.allocate(std::size_t{kOctwords} * 16, 4096);
+    for (std::uint32_t i = 0; i != kOctwords; ++i) {
+      const util::MutableView<Klm> klm(std::span(host_.at(list + 16 * i), Klm::kSize));
+      klm.set(Klm::byte_count, 1);
+      klm.set(Klm::mkey, kKey);
+      klm.set(Klm::address, one + i % 16);
+    }
+    return list;
+  }
+  void post(HostQp& qp, const WqeBuilder& wqe) {
+    host_.post_send(qp, wqe.bytes());
+    host_.ring_send(qp);
+  }
+
+  std::vector<HostCqe> ended_;
+};
+
+constexpr std::uint64_t kLastPage = 4096 * (2 * std::uint64_t{kOctwords} - 1);
+
+TEST_F(LongUmr, AListOfPagesIsLoadedTurnByTurn) {
+  auto [a, b] = host_.connected({.fre = true});
+  const auto key = free_key(Mode::MTT, kOctwords);
+  const auto one = page();
+  const auto two = page();
+  post(a, by_pointer(a, key, kLastPage + 4096, pages(one, two)));
+  EXPECT_GT(turns(), 20u);
+  expect_success();
+  expect_written(a, key, kStart + kLastPage - 2, "abcd");
+  EXPECT_EQ(host_.text(one + 4094, 2), "ab");
+  EXPECT_EQ(host_.text(two, 2), "cd");
+}
+
+TEST_F(LongUmr, AListOfPiecesOfOneSizeIsLoadedTurnByTurn) {
+  using Ksm = spec::connectx::ksm_entry;
+  auto [a, b] = host_.connected({.fre = true});
+  const auto key = free_key(Mode::KSM, kOctwords);
+  const auto one = page();
+  const auto list = keys(one);
+  for (std::uint32_t i = 0; i != kOctwords; ++i) {
+    const util::MutableView<Ksm> entry(std::span(host_.at(list + 16 * i), Ksm::kSize));
+    entry.set(Ksm::mkey, kKey);
+    entry.set(Ksm::address, one);
+  }
+  post(a, by_pointer(a, key, 4096 * std::uint64_t{kOctwords}, list));
+  EXPECT_GT(turns(), 20u);
+  expect_success();
+  expect_written(a, key, kStart + 4096 * (std::uint64_t{kOctwords} - 1) + 5, "last");
+  EXPECT_EQ(host_.text(one + 5, 4), "last");
+}
+
+// A part of a list of keys moves all that follows it.
+TEST_F(LongUmr, AListOfKeysIsReadTurnByTurnWhateverChangesInIt) {
+  auto [a, b] = host_.connected();
+  const auto key = free_key(Mode::KLM, kOctwords);
+  const auto one = page();
+  const auto two = page();
+  post(a, by_pointer(a, key, kOctwords, keys(one)));
+  EXPECT_GT(turns(), 20u);
+  expect_success();
+  expect_written(a, key, kStart + kOctwords - 4, "last");
+  EXPECT_EQ(host_.text(one + 8, 4), "last");
+
+  auto part = umr(a, key, [](ControlView c, MaskView, ContextView) {
+    c.set(Control::translation_octword_actual_size, 4);
+    c.set(Control::translation_offset_en, 1);
+    c.set(Control::translation_offset, 4);
+  });
+  for (std::uint64_t i = 0; i != 4; ++i) part.klm(1, kKey, two + 16 * i);
+  post(a, part);
+  EXPECT_GT(turns(), 10u);
+  expect_success();
+  expect_written(a, key, kStart + 3, "abcdef");
+  EXPECT_EQ(host_.text(one + 3, 1), "a");
+  EXPECT_EQ(host_.text(two, 1), "b");
+  EXPECT_EQ(host_.text(two + 48, 1), "e");
+  EXPECT_EQ(host_.text(one + 8, 1), "f");
+}
+
+TEST_F(LongUmr, WithoutTranslationsAKeyOfALongListChangesAtOnce) {
+  auto [a, b] = host_.connected();
+  const auto key = free_key(Mode::KLM, kOctwords);
+  post(a, by_pointer(a, key, kOctwords, keys(page())));
+  turns();
+  post(a, invalidation(a, key));
+  EXPECT_LE(turns(), 3u);
+  expect_success();
+  expect_no_access(key, kStart);
+}
+
+TEST_F(LongUmr, OthersSendMeanwhile) {
+  auto [a, b] = host_.connected({.fre = true});
+  auto [c, d] = host_.connected();
+  const auto key = free_key(Mode::MTT, kOctwords);
+  const auto to = page();
+  post(a, by_pointer(a, key, kLastPage, pages(page(), page())));
+  turn();
+  for (int i = 0; i != 3; ++i) {
+    post(c, wqe(c, Send::RDMA_WRITE).remote(to, kKey).data(host_.put_text("meanwhile"), 9, kKey));
+    for (int n = 0; n != 10; ++n) {
+      turn();
+      host_.network.deliver(1024);
+    }
+    const auto cqes = completions();
+    ASSERT_EQ(cqes.size(), 1u);
+    EXPECT_EQ(cqes[0].qpn, c.qpn);
+  }
+  turns();
+  expect_success();
+}
+
+TEST_F(LongUmr, AListThatCannotBeReadToItsEndChangesNothing) {
+  auto [a, b] = host_.connected({.fre = true});
+  const auto key = free_key(Mode::MTT, kOctwords);
+  const auto one = page();
+  auto first = registration(a, key, 0x8000, 4);
+  for (int i = 0; i != 4; ++i) first.mtts(one | kPresent, one | kPresent);
+  UmrTest::expect_success(a, first);
+  const auto list = HostOptions{}.memory_at + HostOptions::kMemorySize - 512 * 1024;
+  post(a, umr(a, key, [](ControlView c, MaskView, ContextView) {
+            c.set(Control::inline_, 0);
+            c.set(Control::translation_octword_actual_size, kOctwords);
+          }).data(list, kOctwords * 16, kKey));
+  turns();
+  ASSERT_EQ(ended_.size(), 1u);
+  EXPECT_EQ(ended_[0].syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
+  auto [c, d] = host_.connected();
+  expect_written(c, key, kStart + 7, "kept");
+  EXPECT_EQ(host_.text(one + 7, 4), "kept");
+}
+
+TEST_F(LongUmr, EndsWithAnErrorIfItsKeyGoes) {
+  using In = spec::connectx::destroy_mkey_in;
+  for (const int before : {3, 20}) {
+    auto [qp, peer] = host_.connected({.fre = true});
+    const auto key = free_key(Mode::MTT, kOctwords);
+    post(qp, by_pointer(qp, key, kLastPage, pages(page(), page())));
+    for (int i = 0; i != before; ++i) turn();
+    ASSERT_TRUE(
+        (host_
+             .call<spec::connectx::destroy_mkey_out, In>(
+                 FakeHost::Opcode::DESTROY_MKEY, [&](auto in) { in.set(In::mkey_index, key >> 8); })
+             .ok()));
+    turns();
+    expect_end(WqeFault::kUmrKeyUnknown);
+  }
+}
+
+TEST_F(LongUmr, OfAQpThatIsResetBeginsAnew) {
+  auto [a, b] = host_.connected({.fre = true});
+  const auto key = free_key(Mode::MTT, kOctwords);
+  const auto one = page();
+  const auto two = page();
+  const auto list = pages(one, one);
+  post(a, by_pointer(a, key, kLastPage + 4096, list));
+  for (int i = 0; i != 8; ++i) turn();
+  ASSERT_TRUE(host_.to_reset(a).ok());
+  // What was read before the reset is another list.
+  util::store_be64(host_.at(list), two | kPresent);
+  ASSERT_TRUE(host_.to_init(a).ok());
+  ASSERT_TRUE(host_.to_rtr(a, b.qpn).ok());
+  ASSERT_TRUE(host_.to_rts(a).ok());
+  ASSERT_TRUE(completions().empty());
+  post(a, by_pointer(a, key, kLastPage + 4096, list));
+  turns();
+  expect_success();
+  auto [c, d] = host_.connected();
+  expect_written(c, key, kStart + 1, "new");
+  EXPECT_EQ(host_.text(two + 1, 3), "new");
+}
+
+// One after the other; and if the first stops on its way, the second waits no longer than it must.
+TEST_F(LongUmr, TwoOfOneKeyBothEnd) {
+  const auto key = free_key(Mode::KLM, kOctwords);
+  const auto list = keys(page());
+  auto [a, b] = host_.connected();
+  auto [c, d] = host_.connected();
+  post(a, by_pointer(a, key, kOctwords, list));
+  turn();
+  post(c, by_pointer(c, key, kOctwords, list));
+  turns();
+  expect_success();
+  EXPECT_EQ(ended_[0].qpn, a.qpn);
+  turns();
+  expect_success();
+  EXPECT_EQ(ended_[0].qpn, c.qpn);
+}
+
+TEST_F(LongUmr, OfAQpInErrorDoesNotKeepTheKey) {
+  const auto key = free_key(Mode::KLM, kOctwords);
+  const auto list = keys(page());
+  auto [a, b] = host_.connected();
+  auto [c, d] = host_.connected();
+  post(a, by_pointer(a, key, kOctwords, list));
+  for (int i = 0; i != 10; ++i) turn();
+  ASSERT_TRUE(host_.to_error(a).ok());
+  turns();
+  post(c, by_pointer(c, key, kOctwords, list));
+  EXPECT_LT(turns(), 1000u);
+  expect_success();
+  EXPECT_EQ(ended_[0].qpn, c.qpn);
+}
+
+}  // namespace
+}  // namespace softhca::connectx::testing
