@@ -1,0 +1,120 @@
+// opt_param_mask of the commands that modify QPs (mlx5 driver interface 7.4): which bits count
+// where, and what each brings. Drivers send a bit only for what the tables of InfiniBand call
+// optional (IBTA 11.2.4.2).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "connectx/qp/qp_transition.h"
+#include "spec/connectx/qp.h"
+
+namespace softhca::connectx::testing {
+namespace {
+
+using spec::connectx::ads;
+using spec::connectx::qpc;
+using Opcode = spec::connectx::command_opcode;
+using Bit = spec::connectx::qp_opt_param_bit;
+using rdma::QpType;
+using enum Bit;
+
+constexpr Bit kBits[] = {ALT_ADDR_PATH, RRE,           RAE,       RWE,         PKEY_INDEX,
+                         Q_KEY,         RNR_TIMEOUT,   SRA_MAX,   RRA_MAX,     PRIMARY_ADDR_PATH,
+                         PM_STATE,      RETRY_COUNT,   RNR_RETRY, ACK_TIMEOUT, LAG_TX_AFF,
+                         PRI_PORT,      SRQN,          CQN_RCV,   DC_HS,       DC_KEY,
+                         PACING_INDEX,  COUNTER_SET_ID};
+
+struct Row {
+  Opcode opcode;
+  QpType type;
+  std::initializer_list<Bit> bits;
+};
+
+// The masks of the driver, by command and service; COUNTER_SET_ID, SRQN and CQN_RCV it adds itself.
+const Row kRows[] = {
+    {Opcode::INIT2INIT_QP, QpType::kRc, {RRE, RAE, RWE, PKEY_INDEX, PRI_PORT, COUNTER_SET_ID}},
+    {Opcode::INIT2INIT_QP, QpType::kUc, {RRE, RAE, RWE, PKEY_INDEX, PRI_PORT, COUNTER_SET_ID}},
+    {Opcode::INIT2INIT_QP, QpType::kUd, {PKEY_INDEX, Q_KEY, PRI_PORT, COUNTER_SET_ID}},
+    {Opcode::INIT2INIT_QP, QpType::kDcInitiator, {PKEY_INDEX, PRI_PORT, COUNTER_SET_ID}},
+    {Opcode::INIT2RTR_QP, QpType::kRc, {ALT_ADDR_PATH, RRE, RAE, RWE, PKEY_INDEX, COUNTER_SET_ID}},
+    {Opcode::INIT2RTR_QP, QpType::kUc, {ALT_ADDR_PATH, RRE, RAE, RWE, PKEY_INDEX, COUNTER_SET_ID}},
+    {Opcode::INIT2RTR_QP, QpType::kUd, {PKEY_INDEX, Q_KEY, COUNTER_SET_ID}},
+    {Opcode::INIT2RTR_QP, QpType::kDcInitiator, {PKEY_INDEX, COUNTER_SET_ID}},
+    {Opcode::RTR2RTS_QP,
+     QpType::kRc,
+     {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT, COUNTER_SET_ID}},
+    {Opcode::RTR2RTS_QP,
+     QpType::kXrcTarget,
+     {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT, COUNTER_SET_ID}},
+    {Opcode::RTR2RTS_QP, QpType::kUc, {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, COUNTER_SET_ID}},
+    {Opcode::RTR2RTS_QP, QpType::kUd, {Q_KEY, COUNTER_SET_ID}},
+    {Opcode::RTS2RTS_QP,
+     QpType::kRc,
+     {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT, SRQN, CQN_RCV, COUNTER_SET_ID}},
+    {Opcode::RTS2RTS_QP,
+     QpType::kUc,
+     {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, SRQN, CQN_RCV, COUNTER_SET_ID}},
+    {Opcode::RTS2RTS_QP, QpType::kUd, {Q_KEY, SRQN, CQN_RCV, COUNTER_SET_ID}},
+    {Opcode::RTS2RTS_QP, QpType::kDcInitiator, {SRQN, CQN_RCV, COUNTER_SET_ID}},
+    {Opcode::SQERR2RTS_QP, QpType::kUd, {Q_KEY}},
+    {Opcode::SQERR2RTS_QP, QpType::kUc, {RRE, RAE, RWE}},
+    {Opcode::SQD_RTS_QP, QpType::kRc, {ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT}},
+    {Opcode::SQD_RTS_QP, QpType::kUd, {Q_KEY}},
+};
+
+TEST(QpOptionalParameters, CountWhereTheDriverMaySendThemAndNowhereElse) {
+  for (const auto& row : kRows) {
+    const auto& command = find_qp_modify(row.opcode);
+    const auto without = parts_taken(command, row.type, 0);
+    for (const auto bit : kBits) {
+      const auto with = parts_taken(command, row.type, 1u << static_cast<unsigned>(bit));
+      const bool expected = std::ranges::find(row.bits, bit) != row.bits.end();
+      EXPECT_EQ(with != without, expected)
+          << std::hex << static_cast<unsigned>(row.opcode) << " type " << static_cast<int>(row.type)
+          << " bit " << static_cast<unsigned>(bit);
+    }
+  }
+}
+
+// Each bit brings its own field alone, whatever else the context holds.
+TEST(QpOptionalParameters, EachBitBringsItsFieldAndNoOther) {
+  util::Struct<qpc> all;
+  std::ranges::fill(all.bytes(), std::byte{0xFF});
+  const auto is_empty = [](const util::Struct<qpc>& context) {
+    return std::ranges::all_of(context.bytes(), [](std::byte b) { return b == std::byte{}; });
+  };
+  const auto only = [&](Bit bit, auto... fields) {
+    util::Struct<qpc> got;
+    merge_qp_context(got, all, part(bit));
+    EXPECT_TRUE(((got.get(fields) != 0) && ...)) << static_cast<unsigned>(bit);
+    (got.set(fields, 0), ...);
+    EXPECT_TRUE(is_empty(got)) << static_cast<unsigned>(bit);
+  };
+  only(RRE, qpc::rre);
+  only(RWE, qpc::rwe);
+  only(RAE, qpc::rae, qpc::atomic_mode);
+  only(Q_KEY, qpc::q_key);
+  only(RNR_TIMEOUT, qpc::min_rnr_nak);
+  only(SRA_MAX, qpc::log_sra_max);
+  only(RRA_MAX, qpc::log_rra_max);
+  only(RETRY_COUNT, qpc::retry_count);
+  only(RNR_RETRY, qpc::rnr_retry);
+  only(PM_STATE, qpc::pm_state);
+  only(COUNTER_SET_ID, qpc::counter_set_id);
+  only(SRQN, qpc::srqn_rmpn_xrqn);
+  only(CQN_RCV, qpc::cqn_rcv);
+  const auto only_of_path = [&](Bit bit, auto field) {
+    util::Struct<qpc> got;
+    merge_qp_context(got, all, part(bit));
+    const util::MutableView<ads> path = got.sub(qpc::primary_address_path);
+    EXPECT_NE(path.get(field), 0u) << static_cast<unsigned>(bit);
+    path.set(field, 0);
+    EXPECT_TRUE(is_empty(got)) << static_cast<unsigned>(bit);
+  };
+  only_of_path(PKEY_INDEX, ads::pkey_index);
+  only_of_path(PRI_PORT, ads::vhca_port_num);
+  only_of_path(ACK_TIMEOUT, ads::ack_timeout);
+}
+
+}  // namespace
+}  // namespace softhca::connectx::testing
