@@ -17,6 +17,8 @@ namespace softhca::door {
 namespace {
 
 constexpr std::uint8_t kGidIndex = 3;
+/// The link-local address.
+constexpr std::uint8_t kIpv6GidIndex = 1;
 
 bool is_member(const driver::Gid& gid) {
   driver::Mac mac;
@@ -38,6 +40,7 @@ util::Result<void> Engine::set_up_rdma_cm() {
   auto manager = rdma_cm::Manager::create(*device_, memory_,
                                           {.gid = gid_,
                                            .gid_index = kGidIndex,
+                                           .ipv6_gid_index = kIpv6GidIndex,
                                            .node_guid = kNodeGuid,
                                            .port_numbers = *port_files_,
                                            .is_member = is_member,

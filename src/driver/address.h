@@ -32,6 +32,11 @@ struct Gid {
   bool is_ipv4() const {
     return util::load_be64(bytes.data()) == 0 && util::load_be32(bytes.data() + 8) == 0xffff;
   }
+  /// Of an IPv6 or IPv4 group.
+  bool is_multicast() const {
+    return bytes[0] == std::byte{0xff} ||
+           (is_ipv4() && (bytes[12] & std::byte{0xf0}) == std::byte{0xe0});
+  }
   friend bool operator==(const Gid&, const Gid&) = default;
 };
 

@@ -26,11 +26,13 @@ enum class EventType : std::uint32_t {
   kRejected = 8,
   kEstablished = 9,
   kDisconnected = 10,
+  kMulticastJoin = 12,
 };
 
 struct Event {
   EventType type() const { return static_cast<EventType>(content.event); }
   std::uint32_t counted_for = 0;  ///< the identifier whose program waits for its acknowledgement
+  std::uint32_t membership = 0;   ///< of a multicast group, whose event it is; 0: none
   rdma_ucm_event_resp content{};
 };
 

@@ -86,6 +86,9 @@ Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
       {RDMA_USER_CM_CMD_SET_OPTION, 24, &Manager::set_option},
       {RDMA_USER_CM_CMD_NOTIFY, 8, &Manager::notify},
       {RDMA_USER_CM_CMD_MIGRATE_ID, 16, &Manager::migrate_id},
+      {RDMA_USER_CM_CMD_JOIN_IP_MCAST, 48, &Manager::join_ip_multicast},
+      {RDMA_USER_CM_CMD_JOIN_MCAST, 152, &Manager::join_multicast},
+      {RDMA_USER_CM_CMD_LEAVE_MCAST, 16, &Manager::leave_multicast},
   };
   rdma_ucm_cmd_hdr header{};
   if (size < sizeof header) return EINVAL;
@@ -161,6 +164,7 @@ void Manager::erase(std::uint32_t number) {
     if (!is_datagram(id)) send_disconnect(id);
   }
   if (id.owns_port) options_.port_numbers.release(id.port_space, id.source.port());
+  std::erase_if(memberships_, [&](const Membership& member) { return member.id == number; });
   ids_.erase(at);
 }
 
@@ -212,7 +216,7 @@ Errno Manager::bind(Channel& channel, Bytes in) {
 /// answers that there is no such service.
 std::optional<driver::Gid> Manager::resolve(const Id& id) const {
   const auto gid = id.destination.gid();
-  if (options_.is_member(gid)) return gid;
+  if (id.destination.is_multicast() || options_.is_member(gid)) return gid;
   if (!id.destination.is_any() && !options_.is_local(id.destination)) return std::nullopt;
   return options_.port_numbers.find(id.port_space, id.destination.port()).value_or(options_.gid);
 }

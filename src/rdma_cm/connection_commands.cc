@@ -16,6 +16,8 @@ namespace {
 /// Of the program, in REQ and SIDR_REQ, behind the header of Annex A11.
 constexpr std::size_t kPrivateDataMax = 56, kDatagramPrivateDataMax = 180;
 
+constexpr std::uint8_t kAckTimeoutMax = 31;
+
 /// ib_qp_state.
 enum : std::uint32_t { kInit = 1, kRtr = 2, kRts = 3 };
 /// ib_qp_attr_mask.
@@ -174,7 +176,7 @@ Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
       out.sq_psn = id->remote_psn;
       if (!reliable) break;
       out.qp_attr_mask |= kTimeout | kRetry | kRnrRetry | kMaxReads;
-      out.timeout = kAckTimeout;
+      out.timeout = id->ack_timeout.value_or(kAckTimeout);
       out.retry_cnt = id->retry_count;
       out.rnr_retry = id->rnr_retry_count;
       out.max_rd_atomic = id->initiator_depth;
@@ -191,13 +193,23 @@ Errno Manager::get_event(Channel& channel, Bytes in) {
   if (!event) return EAGAIN;
   const auto owner = ids_.find(event->counted_for);
   if (owner != ids_.end()) ++owner->second->events_read;
+  const auto member = std::ranges::find(memberships_, event->membership, &Membership::number);
+  if (member != memberships_.end()) ++member->events_read;
   return answer(command.response, event->content);
 }
 
 Errno Manager::set_option(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_set_option>(in);
-  if (find(channel, command.id) == nullptr) return ENOENT;
-  return command.level > RDMA_OPTION_IB ? ENOSYS : 0;
+  auto* id = find(channel, command.id);
+  if (id == nullptr) return ENOENT;
+  if (command.level > RDMA_OPTION_IB) return ENOSYS;
+  if (command.level != RDMA_OPTION_ID || command.optname != RDMA_OPTION_ID_ACK_TIMEOUT) return 0;
+  std::byte timeout{};
+  if (command.optlen != sizeof timeout) return EINVAL;
+  if (!memory_.read(command.optval, std::span(&timeout, 1))) return EFAULT;
+  if (std::to_integer<std::uint8_t>(timeout) > kAckTimeoutMax) return EINVAL;
+  id->ack_timeout = std::to_integer<std::uint8_t>(timeout);
+  return 0;
 }
 
 /// The program has seen data before the peer's RTU.

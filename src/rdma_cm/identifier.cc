@@ -38,6 +38,11 @@ bool SocketAddress::is_any() const {
   return family() != AF_INET6 || IN6_IS_ADDR_UNSPECIFIED(&v6(storage).sin6_addr);
 }
 
+bool SocketAddress::is_multicast() const {
+  if (family() == AF_INET) return IN_MULTICAST(ntohl(v4(storage).sin_addr.s_addr));
+  return family() == AF_INET6 && IN6_IS_ADDR_MULTICAST(&v6(storage).sin6_addr);
+}
+
 driver::Gid SocketAddress::gid() const {
   driver::Gid gid{};
   if (family() == AF_INET6) {

@@ -26,6 +26,7 @@ struct SocketAddress {
   std::uint16_t size() const;
   /// 0.0.0.0 or ::.
   bool is_any() const;
+  bool is_multicast() const;
   /// In the form of a GID: IPv4 as ::ffff:a.b.c.d.
   driver::Gid gid() const;
   static SocketAddress of(const driver::Gid& gid, std::uint16_t port);
@@ -75,7 +76,16 @@ struct Identifier {
   std::uint8_t responder_resources = 0, initiator_depth = 0;
   std::uint8_t retry_count = 7, rnr_retry_count = 7;
   std::uint32_t qkey = 0;
+  std::optional<std::uint8_t> ack_timeout;  ///< that the program wants (IBTA 9.7.6.1.3)
   Repeated repeated;
+};
+
+/// Of an identifier in a multicast group.
+struct Membership {
+  std::uint32_t number = 0;  ///< by which it is left
+  std::uint32_t id = 0;
+  std::uint64_t uid = 0;  ///< what the program calls it
+  std::uint32_t events_read = 0;
 };
 
 /// QPs of datagrams, whose peers are found by SIDR.

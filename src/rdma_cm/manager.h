@@ -36,8 +36,10 @@ class PortNumbers {
 class Manager {
  public:
   struct Options {
-    driver::Gid gid;              ///< of this process
-    std::uint8_t gid_index = 0;   ///< in the device's table
+    driver::Gid gid;             ///< of this process
+    std::uint8_t gid_index = 0;  ///< in the device's table
+    /// Of the IPv6 address from which IPv6 groups are sent to.
+    std::uint8_t ipv6_gid_index = 0;
     std::uint64_t node_guid = 0;  ///< as sysfs has it
     PortNumbers& port_numbers;
     /// Whether an address is of this network, or of this machine.
@@ -88,6 +90,12 @@ class Manager {
   Errno set_option(Channel& channel, Bytes in);
   Errno notify(Channel& channel, Bytes in);
   Errno migrate_id(Channel& channel, Bytes in);
+  // multicast.cc
+  Errno join_ip_multicast(Channel& channel, Bytes in);
+  Errno join_multicast(Channel& channel, Bytes in);
+  Errno leave_multicast(Channel& channel, Bytes in);
+  Errno join(Channel& channel, std::uint32_t number, std::uint64_t uid, const SocketAddress& group,
+             std::uint64_t response);
   Id* find(const Channel& channel, std::uint32_t number);
   Errno take_port(Id& id);
   std::uint32_t drop_events(Id& id);
@@ -133,6 +141,7 @@ class Manager {
   std::unique_ptr<ManagementPort> port_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::map<std::uint32_t, std::unique_ptr<Id>> ids_;
+  std::vector<Membership> memberships_;
   const std::function<Channel*(int)>* other_ = nullptr;
   std::uint32_t last_number_ = 0;
   std::uint32_t comm_id_base_ = 0;

@@ -10,6 +10,20 @@ namespace softhca::uverbs {
 
 namespace spec = softhca::spec::connectx;
 
+namespace {
+
+/// RFC 1112 6.4 and RFC 2464 7: the end of the group's address behind a prefix.
+driver::Mac group_mac(const driver::Gid& group) {
+  const auto* end = group.bytes.data() + 12;
+  if (!group.is_ipv4()) {
+    return {{std::byte{0x33}, std::byte{0x33}, end[0], end[1], end[2], end[3]}};
+  }
+  return {{std::byte{0x01}, std::byte{0x00}, std::byte{0x5e}, end[1] & std::byte{0x7f}, end[2],
+           end[3]}};
+}
+
+}  // namespace
+
 Device::Device(driver::connectx::Hca& hca, Options options)
     : hca_(hca), options_(std::move(options)), records_(hca.host()) {}
 
@@ -25,6 +39,10 @@ util::Result<std::unique_ptr<Device>> Device::create(driver::connectx::Hca& hca,
 }
 
 bool Device::find_mac(const driver::Gid& to, driver::Mac& mac) const {
+  if (to.is_multicast()) {
+    mac = group_mac(to);
+    return true;
+  }
   return options_.find_mac && options_.find_mac(to, mac);
 }
 

@@ -215,7 +215,10 @@ Errno change_multicast(Device& device, Objects& objects, const Request& request,
                        command_opcode opcode) {
   const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
   const auto* qp = objects.find<QueuePair>(in.qp_handle);
-  if (qp == nullptr || qp->type != IB_UVERBS_QPT_UD || in.gid[0] != 0xff) return EINVAL;
+  if (qp == nullptr || qp->type != IB_UVERBS_QPT_UD) return EINVAL;
+  driver::Gid group;
+  std::memcpy(group.bytes.data(), in.gid, group.bytes.size());
+  if (!group.is_multicast()) return EINVAL;
   Command<In> command(opcode);
   command.set(In::qpn, qp->qpn);
   std::ranges::copy(std::as_bytes(std::span(in.gid)), command.sub(In::multicast_gid).begin());

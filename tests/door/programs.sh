@@ -53,6 +53,13 @@ if [ $? = 0 ] && [ "$(grep -c 'ping data: rdma-ping' <<<"$rping")" = 3 ]; then
 else
   echo "FAILED: rping"; echo "$rping"; failed=1
 fi
+mckey=$("${nobody[@]}" timeout 60 "$softhca" run -- sh -c \
+  'timeout 20 mckey -m 239.1.2.3 & sleep 1; timeout 20 mckey -m 239.1.2.3 -s; s=$?; wait $! && exit $s' 2>&1)
+if [ $? = 0 ] && [ "$(grep -c 'data transfers complete' <<<"$mckey")" = 2 ]; then
+  echo "ok: mckey"
+else
+  echo "FAILED: mckey"; echo "$mckey"; failed=1
+fi
 # lost WORDS EXPECTED: memory that is unmapped while it is registered.
 lost() {
   local out

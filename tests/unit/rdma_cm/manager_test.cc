@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_cm.h>
 
 #include <cerrno>
@@ -33,6 +34,7 @@ class RdmaCm : public testing::Test {
     manager_ = *Manager::create(program_.device(), memory_,
                                 {.gid = kOwn,
                                  .gid_index = 0,
+                                 .ipv6_gid_index = 0,
                                  .node_guid = 1,
                                  .port_numbers = numbers_,
                                  .is_member = [](const driver::Gid& gid) { return gid == kOwn; },
@@ -208,6 +210,65 @@ TEST_F(RdmaCm, AListenerThatGoesRejectsWhoWaits) {
   const auto event = next();
   EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kRejected));
   EXPECT_EQ(event.status, 28u);
+}
+
+// cma_iboe_set_mgid of Linux: an IPv4 group is ::ffff:a.b.c.d on RoCE v2.
+TEST_F(RdmaCm, AGroupIsJoinedByItsAddressAndLeft) {
+  const auto id = create(1, RDMA_PS_UDP);
+  ASSERT_EQ(bind(id, 0), 0);
+  rdma_ucm_create_id_resp made{};
+  rdma_ucm_join_mcast in{};
+  in.response = reinterpret_cast<std::uint64_t>(&made);
+  in.uid = 77;
+  in.id = id;
+  in.addr_size = sizeof(sockaddr_in);
+  const auto join = [&](std::uint8_t first) {
+    const auto group = SocketAddress::of(driver::Gid::from_ipv4(first, 1, 2, 3), 0);
+    std::memcpy(&in.addr, &group.storage, sizeof in.addr);
+    return command(RDMA_USER_CM_CMD_JOIN_MCAST, in);
+  };
+  EXPECT_EQ(join(198), EINVAL) << "no group";
+  ASSERT_EQ(join(239), 0);
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kMulticastJoin));
+  EXPECT_EQ(event.uid, 77u);
+  EXPECT_EQ(event.id, made.id);
+  EXPECT_EQ(event.param.ud.qp_num, 0xffffffu);
+  const auto group = driver::Gid::from_ipv4(239, 1, 2, 3);
+  EXPECT_EQ(std::memcmp(event.param.ud.ah_attr.grh.dgid, group.bytes.data(), 16), 0);
+  // The library waits until it has heard of as many events as are reported.
+  rdma_ucm_destroy_id_resp left{};
+  const rdma_ucm_destroy_id leave{
+      .response = reinterpret_cast<std::uint64_t>(&left), .id = made.id, .reserved = 0};
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_LEAVE_MCAST, leave), 0);
+  EXPECT_EQ(left.events_reported, 1u);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_LEAVE_MCAST, leave), ENOENT);
+  ASSERT_EQ(join(239), 0);
+  EXPECT_EQ(destroy(id), 1u) << "what nobody has read is taken back";
+}
+
+TEST_F(RdmaCm, TheTimeoutThatAProgramWantsIsThatOfItsQp) {
+  const auto listener = listen(1, 7000);
+  const auto id = create(2);
+  resolve(id, 7000);
+  const auto set = [&](std::uint8_t timeout) {
+    rdma_ucm_set_option in{};
+    in.optval = reinterpret_cast<std::uint64_t>(&timeout);
+    in.id = id;
+    in.level = RDMA_OPTION_ID;
+    in.optname = RDMA_OPTION_ID_ACK_TIMEOUT;
+    in.optlen = 1;
+    return command(RDMA_USER_CM_CMD_SET_OPTION, in);
+  };
+  EXPECT_EQ(set(32), EINVAL) << "five bits";
+  EXPECT_EQ(set(21), 0);
+  ib_uverbs_qp_attr attributes{};
+  const rdma_ucm_init_qp_attr in{
+      .response = reinterpret_cast<std::uint64_t>(&attributes), .id = id, .qp_state = 3};
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_INIT_QP_ATTR, in), 0);
+  EXPECT_EQ(attributes.timeout, 21);
+  destroy(id);
+  destroy(listener);
 }
 
 TEST_F(RdmaCm, ADatagramServiceTellsItsQp) {

@@ -1,0 +1,76 @@
+// Multicast groups by address (host-door contract 8.2). On RoCE nobody is asked: the group's GID
+// follows from the address, and joining is what the QP does (ATTACH_MCAST), which the library asks
+// for when it hears of it.
+#include <rdma/rdma_user_cm.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "rdma_cm/manager.h"
+#include "rdma_cm/message.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+constexpr std::uint32_t kMulticastQpn = 0xffffff;
+
+}  // namespace
+
+Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
+                    const SocketAddress& group, std::uint64_t response) {
+  auto* id = find(channel, number);
+  if (id == nullptr) return ENOENT;
+  if (!group.is_multicast() || !id->has_device) return EINVAL;
+  const Membership member{.number = ++last_number_, .id = number, .uid = uid};
+  if (const auto wrong = answer(response, rdma_ucm_create_id_resp{.id = member.number});
+      wrong != 0) {
+    return wrong;
+  }
+  auto event = event_of(*id, EventType::kMulticastJoin);
+  event.membership = member.number;
+  event.content.uid = uid;
+  event.content.id = member.number;
+  auto& param = event.content.param.ud;
+  param.qp_num = kMulticastQpn;
+  param.qkey = id->qkey;
+  std::memcpy(param.ah_attr.grh.dgid, group.gid().bytes.data(), sizeof param.ah_attr.grh.dgid);
+  const bool is_ipv4 = group.family() == AF_INET;
+  param.ah_attr.grh.sgid_index = is_ipv4 ? options_.gid_index : options_.ipv6_gid_index;
+  param.ah_attr.grh.hop_limit = kHopLimit;
+  param.ah_attr.is_global = 1;
+  param.ah_attr.port_num = 1;
+  memberships_.push_back(member);
+  channel.push(event);
+  return 0;
+}
+
+Errno Manager::join_ip_multicast(Channel& channel, Bytes in) {
+  const auto command = take<rdma_ucm_join_ip_mcast>(in);
+  SocketAddress group;
+  std::memcpy(&group.storage, &command.addr, sizeof command.addr);
+  return join(channel, command.id, command.uid, group, command.response);
+}
+
+Errno Manager::join_multicast(Channel& channel, Bytes in) {
+  const auto command = take<rdma_ucm_join_mcast>(in);
+  if (command.join_flags > RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER) return EINVAL;
+  SocketAddress group;
+  std::memcpy(&group.storage, &command.addr, sizeof group.storage);
+  if (group.size() == 0 || command.addr_size < group.size()) return EINVAL;
+  return join(channel, command.id, command.uid, group, command.response);
+}
+
+Errno Manager::leave_multicast(Channel& channel, Bytes in) {
+  const auto command = take<rdma_ucm_destroy_id>(in);
+  const auto member = std::ranges::find(memberships_, command.id, &Membership::number);
+  if (member == memberships_.end() || find(channel, member->id) == nullptr) return ENOENT;
+  const auto number = member->number;
+  channel.remove_if([&](const Event& event) { return event.membership == number; },
+                    [](const Event&) {});
+  const rdma_ucm_destroy_id_resp out{.events_reported = member->events_read};
+  memberships_.erase(member);
+  return answer(command.response, out);
+}
+
+}  // namespace softhca::rdma_cm
