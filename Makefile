@@ -16,12 +16,14 @@ KERNEL   ?= trixie
 SUITE    ?= trixie
 QPS      ?= 1000
 SOAK_SECONDS ?= 600
+PYTHON   ?= /usr/bin/python3
+SUITES   ?= bookworm trixie sid
 # Suites of many seeds, and hostile clients at a real server: for make test, since make check is to end in a minute.
 LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-unit test-guest mutants soak pyverbs kernel-users soft-roce perftest examples verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-unit test-guest mutants soak pyverbs pyverbs-host distributions kernel-users soft-roce perftest examples verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -75,6 +77,13 @@ pyverbs: softhca ## rdma-core's own tests in a guest; TESTS is the folder tests/
 	@cp tests/guest/*.sh tests/guest/rdma_core_tests.py tests/guest/pyverbs_*.txt $(BUILD)/pyverbs
 	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 3600 --kernel $(KERNEL) --suite $(SUITE) --device connectx --device connectx \
 	  --package python3-scapy --share $(BUILD)/pyverbs -- 'bash /share/pyverbs.sh'
+
+pyverbs-host: softhca ## rdma-core's own tests in a process of softhca run; TESTS as above (PYTHON, which has pyverbs)
+	@cmake --build $(BUILD) -j $(JOBS) --target softhca_preload
+	@$(BUILD)/softhca run -- $(PYTHON) tests/guest/rdma_core_tests.py $(abspath $(TESTS)/..) --dev mlx5_0 --limit 60
+
+distributions: deb ## the package on other Debians, with their own programs (SUITES)
+	@tests/package/distributions.py $(BUILD) $(SUITES)
 
 kernel-users: softhca ## NVMe-oF, NFS and iSER between two guests, every byte compared (KERNEL=backports, LOSS=0.001)
 	@rm -rf $(BUILD)/kernel_users && mkdir -p $(BUILD)/kernel_users && cp tests/guest/*.sh tests/guest/*.py $(BUILD)/kernel_users

@@ -47,9 +47,10 @@ def archive(folder, suite):
     return path
 
 
-def run(script, files=(), suite="bookworm", build=Path("build"), timeout=300):
+def run(script, files=(), suite="bookworm", build=Path("build"), timeout=300,
+        output=None):
     """Runs the bash `script` as root in a fresh `suite` that holds `files` in /tmp/files, with apt working. Returns
-    (exit status, output)."""
+    (exit status, output). `output`: where that goes as it comes, instead."""
     system = archive(build / "fresh_debian", suite)
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -61,7 +62,7 @@ def run(script, files=(), suite="bookworm", build=Path("build"), timeout=300):
         try:
             subprocess.run([*space, "tar", "-xf", system, "--exclude=./dev/*", "-C", root], check=True)
             done = subprocess.run([*space, "sh", "-c", ENTER, "sh", root, path, *files], text=True,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stdin=subprocess.DEVNULL, stdout=output or subprocess.PIPE,
                                   stderr=subprocess.STDOUT, timeout=timeout)
             return done.returncode, done.stdout
         except subprocess.TimeoutExpired as late:
