@@ -199,8 +199,11 @@ void Engine::poke() { write_one(poke_.get()); }
 /// Until there is something to do, or it is time to look at the records again: soon at first.
 void Engine::nap(unsigned idle_turns) {
   using namespace std::chrono_literals;
-  const auto longest = device_->records().empty() ? util::Duration(1s) : util::Duration(1ms);
-  const auto wait = std::min(longest, util::Duration(20us) * (1 + idle_turns / 16));
+  // Where no queue can be rung, twice as long each time, so that it comes to rest.
+  const auto wait =
+      device_->records().empty()
+          ? std::min(util::Duration(1s), util::Duration(20us) * (1u << std::min(idle_turns, 16u)))
+          : std::min(util::Duration(1ms), util::Duration(20us) * (1u + idle_turns / 16));
   const timespec timeout{.tv_sec = wait / 1s, .tv_nsec = (wait % 1s) / 1ns};
   pollfd fds[] = {{.fd = joined_->wake_me.get(), .events = POLLIN, .revents = 0},
                   {.fd = poke_.get(), .events = POLLIN, .revents = 0}};

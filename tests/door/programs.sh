@@ -60,6 +60,15 @@ if [ $? = 0 ] && [ "$(grep -c 'data transfers complete' <<<"$mckey")" = 2 ]; the
 else
   echo "FAILED: mckey"; echo "$mckey"; failed=1
 fi
+# docs/run.md: without queues, the library's thread looks once a second. It has gone to sleep after two.
+wakes=$("${nobody[@]}" timeout 60 "$softhca" run -- bash -c 'ibv_asyncwatch >/dev/null & p=$!; sleep 3
+  count() { for t in /proc/$p/task/*; do [ "$(cat $t/comm)" = softhca ] && awk "/^voluntary/ { print \$2 }" $t/status; done; }
+  before=$(count); sleep 3; after=$(count); kill $p; echo $((after - before))' 2>/dev/null)
+if [ -n "$wakes" ] && [ "$wakes" -le 4 ]; then
+  echo "ok: an idle program wakes once a second"
+else
+  echo "FAILED: an idle program wakes once a second: $wakes times in three seconds"; failed=1
+fi
 # lost WORDS EXPECTED: memory that is unmapped while it is registered.
 lost() {
   local out
