@@ -241,9 +241,11 @@ TEST_F(LongUmr, TwoOfOneKeyBothEnd) {
   post(c, by_pointer(c, key, kOctwords, list));
   turns();
   expect_success();
+  ASSERT_FALSE(ended_.empty());
   EXPECT_EQ(ended_[0].qpn, a.qpn);
   turns();
   expect_success();
+  ASSERT_FALSE(ended_.empty());
   EXPECT_EQ(ended_[0].qpn, c.qpn);
 }
 
@@ -257,8 +259,9 @@ TEST_F(LongUmr, OfAQpInErrorDoesNotKeepTheKey) {
   ASSERT_TRUE(host_.to_error(a).ok());
   turns();
   post(c, by_pointer(c, key, kOctwords, list));
-  EXPECT_LT(turns(), 1000u);
+  ASSERT_LT(turns(), 1000u);
   expect_success();
+  ASSERT_FALSE(ended_.empty());
   EXPECT_EQ(ended_[0].qpn, c.qpn);
 }
 
