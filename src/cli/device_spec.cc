@@ -70,6 +70,11 @@ util::Result<void> apply(connectx::DeviceOptions& options, std::string_view key,
       return util::fail(fmt::format("vectors={}: want 2 to 64", value));
     }
     options.msix_vectors = *vectors;
+  } else if (key == "doorbells") {
+    if (value != "mapped" && value != "trapped") {
+      return util::fail(fmt::format("doorbells={}: want mapped or trapped", value));
+    }
+    options.share_doorbells = value == "mapped";
   } else if (key == "name") {
     if (value.empty()) return util::fail("name= is empty");
     options.name = value;
@@ -150,6 +155,7 @@ struct RsnicCard {
 };
 
 util::Result<void> apply(RsnicCard& card, std::string_view key, std::string_view value) {
+  if (key == "doorbells") return unknown_key(key);  // it checks every access to its pages
   if (key != "profile") return apply(card.options, key, value);
   if (value != "driver" && value != "document") {
     return util::fail(fmt::format("profile={}: want driver or document", value));

@@ -138,8 +138,8 @@ const std::string& port_of(const ServeOptions& options, std::size_t device) {
 
 /// A NIC, plugged into the switch of its place on the command line.
 template <class Device, class Options>
-std::unique_ptr<pcie::Function> make_nic(Machine& machine, const ServeOptions& serve,
-                                         std::size_t index, Options options) {
+std::unique_ptr<Device> make_nic(Machine& machine, const ServeOptions& serve, std::size_t index,
+                                 Options options) {
   auto* const fabric =
       machine.switches.named(port_of(serve, index), link_of(options), machine.capture.get());
   assert(fabric != nullptr && "check_links()");
@@ -154,29 +154,33 @@ std::unique_ptr<pcie::Function> make_nic(Machine& machine, const ServeOptions& s
   return device;
 }
 
-std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions& serve,
-                                            std::size_t index,
-                                            const connectx::DeviceOptions& options) {
-  return make_nic<connectx::Device>(machine, serve, index, options);
+using MadeDevice = util::Result<std::unique_ptr<pcie::Function>>;
+
+MadeDevice make_device(Machine& machine, const ServeOptions& serve, std::size_t index,
+                       const connectx::DeviceOptions& options) {
+  auto device = make_nic<connectx::Device>(machine, serve, index, options);
+  if (options.share_doorbells) {
+    if (auto shared = device->share_doorbells(); !shared) return tl::unexpected(shared.error());
+  }
+  return device;
 }
 
-std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions& serve,
-                                            std::size_t index,
-                                            const jingzhao::DeviceOptions& options) {
+MadeDevice make_device(Machine& machine, const ServeOptions& serve, std::size_t index,
+                       const jingzhao::DeviceOptions& options) {
   return make_nic<jingzhao::Device>(machine, serve, index, options);
 }
 
 /// A data mover, which has no port.
-std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions&, std::size_t,
-                                            const sdxi::DeviceOptions& options) {
+MadeDevice make_device(Machine& machine, const ServeOptions&, std::size_t,
+                       const sdxi::DeviceOptions& options) {
   auto device = std::make_unique<sdxi::Device>(options, machine.group);
   machine.data_movers[options.name] = device.get();
   return device;
 }
 
 /// The next VF of a data mover.
-std::unique_ptr<pcie::Function> make_device(Machine& machine, const ServeOptions&, std::size_t,
-                                            const VirtualFunctionSpec& spec) {
+MadeDevice make_device(Machine& machine, const ServeOptions&, std::size_t,
+                       const VirtualFunctionSpec& spec) {
   return std::make_unique<sdxi::Device>(spec.options, machine.group,
                                         *machine.data_movers.at(spec.pf));
 }
@@ -249,8 +253,10 @@ util::Result<vfio_user::Server::Options> server_options(const ServeOptions& opti
 
 util::Result<void> add_device(Machine& machine, const ServeOptions& options, std::size_t index,
                               const DeviceSpec& spec, const vfio_user::Server::Options& server_of) {
-  machine.devices.push_back(std::visit(
-      [&](const auto& device) { return make_device(machine, options, index, device); }, spec));
+  auto made = std::visit(
+      [&](const auto& device) { return make_device(machine, options, index, device); }, spec);
+  if (!made) return tl::unexpected(made.error());
+  machine.devices.push_back(*std::move(made));
   auto& device = *machine.devices.back();
   if (machine.trace != nullptr) {
     device.set_trace(machine.traces.emplace_back(*machine.trace, device.name()));

@@ -19,6 +19,7 @@
 #include "connectx/port/vport.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/queue/blue_flame.h"
+#include "connectx/queue/shared_doorbells.h"
 #include "connectx/queue/user_memory.h"
 #include "wire/train.h"
 
@@ -76,6 +77,19 @@ Device::Device(DeviceOptions options, fabric::Port& port)
 
 Device::~Device() { port_->set_receiver(nullptr); }
 
+util::Result<void> Device::share_doorbells() {
+  auto made = SharedDoorbells::create();
+  if (!made) return tl::unexpected(made.error());
+  shared_doorbells_ = std::move(*made);
+  reset_device();
+  return {};
+}
+
+std::optional<pcie::SharedBarMemory> Device::shared_memory(unsigned bar) const {
+  if (bar != kBar || shared_doorbells_ == nullptr) return std::nullopt;
+  return shared_doorbells_->memory();
+}
+
 /// Everything is made anew, with the trace.
 void Device::trace_device(util::Trace& trace) {
   if (companion_ != nullptr) trace.set_modules(companion_->trace_modules());
@@ -92,6 +106,7 @@ void Device::reset_device() {
   capabilities().reset();
   pages_ = std::make_unique<PageManager>();
   drop_objects();
+  if (shared_doorbells_ != nullptr) shared_doorbells_->clear_all();
   if (companion_ != nullptr) companion_->handle_reset();
   commands_ = std::make_unique<CommandInterface>(*this);
 }
@@ -130,7 +145,8 @@ void Device::make_objects() {
   objects_ = std::make_unique<Objects>();
   auto& made = *objects_;
   const auto& limits = capabilities().limits();
-  made.resources = std::make_unique<Resources>(limits, options_.model);
+  made.resources =
+      std::make_unique<Resources>(limits, options_.model, shared_doorbells_ != nullptr);
   made.user_memories = std::make_unique<UserMemories>(made.resources->translations(), limits);
   made.event_queues = std::make_unique<EventQueues>(msix(), limits, health_, notes_);
   made.event_queues->set_trace(trace());
@@ -152,6 +168,7 @@ void Device::make_objects() {
                                                  .memory_keys = *made.memory_keys,
                                                  .port = *made.network_port,
                                                  .blue_flame = *made.blue_flame,
+                                                 .shared_doorbells = shared_doorbells_.get(),
                                                  .mapper = queue_mapper(),
                                                  .notes = notes_,
                                                  .trace = trace()});
@@ -161,6 +178,7 @@ void Device::make_objects() {
                       .event_queues = *made.event_queues,
                       .keys = made.memory_keys->table(),
                       .blue_flame = *made.blue_flame,
+                      .shared_doorbells = shared_doorbells_.get(),
                       .port = *made.network_port,
                       .notes = notes_,
                       .multi_packet_sends = options_.model.multi_packet_sends});
@@ -193,11 +211,12 @@ util::Time Device::run_device(util::Time now) {
   overdrawn_ = false;
   last_rung_ = kNoDoorbell;
   notes_.set_time(now);
-  if (attention_ || now >= quiet_until_) return run_all(now);
+  const auto next_look = shared_doorbells_ == nullptr ? util::kNever : hear_doorbells(now);
+  if (attention_ || now >= quiet_until_) return std::min(run_all(now), next_look);
   completion_queues().run(now, work());
   const auto next = std::min(rdma().run(now, work()), others_next_);
   work().charge(pcie::RemoteAccesses::take_work());
-  return std::min(next, completion_queues().next_event());
+  return std::min({next, completion_queues().next_event(), next_look});
 }
 
 [[gnu::noinline]] util::Time Device::run_all(util::Time now) {

@@ -34,6 +34,7 @@ namespace softhca::connectx {
 class Capabilities;
 class CommandInterface;
 class PageManager;
+class SharedDoorbells;
 
 /// What distinguishes one card from another.
 struct DeviceOptions {
@@ -42,6 +43,8 @@ struct DeviceOptions {
   rdma::Mac mac{};                 ///< permanent address
   std::uint64_t node_guid = 0;     ///< must not be 0, unique on the fabric
   std::uint16_t msix_vectors = 32;
+  /// For who makes the device: share_doorbells() is wanted.
+  bool share_doorbells = false;
   Limits limits{};  ///< how much of everything; not more than the default
   /// The time, for the free-running timer and the health counter. Engines take time by run() alone.
   std::function<util::Time()> clock = util::monotonic_now;
@@ -75,6 +78,12 @@ class Device final : public pcie::Function, private fabric::Receiver {
   util::Time now() const { return options_.clock(); }
   Health& health() { return health_; }
   util::Notes& notes() { return notes_; }
+  /// The doorbell pages of processes are memory that the guest maps, and no messages. Once, before
+  /// a host comes. Fails if the machine has no memory for it.
+  util::Result<void> share_doorbells();
+  /// Null if they are messages.
+  SharedDoorbells* shared_doorbells() { return shared_doorbells_.get(); }
+  std::optional<pcie::SharedBarMemory> shared_memory(unsigned bar) const override;
   /// Null if the model has none.
   Companion* companion() { return companion_.get(); }
 
@@ -128,6 +137,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void note_send_doorbell(UarPage uar, std::uint32_t number);
   void write_blue_flame(UarPage uar, std::uint32_t offset, std::span<const std::byte> in);
   bool run_send_doorbells();
+  util::Time hear_doorbells(util::Time now);
+  bool hear_page(std::size_t index);
+  void hear_send(UarPage uar, std::uint32_t number);
 
   DeviceOptions options_;
   util::Time run_time_;  ///< of the last run()
@@ -139,6 +151,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   std::unique_ptr<fabric::TracePort> trace_port_;  ///< in front of it, with a trace
   std::unique_ptr<Capabilities> capabilities_;
   std::unique_ptr<PageManager> pages_;
+  std::unique_ptr<SharedDoorbells> shared_doorbells_;  ///< outlives the queues on its pages
   std::unique_ptr<Objects> objects_;
   /// What an earlier driver left, on its way out.
   std::unique_ptr<Objects> remains_;
@@ -150,6 +163,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
     return std::uint64_t{uar.value()} << 32 | number;  // no format: two numbers in one
   }
 
+  std::uint64_t uar_writes_ = 0;  ///< doorbells that came as messages, since the device is there
   static constexpr std::uint64_t kNoDoorbell = UINT64_MAX;
   std::uint64_t last_rung_ = kNoDoorbell;  ///< the last one since the last run()
   /// Send doorbells of SQs rung since the last run(), each number once.

@@ -15,6 +15,7 @@
 #include "connectx/objects.h"
 #include "connectx/port/network_port.h"
 #include "connectx/qp/rdma.h"
+#include "connectx/queue/shared_doorbells.h"
 #include "connectx/steering/flow_table.h"
 
 namespace softhca::connectx {
@@ -274,6 +275,13 @@ void Device::inspect_device(util::Inspection& out) const {
   out.part("commands", [&](auto& node) { inspect_commands(*commands_, node); });
   out.part("resources",
            [&](auto& node) { inspect_resources(*objects.resources, *objects.memory_keys, node); });
+  out.part("doorbells", [&](util::InspectNode& node) {
+    node.add("messages", uar_writes_);
+    if (shared_doorbells_ == nullptr) return;
+    node.add("pages_looked_at", shared_doorbells_->pages());
+    node.add("looks", shared_doorbells_->looks());
+    node.add("heard", shared_doorbells_->heard());
+  });
   inspect_table(out, "event_queues", objects.event_queues->all(), inspect_event_queue);
   inspect_table(out, "completion_queues", objects.completion_queues->all(),
                 inspect_completion_queue);

@@ -10,6 +10,7 @@
 #include "connectx/event/event_queue.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/queue/blue_flame.h"
+#include "connectx/queue/shared_doorbells.h"
 #include "spec/connectx/cq.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/init_segment.h"
@@ -24,6 +25,9 @@ using Page = spec::connectx::uar_page;
 using Number = spec::connectx::cq_doorbell_register;
 
 constexpr std::int64_t kDoorbellWork = 50;
+/// To look at a page that the guest has mapped, and at the record of a queue on it.
+constexpr std::int64_t kLookWork = 20;
+constexpr std::int64_t kQueueWork = 10;
 constexpr std::uint32_t kCqArm = Page::cq_cmd.kOffset;
 constexpr std::uint32_t kCqNumber = Page::cq_n.kOffset;
 constexpr std::uint32_t kEqUpdateAndArm = Page::eq_arm_eqn.kOffset;
@@ -48,6 +52,7 @@ inline void Device::ring_send_doorbell(UarPage uar, std::uint32_t number) {
 }
 
 void Device::write_uar(UarPage uar, std::uint32_t offset, std::span<const std::byte> in) {
+  ++uar_writes_;
   // Nearly every write is a send doorbell as documents have it: its 8 bytes at once.
   if (in.size() == 2 * sizeof(std::uint32_t) && offset >= kFirstSendRegister &&
       offset % kSendRegisterSize == 0) {
@@ -139,6 +144,42 @@ void Device::update_eq(UarPage uar, std::uint32_t dword, bool arm) {
   if (trace() == nullptr) return;
   last_rung_ = kNoDoorbell;  // so that the next one is noted, too
   trace()->note(util::TraceStep::kDoorbell, {}, {{"queue", number}, {"uar", uar.value()}});
+}
+
+/// What processes stored in pages that they have mapped. Returns when to look again.
+util::Time Device::hear_doorbells(util::Time now) {
+  auto& doorbells = *shared_doorbells_;
+  if (doorbells.pages() == 0) return util::kNever;
+  bool heard = false;
+  for (std::size_t i = 0; i != doorbells.pages(); ++i) heard |= hear_page(i);
+  return doorbells.next_look(now, heard);
+}
+
+bool Device::hear_page(std::size_t index) {
+  using Kind = SharedDoorbells::Queue::Kind;
+  work().charge(kLookWork);
+  const auto heard = shared_doorbells_->look(index);
+  if (!heard.sends && !heard.arms) return false;
+  for (const auto number : heard.senders) {
+    if (number != 0) ring_send_doorbell(heard.page, number);
+  }
+  // A later doorbell takes the place of one that nobody has seen: every queue is looked at.
+  const auto& queues = shared_doorbells_->queues(heard.page);
+  work().charge(kDoorbellWork + static_cast<std::int64_t>(queues.size()) * kQueueWork);
+  for (const auto& queue : queues) {
+    if (queue.kind == Kind::kSend && heard.sends) {
+      hear_send(heard.page, queue.number);
+    } else if (queue.kind == Kind::kCompletion && heard.arms) {
+      auto* cq = completion_queues().find(Cqn(queue.number));
+      if (cq != nullptr && cq->attributes().uar_page == heard.page) cq->hear_arm();
+    }
+  }
+  return true;
+}
+
+void Device::hear_send(UarPage uar, std::uint32_t number) {
+  auto* qp = rdma().find_listener(Qpn(number), uar);
+  if (qp == nullptr || qp->send_ring().has_news(qp->record())) ring_send_doorbell(uar, number);
 }
 
 /// Those of SQs. True if there are more than there was time for.

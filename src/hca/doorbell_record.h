@@ -24,6 +24,9 @@ class DoorbellRecord {
     if (host_ == nullptr || generation_ != dma_->generation()) return read_afar(dword);
     return load(dword);
   }
+  /// Writes `value` to dword 0 or 1, which software overwrites, and returns what was there. Nothing
+  /// if the memory is gone, or is not local memory that the device may write.
+  std::optional<std::uint32_t> exchange(unsigned dword, std::uint32_t value);
 
  private:
   std::uint32_t load(unsigned dword) const {

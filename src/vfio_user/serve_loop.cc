@@ -11,6 +11,8 @@ namespace {
 constexpr unsigned kRoundsPerTurn = 16;
 /// What a call of run() costs that finds nothing to do.
 constexpr std::int64_t kCallWork = 100;
+/// A sleeper is woken later than that.
+constexpr auto kShortestSleep = std::chrono::microseconds(5);
 /// Frames that are delivered between two looks at what they cost.
 constexpr std::size_t kFramesAtOnce = 8;
 
@@ -28,7 +30,8 @@ void ServeLoop::run() {
 
 void ServeLoop::turn(util::Time limit) {
   auto next = std::min(run_functions(), limit);
-  if (poll_.look(util::monotonic_now())) next = util::Time::min();
+  const auto now = util::monotonic_now();
+  if (poll_.look(now) || next < now + kShortestSleep) next = util::Time::min();
   times_.end_turn();
   const auto called = events_->run_once(next);
   times_.add_work(events_->budget().done());

@@ -61,7 +61,7 @@ class DeviceProcess final : private vfio_user::Fabric {
   util::Result<void> set_up_loop();
   util::Result<void> add_device(std::size_t index, const vfio_user::Server::Options& server_of);
   template <class Device, class Options>
-  util::Result<std::unique_ptr<pcie::Function>> make_nic(Options spec);
+  util::Result<std::unique_ptr<Device>> make_nic(Options spec);
   util::Result<std::unique_ptr<pcie::Function>> make(const connectx::DeviceOptions& spec);
   util::Result<std::unique_ptr<pcie::Function>> make(const jingzhao::DeviceOptions& spec);
   util::Result<std::unique_ptr<pcie::Function>> make(const sdxi::DeviceOptions& spec);
@@ -151,7 +151,7 @@ util::Result<void> DeviceProcess::add_device(std::size_t index,
 }
 
 template <class Device, class Options>
-util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make_nic(Options spec) {
+util::Result<std::unique_ptr<Device>> DeviceProcess::make_nic(Options spec) {
   if (options_.rings.size() < rings_used_ + 2) return util::fail("two rings for each NIC");
   auto to = util::SharedRing::attach(options_.rings[rings_used_++]);
   if (!to) return tl::unexpected(to.error());
@@ -166,7 +166,11 @@ util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make_nic(Options sp
 
 util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(
     const connectx::DeviceOptions& spec) {
-  return make_nic<connectx::Device>(spec);
+  auto device = make_nic<connectx::Device>(spec);
+  if (device && spec.share_doorbells) {
+    if (auto shared = (*device)->share_doorbells(); !shared) return tl::unexpected(shared.error());
+  }
+  return device;
 }
 
 util::Result<std::unique_ptr<pcie::Function>> DeviceProcess::make(

@@ -12,5 +12,8 @@ inline constexpr std::uint32_t kFirstUar = 3;
 /// The MSI-X table and PBA take the last UAR pages of the BAR: they are never allocated as UARs.
 inline constexpr std::uint32_t kMsixOffset = kBarSize - 2 * kUarPageSize;
 inline constexpr std::uint32_t kUarCount = kMsixOffset / kUarPageSize - kFirstUar;
+/// The last of the UARs are those of processes, where a guest may map them (SharedDoorbells).
+inline constexpr std::uint32_t kSharedUars = 1024;
+inline constexpr std::uint32_t kFirstSharedUar = kFirstUar + kUarCount - kSharedUars;
 
 }  // namespace softhca::connectx

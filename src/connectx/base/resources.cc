@@ -2,10 +2,10 @@
 
 namespace softhca::connectx {
 
-Resources::Resources(const Limits& limits, const Model& model)
+Resources::Resources(const Limits& limits, const Model& model, bool shared_doorbells)
     : user_contexts_(limits),
       pds_(1, Limits::count(limits.log_max_pd)),
-      uars_(model.first_uar, model.uar_count),
+      uars_(model.first_uar, model.uar_count, shared_doorbells),
       transport_domains_(1, Limits::count(limits.log_max_transport_domain)),
       xrcds_(1, Limits::count(limits.log_max_xrcd)),
       q_counter_ids_(1, limits.max_qp_cnt),

@@ -9,6 +9,7 @@
 #include "connectx/base/limits.h"
 #include "connectx/base/model.h"
 #include "connectx/base/numbers.h"
+#include "connectx/base/uar_pages.h"
 #include "connectx/base/user_contexts.h"
 #include "hca/number_pool.h"
 #include "rdma/counters.h"
@@ -29,7 +30,8 @@ class Resources {
   /// queues. Hardware keeps them in ICM. Enough for 64 GiB of memory registered in 4 KiB pages.
   static constexpr std::uint64_t kMaxTranslations = 16u << 20;
 
-  Resources(const Limits& limits, const Model& model);
+  /// `shared_doorbells`: the doorbell pages of processes are apart.
+  Resources(const Limits& limits, const Model& model, bool shared_doorbells = false);
 
   /// One more than the highest number that a QP, SQ or RQ can have.
   static std::uint32_t queue_numbers_end(const Limits& limits) {
@@ -37,7 +39,7 @@ class Resources {
   }
 
   hca::NumberPool<Pd>& pds() { return pds_; }
-  hca::NumberPool<UarPage>& uars() { return uars_; }
+  UarPages& uars() { return uars_; }
   hca::NumberPool<TransportDomain>& transport_domains() { return transport_domains_; }
   hca::NumberPool<Xrcd>& xrcds() { return xrcds_; }
 
@@ -70,7 +72,7 @@ class Resources {
   util::Budget translations_{kMaxTranslations};
   UserContexts user_contexts_;
   hca::NumberPool<Pd> pds_;
-  hca::NumberPool<UarPage> uars_;
+  UarPages uars_;
   hca::NumberPool<TransportDomain> transport_domains_;
   hca::NumberPool<Xrcd> xrcds_;
   hca::NumberPool<CounterSetId> q_counter_ids_;

@@ -88,7 +88,9 @@ SendQueue* Ethernet::add_sq(util::View<spec::connectx::sq_context> context, Work
                                .blue_flame = parts_.blue_flame,
                                .notes = parts_.notes,
                                .multi_packet_sends = parts_.multi_packet_sends};
-  return send_queues_->emplace(context, std::move(wq), parts);
+  auto* sq = send_queues_->emplace(context, std::move(wq), parts);
+  if (sq != nullptr && parts_.shared_doorbells != nullptr) sq->listen(*parts_.shared_doorbells);
+  return sq;
 }
 
 ReceiveQueue* Ethernet::add_rq(util::View<spec::connectx::rq_context> context, WorkQueue wq,

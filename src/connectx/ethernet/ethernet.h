@@ -31,6 +31,7 @@ class NetworkPort;
 class ReceiveQueue;
 class Resources;
 class SendQueue;
+class SharedDoorbells;
 struct Rqt;
 struct Tir;
 struct Tis;
@@ -43,6 +44,7 @@ class Ethernet {
     EventQueues& event_queues;
     rdma::KeyTable& keys;
     const BlueFlame& blue_flame;
+    SharedDoorbells* shared_doorbells = nullptr;  ///< null: all doorbells are messages
     NetworkPort& port;
     util::Notes& notes;
     bool multi_packet_sends = false;  ///< of the model

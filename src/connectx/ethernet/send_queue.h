@@ -15,6 +15,7 @@
 #include "connectx/event/completion_queue.h"
 #include "connectx/queue/blue_flame.h"
 #include "connectx/queue/send_control.h"
+#include "connectx/queue/shared_doorbells.h"
 #include "connectx/queue/work_queue.h"
 #include "hca/use.h"
 #include "spec/connectx/opcodes.h"
@@ -45,6 +46,10 @@ class SendQueue {
             const Parts& parts);
 
   UarPage uar_page() const { return wq_.uar_page; }
+  /// If its doorbell page is a shared one, what is stored there is heard from now on.
+  void listen(SharedDoorbells& doorbells) {
+    listener_ = doorbells.listen(uar_page(), {SharedDoorbells::Queue::Kind::kSend, sqn_.value()});
+  }
   Sqn sqn() const { return sqn_; }
   State state() const { return state_; }
   const hca::WorkRing& ring() const { return wq_.ring; }
@@ -111,6 +116,7 @@ class SendQueue {
 
   Sqn sqn_;
   SavedContext<spec::connectx::sq_context> context_;
+  SharedDoorbells::Listener listener_;
   WorkQueue wq_;
   Parts parts_;
   hca::Use cq_use_;

@@ -17,6 +17,10 @@ using Record = spec::connectx::cq_doorbell_record;
 
 /// Dword of the doorbell record (PRM Table 72).
 constexpr unsigned kUpdateDword = Record::update_ci.kOffset / sizeof(std::uint32_t);
+constexpr unsigned kArmDword = Record::arm_ci.kOffset / sizeof(std::uint32_t);
+/// What stands there when software has armed nothing since the device looked: bits 31 and 30 of
+/// what it writes are 0.
+constexpr std::uint32_t kNotArmed = UINT32_MAX;
 /// In the next turn, before all that is to come at a time.
 constexpr util::Time kAtOnce = util::Time::min();
 
@@ -201,6 +205,17 @@ void CompletionQueue::handle_arm(std::uint32_t arm_dword) {
                            ? seen_solicited_ && ring_.distance(after_solicited_, since) > 0
                            : ring_.distance(ring_.producer(), since) > 0;
   if (pending) event();
+}
+
+void CompletionQueue::listen(SharedDoorbells& doorbells) {
+  listener_ = doorbells.listen(attributes_.uar_page,
+                               {SharedDoorbells::Queue::Kind::kCompletion, cqn_.value()});
+  if (listener_) (void)attributes_.queue.record.exchange(kArmDword, kNotArmed);
+}
+
+void CompletionQueue::hear_arm() {
+  const auto arm = attributes_.queue.record.exchange(kArmDword, kNotArmed);
+  if (arm && *arm != kNotArmed) handle_arm(*arm);
 }
 
 /// An event is to be reported: at once, or when enough of them or enough time has come together.

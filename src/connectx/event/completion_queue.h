@@ -13,6 +13,7 @@
 #include "connectx/event/event_moderation.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/queue/mapped_queue.h"
+#include "connectx/queue/shared_doorbells.h"
 #include "hca/object_table.h"
 #include "hca/published_ring.h"
 #include "hca/use.h"
@@ -93,6 +94,10 @@ class CompletionQueue : public hca::Used {
 
   /// The arm doorbell (PRM 7.12.4): the first dword of the doorbell, as the arm record has it.
   void handle_arm(std::uint32_t arm_dword);
+  /// If its doorbell page is a shared one, the CQ is armed by hear_arm() from now on.
+  void listen(SharedDoorbells& doorbells);
+  /// A CQ's doorbell was rung on its page: handle_arm() if the arm record was written.
+  void hear_arm();
 
   /// The period of the event that is held back is over, or a turn, in which CQEs were compressed.
   void report_held_event();
@@ -147,6 +152,7 @@ class CompletionQueue : public hca::Used {
   std::uint32_t requested_ = 0;            ///< cmd_sn of the last arming
   std::optional<std::uint32_t> answered_;  ///< cmd_sn of the arming that had its event
   Status status_ = Status::OK;
+  SharedDoorbells::Listener listener_;
 };
 
 class CompletionQueues {

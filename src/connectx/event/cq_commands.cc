@@ -139,8 +139,9 @@ CommandResult create_cq(Device& device, const Command& command) {
   attributes.queue = *std::move(queue);
   attributes.uar_use = device.resources().uars().use(attributes.uar_page);
   attributes.eq_use = device.event_queues().find(attributes.eqn)->use();
-  const auto* cq = device.completion_queues().create(std::move(attributes));
+  auto* cq = device.completion_queues().create(std::move(attributes));
   if (cq == nullptr) return refuse(Status::NO_RESOURCES, kSection, "all CQs are in use");
+  if (device.shared_doorbells() != nullptr) cq->listen(*device.shared_doorbells());
   command.output<Out>().set(Out::cqn, cq->cqn().value());
   return {};
 }

@@ -7,6 +7,7 @@
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/event/event_queue.h"
+#include "connectx/queue/shared_doorbells.h"
 #include "spec/connectx/eq.h"
 
 namespace softhca::connectx {
@@ -44,6 +45,11 @@ CommandResult check(Device& device, util::View<Context> context) {
   }
   if (!device.resources().uars().contains(UarPage(context.get(Context::uar_page)))) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown UAR");
+  }
+  // It has no doorbell record, so the last store to a register does not tell of those before.
+  if (device.shared_doorbells() != nullptr &&
+      SharedDoorbells::contains(UarPage(context.get(Context::uar_page)))) {
+    return refuse(Status::BAD_RESOURCE, kSection, "this UAR is mapped into a guest's processes");
   }
   if (context.get(Context::intr) >= device.msix().layout().vectors) {
     return refuse(Status::BAD_INDEX, kSection, "intr is not an MSI-X vector of the device");

@@ -6,6 +6,7 @@
 #include "connectx/base/resources.h"
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
+#include "connectx/queue/shared_doorbells.h"
 #include "spec/connectx/resources.h"
 
 namespace softhca::connectx {
@@ -31,9 +32,8 @@ CommandResult allocate(hca::NumberPool<Number>& pool, const Command& command, Fi
   return {};
 }
 
-template <class In, class Number, class Field>
-CommandResult release(hca::NumberPool<Number>& pool, const Command& command, Field field,
-                      std::string_view section) {
+template <class In, class Number, class Pool, class Field>
+CommandResult release(Pool& pool, const Command& command, Field field, std::string_view section) {
   const Number number(command.input<In>().get(field));
   if (!pool.contains(number)) return unknown(section);
   if (pool.is_used(number)) {
@@ -89,17 +89,24 @@ CommandResult alloc_pd(Device& device, const Command& command) {
 
 CommandResult dealloc_pd(Device& device, const Command& command) {
   using In = dealloc_pd_in;
-  return release<In>(device.resources().pds(), command, In::pd, "PRM 12.3.14");
+  return release<In, Pd>(device.resources().pds(), command, In::pd, "PRM 12.3.14");
 }
 
 CommandResult alloc_uar(Device& device, const Command& command) {
   using Out = alloc_uar_out;
-  return allocate<Out>(device.resources().uars(), command, Out::uar, "PRM 12.3.15");
+  auto& resources = device.resources();
+  // The kernel's own doorbells are messages: EQs have no doorbell record.
+  const bool for_process = resources.user_contexts().contains(Uid(command.uid));
+  const auto page = resources.uars().allocate(for_process);
+  if (!page) return none_left("PRM 12.3.15");
+  if (device.shared_doorbells() != nullptr) device.shared_doorbells()->clear(*page);
+  command.output<Out>().set(Out::uar, page->value());
+  return {};
 }
 
 CommandResult dealloc_uar(Device& device, const Command& command) {
   using In = dealloc_uar_in;
-  return release<In>(device.resources().uars(), command, In::uar, "PRM 12.3.16");
+  return release<In, UarPage>(device.resources().uars(), command, In::uar, "PRM 12.3.16");
 }
 
 CommandResult alloc_transport_domain(Device& device, const Command& command) {
@@ -110,8 +117,8 @@ CommandResult alloc_transport_domain(Device& device, const Command& command) {
 
 CommandResult dealloc_transport_domain(Device& device, const Command& command) {
   using In = dealloc_transport_domain_in;
-  return release<In>(device.resources().transport_domains(), command, In::transport_domain,
-                     "PRM 12.3.19");
+  return release<In, TransportDomain>(device.resources().transport_domains(), command,
+                                      In::transport_domain, "PRM 12.3.19");
 }
 
 CommandResult alloc_xrcd(Device& device, const Command& command) {
@@ -122,8 +129,8 @@ CommandResult alloc_xrcd(Device& device, const Command& command) {
 
 CommandResult dealloc_xrcd(Device& device, const Command& command) {
   using In = dealloc_xrcd_in;
-  return release<In>(device.resources().xrcds(), command, In::xrcd,
-                     "mlx5 driver interface: DEALLOC_XRCD");
+  return release<In, Xrcd>(device.resources().xrcds(), command, In::xrcd,
+                           "mlx5 driver interface: DEALLOC_XRCD");
 }
 
 CommandResult alloc_q_counter(Device& device, const Command& command) {

@@ -15,8 +15,8 @@ constexpr std::string_view kSection = "mlx5 driver interface: DevX";
 constexpr std::int64_t kLookWork = 20'000;
 
 /// Frees those numbers of one kind that nothing uses any more.
-template <class Number>
-void free_left(UserContexts& contexts, Uid uid, Owned kind, hca::NumberPool<Number>& pool) {
+template <class Number, class Pool>
+void free_left(UserContexts& contexts, Uid uid, Owned kind, Pool& pool) {
   for (const auto value : contexts.owned(kind, uid)) {
     const Number number(value);
     if (!pool.contains(number) || pool.is_used(number)) continue;
@@ -51,10 +51,11 @@ CommandResult destroy_uctx(Device& device, const Command& command) {
   if (contexts.objects(uid) != 0) {
     auto& resources = device.resources();
     command.work.charge(kLookWork);
-    free_left(contexts, uid, Owned::kUar, resources.uars());
-    free_left(contexts, uid, Owned::kPd, resources.pds());
-    free_left(contexts, uid, Owned::kTransportDomain, resources.transport_domains());
-    free_left(contexts, uid, Owned::kXrcd, resources.xrcds());
+    free_left<UarPage>(contexts, uid, Owned::kUar, resources.uars());
+    free_left<Pd>(contexts, uid, Owned::kPd, resources.pds());
+    free_left<TransportDomain>(contexts, uid, Owned::kTransportDomain,
+                               resources.transport_domains());
+    free_left<Xrcd>(contexts, uid, Owned::kXrcd, resources.xrcds());
   }
   if (contexts.objects(uid) != 0) {
     return refuse(Status::BAD_RES_STATE, kSection, "the context has objects");

@@ -11,6 +11,7 @@
 #include "connectx/qp/cqe.h"
 #include "connectx/qp/seen_send_wqe.h"
 #include "connectx/queue/mapped_queue.h"
+#include "connectx/queue/shared_doorbells.h"
 #include "hca/use.h"
 #include "hca/work_ring.h"
 #include "rdma/queue_pair.h"
@@ -93,6 +94,10 @@ class QueuePair final : private rdma::WorkQueues {
   void set_context(util::View<Qpc> context, const QueueMapper& mapper);
   /// Instead of those held before.
   void hold(Uses uses) { uses_ = std::move(uses); }
+  /// If its doorbell page is a shared one, what is stored there is heard from now on.
+  void listen(SharedDoorbells& doorbells) {
+    listener_ = doorbells.listen(uar_page(), {SharedDoorbells::Queue::Kind::kSend, qpn_.value()});
+  }
   /// As after 2RST: nothing is posted.
   void reset_rings();
 
@@ -154,6 +159,7 @@ class QueuePair final : private rdma::WorkQueues {
   util::Struct<Qpc> context_;
   MappedQueue queue_;
   Uses uses_;
+  SharedDoorbells::Listener listener_;
   hca::WorkRing send_ring_;
   hca::WorkRing receive_ring_;
   Rdma& rdma_;

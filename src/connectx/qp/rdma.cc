@@ -222,6 +222,9 @@ QueuePair* Rdma::add_qp(util::View<spec::connectx::qpc> context, NewQp made) {
   auto* qp = queue_pairs_.emplace(context, std::move(made.queue), *this);
   if (qp == nullptr) return nullptr;
   qp->hold(std::move(made.uses));
+  if (parts_.shared_doorbells != nullptr && qp->has_send_queue()) {
+    qp->listen(*parts_.shared_doorbells);
+  }
   const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
   const rdma::QpOptions options{
       .has_send_queue = qp->has_send_queue(),

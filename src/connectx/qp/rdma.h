@@ -51,6 +51,7 @@ class Rdma {
     MemoryKeys& memory_keys;
     fabric::Port& port;
     const BlueFlame& blue_flame;
+    SharedDoorbells* shared_doorbells = nullptr;  ///< null: all doorbells are messages
     QueueMapper mapper;
     util::Notes& notes;
     util::Trace* trace = nullptr;

@@ -46,6 +46,13 @@ TEST(DeviceSpec, KeysChangeWhatTheyName) {
   EXPECT_EQ(options->name, "left");
 }
 
+TEST(DeviceSpec, DoorbellsAreTrappedUnlessTheyAreToBeMapped) {
+  EXPECT_FALSE(parse_nic("connectx", 0)->share_doorbells);
+  EXPECT_FALSE(parse_nic("connectx,doorbells=trapped", 0)->share_doorbells);
+  EXPECT_TRUE(parse_nic("connectx,doorbells=mapped", 0)->share_doorbells);
+  EXPECT_FALSE(parse_device("rsnic,doorbells=mapped", 0));
+}
+
 TEST(DeviceSpec, AJingzhaoHasANameAndACacheOfItsIcm) {
   const auto spec = parse_device("jingzhao,icm_cache=64", 3);
   ASSERT_TRUE(spec);
@@ -103,8 +110,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("", "connectx7", "connectx,", "connectx,mac", "connectx,mac=1",
                     "connectx,mac=01:00:00:00:00:00", "connectx,guid=0", "connectx,guid=xyz",
                     "connectx,vectors=1", "connectx,vectors=65", "connectx,name=", "connectx,a=b",
-                    "sdxi,mac=02:00:00:00:00:01", "sdxi,contexts=0", "sdxi,contexts=65537",
-                    "sdxi,workers=65", "sdxi,workers="));
+                    "connectx,doorbells=shared", "sdxi,mac=02:00:00:00:00:01", "sdxi,contexts=0",
+                    "sdxi,contexts=65537", "sdxi,workers=65", "sdxi,workers="));
 
 std::string error_of(std::vector<std::string> texts) {
   std::vector<DeviceSpec> specs;

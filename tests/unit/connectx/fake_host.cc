@@ -43,6 +43,7 @@ FakeHost::FakeHost(const HostOptions& options)
       options_(options),
       memory_(static_cast<std::byte*>(std::calloc(options.memory_size, 1))) {
   if (options.trace != nullptr) device.set_trace(*options.trace);
+  if (options.share_doorbells && !device.share_doorbells()) std::abort();
   map();
   pcie::set_bus_master(device, true);
   device.msix().set_sink(&interrupts_, pcie::Masking::kExternal);

@@ -39,6 +39,7 @@ struct HostOptions {
   std::size_t memory_size = kMemorySize;  ///< bytes
   /// The device's port is one of `network` and not `port`: frames to its own address come back.
   bool on_switch = false;
+  bool share_doorbells = false;  ///< Device::share_doorbells()
   util::Trace* trace = nullptr;  ///< of the device; outlives it
   /// RdmaTestHost: the mode of atomics stays as the device starts.
   bool big_endian_atomics = false;
