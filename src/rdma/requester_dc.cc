@@ -13,13 +13,19 @@ namespace softhca::rdma {
 bool Requester::reaches(const Entry& e) {
   if (e.psns == 0) return true;  // not for the wire
   const auto& request = e.request;
-  if (dc_->open && dc_->to == request.ud && dc_->key == request.dc_key) return true;
-  if (unacked_ != sent_end_) return false;
+  const bool idle = unacked_ == sent_end_;
+  if (dc_->open && dc_->to == request.ud && dc_->key == request.dc_key) {
+    // While nothing was on its way the target may have forgotten the connection, or be another one
+    // with the same number: what comes now may open it again.
+    if (idle) dc_->first_psn = sent_end_;
+    return true;
+  }
+  if (!idle) return false;
   connect(e);
   return true;
 }
 
-/// Without a packet of its own: the requests of a connection say what opens it, until the first of
+/// Without a packet of its own: the requests that are sent say what opens it, until the first of
 /// them is answered.
 void Requester::connect(const Entry& e) {
   disconnect();

@@ -193,6 +193,34 @@ TEST_F(DcConnections, TargetsGoWithTheDeviceInPieces) {
   EXPECT_EQ(target(kFirst), nullptr);
 }
 
+TEST_F(DcConnections, AnIdleInitiatorReachesATargetThatWasMadeAnewUnderItsNumber) {
+  for (unsigned i = 0; i < 3; ++i) {
+    post(kFirst, write(0, 0x400000, 5000));
+    post(kFirst, write(0, 0x400000, 10));
+    pair.drive();
+    EXPECT_THAT(pair.a.hca.send_statuses(), SizeIs(2 * i + 2));
+    EXPECT_THAT(pair.a.hca.send_statuses(), Each(kSuccess));
+    ASSERT_TRUE(drain(kFirst));
+    pair.b.transport.remove_dc_target(kFirst);
+    make_target(kFirst);
+  }
+}
+
+TEST_F(DcConnections, AnIdleInitiatorReachesATargetThatHasForgottenIt) {
+  post(kFirst, write(0, 0x400000, 10));
+  pair.drive();
+  pair.now += 11s;
+  // Others take all the room there is.
+  for (unsigned i = 0; i < PortOptions{}.dc_connections; ++i) {
+    inject(pair.b, packet_of(1, true, Qpn(0x1000 + i)), kSecond);
+  }
+  ASSERT_EQ(target(kFirst)->connections(), 0u);
+  pair.now += 11s;
+  post(kFirst, write(0, 0x400000, 10));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess));
+}
+
 TEST_F(DcConnections, SessionsOfAProcessThatIsGoneAreEarlierOnes) {
   pair.keep_sent = true;
   post(kFirst, write(0, 0x400000, 10));

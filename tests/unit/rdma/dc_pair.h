@@ -26,16 +26,18 @@ class DcPair {
     for_a.path = {};
     for_a.ack_timeout = 8;  // 1.05 ms
     pair.qa = &make_initiator(Qpn(0x11));
-    for (const auto qpn : {kFirst, kSecond}) {
-      DcTargetAttributes target;
-      target.key = kDcKey;
-      target.connection = pair.attributes_for(pair.b, pair.a, Qpn{});
-      target.connection.path = {};
-      target.counters = &pair.b.counters;
-      if (adjust) adjust(target);
-      pair.b.transport.add_dc_target(qpn, target, pair.b.hca.queues_of(qpn, true));
-    }
+    for (const auto qpn : {kFirst, kSecond}) make_target(qpn, adjust);
     pair.a.fill(0, 0x40000, 1);
+  }
+
+  void make_target(Qpn qpn, const Adjust& adjust = {}) {
+    DcTargetAttributes target;
+    target.key = kDcKey;
+    target.connection = pair.attributes_for(pair.b, pair.a, Qpn{});
+    target.connection.path = {};
+    target.counters = &pair.b.counters;
+    if (adjust) adjust(target);
+    pair.b.transport.add_dc_target(qpn, target, pair.b.hca.queues_of(qpn, true));
   }
 
   QueuePair& make_initiator(Qpn qpn) {

@@ -440,6 +440,35 @@ TEST_F(Rc, IndirectKeysLeadToOtherKeys) {
   EXPECT_TRUE(same(pair.a, 0x1000 + 2450, pair.b, 0x7000, 450));
 }
 
+// IBTA allows 2^31 bytes, the driver interface 2^30 (log_max_msg 30). Each host has 1 MiB, a
+// thousand times.
+TEST(RcLargest, AMessageOfOneGibibyteArrives) {
+  constexpr std::uint32_t kMessage = 1u << 30;
+  constexpr std::uint32_t kPiece = 1u << 20;
+  Pair pair;
+  pair.adjust = [](QpAttributes& attributes) { attributes.path_mtu = 4096; };
+  pair.connect();
+  MemoryKey::Attributes key;
+  key.key = MKey(0xA00);
+  key.pd = kPd;
+  key.access = kLocalRead | kLocalWrite | kRemoteRead | kRemoteWrite;
+  key.length = kMessage;
+  key.indirect.assign(kMessage / kPiece - 1, End::sge(0, kPiece));
+  key.indirect.push_back(End::sge(kPiece, kPiece));  // the end stands behind the rest
+  pair.a.keys.insert(key);
+  pair.b.keys.insert(key);
+  pair.a.fill(0, 2 * kPiece, 1);
+  pair.b.fill(0, 2 * kPiece, 2);
+  auto request = write(0, 0, kMessage);
+  request.sges = {{.address = 0, .length = kMessage, .lkey = key.key}};
+  request.rkey = key.key;
+  request.remote_address = 0;
+  pair.a.post(*pair.qa, request);
+  pair.drive(3'000'000);
+  EXPECT_EQ(pair.a.hca.send_statuses(), std::vector{WorkStatus::kSuccess});
+  EXPECT_TRUE(same(pair.a, 0, pair.b, 0, 2 * kPiece));
+}
+
 /// A list of two pieces, of which the second may not be used by whoever goes by the list.
 struct RcInnerKeys : Rc, ::testing::WithParamInterface<std::pair<const char*, MKey>> {
   static constexpr MKey kReadable{0xB00}, kOtherPd{0xC00};
