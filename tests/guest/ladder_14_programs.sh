@@ -29,6 +29,14 @@ pingpong ibv_srq_pingpong -c -e -n 50
 pingpong ibv_xsrq_pingpong -n 100
 pingpong ibv_xsrq_pingpong -e -n 50
 
+# libmlx5 signs its WQEs, of send and receive queues, and the device looks (PRM 9.2.3).
+export MLX5_QP_SIGNATURE=1
+for service in rc uc ud; do
+  pingpong ibv_${service}_pingpong -c -n 100
+done
+perftest ib_send_bw -s 20000 -n 100 -q 4
+unset MLX5_QP_SIGNATURE
+
 cm_server ib_send_bw -R -d "$IB_b" -F -s 4096 -n 100
 cm_client ib_send_bw -R -d "$IB_a" -F -s 4096 -n 100 "$ADDRESS_b"
 cm_server udaddy -b "$ADDRESS_b" -c 4 -C 20

@@ -9,6 +9,7 @@
 #include "connectx/event/event_queue.h"
 #include "connectx/port/network_port.h"
 #include "connectx/queue/receive_wqe.h"
+#include "connectx/queue/wqe_fault.h"
 #include "rdma/scatter_gather.h"
 #include "spec/connectx/wqe.h"
 #include "wire/checksum.h"
@@ -62,6 +63,7 @@ ReceiveQueue::ReceiveQueue(Rqn rqn, util::View<rq_context> context, WorkQueue wq
       vlan_strip_(context.get(rq_context::vlan_strip_disable) == 0),
       pad_end_(end_padding_mode(context.get(rq_context::wq).get(wq::end_padding_mode)) ==
                end_padding_mode::END_PAD_ALIGN),
+      plain_(!pad_end_ && !wq_.is_signed),
       flush_in_error_(context.get(rq_context::flush_in_error_en) != 0) {}
 
 void ReceiveQueue::set_state(State state) {
@@ -139,7 +141,7 @@ void ReceiveQueue::receive(const ReceivedFrame& frame, util::MutableView<cqe64> 
   if (wq_.ring.known() == 0 && !look_for_wqe(*frame.frame)) return;
   const bool strip = vlan_strip_ && frame.vlan_tci.has_value();
   const auto size = frame.frame->size();
-  if (strip || pad_end_ || !write_in_one_piece(*frame.frame, size)) {
+  if (strip || !plain_ || !write_in_one_piece(*frame.frame, size)) {
     return receive_closely(frame, cqe, scratch);
   }
   const auto counter = wq_.ring.consumed();
@@ -163,13 +165,21 @@ void ReceiveQueue::receive_closely(const ReceivedFrame& frame, util::MutableView
                                    ScatterScratch& scratch) {
   const auto counter = wq_.ring.consumed();
   const bool strip = vlan_strip_ && frame.vlan_tci.has_value();
-  const auto wqe = std::span(scratch.wqe).first(wq_.ring.stride());
+  auto wqe = std::span(scratch.wqe).first(wq_.ring.stride());
   if (!read_wqe(wqe)) return fail_queue("the memory of the queue is not mapped");
   if (auto* trace = parts_.event_queues.trace()) {
     trace->note(util::TraceStep::kReceiveWqe, {}, {{"rqn", rqn_.value()}, {"index", counter}});
   }
   wq_.ring.consume(1);
   scratch.sges.clear();
+  if (wq_.is_signed) {
+    if (!has_receive_signature(wqe, rqn_.value(), counter)) {
+      state_ = State::ERR;
+      return write_error(counter, cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
+                         reason_of(WqeFault::kReceiveSignature));
+    }
+    wqe = wqe.subspan(kReceiveSignatureSize);
+  }
   decode_scatter_list(wqe, scratch.sges);
 
   const std::size_t skip = strip ? ReceivedFrame::kVlanSize : 0;

@@ -131,6 +131,7 @@ class ReceiveQueue : public hca::Used {
   CounterSetId counter_set_;
   bool vlan_strip_;
   bool pad_end_;
+  bool plain_;  ///< the first piece of a WQE is one of data, and the frame alone is written to it
   bool flush_in_error_;
   bool dead_ = false;  ///< its memory or its CQ is gone: not even flushes are possible
   State state_ = State::RST;

@@ -66,7 +66,7 @@ class QueuePair final : private rdma::WorkQueues {
   bool has_receive_queue() const { return !is_xrc() && rq_type(context()) == RqType::NON_ZERO_RQ; }
   /// Always the same one.
   bool uses_srq() const { return receives_ == Receives::kSrq; }
-  /// PRM 7.4.4.3: with signatures (which are not checked) its first segment is the signature's.
+  /// PRM 7.4.4.3: with signatures its first segment is the signature's.
   bool signs_receive_wqes() const { return signs_receive_wqes_; }
   /// The first segment of a receive WQE is one of data, and no other queue's.
   bool has_plain_receives() const { return receives_ == Receives::kOwn && !signs_receive_wqes_; }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "connectx/queue/receive_wqe.h"
+#include "connectx/queue/wqe_fault.h"
 #include "util/copy_short.h"
 
 namespace softhca::connectx {
@@ -111,9 +112,24 @@ Fetch Rdma::fetch_receive(QueuePair& qp, rdma::ReceiveRequest& request, rdma::Xr
       parts_.trace->note(util::TraceStep::kReceiveWqe, {},
                          {{"qpn", qp.qpn().value()}, {"index", ring.consumed()}});
     }
-    decode_scatter_list(qp.signs_receive_wqes() ? bytes.subspan(kWqeUnit) : bytes, request.sges);
+    if (qp.signs_receive_wqes()) return fetch_signed(qp, bytes, request);
+    decode_scatter_list(bytes, request.sges);
   }
   ring.consume(1);
+  return Fetch::kRequest;
+}
+
+/// @pre `wqe` is a copy of the next one of the QP's receive queue
+[[gnu::noinline]] Fetch Rdma::fetch_signed(QueuePair& qp, std::span<const std::byte> wqe,
+                                           rdma::ReceiveRequest& request) {
+  auto& ring = qp.receive_ring();
+  const auto index = ring.consumed();
+  ring.consume(1);
+  if (!has_receive_signature(wqe, qp.qpn().value(), index)) {
+    request.fault = reason_of(WqeFault::kReceiveSignature);
+    return Fetch::kMalformed;
+  }
+  decode_scatter_list(wqe.subspan(kReceiveSignatureSize), request.sges);
   return Fetch::kRequest;
 }
 

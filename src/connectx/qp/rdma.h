@@ -209,6 +209,8 @@ class Rdma {
   WqeFault read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,
                          std::span<const std::byte>& wqe);
   rdma::Fetch fetch_shared(Srqn srqn, rdma::ReceiveRequest& request);
+  static rdma::Fetch fetch_signed(QueuePair& qp, std::span<const std::byte> wqe,
+                                  rdma::ReceiveRequest& request);
   void complete_xrc_receive(QueuePair& qp, const rdma::ReceiveCompletion& completion);
   rdma::CompletionData completion_data(util::View<spec::connectx::qpc> context);
   rdma::CompletionData completion_data(util::View<spec::connectx::dctc> context);

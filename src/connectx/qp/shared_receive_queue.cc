@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "connectx/queue/receive_wqe.h"
+#include "connectx/queue/wqe_fault.h"
 #include "spec/connectx/wqe.h"
 #include "util/field.h"
 
@@ -42,22 +43,23 @@ Fetch SharedReceiveQueue::fetch(rdma::ReceiveRequest& request) {
     if (next >= chain_.size()) return fail("next_wqe_index is past the queue (PRM Table 43)");
     request.cookie = chain_.next();
   }
-  decode_scatter_list(list_of(bytes), request.sges);
   chain_.advance(next);
+  // PRM Table 43: "as well as the SRQ number and WQE index".
+  if (attributes_.wq_signature &&
+      !has_receive_signature(bytes, number_.value(), static_cast<std::uint16_t>(request.cookie))) {
+    request.fault = reason_of(WqeFault::kReceiveSignature);
+    return Fetch::kMalformed;
+  }
+  decode_scatter_list(list_of(bytes), request.sges);
   return Fetch::kRequest;
 }
 
 std::span<const std::byte> SharedReceiveQueue::list_of(std::span<const std::byte> wqe) const {
-  constexpr auto kSignature = spec::connectx::rq_signature_entry::kSize;
-  static_assert(srq_next_segment::kSize == kSignature);
-  // PRM Table 65: "cyclic receive wqe always includes the 16 byte of ctrl (signature field)", or
-  // "only when wq_signature==1": the link's place, where there is none to follow.
-  if (attributes_.cyclic) {
-    return attributes_.bare && !attributes_.wq_signature ? wqe : wqe.subspan(kSignature);
-  }
-  const auto list = wqe.subspan(srq_next_segment::kSize);
-  if (!attributes_.wq_signature || list.size() < kSignature) return list;
-  return list.subspan(kSignature);
+  static_assert(srq_next_segment::kSize == kReceiveSignatureSize);
+  // Link and signature have one segment. PRM Table 65: "cyclic receive wqe always includes the 16
+  // byte of ctrl (signature field)", or "only when wq_signature==1".
+  const bool alone = attributes_.cyclic && attributes_.bare && !attributes_.wq_signature;
+  return alone ? wqe : wqe.subspan(kReceiveSignatureSize);
 }
 
 bool SharedReceiveQueue::take_limit_event() {

@@ -36,7 +36,7 @@ class SharedReceiveQueue : public hca::Used {
     bool cyclic = false;
     /// Of a cyclic one: nothing stands before the scatter list, not even a place for a link.
     bool bare = false;
-    /// A signature segment stands before the scatter list; it is not checked.
+    /// WQEs have a signature, which is checked: where the link is.
     bool wq_signature = false;
     Pd pd{};
     Cqn cqn{};  ///< XRC
@@ -68,7 +68,8 @@ class SharedReceiveQueue : public hca::Used {
   }
   std::uint16_t limit() const { return attributes_.limit; }
 
-  /// Takes the next WQE. Its index, or counter, becomes the request's cookie.
+  /// Takes the next WQE. Its index, or counter, becomes the request's cookie. kMalformed: it is
+  /// taken, but its signature is wrong.
   rdma::Fetch fetch(rdma::ReceiveRequest& request);
   /// Asks for an event when fewer than `limit` WQEs are left; 0: for none.
   void arm(std::uint16_t limit) { attributes_.limit = limit; }

@@ -5,8 +5,39 @@
 
 namespace softhca::connectx {
 
+namespace {
+
+using Segment = spec::connectx::receive_data_segment;
+
+bool is_end_of_list(std::span<const std::byte> segment) {
+  const util::View<Segment> view(segment);
+  return view.get(Segment::byte_count) == 0 && view.get(Segment::l_key) == kEndOfListKey;
+}
+
+std::byte sum_of(std::span<const std::byte> bytes) {
+  std::byte sum{};
+  for (const auto byte : bytes) sum ^= byte;
+  return sum;
+}
+
+/// Of the bytes of a number, whatever their order.
+std::byte sum_of(std::uint32_t number) { return sum_of(std::as_bytes(std::span(&number, 1))); }
+
+}  // namespace
+
+bool has_receive_signature(std::span<const std::byte> wqe, std::uint32_t queue_number,
+                           std::uint16_t wqe_index) {
+  constexpr std::byte kRight{0xFF};
+  const auto numbers = sum_of(queue_number) ^ sum_of(wqe_index);
+  if ((numbers ^ sum_of(wqe)) == kRight) return true;
+  auto end = kReceiveSignatureSize;
+  while (end + Segment::kSize <= wqe.size() && !is_end_of_list(wqe.subspan(end))) {
+    end += Segment::kSize;
+  }
+  return (numbers ^ sum_of(wqe.first(end))) == kRight;
+}
+
 void decode_scatter_list(std::span<const std::byte> wqe, std::vector<rdma::Sge>& sges) {
-  using Segment = spec::connectx::receive_data_segment;
   for (; wqe.size() >= Segment::kSize; wqe = wqe.subspan(Segment::kSize)) {
     const util::View<Segment> segment(wqe);
     const auto key = segment.get(Segment::l_key);

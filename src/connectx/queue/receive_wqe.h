@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -21,6 +22,18 @@ static_assert(kReceiveWqeMax == Limits::count(Limits{}.log_max_stride_sz_rq));
 /// PRM 7.4.1.2: "scatter pointer specifying a zero value in the byte_count field and L_Key =
 /// 0x00000100".
 inline constexpr std::uint32_t kEndOfListKey = 0x100;
+
+/// Bytes in front of the scatter list of a WQE with a signature, in which it stands (PRM Table 23;
+/// of an SRQ Table 43, in the same place).
+inline constexpr std::size_t kReceiveSignatureSize = spec::connectx::rq_signature_entry::kSize;
+
+/// PRM Table 23: "The signature covers the entire WQE as well as the RQ number and the WQE index
+/// corresponding to that WQE. Should result in 0xff. [...] covers the whole WQE stride including
+/// the NULL segments." libmlx5 leaves out the NULL segment that ends a list, and that is right too:
+/// so of such a list one wrong sum is not noticed, the one that is wrong by 1.
+/// `wqe`: the stride, with the signature.
+bool has_receive_signature(std::span<const std::byte> wqe, std::uint32_t queue_number,
+                           std::uint16_t wqe_index);
 
 /// Appends the scatter list of a WQE, to its end or its end marker. `wqe` is a copy in the device's
 /// own memory.

@@ -84,9 +84,6 @@ tl::expected<WorkQueue, Refusal> WorkQueueMaker::make_receive(util::View<L> wq,
     return refuse(Status::EXCEED_LIM, "PRM 7.4.1.2",
                   "log_wq_stride not from log_min_stride_sz_rq to log_max_stride_sz_rq");
   }
-  if (wq.get(L::wq_signature) != 0) {
-    return refuse(Status::BAD_PARAM, kTable, "WQE signatures are checked of send queues alone");
-  }
   return make(wq, pas, kReceiveCounter);
 }
 

@@ -23,7 +23,7 @@ static_assert(Limits{}.log_max_wq_sz < 16);
 struct WorkQueue {
   Pd pd;
   UarPage uar_page;        ///< of a send queue
-  bool is_signed = false;  ///< WQEs of a send queue have signatures
+  bool is_signed = false;  ///< its WQEs have signatures
   hca::Use pd_use;
   hca::Use uar_use;
   MappedQueue queue;

@@ -54,6 +54,7 @@ enum class WqeFault : std::uint8_t {
   kUmrStrided = 38,
   kAtomicOperandSize = 39,
   kSignature = 40,
+  kReceiveSignature = 41,
 
   kNotAnEthernetOpcode = 64,
   kNoTis = 65,

@@ -103,6 +103,7 @@ std::uint32_t EthernetHost::create_rq(std::uint32_t cqn, unsigned log_size, unsi
         context.set(rq_context::user_index, 0x12345);
         fill_wq(context.sub(rq_context::wq), ring);
         context.sub(rq_context::wq).set(wq::end_padding_mode, static_cast<std::uint32_t>(padding));
+        context.sub(rq_context::wq).set(wq::wq_signature, signed_receives);
       },
       pas_of(ring));
   EXPECT_TRUE(answer.ok()) << answer.reason();

@@ -92,6 +92,7 @@ class EthernetHost : public FakeHost {
   std::uint32_t transport_domain = 0;
   std::uint32_t eqn = 0;
   bool multi_packet_sends = false;  ///< SQs are created for multi-packet send WQEs
+  bool signed_receives = false;     ///< RQs are created for receive WQEs with signatures
   /// Of the tables that the functions above make, and look into.
   spec::connectx::flow_table_type table_type{};
   /// set_flow() gives them to flows.

@@ -234,8 +234,7 @@ TEST_F(EthernetRqCommands, CreateChecksItsContext) {
             Status::EXCEED_LIM);
   EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::wq_type, 0); }),
             Status::BAD_PARAM);
-  EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::wq_signature, 1); }),
-            Status::BAD_PARAM);
+  EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::wq_signature, 1); }), Status::OK);
   EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::wq_type, 3); }),
             Status::BAD_PARAM);
   EXPECT_EQ(create([](Context c) { c.sub(rq_context::wq).set(wq::end_padding_mode, 1); }),

@@ -6,6 +6,8 @@
 
 #include "connectx/qp/shared_receive_queue.h"
 #include "connectx/queue/receive_wqe.h"
+#include "connectx/queue/wqe_fault.h"
+#include "connectx/receive_signature.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
@@ -209,18 +211,63 @@ TEST_F(RdmaSharedReceiveQueue, LimitThatIsReachedAlreadyIsToldAtOnce) {
   EXPECT_TRUE(srq_.take_limit_event());
 }
 
-TEST_F(RdmaSharedReceiveQueue, SignatureSegmentIsSkipped) {
-  SharedReceiveQueue srq(
-      Srqn(6), {.log_size = 0, .log_stride = 6, .wq_signature = true, .queue = queue(64)});
-  util::store_be32(memory_.data(), 0);
-  put_segment(memory_.data() + 16, 0xFFFF, 0xFFFF, 0);
-  put_segment(memory_.data() + 32, 9, 7, 0);
-  put_segment(memory_.data() + 48, 0, 0x100, 0);
-  ring(0, 1);
-  rdma::ReceiveRequest request;
-  ASSERT_EQ(srq.fetch(request), Fetch::kRequest);
-  ASSERT_EQ(request.sges.size(), 1u);
-  EXPECT_EQ(request.sges[0].length, 9u);
+// PRM Table 43: "The signature covers entire WQE as well as the SRQ number and WQE index".
+class RdmaSignedSharedQueue : public RdmaSharedReceiveQueue {
+ protected:
+  SharedReceiveQueue make(bool cyclic, bool bare) {
+    return SharedReceiveQueue(Srqn(6), {.log_size = 3,
+                                        .log_stride = 5,
+                                        .cyclic = cyclic,
+                                        .bare = bare,
+                                        .wq_signature = true,
+                                        .queue = queue(kCount * kStride)});
+  }
+  void sign(unsigned index, std::uint16_t as) {
+    testing::sign_receive(std::span(memory_).subspan(index * kStride, kStride), 6, as);
+  }
+};
+
+TEST_F(RdmaSignedSharedQueue, WqesOfAListAreSignedWithTheirPlace) {
+  auto srq = make(false, false);
+  write(0, 4, 1);
+  sign(0, 0);
+  sign(4, 4);
+  ring(0, 2);
+  for (const unsigned place : {0u, 4u}) {
+    request_.reset();
+    ASSERT_EQ(srq.fetch(request_), Fetch::kRequest);
+    EXPECT_EQ(request_.cookie, place);
+    ASSERT_EQ(request_.sges.size(), 1u);
+    EXPECT_EQ(request_.sges[0].length, place + 1);
+  }
+}
+
+TEST_F(RdmaSignedSharedQueue, CyclicWqesAreSignedWithTheirCounter) {
+  for (const bool bare : {false, true}) {
+    auto srq = make(true, bare);
+    for (unsigned i = 0; i != 2 * kCount; ++i) {
+      write(i % kCount, 0, i + 1);
+      util::store_be32(memory_.data() + i % kCount * kStride + 4, 0);
+      sign(i % kCount, static_cast<std::uint16_t>(i));
+      ring(0, i + 1);
+      request_.reset();
+      ASSERT_EQ(srq.fetch(request_), Fetch::kRequest) << i;
+      ASSERT_EQ(request_.sges.size(), 1u);
+      EXPECT_EQ(request_.sges[0].length, i + 1);
+    }
+  }
+}
+
+TEST_F(RdmaSignedSharedQueue, WrongSignatureIsItsTakersFaultAndTheQueueGoesOn) {
+  auto srq = make(false, false);
+  sign(1, 1);
+  ring(0, 2);
+  EXPECT_EQ(srq.fetch(request_), Fetch::kMalformed);
+  EXPECT_EQ(request_.cookie, 0u);
+  EXPECT_EQ(request_.fault, reason_of(WqeFault::kReceiveSignature));
+  request_.reset();
+  EXPECT_EQ(srq.fetch(request_), Fetch::kRequest);
+  EXPECT_EQ(request_.cookie, 1u);
 }
 
 // A cyclic one ---------------------------------------------------------------------------------
@@ -230,23 +277,6 @@ class RdmaCyclicReceiveQueue : public RdmaSharedReceiveQueue {
   RdmaCyclicReceiveQueue() : RdmaSharedReceiveQueue(true) {
     // Links that lead nowhere: nobody follows them.
     for (unsigned i = 0; i < kCount; ++i) write(i, 0xFFFF, i + 1);
-  }
-  /// The first WQE of a queue with basic_cyclic_rcv_wqe: lengths of its list.
-  std::vector<std::uint32_t> first_of_basic(bool signature) {
-    SharedReceiveQueue srq(Srqn(6), {.log_size = 3,
-                                     .log_stride = 5,
-                                     .cyclic = true,
-                                     .bare = true,
-                                     .wq_signature = signature,
-                                     .queue = queue(kCount * kStride)});
-    put_segment(memory_.data(), 9, 7, 0x4000);
-    put_segment(memory_.data() + 16, 11, 7, 0x5000);
-    ring(0, 1);
-    request_.reset();
-    EXPECT_EQ(srq.fetch(request_), Fetch::kRequest);
-    std::vector<std::uint32_t> lengths;
-    for (const auto& sge : request_.sges) lengths.push_back(sge.length);
-    return lengths;
   }
 };
 
@@ -288,9 +318,19 @@ TEST_F(RdmaCyclicReceiveQueue, LimitCountsWhatIsLeft) {
 }
 
 // PRM Table 65: "cyclic receive wqe includes the 16 bytes of ctrl only when wq_signature==1".
-TEST_F(RdmaCyclicReceiveQueue, BasicWqesHaveAControlSegmentOnlyWithASignature) {
-  EXPECT_EQ(first_of_basic(false), (std::vector<std::uint32_t>{9, 11}));
-  EXPECT_EQ(first_of_basic(true), std::vector<std::uint32_t>{11});
+TEST_F(RdmaCyclicReceiveQueue, BasicWqesBeginWithTheirList) {
+  SharedReceiveQueue srq(Srqn(6), {.log_size = 3,
+                                   .log_stride = 5,
+                                   .cyclic = true,
+                                   .bare = true,
+                                   .queue = queue(kCount * kStride)});
+  put_segment(memory_.data(), 9, 7, 0x4000);
+  put_segment(memory_.data() + 16, 11, 7, 0x5000);
+  ring(0, 1);
+  ASSERT_EQ(srq.fetch(request_), Fetch::kRequest);
+  ASSERT_EQ(request_.sges.size(), 2u);
+  EXPECT_EQ(request_.sges[0].length, 9u);
+  EXPECT_EQ(request_.sges[1].length, 11u);
 }
 
 }  // namespace
