@@ -37,6 +37,7 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"fixed_buffer_size", 0},
     {"umr_extended_translation_offset", 0},
     {"rts2rts_qp_udp_sport", 0},
+    {"rts2rts_qp_counters_set_id", 0},
     {"uctx_cap", 0},
     {"event_cap", 0},
     {"cc_query_allowed", 0},

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Step 18: what the tools show: counters by sysfs and "rdma statistic", "rdma resource", the queues in mlx5's
-# debugfs, and congestion: its parameters, and what marked packets bring about.
+# Step 18: what the tools show: counters by sysfs and "rdma statistic", of the port and of QPs that are bound to some of
+# their own, "rdma resource", the clock page, the queues in mlx5's debugfs, and congestion: its parameters, and what marked
+# packets bring about.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 mountpoint -q /sys/kernel/debug || run mount -t debugfs none /sys/kernel/debug
@@ -19,6 +20,52 @@ perftest ib_write_bw -s 4096 -n 100
 after=$(counter b rx_write_requests)
 [ $((after - before)) -ge 100 ] || fail "rx_write_requests moved by $((after - before))"
 expect "rdma statistic" "$(statistic b "$IB_b" rx_write_requests)" "$after"
+
+# Each counter that the driver knows of such a card is there, and is a number.
+counters=/sys/class/infiniband/$IB_b/ports/1/hw_counters
+for name in rx_write_requests rx_read_requests rx_atomic_requests rx_dct_connect out_of_buffer out_of_sequence \
+  duplicate_request rnr_nak_retry_err packet_seq_err implied_nak_seq_err local_ack_timeout_err resp_local_length_error \
+  resp_cqe_error resp_cqe_flush_error resp_remote_access_errors req_cqe_error req_cqe_flush_error \
+  req_remote_invalid_request req_remote_access_errors rp_cnp_handled rp_cnp_ignored np_cnp_sent np_ecn_marked_roce_packets; do
+  counter b $name | grep -qx '[0-9][0-9]*' || fail "hw_counters/$name: $(counter b $name)"
+done
+for file in $(on b ls "$counters"); do
+  counter b "$file" | grep -qx '[0-9][0-9]*' || fail "hw_counters/$file: $(counter b "$file")"
+done
+
+# A QP that is bound to counters of its own counts there.
+ip netns exec b ib_write_bw -d "$IB_b" -x "$GID_b" -F -D 20 >/tmp/server.log 2>&1 &
+server=$!
+wait_for 60 "ib_write_bw server" listens $server 18515
+ip netns exec a timeout 120 ib_write_bw -d "$IB_a" -x "$GID_a" -F -D 20 "$ADDRESS_b" >/tmp/client.log 2>&1 &
+client=$!
+qp_of_b() { on b rdma resource show qp link "$IB_b/1" type RC | sed -n 's/.* lqpn \([0-9]*\) .*state RTS.*/\1/p' | grep .; }
+wait_for 60 "QP in RTS" qp_of_b
+qpn=$(qp_of_b)
+run on b rdma statistic qp bind link "$IB_b/1" lqpn "$qpn"
+bound() { on b rdma statistic qp show link "$IB_b/1" lqpn "$qpn" | tr -s ' \n' '\n' | grep -A1 "^$1\$" | tail -n 1; }
+have_moved() { [ "$(bound rx_write_requests)" -gt 0 ]; }
+wait_for 15 "WRITEs in the counters of QP $qpn" have_moved
+run on b rdma statistic qp unbind link "$IB_b/1" cntn "$(bound cntn)" lqpn "$qpn"
+wait $client || { cat /tmp/client.log; fail "ib_write_bw with counters of its own"; }
+wait $server
+
+# The page of the card's clock (ibv_query_rt_values_ex), which goes as fast as the card says.
+on b python3 - "$IB_b" <<'END' || fail "the clock page"
+import sys
+import time
+from pyverbs.device import Context
+
+context = Context(name=sys.argv[1])
+khz = context.query_device_ex().hca_core_clock
+_, begin = context.query_rt_values_ex()
+at = time.monotonic()
+time.sleep(3)
+_, end = context.query_rt_values_ex()
+measured = (end - begin) / (time.monotonic() - at) / 1000
+print(f"the clock page: {measured:.0f} kHz, and hca_core_clock is {khz}")
+sys.exit(abs(measured / khz - 1) > 0.1)
+END
 
 ip netns exec b ibv_rc_pingpong -d "$IB_b" -g "$GID_b" -n 1000000 >/tmp/server.log 2>&1 &
 server=$!
