@@ -76,7 +76,7 @@ pyverbs: softhca ## rdma-core's own tests in a guest; TESTS is the folder tests/
 	@rm -rf $(BUILD)/pyverbs && mkdir -p $(BUILD)/pyverbs && cp -r $(TESTS) $(BUILD)/pyverbs/tests
 	@cp tests/guest/*.sh tests/guest/rdma_core_tests.py tests/guest/pyverbs_*.txt $(BUILD)/pyverbs
 	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 3600 --kernel $(KERNEL) --suite $(SUITE) --device connectx --device connectx \
-	  --package python3-scapy --share $(BUILD)/pyverbs -- 'bash /share/pyverbs.sh'
+	  --package python3-scapy --share $(BUILD)/pyverbs -- 'bash /share/pyverbs.sh $(SUITE)'
 
 pyverbs-host: softhca ## rdma-core's own tests in a process of softhca run; TESTS as above (PYTHON, which has pyverbs)
 	@cmake --build $(BUILD) -j $(JOBS) --target softhca_preload
@@ -92,7 +92,7 @@ kernel-users: softhca ## NVMe-oF, NFS and iSER between two guests, every byte co
 	  --share $(BUILD)/kernel_users -- 'bash /share/kernel_users.sh 8'
 
 soft-roce: softhca ## our RoCE and rdma_rxe on a device of ours, in two guests, both ways (KERNEL, LOSS=0.01)
-	@rm -rf $(BUILD)/soft_roce && mkdir -p $(BUILD)/soft_roce && cp tests/guest/*.sh $(BUILD)/soft_roce
+	@rm -rf $(BUILD)/soft_roce && mkdir -p $(BUILD)/soft_roce && cp tests/guest/*.sh tests/guest/unreliable.py $(BUILD)/soft_roce
 	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 1800 --kernel $(KERNEL) --guests 2 --device connectx \
 	  $(if $(LOSS),--server-arg=--loss=$(LOSS)) --share $(BUILD)/soft_roce -- 'bash /share/soft_roce.sh $(if $(LOSS),loss)'
 

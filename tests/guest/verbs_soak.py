@@ -3,11 +3,13 @@
 
 Both draw the same plan from the seed, round by round: which queue pairs do what, with how many bytes. In a round each
 of them posts what it has to, waits for exactly the completions that it must get, and compares what it can see: what
-it has received, what the other has written, what it has read, what atomics have left. Between rounds they reset
-queue pairs, destroy and make them anew, their keys, their CQs, and now and then the second guest unloads its driver.
+it has received, what the other has written, what it has read, what atomics have left. DC initiators go to another
+target each round. Between rounds they reset queue pairs, destroy and make them anew, their keys, their CQs, and now and
+then the second guest unloads its driver, while the first one's queue pairs stay: what they send then must end in
+"retry exceeded".
 
-The guests keep in step by TCP. Rounds are told on stdout; /share/soak.warm appears when all has been done once, and
-/share/soak.done at the end.
+The guests keep in step by TCP, and the first one's clock counts. It tells how far they are; /share/soak.warm appears
+when all has been done once, and /share/soak.done at the end.
 """
 
 import argparse
@@ -22,9 +24,10 @@ import time
 import pyverbs.enums as e
 from pyverbs.addr import AH, AHAttr, GID, GlobalRoute
 from pyverbs.cq import CQ
-from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
+from pyverbs.providers.mlx5 import mlx5_enums as dv
+from pyverbs.providers.mlx5.mlx5dv import Mlx5Context, Mlx5DVContextAttr, Mlx5DVDCInitAttr, Mlx5DVQPInitAttr, Mlx5QP
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr, QPInitAttrEx
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr, SrqInitAttrEx
 from pyverbs.wr import SGE, RecvWR, SendWR
@@ -32,21 +35,27 @@ from pyverbs.xrcd import XRCD, XRCDInitAttr
 
 PORT = 7077
 QKEY = 0x11111111
+COMPLETION_LIMIT = 120  # seconds
+DC_KEY = 0x2233445566778899
 ROOM = 32 << 10  # bytes of a queue pair: a quarter each to send from, to receive in, for the peer, for READs
 QUARTER = ROOM // 4
 GRH = 40
 GROUP = 50  # queue pairs of a CQ, an SRQ, a key
 ACCESS = (e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_REMOTE_READ
           | e.IBV_ACCESS_REMOTE_ATOMIC)
-SERVICES = ("RC", "UC", "UD", "RC+SRQ", "XRC")
+SERVICES = ("RC", "UC", "UD", "RC+SRQ", "XRC", "DC")
+OF_SRQS = ("RC+SRQ", "XRC", "DC")
 OPERATIONS = {
     "RC": ("send", "write", "write_imm", "read", "fetch_add"),
     "RC+SRQ": ("send", "write", "write_imm", "read", "fetch_add"),
     "XRC": ("send", "write", "write_imm", "read", "fetch_add"),
+    "DC": ("send", "write", "write_imm", "read", "fetch_add"),
     "UC": ("send", "write", "write_imm"),
     "UD": ("send",),
 }
 RECEIVES = ("send", "write_imm")
+TELL_EVERY = 10  # seconds
+ALONE = 5  # requests that find the other guest's driver unloaded
 
 
 class Peer:
@@ -128,7 +137,7 @@ class Group:
 
 
 class Pair:
-    """A queue pair (XRC: two), whose peer is the other guest's of the same number."""
+    """A queue pair (XRC: two; DC: an initiator and a target), whose peer is the other guest's of the same number."""
 
     def __init__(self, soak, number):
         self.soak, self.number = soak, number
@@ -149,10 +158,29 @@ class Pair:
                                 comp_mask=e.IBV_QP_INIT_ATTR_PD)
             self.qp = QP(self.soak.context, init)
             return
+        if self.service == "DC":
+            operations = (e.IBV_QP_EX_WITH_SEND | e.IBV_QP_EX_WITH_RDMA_WRITE | e.IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+                          | e.IBV_QP_EX_WITH_RDMA_READ | e.IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+            self.qp = self.make_dc(Mlx5DVDCInitAttr(), send_ops_flags=operations,
+                                   comp_mask=e.IBV_QP_INIT_ATTR_PD | e.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+            return self.make_dc_target()
         kind = {"UC": e.IBV_QPT_UC, "UD": e.IBV_QPT_UD}.get(self.service, e.IBV_QPT_RC)
         srq = self.group.srq if self.service == "RC+SRQ" else None
         self.qp = QP(self.soak.pd, QPInitAttr(qp_type=kind, scq=cq, rcq=cq, srq=srq, cap=cap))
         self.target = self.qp
+
+    def make_dc(self, kind, **words):
+        cap = QPCap(max_send_wr=4, max_recv_wr=0, max_send_sge=1, max_recv_sge=0)
+        init = QPInitAttrEx(qp_type=e.IBV_QPT_DRIVER, pd=self.soak.pd, scq=self.group.cq, rcq=self.group.cq,
+                            srq=self.group.srq, cap=cap, **words)
+        return Mlx5QP(self.soak.context, init,
+                      Mlx5DVQPInitAttr(comp_mask=dv.MLX5DV_QP_INIT_ATTR_MASK_DC, dc_init_attr=kind))
+
+    def make_dc_target(self):
+        """It has its number from RTR on, and never a state before again."""
+        kind = Mlx5DVDCInitAttr(dc_type=dv.MLX5DV_DCTYPE_DCT, dct_access_key=DC_KEY)
+        self.target = self.make_dc(kind, comp_mask=e.IBV_QP_INIT_ATTR_PD)
+        self.connect_one(self.target, 0, receiver=True)
 
     def base(self, quarter):
         return (self.number % GROUP) * ROOM + quarter * QUARTER
@@ -160,6 +188,7 @@ class Pair:
     def tell(self):
         mr = self.group.mr
         return {"send": self.qp.qp_num, "receive": self.target.qp_num, "address": mr.buf, "key": mr.rkey,
+                "at": self.base(2),
                 "srqn": self.group.xrc_srq.get_srq_num() if self.service == "XRC" else 0}
 
     def connect(self, other):
@@ -173,6 +202,9 @@ class Pair:
         if self.service == "XRC":
             self.connect_one(self.target, other["send"], receiver=True)
             self.connect_one(self.qp, other["receive"])
+        elif self.service == "DC":
+            self.connect_one(self.qp, 0)
+            self.ah = AH(self.soak.pd, attr=self.soak.path())
         else:
             self.connect_one(self.qp, other["send"])
 
@@ -192,7 +224,10 @@ class Pair:
             qp.to_rts(attributes)
 
     def reset(self):
-        for qp in {self.qp, self.target}:
+        if self.service == "DC":
+            self.target.close()
+            self.make_dc_target()
+        for qp in {self.qp} if self.service == "DC" else {self.qp, self.target}:
             qp.modify(QPAttr(qp_state=e.IBV_QPS_RESET), e.IBV_QP_STATE)
         self.drop_ah()
 
@@ -215,23 +250,26 @@ class Pair:
         request = RecvWR(wr_id=self.number << 1 | 1, num_sge=1, sg=[sge])
         if self.service == "XRC":
             self.group.xrc_srq.post_recv(request)
-        elif self.service == "RC+SRQ":
+        elif self.service in OF_SRQS:
             self.group.srq.post_recv(request)
         else:
             self.qp.post_recv(request)
 
-    def post_send(self, operation, size, data):
-        mr, other = self.group.mr, self.other
+    def post_send(self, operation, size, data, other):
+        """`other`: what the other guest has told of the pair that it is for."""
+        mr = self.group.mr
         quarter = {"read": 3, "fetch_add": 3}.get(operation, 0)
         if data:
             mr.write(data, len(data), self.base(0))
         sge = SGE(mr.buf + self.base(quarter), size, mr.lkey)
+        if self.service == "DC":
+            return self.post_dc(operation, sge, other)
         opcode = {"send": e.IBV_WR_SEND, "write": e.IBV_WR_RDMA_WRITE,
                   "write_imm": e.IBV_WR_RDMA_WRITE_WITH_IMM, "read": e.IBV_WR_RDMA_READ,
                   "fetch_add": e.IBV_WR_ATOMIC_FETCH_AND_ADD}[operation]
         request = SendWR(wr_id=self.number << 1, num_sge=1, sg=[sge], opcode=opcode,
                          send_flags=e.IBV_SEND_SIGNALED)
-        there = other["address"] + self.base(2)
+        there = other["address"] + other["at"]
         if operation in ("write", "write_imm", "read"):
             request.set_wr_rdma(other["key"], there)
         elif operation == "fetch_add":
@@ -241,6 +279,19 @@ class Pair:
         if self.service == "XRC":
             request.set_qp_type_xrc(other["srqn"])
         self.qp.post_send(request)
+
+    def post_dc(self, operation, sge, other):
+        key, there = other["key"], other["address"] + other["at"]
+        self.qp.wr_start()
+        self.qp.wr_id, self.qp.wr_flags = self.number << 1, e.IBV_SEND_SIGNALED
+        {"send": lambda: self.qp.wr_send(),
+         "write": lambda: self.qp.wr_rdma_write(key, there),
+         "write_imm": lambda: self.qp.wr_rdma_write_imm(key, there, 0),
+         "read": lambda: self.qp.wr_rdma_read(key, there),
+         "fetch_add": lambda: self.qp.wr_atomic_fetch_add(key, there, 8)}[operation]()
+        self.qp.wr_set_dc_addr(self.ah, other["receive"], DC_KEY)
+        self.qp.wr_set_sge(sge)
+        self.qp.wr_complete()
 
 
 class Soak:
@@ -256,7 +307,7 @@ class Soak:
         lines = subprocess.run(["bash", "/share/verbs_soak_host.sh"], check=True, capture_output=True,
                                text=True).stdout.splitlines()
         device, index = lines[-1].split()
-        self.context = Context(name=device)
+        self.context = Mlx5Context(Mlx5DVContextAttr(), name=device)
         self.gid_index = int(index)
         gid = self.context.query_gid(1, self.gid_index).gid
         self.other_gid = GID(self.peer.swap(gid))
@@ -287,17 +338,47 @@ class Soak:
         route = GlobalRoute(dgid=self.other_gid, sgid_index=self.gid_index)
         return AHAttr(gr=route, is_global=1, port_num=1)
 
+    def unload(self, draw):
+        """Of the second guest's driver."""
+        self.unloads += 1
+        if self.mine == 2:
+            self.close()
+            subprocess.run(["modprobe", "-r", "mlx5_ib"], check=True)
+        self.peer.meet("unloaded")
+        if self.mine == 1:
+            self.send_to_nobody(draw)
+        self.peer.meet("alone")
+        if self.mine == 1:
+            self.close()
+        else:
+            subprocess.run(["modprobe", "mlx5_ib"], check=True)
+        self.peer.meet("loaded")
+        self.open()
+
+    def send_to_nobody(self, draw):
+        """Each of some requests ends in "retry exceeded", once, and none otherwise."""
+        reliable = [pair for pair in self.pairs if pair.service not in ("UC", "UD")]
+        due = set()
+        for pair in draw.sample(reliable, min(ALONE, len(reliable))):
+            pair.post_send("write", 8, b"nobody..", pair.other)
+            due.add(pair.number)
+        end = time.monotonic() + COMPLETION_LIMIT
+        while due:
+            if time.monotonic() > end:
+                fail(f"{len(due)} requests to a guest without driver do not end: {due}")
+            for group in self.groups:
+                count, completions = group.cq.poll(64)
+                for wc in completions[:count]:
+                    i = wc.wr_id >> 1
+                    if i not in due or wc.status != e.IBV_WC_RETRY_EXC_ERR:
+                        fail(f"pair {i} ({self.pairs[i].service}), to a guest without driver: status {wc.status}")
+                    due.remove(i)
+
     def change(self, draw, what):
         """Both do the same to the same queue pairs."""
         self.changes += 1
         if what == "unload":
-            self.unloads += 1
-            self.close()
-            if self.mine == 2:
-                for words in (["-r", "mlx5_ib"], ["mlx5_ib"]):
-                    subprocess.run(["modprobe", *words], check=True)
-            self.peer.meet("unloaded")
-            return self.open()
+            return self.unload(draw)
         if what in ("reset", "remake"):
             pairs = draw.sample(self.pairs, min(len(self.pairs), 20))
         else:
@@ -323,24 +404,27 @@ class Soak:
     # A round --------------------------------------------------------------------------------------
 
     def plan(self, number):
-        """What each guest posts: {guest: [(pair, operation, size)]}, the same in both."""
+        """What each guest posts: {guest: [(pair, pair that it is for, operation, size)]}, the same in both."""
         draw = pattern(self.options.seed, number)
         plan = {}
+        initiators = [pair.number for pair in self.pairs if pair.service == "DC"]
         for guest in (1, 2):
             plan[guest] = []
+            shift = draw.randrange(max(1, len(initiators)))
+            target_of = dict(zip(initiators, initiators[shift:] + initiators[:shift]))
             for i in draw.sample(range(len(self.pairs)), min(len(self.pairs), self.options.batch)):
                 operation = draw.choice(OPERATIONS[self.pairs[i].service])
                 most = 1024 if self.pairs[i].service == "UD" else QUARTER
                 size = 8 if operation == "fetch_add" else draw.choice((1, 8, 64, draw.randrange(1, most), most))
-                plan[guest].append((i, operation, size))
+                plan[guest].append((i, target_of.get(i, i), operation, size))
         return plan
 
     def round(self, number):
         plan = self.plan(number)
         mine, theirs = plan[self.mine], plan[self.theirs]
         sent, expected, values = {}, {}, {}
-        for i, operation, size in theirs:
-            pair = self.pairs[i]
+        for i, to, operation, size in theirs:
+            pair = self.pairs[to]
             if operation in RECEIVES:
                 pair.post_receive()
                 expected.setdefault(pair.group, {})[pair.number] = (operation, size)
@@ -348,33 +432,35 @@ class Soak:
                 data = pattern(self.options.seed, number, i, self.theirs).randbytes(size)
                 pair.group.mr.write(data, size, pair.base(2))
         self.peer.meet(["posted", number])
-        for i, operation, size in mine:
+        for i, to, operation, size in mine:
             pair = self.pairs[i]
             data = b""
             if operation not in ("read", "fetch_add"):
                 data = pattern(self.options.seed, number, i, self.mine).randbytes(size)
-            pair.post_send(operation, size, data)
+            pair.post_send(operation, size, data, self.pairs[to].other)
             sent.setdefault(pair.group, {})[pair.number] = (operation, size)
             self.operations += 1
             self.bytes += size
         self.collect(number, sent, expected)
         self.peer.meet(["complete", number])
-        for i, operation, size in mine:
+        for i, _, operation, size in mine:
             if operation in ("read", "fetch_add"):
-                self.compare(number, i, operation, size, self.mine, 3)
-        for i, operation, size in theirs:
+                self.compare(number, i, i, operation, size, self.mine, 3)
+        for i, to, operation, size in theirs:
             if operation != "read":
-                self.compare(number, i, operation, size, self.theirs, 1 if operation == "send" else 2)
+                self.compare(number, i, to, operation, size, self.theirs, 1 if operation == "send" else 2)
         self.peer.meet(["checked", number])
 
     def collect(self, number, sent, expected):
         """Every completion that is due, each once, and none besides."""
         left = sum(map(len, sent.values())) + sum(map(len, expected.values()))
         anonymous = {}  # receives of SRQs are taken in any order: which buffer a message got tells the completion
-        end = time.monotonic() + 120
+        end = time.monotonic() + COMPLETION_LIMIT
         while left:
             if time.monotonic() > end:
-                fail(f"round {number}: {left} completions are missing: {sent} {expected}")
+                missing = [f"{'sent' if due is sent else 'receive'} {self.pairs[i].service} {i} {what}"
+                           for due in (sent, expected) for of in due.values() for i, what in of.items()]
+                fail(f"round {number}: {left} completions are missing, among {'; '.join(missing)}")
             for group in self.groups:
                 count, completions = group.cq.poll(64)
                 for wc in completions[:count]:
@@ -383,11 +469,11 @@ class Soak:
                         fail(f"round {number}: pair {i} ({self.pairs[i].service}): status {wc.status}, "
                              f"vendor 0x{wc.vendor_err:x}")
                     due = (expected if receives else sent).get(group, {})
-                    if receives and self.pairs[i].service in ("RC+SRQ", "XRC"):
+                    if receives and self.pairs[i].service in OF_SRQS:
                         anonymous.setdefault(group, []).append((wc.qp_num, i, wc.byte_len))
                     elif i not in due:
                         fail(f"round {number}: a completion of pair {i} that nobody waits for")
-                    if not receives or self.pairs[i].service not in ("RC+SRQ", "XRC"):
+                    if not receives or self.pairs[i].service not in OF_SRQS:
                         operation, size = due.pop(i)
                         more = GRH if self.pairs[i].service == "UD" else 0
                         if receives and wc.byte_len != size + more:
@@ -403,12 +489,13 @@ class Soak:
                     fail(f"round {number}: a message of {length} bytes for pair {i}, which waits for {size}")
                 self.place[i] = buffer
 
-    def compare(self, number, i, operation, size, sender, quarter):
-        pair = self.pairs[i]
+    def compare(self, number, i, where, operation, size, sender, quarter):
+        """What pair `i` of `sender` has sent, or read, in a quarter of the pair `where` of this guest."""
+        pair = self.pairs[where]
         want = pattern(self.options.seed, number, i, sender).randbytes(size)
         at = pair.base(quarter)
         if quarter == 1:
-            at = self.pairs[self.place.get(i, i)].base(1) + (GRH if pair.service == "UD" else 0)
+            at = self.pairs[self.place.get(where, where)].base(1) + (GRH if pair.service == "UD" else 0)
         if operation == "fetch_add" and quarter == 2:  # what it has become
             want = ((int.from_bytes(want, "little") + 8) & (1 << 64) - 1).to_bytes(8, "little")
         have = bytes(pair.group.mr.read(size, at))
@@ -420,12 +507,16 @@ class Soak:
         self.open()
         kinds = ("reset", "remake", "key", "cq")
         for kind in (*kinds, "unload"):  # all of it once: then the server has what it needs
+            self.tell_progress(f"warms up, then {kind}")
             self.round(f"warm {kind}")
             self.change(pattern(self.options.seed, kind), kind)
         self.round("warm")
         self.say_in_share("warm")
-        begin, number = time.monotonic(), 0
+        begin, number, told = time.monotonic(), 0, 0
         while (word := self.decide(time.monotonic() - begin)) != "stop":
+            if (passed := time.monotonic() - begin) >= told:
+                self.tell_progress(f"{passed:.0f} of {self.options.seconds:.0f} s, {number} rounds")
+                told = passed + TELL_EVERY
             self.round(number)
             draw = pattern(self.options.seed, "change", number)
             if draw.random() < 0.5:
@@ -434,10 +525,14 @@ class Soak:
                 self.change(draw, word)
             number += 1
         self.say_in_share("done")
-        time.sleep(10)  # the server's memory is looked at while all is there
         self.close()
         print(f"soak: {len(self.pairs)} queue pairs, {number} rounds, {self.operations} operations, "
               f"{self.bytes} bytes, {self.changes} changes, {self.unloads} unloads: all as it must be")
+
+    def tell_progress(self, text):
+        if self.mine == 1:
+            print(f"soak: {text}; {self.operations} operations, {self.changes} changes, {self.unloads} unloads",
+                  flush=True)
 
     def decide(self, passed):
         """What the first guest says, whose clock counts."""
@@ -452,7 +547,7 @@ class Soak:
         self.peer.meet(word)
         if self.mine == 1:
             open(f"/share/soak.{word}", "w").close()
-            time.sleep(10)
+            time.sleep(10)  # the server's memory is looked at while all is there
         self.peer.meet(["after", word])
 
 
