@@ -1,9 +1,15 @@
 #!/bin/bash
 # rdma-core's own tests (pyverbs), all of them: `make pyverbs TESTS=FOLDER`, which puts the package `tests` of rdma-core beside this
-# script. What fails stands in pyverbs_failing.txt, why tests are skipped in pyverbs_skipped.txt and docs/pyverbs.md.
+# script. pyverbs.sh SUITE: the Debian whose pyverbs this is. What fails stands in pyverbs_failing.txt, why tests are skipped
+# in pyverbs_skipped.txt and docs/pyverbs.md.
 . "$(dirname "$0")/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
-least=${1:-185}
+suite=${1:-trixie}
+# How many are ok, and skipped.
+case $suite in
+trixie) want_ok=185 want_skip=135 ;;
+sid) want_ok=227 want_skip=161 ;;
+esac
 one_host_here
 run modprobe -a rdma_ucm
 # Some tests want pages of 2 MiB.
@@ -14,12 +20,14 @@ python3 "$here/rdma_core_tests.py" "$here" --dev "$IB_here" --limit 300 | grep -
 for verdict in ok skip FAIL ERROR CRASH HANG; do
   echo "$verdict: $(grep -c "^$verdict " $log)"
 done
-new=$(grep -E '^(FAIL|ERROR|CRASH|HANG) ' $log | cut -d ' ' -f 2 | grep -vxFf <(grep -oE '^tests[^ ]*' "$here/pyverbs_failing.txt"))
+linux=$(uname -r | grep -oE '^[0-9]+\.[0-9]+')
+new=$(grep -E '^(FAIL|ERROR|CRASH|HANG) ' $log | cut -d ' ' -f 2 | grep -vxFf <(sed -nE "s/^$suite(@$linux)? //p" "$here/pyverbs_failing.txt"))
 [ -z "$new" ] || fail "tests of rdma-core that are not known to fail: $new"
 new=$(sed -n 's/^skip tests[^ ]* //p' $log | awk -v known="$here/pyverbs_skipped.txt" '
   BEGIN { while ((getline line <known) > 0) if (line !~ /^#/) begins[line] }
   { for (line in begins) if (index($0, line) == 1) next; print }' | sort -u)
 [ -z "$new" ] || fail "tests of rdma-core are skipped for other reasons than those known: $new"
-ok=$(grep -c '^ok ' $log)
-[ "$ok" -ge "$least" ] || fail "$ok tests are ok, fewer than $least"
+ok=$(grep -c '^ok ' $log) skipped=$(grep -c '^skip ' $log)
+[ "$ok" -ge "$want_ok" ] || fail "$ok tests are ok, fewer than $want_ok"
+[ "$skipped" -le "$want_skip" ] || fail "$skipped tests are skipped, more than $want_skip"
 clean_dmesg
