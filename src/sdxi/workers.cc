@@ -15,10 +15,11 @@ constexpr std::size_t kWatchedMax = 64;
 /// Looks at rings between two looks at the clock.
 constexpr unsigned kLooksPerTime = 32;
 /// Copies that are worth to be shared, and worth waking somebody: bytes.
-constexpr std::uint64_t kSharedFrom = 4 * SharedCopy::kChunk;
+constexpr std::uint64_t kSharedFrom = 2 * SharedCopy::kChunk;
 constexpr std::uint64_t kWakesFrom = std::uint64_t{1} << 20;
-/// As much as 16 turns that follow each other; then the context's state is looked at again.
-constexpr std::uint64_t kSharedAtOnce = std::uint64_t{4} << 20;
+/// As much as some dozens of turns that follow each other, as long as nobody waits; then the
+/// context's state is looked at again.
+constexpr std::uint64_t kSharedAtOnce = std::uint64_t{16} << 20;
 /// A pause that is longer than this is slept, not spun.
 constexpr auto kSleepFrom = std::chrono::microseconds(20);
 

@@ -282,16 +282,16 @@ class CopyTogetherTest : public ::testing::Test {
   static constexpr std::uint64_t kChunk = SharedCopy::kChunk;
   Workers workers_;
   ThreadState thread_{.worker = true, .pool = &workers_};
-  std::vector<std::byte> from_ = std::vector<std::byte>(16 * kMiB, std::byte{0x11});
-  std::vector<std::byte> to_ = std::vector<std::byte>(16 * kMiB, std::byte{0xee});
+  std::vector<std::byte> from_ = std::vector<std::byte>(20 * kMiB, std::byte{0x11});
+  std::vector<std::byte> to_ = std::vector<std::byte>(20 * kMiB, std::byte{0xee});
 };
 
 TEST_F(CopyTogetherTest, ACopyGoesOnBeyondItsTurnWhileNobodyElseWantsOne) {
   EXPECT_EQ(copy(3 * kMiB, 4 * kChunk), 3 * kMiB);
-  EXPECT_EQ(copy(16 * kMiB, 4 * kChunk), 4 * kMiB);
-  EXPECT_EQ(copy(16 * kMiB, 6 * kMiB), 6 * kMiB);
-  EXPECT_TRUE(is_all(std::span(to_).first(6 * kMiB), std::byte{0x11}));
-  EXPECT_TRUE(is_all(std::span(to_).subspan(6 * kMiB), std::byte{0xee}));
+  EXPECT_EQ(copy(20 * kMiB, 4 * kChunk), 16 * kMiB);
+  EXPECT_EQ(copy(20 * kMiB, 18 * kMiB), 18 * kMiB);
+  EXPECT_TRUE(is_all(std::span(to_).first(18 * kMiB), std::byte{0x11}));
+  EXPECT_TRUE(is_all(std::span(to_).subspan(18 * kMiB), std::byte{0xee}));
 }
 
 TEST_F(CopyTogetherTest, ItEndsWithItsTurnWhenTheControlThreadWaits) {
@@ -308,9 +308,9 @@ TEST_F(CopyTogetherTest, ItEndsWithItsTurnIfOtherRingsAreWatched) {
 }
 
 TEST_F(CopyTogetherTest, ACopyThatIsSmallIsOneWorkersOwn) {
-  EXPECT_EQ(copy(4 * kChunk - 1, 4 * kChunk), 0u);
+  EXPECT_EQ(copy(2 * kChunk - 1, 2 * kChunk), 0u);
   EXPECT_TRUE(is_all(to_, std::byte{0xee}));
-  EXPECT_EQ(copy(4 * kChunk, kChunk), 4 * kChunk);
+  EXPECT_EQ(copy(2 * kChunk, kChunk), 2 * kChunk);
 }
 
 /// Rings, keys and states change under the copies that are carried out.
