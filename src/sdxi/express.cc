@@ -89,7 +89,8 @@ inline bool Express::resolve(const Context& context, ExpressTurn& turn, std::int
   constexpr auto kReserved = static_cast<std::uint32_t>(spec::coherency::RESERVED);
   copy.size = std::uint64_t{view.get(dsc::size)} + 1;
   if (view.get(dsc::coh_src) == kReserved || view.get(dsc::coh_dst) == kReserved ||
-      copy.size > turn.max_buffer || static_cast<std::int64_t>(copy.size) > deficit) [[unlikely]] {
+      copy.size > turn.max_buffer ||
+      static_cast<std::int64_t>(copy.size) > std::max(deficit, turn.advance)) [[unlikely]] {
     return false;
   }
   const auto find = [&](ExpressTurn::Reaches& reaches, std::uint32_t akey, Iova at,

@@ -27,6 +27,9 @@ struct ExpressTurn {
   HeaderPattern nop{};
   HeaderPattern copy{};
   std::uint64_t max_buffer = 0;  ///< bytes
+  /// Bytes that the last copy of a turn may have even if less is left: better than half of it now
+  /// and half of it later. The next turn pays for it.
+  std::int64_t advance = 0;
   SignalRules signals{};
   Reaches sources{};
   Reaches targets{};

@@ -59,6 +59,8 @@ TurnEnd RingProcessor::prepare_turn(Context& context, ThreadState& thread) {
   }
   thread.rules = header_rules(parts_.registers, context.entry);
   express_.prepare(thread.express, thread.rules, context.entry);
+  // The control thread's time is cut by others.
+  thread.express.advance = thread.worker ? parts_.options.turn_bytes / 4 : 0;
   return check_state(context, thread);
 }
 

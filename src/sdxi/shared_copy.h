@@ -14,8 +14,8 @@ namespace softhca::sdxi {
 
 class SharedCopy {
  public:
-  /// Bytes that a thread takes at once; the last chunk may be shorter. Measured with two threads and
-  /// 16 MiB: 64 KiB loses a tenth.
+  /// Bytes that a thread takes at once; the last chunk may be shorter. Measured with two threads
+  /// and 16 MiB: 64 KiB loses a tenth.
   static constexpr std::uint64_t kChunk = 256 << 10;
 
   struct Buffers {
