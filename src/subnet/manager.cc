@@ -32,6 +32,14 @@ void describe(util::MutableView<PortInfo> out, Lid lid, PortState state) {
   out.set(PortInfo::port_state, static_cast<std::uint32_t>(state));
 }
 
+/// What to ask for, so that the port becomes `state`: from ACTIVE no way leads to ARMED
+/// (IBTA 7.2.7).
+PortState towards(const Manager::Node& node, PortState state) {
+  const util::View<PortInfo> info(node.port_info);
+  const bool active = PortState(info.get(PortInfo::port_state)) == PortState::ACTIVE;
+  return active ? PortState::NO_CHANGE : state;
+}
+
 struct Request {
   sm_attribute attribute;
   Method method;
@@ -140,7 +148,7 @@ void Manager::ask(Link& link) {
 
 void Manager::fill(const Link& link, Mad& mad) const {
   using enum sm_attribute;
-  static constexpr std::array<Request, static_cast<std::size_t>(Step::kDone)> kRequests{{
+  static constexpr std::array<Request, static_cast<std::size_t>(Step::kGivenUp)> kRequests{{
       {NODE_INFO, Method::GET},
       {NODE_DESCRIPTION, Method::GET},
       {PORT_INFO, Method::GET},
@@ -152,6 +160,8 @@ void Manager::fill(const Link& link, Mad& mad) const {
       {PORT_INFO, Method::SET},
       {PORT_INFO, Method::SET},
       {PORT_INFO, Method::SET},
+      {},  // kDone asks for nothing
+      {PORT_INFO, Method::GET},
   }};
   const auto& request = kRequests[static_cast<std::size_t>(link.step)];
   const util::MutableView<Smp> smp(mad);
@@ -184,10 +194,10 @@ void Manager::fill(const Link& link, Mad& mad) const {
       describe(info, link.node.lid, PortState::NO_CHANGE);
       break;
     case Step::kArm:
-      describe(info, link.node.lid, PortState::ARMED);
+      describe(info, link.node.lid, towards(link.node, PortState::ARMED));
       break;
     case Step::kActivate:
-      describe(info, link.node.lid, PortState::ACTIVE);
+      describe(info, link.node.lid, towards(link.node, PortState::ACTIVE));
       break;
     default:
       break;
@@ -221,6 +231,7 @@ bool Manager::take(Link& link, const Mad& mad) {
       std::ranges::copy(data, node.description.begin());
       return true;
     case Step::kGetPortInfo:
+    case Step::kSweep:
     case Step::kAttributes:
     case Step::kArm:
     case Step::kActivate:
@@ -239,9 +250,27 @@ bool Manager::take(Link& link, const Mad& mad) {
   }
 }
 
+/// IBTA 14.4.4: a port that is not what it was made is made so again.
+void Manager::finish_sweep(Link& link) {
+  ++counters_.swept;
+  const util::View<PortInfo> info(link.node.port_info);
+  link.deadline = util::kNever;
+  if (PortState(info.get(PortInfo::port_state)) == PortState::ACTIVE &&
+      info.get(PortInfo::lid) == link.node.lid.value() &&
+      info.get(PortInfo::master_sm_lid) == kOwnLid.value()) {
+    link.step = Step::kDone;
+    return;
+  }
+  ++counters_.mended;
+  // The switch's end of the link goes the same way.
+  set_state(link, PortState::DOWN);
+  begin(link);
+}
+
 void Manager::handle_response(std::uint8_t port, const Mad& mad) {
   const util::View<Smp> smp(mad);
-  if (port >= links_.size() || !links_[port].there || links_[port].step >= Step::kDone ||
+  if (port >= links_.size() || !links_[port].there || links_[port].step == Step::kDone ||
+      links_[port].step == Step::kGivenUp ||
       smp.get(Smp::transaction_id) != links_[port].transaction) {
     ++counters_.unexpected;
     return;
@@ -249,27 +278,46 @@ void Manager::handle_response(std::uint8_t port, const Mad& mad) {
   auto& link = links_[port];
   const bool good = MadStatus(smp.get(Smp::status)) == MadStatus::OK;
   if (!good) ++counters_.refused;
-  if (good && take(link, mad)) return next(link);
+  if (good && take(link, mad)) {
+    return link.step == Step::kSweep ? finish_sweep(link) : next(link);
+  }
   link.step = Step::kGivenUp;
   link.deadline = util::kNever;
+}
+
+// Time -------------------------------------------------------------------------------------------
+
+util::Duration Manager::patience_at(Step step) {
+  switch (step) {
+    case Step::kDone:
+      return kSweepInterval;
+    case Step::kGivenUp:
+      return kRest;
+    default:
+      return kPatience;
+  }
+}
+
+void Manager::handle_deadline(Link& link) {
+  if (link.step == Step::kGivenUp) return begin(link);
+  if (link.step == Step::kDone) {
+    link.step = Step::kSweep;
+    link.tries = 0;
+    return ask(link);
+  }
+  if (link.tries < kTriesMax) return ask(link);
+  link.step = Step::kGivenUp;
+  link.node.up = false;
 }
 
 util::Time Manager::run(util::Time now) {
   auto next_time = util::kNever;
   for (auto& link : links_) {
-    if (!link.there || link.step == Step::kDone) continue;
-    const auto wait = link.step == Step::kGivenUp ? kRest : kPatience;
-    if (link.deadline == util::kNever) {
-      link.deadline = now + wait;
-    } else if (link.deadline <= now) {
-      if (link.step == Step::kGivenUp) {
-        begin(link);
-      } else if (link.tries < kTriesMax) {
-        ask(link);
-      } else {
-        link.step = Step::kGivenUp;
-      }
-      link.deadline = now + (link.step == Step::kGivenUp ? kRest : kPatience);
+    if (!link.there) continue;
+    if (link.deadline <= now) handle_deadline(link);
+    // A deadline that was taken away begins anew.
+    if (link.deadline == util::kNever || link.deadline <= now) {
+      link.deadline = now + patience_at(link.step);
     }
     next_time = std::min(next_time, link.deadline);
   }

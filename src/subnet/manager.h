@@ -1,10 +1,11 @@
 // A small subnet manager (IBTA 14.4), which lives in a switch: it asks each port of the switch who
 // is behind it, by directed route, gives it a LID and what else a port needs, and makes the link
-// active.
+// active. Now and then it looks whether each is still so (IBTA 14.4.4).
 //
 // It knows one switch and what is plugged into it; LIDs are those of the switch's ports.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -41,7 +42,9 @@ class Manager {
   void handle_link(std::uint8_t port, bool up);
   /// A response that came in by `port`.
   void handle_response(std::uint8_t port, const Mad& mad);
-  /// Sends again what nobody answers. Returns when to call again.
+  /// From one sweep to the next, as opensm has it.
+  static constexpr util::Duration kSweepInterval = std::chrono::seconds(10);
+  /// Sends again what nobody answers, and sweeps. Returns when to call again.
   util::Time run(util::Time now);
 
   /// Null: nobody is there, or not yet.
@@ -58,6 +61,8 @@ class Manager {
     std::uint64_t repeated = 0;
     std::uint64_t refused = 0;     ///< responses with a status
     std::uint64_t unexpected = 0;  ///< responses that nobody waits for
+    std::uint64_t swept = 0;       ///< links that were looked at again
+    std::uint64_t mended = 0;      ///< of those, links that were not as they had been made
   };
   const Counters& counters() const { return counters_; }
 
@@ -76,6 +81,7 @@ class Manager {
     kArm,
     kActivate,
     kDone,
+    kSweep,
     kGivenUp,
   };
   struct Link {
@@ -92,6 +98,9 @@ class Manager {
   void ask(Link& link);
   void fill(const Link& link, Mad& mad) const;
   bool take(Link& link, const Mad& mad);
+  void finish_sweep(Link& link);
+  void handle_deadline(Link& link);
+  static util::Duration patience_at(Step step);
   void set_state(const Link& link, PortState state);
   void forward(const Node& node, bool there);
 

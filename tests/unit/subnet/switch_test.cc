@@ -9,6 +9,8 @@
 namespace softhca::subnet {
 namespace {
 
+using spec::infiniband::sm_attribute;
+
 constexpr std::size_t kAll = 100'000;
 
 /// Who is plugged in: an agent, and a list of what else arrives.
@@ -131,7 +133,8 @@ TEST_F(SubnetTest, LaneFifteenIsForQp0Alone) {
 TEST_F(SubnetTest, ARequestThatNobodyAnswersIsRepeated) {
   a_->deaf = true;
   settle();
-  auto now = util::Time(std::chrono::seconds(1));
+  const auto begin = util::Time(std::chrono::seconds(1));
+  auto now = begin;
   for (int i = 0; i != 5; ++i) {
     now = subnet_.run(now);
     ASSERT_NE(now, util::kNever);
@@ -142,7 +145,46 @@ TEST_F(SubnetTest, ARequestThatNobodyAnswersIsRepeated) {
   subnet_.run(now);
   settle();
   EXPECT_EQ(a_->state(), PortState::ACTIVE);
-  EXPECT_EQ(subnet_.run(now), util::kNever);
+  EXPECT_EQ(subnet_.run(now), begin + Manager::kSweepInterval) << "nothing but the next sweep";
+}
+
+// IBTA 14.4.4: a sweep. What software has done to its port is undone.
+TEST_F(SubnetTest, ASweepFindsAPortThatIsNotAsItWasMade) {
+  settle();
+  auto now = util::Time(std::chrono::seconds(1));
+  now = subnet_.run(now);
+  for (const auto what : {PortInfo::port_state.kOffset, PortInfo::lid.kOffset}) {
+    Mad mad{};
+    const util::MutableView<Smp> smp(mad);
+    smp.set(Smp::base_version, 1);
+    smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_LID_ROUTED));
+    smp.set(Smp::class_version, 1);
+    smp.set(Smp::attribute_id, static_cast<std::uint32_t>(sm_attribute::PORT_INFO));
+    smp.set(Smp::method, static_cast<std::uint32_t>(Method::GET));
+    ASSERT_TRUE(a_->agent().answer(mad, 1, true));
+    smp.set(Smp::method, static_cast<std::uint32_t>(Method::SET));
+    const util::MutableView<PortInfo> info(smp.sub(Smp::data));
+    info.set(PortInfo::port_state, static_cast<std::uint32_t>(PortState::NO_CHANGE));
+    if (what == PortInfo::lid.kOffset) {
+      info.set(PortInfo::lid, 77);
+    } else {
+      info.set(PortInfo::port_state, static_cast<std::uint32_t>(PortState::DOWN));
+    }
+    ASSERT_TRUE(a_->agent().answer(mad, 1, true));
+    EXPECT_TRUE(a_->state() != PortState::ACTIVE || a_->lid() != Lid(2));
+    settle();
+    now = subnet_.run(now);  // the sweep
+    settle();
+    EXPECT_EQ(a_->state(), PortState::ACTIVE);
+    EXPECT_EQ(a_->lid(), Lid(2));
+    EXPECT_EQ(subnet_.agent().state(1), PortState::ACTIVE);
+    now = subnet_.run(now);
+  }
+  a_->send(b_->lid());
+  settle();
+  EXPECT_EQ(b_->arrived.size(), 1u);
+  EXPECT_EQ(subnet_.manager().counters().mended, 2u);
+  EXPECT_GE(subnet_.manager().counters().swept, 4u) << "of both ports";
 }
 
 TEST_F(SubnetTest, WhoGoesIsForgottenAndWhoComesIsAsked) {
@@ -168,8 +210,7 @@ TEST_F(SubnetTest, AStationAsksTheSwitchByDirectedRoute) {
   smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_DIRECTED_ROUTE));
   smp.set(Smp::class_version, 1);
   smp.set(Smp::method, static_cast<std::uint32_t>(Method::GET));
-  smp.set(Smp::attribute_id,
-          static_cast<std::uint32_t>(spec::infiniband::sm_attribute::SWITCH_INFO));
+  smp.set(Smp::attribute_id, static_cast<std::uint32_t>(sm_attribute::SWITCH_INFO));
   smp.set(Smp::hop_count, 1);
   smp.set(Smp::hop_pointer, 1);
   smp.sub(Smp::initial_path)[1] = std::byte{1};
@@ -180,7 +221,7 @@ TEST_F(SubnetTest, AStationAsksTheSwitchByDirectedRoute) {
   EXPECT_EQ(subnet_.agent().counters().answered, answered + 1);
   EXPECT_EQ(a_->smps, before + 1) << "the answer has come back";
   // Over the switch to the other station and back.
-  smp.set(Smp::attribute_id, static_cast<std::uint32_t>(spec::infiniband::sm_attribute::NODE_INFO));
+  smp.set(Smp::attribute_id, static_cast<std::uint32_t>(sm_attribute::NODE_INFO));
   smp.set(Smp::hop_count, 2);
   smp.sub(Smp::initial_path)[2] = std::byte{2};
   const auto of_b = b_->smps;
