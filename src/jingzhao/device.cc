@@ -200,7 +200,7 @@ util::Time Device::run_device(util::Time now) {
   auto& made = objects();
   made.memory_keys->trim();
   look_at_link();
-  run_arms();
+  if (!armed_cqs_.empty() || armed_eqs_ != 0) run_arms();
   const auto next = made.queue_pairs->run(now, work());
   work().charge(made.memory_keys->table().take_work());
   work().charge(pcie::RemoteAccesses::take_work());
@@ -208,7 +208,9 @@ util::Time Device::run_device(util::Time now) {
 }
 
 void Device::run_arms() {
-  for (const auto cqn : std::exchange(armed_cqs_, {})) objects().completion_queues->arm(cqn);
+  std::swap(armed_cqs_, arming_cqs_);
+  for (const auto cqn : arming_cqs_) objects().completion_queues->arm(cqn);
+  arming_cqs_.clear();
   auto eqs = std::exchange(armed_eqs_, 0);
   for (std::uint32_t eqn = 0; eqs != 0; ++eqn, eqs >>= 1) {
     if ((eqs & 1) != 0) objects().event_queues->arm(Eqn(eqn));

@@ -114,6 +114,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// First halves of doorbells that are written as two dwords, by page.
   std::vector<std::optional<std::uint32_t>> halves_;
   std::vector<Cqn> armed_cqs_;
+  std::vector<Cqn> arming_cqs_;  ///< empty but in run_arms()
   std::uint64_t armed_eqs_ = 0;  ///< one bit for each
   bool was_up_ = false;
   util::Time run_time_{};

@@ -255,13 +255,19 @@ void QueuePairs::ring(Qpn qpn, const SendWqe& wqe) {
   if (!std::exchange(qp->rung, true)) rung_.push_back(qpn);
 }
 
-util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
-  for (const auto qpn : std::exchange(rung_, {})) {
+void QueuePairs::run_doorbells() {
+  std::swap(rung_, ringing_);
+  for (const auto qpn : ringing_) {
     auto* qp = find(qpn);
     if (qp == nullptr) continue;
     qp->rung = false;
     transport_.doorbell_send(qp->rdma_qp());
   }
+  ringing_.clear();
+}
+
+util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
+  if (!rung_.empty()) run_doorbells();
   if (now >= next_poll_) poll_watched(now);
   auto next = transport_.run(now, work);
   if (parts_.completion_queues.has_failed()) {

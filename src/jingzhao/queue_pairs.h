@@ -111,6 +111,7 @@ class QueuePairs final : private IcmCache::Owner {
   void fail_soon(QueuePair& qp);
   void fail_listed(util::WorkBudget& work);
   void fail_users_of_failed();
+  void run_doorbells();
   void poll_watched(util::Time now);
   CommandResult create(Qpn qpn, util::View<Context> context);
   CommandResult check(Qpn qpn, util::View<Context> context) const;
@@ -125,6 +126,7 @@ class QueuePairs final : private IcmCache::Owner {
   std::uint32_t count_ = 0;
   std::optional<Qpn> gsi_;
   std::vector<Qpn> rung_;
+  std::vector<Qpn> ringing_;  ///< empty but in run(): the memory of the one is the other's next
   std::vector<Qpn> failing_;
   std::vector<Qpn> watched_;
   util::Time next_poll_ = util::kNever;

@@ -36,6 +36,10 @@ void Device::ring(std::uint64_t doorbell) {
 void Device::write_uar(std::uint64_t offset, std::span<const std::byte> in) {
   if (!initialized()) return;
   const auto page = offset / uar_page::kSize;
+  if (in.size() == 2 * kDword && offset % uar_page::kSize == kFirstHalf) {
+    halves_[page].reset();
+    return ring(util::load_le64(in.data()));
+  }
   for (; !in.empty(); in = in.subspan(kDword), offset += kDword) {
     const auto value = util::load_le32(in.data());
     switch (offset % uar_page::kSize) {

@@ -84,7 +84,7 @@ constexpr auto kNames = [] {
   return names;
 }();
 
-const Model& find_model(const std::string& name) {
+const Model& find_model(std::string_view name) {
   const auto* const found = std::ranges::find(kModels, name, &Model::name);
   if (found == std::end(kModels)) {
     throw std::runtime_error(
@@ -96,6 +96,10 @@ const Model& find_model(const std::string& name) {
 }  // namespace
 
 std::span<const std::string_view> models() { return kNames; }
+
+bool has_link(std::string_view model, wire::Link link) {
+  return link == wire::Link::kEthernet || find_model(model).has_infiniband;
+}
 
 Lab::Lab(const std::vector<std::string>& names, const Options& options) : options_(options) {
   util::set_log_level(options.log_level);
@@ -115,7 +119,7 @@ Lab::~Lab() {
 
 void Lab::add(const std::string& name) {
   const auto& model = find_model(name);
-  if (subnet_ && !model.has_infiniband) {
+  if (!has_link(name, options_.link)) {
     throw std::runtime_error(fmt::format("{}: its port is Ethernet, and no other", name));
   }
   const auto number = static_cast<std::uint8_t>(nodes_.size() + 1);

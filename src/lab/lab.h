@@ -29,6 +29,8 @@ namespace softhca::lab {
 
 /// What a device can be called.
 std::span<const std::string_view> models();
+/// Whether devices of `model` have a port for such a link. @pre it is one of models()
+bool has_link(std::string_view model, wire::Link link);
 
 class Lab {
  public:

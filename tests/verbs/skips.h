@@ -32,7 +32,4 @@ inline constexpr auto kSkips = std::to_array<Skip>({
     {"rsnic", Feature::kRoceV1, "RSNIC-IP chapter 1"},
 });
 
-/// Who allocates while sending: to be mended. One that does not any more fails its test.
-inline constexpr auto kAllocating = std::to_array<std::string_view>({"jingzhao"});
-
 }  // namespace softhca::driver::verbs::test

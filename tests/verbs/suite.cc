@@ -1,20 +1,33 @@
 #include "suite.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "skips.h"
 namespace softhca::driver::verbs::test {
 
 std::vector<Pair> all_pairs() {
   std::vector<Pair> pairs;
-  for (const auto from : lab::models()) {
-    for (const auto to : lab::models()) pairs.push_back({std::string(from), std::string(to)});
+  for (const auto link : {wire::Link::kEthernet, wire::Link::kInfiniband}) {
+    for (const auto from : lab::models()) {
+      for (const auto to : lab::models()) {
+        if (!lab::has_link(from, link) || !lab::has_link(to, link)) continue;
+        pairs.push_back({std::string(from), std::string(to), link});
+      }
+    }
   }
   return pairs;
 }
 
+void PrintTo(const Pair& pair, std::ostream* out) {
+  *out << pair.from << "_to_" << pair.to;
+  if (pair.link == wire::Link::kInfiniband) *out << "_on_infiniband";
+}
+
 std::string name_of(const testing::TestParamInfo<Pair>& info) {
-  return info.param.from + "_to_" + info.param.to;
+  std::ostringstream name;
+  PrintTo(info.param, &name);
+  return name.str();
 }
 
 namespace {
@@ -53,10 +66,11 @@ PostStatus Side::send(SendOpcode opcode, std::size_t length, std::uint64_t id) {
 
 Verbs::Verbs() {
   // What tests provoke is refused with warnings; they would hide what matters.
-  lab_ = std::make_unique<lab::Lab>(
-      std::vector{GetParam().from, GetParam().to},
-      lab::Lab::Options{
-          .virtual_time = true, .impairment = {}, .log_level = util::LogLevel::kError});
+  lab_ = std::make_unique<lab::Lab>(std::vector{GetParam().from, GetParam().to},
+                                    lab::Lab::Options{.virtual_time = true,
+                                                      .link = GetParam().link,
+                                                      .impairment = {},
+                                                      .log_level = util::LogLevel::kError});
   // The ports have come up.
   for (std::size_t i = 0; i != lab_->size(); ++i) {
     while (must(lab_->device(i).poll_event())) {

@@ -27,14 +27,15 @@ inline void must(util::Result<void> result) {
   if (!result) throw std::runtime_error(result.error().message);
 }
 
-/// Who sends to whom.
+/// Who sends to whom, on which link.
 struct Pair {
   std::string from;
   std::string to;
+  wire::Link link = wire::Link::kEthernet;
 };
-inline void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.from << "_to_" << pair.to; }
+void PrintTo(const Pair& pair, std::ostream* out);
 
-/// Every device with its like, and every two different ones both ways.
+/// Every device with its like, and every two different ones both ways, on each link that both have.
 std::vector<Pair> all_pairs();
 std::string name_of(const testing::TestParamInfo<Pair>& info);
 

@@ -1,8 +1,10 @@
 // The send WQEs of a queue pair (JingZhao 3.4).
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "driver/jingzhao/queue_pair.h"
+#include "util/copy_short.h"
 
 namespace softhca::driver::jingzhao {
 
@@ -54,7 +56,7 @@ class Units {
   template <class Layout>
   util::MutableView<Layout> add() {
     const auto at = take(Layout::kSize);
-    std::ranges::fill(at, std::byte{0});
+    std::memset(at.data(), 0, Layout::kSize);
     return util::MutableView<Layout>(at);
   }
   std::span<std::byte> take(std::size_t size) {
@@ -75,7 +77,8 @@ void add_payload(Units& units, const SendRequest& request) {
     const util::MutableView<inline_unit> unit(at);
     unit.set(inline_unit::is_inline, 1);
     unit.set(inline_unit::length, static_cast<std::uint32_t>(request.inline_data.size()));
-    std::ranges::copy(request.inline_data, at.subspan(inline_unit::data_offset).begin());
+    util::copy_short(at.data() + inline_unit::data_offset, request.inline_data.data(),
+                     request.inline_data.size());
     return;
   }
   for (const auto& piece : request.pieces) {
