@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "jingzhao/command_table.h"
+#include "jingzhao/fields.h"
 #include "jingzhao/raw_host.h"
 
 namespace softhca::jingzhao::test {
@@ -58,6 +59,34 @@ TEST(JingzhaoHcr, AResetDuringACommandEndsItAndForgetsEverything) {
   EXPECT_EQ(h.read(RawHost::kReset), 0u);
   h.put_init();
   EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK) << "it is not initialised any more";
+}
+
+// "E": the token and the status come as an event, too.
+TEST(JingzhaoHcr, CompletionIsAnEventIfEIsSet) {
+  using spec::jingzhao::cmd_eqe;
+  using spec::jingzhao::eq_context;
+  RawHost h;
+  h.init();
+  util::Struct<eq_context> eq;
+  constexpr std::size_t kRing = 2048, kEntries = 4;
+  eq.set(eq_context::start, h.out.iova + kRing);
+  eq.set(eq_context::logsize, 2);
+  h.put(eq.bytes());
+  const auto ring = h.out.bytes.subspan(kRing, kEntries * cmd_eqe::kSize);
+  std::ranges::fill(ring, std::byte{0xFF});  // all entries are the device's
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, 0), OK);
+  ASSERT_EQ(h.command(command_opcode::MAP_EQ, {.in_param = 1u << 10}), OK);
+  ASSERT_EQ(h.command(command_opcode::NOP, {}), OK);
+  EXPECT_EQ(ring[31], std::byte{0xFF}) << "nobody asked for an event";
+  ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
+  ASSERT_EQ(h.command(command_opcode::HW2SW_MPT, {.in_modifier = 5, .e = true}), BAD_PARAM);
+  for (const auto& [at, status] : {std::pair{0u, OK}, {32u, BAD_PARAM}}) {
+    const util::View<cmd_eqe> event(ring.subspan(at, cmd_eqe::kSize));
+    EXPECT_EQ(event.get(cmd_eqe::token), 0x1234u);
+    EXPECT_EQ(hcr_status(event.get(cmd_eqe::status)), status);
+    EXPECT_EQ(ring[at + 1], std::byte{0x0a}) << "its type, CMD";
+    EXPECT_EQ(ring[at + 31], std::byte{0}) << "software owns it";
+  }
 }
 
 TEST(JingzhaoHcr, BarsHaveTheDocumentsSizesAndAreZeroElsewhere) {
@@ -121,6 +150,31 @@ TEST(JingzhaoQueryDevLim, TellsTheLimitsInTheFirstByteFirst) {
   EXPECT_EQ(h.get32(0x1c), 64u << 16 | 64);
   EXPECT_EQ(h.get32(0x20) >> 20 & 15, 5u);
   EXPECT_EQ(h.get32(0x28), 16u << 16 | 512);
+  EXPECT_EQ(fields_of<spec::jingzhao::query_dev_lim_out>(h.out.bytes, util::ByteOrder::kBig),
+            (Fields{{"reserved_qp", 1},
+                    {"max_qp_sz", 13},
+                    {"max_cq_sz", 13},
+                    {"max_qps", 14},
+                    {"max_cqs", 13},
+                    {"max_eqs", 5},
+                    {"max_mpts", 14},
+                    {"max_pds", 12},
+                    {"max_pkeys", 1},
+                    {"max_mtt_seg", 8},
+                    {"qpc_entry_sz", 256},
+                    {"cqc_entry_sz", 128},
+                    {"eqc_entry_sz", 64},
+                    {"mpt_entry_sz", 64},
+                    {"max_mtu", 5},
+                    {"max_vl", 15},
+                    {"num_ports", 1},
+                    {"min_page_sz", 12},
+                    {"max_sg", 16},
+                    {"max_desc_sz", 512},
+                    {"max_sg_rq", 16},
+                    {"max_desc_sz_rq", 512},
+                    {"max_icm_sz", std::uint64_t{1} << 32}}))
+      << "and all else is 0";
 }
 
 TEST(JingzhaoQueryAdapter, TellsTheBoardIdInItsLastEightBytes) {

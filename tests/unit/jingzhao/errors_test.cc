@@ -151,6 +151,81 @@ TEST_F(JingzhaoErrors, ACqWithoutRoomIsAnErrorAndEndsItsQueuePairs) {
   EXPECT_EQ(wait(world, *a->send_cq, 4).size(), 4u) << "those before it are there";
 }
 
+TEST_F(JingzhaoErrors, ACqWhoseMemoryIsGoneIsAnError) {
+  make();
+  // The key of its buffer: the driver has made it next to that of the memory.
+  const auto index = (a->key->key() & ((1u << world.a().hca->options().log_mpts) - 1)) + 1;
+  must(world.a().hca->run({.op = command_opcode::HW2SW_MPT, .in_modifier = index}));
+  const auto piece = a->piece(0, 10);
+  ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
+  world.advance(std::chrono::milliseconds(1));
+  const auto failed = event(world.a());
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->type, event_type::CQ_ERROR);
+  EXPECT_EQ(failed->syndrome, 2);
+}
+
+// IBTA 10.3.1: an error of a send queue of UD leaves the receive queue alone.
+TEST_F(JingzhaoErrors, AnErrorOfADatagramLeadsToSqeAndBack) {
+  const Side::Options options{.type = spec::jingzhao::qp_type::UD};
+  a.emplace(world.a(), options);
+  b.emplace(world.b(), options);
+  must(a->qp->listen(world.a().address, kQkey));
+  must(b->qp->listen(world.b().address, kQkey));
+  auto piece = a->piece(0, 10);
+  const jz::Datagram to{.to = world.b().address, .qpn = b->qp->qpn(), .qkey = kQkey};
+  const auto send = [&](std::uint64_t id) {
+    ASSERT_EQ(a->qp->post_send({.id = id, .opcode = SendOpcode::kSend, .pieces = {&piece, 1}}, to),
+              PostStatus::kOk);
+  };
+  piece.lkey ^= 0x10000;
+  send(1);
+  expect_error(wait(world, *a->send_cq), 1, WorkStatus::kLocalProtection);
+  EXPECT_EQ(must(a->qp->query_state()), qp_state::SQE);
+  piece.lkey ^= 0x10000;
+  send(2);
+  expect_error(wait(world, *a->send_cq), 2, WorkStatus::kFlushed);
+  must(a->qp->from_send_error());
+  b->receive(4, 0x1000, 100);
+  send(3);
+  expect_success(wait(world, *a->send_cq), 3, CompletionOpcode::kSend);
+  expect_success(wait(world, *b->receive_cq), 4, CompletionOpcode::kReceive);
+}
+
+TEST_F(JingzhaoErrors, AnEventGoesToTheEqThatItsTypeIsMappedTo) {
+  const auto map = [&](std::uint32_t modifier) {
+    must(world.b().hca->run(
+        {.op = command_opcode::MAP_EQ,
+         .in_modifier = modifier,
+         .in_param = std::uint64_t{1} << static_cast<unsigned>(event_type::WQ_INVAL_REQ_ERROR)}));
+  };
+  const auto provoke = [&] {
+    make();
+    const auto piece = a->piece(0, 8);
+    auto unaligned = request(SendOpcode::kFetchAdd, piece);
+    unaligned.remote_address += 4;
+    EXPECT_EQ(outcome(unaligned), WorkStatus::kRemoteInvalidRequest);
+  };
+  const auto has_event = [&](jz::EventQueue& queue) {
+    while (const auto found = queue.poll()) {
+      if (found->type != event_type::WQ_INVAL_REQ_ERROR) continue;
+      EXPECT_EQ(found->number, b->qp->qpn());
+      return true;
+    }
+    return false;
+  };
+  auto& hca = *world.b().hca;
+  provoke();
+  EXPECT_TRUE(has_event(hca.events()));
+  map(1);
+  provoke();
+  EXPECT_FALSE(has_event(hca.events()));
+  EXPECT_TRUE(has_event(hca.completion_events()));
+  map(1u << 31 | 1);  // unmap
+  provoke();
+  EXPECT_FALSE(has_event(hca.events()) || has_event(hca.completion_events()));
+}
+
 TEST_F(JingzhaoErrors, UnmappingTheIcmOfAQueuePairInUseSucceedsAndEndsIt) {
   make();
   // The QPC table is the first; 1,024 contexts of 256 bytes.
@@ -229,6 +304,7 @@ TEST_F(JingzhaoErrors, QueryQpShowsThePsnsThatTheQueuePairHasComeTo) {
   must(b->qp->query(receiver));
   EXPECT_EQ(sender.get(qp_context::next_send_psn), (kPsnA + 3) & 0xFFFFFF);
   EXPECT_EQ(receiver.get(qp_context::epsn), (kPsnA + 3) & 0xFFFFFF);
+  EXPECT_EQ(sender.get(qp_context::last_acked_psn), (kPsnA + 2) & 0xFFFFFF);
   EXPECT_EQ(sender.get(qp_context::opt_param_mask), 0u);
   EXPECT_EQ(sender.get(qp_context::remote_qpn), b->qp->qpn());
   EXPECT_EQ(qp_state(sender.get(qp_context::state)), qp_state::RTS);

@@ -71,6 +71,22 @@ TEST_F(JingzhaoIcm, AContextWithoutIcmIsRefused) {
   EXPECT_EQ(install_mpt(1), OK);
 }
 
+TEST_F(JingzhaoIcm, AQueuePairOfATypeThatThereIsNotIsRefused) {
+  using spec::jingzhao::qp_context;
+  h.init();
+  h.clear_mailbox();
+  h.put32(0x0c, 0);
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), OK);
+  for (const auto& [type, status] : {std::pair{2u, BAD_PARAM}, {4u, BAD_PARAM}, {0u, OK}}) {
+    util::Struct<qp_context> context;
+    context.set(qp_context::local_qpn, 5);
+    context.set(qp_context::state, 1);
+    context.set(qp_context::type, type);
+    h.put(context.bytes());
+    EXPECT_EQ(h.with_mailbox(command_opcode::RST2INIT_QPEE, 5), status) << type;
+  }
+}
+
 TEST_F(JingzhaoIcm, EachGroupOfTablesHasItsOwnMappings) {
   h.put_init();
   ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);

@@ -1,0 +1,131 @@
+// What a doorbell and the next unit of a WQE say of the WQE that follows (JingZhao 3.1.2, 3.4.1).
+#include <gtest/gtest.h>
+
+#include "jingzhao/spoiler.h"
+#include "spec/jingzhao/wqe.h"
+
+namespace softhca::jingzhao::test {
+namespace {
+
+using driver::SendOpcode;
+using driver::SendRequest;
+using spec::jingzhao::next_unit;
+using spec::jingzhao::uar_page;
+using spec::jingzhao::wqe_opcode;
+
+class JingzhaoChain : public testing::Test {
+ protected:
+  JingzhaoChain() : world({.make_host = Spoiler::make()}) {
+    world.open();
+    a.emplace(world.a());
+    b.emplace(world.b());
+    connect(*a, *b);
+  }
+  SendRequest request(SendOpcode opcode, const Sge& piece, std::uint64_t id = 1) const {
+    return {.id = id,
+            .opcode = opcode,
+            .pieces = {&piece, 1},
+            .remote_address = b->address(0x4000),
+            .rkey = b->key->key()};
+  }
+  /// The next doorbell names another opcode.
+  void ring_as(wqe_opcode opcode) {
+    Spoiler::of(world.a()).doorbell = [this, opcode](std::span<std::byte, 8> doorbell) {
+      doorbell[0] &= ~static_cast<std::byte>(uar_page::opcode.kMax);
+      doorbell[0] |= static_cast<std::byte>(opcode);
+      Spoiler::of(world.a()).doorbell = nullptr;
+    };
+  }
+  World world;
+  std::optional<Side> a;
+  std::optional<Side> b;
+};
+
+TEST_F(JingzhaoChain, ANopMovesNothingAndHasItsCqe) {
+  fill(a->bytes(0, 100), 1);
+  const auto piece = a->piece(0, 100);
+  ring_as(wqe_opcode::NOP);
+  ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece, 5)), PostStatus::kOk);
+  expect_success(wait(world, *a->send_cq), 5, CompletionOpcode::kOther);
+  EXPECT_FALSE(same(a->bytes(0, 100), b->bytes(0x4000, 100)));
+  ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece, 6)), PostStatus::kOk);
+  expect_success(wait(world, *a->send_cq), 6, CompletionOpcode::kRdmaWrite);
+  EXPECT_TRUE(same(a->bytes(0, 100), b->bytes(0x4000, 100)));
+}
+
+TEST_F(JingzhaoChain, AnOpcodeThatThereIsNotIsAQpOperationError) {
+  const auto piece = a->piece(0, 100);
+  ring_as(wqe_opcode::BIND_MW);
+  ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece, 5)), PostStatus::kOk);
+  expect_error(wait(world, *a->send_cq), 5, WorkStatus::kLocalQpOperation);
+}
+
+// The fence of the first WQE stands in the doorbell, that of each other in the WQE before it.
+TEST_F(JingzhaoChain, AFencedRequestWaitsForTheReadBeforeIt) {
+  const auto read_piece = a->piece(0x1000, 100), send_piece = a->piece(0, 10);
+  for (const bool one_chain : {false, true}) {
+    for (const bool fenced : {false, true}) {
+      b->receive(9, 0x2000, 100);
+      std::array requests{request(SendOpcode::kRdmaRead, read_piece, 1),
+                          request(SendOpcode::kSend, send_piece, 2)};
+      requests[1].fence = fenced;
+      world.b().cable->drop_nth(1);  // the response
+      auto status = PostStatus::kOk;
+      if (one_chain) {
+        ASSERT_EQ(a->qp->post_send(requests, status), 2u);
+      } else {
+        for (const auto& one : requests) ASSERT_EQ(a->qp->post_send(one), PostStatus::kOk);
+      }
+      world.advance(std::chrono::milliseconds(5));  // less than the time until it is asked again
+      std::array<Completion, 2> found;
+      EXPECT_EQ(b->receive_cq->poll(found), fenced ? 0u : 1u) << one_chain << fenced;
+      EXPECT_EQ(wait(world, *a->send_cq, 2).size(), 2u);
+      if (fenced) {
+        EXPECT_EQ(wait(world, *b->receive_cq).size(), 1u);
+      }
+    }
+  }
+}
+
+/// Where the next unit with this immediate stands in the driver's memory.
+std::span<std::byte> find_unit(Node& node, std::uint32_t immediate) {
+  for (const auto& region : Spoiler::of(node).regions()) {
+    for (std::size_t at = 0; at + next_unit::kSize <= region.bytes.size(); at += next_unit::kSize) {
+      const auto bytes = region.bytes.subspan(at, next_unit::kSize);
+      if (util::View<next_unit>(bytes).get(next_unit::imm_data) == immediate) return bytes;
+    }
+  }
+  return {};
+}
+
+TEST_F(JingzhaoChain, AWqeWithADoorbellOfItsOwnEndsTheChain) {
+  b->receive(1, 0x2000, 100);
+  b->receive(2, 0x2000, 100);
+  const auto piece = a->piece(0, 10);
+  std::array requests{request(SendOpcode::kSendWithImmediate, piece, 1),
+                      request(SendOpcode::kSendWithImmediate, piece, 2)};
+  requests[0].immediate = 0xC0FFEE01;
+  requests[1].immediate = 0xC0FFEE02;
+  std::array<std::byte, 8> second{};
+  Spoiler::of(world.a()).doorbell = [&](std::span<std::byte, 8> doorbell) {
+    const auto first = find_unit(world.a(), 0xC0FFEE01), next = find_unit(world.a(), 0xC0FFEE02);
+    ASSERT_FALSE(first.empty());
+    const util::MutableView<next_unit> unit(first);
+    unit.set(next_unit::d, 1);
+    // What the driver would have rung for the second.
+    const auto place = util::load_le32(doorbell.data()) >> uar_page::sq_head.kLo;
+    const auto distance = static_cast<std::uint32_t>(next.data() - first.data()) / 16;
+    util::store_le32(second.data(),
+                     (place + distance) << uar_page::sq_head.kLo | unit.get(next_unit::nop));
+    util::store_le32(second.data() + 4, util::load_le32(doorbell.data() + 4));
+  };
+  auto status = PostStatus::kOk;
+  ASSERT_EQ(a->qp->post_send(requests, status), 2u);
+  EXPECT_EQ(wait(world, *a->send_cq, 2).size(), 1u);
+  Spoiler::of(world.a()).doorbell = nullptr;
+  world.a().host->write_bar(2, world.a().hca->uar(), second);
+  expect_success(wait(world, *a->send_cq), 2, CompletionOpcode::kSend);
+}
+
+}  // namespace
+}  // namespace softhca::jingzhao::test
