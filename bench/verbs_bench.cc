@@ -1,0 +1,219 @@
+// What RDMA WRITEs cost between two HCAs of a family in this process, through the verbs: JingZhao
+// beside ConnectX, in turns.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <functional>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "driver/verbs/verbs.h"
+#include "lab/lab.h"
+#include "measure.h"
+#include "report.h"
+#include "util/log.h"
+
+namespace softhca::bench {
+namespace {
+
+namespace verbs = driver::verbs;
+
+struct Options {
+  unsigned rounds = 7;
+  unsigned milliseconds = 200;
+  std::string json;
+  std::string only;
+  std::uint64_t operations = 0;
+};
+
+constexpr std::size_t kMemory = 1 << 20;
+constexpr std::size_t kSmall = 8;
+constexpr unsigned kDepth = 128;
+/// Messages between two that are signaled, and so polled for.
+constexpr std::uint64_t kSignalEvery = 32;
+
+template <class T>
+T must(util::Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+/// What one end has.
+struct Side {
+  explicit Side(verbs::Device& device)
+      : memory(kMemory),
+        pd(must(device.allocate_pd())),
+        region(must(pd.register_memory(memory, driver::MemoryAccess::all()))),
+        cq(must(device.create_cq(2 * kDepth))),
+        qp(must(pd.create_qp({.send_cq = cq,
+                              .receive_cq = cq,
+                              .capacity = {.send_requests = kDepth,
+                                           .send_pieces = 1,
+                                           .inline_size = 64,
+                                           .receive_requests = 1,
+                                           .receive_pieces = 1}}))) {}
+
+  std::vector<std::byte> memory;
+  verbs::ProtectionDomain pd;
+  verbs::MemoryRegion region;
+  verbs::CompletionQueue cq;
+  verbs::QueuePair qp;
+};
+
+/// Two of a kind, connected.
+class Pair {
+ public:
+  explicit Pair(const std::string& model)
+      : lab_(std::vector{model, model}), a_(lab_.device(0)), b_(lab_.device(1)) {
+    must(verbs::connect(a_.qp, b_.qp, {.path_mtu = 4096}));
+  }
+
+  /// From the start of one memory to the start of the other; few bytes go in the request.
+  void write(std::size_t size, bool signaled) {
+    const auto piece = a_.region.piece(0, size);
+    driver::SendRequest request{.opcode = driver::SendOpcode::kRdmaWrite,
+                                .remote_address = b_.region.address(),
+                                .rkey = b_.region.rkey(),
+                                .signaled = signaled};
+    if (size <= kSmall) {
+      request.inline_data = std::span(a_.memory).first(size);
+    } else {
+      request.pieces = {&piece, 1};
+    }
+    if (a_.qp.post_send(request) != driver::PostStatus::kOk) throw std::runtime_error("posting");
+  }
+  /// Waits for one completion.
+  void wait() {
+    while (a_.cq.poll(done_) == 0) {
+    }
+    if (done_[0].status != driver::WorkStatus::kSuccess) {
+      throw std::runtime_error(std::string(driver::to_string(done_[0].status)));
+    }
+  }
+
+ private:
+  lab::Lab lab_;
+  Side a_;
+  Side b_;
+  std::array<driver::Completion, 1> done_;
+};
+
+/// Many in flight, a completion for one in kSignalEvery.
+void write_many(Pair& pair, std::size_t size, std::uint64_t n) {
+  std::uint64_t posted = 0;
+  for (std::uint64_t done = 0; done < n; done += kSignalEvery) {
+    while (posted < n && posted - done < kSignalEvery) {
+      ++posted;
+      pair.write(size, posted % kSignalEvery == 0 || posted == n);
+    }
+    pair.wait();
+  }
+}
+
+/// Each to its completion.
+void write_each(Pair& pair, std::size_t size, std::uint64_t n) {
+  for (std::uint64_t i = 0; i != n; ++i) {
+    pair.write(size, true);
+    pair.wait();
+  }
+}
+
+struct Case {
+  std::string name;
+  std::string unit;
+  void (*run)(Pair&, std::size_t size, std::uint64_t n);
+  std::size_t size;
+  double (*value)(double ns);
+};
+
+/// Names begin with the model that they are of.
+const std::array kCases = {
+    Case{"write.8B.rate", "M/s", write_many, kSmall, [](double ns) { return 1e3 / ns; }},
+    Case{"write.8B.completion", "ns", write_each, kSmall, [](double ns) { return ns; }},
+    Case{"write.1MiB", "GB/s", write_many, kMemory,
+         [](double ns) { return static_cast<double>(kMemory) / ns; }},
+};
+constexpr std::array kModels = {"jingzhao", "connectx"};
+
+std::string name_of(const std::string& model, const Case& c) { return model + "." + c.name; }
+
+/// No figure but a count of instructions, which somebody else takes.
+void run_exactly(const Options& options) {
+  for (const auto* const model : kModels) {
+    for (const auto& c : kCases) {
+      if (options.only != name_of(model, c)) continue;
+      Pair pair(model);
+      return c.run(pair, c.size, options.operations);
+    }
+  }
+  throw std::runtime_error("no benchmark has that name: see --list");
+}
+
+Result measure(const Case& c, Pair& ours, Pair& peer, const Options& options) {
+  Result result{.name = name_of(kModels[0], c),
+                .unit = c.unit,
+                .values = {},
+                .peer_name = kModels[1],
+                .peer_values = {}};
+  const auto time = [&](Pair& pair) {
+    return c.value(time_per_operation([&](std::uint64_t n) { c.run(pair, c.size, n); },
+                                      std::chrono::milliseconds(options.milliseconds)));
+  };
+  for (unsigned round = 0; round < options.rounds; ++round) {
+    show_progress(result.name, round, options.rounds);
+    result.values.push_back(time(ours));
+    result.peer_values.push_back(time(peer));
+  }
+  end_progress();
+  return result;
+}
+
+void run(const Options& options) {
+  util::set_log_level(util::LogLevel::kWarning);
+  if (options.operations != 0) return run_exactly(options);
+  Pair ours(kModels[0]), peer(kModels[1]);
+  std::vector<Result> results;
+  for (const auto& c : kCases) {
+    if (!options.only.empty() && options.only != name_of(kModels[0], c)) continue;
+    results.push_back(measure(c, ours, peer, options));
+  }
+  if (results.empty()) throw std::runtime_error("no benchmark has that name: see --list");
+  print(results);
+  if (!options.json.empty()) write_json(results, options.json);
+}
+
+int main(int argc, char** argv) {
+  CLI::App app{"RDMA WRITEs between two JingZhao in this process, beside two ConnectX."};
+  Options options;
+  bool list = false;
+  app.add_option("--rounds", options.rounds, "figures per benchmark; the median counts (7)")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--milliseconds", options.milliseconds, "at least so long per figure (200)");
+  app.add_option("--json", options.json, "write the results here as well");
+  app.add_option("--only", options.only, "one benchmark, by its name");
+  app.add_flag("--list", list, "print the names and end");
+  app.add_option("--operations", options.operations,
+                 "do exactly so many operations of --only, which may be connectx.* too, and print "
+                 "nothing: for instruction counts")
+      ->needs("--only");
+  CLI11_PARSE(app, argc, argv);
+  if (list) {
+    for (const auto& c : kCases) fmt::print("{}\n", name_of(kModels[0], c));
+    return 0;
+  }
+  try {
+    run(options);
+  } catch (const std::exception& error) {
+    std::cerr << "verbs_bench: " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace softhca::bench
+
+int main(int argc, char** argv) { return softhca::bench::main(argc, argv); }
