@@ -50,6 +50,29 @@ class Progress {
   util::Time next_{};
 };
 
+/// Where both ends are.
+util::Result<void> settle_ends(perf::Options& options) {
+  if (options.listens && !options.peer.empty()) {
+    return util::fail("--listen: the one who measures names the host, the other listens");
+  }
+  const std::size_t ends = options.has_remote_peer() ? 1 : 2;
+  if (options.functions.size() !=
+      (options.has_remote_peer() || !options.functions.empty() ? ends : 0)) {
+    return util::fail(ends == 1 ? "with a peer that is another process: one --at, our end"
+                                : "--at twice, for both ends, or a host where the other one is");
+  }
+  if (options.has_remote_peer() && options.bidirectional) {
+    return util::fail("-b: both ends are to be in one process");
+  }
+  if (!options.functions.empty()) {
+    if (options.devices.empty() && !options.infiniband) return {};
+    return util::fail("--at: a function says itself what it is: no --device, no --link");
+  }
+  if (options.devices.empty()) options.devices.emplace_back("connectx");
+  if (options.devices.size() == 1) options.devices.push_back(options.devices[0]);
+  return {};
+}
+
 /// What the words of the command line say together.
 util::Result<void> settle(PerfOptions& in) {
   auto& options = in.options;
@@ -65,8 +88,7 @@ util::Result<void> settle(PerfOptions& in) {
                     : in.connection == "UC" ? QpType::kUc
                                             : QpType::kUd;
   options.compare_and_swap = in.atomic == "CMP_AND_SWAP";
-  if (options.devices.empty()) options.devices.emplace_back("connectx");
-  if (options.devices.size() == 1) options.devices.push_back(options.devices[0]);
+  if (auto good = settle_ends(options); !good) return good;
   if (options.verb == Verb::kAtomic && (options.all_sizes || options.size.value_or(8) != 8)) {
     return util::fail("an atomic has 8 bytes: no -a and no -s (IBTA 9.4.5)");
   }
@@ -76,18 +98,44 @@ util::Result<void> settle(PerfOptions& in) {
   return {};
 }
 
+/// What both processes must have in common.
+std::string subject_of(const perf::Options& options, bool of_bandwidth,
+                       const std::vector<std::uint64_t>& sizes) {
+  return fmt::format("{} {} {}, {} to {} bytes, MTU {}", perf::to_string(options.verb),
+                     of_bandwidth ? "bandwidth" : "latency",
+                     driver::verbs::to_string(options.service), sizes.front(), sizes.back(),
+                     options.mtu);
+}
+
+/// The other end of a table that another process prints.
+util::Result<void> serve_table(perf::Station& station, bool of_bandwidth,
+                               const std::vector<std::uint64_t>& sizes) {
+  const auto go_on = [](double) { return interrupted == 0; };
+  for (const auto size : sizes) {
+    auto done = of_bandwidth ? perf::serve_bandwidth(station, size, go_on)
+                             : perf::serve_latency(station, size, go_on);
+    if (!done || interrupted != 0) return done;
+  }
+  return {};
+}
+
 /// One table: runs every size and prints each row as it comes.
-util::Result<void> run_table(perf::Report& report, bool of_bandwidth, bool quiet) {
+util::Result<void> run_table(perf::Report& report, bool of_bandwidth, perf::Peer* peer) {
   auto options = report.options;
   options.bandwidth = of_bandwidth;
   options.latency = !of_bandwidth;
   const auto sizes = perf::sizes_of(options, of_bandwidth);
-  auto station = perf::Station::create(options, sizes.back());
+  if (peer != nullptr) {
+    if (auto same = peer->agree(subject_of(options, of_bandwidth, sizes)); !same) return same;
+  }
+  auto station = perf::Station::create(options, sizes.back(), peer);
   if (!station) return tl::unexpected(station.error());
+  options = report.options = (*station)->options();
+  if (options.listens) return serve_table(**station, of_bandwidth, sizes);
   fmt::print("{}{}", perf::heading(options, of_bandwidth), perf::columns(options, of_bandwidth));
   std::fflush(stdout);
   for (const auto size : sizes) {
-    Progress progress(!quiet && ::isatty(STDERR_FILENO) != 0);
+    Progress progress(::isatty(STDERR_FILENO) != 0);
     const auto go_on = [&](double part) {
       progress.update(of_bandwidth ? "bandwidth" : "latency", size, part);
       return interrupted == 0;
@@ -121,13 +169,29 @@ util::Result<void> write_file(const std::string& path, const std::string& text) 
   return {};
 }
 
+/// The process that the other end is in.
+util::Result<perf::Peer> find_peer(const perf::Options& options) {
+  if (!options.listens) return perf::Peer::dial(options.peer, options.tcp_port);
+  fmt::print("waiting for who measures at TCP port {}\n", options.tcp_port);
+  std::fflush(stdout);
+  return perf::Peer::listen(options.tcp_port);
+}
+
 util::Result<void> run(perf::Report& report) {
-  // Both tables with one command: latency first, as it takes less time.
-  for (const bool of_bandwidth : {false, true}) {
-    const bool wanted = of_bandwidth ? report.options.bandwidth : report.options.latency;
-    if (!wanted || interrupted != 0) continue;
-    if (auto done = run_table(report, of_bandwidth, false); !done) return done;
+  std::optional<perf::Peer> peer;
+  if (report.options.has_remote_peer()) {
+    auto found = find_peer(report.options);
+    if (!found) return tl::unexpected(found.error());
+    peer = std::move(*found);
   }
+  // Both tables with one command: latency first, as it takes less time.
+  const bool latency = report.options.latency, bandwidth = report.options.bandwidth;
+  for (const bool of_bandwidth : {false, true}) {
+    if (!(of_bandwidth ? bandwidth : latency) || interrupted != 0) continue;
+    if (auto done = run_table(report, of_bandwidth, peer ? &*peer : nullptr); !done) return done;
+  }
+  report.options.latency = latency;
+  report.options.bandwidth = bandwidth;
   if (interrupted != 0) return {};
   if (auto done = write_file(report.options.json, perf::to_json(report)); !done) return done;
   return write_file(report.options.plot, report.options.plot.empty() ? "" : perf::to_svg(report));
@@ -154,17 +218,32 @@ void add_queue_options(CLI::App& command, PerfOptions& in) {
       ->check(CLI::IsMember({"FETCH_AND_ADD", "CMP_AND_SWAP"}));
 }
 
+/// Where the HCAs are, if not here.
+void add_end_options(CLI::App& command, perf::Options& options) {
+  command.add_option("HOST", options.peer,
+                     "Where the other end is another process, with the same words and --listen");
+  command
+      .add_option("--at", options.functions,
+                  "An HCA that is not made here: a function at vfio-pci (0000:01:00.0), or the "
+                  "socket of a server; twice, for both ends, unless the other is at HOST")
+      ->allow_extra_args(false);
+  command.add_flag("--listen", options.listens, "Be the other end of one who measures");
+  command.add_option("-p,--port", options.tcp_port, "TCP port of --listen and HOST [18515]")
+      ->check(CLI::Range(1, 65535));
+}
+
 }  // namespace
 
 CLI::App* add_perf(CLI::App& parent, PerfOptions& in) {
   auto& options = in.options;
-  auto* command = parent.add_subcommand(
-      "perf", "Bandwidth, latency and message rate between two HCAs in this process");
+  auto* command =
+      parent.add_subcommand("perf", "Bandwidth, latency and message rate between two HCAs");
   command
       ->add_option("TEST", in.test,
                    "send, write, read or atomic, for both tables; with _bw or _lat one of them")
       ->required()
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kTests), std::end(kTests))));
+  add_end_options(*command, options);
   std::vector<std::string> models(lab::models().begin(), lab::models().end());
   command
       ->add_option("--device", options.devices,
@@ -199,12 +278,15 @@ CLI::App* add_perf(CLI::App& parent, PerfOptions& in) {
                       "Draw latency and bandwidth by size to this file (SVG); with -a");
   command->footer(R"(
 Options and tables are perftest's. Both devices, their drivers and the switch between them run
-in this process, on one processor. A latency is half of there and back (send, write), or until
-the completion (read, atomic).
+in this process, on one processor, unless --at says where the devices are. A latency is half of
+there and back (send, write), or until the completion (read, atomic).
 
   softhca perf write_bw -a
   softhca perf send_lat -c UD --device rsnic
   softhca perf write -a --plot write.svg --device connectx --device rsnic
+  softhca perf write_lat --at /tmp/jz0 --at /tmp/jz1             (sockets of softhca serve)
+  softhca perf send_bw --at 0000:01:00.0 --listen                (in one guest)
+  softhca perf send_bw --at 0000:01:00.0 guest1                  (in another)
 
 Exit status: 0 done, 1 failed or a device cannot do it (and why), 130 after Ctrl-C.)");
   return command;

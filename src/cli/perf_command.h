@@ -1,4 +1,4 @@
-// `softhca perf`: perftest's measurements between two HCAs in this process.
+// `softhca perf`: perftest's measurements between two HCAs, in this process or not.
 #pragma once
 
 #include <string>

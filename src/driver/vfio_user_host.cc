@@ -64,7 +64,7 @@ util::Result<void> VfioUserHost::inspect() {
 
 VfioUserHost::~VfioUserHost() {
   if (!lost_) (void)client_.reset();
-  for (const auto& arena : arenas_) ::munmap(arena.memory, arena.size);
+  for (const auto& arena : arenas_) ::munmap(arena.bytes.data(), arena.bytes.size());
 }
 
 void VfioUserHost::check(bool good, std::string_view what) {
@@ -116,14 +116,28 @@ util::Result<DmaRegion> VfioUserHost::add_arena(std::size_t size) {
                                   error < 0 ? "no answer" : std::strerror(error)));
   }
   auto* bytes = static_cast<std::byte*>(memory);
-  arenas_.push_back({bytes, size});
   const DmaRegion region{{bytes, size}, next_iova_};
+  arenas_.push_back(region);
   next_iova_ += size;
   return region;
 }
 
+const DmaRegion* VfioUserHost::arena_of(std::span<const std::byte> bytes) const {
+  const auto found = std::ranges::find_if(arenas_, [&](const DmaRegion& arena) {
+    return bytes.data() >= arena.bytes.data() &&
+           bytes.data() + bytes.size() <= arena.bytes.data() + arena.bytes.size();
+  });
+  return found == arenas_.end() ? nullptr : &*found;
+}
+
 util::Result<DmaRegion> VfioUserHost::map(std::span<std::byte> bytes) {
   if (bytes.empty()) return util::fail("DMA mapping of 0 bytes");
+  if (const auto* arena = arena_of(bytes)) {
+    const auto offset = static_cast<std::size_t>(bytes.data() - arena->bytes.data());
+    const auto begin = offset / kPageSize * kPageSize;
+    const auto size = round_up(offset + bytes.size(), kPageSize) - begin;
+    return DmaRegion{arena->bytes.subspan(begin, size), arena->iova + begin};
+  }
   if (options_.pump) return util::fail("a program's own memory needs a server that runs by itself");
   const auto skip = reinterpret_cast<std::uintptr_t>(bytes.data()) % kPageSize;
   const auto size = round_up(skip + bytes.size(), kPageSize);
@@ -139,6 +153,7 @@ util::Result<DmaRegion> VfioUserHost::map(std::span<std::byte> bytes) {
 }
 
 void VfioUserHost::unmap(const DmaRegion& region) {
+  if (arena_of(region.bytes) != nullptr) return;
   const std::lock_guard lock(mutex_);
   if (!lost_) check(client_.unmap_dma(region.iova, region.bytes.size()) == 0, "an unmap");
   --mapped_;

@@ -42,7 +42,8 @@ class VfioUserHost final : public Host {
   util::Result<DmaRegion> allocate(std::size_t size) override { return pool_.allocate(size); }
   void free(const DmaRegion& region) override { pool_.free(region); }
   /// The server reaches this memory by messages, which are answered in progress(). For much data
-  /// take memory of allocate(). Fails with a server that shares the thread: it could not wait.
+  /// take memory of allocate(), which it reaches by itself. Fails for other memory with a server
+  /// that shares the thread: it could not wait.
   util::Result<DmaRegion> map(std::span<std::byte> bytes) override;
   void unmap(const DmaRegion& region) override;
 
@@ -56,14 +57,11 @@ class VfioUserHost final : public Host {
   bool lost() const override { return lost_; }
 
  private:
-  struct Arena {
-    std::byte* memory;
-    std::size_t size;
-  };
-
   VfioUserHost(vfio_user::Client client, Options options);
   util::Result<void> inspect();
   util::Result<DmaRegion> add_arena(std::size_t size);
+  /// The memory of allocate() that these bytes are of. Null: they are not.
+  const DmaRegion* arena_of(std::span<const std::byte> bytes) const;
   void read_region(std::uint32_t region, std::uint64_t offset, std::span<std::byte> out);
   void serve_client();
   void check(bool good, std::string_view what);
@@ -72,7 +70,7 @@ class VfioUserHost final : public Host {
   std::mutex mutex_;  ///< guards client_: several producers ring doorbells
   vfio_user::Client client_;
   mutable EventfdInterrupts interrupts_;
-  std::vector<Arena> arenas_;
+  std::vector<DmaRegion> arenas_;
   pcie::Iova next_iova_;
   DmaPool pool_;
   std::size_t mapped_ = 0;  ///< regions of map()

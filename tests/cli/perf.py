@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree as xml
 
@@ -93,6 +94,55 @@ class Perf(unittest.TestCase):
         done = perf("write_bw", "-s", "64", "-D", "0.2")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertGreater(int(rows(done.stdout)[0][1]), 100)
+
+    def test_functions_of_a_server_are_measured_in_one_process_and_in_two(self):
+        with tempfile.TemporaryDirectory() as folder:
+            sockets = [str(pathlib.Path(folder, name)) for name in ("jz0", "jz1", "cx")]
+            devices = ["--device", "jingzhao", "--socket", sockets[0], "--device", "jingzhao", "--socket", sockets[1],
+                       "--device", "connectx", "--socket", sockets[2]]
+            server = subprocess.Popen([PROGRAM, "serve", *devices], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                for _ in range(200):
+                    if all(pathlib.Path(one).exists() for one in sockets):
+                        break
+                    time.sleep(0.05)
+                for test in ("send", "write", "read", "atomic"):
+                    done = perf(test, "--at", sockets[0], "--at", sockets[1], *FEW)
+                    self.assertEqual(done.returncode, 0, (test, done.stderr))
+                    self.assertEqual(len(rows(done.stdout)), 2, done.stdout)
+                    self.assertRegex(done.stdout, "Device +: jingzhao")
+                # A JingZhao and a ConnectX, one process each.
+                for test, service in (("send", "RC"), ("send", "UD"), ("write", "UC"), ("write", "RC"), ("read", "RC"), ("atomic", "RC")):
+                    words = [test, "-c", service, *FEW, "-p", "18533"]
+                    other = subprocess.Popen([PROGRAM, "perf", *words, "--at", sockets[2], "--listen"],
+                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                    done = perf(*words, "--at", sockets[0], "127.0.0.1")
+                    _, errors = other.communicate(timeout=30)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""), words)
+                    self.assertEqual((other.returncode, errors), (0, ""), words)
+                    self.assertEqual(len(rows(done.stdout)), 2, done.stdout)
+            finally:
+                server.terminate()
+                server.wait(timeout=20)
+
+    def test_both_processes_measure_the_same(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["-p", "18534", *FEW]
+            other = subprocess.Popen([PROGRAM, "perf", "send_bw", *words, "--at", folder + "/none", "--listen"],
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            done = perf("write_bw", *words, "--at", folder + "/none", "127.0.0.1")
+            _, errors = other.communicate(timeout=30)
+            self.assertEqual((done.returncode, other.returncode), (1, 1))
+            self.assertIn("the peer measures 'Send bandwidth", done.stderr)
+            self.assertIn("the peer measures 'RDMA_Write bandwidth", errors)
+
+    def test_where_the_ends_are_must_be_clear(self):
+        for args in (("--at", "/a"), ("--at", "/a", "--at", "/b", "--at", "/c"), ("--listen",), ("somewhere",),
+                     ("--at", "/a", "--listen", "somewhere"), ("--at", "/a", "--at", "/b", "somewhere"),
+                     ("--at", "/a", "--listen", "-b"), ("--at", "/a", "--at", "/b", "--device", "rsnic")):
+            done = perf("write_bw", *args, *FEW)
+            self.assertEqual(done.returncode, 1, (args, done.stderr))
+            self.assertRegex(done.stderr, "--at|--listen|-b:", args)
 
     def test_control_c_ends_it_with_130(self):
         running = subprocess.Popen([PROGRAM, "perf", "write_bw", "-D", "60"], stdout=subprocess.PIPE,

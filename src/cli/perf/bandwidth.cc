@@ -14,6 +14,8 @@ using driver::WorkStatus;
 namespace {
 
 constexpr std::uint64_t kIterations = 5000;
+/// The passive end asks so rarely whether it is done.
+constexpr unsigned kTurnsPerLook = 64;
 
 /// When so many messages were complete.
 struct Mark {
@@ -22,10 +24,10 @@ struct Mark {
 };
 
 /// One direction: keeps the send queue full, takes completions, and posts receives at the other
-/// end.
+/// end, if that is here.
 class Flow {
  public:
-  Flow(Side& from, Side& to, const Options& options, std::uint64_t size, std::uint64_t count)
+  Flow(Side& from, Side* to, const Options& options, std::uint64_t size, std::uint64_t count)
       : from_(from), to_(to), options_(options), size_(size), count_(count) {
     signal_every_ = std::min(options.cq_mod, options.tx_depth);
     // Kept before, so that measuring allocates little.
@@ -33,9 +35,9 @@ class Flow {
   }
 
   util::Result<void> prepare() {
-    if (!options_.is_send()) return {};
+    if (!receives_here()) return {};
     while (receives_ < options_.rx_depth) {
-      if (to_.receive(size_) != PostStatus::kOk) return util::fail("posting a receive");
+      if (to_->receive(size_) != PostStatus::kOk) return util::fail("posting a receive");
       ++receives_;
     }
     return {};
@@ -54,20 +56,19 @@ class Flow {
       posted_ = number;
     }
     if (auto taken = take(from_.send_cq, false); !taken) return taken;
-    return options_.is_send() ? take(to_.receive_cq, true) : util::Result<void>();
+    return receives_here() ? take(to_->receive_cq, true) : util::Result<void>();
   }
 
   /// No more than what is posted.
   void stop() { count_ = posted_ / signal_every_ * signal_every_; }
-  bool finished() const { return done_ >= count_ && (!options_.is_send() || received_ >= count_); }
+  bool finished() const { return done_ >= count_ && (!receives_here() || received_ >= count_); }
   std::uint64_t done() const { return done_; }
   std::uint64_t count() const { return count_; }
   const std::vector<Mark>& marks() const { return marks_; }
 
  private:
-  bool has_receive() const {
-    return !options_.is_send() || posted_ - received_ < options_.rx_depth;
-  }
+  bool receives_here() const { return options_.is_send() && to_ != nullptr; }
+  bool has_receive() const { return !receives_here() || posted_ - received_ < options_.rx_depth; }
   util::Result<void> take(verbs::CompletionQueue& cq, bool receives) {
     const auto found = cq.poll(found_);
     for (const auto& completion : std::span(found_).first(found)) {
@@ -79,14 +80,14 @@ class Flow {
         continue;
       }
       ++received_;
-      if (to_.receive(size_) != PostStatus::kOk) return util::fail("posting a receive");
+      if (to_->receive(size_) != PostStatus::kOk) return util::fail("posting a receive");
     }
     if (found != 0 && !receives) marks_.push_back({util::monotonic_now(), done_});
     return {};
   }
 
   Side& from_;
-  Side& to_;
+  Side* to_;  ///< null: another process
   const Options& options_;
   std::uint64_t size_;
   std::uint64_t count_;
@@ -115,6 +116,19 @@ util::Result<void> renew(Station& station) {
   return station.reconnect();
 }
 
+/// The receives of the passive end, posted again as they complete.
+util::Result<void> take_receives(Side& side, std::uint64_t size) {
+  std::array<Completion, 64> found;
+  const auto count = side.receive_cq.poll(found);
+  for (const auto& completion : std::span(found).first(count)) {
+    if (completion.status != WorkStatus::kSuccess) {
+      return util::fail(fmt::format("a receive ended: {}", driver::to_string(completion.status)));
+    }
+    if (side.receive(size) != PostStatus::kOk) return util::fail("posting a receive");
+  }
+  return {};
+}
+
 }  // namespace
 
 util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
@@ -123,11 +137,15 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
   if (auto done = renew(station); !done) return tl::unexpected(done.error());
   const bool timed = options.duration > 0;
   const auto count = timed ? UINT64_MAX / 2 : options.iterations.value_or(kIterations);
+  auto* const peer = station.peer();
   std::vector<Flow> flows;
-  flows.emplace_back(station.a(), station.b(), options, size, count);
-  if (options.bidirectional) flows.emplace_back(station.b(), station.a(), options, size, count);
+  flows.emplace_back(station.a(), peer == nullptr ? &station.b() : nullptr, options, size, count);
+  if (options.bidirectional) flows.emplace_back(station.b(), &station.a(), options, size, count);
   for (auto& flow : flows) {
     if (auto done = flow.prepare(); !done) return tl::unexpected(done.error());
+  }
+  if (peer != nullptr) {
+    if (auto here = peer->meet(); !here) return tl::unexpected(here.error());
   }
   const auto begin = util::monotonic_now();
   bool stopped = false;
@@ -144,6 +162,9 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
   }
   Bandwidth out{.size = size, .iterations = flows[0].count()};
   out.seconds = std::chrono::duration<double>(util::monotonic_now() - begin).count();
+  if (peer != nullptr) {
+    if (auto told = peer->finish(); !told) return tl::unexpected(told.error());
+  }
   double messages = 0, peak = 0;
   for (const auto& flow : flows) {
     messages += static_cast<double>(flow.count());
@@ -153,6 +174,28 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
   out.average = out.rate * static_cast<double>(size);
   out.peak = std::max(peak, out.rate) * static_cast<double>(size);
   return out;
+}
+
+util::Result<void> serve_bandwidth(Station& station, std::uint64_t size, const Continue& go_on) {
+  if (auto done = renew(station); !done) return done;
+  auto& side = station.a();
+  const bool receives = station.options().is_send();
+  for (unsigned i = 0; receives && i != station.options().rx_depth; ++i) {
+    if (side.receive(size) != PostStatus::kOk) return util::fail("posting a receive");
+  }
+  if (auto here = station.peer()->meet(); !here) return here;
+  for (;;) {
+    for (unsigned i = 0; i != kTurnsPerLook; ++i) {
+      if (!receives) {
+        side.device.host().progress();
+      } else if (auto done = take_receives(side, size); !done) {
+        return done;
+      }
+    }
+    const auto finished = station.peer()->finished();
+    if (!finished) return tl::unexpected(finished.error());
+    if (*finished || !go_on(0)) return {};
+  }
 }
 
 }  // namespace softhca::cli::perf

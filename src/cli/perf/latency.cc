@@ -18,6 +18,8 @@ constexpr std::uint64_t kIterations = 1000;
 constexpr std::size_t kSamplesMax = 1 << 20;
 /// Signaled now and then, to free the send queue.
 constexpr std::uint64_t kSignalEvery = 16;
+/// The passive end asks so rarely whether it is done.
+constexpr unsigned kTurnsPerLook = 1024;
 /// Rounds before the clock counts.
 constexpr std::uint64_t kWarmUp = 32;
 
@@ -40,6 +42,12 @@ util::Result<void> round_trip(Station& station, std::uint64_t size, std::uint64_
   return wait(station.a().send_cq);
 }
 
+/// Both ends of a ping-pong of SENDs have a receive posted before the first.
+util::Result<void> post_receive(Side& side, std::uint64_t size) {
+  if (side.receive(size) != PostStatus::kOk) return util::fail("posting a receive");
+  return {};
+}
+
 /// One message from `from`, seen at `to` by its receive.
 util::Result<void> send_one(Station& station, Side& from, Side& to, std::uint64_t size,
                             bool signaled) {
@@ -48,6 +56,9 @@ util::Result<void> send_one(Station& station, Side& from, Side& to, std::uint64_
   if (auto done = wait(to.receive_cq); !done) return done;
   return signaled ? wait(from.send_cq) : util::Result<void>();
 }
+
+/// What the message of a round ends with.
+std::byte mark_of(std::uint64_t round) { return static_cast<std::byte>(round % 255 + 1); }
 
 /// One message from `from`, seen at `to` by its last byte.
 util::Result<void> write_one(Station& station, Side& from, Side& to, std::uint64_t size,
@@ -74,9 +85,67 @@ util::Result<void> ping_pong(Station& station, std::uint64_t size, std::uint64_t
     if (auto done = send_one(station, a, b, size, signaled); !done) return done;
     return send_one(station, b, a, size, signaled);
   }
-  const auto mark = static_cast<std::byte>(round % 255 + 1);
+  const auto mark = mark_of(round);
   if (auto done = write_one(station, a, b, size, signaled, mark); !done) return done;
   return write_one(station, b, a, size, signaled, mark);
+}
+
+/// The same with a peer that is another process, and answers.
+util::Result<void> ping_peer(Station& station, std::uint64_t size, std::uint64_t round) {
+  const bool signaled = round % kSignalEvery == 0;
+  auto& side = station.a();
+  // The answer comes to the same side.
+  if (!station.options().is_send()) {
+    return write_one(station, side, side, size, signaled, mark_of(round));
+  }
+  if (auto done = post(side, station.options(), size, signaled); !done) return done;
+  if (auto done = wait(side.receive_cq); !done) return done;
+  if (auto done = post_receive(side, size); !done) return done;
+  return signaled ? wait(side.send_cq) : util::Result<void>();
+}
+
+/// Waits for a message of the peer. False: it is done.
+util::Result<bool> wait_for_ping(Station& station, std::uint64_t size, std::uint64_t round,
+                                 const Continue& go_on) {
+  auto& side = station.a();
+  const auto verb = station.options().verb;
+  const volatile auto* const last = side.target() + size - 1;
+  Completion received;
+  for (unsigned turn = 1;; ++turn) {
+    if (verb == Verb::kSend && side.receive_cq.poll({&received, 1}) == 1) {
+      if (received.status == WorkStatus::kSuccess) return true;
+      return util::fail(fmt::format("a receive ended: {}", driver::to_string(received.status)));
+    }
+    if (verb == Verb::kWrite && *last == mark_of(round)) return true;
+    side.device.host().progress();
+    if (turn % kTurnsPerLook != 0) continue;
+    const auto finished = station.peer()->finished();
+    if (!finished) return tl::unexpected(finished.error());
+    if (*finished || !go_on(0)) return false;
+  }
+}
+
+/// The answer to it.
+util::Result<void> pong(Station& station, std::uint64_t size, std::uint64_t round) {
+  const bool signaled = round % kSignalEvery == 0;
+  auto& side = station.a();
+  if (station.options().is_send()) {
+    if (auto done = post_receive(side, size); !done) return done;
+  }
+  side.memory[size - 1] = mark_of(round);
+  if (auto done = post(side, station.options(), size, signaled); !done) return done;
+  return signaled ? wait(side.send_cq) : util::Result<void>();
+}
+
+/// Both ends are ready for the first message.
+util::Result<void> meet_peer(Station& station, std::uint64_t size) {
+  auto& side = station.a();
+  side.target()[size - 1] = std::byte{0};
+  if (station.options().is_send()) {
+    if (auto done = station.reconnect(); !done) return done;
+    if (auto done = post_receive(side, size); !done) return done;
+  }
+  return station.peer()->meet();
 }
 
 }  // namespace
@@ -107,7 +176,11 @@ Latency summarize(std::uint64_t size, std::vector<double>& samples) {
 util::Result<Latency> measure_latency(Station& station, std::uint64_t size, const Continue& go_on) {
   const auto& options = station.options();
   const bool both_ways = options.verb == Verb::kSend || options.verb == Verb::kWrite;
-  const auto one = both_ways ? ping_pong : round_trip;
+  auto* const peer = station.peer();
+  const auto one = !both_ways ? round_trip : peer == nullptr ? ping_pong : ping_peer;
+  if (peer != nullptr) {
+    if (auto here = meet_peer(station, size); !here) return tl::unexpected(here.error());
+  }
   const auto iterations = options.iterations.value_or(kIterations);
   std::vector<double> samples;
   samples.reserve(options.duration > 0 ? kSamplesMax : iterations);
@@ -129,7 +202,20 @@ util::Result<Latency> measure_latency(Station& station, std::uint64_t size, cons
     if (part >= 1 || samples.size() == kSamplesMax) break;
     if (i % 64 == 0 && !go_on(part)) break;
   }
+  if (peer != nullptr) {
+    if (auto told = peer->finish(); !told) return tl::unexpected(told.error());
+  }
   return summarize(size, samples);
+}
+
+util::Result<void> serve_latency(Station& station, std::uint64_t size, const Continue& go_on) {
+  if (auto here = meet_peer(station, size); !here) return here;
+  for (std::uint64_t round = 1;; ++round) {
+    const auto pinged = wait_for_ping(station, size, round, go_on);
+    if (!pinged) return tl::unexpected(pinged.error());
+    if (!*pinged) return {};
+    if (auto done = pong(station, size, round); !done) return done;
+  }
 }
 
 }  // namespace softhca::cli::perf

@@ -36,6 +36,10 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
                                           const Continue& go_on);
 util::Result<Latency> measure_latency(Station& station, std::uint64_t size, const Continue& go_on);
 
+/// The other end of these, where that is another process: works until its peer is done.
+util::Result<void> serve_bandwidth(Station& station, std::uint64_t size, const Continue& go_on);
+util::Result<void> serve_latency(Station& station, std::uint64_t size, const Continue& go_on);
+
 /// What the samples, in microseconds, say. They are sorted thereby.
 Latency summarize(std::uint64_t size, std::vector<double>& samples);
 

@@ -18,6 +18,11 @@ struct Options {
   bool latency = true;
   std::vector<std::string> devices;  ///< who measures, and its peer
   bool infiniband = false;           ///< the link between them; else Ethernet
+  /// Where the HCAs are, if they are not made in this process: PCI addresses, or sockets.
+  std::vector<std::string> functions;
+  bool listens = false;  ///< the peer is another process, which measures
+  std::string peer;      ///< the peer is another process, which listens at this host
+  std::uint16_t tcp_port = 18515;
   driver::verbs::QpType service = driver::verbs::QpType::kRc;
   std::optional<std::uint64_t> size;        ///< bytes of a message
   bool all_sizes = false;                   ///< 2 to 2^23
@@ -36,6 +41,7 @@ struct Options {
   std::string plot;    ///< file
 
   bool is_send() const { return verb == Verb::kSend; }
+  bool has_remote_peer() const { return listens || !peer.empty(); }
 };
 
 /// "RDMA_Write".

@@ -60,7 +60,7 @@ std::string heading(const Options& options, bool of_bandwidth) {
   text += fmt::format(" {:<16}: {:<14} {:<15}: {}\n", "Connection type", to_string(options.service),
                       "Peer", options.devices[1]);
   text += fmt::format(" {:<16}: {:<14} {:<15}: {}\n", "Mtu", fmt::format("{}[B]", options.mtu),
-                      "Link type", "Ethernet");
+                      "Link type", options.infiniband ? "IB" : "Ethernet");
   if (of_bandwidth) {
     text += fmt::format(" {:<16}: {:<14} {:<15}: {}\n", "TX depth", options.tx_depth,
                         "CQ Moderation", std::min(options.cq_mod, options.tx_depth));

@@ -66,7 +66,8 @@ T must(util::Result<T> result) {
 
 Side::Side(verbs::Device& on, const Options& options, std::size_t memory_size)
     : device(on),
-      memory(memory_size),
+      buffer(must(driver::DmaBuffer::allocate(on.host(), memory_size))),
+      memory(buffer.bytes().first(memory_size)),
       pd(must(on.allocate_pd())),
       region(must(pd.register_memory(memory, MemoryAccess::all()))),
       send_cq(must(on.create_cq(options.tx_depth + 1))),
@@ -79,7 +80,9 @@ Side::Side(verbs::Device& on, const Options& options, std::size_t memory_size)
                                          .inline_size = inline_of(options),
                                          .receive_requests = options.rx_depth,
                                          .receive_pieces = 1}}))),
-      inline_size(inline_of(options)) {}
+      inline_size(inline_of(options)) {
+  std::ranges::fill(memory, std::byte{0});
+}
 
 PostStatus Side::post(const Options& options, std::size_t size, std::uint64_t id, bool signaled) {
   const auto piece = region.piece(0, size);
@@ -116,20 +119,42 @@ PostStatus Side::receive(std::size_t size) {
   return qp.post_receive({.pieces = {&piece, 1}});
 }
 
-util::Result<std::unique_ptr<Station>> Station::create(const Options& options,
-                                                       std::uint64_t largest) {
-  std::unique_ptr<Station> station(new Station(options));
-  try {
-    station->lab_ = std::make_unique<lab::Lab>(
-        options.devices, lab::Lab::Options{.link = options.infiniband ? wire::Link::kInfiniband
+void Station::make_lab() {
+  lab_ = std::make_unique<lab::Lab>(
+      options_.devices, lab::Lab::Options{.link = options_.infiniband ? wire::Link::kInfiniband
                                                                       : wire::Link::kEthernet});
-    for (std::size_t i = 0; i != station->lab_->size(); ++i) {
-      const auto good = check(options, largest, station->lab_->device(i).attributes());
+}
+
+util::Result<void> Station::open_functions() {
+  options_.devices.clear();
+  for (const auto& where : options_.functions) {
+    auto function = open_function(where);
+    if (!function) return tl::unexpected(function.error());
+    options_.devices.push_back(function->model);
+    functions_.push_back(std::move(*function));
+  }
+  if (peer_ != nullptr) options_.devices.push_back(options_.listens ? "measures" : options_.peer);
+  options_.infiniband = functions_[0].device->attributes().lid != 0;
+  return {};
+}
+
+util::Result<std::unique_ptr<Station>> Station::create(const Options& options,
+                                                       std::uint64_t largest, Peer* peer) {
+  std::unique_ptr<Station> station(new Station(options, peer));
+  try {
+    if (options.functions.empty()) {
+      station->make_lab();
+    } else if (auto done = station->open_functions(); !done) {
+      return tl::unexpected(done.error());
+    }
+    const std::size_t ends = peer == nullptr ? 2 : 1;
+    for (std::size_t i = 0; i != ends; ++i) {
+      const auto good = check(options, largest, station->device(i).attributes());
       if (!good) return tl::unexpected(good.error());
     }
     const auto half = std::max<std::size_t>(largest, kAtomicSize) + 64;
-    station->a_ = std::make_unique<Side>(station->lab_->device(0), options, 2 * half);
-    station->b_ = std::make_unique<Side>(station->lab_->device(1), options, 2 * half);
+    station->a_ = std::make_unique<Side>(station->device(0), options, 2 * half);
+    if (ends == 2) station->b_ = std::make_unique<Side>(station->device(1), options, 2 * half);
   } catch (const std::runtime_error& error) {
     return util::fail(error.what());
   }
@@ -139,28 +164,37 @@ util::Result<std::unique_ptr<Station>> Station::create(const Options& options,
 
 util::Result<void> Station::reconnect() {
   if (auto done = a_->qp.to_reset(); !done) return done;
-  if (auto done = b_->qp.to_reset(); !done) return done;
+  if (peer_ == nullptr) {
+    if (auto done = b_->qp.to_reset(); !done) return done;
+  }
   return connect();
 }
 
+verbs::Endpoint Station::describe(Side& side) {
+  return verbs::describe(
+      side.qp, {.path_mtu = options_.mtu, .reads = options_.reads, .memory = &side.region});
+}
+
+util::Result<void> Station::join(Side& side, const verbs::Endpoint& end) {
+  side.peer = end;
+  if (options_.service == QpType::kUd) {
+    auto address = side.pd.make_address(verbs::path_to(end));
+    if (!address) return tl::unexpected(address.error());
+    side.peer_address = *address;
+  }
+  return verbs::connect(side.qp, end, {.path_mtu = options_.mtu, .reads = options_.reads});
+}
+
 util::Result<void> Station::connect() {
-  verbs::ConnectionOptions connection{.path_mtu = options_.mtu, .reads = options_.reads};
-  const auto describe = [&](Side& side) {
-    connection.memory = &side.region;
-    return verbs::describe(side.qp, connection);
-  };
-  const auto join = [&](Side& side, const verbs::Endpoint& peer) -> util::Result<void> {
-    side.peer = peer;
-    if (options_.service == QpType::kUd) {
-      auto address = side.pd.make_address(verbs::path_to(peer));
-      if (!address) return tl::unexpected(address.error());
-      side.peer_address = *address;
-    }
-    return verbs::connect(side.qp, peer, connection);
-  };
-  const auto end_a = describe(*a_), end_b = describe(*b_);
-  if (auto done = join(*a_, end_b); !done) return done;
-  return join(*b_, end_a);
+  const auto end_a = describe(*a_);
+  if (peer_ == nullptr) {
+    const auto end_b = describe(*b_);
+    if (auto done = join(*a_, end_b); !done) return done;
+    return join(*b_, end_a);
+  }
+  auto end_b = peer_->exchange(end_a);
+  if (!end_b) return tl::unexpected(end_b.error());
+  return join(*a_, *end_b);
 }
 
 }  // namespace softhca::cli::perf

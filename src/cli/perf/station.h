@@ -6,7 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "cli/perf/function.h"
 #include "cli/perf/options.h"
+#include "cli/perf/peer.h"
+#include "driver/dma_memory.h"
 #include "driver/verbs/verbs.h"
 #include "lab/lab.h"
 
@@ -27,7 +30,8 @@ struct Side {
   std::byte* target() { return memory.data() + memory.size() / 2; }
 
   verbs::Device& device;
-  std::vector<std::byte> memory;  ///< what is sent; from its half on, what comes
+  driver::DmaBuffer buffer;     ///< the host's: a server reaches it without messages
+  std::span<std::byte> memory;  ///< of it: what is sent; from its half on, what comes
   verbs::ProtectionDomain pd;
   verbs::MemoryRegion region;
   verbs::CompletionQueue send_cq;
@@ -40,22 +44,36 @@ struct Side {
 
 class Station {
  public:
-  /// Refuses in words what the devices cannot do.
+  /// Refuses in words what the devices cannot do. `peer`: null if both ends are here; it outlives
+  /// the station.
   static util::Result<std::unique_ptr<Station>> create(const Options& options,
-                                                       std::uint64_t largest);
+                                                       std::uint64_t largest, Peer* peer);
 
   Side& a() { return *a_; }
+  /// @pre both ends are here
   Side& b() { return *b_; }
+  /// Null: both ends are here.
+  Peer* peer() { return peer_; }
+  /// The models of both ends are known now.
   const Options& options() const { return options_; }
   /// Both queue pairs anew: nothing is posted.
   util::Result<void> reconnect();
 
  private:
-  explicit Station(const Options& options) : options_(options) {}
+  Station(const Options& options, Peer* peer) : options_(options), peer_(peer) {}
+  void make_lab();
+  util::Result<void> open_functions();
+  verbs::Device& device(std::size_t index) {
+    return lab_ ? lab_->device(index) : *functions_[index].device;
+  }
+  verbs::Endpoint describe(Side& side);
+  util::Result<void> join(Side& side, const verbs::Endpoint& end);
   util::Result<void> connect();
 
   Options options_;
+  Peer* peer_;
   std::unique_ptr<lab::Lab> lab_;
+  std::vector<Function> functions_;
   std::unique_ptr<Side> a_;
   std::unique_ptr<Side> b_;
 };

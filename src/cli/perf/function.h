@@ -1,0 +1,24 @@
+// An HCA that is not made here: a function of the PCI bus, or one behind a vfio-user socket, with
+// the driver that its identity asks for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "driver/host.h"
+#include "driver/verbs/device.h"
+#include "util/result.h"
+
+namespace softhca::cli::perf {
+
+struct Function {
+  std::string model;  ///< as `--device` names it
+  std::unique_ptr<driver::Host> host;
+  std::unique_ptr<driver::verbs::Device> device;
+};
+
+/// `where`: a PCI address (0000:01:00.0), at vfio-pci, or the path of a socket. Waits for its link,
+/// and gives it an address of its own in 10.0.0.0/8.
+util::Result<Function> open_function(const std::string& where);
+
+}  // namespace softhca::cli::perf
