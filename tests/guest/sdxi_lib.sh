@@ -1,27 +1,4 @@
-# Words for the SDXI guest tests, beside those of lib.sh: our programs in /share, functions at vfio-pci.
-. /share/lib.sh
-
-# program NAME ARGUMENT...: one of ours, with the libraries that it was built with.
-program() { (exec_program "$@"); }
-# In the background, so that $! is the program itself: exec_program NAME ARGUMENT... &
-exec_program() {
-  local name=$1
-  shift
-  exec /share/lib/ld-linux-x86-64.so.2 --library-path /share/lib "/share/$name" "$@"
-}
+# Words for the SDXI guest tests, beside those of vfio_lib.sh.
+. /share/vfio_lib.sh
 
 sdxi_functions() { lspci -Dn -d ::1201 | cut -d' ' -f1; }
-
-# take_from_vfio FUNCTION: back to no driver, wherever a script before this one has left it.
-take_from_vfio() {
-  echo > "/sys/bus/pci/devices/$1/driver_override"
-  [ ! -e "/sys/bus/pci/devices/$1/driver" ] || echo "$1" > "/sys/bus/pci/devices/$1/driver/unbind"
-}
-
-# give_to_vfio FUNCTION: as the message of softhca sdxi copy tells.
-give_to_vfio() {
-  modprobe vfio-pci && modprobe vfio_iommu_type1 || fail "modprobe"
-  echo vfio-pci > "/sys/bus/pci/devices/$1/driver_override"
-  echo "$1" > /sys/bus/pci/drivers_probe
-  [ "$(basename "$(readlink "/sys/bus/pci/devices/$1/driver")")" = vfio-pci ] || fail "$1 is not at vfio-pci"
-}

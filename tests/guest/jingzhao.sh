@@ -1,0 +1,24 @@
+#!/bin/bash
+# Our driver on two JingZhao functions of the guest's bus, through VFIO: it drives them as in one process.
+. /share/vfio_lib.sh
+set -- $(lspci -Dn -d 10ee:1011 | cut -d' ' -f1)
+[ $# -eq 2 ] || fail "not two JingZhao functions"
+give_to_vfio "$1"
+give_to_vfio "$2"
+
+# Twice: what the first program leaves is no trouble to the next.
+run program jingzhao_guest "$1" "$2"
+run program jingzhao_guest "$1" "$2"
+# A program that is killed in the midst of its work, too.
+exec_program softhca perf write_bw --at "$1" --at "$2" -D 60 > /dev/null 2>&1 &
+pid=$!
+sleep 5
+kill -KILL $pid || fail "softhca perf has ended by itself"
+wait $pid
+for test in send write read atomic; do
+  run program softhca perf $test --at "$1" --at "$2" -n 200
+done
+run program softhca perf send --at "$1" --at "$2" -n 200 -c UD
+run program softhca perf write --at "$1" --at "$2" -n 200 -c UC
+dmesg | grep -E 'DMAR:.*fault|WARNING:|BUG:' && fail "the kernel log"
+exit 0
