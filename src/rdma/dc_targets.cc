@@ -17,6 +17,11 @@ namespace {
 /// When the port has no more room, a connection from which nothing came for so long may be one
 /// whose initiator is gone without a word. One that is there would have tried again by then.
 constexpr util::Duration kSilence = std::chrono::seconds(10);
+/// Without a word for so long, and nothing begun: nobody is there, or an initiator that is idle,
+/// and what it sends next may connect.
+constexpr util::Duration kIdle = std::chrono::seconds(60);
+/// Old connections that are looked at for each new one.
+constexpr int kForgottenAtOnce = 4;
 
 // Work (util::WorkBudget): to make, and to end and destroy a connection.
 constexpr std::int64_t kMakeWork = 2000;
@@ -193,6 +198,7 @@ std::uint32_t DcTargets::new_session() {
 
 /// A new one. Null: there is no room.
 DcConnection* DcTargets::make(DcTarget& target, const DcTarget::Peer& peer) {
+  forget_old();
   if (!make_room()) return nullptr;
   engine_.keys.add_work(kMakeWork);
   auto made = std::make_unique<DcConnection>(engine_, target, peer);
@@ -200,6 +206,23 @@ DcConnection* DcTargets::make(DcTarget& target, const DcTarget::Peer& peer) {
   target.connections_.emplace(peer, std::move(made));
   connection->at = ended_.insert(ended_.end(), connection);
   return connection;
+}
+
+/// So that there are no more than the last minute has seen.
+void DcTargets::forget_old() {
+  for (int i = 0; i != kForgottenAtOnce && !ended_.empty(); ++i) {
+    if (engine_.now - ended_.front()->heard < kSilence) break;
+    engine_.keys.add_work(kEndWork);
+    forget(*ended_.front());
+  }
+  auto at = open_.begin();
+  for (int i = 0; i != kForgottenAtOnce && at != open_.end(); ++i) {
+    auto& connection = **at++;
+    if (engine_.now - connection.heard < kIdle) break;
+    if (!connection.qp.responder_->at_rest()) continue;
+    engine_.keys.add_work(kEndWork);
+    forget(connection);
+  }
 }
 
 /// False if all connections that there may be are open, and in use.

@@ -61,6 +61,7 @@ class DcTargets {
   bool admits(DcTarget& target, const wire::IbPacket& packet);
   DcConnection* make(DcTarget& target, const DcTarget::Peer& peer);
   bool make_room();
+  void forget_old();
   void open(DcConnection& connection, const wire::IbPacket& packet);
   void hear(DcConnection& connection);
   void end(DcConnection& connection);

@@ -88,6 +88,10 @@ class Responder {
   std::uint32_t msn() const { return msn_.value(); }
   std::size_t waiting_answers() const { return answers_count_; }
   bool has_answers() const { return reply_due_ || answers_count_ != 0; }
+  /// Nothing was begun that is not done.
+  bool at_rest() const {
+    return message_ == Message::kNone && !has_receive_ && !has_answers() && !waits_for_page();
+  }
 
  private:
   friend struct LentRings;

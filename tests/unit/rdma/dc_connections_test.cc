@@ -156,6 +156,33 @@ TEST_F(DcConnections, AHostilePeerCannotMakeMoreThanThePortHasRoomFor) {
   EXPECT_EQ(target(kFirst)->connections() + target(kSecond)->connections(), max);
 }
 
+TEST_F(DcConnections, OldOnesAreForgottenAsNewOnesCome) {
+  for (unsigned i = 0; i < 100; ++i) {
+    inject(pair.b, packet_of(1, true, Qpn(0x1000 + i)), kFirst);
+    auto end = packet_of(1, true, Qpn(0x1000 + i));
+    end.bth.opcode = wire::Opcode::DC_DISCONNECT;
+    if (i % 2 == 0) inject(pair.b, end, kFirst);
+  }
+  (void)pair.b.run(pair.now);
+  const auto after = [&](util::Duration time, unsigned first) {
+    pair.now += time;
+    for (unsigned i = 0; i < 25; ++i) inject(pair.b, packet_of(1, true, Qpn(first + i)), kSecond);
+    (void)pair.b.run(pair.now);
+    return target(kFirst)->connections();
+  };
+  EXPECT_EQ(after(9s, 0x2000), 100u);
+  EXPECT_EQ(after(2s, 0x3000), 50u) << "those that ended";
+  EXPECT_EQ(after(50s, 0x4000), 0u) << "those of which nothing came";
+  EXPECT_EQ(target(kSecond)->connections(), 75u);
+}
+
+TEST_F(DcConnections, OneWithSomethingToAnswerIsNotForgotten) {
+  inject(pair.b, packet_of(1, true, Qpn(0x11)), kFirst);  // not answered yet: run() was not called
+  pair.now += 61s;
+  for (unsigned i = 0; i < 10; ++i) inject(pair.b, packet_of(1, true, Qpn(0x1000 + i)), kSecond);
+  EXPECT_EQ(target(kFirst)->connections(), 1u);
+}
+
 TEST_F(DcConnections, ATargetThatDrainsTakesNothingMoreAndAnswersWhatItHas) {
   // Executed, and not answered yet: run() has not been called.
   inject(pair.b, packet_of(1, true, Qpn(0x11)), kFirst);
