@@ -32,7 +32,8 @@ constexpr std::size_t kFramesAtOnce = 16;
 /// Of a process that has gone: what it had sent before is still delivered, as far as this.
 constexpr std::size_t kLastFrames = 8192;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
-constexpr unsigned kNumberMax = 0xffffff;
+/// Addresses of 198.18.0.0/16 are made of them.
+constexpr unsigned kNumberMax = 0xfffe;
 
 UniqueFd make_eventfd() { return UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
 

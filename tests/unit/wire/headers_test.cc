@@ -6,6 +6,7 @@
 
 #include "hex.h"
 #include "wire/aeth.h"
+#include "wire/arp.h"
 #include "wire/atomic_eth.h"
 #include "wire/bth.h"
 #include "wire/deth.h"
@@ -71,6 +72,34 @@ TEST_F(Headers, LinkLayerSurvivesEmitAndParse) {
     const Vlan vlan{random<std::uint16_t>(), EtherType(random<std::uint16_t>())};
     ASSERT_EQ(again<VlanLayout>(vlan), vlan);
     ASSERT_EQ(vlan.vid(), vlan.tci & 0xfff);
+  }
+}
+
+TEST_F(Headers, ArpSurvivesEmitAndParse) {
+  const auto address = [&] {
+    Arp::Ipv4Address ip;
+    for (auto& byte : ip) byte = std::byte(random<std::uint8_t>());
+    return ip;
+  };
+  for (int i = 0; i != kRounds; ++i) {
+    const Arp arp{random<std::uint16_t>(), MacAddress::from_u64(random<std::uint64_t>(48)),
+                  address(), MacAddress::from_u64(random<std::uint64_t>(48)), address()};
+    ASSERT_EQ(again<ArpLayout>(arp), arp);
+  }
+}
+
+// RFC 826 "Packet format": Ethernet is 1, IPv4 is 0x0800.
+TEST_F(Headers, ArpOfAnotherNetworkIsNothing) {
+  const auto good = from_hex("0001080006040001025fca000001c613000100000000000012130000");
+  const auto arp = Arp::parse(ArpView(good));
+  ASSERT_TRUE(arp);
+  EXPECT_EQ(arp->operation, Arp::kRequest);
+  EXPECT_EQ(arp->sender_mac, MacAddress::from_u64(0x025fca000001));
+  EXPECT_EQ(arp->sender_ip[0], std::byte{198});
+  for (const std::size_t at : {1u, 3u, 4u, 5u}) {
+    auto other = good;
+    other[at] ^= std::byte{2};
+    EXPECT_FALSE(Arp::parse(ArpView(other))) << at;
   }
 }
 
