@@ -215,8 +215,9 @@ util::Result<void> Hca::create_doorbells_and_events() {
       {.vector = 0,
        .log_size = 10,
        .events = {COMMUNICATION_ESTABLISHED, SQ_DRAINED, CQ_ERROR, LOCAL_WQ_CATASTROPHIC_ERROR,
-                  PORT_STATE_CHANGE, PAGE_REQUEST, INVALID_REQUEST_LOCAL_WQ_ERROR,
-                  LOCAL_ACCESS_VIOLATION_WQ_ERROR, LAST_WQE_REACHED, SRQ_LIMIT},
+                  options_.port_events ? PORT_STATE_CHANGE : PAGE_REQUEST, PAGE_REQUEST,
+                  INVALID_REQUEST_LOCAL_WQ_ERROR, LOCAL_ACCESS_VIOLATION_WQ_ERROR, LAST_WQE_REACHED,
+                  SRQ_LIMIT},
        .uar = uar_});
   if (!events) return tl::unexpected(events.error());
   events_ = std::move(*events);

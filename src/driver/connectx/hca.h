@@ -42,6 +42,9 @@ class Hca {
     /// The send queue of a queue pair begins at the next multiple of so many bytes behind its
     /// receive queue: 64, or what the document of the card wants.
     std::size_t send_queue_alignment = 64;
+    /// Ask for events of the port. Without them a device need not look after a link that never
+    /// changes.
+    bool port_events = true;
     /// How long a command, or a step of the bring-up, may take.
     util::Duration patience = std::chrono::seconds(10);
   };

@@ -20,6 +20,8 @@ namespace softhca::driver::connectx {
 
 namespace spec = softhca::spec::connectx;
 
+struct KeyChange;
+
 class SendQueue {
  public:
   static constexpr std::size_t kBlock = 64;
@@ -45,6 +47,8 @@ class SendQueue {
   PostStatus post_frame(const FrameRequest& request);
   /// The same in the queue of datagrams: SENDs that `request.address` (an AddressVector) leads.
   PostStatus post_datagram(const SendRequest& request);
+  /// The same in the queue of a KeyChanger, two blocks each; its id is the key.
+  PostStatus post_key_change(const KeyChange& change);
   /// Requests were posted up to here: what the doorbell record says.
   std::uint16_t producer() const { return static_cast<std::uint16_t>(head_); }
   /// The first 8 bytes of the last request: what the doorbell register gets.

@@ -1,0 +1,132 @@
+#include "driver/connectx/key_changer.h"
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "spec/connectx/mkey.h"
+
+namespace softhca::driver::connectx {
+
+using spec::command_opcode;
+using spec::wqe_ctrl_segment;
+
+namespace {
+
+using UmrControl = spec::wqe_umr_ctrl_segment;
+using Mask = spec::umr_mkey_mask;
+using Context = spec::mkey_context;
+
+constexpr std::size_t kSize = wqe_ctrl_segment::kSize + UmrControl::kSize + Context::kSize;
+constexpr unsigned kBlocks = kSize / SendQueue::kBlock;
+static_assert(kSize % SendQueue::kBlock == 0);
+constexpr std::size_t kUnit = 16;
+constexpr std::uint32_t kAnyQp = 0xffffff;
+constexpr auto kPatience = std::chrono::seconds(1);
+
+/// A UMR (PRM Table 33) that changes rights and protection domain, and no translation.
+void write_umr(std::span<std::byte, kSize> wqe, const KeyChange& change) {
+  const util::MutableView<UmrControl> umr(wqe.subspan(wqe_ctrl_segment::kSize));
+  umr.set(UmrControl::inline_, 1);
+  umr.set(UmrControl::check_free, static_cast<std::uint32_t>(spec::umr_check_free::FAIL_IF_FREE));
+  const auto mask = umr.sub(UmrControl::mkey_ctx_bit_mask);
+  mask.set(Mask::lr, 1);
+  mask.set(Mask::lw, 1);
+  mask.set(Mask::rr, 1);
+  mask.set(Mask::rw, 1);
+  mask.set(Mask::a, 1);
+  mask.set(Mask::pd, 1);
+  const util::MutableView<Context> key(wqe.subspan(wqe_ctrl_segment::kSize + UmrControl::kSize));
+  key.set(Context::lr, 1);
+  key.set(Context::lw, change.local_write);
+  key.set(Context::rr, change.remote_read);
+  key.set(Context::rw, change.remote_write);
+  key.set(Context::a, change.remote_atomic);
+  key.set(Context::pd, change.pd);
+  key.set(Context::qpn, kAnyQp);
+  key.set(Context::mkey, change.key & Context::mkey.kMax);
+}
+
+}  // namespace
+
+PostStatus SendQueue::post_key_change(const KeyChange& change) {
+  if (head_ - tail_ + kBlocks > mask_ + 1) return PostStatus::kQueueFull;
+  std::array<std::byte, kSize> wqe{};
+  const util::MutableView<wqe_ctrl_segment> control(wqe);
+  control.set(wqe_ctrl_segment::opcode, static_cast<std::uint32_t>(spec::wqe_opcode::UMR));
+  control.set(wqe_ctrl_segment::wqe_index, head_ & wqe_ctrl_segment::wqe_index.kMax);
+  control.set(wqe_ctrl_segment::sq_number, number_);
+  control.set(wqe_ctrl_segment::ds, kSize / kUnit);
+  control.set(wqe_ctrl_segment::ce, static_cast<std::uint32_t>(spec::wqe_completion::CQE));
+  control.set(wqe_ctrl_segment::imm, change.key);
+  write_umr(wqe, change);
+  put(std::size_t{head_ & mask_} * kBlock, wqe);
+  entries_[head_ & mask_] = {change.key, kBlocks};
+  last_ = head_;
+  head_ += kBlocks;
+  return PostStatus::kOk;
+}
+
+class KeyChanger::Queue final : public QueuePairBase {
+ public:
+  Queue(ProtectionDomain& pd, const Options& options)
+      : QueuePairBase(pd, options, spec::service_type::REG_UMR, kBlocks) {}
+
+  util::Result<void> set_up() {
+    if (auto done = create_on_device(); !done) return done;
+    // The inputs of these commands are laid out alike.
+    using in_t = spec::rst2init_qp_in;
+    for (const auto step :
+         {command_opcode::RST2INIT_QP, command_opcode::INIT2RTR_QP, command_opcode::RTR2RTS_QP}) {
+      Request<in_t> in(step);
+      in.set(in_t::qpn, number_);
+      const auto context = in.sub(in_t::qpc);
+      // It sends nothing; as Linux has it.
+      context.set(spec::qpc::mtu, static_cast<std::uint32_t>(spec::qp_mtu::BYTES_256));
+      if (step == command_opcode::RST2INIT_QP) {
+        describe_init(context);
+      } else {
+        describe_service(context);
+      }
+      if (auto done = hca().commands().run(in); !done) return done;
+    }
+    leave_reset();
+    return {};
+  }
+  bool post(const KeyChange& change) {
+    if (send_queue().post_key_change(change) != PostStatus::kOk) return false;
+    ring_send_doorbell();
+    return true;
+  }
+};
+
+KeyChanger::KeyChanger(Hca& hca, std::unique_ptr<CompletionQueue> cq, std::unique_ptr<Queue> queue)
+    : hca_(hca), cq_(std::move(cq)), queue_(std::move(queue)) {}
+
+KeyChanger::~KeyChanger() = default;
+
+util::Result<std::unique_ptr<KeyChanger>> KeyChanger::create(ProtectionDomain& pd, Hca& hca) {
+  auto cq = CompletionQueue::create(hca);
+  if (!cq) return tl::unexpected(cq.error());
+  const QueuePairBase::Options options{.send_cq = **cq,
+                                       .receive_cq = **cq,
+                                       .send = {.requests = 1, .pieces = 1},
+                                       .receive = {.requests = 1, .pieces = 1}};
+  auto queue = std::make_unique<Queue>(pd, options);
+  if (auto done = queue->set_up(); !done) return tl::unexpected(done.error());
+  return std::unique_ptr<KeyChanger>(new KeyChanger(hca, *std::move(cq), std::move(queue)));
+}
+
+util::Result<void> KeyChanger::change(const KeyChange& change) {
+  if (!queue_->post(change)) return util::fail("its queue is full");
+  auto& host = hca_.host();
+  Completion done;
+  for (const auto end = host.now() + kPatience; cq_->poll({&done, 1}) == 0;) {
+    if (host.lost() || host.now() > end) return util::fail("it takes too long");
+    host.progress();
+  }
+  if (done.status == WorkStatus::kSuccess) return {};
+  return util::fail("the device refuses");
+}
+
+}  // namespace softhca::driver::connectx

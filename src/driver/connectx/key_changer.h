@@ -1,0 +1,41 @@
+// Changes memory keys that are in use, in place, by a queue pair whose only work it is (service
+// REG_UMR), as Linux's driver has one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "driver/connectx/completion_queue.h"
+#include "driver/connectx/queue_pair_base.h"
+
+namespace softhca::driver::connectx {
+
+/// What a key is from now on; its memory stays.
+struct KeyChange {
+  std::uint32_t key = 0;  ///< LKey, which is the RKey
+  std::uint32_t pd = 0;
+  bool local_write = false, remote_read = false, remote_write = false, remote_atomic = false;
+};
+
+class KeyChanger {
+ public:
+  ~KeyChanger();
+  KeyChanger(const KeyChanger&) = delete;
+  KeyChanger& operator=(const KeyChanger&) = delete;
+
+  /// `pd`: of the queue pair; keys may be of any.
+  static util::Result<std::unique_ptr<KeyChanger>> create(ProtectionDomain& pd, Hca& hca);
+
+  /// Returns when it is done. Fails if the device refuses, as it does for keys without `umr_en`.
+  util::Result<void> change(const KeyChange& change);
+
+ private:
+  class Queue;
+  KeyChanger(Hca& hca, std::unique_ptr<CompletionQueue> cq, std::unique_ptr<Queue> queue);
+
+  Hca& hca_;
+  std::unique_ptr<CompletionQueue> cq_;
+  std::unique_ptr<Queue> queue_;
+};
+
+}  // namespace softhca::driver::connectx
