@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "uverbs/clock_page.h"
 #include "uverbs/device.h"
 #include "uverbs/objects.h"
 #include "uverbs/request.h"
@@ -25,6 +26,8 @@ class Context {
     std::function<std::uint64_t(int)> identify;
     /// A CQ was made, whose user handle this is.
     std::function<void(std::uint64_t)> made_cq;
+    /// Writes to the file that the program maps. Empty: it has no clock page.
+    StorePage store = nullptr;
   };
 
   /// `device`, `memory` outlive this.
@@ -38,6 +41,8 @@ class Context {
   /// The page at `page` is no memory any more, as the device has noticed. What was registered of it
   /// is taken from the device. Who was to write there cannot go on: its QPs end in an error.
   void lose_memory(std::uint64_t page, bool was_write);
+  /// Tells the program anew how the clock goes; once an hour at least.
+  void tell_clock() { (void)store_clock(device_, options_.store); }
   /// What waits for room in the descriptors of events.
   void flush_events();
 
@@ -79,6 +84,7 @@ class Context {
 
   // device_methods.cc
   Errno get_context(Request& request);
+  mlx5_ib_alloc_ucontext_resp describe_context();
   Errno query_context(Request& request);
   Errno query_port(Request& request);
   Errno query_gid_table(Request& request);

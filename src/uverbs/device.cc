@@ -46,6 +46,10 @@ bool Device::find_mac(const driver::Gid& to, driver::Mac& mac) const {
   return options_.find_mac && options_.find_mac(to, mac);
 }
 
+bool Device::resolve_mac(const driver::Gid& to, driver::Mac& mac) const {
+  return find_mac(to, mac) || (options_.ask_for_mac && options_.ask_for_mac(to, mac));
+}
+
 std::uint32_t Device::own_pd() {
   if (own_pd_ == nullptr) {
     auto made = driver::connectx::ProtectionDomain::create(hca_);
@@ -53,6 +57,24 @@ std::uint32_t Device::own_pd() {
     own_pd_ = *std::move(made);
   }
   return own_pd_->pd();
+}
+
+bool Device::change_key(const driver::connectx::KeyChange& change) {
+  if (own_pd() == 0) return false;
+  if (key_changer_ == nullptr) {
+    auto made = driver::connectx::KeyChanger::create(*own_pd_, hca_);
+    if (!made) {
+      util::log(util::LogLevel::kWarning, "no queue that changes keys: {}", made.error().message);
+      return false;
+    }
+    key_changer_ = *std::move(made);
+  }
+  const auto done = key_changer_->change(change);
+  if (!done) {
+    util::log(util::LogLevel::kWarning, "key {:#x}: {}", change.key, done.error().message);
+    key_changer_.reset();
+  }
+  return done.has_value();
 }
 
 std::shared_ptr<XrcDomainNumber> Device::find_xrc_domain(std::uint64_t file) const {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "driver/connectx/hca.h"
+#include "driver/connectx/key_changer.h"
 #include "driver/connectx/protection_domain.h"
 #include "util/result.h"
 #include "uverbs/record_scan.h"
@@ -42,8 +43,10 @@ class Device {
     std::vector<GidEntry> gids;  ///< by index
     std::uint64_t node_guid = 0;
     unsigned interface_index = 0;  ///< of the interface that the addresses are of; 0: none
-    /// The MAC of a destination; false: nobody has that address.
+    /// The MAC of a destination; false: nobody is known to have that address.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
+    /// The same, and the network is asked. May take a second. Empty: find_mac knows all.
+    std::function<bool(const driver::Gid& to, driver::Mac& mac)> ask_for_mac = {};
   };
 
   /// @pre `host` reaches the program's memory at bus_address()
@@ -63,8 +66,12 @@ class Device {
     return index < options_.gids.size() ? &options_.gids[index] : nullptr;
   }
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
+  /// Asks for it, if need be.
+  bool resolve_mac(const driver::Gid& to, driver::Mac& mac) const;
   /// The protection domain of what belongs to no program; 0 if there is none to be had.
   std::uint32_t own_pd();
+  /// Changes a key in place. False: the device does not.
+  bool change_key(const driver::connectx::KeyChange& change);
 
   // XRC domains that files name, by the identity of the file.
   std::shared_ptr<XrcDomainNumber> find_xrc_domain(std::uint64_t file) const;
@@ -93,6 +100,7 @@ class Device {
   std::unordered_map<std::uint32_t, EventTarget*> shared_targets_;
   std::unordered_map<std::uint64_t, std::weak_ptr<XrcDomainNumber>> xrc_domains_;
   std::unique_ptr<driver::connectx::ProtectionDomain> own_pd_;
+  std::unique_ptr<driver::connectx::KeyChanger> key_changer_;  ///< null: none was needed
 };
 
 }  // namespace softhca::uverbs

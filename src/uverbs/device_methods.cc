@@ -26,8 +26,10 @@ constexpr std::uint8_t kPort = 1;
 constexpr std::uint32_t kGids = 256;
 constexpr std::uint32_t kPageSize = 4096;
 
-mlx5_ib_alloc_ucontext_resp describe_context(Device& device) {
-  const auto caps = device.capabilities();
+}  // namespace
+
+mlx5_ib_alloc_ucontext_resp Context::describe_context() {
+  const auto caps = device_.capabilities();
   mlx5_ib_alloc_ucontext_resp out{};
   out.qp_tab_size = 1u << caps.get(hca_cap::log_max_qp);
   // No BlueFlame: its copies of WQEs would need write combining, and doorbells are found in their
@@ -48,10 +50,11 @@ mlx5_ib_alloc_ucontext_resp describe_context(Device& device) {
   out.eth_min_inline = MLX5_USER_INLINE_MODE_L2;
   out.log_uar_size = 12;
   out.num_uars_per_page = 1;
+  if (store_clock(device_, options_.store)) {
+    out.clock_info_versions = 1u << MLX5_IB_CLOCK_INFO_V1;
+  }
   return out;
 }
-
-}  // namespace
 
 Errno Context::get_context(Request& request) {
   const auto in = request.get<mlx5_ib_alloc_ucontext_req_v2>(UVERBS_ATTR_UHW_IN);
@@ -66,7 +69,7 @@ Errno Context::get_context(Request& request) {
       wrong != 0) {
     return wrong;
   }
-  return request.put(UVERBS_ATTR_UHW_OUT, describe_context(device_));
+  return request.put(UVERBS_ATTR_UHW_OUT, describe_context());
 }
 
 Errno Context::query_context(Request& request) {
@@ -79,7 +82,7 @@ Errno Context::query_context(Request& request) {
       wrong != 0) {
     return wrong;
   }
-  return request.put(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, describe_context(device_));
+  return request.put(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, describe_context());
 }
 
 Errno Context::query_port(Request& request) {

@@ -174,7 +174,7 @@ Errno Context::create_ah(Request& request) {
   std::memcpy(to.bytes.data(), in.attr.grh.dgid, to.bytes.size());
   driver::Mac mac;
   if (device_.gid(in.attr.grh.sgid_index) == nullptr) return EINVAL;
-  if (!device_.find_mac(to, mac)) return ENETUNREACH;
+  if (!device_.resolve_mac(to, mac)) return ENETUNREACH;
   mlx5_ib_create_ah_resp own{};
   own.response_length = offsetof(mlx5_ib_create_ah_resp, dmac) + sizeof own.dmac;
   std::memcpy(own.dmac, mac.bytes.data(), sizeof own.dmac);

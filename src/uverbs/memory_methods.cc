@@ -137,7 +137,23 @@ Errno Context::reg_mr(Request& request) {
   return wrong;
 }
 
-/// A new key takes the place of the old one, which nobody has from here on.
+namespace {
+
+driver::connectx::KeyChange change_of(const MemoryRegion& region, const ib_uverbs_reg_mr& wanted,
+                                      std::uint32_t pdn) {
+  return {.key = region.key,
+          .pd = pdn,
+          .local_write = (wanted.access_flags & kLocalWrite) != 0,
+          .remote_read = (wanted.access_flags & kRemoteRead) != 0,
+          .remote_write = (wanted.access_flags & kRemoteWrite) != 0,
+          .remote_atomic = (wanted.access_flags & kRemoteAtomic) != 0};
+}
+
+}  // namespace
+
+/// Rights and protection domain change in place, as Linux has it, so that the key stays what
+/// others know. For other memory a new key takes the place of the old one, which nobody has from
+/// here on.
 Errno Context::rereg_mr(Request& request) {
   enum : std::uint32_t { kTranslation = 1, kDomain = 2, kAccess = 4 };  // ib_mr_rereg_flags
   const auto in = request.get<ib_uverbs_rereg_mr>(kCoreIn);
@@ -155,15 +171,19 @@ Errno Context::rereg_mr(Request& request) {
   wanted.access_flags = (in.flags & kAccess) != 0 ? in.access_flags : region->access;
   if (const auto wrong = check(wanted); wrong != 0) return wrong;
   if (const auto wrong = populate(wanted); wrong != 0) return wrong;
-  const auto key = create_key(device_, wanted, pd->pdn);
-  if (!key) return ENOMEM;
-  region->revoke();
-  region->key = *key;
+  const bool stays = !moves && ((wanted.access_flags ^ region->access) & kOnDemand) == 0 &&
+                     region->key != 0 && device_.change_key(change_of(*region, wanted, pd->pdn));
+  if (!stays) {
+    const auto key = create_key(device_, wanted, pd->pdn);
+    if (!key) return ENOMEM;
+    region->revoke();
+    region->key = *key;
+  }
   region->pd = Use(pd);
   region->memory = {.begin = wanted.start, .size = wanted.length};
   region->iova = wanted.hca_va;
   region->access = wanted.access_flags;
-  return request.put(kCoreOut, ib_uverbs_rereg_mr_resp{.lkey = *key, .rkey = *key});
+  return request.put(kCoreOut, ib_uverbs_rereg_mr_resp{.lkey = region->key, .rkey = region->key});
 }
 
 Errno Context::query_mr(Request& request) {

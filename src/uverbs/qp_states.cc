@@ -83,7 +83,7 @@ Errno describe_path(util::MutableView<ads> path, const Device& device, const QpA
   driver::Gid gid;
   std::memcpy(gid.bytes.data(), to.dgid, gid.bytes.size());
   driver::Mac mac;
-  if (has_peer && !device.find_mac(gid, mac)) return ENETUNREACH;
+  if (has_peer && !device.resolve_mac(gid, mac)) return ENETUNREACH;
   path.set(ads::src_addr_index, to.sgid_index);
   path.set(ads::hop_limit, to.hop_limit);
   path.set(ads::tclass, to.traffic_class);

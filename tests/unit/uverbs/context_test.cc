@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 
+#include "spec/connectx/mkey.h"
 #include "uverbs/program.h"
 
 namespace softhca::uverbs {
@@ -100,7 +101,18 @@ TEST_F(UverbsContext, MemoryThatIsNotThereOrMayNotBeWrittenIsRefused) {
   EXPECT_EQ(program_.reg_mr(pd + 1, program_.memory(), 100, kLocalWrite, mr), EINVAL);
 }
 
-TEST_F(UverbsContext, RegisteringAnewGivesANewKeyToTheSameHandle) {
+/// Whether the device lets others write there.
+bool takes_writes(Program& program, std::uint32_t key) {
+  namespace spec = softhca::spec::connectx;
+  driver::connectx::Request<spec::query_mkey_in> in(spec::command_opcode::QUERY_MKEY);
+  in.set(spec::query_mkey_in::mkey_index, key >> 8);
+  const auto out = program.device().commands().execute<spec::query_mkey_out>(in);
+  EXPECT_TRUE(out);
+  return out && out->get(spec::query_mkey_out::mkey_context).get(spec::mkey_context::rw) != 0;
+}
+
+// As Linux has it: others go on with the key that they know.
+TEST_F(UverbsContext, RegisteringAnewChangesRightsInPlaceAndMemoryByANewKey) {
   const auto pd = program_.pd();
   ib_uverbs_reg_mr_resp mr;
   ASSERT_EQ(program_.reg_mr(pd, program_.memory(), 100, kLocalWrite, mr), 0);
@@ -115,8 +127,23 @@ TEST_F(UverbsContext, RegisteringAnewGivesANewKeyToTheSameHandle) {
        .length = 0,
        .hca_va = 0,
        .pd = 0,
-       .access = 0};
+       .access = kLocalWrite | kRemoteWrite};
   std::array<std::uint32_t, 2> keys{};
+  EXPECT_FALSE(takes_writes(program_, mr.lkey));
+  EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, keys), 0);
+  EXPECT_EQ(keys[0], mr.lkey);
+  EXPECT_TRUE(takes_writes(program_, keys[0]));
+  in.access = kLocalWrite;
+  EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, keys), 0);
+  EXPECT_EQ(keys[0], mr.lkey);
+  EXPECT_FALSE(takes_writes(program_, keys[0]));
+  in.flags = 2;  // another domain
+  in.pd = program_.pd();
+  EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, keys), 0);
+  EXPECT_EQ(keys[0], mr.lkey);
+  in.flags = 1;
+  in.start = in.hca_va = program_.memory() + 8192;
+  in.length = 4096;
   EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, keys), 0);
   EXPECT_NE(keys[0], mr.lkey);
   in.flags = 1;  // to where there is no memory

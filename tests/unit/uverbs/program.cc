@@ -13,7 +13,9 @@ constexpr std::uint64_t kFirstAddress = 4096;
 
 }  // namespace
 
-Program::Program() : port_(switch_.create_port("device")) {
+Program::Program(Reach reach) : port_(switch_.create_port("device")) {
+  memory_ = static_cast<std::byte*>(
+      ::mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   connectx::DeviceOptions options;
   options.name = "program";
   options.mac = wire::MacAddress{{std::byte{2}}};
@@ -24,9 +26,10 @@ Program::Program() : port_(switch_.create_port("device")) {
         (void)model_->run(util::monotonic_now());
         (void)switch_.deliver(256);
       }});
-  EXPECT_TRUE(
-      model_->dma().map(Device::bus_address(kFirstAddress), Device::kProgramMemory - kFirstAddress,
-                        reinterpret_cast<std::byte*>(kFirstAddress), pcie::DmaAccess::kReadWrite));
+  const auto begin = reach == Reach::kAll ? kFirstAddress : memory();
+  const auto size = reach == Reach::kAll ? Device::kProgramMemory - kFirstAddress : kMemory;
+  EXPECT_TRUE(model_->dma().map(Device::bus_address(begin), size,
+                                reinterpret_cast<std::byte*>(begin), pcie::DmaAccess::kReadWrite));
   hca_ = *driver::connectx::Hca::open(*host_);
   device_ = *Device::create(*hca_, {.gids = {{.gid = driver::Gid::from_ipv4(198, 18, 0, 1)}},
                                     .node_guid = 1,
@@ -42,9 +45,14 @@ Program::Program() : port_(switch_.create_port("device")) {
                          struct stat status{};
                          return ::fstat(fd, &status) == 0 ? status.st_ino : 0;
                        },
-                       .made_cq = nullptr});
-  memory_ = static_cast<std::byte*>(
-      ::mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+                       .made_cq = nullptr,
+                       .store =
+                           [this](std::uint64_t offset, std::span<const std::byte> bytes) {
+                             auto& all = stored[offset];
+                             if (all.size() < bytes.size()) all.resize(bytes.size());
+                             std::ranges::copy(bytes, all.begin());
+                             return true;
+                           }});
 }
 
 Program::~Program() {

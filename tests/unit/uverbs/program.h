@@ -8,6 +8,7 @@
 #include <rdma/mlx5_user_ioctl_verbs.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -91,7 +92,9 @@ Errno write_command(Context& context, std::uint32_t number, const In& in, Out& o
 
 class Program {
  public:
-  Program();
+  /// What the device reaches: all memory of this process, or that of memory() only.
+  enum class Reach : std::uint8_t { kAll, kMemory };
+  explicit Program(Reach reach = Reach::kAll);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -107,6 +110,8 @@ class Program {
                ib_uverbs_reg_mr_resp& out);
   /// A doorbell page; its number.
   std::uint32_t uar();
+  /// What was stored in the device file, by offset.
+  std::map<std::uint64_t, std::vector<std::byte>> stored;
   /// Memory for queues, of 64 pages.
   std::uint64_t memory() const { return reinterpret_cast<std::uint64_t>(memory_); }
   static constexpr std::size_t kMemory = 64 * 4096;
