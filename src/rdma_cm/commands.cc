@@ -22,6 +22,7 @@ namespace {
 constexpr std::uint16_t kFamilyIb = 27;  // AF_IB
 constexpr std::uint16_t kFirstFreePort = 32768, kFreePorts = 28232;
 constexpr std::size_t kCommandMax = 512;
+constexpr auto kAskAgainAfter = std::chrono::milliseconds(300);
 constexpr std::uint32_t kDefaultQkey = 0x01234567;  ///< RDMA_UDP_QKEY of the kernel
 
 SocketAddress address_of(const __kernel_sockaddr_storage& from) {
@@ -229,22 +230,52 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
   if (destination.size() == 0 || command.dst_size < destination.size()) return EINVAL;
   if (id->state != State::kIdle) return EINVAL;
   id->destination = destination;
-  id->peer = resolve(*id);
-  if (!id->peer) {
+  if (const auto peer = resolve(*id)) return be_resolved(*id, *peer);
+  if (!options_.ask) {
     tell(*id, EventType::kAddrError, -ENETUNREACH);
     return 0;
   }
-  if (id->source.size() == 0 || id->source.is_any()) {
-    const auto port = id->source.port();
-    id->source = SocketAddress::of(options_.gid, port);
+  id->state = State::kResolving;
+  id->resolve_until = options_.clock() + std::chrono::milliseconds(command.timeout_ms);
+  ask(*id);
+  return 0;
+}
+
+Errno Manager::be_resolved(Id& id, const driver::Gid& peer) {
+  id.peer = peer;
+  id.path_mtu = path_mtu(peer);
+  if (id.source.size() == 0 || id.source.is_any()) {
+    const auto port = id.source.port();
+    id.source = SocketAddress::of(options_.gid, port);
     if (port == 0) {
-      if (const auto wrong = take_port(*id); wrong != 0) return wrong;
+      if (const auto wrong = take_port(id); wrong != 0) return wrong;
     }
   }
-  id->has_device = true;
-  id->state = State::kResolved;
-  tell(*id, EventType::kAddrResolved);
+  id.has_device = true;
+  id.state = State::kResolved;
+  tell(id, EventType::kAddrResolved);
   return 0;
+}
+
+void Manager::ask(Id& id) {
+  id.ask_next = options_.clock() + kAskAgainAfter;
+  options_.ask(id.destination.gid());
+}
+
+/// Looks whether the answer has come.
+void Manager::wait_for_address(Id& id, util::Time now) {
+  const auto gid = id.destination.gid();
+  Errno wrong = 0;
+  if (options_.is_member(gid)) {
+    id.state = State::kIdle;
+    wrong = be_resolved(id, gid);
+  } else if (now >= id.resolve_until) {
+    id.state = State::kIdle;
+    wrong = ETIMEDOUT;
+  } else if (now >= id.ask_next) {
+    ask(id);
+  }
+  if (wrong != 0) tell(id, EventType::kAddrError, -wrong);
 }
 
 Errno Manager::resolve_route(Channel& channel, Bytes in) {
@@ -274,7 +305,7 @@ Errno Manager::query(Channel& channel, Bytes in) {
       out.path.reversible = 0x81;
       out.path.pkey = kDefaultPkey;
       constexpr std::uint8_t kExactly = 0x80, kLifetime = 16;
-      out.path.mtu = kExactly | kMtu4096;
+      out.path.mtu = static_cast<std::uint8_t>(kExactly | id->path_mtu);
       out.path.rate = kExactly | kRate100Gb;
       out.path.packet_lifetime = kExactly | kLifetime;
     }

@@ -166,7 +166,7 @@ Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
       out.ah_attr.grh.hop_limit = kHopLimit;
       out.ah_attr.is_global = 1;
       out.ah_attr.port_num = 1;
-      out.path_mtu = kMtu4096;
+      out.path_mtu = id->path_mtu;
       out.dest_qp_num = id->remote_qpn;
       out.rq_psn = id->local_psn;
       out.max_dest_rd_atomic = id->responder_resources;

@@ -15,6 +15,8 @@ namespace softhca::rdma_cm {
 
 class Channel;
 
+inline constexpr std::uint8_t kMtu4096 = 5;  ///< ib_mtu
+
 /// IPv4 or IPv6.
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -35,6 +37,7 @@ struct SocketAddress {
 enum class State : std::uint8_t {
   kIdle,
   kListening,
+  kResolving,    ///< the network is asked for the destination
   kResolved,     ///< the destination is known
   kReqSent,      ///< or SIDR_REQ
   kReqReceived,  ///< or SIDR_REQ; the program has not answered
@@ -77,7 +80,10 @@ struct Identifier {
   std::uint8_t retry_count = 7, rnr_retry_count = 7;
   std::uint32_t qkey = 0;
   std::optional<std::uint8_t> ack_timeout;  ///< that the program wants (IBTA 9.7.6.1.3)
+  std::uint8_t path_mtu = kMtu4096;         ///< ib_mtu
   Repeated repeated;
+  util::Time resolve_until = util::kNever;  ///< kResolving
+  util::Time ask_next = util::kNever;
 };
 
 /// Of an identifier in a multicast group.

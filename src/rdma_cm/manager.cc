@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "rdma_cm/message.h"
+
 namespace softhca::rdma_cm {
 namespace {
 
@@ -11,6 +13,7 @@ namespace {
 /// is short.
 constexpr unsigned kTries = 15;
 constexpr auto kAgainAfter = std::chrono::milliseconds(500);
+constexpr auto kLookForGone = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -47,30 +50,61 @@ Channel* Manager::find_channel(std::uint64_t device, std::uint64_t inode) const 
   return at == channels_.end() ? nullptr : at->get();
 }
 
+/// Where it cannot be sent it is lost, and said again. The way may be known by then.
+void Manager::send(const Mad& mad, const driver::Gid& to) {
+  if (!port_->send(mad, to) && options_.ask && !options_.is_member(to)) options_.ask(to);
+}
+
 void Manager::repeat(Id& id, const Mad& mad) {
   id.repeated = {.mad = mad, .tries_left = kTries, .next = options_.clock() + kAgainAfter};
-  port_->send(mad, *id.peer);
+  send(mad, *id.peer);
 }
 
 void Manager::tick() {
   const auto now = options_.clock();
   for (auto& [number, id] : ids_) {
-    if (id->repeated.next > now) continue;
-    if (id->repeated.tries_left-- != 0) {
-      id->repeated.next = now + kAgainAfter;
-      port_->send(id->repeated.mad, *id->peer);
-      continue;
-    }
-    settle(*id);
-    const bool was_request = id->state == State::kReqSent;
-    const bool was_end = id->state == State::kDreqSent;
-    id->state = State::kOver;
-    tell(*id,
-         was_end       ? EventType::kDisconnected
-         : was_request ? EventType::kUnreachable
-                       : EventType::kConnectError,
-         was_end ? 0 : -ETIMEDOUT);
+    if (id->state == State::kResolving) wait_for_address(*id, now);
+    if (id->repeated.next <= now) repeat_again(*id, now);
   }
+  if (options_.is_gone && now - looked_for_gone_ >= kLookForGone) look_for_the_gone(now);
+}
+
+/// The kernel of a process that is killed says that its connections have ended. Here nobody does.
+void Manager::look_for_the_gone(util::Time now) {
+  looked_for_gone_ = now;
+  for (auto& [number, id] : ids_) {
+    const bool asks = id->state == State::kReqSent;
+    const bool connected = id->state == State::kEstablished || id->state == State::kRepSent;
+    if ((!asks && !connected) || is_datagram(*id) || !options_.is_gone(*id->peer)) continue;
+    settle(*id);
+    id->state = State::kOver;
+    tell(*id, asks ? EventType::kRejected : EventType::kDisconnected, asks ? kConsumerReject : 0);
+  }
+}
+
+util::Time Manager::next_tick() const {
+  auto next = util::kNever;
+  for (const auto& [number, id] : ids_) {
+    if (id->state == State::kResolving) next = std::min({next, id->ask_next, id->resolve_until});
+    next = std::min(next, id->repeated.next);
+  }
+  return next;
+}
+
+void Manager::repeat_again(Id& id, util::Time now) {
+  if (id.repeated.tries_left-- != 0) {
+    id.repeated.next = now + kAgainAfter;
+    return send(id.repeated.mad, *id.peer);
+  }
+  settle(id);
+  const bool was_request = id.state == State::kReqSent;
+  const bool was_end = id.state == State::kDreqSent;
+  id.state = State::kOver;
+  tell(id,
+       was_end       ? EventType::kDisconnected
+       : was_request ? EventType::kUnreachable
+                     : EventType::kConnectError,
+       was_end ? 0 : -ETIMEDOUT);
 }
 
 void Manager::drop_closed() {

@@ -42,9 +42,15 @@ class Manager {
     std::uint8_t ipv6_gid_index = 0;
     std::uint64_t node_guid = 0;  ///< as sysfs has it
     PortNumbers& port_numbers;
-    /// Whether an address is of this network, or of this machine.
+    /// Whether an address is of this network, as far as is known, or of this machine.
     std::function<bool(const driver::Gid&)> is_member;
     std::function<bool(const SocketAddress&)> is_local;
+    /// Asks the network for an address: is_member() may know it afterwards. Empty: it knows all.
+    std::function<void(const driver::Gid&)> ask = {};
+    /// The path to a peer, as ib_mtu. Empty: 4096 bytes.
+    std::function<std::uint8_t(const driver::Gid& to)> path_mtu = {};
+    /// A peer's process has ended, and had no time to say so. Empty: nobody knows.
+    std::function<bool(const driver::Gid&)> is_gone = {};
     std::function<util::Time()> clock = util::monotonic_now;
   };
   static util::Result<std::unique_ptr<Manager>> create(uverbs::Device& device,
@@ -60,6 +66,8 @@ class Manager {
               const std::function<Channel*(int)>& other);
   /// Sends again what was not answered.
   void tick();
+  /// When tick() has something to do, if nothing comes before.
+  util::Time next_tick() const;
   /// The channels that nobody has open any more, and what belongs to them.
   void drop_closed();
   /// The program ends: peers are told.
@@ -105,11 +113,19 @@ class Manager {
     return memory_.write(address, std::as_bytes(std::span(&value, 1))) ? 0 : EFAULT;
   }
   std::optional<driver::Gid> resolve(const Id& id) const;
+  /// Its destination is known. Tells the program.
+  Errno be_resolved(Id& id, const driver::Gid& peer);
+  void ask(Id& id);
+  void wait_for_address(Id& id, util::Time now);
+  std::uint8_t path_mtu(const driver::Gid& to) const {
+    return options_.path_mtu ? options_.path_mtu(to) : kMtu4096;
+  }
 
   // messages.cc
   void handle_mad(const Mad& mad, const driver::Gid& from);
   void handle_request(const Mad& mad, const driver::Gid& from);
   void handle_reply(const Mad& mad);
+  void handle_mra(const Mad& mad);
   void handle_ready(const Mad& mad);
   void handle_reject(const Mad& mad);
   void handle_disconnect(const Mad& mad, const driver::Gid& from);
@@ -122,13 +138,17 @@ class Manager {
   Id* by_remote(std::uint32_t comm_id, const driver::Gid& from);
   void send_request(Id& id, const rdma_ucm_conn_param& param);
   void send_reply(Id& id, const rdma_ucm_conn_param& param);
+  void send_mra(const Id& id);
   void send_ready(Id& id);
   void send_reject(Id& id, std::uint16_t reason, Bytes private_data);
   void send_disconnect(Id& id);
   void send_sidr_request(Id& id, const rdma_ucm_conn_param& param);
   void send_sidr_reply(Id& id, std::uint8_t status, const rdma_ucm_conn_param& param);
+  void send(const Mad& mad, const driver::Gid& to);
   /// Until it is answered.
   void repeat(Id& id, const Mad& mad);
+  void repeat_again(Id& id, util::Time now);
+  void look_for_the_gone(util::Time now);
   static void settle(Id& id) { id.repeated = {}; }
 
   Event event_of(const Id& id, EventType type, std::int32_t status = 0) const;
@@ -146,6 +166,7 @@ class Manager {
   std::uint32_t last_number_ = 0;
   std::uint32_t comm_id_base_ = 0;
   std::uint16_t last_port_ = 0;
+  util::Time looked_for_gone_{};
 };
 
 }  // namespace softhca::rdma_cm

@@ -18,7 +18,6 @@ using spec::cm_attribute;
 inline constexpr std::size_t kCmaHeader = spec::cma_header::kSize;
 inline constexpr std::uint8_t kHopLimit = 64;
 inline constexpr std::uint16_t kDefaultPkey = 0xffff;
-inline constexpr std::uint8_t kMtu4096 = 5;     ///< ib_mtu
 inline constexpr std::uint8_t kRate100Gb = 16;  ///< ib_rate
 inline constexpr auto kConsumerReject =
     static_cast<std::uint16_t>(spec::cm_reject_reason::CONSUMER);

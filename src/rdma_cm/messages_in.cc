@@ -41,8 +41,10 @@ void Manager::handle_mad(const Mad& mad, const driver::Gid& from) {
       return handle_sidr_request(mad, from);
     case cm_attribute::SIDR_REP:
       return handle_sidr_reply(mad);
+    case cm_attribute::MRA:
+      return handle_mra(mad);
     default:
-      return;  // MRA: it is repeated all the same
+      return;
   }
 }
 
@@ -75,6 +77,7 @@ Manager::Id* Manager::accept_from(const Mad& mad, const driver::Gid& from, std::
   id.state = State::kReqReceived;
   id.has_device = true;
   id.peer = from;
+  id.path_mtu = path_mtu(from);
   id.service = service;
   id.transaction = transaction_of(mad);
   id.source = SocketAddress::of(address_in(cma.get(spec::cma_header::destination), ipv4),
@@ -102,6 +105,8 @@ Manager::Id* Manager::accept_from(const Mad& mad, const driver::Gid& from, std::
     id.initiator_depth = static_cast<std::uint8_t>(req.get(Req::responder_resources));
     id.retry_count = static_cast<std::uint8_t>(req.get(Req::retry_count));
     id.rnr_retry_count = static_cast<std::uint8_t>(req.get(Req::rnr_retry));
+    const auto mtu = static_cast<std::uint8_t>(req.get(Req::path_mtu));
+    if (mtu != 0 && mtu <= kMtu4096) id.path_mtu = mtu;
     auto& param = event.content.param.conn;
     param.responder_resources = id.responder_resources;
     param.initiator_depth = id.initiator_depth;
@@ -122,14 +127,29 @@ void Manager::handle_request(const Mad& mad, const driver::Gid& from) {
   const auto req = body_of<Req>(mad);
   // Once more what was heard already: the reply is repeated by itself.
   if (by_remote(req.get(Req::local_comm_id), from) != nullptr) return;
-  if (accept_from(mad, from, req.get(Req::service_id), req.get(Req::private_data)) != nullptr) {
-    return;
-  }
+  const auto* id = accept_from(mad, from, req.get(Req::service_id), req.get(Req::private_data));
+  // Its program takes its time.
+  if (id != nullptr) return send_mra(*id);
   Id nobody;
   nobody.peer = from;
   nobody.transaction = transaction_of(mad);
   nobody.remote_comm_id = req.get(Req::local_comm_id);
   send_reject(nobody, static_cast<std::uint16_t>(spec::cm_reject_reason::INVALID_SERVICE_ID), {});
+}
+
+/// IBTA 12.6.6: it was heard, and will be answered within the time that is told.
+void Manager::handle_mra(const Mad& mad) {
+  using Mra = spec::cm_mra;
+  const auto mra = body_of<Mra>(mad);
+  auto* id = by_local(mra.get(Mra::remote_comm_id));
+  if (id == nullptr || id->repeated.next == util::kNever) return;
+  const bool of_request = id->state == State::kReqSent && mra.get(Mra::message) == 0;
+  const bool of_reply = id->state == State::kRepSent && mra.get(Mra::message) == 1;
+  if (!of_request && !of_reply) return;
+  constexpr unsigned kLongest = 25;  // two minutes: the program is told then that nobody answers
+  const auto exponent = std::min<unsigned>(mra.get(Mra::service_timeout), kLongest);
+  const std::chrono::nanoseconds wait(std::uint64_t{4096} << exponent);
+  id->repeated.next = options_.clock() + std::chrono::duration_cast<util::Duration>(wait);
 }
 
 void Manager::handle_reply(const Mad& mad) {
@@ -175,7 +195,7 @@ void Manager::handle_disconnect(const Mad& mad, const driver::Gid& from) {
   Message<spec::cm_rtu> answer_to(cm_attribute::DREP, transaction_of(mad));
   answer_to.body().set(spec::cm_rtu::local_comm_id, dreq.get(Dreq::remote_comm_id));
   answer_to.body().set(spec::cm_rtu::remote_comm_id, dreq.get(Dreq::local_comm_id));
-  port_->send(answer_to.mad(), from);
+  send(answer_to.mad(), from);
   auto* id = by_local(dreq.get(Dreq::remote_comm_id));
   if (id == nullptr || id->peer != from || id->state == State::kOver ||
       id->state < State::kRepSent) {

@@ -11,6 +11,8 @@ namespace softhca::rdma_cm {
 namespace {
 
 constexpr std::uint8_t kCmTimeout = 20, kCmRetries = 15;
+/// CMA_CM_MRA_SETTING of Linux: 68 s.
+constexpr std::uint8_t kServiceTimeout = 24;
 
 /// Who the two are, in front of the program's own data.
 void put_cma(std::span<std::byte> to, const driver::Gid& from, const driver::Gid& destination,
@@ -52,7 +54,7 @@ void Manager::send_request(Id& id, const rdma_ucm_conn_param& param) {
   req.set(Req::local_response_timeout, kCmTimeout);
   req.set(Req::retry_count, id.retry_count);
   req.set(Req::pkey, kDefaultPkey);
-  req.set(Req::path_mtu, kMtu4096);
+  req.set(Req::path_mtu, id.path_mtu);
   req.set(Req::rnr_retry, id.rnr_retry_count);
   req.set(Req::max_cm_retries, kCmRetries);
   req.set(Req::srq, param.srq != 0);
@@ -67,6 +69,16 @@ void Manager::send_request(Id& id, const rdma_ucm_conn_param& param) {
   put_cma(data, options_.gid, *id.peer, id.source.port());
   copy_data(data.subspan(kCmaHeader), param);
   repeat(id, message.mad());
+}
+
+void Manager::send_mra(const Id& id) {
+  using Mra = spec::cm_mra;
+  Message<Mra> message(cm_attribute::MRA, id.transaction);
+  const auto mra = message.body();
+  mra.set(Mra::local_comm_id, id.local_comm_id);
+  mra.set(Mra::remote_comm_id, id.remote_comm_id);
+  mra.set(Mra::service_timeout, kServiceTimeout);
+  send(message.mad(), *id.peer);
 }
 
 void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param) {
@@ -92,7 +104,7 @@ void Manager::send_ready(Id& id) {
   Message<Rtu> message(cm_attribute::RTU, id.transaction);
   message.body().set(Rtu::local_comm_id, id.local_comm_id);
   message.body().set(Rtu::remote_comm_id, id.remote_comm_id);
-  port_->send(message.mad(), *id.peer);
+  send(message.mad(), *id.peer);
 }
 
 void Manager::send_reject(Id& id, std::uint16_t reason, Bytes private_data) {
@@ -105,7 +117,7 @@ void Manager::send_reject(Id& id, std::uint16_t reason, Bytes private_data) {
   rej.set(Rej::reason, reason);
   const auto to = rej.sub(Rej::private_data);
   std::ranges::copy(private_data.first(std::min(private_data.size(), to.size())), to.begin());
-  port_->send(message.mad(), *id.peer);
+  send(message.mad(), *id.peer);
 }
 
 void Manager::send_disconnect(Id& id) {
@@ -142,7 +154,7 @@ void Manager::send_sidr_reply(Id& id, std::uint8_t status, const rdma_ucm_conn_p
   util::store_be64(rep.sub(Rep::service_id).data(), id.service);
   rep.set(Rep::qkey, param.qkey != 0 ? param.qkey : id.qkey);
   copy_data(rep.sub(Rep::private_data), param);
-  port_->send(message.mad(), *id.peer);
+  send(message.mad(), *id.peer);
 }
 
 }  // namespace softhca::rdma_cm

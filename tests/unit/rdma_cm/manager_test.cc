@@ -17,6 +17,7 @@ namespace softhca::rdma_cm {
 namespace {
 
 const driver::Gid kOwn = driver::Gid::from_ipv4(198, 18, 0, 1);
+const driver::Gid kGuest = driver::Gid::from_ipv4(198, 19, 0, 1);
 
 class Numbers final : public PortNumbers {
  public:
@@ -31,14 +32,22 @@ class Numbers final : public PortNumbers {
 class RdmaCm : public testing::Test {
  protected:
   RdmaCm() {
-    manager_ = *Manager::create(program_.device(), memory_,
-                                {.gid = kOwn,
-                                 .gid_index = 0,
-                                 .ipv6_gid_index = 0,
-                                 .node_guid = 1,
-                                 .port_numbers = numbers_,
-                                 .is_member = [](const driver::Gid& gid) { return gid == kOwn; },
-                                 .is_local = [](const SocketAddress&) { return true; }});
+    manager_ = *Manager::create(
+        program_.device(), memory_,
+        {.gid = kOwn,
+         .gid_index = 0,
+         .ipv6_gid_index = 0,
+         .node_guid = 1,
+         .port_numbers = numbers_,
+         .is_member =
+             [this](const driver::Gid& gid) {
+               return gid == kOwn || (gid == kGuest && guest_is_known_);
+             },
+         .is_local = [](const SocketAddress& address) { return address.gid() != kGuest; },
+         .ask = [this](const driver::Gid& gid) { asked_.push_back(gid); },
+         .path_mtu = [](const driver::Gid& gid) -> std::uint8_t { return gid == kGuest ? 3 : 5; },
+         .is_gone = [this](const driver::Gid&) { return peer_is_gone_; },
+         .clock = [this] { return now_; }});
     channel_ = *manager_->open();
   }
 
@@ -75,13 +84,17 @@ class RdmaCm : public testing::Test {
     EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = 1}), 0);
     return id;
   }
-  void resolve(std::uint32_t id, std::uint16_t port) {
+  void ask_to_resolve(std::uint32_t id, const driver::Gid& to, std::uint16_t port) {
     rdma_ucm_resolve_addr in{};
     in.id = id;
+    in.timeout_ms = 2000;
     in.dst_size = sizeof(sockaddr_in);
-    const auto address = SocketAddress::of(kOwn, port);
+    const auto address = SocketAddress::of(to, port);
     std::memcpy(&in.dst_addr, &address.storage, sizeof in.dst_addr);
     EXPECT_EQ(command(RDMA_USER_CM_CMD_RESOLVE_ADDR, in), 0);
+  }
+  void resolve(std::uint32_t id, std::uint16_t port) {
+    ask_to_resolve(id, kOwn, port);
     EXPECT_EQ(next().event, static_cast<std::uint32_t>(EventType::kAddrResolved));
   }
   static rdma_ucm_conn_param param(std::uint32_t qpn, std::string_view data) {
@@ -135,6 +148,10 @@ class RdmaCm : public testing::Test {
   uverbs::Program program_;
   uverbs::OwnMemory memory_;
   Numbers numbers_;
+  bool guest_is_known_ = false;
+  bool peer_is_gone_ = false;
+  std::vector<driver::Gid> asked_;
+  util::Time now_ = util::monotonic_now();
   std::unique_ptr<Manager> manager_;
   Channel* channel_;
 };
@@ -188,6 +205,53 @@ TEST_F(RdmaCm, AConnectionIsMadeAndEnds) {
   EXPECT_TRUE(numbers_.used.empty());
 }
 
+// What the kernel of a process that is killed says, others have to find out.
+TEST_F(RdmaCm, APeerThatIsGoneHasDisconnected) {
+  listen(1, 7471);
+  const auto client = create(2);
+  resolve(client, 7471);
+  connect(client, "");
+  const auto request = next();
+  ASSERT_EQ(accept(request.id, 3, false), 0);
+  ASSERT_EQ(next_type(), EventType::kConnectResponse);
+  ASSERT_EQ(accept(client, 2, true), 0);
+  ASSERT_EQ(next_type(), EventType::kEstablished);
+  peer_is_gone_ = true;
+  rdma_ucm_event_resp none{};
+  manager_->tick();
+  EXPECT_EQ(get_event(none), EAGAIN) << "it is looked for now and then";
+  now_ += std::chrono::seconds(1);
+  manager_->tick();
+  EXPECT_EQ(next_type(), EventType::kDisconnected);
+  EXPECT_EQ(next_type(), EventType::kDisconnected) << "both ends are here";
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{.id = client}), 0);
+  now_ += std::chrono::seconds(1);
+  manager_->tick();
+  EXPECT_EQ(get_event(none), EAGAIN) << "once";
+}
+
+// IBTA 12.6.6: who has to wait for his program says so, and the request is not given up meanwhile.
+TEST_F(RdmaCm, AProgramMayTakeItsTimeToAnswer) {
+  listen(1, 7471);
+  const auto client = create(2);
+  resolve(client, 7471);
+  connect(client, "");
+  const auto request = next();
+  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+  for (int i = 0; i != 60; ++i) {
+    now_ += std::chrono::seconds(1);
+    rdma_ucm_event_resp none{};
+    for (int turns = 0; turns != 20; ++turns) {
+      program_.device().hca().host().progress();
+      program_.device().poll_events();
+      manager_->tick();
+    }
+    ASSERT_EQ(get_event(none), EAGAIN) << "after " << i << " s: " << none.event;
+  }
+  ASSERT_EQ(accept(request.id, 3, false), 0);
+  EXPECT_EQ(next_type(), EventType::kConnectResponse);
+}
+
 TEST_F(RdmaCm, WhereNobodyListensThereIsNoSuchService) {
   const auto client = create(2);
   resolve(client, 7471);
@@ -195,6 +259,46 @@ TEST_F(RdmaCm, WhereNobodyListensThereIsNoSuchService) {
   const auto event = next();
   EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kRejected));
   EXPECT_EQ(event.status, 8u);
+}
+
+// host-door contract 8.4: the event comes when the network has answered, or at the timeout.
+TEST_F(RdmaCm, AnAddressThatNobodyKnowsIsAskedFor) {
+  const auto client = create(2);
+  ask_to_resolve(client, kGuest, 7471);
+  rdma_ucm_event_resp none{};
+  EXPECT_EQ(get_event(none), EAGAIN);
+  EXPECT_EQ(asked_.size(), 1u);
+  now_ += std::chrono::milliseconds(500);
+  manager_->tick();
+  EXPECT_EQ(asked_.size(), 2u) << "a request may be lost";
+  EXPECT_EQ(get_event(none), EAGAIN);
+  guest_is_known_ = true;
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  EXPECT_EQ(asked_.back(), kGuest);
+  // A Linux with an Ethernet of 1500 bytes takes packets of 1024 at most.
+  struct {
+    std::uint64_t head[2];
+    std::byte record[64];
+  } path{};
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_QUERY,
+                    rdma_ucm_query{.response = reinterpret_cast<std::uint64_t>(&path),
+                                   .id = client,
+                                   .option = RDMA_USER_CM_QUERY_PATH}),
+            0);
+  EXPECT_EQ(path.record[54], std::byte{0x80 | 3});
+}
+
+TEST_F(RdmaCm, AnAddressThatNobodyAnswersForEndsAtTheTimeout) {
+  const auto client = create(2);
+  ask_to_resolve(client, kGuest, 7471);
+  now_ += std::chrono::milliseconds(1999);
+  manager_->tick();
+  rdma_ucm_event_resp none{};
+  EXPECT_EQ(get_event(none), EAGAIN);
+  now_ += std::chrono::milliseconds(1);
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kAddrError));
+  EXPECT_EQ(static_cast<std::int32_t>(event.status), -ETIMEDOUT);
 }
 
 TEST_F(RdmaCm, AListenerThatGoesRejectsWhoWaits) {
