@@ -11,6 +11,7 @@ FUZZ_SECONDS ?= 900
 COUNT    ?= 1000000
 SEED     ?= 2022
 KILLS    ?= 10000
+DOOR_KILLS ?= 1000
 RESTARTS ?= 100
 KERNEL   ?= trixie
 SUITE    ?= trixie
@@ -23,7 +24,7 @@ LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-unit test-guest mutants soak pyverbs pyverbs-host distributions kernel-users soft-roce perftest examples verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-unit test-guest mutants soak pyverbs pyverbs-host door-kills distributions kernel-users soft-roce perftest examples verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -81,6 +82,10 @@ pyverbs: softhca ## rdma-core's own tests in a guest; TESTS is the folder tests/
 pyverbs-host: softhca ## rdma-core's own tests in a process of softhca run; TESTS as above (PYTHON, which has pyverbs)
 	@cmake --build $(BUILD) -j $(JOBS) --target softhca_preload
 	@$(BUILD)/softhca run -- $(PYTHON) tests/guest/rdma_core_tests.py $(abspath $(TESTS)/..) --dev mlx5_0 --limit 60
+
+door-kills: softhca ## DOOR_KILLS (1000) programs of softhca run that are killed beside a peer (SEED)
+	@cmake --build $(BUILD) -j $(JOBS) --target softhca_preload
+	@tests/door/kills.py $(BUILD)/softhca $(DOOR_KILLS) $(SEED)
 
 distributions: deb ## the package on other Debians, with their own programs (SUITES)
 	@tests/package/distributions.py $(BUILD) $(SUITES)

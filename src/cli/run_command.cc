@@ -1,5 +1,6 @@
 #include "cli/run_command.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -96,8 +97,9 @@ util::Result<int> Run::run() {
     std::fprintf(stderr, "softhca: %s finds no device of ours: %s\n",
                  options_.program.front().c_str(), why.c_str());
   }
-  const auto started = start_program(
-      options_.program, environment_for(own_environment(), *library, directory_), signals_before_);
+  auto environment = environment_for(own_environment(), *library, directory_);
+  if (!options_.address.empty()) environment.push_back("SOFTHCA_ADDRESS=" + options_.address);
+  const auto started = start_program(options_.program, environment, signals_before_);
   if (started.pid < 0) {
     std::fprintf(stderr, "softhca: %s\n", started.reason.c_str());
     return started.status;
@@ -186,6 +188,21 @@ util::Result<int> Run::wait() {
 
 }  // namespace
 
+namespace {
+
+/// What is wrong with an address that a program is to have; empty if nothing.
+std::string check_address(const std::string& text) {
+  std::uint8_t bytes[4];
+  if (::inet_pton(AF_INET, text.c_str(), bytes) != 1) return text + ": no IPv4 address";
+  if (bytes[0] == 0 || bytes[0] == 127 || bytes[0] >= 224) return text + ": of no host";
+  if (bytes[0] == 198 && bytes[1] == 18) {
+    return text + ": 198.18.0.0/16 is given out by the fabric; 198.19.0.0/16 is free";
+  }
+  return {};
+}
+
+}  // namespace
+
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
   auto* command = app.add_subcommand(
       "run", "Run a program with a device of ours: softhca run [OPTIONS] -- PROGRAM [ARGS...]");
@@ -194,6 +211,11 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
                       "Share a switch with the other runs of this name (default: one of its own)");
   command->add_option("--pcap", options.pcap,
                       "Capture everything that crosses the switch to this file (pcapng)");
+  command
+      ->add_option("--address", options.address,
+                   "IPv4 address of the program, or of the first process of it that opens the "
+                   "device [198.18.x.y]")
+      ->check(check_address);
   command->add_option("--device", options.device, "The model [connectx]")
       ->check(CLI::IsMember({"connectx"}));
   return command;

@@ -11,6 +11,7 @@ namespace softhca::cli {
 struct RunOptions {
   std::string fabric;                ///< that it shares with other runs; empty: one of its own
   std::string pcap;                  ///< file to capture to; empty: none
+  std::string address;               ///< of its first process; empty: made of its number
   std::string device = "connectx";   ///< the model
   std::vector<std::string> program;  ///< with its arguments
 };

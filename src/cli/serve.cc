@@ -19,7 +19,9 @@
 #include "cli/control.h"
 #include "cli/control_socket.h"
 #include "cli/device_spec.h"
+#include "cli/fabric_link.h"
 #include "cli/isolate/isolated_server.h"
+#include "cli/run/device_files.h"
 #include "cli/serve_capture.h"
 #include "fabric/impairment.h"
 #include "fabric/switch.h"
@@ -37,6 +39,9 @@
 namespace softhca::cli {
 namespace {
 
+/// How the --port of a switch begins that is joined to a hub.
+constexpr std::string_view kFabric = "fabric:";
+
 /// All switches, as the loop sees them.
 class Switches final : public vfio_user::Fabric {
  public:
@@ -51,12 +56,24 @@ class Switches final : public vfio_user::Fabric {
     }
     return found->network.link() == link ? &found->network : nullptr;
   }
+  /// From now on the switch of this name is joined to a hub.
+  util::Result<void> join(util::EventLoop& loop, const std::string& name, FabricMember member,
+                          fabric::Capture* capture) {
+    auto& network = *named(name, wire::Link::kEthernet, capture);
+    auto link = FabricLink::create(loop, network, name.substr(kFabric.size()), std::move(member));
+    if (!link) return tl::unexpected(link.error());
+    by_name_[name]->hub = *std::move(link);
+    return {};
+  }
   bool has_frames() override {
     return std::ranges::any_of(by_name_,
                                [](const auto& one) { return one.second->network.has_work(); });
   }
   void deliver(std::size_t frames) override {
-    for (auto& [name, one] : by_name_) one->network.deliver(frames);
+    for (auto& [name, one] : by_name_) {
+      one->network.deliver(frames);
+      if (one->hub) one->hub->settle();
+    }
   }
   util::Time pass_time(util::Time now) override {
     auto next = util::kNever;
@@ -70,6 +87,7 @@ class Switches final : public vfio_user::Fabric {
   struct One {
     fabric::Switch network;
     std::optional<subnet::Subnet> subnet;  ///< of an InfiniBand link
+    std::unique_ptr<FabricLink> hub;       ///< null: of this process alone
   };
   std::map<std::string, std::unique_ptr<One>> by_name_;
 };
@@ -123,8 +141,12 @@ util::Result<void> check(const ServeOptions& options) {
     return util::fail("--loss: not with --isolate, whose links are memory and lose nothing");
   }
   for (const auto& port : options.ports) {
-    if (port != "switch" && !port.starts_with("switch:")) {
-      return util::fail(fmt::format("--port {}: want switch or switch:NAME", port));
+    const bool fabric = port.starts_with(kFabric);
+    if (port != "switch" && !port.starts_with("switch:") && !fabric) {
+      return util::fail(fmt::format("--port {}: want switch, switch:NAME or fabric:NAME", port));
+    }
+    if (fabric && options.isolate) {
+      return util::fail(fmt::format("--port {}: not with --isolate", port));
     }
   }
   return {};
@@ -188,6 +210,9 @@ MadeDevice make_device(Machine& machine, const ServeOptions&, std::size_t,
 /// Who is on one switch speaks one link.
 util::Result<void> check_links(const ServeOptions& options, const std::vector<DeviceSpec>& specs) {
   std::map<std::string, wire::Link> links;
+  for (const auto& port : options.ports) {
+    if (port.starts_with(kFabric)) links.emplace(port, wire::Link::kEthernet);
+  }
   for (std::size_t i = 0; i != specs.size(); ++i) {
     if (!is_nic(specs[i])) continue;
     const auto link = link_of(specs[i]);
@@ -270,6 +295,20 @@ util::Result<void> add_device(Machine& machine, const ServeOptions& options, std
   return {};
 }
 
+using Fabrics = std::map<std::string, FabricMember>;
+
+/// The fabrics of the ports, by port. @pre join_fabric()'s
+util::Result<Fabrics> join_fabrics(const ServeOptions& options) {
+  Fabrics all;
+  for (const auto& port : options.ports) {
+    if (!port.starts_with(kFabric) || all.contains(port)) continue;
+    auto member = join_fabric(port.substr(kFabric.size()), {}, write_device_files);
+    if (!member) return util::fail(fmt::format("--port {}: {}", port, member.error().message));
+    all.emplace(port, *std::move(member));
+  }
+  return all;
+}
+
 /// The rules of the command line, and the socket that others come by.
 util::Result<void> set_up_control(Machine& machine, const ServeOptions& options) {
   for (const auto& device : machine.devices) machine.targets.functions.push_back(device.get());
@@ -305,6 +344,8 @@ util::Result<void> serve(const ServeOptions& options) {
     for (std::size_t i = 0; i != specs->size(); ++i) switches.push_back(port_of(options, i));
     return serve_isolated(options, *specs, switches, *access);
   }
+  auto fabrics = join_fabrics(options);
+  if (!fabrics) return tl::unexpected(fabrics.error());
   Machine machine;
   auto capture = make_capture(options);
   if (!capture) return tl::unexpected(capture.error());
@@ -320,6 +361,11 @@ util::Result<void> serve(const ServeOptions& options) {
   machine.loop = *std::move(loop);
   if (auto signals = machine.loop->events().stop_on_signals(); !signals) return signals;
   machine.group.workers().set_wake_control([&events = machine.loop->events()] { events.wake(); });
+  for (auto& [port, member] : *fabrics) {
+    auto joined = machine.switches.join(machine.loop->events(), port, std::move(member),
+                                        machine.capture.get());
+    if (!joined) return joined;
+  }
   const auto server_of = server_options(options, *access);
   if (!server_of) return tl::unexpected(server_of.error());
   for (std::size_t i = 0; i < options.devices.size(); ++i) {

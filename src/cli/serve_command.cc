@@ -58,7 +58,8 @@ CLI::App* add_serve(CLI::App& app, ServeOptions& options) {
   command
       ->add_option("--port", options.ports,
                    "What its port is plugged into: switch[:NAME], a switch inside this process "
-                   "(default: all on one); one for each --device, the last one serves the rest")
+                   "(default: all on one), or fabric:NAME, where the programs of softhca run "
+                   "--fabric NAME are; one for each --device, the last one serves the rest")
       ->allow_extra_args(false);
   command
       ->add_option_function<std::string>(

@@ -7,7 +7,7 @@
 namespace softhca::door {
 namespace {
 
-/// The first of both networks of 16 bits.
+/// Of the processes of a hub. 198.19.0.0/16 is left to guests.
 constexpr std::uint8_t kNet[] = {198, 18};
 
 /// IETF RFC 4291 appendix A: the universal bit is turned round, and ff:fe stands in the middle.
@@ -35,10 +35,12 @@ driver::Mac mac_of(unsigned number) {
   return mac;
 }
 
-std::vector<uverbs::GidEntry> gids_of(unsigned number, const driver::Mac& mac) {
-  const auto ipv4 = driver::Gid::from_ipv4(
-      kNet[0], static_cast<std::uint8_t>(kNet[1] + (number >> 16 & 1)),
-      static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number));
+driver::Gid ipv4_gid_of(unsigned number) {
+  return driver::Gid::from_ipv4(kNet[0], kNet[1], static_cast<std::uint8_t>(number >> 8),
+                                static_cast<std::uint8_t>(number));
+}
+
+std::vector<uverbs::GidEntry> gids_of(const driver::Mac& mac, const driver::Gid& ipv4) {
   std::vector<uverbs::GidEntry> all;
   for (const auto& gid : {link_local(mac), ipv4}) {
     for (const bool v2 : {false, true}) all.push_back({.gid = gid, .roce_v2 = v2});
@@ -52,12 +54,20 @@ bool find_mac(const driver::Gid& to, driver::Mac& mac) {
     mac.bytes = {at[8] ^ std::byte{2}, at[9], at[10], at[13], at[14], at[15]};
     return true;
   }
-  if (!to.is_ipv4()) return false;
-  const auto second = std::to_integer<unsigned>(at[13]);
-  if (at[12] != std::byte{kNet[0]} || (second & ~1u) != kNet[1]) return false;
-  mac = mac_of((second & 1) << 16 | std::to_integer<unsigned>(at[14]) << 8 |
-               std::to_integer<unsigned>(at[15]));
+  if (!is_process(to)) return false;
+  mac = mac_of(std::to_integer<unsigned>(at[14]) << 8 | std::to_integer<unsigned>(at[15]));
   return true;
+}
+
+bool is_process(const driver::Gid& to) {
+  const auto* at = to.bytes.data();
+  return to.is_ipv4() && at[12] == std::byte{kNet[0]} && at[13] == std::byte{kNet[1]};
+}
+
+wire::Arp::Ipv4Address ipv4_of(const driver::Gid& gid) {
+  wire::Arp::Ipv4Address address;
+  std::copy_n(gid.bytes.data() + 12, address.size(), address.begin());
+  return address;
 }
 
 }  // namespace softhca::door

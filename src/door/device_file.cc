@@ -38,6 +38,11 @@ util::Result<DeviceFile> DeviceFile::create(int& fd) {
   return file;
 }
 
+bool DeviceFile::store(std::uint64_t offset, std::span<const std::byte> bytes) const {
+  return ::pwrite(own_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset)) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
 bool DeviceFile::closed() const {
   auto lock = whole_file(F_WRLCK);
   return ::fcntl(own_.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;

@@ -6,6 +6,10 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 #include "util/result.h"
 #include "vfio_user/unique_fd.h"
 
@@ -18,6 +22,8 @@ class DeviceFile {
 
   dev_t device() const { return status_.st_dev; }
   ino_t inode() const { return status_.st_ino; }
+  /// Writes what the program sees where it maps the file.
+  bool store(std::uint64_t offset, std::span<const std::byte> bytes) const;
   /// The program has closed it, and all copies of it.
   bool closed() const;
 

@@ -1,10 +1,8 @@
 #include "door/engine.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,17 +25,14 @@ constexpr std::size_t kFrames = 256;
 /// The first 4 KiB stay out, so that a null pointer is no memory.
 constexpr std::uint64_t kFirstAddress = 4096;
 
-/// Of the IPv4 address for RoCE v2.
-constexpr std::uint8_t kGidIndex = 3;
+/// Three requests, within a second.
+constexpr unsigned kArpTries = 3;
+constexpr auto kArpPatience = std::chrono::milliseconds(300);
+constexpr auto kArpNap = std::chrono::microseconds(50);
 
 void write_one(int eventfd) {
   const std::uint64_t one = 1;
   (void)!::write(eventfd, &one, sizeof one);
-}
-
-void drain(int eventfd) {
-  std::uint64_t count;
-  (void)!::read(eventfd, &count, sizeof count);
 }
 
 /// Keeps the signals of the program away from a thread that is made meanwhile.
@@ -80,8 +75,11 @@ util::Result<void> Engine::set_up(const std::string& directory) {
   if (auto good = join(directory); !good) return good;
   const auto number = joined_->number;
   const auto mac = mac_of(number);
+  address_ = take_address(directory, number);
   device_port_ = switch_.create_port("device");
-  fault_port_ = std::make_unique<FaultPort>(*device_port_);
+  neighbours_ = std::make_unique<hub::Neighbours>(*device_port_, wire::MacAddress{mac.bytes},
+                                                  ipv4_of(address_.gid));
+  fault_port_ = std::make_unique<FaultPort>(*neighbours_);
   connectx::DeviceOptions options;
   options.name = "mlx5_0";
   options.mac = wire::MacAddress{mac.bytes};
@@ -90,26 +88,55 @@ util::Result<void> Engine::set_up(const std::string& directory) {
   host_ = std::make_unique<driver::InProcessHost>(
       *model_, driver::InProcessHost::Options{.progress = [this] {
         (void)switch_.deliver(kFrames);
-        (void)model_->run(util::monotonic_now());
+        next_ = model_->run(util::monotonic_now());
         (void)switch_.deliver(kFrames);
       }});
   const auto mapped = model_->dma().map(
       uverbs::Device::bus_address(kFirstAddress), uverbs::Device::kProgramMemory - kFirstAddress,
       reinterpret_cast<std::byte*>(kFirstAddress), pcie::DmaAccess::kReadWrite);
   if (!mapped) return tl::unexpected(mapped.error());
-  auto hca = driver::connectx::Hca::open(*host_);
+  auto hca = driver::connectx::Hca::open(*host_, {.port_events = false});
   if (!hca) return tl::unexpected(hca.error());
   hca_ = *std::move(hca);
-  auto gids = gids_of(number, mac);
-  gid_ = gids[kGidIndex].gid;
   directory_ = directory;
-  auto device = uverbs::Device::create(*hca_, {.gids = std::move(gids),
-                                               .node_guid = kNodeGuid,
-                                               .interface_index = 0,
-                                               .find_mac = find_mac});
+  auto device = uverbs::Device::create(
+      *hca_, {.gids = gids_of(mac, address_.gid),
+              .node_guid = kNodeGuid,
+              .interface_index = 0,
+              .find_mac = [this](const auto& to, auto& its) { return find_mac(to, its); },
+              .ask_for_mac = [this](const auto& to, auto& its) { return ask_for_mac(to, its); }});
   if (!device) return tl::unexpected(device.error());
   device_ = *std::move(device);
   return {};
+}
+
+bool Engine::find_mac(const driver::Gid& to, driver::Mac& mac) const {
+  const bool own = to == address_.gid;
+  if (own) mac = mac_of(joined_->number);
+  if (own || door::find_mac(to, mac)) return true;
+  const auto known = to.is_ipv4() ? neighbours_->find(ipv4_of(to)) : std::nullopt;
+  if (known) mac.bytes = known->bytes;
+  return known.has_value();
+}
+
+bool Engine::ask_for_mac(const driver::Gid& to, driver::Mac& mac) {
+  if (!to.is_ipv4()) return false;
+  for (unsigned tries = 0; tries != kArpTries; ++tries) {
+    neighbours_->ask(ipv4_of(to));
+    for (const auto end = util::monotonic_now() + kArpPatience; util::monotonic_now() < end;) {
+      (void)exchange();
+      if (find_mac(to, mac)) return true;
+      std::this_thread::sleep_for(kArpNap);
+    }
+  }
+  return false;
+}
+
+bool Engine::exchange() {
+  const bool any = link_->receive(kFrames) != 0;
+  host_->progress();
+  if (link_->settle()) write_one(joined_->wake_hub.get());
+  return any;
 }
 
 int Engine::open() {
@@ -119,6 +146,8 @@ int Engine::open() {
   auto file = DeviceFile::create(fd);
   if (!file) return -EMFILE;
   const auto inode = file->inode();
+  // The entry stays where it is for as long as its context.
+  auto& entry = files_.emplace(inode, File{*std::move(file), nullptr}).first->second;
   uverbs::Context::Options options{
       .give =
           [](vfio_user::UniqueFd given) {
@@ -130,9 +159,9 @@ int Engine::open() {
         struct stat status{};
         return ::fstat(number, &status) == 0 ? status.st_ino : 0;
       },
-      .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); }};
-  auto context = std::make_unique<uverbs::Context>(*device_, memory_, std::move(options));
-  files_.emplace(inode, File{*std::move(file), std::move(context)});
+      .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); },
+      .store = [&entry](auto offset, auto bytes) { return entry.file.store(offset, bytes); }};
+  entry.context = std::make_unique<uverbs::Context>(*device_, memory_, std::move(options));
   return fd;
 }
 
@@ -195,48 +224,6 @@ bool Engine::handle_faults() {
 }
 
 void Engine::poke() { write_one(poke_.get()); }
-
-/// Until there is something to do, or it is time to look at the records again: soon at first.
-void Engine::nap(unsigned idle_turns) {
-  using namespace std::chrono_literals;
-  // Where no queue can be rung, twice as long each time, so that it comes to rest.
-  const auto wait =
-      device_->records().empty()
-          ? std::min(util::Duration(1s), util::Duration(20us) * (1u << std::min(idle_turns, 16u)))
-          : std::min(util::Duration(1ms), util::Duration(20us) * (1u + idle_turns / 16));
-  const timespec timeout{.tv_sec = wait / 1s, .tv_nsec = (wait % 1s) / 1ns};
-  pollfd fds[] = {{.fd = joined_->wake_me.get(), .events = POLLIN, .revents = 0},
-                  {.fd = poke_.get(), .events = POLLIN, .revents = 0}};
-  if (::ppoll(fds, 2, &timeout, nullptr) > 0) {
-    for (const auto& one : fds) {
-      if (one.revents != 0) drain(one.fd);
-    }
-  }
-}
-
-void Engine::work() {
-  ::pthread_setname_np(::pthread_self(), "softhca");
-  ::prctl(PR_SET_TIMERSLACK, 1);
-  unblock_faults();
-  const OwnCalls own;
-  const FaultGuard guard;
-  unsigned idle = 0;
-  auto last_look = util::monotonic_now();
-  for (;;) {
-    bool sleeps = true;
-    {
-      const std::lock_guard held(lock_);
-      if (stopping_) return;
-      idle = turn() ? 0 : idle + 1;
-      if (const auto now = util::monotonic_now(); now - last_look > std::chrono::seconds(1)) {
-        last_look = now;
-        drop_closed();
-      }
-      if (idle != 0) sleeps = link_->prepare_to_sleep();
-    }
-    if (idle != 0 && sleeps) nap(idle);
-  }
-}
 
 void Engine::stop() {
   stopping_ = true;

@@ -17,13 +17,13 @@ namespace softhca::door {
 namespace {
 
 constexpr std::uint8_t kGidIndex = 3;
+constexpr std::uint8_t kMtu1024 = 3, kMtu4096 = 5;
 /// The link-local address.
 constexpr std::uint8_t kIpv6GidIndex = 1;
 
-bool is_member(const driver::Gid& gid) {
-  driver::Mac mac;
-  return find_mac(gid, mac);
-}
+/// ib_mtu. Processes are linked by memory; for others it is what an Ethernet of 1500 bytes carries,
+/// as Linux has it unless it is told otherwise.
+std::uint8_t path_mtu(const driver::Gid& to) { return is_process(to) ? kMtu4096 : kMtu1024; }
 
 /// Who may be bound to it is this machine.
 bool is_local(const rdma_cm::SocketAddress& address) {
@@ -36,15 +36,26 @@ bool is_local(const rdma_cm::SocketAddress& address) {
 }  // namespace
 
 util::Result<void> Engine::set_up_rdma_cm() {
-  port_files_ = std::make_unique<PortFiles>(directory_, gid_);
-  auto manager = rdma_cm::Manager::create(*device_, memory_,
-                                          {.gid = gid_,
-                                           .gid_index = kGidIndex,
-                                           .ipv6_gid_index = kIpv6GidIndex,
-                                           .node_guid = kNodeGuid,
-                                           .port_numbers = *port_files_,
-                                           .is_member = is_member,
-                                           .is_local = is_local});
+  port_files_ = std::make_unique<PortFiles>(directory_, address_.gid);
+  auto manager = rdma_cm::Manager::create(
+      *device_, memory_,
+      {.gid = address_.gid,
+       .gid_index = kGidIndex,
+       .ipv6_gid_index = kIpv6GidIndex,
+       .node_guid = kNodeGuid,
+       .port_numbers = *port_files_,
+       .is_member =
+           [this](const driver::Gid& gid) {
+             driver::Mac mac;
+             return find_mac(gid, mac);
+           },
+       .is_local = is_local,
+       .ask =
+           [this](const driver::Gid& gid) {
+             if (gid.is_ipv4()) neighbours_->ask(ipv4_of(gid));
+           },
+       .path_mtu = path_mtu,
+       .is_gone = [this](const driver::Gid& gid) { return is_gone(directory_, gid); }});
   if (!manager) return tl::unexpected(manager.error());
   rdma_cm_ = *std::move(manager);
   return {};

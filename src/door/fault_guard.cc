@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "door/doorbell_traps.h"
 #include "util/memory_faults.h"
 
 namespace softhca::door {
@@ -95,6 +96,10 @@ void call_program(int number, siginfo_t* info, void* context) {
 
 void handle(int number, siginfo_t* info, void* context) {
   const int before = errno;
+  if (number == SIGSEGV && info->si_code == SEGV_ACCERR && trap_doorbell(info->si_addr)) {
+    errno = before;
+    return;
+  }
   if (guarded && info->si_code > 0 && mend(*info, context)) {
     errno = before;
     return;
@@ -121,6 +126,8 @@ void catch_faults() {
   }
   installed = true;
 }
+
+bool catches_faults() { return installed; }
 
 void unblock_faults() {
   sigset_t set;

@@ -25,6 +25,7 @@ class FaultGuard {
 /// Handles SIGSEGV and SIGBUS from now on. What the program has installed for them is called for
 /// all other faults.
 void catch_faults();
+bool catches_faults();
 /// Lets the signals through that catch_faults() handles, in this thread.
 void unblock_faults();
 

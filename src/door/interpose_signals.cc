@@ -45,6 +45,36 @@ SOFTHCA_INTERPOSE(Handler, door_sysv_signal, "__sysv_signal", (int number, Handl
   return next_sysv_signal(number, handler);
 }
 
+namespace {
+
+constinit Next<int, int, const sigset_t*, sigset_t*> next_pthread_sigmask("pthread_sigmask");
+constinit Next<int, int, const sigset_t*, sigset_t*> next_sigprocmask("sigprocmask");
+
+/// A thread that blocks what it is told of its own accesses by would end with the process: the
+/// device takes such accesses from it that the program does not know of.
+int change_mask(Next<int, int, const sigset_t*, sigset_t*>& next, int how, const sigset_t* wanted,
+                sigset_t* before) {
+  if (wanted == nullptr || how == SIG_UNBLOCK || !catches_faults()) {
+    return next(how, wanted, before);
+  }
+  sigset_t without = *wanted;
+  ::sigdelset(&without, SIGSEGV);
+  ::sigdelset(&without, SIGBUS);
+  return next(how, static_cast<const sigset_t*>(&without), before);
+}
+
+}  // namespace
+
+SOFTHCA_INTERPOSE(int, door_pthread_sigmask, "pthread_sigmask",
+                  (int how, const sigset_t* wanted, sigset_t* before)) {
+  return change_mask(next_pthread_sigmask, how, wanted, before);
+}
+
+SOFTHCA_INTERPOSE(int, door_sigprocmask, "sigprocmask",
+                  (int how, const sigset_t* wanted, sigset_t* before)) {
+  return change_mask(next_sigprocmask, how, wanted, before);
+}
+
 SOFTHCA_INTERPOSE_ALIAS(Handler, door_sysv_signal_alias, "sysv_signal", (int, Handler),
                         "__sysv_signal");
 SOFTHCA_INTERPOSE_ALIAS(Handler, door_bsd_signal, "bsd_signal", (int, Handler), "signal");

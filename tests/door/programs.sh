@@ -1,8 +1,13 @@
 #!/bin/bash
 # Unmodified programs of the distribution between two processes of `softhca run`, with content checks where they have
-# them: programs.sh SOFTHCA LOST_MEMORY
+# them: programs.sh SOFTHCA LOST_MEMORY IDLE_QUEUES
+# In a network of its own, where nobody else has perftest's port.
 set -u
-softhca=$1 lost_memory=$2
+if [ -z "${OWN_NETWORK:-}" ]; then
+  [ "$(id -u)" = 0 ] && user=() || user=(--map-current-user --keep-caps)
+  OWN_NETWORK=1 exec unshare --net "${user[@]}" sh -c 'ip link set lo up; exec "$0" "$@"' "$0" "$@"
+fi
+softhca=$1 lost_memory=$2 idle_queues=$3
 [ "$(id -u)" = 0 ] && nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups) || nobody=()
 export HOME=/tmp XDG_RUNTIME_DIR=
 failed=0
@@ -60,15 +65,22 @@ if [ $? = 0 ] && [ "$(grep -c 'data transfers complete' <<<"$mckey")" = 2 ]; the
 else
   echo "FAILED: mckey"; echo "$mckey"; failed=1
 fi
-# docs/run.md: without queues, the library's thread looks once a second. It has gone to sleep after two.
-wakes=$("${nobody[@]}" timeout 60 "$softhca" run -- bash -c 'ibv_asyncwatch >/dev/null & p=$!; sleep 3
-  count() { for t in /proc/$p/task/*; do [ "$(cat $t/comm)" = softhca ] && awk "/^voluntary/ { print \$2 }" $t/status; done; }
-  before=$(count); sleep 3; after=$(count); kill $p; echo $((after - before))' 2>/dev/null)
-if [ -n "$wakes" ] && [ "$wakes" -le 4 ]; then
-  echo "ok: an idle program wakes once a second"
-else
-  echo "FAILED: an idle program wakes once a second: $wakes times in three seconds"; failed=1
-fi
+# docs/run.md: the library's thread looks once a second where there is nothing to do, with queues (the server waits for
+# its client) and without. It has gone to sleep after two.
+for idle in ibv_asyncwatch "ibv_rc_pingpong -g 3"; do
+  wakes=$("${nobody[@]}" timeout 60 "$softhca" run -- bash -c "$idle"' >/dev/null & p=$!; sleep 3
+    count() { for t in /proc/$p/task/*; do [ "$(cat $t/comm)" = softhca ] && awk "/^voluntary/ { print \$2 }" $t/status; done; }
+    before=$(count); sleep 3; after=$(count); kill $p; echo $((after - before))' 2>/dev/null)
+  if [ -n "$wakes" ] && [ "$wakes" -le 4 ]; then
+    echo "ok: $idle wakes once a second"
+  else
+    echo "FAILED: $idle wakes once a second: $wakes times in three seconds"; failed=1
+  fi
+done
+for how in events polls "events blocked"; do
+  out=$("${nobody[@]}" timeout 60 "$softhca" run -- "$idle_queues" $how 2>&1)
+  if grep -q "^in time" <<<"$out"; then echo "ok: after a rest, $how"; else echo "FAILED: after a rest, $how: $out"; failed=1; fi
+done
 # lost WORDS EXPECTED: memory that is unmapped while it is registered.
 lost() {
   local out

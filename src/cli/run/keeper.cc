@@ -142,6 +142,7 @@ void close_others(int kept) {
 
 [[noreturn]] void be_keeper(const std::string& directory, const std::string& pcap, int answer) {
   close_others(answer);
+  util::set_log_sink(nullptr);  // a thread of the process that we come from may have served it
   leave_terminal(directory);
   raise_descriptor_limit();
   {

@@ -21,7 +21,8 @@ struct FabricMember {
 
 /// Finds the keeper of fabric `name`, or starts one, with a capture to `pcap` (empty: none).
 /// `prepare` fills a new directory before the hub serves. Fails if a capture is asked for and the
-/// fabric is there already. @pre the process has one thread, and signals end it
+/// fabric is there already. @pre the process has no thread but this and a util::LogWriter's, and
+/// signals end it
 util::Result<FabricMember> join_fabric(
     const std::string& name, const std::string& pcap,
     const std::function<util::Result<void>(const std::string& directory)>& prepare);

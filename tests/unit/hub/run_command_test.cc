@@ -53,6 +53,15 @@ TEST_F(RunCommandTest, AProgramThatNoLibraryReachesIsRunAndItsUserIsTold) {
   EXPECT_THAT(out(), HasSubstr("set-uid"));
 }
 
+TEST_F(RunCommandTest, AnAddressIsGivenOrRefused) {
+  EXPECT_EQ(run({"--address", "198.19.7.1", "--", "sh", "-c", "echo at $SOFTHCA_ADDRESS"}), 0);
+  EXPECT_EQ(out(), "at 198.19.7.1\n");
+  for (const char* wrong : {"198.18.0.1", "127.0.0.1", "239.1.1.1", "198.19.7", "fe80::1"}) {
+    EXPECT_NE(run({"--address", wrong, "--", "true"}), 0) << wrong;
+    EXPECT_THAT(out(), HasSubstr(wrong));
+  }
+}
+
 TEST_F(RunCommandTest, TheProgramHasItsEnvironmentAndGivesItsExitStatus) {
   EXPECT_EQ(run({"--", "sh", "-c", "env | grep -e SOFTHCA -e LD_PRELOAD; exit 3"}), 3);
   EXPECT_THAT(out(), AllOf(HasSubstr("SOFTHCA_DOOR=" + runtime().string() + "/softhca-run-"),

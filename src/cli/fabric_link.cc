@@ -1,0 +1,75 @@
+#include "cli/fabric_link.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "util/log.h"
+
+namespace softhca::cli {
+namespace {
+
+/// Of one turn.
+constexpr std::size_t kFrames = 128;
+
+}  // namespace
+
+util::Result<std::unique_ptr<FabricLink>> FabricLink::create(util::EventLoop& loop,
+                                                             fabric::Switch& network,
+                                                             const std::string& name,
+                                                             FabricMember member) {
+  auto joined = hub::join(member.directory + "/hub");
+  if (!joined) return tl::unexpected(joined.error());
+  std::unique_ptr<FabricLink> link(
+      new FabricLink(loop, network, name, std::move(member), *std::move(joined)));
+  if (auto watched = link->watch(); !watched) return tl::unexpected(watched.error());
+  link->receive();
+  return link;
+}
+
+FabricLink::FabricLink(util::EventLoop& loop, fabric::Switch& network, std::string name,
+                       FabricMember member, hub::Joined joined)
+    : loop_(loop),
+      name_(std::move(name)),
+      member_(std::move(member)),
+      joined_(std::move(joined)),
+      link_(network.create_port("fabric " + name_), *std::move(joined_.out),
+            *std::move(joined_.in)),
+      more_(loop, [this] { receive(); }) {}
+
+FabricLink::~FabricLink() { leave(); }
+
+util::Result<void> FabricLink::watch() {
+  auto ends = loop_.add(joined_.socket.get(), EPOLLIN, [this](std::uint32_t) {
+    util::log(util::LogLevel::kError,
+              "the hub of fabric {} has gone: programs of the host and guests do not meet any more",
+              name_);
+    leave();
+  });
+  if (!ends) return ends;
+  return loop_.add(joined_.wake_me.get(), EPOLLIN, [this](std::uint32_t) {
+    std::uint64_t count;
+    (void)!::read(joined_.wake_me.get(), &count, sizeof count);
+    receive();
+  });
+}
+
+void FabricLink::leave() {
+  loop_.remove(joined_.socket.get());
+  loop_.remove(joined_.wake_me.get());
+}
+
+void FabricLink::receive() {
+  const bool any = link_.receive(kFrames) != 0;
+  settle();
+  if (any || !link_.prepare_to_sleep()) more_.raise();
+}
+
+void FabricLink::settle() {
+  if (!link_.settle()) return;
+  const std::uint64_t one = 1;
+  (void)!::write(joined_.wake_hub.get(), &one, sizeof one);
+}
+
+}  // namespace softhca::cli

@@ -1,0 +1,22 @@
+// How an engine with queues sleeps, and loses no doorbell (host-door contract 12.4): the doorbell
+// pages are made read-only, and who stores to one wakes it. The records of queues are written
+// before the page, so that everything up to then is found by looking at these once more.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+
+namespace softhca::door {
+
+/// From now on no store to a doorbell page of a file for which `is_ours` holds goes unnoticed: it
+/// goes through, and writes to `wake`, an eventfd. Stores that were under way are visible when this
+/// returns. False: it cannot be done, since a thread of the program blocks SIGSEGV, or the kernel
+/// does not help; nothing has changed then. One engine of a process at a time, with its lock.
+bool arm_doorbell_traps(const std::function<bool(dev_t device, ino_t inode)>& is_ours, int wake);
+/// Stores are stores again.
+void disarm_doorbell_traps();
+/// In the handler of SIGSEGV: the access to `address` is such a store, and can be repeated now.
+bool trap_doorbell(const void* address);
+
+}  // namespace softhca::door

@@ -1,0 +1,35 @@
+#!/bin/bash
+# A guest on the network of `softhca run`: host_programs.sh up | server PORT_SPACE PROGRAM... | client PROGRAM...
+. "$(dirname "$0")/lib.sh"
+case $1 in
+up)
+  expect_functions 1
+  IF_here=$(netdev_of "$(mlx5_functions)") IB_here=$(ibdev_of "$(mlx5_functions)") ADDRESS_here=198.19.0.1
+  run modprobe -a rdma_ucm
+  run ip link set "$IF_here" up
+  run ip addr add "$ADDRESS_here/15" dev "$IF_here"
+  wait_for 60 "carrier" carrier here
+  wait_for 60 "RoCE v2 GID" gid_index here
+  ;;
+server) # Stays when the script ends.
+  shift
+  "$@" >/tmp/server.log 2>&1 &
+  echo $! >/tmp/server.pid
+  wait_for 60 "$1 that listens" sh -c "! kill -0 $! || rdma resource show cm_id | grep -q LISTEN"
+  ;;
+end) # Of the server: its output and status are looked at, since who left it is gone.
+  wait_for 60 "end of the server" sh -c "! kill -0 $(cat /tmp/server.pid)"
+  cat /tmp/server.log
+  ! grep -iE 'mismatch|error|fail|return status [^0]' /tmp/server.log || fail "the server's output"
+  ;;
+client)
+  shift
+  echo "+ $*"
+  timeout 100 "$@" >/tmp/client.log 2>&1
+  status=$?
+  cat /tmp/client.log
+  [ $status = 0 ] || fail "exit status $status"
+  ! grep -iE 'mismatch|error|fail|return status [^0]' /tmp/client.log || fail "the client's output"
+  ;;
+clean) clean_dmesg ;;
+esac
