@@ -73,6 +73,16 @@ TEST_P(Objects, HandlesKeepWhatTheyAreMadeOf) {
   must(qp->destroy());
 }
 
+TEST_P(Objects, AQueuePairHasTheAddressThatThereIsWhenItIsConnected) {
+  make_sides({});
+  must(a().device.set_gid(0, Gid::from_ipv4(10, 0, 0, 77)));
+  must(connect(a().qp, b().qp));
+  b().receive(1, 0, 64);
+  ASSERT_EQ(a().send(SendOpcode::kSend, 64, 2), PostStatus::kOk);
+  expect_success(wait(b().receive_cq), 1, CompletionOpcode::kReceive);
+  expect_success(wait(a().send_cq), 2, CompletionOpcode::kSend);
+}
+
 TEST_P(Objects, AQueuePairIsMadeOfObjectsOfItsDevice) {
   auto pd = must(lab().device(0).allocate_pd());
   auto own = must(lab().device(0).create_cq());

@@ -66,9 +66,9 @@ struct VerbsCq final : verbs::CqBackend {
 
 class VerbsQp final : public verbs::QpBackend {
  public:
-  VerbsQp(std::unique_ptr<QueuePair> made, QpType type, Endpoint here,
-          const verbs::DeviceAttributes& device)
-      : qp_(std::move(made)), type_(type), here_(here), device_(device) {}
+  VerbsQp(std::unique_ptr<QueuePair> made, QpType type, const verbs::DeviceAttributes& device,
+          const Gid& gid)
+      : qp_(std::move(made)), type_(type), device_(device), gid_(gid) {}
 
   std::uint32_t number() const override { return qp_->qpn(); }
   util::Result<void> modify(QpState from, QpState to, const QpAttributes& in) override;
@@ -98,8 +98,9 @@ class VerbsQp final : public verbs::QpBackend {
 
   std::unique_ptr<QueuePair> qp_;
   QpType type_;
-  Endpoint here_;
+  // What the device is at the time: a manager, or set_gid(), may come later.
   const verbs::DeviceAttributes& device_;
+  const Gid& gid_;
 };
 
 util::Result<void> VerbsQp::to_rtr(const QpAttributes& in) {
@@ -124,8 +125,8 @@ util::Result<void> VerbsQp::modify(QpState from, QpState to, const QpAttributes&
   if (from == to) return stay(to, in);
   if (from == QpState::kReset && to == QpState::kInit) {
     const auto access = in.access.value_or(driver::RemoteAccess());
-    here_.lid = device_.lid;  // a manager may have come since
-    return qp_->to_init(here_, {access.read, access.write, access.atomic}, in.qkey.value_or(0));
+    const Endpoint here{.mac = device_.mac, .ipv4 = ipv4_of(gid_), .lid = device_.lid};
+    return qp_->to_init(here, {access.read, access.write, access.atomic}, in.qkey.value_or(0));
   }
   if (from == QpState::kInit && to == QpState::kRtr) return to_rtr(in);
   if (from == QpState::kRtr && to == QpState::kRts) return to_rts(in);
@@ -310,9 +311,7 @@ util::Result<std::unique_ptr<verbs::QpBackend>> VerbsDevice::create_qp(
               .pieces = std::max(capacity.send_pieces, capacity.receive_pieces),
               .inline_size = capacity.inline_size});
   if (!qp) return tl::unexpected(qp.error());
-  return std::make_unique<VerbsQp>(std::move(*qp), options.type,
-                                   Endpoint{.mac = attributes_.mac, .ipv4 = ipv4_of(gid_)},
-                                   attributes_);
+  return std::make_unique<VerbsQp>(std::move(*qp), options.type, attributes_, gid_);
 }
 
 }  // namespace
