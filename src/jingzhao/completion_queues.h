@@ -48,8 +48,9 @@ class CompletionQueues final : private IcmCache::Owner {
   }
   /// Writes a CQE. False: the CQ is not there, or has failed; whoever completes there must fail.
   bool write(Cqn cqn, std::span<const std::byte, OwnedRing::kEntry> cqe) {
-    auto* queue = contains(cqn) ? find(cqn) : nullptr;
-    if (queue == nullptr || queue->failed) return false;
+    if (cqn.value() >= queues_.size()) return false;
+    auto* queue = queues_[cqn.value()].get();
+    if (queue == nullptr || queue->failed || !refresh(cqn, *queue)) return false;
     const auto written = queue->ring.write(cqe);
     if (written != OwnedRing::Written::kYes) return fail(cqn, *queue, written);
     if (queue->armed) post_event(cqn, *queue);
@@ -85,12 +86,17 @@ class CompletionQueues final : private IcmCache::Owner {
     std::uint64_t brought = 0;
   };
 
+  /// What is kept of the context is as that is now. False: it cannot be reached.
+  bool refresh(Cqn cqn, Queue& queue) {
+    const auto brought = contexts_.touch(cqn.value(), queue.slot);
+    if (brought == queue.brought && brought != 0) [[likely]]
+      return true;
+    if (brought != 0) decode(queue, contexts_.get(cqn.value(), queue.slot));
+    return brought != 0;
+  }
   Queue* find(Cqn cqn) {
     auto& queue = *queues_[cqn.value()];
-    const auto entry = contexts_.get(cqn.value(), queue.slot);
-    if (entry.bytes == nullptr) return nullptr;
-    if (queue.brought != entry.brought) decode(queue, entry);
-    return &queue;
+    return refresh(cqn, queue) ? &queue : nullptr;
   }
   void decode(Queue& queue, const IcmCache::Entry& entry);
   void update(std::uint32_t index, std::span<std::byte> entry) override;

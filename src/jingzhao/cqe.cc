@@ -80,17 +80,12 @@ std::uint32_t receive_opcode(const CqeQueue& queue, const rdma::ReceiveCompletio
 
 }  // namespace
 
-void encode_send_cqe(Cqe& out, const CqeQueue& queue, const rdma::SendCompletion& completion) {
+void encode_bad_send_cqe(Cqe& out, const CqeQueue& queue, const rdma::SendCompletion& completion) {
   const auto wqe = SendCookie::unpack(completion.cookie);
   out.set(cqe::my_qpn, queue.qpn.value());
   out.set(cqe::wqe, wqe.place * kUnit);
   out.set(cqe::is_send, 1);
-  if (completion.status != WorkStatus::kSuccess) {
-    return encode_error(out, completion.status, completion.reason, wqe_opcode::INVALID);
-  }
-  out.set(cqe::rqpn, queue.remote_qpn.value());
-  out.set(cqe::byte_cnt, completion.byte_count);
-  out.set(cqe::opcode, wqe.opcode);
+  encode_error(out, completion.status, completion.reason, wqe_opcode::INVALID);
 }
 
 void encode_receive_cqe(Cqe& out, const CqeQueue& queue,

@@ -22,7 +22,7 @@ class Doorbells {
   };
 
   /// False: there is no room.
-  bool push(Queue& queue, const SendWqe& wqe) {
+  bool push(Queue& queue, SendWqe wqe) {
     const auto at = take();
     if (at == kNone) return false;
     entries_[at] = {.wqe = wqe, .next = kNone};
@@ -57,11 +57,13 @@ class Doorbells {
   };
 
   std::uint32_t take() {
-    if (free_ != kNone) {
-      const auto at = free_;
-      free_ = entries_[at].next;
-      return at;
-    }
+    if (free_ == kNone) [[unlikely]]
+      return make();
+    const auto at = free_;
+    free_ = entries_[at].next;
+    return at;
+  }
+  [[gnu::noinline]] std::uint32_t make() {
     if (entries_.size() == kMax) return kNone;
     entries_.emplace_back();
     return static_cast<std::uint32_t>(entries_.size() - 1);

@@ -56,6 +56,19 @@ class IcmCache {
     std::uint32_t slot = kNone;
     return get(index, slot);
   }
+  /// Entry::brought of get() for who has made something of the entry and does not look at its
+  /// bytes. 0: its memory is not mapped, or gone.
+  std::uint64_t touch(std::uint32_t index, std::uint32_t& slot) {
+    if (slot < lines_.size()) [[likely]] {
+      auto& line = lines_[slot];
+      if (line.index == index) [[likely]] {
+        ++counters_.hits;
+        line.used = true;
+        return line.brought;
+      }
+    }
+    return find(index, slot).brought;
+  }
   /// The same of an entry that the device writes as a whole: what was there before is not read.
   /// Its bytes are zero.
   Entry make(std::uint32_t index);

@@ -198,6 +198,7 @@ void MemoryKeys::bring(std::uint32_t index) {
   if (entry.get(Mpt::physical) == 0) attributes.form = rdma::KeyForm::kPages;
   keys_.insert(std::move(attributes));
   at_hand_.push_back(region);
+  crowded_ = crowded_ || at_hand_.size() > parts_.cache;
 }
 
 }  // namespace softhca::jingzhao

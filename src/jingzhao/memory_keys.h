@@ -44,7 +44,10 @@ class MemoryKeys final : private rdma::KeySource {
 
   /// Regions at hand are no more than the cache has room for. Not while the transport is at work.
   void trim() {
+    if (!crowded_) [[likely]]
+      return;
     while (at_hand_.size() > parts_.cache) evict();
+    crowded_ = false;
   }
 
   // For people.
@@ -75,6 +78,7 @@ class MemoryKeys final : private rdma::KeySource {
   std::vector<bool> installed_;  ///< by index
   std::uint32_t count_ = 0;
   std::deque<AtHand> at_hand_;  ///< in the order in which they came
+  bool crowded_ = false;        ///< there may be more at hand than there is room for
 };
 
 }  // namespace softhca::jingzhao

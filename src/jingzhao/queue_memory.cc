@@ -45,11 +45,7 @@ void QueueMemory::look() {
   dma_generation_ = keys_->dma().generation();
 }
 
-bool QueueMemory::read(std::uint64_t offset, std::span<std::byte> out) {
-  if (const auto* from = at(offset, out.size())) {
-    std::memcpy(out.data(), from, out.size());
-    return true;
-  }
+bool QueueMemory::read_afar(std::uint64_t offset, std::span<std::byte> out) {
   if (bus_) return keys_->dma().read(*bus_ + offset, out);
   auto memory = behind_key();
   return memory && memory->read(offset, out);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 
@@ -33,10 +34,17 @@ class QueueMemory {
     return offset + length <= window_ ? host_ + offset : nullptr;
   }
   /// False if the key or its memory does not allow it. @pre as at()
-  bool read(std::uint64_t offset, std::span<std::byte> out);
+  bool read(std::uint64_t offset, std::span<std::byte> out) {
+    if (const auto* from = at(offset, out.size())) [[likely]] {
+      std::memcpy(out.data(), from, out.size());
+      return true;
+    }
+    return read_afar(offset, out);
+  }
   bool write(std::uint64_t offset, std::span<const std::byte> in);
 
  private:
+  bool read_afar(std::uint64_t offset, std::span<std::byte> out);
   /// Finds the region anew.
   void look();
   /// Of an access by the key, as it is now. Nothing: it is not there.

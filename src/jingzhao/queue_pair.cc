@@ -96,14 +96,16 @@ Fetch QueuePair::lose(WqeFault fault) {
 }
 
 /// A WQE may go on at the begin of the queue.
-bool QueuePair::read_wqe(const SendWqe& wqe, std::span<std::byte> out) {
+inline bool QueuePair::read_wqe(const SendWqe& wqe, std::span<std::byte> out) {
   const auto offset = std::uint64_t{wqe.place} * kUnit;
+  if (offset + out.size() <= sends_.size()) [[likely]]
+    return sends_.read(offset, out);
   const auto first = std::min<std::uint64_t>(out.size(), sends_.size() - offset);
   return sends_.read(offset, out.first(first)) &&
          (first == out.size() || sends_.read(0, out.subspan(first)));
 }
 
-std::optional<SendWqe> QueuePair::successor(std::span<const std::byte> wqe) const {
+inline std::optional<SendWqe> QueuePair::successor(std::span<const std::byte> wqe) const {
   const util::View<next_unit> next(wqe);
   const auto units = next.get(next_unit::nds);
   // One with a doorbell of its own comes by that.
@@ -190,8 +192,13 @@ Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
 // Completions ------------------------------------------------------------------------------------
 
 void QueuePair::complete_send(const rdma::SendCompletion& completion) {
+  const CqeQueue queue{.qpn = qpn_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
   Cqe cqe;
-  encode_send_cqe(cqe, {.qpn = qpn_, .remote_qpn = rdma_qp_->attributes().remote_qpn}, completion);
+  if (completion.status == rdma::WorkStatus::kSuccess) [[likely]] {
+    encode_good_send_cqe(cqe, queue, completion);
+  } else {
+    encode_bad_send_cqe(cqe, queue, completion);
+  }
   all_.write_cqe(*this, send_cqn_, cqe);
 }
 

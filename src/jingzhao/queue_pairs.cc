@@ -240,19 +240,34 @@ void QueuePairs::fail_listed(util::WorkBudget& work) {
   }
 }
 
+/// Its context has come back from the host's memory, and what that says counts. True.
+bool QueuePairs::decode_anew(QueuePair& qp) {
+  const auto entry = contexts_.get(qp.qpn().value(), qp.slot);
+  qp.decode(util::View<Context>({entry.bytes, Context::kSize}), entry.brought);
+  return true;
+}
+
 // Doorbells and time -----------------------------------------------------------------------------
 
-void QueuePairs::ring(Qpn qpn, const SendWqe& wqe) {
+void QueuePairs::ring(Qpn qpn, SendWqe wqe) {
   auto* qp = find(qpn);
   // "RST, INIT, RTR drop the doorbell": there is nothing to flush either.
   if (qp == nullptr) return;
   const auto state = qp->rdma_qp().state();
   if (state == QpState::kInit || state == QpState::kRtr) return;
-  if (!doorbells_.push(qp->doorbells, wqe)) {
-    note(*qp, "WQ_CATAS_ERROR", reason_of(WqeFault::kDoorbellsFull));
-    return fail_soon(*qp);
-  }
-  if (!std::exchange(qp->rung, true)) rung_.push_back(qpn);
+  if (!doorbells_.push(qp->doorbells, wqe)) [[unlikely]]
+    return lose_doorbell(*qp);
+  if (!qp->rung) list_rung(*qp);
+}
+
+[[gnu::noinline]] void QueuePairs::lose_doorbell(QueuePair& qp) {
+  note(qp, "WQ_CATAS_ERROR", reason_of(WqeFault::kDoorbellsFull));
+  fail_soon(qp);
+}
+
+[[gnu::noinline]] void QueuePairs::list_rung(QueuePair& qp) {
+  qp.rung = true;
+  rung_.push_back(qp.qpn());
 }
 
 void QueuePairs::run_doorbells() {

@@ -59,8 +59,8 @@ class QueuePairs final : private IcmCache::Owner {
 
   // Doorbells, frames and time.
 
-  /// Of a UAR page. True: there is work now.
-  void ring(Qpn qpn, const SendWqe& wqe);
+  /// A doorbell of a UAR page.
+  void ring(Qpn qpn, SendWqe wqe);
   bool handle_frame(const wire::Frame& frame, util::Time now) {
     return transport_.handle_frame(frame, now);
   }
@@ -71,12 +71,10 @@ class QueuePairs final : private IcmCache::Owner {
   rdma::KeyTable& keys() { return parts_.keys; }
   /// The context is on chip, and the QP knows what it says. False: its memory is gone.
   bool refresh(QueuePair& qp) {
-    const auto entry = contexts_.get(qp.qpn().value(), qp.slot);
-    if (entry.bytes == nullptr) return false;
-    if (entry.brought != qp.brought()) {
-      qp.decode(util::View<Context>({entry.bytes, Context::kSize}), entry.brought);
-    }
-    return true;
+    const auto brought = contexts_.touch(qp.qpn().value(), qp.slot);
+    if (brought == qp.brought() && brought != 0) [[likely]]
+      return true;
+    return brought != 0 && decode_anew(qp);
   }
   SendWqe pop_doorbell(QueuePair& qp) { return doorbells_.pop(qp.doorbells); }
   void forget_doorbells(QueuePair& qp) { doorbells_.clear(qp.doorbells); }
@@ -111,6 +109,9 @@ class QueuePairs final : private IcmCache::Owner {
   void fail_soon(QueuePair& qp);
   void fail_listed(util::WorkBudget& work);
   void fail_users_of_failed();
+  bool decode_anew(QueuePair& qp);
+  void list_rung(QueuePair& qp);
+  void lose_doorbell(QueuePair& qp);
   void run_doorbells();
   void poll_watched(util::Time now);
   CommandResult create(Qpn qpn, util::View<Context> context);

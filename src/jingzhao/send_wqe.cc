@@ -1,5 +1,6 @@
 #include "jingzhao/send_wqe.h"
 
+#include <array>
 #include <optional>
 
 #include "jingzhao/addresses.h"
@@ -22,51 +23,53 @@ constexpr std::size_t kUnit = next_unit::kSize;
 /// Ends the scatter list of a driver that comes from the Arbel interface (docs/jingzhao.md).
 constexpr std::uint32_t kTerminatorLkey = 0x100;
 
-std::optional<SendOpcode> opcode_of(std::uint8_t opcode) {
-  switch (wqe_opcode(opcode)) {
-    case wqe_opcode::NOP:
-      return SendOpcode::kNop;
-    case wqe_opcode::RDMA_WRITE:
-      return SendOpcode::kRdmaWrite;
-    case wqe_opcode::RDMA_WRITE_IMM:
-      return SendOpcode::kRdmaWriteWithImmediate;
-    case wqe_opcode::SEND:
-      return SendOpcode::kSend;
-    case wqe_opcode::SEND_IMM:
-      return SendOpcode::kSendWithImmediate;
-    case wqe_opcode::RDMA_READ:
-      return SendOpcode::kRdmaRead;
-    case wqe_opcode::ATOMIC_CS:
-      return SendOpcode::kCompareSwap;
-    case wqe_opcode::ATOMIC_FA:
-      return SendOpcode::kFetchAdd;
-    default:
-      return std::nullopt;
-  }
-}
+/// What a WQE of an opcode is, and which units it has.
+struct Form {
+  std::optional<SendOpcode> opcode = {};
+  bool is_nop = false;
+  bool has_raddr = false;
+  bool is_atomic = false;
+};
 
-bool is_atomic(SendOpcode opcode) {
-  return opcode == SendOpcode::kCompareSwap || opcode == SendOpcode::kFetchAdd;
-}
-bool is_send(SendOpcode opcode) {
-  return opcode == SendOpcode::kSend || opcode == SendOpcode::kSendWithImmediate;
-}
+/// By wqe_opcode.
+constexpr auto kForms = [] {
+  using enum wqe_opcode;
+  std::array<Form, 32> forms{};
+  const auto put = [&](wqe_opcode opcode, Form form) {
+    forms[static_cast<std::size_t>(opcode)] = form;
+  };
+  put(NOP, {.opcode = SendOpcode::kNop, .is_nop = true});
+  put(RDMA_WRITE, {.opcode = SendOpcode::kRdmaWrite, .has_raddr = true});
+  put(RDMA_WRITE_IMM, {.opcode = SendOpcode::kRdmaWriteWithImmediate, .has_raddr = true});
+  put(SEND, {.opcode = SendOpcode::kSend});
+  put(SEND_IMM, {.opcode = SendOpcode::kSendWithImmediate});
+  put(RDMA_READ, {.opcode = SendOpcode::kRdmaRead, .has_raddr = true});
+  put(ATOMIC_CS, {.opcode = SendOpcode::kCompareSwap, .has_raddr = true, .is_atomic = true});
+  put(ATOMIC_FA, {.opcode = SendOpcode::kFetchAdd, .has_raddr = true, .is_atomic = true});
+  return forms;
+}();
 
 /// The units of a WQE, one after the other.
 class Units {
  public:
-  explicit Units(std::span<const std::byte> bytes) : left_(bytes) {}
+  explicit Units(std::span<const std::byte> bytes) : at_(bytes.data()), left_(bytes.size()) {}
   template <class Layout>
-  std::optional<util::View<Layout>> take() {
-    if (left_.size() < Layout::kSize) return std::nullopt;
-    const util::View<Layout> view(left_);
-    left_ = left_.subspan(Layout::kSize);
+  bool has() const {
+    return left_ >= Layout::kSize;
+  }
+  /// @pre has()
+  template <class Layout>
+  util::View<Layout> take() {
+    const util::View<Layout> view({at_, Layout::kSize});
+    at_ += Layout::kSize;
+    left_ -= Layout::kSize;
     return view;
   }
-  std::span<const std::byte> left() const { return left_; }
+  std::span<const std::byte> left() const { return {at_, left_}; }
 
  private:
-  std::span<const std::byte> left_;
+  const std::byte* at_;
+  std::size_t left_;
 };
 
 void add_piece(util::View<data_unit> unit, std::vector<rdma::Sge>& sges) {
@@ -84,11 +87,15 @@ WqeFault decode_inline(std::span<const std::byte> units, rdma::SendRequest& requ
   return WqeFault::kNone;
 }
 
+bool takes_data(SendOpcode opcode) {
+  return opcode == SendOpcode::kRdmaRead || opcode == SendOpcode::kCompareSwap ||
+         opcode == SendOpcode::kFetchAdd;
+}
+
 WqeFault decode_payload(std::span<const std::byte> units, rdma::SendRequest& request) {
   if (units.empty()) return WqeFault::kNone;
   if (util::View<inline_unit>(units).get(inline_unit::is_inline) != 0) {
-    const bool takes_data = request.opcode == SendOpcode::kRdmaRead || is_atomic(request.opcode);
-    return takes_data ? WqeFault::kInlineForbidden : decode_inline(units, request);
+    return takes_data(request.opcode) ? WqeFault::kInlineForbidden : decode_inline(units, request);
   }
   if (units.size() / kUnit > limits::kMaxSges) return WqeFault::kTooManyPieces;
   for (; !units.empty(); units = units.subspan(kUnit)) {
@@ -125,30 +132,31 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqe& what,
   request.solicited = true;  // "S" is not used: as the RTL does
   request.fence = what.fence;
   request.stale = what.stale;
-  const auto opcode = opcode_of(what.opcode);
-  if (!opcode) return WqeFault::kUnknownOpcode;
-  request.opcode = *opcode;
+  if (what.opcode >= kForms.size()) return WqeFault::kUnknownOpcode;
+  const auto& form = kForms[what.opcode];
+  if (!form.opcode) return WqeFault::kUnknownOpcode;
+  request.opcode = *form.opcode;
   Units units(wqe);
-  const auto next = units.take<next_unit>();
-  if (!next) return WqeFault::kTooShort;
-  request.immediate = next->get(next_unit::imm_data);
-  if (*opcode == SendOpcode::kNop) return WqeFault::kNone;
-  if (!rdma::service_rules(rules.type).may_post.has(*opcode)) return WqeFault::kOtherService;
-  if (rules.type == QpType::kUd) {
-    const auto unit = units.take<ud_unit>();
-    if (!unit) return WqeFault::kTooShort;
-    decode_destination(*unit, rules, request.ud);
-  } else if (!is_send(*opcode)) {
-    const auto unit = units.take<raddr_unit>();
-    if (!unit) return WqeFault::kTooShort;
-    request.remote_address = unit->get(raddr_unit::raddr);
-    request.rkey = rdma::MKey(unit->get(raddr_unit::rkey));
+  if (!units.has<next_unit>()) return WqeFault::kTooShort;
+  request.immediate = units.take<next_unit>().get(next_unit::imm_data);
+  if (form.is_nop) return WqeFault::kNone;
+  if (!rdma::service_rules(rules.type).may_post.has(request.opcode)) {
+    return WqeFault::kOtherService;
   }
-  if (is_atomic(*opcode)) {
+  if (rules.type == QpType::kUd) {
+    if (!units.has<ud_unit>()) return WqeFault::kTooShort;
+    decode_destination(units.take<ud_unit>(), rules, request.ud);
+  } else if (form.has_raddr) {
+    if (!units.has<raddr_unit>()) return WqeFault::kTooShort;
+    const auto unit = units.take<raddr_unit>();
+    request.remote_address = unit.get(raddr_unit::raddr);
+    request.rkey = rdma::MKey(unit.get(raddr_unit::rkey));
+  }
+  if (form.is_atomic) {
+    if (!units.has<atomic_unit>()) return WqeFault::kTooShort;
     const auto unit = units.take<atomic_unit>();
-    if (!unit) return WqeFault::kTooShort;
-    request.swap_add = unit->get(atomic_unit::swap_add);
-    request.compare = unit->get(atomic_unit::cmp);
+    request.swap_add = unit.get(atomic_unit::swap_add);
+    request.compare = unit.get(atomic_unit::cmp);
   }
   if (const auto fault = decode_payload(units.left(), request); fault != WqeFault::kNone) {
     return fault;

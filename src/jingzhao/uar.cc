@@ -22,7 +22,7 @@ std::uint32_t field_of(Field, std::uint32_t dword) {
 }  // namespace
 
 /// Both dwords of an SQ doorbell.
-void Device::ring(std::uint64_t doorbell) {
+inline void Device::ring(std::uint64_t doorbell) {
   const auto first = static_cast<std::uint32_t>(doorbell);
   const auto second = static_cast<std::uint32_t>(doorbell >> 32);  // no format: its upper half
   const Qpn qpn(field_of(uar_page::qpn, second));
@@ -35,11 +35,17 @@ void Device::ring(std::uint64_t doorbell) {
 
 void Device::write_uar(std::uint64_t offset, std::span<const std::byte> in) {
   if (!initialized()) return;
-  const auto page = offset / uar_page::kSize;
-  if (in.size() == 2 * kDword && offset % uar_page::kSize == kFirstHalf) {
-    halves_[page].reset();
+  if (in.size() == 2 * kDword && offset % uar_page::kSize == kFirstHalf) [[likely]] {
+    halves_[offset / uar_page::kSize].reset();
     return ring(util::load_le64(in.data()));
   }
+  write_uar_dwords(offset, in);
+}
+
+/// Whole dwords alone; two of them are two writes, the low one first.
+void Device::write_uar_dwords(std::uint64_t offset, std::span<const std::byte> in) {
+  if (offset % kDword != 0 || in.size() % kDword != 0) return;
+  const auto page = offset / uar_page::kSize;
   for (; !in.empty(); in = in.subspan(kDword), offset += kDword) {
     const auto value = util::load_le32(in.data());
     switch (offset % uar_page::kSize) {

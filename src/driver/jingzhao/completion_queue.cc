@@ -189,10 +189,11 @@ bool CompletionQueue::translate(util::View<cqe> entry, Completion& out, bool& wa
   const auto place = entry.get(cqe::wqe);
   const auto opcode = entry.get(cqe::opcode);
   const bool failed = opcode >= static_cast<std::uint32_t>(wqe_opcode::RECEIVE_ERROR);
-  const auto done = of_send ? qp->complete_send(place) : qp->complete_receive(place);
-  if (!done) return false;
-  out = {.id = done->id, .qpn = qpn};
+  const auto* const done = of_send ? qp->complete_send(place) : qp->complete_receive(place);
+  if (done == nullptr) return false;
   wanted = failed || done->signaled;
+  if (!wanted) return true;
+  out = {.id = done->id, .qpn = qpn};
   if (failed) {
     const util::View<error_cqe> error(entry.bytes());
     out.status = status_of(spec::syndrome(error.get(error_cqe::syndrome)));

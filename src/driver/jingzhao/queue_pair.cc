@@ -60,12 +60,6 @@ std::uint32_t mtu_code(unsigned path_mtu) {
 
 }  // namespace
 
-std::optional<QueuePair::Done> QueuePair::Slots::complete(std::uint32_t place) {
-  // Completions come in posting order.
-  if (outstanding() == 0 || place != this->place(consumer)) return std::nullopt;
-  return requests[consumer++ & mask()];
-}
-
 // Objects ----------------------------------------------------------------------------------------
 
 util::Result<std::unique_ptr<QueuePair>> QueuePair::create(Hca& hca, const Options& options) {
@@ -287,6 +281,12 @@ PostStatus QueuePair::post_send(const SendRequest& request, const Datagram& data
 
 std::size_t QueuePair::post_send(std::span<const SendRequest> requests, PostStatus& status) {
   const auto first = sends_.producer;
+  if (requests.size() == 1) {
+    status = write_wqe(requests[0], nullptr);
+    if (status != PostStatus::kOk) return 0;
+    ring(first);
+    return 1;
+  }
   std::size_t posted = 0;
   Written head;
   status = PostStatus::kOk;

@@ -122,9 +122,9 @@ class QueuePair {
     std::uint64_t id;
     bool signaled;
   };
-  /// `place`: byte offset of the WQE in its queue. Nothing: no such request is posted.
-  std::optional<Done> complete_send(std::uint32_t place) { return sends_.complete(place); }
-  std::optional<Done> complete_receive(std::uint32_t place) { return receives_.complete(place); }
+  /// `place`: byte offset of the WQE in its queue. Null: no such request is posted.
+  const Done* complete_send(std::uint32_t place) { return sends_.complete(place); }
+  const Done* complete_receive(std::uint32_t place) { return receives_.complete(place); }
 
  private:
   /// Requests that are posted, by their slot of a queue.
@@ -140,7 +140,11 @@ class QueuePair {
       return std::size_t{index & mask()} << log_stride;
     }
     std::size_t stride() const { return std::size_t{1} << log_stride; }
-    std::optional<Done> complete(std::uint32_t place);
+    /// Null: it is not the next one. Completions come in posting order.
+    const Done* complete(std::uint32_t place) {
+      if (outstanding() == 0 || place != this->place(consumer)) return nullptr;
+      return &requests[consumer++ & mask()];
+    }
   };
   using Context = util::Struct<spec::qp_context>;
 

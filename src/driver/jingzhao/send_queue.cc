@@ -21,32 +21,25 @@ namespace {
 constexpr std::uint32_t kUnit = next_unit::kSize;
 constexpr std::uint32_t kAtomicSize = 8;
 
-wqe_opcode opcode_of(SendOpcode opcode) {
-  switch (opcode) {
-    case SendOpcode::kSend:
-      return wqe_opcode::SEND;
-    case SendOpcode::kSendWithImmediate:
-      return wqe_opcode::SEND_IMM;
-    case SendOpcode::kRdmaWrite:
-      return wqe_opcode::RDMA_WRITE;
-    case SendOpcode::kRdmaWriteWithImmediate:
-      return wqe_opcode::RDMA_WRITE_IMM;
-    case SendOpcode::kRdmaRead:
-      return wqe_opcode::RDMA_READ;
-    case SendOpcode::kCompareSwap:
-      return wqe_opcode::ATOMIC_CS;
-    case SendOpcode::kFetchAdd:
-      break;
-  }
-  return wqe_opcode::ATOMIC_FA;
-}
+/// What a WQE begins with.
+struct Form {
+  wqe_opcode opcode;
+  bool has_raddr = false;
+  bool is_atomic = false;
+  bool takes_data = false;  ///< its pieces are written
+};
 
-bool is_atomic(SendOpcode opcode) {
-  return opcode == SendOpcode::kCompareSwap || opcode == SendOpcode::kFetchAdd;
-}
-bool is_send(SendOpcode opcode) {
-  return opcode == SendOpcode::kSend || opcode == SendOpcode::kSendWithImmediate;
-}
+/// By SendOpcode.
+constexpr Form kForms[] = {
+    {.opcode = wqe_opcode::SEND},
+    {.opcode = wqe_opcode::SEND_IMM},
+    {.opcode = wqe_opcode::RDMA_WRITE, .has_raddr = true},
+    {.opcode = wqe_opcode::RDMA_WRITE_IMM, .has_raddr = true},
+    {.opcode = wqe_opcode::RDMA_READ, .has_raddr = true, .takes_data = true},
+    {.opcode = wqe_opcode::ATOMIC_CS, .has_raddr = true, .is_atomic = true, .takes_data = true},
+    {.opcode = wqe_opcode::ATOMIC_FA, .has_raddr = true, .is_atomic = true, .takes_data = true},
+};
+static_assert(std::size(kForms) == static_cast<std::size_t>(SendOpcode::kFetchAdd) + 1);
 
 /// Where the next unit of a WQE stands.
 class Units {
@@ -120,10 +113,9 @@ PostStatus QueuePair::write_wqe(const SendRequest& request, const Datagram* data
   if (in_reset_) return PostStatus::kWrongState;
   if (request.pieces.size() > options_.pieces) return PostStatus::kTooManyPieces;
   if (request.inline_data.size() > options_.inline_size) return PostStatus::kInlineTooLong;
-  const bool takes_data = request.opcode == SendOpcode::kRdmaRead || is_atomic(request.opcode);
-  if (takes_data && !request.inline_data.empty()) return PostStatus::kBadRequest;
-  if (is_atomic(request.opcode) &&
-      (request.pieces.size() != 1 || request.pieces[0].length != kAtomicSize)) {
+  const auto& form = kForms[static_cast<std::size_t>(request.opcode)];
+  if (form.takes_data && !request.inline_data.empty()) return PostStatus::kBadRequest;
+  if (form.is_atomic && (request.pieces.size() != 1 || request.pieces[0].length != kAtomicSize)) {
     return PostStatus::kBadRequest;
   }
   if ((options_.type == spec::qp_type::UD) != (datagram != nullptr)) return PostStatus::kBadRequest;
@@ -134,18 +126,18 @@ PostStatus QueuePair::write_wqe(const SendRequest& request, const Datagram* data
   units.add<next_unit>().set(next_unit::imm_data, request.immediate);
   if (datagram != nullptr) {
     add_destination(units, here_, *datagram);
-  } else if (!is_send(request.opcode)) {
+  } else if (form.has_raddr) {
     const auto unit = units.add<raddr_unit>();
     unit.set(raddr_unit::raddr, request.remote_address);
     unit.set(raddr_unit::rkey, request.rkey);
   }
-  if (is_atomic(request.opcode)) {
+  if (form.is_atomic) {
     const auto unit = units.add<atomic_unit>();
     unit.set(atomic_unit::swap_add, request.swap_or_add);
     unit.set(atomic_unit::cmp, request.compare);
   }
   add_payload(units, request);
-  written_ = {opcode_of(request.opcode), units.count(), request.fence};
+  written_ = {form.opcode, units.count(), request.fence};
   return PostStatus::kOk;
 }
 

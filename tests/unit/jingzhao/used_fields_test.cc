@@ -369,13 +369,13 @@ Fields fields_of(const Cqe& cqe) {
 TEST(JingzhaoCqe, OfASendHasEachFieldOfTheDocument) {
   const CqeQueue queue{.qpn = Qpn(0x123), .remote_qpn = Qpn(0x456)};
   Cqe cqe;
-  encode_send_cqe(cqe, queue,
-                  {.cookie = SendCookie{.place = 7, .opcode = 8}.pack(),
-                   .opcode = rdma::SendOpcode::kRdmaWrite,
-                   .status = rdma::WorkStatus::kSuccess,
-                   .signaled = true,
-                   .byte_count = 99,
-                   .reason = {}});
+  encode_good_send_cqe(cqe, queue,
+                       {.cookie = SendCookie{.place = 7, .opcode = 8}.pack(),
+                        .opcode = rdma::SendOpcode::kRdmaWrite,
+                        .status = rdma::WorkStatus::kSuccess,
+                        .signaled = true,
+                        .byte_count = 99,
+                        .reason = {}});
   EXPECT_EQ(fields_of<spec::jingzhao::cqe>(cqe), (Fields{{"my_qpn", 0x123},
                                                          {"rqpn", 0x456},
                                                          {"byte_cnt", 99},
@@ -424,13 +424,13 @@ TEST(JingzhaoCqe, OfAnErrorHasSyndromeAndReason) {
   };
   for (const auto& [status, syndrome] : kRows) {
     Cqe cqe;
-    encode_send_cqe(cqe, queue,
-                    {.cookie = SendCookie{.place = 7, .opcode = 8}.pack(),
-                     .opcode = rdma::SendOpcode::kRdmaWrite,
-                     .status = status,
-                     .signaled = true,
-                     .byte_count = 99,
-                     .reason = rdma::Reason(0x22)});
+    encode_bad_send_cqe(cqe, queue,
+                        {.cookie = SendCookie{.place = 7, .opcode = 8}.pack(),
+                         .opcode = rdma::SendOpcode::kRdmaWrite,
+                         .status = status,
+                         .signaled = true,
+                         .byte_count = 99,
+                         .reason = rdma::Reason(0x22)});
     EXPECT_EQ(fields_of<spec::jingzhao::error_cqe>(cqe),
               (Fields{{"my_qpn", 0x123},
                       {"vendor_err", 0x22},
