@@ -107,6 +107,8 @@ util::Result<void> Engine::set_up(const std::string& directory) {
               .ask_for_mac = [this](const auto& to, auto& its) { return ask_for_mac(to, its); }});
   if (!device) return tl::unexpected(device.error());
   device_ = *std::move(device);
+  // Another process may have had it before.
+  if (!is_process(address_.gid)) neighbours_->announce();
   return {};
 }
 

@@ -12,6 +12,9 @@ namespace softhca::door {
 
 class PortFiles final : public rdma_cm::PortNumbers {
  public:
+  /// Who has had a number is found for a moment longer: he may take it again.
+  static constexpr auto kStays = rdma_cm::Manager::kListenAgain;
+
   /// `directory`: of the run. `own`: the address of this process.
   PortFiles(const std::string& directory, const driver::Gid& own);
 
@@ -20,9 +23,11 @@ class PortFiles final : public rdma_cm::PortNumbers {
   std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) override;
 
  private:
+  /// The process that has given it up lives, and may take it again.
+  bool was_just_left(int fd, const driver::Gid& owner) const;
   std::string path_of(std::uint16_t port_space, std::uint16_t port) const;
 
-  std::string directory_;
+  std::string run_, directory_;
   driver::Gid own_;
   std::map<std::pair<std::uint16_t, std::uint16_t>, vfio_user::UniqueFd> claimed_;
 };

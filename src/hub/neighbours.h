@@ -26,6 +26,9 @@ class Neighbours final : public fabric::Port {
   std::optional<wire::MacAddress> find(const Ipv4Address& address) const;
   /// Sends a request to all; whoever has the address answers, and is known then.
   void ask(const Ipv4Address& address);
+  /// Tells all that the device has its address now: who knew another's MAC takes this one (RFC 5227
+  /// 2.3).
+  void announce() { ask(address_); }
 
   std::uint64_t transmit(const wire::Frame& frame) override { return below_.transmit(frame); }
   std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {

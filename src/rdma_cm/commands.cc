@@ -164,6 +164,11 @@ void Manager::erase(std::uint32_t number) {
   } else if (id.state == State::kEstablished || id.state == State::kRepSent) {
     if (!is_datagram(id)) send_disconnect(id);
   }
+  if (id.state == State::kListening) {
+    const auto now = options_.clock();
+    std::erase_if(left_, [&](const auto& one) { return now - one.second >= kListenAgain; });
+    left_[service_of(id.port_space, id.source.port())] = now;
+  }
   if (id.owns_port) options_.port_numbers.release(id.port_space, id.source.port());
   std::erase_if(memberships_, [&](const Membership& member) { return member.id == number; });
   ids_.erase(at);

@@ -35,6 +35,10 @@ class PortNumbers {
 
 class Manager {
  public:
+  /// Programs end one listener and begin the next (perftest does), and a peer may be faster. Within
+  /// this time nobody says that there is no such service: the peer asks again.
+  static constexpr util::Duration kListenAgain = std::chrono::seconds(3);
+
   struct Options {
     driver::Gid gid;             ///< of this process
     std::uint8_t gid_index = 0;  ///< in the device's table
@@ -134,6 +138,7 @@ class Manager {
   void handle_sidr_reply(const Mad& mad);
   Id* accept_from(const Mad& mad, const driver::Gid& from, std::uint64_t service,
                   Bytes private_data);
+  bool was_just_left(std::uint64_t service) const;
   Id* by_local(std::uint32_t comm_id);
   Id* by_remote(std::uint32_t comm_id, const driver::Gid& from);
   void send_request(Id& id, const rdma_ucm_conn_param& param);
@@ -166,6 +171,7 @@ class Manager {
   std::uint32_t last_number_ = 0;
   std::uint32_t comm_id_base_ = 0;
   std::uint16_t last_port_ = 0;
+  std::map<std::uint64_t, util::Time> left_;  ///< services that were listened for, until then
   util::Time looked_for_gone_{};
 };
 

@@ -122,6 +122,11 @@ Manager::Id* Manager::accept_from(const Mad& mad, const driver::Gid& from, std::
   return &id;
 }
 
+bool Manager::was_just_left(std::uint64_t service) const {
+  const auto at = left_.find(service);
+  return at != left_.end() && options_.clock() - at->second < kListenAgain;
+}
+
 void Manager::handle_request(const Mad& mad, const driver::Gid& from) {
   using Req = spec::cm_req;
   const auto req = body_of<Req>(mad);
@@ -130,6 +135,7 @@ void Manager::handle_request(const Mad& mad, const driver::Gid& from) {
   const auto* id = accept_from(mad, from, req.get(Req::service_id), req.get(Req::private_data));
   // Its program takes its time.
   if (id != nullptr) return send_mra(*id);
+  if (was_just_left(req.get(Req::service_id))) return;
   Id nobody;
   nobody.peer = from;
   nobody.transaction = transaction_of(mad);
@@ -224,6 +230,7 @@ void Manager::handle_sidr_request(const Mad& mad, const driver::Gid& from) {
     id->remote_comm_id = request;
     return;
   }
+  if (was_just_left(req.get(Req::service_id))) return;
   Id nobody;
   nobody.peer = from;
   nobody.transaction = transaction_of(mad);

@@ -94,6 +94,17 @@ TEST_F(NeighboursTest, AnAddressThatMovesIsFollowed) {
   EXPECT_EQ(one_.neighbours.find(address(7)), MacAddress::from_u64(0x40));
 }
 
+TEST_F(NeighboursTest, WhoTakesAnAddressTellsThoseWhoKnewIt) {
+  one_.neighbours.ask(address(2));
+  deliver();
+  ASSERT_EQ(one_.neighbours.find(address(2)), MacAddress::from_u64(2));
+  const auto port = network_.create_port("its next owner");
+  Neighbours next(*port, MacAddress::from_u64(0x22), address(2));
+  next.announce();
+  deliver();
+  EXPECT_EQ(one_.neighbours.find(address(2)), MacAddress::from_u64(0x22));
+}
+
 TEST_F(NeighboursTest, WhatIsNobodysOrOursIsNotLearnt) {
   Arp arp{.operation = Arp::kRequest,
           .sender_mac = MacAddress::from_u64(2),

@@ -252,6 +252,29 @@ TEST_F(RdmaCm, AProgramMayTakeItsTimeToAnswer) {
   EXPECT_EQ(next_type(), EventType::kConnectResponse);
 }
 
+// perftest's -R: its server ends one listener and begins the next, and its client may be faster.
+TEST_F(RdmaCm, WhoHasJustListenedMayListenAgain) {
+  destroy(listen(1, 7471));
+  const auto client = create(2);
+  resolve(client, 7471);
+  connect(client, "");
+  const auto listener = listen(3, 7471);
+  now_ += std::chrono::milliseconds(500);
+  const auto request = next();
+  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+  destroy(request.id);
+  EXPECT_EQ(next_type(), EventType::kRejected);
+  destroy(listener);
+
+  const auto late = create(4);
+  resolve(late, 7471);
+  connect(late, "");
+  rdma_ucm_event_resp none{};
+  EXPECT_EQ(get_event(none), EAGAIN);
+  now_ += Manager::kListenAgain;
+  EXPECT_EQ(next_type(), EventType::kRejected) << "nobody has come";
+}
+
 TEST_F(RdmaCm, WhereNobodyListensThereIsNoSuchService) {
   const auto client = create(2);
   resolve(client, 7471);
