@@ -55,6 +55,7 @@ OPERATIONS = {
 }
 RECEIVES = ("send", "write_imm")
 TELL_EVERY = 10  # seconds
+WARM_ROUNDS = 15  # nearly all queue pairs are used, and DC targets know as many initiators at a time as they ever will
 ALONE = 5  # requests that find the other guest's driver unloaded
 
 
@@ -510,7 +511,8 @@ class Soak:
             self.tell_progress(f"warms up, then {kind}")
             self.round(f"warm {kind}")
             self.change(pattern(self.options.seed, kind), kind)
-        self.round("warm")
+        for i in range(WARM_ROUNDS):
+            self.round(f"warm {i}")
         self.say_in_share("warm")
         begin, number, told = time.monotonic(), 0, 0
         while (word := self.decide(time.monotonic() - begin)) != "stop":
