@@ -11,7 +11,7 @@ from pathlib import Path
 
 import fresh_debian
 
-PACKAGES = "iproute2 ibverbs-utils perftest rdmacm-utils infiniband-diags ucx-utils"
+PACKAGES = "iproute2 ibverbs-utils perftest rdmacm-utils infiniband-diags ucx-utils libfabric-bin openmpi-bin python3-mpi4py"
 SCRIPT = """
 apt-get update -qq
 apt-get install -y --no-install-recommends /tmp/files/*.deb PACKAGES >/tmp/apt.log 2>&1 || { tail -5 /tmp/apt.log; exit 9; }
@@ -54,9 +54,20 @@ both udaddy udaddy "udaddy -s 127.0.0.1"
 both mckey "mckey -m 239.1.2.3" "mckey -m 239.1.2.3 -s"
 both rdma_client rdma_server "rdma_client -s 127.0.0.1"
 both rstream rstream "rstream -s 127.0.0.1 -S 1000"
+# Where it is built for MPI, it is told to do without.
+alone=
+ucx_perftest -h 2>&1 | grep -q -- ' -P ' && alone="-P 0"
 for t in rc_v ud_v rc_x ud_x dc_x; do
   export UCX_NET_DEVICES=mlx5_0:1 UCX_TLS=$t
-  both "ucx_perftest, $t" ucx_perftest "ucx_perftest localhost -t tag_lat -n 200"
+  both "ucx_perftest, $t" "ucx_perftest $alone" "ucx_perftest $alone localhost -t tag_lat -n 200"
+done
+unset UCX_NET_DEVICES UCX_TLS
+both "fi_pingpong, MSG" "fi_pingpong -p verbs -e msg" "fi_pingpong -p verbs -e msg 127.0.0.1"
+both "fi_pingpong, RDM" "fi_pingpong -p 'verbs;ofi_rxm' -e rdm" "fi_pingpong -p 'verbs;ofi_rxm' -e rdm 127.0.0.1"
+both "fi_pingpong, DGRAM" "fi_pingpong -p verbs -e dgram" "fi_pingpong -p verbs -e dgram 127.0.0.1"
+for n in 2 4 8; do
+  one "Open MPI, $n ranks" "mpirun --oversubscribe -n $n --mca pml ucx -x UCX_NET_DEVICES=mlx5_0:1 -x UCX_TLS=self,rc_x \\
+    python3 /tmp/files/mpi_ring.py | grep '$n ranks: right'"
 done
 exit $failed
 EOF
@@ -75,7 +86,7 @@ def main():
         for suite in suites:
             print(f"{suite}:", flush=True)
             own = [] if suite == "bookworm" else list(Path(folder).glob("*.deb"))
-            status, output = fresh_debian.run(SCRIPT, [*files, *own], suite=suite, build=build, timeout=900, output=sys.stdout)
+            status, output = fresh_debian.run(SCRIPT, [*files, *own, Path(__file__).parent / "mpi_ring.py"], suite=suite, build=build, timeout=900, output=sys.stdout)
             worst = max(worst, status)
     return worst
 
