@@ -164,16 +164,6 @@ void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::by
   }
 }
 
-void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
-  if (bar == kUarBar) return write_uar(offset, in);
-  // Whole dwords alone; two of them are two writes, the low one first.
-  if (offset % kDword != 0 || in.size() % kDword != 0) return;
-  if (bar != kHcrBar) return;
-  for (; !in.empty(); in = in.subspan(kDword), offset += kDword) {
-    write_hcr_bar(offset, util::load_le32(in.data()));
-  }
-}
-
 void Device::write_hcr_bar(std::uint64_t offset, std::uint32_t value) {
   if (offset >= kHcrOffset && offset < kHcrOffset + Hcr::kSize) {
     hcr_.write(static_cast<std::uint32_t>(offset - kHcrOffset), value);

@@ -1,4 +1,4 @@
-// Doorbell pages (JingZhao 3.1.2).
+// Writes of registers, most of them to doorbell pages (JingZhao 3.1.2).
 #include "jingzhao/device.h"
 #include "util/endian.h"
 
@@ -33,7 +33,7 @@ inline void Device::ring(std::uint64_t doorbell) {
             .fence = field_of(uar_page::f, first) != 0});
 }
 
-void Device::write_uar(std::uint64_t offset, std::span<const std::byte> in) {
+inline void Device::write_uar(std::uint64_t offset, std::span<const std::byte> in) {
   if (!initialized()) return;
   if (in.size() == 2 * kDword && offset % uar_page::kSize == kFirstHalf) [[likely]] {
     halves_[offset / uar_page::kSize].reset();
@@ -70,6 +70,17 @@ void Device::write_uar_dwords(std::uint64_t offset, std::span<const std::byte> i
       default:
         break;
     }
+  }
+}
+
+/// Of both BARs: what comes most often is a doorbell.
+void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
+  if (bar == kUarBar) return write_uar(offset, in);
+  // Whole dwords alone; two of them are two writes, the low one first.
+  if (offset % kDword != 0 || in.size() % kDword != 0) return;
+  if (bar != kHcrBar) return;
+  for (; !in.empty(); in = in.subspan(kDword), offset += kDword) {
+    write_hcr_bar(offset, util::load_le32(in.data()));
   }
 }
 

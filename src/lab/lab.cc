@@ -127,16 +127,20 @@ void Lab::add(const std::string& name) {
   node->name = name;
   const auto label = fmt::format("{}{}", name, nodes_.size());
   node->port = switch_.create_port(label);
-  auto impairment = options_.impairment;
-  impairment.seed += nodes_.size();
-  node->cable = std::make_unique<fabric::Impairment>(*node->port, impairment);
+  fabric::Port* port = node->port.get();
+  if (options_.virtual_time) {
+    auto impairment = options_.impairment;
+    impairment.seed += nodes_.size();
+    node->cable = std::make_unique<fabric::Impairment>(*port, impairment);
+    port = node->cable.get();
+  }
   const auto mac = wire::MacAddress::from_u64(0x020000000000u + number);
   node->function = model.make({.name = label,
                                .mac = mac,
                                .guid = 0x0200000000000000u + number,
                                .clock = [this] { return now(); },
                                .link = options_.link},
-                              *node->cable);
+                              *port);
   driver::InProcessHost::Options host;
   host.progress = [this] { progress(); };
   host.clock = [this] { return now(); };
@@ -168,8 +172,11 @@ bool Lab::pass() {
   const auto time = now();
   auto next = subnet_ ? subnet_->run(time) : util::kNever;
   for (auto& node : nodes_) {
-    node->cable->handle_timeout(time);
-    next = std::min({next, node->function->run(time), node->cable->next_event()});
+    next = std::min(next, node->function->run(time));
+    if (node->cable) {
+      node->cable->handle_timeout(time);
+      next = std::min(next, node->cable->next_event());
+    }
     // A delivered frame may make work for a device that has run already.
     if (switch_.has_work()) next = time;
     switch_.deliver(kEverything);

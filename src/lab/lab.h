@@ -41,7 +41,8 @@ class Lab {
     /// InfiniBand: the switch is one, with a subnet manager; devices that have no such port are
     /// refused.
     wire::Link link = wire::Link::kEthernet;
-    /// What each device sends suffers this.
+    /// Virtual time only: what each device sends suffers this. Otherwise cables are as good as
+    /// none, and cost nothing.
     fabric::Impairment::Options impairment = {};
     /// What is worth a line on stderr.
     util::LogLevel log_level = util::LogLevel::kWarning;
@@ -60,6 +61,7 @@ class Lab {
   std::size_t size() const { return nodes_.size(); }
   driver::verbs::Device& device(std::size_t index) { return *nodes_.at(index)->device; }
   const std::string& name(std::size_t index) const { return nodes_.at(index)->name; }
+  /// Virtual time only.
   fabric::Impairment& cable(std::size_t index) { return *nodes_.at(index)->cable; }
   fabric::Switch& network() { return switch_; }
   /// Null on Ethernet.
@@ -78,7 +80,7 @@ class Lab {
   struct Node {
     std::string name;
     std::unique_ptr<fabric::Port> port;
-    std::unique_ptr<fabric::Impairment> cable;
+    std::unique_ptr<fabric::Impairment> cable;  ///< null: the port itself
     std::unique_ptr<pcie::Function> function;
     std::unique_ptr<driver::Host> host;
     std::unique_ptr<driver::verbs::Device> device;

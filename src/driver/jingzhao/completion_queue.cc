@@ -181,7 +181,8 @@ util::Result<void> CompletionQueue::resize(unsigned entries) {
 }
 
 /// `wanted`: the program asked for this completion.
-bool CompletionQueue::translate(util::View<cqe> entry, Completion& out, bool& wanted) {
+[[gnu::always_inline]] inline bool CompletionQueue::translate(util::View<cqe> entry,
+                                                              Completion& out, bool& wanted) {
   const auto qpn = entry.get(cqe::my_qpn);
   auto* qp = hca_.find_queue_pair(qpn);
   if (qp == nullptr) return false;

@@ -243,66 +243,6 @@ util::Result<qp_state> QueuePair::query_state() {
 
 // Work -------------------------------------------------------------------------------------------
 
-/// The WQE before says what follows it.
-void QueuePair::link(std::uint32_t before) {
-  const util::MutableView<next_unit> unit(send_slot(before));
-  unit.set(next_unit::nop, static_cast<std::uint32_t>(written_.opcode));
-  unit.set(next_unit::nda, static_cast<std::uint32_t>(sends_.place(before + 1) / kUnit));
-  unit.set(next_unit::f, written_.fence);
-  unit.set(next_unit::nds, written_.units);
-}
-
-/// What the doorbell says of the first WQE of a chain.
-void QueuePair::ring(std::uint32_t first) {
-  std::array<std::byte, 2 * sizeof(std::uint32_t)> bytes{};
-  const auto wqe = written_;
-  const auto place = static_cast<std::uint32_t>(sends_.place(first) / kUnit);
-  using uar = spec::uar_page;
-  util::store_le32(bytes.data(), place << uar::sq_head.kLo |
-                                     std::uint32_t{wqe.fence} << uar::f.kLo |
-                                     static_cast<std::uint32_t>(wqe.opcode));  // no format
-  util::store_le32(bytes.data() + 4, qpn_ << uar::qpn.kLo | wqe.units);        // no format
-  std::atomic_thread_fence(std::memory_order_release);
-  hca_.host().write_bar(kUarBar, hca_.uar(), bytes);
-}
-
-PostStatus QueuePair::post_send(const SendRequest& request) {
-  auto status = PostStatus::kOk;
-  post_send({&request, 1}, status);
-  return status;
-}
-
-PostStatus QueuePair::post_send(const SendRequest& request, const Datagram& datagram) {
-  const auto first = sends_.producer;
-  const auto status = write_wqe(request, &datagram);
-  if (status == PostStatus::kOk) ring(first);
-  return status;
-}
-
-std::size_t QueuePair::post_send(std::span<const SendRequest> requests, PostStatus& status) {
-  const auto first = sends_.producer;
-  if (requests.size() == 1) {
-    status = write_wqe(requests[0], nullptr);
-    if (status != PostStatus::kOk) return 0;
-    ring(first);
-    return 1;
-  }
-  std::size_t posted = 0;
-  Written head;
-  status = PostStatus::kOk;
-  for (const auto& request : requests) {
-    status = write_wqe(request, nullptr);
-    if (status != PostStatus::kOk) break;
-    if (posted == 0) head = written_;
-    if (posted != 0) link(first + static_cast<std::uint32_t>(posted) - 1);
-    ++posted;
-  }
-  if (posted == 0) return 0;
-  written_ = head;
-  ring(first);
-  return posted;
-}
-
 PostStatus QueuePair::post_receive(const ReceiveRequest& request) {
   if (in_reset_) return PostStatus::kWrongState;
   if (request.pieces.size() > options_.pieces) return PostStatus::kTooManyPieces;

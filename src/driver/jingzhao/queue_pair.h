@@ -155,6 +155,7 @@ class QueuePair {
   util::Result<void> simple(spec::command_opcode op, spec::qp_state state);
   void forget_posted();
   PostStatus write_wqe(const SendRequest& request, const Datagram* datagram);
+  std::size_t post_chain(std::span<const SendRequest> requests, PostStatus& status);
   void link(std::uint32_t before);
   void ring(std::uint32_t first);
   std::span<std::byte> send_slot(std::uint32_t index) const {

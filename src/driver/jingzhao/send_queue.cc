@@ -1,6 +1,7 @@
 // The send WQEs of a queue pair (JingZhao 3.4).
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include "driver/jingzhao/queue_pair.h"
@@ -109,7 +110,8 @@ void add_destination(Units& units, const Endpoint& from, const Datagram& datagra
 
 }  // namespace
 
-PostStatus QueuePair::write_wqe(const SendRequest& request, const Datagram* datagram) {
+[[gnu::always_inline]] inline PostStatus QueuePair::write_wqe(const SendRequest& request,
+                                                              const Datagram* datagram) {
   if (in_reset_) return PostStatus::kWrongState;
   if (request.pieces.size() > options_.pieces) return PostStatus::kTooManyPieces;
   if (request.inline_data.size() > options_.inline_size) return PostStatus::kInlineTooLong;
@@ -139,6 +141,70 @@ PostStatus QueuePair::write_wqe(const SendRequest& request, const Datagram* data
   add_payload(units, request);
   written_ = {form.opcode, units.count(), request.fence};
   return PostStatus::kOk;
+}
+
+/// The WQE before says what follows it.
+void QueuePair::link(std::uint32_t before) {
+  const util::MutableView<next_unit> unit(send_slot(before));
+  unit.set(next_unit::nop, static_cast<std::uint32_t>(written_.opcode));
+  unit.set(next_unit::nda, static_cast<std::uint32_t>(sends_.place(before + 1) / kUnit));
+  unit.set(next_unit::f, written_.fence);
+  unit.set(next_unit::nds, written_.units);
+}
+
+/// What the doorbell says of the first WQE of a chain.
+void QueuePair::ring(std::uint32_t first) {
+  std::array<std::byte, 2 * sizeof(std::uint32_t)> bytes{};
+  const auto wqe = written_;
+  const auto place = static_cast<std::uint32_t>(sends_.place(first) / kUnit);
+  using uar = spec::uar_page;
+  util::store_le32(bytes.data(), place << uar::sq_head.kLo |
+                                     std::uint32_t{wqe.fence} << uar::f.kLo |
+                                     static_cast<std::uint32_t>(wqe.opcode));  // no format
+  util::store_le32(bytes.data() + 4, qpn_ << uar::qpn.kLo | wqe.units);        // no format
+  std::atomic_thread_fence(std::memory_order_release);
+  hca_.host().write_bar(kUarBar, hca_.uar(), bytes);
+}
+
+PostStatus QueuePair::post_send(const SendRequest& request) {
+  auto status = PostStatus::kOk;
+  post_send({&request, 1}, status);
+  return status;
+}
+
+PostStatus QueuePair::post_send(const SendRequest& request, const Datagram& datagram) {
+  const auto first = sends_.producer;
+  const auto status = write_wqe(request, &datagram);
+  if (status == PostStatus::kOk) ring(first);
+  return status;
+}
+
+std::size_t QueuePair::post_send(std::span<const SendRequest> requests, PostStatus& status) {
+  if (requests.size() != 1) return post_chain(requests, status);
+  const auto first = sends_.producer;
+  status = write_wqe(requests[0], nullptr);
+  if (status != PostStatus::kOk) return 0;
+  ring(first);
+  return 1;
+}
+
+[[gnu::noinline]] std::size_t QueuePair::post_chain(std::span<const SendRequest> requests,
+                                                    PostStatus& status) {
+  const auto first = sends_.producer;
+  std::size_t posted = 0;
+  Written head;
+  status = PostStatus::kOk;
+  for (const auto& request : requests) {
+    status = write_wqe(request, nullptr);
+    if (status != PostStatus::kOk) break;
+    if (posted == 0) head = written_;
+    if (posted != 0) link(first + static_cast<std::uint32_t>(posted) - 1);
+    ++posted;
+  }
+  if (posted == 0) return 0;
+  written_ = head;
+  ring(first);
+  return posted;
 }
 
 }  // namespace softhca::driver::jingzhao

@@ -95,6 +95,7 @@ class VerbsQp final : public verbs::QpBackend {
   util::Result<void> stay(QpState state, const QpAttributes& in);
   util::Result<void> to_rtr(const QpAttributes& in);
   util::Result<void> to_rts(const QpAttributes& in);
+  std::size_t post_datagrams(std::span<const SendRequest> requests, PostStatus& status);
 
   std::unique_ptr<QueuePair> qp_;
   QpType type_;
@@ -158,6 +159,11 @@ util::Result<QpState> VerbsQp::query_state() {
 
 std::size_t VerbsQp::post_send(std::span<const SendRequest> requests, PostStatus& status) {
   if (type_ != QpType::kUd) return qp_->post_send(requests, status);
+  return post_datagrams(requests, status);
+}
+
+[[gnu::noinline]] std::size_t VerbsQp::post_datagrams(std::span<const SendRequest> requests,
+                                                      PostStatus& status) {
   status = PostStatus::kOk;
   std::size_t posted = 0;
   for (; posted < requests.size(); ++posted) {
