@@ -35,7 +35,7 @@ CommandResult EventQueues::install(Eqn eqn, util::View<Context> context) {
   kept.set(Context::owner, 1);
   // The device starts where the ring starts.
   kept.set(Context::producer_index, 0);
-  queues_[eqn.value()].emplace();
+  queues_[eqn.value()].emplace(Queue{});
   return {};
 }
 

@@ -16,12 +16,6 @@ using spec::infiniband::port_physical_state;
 using spec::infiniband::sm_attribute;
 using SwitchInfo = spec::infiniband::switch_info;
 
-namespace {
-
-constexpr std::size_t kGuidSize = sizeof(std::uint64_t);
-
-}  // namespace
-
 /// By number; who answers, and to which methods.
 struct Agent::Attribute {
   sm_attribute number;
