@@ -224,7 +224,11 @@ void Manager::handle_sidr_request(const Mad& mad, const driver::Gid& from) {
   using Req = spec::cm_sidr_req;
   const auto req = body_of<Req>(mad);
   const auto request = req.get(Req::request_id);
-  if (by_remote(request, from) != nullptr) return;
+  // Once more what was heard already: so the answer was not.
+  if (const auto* heard = by_remote(request, from); heard != nullptr) {
+    if (heard->state == State::kEstablished) send(heard->repeated.mad, from);
+    return;
+  }
   auto* id = accept_from(mad, from, req.get(Req::service_id), req.get(Req::private_data));
   if (id != nullptr) {
     id->remote_comm_id = request;

@@ -154,6 +154,7 @@ void Manager::send_sidr_reply(Id& id, std::uint8_t status, const rdma_ucm_conn_p
   util::store_be64(rep.sub(Rep::service_id).data(), id.service);
   rep.set(Rep::qkey, param.qkey != 0 ? param.qkey : id.qkey);
   copy_data(rep.sub(Rep::private_data), param);
+  id.repeated.mad = message.mad();
   send(message.mad(), *id.peer);
 }
 

@@ -413,5 +413,22 @@ TEST_F(RdmaCm, ADatagramServiceTellsItsQp) {
   EXPECT_EQ(answer.param.ud.qkey, 0x01234567u);
 }
 
+// IBTA 12.11: a SIDR_REQ is repeated until it is answered.
+TEST_F(RdmaCm, AnAnswerThatWasLostIsGivenAgain) {
+  listen(1, 7174, RDMA_PS_UDP);
+  const auto client = create(2, RDMA_PS_UDP);
+  resolve(client, 7174);
+  connect(client, "who");
+  const auto request = next();
+  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+  program_.knows_macs = false;
+  ASSERT_EQ(accept(request.id, 3, false), 0);
+  program_.knows_macs = true;
+  rdma_ucm_event_resp none{};
+  EXPECT_EQ(get_event(none), EAGAIN);
+  now_ += std::chrono::milliseconds(500);
+  EXPECT_EQ(next_type(), EventType::kEstablished);
+}
+
 }  // namespace
 }  // namespace softhca::rdma_cm

@@ -33,9 +33,9 @@ Program::Program(Reach reach) : port_(switch_.create_port("device")) {
   hca_ = *driver::connectx::Hca::open(*host_);
   device_ = *Device::create(*hca_, {.gids = {{.gid = driver::Gid::from_ipv4(198, 18, 0, 1)}},
                                     .node_guid = 1,
-                                    .find_mac = [](const driver::Gid&, driver::Mac& mac) {
+                                    .find_mac = [this](const driver::Gid&, driver::Mac& mac) {
                                       mac = {.bytes = {std::byte{2}}};  // its own
-                                      return true;
+                                      return knows_macs;
                                     }});
   context_ = std::make_unique<Context>(
       *device_, own_,

@@ -110,6 +110,8 @@ class Program {
                ib_uverbs_reg_mr_resp& out);
   /// A doorbell page; its number.
   std::uint32_t uar();
+  /// False: nobody's MAC is known.
+  bool knows_macs = true;
   /// What was stored in the device file, by offset.
   std::map<std::uint64_t, std::vector<std::byte>> stored;
   /// Memory for queues, of 64 pages.
