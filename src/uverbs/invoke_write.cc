@@ -29,7 +29,7 @@ constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
 constexpr std::uint32_t kDeviceFlags =
     1u << 5 | 1u << 10 | 1u << 11 | 1u << 12 | 1u << 17 | 1u << 24 | 1u << 20 | 1u << 21;
 /// IB_ODP_SUPPORT; its implicit form needs more than a list of pages.
-constexpr std::uint64_t kOnDemand = 1;
+constexpr std::uint64_t kOnDemand = 1, kOnDemandImplicit = 2;
 /// ib_odp_transport_cap_bits: all of RC's, and what datagrams and UC have.
 constexpr std::uint32_t kOnDemandRc = 0x3f, kOnDemandUc = 0x5, kOnDemandUd = 0x1;
 
@@ -123,7 +123,7 @@ Errno Context::query_device_extended(Request& request) {
   out.timestamp_mask = INT64_MAX;
   out.hca_core_clock = device_.capabilities().get(hca_cap::device_frequency_khz);
   out.device_cap_flags_ex = out.base.device_cap_flags;
-  out.odp_caps.general_caps = kOnDemand;
+  out.odp_caps.general_caps = kOnDemand | kOnDemandImplicit;
   out.odp_caps.per_transport_caps = {
       .rc_odp_caps = kOnDemandRc, .uc_odp_caps = kOnDemandUc, .ud_odp_caps = kOnDemandUd};
   out.xrc_odp_caps = kOnDemandRc;

@@ -26,7 +26,9 @@ constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
 constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
 constexpr std::uint32_t kAnyQp = 0xffffff;
 constexpr unsigned kLogSmallPage = 12;
-constexpr unsigned kLogPageMax = 30;
+/// One of all the program's memory.
+constexpr unsigned kLogPageMax = 47;
+static_assert(Device::kProgramMemory == pcie::Iova{1} << kLogPageMax);
 
 }  // namespace
 
@@ -117,8 +119,20 @@ std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& 
 
 }  // namespace
 
+namespace {
+
+/// All memory that the program has, and will have (implicit on-demand paging), as its addresses
+/// are.
+bool is_implicit(const ib_uverbs_reg_mr& in) {
+  return in.start == 0 && in.hca_va == 0 && in.length == UINT64_MAX &&
+         (in.access_flags & kOnDemand) != 0;
+}
+
+}  // namespace
+
 Errno Context::reg_mr(Request& request) {
-  const auto in = request.get<ib_uverbs_reg_mr>(kCoreIn);
+  auto in = request.get<ib_uverbs_reg_mr>(kCoreIn);
+  if (is_implicit(in)) in.length = Device::kProgramMemory;
   auto* pd = objects_.find<ProtectionDomain>(in.pd_handle);
   if (pd == nullptr) return EINVAL;
   if (const auto wrong = check(in); wrong != 0) return wrong;

@@ -101,6 +101,28 @@ TEST_F(UverbsContext, MemoryThatIsNotThereOrMayNotBeWrittenIsRefused) {
   EXPECT_EQ(program_.reg_mr(pd + 1, program_.memory(), 100, kLocalWrite, mr), EINVAL);
 }
 
+// Implicit on-demand paging: all memory, by one key.
+TEST_F(UverbsContext, AllMemoryMayBeRegisteredIfItIsPagedOnDemand) {
+  constexpr std::uint32_t kOnDemand = 64;
+  const auto pd = program_.pd();
+  ib_uverbs_reg_mr_resp mr;
+  EXPECT_EQ(program_.reg_mr(pd, 0, UINT64_MAX, kLocalWrite, mr), EINVAL);
+  EXPECT_EQ(program_.reg_mr(pd, 4096, UINT64_MAX, kLocalWrite | kOnDemand, mr), EINVAL);
+  ASSERT_EQ(program_.reg_mr(pd, 0, UINT64_MAX, kLocalWrite | kOnDemand, mr), 0);
+  std::uint32_t lkey = 0, rkey = 0;
+  std::uint64_t length = 0, iova = 1;
+  EXPECT_EQ(Call(UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR)
+                .number(UVERBS_ATTR_QUERY_MR_HANDLE, mr.mr_handle)
+                .out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, lkey)
+                .out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, rkey)
+                .out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, length)
+                .out(UVERBS_ATTR_QUERY_MR_RESP_IOVA, iova)
+                .on(program_.context()),
+            0);
+  EXPECT_EQ(iova, 0u);
+  EXPECT_EQ(length, std::uint64_t{1} << 47);
+}
+
 /// Whether the device lets others write there.
 bool takes_writes(Program& program, std::uint32_t key) {
   namespace spec = softhca::spec::connectx;
