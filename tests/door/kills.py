@@ -106,7 +106,17 @@ def kill_one(softhca, fabric, folder, dice):
     return ""
 
 
+def enter_own_network():
+    """Where nobody else has a port of perftest's."""
+    if "OWN_NETWORK" in os.environ:
+        return
+    os.environ["OWN_NETWORK"] = "1"
+    user = [] if os.geteuid() == 0 else ["--map-current-user", "--keep-caps"]
+    os.execvp("unshare", ["unshare", "--net", *user, "sh", "-c", 'ip link set lo up; exec "$@"', "sh", sys.executable, *sys.argv])
+
+
 def main():
+    enter_own_network()
     softhca, count = sys.argv[1], int(sys.argv[2])
     seed = int(sys.argv[3]) if len(sys.argv) > 3 else int(time.time())
     print(f"seed {seed}", flush=True)
