@@ -33,11 +33,11 @@ for file in $(on b ls "$counters"); do
   counter b "$file" | grep -qx '[0-9][0-9]*' || fail "hw_counters/$file: $(counter b "$file")"
 done
 
-# A QP that is bound to counters of its own counts there.
-ip netns exec b ib_write_bw -d "$IB_b" -x "$GID_b" -F -D 20 >/tmp/server.log 2>&1 &
+# A QP that is bound to counters of its own counts there. Both ways: perftest's server is in RTS then.
+ip netns exec b ib_write_bw -d "$IB_b" -x "$GID_b" -F -b -D 20 >/tmp/server.log 2>&1 &
 server=$!
 wait_for 60 "ib_write_bw server" listens $server 18515
-ip netns exec a timeout 120 ib_write_bw -d "$IB_a" -x "$GID_a" -F -D 20 "$ADDRESS_b" >/tmp/client.log 2>&1 &
+ip netns exec a timeout 120 ib_write_bw -d "$IB_a" -x "$GID_a" -F -b -D 20 "$ADDRESS_b" >/tmp/client.log 2>&1 &
 client=$!
 qp_of_b() { on b rdma resource show qp link "$IB_b/1" type RC | sed -n 's/.* lqpn \([0-9]*\) .*state RTS.*/\1/p' | grep .; }
 wait_for 60 "QP in RTS" qp_of_b

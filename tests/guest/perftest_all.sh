@@ -104,6 +104,18 @@ for options in "-s 1000" "-s 1000 $addresses"; do
   one raw_ethernet raw_ethernet_lat -n 100 $options
 done
 one raw_ethernet raw_ethernet_bw -n 500 -s 1000 -q 4
+# Not raw_ethernet_burst_lat: it takes the size of its bursts for a limit of its rate, and refuses that for a test of latency.
+# Flows of several kinds: by ports, of everything, of what others get.
+one raw_ethernet raw_ethernet_bw -n 480 -s 1000 $addresses --flows 8
+one raw_ethernet raw_ethernet_bw -n 480 -s 1000 $addresses --tcp
+one raw_ethernet raw_ethernet_bw -n 500 -s 1000 --promiscuous
+one raw_ethernet raw_ethernet_bw -n 500 -s 1000 --sniffer
+# How fast flows are made and destroyed.
+flow_rate() {
+  on b timeout 60 raw_ethernet_fs_rate -d "$IB_b" --server -B "$(mac b "$IF_b")" -E "$(mac a "$IF_a")" "$@" || fail "exit status $?"
+}
+one flow_rate -n 200
+one flow_rate -n 200 $addresses
 echo "$done runs, ${#bad[@]} of them bad"
 [ ${#bad[@]} -eq 0 ] || fail "$(printf '%s\n' "${bad[@]}")"
 clean_dmesg
