@@ -21,7 +21,8 @@ std::uint32_t low(std::uint32_t modifier) { return modifier & kLow16; }
 template <class Table>
 void show(const Table& from, std::span<std::byte, 64> out) {
   std::ranges::fill(out, std::byte{0});
-  std::memcpy(out.data(), from.data(), std::min(out.size(), from.size()));
+  const auto size = std::min(out.size(), from.size());
+  if (size != 0) std::memcpy(out.data(), from.data(), size);
 }
 
 }  // namespace
