@@ -96,6 +96,28 @@ TEST_F(JingzhaoUd, ADatagramWithAnotherQkeyIsDropped) {
   EXPECT_EQ(wait(world, *b->receive_cq).size(), 1u) << "the sender's own";
 }
 
+// CONF_SPECIAL_QP: op_modifier 1 makes a QP the port's GSI (docs/jingzhao.md, gap 7).
+TEST_F(JingzhaoUd, WhatIsSentToQp1IsForTheQueuePairThatWasMadeTheGsi) {
+  // IBTA 10.2.5: with the well-known Q_Key, which only a QP that has it can send.
+  Side c(world.a(), of(qp_type::UD));
+  must(c.qp->listen(world.a().address, 0x80010000));
+  const auto piece = c.piece(0, 100);
+  auto to_gsi = to_b(0x80010000);
+  to_gsi.qpn = 1;
+  b->receive(3, 0x1000, 0x400);
+  ASSERT_EQ(c.qp->post_send({.id = 1, .pieces = {&piece, 1}}, to_gsi), PostStatus::kOk);
+  EXPECT_TRUE(wait(world, *b->receive_cq).empty());
+  const auto configure = [&](std::uint8_t what) {
+    return world.b().hca->run({.op = spec::jingzhao::command_opcode::CONF_SPECIAL_QP,
+                               .in_modifier = b->qp->qpn(),
+                               .op_modifier = what});
+  };
+  EXPECT_FALSE(configure(4)) << "there is no such special QP";
+  must(configure(1));
+  ASSERT_EQ(c.qp->post_send({.id = 2, .pieces = {&piece, 1}}, to_gsi), PostStatus::kOk);
+  expect_success(wait(world, *b->receive_cq), 3, CompletionOpcode::kReceive);
+}
+
 TEST_F(JingzhaoUd, AQueuePairReachesAnotherOfItsOwnDevice) {
   Side c(world.a(), of(qp_type::UD));
   must(c.qp->listen(world.a().address, kQkey));
