@@ -99,7 +99,8 @@ def kill_one(softhca, fabric, folder, dice):
         other.kill()
         return f"{server}: who was left does not end:\n{other.output.read_text(encoding='utf-8', errors='replace')[-2000:]}"
     text = other.output.read_text(encoding="utf-8", errors="replace")
-    if other.process.returncode > 128:
+    # 255 is rping's own -1.
+    if 128 < other.process.returncode < 255:
         return f"{server}: who was left has crashed ({other.process.returncode}):\n{text[-2000:]}"
     if other.process.returncode == 0 and not any(word in text for word in words):
         return f"{server}: who was left has not noticed:\n{text[-2000:]}"
