@@ -74,7 +74,8 @@ void Manager::look_for_the_gone(util::Time now) {
   looked_for_gone_ = now;
   for (auto& [number, id] : ids_) {
     const bool asks = id->state == State::kReqSent;
-    const bool connected = id->state == State::kEstablished || id->state == State::kRepSent;
+    // Who has not heard an RTU yet is told at the end of its repetitions, as by Linux.
+    const bool connected = id->state == State::kEstablished;
     if ((!asks && !connected) || is_datagram(*id) || !options_.is_gone(*id->peer)) continue;
     settle(*id);
     id->state = State::kOver;
