@@ -68,7 +68,6 @@ class Run {
 
   const RunOptions& options_;
   sigset_t signals_before_{};
-  bool blocking_ = false;
   // In the order in which it is made; it goes in the opposite order.
   std::optional<RunDirectory> own_;
   std::string directory_;
