@@ -45,6 +45,7 @@ TEST(ReceiveSignature, CoversEachByteOfTheStride) {
 TEST(ReceiveSignature, CoversTheNumberOfTheQueueAndTheIndex) {
   auto wqe = unsigned_wqe();
   sign_receive(wqe, kQueue, kIndex);
+  EXPECT_TRUE(has_receive_signature(wqe, kQueue, kIndex));
   for (unsigned shift = 0; shift != 24; shift += 8) {
     EXPECT_FALSE(has_receive_signature(wqe, kQueue ^ 2u << shift, kIndex));
   }
