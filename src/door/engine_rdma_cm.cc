@@ -90,13 +90,14 @@ bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t&
     if (::fstat(other, &its) != 0) return nullptr;
     return rdma_cm_->find_channel(its.st_dev, its.st_ino);
   };
-  for (;;) {
+  for (bool waits = false;; waits = true) {
     int wrong;
     {
       const std::lock_guard held(lock_);
       const FaultGuard guard;
       if (rdma_cm_ == nullptr) return false;
       auto* const channel = rdma_cm_->find_channel(status.st_dev, status.st_ino);
+      if (channel == nullptr && waits) break;
       if (channel == nullptr) return false;
       (void)turn();
       wrong = rdma_cm_->serve(*channel, reinterpret_cast<std::uint64_t>(bytes), size, channel_of);
@@ -104,8 +105,10 @@ bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t&
       poke();
     }
     result = wrong == 0 ? static_cast<ssize_t>(size) : -wrong;
+    if (wrong != EAGAIN) return true;
     const int flags = ::fcntl(fd, F_GETFL);
-    if (wrong != EAGAIN || flags < 0 || (flags & O_NONBLOCK) != 0) return true;
+    if (flags < 0) break;
+    if ((flags & O_NONBLOCK) != 0) return true;
     // An event is what was asked for.
     pollfd at{.fd = fd, .events = POLLIN, .revents = 0};
     if (::poll(&at, 1, -1) < 0) {
@@ -113,6 +116,11 @@ bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t&
       return true;
     }
   }
+  // Another thread has closed the channel: a kernel's call goes on waiting, as rping's does while
+  // its process ends.
+  (void)::pause();
+  result = -EINTR;
+  return true;
 }
 
 }  // namespace softhca::door
