@@ -118,8 +118,12 @@ class NetworkPort final : public fabric::Port {
     counters_.transmit_errors.add(frame.size_of_all(), frame.packets());
   }
   const TrafficCounters& counters() const { return counters_; }
-  /// Frames that were sent and not yet delivered.
-  std::uint64_t in_flight() const { return last_number_ - wire_.released(); }
+  /// Frames that were sent and not yet delivered: of the function since its last reset, which the
+  /// wire's numbers outlive.
+  std::uint64_t in_flight() const {
+    const auto released = wire_.released();
+    return last_number_ > released ? last_number_ - released : 0;
+  }
 
   // For Device alone.
   std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {

@@ -23,11 +23,12 @@ class Cable final : public fabric::Port {
     looped.emplace_back(bytes_of(frame), mark);
     return 0;
   }
-  std::uint64_t released() const override { return 0; }
+  std::uint64_t released() const override { return already_released; }
   void set_receiver(fabric::Receiver* to) override { receiver = to; }
   bool link_up() const override { return up; }
 
   bool up = true;
+  std::uint64_t already_released = 0;  ///< of earlier owners' frames
   std::vector<Bytes> sent;
   std::vector<std::pair<Bytes, std::uint32_t>> looped;  ///< not yet returned, with their marks
   fabric::Receiver* receiver = nullptr;

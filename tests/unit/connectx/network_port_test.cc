@@ -183,6 +183,14 @@ TEST_F(NetworkPortTest, ALinkThatGoesDownIsSeenWhenItIsLookedAt) {
   EXPECT_TRUE(port.vport_is_up());
 }
 
+// The link outlives the function's resets, and its numbers go on.
+TEST(NetworkPortAfterReset, NothingIsInFlightBeforeSomethingIsSent) {
+  Cable wire;
+  wire.already_released = 2107;
+  const NetworkPort port{wire};
+  EXPECT_EQ(port.in_flight(), 0u);
+}
+
 TEST(TrafficCountersTest, SizesAreThoseOfRfc2819) {
   constexpr std::array<std::size_t, 10> kLast{64,   127,  255,  511,  1023,
                                               1518, 2047, 4095, 8191, 10239};
