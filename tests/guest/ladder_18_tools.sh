@@ -1,7 +1,7 @@
 #!/bin/bash
 # Step 18: what the tools show: counters by sysfs and "rdma statistic", of the port and of QPs that are bound to some of
-# their own, "rdma resource", the clock page, the queues in mlx5's debugfs, and congestion: its parameters, and what marked
-# packets bring about.
+# their own, "rdma resource", page faults of regions, the clock page, the queues in mlx5's debugfs, and congestion: its
+# parameters, and what marked packets bring about.
 . "$(dirname "$0")/lib.sh"
 two_hosts
 mountpoint -q /sys/kernel/debug || run mount -t debugfs none /sys/kernel/debug
@@ -49,6 +49,9 @@ wait_for 15 "WRITEs in the counters of QP $qpn" have_moved
 run on b rdma statistic qp unbind link "$IB_b/1" cntn "$(bound cntn)" lqpn "$qpn"
 wait $client || { cat /tmp/client.log; fail "ib_write_bw with counters of its own"; }
 wait $server
+
+# Page faults of a region with on-demand paging, its pages that go, and those that are asked for.
+run on b python3 "$(dirname "$0")/odp_counters.py" "$IB_b" "$GID_b"
 
 # The page of the card's clock (ibv_query_rt_values_ex), which goes as fast as the card says.
 on b python3 - "$IB_b" <<'END' || fail "the clock page"
