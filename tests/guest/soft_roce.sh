@@ -31,6 +31,12 @@ meet() {
   wait_for 60 "the peer" ping -q -c 1 -W 1 "$ADDRESS_peer"
 }
 
+# lost_here: what this side knows of packets that did not get through, for the report of a failure.
+lost_here() {
+  ethtool -S "$IF_here" | grep -E 'out_of_buffer|discard|drop|error|_err' | grep -v ': 0$'
+  grep -H . "/sys/class/infiniband/$IB_here"/ports/1/hw_counters/* | sed 's/.*hw_counters.//' | grep -v ':0$'
+}
+
 # lost_last_word PROGRAM: a pingpong's client leaves when it has the server's last message. If the acknowledgement of that one
 # is lost, nobody is there to give it again, and the server's last send fails: on any card. The programs of perftest
 # meet by TCP before they leave.
@@ -65,7 +71,8 @@ between() {
     status=$?
     echo "$status guest $server serves: ${*:4}"
   fi
-  [ $status -eq 0 ] || { cat /tmp/out.log >&2; fail "${*:4} with server $server: exit status $status"; }
+  [ $status -eq 0 ] || { cat /tmp/out.log >&2; lost_here >&2; fail "${*:4} with server $server: exit status $status"; }
+  grep ' messages, all right$' /tmp/out.log
   tell $count.$GUEST
   hear $count.$((3 - GUEST))
   [ "$(cat "/share/said.$count.$((3 - GUEST))")" != again ] || between "$@"
