@@ -210,15 +210,15 @@ util::Result<void> Hca::create_doorbells_and_events() {
 
   // Step 15: CREATE_EQ, "Map PAGE_REQUEST event to it".
   using enum spec::event_type;
-  auto events = EventQueue::create(
-      host_, *commands_,
-      {.vector = 0,
-       .log_size = 10,
-       .events = {COMMUNICATION_ESTABLISHED, SQ_DRAINED, CQ_ERROR, LOCAL_WQ_CATASTROPHIC_ERROR,
-                  options_.port_events ? PORT_STATE_CHANGE : PAGE_REQUEST, PAGE_REQUEST,
-                  INVALID_REQUEST_LOCAL_WQ_ERROR, LOCAL_ACCESS_VIOLATION_WQ_ERROR, LAST_WQE_REACHED,
-                  SRQ_LIMIT},
-       .uar = uar_});
+  EventQueue::Options asynchronous{
+      .vector = 0,
+      .log_size = 10,
+      .events = {COMMUNICATION_ESTABLISHED, SQ_DRAINED, CQ_ERROR, LOCAL_WQ_CATASTROPHIC_ERROR,
+                 PAGE_REQUEST, INVALID_REQUEST_LOCAL_WQ_ERROR, LOCAL_ACCESS_VIOLATION_WQ_ERROR,
+                 LAST_WQE_REACHED, SRQ_LIMIT},
+      .uar = uar_};
+  if (options_.port_events) asynchronous.events.push_back(PORT_STATE_CHANGE);
+  auto events = EventQueue::create(host_, *commands_, asynchronous);
   if (!events) return tl::unexpected(events.error());
   events_ = std::move(*events);
   events_->arm();

@@ -3,10 +3,10 @@
 
 #include <array>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "driver/connectx/command_queue.h"
 #include "driver/dma_memory.h"
@@ -32,10 +32,10 @@ struct Event {
 class EventQueue {
  public:
   struct Options {
-    unsigned vector = 0;                             ///< MSI-X vector
-    unsigned log_size = 8;                           ///< entries
-    std::initializer_list<spec::event_type> events;  ///< completion events need not be named
-    std::uint32_t uar = 0;                           ///< doorbell page
+    unsigned vector = 0;                   ///< MSI-X vector
+    unsigned log_size = 8;                 ///< entries
+    std::vector<spec::event_type> events;  ///< completion events need not be named
+    std::uint32_t uar = 0;                 ///< doorbell page
   };
 
   static util::Result<std::unique_ptr<EventQueue>> create(Host& host, CommandQueue& commands,
