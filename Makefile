@@ -76,7 +76,7 @@ pyverbs: softhca ## rdma-core's own tests in a guest; TESTS is the folder tests/
 	@test -e "$(TESTS)/test_mr.py" || { echo "TESTS=FOLDER: the folder tests/ of rdma-core's sources" >&2; exit 1; }
 	@rm -rf $(BUILD)/pyverbs && mkdir -p $(BUILD)/pyverbs && cp -r $(TESTS) $(BUILD)/pyverbs/tests
 	@cp tests/guest/*.sh tests/guest/rdma_core_tests.py tests/guest/pyverbs_*.txt $(BUILD)/pyverbs
-	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 3600 --kernel $(KERNEL) --suite $(SUITE) --device connectx --device connectx \
+	@SOFTHCA=$(BUILD)/softhca guest/run --no-addresses --timeout 3600 --kernel $(KERNEL) --suite $(SUITE) --device connectx --device connectx \
 	  --package python3-scapy --share $(BUILD)/pyverbs -- 'bash /share/pyverbs.sh $(SUITE)'
 
 pyverbs-host: softhca ## rdma-core's own tests in a process of softhca run; TESTS as above (PYTHON, which has pyverbs)
@@ -92,23 +92,23 @@ distributions: deb ## the package on other Debians, with their own programs (SUI
 
 kernel-users: softhca ## NVMe-oF, NFS and iSER between two guests, every byte compared (KERNEL=backports, LOSS=0.001)
 	@rm -rf $(BUILD)/kernel_users && mkdir -p $(BUILD)/kernel_users && cp tests/guest/*.sh tests/guest/*.py $(BUILD)/kernel_users
-	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 1800 --kernel $(KERNEL) --guests 2 --device connectx \
+	@SOFTHCA=$(BUILD)/softhca guest/run --no-addresses --timeout 1800 --kernel $(KERNEL) --guests 2 --device connectx \
 	  $(if $(LOSS),--server-arg=--loss=$(LOSS)) --package open-iscsi --package nfs-kernel-server \
 	  --share $(BUILD)/kernel_users -- 'bash /share/kernel_users.sh 8'
 
 soft-roce: softhca ## our RoCE and rdma_rxe on a device of ours, in two guests, both ways (KERNEL, LOSS=0.01)
 	@rm -rf $(BUILD)/soft_roce && mkdir -p $(BUILD)/soft_roce && cp tests/guest/*.sh tests/guest/unreliable.py $(BUILD)/soft_roce
-	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 1800 --kernel $(KERNEL) --guests 2 --device connectx \
+	@SOFTHCA=$(BUILD)/softhca guest/run --no-addresses --timeout 1800 --kernel $(KERNEL) --guests 2 --device connectx \
 	  $(if $(LOSS),--server-arg=--loss=$(LOSS)) --share $(BUILD)/soft_roce -- 'bash /share/soft_roce.sh $(if $(LOSS),loss)'
 
 perftest: softhca ## all programs of perftest in a guest, with all transports and options (KERNEL, ONLY=word)
 	@rm -rf $(BUILD)/perftest && mkdir -p $(BUILD)/perftest && cp tests/guest/*.sh $(BUILD)/perftest
-	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 3600 --kernel $(KERNEL) --device connectx --device connectx \
+	@SOFTHCA=$(BUILD)/softhca guest/run --no-addresses --timeout 3600 --kernel $(KERNEL) --device connectx --device connectx \
 	  --share $(BUILD)/perftest -- 'bash /share/perftest_all.sh $(ONLY)'
 
 examples: softhca ## every example of libibverbs and librdmacm in a guest (KERNEL, ONLY=word)
 	@rm -rf $(BUILD)/examples && mkdir -p $(BUILD)/examples && cp tests/guest/*.sh $(BUILD)/examples
-	@SOFTHCA=$(BUILD)/softhca guest/run --timeout 1800 --kernel $(KERNEL) --device connectx --device connectx \
+	@SOFTHCA=$(BUILD)/softhca guest/run --no-addresses --timeout 1800 --kernel $(KERNEL) --device connectx --device connectx \
 	  --share $(BUILD)/examples -- 'bash /share/examples.sh $(ONLY)'
 
 verbs-soak: softhca ## two guests, QPS (1000) queue pairs, every byte checked for SOAK_SECONDS (600) (KERNEL, SEED)

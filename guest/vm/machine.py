@@ -178,6 +178,7 @@ class Guest:
     def _settings(self):
         size = shutil.get_terminal_size()
         return {"GUEST": self.number, "GUESTS": self.plan.guests,
+                "ADDRESSES": "1" if self.plan.addresses else "",
                 "SHARE": "1" if self.plan.share else "",
                 "SHELL_WANTED": "1" if self.plan.shell else "",
                 "TERM": os.environ.get("TERM", "linux"), "ROWS": size[1],

@@ -4,12 +4,12 @@
 case $1 in
 up)
   expect_functions 1
-  IF_here=$(netdev_of "$(mlx5_functions)") IB_here=$(ibdev_of "$(mlx5_functions)") ADDRESS_here=198.19.0.1
+  # The port is up, and RDMA finds it, before the first command: guest/run has seen to it.
+  IF_here=$(netdev_of "$(mlx5_functions)") IB_here=$(ibdev_of "$(mlx5_functions)") ADDRESS_here=198.19.1.1
+  [ "$HCA_IFS $HCA_DEVICES $HCA_ADDRESSES" = "$IF_here $IB_here $ADDRESS_here" ] || fail "the environment: $HCA_IFS $HCA_DEVICES $HCA_ADDRESSES"
+  getent hosts hca1 | grep -q "^$ADDRESS_here " || fail "hca1 is not in /etc/hosts"
+  carrier here && gid_index here >/dev/null || fail "the port is not ready"
   run modprobe -a rdma_ucm
-  run ip link set "$IF_here" up
-  run ip addr add "$ADDRESS_here/15" dev "$IF_here"
-  wait_for 60 "carrier" carrier here
-  wait_for 60 "RoCE v2 GID" gid_index here
   ;;
 server) # Stays when the script ends.
   shift
