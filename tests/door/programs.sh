@@ -1,13 +1,13 @@
 #!/bin/bash
 # Unmodified programs of the distribution between two processes of `softhca run`, with content checks where they have
-# them: programs.sh SOFTHCA LOST_MEMORY IDLE_QUEUES
+# them: programs.sh SOFTHCA LOST_MEMORY IDLE_QUEUES MANY_CLIENTS
 # In a network of its own, where nobody else has perftest's port.
 set -u
 if [ -z "${OWN_NETWORK:-}" ]; then
   [ "$(id -u)" = 0 ] && user=() || user=(--map-current-user --keep-caps)
   OWN_NETWORK=1 exec unshare --net "${user[@]}" sh -c 'ip link set lo up; exec "$0" "$@"' "$0" "$@"
 fi
-softhca=$1 lost_memory=$2 idle_queues=$3
+softhca=$1 lost_memory=$2 idle_queues=$3 many_clients=$4
 [ "$(id -u)" = 0 ] && nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups) || nobody=()
 export HOME=/tmp XDG_RUNTIME_DIR=
 failed=0
@@ -65,6 +65,15 @@ if [ $? = 0 ] && [ "$(grep -c 'data transfers complete' <<<"$mckey")" = 2 ]; the
 else
   echo "FAILED: mckey"; echo "$mckey"; failed=1
 fi
+# A server with 64 threads, and as many clients, each a process with a device of its own.
+many=$("${nobody[@]}" timeout 200 "$softhca" run -- bash -c '
+  "$0" server 64 >/tmp/many_clients.$$ & server=$!
+  until grep -q listening /tmp/many_clients.$$ || ! kill -0 $server; do sleep 0.1; done
+  clients=() failed=0
+  for i in {1..64}; do "$0" client & clients+=($!); done
+  for client in "${clients[@]}"; do wait $client || failed=$((failed + 1)); done
+  wait $server; cat /tmp/many_clients.$$; rm /tmp/many_clients.$$; echo "$failed failed"' "$many_clients" 2>&1)
+if grep -q '^served 64$' <<<"$many" && grep -q '^0 failed$' <<<"$many"; then echo "ok: 64 clients"; else echo "FAILED: 64 clients: $many"; failed=1; fi
 # docs/run.md: the library's thread looks once a second where there is nothing to do, with queues (the server waits for
 # its client) and without. It has gone to sleep after two.
 for idle in ibv_asyncwatch "ibv_rc_pingpong -g 3"; do

@@ -1,0 +1,34 @@
+#!/bin/bash
+# door.sh SOFTHCA ROUNDS: perftest between two processes of `softhca run`, and between the same two UCX's `tcp` transport,
+# in turns. Lines "bench NAME WHO VALUE UNIT" for bench/run.
+# In a network of its own, where nobody else has perftest's port.
+set -u
+if [ -z "${OWN_NETWORK:-}" ]; then
+  [ "$(id -u)" = 0 ] && user=() || user=(--map-current-user --keep-caps)
+  OWN_NETWORK=1 exec unshare --net "${user[@]}" sh -c 'ip link set lo up; exec "$0" "$@"' "$0" "$@"
+fi
+softhca=$1 rounds=$2
+
+# two COMMAND...: a server, and a client with localhost behind it; prints what the client says.
+two() {
+  timeout 120 "$softhca" run -- sh -c "$* >/dev/null 2>&1 & sleep 1; $* localhost; s=\$?; wait; exit \$s" 2>/tmp/door.err ||
+    { echo "FAILED: $*" >&2; cat /tmp/door.err >&2; exit 1; }
+}
+# ib PROGRAM SIZE N COLUMN
+ib() { two "$1" -d mlx5_0 -x 3 -F -s "$2" -n "$3" | awk -v size="$2" -v n="$4" '$1 == size { print $n }'; }
+# ucx TEST SIZE N COLUMN: of the line that sums up.
+ucx() { UCX_TLS=tcp UCX_NET_DEVICES=lo two ucx_perftest -t "$1" -s "$2" -n "$3" -w 100 -f | awk -v n="$4" 'NF >= 8 { value = $n } END { print value }'; }
+
+for round in $(seq "$rounds"); do
+  for size in 1048576 65536; do
+    n=$((2000 * 1048576 / size))
+    echo "bench door.ib_write_bw.$size softhca $(ib ib_write_bw $size $n 4) MiB/s"
+    echo "bench door.ib_write_bw.$size ucx-tcp $(ucx tag_bw $size $((n / 4)) 5) MiB/s"
+  done
+  echo "bench door.ib_write_bw.8.rate softhca $(ib ib_write_bw 8 1000000 5) M/s"
+  echo "bench door.ib_write_bw.8.rate ucx-tcp $(ucx tag_bw 8 1000000 7 | awk '{ print $1 / 1e6 }') M/s"
+  echo "bench door.ib_send_lat.8 softhca $(ib ib_send_lat 8 20000 5) us"
+  echo "bench door.ib_send_lat.8 ucx-tcp $(ucx tag_lat 8 20000 2) us"
+  echo "bench door.ib_write_lat.8 softhca $(ib ib_write_lat 8 20000 5) us"
+  echo "bench door.ib_write_lat.8 ucx-tcp $(ucx tag_lat 8 20000 2) us"
+done
