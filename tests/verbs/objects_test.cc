@@ -33,6 +33,22 @@ TEST_P(Objects, ADeviceLacksWhatTheListSaysAndNothingElse) {
   }
 }
 
+// That each of these is skipped, and no other, each test looks for itself (suite.cc).
+TEST(Skips, AreAsManyAsTheListSays) {
+  std::size_t skipped = 0;
+  const auto& all = *testing::UnitTest::GetInstance();
+  for (int s = 0; s != all.total_test_suite_count(); ++s) {
+    const auto& suite = *all.GetTestSuite(s);
+    for (int t = 0; t != suite.total_test_count(); ++t) {
+      for (const auto& pair : all_pairs()) {
+        const auto test = parts_of(*suite.GetTestInfo(t));
+        skipped += test.pair == testing::PrintToString(pair) && is_skipped(test, pair);
+      }
+    }
+  }
+  EXPECT_EQ(skipped, kSkipped);
+}
+
 TEST_P(Objects, ADeviceSaysWhatItIs) {
   const auto& attributes = device().attributes();
   EXPECT_FALSE(attributes.model.empty());

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "fabric/allocation_counter.h"
 #include "skips.h"
+
 namespace softhca::driver::verbs::test {
 
 std::vector<Pair> all_pairs() {
@@ -22,6 +24,25 @@ std::vector<Pair> all_pairs() {
 void PrintTo(const Pair& pair, std::ostream* out) {
   *out << pair.from << "_to_" << pair.to;
   if (pair.link == wire::Link::kInfiniband) *out << "_on_infiniband";
+}
+
+TestName parts_of(const testing::TestInfo& test) {
+  std::string_view suite = test.test_suite_name(), name = test.name();
+  suite.remove_prefix(suite.find('/') + 1);
+  const auto slash = name.find('/');
+  if (slash == std::string_view::npos) return {suite, name, {}};
+  return {suite, name.substr(0, slash), name.substr(slash + 1)};
+}
+
+bool is_skipped(const TestName& test, const Pair& pair) {
+  const auto lacks = [](std::string_view device, Feature feature) {
+    return std::ranges::any_of(
+        kSkips, [&](const Skip& skip) { return skip.device == device && skip.feature == feature; });
+  };
+  return std::ranges::any_of(kNeeds, [&](const Need& need) {
+    return need.suite == test.suite && (need.test.empty() || need.test == test.name) &&
+           (lacks(pair.from, need.feature) || lacks(pair.to, need.feature));
+  });
 }
 
 std::string name_of(const testing::TestParamInfo<Pair>& info) {
@@ -76,6 +97,13 @@ Verbs::Verbs() {
     while (must(lab_->device(i).poll_event())) {
     }
   }
+}
+
+void Verbs::TearDown() {
+  const auto test = parts_of(*testing::UnitTest::GetInstance()->current_test_info());
+  // A sanitizer that takes operator new leaves nothing to be counted.
+  if (!fabric::kAllocationsCount && test.name == "PostingAndPollingAllocateNothing") return;
+  EXPECT_EQ(IsSkipped(), is_skipped(test, GetParam())) << "skips.h says otherwise";
 }
 
 void Verbs::make_sides(const Side::Options& options) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,16 @@ void PrintTo(const Pair& pair, std::ostream* out);
 
 /// Every device with its like, and every two different ones both ways, on each link that both have.
 std::vector<Pair> all_pairs();
+
+/// The parts of a test's name, "Devices/SUITE.NAME/PAIR".
+struct TestName {
+  std::string_view suite;
+  std::string_view name;
+  std::string_view pair;
+};
+TestName parts_of(const testing::TestInfo& test);
+/// Whether skips.h has it that this test is skipped with these devices.
+bool is_skipped(const TestName& test, const Pair& pair);
 std::string name_of(const testing::TestParamInfo<Pair>& info);
 
 /// What one side has.
@@ -72,6 +83,8 @@ struct Side {
 class Verbs : public testing::TestWithParam<Pair> {
  protected:
   Verbs();
+  /// It was skipped if skips.h says so, and else not.
+  void TearDown() override;
 
   /// Both sides with queue pairs of one service, connected.
   void connect_sides(QpType type = QpType::kRc, const ConnectionOptions& options = {});
