@@ -1,33 +1,17 @@
 // What RDMA WRITEs and Ethernet frames cost between two ConnectX devices in this process, through
 // the driver: bandwidth beside memcpy of the same buffers, latency, messages a second.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <functional>
-#include <iostream>
 #include <string>
 #include <vector>
 
-#include "measure.h"
 #include "pair.h"
-#include "report.h"
-#include "util/log.h"
+#include "program.h"
 
 namespace softhca::bench {
 namespace {
-
-using std::chrono::milliseconds;
-
-struct Options {
-  unsigned rounds = 7;
-  unsigned milliseconds = 200;
-  std::string json;
-  std::string only;
-  std::uint64_t operations = 0;
-};
 
 constexpr std::size_t kMemory = 1 << 20;
 constexpr std::size_t kSmall = 8;
@@ -194,66 +178,39 @@ std::vector<Case> all_cases() {
 }
 
 Result measure(const Case& c, Pair& pair, const Options& options) {
-  Result result{
-      .name = c.name, .unit = c.unit, .values = {}, .peer_name = c.peer_name, .peer_values = {}};
-  const auto at_least = milliseconds(options.milliseconds);
-  const auto time = [&](const auto& run) {
-    return c.value(time_per_operation([&](std::uint64_t n) { run(pair, n); }, at_least));
+  const auto figure = [&](const auto& run) {
+    return [&] { return c.value(time_of(options, [&](std::uint64_t n) { run(pair, n); })); };
   };
-  for (unsigned round = 0; round < options.rounds; ++round) {
-    show_progress(c.name, round, options.rounds);
-    result.values.push_back(time(c.run));
-    if (c.peer) result.peer_values.push_back(time(c.peer));
-  }
-  end_progress();
-  return result;
+  return measure_rounds(options, c.name, c.unit, figure(c.run), c.peer_name,
+                        c.peer ? figure(c.peer) : std::function<double()>());
 }
 
-void run(const Options& options) {
-  util::set_log_level(util::LogLevel::kWarning);
+std::vector<Result> run(const Options& options) {
   Pair pair(kMemory);
   std::vector<Result> results;
   for (const auto& c : all_cases()) {
-    if (!options.only.empty() && c.name != options.only) continue;
+    if (!options.wants(c.name)) continue;
     if (options.operations != 0) {
       c.run(pair, options.operations);
-      return;
+    } else {
+      results.push_back(measure(c, pair, options));
     }
-    results.push_back(measure(c, pair, options));
   }
-  if (results.empty()) throw std::runtime_error("no benchmark has that name: see --list");
-  print(results);
-  if (!options.json.empty()) write_json(results, options.json);
+  return results;
 }
 
 int main(int argc, char** argv) {
-  CLI::App app{
-      "RDMA WRITEs and Ethernet frames between two ConnectX devices in this process, through the "
-      "driver."};
   Options options;
-  bool list = false;
-  app.add_option("--rounds", options.rounds, "figures per benchmark; the median counts (7)")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--milliseconds", options.milliseconds, "at least so long per figure (200)");
-  app.add_option("--json", options.json, "write the results here as well");
-  app.add_option("--only", options.only, "one benchmark, by its name");
-  app.add_flag("--list", list, "print the names and end");
-  app.add_option(
-         "--operations", options.operations,
-         "do exactly so many operations of --only and print nothing: for instruction counts")
-      ->needs("--only");
-  CLI11_PARSE(app, argc, argv);
-  if (list) {
-    for (const auto& c : all_cases()) fmt::print("{}\n", c.name);
-    return 0;
-  }
-  try {
-    run(options);
-  } catch (const std::exception& error) {
-    std::cerr << "connectx_bench: " << error.what() << "\n";
-    return 1;
-  }
-  return 0;
+  std::vector<std::string> names;
+  for (const auto& c : all_cases()) names.push_back(c.name);
+  return run_program(
+      argc, argv,
+      {.name = "connectx_bench",
+       .text = "RDMA WRITEs and Ethernet frames between two ConnectX devices in this process, "
+               "through the driver.",
+       .names = names,
+       .run = [&] { return run(options); }},
+      options);
 }
 
 }  // namespace

@@ -1,30 +1,15 @@
 // What many connected queue pairs cost two ConnectX devices in this process: memory for each of
 // them at rest, and 8-byte RDMA WRITEs on one of them, or each on another.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <array>
-#include <iostream>
 #include <string>
 #include <vector>
 
 #include "crowd.h"
-#include "measure.h"
 #include "pair.h"
-#include "report.h"
-#include "util/log.h"
+#include "program.h"
 
 namespace softhca::bench {
 namespace {
-
-struct Options {
-  unsigned rounds = 7;
-  unsigned milliseconds = 200;
-  std::size_t queue_pairs = 10'000;
-  std::string json;
-  std::string only;
-  std::uint64_t operations = 0;
-};
 
 constexpr std::size_t kMemory = 1 << 20;
 constexpr std::size_t kSmall = 8;
@@ -134,73 +119,55 @@ const std::vector<Case>& all_cases() {
   return cases;
 }
 
-void run_one(const Options& options) {
-  for (const auto& c : all_cases()) {
-    if (c.name != options.only) continue;
-    Bench bench(options.queue_pairs);
-    bench.stop_counting();
-    c.run(bench, options.operations);
-    return;
-  }
-  throw std::runtime_error("no benchmark has that name");
-}
-
-void run(const Options& options) {
-  util::set_log_level(util::LogLevel::kWarning);
-  if (options.operations != 0) return run_one(options);
-  Bench bench(options.queue_pairs);
+std::vector<Result> run(const Options& options, std::size_t queue_pairs) {
+  Bench bench(queue_pairs);
   std::vector<Result> results;
-  const auto [connected, after_one, after_burst] = bench.measure_memory();
-  const auto memory = [&](std::string name, double bytes) {
-    results.push_back({.name = std::move(name),
-                       .unit = "B",
-                       .values = {bytes},
-                       .peer_name = "",
-                       .peer_values = {}});
-  };
-  memory("qps.memory.connected", connected);
-  memory("qps.memory.after_one", after_one);
-  memory("qps.memory.after_burst", after_burst);
-  for (const auto& c : all_cases()) {
-    bench.finish_all();
-    Result result{.name = c.name, .unit = "M/s", .values = {}, .peer_name = "", .peer_values = {}};
-    for (unsigned round = 0; round < options.rounds; ++round) {
-      show_progress(c.name, round, options.rounds);
-      const auto batch = [&](std::uint64_t n) { c.run(bench, n); };
-      const auto at_least = std::chrono::milliseconds(options.milliseconds);
-      result.values.push_back(1e3 / time_per_operation(batch, at_least));
-    }
-    end_progress();
-    results.push_back(std::move(result));
+  if (options.only.empty()) {
+    const auto [connected, after_one, after_burst] = bench.measure_memory();
+    const auto memory = [&](std::string name, double bytes) {
+      results.push_back({.name = std::move(name),
+                         .unit = "B",
+                         .values = {bytes},
+                         .peer_name = "",
+                         .peer_values = {}});
+    };
+    memory("qps.memory.connected", connected);
+    memory("qps.memory.after_one", after_one);
+    memory("qps.memory.after_burst", after_burst);
   }
-  print(results);
-  if (!options.json.empty()) write_json(results, options.json);
+  bench.stop_counting();
+  for (const auto& c : all_cases()) {
+    if (!options.wants(c.name)) continue;
+    if (options.operations != 0) {
+      c.run(bench, options.operations);
+      break;
+    }
+    bench.finish_all();
+    results.push_back(measure_rounds(options, c.name, "M/s", [&] {
+      return 1e3 / time_of(options, [&](std::uint64_t n) { c.run(bench, n); });
+    }));
+  }
+  return results;
 }
 
 int main(int argc, char** argv) {
-  CLI::App app{
-      "What many connected queue pairs cost two ConnectX devices in this process: memory at rest, "
-      "and 8-byte RDMA WRITEs on one of them, or each on another."};
   Options options;
-  app.add_option("--queue-pairs", options.queue_pairs, "connections (10000)")
-      ->check(CLI::Range(32, 100'000));
-  app.add_option("--rounds", options.rounds, "figures per benchmark; the median counts (7)")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--milliseconds", options.milliseconds, "at least so long per figure (200)");
-  app.add_option("--json", options.json, "write the results here as well");
-  app.add_option("--only", options.only, "with --operations: one benchmark, by its name");
-  app.add_option(
-         "--operations", options.operations,
-         "do exactly so many operations of --only and print nothing: for instruction counts")
-      ->needs("--only");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    run(options);
-  } catch (const std::exception& error) {
-    std::cerr << "qps_bench: " << error.what() << "\n";
-    return 1;
-  }
-  return 0;
+  std::size_t queue_pairs = 10'000;
+  std::vector<std::string> names;
+  for (const auto& c : all_cases()) names.push_back(c.name);
+  return run_program(
+      argc, argv,
+      {.name = "qps_bench",
+       .text = "What many connected queue pairs cost two ConnectX devices in this process: memory "
+               "at rest, and 8-byte RDMA WRITEs on one of them, or each on another.",
+       .names = names,
+       .run = [&] { return run(options, queue_pairs); },
+       .add_options =
+           [&](CLI::App& app) {
+             app.add_option("--queue-pairs", queue_pairs, "connections (10000)")
+                 ->check(CLI::Range(32, 100'000));
+           }},
+      options);
 }
 
 }  // namespace

@@ -2,38 +2,24 @@
 // of empty descriptors beside a bare ring of messages, the way from doorbell to completion beside a
 // cache line that goes to and fro, two workers beside one and beside two threads with memcpy. All
 // but the last with one worker, on another processor than the producer where there are two.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <functional>
-#include <iostream>
 #include <latch>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "measure.h"
 #include "peers.h"
-#include "report.h"
+#include "program.h"
 #include "sdxi_station.h"
-#include "util/log.h"
 
 namespace softhca::bench {
 namespace {
 
 using driver::sdxi::Descriptor;
-
-struct Options {
-  unsigned rounds = 7;
-  unsigned milliseconds = 200;
-  std::string json;
-  std::string only;
-  std::uint64_t operations = 0;
-};
 
 constexpr unsigned kSharers = 8;
 constexpr std::size_t kSharedPiece = 256 << 10;
@@ -237,19 +223,11 @@ std::vector<Case> all_cases() {
 }
 
 Result measure(const Case& c, Stage& stage, const Options& options) {
-  Result result{
-      .name = c.name, .unit = c.unit, .values = {}, .peer_name = c.peer_name, .peer_values = {}};
-  const auto time = [&](const auto& run) {
-    return c.value(time_per_operation([&](std::uint64_t n) { run(stage, n); },
-                                      std::chrono::milliseconds(options.milliseconds)));
+  const auto figure = [&](const auto& run) {
+    return [&] { return c.value(time_of(options, [&](std::uint64_t n) { run(stage, n); })); };
   };
-  for (unsigned round = 0; round < options.rounds; ++round) {
-    show_progress(c.name, round, options.rounds);
-    result.values.push_back(time(c.run));
-    if (c.peer) result.peer_values.push_back(time(c.peer));
-  }
-  end_progress();
-  return result;
+  return measure_rounds(options, c.name, c.unit, figure(c.run), c.peer_name,
+                        c.peer ? figure(c.peer) : std::function<double()>());
 }
 
 /// The producer sleeps in these: on two processors there is no third for it.
@@ -282,70 +260,39 @@ std::vector<CaseAsleep> cases_asleep() {
   };
 }
 
-Result measure(const CaseAsleep& c, Stage& stage, const Options& options) {
-  Result result{
-      .name = c.name, .unit = c.unit, .values = {}, .peer_name = c.peer_name, .peer_values = {}};
-  for (unsigned round = 0; round < options.rounds; ++round) {
-    show_progress(c.name, round, options.rounds);
-    result.values.push_back(c.value(stage));
-    result.peer_values.push_back(c.peer(stage));
-  }
-  end_progress();
-  return result;
-}
-
-void run(const Options& options) {
-  util::set_log_level(util::LogLevel::kWarning);
+std::vector<Result> run(const Options& options) {
   Stage stage;
   std::vector<Result> results;
-  const auto wanted = [&](const std::string& name) {
-    return options.only.empty() || options.only == name;
-  };
   // Nobody else keeps the producer's thread at its place, and these want it free.
   for (const auto& c : cases_asleep()) {
-    if (wanted(c.name) && options.operations == 0) results.push_back(measure(c, stage, options));
+    if (!options.wants(c.name) || options.operations != 0) continue;
+    results.push_back(measure_rounds(
+        options, c.name, c.unit, [&] { return c.value(stage); }, c.peer_name,
+        [&] { return c.peer(stage); }));
   }
   pin_this_thread(kProducerCpu);
   for (const auto& c : all_cases()) {
-    if (!wanted(c.name)) continue;
+    if (!options.wants(c.name)) continue;
     if (options.operations != 0) {
       c.run(stage, options.operations);
-      return;
+    } else {
+      results.push_back(measure(c, stage, options));
     }
-    results.push_back(measure(c, stage, options));
   }
-  if (results.empty()) throw std::runtime_error("no benchmark has that name: see --list");
-  print(results);
-  if (!options.json.empty()) write_json(results, options.json);
+  return results;
 }
 
 int main(int argc, char** argv) {
-  CLI::App app{"SDXI descriptors in this process, through the driver."};
   Options options;
-  bool list = false;
-  app.add_option("--rounds", options.rounds, "figures per benchmark; the median counts (7)")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--milliseconds", options.milliseconds, "at least so long per figure (200)");
-  app.add_option("--json", options.json, "write the results here as well");
-  app.add_option("--only", options.only, "one benchmark, by its name");
-  app.add_flag("--list", list, "print the names and end");
-  app.add_option(
-         "--operations", options.operations,
-         "do exactly so many operations of --only and print nothing: for instruction counts")
-      ->needs("--only");
-  CLI11_PARSE(app, argc, argv);
-  if (list) {
-    for (const auto& c : cases_asleep()) fmt::print("{}\n", c.name);
-    for (const auto& c : all_cases()) fmt::print("{}\n", c.name);
-    return 0;
-  }
-  try {
-    run(options);
-  } catch (const std::exception& error) {
-    std::cerr << "sdxi_bench: " << error.what() << "\n";
-    return 1;
-  }
-  return 0;
+  std::vector<std::string> names;
+  for (const auto& c : cases_asleep()) names.push_back(c.name);
+  for (const auto& c : all_cases()) names.push_back(c.name);
+  return run_program(argc, argv,
+                     {.name = "sdxi_bench",
+                      .text = "SDXI descriptors in this process, through the driver.",
+                      .names = names,
+                      .run = [&] { return run(options); }},
+                     options);
 }
 
 }  // namespace

@@ -1,13 +1,9 @@
 // How long a guest waits for a register read at `softhca serve`: beside guests that do nothing, and
 // beside two that move 1 MiB after the other to each other. All of them are clients of vfio-user.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <exception>
-#include <iostream>
 #include <iterator>
 #include <memory>
 #include <stdexcept>
@@ -16,10 +12,9 @@
 #include <vector>
 
 #include "loop_hca.h"
-#include "measure.h"
+#include "program.h"
 #include "report.h"
 #include "server_process.h"
-#include "util/log.h"
 
 namespace softhca::bench {
 namespace {
@@ -27,13 +22,6 @@ namespace {
 using neighbours::LoopHca;
 using neighbours::must;
 using namespace std::chrono_literals;
-
-struct Options {
-  unsigned rounds = 7;
-  unsigned milliseconds = 1000;
-  std::string json;
-  std::string program = SOFTHCA_PROGRAM;
-};
 
 constexpr std::size_t kMessage = 1 << 20;
 /// On few processors a guest that spins would take the server's. Its queue is longer than what the
@@ -142,7 +130,7 @@ Waits read_registers(driver::Host& host, std::chrono::milliseconds time) {
 
 /// A server, two guests who are each other's peers, and one who reads.
 std::vector<Result> measure(const std::string& name, const Options& options,
-                            const std::vector<std::string>& words) {
+                            const std::string& program, const std::vector<std::string>& words) {
   const auto time = std::chrono::milliseconds(options.milliseconds);
   const auto result = [&](const char* what, const char* unit, const char* peer) {
     return Result{
@@ -151,7 +139,7 @@ std::vector<Result> measure(const std::string& name, const Options& options,
   std::vector<Result> out = {result(".read", "us", "idle"), result(".read.p99", "us", "idle"),
                              result(".write.1MiB", "GB/s", "")};
   const ServerProcess server(
-      options.program, {"connectx,guest=one", "connectx,guest=two", "connectx,guest=three"}, words);
+      program, {"connectx,guest=one", "connectx,guest=two", "connectx,guest=three"}, words);
   Guest one(server.socket(0), 1);
   Guest two(server.socket(1), 2);
   LoopHca reader(server.socket(2), 3, 4096);
@@ -179,30 +167,25 @@ std::vector<Result> measure(const std::string& name, const Options& options,
   return out;
 }
 
-void run(const Options& options) {
-  util::set_log_level(util::LogLevel::kWarning);
-  auto results = measure("serve", options, {});
-  std::ranges::copy(measure("isolate", options, {"--isolate"}), std::back_inserter(results));
-  print(results);
-  if (!options.json.empty()) write_json(results, options.json, "served");
-}
-
 int main(int argc, char** argv) {
-  CLI::App app{"How long register reads take beside two guests at full bandwidth."};
-  Options options;
-  app.add_option("--rounds", options.rounds, "figures per benchmark; the median counts (7)")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--milliseconds", options.milliseconds, "so long per figure (1000)");
-  app.add_option("--json", options.json, "write the results here as well");
-  app.add_option("--program", options.program, "the softhca to start");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    run(options);
-  } catch (const std::exception& error) {
-    std::cerr << "served_bench: " << error.what() << "\n";
-    return 1;
-  }
-  return 0;
+  Options options{.milliseconds = 1000, .json = {}, .only = {}};
+  std::string program = SOFTHCA_PROGRAM;
+  return run_program(
+      argc, argv,
+      {.name = "served_bench",
+       .text = "How long register reads take beside two guests at full bandwidth.",
+       .names = {},
+       .run =
+           [&] {
+             auto results = measure("serve", options, program, {});
+             std::ranges::move(measure("isolate", options, program, {"--isolate"}),
+                               std::back_inserter(results));
+             return results;
+           },
+       .where = "served",
+       .add_options =
+           [&](CLI::App& app) { app.add_option("--program", program, "the softhca to start"); }},
+      options);
 }
 
 }  // namespace

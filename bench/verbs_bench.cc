@@ -1,33 +1,18 @@
 // What RDMA WRITEs cost between two HCAs of a family in this process, through the verbs: JingZhao
 // beside ConnectX, in turns.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <array>
-#include <functional>
-#include <iostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "driver/verbs/verbs.h"
 #include "lab/lab.h"
-#include "measure.h"
-#include "report.h"
-#include "util/log.h"
+#include "program.h"
 
 namespace softhca::bench {
 namespace {
 
 namespace verbs = driver::verbs;
-
-struct Options {
-  unsigned rounds = 7;
-  unsigned milliseconds = 200;
-  std::string json;
-  std::string only;
-  std::uint64_t operations = 0;
-};
 
 constexpr std::size_t kMemory = 1 << 20;
 constexpr std::size_t kSmall = 8;
@@ -149,68 +134,42 @@ void run_exactly(const Options& options) {
       return c.run(pair, c.size, options.operations);
     }
   }
-  throw std::runtime_error("no benchmark has that name: see --list");
 }
 
-Result measure(const Case& c, Pair& ours, Pair& peer, const Options& options) {
-  Result result{.name = name_of(kModels[0], c),
-                .unit = c.unit,
-                .values = {},
-                .peer_name = kModels[1],
-                .peer_values = {}};
-  const auto time = [&](Pair& pair) {
-    return c.value(time_per_operation([&](std::uint64_t n) { c.run(pair, c.size, n); },
-                                      std::chrono::milliseconds(options.milliseconds)));
-  };
-  for (unsigned round = 0; round < options.rounds; ++round) {
-    show_progress(result.name, round, options.rounds);
-    result.values.push_back(time(ours));
-    result.peer_values.push_back(time(peer));
+std::vector<Result> run(const Options& options) {
+  if (options.operations != 0) {
+    run_exactly(options);
+    return {};
   }
-  end_progress();
-  return result;
-}
-
-void run(const Options& options) {
-  util::set_log_level(util::LogLevel::kWarning);
-  if (options.operations != 0) return run_exactly(options);
   Pair ours(kModels[0]), peer(kModels[1]);
   std::vector<Result> results;
   for (const auto& c : kCases) {
-    if (!options.only.empty() && options.only != name_of(kModels[0], c)) continue;
-    results.push_back(measure(c, ours, peer, options));
+    const auto figure = [&](Pair& pair) {
+      return [&] {
+        return c.value(time_of(options, [&](std::uint64_t n) { c.run(pair, c.size, n); }));
+      };
+    };
+    const auto name = name_of(kModels[0], c);
+    if (!options.wants(name)) continue;
+    results.push_back(
+        measure_rounds(options, name, c.unit, figure(ours), kModels[1], figure(peer)));
   }
-  if (results.empty()) throw std::runtime_error("no benchmark has that name: see --list");
-  print(results);
-  if (!options.json.empty()) write_json(results, options.json);
+  return results;
 }
 
 int main(int argc, char** argv) {
-  CLI::App app{"RDMA WRITEs between two JingZhao in this process, beside two ConnectX."};
   Options options;
-  bool list = false;
-  app.add_option("--rounds", options.rounds, "figures per benchmark; the median counts (7)")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--milliseconds", options.milliseconds, "at least so long per figure (200)");
-  app.add_option("--json", options.json, "write the results here as well");
-  app.add_option("--only", options.only, "one benchmark, by its name");
-  app.add_flag("--list", list, "print the names and end");
-  app.add_option("--operations", options.operations,
-                 "do exactly so many operations of --only, which may be connectx.* too, and print "
-                 "nothing: for instruction counts")
-      ->needs("--only");
-  CLI11_PARSE(app, argc, argv);
-  if (list) {
-    for (const auto& c : kCases) fmt::print("{}\n", name_of(kModels[0], c));
-    return 0;
+  std::vector<std::string> names;
+  for (const auto* const model : kModels) {
+    for (const auto& c : kCases) names.push_back(name_of(model, c));
   }
-  try {
-    run(options);
-  } catch (const std::exception& error) {
-    std::cerr << "verbs_bench: " << error.what() << "\n";
-    return 1;
-  }
-  return 0;
+  return run_program(argc, argv,
+                     {.name = "verbs_bench",
+                      .text = "RDMA WRITEs between two JingZhao in this process, beside two "
+                              "ConnectX. Those that begin with connectx. are for --operations.",
+                      .names = names,
+                      .run = [&] { return run(options); }},
+                     options);
 }
 
 }  // namespace
