@@ -46,14 +46,30 @@ class CompletionQueues final : private IcmCache::Owner {
   bool works(Cqn cqn) const {
     return contains(cqn) && !queues_[cqn.value()]->failed && contexts_.mapped(cqn.value());
   }
-  /// Writes a CQE. False: the CQ is not there, or has failed; whoever completes there must fail.
-  bool write(Cqn cqn, std::span<const std::byte, OwnedRing::kEntry> cqe) {
+  /// Writes a CQE, which `fill` fills in. False: the CQ is not there, or has failed; whoever
+  /// completes there must fail.
+  template <class Fill>
+  bool write(Cqn cqn, Fill&& fill) {
     if (cqn.value() >= queues_.size()) return false;
     auto* queue = queues_[cqn.value()].get();
     if (queue == nullptr || queue->failed || !refresh(cqn, *queue)) return false;
-    const auto written = queue->ring.write(cqe);
+    const auto written = queue->ring.write(fill);
     if (written != OwnedRing::Written::kYes) return fail(cqn, *queue, written);
     if (queue->armed) post_event(cqn, *queue);
+    return true;
+  }
+  /// The same of nearly every CQE: all that it takes is at hand, nobody waits for an event, and
+  /// nothing is called. False: nothing has been done, and write() does it.
+  template <class Fill>
+  bool write_at_hand(Cqn cqn, Fill&& fill) {
+    if (cqn.value() >= queues_.size()) return false;
+    auto* const queue = queues_[cqn.value()].get();
+    if (queue == nullptr || queue->failed || queue->armed || queue->brought == 0 ||
+        !contexts_.holds(cqn.value(), queue->slot, queue->brought) ||
+        !queue->ring.write_at_hand(fill)) {
+      return false;
+    }
+    contexts_.count_hit(queue->slot);
     return true;
   }
   /// Software has read the CQ, and waits for the next CQE.
@@ -82,7 +98,7 @@ class CompletionQueues final : private IcmCache::Owner {
     Eqn eqn;
     bool armed = false;
     bool failed = false;
-    std::uint32_t slot = UINT32_MAX;
+    std::uint32_t slot = 0;
     std::uint64_t brought = 0;
   };
 

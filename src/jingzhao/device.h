@@ -91,6 +91,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void receive(const wire::Frame& frame);
 
   std::uint32_t read_dword(std::uint64_t offset) const;
+  void write_hcr_dwords(std::uint64_t offset, std::span<const std::byte> in);
   void write_hcr_bar(std::uint64_t offset, std::uint32_t value);
   void write_uar(std::uint64_t offset, std::span<const std::byte> in);
   void write_uar_dwords(std::uint64_t offset, std::span<const std::byte> in);

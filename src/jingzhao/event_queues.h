@@ -77,7 +77,7 @@ class EventQueues final : private IcmCache::Owner {
     OwnedRing ring;
     bool armed = false;
     std::uint8_t vector = 0;
-    std::uint32_t slot = UINT32_MAX;
+    std::uint32_t slot = 0;
     std::uint64_t brought = 0;
   };
 

@@ -19,8 +19,8 @@ std::uint32_t IcmCache::lookup(std::uint32_t index) {
 }
 
 IcmCache::Entry IcmCache::find(std::uint32_t index, std::uint32_t& slot) {
-  slot = lookup(index);
-  if (slot != kNone) {
+  if (const auto found = lookup(index); found != kNone) {
+    slot = found;
     ++counters_.hits;
     lines_[slot].used = true;
     return {data(slot), lines_[slot].brought};
@@ -29,7 +29,6 @@ IcmCache::Entry IcmCache::find(std::uint32_t index, std::uint32_t& slot) {
   slot = take_line(index);
   if (!table_.icm->read(address(index), entry(slot))) {
     forget(slot);
-    slot = kNone;
     return {nullptr, 0};
   }
   return {data(slot), lines_[slot].brought};

@@ -42,10 +42,10 @@ class IcmCache {
   /// `entries`: that are on chip at once, at least 1. `owner`: null if entries only change here.
   IcmCache(const Table& table, std::uint32_t entries, Owner* owner);
 
-  /// `slot` is the caller's note of where the entry was last; any number at first.
+  /// `slot` is the caller's note of where the entry was last; 0 at first.
   Entry get(std::uint32_t index, std::uint32_t& slot) {
-    if (slot < lines_.size() && lines_[slot].index == index) {
-      auto& line = lines_[slot];
+    auto& line = lines_[slot];
+    if (line.index == index) {
       ++counters_.hits;
       line.used = true;
       return {data(slot), line.brought};
@@ -53,21 +53,28 @@ class IcmCache {
     return find(index, slot);
   }
   Entry get(std::uint32_t index) {
-    std::uint32_t slot = kNone;
+    std::uint32_t slot = 0;
     return get(index, slot);
   }
   /// Entry::brought of get() for who has made something of the entry and does not look at its
   /// bytes. 0: its memory is not mapped, or gone.
   std::uint64_t touch(std::uint32_t index, std::uint32_t& slot) {
-    if (slot < lines_.size()) [[likely]] {
-      auto& line = lines_[slot];
-      if (line.index == index) [[likely]] {
-        ++counters_.hits;
-        line.used = true;
-        return line.brought;
-      }
+    auto& line = lines_[slot];
+    if (line.index == index) [[likely]] {
+      ++counters_.hits;
+      line.used = true;
+      return line.brought;
     }
     return find(index, slot).brought;
+  }
+  /// Whether touch() would find the entry in this slot, as it was brought then.
+  bool holds(std::uint32_t index, std::uint32_t slot, std::uint64_t brought) const {
+    return lines_[slot].index == index && lines_[slot].brought == brought;
+  }
+  /// touch() for who knows that by holds().
+  void count_hit(std::uint32_t slot) {
+    ++counters_.hits;
+    lines_[slot].used = true;
   }
   /// The same of an entry that the device writes as a whole: what was there before is not read.
   /// Its bytes are zero.

@@ -2,13 +2,13 @@
 
 namespace softhca::jingzhao {
 
-OwnedRing::Written OwnedRing::write_afar(std::uint64_t offset,
-                                         std::span<const std::byte, kEntry> entry) {
+OwnedRing::Written OwnedRing::write_afar(std::uint64_t offset, const Entry& entry) {
+  const std::span<const std::byte> bytes = entry.bytes();
   Last last;
   if (!memory_.read(offset + kBody, last)) return Written::kGone;
   if (!is_ours(last)) return Written::kFull;
-  if (!memory_.write(offset, entry.first(kBody)) ||
-      !memory_.write(offset + kBody, entry.subspan(kBody))) {
+  if (!memory_.write(offset, bytes.first(kBody)) ||
+      !memory_.write(offset + kBody, bytes.subspan(kBody))) {
     return Written::kGone;
   }
   advance();

@@ -18,6 +18,7 @@ class OwnedRing {
   /// CQEs and EQEs have one size, and their owner in one place.
   static constexpr std::uint32_t kEntry = spec::jingzhao::cqe::kSize;
   static_assert(spec::jingzhao::eqe::kSize == kEntry);
+  using Entry = util::Struct<spec::jingzhao::cqe>;
 
   enum class Written : std::uint8_t {
     kYes,
@@ -34,19 +35,35 @@ class OwnedRing {
   std::uint32_t producer() const { return producer_; }
   unsigned log_count() const { return log_count_; }
 
-  /// Writes the next entry, its owner, software, after all else. @pre the owner bit of `entry` is 0
-  Written write(std::span<const std::byte, kEntry> entry) {
+  /// Writes the next entry, its owner, software, after all else. `fill(entry)` says what it is:
+  /// zero at first, and the owner bit stays so. It is made in registers where the ring is at hand.
+  template <class Fill>
+  Written write(Fill&& fill) {
     const auto offset = place(producer_);
-    if (auto* to = memory_.at(offset, kEntry)) {
-      if (!is_ours(load_last(to))) return Written::kFull;
-      std::memcpy(to, entry.data(), kBody);
-      std::uint32_t last;
-      std::memcpy(&last, entry.data() + kBody, sizeof last);
-      __atomic_store_n(reinterpret_cast<std::uint32_t*>(to + kBody), last, __ATOMIC_RELEASE);
-      advance();
-      return Written::kYes;
+    auto* const to = memory_.at(offset, kEntry);
+    if (to == nullptr) [[unlikely]] {
+      Entry entry;
+      fill(entry);
+      return write_afar(offset, entry);
     }
-    return write_afar(offset, entry);
+    if (!is_ours(load_last(to))) [[unlikely]]
+      return Written::kFull;
+    Entry entry;
+    fill(entry);
+    put(to, entry.bytes().data());
+    advance();
+    return Written::kYes;
+  }
+  /// The same without a call of anybody. False: nothing has been done, and write() tells why.
+  template <class Fill>
+  bool write_at_hand(Fill&& fill) {
+    auto* const to = memory_.at_hand(place(producer_), kEntry);
+    if (to == nullptr || !is_ours(load_last(to))) return false;
+    Entry entry;
+    fill(entry);
+    put(to, entry.bytes().data());
+    advance();
+    return true;
   }
   /// Whether software still has the entry before the next, which was written.
   bool last_unreturned();
@@ -68,7 +85,17 @@ class OwnedRing {
     return util::View<spec::jingzhao::cqe>(entry).get(spec::jingzhao::cqe::owner) ==
            static_cast<std::uint32_t>(spec::jingzhao::owner::HW);
   }
-  Written write_afar(std::uint64_t offset, std::span<const std::byte, kEntry> entry);
+  /// Dword by dword, as it was filled in.
+  static void put(std::byte* to, const std::byte* entry) {
+#pragma GCC unroll 8
+    for (std::size_t at = 0; at != kBody; at += sizeof(std::uint32_t)) {
+      std::memcpy(to + at, entry + at, sizeof(std::uint32_t));
+    }
+    std::uint32_t last;
+    std::memcpy(&last, entry + kBody, sizeof last);
+    __atomic_store_n(reinterpret_cast<std::uint32_t*>(to + kBody), last, __ATOMIC_RELEASE);
+  }
+  Written write_afar(std::uint64_t offset, const Entry& entry);
   std::uint64_t place(std::uint32_t counter) const {
     return std::uint64_t{counter & ((std::uint32_t{1} << log_count_) - 1)} * kEntry;
   }

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 
 #include "hca/queue_memory.h"
 #include "rdma/memory_key.h"
+#include "util/copy_short.h"
 
 namespace softhca::jingzhao {
 
@@ -33,10 +33,17 @@ class QueueMemory {
     }
     return offset + length <= window_ ? host_ + offset : nullptr;
   }
+  /// The same without looking for it anew: null also if something has changed.
+  std::byte* at_hand(std::uint64_t offset, std::uint64_t length) const {
+    return keys_generation_ == keys_->generation() &&
+                   dma_generation_ == keys_->dma().generation() && offset + length <= window_
+               ? host_ + offset
+               : nullptr;
+  }
   /// False if the key or its memory does not allow it. @pre as at()
   bool read(std::uint64_t offset, std::span<std::byte> out) {
     if (const auto* from = at(offset, out.size())) [[likely]] {
-      std::memcpy(out.data(), from, out.size());
+      util::copy_header(out.data(), from, out.size());
       return true;
     }
     return read_afar(offset, out);

@@ -105,24 +105,22 @@ inline bool QueuePair::read_wqe(const SendWqe& wqe, std::span<std::byte> out) {
          (first == out.size() || sends_.read(0, out.subspan(first)));
 }
 
-inline std::optional<SendWqe> QueuePair::successor(std::span<const std::byte> wqe) const {
+inline void QueuePair::follow(std::span<const std::byte> wqe, bool stale) {
   const util::View<next_unit> next(wqe);
   const auto units = next.get(next_unit::nds);
   // One with a doorbell of its own comes by that.
-  if (units == 0 || next.get(next_unit::d) != 0) return std::nullopt;
-  return SendWqe{.place = next.get(next_unit::nda),
-                 .opcode = static_cast<std::uint8_t>(next.get(next_unit::nop)),
-                 .units = static_cast<std::uint8_t>(units),
-                 .fence = next.get(next_unit::f) != 0};
+  if (units == 0 || next.get(next_unit::d) != 0) return next_.reset();
+  next_ = SendWqe{.place = next.get(next_unit::nda),
+                  .opcode = static_cast<std::uint8_t>(next.get(next_unit::nop)),
+                  .units = static_cast<std::uint8_t>(units),
+                  .fence = next.get(next_unit::f) != 0,
+                  .stale = stale};
 }
 
 Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
-  if (!next_) {
-    if (doorbells.empty()) return Fetch::kNothing;
-    next_ = all_.pop_doorbell(*this);
-  }
+  if (!next_ && doorbells.empty()) return Fetch::kNothing;
+  const auto wqe = next_ ? *next_ : all_.pop_doorbell(*this);
   if (!all_.refresh(*this)) return lose(WqeFault::kContextGone);
-  const auto wqe = *next_;
   const std::uint32_t size = wqe.units * kUnit;
   if (std::uint64_t{wqe.place} * kUnit >= sends_.size()) return lose(WqeFault::kChainLeavesQueue);
   request.cookie = SendCookie{.place = wqe.place, .opcode = wqe.opcode}.pack();
@@ -142,8 +140,7 @@ Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
     return is_flushing() ? Fetch::kNothing : Fetch::kUnreadable;
   }
   ++sends_fetched_;
-  next_ = successor(bytes);
-  if (next_) next_->stale = wqe.stale;
+  follow(bytes, wqe.stale);
   if (const auto fault = decode_send_wqe(bytes, wqe, rules_, request); fault != WqeFault::kNone) {
     request.fault = reason_of(fault);
     return Fetch::kMalformed;
@@ -193,22 +190,29 @@ Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
 
 void QueuePair::complete_send(const rdma::SendCompletion& completion) {
   const CqeQueue queue{.qpn = qpn_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
-  Cqe cqe;
-  if (completion.status == rdma::WorkStatus::kSuccess) [[likely]] {
-    encode_good_send_cqe(cqe, queue, completion);
-  } else {
-    encode_bad_send_cqe(cqe, queue, completion);
-  }
-  all_.write_cqe(*this, send_cqn_, cqe);
+  const auto fill = [&](Cqe& cqe) { encode_good_send_cqe(cqe, queue, completion); };
+  if (completion.status != rdma::WorkStatus::kSuccess || !all_.write_cqe_at_hand(send_cqn_, fill))
+      [[unlikely]]
+    complete_otherwise(completion);
+}
+
+[[gnu::noinline]] void QueuePair::complete_otherwise(const rdma::SendCompletion& completion) {
+  const CqeQueue queue{.qpn = qpn_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
+  all_.write_cqe(*this, send_cqn_, [&](Cqe& cqe) {
+    if (completion.status == rdma::WorkStatus::kSuccess) {
+      encode_good_send_cqe(cqe, queue, completion);
+    } else {
+      encode_bad_send_cqe(cqe, queue, completion);
+    }
+  });
 }
 
 void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
   const auto& attributes = rdma_qp_->attributes();
-  Cqe cqe;
-  encode_receive_cqe(
-      cqe, {.qpn = qpn_, .remote_qpn = attributes.remote_qpn, .path_mtu = attributes.path_mtu},
-      completion);
-  all_.write_cqe(*this, receive_cqn_, cqe);
+  const CqeQueue queue{
+      .qpn = qpn_, .remote_qpn = attributes.remote_qpn, .path_mtu = attributes.path_mtu};
+  all_.write_cqe(*this, receive_cqn_,
+                 [&](Cqe& cqe) { encode_receive_cqe(cqe, queue, completion); });
 }
 
 void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {

@@ -46,10 +46,10 @@ class QueuePair final : private rdma::WorkQueues {
 
   // Notes of QueuePairs.
   Doorbells::Queue doorbells;
-  std::uint32_t slot = UINT32_MAX;  ///< of its context in the cache
-  bool fails = false;               ///< is in the list of QPs that fail, or was
-  bool rung = false;                ///< is in the list of QPs that have work
-  bool watched = false;             ///< is in the list of QPs that flush receives
+  std::uint32_t slot = 0;  ///< of its context in the cache
+  bool fails = false;      ///< is in the list of QPs that fail, or was
+  bool rung = false;       ///< is in the list of QPs that have work
+  bool watched = false;    ///< is in the list of QPs that flush receives
 
   /// Whether a WQE stands where the next receive comes from.
   bool has_receive();
@@ -64,11 +64,13 @@ class QueuePair final : private rdma::WorkQueues {
   void complete_send(const rdma::SendCompletion& completion) override;
   void complete_receive(const rdma::ReceiveCompletion& completion) override;
   void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
+  void complete_otherwise(const rdma::SendCompletion& completion);
 
   /// What is posted is of no use any more.
   rdma::Fetch lose(WqeFault fault);
   bool read_wqe(const SendWqe& wqe, std::span<std::byte> out);
-  std::optional<SendWqe> successor(std::span<const std::byte> wqe) const;
+  /// What `wqe` says of the one behind it is the next.
+  void follow(std::span<const std::byte> wqe, bool stale);
   bool is_flushing() const;
 
   Qpn qpn_;

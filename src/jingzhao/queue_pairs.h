@@ -80,9 +80,14 @@ class QueuePairs final : private IcmCache::Owner {
   void forget_doorbells(QueuePair& qp) { doorbells_.clear(qp.doorbells); }
   void mark_stale(QueuePair& qp);
   void watch(QueuePair& qp);
-  void write_cqe(QueuePair& qp, Cqn cqn, const Cqe& cqe) {
-    const auto bytes = std::span<const std::byte>(cqe.bytes()).first<OwnedRing::kEntry>();
-    if (!parts_.completion_queues.write(cqn, bytes)) fail_soon(qp);
+  /// `fill(cqe)`: what it says.
+  template <class Fill>
+  void write_cqe(QueuePair& qp, Cqn cqn, Fill&& fill) {
+    if (!parts_.completion_queues.write(cqn, fill)) fail_soon(qp);
+  }
+  template <class Fill>
+  bool write_cqe_at_hand(Cqn cqn, Fill&& fill) {
+    return parts_.completion_queues.write_at_hand(cqn, fill);
   }
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
   void note(const QueuePair& qp, std::string_view what, rdma::Reason reason);

@@ -75,10 +75,15 @@ void Device::write_uar_dwords(std::uint64_t offset, std::span<const std::byte> i
 
 /// Of both BARs: what comes most often is a doorbell.
 void Device::write_register(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) {
-  if (bar == kUarBar) return write_uar(offset, in);
-  // Whole dwords alone; two of them are two writes, the low one first.
+  if (bar == kUarBar) [[likely]]
+    return write_uar(offset, in);
+  if (bar == kHcrBar) write_hcr_dwords(offset, in);
+}
+
+/// Whole dwords alone; two of them are two writes, the low one first.
+[[gnu::noinline]] void Device::write_hcr_dwords(std::uint64_t offset,
+                                                std::span<const std::byte> in) {
   if (offset % kDword != 0 || in.size() % kDword != 0) return;
-  if (bar != kHcrBar) return;
   for (; !in.empty(); in = in.subspan(kDword), offset += kDword) {
     write_hcr_bar(offset, util::load_le32(in.data()));
   }

@@ -54,6 +54,16 @@ void set_path(View view, const Endpoint& from, const Endpoint& to) {
   view.set(Layout::dip, to.ipv4);
 }
 
+/// Bytes of a send WQE. A slot is no longer than it must be: the fewer lines of a cache a queue
+/// stands in, the better.
+std::size_t longest_send(const QueuePair::Options& options) {
+  const auto payload = std::max(std::size_t{options.pieces} * data_unit::kSize,
+                                std::size_t{options.inline_size} + spec::inline_unit::kSize);
+  if (options.type == qp_type::UD) return kUnit + ud_unit::kSize + payload;
+  return kUnit + spec::raddr_unit::kSize +
+         std::max(payload, spec::atomic_unit::kSize + data_unit::kSize);
+}
+
 std::uint32_t mtu_code(unsigned path_mtu) {
   return static_cast<std::uint32_t>(std::bit_width(path_mtu / 256));
 }
@@ -74,10 +84,7 @@ util::Result<void> QueuePair::set_up() {
   if (!qpn) return util::fail("all QPs are in use");
   qpn_ = *qpn;
   has_number_ = true;
-  const std::size_t payload =
-      std::max(std::size_t{options_.pieces} * data_unit::kSize,
-               std::size_t{options_.inline_size} + spec::inline_unit::kSize);
-  sends_.log_stride = log2_up(kUnit + ud_unit::kSize + payload);
+  sends_.log_stride = log2_up(longest_send(options_));
   // In front a next unit, behind the pieces a terminator.
   receives_.log_stride = log2_up(kUnit * (options_.pieces + std::size_t{2}));
   const auto most = hca_.limits().get(spec::query_dev_lim_out::max_desc_sz);

@@ -154,10 +154,16 @@ class QueuePair {
   util::Result<void> modify(spec::command_opcode op, util::View<spec::qp_context> context);
   util::Result<void> simple(spec::command_opcode op, spec::qp_state state);
   void forget_posted();
-  PostStatus write_wqe(const SendRequest& request, const Datagram* datagram);
+  /// Of a WQE that was written: what its predecessor, or the doorbell, says of it.
+  struct Written {
+    spec::wqe_opcode opcode{};
+    std::uint32_t units = 0;
+    bool fence = false;
+  };
+  PostStatus write_wqe(const SendRequest& request, const Datagram* datagram, Written& written);
   std::size_t post_chain(std::span<const SendRequest> requests, PostStatus& status);
-  void link(std::uint32_t before);
-  void ring(std::uint32_t first);
+  void link(std::uint32_t before, const Written& next);
+  void ring(std::uint32_t first, const Written& wqe);
   std::span<std::byte> send_slot(std::uint32_t index) const {
     return send_memory_.bytes().subspan(sends_.place(index), sends_.stride());
   }
@@ -176,13 +182,6 @@ class QueuePair {
   std::unique_ptr<MemoryKey> receive_key_;
   Slots sends_;
   Slots receives_;
-  /// Of the last WQE that was written: what its predecessor, or the doorbell, says of it.
-  struct Written {
-    spec::wqe_opcode opcode{};
-    std::uint32_t units = 0;
-    bool fence = false;
-  };
-  Written written_;
   Context context_;  ///< as the device was last told
   Endpoint here_;
 };

@@ -111,7 +111,8 @@ void add_destination(Units& units, const Endpoint& from, const Datagram& datagra
 }  // namespace
 
 [[gnu::always_inline]] inline PostStatus QueuePair::write_wqe(const SendRequest& request,
-                                                              const Datagram* datagram) {
+                                                              const Datagram* datagram,
+                                                              Written& written) {
   if (in_reset_) return PostStatus::kWrongState;
   if (request.pieces.size() > options_.pieces) return PostStatus::kTooManyPieces;
   if (request.inline_data.size() > options_.inline_size) return PostStatus::kInlineTooLong;
@@ -139,29 +140,29 @@ void add_destination(Units& units, const Endpoint& from, const Datagram& datagra
     unit.set(atomic_unit::cmp, request.compare);
   }
   add_payload(units, request);
-  written_ = {form.opcode, units.count(), request.fence};
+  written = {form.opcode, units.count(), request.fence};
   return PostStatus::kOk;
 }
 
 /// The WQE before says what follows it.
-void QueuePair::link(std::uint32_t before) {
+void QueuePair::link(std::uint32_t before, const Written& next) {
   const util::MutableView<next_unit> unit(send_slot(before));
-  unit.set(next_unit::nop, static_cast<std::uint32_t>(written_.opcode));
+  unit.set(next_unit::nop, static_cast<std::uint32_t>(next.opcode));
   unit.set(next_unit::nda, static_cast<std::uint32_t>(sends_.place(before + 1) / kUnit));
-  unit.set(next_unit::f, written_.fence);
-  unit.set(next_unit::nds, written_.units);
+  unit.set(next_unit::f, next.fence);
+  unit.set(next_unit::nds, next.units);
 }
 
 /// What the doorbell says of the first WQE of a chain.
-void QueuePair::ring(std::uint32_t first) {
-  std::array<std::byte, 2 * sizeof(std::uint32_t)> bytes{};
-  const auto wqe = written_;
+[[gnu::always_inline]] inline void QueuePair::ring(std::uint32_t first, const Written& wqe) {
   const auto place = static_cast<std::uint32_t>(sends_.place(first) / kUnit);
   using uar = spec::uar_page;
-  util::store_le32(bytes.data(), place << uar::sq_head.kLo |
-                                     std::uint32_t{wqe.fence} << uar::f.kLo |
-                                     static_cast<std::uint32_t>(wqe.opcode));  // no format
-  util::store_le32(bytes.data() + 4, qpn_ << uar::qpn.kLo | wqe.units);        // no format
+  const auto low = place << uar::sq_head.kLo | std::uint32_t{wqe.fence} << uar::f.kLo |
+                   static_cast<std::uint32_t>(wqe.opcode);  // no format
+  const auto high = qpn_ << uar::qpn.kLo | wqe.units;       // no format
+  // One store, which the device reads as one.
+  std::array<std::byte, sizeof(std::uint64_t)> bytes;
+  util::store_le64(bytes.data(), std::uint64_t{high} << 32 | low);  // no format: joins
   std::atomic_thread_fence(std::memory_order_release);
   hca_.host().write_bar(kUarBar, hca_.uar(), bytes);
 }
@@ -174,17 +175,20 @@ PostStatus QueuePair::post_send(const SendRequest& request) {
 
 PostStatus QueuePair::post_send(const SendRequest& request, const Datagram& datagram) {
   const auto first = sends_.producer;
-  const auto status = write_wqe(request, &datagram);
-  if (status == PostStatus::kOk) ring(first);
+  Written written;
+  const auto status = write_wqe(request, &datagram, written);
+  if (status == PostStatus::kOk) ring(first, written);
   return status;
 }
 
 std::size_t QueuePair::post_send(std::span<const SendRequest> requests, PostStatus& status) {
   if (requests.size() != 1) return post_chain(requests, status);
   const auto first = sends_.producer;
-  status = write_wqe(requests[0], nullptr);
-  if (status != PostStatus::kOk) return 0;
-  ring(first);
+  Written written;
+  status = write_wqe(requests[0], nullptr, written);
+  if (status != PostStatus::kOk) [[unlikely]]
+    return 0;
+  ring(first, written);
   return 1;
 }
 
@@ -192,18 +196,17 @@ std::size_t QueuePair::post_send(std::span<const SendRequest> requests, PostStat
                                                     PostStatus& status) {
   const auto first = sends_.producer;
   std::size_t posted = 0;
-  Written head;
+  Written head, written;
   status = PostStatus::kOk;
   for (const auto& request : requests) {
-    status = write_wqe(request, nullptr);
+    status = write_wqe(request, nullptr, written);
     if (status != PostStatus::kOk) break;
-    if (posted == 0) head = written_;
-    if (posted != 0) link(first + static_cast<std::uint32_t>(posted) - 1);
+    if (posted == 0) head = written;
+    if (posted != 0) link(first + static_cast<std::uint32_t>(posted) - 1, written);
     ++posted;
   }
   if (posted == 0) return 0;
-  written_ = head;
-  ring(first);
+  ring(first, head);
   return posted;
 }
 
