@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kGuid = 0x025F'CAFF'FE00'0000;
 
-Agent::Identity identity() {
+Agent::Identity identity(bool managed) {
   return {.type = spec::infiniband::node_type::SWITCH,
           .ports = Subnet::kPorts,
           .node_guid = kGuid,
@@ -22,20 +22,21 @@ Agent::Identity identity() {
           .description = "softhca switch",
           .vendor_id = 0x025FCA,
           .partition_cap = kPkeysInBlock,
-          .capability_mask = kIsManager,
-          .is_manager = true};
+          .capability_mask = managed ? kIsManager : 0,
+          .is_manager = managed};
 }
 
 }  // namespace
 
-Subnet::Subnet(fabric::Switch& network)
+Subnet::Subnet(fabric::Switch& network, bool managed)
     : network_(network),
-      agent_(identity(), [this](std::uint8_t) { network_.forget_ways(); }),
-      manager_(agent_,
-               [this](std::uint8_t, const Mad& mad) {
-                 send(mad, {kPermissive, kPermissive, kSmiQpn, kSmiQpn});
-               }),
-      administration_(manager_) {
+      agent_(identity(managed), [this](std::uint8_t) { network_.forget_ways(); }) {
+  if (managed) {
+    manager_.emplace(agent_, [this](std::uint8_t, const Mad& mad) {
+      send(mad, {kPermissive, kPermissive, kSmiQpn, kSmiQpn});
+    });
+    administration_.emplace(*manager_);
+  }
   network.set_forwarder(this);
   port_ = network.create_port("subnet-manager");
   port_->set_receiver(this);
@@ -50,8 +51,9 @@ void Subnet::handle_link(std::uint32_t port, bool up) {
   if (port == 0 || port > kPorts) return;
   const auto number = static_cast<std::uint8_t>(port);
   agent_.set_link(number, up);
-  if (!up) administration_.forget(number);
-  manager_.handle_link(number, up);
+  if (!manager_) return;
+  if (!up) administration_->forget(number);
+  manager_->handle_link(number, up);
 }
 
 // Forwarding -------------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ void Subnet::handle_frame(const wire::Frame& frame) {
   if (!arrived) return;
   auto& [mad, route] = *arrived;
   if (route.destination_qpn == kSmiQpn) return handle_smp(mad, route);
-  if (administration_.answer(mad, route.source)) {
+  if (administration_ && administration_->answer(mad, route.source)) {
     auto back = reversed(route);
     back.source_qpn = wire::kGsiQpn;
     send(mad, back);
@@ -132,7 +134,8 @@ void Subnet::handle_smp(Mad& mad, const MadRoute& route) {
     }
   }
   if (Method(smp.get(Smp::method)) == Method::GET_RESP) {
-    return manager_.handle_response(arrival, mad);
+    if (manager_) manager_->handle_response(arrival, mad);
+    return;
   }
   if (!agent_.answer(mad, arrival)) return;
   Agent::turn_back(mad);

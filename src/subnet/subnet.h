@@ -1,6 +1,6 @@
 // Makes an InfiniBand subnet of a switch of the fabric: the switch forwards by LID (IBTA 18.2),
 // answers for itself (agent.h), has a subnet manager in it (manager.h), and one who answers for the
-// subnet (administration.h).
+// subnet (administration.h), unless somebody on a port is to be both.
 //
 //   fabric::Switch network;
 //   Subnet subnet(network);                 before any other port
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "fabric/switch.h"
 #include "subnet/administration.h"
@@ -24,18 +25,19 @@ class Subnet final : private fabric::Forwarder, private fabric::Receiver {
   static constexpr std::uint8_t kPorts = 254;
 
   /// @pre `network` has no ports, and outlives this
-  explicit Subnet(fabric::Switch& network);
+  explicit Subnet(fabric::Switch& network, bool managed = true);
   /// @pre all other ports are destroyed
   ~Subnet() override;
   Subnet(const Subnet&) = delete;
   Subnet& operator=(const Subnet&) = delete;
 
   /// Lets time pass for the manager. Returns when to call again.
-  util::Time run(util::Time now) { return manager_.run(now); }
+  util::Time run(util::Time now) { return manager_ ? manager_->run(now) : util::kNever; }
 
   const Agent& agent() const { return agent_; }
-  const Manager& manager() const { return manager_; }
-  const Administration& administration() const { return administration_; }
+  /// @pre it has one
+  const Manager& manager() const { return *manager_; }
+  const Administration& administration() const { return *administration_; }
 
  private:
   const Ways& route(const wire::Frame& frame, std::uint32_t ingress) override;
@@ -47,8 +49,8 @@ class Subnet final : private fabric::Forwarder, private fabric::Receiver {
 
   fabric::Switch& network_;
   Agent agent_;
-  Manager manager_;
-  Administration administration_;
+  std::optional<Manager> manager_;  ///< nothing: it is on another port, or nowhere
+  std::optional<Administration> administration_;
   std::unique_ptr<fabric::Port> port_;  ///< port 0
   Ways ways_;
   std::uint8_t ingress_ = 0;  ///< of the frame that is being delivered

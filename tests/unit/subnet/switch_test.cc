@@ -1,9 +1,12 @@
 // An InfiniBand switch: where frames go, and how ports come up (IBTA 7.2.7, 14.4, 18.2).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "subnet/subnet.h"
+#include "util/endian.h"
 #include "wire/ib_header.h"
 
 namespace softhca::subnet {
@@ -72,6 +75,20 @@ class SubnetTest : public ::testing::Test {
     while (network_.deliver(kAll)) {
     }
   }
+  /// A Set of an attribute of the switch, which a_ sends by LID.
+  void set(sm_attribute attribute, std::uint32_t modifier, std::span<const std::byte> data) {
+    Mad mad{};
+    const util::MutableView<Smp> smp(mad);
+    smp.set(Smp::base_version, 1);
+    smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_LID_ROUTED));
+    smp.set(Smp::class_version, 1);
+    smp.set(Smp::method, static_cast<std::uint32_t>(Method::SET));
+    smp.set(Smp::attribute_id, static_cast<std::uint32_t>(attribute));
+    smp.set(Smp::attribute_modifier, modifier);
+    std::ranges::copy(data, smp.sub(Smp::data).begin());
+    a_->send_mad(mad, {a_->lid(), Manager::kOwnLid, kSmiQpn, kSmiQpn});
+    settle();
+  }
   fabric::Switch network_;
   Subnet subnet_{network_};
   std::unique_ptr<Station> a_ = std::make_unique<Station>(network_, 0xA00);
@@ -114,6 +131,50 @@ TEST_F(SubnetTest, DataDoNotPassALinkThatIsNotActive) {
   settle();
   EXPECT_EQ(b_->arrived.size(), 1u);
   EXPECT_TRUE(late.arrived.empty());
+}
+
+TEST_F(SubnetTest, AWayIsForgottenWhenItsLinkIsNotActiveAnyMore) {
+  settle();
+  for (int i = 0; i != 2; ++i) a_->send(b_->lid());
+  settle();
+  ASSERT_EQ(b_->arrived.size(), 2u);
+  util::Struct<PortInfo> down;
+  down.set(PortInfo::port_state, static_cast<std::uint32_t>(PortState::DOWN));
+  set(sm_attribute::PORT_INFO, 2, down.bytes());
+  ASSERT_EQ(subnet_.agent().state(2), PortState::INIT);
+  a_->send(b_->lid());
+  settle();
+  EXPECT_EQ(b_->arrived.size(), 2u);
+}
+
+// IBTA 18.2.4.3
+TEST_F(SubnetTest, AGroupsFramesGoToItsMembersAndNotBack) {
+  Station stranger(network_, 0xC00);
+  settle();
+  std::array<std::byte, 64> members{};
+  util::store_be16(members.data(), 1u << 1 | 1u << 2);  // of the first group, ports 1 and 2
+  set(sm_attribute::MULTICAST_FORWARDING, 0, members);
+  const auto before = a_->arrived.size();  // the response to the Set
+  a_->send(Lid(spec::infiniband::kFirstMulticastLid));
+  settle();
+  EXPECT_EQ(b_->arrived.size(), 1u);
+  EXPECT_EQ(a_->arrived.size(), before);
+  EXPECT_TRUE(stranger.arrived.empty());
+}
+
+// Who plugs in a manager of his own, such as opensm, finds a switch that has none.
+TEST(Subnet, WithoutAManagerPortsWaitForOne) {
+  fabric::Switch network;
+  Subnet subnet(network, false);
+  Station a(network, 0xA00);
+  while (network.deliver(kAll)) {
+  }
+  EXPECT_EQ(subnet.run(util::Time(std::chrono::hours(1))), util::kNever);
+  EXPECT_EQ(a.smps, 0u);
+  EXPECT_EQ(a.state(), PortState::INIT);
+  EXPECT_EQ(subnet.agent().state(1), PortState::INIT);
+  EXPECT_EQ(subnet.agent().lid(0), Lid(0));
+  EXPECT_FALSE(subnet.agent().identity().is_manager);
 }
 
 TEST_F(SubnetTest, LaneFifteenIsForQp0Alone) {
