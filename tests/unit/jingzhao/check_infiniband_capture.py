@@ -29,6 +29,7 @@ def packets(path):
             interface, _, _, size = struct.unpack_from("<IIII", data, at + 8)
             packet = data[at + 28:at + 28 + size]
             good = links[interface] == LINKTYPE_ERF and packet[8] == ERF_INFINIBAND and \
+                struct.unpack_from(">H", packet, 10)[0] == size and \
                 struct.unpack_from(">H", packet, 14)[0] == size - ERF_HEADER
             yield good, packet[ERF_HEADER:]
         at += length

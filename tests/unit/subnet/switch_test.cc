@@ -75,8 +75,9 @@ class SubnetTest : public ::testing::Test {
     while (network_.deliver(kAll)) {
     }
   }
-  /// A Set of an attribute of the switch, which a_ sends by LID.
-  void set(sm_attribute attribute, std::uint32_t modifier, std::span<const std::byte> data) {
+  /// A Set of an attribute of the switch, which `from` sends by LID.
+  void set(Station& from, sm_attribute attribute, std::uint32_t modifier,
+           std::span<const std::byte> data) {
     Mad mad{};
     const util::MutableView<Smp> smp(mad);
     smp.set(Smp::base_version, 1);
@@ -86,8 +87,20 @@ class SubnetTest : public ::testing::Test {
     smp.set(Smp::attribute_id, static_cast<std::uint32_t>(attribute));
     smp.set(Smp::attribute_modifier, modifier);
     std::ranges::copy(data, smp.sub(Smp::data).begin());
-    a_->send_mad(mad, {a_->lid(), Manager::kOwnLid, kSmiQpn, kSmiQpn});
+    from.send_mad(mad, {from.lid(), Manager::kOwnLid, kSmiQpn, kSmiQpn});
     settle();
+  }
+  /// One of a station to the switch, by directed route.
+  static Mad response(std::uint64_t transaction) {
+    Mad mad{};
+    const util::MutableView<Smp> smp(mad);
+    smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_DIRECTED_ROUTE));
+    smp.set(Smp::method, static_cast<std::uint32_t>(Method::GET_RESP));
+    smp.set(Smp::transaction_id, transaction);
+    smp.set(Smp::direction, 1);
+    smp.set(Smp::hop_count, 1);
+    smp.set(Smp::hop_pointer, 1);
+    return mad;
   }
   fabric::Switch network_;
   Subnet subnet_{network_};
@@ -134,13 +147,14 @@ TEST_F(SubnetTest, DataDoNotPassALinkThatIsNotActive) {
 }
 
 TEST_F(SubnetTest, AWayIsForgottenWhenItsLinkIsNotActiveAnyMore) {
+  Station other(network_, 0xC00);
   settle();
   for (int i = 0; i != 2; ++i) a_->send(b_->lid());
   settle();
   ASSERT_EQ(b_->arrived.size(), 2u);
   util::Struct<PortInfo> down;
   down.set(PortInfo::port_state, static_cast<std::uint32_t>(PortState::DOWN));
-  set(sm_attribute::PORT_INFO, 2, down.bytes());
+  set(other, sm_attribute::PORT_INFO, 2, down.bytes());
   ASSERT_EQ(subnet_.agent().state(2), PortState::INIT);
   a_->send(b_->lid());
   settle();
@@ -153,7 +167,7 @@ TEST_F(SubnetTest, AGroupsFramesGoToItsMembersAndNotBack) {
   settle();
   std::array<std::byte, 64> members{};
   util::store_be16(members.data(), 1u << 1 | 1u << 2);  // of the first group, ports 1 and 2
-  set(sm_attribute::MULTICAST_FORWARDING, 0, members);
+  set(*a_, sm_attribute::MULTICAST_FORWARDING, 0, members);
   const auto before = a_->arrived.size();  // the response to the Set
   a_->send(Lid(spec::infiniband::kFirstMulticastLid));
   settle();
@@ -295,17 +309,24 @@ TEST_F(SubnetTest, AStationAsksTheSwitchByDirectedRoute) {
 // Responses count only for what was asked.
 TEST_F(SubnetTest, AResponseThatNobodyWaitsForChangesNothing) {
   settle();
-  Mad mad{};
-  const util::MutableView<Smp> smp(mad);
-  smp.set(Smp::mgmt_class, static_cast<std::uint32_t>(MadClass::SUBN_DIRECTED_ROUTE));
-  smp.set(Smp::method, static_cast<std::uint32_t>(Method::GET_RESP));
-  smp.set(Smp::direction, 1);
-  smp.set(Smp::hop_count, 1);
-  smp.set(Smp::hop_pointer, 1);
-  a_->send_mad(mad, {kPermissive, kPermissive, kSmiQpn, kSmiQpn});
+  a_->send_mad(response(0), {kPermissive, kPermissive, kSmiQpn, kSmiQpn});
   settle();
   EXPECT_EQ(subnet_.manager().counters().unexpected, 1u);
   EXPECT_EQ(a_->state(), PortState::ACTIVE);
+}
+
+// IBTA 13.4.6.4: it has the number of its request.
+TEST_F(SubnetTest, AResponseToAnotherRequestIsNotTaken) {
+  a_->deaf = true;
+  settle();
+  a_->send_mad(response(0xDEAD), {kPermissive, kPermissive, kSmiQpn, kSmiQpn});
+  settle();
+  EXPECT_EQ(subnet_.manager().counters().unexpected, 1u);
+  a_->deaf = false;
+  const auto now = subnet_.run(util::Time(std::chrono::seconds(1)));
+  subnet_.run(now);
+  settle();
+  EXPECT_EQ(a_->state(), PortState::ACTIVE) << "it waits for the right one";
 }
 
 }  // namespace
