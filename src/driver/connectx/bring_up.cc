@@ -215,7 +215,8 @@ util::Result<void> Hca::create_doorbells_and_events() {
       .log_size = 10,
       .events = {COMMUNICATION_ESTABLISHED, SQ_DRAINED, CQ_ERROR, LOCAL_WQ_CATASTROPHIC_ERROR,
                  PAGE_REQUEST, INVALID_REQUEST_LOCAL_WQ_ERROR, LOCAL_ACCESS_VIOLATION_WQ_ERROR,
-                 LAST_WQE_REACHED, SRQ_LIMIT},
+                 LAST_WQE_REACHED, LOCAL_SRQ_CATASTROPHIC_ERROR, SRQ_LIMIT, DCT_DRAINED,
+                 DCT_ACCESS_KEY_VIOLATION},
       .uar = uar_};
   if (options_.port_events) asynchronous.events.push_back(PORT_STATE_CHANGE);
   auto events = EventQueue::create(host_, *commands_, asynchronous);
@@ -223,8 +224,9 @@ util::Result<void> Hca::create_doorbells_and_events() {
   events_ = std::move(*events);
   events_->arm();
   for (unsigned i = 0; i < options_.completion_vectors; ++i) {
-    auto queue = EventQueue::create(host_, *commands_,
-                                    {.vector = 1 + i, .log_size = 11, .events = {}, .uar = uar_});
+    auto queue = EventQueue::create(
+        host_, *commands_,
+        {.vector = 1 + i, .log_size = 11, .events = {}, .uar = uar_, .for_processes = true});
     if (!queue) return tl::unexpected(queue.error());
     (*queue)->arm();
     completion_events_.push_back(std::move(*queue));

@@ -18,6 +18,13 @@ using spec::eq_context;
 using spec::eq_doorbell_register;
 using spec::eqe;
 
+namespace {
+
+/// What the kernel makes for all user contexts (the mlx5 driver's MLX5_SHARED_RESOURCE_UID).
+constexpr std::uint16_t kSharedUid = 0xffff;
+
+}  // namespace
+
 EventQueue::EventQueue(Host& host, CommandQueue& commands, const Options& options)
     : host_(host),
       commands_(commands),
@@ -50,6 +57,7 @@ util::Result<void> EventQueue::create_on_device(const Options& options) {
   }
 
   Request<create_eq_in> in(command_opcode::CREATE_EQ, page_list_size(size));
+  if (options.for_processes) in.set(create_eq_in::uid, kSharedUid);
   const auto context = in.sub(create_eq_in::eq_context_entry);
   context.set(eq_context::log_eq_size, log_size_);
   context.set(eq_context::uar_page, options.uar);

@@ -36,6 +36,8 @@ class EventQueue {
     unsigned log_size = 8;                 ///< entries
     std::vector<spec::event_type> events;  ///< completion events need not be named
     std::uint32_t uar = 0;                 ///< doorbell page
+    /// CQs that processes make by commands of their own (DevX) may tell it of completions.
+    bool for_processes = false;
   };
 
   static util::Result<std::unique_ptr<EventQueue>> create(Host& host, CommandQueue& commands,
