@@ -161,6 +161,7 @@ int Engine::open() {
         struct stat status{};
         return ::fstat(number, &status) == 0 ? status.st_ino : 0;
       },
+      .copy = [](int number) { return vfio_user::UniqueFd(::fcntl(number, F_DUPFD_CLOEXEC, 0)); },
       .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); },
       .store = [&entry](auto offset, auto bytes) { return entry.file.store(offset, bytes); }};
   entry.context = std::make_unique<uverbs::Context>(*device_, memory_, std::move(options));

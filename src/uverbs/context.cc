@@ -6,28 +6,16 @@
 #include <system_error>
 
 #include "util/log.h"
+#include "uverbs/method.h"
 
 namespace softhca::uverbs {
 
 namespace {
 
-using Kind = AttributeRule::Kind;
+using namespace rules;
 constexpr std::uint16_t kUhwIn = UVERBS_ATTR_UHW_IN;
 constexpr std::uint16_t kUhwOut = UVERBS_ATTR_UHW_OUT;
 
-constexpr AttributeRule in(std::uint16_t id, std::uint16_t size, bool mandatory = true) {
-  return {id, Kind::kIn, mandatory, size};
-}
-constexpr AttributeRule out(std::uint16_t id, std::uint16_t size, bool mandatory = true) {
-  return {id, Kind::kOut, mandatory, size};
-}
-constexpr AttributeRule object(std::uint16_t id, bool mandatory = true) {
-  return {id, Kind::kObject, mandatory, 0};
-}
-constexpr AttributeRule made(std::uint16_t id) { return {id, Kind::kNewObject, true, 0}; }
-constexpr AttributeRule descriptor(std::uint16_t id, bool mandatory = false) {
-  return {id, Kind::kDescriptor, mandatory, 0};
-}
 constexpr AttributeRule kUhw[] = {in(kUhwIn, 0, false), out(kUhwOut, 0, false)};
 
 // Attributes of the methods (host-door contract 3.4). What a driver may add is in all of them.
@@ -114,24 +102,14 @@ constexpr AttributeRule kCreateQp[] = {made(UVERBS_ATTR_CREATE_QP_HANDLE),
                                        kUhw[1]};
 constexpr AttributeRule kDestroyQp[] = {object(UVERBS_ATTR_DESTROY_QP_HANDLE),
                                         out(UVERBS_ATTR_DESTROY_QP_RESP, 4)};
-constexpr AttributeRule kAsyncEvents[] = {
-    {UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, Kind::kNewDescriptor, true, 0}};
+constexpr AttributeRule kAsyncEvents[] = {new_descriptor(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)};
 constexpr AttributeRule kAllocUar[] = {
     made(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE), in(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, 4),
     out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8), out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4),
     out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4)};
 constexpr AttributeRule kDestroyUar[] = {object(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE)};
-constexpr AttributeRule kQueryHca[] = {in(MLX5_IB_ATTR_DEVX_OTHER_CMD_IN, 16),
-                                       out(MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, 16)};
 
 }  // namespace
-
-struct Context::Method {
-  std::uint16_t object;
-  std::uint16_t method;
-  std::span<const AttributeRule> attributes;
-  Errno (Context::*serve)(Request&);
-};
 
 std::span<const Context::Method> Context::methods() {
   static constexpr Method kMethods[] = {
@@ -167,7 +145,6 @@ std::span<const Context::Method> Context::methods() {
       {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, kAllocUar, &Context::alloc_uar},
       {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kDestroyUar,
        &Context::destroy<DoorbellPage, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE>},
-      {MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER, kQueryHca, &Context::query_hca},
   };
   return kMethods;
 }
@@ -188,17 +165,23 @@ void note_refusal(const Request& request, Errno wrong) {
 Context::Context(Device& device, const UserMemory& memory, Options options)
     : device_(device), memory_(memory), options_(std::move(options)) {}
 
-Context::~Context() { objects_.clear(); }
+Context::~Context() {
+  objects_.clear();
+  device_.subscriptions().remove(this);
+  if (uid_ != 0) device_.end_user_context(uid_);
+}
 
 Errno Context::serve(std::uint64_t argument) {
   Request request;
   if (const auto wrong = request.parse(memory_, argument); wrong != 0) return wrong;
-  for (const auto& method : methods()) {
-    if (method.object != request.object() || method.method != request.method()) continue;
-    auto wrong = request.check(method.attributes);
-    if (wrong == 0) wrong = (this->*method.serve)(request);
-    if (wrong != 0) note_refusal(request, wrong);
-    return wrong;
+  for (const auto table : {methods(), devx_methods()}) {
+    for (const auto& method : table) {
+      if (method.object != request.object() || method.method != request.method()) continue;
+      auto wrong = request.check(method.attributes);
+      if (wrong == 0) wrong = (this->*method.serve)(request);
+      if (wrong != 0) note_refusal(request, wrong);
+      return wrong;
+    }
   }
   note_refusal(request, EPROTONOSUPPORT);
   return EPROTONOSUPPORT;
@@ -207,16 +190,8 @@ Errno Context::serve(std::uint64_t argument) {
 void Context::flush_events() {
   if (async_ != nullptr) async_->pipe.flush();
   for (auto& [identity, file] : channels_) file->pipe.flush();
-}
-
-template <class T, std::uint16_t Handle>
-Errno Context::destroy(Request& request) {
-  const auto handle = request.number(Handle);
-  const auto* object = objects_.find<T>(handle);
-  if (object == nullptr) return ENOENT;
-  if (object->users != 0) return EBUSY;
-  objects_.remove(handle);
-  return 0;
+  for (auto& [identity, channel] : event_channels_) channel->pipe.flush();
+  for (auto& [identity, answers] : answers_) answers->flush();
 }
 
 Errno Context::new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number) {

@@ -10,6 +10,8 @@
 
 #include "uverbs/clock_page.h"
 #include "uverbs/device.h"
+#include "uverbs/devx_events.h"
+#include "uverbs/devx_object.h"
 #include "uverbs/objects.h"
 #include "uverbs/request.h"
 
@@ -24,6 +26,8 @@ class Context {
     std::function<void(int)> take_back;
     /// What is behind a descriptor of give(): the identity of its file.
     std::function<std::uint64_t(int)> identify;
+    /// A copy of a descriptor of the program; none if it has no such descriptor.
+    std::function<vfio_user::UniqueFd(int)> copy;
     /// A CQ was made, whose user handle this is.
     std::function<void(std::uint64_t)> made_cq;
     /// Writes to the file that the program maps. Empty: it has no clock page.
@@ -54,6 +58,7 @@ class Context {
  private:
   struct Method;
   static std::span<const Method> methods();
+  static std::span<const Method> devx_methods();  // devx_methods.cc
 
   // invoke_write.cc
   Errno invoke_write(Request& request);
@@ -92,7 +97,30 @@ class Context {
   Errno alloc_async_events(Request& request);
   Errno alloc_uar(Request& request);
   Errno query_pd(Request& request);
-  Errno query_hca(Request& request);
+
+  // devx_device.cc
+  Errno devx_other(Request& request);
+  Errno devx_query_uar(Request& request);
+  Errno devx_query_eqn(Request& request);
+  /// The user context for a command, which is the program's own or, for some questions,
+  /// everybody's.
+  Errno find_uid(std::span<const std::byte> command, std::uint16_t& uid);
+
+  // devx_objects.cc
+  Errno devx_create(Request& request);
+  Errno devx_modify(Request& request);
+  Errno devx_query(Request& request);
+  Errno devx_async_query(Request& request);
+  void start_doorbells(DevxObject& object);
+  void note_change(Object& object, std::span<const std::byte> command);
+
+  // devx_memory.cc
+  Errno devx_reg_umem(Request& request);
+
+  // devx_channels.cc
+  Errno devx_alloc_answers(Request& request);
+  Errno devx_alloc_events(Request& request);
+  Errno devx_subscribe(Request& request);
 
   // queue_methods.cc
   Errno create_cq(Request& request);
@@ -114,6 +142,7 @@ class Context {
   /// The doorbell page of that number, which the program has allocated; null if it has not.
   DoorbellPage* find_page(std::uint32_t page) const;
   void break_qp(QueuePair& qp);
+  void lose_umem(DevxMemory& umem);
   Errno change_qp(QueuePair& qp, const QpAttributes& wanted);
   Errno new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number);
 
@@ -123,6 +152,9 @@ class Context {
   Objects objects_;
   std::shared_ptr<EventFile> async_;
   std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;  ///< by identity
+  std::uint16_t uid_ = 0;  ///< of its user context (DevX); 0: it has none
+  std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<DevxAnswers>> answers_;
 };
 
 }  // namespace softhca::uverbs

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "spec/connectx/eq.h"
+#include "spec/connectx/resources.h"
 #include "util/log.h"
 
 namespace softhca::uverbs {
@@ -36,6 +37,33 @@ util::Result<std::unique_ptr<Device>> Device::create(driver::connectx::Hca& hca,
     if (!set) return tl::unexpected(set.error());
   }
   return device;
+}
+
+Device::~Device() {
+  if (everybody_ != 0) end_user_context(everybody_);
+}
+
+std::uint16_t Device::make_user_context() {
+  using In = spec::create_uctx_in;
+  // What asks the kernel for CAP_NET_RAW: the device is the program's own.
+  constexpr auto kRawTx = static_cast<std::uint32_t>(spec::uctx_cap_bit::RAW_TX);
+  driver::connectx::Request<In> in(spec::command_opcode::CREATE_UCTX);
+  in.sub(In::uctx).set(spec::uctx::cap, kRawTx);
+  const auto out = commands().execute<spec::create_uctx_out>(in);
+  return out ? static_cast<std::uint16_t>(out->get(spec::create_uctx_out::uid)) : 0;
+}
+
+void Device::end_user_context(std::uint16_t uid) {
+  using In = spec::destroy_uctx_in;
+  driver::connectx::Request<In> in(spec::command_opcode::DESTROY_UCTX);
+  in.set(In::uid, uid);
+  const auto done = commands().run(in);
+  if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);
+}
+
+std::uint16_t Device::everybodys_user_context() {
+  if (everybody_ == 0) everybody_ = make_user_context();
+  return everybody_;
 }
 
 bool Device::find_mac(const driver::Gid& to, driver::Mac& mac) const {
@@ -97,6 +125,7 @@ bool Device::poll_events() {
   while (const auto event = completions.poll()) {
     any = true;
     if (event->type != spec::event_type::COMPLETION) continue;
+    subscriptions_.handle_event(*event);
     using Data = spec::event_data_completion;
     const auto target = completion_targets_.find(event->as<Data>().get(Data::cqn));
     if (target != completion_targets_.end()) target->second->handle_event(event->type);
@@ -110,9 +139,16 @@ bool Device::poll_events() {
     }
     if (!*event) break;
     any = true;
+    subscriptions_.handle_event(**event);
     using Data = spec::event_data_qp_srq;
-    const auto number = (**event).as<Data>().get(Data::qp_srq_n);
+    using CqData = spec::event_data_cq_error;
     const auto type = (**event).type;
+    if (type == spec::event_type::CQ_ERROR) {
+      const auto cq = completion_targets_.find((**event).as<CqData>().get(CqData::cqn));
+      if (cq != completion_targets_.end()) cq->second->handle_event(type);
+      continue;
+    }
+    const auto number = (**event).as<Data>().get(Data::qp_srq_n);
     const bool shared = type == spec::event_type::SRQ_LIMIT ||
                         type == spec::event_type::LOCAL_SRQ_CATASTROPHIC_ERROR;
     const auto& targets = shared ? shared_targets_ : queue_targets_;

@@ -18,6 +18,7 @@
 #include "driver/connectx/key_changer.h"
 #include "driver/connectx/protection_domain.h"
 #include "util/result.h"
+#include "uverbs/event_subscriptions.h"
 #include "uverbs/record_scan.h"
 
 namespace softhca::uverbs {
@@ -51,6 +52,7 @@ class Device {
 
   /// @pre `host` reaches the program's memory at bus_address()
   static util::Result<std::unique_ptr<Device>> create(driver::connectx::Hca& hca, Options options);
+  ~Device();
 
   static constexpr pcie::Iova kProgramMemory = pcie::Iova{1} << 47;
   static constexpr pcie::Iova bus_address(std::uint64_t address) {
@@ -70,6 +72,12 @@ class Device {
   bool resolve_mac(const driver::Gid& to, driver::Mac& mac) const;
   /// The protection domain of what belongs to no program; 0 if there is none to be had.
   std::uint32_t own_pd();
+  /// CREATE_UCTX: in its name a program gives commands of its own (DevX). 0: there is none to be
+  /// had.
+  std::uint16_t make_user_context();
+  void end_user_context(std::uint16_t uid);
+  /// That of programs that have none of their own, for questions that are open to all. 0: none.
+  std::uint16_t everybodys_user_context();
   /// Changes a key in place. False: the device does not.
   bool change_key(const driver::connectx::KeyChange& change);
 
@@ -78,6 +86,7 @@ class Device {
   void name_xrc_domain(std::uint64_t file, const std::shared_ptr<XrcDomainNumber>& number);
 
   // Events.
+  EventSubscriptions& subscriptions() { return subscriptions_; }
   void add_completion_target(std::uint32_t cqn, EventTarget& target);
   void remove_completion_target(std::uint32_t cqn) { completion_targets_.erase(cqn); }
   void add_queue_target(std::uint32_t qpn, EventTarget& target) { queue_targets_[qpn] = &target; }
@@ -95,6 +104,8 @@ class Device {
   driver::connectx::Hca& hca_;
   Options options_;
   RecordScan records_;
+  EventSubscriptions subscriptions_;
+  std::uint16_t everybody_ = 0;
   std::unordered_map<std::uint32_t, EventTarget*> completion_targets_;
   std::unordered_map<std::uint32_t, EventTarget*> queue_targets_;
   std::unordered_map<std::uint32_t, EventTarget*> shared_targets_;

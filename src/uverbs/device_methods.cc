@@ -58,8 +58,6 @@ mlx5_ib_alloc_ucontext_resp Context::describe_context() {
 
 Errno Context::get_context(Request& request) {
   const auto in = request.get<mlx5_ib_alloc_ucontext_req_v2>(UVERBS_ATTR_UHW_IN);
-  // Programs that want DevX ask again without it.
-  if ((in.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0) return EINVAL;
   if (in.max_cqe_version < 1 || (in.lib_caps & MLX5_LIB_CAP_DYN_UAR) == 0) return EOPNOTSUPP;
   if (const auto wrong = request.put(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
       wrong != 0) {
@@ -68,6 +66,10 @@ Errno Context::get_context(Request& request) {
   if (const auto wrong = request.put(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, kOptionalAccessFlags);
       wrong != 0) {
     return wrong;
+  }
+  if ((in.flags & MLX5_IB_ALLOC_UCTX_DEVX) != 0 && uid_ == 0) {
+    uid_ = device_.make_user_context();
+    if (uid_ == 0) return EINVAL;
   }
   return request.put(UVERBS_ATTR_UHW_OUT, describe_context());
 }
@@ -169,8 +171,9 @@ Errno Context::alloc_async_events(Request& request) {
 Errno Context::alloc_uar(Request& request) {
   const auto type = request.get<std::uint32_t>(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE);
   if (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC) return EOPNOTSUPP;
-  const auto out = device_.commands().execute<spec::alloc_uar_out>(
-      CommandRequest(spec::command_opcode::ALLOC_UAR));
+  CommandRequest in(spec::command_opcode::ALLOC_UAR);
+  in.set(spec::alloc_uar_in::uid, uid_);
+  const auto out = device_.commands().execute<spec::alloc_uar_out>(in);
   if (!out) return ENOMEM;
   const auto page = out->get(spec::alloc_uar_out::uar);
   const auto handle = objects_.add(std::make_unique<DoorbellPage>(device_, page));
@@ -190,8 +193,5 @@ Errno Context::query_pd(Request& request) {
   if (pd == nullptr) return ENOENT;
   return request.put(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, pd->pdn);
 }
-
-/// Without DevX only what every program asks when it opens the device, and does without.
-Errno Context::query_hca(Request&) { return EOPNOTSUPP; }
 
 }  // namespace softhca::uverbs

@@ -30,6 +30,7 @@ enum Access : std::uint32_t { kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic =
 bool make_target(QueuePair& target, const QpAttributes& path) {
   const auto& first = target.attributes;
   Command<spec::create_dct_in> create(command_opcode::CREATE_DCT);
+  create.set(spec::create_dct_in::uid, target.uid);
   const auto context = create.sub(spec::create_dct_in::dct_context_entry);
   context.set(dctc::user_index, target.user_index);
   context.set(dctc::cqn, target.receive_cqn);

@@ -8,13 +8,14 @@
 
 namespace softhca::uverbs {
 
-util::Result<EventPipe> EventPipe::create(std::size_t size) {
+util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads) {
   EventPipe pipe(size);
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return util::fail_errno("pipe for events");
+  const int how = reads == Reads::kOne ? O_DIRECT : 0;  // a pipe of packets
+  if (::pipe2(ends, O_CLOEXEC | how) != 0) return util::fail_errno("pipe for events");
   pipe.reader_.reset(ends[0]);
   pipe.writer_.reset(ends[1]);
-  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  ::fcntl(ends[1], F_SETFL, O_NONBLOCK | how);
   const auto name = fmt::format("/proc/self/fd/{}", ends[0]);
   pipe.own_reader_.reset(::open(name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!pipe.own_reader_) return util::fail_errno("open " + name);

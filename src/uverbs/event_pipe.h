@@ -15,8 +15,11 @@ namespace softhca::uverbs {
 
 class EventPipe {
  public:
+  /// Whether a read that has room for several records gets one of them, or as many as fit. The pipe
+  /// holds 16 in the first case.
+  enum class Reads : std::uint8_t { kOne, kMany };
   /// Records of `size` bytes, whose first 8 say which object they are of.
-  static util::Result<EventPipe> create(std::size_t size);
+  static util::Result<EventPipe> create(std::size_t size, Reads reads = Reads::kMany);
 
   /// What the program reads from; to be given out once.
   vfio_user::UniqueFd take_reader() { return std::move(reader_); }

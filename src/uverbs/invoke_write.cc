@@ -137,8 +137,9 @@ Errno Context::query_device_extended(Request& request) {
 }
 
 Errno Context::alloc_pd(Request& request) {
-  const auto out = device_.commands().execute<spec::alloc_pd_out>(
-      Command<spec::alloc_pd_in>(command_opcode::ALLOC_PD));
+  Command<spec::alloc_pd_in> in(command_opcode::ALLOC_PD);
+  in.set(spec::alloc_pd_in::uid, uid_);
+  const auto out = device_.commands().execute<spec::alloc_pd_out>(in);
   if (!out) return ENOMEM;
   const auto pdn = out->get(spec::alloc_pd_out::pd);
   const auto handle = objects_.add(std::make_unique<ProtectionDomain>(device_, pdn));

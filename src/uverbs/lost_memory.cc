@@ -31,6 +31,20 @@ void Context::break_qp(QueuePair& qp) {
   qp.handle_event(spec::event_type::LOCAL_ACCESS_VIOLATION_WQ_ERROR);
 }
 
+/// What the program has made in it by commands of its own is destroyed, as far as the device lets
+/// go of it. The program still has its handles.
+void Context::lose_umem(DevxMemory& umem) {
+  util::log(util::LogLevel::kWarning,
+            "{:#x} bytes at {:#x} are no memory any more, and are UMEM {}: what lies in it goes",
+            umem.memory.size, umem.memory.begin, umem.id);
+  objects_.for_each<DevxObject>([&](DevxObject& object) {
+    const auto& place = object.place;
+    if (place.memory != umem.id && place.record_memory != umem.id) return;
+    object.stop_doorbells();
+    (void)object.end();
+  });
+}
+
 void Context::lose_memory(std::uint64_t page, bool was_write) {
   objects_.for_each<MemoryRegion>([&](MemoryRegion& region) {
     if (region.key == 0 || !region.memory.touches(page)) return;
@@ -44,6 +58,9 @@ void Context::lose_memory(std::uint64_t page, bool was_write) {
     objects_.for_each<QueuePair>([&](QueuePair& qp) {
       if (qp.pd.get() == region.pd.get()) break_qp(qp);
     });
+  });
+  objects_.for_each<DevxMemory>([&](DevxMemory& umem) {
+    if (umem.memory.touches(page)) lose_umem(umem);
   });
   objects_.for_each<QueuePair>([&](QueuePair& qp) {
     const MemoryRange record{.begin = qp.record, .size = 8};

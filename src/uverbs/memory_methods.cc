@@ -2,7 +2,6 @@
 // itself, so that registering costs no more than making sure that they are there.
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include "spec/connectx/caps.h"
 #include "spec/connectx/mkey.h"
 #include "uverbs/context.h"
+#include "uverbs/pinning.h"
 
 namespace softhca::uverbs {
 
@@ -52,17 +52,10 @@ Errno check(const ib_uverbs_reg_mr& in) {
   return (in.access_flags & kZeroBased) != 0 ? EOPNOTSUPP : 0;
 }
 
-/// Tells whether the memory is there, as pinning it would: all of its pages come now. With paging
-/// on demand they come when the device touches them, as the processor would.
+/// With paging on demand pages come when the device touches them, as the processor would.
 Errno populate(const ib_uverbs_reg_mr& in) {
-  if (in.length == 0 || (in.access_flags & kOnDemand) != 0) return 0;
-  const auto first = in.start & ~std::uint64_t{4095};
-  const auto size = ((in.start + in.length + 4095) & ~std::uint64_t{4095}) - first;
-  const int advice =
-      (in.access_flags & kLocalWrite) != 0 ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-  if (::madvise(reinterpret_cast<void*>(first), size, advice) == 0) return 0;
-  if (errno == EINVAL) return 0;  // a kernel that cannot
-  return errno == ENOMEM ? EFAULT : errno;
+  if ((in.access_flags & kOnDemand) != 0) return 0;
+  return pin(in.start, in.length, (in.access_flags & kLocalWrite) != 0);
 }
 
 /// Pages of a region, as large as both of its addresses agree: its bus addresses follow each other.

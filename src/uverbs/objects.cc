@@ -1,5 +1,9 @@
 #include "uverbs/objects.h"
 
+#include <algorithm>
+#include <functional>
+#include <vector>
+
 #include "spec/connectx/cq.h"
 #include "spec/connectx/mkey.h"
 #include "spec/connectx/qp.h"
@@ -7,6 +11,7 @@
 #include "spec/connectx/resources.h"
 #include "spec/connectx/srq.h"
 #include "util/log.h"
+#include "uverbs/command_status.h"
 
 namespace softhca::uverbs {
 
@@ -67,10 +72,30 @@ std::uint32_t AsyncEvents::take_back() {
   return told_ - static_cast<std::uint32_t>(file->pipe.take_back(user_handle));
 }
 
-ProtectionDomain::~ProtectionDomain() {
+void Objects::clear() {
+  std::vector<std::uint32_t> handles;
+  for (bool any = true; any && !objects_.empty();) {
+    any = false;
+    handles.clear();
+    for (const auto& [handle, object] : objects_) handles.push_back(handle);
+    std::ranges::sort(handles, std::greater());
+    for (const auto handle : handles) {
+      auto& object = *objects_.at(handle);
+      if (object.users != 0 || object.end() != 0) continue;
+      objects_.erase(handle);
+      any = true;
+    }
+  }
+  objects_.clear();
+}
+
+Errno ProtectionDomain::end() {
+  if (!exists) return 0;
   Request<spec::dealloc_pd_in> in(command_opcode::DEALLOC_PD);
   in.set(spec::dealloc_pd_in::pd, pdn);
-  report(device.commands().run(in));
+  const auto wrong = execute_own(device, in.all());
+  if (wrong == 0) exists = false;
+  return wrong;
 }
 
 MemoryRegion::~MemoryRegion() { revoke(); }
@@ -96,13 +121,15 @@ DoorbellPage::~DoorbellPage() {
   report(device.commands().run(in));
 }
 
-CompletionQueue::~CompletionQueue() {
-  if (!exists) return;
-  device.records().remove_completion_queue(cqn);
-  device.remove_completion_target(cqn);
+Errno CompletionQueue::end() {
+  if (!exists) return 0;
   Request<spec::destroy_cq_in> in(command_opcode::DESTROY_CQ);
   in.set(spec::destroy_cq_in::cqn, cqn);
-  report(device.commands().run(in));
+  if (const auto wrong = execute_own(device, in.all()); wrong != 0) return wrong;
+  device.records().remove_completion_queue(cqn);
+  device.remove_completion_target(cqn);
+  exists = false;
+  return 0;
 }
 
 void CompletionQueue::handle_event(event_type type) {
@@ -138,18 +165,22 @@ XrcDomainNumber::~XrcDomainNumber() {
   report(device.commands().run(in));
 }
 
-SharedQueue::~SharedQueue() {
-  if (!exists) return;
-  device.remove_shared_target(number);
+Errno SharedQueue::end() {
+  if (!exists) return 0;
+  Errno wrong = 0;
   if (is_xrc) {
     Request<spec::destroy_xrc_srq_in> in(command_opcode::DESTROY_XRC_SRQ);
     in.set(spec::destroy_xrc_srq_in::xrc_srqn, number);
-    report(device.commands().run(in));
+    wrong = execute_own(device, in.all());
   } else {
     Request<spec::destroy_rmp_in> in(command_opcode::DESTROY_RMP);
     in.set(spec::destroy_rmp_in::rmpn, number);
-    report(device.commands().run(in));
+    wrong = execute_own(device, in.all());
   }
+  if (wrong != 0) return wrong;
+  device.remove_shared_target(number);
+  exists = false;
+  return 0;
 }
 
 void SharedQueue::handle_event(event_type type) {

@@ -13,20 +13,37 @@
 #include "driver/connectx/hca.h"
 #include "uverbs/device.h"
 #include "uverbs/event_pipe.h"
+#include "uverbs/request.h"
 
 namespace softhca::uverbs {
 
-enum class Kind : std::uint8_t { kPd, kMr, kMw, kCq, kQp, kSrq, kXrcd, kAh, kUar };
+enum class Kind : std::uint8_t {
+  kPd,
+  kMr,
+  kMw,
+  kCq,
+  kQp,
+  kSrq,
+  kXrcd,
+  kAh,
+  kUar,
+  kDevxObject,
+  kDevxMemory,
+};
 
-/// Its destructor destroys it in the device.
+/// Its destructor destroys it in the device, if end() has not.
 struct Object {
   explicit Object(Kind the_kind) : kind(the_kind) {}
   virtual ~Object() = default;
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
+  /// Destroys it in the device. Not 0: what a program has made by commands of its own still needs
+  /// it, and it stays.
+  virtual Errno end() { return 0; }
 
   const Kind kind;
-  unsigned users = 0;  ///< objects that need this one
+  unsigned users = 0;     ///< objects that need this one
+  std::uint16_t uid = 0;  ///< the user context in whose name it is made; 0: the kernel's
 };
 
 /// Of the program.
@@ -91,16 +108,15 @@ class Objects {
       if (object->kind == T::kKind) visit(static_cast<T&>(*object));
     }
   }
-  void remove(std::int64_t handle) { objects_.erase(static_cast<std::uint32_t>(handle)); }
-  /// All of them, those first that need others.
-  void clear() {
-    while (!objects_.empty()) {
-      const auto before = objects_.size();
-      std::erase_if(objects_, [](const auto& entry) { return entry.second->users == 0; });
-      if (objects_.size() == before) break;
-    }
-    objects_.clear();
+  /// Of whatever kind; null if there is none.
+  Object* find_any(std::int64_t handle) const {
+    const auto at = objects_.find(static_cast<std::uint32_t>(handle));
+    return handle < 0 || at == objects_.end() ? nullptr : at->second.get();
   }
+  void remove(std::int64_t handle) { objects_.erase(static_cast<std::uint32_t>(handle)); }
+  /// All of them, those first that need others: the last that was made first, and again, as the
+  /// device may know of needs that we do not.
+  void clear();
 
  private:
   std::uint32_t last_ = 0;
@@ -111,9 +127,11 @@ struct ProtectionDomain : Object {
   static constexpr Kind kKind = Kind::kPd;
   ProtectionDomain(Device& the_device, std::uint32_t number)
       : Object(kKind), device(the_device), pdn(number) {}
-  ~ProtectionDomain() override;
+  ~ProtectionDomain() override { (void)end(); }
+  Errno end() override;
   Device& device;
   std::uint32_t pdn;
+  bool exists = true;
 };
 
 struct MemoryRegion : Object {
@@ -178,7 +196,8 @@ class AsyncEvents {
 struct CompletionQueue : Object, EventTarget {
   static constexpr Kind kKind = Kind::kCq;
   explicit CompletionQueue(Device& the_device) : Object(kKind), device(the_device) {}
-  ~CompletionQueue() override;
+  ~CompletionQueue() override { (void)end(); }
+  Errno end() override;
   void handle_event(softhca::spec::connectx::event_type type) override;
   Device& device;
   Use uar;
@@ -215,7 +234,8 @@ struct XrcDomain : Object {
 struct SharedQueue : Object, EventTarget {
   static constexpr Kind kKind = Kind::kSrq;
   explicit SharedQueue(Device& the_device) : Object(kKind), device(the_device) {}
-  ~SharedQueue() override;
+  ~SharedQueue() override { (void)end(); }
+  Errno end() override;
   void handle_event(softhca::spec::connectx::event_type type) override;
   Device& device;
   Use pd, cq, xrcd;

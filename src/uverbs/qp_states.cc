@@ -215,6 +215,41 @@ Errno Context::change_qp(QueuePair& qp, const QpAttributes& wanted) {
   return 0;
 }
 
+namespace {
+
+/// The device may have put it into another state.
+Errno note_state(QueuePair& qp) {
+  if (qp.is_target()) return 0;
+  Command<spec::query_qp_in> ask(command_opcode::QUERY_QP);
+  ask.set(spec::query_qp_in::qpn, qp.qpn);
+  const auto answer = qp.device.commands().execute<spec::query_qp_out>(ask);
+  if (!answer) return EINVAL;
+  const auto state =
+      static_cast<spec::qp_state>(answer->get(spec::query_qp_out::qpc).get(qpc::state));
+  switch (state) {
+    case spec::qp_state::RST:
+      qp.state = kReset;
+      break;
+    case spec::qp_state::INIT:
+      qp.state = kInit;
+      break;
+    case spec::qp_state::RTR:
+      qp.state = kRtr;
+      break;
+    case spec::qp_state::SQER:
+      qp.state = kSqe;
+      break;
+    case spec::qp_state::ERR:
+      qp.state = kError;
+      break;
+    default:
+      qp.state = kRts;
+  }
+  return 0;
+}
+
+}  // namespace
+
 Errno Context::query_qp(Request& request) {
   const auto in = request.get<ib_uverbs_query_qp>(UVERBS_ATTR_CORE_IN);
   auto* qp = objects_.find<QueuePair>(in.qp_handle);
@@ -241,34 +276,7 @@ Errno Context::query_qp(Request& request) {
   out.retry_cnt = attributes.retry_cnt;
   out.rnr_retry = attributes.rnr_retry;
   out.sq_sig_all = qp->signals_all;
-  out.qp_state = out.cur_qp_state = qp->state;
-  if (qp->is_target()) return request.put(UVERBS_ATTR_CORE_OUT, out);
-  // The device may have put it into another state.
-  Command<spec::query_qp_in> ask(command_opcode::QUERY_QP);
-  ask.set(spec::query_qp_in::qpn, qp->qpn);
-  const auto answer = device_.commands().execute<spec::query_qp_out>(ask);
-  if (!answer) return EINVAL;
-  const auto state =
-      static_cast<spec::qp_state>(answer->get(spec::query_qp_out::qpc).get(qpc::state));
-  switch (state) {
-    case spec::qp_state::RST:
-      qp->state = kReset;
-      break;
-    case spec::qp_state::INIT:
-      qp->state = kInit;
-      break;
-    case spec::qp_state::RTR:
-      qp->state = kRtr;
-      break;
-    case spec::qp_state::SQER:
-      qp->state = kSqe;
-      break;
-    case spec::qp_state::ERR:
-      qp->state = kError;
-      break;
-    default:
-      qp->state = kRts;
-  }
+  if (const auto wrong = note_state(*qp); wrong != 0) return wrong;
   out.qp_state = out.cur_qp_state = qp->state;
   return request.put(UVERBS_ATTR_CORE_OUT, out);
 }

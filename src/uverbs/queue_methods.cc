@@ -34,6 +34,7 @@ bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_over
   const auto size = std::uint64_t{cq.entries} * in.cqe_size;
   Command<spec::create_cq_in> create(command_opcode::CREATE_CQ,
                                      pages_of(in.buf_addr, size) * sizeof(std::uint64_t));
+  create.set(spec::create_cq_in::uid, cq.uid);
   using Cqc = spec::cq_context;
   const auto context = create.sub(spec::create_cq_in::cq_context_entry);
   context.set(Cqc::log_cq_size, log2_of(cq.entries));
@@ -84,6 +85,7 @@ bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in) {
   const auto size = queues_size(in);
   Command<spec::create_qp_in> create(command_opcode::CREATE_QP,
                                      pages_of(in.buf_addr, size) * sizeof(std::uint64_t));
+  create.set(spec::create_qp_in::uid, qp.uid);
   using Qpc = spec::qpc;
   const auto context = create.sub(spec::create_qp_in::qpc);
   context.set(Qpc::st, static_cast<std::uint32_t>(qp.service));
@@ -144,6 +146,7 @@ Errno Context::create_cq(Request& request) {
   auto* const page = find_page(in.uar_page_index);
   if (page == nullptr) return EINVAL;
   auto cq = std::make_unique<CompletionQueue>(device_);
+  cq->uid = uid_;
   cq->uar = Use(page);
   if (request.has(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)) {
     const auto number = request.number(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL);
@@ -190,6 +193,7 @@ Errno Context::destroy_cq(Request& request) {
   auto* cq = objects_.find<CompletionQueue>(handle);
   if (cq == nullptr) return ENOENT;
   if (cq->users != 0) return EBUSY;
+  if (const auto wrong = cq->end(); wrong != 0) return wrong;
   // What nobody has read is taken back; for what was read the program waits to be acknowledged.
   const auto unread = cq->channel == nullptr ? 0 : cq->channel->pipe.take_back(cq->user_handle);
   const ib_uverbs_destroy_cq_resp out{
@@ -211,6 +215,7 @@ Errno Context::find_qp_objects(const Request& request, QueuePair& qp) {
   auto* pd = objects_.find<ProtectionDomain>(number(UVERBS_ATTR_CREATE_QP_PD_HANDLE));
   auto* send_cq = objects_.find<CompletionQueue>(number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE));
   if (pd == nullptr || send_cq == nullptr) return ENOENT;
+  qp.uid = uid_;
   qp.pd = Use(pd);
   qp.pdn = pd->pdn;
   qp.send_cq = Use(send_cq);
@@ -274,9 +279,9 @@ Errno Context::create_qp(Request& request) {
   if (!qp->is_target() && !make_qp(*qp, in)) return ENOMEM;
   const auto qpn = qp->qpn;
   const auto caps = qp->caps;
-  const auto handle = objects_.add(std::move(qp));
   mlx5_ib_create_qp_resp own{};
   own.bfreg_index = UINT32_MAX;  // a page was named
+  const auto handle = objects_.add(std::move(qp));
   auto wrong = request.put_number(UVERBS_ATTR_CREATE_QP_HANDLE, handle);
   if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_QP_RESP_CAP, caps);
   if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qpn);

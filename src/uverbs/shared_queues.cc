@@ -53,6 +53,7 @@ bool make_rmp(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
               const mlx5_ib_create_srq& in) {
   Command<spec::create_rmp_in> create(command_opcode::CREATE_RMP,
                                       pages_of(in.buf_addr, shape.size()) * sizeof(std::uint64_t));
+  create.set(spec::create_rmp_in::uid, srq.uid);
   const auto rmp = create.sub(spec::create_rmp_in::rmp_context);
   rmp.set(spec::rmp_context::state, static_cast<std::uint32_t>(spec::rmp_state::RDY));
   const auto wq = rmp.sub(spec::rmp_context::wq);
@@ -73,6 +74,7 @@ bool make_xrc_srq(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
                   const mlx5_ib_create_srq& in) {
   Command<spec::create_xrc_srq_in> create(
       command_opcode::CREATE_XRC_SRQ, pages_of(in.buf_addr, shape.size()) * sizeof(std::uint64_t));
+  create.set(spec::create_xrc_srq_in::uid, srq.uid);
   using Xsrq = spec::xrc_srq_context;
   const auto context = create.sub(spec::create_xrc_srq_in::xrc_srq_context_entry);
   context.set(Xsrq::log_xrc_srq_size, log2_of(shape.entries));
@@ -124,6 +126,7 @@ Errno Context::create_srq(Request& request) {
   auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE));
   if (pd == nullptr) return ENOENT;
   auto srq = std::make_unique<SharedQueue>(device_);
+  srq->uid = uid_;
   srq->pd = Use(pd);
   srq->is_xrc = type == IB_UVERBS_SRQT_XRC;
   if (srq->is_xrc) {
@@ -175,6 +178,7 @@ Errno Context::destroy_srq(Request& request) {
   auto* srq = objects_.find<SharedQueue>(handle);
   if (srq == nullptr) return ENOENT;
   if (srq->users != 0) return EBUSY;
+  if (const auto wrong = srq->end(); wrong != 0) return wrong;
   const ib_uverbs_destroy_srq_resp out{.events_reported = srq->async.take_back()};
   objects_.remove(handle);
   return request.put(UVERBS_ATTR_DESTROY_SRQ_RESP, out);

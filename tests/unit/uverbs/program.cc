@@ -45,6 +45,7 @@ Program::Program(Reach reach) : port_(switch_.create_port("device")) {
                          struct stat status{};
                          return ::fstat(fd, &status) == 0 ? status.st_ino : 0;
                        },
+                       .copy = [](int fd) { return vfio_user::UniqueFd(::dup(fd)); },
                        .made_cq = nullptr,
                        .store =
                            [this](std::uint64_t offset, std::span<const std::byte> bytes) {
@@ -63,6 +64,18 @@ Program::~Program() {
   hca_.reset();
   host_.reset();
   ::munmap(memory_, kMemory);
+}
+
+Errno Program::get_context(bool devx) {
+  mlx5_ib_alloc_ucontext_req_v2 in{};
+  in.flags = devx ? MLX5_IB_ALLOC_UCTX_DEVX : 0;
+  in.max_cqe_version = 1;
+  in.lib_caps = MLX5_LIB_CAP_DYN_UAR;
+  mlx5_ib_alloc_ucontext_resp out{};
+  return Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT)
+      .in(UVERBS_ATTR_UHW_IN, in)
+      .out(UVERBS_ATTR_UHW_OUT, out)
+      .on(context());
 }
 
 std::uint32_t Program::pd() {

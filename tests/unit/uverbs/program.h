@@ -104,6 +104,8 @@ class Program {
   /// Closes the device file with all that is made in it.
   void close() { context_.reset(); }
 
+  /// GET_CONTEXT, with DevX: what libmlx5 asks for.
+  Errno get_context(bool devx);
   std::uint32_t pd();
   /// Registers [address, address + size).
   Errno reg_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t size, std::uint32_t access,

@@ -1,0 +1,60 @@
+#include "uverbs/devx_events.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "spec/connectx/eq.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+
+void DevxSubscription::handle_event(std::span<const std::byte> eqe) {
+  if (eventfd_) {
+    const std::uint64_t one = 1;
+    (void)!::write(eventfd_.get(), &one, sizeof one);
+    return;
+  }
+  std::array<std::byte, sizeof cookie_ + spec::eqe::kSize> record;
+  std::memcpy(record.data(), &cookie_, sizeof cookie_);
+  std::memcpy(record.data() + sizeof cookie_, eqe.data(), spec::eqe::kSize);
+  if (!channel_->omits_data) return channel_->pipe.write(record);
+  // Who wants no data wants to know that there was something: once, until he reads it.
+  (void)channel_->pipe.take_back(cookie_);
+  channel_->pipe.write(std::span(record).first(sizeof cookie_));
+}
+
+util::Result<DevxAnswers> DevxAnswers::create() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return util::fail_errno("socket for answers");
+  }
+  DevxAnswers answers;
+  answers.reader_.reset(ends[0]);
+  answers.writer_.reset(ends[1]);
+  return answers;
+}
+
+bool DevxAnswers::try_write(std::span<const std::byte> record) {
+  const auto sent =
+      ::send(writer_.get(), record.data(), record.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return sent == static_cast<ssize_t>(record.size());
+}
+
+void DevxAnswers::write(std::span<const std::byte> record) {
+  if (waiting_.empty() && try_write(record)) return;
+  waiting_.emplace_back(record.begin(), record.end());
+  waiting_size_ += record.size();
+}
+
+void DevxAnswers::flush() {
+  while (!waiting_.empty() && try_write(waiting_.front())) {
+    waiting_size_ -= waiting_.front().size();
+    waiting_.pop_front();
+  }
+}
+
+}  // namespace softhca::uverbs

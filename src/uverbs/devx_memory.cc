@@ -1,0 +1,85 @@
+// Memory of the program that its own commands name by a number (UMEM; host-door contract 4.13).
+#include <rdma/mlx5_user_ioctl_cmds.h>
+
+#include <bit>
+#include <cerrno>
+
+#include "spec/connectx/mkey.h"
+#include "spec/connectx/resources.h"
+#include "uverbs/context.h"
+#include "uverbs/pinning.h"
+#include "uverbs/program_pages.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using In = spec::create_umem_in;
+using CreateUmem = driver::connectx::Request<In>;
+
+namespace {
+
+// ib_access_flags.
+constexpr std::uint32_t kLocalWrite = 1, kRemoteWrite = 2, kRemoteRead = 4;
+constexpr unsigned kLogPage = 12;
+/// No memory of a program is in one piece for longer than a huge page, on hardware.
+constexpr unsigned kLogPageMax = 21;
+
+/// The largest of the pages that the program allows (a bit each) in which the memory begins and
+/// ends; pages of the processor hold any. 0: none fits.
+unsigned log_page_size(const MemoryRange& memory, std::uint64_t allowed) {
+  for (unsigned log = kLogPageMax; log > kLogPage; --log) {
+    const auto size = std::uint64_t{1} << log;
+    const bool fits = memory.begin % size == 0 && memory.size % size == 0;
+    if (fits && (allowed & size) != 0) return log;
+  }
+  return allowed < kPage ? 0 : kLogPage;
+}
+
+}  // namespace
+
+Errno Context::devx_reg_umem(Request& request) {
+  if (uid_ == 0) return EINVAL;
+  const auto begin = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR);
+  const auto size = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
+  const auto access = request.get<std::uint32_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ACCESS);
+  const bool is_written = (access & kLocalWrite) != 0;
+  if ((access & ~(kLocalWrite | kRemoteWrite | kRemoteRead)) != 0) return EINVAL;
+  if ((access & kRemoteWrite) != 0 && !is_written) return EINVAL;
+  if (size == 0 || begin + size < begin || begin + size > Device::kProgramMemory) return EINVAL;
+  const bool chooses = request.has(MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP);
+  const auto allowed =
+      chooses ? request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_PGSZ_BITMAP) : UINT64_MAX;
+  auto umem = std::make_unique<DevxMemory>(device_);
+  umem->uid = uid_;
+  umem->memory = {.begin = begin, .size = size};
+  const auto log = log_page_size(umem->memory, allowed);
+  if (log == 0) return EINVAL;
+  if (const auto wrong = pin(begin, size, is_written); wrong != 0) return wrong;
+  const auto page = std::uint64_t{1} << log;
+  const auto offset = begin % page;
+  const auto pages = (offset + size + page - 1) / page;
+  CreateUmem create(spec::command_opcode::CREATE_UMEM, pages * spec::mtt_entry::kSize);
+  create.set(In::uid, uid_);
+  const auto context = create.sub(In::umem);
+  context.set(spec::umem::log_page_size, log - kLogPage);
+  context.set(spec::umem::page_offset, static_cast<std::uint32_t>(offset));
+  context.set(spec::umem::num_of_mtt, pages);
+  auto list = create.all().subspan(In::mtt_offset);
+  for (std::uint64_t i = 0; i != pages; ++i, list = list.subspan(spec::mtt_entry::kSize)) {
+    const util::MutableView<spec::mtt_entry> entry(list);
+    const auto address = Device::bus_address(begin - offset + i * page);
+    entry.set(spec::mtt_entry::ptag, address >> spec::mtt_entry::ptag.kLo);
+    entry.set(spec::mtt_entry::rd_en, 1);
+    entry.set(spec::mtt_entry::wr_en, is_written);
+  }
+  const auto out = device_.commands().execute<spec::create_umem_out>(create);
+  if (!out) return ENOMEM;
+  const auto id = umem->id = out->get(spec::create_umem_out::umem_id);
+  const auto handle = objects_.add(std::move(umem));
+  auto wrong = request.put_number(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE, handle);
+  if (wrong == 0) wrong = request.put(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, id);
+  if (wrong != 0) objects_.remove(handle);
+  return wrong;
+}
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,184 @@
+// Objects that a program makes by commands of its own, and questions about any of its objects
+// (host-door contract 4.13).
+#include <rdma/mlx5_user_ioctl_cmds.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "spec/connectx/raw_queues.h"
+#include "uverbs/command_status.h"
+#include "uverbs/context.h"
+#include "uverbs/program_pages.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using Op = spec::command_opcode;
+
+namespace {
+
+constexpr std::uint64_t kRecordSize = 8;
+
+/// Of an object that the program has made by a verb.
+bool is_of_verbs(const Object& object, const DevxName& name) {
+  switch (object.kind) {
+    case Kind::kCq:
+      return name == DevxName{Op::CREATE_CQ, static_cast<const CompletionQueue&>(object).cqn};
+    case Kind::kSrq: {
+      const auto& srq = static_cast<const SharedQueue&>(object);
+      return name == DevxName{srq.is_xrc ? Op::CREATE_XRC_SRQ : Op::CREATE_RMP, srq.number};
+    }
+    case Kind::kQp: {
+      const auto& qp = static_cast<const QueuePair&>(object);
+      return name == DevxName{qp.is_target() ? Op::CREATE_DCT : Op::CREATE_QP, qp.qpn};
+    }
+    default:
+      return false;
+  }
+}
+
+bool is_about(const Object& object, const std::optional<DevxName>& name) {
+  if (!name) return false;
+  if (object.kind != Kind::kDevxObject) return is_of_verbs(object, *name);
+  return static_cast<const DevxObject&>(object).name == *name;
+}
+
+/// What MODIFY_SQ makes of it.
+spec::sq_state wanted_state(std::span<const std::byte> command) {
+  using In = spec::modify_sq_in;
+  if (command.size() < In::kSize) return spec::sq_state::ERR;
+  const auto context = util::View<In>(command).get(In::sq_context);
+  return static_cast<spec::sq_state>(context.get(spec::sq_context::state));
+}
+
+}  // namespace
+
+/// The record of a queue is where its UMEM says; what is not there is not looked at.
+void Context::start_doorbells(DevxObject& object) {
+  const auto* memory = objects_.find_if<DevxMemory>(
+      [&](const DevxMemory& one) { return one.id == object.place.record_memory; });
+  if (memory == nullptr || find_page(object.place.uar) == nullptr) return;
+  const auto& range = memory->memory;
+  const auto offset = object.place.record_offset;
+  if (offset > range.size || range.size - offset < kRecordSize) return;
+  object.record = range.begin + offset;
+  if (object.record % kRecordSize != 0 || !is_there(memory_, object.record, kRecordSize)) {
+    object.record = 0;
+  } else if (object.is_completion_queue()) {
+    device_.records().add_completion_queue(object.name.number, object.place.uar,
+                                           reinterpret_cast<std::uint32_t*>(object.record + 4));
+  }
+}
+
+Errno Context::devx_create(Request& request) {
+  std::vector<std::byte> in(request.size(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN));
+  std::vector<std::byte> out(request.size(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT));
+  auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, in);
+  if (wrong != 0) return wrong;
+  if (uid_ == 0 || !makes_object(in)) return EINVAL;
+  set_uid(in, uid_);
+  mark_umems(in);
+  wrong = execute(device_, in, out);
+  if (wrong == EREMOTEIO) (void)request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out);
+  if (wrong != 0) return wrong;
+  auto object = std::make_unique<DevxObject>(device_);
+  object->uid = uid_;
+  object->name = made_object(in, out);
+  object->ending = end_of(in, object->name);
+  object->place = place_of(in);
+  auto& made = *object;
+  const auto handle = objects_.add(std::move(object));
+  wrong = request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, out);
+  if (wrong == 0) wrong = request.put_number(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE, handle);
+  if (wrong != 0) {
+    objects_.remove(handle);
+    return wrong;
+  }
+  if (made.place.record_memory != 0) start_doorbells(made);
+  return 0;
+}
+
+/// Which of its states has doorbells (rule D2 of the contract).
+void Context::note_change(Object& object, std::span<const std::byte> command) {
+  std::uint32_t number = 0, uar = 0;
+  std::uint64_t record = 0;
+  if (object.kind == Kind::kDevxObject) {
+    const auto& own = static_cast<DevxObject&>(object);
+    number = own.name.number;
+    uar = own.place.uar;
+    record = own.record;
+  } else if (object.kind == Kind::kQp) {
+    const auto& qp = static_cast<QueuePair&>(object);
+    number = qp.qpn;
+    uar = qp.uar;
+    record = qp.has_send_queue ? qp.record : 0;
+  }
+  if (record == 0) return;
+  const auto opcode = opcode_of(command);
+  const auto state = opcode == Op::MODIFY_SQ ? wanted_state(command) : spec::sq_state::ERR;
+  if (opcode == Op::RTR2RTS_QP || state == spec::sq_state::RDY) {
+    device_.records().add_send_queue(number, uar,
+                                     reinterpret_cast<const std::uint32_t*>(record + 4));
+  } else if (opcode == Op::QP_2RST || state == spec::sq_state::RST) {
+    device_.records().remove_send_queue(number);
+  }
+}
+
+Errno Context::devx_modify(Request& request) {
+  std::vector<std::byte> in(request.size(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN));
+  std::vector<std::byte> out(request.size(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT));
+  auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN, in);
+  if (wrong != 0) return wrong;
+  auto* object = objects_.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE));
+  if (object == nullptr) return ENOENT;
+  if (uid_ == 0 || !is_about(*object, changed_object(in))) return EINVAL;
+  set_uid(in, uid_);
+  mark_umems(in);
+  wrong = execute(device_, in, out);
+  if (wrong != 0 && wrong != EREMOTEIO) return wrong;
+  if (wrong == 0) note_change(*object, in);
+  const auto told = request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, out);
+  return wrong != 0 ? wrong : told;
+}
+
+Errno Context::devx_query(Request& request) {
+  std::vector<std::byte> in(request.size(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN));
+  std::vector<std::byte> out(request.size(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT));
+  auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN, in);
+  if (wrong != 0) return wrong;
+  const auto* object = objects_.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_QUERY_HANDLE));
+  if (object == nullptr) return ENOENT;
+  if (uid_ == 0 || !is_about(*object, asked_object(in))) return EINVAL;
+  set_uid(in, uid_);
+  wrong = execute(device_, in, out);
+  if (wrong != 0 && wrong != EREMOTEIO) return wrong;
+  const auto told = request.put_bytes(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT, out);
+  return wrong != 0 ? wrong : told;
+}
+
+/// Answered at once, and read when the program likes: mlx5_ib_uapi_devx_async_cmd_hdr.
+Errno Context::devx_async_query(Request& request) {
+  std::vector<std::byte> in(request.size(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN));
+  auto wrong = request.copy_in(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_CMD_IN, in);
+  if (wrong != 0) return wrong;
+  const auto* object = objects_.find_any(request.number(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_HANDLE));
+  if (object == nullptr) return ENOENT;
+  const auto number = request.number(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_FD);
+  const auto answers = answers_.find(options_.identify(static_cast<int>(number)));
+  if (answers == answers_.end()) return EBADF;
+  if (uid_ == 0 || !is_about(*object, asked_object(in))) return EINVAL;
+  const auto wr_id = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_WR_ID);
+  const auto size = request.get<std::uint16_t>(MLX5_IB_ATTR_DEVX_OBJ_QUERY_ASYNC_OUT_LEN);
+  if (size < kDevxHeader) return EINVAL;
+  std::vector<std::byte> record(sizeof wr_id + size);
+  if (!answers->second->has_room(record.size())) return EAGAIN;
+  std::memcpy(record.data(), &wr_id, sizeof wr_id);
+  set_uid(in, uid_);
+  wrong = execute(device_, in, std::span(record).subspan(sizeof wr_id));
+  if (wrong != 0 && wrong != EREMOTEIO) return wrong;
+  answers->second->write(record);
+  return 0;
+}
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,54 @@
+// Events of the device as it tells them, for programs that have asked for some (DevX): which are of
+// which object, and who is told (host-door contract 4.13).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "driver/connectx/event_queue.h"
+#include "uverbs/devx_commands.h"
+
+namespace softhca::uverbs {
+
+/// A kind of events, of one object or (none) of the device.
+struct EventSubject {
+  softhca::spec::connectx::event_type type{};
+  std::optional<DevxName> object;
+  bool operator==(const EventSubject&) const = default;
+};
+
+class EventSubscriber {
+ public:
+  virtual ~EventSubscriber() = default;
+  /// `eqe`: the entry of the event queue, of 64 bytes.
+  virtual void handle_event(std::span<const std::byte> eqe) = 0;
+};
+
+class EventSubscriptions {
+ public:
+  /// `owner`: by which remove() finds it.
+  void add(const void* owner, const EventSubject& subject,
+           std::shared_ptr<EventSubscriber> subscriber) {
+    all_.push_back({owner, subject, std::move(subscriber)});
+  }
+  /// All of an owner.
+  void remove(const void* owner);
+  /// The object is gone.
+  void remove_object(const DevxName& object);
+  void handle_event(const driver::connectx::Event& event) const;
+
+ private:
+  struct Subscription {
+    const void* owner;
+    EventSubject subject;
+    std::shared_ptr<EventSubscriber> subscriber;
+  };
+  std::vector<Subscription> all_;
+};
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,51 @@
+// One line of the table of methods: which call it is, what it takes, who serves it.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <span>
+
+#include "uverbs/context.h"
+
+namespace softhca::uverbs {
+
+struct Context::Method {
+  std::uint16_t object;
+  std::uint16_t method;
+  std::span<const AttributeRule> attributes;
+  Errno (Context::*serve)(Request&);
+};
+
+template <class T, std::uint16_t Handle>
+Errno Context::destroy(Request& request) {
+  const auto handle = request.number(Handle);
+  auto* object = objects_.find<T>(handle);
+  if (object == nullptr) return ENOENT;
+  if (object->users != 0) return EBUSY;
+  if (const auto wrong = object->end(); wrong != 0) return wrong;
+  objects_.remove(handle);
+  return 0;
+}
+
+namespace rules {
+
+using Kind = AttributeRule::Kind;
+constexpr AttributeRule in(std::uint16_t id, std::uint16_t size, bool mandatory = true) {
+  return {id, Kind::kIn, mandatory, size};
+}
+constexpr AttributeRule out(std::uint16_t id, std::uint16_t size, bool mandatory = true) {
+  return {id, Kind::kOut, mandatory, size};
+}
+constexpr AttributeRule object(std::uint16_t id, bool mandatory = true) {
+  return {id, Kind::kObject, mandatory, 0};
+}
+constexpr AttributeRule made(std::uint16_t id) { return {id, Kind::kNewObject, true, 0}; }
+constexpr AttributeRule descriptor(std::uint16_t id, bool mandatory = false) {
+  return {id, Kind::kDescriptor, mandatory, 0};
+}
+constexpr AttributeRule new_descriptor(std::uint16_t id) {
+  return {id, Kind::kNewDescriptor, true, 0};
+}
+
+}  // namespace rules
+}  // namespace softhca::uverbs
