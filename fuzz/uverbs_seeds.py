@@ -4,8 +4,8 @@
 import struct
 from pathlib import Path
 
-CALL, PD, MR, CQ, QP, MODIFY, _, DESTROY, SRQ, WORK, WRITE, AH, MW, QUERY, LOSE, RUN = range(16)
-PD_KIND, MR_KIND, MW_KIND, AH_KIND, CQ_KIND, QP_KIND, SRQ_KIND, XRCD_KIND = range(8)
+CALL, PD, MR, CQ, QP, MODIFY, _, DESTROY, SRQ, WORK, WRITE, AH, MW, QUERY, LOSE, RUN, UMEM, MAKE, COMMAND, SUBSCRIBE = range(20)
+PD_KIND, MR_KIND, MW_KIND, AH_KIND, CQ_KIND, QP_KIND, SRQ_KIND, XRCD_KIND, DEVX_KIND, UMEM_KIND = range(10)
 RC, UC, UD, RAW, XRC_SEND, XRC_RECV, DRIVER = range(7)
 
 
@@ -49,6 +49,10 @@ SEEDS = {
     + bytes([DESTROY, MR_KIND, 1, DESTROY, MW_KIND, 2]),
     "srq": bytes([PD, SRQ]) + at(1024) + at(4048) + bytes([0, 0]) + bytes([4, 0, 0]) + bytes([DESTROY, SRQ_KIND, 1]),
     "lost": connected(RC) + bytes([LOSE]) + at(512) + bytes([1]) + DOORBELL + bytes([LOSE]) + at(64) + bytes([1, RUN]),
+    "devx": bytes([UMEM]) + at(64) + struct.pack("<H", 1024)  # 64 KiB, UMEM 1
+    + bytes([MAKE, 0, 0, 64, 0, MAKE, 2, 0, 2, 2, 0]) + struct.pack("<H", 4096) + bytes([2, 0])
+    + bytes([SUBSCRIBE, 2, 0, COMMAND, 3, 0, 80, 7, 0, 0, DESTROY, DEVX_KIND, 2, DESTROY, UMEM_KIND, 1]),
+    "devx_domain": bytes([MAKE, 4, 0, COMMAND, 1, 60, 0, 11, 0, 1]) + struct.pack("<H", 17) + bytes([1, RUN]),
     "call": bytes([CALL]) + struct.pack("<H", 3) + bytes([0, 0, 3]) + bytes([0, 0, 0, 1, 4, 4, 2, 7, 8]),
 }
 
