@@ -167,6 +167,7 @@ Context::Context(Device& device, const UserMemory& memory, Options options)
 
 Context::~Context() {
   objects_.clear();
+  end_transport_domain();
   device_.subscriptions().remove(this);
   if (uid_ != 0) device_.end_user_context(uid_);
 }
@@ -174,7 +175,7 @@ Context::~Context() {
 Errno Context::serve(std::uint64_t argument) {
   Request request;
   if (const auto wrong = request.parse(memory_, argument); wrong != 0) return wrong;
-  for (const auto table : {methods(), devx_methods()}) {
+  for (const auto table : {methods(), devx_methods(), flow_methods(), scaling_methods()}) {
     for (const auto& method : table) {
       if (method.object != request.object() || method.method != request.method()) continue;
       auto wrong = request.check(method.attributes);

@@ -58,7 +58,9 @@ class Context {
  private:
   struct Method;
   static std::span<const Method> methods();
-  static std::span<const Method> devx_methods();  // devx_methods.cc
+  static std::span<const Method> devx_methods();     // devx_methods.cc
+  static std::span<const Method> flow_methods();     // flow_methods.cc
+  static std::span<const Method> scaling_methods();  // receive_side_scaling.cc
 
   // invoke_write.cc
   Errno invoke_write(Request& request);
@@ -132,6 +134,27 @@ class Context {
   Errno find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in);
   Errno destroy_qp(Request& request);
 
+  // raw_packet_qps.cc
+  Errno make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags);
+  void tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp& out) const;
+  Errno change_raw_packet_qp(QueuePair& qp, const QpAttributes& wanted);
+  /// Of this context; 0: there is none to be had.
+  std::uint32_t transport_domain();
+  void end_transport_domain();
+
+  // receive_side_scaling.cc
+  Errno create_wq(Request& request);
+  Errno destroy_wq(Request& request);
+  Errno modify_wq(Request& request);
+  Errno create_receive_table(Request& request);
+  Errno create_scaling_qp(Request& request);
+
+  // flow_methods.cc
+  Errno create_flow(Request& request);
+  Errno create_matcher(Request& request);
+  Errno create_matched_flow(Request& request);
+  Errno lead_to_qp(QueuePair* qp, FlowRule& rule) const;
+
   // dynamic_targets.cc
   Errno describe_target(QueuePair& target, const mlx5_ib_create_qp& in);
   Errno change_target(QueuePair& target, const QpAttributes& wanted);
@@ -152,6 +175,7 @@ class Context {
   Objects objects_;
   std::shared_ptr<EventFile> async_;
   std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;  ///< by identity
+  std::uint32_t transport_domain_ = 0;                                      ///< 0: none was needed
   std::uint16_t uid_ = 0;  ///< of its user context (DevX); 0: it has none
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxAnswers>> answers_;

@@ -26,7 +26,7 @@ driver::Mac group_mac(const driver::Gid& group) {
 }  // namespace
 
 Device::Device(driver::connectx::Hca& hca, Options options)
-    : hca_(hca), options_(std::move(options)), records_(hca.host()) {}
+    : hca_(hca), options_(std::move(options)), records_(hca.host()), flows_(hca) {}
 
 util::Result<std::unique_ptr<Device>> Device::create(driver::connectx::Hca& hca, Options options) {
   std::unique_ptr<Device> device(new Device(hca, std::move(options)));

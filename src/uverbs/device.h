@@ -19,6 +19,7 @@
 #include "driver/connectx/protection_domain.h"
 #include "util/result.h"
 #include "uverbs/event_subscriptions.h"
+#include "uverbs/flow_rules.h"
 #include "uverbs/record_scan.h"
 
 namespace softhca::uverbs {
@@ -64,6 +65,7 @@ class Device {
   util::View<softhca::spec::connectx::hca_cap> capabilities() const { return hca_.capabilities(); }
   const Options& options() const { return options_; }
   RecordScan& records() { return records_; }
+  FlowRules& flows() { return flows_; }
   const GidEntry* gid(std::size_t index) const {
     return index < options_.gids.size() ? &options_.gids[index] : nullptr;
   }
@@ -105,6 +107,7 @@ class Device {
   Options options_;
   RecordScan records_;
   EventSubscriptions subscriptions_;
+  FlowRules flows_;
   std::uint16_t everybody_ = 0;
   std::unordered_map<std::uint32_t, EventTarget*> completion_targets_;
   std::unordered_map<std::uint32_t, EventTarget*> queue_targets_;

@@ -20,6 +20,13 @@ namespace {
 
 constexpr std::uint64_t kRecordSize = 8;
 
+bool is_of_raw_packets(const RawPacketQueues& queues, const DevxName& name) {
+  return name == DevxName{Op::CREATE_SQ, queues.sqn()} ||
+         name == DevxName{Op::CREATE_RQ, queues.rqn()} ||
+         name == DevxName{Op::CREATE_TIS, queues.tisn()} ||
+         name == DevxName{Op::CREATE_TIR, queues.tirn()};
+}
+
 /// Of an object that the program has made by a verb.
 bool is_of_verbs(const Object& object, const DevxName& name) {
   switch (object.kind) {
@@ -31,8 +38,14 @@ bool is_of_verbs(const Object& object, const DevxName& name) {
     }
     case Kind::kQp: {
       const auto& qp = static_cast<const QueuePair&>(object);
+      if (qp.raw != nullptr) return is_of_raw_packets(*qp.raw, name);
       return name == DevxName{qp.is_target() ? Op::CREATE_DCT : Op::CREATE_QP, qp.qpn};
     }
+    case Kind::kReceiveQueue:
+      return name ==
+             DevxName{Op::CREATE_RQ, static_cast<const ReceiveQueue&>(object).queue.number()};
+    case Kind::kReceiveTable:
+      return name == DevxName{Op::CREATE_RQT, static_cast<const ReceiveTable&>(object).number};
     default:
       return false;
   }

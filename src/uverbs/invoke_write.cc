@@ -25,13 +25,19 @@ constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
 constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
 
 /// ib_device_cap_flags that all mlx5 devices have: port changes, system image GUID, RNR NAK
-/// generation; and those of this one: memory windows of type 1 and 2B, XRC, fast registration.
-constexpr std::uint32_t kDeviceFlags =
-    1u << 5 | 1u << 10 | 1u << 11 | 1u << 12 | 1u << 17 | 1u << 24 | 1u << 20 | 1u << 21;
+/// generation; and those of this one: memory windows of type 1 and 2B, XRC, fast registration,
+/// checksums of raw packets, flows.
+constexpr std::uint32_t kDeviceFlags = 1u << 5 | 1u << 10 | 1u << 11 | 1u << 12 | 1u << 17 |
+                                       1u << 24 | 1u << 20 | 1u << 21 | 1u << 26 | 1u << 29;
+/// ib_raw_packet_caps: VLAN tags are stripped if asked for, checksums are looked at.
+constexpr std::uint32_t kRawPackets = 1u << 0 | 1u << 2;
 /// IB_ODP_SUPPORT; its implicit form needs more than a list of pages.
 constexpr std::uint64_t kOnDemand = 1, kOnDemandImplicit = 2;
 /// ib_odp_transport_cap_bits: all of RC's, and what datagrams and UC have.
 constexpr std::uint32_t kOnDemandRc = 0x3f, kOnDemandUc = 0x5, kOnDemandUd = 0x1;
+
+/// mlx5_rx_hash_fields: addresses of IPv4 and IPv6, ports of TCP and UDP.
+constexpr std::uint64_t kHashFields = 0xff;
 
 std::uint64_t firmware_number(const std::string& text) {
   unsigned major = 0, minor = 0, sub = 0;
@@ -96,6 +102,9 @@ Errno Context::invoke_write(Request& request) {
       {IB_USER_VERBS_EX_CMD_MODIFY_CQ | kExtended, 16, 0, &Context::modify_cq},
       {IB_USER_VERBS_CMD_MODIFY_SRQ, 16, 0, &Context::modify_srq},
       {IB_USER_VERBS_CMD_QUERY_SRQ, 16, 16, &Context::query_srq},
+      {IB_USER_VERBS_EX_CMD_CREATE_FLOW | kExtended, 24, 8, &Context::create_flow},
+      {IB_USER_VERBS_EX_CMD_MODIFY_WQ | kExtended, 24, 0, &Context::modify_wq},
+      {IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL | kExtended, 12, 16, &Context::create_receive_table},
       {IB_USER_VERBS_CMD_OPEN_XRCD, 16, 4, &Context::open_xrcd},
       {IB_USER_VERBS_CMD_ATTACH_MCAST, 24, 0, &Context::attach_mcast},
       {IB_USER_VERBS_CMD_DETACH_MCAST, 24, 0, &Context::detach_mcast},
@@ -119,6 +128,8 @@ Errno Context::query_device(Request& request) { return request.put(kCoreOut, des
 Errno Context::query_device_extended(Request& request) {
   ib_uverbs_ex_query_device_resp out{};
   out.base = describe(device_);
+  const auto caps = device_.capabilities();
+  const auto count = [&](auto field) { return 1u << caps.get(field); };
   out.response_length = sizeof out;
   out.timestamp_mask = INT64_MAX;
   out.hca_core_clock = device_.capabilities().get(hca_cap::device_frequency_khz);
@@ -127,11 +138,18 @@ Errno Context::query_device_extended(Request& request) {
   out.odp_caps.per_transport_caps = {
       .rc_odp_caps = kOnDemandRc, .uc_odp_caps = kOnDemandUc, .ud_odp_caps = kOnDemandUd};
   out.xrc_odp_caps = kOnDemandRc;
+  out.raw_packet_caps = kRawPackets;
+  out.rss_caps.supported_qpts = 1u << IB_UVERBS_QPT_RAW_PACKET;
+  out.rss_caps.max_rwq_indirection_tables = count(hca_cap::log_max_rqt);
+  out.rss_caps.max_rwq_indirection_table_size = count(hca_cap::log_max_rqt_size);
+  out.max_wq_type_rq = count(hca_cap::log_max_rq);
   out.cq_moderation_caps = {
       .max_cq_moderation_count = 0xffff, .max_cq_moderation_period = 0xfff, .reserved = 0};
   if (const auto wrong = request.put(kCoreOut, out); wrong != 0) return wrong;
   mlx5_ib_query_device_resp own{};
-  own.response_length = offsetof(mlx5_ib_query_device_resp, tso_caps);
+  own.response_length = offsetof(mlx5_ib_query_device_resp, cqe_comp_caps);
+  own.rss_caps.rx_hash_fields_mask = kHashFields;
+  own.rss_caps.rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ;
   const auto bytes = std::as_bytes(std::span(&own, 1));
   return request.put_bytes(UVERBS_ATTR_UHW_OUT, bytes.first(own.response_length));
 }

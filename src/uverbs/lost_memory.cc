@@ -64,9 +64,17 @@ void Context::lose_memory(std::uint64_t page, bool was_write) {
   });
   objects_.for_each<QueuePair>([&](QueuePair& qp) {
     const MemoryRange record{.begin = qp.record, .size = 8};
-    if (!qp.queues.touches(page) && !record.touches(page)) return;
+    if (!qp.queues.touches(page) && !qp.raw_send_queue.touches(page) && !record.touches(page)) {
+      return;
+    }
     device_.records().remove_send_queue(qp.qpn);
     break_qp(qp);
+  });
+  objects_.for_each<ReceiveQueue>([&](ReceiveQueue& wq) {
+    const MemoryRange record{.begin = wq.record, .size = 8};
+    if (!wq.memory.touches(page) && !record.touches(page)) return;
+    (void)wq.queue.change(spec::rq_state::ERR);
+    wq.handle_event(spec::event_type::LOCAL_WQ_CATASTROPHIC_ERROR);
   });
   objects_.for_each<CompletionQueue>([&](CompletionQueue& cq) {
     const MemoryRange record{.begin = cq.record, .size = 8};

@@ -27,7 +27,7 @@ void report(const util::Result<void>& done) {
 }
 
 /// ib_event_type of an event of the device (host-door contract 6).
-enum : std::uint32_t { kCqError = 0, kSrqError = 14, kSrqLimit = 15 };
+enum : std::uint32_t { kCqError = 0, kSrqError = 14, kSrqLimit = 15, kWqFatal = 19 };
 std::uint32_t verbs_event(event_type type) {
   enum : std::uint32_t {
     kQpFatal = 1,
@@ -141,7 +141,27 @@ void CompletionQueue::handle_event(event_type type) {
   async.tell(kCqError);
 }
 
+void ReceiveQueue::handle_event(event_type) { async.tell(kWqFatal); }
+
+ReceiveTable::~ReceiveTable() {
+  if (number == 0) return;
+  Request<spec::destroy_rqt_in> in(command_opcode::DESTROY_RQT);
+  in.set(spec::destroy_rqt_in::rqtn, number);
+  report(device.commands().run(in));
+}
+
 QueuePair::~QueuePair() {
+  if (scaling_tirn != 0) {
+    Request<spec::destroy_tir_in> in(command_opcode::DESTROY_TIR);
+    in.set(spec::destroy_tir_in::tirn, scaling_tirn);
+    report(device.commands().run(in));
+    return;
+  }
+  if (raw != nullptr) {
+    device.remove_queue_target(raw->sqn());
+    device.remove_queue_target(raw->rqn());
+    return;
+  }
   if (!exists) return;
   if (is_target()) {
     destroy_target();

@@ -9,10 +9,12 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "driver/connectx/hca.h"
 #include "uverbs/device.h"
 #include "uverbs/event_pipe.h"
+#include "uverbs/raw_packet_queues.h"
 #include "uverbs/request.h"
 
 namespace softhca::uverbs {
@@ -28,6 +30,10 @@ enum class Kind : std::uint8_t {
   kAh,
   kUar,
   kDevxObject,
+  kFlow,
+  kFlowMatcher,
+  kReceiveQueue,
+  kReceiveTable,
   kDevxMemory,
 };
 
@@ -249,6 +255,48 @@ struct SharedQueue : Object, EventTarget {
   MemoryRange queue{};
 };
 
+/// A receive queue of its own (WQ), of raw packets.
+struct ReceiveQueue : Object, EventTarget {
+  static constexpr Kind kKind = Kind::kReceiveQueue;
+  explicit ReceiveQueue(Device& the_device)
+      : Object(kKind), device(the_device), queue(the_device) {}
+  ~ReceiveQueue() override { device.remove_queue_target(queue.number()); }
+  void handle_event(softhca::spec::connectx::event_type type) override;
+  Device& device;
+  Use pd, cq;
+  RawReceiveQueue queue;
+  AsyncEvents async;
+  std::uint64_t record = 0;  ///< address of its doorbell record
+  MemoryRange memory{};
+};
+
+/// Receive queues that a QP spreads its frames over (RWQ indirection table).
+struct ReceiveTable : Object {
+  static constexpr Kind kKind = Kind::kReceiveTable;
+  explicit ReceiveTable(Device& the_device) : Object(kKind), device(the_device) {}
+  ~ReceiveTable() override;
+  Device& device;
+  std::vector<Use> queues;
+  std::uint32_t number = 0;  ///< 0: it has none
+};
+
+/// What of frames flows compare (mlx5dv_create_flow_matcher).
+struct FlowMatcher : Object {
+  static constexpr Kind kKind = Kind::kFlowMatcher;
+  FlowMatcher() : Object(kKind) {}
+  FlowMatch match;  ///< its mask
+  unsigned priority = 0;
+};
+
+struct Flow : Object {
+  static constexpr Kind kKind = Kind::kFlow;
+  explicit Flow(Device& the_device) : Object(kKind), device(the_device) {}
+  ~Flow() override { device.flows().remove(id); }
+  Device& device;
+  Use qp, matcher;
+  std::uint32_t id = 0;  ///< of its rule
+};
+
 /// ib_uverbs_modify_qp without what a driver may add.
 struct QpAttributes {
   ib_uverbs_qp_dest dest;
@@ -327,6 +375,12 @@ struct QueuePair : Object, EventTarget {
   ib_uverbs_qp_cap caps{};
   bool signals_all = false;
   std::uint32_t receive_entries = 0;  ///< of its own receive queue
+  /// A raw packet QP is of these, and has a send queue of its own place.
+  std::unique_ptr<RawPacketQueues> raw;
+  MemoryRange raw_send_queue{};
+  /// One that spreads frames over a table has a TIR, and no queue.
+  Use receive_table;
+  std::uint32_t scaling_tirn = 0;
   /// As last set; the state as far as we know.
   QpAttributes attributes{};
   std::uint8_t state = 0;

@@ -169,6 +169,8 @@ Errno describe(QueuePair& qp, const QpAttributes& all, std::uint32_t given,
 
 Errno Context::change_qp(QueuePair& qp, const QpAttributes& wanted) {
   if (qp.is_target()) return change_target(qp, wanted);
+  if (qp.scaling_tirn != 0) return ENOSYS;
+  if (qp.raw != nullptr) return change_raw_packet_qp(qp, wanted);
   const std::uint8_t from =
       (wanted.attr_mask & kCurrentState) != 0 ? wanted.cur_qp_state : qp.state;
   const std::uint8_t to = (wanted.attr_mask & kState) != 0 ? wanted.qp_state : from;
@@ -219,7 +221,11 @@ namespace {
 
 /// The device may have put it into another state.
 Errno note_state(QueuePair& qp) {
-  if (qp.is_target()) return 0;
+  if (qp.is_target() || qp.scaling_tirn != 0) return 0;
+  if (qp.raw != nullptr) {
+    if (qp.state == kRts && qp.raw->sender_has_failed()) qp.state = kSqe;
+    return 0;
+  }
   Command<spec::query_qp_in> ask(command_opcode::QUERY_QP);
   ask.set(spec::query_qp_in::qpn, qp.qpn);
   const auto answer = qp.device.commands().execute<spec::query_qp_out>(ask);

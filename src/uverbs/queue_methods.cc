@@ -255,16 +255,21 @@ Errno Context::find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in) {
 }
 
 Errno Context::create_qp(Request& request) {
+  if (request.has(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE)) return create_scaling_qp(request);
   const auto type = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE);
   mlx5_ib_create_qp in{};
   if (type != IB_UVERBS_QPT_XRC_TGT) in = request.get<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN);
-  const auto service = service_of(type, in.flags);
+  const bool is_raw = type == IB_UVERBS_QPT_RAW_PACKET;
+  const auto service = is_raw ? spec::service_type::RAW_ETHERTYPE : service_of(type, in.flags);
   if (!service) return EOPNOTSUPP;
   auto qp = std::make_unique<QueuePair>(device_);
   qp->type = static_cast<std::uint8_t>(type);
   qp->service = *service;
   if (const auto wrong = find_qp_objects(request, *qp); wrong != 0) return wrong;
-  if (type == IB_UVERBS_QPT_XRC_TGT) {
+  const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS);
+  if (is_raw) {
+    if (const auto wrong = make_raw_packet_qp(*qp, in, flags); wrong != 0) return wrong;
+  } else if (type == IB_UVERBS_QPT_XRC_TGT) {
     in.uidx = kNoUserIndex;
   } else if (qp->is_target()) {
     if (const auto wrong = describe_target(*qp, in); wrong != 0) return wrong;
@@ -274,13 +279,13 @@ Errno Context::create_qp(Request& request) {
   qp->async.file = async_;
   qp->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
   qp->caps = request.get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
-  qp->signals_all = (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS) &
-                     IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0;
-  if (!qp->is_target() && !make_qp(*qp, in)) return ENOMEM;
+  qp->signals_all = (flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0;
+  if (!is_raw && !qp->is_target() && !make_qp(*qp, in)) return ENOMEM;
   const auto qpn = qp->qpn;
   const auto caps = qp->caps;
   mlx5_ib_create_qp_resp own{};
   own.bfreg_index = UINT32_MAX;  // a page was named
+  if (is_raw) tell_of_raw_packet_qp(*qp, own);
   const auto handle = objects_.add(std::move(qp));
   auto wrong = request.put_number(UVERBS_ATTR_CREATE_QP_HANDLE, handle);
   if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_QP_RESP_CAP, caps);
@@ -294,6 +299,7 @@ Errno Context::destroy_qp(Request& request) {
   const auto handle = request.number(UVERBS_ATTR_DESTROY_QP_HANDLE);
   auto* qp = objects_.find<QueuePair>(handle);
   if (qp == nullptr) return ENOENT;
+  if (qp->users != 0) return EBUSY;
   const ib_uverbs_destroy_qp_resp out{.events_reported = qp->async.take_back()};
   objects_.remove(handle);
   return request.put(UVERBS_ATTR_DESTROY_QP_RESP, out);

@@ -84,6 +84,11 @@ Errno Request::copy_in(std::uint16_t id, std::span<std::byte> out) const {
   return memory_->read(attribute->data, out.first(count)) ? 0 : EFAULT;
 }
 
+std::uint8_t Request::variant(std::uint16_t id) const {
+  const auto* attribute = find(id);
+  return attribute == nullptr ? std::uint8_t{0} : attribute->attr_data.enum_data.elem_id;
+}
+
 std::int64_t Request::number(std::uint16_t id) const {
   const auto* attribute = find(id);
   return attribute == nullptr ? -1 : static_cast<std::int64_t>(attribute->data);

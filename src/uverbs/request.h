@@ -56,6 +56,8 @@ class Request {
   }
   /// EFAULT if the memory is not there.
   Errno copy_in(std::uint16_t id, std::span<std::byte> out) const;
+  /// Which of its forms an attribute has (uverbs_attr.attr_data.enum_data).
+  std::uint8_t variant(std::uint16_t id) const;
   /// Of an object or a descriptor.
   std::int64_t number(std::uint16_t id) const;
 

@@ -42,6 +42,18 @@ for test in ib_write_bw ib_read_bw ib_send_bw; do
   pair "$test" "^ 65536 +200 " $test -d mlx5_0 -x 3 -n 200
 done
 pair "ib_atomic_bw" "^ 8 +200 " ib_atomic_bw -d mlx5_0 -x 3 -n 200
+# The first program of a run has the first MAC of its hub, the next one the second.
+frames=$(mktemp -d) && chmod 777 "$frames"
+"${nobody[@]}" timeout 100 "$softhca" run -- sh -c "
+  raw_ethernet_bw -d mlx5_0 --server -E 02:5f:cb:00:00:99 -B 02:5f:cb:00:00:01 -s 1024 -n 500 >$frames/server 2>&1 & sleep 2
+  timeout 60 raw_ethernet_bw -d mlx5_0 --client -B 02:5f:cb:00:00:02 -E 02:5f:cb:00:00:01 -s 1024 -n 500 >$frames/client 2>&1
+  wait \$!"
+if [ $? = 0 ] && grep -qE '^ 1024 +500 ' "$frames/server" && grep -qE '^ 1024 +500 ' "$frames/client"; then
+  echo "ok: raw_ethernet_bw"
+else
+  echo "FAILED: raw_ethernet_bw"; cat "$frames/server" "$frames/client"; failed=1
+fi
+rm -rf "$frames"
 pair "ib_write_bw, 16 QPs" "^ 65536 +3200 " ib_write_bw -d mlx5_0 -x 3 -q 16 -n 200
 # docs/first-program.md
 hello=$(mktemp) && cc -Wall -Werror -o "$hello" "$(dirname "$0")/../../examples/libibverbs/hello_rdma.c" -libverbs && chmod 755 "$hello"

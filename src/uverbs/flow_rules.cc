@@ -1,0 +1,218 @@
+#include "uverbs/flow_rules.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "util/log.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using Op = spec::command_opcode;
+template <class Layout>
+using Command = driver::connectx::Request<Layout>;
+
+namespace {
+
+constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
+
+void report(const util::Result<void>& done) {
+  if (!done) util::log(util::LogLevel::kWarning, "flows: {}", done.error().message);
+}
+
+}  // namespace
+
+bool FlowRules::Group::empty() const {
+  return std::ranges::none_of(entries, [](const auto& one) { return one.has_value(); });
+}
+
+FlowRules::~FlowRules() {
+  for (auto& [priority, table] : tables_) {
+    for (std::uint32_t i = 0; i != kGroups; ++i) {
+      if (table.groups[i]) end_group(table, i);
+    }
+    using In = spec::destroy_flow_table_in;
+    Command<In> in(Op::DESTROY_FLOW_TABLE);
+    in.set(In::table_id, table.number);
+    report(hca_.commands().run(in));
+  }
+}
+
+FlowRules::Table* FlowRules::find_table(unsigned priority) {
+  if (const auto at = tables_.find(priority); at != tables_.end()) return &at->second;
+  using In = spec::create_flow_table_in;
+  Command<In> in(Op::CREATE_FLOW_TABLE);
+  const auto context = in.sub(In::flow_table_context);
+  context.set(spec::flow_table_context::level, priority + 1);
+  context.set(spec::flow_table_context::log_size, kLogEntries);
+  const auto out = hca_.commands().execute<spec::create_flow_table_out>(in);
+  if (!out) return nullptr;
+  auto& table = tables_[priority];
+  table.number = out->get(spec::create_flow_table_out::table_id);
+  return link_tables() ? &table : nullptr;
+}
+
+/// What misses in one goes to the next.
+bool FlowRules::link_tables() {
+  const Table* next = nullptr;
+  for (auto at = tables_.rbegin(); at != tables_.rend(); ++at) {
+    using In = spec::modify_flow_table_in;
+    using Context = spec::flow_table_context;
+    Command<In> in(Op::MODIFY_FLOW_TABLE);
+    in.set(In::table_id, at->second.number);
+    in.set(In::modify_field_select, bit(spec::modify_flow_table_bit::MISS_TABLE_ID));
+    const auto miss = next == nullptr ? spec::table_miss_action::DEFAULT_ACTION
+                                      : spec::table_miss_action::IDENTIFIED_MISS_TABLE;
+    const auto context = in.sub(In::flow_table_context);
+    context.set(Context::table_miss_action, static_cast<std::uint32_t>(miss));
+    context.set(Context::table_miss_id, next == nullptr ? 0 : next->number);
+    if (!hca_.commands().run(in)) return false;
+    next = &at->second;
+  }
+  using Root = spec::set_flow_table_root_in;
+  Command<Root> root(Op::SET_FLOW_TABLE_ROOT);
+  root.set(Root::table_id, next->number);
+  return hca_.commands().run(root).has_value();
+}
+
+bool FlowRules::make_group(const Table& table, std::uint32_t slot, const FlowMatch& match,
+                           Group& group) {
+  using In = spec::create_flow_group_in;
+  Command<In> in(Op::CREATE_FLOW_GROUP);
+  in.set(In::table_id, table.number);
+  in.set(In::start_flow_index, slot * kGroupEntries);
+  in.set(In::end_flow_index, slot * kGroupEntries + kGroupEntries - 1);
+  in.set(In::match_criteria_enable, match.criteria);
+  std::ranges::copy(match.mask, in.sub(In::match_criteria).bytes().begin());
+  const auto out = hca_.commands().execute<spec::create_flow_group_out>(in);
+  if (!out) return false;
+  group.number = out->get(spec::create_flow_group_out::group_id);
+  group.match = match;
+  return true;
+}
+
+/// An entry that compares the same, or a free one of a group that compares the same bits.
+Errno FlowRules::find_place(Table& table, const FlowRule& rule, Place& place) {
+  std::optional<std::uint32_t> free_slot;
+  bool found = false;
+  for (std::uint32_t i = 0; i != kGroups; ++i) {
+    auto& group = table.groups[i];
+    if (!group) {
+      if (!free_slot) free_slot = i;
+      continue;
+    }
+    if (group->match.mask != rule.match.mask || group->match.criteria != rule.match.criteria) {
+      continue;
+    }
+    for (std::uint32_t k = 0; k != kGroupEntries; ++k) {
+      const auto& entry = group->entries[k];
+      if (entry && entry->value == rule.match.value) {
+        place = {.priority = rule.priority, .group = i, .entry = k};
+        // Nobody can say what is to happen to its frames.
+        return entry->drops || rule.drops || entry->tag != rule.tag ? EEXIST : 0;
+      }
+      if (entry || found) continue;
+      place = {.priority = rule.priority, .group = i, .entry = k};
+      found = true;
+    }
+  }
+  if (found) return 0;
+  if (!free_slot) return ENOSPC;
+  Group group{};
+  if (!make_group(table, *free_slot, rule.match, group)) return EINVAL;
+  table.groups[*free_slot] = std::move(group);
+  place = {.priority = rule.priority, .group = *free_slot, .entry = 0};
+  return 0;
+}
+
+bool FlowRules::write(const Table& table, const Place& place, bool is_new) {
+  using In = spec::set_flow_table_entry_in;
+  using Context = spec::flow_context;
+  using To = spec::dest_format;
+  const auto& group = *table.groups[place.group];
+  const auto& entry = *group.entries[place.entry];
+  Command<In> in(Op::SET_FLOW_TABLE_ENTRY, entry.destinations.size() * To::kSize);
+  if (!is_new) {
+    in.set(In::op_mod, static_cast<std::uint32_t>(spec::set_flow_table_entry_op_mod::MODIFY));
+    in.set(In::modify_enable_mask, bit(spec::set_fte_modify_bit::DESTINATION_LIST));
+  }
+  in.set(In::table_id, table.number);
+  in.set(In::flow_index, place.group * kGroupEntries + place.entry);
+  const auto context = in.sub(In::flow_context);
+  context.set(Context::group_id, group.number);
+  context.set(Context::flow_tag, entry.tag);
+  const auto action = entry.drops ? spec::flow_action::DROP : spec::flow_action::FWD_DEST;
+  context.set(Context::action, static_cast<std::uint32_t>(action));
+  context.set(Context::destination_list_size,
+              static_cast<std::uint32_t>(entry.destinations.size()));
+  std::ranges::copy(entry.value, context.sub(Context::match_value).bytes().begin());
+  auto list = in.all().subspan(In::kSize);
+  for (const auto& one : entry.destinations) {
+    const util::MutableView<To> to(list);
+    to.set(To::destination_type, static_cast<std::uint32_t>(one.type));
+    to.set(To::destination_id, one.number);
+    list = list.subspan(To::kSize);
+  }
+  const auto done = hca_.commands().run(in);
+  if (!done) util::log(util::LogLevel::kInfo, "flows: {}", done.error().message);
+  return done.has_value();
+}
+
+Errno FlowRules::add(const FlowRule& rule, std::uint32_t& id) {
+  auto* table = find_table(rule.priority);
+  if (table == nullptr) return ENOMEM;
+  Place place{};
+  if (const auto wrong = find_place(*table, rule, place); wrong != 0) return wrong;
+  auto& entry = table->groups[place.group]->entries[place.entry];
+  const bool is_new = !entry.has_value();
+  if (is_new) {
+    entry =
+        Entry{.value = rule.match.value, .tag = rule.tag, .drops = rule.drops, .destinations = {}};
+  }
+  id = ++last_;
+  if (!rule.drops) entry->destinations.push_back({id, rule.to, rule.to_number});
+  if (write(*table, place, is_new)) {
+    rules_[id] = place;
+    return 0;
+  }
+  if (is_new) {
+    entry.reset();
+    if (table->groups[place.group]->empty()) end_group(*table, place.group);
+  } else {
+    entry->destinations.pop_back();
+  }
+  return EINVAL;
+}
+
+void FlowRules::remove(std::uint32_t id) {
+  const auto at = rules_.find(id);
+  if (at == rules_.end()) return;
+  const auto place = at->second;
+  rules_.erase(at);
+  auto& table = tables_.at(place.priority);
+  auto& group = *table.groups[place.group];
+  auto& entry = group.entries[place.entry];
+  std::erase_if(entry->destinations, [&](const Destination& one) { return one.rule == id; });
+  if (!entry->destinations.empty()) {
+    (void)write(table, place, false);
+    return;
+  }
+  using In = spec::delete_flow_table_entry_in;
+  Command<In> in(Op::DELETE_FLOW_TABLE_ENTRY);
+  in.set(In::table_id, table.number);
+  in.set(In::flow_index, place.group * kGroupEntries + place.entry);
+  report(hca_.commands().run(in));
+  entry.reset();
+  if (group.empty()) end_group(table, place.group);
+}
+
+void FlowRules::end_group(Table& table, std::uint32_t slot) {
+  using In = spec::destroy_flow_group_in;
+  Command<In> in(Op::DESTROY_FLOW_GROUP);
+  in.set(In::table_id, table.number);
+  in.set(In::group_id, table.groups[slot]->number);
+  report(hca_.commands().run(in));
+  table.groups[slot].reset();
+}
+
+}  // namespace softhca::uverbs

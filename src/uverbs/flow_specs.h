@@ -1,0 +1,18 @@
+// The specifications of a flow, as ibv_create_flow has them (Linux: ib_user_verbs.h), as what the
+// device compares.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "uverbs/flow_rules.h"
+
+namespace softhca::uverbs {
+
+/// All frames to groups.
+void match_multicast(FlowMatch& match);
+/// Reads `count` specifications out of `bytes`. EOPNOTSUPP: the device compares no such thing.
+Errno read_flow_specs(std::span<const std::byte> bytes, unsigned count, FlowRule& rule);
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,158 @@
+// Raw packet QPs (host-door contract 4.7): their states are those of an SQ and an RQ.
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <bit>
+#include <cerrno>
+
+#include "spec/connectx/resources.h"
+#include "uverbs/context.h"
+#include "uverbs/program_pages.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using spec::hca_cap;
+using spec::rq_state;
+using spec::sq_state;
+
+namespace {
+
+/// ib_qp_state, ib_qp_attr_mask.
+enum State : std::uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError };
+enum Mask : std::uint32_t { kState = 1, kCurrentState = 2, kPort = 0x20 };
+constexpr std::uint64_t kSendBlock = 64;
+constexpr unsigned kLogStrideMin = 4, kLogStrideMax = 9;
+/// ib_qp_create_flags.
+constexpr std::uint32_t kStripVlan = 1u << 9;
+constexpr std::uint32_t kSignalAll = IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
+constexpr std::uint32_t kHearItself =
+    MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC | MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
+
+Errno check(const Device& device, const mlx5_ib_create_qp& in) {
+  constexpr std::uint32_t kFlags =
+      MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE | kHearItself;
+  if ((in.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0 || (in.flags & ~kFlags) != 0) {
+    return EOPNOTSUPP;
+  }
+  const auto most = 1u << device.capabilities().get(hca_cap::log_max_wq_sz);
+  const auto is_size = [&](std::uint32_t count) {
+    return count == 0 || (std::has_single_bit(count) && count <= most);
+  };
+  const bool good_stride = in.rq_wqe_count == 0 ||
+                           (in.rq_wqe_shift >= kLogStrideMin && in.rq_wqe_shift <= kLogStrideMax);
+  if (!is_size(in.sq_wqe_count) || !is_size(in.rq_wqe_count) || !good_stride) return EINVAL;
+  if (in.sq_wqe_count == 0 && in.rq_wqe_count == 0) return EINVAL;
+  // page_offset of a WQ has five bits.
+  const auto good_place = [](std::uint64_t address) {
+    return address % kPagePart == 0 && page_offset_of(address) < 32;
+  };
+  if (!good_place(in.buf_addr) || !good_place(in.sq_buf_addr)) return EINVAL;
+  return in.db_addr % 8 != 0 ? EINVAL : 0;
+}
+
+}  // namespace
+
+std::uint32_t Context::transport_domain() {
+  if (transport_domain_ != 0) return transport_domain_;
+  using In = spec::alloc_transport_domain_in;
+  using Out = spec::alloc_transport_domain_out;
+  driver::connectx::Request<In> in(spec::command_opcode::ALLOC_TRANSPORT_DOMAIN);
+  in.set(In::uid, uid_);
+  const auto out = device_.commands().execute<Out>(in);
+  if (out) transport_domain_ = out->get(Out::transport_domain);
+  return transport_domain_;
+}
+
+void Context::end_transport_domain() {
+  if (transport_domain_ == 0) return;
+  using In = spec::dealloc_transport_domain_in;
+  driver::connectx::Request<In> in(spec::command_opcode::DEALLOC_TRANSPORT_DOMAIN);
+  in.set(In::transport_domain, transport_domain_);
+  (void)device_.commands().run(in);
+  transport_domain_ = 0;
+}
+
+Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
+  if ((flags & ~(kStripVlan | kSignalAll)) != 0) return EOPNOTSUPP;
+  if (const auto wrong = check(device_, in); wrong != 0) return wrong;
+  if (qp.srq.get() != nullptr) return EINVAL;
+  const auto send_size = in.sq_wqe_count * kSendBlock;
+  const auto receive_size = std::uint64_t{in.rq_wqe_count} << in.rq_wqe_shift;
+  if (!is_there(memory_, in.buf_addr, receive_size) ||
+      !is_there(memory_, in.sq_buf_addr, send_size) || !is_there(memory_, in.db_addr, 8)) {
+    return EFAULT;
+  }
+  auto* const page = find_page(in.bfreg_index);
+  if (page == nullptr) return EINVAL;
+  if (transport_domain() == 0) return ENOMEM;
+  qp.doorbells = Use(page);
+  qp.uar = in.bfreg_index;
+  qp.record = in.db_addr;
+  qp.queues = {.begin = in.buf_addr, .size = receive_size};
+  qp.raw_send_queue = {.begin = in.sq_buf_addr, .size = send_size};
+  qp.receive_entries = in.rq_wqe_count;
+  qp.raw = std::make_unique<RawPacketQueues>(
+      device_, RawPacketQueues::Options{.uid = uid_,
+                                        .transport_domain = transport_domain_,
+                                        .pdn = qp.pdn,
+                                        .send_cqn = qp.send_cqn,
+                                        .receive_cqn = qp.receive_cqn,
+                                        .user_index = in.uidx,
+                                        .uar = in.bfreg_index,
+                                        .record = in.db_addr,
+                                        .send_queue = in.sq_buf_addr,
+                                        .receive_queue = in.buf_addr,
+                                        .send_blocks = in.sq_wqe_count,
+                                        .receive_entries = in.rq_wqe_count,
+                                        .log_receive_stride = in.rq_wqe_shift,
+                                        .hears_itself = (in.flags & kHearItself) != 0,
+                                        .strips_vlan = (flags & kStripVlan) != 0});
+  if (!qp.raw->make()) return ENOMEM;
+  qp.qpn = qp.raw->sqn() != 0 ? qp.raw->sqn() : qp.raw->rqn();
+  if (qp.raw->sqn() != 0) device_.add_queue_target(qp.raw->sqn(), qp);
+  if (qp.raw->rqn() != 0) device_.add_queue_target(qp.raw->rqn(), qp);
+  return 0;
+}
+
+/// What programs that have DevX may know of it.
+void Context::tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp& out) const {
+  if (uid_ == 0) return;
+  const auto tell = [&](std::uint32_t number, __u32 mlx5_ib_create_qp_resp::* field, auto bit) {
+    if (number == 0) return;
+    out.*field = number;
+    out.comp_mask |= static_cast<std::uint32_t>(bit);
+  };
+  using Out = mlx5_ib_create_qp_resp;
+  tell(qp.raw->tirn(), &Out::tirn, MLX5_IB_CREATE_QP_RESP_MASK_TIRN);
+  tell(qp.raw->tisn(), &Out::tisn, MLX5_IB_CREATE_QP_RESP_MASK_TISN);
+  tell(qp.raw->rqn(), &Out::rqn, MLX5_IB_CREATE_QP_RESP_MASK_RQN);
+  tell(qp.raw->sqn(), &Out::sqn, MLX5_IB_CREATE_QP_RESP_MASK_SQN);
+}
+
+Errno Context::change_raw_packet_qp(QueuePair& qp, const QpAttributes& wanted) {
+  constexpr std::uint32_t kKnown = kState | kCurrentState | kPort;
+  const std::uint8_t from =
+      (wanted.attr_mask & kCurrentState) != 0 ? wanted.cur_qp_state : qp.state;
+  const std::uint8_t to = (wanted.attr_mask & kState) != 0 ? wanted.qp_state : from;
+  if ((wanted.attr_mask & ~kKnown) != 0) return EINVAL;
+  if ((wanted.attr_mask & kPort) != 0 && wanted.port_num != 1) return EINVAL;
+  bool done = true;
+  if (to == kReset) {
+    done = qp.raw->change_receiver(rq_state::RST) && qp.raw->change_sender(sq_state::RST);
+  } else if (to == kError) {
+    done = qp.raw->change_receiver(rq_state::ERR) && qp.raw->change_sender(sq_state::ERR);
+  } else if (from == kReset && to == kInit) {
+    if ((wanted.attr_mask & kPort) == 0) return EINVAL;
+    done = qp.raw->change_receiver(rq_state::RDY);
+  } else if (from == kRtr && to == kRts) {
+    done = qp.raw->change_sender(sq_state::RDY);
+  } else if (to != from && !(from == kInit && to == kRtr)) {
+    return EINVAL;
+  }
+  if (!done) return EINVAL;
+  qp.state = to;
+  return 0;
+}
+
+}  // namespace softhca::uverbs

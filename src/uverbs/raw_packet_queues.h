@@ -1,0 +1,62 @@
+// What a raw packet QP is to the device: an SQ with its TIS, and an RQ with its TIR.
+#pragma once
+
+#include <cstdint>
+
+#include "spec/connectx/opcodes.h"
+#include "uverbs/device.h"
+#include "uverbs/raw_receive_queue.h"
+
+namespace softhca::uverbs {
+
+class RawPacketQueues {
+ public:
+  struct Options {
+    std::uint16_t uid = 0;  ///< user context; 0: the kernel's
+    std::uint32_t transport_domain = 0;
+    std::uint32_t pdn = 0;
+    std::uint32_t send_cqn = 0, receive_cqn = 0;
+    std::uint32_t user_index = 0;
+    std::uint32_t uar = 0;
+    std::uint64_t record = 0;  ///< address of the doorbell record of both
+    std::uint64_t send_queue = 0, receive_queue = 0;
+    std::uint32_t send_blocks = 0;      ///< of 64 bytes; 0: it does not send
+    std::uint32_t receive_entries = 0;  ///< 0: it does not receive
+    unsigned log_receive_stride = 0;    ///< bytes
+    bool hears_itself = false;
+    bool strips_vlan = false;
+  };
+
+  RawPacketQueues(Device& device, const Options& options)
+      : device_(device), options_(options), receiver_(device) {}
+  ~RawPacketQueues();
+  RawPacketQueues(const RawPacketQueues&) = delete;
+  RawPacketQueues& operator=(const RawPacketQueues&) = delete;
+
+  /// Makes them in the device. False: it refuses.
+  bool make();
+
+  // Numbers; 0: there is none.
+  std::uint32_t tisn() const { return tisn_; }
+  std::uint32_t sqn() const { return sqn_; }
+  std::uint32_t rqn() const { return receiver_.number(); }
+  std::uint32_t tirn() const { return tirn_; }
+
+  /// False: the device refuses. Without a queue there is nothing to do.
+  bool change_sender(softhca::spec::connectx::sq_state to);
+  bool change_receiver(softhca::spec::connectx::rq_state to) { return receiver_.change(to); }
+  /// Whether the device has put the SQ into the error state.
+  bool sender_has_failed() const;
+
+ private:
+  bool make_sender();
+  bool make_receiver();
+
+  Device& device_;
+  Options options_;
+  RawReceiveQueue receiver_;
+  std::uint32_t tisn_ = 0, sqn_ = 0, tirn_ = 0;
+  softhca::spec::connectx::sq_state send_state_{};
+};
+
+}  // namespace softhca::uverbs

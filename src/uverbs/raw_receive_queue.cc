@@ -1,0 +1,59 @@
+#include "uverbs/raw_receive_queue.h"
+
+#include "spec/connectx/raw_queues.h"
+#include "util/log.h"
+#include "uverbs/program_pages.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using Op = spec::command_opcode;
+template <class Layout>
+using Command = driver::connectx::Request<Layout>;
+
+bool RawReceiveQueue::make(const Options& options) {
+  using In = spec::create_rq_in;
+  using Rq = spec::rq_context;
+  const auto size = std::uint64_t{options.entries} << options.log_stride;
+  Command<In> in(Op::CREATE_RQ, pages_of(options.queue, size) * sizeof(std::uint64_t));
+  in.set(In::uid, options.uid);
+  const auto context = in.sub(In::rq_context);
+  context.set(Rq::vlan_strip_disable, !options.strips_vlan);
+  context.set(Rq::flush_in_error_en, 1);
+  context.set(Rq::user_index, options.user_index);
+  context.set(Rq::cqn, options.cqn);
+  const auto wq = context.sub(Rq::wq);
+  wq.set(spec::wq::wq_type, static_cast<std::uint32_t>(spec::wq_type::CYCLIC));
+  wq.set(spec::wq::pd, options.pdn);
+  wq.set(spec::wq::dbr_addr, Device::bus_address(options.record));
+  wq.set(spec::wq::log_wq_stride, options.log_stride);
+  wq.set(spec::wq::log_wq_sz, log2_of(options.entries));
+  wq.set(spec::wq::page_offset, page_offset_of(options.queue));
+  store_pages(in.all().subspan(In::kSize), options.queue);
+  const auto out = device_.commands().execute<spec::create_rq_out>(in);
+  if (!out) return false;
+  number_ = out->get(spec::create_rq_out::rqn);
+  return true;
+}
+
+RawReceiveQueue::~RawReceiveQueue() {
+  if (number_ == 0) return;
+  Command<spec::destroy_rq_in> in(Op::DESTROY_RQ);
+  in.set(spec::destroy_rq_in::rqn, number_);
+  const auto done = device_.commands().run(in);
+  if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);
+}
+
+bool RawReceiveQueue::change(spec::rq_state to) {
+  if (number_ == 0 || to == state_) return true;
+  using In = spec::modify_rq_in;
+  Command<In> in(Op::MODIFY_RQ);
+  in.set(In::rqn, number_);
+  in.set(In::rq_state, static_cast<std::uint32_t>(state_));
+  in.sub(In::rq_context).set(spec::rq_context::state, static_cast<std::uint32_t>(to));
+  if (!device_.commands().run(in)) return false;
+  state_ = to;
+  return true;
+}
+
+}  // namespace softhca::uverbs

@@ -1,0 +1,44 @@
+// A receive queue of Ethernet frames (RQ), in memory of the program.
+#pragma once
+
+#include <cstdint>
+
+#include "spec/connectx/opcodes.h"
+#include "uverbs/device.h"
+
+namespace softhca::uverbs {
+
+class RawReceiveQueue {
+ public:
+  struct Options {
+    std::uint16_t uid = 0;  ///< user context; 0: the kernel's
+    std::uint32_t pdn = 0;
+    std::uint32_t cqn = 0;
+    std::uint32_t user_index = 0;
+    std::uint64_t record = 0;  ///< address of its doorbell record
+    std::uint64_t queue = 0;   ///< its address
+    std::uint32_t entries = 0;
+    unsigned log_stride = 0;  ///< bytes
+    bool strips_vlan = false;
+  };
+
+  explicit RawReceiveQueue(Device& device) : device_(device) {}
+  ~RawReceiveQueue();
+  RawReceiveQueue(const RawReceiveQueue&) = delete;
+  RawReceiveQueue& operator=(const RawReceiveQueue&) = delete;
+
+  /// Makes it in the device. False: it refuses.
+  bool make(const Options& options);
+  /// 0: there is none.
+  std::uint32_t number() const { return number_; }
+  softhca::spec::connectx::rq_state state() const { return state_; }
+  /// False: the device refuses. Of none there is nothing to change.
+  bool change(softhca::spec::connectx::rq_state to);
+
+ private:
+  Device& device_;
+  std::uint32_t number_ = 0;
+  softhca::spec::connectx::rq_state state_{};
+};
+
+}  // namespace softhca::uverbs

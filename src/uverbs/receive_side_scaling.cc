@@ -1,0 +1,282 @@
+// Receive queues of their own, tables of them, and QPs that spread frames over a table (RSS;
+// host-door contract 4.12).
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <vector>
+
+#include "spec/connectx/raw_queues.h"
+#include "uverbs/method.h"
+#include "uverbs/program_pages.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using spec::hca_cap;
+using Op = spec::command_opcode;
+
+namespace {
+
+using namespace rules;
+
+constexpr AttributeRule kCreateWq[] = {
+    made(UVERBS_ATTR_CREATE_WQ_HANDLE),         object(UVERBS_ATTR_CREATE_WQ_PD_HANDLE),
+    object(UVERBS_ATTR_CREATE_WQ_CQ_HANDLE),    in(UVERBS_ATTR_CREATE_WQ_USER_HANDLE, 8),
+    in(UVERBS_ATTR_CREATE_WQ_TYPE, 4),          descriptor(UVERBS_ATTR_CREATE_WQ_EVENT_FD),
+    in(UVERBS_ATTR_CREATE_WQ_MAX_WR, 4),        in(UVERBS_ATTR_CREATE_WQ_MAX_SGE, 4),
+    in(UVERBS_ATTR_CREATE_WQ_FLAGS, 4, false),  out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR, 4),
+    out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE, 4), out(UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, 4, false),
+    in(UVERBS_ATTR_UHW_IN, 0, false),           out(UVERBS_ATTR_UHW_OUT, 0, false)};
+constexpr AttributeRule kDestroyWq[] = {object(UVERBS_ATTR_DESTROY_WQ_HANDLE),
+                                        out(UVERBS_ATTR_DESTROY_WQ_RESP, 4)};
+constexpr AttributeRule kDestroyTable[] = {object(UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE)};
+
+constexpr unsigned kLogStrideMin = 4, kLogStrideMax = 9;
+constexpr std::size_t kKeySize = 40;
+
+/// mlx5_rx_hash_fields: pairs of bits, for what of a frame its hash is of.
+struct HashFields {
+  bool source_ipv4, destination_ipv4, source_ipv6, destination_ipv6;
+  bool source_tcp, destination_tcp, source_udp, destination_udp;
+  explicit HashFields(std::uint64_t mask)
+      : source_ipv4((mask & MLX5_RX_HASH_SRC_IPV4) != 0),
+        destination_ipv4((mask & MLX5_RX_HASH_DST_IPV4) != 0),
+        source_ipv6((mask & MLX5_RX_HASH_SRC_IPV6) != 0),
+        destination_ipv6((mask & MLX5_RX_HASH_DST_IPV6) != 0),
+        source_tcp((mask & MLX5_RX_HASH_SRC_PORT_TCP) != 0),
+        destination_tcp((mask & MLX5_RX_HASH_DST_PORT_TCP) != 0),
+        source_udp((mask & MLX5_RX_HASH_SRC_PORT_UDP) != 0),
+        destination_udp((mask & MLX5_RX_HASH_DST_PORT_UDP) != 0) {}
+  bool ipv4() const { return source_ipv4 || destination_ipv4; }
+  bool ipv6() const { return source_ipv6 || destination_ipv6; }
+  bool tcp() const { return source_tcp || destination_tcp; }
+  bool udp() const { return source_udp || destination_udp; }
+};
+constexpr std::uint64_t kHashFields = MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_DST_IPV4 |
+                                      MLX5_RX_HASH_SRC_IPV6 | MLX5_RX_HASH_DST_IPV6 |
+                                      MLX5_RX_HASH_SRC_PORT_TCP | MLX5_RX_HASH_DST_PORT_TCP |
+                                      MLX5_RX_HASH_SRC_PORT_UDP | MLX5_RX_HASH_DST_PORT_UDP;
+
+constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
+
+Errno describe_hash(const mlx5_ib_create_qp_rss& in, util::MutableView<spec::tir_context> tir) {
+  if (in.rx_hash_fields_mask == 0) {
+    tir.set(spec::tir_context::rx_hash_fn, static_cast<std::uint32_t>(spec::rx_hash_fn::NONE));
+    return 0;
+  }
+  if ((in.rx_hash_fields_mask & ~kHashFields) != 0) return EOPNOTSUPP;
+  if (in.rx_hash_function != MLX5_RX_HASH_FUNC_TOEPLITZ) return EOPNOTSUPP;
+  if (in.rx_key_len != kKeySize) return EINVAL;
+  const HashFields fields(in.rx_hash_fields_mask);
+  if ((fields.ipv4() && fields.ipv6()) || (fields.tcp() && fields.udp())) return EINVAL;
+  if (!fields.ipv4() && !fields.ipv6()) return EINVAL;
+  tir.set(spec::tir_context::rx_hash_fn, static_cast<std::uint32_t>(spec::rx_hash_fn::TOEPLITZ));
+  tir.set(spec::tir_context::rx_hash_symmetric, 1);
+  std::ranges::copy(std::as_bytes(std::span(in.rx_hash_key).first<kKeySize>()),
+                    tir.sub(spec::tir_context::rx_hash_toeplitz_key).begin());
+  using Select = spec::rx_hash_field_select;
+  using Bit = spec::rx_hash_field_bit;
+  const auto select = tir.sub(spec::tir_context::rx_hash_field_selector_outer);
+  select.set(Select::l3_prot_type, fields.ipv6());
+  select.set(Select::l4_prot_type, fields.udp());
+  std::uint32_t chosen = 0;
+  if (fields.source_ipv4 || fields.source_ipv6) chosen |= bit(Bit::SRC_IP);
+  if (fields.destination_ipv4 || fields.destination_ipv6) chosen |= bit(Bit::DST_IP);
+  if (fields.source_tcp || fields.source_udp) chosen |= bit(Bit::L4_SPORT);
+  if (fields.destination_tcp || fields.destination_udp) chosen |= bit(Bit::L4_DPORT);
+  select.set(Select::selected_fields, chosen);
+  return 0;
+}
+
+}  // namespace
+
+std::span<const Context::Method> Context::scaling_methods() {
+  static constexpr Method kMethods[] = {
+      {UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_CREATE, kCreateWq, &Context::create_wq},
+      {UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_DESTROY, kDestroyWq, &Context::destroy_wq},
+      {UVERBS_OBJECT_RWQ_IND_TBL, UVERBS_METHOD_RWQ_IND_TBL_DESTROY, kDestroyTable,
+       &Context::destroy<ReceiveTable, UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE>},
+  };
+  return kMethods;
+}
+
+Errno Context::create_wq(Request& request) {
+  const auto in = request.get<mlx5_ib_create_wq>(UVERBS_ATTR_UHW_IN);
+  const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_WQ_FLAGS);
+  constexpr std::uint32_t kRq = 0;  // ib_wq_type
+  if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_WQ_TYPE) != kRq) return EINVAL;
+  if ((flags & ~std::uint32_t{IB_UVERBS_WQ_FLAGS_CVLAN_STRIPPING}) != 0 || in.flags != 0 ||
+      in.comp_mask != 0 || in.two_byte_shift_en != 0) {
+    return EOPNOTSUPP;
+  }
+  const auto most = 1u << device_.capabilities().get(hca_cap::log_max_wq_sz);
+  if (!std::has_single_bit(in.rq_wqe_count) || in.rq_wqe_count > most ||
+      in.rq_wqe_shift < kLogStrideMin || in.rq_wqe_shift > kLogStrideMax) {
+    return EINVAL;
+  }
+  auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_CREATE_WQ_PD_HANDLE));
+  auto* cq = objects_.find<CompletionQueue>(request.number(UVERBS_ATTR_CREATE_WQ_CQ_HANDLE));
+  if (pd == nullptr || cq == nullptr) return ENOENT;
+  const auto size = std::uint64_t{in.rq_wqe_count} << in.rq_wqe_shift;
+  if (in.buf_addr % kPagePart != 0 || page_offset_of(in.buf_addr) > 31 || in.db_addr % 8 != 0 ||
+      !is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) {
+    return EFAULT;
+  }
+  auto wq = std::make_unique<ReceiveQueue>(device_);
+  wq->pd = Use(pd);
+  wq->cq = Use(cq);
+  wq->memory = {.begin = in.buf_addr, .size = size};
+  wq->record = in.db_addr;
+  wq->async.file = async_;
+  wq->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_WQ_USER_HANDLE);
+  if (!wq->queue.make({.uid = uid_,
+                       .pdn = pd->pdn,
+                       .cqn = cq->cqn,
+                       .user_index = in.user_index,
+                       .record = in.db_addr,
+                       .queue = in.buf_addr,
+                       .entries = in.rq_wqe_count,
+                       .log_stride = in.rq_wqe_shift,
+                       .strips_vlan = flags != 0})) {
+    return ENOMEM;
+  }
+  device_.add_queue_target(wq->queue.number(), *wq);
+  const auto number = wq->queue.number();
+  const auto handle = objects_.add(std::move(wq));
+  const auto wr = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_WQ_MAX_WR);
+  const auto sge = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_WQ_MAX_SGE);
+  auto wrong = request.put_number(UVERBS_ATTR_CREATE_WQ_HANDLE, handle);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR, wr);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE, sge);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, number);
+  const mlx5_ib_create_wq_resp own{.response_length = sizeof own, .reserved = 0};
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_UHW_OUT, own);
+  if (wrong != 0) objects_.remove(handle);
+  return wrong;
+}
+
+Errno Context::destroy_wq(Request& request) {
+  const auto handle = request.number(UVERBS_ATTR_DESTROY_WQ_HANDLE);
+  auto* wq = objects_.find<ReceiveQueue>(handle);
+  if (wq == nullptr) return ENOENT;
+  if (wq->users != 0) return EBUSY;
+  const std::uint32_t events = wq->async.take_back();  // ib_uverbs_ex_destroy_wq_resp
+  objects_.remove(handle);
+  return request.put(UVERBS_ATTR_DESTROY_WQ_RESP, events);
+}
+
+Errno Context::modify_wq(Request& request) {
+  enum : std::uint32_t { kState = 1, kCurrentState = 2 };  // ib_wq_attr_mask
+  const auto in = request.get<ib_uverbs_ex_modify_wq>(UVERBS_ATTR_CORE_IN);
+  auto* wq = objects_.find<ReceiveQueue>(in.wq_handle);
+  if (wq == nullptr || in.attr_mask == 0) return EINVAL;
+  if ((in.attr_mask & ~std::uint32_t{kState | kCurrentState}) != 0) return EOPNOTSUPP;
+  static constexpr spec::rq_state kStates[] = {spec::rq_state::RST, spec::rq_state::RDY,
+                                               spec::rq_state::ERR};
+  const auto known = [&](std::uint32_t state) { return state < std::size(kStates); };
+  if (!known(in.curr_wq_state) || !known(in.wq_state)) return EINVAL;
+  if ((in.attr_mask & kCurrentState) != 0 && kStates[in.curr_wq_state] != wq->queue.state()) {
+    return EINVAL;
+  }
+  if ((in.attr_mask & kState) == 0) return 0;
+  return wq->queue.change(kStates[in.wq_state]) ? 0 : EINVAL;
+}
+
+Errno Context::create_receive_table(Request& request) {
+  constexpr std::uint32_t kLogMax = IB_USER_VERBS_MAX_LOG_IND_TBL_SIZE;
+  struct Head {
+    std::uint32_t comp_mask, log_size;
+  };
+  const auto head = request.get<Head>(UVERBS_ATTR_CORE_IN);
+  if (head.comp_mask != 0) return EOPNOTSUPP;
+  if (head.log_size > kLogMax ||
+      head.log_size > device_.capabilities().get(hca_cap::log_max_rqt_size)) {
+    return EINVAL;
+  }
+  const auto count = 1u << head.log_size;
+  std::vector<std::uint32_t> all(sizeof head / sizeof(std::uint32_t) + count);
+  if (request.size(UVERBS_ATTR_CORE_IN) < all.size() * sizeof(std::uint32_t)) return ENOSPC;
+  if (const auto wrong =
+          request.copy_in(UVERBS_ATTR_CORE_IN, std::as_writable_bytes(std::span(all)));
+      wrong != 0) {
+    return wrong;
+  }
+  auto table = std::make_unique<ReceiveTable>(device_);
+  using In = spec::create_rqt_in;
+  driver::connectx::Request<In> in(Op::CREATE_RQT, count * spec::rqt_entry::kSize);
+  in.set(In::uid, uid_);
+  const auto context = in.sub(In::rqt_context);
+  context.set(spec::rqt_context::rqt_max_size, count);
+  context.set(spec::rqt_context::rqt_actual_size, count);
+  auto list = in.all().subspan(In::kSize);
+  for (const auto handle : std::span(all).subspan(sizeof head / sizeof(std::uint32_t))) {
+    auto* wq = objects_.find<ReceiveQueue>(handle);
+    if (wq == nullptr) return EINVAL;
+    table->queues.emplace_back(wq);
+    util::MutableView<spec::rqt_entry>(list).set(spec::rqt_entry::rq_num, wq->queue.number());
+    list = list.subspan(spec::rqt_entry::kSize);
+  }
+  const auto out = device_.commands().execute<spec::create_rqt_out>(in);
+  if (!out) return ENOMEM;
+  const auto number = table->number = out->get(spec::create_rqt_out::rqtn);
+  const auto handle = objects_.add(std::move(table));
+  const ib_uverbs_ex_create_rwq_ind_table_resp answer{.comp_mask = 0,
+                                                      .response_length = sizeof answer,
+                                                      .ind_tbl_handle = handle,
+                                                      .ind_tbl_num = number};
+  auto wrong = request.put(UVERBS_ATTR_CORE_OUT, answer);
+  const mlx5_ib_create_rwq_ind_tbl_resp own{.response_length = sizeof own, .reserved = 0};
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_UHW_OUT, own);
+  if (wrong != 0) objects_.remove(handle);
+  return wrong;
+}
+
+/// A QP of a table: frames come to its queues, and it has none itself.
+Errno Context::create_scaling_qp(Request& request) {
+  const auto in = request.get<mlx5_ib_create_qp_rss>(UVERBS_ATTR_UHW_IN);
+  auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_CREATE_QP_PD_HANDLE));
+  auto* table = objects_.find<ReceiveTable>(request.number(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE));
+  if (pd == nullptr || table == nullptr) return ENOENT;
+  constexpr std::uint32_t kHearItself =
+      MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC | MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
+  if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE) != IB_UVERBS_QPT_RAW_PACKET ||
+      in.comp_mask != 0 || (in.flags & ~kHearItself) != 0) {
+    return EOPNOTSUPP;
+  }
+  if (transport_domain() == 0) return ENOMEM;
+  using In = spec::create_tir_in;
+  driver::connectx::Request<In> create(Op::CREATE_TIR);
+  create.set(In::uid, uid_);
+  const auto tir = create.sub(In::tir_context);
+  tir.set(spec::tir_context::disp_type, static_cast<std::uint32_t>(spec::tir_disp_type::INDIRECT));
+  tir.set(spec::tir_context::indirect_table, table->number);
+  tir.set(spec::tir_context::transport_domain, transport_domain_);
+  tir.set(spec::tir_context::self_lb_en_unicast, in.flags != 0);
+  tir.set(spec::tir_context::self_lb_en_multicast, in.flags != 0);
+  if (const auto wrong = describe_hash(in, tir); wrong != 0) return wrong;
+  auto qp = std::make_unique<QueuePair>(device_);
+  const auto out = device_.commands().execute<spec::create_tir_out>(create);
+  if (!out) return ENOMEM;
+  qp->type = IB_UVERBS_QPT_RAW_PACKET;
+  qp->pd = Use(pd);
+  qp->receive_table = Use(table);
+  qp->scaling_tirn = out->get(spec::create_tir_out::tirn);
+  mlx5_ib_create_qp_resp own{};
+  own.bfreg_index = UINT32_MAX;
+  if (uid_ != 0) {
+    own.tirn = qp->scaling_tirn;
+    own.comp_mask = MLX5_IB_CREATE_QP_RESP_MASK_TIRN;
+  }
+  const auto handle = objects_.add(std::move(qp));
+  auto wrong = request.put_number(UVERBS_ATTR_CREATE_QP_HANDLE, handle);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_QP_RESP_CAP, ib_uverbs_qp_cap{});
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, std::uint32_t{0});
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_UHW_OUT, own);
+  if (wrong != 0) objects_.remove(handle);
+  return wrong;
+}
+
+}  // namespace softhca::uverbs
