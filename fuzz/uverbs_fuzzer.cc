@@ -89,7 +89,7 @@ class Caller {
   }
 
   void step() {
-    switch (script_.byte() % 20) {
+    switch (script_.byte() % 21) {
       case 0:
         return any_call();
       case 1:
@@ -144,6 +144,8 @@ class Caller {
         return devx_command();
       case 19:
         return devx_subscribe();
+      case 20:
+        return flow();
     }
   }
 
@@ -178,6 +180,7 @@ class Caller {
     mlx5_ib_create_qp own{};
     own.buf_addr = address();
     own.db_addr = address();
+    own.sq_buf_addr = own.buf_addr;
     own.sq_wqe_count = power();
     own.rq_wqe_count = power();
     own.rq_wqe_shift = 4 + script_.byte() % 4;
@@ -267,6 +270,10 @@ class Caller {
         {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, UVERBS_ATTR_DESTROY_QP_HANDLE, 4},
         {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, UVERBS_ATTR_DESTROY_SRQ_HANDLE, 4},
         {UVERBS_OBJECT_XRCD, UVERBS_METHOD_XRCD_DESTROY, UVERBS_ATTR_DESTROY_XRCD_HANDLE, 0},
+        {UVERBS_OBJECT_FLOW, UVERBS_METHOD_FLOW_DESTROY, UVERBS_ATTR_DESTROY_FLOW_HANDLE, 0},
+        {UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_DESTROY, UVERBS_ATTR_DESTROY_WQ_HANDLE, 4},
+        {UVERBS_OBJECT_RWQ_IND_TBL, UVERBS_METHOD_RWQ_IND_TBL_DESTROY,
+         UVERBS_ATTR_DESTROY_RWQ_IND_TBL_HANDLE, 0},
         {MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_DESTROY,
          MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE, 0},
         {MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_DEREG,
@@ -278,6 +285,30 @@ class Caller {
     call.number(kind.attribute, handle());
     if (kind.answer != 0) call.add(1, kind.answer, reinterpret_cast<std::uint64_t>(&answer));
     served(call.on(program_.context()));
+  }
+
+  /// ibv_create_flow, of one specification with any bits.
+  void flow() {
+    static constexpr std::uint32_t kSpecs[] = {0x20, 0x30, 0x31, 0x40, 0x41, 0x1000, 0x1001, 0x50};
+    static constexpr std::uint16_t kSizes[] = {40, 40, 88, 16, 16, 16, 8, 16};
+    const auto kind = script_.byte() % 8u;
+    struct {
+      std::uint32_t comp_mask = 0, qp_handle;
+      std::uint32_t type = 0;
+      std::uint16_t size, priority;
+      std::uint8_t count = 1, reserved[2] = {}, port = 1;
+      std::uint32_t flags = 0;
+      std::uint32_t spec;
+      std::uint16_t spec_size, spec_reserved = 0;
+      std::array<std::byte, 80> rest{};
+    } in{.qp_handle = handle(),
+         .size = kSizes[kind],
+         .priority = script_.byte(),
+         .spec = kSpecs[kind],
+         .spec_size = kSizes[kind]};
+    const auto bytes = script_.take(script_.byte() % 81);
+    std::ranges::copy(bytes, in.rest.begin());
+    write(IB_USER_VERBS_EX_CMD_CREATE_FLOW | kExtended, in);
   }
 
   void devx_memory() {

@@ -4,8 +4,8 @@
 import struct
 from pathlib import Path
 
-CALL, PD, MR, CQ, QP, MODIFY, _, DESTROY, SRQ, WORK, WRITE, AH, MW, QUERY, LOSE, RUN, UMEM, MAKE, COMMAND, SUBSCRIBE = range(20)
-PD_KIND, MR_KIND, MW_KIND, AH_KIND, CQ_KIND, QP_KIND, SRQ_KIND, XRCD_KIND, DEVX_KIND, UMEM_KIND = range(10)
+CALL, PD, MR, CQ, QP, MODIFY, _, DESTROY, SRQ, WORK, WRITE, AH, MW, QUERY, LOSE, RUN, UMEM, MAKE, COMMAND, SUBSCRIBE, FLOW = range(21)
+PD_KIND, MR_KIND, MW_KIND, AH_KIND, CQ_KIND, QP_KIND, SRQ_KIND, XRCD_KIND, FLOW_KIND, WQ_KIND, TABLE_KIND, DEVX_KIND, UMEM_KIND = range(13)
 RC, UC, UD, RAW, XRC_SEND, XRC_RECV, DRIVER = range(7)
 
 
@@ -49,6 +49,8 @@ SEEDS = {
     + bytes([DESTROY, MR_KIND, 1, DESTROY, MW_KIND, 2]),
     "srq": bytes([PD, SRQ]) + at(1024) + at(4048) + bytes([0, 0]) + bytes([4, 0, 0]) + bytes([DESTROY, SRQ_KIND, 1]),
     "lost": connected(RC) + bytes([LOSE]) + at(512) + bytes([1]) + DOORBELL + bytes([LOSE]) + at(64) + bytes([1, RUN]),
+    "raw": bytes([PD]) + cq() + qp(RAW) + modify(2, 4) + bytes([FLOW, 0, 3, 0, 32]) + bytes([2] * 16 + [255] * 16)
+    + bytes([FLOW, 1, 3, 1, 0, DESTROY, FLOW_KIND, 4]) + destroyed(),
     "devx": bytes([UMEM]) + at(64) + struct.pack("<H", 1024)  # 64 KiB, UMEM 1
     + bytes([MAKE, 0, 0, 64, 0, MAKE, 2, 0, 2, 2, 0]) + struct.pack("<H", 4096) + bytes([2, 0])
     + bytes([SUBSCRIBE, 2, 0, COMMAND, 3, 0, 80, 7, 0, 0, DESTROY, DEVX_KIND, 2, DESTROY, UMEM_KIND, 1]),
