@@ -259,6 +259,7 @@ void inspect_resources(Resources& resources, const MemoryKeys& keys, util::Inspe
   out.add("transport_domains", resources.transport_domains().count());
   out.add("xrc_domains", resources.xrcds().count());
   out.add("memory_keys", keys.count());
+  out.add("signature_values", keys.psvs().count());
   out.add("translations", resources.translations().total() - resources.translations().left());
 }
 

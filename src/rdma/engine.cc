@@ -377,4 +377,13 @@ void Engine::note(const QueuePair& qp, std::string_view what, Reason why) {
              static_cast<unsigned>(why));
 }
 
+/// False: something else went wrong.
+bool Engine::tell_signature_errors(QueuePair& qp, Reason fault, bool sends) {
+  for (const auto& error : keys.signature_errors()) {
+    qp.queues_.handle_signature_error(error, sends, sends ? XrcSrqn{} : qp.responder_->srqn());
+  }
+  keys.forget_signature_errors();
+  return fault == Reason::kSignatureMismatch;
+}
+
 }  // namespace softhca::rdma

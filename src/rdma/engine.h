@@ -84,6 +84,11 @@ class Engine {
     counters.tx_bytes += frame.size_of_all();
     return last_frame = port.transmit(frame);
   }
+  /// Whether data were moved. So they are in spite of signature errors, of which the device is
+  /// told. `sends`: by the QP's send queue.
+  bool moved(QueuePair& qp, Reason fault, bool sends) {
+    return fault == Reason::kNone || tell_signature_errors(qp, fault, sends);
+  }
   /// What QPs have while they are at work.
   LentRings& lent_rings() { return *rings; }
   /// Rings of requests were lent or given back.
@@ -112,6 +117,7 @@ class Engine {
   util::Time now{};
 
  private:
+  [[gnu::noinline]] bool tell_signature_errors(QueuePair& qp, Reason fault, bool sends);
   QueuePair* find_by_header(const wire::Frame& frame) const;
   void remember_header(QueuePair& qp, const wire::Frame& frame, const wire::IbPacket& packet);
   bool handle_stranger(const wire::Frame& frame);

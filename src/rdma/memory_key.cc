@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "rdma/signature_mover.h"
+
 namespace softhca::rdma {
 
 MemoryKey::MemoryKey(Attributes attributes) : attributes_(std::move(attributes)) {
@@ -83,6 +85,7 @@ void MemoryKey::refresh() {
   last_extent_ = {};
   last_hit_ = 0;
   host_generation_ = 0;
+  if (signature_ != nullptr) signature_->forget_progress();
   if (attributes_.reloadable) {
     const auto log_size = attributes_.log_page_size;
     const auto page_size = std::uint64_t{1} << log_size;
@@ -237,7 +240,10 @@ KeyCheck KeyTable::judge(MKey key, const KeyUser& user, std::uint64_t address, s
   if (a.free) return refused(Reason::kKeyInvalidated);
   if (a.pd != user.pd) return refused(Reason::kKeyOtherPd);
   if (a.only_qpn && *a.only_qpn != user.qpn) return refused(Reason::kKeyOtherQp);
-  if (a.whole_space) {
+  if (found->is_signed()) {
+    if (!user.may_sign || (access & kRemoteAtomic) != 0) return refused(Reason::kKeySigned);
+    if (!signed_range(*found, address, length)) return refused(Reason::kKeyRange);
+  } else if (a.whole_space) {
     if (address < a.start || address + length < address) return refused(Reason::kKeyRange);
   } else {
     const auto offset = address - a.start;
@@ -256,6 +262,21 @@ KeyCheck KeyTable::judge(MKey key, const KeyUser& user, std::uint64_t address, s
   return {found, Reason::kNone};
 }
 
+/// Addresses are those of the wire, the length of the key that of its memory.
+bool KeyTable::signed_range(const MemoryKey& key, std::uint64_t address, std::uint64_t length) {
+  constexpr std::uint64_t kEnd = std::uint64_t{1} << 48;  // no format: far from any overflow
+  const auto& a = key.attributes_;
+  const auto offset = address - a.start;
+  if (address < a.start || offset > kEnd || length > kEnd) return false;
+  return key.signature_->memory_end(offset + length) <= a.length;
+}
+
+bool KeyTable::note_signature_error(const SignatureError& error) {
+  if (signature_errors_.size() == signature_errors_.capacity()) return false;
+  signature_errors_.push_back(error);
+  return true;
+}
+
 KeyTable::Window KeyTable::window(MemoryKey& key) {
   const auto& extent = key.last_extent_;
   const auto length = key.attributes_.length;
@@ -266,8 +287,18 @@ KeyTable::Window KeyTable::window(MemoryKey& key) {
 }
 
 bool KeyTable::read(MemoryKey& key, std::uint64_t address, std::span<std::byte> out) {
+  if (key.is_signed()) return SignatureMover(*this, key).read(address - key.base(), out);
+  return read_pieces(key, address - key.base(), out);
+}
+
+bool KeyTable::write(MemoryKey& key, std::uint64_t address, std::span<const std::byte> in) {
+  if (key.is_signed()) return SignatureMover(*this, key).write(address - key.base(), in);
+  return write_pieces(key, address - key.base(), in);
+}
+
+bool KeyTable::read_pieces(MemoryKey& key, std::uint64_t offset, std::span<std::byte> out) {
   bool ok = true;
-  const auto take = [&](const MemoryPiece& piece) {
+  auto take = [&](const MemoryPiece& piece) {
     if (piece.host != nullptr) {
       std::memcpy(out.data(), piece.host, piece.size);
     } else {
@@ -276,12 +307,13 @@ bool KeyTable::read(MemoryKey& key, std::uint64_t address, std::span<std::byte> 
     }
     out = out.subspan(piece.size);
   };
-  return for_each_piece(key, address, out.size(), pcie::DmaAccess::kRead, take) && ok;
+  fault_ = Reason::kMemoryUnreachable;
+  return walk(key, offset, out.size(), pcie::DmaAccess::kRead, take, 0) && ok;
 }
 
-bool KeyTable::write(MemoryKey& key, std::uint64_t address, std::span<const std::byte> in) {
+bool KeyTable::write_pieces(MemoryKey& key, std::uint64_t offset, std::span<const std::byte> in) {
   bool ok = true;
-  const auto put = [&](const MemoryPiece& piece) {
+  auto put = [&](const MemoryPiece& piece) {
     if (piece.host != nullptr) {
       // The source may be the same memory: a QP may send to itself.
       std::memmove(piece.host, in.data(), piece.size);
@@ -291,7 +323,8 @@ bool KeyTable::write(MemoryKey& key, std::uint64_t address, std::span<const std:
     }
     in = in.subspan(piece.size);
   };
-  return for_each_piece(key, address, in.size(), pcie::DmaAccess::kWrite, put) && ok;
+  fault_ = Reason::kMemoryUnreachable;
+  return walk(key, offset, in.size(), pcie::DmaAccess::kWrite, put, 0) && ok;
 }
 
 }  // namespace softhca::rdma

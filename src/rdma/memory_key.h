@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "pcie/dma_space.h"
+#include "rdma/block_signature.h"
 #include "rdma/extent_list.h"
 #include "rdma/key_pieces.h"
 #include "rdma/key_shape.h"
+#include "rdma/key_user.h"
 #include "rdma/page_table.h"
 #include "rdma/reasons.h"
 #include "rdma/types.h"
@@ -21,17 +23,6 @@
 #include "util/work_budget.h"
 
 namespace softhca::rdma {
-
-/// Access rights, one bit each.
-enum Access : std::uint8_t {
-  kLocalRead = 1,
-  kLocalWrite = 2,
-  kRemoteRead = 4,
-  kRemoteWrite = 8,
-  kRemoteAtomic = 16,
-};
-inline constexpr std::uint8_t kEveryAccess =
-    kLocalRead | kLocalWrite | kRemoteRead | kRemoteWrite | kRemoteAtomic;
 
 /// What the bytes of a memory key are.
 enum class KeyForm : std::uint8_t {
@@ -99,6 +90,13 @@ class MemoryKey {
   void set_attributes(const Attributes& attributes);
   /// After its pages, pieces or attributes have changed: nothing is known of them any more.
   void refresh();
+  /// Blocks of its data may have signatures. Before it is in a table.
+  void make_signable() { signature_ = std::make_unique<BlockSignature>(); }
+  /// Null unless they may. refresh() is to follow what changes it.
+  BlockSignature* signature() { return signature_.get(); }
+  bool is_signed() const { return signature_ != nullptr && signature_->exists(); }
+  /// Whether its pieces may be of the reserved LKey: who told them may use that.
+  void allow_reserved_pieces(bool allowed) { reserved_pieces_ = allowed; }
   /// The next piece of an indirect key, which has only such. @pre piece.length != 0
   void append_piece(const Sge& piece);
   /// Piece `number` of a key with equal pieces; those between the end and it are of no key.
@@ -124,6 +122,7 @@ class MemoryKey {
 
  private:
   friend class KeyTable;
+  friend class SignatureMover;
   static constexpr std::int64_t kDestroyWork = 200;
   static constexpr std::int64_t kExtentWork = 2;
   /// Pages of a reloadable key that are joined to one extent when an access meets the first.
@@ -146,7 +145,7 @@ class MemoryKey {
   Placed piece(std::size_t number) const;
   void update_plain() {
     const auto& a = attributes_;
-    plain_ = !traced_ && !a.free && !a.only_qpn && !a.whole_space && !pages_differ_;
+    plain_ = !traced_ && !a.free && !a.only_qpn && !a.whole_space && !pages_differ_ && !is_signed();
   }
   /// Where in the first page of a reloadable key its first byte lies.
   std::uint64_t first_page_offset() const {
@@ -177,11 +176,13 @@ class MemoryKey {
   std::vector<Sge> pieces_;                   ///< of an indirect key
   std::vector<std::uint64_t> indirect_ends_;  ///< offset of the end of each, unless all are equal
   Pattern pattern_;
+  std::unique_ptr<BlockSignature> signature_;
   std::size_t last_hit_ = 0;
   Extent last_extent_{};       ///< number last_hit_; at first one of no bytes
   std::byte* host_ = nullptr;  ///< of last_extent_, see extent_host()
   std::uint64_t host_generation_ = 0;
-  std::uint64_t skip_ = 0;     ///< bytes of pages to come that lie before the key
+  std::uint64_t skip_ = 0;  ///< bytes of pages to come that lie before the key
+  bool reserved_pieces_ = false;
   bool pages_differ_ = false;  ///< not all pages grant all that the key does
   bool traced_ = false;        ///< each access is looked at closely, and noted
   bool plain_ = false;         ///< PD, rights and range are all that there is to check, as usual
@@ -193,30 +194,6 @@ struct KeyCheck {
   Reason reason;   ///< which check refused it
 
   explicit operator bool() const { return key != nullptr; }
-};
-
-/// Who wants to access memory, and how.
-struct KeyUser {
-  Pd pd;
-  Qpn qpn;
-  bool reserved_lkey = false;  ///< the QP may use the reserved LKey
-};
-
-/// A part of a key's memory that is contiguous on the bus.
-struct MemoryPiece {
-  std::byte* host;  ///< null: reach it with DmaSpace::read and write
-  pcie::Iova iova;
-  std::size_t size;  ///< bytes
-};
-
-/// Where the keys are that a table does not hold: a device whose keys stand in host memory brings
-/// those that are used.
-class KeySource {
- public:
-  virtual ~KeySource() = default;
-  /// Somebody asks for a key with this index, and the table has none: to be inserted there, if
-  /// there is one. No key may leave the table meanwhile.
-  virtual void bring(std::uint32_t index) = 0;
 };
 
 /// All memory keys of one HCA; the device owns it, and whoever moves data uses it. A lookup is an
@@ -235,6 +212,8 @@ class KeyTable {
   void set_source(KeySource* source) { source_ = source; }
   /// Gets each access from now on. Before the first key.
   void set_trace(util::Trace* trace) { trace_ = trace; }
+  /// What signatures begin with. Null: no key has one.
+  void set_signature_values(const SignatureValues* values) { signature_values_ = values; }
 
   /// @pre no key with this index exists
   MemoryKey& insert(MemoryKey::Attributes attributes) {
@@ -309,8 +288,15 @@ class KeyTable {
   Reason fault() const { return fault_; }
 
   /// Copies out of, or into, memory behind a key. False as for_each_piece, or if the DMA failed.
+  /// Reason::kSignatureMismatch is none: all is copied, and signature_errors() has one more.
   bool read(MemoryKey& key, std::uint64_t address, std::span<std::byte> out);
   bool write(MemoryKey& key, std::uint64_t address, std::span<const std::byte> in);
+
+  /// Errors that nobody was told of yet.
+  std::span<const SignatureError> signature_errors() const { return signature_errors_; }
+  void forget_signature_errors() { signature_errors_.clear(); }
+  /// Room for them, before the first key that has a signature.
+  void expect_signature_errors() { signature_errors_.reserve(kSignatureErrors); }
 
   pcie::DmaSpace& dma() { return dma_; }
 
@@ -352,6 +338,9 @@ class KeyTable {
   bool dismantle(util::WorkBudget& work);
 
  private:
+  friend class SignatureMover;
+  /// One for each key of a scatter list.
+  static constexpr std::size_t kSignatureErrors = 64;
   [[gnu::noinline]] KeyCheck check_closely(MKey key, const KeyUser& user, std::uint64_t address,
                                            std::uint64_t length, std::uint8_t access);
   KeyCheck judge(MKey key, const KeyUser& user, std::uint64_t address, std::uint64_t length,
@@ -361,6 +350,13 @@ class KeyTable {
   static constexpr unsigned kIndirectDepthMax = 3;
   static constexpr std::int64_t kStrain = 50'000;
   static constexpr std::int64_t kPieceWork = 70;
+
+  // The same as read() and write(), of the bytes of its pieces.
+  bool read_pieces(MemoryKey& key, std::uint64_t offset, std::span<std::byte> out);
+  bool write_pieces(MemoryKey& key, std::uint64_t offset, std::span<const std::byte> in);
+  static bool signed_range(const MemoryKey& key, std::uint64_t address, std::uint64_t length);
+  /// False: there is no room for it.
+  bool note_signature_error(const SignatureError& error);
 
   template <class Visit>
   bool walk(MemoryKey& key, std::uint64_t offset, std::uint64_t length, pcie::DmaAccess access,
@@ -387,6 +383,8 @@ class KeyTable {
   std::size_t charged_ = 0;  ///< keys that are
   util::Trace* trace_ = nullptr;
   KeySource* source_ = nullptr;
+  const SignatureValues* signature_values_ = nullptr;
+  std::vector<SignatureError> signature_errors_;
 };
 
 }  // namespace softhca::rdma

@@ -93,7 +93,7 @@ bool KeyTable::walk_indirect(MemoryKey& key, std::uint64_t offset, std::uint64_t
     const auto n = std::min<std::uint64_t>(length, sge.length - skip);
     const auto begin = sge.address + (turns == 0 ? 0 : turn * key.pattern_.strides[i]);
     const auto rights = access == pcie::DmaAccess::kRead ? kLocalRead : kLocalWrite;
-    const KeyUser user{key.attributes_.pd, Qpn{}};
+    const KeyUser user{key.attributes_.pd, Qpn{}, key.reserved_pieces_};
     const auto found = check(sge.lkey, user, begin + skip, n, rights);
     if (!found) {
       fault_ = found.reason;

@@ -26,6 +26,9 @@ constexpr ReasonInfo kReasons[] = {
     {kScatterListShort, "the pieces are shorter than the message", "IBTA 10.7.3"},
     {kPageAbsent, "a page of the memory key is not there, or does not grant this access", kKeys},
     {kPageNotBrought, "the driver could not bring a page of the memory key", kKeys},
+    {kKeySigned, "an atomic, a nested key, or a queue that cannot use a signature key", kKeys},
+    {kSignatureValueGone, "a signature value (PSV) of the memory key was destroyed", kKeys},
+    {kSignatureMismatch, "the protection of a block is not what it should be", "T10 SBC-3 4.22"},
 
     {kMalformedRequest, "the device found the work queue entry malformed", "IBTA 11.4.1"},
     {kSendQueueUnreachable, "the send queue's memory is not reachable", "IBTA 10.10.2.3"},

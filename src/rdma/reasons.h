@@ -27,6 +27,9 @@ enum class Reason : std::uint8_t {
   kScatterListShort = 136,
   kPageAbsent = 137,
   kPageNotBrought = 138,
+  kKeySigned = 139,
+  kSignatureValueGone = 140,
+  kSignatureMismatch = 141,
 
   // Send requests, before they are sent.
   kMalformedRequest = 144,

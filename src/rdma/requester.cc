@@ -94,7 +94,7 @@ std::uint32_t Requester::last_acked_psn() const {
 }
 
 KeyUser Requester::user() const {
-  return {qp_.attributes().pd, qp_.qpn(), qp_.attributes().reserved_lkey};
+  return {qp_.attributes().pd, qp_.qpn(), qp_.attributes().reserved_lkey, true};
 }
 
 // Fetching -------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
   }
   const auto fault = scatter(engine_.keys, user(), e.request.sges, offset, frame,
                              packet.payload_offset, packet.payload_size);
-  if (fault != Reason::kNone) return hold_or_fail(fault, offset);
+  if (!engine_.moved(qp_, fault, true)) return hold_or_fail(fault, offset);
   advance(psn + 1);
 }
 
@@ -210,7 +210,7 @@ unsigned Requester::handle_middles(const wire::IbPacket& packet, const wire::Fra
   if (packet.payload_size != mtu) return 0;
   const auto fault = scatter(engine_.keys, user(), e.request.sges, progress(e) * mtu, frame,
                              packet.payload_offset, std::size_t{count} * mtu);
-  if (fault != Reason::kNone) return 0;
+  if (!engine_.moved(qp_, fault, true)) return 0;
   advance(unacked_ + count);
   return count;
 }
@@ -238,7 +238,7 @@ void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& 
   // takes the bytes as they are, and UCX those of the wire, whatever the device tells.
   put_result(packet.ext.atomic_ack.original, bytes);
   const auto fault = scatter(engine_.keys, user(), e.request.sges, 0, bytes);
-  if (fault != Reason::kNone) return hold_or_fail(fault, 0);
+  if (!engine_.moved(qp_, fault, true)) return hold_or_fail(fault, 0);
   advance(psn + 1);
 }
 

@@ -146,7 +146,7 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   }
   const auto fault =
       gather(engine_.keys, user(), e.request.sges, e.request.inline_data, offset, length, frame);
-  if (fault == Reason::kNone) return true;
+  if (engine_.moved(qp_, fault, true)) return true;
   hold_or_refuse(e, fault, offset);
   return false;
 }

@@ -43,6 +43,9 @@ class Responder {
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
 
+  /// XRC: that the last request named.
+  XrcSrqn srqn() const { return srqn_; }
+
   // State changes of the QP.
   void reset();
   void start(std::uint32_t psn);
@@ -137,7 +140,7 @@ class Responder {
   void fail_receive(WorkStatus status, Reason reason);
   Verdict select_srq(const wire::IbPacket& packet);
   void forget_lost_receive();
-  KeyUser user(Pd pd) const { return {pd, qp_.qpn(), qp_.attributes().reserved_lkey}; }
+  KeyUser user(Pd pd) const { return {pd, qp_.qpn(), qp_.attributes().reserved_lkey, true}; }
   KeyUser user() const { return user(pd_); }
   KeyUser receive_user() const { return user(receive_.pd.value_or(pd_)); }
 

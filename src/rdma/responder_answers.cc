@@ -191,7 +191,7 @@ bool Responder::send_answer_packets(Answer& answer, unsigned count) {
                        static_cast<std::uint8_t>(more), false});
     } else if (size != 0) {
       answer_fault_ = gather(engine_.keys, *key, answer.address, size, frame);
-      if (answer_fault_ != Reason::kNone) return false;
+      if (!engine_.moved(qp_, answer_fault_, false)) return false;
     }
     engine_.transmit(frame);
   }

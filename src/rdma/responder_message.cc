@@ -57,7 +57,7 @@ Responder::Verdict Responder::handle_send(const wire::IbPacket& packet, const wi
   }
   const auto fault = scatter(engine_.keys, receive_user(), receive_.sges, received_, frame,
                              packet.payload_offset, packet.payload_size);
-  if (fault != Reason::kNone) return receive_fault(fault, packet);
+  if (!engine_.moved(qp_, fault, false)) return receive_fault(fault, packet);
   received_ += packet.payload_size;
   return info.last ? finish_send(packet, {}) : Verdict{};
 }
@@ -160,7 +160,9 @@ inline KeyCheck Responder::find_write_key(std::uint64_t size) {
     if (!found) return write_fault(found.reason, {kAccess, found.reason}, packet);
     const auto fault =
         scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset, size);
-    if (fault != Reason::kNone) return write_fault(fault, Verdict::of_memory(fault), packet);
+    if (!engine_.moved(qp_, fault, false)) {
+      return write_fault(fault, Verdict::of_memory(fault), packet);
+    }
   }
   write_address_ += size;
   write_left_ -= size;
@@ -205,18 +207,17 @@ bool Responder::take_middles(const wire::IbPacket& packet, const wire::Frame& fr
                              std::uint64_t size) {
   if (message_ == Message::kSend) {
     if (size > room_ - received_) return false;
-    if (scatter(engine_.keys, receive_user(), receive_.sges, received_, frame,
-                packet.payload_offset, size) != Reason::kNone) {
-      return false;
-    }
+    const auto fault = scatter(engine_.keys, receive_user(), receive_.sges, received_, frame,
+                               packet.payload_offset, size);
+    if (!engine_.moved(qp_, fault, false)) return false;
   } else {
     // The last packet of a WRITE is not empty.
     if (size >= write_left_) return false;
     const auto found = find_write_key(size);
-    if (!found || scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset,
-                          size) != Reason::kNone) {
-      return false;
-    }
+    if (!found) return false;
+    const auto fault =
+        scatter(engine_.keys, *found.key, write_address_, frame, packet.payload_offset, size);
+    if (!engine_.moved(qp_, fault, false)) return false;
     write_address_ += size;
     write_left_ -= size;
   }

@@ -23,7 +23,7 @@ Reason scatter_datagram(KeyTable& keys, const KeyUser& user, std::span<const Sge
   // Without a GRH its place stays as it is (IBTA 11.4.1.2).
   if (in_front != 0 && wire::emit_ud_grh(frame, packet, grh))
     fault = scatter(keys, user, sges, 0, grh);
-  if (fault != Reason::kNone) return fault;
+  if (fault != Reason::kNone && fault != Reason::kSignatureMismatch) return fault;
   return scatter(keys, user, sges, in_front, frame, packet.payload_offset, packet.payload_size);
 }
 
@@ -65,7 +65,7 @@ void Responder::deliver_datagram(const wire::IbPacket& packet, const wire::Frame
   }
   const auto fault =
       scatter_datagram(engine_.keys, receive_user(), receive_.sges, packet, frame, in_front);
-  if (fault != Reason::kNone) {
+  if (!engine_.moved(qp_, fault, false)) {
     const auto verdict = receive_fault(fault, packet);
     if (!verdict.completed) return engine_.drop(&qp_, Drop::kNoReceive, verdict.reason);
     return engine_.to_error(qp_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace softhca::rdma {
 namespace {
@@ -11,19 +12,23 @@ namespace {
 template <class Visit>
 Reason for_each_part(std::span<const Sge> sges, std::uint64_t offset, std::uint64_t length,
                      Visit&& visit) {
+  auto result = Reason::kNone;
   for (const auto& sge : sges) {
-    if (length == 0) return Reason::kNone;
+    if (length == 0) return result;
     if (offset >= sge.length) {
       offset -= sge.length;
       continue;
     }
     const auto n = std::min<std::uint64_t>(length, sge.length - offset);
     const auto fault = visit(sge, sge.address + offset, n);
-    if (fault != Reason::kNone) return fault;
+    if (fault != Reason::kNone) {
+      if (fault != Reason::kSignatureMismatch) return fault;
+      result = fault;  // with which all is done
+    }
     length -= n;
     offset = 0;
   }
-  return length == 0 ? Reason::kNone : Reason::kScatterListShort;
+  return length == 0 ? result : Reason::kScatterListShort;
 }
 
 /// The same with `visit(key, address, n)`, after the check of the key. No piece is inline.
@@ -56,6 +61,22 @@ Reason gather_mixed(KeyTable& keys, const KeyUser& user, std::span<const Sge> sg
                        });
 }
 
+/// All of it or nothing: a packet whose page is away comes again.
+[[gnu::noinline]] Reason scatter_signed(KeyTable& keys, MemoryKey& key, std::uint64_t address,
+                                        const wire::Frame& frame, std::size_t from,
+                                        std::size_t length) {
+  const auto before = key.signature()->progress;
+  auto result = Reason::kNone;
+  bool ok = true;
+  frame.for_each_piece(from, length, [&](std::span<const std::byte> bytes) {
+    if (!ok || keys.write(key, std::exchange(address, address + bytes.size()), bytes)) return;
+    result = keys.fault();
+    ok = result == Reason::kSignatureMismatch;
+  });
+  if (!ok) key.signature()->progress = before;
+  return result;
+}
+
 }  // namespace
 
 bool refer(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::uint64_t length,
@@ -63,6 +84,7 @@ bool refer(KeyTable& keys, MemoryKey& key, std::uint64_t address, std::uint64_t 
   if (const auto* host = keys.one_piece(key, address, length, pcie::DmaAccess::kRead)) {
     return frame.add_segment({host, length});
   }
+  if (key.is_signed()) return false;  // what it sends stands nowhere
   bool fits = true;
   const auto add = [&](const MemoryPiece& piece) {
     fits = fits && piece.host != nullptr && frame.add_segment({piece.host, piece.size});
@@ -108,9 +130,9 @@ Reason gather(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
   auto out = frame.own_payload(length);
   return for_each_part(keys, user, sges, offset, length, kLocalRead,
                        [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {
-                         if (!keys.read(key, address, out.first(n))) return keys.fault();
+                         const auto to = out.first(n);
                          out = out.subspan(n);
-                         return Reason::kNone;
+                         return keys.read(key, address, to) ? Reason::kNone : keys.fault();
                        });
 }
 
@@ -145,9 +167,9 @@ Reason scatter(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges, s
                std::span<const std::byte> bytes) {
   return for_each_part(keys, user, sges, offset, bytes.size(), kLocalWrite,
                        [&](MemoryKey& key, std::uint64_t address, std::uint64_t n) -> Reason {
-                         if (!keys.write(key, address, bytes.first(n))) return keys.fault();
+                         const auto from = bytes.first(n);
                          bytes = bytes.subspan(n);
-                         return Reason::kNone;
+                         return keys.write(key, address, from) ? Reason::kNone : keys.fault();
                        });
 }
 
@@ -165,6 +187,7 @@ Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire
     });
     return Reason::kNone;
   }
+  if (key.is_signed()) return scatter_signed(keys, key, address, frame, from, length);
   bool ok = true;
   const auto put = [&](const MemoryPiece& piece) {
     auto* to = piece.host;

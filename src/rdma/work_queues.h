@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "rdma/block_signature.h"
 #include "rdma/page_fault.h"
 #include "rdma/work_request.h"
 
@@ -84,6 +85,10 @@ class WorkQueues {
     complete_receive(completion);
   }
   virtual void handle_event(QpEvent event, Reason reason) = 0;
+  /// The protection of a block of a signature key is wrong. Its data were moved all the same, and
+  /// the completion that tells so comes after this. `sends`: by a request of the send queue.
+  /// Otherwise `srqn` is what a request to an XRC target names.
+  virtual void handle_signature_error(const SignatureError&, bool /*sends*/, XrcSrqn /*srqn*/) {}
   /// A page is not there. One side of a QP has one such fault open at a time.
   virtual FaultAnswer open_fault(const PageFault&) { return FaultAnswer::kNobody; }
   /// A fault that was opened is over, by Transport::resume() or because the QP has left its state.

@@ -22,8 +22,8 @@ constexpr std::uint32_t kUars = 8;
 constexpr std::uint32_t kSendQueueAlignment = 4096;
 
 /// What the document does not name (docs/rsnic.md): atomics, UC, DC, on-demand paging, data in
-/// CQEs, and the UMRs by which drivers would fill a cache of keys that is larger than all keys of
-/// this card.
+/// CQEs, signatures of blocks, and the UMRs by which drivers would fill a cache of keys that is
+/// larger than all keys of this card.
 constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"umr_modify_entity_size_disabled", 1},
     {"uc", 0},
@@ -31,6 +31,9 @@ constexpr auto kCapabilities = std::to_array<connectx::ModelCapability>({
     {"dct", 0},
     {"sctr_data_cqe", 0},
     {"dc_req_scat_data_cqe", 0},
+    {"sho", 0},
+    {"sigerr_domain_and_sig_type", 0},
+    {"log_max_bsf_list_size", 0},
     {"pg", 0},
     {"null_mkey", 0},
     {"dump_fill_mkey", 0},

@@ -1,14 +1,14 @@
 #!/bin/bash
 # What in the kernel uses RDMA: NVMe over Fabrics, iSER and NFS, initiator and target on ours, every byte compared.
 #
-# kernel_users.sh [MIB [USER...]]: the users nvme, iser, nfs, or all of them, with MIB of data each. With --guests 2, each of one function,
+# kernel_users.sh [MIB [USER...]]: the users nvme, iser, iser_pi, nfs, or all of them, with MIB of data each. With --guests 2, each of one function,
 # guest 1 is the target and guest 2 the initiator, and in /share each tells the other how far it is; in a single guest
 # the first function is both. iser wants the package open-iscsi, nfs nfs-kernel-server.
 . "$(dirname "$0")/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 mib=${1:-8}
 shift
-[ $# -gt 0 ] || set -- nvme iser nfs
+[ $# -gt 0 ] || set -- nvme iser iser_pi nfs
 GUESTS=${GUESTS:-1} GUEST=${GUEST:-1}
 config=/sys/kernel/config
 name=iqn.2026-01.org.softhca:disk
@@ -82,22 +82,35 @@ iser_target() {
   mkdir -p $core
   echo rd_pages=16384 >$core/control
   echo 1 >$core/enable || fail "enabling the disk"
+  [ "$user" != iser_pi ] || echo 1 >$core/attrib/pi_prot_type || fail "a disk with protection"
   mkdir -p "$tpg/lun/lun_0" "$tpg/np/$TARGET:3260"
   run ln -s $core "$tpg/lun/lun_0/disk"
   echo 1 >"$tpg/np/$TARGET:3260/iser" || fail "a portal of iSER"
   for attribute in authentication=0 demo_mode_write_protect=0 generate_node_acls=1 cache_dynamic_acls=1; do
     echo "${attribute#*=}" >"$tpg/attrib/${attribute%=*}"
   done
+  [ "$user" != iser_pi ] || echo 1 >"$tpg/attrib/t10_pi" || fail "protection on the wire"
   echo 1 >"$tpg/enable" || fail "enabling the iSCSI target"
 }
 iser_initiator() {
   local node=(iscsiadm -m node -T $name -p $TARGET:3260)
-  run modprobe ib_iser
+  if [ "$user" = iser_pi ]; then
+    run modprobe -r ib_iser
+    run modprobe ib_iser pi_enable=1
+  else
+    run modprobe ib_iser
+  fi
   echo "InitiatorName=$name.initiator" >/etc/iscsi/initiatorname.iscsi
   iscsid || fail "iscsid"
   run "${node[@]}" -I iser -o new
+  # A connection with protection makes thousands of keys first.
+  run "${node[@]}" -I iser -o update -n 'node.conn[0].timeo.login_timeout' -v 300
   run "${node[@]}" -I iser --login
   disk_of 60 "iSER disk" "/dev/disk/by-path/*$TARGET*"
+  # In memory with IP checksums, on the wire with CRCs.
+  [ "$user" != iser_pi ] ||
+    [ "$(cat "/sys/block/$(basename "$(readlink -f "$disk")")/integrity/format")" = T10-DIF-TYPE1-IP ] ||
+    fail "the disk has no protection"
   random_blocks
   run "${node[@]}" -I iser --logout
   iscsiadm -k 0
@@ -108,6 +121,11 @@ iser_end() {
   rm "$tpg/lun/lun_0/disk"
   rmdir "$tpg/np/$TARGET:3260" "$tpg/lun/lun_0" "$tpg" "${tpg%/*}" $core ${core%/*} || fail "taking the target away"
 }
+
+# The same with T10-DIF on the way: blocks with protection of their own, which both cards check.
+iser_pi_target() { iser_target; }
+iser_pi_initiator() { iser_initiator; }
+iser_pi_end() { iser_end; }
 
 nfs_target() {
   run modprobe -a nfsd rpcrdma

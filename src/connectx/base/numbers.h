@@ -37,6 +37,8 @@ using TransportDomain = util::Strong<struct TransportDomainTag, std::uint32_t>;
 using Xrcd = util::Strong<struct XrcdTag, std::uint32_t>;
 /// A set of Q counters, 8 bits; 0: none.
 using CounterSetId = util::Strong<struct CounterSetIdTag, std::uint32_t>;
+/// A signature value (PSV), 24 bits.
+using Psvn = util::Strong<struct PsvnTag, std::uint32_t>;
 /// The index of a memory key, without the variant byte (PRM 6).
 using MKeyIndex = util::Strong<struct MKeyIndexTag, std::uint32_t>;
 /// Flow table and, inside one, flow group (PRM 7.11), 24 and 32 bits.

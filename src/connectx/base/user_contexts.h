@@ -35,8 +35,9 @@ enum class Owned : std::uint8_t {
   kFlowTable,
   kFlowCounter,
   kUmem,
+  kPsv,
 };
-inline constexpr std::size_t kOwnedKinds = static_cast<std::size_t>(Owned::kUmem) + 1;
+inline constexpr std::size_t kOwnedKinds = static_cast<std::size_t>(Owned::kPsv) + 1;
 
 class UserContexts {
  public:

@@ -40,6 +40,10 @@ bool of_mkey(const Command& command, const Referred& may_use) {
          umem(may_use, in.get(In::mkey_umem_valid) != 0, in.get(In::mkey_umem_id));
 }
 
+bool of_psv(const Command& command, const Referred& may_use) {
+  return may_use(Owned::kPd, command.input<create_psv_in>().get(create_psv_in::pd));
+}
+
 bool of_cq(const Command& command, const Referred& may_use) {
   using In = create_cq_in;
   const auto in = command.input<In>();
@@ -240,6 +244,8 @@ bool each_reference(const Command& command, const Referred& may_use) {
   switch (static_cast<Op>(command.opcode)) {
     case Op::CREATE_MKEY:
       return of_mkey(command, may_use);
+    case Op::CREATE_PSV:
+      return of_psv(command, may_use);
     case Op::CREATE_CQ:
       return of_cq(command, may_use);
     case Op::CREATE_QP:

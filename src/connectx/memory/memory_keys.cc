@@ -50,14 +50,15 @@ MemoryKeys::MemoryKeys(pcie::DmaSpace& dma, Resources& resources, UserMemories& 
     : resources_(resources),
       user_memories_(user_memories),
       limits_(limits),
+      psvs_(resources),
       table_(dma, kShape, rdma::MKey(kReservedLkey), rdma::MKey(kNullKey),
              rdma::MKey(kDumpFillKey)),
-      records_(kFirstIndex, Limits::count(limits.log_max_mkey)) {}
+      records_(kFirstIndex, Limits::count(limits.log_max_mkey)) {
+  table_.set_signature_values(&psvs_);
+}
 
 CommandResult MemoryKeys::check(Context context) const {
-  if (context.get(Layout::bsf_en) != 0) {
-    return refuse(Status::BAD_PARAM, kCreate, "bsf_en: signature keys are not implemented");
-  }
+  if (auto result = check_signable(context); !result) return result;
   // A free key gets its PD by the UMR that takes it into use.
   const bool free = context.get(Layout::free) != 0;
   if (!free && !resources_.pds().contains(Pd(context.get(Layout::pd)))) {
@@ -297,6 +298,10 @@ MKeyIndex MemoryKeys::finish(const Command& command) {
   auto* record = records_.emplace();
   assert(record != nullptr && "there was a place when the command began");
   partial_.key->set_key(kShape.key(record->index.value(), context.get(Layout::mkey)));
+  if (context.get(Layout::bsf_en) != 0) {
+    partial_.key->make_signable();
+    table().expect_signature_errors();
+  }
   partial_.key->refresh();
   table().insert(std::move(partial_.key));
   std::ranges::copy(context.bytes(), record->context.begin());
@@ -332,6 +337,13 @@ CommandResult MemoryKeys::query(MKeyIndex index, const Command& command) {
     context.set(Layout::free, key->is_free());
     context.set(Layout::mkey, kShape.variant(key->key()));
   }
+  constexpr std::uint16_t kBsfs = 2;
+  if (command.op_mod == kBsfs) {
+    const std::span<const std::byte> bsf = record->bsf;
+    std::ranges::copy(bsf.first(kOctword), out.sub(Out::bsf0_klm0_pas_mtt0_1).begin());
+    std::ranges::copy(bsf.subspan(kOctword, kOctword), out.sub(Out::bsf1_klm1_pas_mtt2_3).begin());
+    return {};
+  }
   const std::span<const std::byte> translations = record->first_translations;
   std::ranges::copy(translations.first(kOctword), out.sub(Out::bsf0_klm0_pas_mtt0_1).begin());
   std::ranges::copy(translations.last(kOctword), out.sub(Out::bsf1_klm1_pas_mtt2_3).begin());
@@ -348,7 +360,7 @@ bool MemoryKeys::dismantle(util::WorkBudget& work) {
   constexpr std::int64_t kRecordWork = 150;
   if (partial_.key != nullptr && !partial_.key->shrink(work)) return false;
   partial_ = {};
-  return table_.dismantle(work) &&
+  return table_.dismantle(work) && psvs_.dismantle(work) &&
          records_.dismantle(work, [](const Record&) { return kRecordWork; });
 }
 

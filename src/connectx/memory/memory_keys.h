@@ -15,6 +15,7 @@
 #include "connectx/command/command.h"
 #include "connectx/memory/key_list.h"
 #include "connectx/memory/long_update.h"
+#include "connectx/memory/signature_values.h"
 #include "connectx/memory/umr.h"
 #include "connectx/queue/user_memory.h"
 #include "hca/object_table.h"
@@ -47,6 +48,8 @@ class MemoryKeys {
              const Limits& limits);
 
   rdma::KeyTable& table() { return table_; }
+  PsvTable& psvs() { return psvs_; }
+  const PsvTable& psvs() const { return psvs_; }
 
   /// CREATE_MKEY. The new index. A long list of translations is read in several turns.
   tl::expected<MKeyIndex, Refusal> create(const Command& command);
@@ -79,6 +82,8 @@ class MemoryKeys {
     bool page_access = false;
     bool takes_umr = false;
     KeyList list{};  ///< of a KLM key
+    /// Of a signature key, as it came last.
+    std::array<std::byte, spec::connectx::block_signature_format::kSize> bsf{};
     std::unique_ptr<LongUpdate> long_update{};
     util::Budget::Reservation translations{};
     std::uint64_t reserved = 0;  ///< by it
@@ -100,6 +105,7 @@ class MemoryKeys {
   };
 
   CommandResult check(Context context) const;
+  CommandResult check_signable(Context context) const;
   CommandResult check_room(spec::connectx::mkey_access_mode mode, Context context) const;
   hca::Use use_pd(Context context);
   CommandResult begin(const Command& command);
@@ -124,6 +130,10 @@ class MemoryKeys {
   static void show(Record& record, std::size_t octword, std::span<const std::byte> entries);
   static rdma::LocalOutcome take_keys(Record& record, rdma::MemoryKey& key, KeyList list,
                                       KeyList::Meaning meaning);
+  WqeFault check_signature(const Umr& umr, Context context, rdma::MemoryKey& key,
+                           rdma::SignatureRules& rules) const;
+  static void sign(const Umr& umr, Context context, const rdma::SignatureRules& rules,
+                   Record& record, rdma::BlockSignature& signature);
   bool reserve(Record& record, const Umr& umr, AccessMode mode);
 
   // long_update.cc
@@ -137,6 +147,7 @@ class MemoryKeys {
   Resources& resources_;
   UserMemories& user_memories_;
   const Limits& limits_;
+  PsvTable psvs_;
   rdma::KeyTable table_;
   hca::ObjectTable<Record, MKeyIndex> records_;
   Partial partial_;

@@ -20,8 +20,9 @@ CommandResult create_mkey(Device& device, const Command& command) {
 CommandResult query_mkey(Device& device, const Command& command) {
   using In = spec::connectx::query_mkey_in;
   constexpr std::uint16_t kPagesOrKlms = 0;
-  if (command.op_mod != kPagesOrKlms) {
-    return refuse(Status::BAD_OP, "PRM 12.5.2", "signature keys (BSF) are not implemented");
+  constexpr std::uint16_t kBsfs = 2;
+  if (command.op_mod != kPagesOrKlms && command.op_mod != kBsfs) {
+    return refuse(Status::BAD_OP, "PRM 12.5.2", "op_mod is neither 0 (PAS_KLMs) nor 2 (BSFs)");
   }
   return device.memory_keys().query(MKeyIndex(command.input<In>().get(In::mkey_index)), command);
 }

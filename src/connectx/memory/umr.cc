@@ -29,7 +29,7 @@ constexpr std::int64_t kUmrWork = 300;
 constexpr std::size_t kPagesPerOctword = kOctword / Mtt::kSize;
 
 /// PRM 10.1.1: "HW will block changing fields that should not be changed."
-bool mask_allowed(const Umr& umr, const UmrUser& user) {
+bool mask_allowed(const Umr& umr, const UmrUser& user, bool signable) {
   util::Struct<Mask> rest;
   std::ranges::copy(umr.mask().bytes(), rest.bytes().begin());
   const auto take = [&](auto... bits) { (rest.set(bits, 0), ...); };
@@ -37,6 +37,7 @@ bool mask_allowed(const Umr& umr, const UmrUser& user) {
        Mask::lr, Mask::lw, Mask::rr, Mask::rw, Mask::a, Mask::small_fence, Mask::free,
        Mask::relaxed_ordering_write);
   if (user.any_pd) take(Mask::pd);
+  if (signable) take(Mask::bsf_en, Mask::sigerr);
   return std::ranges::all_of(rest.bytes(), [](std::byte b) { return b == std::byte{0}; });
 }
 
@@ -61,6 +62,8 @@ void take_fields(const Umr& umr, util::MutableView<Layout> to) {
   take(Mask::small_fence, Layout::small_fence_on_rdma_read_response);
   take(Mask::relaxed_ordering_write, Layout::relaxed_ordering_write);
   take(Mask::free, Layout::free);
+  take(Mask::bsf_en, Layout::bsf_en);
+  take(Mask::sigerr, Layout::expected_sigerr_count);
 }
 
 /// PRM 10.1.1.1, steps 2 to 5. `context`: of the key as it is.
@@ -78,7 +81,9 @@ WqeFault check_target(const Umr& umr, const UmrUser& user, util::View<Layout> co
   if (!is_indirect(access_mode(context)) && !user.may_register && !user.any_pd) {
     return WqeFault::kUmrPhysical;
   }
-  if (!mask_allowed(umr, user)) return WqeFault::kUmrMask;
+  const bool signable = context.get(Layout::bsf_octword_size) != 0;
+  if (!mask_allowed(umr, user, signable)) return WqeFault::kUmrMask;
+  if (umr.bsf_octwords() != 0 && !signable) return WqeFault::kUmrNotSignable;
   // Drivers give keys room for two pages, and load them with the padding.
   const auto told = std::uint64_t{context.get(Layout::translations_octword_size)};
   const auto size = (told + kAlignment - 1) / kAlignment * kAlignment;
@@ -119,6 +124,10 @@ WqeFault Umr::check(std::span<const std::byte> body) {
   if (static_cast<umr_check_free>(control.get(Control::check_free)) == umr_check_free::RESERVED) {
     return WqeFault::kUmrCheckReserved;
   }
+  if (umr.bsf_octwords() != 0 && (umr.bsf_octwords() * kOctword != Bsf::kSize || !umr.is_inline() ||
+                                  body.size() - kHeadersSize < umr.list_size() + Bsf::kSize)) {
+    return WqeFault::kUmrBsfSize;
+  }
   if (umr.octwords() == 0) return WqeFault::kNone;
   if (umr.octwords() % kAlignment != 0 || umr.first_octword() % kAlignment != 0) {
     return WqeFault::kUmrListUnaligned;
@@ -138,8 +147,10 @@ std::uint64_t Umr::first_octword() const {
          control().get(Control::translation_offset);
 }
 
+std::size_t Umr::list_size() const { return octwords() * kOctword; }
+
 std::span<const std::byte> Umr::translations() const {
-  return body_.subspan(kHeadersSize, octwords() * kOctword);
+  return body_.subspan(kHeadersSize, list_size());
 }
 
 LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUser& user) {
@@ -163,6 +174,10 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
   if (context.get(Layout::free) == 0 && !resources_.pds().contains(Pd(context.get(Layout::pd)))) {
     return refused(WqeFault::kUmrUnknownPd);
   }
+  rdma::SignatureRules rules;
+  if (const auto fault = check_signature(umr, context, *key, rules); fault != WqeFault::kNone) {
+    return refused(fault);
+  }
   const bool is_long = takes_turns(umr, *record);
   if (is_long && !may_go_on(*record, user)) return {.unfinished = true};
   LocalOutcome outcome;
@@ -170,6 +185,8 @@ LocalOutcome MemoryKeys::update(rdma::MKey umr_mkey, const Umr& umr, const UmrUs
     outcome = is_long ? load_some(umr, user, *record, *key, access_mode(context))
                       : load(umr, user, *record, *key, access_mode(context));
     if (outcome.status == WorkStatus::kSuccess && !outcome.unfinished) {
+      if (umr.octwords() != 0) key->allow_reserved_pieces(user.reserved_lkey);
+      if (key->signature() != nullptr) sign(umr, context, rules, *record, *key->signature());
       record->context = bytes;
       record->pd_use = use_pd(context);
       auto attributes = attributes_of(context);

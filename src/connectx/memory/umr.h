@@ -22,6 +22,7 @@ class Umr {
   using Context = spec::connectx::mkey_context;
   using Mask = spec::connectx::umr_mkey_mask;
   using Pointer = spec::connectx::umr_pointer;
+  using Bsf = spec::connectx::block_signature_format;
 
   /// What of it is wrong whatever the key is.
   static WqeFault check(std::span<const std::byte> body);
@@ -39,11 +40,21 @@ class Umr {
   bool is_inline() const { return control().get(Control::inline_) != 0; }
   /// @pre is_inline()
   std::span<const std::byte> translations() const;
+  /// Octwords of the BSF behind them.
+  std::size_t bsf_octwords() const {
+    const auto c = control();
+    return c.get(Control::translation_offset_en) != 0 ? 0 : c.get(Control::bsf_octword_actual_size);
+  }
+  /// @pre bsf_octwords() != 0
+  util::View<Bsf> bsf() const { return util::View<Bsf>(body_.subspan(kHeadersSize + list_size())); }
   /// Where they lie otherwise.
   util::View<Pointer> pointer() const { return util::View<Pointer>(body_.subspan(kHeadersSize)); }
 
  private:
   static constexpr std::size_t kHeadersSize = Control::kSize + Context::kSize;
+
+  /// Bytes of the list in the WQE.
+  std::size_t list_size() const;
 
   std::span<const std::byte> body_;
 };

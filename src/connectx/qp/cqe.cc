@@ -76,6 +76,27 @@ void encode_error(Cqe& bytes, const CqeQueue& queue, const ErrorCqe& error) {
 
 }  // namespace
 
+void encode_signature_error(Cqe& bytes, Qpn qpn, const rdma::SignatureError& error) {
+  using Layout = spec::connectx::cqe_signature_error;
+  using rdma::SignaturePart;
+  using spec::connectx::sigerr_domain;
+  bytes.fill(std::byte{0});
+  const util::MutableView<Layout> cqe(bytes);
+  cqe.set(Layout::expected_trans_sig, error.expected);
+  cqe.set(Layout::actual_trans_sig, error.actual);
+  cqe.set(Layout::expected_ref_tag, error.expected_ref_tag);
+  cqe.set(Layout::actual_ref_tag, error.actual_ref_tag);
+  cqe.set(Layout::guard_error, error.part == SignaturePart::kGuard);
+  cqe.set(Layout::app_tag_error, error.part == SignaturePart::kAppTag);
+  cqe.set(Layout::ref_tag_error, error.part == SignaturePart::kRefTag);
+  const bool wire = error.side == rdma::SignatureSide::kWire;
+  cqe.set(Layout::domain, code(wire ? sigerr_domain::WIRE : sigerr_domain::MEMORY));
+  cqe.set(Layout::mkey, error.key.value());
+  cqe.set(Layout::sig_err_offset, error.offset);
+  cqe.set(Layout::qpn, qpn.value());
+  cqe.set(Layout::opcode, code(cqe_opcode::SIGNATURE_ERROR));
+}
+
 void encode_requester_error(Cqe& bytes, const CqeQueue& queue,
                             const rdma::SendCompletion& completion) {
   const auto cookie = SendCookie::unpack(completion.cookie);

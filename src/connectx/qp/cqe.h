@@ -9,6 +9,7 @@
 
 #include "connectx/base/numbers.h"
 #include "connectx/qp/send_wqe.h"
+#include "rdma/block_signature.h"
 #include "rdma/work_request.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/opcodes.h"
@@ -56,6 +57,8 @@ struct CqeQueue {
   bool is_gsi = false;
 };
 
+/// The protection of a block is wrong.
+void encode_signature_error(Cqe& cqe, Qpn qpn, const rdma::SignatureError& error);
 /// An error CQE of a send queue. The cookie is a SendCookie.
 void encode_requester_error(Cqe& cqe, const CqeQueue& queue,
                             const rdma::SendCompletion& completion);

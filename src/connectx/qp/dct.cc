@@ -47,6 +47,9 @@ void Dct::complete_receive_with(const rdma::ReceiveCompletion& completion,
                                 std::span<const std::byte> data) {
   rdma_.complete_receive_with(*this, completion, data);
 }
+void Dct::handle_signature_error(const rdma::SignatureError& error, bool, rdma::XrcSrqn) {
+  rdma_.handle_signature_error(*this, error);
+}
 void Dct::handle_event(rdma::QpEvent event, rdma::Reason reason) {
   rdma_.handle_event(*this, event, reason);
 }

@@ -220,6 +220,10 @@ void QueuePair::complete_receive_with(const rdma::ReceiveCompletion& completion,
                                       std::span<const std::byte> data) {
   rdma_.complete_receive_with(*this, completion, data);
 }
+void QueuePair::handle_signature_error(const rdma::SignatureError& error, bool sends,
+                                       rdma::XrcSrqn srqn) {
+  rdma_.handle_signature_error(*this, error, sends, srqn);
+}
 void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {
   rdma_.handle_event(*this, event, reason);
 }

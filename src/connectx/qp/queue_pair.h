@@ -140,6 +140,8 @@ class QueuePair final : private rdma::WorkQueues {
   void complete_receive_with(const rdma::ReceiveCompletion& completion,
                              std::span<const std::byte> data) override;
   void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
+  void handle_signature_error(const rdma::SignatureError& error, bool sends,
+                              rdma::XrcSrqn srqn) override;
   rdma::FaultAnswer open_fault(const rdma::PageFault& fault) override;
   void close_fault() override;
 

@@ -189,6 +189,10 @@ class Rdma {
                           std::span<const std::byte> data);
   void complete_receive_with(QueuePair& qp, const rdma::ReceiveCompletion& completion,
                              std::span<const std::byte> data);
+  void handle_signature_error(QueuePair& qp, const rdma::SignatureError& error, bool sends,
+                              rdma::XrcSrqn srqn);
+  void handle_signature_error(Dct& dct, const rdma::SignatureError& error);
+  bool write_signature_error(Cqn cqn, Qpn qpn, const rdma::SignatureError& error);
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
   rdma::FaultAnswer open_fault(QueuePair& qp, const rdma::PageFault& fault);
   rdma::FaultAnswer open_fault(Dct& dct, const rdma::PageFault& fault);

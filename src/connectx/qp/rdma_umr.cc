@@ -1,4 +1,5 @@
-// What QPs carry out themselves: UMR, by which they change memory keys.
+// What QPs carry out themselves: UMR and SET_PSV, by which they change memory keys and what their
+// signatures begin with. And what those signatures do not agree with.
 
 #include "connectx/memory/umr.h"
 #include "connectx/qp/rdma.h"
@@ -17,7 +18,38 @@ rdma::LocalOutcome Rdma::execute_local(QueuePair& qp, const rdma::SendRequest& r
       .any_pd = qp.service() == QueuePair::Service::REG_UMR,
       .may_register = qp.context().get(QueuePair::Qpc::fre) != 0 && owner == UserContexts::kKernel,
       .again = again};
-  return parts_.memory_keys.update(rdma::MKey(request.immediate), Umr(request.inline_data), user);
+  using spec::connectx::wqe_opcode;
+  auto& keys = parts_.memory_keys;
+  const auto opcode = SendCookie::unpack(request.cookie).opcode;
+  if (static_cast<wqe_opcode>(opcode) == wqe_opcode::SET_PSV) {
+    return keys.psvs().set(request.inline_data, user);
+  }
+  return keys.update(rdma::MKey(request.immediate), Umr(request.inline_data), user);
+}
+
+/// mlx5 driver interface: the CQE comes before that of the work request whose data it is about, and
+/// takes no work request with it.
+bool Rdma::write_signature_error(Cqn cqn, Qpn qpn, const rdma::SignatureError& error) {
+  Cqe cqe;
+  encode_signature_error(cqe, qpn, error);
+  auto* cq = parts_.completion_queues.find(cqn);
+  return cq != nullptr && cq->write(cqe, true);
+}
+
+void Rdma::handle_signature_error(QueuePair& qp, const rdma::SignatureError& error, bool sends,
+                                  rdma::XrcSrqn srqn) {
+  auto cqn = sends ? qp.send_cqn() : qp.receive_cqn();
+  if (!sends && qp.is_xrc()) {
+    // A WRITE or READ of a target, which has no CQ of its own, names the SRQ whose CQ it is.
+    const auto* srq = find_srq(Srqn(srqn.value()));
+    if (srq == nullptr) return;
+    cqn = srq->attributes().cqn;
+  }
+  if (!write_signature_error(cqn, qp.qpn(), error)) fail_soon(qp);
+}
+
+void Rdma::handle_signature_error(Dct& dct, const rdma::SignatureError& error) {
+  if (!write_signature_error(dct.cqn(), dct.dctn(), error)) dct.failed = true;
 }
 
 }  // namespace softhca::connectx

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "connectx/memory/signature_values.h"
 #include "connectx/memory/umr.h"
 #include "connectx/qp/seen_send_wqe.h"
 #include "spec/connectx/opcodes.h"
@@ -34,6 +35,7 @@ using util::View;
 enum class Form : std::uint8_t {
   kNothing,
   kUmr,
+  kSetPsv,
   kGather,
   kRemoteGather,
   kRemoteScatter,
@@ -62,6 +64,7 @@ constexpr OpcodeRule kOpcodes[] = {
     {wqe_opcode::ATOMIC_MASKED_CS, Form::kMaskedAtomic, SendOpcode::kMaskedCompareSwap},
     {wqe_opcode::ATOMIC_MASKED_FA, Form::kMaskedAtomic, SendOpcode::kMaskedFetchAdd},
     {wqe_opcode::UMR, Form::kUmr, SendOpcode::kLocal},
+    {wqe_opcode::SET_PSV, Form::kSetPsv, SendOpcode::kLocal},
 };
 
 /// By opcode, null for those that are unknown.
@@ -239,6 +242,7 @@ WqeFault take_form(Segments& segments, Form form, std::uint32_t opmod, rdma::Sen
   switch (form) {
     case Form::kNothing:
     case Form::kUmr:
+    case Form::kSetPsv:
     case Form::kGather:
       return WqeFault::kNone;
     case Form::kRemoteGather:
@@ -303,6 +307,10 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
   if (rule->form == Form::kUmr) {
     request.inline_data.assign(segments.rest());
     return Umr::check(request.inline_data);
+  }
+  if (rule->form == Form::kSetPsv) {
+    request.inline_data.assign(segments.rest());
+    return PsvTable::check(request.inline_data);
   }
 
   WqeFault fault = WqeFault::kNone;

@@ -55,6 +55,12 @@ enum class WqeFault : std::uint8_t {
   kAtomicOperandSize = 39,
   kSignature = 40,
   kReceiveSignature = 41,
+  kUmrBsfSize = 42,
+  kUmrNotSignable = 43,
+  kUmrBsfMissing = 44,
+  kUmrBsf = 45,
+  kPsvUnknown = 46,
+  kSetPsvShort = 47,
 
   kNotAnEthernetOpcode = 64,
   kNoTis = 65,

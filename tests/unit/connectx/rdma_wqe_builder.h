@@ -157,6 +157,20 @@ class WqeBuilder {
     entry.set(Klm::address, address);
     return *this;
   }
+  /// Behind the list of a UMR; `fill(bsf)` sets its fields.
+  template <class Fill>
+  WqeBuilder& bsf(Fill&& fill) {
+    fill(add<spec::connectx::block_signature_format>());
+    return *this;
+  }
+  WqeBuilder& set_psv(std::uint32_t psv, std::uint32_t transient_sig, std::uint32_t ref_tag) {
+    using Psv = spec::connectx::wqe_set_psv_segment;
+    auto segment = add<Psv>();
+    segment.set(Psv::psv_num, psv);
+    segment.set(Psv::transient_sig, transient_sig);
+    segment.set(Psv::ref_tag, ref_tag);
+    return *this;
+  }
   WqeBuilder& octwords_of_zero(std::size_t count) {
     bytes_.resize(bytes_.size() + 16 * count);
     return *this;

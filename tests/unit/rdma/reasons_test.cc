@@ -30,6 +30,9 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kScatterListShort, 136},
       {Reason::kPageAbsent, 137},
       {Reason::kPageNotBrought, 138},
+      {Reason::kKeySigned, 139},
+      {Reason::kSignatureValueGone, 140},
+      {Reason::kSignatureMismatch, 141},
       {Reason::kMalformedRequest, 144},
       {Reason::kSendQueueUnreachable, 145},
       {Reason::kOperationOfOtherService, 146},
@@ -117,7 +120,11 @@ TEST(Reasons, EachHasWordsOfItsOwnAndASection) {
     EXPECT_TRUE(texts.insert(info.text).second) << info.text;
     const bool dynamic =
         info.reason >= Reason::kWrongDcKey && info.reason <= Reason::kDcNoResponder;
-    EXPECT_TRUE(info.section.starts_with(dynamic ? "US patent " : "IBTA ")) << info.text;
+    const bool blocks = info.reason == Reason::kSignatureMismatch;
+    EXPECT_TRUE(info.section.starts_with(dynamic  ? "US patent "
+                                         : blocks ? "T10 SBC-3 "
+                                                  : "IBTA "))
+        << info.text;
     EXPECT_EQ(&describe(info.reason), &info);
   }
 }

@@ -1,0 +1,71 @@
+// Signature keys among the memory keys: what CREATE_MKEY asks of them, and what UMRs tell.
+
+#include <algorithm>
+
+#include "connectx/memory/memory_keys.h"
+#include "connectx/memory/mkey_attributes.h"
+#include "connectx/memory/signature_format.h"
+
+namespace softhca::connectx {
+
+namespace {
+
+using Layout = spec::connectx::mkey_context;
+using AccessMode = spec::connectx::mkey_access_mode;
+
+constexpr std::string_view kBsf = "mlx5 driver interface 8.6";
+
+}  // namespace
+
+/// A signature key: how, is told by the UMR that takes it into use.
+CommandResult MemoryKeys::check_signable(Context context) const {
+  const bool enabled = context.get(Layout::bsf_en) != 0;
+  const auto octwords = context.get(Layout::bsf_octword_size);
+  if (!enabled && octwords == 0) return {};
+  if (!enabled || octwords * kOctword != Umr::Bsf::kSize) {
+    return refuse(Status::BAD_PARAM, kBsf,
+                  "bsf_en and bsf_octword_size are not 0 and 0, or 1 and 4");
+  }
+  if (access_mode(context) != AccessMode::KLM || context.get(Layout::umr_en) == 0 ||
+      context.get(Layout::free) == 0) {
+    return refuse(Status::BAD_PARAM, kBsf,
+                  "bsf_en of a key that is not a free KLM key with umr_en");
+  }
+  // What it names is looked for in the key's PD.
+  if (!resources_.pds().contains(Pd(context.get(Layout::pd)))) {
+    return refuse(Status::BAD_RESOURCE, kBsf, "unknown PD of a signature key");
+  }
+  return {};
+}
+
+/// What the key's signature is to be, if the UMR has one. `context`: of the key as it is to be.
+WqeFault MemoryKeys::check_signature(const Umr& umr, Context context, rdma::MemoryKey& key,
+                                     rdma::SignatureRules& rules) const {
+  if (umr.bsf_octwords() == 0) {
+    const bool signs = key.signature() != nullptr && context.get(Layout::bsf_en) != 0;
+    // There is one from before, or nothing to sign with.
+    return signs && !key.signature()->known() ? WqeFault::kUmrBsfMissing : WqeFault::kNone;
+  }
+  if (!decode_signature(umr.bsf(), rules)) return WqeFault::kUmrBsf;
+  const rdma::Pd pd(context.get(Layout::pd));
+  for (const auto* format : {&rules.memory, &rules.wire}) {
+    if (!format->exists()) continue;
+    const auto* value = psvs_.find_value(format->value);
+    if (value == nullptr || value->pd != pd) return WqeFault::kPsvUnknown;
+  }
+  return WqeFault::kNone;
+}
+
+void MemoryKeys::sign(const Umr& umr, Context context, const rdma::SignatureRules& rules,
+                      Record& record, rdma::BlockSignature& signature) {
+  if (umr.bsf_octwords() != 0) {
+    signature.set(rules);
+    std::ranges::copy(umr.bsf().bytes(), record.bsf.begin());
+  }
+  signature.enable(context.get(Layout::bsf_en) != 0);
+  // Drivers count the errors that they have heard of, and tell the lowest bit.
+  const auto count = Layout::expected_sigerr_count;
+  if (util::View<Layout>(record.context).get(count) != context.get(count)) signature.arm();
+}
+
+}  // namespace softhca::connectx
