@@ -107,7 +107,7 @@ perftest: softhca ## all programs of perftest in a guest, with all transports an
 	  --share $(BUILD)/perftest -- 'bash /share/perftest_all.sh $(ONLY)'
 
 examples: softhca ## every example of libibverbs and librdmacm in a guest (KERNEL, ONLY=word)
-	@rm -rf $(BUILD)/examples && mkdir -p $(BUILD)/examples && cp tests/guest/*.sh $(BUILD)/examples
+	@rm -rf $(BUILD)/examples && mkdir -p $(BUILD)/examples && cp tests/guest/*.sh tests/guest/address_handle.py $(BUILD)/examples
 	@SOFTHCA=$(BUILD)/softhca guest/run --no-addresses --timeout 1800 --kernel $(KERNEL) --device connectx --device connectx \
 	  --share $(BUILD)/examples -- 'bash /share/examples.sh $(ONLY)'
 
