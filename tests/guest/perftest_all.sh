@@ -58,7 +58,10 @@ for verb in send write read atomic; do
       one perftest ib_${verb}_lat -c $service -s 64 -I 64 -n 100
       ;;
     esac
-    [ $service = UC ] || one perftest ib_${verb}_bw -c $service $sized --odp -n 50
+    if [ $service != UC ]; then
+      one perftest ib_${verb}_bw -c $service $sized --odp -n 50
+      one perftest ib_${verb}_lat -c $service --odp -n 50
+    fi
   done
 done
 one perftest ib_atomic_bw -A CMP_AND_SWAP -n 100
@@ -68,11 +71,24 @@ one perftest ib_send_lat --use-srq -n 50
 # Datagrams that find no buffer are lost, and nobody sends them again: fewer than the SRQ has.
 one perftest ib_send_bw -c UD --use-srq -q 8 -s 2000 -n 10
 one perftest ib_write_bw --write_with_imm -s 20000 -n 50
+one perftest ib_write_lat --write_with_imm -n 50
+one perftest ib_atomic_lat -A CMP_AND_SWAP -n 100
+# Lists of requests with one doorbell, the old way of posting, the null key.
+for verb in send write read; do
+  one perftest ib_${verb}_bw -s 20000 -l 8 -n 80
+  one perftest ib_${verb}_bw -s 20000 --use_old_post_send -n 50
+done
+one perftest ib_send_bw -s 20000 --recv_post_list=4 -n 80
+one perftest ib_write_bw -s 20000 --use-null-mr -n 50
 for verb in send write read atomic; do
   one cm_perftest ib_${verb}_bw -n 50
   one cm_perftest ib_${verb}_lat -n 50
 done
 one cm_perftest ib_send_bw -c UD -s 2000 -n 50
+one cm_perftest ib_send_lat -c UD -n 50
+one cm_perftest ib_write_bw -q 4 -s 20000 -n 20
+one cm_perftest ib_send_bw -b -s 20000 -n 50
+one cm_perftest ib_read_bw -a -n 10
 # The group is one of IPv6: so must the source be.
 multicast() {
   GID_a=1 GID_b=1
@@ -108,6 +124,7 @@ one raw_ethernet raw_ethernet_bw -n 500 -s 1000 -q 4
 # Flows of several kinds: by ports, of everything, of what others get.
 one raw_ethernet raw_ethernet_bw -n 480 -s 1000 $addresses --flows 8
 one raw_ethernet raw_ethernet_bw -n 480 -s 1000 $addresses --tcp
+one raw_ethernet raw_ethernet_bw -n 500 -s 1000 --vlan_en
 one raw_ethernet raw_ethernet_bw -n 500 -s 1000 --promiscuous
 one raw_ethernet raw_ethernet_bw -n 500 -s 1000 --sniffer
 # How fast flows are made and destroyed.
