@@ -55,7 +55,7 @@ OPERATIONS = {
 }
 RECEIVES = ("send", "write_imm")
 TELL_EVERY = 10  # seconds
-WARM_ROUNDS = 15  # nearly all queue pairs are used, and DC targets know as many initiators at a time as they ever will
+WARM_ROUNDS = 15  # nearly all queue pairs are used
 ALONE = 5  # requests that find the other guest's driver unloaded
 
 
@@ -514,20 +514,23 @@ class Soak:
         for i in range(WARM_ROUNDS):
             self.round(f"warm {i}")
         self.say_in_share("warm")
-        begin, number, told = time.monotonic(), 0, 0
-        while (word := self.decide(time.monotonic() - begin)) != "stop":
-            if (passed := time.monotonic() - begin) >= told:
+        begin, number, told, unloading = time.monotonic(), 0, 0, 0
+        while (word := self.decide(time.monotonic() - begin - unloading)) != "stop":
+            if (passed := time.monotonic() - begin - unloading) >= told:
                 self.tell_progress(f"{passed:.0f} of {self.options.seconds:.0f} s, {number} rounds")
                 told = passed + TELL_EVERY
             self.round(number)
             draw = pattern(self.options.seed, "change", number)
             if draw.random() < 0.5:
                 self.change(draw, draw.choice(kinds))
-            if word == "unload":
+            if word == "unload":  # minutes, in which nothing is sent: they are not of the time that was asked for
+                before = time.monotonic()
                 self.change(draw, word)
+                unloading += time.monotonic() - before
             number += 1
         self.say_in_share("done")
         self.close()
+        subprocess.run(["bash", "-c", ". /share/lib.sh; clean_dmesg"], check=True)
         print(f"soak: {len(self.pairs)} queue pairs, {number} rounds, {self.operations} operations, "
               f"{self.bytes} bytes, {self.changes} changes, {self.unloads} unloads: all as it must be")
 
@@ -545,7 +548,16 @@ class Soak:
             word = "stop" if passed >= options.seconds else "unload" if due else "go on"
         return self.peer.swap(word) or word
 
+    def forget_initiators(self):
+        """What DC targets know of initiators goes when they are made anew. It is as much as the last minute has brought,
+        so it goes by the pace of the machine."""
+        pairs = [pair for pair in self.pairs if pair.service == "DC"]
+        for pair in pairs:
+            pair.reset()
+        self.connect(pairs)
+
     def say_in_share(self, word):
+        self.forget_initiators()
         self.peer.meet(word)
         if self.mine == 1:
             open(f"/share/soak.{word}", "w").close()
