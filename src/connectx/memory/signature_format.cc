@@ -36,7 +36,7 @@ bool take_block(std::uint32_t selector, BlockFormat& format) {
 bool take_tags(util::View<Inline> tags, BlockFormat& format) {
   const auto type = static_cast<bsf_dif_type>(tags.get(Inline::sig_type));
   if (tags.get(Inline::valid) == 0 || tags.get(Inline::repeat) == 0) return false;
-  if (type != bsf_dif_type::CRC && type != bsf_dif_type::IP_CHECKSUM) return false;
+  if (type != bsf_dif_type::CRC && type != bsf_dif_type::INTERNET_CHECKSUM) return false;
   format.guard = type == bsf_dif_type::CRC ? rdma::Guard::kCrcT10Dif : rdma::Guard::kIpChecksum;
   format.seed_ones = tags.get(Inline::seed) != 0;
   format.refresh = tags.get(Inline::refresh) != 0;
