@@ -239,6 +239,7 @@ class Requester {
   // requester_answers.cc
   bool goes_with_completion(const Entry& entry) const;
   bool acknowledge(std::uint64_t target);
+  bool acknowledge_before_data(std::uint64_t psn);
   void advance(std::uint64_t target);
   void handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth);
   void handle_read_response(std::uint64_t psn, const wire::IbPacket& packet,

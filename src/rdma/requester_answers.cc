@@ -82,6 +82,14 @@ bool Requester::take_read_response(const wire::TransportHeaders& headers,
   return true;
 }
 
+/// The same of an answer with data, whose request is the oldest then: what the device has carried
+/// out before it waits for no answer, but perhaps for frames that have left meanwhile.
+bool Requester::acknowledge_before_data(std::uint64_t psn) {
+  if (!acknowledge(psn)) return false;
+  if (!entry(head_).wants_data()) complete_done();
+  return head_ != tail_;
+}
+
 /// All before `target` is acknowledged. False if that cannot be: a READ or atomic before it has
 /// not got its data (an implied NAK), or the QP failed.
 bool Requester::acknowledge(std::uint64_t target) {
@@ -175,7 +183,7 @@ bool Requester::goes_with_completion(const Entry& e) const {
 
 void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& packet,
                                      const wire::Frame& frame) {
-  if (!acknowledge(psn)) return;
+  if (!acknowledge_before_data(psn)) return;
   auto& e = entry(head_);
   const auto mtu = qp_.attributes().path_mtu;
   const auto offset = progress(e) * mtu;
@@ -227,7 +235,7 @@ void Requester::put_result(std::uint64_t original, std::span<std::byte> out) con
 }
 
 void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& packet) {
-  if (!acknowledge(psn)) return;
+  if (!acknowledge_before_data(psn)) return;
   auto& e = entry(head_);
   if (!e.is_atomic()) {
     return fail_head(WorkStatus::kBadResponse, Reason::kAtomicResponseMismatch);

@@ -212,5 +212,37 @@ TEST_F(BufferOwnership, ALocalInvalidateCompletesAfterEarlierFramesAreRead) {
   EXPECT_EQ(pair.a.hca.sends.size(), 2u);
 }
 
+// What that waits for has left with the READ's request; nobody says so before the answer comes.
+TEST_F(BufferOwnership, TheAnswerToAReadBehindALocalInvalidateCompletesBoth) {
+  connect(QpType::kRc);
+  const auto attributes = pair.attributes_for(pair.a, pair.b, Qpn(0));
+  auto& other = pair.a.create_qp(Qpn(0x100), QpType::kUd, attributes, {});
+  Pair::to_rts(pair.a, other, attributes);
+  std::vector<wire::Frame> frames;
+  pair.a.on_transmit = pair.b.on_transmit = [&](End& end, const wire::Frame& frame) {
+    ++end.waiting;
+    frames.push_back(frame);
+    frames.back().own_segments();
+  };
+  pair.a.post(other, datagram(0, 1000));
+  pair.a.run(pair.now);
+  SendRequest invalidate;
+  invalidate.opcode = SendOpcode::kLocal;
+  invalidate.signaled = true;
+  pair.a.post(*pair.qa, invalidate);
+  pair.a.post(*pair.qa, read(0x3000, 0x1000, 100));
+  pair.a.run(pair.now);
+  ASSERT_EQ(frames.size(), 2u);
+  pair.a.waiting = 0;
+  const auto request = frames.back();
+  pair.b.transport.handle_frame(request, pair.now);
+  pair.b.run(pair.now);
+  ASSERT_EQ(frames.size(), 3u);
+  const auto answer = frames.back();
+  pair.a.transport.handle_frame(answer, pair.now);
+  pair.a.run(pair.now);
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kSuccess));
+}
+
 }  // namespace
 }  // namespace softhca::rdma::testing
