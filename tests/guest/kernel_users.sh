@@ -1,14 +1,14 @@
 #!/bin/bash
 # What in the kernel uses RDMA: NVMe over Fabrics, iSER and NFS, initiator and target on ours, every byte compared.
 #
-# kernel_users.sh [MIB [USER...]]: the users nvme, iser, iser_pi, nfs, or all of them, with MIB of data each. With --guests 2, each of one function,
+# kernel_users.sh [MIB [USER...]]: the users nvme, iser, nfs, or all of these; iser_pi: iSER with T10-DIF, with MIB of data each. With --guests 2, each of one function,
 # guest 1 is the target and guest 2 the initiator, and in /share each tells the other how far it is; in a single guest
 # the first function is both. iser wants the package open-iscsi, nfs nfs-kernel-server.
 . "$(dirname "$0")/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 mib=${1:-8}
 shift
-[ $# -gt 0 ] || set -- nvme iser iser_pi nfs
+[ $# -gt 0 ] || set -- nvme iser nfs
 GUESTS=${GUESTS:-1} GUEST=${GUEST:-1}
 config=/sys/kernel/config
 name=iqn.2026-01.org.softhca:disk
