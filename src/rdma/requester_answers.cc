@@ -83,11 +83,12 @@ bool Requester::take_read_response(const wire::TransportHeaders& headers,
 }
 
 /// The same of an answer with data, whose request is the oldest then: what the device has carried
-/// out before it waits for no answer, but perhaps for frames that have left meanwhile.
+/// out before it waits for no answer, but perhaps for frames that have left meanwhile. False also
+/// if they have not: the peer is asked again.
 bool Requester::acknowledge_before_data(std::uint64_t psn) {
   if (!acknowledge(psn)) return false;
   if (!entry(head_).wants_data()) complete_done();
-  return head_ != tail_;
+  return head_ != tail_ && entry(head_).psns != 0;
 }
 
 /// All before `target` is acknowledged. False if that cannot be: a READ or atomic before it has
