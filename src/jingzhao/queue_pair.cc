@@ -61,7 +61,6 @@ void QueuePair::decode(util::View<Context> context, std::uint64_t brought) {
   send_cqn_ = Cqn(context.get(Context::cqn_snd));
   receive_cqn_ = Cqn(context.get(Context::cqn_rcv));
   rules_.link = all_.link();
-  rules_.qkey = context.get(Context::qkey);
   rules_.message_max = std::uint64_t{1} << context.get(Context::msgmax);
   brought_ = brought;
 }

@@ -117,10 +117,7 @@ void decode_destination(util::View<ud_unit> unit, const SendRules& rules,
                         rdma::UdDestination& destination) {
   static_cast<rdma::Path&>(destination) = make_path(unit, rules.link);
   destination.qpn = Qpn(unit.get(ud_unit::dqpn) & 0xFFFFFF);
-  const auto qkey = unit.get(ud_unit::qkey);
-  // IBTA 10.2.5: one with its top bit set means the QP's own.
-  const bool own = (qkey & 0x80000000) != 0;
-  destination.qkey = own ? rules.qkey : qkey;
+  destination.qkey = unit.get(ud_unit::qkey);
   destination.number = 0;
 }
 

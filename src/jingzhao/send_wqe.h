@@ -26,7 +26,6 @@ struct SendWqe {
 struct SendRules {
   wire::Link link = wire::Link::kEthernet;
   rdma::QpType type = rdma::QpType::kRc;
-  std::uint32_t qkey = 0;                              ///< of the QP
   std::uint64_t message_max = std::uint64_t{1} << 31;  ///< bytes
 };
 

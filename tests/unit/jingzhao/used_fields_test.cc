@@ -283,7 +283,7 @@ struct Wqe {
   std::string decode() const {
     rdma::SendRequest request;
     request.reset();
-    const SendRules rules{.link = link, .type = type, .qkey = 9};
+    const SendRules rules{.link = link, .type = type};
     const auto fault =
         decode_send_wqe(std::span(bytes).first(what.units * 16u), what, rules, request);
     auto text =
