@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "spec/connectx/caps.h"
@@ -283,10 +284,27 @@ std::vector<Structure> all_structures() {
 unsigned first_bit(const util::FieldInfo& f) { return f.offset * 8 + (f.hi > 31 ? 63 : 31) - f.hi; }
 unsigned end_bit(const util::FieldInfo& f) { return first_bit(f) + f.hi - f.lo + 1; }
 
+/// A second reading of bits that have a field already: other bits, or the key, say which holds.
+bool is_second_reading(const Structure& s, std::string_view field) {
+  const std::set<std::pair<std::string_view, std::string_view>> second = {
+      {"block_signature_format", "wire_block_selector"},
+      {"block_signature_format", "w_crc"},
+      {"block_signature_format", "w_crc_repeat"},
+      {"block_signature_format", "w_crc_seed_zero"},
+      {"block_signature_format", "m_crc"},
+      {"block_signature_format", "m_crc_repeat"},
+      {"block_signature_format", "m_crc_seed_zero"},
+      {"wqe_umr_ctrl_segment", "bsf_octword_actual_size"},
+      {"wqe_set_psv_segment", "guard"},
+      {"wqe_set_psv_segment", "app_tag"}};
+  return second.contains({s.name, field});
+}
+
 TEST(EveryConnectxStructure, HasFieldsThatDoNotOverlap) {
   for (const Structure& s : all_structures()) {
     std::vector<std::string_view> owner(s.size * 8);
     for (const auto& field : s.fields) {
+      if (is_second_reading(s, field.name)) continue;
       ASSERT_LE(end_bit(field), owner.size()) << s.name << "." << field.name;
       for (unsigned bit = first_bit(field); bit < end_bit(field); ++bit) {
         ASSERT_EQ(owner[bit], "") << s.name << "." << field.name;
