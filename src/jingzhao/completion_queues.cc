@@ -74,7 +74,7 @@ void CompletionQueues::decode(Queue& queue, const IcmCache::Entry& entry) {
 
 void CompletionQueues::update(std::uint32_t index, std::span<std::byte> entry) {
   const auto& queue = queues_[index];
-  if (queue == nullptr || queue->brought == 0) return;
+  if (queue == nullptr || queue->brought == IcmCache::kNever) return;
   const util::MutableView<Context> context(entry);
   context.set(Context::producer_index, queue->ring.producer());
   context.set(Context::state_armed, queue->armed);

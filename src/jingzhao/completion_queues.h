@@ -19,6 +19,15 @@
 namespace softhca::jingzhao {
 
 class CompletionQueues final : private IcmCache::Owner {
+  struct Queue {
+    OwnedRing ring;
+    Eqn eqn;
+    bool armed = false;
+    bool failed = false;
+    std::uint32_t slot = 0;
+    std::uint64_t brought = IcmCache::kNever;  ///< which its context is that was looked at
+  };
+
  public:
   using Context = spec::jingzhao::cq_context;
 
@@ -33,6 +42,27 @@ class CompletionQueues final : private IcmCache::Owner {
   };
 
   explicit CompletionQueues(const Parts& parts);
+
+  /// Where the CQ of a number stands, if it is there: as good as the number, and quicker.
+  class Place {
+   public:
+    Place() = default;
+    /// write() of nearly every CQE: all that it takes is at hand, nobody waits for an event, and
+    /// nothing is called. False: nothing has been done, and write() does it.
+    template <class Fill>
+    bool write_at_hand(Fill&& fill) const;
+
+   private:
+    friend CompletionQueues;
+    Place(CompletionQueues& all, const std::unique_ptr<Queue>& queue)
+        : all_(&all), queue_(&queue) {}
+    CompletionQueues* all_ = nullptr;
+    const std::unique_ptr<Queue>* queue_ = nullptr;
+  };
+  /// Of a number beyond the table: of none.
+  Place place(Cqn cqn) {
+    return cqn.value() < queues_.size() ? Place(*this, queues_[cqn.value()]) : Place();
+  }
 
   // Commands.
   CommandResult install(Cqn cqn, util::View<Context> context);
@@ -58,20 +88,6 @@ class CompletionQueues final : private IcmCache::Owner {
     if (queue->armed) post_event(cqn, *queue);
     return true;
   }
-  /// The same of nearly every CQE: all that it takes is at hand, nobody waits for an event, and
-  /// nothing is called. False: nothing has been done, and write() does it.
-  template <class Fill>
-  bool write_at_hand(Cqn cqn, Fill&& fill) {
-    if (cqn.value() >= queues_.size()) return false;
-    auto* const queue = queues_[cqn.value()].get();
-    if (queue == nullptr || queue->failed || queue->armed || queue->brought == 0 ||
-        !contexts_.holds(cqn.value(), queue->slot, queue->brought) ||
-        !queue->ring.write_at_hand(fill)) {
-      return false;
-    }
-    contexts_.count_hit(queue->slot);
-    return true;
-  }
   /// Software has read the CQ, and waits for the next CQE.
   void arm(Cqn cqn);
   /// Those that have failed since this was last asked.
@@ -93,19 +109,10 @@ class CompletionQueues final : private IcmCache::Owner {
   const IcmCache& contexts() const { return contexts_; }
 
  private:
-  struct Queue {
-    OwnedRing ring;
-    Eqn eqn;
-    bool armed = false;
-    bool failed = false;
-    std::uint32_t slot = 0;
-    std::uint64_t brought = 0;
-  };
-
   /// What is kept of the context is as that is now. False: it cannot be reached.
   bool refresh(Cqn cqn, Queue& queue) {
     const auto brought = contexts_.touch(cqn.value(), queue.slot);
-    if (brought == queue.brought && brought != 0) [[likely]]
+    if (brought == queue.brought) [[likely]]
       return true;
     if (brought != 0) decode(queue, contexts_.get(cqn.value(), queue.slot));
     return brought != 0;
@@ -125,5 +132,14 @@ class CompletionQueues final : private IcmCache::Owner {
   std::uint32_t count_ = 0;
   std::vector<Cqn> failed_;
 };
+
+template <class Fill>
+bool CompletionQueues::Place::write_at_hand(Fill&& fill) const {
+  if (queue_ == nullptr) return false;
+  auto* const queue = queue_->get();
+  return queue != nullptr && !queue->failed && !queue->armed &&
+         all_->contexts_.touch_again(queue->slot, queue->brought) &&
+         queue->ring.write_at_hand(fill);
+}
 
 }  // namespace softhca::jingzhao

@@ -51,7 +51,7 @@ syndrome syndrome_of(WorkStatus status, rdma::Reason reason) {
   return length ? syndrome::LOCAL_LENGTH_ERR : syndrome::LOCAL_QP_OP_ERR;
 }
 
-void encode_error(Cqe& out, WorkStatus status, rdma::Reason reason, wqe_opcode opcode) {
+void encode_error(Cqe out, WorkStatus status, rdma::Reason reason, wqe_opcode opcode) {
   const util::MutableView<error_cqe> error(out.bytes());
   error.set(error_cqe::syndrome, static_cast<std::uint32_t>(syndrome_of(status, reason)));
   error.set(error_cqe::vendor_err, static_cast<std::uint32_t>(reason));
@@ -80,7 +80,7 @@ std::uint32_t receive_opcode(const CqeQueue& queue, const rdma::ReceiveCompletio
 
 }  // namespace
 
-void encode_bad_send_cqe(Cqe& out, const CqeQueue& queue, const rdma::SendCompletion& completion) {
+void encode_bad_send_cqe(Cqe out, const CqeQueue& queue, const rdma::SendCompletion& completion) {
   const auto wqe = SendCookie::unpack(completion.cookie);
   out.set(cqe::my_qpn, queue.qpn.value());
   out.set(cqe::wqe, wqe.place * kUnit);
@@ -88,8 +88,7 @@ void encode_bad_send_cqe(Cqe& out, const CqeQueue& queue, const rdma::SendComple
   encode_error(out, completion.status, completion.reason, wqe_opcode::INVALID);
 }
 
-void encode_receive_cqe(Cqe& out, const CqeQueue& queue,
-                        const rdma::ReceiveCompletion& completion) {
+void encode_receive_cqe(Cqe out, const CqeQueue& queue, const rdma::ReceiveCompletion& completion) {
   out.set(cqe::my_qpn, queue.qpn.value());
   out.set(cqe::wqe, completion.cookie);
   if (completion.status != WorkStatus::kSuccess) {

@@ -9,7 +9,7 @@
 
 namespace softhca::jingzhao {
 
-using Cqe = util::Struct<spec::jingzhao::cqe>;
+using Cqe = util::MutableView<spec::jingzhao::cqe>;
 
 /// What a CQE tells of its QP.
 struct CqeQueue {
@@ -21,7 +21,7 @@ struct CqeQueue {
 // `cqe` is zero at first, which makes software its owner.
 
 /// Of a request that has ended in success: nothing else is written as often.
-inline void encode_good_send_cqe(Cqe& out, const CqeQueue& queue,
+inline void encode_good_send_cqe(Cqe out, const CqeQueue& queue,
                                  const rdma::SendCompletion& completion) {
   using spec::jingzhao::cqe;
   const auto wqe = SendCookie::unpack(completion.cookie);
@@ -33,7 +33,7 @@ inline void encode_good_send_cqe(Cqe& out, const CqeQueue& queue,
   out.set(cqe::opcode, wqe.opcode);
 }
 /// Of one that has not.
-void encode_bad_send_cqe(Cqe& cqe, const CqeQueue& queue, const rdma::SendCompletion& completion);
-void encode_receive_cqe(Cqe& cqe, const CqeQueue& queue, const rdma::ReceiveCompletion& completion);
+void encode_bad_send_cqe(Cqe cqe, const CqeQueue& queue, const rdma::SendCompletion& completion);
+void encode_receive_cqe(Cqe cqe, const CqeQueue& queue, const rdma::ReceiveCompletion& completion);
 
 }  // namespace softhca::jingzhao

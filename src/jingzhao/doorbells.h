@@ -7,8 +7,35 @@
 #include <vector>
 
 #include "jingzhao/send_wqe.h"
+#include "spec/jingzhao/registers.h"
 
 namespace softhca::jingzhao {
+
+/// Both dwords of an SQ doorbell, the first in the low half.
+class SendDoorbell {
+ public:
+  SendDoorbell() = default;
+  explicit SendDoorbell(std::uint64_t dwords) : dwords_(dwords) {}
+
+  Qpn qpn() const { return Qpn(field<Page::qpn>()); }
+  /// What it says of the WQE.
+  SendWqe wqe() const {
+    return {.place = field<Page::sq_head>(),
+            .opcode = static_cast<std::uint8_t>(field<Page::opcode>()),
+            .units = static_cast<std::uint8_t>(field<Page::size0>()),
+            .fence = field<Page::f>() != 0};
+  }
+
+ private:
+  using Page = spec::jingzhao::uar_page;
+  template <const auto& Which>
+  std::uint32_t field() const {
+    constexpr unsigned kHalf = Which.kOffset == 0 ? 0 : 32;
+    return static_cast<std::uint32_t>(dwords_ >> (kHalf + Which.kLo)) & Which.kMax;  // no format
+  }
+
+  std::uint64_t dwords_ = 0;
+};
 
 class Doorbells {
  public:
@@ -22,10 +49,10 @@ class Doorbells {
   };
 
   /// False: there is no room.
-  bool push(Queue& queue, SendWqe wqe) {
+  bool push(Queue& queue, SendDoorbell doorbell) {
     const auto at = take();
     if (at == kNone) return false;
-    entries_[at] = {.wqe = wqe, .next = kNone};
+    entries_[at] = {.doorbell = doorbell, .next = kNone, .stale = false};
     (queue.empty() ? queue.first : entries_[queue.last].next) = at;
     queue.last = at;
     ++count_;
@@ -38,22 +65,25 @@ class Doorbells {
     entries_[at].next = free_;
     free_ = at;
     --count_;
-    return entries_[at].wqe;
+    auto wqe = entries_[at].doorbell.wqe();
+    wqe.stale = entries_[at].stale;
+    return wqe;
   }
   void clear(Queue& queue) {
     while (!queue.empty()) pop(queue);
   }
-  template <class Visit>
-  void for_each(const Queue& queue, Visit&& visit) {
-    for (auto at = queue.first; at != kNone; at = entries_[at].next) visit(entries_[at].wqe);
+  /// Those that came in SQE.
+  void mark_stale(const Queue& queue) {
+    for (auto at = queue.first; at != kNone; at = entries_[at].next) entries_[at].stale = true;
   }
   std::size_t count() const { return count_; }
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
   struct Entry {
-    SendWqe wqe;
+    SendDoorbell doorbell;
     std::uint32_t next;
+    bool stale;
   };
 
   std::uint32_t take() {

@@ -114,7 +114,9 @@ void EventQueues::post_to(Eqn eqn, EventType type, util::MutableView<Eqe> event)
                              eqn.value());
   }
   event.set(Eqe::type, static_cast<std::uint32_t>(type));
-  const auto fill = [&](auto& entry) { std::ranges::copy(event.bytes(), entry.bytes().begin()); };
+  const auto fill = [&](const auto& entry) {
+    std::ranges::copy(event.bytes(), entry.bytes().begin());
+  };
   if (queue->ring.write(fill) != OwnedRing::Written::kYes) {
     ++counters_.dropped;
     return parts_.notes.warn("event {}: EQ {:#x} is full, or its memory is gone", to_string(type),

@@ -67,14 +67,16 @@ class IcmCache {
     }
     return find(index, slot).brought;
   }
-  /// Whether touch() would find the entry in this slot, as it was brought then.
-  bool holds(std::uint32_t index, std::uint32_t slot, std::uint64_t brought) const {
-    return lines_[slot].index == index && lines_[slot].brought == brought;
-  }
-  /// touch() for who knows that by holds().
-  void count_hit(std::uint32_t slot) {
+  /// Entry::brought of none.
+  static constexpr std::uint64_t kNever = UINT64_MAX;
+  /// touch() of who has seen the entry there. False, and nothing is done, unless it still is in
+  /// that slot as it was brought then. @pre brought != 0
+  bool touch_again(std::uint32_t slot, std::uint64_t brought) {
+    auto& line = lines_[slot];
+    if (line.brought != brought) return false;
     ++counters_.hits;
-    lines_[slot].used = true;
+    line.used = true;
+    return true;
   }
   /// The same of an entry that the device writes as a whole: what was there before is not read.
   /// Its bytes are zero.

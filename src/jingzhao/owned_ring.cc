@@ -3,7 +3,7 @@
 namespace softhca::jingzhao {
 
 OwnedRing::Written OwnedRing::write_afar(std::uint64_t offset, const Entry& entry) {
-  const std::span<const std::byte> bytes = entry.bytes();
+  const std::span<const std::byte> bytes = entry;
   Last last;
   if (!memory_.read(offset + kBody, last)) return Written::kGone;
   if (!is_ours(last)) return Written::kFull;
@@ -11,7 +11,7 @@ OwnedRing::Written OwnedRing::write_afar(std::uint64_t offset, const Entry& entr
       !memory_.write(offset + kBody, bytes.subspan(kBody))) {
     return Written::kGone;
   }
-  advance();
+  ++producer_;
   return Written::kYes;
 }
 

@@ -18,7 +18,8 @@ class OwnedRing {
   /// CQEs and EQEs have one size, and their owner in one place.
   static constexpr std::uint32_t kEntry = spec::jingzhao::cqe::kSize;
   static_assert(spec::jingzhao::eqe::kSize == kEntry);
-  using Entry = util::Struct<spec::jingzhao::cqe>;
+  using Entry = std::array<std::byte, kEntry>;
+  using View = util::MutableView<spec::jingzhao::cqe>;
 
   enum class Written : std::uint8_t {
     kYes,
@@ -42,16 +43,13 @@ class OwnedRing {
     const auto offset = place(producer_);
     auto* const to = memory_.at(offset, kEntry);
     if (to == nullptr) [[unlikely]] {
-      Entry entry;
-      fill(entry);
+      Entry entry{};
+      fill(View(entry));
       return write_afar(offset, entry);
     }
     if (!is_ours(load_last(to))) [[unlikely]]
       return Written::kFull;
-    Entry entry;
-    fill(entry);
-    put(to, entry.bytes().data());
-    advance();
+    put(to, fill);
     return Written::kYes;
   }
   /// The same without a call of anybody. False: nothing has been done, and write() tells why.
@@ -59,10 +57,7 @@ class OwnedRing {
   bool write_at_hand(Fill&& fill) {
     auto* const to = memory_.at_hand(place(producer_), kEntry);
     if (to == nullptr || !is_ours(load_last(to))) return false;
-    Entry entry;
-    fill(entry);
-    put(to, entry.bytes().data());
-    advance();
+    put(to, fill);
     return true;
   }
   /// Whether software still has the entry before the next, which was written.
@@ -85,21 +80,24 @@ class OwnedRing {
     return util::View<spec::jingzhao::cqe>(entry).get(spec::jingzhao::cqe::owner) ==
            static_cast<std::uint32_t>(spec::jingzhao::owner::HW);
   }
-  /// Dword by dword, as it was filled in.
-  static void put(std::byte* to, const std::byte* entry) {
+  /// Dword by dword, as it is filled in.
+  template <class Fill>
+  void put(std::byte* to, Fill&& fill) {
+    Entry entry{};
+    fill(View(entry));
 #pragma GCC unroll 8
     for (std::size_t at = 0; at != kBody; at += sizeof(std::uint32_t)) {
-      std::memcpy(to + at, entry + at, sizeof(std::uint32_t));
+      std::memcpy(to + at, entry.data() + at, sizeof(std::uint32_t));
     }
     std::uint32_t last;
-    std::memcpy(&last, entry + kBody, sizeof last);
+    std::memcpy(&last, entry.data() + kBody, sizeof last);
     __atomic_store_n(reinterpret_cast<std::uint32_t*>(to + kBody), last, __ATOMIC_RELEASE);
+    ++producer_;
   }
   Written write_afar(std::uint64_t offset, const Entry& entry);
   std::uint64_t place(std::uint32_t counter) const {
     return std::uint64_t{counter & ((std::uint32_t{1} << log_count_) - 1)} * kEntry;
   }
-  void advance() { ++producer_; }
 
   QueueMemory memory_;
   unsigned log_count_ = 0;

@@ -6,6 +6,7 @@
 
 #include "jingzhao/cqe.h"
 #include "jingzhao/queue_pairs.h"
+#include "jingzhao/usual_send_wqe.h"
 
 namespace softhca::jingzhao {
 
@@ -59,6 +60,7 @@ void QueuePair::decode(util::View<Context> context, std::uint64_t brought) {
   receives_ =
       QueueMemory(keys, rdma::MKey(context.get(Context::rcv_wqe_base_l)), pd, receive_size_);
   send_cqn_ = Cqn(context.get(Context::cqn_snd));
+  send_cq_ = all_.completion_queue(send_cqn_);
   receive_cqn_ = Cqn(context.get(Context::cqn_rcv));
   rules_.link = all_.link();
   rules_.message_max = std::uint64_t{1} << context.get(Context::msgmax);
@@ -104,8 +106,7 @@ inline bool QueuePair::read_wqe(const SendWqe& wqe, std::span<std::byte> out) {
          (first == out.size() || sends_.read(0, out.subspan(first)));
 }
 
-inline void QueuePair::follow(std::span<const std::byte> wqe, bool stale) {
-  const util::View<next_unit> next(wqe);
+inline void QueuePair::follow(util::View<next_unit> next, bool stale) {
   const auto units = next.get(next_unit::nds);
   // One with a doorbell of its own comes by that.
   if (units == 0 || next.get(next_unit::d) != 0) return next_.reset();
@@ -131,6 +132,20 @@ Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
     request.fault = reason_of(size == 0 ? WqeFault::kTooShort : WqeFault::kTooLong);
     return Fetch::kMalformed;
   }
+  if (const auto* const at = sends_.at(std::uint64_t{wqe.place} * kUnit, UsualSendWqe::kSize)) {
+    const UsualSendWqe usual(at);
+    if (usual.decode(wqe, rules_, request)) {
+      ++sends_fetched_;
+      follow(usual.next(), wqe.stale);
+      return next_ || !doorbells.empty() ? Fetch::kRequest : Fetch::kLastRequest;
+    }
+  }
+  return fetch_other(wqe, request);
+}
+
+/// A WQE that is not like most.
+[[gnu::noinline]] Fetch QueuePair::fetch_other(SendWqe wqe, rdma::SendRequest& request) {
+  const std::uint32_t size = wqe.units * kUnit;
   std::array<std::byte, limits::kMaxWqe> copy;
   const auto bytes = std::span(copy).first(size);
   if (!read_wqe(wqe, bytes)) {
@@ -139,7 +154,7 @@ Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
     return is_flushing() ? Fetch::kNothing : Fetch::kUnreadable;
   }
   ++sends_fetched_;
-  follow(bytes, wqe.stale);
+  follow(util::View<next_unit>(bytes), wqe.stale);
   if (const auto fault = decode_send_wqe(bytes, wqe, rules_, request); fault != WqeFault::kNone) {
     request.fault = reason_of(fault);
     return Fetch::kMalformed;
@@ -189,15 +204,14 @@ Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
 
 void QueuePair::complete_send(const rdma::SendCompletion& completion) {
   const CqeQueue queue{.qpn = qpn_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
-  const auto fill = [&](Cqe& cqe) { encode_good_send_cqe(cqe, queue, completion); };
-  if (completion.status != rdma::WorkStatus::kSuccess || !all_.write_cqe_at_hand(send_cqn_, fill))
-      [[unlikely]]
+  const auto fill = [&](Cqe cqe) { encode_good_send_cqe(cqe, queue, completion); };
+  if (completion.status != rdma::WorkStatus::kSuccess || !send_cq_.write_at_hand(fill)) [[unlikely]]
     complete_otherwise(completion);
 }
 
 [[gnu::noinline]] void QueuePair::complete_otherwise(const rdma::SendCompletion& completion) {
   const CqeQueue queue{.qpn = qpn_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
-  all_.write_cqe(*this, send_cqn_, [&](Cqe& cqe) {
+  all_.write_cqe(*this, send_cqn_, [&](Cqe cqe) {
     if (completion.status == rdma::WorkStatus::kSuccess) {
       encode_good_send_cqe(cqe, queue, completion);
     } else {
@@ -210,8 +224,7 @@ void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
   const auto& attributes = rdma_qp_->attributes();
   const CqeQueue queue{
       .qpn = qpn_, .remote_qpn = attributes.remote_qpn, .path_mtu = attributes.path_mtu};
-  all_.write_cqe(*this, receive_cqn_,
-                 [&](Cqe& cqe) { encode_receive_cqe(cqe, queue, completion); });
+  all_.write_cqe(*this, receive_cqn_, [&](Cqe cqe) { encode_receive_cqe(cqe, queue, completion); });
 }
 
 void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {

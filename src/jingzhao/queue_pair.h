@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "jingzhao/completion_queues.h"
 #include "jingzhao/doorbells.h"
 #include "jingzhao/icm_cache.h"
 #include "jingzhao/numbers.h"
@@ -68,9 +69,10 @@ class QueuePair final : private rdma::WorkQueues {
 
   /// What is posted is of no use any more.
   rdma::Fetch lose(WqeFault fault);
+  rdma::Fetch fetch_other(SendWqe wqe, rdma::SendRequest& request);
   bool read_wqe(const SendWqe& wqe, std::span<std::byte> out);
   /// What `wqe` says of the one behind it is the next.
-  void follow(std::span<const std::byte> wqe, bool stale);
+  void follow(util::View<spec::jingzhao::next_unit> next, bool stale);
   bool is_flushing() const;
 
   Qpn qpn_;
@@ -80,6 +82,7 @@ class QueuePair final : private rdma::WorkQueues {
   // From the context.
   SendRules rules_;
   Cqn send_cqn_;
+  CompletionQueues::Place send_cq_;
   Cqn receive_cqn_;
   QueueMemory sends_;
   QueueMemory receives_;

@@ -249,17 +249,6 @@ bool QueuePairs::decode_anew(QueuePair& qp) {
 
 // Doorbells and time -----------------------------------------------------------------------------
 
-void QueuePairs::ring(Qpn qpn, SendWqe wqe) {
-  auto* qp = find(qpn);
-  // "RST, INIT, RTR drop the doorbell": there is nothing to flush either.
-  if (qp == nullptr) return;
-  const auto state = qp->rdma_qp().state();
-  if (state == QpState::kInit || state == QpState::kRtr) return;
-  if (!doorbells_.push(qp->doorbells, wqe)) [[unlikely]]
-    return lose_doorbell(*qp);
-  if (!qp->rung) list_rung(*qp);
-}
-
 [[gnu::noinline]] void QueuePairs::lose_doorbell(QueuePair& qp) {
   note(qp, "WQ_CATAS_ERROR", reason_of(WqeFault::kDoorbellsFull));
   fail_soon(qp);
@@ -296,9 +285,7 @@ util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
   return std::min(next, next_poll_);
 }
 
-void QueuePairs::mark_stale(QueuePair& qp) {
-  doorbells_.for_each(qp.doorbells, [](SendWqe& wqe) { wqe.stale = true; });
-}
+void QueuePairs::mark_stale(QueuePair& qp) { doorbells_.mark_stale(qp.doorbells); }
 
 // Receive queues that flush ----------------------------------------------------------------------
 

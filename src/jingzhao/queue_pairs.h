@@ -60,7 +60,16 @@ class QueuePairs final : private IcmCache::Owner {
   // Doorbells, frames and time.
 
   /// A doorbell of a UAR page.
-  void ring(Qpn qpn, SendWqe wqe);
+  void ring(SendDoorbell doorbell) {
+    auto* qp = find(doorbell.qpn());
+    // "RST, INIT, RTR drop the doorbell": there is nothing to flush either.
+    if (qp == nullptr) return;
+    const auto state = qp->rdma_qp().state();
+    if (state == rdma::QpState::kInit || state == rdma::QpState::kRtr) return;
+    if (!doorbells_.push(qp->doorbells, doorbell)) [[unlikely]]
+      return lose_doorbell(*qp);
+    if (!qp->rung) list_rung(*qp);
+  }
   bool handle_frame(const wire::Frame& frame, util::Time now) {
     return transport_.handle_frame(frame, now);
   }
@@ -71,10 +80,10 @@ class QueuePairs final : private IcmCache::Owner {
   rdma::KeyTable& keys() { return parts_.keys; }
   /// The context is on chip, and the QP knows what it says. False: its memory is gone.
   bool refresh(QueuePair& qp) {
-    const auto brought = contexts_.touch(qp.qpn().value(), qp.slot);
-    if (brought == qp.brought() && brought != 0) [[likely]]
+    if (contexts_.touch_again(qp.slot, qp.brought())) [[likely]]
       return true;
-    return brought != 0 && decode_anew(qp);
+    const auto brought = contexts_.touch(qp.qpn().value(), qp.slot);
+    return brought != 0 && (brought == qp.brought() || decode_anew(qp));
   }
   SendWqe pop_doorbell(QueuePair& qp) { return doorbells_.pop(qp.doorbells); }
   void forget_doorbells(QueuePair& qp) { doorbells_.clear(qp.doorbells); }
@@ -85,10 +94,7 @@ class QueuePairs final : private IcmCache::Owner {
   void write_cqe(QueuePair& qp, Cqn cqn, Fill&& fill) {
     if (!parts_.completion_queues.write(cqn, fill)) fail_soon(qp);
   }
-  template <class Fill>
-  bool write_cqe_at_hand(Cqn cqn, Fill&& fill) {
-    return parts_.completion_queues.write_at_hand(cqn, fill);
-  }
+  CompletionQueues::Place completion_queue(Cqn cqn) { return parts_.completion_queues.place(cqn); }
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
   void note(const QueuePair& qp, std::string_view what, rdma::Reason reason);
 

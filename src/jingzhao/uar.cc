@@ -23,14 +23,7 @@ std::uint32_t field_of(Field, std::uint32_t dword) {
 
 /// Both dwords of an SQ doorbell.
 inline void Device::ring(std::uint64_t doorbell) {
-  const auto first = static_cast<std::uint32_t>(doorbell);
-  const auto second = static_cast<std::uint32_t>(doorbell >> 32);  // no format: its upper half
-  const Qpn qpn(field_of(uar_page::qpn, second));
-  objects().queue_pairs->ring(
-      qpn, {.place = field_of(uar_page::sq_head, first),
-            .opcode = static_cast<std::uint8_t>(field_of(uar_page::opcode, first)),
-            .units = static_cast<std::uint8_t>(field_of(uar_page::size0, second)),
-            .fence = field_of(uar_page::f, first) != 0});
+  objects().queue_pairs->ring(SendDoorbell(doorbell));
 }
 
 inline void Device::write_uar(std::uint64_t offset, std::span<const std::byte> in) {

@@ -30,10 +30,10 @@ inline bool is_ours(std::span<const std::byte> entry) {
 /// The entry is the device's again, after all that was read of it.
 inline void give_back(std::span<std::byte> entry) {
   using owned_entries::Cqe;
-  util::Struct<Cqe> given;
-  given.set(Cqe::owner, 1);
+  std::byte given[Cqe::kSize] = {};
+  util::MutableView<Cqe>(given).set(Cqe::owner, 1);
   std::uint32_t raw;
-  std::memcpy(&raw, given.bytes().data() + owned_entries::kLast, sizeof raw);
+  std::memcpy(&raw, given + owned_entries::kLast, sizeof raw);
   __atomic_store_n(reinterpret_cast<std::uint32_t*>(entry.data() + owned_entries::kLast), raw,
                    __ATOMIC_RELEASE);
 }

@@ -362,13 +362,13 @@ TEST(JingzhaoUsedFields, OfUnitsOfAWqeCount) {
 // CQEs: what the device writes -------------------------------------------------------------------
 
 template <class Layout>
-Fields fields_of(const Cqe& cqe) {
+Fields fields_of(util::View<spec::jingzhao::cqe> cqe) {
   return test::fields_of<Layout>(cqe.bytes(), util::ByteOrder::kLittle);
 }
 
 TEST(JingzhaoCqe, OfASendHasEachFieldOfTheDocument) {
   const CqeQueue queue{.qpn = Qpn(0x123), .remote_qpn = Qpn(0x456)};
-  Cqe cqe;
+  util::Struct<spec::jingzhao::cqe> cqe;
   encode_good_send_cqe(cqe, queue,
                        {.cookie = SendCookie{.place = 7, .opcode = 8}.pack(),
                         .opcode = rdma::SendOpcode::kRdmaWrite,
@@ -393,7 +393,7 @@ TEST(JingzhaoCqe, OfAReceiveHasEachFieldOfTheDocument) {
   done.immediate = 0x11223344;
   done.source_qpn = Qpn(0x789);
   done.source_lid = rdma::Lid(5);
-  Cqe cqe;
+  util::Struct<spec::jingzhao::cqe> cqe;
   encode_receive_cqe(cqe, queue, done);
   EXPECT_EQ(fields_of<spec::jingzhao::cqe>(cqe), (Fields{{"my_qpn", 0x123},
                                                          {"rqpn", 0x789},
@@ -423,7 +423,7 @@ TEST(JingzhaoCqe, OfAnErrorHasSyndromeAndReason) {
       {WorkStatus::kRnrRetryExceeded, RNR_RETRY_EXC_ERR},
   };
   for (const auto& [status, syndrome] : kRows) {
-    Cqe cqe;
+    util::Struct<spec::jingzhao::cqe> cqe;
     encode_bad_send_cqe(cqe, queue,
                         {.cookie = SendCookie{.place = 7, .opcode = 8}.pack(),
                          .opcode = rdma::SendOpcode::kRdmaWrite,
