@@ -68,6 +68,7 @@ util::Result<void> settle_ends(perf::Options& options) {
     if (options.devices.empty() && !options.infiniband) return {};
     return util::fail("--at: a function says itself what it is: no --device, no --link");
   }
+  if (options.devices.size() > 2) return util::fail("--device: once, or twice for two ends");
   if (options.devices.empty()) options.devices.emplace_back("connectx");
   if (options.devices.size() == 1) options.devices.push_back(options.devices[0]);
   return {};
@@ -137,7 +138,7 @@ util::Result<void> run_table(perf::Report& report, bool of_bandwidth, perf::Peer
   for (const auto size : sizes) {
     Progress progress(::isatty(STDERR_FILENO) != 0);
     const auto go_on = [&](double part) {
-      progress.update(of_bandwidth ? "bandwidth" : "latency", size, part);
+      if (part >= 0) progress.update(of_bandwidth ? "bandwidth" : "latency", size, part);
       return interrupted == 0;
     };
     std::string line;
@@ -171,13 +172,26 @@ util::Result<void> write_file(const std::string& path, const std::string& text) 
 
 /// The process that the other end is in.
 util::Result<perf::Peer> find_peer(const perf::Options& options) {
-  if (!options.listens) return perf::Peer::dial(options.peer, options.tcp_port);
+  const auto go_on = [] { return interrupted == 0; };
+  if (!options.listens) return perf::Peer::dial(options.peer, options.tcp_port, go_on);
   fmt::print("waiting for who measures at TCP port {}\n", options.tcp_port);
   std::fflush(stdout);
   return perf::Peer::listen(options.tcp_port);
 }
 
+/// Whether it will be possible: nobody likes to hear of it after the measurement.
+util::Result<void> try_file(const std::string& path) {
+  if (path.empty()) return {};
+  const bool was_there = ::access(path.c_str(), F_OK) == 0;
+  if (!std::ofstream(path, std::ios::app)) return util::fail(path + ": cannot be written");
+  if (!was_there) ::unlink(path.c_str());
+  return {};
+}
+
 util::Result<void> run(perf::Report& report) {
+  for (const auto& path : {report.options.json, report.options.plot}) {
+    if (auto good = try_file(path); !good) return good;
+  }
   std::optional<perf::Peer> peer;
   if (report.options.has_remote_peer()) {
     auto found = find_peer(report.options);
@@ -202,9 +216,14 @@ void add_queue_options(CLI::App& command, PerfOptions& in) {
   auto& options = in.options;
   command.add_option("-m,--mtu", options.mtu, "Bytes of a packet: 256 to 4096 [4096]")
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
-  command.add_option("-t,--tx-depth", options.tx_depth, "Requests under way [128]")
+  command
+      .add_option("-u,--qp-timeout", options.timeout,
+                  "A packet is sent again after 4.096 us * 2^n [14]")
+      ->check(CLI::Range(0u, 31u));
+  command.add_option("-t,--tx-depth", options.tx_depth, "Bandwidth: requests under way [128]")
       ->check(CLI::Range(1u, 8192u));
-  command.add_option("-r,--rx-depth", options.rx_depth, "Receives that are posted [512]")
+  command
+      .add_option("-r,--rx-depth", options.rx_depth, "Bandwidth: receives that are posted [512]")
       ->check(CLI::Range(1u, 8192u));
   command.add_option("-Q,--cq-mod", options.cq_mod, "One completion for so many requests [100]")
       ->check(CLI::Range(1u, 1024u));
@@ -249,8 +268,7 @@ CLI::App* add_perf(CLI::App& parent, PerfOptions& in) {
       ->add_option("--device", options.devices,
                    "The HCA that measures, and its peer if it is given twice [connectx]")
       ->check(CLI::IsMember(models))
-      ->expected(1, 2)
-      ->take_all();
+      ->allow_extra_args(false);
   command
       ->add_option_function<std::string>(
           "--link",
@@ -272,6 +290,9 @@ CLI::App* add_perf(CLI::App& parent, PerfOptions& in) {
       ->check(CLI::Range(0.001, 86400.0));
   add_queue_options(*command, in);
   command->add_flag("-b,--bidirectional", options.bidirectional, "Bandwidth of both ways together");
+  command->add_flag("-N,--noPeak", options.no_peak, "Bandwidth: the average alone");
+  command->add_flag_callback(
+      "-F,--CPU-freq", [] {}, "Taken and ignored: no clock of the processor is read");
   command->add_flag("--report_gbits", options.gbits, "Bandwidth in Gb/s instead of MiB/s");
   command->add_option("--json", options.json, "Write the results to this file as well");
   command->add_option("--plot", options.plot,
@@ -305,12 +326,12 @@ int run_perf(PerfOptions in) {
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
   perf::Report report{.options = in.options, .bandwidths = {}, .latencies = {}};
-  if (auto done = run(report); !done) return refuse(done.error());
+  const auto done = run(report);
   if (interrupted != 0) {
     fmt::print(stderr, "softhca: interrupted\n");
     return kInterruptedStatus;
   }
-  return 0;
+  return done ? 0 : refuse(done.error());
 }
 
 }  // namespace softhca::cli

@@ -36,13 +36,14 @@ class Perf(unittest.TestCase):
             self.assertGreater(float(row[-1]), 0, done.stdout)
 
     def test_every_verb_service_and_device_has_its_tables(self):
-        for device in ("connectx", "rsnic"):
+        for device in ("connectx", "rsnic", "jingzhao"):
             for test in ("send", "write", "read"):
                 self.check_runs(device, test, "RC", [2, 65536])
             self.check_runs(device, "send", "UD", [2, 4096])
-        for test in ("send", "write"):
-            self.check_runs("connectx", test, "UC", [2, 65536])
-        self.check_runs("connectx", "atomic", "RC", [8, 8])
+        for device in ("connectx", "jingzhao"):
+            for test in ("send", "write"):
+                self.check_runs(device, test, "UC", [2, 65536])
+            self.check_runs(device, "atomic", "RC", [8, 8])
 
     def test_all_sizes_are_those_of_perftest(self):
         done = perf("write_lat", "-a", "-n", "5")
@@ -81,6 +82,42 @@ class Perf(unittest.TestCase):
             self.assertRegex(done.stderr, words)
             self.assertEqual(rows(done.stdout), [])
 
+    def test_queues_may_be_as_short_and_as_long_as_the_options_say(self):
+        for device in ("connectx", "rsnic", "jingzhao"):
+            for depths in (("-t", "1", "-r", "1"), ("-t", "3", "-Q", "2"), ("-t", "8192", "-r", "8192", "-Q", "1024")):
+                for test in ("send", "write", "read"):
+                    done = perf(test, "--device", device, *depths, *FEW)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""), (device, test, depths))
+                    self.assertEqual(len(rows(done.stdout)), 2)
+
+    def test_an_infiniband_link_is_jingzhaos_alone(self):
+        for test in ("send", "write", "read", "atomic"):
+            done = perf(test, "--device", "jingzhao", "--link", "infiniband", *FEW)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), test)
+            self.assertRegex(done.stdout, "Link type +: IB")
+            self.assertEqual(len(rows(done.stdout)), 2)
+        done = perf("write", "--device", "connectx", "--link", "infiniband", *FEW)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("its port is Ethernet", done.stderr)
+
+    def test_a_device_is_one_word_and_there_are_two_at_most(self):
+        done = perf("--device", "jingzhao", "write_bw", *FEW)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, "Device +: jingzhao")
+        done = perf("write_bw", *(["--device", "jingzhao"] * 3), *FEW)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--device: once, or twice", done.stderr)
+
+    def test_files_that_cannot_be_written_are_told_before_anything_runs(self):
+        for option in ("--json", "--plot"):
+            done = perf("write_bw", option, "/nowhere/a", *FEW)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("/nowhere/a: cannot be written", done.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "a.json")
+            self.assertEqual(perf("write_bw", "-c", "UD", "--json", str(path)).returncode, 1)
+            self.assertFalse(path.exists(), "nothing was measured")
+
     def test_wrong_words_are_not_taken(self):
         for args in ((), ("scend_bw",), ("write_bw", "-m", "1500"), ("write_bw", "--device", "sdxi"), ("write_bw", "-n", "x")):
             self.assertGreater(perf(*args).returncode, 1, args)
@@ -89,6 +126,14 @@ class Perf(unittest.TestCase):
         done = perf("send_bw", "-b", *FEW)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("Bidirectional", done.stdout)
+
+    def test_options_that_scripts_for_perftest_have_are_taken(self):
+        done = perf("send_bw", "-F", "-N", "-u", "10", *FEW)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        row = [float(cell) for cell in rows(done.stdout)[0]]
+        self.assertEqual(row[2], 0)
+        self.assertGreater(row[3], 0)
+        self.assertGreater(perf("send_bw", "-u", "32", *FEW).returncode, 100)
 
     def test_a_duration_ends(self):
         done = perf("write_bw", "-s", "64", "-D", "0.2")
@@ -154,6 +199,40 @@ class Perf(unittest.TestCase):
         _, errors = running.communicate(timeout=20)
         self.assertEqual(running.returncode, 130)
         self.assertIn("interrupted", errors)
+
+
+    def test_control_c_ends_the_wait_for_a_peer(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for ends in (("--listen",), ("127.0.0.1",)):
+                running = subprocess.Popen([PROGRAM, "perf", "write_bw", "--at", folder + "/none", "-p", "18535", *ends],
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                time.sleep(1)
+                running.send_signal(signal.SIGINT)
+                _, errors = running.communicate(timeout=5)
+                self.assertEqual((running.returncode, errors), (130, "softhca: interrupted\n"), ends)
+
+    def test_a_server_that_is_gone_ends_it_in_words(self):
+        for test in ("send_lat", "write_lat", "read_lat", "send_bw", "write_bw"):
+            with tempfile.TemporaryDirectory() as folder:
+                sockets = [str(pathlib.Path(folder, name)) for name in ("jz0", "jz1")]
+                server = subprocess.Popen([PROGRAM, "serve", "--device", "jingzhao", "--socket", sockets[0],
+                                           "--device", "jingzhao", "--socket", sockets[1]],
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                for _ in range(200):
+                    if all(pathlib.Path(one).exists() for one in sockets):
+                        break
+                    time.sleep(0.05)
+                running = subprocess.Popen([PROGRAM, "perf", test, "-D", "60", "--at", sockets[0], "--at", sockets[1]],
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                for line in running.stdout:
+                    if "#bytes" in line:
+                        break
+                time.sleep(0.3)
+                server.kill()
+                server.wait()
+                _, errors = running.communicate(timeout=40)
+                self.assertEqual(running.returncode, 1, test)
+                self.assertIn("softhca: the device is gone", errors, test)
 
 
 if __name__ == "__main__":

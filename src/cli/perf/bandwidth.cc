@@ -4,6 +4,7 @@
 #include <array>
 
 #include "cli/perf/measure.h"
+#include "cli/perf/vigil.h"
 
 namespace softhca::cli::perf {
 
@@ -17,10 +18,30 @@ constexpr std::uint64_t kIterations = 5000;
 /// The passive end asks so rarely whether it is done.
 constexpr unsigned kTurnsPerLook = 64;
 
-/// When so many messages were complete.
-struct Mark {
-  util::Time when;
-  std::uint64_t done;
+/// Messages a second in the best part of a run: from one look at the queue that found something to
+/// the next but a few.
+class Peak {
+ public:
+  void note(std::uint64_t done) {
+    const Mark mark{.when = util::monotonic_now(), .done = done};
+    auto& before = marks_[count_ % marks_.size()];
+    const auto seconds = std::chrono::duration<double>(mark.when - before.when).count();
+    if (count_++ >= marks_.size() && seconds > 0) {
+      rate_ = std::max(rate_, static_cast<double>(mark.done - before.done) / seconds);
+    }
+    before = mark;
+  }
+  double rate() const { return rate_; }
+
+ private:
+  /// When so many messages were complete.
+  struct Mark {
+    util::Time when{};
+    std::uint64_t done = 0;
+  };
+  std::array<Mark, 4> marks_;
+  std::uint64_t count_ = 0;
+  double rate_ = 0;
 };
 
 /// One direction: keeps the send queue full, takes completions, and posts receives at the other
@@ -30,8 +51,6 @@ class Flow {
   Flow(Side& from, Side* to, const Options& options, std::uint64_t size, std::uint64_t count)
       : from_(from), to_(to), options_(options), size_(size), count_(count) {
     signal_every_ = std::min(options.cq_mod, options.tx_depth);
-    // Kept before, so that measuring allocates little.
-    marks_.reserve(1024);
   }
 
   util::Result<void> prepare() {
@@ -64,7 +83,9 @@ class Flow {
   bool finished() const { return done_ >= count_ && (!receives_here() || received_ >= count_); }
   std::uint64_t done() const { return done_; }
   std::uint64_t count() const { return count_; }
-  const std::vector<Mark>& marks() const { return marks_; }
+  /// What changes as long as something comes.
+  std::uint64_t seen() const { return done_ + received_; }
+  double peak() const { return peak_.rate(); }
 
  private:
   bool receives_here() const { return options_.is_send() && to_ != nullptr; }
@@ -82,7 +103,7 @@ class Flow {
       ++received_;
       if (to_->receive(size_) != PostStatus::kOk) return util::fail("posting a receive");
     }
-    if (found != 0 && !receives) marks_.push_back({util::monotonic_now(), done_});
+    if (found != 0 && !receives) peak_.note(done_);
     return {};
   }
 
@@ -93,22 +114,9 @@ class Flow {
   std::uint64_t count_;
   std::uint64_t signal_every_;
   std::uint64_t posted_ = 0, done_ = 0, received_ = 0, receives_ = 0;
-  std::vector<Mark> marks_;
+  Peak peak_;
   std::array<Completion, 64> found_;
 };
-
-/// Messages a second in the best part of the run: from one mark to the next but a few.
-double peak_rate(const std::vector<Mark>& marks) {
-  constexpr std::size_t kStride = 4;
-  double best = 0;
-  for (std::size_t i = kStride; i < marks.size(); ++i) {
-    const auto& first = marks[i - kStride];
-    const auto seconds = std::chrono::duration<double>(marks[i].when - first.when).count();
-    if (seconds > 0)
-      best = std::max(best, static_cast<double>(marks[i].done - first.done) / seconds);
-  }
-  return best;
-}
 
 /// What is left of the run before this one: receives that nothing was sent to.
 util::Result<void> renew(Station& station) {
@@ -148,17 +156,24 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
     if (auto here = peer->meet(); !here) return tl::unexpected(here.error());
   }
   const auto begin = util::monotonic_now();
+  Vigil vigil(station);
   bool stopped = false;
   for (std::uint64_t turn = 1; !std::ranges::all_of(flows, &Flow::finished); ++turn) {
     for (auto& flow : flows) {
       if (auto done = flow.step(); !done) return tl::unexpected(done.error());
     }
-    if (turn % 16 != 0 || stopped) continue;
-    const auto passed = std::chrono::duration<double>(util::monotonic_now() - begin).count();
-    const auto part = timed ? passed / options.duration
+    if (turn % 16 != 0) continue;
+    const auto now = util::monotonic_now();
+    if (auto alive = vigil.look(now, flows.front().seen() + flows.back().seen()); !alive) {
+      return tl::unexpected(alive.error());
+    }
+    const auto passed = std::chrono::duration<double>(now - begin).count();
+    const auto part = timed ? std::min(passed / options.duration, 1.0)
                             : static_cast<double>(flows[0].done()) / static_cast<double>(count);
-    stopped = (timed && part >= 1) || !go_on(part);
-    if (stopped) std::ranges::for_each(flows, &Flow::stop);
+    if (!go_on(part)) break;
+    if (stopped || !timed || part < 1) continue;
+    stopped = true;
+    std::ranges::for_each(flows, &Flow::stop);
   }
   Bandwidth out{.size = size, .iterations = flows[0].count()};
   out.seconds = std::chrono::duration<double>(util::monotonic_now() - begin).count();
@@ -168,11 +183,11 @@ util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,
   double messages = 0, peak = 0;
   for (const auto& flow : flows) {
     messages += static_cast<double>(flow.count());
-    peak += peak_rate(flow.marks());
+    peak += flow.peak();
   }
   out.rate = out.seconds > 0 ? messages / out.seconds : 0;
   out.average = out.rate * static_cast<double>(size);
-  out.peak = std::max(peak, out.rate) * static_cast<double>(size);
+  out.peak = options.no_peak ? 0 : std::max(peak, out.rate) * static_cast<double>(size);
   return out;
 }
 
@@ -192,9 +207,10 @@ util::Result<void> serve_bandwidth(Station& station, std::uint64_t size, const C
         return done;
       }
     }
+    if (station.lost()) return device_gone();
     const auto finished = station.peer()->finished();
     if (!finished) return tl::unexpected(finished.error());
-    if (*finished || !go_on(0)) return {};
+    if (*finished || !go_on(-1)) return {};
   }
 }
 

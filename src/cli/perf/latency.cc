@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cli/perf/measure.h"
+#include "cli/perf/vigil.h"
 
 namespace softhca::cli::perf {
 
@@ -18,6 +19,7 @@ constexpr std::uint64_t kIterations = 1000;
 constexpr std::size_t kSamplesMax = 1 << 20;
 /// Signaled now and then, to free the send queue.
 constexpr std::uint64_t kSignalEvery = 16;
+static_assert(kSignalEvery < kLatencyDepth);
 /// The passive end asks so rarely whether it is done.
 constexpr unsigned kTurnsPerLook = 1024;
 /// Rounds before the clock counts.
@@ -37,7 +39,8 @@ util::Result<void> post(Side& side, const Options& options, std::uint64_t size, 
 }
 
 /// READ or atomic: until it is complete.
-util::Result<void> round_trip(Station& station, std::uint64_t size, std::uint64_t) {
+util::Result<void> round_trip(Station& station, std::uint64_t size, std::uint64_t,
+                              const Continue&) {
   if (auto done = post(station.a(), station.options(), size, true); !done) return done;
   return wait(station.a().send_cq);
 }
@@ -62,12 +65,19 @@ std::byte mark_of(std::uint64_t round) { return static_cast<std::byte>(round % 2
 
 /// One message from `from`, seen at `to` by its last byte.
 util::Result<void> write_one(Station& station, Side& from, Side& to, std::uint64_t size,
-                             bool signaled, std::byte mark) {
+                             std::uint64_t round, const Continue& go_on) {
+  const bool signaled = round % kSignalEvery == 0;
+  const auto mark = mark_of(round);
   from.memory[size - 1] = mark;
   if (auto done = post(from, station.options(), size, signaled); !done) return done;
   const volatile auto* const last = to.target() + size - 1;
-  while (*last != mark) {
+  Vigil vigil(station);
+  for (unsigned turn = 1; *last != mark; ++turn) {
     to.device.host().progress();
+    if (turn % kTurnsPerLook == 0) {
+      if (auto alive = vigil.look(util::monotonic_now(), 0); !alive) return alive;
+      if (!go_on(-1)) return util::fail("interrupted");
+    }
     Completion failed;
     // A request that fails would be waited for in vain.
     if (!signaled && from.send_cq.poll({&failed, 1}) == 1) {
@@ -77,7 +87,8 @@ util::Result<void> write_one(Station& station, Side& from, Side& to, std::uint64
   return signaled ? wait(from.send_cq) : util::Result<void>();
 }
 
-util::Result<void> ping_pong(Station& station, std::uint64_t size, std::uint64_t round) {
+util::Result<void> ping_pong(Station& station, std::uint64_t size, std::uint64_t round,
+                             const Continue& go_on) {
   const bool signaled = round % kSignalEvery == 0;
   auto& a = station.a();
   auto& b = station.b();
@@ -85,18 +96,18 @@ util::Result<void> ping_pong(Station& station, std::uint64_t size, std::uint64_t
     if (auto done = send_one(station, a, b, size, signaled); !done) return done;
     return send_one(station, b, a, size, signaled);
   }
-  const auto mark = mark_of(round);
-  if (auto done = write_one(station, a, b, size, signaled, mark); !done) return done;
-  return write_one(station, b, a, size, signaled, mark);
+  if (auto done = write_one(station, a, b, size, round, go_on); !done) return done;
+  return write_one(station, b, a, size, round, go_on);
 }
 
 /// The same with a peer that is another process, and answers.
-util::Result<void> ping_peer(Station& station, std::uint64_t size, std::uint64_t round) {
+util::Result<void> ping_peer(Station& station, std::uint64_t size, std::uint64_t round,
+                             const Continue& go_on) {
   const bool signaled = round % kSignalEvery == 0;
   auto& side = station.a();
   // The answer comes to the same side.
   if (!station.options().is_send()) {
-    return write_one(station, side, side, size, signaled, mark_of(round));
+    return write_one(station, side, side, size, round, go_on);
   }
   if (auto done = post(side, station.options(), size, signaled); !done) return done;
   if (auto done = wait(side.receive_cq); !done) return done;
@@ -119,9 +130,10 @@ util::Result<bool> wait_for_ping(Station& station, std::uint64_t size, std::uint
     if (verb == Verb::kWrite && *last == mark_of(round)) return true;
     side.device.host().progress();
     if (turn % kTurnsPerLook != 0) continue;
+    if (station.lost()) return device_gone();
     const auto finished = station.peer()->finished();
     if (!finished) return tl::unexpected(finished.error());
-    if (*finished || !go_on(0)) return false;
+    if (*finished || !go_on(-1)) return false;
   }
 }
 
@@ -185,12 +197,12 @@ util::Result<Latency> measure_latency(Station& station, std::uint64_t size, cons
   std::vector<double> samples;
   samples.reserve(options.duration > 0 ? kSamplesMax : iterations);
   for (std::uint64_t i = 1; i <= kWarmUp; ++i) {
-    if (auto done = one(station, size, i); !done) return tl::unexpected(done.error());
+    if (auto done = one(station, size, i, go_on); !done) return tl::unexpected(done.error());
   }
   const auto begin = util::monotonic_now();
   auto before = begin;
   for (std::uint64_t i = kWarmUp + 1;; ++i) {
-    if (auto done = one(station, size, i); !done) return tl::unexpected(done.error());
+    if (auto done = one(station, size, i, go_on); !done) return tl::unexpected(done.error());
     const auto now = util::monotonic_now();
     const auto us = std::chrono::duration<double, std::micro>(now - before).count();
     before = now;

@@ -15,7 +15,7 @@ struct Bandwidth {
   std::uint64_t iterations = 0;  ///< messages, of each direction
   double seconds = 0;
   double average = 0;  ///< bytes a second, both directions together
-  double peak = 0;     ///< of the best part of the run
+  double peak = 0;     ///< of the best part of the run; 0: not asked for
   double rate = 0;     ///< messages a second
 };
 
@@ -29,7 +29,7 @@ struct Latency {
   double p90 = 0, p99 = 0, p999 = 0;
 };
 
-/// Called now and then; what part is done. False: stop here.
+/// Called now and then; what part is done, below 0 if that is not known. False: stop here.
 using Continue = std::function<bool(double part)>;
 
 util::Result<Bandwidth> measure_bandwidth(Station& station, std::uint64_t size,

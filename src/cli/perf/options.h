@@ -29,6 +29,7 @@ struct Options {
   std::optional<std::uint64_t> iterations;  ///< per size
   double duration = 0;                      ///< seconds per size; 0: iterations count
   unsigned mtu = 4096;                      ///< bytes
+  unsigned timeout = 14;                    ///< of a queue pair: 4.096 us * 2^n
   unsigned tx_depth = 128;                  ///< requests under way
   unsigned rx_depth = 512;                  ///< receives that are posted
   unsigned cq_mod = 100;                    ///< one completion for so many requests
@@ -36,9 +37,10 @@ struct Options {
   std::optional<unsigned> inline_size;      ///< bytes that go in the request
   bool compare_and_swap = false;            ///< atomics: otherwise fetch and add
   bool bidirectional = false;
-  bool gbits = false;  ///< bandwidth in gigabits a second
-  std::string json;    ///< file
-  std::string plot;    ///< file
+  bool no_peak = false;  ///< bandwidth: the average alone
+  bool gbits = false;    ///< bandwidth in gigabits a second
+  std::string json;      ///< file
+  std::string plot;      ///< file
 
   bool is_send() const { return verb == Verb::kSend; }
   bool has_remote_peer() const { return listens || !peer.empty(); }

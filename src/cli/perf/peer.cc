@@ -36,12 +36,13 @@ util::Result<Peer> Peer::listen(std::uint16_t port) {
   return Peer(at_once(*fd));
 }
 
-util::Result<Peer> Peer::dial(const std::string& host, std::uint16_t port) {
+util::Result<Peer> Peer::dial(const std::string& host, std::uint16_t port,
+                              const std::function<bool()>& go_on) {
   const auto limit = util::monotonic_now() + kPatience;
   for (;;) {
     const auto fd = verbs::dial(host, port);
     if (fd) return Peer(at_once(*fd));
-    if (util::monotonic_now() > limit) return tl::unexpected(fd.error());
+    if (util::monotonic_now() > limit || !go_on()) return tl::unexpected(fd.error());
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
 }

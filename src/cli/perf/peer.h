@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "driver/verbs/connection.h"
@@ -13,10 +14,11 @@ namespace softhca::cli::perf {
 
 class Peer {
  public:
-  /// Waits for the one who measures. Ends in words after Ctrl-C.
+  /// Waits for the one who measures. A signal ends it, in words.
   static util::Result<Peer> listen(std::uint16_t port);
-  /// Whoever listens at `host` may be late by some seconds.
-  static util::Result<Peer> dial(const std::string& host, std::uint16_t port);
+  /// Whoever listens at `host` may be late by some seconds, unless `go_on` says that it is enough.
+  static util::Result<Peer> dial(const std::string& host, std::uint16_t port,
+                                 const std::function<bool()>& go_on);
 
   /// Both say what they are about; fails in words if that is not the same.
   util::Result<void> agree(const std::string& what);

@@ -113,6 +113,7 @@ std::string draw(const Panel& panel) {
 }  // namespace
 
 std::string to_svg(const Report& report) {
+  const auto& options = report.options;
   std::vector<Panel> panels;
   if (!report.latencies.empty()) {
     Line typical{"median", {}}, tail{"99 %", {}};
@@ -128,9 +129,9 @@ std::string to_svg(const Report& report) {
       average.points.push_back({static_cast<double>(r.size), r.average / (1 << 20)});
       peak.points.push_back({static_cast<double>(r.size), r.peak / (1 << 20)});
     }
-    panels.push_back({"bandwidth", "MiB a second", {average, peak}});
+    panels.push_back({"bandwidth", "MiB a second", {average}});
+    if (!options.no_peak) panels.back().lines.push_back(peak);
   }
-  const auto& options = report.options;
   auto text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" "
       "font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"

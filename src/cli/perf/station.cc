@@ -19,10 +19,18 @@ constexpr std::size_t kAtomicSize = 8;
 /// As perftest has it for latency.
 constexpr unsigned kInlineLatency = 220;
 
+bool of_latency(const Options& options) { return options.latency && !options.bandwidth; }
+
 unsigned inline_of(const Options& options) {
   if (options.verb == Verb::kRead || options.verb == Verb::kAtomic) return 0;
   if (options.inline_size) return *options.inline_size;
-  return options.latency && !options.bandwidth ? kInlineLatency : 0;
+  return of_latency(options) ? kInlineLatency : 0;
+}
+unsigned send_depth(const Options& options) {
+  return of_latency(options) ? kLatencyDepth : options.tx_depth;
+}
+unsigned receive_depth(const Options& options) {
+  return of_latency(options) ? kLatencyDepth : options.rx_depth;
 }
 
 /// What no device, or not this one, can be asked for.
@@ -70,15 +78,15 @@ Side::Side(verbs::Device& on, const Options& options, std::size_t memory_size)
       memory(buffer.bytes().first(memory_size)),
       pd(must(on.allocate_pd())),
       region(must(pd.register_memory(memory, MemoryAccess::all()))),
-      send_cq(must(on.create_cq(options.tx_depth + 1))),
-      receive_cq(must(on.create_cq(options.rx_depth + 1))),
+      send_cq(must(on.create_cq(send_depth(options)))),
+      receive_cq(must(on.create_cq(receive_depth(options)))),
       qp(must(pd.create_qp({.type = options.service,
                             .send_cq = send_cq,
                             .receive_cq = receive_cq,
-                            .capacity = {.send_requests = options.tx_depth,
+                            .capacity = {.send_requests = send_depth(options),
                                          .send_pieces = 1,
                                          .inline_size = inline_of(options),
-                                         .receive_requests = options.rx_depth,
+                                         .receive_requests = receive_depth(options),
                                          .receive_pieces = 1}}))),
       inline_size(inline_of(options)) {
   std::ranges::fill(memory, std::byte{0});
@@ -182,7 +190,10 @@ util::Result<void> Station::join(Side& side, const verbs::Endpoint& end) {
     if (!address) return tl::unexpected(address.error());
     side.peer_address = *address;
   }
-  return verbs::connect(side.qp, end, {.path_mtu = options_.mtu, .reads = options_.reads});
+  return verbs::connect(side.qp, end,
+                        {.path_mtu = options_.mtu,
+                         .timeout = static_cast<std::uint8_t>(options_.timeout),
+                         .reads = options_.reads});
 }
 
 util::Result<void> Station::connect() {

@@ -17,6 +17,9 @@ namespace softhca::cli::perf {
 
 namespace verbs = driver::verbs;
 
+/// Requests, and receives, of a queue for a latency: one of them is under way at a time.
+inline constexpr unsigned kLatencyDepth = 32;
+
 /// One end.
 struct Side {
   Side(verbs::Device& on, const Options& options, std::size_t memory_size);
@@ -54,6 +57,8 @@ class Station {
   Side& b() { return *b_; }
   /// Null: both ends are here.
   Peer* peer() { return peer_; }
+  /// A device that is here does not answer any more.
+  bool lost() { return a_->device.host().lost() || (b_ != nullptr && b_->device.host().lost()); }
   /// The models of both ends are known now.
   const Options& options() const { return options_; }
   /// Both queue pairs anew: nothing is posted.

@@ -76,7 +76,8 @@ util::Result<Endpoint> receive_endpoint(int fd);
 
 /// A TCP connection to the program that accepts at `host`:`port`.
 util::Result<int> dial(const std::string& host, std::uint16_t port);
-/// Waits for one TCP connection. Both ends close what they are given.
+/// Waits for one TCP connection, or for a signal that the program handles: then it fails. Both ends
+/// close what they are given.
 util::Result<int> accept_one(std::uint16_t port);
 
 }  // namespace softhca::driver::verbs

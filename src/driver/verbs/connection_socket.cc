@@ -127,9 +127,7 @@ util::Result<int> accept_one(std::uint16_t port) {
   int fd = -1;
   if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
       ::listen(listener, 1) == 0) {
-    do {
-      fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-    } while (fd < 0 && errno == EINTR);
+    fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
   }
   auto failed = util::fail_errno(where);
   ::close(listener);
