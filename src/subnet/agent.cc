@@ -164,12 +164,14 @@ std::uint8_t Agent::next_port(const Mad& mad) {
 
 // Requests ---------------------------------------------------------------------------------------
 
+bool Agent::knows_key(const Mad& mad, std::uint8_t port) const {
+  const auto key = port_info(is_switch() ? 0 : port).get(PortInfo::m_key);
+  return key == 0 || key == util::View<Smp>(mad).get(Smp::m_key);
+}
+
 /// IBTA 14.2.4: who has another M_Key may not set, and where it is protected not even look.
-bool Agent::admits(const Mad& mad, Method method, std::uint8_t port) {
+bool Agent::admits(Method method, std::uint8_t port) {
   const auto kept = info(is_switch() ? 0 : port);
-  const auto key = kept.get(PortInfo::m_key);
-  const auto given = util::View<Smp>(mad).get(Smp::m_key);
-  if (key == 0 || key == given) return true;
   if (method == Method::GET && kept.get(PortInfo::m_key_protect_bits) < 2) return true;
   const auto violations = kept.get(PortInfo::m_key_violations);
   kept.set(PortInfo::m_key_violations, std::min(violations + 1, PortInfo::m_key_violations.kMax));
@@ -189,8 +191,9 @@ bool Agent::answer(Mad& mad, std::uint8_t port, bool trusted) {
   const util::MutableView<Smp> smp(mad);
   const auto method = Method(smp.get(Smp::method));
   const bool directed = MadClass(smp.get(Smp::mgmt_class)) == MadClass::SUBN_DIRECTED_ROUTE;
-  if ((method != Method::GET && method != Method::SET) || !has_port(port) ||
-      (!trusted && !admits(mad, method, port))) {
+  const bool is_request = (method == Method::GET || method == Method::SET) && has_port(port);
+  const bool knows = is_request && (trusted || knows_key(mad, port));
+  if (!is_request || (!knows && !admits(method, port))) {
     ++counters_.discarded;
     return false;
   }
@@ -199,6 +202,7 @@ bool Agent::answer(Mad& mad, std::uint8_t port, bool trusted) {
     status = dispatch({.method = method,
                        .modifier = smp.get(Smp::attribute_modifier),
                        .arrival = port,
+                       .knows_key = knows,
                        .data = smp.sub(Smp::data)},
                       static_cast<std::uint16_t>(smp.get(Smp::attribute_id)));
   }

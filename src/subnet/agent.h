@@ -98,6 +98,7 @@ class Agent {
     Method method;
     std::uint32_t modifier;
     std::uint8_t arrival;
+    bool knows_key;  ///< the port's M_Key, or there is none
     Data data;
   };
   using Handler = MadStatus (Agent::*)(const Request&);
@@ -118,7 +119,8 @@ class Agent {
     return util::MutableView<PortInfo>(ports_[port].info);
   }
   void reset_port(std::uint8_t port);
-  bool admits(const Mad& mad, Method method, std::uint8_t port);
+  bool knows_key(const Mad& mad, std::uint8_t port) const;
+  bool admits(Method method, std::uint8_t port);
   MadStatus dispatch(const Request& request, std::uint16_t attribute);
   /// The port of a modifier of which 0 means the one it came by; kNoPort: none.
   std::uint8_t port_of(std::uint32_t number, std::uint8_t arrival) const;

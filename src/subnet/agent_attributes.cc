@@ -92,6 +92,11 @@ MadStatus Agent::port_info(const Request& request) {
   const util::MutableView<PortInfo> out(request.data);
   // IBTA 14.2.5.6: the port by which it came, whatever port is asked for.
   out.set(PortInfo::local_port_num, request.arrival);
+  // IBTA 14.2.4.2: from level 1 on, who does not know the key does not hear it.
+  const auto own = is_switch() ? std::uint8_t{0} : port;
+  if (!request.knows_key && port_info(own).get(PortInfo::m_key_protect_bits) != 0) {
+    out.set(PortInfo::m_key, 0);
+  }
   if (request.method == Method::SET) out.set(PortInfo::client_reregister, reregister);
   return MadStatus::OK;
 }

@@ -181,6 +181,30 @@ TEST_F(AgentTest, ThePortIsProtectedByItsMkey) {
   EXPECT_EQ(hca_.port_info(1).get(PortInfo::m_key_violations), 1u) << "since it was last set";
 }
 
+// 14.2.4.2: levels of protection.
+TEST_F(AgentTest, ProtectedByLevelOneTheMkeyIsToldToWhoKnowsIt) {
+  constexpr std::uint64_t kKey = 0xC0FFEE;
+  const auto port_info = [&](Method method, std::uint64_t given) {
+    auto mad = request(method, sm_attribute::PORT_INFO, 1);
+    util::MutableView<Smp>(mad).set(Smp::m_key, given);
+    data<PortInfo>(mad).set(PortInfo::lid, 5);
+    return mad;
+  };
+  const auto hears = [&](std::uint64_t given) {
+    auto mad = port_info(Method::GET, given);
+    EXPECT_EQ(ask(hca_, mad), MadStatus::OK);
+    return data<PortInfo>(mad).get(PortInfo::m_key);
+  };
+  for (const auto level : {0u, 1u}) {
+    auto mad = port_info(Method::SET, kKey);
+    data<PortInfo>(mad).set(PortInfo::m_key, kKey);
+    data<PortInfo>(mad).set(PortInfo::m_key_protect_bits, level);
+    ASSERT_EQ(ask(hca_, mad), MadStatus::OK);
+    EXPECT_EQ(hears(kKey), kKey) << level;
+    EXPECT_EQ(hears(1), level == 0 ? kKey : 0) << level;
+  }
+}
+
 // 13.4.7
 TEST_F(AgentTest, WhatIsNotUnderstoodIsAnsweredWithAStatus) {
   auto mad = request(Method::GET, sm_attribute(0x7777));
