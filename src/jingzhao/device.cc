@@ -21,6 +21,7 @@ constexpr std::size_t kDword = sizeof(std::uint32_t);
 /// Work (util::WorkBudget) of a command besides its messages, and of making all things anew.
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
+constexpr std::int64_t kDestroyWork = 1'000;
 
 constexpr pcie::ConfigSpace::Identity kIdentity{
     .vendor_id = kVendorId,
@@ -79,6 +80,7 @@ void Device::reset_device() {
 }
 
 void Device::init(const Tables& tables) {
+  work().charge(kResetWork);
   const auto cache = options_.icm_cache;
   objects_ = std::make_unique<Objects>();
   auto& made = *objects_;
@@ -123,6 +125,7 @@ void Device::init(const Tables& tables) {
 /// "Destroys the metadata of the ICM": contexts and mappings alike.
 void Device::close() {
   if (objects_ != nullptr) {
+    work().charge(objects_->queue_pairs->count() * kDestroyWork);
     // Each goes before what it refers to.
     objects_->queue_pairs.reset();
     objects_->completion_queues.reset();
@@ -135,13 +138,21 @@ void Device::close() {
   armed_eqs_ = 0;
 }
 
-void Device::drop_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size) {
+void Device::forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size) {
   if (!initialized()) return;
+  // Each entry of these caches is looked at.
+  constexpr std::int64_t kTables = 3;
+  work().charge(kTables * options_.icm_cache);
   if (group == IcmGroup::MEMORY_TABLES) return objects().memory_keys->drop(virt, size);
   objects().event_queues->drop(virt, size);
   objects().completion_queues->drop(virt, size);
   objects().queue_pairs->drop(virt, size);
-  objects().queue_pairs->check_completion_queues();
+}
+
+void Device::check_queue_pairs() {
+  if (!initialized()) return;
+  work().charge(objects().queue_pairs->check_work());
+  objects().queue_pairs->check();
 }
 
 // Registers --------------------------------------------------------------------------------------

@@ -71,8 +71,11 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Objects& objects() { return *objects_; }
   void init(const Tables& tables);
   void close();
-  /// [virt, virt + size) of the ICM is not mapped any more, or elsewhere.
-  void drop_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size);
+  /// [virt, virt + size) of the ICM is not mapped any more, or elsewhere: what was on chip of it
+  /// is dropped as it is.
+  void forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size);
+  /// Something that QPs need has gone: those that needed it fail.
+  void check_queue_pairs();
   util::Notes& notes() { return notes_; }
   bool link_up() const { return port_->link_up(); }
   /// Null: the link is Ethernet.

@@ -89,6 +89,7 @@ void inspect_objects(const Device::Objects* objects, util::Inspection& out) {
   part("memory_keys", [&](util::InspectNode& node) {
     node.add("installed", objects->memory_keys->count());
     node.add("at_hand", objects->memory_keys->at_hand());
+    node.add("pages_at_hand", objects->memory_keys->pages_at_hand());
   });
   part("events", [&](util::InspectNode& node) {
     const auto& counters = objects->event_queues->counters();

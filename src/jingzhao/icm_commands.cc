@@ -59,7 +59,7 @@ CommandResult map_icm(Device& device, const Command& command) {
       return refuse(Status::BAD_PARAM, "3.2.2.1",
                     "the ICM is in more chunks than the device keeps");
     }
-    if (replaces) device.drop_icm(*group, chunk.virt, chunk.pages * Icm::kPage);
+    if (replaces) device.forget_icm(*group, chunk.virt, chunk.pages * Icm::kPage);
   }
   return {};
 }
@@ -73,7 +73,8 @@ CommandResult unmap_icm(Device& device, const Command& command) {
     return refuse(Status::BAD_PARAM, "3.2.2.2", "the address is not aligned to pages, or wraps");
   }
   device.icm(*group).unmap(virt, pages);
-  device.drop_icm(*group, virt, pages * Icm::kPage);
+  device.forget_icm(*group, virt, pages * Icm::kPage);
+  if (*group == IcmGroup::QUEUE_CONTEXTS) device.check_queue_pairs();
   return {};
 }
 

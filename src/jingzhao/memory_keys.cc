@@ -127,8 +127,13 @@ void MemoryKeys::drop(std::uint64_t virt, std::uint64_t size) {
   evict_if([](const AtHand&) { return true; });
 }
 
+void MemoryKeys::forget(const AtHand& region) {
+  keys_.erase_index(region.index);
+  pages_at_hand_ -= region.mtts;
+}
+
 void MemoryKeys::evict() {
-  keys_.erase_index(at_hand_.front().index);
+  forget(at_hand_.front());
   at_hand_.pop_front();
 }
 
@@ -136,7 +141,7 @@ template <class Which>
 void MemoryKeys::evict_if(Which&& which) {
   std::erase_if(at_hand_, [&](const AtHand& region) {
     if (!which(region)) return false;
-    keys_.erase_index(region.index);
+    forget(region);
     return true;
   });
 }
@@ -198,7 +203,8 @@ void MemoryKeys::bring(std::uint32_t index) {
   if (entry.get(Mpt::physical) == 0) attributes.form = rdma::KeyForm::kPages;
   keys_.insert(std::move(attributes));
   at_hand_.push_back(region);
-  crowded_ = crowded_ || at_hand_.size() > parts_.cache;
+  pages_at_hand_ += region.mtts;
+  crowded_ = crowded_ || is_crowded();
 }
 
 }  // namespace softhca::jingzhao

@@ -42,11 +42,12 @@ class MemoryKeys final : private rdma::KeySource {
   /// [virt, virt + size) of the ICM is not mapped any more.
   void drop(std::uint64_t virt, std::uint64_t size);
 
-  /// Regions at hand are no more than the cache has room for. Not while the transport is at work.
+  /// Regions at hand, and their pages, are no more than there is room for. Not while the transport
+  /// is at work.
   void trim() {
     if (!crowded_) [[likely]]
       return;
-    while (at_hand_.size() > parts_.cache) evict();
+    while (is_crowded()) evict();
     crowded_ = false;
   }
 
@@ -55,6 +56,7 @@ class MemoryKeys final : private rdma::KeySource {
   const IcmCache& mpts() const { return mpts_; }
   const IcmCache& mtts() const { return mtts_; }
   std::size_t at_hand() const { return at_hand_.size(); }
+  std::uint64_t pages_at_hand() const { return pages_at_hand_; }
 
  private:
   static constexpr std::uint32_t kMttsOfLine = 8;
@@ -65,6 +67,10 @@ class MemoryKeys final : private rdma::KeySource {
     std::uint64_t mtts;
   };
 
+  bool is_crowded() const {
+    return at_hand_.size() > parts_.cache || pages_at_hand_ > limits::kMaxPagesAtHand;
+  }
+  void forget(const AtHand& region);
   void bring(std::uint32_t index) override;
   bool read_mtts(std::uint64_t first, std::span<std::uint64_t> pages);
   void evict();
@@ -78,7 +84,8 @@ class MemoryKeys final : private rdma::KeySource {
   std::vector<bool> installed_;  ///< by index
   std::uint32_t count_ = 0;
   std::deque<AtHand> at_hand_;  ///< in the order in which they came
-  bool crowded_ = false;        ///< there may be more at hand than there is room for
+  std::uint64_t pages_at_hand_ = 0;
+  bool crowded_ = false;  ///< there may be more at hand than there is room for
 };
 
 }  // namespace softhca::jingzhao

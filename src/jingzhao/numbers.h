@@ -41,6 +41,8 @@ inline constexpr std::uint64_t kMaxIcm = std::uint64_t{1} << 32;
 inline constexpr std::uint32_t kMaxQueue = kMaxWqe << kLogQpSize;
 /// Pages of a memory region: what the device takes in one go. Larger ones need larger pages.
 inline constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 18;
+/// Pages of all regions at hand: 32 MiB of addresses, whatever a guest registers.
+inline constexpr std::uint64_t kMaxPagesAtHand = std::uint64_t{1} << 22;
 /// READs and atomics of a QP that are in flight, each way.
 inline constexpr std::uint32_t kReadsInFlight = 16;
 

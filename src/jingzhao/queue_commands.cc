@@ -40,8 +40,14 @@ struct MapEq {
 };
 
 constexpr std::uint8_t kNoMailbox = 3;
-/// RTS2SQD: software wants to be told; it is told in any case.
-constexpr std::uint32_t kQpnMask = 0xFFFFFF;
+
+/// in_modifier. In bit 31 of RTS2SQD's software says that it wants to be told, as in the Arbel
+/// interface; it is told in any case.
+Qpn qpn_of(const Command& command) {
+  constexpr std::uint32_t kTell = 1u << 31;
+  const bool may_tell = command.op == Opcode::RTS2SQD_QPEE;
+  return Qpn(may_tell ? command.in_modifier & ~kTell : command.in_modifier);
+}
 
 }  // namespace
 
@@ -70,7 +76,7 @@ CommandResult sw2hw_cq(Device& device, const Command& command) {
 
 CommandResult hw2sw_cq(Device& device, const Command& command) {
   auto done = device.objects().completion_queues->remove(Cqn(command.in_modifier));
-  if (done) device.objects().queue_pairs->check_completion_queues();
+  if (done) device.check_queue_pairs();
   return done;
 }
 
@@ -83,7 +89,7 @@ CommandResult resize_cq(Device& device, const Command& command) {
 
 CommandResult modify_qp(Device& device, const Command& command) {
   auto& queue_pairs = *device.objects().queue_pairs;
-  const Qpn qpn(command.in_modifier & kQpnMask);
+  const auto qpn = qpn_of(command);
   if (command.op == Opcode::ERR2RST_QPEE) {
     if (command.op_modifier != kNoMailbox) {
       return refuse(Status::BAD_PARAM, "3.2.6.1", "op_modifier of any to RST is 3");
@@ -107,8 +113,13 @@ CommandResult conf_special_qp(Device& device, const Command& command) {
   if (command.op_modifier > kLast) {
     return refuse(Status::BAD_PARAM, "3.2.6.3", "there is no such special QP");
   }
-  if (command.op_modifier != kGsi) return {};
-  return device.objects().queue_pairs->set_gsi(Qpn(command.in_modifier));
+  auto& queue_pairs = *device.objects().queue_pairs;
+  const Qpn qpn(command.in_modifier);
+  if (qpn.value() >= queue_pairs.end()) {
+    return refuse(Status::BAD_PARAM, "3.2.6.3", "the number is beyond the QPC table");
+  }
+  if (command.op_modifier == kGsi) queue_pairs.set_gsi(qpn);
+  return {};
 }
 
 }  // namespace softhca::jingzhao

@@ -41,6 +41,8 @@ void QueueMemory::look() {
       }
     }
   }
+  // A region may begin anywhere; rings read and write their owner's dword at once.
+  if (reinterpret_cast<std::uintptr_t>(host_) % alignof(std::uint32_t) != 0) window_ = 0;
   keys_generation_ = keys_->generation();
   dma_generation_ = keys_->dma().generation();
 }

@@ -18,6 +18,9 @@ using std::chrono::microseconds;
 constexpr util::Duration kPollIntervalMin = microseconds(50);
 constexpr util::Duration kPollIntervalMax = microseconds(1000);
 constexpr std::int64_t kFailWork = 1000;
+constexpr std::int64_t kPollWork = 50;
+/// To look whether a QP still has all that it needs.
+constexpr std::int64_t kCheckWork = 150;
 
 EventType type_of(rdma::QpEvent event) {
   switch (event) {
@@ -197,31 +200,25 @@ CommandResult QueuePairs::query(Qpn qpn, util::MutableView<Context> out) {
   return {};
 }
 
-CommandResult QueuePairs::set_gsi(Qpn qpn) {
-  if (qpn.value() >= queue_pairs_.size()) {
-    return refuse(Status::BAD_PARAM, "3.2.6.3", "the number is beyond the QPC table");
-  }
+void QueuePairs::set_gsi(Qpn qpn) {
   gsi_ = qpn;
   if (find(qpn) != nullptr) transport_.set_gsi(qpn);
-  return {};
 }
 
 // What goes while it is in use -------------------------------------------------------------------
 
-void QueuePairs::drop(std::uint64_t virt, std::uint64_t size) {
-  contexts_.drop(virt, size);
-  for (const auto& qp : queue_pairs_) {
-    if (qp != nullptr && !contexts_.mapped(qp->qpn().value())) fail_soon(*qp);
-  }
-}
-
-void QueuePairs::check_completion_queues() {
+void QueuePairs::check() {
   const auto& cqs = parts_.completion_queues;
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr) continue;
-    if (!cqs.works(qp->send_cqn()) || !cqs.works(qp->receive_cqn())) fail_soon(*qp);
+    if (!contexts_.mapped(qp->qpn().value()) || !cqs.works(qp->send_cqn()) ||
+        !cqs.works(qp->receive_cqn())) {
+      fail_soon(*qp);
+    }
   }
 }
+
+std::int64_t QueuePairs::check_work() const { return std::int64_t{count_} * kCheckWork; }
 
 /// A QP that cannot go on. Not at once: the transport may be at work on it.
 [[gnu::noinline]] void QueuePairs::fail_soon(QueuePair& qp) {
@@ -272,11 +269,15 @@ void QueuePairs::run_doorbells() {
 
 util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
   if (!rung_.empty()) run_doorbells();
-  if (now >= next_poll_) poll_watched(now);
+  if (now >= next_poll_) {
+    work.charge(static_cast<std::int64_t>(watched_.size()) * kPollWork);
+    poll_watched(now);
+  }
   auto next = transport_.run(now, work);
   if (parts_.completion_queues.has_failed()) {
     (void)parts_.completion_queues.take_failed();
-    check_completion_queues();
+    work.charge(check_work());
+    check();
   }
   if (!failing_.empty()) {
     fail_listed(work);

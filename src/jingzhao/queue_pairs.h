@@ -48,11 +48,14 @@ class QueuePairs final : private IcmCache::Owner {
   CommandResult to_reset(Qpn qpn);
   CommandResult query(Qpn qpn, util::MutableView<Context> out);
   /// CONF_SPECIAL_QP: what is sent to QPN 1 is for this one.
-  CommandResult set_gsi(Qpn qpn);
-  /// [virt, virt + size) of the ICM is not mapped any more: who had a context there fails.
-  void drop(std::uint64_t virt, std::uint64_t size);
-  /// Who completes to a CQ that does not work any more fails.
-  void check_completion_queues();
+  /// @pre qpn.value() < end()
+  void set_gsi(Qpn qpn);
+  /// [virt, virt + size) of the ICM is not mapped any more, or elsewhere.
+  void drop(std::uint64_t virt, std::uint64_t size) { contexts_.drop(virt, size); }
+  /// Who has no context any more, or completes to a CQ that does not work, fails.
+  void check();
+  /// What that costs (util::WorkBudget).
+  std::int64_t check_work() const;
 
   /// What a subnet manager has given to the port.
   void take_link_attributes();

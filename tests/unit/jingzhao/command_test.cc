@@ -89,6 +89,25 @@ TEST(JingzhaoHcr, CompletionIsAnEventIfEIsSet) {
   }
 }
 
+TEST(JingzhaoHcr, TheNumberOfAQueuePairIsTakenAsItStands) {
+  RawHost h;
+  h.init();
+  const auto above = [](unsigned bit) { return 1u << bit | 5; };
+  // Nobody would know which of two numbers is meant.
+  EXPECT_EQ(h.command(command_opcode::ERR2RST_QPEE, {.in_modifier = 5, .op_modifier = 3}), OK);
+  for (const unsigned bit : {24u, 31u}) {
+    EXPECT_EQ(
+        h.command(command_opcode::ERR2RST_QPEE, {.in_modifier = above(bit), .op_modifier = 3}),
+        BAD_PARAM);
+    EXPECT_EQ(h.command(command_opcode::CONF_SPECIAL_QP, {.in_modifier = above(bit)}), BAD_PARAM);
+  }
+  for (std::uint8_t kind = 0; kind != 5; ++kind) {
+    EXPECT_EQ(h.command(command_opcode::CONF_SPECIAL_QP, {.in_modifier = 5, .op_modifier = kind}),
+              kind < 4 ? OK : BAD_PARAM)
+        << unsigned{kind};
+  }
+}
+
 TEST(JingzhaoHcr, BarsHaveTheDocumentsSizesAndAreZeroElsewhere) {
   RawHost h;
   EXPECT_EQ(h.device.bar(0).size, 1u << 20);

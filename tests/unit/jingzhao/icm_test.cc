@@ -4,6 +4,7 @@
 
 #include "jingzhao/icm_cache.h"
 #include "jingzhao/raw_host.h"
+#include "jingzhao/world.h"
 #include "spec/jingzhao/context.h"
 
 namespace softhca::jingzhao::test {
@@ -105,6 +106,58 @@ TEST_F(JingzhaoIcm, MapAndUnmapRefuseWhatIsNoPage) {
   EXPECT_EQ(h.unmap(3, 0, 1), BAD_PARAM);
   EXPECT_EQ(h.unmap(1, 0x10, 1), BAD_PARAM);
   EXPECT_EQ(h.unmap(1, 0x7000, 5), OK) << "nothing is mapped there";
+}
+
+TEST_F(JingzhaoIcm, PagesOfRegionsAtHandHaveALimitThatAGuestDoesNotSet) {
+  using spec::jingzhao::eq_context;
+  constexpr std::uint32_t kRegions = 24, kEqs = 8;
+  constexpr std::uint64_t kPages = limits::kMaxPages;
+  static_assert(kRegions * kPages > limits::kMaxPagesAtHand);
+  h.init();
+  // One MTT of 2 MiB for all: of one page of zeros, many times.
+  for (std::uint64_t virt = 0; virt != kPages * 8; virt += 0x1000) {
+    ASSERT_EQ(h.map(2, RawHost::kMtt + virt, h.bus(RawHost::kMtt), 1), OK);
+  }
+  for (std::uint32_t key = 0; key != kRegions; ++key) {
+    util::Struct<mpt_entry> entry;
+    entry.set(mpt_entry::local_write, 1);
+    entry.set(mpt_entry::key, key);
+    entry.set(mpt_entry::length, kPages << 12);
+    h.put(entry.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_MPT, key), OK);
+    // An event for a queue in it brings the region.
+    util::Struct<eq_context> eq;
+    eq.set(eq_context::tr, 1);
+    eq.set(eq_context::lkey, key);
+    h.put(eq.bytes());
+    ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, key % kEqs), OK);
+    ASSERT_EQ(h.command(command_opcode::MAP_EQ, {.in_modifier = key % kEqs, .in_param = 1u << 10}),
+              OK);
+    ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
+    ASSERT_EQ(h.command(command_opcode::HW2SW_EQ, {.in_modifier = key % kEqs}), OK);
+    const auto tree = inspect(h.device);
+    const auto at = tree.find_first_of("0123456789", tree.find("pages_at_hand"));
+    ASSERT_NE(at, std::string::npos);
+    EXPECT_EQ(std::stoull(tree.substr(at)), std::min<std::uint64_t>(key + 1, 16) * kPages) << key;
+  }
+}
+
+TEST_F(JingzhaoIcm, AnEventQueueMayBeginAtAnyAddress) {
+  using spec::jingzhao::eq_context;
+  h.init();
+  const auto ring = h.out.bytes.subspan(2047, 2 * 32);
+  std::ranges::fill(ring, std::byte{0xFF});  // all entries are the device's
+  util::Struct<eq_context> eq;
+  eq.set(eq_context::start, h.out.iova + 2047);
+  eq.set(eq_context::logsize, 1);
+  h.put(eq.bytes());
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, 0), OK);
+  ASSERT_EQ(h.command(command_opcode::MAP_EQ, {.in_param = 1u << 10}), OK);
+  for (const std::size_t at : {0u, 32u}) {
+    ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
+    EXPECT_EQ(ring[at + 1], std::byte{0x0a}) << "its type, CMD";
+    EXPECT_EQ(ring[at + 31], std::byte{0}) << "software owns it";
+  }
 }
 
 TEST_F(JingzhaoIcm, WriteMttTakesTheFirstOfFourEntriesFromTheHighestPlace) {
