@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 
 namespace softhca::door {
@@ -28,9 +29,53 @@ struct Range {
 /// A program has one page or a few; where it has more, the engine stays awake.
 constexpr std::size_t kRangesMax = 256;
 /// What the handler looks at. It stays when the traps are gone, since a store that met them may be
-/// handled later.
-constinit std::array<Range, kRangesMax> ranges{};
-constinit std::atomic<std::size_t> range_count = 0;
+/// handled later: while the next ones are written down, even.
+class Trapped {
+ public:
+  /// By one thread at a time, which stores to no doorbell page meanwhile.
+  void set(std::span<const Range> all) {
+    const auto version = version_.load(std::memory_order_relaxed);
+    version_.store(version + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    for (std::size_t i = 0; i != all.size(); ++i) {
+      ranges_[i].begin.store(all[i].begin, std::memory_order_relaxed);
+      ranges_[i].end.store(all[i].end, std::memory_order_relaxed);
+    }
+    count_.store(all.size(), std::memory_order_relaxed);
+    version_.store(version + 2, std::memory_order_release);
+  }
+  std::size_t count() const { return count_.load(std::memory_order_relaxed); }
+  Range at(std::size_t i) const {
+    return {ranges_[i].begin.load(std::memory_order_relaxed),
+            ranges_[i].end.load(std::memory_order_relaxed)};
+  }
+  /// That of `address`, if there is one; from all of one set(). Safe in a signal handler.
+  Range find(std::uint64_t address) const {
+    for (;;) {
+      const auto version = version_.load(std::memory_order_acquire);
+      const auto found = look(address);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (version % 2 == 0 && version == version_.load(std::memory_order_relaxed)) return found;
+    }
+  }
+
+ private:
+  struct Place {
+    std::atomic<std::uint64_t> begin = 0, end = 0;
+  };
+  Range look(std::uint64_t address) const {
+    for (std::size_t i = 0, all = count(); i != all; ++i) {
+      const auto range = at(i);
+      if (address >= range.begin && address < range.end) return range;
+    }
+    return {};
+  }
+
+  std::atomic<std::uint64_t> version_ = 0;  ///< odd: it is being set
+  std::array<Place, kRangesMax> ranges_{};
+  std::atomic<std::size_t> count_ = 0;
+};
+constinit Trapped trapped;
 constinit std::atomic<int> wake_fd = -1;
 
 bool membarrier(int command) { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
@@ -58,6 +103,7 @@ bool a_thread_blocks_faults() {
 /// The program's mappings of its device files that it may write to. False: more than there is room
 /// for.
 bool find_pages(const std::function<bool(dev_t, ino_t)>& is_ours) {
+  std::array<Range, kRangesMax> found;
   std::size_t count = 0;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -71,9 +117,9 @@ bool find_pages(const std::function<bool(dev_t, ino_t)>& is_ours) {
       continue;
     }
     if (count == kRangesMax) return false;
-    ranges[count++] = range;
+    found[count++] = range;
   }
-  range_count.store(count, std::memory_order_release);
+  trapped.set(std::span(found).first(count));
   return true;
 }
 
@@ -83,8 +129,8 @@ bool arm_doorbell_traps(const std::function<bool(dev_t, ino_t)>& is_ours, int wa
   static const bool helps = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
   if (!helps || a_thread_blocks_faults() || !find_pages(is_ours)) return false;
   wake_fd.store(wake, std::memory_order_release);
-  for (const auto& range : std::span(ranges).first(range_count)) {
-    if (protect(range, PROT_READ)) continue;
+  for (std::size_t i = 0; i != trapped.count(); ++i) {
+    if (protect(trapped.at(i), PROT_READ)) continue;
     disarm_doorbell_traps();
     return false;
   }
@@ -93,21 +139,17 @@ bool arm_doorbell_traps(const std::function<bool(dev_t, ino_t)>& is_ours, int wa
 }
 
 void disarm_doorbell_traps() {
-  for (const auto& range : std::span(ranges).first(range_count)) {
-    (void)protect(range, PROT_READ | PROT_WRITE);
+  for (std::size_t i = 0; i != trapped.count(); ++i) {
+    (void)protect(trapped.at(i), PROT_READ | PROT_WRITE);
   }
 }
 
 bool trap_doorbell(const void* address) {
-  const auto at = reinterpret_cast<std::uint64_t>(address);
-  for (const auto& range : std::span(ranges).first(range_count.load(std::memory_order_acquire))) {
-    if (at < range.begin || at >= range.end) continue;
-    if (!protect(range, PROT_READ | PROT_WRITE)) return false;
-    const std::uint64_t one = 1;
-    (void)!::write(wake_fd.load(std::memory_order_acquire), &one, sizeof one);
-    return true;
-  }
-  return false;
+  const auto range = trapped.find(reinterpret_cast<std::uint64_t>(address));
+  if (range.end == 0 || !protect(range, PROT_READ | PROT_WRITE)) return false;
+  const std::uint64_t one = 1;
+  (void)!::write(wake_fd.load(std::memory_order_acquire), &one, sizeof one);
+  return true;
 }
 
 }  // namespace softhca::door

@@ -1,0 +1,135 @@
+// Doorbell pages that wake a sleeper.
+#include "door/doorbell_traps.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <thread>
+
+namespace softhca::door {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+class DoorbellTraps : public testing::Test {
+ protected:
+  DoorbellTraps() : file_(::memfd_create("pages", MFD_CLOEXEC)), wake_(::eventfd(0, EFD_NONBLOCK)) {
+    EXPECT_EQ(::ftruncate(file_, 4 * kPage), 0);
+    EXPECT_EQ(::fstat(file_, &status_), 0);
+    area_ = static_cast<std::byte*>(
+        ::mmap(nullptr, 4 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    struct sigaction action{};
+    action.sa_sigaction = [](int, siginfo_t* info, void*) {
+      if (!trap_doorbell(info->si_addr)) ::_exit(77);
+    };
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    ::sigaction(SIGSEGV, &action, &before_);
+  }
+  ~DoorbellTraps() override {
+    disarm_doorbell_traps();
+    ::sigaction(SIGSEGV, &before_, nullptr);
+    ::munmap(area_, 4 * kPage);
+    ::close(wake_);
+    ::close(file_);
+  }
+
+  /// Page `number` of the file stands there now.
+  std::byte* map(std::size_t number) {
+    auto* const at = area_ + number * kPage;
+    EXPECT_NE(::mmap(at, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_,
+                     static_cast<off_t>(number * kPage)),
+              MAP_FAILED);
+    return at;
+  }
+  bool arm() {
+    return arm([] {});
+  }
+  /// `meanwhile`: done while it looks for the pages.
+  template <class Meanwhile>
+  bool arm(Meanwhile&& meanwhile) {
+    return arm_doorbell_traps(
+        [&](dev_t device, ino_t inode) {
+          meanwhile();
+          return device == status_.st_dev && inode == status_.st_ino;
+        },
+        wake_);
+  }
+  bool woken() const {
+    std::uint64_t count = 0;
+    return ::read(wake_, &count, sizeof count) == static_cast<ssize_t>(sizeof count);
+  }
+
+  int file_, wake_;
+  struct stat status_{};
+  struct sigaction before_{};
+  std::byte* area_;
+};
+
+void store(std::byte* at) { *static_cast<volatile std::byte*>(at) = std::byte{1}; }
+
+TEST_F(DoorbellTraps, AStoreGoesThroughAndWakes) {
+  auto* const page = map(2);
+  store(page);
+  EXPECT_FALSE(woken());
+  ASSERT_TRUE(arm());
+  EXPECT_FALSE(woken());
+  store(page + 8);
+  EXPECT_TRUE(woken());
+  EXPECT_EQ(page[8], std::byte{1});
+  store(page);
+  EXPECT_FALSE(woken()) << "once, until it is armed anew";
+}
+
+TEST_F(DoorbellTraps, DisarmedPagesAreAsBefore) {
+  auto* const page = map(0);
+  ASSERT_TRUE(arm());
+  disarm_doorbell_traps();
+  store(page);
+  EXPECT_FALSE(woken());
+}
+
+// A store may meet the traps, and its thread get no processor until the next ones are made.
+TEST_F(DoorbellTraps, WhoComesLateIsFoundWhileTheNextOnesAreWrittenDown) {
+  auto* const page = map(2);
+  ASSERT_TRUE(arm());
+  disarm_doorbell_traps();
+  map(0);
+  unsigned found = 0, asked = 0;
+  ASSERT_TRUE(arm([&] {
+    ++asked;
+    found += trap_doorbell(page);
+  }));
+  EXPECT_GE(asked, 2u);
+  EXPECT_EQ(found, asked);
+}
+
+TEST_F(DoorbellTraps, StoresOfOneThreadAndArmingByAnotherDoNotDisturbEachOther) {
+  auto* const page = map(2);
+  ASSERT_TRUE(arm());
+  std::atomic<bool> begun = false, done = false;
+  std::thread program([&] {
+    begun = true;  // before that it blocks all signals
+    while (!done) store(page);
+  });
+  while (!begun) std::this_thread::yield();
+  for (int i = 0; i != 200; ++i) {
+    disarm_doorbell_traps();
+    if (i % 2 == 0) {
+      map(0);
+    } else {
+      ::mmap(area_, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    }
+    EXPECT_TRUE(arm());
+  }
+  done = true;
+  program.join();
+}
+
+}  // namespace
+}  // namespace softhca::door
