@@ -112,23 +112,42 @@ Errno Context::devx_subscribe(Request& request) {
   }
   const auto good = [&](std::uint16_t type) { return can_be_told(type, object != nullptr); };
   if (!std::ranges::all_of(types, good)) return EINVAL;
-  std::shared_ptr<DevxSubscription> subscription;
+  std::shared_ptr<const vfio_user::UniqueFd> signals;
+  std::uint64_t cookie = 0;
   if (to_eventfd) {
     const auto wanted = request.get<std::int32_t>(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_NUM);
     auto eventfd = options_.copy(wanted);
     if (!eventfd) return EBADF;
     if (!is_eventfd(eventfd)) return EINVAL;
-    subscription = std::make_shared<DevxSubscription>(channel->second, std::move(eventfd));
+    signals = std::make_shared<const vfio_user::UniqueFd>(std::move(eventfd));
   } else {
-    const auto cookie = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE);
-    subscription = std::make_shared<DevxSubscription>(channel->second, cookie);
+    cookie = request.get<std::uint64_t>(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE);
   }
   for (const auto type : types) {
+    auto subscription = signals ? std::make_shared<DevxSubscription>(channel->second, signals)
+                                : std::make_shared<DevxSubscription>(channel->second, cookie);
     EventSubject subject{.type = static_cast<Type>(type), .object = {}};
     if (object != nullptr) subject.object = object->name;
-    device_.subscriptions().add(this, subject, subscription);
+    device_.subscriptions().add(this, subject, std::move(subscription));
   }
   return 0;
+}
+
+/// As the kernel's release() of them.
+void Context::drop_closed() {
+  std::erase_if(event_channels_, [this](const auto& entry) {
+    const auto& channel = *entry.second;
+    if (!channel.pipe.closed()) return false;
+    device_.subscriptions().remove_if([&channel](const EventSubscriber& subscriber) {
+      const auto* const one = dynamic_cast<const DevxSubscription*>(&subscriber);
+      return one != nullptr && one->is_of(channel);
+    });
+    return true;
+  });
+  std::erase_if(answers_, [](const auto& entry) { return entry.second->closed(); });
+  // Objects that tell their events there go on to.
+  if (async_ != nullptr && async_->pipe.closed()) async_.reset();
+  std::erase_if(channels_, [](const auto& entry) { return entry.second->pipe.closed(); });
 }
 
 }  // namespace softhca::uverbs

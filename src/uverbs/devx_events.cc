@@ -1,5 +1,6 @@
 #include "uverbs/devx_events.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@ namespace spec = softhca::spec::connectx;
 void DevxSubscription::handle_event(std::span<const std::byte> eqe) {
   if (eventfd_) {
     const std::uint64_t one = 1;
-    (void)!::write(eventfd_.get(), &one, sizeof one);
+    (void)!::write(eventfd_->get(), &one, sizeof one);
     return;
   }
   std::array<std::byte, sizeof cookie_ + spec::eqe::kSize> record;
@@ -23,8 +24,10 @@ void DevxSubscription::handle_event(std::span<const std::byte> eqe) {
   std::memcpy(record.data() + sizeof cookie_, eqe.data(), spec::eqe::kSize);
   if (!channel_->omits_data) return channel_->pipe.write(record);
   // Who wants no data wants to know that there was something: once, until he reads it.
-  (void)channel_->pipe.take_back(cookie_);
+  const auto read = channel_->told - channel_->pipe.unread();
+  if (told_as_ > read) return;
   channel_->pipe.write(std::span(record).first(sizeof cookie_));
+  told_as_ = ++channel_->told;
 }
 
 util::Result<DevxAnswers> DevxAnswers::create() {
@@ -48,6 +51,12 @@ void DevxAnswers::write(std::span<const std::byte> record) {
   if (waiting_.empty() && try_write(record)) return;
   waiting_.emplace_back(record.begin(), record.end());
   waiting_size_ += record.size();
+}
+
+bool DevxAnswers::closed() const {
+  if (reader_) return false;
+  pollfd at{.fd = writer_.get(), .events = 0, .revents = 0};
+  return ::poll(&at, 1, 0) == 1 && (at.revents & POLLHUP) != 0;
 }
 
 void DevxAnswers::flush() {

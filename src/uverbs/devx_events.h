@@ -20,6 +20,7 @@ namespace softhca::uverbs {
 struct DevxEventChannel {
   EventPipe pipe;
   bool omits_data;
+  std::uint64_t told = 0;  ///< records so far
 };
 
 /// One subscription.
@@ -28,14 +29,17 @@ class DevxSubscription final : public EventSubscriber {
   DevxSubscription(std::shared_ptr<DevxEventChannel> channel, std::uint64_t cookie)
       : channel_(std::move(channel)), cookie_(cookie) {}
   /// To an eventfd instead.
-  DevxSubscription(std::shared_ptr<DevxEventChannel> channel, vfio_user::UniqueFd eventfd)
+  DevxSubscription(std::shared_ptr<DevxEventChannel> channel,
+                   std::shared_ptr<const vfio_user::UniqueFd> eventfd)
       : channel_(std::move(channel)), eventfd_(std::move(eventfd)) {}
   void handle_event(std::span<const std::byte> eqe) override;
+  bool is_of(const DevxEventChannel& channel) const { return channel_.get() == &channel; }
 
  private:
   std::shared_ptr<DevxEventChannel> channel_;
   std::uint64_t cookie_ = 0;
-  vfio_user::UniqueFd eventfd_;
+  std::uint64_t told_as_ = 0;  ///< which record of the channel was its last one; 0: none
+  std::shared_ptr<const vfio_user::UniqueFd> eventfd_;
 };
 
 /// Answers, one to a read, of any length up to 64 KiB.
@@ -48,6 +52,8 @@ class DevxAnswers {
   bool has_room(std::size_t size) const { return waiting_size_ + size <= kWaitingMax; }
   void write(std::span<const std::byte> record);
   void flush();
+  /// The program has closed its end, and all copies of it.
+  bool closed() const;
 
  private:
   /// As the kernel has it.

@@ -2,11 +2,24 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstring>
 
 namespace softhca::uverbs {
+namespace {
+
+/// Of the open file that the program has: it goes with its last copy. We have another one of our
+/// own, so that a pipe without readers would tell nothing.
+struct flock whole_file(short type) {
+  struct flock lock{};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+}  // namespace
 
 util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads) {
   EventPipe pipe(size);
@@ -16,6 +29,8 @@ util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads) {
   pipe.reader_.reset(ends[0]);
   pipe.writer_.reset(ends[1]);
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK | how);
+  auto lock = whole_file(F_RDLCK);
+  if (::fcntl(ends[0], F_OFD_SETLK, &lock) != 0) return util::fail_errno("lock of a pipe");
   const auto name = fmt::format("/proc/self/fd/{}", ends[0]);
   pipe.own_reader_.reset(::open(name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!pipe.own_reader_) return util::fail_errno("open " + name);
@@ -35,6 +50,17 @@ void EventPipe::write(std::span<const std::byte> record) {
 
 void EventPipe::flush() {
   while (!waiting_.empty() && try_write(waiting_.front())) waiting_.pop_front();
+}
+
+std::size_t EventPipe::unread() const {
+  int bytes = 0;
+  if (::ioctl(own_reader_.get(), FIONREAD, &bytes) != 0) bytes = 0;
+  return static_cast<std::size_t>(bytes) / size_ + waiting_.size();
+}
+
+bool EventPipe::closed() const {
+  auto lock = whole_file(F_WRLCK);
+  return ::fcntl(own_reader_.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
 std::size_t EventPipe::take_back(std::uint64_t element) {

@@ -26,6 +26,10 @@ class EventPipe {
   /// Never waits: what the pipe has no room for follows with flush().
   void write(std::span<const std::byte> record);
   void flush();
+  /// Records that nobody has read.
+  std::size_t unread() const;
+  /// The program has closed its end, and all copies of it.
+  bool closed() const;
   /// Takes away the records of an object, which nobody has read. Returns how many there were.
   std::size_t take_back(std::uint64_t element);
 

@@ -36,6 +36,11 @@ class EventSubscriptions {
            std::shared_ptr<EventSubscriber> subscriber) {
     all_.push_back({owner, subject, std::move(subscriber)});
   }
+  /// Those for which `drop(subscriber)` holds.
+  template <class Drop>
+  void remove_if(Drop&& drop) {
+    std::erase_if(all_, [&](const Subscription& one) { return drop(*one.subscriber); });
+  }
   /// All of an owner.
   void remove(const void* owner);
   /// The object is gone.

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <iterator>
 
 #include "spec/connectx/eq.h"
 #include "uverbs/devx_program.h"
@@ -102,6 +104,47 @@ TEST_F(UverbsDevxEvents, WithoutDataTheCookieIsThereOnceUntilItIsRead) {
     EXPECT_EQ(cookie[0], expected);
   }
   ::close(fd);
+}
+
+TEST_F(UverbsDevxEvents, TwoSubscriptionsOfOneCookieAreToldApart) {
+  const int fd = channel(MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA);
+  ASSERT_EQ(subscribe(fd, 0, true, 77), 0);
+  ASSERT_EQ(subscribe(fd, 0, true, 77), 0);
+  happen(cqn());
+  happen(cqn());
+  for (int i = 0; i != 2; ++i) {
+    std::array<std::uint64_t, 4> cookie{};
+    ASSERT_EQ(::read(fd, cookie.data(), sizeof cookie), 8);
+    EXPECT_EQ(cookie[0], 77u);
+    if (i == 0) happen(cqn());  // the first one's, which was read, is there once more
+  }
+  pollfd look{.fd = fd, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&look, 1, 0), 1);
+  std::uint64_t cookie = 0;
+  EXPECT_EQ(::read(fd, &cookie, sizeof cookie), 8);
+  EXPECT_EQ(::poll(&look, 1, 0), 0);
+  ::close(fd);
+}
+
+// As the kernel's release(): the subscriptions of a channel go with it.
+TEST_F(UverbsDevxEvents, AChannelThatIsClosedIsGone) {
+  const int fd = channel(0);
+  ASSERT_EQ(subscribe(fd, 0, true, 5), 0);
+  const int copy = ::dup(fd);
+  ::close(fd);
+  program_.context().drop_closed();
+  happen(cqn());
+  pollfd look{.fd = copy, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&look, 1, 0), 1) << "there is a copy of it";
+  EXPECT_EQ(subscribe(copy, 0, true, 6), 0);
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  ::close(copy);
+  const auto before = open_files();
+  program_.context().drop_closed();
+  EXPECT_EQ(open_files(), before - 2) << "our two ends of it";
+  happen(cqn());
 }
 
 TEST_F(UverbsDevxEvents, AnEventfdCountsThem) {

@@ -43,6 +43,23 @@ TEST_F(Events, OfAnObjectThatGoesAreTakenBackUnread) {
   for (std::uint64_t i = 0; i != 3; ++i) EXPECT_EQ(read(), (Record{2, i}));
 }
 
+TEST_F(Events, AreCountedUntilTheyAreRead) {
+  EXPECT_EQ(pipe_.unread(), 0u);
+  for (std::uint64_t i = 0; i != 20'000; ++i) write({7, i});
+  EXPECT_EQ(pipe_.unread(), 20'000u) << "also those that the pipe does not hold";
+  read();
+  EXPECT_EQ(pipe_.unread(), 19'999u);
+}
+
+TEST_F(Events, EndWithTheLastCopyOfTheirDescriptor) {
+  EXPECT_FALSE(pipe_.closed());
+  vfio_user::UniqueFd copy(::dup(reader_.get()));
+  reader_.reset();
+  EXPECT_FALSE(pipe_.closed());
+  copy.reset();
+  EXPECT_TRUE(pipe_.closed());
+}
+
 TEST_F(Events, BeyondWhatAPipeHoldsWaitAndAreNotLost) {
   constexpr std::uint64_t kMany = 20'000;
   for (std::uint64_t i = 0; i != kMany; ++i) write({7, i});
