@@ -90,7 +90,8 @@ util::Result<void> make_environment(const EnvOptions& options) {
   const UniqueFd owner(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!owner) return util::fail_errno(fmt::format("--owner {}", pid));
   const auto fabric = options.fabric.empty() ? fmt::format("env-{}", pid) : options.fabric;
-  const auto member = join_fabric(fabric, options.pcap, write_device_files);
+  const auto member = join_fabric(
+      fabric, options.pcap, [](const auto& directory) { return write_device_files(directory); });
   if (!member) return tl::unexpected(member.error());
   const auto holder = ::fork();
   if (holder < 0) return util::fail_errno("fork");

@@ -2,6 +2,8 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <net/if.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -9,12 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "cli/run/device_files.h"
@@ -22,7 +26,9 @@
 #include "cli/run/keeper.h"
 #include "cli/run/program.h"
 #include "cli/run/reach.h"
+#include "cli/run/run_control.h"
 #include "cli/run/run_directory.h"
+#include "door/tree/tree.h"
 #include "util/event_loop.h"
 #include "util/log.h"
 #include "util/log_writer.h"
@@ -44,6 +50,11 @@ or in two terminals:
   softhca run --fabric lab -- ib_write_bw
   softhca run --fabric lab -- ib_write_bw localhost
 
+What its devices are doing, from elsewhere:
+
+  softhca run --control /tmp/ctl -- ib_write_bw &
+  softhca inspect /tmp/ctl
+
 The exit status is the program's.)";
 
 /// What the program is to hear, too.
@@ -61,6 +72,8 @@ class Run {
  private:
   util::Result<void> set_up_own();
   util::Result<void> set_up_shared();
+  unsigned devices() const;
+  util::Result<void> tell_program(std::vector<std::string>& environment);
   util::Result<void> block_signals();
   util::Result<void> watch();
   util::Result<int> wait();
@@ -74,6 +87,7 @@ class Run {
   std::unique_ptr<HubHost> host_;
   std::unique_ptr<util::EventLoop> without_hub_;  ///< the loop of a run that shares a fabric
   util::EventLoop* events_ = nullptr;
+  std::unique_ptr<RunControl> control_;  ///< null: nobody wants to ask
   UniqueFd keeper_;
   UniqueFd signals_;
   UniqueFd pidfd_;
@@ -97,7 +111,7 @@ util::Result<int> Run::run() {
                  options_.program.front().c_str(), why.c_str());
   }
   auto environment = environment_for(own_environment(), *library, directory_);
-  if (!options_.address.empty()) environment.push_back("SOFTHCA_ADDRESS=" + options_.address);
+  if (auto told = tell_program(environment); !told) return tl::unexpected(told.error());
   const auto started = start_program(options_.program, environment, signals_before_);
   if (started.pid < 0) {
     std::fprintf(stderr, "softhca: %s\n", started.reason.c_str());
@@ -119,7 +133,7 @@ util::Result<void> Run::set_up_own() {
   if (!directory) return tl::unexpected(directory.error());
   own_.emplace(*std::move(directory));
   directory_ = own_->path();
-  if (auto good = write_device_files(directory_); !good) return good;
+  if (auto good = write_device_files(directory_, devices()); !good) return good;
   auto host = HubHost::create(directory_, options_.pcap);
   if (!host) return tl::unexpected(host.error());
   host_ = *std::move(host);
@@ -128,9 +142,11 @@ util::Result<void> Run::set_up_own() {
 }
 
 util::Result<void> Run::set_up_shared() {
-  auto member = join_fabric(options_.fabric, options_.pcap, write_device_files);
+  auto member = join_fabric(options_.fabric, options_.pcap,
+                            [](const auto& directory) { return write_device_files(directory); });
   if (!member) return tl::unexpected(member.error());
   directory_ = std::move(member->directory);
+  if (auto good = write_device_files(directory_, devices()); !good) return good;
   keeper_ = std::move(member->keeper);
   if (auto good = block_signals(); !good) return good;
   auto events = util::EventLoop::create();
@@ -143,6 +159,27 @@ util::Result<void> Run::set_up_shared() {
               "the hub of fabric {} has gone: the program's ports have no partners any more",
               options_.fabric);
   });
+}
+
+unsigned Run::devices() const {
+  const auto models = std::max<std::size_t>(options_.models.size(), 1);
+  return options_.devices == 0 ? static_cast<unsigned>(models) : options_.devices;
+}
+
+/// What the library in it is to know beside the directory.
+util::Result<void> Run::tell_program(std::vector<std::string>& environment) {
+  if (!options_.addresses.empty()) {
+    environment.push_back(fmt::format("SOFTHCA_ADDRESS={}", fmt::join(options_.addresses, ",")));
+  }
+  if (devices() != 1) {
+    environment.push_back(fmt::format("{}={}", door::kDevicesVariable, devices()));
+  }
+  if (options_.control.empty()) return {};
+  auto control = RunControl::create(options_.control);
+  if (!control) return tl::unexpected(control.error());
+  control_ = *std::move(control);
+  environment.push_back("SOFTHCA_CONTROL=" + control_->directory());
+  return {};
 }
 
 util::Result<void> Run::block_signals() {
@@ -191,12 +228,52 @@ namespace {
 
 /// What is wrong with an address that a program is to have; empty if nothing.
 std::string check_address(const std::string& text) {
+  constexpr std::string_view kInterface = "if:";
+  if (text.starts_with(kInterface)) {
+    const auto name = text.substr(kInterface.size());
+    return ::if_nametoindex(name.c_str()) != 0 ? "" : name + ": this host has no such interface";
+  }
   std::uint8_t bytes[4];
   if (::inet_pton(AF_INET, text.c_str(), bytes) != 1) return text + ": no IPv4 address";
   if (bytes[0] == 0 || bytes[0] == 127 || bytes[0] >= 224) return text + ": of no host";
   if (bytes[0] == 198 && bytes[1] == 18) {
     return text + ": 198.18.0.0/16 is given out by the fabric; 198.19.0.0/16 is free";
   }
+  return {};
+}
+
+}  // namespace
+
+namespace {
+
+/// Why a program cannot have such a device; empty if it can.
+std::string check_model(const std::string& name) {
+  if (name == "connectx") return {};
+  if (name == "rsnic" || name == "jingzhao" || name == "sdxi") {
+    return name +
+           ": there is no library of rdma-core that this host's programs could use it by; "
+           "connectx is the model that has one. A guest has it with softhca serve --device " +
+           name;
+  }
+  return name + ": no model; want connectx";
+}
+
+/// What is wrong with all of them together; empty if nothing.
+std::string check_together(const RunOptions& options) {
+  const auto models = options.models.size();
+  if (options.devices != 0 && models > 1 && models != options.devices) {
+    return fmt::format("--devices {}, but --device names {} models", options.devices, models);
+  }
+  const auto devices = options.devices != 0 ? options.devices : std::max<std::size_t>(models, 1);
+  if (models > door::kUverbsCount) {
+    return fmt::format("--device: {} models; a program sees {} devices at most", models,
+                       door::kUverbsCount);
+  }
+  if (options.addresses.size() > devices) {
+    return fmt::format("--address: {} addresses for {} devices", options.addresses.size(), devices);
+  }
+  const std::set<std::string> different(options.addresses.begin(), options.addresses.end());
+  if (different.size() != options.addresses.size()) return "--address: the same one twice";
   return {};
 }
 
@@ -211,12 +288,23 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   command->add_option("--pcap", options.pcap,
                       "Capture everything that crosses the switch to this file (pcapng)");
   command
-      ->add_option("--address", options.address,
+      ->add_option("--address", options.addresses,
                    "IPv4 address of the program, or of the first process of it that opens the "
-                   "device [198.18.x.y]")
+                   "device; if:NAME: those that an interface of the host has, as they come and "
+                   "go; with commas, of one device after the other [198.18.x.y]")
+      ->delimiter(',')
       ->check(check_address);
-  command->add_option("--device", options.device, "The model [connectx]")
-      ->check(CLI::IsMember({"connectx"}));
+  command
+      ->add_option("--devices", options.devices,
+                   "So many devices: mlx5_0, mlx5_1, ..., each with a port and an address of its "
+                   "own [1]")
+      ->check(CLI::Range(1u, door::kUverbsCount));
+  command
+      ->add_option("--device", options.models, "The model of each device, with commas [connectx]")
+      ->delimiter(',')
+      ->check(check_model);
+  command->add_option("--control", options.control,
+                      "Answer softhca inspect at this socket, for all processes of the program");
   return command;
 }
 
@@ -233,6 +321,10 @@ int take_program(int argc, const char* const* argv, RunOptions& options) {
 int run_run(const RunOptions& options) {
   if (options.program.empty()) {
     std::fputs("softhca: run: which program? softhca run [OPTIONS] -- PROGRAM [ARGS...]\n", stderr);
+    return 1;
+  }
+  if (const auto wrong = check_together(options); !wrong.empty()) {
+    std::fprintf(stderr, "softhca: run: %s\n", wrong.c_str());
     return 1;
   }
   util::Result<int> status = 0;

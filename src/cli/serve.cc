@@ -302,7 +302,8 @@ util::Result<Fabrics> join_fabrics(const ServeOptions& options) {
   Fabrics all;
   for (const auto& port : options.ports) {
     if (!port.starts_with(kFabric) || all.contains(port)) continue;
-    auto member = join_fabric(port.substr(kFabric.size()), {}, write_device_files);
+    auto member = join_fabric(port.substr(kFabric.size()), {},
+                              [](const auto& directory) { return write_device_files(directory); });
     if (!member) return util::fail(fmt::format("--port {}: {}", port, member.error().message));
     all.emplace(port, *std::move(member));
   }

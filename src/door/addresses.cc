@@ -10,7 +10,9 @@ namespace {
 /// Of the processes of a hub. 198.19.0.0/16 is left to guests.
 constexpr std::uint8_t kNet[] = {198, 18};
 
-/// IETF RFC 4291 appendix A: the universal bit is turned round, and ff:fe stands in the middle.
+}  // namespace
+
+/// The universal bit is turned round, and ff:fe stands in the middle.
 driver::Gid link_local(const driver::Mac& mac) {
   driver::Gid gid{};
   auto* at = gid.bytes.data();
@@ -26,8 +28,6 @@ driver::Gid link_local(const driver::Mac& mac) {
   return gid;
 }
 
-}  // namespace
-
 driver::Mac mac_of(unsigned number) {
   driver::Mac mac;
   std::ranges::transform(hub::mac_of(number), mac.bytes.begin(),
@@ -40,9 +40,12 @@ driver::Gid ipv4_gid_of(unsigned number) {
                                 static_cast<std::uint8_t>(number));
 }
 
-std::vector<uverbs::GidEntry> gids_of(const driver::Mac& mac, const driver::Gid& ipv4) {
+std::vector<uverbs::GidEntry> gids_of(const driver::Mac& mac,
+                                      const std::vector<driver::Gid>& others) {
+  std::vector<driver::Gid> gids{link_local(mac)};
+  gids.insert(gids.end(), others.begin(), others.end());
   std::vector<uverbs::GidEntry> all;
-  for (const auto& gid : {link_local(mac), ipv4}) {
+  for (const auto& gid : gids) {
     for (const bool v2 : {false, true}) all.push_back({.gid = gid, .roce_v2 = v2});
   }
   return all;
@@ -50,7 +53,8 @@ std::vector<uverbs::GidEntry> gids_of(const driver::Mac& mac, const driver::Gid&
 
 bool find_mac(const driver::Gid& to, driver::Mac& mac) {
   const auto* at = to.bytes.data();
-  if (at[0] == std::byte{0xfe} && at[1] == std::byte{0x80}) {
+  const bool of_mac = at[11] == std::byte{0xff} && at[12] == std::byte{0xfe};
+  if (at[0] == std::byte{0xfe} && at[1] == std::byte{0x80} && of_mac) {
     mac.bytes = {at[8] ^ std::byte{2}, at[9], at[10], at[13], at[14], at[15]};
     return true;
   }
@@ -62,12 +66,6 @@ bool find_mac(const driver::Gid& to, driver::Mac& mac) {
 bool is_process(const driver::Gid& to) {
   const auto* at = to.bytes.data();
   return to.is_ipv4() && at[12] == std::byte{kNet[0]} && at[13] == std::byte{kNet[1]};
-}
-
-wire::Arp::Ipv4Address ipv4_of(const driver::Gid& gid) {
-  wire::Arp::Ipv4Address address;
-  std::copy_n(gid.bytes.data() + 12, address.size(), address.begin());
-  return address;
 }
 
 }  // namespace softhca::door

@@ -7,22 +7,22 @@
 #include <vector>
 
 #include "uverbs/device.h"
-#include "wire/arp.h"
 
 namespace softhca::door {
 
 /// The IPv4 address of a process, by its number on the hub.
 driver::Gid ipv4_gid_of(unsigned number);
-/// As the kernel's table has them: the link-local address of `mac` and `ipv4`, each for RoCE v1,
+/// The link-local address that follows from `mac` (RFC 4291 appendix A).
+driver::Gid link_local(const driver::Mac& mac);
+/// As the kernel's table has them: the link-local address of `mac` and `others`, each for RoCE v1,
 /// then v2.
-std::vector<uverbs::GidEntry> gids_of(const driver::Mac& mac, const driver::Gid& ipv4);
+std::vector<uverbs::GidEntry> gids_of(const driver::Mac& mac,
+                                      const std::vector<driver::Gid>& others);
 /// The MAC that follows from an address: of another process, or of who made his link-local address
 /// of it (RFC 4291 appendix A). False: it follows from others' word only.
 bool find_mac(const driver::Gid& to, driver::Mac& mac);
 /// The IPv4 address is one that a process may have.
 bool is_process(const driver::Gid& to);
-/// @pre gid.is_ipv4()
-wire::Arp::Ipv4Address ipv4_of(const driver::Gid& gid);
 /// The same as the hub gives.
 driver::Mac mac_of(unsigned number);
 

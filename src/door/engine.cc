@@ -1,6 +1,7 @@
 #include "door/engine.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -12,23 +13,12 @@
 #include "door/fault_guard.h"
 #include "door/inline_progress.h"
 #include "door/interpose.h"
-#include "door/tree/tree.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/memory_faults.h"
 
 namespace softhca::door {
 namespace {
-
-/// Frames that a turn takes from the hub and delivers.
-constexpr std::size_t kFrames = 256;
-/// The first 4 KiB stay out, so that a null pointer is no memory.
-constexpr std::uint64_t kFirstAddress = 4096;
-
-/// Three requests, within a second.
-constexpr unsigned kArpTries = 3;
-constexpr auto kArpPatience = std::chrono::milliseconds(300);
-constexpr auto kArpNap = std::chrono::microseconds(50);
 
 void write_one(int eventfd) {
   const std::uint64_t one = 1;
@@ -51,105 +41,72 @@ class SignalsBlocked {
 
 }  // namespace
 
-util::Result<std::unique_ptr<Engine>> Engine::create(const std::string& directory) {
-  std::unique_ptr<Engine> engine(new Engine);
+util::Result<std::unique_ptr<Engine>> Engine::create(Options options) {
+  std::unique_ptr<Engine> engine(new Engine(std::move(options)));
   catch_faults();
-  if (auto good = engine->set_up(directory); !good) return tl::unexpected(good.error());
+  if (auto good = engine->set_up(); !good) return tl::unexpected(good.error());
   const SignalsBlocked blocked;
   std::thread(&Engine::work, engine.get()).detach();
   return engine;
 }
 
-util::Result<void> Engine::join(const std::string& directory) {
-  auto joined = hub::join(directory + "/hub");
-  if (!joined) return tl::unexpected(joined.error());
-  joined_.emplace(std::move(*joined));
-  link_ = std::make_unique<fabric::RingPort>(switch_.create_port("hub"), std::move(*joined_->out),
-                                             std::move(*joined_->in));
+util::Result<void> Engine::set_up() {
   poke_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!poke_) return util::fail_errno("eventfd");
+  if (options_.control.empty()) return {};
+  auto control = ControlPoint::create(fmt::format("{}/{}", options_.control, ::getpid()));
+  if (!control) return tl::unexpected(control.error());
+  control_.emplace(*std::move(control));
   return {};
 }
 
-util::Result<void> Engine::set_up(const std::string& directory) {
-  if (auto good = join(directory); !good) return good;
-  const auto number = joined_->number;
-  const auto mac = mac_of(number);
-  address_ = take_address(directory, number);
-  device_port_ = switch_.create_port("device");
-  neighbours_ = std::make_unique<hub::Neighbours>(*device_port_, wire::MacAddress{mac.bytes},
-                                                  ipv4_of(address_.gid));
-  fault_port_ = std::make_unique<FaultPort>(*neighbours_);
-  connectx::DeviceOptions options;
-  options.name = "mlx5_0";
-  options.mac = wire::MacAddress{mac.bytes};
-  options.node_guid = options.mac.to_u64();
-  model_ = std::make_unique<connectx::Device>(std::move(options), *fault_port_);
-  host_ = std::make_unique<driver::InProcessHost>(
-      *model_, driver::InProcessHost::Options{.progress = [this] {
-        (void)switch_.deliver(kFrames);
-        next_ = model_->run(util::monotonic_now());
-        (void)switch_.deliver(kFrames);
-      }});
-  const auto mapped = model_->dma().map(
-      uverbs::Device::bus_address(kFirstAddress), uverbs::Device::kProgramMemory - kFirstAddress,
-      reinterpret_cast<std::byte*>(kFirstAddress), pcie::DmaAccess::kReadWrite);
-  if (!mapped) return tl::unexpected(mapped.error());
-  auto hca = driver::connectx::Hca::open(*host_, {.port_events = false});
-  if (!hca) return tl::unexpected(hca.error());
-  hca_ = *std::move(hca);
-  directory_ = directory;
-  auto device = uverbs::Device::create(
-      *hca_, {.gids = gids_of(mac, address_.gid),
-              .node_guid = kNodeGuid,
-              .interface_index = 0,
-              .find_mac = [this](const auto& to, auto& its) { return find_mac(to, its); },
-              .ask_for_mac = [this](const auto& to, auto& its) { return ask_for_mac(to, its); }});
-  if (!device) return tl::unexpected(device.error());
-  device_ = *std::move(device);
-  // Another process may have had it before.
-  if (!is_process(address_.gid)) neighbours_->announce();
-  return {};
+Card* Engine::card(unsigned number) {
+  if (number >= cards_.size()) return nullptr;
+  auto& place = cards_[number];
+  if (place != nullptr) return place.get();
+  const auto& addresses = options_.addresses;
+  auto made =
+      Card::create({.directory = options_.directory,
+                    .number = number,
+                    .address = number < addresses.size() ? addresses[number] : std::string(),
+                    .find_mac = [this](const auto& to, auto& mac) { return find_mac(to, mac); },
+                    .exchange = [this] { exchange(); }});
+  if (!made) {
+    util::log(util::LogLevel::kError, "mlx5_{}: {}", number, made.error().message);
+    return nullptr;
+  }
+  place = *std::move(made);
+  poke();  // the thread waits for it, too
+  return place.get();
 }
 
 bool Engine::find_mac(const driver::Gid& to, driver::Mac& mac) const {
-  const bool own = to == address_.gid;
-  if (own) mac = mac_of(joined_->number);
-  if (own || door::find_mac(to, mac)) return true;
-  const auto known = to.is_ipv4() ? neighbours_->find(ipv4_of(to)) : std::nullopt;
-  if (known) mac.bytes = known->bytes;
-  return known.has_value();
+  // What follows from an address needs nobody's word.
+  if (door::find_mac(to, mac)) return true;
+  bool found = false;
+  for_each_card([&](const Card& card) { found = found || card.find_mac(to, mac); });
+  return found;
 }
 
-bool Engine::ask_for_mac(const driver::Gid& to, driver::Mac& mac) {
-  if (!to.is_ipv4()) return false;
-  for (unsigned tries = 0; tries != kArpTries; ++tries) {
-    neighbours_->ask(ipv4_of(to));
-    for (const auto end = util::monotonic_now() + kArpPatience; util::monotonic_now() < end;) {
-      (void)exchange();
-      if (find_mac(to, mac)) return true;
-      std::this_thread::sleep_for(kArpNap);
-    }
-  }
-  return false;
+void Engine::exchange() {
+  for_each_card([](Card& card) {
+    (void)card.receive();
+    card.progress();
+    card.settle();
+  });
 }
 
-bool Engine::exchange() {
-  const bool any = link_->receive(kFrames) != 0;
-  host_->progress();
-  if (link_->settle()) write_one(joined_->wake_hub.get());
-  return any;
-}
-
-int Engine::open() {
+int Engine::open(unsigned which) {
   const std::lock_guard held(lock_);
   drop_closed();
+  auto* const its = card(which);
+  if (its == nullptr) return which < cards_.size() ? -EIO : -ENODEV;
   int fd = -1;
   auto file = DeviceFile::create(fd);
   if (!file) return -EMFILE;
   const auto inode = file->inode();
   // The entry stays where it is for as long as its context.
-  auto& entry = files_.emplace(inode, File{*std::move(file), nullptr}).first->second;
+  auto& entry = files_.emplace(inode, File{*std::move(file), which, nullptr}).first->second;
   uverbs::Context::Options options{
       .give =
           [](vfio_user::UniqueFd given) {
@@ -164,14 +121,15 @@ int Engine::open() {
       .copy = [](int number) { return vfio_user::UniqueFd(::fcntl(number, F_DUPFD_CLOEXEC, 0)); },
       .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); },
       .store = [&entry](auto offset, auto bytes) { return entry.file.store(offset, bytes); }};
-  entry.context = std::make_unique<uverbs::Context>(*device_, memory_, std::move(options));
+  entry.context = std::make_unique<uverbs::Context>(its->device(), memory_, std::move(options));
   return fd;
 }
 
-bool Engine::owns(dev_t device, ino_t inode) {
+std::optional<unsigned> Engine::owner(dev_t device, ino_t inode) {
   const std::lock_guard held(lock_);
   const auto at = files_.find(inode);
-  return at != files_.end() && at->second.file.device() == device;
+  if (at == files_.end() || at->second.file.device() != device) return std::nullopt;
+  return at->second.card;
 }
 
 bool Engine::serve(int fd, void* argument, int& result) {
@@ -204,15 +162,35 @@ void Engine::drop_closed() {
 }
 
 bool Engine::turn() {
-  bool busy = link_->receive(kFrames) != 0;
-  busy |= device_->records().scan();
-  host_->progress();
+  bool busy = false;
+  for_each_card([&](Card& card) {
+    busy |= card.receive();
+    busy |= card.device().records().scan();
+    card.progress();
+  });
   if (util::MemoryFaults::pending()) busy |= handle_faults();
-  if (link_->settle()) write_one(joined_->wake_hub.get());
-  busy |= device_->poll_events();
+  for_each_card([&](Card& card) {
+    card.settle();
+    busy |= card.device().poll_events();
+    busy |= card.has_work();
+  });
   for (auto& [inode, file] : files_) file.context->flush_events();
   if (rdma_cm_ != nullptr) rdma_cm_->tick();
-  return busy || switch_.has_work();
+  return busy;
+}
+
+void Engine::follow_host() {
+  for (unsigned number = 0; number != cards_.size(); ++number) {
+    if (cards_[number] == nullptr || !cards_[number]->follow_host()) continue;
+    for (auto& [inode, file] : files_) {
+      if (file.card == number) file.context->tell_gid_change();
+    }
+  }
+}
+
+void Engine::leave_to_parent() {
+  for_each_card([](Card& card) { card.leave_to_parent(); });
+  control_.reset();
 }
 
 /// The program has taken away what the device was to use.

@@ -1,9 +1,11 @@
-// The device of one process, and what lets it work: the model, its driver, a link to the hub, and a
-// thread for what no call of the program drives.
+// The devices of one process, and what lets them work: a thread for what no call of the program
+// drives.
 //
 // One lock for all of it. Control calls and turns take it; nobody waits for anything while he has
 // it.
 #pragma once
+
+#include <poll.h>
 
 #include <atomic>
 #include <memory>
@@ -11,33 +13,33 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <vector>
 
-#include "connectx/device.h"
+#include "door/card.h"
+#include "door/control/control_point.h"
 #include "door/device_file.h"
-#include "door/fault_port.h"
-#include "door/own_address.h"
 #include "door/port_files.h"
-#include "driver/connectx/hca.h"
-#include "driver/in_process_host.h"
-#include "fabric/ring_port.h"
-#include "fabric/switch.h"
-#include "hub/join.h"
-#include "hub/neighbours.h"
 #include "rdma_cm/manager.h"
 #include "util/result.h"
 #include "uverbs/context.h"
-#include "uverbs/device.h"
 
 namespace softhca::door {
 
 class Engine {
  public:
-  /// `directory`: of the run, with the hub's socket.
-  static util::Result<std::unique_ptr<Engine>> create(const std::string& directory);
+  struct Options {
+    std::string directory;  ///< of the run, with the hub's socket
+    unsigned cards = 1;     ///< devices that a program sees
+    /// OwnAddresses::take, of each device; others have none.
+    std::vector<std::string> addresses = {};
+    std::string control = {};  ///< directory for a socket of this process; empty: none
+  };
+  static util::Result<std::unique_ptr<Engine>> create(Options options);
 
-  /// A new context: the program's descriptor, or -errno.
-  int open();
-  bool owns(dev_t device, ino_t inode);
+  /// A new context of mlx5_<card>: the program's descriptor, or -errno.
+  int open(unsigned card);
+  /// The card of a context of ours.
+  std::optional<unsigned> owner(dev_t device, ino_t inode);
   /// False: no context of ours.
   bool serve(int fd, void* argument, int& result);
   /// An event channel of rdma_cm: the program's descriptor, or -errno.
@@ -45,72 +47,80 @@ class Engine {
   bool owns_channel(dev_t device, ino_t inode);
   /// write() on a channel. False: it is none of ours. `result`: bytes, or -errno.
   bool serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t& result);
-  /// Lets the device work, unless somebody else does just now. From the program's own calls.
+  /// Lets the devices work, unless somebody else does just now. From the program's own calls.
   void progress();
   /// In a child that was forked: what stays is the parent's, and ends with it.
-  void leave_to_parent() {
-    joined_->socket.reset();
-    address_.lock.reset();
-  }
+  void leave_to_parent();
   /// The process ends: the thread is to do nothing any more.
   void stop();
 
  private:
   struct File {
     DeviceFile file;
+    unsigned card;
     std::unique_ptr<uverbs::Context> context;
   };
 
-  Engine() = default;
-  util::Result<void> set_up(const std::string& directory);
-  util::Result<void> join(const std::string& directory);
+  explicit Engine(Options options) : options_(std::move(options)), cards_(options_.cards) {}
+  util::Result<void> set_up();
+  /// Made when it is first used. Null: it cannot be. With the lock.
+  Card* card(unsigned number);
+  /// Calls `visit` with all that are made.
+  template <class Visit>
+  void for_each_card(Visit&& visit) const {
+    for (const auto& card : cards_) {
+      if (card != nullptr) visit(*card);
+    }
+  }
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
-  /// Asks the network, and waits for an answer. With the lock.
-  bool ask_for_mac(const driver::Gid& to, driver::Mac& mac);
   /// Frames from the hub and to it.
-  bool exchange();
+  void exchange();
   /// True if there was something to do. With the lock.
   bool turn();
   bool handle_faults();
   void drop_closed();
+  /// The host's addresses may be others.
+  void follow_host();
   util::Result<void> set_up_rdma_cm();
   void poke();
 
   // engine_thread.cc
   void work();
-  /// One look at everything: true if there was something to do. `sleeps`: nothing is left.
+  /// One look at everything: true if there was something to do. `sleeps`: nothing is left. With the
+  /// lock.
   bool look(bool& sleeps);
   void nap(unsigned idle_turns);
   /// Until something comes. False: nothing would tell.
   bool rest();
   /// True: something has come.
   bool wait(util::Duration longest);
+  /// What wait() waits for. With the lock.
+  void collect_wakes();
   /// When there is something to do, if nothing comes before. With the lock.
   util::Time next_event() const;
+  /// Of `softhca inspect`. Without the lock.
+  void answer_questions();
 
-  std::optional<hub::Joined> joined_;
-  fabric::Switch switch_;
-  std::unique_ptr<fabric::Port> device_port_;
-  std::unique_ptr<hub::Neighbours> neighbours_;
-  std::unique_ptr<FaultPort> fault_port_;
-  std::unique_ptr<fabric::RingPort> link_;
-  std::unique_ptr<connectx::Device> model_;
-  std::unique_ptr<driver::InProcessHost> host_;
-  std::unique_ptr<driver::connectx::Hca> hca_;
-  std::unique_ptr<uverbs::Device> device_;
-  std::string directory_;
-  OwnAddress address_;  ///< by which others of the run know this process
+  const Options options_;
+  std::vector<std::unique_ptr<Card>> cards_;  ///< by number; null: nobody has used it yet
   std::unique_ptr<PortFiles> port_files_;
   std::unique_ptr<rdma_cm::Manager> rdma_cm_;  ///< null: no program has asked for it
   uverbs::OwnMemory memory_;
   std::unordered_map<ino_t, File> files_;
 
   std::mutex lock_;
-  util::Time next_ = util::kNever;  ///< when the device wants to be called
-  util::Time last_look_{};          ///< by the thread, at what is looked at once a second
+  util::Time last_look_{};  ///< by the thread, at what is looked at once a second
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> inline_turns_ = 0;
   vfio_user::UniqueFd poke_;  ///< eventfd: the thread has something to do
+
+  // Of the thread.
+  std::vector<pollfd> wakes_;      ///< eventfds, then what is looked at otherwise
+  std::size_t eventfds_ = 0;       ///< of these
+  bool has_queues_ = false;        ///< that can be rung
+  bool host_has_changed_ = false;  ///< perhaps
+  bool is_asked_ = false;
+  std::optional<ControlPoint> control_;
 };
 
 }  // namespace softhca::door

@@ -1,5 +1,6 @@
 // What an engine has for librdmacm.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -16,11 +17,7 @@
 namespace softhca::door {
 namespace {
 
-constexpr std::uint8_t kGidIndex = 3;
 constexpr std::uint8_t kMtu1024 = 3, kMtu4096 = 5;
-/// The link-local address.
-constexpr std::uint8_t kIpv6GidIndex = 1;
-
 /// ib_mtu. Processes are linked by memory; for others it is what an Ethernet of 1500 bytes carries,
 /// as Linux has it unless it is told otherwise.
 std::uint8_t path_mtu(const driver::Gid& to) { return is_process(to) ? kMtu4096 : kMtu1024; }
@@ -36,26 +33,26 @@ bool is_local(const rdma_cm::SocketAddress& address) {
 }  // namespace
 
 util::Result<void> Engine::set_up_rdma_cm() {
-  port_files_ = std::make_unique<PortFiles>(directory_, address_.gid);
+  port_files_ = std::make_unique<PortFiles>(options_.directory);
+  // Any of them may have the address that a program asks for.
+  std::vector<rdma_cm::Manager::Port> ports;
+  for (unsigned number = 0; number != cards_.size(); ++number) {
+    auto* const its = card(number);
+    if (its == nullptr) return util::fail(fmt::format("no mlx5_{}", number));
+    ports.push_back({its->device(), its->node_guid()});
+  }
   auto manager = rdma_cm::Manager::create(
-      *device_, memory_,
-      {.gid = address_.gid,
-       .gid_index = kGidIndex,
-       .ipv6_gid_index = kIpv6GidIndex,
-       .node_guid = kNodeGuid,
-       .port_numbers = *port_files_,
+      ports, memory_,
+      {.port_numbers = *port_files_,
        .is_member =
            [this](const driver::Gid& gid) {
              driver::Mac mac;
              return find_mac(gid, mac);
            },
        .is_local = is_local,
-       .ask =
-           [this](const driver::Gid& gid) {
-             if (gid.is_ipv4()) neighbours_->ask(ipv4_of(gid));
-           },
+       .ask = [this](const driver::Gid& gid) { cards_.front()->ask(gid); },
        .path_mtu = path_mtu,
-       .is_gone = [this](const driver::Gid& gid) { return is_gone(directory_, gid); }});
+       .is_gone = [this](const driver::Gid& gid) { return is_gone(options_.directory, gid); }});
   if (!manager) return tl::unexpected(manager.error());
   rdma_cm_ = *std::move(manager);
   return {};

@@ -1,5 +1,6 @@
 // The thread of an engine: it looks after what no call of the program drives, often while there is
 // something to do, and not at all while there is nothing.
+#include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "door/doorbell_traps.h"
 #include "door/engine.h"
@@ -31,6 +33,9 @@ void drain(int eventfd) {
   (void)!::read(eventfd, &count, sizeof count);
 }
 
+/// Of an answer, while a call of the program may have to wait (util::WorkBudget).
+constexpr std::int64_t kPieceOfAnswer = 25'000;
+
 /// SOFTHCA_DOORBELLS=poll: doorbell pages stay as they are. For debuggers, which stop at each trap.
 bool may_trap() {
   const char* const given = std::getenv("SOFTHCA_DOORBELLS");
@@ -40,16 +45,35 @@ bool may_trap() {
 }  // namespace
 
 util::Time Engine::next_event() const {
-  return rdma_cm_ == nullptr ? next_ : std::min(next_, rdma_cm_->next_tick());
+  auto next = rdma_cm_ == nullptr ? util::kNever : rdma_cm_->next_tick();
+  for_each_card([&](const Card& card) { next = std::min(next, card.next()); });
+  return next;
+}
+
+void Engine::collect_wakes() {
+  wakes_.clear();
+  const auto add = [this](int fd) {
+    if (fd >= 0) wakes_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  };
+  add(poke_.get());
+  for_each_card([&](const Card& card) { add(card.wake()); });
+  eventfds_ = wakes_.size();
+  for_each_card([&](const Card& card) { add(card.host_changes()); });
+  if (control_) add(control_->fd());
 }
 
 bool Engine::wait(util::Duration longest) {
   const timespec timeout{.tv_sec = longest / 1s, .tv_nsec = (longest % 1s) / 1ns};
-  pollfd fds[] = {{.fd = joined_->wake_me.get(), .events = POLLIN, .revents = 0},
-                  {.fd = poke_.get(), .events = POLLIN, .revents = 0}};
-  if (::ppoll(fds, 2, &timeout, nullptr) <= 0) return false;
-  for (const auto& one : fds) {
-    if (one.revents != 0) drain(one.fd);
+  if (::ppoll(wakes_.data(), wakes_.size(), &timeout, nullptr) <= 0) return false;
+  for (std::size_t i = 0; i != wakes_.size(); ++i) {
+    if (wakes_[i].revents == 0) continue;
+    if (i < eventfds_) {
+      drain(wakes_[i].fd);
+    } else if (control_ && wakes_[i].fd == control_->fd()) {
+      is_asked_ = true;
+    } else {
+      host_has_changed_ = true;
+    }
   }
   return true;
 }
@@ -58,19 +82,29 @@ bool Engine::wait(util::Duration longest) {
 void Engine::nap(unsigned idle_turns) {
   // Where no queue can be rung, twice as long each time, so that it comes to rest.
   (void)wait(
-      device_->records().empty()
+      !has_queues_
           ? std::min(util::Duration(1s), util::Duration(20us) * (1u << std::min(idle_turns, 16u)))
           : std::min(util::Duration(1ms), util::Duration(20us) * (1u + idle_turns / 16)));
 }
 
 bool Engine::look(bool& sleeps) {
+  if (std::exchange(host_has_changed_, false)) follow_host();
   const bool busy = turn();
   if (const auto now = util::monotonic_now(); now - last_look_ > 1s) {
     last_look_ = now;
     drop_closed();
-    for (auto& [inode, file] : files_) file.context->tell_clock();
+    for (auto& [inode, file] : files_) {
+      file.context->tell_clock();
+      file.context->drop_closed();
+    }
   }
-  sleeps = !busy && link_->prepare_to_sleep();
+  sleeps = !busy;
+  has_queues_ = false;
+  for_each_card([&](Card& card) {
+    sleeps = sleeps && card.prepare_to_sleep();
+    has_queues_ |= !card.device().records().empty();
+  });
+  collect_wakes();
   return busy;
 }
 
@@ -113,13 +147,12 @@ void Engine::work() {
   std::uint64_t turns_seen = 0;
   auto calm_since = util::monotonic_now();
   for (;;) {
+    if (std::exchange(is_asked_, false)) answer_questions();
     bool sleeps = true;
-    bool has_queues = false;
     {
       const std::lock_guard held(lock_);
       if (stopping_) return;
       idle = look(sleeps) ? 0 : idle + 1;
-      has_queues = !device_->records().empty();
     }
     if (!sleeps) continue;
     const auto now = util::monotonic_now();
@@ -127,7 +160,7 @@ void Engine::work() {
     const auto turns = inline_turns_.load(std::memory_order_relaxed);
     if (idle == 1 || turns != turns_seen) calm_since = now;
     turns_seen = turns;
-    if (traps && has_queues && now - calm_since > kCalm) {
+    if (traps && has_queues_ && now - calm_since > kCalm) {
       if (rest()) {
         idle = 0;
       } else {
@@ -137,6 +170,32 @@ void Engine::work() {
     }
     nap(idle);
   }
+}
+
+/// A piece at a time, so that the program's own calls come between them.
+void Engine::answer_questions() {
+  control_->serve([this](const ControlPoint::Question& question) {
+    util::Inspection inspection(question.function.empty() ? "softhca" : question.function,
+                                question.show);
+    bool known = question.function.empty();
+    for (bool done = false; !done;) {
+      const std::lock_guard held(lock_);
+      util::WorkBudget work(kPieceOfAnswer);
+      done = inspection.go_on(work, [&](util::Inspection& out) {
+        for_each_card([&](const Card& card) {
+          const auto& model = card.model();
+          if (question.function.empty()) {
+            out.group(model.name(), [&] { model.inspect(out); });
+          } else if (question.function == model.name()) {
+            known = true;
+            model.inspect(out);
+          }
+        });
+      });
+    }
+    return known ? "ok\n" + inspection.finish()
+                 : fmt::format("error: there is no function '{}'\n", question.function);
+  });
 }
 
 }  // namespace softhca::door

@@ -1,13 +1,18 @@
 #include "door/kernel.h"
 
 #include <pthread.h>
+#include <sys/sysmacros.h>
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "door/engine.h"
 #include "door/inline_progress.h"
@@ -38,13 +43,37 @@ void choose_log_level() {
                                         : LogLevel::kWarning);
 }
 
+std::string word_of(const char* name) {
+  const char* const given = std::getenv(name);
+  return given == nullptr ? "" : given;
+}
+
+/// Between commas.
+std::vector<std::string> words_of(const char* name) {
+  std::vector<std::string> words;
+  std::istringstream all(word_of(name));
+  for (std::string word; std::getline(all, word, ',');) words.push_back(word);
+  return words;
+}
+
+unsigned count_of_cards() {
+  const auto word = word_of(kDevicesVariable);
+  unsigned count = 1;
+  const auto* end = word.data() + word.size();
+  const bool number = std::from_chars(word.data(), end, count).ptr == end && !word.empty();
+  return number && count >= 1 && count <= kUverbsCount ? count : 1;
+}
+
 Engine* make() {
   const std::lock_guard held(making);
   if (auto* made = engine.load(); made != nullptr) return made;
   const char* directory = std::getenv("SOFTHCA_DOOR");
   if (directory == nullptr) return nullptr;
   choose_log_level();
-  auto made = Engine::create(directory);
+  auto made = Engine::create({.directory = directory,
+                              .cards = count_of_cards(),
+                              .addresses = words_of("SOFTHCA_ADDRESS"),
+                              .control = word_of("SOFTHCA_CONTROL")});
   if (!made) {
     util::log(util::LogLevel::kError, "{}", made.error().message);
     return nullptr;
@@ -66,9 +95,8 @@ void progress_in_call() {
 }
 
 int open_uverbs(unsigned number, int) {
-  if (number != 0) return -ENODEV;
   auto* made = make();
-  return made == nullptr ? -EIO : made->open();
+  return made == nullptr ? -EIO : made->open(number);
 }
 
 namespace {
@@ -94,13 +122,13 @@ bool serve_write(int fd, const void* bytes, std::size_t size, ssize_t& result) {
 std::uint64_t device_of_channel(dev_t dev, ino_t inode) {
   auto* made = engine.load();
   const bool ours = made != nullptr && made->owns_channel(dev, inode);
-  return ours ? std::uint64_t{kRdmaCmMajor} << 8 | kRdmaCmMinor : 0;
+  return ours ? ::makedev(kRdmaCmMajor, kRdmaCmMinor) : 0;
 }
 
 std::uint64_t device_of(dev_t dev, ino_t inode) {
   auto* made = engine.load();
-  return made != nullptr && made->owns(dev, inode) ? std::uint64_t{kUverbsMajor} << 8 | kUverbsMinor
-                                                   : 0;
+  const auto card = made == nullptr ? std::nullopt : made->owner(dev, inode);
+  return card ? ::makedev(kUverbsMajor, kUverbsMinor + *card) : 0;
 }
 
 bool serve_ioctl(int fd, void* argument, int& result) {

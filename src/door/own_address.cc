@@ -7,9 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -50,16 +51,56 @@ void remove_left(const std::string& directory) {
 
 }  // namespace
 
-OwnAddress take_address(const std::string& directory, unsigned number) {
-  const char* const given = std::getenv("SOFTHCA_ADDRESS");
-  std::uint8_t bytes[4];
-  if (given != nullptr && ::inet_pton(AF_INET, given, bytes) == 1) {
-    const auto gid = driver::Gid::from_ipv4(bytes[0], bytes[1], bytes[2], bytes[3]);
-    if (auto own = lock(path_of(directory, gid))) return {gid, std::move(own)};
-  }
+OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
+                                const std::string& given) {
+  constexpr std::string_view kInterface = "if:";
+  OwnAddresses own;
+  own.directory_ = directory;
+  own.number_ = number;
   remove_left(directory);
-  const auto gid = ipv4_gid_of(number);
-  return {gid, lock(path_of(directory, gid))};
+  std::uint8_t bytes[4];
+  if (given.starts_with(kInterface)) {
+    const auto name = given.substr(kInterface.size());
+    own.interface_lock_ = lock(fmt::format("{}/interface-{}", directory, name));
+    auto host = HostAddresses::follow(name);
+    if (own.interface_lock_ && host) own.host_.emplace(*std::move(host));
+  } else if (::inet_pton(AF_INET, given.c_str(), bytes) == 1) {
+    const auto gid = driver::Gid::from_ipv4(bytes[0], bytes[1], bytes[2], bytes[3]);
+    if (own.claim(gid)) own.all_.push_back(gid);
+  }
+  if (own.all_.empty()) own.read_host();
+  return own;
+}
+
+bool OwnAddresses::claim(const driver::Gid& gid) {
+  if (locks_.contains(gid)) return true;
+  auto claimed = lock(path_of(directory_, gid));
+  if (!claimed) return false;
+  locks_[gid] = std::move(claimed);
+  return true;
+}
+
+void OwnAddresses::read_host() {
+  std::vector<driver::Gid> all;
+  if (host_) all = host_->read();
+  // Others are told of the end of a process by its IPv4 addresses, which it must have alone.
+  std::erase_if(all, [this](const auto& gid) { return gid.is_ipv4() && !claim(gid); });
+  if (all.empty() || !all.front().is_ipv4()) {
+    const auto gid = ipv4_gid_of(number_);
+    (void)claim(gid);
+    all.insert(all.begin(), gid);
+  }
+  std::erase_if(locks_, [&all](const auto& entry) {
+    return std::ranges::find(all, entry.first) == all.end();
+  });
+  all_ = std::move(all);
+}
+
+bool OwnAddresses::refresh() {
+  if (!host_ || !host_->changed()) return false;
+  const auto before = all_;
+  read_host();
+  return all_ != before;
 }
 
 bool is_gone(const std::string& directory, const driver::Gid& gid) {

@@ -1,22 +1,58 @@
-// The IPv4 address of a process, and a file that is locked while it lives: so that an address which
-// is given to many is that of the first, and others see when a process has gone, however it went.
+// The addresses of a device of a process, and files that are locked while it lives: so that an
+// address which is given to many is that of the first, and others see when a process has gone,
+// however it went.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "door/host_addresses.h"
 #include "driver/address.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
 
-struct OwnAddress {
-  driver::Gid gid;
-  vfio_user::UniqueFd lock;
-};
+class OwnAddresses {
+ public:
+  /// `given`: what `softhca run --address` says for this device. An address, or "if:NAME", those of
+  /// an interface of the host, as long as no other process of the run has it; or nothing. Then, and
+  /// where the interface has no IPv4 address, it is that of place `number` of the hub.
+  /// `directory`: of the run.
+  static OwnAddresses take(const std::string& directory, unsigned number, const std::string& given);
 
-/// What `softhca run --address` says ($SOFTHCA_ADDRESS), if no other process of the run has it;
-/// else that of process `number` of the hub. `directory`: of the run.
-OwnAddress take_address(const std::string& directory, unsigned number);
+  /// The first one is of IPv4.
+  const std::vector<driver::Gid>& all() const { return all_; }
+  /// Follows the interface. True: some are others.
+  bool refresh();
+  /// Readable when refresh() may find something; -1: never.
+  int changes() const { return host_ ? host_->fd() : -1; }
+  /// The number of that interface; 0: there is none.
+  unsigned interface_index() const { return host_ ? host_->index() : 0; }
+  /// The parent has them.
+  void leave() {
+    locks_.clear();
+    interface_lock_.reset();
+    host_.reset();
+  }
+
+ private:
+  struct Before {
+    bool operator()(const driver::Gid& a, const driver::Gid& b) const { return a.bytes < b.bytes; }
+  };
+
+  /// False: another process has it.
+  bool claim(const driver::Gid& gid);
+  void read_host();
+
+  std::string directory_;
+  unsigned number_ = 0;
+  std::vector<driver::Gid> all_;
+  std::map<driver::Gid, vfio_user::UniqueFd, Before> locks_;
+  std::optional<HostAddresses> host_;
+  vfio_user::UniqueFd interface_lock_;
+};
 
 /// The process that had this address has ended. False also for who is no process of the run.
 bool is_gone(const std::string& directory, const driver::Gid& gid);

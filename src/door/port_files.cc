@@ -18,8 +18,8 @@ constexpr useconds_t kPauseUs = 100;
 
 }  // namespace
 
-PortFiles::PortFiles(const std::string& directory, const driver::Gid& own)
-    : run_(directory), directory_(directory + "/ports"), own_(own) {
+PortFiles::PortFiles(const std::string& directory)
+    : run_(directory), directory_(directory + "/ports") {
   ::mkdir(directory_.c_str(), 0700);
 }
 
@@ -36,7 +36,7 @@ bool PortFiles::was_just_left(int fd, const driver::Gid& owner) const {
   return age < kStays;
 }
 
-bool PortFiles::claim(std::uint16_t port_space, std::uint16_t port) {
+bool PortFiles::claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own) {
   const auto path = path_of(port_space, port);
   vfio_user::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) return false;
@@ -45,22 +45,23 @@ bool PortFiles::claim(std::uint16_t port_space, std::uint16_t port) {
     if (tries == kTries) return false;
     ::usleep(kPauseUs);
   }
-  const auto& gid = own_.bytes;
+  const auto& gid = own.bytes;
   const auto size = static_cast<ssize_t>(gid.size());
   if (::pwrite(fd.get(), gid.data(), gid.size(), 0) != size) return false;
-  claimed_[{port_space, port}] = std::move(fd);
+  claimed_[{port_space, port}] = {std::move(fd), own};
   return true;
 }
 
 void PortFiles::release(std::uint16_t port_space, std::uint16_t port) {
   const auto at = claimed_.find({port_space, port});
   if (at == claimed_.end()) return;
-  (void)::futimens(at->second.get(), nullptr);
+  (void)::futimens(at->second.lock.get(), nullptr);
   claimed_.erase(at);
 }
 
 std::optional<driver::Gid> PortFiles::find(std::uint16_t port_space, std::uint16_t port) {
-  if (claimed_.contains({port_space, port})) return own_;
+  const auto claimed = claimed_.find({port_space, port});
+  if (claimed != claimed_.end()) return claimed->second.own;
   const auto path = path_of(port_space, port);
   const vfio_user::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   driver::Gid gid;

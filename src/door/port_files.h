@@ -15,10 +15,10 @@ class PortFiles final : public rdma_cm::PortNumbers {
   /// Who has had a number is found for a moment longer: he may take it again.
   static constexpr auto kStays = rdma_cm::Manager::kListenAgain;
 
-  /// `directory`: of the run. `own`: the address of this process.
-  PortFiles(const std::string& directory, const driver::Gid& own);
+  /// `directory`: of the run.
+  explicit PortFiles(const std::string& directory);
 
-  bool claim(std::uint16_t port_space, std::uint16_t port) override;
+  bool claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own) override;
   void release(std::uint16_t port_space, std::uint16_t port) override;
   std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) override;
 
@@ -27,9 +27,13 @@ class PortFiles final : public rdma_cm::PortNumbers {
   bool was_just_left(int fd, const driver::Gid& owner) const;
   std::string path_of(std::uint16_t port_space, std::uint16_t port) const;
 
+  struct Claim {
+    vfio_user::UniqueFd lock;
+    driver::Gid own;
+  };
+
   std::string run_, directory_;
-  driver::Gid own_;
-  std::map<std::pair<std::uint16_t, std::uint16_t>, vfio_user::UniqueFd> claimed_;
+  std::map<std::pair<std::uint16_t, std::uint16_t>, Claim> claimed_;
 };
 
 }  // namespace softhca::door

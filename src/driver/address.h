@@ -32,6 +32,10 @@ struct Gid {
   bool is_ipv4() const {
     return util::load_be64(bytes.data()) == 0 && util::load_be32(bytes.data() + 8) == 0xffff;
   }
+  /// fe80::/10 (RFC 4291 2.5.6).
+  bool is_link_local() const {
+    return bytes[0] == std::byte{0xfe} && (bytes[1] & std::byte{0xc0}) == std::byte{0x80};
+  }
   /// Of an IPv6 or IPv4 group.
   bool is_multicast() const {
     return bytes[0] == std::byte{0xff} ||

@@ -8,67 +8,149 @@ using wire::Arp;
 using wire::ArpLayout;
 using wire::EthernetLayout;
 using wire::EtherType;
+using wire::Ipv6Layout;
 using wire::MacAddress;
+using wire::Neighbor;
+using wire::NeighborLayout;
 
 namespace {
 
-constexpr std::size_t kSize = EthernetLayout::kSize + ArpLayout::kSize;
+constexpr std::size_t kArpSize = EthernetLayout::kSize + ArpLayout::kSize;
+constexpr std::size_t kIpv6Size = EthernetLayout::kSize + Ipv6Layout::kSize;
+constexpr std::size_t kNeighborSize = kIpv6Size + NeighborLayout::kSize;
 /// IEEE 802.3 4.4.2 minFrameSize, without the FCS.
 constexpr std::size_t kFrameMin = 60;
 
+wire::Gid gid_of(const Arp::Ipv4Address& address) {
+  return wire::Gid::from_ipv4(util::load_be32(address.data()));
+}
+
+Arp::Ipv4Address ipv4_of(const wire::Gid& gid) {
+  Arp::Ipv4Address address;
+  std::ranges::copy(std::span(gid.bytes).last<4>(), address.begin());
+  return address;
+}
+
+/// RFC 4291 2.7.1.
+wire::Gid all_nodes() {
+  wire::Gid group;
+  group.bytes[0] = std::byte{0xff};
+  group.bytes[1] = std::byte{0x02};
+  group.bytes[15] = std::byte{0x01};
+  return group;
+}
+
 }  // namespace
 
-Neighbours::Neighbours(fabric::Port& below, const MacAddress& mac, const Ipv4Address& address)
-    : Port(below.shortcuts()), below_(below), mac_(mac), address_(address) {}
-
-std::optional<MacAddress> Neighbours::find(const Ipv4Address& address) const {
+std::optional<MacAddress> Neighbours::find(const Address& address) const {
   const auto at = known_.find(address);
   return at == known_.end() ? std::nullopt : std::optional(at->second);
 }
 
-void Neighbours::ask(const Ipv4Address& address) {
-  send(MacAddress::broadcast(), {.operation = Arp::kRequest,
-                                 .sender_mac = mac_,
-                                 .sender_ip = address_,
-                                 .target_mac = {},
-                                 .target_ip = address});
+bool Neighbours::is_own(const Address& address) const {
+  return std::ranges::find(own_, address) != own_.end();
 }
 
-void Neighbours::set_receiver(fabric::Receiver* receiver) {
-  filter_.behind = receiver;
-  below_.set_receiver(receiver == nullptr ? nullptr : &filter_);
+const Neighbours::Address* Neighbours::own_of_kind(bool ipv4) const {
+  const auto at = std::ranges::find(own_, ipv4, &Address::is_ipv4);
+  return at == own_.end() ? nullptr : &*at;
 }
 
-void Neighbours::Filter::handle_frame(const wire::Frame& frame) {
-  const auto header = frame.link_header();
-  if (header.size() == EthernetLayout::kSize &&
-      wire::EthernetView(header).get(EthernetLayout::ether_type) ==
-          static_cast<std::uint32_t>(EtherType::kArp)) {
-    return owner_.handle_arp(frame);
+void Neighbours::ask(const Address& address) {
+  const auto* const own = own_of_kind(address.is_ipv4());
+  if (own == nullptr) return;
+  if (address.is_ipv4()) {
+    return send(MacAddress::broadcast(), {.operation = Arp::kRequest,
+                                          .sender_mac = mac_,
+                                          .sender_ip = ipv4_of(*own),
+                                          .target_mac = {},
+                                          .target_ip = ipv4_of(address)});
   }
-  behind->handle_frame(frame);
+  const auto group = Neighbor::solicited_node(address);
+  send(Neighbor::group_mac(group), *own, group,
+       {.type = Neighbor::kSolicitation, .target = address, .mac = mac_});
+}
+
+void Neighbours::announce(const Address& address) {
+  if (address.is_ipv4()) {
+    return send(MacAddress::broadcast(), {.operation = Arp::kRequest,
+                                          .sender_mac = mac_,
+                                          .sender_ip = ipv4_of(address),
+                                          .target_mac = {},
+                                          .target_ip = ipv4_of(address)});
+  }
+  send(Neighbor::group_mac(all_nodes()), address, all_nodes(),
+       {.type = Neighbor::kAdvertisement, .target = address, .mac = mac_});
+}
+
+void Neighbours::arrive(const wire::Frame& frame, fabric::Receiver& to) {
+  const auto header = frame.link_header();
+  // What has headers as values is a packet of the transport.
+  if (header.size() == EthernetLayout::kSize && frame.headers() == nullptr) {
+    const auto type = EtherType(wire::EthernetView(header).get(EthernetLayout::ether_type));
+    if (type == EtherType::kArp) return handle_arp(frame);
+    if (type == EtherType::kIpv6 && handle_ipv6(frame)) return;
+  }
+  to.handle_frame(frame);
 }
 
 /// RFC 826 "Packet Reception". What does not fit is passed over; the sender may be anybody.
 void Neighbours::handle_arp(const wire::Frame& frame) {
-  const auto head = frame.head();
-  if (head.size() < kSize) return;
-  const auto arp = Arp::parse(wire::ArpView(head.subspan(EthernetLayout::kSize, ArpLayout::kSize)));
-  if (!arp || arp->sender_mac.is_multicast() || arp->sender_ip == address_) return;
+  if (frame.size() < kArpSize) return;
+  std::array<std::byte, ArpLayout::kSize> bytes;
+  frame.copy_range(EthernetLayout::kSize, bytes);
+  const auto arp = Arp::parse(wire::ArpView(bytes));
+  if (!arp || arp->sender_mac.is_multicast() || is_own(gid_of(arp->sender_ip))) return;
+  const auto sender = gid_of(arp->sender_ip);
+  const bool for_us = is_own(gid_of(arp->target_ip));
   // An address that is known may have moved; a new one is learnt by whom it is told to.
-  if (arp->target_ip == address_ || known_.contains(arp->sender_ip)) {
-    learn(arp->sender_ip, arp->sender_mac);
-  }
-  if (arp->target_ip != address_ || arp->operation != Arp::kRequest) return;
+  if (for_us || known_.contains(sender)) learn(sender, arp->sender_mac);
+  if (!for_us || arp->operation != Arp::kRequest) return;
   send(arp->sender_mac, {.operation = Arp::kReply,
                          .sender_mac = mac_,
-                         .sender_ip = address_,
+                         .sender_ip = arp->target_ip,
                          .target_mac = arp->sender_mac,
                          .target_ip = arp->sender_ip});
 }
 
-void Neighbours::learn(const Ipv4Address& address, const MacAddress& mac) {
-  if (address == Ipv4Address{}) return;  // a probe: nobody's yet (RFC 5227 1.1)
+bool Neighbours::handle_ipv6(const wire::Frame& frame) {
+  if (frame.size() < kNeighborSize) return false;
+  std::array<std::byte, kNeighborSize - EthernetLayout::kSize> bytes;
+  frame.copy_range(EthernetLayout::kSize, bytes);
+  const auto ip = wire::Ipv6::parse(wire::Ipv6View(std::span(bytes).first<Ipv6Layout::kSize>()));
+  if (!ip || ip->next_header != wire::IpProtocol::kIcmpv6) return false;
+  const auto rest = std::span(bytes).subspan<Ipv6Layout::kSize>();
+  const auto message = Neighbor::parse(wire::NeighborView(rest));
+  if (!message) return false;
+  // One option and no more, as Linux and we send them; RFC 4861 7.1 for what is not heard.
+  if (ip->payload_length == NeighborLayout::kSize && ip->hop_limit == Neighbor::kHopLimit &&
+      Neighbor::checksum(rest, ip->source, ip->destination) == 0) {
+    handle_neighbor(*message, *ip);
+  }
+  return true;
+}
+
+/// RFC 4861 7.2.3 to 7.2.5.
+void Neighbours::handle_neighbor(const Neighbor& message, const wire::Ipv6& ip) {
+  if (message.mac.is_multicast()) return;
+  if (message.type == Neighbor::kAdvertisement) {
+    const bool told_us = message.solicited && is_own(ip.destination);
+    if (!is_own(message.target) && (told_us || known_.contains(message.target))) {
+      learn(message.target, message.mac);
+    }
+    return;
+  }
+  // Who looks whether an address is free has none yet: his question has no address of his.
+  if (!is_own(message.target) || ip.source.is_zero() || is_own(ip.source)) return;
+  learn(ip.source, message.mac);
+  send(
+      message.mac, message.target, ip.source,
+      {.type = Neighbor::kAdvertisement, .solicited = true, .target = message.target, .mac = mac_});
+}
+
+void Neighbours::learn(const Address& address, const MacAddress& mac) {
+  // A probe: nobody's yet (RFC 5227 1.1).
+  if (address == wire::Gid::from_ipv4(0) || address.is_multicast()) return;
   if (known_.size() == kMax && !known_.contains(address)) known_.erase(known_.begin());
   known_[address] = mac;
 }
@@ -80,7 +162,24 @@ void Neighbours::send(const MacAddress& to, const Arp& arp) {
   wire::Ethernet{.destination = to, .source = mac_, .ether_type = EtherType::kArp}.emit(
       util::MutableView<EthernetLayout>(head.first<EthernetLayout::kSize>()));
   arp.emit(util::MutableView<ArpLayout>(head.subspan(EthernetLayout::kSize)));
-  below_.transmit(frame);
+  below().transmit(frame);
+}
+
+void Neighbours::send(const MacAddress& to, const Address& from, const Address& destination,
+                      const Neighbor& message) {
+  wire::Frame frame;
+  const auto head = frame.resize_head(kNeighborSize);
+  std::ranges::fill(head, std::byte{0});
+  wire::Ethernet{.destination = to, .source = mac_, .ether_type = EtherType::kIpv6}.emit(
+      util::MutableView<EthernetLayout>(head.first<EthernetLayout::kSize>()));
+  wire::Ipv6{.payload_length = NeighborLayout::kSize,
+             .next_header = wire::IpProtocol::kIcmpv6,
+             .hop_limit = Neighbor::kHopLimit,
+             .source = from,
+             .destination = destination}
+      .emit(util::MutableView<Ipv6Layout>(head.subspan(EthernetLayout::kSize)));
+  message.emit(util::MutableView<NeighborLayout>(head.subspan(kIpv6Size)), from, destination);
+  below().transmit(frame);
 }
 
 }  // namespace softhca::hub

@@ -1,72 +1,59 @@
-// Who on the network has which IPv4 address, by ARP (RFC 826): a port in front of a device's that
-// answers for the device's own address, and learns from what others say. The device sees no ARP.
+// Who on the network has which address, by ARP (RFC 826) and Neighbor Discovery (RFC 4861): a port
+// in front of a device's that answers for the device's own addresses, and learns from what others
+// say. The device sees none of it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
-#include "fabric/port.h"
+#include "fabric/passing_port.h"
 #include "wire/arp.h"
+#include "wire/gid.h"
+#include "wire/ipv6.h"
 #include "wire/mac_address.h"
+#include "wire/neighbor_discovery.h"
 
 namespace softhca::hub {
 
-class Neighbours final : public fabric::Port {
+class Neighbours final : public fabric::PassingPort {
  public:
-  using Ipv4Address = wire::Arp::Ipv4Address;
+  /// IPv4 in the mapped form.
+  using Address = wire::Gid;
   /// So many are known at once; one more takes the place of one of them.
   static constexpr std::size_t kMax = 1024;
 
-  /// `mac`, `address`: the device's own. @pre `below` outlives this
-  Neighbours(fabric::Port& below, const wire::MacAddress& mac, const Ipv4Address& address);
+  /// `mac`: the device's own. @pre `below` outlives this
+  Neighbours(fabric::Port& below, const wire::MacAddress& mac) : PassingPort(below), mac_(mac) {}
 
+  /// The device's own from now on. Requests are sent from the first of their kind.
+  void set_addresses(std::vector<Address> addresses) { own_ = std::move(addresses); }
   /// Nothing: nobody has told yet.
-  std::optional<wire::MacAddress> find(const Ipv4Address& address) const;
-  /// Sends a request to all; whoever has the address answers, and is known then.
-  void ask(const Ipv4Address& address);
-  /// Tells all that the device has its address now: who knew another's MAC takes this one (RFC 5227
-  /// 2.3).
-  void announce() { ask(address_); }
-
-  std::uint64_t transmit(const wire::Frame& frame) override { return below_.transmit(frame); }
-  std::uint64_t loop_back(const wire::Frame& frame, std::uint32_t mark) override {
-    return below_.loop_back(frame, mark);
-  }
-  std::uint64_t released() const override { return below_.released(); }
-  std::int64_t settle() override { return below_.settle(); }
-  void set_receiver(fabric::Receiver* receiver) override;
-  bool takes_trains() const override { return below_.takes_trains(); }
-  bool link_up() const override { return below_.link_up(); }
+  std::optional<wire::MacAddress> find(const Address& address) const;
+  /// Sends a request to all; whoever has the address answers, and is known then. Nothing happens
+  /// where the device has no address of this kind itself.
+  void ask(const Address& address);
+  /// Tells all that the device has this address of its own now: who knew another's MAC takes this
+  /// one (RFC 5227 2.3, RFC 4861 7.2.6).
+  void announce(const Address& address);
 
  private:
-  /// In front of the device.
-  class Filter final : public fabric::Receiver {
-   public:
-    explicit Filter(Neighbours& owner) : owner_(owner) {}
-    void handle_frame(const wire::Frame& frame) override;
-    void handle_loopback(const wire::Frame& frame, std::uint32_t mark) override {
-      behind->handle_loopback(frame, mark);
-    }
-    bool handle_no_memory() override { return behind->handle_no_memory(); }
-    bool takes_trains() const override { return behind->takes_trains(); }
-    fabric::Receiver* behind = nullptr;
-
-   private:
-    Neighbours& owner_;
-  };
-
-  wire::Frame& make_draft() override { return below_.draft(); }
+  void arrive(const wire::Frame& frame, fabric::Receiver& to) override;
+  bool is_own(const Address& address) const;
+  const Address* own_of_kind(bool ipv4) const;
   void handle_arp(const wire::Frame& frame);
-  void learn(const Ipv4Address& address, const wire::MacAddress& mac);
+  /// False: something else.
+  bool handle_ipv6(const wire::Frame& frame);
+  void handle_neighbor(const wire::Neighbor& message, const wire::Ipv6& ip);
+  void learn(const Address& address, const wire::MacAddress& mac);
   void send(const wire::MacAddress& to, const wire::Arp& arp);
+  void send(const wire::MacAddress& to, const Address& from, const Address& destination,
+            const wire::Neighbor& message);
 
-  fabric::Port& below_;
   const wire::MacAddress mac_;
-  const Ipv4Address address_;
-  Filter filter_{*this};
-  std::map<Ipv4Address, wire::MacAddress> known_;
+  std::vector<Address> own_;
+  std::map<Address, wire::MacAddress> known_;
 };
 
 }  // namespace softhca::hub

@@ -121,6 +121,7 @@ Identifier& Manager::make(Channel& channel) {
   id->channel = &channel;
   id->local_comm_id = comm_id_base_ + id->number;
   id->qkey = kDefaultQkey;
+  id->local = local_for(driver::Gid::from_ipv4(0, 0, 0, 0), 0);
   (void)!::getrandom(&id->local_psn, 3, GRND_NONBLOCK);
   return *ids_.emplace(id->number, std::move(id)).first->second;
 }
@@ -186,14 +187,16 @@ Errno Manager::destroy_id(Channel& channel, Bytes in) {
 /// A port number of its own, if it has none.
 Errno Manager::take_port(Id& id) {
   if (id.source.port() != 0) {
-    if (!options_.port_numbers.claim(id.port_space, id.source.port())) return EADDRINUSE;
+    if (!options_.port_numbers.claim(id.port_space, id.source.port(), id.local.gid)) {
+      return EADDRINUSE;
+    }
     id.owns_port = true;
     return 0;
   }
   for (unsigned i = 0; i != kFreePorts; ++i) {
     last_port_ = static_cast<std::uint16_t>((last_port_ + 1) % kFreePorts);
     const auto port = static_cast<std::uint16_t>(kFirstFreePort + last_port_);
-    if (!options_.port_numbers.claim(id.port_space, port)) continue;
+    if (!options_.port_numbers.claim(id.port_space, port, id.local.gid)) continue;
     id.source.set_port(port);
     id.owns_port = true;
     return 0;
@@ -210,9 +213,11 @@ Errno Manager::bind(Channel& channel, Bytes in) {
   if (address.family() == kFamilyIb) return 0;
   if (address.size() == 0 || command.addr_size < address.size()) return EINVAL;
   if (id->state != State::kIdle || id->owns_port) return EINVAL;
-  const bool own = address.gid() == options_.gid;
+  const auto own = find_local(address.gid());
   if (!address.is_any() && !own && !options_.is_local(address)) return EADDRNOTAVAIL;
   id->source = address;
+  id->bound = own.has_value();
+  if (own) id->local = *own;
   if (const auto wrong = take_port(*id); wrong != 0) return wrong;
   id->has_device = !address.is_any();
   return 0;
@@ -224,7 +229,7 @@ std::optional<driver::Gid> Manager::resolve(const Id& id) const {
   const auto gid = id.destination.gid();
   if (id.destination.is_multicast() || options_.is_member(gid)) return gid;
   if (!id.destination.is_any() && !options_.is_local(id.destination)) return std::nullopt;
-  return options_.port_numbers.find(id.port_space, id.destination.port()).value_or(options_.gid);
+  return options_.port_numbers.find(id.port_space, id.destination.port()).value_or(id.local.gid);
 }
 
 Errno Manager::resolve_addr(Channel& channel, Bytes in) {
@@ -235,6 +240,16 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
   if (destination.size() == 0 || command.dst_size < destination.size()) return EINVAL;
   if (id->state != State::kIdle) return EINVAL;
   id->destination = destination;
+  if (const auto source = address_of(command.src_addr); !id->bound && source.size() != 0) {
+    // The library tells here what it has not bound to; an address of the host says nothing.
+    if (const auto own = find_local(source.gid())) {
+      id->local = *own;
+      id->bound = true;
+      const auto port = id->source.port();
+      id->source = source;
+      if (port != 0) id->source.set_port(port);
+    }
+  }
   if (const auto peer = resolve(*id)) return be_resolved(*id, *peer);
   if (!options_.ask) {
     tell(*id, EventType::kAddrError, -ENETUNREACH);
@@ -249,12 +264,13 @@ Errno Manager::resolve_addr(Channel& channel, Bytes in) {
 Errno Manager::be_resolved(Id& id, const driver::Gid& peer) {
   id.peer = peer;
   id.path_mtu = path_mtu(peer);
+  if (!id.bound) id.local = local_for(peer, id.local.port);
   if (id.source.size() == 0 || id.source.is_any()) {
     const auto port = id.source.port();
-    id.source = SocketAddress::of(options_.gid, port);
-    if (port == 0) {
-      if (const auto wrong = take_port(id); wrong != 0) return wrong;
-    }
+    id.source = SocketAddress::of(id.local.gid, port);
+  }
+  if (!id.owns_port) {
+    if (const auto wrong = take_port(id); wrong != 0) return wrong;
   }
   id.has_device = true;
   id.state = State::kResolved;
@@ -305,7 +321,7 @@ Errno Manager::query(Channel& channel, Bytes in) {
     if (id->peer) {
       out.count = 1;
       std::ranges::copy(id->peer->bytes, reinterpret_cast<std::byte*>(out.path.dgid));
-      std::ranges::copy(options_.gid.bytes, reinterpret_cast<std::byte*>(out.path.sgid));
+      std::ranges::copy(id->local.gid.bytes, reinterpret_cast<std::byte*>(out.path.sgid));
       out.path.flow_label_hop_limit = htobe32(kHopLimit);
       out.path.reversible = 0x81;
       out.path.pkey = kDefaultPkey;
@@ -319,14 +335,14 @@ Errno Manager::query(Channel& channel, Bytes in) {
   if (command.option > RDMA_USER_CM_QUERY_GID) return ENOSYS;
   rdma_ucm_query_addr_resp out{};
   if (id->has_device) {
-    out.node_guid = htobe64(options_.node_guid);
+    out.node_guid = htobe64(guid_of(*id));
     out.port_num = 1;
     out.pkey = kDefaultPkey;
   }
   out.ibdev_index = UINT32_MAX;  // the library finds the device by its GUID
   if (command.option == RDMA_USER_CM_QUERY_GID) {
     out.src_size = out.dst_size = sizeof(IbAddress);
-    store(out.src_addr, id->has_device ? options_.gid : driver::Gid{});
+    store(out.src_addr, id->has_device ? id->local.gid : driver::Gid{});
     store(out.dst_addr, id->peer.value_or(driver::Gid{}));
   } else {
     out.src_size = id->source.size();

@@ -54,6 +54,7 @@ Errno Manager::connect(Channel& channel, Bytes in) {
   // Who listens on this machine may have come since.
   id->peer = resolve(*id);
   if (!id->peer) return ENETUNREACH;
+  if (!id->bound) id->local = local_for(*id->peer, id->local.port);
   id->local_qpn = param.qp_num;
   id->responder_resources = param.responder_resources;
   id->initiator_depth = param.initiator_depth;
@@ -162,7 +163,7 @@ Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
       out.qp_attr_mask |= kPath | kMtu | kDestQpn | kRqPsn;
       if (reliable) out.qp_attr_mask |= kMaxDestReads | kMinRnr;
       std::memcpy(out.ah_attr.grh.dgid, id->peer->bytes.data(), 16);
-      out.ah_attr.grh.sgid_index = options_.gid_index;
+      out.ah_attr.grh.sgid_index = id->local.gid_index;
       out.ah_attr.grh.hop_limit = kHopLimit;
       out.ah_attr.is_global = 1;
       out.ah_attr.port_num = 1;

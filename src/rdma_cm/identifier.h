@@ -55,6 +55,13 @@ struct Repeated {
   util::Time next = util::kNever;
 };
 
+/// An address of ours, with the port that has it.
+struct LocalAddress {
+  unsigned port = 0;           ///< by index
+  std::uint8_t gid_index = 0;  ///< in the port's table
+  driver::Gid gid;
+};
+
 struct Identifier {
   std::uint32_t number = 0;
   std::uint64_t uid = 0;  ///< what the program calls it; 0: it has not said yet
@@ -65,6 +72,8 @@ struct Identifier {
   std::uint32_t events_read = 0;
 
   SocketAddress source, destination;
+  LocalAddress local;  ///< from which its messages go
+  bool bound = false;  ///< to that address alone: the program has said so
   bool has_device = false;
   bool owns_port = false;           ///< its number is claimed
   std::optional<driver::Gid> peer;  ///< where its messages go

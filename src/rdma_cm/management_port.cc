@@ -32,9 +32,8 @@ driver::Gid source_of(std::span<const std::byte> header) {
 }  // namespace
 
 util::Result<std::unique_ptr<ManagementPort>> ManagementPort::create(uverbs::Device& device,
-                                                                     std::uint8_t gid_index,
                                                                      Handler handler) {
-  std::unique_ptr<ManagementPort> port(new ManagementPort(device, gid_index, std::move(handler)));
+  std::unique_ptr<ManagementPort> port(new ManagementPort(device, std::move(handler)));
   if (auto good = port->set_up(); !good) return tl::unexpected(good.error());
   return port;
 }
@@ -77,14 +76,14 @@ void ManagementPort::post_receive(std::uint64_t number) {
   (void)qp_->post_receive({.id = number, .pieces = std::span(&piece, 1)});
 }
 
-bool ManagementPort::send(const Mad& mad, const driver::Gid& to) {
+bool ManagementPort::send(const Mad& mad, std::uint8_t gid_index, const driver::Gid& to) {
   driver::Mac mac;
   if (free_sends_.empty()) drain();
   if (free_sends_.empty() || !device_.find_mac(to, mac)) return false;
   const auto number = free_sends_.back();
   std::ranges::copy(mad, slot(number).begin());
   const driver::connectx::AddressVector vector(
-      {.gid = to, .mac = mac, .source_gid_index = gid_index_});
+      {.gid = to, .mac = mac, .source_gid_index = gid_index});
   const driver::Sge piece{.address = reinterpret_cast<std::uint64_t>(slot(number).data()),
                           .length = static_cast<std::uint32_t>(mad.size()),
                           .lkey = key_->key()};

@@ -22,15 +22,14 @@ class ManagementPort final : private uverbs::EventTarget {
  public:
   using Handler = std::function<void(const Mad& mad, const driver::Gid& from)>;
 
-  /// `gid_index`: of the entry of the GID table from which datagrams are sent. `device` outlives
-  /// this.
+  /// `device` outlives this.
   static util::Result<std::unique_ptr<ManagementPort>> create(uverbs::Device& device,
-                                                              std::uint8_t gid_index,
                                                               Handler handler);
   ~ManagementPort() override;
 
-  /// False: there is no way to `to`, or no room just now.
-  bool send(const Mad& mad, const driver::Gid& to);
+  /// From the entry `gid_index` of the GID table. False: there is no way to `to`, or no room just
+  /// now.
+  bool send(const Mad& mad, std::uint8_t gid_index, const driver::Gid& to);
 
  private:
   static constexpr unsigned kReceives = 64;
@@ -39,8 +38,8 @@ class ManagementPort final : private uverbs::EventTarget {
   /// Bytes of each receive buffer; those of sends follow them and are as large.
   static constexpr std::size_t kSlot = 320;
 
-  ManagementPort(uverbs::Device& device, std::uint8_t gid_index, Handler handler)
-      : device_(device), gid_index_(gid_index), handler_(std::move(handler)) {}
+  ManagementPort(uverbs::Device& device, Handler handler)
+      : device_(device), handler_(std::move(handler)) {}
   util::Result<void> set_up();
   void handle_event(softhca::spec::connectx::event_type type) override;
   void drain();
@@ -50,7 +49,6 @@ class ManagementPort final : private uverbs::EventTarget {
   }
 
   uverbs::Device& device_;
-  std::uint8_t gid_index_;
   Handler handler_;
   std::vector<std::byte> memory_;
   std::unique_ptr<driver::connectx::ProtectionDomain> pd_;

@@ -17,7 +17,7 @@ constexpr auto kLookForGone = std::chrono::seconds(1);
 
 }  // namespace
 
-util::Result<std::unique_ptr<Manager>> Manager::create(uverbs::Device& device,
+util::Result<std::unique_ptr<Manager>> Manager::create(std::span<const Port> ports,
                                                        const uverbs::UserMemory& memory,
                                                        Options options) {
   std::unique_ptr<Manager> manager(new Manager(memory, std::move(options)));
@@ -25,13 +25,14 @@ util::Result<std::unique_ptr<Manager>> Manager::create(uverbs::Device& device,
   manager->comm_id_base_ =
       static_cast<std::uint32_t>(util::monotonic_now().time_since_epoch().count()) << 8;
   manager->last_port_ = static_cast<std::uint16_t>(manager->comm_id_base_ >> 8);
-  auto port =
-      ManagementPort::create(device, manager->options_.gid_index,
-                             [raw = manager.get()](const Mad& mad, const driver::Gid& from) {
-                               raw->handle_mad(mad, from);
-                             });
-  if (!port) return tl::unexpected(port.error());
-  manager->port_ = *std::move(port);
+  for (const auto& port : ports) {
+    auto management = ManagementPort::create(
+        port.device,
+        [raw = manager.get(), index = static_cast<unsigned>(manager->ports_.size())](
+            const Mad& mad, const driver::Gid& from) { raw->handle_mad(mad, from, index); });
+    if (!management) return tl::unexpected(management.error());
+    manager->ports_.push_back({port.device, port.node_guid, *std::move(management)});
+  }
   return manager;
 }
 
@@ -51,13 +52,46 @@ Channel* Manager::find_channel(std::uint64_t device, std::uint64_t inode) const 
 }
 
 /// Where it cannot be sent it is lost, and said again. The way may be known by then.
-void Manager::send(const Mad& mad, const driver::Gid& to) {
-  if (!port_->send(mad, to) && options_.ask && !options_.is_member(to)) options_.ask(to);
+void Manager::send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) {
+  if (ports_[from.port].management->send(mad, from.gid_index, to)) return;
+  if (options_.ask && !options_.is_member(to)) options_.ask(to);
+}
+
+std::optional<LocalAddress> Manager::find_local(const driver::Gid& gid) const {
+  for (unsigned port = 0; port != ports_.size(); ++port) {
+    const auto& device = ports_[port].device;
+    for (std::size_t i = 0; i != device.gids_end(); ++i) {
+      const auto* entry = device.gid(i);
+      if (entry == nullptr || !entry->roce_v2 || entry->gid != gid) continue;
+      return LocalAddress{.port = port, .gid_index = static_cast<std::uint8_t>(i), .gid = gid};
+    }
+  }
+  return std::nullopt;
+}
+
+/// IETF RFC 6724 5, as far as it matters here: an address of the same kind, and link-local to
+/// link-local. Where there is none, whatever there is.
+LocalAddress Manager::local_for(const driver::Gid& peer, unsigned port) const {
+  const auto& device = ports_[port].device;
+  const auto fitness = [&peer](const driver::Gid& gid) {
+    if (gid.is_ipv4() != peer.is_ipv4()) return 1;
+    return gid.is_link_local() == peer.is_link_local() ? 3 : 2;
+  };
+  LocalAddress best{.port = port, .gid_index = 0, .gid = {}};
+  for (std::size_t i = 0, found = 0; i != device.gids_end(); ++i) {
+    const auto* entry = device.gid(i);
+    if (entry == nullptr || !entry->roce_v2) continue;
+    const auto fits = static_cast<std::size_t>(fitness(entry->gid));
+    if (fits <= found) continue;
+    found = fits;
+    best = {.port = port, .gid_index = static_cast<std::uint8_t>(i), .gid = entry->gid};
+  }
+  return best;
 }
 
 void Manager::repeat(Id& id, const Mad& mad) {
   id.repeated = {.mad = mad, .tries_left = kTries, .next = options_.clock() + kAgainAfter};
-  send(mad, *id.peer);
+  send(mad, id);
 }
 
 void Manager::tick() {
@@ -95,7 +129,7 @@ util::Time Manager::next_tick() const {
 void Manager::repeat_again(Id& id, util::Time now) {
   if (id.repeated.tries_left-- != 0) {
     id.repeated.next = now + kAgainAfter;
-    return send(id.repeated.mad, *id.peer);
+    return send(id.repeated.mad, id);
   }
   settle(id);
   const bool was_request = id.state == State::kReqSent;

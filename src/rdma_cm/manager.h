@@ -26,8 +26,8 @@ using Errno = int;
 class PortNumbers {
  public:
   virtual ~PortNumbers() = default;
-  /// False: somebody else has it.
-  virtual bool claim(std::uint16_t port_space, std::uint16_t port) = 0;
+  /// For who is reached at `own`. False: somebody else has it.
+  virtual bool claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own) = 0;
   virtual void release(std::uint16_t port_space, std::uint16_t port) = 0;
   /// The address of who has it.
   virtual std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) = 0;
@@ -39,12 +39,12 @@ class Manager {
   /// this time nobody says that there is no such service: the peer asks again.
   static constexpr util::Duration kListenAgain = std::chrono::seconds(3);
 
-  struct Options {
-    driver::Gid gid;             ///< of this process
-    std::uint8_t gid_index = 0;  ///< in the device's table
-    /// Of the IPv6 address from which IPv6 groups are sent to.
-    std::uint8_t ipv6_gid_index = 0;
+  /// A device, whose GID table says which addresses it has: those of RoCE v2.
+  struct Port {
+    uverbs::Device& device;
     std::uint64_t node_guid = 0;  ///< as sysfs has it
+  };
+  struct Options {
     PortNumbers& port_numbers;
     /// Whether an address is of this network, as far as is known, or of this machine.
     std::function<bool(const driver::Gid&)> is_member;
@@ -57,7 +57,8 @@ class Manager {
     std::function<bool(const driver::Gid&)> is_gone = {};
     std::function<util::Time()> clock = util::monotonic_now;
   };
-  static util::Result<std::unique_ptr<Manager>> create(uverbs::Device& device,
+  /// @pre `ports` has one at least; the first one is used where nothing speaks for another
+  static util::Result<std::unique_ptr<Manager>> create(std::span<const Port> ports,
                                                        const uverbs::UserMemory& memory,
                                                        Options options);
   ~Manager();
@@ -116,6 +117,11 @@ class Manager {
   Errno answer(std::uint64_t address, const T& value) {
     return memory_.write(address, std::as_bytes(std::span(&value, 1))) ? 0 : EFAULT;
   }
+  /// Ours, if it is.
+  std::optional<LocalAddress> find_local(const driver::Gid& gid) const;
+  /// From where messages of a port go to `peer`.
+  LocalAddress local_for(const driver::Gid& peer, unsigned port) const;
+  std::uint64_t guid_of(const Id& id) const { return ports_[id.local.port].node_guid; }
   std::optional<driver::Gid> resolve(const Id& id) const;
   /// Its destination is known. Tells the program.
   Errno be_resolved(Id& id, const driver::Gid& peer);
@@ -126,18 +132,19 @@ class Manager {
   }
 
   // messages.cc
-  void handle_mad(const Mad& mad, const driver::Gid& from);
-  void handle_request(const Mad& mad, const driver::Gid& from);
+  void handle_mad(const Mad& mad, const driver::Gid& from, unsigned port);
+  void handle_request(const Mad& mad, const driver::Gid& from, unsigned port);
   void handle_reply(const Mad& mad);
   void handle_mra(const Mad& mad);
   void handle_ready(const Mad& mad);
   void handle_reject(const Mad& mad);
-  void handle_disconnect(const Mad& mad, const driver::Gid& from);
+  void handle_disconnect(const Mad& mad, const driver::Gid& from, unsigned port);
   void handle_disconnected(const Mad& mad);
-  void handle_sidr_request(const Mad& mad, const driver::Gid& from);
+  void handle_sidr_request(const Mad& mad, const driver::Gid& from, unsigned port);
   void handle_sidr_reply(const Mad& mad);
-  Id* accept_from(const Mad& mad, const driver::Gid& from, std::uint64_t service,
+  Id* accept_from(const Mad& mad, const driver::Gid& from, unsigned port, std::uint64_t service,
                   Bytes private_data);
+  const Id* find_listener(std::uint64_t service, unsigned port) const;
   bool was_just_left(std::uint64_t service) const;
   Id* by_local(std::uint32_t comm_id);
   Id* by_remote(std::uint32_t comm_id, const driver::Gid& from);
@@ -149,7 +156,8 @@ class Manager {
   void send_disconnect(Id& id);
   void send_sidr_request(Id& id, const rdma_ucm_conn_param& param);
   void send_sidr_reply(Id& id, std::uint8_t status, const rdma_ucm_conn_param& param);
-  void send(const Mad& mad, const driver::Gid& to);
+  void send(const Mad& mad, const LocalAddress& from, const driver::Gid& to);
+  void send(const Mad& mad, const Id& id) { send(mad, id.local, *id.peer); }
   /// Until it is answered.
   void repeat(Id& id, const Mad& mad);
   void repeat_again(Id& id, util::Time now);
@@ -163,7 +171,13 @@ class Manager {
 
   const uverbs::UserMemory& memory_;
   Options options_;
-  std::unique_ptr<ManagementPort> port_;
+  /// One of Options, with its QP1.
+  struct OpenPort {
+    uverbs::Device& device;
+    std::uint64_t node_guid;
+    std::unique_ptr<ManagementPort> management;
+  };
+  std::vector<OpenPort> ports_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::map<std::uint32_t, std::unique_ptr<Id>> ids_;
   std::vector<Membership> memberships_;

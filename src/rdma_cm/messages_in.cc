@@ -21,12 +21,12 @@ driver::Gid address_in(std::span<const std::byte> at, bool ipv4) {
 
 }  // namespace
 
-void Manager::handle_mad(const Mad& mad, const driver::Gid& from) {
+void Manager::handle_mad(const Mad& mad, const driver::Gid& from, unsigned port) {
   const util::View<Header> head(std::span<const std::byte>(mad).first(Header::kSize));
   if (head.get(Header::base_version) != 1 || head.get(Header::mgmt_class) != 7) return;
   switch (static_cast<cm_attribute>(head.get(Header::attribute_id))) {
     case cm_attribute::REQ:
-      return handle_request(mad, from);
+      return handle_request(mad, from, port);
     case cm_attribute::REP:
       return handle_reply(mad);
     case cm_attribute::RTU:
@@ -34,11 +34,11 @@ void Manager::handle_mad(const Mad& mad, const driver::Gid& from) {
     case cm_attribute::REJ:
       return handle_reject(mad);
     case cm_attribute::DREQ:
-      return handle_disconnect(mad, from);
+      return handle_disconnect(mad, from, port);
     case cm_attribute::DREP:
       return handle_disconnected(mad);
     case cm_attribute::SIDR_REQ:
-      return handle_sidr_request(mad, from);
+      return handle_sidr_request(mad, from, port);
     case cm_attribute::SIDR_REP:
       return handle_sidr_reply(mad);
     case cm_attribute::MRA:
@@ -60,15 +60,23 @@ Manager::Id* Manager::by_remote(std::uint32_t comm_id, const driver::Gid& from) 
   return nullptr;
 }
 
-/// The new identifier of a request to a service that is listened for; null if there is none.
-Manager::Id* Manager::accept_from(const Mad& mad, const driver::Gid& from, std::uint64_t service,
-                                  Bytes private_data) {
+/// Who listens for a service, on all devices or on this one; null if nobody does.
+const Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port) const {
   const auto listener = std::ranges::find_if(ids_, [&](const auto& entry) {
     const auto& id = *entry.second;
-    return id.state == State::kListening && service_of(id.port_space, id.source.port()) == service;
+    return id.state == State::kListening &&
+           service_of(id.port_space, id.source.port()) == service &&
+           (!id.bound || id.local.port == port);
   });
-  if (listener == ids_.end()) return nullptr;
-  const auto& its = *listener->second;
+  return listener == ids_.end() ? nullptr : listener->second.get();
+}
+
+/// The new identifier of a request to a service that is listened for; null if there is none.
+Manager::Id* Manager::accept_from(const Mad& mad, const driver::Gid& from, unsigned port,
+                                  std::uint64_t service, Bytes private_data) {
+  const auto* const listener = find_listener(service, port);
+  if (listener == nullptr) return nullptr;
+  const auto& its = *listener;
   const util::View<spec::cma_header> cma(private_data.first<kCmaHeader>());
   const bool ipv4 = cma.get(spec::cma_header::ip_version) == 4;
   auto& id = make(*its.channel);
@@ -80,8 +88,10 @@ Manager::Id* Manager::accept_from(const Mad& mad, const driver::Gid& from, std::
   id.path_mtu = path_mtu(from);
   id.service = service;
   id.transaction = transaction_of(mad);
-  id.source = SocketAddress::of(address_in(cma.get(spec::cma_header::destination), ipv4),
-                                its.source.port());
+  const auto to = address_in(cma.get(spec::cma_header::destination), ipv4);
+  const auto own = find_local(to);
+  id.local = own && own->port == port ? *own : local_for(from, port);
+  id.source = SocketAddress::of(to, its.source.port());
   id.destination = SocketAddress::of(address_in(cma.get(spec::cma_header::source), ipv4),
                                      static_cast<std::uint16_t>(cma.get(spec::cma_header::port)));
   // Told to whom listens: his program gives it a name when it accepts.
@@ -127,17 +137,19 @@ bool Manager::was_just_left(std::uint64_t service) const {
   return at != left_.end() && options_.clock() - at->second < kListenAgain;
 }
 
-void Manager::handle_request(const Mad& mad, const driver::Gid& from) {
+void Manager::handle_request(const Mad& mad, const driver::Gid& from, unsigned port) {
   using Req = spec::cm_req;
   const auto req = body_of<Req>(mad);
   // Once more what was heard already: the reply is repeated by itself.
   if (by_remote(req.get(Req::local_comm_id), from) != nullptr) return;
-  const auto* id = accept_from(mad, from, req.get(Req::service_id), req.get(Req::private_data));
+  const auto* id =
+      accept_from(mad, from, port, req.get(Req::service_id), req.get(Req::private_data));
   // Its program takes its time.
   if (id != nullptr) return send_mra(*id);
   if (was_just_left(req.get(Req::service_id))) return;
   Id nobody;
   nobody.peer = from;
+  nobody.local = local_for(from, port);
   nobody.transaction = transaction_of(mad);
   nobody.remote_comm_id = req.get(Req::local_comm_id);
   send_reject(nobody, static_cast<std::uint16_t>(spec::cm_reject_reason::INVALID_SERVICE_ID), {});
@@ -195,13 +207,13 @@ void Manager::handle_reject(const Mad& mad) {
                   rej.get(Rej::private_data));
 }
 
-void Manager::handle_disconnect(const Mad& mad, const driver::Gid& from) {
+void Manager::handle_disconnect(const Mad& mad, const driver::Gid& from, unsigned port) {
   using Dreq = spec::cm_dreq;
   const auto dreq = body_of<Dreq>(mad);
   Message<spec::cm_rtu> answer_to(cm_attribute::DREP, transaction_of(mad));
   answer_to.body().set(spec::cm_rtu::local_comm_id, dreq.get(Dreq::remote_comm_id));
   answer_to.body().set(spec::cm_rtu::remote_comm_id, dreq.get(Dreq::local_comm_id));
-  send(answer_to.mad(), from);
+  send(answer_to.mad(), local_for(from, port), from);
   auto* id = by_local(dreq.get(Dreq::remote_comm_id));
   if (id == nullptr || id->peer != from || id->state == State::kOver ||
       id->state < State::kRepSent) {
@@ -220,16 +232,16 @@ void Manager::handle_disconnected(const Mad& mad) {
   tell_connection(*id, EventType::kDisconnected, 0, {});
 }
 
-void Manager::handle_sidr_request(const Mad& mad, const driver::Gid& from) {
+void Manager::handle_sidr_request(const Mad& mad, const driver::Gid& from, unsigned port) {
   using Req = spec::cm_sidr_req;
   const auto req = body_of<Req>(mad);
   const auto request = req.get(Req::request_id);
   // Once more what was heard already: so the answer was not.
   if (const auto* heard = by_remote(request, from); heard != nullptr) {
-    if (heard->state == State::kEstablished) send(heard->repeated.mad, from);
+    if (heard->state == State::kEstablished) send(heard->repeated.mad, *heard);
     return;
   }
-  auto* id = accept_from(mad, from, req.get(Req::service_id), req.get(Req::private_data));
+  auto* id = accept_from(mad, from, port, req.get(Req::service_id), req.get(Req::private_data));
   if (id != nullptr) {
     id->remote_comm_id = request;
     return;
@@ -237,6 +249,7 @@ void Manager::handle_sidr_request(const Mad& mad, const driver::Gid& from) {
   if (was_just_left(req.get(Req::service_id))) return;
   Id nobody;
   nobody.peer = from;
+  nobody.local = local_for(from, port);
   nobody.transaction = transaction_of(mad);
   nobody.remote_comm_id = request;
   nobody.service = req.get(Req::service_id);
@@ -258,7 +271,7 @@ void Manager::handle_sidr_reply(const Mad& mad) {
   param.qp_num = id->remote_qpn;
   param.qkey = rep.get(Rep::qkey);
   std::memcpy(param.ah_attr.grh.dgid, id->peer->bytes.data(), 16);
-  param.ah_attr.grh.sgid_index = options_.gid_index;
+  param.ah_attr.grh.sgid_index = id->local.gid_index;
   param.ah_attr.grh.hop_limit = kHopLimit;
   param.ah_attr.is_global = 1;
   param.ah_attr.port_num = 1;

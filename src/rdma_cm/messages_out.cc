@@ -44,7 +44,7 @@ void Manager::send_request(Id& id, const rdma_ucm_conn_param& param) {
   const auto req = message.body();
   req.set(Req::local_comm_id, id.local_comm_id);
   req.set(Req::service_id, id.service);
-  req.set(Req::local_ca_guid, options_.node_guid);
+  req.set(Req::local_ca_guid, guid_of(id));
   req.set(Req::local_qpn, id.local_qpn & 0xffffff);
   req.set(Req::responder_resources, param.responder_resources);
   req.set(Req::initiator_depth, param.initiator_depth);
@@ -60,13 +60,13 @@ void Manager::send_request(Id& id, const rdma_ucm_conn_param& param) {
   req.set(Req::srq, param.srq != 0);
   req.set(Req::primary_local_lid, 0xffff);
   req.set(Req::primary_remote_lid, 0xffff);
-  std::ranges::copy(options_.gid.bytes, req.sub(Req::primary_local_gid).begin());
+  std::ranges::copy(id.local.gid.bytes, req.sub(Req::primary_local_gid).begin());
   std::ranges::copy(id.peer->bytes, req.sub(Req::primary_remote_gid).begin());
   req.set(Req::primary_rate, kRate100Gb);
   req.set(Req::primary_hop_limit, kHopLimit);
   req.set(Req::primary_ack_timeout, kAckTimeout);
   const auto data = req.sub(Req::private_data);
-  put_cma(data, options_.gid, *id.peer, id.source.port());
+  put_cma(data, id.local.gid, *id.peer, id.source.port());
   copy_data(data.subspan(kCmaHeader), param);
   repeat(id, message.mad());
 }
@@ -78,7 +78,7 @@ void Manager::send_mra(const Id& id) {
   mra.set(Mra::local_comm_id, id.local_comm_id);
   mra.set(Mra::remote_comm_id, id.remote_comm_id);
   mra.set(Mra::service_timeout, kServiceTimeout);
-  send(message.mad(), *id.peer);
+  send(message.mad(), id);
 }
 
 void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param) {
@@ -94,7 +94,7 @@ void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param) {
   rep.set(Rep::flow_control, param.flow_control != 0);
   rep.set(Rep::rnr_retry, id.rnr_retry_count);
   rep.set(Rep::srq, param.srq != 0);
-  util::store_be64(rep.sub(Rep::local_ca_guid).data(), options_.node_guid);
+  util::store_be64(rep.sub(Rep::local_ca_guid).data(), guid_of(id));
   copy_data(rep.sub(Rep::private_data), param);
   repeat(id, message.mad());
 }
@@ -104,7 +104,7 @@ void Manager::send_ready(Id& id) {
   Message<Rtu> message(cm_attribute::RTU, id.transaction);
   message.body().set(Rtu::local_comm_id, id.local_comm_id);
   message.body().set(Rtu::remote_comm_id, id.remote_comm_id);
-  send(message.mad(), *id.peer);
+  send(message.mad(), id);
 }
 
 void Manager::send_reject(Id& id, std::uint16_t reason, Bytes private_data) {
@@ -117,7 +117,7 @@ void Manager::send_reject(Id& id, std::uint16_t reason, Bytes private_data) {
   rej.set(Rej::reason, reason);
   const auto to = rej.sub(Rej::private_data);
   std::ranges::copy(private_data.first(std::min(private_data.size(), to.size())), to.begin());
-  send(message.mad(), *id.peer);
+  send(message.mad(), id);
 }
 
 void Manager::send_disconnect(Id& id) {
@@ -139,7 +139,7 @@ void Manager::send_sidr_request(Id& id, const rdma_ucm_conn_param& param) {
   req.set(Req::pkey, kDefaultPkey);
   req.set(Req::service_id, id.service);
   const auto data = req.sub(Req::private_data);
-  put_cma(data, options_.gid, *id.peer, id.source.port());
+  put_cma(data, id.local.gid, *id.peer, id.source.port());
   copy_data(data.subspan(kCmaHeader), param);
   repeat(id, message.mad());
 }
@@ -155,7 +155,7 @@ void Manager::send_sidr_reply(Id& id, std::uint8_t status, const rdma_ucm_conn_p
   rep.set(Rep::qkey, param.qkey != 0 ? param.qkey : id.qkey);
   copy_data(rep.sub(Rep::private_data), param);
   id.repeated.mad = message.mad();
-  send(message.mad(), *id.peer);
+  send(message.mad(), id);
 }
 
 }  // namespace softhca::rdma_cm

@@ -35,8 +35,7 @@ Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
   param.qp_num = kMulticastQpn;
   param.qkey = id->qkey;
   std::memcpy(param.ah_attr.grh.dgid, group.gid().bytes.data(), sizeof param.ah_attr.grh.dgid);
-  const bool is_ipv4 = group.family() == AF_INET;
-  param.ah_attr.grh.sgid_index = is_ipv4 ? options_.gid_index : options_.ipv6_gid_index;
+  param.ah_attr.grh.sgid_index = local_for(group.gid(), id->local.port).gid_index;
   param.ah_attr.grh.hop_limit = kHopLimit;
   param.ah_attr.is_global = 1;
   param.ah_attr.port_num = 1;

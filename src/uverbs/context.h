@@ -47,8 +47,12 @@ class Context {
   void lose_memory(std::uint64_t page, bool was_write);
   /// Tells the program anew how the clock goes; once an hour at least.
   void tell_clock() { (void)store_clock(device_, options_.store); }
+  /// An entry of the GID table is another than before, or empty.
+  void tell_gid_change();
   /// What waits for room in the descriptors of events.
   void flush_events();
+  /// The descriptors of events that the program has closed.
+  void drop_closed();
 
   /// Offset in the device file at which a doorbell page is mapped.
   static constexpr std::uint64_t page_offset(std::uint32_t page) {

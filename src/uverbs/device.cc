@@ -31,12 +31,22 @@ Device::Device(driver::connectx::Hca& hca, Options options)
 util::Result<std::unique_ptr<Device>> Device::create(driver::connectx::Hca& hca, Options options) {
   std::unique_ptr<Device> device(new Device(hca, std::move(options)));
   for (std::size_t i = 0; i != device->options_.gids.size(); ++i) {
-    const auto& entry = device->options_.gids[i];
-    auto set = hca.set_roce_address(static_cast<std::uint8_t>(i),
-                                    {.gid = entry.gid, .mac = hca.mac(), .roce_v2 = entry.roce_v2});
-    if (!set) return tl::unexpected(set.error());
+    if (auto set = device->set_gid(i, device->options_.gids[i]); !set) {
+      return tl::unexpected(set.error());
+    }
   }
   return device;
+}
+
+util::Result<void> Device::set_gid(std::size_t index, const std::optional<GidEntry>& entry) {
+  const auto number = static_cast<std::uint8_t>(index);
+  auto set = entry ? hca_.set_roce_address(
+                         number, {.gid = entry->gid, .mac = hca_.mac(), .roce_v2 = entry->roce_v2})
+                   : hca_.clear_roce_address(number);
+  if (!set) return set;
+  if (index >= gids_.size()) gids_.resize(index + 1);
+  gids_[index] = entry;
+  return {};
 }
 
 Device::~Device() {

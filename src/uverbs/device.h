@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -42,7 +43,7 @@ struct XrcDomainNumber;
 class Device {
  public:
   struct Options {
-    std::vector<GidEntry> gids;  ///< by index
+    std::vector<GidEntry> gids;  ///< at first, by index
     std::uint64_t node_guid = 0;
     unsigned interface_index = 0;  ///< of the interface that the addresses are of; 0: none
     /// The MAC of a destination; false: nobody is known to have that address.
@@ -66,9 +67,14 @@ class Device {
   const Options& options() const { return options_; }
   RecordScan& records() { return records_; }
   FlowRules& flows() { return flows_; }
+  /// Null: the entry is empty.
   const GidEntry* gid(std::size_t index) const {
-    return index < options_.gids.size() ? &options_.gids[index] : nullptr;
+    return index < gids_.size() && gids_[index] ? &*gids_[index] : nullptr;
   }
+  /// Behind the last entry that was ever used.
+  std::size_t gids_end() const { return gids_.size(); }
+  /// Fills an entry, or empties it. Programs are told by Context::tell_gid_change().
+  util::Result<void> set_gid(std::size_t index, const std::optional<GidEntry>& entry);
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
   /// Asks for it, if need be.
   bool resolve_mac(const driver::Gid& to, driver::Mac& mac) const;
@@ -105,6 +111,7 @@ class Device {
 
   driver::connectx::Hca& hca_;
   Options options_;
+  std::vector<std::optional<GidEntry>> gids_;  ///< by index
   RecordScan records_;
   EventSubscriptions subscriptions_;
   FlowRules flows_;

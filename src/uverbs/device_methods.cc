@@ -127,8 +127,9 @@ Errno Context::query_gid_table(Request& request) {
   const auto room = request.size(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES) / size;
   std::vector<std::byte> all;
   std::uint64_t count = 0;
-  for (std::uint32_t i = 0; device_.gid(i) != nullptr; ++i, ++count) {
-    if (count == room) return EINVAL;
+  for (std::uint32_t i = 0; i != device_.gids_end(); ++i) {
+    if (device_.gid(i) == nullptr) continue;
+    if (count++ == room) return EINVAL;
     const auto entry = describe(*device_.gid(i), i, device_.options().interface_index);
     all.resize(all.size() + size);
     std::memcpy(all.data() + all.size() - size, &entry, std::min<std::size_t>(size, sizeof entry));
@@ -166,6 +167,14 @@ Errno Context::alloc_async_events(Request& request) {
   if (async_ == nullptr) async_ = file;
   channels_.emplace(options_.identify(number), std::move(file));
   return 0;
+}
+
+/// IB_EVENT_GID_CHANGE (IBTA has none: Linux tells it where an address has come or gone).
+void Context::tell_gid_change() {
+  constexpr std::uint32_t kGidChange = 18;
+  if (async_ == nullptr) return;
+  const ib_uverbs_async_event_desc event{.element = kPort, .event_type = kGidChange, .reserved = 0};
+  async_->pipe.write(std::as_bytes(std::span(&event, 1)));
 }
 
 Errno Context::alloc_uar(Request& request) {

@@ -1,13 +1,13 @@
 #!/bin/bash
 # Unmodified programs of the distribution between two processes of `softhca run`, with content checks where they have
-# them: programs.sh SOFTHCA LOST_MEMORY IDLE_QUEUES MANY_CLIENTS
+# them: programs.sh SOFTHCA LOST_MEMORY IDLE_QUEUES MANY_CLIENTS FOLLOW_GIDS
 # In a network of its own, where nobody else has perftest's port.
 set -u
 if [ -z "${OWN_NETWORK:-}" ]; then
   [ "$(id -u)" = 0 ] && user=() || user=(--map-current-user --keep-caps)
   OWN_NETWORK=1 exec unshare --net "${user[@]}" sh -c 'ip link set lo up; exec "$0" "$@"' "$0" "$@"
 fi
-softhca=$1 lost_memory=$2 idle_queues=$3 many_clients=$4
+softhca=$1 lost_memory=$2 idle_queues=$3 many_clients=$4 follow_gids=$5
 [ "$(id -u)" = 0 ] && nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups) || nobody=()
 export HOME=/tmp XDG_RUNTIME_DIR=
 failed=0
@@ -77,6 +77,60 @@ if [ $? = 0 ] && [ "$(grep -c 'data transfers complete' <<<"$mckey")" = 2 ]; the
 else
   echo "FAILED: mckey"; echo "$mckey"; failed=1
 fi
+# docs/run.md, "Several devices": each with a port of its own, in one process or two.
+devices=$("${nobody[@]}" timeout 60 "$softhca" run --devices 3 -- sh -c \
+  'ibv_devices | grep -c mlx5_; ibv_devinfo -v | grep -o "GID\[ *3\].*" | sort -u | wc -l' 2>&1)
+if [ "$devices" = "3
+3" ]; then echo "ok: three devices"; else echo "FAILED: three devices: $devices"; failed=1; fi
+two=$("${nobody[@]}" timeout 60 "$softhca" run --devices 2 --address 198.19.7.1,198.19.7.2 -- sh -c '
+  ibv_rc_pingpong -d mlx5_1 -g 3 -c -n 200 & sleep 1
+  timeout 20 ibv_rc_pingpong -d mlx5_0 -g 3 -c -n 200 localhost; s=$?; wait $!; exit $s' 2>&1)
+if [ $? = 0 ] && [ "$(grep -c '200 iters in' <<<"$two")" = 2 ] && grep -q 'GID ::ffff:198.19.7.2' <<<"$two"; then
+  echo "ok: from one device to another"
+else
+  echo "FAILED: from one device to another"; echo "$two"; failed=1
+fi
+# rping finds the device that has the address.
+bound=$("${nobody[@]}" timeout 60 "$softhca" run --devices 2 --address 198.19.7.1,198.19.7.2 -- sh -c \
+  'rping -s -a 198.19.7.2 -C 3 & sleep 1; timeout 20 rping -c -a 198.19.7.2 -C 3 -v; s=$?; wait $!; exit $s' 2>&1)
+if [ $? = 0 ] && [ "$(grep -c 'ping data: rdma-ping' <<<"$bound")" = 3 ]; then
+  echo "ok: rping to the second device"
+else
+  echo "FAILED: rping to the second device"; echo "$bound"; failed=1
+fi
+ctl=$("${nobody[@]}" mktemp -d)
+asked=$("${nobody[@]}" timeout 60 "$softhca" run --devices 2 --control "$ctl/c" -- sh -c "
+  ibv_rc_pingpong -d mlx5_1 -g 3 >/dev/null & p=\$!; sleep 1
+  '$softhca' inspect $ctl/c; '$softhca' inspect --json $ctl/c mlx5_1 | python3 -m json.tool >/dev/null && echo json; kill \$p" 2>&1)
+if grep -q '^  ibv_rc_pingpong\.[0-9]*:$' <<<"$asked" && grep -q '^    mlx5_1:$' <<<"$asked" && grep -q '^json$' <<<"$asked"; then
+  echo "ok: inspect"
+else
+  echo "FAILED: inspect"; head -40 <<<"$asked"; failed=1
+fi
+rm -rf "$ctl"
+# GIDs that follow an interface: addresses come and go while the program runs.
+out=$(mktemp) && chmod 666 "$out"
+ip addr add 198.19.8.1/32 dev lo
+"${nobody[@]}" timeout 60 "$softhca" run --address if:lo -- "$follow_gids" 2 >"$out" 2>&1 &
+lines=1
+for change in "add 198.19.8.2/32" "del 198.19.8.1/32"; do
+  for _ in {1..100}; do [ "$(wc -l <"$out")" -ge $lines ] && break; sleep 0.1; done
+  ip addr $change dev lo
+  lines=$((lines + 1))
+done
+wait $!
+if [ "$(cat "$out")" = "gids 3:198.19.8.1
+gids 3:198.19.8.1 5:198.19.8.2
+gids 5:198.19.8.2" ]; then
+  echo "ok: GIDs follow an interface"
+else
+  echo "FAILED: GIDs follow an interface"; cat "$out"; failed=1
+fi
+ip addr del 198.19.8.2/32 dev lo; rm -f "$out"
+# IPv6: the link-local address of a process.
+v6=$("${nobody[@]}" timeout 60 "$softhca" run -- sh -c '
+  ibv_rc_pingpong -g 1 -c -n 200 & sleep 1; timeout 20 ibv_rc_pingpong -g 1 -c -n 200 localhost; s=$?; wait $!; exit $s' 2>&1)
+if [ $? = 0 ] && [ "$(grep -c '200 iters in' <<<"$v6")" = 2 ]; then echo "ok: IPv6"; else echo "FAILED: IPv6: $v6"; failed=1; fi
 # A server with 64 threads, and as many clients, each a process with a device of its own.
 many=$("${nobody[@]}" timeout 200 "$softhca" run -- bash -c '
   "$0" server 64 >/tmp/many_clients.$$ & server=$!

@@ -1,26 +1,44 @@
 #include "cli/run/device_files.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <span>
 #include <system_error>
+#include <vector>
 
 #include "door/tree/tree.h"
 
 namespace softhca::cli {
 
-util::Result<void> write_device_files(const std::string& directory) {
+util::Result<void> write_device_files(const std::string& directory, unsigned devices) {
   std::error_code error;
-  std::filesystem::create_directory(directory + "/root", error);
-  if (error) return util::fail(fmt::format("'{}/root': {}", directory, error.message()));
-  // Each process is a host of its own: its addresses are told by its device, and not here.
-  door::DeviceIdentity device;
-  device.node_guid = door::kNodeGuid;
-  device.mac = {2, 0, 0, 0, 0, 0};
-  device.gids.resize(4);
-  device.interface = "lo";
-  return door::write_tree(directory + "/root", std::span(&device, 1));
+  const auto root = directory + (devices == 1 ? "/root" : fmt::format("/root-{}", devices));
+  if (std::filesystem::exists(root, error)) return {};
+  std::vector<door::DeviceIdentity> all(devices);
+  for (unsigned number = 0; number != devices; ++number) {
+    // Each process is a host of its own: its addresses are told by its device, and not here.
+    auto& device = all[number];
+    device.name = fmt::format("mlx5_{}", number);
+    device.number = number;
+    device.node_guid = door::node_guid_of(number);
+    device.mac = {2, 0, 0, 0, 0, static_cast<std::uint8_t>(number)};
+    device.gids.resize(4);
+    device.interface = "lo";
+  }
+  // Another run may write the same.
+  const auto own = fmt::format("{}.{}", root, ::getpid());
+  std::filesystem::create_directory(own, error);
+  if (error) return util::fail(fmt::format("'{}': {}", own, error.message()));
+  if (auto written = door::write_tree(own, all); !written) return written;
+  std::filesystem::rename(own, root, error);
+  if (!error) return {};
+  const bool there = std::filesystem::exists(root);
+  std::error_code ignored;
+  std::filesystem::remove_all(own, ignored);
+  if (there) return {};
+  return util::fail(fmt::format("'{}': {}", root, error.message()));
 }
 
 }  // namespace softhca::cli

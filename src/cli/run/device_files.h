@@ -7,7 +7,8 @@
 
 namespace softhca::cli {
 
-/// Writes them below `directory`/root.
-util::Result<void> write_device_files(const std::string& directory);
+/// Writes those of one device below `directory`/root, and those of more below
+/// `directory`/root-<devices>, unless they are there: the runs of a fabric share them.
+util::Result<void> write_device_files(const std::string& directory, unsigned devices = 1);
 
 }  // namespace softhca::cli

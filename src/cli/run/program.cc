@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +19,8 @@ namespace {
 constexpr std::string_view kName = "libsofthca.so";
 constexpr std::string_view kPreload = "LD_PRELOAD=";
 constexpr std::string_view kDoor = "SOFTHCA_DOOR=";
+/// What a run around this one has said of its own.
+constexpr std::string_view kOfTheRun[] = {kDoor, "SOFTHCA_DEVICES=", "SOFTHCA_CONTROL="};
 /// As in a shell.
 constexpr int kNotFound = 127, kCannotRun = 126, kSignalled = 128;
 
@@ -67,7 +70,8 @@ std::vector<std::string> environment_for(const std::vector<std::string>& before,
     if (one.starts_with(kPreload)) {
       const auto others = one.substr(kPreload.size());
       if (!others.empty() && others != library) preload += ":" + others;
-    } else if (!one.starts_with(kDoor)) {
+    } else if (std::ranges::none_of(kOfTheRun,
+                                    [&one](auto name) { return one.starts_with(name); })) {
       all.push_back(one);
     }
   }

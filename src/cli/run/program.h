@@ -17,7 +17,7 @@ namespace softhca::cli {
 util::Result<std::string> find_library();
 
 /// `before`, "NAME=value" each, with `library` preloaded before what was, and SOFTHCA_DOOR set to
-/// `directory`.
+/// `directory`; without what another run around this one has said of itself.
 std::vector<std::string> environment_for(const std::vector<std::string>& before,
                                          const std::string& library, const std::string& directory);
 /// That of this process.

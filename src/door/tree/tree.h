@@ -25,8 +25,12 @@ inline constexpr unsigned kRdmaCmMajor = 10;
 inline constexpr unsigned kRdmaCmMinor = 58;
 /// What stands for it where device files are told by the number of uverbs<n>.
 inline constexpr unsigned kRdmaCmFile = 1000;
-/// The GUID of the first device: sysfs and the device itself say the same.
-inline constexpr std::uint64_t kNodeGuid = 0x020000fffe000000;
+/// The GUID of mlx5_<number>: sysfs and the device itself say the same.
+constexpr std::uint64_t node_guid_of(unsigned number) { return 0x020000fffe000000 + number; }
+
+/// What `softhca run` says to programs: how many devices there are, if it is not one. Below its
+/// directory stands the tree that shows them.
+inline constexpr const char* kDevicesVariable = "SOFTHCA_DEVICES";
 
 /// What one device shows.
 struct DeviceIdentity {

@@ -14,15 +14,26 @@ namespace {
 using wire::Arp;
 using wire::MacAddress;
 
-constexpr Neighbours::Ipv4Address address(std::uint8_t last) {
+wire::Gid gid_of(const Arp::Ipv4Address& address) {
+  return wire::Gid::from_ipv4(util::load_be32(address.data()));
+}
+constexpr Arp::Ipv4Address ipv4(std::uint8_t last) {
   return {std::byte{198}, std::byte{19}, std::byte{0}, std::byte{last}};
+}
+wire::Gid address(std::uint8_t last) { return gid_of(ipv4(last)); }
+/// 2001:db8::<last>
+wire::Gid ipv6(std::uint8_t last) {
+  wire::Gid gid;
+  util::store_be32(gid.bytes.data(), 0x20010db8);
+  gid.bytes[15] = std::byte{last};
+  return gid;
 }
 
 /// A device with its neighbours, on a switch.
 struct Station {
   Station(fabric::Switch& network, std::uint8_t number)
-      : port(network.create_port("station")),
-        neighbours(*port, MacAddress::from_u64(number), address(number)) {
+      : port(network.create_port("station")), neighbours(*port, MacAddress::from_u64(number)) {
+    neighbours.set_addresses({address(number), ipv6(number)});
     neighbours.set_receiver(&device);
   }
   ~Station() { neighbours.set_receiver(nullptr); }
@@ -78,17 +89,17 @@ TEST_F(NeighboursTest, AnAddressThatMovesIsFollowed) {
   const auto announce = [&](std::uint64_t mac) {
     say({.operation = Arp::kRequest,
          .sender_mac = MacAddress::from_u64(mac),
-         .sender_ip = address(7),
+         .sender_ip = ipv4(7),
          .target_mac = {},
-         .target_ip = address(7)});
+         .target_ip = ipv4(7)});
   };
   announce(0x20);
   EXPECT_FALSE(one_.neighbours.find(address(7))) << "nobody has asked for it";
   say({.operation = Arp::kReply,
        .sender_mac = MacAddress::from_u64(0x20),
-       .sender_ip = address(7),
+       .sender_ip = ipv4(7),
        .target_mac = MacAddress::from_u64(1),
-       .target_ip = address(1)});
+       .target_ip = ipv4(1)});
   EXPECT_EQ(one_.neighbours.find(address(7)), MacAddress::from_u64(0x20));
   announce(0x40);
   EXPECT_EQ(one_.neighbours.find(address(7)), MacAddress::from_u64(0x40));
@@ -99,10 +110,71 @@ TEST_F(NeighboursTest, WhoTakesAnAddressTellsThoseWhoKnewIt) {
   deliver();
   ASSERT_EQ(one_.neighbours.find(address(2)), MacAddress::from_u64(2));
   const auto port = network_.create_port("its next owner");
-  Neighbours next(*port, MacAddress::from_u64(0x22), address(2));
-  next.announce();
+  Neighbours next(*port, MacAddress::from_u64(0x22));
+  next.set_addresses({address(2)});
+  next.announce(address(2));
   deliver();
   EXPECT_EQ(one_.neighbours.find(address(2)), MacAddress::from_u64(0x22));
+}
+
+TEST_F(NeighboursTest, WhoIsAskedForByIpv6Answers) {
+  one_.neighbours.ask(ipv6(2));
+  deliver();
+  EXPECT_EQ(one_.neighbours.find(ipv6(2)), MacAddress::from_u64(2));
+  EXPECT_EQ(two_.neighbours.find(ipv6(1)), MacAddress::from_u64(1)) << "it will want to answer";
+  EXPECT_TRUE(two_.device.texts.empty());
+  one_.neighbours.ask(ipv6(3));
+  deliver();
+  EXPECT_FALSE(one_.neighbours.find(ipv6(3)));
+}
+
+TEST_F(NeighboursTest, AnIpv6AddressThatMovesIsFollowed) {
+  one_.neighbours.ask(ipv6(2));
+  deliver();
+  const auto port = network_.create_port("its next owner");
+  Neighbours next(*port, MacAddress::from_u64(0x22));
+  next.set_addresses({ipv6(2), ipv6(7)});
+  next.announce(ipv6(2));
+  next.announce(ipv6(7));
+  deliver();
+  EXPECT_EQ(one_.neighbours.find(ipv6(2)), MacAddress::from_u64(0x22));
+  EXPECT_FALSE(one_.neighbours.find(ipv6(7))) << "nobody has asked for it";
+}
+
+TEST_F(NeighboursTest, WithoutAnAddressOfTheKindNobodyIsAsked) {
+  two_.neighbours.set_addresses({ipv6(2)});
+  two_.neighbours.ask(address(1));
+  deliver();
+  EXPECT_FALSE(two_.neighbours.find(address(1)));
+  one_.neighbours.ask(address(2));
+  deliver();
+  EXPECT_FALSE(one_.neighbours.find(address(2))) << "an address that is not its own any more";
+}
+
+// RFC 4861 7.1.1: "The IP Hop Limit field has a value of 255"; "ICMP Checksum is valid".
+TEST_F(NeighboursTest, WhatARouterMayHavePassedOnOrIsBrokenIsNotHeard) {
+  const auto ask = [&](std::uint8_t hop_limit, std::byte damage) {
+    wire::Frame frame;
+    const auto head = frame.resize_head(14 + 40 + 32);
+    std::ranges::fill(head, std::byte{0});
+    wire::Ethernet{MacAddress::from_u64(1), MacAddress::from_u64(2), wire::EtherType::kIpv6}.emit(
+        util::MutableView<wire::EthernetLayout>(head.first<14>()));
+    wire::Ipv6{.payload_length = 32,
+               .next_header = wire::IpProtocol::kIcmpv6,
+               .hop_limit = hop_limit,
+               .source = ipv6(9),
+               .destination = ipv6(1)}
+        .emit(util::MutableView<wire::Ipv6Layout>(head.subspan(14)));
+    wire::Neighbor{.target = ipv6(1), .mac = MacAddress::from_u64(9)}.emit(
+        util::MutableView<wire::NeighborLayout>(head.subspan(54)), ipv6(9), ipv6(1));
+    head[54 + 31] ^= damage;
+    two_.port->transmit(frame);
+    deliver();
+    return one_.neighbours.find(ipv6(9)).has_value();
+  };
+  EXPECT_FALSE(ask(64, std::byte{0}));
+  EXPECT_FALSE(ask(255, std::byte{1}));
+  EXPECT_TRUE(ask(255, std::byte{0}));
 }
 
 TEST_F(NeighboursTest, WhatIsNobodysOrOursIsNotLearnt) {
@@ -110,13 +182,13 @@ TEST_F(NeighboursTest, WhatIsNobodysOrOursIsNotLearnt) {
           .sender_mac = MacAddress::from_u64(2),
           .sender_ip = {},
           .target_mac = {},
-          .target_ip = address(1)};
+          .target_ip = ipv4(1)};
   say(arp);
-  EXPECT_FALSE(one_.neighbours.find({})) << "a probe";
-  arp.sender_ip = address(1);
+  EXPECT_FALSE(one_.neighbours.find(gid_of({}))) << "a probe";
+  arp.sender_ip = ipv4(1);
   say(arp);
   EXPECT_FALSE(one_.neighbours.find(address(1)));
-  arp.sender_ip = address(9);
+  arp.sender_ip = ipv4(9);
   arp.sender_mac = MacAddress::broadcast();
   say(arp);
   EXPECT_FALSE(one_.neighbours.find(address(9)));
@@ -127,16 +199,14 @@ TEST_F(NeighboursTest, KnowsOnlySoMany) {
           .sender_mac = MacAddress::from_u64(2),
           .sender_ip = {},
           .target_mac = {},
-          .target_ip = address(1)};
+          .target_ip = ipv4(1)};
   std::size_t known = 0;
   for (unsigned i = 1; i != 2 * Neighbours::kMax; ++i) {
     arp.sender_ip = {std::byte{10}, std::byte{0}, std::byte(i >> 8), std::byte(i & 0xff)};
     say(arp);
   }
   for (unsigned i = 1; i != 2 * Neighbours::kMax; ++i) {
-    known +=
-        one_.neighbours.find({std::byte{10}, std::byte{0}, std::byte(i >> 8), std::byte(i & 0xff)})
-            .has_value();
+    known += one_.neighbours.find(wire::Gid::from_ipv4(0x0a000000 + i)).has_value();
   }
   EXPECT_EQ(known, Neighbours::kMax);
 }

@@ -6,10 +6,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include <iterator>
 
 #include "hub/join.h"
+#include "vfio_user/unix_socket.h"
 
 namespace softhca::hub {
 namespace {
@@ -60,6 +62,74 @@ TEST_F(RunCommandTest, AnAddressIsGivenOrRefused) {
     EXPECT_NE(run({"--address", wrong, "--", "true"}), 0) << wrong;
     EXPECT_THAT(out(), HasSubstr(wrong));
   }
+  EXPECT_NE(run({"--address", "if:no-such-if", "--", "true"}), 0);
+  EXPECT_THAT(out(), HasSubstr("no-such-if: this host has no such interface"));
+  EXPECT_EQ(run({"--address", "if:lo", "--", "sh", "-c", "echo at $SOFTHCA_ADDRESS"}), 0);
+  EXPECT_EQ(out(), "at if:lo\n");
+}
+
+TEST_F(RunCommandTest, SeveralDevicesStandInATreeOfTheirOwn) {
+  const std::string show =
+      "ls $SOFTHCA_DOOR/root-2/sys/class/infiniband; echo $SOFTHCA_DEVICES; "
+      "cat $SOFTHCA_DOOR/root-2/sys/class/infiniband/*/node_guid";
+  constexpr auto kShown = "mlx5_0\nmlx5_1\n2\n0200:00ff:fe00:0000\n0200:00ff:fe00:0001\n";
+  EXPECT_EQ(run({"--devices", "2", "--", "sh", "-c", show}), 0);
+  EXPECT_EQ(out(), kShown);
+  EXPECT_EQ(run({"--device", "connectx,connectx", "--fabric", "lab", "--", "sh", "-c", show}), 0);
+  EXPECT_EQ(out(), kShown);
+  // A run inside says for itself how many there are.
+  EXPECT_EQ(run({"--devices", "2", "--", SOFTHCA_PROGRAM, "run", "--", "sh", "-c",
+                 "echo ${SOFTHCA_DEVICES-one}"}),
+            0);
+  EXPECT_EQ(out(), "one\n");
+}
+
+TEST_F(RunCommandTest, DevicesThatCannotBeAreRefusedInWords) {
+  for (const char* model : {"rsnic", "jingzhao", "sdxi", "connectx,sdxi"}) {
+    EXPECT_NE(run({"--device", model, "--", "true"}), 0) << model;
+    EXPECT_THAT(out(), HasSubstr("no library of rdma-core")) << model;
+  }
+  EXPECT_NE(run({"--device", "connectx5", "--", "true"}), 0);
+  EXPECT_THAT(out(), HasSubstr("no model; want connectx"));
+  EXPECT_NE(run({"--devices", "3", "--device", "connectx,connectx", "--", "true"}), 0);
+  EXPECT_THAT(out(), HasSubstr("--devices 3, but --device names 2 models"));
+  EXPECT_NE(run({"--devices", "33", "--", "true"}), 0);
+  EXPECT_NE(run({"--address", "198.19.0.1,198.19.0.2", "--", "true"}), 0);
+  EXPECT_THAT(out(), HasSubstr("2 addresses for 1 devices"));
+  EXPECT_EQ(run({"--devices", "2", "--address", "198.19.0.1,198.19.0.2", "--", "true"}), 0);
+}
+
+TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
+  const auto control = file("ctl").string();
+  const auto pid =
+      start({"--control", control, "--", "sh", "-c", "echo $SOFTHCA_CONTROL; sleep 9"});
+  const auto directory = line_of("out");
+  EXPECT_EQ(wait(start_softhca({"inspect", control}, "answer")), 0);
+  EXPECT_EQ(out("answer"), "softhca:\n") << "no process has a device yet";
+  EXPECT_EQ(wait(start_softhca({"fault", control, "list"}, "answer")), 1);
+  EXPECT_THAT(out("answer"), HasSubstr("these devices have no faults"));
+  // A process that answers, as the library in it does.
+  vfio_user::UniqueFd listener = *vfio_user::bind_unix(directory + "/1", "test");
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  const auto asks = start_softhca({"inspect", "--json", control, "mlx5_0"}, "answer");
+  pollfd comes_in{.fd = listener.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&comes_in, 1, 10'000), 1);
+  {
+    const vfio_user::UniqueFd asked(::accept(listener.get(), nullptr, nullptr));
+    char line[64] = "";
+    ASSERT_GT(::read(asked.get(), line, sizeof line - 1), 0);
+    EXPECT_STREQ(line, "inspect 1 0 16 mlx5_0\n");
+    constexpr std::string_view kAnswer = "ok\n{\"a\": 1}\n";
+    ASSERT_EQ(::write(asked.get(), kAnswer.data(), kAnswer.size()), ssize_t{kAnswer.size()});
+  }
+  EXPECT_EQ(wait(asks), 0);
+  EXPECT_THAT(out("answer"), AllOf(testing::StartsWith("{\n\""), HasSubstr(".1\": {\"a\": 1}\n"),
+                                   testing::EndsWith("}\n}\n")));
+  listener.reset();
+  ::kill(pid, SIGTERM);
+  (void)wait(pid);
+  EXPECT_FALSE(std::filesystem::exists(control));
+  EXPECT_TRUE(nothing_is_left());
 }
 
 TEST_F(RunCommandTest, TheProgramHasItsEnvironmentAndGivesItsExitStatus) {

@@ -2,6 +2,7 @@
 // datagrams that its device loops back.
 #include "rdma_cm/manager.h"
 
+#include <endian.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <rdma/ib_user_verbs.h>
@@ -21,7 +22,7 @@ const driver::Gid kGuest = driver::Gid::from_ipv4(198, 19, 0, 1);
 
 class Numbers final : public PortNumbers {
  public:
-  bool claim(std::uint16_t space, std::uint16_t port) override {
+  bool claim(std::uint16_t space, std::uint16_t port, const driver::Gid&) override {
     return used.insert({space, port}).second;
   }
   void release(std::uint16_t space, std::uint16_t port) override { used.erase({space, port}); }
@@ -32,13 +33,10 @@ class Numbers final : public PortNumbers {
 class RdmaCm : public testing::Test {
  protected:
   RdmaCm() {
+    const Manager::Port port{program_.device(), 1};
     manager_ = *Manager::create(
-        program_.device(), memory_,
-        {.gid = kOwn,
-         .gid_index = 0,
-         .ipv6_gid_index = 0,
-         .node_guid = 1,
-         .port_numbers = numbers_,
+        std::span(&port, 1), memory_,
+        {.port_numbers = numbers_,
          .is_member =
              [this](const driver::Gid& gid) {
                return gid == kOwn || (gid == kGuest && guest_is_known_);
@@ -88,8 +86,8 @@ class RdmaCm : public testing::Test {
     rdma_ucm_resolve_addr in{};
     in.id = id;
     in.timeout_ms = 2000;
-    in.dst_size = sizeof(sockaddr_in);
     const auto address = SocketAddress::of(to, port);
+    in.dst_size = address.size();
     std::memcpy(&in.dst_addr, &address.storage, sizeof in.dst_addr);
     EXPECT_EQ(command(RDMA_USER_CM_CMD_RESOLVE_ADDR, in), 0);
   }
@@ -322,6 +320,90 @@ TEST_F(RdmaCm, AnAddressThatNobodyAnswersForEndsAtTheTimeout) {
   const auto event = next();
   EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kAddrError));
   EXPECT_EQ(static_cast<std::int32_t>(event.status), -ETIMEDOUT);
+}
+
+/// One more device of the process, with an address of its own; both have link-local ones.
+class RdmaCmOfTwo : public RdmaCm {
+ protected:
+  RdmaCmOfTwo() {
+    for (auto* device : {&program_.device(), &second_.device()}) {
+      const auto set = device->set_gid(2, uverbs::GidEntry{.gid = kLinkLocal});
+      EXPECT_TRUE(set);
+    }
+    EXPECT_TRUE(second_.device().set_gid(0, std::nullopt));
+    EXPECT_TRUE(second_.device().set_gid(5, uverbs::GidEntry{.gid = kSecond}));
+    const Manager::Port ports[] = {{program_.device(), 1}, {second_.device(), 2}};
+    manager_ = *Manager::create(
+        ports, memory_,
+        {.port_numbers = numbers_,
+         .is_member = [](const driver::Gid& gid) { return gid == kOwn || gid.is_link_local(); },
+         .is_local = [](const SocketAddress&) { return true; },
+         .clock = [this] { return now_; }});
+    channel_ = *manager_->open();
+  }
+  ~RdmaCmOfTwo() override { manager_.reset(); }
+  Errno bind_to(std::uint32_t id, const driver::Gid& gid, std::uint16_t port) {
+    rdma_ucm_bind in{};
+    in.id = id;
+    const auto address = SocketAddress::of(gid, port);
+    in.addr_size = address.size();
+    std::memcpy(&in.addr, &address.storage, sizeof in.addr);
+    return command(RDMA_USER_CM_CMD_BIND, in);
+  }
+  rdma_ucm_query_addr_resp query(std::uint32_t id) {
+    rdma_ucm_query_addr_resp out{};
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_QUERY,
+                      rdma_ucm_query{.response = reinterpret_cast<std::uint64_t>(&out),
+                                     .id = id,
+                                     .option = RDMA_USER_CM_QUERY_ADDR}),
+              0);
+    return out;
+  }
+
+  static inline const driver::Gid kSecond = driver::Gid::from_ipv4(198, 18, 0, 2);
+  static inline const driver::Gid kLinkLocal{{std::byte{0xfe}, std::byte{0x80}}};
+  uverbs::Program second_;
+};
+
+TEST_F(RdmaCmOfTwo, WhoIsBoundToAnAddressHasTheDeviceOfIt) {
+  const auto first = create(1), second = create(2);
+  EXPECT_EQ(bind_to(first, kOwn, 0), 0);
+  EXPECT_EQ(bind_to(second, kSecond, 0), 0);
+  EXPECT_EQ(be64toh(query(first).node_guid), 1u);
+  EXPECT_EQ(be64toh(query(second).node_guid), 2u);
+}
+
+TEST_F(RdmaCmOfTwo, AListenerOfOneDeviceDoesNotHearTheOther) {
+  const auto listener = create(1);
+  EXPECT_EQ(bind_to(listener, kSecond, 7471), 0);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = listener, .backlog = 1}), 0);
+  const auto client = create(2);
+  resolve(client, 7471);
+  connect(client, "");
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kRejected));
+  EXPECT_EQ(event.status, 8u) << "no such service";
+}
+
+// IETF RFC 6724 5: an address of the same kind.
+TEST_F(RdmaCmOfTwo, AnIpv6PeerIsSpokenToFromAnIpv6Address) {
+  const auto client = create(2);
+  ask_to_resolve(client, kLinkLocal, 7471);
+  ASSERT_EQ(next_type(), EventType::kAddrResolved);
+  struct {
+    std::uint64_t head[2];
+    std::uint64_t service;
+    std::array<std::byte, 16> to, from;
+    std::byte rest[24];
+  } path{};
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_QUERY,
+                    rdma_ucm_query{.response = reinterpret_cast<std::uint64_t>(&path),
+                                   .id = client,
+                                   .option = RDMA_USER_CM_QUERY_PATH}),
+            0);
+  EXPECT_EQ(path.to, kLinkLocal.bytes);
+  EXPECT_EQ(path.from, kLinkLocal.bytes);
+  EXPECT_EQ(query(client).src_addr.ss_family, AF_INET6);
 }
 
 TEST_F(RdmaCm, AListenerThatGoesRejectsWhoWaits) {

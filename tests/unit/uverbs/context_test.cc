@@ -63,6 +63,40 @@ TEST_F(UverbsContext, AMethodThatNobodyKnowsIsAProtocolNotSupported) {
   EXPECT_EQ(Call(0x1234, 0).on(program_.context()), EPROTONOSUPPORT);
 }
 
+// core/roce_gid_mgmt.c: addresses come and go, and who has asked for events is told.
+TEST_F(UverbsContext, TheTableOfGidsMayChange) {
+  const auto entries = [this] {
+    std::array<ib_uverbs_gid_entry, 8> all{};
+    std::uint64_t count = 99;
+    EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE)
+                  .in(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, std::uint64_t{sizeof all[0]})
+                  .in(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, std::uint32_t{0})
+                  .out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, all)
+                  .out(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, count)
+                  .on(program_.context()),
+              0);
+    std::vector<std::uint32_t> indexes;
+    for (std::size_t i = 0; i != count; ++i) indexes.push_back(all[i].gid_index);
+    return indexes;
+  };
+  Call alloc(UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC);
+  ASSERT_EQ(alloc.number(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, 0).on(program_.context()), 0);
+  const int events = static_cast<int>(alloc.made(0));
+  auto& device = program_.device();
+  EXPECT_EQ(entries(), std::vector<std::uint32_t>{0});
+  ASSERT_TRUE(device.set_gid(3, GidEntry{.gid = driver::Gid::from_ipv4(198, 19, 0, 9)}));
+  EXPECT_EQ(entries(), (std::vector<std::uint32_t>{0, 3}));
+  ASSERT_TRUE(device.set_gid(0, std::nullopt));
+  EXPECT_EQ(entries(), std::vector<std::uint32_t>{3});
+  EXPECT_EQ(device.gid(0), nullptr);
+  program_.context().tell_gid_change();
+  ib_uverbs_async_event_desc event{};
+  ASSERT_EQ(::read(events, &event, sizeof event), ssize_t{sizeof event});
+  EXPECT_EQ(event.event_type, 18u) << "IBV_EVENT_GID_CHANGE";
+  EXPECT_EQ(event.element, 1u) << "of the port";
+  ::close(events);
+}
+
 TEST_F(UverbsContext, TheProbeOfTheWriteFormFindsNoRoomForItsOutput) {
   EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE)
                 .in(UVERBS_ATTR_WRITE_CMD, std::uint32_t{IB_USER_VERBS_CMD_QUERY_DEVICE})

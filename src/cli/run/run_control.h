@@ -1,0 +1,39 @@
+// The control socket of a run (`softhca run --control`): what its user asks is asked of each of its
+// processes, by the socket that the library in it listens at (door/control/control_point.h), and
+// the answers are put together. In a thread of its own: the hub of the run goes on meanwhile.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "cli/control_socket.h"
+#include "cli/run/run_directory.h"
+#include "util/event_loop.h"
+#include "util/result.h"
+
+namespace softhca::cli {
+
+class RunControl {
+ public:
+  /// Listens at `path`. @pre signals are blocked, for the thread
+  static util::Result<std::unique_ptr<RunControl>> create(const std::string& path);
+  ~RunControl();
+  RunControl(const RunControl&) = delete;
+  RunControl& operator=(const RunControl&) = delete;
+
+  /// Where the processes are to listen.
+  const std::string& directory() const { return directory_.path(); }
+
+ private:
+  explicit RunControl(RunDirectory directory) : directory_(std::move(directory)) {}
+  std::string answer(std::string_view request) const;
+
+  RunDirectory directory_;
+  std::unique_ptr<util::EventLoop> events_;
+  std::unique_ptr<ControlSocket> socket_;
+  std::thread thread_;
+};
+
+}  // namespace softhca::cli

@@ -1,0 +1,179 @@
+#include "door/card.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "door/addresses.h"
+#include "door/tree/tree.h"
+#include "util/clock.h"
+#include "util/log.h"
+
+namespace softhca::door {
+namespace {
+
+/// Frames that a turn takes from the hub and delivers.
+constexpr std::size_t kFrames = 256;
+/// The first 4 KiB stay out, so that a null pointer is no memory.
+constexpr std::uint64_t kFirstAddress = 4096;
+
+/// Three requests, within a second.
+constexpr unsigned kArpTries = 3;
+constexpr auto kArpPatience = std::chrono::milliseconds(300);
+constexpr auto kArpNap = std::chrono::microseconds(50);
+
+/// Behind the entries of the link-local address.
+constexpr std::size_t kFirstGid = 2;
+constexpr std::size_t kGids = 256;
+
+wire::Gid wire_gid(const driver::Gid& gid) { return wire::Gid::from(gid.bytes); }
+
+bool holds(const std::vector<driver::Gid>& all, const driver::Gid& gid) {
+  return std::ranges::find(all, gid) != all.end();
+}
+
+/// Where to put what a table of the device has not got: its first empty entry.
+std::size_t first_empty(const uverbs::Device& device) {
+  std::size_t at = kFirstGid;
+  while (device.gid(at) != nullptr) ++at;
+  return at;
+}
+
+}  // namespace
+
+util::Result<std::unique_ptr<Card>> Card::create(Options options) {
+  std::unique_ptr<Card> card(new Card(std::move(options)));
+  if (auto good = card->join(); !good) return tl::unexpected(good.error());
+  if (auto good = card->set_up(); !good) return tl::unexpected(good.error());
+  return card;
+}
+
+std::uint64_t Card::node_guid() const { return node_guid_of(options_.number); }
+
+driver::Mac Card::mac() const { return mac_of(joined_->number); }
+
+util::Result<void> Card::join() {
+  auto joined = hub::join(options_.directory + "/hub");
+  if (!joined) return tl::unexpected(joined.error());
+  joined_.emplace(std::move(*joined));
+  link_ = std::make_unique<fabric::RingPort>(switch_.create_port("hub"), std::move(*joined_->out),
+                                             std::move(*joined_->in));
+  return {};
+}
+
+util::Result<void> Card::set_up() {
+  addresses_ = OwnAddresses::take(options_.directory, joined_->number, options_.address);
+  device_port_ = switch_.create_port("device");
+  neighbours_ = std::make_unique<hub::Neighbours>(*device_port_, wire::MacAddress{mac().bytes});
+  fault_port_ = std::make_unique<FaultPort>(*neighbours_);
+  connectx::DeviceOptions options;
+  options.name = fmt::format("mlx5_{}", options_.number);
+  options.mac = wire::MacAddress{mac().bytes};
+  options.node_guid = options.mac.to_u64();
+  model_ = std::make_unique<connectx::Device>(std::move(options), *fault_port_);
+  host_ = std::make_unique<driver::InProcessHost>(
+      *model_, driver::InProcessHost::Options{.progress = [this] {
+        (void)switch_.deliver(kFrames);
+        next_ = model_->run(util::monotonic_now());
+        (void)switch_.deliver(kFrames);
+      }});
+  const auto mapped = model_->dma().map(
+      uverbs::Device::bus_address(kFirstAddress), uverbs::Device::kProgramMemory - kFirstAddress,
+      reinterpret_cast<std::byte*>(kFirstAddress), pcie::DmaAccess::kReadWrite);
+  if (!mapped) return tl::unexpected(mapped.error());
+  auto hca = driver::connectx::Hca::open(*host_, {.port_events = false});
+  if (!hca) return tl::unexpected(hca.error());
+  hca_ = *std::move(hca);
+  auto device = uverbs::Device::create(
+      *hca_, {.gids = gids_of(mac(), addresses_.all()),
+              .node_guid = node_guid(),
+              .interface_index = addresses_.interface_index(),
+              .find_mac = options_.find_mac,
+              .ask_for_mac = [this](const auto& to, auto& its) { return ask_for_mac(to, its); }});
+  if (!device) return tl::unexpected(device.error());
+  device_ = *std::move(device);
+  tell_neighbours();
+  return {};
+}
+
+void Card::tell_neighbours() {
+  std::vector<hub::Neighbours::Address> all;
+  for (const auto& gid : addresses_.all()) all.push_back(wire_gid(gid));
+  // Requests for addresses that are not link-local are sent from those that are not.
+  all.push_back(wire_gid(link_local(mac())));
+  neighbours_->set_addresses(all);
+  // Another process may have had it before.
+  for (const auto& gid : addresses_.all()) {
+    if (!is_process(gid)) neighbours_->announce(wire_gid(gid));
+  }
+}
+
+bool Card::find_mac(const driver::Gid& to, driver::Mac& its) const {
+  if (holds(addresses_.all(), to)) {
+    its = mac();
+    return true;
+  }
+  const auto known = neighbours_->find(wire_gid(to));
+  if (known) its.bytes = known->bytes;
+  return known.has_value();
+}
+
+void Card::ask(const driver::Gid& to) { neighbours_->ask(wire_gid(to)); }
+
+bool Card::ask_for_mac(const driver::Gid& to, driver::Mac& its) {
+  for (unsigned tries = 0; tries != kArpTries; ++tries) {
+    ask(to);
+    for (const auto end = util::monotonic_now() + kArpPatience; util::monotonic_now() < end;) {
+      options_.exchange();
+      if (options_.find_mac(to, its)) return true;
+      std::this_thread::sleep_for(kArpNap);
+    }
+  }
+  return false;
+}
+
+bool Card::receive() { return link_->receive(kFrames) != 0; }
+
+void Card::settle() {
+  if (!link_->settle()) return;
+  const std::uint64_t one = 1;
+  (void)!::write(joined_->wake_hub.get(), &one, sizeof one);
+}
+
+/// As the kernel does it (core/roce_gid_mgmt.c): an address that has gone leaves its entries empty,
+/// and one that has come takes the first that are.
+bool Card::follow_host() {
+  if (!addresses_.refresh()) return false;
+  for (std::size_t i = kFirstGid; i != device_->gids_end(); ++i) {
+    const auto* entry = device_->gid(i);
+    if (entry == nullptr || holds(addresses_.all(), entry->gid)) continue;
+    if (const auto set = device_->set_gid(i, std::nullopt); !set) {
+      util::log(util::LogLevel::kWarning, "GID {}: {}", i, set.error().message);
+    }
+  }
+  for (const auto& gid : addresses_.all()) {
+    for (const bool v2 : {false, true}) {
+      bool there = false;
+      for (std::size_t i = kFirstGid; i != device_->gids_end(); ++i) {
+        const auto* entry = device_->gid(i);
+        there |= entry != nullptr && entry->gid == gid && entry->roce_v2 == v2;
+      }
+      const auto at = first_empty(*device_);
+      if (there || at >= kGids) continue;
+      const auto set = device_->set_gid(at, uverbs::GidEntry{.gid = gid, .roce_v2 = v2});
+      if (!set) util::log(util::LogLevel::kWarning, "GID {}: {}", at, set.error().message);
+    }
+  }
+  tell_neighbours();
+  return true;
+}
+
+void Card::leave_to_parent() {
+  joined_->socket.reset();
+  addresses_.leave();
+}
+
+}  // namespace softhca::door

@@ -1,0 +1,90 @@
+// One device of a process: the model, its driver, its place on the network of the run, and the
+// addresses that it has there. It has no lock: its engine's is held.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "connectx/device.h"
+#include "door/fault_port.h"
+#include "door/own_address.h"
+#include "driver/connectx/hca.h"
+#include "driver/in_process_host.h"
+#include "fabric/ring_port.h"
+#include "fabric/switch.h"
+#include "hub/join.h"
+#include "hub/neighbours.h"
+#include "util/result.h"
+#include "uverbs/device.h"
+
+namespace softhca::door {
+
+class Card {
+ public:
+  struct Options {
+    std::string directory;     ///< of the run, with the hub's socket
+    unsigned number = 0;       ///< of mlx5_<number>
+    std::string address = {};  ///< OwnAddresses::take
+    /// The MAC of a destination, as all devices of the process know it.
+    std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
+    /// Lets all devices of the process hear what comes.
+    std::function<void()> exchange;
+  };
+  static util::Result<std::unique_ptr<Card>> create(Options options);
+
+  uverbs::Device& device() { return *device_; }
+  const connectx::Device& model() const { return *model_; }
+  std::uint64_t node_guid() const;
+  /// When it wants to be called.
+  util::Time next() const { return next_; }
+
+  // A turn, in this order.
+  /// Frames from the hub. True if there were any.
+  bool receive();
+  void progress() { host_->progress(); }
+  /// Frames to the hub.
+  void settle();
+  /// Nothing waits: the hub wakes us from now on.
+  bool prepare_to_sleep() { return link_->prepare_to_sleep(); }
+  bool has_work() { return switch_.has_work(); }
+  /// What the hub writes to.
+  int wake() const { return joined_->wake_me.get(); }
+
+  /// The MAC of an address of its own, or of one that it has been told. False: it knows of none.
+  bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
+  /// Asks the network: find_mac() may know it afterwards.
+  void ask(const driver::Gid& to);
+  /// Readable when follow_host() may have something to do; -1: never.
+  int host_changes() const { return addresses_.changes(); }
+  /// The GID table follows the interface that gives the addresses. True: it has changed.
+  bool follow_host();
+  /// In a child that was forked: what stays is the parent's.
+  void leave_to_parent();
+
+ private:
+  explicit Card(Options options) : options_(std::move(options)) {}
+  util::Result<void> join();
+  util::Result<void> set_up();
+  /// Asks the network, and waits for an answer.
+  bool ask_for_mac(const driver::Gid& to, driver::Mac& mac);
+  void tell_neighbours();
+  driver::Mac mac() const;
+
+  const Options options_;
+  std::optional<hub::Joined> joined_;
+  OwnAddresses addresses_;
+  fabric::Switch switch_;
+  std::unique_ptr<fabric::Port> device_port_;
+  std::unique_ptr<hub::Neighbours> neighbours_;
+  std::unique_ptr<FaultPort> fault_port_;
+  std::unique_ptr<fabric::RingPort> link_;
+  std::unique_ptr<connectx::Device> model_;
+  std::unique_ptr<driver::InProcessHost> host_;
+  std::unique_ptr<driver::connectx::Hca> hca_;
+  std::unique_ptr<uverbs::Device> device_;
+  util::Time next_ = util::kNever;
+};
+
+}  // namespace softhca::door

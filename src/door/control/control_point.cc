@@ -1,0 +1,82 @@
+#include "door/control/control_point.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <array>
+#include <cinttypes>
+#include <cstdio>
+
+#include "vfio_user/unix_socket.h"
+
+namespace softhca::door {
+namespace {
+
+constexpr int kBacklog = 16;
+constexpr timeval kPatience{.tv_sec = 1, .tv_usec = 0};
+constexpr std::size_t kLineMax = 256;
+
+std::string read_line(int socket) {
+  std::string line;
+  std::array<char, kLineMax> bytes;
+  while (line.size() < kLineMax) {
+    const auto size = ::recv(socket, bytes.data(), bytes.size(), 0);
+    if (size <= 0) return {};
+    line.append(bytes.data(), static_cast<std::size_t>(size));
+    if (const auto end = line.find('\n'); end != std::string::npos) return line.substr(0, end);
+  }
+  return {};
+}
+
+void send_all(int socket, std::string_view text) {
+  while (!text.empty()) {
+    const auto size = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
+    if (size <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(size));
+  }
+}
+
+}  // namespace
+
+std::string ControlPoint::line_of(const Question& question) {
+  return fmt::format("inspect {:d} {} {} {}", question.show.json, question.show.from,
+                     question.show.count, question.function);
+}
+
+std::optional<ControlPoint::Question> ControlPoint::parse(std::string_view line) {
+  const std::string text(line);
+  unsigned json = 0;
+  std::uint64_t from = 0;
+  std::uint32_t count = 0;
+  std::array<char, kLineMax> function{};
+  const int words = std::sscanf(text.c_str(), "inspect %u %" SCNu64 " %" SCNu32 " %255s", &json,
+                                &from, &count, function.data());
+  if (words < 3 || json > 1 || count == 0 || count > util::Inspection::kCountMax) {
+    return std::nullopt;
+  }
+  Question question{.function = function.data(), .show = {}};
+  question.show.json = json == 1;
+  question.show.from = from;
+  question.show.count = count;
+  return question;
+}
+
+util::Result<ControlPoint> ControlPoint::create(const std::string& path) {
+  auto listener = vfio_user::bind_unix(path, "control");
+  if (!listener) return tl::unexpected(listener.error());
+  if (::listen(listener->get(), kBacklog) != 0) return util::fail_errno("control: listen");
+  return ControlPoint(*std::move(listener));
+}
+
+void ControlPoint::serve(const std::function<std::string(const Question&)>& answer) {
+  const vfio_user::UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!socket) return;
+  for (const int which : {SO_RCVTIMEO, SO_SNDTIMEO}) {
+    ::setsockopt(socket.get(), SOL_SOCKET, which, &kPatience, sizeof kPatience);
+  }
+  const auto question = parse(read_line(socket.get()));
+  send_all(socket.get(), question ? answer(*question) : "error: no such question\n");
+}
+
+}  // namespace softhca::door
