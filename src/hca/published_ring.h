@@ -54,6 +54,9 @@ class PublishedRing {
   /// have one.
   std::uint32_t lap() const { return producer_ >> geometry_.log_count & 1; }
 
+  /// Whether the entry `ahead` of the next one stands in the first place.
+  bool goes_round(std::uint32_t ahead) const { return ((producer_ + ahead) & place_mask_) == 0; }
+
   /// From now on entries are in other memory, and so many. Counters go on. @pre as the constructor
   void move(unsigned log_count, QueueMemory memory) {
     auto geometry = geometry_;

@@ -144,7 +144,10 @@ bool CompletionQueue::write_closely(std::span<std::byte, kCqeSize> cqe, bool sol
 /// A CQE that is like those before it waits for the next ones, for the rest of this turn at most.
 bool CompletionQueue::write_compressed(std::span<std::byte, kCqeSize> cqe, bool solicited) {
   const bool waits = !solicited && CqeSession::is_kind(cqe);
-  if (!session_->empty() && (!waits || !session_->takes(cqe)) && !close_session()) return false;
+  if (!session_->empty()) {
+    const bool stays = waits && session_->takes(cqe) && !ring_.goes_round(session_->count());
+    if (!stays && !close_session()) return false;
+  }
   if (!waits) return write_any(cqe, solicited);
   if (failed()) return false;
   if (!has_room(session_->count())) {

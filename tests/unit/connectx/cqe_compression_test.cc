@@ -127,6 +127,7 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
         continue;
       }
       const auto count = title.get(Layout::byte_cnt);
+      EXPECT_LE(consumer_ % kSize + count, kSize) << "beyond the end of the CQ";
       for (std::uint32_t i = 0; i != count; ++i) {
         const auto array = consumer_ + (i < 8 ? 1 : i / 8 * 8);
         const std::span mini(entry(array) + i % 8 * 8, 8);
@@ -176,12 +177,25 @@ class CqeCompression : public testing::Test, private pcie::InterruptSink {
 };
 
 TEST_F(CqeCompression, CqesThatDifferInLittleAreWrittenTogether) {
-  // 8 and 9: where the second array begins. 24 and 32: the ring goes round.
-  for (const std::uint32_t count : {2u, 3u, 8u, 9u, 16u, 17u, 24u, 32u, 31u, 2u}) {
+  // 8 and 9: where the second array begins.
+  for (const std::uint32_t count : {2u, 3u, 8u, 9u, 2u}) {
     receive(count);
     EXPECT_TRUE(poll().empty()) << "software sees none of them before all";
     turn();
     EXPECT_EQ(poll(), expected(count)) << count;
+  }
+}
+
+// What DPDK's vector receive counts on.
+TEST_F(CqeCompression, ASessionEndsWhereTheRingGoesRound) {
+  for (const std::uint32_t count : {20u, 20u, 32u, 31u, 9u, 32u}) {
+    const auto before_end = kSize - producer_ % kSize;
+    receive(count);
+    auto all = poll();
+    EXPECT_EQ(all.size(), before_end < count ? before_end : 0) << count;
+    turn();
+    for (const auto& one : poll()) all.push_back(one);
+    EXPECT_EQ(all, expected(count)) << count;
   }
 }
 
