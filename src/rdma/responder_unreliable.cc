@@ -14,7 +14,8 @@ using spec::infiniband::kGsiQkey;
 
 namespace {
 
-/// GRH, if there is room in front, and payload to the begin of the pieces.
+/// GRH, if there is room in front, and payload to the begin of the pieces. A signature error of
+/// either is one of the datagram.
 Reason scatter_datagram(KeyTable& keys, const KeyUser& user, std::span<const Sge> sges,
                         const wire::IbPacket& packet, const wire::Frame& frame,
                         std::size_t in_front) {
@@ -24,7 +25,9 @@ Reason scatter_datagram(KeyTable& keys, const KeyUser& user, std::span<const Sge
   if (in_front != 0 && wire::emit_ud_grh(frame, packet, grh))
     fault = scatter(keys, user, sges, 0, grh);
   if (fault != Reason::kNone && fault != Reason::kSignatureMismatch) return fault;
-  return scatter(keys, user, sges, in_front, frame, packet.payload_offset, packet.payload_size);
+  const auto of_payload =
+      scatter(keys, user, sges, in_front, frame, packet.payload_offset, packet.payload_size);
+  return of_payload == Reason::kNone ? fault : of_payload;
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ class TestHca {
   std::vector<Send> sends;
   std::vector<Receive> receives;
   std::vector<Event> events;
+  std::vector<SignatureError> signature_errors;
   std::vector<std::uint32_t> executed;
   WorkStatus local_status = WorkStatus::kSuccess;
   bool send_memory_gone = false;
@@ -162,6 +163,9 @@ class TestHca {
     }
     void handle_event(QpEvent event, Reason reason) override {
       hca_.events.push_back({qpn_, event, reason});
+    }
+    void handle_signature_error(const SignatureError& error, bool, XrcSrqn) override {
+      hca_.signature_errors.push_back(error);
     }
     FaultAnswer open_fault(const PageFault& fault) override {
       hca_.faults.push_back(fault);

@@ -213,6 +213,42 @@ TEST_F(Ud, APieceThatMayNotBeWrittenIsAProtectionErrorAndStaysAsItIs) {
   EXPECT_EQ(std::memcmp(pair.b.at(0x20000), before.data(), before.size()), 0);
 }
 
+/// A key whose bytes on the wire are blocks of 512 with T10-DIF behind each.
+MKey sign(KeyTable& keys) {
+  MemoryKey::Attributes attributes = keys.find(kKey)->attributes();
+  attributes.key = MKey(0x2222'56);
+  attributes.length = 1024;
+  attributes.indirect = {{kKeyStart + 0x20000, 1024, kKey}};
+  attributes.start = 0;
+  auto key = std::make_unique<MemoryKey>(attributes);
+  SignatureRules rules;
+  rules.wire.block = 512;
+  rules.check_mask = 0xFF;
+  key->make_signable();
+  key->signature()->set(rules);
+  key->signature()->enable(true);
+  key->refresh();
+  return keys.insert(std::move(key)).key();
+}
+
+TEST_F(Ud, AWrongBlockThatEndsInTheFortyBytesIsToldBeforeTheCompletion) {
+  class Values : public SignatureValues {
+   public:
+    const Value* find_value(std::uint32_t) const override { return &value; }
+    Value value{.pd = kPd};
+  } values;
+  pair.b.keys.set_signature_values(&values);
+  pair.b.keys.expect_signature_errors();
+  const auto key = sign(pair.b.keys);
+  pair.b.post_receive(*pair.qb, {{520 - 40, 200, key}}, 9);  // the next block stays unfinished
+  pair.a.post(*pair.qa, datagram(100));
+  pair.drive();
+  EXPECT_THAT(pair.b.hca.receive_statuses(), ElementsAre(kSuccess));
+  ASSERT_EQ(pair.b.hca.signature_errors.size(), 1u);
+  EXPECT_EQ(pair.b.hca.signature_errors[0].key, key);
+  EXPECT_EQ(std::memcmp(pair.a.at(0), pair.b.at(0x20000 + 512), 100), 0);
+}
+
 TEST_F(Ud, ADatagramGoesOverTheBordersOfPieces) {
   for (const std::uint32_t first : {1u, 39u, 40u, 41u, 60u}) {
     pair.b.post_receive(*pair.qb, {End::sge(0x20000, first), End::sge(0x24000, 200 - first)}, 9);
