@@ -1,14 +1,14 @@
 #!/bin/bash
 # What in the kernel uses RDMA: NVMe over Fabrics, iSER and NFS, initiator and target on ours, every byte compared.
 #
-# kernel_users.sh [MIB [USER...]]: the users nvme, iser, nfs, or all of these; iser_pi: iSER with T10-DIF, with MIB of data each. With --guests 2, each of one function,
-# guest 1 is the target and guest 2 the initiator, and in /share each tells the other how far it is; in a single guest
-# the first function is both. iser wants the package open-iscsi, nfs nfs-kernel-server.
+# kernel_users.sh [MIB [USER...]]: the users nvme, iser, iser_pi (iSER with T10-DIF), nfs, or all of these, with MIB of data each.
+# With --guests 2, each of one function, guest 1 is the target and guest 2 the initiator, and in /share each tells the other how
+# far it is; in a single guest the first function is both. iser wants the package open-iscsi, nfs nfs-kernel-server.
 . "$(dirname "$0")/lib.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 mib=${1:-8}
 shift
-[ $# -gt 0 ] || set -- nvme iser nfs
+[ $# -gt 0 ] || set -- nvme iser iser_pi nfs
 GUESTS=${GUESTS:-1} GUEST=${GUEST:-1}
 config=/sys/kernel/config
 name=iqn.2026-01.org.softhca:disk
@@ -112,11 +112,16 @@ iser_initiator() {
     [ "$(cat "/sys/block/$(basename "$(readlink -f "$disk")")/integrity/format")" = T10-DIF-TYPE1-IP ] ||
     fail "the disk has no protection"
   random_blocks
+  # Whoever has had it open for writing leaves udev to look for partitions again.
+  udevadm settle --timeout=60
   run "${node[@]}" -I iser --logout
+  run "${node[@]}" -I iser -o delete
   iscsiadm -k 0
 }
 iser_end() {
   local core=$config/target/core/rd_mcp_1/disk tpg=$config/target/iscsi/$name/tpgt_1
+  # A session that is being closed is not waited for by Linux, which frees what it still uses ("list_del corruption").
+  wait_for 60 "end of the session" sh -c "! grep -q . '$tpg/dynamic_sessions'"
   echo 0 >"$tpg/enable"
   rm "$tpg/lun/lun_0/disk"
   rmdir "$tpg/np/$TARGET:3260" "$tpg/lun/lun_0" "$tpg" "${tpg%/*}" $core ${core%/*} || fail "taking the target away"

@@ -37,9 +37,9 @@ lost_here() {
   grep -H . "/sys/class/infiniband/$IB_here"/ports/1/hw_counters/* | sed 's/.*hw_counters.//' | grep -v ':0$'
 }
 
-# lost_last_word PROGRAM: a pingpong's client leaves when it has the server's last message. If the acknowledgement of that one
-# is lost, nobody is there to give it again, and the server's last send fails: on any card. The programs of perftest
-# meet by TCP before they leave.
+# lost_last_word PROGRAM: a pingpong leaves when it has the other's last message, and the acknowledgement of its own. If that
+# which it gives to the other's last message is lost, nobody is there to give it again, and the other's last send fails: on any
+# card. The programs of perftest meet by TCP before they leave.
 lost_last_word() {
   [ "$kind" = loss ] && [ "$1" = ibv_rc_pingpong ] &&
     grep -q 'transport retry counter exceeded (12) for wr_id 2' /tmp/out.log
@@ -58,18 +58,19 @@ between() {
     tell $count.up
     wait $process
     status=$?
-    # So much is right: the client has all messages, their content checked. Else it tells, and not that it is done.
-    if [ $status -ne 0 ] && lost_last_word "$4"; then
-      hear "$count.$((3 - GUEST))"
-      tell "$count.$GUEST" again
-      between "$@"
-      return
-    fi
   else
     hear $count.up
     timeout 200 "${line[@]}" "$ADDRESS_peer" >/tmp/out.log 2>&1
     status=$?
     echo "$status guest $server serves: ${*:4}"
+  fi
+  # So much is right: the other side says that it has ended well, with all messages. Else nothing comes from there.
+  if [ $status -ne 0 ] && lost_last_word "$4"; then
+    hear "$count.$((3 - GUEST))"
+    echo "the other side left before its last acknowledgement came: once more"
+    tell "$count.$GUEST" again
+    between "$@"
+    return
   fi
   [ $status -eq 0 ] || { cat /tmp/out.log >&2; lost_here >&2; fail "${*:4} with server $server: exit status $status"; }
   grep ' messages, all right$' /tmp/out.log
