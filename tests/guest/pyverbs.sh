@@ -8,7 +8,7 @@ suite=${1:-trixie}
 # How many are ok, and skipped.
 case $suite in
 trixie) want_ok=188 want_skip=132 ;;
-sid) want_ok=227 want_skip=161 ;;
+sid) want_ok=230 want_skip=158 ;;
 esac
 one_host_here
 run modprobe -a rdma_ucm
