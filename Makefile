@@ -24,7 +24,7 @@ LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-unit test-guest mutants soak pyverbs pyverbs-host door-kills distributions kernel-users soft-roce perftest examples verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-unit test-guest mutants soak pyverbs pyverbs-host door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -90,7 +90,7 @@ door-kills: softhca ## DOOR_KILLS (1000) programs of softhca run that are killed
 distributions: deb ## the package on other Debians, with their own programs (SUITES)
 	@tests/package/distributions.py $(BUILD) $(SUITES)
 
-kernel-users: softhca ## NVMe-oF, NFS and iSER between two guests, every byte compared (KERNEL=backports, LOSS=0.001)
+kernel-users: softhca ## NVMe-oF, NFS, iSER without and with T10-DIF between two guests, every byte compared (KERNEL=backports, LOSS=0.001)
 	@rm -rf $(BUILD)/kernel_users && mkdir -p $(BUILD)/kernel_users && cp tests/guest/*.sh tests/guest/*.py $(BUILD)/kernel_users
 	@SOFTHCA=$(BUILD)/softhca guest/run --no-addresses --timeout 1800 --kernel $(KERNEL) --guests 2 --device connectx \
 	  $(if $(LOSS),--server-arg=--loss=$(LOSS)) --package open-iscsi --package nfs-kernel-server \
@@ -110,6 +110,13 @@ examples: softhca ## every example of libibverbs and librdmacm in a guest (KERNE
 	@rm -rf $(BUILD)/examples && mkdir -p $(BUILD)/examples && cp tests/guest/*.sh tests/guest/address_handle.py $(BUILD)/examples
 	@SOFTHCA=$(BUILD)/softhca guest/run --no-addresses --timeout 1800 --kernel $(KERNEL) --device connectx --device connectx \
 	  --share $(BUILD)/examples -- 'bash /share/examples.sh $(ONLY)'
+
+dpdk: softhca ## DPDK's testpmd on two devices, Linux on two others, in a guest (KERNEL)
+	@rm -rf $(BUILD)/dpdk && mkdir -p $(BUILD)/dpdk && cp tests/guest/*.sh tests/guest/transfer.py tests/guest/dpdk_peer.py $(BUILD)/dpdk
+	@SOFTHCA=$(BUILD)/softhca guest/run --no-addresses --timeout 1200 --kernel $(KERNEL) \
+	  $(foreach side,left left right right,--device connectx --server-arg=--port --server-arg=switch:$(side)) \
+	  --package dpdk-dev --package librte-net-mlx5-25 --package librte-mempool-ring25 \
+	  --share $(BUILD)/dpdk -- 'bash /share/dpdk.sh'
 
 verbs-soak: softhca ## two guests, QPS (1000) queue pairs, every byte checked for SOAK_SECONDS (600) (KERNEL, SEED)
 	@SOFTHCA=$(BUILD)/softhca TIMEOUT=$$(($(SOAK_SECONDS) + 1800)) tests/guest/verbs_soak $(BUILD)/verbs_soak $(KERNEL) \
