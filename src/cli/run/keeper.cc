@@ -110,6 +110,8 @@ void Keeper::leave(int run) {
 
 void Keeper::end_if_alone() {
   if (!runs_.empty()) return;
+  // Who ends a session may remove its directories: no run finds this hub any more.
+  if (::access(directory_.c_str(), F_OK) != 0) return host_->events().stop();
   last_ = FabricLock::try_to_take(directory_);
   if (last_) accept();  // one that came before we had the lock
   if (last_ && runs_.empty()) return host_->events().stop();

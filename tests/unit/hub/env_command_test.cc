@@ -1,8 +1,12 @@
 // `softhca env`, as the shell has it.
 #include <gmock/gmock.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "run_command.h"
+#include "vfio_user/unix_socket.h"
 
 namespace softhca::hub {
 namespace {
@@ -30,6 +34,17 @@ class EnvCommandTest : public RunCommandTest {
     words.insert(words.begin(), "env");
     return wait(start_softhca(std::move(words)));
   }
+  /// The process that listens there.
+  static vfio_user::UniqueFd listener_of(const std::string& path) {
+    const auto connection = vfio_user::connect_unix(path, "the hub");
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    if (!connection ||
+        ::getsockopt(connection->get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+      return {};
+    }
+    return vfio_user::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+  }
   const std::string eval_ = std::string("eval \"$(") + SOFTHCA_PROGRAM + " env)\"; ";
 };
 
@@ -47,6 +62,18 @@ TEST_F(EnvCommandTest, TheSwitchGoesWithTheShell) {
   ::kill(pid, SIGKILL);
   (void)wait(pid);
   EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(EnvCommandTest, TheSwitchGoesWithTheShellWhereItsDirectoryHasGoneBefore) {
+  const auto pid = shell(eval_ + "echo $SOFTHCA_DOOR; exec sleep 100");
+  const std::filesystem::path directory = line_of("out");
+  const auto keeper = listener_of(directory / "hub");
+  ASSERT_TRUE(keeper);
+  std::filesystem::remove_all(directory.parent_path());
+  ::kill(pid, SIGKILL);
+  (void)wait(pid);
+  pollfd end{keeper.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&end, 1, 10'000), 1);
 }
 
 TEST_F(EnvCommandTest, RunsOfItsFabricAreOnItsSwitch) {
