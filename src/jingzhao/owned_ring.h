@@ -31,7 +31,7 @@ class OwnedRing {
   /// `producer`: counts entries; of the next one. A counter, because a ring that gets another size
   /// goes on at its place in that.
   OwnedRing(QueueMemory memory, unsigned log_count, std::uint32_t producer)
-      : memory_(std::move(memory)), log_count_(log_count), producer_(producer) {}
+      : memory_(memory), log_count_(log_count), producer_(producer) {}
 
   std::uint32_t producer() const { return producer_; }
   unsigned log_count() const { return log_count_; }
