@@ -53,19 +53,17 @@ util::Result<std::unique_ptr<Card>> Card::create(Options options) {
 
 std::uint64_t Card::node_guid() const { return node_guid_of(options_.number); }
 
-driver::Mac Card::mac() const { return mac_of(joined_->number); }
+driver::Mac Card::mac() const { return mac_of(link_->number()); }
 
 util::Result<void> Card::join() {
   auto joined = hub::join(options_.directory + "/hub");
   if (!joined) return tl::unexpected(joined.error());
-  joined_.emplace(std::move(*joined));
-  link_ = std::make_unique<fabric::RingPort>(switch_.create_port("hub"), std::move(*joined_->out),
-                                             std::move(*joined_->in));
+  link_ = std::make_unique<hub::Uplink>(switch_.create_port("hub"), *std::move(joined));
   return {};
 }
 
 util::Result<void> Card::set_up() {
-  addresses_ = OwnAddresses::take(options_.directory, joined_->number, options_.address);
+  addresses_ = OwnAddresses::take(options_.directory, link_->number(), options_.address);
   device_port_ = switch_.create_port("device");
   neighbours_ = std::make_unique<hub::Neighbours>(*device_port_, wire::MacAddress{mac().bytes});
   fault_port_ = std::make_unique<FaultPort>(*neighbours_);
@@ -137,12 +135,6 @@ bool Card::ask_for_mac(const driver::Gid& to, driver::Mac& its) {
 
 bool Card::receive() { return link_->receive(kFrames) != 0; }
 
-void Card::settle() {
-  if (!link_->settle()) return;
-  const std::uint64_t one = 1;
-  (void)!::write(joined_->wake_hub.get(), &one, sizeof one);
-}
-
 /// As the kernel does it (core/roce_gid_mgmt.c): an address that has gone leaves its entries empty,
 /// and one that has come takes the first that are.
 bool Card::follow_host() {
@@ -172,7 +164,7 @@ bool Card::follow_host() {
 }
 
 void Card::leave_to_parent() {
-  joined_->socket.reset();
+  link_->leave_to_parent();
   addresses_.leave();
 }
 

@@ -12,10 +12,9 @@
 #include "door/own_address.h"
 #include "driver/connectx/hca.h"
 #include "driver/in_process_host.h"
-#include "fabric/ring_port.h"
 #include "fabric/switch.h"
-#include "hub/join.h"
 #include "hub/neighbours.h"
+#include "hub/uplink.h"
 #include "util/result.h"
 #include "uverbs/device.h"
 
@@ -44,13 +43,13 @@ class Card {
   /// Frames from the hub. True if there were any.
   bool receive();
   void progress() { host_->progress(); }
-  /// Frames to the hub.
-  void settle();
+  /// Frames to the hub and to others.
+  void settle() { link_->settle(); }
   /// Nothing waits: the hub wakes us from now on.
   bool prepare_to_sleep() { return link_->prepare_to_sleep(); }
   bool has_work() { return switch_.has_work(); }
   /// What the hub writes to.
-  int wake() const { return joined_->wake_me.get(); }
+  int wake() const { return link_->wake(); }
 
   /// The MAC of an address of its own, or of one that it has been told. False: it knows of none.
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
@@ -73,13 +72,12 @@ class Card {
   driver::Mac mac() const;
 
   const Options options_;
-  std::optional<hub::Joined> joined_;
   OwnAddresses addresses_;
   fabric::Switch switch_;
   std::unique_ptr<fabric::Port> device_port_;
   std::unique_ptr<hub::Neighbours> neighbours_;
   std::unique_ptr<FaultPort> fault_port_;
-  std::unique_ptr<fabric::RingPort> link_;
+  std::unique_ptr<hub::Uplink> link_;
   std::unique_ptr<connectx::Device> model_;
   std::unique_ptr<driver::InProcessHost> host_;
   std::unique_ptr<driver::connectx::Hca> hca_;

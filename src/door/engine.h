@@ -112,7 +112,8 @@ class Engine {
   util::Time last_look_{};  ///< by the thread, at what is looked at once a second
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> inline_turns_ = 0;
-  vfio_user::UniqueFd poke_;  ///< eventfd: the thread has something to do
+  bool program_polls_ = false;  ///< since the thread's last look
+  vfio_user::UniqueFd poke_;    ///< eventfd: the thread has something to do
 
   // Of the thread.
   std::vector<pollfd> wakes_;      ///< eventfds, then what is looked at otherwise

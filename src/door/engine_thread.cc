@@ -25,6 +25,12 @@ using namespace std::chrono_literals;
 constexpr util::Duration kCalm = 50ms;
 /// Nor to go to sleep for less than this.
 constexpr util::Duration kRestMin = 20ms;
+/// While the program's own calls do the work; of so many, at least, in a millisecond.
+constexpr util::Duration kNapBesideCalls = 1ms;
+constexpr std::uint64_t kCallsMin = 100;
+/// How long we look ourselves after they have turned out to be fewer: from, to.
+constexpr util::Duration kDistrustMin = 20ms;
+constexpr util::Duration kDistrustMax = 1s;
 /// Between two looks of a sleeper, and two tries to become one.
 constexpr util::Duration kRestMax = 1s;
 
@@ -101,7 +107,7 @@ bool Engine::look(bool& sleeps) {
   sleeps = !busy;
   has_queues_ = false;
   for_each_card([&](Card& card) {
-    sleeps = sleeps && card.prepare_to_sleep();
+    sleeps = sleeps && (program_polls_ || card.prepare_to_sleep());
     has_queues_ |= !card.device().records().empty();
   });
   collect_wakes();
@@ -145,6 +151,9 @@ void Engine::work() {
   const bool traps = may_trap();
   unsigned idle = 0;
   std::uint64_t turns_seen = 0;
+  util::Time trusts_from{};
+  auto distrust = kDistrustMin;
+  bool has_polled = false;
   auto calm_since = util::monotonic_now();
   for (;;) {
     if (std::exchange(is_asked_, false)) answer_questions();
@@ -152,14 +161,28 @@ void Engine::work() {
     {
       const std::lock_guard held(lock_);
       if (stopping_) return;
+      // A program that polls lets its device work itself: what comes need not wake us as well, and
+      // its doorbells are not to be trapped.
+      const auto turns = inline_turns_.load(std::memory_order_relaxed);
+      has_polled = turns != turns_seen;
+      program_polls_ = has_polled && util::monotonic_now() >= trusts_from;
+      turns_seen = turns;
       idle = look(sleeps) ? 0 : idle + 1;
     }
-    if (!sleeps) continue;
     const auto now = util::monotonic_now();
-    // A program that polls lets its device work itself, and does not want to be trapped.
-    const auto turns = inline_turns_.load(std::memory_order_relaxed);
-    if (idle == 1 || turns != turns_seen) calm_since = now;
-    turns_seen = turns;
+    if (idle == 1 || has_polled) calm_since = now;
+    if (program_polls_) {
+      (void)wait(kNapBesideCalls);
+      // One that waits for its memory to change polls now and then.
+      if (inline_turns_.load(std::memory_order_relaxed) - turns_seen < kCallsMin) {
+        trusts_from = util::monotonic_now() + distrust;
+        distrust = std::min(2 * distrust, kDistrustMax);
+      } else {
+        distrust = kDistrustMin;
+      }
+      continue;
+    }
+    if (!sleeps) continue;
     if (traps && has_queues_ && now - calm_since > kCalm) {
       if (rest()) {
         idle = 0;

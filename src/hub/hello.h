@@ -1,6 +1,7 @@
 // What the hub says to a process that connects, at once and only once: one message on the socket,
-// with the descriptors of kFds in the order of Fd. The process says nothing, ever; the end of its
-// socket is its end.
+// with the descriptors of kFds in the order of Fd. The process says nothing there, ever; the end of
+// its socket is its end. To those that ask for it in their ring, the hub has more to say:
+// link_note.h.
 #pragma once
 
 #include <array>

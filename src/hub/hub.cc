@@ -10,12 +10,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <limits>
+#include <map>
 #include <utility>
 
+#include "hub/fd_message.h"
 #include "hub/hello.h"
 #include "hub/join.h"
+#include "util/endian.h"
 #include "vfio_user/event_signal.h"
 #include "vfio_user/unix_socket.h"
 #include "wire/mac_address.h"
@@ -31,6 +33,9 @@ constexpr std::size_t kFramesPerTurn = 128;
 constexpr std::size_t kFramesAtOnce = 16;
 /// Of a process that has gone: what it had sent before is still delivered, as far as this.
 constexpr std::size_t kLastFrames = 8192;
+/// Of a process to another, before the two have a link of their own; and links of one process.
+constexpr unsigned kFramesBeforeLink = 16;
+constexpr std::size_t kLinksMax = 32;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 /// Addresses of 198.18.0.0/16 are made of them.
 constexpr unsigned kNumberMax = 0xfffe;
@@ -57,20 +62,22 @@ util::Result<void> send_hello(int socket, unsigned number, const std::array<int,
   Hello hello;
   hello.number = number;
   hello.mac = mac_of(number);
-  iovec bytes{.iov_base = &hello, .iov_len = sizeof hello};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kFds * sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  auto* const rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof fds);
-  std::memcpy(CMSG_DATA(rights), fds.data(), sizeof fds);
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof hello) return {};
+  if (send_message(socket, std::as_bytes(std::span(&hello, 1)), fds)) return {};
   return util::fail_errno("sendmsg");
+}
+
+/// 0: that of no process.
+unsigned number_of(std::span<const std::byte> mac) {
+  const auto own = std::as_bytes(std::span(kMacs));
+  if (!std::ranges::equal(mac.first(own.size()), own)) return 0;
+  std::array<std::byte, sizeof(std::uint32_t)> number{};
+  std::ranges::copy(mac.subspan(own.size(), 3), number.begin() + 1);
+  return util::load_be32(number.data());
+}
+
+wire::MacAddress address_of(unsigned number) {
+  const auto mac = mac_of(number);
+  return wire::MacAddress::from(std::as_bytes(std::span(mac)));
 }
 
 }  // namespace
@@ -88,6 +95,11 @@ struct Hub::Client {
   fabric::RingPort link;
   bool active = false;
   std::uint64_t losses_seen = 0;  ///< of the link's dropped_full
+
+  // Links to others (link_note.h).
+  bool is_willing = false;
+  std::map<unsigned, unsigned> frames_to;  ///< by number, until they are introduced
+  std::set<unsigned> known;                ///< who was introduced
 };
 
 Hub::Hub(util::EventLoop& loop, std::string socket_path, const Options& options)
@@ -225,6 +237,14 @@ void Hub::expel(Client& client, const char* reason) {
 }
 
 void Hub::remove(Client& client) {
+  for (const auto number : client.known) {
+    auto* const other = find(number);
+    if (other == nullptr) continue;
+    other->known.erase(client.number);
+    note(*other, LinkNote::Kind::kGone, client.number);
+  }
+  for (const auto& other : clients_) other->frames_to.erase(client.number);
+  if (!client.known.empty()) work_.raise();
   loop_.remove(client.socket.get());
   loop_.remove(client.bell.get());
   numbers_.erase(client.number);
@@ -252,10 +272,75 @@ void Hub::turn() {
   if (!active_.empty()) work_.raise();
 }
 
+// Links between processes -------------------------------------------------------------------------
+
+Hub::Client* Hub::find(unsigned number) {
+  const auto at = std::ranges::find(clients_, number, [](const auto& one) { return one->number; });
+  return at == clients_.end() ? nullptr : at->get();
+}
+
+/// To one of the two ends of a link.
+void Hub::note(Client& client, LinkNote::Kind kind, unsigned about) {
+  client.link.handle_frame(
+      LinkNote{.to = address_of(client.number), .from = address_of(about), .kind = kind}.frame());
+}
+
+/// Of a frame from `client`. True: it goes nowhere.
+bool Hub::look_at(Client& client, std::span<const std::byte> frame) {
+  if (frame.size() < wire::EthernetLayout::kSize) return false;
+  const auto to = number_of(frame);
+  const auto said = LinkNote::parse(frame);
+  if (!said) {
+    if (client.is_willing && to != 0) count_frame(client, to);
+    return false;
+  }
+  // Nobody speaks for somebody else, and guests are nobody here.
+  if (said->from != address_of(client.number)) return true;
+  if (said->kind == LinkNote::Kind::kWilling) client.is_willing = options_.tap == nullptr;
+  const bool for_peer =
+      said->kind == LinkNote::Kind::kReady || said->kind == LinkNote::Kind::kSwitched;
+  return !for_peer || !client.known.contains(to);
+}
+
+void Hub::count_frame(Client& client, unsigned to) {
+  if (client.known.contains(to)) return;
+  if (client.frames_to.size() >= kLinksMax) client.frames_to.clear();
+  if (++client.frames_to[to] < kFramesBeforeLink) return;
+  client.frames_to.erase(to);
+  auto* const other = find(to);
+  if (other == nullptr || other == &client || !other->is_willing) return;
+  if (client.known.size() >= kLinksMax || other->known.size() >= kLinksMax) return;
+  introduce(client, *other);
+}
+
+/// Each gets the rings, as it sees them, and what wakes the other. Who gets nothing does not say
+/// that it is ready, and all stays as it was.
+void Hub::introduce(Client& a, Client& b) {
+  const auto to_b = util::SharedRing::create(options_.link_capacity);
+  const auto to_a = util::SharedRing::create(options_.link_capacity);
+  if (!to_a || !to_b) return;
+  const auto tell = [this](Client& whom, const Client& of, int to, int from) {
+    Introduction introduction;
+    introduction.number = of.number;
+    introduction.mac = mac_of(of.number);
+    const std::array<int, kIntroductionFds> fds = {to, from, of.wake.get()};
+    if (!send_message(whom.socket.get(), std::as_bytes(std::span(&introduction, 1)), fds)) return;
+    note(whom, LinkNote::Kind::kIntroduced, of.number);
+  };
+  tell(a, b, to_b->fd(), to_a->fd());
+  tell(b, a, to_a->fd(), to_b->fd());
+  a.known.insert(b.number);
+  b.known.insert(a.number);
+  ++counters_.links;
+}
+
 /// Frames of all who may have some, in turn.
 std::size_t Hub::receive() {
   std::size_t frames = 0;
-  for (auto* client : active_) frames += client->link.receive(kFramesAtOnce);
+  for (auto* client : active_) {
+    const auto looks_at = [&](std::span<const std::byte> frame) { return look_at(*client, frame); };
+    frames += client->link.receive(kFramesAtOnce, looks_at);
+  }
   counters_.frames += frames;
   return frames;
 }

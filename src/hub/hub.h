@@ -14,12 +14,14 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "fabric/ring_port.h"
 #include "fabric/switch.h"
 #include "fabric/tap.h"
+#include "hub/link_note.h"
 #include "util/event_loop.h"
 #include "util/log.h"
 #include "util/result.h"
@@ -36,6 +38,9 @@ class Hub {
     std::size_t clients_max = 4096;
     /// Bytes of each of the two rings of a process.
     std::size_t ring_capacity = fabric::RingPort::kRingCapacity;
+    /// Of each of the two rings between processes that have much to say to each other; those that
+    /// a tap looks at have none.
+    std::size_t link_capacity = std::size_t{2} << 20;
     /// How long to look for the next frame before going to sleep. Zero: not at all.
     util::Duration poll = std::chrono::microseconds(20);
   };
@@ -46,6 +51,7 @@ class Hub {
     std::uint64_t refused = 0;   ///< of another user, too many, or there was no room
     std::uint64_t frames = 0;    ///< that came out of rings
     std::uint64_t dropped = 0;   ///< for processes that did not keep up
+    std::uint64_t links = 0;     ///< that two processes were given
   };
 
   /// Listens at `socket_path`, whose file goes with the hub. `loop` outlives it.
@@ -83,6 +89,11 @@ class Hub {
   std::size_t receive();
   void settle();
   void look_for_loss(Client& client);
+  Client* find(unsigned number);
+  void note(Client& client, LinkNote::Kind kind, unsigned about);
+  bool look_at(Client& client, std::span<const std::byte> frame);
+  void count_frame(Client& client, unsigned to);
+  void introduce(Client& a, Client& b);
   void warn(std::string_view text);
   unsigned next_number();
 

@@ -5,10 +5,11 @@
 #include <sys/time.h>
 
 #include <cerrno>
-#include <cstring>
 #include <exception>
+#include <span>
 #include <utility>
 
+#include "hub/fd_message.h"
 #include "hub/hello.h"
 #include "vfio_user/unix_socket.h"
 
@@ -22,57 +23,26 @@ struct Greeting {
   std::array<UniqueFd, kFds> fds;
 };
 
-/// A program may have closed its standard input, output or errors, and open them anew: these
-/// numbers are not ours to take.
-UniqueFd above_standard(int fd) {
-  UniqueFd taken(fd);
-  if (fd > STDERR_FILENO) return taken;
-  return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-}
-
-/// Takes all descriptors of a message, however many; false if they are not as many as there are to
-/// be.
-bool take_fds(msghdr& message, std::array<UniqueFd, kFds>& fds) {
-  std::size_t count = 0;
-  for (auto* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const auto bytes = part->cmsg_len - CMSG_LEN(0);
-    for (std::size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int), ++count) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(part) + at, sizeof fd);
-      auto owned = above_standard(fd);
-      if (count < kFds) fds[count] = std::move(owned);
-    }
-  }
-  if (count != kFds || (message.msg_flags & MSG_CTRUNC) != 0) return false;
-  for (const auto& fd : fds) {
-    if (!fd) return false;
-  }
-  return true;
-}
-
 util::Result<Greeting> receive(int socket) {
   Greeting greeting;
-  iovec bytes{.iov_base = &greeting.hello, .iov_len = sizeof greeting.hello};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kFds * sizeof(int))> control;
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  ssize_t size;
-  do {
-    size = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
-  } while (size < 0 && errno == EINTR);
-  if (size < 0 && errno == EAGAIN) return util::fail("hub: it does not answer");
-  if (size < 0) return util::fail_errno("hub: recvmsg");
-  const bool complete = take_fds(message, greeting.fds);
-  if (size == 0) return util::fail("hub: it has refused us (its log says why)");
-  if (size != sizeof greeting.hello || greeting.hello.magic != Hello::kMagic) {
-    return util::fail("hub: it is of another version of softhca");
+  const auto received = receive_message(
+      socket, std::as_writable_bytes(std::span(&greeting.hello, 1)), greeting.fds, MSG_WAITALL);
+  switch (received) {
+    case Received::kNothing:
+      return errno == EAGAIN ? util::fail("hub: it does not answer")
+                             : util::fail_errno("hub: recvmsg");
+    case Received::kEnd:
+      return util::fail("hub: it has refused us (its log says why)");
+    case Received::kFdsMissing:
+      if (greeting.hello.magic != Hello::kMagic) break;
+      return util::fail("hub: descriptors are missing (ulimit -n?)");
+    case Received::kMessage:
+      if (greeting.hello.magic == Hello::kMagic) return greeting;
+      break;
+    case Received::kOther:
+      break;
   }
-  if (!complete) return util::fail("hub: descriptors are missing (ulimit -n?)");
-  return greeting;
+  return util::fail("hub: it is of another version of softhca");
 }
 
 util::Result<Joined> join_or_throw(const std::string& socket_path) {

@@ -16,10 +16,11 @@ namespace softhca::hub {
 using vfio_user::UniqueFd;
 
 /// 02:5F:CB, and the number: locally administered, and not those that `softhca serve` gives.
+constexpr std::array<std::uint8_t, 3> kMacs = {0x02, 0x5F, 0xCB};
 constexpr std::array<std::uint8_t, 6> mac_of(unsigned number) {
-  return {0x02,
-          0x5F,
-          0xCB,
+  return {kMacs[0],
+          kMacs[1],
+          kMacs[2],
           static_cast<std::uint8_t>(number >> 16),
           static_cast<std::uint8_t>(number >> 8),
           static_cast<std::uint8_t>(number)};

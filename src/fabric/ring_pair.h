@@ -1,0 +1,90 @@
+// The two rings of shared memory between this process and another: frames that go into one of them,
+// and frames that come out of the other and are transmitted by a port.
+//
+// Frames cross as whole frames of bytes, with their CRCs; nobody maps memory of anybody else but
+// the rings. A frame is copied into its ring. At the other end its head is copied out, because what
+// the head says must not change while we act on it; the rest stays in the ring until the frame is
+// delivered, and whatever it becomes meanwhile is what arrives.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "fabric/port.h"
+#include "util/shared_ring.h"
+
+namespace softhca::fabric {
+
+class RingPair {
+ public:
+  /// Of a ring that has room for some 1000 packets of 4 KiB.
+  static constexpr std::size_t kCapacity = std::size_t{4} << 20;
+
+  struct Counters {
+    std::uint64_t sent = 0;           ///< frames into the ring
+    std::uint64_t received = 0;       ///< frames out of the other ring
+    std::uint64_t dropped_full = 0;   ///< the other process does not keep up, or broke the rules
+    std::uint64_t dropped_fault = 0;  ///< while util::MemoryFaults::pending()
+    std::uint64_t dropped_unfit = 0;  ///< longer than a record, or of another link than Ethernet
+  };
+
+  RingPair(util::SharedRing out, util::SharedRing in)
+      : out_memory_(std::move(out)), in_memory_(std::move(in)) {}
+  RingPair(const RingPair&) = delete;
+  RingPair& operator=(const RingPair&) = delete;
+
+  void send(const wire::Frame& frame);
+  /// Transmits by `port`, always the same one, at most `frames` that have come from the other
+  /// process. Returns how many there were.
+  std::size_t receive(Port& port, std::size_t frames) {
+    return receive(port, frames, [](std::span<const std::byte>) { return false; });
+  }
+  /// The same, but for frames that `takes(bytes)` says to have taken. The other process may change
+  /// the bytes at any time.
+  template <class Takes>
+  std::size_t receive(Port& port, std::size_t frames, Takes&& takes) {
+    give_back(port.released());
+    std::size_t count = 0;
+    for (; count != frames && !broken(); ++count) {
+      const auto bytes = in_.next();
+      if (bytes.empty()) break;
+      if (!takes(bytes)) last_.number = port.transmit(wire::Frame::from_bytes(bytes));
+      last_.position = in_.position();
+    }
+    counters_.received += count;
+    return count;
+  }
+  /// Gives the other process back what is delivered. True if it sleeps and is to be woken, because
+  /// there is something for it.
+  bool settle(const Port& port) {
+    give_back(port.released());
+    return std::exchange(unseen_, false) && out_.must_wake();
+  }
+  /// Asks to be woken for the next frame. False if there is one already.
+  bool prepare_to_sleep() { return broken() || in_.prepare_to_sleep(); }
+
+  /// The other process has broken the rules of a ring: nothing comes and goes here any more.
+  bool broken() const { return in_.broken() || out_.broken(); }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  /// When the port has released frame `number`, the ring may be used up to `position`.
+  struct Mark {
+    std::uint64_t number = 0;
+    std::uint64_t position = 0;
+  };
+
+  void give_back(std::uint64_t released);
+
+  util::SharedRing out_memory_;
+  util::SharedRing in_memory_;
+  util::RingProducer out_{out_memory_};
+  util::RingConsumer in_{in_memory_};
+  Mark last_;        ///< of the last frame that was transmitted
+  Mark checkpoint_;  ///< of an earlier one: while frames never stop to flow, the last is never out
+  bool unseen_ = false;  ///< something was sent since the last settle()
+  Counters counters_;
+};
+
+}  // namespace softhca::fabric

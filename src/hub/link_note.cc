@@ -1,0 +1,47 @@
+#include "hub/link_note.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace softhca::hub {
+namespace {
+
+using wire::EthernetLayout;
+
+constexpr std::uint16_t kEtherType = 0x88b6;
+/// Others make experiments as well: these are ours.
+constexpr std::string_view kOurs = "softhca";
+/// IEEE 802.3 4.4.2 minFrameSize, without the FCS.
+constexpr std::size_t kFrameMin = 60;
+constexpr std::size_t kKind = EthernetLayout::kSize + kOurs.size();
+
+}  // namespace
+
+std::optional<LinkNote> LinkNote::parse(std::span<const std::byte> frame) {
+  std::array<std::byte, kKind + 1> copy;
+  if (frame.size() < copy.size()) return std::nullopt;
+  std::ranges::copy(frame.first(copy.size()), copy.begin());
+  const wire::EthernetView header(copy);
+  const auto ours = std::as_bytes(std::span(kOurs));
+  if (header.get(EthernetLayout::ether_type) != kEtherType ||
+      !std::equal(ours.begin(), ours.end(), copy.begin() + EthernetLayout::kSize)) {
+    return std::nullopt;
+  }
+  return LinkNote{.to = wire::MacAddress::from(header.get(EthernetLayout::destination)),
+                  .from = wire::MacAddress::from(header.get(EthernetLayout::source)),
+                  .kind = static_cast<Kind>(copy[kKind])};
+}
+
+wire::Frame LinkNote::frame() const {
+  wire::Frame out;
+  const auto head = out.resize_head(kFrameMin);
+  std::ranges::fill(head, std::byte{0});
+  wire::Ethernet{
+      .destination = to, .source = from, .ether_type = static_cast<wire::EtherType>(kEtherType)}
+      .emit(util::MutableView<EthernetLayout>(head));
+  std::ranges::copy(std::as_bytes(std::span(kOurs)), head.begin() + EthernetLayout::kSize);
+  head[kKind] = static_cast<std::byte>(kind);
+  return out;
+}
+
+}  // namespace softhca::hub

@@ -1,0 +1,49 @@
+// What a hub and its processes say to each other inside the rings: Ethernet frames of a type that
+// is for local experiments (IEEE 802 9.2.3.4; 88-B6). By them two processes that have much to say
+// to each other come to do so without the hub:
+//
+//   A -> hub      kWilling     I can do without you
+//   hub -> A, B   kIntroduced  a message about the other one is on your socket: an Introduction
+//   B -> A        kReady       I have our rings
+//   A -> B        kSwitched    the last frame from me that comes by the hub: now look at the ring
+//   hub -> A      kGone        the other one has left the hub
+//
+// and the same the other way round. So frames stay in order. Each of them may be lost, as any
+// frame: then the hub goes on to carry what it carried, or the ring is looked at a little later.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "wire/ethernet.h"
+#include "wire/frame.h"
+
+namespace softhca::hub {
+
+struct LinkNote {
+  enum class Kind : std::uint8_t { kWilling = 1, kIntroduced, kReady, kSwitched, kGone };
+
+  wire::MacAddress to;
+  wire::MacAddress from;  ///< of the process that is meant
+  Kind kind = Kind::kWilling;
+
+  /// Nothing: it is another kind of frame. The bytes may change meanwhile.
+  static std::optional<LinkNote> parse(std::span<const std::byte> frame);
+  wire::Frame frame() const;
+};
+
+/// On the socket, with the descriptors of kIntroductionFds, of the process that has number
+/// `number`.
+struct Introduction {
+  std::uint32_t number = 0;
+  std::array<std::uint8_t, 6> mac{};
+  std::array<std::uint8_t, 6> reserved{};
+};
+static_assert(sizeof(Introduction) == 16);
+
+/// As the process sees them.
+enum IntroductionFd : std::size_t { kRingToIt, kRingFromIt, kWakeIt, kIntroductionFds };
+
+}  // namespace softhca::hub

@@ -1,0 +1,165 @@
+#include "hub/uplink.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "hub/fd_message.h"
+#include "util/endian.h"
+
+namespace softhca::hub {
+namespace {
+
+/// A link is looked at after so long even if nobody has said that it may be: that was lost.
+constexpr util::Duration kPatience = std::chrono::milliseconds(100);
+/// The hub itself is process 0.
+constexpr unsigned kHub = 0;
+
+std::uint64_t to_u64(const std::array<std::uint8_t, 6>& mac) {
+  return wire::MacAddress::from(std::as_bytes(std::span(mac))).to_u64();
+}
+
+/// Does not wait: the hub and its processes make their eventfds so. Whoever of the same user makes
+/// one wait, and fills it, keeps those that have a link with him.
+void raise(const UniqueFd& eventfd) {
+  const std::uint64_t one = 1;
+  (void)!::write(eventfd.get(), &one, sizeof one);
+}
+
+}  // namespace
+
+Uplink::Uplink(std::unique_ptr<fabric::Port> port, Joined joined)
+    : joined_(std::move(joined)),
+      mac_(to_u64(joined_.mac)),
+      hub_(std::move(*joined_.out), std::move(*joined_.in)),
+      port_(std::move(port)) {
+  port_->set_receiver(this);
+  say(LinkNote::Kind::kWilling, to_u64(mac_of(kHub)));
+}
+
+Uplink::~Uplink() { port_->set_receiver(nullptr); }
+
+Uplink::Link* Uplink::find(std::uint64_t mac) {
+  const auto at = std::ranges::find_if(
+      links_, [mac](const auto& link) { return link->mac == mac && !link->gone; });
+  return at == links_.end() ? nullptr : at->get();
+}
+
+std::size_t Uplink::links() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(links_, [](const auto& link) { return link->sends; }));
+}
+
+void Uplink::handle_frame(const wire::Frame& frame) {
+  if (!links_.empty()) {
+    const auto header = frame.link_header();
+    if (header.size() >= wire::MacAddress::kSize) {
+      const auto to = wire::MacAddress::from(header.first<wire::MacAddress::kSize>()).to_u64();
+      if (last_ == nullptr || last_->mac != to) last_ = find(to);
+      if (last_ != nullptr && last_->sends) return last_->rings.send(frame);
+    }
+  }
+  hub_.send(frame);
+}
+
+std::size_t Uplink::receive(std::size_t frames) {
+  auto count = hub_.receive(*port_, frames, [this](auto frame) { return handle_note(frame); });
+  for (const auto& link : links_) {
+    if (!link->reads) link->reads = util::monotonic_now() - link->made > kPatience;
+    if (link->reads) count += link->rings.receive(*port_, frames);
+  }
+  return count;
+}
+
+void Uplink::settle() {
+  if (hub_.settle(*port_)) raise(joined_.wake_hub);
+  bool any_gone = false;
+  for (const auto& link : links_) {
+    if (link->rings.settle(*port_)) raise(link->wake);
+    any_gone |= link->gone || link->rings.broken();
+  }
+  if (any_gone) drop_gone();
+}
+
+bool Uplink::prepare_to_sleep() {
+  bool sleeps = hub_.prepare_to_sleep();
+  for (const auto& link : links_) sleeps = link->rings.prepare_to_sleep() && sleeps;
+  return sleeps;
+}
+
+// Notes ------------------------------------------------------------------------------------------
+
+void Uplink::say(LinkNote::Kind kind, std::uint64_t to) {
+  hub_.send(LinkNote{
+      .to = wire::MacAddress::from_u64(to), .from = wire::MacAddress::from_u64(mac_), .kind = kind}
+                .frame());
+}
+
+/// False: it is another kind of frame. The hub sees to it that a note is from whom it says.
+bool Uplink::handle_note(std::span<const std::byte> frame) {
+  const auto note = LinkNote::parse(frame);
+  if (!note) return false;
+  const auto from = note->from.to_u64();
+  auto* link = find(from);
+  switch (note->kind) {
+    case LinkNote::Kind::kIntroduced:
+      meet_introduced();
+      break;
+    case LinkNote::Kind::kReady:
+      if (link == nullptr) meet_introduced();  // we were not told so
+      link = find(from);
+      if (link == nullptr || link->sends) break;
+      say(LinkNote::Kind::kSwitched, from);
+      link->sends = true;
+      break;
+    case LinkNote::Kind::kSwitched:
+      if (link != nullptr) link->reads = true;
+      break;
+    case LinkNote::Kind::kGone:
+      if (link == nullptr) break;
+      link->gone = true;
+      link->sends = false;
+      break;
+    case LinkNote::Kind::kWilling:
+      break;
+  }
+  return true;
+}
+
+/// Those of whom messages wait.
+void Uplink::meet_introduced() {
+  for (;;) {
+    Introduction introduction;
+    std::array<UniqueFd, kIntroductionFds> fds;
+    const auto received =
+        receive_message(joined_.socket.get(), std::as_writable_bytes(std::span(&introduction, 1)),
+                        fds, MSG_DONTWAIT);
+    if (received == Received::kFdsMissing) continue;
+    if (received != Received::kMessage) return;
+    auto out = util::SharedRing::attach(fds[kRingToIt].get());
+    auto in = util::SharedRing::attach(fds[kRingFromIt].get());
+    if (!out || !in) continue;
+    const auto mac = to_u64(introduction.mac);
+    links_.push_back(
+        std::make_unique<Link>(mac, *std::move(out), *std::move(in), std::move(fds[kWakeIt])));
+    say(LinkNote::Kind::kReady, mac);
+  }
+}
+
+/// What they had sent has been delivered, or is copied.
+void Uplink::drop_gone() {
+  bool any = false;
+  for (const auto& link : links_) {
+    link->over = link->rings.broken() || (link->gone && link->rings.receive(*port_, SIZE_MAX) == 0);
+    any |= link->over;
+  }
+  if (!any) return;
+  (void)port_->settle();
+  last_ = nullptr;
+  std::erase_if(links_, [](const auto& link) { return link->over; });
+}
+
+}  // namespace softhca::hub

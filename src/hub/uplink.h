@@ -1,0 +1,73 @@
+// The place of a process on a hub, behind a port of its own switch: frames go to the hub, and to
+// the processes that it has been introduced to (link_note.h) straight. It runs inside programs of
+// all kinds: no thread, and no call that waits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "fabric/port.h"
+#include "fabric/ring_pair.h"
+#include "hub/join.h"
+#include "hub/link_note.h"
+#include "util/clock.h"
+
+namespace softhca::hub {
+
+class Uplink final : public fabric::Receiver {
+ public:
+  /// Becomes the receiver of `port`. @pre nothing was done with `joined`
+  Uplink(std::unique_ptr<fabric::Port> port, Joined joined);
+  ~Uplink() override;
+
+  unsigned number() const { return joined_.number; }
+  /// Eventfd that is readable when frames came, after prepare_to_sleep().
+  int wake() const { return joined_.wake_me.get(); }
+  /// Without leaving: in a child that was forked.
+  void leave_to_parent() { joined_.socket.reset(); }
+
+  void handle_frame(const wire::Frame& frame) override;
+  void handle_loopback(const wire::Frame&, std::uint32_t) override {}  // nothing is looped back
+
+  /// Transmits at most `frames` of the hub, and of each link. Returns how many there were.
+  std::size_t receive(std::size_t frames);
+  /// Gives back what is delivered, and wakes those who sleep and have something.
+  void settle();
+  /// Asks to be woken for the next frame. False if there is one already.
+  bool prepare_to_sleep();
+
+  /// To which frames go straight.
+  std::size_t links() const;
+
+ private:
+  struct Link {
+    Link(std::uint64_t its_mac, util::SharedRing out, util::SharedRing in, UniqueFd its_wake)
+        : mac(its_mac), rings(std::move(out), std::move(in)), wake(std::move(its_wake)) {}
+
+    const std::uint64_t mac;
+    fabric::RingPair rings;
+    UniqueFd wake;       ///< it
+    bool sends = false;  ///< it is ready
+    bool reads = false;  ///< what came by the hub was before
+    bool gone = false;   ///< it sends nothing more
+    bool over = false;
+    util::Time made = util::monotonic_now();
+  };
+
+  Link* find(std::uint64_t mac);
+  void say(LinkNote::Kind kind, std::uint64_t to);
+  bool handle_note(std::span<const std::byte> frame);
+  void meet_introduced();
+  void drop_gone();
+
+  Joined joined_;
+  const std::uint64_t mac_;
+  fabric::RingPair hub_;
+  std::vector<std::unique_ptr<Link>> links_;
+  Link* last_ = nullptr;                ///< that a frame went to
+  std::unique_ptr<fabric::Port> port_;  ///< goes first: its frames refer to the rings
+};
+
+}  // namespace softhca::hub

@@ -1,0 +1,247 @@
+// Processes that come to exchange frames without their hub (hub/link_note.h).
+#include "hub/uplink.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "fabric/recorder.h"
+#include "fabric/switch.h"
+#include "hub/hub.h"
+
+namespace softhca::hub {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr std::size_t kAll = 100000;
+/// More than it takes until a link is made.
+constexpr int kMany = 100;
+
+/// A process: its switch has a station and the hub on it.
+class Process {
+ public:
+  explicit Process(Joined joined)
+      : mac_(wire::MacAddress::from(std::as_bytes(std::span(joined.mac))).to_u64()),
+        station_(fabric_.create_port("station")),
+        link_(fabric_.create_port("hub"), std::move(joined)) {
+    station_->set_receiver(&receiver_);
+  }
+  std::uint64_t mac() const { return mac_; }
+  Uplink& link() { return link_; }
+
+  void send(std::uint64_t to, std::string_view text) { send(fabric::frame_of(to, mac_, text)); }
+  void send(const wire::Frame& frame) {
+    station_->transmit(frame);
+    turn();
+  }
+  void turn() {
+    link_.receive(kAll);
+    fabric_.deliver(kAll);
+    link_.settle();
+  }
+  std::vector<std::string> take() {
+    turn();
+    return std::exchange(receiver_.texts, {});
+  }
+  bool is_woken() const {
+    pollfd bell{.fd = link_.wake(), .events = POLLIN, .revents = 0};
+    return ::poll(&bell, 1, 0) == 1;
+  }
+
+ private:
+  const std::uint64_t mac_;
+  fabric::Switch fabric_;
+  std::unique_ptr<fabric::Port> station_;
+  fabric::Recorder receiver_;
+  Uplink link_;
+};
+
+class UplinkTest : public testing::Test {
+ protected:
+  UplinkTest() {
+    auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
+    directory_ = ::mkdtemp(name.data());
+    start({});
+  }
+  ~UplinkTest() override {
+    a_.reset();
+    b_.reset();
+    hub_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+  void start(Hub::Options options) {
+    a_.reset();
+    b_.reset();
+    hub_.reset();
+    loop_ = *util::EventLoop::create();
+    hub_ = *Hub::create(*loop_, path(), options);
+    a_ = join_hub();
+    b_ = join_hub();
+    run_all();
+  }
+  std::string path() const { return directory_ / "hub"; }
+  std::unique_ptr<Process> join_hub() {
+    std::optional<util::Result<Joined>> joined;
+    std::thread joins([&] { joined.emplace(join(path())); });
+    while (!joined) run_hub();
+    joins.join();
+    return std::make_unique<Process>(*std::move(*joined));
+  }
+  void run_hub() {
+    for (int i = 0; i < 20; ++i) loop_->run_once(util::Time::min());
+  }
+  void run_all() {
+    for (int i = 0; i < 5; ++i) {
+      run_hub();
+      if (a_ != nullptr) a_->turn();
+      if (b_ != nullptr) b_->turn();
+    }
+  }
+  void make_link() {
+    for (int i = 0; i < kMany; ++i) a_->send(b_->mac(), "hello");
+    run_all();
+    (void)b_->take();
+    ASSERT_EQ(a_->link().links(), 1u);
+    ASSERT_EQ(b_->link().links(), 1u);
+  }
+
+  std::filesystem::path directory_;
+  std::unique_ptr<util::EventLoop> loop_;
+  std::unique_ptr<Hub> hub_;
+  std::unique_ptr<Process> a_, b_;
+};
+
+TEST_F(UplinkTest, TwoThatHaveMuchToSayDoSoWithoutTheHub) {
+  make_link();
+  EXPECT_EQ(hub_->counters().links, 1u);
+  // The hub does not run.
+  a_->send(b_->mac(), "question");
+  EXPECT_THAT(b_->take(), ElementsAre("question"));
+  b_->send(a_->mac(), "answer");
+  EXPECT_THAT(a_->take(), ElementsAre("answer"));
+}
+
+TEST_F(UplinkTest, TwoThatHaveLittleToSayDoNot) {
+  a_->send(b_->mac(), "hello");
+  run_all();
+  EXPECT_THAT(b_->take(), ElementsAre("hello"));
+  EXPECT_EQ(a_->link().links(), 0u);
+  EXPECT_EQ(hub_->counters().links, 0u);
+}
+
+TEST_F(UplinkTest, FramesStayInOrderWhileALinkIsMade) {
+  int sent = 0;
+  std::vector<std::string> heard;
+  const auto hear = [&] {
+    for (auto& text : b_->take()) heard.push_back(std::move(text));
+  };
+  // Everybody runs now and then, as processes do.
+  for (int round = 0; round < 400; ++round) {
+    a_->send(b_->mac(), std::to_string(sent++));
+    if (round % 3 == 0) loop_->run_once(util::Time::min());
+    if (round % 7 == 0) a_->turn();
+    if (round % 5 == 0) hear();
+  }
+  for (int i = 0; i < 5; ++i) {
+    run_all();
+    hear();
+  }
+  EXPECT_EQ(a_->link().links(), 1u);
+  std::vector<std::string> all;
+  for (int i = 0; i < sent; ++i) all.push_back(std::to_string(i));
+  EXPECT_EQ(heard, all);
+}
+
+TEST_F(UplinkTest, WhoSleepsIsWokenByTheOtherEnd) {
+  make_link();
+  std::uint64_t count;
+  (void)!::read(b_->link().wake(), &count, sizeof count);
+  ASSERT_TRUE(b_->link().prepare_to_sleep());
+  EXPECT_FALSE(b_->is_woken());
+  a_->send(b_->mac(), "wake up");
+  EXPECT_TRUE(b_->is_woken());
+  EXPECT_THAT(b_->take(), ElementsAre("wake up"));
+}
+
+TEST_F(UplinkTest, WhatOneHadSaidBeforeItWentArrives) {
+  make_link();
+  b_->send(a_->mac(), "last words");
+  b_.reset();
+  run_all();
+  EXPECT_THAT(a_->take(), ElementsAre("last words"));
+  run_all();
+  EXPECT_EQ(a_->link().links(), 0u);
+  a_->send(0x025FCB000002, "to nobody");
+  run_all();
+  // Its place goes to another, whose frames arrive.
+  b_ = join_hub();
+  a_->send(b_->mac(), "hello");
+  run_all();
+  EXPECT_THAT(b_->take(), Contains("hello"));
+}
+
+TEST_F(UplinkTest, MulticastGoesToAllByTheHub) {
+  const auto c = join_hub();
+  make_link();
+  a_->send(0xffffffffffff, "to all");
+  run_all();
+  EXPECT_THAT(b_->take(), ElementsAre("to all"));
+  EXPECT_THAT(c->take(), Contains("to all"));
+}
+
+TEST_F(UplinkTest, WhereSomebodyLooksOnAllGoesByTheHub) {
+  struct Looker final : fabric::Tap {
+    void handle_port(std::uint32_t, std::string_view, wire::Link) override {}
+    void handle_frame(std::uint32_t, const wire::Frame&) override { ++frames; }
+    int frames = 0;
+  } looker;
+  start({.tap = &looker});
+  for (int i = 0; i < kMany; ++i) a_->send(b_->mac(), "hello");
+  run_all();
+  EXPECT_EQ(b_->take().size(), kMany);
+  EXPECT_EQ(a_->link().links(), 0u);
+  EXPECT_EQ(looker.frames, kMany);
+}
+
+TEST_F(UplinkTest, NobodySpeaksForAnother) {
+  make_link();
+  const auto c = join_hub();
+  using Kind = LinkNote::Kind;
+  const auto mac = [](std::uint64_t value) { return wire::MacAddress::from_u64(value); };
+  for (const auto kind : {Kind::kGone, Kind::kIntroduced, Kind::kReady, Kind::kSwitched}) {
+    c->send(LinkNote{.to = mac(a_->mac()), .from = mac(b_->mac()), .kind = kind}.frame());
+    c->send(LinkNote{.to = mac(a_->mac()), .from = mac(c->mac()), .kind = kind}.frame());
+  }
+  run_all();
+  a_->send(b_->mac(), "straight");
+  EXPECT_THAT(b_->take(), ElementsAre("straight"));
+  EXPECT_EQ(a_->link().links(), 1u);
+}
+
+TEST_F(UplinkTest, ALinkOfManyHasAnEndAndTheHubTakesTheRest) {
+  std::vector<std::unique_ptr<Process>> others;
+  for (int i = 0; i < 40; ++i) {
+    others.push_back(join_hub());
+    others.back()->send(a_->mac(), "I am here");
+  }
+  run_all();
+  for (const auto& other : others) {
+    (void)other->take();
+    for (int i = 0; i < kMany; ++i) a_->send(other->mac(), "hello");
+    run_hub();
+    other->turn();
+    run_all();
+    EXPECT_EQ(other->take().size(), static_cast<std::size_t>(kMany));
+  }
+  EXPECT_EQ(a_->link().links(), 32u);
+}
+
+}  // namespace
+}  // namespace softhca::hub
