@@ -167,6 +167,32 @@ TEST_P(States, InRtrAQueuePairReceives) {
 }
 
 // What may change while it runs: access flags (Table 91, RTS to RTS).
+// Table 91: what a transition may take besides what it needs.
+TEST_P(States, ARightThatIsGivenOnTheWayCounts) {
+  make_sides({});
+  const auto here = describe(b().qp);
+  must(to_init(b().qp, {.access = {.read = false, .write = false, .atomic = false}}));
+  must(to_rtr(b().qp, describe(a().qp)));
+  must(b().qp.modify({.state = QpState::kRts,
+                      .access = RemoteAccess{},
+                      .timeout = std::uint8_t{14},
+                      .retry_count = std::uint8_t{7},
+                      .rnr_retry = std::uint8_t{7},
+                      .send_psn = here.psn,
+                      .max_reads = 4u}));
+  must(b().qp.modify({.state = QpState::kRts, .min_rnr_timer = std::uint8_t{1}}));
+  must(connect(a().qp, here));
+  const auto piece = a().region.piece(0, 8);
+  ASSERT_EQ(a().qp.post_send({.opcode = SendOpcode::kRdmaWrite,
+                              .pieces = {&piece, 1},
+                              .remote_address = b().region.address(),
+                              .rkey = b().region.rkey()}),
+            PostStatus::kOk);
+  const auto done = wait(a().send_cq);
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].status, WorkStatus::kSuccess);
+}
+
 TEST_P(States, ARunningQueuePairCanTakeARightBack) {
   connect_sides();
   must(b().qp.modify({.state = QpState::kRts,

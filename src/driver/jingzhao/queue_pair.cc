@@ -147,17 +147,42 @@ util::Result<void> QueuePair::simple(command_opcode op, qp_state state) {
   return modify(op, context_);
 }
 
-util::Result<void> QueuePair::to_init(const Endpoint& here, RemoteAccess access,
-                                      std::uint32_t qkey) {
+QueuePair::Asked QueuePair::change(const Changes& changes) {
+  Asked before;
+  std::ranges::copy(context_.bytes(), before.begin());
+  const auto put = [&](const auto& value, auto field) {
+    if (value) context_.set(field, *value);
+  };
+  if (changes.access) {
+    context_.set(qp_context::remote_read, changes.access->read);
+    context_.set(qp_context::remote_write, changes.access->write);
+    context_.set(qp_context::remote_atomic, changes.access->atomic);
+  }
+  if (changes.remote) {
+    set_path<qp_context>(util::MutableView<qp_context>(context_), here_, *changes.remote);
+  }
+  put(changes.qkey, qp_context::qkey);
+  put(changes.pkey_index, qp_context::pkey_index);
+  put(changes.retry_count, qp_context::retry_cnt);
+  put(changes.min_rnr_timer, qp_context::rnr_timer);
+  // Both as the Arbel interface has them: in the top bits.
+  if (const auto& value = changes.ack_timeout) {
+    context_.set(qp_context::ackto, std::uint32_t{*value} << 3);  // no format
+  }
+  if (const auto& value = changes.rnr_retry) {
+    context_.set(qp_context::rnr_retry, std::uint32_t{*value} << 5);  // no format
+  }
+  return before;
+}
+
+util::Result<void> QueuePair::to_init(const Endpoint& here, RemoteAccess access, std::uint32_t qkey,
+                                      std::uint8_t pkey_index) {
   here_ = here;
   std::ranges::fill(context_.bytes(), std::byte{0});
   describe(context_, qp_state::INIT);
   set_path<qp_context>(util::MutableView<qp_context>(context_), here, {});
-  context_.set(qp_context::qkey, qkey);
   context_.set(qp_context::limits_valid, 1);
-  context_.set(qp_context::remote_read, access.read);
-  context_.set(qp_context::remote_write, access.write);
-  context_.set(qp_context::remote_atomic, access.atomic);
+  change({.access = access, .qkey = qkey, .pkey_index = pkey_index});
   auto done = modify(command_opcode::RST2INIT_QPEE, context_);
   if (done) in_reset_ = false;
   return done;
@@ -165,11 +190,10 @@ util::Result<void> QueuePair::to_init(const Endpoint& here, RemoteAccess access,
 
 util::Result<void> QueuePair::to_rtr(const RemoteQueuePair& remote, const Connection& connection) {
   describe(context_, qp_state::RTR);
-  set_path<qp_context>(util::MutableView<qp_context>(context_), here_, remote.at);
   context_.set(qp_context::mtu, mtu_code(connection.path_mtu));
   context_.set(qp_context::remote_qpn, remote.qpn);
   context_.set(qp_context::epsn, remote.psn);
-  context_.set(qp_context::rnr_timer, connection.min_rnr_timer);
+  change({.remote = remote.at, .min_rnr_timer = connection.min_rnr_timer});
   return modify(command_opcode::INIT2RTR_QPEE, context_);
 }
 
@@ -177,10 +201,9 @@ util::Result<void> QueuePair::to_rts(const Connection& connection) {
   describe(context_, qp_state::RTS);
   context_.set(qp_context::next_send_psn, connection.psn);
   context_.set(qp_context::last_acked_psn, connection.psn);
-  context_.set(qp_context::retry_cnt, connection.retry_count);
-  // Both as the Arbel interface has them: in the top bits.
-  context_.set(qp_context::ackto, std::uint32_t{connection.ack_timeout} << 3);    // no format
-  context_.set(qp_context::rnr_retry, std::uint32_t{connection.rnr_retry} << 5);  // no format
+  change({.ack_timeout = connection.ack_timeout,
+          .retry_count = connection.retry_count,
+          .rnr_retry = connection.rnr_retry});
   return modify(command_opcode::RTR2RTS_QPEE, context_);
 }
 
@@ -211,12 +234,7 @@ util::Result<void> QueuePair::from_send_error() {
   return simple(command_opcode::SQERR2RTS_QPEE, qp_state::RTS);
 }
 
-util::Result<void> QueuePair::stay(qp_state state, const std::optional<RemoteAccess>& access) {
-  if (access) {
-    context_.set(qp_context::remote_read, access->read);
-    context_.set(qp_context::remote_write, access->write);
-    context_.set(qp_context::remote_atomic, access->atomic);
-  }
+util::Result<void> QueuePair::stay(qp_state state) {
   const auto op = state == qp_state::INIT  ? command_opcode::INIT2INIT_QPEE
                   : state == qp_state::RTS ? command_opcode::RTS2RTS_QPEE
                                            : command_opcode::SQD2SQD_QPEE;

@@ -5,6 +5,8 @@
 // Completions arrive in the completion queues it was made with.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -58,6 +60,18 @@ struct Datagram {
   std::uint32_t qkey = 0;
 };
 
+/// What a transition may change besides its state; the rest stays.
+struct Changes {
+  std::optional<RemoteAccess> access = {};
+  std::optional<std::uint32_t> qkey = {};
+  std::optional<std::uint8_t> pkey_index = {};
+  std::optional<Endpoint> remote = {};
+  std::optional<std::uint8_t> ack_timeout = {};
+  std::optional<std::uint8_t> retry_count = {};
+  std::optional<std::uint8_t> rnr_retry = {};
+  std::optional<std::uint8_t> min_rnr_timer = {};
+};
+
 class QueuePair {
  public:
   struct Options {
@@ -83,7 +97,8 @@ class QueuePair {
   // States -------------------------------------------------------------------------------------
 
   /// RST to INIT: receives may be posted. `qkey`: UD.
-  util::Result<void> to_init(const Endpoint& here, RemoteAccess access, std::uint32_t qkey = 0);
+  util::Result<void> to_init(const Endpoint& here, RemoteAccess access, std::uint32_t qkey = 0,
+                             std::uint8_t pkey_index = 0);
   /// INIT to RTR: packets of `remote` are taken. UD: of everybody.
   util::Result<void> to_rtr(const RemoteQueuePair& remote, const Connection& connection);
   /// RTR to RTS: requests are sent.
@@ -97,8 +112,13 @@ class QueuePair {
   util::Result<void> to_drained();
   util::Result<void> from_drained();
   util::Result<void> from_send_error();
-  /// In INIT, RTS or SQD: the same state, and other rights if they are given.
-  util::Result<void> stay(spec::qp_state state, const std::optional<RemoteAccess>& access);
+  /// In INIT, RTS or SQD: the same state.
+  util::Result<void> stay(spec::qp_state state);
+  /// What the next transition asks for, if table A1-2 lets it. Returns what would have been asked
+  /// for otherwise, for restore() if the transition fails.
+  using Asked = std::array<std::byte, spec::qp_context::kSize>;
+  Asked change(const Changes& changes);
+  void restore(const Asked& before) { std::ranges::copy(before, context_.bytes().begin()); }
   /// From any state: what is posted is forgotten without a completion.
   util::Result<void> to_reset();
   /// The context as the device has it.

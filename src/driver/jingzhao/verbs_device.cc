@@ -30,6 +30,9 @@ constexpr auto kLimitations = std::to_array<verbs::Limitation>({
     {Feature::kSolicited, "the bits C, S and E of a request are unused", "JingZhao 3.4"},
 });
 
+/// Of a port's table (docs/jingzhao.md, gap 15).
+constexpr std::uint16_t kPkeys = 2;
+
 std::uint32_t ipv4_of(const Gid& gid) { return util::load_be32(gid.bytes.data() + 12); }
 
 /// A PD is a number of the driver's.
@@ -92,7 +95,7 @@ class VerbsQp final : public verbs::QpBackend {
   }
 
  private:
-  util::Result<void> stay(QpState state, const QpAttributes& in);
+  util::Result<void> go(QpState from, QpState to, const QpAttributes& in);
   util::Result<void> to_rtr(const QpAttributes& in);
   util::Result<void> to_rts(const QpAttributes& in);
   std::size_t post_datagrams(std::span<const SendRequest> requests, PostStatus& status);
@@ -104,12 +107,28 @@ class VerbsQp final : public verbs::QpBackend {
   const Gid& gid_;
 };
 
+Endpoint endpoint_of(const verbs::Path& path) {
+  return {.mac = path.mac, .ipv4 = ipv4_of(path.gid), .lid = path.lid};
+}
+
+Changes changes_of(const QpAttributes& in) {
+  Changes out;
+  if (in.access) out.access = {in.access->read, in.access->write, in.access->atomic};
+  if (in.path) out.remote = endpoint_of(*in.path);
+  if (in.pkey_index) out.pkey_index = static_cast<std::uint8_t>(*in.pkey_index);
+  out.qkey = in.qkey;
+  out.ack_timeout = in.timeout;
+  out.retry_count = in.retry_count;
+  out.rnr_retry = in.rnr_retry;
+  out.min_rnr_timer = in.min_rnr_timer;
+  return out;
+}
+
 util::Result<void> VerbsQp::to_rtr(const QpAttributes& in) {
-  const auto path = in.path.value_or(verbs::Path());
   return qp_->to_rtr(
       {.qpn = in.destination_qpn.value_or(0),
        .psn = in.receive_psn.value_or(0),
-       .at = {.mac = path.mac, .ipv4 = ipv4_of(path.gid), .lid = path.lid}},
+       .at = endpoint_of(in.path.value_or(verbs::Path()))},
       {.path_mtu = in.path_mtu.value_or(4096), .min_rnr_timer = in.min_rnr_timer.value_or(0)});
 }
 
@@ -123,11 +142,23 @@ util::Result<void> VerbsQp::to_rts(const QpAttributes& in) {
 util::Result<void> VerbsQp::modify(QpState from, QpState to, const QpAttributes& in) {
   if (to == QpState::kReset) return qp_->to_reset();
   if (to == QpState::kError) return qp_->to_error();
-  if (from == to) return stay(to, in);
+  if (in.port.value_or(1) != 1) return util::fail("JingZhao: its port is 1 (QUERY_DEV_LIM)");
+  if (in.pkey_index.value_or(0) >= kPkeys) {
+    return util::fail(fmt::format("JingZhao: its P_Key table has {} entries", kPkeys));
+  }
+  const auto before = qp_->change(changes_of(in));
+  auto done = go(from, to, in);
+  if (!done) qp_->restore(before);
+  return done;
+}
+
+util::Result<void> VerbsQp::go(QpState from, QpState to, const QpAttributes& in) {
+  if (from == to) return qp_->stay(static_cast<spec::qp_state>(to));
   if (from == QpState::kReset && to == QpState::kInit) {
     const auto access = in.access.value_or(driver::RemoteAccess());
     const Endpoint here{.mac = device_.mac, .ipv4 = ipv4_of(gid_), .lid = device_.lid};
-    return qp_->to_init(here, {access.read, access.write, access.atomic}, in.qkey.value_or(0));
+    return qp_->to_init(here, {access.read, access.write, access.atomic}, in.qkey.value_or(0),
+                        static_cast<std::uint8_t>(in.pkey_index.value_or(0)));
   }
   if (from == QpState::kInit && to == QpState::kRtr) return to_rtr(in);
   if (from == QpState::kRtr && to == QpState::kRts) return to_rts(in);
@@ -135,19 +166,6 @@ util::Result<void> VerbsQp::modify(QpState from, QpState to, const QpAttributes&
   if (from == QpState::kSqDrain && to == QpState::kRts) return qp_->from_drained();
   if (from == QpState::kSqError && to == QpState::kRts) return qp_->from_send_error();
   return util::fail(fmt::format("no command leads from {} to {}", to_string(from), to_string(to)));
-}
-
-/// What the driver can change of a queue pair that stays where it is: its rights.
-util::Result<void> VerbsQp::stay(QpState state, const QpAttributes& in) {
-  auto rest = in;
-  rest.state = rest.current_state = {};
-  rest.access = {};
-  if (!rest.given().empty()) {
-    return util::fail("this driver changes the rights of a queue pair that runs, and nothing else");
-  }
-  std::optional<RemoteAccess> access;
-  if (in.access) access = RemoteAccess{in.access->read, in.access->write, in.access->atomic};
-  return qp_->stay(static_cast<spec::qp_state>(state), access);
 }
 
 util::Result<QpState> VerbsQp::query_state() {
