@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <utility>
 
 #include "cli/perf/measure.h"
 #include "cli/perf/report.h"
@@ -30,9 +31,7 @@ constexpr std::string_view kTests[] = {"send",     "send_bw",   "send_lat",  "wr
 class Progress {
  public:
   explicit Progress(bool shown) : shown_(shown) {}
-  ~Progress() {
-    if (drawn_) std::fputs("\r\033[K", stderr);
-  }
+  ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   void update(std::string_view what, std::uint64_t size, double part) {
@@ -41,6 +40,11 @@ class Progress {
     next_ = now + std::chrono::milliseconds(100);
     drawn_ = true;
     fmt::print(stderr, "\r\033[K{}, {} bytes: {:.0f} %", what, size, part * 100);
+    std::fflush(stderr);
+  }
+  /// Before anything else is written to the terminal.
+  void clear() {
+    if (std::exchange(drawn_, false)) std::fputs("\r\033[K", stderr);
     std::fflush(stderr);
   }
 
@@ -153,6 +157,7 @@ util::Result<void> run_table(perf::Report& report, bool of_bandwidth, perf::Peer
       report.latencies.push_back(*result);
       line = perf::row(*result);
     }
+    progress.clear();
     if (interrupted != 0) break;
     fmt::print("{}", line);
     std::fflush(stdout);

@@ -2,7 +2,9 @@
 """softhca perf, as its users call it: tables, JSON and drawing for every verb, service and device; what a device cannot
 do in words; exit codes; Ctrl-C."""
 import json
+import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
@@ -188,6 +190,24 @@ class Perf(unittest.TestCase):
             done = perf("write_bw", *args, *FEW)
             self.assertEqual(done.returncode, 1, (args, done.stderr))
             self.assertRegex(done.stderr, "--at|--listen|-b:", args)
+
+    def test_on_a_terminal_rows_stand_alone_on_their_lines(self):
+        ours, its = pty.openpty()
+        running = subprocess.Popen([PROGRAM, "perf", "write", "-D", "0.5"], stdout=its, stderr=its)
+        os.close(its)
+        seen = b""
+        try:
+            while part := os.read(ours, 65536):
+                seen += part
+        except OSError:  # what a terminal says when nobody has its other end
+            pass
+        os.close(ours)
+        self.assertEqual(running.wait(timeout=20), 0)
+        self.assertRegex(seen, rb"latency, 2 bytes: \d+ %")
+        # Each line as it is left: what comes after the last erasure.
+        lines = [line.split(b"\x1b[K")[-1].strip(b"\r") for line in seen.split(b"\n")]
+        self.assertEqual(sum(re.match(rb" (2|65536) ", line) is not None for line in lines), 2, lines)
+        self.assertFalse([line for line in lines if b"%" in line and b"percentile" not in line])
 
     def test_control_c_ends_it_with_130(self):
         running = subprocess.Popen([PROGRAM, "perf", "write_bw", "-D", "60"], stdout=subprocess.PIPE,

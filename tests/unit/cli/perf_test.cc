@@ -25,6 +25,13 @@ TEST(PerfStatistics, PercentilesAreSamplesAndNotInBetween) {
   EXPECT_NEAR(result.deviation, 288.675, 0.001);
 }
 
+TEST(PerfStatistics, ARankThatIsNoWholeNumberIsTheNextSample) {
+  std::vector<double> samples{7, 6, 5, 4, 3, 2, 1};
+  const auto result = summarize(2, samples);
+  EXPECT_EQ(result.typical, 4);  // of 3.5
+  EXPECT_EQ(result.p90, 7);      // of 6.3
+}
+
 TEST(PerfStatistics, OneSampleIsAllPercentiles) {
   std::vector<double> samples{3};
   const auto result = summarize(2, samples);
