@@ -1,0 +1,113 @@
+// The laboratory that all these tests stand on: what it is made of, its time, its cables.
+#include "lab/lab.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <stdexcept>
+
+#include "driver/verbs/verbs.h"
+
+namespace softhca::lab {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+/// What is thrown; empty if nothing is.
+std::string refusal(const std::vector<std::string>& names, const Lab::Options& options = {}) {
+  try {
+    const Lab lab(names, options);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Lab, AnUnknownNameIsToldWithThoseThatThereAre) {
+  EXPECT_THAT(refusal({"connectx", "toaster"}), HasSubstr("'toaster'"));
+  for (const auto model : models())
+    EXPECT_THAT(refusal({"toaster"}), HasSubstr(std::string(model)));
+}
+
+TEST(Lab, AModelWithoutAnInfinibandPortIsRefusedOnSuchALink) {
+  for (const auto model : models()) {
+    const auto text = refusal({std::string(model)}, {.link = wire::Link::kInfiniband});
+    EXPECT_EQ(text.empty(), has_link(model, wire::Link::kInfiniband)) << model << ": " << text;
+    EXPECT_TRUE(has_link(model, wire::Link::kEthernet)) << model;
+  }
+  EXPECT_THAT(refusal({"connectx"}, {.link = wire::Link::kInfiniband}), HasSubstr("Ethernet"));
+}
+
+TEST(Lab, EachDeviceHasAnAddressOfItsOwn) {
+  Lab lab({"connectx", "rsnic", "jingzhao", "jingzhao"}, {.virtual_time = true});
+  for (std::size_t i = 0; i != lab.size(); ++i) {
+    const auto number = static_cast<std::uint8_t>(i + 1);
+    driver::Mac mac;
+    mac.bytes = {std::byte{2}, {}, {}, {}, {}, std::byte{number}};
+    EXPECT_EQ(lab.device(i).attributes().mac, mac) << lab.name(i);
+    EXPECT_EQ(lab.device(i).gid(0), driver::Gid::from_ipv4(10, 0, 0, number)) << lab.name(i);
+  }
+}
+
+TEST(Lab, OnInfinibandEachDeviceHasALidOfItsOwn) {
+  Lab lab({"jingzhao", "jingzhao", "jingzhao"},
+          {.virtual_time = true, .link = wire::Link::kInfiniband});
+  std::set<std::uint16_t> lids;
+  for (std::size_t i = 0; i != lab.size(); ++i) lids.insert(lab.device(i).attributes().lid);
+  EXPECT_EQ(lids.size(), 3u);
+  EXPECT_EQ(lids.count(0), 0u);
+}
+
+TEST(Lab, VirtualTimeGoesAsFarAsItIsTold) {
+  Lab lab({"jingzhao"}, {.virtual_time = true});
+  const auto before = lab.now();
+  lab.advance(3s);
+  EXPECT_EQ(lab.now() - before, 3s);
+}
+
+TEST(Lab, WhatNeverHappensIsNotWaitedForForever) {
+  Lab lab({"jingzhao", "connectx"}, {.virtual_time = true});
+  EXPECT_FALSE(lab.run_until([] { return false; }));
+  EXPECT_TRUE(lab.run_until([] { return true; }));
+}
+
+/// How many messages of UC, of a hundred, reach device 1 before the first that does not.
+std::size_t arrived(const Lab::Options& options) {
+  Lab lab({"jingzhao", "jingzhao"}, options);
+  auto pd_a = lab.device(0).allocate_pd().value(), pd_b = lab.device(1).allocate_pd().value();
+  std::vector<std::byte> memory(64);
+  auto to = pd_b.register_memory(memory, driver::MemoryAccess::all()).value();
+  auto cq_a = lab.device(0).create_cq().value(), cq_b = lab.device(1).create_cq().value();
+  using driver::verbs::QpType;
+  const driver::verbs::Capacity capacity{.inline_size = 16};
+  auto a = pd_a.create_qp(
+                   {.type = QpType::kUc, .send_cq = cq_a, .receive_cq = cq_a, .capacity = capacity})
+               .value();
+  auto b = pd_b.create_qp(
+                   {.type = QpType::kUc, .send_cq = cq_b, .receive_cq = cq_b, .capacity = capacity})
+               .value();
+  EXPECT_TRUE(driver::verbs::connect(a, b));
+  std::size_t count = 0;
+  for (unsigned i = 0; i != 100; ++i) {
+    const auto place = to.piece(0, 64);
+    EXPECT_EQ(b.post_receive({.pieces = {&place, 1}}), driver::PostStatus::kOk);
+    EXPECT_EQ(a.post_send({.inline_data = std::span<const std::byte>(memory).first(8)}),
+              driver::PostStatus::kOk);
+    EXPECT_TRUE(cq_a.wait());
+    lab.advance(1ms);
+    driver::Completion done;
+    count += cq_b.poll({&done, 1});
+    if (count != i + 1) break;
+  }
+  return count;
+}
+
+TEST(Lab, ACableLosesWhatItIsToldToLose) {
+  EXPECT_EQ(arrived({.virtual_time = true}), 100u);
+  EXPECT_LT(arrived({.virtual_time = true, .impairment = {.loss = 0.2}}), 100u);
+}
+
+}  // namespace
+}  // namespace softhca::lab
