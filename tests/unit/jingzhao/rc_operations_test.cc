@@ -170,5 +170,16 @@ TEST_F(JingzhaoRc, ACompletionEventComesOnceForACqThatIsArmed) {
   EXPECT_EQ(world.b().hca->poll_completion_event(), nullptr);
 }
 
+TEST_F(JingzhaoRc, ARequestThatIsCompleteMakesTheEventToo) {
+  for (unsigned i = 0; i != 3; ++i) {
+    // The context of the CQ is at hand from the second round on.
+    if (i != 0) a->send_cq->arm();
+    const auto piece = a->piece(0, 100);
+    ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece, 0x2000)), PostStatus::kOk);
+    ASSERT_EQ(wait(world, *a->send_cq).size(), 1u);
+    EXPECT_EQ(world.a().hca->poll_completion_event(), i == 0 ? nullptr : a->send_cq.get()) << i;
+  }
+}
+
 }  // namespace
 }  // namespace softhca::jingzhao::test
