@@ -1,6 +1,8 @@
 #!/bin/bash
 # Our driver on two JingZhao functions of the guest's bus, through VFIO: it drives them as in one process.
+# $1: what their link is; Ethernet if it is not said.
 . /share/vfio_lib.sh
+link=${1:-Ethernet}
 set -- $(lspci -Dn -d 10ee:1011 | cut -d' ' -f1)
 [ $# -eq 2 ] || fail "not two JingZhao functions"
 give_to_vfio "$1"
@@ -8,7 +10,7 @@ give_to_vfio "$2"
 
 # Twice: what the first program leaves is no trouble to the next.
 run program jingzhao_guest "$1" "$2"
-run program jingzhao_guest "$1" "$2"
+program jingzhao_guest "$1" "$2" | grep "over $link" || fail "not over $link"
 # A program that is killed in the midst of its work, too.
 exec_program softhca perf write_bw --at "$1" --at "$2" -D 60 > /dev/null 2>&1 &
 pid=$!

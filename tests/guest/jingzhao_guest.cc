@@ -46,6 +46,14 @@ struct End {
         cq(must(device.create_cq(), "a CQ")),
         qp(must(pd.create_qp({.send_cq = cq, .receive_cq = cq}), "a QP")) {
     must(device.set_gid(0, Gid::from_ipv4(10, 0, 0, number)), "an address");
+    wait_for_link();
+  }
+  /// On InfiniBand a manager gives the port its LID first.
+  void wait_for_link() {
+    const auto limit = util::monotonic_now() + 20s;
+    while (!must(device.link_is_up(), "the state of the port")) {
+      expect(util::monotonic_now() < limit, "the port does not come up");
+    }
   }
   static Mac mac(std::uint8_t number) {
     Mac mac;
@@ -105,7 +113,8 @@ void ping_pong(End& a, End& b) {
              "the bytes differ");
     }
   }
-  fmt::print("{} messages, each compared\n", rounds);
+  const auto lid = a.device.attributes().lid;
+  fmt::print("{} messages, each compared, over {}\n", rounds, lid == 0 ? "Ethernet" : "InfiniBand");
 }
 
 /// Memory of the other, written, read and counted in.
