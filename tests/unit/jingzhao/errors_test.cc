@@ -37,6 +37,22 @@ class JingzhaoErrors : public testing::Test {
             .remote_address = b->address(),
             .rkey = b->key->key()};
   }
+  void write() {
+    const auto piece = a->piece(0, 10);
+    ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
+    world.advance(std::chrono::milliseconds(1));
+  }
+  /// HW2SW_MPT of the key of its buffer: the driver has made it next to that of the memory.
+  void take_memory_of_cq() {
+    const auto index = (a->key->key() & ((1u << world.a().hca->options().log_mpts) - 1)) + 1;
+    must(world.a().hca->run({.op = command_opcode::HW2SW_MPT, .in_modifier = index}));
+  }
+  void expect_cq_error() {
+    const auto failed = event(world.a());
+    ASSERT_TRUE(failed);
+    EXPECT_EQ(failed->type, event_type::CQ_ERROR);
+    EXPECT_EQ(failed->syndrome, 2);
+  }
   /// The next event that is not about a completion.
   std::optional<jz::Event> event(Node& node) {
     std::optional<jz::Event> found;
@@ -153,16 +169,18 @@ TEST_F(JingzhaoErrors, ACqWithoutRoomIsAnErrorAndEndsItsQueuePairs) {
 
 TEST_F(JingzhaoErrors, ACqWhoseMemoryIsGoneIsAnError) {
   make();
-  // The key of its buffer: the driver has made it next to that of the memory.
-  const auto index = (a->key->key() & ((1u << world.a().hca->options().log_mpts) - 1)) + 1;
-  must(world.a().hca->run({.op = command_opcode::HW2SW_MPT, .in_modifier = index}));
-  const auto piece = a->piece(0, 10);
-  ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
-  world.advance(std::chrono::milliseconds(1));
-  const auto failed = event(world.a());
-  ASSERT_TRUE(failed);
-  EXPECT_EQ(failed->type, event_type::CQ_ERROR);
-  EXPECT_EQ(failed->syndrome, 2);
+  take_memory_of_cq();
+  write();
+  expect_cq_error();
+}
+
+TEST_F(JingzhaoErrors, ACqThatWasAtHandWhenItsMemoryWentIsAnError) {
+  make();
+  write();
+  ASSERT_EQ(wait(world, *a->send_cq).size(), 1u);
+  take_memory_of_cq();
+  write();
+  expect_cq_error();
 }
 
 // IBTA 10.3.1: an error of a send queue of UD leaves the receive queue alone.
