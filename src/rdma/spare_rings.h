@@ -43,8 +43,6 @@ class SpareRings {
 
   /// More rings are in use than may be kept.
   bool crowded() const { return in_use_ > kKept; }
-  /// Entries of spare rings.
-  std::size_t spare() const { return spare_; }
 
   /// A spare ring of `size` entries, null if there is none.
   Ring* take(std::size_t size) {

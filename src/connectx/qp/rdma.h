@@ -64,8 +64,6 @@ class Rdma {
 
   // Events of the device -----------------------------------------------------------------------
 
-  /// Whether a QP has this number. SQs and RQs share the numbers.
-  bool owns(Qpn number) const { return find_qp(number) != nullptr; }
   /// The QP whose send doorbell this is, if it is in this doorbell page; null otherwise.
   QueuePair* find_listener(Qpn number, UarPage page) {
     auto* qp = find_qp(number);

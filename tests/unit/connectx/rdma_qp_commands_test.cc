@@ -28,7 +28,6 @@ constexpr std::uint32_t mask(Bit bit) { return 1u << static_cast<unsigned>(bit);
 
 TEST_F(RdmaQpCommands, NewQpIsInReset) {
   const auto qp = host_.create_qp();
-  EXPECT_TRUE(host_.device.rdma().owns(Qpn(qp.qpn)));
   EXPECT_EQ(host_.query_state(qp), code(State::RST));
 }
 
@@ -159,7 +158,6 @@ TEST_F(RdmaQpCommands, RefusalsHaveWordsAndASection) {
 TEST_F(RdmaQpCommands, DestroyedQpIsGone) {
   auto qp = host_.create_qp();
   host_.destroy(qp);
-  EXPECT_FALSE(host_.device.rdma().owns(Qpn(qp.qpn)));
   EXPECT_EQ(status(host_.to_init(qp)), Status::BAD_RESOURCE);
 }
 
