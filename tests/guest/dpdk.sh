@@ -129,6 +129,7 @@ for arguments; do
   counted=$created
   rule 5002 drop
   rule 5003 mark id 0x2a / queue index 0
+  on a ip neigh flush all  # b's, which a would ask after now and then; nobody's stays
   ask clear port stats 0
   datagrams 50 5000
   datagrams 30 5001
