@@ -108,7 +108,8 @@ CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
     return refuse(Status::BAD_PARAM, "A1-2", "the attributes do not allow INIT");
   }
   qp->decode(kept, made.brought);
-  if (gsi_ == qpn || qpn == wire::kGsiQpn) transport_.set_gsi(qpn);
+  // QP1 by itself, unless software has named another (CONF_SPECIAL_QP).
+  if (gsi_.value_or(wire::kGsiQpn) == qpn) transport_.set_gsi(qpn);
   queue_pairs_[qpn.value()] = std::move(qp);
   ++count_;
   return {};

@@ -118,6 +118,30 @@ TEST_F(JingzhaoUd, WhatIsSentToQp1IsForTheQueuePairThatWasMadeTheGsi) {
   expect_success(wait(world, *b->receive_cq), 3, CompletionOpcode::kReceive);
 }
 
+TEST_F(JingzhaoUd, AQp1ThatIsMadeLaterDoesNotTakeThePlaceOfTheGsi) {
+  constexpr std::uint32_t kGsiQkey = 0x80010000;
+  Side c(world.a(), of(qp_type::UD)), late(world.b(), of(qp_type::UD));
+  must(c.qp->listen(world.a().address, kGsiQkey));
+  must(world.b().hca->run({.op = spec::jingzhao::command_opcode::CONF_SPECIAL_QP,
+                           .in_modifier = b->qp->qpn(),
+                           .op_modifier = 1}));
+  late.qp = must(jz::QueuePair::create(*world.b().hca, {.send_cq = *late.send_cq,
+                                                        .receive_cq = *late.receive_cq,
+                                                        .type = qp_type::UD,
+                                                        .pd = late.pd,
+                                                        .inline_size = 0,
+                                                        .gsi = true}));
+  must(late.qp->listen(world.b().address, kGsiQkey));
+  auto to_gsi = to_b(kGsiQkey);
+  to_gsi.qpn = 1;
+  b->receive(3, 0x1000, 0x400);
+  late.receive(4, 0x1000, 0x400);
+  const auto piece = c.piece(0, 100);
+  ASSERT_EQ(c.qp->post_send({.id = 2, .pieces = {&piece, 1}}, to_gsi), PostStatus::kOk);
+  expect_success(wait(world, *b->receive_cq), 3, CompletionOpcode::kReceive);
+  EXPECT_TRUE(wait(world, *late.receive_cq).empty());
+}
+
 TEST_F(JingzhaoUd, AQueuePairReachesAnotherOfItsOwnDevice) {
   Side c(world.a(), of(qp_type::UD));
   must(c.qp->listen(world.a().address, kQkey));
