@@ -27,6 +27,7 @@ enum class EventType : std::uint32_t {
   kEstablished = 9,
   kDisconnected = 10,
   kMulticastJoin = 12,
+  kTimeWaitExit = 15,
 };
 
 struct Event {

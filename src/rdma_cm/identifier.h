@@ -93,6 +93,7 @@ struct Identifier {
   Repeated repeated;
   util::Time resolve_until = util::kNever;  ///< kResolving
   util::Time ask_next = util::kNever;
+  util::Time waits_until = util::kNever;  ///< time-wait: old packets are gone by then
 };
 
 /// Of an identifier in a multicast group.

@@ -14,6 +14,9 @@ namespace {
 constexpr unsigned kTries = 15;
 constexpr auto kAgainAfter = std::chrono::milliseconds(500);
 constexpr auto kLookForGone = std::chrono::seconds(1);
+/// IBTA 12.4: twice the packet's life time and the delay of an acknowledgement, as the messages of
+/// this manager tell them (kAckTimeout).
+constexpr auto kTimeWait = std::chrono::nanoseconds(std::uint64_t{4096} << kAckTimeout);
 
 }  // namespace
 
@@ -99,8 +102,18 @@ void Manager::tick() {
   for (auto& [number, id] : ids_) {
     if (id->state == State::kResolving) wait_for_address(*id, now);
     if (id->repeated.next <= now) repeat_again(*id, now);
+    if (id->waits_until > now) continue;
+    id->waits_until = util::kNever;
+    tell(*id, EventType::kTimeWaitExit);
   }
   if (options_.is_gone && now - looked_for_gone_ >= kLookForGone) look_for_the_gone(now);
+}
+
+void Manager::end_connection(Id& id) {
+  settle(id);
+  id.state = State::kOver;
+  id.waits_until = options_.clock() + std::chrono::duration_cast<util::Duration>(kTimeWait);
+  tell_connection(id, EventType::kDisconnected, 0, {});
 }
 
 /// The kernel of a process that is killed says that its connections have ended. Here nobody does.
@@ -121,7 +134,7 @@ util::Time Manager::next_tick() const {
   auto next = util::kNever;
   for (const auto& [number, id] : ids_) {
     if (id->state == State::kResolving) next = std::min({next, id->ask_next, id->resolve_until});
-    next = std::min(next, id->repeated.next);
+    next = std::min({next, id->repeated.next, id->waits_until});
   }
   return next;
 }

@@ -162,6 +162,8 @@ class Manager {
   void repeat(Id& id, const Mad& mad);
   void repeat_again(Id& id, util::Time now);
   void look_for_the_gone(util::Time now);
+  /// A connection has ended. Tells the program now, and again when its numbers are free.
+  void end_connection(Id& id);
   static void settle(Id& id) { id.repeated = {}; }
 
   Event event_of(const Id& id, EventType type, std::int32_t status = 0) const;

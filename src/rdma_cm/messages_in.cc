@@ -219,17 +219,13 @@ void Manager::handle_disconnect(const Mad& mad, const driver::Gid& from, unsigne
       id->state < State::kRepSent) {
     return;
   }
-  settle(*id);
-  id->state = State::kOver;
-  tell_connection(*id, EventType::kDisconnected, 0, {});
+  end_connection(*id);
 }
 
 void Manager::handle_disconnected(const Mad& mad) {
   auto* id = by_local(body_of<spec::cm_rtu>(mad).get(spec::cm_rtu::remote_comm_id));
   if (id == nullptr || id->state != State::kDreqSent) return;
-  settle(*id);
-  id->state = State::kOver;
-  tell_connection(*id, EventType::kDisconnected, 0, {});
+  end_connection(*id);
 }
 
 void Manager::handle_sidr_request(const Mad& mad, const driver::Gid& from, unsigned port) {

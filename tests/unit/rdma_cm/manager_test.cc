@@ -197,8 +197,17 @@ TEST_F(RdmaCm, AConnectionIsMadeAndEnds) {
   EXPECT_EQ(command(RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{.id = client}), 0);
   EXPECT_EQ(next_type(), EventType::kDisconnected);
   EXPECT_EQ(next_type(), EventType::kDisconnected) << "both are told";
-  EXPECT_EQ(destroy(client), 3u) << "events that its program has read";
-  EXPECT_EQ(destroy(request.id), 2u);
+  rdma_ucm_event_resp none{};
+  manager_->tick();
+  EXPECT_EQ(get_event(none), EAGAIN);
+  now_ += std::chrono::milliseconds(537);
+  EXPECT_EQ(next_type(), EventType::kTimeWaitExit) << "IBTA 12.4: its numbers are free";
+  EXPECT_EQ(next_type(), EventType::kTimeWaitExit);
+  now_ += std::chrono::seconds(10);
+  manager_->tick();
+  EXPECT_EQ(get_event(none), EAGAIN) << "once";
+  EXPECT_EQ(destroy(client), 4u) << "events that its program has read";
+  EXPECT_EQ(destroy(request.id), 3u);
   EXPECT_EQ(destroy(listener), 1u);
   EXPECT_TRUE(numbers_.used.empty());
 }
