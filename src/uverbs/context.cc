@@ -29,6 +29,8 @@ constexpr AttributeRule kQueryContext[] = {
     out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, 4, false),
     out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, 8, false),
     out(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, 0, false)};
+constexpr AttributeRule kQueryDevicePort[] = {in(MLX5_IB_ATTR_QUERY_PORT_PORT_NUM, 4),
+                                              out(MLX5_IB_ATTR_QUERY_PORT, 8)};
 constexpr AttributeRule kQueryPort[] = {in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, 1),
                                         out(UVERBS_ATTR_QUERY_PORT_RESP, 40)};
 constexpr AttributeRule kQueryGidTable[] = {in(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, 8),
@@ -117,6 +119,8 @@ std::span<const Context::Method> Context::methods() {
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, kGetContext, &Context::get_context},
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, kQueryContext, &Context::query_context},
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT, kQueryPort, &Context::query_port},
+      {UVERBS_OBJECT_DEVICE, MLX5_IB_METHOD_QUERY_PORT, kQueryDevicePort,
+       &Context::query_device_port},
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE, kQueryGidTable,
        &Context::query_gid_table},
       {UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, kQueryGidEntry,
@@ -175,7 +179,8 @@ Context::~Context() {
 Errno Context::serve(std::uint64_t argument) {
   Request request;
   if (const auto wrong = request.parse(memory_, argument); wrong != 0) return wrong;
-  for (const auto table : {methods(), devx_methods(), flow_methods(), scaling_methods()}) {
+  for (const auto table :
+       {methods(), devx_methods(), flow_methods(), counter_methods(), scaling_methods()}) {
     for (const auto& method : table) {
       if (method.object != request.object() || method.method != request.method()) continue;
       auto wrong = request.check(method.attributes);

@@ -64,6 +64,7 @@ class Context {
   static std::span<const Method> methods();
   static std::span<const Method> devx_methods();     // devx_methods.cc
   static std::span<const Method> flow_methods();     // flow_methods.cc
+  static std::span<const Method> counter_methods();  // flow_counters.cc
   static std::span<const Method> scaling_methods();  // receive_side_scaling.cc
 
   // invoke_write.cc
@@ -103,6 +104,7 @@ class Context {
   Errno alloc_async_events(Request& request);
   Errno alloc_uar(Request& request);
   Errno query_pd(Request& request);
+  Errno query_device_port(Request& request);
 
   // devx_device.cc
   Errno devx_other(Request& request);
@@ -158,6 +160,14 @@ class Context {
   Errno create_matcher(Request& request);
   Errno create_matched_flow(Request& request);
   Errno lead_to_qp(QueuePair* qp, FlowRule& rule) const;
+  Errno find_destination(Request& request, Flow& flow, FlowRule& rule);
+  Errno find_devx_counter(Request& request, Flow& flow, FlowRule& rule);
+
+  // flow_counters.cc
+  Errno create_counters(Request& request);
+  Errno read_counters(Request& request);
+  /// The flow counts by these from now on.
+  Errno count_by(Request& request, std::uint32_t handle, Flow& flow, FlowRule& rule);
 
   // dynamic_targets.cc
   Errno describe_target(QueuePair& target, const mlx5_ib_create_qp& in);

@@ -26,7 +26,12 @@ driver::Mac group_mac(const driver::Gid& group) {
 }  // namespace
 
 Device::Device(driver::connectx::Hca& hca, Options options)
-    : hca_(hca), options_(std::move(options)), records_(hca.host()), flows_(hca) {}
+    : hca_(hca), options_(std::move(options)), records_(hca.host()) {
+  using enum spec::flow_table_type;
+  for (const auto table : {NIC_RX, NIC_TX, SNIFFER_RX, SNIFFER_TX}) {
+    flows_.try_emplace(table, hca, table);
+  }
+}
 
 util::Result<std::unique_ptr<Device>> Device::create(driver::connectx::Hca& hca, Options options) {
   std::unique_ptr<Device> device(new Device(hca, std::move(options)));

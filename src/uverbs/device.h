@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -66,7 +67,8 @@ class Device {
   util::View<softhca::spec::connectx::hca_cap> capabilities() const { return hca_.capabilities(); }
   const Options& options() const { return options_; }
   RecordScan& records() { return records_; }
-  FlowRules& flows() { return flows_; }
+  /// Of a kind of tables that lie in the way of frames by themselves. @pre it has rules here
+  FlowRules& flows(softhca::spec::connectx::flow_table_type table) { return flows_.at(table); }
   /// Null: the entry is empty.
   const GidEntry* gid(std::size_t index) const {
     return index < gids_.size() && gids_[index] ? &*gids_[index] : nullptr;
@@ -114,7 +116,7 @@ class Device {
   std::vector<std::optional<GidEntry>> gids_;  ///< by index
   RecordScan records_;
   EventSubscriptions subscriptions_;
-  FlowRules flows_;
+  std::map<softhca::spec::connectx::flow_table_type, FlowRules> flows_;
   std::uint16_t everybody_ = 0;
   std::unordered_map<std::uint32_t, EventTarget*> completion_targets_;
   std::unordered_map<std::uint32_t, EventTarget*> queue_targets_;

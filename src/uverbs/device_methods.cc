@@ -107,6 +107,12 @@ Errno Context::query_port(Request& request) {
   return request.put(UVERBS_ATTR_QUERY_PORT_RESP, out);
 }
 
+/// What the driver says of a port of an e-switch. This one is of none, and it has nothing to say.
+Errno Context::query_device_port(Request& request) {
+  if (request.get<std::uint32_t>(MLX5_IB_ATTR_QUERY_PORT_PORT_NUM) != kPort) return EINVAL;
+  return request.put(MLX5_IB_ATTR_QUERY_PORT, mlx5_ib_uapi_query_port{});
+}
+
 namespace {
 
 ib_uverbs_gid_entry describe(const GidEntry& entry, std::uint32_t index, unsigned interface) {

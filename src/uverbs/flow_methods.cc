@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <vector>
 
+#include "uverbs/devx_object.h"
 #include "uverbs/flow_specs.h"
 #include "uverbs/method.h"
 
@@ -22,9 +24,10 @@ using namespace rules;
 
 /// ib_flow_attr_type.
 enum FlowType : std::uint32_t { kNormal, kAllDefault, kMulticastDefault, kSniffer };
-/// As the mlx5 driver has them: those of the program, and behind them what is left.
-constexpr unsigned kPriorityMax = 14;
-constexpr unsigned kLeftMulticast = 15, kLeft = 16;
+/// ib_flow_flags: frames go on to what is behind it.
+constexpr std::uint32_t kDoNotTrap = 2;
+/// IBV_FLOW_ATTR_FLAGS_EGRESS.
+constexpr std::uint32_t kEgress = 4;
 constexpr std::uint32_t kTagMax = 0xffffff;
 
 constexpr AttributeRule kDestroyFlow[] = {object(UVERBS_ATTR_DESTROY_FLOW_HANDLE)};
@@ -67,6 +70,7 @@ bool leads_to(const DevxObject& object, FlowRule& rule) {
   } else {
     return false;
   }
+  rule.leads = true;
   rule.to_number = object.name.number;
   return true;
 }
@@ -89,6 +93,7 @@ std::span<const Context::Method> Context::flow_methods() {
 /// Where the frames of a flow to `qp` go.
 Errno Context::lead_to_qp(QueuePair* qp, FlowRule& rule) const {
   if (qp == nullptr) return EINVAL;
+  rule.leads = true;
   rule.to = spec::destination_type::TIR;
   rule.to_number = qp->raw == nullptr ? qp->scaling_tirn : qp->raw->tirn();
   return rule.to_number == 0 ? EINVAL : 0;
@@ -108,22 +113,36 @@ Errno Context::create_flow(Request& request) {
   if (const auto wrong = request.copy_in(UVERBS_ATTR_CORE_IN, all); wrong != 0) return wrong;
   if (head.comp_mask != 0 || head.size > all.size() - sizeof head) return EINVAL;
   if (head.port != 1) return EINVAL;
-  if (head.flags != 0 || head.type > kMulticastDefault) return EOPNOTSUPP;
-  if (head.type == kNormal && head.priority > kPriorityMax) return ENOMEM;
+  if ((head.flags & ~kDoNotTrap) != 0 || head.type > kSniffer) return EOPNOTSUPP;
+  if (head.type == kNormal && head.priority > FlowRule::kPriorityMax) return ENOMEM;
+  if (head.flags != 0 && head.type != kNormal) return EINVAL;
   FlowRule rule;
-  rule.priority = head.priority;
+  rule.passes = (head.flags & kDoNotTrap) != 0;
+  rule.priority = FlowRule::place_of(head.priority, rule.passes);
   const auto specs = std::span(all).subspan(sizeof head, head.size);
-  if (const auto wrong = read_flow_specs(specs, head.count, rule); wrong != 0) return wrong;
+  std::optional<std::uint32_t> counts;
+  if (const auto wrong = read_flow_specs(specs, head.count, rule, counts); wrong != 0) return wrong;
   if (head.type != kNormal) {
     if (head.count != 0) return EINVAL;
-    rule.priority = head.type == kAllDefault ? kLeft : kLeftMulticast;
+    rule.priority = head.type == kMulticastDefault ? FlowRule::kLeftMulticast : FlowRule::kLeft;
     if (head.type == kMulticastDefault) match_multicast(rule.match);
   }
   auto* qp = objects_.find<QueuePair>(head.qp_handle);
   if (const auto wrong = lead_to_qp(qp, rule); wrong != 0) return wrong;
   auto flow = std::make_unique<Flow>(device_);
   flow->qp = Use(qp);
-  if (const auto wrong = device_.flows().add(rule, flow->id); wrong != 0) return wrong;
+  if (counts) {
+    if (const auto wrong = count_by(request, *counts, *flow, rule); wrong != 0) return wrong;
+  }
+  // A drop is of all frames that match, for whichever queue they are.
+  if (rule.drops) rule.leads = false;
+  using enum spec::flow_table_type;
+  rule.table = head.type == kSniffer ? SNIFFER_RX : NIC_RX;
+  if (const auto wrong = flow->add(rule); wrong != 0) return wrong;
+  if (head.type == kSniffer) {
+    rule.table = SNIFFER_TX;
+    if (const auto wrong = flow->add(rule); wrong != 0) return wrong;
+  }
   const auto handle = objects_.add(std::move(flow));
   const auto wrong = request.put(UVERBS_ATTR_CORE_OUT,
                                  ib_uverbs_create_flow_resp{.comp_mask = 0, .flow_handle = handle});
@@ -133,15 +152,17 @@ Errno Context::create_flow(Request& request) {
 
 Errno Context::create_matcher(Request& request) {
   auto matcher = std::make_unique<FlowMatcher>();
-  if (request.get<std::uint32_t>(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_FLAGS) != 0 ||
-      request.get<std::uint8_t>(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE) !=
-          MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_RX) {
-    return EOPNOTSUPP;
-  }
+  const auto flags = request.get<std::uint32_t>(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_FLAGS);
+  const auto table = request.get<std::uint8_t>(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE);
+  if ((flags & ~kEgress) != 0 || table > MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX) return EOPNOTSUPP;
+  // One way to say it, or the other.
+  if (flags != 0 && request.has(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE)) return EINVAL;
+  const bool sends = flags != 0 || table == MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX;
+  matcher->table = sends ? spec::flow_table_type::NIC_TX : spec::flow_table_type::NIC_RX;
   const auto type = request.variant(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE);
   if (type != MLX5_IB_FLOW_TYPE_NORMAL) return EOPNOTSUPP;
   matcher->priority = request.get<std::uint16_t>(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE);
-  if (matcher->priority > kPriorityMax) return ENOMEM;
+  if (matcher->priority > FlowRule::kPriorityMax) return ENOMEM;
   matcher->match.criteria = request.get<std::uint8_t>(MLX5_IB_ATTR_FLOW_MATCHER_MATCH_CRITERIA);
   const auto wrong =
       read_fields(request, MLX5_IB_ATTR_FLOW_MATCHER_MATCH_MASK, matcher->match.mask);
@@ -152,38 +173,69 @@ Errno Context::create_matcher(Request& request) {
   return told;
 }
 
+/// Frames that arrive go to one place; those that are sent go where they were to, unless they are
+/// dropped or another table is asked.
+Errno Context::find_destination(Request& request, Flow& flow, FlowRule& rule) {
+  const bool to_qp = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP);
+  const bool to_devx = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX);
+  const int ways = int{to_qp} + int{to_devx} + int{rule.drops} + int{rule.passes};
+  const bool sends = rule.table == spec::flow_table_type::NIC_TX;
+  if (ways > 1 || (ways == 0 && !sends) || (to_qp && sends)) return EINVAL;
+  if (to_qp) {
+    auto* qp = objects_.find<QueuePair>(request.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP));
+    if (const auto no = lead_to_qp(qp, rule); no != 0) return no;
+    flow.qp = Use(qp);
+  } else if (to_devx) {
+    auto* to = objects_.find<DevxObject>(request.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX));
+    if (to == nullptr || !leads_to(*to, rule)) return EINVAL;
+    if (sends && rule.to != spec::destination_type::FLOW_TABLE) return EINVAL;
+    flow.qp = Use(to);
+  }
+  return 0;
+}
+
+/// A counter that the program has made by a command of its own, or one of several.
+Errno Context::find_devx_counter(Request& request, Flow& flow, FlowRule& rule) {
+  const auto size = request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX);
+  if (size == 0) return 0;
+  if (size != sizeof(std::uint32_t)) return EINVAL;
+  const auto handle = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX);
+  auto* counter = objects_.find<DevxObject>(handle);
+  if (counter == nullptr) return ENOENT;
+  if (counter->name.maker != Op::ALLOC_FLOW_COUNTER) return EINVAL;
+  const auto offsets = request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET);
+  if (offsets != 0 && offsets != sizeof(std::uint32_t)) return EINVAL;
+  const auto offset = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET);
+  rule.counters.push_back(counter->name.number + offset);
+  flow.counters.emplace_back(counter);
+  return 0;
+}
+
 Errno Context::create_matched_flow(Request& request) {
   auto* matcher = objects_.find<FlowMatcher>(request.number(MLX5_IB_ATTR_CREATE_FLOW_MATCHER));
   if (matcher == nullptr) return ENOENT;
-  if (request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_FLOW_ACTIONS) != 0 ||
-      request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX) != 0) {
-    return EOPNOTSUPP;
-  }
+  if (request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_FLOW_ACTIONS) != 0) return EOPNOTSUPP;
+  constexpr std::uint32_t kDrop = MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DROP;
+  constexpr std::uint32_t kMiss = MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DEFAULT_MISS;
   const auto flags = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_FLAGS);
-  if ((flags & ~std::uint32_t{MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DROP}) != 0) return EOPNOTSUPP;
+  if ((flags & ~(kDrop | kMiss)) != 0) return EOPNOTSUPP;
+  if (flags == (kDrop | kMiss)) return EINVAL;
+  const bool sends = matcher->table == spec::flow_table_type::NIC_TX;
   FlowRule rule;
-  rule.priority = matcher->priority;
+  rule.table = matcher->table;
   rule.match = matcher->match;
-  rule.drops = flags != 0;
+  rule.drops = flags == kDrop;
+  rule.passes = flags == kMiss;
+  rule.priority = FlowRule::place_of(matcher->priority, rule.passes);
   rule.tag = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_TAG);
-  if (rule.tag > kTagMax) return EINVAL;
+  if (rule.tag > kTagMax || (sends && (rule.tag != 0 || rule.passes))) return EINVAL;
   const auto wrong = read_fields(request, MLX5_IB_ATTR_CREATE_FLOW_MATCH_VALUE, rule.match.value);
   if (wrong != 0) return wrong;
   auto flow = std::make_unique<Flow>(device_);
   flow->matcher = Use(matcher);
-  const bool to_qp = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP);
-  const bool to_devx = request.has(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX);
-  if (int{to_qp} + int{to_devx} + int{rule.drops} != 1) return EINVAL;
-  if (to_qp) {
-    auto* qp = objects_.find<QueuePair>(request.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP));
-    if (const auto no = lead_to_qp(qp, rule); no != 0) return no;
-    flow->qp = Use(qp);
-  } else if (to_devx) {
-    auto* to = objects_.find<DevxObject>(request.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_DEVX));
-    if (to == nullptr || !leads_to(*to, rule)) return EINVAL;
-    flow->qp = Use(to);
-  }
-  if (const auto no = device_.flows().add(rule, flow->id); no != 0) return no;
+  if (const auto no = find_destination(request, *flow, rule); no != 0) return no;
+  if (const auto no = find_devx_counter(request, *flow, rule); no != 0) return no;
+  if (const auto no = flow->add(rule); no != 0) return no;
   const auto handle = objects_.add(std::move(flow));
   const auto told = request.put_number(MLX5_IB_ATTR_CREATE_FLOW_HANDLE, handle);
   if (told != 0) objects_.remove(handle);

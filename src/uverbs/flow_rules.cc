@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
 
+std::uint32_t number_of(spec::flow_table_type type) { return static_cast<std::uint32_t>(type); }
+
 void report(const util::Result<void>& done) {
   if (!done) util::log(util::LogLevel::kWarning, "flows: {}", done.error().message);
 }
@@ -33,6 +35,7 @@ FlowRules::~FlowRules() {
     }
     using In = spec::destroy_flow_table_in;
     Command<In> in(Op::DESTROY_FLOW_TABLE);
+    in.set(In::table_type, number_of(type_));
     in.set(In::table_id, table.number);
     report(hca_.commands().run(in));
   }
@@ -42,6 +45,7 @@ FlowRules::Table* FlowRules::find_table(unsigned priority) {
   if (const auto at = tables_.find(priority); at != tables_.end()) return &at->second;
   using In = spec::create_flow_table_in;
   Command<In> in(Op::CREATE_FLOW_TABLE);
+  in.set(In::table_type, number_of(type_));
   const auto context = in.sub(In::flow_table_context);
   context.set(spec::flow_table_context::level, priority + 1);
   context.set(spec::flow_table_context::log_size, kLogEntries);
@@ -52,33 +56,53 @@ FlowRules::Table* FlowRules::find_table(unsigned priority) {
   return link_tables() ? &table : nullptr;
 }
 
-/// What misses in one goes to the next.
+const FlowRules::Table* FlowRules::next_table(unsigned priority) const {
+  const auto at = tables_.upper_bound(priority);
+  return at == tables_.end() ? nullptr : &at->second;
+}
+
+/// What misses in one goes to the next, and so does what an entry lets pass.
 bool FlowRules::link_tables() {
-  const Table* next = nullptr;
-  for (auto at = tables_.rbegin(); at != tables_.rend(); ++at) {
+  for (auto& [priority, table] : tables_) {
+    const auto* const next = next_table(priority);
+    const auto to = next == nullptr ? 0 : next->number;
+    if (table.miss == to) continue;
     using In = spec::modify_flow_table_in;
     using Context = spec::flow_table_context;
     Command<In> in(Op::MODIFY_FLOW_TABLE);
-    in.set(In::table_id, at->second.number);
+    in.set(In::table_type, number_of(type_));
+    in.set(In::table_id, table.number);
     in.set(In::modify_field_select, bit(spec::modify_flow_table_bit::MISS_TABLE_ID));
-    const auto miss = next == nullptr ? spec::table_miss_action::DEFAULT_ACTION
-                                      : spec::table_miss_action::IDENTIFIED_MISS_TABLE;
     const auto context = in.sub(In::flow_table_context);
-    context.set(Context::table_miss_action, static_cast<std::uint32_t>(miss));
-    context.set(Context::table_miss_id, next == nullptr ? 0 : next->number);
-    if (!hca_.commands().run(in)) return false;
-    next = &at->second;
+    context.set(Context::table_miss_action,
+                static_cast<std::uint32_t>(spec::table_miss_action::IDENTIFIED_MISS_TABLE));
+    context.set(Context::table_miss_id, to);
+    if (!hca_.commands().run(in) || !rewrite_passing(priority, table)) return false;
+    table.miss = to;
   }
   using Root = spec::set_flow_table_root_in;
   Command<Root> root(Op::SET_FLOW_TABLE_ROOT);
-  root.set(Root::table_id, next->number);
+  root.set(Root::table_type, number_of(type_));
+  root.set(Root::table_id, tables_.begin()->second.number);
   return hca_.commands().run(root).has_value();
+}
+
+bool FlowRules::rewrite_passing(unsigned priority, Table& table) {
+  for (std::uint32_t i = 0; i != kGroups; ++i) {
+    for (std::uint32_t k = 0; table.groups[i] && k != kGroupEntries; ++k) {
+      const auto& entry = table.groups[i]->entries[k];
+      const Place place{.priority = priority, .group = i, .entry = k};
+      if (entry && !entry->passers.empty() && !write(table, place, false)) return false;
+    }
+  }
+  return true;
 }
 
 bool FlowRules::make_group(const Table& table, std::uint32_t slot, const FlowMatch& match,
                            Group& group) {
   using In = spec::create_flow_group_in;
   Command<In> in(Op::CREATE_FLOW_GROUP);
+  in.set(In::table_type, number_of(type_));
   in.set(In::table_id, table.number);
   in.set(In::start_flow_index, slot * kGroupEntries);
   in.set(In::end_flow_index, slot * kGroupEntries + kGroupEntries - 1);
@@ -109,7 +133,9 @@ Errno FlowRules::find_place(Table& table, const FlowRule& rule, Place& place) {
       if (entry && entry->value == rule.match.value) {
         place = {.priority = rule.priority, .group = i, .entry = k};
         // Nobody can say what is to happen to its frames.
-        return entry->drops || rule.drops || entry->tag != rule.tag ? EEXIST : 0;
+        const bool same = entry->others.empty() && (rule.leads || rule.passes) &&
+                          entry->tag == rule.tag && entry->counters == rule.counters;
+        return same ? 0 : EEXIST;
       }
       if (entry || found) continue;
       place = {.priority = rule.priority, .group = i, .entry = k};
@@ -131,27 +157,43 @@ bool FlowRules::write(const Table& table, const Place& place, bool is_new) {
   using To = spec::dest_format;
   const auto& group = *table.groups[place.group];
   const auto& entry = *group.entries[place.entry];
-  Command<In> in(Op::SET_FLOW_TABLE_ENTRY, entry.destinations.size() * To::kSize);
+  auto destinations = entry.destinations;
+  if (!entry.passers.empty()) {
+    destinations.push_back(
+        {0, spec::destination_type::FLOW_TABLE, next_table(place.priority)->number});
+  }
+  Command<In> in(Op::SET_FLOW_TABLE_ENTRY,
+                 (destinations.size() + entry.counters.size()) * To::kSize);
   if (!is_new) {
     in.set(In::op_mod, static_cast<std::uint32_t>(spec::set_flow_table_entry_op_mod::MODIFY));
     in.set(In::modify_enable_mask, bit(spec::set_fte_modify_bit::DESTINATION_LIST));
   }
+  in.set(In::table_type, number_of(type_));
   in.set(In::table_id, table.number);
   in.set(In::flow_index, place.group * kGroupEntries + place.entry);
   const auto context = in.sub(In::flow_context);
   context.set(Context::group_id, group.number);
   context.set(Context::flow_tag, entry.tag);
-  const auto action = entry.drops ? spec::flow_action::DROP : spec::flow_action::FWD_DEST;
-  context.set(Context::action, static_cast<std::uint32_t>(action));
-  context.set(Context::destination_list_size,
-              static_cast<std::uint32_t>(entry.destinations.size()));
+  using Action = spec::flow_action;
+  const auto way = entry.drops            ? Action::DROP
+                   : destinations.empty() ? Action::ALLOW
+                                          : Action::FWD_DEST;
+  const auto counts = entry.counters.empty() ? 0u : static_cast<std::uint32_t>(Action::COUNT);
+  context.set(Context::action, static_cast<std::uint32_t>(way) | counts);
+  context.set(Context::destination_list_size, static_cast<std::uint32_t>(destinations.size()));
+  context.set(Context::flow_counter_list_size, static_cast<std::uint32_t>(entry.counters.size()));
   std::ranges::copy(entry.value, context.sub(Context::match_value).bytes().begin());
   auto list = in.all().subspan(In::kSize);
-  for (const auto& one : entry.destinations) {
+  for (const auto& one : destinations) {
     const util::MutableView<To> to(list);
     to.set(To::destination_type, static_cast<std::uint32_t>(one.type));
     to.set(To::destination_id, one.number);
     list = list.subspan(To::kSize);
+  }
+  for (const auto counter : entry.counters) {
+    using Counter = spec::flow_counter_list_entry;
+    util::MutableView<Counter>(list).set(Counter::flow_counter_id, counter);
+    list = list.subspan(Counter::kSize);
   }
   const auto done = hca_.commands().run(in);
   if (!done) util::log(util::LogLevel::kInfo, "flows: {}", done.error().message);
@@ -159,6 +201,8 @@ bool FlowRules::write(const Table& table, const Place& place, bool is_new) {
 }
 
 Errno FlowRules::add(const FlowRule& rule, std::uint32_t& id) {
+  // What passes on needs a table to go to.
+  if (rule.passes && find_table(FlowRule::kLeft) == nullptr) return ENOMEM;
   auto* table = find_table(rule.priority);
   if (table == nullptr) return ENOMEM;
   Place place{};
@@ -166,22 +210,33 @@ Errno FlowRules::add(const FlowRule& rule, std::uint32_t& id) {
   auto& entry = table->groups[place.group]->entries[place.entry];
   const bool is_new = !entry.has_value();
   if (is_new) {
-    entry =
-        Entry{.value = rule.match.value, .tag = rule.tag, .drops = rule.drops, .destinations = {}};
+    entry = Entry{.value = rule.match.value,
+                  .tag = rule.tag,
+                  .drops = rule.drops,
+                  .destinations = {},
+                  .passers = {},
+                  .others = {},
+                  .counters = rule.counters};
   }
   id = ++last_;
-  if (!rule.drops) entry->destinations.push_back({id, rule.to, rule.to_number});
-  if (write(*table, place, is_new)) {
-    rules_[id] = place;
-    return 0;
-  }
-  if (is_new) {
+  rules_[id] = place;
+  if (rule.leads) entry->destinations.push_back({id, rule.to, rule.to_number});
+  if (rule.passes) entry->passers.push_back(id);
+  if (!rule.leads && !rule.passes) entry->others.push_back(id);
+  if (write(*table, place, is_new)) return 0;
+  rules_.erase(id);
+  take_out(*entry, id);
+  if (entry->unused()) {
     entry.reset();
     if (table->groups[place.group]->empty()) end_group(*table, place.group);
-  } else {
-    entry->destinations.pop_back();
   }
   return EINVAL;
+}
+
+void FlowRules::take_out(Entry& entry, std::uint32_t id) {
+  std::erase_if(entry.destinations, [&](const Destination& one) { return one.rule == id; });
+  std::erase(entry.passers, id);
+  std::erase(entry.others, id);
 }
 
 void FlowRules::remove(std::uint32_t id) {
@@ -192,13 +247,14 @@ void FlowRules::remove(std::uint32_t id) {
   auto& table = tables_.at(place.priority);
   auto& group = *table.groups[place.group];
   auto& entry = group.entries[place.entry];
-  std::erase_if(entry->destinations, [&](const Destination& one) { return one.rule == id; });
-  if (!entry->destinations.empty()) {
+  take_out(*entry, id);
+  if (!entry->unused()) {
     (void)write(table, place, false);
     return;
   }
   using In = spec::delete_flow_table_entry_in;
   Command<In> in(Op::DELETE_FLOW_TABLE_ENTRY);
+  in.set(In::table_type, number_of(type_));
   in.set(In::table_id, table.number);
   in.set(In::flow_index, place.group * kGroupEntries + place.entry);
   report(hca_.commands().run(in));
@@ -209,6 +265,7 @@ void FlowRules::remove(std::uint32_t id) {
 void FlowRules::end_group(Table& table, std::uint32_t slot) {
   using In = spec::destroy_flow_group_in;
   Command<In> in(Op::DESTROY_FLOW_GROUP);
+  in.set(In::table_type, number_of(type_));
   in.set(In::table_id, table.number);
   in.set(In::group_id, table.groups[slot]->number);
   report(hca_.commands().run(in));

@@ -26,6 +26,7 @@ enum Type : std::uint32_t {
   kUdp = 0x41,
   kTag = 0x1000,
   kDrop = 0x1001,
+  kCount = 0x1003,
 };
 constexpr std::uint32_t kIpProtocolTcp = 6, kIpProtocolUdp = 17;
 constexpr std::uint32_t kTagMax = 0xffffff;
@@ -175,7 +176,17 @@ Errno read_tag(Bytes bytes, FlowRule& rule) {
   return 0;
 }
 
-Errno read_one(std::uint32_t type, Bytes bytes, FlowRule& rule) {
+/// The handle of the counters.
+Errno read_count(Bytes bytes, std::optional<std::uint32_t>& counters) {
+  std::uint32_t handle = 0;
+  if (bytes.size() != 2 * sizeof handle || counters) return EINVAL;
+  std::memcpy(&handle, bytes.data(), sizeof handle);
+  counters = handle;
+  return 0;
+}
+
+Errno read_one(std::uint32_t type, Bytes bytes, FlowRule& rule,
+               std::optional<std::uint32_t>& counters) {
   const Sides to(rule.match);
   switch (type) {
     case kEthernet:
@@ -192,6 +203,8 @@ Errno read_one(std::uint32_t type, Bytes bytes, FlowRule& rule) {
     case kDrop:
       rule.drops = true;
       return bytes.empty() ? 0 : EINVAL;
+    case kCount:
+      return read_count(bytes, counters);
     default:
       return EOPNOTSUPP;
   }
@@ -205,7 +218,8 @@ void match_multicast(FlowMatch& match) {
   match.criteria |= kOuter;
 }
 
-Errno read_flow_specs(Bytes bytes, unsigned count, FlowRule& rule) {
+Errno read_flow_specs(Bytes bytes, unsigned count, FlowRule& rule,
+                      std::optional<std::uint32_t>& counters) {
   struct Header {
     std::uint32_t type;
     std::uint16_t size;
@@ -220,7 +234,7 @@ Errno read_flow_specs(Bytes bytes, unsigned count, FlowRule& rule) {
       return EINVAL;
     }
     const auto body = bytes.first(header.size).subspan(sizeof header);
-    if (const auto wrong = read_one(header.type, body, rule); wrong != 0) return wrong;
+    if (const auto wrong = read_one(header.type, body, rule, counters); wrong != 0) return wrong;
     bytes = bytes.subspan(header.size);
   }
   return bytes.empty() ? 0 : EINVAL;

@@ -147,7 +147,10 @@ Errno Context::query_device_extended(Request& request) {
       .max_cq_moderation_count = 0xffff, .max_cq_moderation_period = 0xfff, .reserved = 0};
   if (const auto wrong = request.put(kCoreOut, out); wrong != 0) return wrong;
   mlx5_ib_query_device_resp own{};
-  own.response_length = offsetof(mlx5_ib_query_device_resp, cqe_comp_caps);
+  own.response_length = offsetof(mlx5_ib_query_device_resp, sw_parsing_caps);
+  if (caps.get(hca_cap::cqe_128_always) != 0) {
+    own.flags |= MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD;
+  }
   own.rss_caps.rx_hash_fields_mask = kHashFields;
   own.rss_caps.rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ;
   const auto bytes = std::as_bytes(std::span(&own, 1));

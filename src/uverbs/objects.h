@@ -14,6 +14,7 @@
 #include "driver/connectx/hca.h"
 #include "uverbs/device.h"
 #include "uverbs/event_pipe.h"
+#include "uverbs/qp_attributes.h"
 #include "uverbs/raw_packet_queues.h"
 #include "uverbs/request.h"
 
@@ -32,6 +33,7 @@ enum class Kind : std::uint8_t {
   kDevxObject,
   kFlow,
   kFlowMatcher,
+  kCounters,
   kReceiveQueue,
   kReceiveTable,
   kDevxMemory,
@@ -211,12 +213,21 @@ struct CompletionQueue : Object, EventTarget {
   std::uint32_t cqn = 0;
   std::uint32_t entries = 0;
   std::uint32_t entry_size = 64;
+  bool padded = false;  ///< entries of 128 bytes also where 64 would do
   std::uint64_t user_handle = 0;
   std::uint64_t record = 0;  ///< address of its doorbell record
   MemoryRange entries_memory{};
   std::shared_ptr<EventFile> channel;  ///< null: none
   AsyncEvents async;
   std::uint32_t completions_told = 0;
+  /// cqe_sz of its context.
+  std::uint32_t size_code() const {
+    using softhca::spec::connectx::cqe_size;
+    const auto code = entry_size == 64 ? cqe_size::BYTES_64
+                      : padded         ? cqe_size::BYTES_128_PADDED
+                                       : cqe_size::BYTES_128;
+    return static_cast<std::uint32_t>(code);
+  }
 };
 
 /// One of the device, which objects of several contexts may share.
@@ -286,47 +297,38 @@ struct FlowMatcher : Object {
   FlowMatcher() : Object(kKind) {}
   FlowMatch match;  ///< its mask
   unsigned priority = 0;
+  softhca::spec::connectx::flow_table_type table{};
+};
+
+/// Counts what flows see (ibv_counters).
+struct Counters : Object {
+  static constexpr Kind kKind = Kind::kCounters;
+  explicit Counters(Device& the_device) : Object(kKind), device(the_device) {}
+  ~Counters() override;
+  Device& device;
+  std::uint32_t id = 0;  ///< of the device's counter; 0: it counts nothing yet
+  /// What stands where in an answer.
+  std::vector<mlx5_ib_flow_counters_desc> places;
 };
 
 struct Flow : Object {
   static constexpr Kind kKind = Kind::kFlow;
   explicit Flow(Device& the_device) : Object(kKind), device(the_device) {}
-  ~Flow() override { device.flows().remove(id); }
+  ~Flow() override {
+    for (const auto& [table, id] : rules) device.flows(table).remove(id);
+  }
+  /// More than one: what is received, and what is sent.
+  Errno add(const FlowRule& rule) {
+    std::uint32_t id = 0;
+    const auto wrong = device.flows(rule.table).add(rule, id);
+    if (wrong == 0) rules.emplace_back(rule.table, id);
+    return wrong;
+  }
   Device& device;
   Use qp, matcher;
-  std::uint32_t id = 0;  ///< of its rule
+  std::vector<Use> counters;
+  std::vector<std::pair<softhca::spec::connectx::flow_table_type, std::uint32_t>> rules;
 };
-
-/// ib_uverbs_modify_qp without what a driver may add.
-struct QpAttributes {
-  ib_uverbs_qp_dest dest;
-  ib_uverbs_qp_dest alt_dest;
-  std::uint32_t qp_handle;
-  std::uint32_t attr_mask;
-  std::uint32_t qkey;
-  std::uint32_t rq_psn;
-  std::uint32_t sq_psn;
-  std::uint32_t dest_qp_num;
-  std::uint32_t qp_access_flags;
-  std::uint16_t pkey_index;
-  std::uint16_t alt_pkey_index;
-  std::uint8_t qp_state;
-  std::uint8_t cur_qp_state;
-  std::uint8_t path_mtu;
-  std::uint8_t path_mig_state;
-  std::uint8_t en_sqd_async_notify;
-  std::uint8_t max_rd_atomic;
-  std::uint8_t max_dest_rd_atomic;
-  std::uint8_t min_rnr_timer;
-  std::uint8_t port_num;
-  std::uint8_t timeout;
-  std::uint8_t retry_cnt;
-  std::uint8_t rnr_retry;
-  std::uint8_t alt_port_num;
-  std::uint8_t alt_timeout;
-  std::uint8_t reserved[2];
-};
-static_assert(sizeof(QpAttributes) == sizeof(ib_uverbs_modify_qp));
 
 /// Of an ib_uverbs_qp_type and the driver's flags (MLX5_QP_FLAG_*); nothing if the device has no
 /// such service here.

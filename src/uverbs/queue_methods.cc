@@ -38,7 +38,7 @@ bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_over
   using Cqc = spec::cq_context;
   const auto context = create.sub(spec::create_cq_in::cq_context_entry);
   context.set(Cqc::log_cq_size, log2_of(cq.entries));
-  context.set(Cqc::cqe_sz, in.cqe_size == 128);
+  context.set(Cqc::cqe_sz, cq.size_code());
   context.set(Cqc::page_offset, page_offset_of(in.buf_addr));
   context.set(Cqc::uar_page, in.uar_page_index);
   context.set(Cqc::c_eqn, device.hca().completion_events().eqn());
@@ -138,9 +138,13 @@ Errno Context::create_cq(Request& request) {
   const auto caps = device_.capabilities();
   if (wanted == 0 || wanted >= 1u << caps.get(hca_cap::log_max_cq_sz)) return EINVAL;
   if (in.cqe_size != 64 && in.cqe_size != 128) return EINVAL;
-  if (in.cqe_comp_en != 0 || (in.flags & ~MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX) != 0) {
+  constexpr std::uint32_t kPadded = MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD;
+  if (in.cqe_comp_en != 0 ||
+      (in.flags & ~(MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX | kPadded)) != 0) {
     return EOPNOTSUPP;
   }
+  const bool padded = (in.flags & kPadded) != 0;
+  if (padded && (in.cqe_size != 128 || caps.get(hca_cap::cqe_128_always) == 0)) return EOPNOTSUPP;
   if ((in.flags & MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX) == 0) return EOPNOTSUPP;
   if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR) != 0) return EINVAL;
   auto* const page = find_page(in.uar_page_index);
@@ -159,6 +163,7 @@ Errno Context::create_cq(Request& request) {
   cq->async.file = async_;
   cq->async.user_handle = cq->user_handle;
   cq->entry_size = in.cqe_size;
+  cq->padded = padded;
   const auto size = std::uint64_t{cq->entries} * in.cqe_size;
   if (in.buf_addr % kPagePart != 0 || in.db_addr % 8 != 0 ||
       !is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) {
@@ -333,7 +338,7 @@ Errno Context::resize_cq(Request& request) {
               bit(Field::LOG_CQ_SIZE) | bit(Field::PAGE_OFFSET) | bit(Field::LOG_PAGE_SIZE));
   const auto context = command.sub(spec::modify_cq_in::cq_context_entry);
   context.set(spec::cq_context::log_cq_size, log2_of(entries));
-  context.set(spec::cq_context::cqe_sz, own.cqe_size == 128);
+  context.set(spec::cq_context::cqe_sz, cq->size_code());
   context.set(spec::cq_context::page_offset, page_offset_of(own.buf_addr));
   store_pages(command.all().subspan(spec::modify_cq_in::pas_offset), own.buf_addr);
   if (!device_.commands().run(command)) return EINVAL;

@@ -131,6 +131,14 @@ ip addr del 198.19.8.2/32 dev lo; rm -f "$out"
 v6=$("${nobody[@]}" timeout 60 "$softhca" run -- sh -c '
   ibv_rc_pingpong -g 1 -c -n 200 & sleep 1; timeout 20 ibv_rc_pingpong -g 1 -c -n 200 localhost; s=$?; wait $!; exit $s' 2>&1)
 if [ $? = 0 ] && [ "$(grep -c '200 iters in' <<<"$v6")" = 2 ]; then echo "ok: IPv6"; else echo "FAILED: IPv6: $v6"; failed=1; fi
+# rdma_cm by IPv6: the first program of a run has the first MAC of its hub, and its link-local address follows from it.
+v6=$("${nobody[@]}" timeout 60 "$softhca" run -- sh -c \
+  'rping -s -a :: -C 3 & sleep 1; timeout 20 rping -c -a fe80::5f:cbff:fe00:1%lo -C 3 -v; s=$?; wait $!; exit $s' 2>&1)
+if [ $? = 0 ] && [ "$(grep -c 'ping data: rdma-ping' <<<"$v6")" = 3 ]; then
+  echo "ok: rping by IPv6"
+else
+  echo "FAILED: rping by IPv6"; echo "$v6"; failed=1
+fi
 # A server with 64 threads, and as many clients, each a process with a device of its own.
 many=$("${nobody[@]}" timeout 200 "$softhca" run -- bash -c '
   "$0" server 64 >/tmp/many_clients.$$ & server=$!

@@ -63,6 +63,21 @@ TEST_F(UverbsContext, AMethodThatNobodyKnowsIsAProtocolNotSupported) {
   EXPECT_EQ(Call(0x1234, 0).on(program_.context()), EPROTONOSUPPORT);
 }
 
+// mlx5dv_query_port: a port that is of no e-switch has nothing to tell.
+TEST_F(UverbsContext, ThePortIsOfNoSwitch) {
+  mlx5_ib_uapi_query_port port{};
+  port.flags = ~0ull;
+  const auto query = [&](std::uint32_t number) {
+    return Call(UVERBS_OBJECT_DEVICE, MLX5_IB_METHOD_QUERY_PORT)
+        .in(MLX5_IB_ATTR_QUERY_PORT_PORT_NUM, number)
+        .out(MLX5_IB_ATTR_QUERY_PORT, port)
+        .on(program_.context());
+  };
+  EXPECT_EQ(query(1), 0);
+  EXPECT_EQ(port.flags, 0u);
+  EXPECT_EQ(query(2), EINVAL);
+}
+
 // core/roce_gid_mgmt.c: addresses come and go, and who has asked for events is told.
 TEST_F(UverbsContext, TheTableOfGidsMayChange) {
   const auto entries = [this] {

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "spec/connectx/flow_table.h"
 #include "uverbs/devx_program.h"
 
 namespace softhca::uverbs {
@@ -13,6 +14,8 @@ constexpr std::uint64_t kPage = 4096;
 constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
 constexpr std::uint32_t kState = 1, kPort = 0x20;
 constexpr std::uint8_t kReset = 0, kInit = 1, kRtr = 2, kRts = 3, kError = 6;
+
+constexpr std::uint32_t kDoNotTrap = 2;  // of ib_flow_flags
 
 class UverbsRawPacket : public testing::Test {
  protected:
@@ -123,9 +126,159 @@ class UverbsRawPacket : public testing::Test {
         .on(program_.context());
   }
 
+  /// mlx5dv_create_flow_matcher, of the last byte of the destination.
+  struct Matcher {
+    Errno wrong = 0;
+    std::uint32_t handle = 0;
+  };
+  Matcher matcher(std::uint8_t table, std::uint16_t priority = 0) {
+    std::array<std::byte, 64> mask{};
+    mask[5 + 4 * 2] = std::byte{0xff};
+    Call call(MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_CREATE);
+    Matcher made;
+    made.wrong = call.number(MLX5_IB_ATTR_FLOW_MATCHER_CREATE_HANDLE, 0)
+                     .in(MLX5_IB_ATTR_FLOW_MATCHER_MATCH_MASK, mask)
+                     .in(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_TYPE, priority)
+                     .in(MLX5_IB_ATTR_FLOW_MATCHER_MATCH_CRITERIA, std::uint8_t{1})
+                     .in(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE, table)
+                     .on(program_.context());
+    made.handle = call.made(0);
+    return made;
+  }
+  /// mlx5dv_create_flow; `more` adds where frames go, and what else is wanted.
+  template <class More>
+  Errno create_matched(const Matcher& matcher, std::uint8_t value, More&& more) {
+    std::array<std::byte, 64> bytes{};
+    bytes[5 + 4 * 2] = std::byte{value};
+    Call call(UVERBS_OBJECT_FLOW, MLX5_IB_METHOD_CREATE_FLOW);
+    call.number(MLX5_IB_ATTR_CREATE_FLOW_HANDLE, 0)
+        .in(MLX5_IB_ATTR_CREATE_FLOW_MATCH_VALUE, bytes)
+        .number(MLX5_IB_ATTR_CREATE_FLOW_MATCHER, matcher.handle);
+    more(call);
+    return call.on(program_.context());
+  }
+  static auto flags(std::uint32_t flags) {
+    return [flags](Call& call) { call.in(MLX5_IB_ATTR_CREATE_FLOW_FLAGS, flags); };
+  }
+  std::uint32_t create_counters() {
+    Call call(UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_CREATE);
+    EXPECT_EQ(call.number(UVERBS_ATTR_CREATE_COUNTERS_HANDLE, 0).on(program_.context()), 0);
+    return call.made(0);
+  }
+  Errno read_counters(std::uint32_t handle, std::array<std::uint64_t, 2>& values) {
+    return Call(UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ)
+        .number(UVERBS_ATTR_READ_COUNTERS_HANDLE, handle)
+        .out(UVERBS_ATTR_READ_COUNTERS_BUFF, values)
+        .in(UVERBS_ATTR_READ_COUNTERS_FLAGS, std::uint32_t{0})
+        .on(program_.context());
+  }
+  /// ibv_create_flow of all frames to one MAC, which counts.
+  Errno create_counting(const Qp& qp, std::uint32_t counters, std::uint32_t& flow,
+                        std::uint32_t places = 2) {
+    struct {
+      Flow flow;
+      std::uint32_t type = 0x1003;
+      std::uint16_t size = 16, reserved = 0;
+      std::uint32_t handle, reserved1 = 0;
+    } in{.flow = flow_to(qp, 1), .handle = counters};
+    in.flow.count = 2;
+    in.flow.size += 16;
+    const mlx5_ib_flow_counters_desc descriptions[] = {{0, 1}, {1, 0}};
+    struct {
+      std::uint32_t count = 1, reserved = 0;
+      mlx5_ib_flow_counters_data data{};
+    } own;
+    own.data.counters_data = reinterpret_cast<std::uint64_t>(descriptions);
+    own.data.ncounters = places;
+    ib_uverbs_create_flow_resp out{};
+    const auto wrong =
+        Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE)
+            .in(UVERBS_ATTR_WRITE_CMD, std::uint32_t{IB_USER_VERBS_EX_CMD_CREATE_FLOW | kExtended})
+            .in(UVERBS_ATTR_CORE_IN, in)
+            .out(UVERBS_ATTR_CORE_OUT, out)
+            .in(UVERBS_ATTR_UHW_IN, own)
+            .on(program_.context());
+    flow = out.flow_handle;
+    return wrong;
+  }
+
   DevxProgram program_;
   std::uint32_t pd_ = 0, page_ = 0, cq_ = 0;
 };
+
+// Linux: who does not trap comes before who does, of the same priority.
+TEST_F(UverbsRawPacket, WhatAFlowLetsPassGoesOnToOthers) {
+  const auto one = create_qp(16, 16), two = create_qp(16, 16);
+  std::uint32_t passes = 0, traps = 0, sniffs = 0;
+  auto flow = flow_to(one, 1);
+  flow.flags = kDoNotTrap;
+  ASSERT_EQ(create(flow, passes), 0);
+  ASSERT_EQ(create(flow_to(two, 1), traps), 0);
+  flow = {.qp_handle = one.handle, .type = 3, .size = 0, .count = 0};
+  ASSERT_EQ(create(flow, sniffs), 0);
+  flow.flags = kDoNotTrap;
+  std::uint32_t none = 0;
+  EXPECT_EQ(create(flow, none), EINVAL) << "a sniffer traps nothing anyway";
+  EXPECT_EQ(destroy_qp(one), EBUSY);
+  EXPECT_EQ(destroy_flow(sniffs), 0);
+  EXPECT_EQ(destroy_flow(passes), 0);
+  EXPECT_EQ(destroy_qp(one), 0);
+  EXPECT_EQ(destroy_flow(traps), 0);
+}
+
+TEST_F(UverbsRawPacket, CountersAreOfFlowsAndReadAsTheyWereAttached) {
+  const auto qp = create_qp(16, 16);
+  const auto counters = create_counters();
+  std::array<std::uint64_t, 2> values{7, 7};
+  EXPECT_EQ(read_counters(counters, values), EINVAL) << "bound to no flow";
+  std::uint32_t flow = 0, other = 0;
+  EXPECT_EQ(create_counting(qp, counters, flow, 3), EINVAL) << "of packets and bytes only";
+  EXPECT_EQ(create_counting(qp, counters + 9, flow), ENOENT);
+  ASSERT_EQ(create_counting(qp, counters, flow), 0);
+  EXPECT_EQ(create_counting(qp, counters, other), EINVAL) << "their places are told already";
+  EXPECT_EQ(read_counters(counters, values), 0);
+  EXPECT_EQ(values, (std::array<std::uint64_t, 2>{0, 0}));
+  const auto destroy = [&] {
+    return Call(UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY)
+        .number(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE, counters)
+        .on(program_.context());
+  };
+  EXPECT_EQ(destroy(), EBUSY);
+  EXPECT_EQ(destroy_flow(flow), 0);
+  EXPECT_EQ(destroy(), 0);
+}
+
+TEST_F(UverbsRawPacket, FlowsOfWhatIsSentAllowDropOrCount) {
+  const auto qp = create_qp(16, 16);
+  const auto sent = matcher(MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX);
+  ASSERT_EQ(sent.wrong, 0);
+  const auto counter =
+      program_.create(driver::connectx::Request<softhca::spec::connectx::alloc_flow_counter_in>(
+          softhca::spec::connectx::command_opcode::ALLOC_FLOW_COUNTER));
+  ASSERT_EQ(counter.wrong, 0);
+  const auto counting = [&](std::uint32_t handle) {
+    return [handle](Call& call) { call.in(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX, handle); };
+  };
+  EXPECT_EQ(create_matched(sent, 1, [](Call&) {}), 0);
+  EXPECT_EQ(create_matched(sent, 1, [](Call&) {}), EEXIST);
+  EXPECT_EQ(create_matched(sent, 2, flags(MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DROP)), 0);
+  EXPECT_EQ(create_matched(sent, 3, counting(counter.handle)), 0);
+  EXPECT_EQ(create_matched(sent, 4, counting(qp.handle)), ENOENT);
+  EXPECT_EQ(program_.destroy(counter.handle), EBUSY) << "a flow counts by it";
+  const auto to_qp = [&](Call& call) { call.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP, qp.handle); };
+  EXPECT_EQ(create_matched(sent, 5, to_qp), EINVAL) << "it goes out, and not in";
+  EXPECT_EQ(create_matched(sent, 6, flags(MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DEFAULT_MISS)), EINVAL);
+
+  const auto received = matcher(MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_RX);
+  EXPECT_EQ(create_matched(received, 1, to_qp), 0);
+  EXPECT_EQ(create_matched(received, 2, [](Call&) {}), EINVAL) << "it is to go somewhere";
+  EXPECT_EQ(create_matched(received, 3, flags(MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DEFAULT_MISS)), 0);
+  EXPECT_EQ(create_matched(received, 4,
+                           flags(MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DEFAULT_MISS |
+                                 MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DROP)),
+            EINVAL);
+  EXPECT_EQ(matcher(2).wrong, EOPNOTSUPP) << "there is no FDB";
+}
 
 TEST_F(UverbsRawPacket, TellsItsNumbersToWhoHasDevx) {
   const auto qp = create_qp(16, 16);
@@ -195,7 +348,7 @@ TEST_F(UverbsRawPacket, FlowsAreRefusedAsTheKernelRefusesThem) {
   EXPECT_EQ(create(flow, handle), EINVAL);
   flow = flow_to(qp, 1);
   flow.flags = 1;
-  EXPECT_EQ(create(flow, handle), EOPNOTSUPP) << "frames are not shared with who comes later";
+  EXPECT_EQ(create(flow, handle), EOPNOTSUPP) << "of old";
   flow = flow_to(qp, 1);
   flow.qp_handle = pd_;
   EXPECT_EQ(create(flow, handle), EINVAL);

@@ -1,0 +1,121 @@
+// Counters of flows in the words of verbs (ibv_create_counters): one of the device's, which counts
+// packets and bytes, and where the program wants to read them.
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/mlx5-abi.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "spec/connectx/flow_table.h"
+#include "uverbs/method.h"
+
+namespace softhca::uverbs {
+
+namespace spec = softhca::spec::connectx;
+using Op = spec::command_opcode;
+template <class Layout>
+using Command = driver::connectx::Request<Layout>;
+
+namespace {
+
+using namespace rules;
+
+/// ib_counters_description.
+enum Description : std::uint32_t { kPackets, kBytes };
+/// Of places in an answer, as the mlx5 driver has it.
+constexpr std::uint32_t kPlacesMax = 2;
+constexpr std::uint32_t kIndexMax = 4096;
+
+constexpr AttributeRule kCreate[] = {made(UVERBS_ATTR_CREATE_COUNTERS_HANDLE)};
+constexpr AttributeRule kDestroy[] = {object(UVERBS_ATTR_DESTROY_COUNTERS_HANDLE)};
+constexpr AttributeRule kRead[] = {object(UVERBS_ATTR_READ_COUNTERS_HANDLE),
+                                   out(UVERBS_ATTR_READ_COUNTERS_BUFF, 8),
+                                   in(UVERBS_ATTR_READ_COUNTERS_FLAGS, 4)};
+
+/// Of the device; 0: there is none to be had.
+std::uint32_t make_counter(Device& device) {
+  const Command<spec::alloc_flow_counter_in> in(Op::ALLOC_FLOW_COUNTER);
+  const auto out = device.commands().execute<spec::alloc_flow_counter_out>(in);
+  return out ? out->get(spec::alloc_flow_counter_out::flow_counter_id) : 0;
+}
+
+}  // namespace
+
+Counters::~Counters() {
+  if (id == 0) return;
+  Command<spec::dealloc_flow_counter_in> in(Op::DEALLOC_FLOW_COUNTER);
+  in.set(spec::dealloc_flow_counter_in::flow_counter_id, id);
+  (void)device.commands().run(in);
+}
+
+std::span<const Context::Method> Context::counter_methods() {
+  static constexpr Method kMethods[] = {
+      {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_CREATE, kCreate, &Context::create_counters},
+      {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_DESTROY, kDestroy,
+       &Context::destroy<Counters, UVERBS_ATTR_DESTROY_COUNTERS_HANDLE>},
+      {UVERBS_OBJECT_COUNTERS, UVERBS_METHOD_COUNTERS_READ, kRead, &Context::read_counters},
+  };
+  return kMethods;
+}
+
+Errno Context::create_counters(Request& request) {
+  const auto handle = objects_.add(std::make_unique<Counters>(device_));
+  const auto wrong = request.put_number(UVERBS_ATTR_CREATE_COUNTERS_HANDLE, handle);
+  if (wrong != 0) objects_.remove(handle);
+  return wrong;
+}
+
+Errno Context::count_by(Request& request, std::uint32_t handle, Flow& flow, FlowRule& rule) {
+  auto* counters = objects_.find<Counters>(handle);
+  if (counters == nullptr) return ENOENT;
+  // What the driver's part of the call says of them: only the first flow of some brings it.
+  struct Own {
+    std::uint32_t count, reserved;
+    mlx5_ib_flow_counters_data data;
+  };
+  const auto in = request.get<Own>(UVERBS_ATTR_UHW_IN);
+  if (in.count > 1 || in.data.ncounters > kPlacesMax) return EINVAL;
+  if (in.count == 1 && in.data.ncounters != 0) {
+    if (counters->id != 0) return EINVAL;  // bound to others already
+    std::vector<mlx5_ib_flow_counters_desc> places(in.data.ncounters);
+    if (!memory_.read(in.data.counters_data, std::as_writable_bytes(std::span(places)))) {
+      return EFAULT;
+    }
+    for (const auto& place : places) {
+      if (place.description > kBytes || place.index >= kIndexMax) return EINVAL;
+    }
+    counters->places = std::move(places);
+  }
+  if (counters->places.empty()) return EINVAL;
+  if (counters->id == 0) counters->id = make_counter(device_);
+  if (counters->id == 0) return ENOMEM;
+  rule.counters.push_back(counters->id);
+  flow.counters.emplace_back(counters);
+  return 0;
+}
+
+Errno Context::read_counters(Request& request) {
+  auto* counters = objects_.find<Counters>(request.number(UVERBS_ATTR_READ_COUNTERS_HANDLE));
+  if (counters == nullptr) return ENOENT;
+  if (counters->users == 0 || counters->id == 0) return EINVAL;  // bound to no flow
+  std::vector<std::uint64_t> values(request.size(UVERBS_ATTR_READ_COUNTERS_BUFF) /
+                                    sizeof(std::uint64_t));
+  for (const auto& place : counters->places) {
+    if (place.index >= values.size()) return EINVAL;
+  }
+  using In = spec::query_flow_counter_in;
+  Command<In> in(Op::QUERY_FLOW_COUNTER);
+  in.set(In::flow_counter_id, counters->id);
+  const auto out = device_.commands().execute<spec::query_flow_counter_out>(
+      in, spec::query_flow_counter_out::flow_statistics_size);
+  if (!out) return EINVAL;
+  // PRM Table 457: packets, then bytes.
+  const auto* const now =
+      out->all().subspan(spec::query_flow_counter_out::flow_statistics_offset).data();
+  for (const auto& place : counters->places) {
+    values[place.index] += util::load_be64(now + (place.description == kPackets ? 0 : 8));
+  }
+  return request.put_bytes(UVERBS_ATTR_READ_COUNTERS_BUFF, std::as_bytes(std::span(values)));
+}
+
+}  // namespace softhca::uverbs
