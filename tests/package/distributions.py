@@ -77,7 +77,7 @@ unshare --net sh -c 'ip link set lo up && exec setpriv --reuid=user --regid=user
 
 
 def main():
-    build, suites = Path(sys.argv[1]), sys.argv[2:]
+    build, suites = Path(sys.argv[1]).resolve(), sys.argv[2:]
     files = list(build.glob("softhca_*.deb"))
     assert len(files) == 1, "make deb first"
     worst = 0
