@@ -32,10 +32,11 @@ one() {
 both() {
   one "$1" "timeout 80 $2 & for i in 1 2 3 4 5; do sleep 2; timeout 70 $3; s=\\$?; [ \\$s = 0 ] && break; kill -0 \\$! || break; done; wait; exit \\$s"
 }
-# pair NAME COMMAND: a server, and a client with localhost behind it.
+# pair NAME COMMAND: a server, and a client with localhost behind it. Each at a port of its own: that of the one before may not be free yet.
+port=20000
 pair() {
-  name=$1; shift
-  both "$name" "$*" "$* localhost"
+  name=$1 port=$((port + 1)); shift
+  both "$name" "$* -p $port" "$* -p $port localhost"
 }
 one ibv_devices "ibv_devices | grep mlx5_0"
 one "ibv_devinfo -v" "ibv_devinfo -v | grep PORT_ACTIVE"
