@@ -54,7 +54,8 @@ both ucmatose ucmatose "ucmatose -s 127.0.0.1"
 both udaddy udaddy "udaddy -s 127.0.0.1"
 both mckey "mckey -m 239.1.2.3" "mckey -m 239.1.2.3 -s"
 both rdma_client rdma_server "rdma_client -s 127.0.0.1"
-both rstream rstream "rstream -s 127.0.0.1 -S 1000"
+both rstream "rstream -S 1000" "rstream -S 1000 -s 127.0.0.1"
+both riostream "riostream -S 1000" "riostream -S 1000 -s 127.0.0.1"
 # Where it is built for MPI, it is told to do without.
 alone=
 ucx_perftest -h 2>&1 | grep -q -- ' -P ' && alone="-P 0"
