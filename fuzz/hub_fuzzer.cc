@@ -177,6 +177,14 @@ class World {
     return seat;
   }
 
+  /// To an eventfd, which may be full: a process that waits then holds up itself, and so us.
+  static void add(int eventfd, std::uint64_t count) {
+    const int flags = ::fcntl(eventfd, F_GETFL);
+    ::fcntl(eventfd, F_SETFL, flags | O_NONBLOCK);
+    (void)!::write(eventfd, &count, sizeof count);
+    ::fcntl(eventfd, F_SETFL, flags);
+  }
+
   void poke(int fd, std::size_t offset, std::span<const std::byte> bytes) {
     (void)!::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
   }
@@ -219,13 +227,13 @@ class World {
         return write_record(seat, script);
       case 10: {
         const std::uint64_t count = (action & 0x40) != 0 ? script.qword() : 1;
-        (void)!::write(seat.fds[hub::kWakeHub].get(), &count, sizeof count);
+        add(seat.fds[hub::kWakeHub].get(), count);
         return;
       }
       case 11: {
         // Full: who writes to it would wait.
         const std::uint64_t most = ~std::uint64_t{1};
-        (void)!::write(seat.fds[hub::kWakeMe].get(), &most, sizeof most);
+        add(seat.fds[hub::kWakeMe].get(), most);
         return;
       }
       case 12: {
