@@ -1,4 +1,5 @@
 // Events that a program has subscribed to (DevX; host-door contract 4.13).
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -108,6 +109,7 @@ TEST_F(UverbsDevxEvents, WithoutDataTheCookieIsThereOnceUntilItIsRead) {
 
 TEST_F(UverbsDevxEvents, TwoSubscriptionsOfOneCookieAreToldApart) {
   const int fd = channel(MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA);
+  ::fcntl(fd, F_SETFL, O_NONBLOCK);
   ASSERT_EQ(subscribe(fd, 0, true, 77), 0);
   ASSERT_EQ(subscribe(fd, 0, true, 77), 0);
   happen(cqn());
