@@ -149,17 +149,14 @@ void Uplink::meet_introduced() {
   }
 }
 
-/// What they had sent has been delivered, or is copied.
+/// What they had sent by now is taken over: a ring's worth, whoever goes on to fill it.
 void Uplink::drop_gone() {
-  bool any = false;
   for (const auto& link : links_) {
-    link->over = link->rings.broken() || (link->gone && link->rings.receive(*port_, SIZE_MAX) == 0);
-    any |= link->over;
+    if (link->gone) link->rings.receive(*port_, SIZE_MAX);
   }
-  if (!any) return;
   (void)port_->settle();
   last_ = nullptr;
-  std::erase_if(links_, [](const auto& link) { return link->over; });
+  std::erase_if(links_, [](const auto& link) { return link->gone || link->rings.broken(); });
 }
 
 }  // namespace softhca::hub

@@ -52,7 +52,6 @@ class Uplink final : public fabric::Receiver {
     bool sends = false;  ///< it is ready
     bool reads = false;  ///< what came by the hub was before
     bool gone = false;   ///< it sends nothing more
-    bool over = false;
     util::Time made = util::monotonic_now();
   };
 
