@@ -1,5 +1,5 @@
 #!/bin/bash
-# A guest on the network of `softhca run`: host_programs.sh up | server PORT_SPACE PROGRAM... | client PROGRAM...
+# A guest on the network of `softhca run`: host_programs.sh up | server PROGRAM... | stop | end | client PROGRAM... | clean
 . "$(dirname "$0")/lib.sh"
 case $1 in
 up)
@@ -16,6 +16,10 @@ server) # Stays when the script ends.
   "$@" >/tmp/server.log 2>&1 &
   echo $! >/tmp/server.pid
   wait_for 60 "$1 that listens" sh -c "! kill -0 $! || rdma resource show cm_id | grep -q LISTEN"
+  ;;
+stop) # Of a server whose client did not come to it.
+  kill "$(cat /tmp/server.pid)" 2>/dev/null
+  wait_for 60 "end of the server" sh -c "! kill -0 $(cat /tmp/server.pid)"
   ;;
 end) # Of the server: its output and status are looked at, since who left it is gone.
   wait_for 60 "end of the server" sh -c "! kill -0 $(cat /tmp/server.pid)"
