@@ -7,6 +7,9 @@ from pathlib import Path
 INDEX, NEAR, WORD, SEND, RECEIVE, DELIVER, TRANSMIT, SLEEP = range(8)
 FROM_HONEST, TO_HONEST = 0, 0x80  # whose ring is written to
 HEAD, TAIL = 0, 0x40  # which of its indices
+TRAIN = 0x40  # instead of a frame
+WIRE, PROCESS = b"\0", b"\1"  # how frames cross: an input begins so
+WHOLE, WITHOUT_ICRC, TRAIN_RECORD = 0, 1 << 24, 2 << 24  # notes
 
 
 def step(action, argument=b"", flags=0):
@@ -22,11 +25,21 @@ def near(distance, flags):
 
 
 def word(at, value, flags=TO_HONEST):
-    return step(WORD, struct.pack("<IH", value, at), flags)
+    return step(WORD, struct.pack("<II", value, at), flags)
 
 
-def send(size):
-    return step(SEND, struct.pack("<H", size))
+def send(size, note=WHOLE):
+    return step(SEND, struct.pack("<II", size, note))
+
+
+def send_train(packets, first=True, note_errors=0, errors=()):
+    """`errors`: (at, value) pairs, at most three, of bytes of the head that are changed by an exclusive or."""
+    script = bytes([0 if first else 1, packets - 2]) + struct.pack("<IB", note_errors, len(errors))
+    return step(SEND, script + b"".join(bytes(pair) for pair in errors), TRAIN)
+
+
+def transmit_train(packets, first=True):
+    return step(TRANSMIT, bytes([0 if first else 1, packets - 2]), TRAIN)
 
 
 def receive(most=255):
@@ -43,6 +56,19 @@ def transmit(size):
 
 PING_PONG = b"".join(transmit(size) + deliver() + send(size) + receive() + deliver() + step(SLEEP)
                      for size in (46, 64, 1000, 4096 + 58, 9000))
+TRAINS = b"".join(transmit_train(packets) + deliver() + send_train(packets, packets % 2 == 0) + receive() + deliver() + step(SLEEP)
+                  for packets in (2, 3, 16, 63))
+BETWEEN_PROCESSES = {
+    "ping_pong_of_processes": PING_PONG,
+    "trains_of_packets": TRAINS,
+    "longest_train": transmit_train(80) + deliver(),
+    "trains_that_lie": b"".join(send_train(8, note_errors=error) + receive() + deliver()
+                                for error in (1, 0x400, 0xc00, 0x1_0000, 0x8_0000, 0x100_0000, 0x400_0000)),
+    "trains_of_other_opcodes": b"".join(send_train(8, errors=[(42, error)]) + receive() + deliver() for error in range(1, 32)),
+    "trains_of_other_headers": b"".join(send_train(4, errors=[(at, 0x55)]) + receive() + deliver() for at in range(12, 58)),
+    "crcs_left_out": b"".join(send(size, WITHOUT_ICRC) + receive() + deliver() for size in (1, 13, 60, 300, 9000)),
+    "train_of_nothing": send(4000, TRAIN_RECORD) + receive() + send(100, TRAIN_RECORD | 4 << 16 | 4096) + receive(),
+}
 SEEDS = {
     "ping_pong": PING_PONG,
     "wraps": b"".join(send(3000) + receive() + deliver() for _ in range(60)),
@@ -70,8 +96,9 @@ SEEDS = {
 def main():
     folder = Path(__file__).resolve().parent / "corpus" / "ring"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in SEEDS.items():
-        (folder / name).write_bytes(content)
+    for form, seeds in ((WIRE, SEEDS), (PROCESS, BETWEEN_PROCESSES)):
+        for name, content in seeds.items():
+            (folder / name).write_bytes(form + content)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,59 @@
 #include "fabric/ring_pair.h"
 
+#include <algorithm>
+
 #include "util/memory_faults.h"
+#include "wire/train.h"
 
 namespace softhca::fabric {
 
 void RingPair::send(const wire::Frame& frame) {
+  if (frame.packets() == 1) return send_record(frame);
+  const auto& train = frame.train();
+  if (form_ == RecordForm::kWire || train.part != nullptr) {
+    return wire::for_each_packet(frame, [this](const auto& packet) { send_record(packet); });
+  }
+  const auto most =
+      std::min(static_cast<unsigned>(kRecordPayloadMax / train.payload), kRecordPacketsMax);
+  if (train.packets <= most) return send_record(frame);
+  wire::Frame part;
+  for (unsigned i = 0; i != train.packets;) {
+    const auto count = std::min(most, train.packets - i);
+    wire::part(frame, i, count, part);
+    send_record(part);
+    i += count;
+  }
+}
+
+void RingPair::send_record(const wire::Frame& frame) {
   if (frame.link() != wire::Link::kEthernet || frame.size() == 0 ||
       frame.size() > util::SharedRing::kRecordMax) {
-    ++counters_.dropped_unfit;
+    counters_.dropped_unfit += frame.packets();
     return;
   }
-  const auto room = broken() ? std::span<std::byte>() : out_.reserve(frame.size());
-  if (room.empty()) {
-    ++counters_.dropped_full;
+  if (broken() || !write_record(frame, form_, out_)) {
+    counters_.dropped_full += frame.packets();
     return;
   }
-  frame.copy_to(room);
   // What it refers to was not there, or what it acknowledges did not arrive: it is lost on its way.
   if (util::MemoryFaults::pending()) {
-    ++counters_.dropped_fault;
+    counters_.dropped_fault += frame.packets();
     return;
   }
   out_.publish();
   unseen_ = true;
-  ++counters_.sent;
+  counters_.sent += frame.packets();
+}
+
+unsigned RingPair::transmit(std::span<const std::byte> record, Port& port) {
+  auto& frame = port.draft();
+  if (!read_record(record, in_.note(), form_, frame)) {
+    ++counters_.dropped_unfit;
+    return 1;
+  }
+  const auto packets = frame.packets();
+  last_.number = port.transmit(frame);
+  return packets;
 }
 
 void RingPair::give_back(std::uint64_t released) {

@@ -1,16 +1,18 @@
 // The two rings of shared memory between this process and another: frames that go into one of them,
 // and frames that come out of the other and are transmitted by a port.
 //
-// Frames cross as whole frames of bytes, with their CRCs; nobody maps memory of anybody else but
-// the rings. A frame is copied into its ring. At the other end its head is copied out, because what
-// the head says must not change while we act on it; the rest stays in the ring until the frame is
-// delivered, and whatever it becomes meanwhile is what arrives.
+// To a process that has others behind it, frames cross as whole frames of bytes, with their CRCs;
+// between two ends they may cross as they are inside a process (frame_record.h). Nobody maps memory
+// of anybody else but the rings. A frame is copied into its ring. At the other end its head is
+// copied out, because what the head says must not change while we act on it; the rest stays in the
+// ring until the frame is delivered, and whatever it becomes meanwhile is what arrives.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <utility>
 
+#include "fabric/frame_record.h"
 #include "fabric/port.h"
 #include "util/shared_ring.h"
 
@@ -21,22 +23,26 @@ class RingPair {
   /// Of a ring that has room for some 1000 packets of 4 KiB.
   static constexpr std::size_t kCapacity = std::size_t{4} << 20;
 
+  /// Of packets.
   struct Counters {
-    std::uint64_t sent = 0;           ///< frames into the ring
-    std::uint64_t received = 0;       ///< frames out of the other ring
+    std::uint64_t sent = 0;           ///< into the ring
+    std::uint64_t received = 0;       ///< out of the other ring
     std::uint64_t dropped_full = 0;   ///< the other process does not keep up, or broke the rules
     std::uint64_t dropped_fault = 0;  ///< while util::MemoryFaults::pending()
-    std::uint64_t dropped_unfit = 0;  ///< longer than a record, or of another link than Ethernet
+    /// Longer than a record, of another link than Ethernet, or no frame at all.
+    std::uint64_t dropped_unfit = 0;
   };
 
-  RingPair(util::SharedRing out, util::SharedRing in)
-      : out_memory_(std::move(out)), in_memory_(std::move(in)) {}
+  RingPair(util::SharedRing out, util::SharedRing in, RecordForm form = RecordForm::kWire)
+      : out_memory_(std::move(out)), in_memory_(std::move(in)), form_(form) {}
   RingPair(const RingPair&) = delete;
   RingPair& operator=(const RingPair&) = delete;
 
+  /// A packet or a train.
   void send(const wire::Frame& frame);
-  /// Transmits by `port`, always the same one, at most `frames` that have come from the other
-  /// process. Returns how many there were.
+  /// Transmits by `port`, always the same one, some `frames` packets that have come from the other
+  /// process: what is left of the last train is no reason to stop. Returns how many there were.
+  /// @pre kProcess: port.takes_trains()
   std::size_t receive(Port& port, std::size_t frames) {
     return receive(port, frames, [](std::span<const std::byte>) { return false; });
   }
@@ -46,10 +52,10 @@ class RingPair {
   std::size_t receive(Port& port, std::size_t frames, Takes&& takes) {
     give_back(port.released());
     std::size_t count = 0;
-    for (; count != frames && !broken(); ++count) {
+    while (count < frames && !broken()) {
       const auto bytes = in_.next();
       if (bytes.empty()) break;
-      if (!takes(bytes)) last_.number = port.transmit(wire::Frame::from_bytes(bytes));
+      count += takes(bytes) ? 1 : transmit(bytes, port);
       last_.position = in_.position();
     }
     counters_.received += count;
@@ -75,10 +81,14 @@ class RingPair {
     std::uint64_t position = 0;
   };
 
+  void send_record(const wire::Frame& frame);
+  /// Returns how many packets there were.
+  unsigned transmit(std::span<const std::byte> record, Port& port);
   void give_back(std::uint64_t released);
 
   util::SharedRing out_memory_;
   util::SharedRing in_memory_;
+  const RecordForm form_;
   util::RingProducer out_{out_memory_};
   util::RingConsumer in_{in_memory_};
   Mark last_;        ///< of the last frame that was transmitted

@@ -17,9 +17,10 @@ class RingPort final : public Receiver {
  public:
   static constexpr std::size_t kRingCapacity = RingPair::kCapacity;
 
-  /// Becomes the receiver of `port`.
-  RingPort(std::unique_ptr<Port> port, util::SharedRing out, util::SharedRing in)
-      : rings_(std::move(out), std::move(in)), port_(std::move(port)) {
+  /// Becomes the receiver of `port`. @pre kProcess: the port takes trains
+  RingPort(std::unique_ptr<Port> port, util::SharedRing out, util::SharedRing in,
+           RecordForm form = RecordForm::kWire)
+      : rings_(std::move(out), std::move(in), form), port_(std::move(port)) {
     port_->set_receiver(this);
   }
   ~RingPort() override { port_->set_receiver(nullptr); }

@@ -13,7 +13,7 @@ namespace softhca::hub {
 /// In the machine's own byte order: both ends run on it.
 struct Hello {
   /// Changes with everything that follows.
-  static constexpr std::uint64_t kMagic = 0x3130'6275'6861'6368;  // "hcahub01"
+  static constexpr std::uint64_t kMagic = 0x3230'6275'6861'6368;  // "hcahub02"
 
   std::uint64_t magic = kMagic;
   std::uint32_t number = 0;

@@ -18,7 +18,7 @@ namespace softhca::hub {
 
 class Uplink final : public fabric::Receiver {
  public:
-  /// Becomes the receiver of `port`. @pre nothing was done with `joined`
+  /// Becomes the receiver of `port`, which takes trains. @pre nothing was done with `joined`
   Uplink(std::unique_ptr<fabric::Port> port, Joined joined);
   ~Uplink() override;
 
@@ -30,6 +30,7 @@ class Uplink final : public fabric::Receiver {
 
   void handle_frame(const wire::Frame& frame) override;
   void handle_loopback(const wire::Frame&, std::uint32_t) override {}  // nothing is looped back
+  bool takes_trains() const override { return true; }
 
   /// Transmits at most `frames` of the hub, and of each link. Returns how many there were.
   std::size_t receive(std::size_t frames);
@@ -44,7 +45,9 @@ class Uplink final : public fabric::Receiver {
  private:
   struct Link {
     Link(std::uint64_t its_mac, util::SharedRing out, util::SharedRing in, UniqueFd its_wake)
-        : mac(its_mac), rings(std::move(out), std::move(in)), wake(std::move(its_wake)) {}
+        : mac(its_mac),
+          rings(std::move(out), std::move(in), fabric::RecordForm::kProcess),
+          wake(std::move(its_wake)) {}
 
     const std::uint64_t mac;
     fabric::RingPair rings;

@@ -14,8 +14,14 @@ namespace softhca::util {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kRecordHead = 8;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+struct RecordHead {
+  std::uint32_t length = 0;  ///< bytes behind the head
+  std::uint32_t note = 0;
+};
+constexpr std::size_t kRecordHead = sizeof(RecordHead);
+static_assert(kRecordHead == 8);
 
 /// What a record of `size` bytes takes in the ring.
 constexpr std::size_t room_of(std::size_t size) {
@@ -93,12 +99,12 @@ bool RingProducer::has_room(std::size_t size) {
   return size <= room();
 }
 
-std::span<std::byte> RingProducer::reserve(std::size_t size) {
+std::span<std::byte> RingProducer::reserve(std::size_t size, std::uint32_t note) {
   assert(size != 0 && size <= SharedRing::kRecordMax && reserved_ <= written_);
   if (broken_ || !has_room(room_of(size))) return {};
   auto* const head = ring_.at(written_);
-  const std::uint64_t length = size;
-  std::memcpy(head, &length, kRecordHead);
+  const RecordHead values{static_cast<std::uint32_t>(size), note};
+  std::memcpy(head, &values, kRecordHead);
   reserved_ = written_ + room_of(size);
   return {head + kRecordHead, size};
 }
@@ -134,13 +140,15 @@ bool RingConsumer::look() {
 std::span<const std::byte> RingConsumer::next() {
   if (!look()) return {};
   const auto* const head = ring_.at(taken_);
-  std::uint32_t length;
-  std::memcpy(&length, head, sizeof length);
+  RecordHead values;
+  std::memcpy(&values, head, kRecordHead);
   // From here on nobody looks at the memory's own length again: it could be another one.
   std::atomic_signal_fence(std::memory_order_seq_cst);
+  const auto length = values.length;
   broken_ = length == 0 || length > SharedRing::kRecordMax || room_of(length) > written_ - taken_;
   if (broken_) return {};
   taken_ += room_of(length);
+  note_ = values.note;
   return {head + kRecordHead, length};
 }
 

@@ -3,10 +3,10 @@
 //
 // The memory is a file whose size is sealed, so that nobody can take it away. Its first page holds
 // two indices that only grow, in bytes: what was written, by the producer; what was read, by the
-// consumer. The rest is the ring: records of 8 bytes of head (the length, in the first four) and
-// the bytes, filled up to a multiple of 8. Each side keeps its own index to itself and only tells
-// it; what it reads of the other's is read once and checked. A ring whose other side breaks the
-// rules is broken for good: it gives and takes nothing any more.
+// consumer. The rest is the ring: records of 8 bytes of head (the length, and a number of the
+// users' own, four bytes each) and the bytes, filled up to a multiple of 8. Each side keeps its own
+// index to itself and only tells it; what it reads of the other's is read once and checked. A ring
+// whose other side breaks the rules is broken for good: it gives and takes nothing any more.
 //
 // Nobody waits. A full ring refuses; a consumer with nothing to do says that it goes to sleep, and
 // the producer is told that it should wake it (by whatever the two have for that).
@@ -25,8 +25,8 @@ namespace softhca::util {
 class SharedRing {
  public:
   /// Of a record, without its head.
-  static constexpr std::size_t kRecordMax = 16384;
-  static constexpr std::size_t kCapacityMin = 65536;
+  static constexpr std::size_t kRecordMax = 65536 + 256;
+  static constexpr std::size_t kCapacityMin = 131072;
 
   /// A new one of `capacity` bytes, a power of two from kCapacityMin.
   static Result<SharedRing> create(std::size_t capacity);
@@ -70,8 +70,9 @@ class RingProducer {
   explicit RingProducer(const SharedRing& ring) : ring_(ring) {}
 
   /// Room for a record of `size` bytes, to be filled before publish(). Empty if the ring is full
-  /// or broken. @pre 0 < size <= SharedRing::kRecordMax, and the one before is published
-  std::span<std::byte> reserve(std::size_t size);
+  /// or broken. `note`: the consumer finds it with the record.
+  /// @pre 0 < size <= SharedRing::kRecordMax, and the one before is published
+  std::span<std::byte> reserve(std::size_t size, std::uint32_t note = 0);
   /// Shows the reserved record to the consumer.
   void publish();
   /// True if the consumer sleeps and is to be woken, once for each sleep. Asked after publish().
@@ -99,6 +100,8 @@ class RingConsumer {
   /// release(), but a producer that breaks the rules may change its bytes at any time: who decides
   /// by some of them copies these first.
   std::span<const std::byte> next();
+  /// The number that the producer gave the record that next() gave last: any.
+  std::uint32_t note() const { return note_; }
   /// The end of what next() has given so far.
   std::uint64_t position() const { return taken_; }
   /// Gives back all records before `position`, which was one.
@@ -116,6 +119,7 @@ class RingConsumer {
   std::uint64_t released_ = 0;
   std::uint64_t taken_ = 0;
   std::uint64_t written_ = 0;  ///< what the producer said last
+  std::uint32_t note_ = 0;
   bool broken_ = false;
 };
 

@@ -48,8 +48,8 @@ class Frame {
   /// InfiniBand link VCRC.
   enum class Icrc : std::uint8_t {
     kAbsent,    ///< not such a packet, or not known to be one
-    kDeferred,  ///< the tail has room for them; copy_to() computes them. Never left this process,
-                ///< so nobody needs to check them
+    kDeferred,  ///< the tail has room for them; copy_to() computes them. Came over no wire, so
+                ///< nobody needs to check them
     kPresent,   ///< the bytes hold them
   };
 

@@ -1,5 +1,6 @@
 #include "wire/train.h"
 
+#include <bit>
 #include <cassert>
 
 #include "wire/ib_header.h"
@@ -47,6 +48,24 @@ void part(const Frame& train, unsigned index, unsigned count, Frame& out) {
                          assert(fits);
                          (void)fits;
                        });
+}
+
+bool couple(Frame& frame, std::uint16_t packets, std::uint16_t payload, bool ack_req_at_end) {
+  assert(frame.icrc() == Frame::Icrc::kDeferred);
+  // IBTA 9.4.3: the path MTUs.
+  if (packets < 2 || !std::has_single_bit(payload) || payload < 256 || payload > 4096) return false;
+  Frame::Train train{.packets = packets, .payload = payload, .ack_req_at_end = ack_req_at_end};
+  frame.set_train(train);  // now it is as long as its first packet
+  const auto packet = IbPacket::parse(frame);
+  if (!packet || packet->info().last || packet->payload_size != payload ||
+      packet->payload_offset != frame.head_size()) {
+    return false;
+  }
+  const auto& opcode = packet->bth.opcode;
+  train.first_has_more =
+      static_cast<std::uint8_t>(info(opcode).headers_size - info(middle_of(opcode)).headers_size);
+  frame.set_train(train);
+  return true;
 }
 
 void cut(const Frame& train, unsigned index, Frame& packet) { part(train, index, 1, packet); }

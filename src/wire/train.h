@@ -33,6 +33,12 @@ void part(const Frame& train, unsigned index, unsigned count, Frame& out);
 /// The same in place: `train` becomes its own part, and keeps the memory that it owns.
 void keep_part(Frame& train, unsigned index, unsigned count);
 
+/// Makes a train of the InfiniBand transport of `frame`, as it comes from elsewhere: its head,
+/// which is that of the first packet and ends where the payload begins, and the payload of all,
+/// with a tail for the CRCs, which are deferred. False, and the frame is good for nothing, if that
+/// is none that anybody would send. `payload`: bytes in each. @pre frame.icrc() is kDeferred
+bool couple(Frame& frame, std::uint16_t packets, std::uint16_t payload, bool ack_req_at_end);
+
 /// Calls `visit(const Frame&)` with each packet of `frame`, which may be a train, in order.
 template <class Visit>
 void for_each_packet(const Frame& frame, Visit&& visit) {

@@ -92,10 +92,11 @@ TEST_F(RingPortTest, AFullRingDropsAndCountsAndGoesOnWhenItIsRead) {
 }
 
 TEST_F(RingPortTest, TheRingIsNotUsedAgainBeforeItsFrameIsDelivered) {
+  constexpr std::size_t kFit = 8;
   const std::string text(15000, 'x');
-  for (int i = 0; i < 4; ++i) a_.station->transmit(frame_of(kB, kA, text));
+  for (std::size_t i = 0; i < kFit; ++i) a_.station->transmit(frame_of(kB, kA, text));
   a_.deliver();
-  EXPECT_EQ(b_.link->receive(kAll), 4u);
+  EXPECT_EQ(b_.link->receive(kAll), kFit);
   b_.link->settle();  // the frames wait in b's switch
   a_.station->transmit(frame_of(kB, kA, text));
   a_.deliver();
@@ -103,7 +104,7 @@ TEST_F(RingPortTest, TheRingIsNotUsedAgainBeforeItsFrameIsDelivered) {
   b_.fabric.deliver(2);
   b_.link->settle();
   b_.fabric.deliver(kAll);
-  EXPECT_THAT(b_.take(), ElementsAre(text, text, text, text));
+  EXPECT_EQ(b_.take(), std::vector<std::string>(kFit, text));
   b_.link->settle();
   a_.station->transmit(frame_of(kB, kA, text));
   a_.deliver();

@@ -7,10 +7,13 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <numeric>
 
 #include "fabric/recorder.h"
 #include "fabric/switch.h"
 #include "hub/hub.h"
+#include "wire/ib_header.h"
+#include "wire/train.h"
 
 namespace softhca::hub {
 namespace {
@@ -32,6 +35,9 @@ class Process {
         station_(fabric_.create_port("station")),
         link_(fabric_.create_port("hub"), std::move(joined)) {
     station_->set_receiver(&receiver_);
+    receiver_.then = [this](const wire::Frame& frame) {
+      if (const auto packet = wire::IbPacket::parse(frame)) packets_.push_back(*packet);
+    };
   }
   std::uint64_t mac() const { return mac_; }
   Uplink& link() { return link_; }
@@ -52,6 +58,11 @@ class Process {
     fabric_.deliver(kAll);
     link_.settle();
   }
+  /// What has arrived of the InfiniBand transport, with whatever CRC it needs.
+  std::vector<wire::IbPacket> take_packets() {
+    turn();
+    return std::exchange(packets_, {});
+  }
   std::vector<std::string> take() {
     turn();
     return std::exchange(receiver_.texts, {});
@@ -66,6 +77,7 @@ class Process {
   fabric::Switch fabric_;
   std::unique_ptr<fabric::Port> station_;
   fabric::Recorder receiver_;
+  std::vector<wire::IbPacket> packets_;
   Uplink link_;
 };
 
@@ -132,6 +144,45 @@ TEST_F(UplinkTest, TwoThatHaveMuchToSayDoSoWithoutTheHub) {
   EXPECT_THAT(b_->take(), ElementsAre("question"));
   b_->send(a_->mac(), "answer");
   EXPECT_THAT(a_->take(), ElementsAre("answer"));
+}
+
+/// Middles of an RDMA WRITE, from PSN `first` on.
+wire::Frame train_of(std::uint64_t to, std::uint64_t from, std::uint32_t first, unsigned packets,
+                     std::span<const std::byte> payload) {
+  wire::IbAddress address;
+  address.source_mac = wire::MacAddress::from_u64(from);
+  address.destination_mac = wire::MacAddress::from_u64(to);
+  address.source_gid = wire::Gid::from_ipv4(0x0a000001);
+  address.destination_gid = wire::Gid::from_ipv4(0x0a000002);
+  wire::Bth bth;
+  bth.opcode = wire::Opcode::RC_RDMA_WRITE_MIDDLE;
+  bth.psn = wire::Psn(first);
+  wire::Frame frame;
+  const auto size = payload.size() / packets;
+  wire::IbHeader(address).emit(bth, {}, size, frame);
+  EXPECT_TRUE(frame.add_segment(payload));
+  frame.set_train(
+      {static_cast<std::uint16_t>(packets), static_cast<std::uint16_t>(size), 0, false});
+  return frame;
+}
+
+TEST_F(UplinkTest, ATrainArrivesWithAndWithoutALink) {
+  const std::vector<std::byte> payload(std::size_t{40} * 4096, std::byte{0x5a});
+  std::uint32_t psn = 0;
+  const auto send_and_look = [&] {
+    a_->send(train_of(b_->mac(), a_->mac(), psn, 40, payload));
+    run_all();
+    std::vector<std::uint32_t> psns;
+    for (const auto& packet : b_->take_packets()) psns.push_back(packet.bth.psn.value());
+    std::vector<std::uint32_t> expected(40);
+    std::iota(expected.begin(), expected.end(), psn);
+    EXPECT_EQ(psns, expected);
+    psn += 40;
+  };
+  send_and_look();
+  make_link();
+  (void)b_->take_packets();
+  send_and_look();
 }
 
 TEST_F(UplinkTest, TwoThatHaveLittleToSayDoNot) {
