@@ -133,7 +133,7 @@ bool Card::ask_for_mac(const driver::Gid& to, driver::Mac& its) {
   return false;
 }
 
-bool Card::receive() { return link_->receive(kFrames) != 0; }
+std::size_t Card::receive() { return link_->receive(kFrames); }
 
 /// As the kernel does it (core/roce_gid_mgmt.c): an address that has gone leaves its entries empty,
 /// and one that has come takes the first that are.

@@ -40,8 +40,8 @@ class Card {
   util::Time next() const { return next_; }
 
   // A turn, in this order.
-  /// Frames from the hub. True if there were any.
-  bool receive();
+  /// Frames from the hub and from other processes. Returns how many there were.
+  std::size_t receive();
   void progress() { host_->progress(); }
   /// Frames to the hub and to others.
   void settle() { link_->settle(); }

@@ -163,11 +163,13 @@ void Engine::drop_closed() {
 
 bool Engine::turn() {
   bool busy = false;
+  received_ = 0;
   for_each_card([&](Card& card) {
-    busy |= card.receive();
+    received_ += card.receive();
     busy |= card.device().records().scan();
     card.progress();
   });
+  busy |= received_ != 0;
   if (util::MemoryFaults::pending()) busy |= handle_faults();
   for_each_card([&](Card& card) {
     card.settle();

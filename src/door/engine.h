@@ -109,7 +109,9 @@ class Engine {
   std::unordered_map<ino_t, File> files_;
 
   std::mutex lock_;
-  util::Time last_look_{};  ///< by the thread, at what is looked at once a second
+  std::size_t received_ = 0;    ///< packets, in the last turn
+  util::Time lingers_until_{};  ///< the thread does not sleep before
+  util::Time last_look_{};      ///< by the thread, at what is looked at once a second
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> inline_turns_ = 0;
   bool program_polls_ = false;  ///< since the thread's last look

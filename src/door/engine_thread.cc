@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -23,6 +24,10 @@ using namespace std::chrono_literals;
 
 /// Without anything to do for so long, it is not worth while to look any more.
 constexpr util::Duration kCalm = 50ms;
+/// Who was in the middle of a long message goes on with it soon, and need not wake us: packets of
+/// one turn that say so, and how long we look.
+constexpr std::size_t kManyPackets = 16;
+constexpr util::Duration kLinger = 50us;
 /// Nor to go to sleep for less than this.
 constexpr util::Duration kRestMin = 20ms;
 /// While the program's own calls do the work; of so many, at least, in a millisecond.
@@ -104,7 +109,8 @@ bool Engine::look(bool& sleeps) {
       file.context->drop_closed();
     }
   }
-  sleeps = !busy;
+  if (received_ >= kManyPackets) lingers_until_ = util::monotonic_now() + kLinger;
+  sleeps = !busy && util::monotonic_now() >= lingers_until_;
   has_queues_ = false;
   for_each_card([&](Card& card) {
     sleeps = sleeps && (program_polls_ || card.prepare_to_sleep());
@@ -182,7 +188,10 @@ void Engine::work() {
       }
       continue;
     }
-    if (!sleeps) continue;
+    if (!sleeps) {
+      if (idle != 0) ::sched_yield();
+      continue;
+    }
     if (traps && has_queues_ && now - calm_since > kCalm) {
       if (rest()) {
         idle = 0;
