@@ -81,7 +81,8 @@ pyverbs: softhca ## rdma-core's own tests in a guest; TESTS is the folder tests/
 
 pyverbs-host: softhca ## rdma-core's own tests in a process of softhca run; TESTS as above (PYTHON, which has pyverbs)
 	@cmake --build $(BUILD) -j $(JOBS) --target softhca_preload
-	@$(BUILD)/softhca run -- $(PYTHON) tests/guest/rdma_core_tests.py $(abspath $(TESTS)/..) --dev mlx5_0 --limit 60
+	@$(BUILD)/softhca run -- $(PYTHON) tests/guest/rdma_core_tests.py $(abspath $(TESTS)/..) --dev mlx5_0 --limit 60 \
+	  --skips tests/guest/pyverbs_skipped.txt --skips tests/door/pyverbs_skipped.txt
 
 door-kills: softhca ## DOOR_KILLS (1000) programs of softhca run that are killed beside a peer (SEED)
 	@cmake --build $(BUILD) -j $(JOBS) --target softhca_preload

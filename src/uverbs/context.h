@@ -92,7 +92,10 @@ class Context {
   Errno destroy_srq(Request& request);
   Errno modify_srq(Request& request);
   Errno query_srq(Request& request);
+
+  // xrc_targets.cc
   Errno open_xrcd(Request& request);
+  Errno open_qp(Request& request);
 
   // device_methods.cc
   Errno get_context(Request& request);
@@ -159,6 +162,7 @@ class Context {
   Errno create_flow(Request& request);
   Errno create_matcher(Request& request);
   Errno create_matched_flow(Request& request);
+  Errno no_frame_changes(Request& request);
   Errno lead_to_qp(QueuePair* qp, FlowRule& rule) const;
   Errno find_destination(Request& request, Flow& flow, FlowRule& rule);
   Errno find_devx_counter(Request& request, Flow& flow, FlowRule& rule);

@@ -120,14 +120,14 @@ bool Device::change_key(const driver::connectx::KeyChange& change) {
   return done.has_value();
 }
 
-std::shared_ptr<XrcDomainNumber> Device::find_xrc_domain(std::uint64_t file) const {
+std::shared_ptr<SharedXrcDomain> Device::find_xrc_domain(FileName file) const {
   const auto at = xrc_domains_.find(file);
   return at == xrc_domains_.end() ? nullptr : at->second.lock();
 }
 
-void Device::name_xrc_domain(std::uint64_t file, const std::shared_ptr<XrcDomainNumber>& number) {
+void Device::name_xrc_domain(FileName file, const std::shared_ptr<SharedXrcDomain>& domain) {
   std::erase_if(xrc_domains_, [](const auto& entry) { return entry.second.expired(); });
-  xrc_domains_[file] = number;
+  xrc_domains_[file] = domain;
 }
 
 void Device::add_completion_target(std::uint32_t cqn, EventTarget& target) {

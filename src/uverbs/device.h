@@ -6,6 +6,8 @@
 // the device does not work meanwhile.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -14,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "driver/connectx/hca.h"
@@ -39,7 +42,7 @@ class EventTarget {
   virtual void handle_event(softhca::spec::connectx::event_type type) = 0;
 };
 
-struct XrcDomainNumber;
+class SharedXrcDomain;
 
 class Device {
  public:
@@ -91,9 +94,10 @@ class Device {
   /// Changes a key in place. False: the device does not.
   bool change_key(const driver::connectx::KeyChange& change);
 
-  // XRC domains that files name, by the identity of the file.
-  std::shared_ptr<XrcDomainNumber> find_xrc_domain(std::uint64_t file) const;
-  void name_xrc_domain(std::uint64_t file, const std::shared_ptr<XrcDomainNumber>& number);
+  // XRC domains that files name.
+  using FileName = std::pair<dev_t, ino_t>;
+  std::shared_ptr<SharedXrcDomain> find_xrc_domain(FileName file) const;
+  void name_xrc_domain(FileName file, const std::shared_ptr<SharedXrcDomain>& domain);
 
   // Events.
   EventSubscriptions& subscriptions() { return subscriptions_; }
@@ -121,7 +125,7 @@ class Device {
   std::unordered_map<std::uint32_t, EventTarget*> completion_targets_;
   std::unordered_map<std::uint32_t, EventTarget*> queue_targets_;
   std::unordered_map<std::uint32_t, EventTarget*> shared_targets_;
-  std::unordered_map<std::uint64_t, std::weak_ptr<XrcDomainNumber>> xrc_domains_;
+  std::map<FileName, std::weak_ptr<SharedXrcDomain>> xrc_domains_;
   std::unique_ptr<driver::connectx::ProtectionDomain> own_pd_;
   std::unique_ptr<driver::connectx::KeyChanger> key_changer_;  ///< null: none was needed
 };

@@ -28,7 +28,7 @@ enum State : std::uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError };
 enum Access : std::uint32_t { kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8 };
 
 bool make_target(QueuePair& target, const QpAttributes& path) {
-  const auto& first = target.attributes;
+  const auto& first = target.condition().attributes;
   Command<spec::create_dct_in> create(command_opcode::CREATE_DCT);
   create.set(spec::create_dct_in::uid, target.uid);
   const auto context = create.sub(spec::create_dct_in::dct_context_entry);
@@ -85,25 +85,25 @@ Errno Context::describe_target(QueuePair& target, const mlx5_ib_create_qp& in) {
 
 Errno Context::change_target(QueuePair& target, const QpAttributes& wanted) {
   if ((wanted.attr_mask & kState) == 0) return EINVAL;
-  if (target.state == kReset && wanted.qp_state == kInit) {
+  if (target.condition().state == kReset && wanted.qp_state == kInit) {
     if (wanted.attr_mask != kToInit || wanted.port_num != 1 || wanted.pkey_index != 0) {
       return EINVAL;
     }
-    target.attributes = wanted;
-    target.state = kInit;
+    target.condition().attributes = wanted;
+    target.condition().state = kInit;
     return 0;
   }
-  if (target.state != kInit || wanted.qp_state != kRtr) return EINVAL;
+  if (target.condition().state != kInit || wanted.qp_state != kRtr) return EINVAL;
   if (wanted.attr_mask != kToRtr || wanted.path_mtu < 1 || wanted.path_mtu > 5 ||
       wanted.dest.is_global == 0 || device_.gid(wanted.dest.sgid_index) == nullptr) {
     return EINVAL;
   }
   if (!make_target(target, wanted)) return EINVAL;
-  auto& all = target.attributes;
+  auto& all = target.condition().attributes;
   all.dest = wanted.dest;
   all.path_mtu = wanted.path_mtu;
   all.min_rnr_timer = wanted.min_rnr_timer;
-  target.state = kRtr;
+  target.condition().state = kRtr;
   return 0;
 }
 

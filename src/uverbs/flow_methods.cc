@@ -50,6 +50,15 @@ constexpr AttributeRule kCreateFlow[] = {
     in(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET, 0, false),
     in(MLX5_IB_ATTR_CREATE_FLOW_FLAGS, 4, false)};
 
+constexpr AttributeRule kModifyHeader[] = {made(MLX5_IB_ATTR_CREATE_MODIFY_HEADER_HANDLE),
+                                           in(MLX5_IB_ATTR_CREATE_MODIFY_HEADER_ACTIONS_PRM, 8),
+                                           in(MLX5_IB_ATTR_CREATE_MODIFY_HEADER_FT_TYPE, 8)};
+constexpr AttributeRule kReformatPacket[] = {
+    made(MLX5_IB_ATTR_CREATE_PACKET_REFORMAT_HANDLE),
+    in(MLX5_IB_ATTR_CREATE_PACKET_REFORMAT_DATA_BUF, 1, false),
+    in(MLX5_IB_ATTR_CREATE_PACKET_REFORMAT_TYPE, 8),
+    in(MLX5_IB_ATTR_CREATE_PACKET_REFORMAT_FT_TYPE, 8)};
+
 Errno read_fields(const Request& request, std::uint16_t id, FlowMatch::Fields& out) {
   // Programs have more dwords than the device compares; those are 0.
   std::vector<std::byte> bytes(request.size(id));
@@ -86,9 +95,16 @@ std::span<const Context::Method> Context::flow_methods() {
        &Context::create_matcher},
       {MLX5_IB_OBJECT_FLOW_MATCHER, MLX5_IB_METHOD_FLOW_MATCHER_DESTROY, kDestroyMatcher,
        &Context::destroy<FlowMatcher, MLX5_IB_ATTR_FLOW_MATCHER_DESTROY_HANDLE>},
+      {UVERBS_OBJECT_FLOW_ACTION, MLX5_IB_METHOD_FLOW_ACTION_CREATE_MODIFY_HEADER, kModifyHeader,
+       &Context::no_frame_changes},
+      {UVERBS_OBJECT_FLOW_ACTION, MLX5_IB_METHOD_FLOW_ACTION_CREATE_PACKET_REFORMAT,
+       kReformatPacket, &Context::no_frame_changes},
   };
   return kMethods;
 }
+
+/// Later devices have actions that change frames.
+Errno Context::no_frame_changes(Request&) { return EOPNOTSUPP; }
 
 /// Where the frames of a flow to `qp` go.
 Errno Context::lead_to_qp(QueuePair* qp, FlowRule& rule) const {

@@ -106,6 +106,7 @@ Errno Context::invoke_write(Request& request) {
       {IB_USER_VERBS_EX_CMD_MODIFY_WQ | kExtended, 24, 0, &Context::modify_wq},
       {IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL | kExtended, 12, 16, &Context::create_receive_table},
       {IB_USER_VERBS_CMD_OPEN_XRCD, 16, 4, &Context::open_xrcd},
+      {IB_USER_VERBS_CMD_OPEN_QP, 32, 32, &Context::open_qp},
       {IB_USER_VERBS_CMD_ATTACH_MCAST, 24, 0, &Context::attach_mcast},
       {IB_USER_VERBS_CMD_DETACH_MCAST, 24, 0, &Context::detach_mcast},
       {IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, 8, 4, &Context::create_comp_channel},

@@ -18,10 +18,10 @@ constexpr std::uint8_t kError = 6;   // of ib_qp_state
 
 /// Its work requests are flushed, and its peer hears nothing more.
 void Context::break_qp(QueuePair& qp) {
-  if (qp.state == kError) return;
+  if (qp.condition().state == kError) return;
   if (qp.is_target()) {
     qp.destroy_target();
-    qp.state = kError;
+    qp.condition().state = kError;
     return;
   }
   QpAttributes wanted{};

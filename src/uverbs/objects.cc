@@ -162,6 +162,7 @@ QueuePair::~QueuePair() {
     device.remove_queue_target(raw->rqn());
     return;
   }
+  if (xrc_target != nullptr) xrc_target->close(*this);
   if (!exists) return;
   if (is_target()) {
     destroy_target();
@@ -169,21 +170,10 @@ QueuePair::~QueuePair() {
   }
   device.records().remove_send_queue(qpn);
   device.remove_queue_target(qpn);
-  Request<spec::qp_2rst_in> reset(command_opcode::QP_2RST);
-  reset.set(spec::qp_2rst_in::qpn, qpn);
-  report(device.commands().run(reset));
-  Request<spec::destroy_qp_in> in(command_opcode::DESTROY_QP);
-  in.set(spec::destroy_qp_in::qpn, qpn);
-  report(device.commands().run(in));
+  destroy_qp(device, qpn);
 }
 
 void QueuePair::handle_event(event_type event) { async.tell(verbs_event(event)); }
-
-XrcDomainNumber::~XrcDomainNumber() {
-  Request<spec::dealloc_xrcd_in> in(command_opcode::DEALLOC_XRCD);
-  in.set(spec::dealloc_xrcd_in::xrcd, xrcd);
-  report(device.commands().run(in));
-}
 
 Errno SharedQueue::end() {
   if (!exists) return 0;

@@ -17,6 +17,7 @@
 #include "uverbs/qp_attributes.h"
 #include "uverbs/raw_packet_queues.h"
 #include "uverbs/request.h"
+#include "uverbs/xrc_targets.h"
 
 namespace softhca::uverbs {
 
@@ -230,21 +231,11 @@ struct CompletionQueue : Object, EventTarget {
   }
 };
 
-/// One of the device, which objects of several contexts may share.
-struct XrcDomainNumber {
-  XrcDomainNumber(Device& the_device, std::uint32_t number) : device(the_device), xrcd(number) {}
-  ~XrcDomainNumber();
-  XrcDomainNumber(const XrcDomainNumber&) = delete;
-  XrcDomainNumber& operator=(const XrcDomainNumber&) = delete;
-  Device& device;
-  std::uint32_t xrcd;
-};
-
 struct XrcDomain : Object {
   static constexpr Kind kKind = Kind::kXrcd;
-  explicit XrcDomain(std::shared_ptr<XrcDomainNumber> the_number)
-      : Object(kKind), number(std::move(the_number)) {}
-  std::shared_ptr<XrcDomainNumber> number;
+  explicit XrcDomain(std::shared_ptr<SharedXrcDomain> the_shared)
+      : Object(kKind), shared(std::move(the_shared)) {}
+  std::shared_ptr<SharedXrcDomain> shared;
 };
 
 /// A shared receive queue: an RMP, or one that requests of XRC name.
@@ -361,6 +352,9 @@ struct QueuePair : Object, EventTarget {
   void handle_event(softhca::spec::connectx::event_type type) override;
   bool is_target() const { return service == softhca::spec::connectx::service_type::DCT; }
   void destroy_target();
+  /// What it has made in the device becomes that of all who open it.
+  void share_xrc_target();
+  QpCondition& condition() { return xrc_target == nullptr ? own_condition : xrc_target->condition; }
   Device& device;
   Use pd, send_cq, receive_cq, srq, xrcd, doorbells;
   /// Of those, as the device knows them. A target of XRC has a domain of the device's.
@@ -383,9 +377,9 @@ struct QueuePair : Object, EventTarget {
   /// One that spreads frames over a table has a TIR, and no queue.
   Use receive_table;
   std::uint32_t scaling_tirn = 0;
-  /// As last set; the state as far as we know.
-  QpAttributes attributes{};
-  std::uint8_t state = 0;
+  /// A target of XRC is what others may have opened, too. Null: of another kind.
+  std::shared_ptr<XrcTarget> xrc_target;
+  QpCondition own_condition;  ///< condition() tells
   /// Of a target of dynamic connections, which the device has once it is in RTR. Its number is qpn.
   std::uint64_t access_key = 0;
   std::uint32_t user_index = 0;

@@ -38,4 +38,10 @@ struct QpAttributes {
 };
 static_assert(sizeof(QpAttributes) == sizeof(ib_uverbs_modify_qp));
 
+/// As last set; the state as far as we know.
+struct QpCondition {
+  QpAttributes attributes{};
+  std::uint8_t state = 0;
+};
+
 }  // namespace softhca::uverbs

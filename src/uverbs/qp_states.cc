@@ -168,11 +168,15 @@ Errno describe(QueuePair& qp, const QpAttributes& all, std::uint32_t given,
 }  // namespace
 
 Errno Context::change_qp(QueuePair& qp, const QpAttributes& wanted) {
+  if (((wanted.attr_mask & kCurrentState) != 0 && wanted.cur_qp_state > kError) ||
+      ((wanted.attr_mask & kState) != 0 && wanted.qp_state > kError)) {
+    return EINVAL;
+  }
   if (qp.is_target()) return change_target(qp, wanted);
   if (qp.scaling_tirn != 0) return ENOSYS;
   if (qp.raw != nullptr) return change_raw_packet_qp(qp, wanted);
   const std::uint8_t from =
-      (wanted.attr_mask & kCurrentState) != 0 ? wanted.cur_qp_state : qp.state;
+      (wanted.attr_mask & kCurrentState) != 0 ? wanted.cur_qp_state : qp.condition().state;
   const std::uint8_t to = (wanted.attr_mask & kState) != 0 ? wanted.qp_state : from;
   if ((wanted.attr_mask & kPort) != 0 && wanted.port_num != kPort1) return EINVAL;
   if ((wanted.attr_mask & kPkey) != 0 && wanted.pkey_index != 0) return EINVAL;
@@ -188,13 +192,13 @@ Errno Context::change_qp(QueuePair& qp, const QpAttributes& wanted) {
       in.set(spec::qp_2err_in::qpn, qp.qpn);
       if (!device_.commands().run(in)) return EINVAL;
     }
-    qp.state = to;
+    qp.condition().state = to;
     return 0;
   }
   const auto* transition = std::ranges::find_if(
       kTransitions, [&](const Transition& t) { return t.from == from && t.to == to; });
   if (transition == std::end(kTransitions)) return EINVAL;
-  auto all = qp.attributes;
+  auto all = qp.condition().attributes;
   if (from == kReset) all = {};
   merge(all, wanted);
   // The inputs of these commands are laid out alike.
@@ -208,8 +212,8 @@ Errno Context::change_qp(QueuePair& qp, const QpAttributes& wanted) {
   }
   if (from != kReset) in.set(spec::rst2init_qp_in::opt_param_mask, mask);
   if (const auto done = device_.commands().run(in); !done) return EINVAL;
-  qp.attributes = all;
-  qp.state = to;
+  qp.condition().attributes = all;
+  qp.condition().state = to;
   if (to == kRts && from != kRts && qp.has_send_queue) {
     device_.records().add_send_queue(qp.qpn, qp.uar,
                                      reinterpret_cast<const std::uint32_t*>(qp.record + 4));
@@ -223,7 +227,7 @@ namespace {
 Errno note_state(QueuePair& qp) {
   if (qp.is_target() || qp.scaling_tirn != 0) return 0;
   if (qp.raw != nullptr) {
-    if (qp.state == kRts && qp.raw->sender_has_failed()) qp.state = kSqe;
+    if (qp.condition().state == kRts && qp.raw->sender_has_failed()) qp.condition().state = kSqe;
     return 0;
   }
   Command<spec::query_qp_in> ask(command_opcode::QUERY_QP);
@@ -234,22 +238,22 @@ Errno note_state(QueuePair& qp) {
       static_cast<spec::qp_state>(answer->get(spec::query_qp_out::qpc).get(qpc::state));
   switch (state) {
     case spec::qp_state::RST:
-      qp.state = kReset;
+      qp.condition().state = kReset;
       break;
     case spec::qp_state::INIT:
-      qp.state = kInit;
+      qp.condition().state = kInit;
       break;
     case spec::qp_state::RTR:
-      qp.state = kRtr;
+      qp.condition().state = kRtr;
       break;
     case spec::qp_state::SQER:
-      qp.state = kSqe;
+      qp.condition().state = kSqe;
       break;
     case spec::qp_state::ERR:
-      qp.state = kError;
+      qp.condition().state = kError;
       break;
     default:
-      qp.state = kRts;
+      qp.condition().state = kRts;
   }
   return 0;
 }
@@ -260,7 +264,7 @@ Errno Context::query_qp(Request& request) {
   const auto in = request.get<ib_uverbs_query_qp>(UVERBS_ATTR_CORE_IN);
   auto* qp = objects_.find<QueuePair>(in.qp_handle);
   if (qp == nullptr) return EINVAL;
-  const auto& attributes = qp->attributes;
+  const auto& attributes = qp->condition().attributes;
   ib_uverbs_query_qp_resp out{};
   out.dest = attributes.dest;
   out.max_send_wr = qp->caps.max_send_wr;
@@ -283,7 +287,7 @@ Errno Context::query_qp(Request& request) {
   out.rnr_retry = attributes.rnr_retry;
   out.sq_sig_all = qp->signals_all;
   if (const auto wrong = note_state(*qp); wrong != 0) return wrong;
-  out.qp_state = out.cur_qp_state = qp->state;
+  out.qp_state = out.cur_qp_state = qp->condition().state;
   return request.put(UVERBS_ATTR_CORE_OUT, out);
 }
 

@@ -28,6 +28,14 @@ constexpr std::uint16_t kModerationPeriodMax = 0xfff;
 constexpr unsigned kLogReceiveUnit = 4;
 constexpr unsigned kLogReceiveMax = 9;
 
+/// ib_uverbs_qp_create_flags: those that there are, and those that QPs with requests of RDMA have.
+constexpr std::uint32_t kQpFlags =
+    IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK | IB_UVERBS_QP_CREATE_SCATTER_FCS |
+    IB_UVERBS_QP_CREATE_CVLAN_STRIPPING | IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING |
+    IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
+constexpr std::uint32_t kRdmaQpFlags =
+    IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK | IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
+
 /// CREATE_CQ. False if the device refuses.
 bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_overrun) {
   auto& device = cq.device;
@@ -80,7 +88,7 @@ Errno check_queues(const Device& device, const mlx5_ib_create_qp& in) {
 }
 
 /// CREATE_QP. False if the device refuses.
-bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in) {
+bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
   auto& device = qp.device;
   const auto size = queues_size(in);
   Command<spec::create_qp_in> create(command_opcode::CREATE_QP,
@@ -111,11 +119,12 @@ bool make_qp(QueuePair& qp, const mlx5_ib_create_qp& in) {
   }
   context.set(Qpc::rq_type, static_cast<std::uint32_t>(rq_type));
   if (const auto* xrcd = static_cast<XrcDomain*>(qp.xrcd.get()); xrcd != nullptr) {
-    context.set(Qpc::xrcd, xrcd->number->xrcd);
+    context.set(Qpc::xrcd, xrcd->shared->number());
     context.set(Qpc::rq_type, static_cast<std::uint32_t>(spec::qp_rq_type::SRQ));
   }
   context.set(Qpc::cqn_snd, qp.send_cqn);
   context.set(Qpc::cqn_rcv, qp.receive_cqn);
+  context.set(Qpc::block_lb_mc, (flags & IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK) != 0);
   context.set(Qpc::dbr_addr, Device::bus_address(in.db_addr));
   store_pages(create.all().subspan(spec::create_qp_in::pas_offset), in.buf_addr);
   const auto out = device.commands().execute<spec::create_qp_out>(create);
@@ -270,8 +279,10 @@ Errno Context::create_qp(Request& request) {
   auto qp = std::make_unique<QueuePair>(device_);
   qp->type = static_cast<std::uint8_t>(type);
   qp->service = *service;
-  if (const auto wrong = find_qp_objects(request, *qp); wrong != 0) return wrong;
   const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS);
+  if ((flags & ~kQpFlags) != 0) return EINVAL;
+  if (!is_raw && (flags & ~kRdmaQpFlags) != 0) return EOPNOTSUPP;
+  if (const auto wrong = find_qp_objects(request, *qp); wrong != 0) return wrong;
   if (is_raw) {
     if (const auto wrong = make_raw_packet_qp(*qp, in, flags); wrong != 0) return wrong;
   } else if (type == IB_UVERBS_QPT_XRC_TGT) {
@@ -285,7 +296,8 @@ Errno Context::create_qp(Request& request) {
   qp->async.user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
   qp->caps = request.get<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
   qp->signals_all = (flags & IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0;
-  if (!is_raw && !qp->is_target() && !make_qp(*qp, in)) return ENOMEM;
+  if (!is_raw && !qp->is_target() && !make_qp(*qp, in, flags)) return ENOMEM;
+  if (type == IB_UVERBS_QPT_XRC_TGT) qp->share_xrc_target();
   const auto qpn = qp->qpn;
   const auto caps = qp->caps;
   mlx5_ib_create_qp_resp own{};

@@ -23,9 +23,10 @@ enum State : std::uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError };
 enum Mask : std::uint32_t { kState = 1, kCurrentState = 2, kPort = 0x20 };
 constexpr std::uint64_t kSendBlock = 64;
 constexpr unsigned kLogStrideMin = 4, kLogStrideMax = 9;
-/// ib_qp_create_flags.
-constexpr std::uint32_t kStripVlan = 1u << 9;
-constexpr std::uint32_t kSignalAll = IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
+constexpr std::uint32_t kStripVlan = IB_UVERBS_QP_CREATE_CVLAN_STRIPPING;
+/// Those that it may have; its own multicast comes back to no flow anyway, unless it is asked for.
+constexpr std::uint32_t kCreateFlags =
+    kStripVlan | IB_UVERBS_QP_CREATE_SQ_SIG_ALL | IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 constexpr std::uint32_t kHearItself =
     MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC | MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
 
@@ -74,7 +75,7 @@ void Context::end_transport_domain() {
 }
 
 Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags) {
-  if ((flags & ~(kStripVlan | kSignalAll)) != 0) return EOPNOTSUPP;
+  if ((flags & ~kCreateFlags) != 0) return EOPNOTSUPP;
   if (const auto wrong = check(device_, in); wrong != 0) return wrong;
   if (qp.srq.get() != nullptr) return EINVAL;
   const auto send_size = in.sq_wqe_count * kSendBlock;
@@ -133,7 +134,7 @@ void Context::tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp&
 Errno Context::change_raw_packet_qp(QueuePair& qp, const QpAttributes& wanted) {
   constexpr std::uint32_t kKnown = kState | kCurrentState | kPort;
   const std::uint8_t from =
-      (wanted.attr_mask & kCurrentState) != 0 ? wanted.cur_qp_state : qp.state;
+      (wanted.attr_mask & kCurrentState) != 0 ? wanted.cur_qp_state : qp.condition().state;
   const std::uint8_t to = (wanted.attr_mask & kState) != 0 ? wanted.qp_state : from;
   if ((wanted.attr_mask & ~kKnown) != 0) return EINVAL;
   if ((wanted.attr_mask & kPort) != 0 && wanted.port_num != 1) return EINVAL;
@@ -151,7 +152,7 @@ Errno Context::change_raw_packet_qp(QueuePair& qp, const QpAttributes& wanted) {
     return EINVAL;
   }
   if (!done) return EINVAL;
-  qp.state = to;
+  qp.condition().state = to;
   return 0;
 }
 

@@ -1,5 +1,4 @@
-// Shared receive queues in memory of the program, and XRC domains (host-door contract 4.9, 4.11).
-#include <fcntl.h>
+// Shared receive queues in memory of the program (host-door contract 4.9).
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5-abi.h>
 
@@ -79,7 +78,7 @@ bool make_xrc_srq(SharedQueue& srq, const Shape& shape, std::uint32_t pdn,
   const auto context = create.sub(spec::create_xrc_srq_in::xrc_srq_context_entry);
   context.set(Xsrq::log_xrc_srq_size, log2_of(shape.entries));
   context.set(Xsrq::log_rq_stride, log2_of(shape.stride) - kLogSegment);
-  context.set(Xsrq::xrcd, static_cast<XrcDomain*>(srq.xrcd.get())->number->xrcd);
+  context.set(Xsrq::xrcd, static_cast<XrcDomain*>(srq.xrcd.get())->shared->number());
   context.set(Xsrq::cqn, static_cast<CompletionQueue*>(srq.cq.get())->cqn);
   context.set(Xsrq::user_index, in.uidx);
   context.set(Xsrq::page_offset, page_offset_of(in.buf_addr));
@@ -217,28 +216,6 @@ Errno Context::query_srq(Request& request) {
         answer->get(spec::query_rmp_out::rmp_context).get(spec::rmp_context::wq).get(spec::wq::lwm);
   }
   return request.put(kCoreOut, out);
-}
-
-/// A file that names a domain names it for the contexts of this process.
-Errno Context::open_xrcd(Request& request) {
-  const auto in = request.get<ib_uverbs_open_xrcd>(kCoreIn);
-  const bool named = in.fd != UINT32_MAX;
-  const auto file = named ? options_.identify(static_cast<int>(in.fd)) : 0;
-  if (named && file == 0) return EBADF;
-  auto number = device_.find_xrc_domain(file);
-  if (number == nullptr && named && (in.oflags & O_CREAT) == 0) return EAGAIN;
-  if (number != nullptr && (in.oflags & O_EXCL) != 0) return EINVAL;
-  if (number == nullptr) {
-    const auto out = device_.commands().execute<spec::alloc_xrcd_out>(
-        Command<spec::alloc_xrcd_in>(command_opcode::ALLOC_XRCD));
-    if (!out) return ENOMEM;
-    number = std::make_shared<XrcDomainNumber>(device_, out->get(spec::alloc_xrcd_out::xrcd));
-    if (named) device_.name_xrc_domain(file, number);
-  }
-  const auto handle = objects_.add(std::make_unique<XrcDomain>(std::move(number)));
-  const auto wrong = request.put(kCoreOut, handle);  // ib_uverbs_open_xrcd_resp
-  if (wrong != 0) objects_.remove(handle);
-  return wrong;
 }
 
 }  // namespace softhca::uverbs

@@ -1,13 +1,13 @@
 #!/bin/bash
 # Unmodified programs of the distribution between two processes of `softhca run`, with content checks where they have
-# them: programs.sh SOFTHCA LOST_MEMORY IDLE_QUEUES MANY_CLIENTS FOLLOW_GIDS
+# them: programs.sh SOFTHCA LOST_MEMORY IDLE_QUEUES MANY_CLIENTS FOLLOW_GIDS XRC_TARGETS
 # In a network of its own, where nobody else has perftest's port.
 set -u
 if [ -z "${OWN_NETWORK:-}" ]; then
   [ "$(id -u)" = 0 ] && user=() || user=(--map-current-user --keep-caps)
   OWN_NETWORK=1 exec unshare --net "${user[@]}" sh -c 'ip link set lo up; exec "$0" "$@"' "$0" "$@"
 fi
-softhca=$1 lost_memory=$2 idle_queues=$3 many_clients=$4 follow_gids=$5
+softhca=$1 lost_memory=$2 idle_queues=$3 many_clients=$4 follow_gids=$5 xrc_targets=$6
 [ "$(id -u)" = 0 ] && nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups) || nobody=()
 export HOME=/tmp XDG_RUNTIME_DIR=
 failed=0
@@ -176,4 +176,13 @@ for verb in read write; do
 done
 lost "crash source" "an error completion
 the program's own handler"
+# Contexts that share an XRC domain (docs/run.md).
+out=$("${nobody[@]}" timeout 60 "$softhca" run -- "$xrc_targets" 2>/dev/null)
+want="without O_CREAT: Resource temporarily unavailable
+another's number: Invalid argument
+opened
+domain: Device or resource busy
+its maker has closed it
+transport retry counter exceeded"
+if [ "$out" = "$want" ]; then echo "ok: XRC targets"; else echo "FAILED: XRC targets: $out"; failed=1; fi
 exit $failed

@@ -37,7 +37,11 @@ Program::Program(Reach reach) : port_(switch_.create_port("device")) {
                                       mac = {.bytes = {std::byte{2}}};  // its own
                                       return knows_macs;
                                     }});
-  context_ = std::make_unique<Context>(
+  context_ = open();
+}
+
+std::unique_ptr<Context> Program::open() {
+  return std::make_unique<Context>(
       *device_, own_,
       Context::Options{.give = [](vfio_user::UniqueFd fd) { return ::dup(fd.get()); },
                        .take_back = [](int fd) { ::close(fd); },

@@ -101,6 +101,8 @@ class Program {
 
   Context& context() { return *context_; }
   Device& device() { return *device_; }
+  /// Another device file of it.
+  std::unique_ptr<Context> open();
   /// Closes the device file with all that is made in it.
   void close() { context_.reset(); }
 

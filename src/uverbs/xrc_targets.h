@@ -1,0 +1,72 @@
+// XRC domains, and the targets in them: several contexts share a domain by a file that names it,
+// and open each other's targets by their numbers (Linux: ib_open_qp). A target is in the device
+// until the last who has opened it closes it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "uverbs/device.h"
+#include "uverbs/qp_attributes.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::uverbs {
+
+class XrcTarget;
+
+/// One of the device.
+class SharedXrcDomain {
+ public:
+  /// `file`: names it, and keeps that name from being another's; none: nobody else can find it.
+  SharedXrcDomain(Device& device, std::uint32_t number, vfio_user::UniqueFd file)
+      : device_(device), number_(number), file_(std::move(file)) {}
+  ~SharedXrcDomain();
+  SharedXrcDomain(const SharedXrcDomain&) = delete;
+  SharedXrcDomain& operator=(const SharedXrcDomain&) = delete;
+
+  std::uint32_t number() const { return number_; }
+  bool has_name() const { return file_.get() >= 0; }
+  /// Null: it has none of that number.
+  std::shared_ptr<XrcTarget> find_target(std::uint32_t qpn) const;
+
+ private:
+  friend class XrcTarget;
+
+  Device& device_;
+  std::uint32_t number_;
+  vfio_user::UniqueFd file_;
+  std::unordered_map<std::uint32_t, std::weak_ptr<XrcTarget>> targets_;
+};
+
+class XrcTarget : public EventTarget {
+ public:
+  /// Of a QP that is in the device, and is this one's from now on.
+  static std::shared_ptr<XrcTarget> share(Device& device, std::uint32_t qpn,
+                                          std::shared_ptr<SharedXrcDomain> domain);
+  ~XrcTarget() override;
+  XrcTarget(const XrcTarget&) = delete;
+  XrcTarget& operator=(const XrcTarget&) = delete;
+
+  /// Who has opened it is told of its events.
+  void open(EventTarget& opener) { openers_.push_back(&opener); }
+  void close(EventTarget& opener) { std::erase(openers_, &opener); }
+  void handle_event(softhca::spec::connectx::event_type type) override;
+
+  QpCondition condition;  ///< whoever changes it
+
+ private:
+  XrcTarget(Device& device, std::uint32_t qpn, std::shared_ptr<SharedXrcDomain> domain)
+      : device_(device), qpn_(qpn), domain_(std::move(domain)) {}
+
+  Device& device_;
+  std::uint32_t qpn_;
+  std::shared_ptr<SharedXrcDomain> domain_;
+  std::vector<EventTarget*> openers_;
+};
+
+/// QP_2RST and DESTROY_QP.
+void destroy_qp(Device& device, std::uint32_t qpn);
+
+}  // namespace softhca::uverbs
