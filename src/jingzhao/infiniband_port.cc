@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "jingzhao/identity.h"
+#include "jingzhao/numbers.h"
 #include "subnet/mad.h"
 #include "wire/lrh.h"
 
@@ -22,7 +23,7 @@ InfinibandPort::InfinibandPort(fabric::Port& wire, std::string name, std::uint64
               .description = std::move(name),
               .device_id = kDeviceId,
               .vendor_id = kVendorId,
-              .partition_cap = kPkeys},
+              .partition_cap = limits::kPkeys},
              [change = std::move(handle_change)](std::uint8_t) { change(); }) {}
 
 void InfinibandPort::set_receiver(fabric::Receiver* receiver) {

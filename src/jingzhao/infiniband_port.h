@@ -27,16 +27,14 @@ class InfinibandPort final : public LinkPort {
 
   /// What the transport has to know.
   rdma::LinkAttributes attributes() const;
-  std::uint16_t pkey(std::size_t index) const {
-    return agent_.pkey(kPort, index < kPkeys ? index : 0);
-  }
+  /// @pre index < limits::kPkeys
+  std::uint16_t pkey(std::size_t index) const { return agent_.pkey(kPort, index); }
   const subnet::Agent& agent() const { return agent_; }
   /// An SMP of software's own (MAD_IFC). False: there is no answer.
   bool answer(subnet::Mad& mad, bool trusted) { return agent_.answer(mad, kPort, trusted); }
 
  private:
   static constexpr std::uint8_t kPort = 1;
-  static constexpr std::uint16_t kPkeys = 2;
 
   /// Stands before the device.
   class Entrance final : public fabric::Receiver {

@@ -26,6 +26,7 @@ inline constexpr unsigned kLogEqs = 5;
 inline constexpr unsigned kLogMpts = 14;
 inline constexpr unsigned kLogPds = 12;
 inline constexpr unsigned kLogPkeys = 1;
+inline constexpr std::uint16_t kPkeys = 1u << kLogPkeys;
 inline constexpr std::uint32_t kMttSize = 8;  ///< bytes, as all sizes of entries
 inline constexpr std::uint32_t kQpcSize = 256;
 inline constexpr std::uint32_t kCqcSize = 128;

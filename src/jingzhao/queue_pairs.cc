@@ -66,6 +66,15 @@ rdma::QpAttributes QueuePairs::attributes_of(util::View<Context> context) const 
 
 // Commands ---------------------------------------------------------------------------------------
 
+namespace {
+
+CommandResult check_pkey_index(util::View<spec::jingzhao::qp_context> context) {
+  if (context.get(spec::jingzhao::qp_context::pkey_index) < limits::kPkeys) return {};
+  return refuse(Status::BAD_PARAM, "3.2.1.1", "the P_Key table has max_pkeys entries");
+}
+
+}  // namespace
+
 CommandResult QueuePairs::check(Qpn qpn, util::View<Context> context) const {
   if (!jingzhao::type_of(context)) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "there is no such type of QP");
@@ -84,7 +93,7 @@ CommandResult QueuePairs::check(Qpn qpn, util::View<Context> context) const {
       return refuse(Status::BAD_PARAM, "3.2.6.1", "no such CQ");
     }
   }
-  return {};
+  return check_pkey_index(context);
 }
 
 /// RST2INIT takes every field.
@@ -151,6 +160,7 @@ CommandResult QueuePairs::transition(QueuePair& qp, QpState to, util::View<Conte
       taken.has(spec::infiniband::QpAttribute::kPathMtu) && (mtu == 0 || mtu > limits::kMaxMtu)) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "mtu is none of 1 to 5");
   }
+  if (auto good = check_pkey_index(changed); !good) return good;
   if (!transport_.modify(rdma_qp, to, attributes_of(changed), given)) {
     return refuse(Status::BAD_PARAM, "A1-2", "the attributes do not allow the transition");
   }

@@ -5,6 +5,7 @@
 #include "jingzhao/icm_cache.h"
 #include "jingzhao/raw_host.h"
 #include "jingzhao/world.h"
+#include "spec/infiniband/qp_states.h"
 #include "spec/jingzhao/context.h"
 
 namespace softhca::jingzhao::test {
@@ -86,6 +87,29 @@ TEST_F(JingzhaoIcm, AQueuePairOfATypeThatThereIsNotIsRefused) {
     h.put(context.bytes());
     EXPECT_EQ(h.with_mailbox(command_opcode::RST2INIT_QPEE, 5), status) << type;
   }
+}
+
+TEST_F(JingzhaoIcm, APkeyIndexBeyondTheTableIsRefused) {
+  using spec::jingzhao::qp_context;
+  h.init();
+  h.clear_mailbox();
+  h.put32(0x0c, 0);
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_CQ, 0), OK);
+  util::Struct<qp_context> context;
+  context.set(qp_context::local_qpn, 5);
+  const auto go = [&](std::uint32_t state, command_opcode opcode, std::uint32_t index) {
+    context.set(qp_context::state, state);
+    context.set(qp_context::pkey_index, index);
+    h.put(context.bytes());
+    return h.with_mailbox(opcode, 5);
+  };
+  for (const auto& [index, status] : {std::pair{2u, BAD_PARAM}, {127u, BAD_PARAM}, {1u, OK}}) {
+    EXPECT_EQ(go(1, command_opcode::RST2INIT_QPEE, index), status) << index;
+  }
+  context.set(qp_context::opt_param_mask,
+              spec::infiniband::QpAttributeSet({spec::infiniband::QpAttribute::kPkeyIndex}).bits());
+  EXPECT_EQ(go(1, command_opcode::INIT2INIT_QPEE, 2), BAD_PARAM);
+  EXPECT_EQ(go(1, command_opcode::INIT2INIT_QPEE, 0), OK);
 }
 
 TEST_F(JingzhaoIcm, EachGroupOfTablesHasItsOwnMappings) {
