@@ -24,7 +24,7 @@ LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-unit test-guest mutants soak pyverbs pyverbs-host door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-unit test-guest test-long mutants soak pyverbs pyverbs-host door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -65,6 +65,9 @@ test-unit: build ## the tests that need no guest
 
 test-guest: build ## the tests that boot a Debian guest
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -L guest
+
+test-long: build ## the same, with those that `make test` leaves out for their length
+	@ctest --test-dir $(BUILD) -C Long --output-on-failure --no-tests=error -L guest
 
 mutants: ## plants the bugs of tests/mutations one by one: a test must notice each (ONLY=word)
 	@tests/mutations/run $(if $(ONLY),--only $(ONLY),)
