@@ -1,22 +1,16 @@
 #include "door/device_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "util/open_file.h"
 
 namespace softhca::door {
 namespace {
 
 /// Sparse: doorbell pages lie behind the offsets that the mlx5 driver gives to pages of old.
 constexpr off_t kSize = off_t{256} << 20;
-
-struct flock whole_file(short type) {
-  struct flock lock{};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  return lock;
-}
 
 }  // namespace
 
@@ -26,14 +20,12 @@ util::Result<DeviceFile> DeviceFile::create(int& fd) {
   if (!file.own_) return util::fail_errno("memfd for a device file");
   if (::ftruncate(file.own_.get(), kSize) != 0) return util::fail_errno("size of a device file");
   if (::fstat(file.own_.get(), &file.status_) != 0) return util::fail_errno("fstat");
-  // An open file of its own, so that its lock goes when the last copy of it does.
-  const auto name = fmt::format("/proc/self/fd/{}", file.own_.get());
-  fd = ::open(name.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return util::fail_errno("open " + name);
-  auto lock = whole_file(F_WRLCK);
-  if (::fcntl(fd, F_OFD_SETLK, &lock) != 0) {
+  // An open file of its own, whose mark goes when the last copy of it does.
+  fd = util::reopen(file.own_.get(), O_RDWR);
+  if (fd < 0) return util::fail_errno("open a device file anew");
+  if (auto marked = util::mark_open(fd); !marked) {
     ::close(fd);
-    return util::fail_errno("lock of a device file");
+    return tl::unexpected(marked.error());
   }
   return file;
 }
@@ -43,9 +35,6 @@ bool DeviceFile::store(std::uint64_t offset, std::span<const std::byte> bytes) c
          static_cast<ssize_t>(bytes.size());
 }
 
-bool DeviceFile::closed() const {
-  auto lock = whole_file(F_WRLCK);
-  return ::fcntl(own_.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
-}
+bool DeviceFile::closed() const { return !util::is_marked_open(own_.get()); }
 
 }  // namespace softhca::door

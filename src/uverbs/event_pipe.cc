@@ -1,26 +1,14 @@
 #include "uverbs/event_pipe.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstring>
 
+#include "util/open_file.h"
+
 namespace softhca::uverbs {
-namespace {
-
-/// Of the open file that the program has: it goes with its last copy. We have another one of our
-/// own, so that a pipe without readers would tell nothing.
-struct flock whole_file(short type) {
-  struct flock lock{};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  return lock;
-}
-
-}  // namespace
-
 util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads) {
   EventPipe pipe(size);
   int ends[2];
@@ -29,11 +17,11 @@ util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads) {
   pipe.reader_.reset(ends[0]);
   pipe.writer_.reset(ends[1]);
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK | how);
-  auto lock = whole_file(F_RDLCK);
-  if (::fcntl(ends[0], F_OFD_SETLK, &lock) != 0) return util::fail_errno("lock of a pipe");
-  const auto name = fmt::format("/proc/self/fd/{}", ends[0]);
-  pipe.own_reader_.reset(::open(name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (!pipe.own_reader_) return util::fail_errno("open " + name);
+  // Of the open file that the program has. We have another one of our own, so that a pipe without
+  // readers would tell nothing.
+  if (auto marked = util::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
+  pipe.own_reader_.reset(util::reopen(ends[0], O_RDONLY | O_NONBLOCK));
+  if (!pipe.own_reader_) return util::fail_errno("open a pipe anew");
   return pipe;
 }
 
@@ -58,10 +46,7 @@ std::size_t EventPipe::unread() const {
   return static_cast<std::size_t>(bytes) / size_ + waiting_.size();
 }
 
-bool EventPipe::closed() const {
-  auto lock = whole_file(F_WRLCK);
-  return ::fcntl(own_reader_.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
-}
+bool EventPipe::closed() const { return !util::is_marked_open(own_reader_.get()); }
 
 std::size_t EventPipe::take_back(std::uint64_t element) {
   std::deque<std::vector<std::byte>> all;

@@ -1,0 +1,34 @@
+#include "util/open_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace softhca::util {
+namespace {
+
+struct flock whole_file(short type) {
+  struct flock lock{};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+}  // namespace
+
+Result<void> mark_open(int fd) {
+  auto lock = whole_file(F_RDLCK);
+  if (::fcntl(fd, F_OFD_SETLK, &lock) != 0) return fail_errno("lock of an open file");
+  return {};
+}
+
+bool is_marked_open(int own) {
+  auto lock = whole_file(F_WRLCK);
+  return ::fcntl(own, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+int reopen(int fd, int flags) {
+  return ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), flags | O_CLOEXEC);
+}
+
+}  // namespace softhca::util
