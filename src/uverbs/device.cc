@@ -6,10 +6,9 @@
 #include "spec/connectx/eq.h"
 #include "spec/connectx/resources.h"
 #include "util/log.h"
+#include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
-
-namespace spec = softhca::spec::connectx;
 
 namespace {
 
@@ -62,7 +61,7 @@ std::uint16_t Device::make_user_context() {
   using In = spec::create_uctx_in;
   // What asks the kernel for CAP_NET_RAW: the device is the program's own.
   constexpr auto kRawTx = static_cast<std::uint32_t>(spec::uctx_cap_bit::RAW_TX);
-  driver::connectx::Request<In> in(spec::command_opcode::CREATE_UCTX);
+  Command<In> in(spec::command_opcode::CREATE_UCTX);
   in.sub(In::uctx).set(spec::uctx::cap, kRawTx);
   const auto out = commands().execute<spec::create_uctx_out>(in);
   return out ? static_cast<std::uint16_t>(out->get(spec::create_uctx_out::uid)) : 0;
@@ -70,7 +69,7 @@ std::uint16_t Device::make_user_context() {
 
 void Device::end_user_context(std::uint16_t uid) {
   using In = spec::destroy_uctx_in;
-  driver::connectx::Request<In> in(spec::command_opcode::DESTROY_UCTX);
+  Command<In> in(spec::command_opcode::DESTROY_UCTX);
   in.set(In::uid, uid);
   const auto done = commands().run(in);
   if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);

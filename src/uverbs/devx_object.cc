@@ -3,15 +3,15 @@
 #include "spec/connectx/dct.h"
 #include "spec/connectx/resources.h"
 #include "uverbs/command_status.h"
+#include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using Op = spec::command_opcode;
 
 Errno DevxMemory::end() {
   if (id == 0) return 0;
-  driver::connectx::Request<spec::destroy_umem_in> in(Op::DESTROY_UMEM);
+  Command<spec::destroy_umem_in> in(Op::DESTROY_UMEM);
   in.set(spec::destroy_umem_in::uid, uid);
   in.set(spec::destroy_umem_in::umem_id, id);
   const auto wrong = execute_own(device, in.all());
@@ -32,7 +32,7 @@ void DevxObject::stop_doorbells() {
 Errno DevxObject::end() {
   if (ending.empty()) return 0;
   if (name.maker == Op::CREATE_DCT) {
-    driver::connectx::Request<spec::drain_dct_in> drain(Op::DRAIN_DCT);
+    Command<spec::drain_dct_in> drain(Op::DRAIN_DCT);
     drain.set(spec::drain_dct_in::dctn, name.number);
     (void)execute_own(device, drain.all());
   }

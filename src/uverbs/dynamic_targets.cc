@@ -7,14 +7,12 @@
 #include "spec/connectx/qp.h"
 #include "util/log.h"
 #include "uverbs/context.h"
+#include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using spec::command_opcode;
 using spec::dctc;
-template <class Layout>
-using Command = driver::connectx::Request<Layout>;
 
 namespace {
 

@@ -7,14 +7,12 @@
 #include <vector>
 
 #include "spec/connectx/flow_table.h"
+#include "uverbs/device_command.h"
 #include "uverbs/method.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using Op = spec::command_opcode;
-template <class Layout>
-using Command = driver::connectx::Request<Layout>;
 
 namespace {
 
@@ -45,7 +43,7 @@ Counters::~Counters() {
   if (id == 0) return;
   Command<spec::dealloc_flow_counter_in> in(Op::DEALLOC_FLOW_COUNTER);
   in.set(spec::dealloc_flow_counter_in::flow_counter_id, id);
-  (void)device.commands().run(in);
+  report(device.commands().run(in));
 }
 
 std::span<const Context::Method> Context::counter_methods() {
@@ -75,8 +73,10 @@ Errno Context::count_by(Request& request, std::uint32_t handle, Flow& flow, Flow
   };
   const auto in = request.get<Own>(UVERBS_ATTR_UHW_IN);
   if (in.count > 1 || in.data.ncounters > kPlacesMax) return EINVAL;
+  // They are told anew once no flow counts by them any more.
+  const bool bound = counters->users != 0;
   if (in.count == 1 && in.data.ncounters != 0) {
-    if (counters->id != 0) return EINVAL;  // bound to others already
+    if (bound) return EINVAL;
     std::vector<mlx5_ib_flow_counters_desc> places(in.data.ncounters);
     if (!memory_.read(in.data.counters_data, std::as_writable_bytes(std::span(places)))) {
       return EFAULT;
@@ -85,8 +85,9 @@ Errno Context::count_by(Request& request, std::uint32_t handle, Flow& flow, Flow
       if (place.description > kBytes || place.index >= kIndexMax) return EINVAL;
     }
     counters->places = std::move(places);
+  } else if (!bound) {
+    return EINVAL;
   }
-  if (counters->places.empty()) return EINVAL;
   if (counters->id == 0) counters->id = make_counter(device_);
   if (counters->id == 0) return ENOMEM;
   rule.counters.push_back(counters->id);

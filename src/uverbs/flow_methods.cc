@@ -29,6 +29,8 @@ constexpr std::uint32_t kDoNotTrap = 2;
 /// IBV_FLOW_ATTR_FLAGS_EGRESS.
 constexpr std::uint32_t kEgress = 4;
 constexpr std::uint32_t kTagMax = 0xffffff;
+/// IB_FLOW_SPEC_SUPPORT_LAYERS.
+constexpr unsigned kSpecsMax = 10;
 
 constexpr AttributeRule kDestroyFlow[] = {object(UVERBS_ATTR_DESTROY_FLOW_HANDLE)};
 constexpr AttributeRule kCreateMatcher[] = {made(MLX5_IB_ATTR_FLOW_MATCHER_CREATE_HANDLE),
@@ -128,6 +130,7 @@ Errno Context::create_flow(Request& request) {
   std::vector<std::byte> all(request.size(UVERBS_ATTR_CORE_IN));
   if (const auto wrong = request.copy_in(UVERBS_ATTR_CORE_IN, all); wrong != 0) return wrong;
   if (head.comp_mask != 0 || head.size > all.size() - sizeof head) return EINVAL;
+  if (head.count > kSpecsMax) return EINVAL;
   if (head.port != 1) return EINVAL;
   if ((head.flags & ~kDoNotTrap) != 0 || head.type > kSniffer) return EOPNOTSUPP;
   if (head.type == kNormal && head.priority > FlowRule::kPriorityMax) return ENOMEM;
@@ -151,7 +154,7 @@ Errno Context::create_flow(Request& request) {
     if (const auto wrong = count_by(request, *counts, *flow, rule); wrong != 0) return wrong;
   }
   // A drop is of all frames that match, for whichever queue they are.
-  if (rule.drops) rule.leads = false;
+  if (rule.drops) rule.leads = rule.passes = false;
   using enum spec::flow_table_type;
   rule.table = head.type == kSniffer ? SNIFFER_RX : NIC_RX;
   if (const auto wrong = flow->add(rule); wrong != 0) return wrong;
@@ -170,7 +173,8 @@ Errno Context::create_matcher(Request& request) {
   auto matcher = std::make_unique<FlowMatcher>();
   const auto flags = request.get<std::uint32_t>(MLX5_IB_ATTR_FLOW_MATCHER_FLOW_FLAGS);
   const auto table = request.get<std::uint8_t>(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE);
-  if ((flags & ~kEgress) != 0 || table > MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX) return EOPNOTSUPP;
+  if ((flags & ~kEgress) != 0) return EINVAL;
+  if (table > MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX) return EOPNOTSUPP;
   // One way to say it, or the other.
   if (flags != 0 && request.has(MLX5_IB_ATTR_FLOW_MATCHER_FT_TYPE)) return EINVAL;
   const bool sends = flags != 0 || table == MLX5_IB_UAPI_FLOW_TABLE_TYPE_NIC_TX;
@@ -210,7 +214,8 @@ Errno Context::find_destination(Request& request, Flow& flow, FlowRule& rule) {
   return 0;
 }
 
-/// A counter that the program has made by a command of its own, or one of several.
+/// A counter that the program has made by a command of its own. There are none in bulk, of which an
+/// offset would name one.
 Errno Context::find_devx_counter(Request& request, Flow& flow, FlowRule& rule) {
   const auto size = request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX);
   if (size == 0) return 0;
@@ -222,7 +227,8 @@ Errno Context::find_devx_counter(Request& request, Flow& flow, FlowRule& rule) {
   const auto offsets = request.size(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET);
   if (offsets != 0 && offsets != sizeof(std::uint32_t)) return EINVAL;
   const auto offset = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET);
-  rule.counters.push_back(counter->name.number + offset);
+  if (offset != 0) return EINVAL;
+  rule.counters.push_back(counter->name.number);
   flow.counters.emplace_back(counter);
   return 0;
 }
@@ -234,8 +240,7 @@ Errno Context::create_matched_flow(Request& request) {
   constexpr std::uint32_t kDrop = MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DROP;
   constexpr std::uint32_t kMiss = MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DEFAULT_MISS;
   const auto flags = request.get<std::uint32_t>(MLX5_IB_ATTR_CREATE_FLOW_FLAGS);
-  if ((flags & ~(kDrop | kMiss)) != 0) return EOPNOTSUPP;
-  if (flags == (kDrop | kMiss)) return EINVAL;
+  if ((flags & ~(kDrop | kMiss)) != 0 || flags == (kDrop | kMiss)) return EINVAL;
   const bool sends = matcher->table == spec::flow_table_type::NIC_TX;
   FlowRule rule;
   rule.table = matcher->table;

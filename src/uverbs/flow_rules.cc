@@ -4,23 +4,17 @@
 #include <cerrno>
 
 #include "util/log.h"
+#include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using Op = spec::command_opcode;
-template <class Layout>
-using Command = driver::connectx::Request<Layout>;
 
 namespace {
 
 constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
 
 std::uint32_t number_of(spec::flow_table_type type) { return static_cast<std::uint32_t>(type); }
-
-void report(const util::Result<void>& done) {
-  if (!done) util::log(util::LogLevel::kWarning, "flows: {}", done.error().message);
-}
 
 }  // namespace
 
@@ -42,7 +36,9 @@ FlowRules::~FlowRules() {
 }
 
 FlowRules::Table* FlowRules::find_table(unsigned priority) {
-  if (const auto at = tables_.find(priority); at != tables_.end()) return &at->second;
+  if (const auto at = tables_.find(priority); at != tables_.end()) {
+    return linked_ || link_tables() ? &at->second : nullptr;
+  }
   using In = spec::create_flow_table_in;
   Command<In> in(Op::CREATE_FLOW_TABLE);
   in.set(In::table_type, number_of(type_));
@@ -61,8 +57,10 @@ const FlowRules::Table* FlowRules::next_table(unsigned priority) const {
   return at == tables_.end() ? nullptr : &at->second;
 }
 
-/// What misses in one goes to the next, and so does what an entry lets pass.
+/// What misses in one goes to the next, and so does what an entry lets pass. False: the device has
+/// not taken all of it, and is asked again before there is another rule.
 bool FlowRules::link_tables() {
+  linked_ = false;
   for (auto& [priority, table] : tables_) {
     const auto* const next = next_table(priority);
     const auto to = next == nullptr ? 0 : next->number;
@@ -84,7 +82,8 @@ bool FlowRules::link_tables() {
   Command<Root> root(Op::SET_FLOW_TABLE_ROOT);
   root.set(Root::table_type, number_of(type_));
   root.set(Root::table_id, tables_.begin()->second.number);
-  return hca_.commands().run(root).has_value();
+  linked_ = hca_.commands().run(root).has_value();
+  return linked_;
 }
 
 bool FlowRules::rewrite_passing(unsigned priority, Table& table) {
@@ -132,9 +131,10 @@ Errno FlowRules::find_place(Table& table, const FlowRule& rule, Place& place) {
       const auto& entry = group->entries[k];
       if (entry && entry->value == rule.match.value) {
         place = {.priority = rule.priority, .group = i, .entry = k};
-        // Nobody can say what is to happen to its frames.
-        const bool same = entry->others.empty() && (rule.leads || rule.passes) &&
-                          entry->tag == rule.tag && entry->counters == rule.counters;
+        // Nobody can say what is to happen to its frames (Linux: check_conflicting_ftes).
+        const bool same = entry->others.empty() == (rule.leads || rule.passes) &&
+                          entry->drops == rule.drops && entry->tag == rule.tag &&
+                          entry->counters == rule.counters;
         return same ? 0 : EEXIST;
       }
       if (entry || found) continue;

@@ -109,6 +109,7 @@ class FlowRules {
 
   driver::connectx::Hca& hca_;
   const Type type_;
+  bool linked_ = true;                ///< the tables, as they are to be
   std::map<unsigned, Table> tables_;  ///< by priority
   std::map<std::uint32_t, Place> rules_;
   std::uint32_t last_ = 0;

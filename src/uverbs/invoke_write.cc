@@ -9,14 +9,12 @@
 #include "spec/connectx/caps.h"
 #include "spec/connectx/resources.h"
 #include "uverbs/context.h"
+#include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using spec::command_opcode;
 using spec::hca_cap;
-template <class Layout>
-using Command = driver::connectx::Request<Layout>;
 
 namespace {
 

@@ -11,14 +11,12 @@
 #include "spec/connectx/caps.h"
 #include "spec/connectx/mkey.h"
 #include "uverbs/context.h"
+#include "uverbs/device_command.h"
 #include "uverbs/pinning.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using spec::command_opcode;
-template <class Layout>
-using Command = driver::connectx::Request<Layout>;
 
 namespace {
 

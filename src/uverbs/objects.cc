@@ -10,21 +10,15 @@
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
 #include "spec/connectx/srq.h"
-#include "util/log.h"
 #include "uverbs/command_status.h"
+#include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
-using driver::connectx::Request;
 using spec::command_opcode;
 using spec::event_type;
 
 namespace {
-
-void report(const util::Result<void>& done) {
-  if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);
-}
 
 /// ib_event_type of an event of the device (host-door contract 6).
 enum : std::uint32_t { kCqError = 0, kSrqError = 14, kSrqLimit = 15, kWqFatal = 19 };
@@ -91,7 +85,7 @@ void Objects::clear() {
 
 Errno ProtectionDomain::end() {
   if (!exists) return 0;
-  Request<spec::dealloc_pd_in> in(command_opcode::DEALLOC_PD);
+  Command<spec::dealloc_pd_in> in(command_opcode::DEALLOC_PD);
   in.set(spec::dealloc_pd_in::pd, pdn);
   const auto wrong = execute_own(device, in.all());
   if (wrong == 0) exists = false;
@@ -102,7 +96,7 @@ MemoryRegion::~MemoryRegion() { revoke(); }
 
 void MemoryRegion::revoke() {
   if (key == 0) return;
-  Request<spec::destroy_mkey_in> in(command_opcode::DESTROY_MKEY);
+  Command<spec::destroy_mkey_in> in(command_opcode::DESTROY_MKEY);
   in.set(spec::destroy_mkey_in::mkey_index, key >> 8);
   report(device.commands().run(in));
   key = 0;
@@ -110,26 +104,30 @@ void MemoryRegion::revoke() {
 
 MemoryWindow::~MemoryWindow() {
   if (index == 0) return;
-  Request<spec::destroy_mkey_in> in(command_opcode::DESTROY_MKEY);
+  Command<spec::destroy_mkey_in> in(command_opcode::DESTROY_MKEY);
   in.set(spec::destroy_mkey_in::mkey_index, index);
   report(device.commands().run(in));
 }
 
 DoorbellPage::~DoorbellPage() {
-  Request<spec::dealloc_uar_in> in(command_opcode::DEALLOC_UAR);
+  Command<spec::dealloc_uar_in> in(command_opcode::DEALLOC_UAR);
   in.set(spec::dealloc_uar_in::uar, page);
   report(device.commands().run(in));
 }
 
 Errno CompletionQueue::end() {
   if (!exists) return 0;
-  Request<spec::destroy_cq_in> in(command_opcode::DESTROY_CQ);
+  Command<spec::destroy_cq_in> in(command_opcode::DESTROY_CQ);
   in.set(spec::destroy_cq_in::cqn, cqn);
   if (const auto wrong = execute_own(device, in.all()); wrong != 0) return wrong;
-  device.records().remove_completion_queue(cqn);
-  device.remove_completion_target(cqn);
+  forget();
   exists = false;
   return 0;
+}
+
+void CompletionQueue::forget() {
+  device.records().remove_completion_queue(cqn);
+  device.remove_completion_target(cqn);
 }
 
 void CompletionQueue::handle_event(event_type type) {
@@ -141,18 +139,27 @@ void CompletionQueue::handle_event(event_type type) {
   async.tell(kCqError);
 }
 
+Errno ReceiveQueue::end() {
+  const auto number = queue.number();
+  const auto wrong = queue.end();
+  if (wrong == 0) device.remove_queue_target(number);
+  return wrong;
+}
+
 void ReceiveQueue::handle_event(event_type) { async.tell(kWqFatal); }
 
-ReceiveTable::~ReceiveTable() {
-  if (number == 0) return;
-  Request<spec::destroy_rqt_in> in(command_opcode::DESTROY_RQT);
+Errno ReceiveTable::end() {
+  if (number == 0) return 0;
+  Command<spec::destroy_rqt_in> in(command_opcode::DESTROY_RQT);
   in.set(spec::destroy_rqt_in::rqtn, number);
-  report(device.commands().run(in));
+  const auto wrong = execute_own(device, in.all());
+  if (wrong == 0) number = 0;
+  return wrong;
 }
 
 QueuePair::~QueuePair() {
   if (scaling_tirn != 0) {
-    Request<spec::destroy_tir_in> in(command_opcode::DESTROY_TIR);
+    Command<spec::destroy_tir_in> in(command_opcode::DESTROY_TIR);
     in.set(spec::destroy_tir_in::tirn, scaling_tirn);
     report(device.commands().run(in));
     return;
@@ -179,11 +186,11 @@ Errno SharedQueue::end() {
   if (!exists) return 0;
   Errno wrong = 0;
   if (is_xrc) {
-    Request<spec::destroy_xrc_srq_in> in(command_opcode::DESTROY_XRC_SRQ);
+    Command<spec::destroy_xrc_srq_in> in(command_opcode::DESTROY_XRC_SRQ);
     in.set(spec::destroy_xrc_srq_in::xrc_srqn, number);
     wrong = execute_own(device, in.all());
   } else {
-    Request<spec::destroy_rmp_in> in(command_opcode::DESTROY_RMP);
+    Command<spec::destroy_rmp_in> in(command_opcode::DESTROY_RMP);
     in.set(spec::destroy_rmp_in::rmpn, number);
     wrong = execute_own(device, in.all());
   }

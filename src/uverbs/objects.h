@@ -205,7 +205,9 @@ class AsyncEvents {
 struct CompletionQueue : Object, EventTarget {
   static constexpr Kind kKind = Kind::kCq;
   explicit CompletionQueue(Device& the_device) : Object(kKind), device(the_device) {}
-  ~CompletionQueue() override { (void)end(); }
+  ~CompletionQueue() override {
+    if (end() != 0) forget();
+  }
   Errno end() override;
   void handle_event(softhca::spec::connectx::event_type type) override;
   Device& device;
@@ -229,6 +231,10 @@ struct CompletionQueue : Object, EventTarget {
                                        : cqe_size::BYTES_128;
     return static_cast<std::uint32_t>(code);
   }
+
+ private:
+  /// What looks at it does so no more.
+  void forget();
 };
 
 struct XrcDomain : Object {
@@ -242,7 +248,9 @@ struct XrcDomain : Object {
 struct SharedQueue : Object, EventTarget {
   static constexpr Kind kKind = Kind::kSrq;
   explicit SharedQueue(Device& the_device) : Object(kKind), device(the_device) {}
-  ~SharedQueue() override { (void)end(); }
+  ~SharedQueue() override {
+    if (end() != 0) device.remove_shared_target(number);
+  }
   Errno end() override;
   void handle_event(softhca::spec::connectx::event_type type) override;
   Device& device;
@@ -262,7 +270,10 @@ struct ReceiveQueue : Object, EventTarget {
   static constexpr Kind kKind = Kind::kReceiveQueue;
   explicit ReceiveQueue(Device& the_device)
       : Object(kKind), device(the_device), queue(the_device) {}
-  ~ReceiveQueue() override { device.remove_queue_target(queue.number()); }
+  ~ReceiveQueue() override {
+    if (end() != 0) device.remove_queue_target(queue.number());
+  }
+  Errno end() override;
   void handle_event(softhca::spec::connectx::event_type type) override;
   Device& device;
   Use pd, cq;
@@ -276,7 +287,8 @@ struct ReceiveQueue : Object, EventTarget {
 struct ReceiveTable : Object {
   static constexpr Kind kKind = Kind::kReceiveTable;
   explicit ReceiveTable(Device& the_device) : Object(kKind), device(the_device) {}
-  ~ReceiveTable() override;
+  ~ReceiveTable() override { (void)end(); }
+  Errno end() override;
   Device& device;
   std::vector<Use> queues;
   std::uint32_t number = 0;  ///< 0: it has none

@@ -7,16 +7,14 @@
 #include "spec/connectx/caps.h"
 #include "spec/connectx/qp.h"
 #include "uverbs/context.h"
+#include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using spec::ads;
 using spec::command_opcode;
 using spec::qpc;
 using Bit = spec::qp_opt_param_bit;
-template <class Layout>
-using Command = driver::connectx::Request<Layout>;
 
 namespace {
 

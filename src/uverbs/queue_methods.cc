@@ -9,15 +9,13 @@
 #include "spec/connectx/cq.h"
 #include "spec/connectx/qp.h"
 #include "uverbs/context.h"
+#include "uverbs/device_command.h"
 #include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using spec::command_opcode;
 using spec::hca_cap;
-template <class Layout>
-using Command = driver::connectx::Request<Layout>;
 
 namespace {
 

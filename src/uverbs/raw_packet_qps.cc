@@ -7,11 +7,11 @@
 
 #include "spec/connectx/resources.h"
 #include "uverbs/context.h"
+#include "uverbs/device_command.h"
 #include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using spec::hca_cap;
 using spec::rq_state;
 using spec::sq_state;
@@ -27,12 +27,12 @@ constexpr std::uint32_t kStripVlan = IB_UVERBS_QP_CREATE_CVLAN_STRIPPING;
 /// Those that it may have; its own multicast comes back to no flow anyway, unless it is asked for.
 constexpr std::uint32_t kCreateFlags =
     kStripVlan | IB_UVERBS_QP_CREATE_SQ_SIG_ALL | IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
-constexpr std::uint32_t kHearItself =
-    MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC | MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
+constexpr std::uint32_t kHearItself = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC;
+constexpr std::uint32_t kHearOwnMulticast = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
 
 Errno check(const Device& device, const mlx5_ib_create_qp& in) {
   constexpr std::uint32_t kFlags =
-      MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE | kHearItself;
+      MLX5_QP_FLAG_UAR_PAGE_INDEX | MLX5_QP_FLAG_SCATTER_CQE | kHearItself | kHearOwnMulticast;
   if ((in.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0 || (in.flags & ~kFlags) != 0) {
     return EOPNOTSUPP;
   }
@@ -58,7 +58,7 @@ std::uint32_t Context::transport_domain() {
   if (transport_domain_ != 0) return transport_domain_;
   using In = spec::alloc_transport_domain_in;
   using Out = spec::alloc_transport_domain_out;
-  driver::connectx::Request<In> in(spec::command_opcode::ALLOC_TRANSPORT_DOMAIN);
+  Command<In> in(spec::command_opcode::ALLOC_TRANSPORT_DOMAIN);
   in.set(In::uid, uid_);
   const auto out = device_.commands().execute<Out>(in);
   if (out) transport_domain_ = out->get(Out::transport_domain);
@@ -68,7 +68,7 @@ std::uint32_t Context::transport_domain() {
 void Context::end_transport_domain() {
   if (transport_domain_ == 0) return;
   using In = spec::dealloc_transport_domain_in;
-  driver::connectx::Request<In> in(spec::command_opcode::DEALLOC_TRANSPORT_DOMAIN);
+  Command<In> in(spec::command_opcode::DEALLOC_TRANSPORT_DOMAIN);
   in.set(In::transport_domain, transport_domain_);
   (void)device_.commands().run(in);
   transport_domain_ = 0;
@@ -108,6 +108,7 @@ Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, st
                                         .receive_entries = in.rq_wqe_count,
                                         .log_receive_stride = in.rq_wqe_shift,
                                         .hears_itself = (in.flags & kHearItself) != 0,
+                                        .hears_own_multicast = (in.flags & kHearOwnMulticast) != 0,
                                         .strips_vlan = (flags & kStripVlan) != 0});
   if (!qp.raw->make()) return ENOMEM;
   qp.qpn = qp.raw->sqn() != 0 ? qp.raw->sqn() : qp.raw->rqn();

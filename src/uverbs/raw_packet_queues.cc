@@ -1,15 +1,12 @@
 #include "uverbs/raw_packet_queues.h"
 
 #include "spec/connectx/raw_queues.h"
-#include "util/log.h"
+#include "uverbs/device_command.h"
 #include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using Op = spec::command_opcode;
-template <class Layout>
-using Command = driver::connectx::Request<Layout>;
 
 namespace {
 
@@ -76,7 +73,7 @@ bool RawPacketQueues::make_receiver() {
   to.set(spec::tir_context::inline_rqn, rqn());
   to.set(spec::tir_context::transport_domain, options_.transport_domain);
   to.set(spec::tir_context::self_lb_en_unicast, options_.hears_itself);
-  to.set(spec::tir_context::self_lb_en_multicast, options_.hears_itself);
+  to.set(spec::tir_context::self_lb_en_multicast, options_.hears_own_multicast);
   const auto tir_out = device_.commands().execute<spec::create_tir_out>(tir);
   if (!tir_out) return false;
   tirn_ = tir_out->get(spec::create_tir_out::tirn);
@@ -88,8 +85,7 @@ RawPacketQueues::~RawPacketQueues() {
   const auto end = [&](auto& in, auto field, std::uint32_t number) {
     if (number == 0) return;
     in.set(field, number);
-    const auto done = device_.commands().run(in);
-    if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);
+    report(device_.commands().run(in));
   };
   Command<spec::destroy_tir_in> tir(Op::DESTROY_TIR);
   end(tir, spec::destroy_tir_in::tirn, tirn_);

@@ -23,7 +23,8 @@ class RawPacketQueues {
     std::uint32_t send_blocks = 0;      ///< of 64 bytes; 0: it does not send
     std::uint32_t receive_entries = 0;  ///< 0: it does not receive
     unsigned log_receive_stride = 0;    ///< bytes
-    bool hears_itself = false;
+    bool hears_itself = false;          ///< frames to its own address
+    bool hears_own_multicast = false;   ///< and to groups
     bool strips_vlan = false;
   };
 

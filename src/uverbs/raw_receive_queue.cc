@@ -1,15 +1,13 @@
 #include "uverbs/raw_receive_queue.h"
 
 #include "spec/connectx/raw_queues.h"
-#include "util/log.h"
+#include "uverbs/command_status.h"
+#include "uverbs/device_command.h"
 #include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using Op = spec::command_opcode;
-template <class Layout>
-using Command = driver::connectx::Request<Layout>;
 
 bool RawReceiveQueue::make(const Options& options) {
   using In = spec::create_rq_in;
@@ -36,24 +34,35 @@ bool RawReceiveQueue::make(const Options& options) {
   return true;
 }
 
-RawReceiveQueue::~RawReceiveQueue() {
-  if (number_ == 0) return;
+Errno RawReceiveQueue::end() {
+  if (number_ == 0) return 0;
   Command<spec::destroy_rq_in> in(Op::DESTROY_RQ);
   in.set(spec::destroy_rq_in::rqn, number_);
-  const auto done = device_.commands().run(in);
-  if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);
+  const auto wrong = execute_own(device_, in.all());
+  if (wrong != 0) return wrong;
+  number_ = 0;
+  return 0;
+}
+
+spec::rq_state RawReceiveQueue::state() const {
+  Command<spec::query_rq_in> in(Op::QUERY_RQ);
+  in.set(spec::query_rq_in::rqn, number_);
+  const auto out = device_.commands().execute<spec::query_rq_out>(in);
+  if (!out) return spec::rq_state::ERR;
+  const auto now = out->get(spec::query_rq_out::rq_context).get(spec::rq_context::state);
+  return static_cast<spec::rq_state>(now);
 }
 
 bool RawReceiveQueue::change(spec::rq_state to) {
-  if (number_ == 0 || to == state_) return true;
+  if (number_ == 0) return true;
+  const auto from = state();
+  if (to == from) return true;
   using In = spec::modify_rq_in;
   Command<In> in(Op::MODIFY_RQ);
   in.set(In::rqn, number_);
-  in.set(In::rq_state, static_cast<std::uint32_t>(state_));
+  in.set(In::rq_state, static_cast<std::uint32_t>(from));
   in.sub(In::rq_context).set(spec::rq_context::state, static_cast<std::uint32_t>(to));
-  if (!device_.commands().run(in)) return false;
-  state_ = to;
-  return true;
+  return device_.commands().run(in).has_value();
 }
 
 }  // namespace softhca::uverbs

@@ -5,6 +5,7 @@
 
 #include "spec/connectx/opcodes.h"
 #include "uverbs/device.h"
+#include "uverbs/request.h"
 
 namespace softhca::uverbs {
 
@@ -23,22 +24,25 @@ class RawReceiveQueue {
   };
 
   explicit RawReceiveQueue(Device& device) : device_(device) {}
-  ~RawReceiveQueue();
+  ~RawReceiveQueue() { (void)end(); }
   RawReceiveQueue(const RawReceiveQueue&) = delete;
   RawReceiveQueue& operator=(const RawReceiveQueue&) = delete;
 
   /// Makes it in the device. False: it refuses.
   bool make(const Options& options);
+  /// Destroys it in the device. Not 0: something that the program has made by commands of its own
+  /// still needs it.
+  Errno end();
   /// 0: there is none.
   std::uint32_t number() const { return number_; }
-  softhca::spec::connectx::rq_state state() const { return state_; }
+  /// As the device has it, which has failed it perhaps.
+  softhca::spec::connectx::rq_state state() const;
   /// False: the device refuses. Of none there is nothing to change.
   bool change(softhca::spec::connectx::rq_state to);
 
  private:
   Device& device_;
   std::uint32_t number_ = 0;
-  softhca::spec::connectx::rq_state state_{};
 };
 
 }  // namespace softhca::uverbs

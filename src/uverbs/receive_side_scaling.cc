@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "spec/connectx/raw_queues.h"
+#include "uverbs/device_command.h"
 #include "uverbs/method.h"
 #include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using spec::hca_cap;
 using Op = spec::command_opcode;
 
@@ -62,8 +62,10 @@ constexpr std::uint64_t kHashFields = MLX5_RX_HASH_SRC_IPV4 | MLX5_RX_HASH_DST_I
 
 constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
 
-Errno describe_hash(const mlx5_ib_create_qp_rss& in, util::MutableView<spec::tir_context> tir) {
+Errno describe_hash(const mlx5_ib_create_qp_rss& in, std::size_t queues,
+                    util::MutableView<spec::tir_context> tir) {
   if (in.rx_hash_fields_mask == 0) {
+    if (queues > 1) return EINVAL;  // to which of them?
     tir.set(spec::tir_context::rx_hash_fn, static_cast<std::uint32_t>(spec::rx_hash_fn::NONE));
     return 0;
   }
@@ -163,6 +165,7 @@ Errno Context::destroy_wq(Request& request) {
   auto* wq = objects_.find<ReceiveQueue>(handle);
   if (wq == nullptr) return ENOENT;
   if (wq->users != 0) return EBUSY;
+  if (const auto wrong = wq->end(); wrong != 0) return wrong;
   const std::uint32_t events = wq->async.take_back();  // ib_uverbs_ex_destroy_wq_resp
   objects_.remove(handle);
   return request.put(UVERBS_ATTR_DESTROY_WQ_RESP, events);
@@ -176,8 +179,10 @@ Errno Context::modify_wq(Request& request) {
   if ((in.attr_mask & ~std::uint32_t{kState | kCurrentState}) != 0) return EOPNOTSUPP;
   static constexpr spec::rq_state kStates[] = {spec::rq_state::RST, spec::rq_state::RDY,
                                                spec::rq_state::ERR};
-  const auto known = [&](std::uint32_t state) { return state < std::size(kStates); };
-  if (!known(in.curr_wq_state) || !known(in.wq_state)) return EINVAL;
+  const auto wrong = [&](std::uint32_t which, std::uint32_t state) {
+    return (in.attr_mask & which) != 0 && state >= std::size(kStates);
+  };
+  if (wrong(kCurrentState, in.curr_wq_state) || wrong(kState, in.wq_state)) return EINVAL;
   if ((in.attr_mask & kCurrentState) != 0 && kStates[in.curr_wq_state] != wq->queue.state()) {
     return EINVAL;
   }
@@ -206,7 +211,7 @@ Errno Context::create_receive_table(Request& request) {
   }
   auto table = std::make_unique<ReceiveTable>(device_);
   using In = spec::create_rqt_in;
-  driver::connectx::Request<In> in(Op::CREATE_RQT, count * spec::rqt_entry::kSize);
+  Command<In> in(Op::CREATE_RQT, count * spec::rqt_entry::kSize);
   in.set(In::uid, uid_);
   const auto context = in.sub(In::rqt_context);
   context.set(spec::rqt_context::rqt_max_size, count);
@@ -240,23 +245,23 @@ Errno Context::create_scaling_qp(Request& request) {
   auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_CREATE_QP_PD_HANDLE));
   auto* table = objects_.find<ReceiveTable>(request.number(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE));
   if (pd == nullptr || table == nullptr) return ENOENT;
-  constexpr std::uint32_t kHearItself =
-      MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC | MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
+  constexpr std::uint32_t kHearItself = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC;
+  constexpr std::uint32_t kHearOwnMulticast = MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC;
   if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE) != IB_UVERBS_QPT_RAW_PACKET ||
-      in.comp_mask != 0 || (in.flags & ~kHearItself) != 0) {
+      in.comp_mask != 0 || (in.flags & ~(kHearItself | kHearOwnMulticast)) != 0) {
     return EOPNOTSUPP;
   }
   if (transport_domain() == 0) return ENOMEM;
   using In = spec::create_tir_in;
-  driver::connectx::Request<In> create(Op::CREATE_TIR);
+  Command<In> create(Op::CREATE_TIR);
   create.set(In::uid, uid_);
   const auto tir = create.sub(In::tir_context);
   tir.set(spec::tir_context::disp_type, static_cast<std::uint32_t>(spec::tir_disp_type::INDIRECT));
   tir.set(spec::tir_context::indirect_table, table->number);
   tir.set(spec::tir_context::transport_domain, transport_domain_);
-  tir.set(spec::tir_context::self_lb_en_unicast, in.flags != 0);
-  tir.set(spec::tir_context::self_lb_en_multicast, in.flags != 0);
-  if (const auto wrong = describe_hash(in, tir); wrong != 0) return wrong;
+  tir.set(spec::tir_context::self_lb_en_unicast, (in.flags & kHearItself) != 0);
+  tir.set(spec::tir_context::self_lb_en_multicast, (in.flags & kHearOwnMulticast) != 0);
+  if (const auto wrong = describe_hash(in, table->queues.size(), tir); wrong != 0) return wrong;
   auto qp = std::make_unique<QueuePair>(device_);
   const auto out = device_.commands().execute<spec::create_tir_out>(create);
   if (!out) return ENOMEM;

@@ -11,22 +11,16 @@
 #include "spec/connectx/resources.h"
 #include "util/log.h"
 #include "uverbs/context.h"
+#include "uverbs/device_command.h"
 
 namespace softhca::uverbs {
 
-namespace spec = softhca::spec::connectx;
 using spec::command_opcode;
-template <class Layout>
-using Command = driver::connectx::Request<Layout>;
 
 namespace {
 
 constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
 constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
-
-void report(const util::Result<void>& done) {
-  if (!done) util::log(util::LogLevel::kWarning, "{}", done.error().message);
-}
 
 }  // namespace
 

@@ -50,7 +50,7 @@ class UverbsRawPacket : public testing::Test {
     std::uint32_t handle = 0, number = 0;
     mlx5_ib_create_qp_resp told{};
   };
-  Qp create_qp(std::uint32_t send_blocks, std::uint32_t receive_entries) {
+  Qp create_qp(std::uint32_t send_blocks, std::uint32_t receive_entries, std::uint32_t flags = 0) {
     Qp qp;
     mlx5_ib_create_qp own{};
     own.buf_addr = program_.memory() + 8 * kPage;
@@ -59,7 +59,7 @@ class UverbsRawPacket : public testing::Test {
     own.sq_wqe_count = send_blocks;
     own.rq_wqe_count = receive_entries;
     own.rq_wqe_shift = 4;
-    own.flags = MLX5_QP_FLAG_UAR_PAGE_INDEX;
+    own.flags = MLX5_QP_FLAG_UAR_PAGE_INDEX | flags;
     own.bfreg_index = page_;
     ib_uverbs_qp_cap caps{};
     Call call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE);
@@ -245,6 +245,10 @@ TEST_F(UverbsRawPacket, CountersAreOfFlowsAndReadAsTheyWereAttached) {
   };
   EXPECT_EQ(destroy(), EBUSY);
   EXPECT_EQ(destroy_flow(flow), 0);
+  // Linux: mlx5_ib_counters_clear_description, with the last flow.
+  EXPECT_EQ(create_counting(qp, counters, flow, 0), EINVAL) << "their places are to be told anew";
+  ASSERT_EQ(create_counting(qp, counters, flow), 0);
+  EXPECT_EQ(destroy_flow(flow), 0);
   EXPECT_EQ(destroy(), 0);
 }
 
@@ -260,9 +264,16 @@ TEST_F(UverbsRawPacket, FlowsOfWhatIsSentAllowDropOrCount) {
     return [handle](Call& call) { call.in(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX, handle); };
   };
   EXPECT_EQ(create_matched(sent, 1, [](Call&) {}), 0);
-  EXPECT_EQ(create_matched(sent, 1, [](Call&) {}), EEXIST);
+  EXPECT_EQ(create_matched(sent, 1, [](Call&) {}), 0) << "the same again";
+  EXPECT_EQ(create_matched(sent, 1, flags(MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DROP)), EEXIST);
   EXPECT_EQ(create_matched(sent, 2, flags(MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DROP)), 0);
   EXPECT_EQ(create_matched(sent, 3, counting(counter.handle)), 0);
+  EXPECT_EQ(create_matched(sent, 3, [](Call&) {}), EEXIST) << "it would be counted as well";
+  const auto at_offset = [&](Call& call) {
+    counting(counter.handle)(call);
+    call.in(MLX5_IB_ATTR_CREATE_FLOW_ARR_COUNTERS_DEVX_OFFSET, std::uint32_t{1});
+  };
+  EXPECT_EQ(create_matched(sent, 7, at_offset), EINVAL) << "it is one counter";
   EXPECT_EQ(create_matched(sent, 4, counting(qp.handle)), ENOENT);
   EXPECT_EQ(program_.destroy(counter.handle), EBUSY) << "a flow counts by it";
   const auto to_qp = [&](Call& call) { call.number(MLX5_IB_ATTR_CREATE_FLOW_DEST_QP, qp.handle); };
@@ -277,6 +288,7 @@ TEST_F(UverbsRawPacket, FlowsOfWhatIsSentAllowDropOrCount) {
                            flags(MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DEFAULT_MISS |
                                  MLX5_IB_ATTR_CREATE_FLOW_FLAGS_DROP)),
             EINVAL);
+  EXPECT_EQ(create_matched(received, 5, flags(4)), EINVAL) << "there is no such flag";
   EXPECT_EQ(matcher(2).wrong, EOPNOTSUPP) << "there is no FDB";
 }
 
@@ -304,6 +316,58 @@ TEST_F(UverbsRawPacket, TakesItsStepsInTheirOrder) {
   EXPECT_EQ(modify(qp, kState, kError), 0);
   EXPECT_EQ(modify(qp, kState, kReset), 0);
   EXPECT_EQ(modify(qp, kState | kPort, kInit), 0);
+}
+
+// PRM 7.12.1: an error takes the queue to ERR, and the program takes it on from there.
+TEST_F(UverbsRawPacket, ItsReceiveQueueIsResetAfterAnErrorOfTheDevice) {
+  const auto qp = create_qp(16, 16);
+  ASSERT_EQ(modify(qp, kState | kPort, kInit), 0);
+  using In = softhca::spec::connectx::modify_rq_in;
+  using softhca::spec::connectx::rq_state;
+  driver::connectx::Request<In> fail(softhca::spec::connectx::command_opcode::MODIFY_RQ);
+  fail.set(In::uid, 1);
+  fail.set(In::rqn, qp.told.rqn);
+  fail.set(In::rq_state, static_cast<std::uint32_t>(rq_state::RDY));
+  fail.sub(In::rq_context)
+      .set(softhca::spec::connectx::rq_context::state, static_cast<std::uint32_t>(rq_state::ERR));
+  ASSERT_TRUE(program_.device().commands().run(fail));
+  EXPECT_EQ(modify(qp, kState, kReset), 0);
+  EXPECT_EQ(modify(qp, kState | kPort, kInit), 0);
+}
+
+// A hostile program: the device compares no more destinations than it says, and goes on.
+TEST_F(UverbsRawPacket, FlowsOfTheSameFramesHaveAnEnd) {
+  const auto qp = create_qp(0, 16);
+  std::vector<std::uint32_t> all;
+  Errno wrong = 0;
+  while (wrong == 0 && all.size() != 2000) {
+    std::uint32_t handle = 0;
+    wrong = create(flow_to(qp, 1), handle);
+    if (wrong == 0) all.push_back(handle);
+  }
+  EXPECT_EQ(wrong, EINVAL);
+  EXPECT_EQ(all.size(), 256u) << "log_max_destination";
+  for (const auto handle : all) EXPECT_EQ(destroy_flow(handle), 0);
+  EXPECT_EQ(destroy_qp(qp), 0);
+}
+
+TEST_F(UverbsRawPacket, HearsItselfAndItsGroupsAsItAsks) {
+  const auto hears = [&](std::uint32_t flag) {
+    const auto qp = create_qp(0, 16, flag);
+    using In = softhca::spec::connectx::query_tir_in;
+    using Out = softhca::spec::connectx::query_tir_out;
+    using Tir = softhca::spec::connectx::tir_context;
+    driver::connectx::Request<In> in(softhca::spec::connectx::command_opcode::QUERY_TIR);
+    in.set(In::tirn, qp.told.tirn);
+    const auto out = program_.device().commands().execute<Out>(in);
+    EXPECT_TRUE(out);
+    const auto tir = out->get(Out::tir_context);
+    return std::pair(tir.get(Tir::self_lb_en_unicast) != 0,
+                     tir.get(Tir::self_lb_en_multicast) != 0);
+  };
+  EXPECT_EQ(hears(0), std::pair(false, false));
+  EXPECT_EQ(hears(MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_UC), std::pair(true, false));
+  EXPECT_EQ(hears(MLX5_QP_FLAG_TIR_ALLOW_SELF_LB_MC), std::pair(false, true));
 }
 
 TEST_F(UverbsRawPacket, StaysWhileAFlowLeadsToIt) {
@@ -347,6 +411,9 @@ TEST_F(UverbsRawPacket, FlowsAreRefusedAsTheKernelRefusesThem) {
   flow.port = 2;
   EXPECT_EQ(create(flow, handle), EINVAL);
   flow = flow_to(qp, 1);
+  flow.count = 11;
+  EXPECT_EQ(create(flow, handle), EINVAL) << "IB_FLOW_SPEC_SUPPORT_LAYERS";
+  flow = flow_to(qp, 1);
   flow.flags = 1;
   EXPECT_EQ(create(flow, handle), EOPNOTSUPP) << "of old";
   flow = flow_to(qp, 1);
@@ -354,6 +421,80 @@ TEST_F(UverbsRawPacket, FlowsAreRefusedAsTheKernelRefusesThem) {
   EXPECT_EQ(create(flow, handle), EINVAL);
   const auto sender = create_qp(16, 0);
   EXPECT_EQ(create(flow_to(sender, 1), handle), EINVAL) << "it receives nothing";
+}
+
+TEST_F(UverbsRawPacket, AReceiveQueueHasStepsAndATableThatNeedsIt) {
+  mlx5_ib_create_wq own{};
+  own.buf_addr = program_.memory() + 8 * kPage;
+  own.db_addr = record() + 64;
+  own.rq_wqe_count = 16;
+  own.rq_wqe_shift = 4;
+  std::uint32_t wr = 16, sge = 1, number = 0;
+  Call create(UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_CREATE);
+  ASSERT_EQ(create.number(UVERBS_ATTR_CREATE_WQ_HANDLE, 0)
+                .number(UVERBS_ATTR_CREATE_WQ_PD_HANDLE, pd_)
+                .number(UVERBS_ATTR_CREATE_WQ_CQ_HANDLE, cq_)
+                .in(UVERBS_ATTR_CREATE_WQ_USER_HANDLE, std::uint64_t{9})
+                .in(UVERBS_ATTR_CREATE_WQ_TYPE, std::uint32_t{0})
+                .in(UVERBS_ATTR_CREATE_WQ_MAX_WR, wr)
+                .in(UVERBS_ATTR_CREATE_WQ_MAX_SGE, sge)
+                .out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR, wr)
+                .out(UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE, sge)
+                .out(UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, number)
+                .in(UVERBS_ATTR_UHW_IN, own)
+                .on(program_.context()),
+            0);
+  const auto wq = create.made(0);
+  const auto modify_wq = [&](std::uint32_t mask, std::uint32_t state, std::uint32_t current) {
+    const ib_uverbs_ex_modify_wq in{.attr_mask = mask,
+                                    .wq_handle = wq,
+                                    .wq_state = state,
+                                    .curr_wq_state = current,
+                                    .flags = 0,
+                                    .flags_mask = 0};
+    std::uint64_t nothing = 0;
+    return write_command(program_.context(), IB_USER_VERBS_EX_CMD_MODIFY_WQ | kExtended, in,
+                         nothing);
+  };
+  EXPECT_EQ(modify_wq(1, 3, 0), EINVAL) << "no state";
+  EXPECT_EQ(modify_wq(3, 1, 1), EINVAL) << "it is in another";
+  EXPECT_EQ(modify_wq(1, 1, 99), 0) << "what is not given is not looked at";
+  EXPECT_EQ(modify_wq(3, 2, 1), 0);
+
+  struct {
+    std::uint32_t comp_mask = 0, log_size, queues[2];
+  } in{.log_size = 1, .queues = {wq, wq}};
+  ib_uverbs_ex_create_rwq_ind_table_resp table{};
+  ASSERT_EQ(write_command(program_.context(), IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL | kExtended,
+                          in, table),
+            0);
+  const auto scaling_qp = [&](std::uint64_t fields) {
+    mlx5_ib_create_qp_rss rss{};
+    rss.rx_hash_fields_mask = fields;
+    rss.rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ;
+    rss.rx_key_len = 40;
+    ib_uverbs_qp_cap caps{};
+    std::uint32_t qpn = 0;
+    return Call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE)
+        .number(UVERBS_ATTR_CREATE_QP_HANDLE, 0)
+        .number(UVERBS_ATTR_CREATE_QP_PD_HANDLE, pd_)
+        .number(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, table.ind_tbl_handle)
+        .in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, std::uint64_t{9})
+        .in(UVERBS_ATTR_CREATE_QP_CAP, caps)
+        .in(UVERBS_ATTR_CREATE_QP_TYPE, std::uint32_t{IB_UVERBS_QPT_RAW_PACKET})
+        .out(UVERBS_ATTR_CREATE_QP_RESP_CAP, caps)
+        .out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qpn)
+        .in(UVERBS_ATTR_UHW_IN, rss)
+        .on(program_.context());
+  };
+  EXPECT_EQ(scaling_qp(0), EINVAL) << "to which queue, without a hash?";
+  EXPECT_EQ(scaling_qp(MLX5_RX_HASH_SRC_IPV4), 0);
+  std::uint32_t events = 0;
+  EXPECT_EQ(Call(UVERBS_OBJECT_WQ, UVERBS_METHOD_WQ_DESTROY)
+                .number(UVERBS_ATTR_DESTROY_WQ_HANDLE, wq)
+                .out(UVERBS_ATTR_DESTROY_WQ_RESP, events)
+                .on(program_.context()),
+            EBUSY);
 }
 
 TEST_F(UverbsRawPacket, WhatAProgramLeavesIsGivenBack) {
