@@ -100,6 +100,9 @@ struct Hub::Client {
   bool is_willing = false;
   std::map<unsigned, unsigned> frames_to;  ///< by number, until they are introduced
   std::set<unsigned> known;                ///< who was introduced
+  std::set<unsigned> gone;                 ///< of these, and it has not been told: no room
+
+  bool knows_enough() const { return known.size() + gone.size() >= kLinksMax; }
 };
 
 Hub::Hub(util::EventLoop& loop, std::string socket_path, const Options& options)
@@ -205,8 +208,14 @@ util::Result<void> Hub::watch(Client& client) {
 unsigned Hub::next_number() {
   do {
     last_number_ = last_number_ % kNumberMax + 1;
-  } while (numbers_.contains(last_number_));
+  } while (numbers_.contains(last_number_) || is_remembered(last_number_));
   return last_number_;
+}
+
+/// Somebody still takes it for that of one who has gone.
+bool Hub::is_remembered(unsigned number) const {
+  return std::ranges::any_of(
+      clients_, [number](const auto& client) { return client->gone.contains(number); });
 }
 
 void Hub::handle_socket(Client& client) {
@@ -215,7 +224,7 @@ void Hub::handle_socket(Client& client) {
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size > 0) return expel(client, "it talks, and has nothing to say");
   for (std::size_t frames = 0; frames < kLastFrames; frames += kFramesAtOnce) {
-    if (client.link.receive(kFramesAtOnce) == 0) break;
+    if (take_frames(client) == 0) break;
     switch_.deliver(kAll);
   }
   util::log(util::LogLevel::kDebug, "hub: process {} ({}) has gone", client.number, client.pid);
@@ -241,7 +250,7 @@ void Hub::remove(Client& client) {
     auto* const other = find(number);
     if (other == nullptr) continue;
     other->known.erase(client.number);
-    note(*other, LinkNote::Kind::kGone, client.number);
+    other->gone.insert(client.number);
   }
   for (const auto& other : clients_) other->frames_to.erase(client.number);
   if (!client.known.empty()) work_.raise();
@@ -279,10 +288,28 @@ Hub::Client* Hub::find(unsigned number) {
   return at == clients_.end() ? nullptr : at->get();
 }
 
-/// To one of the two ends of a link.
-void Hub::note(Client& client, LinkNote::Kind kind, unsigned about) {
+/// To one of the two ends of a link. False: there was no room for it.
+bool Hub::note(Client& client, LinkNote::Kind kind, unsigned about) {
+  const auto sent = client.link.counters().sent;
+  const auto lost = client.link.counters().dropped_full;
   client.link.handle_frame(
       LinkNote{.to = address_of(client.number), .from = address_of(about), .kind = kind}.frame());
+  client.losses_seen += client.link.counters().dropped_full - lost;  // no frame of anybody
+  return client.link.counters().sent != sent;
+}
+
+/// Again until there is room: its link would take what is for the next one of that number.
+void Hub::tell_of_the_gone(Client& client) {
+  while (!client.gone.empty()) {
+    if (!note(client, LinkNote::Kind::kGone, *client.gone.begin())) return;
+    client.gone.erase(client.gone.begin());
+  }
+}
+
+/// What one who may have something has, as far as it is its turn.
+std::size_t Hub::take_frames(Client& client) {
+  return client.link.receive(
+      kFramesAtOnce, [&](std::span<const std::byte> frame) { return look_at(client, frame); });
 }
 
 /// Of a frame from `client`. True: it goes nowhere.
@@ -309,7 +336,7 @@ void Hub::count_frame(Client& client, unsigned to) {
   client.frames_to.erase(to);
   auto* const other = find(to);
   if (other == nullptr || other == &client || !other->is_willing) return;
-  if (client.known.size() >= kLinksMax || other->known.size() >= kLinksMax) return;
+  if (client.knows_enough() || other->knows_enough()) return;
   introduce(client, *other);
 }
 
@@ -337,10 +364,7 @@ void Hub::introduce(Client& a, Client& b) {
 /// Frames of all who may have some, in turn.
 std::size_t Hub::receive() {
   std::size_t frames = 0;
-  for (auto* client : active_) {
-    const auto looks_at = [&](std::span<const std::byte> frame) { return look_at(*client, frame); };
-    frames += client->link.receive(kFramesAtOnce, looks_at);
-  }
+  for (auto* client : active_) frames += take_frames(*client);
   counters_.frames += frames;
   return frames;
 }
@@ -349,6 +373,7 @@ std::size_t Hub::receive() {
 void Hub::settle() {
   std::vector<Client*> broken;
   for (const auto& client : clients_) {
+    tell_of_the_gone(*client);
     if (client->link.settle()) vfio_user::EventSignal::instance().raise(client->wake.get());
     if (client->link.broken()) broken.push_back(client.get());
     look_for_loss(*client);

@@ -90,12 +90,15 @@ class Hub {
   void settle();
   void look_for_loss(Client& client);
   Client* find(unsigned number);
-  void note(Client& client, LinkNote::Kind kind, unsigned about);
+  bool note(Client& client, LinkNote::Kind kind, unsigned about);
+  void tell_of_the_gone(Client& client);
+  std::size_t take_frames(Client& client);
   bool look_at(Client& client, std::span<const std::byte> frame);
   void count_frame(Client& client, unsigned to);
   void introduce(Client& a, Client& b);
   void warn(std::string_view text);
   unsigned next_number();
+  bool is_remembered(unsigned number) const;
 
   util::EventLoop& loop_;
   const std::string socket_path_;

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <numeric>
+#include <thread>
 
 #include "fabric/recorder.h"
 #include "fabric/switch.h"
@@ -48,8 +49,9 @@ class Process {
     turn();
   }
   /// Sends, and does not look at what comes.
-  void push(std::uint64_t to, std::string_view text) {
-    station_->transmit(fabric::frame_of(to, mac_, text));
+  void push(std::uint64_t to, std::string_view text) { push(fabric::frame_of(to, mac_, text)); }
+  void push(const wire::Frame& frame) {
+    station_->transmit(frame);
     fabric_.deliver(kAll);
     link_.settle();
   }
@@ -107,8 +109,12 @@ class UplinkTest : public testing::Test {
   std::string path() const { return directory_ / "hub"; }
   std::unique_ptr<Process> join_hub() {
     std::optional<util::Result<Joined>> joined;
-    std::thread joins([&] { joined.emplace(join(path())); });
-    while (!joined) run_hub();
+    std::atomic<bool> done = false;
+    std::thread joins([&] {
+      joined.emplace(join(path()));
+      done = true;
+    });
+    while (!done) run_hub();
     joins.join();
     return std::make_unique<Process>(*std::move(*joined));
   }
@@ -280,6 +286,45 @@ TEST_F(UplinkTest, NobodySpeaksForAnother) {
   a_->send(b_->mac(), "straight");
   EXPECT_THAT(b_->take(), ElementsAre("straight"));
   EXPECT_EQ(a_->link().links(), 1u);
+}
+
+TEST_F(UplinkTest, NobodySpeaksForAnotherInHisLastWords) {
+  make_link();
+  auto c = join_hub();
+  const auto mac = [](std::uint64_t value) { return wire::MacAddress::from_u64(value); };
+  c->push(LinkNote{.to = mac(a_->mac()), .from = mac(b_->mac()), .kind = LinkNote::Kind::kGone}
+              .frame());
+  c.reset();
+  run_all();
+  EXPECT_EQ(a_->link().links(), 1u);
+  b_->send(a_->mac(), "straight");
+  EXPECT_THAT(a_->take(), ElementsAre("straight"));
+}
+
+TEST_F(UplinkTest, WhoHasNoRoomToBeToldOfAnEndIsToldLater) {
+  start({.ring_capacity = util::SharedRing::kCapacityMin});
+  make_link();
+  const auto c = join_hub();
+  // Until there is less room than a note needs.
+  for (const std::size_t size : {9000, 46}) {
+    const auto before = hub_->counters().dropped;
+    for (int i = 0; i < 10000 && hub_->counters().dropped == before; ++i) {
+      c->push(a_->mac(), std::string(size, 'x'));
+      run_hub();
+    }
+  }
+  const auto lost = hub_->counters().dropped;
+  ASSERT_EQ(lost, 2u);
+  b_.reset();
+  run_hub();
+  c->push(c->mac(), "some turns of the hub");
+  run_hub();
+  EXPECT_EQ(hub_->counters().dropped, lost) << "it is no frame that is lost";
+  EXPECT_EQ(a_->link().links(), 1u);
+  (void)a_->take();
+  c->push(a_->mac(), "there is room now");
+  run_all();
+  EXPECT_EQ(a_->link().links(), 0u);
 }
 
 TEST_F(UplinkTest, ALinkOfManyHasAnEndAndTheHubTakesTheRest) {
