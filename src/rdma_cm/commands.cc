@@ -158,7 +158,7 @@ void Manager::erase(std::uint32_t number) {
   auto& id = *at->second;
   if (id.state == State::kReqReceived || id.state == State::kRepReceived) {
     if (is_datagram(id)) {
-      send_sidr_reply(id, 2, {});
+      send_sidr_reply(id, kSidrRejected, {});
     } else {
       send_reject(id, kConsumerReject, {});
     }

@@ -18,6 +18,9 @@ constexpr std::size_t kPrivateDataMax = 56, kDatagramPrivateDataMax = 180;
 
 constexpr std::uint8_t kAckTimeoutMax = 31;
 
+/// net.rdma_ucm.max_backlog of Linux, as it is at first.
+constexpr std::uint32_t kBacklogMax = 1024;
+
 /// ib_qp_state.
 enum : std::uint32_t { kInit = 1, kRtr = 2, kRts = 3 };
 /// ib_qp_attr_mask.
@@ -79,6 +82,7 @@ Errno Manager::listen(Channel& channel, Bytes in) {
     if (const auto wrong = take_port(*id); wrong != 0) return wrong;
   }
   id->state = State::kListening;
+  id->backlog = command.backlog == 0 ? kBacklogMax : std::min(command.backlog, kBacklogMax);
   return 0;
 }
 
@@ -116,7 +120,7 @@ Errno Manager::reject(Channel& channel, Bytes in) {
   if (id->state != State::kReqReceived && id->state != State::kRepReceived) return EINVAL;
   const auto data = std::as_bytes(std::span(command.private_data)).first(command.private_data_len);
   if (is_datagram(*id)) {
-    send_sidr_reply(*id, 2, {});
+    send_sidr_reply(*id, kSidrRejected, {});
   } else {
     send_reject(*id, kConsumerReject, data);
   }
@@ -193,7 +197,10 @@ Errno Manager::get_event(Channel& channel, Bytes in) {
   const auto event = channel.pop();
   if (!event) return EAGAIN;
   const auto owner = ids_.find(event->counted_for);
-  if (owner != ids_.end()) ++owner->second->events_read;
+  if (owner != ids_.end()) {
+    ++owner->second->events_read;
+    if (event->type() == EventType::kConnectRequest) ++owner->second->backlog;
+  }
   const auto member = std::ranges::find(memberships_, event->membership, &Membership::number);
   if (member != memberships_.end()) ++member->events_read;
   return answer(command.response, event->content);

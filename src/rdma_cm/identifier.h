@@ -70,6 +70,7 @@ struct Identifier {
   Channel* channel = nullptr;
   State state = State::kIdle;
   std::uint32_t events_read = 0;
+  std::uint32_t backlog = 0;  ///< kListening: how many more requests may wait to be read of
 
   SocketAddress source, destination;
   LocalAddress local;  ///< from which its messages go

@@ -195,7 +195,7 @@ void Manager::tell_connection(const Id& id, EventType type, std::int32_t status,
   param.initiator_depth = id.initiator_depth;
   param.qp_num = id.remote_qpn;
   param.private_data_len = static_cast<std::uint8_t>(private_data.size());
-  std::memcpy(param.private_data, private_data.data(), private_data.size());
+  std::ranges::copy(private_data, std::as_writable_bytes(std::span(param.private_data)).begin());
   id.channel->push(event);
 }
 

@@ -142,9 +142,9 @@ class Manager {
   void handle_disconnected(const Mad& mad);
   void handle_sidr_request(const Mad& mad, const driver::Gid& from, unsigned port);
   void handle_sidr_reply(const Mad& mad);
-  Id* accept_from(const Mad& mad, const driver::Gid& from, unsigned port, std::uint64_t service,
+  Id& accept_from(const Mad& mad, const driver::Gid& from, unsigned port, Id& listener,
                   Bytes private_data);
-  const Id* find_listener(std::uint64_t service, unsigned port) const;
+  Id* find_listener(std::uint64_t service, unsigned port) const;
   bool was_just_left(std::uint64_t service) const;
   Id* by_local(std::uint32_t comm_id);
   Id* by_remote(std::uint32_t comm_id, const driver::Gid& from);

@@ -21,6 +21,8 @@ inline constexpr std::uint16_t kDefaultPkey = 0xffff;
 inline constexpr std::uint8_t kRate100Gb = 16;  ///< ib_rate
 inline constexpr auto kConsumerReject =
     static_cast<std::uint16_t>(spec::cm_reject_reason::CONSUMER);
+/// Status of a SIDR_REP (IBTA 12.11.2).
+inline constexpr std::uint8_t kSidrNoService = 1, kSidrRejected = 2;
 inline constexpr std::uint8_t kAckTimeout = 17;  ///< 4.096 us * 2^17
 
 /// A message with its header.

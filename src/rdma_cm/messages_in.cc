@@ -61,7 +61,7 @@ Manager::Id* Manager::by_remote(std::uint32_t comm_id, const driver::Gid& from) 
 }
 
 /// Who listens for a service, on all devices or on this one; null if nobody does.
-const Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port) const {
+Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port) const {
   const auto listener = std::ranges::find_if(ids_, [&](const auto& entry) {
     const auto& id = *entry.second;
     return id.state == State::kListening &&
@@ -71,12 +71,10 @@ const Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port) 
   return listener == ids_.end() ? nullptr : listener->second.get();
 }
 
-/// The new identifier of a request to a service that is listened for; null if there is none.
-Manager::Id* Manager::accept_from(const Mad& mad, const driver::Gid& from, unsigned port,
-                                  std::uint64_t service, Bytes private_data) {
-  const auto* const listener = find_listener(service, port);
-  if (listener == nullptr) return nullptr;
-  const auto& its = *listener;
+/// The new identifier of a request to a service that is listened for. @pre its.backlog != 0
+Manager::Id& Manager::accept_from(const Mad& mad, const driver::Gid& from, unsigned port, Id& its,
+                                  Bytes private_data) {
+  --its.backlog;
   const util::View<spec::cma_header> cma(private_data.first<kCmaHeader>());
   const bool ipv4 = cma.get(spec::cma_header::ip_version) == 4;
   auto& id = make(*its.channel);
@@ -86,7 +84,7 @@ Manager::Id* Manager::accept_from(const Mad& mad, const driver::Gid& from, unsig
   id.has_device = true;
   id.peer = from;
   id.path_mtu = path_mtu(from);
-  id.service = service;
+  id.service = service_of(its.port_space, its.source.port());
   id.transaction = transaction_of(mad);
   const auto to = address_in(cma.get(spec::cma_header::destination), ipv4);
   const auto own = find_local(to);
@@ -129,7 +127,7 @@ Manager::Id* Manager::accept_from(const Mad& mad, const driver::Gid& from, unsig
     std::memcpy(param.private_data, data.data(), data.size());
   }
   its.channel->push(event);
-  return &id;
+  return id;
 }
 
 bool Manager::was_just_left(std::uint64_t service) const {
@@ -142,10 +140,12 @@ void Manager::handle_request(const Mad& mad, const driver::Gid& from, unsigned p
   const auto req = body_of<Req>(mad);
   // Once more what was heard already: the reply is repeated by itself.
   if (by_remote(req.get(Req::local_comm_id), from) != nullptr) return;
-  const auto* id =
-      accept_from(mad, from, port, req.get(Req::service_id), req.get(Req::private_data));
-  // Its program takes its time.
-  if (id != nullptr) return send_mra(*id);
+  if (auto* const listener = find_listener(req.get(Req::service_id), port); listener != nullptr) {
+    // As Linux: more than its program wants to wait are not heard, and ask again.
+    if (listener->backlog == 0) return;
+    // The program takes its time.
+    return send_mra(accept_from(mad, from, port, *listener, req.get(Req::private_data)));
+  }
   if (was_just_left(req.get(Req::service_id))) return;
   Id nobody;
   nobody.peer = from;
@@ -237,19 +237,20 @@ void Manager::handle_sidr_request(const Mad& mad, const driver::Gid& from, unsig
     if (heard->state == State::kEstablished) send(heard->repeated.mad, *heard);
     return;
   }
-  auto* id = accept_from(mad, from, port, req.get(Req::service_id), req.get(Req::private_data));
-  if (id != nullptr) {
-    id->remote_comm_id = request;
+  auto* const listener = find_listener(req.get(Req::service_id), port);
+  if (listener != nullptr && listener->backlog != 0) {
+    accept_from(mad, from, port, *listener, req.get(Req::private_data)).remote_comm_id = request;
     return;
   }
-  if (was_just_left(req.get(Req::service_id))) return;
+  if (listener == nullptr && was_just_left(req.get(Req::service_id))) return;
   Id nobody;
   nobody.peer = from;
   nobody.local = local_for(from, port);
   nobody.transaction = transaction_of(mad);
   nobody.remote_comm_id = request;
   nobody.service = req.get(Req::service_id);
-  send_sidr_reply(nobody, 1, {});
+  // As Linux: more than its program wants to wait are refused.
+  send_sidr_reply(nobody, listener == nullptr ? kSidrNoService : kSidrRejected, {});
 }
 
 void Manager::handle_sidr_reply(const Mad& mad) {

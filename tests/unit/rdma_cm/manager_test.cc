@@ -122,6 +122,13 @@ class RdmaCm : public testing::Test {
     rdma_ucm_get_event in{.response = reinterpret_cast<std::uint64_t>(&out)};
     return command(RDMA_USER_CM_CMD_GET_EVENT, in);
   }
+  /// All that is on its way arrives.
+  void work() {
+    for (int i = 0; i != 50; ++i) {
+      program_.device().hca().host().progress();
+      program_.device().poll_events();
+    }
+  }
   /// The next event; of type 99 if none comes.
   rdma_ucm_event_resp next() {
     rdma_ucm_event_resp out{};
@@ -420,14 +427,47 @@ TEST_F(RdmaCm, AListenerThatGoesRejectsWhoWaits) {
   const auto client = create(2);
   resolve(client, 7471);
   connect(client, "");
-  for (int i = 0; i != 50; ++i) {
-    program_.device().hca().host().progress();
-    program_.device().poll_events();
-  }
+  work();
   EXPECT_EQ(destroy(listener), 0u) << "nobody has read of it";
   const auto event = next();
   EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kRejected));
   EXPECT_EQ(event.status, 28u);
+}
+
+// ucma of Linux: a request beyond the backlog is not heard, and its sender asks again.
+TEST_F(RdmaCm, NoMoreRequestsWaitThanTheProgramWants) {
+  const auto listener = create(1);
+  ASSERT_EQ(bind(listener, 7471), 0);
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = listener, .backlog = 2}), 0);
+  for (std::uint64_t uid = 2; uid != 5; ++uid) {
+    const auto client = create(uid);
+    resolve(client, 7471);
+    connect(client, "");
+  }
+  work();
+  EXPECT_EQ(next_type(), EventType::kConnectRequest);
+  EXPECT_EQ(next_type(), EventType::kConnectRequest);
+  rdma_ucm_event_resp none{};
+  work();
+  EXPECT_EQ(get_event(none), EAGAIN) << "two were to wait";
+  now_ += std::chrono::milliseconds(500);
+  EXPECT_EQ(next_type(), EventType::kConnectRequest) << "those were read, and it asks again";
+}
+
+TEST_F(RdmaCm, NoMoreDatagramRequestsWaitThanTheProgramWants) {
+  const auto listener = create(1, RDMA_PS_UDP);
+  ASSERT_EQ(bind(listener, 7471), 0);
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = listener, .backlog = 1}), 0);
+  for (std::uint64_t uid = 2; uid != 4; ++uid) {
+    const auto client = create(uid, RDMA_PS_UDP);
+    resolve(client, 7471);
+    connect(client, "");
+  }
+  work();
+  EXPECT_EQ(next_type(), EventType::kConnectRequest);
+  const auto refused = next();
+  EXPECT_EQ(refused.event, static_cast<std::uint32_t>(EventType::kUnreachable));
+  EXPECT_EQ(static_cast<std::int32_t>(refused.status), -2);
 }
 
 // cma_iboe_set_mgid of Linux: an IPv4 group is ::ffff:a.b.c.d on RoCE v2.
