@@ -70,6 +70,9 @@ void merge(QpAttributes& to, const QpAttributes& from) {
   to.attr_mask |= from.attr_mask;
 }
 
+/// Reads and atomics that are under way at a time.
+bool are_possible(std::uint8_t count, std::uint32_t log_max) { return count <= 1u << log_max; }
+
 std::uint32_t log_of(std::uint8_t count) {
   return count <= 1 ? 0 : static_cast<std::uint32_t>(std::bit_width(std::uint32_t{count} - 1u));
 }
@@ -179,6 +182,13 @@ Errno Context::change_qp(QueuePair& qp, const QpAttributes& wanted) {
   if ((wanted.attr_mask & kPort) != 0 && wanted.port_num != kPort1) return EINVAL;
   if ((wanted.attr_mask & kPkey) != 0 && wanted.pkey_index != 0) return EINVAL;
   if ((wanted.attr_mask & kMtu) != 0 && (wanted.path_mtu < 1 || wanted.path_mtu > 5)) return EINVAL;
+  const auto caps = device_.capabilities();
+  if (((wanted.attr_mask & kMaxReads) != 0 &&
+       !are_possible(wanted.max_rd_atomic, caps.get(spec::hca_cap::log_max_ra_req_qp))) ||
+      ((wanted.attr_mask & kMaxDestReads) != 0 &&
+       !are_possible(wanted.max_dest_rd_atomic, caps.get(spec::hca_cap::log_max_ra_res_qp)))) {
+    return EINVAL;
+  }
   if (to == kReset || to == kError) {
     if (to == kReset) {
       device_.records().remove_send_queue(qp.qpn);

@@ -7,9 +7,11 @@
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "connectx/device.h"
@@ -53,7 +55,7 @@ class Call {
     header_.length = static_cast<std::uint16_t>(sizeof header_ + 16 * attributes_.size());
     bytes_.resize(header_.length);
     std::memcpy(bytes_.data(), &header_, sizeof header_);
-    std::memcpy(bytes_.data() + sizeof header_, attributes_.data(), 16 * attributes_.size());
+    std::ranges::copy(std::as_bytes(std::span(attributes_)), bytes_.begin() + sizeof header_);
     return context.serve(reinterpret_cast<std::uint64_t>(bytes_.data()));
   }
   /// The number that a new object has got.
@@ -103,6 +105,8 @@ class Program {
   Device& device() { return *device_; }
   /// Another device file of it.
   std::unique_ptr<Context> open();
+  /// That the device is on.
+  fabric::Switch& network() { return switch_; }
   /// Closes the device file with all that is made in it.
   void close() { context_.reset(); }
 

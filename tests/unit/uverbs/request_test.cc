@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <span>
 #include <vector>
 
 namespace softhca::uverbs {
@@ -23,7 +25,7 @@ struct Call {
     header.count = static_cast<std::uint16_t>(attributes.size());
     header.length = static_cast<std::uint16_t>(24 + 16 * attributes.size());
     bytes.resize(header.length);
-    std::memcpy(bytes.data() + 24, attributes.data(), 16 * attributes.size());
+    std::ranges::copy(std::as_bytes(std::span(attributes)), bytes.begin() + 24);
     store();
   }
   void store() { std::memcpy(bytes.data(), &header, sizeof header); }
