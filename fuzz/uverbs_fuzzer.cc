@@ -10,86 +10,42 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
-#include "oracle.h"
-#include "script.h"
 #include "spec/connectx/qp.h"
 #include "spec/connectx/raw_queues.h"
 #include "spec/connectx/resources.h"
-#include "uverbs/devx_program.h"
+#include "util/log.h"
+#include "uverbs_methods.h"
 
 namespace {
 
 using namespace softhca;
 using fuzz::check;
+using fuzz::kExtended;
 using fuzz::Script;
 using uverbs::Call;
-using uverbs::DevxProgram;
-using uverbs::Errno;
 using uverbs::Program;
 namespace spec = softhca::spec::connectx;
 using Op = spec::command_opcode;
 template <class In>
 using Command = driver::connectx::Request<In>;
 
-constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
-
-class Caller {
+class Caller final : public fuzz::UverbsMethods {
  public:
-  explicit Caller(Script script) : script_(script) {}
+  using UverbsMethods::UverbsMethods;
 
   void play() {
-    served(program_.get_context(true));
-    page_ = program_.uar();
     while (!script_.empty()) {
       const fuzz::Turn turn;
       step();
     }
     run();
-    for (const int fd : channels_) ::close(fd);
   }
 
  private:
-  /// Of the program's memory, mostly.
-  std::uint64_t address() {
-    const auto at = script_.word();
-    switch (at) {
-      case 0xffff:
-        return 0;
-      case 0xfffe:
-        return ~std::uint64_t{0} - 4095;
-      case 0xfffd:
-        return program_.memory() + Program::kMemory;
-      default:
-        return program_.memory() + at * 64 % Program::kMemory;
-    }
-  }
-  std::byte* place() {
-    return reinterpret_cast<std::byte*>(program_.memory() + script_.word() * 8 % Program::kMemory);
-  }
-  /// Handles are small numbers, from 1 on.
-  std::uint32_t handle() { return script_.byte() % 32; }
-  /// 1 to 32768, or anything.
-  std::uint32_t power() {
-    const auto log = script_.byte() % 20;
-    return log < 16 ? 1u << log : script_.byte();
-  }
-
-  void served(Errno wrong) { check(wrong >= 0 && wrong < 4096); }
-  template <class In>
-  void write(std::uint32_t command, const In& in) {
-    std::array<std::byte, 256> out{};
-    served(uverbs::write_command(program_.context(), command, in, out));
-  }
-  void run() {
-    program_.device().records().scan();
-    program_.device().hca().host().progress();
-    program_.device().poll_events();
-    program_.context().flush_events();
-  }
-
   void step() {
-    switch (script_.byte() % 21) {
+    switch (script_.byte() % 26) {
       case 0:
         return any_call();
       case 1:
@@ -113,7 +69,7 @@ class Caller {
         return any_write();
       case 11: {
         ib_uverbs_create_ah in{};
-        in.pd_handle = handle();
+        in.pd_handle = handle(UVERBS_OBJECT_PD);
         in.attr.is_global = script_.byte() & 1;
         in.attr.grh.sgid_index = script_.byte();
         return write(IB_USER_VERBS_CMD_CREATE_AH, in);
@@ -122,14 +78,14 @@ class Caller {
         struct {
           std::uint64_t response = 0;
           std::uint32_t pd, type;
-        } in{.pd = handle(), .type = script_.byte()};
+        } in{.pd = handle(UVERBS_OBJECT_PD), .type = script_.byte()};
         return write(IB_USER_VERBS_CMD_ALLOC_MW, in);
       }
       case 13: {
         struct {
           std::uint64_t response = 0;
           std::uint32_t handle, mask;
-        } in{.handle = handle(), .mask = script_.byte()};
+        } in{.handle = handle(UVERBS_OBJECT_QP), .mask = script_.byte()};
         return write(IB_USER_VERBS_CMD_QUERY_QP, in);
       }
       case 14:
@@ -146,13 +102,27 @@ class Caller {
         return devx_subscribe();
       case 20:
         return flow();
+      case 21:
+      case 22:
+        return method_call();
+      case 23:
+        return receive_table();
+      case 24:
+        return change();
+      case 25:
+        return matcher();
     }
   }
 
   void reg_mr() {
     ib_uverbs_reg_mr_resp out{};
     const auto begin = address();
-    served(program_.reg_mr(handle(), begin, script_.word() * 4u, script_.byte(), out));
+    const auto pd = handle(UVERBS_OBJECT_PD);
+    const auto size = script_.word() * 4u;
+    const auto wrong = program_.reg_mr(pd, begin, size, script_.byte(), out);
+    served(wrong);
+    if (wrong != 0) return;
+    note_made(UVERBS_OBJECT_MR, out.mr_handle);
   }
 
   void create_cq() {
@@ -164,15 +134,19 @@ class Caller {
     own.uar_page_index = static_cast<std::uint16_t>(page_ + (script_.byte() == 0));
     mlx5_ib_create_cq_resp numbers{};
     std::uint32_t last = 0;
-    served(Call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE)
-               .number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
-               .in(UVERBS_ATTR_CREATE_CQ_CQE, power())
-               .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
-               .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
-               .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
-               .in(UVERBS_ATTR_UHW_IN, own)
-               .out(UVERBS_ATTR_UHW_OUT, numbers)
-               .on(program_.context()));
+    const auto entries = power();
+    Call call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
+    call.number(UVERBS_ATTR_CREATE_CQ_HANDLE, 0)
+        .in(UVERBS_ATTR_CREATE_CQ_CQE, entries)
+        .in(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, std::uint64_t{7})
+        .in(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, std::uint32_t{0})
+        .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last)
+        .in(UVERBS_ATTR_UHW_IN, own)
+        .out(UVERBS_ATTR_UHW_OUT, numbers);
+    if (const auto how = script_.byte(); (how & 1) != 0) {
+      call.number(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, descriptor());
+    }
+    make(call, UVERBS_OBJECT_CQ);
   }
 
   void create_qp() {
@@ -197,9 +171,9 @@ class Caller {
     const auto type = script_.byte();
     Call call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE);
     call.number(UVERBS_ATTR_CREATE_QP_HANDLE, 0)
-        .number(UVERBS_ATTR_CREATE_QP_PD_HANDLE, handle())
-        .number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, handle())
-        .number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, handle())
+        .number(UVERBS_ATTR_CREATE_QP_PD_HANDLE, handle(UVERBS_OBJECT_PD))
+        .number(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, handle(UVERBS_OBJECT_CQ))
+        .number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, handle(UVERBS_OBJECT_CQ))
         .in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, std::uint64_t{9})
         .in(UVERBS_ATTR_CREATE_QP_CAP, caps)
         .in(UVERBS_ATTR_CREATE_QP_TYPE, kTypes[type % 8])
@@ -207,9 +181,14 @@ class Caller {
         .out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, number)
         .in(UVERBS_ATTR_UHW_IN, own)
         .out(UVERBS_ATTR_UHW_OUT, answer);
-    if ((type & 0x80) != 0) call.number(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, handle());
-    if ((type & 0x40) != 0) call.number(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, handle());
-    if (call.on(program_.context()) == 0) last_qpn_ = number;
+    if ((type & 0x80) != 0) {
+      call.number(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, handle(UVERBS_OBJECT_SRQ));
+    }
+    if ((type & 0x40) != 0) {
+      call.number(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, handle(UVERBS_OBJECT_XRCD));
+    }
+    make(call, UVERBS_OBJECT_QP);
+    if (number != 0) last_qpn_ = number;
   }
 
   void modify_qp() {
@@ -217,7 +196,7 @@ class Caller {
     static constexpr std::uint32_t kMasks[] = {0x39, 0x129181, 0x12e01, 0x71, 1, 0x10001};
     uverbs::QpAttributes in{};
     const auto how = script_.byte();
-    in.qp_handle = handle();
+    in.qp_handle = handle(UVERBS_OBJECT_QP);
     in.attr_mask = kMasks[how % 6] ^ ((how & 0x80) != 0 ? script_.dword() : 0u);
     in.qp_state = static_cast<std::uint8_t>(how % 6 < 3 ? 1 + how % 3 : script_.byte() % 8);
     in.port_num = 1;
@@ -240,7 +219,7 @@ class Caller {
     const auto type = script_.byte();
     Call call(UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE);
     call.number(UVERBS_ATTR_CREATE_SRQ_HANDLE, 0)
-        .number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, handle())
+        .number(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, handle(UVERBS_OBJECT_PD))
         .in(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, std::uint64_t{8})
         .in(UVERBS_ATTR_CREATE_SRQ_MAX_WR, power())
         .in(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, power())
@@ -251,10 +230,10 @@ class Caller {
         .in(UVERBS_ATTR_UHW_IN, own)
         .out(UVERBS_ATTR_UHW_OUT, numbers);
     if ((type & 4) != 0) {
-      call.number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, handle())
-          .number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, handle());
+      call.number(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, handle(UVERBS_OBJECT_XRCD))
+          .number(UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE, handle(UVERBS_OBJECT_CQ));
     }
-    served(call.on(program_.context()));
+    make(call, UVERBS_OBJECT_SRQ);
   }
 
   void destroy() {
@@ -282,7 +261,7 @@ class Caller {
     const auto& kind = kKinds[script_.byte() % std::size(kKinds)];
     std::uint64_t answer = 0;
     Call call(kind.object, kind.method);
-    call.number(kind.attribute, handle());
+    call.number(kind.attribute, handle(kind.object));
     if (kind.answer != 0) call.add(1, kind.answer, reinterpret_cast<std::uint64_t>(&answer));
     served(call.on(program_.context()));
   }
@@ -301,7 +280,7 @@ class Caller {
       std::uint32_t spec;
       std::uint16_t spec_size, spec_reserved = 0;
       std::array<std::byte, 80> rest{};
-    } in{.qp_handle = handle(),
+    } in{.qp_handle = handle(UVERBS_OBJECT_QP),
          .size = kSizes[kind],
          .priority = script_.byte(),
          .spec = kSpecs[kind],
@@ -313,7 +292,9 @@ class Caller {
 
   void devx_memory() {
     const auto begin = address();
-    served(program_.reg_umem(begin, script_.word() * 64u).wrong);
+    const auto made = program_.reg_umem(begin, script_.word() * 64u);
+    served(made.wrong);
+    if (made.wrong == 0) note_made(MLX5_IB_OBJECT_DEVX_UMEM, made.handle);
   }
 
   /// Numbers of UMEMs and of objects are small, from 1 on.
@@ -382,7 +363,9 @@ class Caller {
       const auto at = script_.word() * 4u % (In::kSize - 4);
       util::store_be32(in.all().data() + at, script_.dword());
     }
-    served(program_.create(in).wrong);
+    const auto made = program_.create(in);
+    served(made.wrong);
+    if (made.wrong == 0) note_made(MLX5_IB_OBJECT_DEVX_OBJ, made.handle);
   }
 
   /// A command of any opcode and length, by one of the calls.
@@ -417,13 +400,17 @@ class Caller {
       util::store_be32(in.data() + at, script_.byte());
     }
     Call call(way.object, way.method);
-    if (way.handle != 0) call.number(way.handle, handle());
-    served(call.add(way.command, static_cast<std::uint16_t>(in.size()),
-                    reinterpret_cast<std::uint64_t>(in.data()))
-               .add(static_cast<std::uint16_t>(way.command + 1),
-                    static_cast<std::uint16_t>(out.size()),
-                    reinterpret_cast<std::uint64_t>(out.data()))
-               .on(program_.context()));
+    if (way.handle != 0) call.number(way.handle, handle(MLX5_IB_OBJECT_DEVX_OBJ));
+    call.add(way.command, static_cast<std::uint16_t>(in.size()),
+             reinterpret_cast<std::uint64_t>(in.data()))
+        .add(static_cast<std::uint16_t>(way.command + 1), static_cast<std::uint16_t>(out.size()),
+             reinterpret_cast<std::uint64_t>(out.data()));
+    const auto wrong = call.on(program_.context());
+    served(wrong);
+    if (wrong == 0 && way.method == MLX5_IB_METHOD_DEVX_OBJ_CREATE &&
+        way.object == MLX5_IB_OBJECT_DEVX_OBJ) {
+      note_made(MLX5_IB_OBJECT_DEVX_OBJ, call.made(0));
+    }
   }
 
   /// A channel of events, and what it is told.
@@ -437,11 +424,12 @@ class Caller {
     }
     if (channels_.empty()) return;
     Call call(MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT);
-    call.number(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE,
-                static_cast<std::uint64_t>(channels_.back()))
+    call.number(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_FD_HANDLE, descriptor())
         .in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_TYPE_NUM_LIST, std::uint16_t{script_.byte()})
         .in(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_COOKIE, std::uint64_t{how});
-    if ((how & 2) != 0) call.number(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE, handle());
+    if ((how & 2) != 0) {
+      call.number(MLX5_IB_ATTR_DEVX_SUBSCRIBE_EVENT_OBJ_HANDLE, handle(MLX5_IB_OBJECT_DEVX_OBJ));
+    }
     served(call.on(program_.context()));
   }
 
@@ -460,6 +448,7 @@ class Caller {
     const auto command = script_.byte();
     if (command % 64 == IB_USER_VERBS_CMD_REG_MR || command % 64 == IB_USER_VERBS_CMD_REREG_MR)
       return;
+    if (command % 64 == IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL) return;
     std::array<std::uint16_t, 96> in{};
     for (auto& word : in) {
       const auto kind = script_.byte();
@@ -470,6 +459,11 @@ class Caller {
 
   void any_call() {
     const auto object = script_.word();
+    // Those that make descriptors have a step of their own, which closes them.
+    if ((object & 0x8000) != 0 ? object % 16 >= 5 && object % 16 <= 6
+                               : object % 20 == UVERBS_OBJECT_ASYNC_EVENT) {
+      return;
+    }
     Call call((object & 0x8000) != 0 ? static_cast<std::uint16_t>(0x1000 | object % 16)
                                      : static_cast<std::uint16_t>(object % 20),
               static_cast<std::uint16_t>(script_.byte() % 8 | (script_.byte() & 1) << 12));
@@ -482,16 +476,13 @@ class Caller {
     served(call.on(program_.context()));
   }
 
-  Script script_;
-  DevxProgram program_{Program::Reach::kMemory};
-  std::vector<int> channels_;
-  std::uint32_t page_ = 0;
   std::uint32_t last_qpn_ = 0;
 };
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  util::set_log_level(util::LogLevel::kError);
   return fuzz::run_input([&] {
     Caller(Script(data, size)).play();
     // Program's own expectations: the device has got back everything.
