@@ -18,13 +18,15 @@ SUITE    ?= trixie
 QPS      ?= 1000
 SOAK_SECONDS ?= 600
 PYTHON   ?= /usr/bin/python3
+FOLDERS  ?= hub door uverbs rdma_cm util fabric wire
+SANITIZERS = address,undefined thread
 SUITES   ?= bookworm trixie sid
 # Suites of many seeds, and hostile clients at a real server: for make test, since make check is to end in a minute.
 LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-unit test-guest test-long mutants soak pyverbs pyverbs-host door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-unit test-guest test-long sanitize sanitized mutants soak pyverbs pyverbs-host door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -62,6 +64,13 @@ test: build ## all tests; with SANITIZE= those that need no guest
 
 test-unit: build ## the tests that need no guest
 	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error -LE guest
+
+sanitize: ## unit tests of FOLDERS (hub, door and what they stand on), under ASan and UBSan, then under TSan (or SANITIZE)
+	@for one in $(if $(SANITIZE),$(SANITIZE),$(SANITIZERS)); do $(MAKE) --no-print-directory sanitized SANITIZE=$$one || exit 1; done
+
+sanitized: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target $(addsuffix _test,$(FOLDERS))
+	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure --no-tests=error -L unit -R '^($(subst $() ,|,$(strip $(FOLDERS))))\.'
 
 test-guest: build ## the tests that boot a Debian guest
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -L guest
