@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "cli/run/device_files.h"
 #include "cli/run/keeper.h"
 #include "cli/run/program.h"
+#include "cli/run/run_control.h"
 #include "util/result.h"
 #include "vfio_user/unique_fd.h"
 
@@ -46,40 +49,92 @@ std::string in_quotes(std::string_view text) {
   return all + "'";
 }
 
-/// Holds the fabric until its owner or its hub has gone. Who reads our output is to see its end.
-[[noreturn]] void hold(const UniqueFd& owner, const UniqueFd& keeper) {
-  ::setsid();
-  ::signal(SIGHUP, SIG_IGN);
-  ::prctl(PR_SET_NAME, "softhca-env");
+/// What ends the process that holds the fabric before its owner does: it tidies up then.
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGQUIT};
+
+/// Nothing else that was inherited stays open for as long as this process.
+void close_all_but(std::vector<int> kept) {
   {
     const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null.get(), fd);
   }
-  // Nothing else that was inherited stays open for as long as this.
-  const int low = std::min(owner.get(), keeper.get());
-  const int high = std::max(owner.get(), keeper.get());
-  const auto close_between = [](int from, int to) {
-    if (from <= to) ::close_range(static_cast<unsigned>(from), static_cast<unsigned>(to), 0);
-  };
-  close_between(STDERR_FILENO + 1, low - 1);
-  close_between(low + 1, high - 1);
-  ::close_range(static_cast<unsigned>(high) + 1, ~0u, 0);
-  std::array<pollfd, 2> ends = {{{owner.get(), POLLIN, 0}, {keeper.get(), POLLIN, 0}}};
+  std::ranges::sort(kept);
+  int from = STDERR_FILENO + 1;
+  for (const int fd : kept) {
+    if (from < fd) ::close_range(static_cast<unsigned>(from), static_cast<unsigned>(fd) - 1, 0);
+    from = fd + 1;
+  }
+  ::close_range(static_cast<unsigned>(from), ~0u, 0);
+}
+
+/// How the process that holds the fabric begins, for the one that prints.
+constexpr char kListens = '=', kFailed = '!';
+
+void tell(const UniqueFd& to, char how, const std::string& text) {
+  const auto all = how + text;
+  // Who does not hear it says so.
+  (void)!::write(to.get(), all.data(), all.size());
+}
+
+/// Holds the fabric until its owner or its hub has gone, and says to `begun` where the processes
+/// of `options.control` are to listen. Who reads our output is to see its end.
+[[noreturn]] void hold(const EnvOptions& options, const UniqueFd& owner, const UniqueFd& keeper,
+                       UniqueFd begun) {
+  ::setsid();
+  ::signal(SIGHUP, SIG_IGN);
+  ::prctl(PR_SET_NAME, "softhca-env");
+  close_all_but({owner.get(), keeper.get(), begun.get()});
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int number : kSignals) ::sigaddset(&set, number);
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  const UniqueFd signals(::signalfd(-1, &set, SFD_CLOEXEC));
+  std::unique_ptr<RunControl> control;
+  if (!options.control.empty()) {
+    auto created = RunControl::create(options.control);
+    if (!created) {
+      tell(begun, kFailed, created.error().message);
+      ::_exit(1);
+    }
+    control = *std::move(created);
+  }
+  tell(begun, kListens, control ? control->directory() : "");
+  begun.reset();
+  std::array<pollfd, 3> ends = {
+      {{owner.get(), POLLIN, 0}, {keeper.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}}};
   while (::poll(ends.data(), ends.size(), -1) < 0 && errno == EINTR) {
   }
+  control.reset();
   ::_exit(0);
 }
 
-void print(const EnvOptions& options, const std::string& library, const std::string& directory) {
-  // What it puts in place stands last.
-  const auto all = environment_for(own_environment(), library, directory);
-  for (auto at = all.end() - 2; at != all.end(); ++at) {
+/// What hold() says: the directory.
+util::Result<std::string> hear(const UniqueFd& from) {
+  std::string all;
+  std::array<char, 256> part;
+  for (;;) {
+    const auto got = ::read(from.get(), part.data(), part.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    all.append(part.data(), static_cast<std::size_t>(got));
+  }
+  if (all.starts_with(kListens)) return all.substr(1);
+  return util::fail(all.starts_with(kFailed) ? all.substr(1)
+                                             : "the process that holds the fabric has ended");
+}
+
+void print(const EnvOptions& options, const std::vector<std::string>& variables) {
+  if (!options.plain) {
+    // What another environment of this shell has said of itself.
+    for (const auto& name : left_out_of(own_environment())) fmt::print("unset {};\n", name);
+  }
+  for (const auto& one : variables) {
     if (options.plain) {
-      fmt::print("{}\n", *at);
+      fmt::print("{}\n", one);
       continue;
     }
-    const auto equals = at->find('=');
-    fmt::print("export {}={};\n", at->substr(0, equals), in_quotes(at->substr(equals + 1)));
+    const auto equals = one.find('=');
+    fmt::print("export {}={};\n", one.substr(0, equals), in_quotes(one.substr(equals + 1)));
   }
 }
 
@@ -93,10 +148,25 @@ util::Result<void> make_environment(const EnvOptions& options) {
   const auto member = join_fabric(
       fabric, options.pcap, [](const auto& directory) { return write_device_files(directory); });
   if (!member) return tl::unexpected(member.error());
+  if (auto written = write_device_files(member->directory, options.seen.count()); !written) {
+    return written;
+  }
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return util::fail_errno("pipe");
+  const UniqueFd hears(ends[0]);
+  UniqueFd begun(ends[1]);
   const auto holder = ::fork();
   if (holder < 0) return util::fail_errno("fork");
-  if (holder == 0) hold(owner, member->keeper);
-  print(options, *library, member->directory);
+  if (holder == 0) hold(options, owner, member->keeper, std::move(begun));
+  begun.reset();
+  const auto control = hear(hears);
+  if (!control) return tl::unexpected(control.error());
+  // What it puts in place stands last.
+  const auto all = environment_for(own_environment(), *library, member->directory);
+  std::vector<std::string> variables(all.end() - 2, all.end());
+  for (auto& one : options.seen.variables()) variables.push_back(std::move(one));
+  if (!control->empty()) variables.push_back("SOFTHCA_CONTROL=" + *control);
+  print(options, variables);
   return {};
 }
 
@@ -112,6 +182,10 @@ CLI::App* add_env(CLI::App& app, EnvOptions& options) {
                       "of the owner's)");
   command->add_option("--pcap", options.pcap,
                       "Capture everything that crosses the switch to this file (pcapng)");
+  add_device_options(*command, options.seen);
+  command->add_option("--control", options.control,
+                      "Answer softhca inspect at this socket, for all processes of the "
+                      "environment");
   command
       ->add_option("--owner", options.owner,
                    "The process with whose end the switch may go (default: the one that calls)")
@@ -121,6 +195,10 @@ CLI::App* add_env(CLI::App& app, EnvOptions& options) {
 }
 
 int run_env(const EnvOptions& options) {
+  if (const auto wrong = options.seen.check(); !wrong.empty()) {
+    std::fprintf(stderr, "softhca: env: %s\n", wrong.c_str());
+    return 1;
+  }
   if (const auto made = make_environment(options); !made) {
     std::fprintf(stderr, "softhca: %s\n", made.error().message.c_str());
     return 1;

@@ -7,13 +7,17 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "cli/run/seen_devices.h"
+
 namespace softhca::cli {
 
 struct EnvOptions {
   std::string fabric;  ///< that it shares with runs; empty: one for the owner
   std::string pcap;    ///< file to capture to; empty: none
-  int owner = 0;       ///< a process; 0: the one that has called us
-  bool plain = false;  ///< NAME=VALUE, instead of words for a shell
+  SeenDevices seen;
+  std::string control;  ///< path of a control socket; empty: none
+  int owner = 0;        ///< a process; 0: the one that has called us
+  bool plain = false;   ///< NAME=VALUE, instead of words for a shell
 };
 
 CLI::App* add_env(CLI::App& app, EnvOptions& options);

@@ -1,9 +1,5 @@
 #include "cli/run_command.h"
 
-#include <arpa/inet.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <net/if.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -11,15 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string_view>
+#include <utility>
 
 #include "cli/run/device_files.h"
 #include "cli/run/hub_host.h"
@@ -28,7 +22,6 @@
 #include "cli/run/reach.h"
 #include "cli/run/run_control.h"
 #include "cli/run/run_directory.h"
-#include "door/tree/tree.h"
 #include "util/event_loop.h"
 #include "util/log.h"
 #include "util/log_writer.h"
@@ -72,7 +65,6 @@ class Run {
  private:
   util::Result<void> set_up_own();
   util::Result<void> set_up_shared();
-  unsigned devices() const;
   util::Result<void> tell_program(std::vector<std::string>& environment);
   util::Result<void> block_signals();
   util::Result<void> watch();
@@ -133,7 +125,7 @@ util::Result<void> Run::set_up_own() {
   if (!directory) return tl::unexpected(directory.error());
   own_.emplace(*std::move(directory));
   directory_ = own_->path();
-  if (auto good = write_device_files(directory_, devices()); !good) return good;
+  if (auto good = write_device_files(directory_, options_.seen.count()); !good) return good;
   auto host = HubHost::create(directory_, options_.pcap);
   if (!host) return tl::unexpected(host.error());
   host_ = *std::move(host);
@@ -146,7 +138,7 @@ util::Result<void> Run::set_up_shared() {
                             [](const auto& directory) { return write_device_files(directory); });
   if (!member) return tl::unexpected(member.error());
   directory_ = std::move(member->directory);
-  if (auto good = write_device_files(directory_, devices()); !good) return good;
+  if (auto good = write_device_files(directory_, options_.seen.count()); !good) return good;
   keeper_ = std::move(member->keeper);
   if (auto good = block_signals(); !good) return good;
   auto events = util::EventLoop::create();
@@ -161,19 +153,9 @@ util::Result<void> Run::set_up_shared() {
   });
 }
 
-unsigned Run::devices() const {
-  const auto models = std::max<std::size_t>(options_.models.size(), 1);
-  return options_.devices == 0 ? static_cast<unsigned>(models) : options_.devices;
-}
-
 /// What the library in it is to know beside the directory.
 util::Result<void> Run::tell_program(std::vector<std::string>& environment) {
-  if (!options_.addresses.empty()) {
-    environment.push_back(fmt::format("SOFTHCA_ADDRESS={}", fmt::join(options_.addresses, ",")));
-  }
-  if (devices() != 1) {
-    environment.push_back(fmt::format("{}={}", door::kDevicesVariable, devices()));
-  }
+  for (auto& one : options_.seen.variables()) environment.push_back(std::move(one));
   if (options_.control.empty()) return {};
   auto control = RunControl::create(options_.control);
   if (!control) return tl::unexpected(control.error());
@@ -224,61 +206,6 @@ util::Result<int> Run::wait() {
 
 }  // namespace
 
-namespace {
-
-/// What is wrong with an address that a program is to have; empty if nothing.
-std::string check_address(const std::string& text) {
-  constexpr std::string_view kInterface = "if:";
-  if (text.starts_with(kInterface)) {
-    const auto name = text.substr(kInterface.size());
-    return ::if_nametoindex(name.c_str()) != 0 ? "" : name + ": this host has no such interface";
-  }
-  std::uint8_t bytes[4];
-  if (::inet_pton(AF_INET, text.c_str(), bytes) != 1) return text + ": no IPv4 address";
-  if (bytes[0] == 0 || bytes[0] == 127 || bytes[0] >= 224) return text + ": of no host";
-  if (bytes[0] == 198 && bytes[1] == 18) {
-    return text + ": 198.18.0.0/16 is given out by the fabric; 198.19.0.0/16 is free";
-  }
-  return {};
-}
-
-}  // namespace
-
-namespace {
-
-/// Why a program cannot have such a device; empty if it can.
-std::string check_model(const std::string& name) {
-  if (name == "connectx") return {};
-  if (name == "rsnic" || name == "jingzhao" || name == "sdxi") {
-    return name +
-           ": there is no library of rdma-core that this host's programs could use it by; "
-           "connectx is the model that has one. A guest has it with softhca serve --device " +
-           name;
-  }
-  return name + ": no model; want connectx";
-}
-
-/// What is wrong with all of them together; empty if nothing.
-std::string check_together(const RunOptions& options) {
-  const auto models = options.models.size();
-  if (options.devices != 0 && models > 1 && models != options.devices) {
-    return fmt::format("--devices {}, but --device names {} models", options.devices, models);
-  }
-  const auto devices = options.devices != 0 ? options.devices : std::max<std::size_t>(models, 1);
-  if (models > door::kUverbsCount) {
-    return fmt::format("--device: {} models; a program sees {} devices at most", models,
-                       door::kUverbsCount);
-  }
-  if (options.addresses.size() > devices) {
-    return fmt::format("--address: {} addresses for {} devices", options.addresses.size(), devices);
-  }
-  const std::set<std::string> different(options.addresses.begin(), options.addresses.end());
-  if (different.size() != options.addresses.size()) return "--address: the same one twice";
-  return {};
-}
-
-}  // namespace
-
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
   auto* command = app.add_subcommand(
       "run", "Run a program with a device of ours: softhca run [OPTIONS] -- PROGRAM [ARGS...]");
@@ -287,22 +214,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
                       "Share a switch with the other runs of this name (default: one of its own)");
   command->add_option("--pcap", options.pcap,
                       "Capture everything that crosses the switch to this file (pcapng)");
-  command
-      ->add_option("--address", options.addresses,
-                   "IPv4 address of the program, or of the first process of it that opens the "
-                   "device; if:NAME: those that an interface of the host has, as they come and "
-                   "go; with commas, of one device after the other [198.18.x.y]")
-      ->delimiter(',')
-      ->check(check_address);
-  command
-      ->add_option("--devices", options.devices,
-                   "So many devices: mlx5_0, mlx5_1, ..., each with a port and an address of its "
-                   "own [1]")
-      ->check(CLI::Range(1u, door::kUverbsCount));
-  command
-      ->add_option("--device", options.models, "The model of each device, with commas [connectx]")
-      ->delimiter(',')
-      ->check(check_model);
+  add_device_options(*command, options.seen);
   command->add_option("--control", options.control,
                       "Answer softhca inspect at this socket, for all processes of the program");
   return command;
@@ -323,7 +235,7 @@ int run_run(const RunOptions& options) {
     std::fputs("softhca: run: which program? softhca run [OPTIONS] -- PROGRAM [ARGS...]\n", stderr);
     return 1;
   }
-  if (const auto wrong = check_together(options); !wrong.empty()) {
+  if (const auto wrong = options.seen.check(); !wrong.empty()) {
     std::fprintf(stderr, "softhca: run: %s\n", wrong.c_str());
     return 1;
   }

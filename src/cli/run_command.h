@@ -6,16 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/run/seen_devices.h"
+
 namespace softhca::cli {
 
 struct RunOptions {
   std::string fabric;  ///< that it shares with other runs; empty: one of its own
   std::string pcap;    ///< file to capture to; empty: none
-  /// Of the devices of its first process, in their order, "if:NAME" for those of an interface;
-  /// where there is none, it is made of the process's number.
-  std::vector<std::string> addresses;
-  unsigned devices = 0;              ///< that a program sees; 0: as many as there are models
-  std::vector<std::string> models;   ///< of the devices; empty: connectx
+  SeenDevices seen;
   std::string control;               ///< path of a control socket; empty: none
   std::vector<std::string> program;  ///< with its arguments
 };

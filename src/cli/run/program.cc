@@ -20,7 +20,8 @@ constexpr std::string_view kName = "libsofthca.so";
 constexpr std::string_view kPreload = "LD_PRELOAD=";
 constexpr std::string_view kDoor = "SOFTHCA_DOOR=";
 /// What a run around this one has said of its own.
-constexpr std::string_view kOfTheRun[] = {kDoor, "SOFTHCA_DEVICES=", "SOFTHCA_CONTROL="};
+constexpr std::string_view kOfTheRun[] = {
+    kDoor, "SOFTHCA_ADDRESS=", "SOFTHCA_DEVICES=", "SOFTHCA_CONTROL="};
 /// As in a shell.
 constexpr int kNotFound = 127, kCannotRun = 126, kSignalled = 128;
 
@@ -30,6 +31,11 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   for (auto& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   return pointers;
+}
+
+bool is_of_a_run(const std::string& variable) {
+  return std::ranges::any_of(kOfTheRun,
+                             [&variable](auto name) { return variable.starts_with(name); });
 }
 
 }  // namespace
@@ -70,14 +76,21 @@ std::vector<std::string> environment_for(const std::vector<std::string>& before,
     if (one.starts_with(kPreload)) {
       const auto others = one.substr(kPreload.size());
       if (!others.empty() && others != library) preload += ":" + others;
-    } else if (std::ranges::none_of(kOfTheRun,
-                                    [&one](auto name) { return one.starts_with(name); })) {
+    } else if (!is_of_a_run(one)) {
       all.push_back(one);
     }
   }
   all.push_back(std::move(preload));
   all.push_back(std::string(kDoor) + directory);
   return all;
+}
+
+std::vector<std::string> left_out_of(const std::vector<std::string>& before) {
+  std::vector<std::string> names;
+  for (const auto& one : before) {
+    if (is_of_a_run(one)) names.push_back(one.substr(0, one.find('=')));
+  }
+  return names;
 }
 
 Started start_program(const std::vector<std::string>& words,

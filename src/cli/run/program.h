@@ -20,6 +20,8 @@ util::Result<std::string> find_library();
 /// `directory`; without what another run around this one has said of itself.
 std::vector<std::string> environment_for(const std::vector<std::string>& before,
                                          const std::string& library, const std::string& directory);
+/// Those of `before` that environment_for() leaves out: the names.
+std::vector<std::string> left_out_of(const std::vector<std::string>& before);
 /// That of this process.
 std::vector<std::string> own_environment();
 

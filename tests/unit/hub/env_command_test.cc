@@ -95,6 +95,49 @@ TEST_F(EnvCommandTest, PlainLinesAreNamesAndValues) {
                            Not(HasSubstr("export"))));
 }
 
+// As of `softhca run`, by the same words.
+TEST_F(EnvCommandTest, ItSaysWhichDevicesAndAddresses) {
+  EXPECT_EQ(env({"--plain", "--devices", "2", "--address", "198.19.7.1,if:lo"}), 0);
+  EXPECT_THAT(out(), AllOf(HasSubstr("\nSOFTHCA_ADDRESS=198.19.7.1,if:lo\n"),
+                           HasSubstr("\nSOFTHCA_DEVICES=2\n")));
+  EXPECT_EQ(wait(shell(std::string("eval \"$(") + SOFTHCA_PROGRAM +
+                       " env --device connectx,connectx)\"; "
+                       "ls $SOFTHCA_DOOR/root-$SOFTHCA_DEVICES/sys/class/infiniband")),
+            0);
+  EXPECT_EQ(out(), "mlx5_0\nmlx5_1\n");
+  EXPECT_EQ(env({"--address", "198.19.7.1,198.19.7.2"}), 1);
+  EXPECT_THAT(out(), HasSubstr("softhca: env: --address: 2 addresses for 1 devices"));
+  EXPECT_NE(env({"--address", "127.0.0.1"}), 0);
+  EXPECT_THAT(out(), HasSubstr("127.0.0.1: of no host"));
+}
+
+TEST_F(EnvCommandTest, OneMoreOfTheSameShellTakesThePlaceOfTheOneBefore) {
+  const auto first = std::string("eval \"$(") + SOFTHCA_PROGRAM + " env --devices 2 --address " +
+                     "198.19.7.1)\"; echo $SOFTHCA_DEVICES $SOFTHCA_ADDRESS; ";
+  EXPECT_EQ(wait(shell(first + eval_ + "echo ${SOFTHCA_DEVICES-one} ${SOFTHCA_ADDRESS-any}")), 0);
+  EXPECT_EQ(out(), "2 198.19.7.1\none any\n");
+}
+
+TEST_F(EnvCommandTest, AControlSocketAnswersWhileTheShellLives) {
+  const auto control = file("ctl").string();
+  const auto pid = shell(std::string("eval \"$(") + SOFTHCA_PROGRAM + " env --control " + control +
+                         ")\"; stat -c %a $SOFTHCA_CONTROL; exec sleep 100");
+  EXPECT_EQ(line_of("out"), "700") << "where its processes listen";
+  EXPECT_EQ(wait(start_softhca({"inspect", control}, "answer")), 0);
+  EXPECT_EQ(out("answer"), "softhca:\n") << "no process has a device yet";
+  ::kill(pid, SIGKILL);
+  (void)wait(pid);
+  EXPECT_TRUE(nothing_is_left());
+  EXPECT_FALSE(std::filesystem::exists(control));
+}
+
+TEST_F(EnvCommandTest, AControlSocketThatCannotBeIsToldAndNothingIsPrinted) {
+  EXPECT_EQ(env({"--control", "/nowhere/ctl"}), 1);
+  EXPECT_THAT(out(),
+              AllOf(StartsWith("softhca: "), HasSubstr("/nowhere/ctl"), Not(HasSubstr("export"))));
+  EXPECT_TRUE(nothing_is_left());
+}
+
 TEST_F(EnvCommandTest, ValuesReachTheShellToTheLetter) {
   // What the shell would take as its own.
   const auto odd = (runtime() / "it's $HOME; `x`").string();

@@ -68,6 +68,18 @@ TEST_F(RunCommandTest, AnAddressIsGivenOrRefused) {
   EXPECT_EQ(out(), "at if:lo\n");
 }
 
+TEST_F(RunCommandTest, ARunInsideARunHasAddressesOfItsOwn) {
+  const auto inside = [this](std::vector<std::string> options) {
+    std::vector<std::string> words = {"--address", "198.19.7.1", "--", SOFTHCA_PROGRAM, "run"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"--", "sh", "-c", "echo ${SOFTHCA_ADDRESS-any}"});
+    EXPECT_EQ(run(words), 0);
+    return out();
+  };
+  EXPECT_EQ(inside({"--address", "198.19.7.2"}), "198.19.7.2\n");
+  EXPECT_EQ(inside({}), "any\n");
+}
+
 TEST_F(RunCommandTest, SeveralDevicesStandInATreeOfTheirOwn) {
   const std::string show =
       "ls $SOFTHCA_DOOR/root-2/sys/class/infiniband; echo $SOFTHCA_DEVICES; "

@@ -1,0 +1,96 @@
+#include "cli/run/seen_devices.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <net/if.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <string_view>
+
+#include "door/tree/tree.h"
+
+namespace softhca::cli {
+namespace {
+
+/// What is wrong with an address that a program is to have; empty if nothing.
+std::string check_address(const std::string& text) {
+  constexpr std::string_view kInterface = "if:";
+  if (text.starts_with(kInterface)) {
+    const auto name = text.substr(kInterface.size());
+    return ::if_nametoindex(name.c_str()) != 0 ? "" : name + ": this host has no such interface";
+  }
+  std::uint8_t bytes[4];
+  if (::inet_pton(AF_INET, text.c_str(), bytes) != 1) return text + ": no IPv4 address";
+  if (bytes[0] == 0 || bytes[0] == 127 || bytes[0] >= 224) return text + ": of no host";
+  if (bytes[0] == 198 && bytes[1] == 18) {
+    return text + ": 198.18.0.0/16 is given out by the fabric; 198.19.0.0/16 is free";
+  }
+  return {};
+}
+
+/// Why a program cannot have such a device; empty if it can.
+std::string check_model(const std::string& name) {
+  if (name == "connectx") return {};
+  if (name == "rsnic" || name == "jingzhao" || name == "sdxi") {
+    return name +
+           ": there is no library of rdma-core that this host's programs could use it by; "
+           "connectx is the model that has one. A guest has it with softhca serve --device " +
+           name;
+  }
+  return name + ": no model; want connectx";
+}
+
+}  // namespace
+
+unsigned SeenDevices::count() const {
+  const auto named = std::max<std::size_t>(models.size(), 1);
+  return devices == 0 ? static_cast<unsigned>(named) : devices;
+}
+
+std::string SeenDevices::check() const {
+  if (devices != 0 && models.size() > 1 && models.size() != devices) {
+    return fmt::format("--devices {}, but --device names {} models", devices, models.size());
+  }
+  if (models.size() > door::kUverbsCount) {
+    return fmt::format("--device: {} models; a program sees {} devices at most", models.size(),
+                       door::kUverbsCount);
+  }
+  if (addresses.size() > count()) {
+    return fmt::format("--address: {} addresses for {} devices", addresses.size(), count());
+  }
+  const std::set<std::string> different(addresses.begin(), addresses.end());
+  if (different.size() != addresses.size()) return "--address: the same one twice";
+  return {};
+}
+
+std::vector<std::string> SeenDevices::variables() const {
+  std::vector<std::string> all;
+  if (!addresses.empty()) {
+    all.push_back(fmt::format("SOFTHCA_ADDRESS={}", fmt::join(addresses, ",")));
+  }
+  if (count() != 1) all.push_back(fmt::format("{}={}", door::kDevicesVariable, count()));
+  return all;
+}
+
+void add_device_options(CLI::App& command, SeenDevices& seen) {
+  command
+      .add_option("--address", seen.addresses,
+                  "IPv4 address of the program, or of the first process of it that opens the "
+                  "device; if:NAME: those that an interface of the host has, as they come and "
+                  "go; with commas, of one device after the other [198.18.x.y]")
+      ->delimiter(',')
+      ->check(check_address);
+  command
+      .add_option("--devices", seen.devices,
+                  "So many devices: mlx5_0, mlx5_1, ..., each with a port and an address of its "
+                  "own [1]")
+      ->check(CLI::Range(1u, door::kUverbsCount));
+  command.add_option("--device", seen.models, "The model of each device, with commas [connectx]")
+      ->delimiter(',')
+      ->check(check_model);
+}
+
+}  // namespace softhca::cli

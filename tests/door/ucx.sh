@@ -1,0 +1,95 @@
+#!/bin/bash
+# All tests of ucx_perftest between two programs of a run, over each transport that UCX has for the device: what UCX's
+# upper layer does (UCP: tags, streams, messages, RMA, atomics) and each operation of the transport itself (UCT).
+# `softhca run -- ucx.sh [TRANSPORT...]`. What a transport cannot do UCX says itself, in `ucx_info -d`: those tests are to be
+# refused by ucx_perftest, and all others are to have a result.
+set -u
+transports=("$@")
+[ $# != 0 ] || transports=(rc_verbs ud_verbs rc_mlx5 ud_mlx5 dc_mlx5)
+export UCX_WARN_UNUSED_ENV_VARS=n UCX_VFS_ENABLE=n
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+port=23000 failed=0
+# Where it is built for MPI, it is told to do without.
+alone=()
+ucx_perftest -h 2>&1 | grep -q -- ' -P ' && alone=(-P 0)
+
+# batch NAME OPTION...: the tests of the file of that name, between two programs. Output in NAME.client and NAME.server.
+batch() {
+  local name=$1 server
+  shift
+  port=$((port + 1))
+  timeout 200 ucx_perftest "${alone[@]}" -p $port -v -b "$folder/$name" "$@" >"$folder/$name.server" 2>&1 &
+  server=$!
+  until grep -qi ":$(printf '%04x' $port) [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6 || ! kill -0 $server 2>/dev/null; do
+    sleep 0.05
+  done
+  timeout 200 ucx_perftest "${alone[@]}" 127.0.0.1 -p $port -v -b "$folder/$name" "$@" >"$folder/$name.client" 2>&1
+  wait $server
+}
+# Of a batch, the tests that have a result. It goes on after one that failed, and its status does not tell.
+results() { sed -nE 's/^([a-z_]+,?[a-z0-9_.]*), *[0-9]+,.*/\1/p' "$folder/$1.client"; }
+# all_of NAME: each test of the batch has a result, and nobody has anything to say.
+all_of() {
+  local missing
+  missing=$(comm -23 <(cut -d' ' -f1 "$folder/$1" | sort) <(results "$1" | sort))
+  if [ -z "$missing" ] && ! grep -qE 'ERROR|WARN|FATAL|Assertion' "$folder/$1.client" "$folder/$1.server"; then
+    echo "ok: $transport, $1: $(wc -l <"$folder/$1") tests"
+  else
+    echo "FAILED: $transport, $1:" $missing
+    grep -hE 'ERROR|WARN|FATAL|Assertion' "$folder/$1.client" "$folder/$1.server" | head -12
+    failed=1
+  fi
+}
+# can WORD [TEXT]: ucx_info has such a line for the transport, with the text in it.
+can() { grep -qE "^# +$1: .*${2:-}" "$folder/info"; }
+# uct CAPABILITY TEXT TEST OPTION...: into the batch of what the transport can do, or of what it cannot.
+uct() {
+  local capability=$1 text=$2 test=$3 batch=uct
+  shift 3
+  can "$capability" "$text" || batch=refused
+  count=$((count + 1))
+  echo "$test.$count -t $test -n 100 -w 10 $*" >>"$folder/$batch"
+}
+
+for transport in "${transports[@]}"; do
+  ucx_info -d 2>&1 | sed -n "/^# *Transport: $transport\$/,/^# *error handling/p" >"$folder/info"
+  [ -s "$folder/info" ] || { echo "FAILED: $transport: ucx_info -d does not have it"; failed=1; continue; }
+  rm -f "$folder"/{ucp,uct,refused}
+  for test in tag_lat tag_bw tag_sync_lat tag_sync_bw ucp_put_lat ucp_put_bw ucp_get stream_bw stream_lat ucp_am_lat ucp_am_bw; do
+    for size in 1 2000 60000 1000000; do echo "$test.$size -t $test -s $size -n 50 -w 5"; done
+  done >"$folder/ucp"
+  for test in ucp_add ucp_fadd ucp_swap ucp_cswap; do
+    for size in 4 8; do echo "$test.$size -t $test -s $size -n 100 -w 10"; done
+  done >>"$folder/ucp"
+  count=0
+  for test in am_lat am_bw put_lat put_bw; do
+    kind=${test%_*}
+    uct "${kind}_short" "" $test -D short -s 16
+    uct "${kind}_bcopy" "" $test -D bcopy -s 2000
+    uct "${kind}_zcopy" "" $test -D zcopy -s 4000
+  done
+  uct get_bcopy "" get -D bcopy -s 2000
+  uct get_zcopy "" get -D zcopy -s 60000
+  for bits in 32 64; do
+    for test in add_lat add_mr fadd swap cswap; do
+      uct "atomic_${test%_*}" "$bits(,| bit)" $test -s $((bits / 8))
+    done
+  done
+  # The short name takes the transport along that the connection is made by.
+  short=${transport/verbs/v} short=${short/mlx5/x}
+  UCX_TLS=$short,self UCX_NET_DEVICES=mlx5_0:1 batch ucp
+  all_of ucp
+  batch uct -x "$transport" -d mlx5_0:1
+  all_of uct
+  if [ -s "$folder/refused" ]; then
+    batch refused -x "$transport" -d mlx5_0:1
+    if [ -z "$(results refused)" ]; then
+      echo "ok: $transport, refused by UCX: $(sed 's/\..*-t [a-z_]*/ /; s/-n 100 -w 10//' "$folder/refused" | tr -s ' ' | tr '\n' ';')"
+    else
+      echo "FAILED: $transport: UCX does what it says it cannot:" $(results refused)
+      failed=1
+    fi
+  fi
+done
+exit $failed
