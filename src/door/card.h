@@ -48,6 +48,8 @@ class Card {
   /// Nothing waits: the hub wakes us from now on.
   bool prepare_to_sleep() { return link_->prepare_to_sleep(); }
   bool has_work() { return switch_.has_work(); }
+  /// Nothing waits in it at that time. What the driver has rung for meanwhile is not known here.
+  bool is_quiet(util::Time now) const { return next_ > now && !switch_.has_work(); }
   /// What the hub writes to.
   int wake() const { return link_->wake(); }
 

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <bitset>
 #include <cerrno>
 #include <csignal>
 
@@ -13,6 +14,7 @@
 #include "door/fault_guard.h"
 #include "door/inline_progress.h"
 #include "door/interpose.h"
+#include "door/tree/tree.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/memory_faults.h"
@@ -151,8 +153,8 @@ void Engine::progress() {
   const std::lock_guard held(lock_, std::adopt_lock);
   const OwnCalls own;
   const FaultGuard guard;
-  inline_turns_.fetch_add(1, std::memory_order_relaxed);
-  (void)turn();
+  const auto count = inline_turns_.fetch_add(1, std::memory_order_relaxed);
+  (void)turn(count % kWholeTurn == 0 ? Turn::kWhole : Turn::kSparing);
 }
 
 /// The contexts that nobody has open any more.
@@ -161,17 +163,27 @@ void Engine::drop_closed() {
   if (rdma_cm_ != nullptr) rdma_cm_->drop_closed();
 }
 
-bool Engine::turn() {
+/// A program that polls one of its devices does not pay for a whole turn of each of the others.
+bool Engine::turn(Turn how) {
+  const bool spares = how == Turn::kSparing && cards_.size() > 1;
+  const auto now = spares ? util::monotonic_now() : util::Time{};
+  std::bitset<kUverbsCount> quiet;
+  unsigned place = 0;
   bool busy = false;
   received_ = 0;
   for_each_card([&](Card& card) {
-    received_ += card.receive();
-    busy |= card.device().records().scan();
-    card.progress();
+    const auto received = card.receive();
+    const bool rung = card.device().records().scan();
+    received_ += received;
+    busy |= rung;
+    quiet[place] = spares && received == 0 && !rung && card.is_quiet(now);
+    if (!quiet[place++]) card.progress();
   });
   busy |= received_ != 0;
   if (util::MemoryFaults::pending()) busy |= handle_faults();
+  place = 0;
   for_each_card([&](Card& card) {
+    if (quiet[place++]) return;
     card.settle();
     busy |= card.device().poll_events();
     busy |= card.has_work();

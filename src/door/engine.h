@@ -75,8 +75,10 @@ class Engine {
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
   /// Frames from the hub and to it.
   void exchange();
+  /// All devices have their turn, or those only that something waits for.
+  enum class Turn : std::uint8_t { kWhole, kSparing };
   /// True if there was something to do. With the lock.
-  bool turn();
+  bool turn(Turn how = Turn::kWhole);
   bool handle_faults();
   void drop_closed();
   /// The host's addresses may be others.
@@ -114,6 +116,8 @@ class Engine {
   util::Time last_look_{};      ///< by the thread, at what is looked at once a second
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> inline_turns_ = 0;
+  /// One of so many of these is whole.
+  static constexpr std::uint64_t kWholeTurn = 16;
   bool program_polls_ = false;  ///< since the thread's last look
   vfio_user::UniqueFd poke_;    ///< eventfd: the thread has something to do
 

@@ -1,0 +1,79 @@
+// One process with two devices, which write to each other: what arrives, and how often the writer
+// has to look. A program that polls lets those devices work that something waits for, and they must
+// not wait for the others. Run it with --devices 2 or more.
+#include <algorithm>
+#include <array>
+
+#include "loop_qps.h"
+
+namespace {
+
+constexpr int kRounds = 500;
+constexpr std::size_t kBytes = 8192;
+constexpr std::size_t kTarget = kSize / 2;
+
+struct Side {
+  ibv_context* context;
+  ibv_cq* cq;
+  ibv_qp* qp;
+  ibv_mr* key;
+  char* bytes;
+  ibv_gid gid;
+};
+
+Side open_side(ibv_device* device) {
+  Side side{};
+  side.context = ibv_open_device(device);
+  expect(side.context != nullptr, "open");
+  auto* const pd = ibv_alloc_pd(side.context);
+  side.cq = ibv_create_cq(side.context, 16, nullptr, nullptr, 0);
+  ibv_qp_init_attr in{};
+  in.send_cq = in.recv_cq = side.cq;
+  in.qp_type = IBV_QPT_RC;
+  in.cap = {4, 4, 1, 1, 0};
+  side.qp = ibv_create_qp(pd, &in);
+  side.bytes = memory();
+  side.key = ibv_reg_mr(pd, side.bytes, kSize, kAccess);
+  expect(side.qp != nullptr && side.key != nullptr, "QP");
+  expect(ibv_query_gid(side.context, 1, kGidIndex, &side.gid) == 0, "GID");
+  return side;
+}
+
+/// How often the completion was looked for.
+int write(const Side& from, const Side& to, char what) {
+  std::fill_n(from.bytes, kBytes, what);
+  ibv_sge piece{reinterpret_cast<std::uintptr_t>(from.bytes), kBytes, from.key->lkey};
+  ibv_send_wr work{}, *bad;
+  work.sg_list = &piece;
+  work.num_sge = 1;
+  work.opcode = IBV_WR_RDMA_WRITE;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma = {reinterpret_cast<std::uintptr_t>(to.bytes) + kTarget, to.key->rkey};
+  expect(ibv_post_send(from.qp, &work, &bad) == 0, "post");
+  int polls = 1;
+  ibv_wc done{};
+  while (ibv_poll_cq(from.cq, 1, &done) == 0) ++polls;
+  expect(done.status == IBV_WC_SUCCESS, "completion");
+  const auto* const got = to.bytes + kTarget;
+  expect(std::all_of(got, got + kBytes, [&](char one) { return one == what; }), "content");
+  return polls;
+}
+
+}  // namespace
+
+int main() {
+  int count = 0;
+  auto** const list = ibv_get_device_list(&count);
+  expect(count >= 2, "two devices");
+  const auto one = open_side(list[0]), two = open_side(list[1]);
+  connect(one.qp, two.qp->qp_num, two.gid);
+  connect(two.qp, one.qp->qp_num, one.gid);
+  std::array<int, 2 * kRounds> polls{};
+  for (int i = 0; i != kRounds; ++i) {
+    polls[2 * i] = write(one, two, static_cast<char>(i));
+    polls[2 * i + 1] = write(two, one, static_cast<char>(i + 1));
+  }
+  std::ranges::sort(polls);
+  std::printf("%s\n", polls[kRounds] <= 8 ? "at once" : "late");
+  return 0;
+}
