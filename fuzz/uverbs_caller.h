@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "oracle.h"
@@ -95,6 +97,8 @@ class UverbsCaller {
         return note_made(UVERBS_OBJECT_MW, number(0));
       case IB_USER_VERBS_CMD_CREATE_AH:
         return note_made(UVERBS_OBJECT_AH, number(0));
+      case IB_USER_VERBS_CMD_OPEN_QP:
+        return note_made(UVERBS_OBJECT_QP, number(0));
       case IB_USER_VERBS_CMD_OPEN_XRCD:
         return note_made(UVERBS_OBJECT_XRCD, number(0));
       case IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:
@@ -106,6 +110,16 @@ class UverbsCaller {
       default:
         return;
     }
+  }
+  /// From now on it is another device file that it makes calls on, or the first one again.
+  void change_file() {
+    const bool is_first = other_ == nullptr;
+    if (is_first) other_ = program_.open();
+    program_.exchange(other_);
+    std::swap(page_, other_page_);
+    if (!is_first) return;
+    served(program_.get_context(true));
+    page_ = program_.uar();
   }
   /// The first attribute is the number of what is made.
   void make(Call& call, std::uint16_t object) {
@@ -122,10 +136,12 @@ class UverbsCaller {
 
   Script script_;
   DevxProgram program_{Program::Reach::kMemory};
+  std::unique_ptr<uverbs::Context> other_;  ///< a second device file
   static constexpr std::size_t kChannelsMax = 8;
   std::vector<int> channels_;                                 ///< descriptors that it was given
   std::map<std::uint16_t, std::vector<std::uint32_t>> made_;  ///< handles, by kind of object
-  std::uint32_t page_ = 0;
+  std::uint32_t page_ = 0, other_page_ = 0;
+  std::uint32_t last_qpn_ = 0;
 };
 
 }  // namespace softhca::fuzz

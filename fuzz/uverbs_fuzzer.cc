@@ -45,7 +45,7 @@ class Caller final : public fuzz::UverbsMethods {
 
  private:
   void step() {
-    switch (script_.byte() % 26) {
+    switch (script_.byte() % 27) {
       case 0:
         return any_call();
       case 1:
@@ -111,6 +111,8 @@ class Caller final : public fuzz::UverbsMethods {
         return change();
       case 25:
         return matcher();
+      case 26:
+        return change_file();
     }
   }
 
@@ -475,8 +477,6 @@ class Caller final : public fuzz::UverbsMethods {
     }
     served(call.on(program_.context()));
   }
-
-  std::uint32_t last_qpn_ = 0;
 };
 
 }  // namespace

@@ -266,7 +266,7 @@ class UverbsMethods : public UverbsCaller {
     const auto put = [&](std::size_t at, std::uint64_t value) {
       std::memcpy(reinterpret_cast<std::byte*>(in.data()) + at, &value, sizeof value);
     };
-    switch (how % 9) {
+    switch (how % 10) {
       case 0: {  // ib_uverbs_resize_cq
         in[2] = handle(UVERBS_OBJECT_CQ);
         in[3] = power();
@@ -316,6 +316,11 @@ class UverbsMethods : public UverbsCaller {
         in[11] = script_.byte();
         return write(IB_USER_VERBS_CMD_REREG_MR, in);
       }
+      case 9:  // ib_uverbs_open_qp
+        in[4] = handle(UVERBS_OBJECT_XRCD);
+        in[5] = (how & 0x80) != 0 ? script_.dword() : last_qpn_;
+        in[6] = 10;
+        return write(IB_USER_VERBS_CMD_OPEN_QP, in);
       case 8:
         if (channels_.size() >= kChannelsMax) return;
         return write(IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, in);

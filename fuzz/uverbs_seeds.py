@@ -5,14 +5,14 @@ import struct
 from pathlib import Path
 
 CALL, PD, MR, CQ, QP, MODIFY, _, DESTROY, SRQ, WORK, WRITE, AH, MW, QUERY, LOSE, RUN, UMEM, MAKE, COMMAND, SUBSCRIBE, FLOW, \
-    METHOD, _, TABLE, CHANGE, MATCHER = range(26)
+    METHOD, _, TABLE, CHANGE, MATCHER, FILE = range(27)
 PD_KIND, MR_KIND, MW_KIND, AH_KIND, CQ_KIND, QP_KIND, SRQ_KIND, XRCD_KIND, FLOW_KIND, WQ_KIND, TABLE_KIND, DEVX_KIND, UMEM_KIND = range(13)
 RC, UC, UD, RAW, XRC_SEND, XRC_RECV, DRIVER = range(7)
 NEW = 255  # the newest of its kind
 # Of method_call().
 EVENTS, READ_COUNTERS, MATCHED_FLOW, ANSWERS, EVENT_CHANNEL, ASYNC_QUERY, CREATE_WQ, ADVISE = 0, 12, 14, 17, 18, 19, 20, 21
 # Of change().
-RESIZE_CQ, MODIFY_CQ, MODIFY_SRQ, QUERY_SRQ, MODIFY_WQ, OPEN_XRCD, ATTACH, REREG, CHANNEL = range(9)
+RESIZE_CQ, MODIFY_CQ, MODIFY_SRQ, QUERY_SRQ, MODIFY_WQ, OPEN_XRCD, ATTACH, REREG, CHANNEL, OPEN_QP = range(10)
 DCT, DCI = 16, 32
 
 
@@ -62,10 +62,12 @@ SEEDS = {
     "rc": connected(RC) + DOORBELL + bytes([RUN, QUERY, NEW, 255]) + destroyed(),
     "uc": connected(UC) + DOORBELL + destroyed(),
     "ud": bytes([PD]) + cq() + qp(UD) + modify(3, b"\1") + modify(4, b"\2") + modify(5, b"\3") + DOORBELL
-    + bytes([AH, NEW, 1, 0, CHANGE, ATTACH, 7, NEW, CHANGE, 0x80 + 1 + ATTACH, 7, NEW]) + destroyed(),
+    + bytes([AH, NEW, 1, 0, CHANGE, ATTACH, 7, NEW, CHANGE, 0x82 + ATTACH, 7, NEW]) + destroyed(),
     "xrc": bytes([PD]) + cq() + bytes([CHANGE, OPEN_XRCD]) + qp(XRC_SEND) + qp(XRC_RECV | 0x40, 768, 4041, more=bytes([NEW]))
     + bytes([SRQ]) + at(1024) + at(4048) + bytes([5, NEW, 4, 0, 0, NEW, NEW]) + destroyed()
     + bytes([DESTROY, SRQ_KIND, NEW, DESTROY, XRCD_KIND, NEW]),
+    "xrc_of_two": bytes([CHANGE, 0xF0 + OPEN_XRCD, 1]) + qp(XRC_RECV | 0x40, 768, 4041, more=bytes([NEW])) + modify(0)
+    + bytes([FILE, CHANGE, 0xF0 + OPEN_XRCD, 1, CHANGE, OPEN_QP, NEW]) + modify(1) + bytes([FILE, DESTROY, QP_KIND, NEW - 1]),
     "dynamic": bytes([PD]) + cq() + bytes([SRQ]) + at(1024) + at(4048) + bytes([0, NEW, 4, 0, 0])
     + qp(DRIVER, flags=b"\1" + struct.pack("<H", DCI)) + modify(0) + modify(1) + modify(2)
     + qp(DRIVER | 0x80, flags=b"\1" + struct.pack("<H", DCT), more=bytes([NEW])) + modify(0) + modify(1),

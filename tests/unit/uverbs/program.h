@@ -105,6 +105,8 @@ class Program {
   Device& device() { return *device_; }
   /// Another device file of it.
   std::unique_ptr<Context> open();
+  /// That is context() from now on, and the one before is `other`'s.
+  void exchange(std::unique_ptr<Context>& other) { context_.swap(other); }
   /// That the device is on.
   fabric::Switch& network() { return switch_; }
   /// Closes the device file with all that is made in it.
