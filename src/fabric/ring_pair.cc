@@ -45,15 +45,10 @@ void RingPair::send_record(const wire::Frame& frame) {
   counters_.sent += frame.packets();
 }
 
-unsigned RingPair::transmit(std::span<const std::byte> record, Port& port) {
-  auto& frame = port.draft();
-  if (!read_record(record, in_.note(), form_, frame)) {
-    ++counters_.dropped_unfit;
-    return 1;
-  }
-  const auto packets = frame.packets();
-  last_.number = port.transmit(frame);
-  return packets;
+bool RingPair::read(std::span<const std::byte> record, wire::Frame& frame) {
+  if (read_record(record, in_.note(), form_, frame)) return true;
+  ++counters_.dropped_unfit;
+  return false;
 }
 
 void RingPair::give_back(std::uint64_t released) {

@@ -44,10 +44,10 @@ class RingPair {
   /// process: what is left of the last train is no reason to stop. Returns how many there were.
   /// @pre kProcess: port.takes_trains()
   std::size_t receive(Port& port, std::size_t frames) {
-    return receive(port, frames, [](std::span<const std::byte>) { return false; });
+    return receive(port, frames, [](const wire::Frame&) { return false; });
   }
-  /// The same, but for frames that `takes(bytes)` says to have taken. The other process may change
-  /// the bytes at any time.
+  /// The same, but for frames that `takes(frame)` says to have taken. The head of these does not
+  /// change any more, whatever the other process does. `takes` transmits nothing in this fabric.
   template <class Takes>
   std::size_t receive(Port& port, std::size_t frames, Takes&& takes) {
     give_back(port.released());
@@ -55,7 +55,13 @@ class RingPair {
     while (count < frames && !broken()) {
       const auto bytes = in_.next();
       if (bytes.empty()) break;
-      count += takes(bytes) ? 1 : transmit(bytes, port);
+      auto& frame = port.draft();
+      if (!read(bytes, frame)) {
+        ++count;
+      } else {
+        count += frame.packets();
+        if (!takes(std::as_const(frame))) last_.number = port.transmit(frame);
+      }
       last_.position = in_.position();
     }
     counters_.received += count;
@@ -82,8 +88,7 @@ class RingPair {
   };
 
   void send_record(const wire::Frame& frame);
-  /// Returns how many packets there were.
-  unsigned transmit(std::span<const std::byte> record, Port& port);
+  bool read(std::span<const std::byte> record, wire::Frame& frame);
   void give_back(std::uint64_t released);
 
   util::SharedRing out_memory_;

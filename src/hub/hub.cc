@@ -309,7 +309,7 @@ void Hub::tell_of_the_gone(Client& client) {
 /// What one who may have something has, as far as it is its turn.
 std::size_t Hub::take_frames(Client& client) {
   return client.link.receive(
-      kFramesAtOnce, [&](std::span<const std::byte> frame) { return look_at(client, frame); });
+      kFramesAtOnce, [&](const wire::Frame& frame) { return look_at(client, frame.head()); });
 }
 
 /// Of a frame from `client`. True: it goes nowhere.

@@ -18,18 +18,16 @@ constexpr std::size_t kKind = EthernetLayout::kSize + kOurs.size();
 }  // namespace
 
 std::optional<LinkNote> LinkNote::parse(std::span<const std::byte> frame) {
-  std::array<std::byte, kKind + 1> copy;
-  if (frame.size() < copy.size()) return std::nullopt;
-  std::ranges::copy(frame.first(copy.size()), copy.begin());
-  const wire::EthernetView header(copy);
+  if (frame.size() <= kKind) return std::nullopt;
+  const wire::EthernetView header(frame);
   const auto ours = std::as_bytes(std::span(kOurs));
   if (header.get(EthernetLayout::ether_type) != kEtherType ||
-      !std::equal(ours.begin(), ours.end(), copy.begin() + EthernetLayout::kSize)) {
+      !std::equal(ours.begin(), ours.end(), frame.begin() + EthernetLayout::kSize)) {
     return std::nullopt;
   }
   return LinkNote{.to = wire::MacAddress::from(header.get(EthernetLayout::destination)),
                   .from = wire::MacAddress::from(header.get(EthernetLayout::source)),
-                  .kind = static_cast<Kind>(copy[kKind])};
+                  .kind = static_cast<Kind>(frame[kKind])};
 }
 
 wire::Frame LinkNote::frame() const {

@@ -29,7 +29,7 @@ struct LinkNote {
   wire::MacAddress from;  ///< of the process that is meant
   Kind kind = Kind::kWilling;
 
-  /// Nothing: it is another kind of frame. The bytes may change meanwhile.
+  /// Nothing: it is another kind of frame.
   static std::optional<LinkNote> parse(std::span<const std::byte> frame);
   wire::Frame frame() const;
 };

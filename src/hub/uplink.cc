@@ -66,7 +66,8 @@ void Uplink::handle_frame(const wire::Frame& frame) {
 }
 
 std::size_t Uplink::receive(std::size_t frames) {
-  auto count = hub_.receive(*port_, frames, [this](auto frame) { return handle_note(frame); });
+  auto count =
+      hub_.receive(*port_, frames, [this](const auto& frame) { return handle_note(frame.head()); });
   for (const auto& link : links_) {
     if (!link->reads) link->reads = util::monotonic_now() - link->made > kPatience;
     if (link->reads) count += link->rings.receive(*port_, frames);

@@ -173,5 +173,18 @@ TEST_F(RingPortTest, TheHeadOfAFrameDoesNotChangeWhileItWaits) {
   EXPECT_THAT(b_.take(), ElementsAre("before"));
 }
 
+TEST_F(RingPortTest, WhatWasLookedAtIsWhatIsTransmitted) {
+  a_.station->transmit(frame_of(kB, kA, "before"));
+  a_.deliver();
+  const auto look = [this](const wire::Frame&) {
+    const std::string after(20, 'z');
+    EXPECT_GT(::pwrite(there_.fd(), after.data(), after.size(), 4096 + 8), 0);
+    return false;
+  };
+  EXPECT_EQ(b_.link->receive(kAll, look), 1u);
+  b_.fabric.deliver(kAll);
+  EXPECT_THAT(b_.take(), ElementsAre("before"));
+}
+
 }  // namespace
 }  // namespace softhca::fabric
