@@ -243,7 +243,12 @@ Errno Manager::migrate_id(Channel& channel, Bytes in) {
   id->channel = &channel;
   if (before != &channel) {
     before->remove_if([&](const Event& event) { return event.counted_for == id->number; },
-                      [&](const Event& event) { channel.push(event); });
+                      [&](const Event& event) {
+                        channel.push(event);
+                        // A request that nobody has read of goes with its listener.
+                        if (event.type() != EventType::kConnectRequest) return;
+                        if (auto* asks = find(*before, event.content.id)) asks->channel = &channel;
+                      });
   }
   return answer(command.response, rdma_ucm_migrate_resp{.events_reported = id->events_read});
 }

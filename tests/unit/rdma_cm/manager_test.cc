@@ -56,7 +56,7 @@ class RdmaCm : public testing::Test {
     std::memcpy(bytes.data(), &header, sizeof header);
     std::memcpy(bytes.data() + sizeof header, &payload, sizeof payload);
     return manager_->serve(*channel_, reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size(),
-                           [](int) -> Channel* { return nullptr; });
+                           [this](int) { return named_; });
   }
   std::uint32_t create(std::uint64_t uid, std::uint16_t space = RDMA_PS_TCP) {
     rdma_ucm_create_id_resp out{};
@@ -159,6 +159,7 @@ class RdmaCm : public testing::Test {
   util::Time now_ = util::monotonic_now();
   std::unique_ptr<Manager> manager_;
   Channel* channel_;
+  Channel* named_ = nullptr;  ///< the channel of any descriptor that a command names
 };
 
 TEST_F(RdmaCm, WhatIsNoCommandIsRefused) {
@@ -217,6 +218,28 @@ TEST_F(RdmaCm, AConnectionIsMadeAndEnds) {
   EXPECT_EQ(destroy(request.id), 3u);
   EXPECT_EQ(destroy(listener), 1u);
   EXPECT_TRUE(numbers_.used.empty());
+}
+
+TEST_F(RdmaCm, WhatWaitsForAListenerThatMigratesGoesWithIt) {
+  const auto listener = listen(1, 7471);
+  const auto client = create(2);
+  resolve(client, 7471);
+  connect(client, "hello");
+  work();
+
+  named_ = std::exchange(channel_, *manager_->open());
+  rdma_ucm_migrate_resp out{};
+  rdma_ucm_migrate_id in{};
+  in.response = reinterpret_cast<std::uint64_t>(&out);
+  in.id = listener;
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_MIGRATE_ID, in), 0);
+  EXPECT_EQ(out.events_reported, 0u);
+  const auto request = next();
+  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+  EXPECT_EQ(accept(request.id, 3, false), 0);
+
+  channel_ = named_;
+  EXPECT_EQ(next_type(), EventType::kConnectResponse) << "the client stays where it was";
 }
 
 // What the kernel of a process that is killed says, others have to find out.
