@@ -75,7 +75,9 @@ util::Result<void> Card::set_up() {
   host_ = std::make_unique<driver::InProcessHost>(
       *model_, driver::InProcessHost::Options{.progress = [this] {
         (void)switch_.deliver(kFrames);
-        next_ = model_->run(util::monotonic_now());
+        // It is due again at once where it has to wait.
+        next_ = util::monotonic_now();
+        if (link_->has_room()) next_ = model_->run(next_);
         (void)switch_.deliver(kFrames);
       }});
   const auto mapped = model_->dma().map(

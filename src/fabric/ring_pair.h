@@ -76,6 +76,10 @@ class RingPair {
   /// Asks to be woken for the next frame. False if there is one already.
   bool prepare_to_sleep() { return broken() || in_.prepare_to_sleep(); }
 
+  /// Whether the other process has room for so many bytes more.
+  bool has_room(std::size_t bytes) { return broken() || out_.has_room(bytes); }
+  /// What it has taken so far, at the last look.
+  std::uint64_t taken() const { return out_.taken(); }
   /// The other process has broken the rules of a ring: nothing comes and goes here any more.
   bool broken() const { return in_.broken() || out_.broken(); }
   const Counters& counters() const { return counters_; }

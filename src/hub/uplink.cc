@@ -15,6 +15,8 @@ namespace {
 
 /// A link is looked at after so long even if nobody has said that it may be: that was lost.
 constexpr util::Duration kPatience = std::chrono::milliseconds(100);
+/// More than a turn of a device sends: some 300 packets, by its budget (pcie::Function::kRunWork).
+constexpr std::size_t kRoom = fabric::RingPair::kCapacity / 2;
 /// The hub itself is process 0.
 constexpr unsigned kHub = 0;
 
@@ -83,6 +85,29 @@ void Uplink::settle() {
     any_gone |= link->gone || link->rings.broken();
   }
   if (any_gone) drop_gone();
+}
+
+bool Uplink::Patience::waits_for(fabric::RingPair& rings) {
+  if (rings.has_room(kRoom)) return false;
+  const auto now = util::monotonic_now();
+  if (since_ == util::Time{} || rings.taken() != taken_) {
+    since_ = now;
+    taken_ = rings.taken();
+  }
+  return now - since_ < kPatience;
+}
+
+bool Uplink::has_room() {
+  bool waits = patience_.waits_for(hub_);
+  for (const auto& link : links_) {
+    if (link->sends) {
+      waits = link->patience.waits_for(link->rings) || waits;
+    } else if (!link->gone) {
+      // All of it would go by the hub, which holds up nobody and so loses what is too much.
+      waits = waits || util::monotonic_now() - link->made < kPatience;
+    }
+  }
+  return !waits;
 }
 
 bool Uplink::prepare_to_sleep() {

@@ -36,6 +36,10 @@ class Uplink final : public fabric::Receiver {
   std::size_t receive(std::size_t frames);
   /// Gives back what is delivered, and wakes those who sleep and have something.
   void settle();
+  /// Whether what the next turn sends has room, wherever it goes: as a port that is told to pause,
+  /// a station that sends no more meanwhile loses nothing. Who takes nothing for a tenth of a
+  /// second is not waited for.
+  bool has_room();
   /// Asks to be woken for the next frame. False if there is one already.
   bool prepare_to_sleep();
 
@@ -43,6 +47,15 @@ class Uplink final : public fabric::Receiver {
   std::size_t links() const;
 
  private:
+  /// Of one ring that is full: since when nothing was taken out of it.
+  class Patience {
+   public:
+    bool waits_for(fabric::RingPair& rings);
+
+   private:
+    util::Time since_{};
+    std::uint64_t taken_ = 0;
+  };
   struct Link {
     Link(std::uint64_t its_mac, util::SharedRing out, util::SharedRing in, UniqueFd its_wake)
         : mac(its_mac),
@@ -51,7 +64,8 @@ class Uplink final : public fabric::Receiver {
 
     const std::uint64_t mac;
     fabric::RingPair rings;
-    UniqueFd wake;       ///< it
+    UniqueFd wake;  ///< it
+    Patience patience;
     bool sends = false;  ///< it is ready
     bool reads = false;  ///< what came by the hub was before
     bool gone = false;   ///< it sends nothing more
@@ -67,6 +81,7 @@ class Uplink final : public fabric::Receiver {
   Joined joined_;
   const std::uint64_t mac_;
   fabric::RingPair hub_;
+  Patience patience_;  ///< with the hub
   std::vector<std::unique_ptr<Link>> links_;
   Link* last_ = nullptr;                ///< that a frame went to
   std::unique_ptr<fabric::Port> port_;  ///< goes first: its frames refer to the rings

@@ -73,6 +73,10 @@ class RingProducer {
   /// or broken. `note`: the consumer finds it with the record.
   /// @pre 0 < size <= SharedRing::kRecordMax, and the one before is published
   std::span<std::byte> reserve(std::size_t size, std::uint32_t note = 0);
+  /// Whether so many bytes are free. Looks at what the consumer says only if they were not before.
+  bool has_room(std::size_t size);
+  /// Bytes that the consumer has taken, as far as that was looked at.
+  std::uint64_t taken() const { return read_; }
   /// Shows the reserved record to the consumer.
   void publish();
   /// True if the consumer sleeps and is to be woken, once for each sleep. Asked after publish().
@@ -82,8 +86,6 @@ class RingProducer {
   bool broken() const { return broken_; }
 
  private:
-  bool has_room(std::size_t size);
-
   const SharedRing& ring_;
   std::uint64_t written_ = 0;   ///< records before are the consumer's
   std::uint64_t reserved_ = 0;  ///< end of the record that is being written

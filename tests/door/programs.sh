@@ -38,6 +38,8 @@ pair "SRQ ping-pong with events" "200 iters in" ibv_srq_pingpong -g 3 -c -e -n 2
 pair "XRC ping-pong" "" ibv_xsrq_pingpong -g 3 -n 200
 pair "RC ping-pong on demand" "200 iters in" ibv_rc_pingpong -g 3 -c -o -n 200
 pair "ib_send_bw, XRC" "^ 65536 +200 " ib_send_bw -d mlx5_0 -x 3 -c XRC -n 200
+# Nobody sends these again: the receiver keeps up, or the sender waits.
+pair "ib_send_bw, UC" "^ 65536 +2000 " ib_send_bw -d mlx5_0 -x 3 -c UC -n 2000
 for test in ib_write_bw ib_read_bw ib_send_bw; do
   pair "$test" "^ 65536 +200 " $test -d mlx5_0 -x 3 -n 200
 done

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
+#include <chrono>
 #include <filesystem>
 #include <numeric>
 #include <thread>
@@ -231,6 +232,61 @@ TEST_F(UplinkTest, WhoSleepsIsWokenByTheOtherEnd) {
   a_->send(b_->mac(), "wake up");
   EXPECT_TRUE(b_->is_woken());
   EXPECT_THAT(b_->take(), ElementsAre("wake up"));
+}
+
+// As a link with flow control: a device that asks before each turn.
+TEST_F(UplinkTest, WhoSendsWhileThereIsRoomLosesNothing) {
+  make_link();
+  const std::string packet(4096, 'x');
+  std::size_t sent = 0, arrived = 0;
+  for (int turn = 0; turn < 20; ++turn) {
+    // 300 packets of 4 KiB are a turn's.
+    while (a_->link().has_room()) {
+      for (int i = 0; i < 300; ++i) a_->push(b_->mac(), packet);
+      sent += 300;
+      ASSERT_LE(sent - arrived, 1024u) << "they do not fit";
+    }
+    arrived += b_->take().size();
+    ASSERT_EQ(arrived, sent);
+  }
+  EXPECT_GE(sent, 20u * 300);
+}
+
+TEST_F(UplinkTest, WhoTakesNothingIsNotWaitedForForLong) {
+  using namespace std::chrono_literals;
+  make_link();
+  const std::string packet(4096, 'x');
+  while (a_->link().has_room()) a_->push(b_->mac(), packet);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(a_->link().has_room());
+  std::this_thread::sleep_for(60ms);
+  EXPECT_TRUE(a_->link().has_room()) << "it stands still, and holds up all others";
+  // It is waited for again when it goes on.
+  (void)b_->take();
+  ASSERT_TRUE(a_->link().has_room());
+  while (a_->link().has_room()) a_->push(b_->mac(), packet);
+}
+
+TEST_F(UplinkTest, WhileALinkIsMadeNothingMoreIsSentByTheHub) {
+  for (int i = 0; i < kMany; ++i) a_->push(b_->mac(), "hello");
+  EXPECT_TRUE(a_->link().has_room());
+  run_hub();
+  a_->turn();  // it is introduced
+  EXPECT_FALSE(a_->link().has_room());
+  b_->turn();
+  run_hub();
+  a_->turn();  // the other is ready
+  EXPECT_TRUE(a_->link().has_room());
+  EXPECT_EQ(a_->link().links(), 1u);
+  // One that is never ready.
+  const auto c = join_hub();
+  for (int i = 0; i < kMany; ++i) a_->push(c->mac(), "hello");
+  c->push(a_->mac(), "I take part in links");
+  run_hub();
+  a_->turn();
+  EXPECT_FALSE(a_->link().has_room());
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  EXPECT_TRUE(a_->link().has_room());
 }
 
 TEST_F(UplinkTest, WhatOneHadSaidBeforeItWentArrives) {
