@@ -9,6 +9,7 @@
 
 #include "door/addresses.h"
 #include "door/tree/tree.h"
+#include "rdma/engine.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -17,6 +18,9 @@ namespace {
 
 /// Frames that a turn takes from the hub and delivers.
 constexpr std::size_t kFrames = 256;
+/// Of a turn of the device: its packets are to have room.
+constexpr std::int64_t kTurnWork = 140'000;
+static_assert(kTurnWork / rdma::Engine::kStepWork * (4096 + 128) <= hub::Uplink::kRoom);
 /// The first 4 KiB stay out, so that a null pointer is no memory.
 constexpr std::uint64_t kFirstAddress = 4096;
 
@@ -77,7 +81,7 @@ util::Result<void> Card::set_up() {
         (void)switch_.deliver(kFrames);
         // It is due again at once where it has to wait.
         next_ = util::monotonic_now();
-        if (link_->has_room()) next_ = model_->run(next_);
+        if (hurries_ || link_->has_room()) next_ = model_->run(next_, kTurnWork);
         (void)switch_.deliver(kFrames);
       }});
   const auto mapped = model_->dma().map(

@@ -43,6 +43,8 @@ class Card {
   /// Frames from the hub and from other processes. Returns how many there were.
   std::size_t receive();
   void progress() { host_->progress(); }
+  /// From now on it waits for nobody's room: the program ends, and what it owes is sent.
+  void hurry() { hurries_ = true; }
   /// Frames to the hub and to others.
   void settle() { link_->settle(); }
   /// Nothing waits: the hub wakes us from now on.
@@ -85,6 +87,7 @@ class Card {
   std::unique_ptr<driver::connectx::Hca> hca_;
   std::unique_ptr<uverbs::Device> device_;
   util::Time next_ = util::kNever;
+  bool hurries_ = false;
 };
 
 }  // namespace softhca::door

@@ -228,6 +228,7 @@ void Engine::stop() {
   const OwnCalls own;
   const FaultGuard guard;
   rdma_cm_->disconnect_all();
+  for_each_card([](Card& card) { card.hurry(); });
   (void)turn();
   (void)turn();
 }

@@ -15,8 +15,8 @@ namespace {
 
 /// A link is looked at after so long even if nobody has said that it may be: that was lost.
 constexpr util::Duration kPatience = std::chrono::milliseconds(100);
-/// More than a turn of a device sends: some 300 packets, by its budget (pcie::Function::kRunWork).
-constexpr std::size_t kRoom = fabric::RingPair::kCapacity / 2;
+/// By the hub to one that a link is being made with: that has the ring of the other to itself.
+constexpr std::size_t kByHub = Uplink::kRoom / 2;
 /// The hub itself is process 0.
 constexpr unsigned kHub = 0;
 
@@ -62,6 +62,7 @@ void Uplink::handle_frame(const wire::Frame& frame) {
       const auto to = wire::MacAddress::from(header.first<wire::MacAddress::kSize>()).to_u64();
       if (last_ == nullptr || last_->mac != to) last_ = find(to);
       if (last_ != nullptr && last_->sends) return last_->rings.send(frame);
+      if (last_ != nullptr) last_->by_hub += frame.size();
     }
   }
   hub_.send(frame);
@@ -102,8 +103,8 @@ bool Uplink::has_room() {
   for (const auto& link : links_) {
     if (link->sends) {
       waits = link->patience.waits_for(link->rings) || waits;
-    } else if (!link->gone) {
-      // All of it would go by the hub, which holds up nobody and so loses what is too much.
+    } else if (!link->gone && link->by_hub > kByHub) {
+      // The hub holds up nobody, and so loses what is too much.
       waits = waits || util::monotonic_now() - link->made < kPatience;
     }
   }

@@ -18,6 +18,10 @@ namespace softhca::hub {
 
 class Uplink final : public fabric::Receiver {
  public:
+  /// What a turn may send, whose sender has asked has_room() before: half of a link's ring. One
+  /// reliable QP has no more than that on its way, and hardly ever waits.
+  static constexpr std::size_t kRoom = std::size_t{1} << 20;
+
   /// Becomes the receiver of `port`, which takes trains. @pre nothing was done with `joined`
   Uplink(std::unique_ptr<fabric::Port> port, Joined joined);
   ~Uplink() override;
@@ -66,9 +70,10 @@ class Uplink final : public fabric::Receiver {
     fabric::RingPair rings;
     UniqueFd wake;  ///< it
     Patience patience;
-    bool sends = false;  ///< it is ready
-    bool reads = false;  ///< what came by the hub was before
-    bool gone = false;   ///< it sends nothing more
+    bool sends = false;      ///< it is ready
+    std::size_t by_hub = 0;  ///< bytes that it was sent before
+    bool reads = false;      ///< what came by the hub was before
+    bool gone = false;       ///< it sends nothing more
     util::Time made = util::monotonic_now();
   };
 
