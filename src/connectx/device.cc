@@ -21,6 +21,7 @@
 #include "connectx/queue/blue_flame.h"
 #include "connectx/queue/shared_doorbells.h"
 #include "connectx/queue/user_memory.h"
+#include "rdma/engine.h"
 #include "wire/train.h"
 
 namespace softhca::connectx {
@@ -57,6 +58,8 @@ pcie::Msix::Layout msix_layout(std::uint16_t vectors) {
 }
 
 }  // namespace
+
+const std::int64_t Device::kPacketWork = rdma::Engine::kStepWork;
 
 Device::Device(DeviceOptions options, fabric::Port& port)
     : Function(options.name, identity(options.model), kBars, msix_layout(options.msix_vectors)),

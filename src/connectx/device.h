@@ -52,6 +52,9 @@ struct DeviceOptions {
 
 class Device final : public pcie::Function, private fabric::Receiver {
  public:
+  /// Units of work that run() pays for each packet that it sends, at least.
+  static const std::int64_t kPacketWork;
+
   Device(DeviceOptions options, fabric::Port& port);
   ~Device() override;
 

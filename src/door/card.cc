@@ -9,7 +9,6 @@
 
 #include "door/addresses.h"
 #include "door/tree/tree.h"
-#include "rdma/engine.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -18,9 +17,8 @@ namespace {
 
 /// Frames that a turn takes from the hub and delivers.
 constexpr std::size_t kFrames = 256;
-/// Of a turn of the device: its packets are to have room.
-constexpr std::int64_t kTurnWork = 140'000;
-static_assert(kTurnWork / rdma::Engine::kStepWork * (4096 + 128) <= hub::Uplink::kRoom);
+/// What a packet takes of a ring, at most.
+constexpr std::size_t kPacketRoom = 4096 + 128;
 /// The first 4 KiB stay out, so that a null pointer is no memory.
 constexpr std::uint64_t kFirstAddress = 4096;
 
@@ -79,9 +77,7 @@ util::Result<void> Card::set_up() {
   host_ = std::make_unique<driver::InProcessHost>(
       *model_, driver::InProcessHost::Options{.progress = [this] {
         (void)switch_.deliver(kFrames);
-        // It is due again at once where it has to wait.
-        next_ = util::monotonic_now();
-        if (hurries_ || link_->has_room()) next_ = model_->run(next_, kTurnWork);
+        next_ = run_as_far_as_there_is_room(util::monotonic_now());
         (void)switch_.deliver(kFrames);
       }});
   const auto mapped = model_->dma().map(
@@ -101,6 +97,15 @@ util::Result<void> Card::set_up() {
   device_ = *std::move(device);
   tell_neighbours();
   return {};
+}
+
+/// Sends no more than there is room for; where there is none, it is due again at once.
+util::Time Card::run_as_far_as_there_is_room(util::Time now) {
+  constexpr auto kWork = pcie::Function::kRunWork;
+  if (hurries_) return model_->run(now);
+  const auto most = static_cast<std::size_t>(kWork / connectx::Device::kPacketWork) * kPacketRoom;
+  const auto packets = static_cast<std::int64_t>(std::min(link_->room(most), most) / kPacketRoom);
+  return packets == 0 ? now : model_->run(now, packets * connectx::Device::kPacketWork);
 }
 
 void Card::tell_neighbours() {

@@ -72,6 +72,7 @@ class Card {
   util::Result<void> set_up();
   /// Asks the network, and waits for an answer.
   bool ask_for_mac(const driver::Gid& to, driver::Mac& mac);
+  util::Time run_as_far_as_there_is_room(util::Time now);
   void tell_neighbours();
   driver::Mac mac() const;
 

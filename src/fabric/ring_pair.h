@@ -76,8 +76,8 @@ class RingPair {
   /// Asks to be woken for the next frame. False if there is one already.
   bool prepare_to_sleep() { return broken() || in_.prepare_to_sleep(); }
 
-  /// Whether the other process has room for so many bytes more.
-  bool has_room(std::size_t bytes) { return broken() || out_.has_room(bytes); }
+  /// Bytes that the other process has room for, looked at anew where they were fewer than `wanted`.
+  std::size_t room(std::size_t wanted) { return broken() ? SIZE_MAX : out_.room(wanted); }
   /// What it has taken so far, at the last look.
   std::uint64_t taken() const { return out_.taken(); }
   /// The other process has broken the rules of a ring: nothing comes and goes here any more.

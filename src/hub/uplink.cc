@@ -16,7 +16,7 @@ namespace {
 /// A link is looked at after so long even if nobody has said that it may be: that was lost.
 constexpr util::Duration kPatience = std::chrono::milliseconds(100);
 /// By the hub to one that a link is being made with: that has the ring of the other to itself.
-constexpr std::size_t kByHub = Uplink::kRoom / 2;
+constexpr std::size_t kByHub = std::size_t{512} << 10;
 /// The hub itself is process 0.
 constexpr unsigned kHub = 0;
 
@@ -62,7 +62,7 @@ void Uplink::handle_frame(const wire::Frame& frame) {
       const auto to = wire::MacAddress::from(header.first<wire::MacAddress::kSize>()).to_u64();
       if (last_ == nullptr || last_->mac != to) last_ = find(to);
       if (last_ != nullptr && last_->sends) return last_->rings.send(frame);
-      if (last_ != nullptr) last_->by_hub += frame.size();
+      if (last_ != nullptr) last_->by_hub += frame.size_of_all();
     }
   }
   hub_.send(frame);
@@ -88,27 +88,29 @@ void Uplink::settle() {
   if (any_gone) drop_gone();
 }
 
-bool Uplink::Patience::waits_for(fabric::RingPair& rings) {
-  if (rings.has_room(kRoom)) return false;
+std::size_t Uplink::Patience::room(fabric::RingPair& rings, std::size_t wanted) {
+  const auto room = rings.room(wanted);
+  if (room >= kRoomMin) return room;
   const auto now = util::monotonic_now();
   if (since_ == util::Time{} || rings.taken() != taken_) {
     since_ = now;
     taken_ = rings.taken();
   }
-  return now - since_ < kPatience;
+  return now - since_ < kPatience ? 0 : SIZE_MAX;
 }
 
-bool Uplink::has_room() {
-  bool waits = patience_.waits_for(hub_);
+std::size_t Uplink::room(std::size_t wanted) {
+  auto room = patience_.room(hub_, wanted);
   for (const auto& link : links_) {
     if (link->sends) {
-      waits = link->patience.waits_for(link->rings) || waits;
-    } else if (!link->gone && link->by_hub > kByHub) {
+      room = std::min(room, link->patience.room(link->rings, wanted));
+    } else if (!link->gone && util::monotonic_now() - link->made < kPatience) {
       // The hub holds up nobody, and so loses what is too much.
-      waits = waits || util::monotonic_now() - link->made < kPatience;
+      const auto left = kByHub - std::min(kByHub, link->by_hub);
+      room = std::min(room, left < kRoomMin ? 0 : left);
     }
   }
-  return !waits;
+  return room;
 }
 
 bool Uplink::prepare_to_sleep() {

@@ -18,10 +18,6 @@ namespace softhca::hub {
 
 class Uplink final : public fabric::Receiver {
  public:
-  /// What a turn may send, whose sender has asked has_room() before: half of a link's ring. One
-  /// reliable QP has no more than that on its way, and hardly ever waits.
-  static constexpr std::size_t kRoom = std::size_t{1} << 20;
-
   /// Becomes the receiver of `port`, which takes trains. @pre nothing was done with `joined`
   Uplink(std::unique_ptr<fabric::Port> port, Joined joined);
   ~Uplink() override;
@@ -40,10 +36,12 @@ class Uplink final : public fabric::Receiver {
   std::size_t receive(std::size_t frames);
   /// Gives back what is delivered, and wakes those who sleep and have something.
   void settle();
-  /// Whether what the next turn sends has room, wherever it goes: as a port that is told to pause,
-  /// a station that sends no more meanwhile loses nothing. Who takes nothing for a tenth of a
-  /// second is not waited for.
-  bool has_room();
+  /// Bytes that may be sent now and have room, wherever they go; 0 or at least kRoomMin, and looked
+  /// at anew where they were fewer than `wanted`. As a port that is told to pause: a station that
+  /// keeps to it loses nothing. Who takes nothing for a tenth of a second is not waited for.
+  std::size_t room(std::size_t wanted);
+  /// Some packets.
+  static constexpr std::size_t kRoomMin = std::size_t{128} << 10;
   /// Asks to be woken for the next frame. False if there is one already.
   bool prepare_to_sleep();
 
@@ -54,7 +52,7 @@ class Uplink final : public fabric::Receiver {
   /// Of one ring that is full: since when nothing was taken out of it.
   class Patience {
    public:
-    bool waits_for(fabric::RingPair& rings);
+    std::size_t room(fabric::RingPair& rings, std::size_t wanted);
 
    private:
     util::Time since_{};

@@ -89,19 +89,18 @@ std::byte* SharedRing::at(std::uint64_t index) const {
   return memory_ + kPage + (index & (capacity_ - 1));
 }
 
-bool RingProducer::has_room(std::size_t size) {
+std::size_t RingProducer::room(std::size_t wanted) {
   const auto room = [&] { return ring_.capacity() - (written_ - read_); };
-  if (size <= room()) return true;
+  if (broken_ || wanted <= room()) return room();
   const auto read = ring_.header().read.load(std::memory_order_acquire);
   broken_ = read < read_ || read > written_;
-  if (broken_) return false;
-  read_ = read;
-  return size <= room();
+  if (!broken_) read_ = read;
+  return room();
 }
 
 std::span<std::byte> RingProducer::reserve(std::size_t size, std::uint32_t note) {
   assert(size != 0 && size <= SharedRing::kRecordMax && reserved_ <= written_);
-  if (broken_ || !has_room(room_of(size))) return {};
+  if (room(room_of(size)) < room_of(size) || broken_) return {};
   auto* const head = ring_.at(written_);
   const RecordHead values{static_cast<std::uint32_t>(size), note};
   std::memcpy(head, &values, kRecordHead);

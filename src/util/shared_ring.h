@@ -73,8 +73,8 @@ class RingProducer {
   /// or broken. `note`: the consumer finds it with the record.
   /// @pre 0 < size <= SharedRing::kRecordMax, and the one before is published
   std::span<std::byte> reserve(std::size_t size, std::uint32_t note = 0);
-  /// Whether so many bytes are free. Looks at what the consumer says only if they were not before.
-  bool has_room(std::size_t size);
+  /// Bytes that are free. Asks the consumer only where they were fewer than `wanted` before.
+  std::size_t room(std::size_t wanted);
   /// Bytes that the consumer has taken, as far as that was looked at.
   std::uint64_t taken() const { return read_; }
   /// Shows the reserved record to the consumer.

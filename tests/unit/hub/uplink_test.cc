@@ -26,6 +26,8 @@ using testing::IsEmpty;
 using testing::Not;
 
 constexpr std::size_t kAll = 100000;
+/// Bytes that a turn of a device sends.
+constexpr std::size_t kTurn = 1 << 20;
 /// More than it takes until a link is made.
 constexpr int kMany = 100;
 
@@ -240,10 +242,10 @@ TEST_F(UplinkTest, WhoSendsWhileThereIsRoomLosesNothing) {
   const std::string packet(4096, 'x');
   std::size_t sent = 0, arrived = 0;
   for (int turn = 0; turn < 20; ++turn) {
-    constexpr std::size_t kTurn = Uplink::kRoom / 4200;
-    while (a_->link().has_room()) {
-      for (std::size_t i = 0; i < kTurn; ++i) a_->push(b_->mac(), packet);
-      sent += kTurn;
+    while (const auto room = a_->link().room(kTurn)) {
+      const auto packets = std::min(room, kTurn) / 4200;
+      for (std::size_t i = 0; i < packets; ++i) a_->push(b_->mac(), packet);
+      sent += packets;
       ASSERT_LE(sent - arrived, 512u) << "they do not fit";
     }
     arrived += b_->take().size();
@@ -256,35 +258,35 @@ TEST_F(UplinkTest, WhoTakesNothingIsNotWaitedForForLong) {
   using namespace std::chrono_literals;
   make_link();
   const std::string packet(4096, 'x');
-  while (a_->link().has_room()) a_->push(b_->mac(), packet);
+  while (a_->link().room(kTurn) != 0) a_->push(b_->mac(), packet);
   std::this_thread::sleep_for(50ms);
-  EXPECT_FALSE(a_->link().has_room());
+  EXPECT_EQ(a_->link().room(kTurn), 0u);
   std::this_thread::sleep_for(60ms);
-  EXPECT_TRUE(a_->link().has_room()) << "it stands still, and holds up all others";
+  EXPECT_NE(a_->link().room(kTurn), 0u) << "it stands still, and holds up all others";
   // It is waited for again when it goes on.
   (void)b_->take();
-  ASSERT_TRUE(a_->link().has_room());
-  while (a_->link().has_room()) a_->push(b_->mac(), packet);
+  ASSERT_NE(a_->link().room(kTurn), 0u);
+  while (a_->link().room(kTurn) != 0) a_->push(b_->mac(), packet);
 }
 
 TEST_F(UplinkTest, WhileALinkIsMadeNotTooMuchIsSentByTheHub) {
   const std::string packet(4096, 'x');
   const auto send_until_it_waits = [&](const Process& to) {
     std::size_t sent = 0;
-    for (; a_->link().has_room() && sent < 1000; ++sent) a_->push(to.mac(), packet);
+    for (; (a_->link().room(kTurn) != 0) && sent < 1000; ++sent) a_->push(to.mac(), packet);
     return sent;
   };
   for (int i = 0; i < kMany; ++i) a_->push(b_->mac(), "hello");
   run_hub();
   a_->turn();  // it is introduced
-  EXPECT_TRUE(a_->link().has_room()) << "a little is never too much";
+  EXPECT_NE(a_->link().room(kTurn), 0u) << "a little is never too much";
   const auto sent = send_until_it_waits(*b_);
   EXPECT_LT(sent, 200u);
   run_hub();
   EXPECT_EQ(b_->take().size(), kMany + sent);
   run_hub();
   a_->turn();  // the other is ready
-  EXPECT_TRUE(a_->link().has_room());
+  EXPECT_NE(a_->link().room(kTurn), 0u);
   EXPECT_EQ(a_->link().links(), 1u);
   // One that is never ready.
   const auto c = join_hub();
@@ -295,7 +297,7 @@ TEST_F(UplinkTest, WhileALinkIsMadeNotTooMuchIsSentByTheHub) {
   a_->turn();
   EXPECT_LT(send_until_it_waits(*c), 200u);
   std::this_thread::sleep_for(std::chrono::milliseconds(110));
-  EXPECT_TRUE(a_->link().has_room());
+  EXPECT_NE(a_->link().room(kTurn), 0u);
 }
 
 TEST_F(UplinkTest, WhatOneHadSaidBeforeItWentArrives) {
