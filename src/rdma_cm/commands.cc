@@ -232,6 +232,22 @@ std::optional<driver::Gid> Manager::resolve(const Id& id) const {
   return options_.port_numbers.find(id.port_space, id.destination.port()).value_or(id.local.gid);
 }
 
+/// An address that the machine has, and no device: 127.0.0.1, for one.
+bool Manager::is_to_this_machine(const Id& id) const {
+  return !id.destination.is_any() && !id.destination.is_multicast() &&
+         !options_.is_member(id.destination.gid()) && options_.is_local(id.destination);
+}
+
+/// As which the other end is to see us: who connects to an address of the machine comes from it.
+driver::Gid Manager::source_of(const Id& id) const {
+  return is_to_this_machine(id) ? id.source.gid() : id.local.gid;
+}
+
+/// And itself.
+driver::Gid Manager::target_of(const Id& id) const {
+  return is_to_this_machine(id) ? id.destination.gid() : *id.peer;
+}
+
 Errno Manager::resolve_addr(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_resolve_addr>(in);
   auto* id = find(channel, command.id);
@@ -267,7 +283,8 @@ Errno Manager::be_resolved(Id& id, const driver::Gid& peer) {
   if (!id.bound) id.local = local_for(peer, id.local.port);
   if (id.source.size() == 0 || id.source.is_any()) {
     const auto port = id.source.port();
-    id.source = SocketAddress::of(id.local.gid, port);
+    id.source =
+        SocketAddress::of(is_to_this_machine(id) ? id.destination.gid() : id.local.gid, port);
   }
   if (!id.owns_port) {
     if (const auto wrong = take_port(id); wrong != 0) return wrong;

@@ -123,6 +123,9 @@ class Manager {
   LocalAddress local_for(const driver::Gid& peer, unsigned port) const;
   std::uint64_t guid_of(const Id& id) const { return ports_[id.local.port].node_guid; }
   std::optional<driver::Gid> resolve(const Id& id) const;
+  bool is_to_this_machine(const Id& id) const;
+  driver::Gid source_of(const Id& id) const;
+  driver::Gid target_of(const Id& id) const;
   /// Its destination is known. Tells the program.
   Errno be_resolved(Id& id, const driver::Gid& peer);
   void ask(Id& id);

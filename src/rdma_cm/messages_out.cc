@@ -66,7 +66,7 @@ void Manager::send_request(Id& id, const rdma_ucm_conn_param& param) {
   req.set(Req::primary_hop_limit, kHopLimit);
   req.set(Req::primary_ack_timeout, kAckTimeout);
   const auto data = req.sub(Req::private_data);
-  put_cma(data, id.local.gid, *id.peer, id.source.port());
+  put_cma(data, source_of(id), target_of(id), id.source.port());
   copy_data(data.subspan(kCmaHeader), param);
   repeat(id, message.mad());
 }
@@ -139,7 +139,7 @@ void Manager::send_sidr_request(Id& id, const rdma_ucm_conn_param& param) {
   req.set(Req::pkey, kDefaultPkey);
   req.set(Req::service_id, id.service);
   const auto data = req.sub(Req::private_data);
-  put_cma(data, id.local.gid, *id.peer, id.source.port());
+  put_cma(data, source_of(id), target_of(id), id.source.port());
   copy_data(data.subspan(kCmaHeader), param);
   repeat(id, message.mad());
 }

@@ -1,0 +1,167 @@
+// Addresses of identifiers: who has them, who is asked for them, and what the other end sees.
+#include <gtest/gtest.h>
+
+#include "rdma_cm/own_host.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+TEST_F(RdmaCm, AnAddressThatNobodyKnowsIsAskedFor) {
+  const auto client = create(2);
+  ask_to_resolve(client, kGuest, 7471);
+  rdma_ucm_event_resp none{};
+  EXPECT_EQ(get_event(none), EAGAIN);
+  EXPECT_EQ(asked_.size(), 1u);
+  now_ += std::chrono::milliseconds(500);
+  manager_->tick();
+  EXPECT_EQ(asked_.size(), 2u) << "a request may be lost";
+  EXPECT_EQ(get_event(none), EAGAIN);
+  guest_is_known_ = true;
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  EXPECT_EQ(asked_.back(), kGuest);
+  // A Linux with an Ethernet of 1500 bytes takes packets of 1024 at most.
+  struct {
+    std::uint64_t head[2];
+    std::byte record[64];
+  } path{};
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_QUERY,
+                    rdma_ucm_query{.response = reinterpret_cast<std::uint64_t>(&path),
+                                   .id = client,
+                                   .option = RDMA_USER_CM_QUERY_PATH}),
+            0);
+  EXPECT_EQ(path.record[54], std::byte{0x80 | 3});
+}
+
+TEST_F(RdmaCm, AnAddressThatNobodyAnswersForEndsAtTheTimeout) {
+  const auto client = create(2);
+  ask_to_resolve(client, kGuest, 7471);
+  now_ += std::chrono::milliseconds(1999);
+  manager_->tick();
+  rdma_ucm_event_resp none{};
+  EXPECT_EQ(get_event(none), EAGAIN);
+  now_ += std::chrono::milliseconds(1);
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kAddrError));
+  EXPECT_EQ(static_cast<std::int32_t>(event.status), -ETIMEDOUT);
+}
+
+/// One more device of the process, with an address of its own; both have link-local ones.
+class RdmaCmOfTwo : public RdmaCm {
+ protected:
+  RdmaCmOfTwo() {
+    for (auto* device : {&program_.device(), &second_.device()}) {
+      const auto set = device->set_gid(2, uverbs::GidEntry{.gid = kLinkLocal});
+      EXPECT_TRUE(set);
+    }
+    EXPECT_TRUE(second_.device().set_gid(0, std::nullopt));
+    EXPECT_TRUE(second_.device().set_gid(5, uverbs::GidEntry{.gid = kSecond}));
+    const Manager::Port ports[] = {{program_.device(), 1}, {second_.device(), 2}};
+    manager_ = *Manager::create(
+        ports, memory_,
+        {.port_numbers = numbers_,
+         .is_member = [](const driver::Gid& gid) { return gid == kOwn || gid.is_link_local(); },
+         .is_local = [](const SocketAddress&) { return true; },
+         .clock = [this] { return now_; }});
+    channel_ = *manager_->open();
+  }
+  ~RdmaCmOfTwo() override { manager_.reset(); }
+  Errno bind_to(std::uint32_t id, const driver::Gid& gid, std::uint16_t port) {
+    rdma_ucm_bind in{};
+    in.id = id;
+    const auto address = SocketAddress::of(gid, port);
+    in.addr_size = address.size();
+    std::memcpy(&in.addr, &address.storage, sizeof in.addr);
+    return command(RDMA_USER_CM_CMD_BIND, in);
+  }
+  rdma_ucm_query_addr_resp query(std::uint32_t id) {
+    rdma_ucm_query_addr_resp out{};
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_QUERY,
+                      rdma_ucm_query{.response = reinterpret_cast<std::uint64_t>(&out),
+                                     .id = id,
+                                     .option = RDMA_USER_CM_QUERY_ADDR}),
+              0);
+    return out;
+  }
+
+  static inline const driver::Gid kSecond = driver::Gid::from_ipv4(198, 18, 0, 2);
+  static inline const driver::Gid kLinkLocal{{std::byte{0xfe}, std::byte{0x80}}};
+  uverbs::Program second_;
+};
+
+TEST_F(RdmaCmOfTwo, WhoIsBoundToAnAddressHasTheDeviceOfIt) {
+  const auto first = create(1), second = create(2);
+  EXPECT_EQ(bind_to(first, kOwn, 0), 0);
+  EXPECT_EQ(bind_to(second, kSecond, 0), 0);
+  EXPECT_EQ(be64toh(query(first).node_guid), 1u);
+  EXPECT_EQ(be64toh(query(second).node_guid), 2u);
+}
+
+TEST_F(RdmaCmOfTwo, AListenerOfOneDeviceDoesNotHearTheOther) {
+  const auto listener = create(1);
+  EXPECT_EQ(bind_to(listener, kSecond, 7471), 0);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = listener, .backlog = 1}), 0);
+  const auto client = create(2);
+  resolve(client, 7471);
+  connect(client, "");
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kRejected));
+  EXPECT_EQ(event.status, 8u) << "no such service";
+}
+
+// IETF RFC 6724 5: an address of the same kind.
+TEST_F(RdmaCmOfTwo, AnIpv6PeerIsSpokenToFromAnIpv6Address) {
+  const auto client = create(2);
+  ask_to_resolve(client, kLinkLocal, 7471);
+  ASSERT_EQ(next_type(), EventType::kAddrResolved);
+  struct {
+    std::uint64_t head[2];
+    std::uint64_t service;
+    std::array<std::byte, 16> to, from;
+    std::byte rest[24];
+  } path{};
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_QUERY,
+                    rdma_ucm_query{.response = reinterpret_cast<std::uint64_t>(&path),
+                                   .id = client,
+                                   .option = RDMA_USER_CM_QUERY_PATH}),
+            0);
+  EXPECT_EQ(path.to, kLinkLocal.bytes);
+  EXPECT_EQ(path.from, kLinkLocal.bytes);
+  EXPECT_EQ(query(client).src_addr.ss_family, AF_INET6);
+}
+
+// As Linux: who connects to 127.0.0.1 comes from there, and both ends see it.
+TEST_F(RdmaCm, WhoConnectsToAnAddressOfTheMachineComesFromIt) {
+  const auto local = driver::Gid::from_ipv4(127, 0, 0, 1);
+  listen(1, 7471);
+  const auto client = create(2);
+  ask_to_resolve(client, local, 7471);
+  ASSERT_EQ(next_type(), EventType::kAddrResolved);
+  connect(client, "hello");
+  const auto request = next();
+  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+  const auto addresses = [this](std::uint32_t id) {
+    rdma_ucm_query_addr_resp out{};
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_QUERY,
+                      rdma_ucm_query{.response = reinterpret_cast<std::uint64_t>(&out),
+                                     .id = id,
+                                     .option = RDMA_USER_CM_QUERY_ADDR}),
+              0);
+    SocketAddress source, destination;
+    std::memcpy(&source.storage, &out.src_addr, sizeof source.storage);
+    std::memcpy(&destination.storage, &out.dst_addr, sizeof destination.storage);
+    return std::pair(source, destination);
+  };
+  const auto [here, there] = addresses(client);
+  EXPECT_EQ(here.gid(), local);
+  EXPECT_EQ(there.gid(), local);
+  const auto [own, peer] = addresses(request.id);
+  EXPECT_EQ(own.gid(), local);
+  EXPECT_EQ(own.port(), 7471);
+  EXPECT_EQ(peer.gid(), local);
+  EXPECT_EQ(peer.port(), here.port());
+  EXPECT_EQ(accept(request.id, 3, false), 0);
+  EXPECT_EQ(next_type(), EventType::kConnectResponse);
+}
+
+}  // namespace
+}  // namespace softhca::rdma_cm

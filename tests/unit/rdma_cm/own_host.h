@@ -1,0 +1,164 @@
+// A host that connects to itself, by real management datagrams that its device loops back.
+#pragma once
+
+#include <endian.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_cm.h>
+
+#include <cerrno>
+#include <cstring>
+#include <set>
+
+#include "rdma_cm/manager.h"
+#include "uverbs/program.h"
+
+namespace softhca::rdma_cm {
+
+inline const driver::Gid kOwn = driver::Gid::from_ipv4(198, 18, 0, 1);
+inline const driver::Gid kGuest = driver::Gid::from_ipv4(198, 19, 0, 1);
+
+class Numbers final : public PortNumbers {
+ public:
+  bool claim(std::uint16_t space, std::uint16_t port, const driver::Gid&) override {
+    return used.insert({space, port}).second;
+  }
+  void release(std::uint16_t space, std::uint16_t port) override { used.erase({space, port}); }
+  std::optional<driver::Gid> find(std::uint16_t, std::uint16_t) override { return kOwn; }
+  std::set<std::pair<std::uint16_t, std::uint16_t>> used;
+};
+
+class RdmaCm : public testing::Test {
+ protected:
+  RdmaCm() {
+    const Manager::Port port{program_.device(), 1};
+    manager_ = *Manager::create(
+        std::span(&port, 1), memory_,
+        {.port_numbers = numbers_,
+         .is_member =
+             [this](const driver::Gid& gid) {
+               return gid == kOwn || (gid == kGuest && guest_is_known_);
+             },
+         .is_local = [](const SocketAddress& address) { return address.gid() != kGuest; },
+         .ask = [this](const driver::Gid& gid) { asked_.push_back(gid); },
+         .path_mtu = [](const driver::Gid& gid) -> std::uint8_t { return gid == kGuest ? 3 : 5; },
+         .is_gone = [this](const driver::Gid&) { return peer_is_gone_; },
+         .clock = [this] { return now_; }});
+    channel_ = *manager_->open();
+  }
+
+  template <class Payload>
+  Errno command(std::uint32_t number, const Payload& payload) {
+    std::vector<std::byte> bytes(sizeof(rdma_ucm_cmd_hdr) + sizeof payload);
+    const rdma_ucm_cmd_hdr header{.cmd = number, .in = sizeof payload, .out = 0};
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memcpy(bytes.data() + sizeof header, &payload, sizeof payload);
+    return manager_->serve(*channel_, reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size(),
+                           [this](int) { return named_; });
+  }
+  std::uint32_t create(std::uint64_t uid, std::uint16_t space = RDMA_PS_TCP) {
+    rdma_ucm_create_id_resp out{};
+    rdma_ucm_create_id in{};
+    in.uid = uid;
+    in.response = reinterpret_cast<std::uint64_t>(&out);
+    in.ps = space;
+    in.qp_type = space == RDMA_PS_TCP ? 2 : 4;
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_CREATE_ID, in), 0);
+    return out.id;
+  }
+  Errno bind(std::uint32_t id, std::uint16_t port) {
+    rdma_ucm_bind in{};
+    in.id = id;
+    in.addr_size = sizeof(sockaddr_in);
+    const auto address = SocketAddress::of(kOwn, port);
+    std::memcpy(&in.addr, &address.storage, sizeof in.addr);
+    return command(RDMA_USER_CM_CMD_BIND, in);
+  }
+  std::uint32_t listen(std::uint64_t uid, std::uint16_t port, std::uint16_t space = RDMA_PS_TCP) {
+    const auto id = create(uid, space);
+    EXPECT_EQ(bind(id, port), 0);
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = 1}), 0);
+    return id;
+  }
+  void ask_to_resolve(std::uint32_t id, const driver::Gid& to, std::uint16_t port) {
+    rdma_ucm_resolve_addr in{};
+    in.id = id;
+    in.timeout_ms = 2000;
+    const auto address = SocketAddress::of(to, port);
+    in.dst_size = address.size();
+    std::memcpy(&in.dst_addr, &address.storage, sizeof in.dst_addr);
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_RESOLVE_ADDR, in), 0);
+  }
+  void resolve(std::uint32_t id, std::uint16_t port) {
+    ask_to_resolve(id, kOwn, port);
+    EXPECT_EQ(next().event, static_cast<std::uint32_t>(EventType::kAddrResolved));
+  }
+  static rdma_ucm_conn_param param(std::uint32_t qpn, std::string_view data) {
+    rdma_ucm_conn_param out{};
+    out.qp_num = qpn;
+    out.responder_resources = 3;
+    out.initiator_depth = 5;
+    out.valid = 1;
+    out.private_data_len = static_cast<std::uint8_t>(data.size());
+    std::memcpy(out.private_data, data.data(), data.size());
+    return out;
+  }
+  void connect(std::uint32_t id, std::string_view data) {
+    rdma_ucm_connect in{};
+    in.id = id;
+    in.conn_param = param(0x100, data);
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_CONNECT, in), 0);
+  }
+  Errno accept(std::uint32_t id, std::uint64_t uid, bool active) {
+    rdma_ucm_accept in{};
+    in.uid = uid;
+    in.id = id;
+    if (!active) in.conn_param = param(0x200, "yes");
+    return command(RDMA_USER_CM_CMD_ACCEPT, in);
+  }
+  Errno get_event(rdma_ucm_event_resp& out) {
+    rdma_ucm_get_event in{.response = reinterpret_cast<std::uint64_t>(&out)};
+    return command(RDMA_USER_CM_CMD_GET_EVENT, in);
+  }
+  /// All that is on its way arrives.
+  void work() {
+    for (int i = 0; i != 50; ++i) {
+      program_.device().hca().host().progress();
+      program_.device().poll_events();
+    }
+  }
+  /// The next event; of type 99 if none comes.
+  rdma_ucm_event_resp next() {
+    rdma_ucm_event_resp out{};
+    for (int i = 0; i != 1000; ++i) {
+      if (get_event(out) == 0) return out;
+      program_.device().hca().host().progress();
+      program_.device().poll_events();
+      manager_->tick();
+    }
+    out.event = 99;
+    return out;
+  }
+  EventType next_type() { return static_cast<EventType>(next().event); }
+  std::uint32_t destroy(std::uint32_t id) {
+    rdma_ucm_destroy_id_resp out{};
+    rdma_ucm_destroy_id in{
+        .response = reinterpret_cast<std::uint64_t>(&out), .id = id, .reserved = 0};
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_DESTROY_ID, in), 0);
+    return out.events_reported;
+  }
+
+  uverbs::Program program_;
+  uverbs::OwnMemory memory_;
+  Numbers numbers_;
+  bool guest_is_known_ = false;
+  bool peer_is_gone_ = false;
+  std::vector<driver::Gid> asked_;
+  util::Time now_ = util::monotonic_now();
+  std::unique_ptr<Manager> manager_;
+  Channel* channel_;
+  Channel* named_ = nullptr;  ///< the channel of any descriptor that a command names
+};
+
+}  // namespace softhca::rdma_cm
