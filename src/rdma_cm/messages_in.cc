@@ -262,8 +262,9 @@ void Manager::handle_sidr_reply(const Mad& mad) {
   const auto status = rep.get(Rep::status);
   id->state = status == 0 ? State::kEstablished : State::kOver;
   id->remote_qpn = rep.get(Rep::qpn);
+  // The status of the message, not an errno: as cma_sidr_rep_handler() of Linux tells it.
   auto event = event_of(*id, status == 0 ? EventType::kEstablished : EventType::kUnreachable,
-                        status == 0 ? 0 : -static_cast<std::int32_t>(status));
+                        static_cast<std::int32_t>(status));
   auto& param = event.content.param.ud;
   param.qp_num = id->remote_qpn;
   param.qkey = rep.get(Rep::qkey);
