@@ -138,6 +138,8 @@ def main():
                     if wrong:
                         print(f"FAILED after {i} kills: {wrong}")
                         return 1
+                    if (i + 1) % 50 == 0:
+                        print(f"{i + 1} kills of {count}", flush=True)
             finally:
                 keeper.terminate()
     print(f"{count} kills")
