@@ -9,6 +9,7 @@ up)
   [ "$HCA_IFS $HCA_DEVICES $HCA_ADDRESSES" = "$IF_here $IB_here $ADDRESS_here" ] || fail "the environment: $HCA_IFS $HCA_DEVICES $HCA_ADDRESSES"
   getent hosts hca1 | grep -q "^$ADDRESS_here " || fail "hca1 is not in /etc/hosts"
   carrier here && gid_index here >/dev/null || fail "the port is not ready"
+  run ip addr add fd00:198:19::1:1/64 dev "$IF_here" nodad
   run modprobe -a rdma_ucm
   ;;
 server) # Stays when the script ends.
