@@ -22,6 +22,10 @@ class Capture::SwitchTap final : public Tap {
   void handle_frame(std::uint32_t ingress_port, const wire::Frame& frame) override {
     capture_.handle_frame(*ports_[ingress_port], frame);
   }
+  std::size_t room() const override {
+    return capture_.ended_ ? SIZE_MAX : capture_.writer_->room();
+  }
+  std::uint64_t taken() const override { return capture_.writer_->written(); }
   template <class Function>
   void for_each(Function function) {
     for (auto& port : ports_) {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -24,6 +25,8 @@ namespace {
 /// What comes within this time is written together, unless it is much.
 constexpr auto kDelay = std::chrono::milliseconds(100);
 constexpr std::size_t kMuch = std::size_t{1} << 20;
+/// So that it is seen soon that something is written.
+constexpr std::size_t kAtOnce = std::size_t{1} << 20;
 constexpr auto kPatienceAtTheEnd = std::chrono::seconds(5);
 
 /// How many of the first `size` bytes are whole blocks: each has its length behind its type
@@ -69,10 +72,14 @@ class OutputFile {
     fd_ = -1;
   }
 
+  /// Of all files.
+  std::uint64_t written() const { return written_.load(std::memory_order_relaxed); }
+
   /// All of them, or no half of one.
   util::Result<void> write(std::span<const std::byte> blocks) {
     for (std::size_t done = 0; done != blocks.size();) {
-      const auto written = ::write(fd_, blocks.data() + done, blocks.size() - done);
+      const auto size = std::min(blocks.size() - done, kAtOnce);
+      const auto written = ::write(fd_, blocks.data() + done, size);
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) {
         auto error = util::fail_errno("the file cannot be written");
@@ -81,6 +88,7 @@ class OutputFile {
         return error;
       }
       done += static_cast<std::size_t>(written);
+      written_.fetch_add(static_cast<std::uint64_t>(written), std::memory_order_relaxed);
     }
     size_ += blocks.size();
     return {};
@@ -90,6 +98,7 @@ class OutputFile {
   int fd_ = -1;
   bool regular_ = false;
   std::size_t size_ = 0;
+  std::atomic<std::uint64_t> written_ = 0;
 };
 
 /// Blocks that go out together.
@@ -210,6 +219,14 @@ bool CaptureWriter::put(std::span<const std::byte> blocks) {
   if (size == 0 || (size < kMuch && bytes.size() >= kMuch)) state_->changed.notify_all();
   return true;
 }
+
+std::size_t CaptureWriter::room() const {
+  const std::lock_guard lock(state_->mutex);
+  const auto size = state_->waiting.bytes.size();
+  return failed() ? SIZE_MAX : kCapacity - std::min(size, kCapacity);
+}
+
+std::uint64_t CaptureWriter::written() const { return state_->file.written(); }
 
 void CaptureWriter::put_always(std::span<const std::byte> blocks) {
   const std::lock_guard lock(state_->mutex);

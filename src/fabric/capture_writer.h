@@ -33,6 +33,10 @@ class CaptureWriter {
   /// Whole blocks. False if there is no room: then nothing is taken. They are in the file within a
   /// fraction of a second.
   bool put(std::span<const std::byte> blocks);
+  /// Bytes that put() has room for.
+  std::size_t room() const;
+  /// Bytes that have left for the files.
+  std::uint64_t written() const;
   void put_always(std::span<const std::byte> blocks);
   /// What follows stands in the next file, which takes the place of the oldest.
   void next_file();

@@ -18,6 +18,13 @@
 
 namespace softhca::fabric {
 
+/// What becomes of a frame that has come out of a ring.
+enum class Verdict : std::uint8_t {
+  kGoes,   ///< it is transmitted
+  kTaken,  ///< it was for who looked at it
+  kWaits,  ///< it stays, and so do all behind it
+};
+
 class RingPair {
  public:
   /// Of a ring that has room for some 1000 packets of 4 KiB.
@@ -44,12 +51,12 @@ class RingPair {
   /// process: what is left of the last train is no reason to stop. Returns how many there were.
   /// @pre kProcess: port.takes_trains()
   std::size_t receive(Port& port, std::size_t frames) {
-    return receive(port, frames, [](const wire::Frame&) { return false; });
+    return receive(port, frames, [](const wire::Frame&) { return Verdict::kGoes; });
   }
-  /// The same, but for frames that `takes(frame)` says to have taken. The head of these does not
-  /// change any more, whatever the other process does. `takes` transmits nothing in this fabric.
-  template <class Takes>
-  std::size_t receive(Port& port, std::size_t frames, Takes&& takes) {
+  /// The same with those for which `judge(frame)` says so. Their head does not change any more,
+  /// whatever the other process does, unless they wait. `judge` transmits nothing in this fabric.
+  template <class Judge>
+  std::size_t receive(Port& port, std::size_t frames, Judge&& judge) {
     give_back(port.released());
     std::size_t count = 0;
     while (count < frames && !broken()) {
@@ -59,8 +66,13 @@ class RingPair {
       if (!read(bytes, frame)) {
         ++count;
       } else {
+        const Verdict verdict = judge(std::as_const(frame));
+        if (verdict == Verdict::kWaits) {
+          in_.put_back();
+          break;
+        }
         count += frame.packets();
-        if (!takes(std::as_const(frame))) last_.number = port.transmit(frame);
+        if (verdict == Verdict::kGoes) last_.number = port.transmit(frame);
       }
       last_.position = in_.position();
     }

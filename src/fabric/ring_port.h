@@ -30,10 +30,12 @@ class RingPort final : public Receiver {
 
   // As RingPair's.
   std::size_t receive(std::size_t frames) { return rings_.receive(*port_, frames); }
-  template <class Takes>
-  std::size_t receive(std::size_t frames, Takes&& takes) {
-    return rings_.receive(*port_, frames, std::forward<Takes>(takes));
+  template <class Judge>
+  std::size_t receive(std::size_t frames, Judge&& judge) {
+    return rings_.receive(*port_, frames, std::forward<Judge>(judge));
   }
+  std::size_t room(std::size_t wanted) { return rings_.room(wanted); }
+  std::uint64_t taken() const { return rings_.taken(); }
   bool settle() { return rings_.settle(*port_); }
   bool prepare_to_sleep() { return rings_.prepare_to_sleep(); }
   bool broken() const { return rings_.broken(); }

@@ -5,21 +5,22 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "hub/fd_message.h"
 #include "hub/hello.h"
+#include "hub/hub_client.h"
 #include "hub/join.h"
-#include "util/endian.h"
 #include "vfio_user/event_signal.h"
 #include "vfio_user/unix_socket.h"
+#include "wire/ethernet.h"
 #include "wire/mac_address.h"
 
 namespace softhca::hub {
@@ -31,11 +32,15 @@ constexpr int kBacklog = 512;
 /// Frames between two looks at the sockets, and of each process in one round.
 constexpr std::size_t kFramesPerTurn = 128;
 constexpr std::size_t kFramesAtOnce = 16;
+/// Room for kFramesAtOnce of any common size: otherwise it is waited for.
+std::size_t room_for_frames(std::size_t ring_capacity) {
+  return std::min(std::size_t{128} << 10, ring_capacity / 2);
+}
+/// Of a capture, for as many frames.
+constexpr std::size_t kTapRoom = std::size_t{1} << 20;
+constexpr auto kLookAgain = std::chrono::microseconds(50);
 /// Of a process that has gone: what it had sent before is still delivered, as far as this.
 constexpr std::size_t kLastFrames = 8192;
-/// Of a process to another, before the two have a link of their own; and links of one process.
-constexpr unsigned kFramesBeforeLink = 16;
-constexpr std::size_t kLinksMax = 32;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 /// Addresses of 198.18.0.0/16 are made of them.
 constexpr unsigned kNumberMax = 0xfffe;
@@ -66,44 +71,7 @@ util::Result<void> send_hello(int socket, unsigned number, const std::array<int,
   return util::fail_errno("sendmsg");
 }
 
-/// 0: that of no process.
-unsigned number_of(std::span<const std::byte> mac) {
-  const auto own = std::as_bytes(std::span(kMacs));
-  if (!std::ranges::equal(mac.first(own.size()), own)) return 0;
-  std::array<std::byte, sizeof(std::uint32_t)> number{};
-  std::ranges::copy(mac.subspan(own.size(), 3), number.begin() + 1);
-  return util::load_be32(number.data());
-}
-
-wire::MacAddress address_of(unsigned number) {
-  const auto mac = mac_of(number);
-  return wire::MacAddress::from(std::as_bytes(std::span(mac)));
-}
-
 }  // namespace
-
-struct Hub::Client {
-  Client(unsigned client_number, std::unique_ptr<fabric::Port> port, util::SharedRing out,
-         util::SharedRing in)
-      : number(client_number), link(std::move(port), std::move(out), std::move(in)) {}
-
-  const unsigned number;
-  pid_t pid = 0;  ///< for the log
-  UniqueFd socket;
-  UniqueFd bell;  ///< it wakes us
-  UniqueFd wake;  ///< we wake it
-  fabric::RingPort link;
-  bool active = false;
-  std::uint64_t losses_seen = 0;  ///< of the link's dropped_full
-
-  // Links to others (link_note.h).
-  bool is_willing = false;
-  std::map<unsigned, unsigned> frames_to;  ///< by number, until they are introduced
-  std::set<unsigned> known;                ///< who was introduced
-  std::set<unsigned> gone;                 ///< of these, and it has not been told: no room
-
-  bool knows_enough() const { return known.size() + gone.size() >= kLinksMax; }
-};
 
 Hub::Hub(util::EventLoop& loop, std::string socket_path, const Options& options)
     : loop_(loop),
@@ -125,6 +93,7 @@ Hub::~Hub() {
   while (!clients_.empty()) remove(*clients_.back());
   if (listener_) {
     loop_.remove(listener_.get());
+    loop_.remove(timer_.get());
     ::unlink(socket_path_.c_str());
   }
 }
@@ -136,6 +105,10 @@ util::Result<void> Hub::listen() {
   if (!bound) return tl::unexpected(bound.error());
   listener_ = *std::move(bound);
   if (::listen(listener_.get(), kBacklog) != 0) return util::fail_errno("hub: listen");
+  timer_ = UniqueFd(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  if (!timer_) return util::fail_errno("hub: timerfd");
+  auto timed = loop_.add(timer_.get(), EPOLLIN | EPOLLET, [this](auto) { work_.raise(); });
+  if (!timed) return timed;
   return loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept(); });
 }
 
@@ -185,7 +158,7 @@ util::Result<void> Hub::admit(UniqueFd socket) {
   client.socket = std::move(socket);
   client.bell = std::move(bell);
   client.wake = std::move(wake);
-  numbers_.insert(number);
+  by_number_[number] = &client;
   ++counters_.joined;
   util::log(util::LogLevel::kDebug, "hub: process {} joins as {}", peer.pid, number);
   if (auto watched = watch(client); !watched) {
@@ -208,7 +181,7 @@ util::Result<void> Hub::watch(Client& client) {
 unsigned Hub::next_number() {
   do {
     last_number_ = last_number_ % kNumberMax + 1;
-  } while (numbers_.contains(last_number_) || is_remembered(last_number_));
+  } while (by_number_.contains(last_number_) || is_remembered(last_number_));
   return last_number_;
 }
 
@@ -223,14 +196,18 @@ void Hub::handle_socket(Client& client) {
   const auto size = ::recv(client.socket.get(), &byte, sizeof byte, MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size > 0) return expel(client, "it talks, and has nothing to say");
-  for (std::size_t frames = 0; frames < kLastFrames; frames += kFramesAtOnce) {
-    if (take_frames(client) == 0) break;
-    switch_.deliver(kAll);
-  }
   util::log(util::LogLevel::kDebug, "hub: process {} ({}) has gone", client.number, client.pid);
-  ++counters_.left;
-  remove(client);
-  work_.raise();  // for those who got its last frames
+  loop_.remove(client.socket.get());
+  client.leaves = true;
+  handle_bell(client);
+}
+
+/// What one who has gone had sent before is delivered first. True: nothing is left of it.
+bool Hub::take_leave(Client& client) {
+  if (!client.leaves) return false;
+  const bool more = client.last_frames < kLastFrames && !client.link.prepare_to_sleep();
+  if (!more) ++counters_.left;
+  return !more;
 }
 
 void Hub::handle_bell(Client& client) {
@@ -256,7 +233,8 @@ void Hub::remove(Client& client) {
   if (!client.known.empty()) work_.raise();
   loop_.remove(client.socket.get());
   loop_.remove(client.bell.get());
-  numbers_.erase(client.number);
+  by_number_.erase(client.number);
+  stations_.forget_port(client.number);
   std::erase(active_, &client);
   std::erase_if(clients_, [&client](const auto& one) { return one.get() == &client; });
 }
@@ -265,13 +243,13 @@ void Hub::turn() {
   std::size_t now = 0;
   for (std::size_t frames = 0; frames < kFramesPerTurn; frames += now) {
     now = receive();
-    // No more than what was received: at our end of a link nobody answers.
-    switch_.deliver(kAll);
     if (now == 0) break;
   }
   settle();
   if (now != 0) {
     poll_.work(util::monotonic_now());
+  } else if (held_) {
+    return look_later();
   } else if (!poll_.look(util::monotonic_now())) {
     std::erase_if(active_, [](Client* client) {
       client->active = !client->link.prepare_to_sleep();
@@ -281,104 +259,81 @@ void Hub::turn() {
   if (!active_.empty()) work_.raise();
 }
 
-// Links between processes -------------------------------------------------------------------------
-
-Hub::Client* Hub::find(unsigned number) {
-  const auto at = std::ranges::find(clients_, number, [](const auto& one) { return one->number; });
-  return at == clients_.end() ? nullptr : at->get();
+/// When somebody may have made room: nobody tells that.
+void Hub::look_later() {
+  const auto nanoseconds = std::chrono::nanoseconds(kLookAgain).count();
+  const itimerspec when{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_nsec = nanoseconds}};
+  ::timerfd_settime(timer_.get(), 0, &when, nullptr);
 }
 
-/// To one of the two ends of a link. False: there was no room for it.
-bool Hub::note(Client& client, LinkNote::Kind kind, unsigned about) {
-  const auto sent = client.link.counters().sent;
-  const auto lost = client.link.counters().dropped_full;
-  client.link.handle_frame(
-      LinkNote{.to = address_of(client.number), .from = address_of(about), .kind = kind}.frame());
-  client.losses_seen += client.link.counters().dropped_full - lost;  // no frame of anybody
-  return client.link.counters().sent != sent;
+Hub::Client* Hub::find(unsigned number) const {
+  const auto at = by_number_.find(number);
+  return at == by_number_.end() ? nullptr : at->second;
 }
 
-/// Again until there is room: its link would take what is for the next one of that number.
-void Hub::tell_of_the_gone(Client& client) {
-  while (!client.gone.empty()) {
-    if (!note(client, LinkNote::Kind::kGone, *client.gone.begin())) return;
-    client.gone.erase(client.gone.begin());
-  }
-}
-
-/// What one who may have something has, as far as it is its turn.
+/// What one who may have something has, as far as it is its turn, and delivers it: no more than
+/// that, for at our end of a link nobody answers.
 std::size_t Hub::take_frames(Client& client) {
-  return client.link.receive(
-      kFramesAtOnce, [&](const wire::Frame& frame) { return look_at(client, frame.head()); });
-}
-
-/// Of a frame from `client`. True: it goes nowhere.
-bool Hub::look_at(Client& client, std::span<const std::byte> frame) {
-  if (frame.size() < wire::EthernetLayout::kSize) return false;
-  const auto to = number_of(frame);
-  const auto said = LinkNote::parse(frame);
-  if (!said) {
-    if (client.is_willing && to != 0) count_frame(client, to);
-    return false;
+  if (auto* const tap = options_.tap; tap != nullptr) {
+    const bool waits = tap_patience_.room(tap->room(), tap->taken(), kTapRoom) == 0;
+    held_ |= waits;
+    if (waits) return 0;
   }
-  // Nobody speaks for somebody else, and guests are nobody here.
-  if (said->from != address_of(client.number)) return true;
-  if (said->kind == LinkNote::Kind::kWilling) client.is_willing = options_.tap == nullptr;
-  const bool for_peer =
-      said->kind == LinkNote::Kind::kReady || said->kind == LinkNote::Kind::kSwitched;
-  return !for_peer || !client.known.contains(to);
+  const auto taken = client.link.receive(kFramesAtOnce, [&](const wire::Frame& frame) {
+    if (must_wait(client, frame.head())) return fabric::Verdict::kWaits;
+    return look_at(client, frame.head()) ? fabric::Verdict::kTaken : fabric::Verdict::kGoes;
+  });
+  switch_.deliver(kAll);
+  return taken;
 }
 
-void Hub::count_frame(Client& client, unsigned to) {
-  if (client.known.contains(to)) return;
-  if (client.frames_to.size() >= kLinksMax) client.frames_to.clear();
-  if (++client.frames_to[to] < kFramesBeforeLink) return;
-  client.frames_to.erase(to);
+/// A frame from `client` is for one who has no room for it just now. What is for many waits for
+/// nobody.
+bool Hub::must_wait(Client& client, std::span<const std::byte> frame) {
+  if (frame.size() < wire::EthernetLayout::kSize) return false;
+  const auto ethernet = wire::Ethernet::parse(wire::EthernetView(frame));
+  if (number_of(std::as_bytes(std::span(ethernet.source.bytes))) == 0) {
+    stations_.learn(ethernet.source, client.number);
+  }
+  auto to = number_of(frame);
+  if (to == 0) to = stations_.find(ethernet.destination).value_or(0);
   auto* const other = find(to);
-  if (other == nullptr || other == &client || !other->is_willing) return;
-  if (client.knows_enough() || other->knows_enough()) return;
-  introduce(client, *other);
-}
-
-/// Each gets the rings, as it sees them, and what wakes the other. Who gets nothing does not say
-/// that it is ready, and all stays as it was.
-void Hub::introduce(Client& a, Client& b) {
-  const auto to_b = util::SharedRing::create(options_.link_capacity);
-  const auto to_a = util::SharedRing::create(options_.link_capacity);
-  if (!to_a || !to_b) return;
-  const auto tell = [this](Client& whom, const Client& of, int to, int from) {
-    Introduction introduction;
-    introduction.number = of.number;
-    introduction.mac = mac_of(of.number);
-    const std::array<int, kIntroductionFds> fds = {to, from, of.wake.get()};
-    if (!send_message(whom.socket.get(), std::as_bytes(std::span(&introduction, 1)), fds)) return;
-    note(whom, LinkNote::Kind::kIntroduced, of.number);
-  };
-  tell(a, b, to_b->fd(), to_a->fd());
-  tell(b, a, to_a->fd(), to_b->fd());
-  a.known.insert(b.number);
-  b.known.insert(a.number);
-  ++counters_.links;
+  if (other == nullptr || other == &client || other->leaves) return false;
+  const auto enough = room_for_frames(options_.ring_capacity);
+  auto& link = other->link;
+  const bool waits = other->patience.room(link.room(enough), link.taken(), enough) == 0;
+  held_ |= waits;
+  return waits;
 }
 
 /// Frames of all who may have some, in turn.
 std::size_t Hub::receive() {
   std::size_t frames = 0;
-  for (auto* client : active_) frames += take_frames(*client);
+  held_ = false;
+  for (auto* client : active_) {
+    const auto taken = take_frames(*client);
+    if (client->leaves) client->last_frames += taken;
+    frames += taken;
+  }
   counters_.frames += frames;
   return frames;
 }
 
 /// Gives back what was delivered, and wakes those who sleep and have something.
 void Hub::settle() {
-  std::vector<Client*> broken;
+  std::vector<Client*> broken, left;
   for (const auto& client : clients_) {
     tell_of_the_gone(*client);
     if (client->link.settle()) vfio_user::EventSignal::instance().raise(client->wake.get());
-    if (client->link.broken()) broken.push_back(client.get());
+    if (client->link.broken()) {
+      broken.push_back(client.get());
+    } else if (take_leave(*client)) {
+      left.push_back(client.get());
+    }
     look_for_loss(*client);
   }
   for (auto* client : broken) expel(*client, "it broke the rules of its rings");
+  for (auto* client : left) remove(*client);
 }
 
 void Hub::look_for_loss(Client& client) {

@@ -6,22 +6,26 @@
 // next one for a moment, where that has paid before.
 //
 // Processes are of the same user and nevertheless not trusted: what one does wrong ends its place
-// on the switch, and nobody waits for one.
+// on the switch. Who does not take what is for it is waited for by those who send to it, a tenth of
+// a second, and by nobody else.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "fabric/mac_table.h"
 #include "fabric/ring_port.h"
 #include "fabric/switch.h"
 #include "fabric/tap.h"
 #include "hub/link_note.h"
+#include "hub/patience.h"
 #include "util/event_loop.h"
 #include "util/log.h"
 #include "util/result.h"
@@ -80,6 +84,7 @@ class Hub {
   util::Result<void> admit(vfio_user::UniqueFd socket);
   util::Result<void> watch(Client& client);
   void handle_socket(Client& client);
+  bool take_leave(Client& client);
   void handle_bell(Client& client);
   void remove(Client& client);
   void expel(Client& client, const char* reason);
@@ -89,7 +94,9 @@ class Hub {
   std::size_t receive();
   void settle();
   void look_for_loss(Client& client);
-  Client* find(unsigned number);
+  Client* find(unsigned number) const;
+  bool must_wait(Client& client, std::span<const std::byte> frame);
+  void look_later();
   bool note(Client& client, LinkNote::Kind kind, unsigned about);
   void tell_of_the_gone(Client& client);
   std::size_t take_frames(Client& client);
@@ -108,10 +115,14 @@ class Hub {
   fabric::Switch switch_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<Client*> active_;  ///< those whose rings are looked at; the others wake us
-  std::set<unsigned> numbers_;   ///< in use
+  std::map<unsigned, Client*> by_number_;
+  fabric::MacTable stations_{4096};  ///< behind which process those are that are no process's
+  bool held_ = false;                ///< somebody waits for room, since the last look
+  vfio_user::UniqueFd timer_;        ///< to look again then
   unsigned last_number_ = 0;
   vfio_user::AdaptivePoll poll_;
   util::EventLoop::Notice work_;
+  Patience tap_patience_;
   util::RateLimiter warnings_{10, std::chrono::seconds(10)};
   Counters counters_;
 };

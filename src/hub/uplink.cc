@@ -14,7 +14,7 @@ namespace softhca::hub {
 namespace {
 
 /// A link is looked at after so long even if nobody has said that it may be: that was lost.
-constexpr util::Duration kPatience = std::chrono::milliseconds(100);
+constexpr auto kPatience = Patience::kLongest;
 /// By the hub to one that a link is being made with: that has the ring of the other to itself.
 constexpr std::size_t kByHub = std::size_t{512} << 10;
 /// The hub itself is process 0.
@@ -69,8 +69,9 @@ void Uplink::handle_frame(const wire::Frame& frame) {
 }
 
 std::size_t Uplink::receive(std::size_t frames) {
-  auto count =
-      hub_.receive(*port_, frames, [this](const auto& frame) { return handle_note(frame.head()); });
+  auto count = hub_.receive(*port_, frames, [this](const auto& frame) {
+    return handle_note(frame.head()) ? fabric::Verdict::kTaken : fabric::Verdict::kGoes;
+  });
   for (const auto& link : links_) {
     if (!link->reads) link->reads = util::monotonic_now() - link->made > kPatience;
     if (link->reads) count += link->rings.receive(*port_, frames);
@@ -88,22 +89,12 @@ void Uplink::settle() {
   if (any_gone) drop_gone();
 }
 
-std::size_t Uplink::Patience::room(fabric::RingPair& rings, std::size_t wanted) {
-  const auto room = rings.room(wanted);
-  if (room >= kRoomMin) return room;
-  const auto now = util::monotonic_now();
-  if (since_ == util::Time{} || rings.taken() != taken_) {
-    since_ = now;
-    taken_ = rings.taken();
-  }
-  return now - since_ < kPatience ? 0 : SIZE_MAX;
-}
-
 std::size_t Uplink::room(std::size_t wanted) {
-  auto room = patience_.room(hub_, wanted);
+  auto room = patience_.room(hub_.room(wanted), hub_.taken(), kRoomMin);
   for (const auto& link : links_) {
     if (link->sends) {
-      room = std::min(room, link->patience.room(link->rings, wanted));
+      auto& rings = link->rings;
+      room = std::min(room, link->patience.room(rings.room(wanted), rings.taken(), kRoomMin));
     } else if (!link->gone && util::monotonic_now() - link->made < kPatience) {
       // The hub holds up nobody, and so loses what is too much.
       const auto left = kByHub - std::min(kByHub, link->by_hub);

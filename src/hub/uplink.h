@@ -12,6 +12,7 @@
 #include "fabric/ring_pair.h"
 #include "hub/join.h"
 #include "hub/link_note.h"
+#include "hub/patience.h"
 #include "util/clock.h"
 
 namespace softhca::hub {
@@ -49,15 +50,6 @@ class Uplink final : public fabric::Receiver {
   std::size_t links() const;
 
  private:
-  /// Of one ring that is full: since when nothing was taken out of it.
-  class Patience {
-   public:
-    std::size_t room(fabric::RingPair& rings, std::size_t wanted);
-
-   private:
-    util::Time since_{};
-    std::uint64_t taken_ = 0;
-  };
   struct Link {
     Link(std::uint64_t its_mac, util::SharedRing out, util::SharedRing in, UniqueFd its_wake)
         : mac(its_mac),

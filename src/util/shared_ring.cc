@@ -146,7 +146,7 @@ std::span<const std::byte> RingConsumer::next() {
   const auto length = values.length;
   broken_ = length == 0 || length > SharedRing::kRecordMax || room_of(length) > written_ - taken_;
   if (broken_) return {};
-  taken_ += room_of(length);
+  before_ = std::exchange(taken_, taken_ + room_of(length));
   note_ = values.note;
   return {head + kRecordHead, length};
 }

@@ -102,6 +102,8 @@ class RingConsumer {
   /// release(), but a producer that breaks the rules may change its bytes at any time: who decides
   /// by some of them copies these first.
   std::span<const std::byte> next();
+  /// What next() gave last is what it gives next, once: it may be other bytes then.
+  void put_back() { taken_ = before_; }
   /// The number that the producer gave the record that next() gave last: any.
   std::uint32_t note() const { return note_; }
   /// The end of what next() has given so far.
@@ -120,6 +122,7 @@ class RingConsumer {
   const SharedRing& ring_;
   std::uint64_t released_ = 0;
   std::uint64_t taken_ = 0;
+  std::uint64_t before_ = 0;   ///< taken_, without the last record
   std::uint64_t written_ = 0;  ///< what the producer said last
   std::uint32_t note_ = 0;
   bool broken_ = false;

@@ -179,11 +179,31 @@ TEST_F(RingPortTest, WhatWasLookedAtIsWhatIsTransmitted) {
   const auto look = [this](const wire::Frame&) {
     const std::string after(20, 'z');
     EXPECT_GT(::pwrite(there_.fd(), after.data(), after.size(), 4096 + 8), 0);
-    return false;
+    return Verdict::kGoes;
   };
   EXPECT_EQ(b_.link->receive(kAll, look), 1u);
   b_.fabric.deliver(kAll);
   EXPECT_THAT(b_.take(), ElementsAre("before"));
+}
+
+TEST_F(RingPortTest, AFrameThatWaitsComesAgainAndNothingBehindItBefore) {
+  for (const auto* text : {"first", "second", "third"}) {
+    a_.station->transmit(frame_of(kB, kA, text));
+  }
+  a_.deliver();
+  unsigned seen = 0;
+  const auto judge = [&seen](const wire::Frame&) {
+    return ++seen == 2 ? Verdict::kWaits : Verdict::kGoes;
+  };
+  EXPECT_EQ(b_.link->receive(kAll, judge), 1u);
+  b_.fabric.deliver(kAll);
+  EXPECT_THAT(b_.take(), ElementsAre("first"));
+  EXPECT_FALSE(b_.link->prepare_to_sleep());
+  EXPECT_EQ(b_.link->receive(kAll, judge), 2u);
+  b_.fabric.deliver(kAll);
+  EXPECT_THAT(b_.take(), ElementsAre("second", "third"));
+  EXPECT_EQ(seen, 4u);
+  EXPECT_TRUE(b_.link->prepare_to_sleep());
 }
 
 }  // namespace

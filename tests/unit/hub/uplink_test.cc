@@ -374,14 +374,16 @@ TEST_F(UplinkTest, WhoHasNoRoomToBeToldOfAnEndIsToldLater) {
   const auto c = join_hub();
   // Until there is less room than a note needs.
   for (const std::size_t size : {9000, 46}) {
+    // They wait first, a tenth of a second.
     const auto before = hub_->counters().dropped;
-    for (int i = 0; i < 10000 && hub_->counters().dropped == before; ++i) {
+    const auto end = util::monotonic_now() + std::chrono::seconds(5);
+    while (hub_->counters().dropped == before && util::monotonic_now() < end) {
       c->push(a_->mac(), std::string(size, 'x'));
       run_hub();
     }
+    ASSERT_GT(hub_->counters().dropped, before);
   }
   const auto lost = hub_->counters().dropped;
-  ASSERT_EQ(lost, 2u);
   b_.reset();
   run_hub();
   c->push(c->mac(), "some turns of the hub");

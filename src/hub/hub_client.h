@@ -1,0 +1,62 @@
+// What the hub knows of a process that has joined.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "hub/hello.h"
+#include "hub/hub.h"
+#include "hub/join.h"
+#include "util/endian.h"
+#include "wire/mac_address.h"
+
+namespace softhca::hub {
+
+/// 0: that of no process.
+inline unsigned number_of(std::span<const std::byte> mac) {
+  const auto own = std::as_bytes(std::span(kMacs));
+  if (!std::ranges::equal(mac.first(own.size()), own)) return 0;
+  std::array<std::byte, sizeof(std::uint32_t)> number{};
+  std::ranges::copy(mac.subspan(own.size(), 3), number.begin() + 1);
+  return util::load_be32(number.data());
+}
+
+inline wire::MacAddress address_of(unsigned number) {
+  const auto mac = mac_of(number);
+  return wire::MacAddress::from(std::as_bytes(std::span(mac)));
+}
+
+struct Hub::Client {
+  Client(unsigned client_number, std::unique_ptr<fabric::Port> port, util::SharedRing out,
+         util::SharedRing in)
+      : number(client_number), link(std::move(port), std::move(out), std::move(in)) {}
+
+  const unsigned number;
+  pid_t pid = 0;  ///< for the log
+  vfio_user::UniqueFd socket;
+  vfio_user::UniqueFd bell;  ///< it wakes us
+  vfio_user::UniqueFd wake;  ///< we wake it
+  fabric::RingPort link;
+  Patience patience;  ///< of those who send to it
+  bool active = false;
+  bool leaves = false;            ///< its socket has ended
+  std::size_t last_frames = 0;    ///< since then
+  std::uint64_t losses_seen = 0;  ///< of the link's dropped_full
+
+  // Links to others (link_note.h).
+  bool is_willing = false;
+  std::map<unsigned, unsigned> frames_to;  ///< by number, until they are introduced
+  std::set<unsigned> known;                ///< who was introduced
+  std::set<unsigned> gone;                 ///< of these, and it has not been told: no room
+
+  /// Links of one process.
+  static constexpr std::size_t kLinksMax = 32;
+  bool knows_enough() const { return known.size() + gone.size() >= kLinksMax; }
+};
+
+}  // namespace softhca::hub
