@@ -141,6 +141,8 @@ void print(const EnvOptions& options, const std::vector<std::string>& variables)
 util::Result<void> make_environment(const EnvOptions& options) {
   const auto library = find_library();
   if (!library) return tl::unexpected(library.error());
+  const auto shown = options.seen.shown();
+  if (!shown) return tl::unexpected(shown.error());
   const auto pid = options.owner != 0 ? options.owner : ::getppid();
   const UniqueFd owner(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!owner) return util::fail_errno(fmt::format("--owner {}", pid));
@@ -148,9 +150,7 @@ util::Result<void> make_environment(const EnvOptions& options) {
   const auto member = join_fabric(
       fabric, options.pcap, [](const auto& directory) { return write_device_files(directory); });
   if (!member) return tl::unexpected(member.error());
-  if (auto written = write_device_files(member->directory, options.seen.count()); !written) {
-    return written;
-  }
+  if (auto written = write_device_files(member->directory, *shown); !written) return written;
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return util::fail_errno("pipe");
   const UniqueFd hears(ends[0]);
@@ -164,7 +164,7 @@ util::Result<void> make_environment(const EnvOptions& options) {
   // What it puts in place stands last.
   const auto all = environment_for(own_environment(), *library, member->directory);
   std::vector<std::string> variables(all.end() - 2, all.end());
-  for (auto& one : options.seen.variables()) variables.push_back(std::move(one));
+  for (auto& one : options.seen.variables(*shown)) variables.push_back(std::move(one));
   if (!control->empty()) variables.push_back("SOFTHCA_CONTROL=" + *control);
   print(options, variables);
   return {};

@@ -72,6 +72,7 @@ class Run {
   void handle_signal();
 
   const RunOptions& options_;
+  ShownDevices shown_;
   sigset_t signals_before_{};
   // In the order in which it is made; it goes in the opposite order.
   std::optional<RunDirectory> own_;
@@ -96,6 +97,9 @@ Run::~Run() {
 util::Result<int> Run::run() {
   const auto library = find_library();
   if (!library) return tl::unexpected(library.error());
+  auto shown = options_.seen.shown();
+  if (!shown) return tl::unexpected(shown.error());
+  shown_ = *std::move(shown);
   auto good = options_.fabric.empty() ? set_up_own() : set_up_shared();
   if (!good) return tl::unexpected(good.error());
   if (const auto why = why_out_of_reach(find_program(options_.program.front())); !why.empty()) {
@@ -125,7 +129,7 @@ util::Result<void> Run::set_up_own() {
   if (!directory) return tl::unexpected(directory.error());
   own_.emplace(*std::move(directory));
   directory_ = own_->path();
-  if (auto good = write_device_files(directory_, options_.seen.count()); !good) return good;
+  if (auto good = write_device_files(directory_, shown_); !good) return good;
   auto host = HubHost::create(directory_, options_.pcap);
   if (!host) return tl::unexpected(host.error());
   host_ = *std::move(host);
@@ -138,7 +142,7 @@ util::Result<void> Run::set_up_shared() {
                             [](const auto& directory) { return write_device_files(directory); });
   if (!member) return tl::unexpected(member.error());
   directory_ = std::move(member->directory);
-  if (auto good = write_device_files(directory_, options_.seen.count()); !good) return good;
+  if (auto good = write_device_files(directory_, shown_); !good) return good;
   keeper_ = std::move(member->keeper);
   if (auto good = block_signals(); !good) return good;
   auto events = util::EventLoop::create();
@@ -155,7 +159,7 @@ util::Result<void> Run::set_up_shared() {
 
 /// What the library in it is to know beside the directory.
 util::Result<void> Run::tell_program(std::vector<std::string>& environment) {
-  for (auto& one : options_.seen.variables()) environment.push_back(std::move(one));
+  for (auto& one : options_.seen.variables(shown_)) environment.push_back(std::move(one));
   if (options_.control.empty()) return {};
   auto control = RunControl::create(options_.control);
   if (!control) return tl::unexpected(control.error());

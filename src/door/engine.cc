@@ -62,24 +62,25 @@ util::Result<void> Engine::set_up() {
   return {};
 }
 
-Card* Engine::card(unsigned number) {
-  if (number >= cards_.size()) return nullptr;
-  auto& place = cards_[number];
-  if (place != nullptr) return place.get();
+Card* Engine::card(unsigned place) {
+  if (place >= cards_.size()) return nullptr;
+  auto& card = cards_[place];
+  if (card != nullptr) return card.get();
+  const auto number = options_.numbers.first + place;
   const auto& addresses = options_.addresses;
   auto made =
       Card::create({.directory = options_.directory,
                     .number = number,
-                    .address = number < addresses.size() ? addresses[number] : std::string(),
+                    .address = place < addresses.size() ? addresses[place] : std::string(),
                     .find_mac = [this](const auto& to, auto& mac) { return find_mac(to, mac); },
                     .exchange = [this] { exchange(); }});
   if (!made) {
     util::log(util::LogLevel::kError, "mlx5_{}: {}", number, made.error().message);
     return nullptr;
   }
-  place = *std::move(made);
+  card = *std::move(made);
   poke();  // the thread waits for it, too
-  return place.get();
+  return card.get();
 }
 
 bool Engine::find_mac(const driver::Gid& to, driver::Mac& mac) const {
@@ -98,7 +99,9 @@ void Engine::exchange() {
   });
 }
 
-int Engine::open(unsigned which) {
+int Engine::open(unsigned uverbs) {
+  // A number below the first wraps, and is too high.
+  const auto which = uverbs - options_.numbers.first;
   const std::lock_guard held(lock_);
   drop_closed();
   auto* const its = card(which);
@@ -131,7 +134,7 @@ std::optional<unsigned> Engine::owner(dev_t device, ino_t inode) {
   const std::lock_guard held(lock_);
   const auto at = files_.find(inode);
   if (at == files_.end() || at->second.file.device() != device) return std::nullopt;
-  return at->second.card;
+  return options_.numbers.first + at->second.card;
 }
 
 bool Engine::serve(int fd, void* argument, int& result) {

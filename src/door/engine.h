@@ -19,6 +19,7 @@
 #include "door/control/control_point.h"
 #include "door/device_file.h"
 #include "door/port_files.h"
+#include "door/tree/tree.h"
 #include "rdma_cm/manager.h"
 #include "util/result.h"
 #include "uverbs/context.h"
@@ -28,17 +29,17 @@ namespace softhca::door {
 class Engine {
  public:
   struct Options {
-    std::string directory;  ///< of the run, with the hub's socket
-    unsigned cards = 1;     ///< devices that a program sees
+    std::string directory;       ///< of the run, with the hub's socket
+    DeviceNumbers numbers = {};  ///< of the devices that a program sees
     /// OwnAddresses::take, of each device; others have none.
     std::vector<std::string> addresses = {};
     std::string control = {};  ///< directory for a socket of this process; empty: none
   };
   static util::Result<std::unique_ptr<Engine>> create(Options options);
 
-  /// A new context of mlx5_<card>: the program's descriptor, or -errno.
-  int open(unsigned card);
-  /// The card of a context of ours.
+  /// A new context of uverbs<uverbs>: the program's descriptor, or -errno.
+  int open(unsigned uverbs);
+  /// The number of the device of a context of ours.
   std::optional<unsigned> owner(dev_t device, ino_t inode);
   /// False: no context of ours.
   bool serve(int fd, void* argument, int& result);
@@ -61,10 +62,10 @@ class Engine {
     std::unique_ptr<uverbs::Context> context;
   };
 
-  explicit Engine(Options options) : options_(std::move(options)), cards_(options_.cards) {}
+  explicit Engine(Options options) : options_(std::move(options)), cards_(options_.numbers.count) {}
   util::Result<void> set_up();
   /// Made when it is first used. Null: it cannot be. With the lock.
-  Card* card(unsigned number);
+  Card* card(unsigned place);
   /// Calls `visit` with all that are made.
   template <class Visit>
   void for_each_card(Visit&& visit) const {
@@ -104,7 +105,7 @@ class Engine {
   void answer_questions();
 
   const Options options_;
-  std::vector<std::unique_ptr<Card>> cards_;  ///< by number; null: nobody has used it yet
+  std::vector<std::unique_ptr<Card>> cards_;  ///< in their order; null: nobody has used it yet
   std::unique_ptr<PortFiles> port_files_;
   std::unique_ptr<rdma_cm::Manager> rdma_cm_;  ///< null: no program has asked for it
   uverbs::OwnMemory memory_;

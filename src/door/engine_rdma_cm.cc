@@ -36,9 +36,10 @@ util::Result<void> Engine::set_up_rdma_cm() {
   port_files_ = std::make_unique<PortFiles>(options_.directory);
   // Any of them may have the address that a program asks for.
   std::vector<rdma_cm::Manager::Port> ports;
-  for (unsigned number = 0; number != cards_.size(); ++number) {
-    auto* const its = card(number);
-    if (its == nullptr) return util::fail(fmt::format("no mlx5_{}", number));
+  for (unsigned place = 0; place != cards_.size(); ++place) {
+    auto* const its = card(place);
+    if (its == nullptr)
+      return util::fail(fmt::format("no mlx5_{}", options_.numbers.first + place));
     ports.push_back({its->device(), its->node_guid()});
   }
   auto manager = rdma_cm::Manager::create(

@@ -50,16 +50,18 @@ bool append(PathBuffer& buffer, std::size_t& size, std::string_view text) {
   return true;
 }
 
-/// $SOFTHCA_DOOR/root, or that of so many devices (root-2), without links. False if there is none.
+/// $SOFTHCA_DOOR/root, or that of other devices (root-2), without links. False if there is none.
 bool find_root() {
   const char* door = std::getenv("SOFTHCA_DOOR");
   PathBuffer text;
   std::size_t size = 0;
   if (door == nullptr || door[0] != '/' || !append(text, size, door)) return false;
   if (!append(text, size, "/root")) return false;
-  const char* devices = std::getenv(kDevicesVariable);
-  if (devices != nullptr && (!append(text, size, "-") || !append(text, size, devices)))
-    return false;
+  if (const char* devices = std::getenv(kDevicesVariable); devices != nullptr) {
+    const auto numbers = parse_device_numbers(devices);
+    if (!numbers || !append(text, size, "-") || !append(text, size, devices)) return false;
+    paths.set_first(numbers->first);
+  }
   constexpr int kFlags = O_PATH | O_DIRECTORY | O_CLOEXEC;
   const auto fd = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, text.data(), kFlags));
   if (fd < 0) return false;

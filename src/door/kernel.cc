@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -56,24 +55,17 @@ std::vector<std::string> words_of(const char* name) {
   return words;
 }
 
-unsigned count_of_cards() {
-  const auto word = word_of(kDevicesVariable);
-  unsigned count = 1;
-  const auto* end = word.data() + word.size();
-  const bool number = std::from_chars(word.data(), end, count).ptr == end && !word.empty();
-  return number && count >= 1 && count <= kUverbsCount ? count : 1;
-}
-
 Engine* make() {
   const std::lock_guard held(making);
   if (auto* made = engine.load(); made != nullptr) return made;
   const char* directory = std::getenv("SOFTHCA_DOOR");
   if (directory == nullptr) return nullptr;
   choose_log_level();
-  auto made = Engine::create({.directory = directory,
-                              .cards = count_of_cards(),
-                              .addresses = words_of("SOFTHCA_ADDRESS"),
-                              .control = word_of("SOFTHCA_CONTROL")});
+  auto made = Engine::create(
+      {.directory = directory,
+       .numbers = parse_device_numbers(word_of(kDevicesVariable)).value_or(DeviceNumbers{}),
+       .addresses = words_of("SOFTHCA_ADDRESS"),
+       .control = word_of("SOFTHCA_CONTROL")});
   if (!made) {
     util::log(util::LogLevel::kError, "{}", made.error().message);
     return nullptr;
@@ -127,8 +119,8 @@ std::uint64_t device_of_channel(dev_t dev, ino_t inode) {
 
 std::uint64_t device_of(dev_t dev, ino_t inode) {
   auto* made = engine.load();
-  const auto card = made == nullptr ? std::nullopt : made->owner(dev, inode);
-  return card ? ::makedev(kUverbsMajor, kUverbsMinor + *card) : 0;
+  const auto number = made == nullptr ? std::nullopt : made->owner(dev, inode);
+  return number ? ::makedev(kUverbsMajor, kUverbsMinor + *number) : 0;
 }
 
 bool serve_ioctl(int fd, void* argument, int& result) {

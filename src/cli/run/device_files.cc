@@ -12,26 +12,28 @@
 
 namespace softhca::cli {
 
-util::Result<void> write_device_files(const std::string& directory, unsigned devices) {
+util::Result<void> write_device_files(const std::string& directory, const ShownDevices& devices) {
   std::error_code error;
-  const auto root = directory + (devices == 1 ? "/root" : fmt::format("/root-{}", devices));
+  const auto word = devices.word();
+  const auto root = directory + (word.empty() ? "/root" : "/root-" + word);
   if (std::filesystem::exists(root, error)) return {};
-  std::vector<door::DeviceIdentity> all(devices);
-  for (unsigned number = 0; number != devices; ++number) {
+  std::vector<door::DeviceIdentity> all(devices.count);
+  for (auto number = devices.host.first_free(); auto& device : all) {
     // Each process is a host of its own: its addresses are told by its device, and not here.
-    auto& device = all[number];
     device.name = fmt::format("mlx5_{}", number);
     device.number = number;
     device.node_guid = door::node_guid_of(number);
     device.mac = {2, 0, 0, 0, 0, static_cast<std::uint8_t>(number)};
     device.gids.resize(4);
     device.interface = "lo";
+    ++number;
   }
   // Another run may write the same.
   const auto own = fmt::format("{}.{}", root, ::getpid());
   std::filesystem::create_directory(own, error);
   if (error) return util::fail(fmt::format("'{}': {}", own, error.message()));
   if (auto written = door::write_tree(own, all); !written) return written;
+  if (auto linked = devices.host.link_into(own); !linked) return linked;
   std::filesystem::rename(own, root, error);
   if (!error) return {};
   const bool there = std::filesystem::exists(root);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "door/tree/tree.h"
+#include "util/log.h"
 
 namespace softhca::cli {
 namespace {
@@ -66,12 +67,36 @@ std::string SeenDevices::check() const {
   return {};
 }
 
-std::vector<std::string> SeenDevices::variables() const {
+std::string ShownDevices::word() const {
+  if (!host.empty()) return fmt::format("{}+{}-{}", count, host.first_free(), host.mark());
+  return count == 1 ? "" : fmt::format("{}", count);
+}
+
+util::Result<ShownDevices> SeenDevices::shown() const {
+  ShownDevices shown{.count = count()};
+  if (!host_devices) return shown;
+  shown.host = door::HostDevices::find();
+  const auto first = shown.host.first_free();
+  if (shown.host.empty()) {
+    util::log(util::LogLevel::kWarning, "--host-devices: this host has no RDMA devices of its own");
+  }
+  if (first + shown.count > door::kUverbsCount) {
+    return util::fail(fmt::format(
+        "--host-devices: the numbers of this host's devices go up to {}, and there are {} in all: "
+        "too few are left for {} of ours",
+        first - 1, door::kUverbsCount, shown.count));
+  }
+  return shown;
+}
+
+std::vector<std::string> SeenDevices::variables(const ShownDevices& shown) const {
   std::vector<std::string> all;
   if (!addresses.empty()) {
     all.push_back(fmt::format("SOFTHCA_ADDRESS={}", fmt::join(addresses, ",")));
   }
-  if (count() != 1) all.push_back(fmt::format("{}={}", door::kDevicesVariable, count()));
+  if (const auto word = shown.word(); !word.empty()) {
+    all.push_back(fmt::format("{}={}", door::kDevicesVariable, word));
+  }
   return all;
 }
 
@@ -91,6 +116,9 @@ void add_device_options(CLI::App& command, SeenDevices& seen) {
   command.add_option("--device", seen.models, "The model of each device, with commas [connectx]")
       ->delimiter(',')
       ->check(check_model);
+  command.add_flag("--host-devices", seen.host_devices,
+                   "The RDMA devices that this host has of its own as well; ours are numbered "
+                   "behind them. Without it programs see ours alone");
 }
 
 }  // namespace softhca::cli

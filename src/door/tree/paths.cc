@@ -154,10 +154,13 @@ std::optional<unsigned> PathMap::device_file(std::string_view served) const {
   static_assert(kUverbsMajor == 231);
   served.remove_prefix(std::min(root_size_, served.size()));
   if (served == "/dev/infiniband/rdma_cm") return kRdmaCmFile;
-  if (served.starts_with(kByName)) return number_of(served.substr(kByName.size()));
+  if (served.starts_with(kByName)) {
+    const auto number = number_of(served.substr(kByName.size()));
+    return number && *number >= first_ ? number : std::nullopt;
+  }
   if (!served.starts_with(kByNumber)) return std::nullopt;
   const auto minor = number_of(served.substr(kByNumber.size()));
-  if (!minor || *minor < kUverbsMinor) return std::nullopt;
+  if (!minor || *minor < kUverbsMinor + first_) return std::nullopt;
   return *minor - kUverbsMinor;
 }
 

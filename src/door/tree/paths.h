@@ -33,6 +33,8 @@ class PathMap {
   /// it. False and no change if it is not absolute or leaves no room for a path.
   bool set_root(std::string_view root);
   std::string_view root() const { return {root_.data(), root_size_}; }
+  /// Device files of lower numbers are the host's: the tree has links to them.
+  void set_first(unsigned first) { first_ = first; }
 
   /// Where `path` lies if the door serves it, in `served` with an end mark; its length, or 0 for
   /// all others, among them those that are too long. An absolute path; "//", "/./" and "/../" count
@@ -46,7 +48,7 @@ class PathMap {
   std::size_t serve(std::string_view base, std::string_view path, PathBuffer& served) const;
 
   /// The number n of /dev/infiniband/uverbs<n> or /dev/char/231:<192 + n>, or kRdmaCmFile of
-  /// /dev/infiniband/rdma_cm, if `served`, an answer of `serve`, is one of them.
+  /// /dev/infiniband/rdma_cm, if `served`, an answer of `serve`, is one of them and not the host's.
   std::optional<unsigned> device_file(std::string_view served) const;
 
   /// The length of `text`, a path, without the root, which is taken off if the path lies below it.
@@ -55,6 +57,7 @@ class PathMap {
  private:
   PathBuffer root_{};
   std::size_t root_size_ = 0;
+  unsigned first_ = 0;
 };
 
 }  // namespace softhca::door

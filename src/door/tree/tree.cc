@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <fstream>
 #include <initializer_list>
@@ -286,6 +287,23 @@ bool is_file_name(std::string_view name) {
 }
 
 }  // namespace
+
+std::optional<DeviceNumbers> parse_device_numbers(std::string_view word) {
+  DeviceNumbers numbers;
+  const auto* const last = word.data() + word.size();
+  auto [end, error] = std::from_chars(word.data(), last, numbers.count);
+  if (error != std::errc()) return std::nullopt;
+  if (end != last) {
+    if (*end != '+') return std::nullopt;
+    const auto first = std::from_chars(end + 1, last, numbers.first);
+    if (first.ec != std::errc() || first.ptr == last || *first.ptr != '-') return std::nullopt;
+    const std::string_view mark(first.ptr + 1, last);
+    if (mark.find_first_not_of("0123456789abcdef") != std::string_view::npos) return std::nullopt;
+  }
+  const bool fits = numbers.count != 0 && numbers.count <= kUverbsCount &&
+                    numbers.first <= kUverbsCount - numbers.count;
+  return fits ? std::optional(numbers) : std::nullopt;
+}
 
 std::string pci_address(const DeviceIdentity& device) {
   return fmt::format("{}00:{:02x}.0", kPciDomain, device.number);

@@ -5,8 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "util/result.h"
@@ -28,9 +30,17 @@ inline constexpr unsigned kRdmaCmFile = 1000;
 /// The GUID of mlx5_<number>: sysfs and the device itself say the same.
 constexpr std::uint64_t node_guid_of(unsigned number) { return 0x020000fffe000000 + number; }
 
-/// What `softhca run` says to programs: how many devices there are, if it is not one. Below its
-/// directory stands the tree that shows them.
+/// What `softhca run` says to programs of their devices, unless it is one that begins at 0:
+/// "<count>", or "<count>+<first>-<mark>" if the host's are shown as well (host_devices.h). Below
+/// the directory of the run stands a tree for each of these words.
 inline constexpr const char* kDevicesVariable = "SOFTHCA_DEVICES";
+/// Our devices: mlx5_<first> of uverbs<first>, and so on.
+struct DeviceNumbers {
+  unsigned count = 1;
+  unsigned first = 0;
+};
+/// None if it is no such word, or names devices beyond kUverbsCount. Allocates nothing.
+std::optional<DeviceNumbers> parse_device_numbers(std::string_view word);
 
 /// What one device shows.
 struct DeviceIdentity {

@@ -167,6 +167,21 @@ TEST_F(DoorPaths, DeviceFilesAreKnownByNameAndByNumber) {
   }
 }
 
+TEST_F(DoorPaths, DeviceFilesBelowTheFirstOfOursAreTheHosts) {
+  map_.set_first(2);
+  for (const auto* path : {"/dev/infiniband/uverbs1", "/dev/char/231:193"}) {
+    PathBuffer text;
+    const auto size = map_.serve(path, text);
+    ASSERT_NE(size, 0U) << path;
+    EXPECT_EQ(map_.device_file({text.data(), size}), std::nullopt) << path;
+  }
+  for (const auto* path : {"/dev/infiniband/uverbs2", "/dev/char/231:194"}) {
+    PathBuffer text;
+    const auto size = map_.serve(path, text);
+    EXPECT_EQ(map_.device_file({text.data(), size}), 2U) << path;
+  }
+}
+
 TEST_F(DoorPaths, AnAnswerBelowTheRootLosesIt) {
   const std::string root(kRoot);
   EXPECT_EQ(stripped(root + "/sys/devices/pci5348:00"), "/sys/devices/pci5348:00");

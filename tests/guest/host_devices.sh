@@ -1,0 +1,35 @@
+#!/bin/bash
+# A host with an RDMA device of its own, which its kernel drives: what `softhca run` shows a program on it is our device alone,
+# or both if that is asked for, and both work.
+. "$(dirname "$0")/vfio_lib.sh"
+two_hosts
+# softhca was built for another Debian than this guest's; its library needs ISA-L alone.
+mkdir -p /tmp/isal
+cp /share/lib/libisal.so* /tmp/isal
+export LD_LIBRARY_PATH=/tmp/isal SOFTHCA_LIBRARY=/share/libsofthca.so
+on_a() { on a bash -c "$(declare -f exec_program); exec_program softhca \"\$@\"" on_a "$@"; }
+devices() { on_a run "$@" -- ibv_devices | awk 'NR > 2 { print $1 }' | sort | tr '\n' ' '; }
+
+alone=$(devices)
+[ "$alone" = "mlx5_0 " ] || fail "without --host-devices: $alone"
+both=$(devices --host-devices)
+echo "with --host-devices: $both"
+echo "$both" | grep -qw "$IB_a" || fail "the host's $IB_a is not among $both"
+[ "$(wc -w <<<"$both")" = 2 ] || fail "not two devices: $both"
+ours=$(tr ' ' '\n' <<<"$both" | grep -vw "$IB_a" | grep .)
+
+# Each by its own driver, in one run: both ends of ib_write_bw.
+for device in "$IB_a" "$ours"; do
+  on_a run --host-devices -- ibv_devinfo -d "$device" -v >/tmp/devinfo || fail "ibv_devinfo -d $device"
+  grep -q PORT_ACTIVE /tmp/devinfo || fail "$device is not active"
+  index=3
+  [ "$device" != "$IB_a" ] || index=$GID_a
+  echo "+ ib_write_bw on $device"
+  on_a run --host-devices -- sh -c "
+    timeout 100 ib_write_bw -F -d $device -x $index -s 4096 -n 200 >/tmp/server &
+    until grep -qi ':4855 [0-9A-F:]* 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.2; done
+    timeout 90 ib_write_bw -F -d $device -x $index -s 4096 -n 200 localhost && wait \$!" || fail "ib_write_bw on $device"
+done
+# rdma_cm connects by ours alone.
+on_a run --host-devices -- sh -c "rping -s -C 5 & sleep 2; rping -c -a 127.0.0.1 -C 5 && wait \$!" || fail rping
+clean_dmesg
