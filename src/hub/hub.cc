@@ -1,6 +1,5 @@
 #include "hub/hub.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -46,8 +45,6 @@ constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 constexpr unsigned kNumberMax = 0xfffe;
 
 UniqueFd make_eventfd() { return UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
-
-UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 /// A ring for us to use, and its descriptor for the other process: we keep none.
 struct Ring {
@@ -100,7 +97,6 @@ Hub::~Hub() {
 
 util::Result<void> Hub::listen() {
   vfio_user::EventSignal::instance();  // what opens files, while there are any
-  spare_ = open_spare();
   auto bound = vfio_user::bind_unix(socket_path_, "hub");
   if (!bound) return tl::unexpected(bound.error());
   listener_ = *std::move(bound);
@@ -123,9 +119,7 @@ void Hub::accept() {
 }
 
 void Hub::turn_away() {
-  spare_.reset();
-  if (UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC))) ++counters_.refused;
-  spare_ = open_spare();
+  if (spare_.turn_away(listener_.get())) ++counters_.refused;
   warn("a process is refused: no descriptors are left (ulimit -n)");
 }
 

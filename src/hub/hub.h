@@ -30,6 +30,7 @@
 #include "util/log.h"
 #include "util/result.h"
 #include "vfio_user/adaptive_poll.h"
+#include "vfio_user/spare_descriptor.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::hub {
@@ -78,8 +79,7 @@ class Hub {
   Hub(util::EventLoop& loop, std::string socket_path, const Options& options);
   util::Result<void> listen();
   void accept();
-  /// Takes one who waits away where there is no descriptor for it, so that it does not wait for
-  /// ever, nor wake us for ever.
+  /// One who waits, where there is no descriptor for it.
   void turn_away();
   util::Result<void> admit(vfio_user::UniqueFd socket);
   util::Result<void> watch(Client& client);
@@ -111,7 +111,7 @@ class Hub {
   const std::string socket_path_;
   const Options options_;
   vfio_user::UniqueFd listener_;
-  vfio_user::UniqueFd spare_;  ///< a descriptor for turn_away()
+  vfio_user::SpareDescriptor spare_;
   fabric::Switch switch_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<Client*> active_;  ///< those whose rings are looked at; the others wake us

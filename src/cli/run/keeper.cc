@@ -20,6 +20,7 @@
 #include "cli/run/run_directory.h"
 #include "util/alarm.h"
 #include "util/log.h"
+#include "vfio_user/spare_descriptor.h"
 #include "vfio_user/unix_socket.h"
 
 namespace softhca::cli {
@@ -58,6 +59,7 @@ class Keeper {
   std::optional<FabricLock> last_;  ///< held while all goes
   std::unique_ptr<HubHost> host_;
   UniqueFd listener_;
+  vfio_user::SpareDescriptor spare_;
   std::vector<UniqueFd> runs_;
   std::unique_ptr<util::Alarm> end_;
 };
@@ -94,6 +96,9 @@ Keeper::~Keeper() {
 
 void Keeper::accept() {
   UniqueFd run(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!run && (errno == EMFILE || errno == ENFILE) && spare_.turn_away(listener_.get())) {
+    util::log(util::LogLevel::kWarning, "fabric: a run is refused: no descriptors are left");
+  }
   if (!run) return;
   const int fd = run.get();
   if (!host_->events().add(fd, EPOLLIN, [this, fd](std::uint32_t) { leave(fd); })) return;

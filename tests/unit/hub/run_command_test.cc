@@ -6,7 +6,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <iterator>
 
@@ -252,23 +254,67 @@ TEST_F(RunCommandTest, RunsThatComeAndGoAlwaysHaveAHub) {
   EXPECT_TRUE(nothing_is_left());
 }
 
-TEST_F(RunCommandTest, AFabricWhoseKeeperWasKilledBeginsAnew) {
-  const std::string script = "echo $SOFTHCA_DOOR; exec sleep 100";
-  const auto first = start({"--fabric", "lab", "--", "sh", "-c", script}, "a");
-  (void)line_of("a");
+/// 0: there is none.
+pid_t keeper_of(const std::filesystem::path& runtime) {
   pid_t keeper = 0;
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
     const auto name = process.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     if (content_of(process.path() / "comm") == "softhca-hub\n" &&
-        content_of(process.path() / "environ").find(runtime().string()) != std::string::npos) {
+        content_of(process.path() / "environ").find(runtime.string()) != std::string::npos) {
       keeper = std::stoi(name);
     }
   }
+  return keeper;
+}
+
+TEST_F(RunCommandTest, AFabricWhoseKeeperWasKilledBeginsAnew) {
+  const std::string script = "echo $SOFTHCA_DOOR; exec sleep 100";
+  const auto first = start({"--fabric", "lab", "--", "sh", "-c", script}, "a");
+  (void)line_of("a");
+  const auto keeper = keeper_of(runtime());
   ASSERT_GT(keeper, 0);
   ::kill(keeper, SIGKILL);
   EXPECT_TRUE(comes([this] { return out("a").find("has gone") != std::string::npos; }));
   EXPECT_EQ(run({"--fabric", "lab", "--", "sh", "-c", "test -S $SOFTHCA_DOOR/hub"}), 0);
+  ::kill(first, SIGTERM);
+  (void)wait(first);
+  EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(RunCommandTest, AKeeperWithoutDescriptorsTurnsOneAwayAndDoesNotSpin) {
+  const auto first =
+      start({"--fabric", "lab", "--", "sh", "-c", "echo $SOFTHCA_DOOR; exec sleep 100"}, "a");
+  const auto door = line_of("a");
+  const auto keeper = keeper_of(runtime());
+  ASSERT_GT(keeper, 0);
+  rlim_t most = 0;
+  const auto files = "/proc/" + std::to_string(keeper) + "/fd";
+  for (const auto& file : std::filesystem::directory_iterator(files)) {
+    most = std::max<rlim_t>(most, std::stoul(file.path().filename().string()) + 1);
+  }
+  rlimit normal{};
+  ASSERT_EQ(::prlimit(keeper, RLIMIT_NOFILE, nullptr, &normal), 0);
+  const rlimit all_in_use{.rlim_cur = most, .rlim_max = normal.rlim_max};
+  ASSERT_EQ(::prlimit(keeper, RLIMIT_NOFILE, &all_in_use, nullptr), 0);
+  // Some of them: there may be numbers free below the last.
+  std::vector<UniqueFd> runs;
+  for (rlim_t i = 0; i != most; ++i) {
+    runs.push_back(*vfio_user::connect_unix(door + "/runs", "test"));
+  }
+  clockid_t clock{};
+  ASSERT_EQ(::clock_getcpuclockid(keeper, &clock), 0);
+  timespec before{}, after{};
+  ::clock_gettime(clock, &before);
+  std::this_thread::sleep_for(300ms);
+  ::clock_gettime(clock, &after);
+  const auto spent = std::chrono::seconds(after.tv_sec - before.tv_sec) +
+                     std::chrono::nanoseconds(after.tv_nsec - before.tv_nsec);
+  EXPECT_LT(spent, 100ms);
+  char byte;
+  EXPECT_EQ(::recv(runs.back().get(), &byte, 1, MSG_DONTWAIT), 0) << "it is turned away";
+  runs.clear();
+  ASSERT_EQ(::prlimit(keeper, RLIMIT_NOFILE, &normal, nullptr), 0);
   ::kill(first, SIGTERM);
   (void)wait(first);
   EXPECT_TRUE(nothing_is_left());
