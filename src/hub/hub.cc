@@ -41,8 +41,6 @@ constexpr auto kLookAgain = std::chrono::microseconds(50);
 /// Of a process that has gone: what it had sent before is still delivered, as far as this.
 constexpr std::size_t kLastFrames = 8192;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
-/// Addresses of 198.18.0.0/16 are made of them.
-constexpr unsigned kNumberMax = 0xfffe;
 
 UniqueFd make_eventfd() { return UniqueFd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
 
@@ -135,13 +133,14 @@ util::Result<void> Hub::admit(UniqueFd socket) {
   if (clients_.size() >= options_.clients_max) {
     return util::fail(fmt::format("{} have joined already", clients_.size()));
   }
+  const auto number = next_number();
+  if (number == 0) return util::fail("no number is free");
   auto to = make_ring(options_.ring_capacity);
   if (!to) return tl::unexpected(to.error());
   auto from = make_ring(options_.ring_capacity);
   if (!from) return tl::unexpected(from.error());
   auto bell = make_eventfd(), wake = make_eventfd();
   if (!bell || !wake) return util::fail_errno("eventfd");
-  const auto number = next_number();
   const auto sent = send_hello(socket.get(), number,
                                {from->created.fd(), to->created.fd(), bell.get(), wake.get()});
   if (!sent) return sent;
@@ -172,17 +171,17 @@ util::Result<void> Hub::watch(Client& client) {
                    [this, &client](auto) { handle_bell(client); });
 }
 
+/// 0: none is free. One is in use, too, while somebody still takes it for that of one who has gone.
 unsigned Hub::next_number() {
-  do {
-    last_number_ = last_number_ % kNumberMax + 1;
-  } while (by_number_.contains(last_number_) || is_remembered(last_number_));
-  return last_number_;
-}
-
-/// Somebody still takes it for that of one who has gone.
-bool Hub::is_remembered(unsigned number) const {
-  return std::ranges::any_of(
-      clients_, [number](const auto& client) { return client->gone.contains(number); });
+  std::vector<bool> is_remembered(options_.number_max + 1);
+  for (const auto& client : clients_) {
+    for (const auto number : client->gone) is_remembered[number] = true;
+  }
+  for (unsigned tries = 0; tries != options_.number_max; ++tries) {
+    last_number_ = last_number_ % options_.number_max + 1;
+    if (!is_remembered[last_number_] && !by_number_.contains(last_number_)) return last_number_;
+  }
+  return 0;
 }
 
 void Hub::handle_socket(Client& client) {

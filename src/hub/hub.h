@@ -41,6 +41,8 @@ class Hub {
     /// Sees all frames that cross the switch. Outlives the hub.
     fabric::Tap* tap = nullptr;
     std::size_t clients_max = 4096;
+    /// Of processes. Addresses of 198.18.0.0/16 are made of them.
+    unsigned number_max = 0xfffe;
     /// Bytes of each of the two rings of a process.
     std::size_t ring_capacity = fabric::RingPort::kRingCapacity;
     /// Of each of the two rings between processes that have much to say to each other; those that
@@ -105,7 +107,6 @@ class Hub {
   void introduce(Client& a, Client& b);
   void warn(std::string_view text);
   unsigned next_number();
-  bool is_remembered(unsigned number) const;
 
   util::EventLoop& loop_;
   const std::string socket_path_;

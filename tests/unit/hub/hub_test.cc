@@ -374,6 +374,20 @@ TEST_F(HubTest, OneMoreThanThereMayBeIsRefused) {
   in_loop([this] { EXPECT_EQ(hub_->counters().refused, 1u); });
 }
 
+TEST_F(HubTest, WhereNoNumberIsFreeOneIsRefused) {
+  start({.number_max = 2});
+  auto a = join_hub();
+  const auto b = join_hub();
+  const auto c = join(path_);
+  ASSERT_FALSE(c);
+  EXPECT_THAT(c.error().message, HasSubstr("refused"));
+  a.reset();
+  in_loop([this] { EXPECT_EQ(hub_->clients(), 1u); });
+  EXPECT_THAT(log_, HasSubstr("no number is free"));
+  const auto socket = vfio_user::connect_unix(path_, "test");
+  in_loop([this] { EXPECT_EQ(hub_->clients(), 2u); });
+}
+
 TEST_F(HubTest, WithoutDescriptorsOneIsTurnedAwayAndTheHubDoesNotSpin) {
   pause();
   const auto socket = *vfio_user::connect_unix(path_, "test");
