@@ -1,6 +1,8 @@
 #include "hub/uplink.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,11 +26,19 @@ std::uint64_t to_u64(const std::array<std::uint8_t, 6>& mac) {
   return wire::MacAddress::from(std::as_bytes(std::span(mac))).to_u64();
 }
 
-/// Does not wait: the hub and its processes make their eventfds so. Whoever of the same user makes
-/// one wait, and fills it, keeps those that have a link with him.
+/// Whether writes to an eventfd wait is a property of the file, and so the other's as much as ours:
+/// it may have filled it and made it one that waits.
 void raise(const UniqueFd& eventfd) {
+  const auto flags = ::fcntl(eventfd.get(), F_GETFL);
+  if ((flags & O_NONBLOCK) == 0) ::fcntl(eventfd.get(), F_SETFL, flags | O_NONBLOCK);
   const std::uint64_t one = 1;
   (void)!::write(eventfd.get(), &one, sizeof one);
+}
+
+/// A pipe would end a program that writes to it when nobody reads.
+bool is_no_file(int fd) {
+  struct stat status;
+  return ::fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == 0;
 }
 
 }  // namespace
@@ -161,7 +171,7 @@ void Uplink::meet_introduced() {
     if (received != Received::kMessage) return;
     auto out = util::SharedRing::attach(fds[kRingToIt].get());
     auto in = util::SharedRing::attach(fds[kRingFromIt].get());
-    if (!out || !in) continue;
+    if (!out || !in || !is_no_file(fds[kWakeIt].get())) continue;
     const auto mac = to_u64(introduction.mac);
     links_.push_back(
         std::make_unique<Link>(mac, *std::move(out), *std::move(in), std::move(fds[kWakeIt])));

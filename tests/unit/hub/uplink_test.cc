@@ -1,10 +1,13 @@
 // Processes that come to exchange frames without their hub (hub/link_note.h).
 #include "hub/uplink.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <filesystem>
@@ -13,6 +16,7 @@
 
 #include "fabric/recorder.h"
 #include "fabric/switch.h"
+#include "hub/fd_message.h"
 #include "hub/hub.h"
 #include "wire/ib_header.h"
 #include "wire/train.h"
@@ -315,6 +319,66 @@ TEST_F(UplinkTest, WhatOneHadSaidBeforeItWentArrives) {
   a_->send(b_->mac(), "hello");
   run_all();
   EXPECT_THAT(b_->take(), Contains("hello"));
+}
+
+// Whether writes to an eventfd wait is a property of the file, which is the other's too.
+TEST_F(UplinkTest, WhoseEventfdIsFullAndWaitsHoldsUpNobody) {
+  make_link();
+  const std::uint64_t full = ~std::uint64_t{0} - 1;
+  std::uint64_t count;
+  (void)!::read(b_->link().wake(), &count, sizeof count);
+  ASSERT_TRUE(b_->link().prepare_to_sleep());
+  ASSERT_EQ(::write(b_->link().wake(), &full, sizeof full), 8);
+  ASSERT_EQ(::fcntl(b_->link().wake(), F_SETFL, 0), 0);
+  a_->send(b_->mac(), "it returns");
+  EXPECT_THAT(b_->take(), ElementsAre("it returns"));
+}
+
+/// A hub that is none: what it says about process 2 has `wake` with it.
+std::size_t links_with_wake(int wake) {
+  int ends[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd socket(ends[0]);
+  auto to_hub = *util::SharedRing::create(util::SharedRing::kCapacityMin);
+  auto from_hub = *util::SharedRing::create(util::SharedRing::kCapacityMin);
+  const auto to_it = *util::SharedRing::create(util::SharedRing::kCapacityMin);
+  const auto from_it = *util::SharedRing::create(util::SharedRing::kCapacityMin);
+  util::RingProducer out(from_hub);
+  const auto say = [&](LinkNote::Kind kind) {
+    const auto frame = LinkNote{.to = wire::MacAddress::from_u64(0x025FCB000001),
+                                .from = wire::MacAddress::from_u64(0x025FCB000002),
+                                .kind = kind}
+                           .frame();
+    std::ranges::copy(frame.head(), out.reserve(frame.size()).begin());
+    out.publish();
+  };
+  Joined joined;
+  joined.number = 1;
+  joined.mac = mac_of(1);
+  joined.out.emplace(*util::SharedRing::attach(to_hub.fd()));
+  joined.in.emplace(*util::SharedRing::attach(from_hub.fd()));
+  joined.wake_hub.reset(::eventfd(0, EFD_NONBLOCK));
+  joined.wake_me.reset(::eventfd(0, EFD_NONBLOCK));
+  joined.socket.reset(ends[1]);
+  Process process(std::move(joined));
+  Introduction introduction;
+  introduction.number = 2;
+  introduction.mac = mac_of(2);
+  EXPECT_TRUE(send_message(socket.get(), std::as_bytes(std::span(&introduction, 1)),
+                           std::array{to_it.fd(), from_it.fd(), wake}));
+  say(LinkNote::Kind::kIntroduced);
+  say(LinkNote::Kind::kReady);
+  process.turn();
+  return process.link().links();
+}
+
+TEST(Introduced, WhatIsNoEventfdWakesNobody) {
+  const UniqueFd bell(::eventfd(0, EFD_NONBLOCK));
+  EXPECT_EQ(links_with_wake(bell.get()), 1u);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
+  const UniqueFd read(ends[0]), write(ends[1]);
+  EXPECT_EQ(links_with_wake(write.get()), 0u);
 }
 
 TEST_F(UplinkTest, MulticastGoesToAllByTheHub) {
