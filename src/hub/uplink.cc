@@ -116,7 +116,9 @@ std::size_t Uplink::room(std::size_t wanted) {
 
 bool Uplink::prepare_to_sleep() {
   bool sleeps = hub_.prepare_to_sleep();
-  for (const auto& link : links_) sleeps = link->rings.prepare_to_sleep() && sleeps;
+  for (const auto& link : links_) {
+    sleeps = link->rings.prepare_to_sleep() && sleeps && !link->gone;
+  }
   return sleeps;
 }
 
@@ -179,14 +181,15 @@ void Uplink::meet_introduced() {
   }
 }
 
-/// What they had sent by now is taken over: a ring's worth, whoever goes on to fill it.
+/// What it had sent by now is taken over: a ring's worth, whoever goes on to fill it. One at a
+/// time: that is copied, and of many who go at once it would be a long turn.
 void Uplink::drop_gone() {
-  for (const auto& link : links_) {
-    if (link->gone) link->rings.receive(*port_, SIZE_MAX);
-  }
+  const auto at = std::ranges::find_if(
+      links_, [](const auto& link) { return link->gone || link->rings.broken(); });
+  if ((*at)->gone) (*at)->rings.receive(*port_, SIZE_MAX);
   (void)port_->settle();
   last_ = nullptr;
-  std::erase_if(links_, [](const auto& link) { return link->gone || link->rings.broken(); });
+  links_.erase(at);
 }
 
 }  // namespace softhca::hub

@@ -321,6 +321,34 @@ TEST_F(UplinkTest, WhatOneHadSaidBeforeItWentArrives) {
   EXPECT_THAT(b_->take(), Contains("hello"));
 }
 
+TEST_F(UplinkTest, ManyThatGoAtOnceAreNotALongTurn) {
+  constexpr std::size_t kOthers = 8;
+  std::vector<std::unique_ptr<Process>> others;
+  for (std::size_t i = 0; i != kOthers; ++i) {
+    others.push_back(join_hub());
+    auto& other = *others.back();
+    other.turn();
+    run_all();
+    for (int k = 0; k < kMany; ++k) a_->send(other.mac(), "hello");
+    run_hub();
+    other.turn();
+    run_all();
+    other.turn();
+  }
+  ASSERT_EQ(a_->link().links(), kOthers);
+  (void)a_->take();
+  for (const auto& other : others) other->push(a_->mac(), "last words");
+  others.clear();
+  run_hub();
+  // Whatever is delivered in it, each turn takes one over.
+  std::size_t turns = 0;
+  for (; !a_->link().prepare_to_sleep() && turns < 100; ++turns) a_->turn();
+  EXPECT_GE(turns, kOthers);
+  EXPECT_LT(turns, 2 * kOthers);
+  EXPECT_EQ(a_->take(), std::vector<std::string>(kOthers, "last words"));
+  EXPECT_EQ(a_->link().links(), 0u);
+}
+
 // Whether writes to an eventfd wait is a property of the file, which is the other's too.
 TEST_F(UplinkTest, WhoseEventfdIsFullAndWaitsHoldsUpNobody) {
   make_link();
