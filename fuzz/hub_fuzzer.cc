@@ -1,17 +1,17 @@
 // Processes of a hub that do anything: they come, talk where nothing is to be said, write into the
 // memory of their rings what they like, ring when there is nothing and do not when there is, fill
-// the eventfd that wakes them, and go.
+// the eventfd that wakes them, and go. They ask for links, and do the same with the rings that they
+// share with an honest process, and with what wakes it.
 //
-// Whatever they do, the hub's turns are short, who breaks the rules is put out, and at the end an
-// honest pair hears each other through it.
+// Whatever they do, the turns of the hub and of the honest are short, who breaks the rules is put
+// out, and at the end an honest pair hears each other, by the hub or by a link of their own.
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -21,10 +21,11 @@
 #include <string>
 #include <vector>
 
-#include "fabric/ring_port.h"
-#include "fabric/switch.h"
+#include "hub/fd_message.h"
 #include "hub/hello.h"
 #include "hub/hub.h"
+#include "hub/link_note.h"
+#include "hub_member.h"
 #include "oracle.h"
 #include "script.h"
 #include "util/log.h"
@@ -35,6 +36,7 @@ namespace {
 
 using namespace softhca;
 using fuzz::check;
+using fuzz::HubMember;
 using fuzz::Script;
 using util::SharedRing;
 using vfio_user::UniqueFd;
@@ -43,66 +45,21 @@ constexpr std::size_t kCapacity = SharedRing::kCapacityMin;
 constexpr std::size_t kDataAt = 4096;
 constexpr std::size_t kClientsMax = 6;
 
+/// What a process gets with an introduction.
+struct Link {
+  std::array<UniqueFd, hub::kIntroductionFds> fds;
+};
+
 /// What a process gets from the hub.
 struct Seat {
   UniqueFd socket;
   hub::Hello hello{};
   std::array<UniqueFd, hub::kFds> fds;
-};
+  std::vector<Link> links;
 
-struct Station final : fabric::Receiver {
-  void handle_frame(const wire::Frame& frame) override {
-    check(frame.size() != 0 && frame.size() <= SharedRing::kRecordMax);
-    frame.copy_to(std::span(bytes).first(frame.size()));
-    if (bytes[14] == std::byte{0x5a}) ++marked;
+  wire::MacAddress mac() const {
+    return wire::MacAddress::from(std::as_bytes(std::span(hello.mac)));
   }
-  void handle_loopback(const wire::Frame&, std::uint32_t) override { check(false); }
-  std::array<std::byte, SharedRing::kRecordMax> bytes;
-  unsigned marked = 0;
-};
-
-/// A process that keeps the rules.
-class Honest {
- public:
-  explicit Honest(Seat seat) : seat_(std::move(seat)) {
-    port_ = network_.create_port("station");
-    port_->set_receiver(&station);
-    link_ = std::make_unique<fabric::RingPort>(network_.create_port("hub"),
-                                               *SharedRing::attach(seat_.fds[hub::kOutRing].get()),
-                                               *SharedRing::attach(seat_.fds[hub::kInRing].get()));
-  }
-  std::uint64_t mac() const {
-    return wire::MacAddress::from(std::as_bytes(std::span(seat_.hello.mac))).to_u64();
-  }
-  void send(std::uint64_t to, std::byte mark) {
-    wire::Frame frame;
-    const auto head = frame.resize_head(60);
-    std::ranges::fill(head, std::byte{0});
-    wire::Ethernet{wire::MacAddress::from_u64(to), wire::MacAddress::from_u64(mac()),
-                   wire::EtherType{0x88b5}}
-        .emit(util::MutableView<wire::EthernetLayout>(head.first<14>()));
-    head[14] = mark;
-    port_->transmit(frame);
-    work();
-  }
-  void work() {
-    (void)link_->receive(1000);
-    network_.deliver(100'000);
-    if (!link_->settle()) return;
-    const std::uint64_t one = 1;
-    (void)!::write(seat_.fds[hub::kWakeHub].get(), &one, sizeof one);
-  }
-  bool is_put_out() const {
-    char byte;
-    return ::recv(seat_.socket.get(), &byte, 1, MSG_DONTWAIT) == 0;
-  }
-  Station station;
-
- private:
-  Seat seat_;
-  fabric::Switch network_;
-  std::unique_ptr<fabric::Port> port_;
-  std::unique_ptr<fabric::RingPort> link_;
 };
 
 class World {
@@ -112,10 +69,12 @@ class World {
     path_ = "/tmp/softhca-fuzz-XXXXXX";
     check(::mkdtemp(path_.data()) != nullptr);
     loop_ = *util::EventLoop::create();
-    hub_ = *hub::Hub::create(
-        *loop_, path_ + "/hub",
-        {.clients_max = 8, .ring_capacity = kCapacity, .poll = util::Duration::zero()});
-    for (int i = 0; i != 2; ++i) honest_.push_back(std::make_unique<Honest>(*join()));
+    hub_ = *hub::Hub::create(*loop_, path_ + "/hub",
+                             {.clients_max = 8,
+                              .ring_capacity = kCapacity,
+                              .link_capacity = kCapacity,
+                              .poll = util::Duration::zero()});
+    for (int i = 0; i != 2; ++i) honest_.push_back(join_honestly());
   }
   ~World() {
     honest_.clear();
@@ -128,27 +87,50 @@ class World {
   void play(Script script) {
     while (!script.empty()) step(script);
     clients_.clear();
-    for (int i = 0; i != 50; ++i) {
+    // Last words wait for room, as all others, and the hub looks for it now and then.
+    const auto latest = util::monotonic_now() + std::chrono::seconds(2);
+    for (int i = 0; i < 50 || (hub_->clients() != 2 && util::monotonic_now() < latest); ++i) {
       run();
-      for (const auto& one : honest_) one->work();
+      for (const auto& one : honest_) turn(*one);
     }
     check(hub_->clients() == 2);
-    for (const auto& one : honest_) {
-      check(!one->is_put_out());
-      one->station.marked = 0;
-    }
-    honest_[0]->send(honest_[1]->mac(), std::byte{0x5a});
-    for (int i = 0; i != 10; ++i) {
+    auto& to = *honest_[1];
+    to.station.marked = 0;
+    // Somebody may have sent with its address: switches look for it where it spoke last.
+    to.send(0xffffffffffff, std::byte{1});
+    turn(to);
+    run();
+    honest_[0]->send(to.mac().to_u64(), std::byte{0x5a});
+    for (int i = 0; i < 10 || (to.station.marked == 0 && util::monotonic_now() < latest); ++i) {
+      turn(*honest_[0]);
       run();
-      honest_[1]->work();
+      turn(to);
     }
-    check(honest_[1]->station.marked == 1);
+    check(to.station.marked == 1);
   }
 
  private:
   void run() {
     const fuzz::Turn turn;
     loop_->run_once(util::monotonic_now());
+  }
+
+  static void turn(HubMember& member) {
+    const fuzz::Turn turn;
+    member.turn(1000);
+  }
+
+  std::unique_ptr<HubMember> join_honestly() {
+    auto seat = *join();
+    hub::Joined joined;
+    joined.number = seat.hello.number;
+    joined.mac = seat.hello.mac;
+    joined.out.emplace(*SharedRing::attach(seat.fds[hub::kOutRing].get()));
+    joined.in.emplace(*SharedRing::attach(seat.fds[hub::kInRing].get()));
+    joined.wake_hub = std::move(seat.fds[hub::kWakeHub]);
+    joined.wake_me = std::move(seat.fds[hub::kWakeMe]);
+    joined.socket = std::move(seat.socket);
+    return std::make_unique<HubMember>(std::move(joined));
   }
 
   /// Nothing: the hub has refused it.
@@ -158,22 +140,10 @@ class World {
     check(socket.has_value());
     seat.socket = *std::move(socket);
     for (int i = 0; i != 4; ++i) run();
-    iovec bytes{.iov_base = &seat.hello, .iov_len = sizeof seat.hello};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(hub::kFds * sizeof(int))> control;
-    msghdr message{};
-    message.msg_iov = &bytes;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    const auto size = ::recvmsg(seat.socket.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (size != sizeof seat.hello) return std::nullopt;
-    const auto* const part = CMSG_FIRSTHDR(&message);
-    check(part != nullptr && part->cmsg_len == CMSG_LEN(hub::kFds * sizeof(int)));
-    for (std::size_t i = 0; i != hub::kFds; ++i) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-      seat.fds[i].reset(fd);
-    }
+    const auto received =
+        hub::receive_message(seat.socket.get(), std::as_writable_bytes(std::span(&seat.hello, 1)),
+                             seat.fds, MSG_DONTWAIT);
+    if (received != hub::Received::kMessage) return std::nullopt;
     return seat;
   }
 
@@ -191,86 +161,205 @@ class World {
 
   void step(Script& script) {
     const auto action = script.byte();
-    if (action % 16 < 2 && clients_.size() < kClientsMax) {
-      if (auto seat = join()) clients_.push_back(*std::move(seat));
-      return;
+    const auto kind = action % 32;
+    auto& one = *honest_[action >> 5 & 1];
+    switch (kind) {
+      case 0:
+      case 1:
+        if (clients_.size() == kClientsMax) return;
+        if (auto seat = join()) clients_.push_back(*std::move(seat));
+        return;
+      case 2:
+        return run();
+      case 3:
+        one.send((action & 0x40) != 0 ? 0xffffffffffff : script.qword() & 0xffffffffffff,
+                 std::byte{1});
+        return turn(one);
+      case 4:
+        return turn(one);
+      case 5:
+        // Enough for a link, if the other wants one too.
+        for (auto left = script.byte() % 32; left != 0; --left) {
+          one.send(address(script.byte()).to_u64(), std::byte{1});
+        }
+        return turn(one);
+      case 6:
+        one.send_train(address(script.byte()).to_u64(), script.byte());
+        return turn(one);
+      case 7: {
+        const fuzz::Turn turn;
+        (void)one.link().prepare_to_sleep();
+        (void)one.link().room(script.dword());
+        return;
+      }
+      default:
+        break;
     }
-    if (action % 16 == 2) return run();
-    if (action % 16 == 3) {
-      auto& one = honest_[action >> 4 & 1];
-      one->send((action & 0x20) != 0 ? 0xffffffffffff : script.qword() & 0xffffffffffff,
-                std::byte{1});
-      return;
-    }
-    if (action % 16 == 4) return honest_[action >> 4 & 1]->work();
     if (clients_.empty()) return;
     const auto which = script.byte() % clients_.size();
-    auto& seat = clients_[which];
+    if (kind == 8) {
+      clients_.erase(clients_.begin() + static_cast<long>(which));
+    } else if (kind < 18) {
+      misbehave(script, action, clients_[which]);
+    } else {
+      misuse_link(script, action, clients_[which]);
+    }
+  }
+
+  /// With what it has of the hub.
+  void misbehave(Script& script, unsigned action, Seat& seat) {
     const int ring = seat.fds[(action & 0x80) != 0 ? hub::kInRing : hub::kOutRing].get();
-    switch (action % 16) {
-      case 5:
-        clients_.erase(clients_.begin() + static_cast<long>(which));
-        return;
-      case 6: {
-        const auto index = script.qword();
-        return poke(ring, (action & 0x40) != 0 ? 64 : 0, std::as_bytes(std::span(&index, 1)));
-      }
-      case 7: {
-        const std::uint64_t index = script.word() * 8u;
-        return poke(ring, (action & 0x40) != 0 ? 64 : 0, std::as_bytes(std::span(&index, 1)));
-      }
-      case 8: {
-        const auto bytes = script.take(script.byte());
-        return poke(ring, kDataAt + script.word() * 8u % (kCapacity - 256), bytes);
-      }
+    switch (action % 32) {
       case 9:
-        return write_record(seat, script);
-      case 10: {
+      case 10:
+        return poke_index(script, action % 32 == 9, ring, (action & 0x40) != 0);
+      case 11:
+        return poke_data(script, ring);
+      case 12: {
+        const auto bytes = script.take(1 + script.byte());
+        return write_record(ring, bytes, 0);
+      }
+      case 13: {
         const std::uint64_t count = (action & 0x40) != 0 ? script.qword() : 1;
         add(seat.fds[hub::kWakeHub].get(), count);
         return;
       }
-      case 11: {
+      case 14: {
         // Full: who writes to it would wait.
         const std::uint64_t most = ~std::uint64_t{1};
         add(seat.fds[hub::kWakeMe].get(), most);
+        ::fcntl(seat.fds[hub::kWakeMe].get(), F_SETFL, (action & 0x40) != 0 ? 0 : O_NONBLOCK);
         return;
       }
-      case 12: {
-        const auto bytes = script.take(script.byte());
-        (void)!::send(seat.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-        return;
-      }
-      case 13:
+      case 15:
+        return talk(script, action, seat);
+      case 16:
         (void)!::ftruncate(ring, script.dword());
         return;
-      case 14:
+      case 17:
         ::shutdown(seat.socket.get(), (action & 0x40) != 0 ? SHUT_WR : SHUT_RDWR);
-        return;
-      case 15:
-        ::fcntl(seat.fds[hub::kWakeMe].get(), F_SETFL, (action & 0x40) != 0 ? 0 : O_NONBLOCK);
         return;
       default:
         return;
     }
   }
 
-  /// A frame of any bytes, as the rules want it.
-  void write_record(Seat& seat, Script& script) {
-    auto ring = SharedRing::attach(seat.fds[hub::kOutRing].get());
-    if (!ring) return;
-    util::RingProducer out(*ring);
-    const auto bytes = script.take(1 + script.byte());
-    const auto room = out.reserve(bytes.empty() ? 1 : bytes.size());
-    if (room.empty()) return;
-    std::ranges::copy(bytes.first(std::min(bytes.size(), room.size())), room.begin());
-    out.publish();
+  /// Asks for links, and misuses what comes of it.
+  void misuse_link(Script& script, unsigned action, Seat& seat) {
+    switch (action % 32) {
+      case 18:
+      case 19:
+      case 20: {
+        // A note: its own, or in another's name.
+        const auto kind = static_cast<hub::LinkNote::Kind>(script.byte() % 7);
+        const auto to = address(script.byte());
+        const auto from = (action & 0x40) != 0 ? address(script.byte()) : seat.mac();
+        const auto frame = hub::LinkNote{.to = to, .from = from, .kind = kind}.frame();
+        return write_record(seat.fds[hub::kOutRing].get(), frame.head(), 0);
+      }
+      case 21:
+      case 22: {
+        // Much to say to somebody.
+        std::array<std::byte, 60> frame{};
+        const auto to = address(script.byte()), from = seat.mac();
+        std::memcpy(frame.data(), to.bytes.data(), to.bytes.size());
+        std::memcpy(frame.data() + 6, from.bytes.data(), from.bytes.size());
+        for (auto left = script.byte() % 32; left != 0; --left) {
+          write_record(seat.fds[hub::kOutRing].get(), frame, 0);
+        }
+        add(seat.fds[hub::kWakeHub].get(), 1);
+        return;
+      }
+      case 23:
+      case 24: {
+        Link link;
+        hub::Introduction introduction;
+        const auto received = hub::receive_message(
+            seat.socket.get(), std::as_writable_bytes(std::span(&introduction, 1)), link.fds,
+            MSG_DONTWAIT);
+        if (received == hub::Received::kMessage) seat.links.push_back(std::move(link));
+        return;
+      }
+      default:
+        break;
+    }
+    if (seat.links.empty()) return;
+    const auto& link = seat.links[script.byte() % seat.links.size()];
+    const int ring = link.fds[(action & 0x80) != 0 ? hub::kRingFromIt : hub::kRingToIt].get();
+    switch (action % 32) {
+      case 25:
+      case 26:
+        return poke_index(script, action % 32 == 25, ring, (action & 0x40) != 0);
+      case 27:
+        return poke_data(script, ring);
+      case 28:
+      case 29: {
+        const auto note = script.dword();
+        const auto bytes = script.take(1 + script.byte());
+        return write_record(ring, bytes, note);
+      }
+      case 30: {
+        // What wakes the honest one: full, empty, and one that waits.
+        const int wake = link.fds[hub::kWakeIt].get();
+        add(wake, (action & 0x40) != 0 ? ~std::uint64_t{1} : 1);
+        ::fcntl(wake, F_SETFL, (action & 0x80) != 0 ? 0 : O_NONBLOCK);
+        return;
+      }
+      default:
+        (void)!::ftruncate(ring, script.dword());
+        return;
+    }
+  }
+
+  /// Of the honest, of the others, of nobody.
+  wire::MacAddress address(unsigned which) const {
+    which %= 8;
+    if (which < honest_.size()) return honest_[which]->mac();
+    if (which - 2 < clients_.size()) return clients_[which - 2].mac();
+    const auto bytes = hub::mac_of(0);
+    return wire::MacAddress::from(std::as_bytes(std::span(bytes)));
+  }
+
+  void poke_index(Script& script, bool far, int ring, bool read) {
+    const std::uint64_t index = far ? script.qword() : script.word() * 8u;
+    poke(ring, read ? 64 : 0, std::as_bytes(std::span(&index, 1)));
+  }
+
+  void poke_data(Script& script, int ring) {
+    const auto bytes = script.take(script.byte());
+    poke(ring, kDataAt + script.word() * 8u % (kCapacity - 256), bytes);
+  }
+
+  /// On the socket, where nothing is to be said; with descriptors that nobody wants.
+  static void talk(Script& script, unsigned action, const Seat& seat) {
+    const auto bytes = script.take(script.byte());
+    if ((action & 0x40) != 0 && !bytes.empty()) {
+      const std::array fds = {seat.socket.get(), seat.fds[hub::kInRing].get(),
+                              seat.fds[hub::kWakeMe].get()};
+      (void)hub::send_message(seat.socket.get(), bytes, fds);
+    } else {
+      (void)!::send(seat.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+  }
+
+  /// A record of any bytes, as the rules want it, behind those that its producer has told of.
+  static void write_record(int fd, std::span<const std::byte> bytes, std::uint32_t note) {
+    if (bytes.empty()) return;
+    std::uint64_t written = 0;
+    if (::pread(fd, &written, sizeof written, 0) != sizeof written) return;
+    const std::array head = {static_cast<std::uint32_t>(bytes.size()), note};
+    // Bytes at the end of the ring are its first ones, too: such a record is cut off.
+    const auto at = static_cast<off_t>(kDataAt + written % kCapacity);
+    (void)!::pwrite(fd, head.data(), sizeof head, at);
+    (void)!::pwrite(fd, bytes.data(), bytes.size(), at + static_cast<off_t>(sizeof head));
+    written += sizeof head + (bytes.size() + 7) / 8 * 8;
+    (void)!::pwrite(fd, &written, sizeof written, 0);
   }
 
   std::string path_;
   std::unique_ptr<util::EventLoop> loop_;
   std::unique_ptr<hub::Hub> hub_;
-  std::vector<std::unique_ptr<Honest>> honest_;
+  std::vector<std::unique_ptr<HubMember>> honest_;
   std::vector<Seat> clients_;
 };
 
