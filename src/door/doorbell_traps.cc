@@ -6,6 +6,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -26,6 +27,7 @@ struct Range {
   std::uint64_t begin = 0, end = 0;
 };
 
+constexpr std::uint64_t kPage = 4096;
 /// A program has one page or a few; where it has more, the engine stays awake.
 constexpr std::size_t kRangesMax = 256;
 /// What the handler looks at. It stays when the traps are gone, since a store that met them may be
@@ -100,53 +102,87 @@ bool a_thread_blocks_faults() {
   return static_cast<bool>(error);
 }
 
-/// The program's mappings of its device files that it may write to. False: more than there is room
-/// for.
-bool find_pages(const std::function<bool(dev_t, ino_t)>& is_ours) {
-  std::array<Range, kRangesMax> found;
-  std::size_t count = 0;
+/// Calls `visit(range, may_write)` for the program's mappings of its device files. False: they
+/// cannot be read.
+template <class Visit>
+bool for_each_page(const IsDoorbellFile& is_ours, Visit&& visit) {
   std::ifstream maps("/proc/self/maps");
+  if (!maps) return false;
   for (std::string line; std::getline(maps, line);) {
     Range range;
     char access[5] = "";
     unsigned major = 0, minor = 0;
     std::uint64_t inode = 0;
     if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %*x %x:%x %" SCNu64, &range.begin,
-                    &range.end, access, &major, &minor, &inode) != 6 ||
-        inode == 0 || access[1] != 'w' || !is_ours(makedev(major, minor), inode)) {
-      continue;
+                    &range.end, access, &major, &minor, &inode) == 6 &&
+        inode != 0 && is_ours(makedev(major, minor), inode)) {
+      visit(range, access[1] == 'w');
     }
-    if (count == kRangesMax) return false;
-    found[count++] = range;
   }
+  return true;
+}
+
+/// Those that it may write to. False: more than there is room for.
+bool find_pages(const IsDoorbellFile& is_ours) {
+  std::array<Range, kRangesMax> found;
+  std::size_t count = 0;
+  const bool read = for_each_page(is_ours, [&](const Range& range, bool may_write) {
+    if (may_write && count++ < kRangesMax) found[count - 1] = range;
+  });
+  if (!read || count > kRangesMax) return false;
   trapped.set(std::span(found).first(count));
   return true;
 }
 
+/// Of those that are trapped, what still stands where it stood: the program may have unmapped some,
+/// and have anything there by now.
+bool keep_what_stands(const IsDoorbellFile& is_ours) {
+  std::array<Range, kRangesMax> left;
+  std::size_t count = 0;
+  const bool read = for_each_page(is_ours, [&](const Range& range, bool) {
+    for (std::size_t i = 0; i != trapped.count() && count != kRangesMax; ++i) {
+      const auto was = trapped.at(i);
+      const Range both{std::max(range.begin, was.begin), std::min(range.end, was.end)};
+      if (both.begin < both.end) left[count++] = both;
+    }
+  });
+  if (read) trapped.set(std::span(left).first(count));
+  return read;
+}
+
 }  // namespace
 
-bool arm_doorbell_traps(const std::function<bool(dev_t, ino_t)>& is_ours, int wake) {
+bool arm_doorbell_traps(const IsDoorbellFile& is_ours, int wake) {
   static const bool helps = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
   if (!helps || a_thread_blocks_faults() || !find_pages(is_ours)) return false;
   wake_fd.store(wake, std::memory_order_release);
   for (std::size_t i = 0; i != trapped.count(); ++i) {
     if (protect(trapped.at(i), PROT_READ)) continue;
-    disarm_doorbell_traps();
+    disarm_doorbell_traps(is_ours);
     return false;
   }
   // What processors have stored and not yet told of is told of now.
   return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-void disarm_doorbell_traps() {
+void disarm_doorbell_traps(const IsDoorbellFile& is_ours) {
+  // Without a look all of them are ours, as they mostly are: the program's doorbells must work.
+  (void)keep_what_stands(is_ours);
   for (std::size_t i = 0; i != trapped.count(); ++i) {
     (void)protect(trapped.at(i), PROT_READ | PROT_WRITE);
   }
 }
 
+void forget_doorbell_traps() {
+  if (trapped.count() != 0) trapped.set({});
+}
+
 bool trap_doorbell(const void* address) {
-  const auto range = trapped.find(reinterpret_cast<std::uint64_t>(address));
-  if (range.end == 0 || !protect(range, PROT_READ | PROT_WRITE)) return false;
+  const auto at = reinterpret_cast<std::uint64_t>(address);
+  if (trapped.find(at).end == 0) return false;
+  // This page alone: what stood beside it may be something else by now.
+  const auto page = at & ~(kPage - 1);
+  if (!protect({.begin = page, .end = page + kPage}, PROT_READ | PROT_WRITE)) return false;
   const std::uint64_t one = 1;
   (void)!::write(wake_fd.load(std::memory_order_acquire), &one, sizeof one);
   return true;

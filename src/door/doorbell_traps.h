@@ -9,13 +9,18 @@
 
 namespace softhca::door {
 
+/// Whether the file is one whose pages are doorbells.
+using IsDoorbellFile = std::function<bool(dev_t device, ino_t inode)>;
+
 /// From now on no store to a doorbell page of a file for which `is_ours` holds goes unnoticed: it
 /// goes through, and writes to `wake`, an eventfd. Stores that were under way are visible when this
 /// returns. False: it cannot be done, since a thread of the program blocks SIGSEGV, or the kernel
 /// does not help; nothing has changed then. One engine of a process at a time, with its lock.
-bool arm_doorbell_traps(const std::function<bool(dev_t device, ino_t inode)>& is_ours, int wake);
-/// Stores are stores again.
-void disarm_doorbell_traps();
+bool arm_doorbell_traps(const IsDoorbellFile& is_ours, int wake);
+/// Stores are stores again. What else the program has put in the place of a page stays as it is.
+void disarm_doorbell_traps(const IsDoorbellFile& is_ours);
+/// Nobody stores to a doorbell page any more: no handler comes late. @pre disarmed
+void forget_doorbell_traps();
 /// In the handler of SIGSEGV: the access to `address` is such a store, and can be repeated now.
 bool trap_doorbell(const void* address);
 

@@ -122,12 +122,12 @@ bool Engine::look(bool& sleeps) {
 
 bool Engine::rest() {
   bool sleeps = false;
+  const IsDoorbellFile is_ours = [this](dev_t device, ino_t inode) {
+    const auto at = files_.find(inode);
+    return at != files_.end() && at->second.file.device() == device;
+  };
   {
     const std::lock_guard held(lock_);
-    const auto is_ours = [this](dev_t device, ino_t inode) {
-      const auto at = files_.find(inode);
-      return at != files_.end() && at->second.file.device() == device;
-    };
     if (next_event() < util::monotonic_now() + kRestMin) return false;
     if (!arm_doorbell_traps(is_ours, poke_.get())) return false;
     (void)look(sleeps);
@@ -144,7 +144,8 @@ bool Engine::rest() {
     (void)look(sleeps);
   }
   const std::lock_guard held(lock_);
-  disarm_doorbell_traps();
+  (void)look(sleeps);  // disarming takes longer
+  disarm_doorbell_traps(is_ours);
   return true;
 }
 
@@ -200,6 +201,7 @@ void Engine::work() {
       }
       continue;
     }
+    if (!has_queues_) forget_doorbell_traps();
     nap(idle);
   }
 }

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -32,7 +33,8 @@ class DoorbellTraps : public testing::Test {
     ::sigaction(SIGSEGV, &action, &before_);
   }
   ~DoorbellTraps() override {
-    disarm_doorbell_traps();
+    disarm();
+    forget_doorbell_traps();
     ::sigaction(SIGSEGV, &before_, nullptr);
     ::munmap(area_, 4 * kPage);
     ::close(wake_);
@@ -59,6 +61,23 @@ class DoorbellTraps : public testing::Test {
           return device == status_.st_dev && inode == status_.st_ino;
         },
         wake_);
+  }
+  void disarm() {
+    disarm_doorbell_traps([&](dev_t device, ino_t inode) {
+      return device == status_.st_dev && inode == status_.st_ino;
+    });
+  }
+  /// Something else stands in the place of page `number` of the file.
+  std::byte* replace(std::size_t number) {
+    auto* const at = area_ + number * kPage;
+    EXPECT_NE(::mmap(at, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+              MAP_FAILED);
+    return at;
+  }
+  static bool may_write(std::byte* at) {
+    std::byte byte{};
+    const iovec from{.iov_base = &byte, .iov_len = 1}, to{.iov_base = at, .iov_len = 1};
+    return ::process_vm_writev(::getpid(), &from, 1, &to, 1, 0) == 1;
   }
   bool woken() const {
     std::uint64_t count = 0;
@@ -89,7 +108,7 @@ TEST_F(DoorbellTraps, AStoreGoesThroughAndWakes) {
 TEST_F(DoorbellTraps, DisarmedPagesAreAsBefore) {
   auto* const page = map(0);
   ASSERT_TRUE(arm());
-  disarm_doorbell_traps();
+  disarm();
   store(page);
   EXPECT_FALSE(woken());
 }
@@ -98,7 +117,7 @@ TEST_F(DoorbellTraps, DisarmedPagesAreAsBefore) {
 TEST_F(DoorbellTraps, WhoComesLateIsFoundWhileTheNextOnesAreWrittenDown) {
   auto* const page = map(2);
   ASSERT_TRUE(arm());
-  disarm_doorbell_traps();
+  disarm();
   map(0);
   unsigned found = 0, asked = 0;
   ASSERT_TRUE(arm([&] {
@@ -107,6 +126,38 @@ TEST_F(DoorbellTraps, WhoComesLateIsFoundWhileTheNextOnesAreWrittenDown) {
   }));
   EXPECT_GE(asked, 2u);
   EXPECT_EQ(found, asked);
+}
+
+// A device that is closed while its engine sleeps, and other memory of the program in the place of
+// its doorbells.
+TEST_F(DoorbellTraps, WhatStandsInThePlaceOfAPageStaysAsItIs) {
+  map(0);
+  map(2);
+  ASSERT_TRUE(arm());
+  auto* const other = replace(2);
+  disarm();
+  EXPECT_FALSE(may_write(other));
+  EXPECT_FALSE(trap_doorbell(other));
+  EXPECT_TRUE(may_write(area_));
+}
+
+TEST_F(DoorbellTraps, WhatStandsBesideAPageStaysAsItIs) {
+  map(1);
+  auto* const page = map(2);
+  ASSERT_TRUE(arm());
+  auto* const other = replace(1);
+  store(page);
+  EXPECT_TRUE(woken());
+  EXPECT_FALSE(may_write(other));
+}
+
+TEST_F(DoorbellTraps, WhatIsForgottenIsTheProgramsOwn) {
+  auto* const page = map(2);
+  ASSERT_TRUE(arm());
+  disarm();
+  EXPECT_TRUE(trap_doorbell(page)) << "it comes late";
+  forget_doorbell_traps();
+  EXPECT_FALSE(trap_doorbell(page));
 }
 
 TEST_F(DoorbellTraps, StoresOfOneThreadAndArmingByAnotherDoNotDisturbEachOther) {
@@ -119,7 +170,7 @@ TEST_F(DoorbellTraps, StoresOfOneThreadAndArmingByAnotherDoNotDisturbEachOther) 
   });
   while (!begun) std::this_thread::yield();
   for (int i = 0; i != 200; ++i) {
-    disarm_doorbell_traps();
+    disarm();
     if (i % 2 == 0) {
       map(0);
     } else {
