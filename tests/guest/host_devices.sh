@@ -27,7 +27,7 @@ for device in "$IB_a" "$ours"; do
   echo "+ ib_write_bw on $device"
   on_a run --host-devices -- sh -c "
     timeout 100 ib_write_bw -F -d $device -x $index -s 4096 -n 200 >/tmp/server &
-    until grep -qi ':4855 [0-9A-F:]* 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.2; done
+    until ! kill -0 \$! || grep -qi ':4853 [0-9A-F:]* 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.2; done
     timeout 90 ib_write_bw -F -d $device -x $index -s 4096 -n 200 localhost && wait \$!" || fail "ib_write_bw on $device"
 done
 # rdma_cm connects by ours alone.
