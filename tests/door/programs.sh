@@ -129,6 +129,22 @@ else
   echo "FAILED: GIDs follow an interface"; cat "$out"; failed=1
 fi
 ip addr del 198.19.8.2/32 dev lo; rm -f "$out"
+# Scripts work in directories of sysfs, as ibstatus does, and leave them.
+directories=$("${nobody[@]}" timeout 60 "$softhca" run -- sh -c '
+  cd /sys/class/infiniband && echo * && /bin/pwd && cat mlx5_0/ports/1/state
+  cd -P mlx5_0/ports && /bin/pwd && (cd .. && cat node_type) && cd -P ../../../../.. && /bin/pwd && ls -d system
+  cd /dev/infiniband && ls && test -c uverbs0 && python3 -c "import os
+os.close(os.open(\"uverbs0\", os.O_RDWR)); os.chdir(\"..\"); print(os.getcwd(), os.path.exists(\"null\"))"' 2>&1)
+if [ "$directories" = "mlx5_0
+/sys/class/infiniband
+4: ACTIVE
+/sys/devices/pci5348:00/5348:00:00.0/infiniband/mlx5_0/ports
+1: CA
+/sys/devices
+system
+rdma_cm
+uverbs0
+/dev True" ]; then echo "ok: directories"; else echo "FAILED: directories"; echo "$directories"; failed=1; fi
 # IPv6: the link-local address of a process.
 v6=$("${nobody[@]}" timeout 60 "$softhca" run -- sh -c '
   ibv_rc_pingpong -g 1 -c -n 200 & sleep 1; timeout 20 ibv_rc_pingpong -g 1 -c -n 200 localhost; s=$?; wait $!; exit $s' 2>&1)

@@ -1,0 +1,106 @@
+// The directory a process works in. It may be one of the tree: the process is then in the real one
+// below the root, as are the programs that it starts, and is told the name that it asked for.
+// fchdir needs no help: the descriptor is that of the tree already.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "door/interpose.h"
+
+namespace softhca::door {
+namespace {
+
+constinit Next<int, const char*> next_chdir("chdir");
+constinit Next<char*, char*, std::size_t> next_getcwd("getcwd");
+
+/// Whether the process works below the root of the tree, and there, in `shown`, in what the door
+/// does not serve. The name is without the root.
+bool is_astray(const PathMap& paths, PathBuffer& shown) {
+  if (next_getcwd(shown.data(), shown.size()) == nullptr) return false;
+  const auto size = std::strlen(shown.data());
+  const auto left = paths.strip(shown.data(), size);
+  if (left == size) return false;
+  shown[left] = '\0';
+  PathBuffer served;
+  return paths.serve({shown.data(), left}, served) == 0;
+}
+
+/// Out of the tree by ".." one comes to the host's directory of that name.
+void leave_tree(const PathMap& paths, const char* path) {
+  PathBuffer shown;
+  const int before = errno;
+  if (path[0] != '/' && std::strstr(path, "..") != nullptr && is_astray(paths, shown)) {
+    next_chdir(shown.data());
+  }
+  errno = before;
+}
+
+/// The name in a buffer of its own, of `size` bytes or as many as it needs, as glibc gives it.
+char* allocated_name(std::size_t size, const PathMap& paths) {
+  char* const name = next_getcwd(nullptr, 0);
+  if (name == nullptr) return nullptr;
+  const auto length = paths.strip(name, std::strlen(name));
+  name[length] = '\0';
+  if (size == 0) return name;
+  if (length < size) {
+    auto* const roomy = static_cast<char*>(std::realloc(name, size));
+    if (roomy != nullptr) return roomy;
+  } else {
+    errno = ERANGE;
+  }
+  std::free(name);
+  return nullptr;
+}
+
+/// getcwd. The name below the root may be too long for a buffer that has room for what is told.
+char* working_directory(char* text, std::size_t size) {
+  const auto* paths = wanted_paths();
+  if (paths == nullptr) return next_getcwd(text, size);
+  if (text == nullptr) return allocated_name(size, *paths);
+  PathBuffer real;
+  if (size == 0 || next_getcwd(real.data(), real.size()) == nullptr) {
+    return next_getcwd(text, size);
+  }
+  const auto length = paths->strip(real.data(), std::strlen(real.data()));
+  if (length >= size) {
+    errno = ERANGE;
+    return nullptr;
+  }
+  std::memcpy(text, real.data(), length);
+  text[length] = '\0';
+  return text;
+}
+
+}  // namespace
+
+SOFTHCA_INTERPOSE(int, door_chdir, "chdir", (const char* path)) {
+  const Named named(path);
+  const int result = next_chdir(named.path());
+  const auto* paths = wanted_paths();
+  if (result == 0 && paths != nullptr && !named.is_served()) leave_tree(*paths, path);
+  return result;
+}
+
+SOFTHCA_INTERPOSE(char*, door_getcwd, "getcwd", (char* text, std::size_t size)) {
+  return working_directory(text, size);
+}
+
+// Of programs that were compiled with _FORTIFY_SOURCE: libc ends those whose buffer is too short.
+SOFTHCA_INTERPOSE(char*, door_getcwd_chk, "__getcwd_chk",
+                  (char* text, std::size_t size, std::size_t room)) {
+  static constinit Next<char*, char*, std::size_t, std::size_t> next("__getcwd_chk");
+  return size > room ? next(text, size, room) : working_directory(text, size);
+}
+
+// libc's looks whether $PWD is the directory, by a stat of its own, and finds that of the host.
+SOFTHCA_INTERPOSE(char*, door_get_current_dir_name, "get_current_dir_name", ()) {
+  static constinit Next<char*> next("get_current_dir_name");
+  const auto* paths = wanted_paths();
+  char* const name = next();
+  if (name == nullptr || paths == nullptr) return name;
+  name[paths->strip(name, std::strlen(name))] = '\0';
+  return name;
+}
+
+}  // namespace softhca::door
