@@ -20,7 +20,6 @@ namespace softhca::rdma_cm {
 namespace {
 
 constexpr std::uint16_t kFamilyIb = 27;  // AF_IB
-constexpr std::uint16_t kFirstFreePort = 32768, kFreePorts = 28232;
 constexpr std::size_t kCommandMax = 512;
 constexpr auto kAskAgainAfter = std::chrono::milliseconds(300);
 constexpr std::uint32_t kDefaultQkey = 0x01234567;  ///< RDMA_UDP_QKEY of the kernel
@@ -170,7 +169,7 @@ void Manager::erase(std::uint32_t number) {
     std::erase_if(left_, [&](const auto& one) { return now - one.second >= kListenAgain; });
     left_[service_of(id.port_space, id.source.port())] = now;
   }
-  if (id.owns_port) options_.port_numbers.release(id.port_space, id.source.port());
+  leave_port(id);
   std::erase_if(memberships_, [&](const Membership& member) { return member.id == number; });
   ids_.erase(at);
 }
@@ -182,26 +181,6 @@ Errno Manager::destroy_id(Channel& channel, Bytes in) {
   const rdma_ucm_destroy_id_resp out{.events_reported = drop_events(*id)};
   erase(id->number);
   return answer(command.response, out);
-}
-
-/// A port number of its own, if it has none.
-Errno Manager::take_port(Id& id) {
-  if (id.source.port() != 0) {
-    if (!options_.port_numbers.claim(id.port_space, id.source.port(), id.local.gid)) {
-      return EADDRINUSE;
-    }
-    id.owns_port = true;
-    return 0;
-  }
-  for (unsigned i = 0; i != kFreePorts; ++i) {
-    last_port_ = static_cast<std::uint16_t>((last_port_ + 1) % kFreePorts);
-    const auto port = static_cast<std::uint16_t>(kFirstFreePort + last_port_);
-    if (!options_.port_numbers.claim(id.port_space, port, id.local.gid)) continue;
-    id.source.set_port(port);
-    id.owns_port = true;
-    return 0;
-  }
-  return EADDRNOTAVAIL;
 }
 
 Errno Manager::bind(Channel& channel, Bytes in) {
@@ -216,6 +195,7 @@ Errno Manager::bind(Channel& channel, Bytes in) {
   const auto own = find_local(address.gid());
   if (!address.is_any() && !own && !options_.is_local(address)) return EADDRNOTAVAIL;
   id->source = address;
+  if (address.family() == AF_INET) id->one_family = true;
   id->bound = own.has_value();
   if (own) id->local = *own;
   if (const auto wrong = take_port(*id); wrong != 0) return wrong;

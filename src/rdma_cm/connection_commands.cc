@@ -79,6 +79,7 @@ Errno Manager::listen(Channel& channel, Bytes in) {
   if (id->state != State::kIdle && id->state != State::kListening) return EINVAL;
   if (id->source.size() == 0) {
     id->source.storage.ss_family = AF_INET;
+    id->one_family = true;
     if (const auto wrong = take_port(*id); wrong != 0) return wrong;
   }
   id->state = State::kListening;
@@ -211,7 +212,16 @@ Errno Manager::set_option(Channel& channel, Bytes in) {
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;
   if (command.level > RDMA_OPTION_IB) return ENOSYS;
-  if (command.level != RDMA_OPTION_ID || command.optname != RDMA_OPTION_ID_ACK_TIMEOUT) return 0;
+  if (command.level != RDMA_OPTION_ID) return 0;
+  if (command.optname == RDMA_OPTION_ID_AFONLY) {
+    int only = 0;
+    if (command.optlen != sizeof only) return EINVAL;
+    if (!memory_.read(command.optval, std::as_writable_bytes(std::span(&only, 1)))) return EFAULT;
+    if (id->state != State::kIdle) return EINVAL;
+    id->one_family = only != 0;
+    return 0;
+  }
+  if (command.optname != RDMA_OPTION_ID_ACK_TIMEOUT) return 0;
   std::byte timeout{};
   if (command.optlen != sizeof timeout) return EINVAL;
   if (!memory_.read(command.optval, std::span(&timeout, 1))) return EFAULT;

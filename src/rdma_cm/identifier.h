@@ -77,6 +77,7 @@ struct Identifier {
   bool bound = false;  ///< to that address alone: the program has said so
   bool has_device = false;
   bool owns_port = false;           ///< its number is claimed
+  bool one_family = false;          ///< the number of the other IP may be another's
   std::optional<driver::Gid> peer;  ///< where its messages go
 
   // As told in messages.

@@ -110,7 +110,10 @@ class Manager {
   Errno join(Channel& channel, std::uint32_t number, std::uint64_t uid, const SocketAddress& group,
              std::uint64_t response);
   Id* find(const Channel& channel, std::uint32_t number);
+  // shared_ports.cc
   Errno take_port(Id& id);
+  void leave_port(Id& id);
+  Id* owner_beside(const Id& id, bool in_its_way) const;
   std::uint32_t drop_events(Id& id);
   void erase(std::uint32_t number);
   template <class T>
@@ -147,7 +150,7 @@ class Manager {
   void handle_sidr_reply(const Mad& mad);
   Id& accept_from(const Mad& mad, const driver::Gid& from, unsigned port, Id& listener,
                   Bytes private_data);
-  Id* find_listener(std::uint64_t service, unsigned port) const;
+  Id* find_listener(std::uint64_t service, unsigned port, const driver::Gid& to) const;
   bool was_just_left(std::uint64_t service) const;
   Id* by_local(std::uint32_t comm_id);
   Id* by_remote(std::uint32_t comm_id, const driver::Gid& from);

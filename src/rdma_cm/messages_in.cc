@@ -19,6 +19,13 @@ driver::Gid address_in(std::span<const std::byte> at, bool ipv4) {
   return gid;
 }
 
+/// To which address a request goes, as the one that sends it knows us.
+driver::Gid destination_in(std::span<const std::byte> private_data) {
+  const util::View<spec::cma_header> cma(private_data.first<kCmaHeader>());
+  return address_in(cma.get(spec::cma_header::destination),
+                    cma.get(spec::cma_header::ip_version) == 4);
+}
+
 }  // namespace
 
 void Manager::handle_mad(const Mad& mad, const driver::Gid& from, unsigned port) {
@@ -60,15 +67,19 @@ Manager::Id* Manager::by_remote(std::uint32_t comm_id, const driver::Gid& from) 
   return nullptr;
 }
 
-/// Who listens for a service, on all devices or on this one; null if nobody does.
-Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port) const {
-  const auto listener = std::ranges::find_if(ids_, [&](const auto& entry) {
-    const auto& id = *entry.second;
-    return id.state == State::kListening &&
-           service_of(id.port_space, id.source.port()) == service &&
-           (!id.bound || id.local.port == port);
-  });
-  return listener == ids_.end() ? nullptr : listener->second.get();
+/// Who listens for a service at an address, or else on all devices or on this one; null if nobody
+/// does.
+Manager::Id* Manager::find_listener(std::uint64_t service, unsigned port,
+                                    const driver::Gid& to) const {
+  Id* found = nullptr;
+  for (const auto& [number, id] : ids_) {
+    if (id->state != State::kListening || (id->bound && id->local.port != port)) continue;
+    if (service_of(id->port_space, id->source.port()) != service) continue;
+    if (id->source.gid() == to) return id.get();
+    if (id->one_family && (id->source.family() == AF_INET) != to.is_ipv4()) continue;
+    if (found == nullptr) found = id.get();
+  }
+  return found;
 }
 
 /// The new identifier of a request to a service that is listened for. @pre its.backlog != 0
@@ -86,7 +97,7 @@ Manager::Id& Manager::accept_from(const Mad& mad, const driver::Gid& from, unsig
   id.path_mtu = path_mtu(from);
   id.service = service_of(its.port_space, its.source.port());
   id.transaction = transaction_of(mad);
-  const auto to = address_in(cma.get(spec::cma_header::destination), ipv4);
+  const auto to = destination_in(private_data);
   const auto own = find_local(to);
   id.local = own && own->port == port ? *own : local_for(from, port);
   id.source = SocketAddress::of(to, its.source.port());
@@ -140,7 +151,9 @@ void Manager::handle_request(const Mad& mad, const driver::Gid& from, unsigned p
   const auto req = body_of<Req>(mad);
   // Once more what was heard already: the reply is repeated by itself.
   if (by_remote(req.get(Req::local_comm_id), from) != nullptr) return;
-  if (auto* const listener = find_listener(req.get(Req::service_id), port); listener != nullptr) {
+  const auto to = destination_in(req.get(Req::private_data));
+  auto* const listener = find_listener(req.get(Req::service_id), port, to);
+  if (listener != nullptr) {
     // As Linux: more than its program wants to wait are not heard, and ask again.
     if (listener->backlog == 0) return;
     // The program takes its time.
@@ -237,7 +250,8 @@ void Manager::handle_sidr_request(const Mad& mad, const driver::Gid& from, unsig
     if (heard->state == State::kEstablished) send(heard->repeated.mad, *heard);
     return;
   }
-  auto* const listener = find_listener(req.get(Req::service_id), port);
+  const auto to = destination_in(req.get(Req::private_data));
+  auto* const listener = find_listener(req.get(Req::service_id), port, to);
   if (listener != nullptr && listener->backlog != 0) {
     accept_from(mad, from, port, *listener, req.get(Req::private_data)).remote_comm_id = request;
     return;

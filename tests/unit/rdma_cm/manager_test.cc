@@ -24,6 +24,43 @@ TEST_F(RdmaCm, APortNumberIsOfOneIdentifier) {
   EXPECT_EQ(bind(create(4), 7471), 0);
 }
 
+// As an iSER target has it, which listens at 0.0.0.0 and at ::.
+TEST_F(RdmaCm, APortNumberHasAListenerForEachFamily) {
+  const auto any4 = driver::Gid::from_ipv4(0, 0, 0, 0);
+  const driver::Gid any6{};
+  const auto four = create(4), six = create(6);
+  ASSERT_EQ(bind(four, 3260, any4), 0);
+  EXPECT_EQ(bind(create(5), 3260, any6), EADDRINUSE) << "that would be both";
+  EXPECT_EQ(set_option(six, RDMA_OPTION_ID_AFONLY, std::uint8_t{1}), EINVAL) << "an int";
+  ASSERT_EQ(set_option(six, RDMA_OPTION_ID_AFONLY, 1), 0);
+  ASSERT_EQ(bind(six, 3260, any6), 0);
+  for (const auto id : {six, four}) {
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = 1}), 0);
+  }
+  const auto client = create(1);
+  resolve(client, 3260);
+  connect(client, "");
+  EXPECT_EQ(next().uid, 4u) << "who asks for an IPv4 address";
+  destroy(four);
+  EXPECT_EQ(numbers_.used.count({RDMA_PS_TCP, 3260}), 1u) << "the other still listens";
+  destroy(six);
+  EXPECT_EQ(numbers_.used.count({RDMA_PS_TCP, 3260}), 0u);
+}
+
+TEST_F(RdmaCm, APortNumberHasAListenerForEachAddress) {
+  const auto loopback = driver::Gid::from_ipv4(127, 0, 0, 1);
+  listen(1, 7471);
+  const auto other = create(2);
+  ASSERT_EQ(bind(other, 7471, loopback), 0);
+  EXPECT_EQ(bind(create(3), 7471, loopback), EADDRINUSE);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = other, .backlog = 1}), 0);
+  const auto client = create(4);
+  ask_to_resolve(client, loopback, 7471);
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  connect(client, "");
+  EXPECT_EQ(next().uid, 2u) << "whose address it is";
+}
+
 TEST_F(RdmaCm, AConnectionIsMadeAndEnds) {
   const auto listener = listen(1, 7471);
   const auto client = create(2);
@@ -256,13 +293,7 @@ TEST_F(RdmaCm, TheTimeoutThatAProgramWantsIsThatOfItsQp) {
   const auto id = create(2);
   resolve(id, 7000);
   const auto set = [&](std::uint8_t timeout) {
-    rdma_ucm_set_option in{};
-    in.optval = reinterpret_cast<std::uint64_t>(&timeout);
-    in.id = id;
-    in.level = RDMA_OPTION_ID;
-    in.optname = RDMA_OPTION_ID_ACK_TIMEOUT;
-    in.optlen = 1;
-    return command(RDMA_USER_CM_CMD_SET_OPTION, in);
+    return set_option(id, RDMA_OPTION_ID_ACK_TIMEOUT, timeout);
   };
   EXPECT_EQ(set(32), EINVAL) << "five bits";
   EXPECT_EQ(set(21), 0);

@@ -67,13 +67,23 @@ class RdmaCm : public testing::Test {
     EXPECT_EQ(command(RDMA_USER_CM_CMD_CREATE_ID, in), 0);
     return out.id;
   }
-  Errno bind(std::uint32_t id, std::uint16_t port) {
+  Errno bind(std::uint32_t id, std::uint16_t port, const driver::Gid& to = kOwn) {
     rdma_ucm_bind in{};
     in.id = id;
-    in.addr_size = sizeof(sockaddr_in);
-    const auto address = SocketAddress::of(kOwn, port);
+    const auto address = SocketAddress::of(to, port);
+    in.addr_size = address.size();
     std::memcpy(&in.addr, &address.storage, sizeof in.addr);
     return command(RDMA_USER_CM_CMD_BIND, in);
+  }
+  template <class Value>
+  Errno set_option(std::uint32_t id, std::uint32_t name, const Value& value) {
+    rdma_ucm_set_option in{};
+    in.optval = reinterpret_cast<std::uint64_t>(&value);
+    in.id = id;
+    in.level = RDMA_OPTION_ID;
+    in.optname = name;
+    in.optlen = sizeof value;
+    return command(RDMA_USER_CM_CMD_SET_OPTION, in);
   }
   std::uint32_t listen(std::uint64_t uid, std::uint16_t port, std::uint16_t space = RDMA_PS_TCP) {
     const auto id = create(uid, space);
