@@ -28,7 +28,7 @@ TEST_F(RdmaCm, APortNumberIsOfOneIdentifier) {
 TEST_F(RdmaCm, APortNumberHasAListenerForEachFamily) {
   const auto any4 = driver::Gid::from_ipv4(0, 0, 0, 0);
   const driver::Gid any6{};
-  const auto four = create(4), six = create(6);
+  const auto six = create(6), four = create(4);  // the wrong one is found first
   ASSERT_EQ(bind(four, 3260, any4), 0);
   EXPECT_EQ(bind(create(5), 3260, any6), EADDRINUSE) << "that would be both";
   EXPECT_EQ(set_option(six, RDMA_OPTION_ID_AFONLY, std::uint8_t{1}), EINVAL) << "an int";
