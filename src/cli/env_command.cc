@@ -161,9 +161,8 @@ util::Result<void> make_environment(const EnvOptions& options) {
   begun.reset();
   const auto control = hear(hears);
   if (!control) return tl::unexpected(control.error());
-  // What it puts in place stands last.
   const auto all = environment_for(own_environment(), *library, member->directory);
-  std::vector<std::string> variables(all.end() - 2, all.end());
+  std::vector<std::string> variables(all.end() - kOwnVariables, all.end());
   for (auto& one : options.seen.variables(*shown)) variables.push_back(std::move(one));
   if (!control->empty()) variables.push_back("SOFTHCA_CONTROL=" + *control);
   print(options, variables);

@@ -19,6 +19,9 @@ namespace {
 constexpr std::string_view kName = "libsofthca.so";
 constexpr std::string_view kPreload = "LD_PRELOAD=";
 constexpr std::string_view kDoor = "SOFTHCA_DOOR=";
+/// The run time of GCC's AddressSanitizer ends a program in which another library comes before it;
+/// ours may.
+constexpr std::string_view kAsan = "ASAN_OPTIONS=", kAsanOption = "verify_asan_link_order=0";
 /// What a run around this one has said of its own.
 constexpr std::string_view kOfTheRun[] = {
     kDoor, "SOFTHCA_ADDRESS=", "SOFTHCA_DEVICES=", "SOFTHCA_CONTROL="};
@@ -71,17 +74,24 @@ std::vector<std::string> own_environment() {
 std::vector<std::string> environment_for(const std::vector<std::string>& before,
                                          const std::string& library, const std::string& directory) {
   auto preload = std::string(kPreload) + library;
+  auto asan = std::string(kAsan);
   std::vector<std::string> all;
   for (const auto& one : before) {
     if (one.starts_with(kPreload)) {
       const auto others = one.substr(kPreload.size());
       if (!others.empty() && others != library) preload += ":" + others;
+    } else if (one.starts_with(kAsan)) {
+      asan = one;
     } else if (!is_of_a_run(one)) {
       all.push_back(one);
     }
   }
+  if (asan.find("verify_asan_link_order") == std::string::npos) {
+    asan += (asan.size() == kAsan.size() ? "" : ":") + std::string(kAsanOption);
+  }
   all.push_back(std::move(preload));
   all.push_back(std::string(kDoor) + directory);
+  all.push_back(std::move(asan));
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,9 @@ namespace softhca::cli {
 util::Result<std::string> find_library();
 
 /// `before`, "NAME=value" each, with `library` preloaded before what was, and SOFTHCA_DOOR set to
-/// `directory`; without what another run around this one has said of itself.
+/// `directory`; without what another run around this one has said of itself. What differs stands
+/// last: kOwnVariables.
+constexpr std::size_t kOwnVariables = 3;
 std::vector<std::string> environment_for(const std::vector<std::string>& before,
                                          const std::string& library, const std::string& directory);
 /// Those of `before` that environment_for() leaves out: the names.

@@ -168,6 +168,17 @@ TEST_F(RunCommandTest, WhatWasPreloadedStaysPreloadedBehindOurs) {
   EXPECT_EQ(out(), library_ + ":libm.so.6\n");
 }
 
+TEST_F(RunCommandTest, AddressSanitizerLetsOursComeBeforeIt) {
+  for (const auto& [before, after] :
+       {std::pair("", "verify_asan_link_order=0"), std::pair("a=1", "a=1:verify_asan_link_order=0"),
+        std::pair("verify_asan_link_order=1", "verify_asan_link_order=1")}) {
+    ::setenv("ASAN_OPTIONS", before, 1);
+    EXPECT_EQ(run({"--", "sh", "-c", "echo $ASAN_OPTIONS"}), 0);
+    EXPECT_EQ(out(), std::string(after) + "\n");
+  }
+  ::unsetenv("ASAN_OPTIONS");
+}
+
 TEST_F(RunCommandTest, TheProgramsWordsAreItsOwnToTheLetter) {
   EXPECT_EQ(run({"--", "printf", "%s|", "--pcap", "serve", "[a,b]", "", "--", "-h"}), 0);
   EXPECT_EQ(out(), "--pcap|serve|[a,b]||--|-h|");
