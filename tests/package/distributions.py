@@ -109,10 +109,15 @@ else
   echo "not there: UCX of this Debian has no RDMA transports"
 fi
 one fi_info "fi_info -p verbs | grep 'domain: mlx5_0' && fi_info -p 'verbs;ofi_rxm' | grep FI_EP_RDM"
-# fabric NAME SIZE OPTION...: the content is compared (-c).
+# fabric NAME SIZE OPTION...: the content is compared (-c). Once more, with a new server, where one end says at the very end that
+# requests were flushed, as on a busy machine: rxm closes its endpoint when the other end disconnects, whether the program has read
+# its completions or not (FI_LOG_LEVEL=info shows it; a capture has all of them acknowledged before).
 fabric() {
   name="fi_pingpong, $1, $2" size=$2; shift 2
-  both "$name" "fi_pingpong -c -I 50 -S $size $*" "fi_pingpong -c -I 50 -S $size $* 127.0.0.1"
+  one "$name" "for i in 1 2 3; do
+      timeout 150 fi_pingpong -c -I 50 -S $size $* & sleep 1
+      timeout 140 fi_pingpong -c -I 50 -S $size $* 127.0.0.1; s=\$?; wait \$! || s=\$?; [ \$s = 0 ] && break
+    done; exit \$s"
 }
 for size in 64 4096 1048576 all; do
   fabric MSG $size -p verbs -e msg
