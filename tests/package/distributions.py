@@ -89,8 +89,12 @@ both udaddy "udaddy -c 4 -C 20" "udaddy -s 127.0.0.1 -c 4 -C 20"
 both mckey "mckey -m 239.1.2.3" "mckey -m 239.1.2.3 -s"
 both rdma_client rdma_server "rdma_client -s 127.0.0.1"
 for c in r x; do both "rdma_xclient -c $c" "rdma_xserver -c $c" "rdma_xclient -s 127.0.0.1 -c $c"; done
-# Its server serves for ever in rdma-core 44.
-one cmtime "cmtime -c 20 & s=\$!; for i in 1 2 3 4 5; do sleep 1; timeout 60 cmtime -s 127.0.0.1 -c 20 && break; done; r=\$?; kill \$s; exit \$r"
+# Its server serves for ever in rdma-core 44. That of rdma-core 65 is another program, with a controller and peers.
+if cmtime -h 2>&1 | grep -q controller; then
+  echo "not run: cmtime of this Debian, which is another program"
+else
+  one cmtime "cmtime -c 20 & s=\$!; for i in 1 2 3 4 5; do sleep 1; timeout 60 cmtime -s 127.0.0.1 -c 20 && break; done; r=\$?; kill \$s; exit \$r"
+fi
 both rstream "rstream -S 1000" "rstream -S 1000 -s 127.0.0.1"
 for t in b n v r; do both "rstream -T $t" "rstream -T $t -S 16384 -C 20" "rstream -T $t -S 16384 -C 20 -s 127.0.0.1"; done
 both riostream "riostream -S 1000" "riostream -S 1000 -s 127.0.0.1"
