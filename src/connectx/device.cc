@@ -174,7 +174,8 @@ void Device::make_objects() {
                                                  .shared_doorbells = shared_doorbells_.get(),
                                                  .mapper = queue_mapper(),
                                                  .notes = notes_,
-                                                 .trace = trace()});
+                                                 .trace = trace(),
+                                                 .ack_timeout_min = options_.ack_timeout_min});
   made.ethernet = std::make_unique<Ethernet>(
       Ethernet::Parts{.limits = limits,
                       .resources = *made.resources,

@@ -26,7 +26,8 @@ Engine::Engine(fabric::Port& the_port, KeyTable& the_keys, util::Notes& the_note
       groups(options.multicast_groups, options.multicast_members),
       requests(options.requests),
       rings(std::make_unique<LentRings>()),
-      dc_targets(*this, options.dc_connections) {}
+      dc_targets(*this, options.dc_connections),
+      ack_timeout_min(options.ack_timeout_min) {}
 
 Engine::~Engine() = default;
 

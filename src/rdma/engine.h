@@ -109,6 +109,7 @@ class Engine {
   std::unique_ptr<LentRings> rings;
   QpTable qps;
   DcTargets dc_targets;
+  const util::Duration ack_timeout_min;  ///< PortOptions
   TimerQueue timers;
   QpList ready{Queue::kReady};
   QpList unreleased{Queue::kUnreleased};

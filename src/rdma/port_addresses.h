@@ -12,6 +12,7 @@
 #include "rdma/path.h"
 #include "rdma/reasons.h"
 #include "spec/infiniband/constants.h"
+#include "util/clock.h"
 #include "wire/frame.h"
 #include "wire/ib_address.h"
 
@@ -28,6 +29,9 @@ struct PortOptions {
   std::size_t requests = std::size_t{1} << 16;
   /// Connections that all DC targets together may have.
   std::size_t dc_connections = 4096;
+  /// Who waits for an acknowledgement waits so long, where its QP's Local ACK Timeout is shorter.
+  /// For peers whose devices are programs, which must wait for a processor now and then.
+  util::Duration ack_timeout_min{0};
 };
 
 /// What a subnet manager gives to a port of an InfiniBand link: PortInfo and SLtoVLMappingTable

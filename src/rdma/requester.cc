@@ -62,7 +62,8 @@ void Requester::refresh_retries() {
 void Requester::handle_attributes() {
   seen_key_ = read_key_ = {};
   const auto timeout = spec::infiniband::ack_timeout(qp_.attributes().ack_timeout);
-  ack_timeout_ = timeout.value_or(util::Duration{});
+  ack_timeout_ =
+      timeout ? std::max<util::Duration>(*timeout, engine_.ack_timeout_min) : util::Duration{};
 }
 
 void Requester::stop_timers() {

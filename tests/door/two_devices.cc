@@ -53,7 +53,10 @@ int write(const Side& from, const Side& to, char what) {
   int polls = 1;
   ibv_wc done{};
   while (ibv_poll_cq(from.cq, 1, &done) == 0) ++polls;
-  expect(done.status == IBV_WC_SUCCESS, "completion");
+  if (done.status != IBV_WC_SUCCESS) {
+    std::printf("%s\n", ibv_wc_status_str(done.status));
+    std::exit(1);
+  }
   const auto* const got = to.bytes + kTarget;
   expect(std::all_of(got, got + kBytes, [&](char one) { return one == what; }), "content");
   return polls;

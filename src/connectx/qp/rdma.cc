@@ -72,7 +72,8 @@ Rdma::Rdma(const Parts& parts)
       transport_(parts.port, parts.memory_keys.table(), parts.notes,
                  {.gids = parts.limits.roce_address_table_size,
                   .multicast_groups = Limits::count(parts.limits.log_max_mcg),
-                  .multicast_members = parts.limits.max_qp_mcg}),
+                  .multicast_members = parts.limits.max_qp_mcg,
+                  .ack_timeout_min = parts.ack_timeout_min}),
       shared_queues_(parts.resources.srq_numbers(), Limits::count(parts.limits.log_max_srq) +
                                                         Limits::count(parts.limits.log_max_rmp)),
       queue_pairs_(parts.resources.queue_numbers(),

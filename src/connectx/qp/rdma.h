@@ -55,6 +55,7 @@ class Rdma {
     QueueMapper mapper;
     util::Notes& notes;
     util::Trace* trace = nullptr;
+    util::Duration ack_timeout_min{0};  ///< rdma::PortOptions
   };
 
   explicit Rdma(const Parts& parts);

@@ -32,7 +32,7 @@ SendRequest request(SendOpcode opcode, std::vector<Sge> sges) {
 
 }  // namespace
 
-End::End(unsigned number, Joined joined, std::size_t requests)
+End::End(unsigned number, Joined joined, std::size_t requests, util::Duration ack_timeout_min)
     : Port({.packets = &queued}),
       memory(kMemorySize),
       notes("end " + std::to_string(number)),
@@ -41,7 +41,8 @@ End::End(unsigned number, Joined joined, std::size_t requests)
                  .gids = 16,
                  .multicast_groups = 4,
                  .multicast_members = 3,
-                 .requests = requests}) {
+                 .requests = requests,
+                 .ack_timeout_min = ack_timeout_min}) {
   EXPECT_TRUE(dma.map(kMemoryIova, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
   gid.gid = Gid::from_ipv4(0x0A000000 + number);
   gid.mac = Mac::from_u64(0x020000000000 + number);

@@ -45,7 +45,8 @@ inline constexpr Joined kAllJoins[] = {Joined::kRoceV2, Joined::kRoceV1, Joined:
 /// One host: memory, HCA, transport.
 class End final : public fabric::Port {
  public:
-  explicit End(unsigned number, Joined joined = Joined::kRoceV2, std::size_t requests = 1u << 16);
+  explicit End(unsigned number, Joined joined = Joined::kRoceV2, std::size_t requests = 1u << 16,
+               util::Duration ack_timeout_min = {});
 
   std::uint64_t transmit(const wire::Frame& frame) override;
   /// Transports send to the wire; what they send to themselves is the device's matter.
@@ -113,7 +114,8 @@ struct WireOptions {
   double duplicate = 0;
   double late = 0;  ///< probability of a packet overtaken by others
   util::Duration lateness = 20us;
-  std::size_t requests = 1u << 16;  ///< PortOptions::requests of both
+  std::size_t requests = 1u << 16;  ///< PortOptions of both
+  util::Duration ack_timeout_min{0};
   /// As within a process: frames stay frames, and packets that share a fate may travel as trains.
   bool trains = false;
 };
@@ -158,8 +160,8 @@ class Pair {
 
   util::Time now{};
   Joined joined;
-  End a{1, joined, options.requests};
-  End b{2, joined, options.requests};
+  End a{1, joined, options.requests, options.ack_timeout_min};
+  End b{2, joined, options.requests, options.ack_timeout_min};
   QueuePair* qa = nullptr;
   QueuePair* qb = nullptr;
 

@@ -7,6 +7,8 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "rdma/pair.h"
 
@@ -66,6 +68,27 @@ TEST_F(RcLoss, LostLastPacketIsSentAgainAfterTheAckTimeout) {
   EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 1u);
   EXPECT_GE(pair.now.time_since_epoch(), 4096ns * 256);
   EXPECT_LT(pair.now.time_since_epoch(), 4096ns * 256 * 2 + 1ms);
+}
+
+TEST(RcTimeout, IsNoShorterThanThePortsShortest) {
+  for (const auto& [code, shortest, waits] :
+       {std::tuple{std::uint8_t{8}, 20ms, util::Duration(20ms)},
+        std::tuple{std::uint8_t{14}, 20ms, util::Duration(4096ns * (1 << 14))}}) {
+    Pair pair({.ack_timeout_min = shortest});
+    pair.adjust = [code = code](QpAttributes& attributes) { attributes.ack_timeout = code; };
+    pair.connect();
+    bool lost = false;
+    pair.script = [&lost](const wire::IbPacket& packet, bool to_b) {
+      const bool last = to_b && packet.info().last;
+      return last && !std::exchange(lost, true) ? Fate::kLose : Fate::kDeliver;
+    };
+    pair.a.post(*pair.qa, write(0, 0x20000, 2000));
+    pair.drive();
+    EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+    EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 1u);
+    EXPECT_GE(pair.now.time_since_epoch(), waits);
+    EXPECT_LT(pair.now.time_since_epoch(), waits + 1ms);
+  }
 }
 
 TEST_F(RcLoss, LostAcknowledgementIsRepeatedForTheDuplicate) {
