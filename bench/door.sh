@@ -30,5 +30,9 @@ for round in $(seq "$rounds"); do
   echo "bench door.ib_send_lat.8 softhca $(ib ib_send_lat 8 20000 5) us"
   echo "bench door.ib_send_lat.8 ucx-tcp $(ucx tag_lat 8 20000 2) us"
   echo "bench door.ib_write_lat.8 softhca $(ib ib_write_lat 8 20000 5) us"
-  echo "bench door.ib_write_lat.8 ucx-tcp $(ucx tag_lat 8 20000 2) us"
+  tcp=$(ucx tag_lat 8 20000 2)
+  echo "bench door.ib_write_lat.8 ucx-tcp $tcp us"
+  # The same in one process, where the library's thread has a processor.
+  echo "bench door.write_lat.8 softhca $("$softhca" run -- "$(dirname "$softhca")/bench/write_lat" | awk '{ print $2 }') us"
+  echo "bench door.write_lat.8 ucx-tcp $tcp us"
 done

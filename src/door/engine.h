@@ -18,11 +18,13 @@
 #include "door/card.h"
 #include "door/control/control_point.h"
 #include "door/device_file.h"
+#include "door/free_processors.h"
 #include "door/port_files.h"
 #include "door/tree/tree.h"
 #include "rdma_cm/manager.h"
 #include "util/result.h"
 #include "uverbs/context.h"
+#include "vfio_user/adaptive_poll.h"
 
 namespace softhca::door {
 
@@ -120,7 +122,10 @@ class Engine {
   /// One of so many of these is whole.
   static constexpr std::uint64_t kWholeTurn = 16;
   bool program_polls_ = false;  ///< since the thread's last look
-  vfio_user::UniqueFd poke_;    ///< eventfd: the thread has something to do
+  /// After something came the thread goes on looking, where that has paid and a processor is free.
+  vfio_user::AdaptivePoll looks_on_{std::chrono::microseconds(100)};
+  FreeProcessors processors_;
+  vfio_user::UniqueFd poke_;  ///< eventfd: the thread has something to do
 
   // Of the thread.
   std::vector<pollfd> wakes_;      ///< eventfds, then what is looked at otherwise

@@ -30,6 +30,8 @@ constexpr std::size_t kManyPackets = 16;
 constexpr util::Duration kLinger = 50us;
 /// Nor to go to sleep for less than this.
 constexpr util::Duration kRestMin = 20ms;
+/// What comes draws an answer soon, of a program that looks at its memory for it.
+constexpr unsigned kAnything = 0;
 /// While the program's own calls do the work; of so many, at least, in a millisecond.
 constexpr util::Duration kNapBesideCalls = 1ms;
 constexpr std::uint64_t kCallsMin = 100;
@@ -109,8 +111,10 @@ bool Engine::look(bool& sleeps) {
       file.context->drop_closed();
     }
   }
-  if (received_ >= kManyPackets) lingers_until_ = util::monotonic_now() + kLinger;
-  sleeps = !busy && util::monotonic_now() >= lingers_until_;
+  const auto now = util::monotonic_now();
+  if (received_ >= kManyPackets) lingers_until_ = now + kLinger;
+  if (busy && !program_polls_ && processors_.any(now)) looks_on_.message(kAnything, now);
+  sleeps = !busy && now >= lingers_until_ && !looks_on_.look(now);
   has_queues_ = false;
   for_each_card([&](Card& card) {
     sleeps = sleeps && (program_polls_ || card.prepare_to_sleep());

@@ -3,8 +3,12 @@
 #include <infiniband/verbs.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <span>
+#include <utility>
 
 #include "uverbs/user_memory.h"
 
@@ -16,25 +20,59 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-using PollCq = int (*)(ibv_cq*, int, ibv_wc*);
-
-/// The provider's; one process has one of them.
-std::atomic<PollCq> provider_poll = nullptr;
-
 /// After so many looks that have found nothing, whoever else wants the processor may have it: it
 /// may be the peer that is waited for.
 constexpr unsigned kLooks = 32;
 [[gnu::tls_model("initial-exec")]] constinit thread_local unsigned empty_looks = 0;
 
-int poll_with_progress(ibv_cq* cq, int count, ibv_wc* completions) {
-  progress_in_call();
-  const int got = provider_poll.load(std::memory_order_relaxed)(cq, count, completions);
-  if (got != 0) {
+void note_look(bool found) {
+  if (found) {
     empty_looks = 0;
   } else if (++empty_looks % kLooks == 0) {
     ::sched_yield();
   }
+}
+
+using PollCq = int (*)(ibv_cq*, int, ibv_wc*);
+
+/// The provider's; one process has one of them.
+std::atomic<PollCq> provider_poll = nullptr;
+
+int poll_with_progress(ibv_cq* cq, int count, ibv_wc* completions) {
+  progress_in_call();
+  const int got = provider_poll.load(std::memory_order_relaxed)(cq, count, completions);
+  note_look(got != 0);
   return got;
+}
+
+/// Of a CQ of ibv_create_cq_ex() the provider has several, for each way to lock and to wait.
+using StartPoll = int (*)(ibv_cq_ex*, ibv_poll_cq_attr*);
+
+constexpr std::size_t kStartsMax = 32;
+std::array<std::atomic<StartPoll>, kStartsMax> provider_starts{};
+
+template <std::size_t kWhich>
+int start_with_progress(ibv_cq_ex* cq, ibv_poll_cq_attr* attributes) {
+  progress_in_call();
+  const int result = provider_starts[kWhich].load(std::memory_order_relaxed)(cq, attributes);
+  note_look(result != ENOENT);
+  return result;
+}
+
+template <std::size_t... kWhich>
+constexpr std::array<StartPoll, sizeof...(kWhich)> all_starts(std::index_sequence<kWhich...>) {
+  return {start_with_progress<kWhich>...};
+}
+constexpr auto kStarts = all_starts(std::make_index_sequence<kStartsMax>{});
+
+/// Ours for that of the provider, or the same where there are too many. With the engine's lock.
+StartPoll start_in_front_of(StartPoll start) {
+  if (std::ranges::find(kStarts, start) != kStarts.end()) return start;
+  for (std::size_t i = 0; i != kStartsMax; ++i) {
+    if (provider_starts[i] == nullptr) provider_starts[i] = start;
+    if (provider_starts[i] == start) return kStarts[i];
+  }
+  return start;
 }
 
 }  // namespace
@@ -50,10 +88,18 @@ void wrap_poll(std::uint64_t user_handle, int fd) {
       its_fd != fd) {
     return;
   }
-  auto& poll = context->ops.poll_cq;
-  if (poll == poll_with_progress) return;
-  provider_poll = poll;
-  poll = poll_with_progress;
+  if (auto& poll = context->ops.poll_cq; poll != poll_with_progress) {
+    provider_poll = poll;
+    poll = poll_with_progress;
+  }
+  // Providers have one structure for both kinds of CQs (verbs_cq), which is all zeros but for what
+  // a kind has: start_poll is there before the kernel is asked.
+  auto* const extended = reinterpret_cast<ibv_cq_ex*>(user_handle);
+  StartPoll start = nullptr;
+  if (memory.read(reinterpret_cast<std::uint64_t>(&extended->start_poll), bytes_of(start)) &&
+      start != nullptr) {
+    extended->start_poll = start_in_front_of(start);
+  }
 }
 
 }  // namespace softhca::door

@@ -68,7 +68,7 @@ struct Loop {
   ibv_qp* qp = nullptr;
   ibv_qp* peer = nullptr;
 
-  explicit Loop(bool events = false) {
+  explicit Loop(bool events = false, std::uint32_t inline_bytes = 0) {
     auto** const list = ibv_get_device_list(nullptr);
     expect(list != nullptr && list[0] != nullptr, "no device");
     context = ibv_open_device(list[0]);
@@ -81,7 +81,7 @@ struct Loop {
     ibv_qp_init_attr attributes{};
     attributes.send_cq = attributes.recv_cq = cq;
     attributes.qp_type = IBV_QPT_RC;
-    attributes.cap = {4, 4, 1, 1, 0};
+    attributes.cap = {4, 4, 1, 1, inline_bytes};
     qp = ibv_create_qp(pd, &attributes);
     peer = ibv_create_qp(pd, &attributes);
     expect(qp != nullptr && peer != nullptr, "QPs");

@@ -1,0 +1,92 @@
+#include "door/free_processors.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::door {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What runs changes often, what may be used hardly ever.
+constexpr util::Duration kLookAgain = 500us;
+constexpr util::Duration kCountAgain = 1s;
+
+/// The number that `text` begins with, which goes.
+std::optional<unsigned> take_number(std::string_view& text) {
+  unsigned number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+using Line = std::array<char, 128>;
+
+/// The first bytes of a file; empty where it cannot be read.
+std::string_view read_line(const char* path, Line& line) {
+  const vfio_user::UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
+  const auto size = file ? ::read(file.get(), line.data(), line.size()) : 0;
+  return {line.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
+}
+
+unsigned count_processors() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  // It fails where there are more than the set has room for.
+  if (::sched_getaffinity(0, sizeof all, &all) != 0) return CPU_SETSIZE;
+  const auto count = static_cast<unsigned>(CPU_COUNT(&all));
+  Line line;
+  return std::min(count,
+                  processors_of_quota(read_line("/sys/fs/cgroup/cpu.max", line)).value_or(count));
+}
+
+}  // namespace
+
+std::optional<unsigned> running_threads(std::string_view loadavg) {
+  for (int i = 0; i != 3; ++i) {
+    const auto space = loadavg.find(' ');
+    if (space == std::string_view::npos) return std::nullopt;
+    loadavg.remove_prefix(space + 1);
+  }
+  const auto running = take_number(loadavg);
+  return loadavg.starts_with('/') ? running : std::nullopt;
+}
+
+std::optional<unsigned> processors_of_quota(std::string_view cpu_max) {
+  const auto quota = take_number(cpu_max);
+  if (!quota || !cpu_max.starts_with(' ')) return std::nullopt;
+  cpu_max.remove_prefix(1);
+  const auto period = take_number(cpu_max);
+  if (!period || *period == 0) return std::nullopt;
+  return *quota / *period;
+}
+
+bool FreeProcessors::any(util::Time now) {
+  if (now - looked_ < kLookAgain) return any_;
+  looked_ = now;
+  if (now - counted_ >= kCountAgain) {
+    counted_ = now;
+    processors_ = count_processors();
+  }
+  any_ = look();
+  return any_;
+}
+
+/// What others run counts, too, and processors that are theirs alone do not.
+bool FreeProcessors::look() {
+  // The thread that it would do the work for wants one.
+  if (processors_ < 2) return false;
+  Line line;
+  const auto running = running_threads(read_line("/proc/loadavg", line));
+  return running && *running <= processors_;
+}
+
+}  // namespace softhca::door

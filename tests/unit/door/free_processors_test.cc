@@ -1,0 +1,69 @@
+// Whether a processor is free for a thread that does not sleep.
+#include "door/free_processors.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace softhca::door {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(DoorFreeProcessors, RunningThreadsAreTheFourthWordOfLoadavg) {
+  EXPECT_EQ(running_threads("0.20 0.18 0.12 1/80 11206\n"), 1U);
+  EXPECT_EQ(running_threads("151.00 9.99 0.12 130/2048 7"), 130U);
+  for (const auto* const other :
+       {"", "0.20 0.18 0.12", "0.20 0.18 0.12 ", "0.20 0.18 0.12 1", "1/80 1 2 x/3"}) {
+    EXPECT_EQ(running_threads(other), std::nullopt) << other;
+  }
+}
+
+TEST(DoorFreeProcessors, AQuotaIsSoManyWholeProcessors) {
+  EXPECT_EQ(processors_of_quota("200000 100000\n"), 2U);
+  EXPECT_EQ(processors_of_quota("150000 100000\n"), 1U);
+  EXPECT_EQ(processors_of_quota("50000 100000\n"), 0U);
+  for (const auto* const other : {"max 100000\n", "", "100000", "100000 0\n", "100000 x"}) {
+    EXPECT_EQ(processors_of_quota(other), std::nullopt) << other;
+  }
+}
+
+TEST(DoorFreeProcessors, WhoHasOneProcessorHasNoneFree) {
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  int one = 0;
+  while (!CPU_ISSET(one, &before)) ++one;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(one, &set);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof set, &set), 0);
+  FreeProcessors processors;
+  EXPECT_FALSE(processors.any(util::monotonic_now()));
+  ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+TEST(DoorFreeProcessors, WhereMoreThreadsRunThanThereAreProcessorsNoneIsFree) {
+  std::atomic<bool> ends = false;
+  std::vector<std::thread> busy;
+  for (unsigned i = 0; i != std::thread::hardware_concurrency() + 1; ++i) {
+    busy.emplace_back([&] {
+      while (!ends.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  std::this_thread::sleep_for(10ms);
+  FreeProcessors processors;
+  const auto now = util::monotonic_now();
+  EXPECT_FALSE(processors.any(now));
+  ends = true;
+  for (auto& one : busy) one.join();
+  // What was found is kept for a moment.
+  EXPECT_FALSE(processors.any(now + 100us));
+}
+
+}  // namespace
+}  // namespace softhca::door
