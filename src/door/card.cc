@@ -9,7 +9,6 @@
 
 #include "door/addresses.h"
 #include "door/tree/tree.h"
-#include "spec/infiniband/constants.h"
 #include "util/clock.h"
 #include "util/log.h"
 
@@ -31,7 +30,7 @@ constexpr auto kArpNap = std::chrono::microseconds(50);
 /// Of programs that ask for less. Their peer's device is a thread or a call of another program, or
 /// a hub in between, and on a busy machine they wait for a processor some milliseconds, while
 /// nothing is lost. 67 ms, code 14, is what perftest and many others ask for.
-constexpr std::uint8_t kAckTimeoutMin = 14;
+constexpr util::Duration kAckTimeoutMin = std::chrono::nanoseconds(4096) * (1 << 14);
 
 /// Behind the entries of the link-local address.
 constexpr std::size_t kFirstGid = 2;
@@ -73,13 +72,21 @@ util::Result<void> Card::join() {
 util::Result<void> Card::set_up() {
   addresses_ = OwnAddresses::take(options_.directory, link_->number(), options_.address);
   device_port_ = switch_.create_port("device");
-  neighbours_ = std::make_unique<hub::Neighbours>(*device_port_, wire::MacAddress{mac().bytes});
+  fabric::Port* below = device_port_.get();
+  if (options_.loss.probability > 0) {
+    // Each device of a run loses others.
+    impairment_ = std::make_unique<fabric::Impairment>(
+        *below, fabric::Impairment::Options{.seed = options_.loss.seed + link_->number(),
+                                            .loss = options_.loss.probability});
+    below = impairment_.get();
+  }
+  neighbours_ = std::make_unique<hub::Neighbours>(*below, wire::MacAddress{mac().bytes});
   fault_port_ = std::make_unique<FaultPort>(*neighbours_);
   connectx::DeviceOptions options;
   options.name = fmt::format("mlx5_{}", options_.number);
   options.mac = wire::MacAddress{mac().bytes};
   options.node_guid = options.mac.to_u64();
-  options.ack_timeout_min = *spec::infiniband::ack_timeout(kAckTimeoutMin);
+  options.ack_timeout_min = kAckTimeoutMin;
   model_ = std::make_unique<connectx::Device>(std::move(options), *fault_port_);
   host_ = std::make_unique<driver::InProcessHost>(
       *model_, driver::InProcessHost::Options{.progress = [this] {

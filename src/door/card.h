@@ -9,9 +9,11 @@
 
 #include "connectx/device.h"
 #include "door/fault_port.h"
+#include "door/frame_loss.h"
 #include "door/own_address.h"
 #include "driver/connectx/hca.h"
 #include "driver/in_process_host.h"
+#include "fabric/impairment.h"
 #include "fabric/switch.h"
 #include "hub/neighbours.h"
 #include "hub/uplink.h"
@@ -26,6 +28,7 @@ class Card {
     std::string directory;     ///< of the run, with the hub's socket
     unsigned number = 0;       ///< of mlx5_<number>
     std::string address = {};  ///< OwnAddresses::take
+    FrameLoss loss = {};
     /// The MAC of a destination, as all devices of the process know it.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
     /// Lets all devices of the process hear what comes.
@@ -80,6 +83,7 @@ class Card {
   OwnAddresses addresses_;
   fabric::Switch switch_;
   std::unique_ptr<fabric::Port> device_port_;
+  std::unique_ptr<fabric::Impairment> impairment_;  ///< null: nothing is lost on purpose
   std::unique_ptr<hub::Neighbours> neighbours_;
   std::unique_ptr<FaultPort> fault_port_;
   std::unique_ptr<hub::Uplink> link_;

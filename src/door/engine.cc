@@ -72,6 +72,7 @@ Card* Engine::card(unsigned place) {
       Card::create({.directory = options_.directory,
                     .number = number,
                     .address = place < addresses.size() ? addresses[place] : std::string(),
+                    .loss = options_.loss,
                     .find_mac = [this](const auto& to, auto& mac) { return find_mac(to, mac); },
                     .exchange = [this] { exchange(); }});
   if (!made) {

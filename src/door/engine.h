@@ -18,6 +18,7 @@
 #include "door/card.h"
 #include "door/control/control_point.h"
 #include "door/device_file.h"
+#include "door/frame_loss.h"
 #include "door/free_processors.h"
 #include "door/port_files.h"
 #include "door/tree/tree.h"
@@ -36,6 +37,7 @@ class Engine {
     /// OwnAddresses::take, of each device; others have none.
     std::vector<std::string> addresses = {};
     std::string control = {};  ///< directory for a socket of this process; empty: none
+    FrameLoss loss = {};       ///< of all devices
   };
   static util::Result<std::unique_ptr<Engine>> create(Options options);
 

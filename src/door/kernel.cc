@@ -65,7 +65,8 @@ Engine* make() {
       {.directory = directory,
        .numbers = parse_device_numbers(word_of(kDevicesVariable)).value_or(DeviceNumbers{}),
        .addresses = words_of("SOFTHCA_ADDRESS"),
-       .control = word_of("SOFTHCA_CONTROL")});
+       .control = word_of("SOFTHCA_CONTROL"),
+       .loss = FrameLoss::parse(word_of("SOFTHCA_LOSS"))});
   if (!made) {
     util::log(util::LogLevel::kError, "{}", made.error().message);
     return nullptr;

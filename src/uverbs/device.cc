@@ -34,12 +34,20 @@ Device::Device(driver::connectx::Hca& hca, Options options)
 
 util::Result<std::unique_ptr<Device>> Device::create(driver::connectx::Hca& hca, Options options) {
   std::unique_ptr<Device> device(new Device(hca, std::move(options)));
-  for (std::size_t i = 0; i != device->options_.gids.size(); ++i) {
-    if (auto set = device->set_gid(i, device->options_.gids[i]); !set) {
-      return tl::unexpected(set.error());
-    }
-  }
+  if (auto good = device->set_up(); !good) return tl::unexpected(good.error());
   return device;
+}
+
+util::Result<void> Device::set_up() {
+  for (std::size_t i = 0; i != options_.gids.size(); ++i) {
+    if (auto set = set_gid(i, options_.gids[i]); !set) return set;
+  }
+  using Out = spec::alloc_q_counter_out;
+  const Command<spec::alloc_q_counter_in> in(spec::command_opcode::ALLOC_Q_COUNTER);
+  const auto made = commands().execute<Out>(in);
+  if (!made) return tl::unexpected(made.error());
+  counter_set_ = static_cast<std::uint8_t>(made->get(Out::counter_set_id));
+  return {};
 }
 
 util::Result<void> Device::set_gid(std::size_t index, const std::optional<GidEntry>& entry) {
@@ -55,6 +63,11 @@ util::Result<void> Device::set_gid(std::size_t index, const std::optional<GidEnt
 
 Device::~Device() {
   if (everybody_ != 0) end_user_context(everybody_);
+  if (counter_set_ == 0) return;
+  using In = spec::dealloc_q_counter_in;
+  Command<In> in(spec::command_opcode::DEALLOC_Q_COUNTER);
+  in.set(In::counter_set_id, counter_set_);
+  report(commands().run(in));
 }
 
 std::uint16_t Device::make_user_context() {

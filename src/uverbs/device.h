@@ -83,6 +83,8 @@ class Device {
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
   /// Asks for it, if need be.
   bool resolve_mac(const driver::Gid& to, driver::Mac& mac) const;
+  /// That all QPs count in, as those of mlx5_ib do.
+  std::uint8_t counter_set() const { return counter_set_; }
   /// The protection domain of what belongs to no program; 0 if there is none to be had.
   std::uint32_t own_pd();
   /// CREATE_UCTX: in its name a program gives commands of its own (DevX). 0: there is none to be
@@ -114,6 +116,7 @@ class Device {
 
  private:
   Device(driver::connectx::Hca& hca, Options options);
+  util::Result<void> set_up();
 
   driver::connectx::Hca& hca_;
   Options options_;
@@ -122,6 +125,7 @@ class Device {
   EventSubscriptions subscriptions_;
   std::map<softhca::spec::connectx::flow_table_type, FlowRules> flows_;
   std::uint16_t everybody_ = 0;
+  std::uint8_t counter_set_ = 0;
   std::unordered_map<std::uint32_t, EventTarget*> completion_targets_;
   std::unordered_map<std::uint32_t, EventTarget*> queue_targets_;
   std::unordered_map<std::uint32_t, EventTarget*> shared_targets_;

@@ -31,6 +31,7 @@ bool make_target(QueuePair& target, const QpAttributes& path) {
   create.set(spec::create_dct_in::uid, target.uid);
   const auto context = create.sub(spec::create_dct_in::dct_context_entry);
   context.set(dctc::user_index, target.user_index);
+  context.set(dctc::counter_set_id, target.device.counter_set());
   context.set(dctc::cqn, target.receive_cqn);
   context.set(dctc::rre, (first.qp_access_flags & kRemoteRead) != 0);
   context.set(dctc::rwe, (first.qp_access_flags & kRemoteWrite) != 0);

@@ -121,6 +121,7 @@ Errno describe(QueuePair& qp, const QpAttributes& all, std::uint32_t given,
   };
   context.set(qpc::pm_state, static_cast<std::uint32_t>(spec::pm_state::MIGRATED));
   context.set(qpc::pd, qp.pdn);
+  context.set(qpc::counter_set_id, device.counter_set());
   context.set(qpc::cqn_snd, qp.send_cqn);
   context.set(qpc::cqn_rcv, qp.receive_cqn);
   context.set(qpc::dbr_addr, Device::bus_address(qp.record));

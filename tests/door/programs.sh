@@ -206,6 +206,20 @@ if [ "$out" = "$want" ]; then echo "ok: XRC targets"; else echo "FAILED: XRC tar
 # A process that writes between its devices, with others beside them that do nothing.
 out=$("${nobody[@]}" timeout 60 "$softhca" run --devices 4 -- "$two_devices" 2>&1)
 if [ "$out" = "at once" ]; then echo "ok: two devices"; else echo "FAILED: two devices: $out"; failed=1; fi
+# A wire that loses frames: every byte arrives, and the counters say what it took. Where nothing passes retries run out.
+out=$("${nobody[@]}" timeout 90 "$softhca" run --loss 0.02 --loss-seed 3 --control /tmp/loss.$$ -- sh -c "
+  ib_send_bw -d mlx5_0 -x 3 -s 4096 -D 5 >/dev/null 2>&1 & sleep 1; ib_send_bw -d mlx5_0 -x 3 -s 4096 -D 5 localhost >/dev/null & sleep 3
+  $softhca inspect /tmp/loss.$$ | grep -cE '(packet_seq_err|local_ack_timeout_err): [1-9]'; wait
+  ibv_rc_pingpong -g 3 -c -n 200 & sleep 1; ibv_rc_pingpong -g 3 -c -n 200 localhost; wait" 2>&1)
+# Where the last acknowledgement is lost and who sent it has gone, the other's retries run out.
+if grep -q '200 iters in' <<<"$out" && ! grep -q 'invalid data' <<<"$out" && grep -qxE '[1-9][0-9]*' <<<"$out"; then
+  echo "ok: a wire that loses frames"
+else
+  echo "FAILED: a wire that loses frames: $out"; failed=1
+fi
+out=$("${nobody[@]}" timeout 90 "$softhca" run --loss 1 -- sh -c '
+  ibv_rc_pingpong -g 3 >/dev/null 2>&1 & p=$!; sleep 1; timeout 30 ibv_rc_pingpong -g 3 localhost; kill $p' 2>&1)
+if grep -q "transport retry counter exceeded" <<<"$out"; then echo "ok: a wire that loses all"; else echo "FAILED: a wire that loses all: $out"; failed=1; fi
 # Polled in the extended way.
 out=$("${nobody[@]}" timeout 60 "$softhca" run -- "$extended_cq" 2>&1)
 if [ "$out" = "at once" ]; then echo "ok: an extended CQ"; else echo "FAILED: an extended CQ: $out"; failed=1; fi

@@ -24,7 +24,7 @@ constexpr std::string_view kDoor = "SOFTHCA_DOOR=";
 constexpr std::string_view kAsan = "ASAN_OPTIONS=", kAsanOption = "verify_asan_link_order=0";
 /// What a run around this one has said of its own.
 constexpr std::string_view kOfTheRun[] = {
-    kDoor, "SOFTHCA_ADDRESS=", "SOFTHCA_DEVICES=", "SOFTHCA_CONTROL="};
+    kDoor, "SOFTHCA_ADDRESS=", "SOFTHCA_DEVICES=", "SOFTHCA_CONTROL=", "SOFTHCA_LOSS="};
 /// As in a shell.
 constexpr int kNotFound = 127, kCannotRun = 126, kSignalled = 128;
 

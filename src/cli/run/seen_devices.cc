@@ -97,6 +97,7 @@ std::vector<std::string> SeenDevices::variables(const ShownDevices& shown) const
   if (const auto word = shown.word(); !word.empty()) {
     all.push_back(fmt::format("{}={}", door::kDevicesVariable, word));
   }
+  if (loss > 0) all.push_back(fmt::format("SOFTHCA_LOSS={},{}", loss, loss_seed));
   return all;
 }
 
@@ -119,6 +120,11 @@ void add_device_options(CLI::App& command, SeenDevices& seen) {
   command.add_flag("--host-devices", seen.host_devices,
                    "The RDMA devices that this host has of its own as well; ours are numbered "
                    "behind them. Without it programs see ours alone");
+  command
+      .add_option("--loss", seen.loss,
+                  "Probability that a frame is lost on its way from a device to the switch [0]")
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_option("--loss-seed", seen.loss_seed, "Which frames these are [1]");
 }
 
 }  // namespace softhca::cli

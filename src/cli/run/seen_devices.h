@@ -1,8 +1,9 @@
 // The devices that programs of a run, or of an environment, see: --address, --devices, --device,
-// --host-devices.
+// --host-devices, --loss.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct SeenDevices {
   unsigned devices = 0;             ///< that a program sees; 0: as many as there are models
   std::vector<std::string> models;  ///< of the devices; empty: connectx
   bool host_devices = false;        ///< programs see those of this host as well
+  double loss = 0;                  ///< probability, of each frame of a device
+  std::uint64_t loss_seed = 1;      ///< of which frames these are
 
   unsigned count() const;
   /// What is wrong with all of them together; empty if nothing.

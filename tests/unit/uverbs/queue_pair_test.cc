@@ -4,6 +4,8 @@
 #include <array>
 #include <cerrno>
 
+#include "spec/connectx/qp.h"
+#include "uverbs/device_command.h"
 #include "uverbs/program.h"
 #include "uverbs/qp_attributes.h"
 
@@ -54,7 +56,6 @@ class UverbsQueuePair : public testing::Test {
     own.bfreg_index = page_;
     mlx5_ib_create_qp_resp answer{};
     ib_uverbs_qp_cap caps{};
-    std::uint32_t number = 0;
     Call call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE);
     call.number(UVERBS_ATTR_CREATE_QP_HANDLE, 0)
         .number(UVERBS_ATTR_CREATE_QP_PD_HANDLE, pd)
@@ -64,7 +65,7 @@ class UverbsQueuePair : public testing::Test {
         .in(UVERBS_ATTR_CREATE_QP_CAP, caps)
         .in(UVERBS_ATTR_CREATE_QP_TYPE, std::uint32_t{IB_UVERBS_QPT_RC})
         .out(UVERBS_ATTR_CREATE_QP_RESP_CAP, caps)
-        .out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, number)
+        .out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, number_)
         .in(UVERBS_ATTR_UHW_IN, own)
         .out(UVERBS_ATTR_UHW_OUT, answer);
     EXPECT_EQ(call.on(program_.context()), 0);
@@ -91,7 +92,7 @@ class UverbsQueuePair : public testing::Test {
   }
 
   Program program_;
-  std::uint32_t page_ = 0, qp_ = 0;
+  std::uint32_t page_ = 0, qp_ = 0, number_ = 0;
 };
 
 // mlx5_ib_modify_qp of Linux.
@@ -109,6 +110,20 @@ TEST_F(UverbsQueuePair, NoMoreReadsAreUnderWayThanTheDeviceCanHave) {
   EXPECT_EQ(modify(sends), EINVAL);
   sends.attr_mask &= ~kMaxReads;
   EXPECT_EQ(modify(sends), 0) << "what is not meant is not looked at";
+}
+
+// mlx5_ib has a set of each port, for what `rdma statistic` shows.
+TEST_F(UverbsQueuePair, CountsInTheSetOfItsDevice) {
+  ASSERT_NE(program_.device().counter_set(), 0);
+  for (const auto& step : {to(1, kToInit), to(2, kToRtr), to(3, kToRts)}) {
+    ASSERT_EQ(modify(step), 0);
+    Command<spec::query_qp_in> ask(spec::command_opcode::QUERY_QP);
+    ask.set(spec::query_qp_in::qpn, number_);
+    const auto told = program_.device().commands().execute<spec::query_qp_out>(ask);
+    ASSERT_TRUE(told);
+    EXPECT_EQ(told->sub(spec::query_qp_out::qpc).get(spec::qpc::counter_set_id),
+              program_.device().counter_set());
+  }
 }
 
 }  // namespace
