@@ -1,8 +1,6 @@
 #include "door/interpose.h"
 
 #include <fcntl.h>
-#include <linux/netlink.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -145,7 +143,6 @@ constinit Next<int, const char*, int, mode_t> next_open("open");
 constinit Next<int, int, const char*, int, mode_t> next_openat("openat");
 constinit Next<int, int, unsigned long, void*> next_ioctl("ioctl");
 constinit Next<ssize_t, int, const void*, std::size_t> next_write("write");
-constinit Next<int, int, int, int> next_socket("socket");
 
 /// As of a function of the kernel: what is negative becomes errno.
 int answer(int result) {
@@ -253,13 +250,6 @@ SOFTHCA_INTERPOSE(ssize_t, door_write, "write", (int fd, const void* bytes, std:
     if (served) return answer(static_cast<int>(result));
   }
   return next_write(fd, bytes, size);
-}
-
-// libibverbs then finds its devices in sysfs (host-door 2.2).
-SOFTHCA_INTERPOSE(int, door_socket, "socket", (int domain, int type, int protocol)) {
-  const bool rdma = domain == AF_NETLINK && protocol == NETLINK_RDMA;
-  if (rdma && wanted_paths() != nullptr) return answer(-EPROTONOSUPPORT);
-  return next_socket(domain, type, protocol);
 }
 
 }  // namespace softhca::door

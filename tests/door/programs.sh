@@ -30,6 +30,15 @@ if grep -q 'PORT_ACTIVE' <<<"$info" && grep -q 'GID\[ *3\]:.*198.18' <<<"$info";
 else
   echo "FAILED: ibv_devinfo -v"; echo "$info"; failed=1
 fi
+# iproute2's, by NETLINK_RDMA.
+rdma=$("${nobody[@]}" timeout 60 "$softhca" run --devices 2 -- sh -c 'rdma dev; rdma link show -j; rdma link show mlx5_1/1; rdma res' 2>&1)
+if [ "$(grep -cE '^[01]: mlx5_[01]: node_type ca .*node_guid 0200:00ff:fe00:000[01]' <<<"$rdma")" = 2 ] &&
+  grep -q '"ifname":"mlx5_1","port":1,"state":"ACTIVE","physical_state":"LINK_UP"' <<<"$rdma" &&
+  grep -q '^link mlx5_1/1 state ACTIVE' <<<"$rdma" && grep -q 'not supported' <<<"$rdma"; then
+  echo "ok: rdma"
+else
+  echo "FAILED: rdma"; echo "$rdma"; failed=1
+fi
 pair "RC ping-pong" "200 iters in" ibv_rc_pingpong -g 3 -c -n 200
 pair "RC ping-pong with events" "200 iters in" ibv_rc_pingpong -g 3 -c -e -n 200
 pair "UC ping-pong" "200 iters in" ibv_uc_pingpong -g 3 -c -n 200

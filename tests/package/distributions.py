@@ -46,6 +46,7 @@ pair() {
 }
 one ibv_devices "ibv_devices | grep mlx5_0"
 one "ibv_devinfo -v" "ibv_devinfo -v | grep PORT_ACTIVE"
+one "rdma link" "rdma link show mlx5_0/1 | grep 'state ACTIVE' && rdma dev | grep 'mlx5_0: node_type ca'"
 one ibstat "ibstat | grep 'State: Active'"
 for options in "-c" "-c -e" "-c -o" "-c -t" "-c -N"; do pair "ibv_rc_pingpong $options" ibv_rc_pingpong -g 3 -n 200 $options; done
 for p in uc ud srq; do

@@ -35,6 +35,7 @@ class PathMap {
   std::string_view root() const { return {root_.data(), root_size_}; }
   /// Device files of lower numbers are the host's: the tree has links to them.
   void set_first(unsigned first) { first_ = first; }
+  unsigned first() const { return first_; }
 
   /// Where `path` lies if the door serves it, in `served` with an end mark; its length, or 0 for
   /// all others, among them those that are too long. An absolute path; "//", "/./" and "/../" count

@@ -1,0 +1,147 @@
+#include "door/netlink.h"
+
+#include <linux/netlink.h>
+#include <rdma/rdma_user_cm.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <string>
+
+#include "door/nldev/nldev.h"
+#include "door/tree/tree.h"
+#include "vfio_user/unique_fd.h"
+
+namespace softhca::door {
+namespace {
+
+/// Descriptors that were given out lately, each and 1: most programs have one, for a moment.
+std::array<std::atomic<int>, 8> given{};
+std::atomic<unsigned> given_count = 0;
+
+/// It is somebody else's by now.
+void forget(int fd) {
+  for (auto& one : given) {
+    int ours = fd + 1;
+    one.compare_exchange_strong(ours, 0, std::memory_order_relaxed);
+  }
+}
+
+/// The first line of a file of the tree; empty if there is none.
+std::string line_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// Of groups of hexadecimal digits.
+std::uint64_t guid_of(std::string text) {
+  std::erase(text, ':');
+  std::uint64_t guid = 0;
+  std::from_chars(text.data(), text.data() + text.size(), guid, 16);
+  return guid;
+}
+
+/// The number that a line such as "4: ACTIVE" begins with.
+template <class Number>
+Number number_of(const std::string& text) {
+  Number number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+nldev::System system_of(const PathMap& paths) {
+  nldev::System system;
+  const auto classes = std::string(paths.root()) + "/sys/class/";
+  system.rdma_cm = {.name = "rdma_cm",
+                    .abi = RDMA_USER_CM_ABI_VERSION,
+                    .number = ::makedev(kRdmaCmMajor, kRdmaCmMinor)};
+  for (unsigned number = 0; number != kUverbsCount; ++number) {
+    const auto file = "uverbs" + std::to_string(number);
+    const auto verbs = classes + "infiniband_verbs/" + file;
+    const auto name = line_of(verbs + "/ibdev");
+    if (name.empty()) break;
+    const auto device = classes + "infiniband/" + name;
+    system.devices.push_back(
+        {.index = number,
+         .name = name,
+         .firmware = line_of(device + "/fw_ver"),
+         .node_guid = guid_of(line_of(device + "/node_guid")),
+         .system_image_guid = guid_of(line_of(device + "/sys_image_guid")),
+         .port_state = number_of<std::uint8_t>(line_of(device + "/ports/1/state")),
+         .physical_state = number_of<std::uint8_t>(line_of(device + "/ports/1/phys_state")),
+         .uverbs = {.name = file,
+                    .abi = number_of<std::uint64_t>(line_of(verbs + "/abi_version")),
+                    .number = ::makedev(kUverbsMajor, kUverbsMinor + number)}});
+  }
+  return system;
+}
+
+bool has_option(int fd, int option, int wanted) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  return ::getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 && value == wanted;
+}
+
+/// The number that it has, or is given now, as when it sends; 0: it can have none.
+std::uint32_t port_of(int fd) {
+  sockaddr_nl own{};
+  own.nl_family = AF_NETLINK;
+  for (const bool bound : {true, false}) {
+    auto* const address = reinterpret_cast<sockaddr*>(&own);
+    if (!bound && ::bind(fd, address, sizeof own) != 0) return 0;
+    socklen_t size = sizeof own;
+    if (::getsockname(fd, address, &size) != 0 || own.nl_pid != 0) break;
+  }
+  return own.nl_pid;
+}
+
+}  // namespace
+
+int open_rdma_netlink(int type) {
+  const int fd = ::socket(AF_NETLINK, type, NETLINK_USERSOCK);
+  if (fd < 0) return -EPROTONOSUPPORT;
+  given[given_count.fetch_add(1) % given.size()].store(fd + 1, std::memory_order_relaxed);
+  return fd;
+}
+
+bool may_be_rdma_netlink(int fd) {
+  return std::ranges::any_of(given, [fd](const std::atomic<int>& one) {
+    return one.load(std::memory_order_relaxed) == fd + 1;
+  });
+}
+
+bool serve_rdma_netlink(int fd, const void* bytes, std::size_t size, const sockaddr* to,
+                        socklen_t to_size, const PathMap& paths) {
+  if (!has_option(fd, SO_PROTOCOL, NETLINK_USERSOCK) || !has_option(fd, SO_DOMAIN, AF_NETLINK)) {
+    forget(fd);
+    return false;
+  }
+  if (to != nullptr) {
+    // 0 is the kernel.
+    const auto* const address = reinterpret_cast<const sockaddr_nl*>(to);
+    if (to_size < sizeof *address || address->nl_pid != 0) return false;
+  }
+  const auto port = port_of(fd);
+  const vfio_user::UniqueFd from(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_USERSOCK));
+  if (port == 0 || !from) return false;
+  sockaddr_nl asker{};
+  asker.nl_family = AF_NETLINK;
+  asker.nl_pid = port;
+  const nldev::Bytes request(static_cast<const std::byte*>(bytes), size);
+  for (const auto& one : nldev::answer(request, port, system_of(paths))) {
+    // Who does not read loses answers, as the kernel's.
+    (void)::sendto(from.get(), one.data(), one.size(), MSG_DONTWAIT,
+                   reinterpret_cast<const sockaddr*>(&asker), sizeof asker);
+  }
+  return true;
+}
+
+}  // namespace softhca::door
