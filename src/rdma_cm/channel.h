@@ -28,6 +28,8 @@ enum class EventType : std::uint32_t {
   kDisconnected = 10,
   kMulticastJoin = 12,
   kTimeWaitExit = 15,
+  kUser = 18,
+  kInternal = 19,
 };
 
 struct Event {

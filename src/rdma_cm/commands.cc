@@ -47,6 +47,15 @@ void store(__kernel_sockaddr_storage& to, const driver::Gid& gid) {
   std::memcpy(&to, &address, sizeof address);
 }
 
+/// RDMA_USER_CM_CMD_WRITE_CM_EVENT and its structure rdma_ucm_write_cm_event, of headers newer than
+/// Debian 12's. Behind `arg` there is room for what no such event has.
+constexpr std::uint32_t kWriteEvent = 24;
+struct WrittenEvent {
+  std::uint32_t id, reserved, event, status;
+  std::uint64_t arg;
+};
+static_assert(sizeof(WrittenEvent) == 24);
+
 /// SA PathRecord (IBTA 15.2.5.16), big-endian.
 struct PathRecord {
   std::uint64_t service;
@@ -89,6 +98,7 @@ Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
       {RDMA_USER_CM_CMD_JOIN_IP_MCAST, 48, &Manager::join_ip_multicast},
       {RDMA_USER_CM_CMD_JOIN_MCAST, 152, &Manager::join_multicast},
       {RDMA_USER_CM_CMD_LEAVE_MCAST, 16, &Manager::leave_multicast},
+      {kWriteEvent, sizeof(WrittenEvent), &Manager::write_event},
   };
   rdma_ucm_cmd_hdr header{};
   if (size < sizeof header) return EINVAL;
@@ -302,6 +312,20 @@ Errno Manager::resolve_route(Channel& channel, Bytes in) {
   if (id == nullptr) return ENOENT;
   if (id->state != State::kResolved) return EINVAL;
   tell(*id, EventType::kRouteResolved);
+  return 0;
+}
+
+/// What a program, or librdmacm for it (rdma_resolve_addrinfo), wants to find among the events of
+/// an identifier.
+Errno Manager::write_event(Channel& channel, Bytes in) {
+  const auto command = take<WrittenEvent>(in);
+  const auto type = static_cast<EventType>(command.event);
+  if (type != EventType::kUser && type != EventType::kInternal) return EINVAL;
+  auto* id = find(channel, command.id);
+  if (id == nullptr) return ENOENT;
+  auto event = event_of(*id, type, static_cast<std::int32_t>(command.status));
+  std::memcpy(&event.content.param, &command.arg, sizeof command.arg);
+  channel.push(event);
   return 0;
 }
 

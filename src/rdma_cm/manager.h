@@ -93,6 +93,7 @@ class Manager {
   Errno resolve_addr(Channel& channel, Bytes in);
   Errno resolve_route(Channel& channel, Bytes in);
   Errno query(Channel& channel, Bytes in);
+  Errno write_event(Channel& channel, Bytes in);
   Errno connect(Channel& channel, Bytes in);
   Errno listen(Channel& channel, Bytes in);
   Errno accept(Channel& channel, Bytes in);

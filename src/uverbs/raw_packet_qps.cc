@@ -20,7 +20,7 @@ namespace {
 
 /// ib_qp_state, ib_qp_attr_mask.
 enum State : std::uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError };
-enum Mask : std::uint32_t { kState = 1, kCurrentState = 2, kPort = 0x20 };
+enum Mask : std::uint32_t { kState = 1, kCurrentState = 2, kPort = 0x20, kRateLimit = 1u << 25 };
 constexpr std::uint64_t kSendBlock = 64;
 constexpr unsigned kLogStrideMin = 4, kLogStrideMax = 9;
 constexpr std::uint32_t kStripVlan = IB_UVERBS_QP_CREATE_CVLAN_STRIPPING;
@@ -137,6 +137,9 @@ Errno Context::change_raw_packet_qp(QueuePair& qp, const QpAttributes& wanted) {
   const std::uint8_t from =
       (wanted.attr_mask & kCurrentState) != 0 ? wanted.cur_qp_state : qp.condition().state;
   const std::uint8_t to = (wanted.attr_mask & kState) != 0 ? wanted.qp_state : from;
+  // A ConnectX-4 has no rates of its own for send queues.
+  const bool has_rate = to == kRts && (from == kRtr || from == kRts);
+  if (has_rate && (wanted.attr_mask & kRateLimit) != 0) return EOPNOTSUPP;
   if ((wanted.attr_mask & ~kKnown) != 0) return EINVAL;
   if ((wanted.attr_mask & kPort) != 0 && wanted.port_num != 1) return EINVAL;
   bool done = true;

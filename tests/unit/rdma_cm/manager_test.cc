@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "rdma_cm/own_host.h"
 
 namespace softhca::rdma_cm {
@@ -304,6 +306,31 @@ TEST_F(RdmaCm, TheTimeoutThatAProgramWantsIsThatOfItsQp) {
   EXPECT_EQ(attributes.timeout, 21);
   destroy(id);
   destroy(listener);
+}
+
+// rdma_write_cm_event(3), and what rdma_resolve_addrinfo() of newer librdmacm tells itself by.
+TEST_F(RdmaCm, AnEventThatIsWrittenIsRead) {
+  struct {
+    std::uint32_t id, reserved = 0, event, status = 0;
+    std::uint64_t arg = 0x1122'3344'5566'7788;
+  } in;
+  constexpr std::uint32_t kWriteEvent = 24;
+  in.id = create(7);
+  for (const auto type : {EventType::kUser, EventType::kInternal}) {
+    in.event = static_cast<std::uint32_t>(type);
+    in.status = 5;
+    ASSERT_EQ(command(kWriteEvent, in), 0);
+    const auto event = next();
+    EXPECT_EQ(event.event, in.event);
+    EXPECT_EQ(event.uid, 7u);
+    EXPECT_EQ(event.status, 5u);
+    EXPECT_EQ(std::memcmp(&event.param, &in.arg, sizeof in.arg), 0);
+  }
+  in.event = static_cast<std::uint32_t>(EventType::kEstablished);
+  EXPECT_EQ(command(kWriteEvent, in), EINVAL) << "no event of the kernel's own";
+  in.event = static_cast<std::uint32_t>(EventType::kUser);
+  ++in.id;
+  EXPECT_EQ(command(kWriteEvent, in), ENOENT);
 }
 
 TEST_F(RdmaCm, ADatagramServiceTellsItsQp) {

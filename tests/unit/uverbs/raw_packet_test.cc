@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
-constexpr std::uint32_t kState = 1, kPort = 0x20;
+constexpr std::uint32_t kState = 1, kPort = 0x20, kRateLimit = 1u << 25;
 constexpr std::uint8_t kReset = 0, kInit = 1, kRtr = 2, kRts = 3, kError = 6;
 
 constexpr std::uint32_t kDoNotTrap = 2;  // of ib_flow_flags
@@ -312,9 +312,11 @@ TEST_F(UverbsRawPacket, TakesItsStepsInTheirOrder) {
   EXPECT_EQ(modify(qp, kState, kRts), EINVAL);
   EXPECT_EQ(modify(qp, kState, kRtr), 0);
   EXPECT_EQ(modify(qp, kState | 0x100, kRts), EINVAL) << "it has no MTU";
+  EXPECT_EQ(modify(qp, kState | kRateLimit, kRts), EOPNOTSUPP) << "a ConnectX-4 has no rates";
   EXPECT_EQ(modify(qp, kState, kRts), 0);
   EXPECT_EQ(modify(qp, kState, kError), 0);
   EXPECT_EQ(modify(qp, kState, kReset), 0);
+  EXPECT_EQ(modify(qp, kState | kPort | kRateLimit, kInit), EINVAL) << "nor is it their place";
   EXPECT_EQ(modify(qp, kState | kPort, kInit), 0);
 }
 
