@@ -26,7 +26,7 @@ LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-unit test-guest test-long sanitize sanitized mutants soak pyverbs pyverbs-host door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-unit test-guest test-long sanitize sanitized mutants soak pyverbs pyverbs-host pyverbs-debian door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -95,6 +95,10 @@ pyverbs-host: softhca ## rdma-core's own tests in a process of softhca run; TEST
 	@cmake --build $(BUILD) -j $(JOBS) --target softhca_preload
 	@$(BUILD)/softhca run -- $(PYTHON) tests/guest/rdma_core_tests.py $(abspath $(TESTS)/..) --dev mlx5_0 --limit 60 \
 	  --skips tests/guest/pyverbs_skipped.txt --skips tests/door/pyverbs_skipped.txt
+
+pyverbs-debian: deb ## the same on a fresh Debian with its own pyverbs, as a user and as root (SUITE; TESTS of its version)
+	@test -e "$(TESTS)/test_mr.py" || { echo "TESTS=FOLDER: the folder tests/ of rdma-core's sources" >&2; exit 1; }
+	@tests/package/pyverbs.py $(BUILD) $(SUITE) $(TESTS)
 
 door-kills: softhca ## DOOR_KILLS (1000) programs of softhca run that are killed beside a peer (SEED)
 	@cmake --build $(BUILD) -j $(JOBS) --target softhca_preload

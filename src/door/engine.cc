@@ -148,7 +148,7 @@ bool Engine::serve(int fd, void* argument, int& result) {
   (void)turn();
   result = -at->second.context->serve(reinterpret_cast<std::uint64_t>(argument));
   (void)turn();
-  poke();
+  if (sleeps_long_) poke();
   return true;
 }
 

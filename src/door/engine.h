@@ -96,7 +96,7 @@ class Engine {
   /// One look at everything: true if there was something to do. `sleeps`: nothing is left. With the
   /// lock.
   bool look(bool& sleeps);
-  void nap(unsigned idle_turns);
+  util::Duration nap(unsigned idle_turns) const;
   /// Until something comes. False: nothing would tell.
   bool rest();
   /// True: something has come.
@@ -124,6 +124,7 @@ class Engine {
   /// One of so many of these is whole.
   static constexpr std::uint64_t kWholeTurn = 16;
   bool program_polls_ = false;  ///< since the thread's last look
+  bool sleeps_long_ = false;    ///< the thread, or it is about to: it must be told of what is new
   /// After something came the thread goes on looking, where that has paid and a processor is free.
   vfio_user::AdaptivePoll looks_on_{std::chrono::microseconds(100)};
   FreeProcessors processors_;

@@ -38,6 +38,9 @@ constexpr std::uint64_t kCallsMin = 100;
 /// How long we look ourselves after they have turned out to be fewer: from, to.
 constexpr util::Duration kDistrustMin = 20ms;
 constexpr util::Duration kDistrustMax = 1s;
+/// Between two looks of one who is not asleep.
+constexpr util::Duration kNapMin = 20us;
+constexpr util::Duration kNapMax = 1ms;
 /// Between two looks of a sleeper, and two tries to become one.
 constexpr util::Duration kRestMax = 1s;
 
@@ -91,13 +94,12 @@ bool Engine::wait(util::Duration longest) {
   return true;
 }
 
-/// Until there is something to do, or it is time to look at the records again: soon at first.
-void Engine::nap(unsigned idle_turns) {
+/// Until it is time to look at the records again, if nothing comes before: soon at first.
+util::Duration Engine::nap(unsigned idle_turns) const {
   // Where no queue can be rung, twice as long each time, so that it comes to rest.
-  (void)wait(
-      !has_queues_
-          ? std::min(util::Duration(1s), util::Duration(20us) * (1u << std::min(idle_turns, 16u)))
-          : std::min(util::Duration(1ms), util::Duration(20us) * (1u + idle_turns / 16)));
+  return !has_queues_
+             ? std::min(util::Duration(kRestMax), kNapMin * (1u << std::min(idle_turns, 16u)))
+             : std::min(kNapMax, kNapMin * (1u + idle_turns / 16));
 }
 
 bool Engine::look(bool& sleeps) {
@@ -135,6 +137,7 @@ bool Engine::rest() {
     if (next_event() < util::monotonic_now() + kRestMin) return false;
     if (!arm_doorbell_traps(is_ours, poke_.get())) return false;
     (void)look(sleeps);
+    sleeps_long_ = true;
   }
   while (sleeps) {
     util::Duration longest = kRestMax;
@@ -148,6 +151,7 @@ bool Engine::rest() {
     (void)look(sleeps);
   }
   const std::lock_guard held(lock_);
+  sleeps_long_ = false;
   (void)look(sleeps);  // disarming takes longer
   disarm_doorbell_traps(is_ours);
   return true;
@@ -179,6 +183,7 @@ void Engine::work() {
       program_polls_ = has_polled && util::monotonic_now() >= trusts_from;
       turns_seen = turns;
       idle = look(sleeps) ? 0 : idle + 1;
+      sleeps_long_ = sleeps && nap(idle) > kNapMax;
     }
     const auto now = util::monotonic_now();
     if (idle == 1 || has_polled) calm_since = now;
@@ -206,7 +211,7 @@ void Engine::work() {
       continue;
     }
     if (!has_queues_) forget_doorbell_traps();
-    nap(idle);
+    if (wait(nap(idle))) idle = 0;
   }
 }
 

@@ -194,14 +194,16 @@ Errno Context::serve(std::uint64_t argument) {
 }
 
 void Context::flush_events() {
+  for (auto& [identity, answers] : answers_) answers->flush();
+  // A program may have thousands of channels, and nearly never does one have no room.
+  if (!std::exchange(*events_wait_, false)) return;
   if (async_ != nullptr) async_->pipe.flush();
   for (auto& [identity, file] : channels_) file->pipe.flush();
   for (auto& [identity, channel] : event_channels_) channel->pipe.flush();
-  for (auto& [identity, answers] : answers_) answers->flush();
 }
 
 Errno Context::new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number) {
-  auto pipe = EventPipe::create(record);
+  auto pipe = EventPipe::create(record, EventPipe::Reads::kMany, events_wait_);
   if (!pipe) return EMFILE;
   file = std::make_shared<EventFile>(*std::move(pipe));
   number = options_.give(file->pipe.take_reader());

@@ -195,6 +195,7 @@ class Context {
   std::unordered_map<std::uint64_t, std::shared_ptr<EventFile>> channels_;  ///< by identity
   std::uint32_t transport_domain_ = 0;                                      ///< 0: none was needed
   std::uint16_t uid_ = 0;  ///< of its user context (DevX); 0: it has none
+  EventPipe::Waits events_wait_ = std::make_shared<bool>();  ///< in any pipe of this context
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxEventChannel>> event_channels_;
   std::unordered_map<std::uint64_t, std::shared_ptr<DevxAnswers>> answers_;
 };

@@ -75,7 +75,7 @@ Errno Context::devx_alloc_events(Request& request) {
   if ((flags & ~kOmitData) != 0) return EINVAL;
   const bool omits_data = (flags & kOmitData) != 0;
   const auto size = sizeof(std::uint64_t) + (omits_data ? 0 : spec::eqe::kSize);
-  auto pipe = EventPipe::create(size, EventPipe::Reads::kOne);
+  auto pipe = EventPipe::create(size, EventPipe::Reads::kOne, events_wait_);
   if (!pipe) return EMFILE;
   auto channel = std::make_shared<DevxEventChannel>(DevxEventChannel{*std::move(pipe), omits_data});
   const int number = options_.give(channel->pipe.take_reader());

@@ -9,8 +9,8 @@
 #include "util/open_file.h"
 
 namespace softhca::uverbs {
-util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads) {
-  EventPipe pipe(size);
+util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads, Waits waits) {
+  EventPipe pipe(size, std::move(waits));
   int ends[2];
   const int how = reads == Reads::kOne ? O_DIRECT : 0;  // a pipe of packets
   if (::pipe2(ends, O_CLOEXEC | how) != 0) return util::fail_errno("pipe for events");
@@ -34,10 +34,12 @@ bool EventPipe::try_write(std::span<const std::byte> record) {
 void EventPipe::write(std::span<const std::byte> record) {
   if (waiting_.empty() && try_write(record)) return;
   waiting_.emplace_back(record.begin(), record.end());
+  *waits_ = true;
 }
 
 void EventPipe::flush() {
   while (!waiting_.empty() && try_write(waiting_.front())) waiting_.pop_front();
+  if (!waiting_.empty()) *waits_ = true;
 }
 
 std::size_t EventPipe::unread() const {

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "util/result.h"
@@ -18,8 +20,12 @@ class EventPipe {
   /// Whether a read that has room for several records gets one of them, or as many as fit. The pipe
   /// holds 16 in the first case.
   enum class Reads : std::uint8_t { kOne, kMany };
-  /// Records of `size` bytes, whose first 8 say which object they are of.
-  static util::Result<EventPipe> create(std::size_t size, Reads reads = Reads::kMany);
+  /// What several pipes share: whether one of them has records for which there was no room.
+  using Waits = std::shared_ptr<bool>;
+  /// Records of `size` bytes, whose first 8 say which object they are of. `waits` becomes true when
+  /// one waits for flush().
+  static util::Result<EventPipe> create(std::size_t size, Reads reads = Reads::kMany,
+                                        Waits waits = std::make_shared<bool>());
 
   /// What the program reads from; to be given out once.
   vfio_user::UniqueFd take_reader() { return std::move(reader_); }
@@ -34,10 +40,11 @@ class EventPipe {
   std::size_t take_back(std::uint64_t element);
 
  private:
-  EventPipe(std::size_t size) : size_(size) {}
+  EventPipe(std::size_t size, Waits waits) : size_(size), waits_(std::move(waits)) {}
   bool try_write(std::span<const std::byte> record);
 
   std::size_t size_;
+  Waits waits_;
   vfio_user::UniqueFd reader_;
   vfio_user::UniqueFd writer_;
   vfio_user::UniqueFd own_reader_;  ///< with status flags of its own

@@ -76,10 +76,11 @@ void Objects::clear() {
     for (const auto handle : handles) {
       auto& object = *objects_.at(handle);
       if (object.users != 0 || object.end() != 0) continue;
-      objects_.erase(handle);
+      remove(handle);
       any = true;
     }
   }
+  by_kind_ = {};
   objects_.clear();
 }
 

@@ -1,4 +1,4 @@
-// What a program has made in one context, by its handle.
+// The objects that a program makes in one context.
 #pragma once
 
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -8,52 +8,18 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "driver/connectx/hca.h"
 #include "uverbs/device.h"
 #include "uverbs/event_pipe.h"
+#include "uverbs/object_table.h"
 #include "uverbs/qp_attributes.h"
 #include "uverbs/raw_packet_queues.h"
 #include "uverbs/request.h"
 #include "uverbs/xrc_targets.h"
 
 namespace softhca::uverbs {
-
-enum class Kind : std::uint8_t {
-  kPd,
-  kMr,
-  kMw,
-  kCq,
-  kQp,
-  kSrq,
-  kXrcd,
-  kAh,
-  kUar,
-  kDevxObject,
-  kFlow,
-  kFlowMatcher,
-  kCounters,
-  kReceiveQueue,
-  kReceiveTable,
-  kDevxMemory,
-};
-
-/// Its destructor destroys it in the device, if end() has not.
-struct Object {
-  explicit Object(Kind the_kind) : kind(the_kind) {}
-  virtual ~Object() = default;
-  Object(const Object&) = delete;
-  Object& operator=(const Object&) = delete;
-  /// Destroys it in the device. Not 0: what a program has made by commands of its own still needs
-  /// it, and it stays.
-  virtual Errno end() { return 0; }
-
-  const Kind kind;
-  unsigned users = 0;     ///< objects that need this one
-  std::uint16_t uid = 0;  ///< the user context in whose name it is made; 0: the kernel's
-};
 
 /// Of the program.
 struct MemoryRange {
@@ -64,72 +30,6 @@ struct MemoryRange {
     constexpr std::uint64_t kPage = 4096;
     return begin < page + kPage && page < begin + size;
   }
-};
-
-/// Keeps an object from being destroyed.
-class Use {
- public:
-  Use() = default;
-  explicit Use(Object* object) : object_(object) {
-    if (object_ != nullptr) ++object_->users;
-  }
-  Use(Use&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Use& operator=(Use&& other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  ~Use() {
-    if (object_ != nullptr) --object_->users;
-  }
-  Object* get() const { return object_; }
-
- private:
-  Object* object_ = nullptr;
-};
-
-class Objects {
- public:
-  std::uint32_t add(std::unique_ptr<Object> object) {
-    objects_.emplace(++last_, std::move(object));
-    return last_;
-  }
-  /// Null if there is none of this kind.
-  template <class T>
-  T* find(std::int64_t handle) const {
-    const auto at = objects_.find(static_cast<std::uint32_t>(handle));
-    const bool fits = handle >= 0 && at != objects_.end() && at->second->kind == T::kKind;
-    return fits ? static_cast<T*>(at->second.get()) : nullptr;
-  }
-  /// The first of a kind of which `is_it` holds; null if there is none.
-  template <class T, class IsIt>
-  T* find_if(IsIt&& is_it) const {
-    for (const auto& [handle, object] : objects_) {
-      if (object->kind == T::kKind && is_it(static_cast<const T&>(*object))) {
-        return static_cast<T*>(object.get());
-      }
-    }
-    return nullptr;
-  }
-  /// Calls `visit` for all of a kind. It removes none.
-  template <class T, class Visit>
-  void for_each(Visit&& visit) {
-    for (auto& [handle, object] : objects_) {
-      if (object->kind == T::kKind) visit(static_cast<T&>(*object));
-    }
-  }
-  /// Of whatever kind; null if there is none.
-  Object* find_any(std::int64_t handle) const {
-    const auto at = objects_.find(static_cast<std::uint32_t>(handle));
-    return handle < 0 || at == objects_.end() ? nullptr : at->second.get();
-  }
-  void remove(std::int64_t handle) { objects_.erase(static_cast<std::uint32_t>(handle)); }
-  /// All of them, those first that need others: the last that was made first, and again, as the
-  /// device may know of needs that we do not.
-  void clear();
-
- private:
-  std::uint32_t last_ = 0;
-  std::unordered_map<std::uint32_t, std::unique_ptr<Object>> objects_;
 };
 
 struct ProtectionDomain : Object {

@@ -56,8 +56,11 @@ bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_over
   cq.cqn = out->get(spec::create_cq_out::cqn);
   cq.exists = true;
   device.add_completion_target(cq.cqn, cq);
-  device.records().add_completion_queue(cq.cqn, in.uar_page_index,
-                                        reinterpret_cast<std::uint32_t*>(in.db_addr + 4));
+  // Who has no channel hears of nothing, whether the CQ is armed or not.
+  if (cq.channel != nullptr) {
+    device.records().add_completion_queue(cq.cqn, in.uar_page_index,
+                                          reinterpret_cast<std::uint32_t*>(in.db_addr + 4));
+  }
   return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cerrno>
+#include <optional>
 
 #include "spec/connectx/mkey.h"
 #include "uverbs/program.h"
@@ -32,7 +33,8 @@ class UverbsContext : public testing::Test {
     Errno wrong = 0;
   };
   /// Of 64 entries of 64 bytes at the second page; its record is at the end of the memory.
-  Cq create_cq(std::uint32_t page, std::uint32_t entries, std::uint64_t buffer) {
+  Cq create_cq(std::uint32_t page, std::uint32_t entries, std::uint64_t buffer,
+               std::optional<std::uint32_t> channel = std::nullopt) {
     Cq cq;
     mlx5_ib_create_cq own{};
     own.buf_addr = buffer;
@@ -49,6 +51,7 @@ class UverbsContext : public testing::Test {
         .out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, cq.last)
         .in(UVERBS_ATTR_UHW_IN, own)
         .out(UVERBS_ATTR_UHW_OUT, numbers);
+    if (channel) call.number(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, *channel);
     cq.wrong = call.on(program_.context());
     cq.handle = call.made(0);
     return cq;
@@ -224,12 +227,11 @@ TEST_F(UverbsContext, RegisteringAnewChangesRightsInPlaceAndMemoryByANewKey) {
   EXPECT_EQ(destroy_mr(mr.mr_handle), 0);
 }
 
-TEST_F(UverbsContext, ACqHasThePowerOfTwoThatHoldsOneMoreAndIsNotArmed) {
+TEST_F(UverbsContext, ACqHasThePowerOfTwoThatHoldsOneMore) {
   const auto page = program_.uar();
   const auto cq = create_cq(page, 64, program_.memory());
   EXPECT_EQ(cq.wrong, 0);
   EXPECT_EQ(cq.last, 127u);
-  EXPECT_EQ(reinterpret_cast<const std::uint32_t*>(record())[1], 0xffffffffu) << "rule A1";
   ib_uverbs_destroy_cq_resp told{};
   EXPECT_EQ(Call(UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY)
                 .number(UVERBS_ATTR_DESTROY_CQ_HANDLE, cq.handle)
@@ -237,6 +239,19 @@ TEST_F(UverbsContext, ACqHasThePowerOfTwoThatHoldsOneMoreAndIsNotArmed) {
                 .on(program_.context()),
             0);
   EXPECT_EQ(told.comp_events_reported, 0u);
+}
+
+TEST_F(UverbsContext, ACqWithAChannelIsNotArmedAtFirst) {
+  const auto page = program_.uar();
+  const auto* const arm = reinterpret_cast<const std::uint32_t*>(record()) + 1;
+  ASSERT_EQ(create_cq(page, 64, program_.memory()).wrong, 0);
+  EXPECT_EQ(*arm, 0u) << "who has no channel arms nothing";
+  ib_uverbs_create_comp_channel_resp channel{};
+  ASSERT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL,
+                          std::uint64_t{0}, channel),
+            0);
+  ASSERT_EQ(create_cq(page, 64, program_.memory(), channel.fd).wrong, 0);
+  EXPECT_EQ(*arm, 0xffffffffu) << "rule A1";
 }
 
 TEST_F(UverbsContext, ACqOutsideOfTheMemoryOrOfAnotherPageIsRefused) {

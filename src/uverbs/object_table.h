@@ -1,0 +1,125 @@
+// What a program has made in one context, by its handle: the table of it, and who needs whom. What
+// the objects are stands in objects.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "uverbs/request.h"
+
+namespace softhca::uverbs {
+
+enum class Kind : std::uint8_t {
+  kPd,
+  kMr,
+  kMw,
+  kCq,
+  kQp,
+  kSrq,
+  kXrcd,
+  kAh,
+  kUar,
+  kDevxObject,
+  kFlow,
+  kFlowMatcher,
+  kCounters,
+  kReceiveQueue,
+  kReceiveTable,
+  kDevxMemory,  // the last one
+};
+
+/// Its destructor destroys it in the device, if end() has not.
+struct Object {
+  explicit Object(Kind the_kind) : kind(the_kind) {}
+  virtual ~Object() = default;
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+  /// Destroys it in the device. Not 0: what a program has made by commands of its own still needs
+  /// it, and it stays.
+  virtual Errno end() { return 0; }
+
+  const Kind kind;
+  unsigned users = 0;     ///< objects that need this one
+  std::uint16_t uid = 0;  ///< the user context in whose name it is made; 0: the kernel's
+};
+
+/// Keeps an object from being destroyed.
+class Use {
+ public:
+  Use() = default;
+  explicit Use(Object* object) : object_(object) {
+    if (object_ != nullptr) ++object_->users;
+  }
+  Use(Use&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Use& operator=(Use&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Use() {
+    if (object_ != nullptr) --object_->users;
+  }
+  Object* get() const { return object_; }
+
+ private:
+  Object* object_ = nullptr;
+};
+
+class Objects {
+ public:
+  std::uint32_t add(std::unique_ptr<Object> object) {
+    of_kind(object->kind).insert(object.get());
+    objects_.emplace(++last_, std::move(object));
+    return last_;
+  }
+  /// Null if there is none of this kind.
+  template <class T>
+  T* find(std::int64_t handle) const {
+    const auto at = objects_.find(static_cast<std::uint32_t>(handle));
+    const bool fits = handle >= 0 && at != objects_.end() && at->second->kind == T::kKind;
+    return fits ? static_cast<T*>(at->second.get()) : nullptr;
+  }
+  /// One of a kind of which `is_it` holds; null if there is none.
+  template <class T, class IsIt>
+  T* find_if(IsIt&& is_it) const {
+    for (auto* object : by_kind_[static_cast<std::size_t>(T::kKind)]) {
+      if (is_it(static_cast<const T&>(*object))) return static_cast<T*>(object);
+    }
+    return nullptr;
+  }
+  /// Calls `visit` for all of a kind. It removes none.
+  template <class T, class Visit>
+  void for_each(Visit&& visit) {
+    for (auto* object : of_kind(T::kKind)) visit(static_cast<T&>(*object));
+  }
+  /// Of whatever kind; null if there is none.
+  Object* find_any(std::int64_t handle) const {
+    const auto at = objects_.find(static_cast<std::uint32_t>(handle));
+    return handle < 0 || at == objects_.end() ? nullptr : at->second.get();
+  }
+  /// @pre it is there
+  void remove(std::int64_t handle) {
+    const auto at = objects_.find(static_cast<std::uint32_t>(handle));
+    of_kind(at->second->kind).erase(at->second.get());
+    objects_.erase(at);
+  }
+  /// All of them, those first that need others: the last that was made first, and again, as the
+  /// device may know of needs that we do not.
+  void clear();
+
+ private:
+  static constexpr std::size_t kKinds = static_cast<std::size_t>(Kind::kDevxMemory) + 1;
+  std::unordered_set<Object*>& of_kind(Kind kind) {
+    return by_kind_[static_cast<std::size_t>(kind)];
+  }
+
+  std::uint32_t last_ = 0;
+  std::unordered_map<std::uint32_t, std::unique_ptr<Object>> objects_;
+  std::array<std::unordered_set<Object*>, kKinds> by_kind_;
+};
+
+}  // namespace softhca::uverbs
