@@ -82,6 +82,20 @@ TEST_F(RunCommandTest, ARunInsideARunHasAddressesOfItsOwn) {
   EXPECT_EQ(inside({}), "any\n");
 }
 
+TEST_F(RunCommandTest, TheLossIsOfThisRun) {
+  const std::vector<std::string> show = {"--", "sh", "-c", "echo ${SOFTHCA_LOSS-none}"};
+  const auto of = [&](std::vector<std::string> words) {
+    words.insert(words.end(), show.begin(), show.end());
+    EXPECT_EQ(run(words), 0);
+    return out();
+  };
+  EXPECT_EQ(of({}), "none\n");
+  EXPECT_EQ(of({"--loss", "0.25"}), "0.25,1\n");
+  EXPECT_EQ(of({"--loss", "0.25", "--loss-seed", "7"}), "0.25,7\n");
+  EXPECT_EQ(of({"--loss", "0.25", "--", SOFTHCA_PROGRAM, "run"}), "none\n") << "inside another";
+  EXPECT_NE(run({"--loss", "1.5", "--", "true"}), 0);
+}
+
 TEST_F(RunCommandTest, SeveralDevicesStandInATreeOfTheirOwn) {
   const std::string show =
       "ls $SOFTHCA_DOOR/root-2/sys/class/infiniband; echo $SOFTHCA_DEVICES; "
