@@ -45,7 +45,7 @@ struct DeviceOptions {
   std::uint16_t msix_vectors = 32;
   /// For who makes the device: share_doorbells() is wanted.
   bool share_doorbells = false;
-  Limits limits{};  ///< how much of everything; not more than the default
+  Limits limits{};                    ///< how much of everything; not more than the default
   util::Duration ack_timeout_min{0};  ///< rdma::PortOptions
   /// The time, for the free-running timer and the health counter. Engines take time by run() alone.
   std::function<util::Time()> clock = util::monotonic_now;
