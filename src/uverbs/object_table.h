@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -104,6 +105,7 @@ class Objects {
   /// @pre it is there
   void remove(std::int64_t handle) {
     const auto at = objects_.find(static_cast<std::uint32_t>(handle));
+    assert(at != objects_.end());
     of_kind(at->second->kind).erase(at->second.get());
     objects_.erase(at);
   }
