@@ -25,9 +25,11 @@ inline constexpr bool kOptimized = false;
 
 /// The counted work (util::WorkBudget) of a turn, which no other load of the machine changes.
 /// Messages are cut at 100,000 units, about 0.1 ms, and so is the work of functions, but not inside
-/// of a piece. The largest piece is a packet through three levels of keys of single bytes: 12,288
-/// steps, 860,160 units.
-inline constexpr std::uint64_t kTurnMaxWork = 1'200'000;
+/// of a piece.
+inline constexpr std::uint64_t kTurnMaxWork = 300'000;
+/// The largest piece is a packet through three levels of keys of single bytes: 12,288 steps,
+/// 860,160 units.
+inline constexpr std::uint64_t kKeysMaxWork = 1'200'000;
 /// Turns are to take 2 ms at most of the loop's own processor time. What a hypervisor takes from a
 /// virtual machine, and interrupts, count as the time of whoever ran there: a quiet one
 /// showed none to ten such turns of tens of thousands, two of 716 where turns were few. What each

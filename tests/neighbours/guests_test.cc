@@ -55,7 +55,7 @@ TEST_P(GuestNeighbours, KeysOfKeysOfSingleBytesAreWorkThatTheirGuestPays) {
                                  2s);
     EXPECT_GT(completed, 0u) << "it is slow, and it works";
   }
-  expect_unharmed();
+  expect_unharmed(kKeysMaxWork);
 }
 
 TEST_P(GuestNeighbours, InspectOfHundredsOfObjectsIsPutTogetherInShortTurns) {

@@ -10,7 +10,7 @@ std::vector<std::string> Neighbours::options() const {
   return out;
 }
 
-void Neighbours::expect_unharmed() {
+void Neighbours::expect_unharmed(std::uint64_t turn_max_work) {
   EXPECT_TRUE(honest_.advances(3, 20s) && mover_.advances(3, 20s))
       << "an honest client stands still";
   honest_.end();
@@ -32,7 +32,7 @@ void Neighbours::expect_unharmed() {
       static_cast<unsigned long long>(turns.above_2_ms),
       static_cast<unsigned long long>(turns.all));
   EXPECT_GT(turns.longest_work, 0u);
-  EXPECT_LE(turns.longest_work, kTurnMaxWork);
+  EXPECT_LE(turns.longest_work, turn_max_work);
   EXPECT_GT(turns.longest_ns, 0u);
   EXPECT_LE(turns.longest_ns, kTurnMaxNs);
   EXPECT_LE(turns.above_2_ms, long_turns_max(turns.all));

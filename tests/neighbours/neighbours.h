@@ -29,8 +29,9 @@ class Neighbours : public ::testing::TestWithParam<bool> {
   bool isolated() const { return GetParam(); }
   std::string socket(Device device) const { return server_.socket(device); }
   std::string hostile() const { return socket(kHostile); }
-  /// The honest clients go on, and the server kept its promises. Ends the honest clients.
-  void expect_unharmed();
+  /// The honest clients go on, and the server kept its promises: no turn had more than
+  /// `turn_max_work` to do. Ends the honest clients.
+  void expect_unharmed(std::uint64_t turn_max_work = kTurnMaxWork);
 
   ServedProgram server_{
       {"connectx,name=hostile,guest=hostile", "connectx,name=honest,guest=honest",

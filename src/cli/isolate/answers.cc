@@ -3,74 +3,116 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace softhca::cli {
 namespace {
 
-/// True if all brackets and strings that begin in `text` end in it, and it is in braces: whatever
-/// is in it, it says nothing about what stands beside it. It is not parsed, which takes too long.
-bool is_closed(std::string_view text) {
-  std::size_t depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i != text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        if (++i == text.size()) return false;
-      } else if (c == '"') {
-        in_string = false;
-      }
-      continue;
-    }
-    if (depth == 0 && (i == 0 ? c != '{' : c != '\n')) return false;
-    in_string = c == '"';
-    if (c == '{' || c == '[') ++depth;
-    if (c == '}' || c == ']') --depth;
-  }
-  return !text.empty() && depth == 0 && !in_string;
-}
+/// To look at a byte of an answer, or to write it down (util::WorkBudget).
+constexpr std::int64_t kByteWork = 4;
+/// Of an error; ours are a line.
+constexpr std::size_t kErrorMax = 4096;
 
-/// Takes the first line off `text`.
-std::string_view next_line(std::string_view& text) {
-  const auto line = text.substr(0, text.find('\n'));
-  text.remove_prefix(std::min(line.size() + 1, text.size()));
-  return line;
+std::string json_string(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
 
-std::string as_text(std::string_view name, std::string_view what, std::string_view answer,
-                    unsigned depth) {
-  auto rest = answer;
-  if (rest.starts_with(kOk)) {
-    rest.remove_prefix(kOk.size());
-    auto body = rest;
-    if (next_line(body) == fmt::format("{}:", what)) rest = body;
-  }
-  auto out = fmt::format("{:{}}{}:\n", "", depth * 2, name);
-  while (!rest.empty()) {
-    const auto line = next_line(rest);
-    out.append(depth * 2, ' ');
-    if (!line.starts_with("  ")) out += "  ";
-    for (const char c : line) {
-      out += static_cast<unsigned char>(c) < ' ' || c == '\x7f' ? '?' : c;
+bool ClosedJson::add(std::string_view piece) {
+  for (const char c : piece) {
+    if (in_string_) {
+      in_string_ = escaped_ || c != '"';
+      escaped_ = !escaped_ && c == '\\';
+      continue;
     }
-    out += '\n';
+    if (depth_ == 0 && c != (begun_ ? '\n' : '{')) return false;
+    begun_ = true;
+    in_string_ = c == '"';
+    if (c == '{' || c == '[') ++depth_;
+    if (c == '}' || c == ']') --depth_;
   }
-  return out;
+  return true;
 }
 
-std::string as_member(std::string_view name, std::string_view answer) {
-  const auto quoted = [](std::string_view text) {
-    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  };
-  if (answer.starts_with(kOk)) {
-    const auto json = answer.substr(kOk.size());
-    if (is_closed(json)) return fmt::format("{}: {}", quoted(name), json);
-    answer = "error: this is not JSON";
+bool AnswerWriter::go_on(std::string& out, util::WorkBudget& work) {
+  if (step_ == Step::kBegin) begin(out);
+  while (step_ != Step::kEnd && !work.spent()) {
+    const auto rest = std::string_view(part_.answer).substr(at_);
+    const auto fits = static_cast<std::size_t>(std::max<std::int64_t>(1, work.left() / kByteWork));
+    const auto piece = rest.substr(0, fits);
+    const auto before = out.size();
+    at_ += piece.size();
+    step_ == Step::kCheck ? check(out, piece) : write(out, piece);
+    work.charge(kByteWork * static_cast<std::int64_t>(std::max(piece.size(), out.size() - before)));
   }
-  return fmt::format("{}: {{\"error\": {}}}\n", quoted(name), quoted(answer));
+  return step_ == Step::kEnd;
+}
+
+void AnswerWriter::begin(std::string& out) {
+  out += part_.text;
+  step_ = Step::kEnd;
+  if (part_.name.empty()) return;
+  const std::string_view answer = part_.answer;
+  const bool ok = answer.starts_with(kOk);
+  if (json_) {
+    if (!ok) return write_error(out, answer);
+    step_ = Step::kCheck;
+    at_ = kOk.size();
+    return;
+  }
+  out += fmt::format("{:{}}{}:\n", "", part_.depth * 2, part_.name);
+  step_ = Step::kWrite;
+  if (!ok) return;
+  at_ = kOk.size();
+  const auto title = fmt::format("{}:\n", part_.what);
+  if (answer.substr(at_).starts_with(title)) at_ += title.size();
+}
+
+void AnswerWriter::check(std::string& out, std::string_view piece) {
+  const bool good = bounds_.add(piece);
+  const bool last = at_ == part_.answer.size();
+  if (!good || (last && !bounds_.closed())) return write_error(out, "error: this is not JSON");
+  if (!last) return;
+  out += json_string(part_.name) + ": ";
+  step_ = Step::kWrite;
+  at_ = kOk.size();
+}
+
+void AnswerWriter::write(std::string& out, std::string_view piece) {
+  json_ ? void(out += piece) : write_lines(out, piece);
+  if (at_ != part_.answer.size()) return;
+  if (!json_ && !line_begins_) out += '\n';
+  step_ = Step::kEnd;
+}
+
+void AnswerWriter::write_error(std::string& out, std::string_view text) {
+  out += fmt::format("{}: {{\"error\": {}}}\n", json_string(part_.name),
+                     json_string(text.substr(0, kErrorMax)));
+  step_ = Step::kEnd;
+}
+
+void AnswerWriter::write_lines(std::string& out, std::string_view piece) {
+  for (std::size_t i = 0; i != piece.size(); ++i) {
+    const char c = piece[i];
+    if (line_begins_) {
+      out.append(part_.depth * 2, ' ');
+      const auto line = std::string_view(part_.answer).substr(at_ - piece.size() + i);
+      if (!line.starts_with("  ")) out += "  ";
+    }
+    line_begins_ = c == '\n';
+    const bool control = static_cast<unsigned char>(c) < ' ' || c == '\x7f';
+    out += control && !line_begins_ ? '?' : c;
+  }
+}
+
+std::string to_text(AnswerPart part, bool json) {
+  std::string out;
+  util::WorkBudget all(std::numeric_limits<std::int64_t>::max());
+  AnswerWriter(std::move(part), json).go_on(out, all);
+  return out;
 }
 
 }  // namespace softhca::cli

@@ -2,15 +2,28 @@
 
 #include <utility>
 
-#include "cli/isolate/answers.h"
-
 namespace softhca::cli {
+namespace {
+
+/// What the parts are together, about: a text that grew by doubling would be copied as a whole in
+/// one turn. The lines of a text are indented.
+std::size_t size_of(const std::vector<AnswerPart>& parts, bool json) {
+  std::size_t size = 0;
+  for (const auto& part : parts) {
+    size += part.text.size() + 2 * part.name.size() + part.answer.size();
+  }
+  return json ? size : size + size / 2;
+}
+
+}  // namespace
 
 void JoinedAnswers::join(std::vector<AnswerPart> parts, bool json, ControlSocket::Reply reply) {
-  joinings_.push_back({.parts = std::move(parts),
-                       .json = json,
-                       .text = std::string(kOk),
-                       .reply = std::move(reply)});
+  auto& joining = joinings_.emplace_back();
+  joining.text.reserve(kOk.size() + size_of(parts, json));
+  joining.text = kOk;
+  joining.parts = std::move(parts);
+  joining.json = json;
+  joining.reply = std::move(reply);
   next_.raise();
 }
 
@@ -19,21 +32,22 @@ void JoinedAnswers::turn() {
   next_.raise();
   auto joining = std::move(joinings_.front());
   joinings_.pop_front();
-  if (joining.reply.wanted() && add_part(joining)) joinings_.push_back(std::move(joining));
+  if (joining.reply.wanted() && !go_on(joining)) joinings_.push_back(std::move(joining));
 }
 
-bool JoinedAnswers::add_part(Joining& joining) {
-  auto& part = joining.parts[joining.next++];
-  joining.text += part.text;
-  if (!part.name.empty()) {
-    loop_.budget().charge(kByteWork * static_cast<std::int64_t>(part.answer.size()));
-    joining.text += joining.json ? as_member(part.name, part.answer)
-                                 : as_text(part.name, part.what, part.answer, part.depth);
-    part.answer = {};
+bool JoinedAnswers::go_on(Joining& joining) {
+  util::WorkBudget work(kTurnWork);
+  while (!work.spent()) {
+    auto& writer = joining.writer;
+    if (!writer && joining.next == joining.parts.size()) break;
+    if (!writer) writer.emplace(std::move(joining.parts[joining.next++]), joining.json);
+    if (writer->go_on(joining.text, work)) writer.reset();
+    work.charge(kPartWork);
   }
-  if (joining.next != joining.parts.size()) return true;
-  joining.reply(std::move(joining.text));
-  return false;
+  loop_.budget().charge(work.done());
+  const bool done = !joining.writer && joining.next == joining.parts.size();
+  if (done) joining.reply(std::move(joining.text));
+  return done;
 }
 
 }  // namespace softhca::cli

@@ -1,24 +1,17 @@
-// Answers of several processes, made to one: a part in each turn of the loop, since a part may be a
-// megabyte that has to be looked through.
+// Answers of several processes, made to one: some of it in each turn of the loop.
 #pragma once
 
+#include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/control_socket.h"
+#include "cli/isolate/answers.h"
 #include "util/event_loop.h"
 
 namespace softhca::cli {
-
-/// A part of an answer: what `text` says, then what a process answered, if there is a name.
-struct AnswerPart {
-  std::string text = {};
-  std::string name = {};    ///< empty: no answer
-  std::string what = {};    ///< that was asked for
-  std::string answer = {};  ///< as it came
-  unsigned depth = 0;
-};
 
 class JoinedAnswers {
  public:
@@ -29,20 +22,24 @@ class JoinedAnswers {
   void join(std::vector<AnswerPart> parts, bool json, ControlSocket::Reply reply);
 
  private:
-  /// To look through a byte of an answer and write it down (util::WorkBudget).
-  static constexpr std::int64_t kByteWork = 2;
+  /// In a turn (util::WorkBudget); what is more waits for the next one.
+  static constexpr std::int64_t kTurnWork = 25'000;
+
+  /// A part, whatever its size.
+  static constexpr std::int64_t kPartWork = 500;
 
   struct Joining {
     std::vector<AnswerPart> parts;
-    std::size_t next = 0;  ///< of them
     bool json = false;
+    std::size_t next = 0;                ///< of the parts
+    std::optional<AnswerWriter> writer;  ///< of the part that is under way
     std::string text;
     ControlSocket::Reply reply;
   };
 
   void turn();
-  /// False at its end.
-  bool add_part(Joining& joining);
+  /// True at its end.
+  bool go_on(Joining& joining);
 
   util::EventLoop& loop_;
   std::deque<Joining> joinings_;

@@ -79,9 +79,10 @@ std::string RunControl::answer(std::string_view request) const {
   const auto what = wanted->function.empty() ? "softhca" : wanted->function;
   auto out = std::string(kOk) + (json ? "{\n" : "softhca:\n");
   for (bool first = true; const auto& [name, said] : answers) {
-    if (json && !first) out += ",";
+    out += to_text(
+        {.text = json && !first ? "," : "", .name = name, .what = what, .answer = said, .depth = 1},
+        json);
     first = false;
-    out += json ? as_member(name, said) : as_text(name, what, said, 1);
   }
   if (json) out += "}\n";
   return out;
