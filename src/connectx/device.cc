@@ -88,6 +88,8 @@ util::Result<void> Device::share_doorbells() {
   return {};
 }
 
+void Device::set_ack_patience(unsigned timeouts) { rdma().transport().set_ack_patience(timeouts); }
+
 std::optional<pcie::SharedBarMemory> Device::shared_memory(unsigned bar) const {
   if (bar != kBar || shared_doorbells_ == nullptr) return std::nullopt;
   return shared_doorbells_->memory();

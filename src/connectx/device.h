@@ -82,6 +82,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   util::Time now() const { return options_.clock(); }
   Health& health() { return health_; }
   util::Notes& notes() { return notes_; }
+  /// rdma::Transport, until the next reset.
+  void set_ack_patience(unsigned timeouts);
   /// The doorbell pages of processes are memory that the guest maps, and no messages. Once, before
   /// a host comes. Fails if the machine has no memory for it.
   util::Result<void> share_doorbells();

@@ -110,6 +110,7 @@ class Engine {
   QpTable qps;
   DcTargets dc_targets;
   const util::Duration ack_timeout_min;  ///< PortOptions
+  unsigned ack_patience = 1;             ///< Transport::set_ack_patience
   TimerQueue timers;
   QpList ready{Queue::kReady};
   QpList unreleased{Queue::kUnreleased};

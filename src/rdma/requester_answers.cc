@@ -286,6 +286,8 @@ void Requester::rewind() {
 void Requester::handle_ack_timeout() {
   engine_.timers.stop(qp_, Timer::kAck);
   if (!state_rules(qp_.state()).finishes || unacked_ == sent_end_) return;
+  if (++ack_waits_ < engine_.ack_patience) return arm_ack_timer();
+  ack_waits_ = 0;
   ++qp_.counters_->local_ack_timeout_err;
   rewound_at_ = UINT64_MAX;
   if (use_retry()) rewind();

@@ -72,6 +72,8 @@ tl::expected<void, Reason> Transport::modify(QueuePair& qp, QpState to,
   return {};
 }
 
+void Transport::set_ack_patience(unsigned timeouts) { engine_->ack_patience = timeouts; }
+
 void Transport::set_gsi(std::optional<Qpn> qpn) { engine_->gsi = qpn; }
 
 bool Transport::attach(Qpn qpn, const Gid& gid) {

@@ -89,6 +89,29 @@ TEST(RcTimeout, IsNoShorterThanThePortsShortest) {
   }
 }
 
+TEST_F(RcLoss, SeveralTimeoutsAreOneForWhoIsPatient) {
+  nth(0, Fate::kLose, [](const auto& packet, bool to_b) { return to_b && packet.info().last; });
+  pair.a.transport.set_ack_patience(3);
+  pair.a.post(*pair.qa, write(0, 0x20000, 2000));
+  pair.drive();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 1u);
+  EXPECT_GE(pair.now.time_since_epoch(), 3 * 4096ns * 256);
+  EXPECT_LT(pair.now.time_since_epoch(), 4 * 4096ns * 256 + 1ms);
+}
+
+TEST_F(RcLoss, WhoIsNotPatientAnyMoreWaitsForNoFurtherTimeout) {
+  nth(0, Fate::kLose, [](const auto& packet, bool to_b) { return to_b && packet.info().last; });
+  pair.a.transport.set_ack_patience(1000);
+  pair.a.post(*pair.qa, write(0, 0x20000, 2000));
+  pair.drive_for(5 * 4096ns * 256);
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u);
+  pair.a.transport.set_ack_patience(1);
+  pair.drive_for(2 * 4096ns * 256);
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess));
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 1u);
+}
+
 TEST_F(RcLoss, LostAcknowledgementIsRepeatedForTheDuplicate) {
   nth(0, Fate::kLose, is_answer);
   pair.b.post_receive(*pair.qb, {End::sge(0x20000, 2000)});
