@@ -53,12 +53,13 @@ class Hub {
   };
   struct Counters {
     std::uint64_t joined = 0;
-    std::uint64_t left = 0;      ///< of these, by themselves
-    std::uint64_t expelled = 0;  ///< of these, for what they did
-    std::uint64_t refused = 0;   ///< of another user, too many, or there was no room
-    std::uint64_t frames = 0;    ///< that came out of rings
-    std::uint64_t dropped = 0;   ///< for processes that did not keep up
-    std::uint64_t links = 0;     ///< that two processes were given
+    std::uint64_t left = 0;         ///< of these, by themselves
+    std::uint64_t expelled = 0;     ///< of these, for what they did
+    std::uint64_t refused = 0;      ///< of another user, too many, or there was no room
+    std::uint64_t frames = 0;       ///< that came out of rings
+    std::uint64_t dropped = 0;      ///< for processes that did not keep up
+    std::uint64_t links = 0;        ///< that two processes were given
+    std::uint64_t to_the_gone = 0;  ///< frames for who is not there any more
   };
 
   /// Listens at `socket_path`, whose file goes with the hub. `loop` outlives it.

@@ -41,7 +41,11 @@ bool Hub::look_at(Client& client, std::span<const std::byte> frame) {
   const auto said = LinkNote::parse(frame);
   if (!said) {
     if (client.is_willing && to != 0) count_frame(client, to);
-    return false;
+    // A switch that does not know a place sends to all, and who sends to one that has died sends
+    // again and again.
+    const bool to_the_gone = to != 0 && find(to) == nullptr;
+    if (to_the_gone) ++counters_.to_the_gone;
+    return to_the_gone;
   }
   // Nobody speaks for somebody else, and guests are nobody here.
   if (said->from != address_of(client.number)) return true;

@@ -196,6 +196,20 @@ TEST_F(HubTest, AProcessThatHasGoneLeavesTheOthersTheirFrames) {
   });
 }
 
+TEST_F(HubTest, FramesForWhoHasGoneAreNobodyElses) {
+  const auto a = join_hub(), b = join_hub();
+  auto c = join_hub();
+  c->send(b->mac(), "I am here");
+  EXPECT_THAT(b->receive(), ElementsAre("I am here"));
+  const auto its = c->mac();
+  c.reset();
+  in_loop([this] { EXPECT_EQ(hub_->clients(), 2u); });
+  for (int i = 0; i < 3; ++i) a->send(its, "are you there?");
+  a->send(b->mac(), "nobody is there");
+  in_loop([this] { EXPECT_EQ(hub_->counters().to_the_gone, 3u); });
+  EXPECT_THAT(b->take(), ElementsAre("nobody is there"));
+}
+
 TEST_F(HubTest, WhatAProcessSentBeforeItWentArrives) {
   const auto a = join_hub();
   auto b = join_hub();
