@@ -31,6 +31,8 @@ constexpr auto kArpNap = std::chrono::microseconds(50);
 /// a hub in between, and on a busy machine they wait for a processor some milliseconds, while
 /// nothing is lost. 67 ms, code 14, is what perftest and many others ask for.
 constexpr util::Duration kAckTimeoutMin = std::chrono::nanoseconds(4096) * (1 << 14);
+/// Where so many threads share a processor, or more, peers are waited for as long as this.
+constexpr unsigned kCrowdMax = 32;
 
 /// Behind the entries of the link-local address.
 constexpr std::size_t kFirstGid = 2;
@@ -112,6 +114,8 @@ util::Result<void> Card::set_up() {
   tell_neighbours();
   return {};
 }
+
+void Card::set_crowd(unsigned threads) { model_->set_ack_patience(std::min(threads, kCrowdMax)); }
 
 /// Sends no more than there is room for; where there is none, it is due again at once.
 util::Time Card::run_as_far_as_there_is_room(util::Time now) {

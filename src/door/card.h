@@ -48,6 +48,9 @@ class Card {
   void progress() { host_->progress(); }
   /// From now on it waits for nobody's room: the program ends, and what it owes is sent.
   void hurry() { hurries_ = true; }
+  /// Its peers' devices are programs, which wait for a processor that they share with others:
+  /// `threads` for each of these.
+  void set_crowd(unsigned threads);
   /// Frames to the hub and to others.
   void settle() { link_->settle(); }
   /// Nothing waits: the hub wakes us from now on.

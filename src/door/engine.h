@@ -97,6 +97,7 @@ class Engine {
   /// lock.
   bool look(bool& sleeps);
   util::Duration nap(unsigned idle_turns) const;
+  util::Duration in_crowd(util::Duration nap) const;
   /// Until something comes. False: nothing would tell.
   bool rest();
   /// True: something has come.
@@ -127,10 +128,10 @@ class Engine {
   bool sleeps_long_ = false;    ///< the thread, or it is about to: it must be told of what is new
   /// After something came the thread goes on looking, where that has paid and a processor is free.
   vfio_user::AdaptivePoll looks_on_{std::chrono::microseconds(100)};
-  FreeProcessors processors_;
   vfio_user::UniqueFd poke_;  ///< eventfd: the thread has something to do
 
   // Of the thread.
+  FreeProcessors processors_;
   std::vector<pollfd> wakes_;      ///< eventfds, then what is looked at otherwise
   std::size_t eventfds_ = 0;       ///< of these
   bool has_queues_ = false;        ///< that can be rung

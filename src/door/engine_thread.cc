@@ -44,6 +44,11 @@ constexpr util::Duration kNapMax = 1ms;
 /// Between two looks of a sleeper, and two tries to become one.
 constexpr util::Duration kRestMax = 1s;
 
+/// Threads for each processor from which on that is a crowd, and what each of them makes a nap
+/// longer: a look takes about a twentieth of it.
+constexpr unsigned kCrowd = 3;
+constexpr util::Duration kNapPerThread = 500us;
+
 void drain(int eventfd) {
   std::uint64_t count;
   (void)!::read(eventfd, &count, sizeof count);
@@ -94,12 +99,18 @@ bool Engine::wait(util::Duration longest) {
   return true;
 }
 
+/// Where many wait for a processor, threads that look in vain would be most of what runs. What is
+/// posted between two looks waits for the others anyhow.
+util::Duration Engine::in_crowd(util::Duration nap) const {
+  return processors_.crowd() > kCrowd ? std::max(nap, kNapPerThread * processors_.crowd()) : nap;
+}
+
 /// Until it is time to look at the records again, if nothing comes before: soon at first.
 util::Duration Engine::nap(unsigned idle_turns) const {
   // Where no queue can be rung, twice as long each time, so that it comes to rest.
   return !has_queues_
              ? std::min(util::Duration(kRestMax), kNapMin * (1u << std::min(idle_turns, 16u)))
-             : std::min(kNapMax, kNapMin * (1u + idle_turns / 16));
+             : in_crowd(std::min(kNapMax, kNapMin * (1u + idle_turns / 16)));
 }
 
 bool Engine::look(bool& sleeps) {
@@ -115,10 +126,11 @@ bool Engine::look(bool& sleeps) {
   }
   const auto now = util::monotonic_now();
   if (received_ >= kManyPackets) lingers_until_ = now + kLinger;
-  if (busy && !program_polls_ && processors_.any(now)) looks_on_.message(kAnything, now);
+  if (busy && !program_polls_ && processors_.any()) looks_on_.message(kAnything, now);
   sleeps = !busy && now >= lingers_until_ && !looks_on_.look(now);
   has_queues_ = false;
   for_each_card([&](Card& card) {
+    card.set_crowd(processors_.crowd());
     sleeps = sleeps && (program_polls_ || card.prepare_to_sleep());
     has_queues_ |= !card.device().records().empty();
   });
@@ -146,6 +158,7 @@ bool Engine::rest() {
       longest = std::clamp<util::Duration>(next_event() - util::monotonic_now(), 0s, kRestMax);
     }
     if (wait(longest)) break;
+    processors_.look(util::monotonic_now());
     const std::lock_guard held(lock_);
     if (stopping_) return true;
     (void)look(sleeps);
@@ -172,6 +185,7 @@ void Engine::work() {
   auto calm_since = util::monotonic_now();
   for (;;) {
     if (std::exchange(is_asked_, false)) answer_questions();
+    processors_.look(util::monotonic_now());
     bool sleeps = true;
     {
       const std::lock_guard held(lock_);
@@ -188,9 +202,11 @@ void Engine::work() {
     const auto now = util::monotonic_now();
     if (idle == 1 || has_polled) calm_since = now;
     if (program_polls_) {
-      (void)wait(kNapBesideCalls);
-      // One that waits for its memory to change polls now and then.
-      if (inline_turns_.load(std::memory_order_relaxed) - turns_seen < kCallsMin) {
+      (void)wait(in_crowd(kNapBesideCalls));
+      // One that waits for its memory to change polls now and then, and so does one that does not
+      // get to run.
+      if (processors_.crowd() <= kCrowd &&
+          inline_turns_.load(std::memory_order_relaxed) - turns_seen < kCallsMin) {
         trusts_from = util::monotonic_now() + distrust;
         distrust = std::min(2 * distrust, kDistrustMax);
       } else {

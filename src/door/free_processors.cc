@@ -69,24 +69,24 @@ std::optional<unsigned> processors_of_quota(std::string_view cpu_max) {
   return *quota / *period;
 }
 
-bool FreeProcessors::any(util::Time now) {
-  if (now - looked_ < kLookAgain) return any_;
+void FreeProcessors::look(util::Time now) {
+  if (now - looked_ < kLookAgain) return;
   looked_ = now;
   if (now - counted_ >= kCountAgain) {
     counted_ = now;
     processors_ = count_processors();
+    all_ = static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
   }
-  any_ = look();
-  return any_;
+  Line line;
+  running_ = running_threads(read_line("/proc/loadavg", line));
 }
 
 /// What others run counts, too, and processors that are theirs alone do not.
-bool FreeProcessors::look() {
+bool FreeProcessors::any() const {
   // The thread that it would do the work for wants one.
-  if (processors_ < 2) return false;
-  Line line;
-  const auto running = running_threads(read_line("/proc/loadavg", line));
-  return running && *running <= processors_;
+  return processors_ >= 2 && running_ && *running_ <= processors_;
 }
+
+unsigned FreeProcessors::crowd() const { return std::max(1u, running_.value_or(0) / all_); }
 
 }  // namespace softhca::door

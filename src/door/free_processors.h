@@ -1,4 +1,5 @@
-// Whether one thread more may run all the time and keep no other from it.
+// How many processors there are for the threads that run: one more may be free for one that does
+// not sleep, or many threads may have to share one.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +17,25 @@ std::optional<unsigned> running_threads(std::string_view loadavg);
 /// Interface Files"), rounded down. Nothing: as many as there are.
 std::optional<unsigned> processors_of_quota(std::string_view cpu_max);
 
-/// Of the machine, as far as this process may use it. Looks at files of /proc and /sys, and keeps
-/// what it has found for a moment.
+/// Of the machine, as far as this process may use it: of /proc and /sys.
 class FreeProcessors {
  public:
-  /// For the thread that asks.
-  bool any(util::Time now);
+  /// Reads files, unless it has just done so.
+  void look(util::Time now);
+
+  // As of the last look:
+  /// One is free, for the thread that has looked.
+  bool any() const;
+  /// Threads of the machine for each of its processors, rounded down, and 1 at least. Where this
+  /// process may use a part of them it may be more crowded there, which nothing tells.
+  unsigned crowd() const;
 
  private:
-  bool look();
-
   util::Time looked_{};
   util::Time counted_{};
-  unsigned processors_ = 0;  ///< that this process may use
-  bool any_ = false;
+  unsigned processors_ = 0;          ///< that this process may use
+  unsigned all_ = 1;                 ///< of the machine
+  std::optional<unsigned> running_;  ///< threads; nothing: nobody tells
 };
 
 }  // namespace softhca::door

@@ -175,6 +175,18 @@ many=$("${nobody[@]}" timeout 200 "$softhca" run -- bash -c '
   for client in "${clients[@]}"; do wait $client || failed=$((failed + 1)); done
   wait $server; cat /tmp/many_clients.$$; rm /tmp/many_clients.$$; echo "$failed failed"' "$many_clients" 2>&1)
 if grep -q '^served 64$' <<<"$many" && grep -q '^0 failed$' <<<"$many"; then echo "ok: 64 clients"; else echo "FAILED: 64 clients: $many"; failed=1; fi
+# docs/run.md: many programs that poll share a processor, and each has its turn.
+crowd=$("${nobody[@]}" timeout 200 "$softhca" run -- bash -c '
+  folder=$(mktemp -d) pairs=24 wrong=0
+  for i in $(seq $pairs); do ibv_rc_pingpong -g 3 -c -n 200 -p $((20000 + i)) >$folder/$i 2>&1 & servers+=($!); done
+  for i in $(seq $pairs); do
+    until grep -qi ":$(printf %04x $((20000 + i))) [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6; do sleep 0.05; done
+  done
+  for i in $(seq $pairs); do timeout 150 ibv_rc_pingpong -g 3 -c -n 200 -p $((20000 + i)) localhost >>$folder/client.$i 2>&1 & clients+=($!); done
+  for one in "${clients[@]}"; do wait $one || wrong=$((wrong + 1)); done
+  echo "$wrong of $pairs wrong"; cat $folder/client.* | grep -vE "address|iter|bytes" | sort | uniq -c; rm -r $folder
+  [ $wrong = 0 ] || kill "${servers[@]}"' 2>&1)
+if grep -q '^0 of 24 wrong$' <<<"$crowd"; then echo "ok: a crowd"; else echo "FAILED: a crowd: $crowd"; failed=1; fi
 # docs/run.md: the library's thread looks once a second where there is nothing to do, with queues (the server waits for
 # its client) and without. It has gone to sleep after two.
 for idle in ibv_asyncwatch "ibv_rc_pingpong -g 3"; do

@@ -1,8 +1,9 @@
-// Whether a processor is free for a thread that does not sleep.
+// Whether a processor is free for a thread that does not sleep, and how many share each.
 #include "door/free_processors.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -42,14 +43,15 @@ TEST(DoorFreeProcessors, WhoHasOneProcessorHasNoneFree) {
   CPU_SET(one, &set);
   ASSERT_EQ(::sched_setaffinity(0, sizeof set, &set), 0);
   FreeProcessors processors;
-  EXPECT_FALSE(processors.any(util::monotonic_now()));
+  processors.look(util::monotonic_now());
+  EXPECT_FALSE(processors.any());
   ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 TEST(DoorFreeProcessors, WhereMoreThreadsRunThanThereAreProcessorsNoneIsFree) {
   std::atomic<bool> ends = false;
   std::vector<std::thread> busy;
-  for (unsigned i = 0; i != std::thread::hardware_concurrency() + 1; ++i) {
+  for (long i = 0; i != 4 * ::sysconf(_SC_NPROCESSORS_ONLN); ++i) {
     busy.emplace_back([&] {
       while (!ends.load(std::memory_order_relaxed)) {
       }
@@ -57,12 +59,17 @@ TEST(DoorFreeProcessors, WhereMoreThreadsRunThanThereAreProcessorsNoneIsFree) {
   }
   std::this_thread::sleep_for(10ms);
   FreeProcessors processors;
+  EXPECT_FALSE(processors.any()) << "nobody has looked";
+  EXPECT_EQ(processors.crowd(), 1U);
   const auto now = util::monotonic_now();
-  EXPECT_FALSE(processors.any(now));
+  processors.look(now);
+  EXPECT_FALSE(processors.any());
+  EXPECT_GE(processors.crowd(), 4U);
   ends = true;
   for (auto& one : busy) one.join();
   // What was found is kept for a moment.
-  EXPECT_FALSE(processors.any(now + 100us));
+  processors.look(now + 100us);
+  EXPECT_GE(processors.crowd(), 4U);
 }
 
 }  // namespace
