@@ -73,7 +73,7 @@ TEST(RcTimeout, IsNoShorterThanThePortsShortest) {
        {std::tuple{std::uint8_t{8}, 20ms, util::Duration(20ms)},
         std::tuple{std::uint8_t{14}, 20ms, util::Duration(4096ns * (1 << 14))}}) {
     Pair pair({.ack_timeout_min = shortest});
-    pair.adjust = [code = code](QpAttributes& attributes) { attributes.ack_timeout = code; };
+    pair.adjust = [asked = code](QpAttributes& attributes) { attributes.ack_timeout = asked; };
     pair.connect();
     bool lost = false;
     pair.script = [&lost](const wire::IbPacket& packet, bool to_b) {
