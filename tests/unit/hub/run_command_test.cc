@@ -308,6 +308,11 @@ TEST_F(RunCommandTest, AFabricWhoseKeeperWasKilledBeginsAnew) {
 }
 
 TEST_F(RunCommandTest, AKeeperWithoutDescriptorsTurnsOneAwayAndDoesNotSpin) {
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  GTEST_SKIP() << "UBSan looks at memory by way of a pipe, and ends who has no descriptor for one";
+#endif
+#endif
   const auto first =
       start({"--fabric", "lab", "--", "sh", "-c", "echo $SOFTHCA_DOOR; exec sleep 100"}, "a");
   const auto door = line_of("a");
