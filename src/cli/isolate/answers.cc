@@ -45,7 +45,11 @@ bool AnswerWriter::go_on(std::string& out, util::WorkBudget& work) {
     const auto piece = rest.substr(0, fits);
     const auto before = out.size();
     at_ += piece.size();
-    step_ == Step::kCheck ? check(out, piece) : write(out, piece);
+    if (step_ == Step::kCheck) {
+      check(out, piece);
+    } else {
+      write(out, piece);
+    }
     work.charge(kByteWork * static_cast<std::int64_t>(std::max(piece.size(), out.size() - before)));
   }
   return step_ == Step::kEnd;
@@ -82,7 +86,11 @@ void AnswerWriter::check(std::string& out, std::string_view piece) {
 }
 
 void AnswerWriter::write(std::string& out, std::string_view piece) {
-  json_ ? void(out += piece) : write_lines(out, piece);
+  if (json_) {
+    out += piece;
+  } else {
+    write_lines(out, piece);
+  }
   if (at_ != part_.answer.size()) return;
   if (!json_ && !line_begins_) out += '\n';
   step_ = Step::kEnd;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,7 +54,7 @@ class AnswerWriter {
   bool go_on(std::string& out, util::WorkBudget& work);
 
  private:
-  enum class Step { kBegin, kCheck, kWrite, kEnd };
+  enum class Step : std::uint8_t { kBegin, kCheck, kWrite, kEnd };
 
   void begin(std::string& out);
   void check(std::string& out, std::string_view piece);

@@ -24,7 +24,6 @@ class JoinedAnswers {
  private:
   /// In a turn (util::WorkBudget); what is more waits for the next one.
   static constexpr std::int64_t kTurnWork = 25'000;
-
   /// A part, whatever its size.
   static constexpr std::int64_t kPartWork = 500;
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <system_error>
+#include <utility>
 
 #include "cli/inspect_request.h"
 #include "cli/isolate/answers.h"
@@ -78,10 +79,13 @@ std::string RunControl::answer(std::string_view request) const {
   const bool json = wanted->show.json;
   const auto what = wanted->function.empty() ? "softhca" : wanted->function;
   auto out = std::string(kOk) + (json ? "{\n" : "softhca:\n");
-  for (bool first = true; const auto& [name, said] : answers) {
-    out += to_text(
-        {.text = json && !first ? "," : "", .name = name, .what = what, .answer = said, .depth = 1},
-        json);
+  for (bool first = true; auto& [name, said] : answers) {
+    out += to_text({.text = json && !first ? "," : "",
+                    .name = name,
+                    .what = what,
+                    .answer = std::move(said),
+                    .depth = 1},
+                   json);
     first = false;
   }
   if (json) out += "}\n";
