@@ -44,8 +44,8 @@ constexpr util::Duration kNapMax = 1ms;
 /// Between two looks of a sleeper, and two tries to become one.
 constexpr util::Duration kRestMax = 1s;
 
-/// Threads for each processor from which on that is a crowd, and what each of them makes a nap
-/// longer: a look takes about a twentieth of it.
+/// More threads than these for each processor are a crowd, and what each of them makes a nap
+/// longer: the looks of all are a small part of the time, however many there are.
 constexpr unsigned kCrowd = 3;
 constexpr util::Duration kNapPerThread = 500us;
 

@@ -290,7 +290,7 @@ class Requester {
   std::uint64_t rewound_at_ = UINT64_MAX;    ///< PSN for which an implied NAK was acted on
   std::uint32_t reads_in_flight_ = 0;        ///< READs and atomics between head and cursor
   util::Duration ack_timeout_{};             ///< IBTA 9.7.6.1.3; 0: never
-  unsigned ack_waits_ = 0;                   ///< timeouts that were not taken for one
+  unsigned ack_waits_ = 0;                   ///< timeouts since one that counted
   std::uint16_t ring_wish_ = kEntriesFirst;  ///< size of the ring that is asked for first
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_retries_left_ = 0;

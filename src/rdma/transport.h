@@ -119,8 +119,8 @@ class Transport {
   /// There may be new receive requests. Needed only while qp.flushes_receives(): at other times the
   /// transport asks when a packet needs one.
   void notice_receive(QueuePair& qp);
-  /// So many Local ACK Timeouts in which nothing comes are one, from the next that ends on. For
-  /// peers whose devices are programs, while many of these share a processor.
+  /// Of so many Local ACK Timeouts of a QP that end one counts, from the next on. For peers whose
+  /// devices are programs, while many of these share a processor.
   void set_ack_patience(unsigned timeouts);
   /// The device found the QP broken (CQ overrun, lost queue memory): QP to ERR.
   void fail(QueuePair& qp, QpEvent event, Reason reason);

@@ -310,7 +310,7 @@ TEST_F(RunCommandTest, AFabricWhoseKeeperWasKilledBeginsAnew) {
 TEST_F(RunCommandTest, AKeeperWithoutDescriptorsTurnsOneAwayAndDoesNotSpin) {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "UBSan looks at memory by way of a pipe, and ends who has no descriptor for one";
+  GTEST_SKIP() << "the keeper ends: it seems that a sanitizer wants a descriptor, too";
 #endif
 #endif
   const auto first =
