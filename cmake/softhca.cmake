@@ -35,7 +35,7 @@ endif()
 # ours is among them, so that an edit rebuilds what it must and no more; each file still includes what it uses.
 # By hand and with a relative path, because CMake's own way puts absolute paths where ccache stumbles over
 # them; the .sum tells it that two checkouts have the same headers. The definitions are those that the targets
-# get from fmt and GoogleTest: a header and its user must agree on them.
+# get from GoogleTest: a header and its user must agree on them.
 function(softhca_precompiled name)
   set(header ${CMAKE_BINARY_DIR}/precompiled/${name}.h)
   list(TRANSFORM ARGN REPLACE "(.+)" "#include <\\1>" OUTPUT_VARIABLE lines)
@@ -46,12 +46,10 @@ function(softhca_precompiled name)
   separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}")
   get_directory_property(options COMPILE_OPTIONS)
   # What the targets define, too: gcc refuses headers that were compiled with other macros.
-  set(definitions -DFMT_SHARED)
   if(name STREQUAL "precompiled_test")
-    list(APPEND definitions -DGTEST_HAS_PTHREAD=1)
-  endif()
-  if(name STREQUAL "precompiled_preload")
-    set(definitions -DFMT_HEADER_ONLY=1 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden)
+    set(definitions -DGTEST_HAS_PTHREAD=1)
+  else()
+    set(definitions ${softhca_shareable})
   endif()
   set(suffix gch)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
@@ -66,11 +64,13 @@ function(softhca_precompiled name)
     DEPENDS ${header} WORKING_DIRECTORY ${CMAKE_BINARY_DIR} VERBATIM)
   add_custom_target(${name} DEPENDS ${header}.${suffix})
 endfunction()
+# src/ is compiled once, for the programs and for libsofthca.so: position independent, and hidden, so that nothing of
+# it meets what a program brings. No semantic interposition: what is hidden may be inlined.
+set(softhca_shareable -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -fno-semantic-interposition)
 set(system_headers algorithm array bitset chrono cstdint cstring functional map memory optional span string
     string_view utility vector fmt/format.h tl/expected.hpp)
 softhca_precompiled(precompiled ${system_headers})
 softhca_precompiled(precompiled_test ${system_headers} gmock/gmock.h gtest/gtest.h)
-softhca_precompiled(precompiled_preload ${system_headers})
 
 # softhca_use_precompiled(<target> <name>)
 function(softhca_use_precompiled target name)
@@ -89,6 +89,7 @@ function(softhca_library folder)
   list(FILTER sources EXCLUDE REGEX "_main\\.cc$")
   if(sources)
     add_library(${name} STATIC ${sources})
+    target_compile_options(${name} PRIVATE ${softhca_shareable})
     softhca_use_precompiled(${name} precompiled)
     set(scope PUBLIC)
   else()
@@ -147,31 +148,20 @@ function(softhca_refusals folder)
   target_sources(${folder} PRIVATE ${table})
 endfunction()
 
-# softhca_preload(<folder>...): libsofthca.so, which programs are started with. What it needs is compiled for it once
-# more: position independent, and hidden, so that nothing of it meets what the program brings.
-function(softhca_preload)
-  set(sources)
-  foreach(folder ${ARGN})
-    file(GLOB more CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cc)
-    if(folder STREQUAL connectx)
-      file(GLOB chapters CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*/*.cc)
-      list(APPEND more ${chapters})
-    endif()
-    list(APPEND sources ${more})
-  endforeach()
-  list(FILTER sources EXCLUDE REGEX "_main\\.cc$")
+# softhca_preload(<folder> DEPENDS <folder>...): libsofthca.so, which programs are started with: the folder that takes
+# libc's calls, and of the libraries what it needs.
+function(softhca_preload folder)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cc)
   add_library(softhca_preload SHARED ${sources})
-  softhca_use_precompiled(softhca_preload precompiled_preload)
-  set_target_properties(
-    softhca_preload
-    PROPERTIES OUTPUT_NAME softhca
-               CXX_VISIBILITY_PRESET hidden
-               VISIBILITY_INLINES_HIDDEN ON
-               LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
-  target_include_directories(softhca_preload PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
-  target_link_libraries(softhca_preload PRIVATE fmt::fmt-header-only Threads::Threads isal)
+  target_compile_options(softhca_preload PRIVATE ${softhca_shareable})
+  softhca_use_precompiled(softhca_preload precompiled)
+  set_target_properties(softhca_preload PROPERTIES OUTPUT_NAME softhca LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  foreach(dependency ${ARG_DEPENDS})
+    string(REPLACE "/" "_" dependency ${dependency})
+    target_link_libraries(softhca_preload PRIVATE ${dependency})
+  endforeach()
   target_link_options(softhca_preload PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,-z,defs)
-  add_dependencies(softhca_preload spec_infiniband_headers spec_connectx_headers connectx)
 endfunction()
 
 # softhca_test_host(<folder> [LINK <target>...]): the library <folder>_test_host from all files of tests/unit/<folder>
@@ -186,9 +176,10 @@ function(softhca_test_host folder)
   target_link_libraries(${folder}_test_host PUBLIC ${folder} ${ARG_LINK} GTest::gmock)
 endfunction()
 
-# softhca_test(<folder> [DIRECTORY tests/unit] [DEPENDS <folder>...] [LINK <target>...]): <directory>/<folder>/*_test.cc
+# softhca_test(<folder> [OPTIMIZED] [DIRECTORY tests/unit] [DEPENDS <folder>...] [LINK <target>...]):
+# <directory>/<folder>/*_test.cc. Tests are compiled quickly rather than run quickly, but for OPTIMIZED ones.
 function(softhca_test folder)
-  cmake_parse_arguments(ARG "" "DIRECTORY" "DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZED" "DIRECTORY" "DEPENDS;LINK" ${ARGN})
   if(NOT ARG_DIRECTORY)
     set(ARG_DIRECTORY tests/unit)
   endif()
@@ -203,6 +194,9 @@ function(softhca_test folder)
   endif()
   add_executable(${name}_test ${sources})
   softhca_use_precompiled(${name}_test precompiled_test)
+  if(NOT ARG_OPTIMIZED)
+    target_compile_options(${name}_test PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  endif()
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests/unit)
   foreach(dependency ${ARG_DEPENDS})
     string(REPLACE "/" "_" dependency ${dependency})
