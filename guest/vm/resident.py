@@ -60,18 +60,26 @@ def ask(path, request, outputs=(1, 2), seconds=None):
             raise Problem(f"{path}: the guest in the background cannot be asked: {error}") from None
 
 
+def failed(path):
+    """The file that is there if the guest of this socket did not come up: its end has nothing to report then."""
+    return Path(f"{path}.failed")
+
+
 def start(plan, path):
     """Boots it and leaves it to a process in the background. Returns 0 when it is up."""
     answer = ask(path, {"end": True}, seconds=END_SECONDS)  # somebody may have left one there
     if answer and answer["text"] == BUSY:
         raise Problem(f"{path}: a guest is there already, and a script runs in it")
+    failed(path).unlink(missing_ok=True)
     asker, caller = os.getppid(), os.getpid()
     reader, writer = os.pipe()
     child = os.fork()
     if child:
         os.close(writer)
-        up = os.read(reader, 2) == b"up"
-        return 0 if up else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or LOST_STATUS
+        if os.read(reader, 2) == b"up":
+            return 0
+        failed(path).touch()
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or LOST_STATUS
     os.setsid()
     os.close(reader)
     resident = Resident(plan, path, asker, caller, lambda: leave_to_itself(path, writer))

@@ -1,0 +1,62 @@
+"""guest/: what a guest that cannot boot says, and what its end says then."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "guest"))
+from vm import machine, resident  # noqa: E402
+
+INT3 = """[    1.2] clocksource: Switched to clocksource tsc
+[    1.2] Oops: int3: 0000 [#1] SMP
+[    1.2] RIP: 0010:ktime_get_update_offsets_now+0x46/0x110
+[    1.3] Kernel panic - not syncing: Fatal exception in interrupt
+"""
+
+
+class Console(unittest.TestCase):
+    def failure(self, text, up=False):
+        with tempfile.TemporaryDirectory() as folder:
+            console = pathlib.Path(folder) / "console"
+            console.write_text(text)
+            guest = types.SimpleNamespace(console=console, _console_seen=0, name="guest", up=up, failure=None)
+            machine.Guest._watch_console(guest)
+            return guest.failure
+
+    def test_a_boot_that_the_emulator_broke_is_named_as_such(self):
+        failure = self.failure(INT3)
+        self.assertIn("Oops: int3", failure)
+        self.assertIn("a fault of QEMU's TCG", failure)
+
+    def test_another_panic_is_the_kernels(self):
+        failure = self.failure("[    1.3] Kernel panic - not syncing: no init found\n")
+        self.assertIn("no init found", failure)
+        self.assertNotIn("TCG", failure)
+
+    def test_a_fault_after_the_boot_is_not_excused(self):
+        self.assertNotIn("TCG", self.failure(INT3, up=True))
+
+    def test_a_console_without_one_is_no_failure(self):
+        self.assertIsNone(self.failure("[    1.2] Freeing unused kernel image\n"))
+
+
+class End(unittest.TestCase):
+    def end(self, path):
+        return subprocess.run([ROOT / "guest/in", path, "--end"], capture_output=True, check=False).returncode
+
+    def test_of_a_guest_that_did_not_come_up_is_no_second_failure(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "guest"
+            resident.failed(path).touch()
+            self.assertEqual(self.end(path), 0)
+
+    def test_of_a_guest_that_has_gone_is_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertNotEqual(self.end(pathlib.Path(folder) / "guest"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
