@@ -4,20 +4,24 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "door/addresses.h"
+#include "util/log.h"
+#include "util/open_file.h"
 
 namespace softhca::door {
 namespace {
+
+constexpr int kOwnFile = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
 
 std::string path_of(const std::string& directory, const driver::Gid& gid) {
   std::array<char, INET_ADDRSTRLEN> text{};
@@ -25,27 +29,41 @@ std::string path_of(const std::string& directory, const driver::Gid& gid) {
   return fmt::format("{}/address-{}", directory, text.data());
 }
 
-vfio_user::UniqueFd lock(const std::string& path) {
-  for (;;) {
-    vfio_user::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    struct stat ours, named;
-    if (!fd || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return {};
-    // Who removes what others have left may have been faster.
-    if (::fstat(fd.get(), &ours) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-        ours.st_ino == named.st_ino) {
-      return fd;
-    }
+/// Of the processes of a run, one at a time makes and removes the files of addresses. Looking at
+/// them needs no turn.
+vfio_user::UniqueFd take_turn(const std::string& directory) {
+  const auto path = directory + "/addresses.lock";
+  vfio_user::UniqueFd fd(::open(path.c_str(), kOwnFile, 0600));
+  while (fd && ::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
   }
+  return fd;
 }
 
-/// Files of processes that have gone.
+/// True also where it cannot be seen, for want of descriptors: a live process is not to be missed.
+bool is_held(const std::string& path) {
+  const vfio_user::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return fd ? util::is_marked_open(fd.get()) : errno != ENOENT;
+}
+
+/// A file that is held from the moment on at which it has its name. None: another process holds it.
+/// In the turn of this process.
+vfio_user::UniqueFd hold(const std::string& directory, const std::string& path) {
+  if (is_held(path)) return {};
+  const auto unnamed = directory + "/address.new";
+  ::unlink(unnamed.c_str());
+  vfio_user::UniqueFd fd(::open(unnamed.c_str(), kOwnFile | O_EXCL, 0600));
+  if (!fd || !util::mark_alone(fd.get())) return {};
+  if (::rename(unnamed.c_str(), path.c_str()) != 0) return {};
+  return fd;
+}
+
+/// Files of processes that have gone. In the turn of this process.
 void remove_left(const std::string& directory) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
-    if (!entry.path().filename().string().starts_with("address-198.18.")) continue;
-    const vfio_user::UniqueFd fd(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
-    // Removed while it is locked: nobody can take it meanwhile.
-    if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(entry.path().c_str());
+    const auto& path = entry.path();
+    if (!path.filename().string().starts_with("address-198.18.")) continue;
+    if (!is_held(path)) ::unlink(path.c_str());
   }
 }
 
@@ -57,11 +75,12 @@ OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
   OwnAddresses own;
   own.directory_ = directory;
   own.number_ = number;
+  const auto turn = take_turn(directory);
   remove_left(directory);
   std::uint8_t bytes[4];
   if (given.starts_with(kInterface)) {
     const auto name = given.substr(kInterface.size());
-    own.interface_lock_ = lock(fmt::format("{}/interface-{}", directory, name));
+    own.interface_lock_ = hold(directory, fmt::format("{}/interface-{}", directory, name));
     auto host = HostAddresses::follow(name);
     if (own.interface_lock_ && host) own.host_.emplace(*std::move(host));
   } else if (::inet_pton(AF_INET, given.c_str(), bytes) == 1) {
@@ -74,7 +93,7 @@ OwnAddresses OwnAddresses::take(const std::string& directory, unsigned number,
 
 bool OwnAddresses::claim(const driver::Gid& gid) {
   if (locks_.contains(gid)) return true;
-  auto claimed = lock(path_of(directory_, gid));
+  auto claimed = hold(directory_, path_of(directory_, gid));
   if (!claimed) return false;
   locks_[gid] = std::move(claimed);
   return true;
@@ -87,7 +106,11 @@ void OwnAddresses::read_host() {
   std::erase_if(all, [this](const auto& gid) { return gid.is_ipv4() && !claim(gid); });
   if (all.empty() || !all.front().is_ipv4()) {
     const auto gid = ipv4_gid_of(number_);
-    (void)claim(gid);
+    if (!claim(gid)) {
+      util::log(util::LogLevel::kWarning,
+                "{}: cannot be held: connections to this process may be reported as ended",
+                path_of(directory_, gid));
+    }
     all.insert(all.begin(), gid);
   }
   std::erase_if(locks_, [&all](const auto& entry) {
@@ -99,6 +122,7 @@ void OwnAddresses::read_host() {
 bool OwnAddresses::refresh() {
   if (!host_ || !host_->changed()) return false;
   const auto before = all_;
+  const auto turn = take_turn(directory_);
   read_host();
   return all_ != before;
 }
@@ -106,10 +130,9 @@ bool OwnAddresses::refresh() {
 bool is_gone(const std::string& directory, const driver::Gid& gid) {
   if (!gid.is_ipv4()) return false;
   const auto path = path_of(directory, gid);
-  // A process has its file from its first moment on; what is not one never has.
-  if (::access(path.c_str(), F_OK) != 0) return is_process(gid);
-  const vfio_user::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) == 0;
+  // A process holds its file from its first moment on; an address of another kind has none.
+  if (::access(path.c_str(), F_OK) != 0) return errno == ENOENT && is_process(gid);
+  return !is_held(path);
 }
 
 }  // namespace softhca::door

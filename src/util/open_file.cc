@@ -22,6 +22,16 @@ Result<void> mark_open(int fd) {
   return {};
 }
 
+bool mark_alone(int fd) {
+  auto lock = whole_file(F_WRLCK);
+  return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+void unmark(int fd) {
+  auto lock = whole_file(F_UNLCK);
+  (void)::fcntl(fd, F_OFD_SETLK, &lock);
+}
+
 bool is_marked_open(int own) {
   auto lock = whole_file(F_WRLCK);
   return ::fcntl(own, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
