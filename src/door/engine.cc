@@ -208,6 +208,7 @@ void Engine::follow_host() {
 
 void Engine::leave_to_parent() {
   for_each_card([](Card& card) { card.leave_to_parent(); });
+  if (port_file_) port_file_->leave_to_parent();
   control_.reset();
 }
 

@@ -20,7 +20,7 @@
 #include "door/device_file.h"
 #include "door/frame_loss.h"
 #include "door/free_processors.h"
-#include "door/port_files.h"
+#include "door/port_file.h"
 #include "door/tree/tree.h"
 #include "rdma_cm/manager.h"
 #include "util/result.h"
@@ -111,7 +111,7 @@ class Engine {
 
   const Options options_;
   std::vector<std::unique_ptr<Card>> cards_;  ///< in their order; null: nobody has used it yet
-  std::unique_ptr<PortFiles> port_files_;
+  std::unique_ptr<PortFile> port_file_;
   std::unique_ptr<rdma_cm::Manager> rdma_cm_;  ///< null: no program has asked for it
   uverbs::OwnMemory memory_;
   std::unordered_map<ino_t, File> files_;

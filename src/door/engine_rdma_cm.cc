@@ -33,7 +33,9 @@ bool is_local(const rdma_cm::SocketAddress& address) {
 }  // namespace
 
 util::Result<void> Engine::set_up_rdma_cm() {
-  port_files_ = std::make_unique<PortFiles>(options_.directory);
+  auto file = PortFile::open(options_.directory);
+  if (!file) return tl::unexpected(file.error());
+  port_file_ = *std::move(file);
   // Any of them may have the address that a program asks for.
   std::vector<rdma_cm::Manager::Port> ports;
   for (unsigned place = 0; place != cards_.size(); ++place) {
@@ -44,7 +46,7 @@ util::Result<void> Engine::set_up_rdma_cm() {
   }
   auto manager = rdma_cm::Manager::create(
       ports, memory_,
-      {.port_numbers = *port_files_,
+      {.port_numbers = *port_file_,
        .is_member =
            [this](const driver::Gid& gid) {
              driver::Mac mac;

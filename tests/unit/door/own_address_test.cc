@@ -1,15 +1,17 @@
-// Files by which the processes of a run see each other's addresses.
+// Files by which the processes of a run see each other's addresses and port numbers.
 #include "door/own_address.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <thread>
 
 #include "door/addresses.h"
+#include "door/port_file.h"
 
 namespace softhca::door {
 namespace {
@@ -94,6 +96,86 @@ TEST_F(OwnAddress, AnAddressIsThatOfTheFirstUntilItHasGone) {
   EXPECT_TRUE(is_gone(directory_, given));
   EXPECT_TRUE(is_gone(directory_, ipv4_gid_of(2)));
   EXPECT_EQ(OwnAddresses::take(directory_, 3, "198.19.7.7").all().front(), given);
+}
+
+/// A child of this process, which was forked without exec. It lives until the end of this.
+class Child {
+ public:
+  template <class Run>
+  explicit Child(Run&& run) {
+    int ready[2];
+    EXPECT_EQ(::pipe(ready), 0);
+    number_ = ::fork();
+    if (number_ == 0) {
+      run();
+      (void)!::write(ready[1], "", 1);
+      for (;;) ::pause();
+    }
+    char byte;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
+  ~Child() {
+    ::kill(number_, SIGKILL);
+    ::waitpid(number_, nullptr, 0);
+  }
+
+ private:
+  pid_t number_;
+};
+
+TEST_F(OwnAddress, AForkedChildDoesNotKeepAPortNumber) {
+  const auto own = driver::Gid::from_ipv4(198, 18, 0, 1);
+  const auto parent = *PortFile::open(directory_), other = *PortFile::open(directory_);
+  ASSERT_TRUE(parent->claim(RDMA_PS_TCP, 7471, own));
+  EXPECT_FALSE(other->claim(RDMA_PS_TCP, 7471, own));
+  EXPECT_EQ(other->find(RDMA_PS_TCP, 7471), own);
+  const Child child([] {});
+  parent->release(RDMA_PS_TCP, 7471);
+  EXPECT_TRUE(other->claim(RDMA_PS_TCP, 7471, own));
+}
+
+TEST_F(OwnAddress, APortNumberEndsWithItsProcessAlthoughItsChildLives) {
+  const auto own = driver::Gid::from_ipv4(198, 18, 0, 1);
+  auto parent = *PortFile::open(directory_);
+  ASSERT_TRUE(parent->claim(RDMA_PS_TCP, 7471, own));
+  const Child child([&] { parent->leave_to_parent(); });
+  parent.reset();
+  EXPECT_TRUE((*PortFile::open(directory_))->claim(RDMA_PS_TCP, 7471, own));
+}
+
+TEST_F(OwnAddress, EachPortSpaceHasNumbersOfItsOwn) {
+  const auto own = driver::Gid::from_ipv4(198, 18, 0, 1);
+  const auto one = *PortFile::open(directory_), other = *PortFile::open(directory_);
+  for (const auto space : {RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB, RDMA_PS_IPOIB}) {
+    for (const std::uint16_t port : {0, 1, 65535}) {
+      EXPECT_TRUE(one->claim(static_cast<std::uint16_t>(space), port, own)) << space << " " << port;
+      EXPECT_FALSE(other->claim(static_cast<std::uint16_t>(space), port, own));
+    }
+  }
+}
+
+// setuid(2): the directory of the run is not the program's any more.
+TEST_F(OwnAddress, AProgramWithoutPrivilegesTakesPortNumbers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "not root";
+  const auto file = *PortFile::open(directory_);
+  const auto child = ::fork();
+  if (child == 0) {
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
+    ::_exit(file->claim(RDMA_PS_TCP, 7471, driver::Gid{}) ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// Others that may write to the directory of a run could point a file of it anywhere.
+TEST_F(OwnAddress, ALinkIsNoPortFile) {
+  const auto victim = directory_ + "/victim";
+  ::close(::open(victim.c_str(), O_CREAT | O_WRONLY, 0600));
+  ASSERT_EQ(::symlink(victim.c_str(), (directory_ + "/ports").c_str()), 0);
+  EXPECT_FALSE(PortFile::open(directory_));
 }
 
 }  // namespace

@@ -1,0 +1,110 @@
+#include "door/port_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "door/own_address.h"
+
+namespace softhca::door {
+namespace {
+
+constexpr off_t kPorts = 65536;
+constexpr off_t kRecord = 24;
+
+/// The records of a port space follow those of the one before.
+off_t place_of(std::uint16_t port_space) {
+  switch (port_space) {
+    case RDMA_PS_TCP:
+      return 0;
+    case RDMA_PS_UDP:
+      return 1;
+    case RDMA_PS_IB:
+      return 2;
+    default:
+      return 3;
+  }
+}
+
+off_t offset_of(std::uint16_t port_space, std::uint16_t port) {
+  return (place_of(port_space) * kPorts + port) * kRecord;
+}
+
+/// One record, for fcntl(2), "Open file description locks".
+struct flock lock_of(std::uint16_t port_space, std::uint16_t port, short type) {
+  struct flock lock{};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = offset_of(port_space, port);
+  lock.l_len = kRecord;
+  return lock;
+}
+
+}  // namespace
+
+util::Result<std::unique_ptr<PortFile>> PortFile::open(const std::string& directory) {
+  const auto path = directory + "/ports";
+  vfio_user::UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) return util::fail_errno(path);
+  return std::unique_ptr<PortFile>(new PortFile(directory, std::move(file)));
+}
+
+bool PortFile::write(std::uint16_t port_space, std::uint16_t port, const Record& record) const {
+  static_assert(sizeof record == kRecord);
+  return ::pwrite(file_.get(), &record, sizeof record, offset_of(port_space, port)) ==
+         ssize_t{sizeof record};
+}
+
+std::optional<PortFile::Record> PortFile::read(std::uint16_t port_space, std::uint16_t port) const {
+  Record record;
+  const auto got = ::pread(file_.get(), &record, sizeof record, offset_of(port_space, port));
+  return got == ssize_t{sizeof record} ? std::optional(record) : std::nullopt;
+}
+
+bool PortFile::lock(std::uint16_t port_space, std::uint16_t port, short type) const {
+  auto lock = lock_of(port_space, port, type);
+  return ::fcntl(file_.get(), F_OFD_SETLK, &lock) == 0;
+}
+
+bool PortFile::was_just_left(const Record& record) const {
+  if (record.left == 0 || is_gone(run_, record.owner)) return false;
+  const util::Time left{util::Duration(record.left)};
+  const auto now = util::monotonic_now();
+  return left <= now && now - left < kStays;
+}
+
+bool PortFile::claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own) {
+  if (claimed_.contains({port_space, port}) || !lock(port_space, port, F_WRLCK)) return false;
+  if (write(port_space, port, {.owner = own})) {
+    claimed_[{port_space, port}] = own;
+    return true;
+  }
+  (void)lock(port_space, port, F_UNLCK);
+  return false;
+}
+
+void PortFile::release(std::uint16_t port_space, std::uint16_t port) {
+  const auto at = claimed_.find({port_space, port});
+  if (at == claimed_.end()) return;
+  (void)write(port_space, port,
+              {.owner = at->second, .left = util::monotonic_now().time_since_epoch().count()});
+  // Also for a child that was forked meanwhile, which has a copy of the descriptor.
+  (void)lock(port_space, port, F_UNLCK);
+  claimed_.erase(at);
+}
+
+std::optional<driver::Gid> PortFile::find(std::uint16_t port_space, std::uint16_t port) {
+  const auto claimed = claimed_.find({port_space, port});
+  if (claimed != claimed_.end()) return claimed->second;
+  auto others = lock_of(port_space, port, F_WRLCK);
+  if (::fcntl(file_.get(), F_OFD_GETLK, &others) != 0) return std::nullopt;
+  const auto record = read(port_space, port);
+  if (!record || (others.l_type == F_UNLCK && !was_just_left(*record))) return std::nullopt;
+  return record->owner;
+}
+
+void PortFile::leave_to_parent() {
+  claimed_.clear();
+  file_.reset();
+}
+
+}  // namespace softhca::door
