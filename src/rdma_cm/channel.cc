@@ -1,12 +1,13 @@
 #include "rdma_cm/channel.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <memory>
+
+#include "util/open_file.h"
 
 namespace softhca::rdma_cm {
 
@@ -17,6 +18,11 @@ util::Result<std::unique_ptr<Channel>> Channel::create() {
   channel->reader_.reset(ends[0]);
   channel->writer_.reset(ends[1]);
   ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  // The program's open file has a mark, and this one another: a pipe that nobody but we can read
+  // would not say so.
+  if (auto marked = util::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
+  channel->own_reader_.reset(util::reopen(ends[0], O_RDONLY | O_NONBLOCK));
+  if (!channel->own_reader_) return util::fail_errno("open a pipe a second time");
   struct stat status{};
   if (::fstat(ends[0], &status) != 0) return util::fail_errno("fstat");
   channel->device_ = status.st_dev;
@@ -24,27 +30,27 @@ util::Result<std::unique_ptr<Channel>> Channel::create() {
   return channel;
 }
 
-/// A pipe without readers. We have none of our own but while we read.
-bool Channel::closed() const {
-  if (reader_) return false;
-  pollfd at{.fd = writer_.get(), .events = 0, .revents = 0};
-  return ::poll(&at, 1, 0) == 1 && (at.revents & POLLERR) != 0;
-}
+bool Channel::closed() const { return !util::is_marked_open(own_reader_.get()); }
 
 void Channel::push(const Event& event) {
   events_.push_back(event);
-  (void)!::write(writer_.get(), "", 1);
+  settle();
 }
 
 std::optional<Event> Channel::pop() {
   if (events_.empty()) return std::nullopt;
   const auto event = events_.front();
   events_.pop_front();
-  const auto name = fmt::format("/proc/self/fd/{}", writer_.get());
-  const vfio_user::UniqueFd reader(::open(name.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  char byte;
-  (void)!::read(reader.get(), &byte, 1);
+  settle();
   return event;
+}
+
+void Channel::settle() {
+  int bytes = 0;
+  if (::ioctl(own_reader_.get(), FIONREAD, &bytes) != 0) bytes = 0;
+  if (!events_.empty() && bytes == 0) (void)!::write(writer_.get(), "", 1);
+  char byte;
+  if (events_.empty() && bytes != 0) (void)!::read(own_reader_.get(), &byte, 1);
 }
 
 }  // namespace softhca::rdma_cm

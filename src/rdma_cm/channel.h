@@ -52,6 +52,9 @@ class Channel {
 
   void push(const Event& event);
   std::optional<Event> pop();
+  /// The descriptor is readable if and only if events wait. A thread that waits for one in read()
+  /// takes the byte away.
+  void settle();
   /// Takes those away for which `drop(event)` holds, and gives them to `visit`.
   template <class Drop, class Visit>
   void remove_if(Drop&& drop, Visit&& visit) {
@@ -64,13 +67,15 @@ class Channel {
       }
     }
     for (const auto& event : kept) push(event);
+    settle();
   }
 
  private:
   Channel() = default;
 
-  std::deque<Event> events_;  ///< for each there is a byte in the pipe
+  std::deque<Event> events_;
   vfio_user::UniqueFd reader_, writer_;
+  vfio_user::UniqueFd own_reader_;  ///< with status flags of its own
   std::uint64_t device_ = 0, inode_ = 0;
 };
 

@@ -1,0 +1,81 @@
+// The descriptor of an event channel, as a program sees it.
+#include "rdma_cm/channel.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace softhca::rdma_cm {
+namespace {
+
+bool is_readable(int fd) {
+  pollfd at{.fd = fd, .events = POLLIN, .revents = 0};
+  return ::poll(&at, 1, 0) == 1;
+}
+
+TEST(Channel, IsReadableWhileEventsWait) {
+  const auto channel = *Channel::create();
+  const auto reader = channel->take_reader();
+  EXPECT_FALSE(is_readable(reader.get()));
+  channel->push({});
+  channel->push({});
+  EXPECT_TRUE(is_readable(reader.get()));
+  EXPECT_TRUE(channel->pop());
+  EXPECT_TRUE(is_readable(reader.get()));
+  EXPECT_TRUE(channel->pop());
+  EXPECT_FALSE(is_readable(reader.get()));
+  EXPECT_FALSE(channel->pop());
+}
+
+// A thread waits in read(), and another one takes events meanwhile.
+TEST(Channel, IsReadableOrNotWhateverAWaiterHasRead) {
+  const auto channel = *Channel::create();
+  const auto reader = channel->take_reader();
+  char byte;
+  channel->push({});
+  channel->push({});
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 1);
+  EXPECT_TRUE(channel->pop());
+  EXPECT_TRUE(is_readable(reader.get())) << "one waits still";
+  EXPECT_TRUE(channel->pop());
+  EXPECT_FALSE(is_readable(reader.get()));
+
+  channel->push({});
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 1);
+  channel->remove_if([](const Event&) { return true; }, [](const Event&) {});
+  channel->push({});
+  EXPECT_TRUE(channel->pop());
+  EXPECT_FALSE(is_readable(reader.get()));
+}
+
+// setuid(2): the pipe's inode is not the program's any more.
+TEST(Channel, OutlivesThePrivilegesOfItsMaker) {
+  if (::geteuid() != 0) GTEST_SKIP() << "not root";
+  const auto channel = *Channel::create();
+  const auto reader = channel->take_reader();
+  const auto child = ::fork();
+  if (child == 0) {
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
+    channel->push({});
+    const bool taken = channel->pop().has_value();
+    ::_exit(taken && !is_readable(reader.get()) ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Channel, IsClosedWithTheLastCopyOfItsDescriptor) {
+  const auto channel = *Channel::create();
+  auto reader = channel->take_reader();
+  vfio_user::UniqueFd copy(::fcntl(reader.get(), F_DUPFD_CLOEXEC, 0));
+  reader.reset();
+  EXPECT_FALSE(channel->closed());
+  copy.reset();
+  EXPECT_TRUE(channel->closed());
+}
+
+}  // namespace
+}  // namespace softhca::rdma_cm
