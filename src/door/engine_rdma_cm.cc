@@ -2,9 +2,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -90,14 +90,15 @@ bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t&
     if (::fstat(other, &its) != 0) return nullptr;
     return rdma_cm_->find_channel(its.st_dev, its.st_ino);
   };
-  for (bool waits = false;; waits = true) {
+  // A call that waits holds the open file, as the kernel's does: another thread may close `fd`.
+  vfio_user::UniqueFd held;
+  for (;;) {
     int wrong;
     {
-      const std::lock_guard held(lock_);
+      const std::lock_guard guarded(lock_);
       const FaultGuard guard;
       if (rdma_cm_ == nullptr) return false;
       auto* const channel = rdma_cm_->find_channel(status.st_dev, status.st_ino);
-      if (channel == nullptr && waits) break;
       if (channel == nullptr) return false;
       (void)turn();
       wrong = rdma_cm_->serve(*channel, reinterpret_cast<std::uint64_t>(bytes), size, channel_of);
@@ -106,18 +107,22 @@ bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t&
     }
     result = wrong == 0 ? static_cast<ssize_t>(size) : -wrong;
     if (wrong != EAGAIN) return true;
-    const int flags = ::fcntl(fd, F_GETFL);
-    if (flags < 0) break;
-    if ((flags & O_NONBLOCK) != 0) return true;
-    // An event is what was asked for.
-    pollfd at{.fd = fd, .events = POLLIN, .revents = 0};
-    if (::poll(&at, 1, -1) < 0) {
+    if (!held) {
+      struct stat same{};
+      held.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+      if (!held || ::fstat(held.get(), &same) != 0 || same.st_ino != status.st_ino) break;
+    }
+    if ((::fcntl(held.get(), F_GETFL) & O_NONBLOCK) != 0) return true;
+    // An event is what was asked for. read() is restarted after a signal as the kernel's own call
+    // is, which poll() never is.
+    char byte;
+    if (::read(held.get(), &byte, 1) < 0) {
       result = -errno;
       return true;
     }
   }
-  // Another thread has closed the channel: a kernel's call goes on waiting, as rping's does while
-  // its process ends.
+  // The channel was closed before the wait began. The kernel's call goes on waiting, as rping's
+  // does while its process ends.
   (void)::pause();
   result = -EINTR;
   return true;

@@ -1,13 +1,13 @@
 #!/bin/bash
 # Unmodified programs of the distribution between two processes of `softhca run`, with content checks where they have
-# them: programs.sh SOFTHCA LOST_MEMORY IDLE_QUEUES MANY_CLIENTS FOLLOW_GIDS XRC_TARGETS TWO_DEVICES EXTENDED_CQ
+# them: programs.sh SOFTHCA LOST_MEMORY IDLE_QUEUES MANY_CLIENTS FOLLOW_GIDS XRC_TARGETS TWO_DEVICES EXTENDED_CQ CM_CALLS
 # In a network of its own, where nobody else has perftest's port.
 set -u
 if [ -z "${OWN_NETWORK:-}" ]; then
   [ "$(id -u)" = 0 ] && user=() || user=(--map-current-user --keep-caps)
   OWN_NETWORK=1 exec unshare --net "${user[@]}" sh -c 'ip link set lo up; exec "$0" "$@"' "$0" "$@"
 fi
-softhca=$1 lost_memory=$2 idle_queues=$3 many_clients=$4 follow_gids=$5 xrc_targets=$6 two_devices=$7 extended_cq=$8
+softhca=$1 lost_memory=$2 idle_queues=$3 many_clients=$4 follow_gids=$5 xrc_targets=$6 two_devices=$7 extended_cq=$8 cm_calls=$9
 [ "$(id -u)" = 0 ] && nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups) || nobody=()
 export HOME=/tmp XDG_RUNTIME_DIR=
 failed=0
@@ -241,6 +241,9 @@ fi
 out=$("${nobody[@]}" timeout 90 "$softhca" run --loss 1 -- sh -c '
   ibv_rc_pingpong -g 3 >/dev/null 2>&1 & p=$!; sleep 1; timeout 30 ibv_rc_pingpong -g 3 localhost; kill $p' 2>&1)
 if grep -q "transport retry counter exceeded" <<<"$out"; then echo "ok: a wire that loses all"; else echo "FAILED: a wire that loses all: $out"; failed=1; fi
+# Calls of librdmacm beside signals; as root, who drops his privileges.
+out=$(timeout 60 "$softhca" run -- "$cm_calls" 2>&1)
+if [ "$(xargs <<<"$out")" = "restarted interrupted unprivileged" ]; then echo "ok: librdmacm's calls"; else echo "FAILED: librdmacm's calls: $out"; failed=1; fi
 # Polled in the extended way.
 out=$("${nobody[@]}" timeout 60 "$softhca" run -- "$extended_cq" 2>&1)
 if [ "$out" = "at once" ]; then echo "ok: an extended CQ"; else echo "FAILED: an extended CQ: $out"; failed=1; fi
