@@ -202,7 +202,7 @@ function(softhca_test folder)
     string(REPLACE "/" "_" dependency ${dependency})
     target_link_libraries(${name}_test PRIVATE ${dependency})
   endforeach()
-  target_link_libraries(${name}_test PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name}_test PRIVATE ${ARG_LINK} test_main)
   # As gtest_discover_tests, but by suite.
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
   add_custom_command(
