@@ -52,10 +52,10 @@ void Requester::hold_or_refuse(Entry& e, Reason fault, std::uint64_t committed) 
   if (!wait_for_page(cursor_, fault, committed)) refuse(e, WorkStatus::kLocalProtection, fault);
 }
 
-/// For the oldest request, whose data have come: they are asked for again.
+/// For the oldest request without an answer, whose data have come: they are asked for again.
 void Requester::hold_or_fail(Reason fault, std::uint64_t committed) {
-  if (!wait_for_page(head_, fault, committed)) {
-    return fail_head(WorkStatus::kLocalProtection, fault);
+  if (!wait_for_page(unanswered(), fault, committed)) {
+    return fail_unanswered(WorkStatus::kLocalProtection, fault);
   }
   rewind();
 }
@@ -69,7 +69,8 @@ void Requester::close_fault() {
 bool Requester::resume(bool failed) {
   if (!waits_for_page()) return false;
   close_fault();
-  if (failed && fault_entry_ >= head_ && fault_entry_ < tail_) {
+  // An answer may have come meanwhile to what was to be sent again.
+  if (failed && fault_entry_ >= unanswered() && fault_entry_ < tail_) {
     refuse(entry(fault_entry_), WorkStatus::kLocalProtection, Reason::kPageNotBrought);
   }
   // In the next turn, which knows what time it is.

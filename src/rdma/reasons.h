@@ -43,6 +43,7 @@ enum class Reason : std::uint8_t {
   kLocalOperationRefused = 152,
   kFlushed = 153,
   kNoVirtualLane = 154,
+  kBeyondMessage = 155,
 
   // Answers to them.
   kNakInvalidRequest = 160,

@@ -39,13 +39,13 @@ void Requester::reset() {
   disconnect();
   stop_timers();
   drop_ring();
-  head_ = cursor_ = tail_ = begun_ = 0;
+  head_ = answered_ = cursor_ = tail_ = begun_ = 0;
   cursor_packet_ = 0;
   next_psn_ = unacked_ = sent_end_ = 0;
   next_packet_ = 0;
   rewound_at_ = UINT64_MAX;
   reads_in_flight_ = 0;
-  head_failed_ = false;
+  failed_ = kNoRequest;
   drain_reported = false;
 }
 
@@ -77,10 +77,11 @@ void Requester::restart() {
   next_psn_ = unacked_ = sent_end_;
   for (auto i = head_; i != tail_; ++i) {
     auto& e = entry(i);
+    e.executed = done(e);
     e.psns = e.packets = 0;
     e.first_psn = next_psn_;
     e.first_packet = next_packet_;
-    if (i != head_ || !head_failed_) refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
+    if (!e.executed && i != failed_) refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
   }
   cursor_ = begun_ = tail_;
   cursor_packet_ = 0;
@@ -303,22 +304,26 @@ void Requester::complete_sent() {
   }
 }
 
+/// It has ended, and is released.
+[[gnu::always_inline]] inline void Requester::complete_head() {
+  auto& e = entry(head_);
+  if (e.wants_data() && head_ < cursor_) --reads_in_flight_;
+  ++head_;
+  if (e.status == WorkStatus::kSuccess && e.is_read() && !e.completion_data().empty()) {
+    return complete_with_data(e);
+  }
+  if (e.request.signaled || e.status != WorkStatus::kSuccess) complete(e, e.status, e.reason);
+}
+
 void Requester::complete_done() {
   if (!state_rules(qp_.state()).finishes) return;
   while (head_ != tail_) {
-    auto& e = entry(head_);
-    const bool ended = done(e) || e.status == WorkStatus::kFlushed || head_failed_;
+    const auto& e = entry(head_);
+    const bool ended = done(e) || e.status == WorkStatus::kFlushed || head_ == failed_;
     // What it waited for is complete.
-    if (!ended && e.status != WorkStatus::kSuccess) return fail_head(e.status, e.reason);
+    if (!ended && e.status != WorkStatus::kSuccess) return fail(head_, e.status, e.reason);
     if (!ended || !is_released(e)) break;
-    if (e.wants_data() && head_ < cursor_) --reads_in_flight_;
-    ++head_;
-    head_failed_ = false;
-    if (e.is_read() && done(e) && !e.completion_data().empty()) {
-      complete_with_data(e);
-      continue;
-    }
-    if (e.request.signaled || e.status != WorkStatus::kSuccess) complete(e, e.status, e.reason);
+    complete_head();
   }
   skip_done();
   if (qp_.state() == QpState::kSqDrain && idle() && !drain_reported) engine_.mark_ready(qp_);
@@ -331,17 +336,19 @@ void Requester::skip_done() {
     cursor_packet_ = 0;
   }
   while (cursor_ < begun_ && done(entry(cursor_))) pass(entry(cursor_));
-  if (cursor_ == head_ && head_ != tail_ && !entry(head_).wants_data()) {
-    cursor_packet_ = std::max(cursor_packet_, static_cast<std::uint32_t>(progress(entry(head_))));
+  if (cursor_ < begun_ && !entry(cursor_).wants_data()) {
+    const auto progressed = static_cast<std::uint32_t>(progress(entry(cursor_)));
+    cursor_packet_ = std::max(cursor_packet_, progressed);
   }
 }
 
-/// Nothing more is sent; flush() completes the oldest request with this error, and all others after
-/// it.
-void Requester::fail_head(WorkStatus status, Reason reason) {
-  assert(head_ != tail_);
-  refuse(entry(head_), status, reason);
-  head_failed_ = true;
+/// Nothing more is sent. flush() completes request `index` with its first error, what is done in
+/// success, and all others as flushed.
+void Requester::fail(std::uint64_t index, WorkStatus status, Reason reason) {
+  assert(index >= head_ && index < tail_);
+  auto& e = entry(index);
+  if (e.status == WorkStatus::kSuccess) refuse(e, status, reason);
+  failed_ = index;
   if (qp_.service().keeps_receiving) {
     engine_.set_state(qp_, QpState::kSqError);
   } else {
@@ -369,9 +376,8 @@ unsigned Requester::flush(unsigned quota) {
     }
     auto& e = entry(head_);
     if (!is_released(e)) return used;
-    ++head_;
-    if (!std::exchange(head_failed_, false)) refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
-    complete(e, e.status, e.reason);
+    if (head_ != failed_ && !done(e)) refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
+    complete_head();
   }
   return used;
 }

@@ -10,6 +10,9 @@
 // cursor to the oldest packet that is not acknowledged (go-back-N). PSNs are counted in 64 bits
 // here, so that they never wrap; the wire has their low 24.
 //
+// The head may be answered already: its completion waits until the fabric has read the frames that
+// refer to its payload. Answers, NAKs and retries are about unanswered(), never about the head.
+//
 //   requester.cc            fetching, completing, flushing
 //   requester_send.cc       packets of RC and UC
 //   requester_answers.cc    acknowledgements, read and atomic responses, timers (RC)
@@ -18,6 +21,7 @@
 //   page_faults.cc          waiting for memory that is not there
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -180,6 +184,7 @@ class Requester {
   void complete(const Entry& entry, WorkStatus status, Reason reason);
   void complete_with_data(Entry& entry);
   void count_failed(WorkStatus status, Reason reason);
+  void complete_head();
   void complete_done();
   void complete_sent();
   /// All that it asked for has happened; its memory may still be referred to.
@@ -191,9 +196,18 @@ class Requester {
   bool may_complete() const {
     return head_ != tail_ && (entry(head_).status != WorkStatus::kSuccess || done(entry(head_)));
   }
+  /// The oldest request without an answer; tail_ if there is none. What the device flushes or has
+  /// carried out by itself waits for no answer.
+  std::uint64_t unanswered() const {
+    auto i = std::max(answered_, head_);
+    while (i != tail_ && (done(entry(i)) || entry(i).status == WorkStatus::kFlushed)) ++i;
+    return i;
+  }
   void skip_done();
   bool is_released(const Entry& entry);
-  void fail_head(WorkStatus status, Reason reason);
+  void fail(std::uint64_t index, WorkStatus status, Reason reason);
+  /// For what the peer did, or did not do.
+  void fail_unanswered(WorkStatus status, Reason reason) { fail(unanswered(), status, reason); }
   KeyUser user() const;
 
   // requester_send.cc
@@ -231,7 +245,7 @@ class Requester {
   bool add_payload(Entry& entry, std::uint64_t offset, std::size_t length, wire::Frame& frame);
   void after_packets(Entry& entry, std::uint64_t psn_after, unsigned count = 1);
   void refuse(Entry& entry, WorkStatus status, Reason reason);
-  /// PSNs of an entry that are acknowledged: only the oldest entry has any.
+  /// PSNs of an entry that are acknowledged: of those that are not done only unanswered() has any.
   std::uint64_t progress(const Entry& entry) const {
     return unacked_ > entry.first_psn ? unacked_ - entry.first_psn : 0;
   }
@@ -239,7 +253,7 @@ class Requester {
   // requester_answers.cc
   bool goes_with_completion(const Entry& entry) const;
   bool acknowledge(std::uint64_t target);
-  bool acknowledge_before_data(std::uint64_t psn);
+  Entry* answered_by(std::uint64_t psn);
   void advance(std::uint64_t target);
   void handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth);
   void handle_read_response(std::uint64_t psn, const wire::IbPacket& packet,
@@ -279,6 +293,7 @@ class Requester {
   std::uint64_t ring_mask_ = 0;      ///< its size - 1: to divide by the size of an entry takes long
   std::uint64_t ring_begin_ = 0;     ///< tail_ when the ring was lent
   std::uint64_t head_ = 0;           ///< oldest request that is not complete
+  std::uint64_t answered_ = 0;       ///< requests before this one have their answers
   std::uint64_t cursor_ = 0;         ///< request to be sent next
   std::uint64_t tail_ = 0;           ///< request to be fetched next
   std::uint64_t begun_ = 0;          ///< requests before this one have sent something
@@ -304,10 +319,11 @@ class Requester {
   bool holds_back() const { return (waits_ & (kForTimer | kForPage)) != 0; }
   std::uint8_t waits_ = 0;         ///< Waits bits
   std::uint64_t fault_entry_ = 0;  ///< number of the request whose page is not there
-  bool all_fetched_ = false;       ///< the send queue was empty, and nobody has rung since
-  bool head_failed_ = false;       ///< the oldest request is to be completed with its own error
-  SeenKey seen_key_;               ///< of payload of one packet
-  SeenKey read_key_;               ///< of what READs of one packet bring
+  static constexpr std::uint64_t kNoRequest = UINT64_MAX;
+  std::uint64_t failed_ = kNoRequest;  ///< the request that completes with its own error
+  bool all_fetched_ = false;           ///< the send queue was empty, and nobody has rung since
+  SeenKey seen_key_;                   ///< of payload of one packet
+  SeenKey read_key_;                   ///< of what READs of one packet bring
   SendOpcode only_opcode_ = SendOpcode::kNop;  ///< of the last message of one packet
   wire::IbHeader::Form only_form_;             ///< its packet's
   /// UD: the way that the last datagram took.

@@ -82,13 +82,13 @@ bool Requester::take_read_response(const wire::TransportHeaders& headers,
   return true;
 }
 
-/// The same of an answer with data, whose request is the oldest then: what the device has carried
-/// out before it waits for no answer, but perhaps for frames that have left meanwhile. False also
-/// if they have not: the peer is asked again.
-bool Requester::acknowledge_before_data(std::uint64_t psn) {
-  if (!acknowledge(psn)) return false;
-  if (!entry(head_).wants_data()) complete_done();
-  return head_ != tail_ && entry(head_).psns != 0;
+/// The request that an answer with data, or a NAK, of `psn` is about: once all before it is
+/// acknowledged it is the oldest without an answer. Null if that cannot be, or if it has failed
+/// already, which shows in its turn.
+Requester::Entry* Requester::answered_by(std::uint64_t psn) {
+  if (!acknowledge(psn)) return nullptr;
+  const auto i = unanswered();
+  return i != tail_ && entry(i).status == WorkStatus::kSuccess ? &entry(i) : nullptr;
 }
 
 /// All before `target` is acknowledged. False if that cannot be: a READ or atomic before it has
@@ -96,7 +96,7 @@ bool Requester::acknowledge_before_data(std::uint64_t psn) {
 bool Requester::acknowledge(std::uint64_t target) {
   if (target == unacked_) return true;
   auto limit = target;
-  for (auto i = head_; i != tail_ && entry(i).first_psn < target; ++i) {
+  for (auto i = unanswered(); i != tail_ && entry(i).first_psn < target; ++i) {
     if (entry(i).wants_data()) {
       limit = std::max(unacked_, entry(i).first_psn);
       break;
@@ -112,6 +112,7 @@ bool Requester::acknowledge(std::uint64_t target) {
 /// `target` is the oldest PSN without answer now.
 void Requester::advance(std::uint64_t target) {
   unacked_ = target;
+  answered_ = unanswered();
   refresh_retries();
   if (unacked_ == sent_end_) {
     engine_.timers.stop(qp_, Timer::kAck);
@@ -129,10 +130,10 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
       acknowledge(psn + 1);
       return;
     case wire::AethType::RNR_NAK:
-      if (acknowledge(psn)) handle_rnr_nak(aeth.value);
+      if (answered_by(psn) != nullptr) handle_rnr_nak(aeth.value);
       return;
     case wire::AethType::NAK:
-      if (!acknowledge(psn)) return;
+      if (answered_by(psn) == nullptr) return;
       if (aeth.nak_code() != wire::NakCode::PSN_SEQUENCE_ERROR) {
         return handle_fatal_nak(aeth.nak_code());
       }
@@ -150,7 +151,7 @@ void Requester::handle_rnr_nak(std::uint8_t timer_code) {
   if (qp_.attributes().rnr_retry != kRetryForever) {
     if (rnr_retries_left_ == 0) {
       ++qp_.counters_->rnr_retries_exceeded;
-      return fail_head(WorkStatus::kRnrRetryExceeded, Reason::kRnrRetriesExceeded);
+      return fail_unanswered(WorkStatus::kRnrRetryExceeded, Reason::kRnrRetriesExceeded);
     }
     --rnr_retries_left_;
   }
@@ -164,13 +165,13 @@ void Requester::handle_fatal_nak(wire::NakCode code) {
   switch (code) {
     case wire::NakCode::INVALID_REQUEST:
       ++qp_.counters_->req_remote_invalid_request;
-      return fail_head(WorkStatus::kRemoteInvalidRequest, Reason::kNakInvalidRequest);
+      return fail_unanswered(WorkStatus::kRemoteInvalidRequest, Reason::kNakInvalidRequest);
     case wire::NakCode::REMOTE_ACCESS_ERROR:
       ++qp_.counters_->req_remote_access_errors;
-      return fail_head(WorkStatus::kRemoteAccess, Reason::kNakRemoteAccess);
+      return fail_unanswered(WorkStatus::kRemoteAccess, Reason::kNakRemoteAccess);
     case wire::NakCode::REMOTE_OPERATIONAL_ERROR:
       ++qp_.counters_->req_remote_operation_errors;
-      return fail_head(WorkStatus::kRemoteOperation, Reason::kNakRemoteOperation);
+      return fail_unanswered(WorkStatus::kRemoteOperation, Reason::kNakRemoteOperation);
     default:
       return engine_.drop(&qp_, Drop::kMalformed, Reason::kReservedNak);
   }
@@ -184,15 +185,16 @@ bool Requester::goes_with_completion(const Entry& e) const {
 
 void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& packet,
                                      const wire::Frame& frame) {
-  if (!acknowledge_before_data(psn)) return;
-  auto& e = entry(head_);
+  auto* const answered = answered_by(psn);
+  if (answered == nullptr) return;
+  auto& e = *answered;
   const auto mtu = qp_.attributes().path_mtu;
   const auto offset = progress(e) * mtu;
   const bool last = psn + 1 == e.end_psn();
   const auto expected = last ? e.length - offset : mtu;
   // First and middle are not told apart: a READ that was asked for again begins anew.
   if (!e.is_read() || packet.info().last != last || packet.payload_size != expected) {
-    return fail_head(WorkStatus::kBadResponse, Reason::kReadResponseMismatch);
+    return fail_unanswered(WorkStatus::kBadResponse, Reason::kReadResponseMismatch);
   }
   if (packet.payload_size == e.length && goes_with_completion(e)) {
     std::array<std::byte, kCompletionDataMax> data;
@@ -208,9 +210,11 @@ void Requester::handle_read_response(std::uint64_t psn, const wire::IbPacket& pa
 
 unsigned Requester::handle_middles(const wire::IbPacket& packet, const wire::Frame& frame,
                                    unsigned count) {
-  if (!state_rules(qp_.state()).finishes || head_ == tail_) return 0;
-  const auto& e = entry(head_);
-  // Those that answer the oldest request in order, and not its end.
+  if (!state_rules(qp_.state()).finishes) return 0;
+  const auto oldest = unanswered();
+  if (oldest == tail_) return 0;
+  const auto& e = entry(oldest);
+  // Those that answer it in order, and not its end.
   if ((packet.bth.psn.value() ^ unacked_) & wire::Psn::kMask || !e.is_read() ||
       e.first_psn > unacked_ || unacked_ + count >= std::min(e.end_psn(), sent_end_)) {
     return 0;
@@ -236,10 +240,11 @@ void Requester::put_result(std::uint64_t original, std::span<std::byte> out) con
 }
 
 void Requester::handle_atomic_response(std::uint64_t psn, const wire::IbPacket& packet) {
-  if (!acknowledge_before_data(psn)) return;
-  auto& e = entry(head_);
+  auto* const answered = answered_by(psn);
+  if (answered == nullptr) return;
+  auto& e = *answered;
   if (!e.is_atomic()) {
-    return fail_head(WorkStatus::kBadResponse, Reason::kAtomicResponseMismatch);
+    return fail_unanswered(WorkStatus::kBadResponse, Reason::kAtomicResponseMismatch);
   }
   std::array<std::byte, 8> result;
   const auto bytes = std::span(result).first(e.length);
@@ -265,7 +270,7 @@ void Requester::implied_nak() {
 bool Requester::use_retry() {
   if (retries_left_ == 0) {
     ++qp_.counters_->transport_retries_exceeded;
-    fail_head(WorkStatus::kTransportRetryExceeded, Reason::kRetriesExceeded);
+    fail_unanswered(WorkStatus::kTransportRetryExceeded, Reason::kRetriesExceeded);
     return false;
   }
   --retries_left_;
@@ -275,10 +280,9 @@ bool Requester::use_retry() {
 /// Go back to the oldest packet without answer.
 void Requester::rewind() {
   cursor_ = head_;
-  cursor_packet_ = head_ == tail_ || entry(head_).wants_data()
-                       ? 0
-                       : static_cast<std::uint32_t>(progress(entry(head_)));
+  cursor_packet_ = 0;
   reads_in_flight_ = 0;
+  skip_done();
   engine_.timers.stop(qp_, Timer::kAck);
   engine_.mark_ready(qp_);
 }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
+#include "rdma/message_opcodes.h"
 #include "rdma/requester_inl.h"
 #include "rdma/scatter_gather.h"
 
@@ -12,46 +14,6 @@ namespace softhca::rdma {
 namespace {
 
 using wire::Opcode;
-
-/// The packet opcodes of a message (IBTA 9.2.1 Table 38), by whether the packet is its first, and
-/// whether it is its last.
-struct MessageOpcodes {
-  constexpr MessageOpcodes() = default;
-  constexpr MessageOpcodes(Opcode first, Opcode middle, Opcode last, Opcode only)
-      : by_place{middle, first, last, only} {}
-
-  Opcode at(bool first, bool last) const { return by_place[first + 2 * last]; }
-
-  std::array<Opcode, 4> by_place{};
-};
-
-constexpr MessageOpcodes kSendMessage{Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE,
-                                      Opcode::RC_SEND_LAST, Opcode::RC_SEND_ONLY};
-
-/// By SendOpcode; those of a SEND for what is no message.
-constexpr auto kMessageOpcodes = [] {
-  std::array<MessageOpcodes, spec::infiniband::kSendOpcodes> all;
-  all.fill(kSendMessage);
-  const auto put = [&](SendOpcode opcode, const MessageOpcodes& opcodes) {
-    all[static_cast<std::size_t>(opcode)] = opcodes;
-  };
-  put(SendOpcode::kSendWithImmediate,
-      {Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST_WITH_IMMEDIATE,
-       Opcode::RC_SEND_ONLY_WITH_IMMEDIATE});
-  put(SendOpcode::kSendWithInvalidate,
-      {Opcode::RC_SEND_FIRST, Opcode::RC_SEND_MIDDLE, Opcode::RC_SEND_LAST_WITH_INVALIDATE,
-       Opcode::RC_SEND_ONLY_WITH_INVALIDATE});
-  put(SendOpcode::kRdmaWrite, {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE,
-                               Opcode::RC_RDMA_WRITE_LAST, Opcode::RC_RDMA_WRITE_ONLY});
-  put(SendOpcode::kRdmaWriteWithImmediate,
-      {Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_WRITE_MIDDLE,
-       Opcode::RC_RDMA_WRITE_LAST_WITH_IMMEDIATE, Opcode::RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE});
-  return all;
-}();
-
-const MessageOpcodes& rc_opcodes(SendOpcode opcode) {
-  return kMessageOpcodes[static_cast<std::size_t>(opcode)];
-}
 
 using MaskedView = util::MutableView<wire::MaskedAtomicLayout>;
 
@@ -75,8 +37,11 @@ constexpr bool has_reth(SendOpcode opcode) {
 
 /// The number of the oldest request packet that is not acknowledged.
 inline std::uint64_t Requester::acked_packets() const {
-  if (head_ == tail_) return next_packet_;
-  const auto& e = entry(head_);
+  // Where no peer answers, each PSN is a packet.
+  if (!qp_.service().reliable) return next_packet_ - (next_psn_ - unacked_);
+  const auto oldest = unanswered();
+  if (oldest == tail_) return next_packet_;
+  const auto& e = entry(oldest);
   return e.wants_data() ? e.first_packet : e.first_packet + progress(e);
 }
 
@@ -138,7 +103,12 @@ bool Requester::add_payload(Entry& e, std::uint64_t offset, std::size_t length,
   if (e.request.is_inline) {
     // Copied: the entry may serve another request before the frame is delivered. Short data fit
     // behind the headers.
-    const auto from = e.request.inline_data.data() + offset;
+    const std::span<const std::byte> data = e.request.inline_data;
+    if (offset > data.size() || length > data.size() - offset) {
+      refuse(e, WorkStatus::kLocalQpOperation, Reason::kBeyondMessage);
+      return false;
+    }
+    const auto from = data.data() + offset;
     const bool short_enough = frame.head_size() + length <= wire::Frame::kHeadCapacity;
     std::memcpy((short_enough ? frame.extend_head(length) : frame.own_payload(length)).data(), from,
                 length);
@@ -323,6 +293,11 @@ bool Requester::send_message_packets(Entry& e, unsigned count, bool fills_window
     const auto& service = qp_.service();
     const auto mtu = qp_.attributes().path_mtu;
     const auto offset = std::uint64_t{cursor_packet_} * mtu;
+    if (offset >= e.length) {
+      // The bytes there are others'.
+      refuse(e, WorkStatus::kLocalQpOperation, Reason::kBeyondMessage);
+      return true;
+    }
     const auto length = std::min<std::uint64_t>(std::uint64_t{mtu} * count, e.length - offset);
     const bool last = cursor_packet_ + count == e.packets;
     // The peer answers what asks for it: the end of each message, and often enough on the way that

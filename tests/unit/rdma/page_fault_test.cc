@@ -270,7 +270,7 @@ TEST_P(PageFaults, NothingIsSentUntilThePayloadsPageHasCome) {
   EXPECT_EQ(pair.a.hca.faults[0].committed, 0u);
   EXPECT_EQ(pair.qa->state(), QpState::kRts);
   bring_all(pair.a);
-  EXPECT_TRUE(pair.a.transport.resume(*pair.qa, FaultSide::kRequester, false));
+  pair.a.transport.resume(*pair.qa, FaultSide::kRequester, false);
   pair.drive();
   expect_done(3);
   expect_same(0x1800, 0x41000, 0x2000);
@@ -353,6 +353,26 @@ TEST_P(PageFaults, ARequestWhosePageCannotBeBroughtFailsInItsTurn) {
   pair.drive();
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kLocalProtection, kFlushed));
   EXPECT_EQ(pair.a.hca.sends[1].reason, Reason::kPageNotBrought);
+}
+
+TEST_P(PageFaults, ThePeersSilenceUsesUpNoRetryWhileAPageIsAway) {
+  auto attributes = pair.qa->attributes();
+  attributes.ack_timeout = 8;  // 1.05 ms
+  Pair::change_drained(pair.a, *pair.qa, attributes);
+  bool lose = true;
+  pair.script = [&](const wire::IbPacket&, bool to_b) {
+    return lose && !to_b ? Fate::kLose : Fate::kDeliver;
+  };
+  pair.a.post(*pair.qa, write(0x8000, 0x40000, 100));
+  pair.a.post(*pair.qa, from_paged(write(0, 0x50000, 100)));
+  pair.drive_for(100ms);
+  ASSERT_EQ(pair.a.hca.faults.size(), 1u);
+  EXPECT_EQ(pair.a.counters.local_ack_timeout_err, 0u);
+  lose = false;
+  bring_all(pair.a);
+  pair.a.transport.resume(*pair.qa, FaultSide::kRequester, false);
+  pair.drive();
+  expect_done(2);
 }
 
 TEST_P(PageFaults, AReadWhosePlaceCannotBeBroughtFails) {

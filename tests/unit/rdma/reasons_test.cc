@@ -44,6 +44,7 @@ TEST(Reasons, NumbersNeverChange) {
       {Reason::kLocalOperationRefused, 152},
       {Reason::kFlushed, 153},
       {Reason::kNoVirtualLane, 154},
+      {Reason::kBeyondMessage, 155},
       {Reason::kNakInvalidRequest, 160},
       {Reason::kNakRemoteAccess, 161},
       {Reason::kNakRemoteOperation, 162},
