@@ -138,7 +138,8 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
         return handle_fatal_nak(aeth.nak_code());
       }
       ++qp_.counters_->packet_seq_err;
-      if (use_retry()) rewind();
+      // While the requester waits, the peer says once more what is known: all will be sent again.
+      if (holds_back() || use_retry()) rewind();
       return;
     default:
       return engine_.drop(&qp_, Drop::kMalformed, Reason::kReservedSyndrome);
@@ -148,6 +149,8 @@ void Requester::handle_acknowledge(std::uint64_t psn, const wire::Aeth& aeth) {
 void Requester::handle_rnr_nak(std::uint8_t timer_code) {
   if (waits_for_rnr()) return;
   ++qp_.counters_->rnr_naks_received;
+  // The peer has got the request: what is lost is counted from here.
+  retries_left_ = qp_.attributes().retry_count;
   if (qp_.attributes().rnr_retry != kRetryForever) {
     if (rnr_retries_left_ == 0) {
       ++qp_.counters_->rnr_retries_exceeded;

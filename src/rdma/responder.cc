@@ -15,7 +15,7 @@ void Responder::reset() {
   msn_ = {};
   message_ = Message::kNone;
   has_receive_ = uc_skip_ = false;
-  silent_until_ = util::Time::min();
+  silent_ = false;
   received_ = 0;
   give_answers();
   answers_max_ = 0;

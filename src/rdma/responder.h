@@ -273,8 +273,8 @@ class Responder {
   bool reply_due_ = false;
   wire::AethType reply_type_ = wire::AethType::ACK;
   std::uint8_t reply_value_ = 0;
-  util::Time silent_until_ = util::Time::min();  ///< until then no NAK for a gap in the PSNs
-  bool fatal_ = false;                           ///< after the reply the QP goes to ERR
+  bool silent_ = false;  ///< no NAK for a gap in the PSNs until the expected packet has come
+  bool fatal_ = false;   ///< after the reply the QP goes to ERR
   AtomicResults atomics_;
 };
 

@@ -21,7 +21,7 @@ using spec::infiniband::kGrhBytes;
 }
 
 [[gnu::always_inline]] inline void Responder::pass_next(const wire::Bth& bth) {
-  silent_until_ = util::Time::min();
+  silent_ = false;
   expected_ = expected_.next();
   if (bth.ack_req) acknowledge_end();
 }
@@ -113,7 +113,7 @@ bool Responder::take_send(const wire::TransportHeaders& headers, const wire::Fra
   if (to == nullptr) {
     pd_ = qp_.attributes().pd;
     if (const auto verdict = take_receive(); !verdict.ok()) {
-      silent_until_ = util::Time::min();
+      silent_ = false;
       refuse(verdict);
       return true;
     }
@@ -143,7 +143,7 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
   if (from == nullptr || header == nullptr) return false;
   ++qp_.counters_->rx_read_requests;
   ++msn_;
-  silent_until_ = util::Time::min();
+  silent_ = false;
   expected_ = expected_.next();
   reply_due_ = false;  // IBTA 9.7.5.1: a response acknowledges all requests before it
   const auto form = wire::IbHeader::form(wire::Opcode::RC_RDMA_READ_RESPONSE_ONLY);

@@ -195,7 +195,7 @@ unsigned Responder::handle_middles(const wire::IbPacket& packet, const wire::Fra
   if (!take_middles(packet, frame, std::uint64_t{count} * packet.payload_size)) return 0;
   expected_ += count;
   if (service.reliable) {
-    silent_until_ = util::Time::min();
+    silent_ = false;
     if (reply_type_ != wire::AethType::ACK) reply_due_ = false;  // it asked for what is here now
     if (frame.train().ack_req_at_end) acknowledge();
   }

@@ -31,13 +31,13 @@ void Responder::handle_reliable(const wire::IbPacket& packet, const wire::Frame&
     ++qp_.counters_->out_of_sequence;
     engine_.drop(&qp_, Drop::kSequence, Reason::kPsnAhead);
     // IBTA 9.7.5.2: one NAK, and then silence until the expected packet has come.
-    if (engine_.now >= silent_until_) {
-      silent_until_ = util::kNever;
+    if (!silent_) {
+      silent_ = true;
       reply(wire::AethType::NAK, static_cast<std::uint8_t>(wire::NakCode::PSN_SEQUENCE_ERROR));
     }
     return;
   }
-  silent_until_ = util::Time::min();
+  silent_ = false;
   if (reply_type_ != wire::AethType::ACK) reply_due_ = false;  // it asked for what is here now
   const auto psns = packet.info().operation == Operation::kRdmaReadRequest
                         ? read_packets(packet.ext.reth.dma_length)
@@ -207,9 +207,9 @@ QpEvent Responder::event_of(const Verdict& verdict) {
 void Responder::refuse(const Verdict& verdict) {
   using enum Verdict::Kind;
   if (verdict.kind == kNotReady) {
-    // What is behind it is dropped silently (IBTA 9.7.5.2.8). When the peer's timer has run out,
-    // all of it comes again: what is ahead of the expected PSN then tells of a loss.
-    silent_until_ = engine_.now + spec::infiniband::rnr_timer(qp_.attributes().min_rnr_timer);
+    // What is behind it is dropped silently until it comes again (IBTA 9.7.5.2.8), however long
+    // the rest of the peer's burst takes to arrive.
+    silent_ = true;
     ++qp_.counters_->rnr_naks_sent;
     return reply(wire::AethType::RNR_NAK, qp_.attributes().min_rnr_timer);
   }
