@@ -43,7 +43,7 @@ util::Result<void> Context::failure() const {
   while (!has_stopped(state()) && !host.lost() && host.now() <= until) host.progress();
   std::string why;
   if (state() == cxtv::CXTV_ERR_FN) {
-    for (const auto& record : function_.take_errors()) why += "; " + record.to_text();
+    for (const auto& record : function_.take_errors_of(number_)) why += "; " + record.to_text();
   }
   return util::fail(fmt::format("SDXI context {} is in {}{}", number_, to_string(state()), why));
 }
@@ -51,6 +51,7 @@ util::Result<void> Context::failure() const {
 util::Result<Completion> Context::submit(std::span<const Descriptor> descriptors,
                                          std::optional<std::uint16_t> interrupt) {
   assert(!descriptors.empty());
+  function_.look_at_errors();
   auto completion = blocks_.take();
   if (!completion) return completion;
   std::vector<Descriptor> batch(descriptors.begin(), descriptors.end());
@@ -75,6 +76,7 @@ util::Result<void> Context::wait_interrupt(const Completion& completion, unsigne
 
 util::Result<void> Context::wait(const Completion& completion, std::optional<unsigned> vector) {
   auto& host = function_.host();
+  function_.look_at_errors();
   const auto until = host.now() + function_.patience();
   while (!poll(completion)) {
     // A descriptor behind one that failed never completes.

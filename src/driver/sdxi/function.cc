@@ -7,6 +7,7 @@
 
 #include "driver/pci.h"
 #include "driver/sdxi/context.h"
+#include "driver/sdxi/word.h"
 
 namespace softhca::driver::sdxi {
 namespace {
@@ -19,14 +20,6 @@ constexpr unsigned kRegisterBar = 0;
 constexpr unsigned kDoorbellBar = 2;
 constexpr std::uint32_t kAdminRing = 64;
 
-/// A register's value as a structure.
-template <class Layout>
-class Word : public util::Struct<Layout> {
- public:
-  explicit Word(std::uint64_t value = 0) { util::store_le64(this->bytes().data(), value); }
-  std::uint64_t value() const { return util::load_le64(this->bytes().data()); }
-};
-
 /// A structure's word that holds vl is written last, when the others are visible (SDXI 4.3.1).
 void make_valid(const auto& entry, auto vl) {
   auto* word = reinterpret_cast<std::uint64_t*>(entry.bytes().data());
@@ -37,16 +30,6 @@ void make_valid(const auto& entry, auto vl) {
 }
 
 }  // namespace
-
-std::string ErrorRecord::to_text() const {
-  std::string text{to_string(step)};
-  if (const auto name = to_string(error_class); !name.empty()) text += fmt::format(" {}", name);
-  if (context) text += fmt::format(", context {}", *context);
-  if (descriptor) text += fmt::format(", descriptor {}", *descriptor);
-  if (buffer) text += fmt::format(", buffer {}", *buffer);
-  if (target) text += fmt::format(", {} at context {}", to_string(target->step), target->context);
-  return text;
-}
 
 std::uint64_t Function::read(reg name) {
   std::array<std::byte, 8> bytes;
@@ -182,24 +165,6 @@ util::Result<void> Function::make_tables() {
   rkey.set(spec::mmio_rkey::sz, options_.rkeys_power);
   rkey.set(spec::mmio_rkey::en, 1);
   write(reg::MMIO_RKEY, rkey.value());
-  return {};
-}
-
-/// Step 7, by SDXI 3.4.2.
-util::Result<void> Function::make_error_log() {
-  Word<spec::mmio_err_cfg> cfg;
-  write(reg::MMIO_ERR_CFG, cfg.value());
-  write(reg::MMIO_ERR_STS, ~std::uint64_t{0});
-  auto log = DmaBuffer::allocate(host_, spec::table_bytes(options_.error_log_power));
-  if (!log) return tl::unexpected(log.error());
-  error_log_ = std::move(*log);
-  write(reg::MMIO_ERR_CTL, 1);
-  write(reg::MMIO_ERR_WRT, 0);
-  write(reg::MMIO_ERR_RD, 0);
-  spec::set_address(cfg, spec::mmio_err_cfg::ptr, error_log_.iova());
-  cfg.set(spec::mmio_err_cfg::sz, options_.error_log_power);
-  cfg.set(spec::mmio_err_cfg::en, 1);
-  write(reg::MMIO_ERR_CFG, cfg.value());
   return {};
 }
 
@@ -347,39 +312,6 @@ util::Result<void> Function::revoke(std::uint16_t rkey) {
   std::array steps{Descriptor::update_rkeys(rkey, rkey),
                    Descriptor::sync(spec::sync_filter::SYNC_RKEY, 0, 0, rkey, rkey)};
   return administer(steps);
-}
-
-std::vector<ErrorRecord> Function::take_errors(bool* lost) {
-  using ent = spec::errlog_hd_ent;
-  std::vector<ErrorRecord> records;
-  const Word<spec::mmio_err_sts> status(read(reg::MMIO_ERR_STS));
-  if (lost != nullptr) *lost = status.get(spec::mmio_err_sts::ovf) != 0;
-  if (status.get(spec::mmio_err_sts::sts) == 0) return records;
-  auto index = read(reg::MMIO_ERR_RD);
-  write(reg::MMIO_ERR_STS, ~std::uint64_t{0});  // before MMIO_ERR_WRT is read
-  const auto end = read(reg::MMIO_ERR_WRT);
-  for (; index < end; ++index) {
-    const auto at = index * ent::kSize % error_log_.bytes().size();
-    const util::View<ent> r(error_log_.bytes().subspan(at, ent::kSize));
-    ErrorRecord record{.step = static_cast<spec::err_step>(r.get(ent::step)),
-                       .sub_step = static_cast<spec::err_sub_step>(r.get(ent::sub_step)),
-                       .error_class = static_cast<spec::err_class>(r.get(ent::err_class)),
-                       .reaction = static_cast<spec::err_reaction>(r.get(ent::re)),
-                       .context = {},
-                       .descriptor = {},
-                       .buffer = {},
-                       .target = {}};
-    if (r.get(ent::cv) != 0) record.context = static_cast<std::uint16_t>(r.get(ent::cxt_num));
-    if (r.get(ent::div) != 0) record.descriptor = r.get(ent::dsc_index);
-    if (r.get(ent::bv) != 0) record.buffer = r.get(ent::buf);
-    if (r.get(ent::target_valid) != 0) {
-      record.target = {static_cast<std::uint16_t>(r.get(ent::target_cxt_num)),
-                       static_cast<spec::err_step>(r.get(ent::target_step))};
-    }
-    records.push_back(record);
-  }
-  write(reg::MMIO_ERR_RD, index);
-  return records;
 }
 
 }  // namespace softhca::driver::sdxi

@@ -93,9 +93,12 @@ class Function {
   /// Takes it back; when this returns the RKey reaches nothing any more.
   util::Result<void> revoke(std::uint16_t rkey);
 
-  /// Reads the error log and frees its records, in the order of SDXI 3.4.3. `*lost` becomes true if
-  /// it had overflowed.
+  /// All records that nobody has taken yet, oldest first. `*lost` becomes true if some were lost
+  /// since the last call: the log had overflowed, or more than kErrorsKept were not taken.
   std::vector<ErrorRecord> take_errors(bool* lost = nullptr);
+  /// Those of one context.
+  std::vector<ErrorRecord> take_errors_of(std::uint16_t context);
+  static constexpr std::size_t kErrorsKept = 1024;
 
   /// A PF stops contexts of its VF, softly or hard, and waits until they have: they end in
   /// CXTV_STOP_FN. Fails where this function is no PF of such a VF.
@@ -115,6 +118,11 @@ class Function {
   /// Holds memory that a context which did not stop may still use.
   void keep(DmaBuffer memory) { kept_.push_back(std::move(memory)); }
   void ring_doorbell(std::uint16_t number, std::uint64_t value);
+  /// To be called with each submission and wait. Now and then it empties the error log, so that
+  /// records without a waiter do not fill it.
+  void look_at_errors() {
+    if (++looks_ % kLooksTogether == 0) read_error_log();
+  }
 
  private:
   Function(Host& host, const Options& options) : host_(host), options_(options) {}
@@ -129,6 +137,8 @@ class Function {
   util::Result<void> read_capabilities();
   util::Result<void> make_tables();
   util::Result<void> make_error_log();
+  void clear_error_status();
+  void read_error_log();
   util::Result<void> activate();
   util::Result<void> stop_context(const Context& context);
   util::Result<util::MutableView<spec::cxt_l1_ent>> level1_entry(std::uint16_t number);
@@ -139,6 +149,11 @@ class Function {
   DmaBuffer level2_;
   std::vector<DmaBuffer> level1_;  ///< by level 2 index, empty until needed
   DmaBuffer error_log_;
+  /// The smallest log has 64 records, and a look comes before at most this many submissions.
+  static constexpr unsigned kLooksTogether = 16;
+  unsigned looks_ = 0;
+  std::vector<ErrorRecord> errors_;  ///< read from the log, not taken
+  bool errors_lost_ = false;
   DmaBuffer rkeys_;
   std::vector<bool> context_used_;
   std::vector<DmaBuffer> kept_;

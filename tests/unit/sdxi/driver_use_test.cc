@@ -253,6 +253,39 @@ TEST_F(DriverUseTest, TheErrorLogIsConsumedInTime) {
   EXPECT_FALSE(lost);
 }
 
+// W-24: errors that nobody waits for, more than the log has room for.
+TEST_F(DriverUseTest, RecordsWithoutAWaiterDoNotFillTheErrorLog) {
+  const auto to = DmaBuffer::allocate(host_, 64);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(context_->copy({to->iova()}, {0x1000}, 64));
+    while (context_->state() != cxtv::CXTV_ERR_FN) host_.progress();
+    ASSERT_TRUE(context_->recover());
+  }
+  bool lost = true;
+  EXPECT_EQ(function_->take_errors(&lost).size(), 100u);
+  EXPECT_FALSE(lost);
+}
+
+// SDXI 3.4: each of two that wait is told of its own descriptor.
+TEST_F(DriverUseTest, AWaiterLeavesTheRecordsOfOthers) {
+  auto other = make_context(16);
+  const auto to = DmaBuffer::allocate(host_, 64);
+  const auto mine = context_->copy({to->iova()}, {0x1000}, 64);
+  const auto others = other->copy({to->iova()}, {0x2000}, 64);
+  ASSERT_TRUE(mine && others);
+  while (other->state() != cxtv::CXTV_ERR_FN || context_->state() != cxtv::CXTV_ERR_FN)
+    host_.progress();
+  const auto first = context_->wait(*mine);
+  const auto second = other->wait(*others);
+  ASSERT_FALSE(first || second);
+  for (const auto& [waited, number] :
+       {std::pair(&first, context_->number()), std::pair(&second, other->number())}) {
+    EXPECT_THAT(waited->error().message, HasSubstr("ERRV_DSC_BUF"));
+    EXPECT_THAT(waited->error().message, HasSubstr(fmt::format("context {}, descriptor", number)));
+    EXPECT_THAT(waited->error().message, Not(ContainsRegex("ERRV_DSC_BUF.*ERRV_DSC_BUF")));
+  }
+}
+
 // What a recovered context will never complete ends at once, and its block is free again.
 TEST_F(DriverUseTest, RecoveryGivesUpWhatHasNotCompleted) {
   const auto to = DmaBuffer::allocate(host_, 64);

@@ -49,6 +49,38 @@ Value<Layout> as(std::uint64_t value) {
   return word;
 }
 
+/// The bits that the fields cover.
+template <class... Fields>
+constexpr std::uint64_t field_bits(Fields... fields) {
+  return ((std::uint64_t{fields.kMax} << (fields.kLo + fields.kOffset * 8)) | ...);
+}
+
+/// The bits of a register that software may set; all of those without reserved ones.
+constexpr std::uint64_t settable(reg name) {
+  namespace s = spec;
+  switch (name) {
+    case reg::MMIO_CTL0:
+      return field_bits(s::mmio_ctl0::fn_gsr, s::mmio_ctl0::fn_pasid_vl,
+                        s::mmio_ctl0::fn_err_intr_en, s::mmio_ctl0::fn_pasid,
+                        s::mmio_ctl0::fn_grp_id);
+    case reg::MMIO_CTL2:
+      return field_bits(s::mmio_ctl2::max_buffer, s::mmio_ctl2::max_akey_sz, s::mmio_ctl2::max_cxt,
+                        s::mmio_ctl2::opb_000_avl);
+    case reg::MMIO_CXT_L2:
+      return field_bits(s::mmio_cxt_l2::lv02_ptr);
+    case reg::MMIO_RKEY:
+      return field_bits(s::mmio_rkey::en, s::mmio_rkey::sz, s::mmio_rkey::ptr);
+    case reg::MMIO_ERR_CTL:
+      return field_bits(s::mmio_err_ctl::en);
+    case reg::MMIO_ERR_STS:
+      return field_bits(s::mmio_err_sts::sts, s::mmio_err_sts::ovf, s::mmio_err_sts::err);
+    case reg::MMIO_ERR_CFG:
+      return field_bits(s::mmio_err_cfg::en, s::mmio_err_cfg::sz, s::mmio_err_cfg::ptr);
+    default:
+      return ~std::uint64_t{0};
+  }
+}
+
 struct Access {
   bool write;
   unsigned bar;
@@ -83,6 +115,11 @@ class WatchedHost final : public Host {
   /// What the hook sees is what the function will find.
   void write_bar(unsigned bar, std::uint64_t at, std::span<const std::byte> in) override {
     note(true, bar, at, in);
+    // SDXI 9: the value of a register whose reserved fields were written with anything but 0 is
+    // undefined.
+    if (bar == kRegisters) {
+      EXPECT_EQ(accesses.back().value & ~settable(static_cast<reg>(at)), 0u) << "register " << at;
+    }
     inner_.write_bar(bar, at, in);
   }
   util::Result<DmaRegion> allocate(std::size_t size) override { return inner_.allocate(size); }
