@@ -113,8 +113,8 @@ void ConfigSpace::build_header(const Identity& identity) {
   set16(kVendorId, identity.vendor_id);
   set16(kDeviceId, identity.device_id);
   set16(kCommand, 0,
-        kCommandMemorySpace | kCommandBusMaster | kCommandParityError | kCommandSerr |
-            kCommandInterruptDisable);
+        // Without a legacy interrupt Interrupt Disable may be 0 (PCI Express 7.5.1.1.3).
+        kCommandMemorySpace | kCommandBusMaster | kCommandParityError | kCommandSerr);
   set16(kStatus, kStatusCapabilities);
   clear_on_write16(kStatus, kStatusErrors);
   set32(kRevisionId, identity.class_code << 8 | identity.revision_id);

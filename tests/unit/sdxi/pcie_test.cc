@@ -35,6 +35,15 @@ class PcieTest : public ::testing::Test {
 // D-001
 TEST_F(PcieTest, ClassCodeIsSdxi) { EXPECT_EQ(config(0x08) >> 8, 0x120100u); }
 
+// Figure 8-1: Memory Space, Bus Master, Parity Error Response and SERR# can be set, and nothing
+// else.
+TEST_F(PcieTest, OfTheCommandRegisterOnlyFourBitsCanBeSet) {
+  set_config(0x04, 0xffff);
+  EXPECT_EQ(config(0x04) & 0xffff, 0x0146u);
+  set_config(0x04, 0);
+  EXPECT_EQ(config(0x04) & 0xffff, 0u);
+}
+
 // D-002
 TEST_F(PcieTest, Bar0Is64BitPrefetchableMemoryOf512KiB) {
   EXPECT_EQ(config(0x10) & 0xf, 0xcu);
