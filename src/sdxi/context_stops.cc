@@ -45,6 +45,12 @@ Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool har
     self_stop_ = SelfStop{cause, hard || (self_stop_ && self_stop_->hard)};
     return {};
   }
+  // The limit was lowered while it ran: its tables are out of reach (SDXI 3.2), what is cached of
+  // it is not.
+  if (cause == StopCause::kFunction && context != nullptr && parts_.tables.is_above_limit(number)) {
+    mark(*context, cause, hard);
+    return {};
+  }
   // K1, K2.
   const auto checked = parts_.tables.check(number);
   if (!checked) {
@@ -65,17 +71,20 @@ Checked<void> ContextStops::stop(ContextNumber number, StopCause cause, bool har
   }
   // Held, so that a fault rule can keep its stop from ending.
   if (context == nullptr && parts_.faults.armed()) context = hold(checked->entry);
-  if (context != nullptr) return mark(*context, cause, hard);
-  return stop_unsignaled(checked->entry, cause);
-}
-
-/// K6 to K12 at once: the context is started, but was not signaled since.
-Checked<void> ContextStops::stop_unsignaled(const ContextEntry& entry, StopCause cause) {
-  if (!parts_.tables.write_state(entry, passing_state(cause)) ||
-      !parts_.tables.write_state(entry, final_state(cause))) {
-    return refuse(state_not_written(entry.number, entry.state()));
+  if (context != nullptr) {
+    mark(*context, cause, hard);
+  } else {
+    stop_unsignaled(checked->entry, cause);
   }
   return {};
+}
+
+/// K6 to K12 in one step: the context is started, but was not signaled since.
+void ContextStops::stop_unsignaled(const ContextEntry& entry, StopCause cause) {
+  if (!parts_.tables.write_state(entry, passing_state(cause)) ||
+      !parts_.tables.write_state(entry, final_state(cause))) {
+    halt(entry, state_not_written(entry.number, entry.state()));  // K9b
+  }
 }
 
 /// A context that was not signaled, as if it had been; null if its Read_Index cannot be read.
@@ -87,16 +96,15 @@ Context* ContextStops::hold(const ContextEntry& entry) {
 }
 
 /// K6 to K9 for a context that we hold.
-Checked<void> ContextStops::mark(Context& context, StopCause cause, bool hard) {
+void ContextStops::mark(Context& context, StopCause cause, bool hard) {
   const pcie::Paused workers_wait(&parts_.gate);
   if (context.stopping) {
     if (hard) make_hard(context);
-    return {};
+    return;
   }
   const auto& entry = context.entry;
   if (!parts_.tables.write_state(entry, passing_state(cause))) {
-    halt(entry, state_not_written(entry.number, entry.state()));
-    return {};
+    return halt(entry, state_not_written(entry.number, entry.state()));
   }
   parts_.scheduler.recall(context);  // the control thread ends it
   context.space = parts_.memory.select(context.entry.pasid);
@@ -115,7 +123,6 @@ Checked<void> ContextStops::mark(Context& context, StopCause cause, bool hard) {
   } else {
     parts_.scheduler.enqueue(context);
   }
-  return {};
 }
 
 /// A hard stop after a soft one (SDXI 4.3.5).

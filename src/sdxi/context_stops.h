@@ -74,9 +74,9 @@ class ContextStops {
   void operation_completed(const Context& context);
 
  private:
-  Checked<void> stop_unsignaled(const ContextEntry& entry, StopCause cause);
+  void stop_unsignaled(const ContextEntry& entry, StopCause cause);
   Context* hold(const ContextEntry& entry);
-  Checked<void> mark(Context& context, StopCause cause, bool hard);
+  void mark(Context& context, StopCause cause, bool hard);
   void make_hard(Context& context);
   void halt(const ContextEntry& entry, const Refusal& refusal);
 

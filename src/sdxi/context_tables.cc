@@ -168,8 +168,12 @@ bool ContextTables::write_state(const ContextEntry& entry, spec::cxtv state) con
       .has_value();
 }
 
+bool ContextTables::is_above_limit(ContextNumber number) const {
+  return !registers_.max_cxt_is_legal() || number > registers_.max_cxt();
+}
+
 ContextResult<CheckedContext> ContextTables::check(ContextNumber number) const {
-  if (!registers_.max_cxt_is_legal() || number > registers_.max_cxt()) {
+  if (is_above_limit(number)) {
     return log_err(
         invalid(err_step::ERRV_DSC_GEN, err_class::ILLEGAL_CXT_INDEX,
                 "the context is above MMIO_CTL2.max_cxt, or that above MMIO_CAP1.max_cxt",

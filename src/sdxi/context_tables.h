@@ -58,6 +58,8 @@ class ContextTables {
 
   /// ChkValid:Cxt (SDXI 4.3.2).
   ContextResult<CheckedContext> check(ContextNumber number) const;
+  /// SDXI 3.2: nothing of the tables above MMIO_CTL2.max_cxt may be accessed.
+  bool is_above_limit(ContextNumber number) const;
 
   /// CXT_STS.state of a context that was walked, whatever it is; nothing if it cannot be read.
   std::optional<spec::cxtv> read_state(const ContextEntry& entry) const;

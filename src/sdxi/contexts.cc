@@ -13,13 +13,19 @@ constexpr std::size_t kBounceSize = 64 << 10;
 /// away) it finds out by itself.
 constexpr util::Duration kSyncPause = std::chrono::milliseconds(10);
 
-Refusal bad_start_state(ContextNumber number, spec::cxtv state) {
-  auto refusal =
-      invalid(spec::err_step::ERRV_CXT_STS, spec::err_class::LOGICAL,
-              "a context can be started from CXTV_STOP_SW, CXTV_STOP_FN and CXTV_RUN only",
-              "SDXI 6.6.3", static_cast<std::uint64_t>(state));
+/// A start that fails for what context `number` is like. The step is one whose record needs no
+/// descriptor (SDXI Table 3-10): a VF that logs it has none.
+Refusal cannot_start(ContextNumber number, spec::err_class err_class, std::string_view reason,
+                     std::string_view section, std::uint64_t value) {
+  auto refusal = invalid(spec::err_step::ERRV_CXT_STS, err_class, reason, section, value);
   refusal.context = number;
   return refusal;
+}
+
+Refusal bad_start_state(ContextNumber number, spec::cxtv state) {
+  return cannot_start(number, spec::err_class::LOGICAL,
+                      "a context can be started from CXTV_STOP_SW, CXTV_STOP_FN and CXTV_RUN only",
+                      "SDXI 6.6.3", static_cast<std::uint64_t>(state));
 }
 
 }  // namespace
@@ -41,8 +47,7 @@ Contexts::Contexts(const Parts& parts)
               .faults = parts.faults,
               .halt = parts.halt,
               .gate = parts.workers.gate()}),
-      function_stop_(
-          {.registers = parts.registers, .contexts = set_, .stops = stops_, .halt = parts.halt}),
+      function_stop_({.registers = parts.registers, .contexts = set_, .stops = stops_}),
       faults_({.options = parts_.options,
                .completions = completions_,
                .stops = stops_,
@@ -140,16 +145,21 @@ Checked<void> Contexts::start(ContextNumber number, StartKind kind) {
   // SDXI 4.2: the target function's state counts, whoever issued the operation.
   if (parts_.registers.gsv() != spec::fn_gsv::GSV_ACTIVE) {
     if (!normal) return {};
-    return refuse(invalid(spec::err_step::ERRV_DSC_GEN, spec::err_class::LOGICAL,
-                          "the target function is not active", "SDXI 4.2", number));
+    return refuse(cannot_start(number, spec::err_class::LOGICAL,
+                               "the target function is not active", "SDXI 4.2", number));
   }
   // Step 1.
   const auto checked = parts_.tables.check(number);
   if (!checked) {
+    // SDXI 4.3.2: CXT_STS is not cached any more.
+    if (auto* context = set_.find_active(number);
+        context != nullptr && !stops_.is_executing(*context)) {
+      stops_.drop(*context);
+    }
     if (checked.error().log_err) return refuse(*checked.error().log_err);
     if (!normal) return {};
-    return refuse(invalid(spec::err_step::ERRV_DSC_GEN, spec::err_class::ILLEGAL_CXT_INDEX,
-                          "the context to start is not valid", "SDXI 6.6.3", number));
+    return refuse(cannot_start(number, spec::err_class::ILLEGAL_CXT_INDEX,
+                               "the context to start is not valid", "SDXI 6.6.3", number));
   }
   // Steps 2 and 3.
   const auto state = checked->state;

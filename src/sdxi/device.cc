@@ -162,6 +162,8 @@ void Device::set_probe(bool probe) { registers_.grp_enum.set(spec::mmio_grp_enum
 
 bool Device::probe() const { return registers_.grp_enum.get(spec::mmio_grp_enum::probe) != 0; }
 
+bool Device::probe_busy() const { return registers_.grp_enum.get(spec::mmio_grp_enum::busy) != 0; }
+
 std::uint32_t Device::group_id() const { return registers_.ctl0.get(spec::mmio_ctl0::fn_grp_id); }
 
 }  // namespace softhca::sdxi

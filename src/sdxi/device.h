@@ -67,6 +67,7 @@ class Device final : public pcie::Function, private GroupMember {
   void message_taken(std::uint16_t peer) override { mailboxes_.message_taken(peer); }
   void set_probe(bool probe) override;
   bool probe() const override;
+  bool probe_busy() const override;
   std::uint32_t group_id() const override;
 
   DeviceOptions options_;

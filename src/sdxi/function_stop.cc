@@ -6,19 +6,17 @@ namespace softhca::sdxi {
 
 std::int64_t FunctionStop::go_on() {
   constexpr auto kMost = 64 * kContextCost;
+  constexpr std::int64_t kSkipCost = 64;
   std::int64_t used = 0;
   while (used < kMost && has_visits()) {
     const auto number = static_cast<ContextNumber>(progress_->next++);
-    if (number > parts_.registers.max_cxt()) {
-      progress_->next = static_cast<std::uint32_t>(parts_.contexts.size());
-      break;
+    // Above the limit only what runs since before it was lowered has anything to stop.
+    if (number > parts_.registers.max_cxt() && parts_.contexts.find_active(number) == nullptr) {
+      used += kSkipCost;
+      continue;
     }
-    const auto stopped = parts_.stops.stop(number, StopCause::kFunction, progress_->hard);
+    (void)parts_.stops.stop(number, StopCause::kFunction, progress_->hard);
     used += kContextCost + remote_cost();
-    if (!stopped) {
-      parts_.halt.halt(stopped.error(), number);  // K9b
-      break;
-    }
   }
   return used;
 }

@@ -13,9 +13,8 @@ class FunctionStop {
  public:
   struct Parts {
     const Registers& registers;
-    const ContextSet& contexts;
+    ContextSet& contexts;
     ContextStops& stops;
-    FunctionHalt& halt;
   };
 
   explicit FunctionStop(const Parts& parts) : parts_(parts) {}

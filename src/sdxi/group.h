@@ -58,6 +58,8 @@ class GroupMember {
   /// MMIO_GRP_ENUM.probe was written at another PF.
   virtual void set_probe(bool probe) = 0;
   virtual bool probe() const = 0;
+  /// MMIO_GRP_ENUM.busy: the value of probe has not reached all other PFs.
+  virtual bool probe_busy() const = 0;
   virtual std::uint32_t group_id() const = 0;
 };
 

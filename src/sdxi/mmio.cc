@@ -52,6 +52,7 @@ std::uint64_t Mmio::read_register(std::uint64_t offset) {
       if (parts_.pf == nullptr) return word(r.grp_enum);
       util::Struct<spec::mmio_grp_enum> copy;
       copy.set(spec::mmio_grp_enum::probe, parts_.pf->probe());
+      copy.set(spec::mmio_grp_enum::busy, parts_.pf->probe_busy());
       return word(copy);
     }
     case mmio_register::MMIO_CTL2:

@@ -61,6 +61,11 @@ TurnEnd RingProcessor::fail_completion(Context& context, const ThreadState& thre
 /// An update operation was executed since the entry was read (SDXI 4.3.1).
 TurnEnd RingProcessor::refresh(Context& context, const ThreadState& thread) {
   const auto updates = parts_.contexts.update_count();
+  // SDXI 3.2: its tables are out of reach since the limit was lowered. It ends with what is cached.
+  if (parts_.tables.is_above_limit(context.entry.number)) {
+    context.entry_age = updates;
+    return std::nullopt;
+  }
   const auto entry = parts_.tables.walk(context.entry.number);
   if (!entry && thread.worker) return Turn::kHandBack;
   context.bytes += kContextCost;

@@ -57,6 +57,8 @@ TurnEnd RingProcessor::prepare_turn(Context& context, ThreadState& thread) {
   if (DescriptorFaults::affects(context)) [[unlikely]] {
     if (const auto end = parts_.faults.hold(context)) return *end;
   }
+  // It changes between turns only: FunctionState::enter() waits for the workers.
+  thread.begins = parts_.registers.gsv() == spec::fn_gsv::GSV_ACTIVE;
   thread.rules = header_rules(parts_.registers, context.entry);
   express_.prepare(thread.express, thread.rules, context.entry);
   // The control thread's time is cut by others.
@@ -264,6 +266,9 @@ Turn RingProcessor::process(Context& context, ThreadState& thread, Work& work) {
         parts_.stops.finish(context);
         return Turn::kIdle;
       }
+      // The stop of the function will come to this context.
+      if (!thread.begins) [[unlikely]]
+        return thread.worker ? Turn::kHandBack : Turn::kIdle;
       // The turn of one descriptor goes the long way.
       if (context.ring != nullptr && !thread.one_descriptor) {
         if (const auto end = go_express(context, thread)) return *end;

@@ -40,6 +40,7 @@ struct ThreadState {
   /// For copies between memory that is not local; a worker has none.
   std::span<std::byte> bounce{};
   // Of this turn.
+  bool begins = true;  ///< new descriptors may be started: the function does not stop (SDXI 4.1.4)
   HeaderRules rules{};
   ExpressTurn express{};
 };

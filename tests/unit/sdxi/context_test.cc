@@ -244,6 +244,45 @@ TEST_F(ContextTest, AFailedCheckDropsWhatIsKnownOfTheStatus) {
   EXPECT_EQ(m_.records(), 0u);
 }
 
+// D-086: the same, but by a jump start, which reads what is cached.
+TEST_F(ContextTest, AFailedCheckMakesAJumpStartReadTheStatusAnew) {
+  auto& c = m_.start_context(4);
+  EXPECT_TRUE(m_.execute(c, nop()).done);
+  const auto entry = m_.at<spec::cxt_l1_ent>(c.l1);
+  entry.set(spec::cxt_l1_ent::vl, 0);
+  EXPECT_FALSE(m_.admin(start_rs(4, 4)).er);
+  m_.set_state(c, cxtv::CXTV_RUN);
+  m_.at<spec::cxt_sts>(c.sts).set(spec::cxt_sts::read_index, 7);
+  m_.store64(c.write_index, 7);
+  entry.set(spec::cxt_l1_ent::vl, 1);
+  m_.submit(c, nop());
+  m_.run();
+  EXPECT_EQ(m_.read_index(c), 8u);
+}
+
+// D-066: a context that ran before the limit was lowered.
+TEST_F(ContextTest, ALimitThatIsLoweredKeepsTheTablesAboveItUntouched) {
+  FunctionGroup group;
+  Machine m(group, {.max_cxt = 300}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = m.start_context(5);
+  const auto from = m.allocate(16u << 20), to = m.allocate(16u << 20);
+  m.submit(c, copy(from, to, 16u << 20));
+  m.step();
+  m.set_field<spec::mmio_ctl2>(reg::MMIO_CTL2, spec::mmio_ctl2::max_cxt, 3);
+  m.trace.accesses.clear();
+  EXPECT_FALSE(m.admin(make(spec::dsc_type::ADMIN_GRP, spec::admin_subtype::DSC_FN_UPD)).er);
+  m.submit(c, nop());
+  m.run();
+  EXPECT_EQ(m.read_index(c), 1u) << "the copy ends, and the doorbell counts for nothing";
+  EXPECT_FALSE(m.trace.touched(c.l1, 32));
+  m.request(fn_gsr::GSRV_STOP_SF);
+  m.run();
+  EXPECT_EQ(m.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_FALSE(m.trace.touched(c.l1, 32));
+  EXPECT_EQ(m.state(c), cxtv::CXTV_STOP_FN) << "all contexts have a final state";
+}
+
 // D-090: "issue an atomic write ..., then ensure that the value ... is CXTV_RUN".
 TEST_F(ContextTest, AStartWhoseStateIsNotThereAfterwardsFails) {
   for (const bool refused : {true, false}) {

@@ -81,16 +81,18 @@ TEST_F(FunctionStateTest, Sts0HoldsNothingButTheState) {
 
 // D-046 D-024 D-057
 TEST_F(FunctionStateTest, AnotherRequestInInitIsAFunctionError) {
-  for (auto value : {fn_gsr::GSRV_RESET, fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD}) {
-    m_.set_field<spec::mmio_ctl0>(reg::MMIO_CTL0, spec::mmio_ctl0::fn_err_intr_en, 1);
-    m_.request(fn_gsr::GSRV_ACTIVE);
-    ASSERT_EQ(m_.gsv(), fn_gsv::GSV_INIT);
-    const auto before = m_.interrupts(0);
-    m_.request(value);
-    EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ERROR);
-    EXPECT_EQ(m_.interrupts(0), before + 1);
-    m_.request(fn_gsr::GSRV_RESET);
-    EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  for (const bool enabled : {true, false}) {
+    for (auto value : {fn_gsr::GSRV_RESET, fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD}) {
+      m_.set_field<spec::mmio_ctl0>(reg::MMIO_CTL0, spec::mmio_ctl0::fn_err_intr_en, enabled);
+      m_.request(fn_gsr::GSRV_ACTIVE);
+      ASSERT_EQ(m_.gsv(), fn_gsv::GSV_INIT);
+      const auto before = m_.interrupts(0);
+      m_.request(value);
+      EXPECT_EQ(m_.gsv(), fn_gsv::GSV_ERROR);
+      EXPECT_EQ(m_.interrupts(0), before + (enabled ? 1 : 0));
+      m_.request(fn_gsr::GSRV_RESET);
+      EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+    }
   }
 }
 
@@ -156,6 +158,50 @@ TEST_F(FunctionStateTest, SoftStopLetsTheOutstandingDescriptorFinishAndTakesNoNe
   EXPECT_FALSE(m_.er(block_));
   EXPECT_TRUE(m_.equal(from_, to_, 16u << 20));
   EXPECT_TRUE(m_.valid(c, 1));
+}
+
+// D-049: short ones, many of which the run would have time for; and contexts that the stop reaches
+// late.
+TEST_F(FunctionStateTest, AfterAStopRequestNoDescriptorIsStarted) {
+  for (const auto request : {fn_gsr::GSRV_STOP_SF, fn_gsr::GSRV_STOP_HD}) {
+    for (const unsigned workers : {0u, 2u}) {
+      FunctionGroup group;
+      Machine m(group, {.workers = workers});
+      m.activate();
+      const auto from = m.allocate(4096), to = m.allocate(4096);
+      std::array contexts{&m.start_context(1, 1024), &m.start_context(200, 1024)};
+      for (auto* c : contexts) {
+        for (int i = 0; i < 1000; ++i) m.push(*c, copy(from, to, 4096));
+      }
+      for (auto* c : contexts) m.doorbell(c->number, 1000);
+      m.step();
+      m.request(request);
+      std::array<std::uint64_t, 2> before{};
+      for (std::size_t i = 0; i < 2; ++i) before[i] = m.read_index(*contexts[i]);
+      m.run();
+      EXPECT_EQ(m.gsv(), fn_gsv::GSV_STOP);
+      for (std::size_t i = 0; i < 2; ++i) {
+        // One that was executing ends, and its Read_Index may not have been written yet.
+        EXPECT_LE(m.read_index(*contexts[i]), before[i] + 1) << i << ' ' << workers;
+        EXPECT_LT(m.read_index(*contexts[i]), 1000u);
+      }
+    }
+  }
+}
+
+// SDXI 4.1.4: what is not started is no error: the context can be started again.
+TEST_F(FunctionStateTest, AStartThatWaitsBehindAStopRequestIsNotBegun) {
+  m_.activate();
+  m_.make_context(4);
+  auto& admin = m_.context(0);
+  for (int i = 0; i < 10; ++i) m_.push(admin, nop());
+  m_.push(admin, start(4, 4));
+  m_.doorbell(0, m_.load64(admin.write_index));
+  m_.request(fn_gsr::GSRV_STOP_SF);
+  m_.run();
+  EXPECT_EQ(m_.gsv(), fn_gsv::GSV_STOP);
+  EXPECT_EQ(m_.records(), 0u);
+  EXPECT_EQ(m_.state(admin), cxtv::CXTV_STOP_FN);
 }
 
 // D-049 D-050 D-102

@@ -241,6 +241,8 @@ TEST_F(MmioTest, ProbePropagatesToAllPfsAndIsSeenByVfs) {
   Machine vf(group, {}, &a), vf_of_b(group, {}, &b);
   b.write(reg::MMIO_GRP_ENUM, 3);
   EXPECT_EQ(b.read(reg::MMIO_GRP_ENUM), 3u);  // busy until it has reached the others
+  EXPECT_EQ(vf_of_b.read(reg::MMIO_GRP_ENUM), 3u) << "as its PF";
+  EXPECT_EQ(vf.read(reg::MMIO_GRP_ENUM), 0u);
   b.run();
   EXPECT_EQ(b.read(reg::MMIO_GRP_ENUM), 2u);
   EXPECT_EQ(a.read(reg::MMIO_GRP_ENUM), 2u);

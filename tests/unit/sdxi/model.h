@@ -233,7 +233,7 @@ class Model {
           target.state == kActive && found != target.contexts.end() && !invalid(found->second);
       auto* c = valid ? &found->second : nullptr;
       Outcome failed;
-      if (subtype == 3 || subtype == 8) failed = start(target, c, subtype == 3);
+      if (subtype == 3 || subtype == 8) failed = start(target, number, c, subtype == 3);
       if (subtype == 4) failed = stop(c, p2v);
       if (subtype == 2 || (subtype == 6 && filter == 2)) {
         if (first_key > last_key) return Failure{7, 0x2320};
@@ -245,9 +245,10 @@ class Model {
     return std::nullopt;
   }
 
-  static Outcome start(const Function& target, Context* c, bool normal) {
-    if (target.state != kActive) return normal ? Outcome(Failure{7, 0x2000}) : std::nullopt;
-    if (c == nullptr) return normal ? Outcome(Failure{7, 0x2330}) : std::nullopt;
+  static Outcome start(const Function& target, unsigned number, Context* c, bool normal) {
+    if (target.state != kActive)
+      return normal ? Outcome(Failure{5, 0x2000, 0, number}) : std::nullopt;
+    if (c == nullptr) return normal ? Outcome(Failure{5, 0x2330, 0, number}) : std::nullopt;
     if (auto bad = check_tables(*c, true)) return bad;
     if (c->state == kErrFn) {
       return normal ? Outcome(Failure{5, 0x2000, 0, c->number}) : std::nullopt;

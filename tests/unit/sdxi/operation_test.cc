@@ -53,8 +53,41 @@ TEST(OperationTableTest, HoldsThe27OperationsOfTheDocument) {
 
 // D-161
 TEST_F(OperationTest, NopCompletesAndTouchesNothingElse) {
-  EXPECT_TRUE(m_.execute(c_, nop()).done);
-  EXPECT_EQ(m_.records(), 0u);
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = m.start_context(1);
+  auto d = nop();
+  const auto block = m.attach_completion(d);
+  m.submit(c, d);
+  m.trace.accesses.clear();
+  m.run();
+  EXPECT_EQ(m.signal(block), 0u);
+  EXPECT_EQ(m.records(), 0u);
+  for (const auto& access : m.trace.accesses) {
+    if (!access.write) continue;
+    const auto within = [&](Iova from, std::size_t size) {
+      return from <= access.at && access.at + access.size <= from + size;
+    };
+    EXPECT_TRUE(within(c.ring, 64) || within(block, 32) || within(c.sts, 64))
+        << access.at - Machine::kBase;
+  }
+}
+
+// D-151: the signal alone cannot be written; er, in the same block, can.
+TEST_F(OperationTest, AnErrorIsSignaledWhereTheSignalItselfCannotBe) {
+  FunctionGroup group;
+  Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+  m.activate();
+  auto& c = m.start_context(1);
+  auto d = nop();
+  const auto block = m.attach_completion(d);
+  m.trace.refuse_writes_at = block;
+  m.submit(c, d);
+  m.run();
+  EXPECT_EQ(m.state(c), cxtv::CXTV_ERR_FN);
+  EXPECT_EQ(m.signal(block), 1u);
+  EXPECT_TRUE(m.er(block));
 }
 
 // D-162

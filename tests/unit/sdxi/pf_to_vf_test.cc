@@ -139,6 +139,19 @@ TEST_F(PfToVfTest, FailuresAreLoggedByTheVf) {
   EXPECT_EQ(pf_.records(), 0u);
 }
 
+// D-221, Table 3-10: the record names the context that failed, of several the right one.
+TEST_F(PfToVfTest, TheVfsRecordNamesTheContextThatCannotBeStarted) {
+  for (const ContextNumber number : {4, 5, 6, 8, 9}) vf_.make_context(number);
+  EXPECT_TRUE(admin(on_vf<spec::dsc_cxt_start>(start(4, 9))).er);
+  ASSERT_EQ(vf_.records(), 1u);
+  const auto record = vf_.record(0);
+  EXPECT_EQ(record.get(ent::cv), 1u);
+  EXPECT_EQ(record.get(ent::cxt_num), 7u);
+  EXPECT_EQ(record.get(ent::div), 0u) << "the VF has no descriptor of it";
+  EXPECT_EQ(record.get(ent::step), static_cast<unsigned>(spec::err_step::ERRV_CXT_STS))
+      << "a step that requires none";
+}
+
 // D-119 D-222
 TEST_F(PfToVfTest, SyncStopOfAPfWaitsForALocalStopOfTheVf) {
   auto& c = vf_.start_context(4);

@@ -258,6 +258,23 @@ TEST_F(StopTest, AnErrorOfAContextWhoseStatusCannotBeWrittenHaltsTheFunction) {
   EXPECT_EQ(m.gsv(), fn_gsv::GSV_ERROR);
 }
 
+// K9b: the same fault has the same outcome, whether the context was signaled or not.
+TEST_F(StopTest, AStopOfAContextWhoseStatusCannotBeWrittenHaltsTheFunction) {
+  for (const bool signaled : {false, true}) {
+    FunctionGroup group;
+    Machine m(group, {}, nullptr, Machine::Memory::kTraced);
+    m.activate();
+    auto& c = m.start_context(4);
+    if (signaled) {
+      EXPECT_TRUE(m.execute(c, nop()).done);
+    }
+    m.trace.refuse_writes_at = c.sts;
+    m.submit(m.context(0), stop(4, 4));
+    m.run();
+    EXPECT_EQ(m.gsv(), fn_gsv::GSV_ERROR) << signaled;
+  }
+}
+
 // K2a. Software must not do this; but if it does, the stop has no business with the context.
 TEST_F(StopTest, AFunctionStopLeavesAContextWithoutValidStructuresAlone) {
   auto& c = m_.start_context(4);
