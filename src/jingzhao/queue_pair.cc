@@ -108,8 +108,7 @@ inline bool QueuePair::read_wqe(const SendWqe& wqe, std::span<std::byte> out) {
 
 inline void QueuePair::follow(util::View<next_unit> next, bool stale) {
   const auto units = next.get(next_unit::nds);
-  // One with a doorbell of its own comes by that.
-  if (units == 0 || next.get(next_unit::d) != 0) return next_.reset();
+  if (units == 0) return next_.reset();
   next_ = SendWqe{.place = next.get(next_unit::nda),
                   .opcode = static_cast<std::uint8_t>(next.get(next_unit::nop)),
                   .units = static_cast<std::uint8_t>(units),
@@ -119,10 +118,14 @@ inline void QueuePair::follow(util::View<next_unit> next, bool stale) {
 
 Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
   if (!next_ && doorbells.empty()) return Fetch::kNothing;
-  const auto wqe = next_ ? *next_ : all_.pop_doorbell(*this);
+  auto wqe = next_ ? *next_ : all_.pop_doorbell(*this);
   if (!all_.refresh(*this)) return lose(WqeFault::kContextGone);
   const std::uint32_t size = wqe.units * kUnit;
-  if (std::uint64_t{wqe.place} * kUnit >= sends_.size()) return lose(WqeFault::kChainLeavesQueue);
+  if (std::uint64_t{wqe.place} * kUnit >= sends_.size()) [[unlikely]] {
+    // A doorbell may count on past the end of the queue, as the author's library does.
+    if (next_ || sends_.size() == 0) return lose(WqeFault::kChainLeavesQueue);
+    wqe.place %= static_cast<std::uint32_t>(sends_.size() / kUnit);
+  }
   request.cookie = SendCookie{.place = wqe.place, .opcode = wqe.opcode}.pack();
   if (size > limits::kMaxWqe || size > sends_.size() || size == 0) {
     // Nothing of it is read, so no other follows it.

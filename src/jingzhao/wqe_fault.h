@@ -56,7 +56,7 @@ constexpr WqeFaultInfo describe(WqeFault fault) {
     case WqeFault::kDoorbellsFull:
       return {"more doorbells wait than the device keeps", "docs/jingzhao.md"};
     case WqeFault::kChainLeavesQueue:
-      return {"a doorbell or a next unit names a place outside of the SQ", "JingZhao 3.4.1"};
+      return {"a next unit names a place outside of the SQ, or there is no SQ", "JingZhao 3.4.1"};
   }
   return {};
 }

@@ -343,7 +343,7 @@ TEST(JingzhaoUsedFields, OfUnitsOfAWqeCount) {
   using rdma::QpType;
   const auto write = wqe_of(wqe_opcode::RDMA_WRITE_IMM, 3, QpType::kRc);
   // What a next unit says of the WQE that follows: JingzhaoRc.AChainOfWqesIsExecutedByOneDoorbell.
-  expect_each_field_counts<next_unit>({write}, 0, {"nop", "nda", "nds", "f", "d", "nee", "posted"});
+  expect_each_field_counts<next_unit>({write}, 0, {"nop", "nda", "nds", "f", "nee", "posted"});
   expect_each_field_counts<raddr_unit>({write}, 16);
   expect_each_field_counts<data_unit>({write}, 32);
   expect_each_field_counts<atomic_unit>({wqe_of(wqe_opcode::ATOMIC_CS, 4, QpType::kRc)}, 32);

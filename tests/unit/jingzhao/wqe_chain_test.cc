@@ -87,45 +87,5 @@ TEST_F(JingzhaoChain, AFencedRequestWaitsForTheReadBeforeIt) {
   }
 }
 
-/// Where the next unit with this immediate stands in the driver's memory.
-std::span<std::byte> find_unit(Node& node, std::uint32_t immediate) {
-  for (const auto& region : Spoiler::of(node).regions()) {
-    for (std::size_t at = 0; at + next_unit::kSize <= region.bytes.size(); at += next_unit::kSize) {
-      const auto bytes = region.bytes.subspan(at, next_unit::kSize);
-      if (util::View<next_unit>(bytes).get(next_unit::imm_data) == immediate) return bytes;
-    }
-  }
-  return {};
-}
-
-TEST_F(JingzhaoChain, AWqeWithADoorbellOfItsOwnEndsTheChain) {
-  b->receive(1, 0x2000, 100);
-  b->receive(2, 0x2000, 100);
-  const auto piece = a->piece(0, 10);
-  std::array requests{request(SendOpcode::kSendWithImmediate, piece, 1),
-                      request(SendOpcode::kSendWithImmediate, piece, 2)};
-  requests[0].immediate = 0xC0FFEE01;
-  requests[1].immediate = 0xC0FFEE02;
-  std::array<std::byte, 8> second{};
-  Spoiler::of(world.a()).doorbell = [&](std::span<std::byte, 8> doorbell) {
-    const auto first = find_unit(world.a(), 0xC0FFEE01), next = find_unit(world.a(), 0xC0FFEE02);
-    ASSERT_FALSE(first.empty());
-    const util::MutableView<next_unit> unit(first);
-    unit.set(next_unit::d, 1);
-    // What the driver would have rung for the second.
-    const auto place = util::load_le32(doorbell.data()) >> uar_page::sq_head.kLo;
-    const auto distance = static_cast<std::uint32_t>(next.data() - first.data()) / 16;
-    util::store_le32(second.data(),
-                     (place + distance) << uar_page::sq_head.kLo | unit.get(next_unit::nop));
-    util::store_le32(second.data() + 4, util::load_le32(doorbell.data() + 4));
-  };
-  auto status = PostStatus::kOk;
-  ASSERT_EQ(a->qp->post_send(requests, status), 2u);
-  EXPECT_EQ(wait(world, *a->send_cq, 2).size(), 1u);
-  Spoiler::of(world.a()).doorbell = nullptr;
-  world.a().host->write_bar(2, world.a().hca->uar(), second);
-  expect_success(wait(world, *a->send_cq), 2, CompletionOpcode::kSend);
-}
-
 }  // namespace
 }  // namespace softhca::jingzhao::test

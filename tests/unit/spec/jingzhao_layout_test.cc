@@ -50,7 +50,7 @@ TEST(JingzhaoRegisters, HcrIsLittleEndianWithTheHighDwordOfAParameterFirst) {
 }
 
 TEST(JingzhaoRegisters, ADoorbellHasItsWqeInItsFirstDwordAndTheQpInItsSecond) {
-  EXPECT_EQ(bytes_of<uar_page>(uar_page::sq_head, 0x1234), "01=34 02=12");
+  EXPECT_EQ(bytes_of<uar_page>(uar_page::sq_head, 0x123456), "01=56 02=34 03=12");
   EXPECT_EQ(bytes_of<uar_page>(uar_page::f), "00=20");
   EXPECT_EQ(bytes_of<uar_page>(uar_page::opcode), "00=1f");
   EXPECT_EQ(bytes_of<uar_page>(uar_page::qpn, 0x123456), "05=56 06=34 07=12");
