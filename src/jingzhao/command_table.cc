@@ -4,6 +4,7 @@
 #include <array>
 
 #include "spec/infiniband/mad.h"
+#include "spec/jingzhao/context.h"
 
 namespace softhca::jingzhao {
 
@@ -11,13 +12,22 @@ using spec::infiniband::smp;
 using spec::jingzhao::icm_chunk;
 using spec::jingzhao::mad_ifc_out;
 using spec::jingzhao::mtt_entry_group;
+using spec::jingzhao::qp_context;
 using spec::jingzhao::write_mtt_in;
 
 namespace {
 
+// Values of op_modifier, a bit each.
+constexpr std::uint32_t kOnly0 = 1;
+constexpr std::uint32_t k0Or1 = 0b11;  ///< the author's driver resizes CQs with 1
+constexpr std::uint32_t k0Or3 = 0b1001;
+constexpr std::uint32_t kGroups = 0b110;  ///< icm_group
+constexpr std::uint32_t kUpTo3 = 0b1111;
+constexpr std::uint32_t kAny = UINT32_MAX;
+
 constexpr std::array kCommands{
-#define JINGZHAO_COMMAND(name, in, out, handler, needs_init, section, lacks) \
-  CommandInfo{Opcode::name, #name, in, out, handler, needs_init, section, lacks},
+#define JINGZHAO_COMMAND(name, in, out, modifiers, handler, needs_init, section, lacks) \
+  CommandInfo{Opcode::name, #name, in, out, modifiers, handler, needs_init, section, lacks},
 #include "jingzhao/command_list.inc"
 #undef JINGZHAO_COMMAND
 };
@@ -34,6 +44,10 @@ const CommandInfo* find_command(Opcode op) {
 CommandResult input_size(const CommandInfo& info, const Command& command, std::uint32_t& size) {
   size = info.in;
   if (info.in == kMadOrStatus) size = command.in_param == 0 ? 0 : smp::kSize;
+  if (info.in == kContextOrNone) {
+    constexpr std::uint8_t kNone = 3;
+    size = command.op_modifier == kNone ? 0 : qp_context::kSize;
+  }
   if (info.in != kListed) return {};
   const std::uint64_t count = command.in_modifier;
   std::uint64_t bytes;

@@ -13,14 +13,17 @@ namespace softhca::jingzhao {
 inline constexpr std::uint32_t kListed = UINT32_MAX;
 /// A MAD there and back; or nothing and the status of the port (docs/jingzhao.md, gap 8).
 inline constexpr std::uint32_t kMadOrStatus = UINT32_MAX - 1;
+/// ERR2RST_QPEE: a context, unless op_modifier says that there is none.
+inline constexpr std::uint32_t kContextOrNone = UINT32_MAX - 2;
 /// A mailbox (JingZhao 1.1).
 inline constexpr std::uint32_t kMailbox = 4096;
 
 struct CommandInfo {
   Opcode op;
   std::string_view name;
-  std::uint32_t in;   ///< bytes of the input mailbox, kListed or kMadOrStatus
-  std::uint32_t out;  ///< bytes of the output mailbox, or kMadOrStatus
+  std::uint32_t in;            ///< bytes of the input mailbox, kListed or kMadOrStatus
+  std::uint32_t out;           ///< bytes of the output mailbox, or kMadOrStatus
+  std::uint32_t op_modifiers;  ///< bit n: op_modifier may be n
   CommandHandler handler;
   bool needs_init;  ///< only between INIT_HCA and CLOSE_HCA
   std::string_view section;

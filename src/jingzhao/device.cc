@@ -269,6 +269,9 @@ CommandResult Device::execute(const CommandInfo& info, Command& command, std::sp
   std::vector<std::byte> mailbox(size);
   if (size != 0) {
     if (command.in_param == 0) {
+  if (command.op_modifier >= 32 || (info.op_modifiers >> command.op_modifier & 1) == 0) {
+    return refuse(Status::BAD_PARAM, info.section, "the command has no such op_modifier");
+  }
       return refuse(Status::BAD_PARAM, "3.1.1", "in_param is 0, and the command has a mailbox");
     }
     if (!dma().read(command.in_param, mailbox)) {

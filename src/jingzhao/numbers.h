@@ -36,9 +36,10 @@ inline constexpr unsigned kMaxMtu = 5;  ///< 4096
 inline constexpr unsigned kMaxVl = 15;
 inline constexpr unsigned kLogMinPage = 12;
 inline constexpr unsigned kMaxSges = 16;
-inline constexpr std::uint32_t kMaxWqe = 512;  ///< bytes of a descriptor, send or receive
+inline constexpr std::uint32_t kLogMaxWqe = 9;
+inline constexpr std::uint32_t kMaxWqe = 1u << kLogMaxWqe;  ///< bytes of a descriptor
 inline constexpr std::uint64_t kMaxIcm = std::uint64_t{1} << 32;
-/// Bytes of an SQ or RQ: what a WQE's place can be.
+/// Bytes of an SQ or RQ, whose WQEs are as long as they may be.
 inline constexpr std::uint32_t kMaxQueue = kMaxWqe << kLogQpSize;
 /// Pages of a memory region: what the device takes in one go. Larger ones need larger pages.
 inline constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 18;

@@ -89,7 +89,7 @@ void take_fields(util::MutableView<Context> context, util::View<Context> from,
   take(kAddressVector, C::g_mylmc, C::mgid_index, C::static_rate, C::hop_limit,
        C::sl_tclass_flowlabel, C::dlid_dmac, C::slid_smac, C::smac_h, C::dmac_h, C::sip, C::dip);
   if (taken.has(kAddressVector)) std::ranges::copy(from.get(C::rgid), context.sub(C::rgid).begin());
-  take(kPathMtu, C::mtu);
+  take(kPathMtu, C::mtu, C::msgmax);  // one field, mtu_msgmax
   take(kTimeout, C::ackto);
   take(kRetryCount, C::limits_valid, C::retry_cnt);
   take(kRnrRetry, C::rnr_retry);

@@ -39,8 +39,6 @@ struct MapEq {
   std::array<std::byte, map_eq_modifier::kSize> bytes;
 };
 
-constexpr std::uint8_t kNoMailbox = 3;
-
 /// in_modifier. In bit 31 of RTS2SQD's software says that it wants to be told, as in the Arbel
 /// interface; it is told in any case.
 Qpn qpn_of(const Command& command) {
@@ -91,13 +89,15 @@ CommandResult modify_qp(Device& device, const Command& command) {
   auto& queue_pairs = *device.objects().queue_pairs;
   const auto qpn = qpn_of(command);
   if (command.op == Opcode::ERR2RST_QPEE) {
-    if (command.op_modifier != kNoMailbox) {
-      return refuse(Status::BAD_PARAM, "3.2.6.1", "op_modifier of any to RST is 3");
+    // With a mailbox or without. The author's driver gives one that is all zero: RST is 0.
+    if (!command.in.empty() && command.input<qp_context>().get(qp_context::state) != 0) {
+      return refuse(Status::BAD_PARAM, "3.2.6.1", "the state of flags is not that of the opcode");
     }
     return queue_pairs.to_reset(qpn);
   }
-  if (command.op_modifier != 0) return refuse(Status::BAD_PARAM, "3.2.6.1", "op_modifier is not 0");
-  if (command.op == Opcode::TO_ERR_QPEE) return queue_pairs.to_error(qpn);
+  if (command.op == Opcode::TO_ERR_QPEE) {
+    return queue_pairs.to_error(qpn, command.input<qp_context>());
+  }
   const auto* asked = std::ranges::find(kTransitions, command.op, &Transition::op);
   return queue_pairs.modify(qpn, asked->from, asked->to, command.input<qp_context>());
 }
@@ -109,10 +109,7 @@ CommandResult query_qp(Device& device, const Command& command) {
 
 /// The document lists it and lays nothing out (docs/jingzhao.md, gap 7).
 CommandResult conf_special_qp(Device& device, const Command& command) {
-  constexpr std::uint8_t kGsi = 1, kLast = 3;
-  if (command.op_modifier > kLast) {
-    return refuse(Status::BAD_PARAM, "3.2.6.3", "there is no such special QP");
-  }
+  constexpr std::uint8_t kGsi = 1;
   auto& queue_pairs = *device.objects().queue_pairs;
   const Qpn qpn(command.in_modifier);
   if (qpn.value() >= queue_pairs.end()) {

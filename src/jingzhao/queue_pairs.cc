@@ -71,6 +71,9 @@ namespace {
 CommandResult check_pkey_index(util::View<spec::jingzhao::qp_context> context) {
   if (context.get(spec::jingzhao::qp_context::pkey_index) < limits::kPkeys) return {};
   return refuse(Status::BAD_PARAM, "3.2.1.1", "the P_Key table has max_pkeys entries");
+/// A WQE has one unit at least.
+constexpr std::uint32_t kLogUnit = 4;
+
 }
 
 }  // namespace
@@ -83,10 +86,13 @@ CommandResult QueuePairs::check(Qpn qpn, util::View<Context> context) const {
     const bool gsi = qpn == wire::kGsiQpn && *jingzhao::type_of(context) == rdma::QpType::kUd;
     if (!gsi) return refuse(Status::BAD_PARAM, "3.2.1.1", "the QP is a reserved one");
   }
-  for (const auto size : {context.get(Context::snd_wqe_len), context.get(Context::rcv_wqe_len)}) {
-    if (size > limits::kMaxQueue) {
-      return refuse(Status::BAD_PARAM, "3.2.6.1", "a queue is longer than max_qp_sz WQEs");
-    }
+  const auto fits = [&](auto length, auto log_stride) {
+    const auto stride = std::clamp(context.get(log_stride), kLogUnit, limits::kLogMaxWqe);
+    return context.get(length) <= 1u << (limits::kLogQpSize + stride);
+  };
+  if (!fits(Context::snd_wqe_len, Context::sq_entry_sz_log) ||
+      !fits(Context::rcv_wqe_len, Context::rq_entry_sz_log)) {
+    return refuse(Status::BAD_PARAM, "3.2.6.1", "a queue is longer than max_qp_sz WQEs");
   }
   for (const auto cqn : {context.get(Context::cqn_snd), context.get(Context::cqn_rcv)}) {
     if (!parts_.completion_queues.contains(Cqn(cqn))) {
@@ -124,7 +130,8 @@ CommandResult QueuePairs::create(Qpn qpn, util::View<Context> context) {
   return {};
 }
 
-CommandResult QueuePairs::modify(Qpn qpn, QpState from, QpState to, util::View<Context> context) {
+/// What MODIFY_QP says of itself in its mailbox.
+CommandResult QueuePairs::check_request(Qpn qpn, QpState to, util::View<Context> context) const {
   if (qpn.value() >= queue_pairs_.size()) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "the number is beyond the QPC table");
   }
@@ -137,13 +144,21 @@ CommandResult QueuePairs::modify(Qpn qpn, QpState from, QpState to, util::View<C
   auto* qp = find(qpn);
   const auto state = qp == nullptr ? QpState::kReset : qp->rdma_qp().state();
   if (state != from) return refuse(Status::BAD_PARAM, "A1-2", "the QP is in another state");
+  return {};
+}
+
+CommandResult QueuePairs::modify(Qpn qpn, QpState from, QpState to, util::View<Context> context) {
+  if (auto good = check_request(qpn, to, context); !good) return good;
   return qp == nullptr ? create(qpn, context) : transition(*qp, to, context);
 }
 
 /// Of the context, what the transition needs is taken, and what it may take and the mask names.
 CommandResult QueuePairs::transition(QueuePair& qp, QpState to, util::View<Context> context) {
   auto& rdma_qp = qp.rdma_qp();
-  const auto given = rdma::QpAttributeSet::from_bits(context.get(Context::opt_param_mask));
+  // Table A1-2 requires from INIT to INIT what InfiniBand lets software leave out.
+  const auto given = to == QpState::kInit
+                         ? rdma::QpAttributeSet::all()
+                         : rdma::QpAttributeSet::from_bits(context.get(Context::opt_param_mask));
   const auto* row = spec::infiniband::find_transition(rdma_qp.type(), rdma_qp.state(), to);
   if (row == nullptr) return refuse(Status::BAD_PARAM, "A1-2", "there is no such transition");
   if (!refresh(qp)) {
@@ -171,7 +186,8 @@ CommandResult QueuePairs::transition(QueuePair& qp, QpState to, util::View<Conte
   return {};
 }
 
-CommandResult QueuePairs::to_error(Qpn qpn) {
+CommandResult QueuePairs::to_error(Qpn qpn, util::View<Context> context) {
+  if (auto good = check_request(qpn, QpState::kError, context); !good) return good;
   auto* qp = find(qpn);
   if (qp == nullptr) return refuse(Status::BAD_PARAM, "A1-2", "a QP in RST does not go to ERR");
   (void)transport_.modify(qp->rdma_qp(), QpState::kError, qp->rdma_qp().attributes());

@@ -44,7 +44,7 @@ class QueuePairs final : private IcmCache::Owner {
 
   /// The transitions of MODIFY_QP but those to RST.
   CommandResult modify(Qpn qpn, rdma::QpState from, rdma::QpState to, util::View<Context> context);
-  CommandResult to_error(Qpn qpn);
+  CommandResult to_error(Qpn qpn, util::View<Context> context);
   CommandResult to_reset(Qpn qpn);
   CommandResult query(Qpn qpn, util::MutableView<Context> out);
   /// CONF_SPECIAL_QP: what is sent to QPN 1 is for this one.
@@ -132,6 +132,7 @@ class QueuePairs final : private IcmCache::Owner {
   CommandResult check(Qpn qpn, util::View<Context> context) const;
   void remove(QueuePair& qp);
   rdma::QpAttributes attributes_of(util::View<Context> context) const;
+  CommandResult check_request(Qpn qpn, rdma::QpState to, util::View<Context> context) const;
   CommandResult transition(QueuePair& qp, rdma::QpState to, util::View<Context> context);
 
   Parts parts_;

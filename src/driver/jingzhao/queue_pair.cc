@@ -91,7 +91,7 @@ util::Result<void> QueuePair::set_up() {
   if (sends_.stride() > most || receives_.stride() > most) {
     return util::fail("requests are larger than max_desc_sz (QUERY_DEV_LIM)");
   }
-  const auto count = std::size_t{1} << log2_up(options_.requests);
+  const std::size_t requests = options_.requests;
   // One slot stays free: the one behind the last receive says that there is no more.
   for (auto [slots, memory, key, entries] :
        {std::tuple(&sends_, &send_memory_, &send_key_, count),

@@ -238,7 +238,8 @@ class VerbsDevice final : public verbs::DeviceBackend {
                    .max_qps = 1u << options.log_qps,
                    .max_cqs = 1u << options.log_cqs,
                    .max_mrs = 1u << options.log_mpts,
-                   .max_requests = 1u << limits.get(L::max_qp_sz),
+                   // One slot of a receive queue stays free.
+                   .max_requests = (1u << limits.get(L::max_qp_sz)) - 1,
                    .max_pieces = limits.get(L::max_sg),
                    .max_cq_entries = 1u << limits.get(L::max_cq_sz),
                    .max_reads = 16,

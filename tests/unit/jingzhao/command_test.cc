@@ -108,6 +108,89 @@ TEST(JingzhaoHcr, TheNumberOfAQueuePairIsTakenAsItStands) {
   }
 }
 
+// The tables of each command give its op_modifier; other numbers ask for what there is not.
+TEST(JingzhaoHcr, AnOpModifierThatACommandDoesNotHaveIsBadParam) {
+  const std::map<Opcode, std::set<unsigned>> others{
+      {Opcode::MAP_ICM, {1, 2}},      {Opcode::UNMAP_ICM, {1, 2}},
+      {Opcode::ERR2RST_QPEE, {0, 3}}, {Opcode::CONF_SPECIAL_QP, {0, 1, 2, 3}},
+      {Opcode::RESIZE_CQ, {0, 1}},  // the author's driver gives 1
+  };
+  for (const auto& info : command_table()) {
+    if (info.op == Opcode::MAD_IFC) continue;  // flags
+    const auto found = others.find(info.op);
+    for (unsigned modifier = 0; modifier != 256; ++modifier) {
+      const bool has = found == others.end() ? modifier == 0 : found->second.contains(modifier);
+      EXPECT_EQ(modifier < 32 && (info.op_modifiers >> modifier & 1) != 0, has)
+          << info.name << ' ' << modifier;
+    }
+  }
+  RawHost h;
+  EXPECT_EQ(h.command(command_opcode::NOP, {.in_modifier = 0x1F, .op_modifier = 1}), BAD_PARAM);
+  EXPECT_EQ(h.command(command_opcode::NOP, {.in_modifier = 0x1F, .op_modifier = 32}), BAD_PARAM);
+  EXPECT_EQ(h.with_mailbox(command_opcode::QUERY_DEV_LIM, 0, 1), BAD_PARAM);
+  EXPECT_EQ(h.with_mailbox(command_opcode::QUERY_DEV_LIM, 55), OK) << "in_modifier says nothing";
+}
+
+TEST(JingzhaoHcr, TheNumberOfAnEventQueueIsTakenAsItStands) {
+  RawHost h;
+  h.init();
+  h.clear_mailbox();
+  ASSERT_EQ(h.with_mailbox(command_opcode::SW2HW_EQ, 0), OK);
+  EXPECT_EQ(h.command(command_opcode::MAP_EQ, {.in_modifier = 0, .in_param = 1}), OK);
+  EXPECT_EQ(h.command(command_opcode::MAP_EQ, {.in_modifier = 1u << 31, .in_param = 1}), OK);
+  for (const unsigned bit : {8u, 30u}) {
+    EXPECT_EQ(h.command(command_opcode::MAP_EQ, {.in_modifier = 1u << bit, .in_param = 1}),
+              BAD_PARAM)
+        << bit;
+  }
+}
+
+TEST(JingzhaoCloseHca, ForgetsContextsAndMappings) {
+  using spec::jingzhao::mpt_entry;
+  RawHost h;
+  h.init();
+  util::Struct<mpt_entry> entry;
+  entry.set(mpt_entry::key, 1);
+  const auto install = [&] {
+    h.put(entry.bytes());
+    return h.with_mailbox(command_opcode::SW2HW_MPT, 1);
+  };
+  ASSERT_EQ(install(), OK);
+  EXPECT_EQ(h.command(command_opcode::CLOSE_HCA, {}), OK);
+  EXPECT_EQ(install(), BAD_PARAM) << "there is no HCA";
+  EXPECT_EQ(h.command(command_opcode::CLOSE_HCA, {}), BAD_PARAM) << "there is none to be closed";
+  h.put_init();
+  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+  EXPECT_EQ(install(), BAD_PARAM) << "no ICM is mapped";
+  ASSERT_EQ(h.map(2, RawHost::kMpt, h.bus(RawHost::kMpt), 1), OK);
+  EXPECT_EQ(install(), OK);
+}
+
+TEST(JingzhaoHw2Sw, AnEventQueueIsTakenBackAndGetsNoMoreEvents) {
+  using spec::jingzhao::eq_context;
+  RawHost h;
+  h.init();
+  const auto ring = h.out.bytes.subspan(2048, 64);
+  util::Struct<eq_context> eq;
+  eq.set(eq_context::start, h.out.iova + 2048);
+  eq.set(eq_context::logsize, 1);
+  const auto install = [&] {
+    h.put(eq.bytes());
+    std::ranges::fill(ring, std::byte{0xFF});
+    return h.with_mailbox(command_opcode::SW2HW_EQ, 3);
+  };
+  EXPECT_EQ(h.command(command_opcode::HW2SW_EQ, {.in_modifier = 3}), BAD_PARAM) << "is not there";
+  ASSERT_EQ(install(), OK);
+  ASSERT_EQ(install(), BAD_PARAM) << "is there";
+  ASSERT_EQ(h.command(command_opcode::MAP_EQ, {.in_modifier = 3, .in_param = 1u << 10}), OK);
+  EXPECT_EQ(h.command(command_opcode::HW2SW_EQ, {.in_modifier = 3}), OK);
+  ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
+  EXPECT_EQ(ring[31], std::byte{0xFF});
+  ASSERT_EQ(install(), OK) << "its number is free";
+  ASSERT_EQ(h.command(command_opcode::NOP, {.e = true}), OK);
+  EXPECT_EQ(ring[31], std::byte{0xFF}) << "its types are mapped no more";
+}
+
 TEST(JingzhaoHcr, BarsHaveTheDocumentsSizesAndAreZeroElsewhere) {
   RawHost h;
   EXPECT_EQ(h.device.bar(0).size, 1u << 20);

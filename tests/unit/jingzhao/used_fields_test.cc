@@ -202,7 +202,9 @@ const std::map<std::string_view, std::string_view> kWithoutEffect = {
     {"qp_context.sq_entry_sz_log", "places in an SQ count units of 16 bytes"},
     {"qp_context.port", "there is one"},
     {"qp_context.last_acked_psn", "the device's own"},
-    {"qp_context.opt_param_mask", "our driver gives what is required, and asks for nothing more"},
+    {"qp_context.opt_param_mask",
+     "our driver names all, and without a bit nothing differs that it does: "
+     "JingzhaoModifyQp.ARunningQueuePairTakesWhatTheMaskNamesAndNothingElse"},
 };
 
 /// The commands whose mailboxes are changed, and where in them the structure stands.
