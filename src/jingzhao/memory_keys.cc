@@ -1,6 +1,8 @@
 #include "jingzhao/memory_keys.h"
 
 #include <algorithm>
+#include <bit>
+#include <optional>
 #include <utility>
 
 namespace softhca::jingzhao {
@@ -11,7 +13,7 @@ using Mpt = MemoryKeys::Mpt;
 using spec::jingzhao::mtt_entry;
 
 /// Page sizes that an entry may name: 4 KiB to 2 GiB.
-constexpr std::uint32_t kPageSizeMax = 19;
+constexpr unsigned kLogPageMax = 31;
 /// Work (util::WorkBudget) to bring a region, and for each of its pages.
 constexpr std::int64_t kBringWork = 500;
 constexpr std::int64_t kPageWork = 10;
@@ -30,8 +32,17 @@ std::uint64_t start_of(util::View<Mpt> entry) {
   return entry.get(Mpt::zero_based) != 0 ? 0 : entry.get(Mpt::start);
 }
 
+/// In bytes, or their log2 minus 12: no number is both (docs/jingzhao.md). Nothing: it is neither.
+std::optional<unsigned> log_page_size(util::View<Mpt> entry) {
+  const auto size = entry.get(Mpt::page_size);
+  if (size <= kLogPageMax - limits::kLogMinPage) return limits::kLogMinPage + size;
+  if (!std::has_single_bit(size) || size < (1u << limits::kLogMinPage)) return std::nullopt;
+  return static_cast<unsigned>(std::bit_width(size) - 1);
+}
+
+/// Software may have changed the entry since it was checked.
 unsigned log_page_of(util::View<Mpt> entry) {
-  return limits::kLogMinPage + std::min(entry.get(Mpt::page_size), kPageSizeMax);
+  return log_page_size(entry).value_or(limits::kLogMinPage);
 }
 
 /// Entries of the MTT that the region needs. @pre it does not wrap
@@ -67,8 +78,9 @@ CommandResult MemoryKeys::install(std::uint32_t index, util::View<Mpt> entry) {
     return refuse(Status::BAD_PARAM, "3.2.3.1", "the key is not one of this index");
   }
   if (installed_[index]) return refuse(Status::BAD_PARAM, "3.2.3.1", "the entry is installed");
-  if (entry.get(Mpt::page_size) > kPageSizeMax) {
-    return refuse(Status::BAD_PARAM, "3.2.3.1", "the page size is above 2 GiB");
+  if (!log_page_size(entry)) {
+    return refuse(Status::BAD_PARAM, "3.2.3.1",
+                  "the page size is no power of two from 4 KiB to 2 GiB, nor its log2 minus 12");
   }
   const auto start = start_of(entry), length = entry.get(Mpt::length);
   if (start + length < start) return refuse(Status::BAD_PARAM, "3.2.3.1", "the range wraps");

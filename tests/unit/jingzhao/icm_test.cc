@@ -286,3 +286,32 @@ TEST(IcmCacheTest, AnEntryThatWasChangedGoesBackWhenItsPlaceIsNeeded) {
 
 }  // namespace
 }  // namespace softhca::jingzhao::test
+// 3.2.3.1 says "page size": as bytes, which the author's driver gives, or as log2 minus 12.
+TEST_F(JingzhaoIcm, APageSizeIsBytesOrTheirLogarithmAbove12) {
+  h.init();
+  const auto install = [&](std::uint32_t page_size, std::uint64_t length) {
+    util::Struct<mpt_entry> entry;
+    entry.set(mpt_entry::key, 1);
+    entry.set(mpt_entry::page_size, page_size);
+    entry.set(mpt_entry::length, length);
+    h.put(entry.bytes());
+    const auto status = h.with_mailbox(command_opcode::SW2HW_MPT, 1);
+    (void)h.command(command_opcode::HW2SW_MPT, {.in_modifier = 1});
+    return status;
+  };
+  // As many pages as a region may have tell how large they are.
+  constexpr std::uint64_t kPages = limits::kMaxPages;
+  for (const auto& [page_size, log] : {std::pair{0u, 12u},
+                                       {1u, 13u},
+                                       {19u, 31u},
+                                       {0x1000u, 12u},
+                                       {0x2000u, 13u},
+                                       {0x80000000u, 31u}}) {
+    EXPECT_EQ(install(page_size, kPages << log), OK) << page_size;
+    EXPECT_EQ(install(page_size, (kPages << log) + 1), BAD_PARAM) << page_size;
+  }
+  for (const auto page_size : {20u, 0x800u, 0xFFFu, 0x1001u, 0x3000u, 0xFFFFFFFFu}) {
+    EXPECT_EQ(install(page_size, 1), BAD_PARAM) << page_size;
+  }
+}
+
