@@ -71,6 +71,9 @@ CommandResult init_hca(Device& device, const Command& command) {
     }
   }
   device.init(tables);
+  if (tables.mtt_base % limits::kMttSize != 0) {
+    return refuse(Status::BAD_PARAM, "3.2.1.3", "mtt_base is no place of an MTT entry");
+  }
   return {};
 }
 

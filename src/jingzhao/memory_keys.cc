@@ -62,9 +62,11 @@ MemoryKeys::MemoryKeys(const Parts& parts)
       keys_(parts.dma, rdma::KeyShape(0, parts.log_mpts)),
       mpts_({.icm = &parts.icm, .base = parts.mpt_base, .entry_size = limits::kMptSize},
             parts.cache, nullptr),
-      mtts_(
-          {.icm = &parts.icm, .base = parts.mtt_base, .entry_size = kMttsOfLine * limits::kMttSize},
-          parts.cache, nullptr),
+      mtts_before_(static_cast<std::uint32_t>(parts.mtt_base % kLine / limits::kMttSize)),
+      mtts_({.icm = &parts.icm,
+             .base = parts.mtt_base / kLine * kLine,
+             .entry_size = static_cast<std::uint32_t>(kLine)},
+            parts.cache, nullptr),
       installed_(std::size_t{1} << parts.log_mpts) {
   keys_.set_source(this);
 }
@@ -118,12 +120,13 @@ CommandResult MemoryKeys::write_mtt(std::uint64_t start, std::span<const std::ui
     return refuse(Status::BAD_PARAM, "3.2.2.1", "no ICM is mapped for the MTT entries");
   }
   for (auto i = start; i != end; ++i) {
-    const auto line = static_cast<std::uint32_t>(i / kMttsOfLine);
+    const auto number = mtts_before_ + i;
+    const auto line = static_cast<std::uint32_t>(number / kMttsOfLine);
     const auto entry = mtts_.get(line);
     if (entry.bytes == nullptr) {
       return refuse(Status::BAD_PARAM, "3.2.2.1", "the ICM of the MTT entries cannot be reached");
     }
-    auto* const at = entry.bytes + i % kMttsOfLine * limits::kMttSize;
+    auto* const at = entry.bytes + number % kMttsOfLine * limits::kMttSize;
     util::MutableView<mtt_entry>({at, mtt_entry::kSize}).set(mtt_entry::page, pages[i - start]);
     mtts_.mark_index_changed(line);
   }
@@ -173,7 +176,7 @@ bool MemoryKeys::read_mtts(std::uint64_t first, std::span<std::uint64_t> pages) 
     return true;
   }
   for (std::size_t i = 0; i != pages.size(); ++i) {
-    const auto number = first + i;
+    const auto number = mtts_before_ + first + i;
     const auto entry = mtts_.get(static_cast<std::uint32_t>(number / kMttsOfLine));
     if (entry.bytes == nullptr) return false;
     pages[i] = load(entry.bytes + number % kMttsOfLine * limits::kMttSize);

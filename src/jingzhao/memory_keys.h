@@ -59,7 +59,9 @@ class MemoryKeys final : private rdma::KeySource {
   std::uint64_t pages_at_hand() const { return pages_at_hand_; }
 
  private:
+  /// MTT entries that the cache brings together, on addresses that no page divides.
   static constexpr std::uint32_t kMttsOfLine = 8;
+  static constexpr std::uint64_t kLine = std::uint64_t{kMttsOfLine} * limits::kMttSize;
   /// A region at hand, and where its pages are listed.
   struct AtHand {
     std::uint32_t index;
@@ -80,6 +82,7 @@ class MemoryKeys final : private rdma::KeySource {
   Parts parts_;
   rdma::KeyTable keys_;
   IcmCache mpts_;
+  std::uint32_t mtts_before_;  ///< places of the first line that are not of the table
   IcmCache mtts_;
   std::vector<bool> installed_;  ///< by index
   std::uint32_t count_ = 0;

@@ -184,17 +184,49 @@ TEST_F(JingzhaoIcm, AnEventQueueMayBeginAtAnyAddress) {
   }
 }
 
-TEST_F(JingzhaoIcm, WriteMttTakesTheFirstOfFourEntriesFromTheHighestPlace) {
+TEST(JingzhaoSmallIcm, WriteMttTakesTheFirstOfFourEntriesFromTheHighestPlace) {
+  RawHost h({.icm_cache = 1});
   h.init();
   h.clear_mailbox();
   h.put64(0x18, 4);  // mtt_start_index
   const std::size_t places[] = {0x38, 0x30, 0x28, 0x20, 0x58, 0x50};
   for (std::uint64_t i = 0; i != 6; ++i) h.put64(places[i], (i + 1) << 12);
   ASSERT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 6), OK);
-  // CLOSE_HCA would drop them: a small cache shows them in the host's memory.
+  h.clear_mailbox();
+  h.put64(0x18, 100);
+  ASSERT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 1), OK) << "puts the others off the chip";
+  const auto* mtt = h.icm.bytes.data() + (RawHost::kMtt - RawHost::kQpc);
+  for (std::uint64_t i = 0; i != 6; ++i) {
+    EXPECT_EQ(util::load_be64(mtt + 8 * (4 + i)), (i + 1) << 12) << i;
+  }
+}
+
+TEST_F(JingzhaoIcm, WriteMttTakesAsManyEntriesAsAMailboxHas) {
+  h.init();
+  h.clear_mailbox();
   EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 0), BAD_PARAM);
   EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 509), BAD_PARAM);
-  EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 508), OK) << "as many as a mailbox has";
+  EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 508), OK);
+}
+
+// The cache brings eight entries together: the last ones need no more ICM than they are.
+TEST_F(JingzhaoIcm, AnMttMayBeginAtAnyEntry) {
+  for (const auto table : {RawHost::kMpt, RawHost::kMtt}) {
+    ASSERT_EQ(h.map(2, table, h.bus(table), RawHost::kTablePages), OK);
+  }
+  h.put_init();
+  h.put64(0x38, RawHost::kMtt + 4);
+  EXPECT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), BAD_PARAM) << "the half of an entry";
+  h.put_init();
+  h.put64(0x38, RawHost::kMtt + 8);
+  ASSERT_EQ(h.with_mailbox(command_opcode::INIT_HCA, 0), OK);
+  constexpr std::uint64_t kLast = RawHost::kTablePages * 512 - 2;
+  for (const auto& [index, status] :
+       {std::pair{std::uint64_t{0}, OK}, {kLast, OK}, {kLast + 1, BAD_PARAM}}) {
+    h.clear_mailbox();
+    h.put64(0x18, index);
+    EXPECT_EQ(h.with_mailbox(command_opcode::WRITE_MTT, 1), status) << index;
+  }
 }
 
 TEST(JingzhaoSmallIcm, EntriesThatLeaveTheChipStandInTheHostsMemory) {
@@ -215,6 +247,35 @@ TEST(JingzhaoSmallIcm, EntriesThatLeaveTheChipStandInTheHostsMemory) {
     EXPECT_EQ(util::load_be64(mtt + 8 * i), (i + 1) << 12) << i;
   }
   EXPECT_EQ(util::load_be64(mtt + 8 * 16), 0u) << "the third is still on chip";
+}
+
+// 3.2.3.1 says "page size": as bytes, which the author's driver gives, or as log2 minus 12.
+TEST_F(JingzhaoIcm, APageSizeIsBytesOrTheirLogarithmAbove12) {
+  h.init();
+  const auto install = [&](std::uint32_t page_size, std::uint64_t length) {
+    util::Struct<mpt_entry> entry;
+    entry.set(mpt_entry::key, 1);
+    entry.set(mpt_entry::page_size, page_size);
+    entry.set(mpt_entry::length, length);
+    h.put(entry.bytes());
+    const auto status = h.with_mailbox(command_opcode::SW2HW_MPT, 1);
+    (void)h.command(command_opcode::HW2SW_MPT, {.in_modifier = 1});
+    return status;
+  };
+  // As many pages as a region may have tell how large they are.
+  constexpr std::uint64_t kPages = limits::kMaxPages;
+  for (const auto& [page_size, log] : {std::pair{0u, 12u},
+                                       {1u, 13u},
+                                       {19u, 31u},
+                                       {0x1000u, 12u},
+                                       {0x2000u, 13u},
+                                       {0x80000000u, 31u}}) {
+    EXPECT_EQ(install(page_size, kPages << log), OK) << page_size;
+    EXPECT_EQ(install(page_size, (kPages << log) + 1), BAD_PARAM) << page_size;
+  }
+  for (const auto page_size : {20u, 0x800u, 0xFFFu, 0x1001u, 0x3000u, 0xFFFFFFFFu}) {
+    EXPECT_EQ(install(page_size, 1), BAD_PARAM) << page_size;
+  }
 }
 
 TEST_F(JingzhaoIcm, AnMptEntryIsInstalledOnceUnderTheIndexOfItsKey) {
@@ -286,32 +347,3 @@ TEST(IcmCacheTest, AnEntryThatWasChangedGoesBackWhenItsPlaceIsNeeded) {
 
 }  // namespace
 }  // namespace softhca::jingzhao::test
-// 3.2.3.1 says "page size": as bytes, which the author's driver gives, or as log2 minus 12.
-TEST_F(JingzhaoIcm, APageSizeIsBytesOrTheirLogarithmAbove12) {
-  h.init();
-  const auto install = [&](std::uint32_t page_size, std::uint64_t length) {
-    util::Struct<mpt_entry> entry;
-    entry.set(mpt_entry::key, 1);
-    entry.set(mpt_entry::page_size, page_size);
-    entry.set(mpt_entry::length, length);
-    h.put(entry.bytes());
-    const auto status = h.with_mailbox(command_opcode::SW2HW_MPT, 1);
-    (void)h.command(command_opcode::HW2SW_MPT, {.in_modifier = 1});
-    return status;
-  };
-  // As many pages as a region may have tell how large they are.
-  constexpr std::uint64_t kPages = limits::kMaxPages;
-  for (const auto& [page_size, log] : {std::pair{0u, 12u},
-                                       {1u, 13u},
-                                       {19u, 31u},
-                                       {0x1000u, 12u},
-                                       {0x2000u, 13u},
-                                       {0x80000000u, 31u}}) {
-    EXPECT_EQ(install(page_size, kPages << log), OK) << page_size;
-    EXPECT_EQ(install(page_size, (kPages << log) + 1), BAD_PARAM) << page_size;
-  }
-  for (const auto page_size : {20u, 0x800u, 0xFFFu, 0x1001u, 0x3000u, 0xFFFFFFFFu}) {
-    EXPECT_EQ(install(page_size, 1), BAD_PARAM) << page_size;
-  }
-}
-
