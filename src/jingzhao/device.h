@@ -77,6 +77,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   /// Something that QPs need has gone: those that needed it fail.
   void check_queue_pairs();
   util::Notes& notes() { return notes_; }
+  /// Work of a command besides what each costs (util::WorkBudget).
+  void charge(std::int64_t units) { work().charge(units); }
   bool link_up() const { return port_->link_up(); }
   /// Null: the link is Ethernet.
   InfinibandPort* infiniband() { return infiniband_; }

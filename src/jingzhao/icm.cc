@@ -33,15 +33,21 @@ void Icm::cut(std::uint64_t virt, std::uint64_t end) {
   }
 }
 
-bool Icm::map(std::uint64_t virt, pcie::Iova bus, std::uint64_t pages) {
-  if (chunks_.size() >= kChunksMax) return false;
+void Icm::map(std::uint64_t virt, pcie::Iova bus, std::uint64_t pages) {
   const auto size = pages << kLogPage;
   cut(virt, virt + size);
   chunks_.emplace(virt, Chunk{size, bus});
-  return true;
 }
 
-void Icm::unmap(std::uint64_t virt, std::uint64_t pages) { cut(virt, virt + (pages << kLogPage)); }
+void Icm::unmap(std::uint64_t virt, std::uint64_t pages) {
+  if (pages != 0) cut(virt, virt + (pages << kLogPage));
+}
+
+bool Icm::splits(std::uint64_t virt, std::uint64_t pages) const {
+  const auto found = find(virt);
+  return found != chunks_.end() && found->first < virt && pages != 0 &&
+         virt - found->first + (pages << kLogPage) < found->second.size;
+}
 
 bool Icm::overlaps(std::uint64_t virt, std::uint64_t pages) const {
   if (find(virt) != chunks_.end()) return true;

@@ -21,18 +21,19 @@ class Icm {
  public:
   static constexpr unsigned kLogPage = 12;
   static constexpr std::uint64_t kPage = std::uint64_t{1} << kLogPage;
-  /// Chunks that a group may be in: a guest's mappings are kept.
+  /// Chunks that a group may be in: the callers of map() and unmap() see to it.
   static constexpr std::size_t kChunksMax = 4096;
 
   explicit Icm(pcie::DmaSpace& dma) : dma_(dma) {}
 
-  /// What stood there before is replaced. False: there is no room for another chunk. @pre `virt` is
-  /// page-aligned, the pages do not wrap
-  bool map(std::uint64_t virt, pcie::Iova bus, std::uint64_t pages);
+  /// What stood there before is replaced. @pre `virt` is page-aligned, the pages do not wrap
+  void map(std::uint64_t virt, pcie::Iova bus, std::uint64_t pages);
   /// Whether it was mapped or not.
   void unmap(std::uint64_t virt, std::uint64_t pages);
   void clear() { chunks_.clear(); }
 
+  /// Whether unmap() leaves one chunk more than there is: the pages are the middle of one.
+  bool splits(std::uint64_t virt, std::uint64_t pages) const;
   /// Whether any of these pages is mapped.
   bool overlaps(std::uint64_t virt, std::uint64_t pages) const;
   /// Whether all of [virt, virt + size) is mapped.

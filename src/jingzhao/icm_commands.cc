@@ -1,6 +1,4 @@
 // MAP_ICM, UNMAP_ICM (JingZhao 3.2.2).
-#include <optional>
-
 #include "jingzhao/device.h"
 
 namespace softhca::jingzhao {
@@ -10,11 +8,8 @@ using spec::jingzhao::icm_chunk_group;
 
 namespace {
 
-std::optional<IcmGroup> group_of(const Command& command) {
-  const auto group = IcmGroup(command.op_modifier);
-  if (group != IcmGroup::QUEUE_CONTEXTS && group != IcmGroup::MEMORY_TABLES) return std::nullopt;
-  return group;
-}
+/// @pre one of the two, as command_list.inc says
+IcmGroup group_of(const Command& command) { return IcmGroup(command.op_modifier); }
 
 /// "The lower-numbered entry is in the higher half" of each group.
 util::View<icm_chunk> entry(std::span<const std::byte> mailbox, std::uint32_t number) {
@@ -38,11 +33,24 @@ bool wraps(std::uint64_t start, std::uint64_t pages) {
   return pages > (UINT64_MAX - start) / Icm::kPage;
 }
 
+/// Whether the ICM has room for all chunks of the command: tried on a copy.
+CommandResult check_room(Device& device, const Icm& icm, const Command& command) {
+  constexpr std::int64_t kWork = Icm::kChunksMax * 100;
+  device.charge(kWork);
+  Icm trial = icm;
+  for (std::uint32_t i = 0; i != command.in_modifier; ++i) {
+    const auto chunk = chunk_of(entry(command.in, i));
+    trial.map(chunk.virt, chunk.bus, chunk.pages);
+  }
+  if (trial.chunks() <= Icm::kChunksMax) return {};
+  return refuse(Status::BAD_PARAM, "3.2.2.1",
+                "the ICM would be in more chunks than the device keeps");
+}
+
 }  // namespace
 
 CommandResult map_icm(Device& device, const Command& command) {
   const auto group = group_of(command);
-  if (!group) return refuse(Status::BAD_PARAM, "3.2.2.1", "op_modifier is neither 1 nor 2");
   for (std::uint32_t i = 0; i != command.in_modifier; ++i) {
     const auto chunk = chunk_of(entry(command.in, i));
     if (chunk.virt % Icm::kPage != 0 || chunk.pages == 0 || wraps(chunk.virt, chunk.pages) ||
@@ -51,30 +59,35 @@ CommandResult map_icm(Device& device, const Command& command) {
                     "a chunk is empty, not aligned to pages, or wraps around");
     }
   }
-  auto& icm = device.icm(*group);
+  auto& icm = device.icm(group);
+  // One that replaces the middle of another makes three of it.
+  if (icm.chunks() + 2 * std::size_t{command.in_modifier} > Icm::kChunksMax) {
+    if (auto fits = check_room(device, icm, command); !fits) return fits;
+  }
   for (std::uint32_t i = 0; i != command.in_modifier; ++i) {
     const auto chunk = chunk_of(entry(command.in, i));
     const bool replaces = icm.overlaps(chunk.virt, chunk.pages);
-    if (!icm.map(chunk.virt, chunk.bus, chunk.pages)) {
-      return refuse(Status::BAD_PARAM, "3.2.2.1",
-                    "the ICM is in more chunks than the device keeps");
-    }
-    if (replaces) device.forget_icm(*group, chunk.virt, chunk.pages * Icm::kPage);
+    icm.map(chunk.virt, chunk.bus, chunk.pages);
+    if (replaces) device.forget_icm(group, chunk.virt, chunk.pages * Icm::kPage);
   }
   return {};
 }
 
 CommandResult unmap_icm(Device& device, const Command& command) {
   const auto group = group_of(command);
-  if (!group) return refuse(Status::BAD_PARAM, "3.2.2.2", "op_modifier is neither 1 nor 2");
   const auto virt = command.in_param;
   const std::uint64_t pages = command.in_modifier;
   if (virt % Icm::kPage != 0 || wraps(virt, pages)) {
     return refuse(Status::BAD_PARAM, "3.2.2.2", "the address is not aligned to pages, or wraps");
   }
-  device.icm(*group).unmap(virt, pages);
-  device.forget_icm(*group, virt, pages * Icm::kPage);
-  if (*group == IcmGroup::QUEUE_CONTEXTS) device.check_queue_pairs();
+  auto& icm = device.icm(group);
+  if (icm.chunks() >= Icm::kChunksMax && icm.splits(virt, pages)) {
+    return refuse(Status::BAD_PARAM, "3.2.2.2",
+                  "the ICM would be in more chunks than the device keeps");
+  }
+  icm.unmap(virt, pages);
+  device.forget_icm(group, virt, pages * Icm::kPage);
+  if (group == IcmGroup::QUEUE_CONTEXTS) device.check_queue_pairs();
   return {};
 }
 

@@ -229,6 +229,60 @@ TEST_F(JingzhaoIcm, AnMttMayBeginAtAnyEntry) {
   }
 }
 
+// The bound that docs/serve.md gives holds, whatever is mapped and unmapped.
+class JingzhaoIcmChunks : public JingzhaoIcm {
+ protected:
+  static constexpr std::uint64_t kApart = 4 * Icm::kPage;
+  /// Chunks of three pages, in one command.
+  hcr_status map_chunks(std::uint64_t first, std::uint32_t count) {
+    h.clear_mailbox();
+    for (std::uint32_t i = 0; i != count; ++i) {
+      const auto at = (i ^ 1) * std::size_t{16};  // the first of two in the higher half
+      h.put64(at, (first + i) * kApart);
+      h.put64(at + 8, h.icm.iova | 3);
+    }
+    return h.with_mailbox(command_opcode::MAP_ICM, count, 1);
+  }
+  void fill(std::size_t count) {
+    constexpr std::uint32_t kMost = 256;
+    for (std::size_t i = 0; i < count; i += kMost) {
+      ASSERT_EQ(map_chunks(i, static_cast<std::uint32_t>(std::min<std::size_t>(kMost, count - i))),
+                OK);
+    }
+    ASSERT_EQ(icm().chunks(), count);
+  }
+  const Icm& icm() { return h.device.icm(IcmGroup::QUEUE_CONTEXTS); }
+};
+
+TEST_F(JingzhaoIcmChunks, UnmappingTheMiddleOfOneKeepsTheBound) {
+  fill(Icm::kChunksMax);
+  for (std::uint64_t i = 0; i != 8; ++i) {
+    EXPECT_EQ(h.unmap(1, i * kApart + Icm::kPage, 1), BAD_PARAM);
+  }
+  EXPECT_EQ(icm().chunks(), Icm::kChunksMax);
+  EXPECT_EQ(icm().pages(), 3 * Icm::kChunksMax);
+  EXPECT_EQ(h.unmap(1, 0, 1), OK) << "the first page of one makes none";
+  EXPECT_EQ(h.unmap(1, 5 * kApart, 3), OK);
+  EXPECT_EQ(h.unmap(1, kApart + Icm::kPage, 1), OK) << "there is room for one";
+  EXPECT_EQ(h.unmap(1, 2 * kApart + Icm::kPage, 1), BAD_PARAM);
+  EXPECT_EQ(icm().chunks(), Icm::kChunksMax);
+}
+
+TEST_F(JingzhaoIcmChunks, UnmappingNoPagesDividesNothing) {
+  fill(1);
+  EXPECT_EQ(h.unmap(1, Icm::kPage, 0), OK);
+  EXPECT_EQ(icm().chunks(), 1u);
+}
+
+TEST_F(JingzhaoIcmChunks, ACommandThatHasNoRoomMapsNothing) {
+  fill(Icm::kChunksMax - 1);
+  EXPECT_EQ(map_chunks(0, 256), OK) << "they replace others";
+  EXPECT_EQ(map_chunks(Icm::kChunksMax - 2, 3), BAD_PARAM) << "one replaces, two are new";
+  EXPECT_EQ(icm().chunks(), Icm::kChunksMax - 1);
+  EXPECT_EQ(map_chunks(Icm::kChunksMax - 2, 2), OK);
+  EXPECT_EQ(icm().chunks(), Icm::kChunksMax);
+}
+
 TEST(JingzhaoSmallIcm, EntriesThatLeaveTheChipStandInTheHostsMemory) {
   RawHost h({.icm_cache = 1});
   h.init();
@@ -306,8 +360,8 @@ TEST(IcmMap, MappingsReplaceAndCutEachOther) {
   pcie::DmaSpace dma;
   ASSERT_TRUE(dma.map(0x100000, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
   Icm icm(dma);
-  ASSERT_TRUE(icm.map(0x10000, 0x100000, 8));
-  ASSERT_TRUE(icm.map(0x12000, 0x10A000, 2));
+  icm.map(0x10000, 0x100000, 8);
+  icm.map(0x12000, 0x10A000, 2);
   EXPECT_EQ(icm.pages(), 8u);
   EXPECT_EQ(icm.chunks(), 3u);
   std::array<std::byte, 3 * 4096> out;
@@ -330,7 +384,7 @@ TEST(IcmCacheTest, AnEntryThatWasChangedGoesBackWhenItsPlaceIsNeeded) {
   pcie::DmaSpace dma;
   ASSERT_TRUE(dma.map(0x100000, memory.size(), memory.data(), pcie::DmaAccess::kReadWrite));
   Icm icm(dma);
-  ASSERT_TRUE(icm.map(0, 0x100000, 1));
+  icm.map(0, 0x100000, 1);
   IcmCache cache({.icm = &icm, .base = 0, .entry_size = 64}, 2, nullptr);
   cache.make(0).bytes[0] = std::byte{7};
   EXPECT_EQ(memory[0], std::byte{0});
