@@ -139,6 +139,11 @@ util::Result<void> apply(jingzhao::DeviceOptions& options, std::string_view key,
           fmt::format("guid={}: want up to 16 hex digits, neither 0 nor all ones", value));
     }
     options.node_guid = *guid;
+  } else if (key == "profile") {
+    if (value != "document" && value != "driver") {
+      return util::fail(fmt::format("profile={}: want document or driver", value));
+    }
+    options.profile = value == "driver" ? jingzhao::Profile::kDriver : jingzhao::Profile::kDocument;
   } else if (key == "name") {
     if (value.empty()) return util::fail("name= is empty");
     options.name = value;

@@ -18,7 +18,8 @@ namespace softhca::cli {
 inline constexpr std::string_view kDeviceHelp =
     "connectx[,mac=XX:XX:XX:XX:XX:XX][,guid=HEX][,vectors=N][,doorbells=mapped|trapped]"
     "[,name=TEXT], rsnic[,profile=driver|document] with the same keys but doorbells, "
-    "jingzhao[,link=ethernet|infiniband][,guid=HEX][,icm_cache=N][,name=TEXT], or "
+    "jingzhao[,link=ethernet|infiniband][,guid=HEX][,icm_cache=N][,profile=document|driver]"
+    "[,name=TEXT], or "
     "sdxi[,contexts=N][,vfs=N][,workers=N][,name=TEXT] or "
     "sdxi-vf,pf=NAME[,contexts=N][,name=TEXT], a virtual function of an sdxi before it that has "
     "vfs; each may have ,guest=TEXT (see --isolate)";

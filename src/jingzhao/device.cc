@@ -15,22 +15,22 @@ using spec::jingzhao::reset_register;
 
 namespace {
 
-constexpr std::uint32_t kMsixTable = 0x5400;
-constexpr std::uint32_t kMsixPba = 0x5800;
 constexpr std::size_t kDword = sizeof(std::uint32_t);
 /// Work (util::WorkBudget) of a command besides its messages, and of making all things anew.
 constexpr std::int64_t kCommandWork = 2'000;
 constexpr std::int64_t kResetWork = 50'000;
 constexpr std::int64_t kDestroyWork = 1'000;
 
-constexpr pcie::ConfigSpace::Identity kIdentity{
-    .vendor_id = kVendorId,
-    .device_id = kDeviceId,
-    .subsystem_vendor_id = kVendorId,
-    .subsystem_id = 0x0001,
-    .class_code = 0x0C0600,  // InfiniBand controller
-    .revision_id = 0,
-};
+pcie::ConfigSpace::Identity identity_of(const ProfileRules& rules) {
+  return {
+      .vendor_id = kVendorId,
+      .device_id = rules.device_id,
+      .subsystem_vendor_id = kVendorId,
+      .subsystem_id = 0x0001,
+      .class_code = 0x0C0600,  // InfiniBand controller
+      .revision_id = 0,
+  };
+}
 
 constexpr std::array kBars{
     pcie::Bar{.size = Device::kHcrBarSize, .is_64bit = true},
@@ -38,16 +38,20 @@ constexpr std::array kBars{
     pcie::Bar{.size = Device::kUarBarSize, .is_64bit = true},
 };
 
-constexpr pcie::Msix::Layout kMsixLayout{.vectors = Device::kVectors,
-                                         .bar = Device::kHcrBar,
-                                         .table_offset = kMsixTable,
-                                         .pba_offset = kMsixPba};
+pcie::Msix::Layout msix_of(const ProfileRules& rules) {
+  return {.vectors = Device::kVectors,
+          .bar = Device::kHcrBar,
+          .table_offset = rules.msix_table,
+          .pba_offset = rules.msix_pba};
+}
 
 }  // namespace
 
 Device::Device(DeviceOptions options, fabric::Port& port)
-    : Function(options.name, kIdentity, kBars, kMsixLayout),
+    : Function(options.name, identity_of(rules_of(options.profile)), kBars,
+               msix_of(rules_of(options.profile))),
       options_(std::move(options)),
+      rules_(rules_of(options_.profile)),
       notes_(options_.name),
       port_(make_port(port)),
       contexts_(dma()),
@@ -158,15 +162,16 @@ void Device::check_queue_pairs() {
 // Registers --------------------------------------------------------------------------------------
 
 std::uint32_t Device::read_dword(std::uint64_t offset) const {
-  if (offset >= kHcrOffset && offset < kHcrOffset + Hcr::kSize) {
-    return hcr_.read(static_cast<std::uint32_t>(offset - kHcrOffset));
-  }
+  if (is_hcr(offset)) return hcr_.read(static_cast<std::uint32_t>(offset - rules_.hcr_offset));
   return offset == kResetOffset ? std::uint32_t{reset_requested_} : 0;
 }
 
 void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::byte> out) {
   std::ranges::fill(out, std::byte{0});
   if (bar != kHcrBar) return;  // doorbells are write-only
+  if (rules_.reads_finish_commands && hcr_.busy() && !reset_requested_ && is_hcr(offset)) {
+    run_command();
+  }
   for (std::size_t i = 0; i != out.size(); ++i) {
     const auto at = offset + i;
     std::array<std::byte, kDword> dword;
@@ -176,8 +181,8 @@ void Device::read_register(unsigned bar, std::uint64_t offset, std::span<std::by
 }
 
 void Device::write_hcr_bar(std::uint64_t offset, std::uint32_t value) {
-  if (offset >= kHcrOffset && offset < kHcrOffset + Hcr::kSize) {
-    hcr_.write(static_cast<std::uint32_t>(offset - kHcrOffset), value);
+  if (is_hcr(offset)) {
+    hcr_.write(static_cast<std::uint32_t>(offset - rules_.hcr_offset), value);
   } else if (offset == kResetOffset) {
     std::array<std::byte, kDword> bytes;
     util::store_le32(bytes.data(), value);
@@ -264,14 +269,14 @@ CommandResult Device::execute(const CommandInfo& info, Command& command, std::sp
   if (info.needs_init && !initialized()) {
     return refuse(Status::BAD_PARAM, "3.2.1.3", "INIT_HCA comes first");
   }
+  if (command.op_modifier >= 32 || (info.op_modifiers >> command.op_modifier & 1) == 0) {
+    return refuse(Status::BAD_PARAM, info.section, "the command has no such op_modifier");
+  }
   std::uint32_t size = 0;
   if (auto known = input_size(info, command, size); !known) return known;
   std::vector<std::byte> mailbox(size);
   if (size != 0) {
     if (command.in_param == 0) {
-  if (command.op_modifier >= 32 || (info.op_modifiers >> command.op_modifier & 1) == 0) {
-    return refuse(Status::BAD_PARAM, info.section, "the command has no such op_modifier");
-  }
       return refuse(Status::BAD_PARAM, "3.1.1", "in_param is 0, and the command has a mailbox");
     }
     if (!dma().read(command.in_param, mailbox)) {

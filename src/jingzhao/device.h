@@ -2,7 +2,8 @@
 //
 // Registers arrive here and go to the HCR (BAR0) or to the queues whose doorbells they are (BAR2).
 // Nothing but noting happens during a register access: commands, WQEs and packets are worked on in
-// run(), so that a vCPU never waits for them.
+// run(), so that a vCPU never waits for them. The one exception is a command whose driver does not
+// wait for it (ProfileRules).
 #pragma once
 
 #include <array>
@@ -47,7 +48,6 @@ class Device final : public pcie::Function, private fabric::Receiver {
   static constexpr unsigned kUarBar = 2;
   static constexpr std::uint64_t kHcrBarSize = 1 << 20;
   static constexpr std::uint64_t kUarBarSize = 8 << 20;
-  static constexpr std::uint64_t kHcrOffset = 0x80000;
   static constexpr std::uint64_t kResetOffset = 0xF0010;
   static constexpr std::uint16_t kVectors = 64;
 
@@ -64,6 +64,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
 
   // For commands.
   const DeviceOptions& options() const { return options_; }
+  const ProfileRules& rules() const { return rules_; }
   /// Of a group of tables (JingZhao 3.2.2.1).
   Icm& icm(IcmGroup group) { return group == IcmGroup::QUEUE_CONTEXTS ? contexts_ : memory_; }
   bool initialized() const { return objects_ != nullptr; }
@@ -76,9 +77,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void forget_icm(IcmGroup group, std::uint64_t virt, std::uint64_t size);
   /// Something that QPs need has gone: those that needed it fail.
   void check_queue_pairs();
-  util::Notes& notes() { return notes_; }
   /// Work of a command besides what each costs (util::WorkBudget).
   void charge(std::int64_t units) { work().charge(units); }
+  util::Notes& notes() { return notes_; }
   bool link_up() const { return port_->link_up(); }
   /// Null: the link is Ethernet.
   InfinibandPort* infiniband() { return infiniband_; }
@@ -95,6 +96,9 @@ class Device final : public pcie::Function, private fabric::Receiver {
   bool takes_trains() const override { return true; }
   void receive(const wire::Frame& frame);
 
+  bool is_hcr(std::uint64_t offset) const {
+    return offset >= rules_.hcr_offset && offset < rules_.hcr_offset + Hcr::kSize;
+  }
   std::uint32_t read_dword(std::uint64_t offset) const;
   void write_hcr_dwords(std::uint64_t offset, std::span<const std::byte> in);
   void write_hcr_bar(std::uint64_t offset, std::uint32_t value);
@@ -110,6 +114,7 @@ class Device final : public pcie::Function, private fabric::Receiver {
   void handle_link_change();
 
   DeviceOptions options_;
+  const ProfileRules& rules_;
   util::Notes notes_;
   InfinibandPort* infiniband_ = nullptr;  ///< port_, if it is one, which sets this
   std::unique_ptr<LinkPort> port_;

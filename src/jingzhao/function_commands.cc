@@ -10,16 +10,16 @@ using spec::jingzhao::mad_ifc_out;
 using spec::jingzhao::query_adapter_out;
 using spec::jingzhao::query_dev_lim_out;
 
-CommandResult query_dev_lim(Device&, const Command& command) {
+CommandResult query_dev_lim(Device& device, const Command& command) {
   using Out = query_dev_lim_out;
   const auto out = command.output<Out>();
   out.set(Out::reserved_qp, limits::kLogReservedQps);
   out.set(Out::max_qp_sz, limits::kLogQpSize);
   out.set(Out::max_cq_sz, limits::kLogCqSize);
-  out.set(Out::max_qps, limits::kLogQps);
-  out.set(Out::max_cqs, limits::kLogCqs);
+  out.set(Out::max_qps, device.rules().log_qps);
+  out.set(Out::max_cqs, device.rules().log_cqs);
   out.set(Out::max_eqs, limits::kLogEqs);
-  out.set(Out::max_mpts, limits::kLogMpts);
+  out.set(Out::max_mpts, device.rules().log_mpts);
   out.set(Out::max_pds, limits::kLogPds);
   out.set(Out::max_pkeys, limits::kLogPkeys);
   out.set(Out::max_mtt_seg, limits::kMttSize);
@@ -60,8 +60,9 @@ CommandResult init_hca(Device& device, const Command& command) {
                       .log_cqs = in.get(In::log_num_cqs),
                       .log_eqs = in.get(In::log_num_eqs),
                       .log_mpts = in.get(In::log_mpt_sz)};
-  if (tables.log_qps > limits::kLogQps || tables.log_cqs > limits::kLogCqs ||
-      tables.log_eqs > limits::kLogEqs || tables.log_mpts > limits::kLogMpts) {
+  const auto& most = device.rules();
+  if (tables.log_qps > most.log_qps || tables.log_cqs > most.log_cqs ||
+      tables.log_eqs > limits::kLogEqs || tables.log_mpts > most.log_mpts) {
     return refuse(Status::BAD_PARAM, "3.2.1.3", "a table is larger than QUERY_DEV_LIM allows");
   }
   for (const auto start :
@@ -70,10 +71,10 @@ CommandResult init_hca(Device& device, const Command& command) {
       return refuse(Status::BAD_PARAM, "3.2.1.3", "a table wraps around");
     }
   }
-  device.init(tables);
   if (tables.mtt_base % limits::kMttSize != 0) {
     return refuse(Status::BAD_PARAM, "3.2.1.3", "mtt_base is no place of an MTT entry");
   }
+  device.init(tables);
   return {};
 }
 

@@ -1,5 +1,5 @@
-// Who the device says it is. The document names no vendor; the RTL's is that of its FPGA's maker
-// (docs/jingzhao.md, gap 12).
+// Who the device says it is. The document names no vendor; the RTL's is that of its FPGA's maker.
+// The author's driver looks for another device of that vendor (docs/jingzhao.md, gap 12).
 #pragma once
 
 #include <cstdint>
@@ -8,5 +8,6 @@ namespace softhca::jingzhao {
 
 inline constexpr std::uint16_t kVendorId = 0x10EE;
 inline constexpr std::uint16_t kDeviceId = 0x1011;
+inline constexpr std::uint16_t kDriversDeviceId = 0x7028;
 
 }  // namespace softhca::jingzhao

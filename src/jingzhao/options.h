@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "jingzhao/profile.h"
 #include "wire/frame.h"
 
 namespace softhca::jingzhao {
@@ -18,6 +19,7 @@ struct DeviceOptions {
   std::uint64_t node_guid = 0x025FCA0000000100;  ///< of an InfiniBand link; its port's is one more
   /// Entries of each table of the ICM that are kept on chip.
   std::uint32_t icm_cache = 1024;
+  Profile profile = Profile::kDocument;
 };
 
 }  // namespace softhca::jingzhao

@@ -11,7 +11,6 @@ namespace {
 constexpr std::size_t kDword = sizeof(std::uint32_t);
 constexpr std::uint64_t kFirstHalf = uar_page::sq_head.kOffset;
 constexpr std::uint64_t kSecondHalf = uar_page::qpn.kOffset;
-constexpr std::size_t kArmsMax = std::size_t{1} << limits::kLogCqs;
 
 /// A register that is written whole: its field.
 template <class Field>
@@ -51,7 +50,7 @@ void Device::write_uar_dwords(std::uint64_t offset, std::span<const std::byte> i
         break;
       case uar_page::arm_cqn.kOffset:
         // More than there are CQs is nothing that software means.
-        if (armed_cqs_.size() < kArmsMax) {
+        if (armed_cqs_.size() < std::size_t{1} << rules_.log_cqs) {
           armed_cqs_.push_back(Cqn(field_of(uar_page::arm_cqn, value)));
         }
         break;

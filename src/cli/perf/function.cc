@@ -58,6 +58,7 @@ constexpr Known kKnown[] = {
     {0x15b3, 0x1013, "connectx", open_connectx},
     {0x15b3, 0x1015, "rsnic", open_connectx},
     {jingzhao::kVendorId, jingzhao::kDeviceId, "jingzhao", open_jingzhao},
+    {jingzhao::kVendorId, jingzhao::kDriversDeviceId, "jingzhao", open_jingzhao},
 };
 
 util::Result<verbs::Device> open_verbs(driver::Host& host, std::string& model) {

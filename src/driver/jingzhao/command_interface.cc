@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 
+#include "driver/pci.h"
+
 namespace softhca::driver::jingzhao {
 
 using spec::hcr;
@@ -31,6 +33,7 @@ util::Result<std::unique_ptr<CommandInterface>> CommandInterface::create(Host& h
     if (!memory) return tl::unexpected(memory.error());
     *mailbox = std::move(*memory);
   }
+  if (read_pci_id(host).device == kAuthorsCard) made->hcr_ = kHcrOffsetOfAuthorsCard;
   return made;
 }
 
@@ -83,7 +86,7 @@ void CommandInterface::start(const Request& request) {
   command.set(hcr::op, static_cast<std::uint32_t>(request.op));
   // Dword by dword; the one with `go` is the last.
   for (std::uint32_t at = 0; at != hcr::kSize; at += sizeof(std::uint32_t)) {
-    write(kHcrOffset + at, util::load_le32(command.bytes().data() + at));
+    write(hcr_ + at, util::load_le32(command.bytes().data() + at));
   }
 }
 
@@ -98,7 +101,7 @@ util::Result<void> CommandInterface::run(const Request& request) {
   start(request);
   util::Struct<hcr> reply;
   const bool done = wait([&] {
-    util::store_le32(reply.bytes().data() + kControl, read(kHcrOffset + kControl));
+    util::store_le32(reply.bytes().data() + kControl, read(hcr_ + kControl));
     return reply.get(hcr::go) == 0;
   });
   if (!done) {

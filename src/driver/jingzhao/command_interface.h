@@ -16,10 +16,13 @@ namespace softhca::driver::jingzhao {
 
 namespace spec = softhca::spec::jingzhao;
 
-/// BARs, and places in the first.
+/// BARs, and places in the first. The HCR of a card that is made for the author's driver, which its
+/// device ID says, is elsewhere (docs/jingzhao.md).
 inline constexpr unsigned kHcrBar = 0;
 inline constexpr unsigned kUarBar = 2;
 inline constexpr std::uint64_t kHcrOffset = 0x80000;
+inline constexpr std::uint64_t kHcrOffsetOfAuthorsCard = 0;
+inline constexpr std::uint16_t kAuthorsCard = 0x7028;
 inline constexpr std::uint64_t kResetOffset = 0xF0010;
 
 struct Request {
@@ -53,6 +56,7 @@ class CommandInterface {
 
   Host& host_;
   util::Duration patience_;
+  std::uint64_t hcr_ = kHcrOffset;
   DmaBuffer in_;
   DmaBuffer out_;
   bool stalled_ = false;

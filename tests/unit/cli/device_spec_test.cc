@@ -31,6 +31,13 @@ TEST(DeviceSpec, AnRsnicHasTheProfileThatItIsGiven) {
   EXPECT_EQ(document->name, "card");
   EXPECT_FALSE(parse_nic("rsnic,profile=other", 0));
   EXPECT_FALSE(parse_nic("connectx,profile=document", 0));
+  const auto profile = [](std::string_view text) {
+    return std::get<jingzhao::DeviceOptions>(parse_device(text, 0).value()).profile;
+  };
+  EXPECT_EQ(profile("jingzhao"), jingzhao::Profile::kDocument);
+  EXPECT_EQ(profile("jingzhao,profile=document"), jingzhao::Profile::kDocument);
+  EXPECT_EQ(profile("jingzhao,profile=driver"), jingzhao::Profile::kDriver);
+  EXPECT_FALSE(parse_device("jingzhao,profile=other", 0));
 }
 
 TEST(DeviceSpec, TheGuidIsTheEui64OfTheMac) {

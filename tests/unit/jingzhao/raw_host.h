@@ -25,7 +25,9 @@ class RawHost {
   static constexpr std::uint64_t kReset = 0xF0010;
 
   explicit RawHost(DeviceOptions options = {})
-      : device(std::move(options), *port), host(device, {}) {
+      : hcr_at(rules_of(options.profile).hcr_offset),
+        device(std::move(options), *port),
+        host(device, {}) {
     util::set_log_level(util::LogLevel::kError);
     driver::enable_bus_master(host);
     in = host.allocate(4096).value();
@@ -64,18 +66,18 @@ class RawHost {
   };
   /// Writes the registers and `go`; nothing has run yet.
   void start(std::uint32_t op, const Call& call) {
-    write(kHcr + 0x00, static_cast<std::uint32_t>(call.in_param >> 32));
-    write(kHcr + 0x04, static_cast<std::uint32_t>(call.in_param));
-    write(kHcr + 0x08, call.in_modifier);
-    write(kHcr + 0x0c, static_cast<std::uint32_t>(call.out_param >> 32));
-    write(kHcr + 0x10, static_cast<std::uint32_t>(call.out_param));
-    write(kHcr + 0x14, 0x1234u << 16);
-    write(kHcr + 0x18,
+    write(hcr_at + 0x00, static_cast<std::uint32_t>(call.in_param >> 32));
+    write(hcr_at + 0x04, static_cast<std::uint32_t>(call.in_param));
+    write(hcr_at + 0x08, call.in_modifier);
+    write(hcr_at + 0x0c, static_cast<std::uint32_t>(call.out_param >> 32));
+    write(hcr_at + 0x10, static_cast<std::uint32_t>(call.out_param));
+    write(hcr_at + 0x14, 0x1234u << 16);
+    write(hcr_at + 0x18,
           1u << 23 | std::uint32_t{call.e} << 22 | std::uint32_t{call.op_modifier} << 12 | op);
   }
   hcr_status finish() {
     run();
-    const auto control = read(kHcr + 0x18);
+    const auto control = read(hcr_at + 0x18);
     EXPECT_EQ(control >> 23 & 1, 0u) << "go";
     return hcr_status(control >> 24);
   }
@@ -138,6 +140,7 @@ class RawHost {
     ASSERT_EQ(with_mailbox(command_opcode::INIT_HCA, 0), hcr_status::OK);
   }
 
+  const std::uint64_t hcr_at;
   fabric::Switch network;
   std::unique_ptr<fabric::Port> port = network.create_port("jingzhao");
   Device device;

@@ -35,8 +35,9 @@ class Spoiler final : public driver::InProcessHost {
   }
   void write_bar(unsigned bar, std::uint64_t offset, std::span<const std::byte> in) override {
     using spec::jingzhao::hcr;
-    if (bar == 0 && offset >= Device::kHcrOffset && offset < Device::kHcrOffset + hcr::kSize) {
-      const auto at = offset - Device::kHcrOffset;
+    constexpr auto kHcr = kDocumentRules.hcr_offset;
+    if (bar == 0 && offset >= kHcr && offset < kHcr + hcr::kSize) {
+      const auto at = offset - kHcr;
       std::ranges::copy(in, hcr_.bytes().begin() + static_cast<std::ptrdiff_t>(at));
       if (at == hcr::go.kOffset && spoil) {
         spoil(spec::jingzhao::command_opcode(hcr_.get(hcr::op)), mailbox());

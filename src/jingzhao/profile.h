@@ -1,0 +1,49 @@
+// Where the document differs from the driver that its author has published for the hardware: a card
+// follows one or the other (docs/jingzhao.md#the-authors-driver).
+#pragma once
+
+#include <cstdint>
+
+#include "jingzhao/identity.h"
+#include "jingzhao/numbers.h"
+
+namespace softhca::jingzhao {
+
+enum class Profile : std::uint8_t { kDocument, kDriver };
+
+struct ProfileRules {
+  std::uint16_t device_id;
+  std::uint64_t hcr_offset;  ///< in BAR0
+  std::uint32_t msix_table;  ///< in BAR0
+  std::uint32_t msix_pba;
+  unsigned log_qps;
+  unsigned log_cqs;
+  unsigned log_mpts;
+  /// A read of the dword with `go` finds the command done. The driver looks for `go` at another
+  /// bit, so it never waits.
+  bool reads_finish_commands;
+};
+
+inline constexpr ProfileRules kDocumentRules{.device_id = kDeviceId,
+                                             .hcr_offset = 0x80000,
+                                             .msix_table = 0x5400,
+                                             .msix_pba = 0x5800,
+                                             .log_qps = limits::kLogQps,
+                                             .log_cqs = limits::kLogCqs,
+                                             .log_mpts = limits::kLogMpts,
+                                             .reads_finish_commands = false};
+
+inline constexpr ProfileRules kDriverRules{.device_id = kDriversDeviceId,
+                                           .hcr_offset = 0,
+                                           .msix_table = 0x20000,
+                                           .msix_pba = 0x30000,
+                                           .log_qps = 16,
+                                           .log_cqs = 16,
+                                           .log_mpts = 17,
+                                           .reads_finish_commands = true};
+
+constexpr const ProfileRules& rules_of(Profile profile) {
+  return profile == Profile::kDriver ? kDriverRules : kDocumentRules;
+}
+
+}  // namespace softhca::jingzhao
