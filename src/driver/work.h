@@ -76,7 +76,7 @@ enum class PostStatus : std::uint8_t {
   kInlineTooLong,
   kBadRequest,  ///< inline data that is to be read, an atomic without its one piece of 8 bytes,
                 ///< a datagram without address
-  kWrongState,  ///< the queue pair is in RESET
+  kWrongState,  ///< the queue pair is in RESET, or a send came before RTS
 };
 
 /// How a request ended (IBTA 11.6.2).

@@ -220,6 +220,34 @@ TEST_P(Errors, AFullReceiveQueueGivesEachItsMessage) {
   expect_success(wait(b().receive_cq), 777, CompletionOpcode::kReceive);
 }
 
+// IBTA 10.3.1: posting a send is an immediate error in RESET, INIT and RTR. It leaves nothing
+// behind.
+TEST_P(Errors, ASendBeforeRtsIsRefusedAndForgotten) {
+  make_sides({});
+  const auto piece = a().region.piece(0, 8);
+  const auto end_a = describe(a().qp), end_b = describe(b().qp);
+  const auto post = [&](std::uint64_t id) {
+    return a().qp.post_send({.id = id,
+                             .opcode = SendOpcode::kRdmaWrite,
+                             .pieces = {&piece, 1},
+                             .remote_address = b().region.piece(0, 8).address,
+                             .rkey = b().region.rkey()});
+  };
+  EXPECT_EQ(post(1), PostStatus::kWrongState);
+  must(connect(b().qp, end_a));
+  must(to_init(a().qp));
+  EXPECT_EQ(post(2), PostStatus::kWrongState);
+  must(to_rtr(a().qp, end_b));
+  EXPECT_EQ(post(2), PostStatus::kWrongState);
+  auto status = PostStatus::kOk;
+  const std::array<SendRequest, 2> list{};
+  EXPECT_EQ(a().qp.post_send(list, status), 0u);
+  EXPECT_EQ(status, PostStatus::kWrongState);
+  must(to_rts(a().qp, end_b));
+  EXPECT_EQ(post(3), PostStatus::kOk);
+  expect_success(wait(a().send_cq), 3, CompletionOpcode::kRdmaWrite);
+}
+
 TEST_P(Errors, WhatDoesNotFitIsNotPosted) {
   make_sides({.capacity = {.send_requests = 4,
                            .send_pieces = 2,

@@ -94,8 +94,9 @@ util::Result<void> QueuePair::set_up() {
   const std::size_t requests = options_.requests;
   // One slot stays free: the one behind the last receive says that there is no more.
   for (auto [slots, memory, key, entries] :
-       {std::tuple(&sends_, &send_memory_, &send_key_, count),
-        std::tuple(&receives_, &receive_memory_, &receive_key_, 2 * count)}) {
+       {std::tuple(&sends_, &send_memory_, &send_key_, std::size_t{1} << log2_up(requests)),
+        std::tuple(&receives_, &receive_memory_, &receive_key_,
+                   std::size_t{1} << log2_up(requests + 1))}) {
     slots->requests.resize(entries);
     auto made = DmaBuffer::allocate(hca_.host(), entries << slots->log_stride);
     if (!made) return tl::unexpected(made.error());
@@ -204,7 +205,9 @@ util::Result<void> QueuePair::to_rts(const Connection& connection) {
   change({.ack_timeout = connection.ack_timeout,
           .retry_count = connection.retry_count,
           .rnr_retry = connection.rnr_retry});
-  return modify(command_opcode::RTR2RTS_QPEE, context_);
+  auto done = modify(command_opcode::RTR2RTS_QPEE, context_);
+  if (done) takes_sends_ = true;
+  return done;
 }
 
 util::Result<void> QueuePair::connect(const Endpoint& here, const RemoteQueuePair& remote,
@@ -222,7 +225,9 @@ util::Result<void> QueuePair::listen(const Endpoint& here, std::uint32_t qkey) {
 }
 
 util::Result<void> QueuePair::to_error() {
-  return simple(command_opcode::TO_ERR_QPEE, qp_state::ERR);
+  auto done = simple(command_opcode::TO_ERR_QPEE, qp_state::ERR);
+  if (done) takes_sends_ = true;
+  return done;
 }
 util::Result<void> QueuePair::to_drained() {
   return simple(command_opcode::RTS2SQD_QPEE, qp_state::SQD);
@@ -242,6 +247,7 @@ util::Result<void> QueuePair::stay(qp_state state) {
 }
 
 util::Result<void> QueuePair::to_reset() {
+  takes_sends_ = false;
   if (std::exchange(in_reset_, true)) return {};
   auto done = hca_.run(
       {.op = command_opcode::ERR2RST_QPEE, .in_modifier = qpn_, .op_modifier = kNoMailbox});

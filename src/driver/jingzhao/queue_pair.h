@@ -196,6 +196,7 @@ class QueuePair {
   std::uint32_t qpn_ = 0;
   bool has_number_ = false;
   bool in_reset_ = true;
+  bool takes_sends_ = false;  ///< since RTS, or ERR, whose flush ends them
   DmaBuffer send_memory_;
   DmaBuffer receive_memory_;
   std::unique_ptr<MemoryKey> send_key_;

@@ -113,7 +113,7 @@ void add_destination(Units& units, const Endpoint& from, const Datagram& datagra
 [[gnu::always_inline]] inline PostStatus QueuePair::write_wqe(const SendRequest& request,
                                                               const Datagram* datagram,
                                                               Written& written) {
-  if (in_reset_) return PostStatus::kWrongState;
+  if (!takes_sends_) return PostStatus::kWrongState;
   if (request.pieces.size() > options_.pieces) return PostStatus::kTooManyPieces;
   if (request.inline_data.size() > options_.inline_size) return PostStatus::kInlineTooLong;
   const auto& form = kForms[static_cast<std::size_t>(request.opcode)];

@@ -42,13 +42,19 @@ class QueuePair {
 
   // Work ---------------------------------------------------------------------------------------
 
+  // IBTA 10.3.1: posting a send is an immediate error in RESET, INIT and RTR.
+
   PostStatus post_send(const SendRequest& request) {
     auto status = PostStatus::kOk;
-    (void)node_->backend->post_send({&request, 1}, status);
+    (void)post_send({&request, 1}, status);
     return status;
   }
   /// Posts in order. Returns how many were posted; `status` is that of the first that was not.
   std::size_t post_send(std::span<const SendRequest> requests, PostStatus& status) {
+    if (node_->state < QpState::kRts) [[unlikely]] {
+      status = PostStatus::kWrongState;
+      return 0;
+    }
     return node_->backend->post_send(requests, status);
   }
   PostStatus post_receive(const ReceiveRequest& request) {

@@ -189,5 +189,37 @@ TEST(JingzhaoPathMtu, ComesWithTheLargestMessage) {
   expect_success(wait(world, *a.send_cq), 1, CompletionOpcode::kSend);
 }
 
+// IBTA 10.3.1, A1-1: a send that is posted before RTS is an error at once; the device would drop
+// its doorbell, and its slot would never be free again.
+TEST(JingzhaoPostSend, IsRefusedBeforeRts) {
+  World world;
+  world.open();
+  Side a(world.a()), b(world.b());
+  const auto piece = a.piece(0, 8);
+  const auto post = [&](std::uint64_t id) {
+    return a.qp->post_send({.id = id,
+                            .opcode = SendOpcode::kRdmaWrite,
+                            .pieces = {&piece, 1},
+                            .remote_address = b.address(),
+                            .rkey = b.key->key()});
+  };
+  must(b.qp->connect(b.node.address, a.as_remote(kPsnA), {.psn = kPsnB}));
+  EXPECT_EQ(post(1), PostStatus::kWrongState);
+  must(a.qp->to_init(a.node.address, {}));
+  EXPECT_EQ(post(2), PostStatus::kWrongState);
+  must(a.qp->to_rtr(b.as_remote(kPsnB), {}));
+  EXPECT_EQ(post(3), PostStatus::kWrongState);
+  must(a.qp->to_rts({.psn = kPsnA}));
+  EXPECT_EQ(post(4), PostStatus::kOk);
+  expect_success(wait(world, *a.send_cq), 4, CompletionOpcode::kRdmaWrite);
+  EXPECT_EQ(a.send_cq->strays(), 0u);
+  must(a.qp->to_reset());
+  EXPECT_EQ(post(5), PostStatus::kWrongState);
+  must(a.qp->to_init(a.node.address, {}));
+  must(a.qp->to_error());
+  EXPECT_EQ(post(6), PostStatus::kOk) << "it is flushed";
+  expect_error(wait(world, *a.send_cq), 6, WorkStatus::kFlushed);
+}
+
 }  // namespace
 }  // namespace softhca::jingzhao::test
