@@ -58,24 +58,31 @@ void encode_error(Cqe out, WorkStatus status, rdma::Reason reason, wqe_opcode op
   error.set(error_cqe::opcode, static_cast<std::uint32_t>(opcode));
 }
 
-/// "The opcode of the last packet that was received": of a message of one packet, or of more.
-std::uint32_t receive_opcode(const CqeQueue& queue, const rdma::ReceiveCompletion& completion) {
+/// Of a message of one packet, or of the last of more, as RC has it.
+spec::infiniband::bth_opcode rc_opcode(const CqeQueue& queue,
+                                       const rdma::ReceiveCompletion& completion) {
   using enum spec::infiniband::bth_opcode;
-  const bool one_packet = completion.byte_count <= queue.path_mtu;
+  // A packet that is not the last of its message is as long as the path MTU.
+  const bool one_packet =
+      queue.type == rdma::QpType::kUd || completion.byte_count <= queue.path_mtu;
   switch (completion.opcode) {
     case ReceiveOpcode::kSend:
-      return static_cast<std::uint32_t>(one_packet ? RC_SEND_ONLY : RC_SEND_LAST);
+      return one_packet ? RC_SEND_ONLY : RC_SEND_LAST;
     case ReceiveOpcode::kSendWithImmediate:
-      return static_cast<std::uint32_t>(one_packet ? RC_SEND_ONLY_WITH_IMMEDIATE
-                                                   : RC_SEND_LAST_WITH_IMMEDIATE);
+      return one_packet ? RC_SEND_ONLY_WITH_IMMEDIATE : RC_SEND_LAST_WITH_IMMEDIATE;
     case ReceiveOpcode::kSendWithInvalidate:
-      return static_cast<std::uint32_t>(one_packet ? RC_SEND_ONLY_WITH_INVALIDATE
-                                                   : RC_SEND_LAST_WITH_INVALIDATE);
+      return one_packet ? RC_SEND_ONLY_WITH_INVALIDATE : RC_SEND_LAST_WITH_INVALIDATE;
     case ReceiveOpcode::kRdmaWriteWithImmediate:
       break;
   }
-  return static_cast<std::uint32_t>(one_packet ? RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE
-                                               : RC_RDMA_WRITE_LAST_WITH_IMMEDIATE);
+  return one_packet ? RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE : RC_RDMA_WRITE_LAST_WITH_IMMEDIATE;
+}
+
+/// "The opcode of the last packet that was received".
+std::uint32_t receive_opcode(const CqeQueue& queue, const rdma::ReceiveCompletion& completion) {
+  const auto service = rdma::service_rules(queue.type).packets;
+  return static_cast<std::uint32_t>(
+      spec::infiniband::opcode_of(service, rc_opcode(queue, completion)));
 }
 
 }  // namespace

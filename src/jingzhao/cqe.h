@@ -16,6 +16,7 @@ struct CqeQueue {
   Qpn qpn;
   Qpn remote_qpn;              ///< of a connection
   std::uint32_t path_mtu = 0;  ///< bytes
+  rdma::QpType type = rdma::QpType::kRc;
 };
 
 // `cqe` is zero at first, which makes software its owner.

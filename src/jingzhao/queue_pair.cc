@@ -225,8 +225,10 @@ void QueuePair::complete_send(const rdma::SendCompletion& completion) {
 
 void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
   const auto& attributes = rdma_qp_->attributes();
-  const CqeQueue queue{
-      .qpn = qpn_, .remote_qpn = attributes.remote_qpn, .path_mtu = attributes.path_mtu};
+  const CqeQueue queue{.qpn = qpn_,
+                       .remote_qpn = attributes.remote_qpn,
+                       .path_mtu = attributes.path_mtu,
+                       .type = rules_.type};
   all_.write_cqe(*this, receive_cqn_, [&](Cqe cqe) { encode_receive_cqe(cqe, queue, completion); });
 }
 

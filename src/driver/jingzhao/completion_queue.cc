@@ -73,13 +73,14 @@ CompletionOpcode opcode_of_send(std::uint32_t opcode) {
   }
 }
 
-/// The opcode is that of the last packet.
+/// The opcode is that of the last packet: its bits 7:5 are the service.
 void translate_receive(util::View<cqe> entry, Completion& out) {
   using enum softhca::spec::infiniband::bth_opcode;
+  constexpr std::uint32_t kOperation = 0x1F;
   out.opcode = CompletionOpcode::kReceive;
   out.source_qpn = entry.get(cqe::rqpn);
   out.source_lid = static_cast<std::uint16_t>(entry.get(cqe::rlid));
-  switch (softhca::spec::infiniband::bth_opcode(entry.get(cqe::opcode))) {
+  switch (softhca::spec::infiniband::bth_opcode(entry.get(cqe::opcode) & kOperation)) {
     case RC_RDMA_WRITE_LAST_WITH_IMMEDIATE:
     case RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE:
       out.opcode = CompletionOpcode::kReceiveRdmaWithImmediate;

@@ -40,6 +40,29 @@ TEST(JingzhaoUc, SendsAndWritesArriveAndNobodyAnswers) {
   EXPECT_TRUE(same(a.bytes(0, 5000), b.bytes(0x8000, 5000)));
 }
 
+TEST(JingzhaoUc, ImmediateDataComeWithTheOpcodeOfTheService) {
+  World world;
+  world.open();
+  Side a(world.a(), of(qp_type::UC)), b(world.b(), of(qp_type::UC));
+  connect(a, b);
+  const auto piece = a.piece(0, 3000);
+  for (const auto& [opcode, received] :
+       {std::pair{SendOpcode::kSendWithImmediate, CompletionOpcode::kReceive},
+        {SendOpcode::kRdmaWriteWithImmediate, CompletionOpcode::kReceiveRdmaWithImmediate}}) {
+    b.receive(3, 0x1000, 0x4000);
+    ASSERT_EQ(a.qp->post_send({.id = 1,
+                               .opcode = opcode,
+                               .pieces = {&piece, 1},
+                               .remote_address = b.address(0x8000),
+                               .rkey = b.key->key(),
+                               .immediate = 0x11223344}),
+              PostStatus::kOk);
+    const auto done = wait(world, *b.receive_cq);
+    expect_success(done, 3, received);
+    EXPECT_EQ(done[0].immediate, 0x11223344u);
+  }
+}
+
 TEST(JingzhaoUc, ReadsAreAnOperationOfAnotherService) {
   World world;
   world.open();

@@ -406,6 +406,39 @@ TEST(JingzhaoCqe, OfAReceiveHasEachFieldOfTheDocument) {
                                                          {"opcode", 3}}));
 }
 
+// 3.3.1: "the opcode of the last packet"; its bits 7:5 are the service (IBTA 9.2.1).
+TEST(JingzhaoCqe, OfAReceiveHasTheOpcodeOfItsLastPacket) {
+  using rdma::QpType;
+  using rdma::ReceiveOpcode;
+  struct Row {
+    QpType type;
+    ReceiveOpcode operation;
+    std::uint32_t bytes;
+    std::uint32_t opcode;
+  };
+  const Row rows[] = {
+      {QpType::kRc, ReceiveOpcode::kSend, 1024, 0x04},
+      {QpType::kRc, ReceiveOpcode::kSend, 1025, 0x02},
+      {QpType::kRc, ReceiveOpcode::kSendWithImmediate, 1, 0x05},
+      {QpType::kRc, ReceiveOpcode::kRdmaWriteWithImmediate, 1, 0x0b},
+      {QpType::kRc, ReceiveOpcode::kRdmaWriteWithImmediate, 5000, 0x09},
+      {QpType::kUc, ReceiveOpcode::kSend, 0, 0x24},
+      {QpType::kUc, ReceiveOpcode::kSendWithImmediate, 2000, 0x23},
+      {QpType::kUc, ReceiveOpcode::kRdmaWriteWithImmediate, 2000, 0x29},
+      {QpType::kUd, ReceiveOpcode::kSend, 4096, 0x64},
+      {QpType::kUd, ReceiveOpcode::kSendWithImmediate, 5, 0x65},
+  };
+  for (const auto& row : rows) {
+    rdma::ReceiveCompletion done{};
+    done.opcode = row.operation;
+    done.byte_count = row.bytes;
+    util::Struct<spec::jingzhao::cqe> cqe;
+    encode_receive_cqe(cqe, {.qpn = Qpn(1), .remote_qpn = {}, .path_mtu = 1024, .type = row.type},
+                       done);
+    EXPECT_EQ(cqe.get(spec::jingzhao::cqe::opcode), row.opcode);
+  }
+}
+
 TEST(JingzhaoCqe, OfAnErrorHasSyndromeAndReason) {
   using rdma::WorkStatus;
   using enum spec::jingzhao::syndrome;
