@@ -40,6 +40,7 @@ CommandResult CompletionQueues::remove(Cqn cqn) {
 }
 
 /// The producer goes on, modulo the new size; the old buffer is not written any more.
+/// IBTA 11.2.8.3: a CQ that holds more than the new size stays as it is.
 CommandResult CompletionQueues::resize(Cqn cqn, unsigned log_count, rdma::MKey lkey) {
   if (!contains(cqn)) return refuse(Status::BAD_PARAM, "3.2.5.3", "no such CQ");
   if (log_count > limits::kLogCqSize) {
@@ -48,6 +49,10 @@ CommandResult CompletionQueues::resize(Cqn cqn, unsigned log_count, rdma::MKey l
   auto* queue = find(cqn);
   if (queue == nullptr) {
     return refuse(Status::BAD_PARAM, "3.2.2.1", "the ICM of the CQ context is not mapped, or gone");
+  }
+  const auto places = std::uint32_t{1} << log_count;
+  if (places < std::uint32_t{1} << queue->ring.log_count() && queue->ring.unreturned(places)) {
+    return refuse(Status::BAD_PARAM, "3.2.5.3", "the CQ holds more CQEs than the new size");
   }
   const auto entry = contexts_.get(cqn.value(), queue->slot);
   const util::MutableView<Context> context({entry.bytes, Context::kSize});
@@ -78,6 +83,7 @@ void CompletionQueues::update(std::uint32_t index, std::span<std::byte> entry) {
   const util::MutableView<Context> context(entry);
   context.set(Context::producer_index, queue->ring.producer());
   context.set(Context::state_armed, queue->armed);
+  context.set(Context::status, static_cast<std::uint32_t>(queue->status));
 }
 
 [[gnu::noinline]] void CompletionQueues::post_event(Cqn cqn, Queue& queue) {
@@ -91,6 +97,8 @@ void CompletionQueues::update(std::uint32_t index, std::span<std::byte> entry) {
   queue.failed = true;
   failed_.push_back(cqn);
   const bool overrun = written == OwnedRing::Written::kFull;
+  queue.status =
+      overrun ? spec::jingzhao::cq_status::OVERFLOW : spec::jingzhao::cq_status::WRITE_FAIL;
   parts_.notes.warn("CQ {:#x}: {} (CQ_ERROR)", cqn.value(),
                     overrun ? "software owns the next entry" : "its memory is gone");
   util::Struct<EventQueues::Eqe> event;

@@ -24,6 +24,7 @@ class CompletionQueues final : private IcmCache::Owner {
     Eqn eqn;
     bool armed = false;
     bool failed = false;
+    spec::jingzhao::cq_status status = spec::jingzhao::cq_status::OK;
     std::uint32_t slot = 0;
     std::uint64_t brought = IcmCache::kNever;  ///< which its context is that was looked at
   };

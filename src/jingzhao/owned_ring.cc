@@ -15,9 +15,9 @@ OwnedRing::Written OwnedRing::write_afar(std::uint64_t offset, const Entry& entr
   return Written::kYes;
 }
 
-bool OwnedRing::last_unreturned() {
+bool OwnedRing::unreturned(std::uint32_t newer) {
   Last last;
-  return memory_.read(place(producer_ - 1) + kBody, last) && !is_ours(last);
+  return memory_.read(place(producer_ - 1 - newer) + kBody, last) && !is_ours(last);
 }
 
 }  // namespace softhca::jingzhao

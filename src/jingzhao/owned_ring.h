@@ -61,7 +61,10 @@ class OwnedRing {
     return true;
   }
   /// Whether software still has the entry before the next, which was written.
-  bool last_unreturned();
+  bool last_unreturned() { return unreturned(0); }
+  /// Whether it still has the entry that was written `newer` entries before that one. Software
+  /// returns them in order, so then it has all that are newer, too.
+  bool unreturned(std::uint32_t newer);
 
  private:
   static constexpr std::size_t kBody = kEntry - sizeof(std::uint32_t);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "jingzhao/spoiler.h"
 #include "jingzhao/world.h"
 
 namespace softhca::jingzhao::test {
@@ -124,23 +125,30 @@ TEST_F(JingzhaoErrors, RnrRetryExceededWhenNoReceiveComes) {
 
 TEST_F(JingzhaoErrors, WhatIsOutstandingIsFlushedInOrderBy2Err) {
   make({}, {.rnr_retry = 7});
-  b->receive(1, 0, 100);
-  b->receive(2, 0, 100);
   const auto piece = a->piece(0, 100);
+  const auto send = [&](std::uint64_t id) {
+    auto one = request(SendOpcode::kSend, piece);
+    one.id = id;
+    ASSERT_EQ(a->qp->post_send(one), PostStatus::kOk);
+  };
+  // The receiver has posted nothing: the first waits for it, and the others for the first.
+  for (std::uint64_t i = 0; i != 4; ++i) send(i);
+  world.advance(std::chrono::milliseconds(1));
   must(a->qp->to_error());
-  for (std::uint64_t i = 0; i != 5; ++i) {
-    auto send = request(SendOpcode::kSend, piece);
-    send.id = i;
-    ASSERT_EQ(a->qp->post_send(send), PostStatus::kOk);
-  }
+  send(4);
   const auto done = wait(world, *a->send_cq, 5);
   ASSERT_EQ(done.size(), 5u);
   for (std::uint64_t i = 0; i != 5; ++i) {
     EXPECT_EQ(done[i].id, i);
     EXPECT_EQ(done[i].status, WorkStatus::kFlushed);
   }
+  b->receive(1, 0, 100);
+  b->receive(2, 0, 100);
   must(b->qp->to_error());
-  EXPECT_EQ(wait(world, *b->receive_cq, 2).size(), 2u);
+  const auto received = wait(world, *b->receive_cq, 2);
+  ASSERT_EQ(received.size(), 2u);
+  EXPECT_EQ(received[0].id, 1u);
+  EXPECT_EQ(received[1].id, 2u);
   b->receive(3, 0, 100);
   expect_error(wait(world, *b->receive_cq), 3, WorkStatus::kFlushed);
 }
@@ -165,6 +173,37 @@ TEST_F(JingzhaoErrors, ACqWithoutRoomIsAnErrorAndEndsItsQueuePairs) {
   EXPECT_EQ(catastrophic->number, a->qp->qpn());
   EXPECT_EQ(must(a->qp->query_state()), qp_state::ERR);
   EXPECT_EQ(wait(world, *a->send_cq, 4).size(), 4u) << "those before it are there";
+}
+
+// docs/jingzhao.md, gap 19.
+TEST_F(JingzhaoErrors, TakingBackACqInUseSucceedsAndEndsItsQueuePairs) {
+  make();
+  auto& hca = *world.a().hca;
+  const auto take_back = [&] {
+    return hca.run({.op = command_opcode::HW2SW_CQ, .in_modifier = a->send_cq->cqn()});
+  };
+  must(take_back());
+  const auto catastrophic = event(world.a());
+  ASSERT_TRUE(catastrophic);
+  EXPECT_EQ(catastrophic->type, event_type::WQ_CATAS_ERROR);
+  EXPECT_EQ(catastrophic->number, a->qp->qpn());
+  EXPECT_EQ(must(a->qp->query_state()), qp_state::ERR);
+  EXPECT_FALSE(take_back()) << "it is not there any more";
+  EXPECT_EQ(must(b->qp->query_state()), qp_state::RTS);
+}
+
+TEST_F(JingzhaoErrors, ACqIsNotMadeSmallerThanWhatItHolds) {
+  make();
+  const auto piece = a->piece(0, 10);
+  for (unsigned i = 0; i != 17; ++i) {
+    ASSERT_EQ(a->qp->post_send(request(SendOpcode::kRdmaWrite, piece)), PostStatus::kOk);
+  }
+  world.advance(std::chrono::milliseconds(1));
+  EXPECT_FALSE(a->send_cq->resize(16));
+  must(a->send_cq->resize(32));
+  EXPECT_EQ(wait(world, *a->send_cq, 1).size(), 1u);
+  must(a->send_cq->resize(16));
+  EXPECT_EQ(wait(world, *a->send_cq, 16).size(), 16u);
 }
 
 TEST_F(JingzhaoErrors, ACqWhoseMemoryIsGoneIsAnError) {
@@ -354,6 +393,44 @@ TEST_F(JingzhaoErrors, ResizedCqKeepsWhatIsInItAndGoesOn) {
     take(8);
     post(3);
   }
+}
+
+/// The memory of its CQC table, 1,024 contexts of 128 bytes.
+std::span<std::byte> cqc_table(Node& node) {
+  for (const auto& region : Spoiler::of(node).regions()) {
+    if (region.bytes.size() == 1024 * limits::kCqcSize) return region.bytes;
+  }
+  return {};
+}
+
+// 3.2.5.1: status.
+TEST(JingzhaoSmallCache, ACqInErrorHasItsStatusInItsContext) {
+  using spec::jingzhao::cq_context;
+  using spec::jingzhao::cq_status;
+  World world({.card = {.icm_cache = 1}, .make_host = Spoiler::make()});
+  world.open();
+  Side a(world.a(), {.cq_entries = 4}), b(world.b());
+  connect(a, b);
+  const auto table = cqc_table(world.a());
+  ASSERT_FALSE(table.empty());
+  const auto status = [&](const jz::CompletionQueue& cq) {
+    const util::View<cq_context> context(table.subspan(cq.cqn() * std::size_t{limits::kCqcSize}));
+    return cq_status(context.get(cq_context::status));
+  };
+  const auto piece = a.piece(0, 10);
+  for (unsigned i = 0; i != 5; ++i) {
+    ASSERT_EQ(a.qp->post_send({.opcode = SendOpcode::kRdmaWrite,
+                               .pieces = {&piece, 1},
+                               .remote_address = b.address(),
+                               .rkey = b.key->key()}),
+              PostStatus::kOk);
+    world.advance(std::chrono::milliseconds(1));
+  }
+  ASSERT_EQ(must(a.qp->query_state()), qp_state::ERR);
+  // The contexts of other CQs put its own off the chip.
+  const Side other(world.a());
+  EXPECT_EQ(status(*a.send_cq), cq_status::OVERFLOW);
+  EXPECT_EQ(status(*a.receive_cq), cq_status::OK);
 }
 
 }  // namespace
