@@ -88,9 +88,15 @@ bool QueuePair::is_flushing() const {
   return rules.flushes_send;
 }
 
-Fetch QueuePair::lose(WqeFault fault) {
+/// Nothing that is posted would be heard of. A chain may lead back to itself: then its flush would
+/// never end.
+void QueuePair::lose_sends() {
   next_.reset();
   all_.forget_doorbells(*this);
+}
+
+Fetch QueuePair::lose(WqeFault fault) {
+  lose_sends();
   if (is_flushing()) return Fetch::kNothing;
   all_.note(*this, "WQ_CATAS_ERROR", reason_of(fault));
   return Fetch::kUnreadable;
@@ -152,8 +158,7 @@ Fetch QueuePair::fetch_send(rdma::SendRequest& request) {
   std::array<std::byte, limits::kMaxWqe> copy;
   const auto bytes = std::span(copy).first(size);
   if (!read_wqe(wqe, bytes)) {
-    next_.reset();
-    all_.forget_doorbells(*this);
+    lose_sends();
     return is_flushing() ? Fetch::kNothing : Fetch::kUnreadable;
   }
   ++sends_fetched_;
@@ -181,6 +186,8 @@ bool QueuePair::has_receive() {
 
 Fetch QueuePair::fetch_receive(rdma::ReceiveRequest& request, rdma::XrcSrqn) {
   const bool flushes = rdma_qp_->flushes_receives();
+  // There is no count of receives: slots that are never cleared are a ring without an end.
+  if (flushes && receives_lost_) return Fetch::kNothing;
   if (flushes) all_.watch(*this);
   const auto gone = flushes ? Fetch::kNothing : Fetch::kUnreadable;
   if (!all_.refresh(*this)) return gone;
@@ -214,13 +221,14 @@ void QueuePair::complete_send(const rdma::SendCompletion& completion) {
 
 [[gnu::noinline]] void QueuePair::complete_otherwise(const rdma::SendCompletion& completion) {
   const CqeQueue queue{.qpn = qpn_, .remote_qpn = rdma_qp_->attributes().remote_qpn};
-  all_.write_cqe(*this, send_cqn_, [&](Cqe cqe) {
+  const bool written = all_.write_cqe(*this, send_cqn_, [&](Cqe cqe) {
     if (completion.status == rdma::WorkStatus::kSuccess) {
       encode_good_send_cqe(cqe, queue, completion);
     } else {
       encode_bad_send_cqe(cqe, queue, completion);
     }
   });
+  if (!written) lose_sends();
 }
 
 void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
@@ -229,7 +237,8 @@ void QueuePair::complete_receive(const rdma::ReceiveCompletion& completion) {
                        .remote_qpn = attributes.remote_qpn,
                        .path_mtu = attributes.path_mtu,
                        .type = rules_.type};
-  all_.write_cqe(*this, receive_cqn_, [&](Cqe cqe) { encode_receive_cqe(cqe, queue, completion); });
+  const auto fill = [&](Cqe cqe) { encode_receive_cqe(cqe, queue, completion); };
+  if (!all_.write_cqe(*this, receive_cqn_, fill)) receives_lost_ = true;
 }
 
 void QueuePair::handle_event(rdma::QpEvent event, rdma::Reason reason) {

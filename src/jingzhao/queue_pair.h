@@ -47,11 +47,13 @@ class QueuePair final : private rdma::WorkQueues {
 
   // Notes of QueuePairs.
   Doorbells::Queue doorbells;
-  std::uint32_t slot = 0;  ///< of its context in the cache
-  bool fails = false;      ///< is in the list of QPs that fail, or was
-  bool rung = false;       ///< is in the list of QPs that have work
-  bool watched = false;    ///< is in the list of QPs that flush receives
+  std::uint32_t slot = 0;                ///< of its context in the cache
+  bool fails = false;                    ///< is in the list of QPs that fail, or was
+  bool rung = false;                     ///< is in the list of QPs that have work
+  std::optional<std::uint32_t> watched;  ///< place in the list of QPs that flush receives
 
+  /// Receives that are posted from now on will be flushed, and their CQEs written.
+  bool reports_flushed_receives() const { return rdma_qp_->flushes_receives() && !receives_lost_; }
   /// Whether a WQE stands where the next receive comes from.
   bool has_receive();
   std::uint32_t receive_place() const { return receive_place_; }
@@ -67,6 +69,7 @@ class QueuePair final : private rdma::WorkQueues {
   void handle_event(rdma::QpEvent event, rdma::Reason reason) override;
   void complete_otherwise(const rdma::SendCompletion& completion);
 
+  void lose_sends();
   /// What is posted is of no use any more.
   rdma::Fetch lose(WqeFault fault);
   rdma::Fetch fetch_other(SendWqe wqe, rdma::SendRequest& request);
@@ -93,6 +96,7 @@ class QueuePair final : private rdma::WorkQueues {
   std::uint32_t receive_place_ = 0;  ///< byte offset of the next receive WQE
   std::uint16_t sends_fetched_ = 0;
   std::uint16_t receives_fetched_ = 0;
+  bool receives_lost_ = false;  ///< a CQE of one could not be written
 };
 
 }  // namespace softhca::jingzhao

@@ -19,6 +19,9 @@ constexpr util::Duration kPollIntervalMin = microseconds(50);
 constexpr util::Duration kPollIntervalMax = microseconds(1000);
 constexpr std::int64_t kFailWork = 1000;
 constexpr std::int64_t kPollWork = 50;
+// QPs of a list that one run() looks at: the others have their turn in the next.
+constexpr std::size_t kPolledAtOnce = 256;
+constexpr std::size_t kFailedAtOnce = 256;
 /// To look whether a QP still has all that it needs.
 constexpr std::int64_t kCheckWork = 150;
 
@@ -68,12 +71,12 @@ rdma::QpAttributes QueuePairs::attributes_of(util::View<Context> context) const 
 
 namespace {
 
-CommandResult check_pkey_index(util::View<spec::jingzhao::qp_context> context) {
-  if (context.get(spec::jingzhao::qp_context::pkey_index) < limits::kPkeys) return {};
-  return refuse(Status::BAD_PARAM, "3.2.1.1", "the P_Key table has max_pkeys entries");
 /// A WQE has one unit at least.
 constexpr std::uint32_t kLogUnit = 4;
 
+CommandResult check_pkey_index(util::View<spec::jingzhao::qp_context> context) {
+  if (context.get(spec::jingzhao::qp_context::pkey_index) < limits::kPkeys) return {};
+  return refuse(Status::BAD_PARAM, "3.2.1.1", "the P_Key table has max_pkeys entries");
 }
 
 }  // namespace
@@ -141,14 +144,14 @@ CommandResult QueuePairs::check_request(Qpn qpn, QpState to, util::View<Context>
   if (context.get(Context::state) != static_cast<std::uint32_t>(to_document(to))) {
     return refuse(Status::BAD_PARAM, "3.2.6.1", "the state of flags is not that of the opcode");
   }
-  auto* qp = find(qpn);
-  const auto state = qp == nullptr ? QpState::kReset : qp->rdma_qp().state();
-  if (state != from) return refuse(Status::BAD_PARAM, "A1-2", "the QP is in another state");
   return {};
 }
 
 CommandResult QueuePairs::modify(Qpn qpn, QpState from, QpState to, util::View<Context> context) {
   if (auto good = check_request(qpn, to, context); !good) return good;
+  auto* qp = find(qpn);
+  const auto state = qp == nullptr ? QpState::kReset : qp->rdma_qp().state();
+  if (state != from) return refuse(Status::BAD_PARAM, "A1-2", "the QP is in another state");
   return qp == nullptr ? create(qpn, context) : transition(*qp, to, context);
 }
 
@@ -205,7 +208,7 @@ CommandResult QueuePairs::to_reset(Qpn qpn) {
 void QueuePairs::remove(QueuePair& qp) {
   const auto qpn = qp.qpn();
   doorbells_.clear(qp.doorbells);
-  std::erase(watched_, qpn);
+  unwatch(qp);
   transport_.destroy_qp(qp.rdma_qp());
   queue_pairs_[qpn.value()].reset();
   --count_;
@@ -253,9 +256,11 @@ std::int64_t QueuePairs::check_work() const { return std::int64_t{count_} * kChe
 }
 
 void QueuePairs::fail_listed(util::WorkBudget& work) {
-  const auto list = std::exchange(failing_, {});
-  work.charge(static_cast<std::int64_t>(list.size()) * kFailWork);
-  for (const auto qpn : list) {
+  const auto count = std::min(failing_.size(), kFailedAtOnce);
+  work.charge(static_cast<std::int64_t>(count) * kFailWork);
+  for (std::size_t i = 0; i != count; ++i) {
+    const auto qpn = failing_.back();
+    failing_.pop_back();
     auto* qp = find(qpn);
     if (qp == nullptr || !qp->fails) continue;
     transport_.fail(qp->rdma_qp(), rdma::QpEvent::kCatastrophic,
@@ -297,8 +302,7 @@ void QueuePairs::run_doorbells() {
 util::Time QueuePairs::run(util::Time now, util::WorkBudget& work) {
   if (!rung_.empty()) run_doorbells();
   if (now >= next_poll_) {
-    work.charge(static_cast<std::int64_t>(watched_.size()) * kPollWork);
-    poll_watched(now);
+    poll_watched(now, work);
   }
   auto next = transport_.run(now, work);
   if (parts_.completion_queues.has_failed()) {
@@ -319,19 +323,36 @@ void QueuePairs::mark_stale(QueuePair& qp) { doorbells_.mark_stale(qp.doorbells)
 
 /// A receive that is posted to a QP in ERR is flushed, and nothing but memory tells of it.
 void QueuePairs::watch(QueuePair& qp) {
-  if (!std::exchange(qp.watched, true)) watched_.push_back(qp.qpn());
+  if (!qp.watched) {
+    qp.watched = static_cast<std::uint32_t>(watched_.size());
+    watched_.push_back(&qp);
+  }
   poll_interval_ = kPollIntervalMin;
   next_poll_ = util::Time{};
 }
 
-void QueuePairs::poll_watched(util::Time now) {
-  std::erase_if(watched_, [&](Qpn qpn) {
-    auto* qp = find(qpn);
-    if (qp == nullptr) return true;
-    qp->watched = qp->rdma_qp().flushes_receives();
-    if (qp->watched && qp->has_receive()) transport_.notice_receive(qp->rdma_qp());
-    return !qp->watched;
-  });
+void QueuePairs::unwatch(QueuePair& qp) {
+  if (!qp.watched) return;
+  auto& place = watched_[*qp.watched];
+  place = watched_.back();
+  place->watched = qp.watched;
+  watched_.pop_back();
+  qp.watched.reset();
+}
+
+void QueuePairs::poll_watched(util::Time now, util::WorkBudget& work) {
+  auto looks = std::min(watched_.size(), kPolledAtOnce);
+  work.charge(static_cast<std::int64_t>(looks) * kPollWork);
+  for (; looks != 0; --looks) {
+    if (next_watched_ >= watched_.size()) next_watched_ = 0;
+    auto& qp = *watched_[next_watched_];
+    if (!qp.reports_flushed_receives()) {
+      unwatch(qp);
+      continue;
+    }
+    if (qp.has_receive()) transport_.notice_receive(qp.rdma_qp());
+    ++next_watched_;
+  }
   next_poll_ = watched_.empty() ? util::kNever : now + poll_interval_;
   poll_interval_ = std::clamp(poll_interval_ * 2, kPollIntervalMin, kPollIntervalMax);
 }

@@ -92,10 +92,12 @@ class QueuePairs final : private IcmCache::Owner {
   void forget_doorbells(QueuePair& qp) { doorbells_.clear(qp.doorbells); }
   void mark_stale(QueuePair& qp);
   void watch(QueuePair& qp);
-  /// `fill(cqe)`: what it says.
+  /// `fill(cqe)`: what it says. False: the CQ does not work, and the QP fails.
   template <class Fill>
-  void write_cqe(QueuePair& qp, Cqn cqn, Fill&& fill) {
-    if (!parts_.completion_queues.write(cqn, fill)) fail_soon(qp);
+  bool write_cqe(QueuePair& qp, Cqn cqn, Fill&& fill) {
+    if (parts_.completion_queues.write(cqn, fill)) return true;
+    fail_soon(qp);
+    return false;
   }
   CompletionQueues::Place completion_queue(Cqn cqn) { return parts_.completion_queues.place(cqn); }
   void handle_event(QueuePair& qp, rdma::QpEvent event, rdma::Reason reason);
@@ -122,17 +124,17 @@ class QueuePairs final : private IcmCache::Owner {
   void update(std::uint32_t index, std::span<std::byte> entry) override;
   void fail_soon(QueuePair& qp);
   void fail_listed(util::WorkBudget& work);
-  void fail_users_of_failed();
   bool decode_anew(QueuePair& qp);
   void list_rung(QueuePair& qp);
   void lose_doorbell(QueuePair& qp);
   void run_doorbells();
-  void poll_watched(util::Time now);
+  void poll_watched(util::Time now, util::WorkBudget& work);
+  void unwatch(QueuePair& qp);
   CommandResult create(Qpn qpn, util::View<Context> context);
   CommandResult check(Qpn qpn, util::View<Context> context) const;
+  CommandResult check_request(Qpn qpn, rdma::QpState to, util::View<Context> context) const;
   void remove(QueuePair& qp);
   rdma::QpAttributes attributes_of(util::View<Context> context) const;
-  CommandResult check_request(Qpn qpn, rdma::QpState to, util::View<Context> context) const;
   CommandResult transition(QueuePair& qp, rdma::QpState to, util::View<Context> context);
 
   Parts parts_;
@@ -144,7 +146,8 @@ class QueuePairs final : private IcmCache::Owner {
   std::vector<Qpn> rung_;
   std::vector<Qpn> ringing_;  ///< empty but in run(): the memory of the one is the other's next
   std::vector<Qpn> failing_;
-  std::vector<Qpn> watched_;
+  std::vector<QueuePair*> watched_;
+  std::size_t next_watched_ = 0;  ///< which poll_watched() looks at next
   util::Time next_poll_ = util::kNever;
   util::Duration poll_interval_{};
   rdma::Transport transport_;  ///< goes before the queues that it refers to

@@ -107,6 +107,37 @@ TEST_F(JingzhaoSendPlace, AChainThatLeavesTheQueueEndsTheQueuePair) {
   EXPECT_EQ(event->type, spec::jingzhao::event_type::WQ_CATAS_ERROR);
 }
 
+// A flush whose CQEs have no place ends: nothing else would let the device rest.
+TEST_F(JingzhaoSendPlace, AFlushThatLeadsBackToItselfEndsWithItsCq) {
+  make({.cq_entries = 16});
+  must(a->qp->to_error());
+  util::Struct<qp_context> context;
+  must(a->qp->query(context));
+  Spoiler::of(world.a()).doorbell = [&](std::span<std::byte, 8>) {
+    for (const auto& region : Spoiler::of(world.a()).regions()) {
+      // All slots of the receive queue are posted, for ever.
+      if (region.bytes.size() == context.get(qp_context::rcv_wqe_len)) {
+        std::ranges::fill(region.bytes, std::byte{0xFF});
+      }
+      if (region.bytes.size() != context.get(qp_context::snd_wqe_len)) continue;
+      const util::MutableView<next_unit> first(region.bytes.first(next_unit::kSize));
+      first.set(next_unit::nds, 3);  // at nda, which is 0
+    }
+  };
+  ASSERT_EQ(write(1, 0, 0), PostStatus::kOk);
+  unsigned turns = 0;
+  while (world.a().device->run(world.now()) <= world.now() && turns != 10'000) ++turns;
+  ASSERT_LT(turns, 10'000u);
+  world.advance(std::chrono::milliseconds(10));
+  EXPECT_EQ(world.a().device->run(world.now()), util::kNever) << "it polls the receive queue";
+  std::vector<std::uint32_t> failed;
+  while (const auto event = world.a().hca->poll_event()) {
+    if (event->type == spec::jingzhao::event_type::CQ_ERROR) failed.push_back(event->number);
+  }
+  std::ranges::sort(failed);
+  EXPECT_EQ(failed, (std::vector{a->send_cq->cqn(), a->receive_cq->cqn()}));
+}
+
 // Bit D is unused (3.4.1): the author's library sets it in each WQE of a list but the last, and
 // rings once.
 TEST_F(JingzhaoSendPlace, OneDoorbellExecutesAListWhoseWqesHaveBitD) {
