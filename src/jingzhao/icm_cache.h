@@ -89,8 +89,8 @@ class IcmCache {
   bool mapped(std::uint32_t index) const {
     return table_.icm->mapped(address(index), table_.entry_size);
   }
-  /// Entries in [virt, virt + size) are gone: they are forgotten as they are. Calls
-  /// `visit(index)` for none: who works with entries finds out by mapped().
+  /// Entries in [virt, virt + size) are gone: they are forgotten as they are, without a call of the
+  /// owner, which finds out by mapped().
   void drop(std::uint64_t virt, std::uint64_t size);
   /// Writes back all that was changed.
   void write_back();
