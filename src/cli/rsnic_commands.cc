@@ -46,6 +46,7 @@ int print_commands(const RsnicOptions& options) {
 std::string source_of(const rsnic::CsrRow& row) {
   const auto* what = row.source == rsnic::CsrSource::kCapability ? "capability"
                      : row.source == rsnic::CsrSource::kInput    ? "input"
+                     : row.source == rsnic::CsrSource::kPages    ? "input or output"
                                                                  : "output";
   if (row.size != 0) return fmt::format("{} {:X}h", what, row.at);
   if (row.source_hi == row.source_lo) {

@@ -125,6 +125,13 @@ std::uint64_t read(const CsrRow& row, std::span<const std::byte> message) {
   return low_bits(value, row.hi - row.lo + 1u);
 }
 
+/// MANAGE_PAGES: op_mod 1 is "SW gives pages to HCA".
+bool gives_pages(std::span<const std::byte> in) {
+  using In = spec::connectx::manage_pages_in;
+  return util::View<In>(in).get(In::op_mod) ==
+         static_cast<std::uint32_t>(spec::connectx::manage_pages_op_mod::GIVE);
+}
+
 void keep(std::span<const std::byte> message, std::span<std::byte> out) {
   std::ranges::fill(out, std::byte{0});
   std::ranges::copy(message.first(std::min(message.size(), out.size())), out.begin());
@@ -173,8 +180,9 @@ std::optional<std::string> CsrFile::value(const CsrRow& row,
   if (row.source == CsrSource::kCapability) return fmt::format("{:X}h", read(row, general.bytes()));
   const auto* saved = find(row.command);
   if (saved == nullptr || !saved->seen) return std::nullopt;
-  const std::span<const std::byte> message =
-      row.source == CsrSource::kInput ? saved->in : saved->out;
+  const bool input = row.source == CsrSource::kInput ||
+                     (row.source == CsrSource::kPages && gives_pages(saved->in));
+  const std::span<const std::byte> message = input ? saved->in : saved->out;
   if (row.size != 0) return show(message.subspan(row.at, row.size));
   return fmt::format("{:X}h", read(row, message));
 }

@@ -23,6 +23,7 @@ enum class CsrSource : std::uint8_t {
   kCapability,  ///< `at` is in the general capabilities
   kOutput,      ///< `at` is in the output of the table's command
   kInput,
+  kPages,  ///< of MANAGE_PAGES: its input if software gives pages, its output if it takes them back
 };
 
 struct CsrRow {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -48,36 +49,138 @@ TEST(Csr, RowsOfOneOffsetDoNotOverlap) {
   }
 }
 
-TEST(Csr, EveryRowHasTheBitsOfItsCommand) {
-  for (const auto& row : csr_table()) {
-    CsrFile file;
-    std::array<std::byte, 4096> general{};
-    std::array<std::byte, 0x140> ones{}, zeros{};
-    std::ranges::fill(ones, std::byte{0xFF});
-    const util::View<s::hca_cap> view(general);
-    if (row.source == CsrSource::kCapability) {
-      EXPECT_EQ(file.value(row, view), "0h") << row.place();
-      std::ranges::fill(general, std::byte{0xFF});
+/// A row of csr_document.inc.
+struct DocumentRow {
+  std::string_view section;
+  unsigned offset, hi, lo;
+  std::string_view name;
+  std::optional<std::uint32_t> printed;
+  CsrSource source;
+  unsigned at, source_hi, source_lo;
+};
+
+std::span<const DocumentRow> document_rows() {
+  using enum CsrSource;
+  constexpr std::optional<std::uint32_t> kNone;
+  static constexpr DocumentRow kRows[] = {
+#include "rsnic/csr_document.inc"
+  };
+  return kRows;
+}
+
+std::uint64_t ones(unsigned width) {
+  return width == 64 ? UINT64_MAX : (std::uint64_t{1} << width) - 1;
+}
+
+/// What a row is said to look at: a message, or the general capabilities.
+class Message {
+ public:
+  explicit Message(std::byte background) { bytes_.fill(background); }
+  void put(unsigned at, unsigned hi, unsigned lo, std::uint64_t value) {
+    auto* const to = bytes_.data() + at;
+    const auto field = ones(hi - lo + 1) << lo;
+    if (hi > 31) {
+      util::store_be64(to, (util::load_be64(to) & ~field) | (value << lo & field));
     } else {
-      EXPECT_EQ(file.value(row, view), std::nullopt) << row.place();
-      const bool input = row.source == CsrSource::kInput;
-      file.note(row.command, input ? zeros : ones, input ? ones : zeros);
-      if (row.size == 0) {
-        EXPECT_EQ(file.value(row, view), input ? "0h" : file.value(row, view));
-      }
-      file.note(row.command, input ? ones : zeros, input ? zeros : ones);
+      const auto word = (util::load_be32(to) & ~field) | (value << lo & field);
+      util::store_be32(to, static_cast<std::uint32_t>(word));
     }
-    if (row.size != 0) {
-      std::string all;
-      for (unsigned i = 0; i != row.size; ++i) all += "FF";
-      EXPECT_EQ(file.value(row, view), all + "h") << row.place();
-      continue;
-    }
-    // As many ones as both places have bits.
-    const auto width = std::min(row.hi - row.lo, row.source_hi - row.source_lo) + 1;
-    const auto value = width == 64 ? UINT64_MAX : (std::uint64_t{1} << width) - 1;
-    EXPECT_EQ(file.value(row, view), fmt::format("{:X}h", value)) << row.place();
   }
+  std::span<std::byte> bytes() { return bytes_; }
+
+ private:
+  std::array<std::byte, s::hca_cap::kSize> bytes_;
+};
+
+/// What the row shows when this is all that the card has said.
+std::optional<std::string> shown(const CsrRow& row, CsrSource source, Message& message) {
+  CsrFile file;
+  Message other(std::byte{0x5A});
+  const auto said = message.bytes().first(0x140), unsaid = other.bytes().first(0x140);
+  const bool of_input = source == CsrSource::kInput;
+  if (source == CsrSource::kCapability) {
+    return file.value(row, util::View<s::hca_cap>(message.bytes()));
+  }
+  EXPECT_EQ(file.value(row, util::View<s::hca_cap>(other.bytes())), std::nullopt) << row.place();
+  file.note(row.command, of_input ? said : unsaid, of_input ? unsaid : said);
+  return file.value(row, util::View<s::hca_cap>(other.bytes()));
+}
+
+// 4.1.1 to 4.1.20: place, name and default value as printed, and the value of the manual's field.
+TEST(Csr, EveryRowIsAsPrintedAndShowsItsFieldOfTheManual) {
+  const auto rows = document_rows();
+  std::size_t next = 0;
+  for (const auto& row : csr_table()) {
+    if (row.size != 0) continue;
+    ASSERT_LT(next, rows.size()) << row.place();
+    const auto& want = rows[next++];
+    EXPECT_EQ(row.section, want.section) << row.place();
+    EXPECT_EQ(row.offset, want.offset) << row.place();
+    EXPECT_EQ(row.hi, want.hi) << row.place();
+    EXPECT_EQ(row.lo, want.lo) << row.place();
+    EXPECT_EQ(row.name, want.name) << row.place();
+    EXPECT_EQ(row.printed, want.printed) << row.place();
+    for (const auto background : {std::byte{0}, std::byte{0xFF}}) {
+      Message message(background);
+      const auto value = (next * 0x9E3779B97F4A7C15u) | 1;
+      message.put(want.at, want.source_hi, want.source_lo, value);
+      // As many bits as both places have.
+      const auto width = std::min(want.hi - want.lo, want.source_hi - want.source_lo) + 1;
+      EXPECT_EQ(shown(row, want.source, message), fmt::format("{:X}h", value & ones(width)))
+          << row.place();
+    }
+  }
+  EXPECT_EQ(next, rows.size());
+}
+
+TEST(Csr, EveryRowOfBytesShowsThoseOfItsMessage) {
+  struct Text {
+    unsigned offset, size;
+    std::string_view name;
+    CsrSource source;
+    unsigned at;
+  };
+  using enum CsrSource;
+  constexpr Text kTexts[] = {
+      {0x30, 16, "vsd_contd_psid", kOutput, 0x100}, {0x40, 208, "vsd", kOutput, 0x30},
+      {0x118, 8, "pas[0]", kOutput, 0x10},          {0x120, 8, "pas[1]", kOutput, 0x18},
+      {0x12C, 20, "supported_issi", kOutput, 0x5C}, {0x144, 64, "driver version", kInput, 0x10},
+      {0x22C, 8, "pas[]", kInput, 0x110},           {0x32C, 8, "pas[]", kInput, 0x110},
+  };
+  const auto* want = std::begin(kTexts);
+  for (const auto& row : csr_table()) {
+    if (row.size == 0) continue;
+    ASSERT_NE(want, std::end(kTexts)) << row.place();
+    EXPECT_EQ(row.offset, want->offset);
+    EXPECT_EQ(row.size, want->size) << row.place();
+    EXPECT_EQ(row.name, want->name);
+    Message message(std::byte{0});
+    std::string expected;
+    for (unsigned i = 0; i != want->size; ++i) {
+      message.bytes()[want->at + i] = static_cast<std::byte>(0x80 + i % 100);
+      expected += fmt::format("{:02X}", 0x80 + i % 100);
+    }
+    EXPECT_EQ(shown(row, want->source, message), expected + "h") << row.place();
+    ++want;
+  }
+  EXPECT_EQ(want, std::end(kTexts));
+}
+
+// 4.1.4: op_mod 1, "SW gives pages to HCA": then the pages are in the input.
+TEST(Csr, ShowsThePagesThatSoftwareGives) {
+  const auto row = std::ranges::find(csr_table(), "pas[0]", &CsrRow::name);
+  ASSERT_NE(row, csr_table().end());
+  Message in(std::byte{0}), out(std::byte{0});
+  in.put(0x10, 63, 0, 0x1234567890);
+  out.put(0x10, 63, 0, 0xABCDEF0000);
+  const auto shown = [&](std::uint32_t op_mod) {
+    CsrFile file;
+    in.put(4, 15, 0, op_mod);
+    file.note(row->command, in.bytes().first(0x140), out.bytes().first(0x140));
+    return file.value(*row, util::View<s::hca_cap>(out.bytes()));
+  };
+  EXPECT_EQ(shown(1), "0000001234567890h");
+  EXPECT_EQ(shown(2), "000000ABCDEFh");
 }
 
 TEST(Csr, HoldsWhatTheCardHasAnswered) {

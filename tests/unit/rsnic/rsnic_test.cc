@@ -4,12 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "connectx/fake_host.h"
+#include "connectx/function/capabilities.h"
 #include "connectx/function/limit_table.h"
 #include "connectx/limits_host.h"
+#include "rsnic/csr.h"
 #include "rsnic/options.h"
 #include "spec/connectx/caps.h"
 #include "spec/connectx/dct.h"
@@ -173,6 +179,46 @@ TEST(Rsnic, EveryCapabilityThatItHasOtherwiseIsOneOfAConnectX) {
     EXPECT_EQ(
         std::ranges::count(connectx::capability_table(), name, &connectx::CapabilityInfo::name), 1)
         << name;
+  }
+}
+
+/// The capabilities in the first cells of a table of docs/rsnic-limits.md.
+std::set<std::string> capabilities_below(std::string_view heading) {
+  std::ifstream page(SOFTHCA_SOURCE_DIR "/docs/rsnic-limits.md");
+  std::set<std::string> names;
+  bool below = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("## ")) below = line == heading;
+    if (!below || !line.starts_with("| ")) continue;
+    std::istringstream cell(line.substr(2, line.find(" | ", 2) - 2));
+    for (std::string name; std::getline(cell >> std::ws, name, ',');) names.insert(name);
+  }
+  return names;
+}
+
+// Table 4-1: in both profiles, which differ in nothing that it prints.
+TEST(Rsnic, EachValueThatIsNotAsPrintedHasAReason) {
+  for (const auto profile : {Profile::kDriver, Profile::kDocument}) {
+    const auto options = device_options(profile);
+    const connectx::Capabilities capabilities(options.limits, options.model);
+    const util::View<s::hca_cap> image(capabilities.maximum(s::hca_cap_type::GENERAL));
+    const CsrFile file;
+    std::set<std::string> bits, others;
+    for (const auto& row : csr_table()) {
+      if (row.source != CsrSource::kCapability) continue;
+      const auto width = row.hi - row.lo + 1u;
+      const auto printed = width == 32 ? *row.printed : *row.printed & ((1u << width) - 1);
+      // What does not fit is as printed in the bits that there are.
+      if (file.value(row, image) == fmt::format("{:X}h", printed)) continue;
+      const bool absent = printed == 1 && file.value(row, image) == "0h";
+      (absent ? bits : others).insert(std::string(row.name));
+    }
+    auto with_reason = capabilities_below("## Printed 1, and 0 here");
+    with_reason.erase("bit");
+    EXPECT_EQ(bits, with_reason);
+    with_reason = capabilities_below("## Printed otherwise");
+    with_reason.erase("capability");
+    EXPECT_EQ(others, with_reason);
   }
 }
 
