@@ -33,9 +33,24 @@ class Problem(Exception):
     pass
 
 
+def sections_of(text):
+    """The sections that a row is about: "4.2, 7.1 to 7.3"."""
+    for part in text.split(","):
+        first, *last = part.strip().split(" to ")
+        yield first
+        chapter, _, begin = first.rpartition(".")
+        for number in range(int(begin), int(last[0].rpartition(".")[2]) + 1) if last else ():
+            yield f"{chapter}.{number}"
+
+
 def check_rows(data, tests):
     """Everything that is wrong with a file of rows."""
     seen = set()
+    rows = [row for group in data["group"] for row in group["row"]]
+    covered = {name for row in rows for name in sections_of(row.get("section", ""))}
+    for section in data.get("sections", []):
+        if section not in covered:
+            yield f"no row has section {section}"
     for group in data["group"]:
         for row in group["row"]:
             name = row.get("id", "a row without id")

@@ -49,12 +49,16 @@ constexpr MemoryArea kMemoryMap[] = {
     {"Tx_ram or bram5", 0xC0050000, 0, 0},
     {"CMAC Base Address or bram6", 0xC0060000, 0, 0},
 };
-constexpr std::uint32_t kMailboxInput = 0x20000;
-constexpr std::uint32_t kMailboxOutput = 0x30000;
-constexpr std::uint32_t kRxRam = 0x40000;
-constexpr std::uint32_t kTxRam = 0x50000;
-constexpr std::uint32_t kWindow = 64 << 10;
-constexpr std::uint32_t kMailboxRam = 16 << 10;
+/// Descriptors have 19 bits for a place in a RAM: they count from where the map begins.
+constexpr std::uint32_t place_of(const MemoryArea& area) {
+  return area.address - kMemoryMap[0].address;
+}
+constexpr std::uint32_t kMailboxInput = place_of(kMemoryMap[2]);
+constexpr std::uint32_t kMailboxOutput = place_of(kMemoryMap[3]);
+constexpr std::uint32_t kRxRam = place_of(kMemoryMap[4]);
+constexpr std::uint32_t kTxRam = place_of(kMemoryMap[5]);
+constexpr std::uint32_t kWindow = kMemoryMap[2].window;
+constexpr std::uint32_t kMailboxRam = kMemoryMap[2].ram;
 
 constexpr CmacRegister kCmacRegisters[] = {
     {0x00, "rx_desc_ram_addr", 19, 14},
@@ -93,6 +97,7 @@ std::uint32_t take_place(std::uint32_t& next, std::uint64_t length, std::uint32_
 /// Of a side of the PCIe DMA: the signals of tables 6-2 and 6-3, and its RAMs.
 struct Modules::DmaNames {
   std::string_view descriptor, pcie_addr, ram_addr, len, tag;
+  std::string_view valid, ready, status_tag, status_valid;
   std::uint32_t mailbox_ram, packet_ram;
 };
 constexpr Modules::DmaNames Modules::kRead{"read descriptor",
@@ -100,6 +105,10 @@ constexpr Modules::DmaNames Modules::kRead{"read descriptor",
                                            "read_desc_ram_addr",
                                            "read_desc_len",
                                            "read_desc_tag",
+                                           "read_desc_valid",
+                                           "read_desc_ready",
+                                           "read_desc_status_tag",
+                                           "read_desc_status_valid",
                                            kMailboxInput,
                                            kTxRam};
 constexpr Modules::DmaNames Modules::kWrite{"write descriptor",
@@ -107,6 +116,10 @@ constexpr Modules::DmaNames Modules::kWrite{"write descriptor",
                                             "write_desc_ram_addr",
                                             "write_desc_len",
                                             "write_desc_tag",
+                                            "write_desc_valid",
+                                            "write_desc_ready",
+                                            "write_desc_status_tag",
+                                            "write_desc_status_valid",
                                             kMailboxOutput,
                                             kRxRam};
 
@@ -152,7 +165,12 @@ void Modules::dma(const TraceRecord& record, const DmaNames& names, Engine& engi
     const TraceField fields[] = {{names.pcie_addr, address},
                                  {names.ram_addr, place},
                                  {names.len, length},
-                                 {names.tag, engine.tag}};
+                                 {names.tag, engine.tag},
+                                 {names.valid, 1},
+                                 {names.ready, 1},
+                                 // The data have been moved.
+                                 {names.status_tag, engine.tag},
+                                 {names.status_valid, 1}};
     emit({kDma, names.descriptor, record.text, fields});
     address += length;
     left -= length;
@@ -205,6 +223,7 @@ void Modules::interrupt(const TraceRecord& record, const Emit& emit) {
   const TraceField fields[] = {{"cfg_interrupt_msix_address", record.get("address")},
                                {"cfg_interrupt_msi_data", record.get("data")},
                                {"cfg_interrupt_msix_int", 1},
+                               {"cfg_interrupt_msi_sent", 1},
                                {"vector", record.get("vector")}};
   emit({kMsix, "interrupt", record.text, fields});
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -145,7 +146,8 @@ TEST(RsnicTrace, HasTheDoorbellsOfCompletionAndEventQueues) {
   EXPECT_THAT(told, HasSubstr(" consumer=0x1 arm=0x1\n"));
 }
 
-// 4.1: steps 3 to 11 of a command.
+// 4.1: of the twelve steps of a command, 1, 2 and 12 are the host's, 6, 8 and 9 signals inside the
+// card; 5 and 10 are the transfers, 11 comes if an EQ takes the command's completion.
 TEST(RsnicTrace, ACommandPassesTheStepsOfTheMailbox) {
   TracedWorld traced(TraceWriter::Format::kText, device_options());
   (void)traced.since();
@@ -193,18 +195,151 @@ TEST(RsnicTrace, LeavesTheDescriptorsInTheCmacsRegisters) {
   EXPECT_THAT(shown, HasSubstr("rx_desc_status_len_reg: 0x46"));
 }
 
-// Tables 10-1 and 10-2: the first prints the bits that the second leaves of 32, or of 33 for those
-// whose field it counts from 0.
+// Tables 10-2 and 10-1.
 TEST(Cmac, HasTheRegistersOfTable102) {
-  std::uint32_t last = 0;
-  for (const auto& reg : cmac_registers()) {
-    EXPECT_TRUE(reg.offset == 0 || reg.offset > last);
-    last = reg.offset;
-    EXPECT_TRUE(reg.width + reg.printed_width == 33 || reg.width == 1) << reg.name;
-    EXPECT_NE(reg.offset, 0x1Cu) << "the hole";
+  struct Register {
+    std::uint32_t offset;
+    std::string_view name;
+    unsigned width, printed_width;
+  };
+  constexpr Register kDocument[] = {
+      {0x00, "rx_desc_ram_addr", 19, 14},
+      {0x04, "rx_desc_len", 16, 17},
+      {0x08, "rx_desc_tag", 5, 28},
+      {0x0C, "rx_desc_valid", 1, 32},
+      {0x10, "rx_desc_status_len_reg", 16, 17},
+      {0x14, "rx_desc_status_tag_reg", 5, 28},
+      {0x18, "rx_desc_status_valid_reg", 1, 32},
+      {0x20, "tx_desc_ram_addr", 19, 14},
+      {0x24, "tx_desc_len", 16, 17},
+      {0x28, "tx_desc_tag", 5, 28},
+      {0x2C, "tx_desc_valid", 1, 32},
+      {0x30, "tx_desc_status_tag_reg", 5, 28},
+      {0x34, "tx_desc_status_valid_reg", 1, 32},
+  };
+  const auto registers = cmac_registers();
+  ASSERT_EQ(registers.size(), std::size(kDocument));
+  for (std::size_t i = 0; i != registers.size(); ++i) {
+    EXPECT_EQ(registers[i].offset, kDocument[i].offset) << kDocument[i].name;
+    EXPECT_EQ(registers[i].name, kDocument[i].name);
+    EXPECT_EQ(registers[i].width, kDocument[i].width) << kDocument[i].name;
+    EXPECT_EQ(registers[i].printed_width, kDocument[i].printed_width) << kDocument[i].name;
   }
-  EXPECT_EQ(cmac_registers().size(), 13u);
-  EXPECT_EQ(memory_map().size(), 7u);
+}
+
+// Table 8-1, and what chapter 6 says of the RAMs.
+TEST(MemoryMap, IsThatOfTheDocument) {
+  struct Area {
+    std::string_view name;
+    std::uint32_t address, window, ram;
+  };
+  constexpr Area kDocument[] = {
+      {"BAR 0 (bram0)", 0xC0000000, 0x10000, 0x8000},
+      {"DMA Descriptor (bram1)", 0xC0010000, 0x10000, 0},
+      {"Mailbox Input RAM (rd_ram or bram2)", 0xC0020000, 0x10000, 0x4000},
+      {"Mailbox Output RAM (wr_ram or bram3)", 0xC0030000, 0x10000, 0x4000},
+      {"Rx_ram or bram4", 0xC0040000, 0, 0},
+      {"Tx_ram or bram5", 0xC0050000, 0, 0},
+      {"CMAC Base Address or bram6", 0xC0060000, 0, 0},
+  };
+  const auto map = memory_map();
+  ASSERT_EQ(map.size(), std::size(kDocument));
+  for (std::size_t i = 0; i != map.size(); ++i) {
+    EXPECT_EQ(map[i].name, kDocument[i].name);
+    EXPECT_EQ(map[i].address, kDocument[i].address) << map[i].name;
+    EXPECT_EQ(map[i].window, kDocument[i].window) << map[i].name;
+    EXPECT_EQ(map[i].ram, kDocument[i].ram) << map[i].name;
+  }
+}
+
+/// The values of a field in those lines that have `mark`, in order.
+std::vector<std::uint64_t> values(const std::string& text, std::string_view mark,
+                                  const std::string& field) {
+  std::vector<std::uint64_t> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(mark) == line.npos) continue;
+    const auto at = line.find(" " + field + "=0x");
+    EXPECT_NE(at, line.npos) << field << " in " << line;
+    if (at != line.npos)
+      found.push_back(std::stoull(line.substr(at + field.size() + 2), nullptr, 16));
+  }
+  return found;
+}
+
+/// Tables 6-2 and 6-3: what stands in a descriptor, and its status.
+void expect_descriptors(const std::string& text, const std::string& side, std::uint32_t begin,
+                        std::uint32_t end) {
+  const auto mark = " a DMA: " + side + " descriptor";
+  const auto of = [&](const std::string& signal) {
+    return values(text, mark, side + "_desc_" + signal);
+  };
+  const auto places = of("ram_addr"), lengths = of("len"), tags = of("tag");
+  ASSERT_FALSE(places.empty()) << text;
+  for (std::size_t i = 0; i != places.size(); ++i) {
+    EXPECT_GE(places[i], begin) << side;
+    EXPECT_LE(places[i] + lengths[i], end) << side;
+    if (i != 0) {
+      EXPECT_EQ(tags[i], tags[i - 1] + 1);
+    }
+    EXPECT_GT(lengths[i], 0u);
+  }
+  EXPECT_EQ(of("status_tag"), tags);
+  const std::vector<std::uint64_t> set(places.size(), 1);
+  EXPECT_EQ(of("valid"), set);
+  EXPECT_EQ(of("ready"), set);
+  EXPECT_EQ(of("status_valid"), set);
+  EXPECT_EQ(of("pcie_addr").size(), places.size());
+}
+
+// Chapters 6 and 8: descriptors name places in the RAMs of the memory map.
+TEST(RsnicTrace, DescriptorsNameTheRamsOfTheMemoryMap) {
+  TracedWorld traced(TraceWriter::Format::kText, device_options());
+  Endpoint a(traced.world.a()), b(traced.world.b());
+  connect(a, b);
+  a.send_cq->arm();
+  (void)traced.since();
+  read_8_bytes(traced.world, a, b);
+  const auto read = traced.since();
+  expect_descriptors(read, "read", 0x50000, 0x60000);
+  expect_descriptors(read, "write", 0x40000, 0x50000);
+  const auto sent = values(read, " a CMAC: transmit descriptor", "tx_desc_ram_addr");
+  const auto arrived = values(read, " a CMAC: receive descriptor", "rx_desc_ram_addr");
+  ASSERT_TRUE(sent.size() == 1 && arrived.size() == 1) << read;
+  EXPECT_EQ(sent[0] >> 16, 5u);
+  EXPECT_EQ(arrived[0] >> 16, 4u);
+  ASSERT_TRUE(traced.world.a().hca->link_is_up());
+  const auto command = traced.since();
+  expect_descriptors(command, "read", 0x20000, 0x24000);
+  expect_descriptors(command, "write", 0x30000, 0x34000);
+}
+
+// Table 6-4.
+TEST(RsnicTrace, AnInterruptHasTheSignalsOfTheTable) {
+  TracedWorld traced(TraceWriter::Format::kText, device_options());
+  Endpoint a(traced.world.a()), b(traced.world.b());
+  connect(a, b);
+  a.send_cq->arm();
+  (void)traced.since();
+  read_8_bytes(traced.world, a, b);
+  const auto text = traced.since();
+  constexpr std::string_view kMark = " a MSI-X: interrupt";
+  const auto vectors = values(text, kMark, "vector");
+  ASSERT_EQ(vectors.size(), 1u) << text;
+  // Address and data of that vector's entry in the MSI-X table.
+  auto& host = *traced.world.a().host;
+  std::array<std::byte, 4> where;
+  host.read_config(pcie::ConfigSpace::kMsixAt + 4, where);
+  const auto table = util::load_le32(where.data());
+  std::array<std::byte, 12> entry;
+  host.read_bar(table & 7, (table & ~7u) + 16 * vectors[0], entry);
+  const auto is = [&](const char* signal, std::uint64_t value) {
+    EXPECT_EQ(values(text, kMark, signal), (std::vector<std::uint64_t>{value})) << signal;
+  };
+  is("cfg_interrupt_msix_address", util::load_le64(entry.data()));
+  is("cfg_interrupt_msi_data", util::load_le32(entry.data() + 8));
+  is("cfg_interrupt_msix_int", 1);
+  is("cfg_interrupt_msi_sent", 1);
 }
 
 // The Trace Event Format: what Perfetto and chrome://tracing want of each event.
