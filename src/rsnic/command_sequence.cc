@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace softhca::rsnic {
@@ -32,52 +34,58 @@ constexpr PrintedCommand kPrinted[] = {
     {DEALLOC_UAR, "DEALLOC_UAR", "", ""},
 };
 
-/// What a command does in today's sequence that the printed one does not have, at this place or at
-/// all.
+/// Why today's sequence has a command that the printed one does not have, or has elsewhere.
 struct Cause {
   command_opcode opcode;
   std::string_view words;
+  std::size_t more = SIZE_MAX;  ///< that this explains, besides the printed one
+  bool moves = false;           ///< it also explains another place of the printed one
 };
 constexpr std::string_view kUmrQp =
     "one more: the kernel makes its QP for UMR when the first program registers memory";
 constexpr std::string_view kPageTrial =
     "the kernel tries once whether a doorbell page's BlueFlame buffer takes WQEs whole";
+/// Doorbell pages that a process gets at most: the dynamic ones of today's library.
+constexpr std::size_t kPages = 16;
 constexpr Cause kCauses[] = {
-    {ALLOC_UAR, "the library of today gets doorbell pages when it makes queues"},
-    {DEALLOC_UAR, "one for each doorbell page of the process"},
-    {ALLOC_TRANSPORT_DOMAIN, "the first thing of a process"},
-    {DEALLOC_TRANSPORT_DOMAIN, "it goes before the doorbell pages"},
-    {QUERY_NIC_VPORT_CONTEXT, "the driver of today reads it for each query of device and port"},
-    {QUERY_ADAPTER, "the driver of today reads it for each query of the device"},
-    {ACCESS_REG, "the driver of today reads the port's state and speed for each query of the port"},
+    {ALLOC_UAR, "the library of today gets doorbell pages when it makes queues", kPages, true},
+    {DEALLOC_UAR, "one for each doorbell page of the process", kPages, true},
+    {ALLOC_TRANSPORT_DOMAIN, "the first thing of a process", 1, true},
+    {DEALLOC_TRANSPORT_DOMAIN, "it goes before the doorbell pages", 1, true},
+    {QUERY_NIC_VPORT_CONTEXT, "the driver of today reads it for each query of device and port",
+     SIZE_MAX, true},
+    {QUERY_ADAPTER, "the driver of today reads it for each query of the device", SIZE_MAX, true},
+    {ACCESS_REG, "the driver of today reads the port's state and speed for each query of the port",
+     SIZE_MAX, true},
     {QUERY_VPORT_STATE, "whether the port is up, for queries of the port"},
     {QUERY_HCA_CAP, "capabilities, for queries of the device"},
     {QUERY_ROCE_ADDRESS, "the GID table, for queries of the port"},
     {SET_ROCE_ADDRESS, "the kernel keeps the GID table, and an address has come or gone"},
-    {CREATE_MKEY, "registers the program's memory: the driver of the document had a cache of keys"},
-    {DESTROY_MKEY, "the end of that key, which goes back to no cache"},
-    {QUERY_MKEY, "the kernel looks at a key"},
-    {CREATE_CQ, "one more: of the kernel's QP for UMR, or of its trial of a doorbell page"},
-    {CREATE_SQ, kPageTrial},
-    {MODIFY_SQ, kPageTrial},
-    {DESTROY_SQ, kPageTrial},
-    {CREATE_QP, kUmrQp},
-    {RST2INIT_QP, kUmrQp},
-    {INIT2RTR_QP, kUmrQp},
-    {RTR2RTS_QP, kUmrQp},
-    {DESTROY_CQ, "one more CQ"},
+    {CREATE_MKEY, "registers the program's memory: the driver of the document had a cache of keys",
+     8},
+    {DESTROY_MKEY, "the end of that key, which goes back to no cache", 8},
+    {QUERY_MKEY, "the kernel looks at a key", 8},
+    {CREATE_CQ, "one more: of the kernel's QP for UMR, or of its trial of a doorbell page", 2},
+    {CREATE_SQ, kPageTrial, 1},
+    {MODIFY_SQ, kPageTrial, 1},
+    {DESTROY_SQ, kPageTrial, 1},
+    {CREATE_QP, kUmrQp, 1},
+    {RST2INIT_QP, kUmrQp, 1},
+    {INIT2RTR_QP, kUmrQp, 1},
+    {RTR2RTS_QP, kUmrQp, 1},
+    {DESTROY_CQ, "one more CQ", 2},
     {QUERY_SPECIAL_CONTEXTS, "reserved keys, for a new context"},
-    {ALLOC_Q_COUNTER, "counters of the process's QPs"},
-    {DEALLOC_Q_COUNTER, "the end of these counters"},
+    {ALLOC_Q_COUNTER, "counters of the process's QPs", 1},
+    {DEALLOC_Q_COUNTER, "the end of these counters", 1},
     {QUERY_Q_COUNTER, "counters that somebody reads"},
     {QUERY_QP, "the library asks for the QP's state"},
     {QUERY_ISSI, "the driver asks for the interface step"},
-    {ALLOC_PD, "one more PD"},
-    {DEALLOC_PD, "one more PD"},
-    {ALLOC_XRCD, "for the kernel's own XRC SRQ"},
+    {ALLOC_PD, "one more PD", 2},
+    {DEALLOC_PD, "one more PD", 2},
+    {ALLOC_XRCD, "for the kernel's own XRC SRQ", 2},
     {QUERY_VPORT_COUNTER, "counters of the port that somebody reads"},
     {MODIFY_NIC_VPORT_CONTEXT, "the netdev changes its addresses meanwhile"},
-    {RTS2RTS_QP, "counters or the UDP port of a connected QP"},
+    {RTS2RTS_QP, "counters or the UDP port of a connected QP", 2},
 };
 
 // The step of a trace that has a command's name (modules.cc).
@@ -107,10 +115,10 @@ std::vector<std::string> commands_in_json(std::string_view trace, std::string_vi
   return commands;
 }
 
-std::string_view cause_of(std::string_view name) {
+const Cause* cause_of(std::string_view name) {
   const auto found =
       std::ranges::find(kCauses, name, [](const Cause& cause) { return to_string(cause.opcode); });
-  return found == std::end(kCauses) ? std::string_view() : found->words;
+  return found == std::end(kCauses) ? nullptr : found;
 }
 
 /// Pairs of places in both sequences that are the same command, in both orders: the longest such
@@ -153,7 +161,9 @@ class Report {
     const auto& row = kPrinted[printed];
     const auto name = to_string(row.opcode);
     if (std::ranges::find(recorded_, name) != recorded_.end()) {
-      return line(row.printed, "", fmt::format("in another order: {}", explain(name)));
+      const auto* cause = cause_of(name);
+      const bool moves = cause != nullptr && cause->moves;
+      return line(row.printed, "", fmt::format("in another order: {}", explain(cause, moves)));
     }
     if (row.gone.empty()) done_.complete = false;
     line(row.printed, "",
@@ -161,15 +171,16 @@ class Report {
   }
   void extra(std::size_t recorded) {
     const auto& name = recorded_[recorded];
-    line("", name, explain(name));
+    const auto* cause = cause_of(name);
+    const auto nth = ++extras_[name];
+    line("", name, explain(cause, cause != nullptr && nth <= cause->more));
   }
   SequenceReport finish() && { return std::move(done_); }
 
  private:
-  std::string explain(std::string_view name) {
-    const auto cause = cause_of(name);
-    if (cause.empty()) done_.explained = false;
-    return cause.empty() ? "NO CAUSE IS KNOWN" : std::string(cause);
+  std::string explain(const Cause* cause, bool holds) {
+    if (!holds) done_.explained = false;
+    return holds ? std::string(cause->words) : "NO CAUSE IS KNOWN";
   }
   void line(std::string_view printed, std::string_view recorded, std::string_view words) {
     auto text = fmt::format("{:<26} {:<26} {}", printed, recorded, words);
@@ -178,6 +189,7 @@ class Report {
   }
 
   std::span<const std::string> recorded_;
+  std::map<std::string_view, std::size_t> extras_;
   SequenceReport done_{.text = {}, .complete = true, .explained = true};
 };
 
