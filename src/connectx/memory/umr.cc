@@ -47,7 +47,10 @@ void take_fields(const Umr& umr, util::MutableView<Layout> to) {
   const auto take = [&](auto bit, auto... fields) {
     if (mask.get(bit) != 0) (to.set(fields, from.get(fields)), ...);
   };
-  take(Mask::len, Layout::len, Layout::length64);
+  take(Mask::len, Layout::len);
+  // libmlx5 binds memory windows, which are lists of keys, with what an older WQE left in this bit:
+  // their pieces bound them.
+  if (access_mode(to) != AccessMode::KLM) take(Mask::len, Layout::length64);
   take(Mask::log_page_size, Layout::log_page_size);
   take(Mask::start_addr, Layout::start_addr);
   take(Mask::pd, Layout::pd);
@@ -103,10 +106,8 @@ WqeFault check_result(util::View<Layout> context, const Limits& limits) {
     return WqeFault::kUmrPageSize;
   }
   if (mode == AccessMode::KSM && log_page_size > kLogMaxPiece) return WqeFault::kUmrPageSize;
-  // The pages or pieces that there are bound the key then; those of KLM have no size in common.
-  if (context.get(Layout::length64) != 0) {
-    return mode == AccessMode::KLM ? WqeFault::kUmrRange : WqeFault::kNone;
-  }
+  // The pages or pieces that there are bound the key then.
+  if (context.get(Layout::length64) != 0) return WqeFault::kNone;
   const auto start = context.get(Layout::start_addr);
   const auto length = context.get(Layout::len);
   const bool wraps = length != 0 && start + (length - 1) < start;

@@ -142,15 +142,6 @@ TEST_F(UmrRefusals, RangeAndPagesMustBeWhatTheAccessModeAllows) {
   auto [a, b] = host_.connected({.fre = true});
   expect_success(a, with(Mask::start_addr, Context::start_addr, UINT64_MAX)(a));
   expect_refused(with(Mask::len, Context::len, 2), WqeFault::kUmrRange);
-  const auto list = free_key(Mode::KLM, 4);
-  expect_refused(
-      [&](const HostQp& qp) {
-        return umr(qp, list, [](ControlView, MaskView m, ContextView k) {
-          m.set(Mask::len, 1);
-          k.set(Context::length64, 1);
-        });
-      },
-      WqeFault::kUmrRange);
   const auto pieces = free_key(Mode::KSM, 4);
   expect_refused(
       [&](const HostQp& qp) {

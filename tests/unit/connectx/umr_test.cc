@@ -69,6 +69,30 @@ TEST_F(UmrTest, AKeyBehindAnIndirectKeyNeedsLocalRightsAlone) {
   EXPECT_EQ(host_.text(to, 5), "hello");
 }
 
+// libmlx5 does not write the dword of length64 when it binds a memory window: the bit is one of an
+// address that an older WQE had there.
+TEST_F(UmrTest, AListOfKeysIsAsLongAsItsLengthWhateverTheBitOfLength64Says) {
+  auto [a, b] = host_.connected();
+  const auto key = free_key(Mode::KLM, 4);
+  const auto to = page();
+  for (int i = 0; i != 3; ++i) {
+    expect_success(
+        a, registration(a, key, 5, 4,
+                        [](ControlView, MaskView, ContextView k) { k.set(Context::length64, 1); })
+               .klm(5, kKey, to)
+               .octwords_of_zero(3));
+    expect_written(a, key, kStart, "hello");
+    EXPECT_EQ(host_.text(to, 6), "hello.");
+    expect_success(a, invalidation(a, key));
+  }
+  expect_success(
+      a, registration(a, key, 5, 4,
+                      [](ControlView, MaskView, ContextView k) { k.set(Context::length64, 1); })
+             .klm(8, kKey, to)
+             .octwords_of_zero(3));
+  expect_no_access(key, kStart + 5);  // beyond len, though the list has 8 bytes
+}
+
 // PRM Table 33, translation_offset: "enables changing only some of the klms/mtts of a region".
 TEST_F(UmrTest, OnlyTheKeysAtTheOffsetChange) {
   auto [a, b] = host_.connected();
