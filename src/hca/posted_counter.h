@@ -29,8 +29,9 @@ class PostedCounter {
   std::optional<std::uint32_t> available(DoorbellRecord& record) {
     return posted_ == consumed_ ? refresh(record) : known();
   }
-  /// Of a queue that has a doorbell: the record is read if that has rung since it was last read.
-  /// False as refresh().
+  /// Of a queue that has a doorbell: the record is read if that has rung since it was last read, or
+  /// since reset(), before which the record belongs to the queue's earlier life. False as
+  /// refresh().
   bool look(DoorbellRecord& record) { return !rung_ || refresh(record).has_value(); }
   /// The doorbell has rung: software has written the record before.
   void handle_doorbell() { rung_ = true; }
@@ -43,10 +44,10 @@ class PostedCounter {
   void consume(std::uint32_t entries) {
     consumed_ = static_cast<std::uint16_t>(consumed_ + entries);
   }
-  /// Both 0; the record is not read until the next available().
+  /// Both 0; the record is not read until the next available(), or the doorbell.
   void reset() {
     consumed_ = posted_ = 0;
-    rung_ = true;
+    rung_ = false;
   }
 
  private:
@@ -54,7 +55,7 @@ class PostedCounter {
   unsigned record_dword_;
   std::uint16_t consumed_ = 0;
   std::uint16_t posted_ = 0;  ///< as last read
-  bool rung_ = true;          ///< since then, or nothing was read yet
+  bool rung_ = false;         ///< since then
 };
 
 }  // namespace softhca::hca

@@ -56,6 +56,11 @@ void SendQueue::set_state(State state) {
     rung_ = true;
   }
   state_ = state;
+  // On a shared doorbell page the record alone says whether anything is posted, so what an earlier
+  // life of the queue left there goes.
+  if (state == State::RDY && state_ == State::RST && listener_) {
+    (void)wq_.queue.record.exchange(kSendCounter, 0);
+  }
 }
 
 void SendQueue::write_context(util::MutableView<sq_context> out) {
@@ -63,7 +68,7 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
   out.set(sq_context::state, static_cast<std::uint32_t>(state_));
   const auto wq = out.sub(sq_context::wq);
   const auto consumed = wq_.ring.consumed();
-  const auto posted = wq_.queue.record.read(1);
+  const auto posted = wq_.queue.record.read(kSendCounter);
   wq.set(spec::connectx::wq::hw_counter, consumed);
   wq.set(spec::connectx::wq::sw_counter, static_cast<std::uint16_t>(posted.value_or(consumed)));
 }

@@ -69,7 +69,7 @@ hca::WorkRing QueuePair::make_receive_ring(util::View<Qpc> context) {
   return hca::WorkRing({.offset = 0,
                         .log_stride = context.get(Qpc::log_rq_stride) + 4,
                         .log_count = context.get(Qpc::log_rq_size),
-                        .record_dword = 0});
+                        .record_dword = kReceiveCounter});
 }
 
 /// With whole pages, or without an RQ, all alignments are one.
@@ -82,7 +82,7 @@ hca::WorkRing QueuePair::make_send_ring(util::View<Qpc> context, std::uint32_t a
   return hca::WorkRing({.offset = send_queue_offset(context, alignment),
                         .log_stride = 6,
                         .log_count = context.get(Qpc::log_sq_size),
-                        .record_dword = 1});
+                        .record_dword = kSendCounter});
 }
 
 QueuePlace QueuePair::place(util::View<Qpc> context, std::span<const std::byte> pas,

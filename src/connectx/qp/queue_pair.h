@@ -100,6 +100,11 @@ class QueuePair final : private rdma::WorkQueues {
   }
   /// As after 2RST: nothing is posted.
   void reset_rings();
+  /// From RESET to INIT. On a shared doorbell page the record alone says whether anything is
+  /// posted, so what an earlier life of the queue left there goes.
+  void begin_record() {
+    if (listener_) (void)queue_.record.exchange(kSendCounter, 0);
+  }
 
   /// Set once, when the transport has made its side of the QP.
   void bind(rdma::QueuePair& rdma_qp, bool atomics);

@@ -293,6 +293,7 @@ tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
                                                  QueuePair::Uses uses) {
   util::Struct<spec::connectx::qpc> before;
   std::ranges::copy(qp.context().bytes(), before.bytes().begin());
+  const bool begins = qp.rdma_qp().state() == QpState::kReset;
   qp.set_context(context, parts_.mapper);
   if (auto modified = transport_.modify(qp.rdma_qp(), to, qp.attributes()); !modified) {
     qp.set_context(before, parts_.mapper);
@@ -300,6 +301,7 @@ tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
   }
   const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
   qp.rdma_qp().set_counters(parts_.resources.q_counter(counters));
+  if (begins) qp.begin_record();
   qp.rdma_qp().set_completion_data(completion_data(context));
   qp.hold(std::move(uses));
   return {};
@@ -307,7 +309,8 @@ tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
 
 tl::expected<void, rdma::Reason> Rdma::move_qp(QueuePair& qp, QpState to) {
   const auto moved = transport_.modify(qp.rdma_qp(), to, qp.attributes());
-  // Software zeroes the record only after 2RST has completed: it is not read before INIT.
+  // Software zeroes the record only after 2RST has completed, or (UCX) leaves it as it is: it is
+  // not read before the next doorbell.
   if (moved && to == QpState::kReset) qp.reset_rings();
   return moved;
 }

@@ -166,8 +166,9 @@ Fetch Rdma::flush_stale_send(QueuePair& qp, rdma::SendRequest& request) {
 /// interface 8.12); only its size counts, to find the next.
 Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
   auto& ring = qp.send_ring();
-  const auto available = ring.available(qp.record());
-  if (!available || *available == 0) return Fetch::kNothing;
+  if (ring.known() == 0 && !ring.look(qp.record())) return Fetch::kNothing;
+  const auto available = ring.known();
+  if (available == 0) return Fetch::kNothing;
   std::array<std::byte, kWqeUnit> bytes;
   if (!ring.read(qp.memory(), 0, bytes)) return Fetch::kNothing;
   const auto control = SendWqeControl::parse(bytes);
@@ -176,7 +177,7 @@ Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
                               .event = control.event}
                        .pack();
   request.signaled = true;
-  ring.consume(std::min(control.basic_blocks(), *available));
+  ring.consume(std::min(control.basic_blocks(), available));
   return Fetch::kRequest;
 }
 

@@ -12,13 +12,6 @@ namespace softhca::connectx {
 using rdma::Fetch;
 using spec::connectx::srq_next_segment;
 
-namespace {
-
-/// Dword of the doorbell record (PRM Table 24).
-constexpr unsigned kReceiveCounter = 0;
-
-}  // namespace
-
 SharedReceiveQueue::SharedReceiveQueue(Srqn number, Attributes attributes)
     : number_(number),
       attributes_(std::move(attributes)),

@@ -47,6 +47,10 @@ struct QueuePlace {
   }
 };
 
+// Dwords of the doorbell record of a work queue (PRM Table 24).
+inline constexpr unsigned kReceiveCounter = 0;
+inline constexpr unsigned kSendCounter = 1;
+
 struct MappedQueue {
   hca::QueueMemory memory;
   hca::DoorbellRecord record;

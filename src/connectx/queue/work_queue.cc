@@ -13,9 +13,6 @@ using spec::connectx::wq_type;
 using L = spec::connectx::wq;
 
 constexpr std::string_view kTable = "PRM Table 55";
-/// Dwords of the doorbell record (PRM Table 24).
-constexpr unsigned kReceiveCounter = 0;
-constexpr unsigned kSendCounter = 1;
 
 }  // namespace
 

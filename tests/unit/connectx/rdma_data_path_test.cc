@@ -300,6 +300,7 @@ TEST_F(RdmaDataPath, ErrorStateFlushesBothQueuesAlsoUnsignaled) {
   host_.post_send(a, wqe(a, Opcode::SEND).unsignaled().bytes());
   host_.post_send(a, wqe(a, Opcode::NOP).bytes());
   ASSERT_TRUE(host_.to_error(a));
+  host_.ring_send(a);
   host_.run();
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 5u);

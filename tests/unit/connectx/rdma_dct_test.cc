@@ -216,6 +216,39 @@ TEST_F(RdmaDct, AWrongKeyIsCountedAndToldOnceWhenTheDctIsArmed) {
   EXPECT_GT(queried(dctc::dc_access_key_violation_count), before);
 }
 
+// UCX cancels the operations of a DCI that it made by DevX this way: the record keeps its old
+// counter until the next post, and the ring has zeros.
+TEST_F(RdmaDct, ADciThatIsUsedAgainTakesNothingFromItsOldRecord) {
+  for (int life = 0; life != 3; ++life) {
+    post_receives(static_cast<std::uint16_t>(3 * life + 3));
+    for (std::uint16_t i = 0; i != 3; ++i) {
+      const auto index = dci_.send_producer;
+      send(dci_, to(dctn_, Wqe::SEND).inline_data("hello"));
+      host_.run();
+      const auto sent = completions();
+      ASSERT_EQ(sent.size(), 1u) << life;
+      EXPECT_EQ(sent[0].opcode, cqe_opcode::REQUESTER);
+      EXPECT_EQ(sent[0].wqe_counter, index);
+    }
+    ASSERT_TRUE(host_.to_error(dci_));
+    send(dci_, to(dctn_, Wqe::NOP));
+    host_.run();
+    const auto flushed = completions();
+    ASSERT_EQ(flushed.size(), 1u) << life;
+    EXPECT_EQ(flushed[0].syndrome, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR);
+    ASSERT_TRUE(host_.to_reset(dci_));
+    std::memset(host_.at(dci_.ring + dci_.send_offset()), 0, std::size_t{64} << 5);
+    ASSERT_TRUE(host_.to_init(dci_) && host_.to_rtr(dci_, 0) && host_.to_rts(dci_));
+    host_.run(2ms);
+    EXPECT_TRUE(completions().empty());
+    EXPECT_EQ(host_.query_state(dci_), state(qp_state::RTS));
+  }
+  // Nor in ERR, before anything is posted.
+  ASSERT_TRUE(host_.to_error(dci_));
+  host_.run(2ms);
+  EXPECT_TRUE(completions().empty());
+}
+
 TEST_F(RdmaDct, AWqeWithoutAnAddressVectorIsMalformed) {
   send(dci_, wqe(dci_, Wqe::SEND));
   host_.run();

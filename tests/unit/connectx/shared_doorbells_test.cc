@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include "connectx/ethernet_host.h"
+#include "connectx/ethernet_wqe.h"
 #include "connectx/rdma_test_host.h"
 #include "connectx/rdma_wqe_builder.h"
 #include "connectx/user_context_host.h"
@@ -27,8 +29,8 @@ class MappedBar {
   MappedBar& operator=(const MappedBar&) = delete;
   ~MappedBar() { ::munmap(memory_, kBarSize); }
 
-  std::byte* page(std::uint32_t uar) { return memory_ + uar * kUarPageSize; }
-  void ring_send(std::uint32_t uar, std::uint32_t number, unsigned blue_flame_register = 0) {
+  std::byte* page(std::uint32_t uar) const { return memory_ + uar * kUarPageSize; }
+  void ring_send(std::uint32_t uar, std::uint32_t number, unsigned blue_flame_register = 0) const {
     auto* at = page(uar) + Page::db_blueflame_buffer0_even.kOffset + 512 * blue_flame_register;
     util::store_be32(at, 0x100);
     util::store_be32(at + 4, number << 8 | 1);
@@ -204,6 +206,43 @@ TEST_F(SharedDoorbellPage, IsEmptyAfterAReset) {
   bar_.ring_send(host_.uar, 0x40);
   host_.device.reset();
   EXPECT_EQ(util::load_be64(bar_.page(host_.uar) + Page::db_blueflame_buffer0_even.kOffset), 0u);
+}
+
+// The record says what is posted, so it must not be one of the queue's earlier life; and the store
+// to the page may be one that another queue's took the place of.
+TEST_F(SharedDoorbellPage, FindsWhatIsPostedToAQpThatIsUsedAgain) {
+  auto other = queue();
+  auto [qp, peer] = host_.connected();
+  for (int life = 0; life != 3; ++life) {
+    post_nop(qp);
+    bar_.ring_send(host_.uar, qp.qpn);
+    bar_.ring_send(host_.uar, other.qpn);
+    EXPECT_EQ(completions(), 1u) << life;
+    ASSERT_TRUE(host_.to_reset(qp));
+    ASSERT_TRUE(host_.to_init(qp) && host_.to_rtr(qp, peer.qpn) && host_.to_rts(qp));
+    bar_.ring_send(host_.uar, other.qpn);
+    EXPECT_EQ(completions(), 0u) << life;
+    EXPECT_EQ(host_.query_state(qp), static_cast<unsigned>(spec::connectx::qp_state::RTS));
+  }
+}
+
+TEST_F(SharedDoorbellPage, FindsNothingOldInAnSqThatIsUsedAgain) {
+  using State = spec::connectx::sq_state;
+  test::EthernetHost host({.share_doorbells = true});
+  {
+    const As process(host, create_uctx(host));
+    host.uar = host.allocate_uar();
+  }
+  const MappedBar bar(host.device);
+  const auto cqn = host.create_cq();
+  const auto sqn = host.create_sq(cqn);
+  host.post_send(sqn, test::Wqe(spec::connectx::wqe_opcode::NOP, sqn, 0).finish());
+  EXPECT_FALSE(host.poll(cqn).empty());
+  EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::RST).ok());
+  EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
+  bar.ring_send(host.uar, 0x1234);  // a queue beside it
+  host.run(SharedDoorbells::kLongestWait * 2);
+  EXPECT_TRUE(host.poll(cqn).empty());
 }
 
 TEST_F(SharedDoorbellPage, IsNotLookedAtWithoutQueues) {
