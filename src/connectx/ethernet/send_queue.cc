@@ -48,6 +48,7 @@ void SendQueue::set_state(State state) {
     wq_.ring.reset();
     executing_ = false;
     rung_ = false;
+    has_reported_error_ = false;
     waiting_.clear();
   }
   if (state == State::ERR && state_ != State::ERR) {
@@ -55,12 +56,12 @@ void SendQueue::set_state(State state) {
     executing_ = false;
     rung_ = true;
   }
-  state_ = state;
   // On a shared doorbell page the record alone says whether anything is posted, so what an earlier
   // life of the queue left there goes.
   if (state == State::RDY && state_ == State::RST && listener_) {
     (void)wq_.queue.record.exchange(kSendCounter, 0);
   }
+  state_ = state;
 }
 
 void SendQueue::write_context(util::MutableView<sq_context> out) {
@@ -81,7 +82,8 @@ void SendQueue::write_context(util::MutableView<sq_context> out) {
   const auto block = std::span(wqe_).first<kWqeBasicBlock>();
   std::memcpy(block.data(), at, kWqeBasicBlock);
   if (!transmitter.send_seen(block, seen_, rules_, last_frame_)) return false;
-  if (SendWqeControl::is_signaled(util::View<spec::connectx::wqe_ctrl_segment>(block))) {
+  const util::View<spec::connectx::wqe_ctrl_segment> control(block);
+  if (is_signaled(SendWqeControl::completion_of(control))) {
     current_.control = SendWqeControl::parse(block);
     current_.control.index = wq_.ring.consumed();
     finish(std::nullopt);
@@ -192,7 +194,7 @@ unsigned SendQueue::step(EthTransmitter& transmitter, unsigned packets_max) {
 }
 
 void SendQueue::complete() {
-  if (current_.control.signaled) finish(std::nullopt);
+  if (is_signaled(current_.control.completion)) finish(std::nullopt);
 }
 
 void SendQueue::finish(const std::optional<EthWqeFault>& fault) {
@@ -210,8 +212,11 @@ void SendQueue::report_released(util::Time now) {
 }
 
 void SendQueue::report(const Ending& ending) {
-  if (ending.fault) return write_error(ending.control, *ending.fault);
-  write_success(ending.control);
+  if (!ending.fault) return write_success(ending.control);
+  // PRM Table 26, CE: "if CQE on previous WQE completed in error, no CQE will be generated".
+  const bool is_first = !std::exchange(has_reported_error_, true);
+  if (!is_first && ending.control.completion == WqeCompletion::ON_FIRST_ERROR) return;
+  write_error(ending.control, *ending.fault);
 }
 
 void SendQueue::write_success(const SendWqeControl& control) {
@@ -222,7 +227,7 @@ void SendQueue::write_success(const SendWqeControl& control) {
   cqe.set(cqe64_requester::s_wqe_opcode, static_cast<std::uint32_t>(control.opcode));
   cqe.set(cqe64_requester::qpn, sqn_.value());
   cqe.set(cqe64_requester::wqe_counter, control.index);
-  post(cqe.bytes().first<64>(), control.event);
+  post(cqe.bytes().first<64>(), has_event(control.completion));
 }
 
 void SendQueue::fail(WqeFault fault) { fail(bad_wqe(fault).value()); }

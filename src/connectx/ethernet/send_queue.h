@@ -126,8 +126,9 @@ class SendQueue {
   EthSendRules rules_;
   State state_ = State::RST;
   bool rung_ = false;
-  bool executing_ = false;  ///< current_ has frames left
-  util::Time now_{};        ///< of the present turn
+  bool has_reported_error_ = false;  ///< since RST
+  bool executing_ = false;           ///< current_ has frames left
+  util::Time now_{};                 ///< of the present turn
   Current current_;
   std::array<std::byte, kSendWqeMax> wqe_;
   EthSeen seen_;

@@ -156,6 +156,7 @@ void QueuePair::reset_rings() {
   stale_send_blocks = 0;
   fails = false;
 }
+  has_reported_error = false;
 
 rdma::QpAttributes QueuePair::attributes() const {
   const auto context = this->context();

@@ -126,6 +126,8 @@ class QueuePair final : private rdma::WorkQueues {
   std::optional<std::size_t> watched;
   /// Basic blocks at the head of the send queue that are not to be executed: posted in SQE.
   std::uint32_t stale_send_blocks = 0;
+  /// The last send WQE that completed did so in error.
+  bool has_reported_error = false;
 
  private:
   using RqType = spec::connectx::qp_rq_type;

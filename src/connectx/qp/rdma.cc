@@ -161,10 +161,12 @@ void Rdma::complete_receive(QueuePair& qp, const rdma::ReceiveCompletion& comple
 
 void Rdma::complete_send(QueuePair& qp, const rdma::SendCompletion& completion) {
   const bool failed = completion.status != WorkStatus::kSuccess;
+  const auto cookie = SendCookie::unpack(completion.cookie);
+  if (failed && !reports_failure(qp, cookie)) return;
   Cqe cqe;
   encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
                        ticks_);
-  write_cqe(qp, qp.send_cqn(), cqe, failed || SendCookie::unpack(completion.cookie).event);
+  write_cqe(qp, qp.send_cqn(), cqe, failed || has_event(cookie.completion));
 }
 
 /// A QP that cannot complete must not go on. Not at once: the transport is at work on it.
@@ -291,17 +293,17 @@ bool Rdma::dismantle(util::WorkBudget& work) {
 tl::expected<void, rdma::Reason> Rdma::modify_qp(QueuePair& qp, QpState to,
                                                  util::View<spec::connectx::qpc> context,
                                                  QueuePair::Uses uses) {
+  const bool begins = qp.rdma_qp().state() == QpState::kReset;
   util::Struct<spec::connectx::qpc> before;
   std::ranges::copy(qp.context().bytes(), before.bytes().begin());
-  const bool begins = qp.rdma_qp().state() == QpState::kReset;
   qp.set_context(context, parts_.mapper);
   if (auto modified = transport_.modify(qp.rdma_qp(), to, qp.attributes()); !modified) {
     qp.set_context(before, parts_.mapper);
     return modified;
   }
+  if (begins) qp.begin_record();
   const CounterSetId counters(context.get(QueuePair::Qpc::counter_set_id));
   qp.rdma_qp().set_counters(parts_.resources.q_counter(counters));
-  if (begins) qp.begin_record();
   qp.rdma_qp().set_completion_data(completion_data(context));
   qp.hold(std::move(uses));
   return {};

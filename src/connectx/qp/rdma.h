@@ -207,6 +207,7 @@ class Rdma {
   const std::byte* read_datagram_wqe(QueuePair& qp, std::size_t size);
   rdma::Fetch fetch_datagram(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
   rdma::Fetch fetch_other_send(QueuePair& qp, std::uint32_t available, rdma::SendRequest& request);
+  static bool reports_failure(QueuePair& qp, SendCookie cookie);
   rdma::Fetch flush_send(QueuePair& qp, rdma::SendRequest& request);
   rdma::Fetch flush_stale_send(QueuePair& qp, rdma::SendRequest& request);
   WqeFault read_send_wqe(QueuePair& qp, std::uint32_t available, SendWqeControl& control,

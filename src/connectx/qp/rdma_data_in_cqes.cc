@@ -82,7 +82,7 @@ void Rdma::complete_send_with(QueuePair& qp, const rdma::SendCompletion& complet
   encode_requester_cqe(cqe, {.qpn = qp.qpn(), .user_index = qp.cqe_user_index()}, completion,
                        ticks_);
   const auto room = qp.rdma_qp().options().completion_data.of_reads;
-  const bool event = SendCookie::unpack(completion.cookie).event;
+  const bool event = has_event(SendCookie::unpack(completion.cookie).completion);
   if (!write_cqe_with(qp.send_cqn(), cqe, data, room, event)) fail_soon(qp);
 }
 

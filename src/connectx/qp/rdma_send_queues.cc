@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "connectx/qp/rdma.h"
 
@@ -123,7 +124,7 @@ Fetch Rdma::fetch_short_datagram(QueuePair& qp, std::uint64_t destination, std::
   }
   request.cookie = SendCookie{.index = index,
                               .opcode = static_cast<std::uint8_t>(control.opcode),
-                              .event = control.event}
+                              .completion = control.completion}
                        .pack();
   if (parts_.trace != nullptr) {
     // With a trace every WQE comes this way: its ring is not in reach.
@@ -151,6 +152,14 @@ Fetch Rdma::fetch_short_datagram(QueuePair& qp, std::uint64_t destination, std::
 void Rdma::restart_send(QueuePair& qp) {
   qp.send_ring().handle_doorbell();
   qp.stale_send_blocks = qp.send_ring().refresh(qp.record()).value_or(0);
+  if (qp.stale_send_blocks == 0) qp.has_reported_error = false;
+}
+
+/// PRM Table 26, CE: "Generate CQE only on first WQE completion with error (i.e if CQE on previous
+/// WQE completed in error, no CQE will be generated)". `cookie`: of a request that has failed.
+bool Rdma::reports_failure(QueuePair& qp, SendCookie cookie) {
+  const bool is_first = !std::exchange(qp.has_reported_error, !cookie.ends_stale);
+  return is_first || cookie.completion != WqeCompletion::ON_FIRST_ERROR;
 }
 
 Fetch Rdma::flush_stale_send(QueuePair& qp, rdma::SendRequest& request) {
@@ -159,6 +168,11 @@ Fetch Rdma::flush_stale_send(QueuePair& qp, rdma::SendRequest& request) {
   const auto blocks = static_cast<std::uint16_t>(qp.send_ring().consumed() - before);
   qp.stale_send_blocks -= std::min<std::uint32_t>(blocks, qp.stale_send_blocks);
   request.stale = true;
+  if (qp.stale_send_blocks == 0) {
+    auto cookie = SendCookie::unpack(request.cookie);
+    cookie.ends_stale = true;
+    request.cookie = cookie.pack();
+  }
   return Fetch::kRequest;
 }
 
@@ -174,7 +188,7 @@ Fetch Rdma::flush_send(QueuePair& qp, rdma::SendRequest& request) {
   const auto control = SendWqeControl::parse(bytes);
   request.cookie = SendCookie{.index = ring.consumed(),
                               .opcode = static_cast<std::uint8_t>(control.opcode),
-                              .event = control.event}
+                              .completion = control.completion}
                        .pack();
   request.signaled = true;
   ring.consume(std::min(control.basic_blocks(), available));

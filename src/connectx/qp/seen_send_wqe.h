@@ -169,12 +169,12 @@ template <class Request>
                                                                Request& request) const {
   const util::View<Ctrl> control(wqe);
   request.opcode = opcode_;
-  const auto ce = static_cast<spec::connectx::wqe_completion>(control.get(Ctrl::ce));
-  const bool event = ce == spec::connectx::wqe_completion::CQE_AND_EQE;
-  request.signaled = event || ce == spec::connectx::wqe_completion::CQE;
+  const auto completion = SendWqeControl::completion_of(control);
+  request.signaled = is_signaled(completion);
   request.solicited = solicited_;
   request.immediate = control.get(Ctrl::imm);
-  request.cookie = SendCookie{.index = index, .opcode = wqe_opcode_, .event = event}.pack();
+  request.cookie =
+      SendCookie{.index = index, .opcode = wqe_opcode_, .completion = completion}.pack();
 }
 
 [[gnu::always_inline]] inline bool SeenSendWqe::decode(

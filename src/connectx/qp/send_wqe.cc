@@ -284,7 +284,7 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
                          std::uint16_t expected_index, const SendWqeRules& rules,
                          rdma::SendRequest& request) {
   assert(wqe.size() >= wqe_ctrl_segment::kSize && wqe.size() % kWqeUnit == 0);
-  request.signaled = control.signaled;
+  request.signaled = is_signaled(control.completion);
   if (rules.is_signed && !SendWqeControl::is_signed(wqe)) return WqeFault::kSignature;
   if (control.index != expected_index) return WqeFault::kWrongIndex;
   if (control.qpn != rules.qpn) return WqeFault::kWrongQpn;

@@ -24,16 +24,19 @@ struct SendWqeRules {
 struct SendCookie {
   std::uint16_t index = 0;
   std::uint8_t opcode = 0;
-  bool event = false;
+  WqeCompletion completion = WqeCompletion::CQE;
+  bool ends_stale = false;  ///< the last of those that were posted in SQE (Rdma::restart_send)
 
   std::uint32_t pack() const {
     // no format: the device's own packing
-    return index | std::uint32_t{opcode} << 16 | std::uint32_t{event} << 24;
+    return index | std::uint32_t{opcode} << 16 | std::uint32_t(completion) << 24 |
+           std::uint32_t{ends_stale} << 26;  // no format: likewise
   }
   static SendCookie unpack(std::uint32_t cookie) {
     return {.index = static_cast<std::uint16_t>(cookie),
-            .opcode = static_cast<std::uint8_t>(cookie >> 16),  // no format: as packed above
-            .event = (cookie >> 24 & 1) != 0};                  // no format: likewise
+            .opcode = static_cast<std::uint8_t>(cookie >> 16),           // no format: likewise
+            .completion = static_cast<WqeCompletion>(cookie >> 24 & 3),  // no format: likewise
+            .ends_stale = (cookie >> 26 & 1) != 0};                      // no format: likewise
   }
 };
 

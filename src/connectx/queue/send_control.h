@@ -18,32 +18,34 @@ inline constexpr std::size_t kWqeBasicBlock = 64;
 inline constexpr std::size_t kWqeUnit = 16;
 inline constexpr std::size_t kSendWqeMax = 64 * kWqeUnit;
 
+/// Field ce of the control segment.
+using WqeCompletion = spec::connectx::wqe_completion;
+constexpr bool is_signaled(WqeCompletion ce) {
+  return ce == WqeCompletion::CQE || ce == WqeCompletion::CQE_AND_EQE;
+}
+/// The CQE counts as solicited.
+constexpr bool has_event(WqeCompletion ce) { return ce == WqeCompletion::CQE_AND_EQE; }
+
 /// The control segment, which every WQE begins with.
 struct SendWqeControl {
   std::uint16_t index;
   spec::connectx::wqe_opcode opcode;  ///< may be none of the enumeration
   Qpn qpn;                            ///< an SQN as well: they share their numbers
   std::uint32_t units;                ///< of 16 bytes, with the control segment; 0 is a fault
-  bool signaled;
-  bool event;  ///< the CQE counts as solicited
+  WqeCompletion completion;
 
   /// @pre wqe.size() >= 16
   static SendWqeControl parse(std::span<const std::byte> wqe) {
     using Ctrl = spec::connectx::wqe_ctrl_segment;
     const util::View<Ctrl> ctrl(wqe);
-    const bool event = completion_of(ctrl) == spec::connectx::wqe_completion::CQE_AND_EQE;
     return {.index = static_cast<std::uint16_t>(ctrl.get(Ctrl::wqe_index)),
             .opcode = static_cast<spec::connectx::wqe_opcode>(ctrl.get(Ctrl::opcode)),
             .qpn = Qpn(ctrl.get(Ctrl::sq_number)),
             .units = ctrl.get(Ctrl::ds),
-            .signaled = is_signaled(ctrl),
-            .event = event};
+            .completion = completion_of(ctrl)};
   }
-  /// `signaled` of a control segment alone.
-  static bool is_signaled(util::View<spec::connectx::wqe_ctrl_segment> ctrl) {
-    const auto completion = completion_of(ctrl);
-    return completion == spec::connectx::wqe_completion::CQE ||
-           completion == spec::connectx::wqe_completion::CQE_AND_EQE;
+  static WqeCompletion completion_of(util::View<spec::connectx::wqe_ctrl_segment> ctrl) {
+    return static_cast<WqeCompletion>(ctrl.get(spec::connectx::wqe_ctrl_segment::ce));
   }
   /// PRM Table 26: "The signature covers (XOR) entire WQE Should result in 0xff." `wqe`: all of it.
   static bool is_signed(std::span<const std::byte> wqe) {
@@ -54,13 +56,6 @@ struct SendWqeControl {
   std::uint32_t basic_blocks() const {
     const auto bytes = units * kWqeUnit;
     return units == 0 ? 1 : static_cast<std::uint32_t>((bytes - 1) / kWqeBasicBlock + 1);
-  }
-
- private:
-  static spec::connectx::wqe_completion completion_of(
-      util::View<spec::connectx::wqe_ctrl_segment> ctrl) {
-    return static_cast<spec::connectx::wqe_completion>(
-        ctrl.get(spec::connectx::wqe_ctrl_segment::ce));
   }
 };
 

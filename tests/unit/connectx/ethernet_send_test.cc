@@ -396,6 +396,41 @@ TEST_F(EthernetSend, ModifyToErrorFlushesWithoutDoorbell) {
 }
 
 TEST_F(EthernetSend, DestroyedQueueIsNotRun) {
+// PRM Table 26, CE: "Generate CQE only on first WQE completion with error". DPDK makes its CQs for
+// the few WQEs that ask for a CQE, and gives all others this mode.
+TEST_F(EthernetSend, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
+  const auto small = host.create_cq(2);
+  const auto queue = host.create_sq(small, 6);
+  const auto frame = make_frame({.payload = 100});
+  const auto buffer = place(frame);
+  const auto quiet = [&](std::uint32_t key) {
+    return Wqe(wqe_opcode::SEND, queue, host.posted(queue))
+        .eth(std::span(frame).first(18))
+        .pointer(key, buffer + 18, static_cast<std::uint32_t>(frame.size() - 18))
+        .completes(wqe_completion::ON_FIRST_ERROR)
+        .finish();
+  };
+  for (int life = 0; life != 2; ++life) {
+    for (int i = 0; i != 60; ++i)
+      host.write_wqe(queue, quiet(i == 0 ? 0xBAD00 : EthernetHost::kKey));
+    host.write_wqe(queue, Wqe(wqe_opcode::NOP, queue, host.posted(queue)).finish());
+    host.ring_send(queue);
+    host.run();
+    const auto first = host.poll(small);
+    ASSERT_FALSE(first.empty());
+    EXPECT_EQ(util::View<cqe_error>(first).get(cqe_error::syndrome),
+              static_cast<unsigned>(cqe_syndrome::LOCAL_PROTECTION_ERROR));
+    EXPECT_EQ(util::View<cqe_error>(first).get(cqe_error::wqe_counter), 0u);
+    const auto second = host.poll(small);
+    ASSERT_FALSE(second.empty()) << "the one that asks for a CQE";
+    EXPECT_EQ(util::View<cqe_error>(second).get(cqe_error::wqe_counter), 60u);
+    EXPECT_TRUE(host.poll(small).empty());
+    EXPECT_TRUE(host.modify_sq(queue, State::ERR, State::RST).ok());
+    host.reset_ring(queue);
+    EXPECT_TRUE(host.modify_sq(queue, State::RST, State::RDY).ok());
+  }
+}
+
   host.write_wqe(sqn, wqe(wqe_opcode::NOP).finish());
   host.ring_send(sqn);
   EXPECT_TRUE((host.call<destroy_sq_out, destroy_sq_in>(

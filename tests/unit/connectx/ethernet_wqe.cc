@@ -58,8 +58,11 @@ Wqe& Wqe::inline_data(std::span<const std::byte> data) {
   return *this;
 }
 
-Wqe& Wqe::unsignaled() {
-  util::MutableView<wqe_ctrl_segment>(bytes_).set(wqe_ctrl_segment::ce, 0);
+Wqe& Wqe::unsignaled() { return completes(wqe_completion::ON_ERROR); }
+
+Wqe& Wqe::completes(wqe_completion ce) {
+  util::MutableView<wqe_ctrl_segment>(bytes_).set(wqe_ctrl_segment::ce,
+                                                  static_cast<std::uint32_t>(ce));
   return *this;
 }
 

@@ -19,6 +19,7 @@ class Wqe {
   Wqe& pointer(std::uint32_t key, std::uint64_t address, std::uint32_t size);
   Wqe& inline_data(std::span<const std::byte> data);
   Wqe& unsignaled();
+  Wqe& completes(spec::connectx::wqe_completion ce);
   /// With DS as it must be.
   Bytes finish();
 

@@ -29,7 +29,9 @@ std::uint64_t field(const Cqe& cqe, Field f) {
 std::uint64_t code(CqeOpcode opcode) { return static_cast<std::uint64_t>(opcode); }
 
 rdma::SendCompletion sent(SendOpcode opcode, std::uint32_t bytes = 0) {
-  return {.cookie = SendCookie{.index = 0xFEDC, .opcode = 0x10, .event = true}.pack(),
+  return {.cookie =
+              SendCookie{.index = 0xFEDC, .opcode = 0x10, .completion = WqeCompletion::CQE_AND_EQE}
+                  .pack(),
           .opcode = opcode,
           .status = WorkStatus::kSuccess,
           .signaled = true,

@@ -98,11 +98,11 @@ TEST(RdmaSendWqe, OnlyFencesThatWaitForAnswersAreFences) {
 
 TEST(RdmaSendWqe, CompletionWithEventIsSignaledToo) {
   const auto with_event = SendWqeControl::parse(wqe(Opcode::SEND).control(Ctrl::ce, 3).bytes());
-  EXPECT_TRUE(with_event.signaled);
-  EXPECT_TRUE(with_event.event);
+  EXPECT_TRUE(is_signaled(with_event.completion));
+  EXPECT_TRUE(has_event(with_event.completion));
   const auto on_error = SendWqeControl::parse(wqe(Opcode::SEND).control(Ctrl::ce, 1).bytes());
-  EXPECT_FALSE(on_error.signaled);
-  EXPECT_FALSE(on_error.event);
+  EXPECT_FALSE(is_signaled(on_error.completion));
+  EXPECT_FALSE(has_event(on_error.completion));
 }
 
 TEST(RdmaSendWqe, SendWithInvalidateCarriesTheKey) {
@@ -210,11 +210,18 @@ TEST(RdmaSendWqe, DatagramSegmentBecomesTheDestination) {
 }
 
 TEST(RdmaSendWqe, CookieSurvivesPacking) {
-  const SendCookie cookie{.index = 0xABCD, .opcode = 0x25, .event = true};
-  const auto again = SendCookie::unpack(cookie.pack());
-  EXPECT_EQ(again.index, cookie.index);
-  EXPECT_EQ(again.opcode, cookie.opcode);
-  EXPECT_EQ(again.event, cookie.event);
+  for (const auto ce : {WqeCompletion::ON_ERROR, WqeCompletion::ON_FIRST_ERROR, WqeCompletion::CQE,
+                        WqeCompletion::CQE_AND_EQE}) {
+    for (const bool ends_stale : {false, true}) {
+      const SendCookie cookie{
+          .index = 0xABCD, .opcode = 0x25, .completion = ce, .ends_stale = ends_stale};
+      const auto again = SendCookie::unpack(cookie.pack());
+      EXPECT_EQ(again.index, cookie.index);
+      EXPECT_EQ(again.opcode, cookie.opcode);
+      EXPECT_EQ(again.completion, cookie.completion);
+      EXPECT_EQ(again.ends_stale, cookie.ends_stale);
+    }
+  }
 }
 
 TEST(RdmaSendWqe, BasicBlocksRoundUp) {

@@ -40,6 +40,9 @@ class WqeBuilder {
     return *this;
   }
   WqeBuilder& unsignaled() { return control(spec::connectx::wqe_ctrl_segment::ce, 0); }
+  WqeBuilder& completes(spec::connectx::wqe_completion ce) {
+    return control(spec::connectx::wqe_ctrl_segment::ce, static_cast<std::uint32_t>(ce));
+  }
   WqeBuilder& immediate(std::uint32_t value) {
     return control(spec::connectx::wqe_ctrl_segment::imm, value);
   }

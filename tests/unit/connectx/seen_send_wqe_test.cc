@@ -47,7 +47,7 @@ std::optional<rdma::SendRequest> decode(const WqeBuilder& wqe, std::uint16_t ind
   }
   request.cookie = SendCookie{.index = index,
                               .opcode = static_cast<std::uint8_t>(control.opcode),
-                              .event = control.event}
+                              .completion = control.completion}
                        .pack();
   seen.remember(wqe.bytes(), control, rules(type), request);
   return request;

@@ -1,0 +1,96 @@
+// When the send queue of a QP stops and goes on: CE=01 (PRM Table 26), SQE (IBTA 10.3.1).
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "connectx/rdma_data_path.h"
+
+namespace softhca::connectx {
+namespace {
+
+using spec::connectx::wqe_completion;
+using testing::HostQp;
+using testing::RdmaTestHost;
+using testing::Syndrome;
+using Command_ = spec::connectx::command_opcode;
+using Opcode = spec::connectx::wqe_opcode;
+using State = spec::connectx::qp_state;
+
+class RdmaSendQueue : public testing::RdmaDataPath {};
+
+// PRM Table 26, CE: "Generate CQE only on first WQE completion with error". DPDK makes its CQs for
+// the few WQEs that ask for a CQE, and gives all others this mode.
+TEST_F(RdmaSendQueue, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
+  auto cq = host_.create_cq(2);
+  auto [a, b] = host_.connected({.log_sq = 6, .cqn = cq.cqn});
+  (void)events();
+  const auto quiet = [&](HostQp& qp) {
+    return wqe(qp, Opcode::RDMA_WRITE)
+        .remote(0x1000, 0xBAD)
+        .completes(wqe_completion::ON_FIRST_ERROR);
+  };
+  for (int i = 0; i != 40; ++i) host_.post_send(a, quiet(a).data(0, 8, 0xBAD00).bytes());
+  host_.post_send(a, wqe(a, Opcode::NOP).bytes());
+  host_.ring_send(a);
+  host_.run();
+  auto cqes = host_.poll_all(cq);
+  ASSERT_EQ(cqes.size(), 2u);
+  EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
+  EXPECT_EQ(cqes[0].wqe_counter, 0);
+  EXPECT_EQ(cqes[1].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  EXPECT_EQ(cqes[1].wqe_counter, 40) << "it asks for a CQE";
+  EXPECT_TRUE(events().empty());
+
+  // Those that no error of a WQE stands before: the first of them that is flushed.
+  ASSERT_TRUE(host_.to_error(b));
+  for (int i = 0; i != 20; ++i) host_.post_send(b, quiet(b).inline_data("x").bytes());
+  host_.ring_send(b);
+  host_.run();
+  cqes = host_.poll_all(cq);
+  ASSERT_EQ(cqes.size(), 1u);
+  EXPECT_EQ(cqes[0].syndrome, Syndrome::WORK_REQUEST_FLUSHED_ERROR);
+  EXPECT_EQ(cqes[0].wqe_counter, 0);
+
+  // A life later there is a first error again.
+  ASSERT_TRUE(host_.to_reset(a));
+  std::memset(host_.at(a.record), 0, 8);
+  ASSERT_TRUE(host_.to_init(a) && host_.to_error(a));
+  send(a, quiet(a).inline_data("x"));
+  host_.run();
+  EXPECT_EQ(host_.poll_all(cq).size(), 1u);
+}
+
+// SQERR2RTS: what was posted in SQE is flushed, then the queue works again.
+TEST_F(RdmaSendQueue, AQueueThatWorksAgainHasAFirstErrorAgain) {
+  auto qp = host_.datagram_qp();
+  const auto quiet = [&](std::uint32_t key) {
+    return wqe(qp, Opcode::SEND)
+        .datagram(qp.qpn, RdmaTestHost::kQkey, host_.mac, host_.gid, 3)
+        .data(host_.put_text("x"), 1, key)
+        .completes(wqe_completion::ON_FIRST_ERROR);
+  };
+  for (int life = 0; life != 3; ++life) {
+    const auto first = qp.send_producer;
+    for (int i = 0; i != 3; ++i) host_.post_send(qp, quiet(0xBAD00).bytes());
+    host_.ring_send(qp);
+    host_.run();
+    const auto cqes = completions();
+    ASSERT_EQ(cqes.size(), 1u) << life;
+    EXPECT_EQ(cqes[0].wqe_counter, first);
+    EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
+    ASSERT_EQ(host_.query_state(qp), state(State::SQER));
+    if (life == 1) {
+      for (int i = 0; i != 3; ++i) host_.post_send(qp, quiet(RdmaTestHost::kKey).bytes());
+    }
+    ASSERT_TRUE(host_.modify(qp, Command_::SQERR2RTS_QP));
+    host_.run();
+    EXPECT_TRUE(completions().empty()) << "what is flushed follows an error";
+    send(qp, quiet(RdmaTestHost::kKey));
+    host_.run();
+    EXPECT_TRUE(completions().empty());
+  }
+}
+
+}  // namespace
+}  // namespace softhca::connectx
