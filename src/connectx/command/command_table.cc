@@ -35,6 +35,9 @@ constexpr std::uint8_t kAlways = kBeforeEnable | kAfterEnable;
 
 /// Not in the manual.
 constexpr std::string_view kDriver = "mlx5 driver interface";
+/// Not in today's drivers, but in mlx5 of Linux 3.11
+/// (drivers/net/ethernet/mellanox/mlx5/core/qp.c).
+constexpr std::string_view kEarlyDriver = "early mlx5 drivers";
 /// The room that an output needs at least: its fixed part, except where the manual prints it
 /// shorter than drivers make it.
 template <class Out>

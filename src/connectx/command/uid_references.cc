@@ -257,6 +257,9 @@ bool each_reference(const Command& command, const Referred& may_use) {
     case Op::RTS2RTS_QP:
     case Op::SQERR2RTS_QP:
     case Op::SQD_RTS_QP:
+    case Op::RTS2SQD_QP:
+    case Op::SQD2RTS_QP:
+    case Op::SQD2SQD_QP:
       return of_qp_change(command, may_use);
     case Op::CREATE_XRC_SRQ:
       return of_xrc_srq(command, may_use);

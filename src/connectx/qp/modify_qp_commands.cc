@@ -45,6 +45,11 @@ CommandResult modify(Device& device, const Command& command) {
   const auto& transition =
       find_qp_modify(static_cast<spec::connectx::command_opcode>(command.opcode));
   if (qp->rdma_qp().state() != transition.from) return refuse_state(transition.wrong_state);
+  // IBTA 10.3.1.6: what was begun goes on with the attributes that it began with.
+  if (transition.from == transition.to && transition.from == rdma::QpState::kSqDrain &&
+      !qp->rdma_qp().drained()) {
+    return refuse_state(transition.wrong_state);
+  }
   const auto context = in.get(modify_in::qpc);
   auto taken = parts_taken(transition, qp->rdma_qp().type(), in.get(modify_in::opt_param_mask));
   using spec::connectx::rts2rts_qp_in;
@@ -95,6 +100,9 @@ CommandResult sqerr2rts_qp(Device& device, const Command& command) {
   return modify(device, command);
 }
 CommandResult sqd_rts_qp(Device& device, const Command& command) { return modify(device, command); }
+CommandResult rts2sqd_qp(Device& device, const Command& command) { return modify(device, command); }
+CommandResult sqd2rts_qp(Device& device, const Command& command) { return modify(device, command); }
+CommandResult sqd2sqd_qp(Device& device, const Command& command) { return modify(device, command); }
 CommandResult qp_2err(Device& device, const Command& command) {
   return move_to(device, command, rdma::QpState::kError);
 }

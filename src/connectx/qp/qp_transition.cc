@@ -53,6 +53,20 @@ constexpr QpModify kCommands[] = {
      .from = State::kSqDrain,
      .to = State::kRts,
      .wrong_state = "SQD_RTS needs a QP in SQD"},
+    // Early mlx5 drivers alone have the next three.
+    {.opcode = Opcode::RTS2SQD_QP,
+     .from = State::kRts,
+     .to = State::kSqDrain,
+     .wrong_state = "RTS2SQD needs a QP in RTS"},
+    {.opcode = Opcode::SQD2RTS_QP,
+     .from = State::kSqDrain,
+     .to = State::kRts,
+     .wrong_state = "SQD2RTS needs a QP in SQD"},
+    {.opcode = Opcode::SQD2SQD_QP,
+     .from = State::kSqDrain,
+     .to = State::kSqDrain,
+     .optional = part(Bit::COUNTER_SET_ID),
+     .wrong_state = "SQD2SQD needs a QP in SQD whose send queue is drained"},
 };
 
 struct AttributeParts {

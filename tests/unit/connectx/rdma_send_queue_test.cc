@@ -1,4 +1,4 @@
-// When the send queue of a QP stops and goes on: CE=01 (PRM Table 26), SQE (IBTA 10.3.1).
+// When the send queue of a QP stops and goes on: CE=01 (PRM Table 26), SQE, SQD (IBTA 10.3.1).
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -9,13 +9,16 @@
 namespace softhca::connectx {
 namespace {
 
+using namespace std::chrono_literals;
 using spec::connectx::wqe_completion;
+using testing::EventType;
 using testing::HostQp;
 using testing::RdmaTestHost;
 using testing::Syndrome;
 using Command_ = spec::connectx::command_opcode;
 using Opcode = spec::connectx::wqe_opcode;
 using State = spec::connectx::qp_state;
+using Status = spec::connectx::command_status;
 
 class RdmaSendQueue : public testing::RdmaDataPath {};
 
@@ -88,6 +91,40 @@ TEST_F(RdmaSendQueue, AQueueThatWorksAgainHasAFirstErrorAgain) {
     EXPECT_TRUE(completions().empty()) << "what is flushed follows an error";
     send(qp, quiet(RdmaTestHost::kKey));
     host_.run();
+    EXPECT_TRUE(completions().empty());
+  }
+}
+
+// Early mlx5 drivers take a QP to SQD; what was begun is finished, what is posted there waits.
+TEST_F(RdmaSendQueue, AQpInSqdFinishesWhatItHasBegunAndTellsWhenItIsDrained) {
+  auto [a, b] = host_.connected();
+  host_.run();
+  (void)events();
+  const auto begin = [&](const char* text) {
+    host_.post_receive(b, host_.allocate(64, 64), 64);
+    send(a, wqe(a, Opcode::SEND).inline_data(text));
+  };
+  begin("one");
+  host_.run_rdma();  // it is sent, and not answered yet
+  ASSERT_TRUE(host_.modify(a, Command_::RTS2SQD_QP));
+  EXPECT_EQ(host_.query_state(a), state(State::SQ_DRAINING));
+  EXPECT_EQ(host_.modify(a, Command_::SQD2SQD_QP).status(), Status::BAD_RESOURCE_STATE);
+  begin("two");
+  host_.run(1ms);
+  EXPECT_EQ(host_.query_state(a), state(State::SQD));
+  EXPECT_EQ(completions().size(), 2u) << "of both sides of the first alone";
+  EXPECT_EQ(events(), std::vector{EventType::SQ_DRAINED});
+  ASSERT_TRUE(host_.modify(a, Command_::SQD2SQD_QP));
+  EXPECT_EQ(host_.modify(a, Command_::RTS2SQD_QP).status(), Status::BAD_RESOURCE_STATE);
+  for (const auto back : {Command_::SQD2RTS_QP, Command_::SQD_RTS_QP}) {
+    ASSERT_TRUE(host_.modify(a, back));
+    EXPECT_EQ(host_.query_state(a), state(State::RTS));
+    host_.run(1ms);
+    EXPECT_EQ(completions().size(), 2u) << "what was posted in SQD";
+    ASSERT_TRUE(host_.modify(a, Command_::RTS2SQD_QP));
+    host_.run(1ms);
+    begin("three");
+    host_.run(1ms);
     EXPECT_TRUE(completions().empty());
   }
 }
