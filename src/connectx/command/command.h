@@ -29,6 +29,7 @@ struct Command {
   std::uint16_t opcode;
   std::uint16_t op_mod;
   std::uint16_t uid;
+  std::size_t sent;  ///< bytes of `in` that the driver sent: the rest are zeros
   std::span<const std::byte> in;
   std::span<std::byte> out;
   /// All of the input, of which `in` is the beginning.

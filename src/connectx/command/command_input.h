@@ -37,6 +37,12 @@ class CommandInput {
       bytes = bytes.subspan(part.size());
     }
   }
+  /// Zeros behind it, up to `size` bytes. A long one stays as it is.
+  void extend(std::size_t size) {
+    if (size <= size_ || size > kWhole) return;
+    first_.resize(size);
+    size_ = size;
+  }
   /// Gives back what is too much to keep, until `work` is spent. True: it is done.
   bool release(util::WorkBudget& work) {
     for (; !pieces_.empty(); pieces_.pop_back()) {

@@ -169,18 +169,26 @@ void CommandInterface::finish(DeliveryStatus status) {
 
 /// False if the command needs another turn.
 bool CommandInterface::dispatch(util::WorkBudget& work) {
+  using View = util::View<InputHeader>;
   const auto& input = mailbox_.input();
-  const util::View<InputHeader> header(input.whole());
+  const auto sent = input.size();
+  const auto* spec =
+      find_command(static_cast<std::uint16_t>(View(input.whole()).get(InputHeader::opcode)));
+  if (spec != nullptr && sent >= spec->min_input) {
+    const auto size = std::max<std::size_t>(sent, spec->input);
+    mailbox_.extend_input((size + spec->entry - 1) / spec->entry * spec->entry);
+  }
+  const View header(input.whole());
   bool unfinished = false;
   const Command command{.opcode = static_cast<std::uint16_t>(header.get(InputHeader::opcode)),
                         .op_mod = static_cast<std::uint16_t>(header.get(InputHeader::op_mod)),
                         .uid = static_cast<std::uint16_t>(header.get(InputHeader::uid)),
+                        .sent = sent,
                         .in = input.whole(),
                         .out = mailbox_.output(),
                         .all = input,
                         .work = work,
                         .unfinished = unfinished};
-  const auto* spec = find_command(command.opcode);
   const auto result = execute(spec, command);
   if (unfinished) return false;
   note_step(spec, command, result);

@@ -38,6 +38,8 @@ class CommandMailbox {
   /// below is valid until the next start().
   std::optional<DeliveryStatus> receive(util::WorkBudget& work);
   const CommandInput& input() const { return input_; }
+  /// The same with zeros behind it, up to `size` bytes.
+  void extend_input(std::size_t size) { input_.extend(size); }
   /// As long as the entry's output_length, zero at first.
   std::span<std::byte> output() { return output_; }
 

@@ -38,6 +38,39 @@ constexpr std::string_view kDriver = "mlx5 driver interface";
 /// Not in today's drivers, but in mlx5 of Linux 3.11
 /// (drivers/net/ethernet/mellanox/mlx5/core/qp.c).
 constexpr std::string_view kEarlyDriver = "early mlx5 drivers";
+/// What drivers send at least of an input: its fixed part, except where some know less of it. What
+/// is missing counts as zeros, but a capability that is missing in SET_HCA_CAP stays as it is.
+template <class In>
+constexpr std::uint32_t kLeastInput = In::kSize;
+/// iPXE and mlx5 of Linux 3.11 send the first 256 bytes of the capabilities.
+template <>
+constexpr std::uint32_t kLeastInput<set_hca_cap_in> = set_hca_cap_in::capability.kOffset;
+/// Both know no more of a command with a QP context than that.
+template <class In>
+constexpr std::uint32_t kWithQpContext = In::qpc.kOffset + qpc::kSize;
+template <>
+constexpr std::uint32_t kLeastInput<rst2init_qp_in> = kWithQpContext<rst2init_qp_in>;
+template <>
+constexpr std::uint32_t kLeastInput<init2init_qp_in> = kWithQpContext<init2init_qp_in>;
+template <>
+constexpr std::uint32_t kLeastInput<init2rtr_qp_in> = kWithQpContext<init2rtr_qp_in>;
+template <>
+constexpr std::uint32_t kLeastInput<rtr2rts_qp_in> = kWithQpContext<rtr2rts_qp_in>;
+template <>
+constexpr std::uint32_t kLeastInput<rts2rts_qp_in> = kWithQpContext<rts2rts_qp_in>;
+template <>
+constexpr std::uint32_t kLeastInput<sqerr2rts_qp_in> = kWithQpContext<sqerr2rts_qp_in>;
+template <>
+constexpr std::uint32_t kLeastInput<rts2sqd_qp_in> = kWithQpContext<rts2sqd_qp_in>;
+template <>
+constexpr std::uint32_t kLeastInput<sqd2rts_qp_in> = kWithQpContext<sqd2rts_qp_in>;
+template <>
+constexpr std::uint32_t kLeastInput<sqd2sqd_qp_in> = kWithQpContext<sqd2sqd_qp_in>;
+/// Snabb ends with the first dword of the last destination.
+template <class In>
+constexpr std::uint32_t kEntry = 1;
+template <>
+constexpr std::uint32_t kEntry<set_flow_table_entry_in> = flow_context::destination_size;
 /// The room that an output needs at least: its fixed part, except where the manual prints it
 /// shorter than drivers make it.
 template <class Out>
@@ -54,15 +87,24 @@ constexpr std::uint32_t kLeastOutput<query_hca_cap_out> = query_hca_cap_out::cap
 
 constexpr auto kTable = std::to_array<CommandSpec>({
 #define IMPLEMENTED(opcode, name, section, coverage, when, words) \
-  {Op::opcode, section, coverage, words, name##_in::kSize, kLeastOutput<name##_out>, name, when},
+  {Op::opcode,                                                    \
+   section,                                                       \
+   coverage,                                                      \
+   words,                                                         \
+   name##_in::kSize,                                              \
+   kLeastInput<name##_in>,                                        \
+   kEntry<name##_in>,                                             \
+   kLeastOutput<name##_out>,                                      \
+   name,                                                          \
+   when},
 #define DONE(opcode, name, section, when) \
   IMPLEMENTED(opcode, name, section, Coverage::kDone, when, "")
 #define PARTLY(opcode, name, section, when, missing) \
   IMPLEMENTED(opcode, name, section, Coverage::kPartly, when, missing)
 #define ABSENT(opcode, section, why) \
-  {Op::opcode, section, Coverage::kAbsent, why, 0, 0, nullptr, 0},
+  {Op::opcode, section, Coverage::kAbsent, why, 0, 0, 1, 0, nullptr, 0},
 #define REFUSED(opcode, section, why) \
-  {Op::opcode, section, Coverage::kRefused, why, 0, 0, nullptr, 0},
+  {Op::opcode, section, Coverage::kRefused, why, 0, 0, 1, 0, nullptr, 0},
 #include "connectx/command/command_list.inc"
 #undef IMPLEMENTED
 });

@@ -33,7 +33,9 @@ struct CommandSpec {
   Coverage coverage;
   /// What a command that is partly done does not do, or why the device does not have it.
   std::string_view words;
-  std::uint32_t min_input;   ///< bytes
+  std::uint32_t input;      ///< bytes of its fixed part
+  std::uint32_t min_input;  ///< bytes: of a shorter form, whose rest counts as zeros
+  std::uint32_t entry;  ///< bytes of an entry of its list whose rest may be missing likewise; or 1
   std::uint32_t min_output;  ///< bytes
   CommandHandler handler;    ///< null for a command that the device does not have
   std::uint8_t states;       ///< bit of each HcaState in which it is allowed

@@ -128,7 +128,9 @@ CommandResult Capabilities::set(Type type, std::span<const std::byte> image) {
   if (group == nullptr || !group->present) {
     return refuse(Status::BAD_OP, kSetSection, "no such group of capabilities");
   }
-  if (!take_writable(type, image, group->maximum, group->current)) {
+  auto wanted = group->current;
+  std::ranges::copy(image.first(std::min(image.size(), wanted.size())), wanted.begin());
+  if (!take_writable(type, wanted, group->maximum, group->current)) {
     return refuse(Status::EXCEED_LIM, kSetSection, "a capability above the device's maximum");
   }
   for (const auto& info : capability_table()) {

@@ -70,7 +70,10 @@ CommandResult set_hca_cap(Device& device, const Command& command) {
   if (!asked.known || asked.mode != Mode::MAXIMUM) {
     return refuse(Status::BAD_OP, kSection, "no such group of capabilities");
   }
-  auto result = device.capabilities().set(asked.group, in.get(In::capability));
+  // What the driver did not send stays as it is.
+  const auto sent =
+      command.in.first(std::min(command.sent, In::kSize)).subspan(In::capability.kOffset);
+  auto result = device.capabilities().set(asked.group, sent);
   // There are no objects yet: INIT_HCA comes later.
   device.rdma().set_max_qps(Limits::count(device.limits().log_max_qp));
   device.ethernet().send_queues().set_max(Limits::count(device.limits().log_max_sq));

@@ -233,6 +233,28 @@ TEST_F(CapabilitiesTest, AtomicEndiannessModeIsSetAlone) {
   EXPECT_EQ(util::View<s::atomic_cap>(now).get(s::atomic_cap::atomic_operations), 15u);
 }
 
+// iPXE and mlx5 of Linux 3.11 know the first 256 bytes of the capabilities.
+TEST_F(CapabilitiesTest, WhatAShortImageDoesNotHaveStaysAsItIs) {
+  constexpr std::size_t kHeader = 16;
+  const auto before = image(Type::GENERAL, true);
+  const auto set_first = [&](std::size_t size, std::uint32_t log_max_qp) {
+    Input<s::set_hca_cap_in> in(Opcode::SET_HCA_CAP);
+    std::ranges::copy(before, (*in).sub(s::set_hca_cap_in::capability).begin());
+    util::MutableView<Cap>((*in).sub(s::set_hca_cap_in::capability))
+        .set(Cap::log_max_qp, log_max_qp);
+    return host.execute(std::span(in.bytes()).first(kHeader + size), s::set_hca_cap_out::kSize);
+  };
+  EXPECT_TRUE(set_first(256, 14).ok());
+  auto now = image(Type::GENERAL, true);
+  EXPECT_EQ(util::View<Cap>(now).get(Cap::log_max_qp), 14u);
+  util::MutableView<Cap>(now).set(Cap::log_max_qp, util::View<Cap>(before).get(Cap::log_max_qp));
+  EXPECT_EQ(now, before) << "log_max_sq among them, which is further back";
+  EXPECT_TRUE(set_first(0, 15).ok());
+  EXPECT_EQ(util::View<Cap>(image(Type::GENERAL, true)).get(Cap::log_max_qp), 14u);
+  EXPECT_EQ(host.execute(std::vector<std::byte>(kHeader - 4), 16).status(), Code::BAD_OP)
+      << "no command at all";
+}
+
 TEST_F(CapabilitiesTest, SetAfterInitHcaIsRefused) {
   FakeHost other;
   other.initialize();

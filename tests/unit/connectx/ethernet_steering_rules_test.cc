@@ -124,6 +124,36 @@ TEST_F(EthernetSteeringUse, TableStaysAsLongAsAMissLeadsToIt) {
   EXPECT_EQ(destroy(last), Status::OK);
 }
 
+// What commands take -------------------------------------------------------------------------------
+
+// Snabb's driver ends its input with the first dword of the last destination.
+TEST_F(EthernetSteering, TheLastDestinationMayLackItsSecondDword) {
+  using In = set_flow_table_entry_in;
+  const auto id = host.create_table(1, 0);
+  const auto group = host.create_group(id, 0, 0);
+  Input<In> in(Opcode::SET_FLOW_TABLE_ENTRY, 0, 2 * dest_format::kSize);
+  (*in).set(In::table_id, id);
+  const auto context = (*in).sub(In::flow_context);
+  context.set(flow_context::group_id, group);
+  context.set(flow_context::action, static_cast<std::uint32_t>(flow_action::FWD_DEST));
+  context.set(flow_context::destination_list_size, 2);
+  for (unsigned i = 0; i != 2; ++i) {
+    const util::MutableView<dest_format> entry(in.tail().subspan(i * dest_format::kSize));
+    entry.set(dest_format::destination_type, static_cast<std::uint32_t>(destination_type::TIR));
+    entry.set(dest_format::destination_id, tirns[i]);
+  }
+  const auto cut = [&](std::size_t bytes) {
+    const auto sent = std::span(in.bytes()).first(in.bytes().size() - bytes);
+    return host.execute(sent, set_flow_table_entry_out::kSize).status();
+  };
+  EXPECT_EQ(cut(8), command_status::BAD_INPUT_LEN) << "a destination is missing";
+  EXPECT_EQ(cut(4), command_status::OK);
+  host.set_root(id);
+  host.arrive(make_frame({}));
+  EXPECT_EQ(host.received(rqns[0]), 1u);
+  EXPECT_EQ(host.received(rqns[1]), 1u);
+}
+
 // Work -------------------------------------------------------------------------------------------
 
 /// Each table points to both tables of the next level: 2^30 ways, which the manual forbids.

@@ -355,5 +355,28 @@ TEST_F(RdmaQpCommands, CountersFollowTheSet) {
   EXPECT_EQ(context(qp).get(qpc::counter_set_id), set.value());
 }
 
+// iPXE and mlx5 of Linux 3.11 end with the context.
+TEST_F(RdmaQpCommands, CommandsWithAContextMayEndWithIt) {
+  auto qp = host_.create_qp();
+  const auto shortened = [&](Opcode opcode, std::size_t size) {
+    Input<rst2init_qp_in> in(opcode);
+    (*in).set(rst2init_qp_in::qpn, qp.qpn);
+    const auto context = (*in).sub(rst2init_qp_in::qpc);
+    context.set(qpc::pd, host_.pd);
+    context.set(qpc::mtu, static_cast<std::uint32_t>(qp_mtu::BYTES_1K));
+    context.set(qpc::log_msg_max, 30);
+    context.set(qpc::remote_qpn, qp.qpn);
+    return host_.execute(std::span(in.bytes()).first(size), rst2init_qp_out::kSize).status();
+  };
+  constexpr std::size_t kWithContext = 0x100;
+  EXPECT_EQ(shortened(Opcode::RST2INIT_QP, kWithContext - 4), Status::BAD_INPUT_LEN);
+  EXPECT_EQ(shortened(Opcode::RST2INIT_QP, kWithContext), Status::OK);
+  EXPECT_EQ(shortened(Opcode::INIT2INIT_QP, kWithContext), Status::OK);
+  EXPECT_EQ(shortened(Opcode::INIT2RTR_QP, kWithContext), Status::OK);
+  EXPECT_EQ(shortened(Opcode::RTR2RTS_QP, kWithContext), Status::OK);
+  EXPECT_EQ(shortened(Opcode::RTS2RTS_QP, kWithContext), Status::OK);
+  EXPECT_EQ(host_.query_state(qp), static_cast<std::uint32_t>(qp_state::RTS));
+}
+
 }  // namespace
 }  // namespace softhca::connectx
