@@ -35,6 +35,10 @@ constexpr std::int64_t kDebtMax = 500'000;
 /// To make all that a device has anew, and to destroy what Objects::dismantle() leaves.
 constexpr std::int64_t kResetWork = 20'000;
 constexpr std::int64_t kLastRemainsWork = 20'000;
+/// An access to a register by configuration space.
+constexpr std::int64_t kRegisterWork = 500;
+constexpr Refusal kNoSuchRegister{
+    .status = Status::BAD_OP, .syndrome = 0, .text = "unknown register", .section = "PRM 12.4.1"};
 
 pcie::ConfigSpace::Identity identity(const Model& model) {
   return {
@@ -66,6 +70,13 @@ Device::Device(DeviceOptions options, fabric::Port& port)
       options_(std::move(options)),
       run_time_(options_.clock()),
       notes_(options_.name),
+      internal_spaces_(notes_,
+                       [this](auto id, bool write, auto in, auto out) -> CommandResult {
+                         if (!PortRegisters::has(id)) return tl::unexpected(kNoSuchRegister);
+                         work().charge(kRegisterWork);
+                         attention_ = true;
+                         return port_registers().access(id, write, in, out, this->now());
+                       }),
       companion_(options_.model.make_companion == nullptr ? nullptr
                                                           : options_.model.make_companion()),
       port_(&port),

@@ -18,6 +18,7 @@
 #include "connectx/base/limits.h"
 #include "connectx/base/model.h"
 #include "connectx/base/numbers.h"
+#include "connectx/function/internal_spaces.h"
 #include "connectx/function/vendor_capability.h"
 #include "connectx/objects.h"
 #include "connectx/queue/mapped_queue.h"
@@ -151,7 +152,8 @@ class Device final : public pcie::Function, private fabric::Receiver {
   util::Time run_time_;  ///< of the last run()
   util::Notes notes_;
   Health health_;
-  VendorCapability vendor_capability_;
+  InternalSpaces internal_spaces_;
+  VendorCapability vendor_capability_{internal_spaces_};
   std::unique_ptr<Companion> companion_;
   fabric::Port* port_;
   std::unique_ptr<fabric::TracePort> trace_port_;  ///< in front of it, with a trace

@@ -68,6 +68,10 @@ std::span<const PortRegisters::Register> PortRegisters::registers() {
   return kRegisters;
 }
 
+bool PortRegisters::has(Id id) {
+  return std::ranges::find(registers(), id, &Register::id) != registers().end();
+}
+
 CommandResult PortRegisters::access(Id id, bool write, std::span<const std::byte> in,
                                     std::span<std::byte> out, util::Time now) {
   const auto table = registers();

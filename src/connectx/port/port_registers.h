@@ -27,6 +27,8 @@ class PortRegisters {
 
   PortRegisters(const Parts& parts, util::Time now);
 
+  /// The device has this register.
+  static bool has(spec::connectx::register_id id);
   /// One access: `in` holds the register as the driver sent it (what it selects by, and what it
   /// writes), `out` receives its content. Both may be shorter than the register.
   CommandResult access(spec::connectx::register_id id, bool write, std::span<const std::byte> in,

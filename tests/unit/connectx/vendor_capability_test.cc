@@ -26,7 +26,9 @@ class VendorCapabilityTest : public testing::Test {
     config_.write(kAt + offset, bytes);
   }
 
-  VendorCapability capability_;
+  util::Notes notes_{"device"};
+  InternalSpaces spaces_{notes_, [](auto, bool, auto, auto) { return CommandResult(); }};
+  VendorCapability capability_{spaces_};
   std::array<pcie::Bar, 1> bars_{pcie::Bar{.size = 1u << 20}};
   pcie::ConfigSpace config_{{.vendor_id = 0x15B3,
                              .device_id = 0x1013,
@@ -60,11 +62,38 @@ TEST_F(VendorCapabilityTest, TheSemaphoreHasOneHolderUntilHeLetsGo) {
   EXPECT_EQ(read(VendorCapability::kSemaphore), 0u);
 }
 
-TEST_F(VendorCapabilityTest, NoAddressSpaceIsSupported) {
-  for (const std::uint32_t space : {2u, 3u, 7u, 0xAu, 0xFFFFu}) {
+// mlx5_core takes a space whose status is not 0, iPXE one with bit 29.
+TEST_F(VendorCapabilityTest, OnlySemaphoresAndInternalCommandsAreSupported) {
+  for (const std::uint32_t space : {0u, 2u, 4u, 7u, 0xFFFFu}) {
     write(VendorCapability::kControl, 0xE0000000 | space);
     EXPECT_EQ(read(VendorCapability::kControl), space);
+    write(VendorCapability::kAddress, 0);
+    EXPECT_EQ(read(VendorCapability::kAddress), 0xC0000000u) << "done, with a syndrome";
+    EXPECT_EQ(read(VendorCapability::kData), 0u);
   }
+  for (const std::uint32_t space : {3u, 0xAu}) {
+    write(VendorCapability::kControl, space);
+    EXPECT_EQ(read(VendorCapability::kControl), 0x20000000 | space);
+  }
+}
+
+TEST_F(VendorCapabilityTest, TheFlagTurnsOverWhenAnAccessIsDone) {
+  write(VendorCapability::kControl, 0xA);
+  write(VendorCapability::kData, 77);
+  write(VendorCapability::kAddress, 0x80000020);
+  EXPECT_EQ(read(VendorCapability::kAddress), 0x20u);
+  write(VendorCapability::kData, 0);
+  write(VendorCapability::kAddress, 0x20);
+  EXPECT_EQ(read(VendorCapability::kAddress), 0x80000020u);
+  EXPECT_EQ(read(VendorCapability::kData), 77u);
+  write(VendorCapability::kAddress, 0x80000100);
+  EXPECT_EQ(read(VendorCapability::kAddress), 0x40000100u) << "no such semaphore";
+  write(VendorCapability::kAddress, 0x80000022);
+  EXPECT_EQ(read(VendorCapability::kAddress), 0x40000022u) << "not a dword's";
+  config_.reset();
+  write(VendorCapability::kControl, 0xA);
+  write(VendorCapability::kAddress, 0x20);
+  EXPECT_EQ(read(VendorCapability::kData), 0u);
 }
 
 TEST_F(VendorCapabilityTest, TheCounterIsReadOnlyAndAResetFreesTheSemaphore) {

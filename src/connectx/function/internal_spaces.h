@@ -1,0 +1,66 @@
+// The internal address spaces behind the vendor specific capability
+// (src/spec/connectx/gateway.layout): semaphores, and the mailbox of internal commands (ICMD), of
+// which there is one: access to the registers of ACCESS_REG. iPXE sets the port up by it before
+// INIT_HCA.
+//
+// The other spaces show a firmware's insides (CR space), or belong to a driver interface of their
+// own (NODNIC): no public document says what is in them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "connectx/command/command.h"
+#include "spec/connectx/opcodes.h"
+#include "util/notes.h"
+
+namespace softhca::connectx {
+
+class InternalSpaces {
+ public:
+  using Space = spec::connectx::gateway_space;
+  /// One access to a register of ACCESS_REG. BAD_OP: there is none of this number.
+  using AccessRegister =
+      std::function<CommandResult(spec::connectx::register_id id, bool write,
+                                  std::span<const std::byte> in, std::span<std::byte> out)>;
+
+  // Addresses are bytes, of dwords.
+  static constexpr std::uint32_t kSemaphores = 64;
+  static constexpr std::uint32_t kIcmdControl = 0x0;
+  static constexpr std::uint32_t kIcmdMailboxSize = 0x1000;
+  static constexpr std::uint32_t kIcmdMailbox = 0x100000;
+  static constexpr std::uint32_t kMailboxBytes = 1024;
+
+  InternalSpaces(util::Notes& notes, AccessRegister access_register)
+      : notes_(notes), access_register_(std::move(access_register)) {}
+
+  static bool has(Space space) { return space == Space::SEMAPHORE || space == Space::ICMD; }
+  /// Nothing: the space has no such address.
+  std::optional<std::uint32_t> read(Space space, std::uint32_t address) const;
+  /// False likewise.
+  bool write(Space space, std::uint32_t address, std::uint32_t value);
+  void reset();
+
+ private:
+  using IcmdStatus = spec::connectx::icmd_status;
+  using RegisterStatus = spec::connectx::icmd_register_status;
+
+  void write_control(std::uint32_t value);
+  IcmdStatus execute(spec::connectx::icmd_opcode opcode);
+  IcmdStatus access_register();
+  RegisterStatus access_register(std::span<std::byte> message);
+
+  util::Notes& notes_;
+  AccessRegister access_register_;
+  /// 0: free; else what its holder has written.
+  std::array<std::uint32_t, kSemaphores> semaphores_{};
+  std::uint32_t control_ = 0;
+  /// Its dwords are big-endian, as those of commands.
+  std::array<std::byte, kMailboxBytes> mailbox_{};
+};
+
+}  // namespace softhca::connectx
