@@ -73,7 +73,7 @@ void inspect_completion_queue(const CompletionQueue& cq, util::InspectNode& list
 void inspect_srq(const SharedReceiveQueue& srq, util::InspectNode& list) {
   auto& out = list.child(fmt::format("srq {:#x}", srq.number().value()));
   out.add_hex("srqn", srq.number().value());
-  out.add("kind", srq.attributes().kind == SharedReceiveQueue::Kind::kRmp ? "RMP" : "XRC SRQ");
+  out.add("kind", to_string(srq.attributes().kind));
   out.add("failed", srq.failed());
   out.add("limit", srq.limit());
   out.add("queue_pairs", srq.users());

@@ -31,6 +31,8 @@ struct RetiredRefusal {
 constexpr RetiredRefusal kRetired[] = {
     {Status::BAD_PARAM, "mlx5 driver interface 7.2", "XRC QPs are not implemented", "CREATE_QP",
      "XRC QPs are implemented"},
+    {Status::BAD_OP, "mlx5 driver interface 7.6", "SRQ objects of ISSI 0 are not offered: use RMP",
+     "CREATE_SRQ DESTROY_SRQ QUERY_SRQ ARM_RQ", "SRQs of ISSI 0 are implemented"},
 };
 
 std::optional<SyndromeMeaning> explain_retired(std::uint32_t syndrome) {

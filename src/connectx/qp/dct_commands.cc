@@ -57,7 +57,7 @@ CommandResult use_references(Device& device, util::View<dctc> context, Dct::Uses
   if (cq == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown CQ");
   auto* srq = device.rdma().find_srq(Srqn(context.get(dctc::srqn_xrqn)));
   if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown SRQ");
-  if (srq->attributes().kind != SharedReceiveQueue::Kind::kRmp) {
+  if (!srq->serves_qps()) {
     return refuse(Status::BAD_RESOURCE, kSection, "an XRC SRQ serves XRC QPs only");
   }
   uses.pd = device.resources().pds().use(pd);

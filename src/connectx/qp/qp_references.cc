@@ -98,7 +98,7 @@ CommandResult Rdma::use_queues(util::View<qpc> context, QueuePair::Uses& uses) {
   if (rq_type != qp_rq_type::SRQ) return {};
   auto* srq = find_srq(Srqn(context.get(qpc::srqn_rmpn_xrqn)));
   if (srq == nullptr) return refuse(Status::BAD_RESOURCE, kSection, "unknown SRQ");
-  if (srq->attributes().kind != SharedReceiveQueue::Kind::kRmp) {
+  if (!srq->serves_qps()) {
     return refuse(Status::BAD_RESOURCE, kSection, "an XRC SRQ serves XRC QPs only");
   }
   uses.srq = srq->use();

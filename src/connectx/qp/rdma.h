@@ -250,7 +250,8 @@ class Rdma {
   Parts parts_;
   rdma::Transport transport_;
   hca::ObjectTable<SharedReceiveQueue, Srqn> shared_queues_;
-  std::array<std::uint32_t, 2> srq_counts_{};  ///< by kind
+  std::uint32_t rmps_ = 0;  ///< of shared_queues_
+  std::uint32_t srqs_ = 0;  ///< of both other kinds
   hca::ObjectTable<QueuePair, Qpn> queue_pairs_;
   hca::ObjectTable<Dct, Qpn> dcts_;
   std::optional<Qpn> gsi_;

@@ -1,4 +1,4 @@
-// What Rdma does with shared receive queues: RMPs, and those that requests of XRC name.
+// What Rdma does with shared receive queues: RMPs, SRQs, and those that requests of XRC name.
 #include <utility>
 
 #include "connectx/qp/rdma.h"
@@ -10,15 +10,14 @@ using rdma::WorkStatus;
 using spec::connectx::event_type;
 
 SharedReceiveQueue* Rdma::add_srq(SharedReceiveQueue::Attributes attributes) {
-  const bool xrc = attributes.kind == SharedReceiveQueue::Kind::kXrc;
+  const bool rmp = attributes.kind == SharedReceiveQueue::Kind::kRmp;
   const auto& limits = parts_.limits;
-  const auto max = Limits::count(xrc ? limits.log_max_srq : limits.log_max_rmp);
-  auto& count = srq_counts_[static_cast<std::size_t>(attributes.kind)];
-  if (count == max) return nullptr;
+  auto& count = rmp ? rmps_ : srqs_;
+  if (count == Limits::count(rmp ? limits.log_max_rmp : limits.log_max_srq)) return nullptr;
   auto* srq = shared_queues_.emplace(std::move(attributes));
   if (srq == nullptr) return nullptr;
   ++count;
-  if (xrc) {
+  if (srq->attributes().serves_xrc) {
     const auto& added = srq->attributes();
     transport_.add_xrc_srq(rdma::XrcSrqn(srq->number().value()),
                            {.domain = rdma::XrcDomain(added.xrcd.value()), .pd = added.pd});
@@ -27,10 +26,10 @@ SharedReceiveQueue* Rdma::add_srq(SharedReceiveQueue::Attributes attributes) {
 }
 
 void Rdma::remove_srq(SharedReceiveQueue& srq) {
-  if (srq.attributes().kind == SharedReceiveQueue::Kind::kXrc) {
+  if (srq.attributes().serves_xrc) {
     transport_.remove_xrc_srq(rdma::XrcSrqn(srq.number().value()));
   }
-  --srq_counts_[static_cast<std::size_t>(srq.attributes().kind)];
+  --(srq.attributes().kind == SharedReceiveQueue::Kind::kRmp ? rmps_ : srqs_);
   shared_queues_.erase(srq.number());
 }
 

@@ -1,5 +1,5 @@
-// RMPs and XRC SRQs (mlx5 driver interface 7.6, 8.5): receive WQEs that several QPs take from,
-// chained by next_wqe_index or in turn.
+// RMPs, XRC SRQs and the SRQs of ISSI 0 (mlx5 driver interface 7.6, 8.5): receive WQEs that several
+// QPs take from, chained by next_wqe_index or in turn.
 #pragma once
 
 #include <array>
@@ -24,7 +24,8 @@ namespace softhca::connectx {
 
 class SharedReceiveQueue : public hca::Used {
  public:
-  enum class Kind : std::uint8_t { kRmp, kXrc };
+  /// kSrq: of ISSI 0, which serves QPs, and requests of XRC if it has a CQ and a domain.
+  enum class Kind : std::uint8_t { kRmp, kXrc, kSrq };
   static constexpr unsigned kLogStrideMin = 5;      ///< bytes: the next segment and one pointer
   static constexpr unsigned kLogStrideMinBare = 4;  ///< bytes: a pointer
 
@@ -39,6 +40,7 @@ class SharedReceiveQueue : public hca::Used {
     /// WQEs have a signature, which is checked: where the link is.
     bool wq_signature = false;
     Pd pd{};
+    bool serves_xrc = false;
     Cqn cqn{};  ///< XRC
     /// XRC: kNoUserIndex for the queue's own number.
     std::uint32_t user_index = kNoUserIndex;
@@ -53,11 +55,14 @@ class SharedReceiveQueue : public hca::Used {
   };
 
   static_assert(spec::connectx::xrc_srq_context::kSize <= spec::connectx::rmp_context::kSize);
+  static_assert(spec::connectx::srq_context::kSize <= spec::connectx::rmp_context::kSize);
 
   SharedReceiveQueue(Srqn number, Attributes attributes);
 
   Srqn number() const { return number_; }
   const Attributes& attributes() const { return attributes_; }
+  /// QPs and DCTs may take from it.
+  bool serves_qps() const { return attributes_.kind != Kind::kXrc; }
   bool failed() const { return failed_; }
   const hca::WorkChain& chain() const { return chain_; }
   /// XRC: what CQEs carry as user index. In version 0, whose drivers find their SRQ by its number,
@@ -90,5 +95,10 @@ class SharedReceiveQueue : public hca::Used {
   bool failed_ = false;
   std::string_view failure_;  ///< not told yet
 };
+
+constexpr std::string_view to_string(SharedReceiveQueue::Kind kind) {
+  constexpr std::array<std::string_view, 3> kNames{"RMP", "XRC SRQ", "SRQ"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
 
 }  // namespace softhca::connectx

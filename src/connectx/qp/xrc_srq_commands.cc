@@ -1,5 +1,4 @@
-// CREATE_XRC_SRQ, DESTROY_XRC_SRQ, QUERY_XRC_SRQ, ARM_XRC_SRQ (mlx5 driver interface 7.6), and the
-// SRQ commands of ISSI 0, which this device does not serve.
+// CREATE_XRC_SRQ, DESTROY_XRC_SRQ, QUERY_XRC_SRQ, ARM_XRC_SRQ (mlx5 driver interface 7.6).
 //
 // Drivers make an XRC SRQ before their first QP, whether they use XRC or not.
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "connectx/event/completion_queue.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/qp/shared_receive_queue.h"
+#include "connectx/qp/srq_contexts.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/srq.h"
 
@@ -38,9 +38,6 @@ CommandResult check_context(Device& device, util::View<create_xrc_srq_in> in) {
   if (device.completion_queues().find(Cqn(context.get(xrc_srq_context::cqn))) == nullptr) {
     return refuse(Status::BAD_RESOURCE, kSection, "unknown CQ");
   }
-  if (!device.resources().pds().contains(Pd(context.get(xrc_srq_context::pd)))) {
-    return refuse(Status::BAD_RESOURCE, kSection, "unknown PD");
-  }
   return {};
 }
 
@@ -54,21 +51,13 @@ CommandResult unknown_srq() { return refuse(Status::BAD_RESOURCE, kSection, "unk
 QueuePlace place_of(util::View<create_xrc_srq_in> in, const Srq::Attributes& attributes,
                     std::span<const std::byte> pas) {
   const auto context = in.get(create_xrc_srq_in::xrc_srq_context_entry);
-  QueuePlace place{.log_page_size = context.get(xrc_srq_context::log_page_size),
-                   .page_offset = context.get(xrc_srq_context::page_offset),
-                   .size = std::uint64_t{1} << (attributes.log_size + attributes.log_stride),
-                   .pas = pas,
-                   .dbr_addr = context.get(xrc_srq_context::dbr_addr)};
+  auto place = place_of_srq(context, attributes, pas);
   place.set_umem(in.get(create_xrc_srq_in::xrc_srq_umem_valid) != 0,
                  in.get(create_xrc_srq_in::xrc_srq_umem_id),
                  in.get(create_xrc_srq_in::xrc_srq_umem_offset));
   place.set_dbr_umem(context.get(xrc_srq_context::dbr_umem_valid) != 0,
                      context.get(xrc_srq_context::dbr_umem_id));
   return place;
-}
-
-CommandResult no_srq() {
-  return refuse(Status::BAD_OP, kSection, "SRQ objects of ISSI 0 are not offered: use RMP");
 }
 
 }  // namespace
@@ -80,29 +69,18 @@ CommandResult create_xrc_srq(Device& device, const Command& command) {
 
   Srq::Attributes attributes;
   attributes.kind = Srq::Kind::kXrc;
-  attributes.log_size = context.get(xrc_srq_context::log_xrc_srq_size);
-  attributes.log_stride = context.get(xrc_srq_context::log_rq_stride) + 4;
-  attributes.wq_signature = context.get(xrc_srq_context::wq_signature) != 0;
-  attributes.pd = Pd(context.get(xrc_srq_context::pd));
+  attributes.serves_xrc = true;
+  take_srq_layout(context, context.get(xrc_srq_context::log_xrc_srq_size), attributes);
+  if (auto checked = check_srq_layout(device, attributes); !checked) return checked;
   attributes.cqn = Cqn(context.get(xrc_srq_context::cqn));
   if (context.get(xrc_srq_context::user_index_equal_xrc_srqn) == 0) {
     attributes.user_index = context.get(xrc_srq_context::user_index);
   }
   attributes.xrcd = Xrcd(context.get(xrc_srq_context::xrcd));
-  if (attributes.log_stride < Srq::kLogStrideMin) {
-    return refuse(Status::BAD_PARAM, kSection, "log_rq_stride has no room for a WQE");
-  }
-  if (Limits::count(attributes.log_stride) > device.limits().max_wqe_sz_rq) {
-    return refuse(Status::EXCEED_LIM, kSection, "log_rq_stride is above max_wqe_sz_rq");
-  }
-  if (attributes.log_size > device.limits().log_max_srq_sz) {
-    return refuse(Status::EXCEED_LIM, kSection, "log_xrc_srq_size is above log_max_srq_sz");
-  }
   auto mapped = device.queue_mapper().map(
       place_of(in, attributes, command.in_tail(create_xrc_srq_in::kSize)), kSection);
   if (!mapped) return tl::unexpected(mapped.error());
   attributes.queue = *std::move(mapped);
-  attributes.pd_use = device.resources().pds().use(attributes.pd);
   attributes.cq_use = device.completion_queues().find(attributes.cqn)->use();
   attributes.xrcd_use = device.resources().xrcds().use(attributes.xrcd);
   std::ranges::copy(context.bytes(), attributes.context.begin());
@@ -141,16 +119,16 @@ CommandResult query_xrc_srq(Device& device, const Command& command) {
 
 CommandResult arm_xrc_srq(Device& device, const Command& command) {
   const auto in = command.input<arm_xrc_srq_in>();
+  // Drivers give it, but the opcode says it all.
+  constexpr auto kXrcSrq = static_cast<std::uint16_t>(spec::connectx::arm_xrc_srq_op_mod::XRC_SRQ);
+  if (command.op_mod > kXrcSrq) {
+    return refuse(Status::BAD_OP, kSection, "op_mod is neither 0 nor XRC_SRQ");
+  }
   auto* srq = find_xrc_srq(device, Srqn(in.get(arm_xrc_srq_in::xrc_srqn)));
   if (srq == nullptr) return unknown_srq();
   if (srq->failed()) return refuse(Status::BAD_RESOURCE_STATE, kSection, "the SRQ is in error");
   device.rdma().arm_srq(*srq, static_cast<std::uint16_t>(in.get(arm_xrc_srq_in::lwm)));
   return {};
 }
-
-CommandResult create_srq(Device&, const Command&) { return no_srq(); }
-CommandResult destroy_srq(Device&, const Command&) { return no_srq(); }
-CommandResult query_srq(Device&, const Command&) { return no_srq(); }
-CommandResult arm_rq(Device&, const Command&) { return no_srq(); }
 
 }  // namespace softhca::connectx
