@@ -237,6 +237,9 @@ CommandResult CommandInterface::execute(const CommandSpec* spec, const Command& 
         return refuse(Status::BAD_SYS_STATE, "PRM 8.2", "not after INIT_HCA");
     }
   }
+  if (command.op_mod != 0 && !spec->reads_op_mod) {
+    return refuse(Status::BAD_OP, "PRM Table 128", "op_mod of a command that knows 0 alone");
+  }
   if (command.in.size() < spec->min_input) {
     return refuse(Status::BAD_INPUT_LEN, "PRM 12.2", "input shorter than the command");
   }

@@ -85,6 +85,29 @@ constexpr std::uint32_t kLeastOutput<query_special_contexts_out> = 0x10;
 template <>
 constexpr std::uint32_t kLeastOutput<query_hca_cap_out> = query_hca_cap_out::capability.kOffset;
 
+/// Of other commands the documents know op_mod 0 alone.
+constexpr bool reads_op_mod(Op opcode) {
+  switch (opcode) {
+    case Op::QUERY_HCA_CAP:
+    case Op::SET_HCA_CAP:
+    case Op::QUERY_PAGES:
+    case Op::MANAGE_PAGES:
+    case Op::QUERY_MKEY:
+    case Op::MODIFY_CQ:
+    case Op::ARM_RQ:
+    case Op::ARM_XRC_SRQ:
+    case Op::QUERY_VPORT_STATE:
+    case Op::MODIFY_VPORT_STATE:
+    case Op::QUERY_VPORT_COUNTER:
+    case Op::ACCESS_REG:
+    case Op::SET_FLOW_TABLE_ROOT:
+    case Op::SET_FLOW_TABLE_ENTRY:
+      return true;
+    default:
+      return false;
+  }
+}
+
 constexpr auto kTable = std::to_array<CommandSpec>({
 #define IMPLEMENTED(opcode, name, section, coverage, when, words) \
   {Op::opcode,                                                    \
@@ -96,15 +119,16 @@ constexpr auto kTable = std::to_array<CommandSpec>({
    kEntry<name##_in>,                                             \
    kLeastOutput<name##_out>,                                      \
    name,                                                          \
+   reads_op_mod(Op::opcode),                                      \
    when},
 #define DONE(opcode, name, section, when) \
   IMPLEMENTED(opcode, name, section, Coverage::kDone, when, "")
 #define PARTLY(opcode, name, section, when, missing) \
   IMPLEMENTED(opcode, name, section, Coverage::kPartly, when, missing)
 #define ABSENT(opcode, section, why) \
-  {Op::opcode, section, Coverage::kAbsent, why, 0, 0, 1, 0, nullptr, 0},
+  {Op::opcode, section, Coverage::kAbsent, why, 0, 0, 1, 0, nullptr, false, 0},
 #define REFUSED(opcode, section, why) \
-  {Op::opcode, section, Coverage::kRefused, why, 0, 0, 1, 0, nullptr, 0},
+  {Op::opcode, section, Coverage::kRefused, why, 0, 0, 1, 0, nullptr, false, 0},
 #include "connectx/command/command_list.inc"
 #undef IMPLEMENTED
 });

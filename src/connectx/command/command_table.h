@@ -38,7 +38,8 @@ struct CommandSpec {
   std::uint32_t entry;  ///< bytes of an entry of its list whose rest may be missing likewise; or 1
   std::uint32_t min_output;  ///< bytes
   CommandHandler handler;    ///< null for a command that the device does not have
-  std::uint8_t states;       ///< bit of each HcaState in which it is allowed
+  bool reads_op_mod;    ///< the handler refuses values that it does not know; or only 0 is known
+  std::uint8_t states;  ///< bit of each HcaState in which it is allowed
 
   constexpr std::string_view name() const { return to_string(opcode); }
   constexpr bool allowed_in(HcaState state) const {

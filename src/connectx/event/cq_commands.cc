@@ -230,17 +230,15 @@ CommandResult modify_cq(Device& device, const Command& command) {
   using In = Modify;
   using Bit = spec::connectx::modify_cq_field_bit;
   constexpr std::string_view kSection = "PRM 12.7.4";
+  using Kind = spec::connectx::modify_cq_op_mod;
   const auto in = command.input<In>();
+  const auto kind = static_cast<Kind>(command.op_mod);
+  if (kind != Kind::MODIFY && kind != Kind::RESIZE) {
+    return refuse(Status::BAD_OP, kSection, "unknown op_mod");
+  }
   auto* cq = device.completion_queues().find(Cqn(in.get(In::cqn)));
   if (cq == nullptr) return unknown_cq(kSection);
-  switch (static_cast<spec::connectx::modify_cq_op_mod>(command.op_mod)) {
-    case spec::connectx::modify_cq_op_mod::MODIFY:
-      break;
-    case spec::connectx::modify_cq_op_mod::RESIZE:
-      return resize_cq(device, command, *cq);
-    default:
-      return refuse(Status::BAD_OP, kSection, "unknown op_mod");
-  }
+  if (kind == Kind::RESIZE) return resize_cq(device, command, *cq);
   const auto select = in.get(In::modify_field_select);
   if ((select & ~(mask(Bit::CQ_PERIOD) | mask(Bit::CQ_MAX_COUNT))) != 0) {
     return refuse(Status::BAD_PARAM, kSection, "a field whose capability is not set");

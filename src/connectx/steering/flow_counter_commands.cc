@@ -96,7 +96,6 @@ CommandResult query_flow_counter(Device& device, const Command& command) {
   using In = query_flow_counter_in;
   using Out = query_flow_counter_out;
   const auto in = command.input<In>();
-  if (command.op_mod != 0) return refuse(Status::BAD_OP, "PRM Table 454", "unknown op_mod");
   const auto first = in.get(In::flow_counter_id);
   const auto several = in.get(In::num_of_counters);
   const auto count = several == 0 ? 1 : several;

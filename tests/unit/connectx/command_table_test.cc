@@ -210,5 +210,26 @@ TEST(CommandTable, EachCommandThatIsNotThereIsRefusedInEveryState) {
   }
 }
 
+// PRM Table 128, BAD_OP: "Operation/command not supported or opcode modifier not supported".
+TEST(CommandTable, AnOpModThatNoDocumentKnowsIsBadOp) {
+  FakeHost initialized;
+  initialized.initialize();
+  FakeHost enabled;
+  enabled.enable();
+  FakeHost fresh;
+  fresh.start_queue();
+  for (const auto& spec : command_table()) {
+    if (spec.handler == nullptr) continue;
+    auto& host = spec.allowed_in(HcaState::kInitialized) ? initialized
+                 : spec.allowed_in(HcaState::kEnabled)   ? enabled
+                                                         : fresh;
+    std::vector<std::byte> in(spec.input);
+    const util::MutableView<s::command_input_header> header(in);
+    header.set(s::command_input_header::opcode, static_cast<std::uint16_t>(spec.opcode));
+    header.set(s::command_input_header::op_mod, 0xFFFF);
+    EXPECT_EQ(host.execute(in, spec.min_output + 64).status(), Code::BAD_OP) << spec.name();
+  }
+}
+
 }  // namespace
 }  // namespace softhca::connectx
