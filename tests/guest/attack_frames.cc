@@ -20,6 +20,8 @@ using driver::connectx::Request;
 using neighbours::must;
 
 constexpr unsigned kLevels = 60, kWays = 128;
+/// Several paths may begin below this level, and lead to tables from it on (PRM 7.11.3.3).
+constexpr unsigned kFirstOfPaths = 64;
 
 std::uint32_t create_table(Life& life, std::uint32_t level) {
   Request<create_flow_table_in> in(command_opcode::CREATE_FLOW_TABLE);
@@ -95,14 +97,17 @@ std::vector<std::byte> make_frame(const driver::Mac& to, std::size_t size) {
 }  // namespace
 
 void steer_through_many_tables(Life& life) {
-  // A drop at the end, and before it tables that each copy the frame many times.
-  auto next = create_table(life, kLevels);
+  // A drop at the end of a long way, which the frame goes many times.
+  auto next = create_table(life, kFirstOfPaths + kLevels);
   send_all_to(life, next, 0, 0);
-  for (unsigned level = kLevels; level-- != 0;) {
+  const auto lead_to_next = [&](unsigned level, unsigned ways) {
     const auto table = create_table(life, level);
-    send_all_to(life, table, next, level % 8 == 0 ? kWays : 1);
+    send_all_to(life, table, next, ways);
     next = table;
-  }
+  };
+  for (unsigned level = kLevels; level-- != 0;) lead_to_next(kFirstOfPaths + level, 1);
+  for (unsigned level = kLevels; level-- != 0;)
+    lead_to_next(level, level == kLevels - 1 ? kWays : 1);
   Request<set_flow_table_root_in> root(command_opcode::SET_FLOW_TABLE_ROOT);
   root.set(set_flow_table_root_in::table_id, next);
   must(life.loop().hca().commands().run(root));

@@ -96,6 +96,7 @@ Capabilities::Capabilities(const Limits& limits, const Model& model) : maximum_(
   const auto transmit = flow.sub(FlowCap::flow_table_properties_nic_transmit);
   same(transmit);
   transmit.set(FlowProperties::flow_tag, 0);
+  transmit.set(FlowProperties::flow_counter, 0);  // PRM 7.11.3.5
   transmit.set(FlowProperties::log_max_destination, 0);
   reset();
 }

@@ -6,6 +6,7 @@
 #include "connectx/device.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/steering/flow_table.h"
+#include "connectx/steering/flow_table_type.h"
 #include "spec/connectx/flow_table.h"
 
 namespace softhca::connectx {
@@ -64,6 +65,7 @@ Found find(Device& device, util::View<In> in) {
 CommandResult create_flow_group(Device& device, const Command& command) {
   using In = create_flow_group_in;
   const auto in = command.input<In>();
+  if (auto checked = check_flow_table_type(in); !checked) return checked;
   auto& steering = device.ethernet().steering();
   auto* table =
       steering.find(flow_table_type(in.get(In::table_type)), FlowTableId(in.get(In::table_id)));
@@ -100,7 +102,9 @@ CommandResult create_flow_group(Device& device, const Command& command) {
 }
 
 CommandResult destroy_flow_group(Device& device, const Command& command) {
-  const auto [table, group] = find(device, command.input<destroy_flow_group_in>());
+  const auto in = command.input<destroy_flow_group_in>();
+  if (auto checked = check_flow_table_type(in); !checked) return checked;
+  const auto [table, group] = find(device, in);
   if (group == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.7", "unknown flow group");
   if (group->size() != 0) {
     return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.8", "the group has valid flows");
@@ -111,7 +115,9 @@ CommandResult destroy_flow_group(Device& device, const Command& command) {
 
 CommandResult query_flow_group(Device& device, const Command& command) {
   using Out = query_flow_group_out;
-  const auto group = find(device, command.input<query_flow_group_in>()).group;
+  const auto in = command.input<query_flow_group_in>();
+  if (auto checked = check_flow_table_type(in); !checked) return checked;
+  const auto group = find(device, in).group;
   if (group == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.8", "unknown flow group");
   const auto out = command.output<Out>();
   out.set(Out::start_flow_index, group->first());

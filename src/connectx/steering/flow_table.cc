@@ -178,7 +178,7 @@ FlowTable* FlowSteering::create(const FlowTable::Attributes& attributes) {
   auto reservation = of_type.tables.reserve(1);
   if (!reservation) return nullptr;
   auto* table = tables_.emplace(attributes, *std::move(reservation));
-  if (attributes.level == 0) of_type.of_level_zero.insert(table->id());
+  if (attributes.level == 0) of_type.of_level_zero = table->id();
   return table;
 }
 
@@ -191,15 +191,14 @@ void FlowSteering::destroy(FlowTable& table) {
   const auto id = table.id();
   auto& of_type = stage(table.attributes().type);
   if (of_type.root == id) of_type.root.reset();
-  of_type.of_level_zero.erase(id);
+  if (of_type.of_level_zero == id) of_type.of_level_zero.reset();
   tables_.erase(id);
 }
 
 FlowTable* FlowSteering::root_table(Type type) {
   const auto& of_type = stage(type);
-  if (of_type.root) return tables_.find(*of_type.root);
-  const auto& zero = of_type.of_level_zero;
-  return zero.empty() ? nullptr : tables_.find(*zero.rbegin());
+  const auto root = of_type.root ? of_type.root : of_type.of_level_zero;
+  return root ? tables_.find(*root) : nullptr;
 }
 
 FlowSteering::Search FlowSteering::classify(Type type, const MatchKey& packet, std::size_t octets,

@@ -225,9 +225,8 @@ class FlowSteering {
   void set_root(Type type, std::optional<FlowTableId> id) { stage(type).root = id; }
   std::optional<FlowTableId> root(Type type) const { return stage(type).root; }
   /// Whether there is a root, set or by default. @pre has_type(type)
-  bool has_root(Type type) const {
-    return stage(type).root.has_value() || !stage(type).of_level_zero.empty();
-  }
+  bool has_root(Type type) const { return stage(type).root.has_value() || has_level_zero(type); }
+  bool has_level_zero(Type type) const { return stage(type).of_level_zero.has_value(); }
 
   // How many there may be in all tables.
   util::Budget& groups() { return groups_; }
@@ -258,7 +257,7 @@ class FlowSteering {
     explicit Stage(const Limits& limits)
         : tables(Limits::count(limits.log_max_ft_num)), flows(Limits::count(limits.log_max_flow)) {}
     std::optional<FlowTableId> root;
-    std::set<FlowTableId> of_level_zero;
+    std::optional<FlowTableId> of_level_zero;
     util::Budget tables;
     util::Budget flows;
   };

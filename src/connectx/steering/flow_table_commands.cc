@@ -5,6 +5,7 @@
 #include "connectx/device.h"
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/steering/flow_table.h"
+#include "connectx/steering/flow_table_type.h"
 #include "spec/connectx/flow_table.h"
 
 namespace softhca::connectx {
@@ -12,19 +13,6 @@ namespace softhca::connectx {
 namespace {
 
 using namespace spec::connectx;
-
-/// The types that the device advertises (PRM Table 148).
-template <class View>
-CommandResult check_type(View in, auto type, auto other_vport) {
-  if (!FlowSteering::has_type(flow_table_type(in.get(type)))) {
-    return refuse(Status::BAD_PARAM, "PRM 7.11.1",
-                  "a table type other than NIC receive, NIC transmit and sniffers");
-  }
-  if (in.get(other_vport) != 0) {
-    return refuse(Status::BAD_PARAM, "PRM 12.14", "other_vport, but there is one vport only");
-  }
-  return {};
-}
 
 /// The table that the input names by its type and its number.
 template <class In>
@@ -67,7 +55,7 @@ tl::expected<Miss, Refusal> read_miss(Device& device, util::View<flow_table_cont
 CommandResult create_flow_table(Device& device, const Command& command) {
   using In = create_flow_table_in;
   const auto in = command.input<In>();
-  if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
+  if (auto checked = check_flow_table_type(in); !checked) return checked;
   const auto context = in.get(In::flow_table_context);
   if (context.get(flow_table_context::log_size) > device.limits().log_max_ft_size) {
     return refuse(Status::EXCEED_LIM, "PRM 7.11.3.1", "log_size above log_max_ft_size");
@@ -85,6 +73,10 @@ CommandResult create_flow_table(Device& device, const Command& command) {
                   "a table of level 0 is the root: the kernel's alone");
   }
   const auto type = flow_table_type(in.get(In::table_type));
+  if (level == 0 && device.ethernet().steering().has_level_zero(type)) {
+    return refuse(Status::BAD_PARAM, "PRM 7.11.3.2",
+                  "a second table of level 0, which is the root");
+  }
   const auto miss = read_miss(device, context, type, level);
   if (!miss) return tl::unexpected(miss.error());
   FlowTable::Attributes attributes;
@@ -101,7 +93,7 @@ CommandResult create_flow_table(Device& device, const Command& command) {
 CommandResult modify_flow_table(Device& device, const Command& command) {
   using In = modify_flow_table_in;
   const auto in = command.input<In>();
-  if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
+  if (auto checked = check_flow_table_type(in); !checked) return checked;
   auto* table = find(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.2", "unknown flow table");
   constexpr auto kMiss = 1u << static_cast<unsigned>(modify_flow_table_bit::MISS_TABLE_ID);
@@ -121,7 +113,7 @@ CommandResult modify_flow_table(Device& device, const Command& command) {
 CommandResult destroy_flow_table(Device& device, const Command& command) {
   using In = destroy_flow_table_in;
   const auto in = command.input<In>();
-  if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
+  if (auto checked = check_flow_table_type(in); !checked) return checked;
   auto* table = find(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.3", "unknown flow table");
   if (table->group_count() != 0) {
@@ -139,7 +131,7 @@ CommandResult destroy_flow_table(Device& device, const Command& command) {
 CommandResult set_flow_table_root(Device& device, const Command& command) {
   using In = set_flow_table_root_in;
   const auto in = command.input<In>();
-  if (auto checked = check_type(in, In::table_type, In::other_vport); !checked) return checked;
+  if (auto checked = check_flow_table_type(in); !checked) return checked;
   auto& steering = device.ethernet().steering();
   const auto type = flow_table_type(in.get(In::table_type));
   switch (set_flow_table_root_op_mod(command.op_mod)) {
@@ -160,6 +152,7 @@ CommandResult set_flow_table_root(Device& device, const Command& command) {
 CommandResult query_flow_table(Device& device, const Command& command) {
   using In = query_flow_table_in;
   const auto in = command.input<In>();
+  if (auto checked = check_flow_table_type(in); !checked) return checked;
   const auto* table = find(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.5", "unknown flow table");
   const auto out =

@@ -9,6 +9,7 @@
 #include "connectx/ethernet/ethernet.h"
 #include "connectx/ethernet/transport_interface.h"
 #include "connectx/steering/flow_table.h"
+#include "connectx/steering/flow_table_type.h"
 #include "spec/connectx/flow_table.h"
 
 namespace softhca::connectx {
@@ -25,6 +26,10 @@ constexpr std::uint16_t kExclusive = static_cast<std::uint16_t>(flow_action::ALL
 constexpr std::uint32_t bit(set_fte_modify_bit number) {
   return 1u << static_cast<unsigned>(number);
 }
+
+constexpr auto kModifiable = bit(set_fte_modify_bit::ACTION) | bit(set_fte_modify_bit::FLOW_TAG) |
+                             bit(set_fte_modify_bit::DESTINATION_LIST) |
+                             bit(set_fte_modify_bit::FLOW_COUNTERS);
 
 CommandResult check_action(std::uint16_t action) {
   if ((action & ~(kExclusive | kCount)) != 0) {
@@ -75,6 +80,29 @@ CommandResult use_destination(Device& device, const FlowTable& table,
   }
 }
 
+/// PRM 7.11.3.3, of a flow that points to several tables or TIRs. The last table may have any
+/// level: nic_rx_multi_path_tirs is 1.
+CommandResult check_paths(Device& device, const FlowTable& table,
+                          std::span<const FlowDestination> list) {
+  constexpr std::uint8_t kFirstOfPaths = 64;
+  if (list.size() == 1) return {};
+  if (table.attributes().level >= kFirstOfPaths) {
+    return refuse(Status::BAD_PARAM, "PRM 7.11.3.3",
+                  "several destinations of a flow in a table of level 64 or more");
+  }
+  const FlowTable* before = nullptr;
+  for (const auto& destination : list) {
+    if (destination.type != destination_type::FLOW_TABLE) continue;
+    if (before != nullptr && before->attributes().level < kFirstOfPaths) {
+      return refuse(Status::BAD_PARAM, "PRM 7.11.3.3",
+                    "a table below level 64 that is one of several destinations, and not the last");
+    }
+    before =
+        device.ethernet().steering().find(table.attributes().type, FlowTableId(destination.id));
+  }
+  return {};
+}
+
 tl::expected<FlowDestinations, Refusal> read_destinations(Device& device, const FlowTable& table,
                                                           util::View<flow_context> context,
                                                           std::span<const std::byte> list) {
@@ -107,6 +135,9 @@ tl::expected<FlowDestinations, Refusal> read_destinations(Device& device, const 
     if (auto used = use_destination(device, table, destination); !used) {
       return tl::unexpected(used.error());
     }
+  }
+  if (auto checked = check_paths(device, table, destinations.list); !checked) {
+    return tl::unexpected(checked.error());
   }
   return destinations;
 }
@@ -178,6 +209,9 @@ CommandResult read_flow(Device& device, const FlowTable& table, const Command& c
     flow.action = static_cast<std::uint16_t>(context.get(flow_context::action));
   }
   if (auto checked = check_action(flow.action); !checked) return checked;
+  if ((flow.action & kCount) != 0 && is_of_transmit(table)) {
+    return refuse(Status::BAD_PARAM, "PRM 7.11.3.5", "a flow counter of packets that are sent");
+  }
   if ((fields & bit(set_fte_modify_bit::FLOW_TAG)) != 0) {
     flow.flow_tag = context.get(flow_context::flow_tag);
     if (flow.flow_tag != 0 && is_of_transmit(table)) {
@@ -229,7 +263,13 @@ Place find_place(Device& device, util::View<In> in) {
 
 CommandResult set_flow_table_entry(Device& device, const Command& command) {
   using In = set_flow_table_entry_in;
+  using Kind = set_flow_table_entry_op_mod;
   const auto in = command.input<In>();
+  const auto kind = Kind(command.op_mod);
+  if (kind != Kind::SET && kind != Kind::MODIFY) {
+    return refuse(Status::BAD_OP, "PRM Table 428", "unknown op_mod");
+  }
+  if (auto checked = check_flow_table_type(in); !checked) return checked;
   const auto [table, group] = find_place(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.9", "unknown flow table");
   const auto context = in.get(In::flow_context);
@@ -240,27 +280,24 @@ CommandResult set_flow_table_entry(Device& device, const Command& command) {
   auto* old = group->find(index);
   auto fields = ~std::uint32_t{0};
   Flow flow;
-  switch (set_flow_table_entry_op_mod(command.op_mod)) {
-    case set_flow_table_entry_op_mod::SET:
-      // Only a new flow names its group; a modification takes it as it is.
-      if (context.get(flow_context::group_id) != group->id()) {
-        return refuse(Status::BAD_INDEX, "PRM 7.11.3.6", "flow_index outside of the group");
-      }
-      flow.index = index;
-      flow.value = MatchKey::from_bytes(context.get(flow_context::match_value).bytes());
-      break;
-    case set_flow_table_entry_op_mod::MODIFY:
-      if (old == nullptr) {
-        return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.7", "the flow to modify is invalid");
-      }
-      flow.index = index;
-      flow.value = old->value;
-      flow.action = old->action;
-      flow.flow_tag = old->flow_tag;
-      fields = in.get(In::modify_enable_mask);
-      break;
-    default:
-      return refuse(Status::BAD_OP, "PRM Table 428", "unknown op_mod");
+  flow.index = index;
+  if (kind == Kind::SET) {
+    // Only a new flow names its group; a modification takes it as it is.
+    if (context.get(flow_context::group_id) != group->id()) {
+      return refuse(Status::BAD_INDEX, "PRM 7.11.3.6", "flow_index outside of the group");
+    }
+    flow.value = MatchKey::from_bytes(context.get(flow_context::match_value).bytes());
+  } else {
+    if (old == nullptr) {
+      return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.7", "the flow to modify is invalid");
+    }
+    flow.value = old->value;
+    flow.action = old->action;
+    flow.flow_tag = old->flow_tag;
+    fields = in.get(In::modify_enable_mask);
+    if ((fields & ~kModifiable) != 0) {
+      return refuse(Status::BAD_PARAM, "PRM 7.11.3.7", "modify_enable_mask has unknown bits");
+    }
   }
   if (old == nullptr) {
     auto reservation = device.ethernet().steering().flows(table->attributes().type).reserve(1);
@@ -278,7 +315,9 @@ CommandResult set_flow_table_entry(Device& device, const Command& command) {
 CommandResult query_flow_table_entry(Device& device, const Command& command) {
   using In = query_flow_table_entry_in;
   const auto in = command.input<In>();
-  const auto group = find_place(device, in).group;
+  if (auto checked = check_flow_table_type(in); !checked) return checked;
+  const auto [table, group] = find_place(device, in);
+  if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.10", "unknown flow table");
   const auto* flow = group == nullptr ? nullptr : group->find(in.get(In::flow_index));
   if (flow == nullptr) return refuse(Status::BAD_RES_STATE, "PRM 7.11.3.9", "invalid flow");
   const auto out =
@@ -313,6 +352,7 @@ CommandResult query_flow_table_entry(Device& device, const Command& command) {
 CommandResult delete_flow_table_entry(Device& device, const Command& command) {
   using In = delete_flow_table_entry_in;
   const auto in = command.input<In>();
+  if (auto checked = check_flow_table_type(in); !checked) return checked;
   const auto [table, group] = find_place(device, in);
   if (table == nullptr) return refuse(Status::BAD_RESOURCE, "PRM 12.14.11", "unknown flow table");
   const auto index = in.get(In::flow_index);

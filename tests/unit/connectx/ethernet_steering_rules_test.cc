@@ -124,10 +124,104 @@ TEST_F(EthernetSteeringUse, TableStaysAsLongAsAMissLeadsToIt) {
   EXPECT_EQ(destroy(last), Status::OK);
 }
 
-// What commands take -------------------------------------------------------------------------------
+// What commands refuse
+// -----------------------------------------------------------------------------
+
+class EthernetSteeringRefusals : public EthernetSteering {
+ protected:
+  using Context = flow_table_context;
+  Reply try_table(std::uint32_t level) {
+    using In = create_flow_table_in;
+    return host.call<create_flow_table_out, In>(Opcode::CREATE_FLOW_TABLE, [&](auto in) {
+      in.sub(In::flow_table_context).set(Context::level, level);
+    });
+  }
+  Reply query_flow(std::uint32_t id) {
+    using In = query_flow_table_entry_in;
+    return host.call<query_flow_table_entry_out, In>(Opcode::QUERY_FLOW_TABLE_ENTRY,
+                                                     [&](auto in) { in.set(In::table_id, id); });
+  }
+  template <class Out, class In>
+  command_status of_another_vport(Opcode opcode) {
+    return host.call<Out, In>(opcode, [](auto in) { in.set(In::other_vport, 1); }).status();
+  }
+};
+
+// PRM 7.11.3.2: "Only a single Flow Table with level 0 is allowed."
+TEST_F(EthernetSteeringRefusals, TheDefaultRootStaysTheOneThatItIs) {
+  const auto root = host.create_table(0, 0);
+  expect_set(host.set_flow(root, host.create_group(root, 0, 0), 0, {tir(0)}));
+  EXPECT_EQ(try_table(0).status(), command_status::BAD_PARAM);
+  EXPECT_TRUE(try_table(1).ok());
+  host.arrive(make_frame({}));
+  EXPECT_EQ(host.received(rqns[0]), 1u);
+}
+
+// PRM 7.11.3.3: "The Flow table containing this Flow must have a level lower than 64. The Flow
+// tables pointed by this Flow [...] must have a level equal or higher than 64", but the last.
+TEST_F(EthernetSteeringRefusals, SeveralPathsBeginBelowLevel64AndGoOnAboveIt) {
+  const auto low = host.create_table(63, 0);
+  const auto lower = host.create_table(62, 0);
+  const auto high = host.create_table(64, 0);
+  const auto higher = host.create_table(65, 0);
+  const auto from = host.create_table(10, 0);
+  const auto group = host.create_group(from, 0, 0);
+  const auto set = [&](const std::vector<EthernetHost::Destination>& to) {
+    return host.set_flow(from, group, 0, to).status();
+  };
+  EXPECT_EQ(set({table(low), table(high)}), command_status::BAD_PARAM);
+  EXPECT_EQ(set({table(lower), table(low)}), command_status::BAD_PARAM);
+  EXPECT_EQ(set({table(high), table(low)}), command_status::OK);
+  EXPECT_EQ(set({table(high), table(higher)}), command_status::OK);
+  EXPECT_EQ(set({table(low), tir(0), tir(1)}), command_status::OK);
+  EXPECT_EQ(set({table(low)}), command_status::OK);
+  const auto of_high = host.create_group(high, 0, 0);
+  EXPECT_EQ(host.set_flow(high, of_high, 0, {tir(0), tir(1)}).status(), command_status::BAD_PARAM);
+  EXPECT_EQ(host.set_flow(high, of_high, 0, {table(higher)}).status(), command_status::OK);
+}
+
+TEST_F(EthernetSteeringRefusals, GroupsAndFlowsOfAnotherVportAreNone) {
+  EXPECT_EQ(
+      (of_another_vport<create_flow_group_out, create_flow_group_in>(Opcode::CREATE_FLOW_GROUP)),
+      command_status::BAD_PARAM);
+  EXPECT_EQ(
+      (of_another_vport<destroy_flow_group_out, destroy_flow_group_in>(Opcode::DESTROY_FLOW_GROUP)),
+      command_status::BAD_PARAM);
+  EXPECT_EQ((of_another_vport<set_flow_table_entry_out, set_flow_table_entry_in>(
+                Opcode::SET_FLOW_TABLE_ENTRY)),
+            command_status::BAD_PARAM);
+  EXPECT_EQ((of_another_vport<delete_flow_table_entry_out, delete_flow_table_entry_in>(
+                Opcode::DELETE_FLOW_TABLE_ENTRY)),
+            command_status::BAD_PARAM);
+}
+
+TEST_F(EthernetSteeringRefusals, AFlowOfNoTableIsAnUnknownResource) {
+  const auto id = host.create_table(1, 0);
+  EXPECT_EQ(query_flow(id).status(), command_status::BAD_RES_STATE) << "an invalid flow";
+  EXPECT_EQ(query_flow(id + 100).status(), command_status::BAD_RESOURCE);
+}
+
+TEST_F(EthernetSteeringRefusals, OnlyKnownPartsOfAFlowAreModified) {
+  using In = set_flow_table_entry_in;
+  const auto id = host.create_table(1, 0);
+  expect_set(host.set_flow(id, host.create_group(id, 0, 0), 0, {tir(0)}));
+  const auto modify = [&](std::uint32_t mask) {
+    return host
+        .call<set_flow_table_entry_out, In>(
+            Opcode::SET_FLOW_TABLE_ENTRY,
+            [&](auto in) {
+              in.set(In::table_id, id);
+              in.set(In::modify_enable_mask, mask);
+            },
+            {}, static_cast<std::uint16_t>(set_flow_table_entry_op_mod::MODIFY))
+        .status();
+  };
+  EXPECT_EQ(modify(1u << static_cast<unsigned>(set_fte_modify_bit::FLOW_TAG)), command_status::OK);
+  EXPECT_EQ(modify(0x80), command_status::BAD_PARAM);
+}
 
 // Snabb's driver ends its input with the first dword of the last destination.
-TEST_F(EthernetSteering, TheLastDestinationMayLackItsSecondDword) {
+TEST_F(EthernetSteeringRefusals, TheLastDestinationMayLackItsSecondDword) {
   using In = set_flow_table_entry_in;
   const auto id = host.create_table(1, 0);
   const auto group = host.create_group(id, 0, 0);
@@ -156,23 +250,24 @@ TEST_F(EthernetSteering, TheLastDestinationMayLackItsSecondDword) {
 
 // Work -------------------------------------------------------------------------------------------
 
-/// Each table points to both tables of the next level: 2^30 ways, which the manual forbids.
+/// Each table points to the next level's, and to TIRs besides; and it has many groups to look at.
 class EthernetSteeringWork : public EthernetSteering {
  protected:
+  static constexpr std::uint32_t kGroups = 140;
+  static constexpr std::size_t kCopies = 20;
+
   EthernetSteeringWork() {
-    std::array<std::uint32_t, 2> next{};
+    std::uint32_t next = 0;
     for (std::uint8_t level = 60; level != 30; --level) {
-      std::array<std::uint32_t, 2> now{};
-      for (auto& id : now) {
-        id = host.create_table(level, 0);
-        const auto group = host.create_group(id, 0, 0);
-        std::vector<EthernetHost::Destination> to{tir(0)};
-        if (next[0] != 0) to = {table(next[0]), table(next[1])};
-        expect_set(host.set_flow(id, group, 0, to));
-      }
-      next = now;
+      const auto id = host.create_table(level, 8);
+      const auto group = host.create_group(id, 0, 0);
+      for (std::uint32_t i = 1; i != kGroups; ++i) host.create_group(id, i, i);
+      std::vector<EthernetHost::Destination> to(kCopies, tir(0));
+      if (next != 0) to.push_back(table(next));
+      expect_set(host.set_flow(id, group, 0, to));
+      next = id;
     }
-    host.set_root(next[0]);
+    host.set_root(next);
   }
 };
 

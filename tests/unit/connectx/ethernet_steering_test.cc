@@ -334,7 +334,11 @@ TEST_F(EthernetSteering, NumberOfTablesIsLimited) {
   Status status = Status::OK;
   unsigned made = 0;
   while (status == Status::OK && made <= Limits::count(Limits{}.log_max_ft_num)) {
-    status = host.call<create_flow_table_out, In>(Opcode::CREATE_FLOW_TABLE, [](auto) {}).status();
+    status =
+        host.call<create_flow_table_out, In>(
+                Opcode::CREATE_FLOW_TABLE,
+                [](auto in) { in.sub(In::flow_table_context).set(flow_table_context::level, 1); })
+            .status();
     ++made;
   }
   EXPECT_EQ(status, Status::NO_RESOURCES);

@@ -93,13 +93,21 @@ TEST_F(TransmitTables, AreNoOthersThanThoseOfReceiving) {
   EXPECT_FALSE(leaves(kFoe));
 }
 
-TEST_F(TransmitTables, LeadToNoTirAndHaveNoTagsAndOneDestination) {
+// PRM 7.11.3.5: "Flow Counters are supported only for NIC Rx, RDMA Rx, Egress ACLs and Sniffer Flow
+// Tables."
+TEST_F(TransmitTables, LeadToNoTirAndHaveNoTagsNoCountersAndOneDestination) {
   const auto id = host.create_table(0, 2);
   const auto next = host.create_table(1, 2);
   const auto group = host.create_group(id, 0, 3);
   EXPECT_EQ(host.set_flow(id, group, 0, {tir(0)}).status(), Status::BAD_PARAM);
   EXPECT_EQ(host.set_flow(id, group, 0, {table(next), table(next)}).status(), Status::BAD_PARAM);
   EXPECT_EQ(host.set_flow(id, group, 0, {table(next)}, {}, 7).status(), Status::BAD_PARAM);
+  const auto counter = host.call<alloc_flow_counter_out, alloc_flow_counter_in>(
+      Opcode::ALLOC_FLOW_COUNTER, [](auto) {});
+  host.flow_counters = {
+      counter.as<alloc_flow_counter_out>().get(alloc_flow_counter_out::flow_counter_id)};
+  EXPECT_EQ(host.set_flow(id, group, 0, {table(next)}).status(), Status::BAD_PARAM);
+  host.flow_counters.clear();
   EXPECT_TRUE(host.set_flow(id, group, 0, {table(next)}).ok());
 }
 
@@ -110,7 +118,7 @@ TEST_F(TransmitTables, AreToldButForTagsAndSeveralDestinations) {
   const util::View<Cap> cap(image);
   const auto told = cap.get(Cap::flow_table_properties_nic_transmit);
   EXPECT_EQ(told.get(Properties::ft_support), 1u);
-  EXPECT_EQ(told.get(Properties::flow_counter), 1u);
+  EXPECT_EQ(told.get(Properties::flow_counter), 0u);
   EXPECT_EQ(told.get(Properties::flow_tag), 0u);
   EXPECT_EQ(told.get(Properties::log_max_destination), 0u);
 }
