@@ -42,9 +42,9 @@ constexpr Refusal kNoSuchRegister{
 
 pcie::ConfigSpace::Identity identity(const Model& model) {
   return {
-      .vendor_id = 0x15B3,
+      .vendor_id = kVendorId,
       .device_id = model.device_id,
-      .subsystem_vendor_id = 0x15B3,
+      .subsystem_vendor_id = kVendorId,
       .subsystem_id = model.subsystem_id,
       .class_code = 0x020000,  // Ethernet controller: udev and systemd name it as such
       .revision_id = 0,

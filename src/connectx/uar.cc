@@ -10,11 +10,11 @@
 #include "connectx/event/event_queue.h"
 #include "connectx/qp/rdma.h"
 #include "connectx/queue/blue_flame.h"
+#include "connectx/queue/send_doorbell.h"
 #include "connectx/queue/shared_doorbells.h"
 #include "spec/connectx/cq.h"
 #include "spec/connectx/eq.h"
 #include "spec/connectx/init_segment.h"
-#include "spec/connectx/wqe.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
@@ -34,14 +34,10 @@ constexpr std::uint32_t kEqUpdateAndArm = Page::eq_arm_eqn.kOffset;
 constexpr std::uint32_t kEqUpdate = Page::eq_eqn.kOffset;
 constexpr std::uint32_t kFirstSendRegister = Page::db_blueflame_buffer0_even.kOffset;
 constexpr std::uint32_t kSendRegisterSize = Page::db_blueflame_buffer0_even.kSize;
-/// The dword of a send doorbell that names the queue: the second of the WQE's control segment.
-constexpr std::uint32_t kSendNumber = 4;
 
 /// The queue in that dword.
 std::uint32_t send_number(std::span<const std::byte> dword) {
-  using Control = spec::connectx::send_doorbell_register;
-  static_assert(Control::sq_number.kOffset == kSendNumber);
-  return util::load_be32(dword.data()) >> Control::sq_number.kLo;
+  return queue_of_doorbell(util::load_be32(dword.data()));
 }
 
 }  // namespace

@@ -13,6 +13,9 @@
 
 namespace softhca::connectx {
 
+/// Mellanox, in PCI's list.
+inline constexpr std::uint16_t kVendorId = 0x15B3;
+
 /// A capability that a model has otherwise than limit_list.inc says: less of it, or not at all.
 struct ModelCapability {
   std::string_view name;

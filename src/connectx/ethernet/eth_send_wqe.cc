@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "connectx/ethernet/seen_eth_wqe.h"
+#include "connectx/queue/data_segment.h"
 #include "connectx/queue/send_control.h"
 #include "rdma/scatter_gather.h"
 #include "spec/connectx/wqe.h"
@@ -26,8 +27,6 @@ using spec::connectx::wqe_opcode;
 constexpr std::size_t kUnit = kWqeUnit;
 /// mlx5 driver interface: of opcode LSO, a multi-packet send WQE.
 constexpr std::uint32_t kMultiPacketModifier = 1;
-/// PRM 7.4.4.1.4: "A byte count value of zero means 2Gbyte data transfer."
-constexpr std::uint64_t kZeroByteCount = std::uint64_t{1} << 31;
 
 std::size_t round_to_unit(std::size_t size) { return (size + kUnit - 1) / kUnit * kUnit; }
 
@@ -103,13 +102,11 @@ tl::expected<void, EthWqeFault> EthSendWqe::decode_data(std::span<const std::byt
       continue;
     }
     const util::View<data_segment_pointer> pointer(data);
-    std::uint64_t size = pointer.get(data_segment_pointer::byte_count);
-    if (size == 0) size = kZeroByteCount;
     segment = {{},
                rdma::MKey(pointer.get(data_segment_pointer::l_key)),
                pointer.get(data_segment_pointer::local_address),
-               size};
-    payload_size += size;
+               segment_length(pointer.get(data_segment_pointer::byte_count))};
+    payload_size += segment.size;
     data = data.subspan(kUnit);
   }
   return {};

@@ -88,7 +88,7 @@ CommandResult query_adapter(Device&, const Command& command) {
   constexpr std::string_view kPsid = "SHC_0000000001";
   const auto block = command.output<Out>().sub(Out::query_adapter_struct);
   block.set(Block::ieee_vendor_id, kMellanox);
-  block.set(Block::vsd_vendor_id, 0x15B3);
+  block.set(Block::vsd_vendor_id, kVendorId);
   std::ranges::copy(std::as_bytes(std::span(kPsid)), block.sub(Block::vsd_contd_psid).begin());
   return {};
 }

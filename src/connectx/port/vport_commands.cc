@@ -4,6 +4,7 @@
 #include "connectx/device.h"
 #include "connectx/port/network_port.h"
 #include "connectx/port/vport.h"
+#include "spec/infiniband/constants.h"
 
 namespace softhca::connectx {
 
@@ -92,7 +93,7 @@ CommandResult query_hca_vport_pkey(Device&, const Command& command) {
   constexpr std::string_view kSection = "mlx5 driver interface: QUERY_HCA_VPORT_PKEY";
   constexpr std::uint32_t kTableSize = 128;
   constexpr std::uint32_t kWholeTable = 0xFFFF;
-  constexpr std::uint16_t kDefaultPkey = 0xFFFF;
+  using spec::infiniband::kDefaultPkey;
   const auto in = command.input<In>();
   if (auto result = check_vport(in, kSection); !result) return result;
   const auto index = in.get(In::pkey_index);

@@ -2,15 +2,10 @@
 
 #include <algorithm>
 
+#include "connectx/qp/path_mtu.h"
 #include "connectx/qp/rdma.h"
 
 namespace softhca::connectx {
-
-namespace {
-
-constexpr std::uint16_t kUdpSourcePort = 0xC000;
-
-}  // namespace
 
 Dct::Dct(Qpn dctn, util::View<Context> context, Uses uses, Rdma& rdma)
     : dctn_(dctn), uses_(std::move(uses)), rdma_(rdma) {
@@ -21,7 +16,7 @@ rdma::QpAttributes Dct::attributes() const {
   const auto context = this->context();
   rdma::QpAttributes a;
   a.pd = rdma::Pd(context.get(Context::pd));
-  a.path_mtu = 128u << context.get(Context::mtu);
+  a.path_mtu = path_mtu_of(context.get(Context::mtu));
   a.min_rnr_timer = static_cast<std::uint8_t>(context.get(Context::min_rnr_nak));
   a.max_dest_rd_atomic = 1u << kLogDctReads;
   a.remote_read = context.get(Context::rre) != 0;
@@ -33,7 +28,6 @@ rdma::QpAttributes Dct::attributes() const {
   a.path.traffic_class = static_cast<std::uint8_t>(context.get(Context::tclass));
   a.path.flow_label = context.get(Context::flow_label);
   a.path.vlan_priority = static_cast<std::uint8_t>(context.get(Context::eth_prio));
-  a.path.udp_source_port = kUdpSourcePort;
   return a;
 }
 

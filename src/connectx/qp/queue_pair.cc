@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "connectx/qp/path_mtu.h"
 #include "connectx/qp/rdma.h"
+#include "wire/traffic_class.h"
 
 namespace softhca::connectx {
 
@@ -11,8 +13,6 @@ namespace {
 
 using spec::connectx::ads;
 using Qpc = QueuePair::Qpc;
-
-constexpr std::uint16_t kDefaultUdpSourcePort = 0xC000;
 
 rdma::Path make_path(util::View<ads> address) {
   rdma::Path path;
@@ -23,13 +23,15 @@ rdma::Path make_path(util::View<ads> address) {
   path.traffic_class = static_cast<std::uint8_t>(address.get(ads::tclass));
   // Drivers write both forms of the same; one that writes only the second means it.
   if (path.traffic_class == 0) {
-    path.traffic_class = static_cast<std::uint8_t>(address.get(ads::dscp) << ads::ecn.kWidth |
-                                                   address.get(ads::ecn));
+    path.traffic_class = wire::TrafficClass::make(static_cast<std::uint8_t>(address.get(ads::dscp)),
+                                                  static_cast<std::uint8_t>(address.get(ads::ecn)))
+                             .value;
   }
   path.vlan_priority = static_cast<std::uint8_t>(address.get(ads::eth_prio));
   path.flow_label = address.get(ads::flow_label);
-  path.udp_source_port = static_cast<std::uint16_t>(address.get(ads::udp_sport));
-  if (path.udp_source_port == 0) path.udp_source_port = kDefaultUdpSourcePort;
+  if (const auto port = address.get(ads::udp_sport); port != 0) {
+    path.udp_source_port = static_cast<std::uint16_t>(port);
+  }
   return path;
 }
 
@@ -154,9 +156,9 @@ void QueuePair::reset_rings() {
   send_ring_.reset();
   receive_ring_.reset();
   stale_send_blocks = 0;
+  has_reported_error = false;
   fails = false;
 }
-  has_reported_error = false;
 
 rdma::QpAttributes QueuePair::attributes() const {
   const auto context = this->context();
@@ -164,7 +166,7 @@ rdma::QpAttributes QueuePair::attributes() const {
   rdma::QpAttributes a;
   a.pd = rdma::Pd(context.get(Qpc::pd));
   a.path = make_path(primary);
-  a.path_mtu = 128u << std::clamp(context.get(Qpc::mtu), 1u, 5u);
+  a.path_mtu = path_mtu_of(context.get(Qpc::mtu));
   a.remote_qpn = rdma::Qpn(context.get(Qpc::remote_qpn));
   a.qkey = context.get(Qpc::q_key);
   a.rq_psn = context.get(Qpc::next_rcv_psn);

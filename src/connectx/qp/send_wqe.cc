@@ -7,6 +7,7 @@
 #include "connectx/memory/signature_values.h"
 #include "connectx/memory/umr.h"
 #include "connectx/qp/seen_send_wqe.h"
+#include "connectx/queue/data_segment.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/connectx/wqe.h"
 #include "util/field.h"
@@ -222,10 +223,9 @@ WqeFault take_data(Segments& segments, rdma::SendRequest& request, std::uint64_t
       if (const auto fault = take_inline(segments, request); fault != WqeFault::kNone) return fault;
       continue;
     }
-    // "A byte count value of zero means 2Gbyte data transfer. To send a request with zero data, DS
-    // should be set such that no data segments appear in the WQE."
-    auto length = pointer.get(data_segment_pointer::byte_count);
-    if (length == 0) length = 1u << 31;
+    // PRM 7.4.4.1.4: "To send a request with zero data, DS should be set such that no data segments
+    // appear in the WQE."
+    const auto length = segment_length(pointer.get(data_segment_pointer::byte_count));
     request.sges.push_back({pointer.get(data_segment_pointer::local_address), length,
                             rdma::MKey(pointer.get(data_segment_pointer::l_key))});
     total += length;

@@ -1,5 +1,6 @@
 #include "connectx/queue/receive_wqe.h"
 
+#include "connectx/queue/data_segment.h"
 #include "spec/connectx/wqe.h"
 #include "util/field.h"
 
@@ -41,12 +42,9 @@ void decode_scatter_list(std::span<const std::byte> wqe, std::vector<rdma::Sge>&
   for (; wqe.size() >= Segment::kSize; wqe = wqe.subspan(Segment::kSize)) {
     const util::View<Segment> segment(wqe);
     const auto key = segment.get(Segment::l_key);
-    auto length = segment.get(Segment::byte_count);
-    if (length == 0) {
-      if (key == kEndOfListKey) return;
-      length = 1u << 31;  // "A byte count value of zero means 2Gbyte."
-    }
-    sges.push_back({segment.get(Segment::local_address), length, rdma::MKey(key)});
+    const auto count = segment.get(Segment::byte_count);
+    if (count == 0 && key == kEndOfListKey) return;
+    sges.push_back({segment.get(Segment::local_address), segment_length(count), rdma::MKey(key)});
   }
 }
 

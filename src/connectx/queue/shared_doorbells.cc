@@ -9,23 +9,20 @@
 #include <cassert>
 #include <cstring>
 
+#include "connectx/queue/send_doorbell.h"
 #include "spec/connectx/init_segment.h"
-#include "spec/connectx/wqe.h"
 #include "util/endian.h"
 
 namespace softhca::connectx {
 namespace {
 
 using Layout = spec::connectx::uar_page;
-using Doorbell = spec::connectx::send_doorbell_register;
 
 constexpr std::size_t kSize = kSharedUars * kUarPageSize;
 constexpr std::uint64_t kFirst = kFirstSharedUar * kUarPageSize;
 constexpr std::uint32_t kFirstSendRegister = Layout::db_blueflame_buffer0_even.kOffset;
 constexpr std::uint32_t kSendRegisterSize = Layout::db_blueflame_buffer0_even.kSize;
 static_assert(kFirstSendRegister + 8 * kSendRegisterSize == kUarPageSize);
-/// The dword of a doorbell that names the queue: software stores it with the other, or after it.
-constexpr std::uint32_t kSendNumber = Doorbell::sq_number.kOffset;
 constexpr std::uint32_t kCqNumber = Layout::cq_n.kOffset;
 constexpr auto kSpin = std::chrono::microseconds(50);
 /// Less than anybody sleeps for.
@@ -124,7 +121,7 @@ SharedDoorbells::Heard SharedDoorbells::look(std::size_t index) {
   for (std::size_t i = 0; i != heard.senders.size(); ++i) {
     const auto dword = take(registers + kFirstSendRegister + i * kSendRegisterSize + kSendNumber);
     if (dword == 0) continue;
-    heard.senders[i] = dword >> Doorbell::sq_number.kLo;
+    heard.senders[i] = queue_of_doorbell(dword);
     heard.sends = true;
   }
   heard.arms = take(registers + kCqNumber) != 0;

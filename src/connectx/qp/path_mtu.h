@@ -1,0 +1,19 @@
+// Path MTUs as contexts code them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "spec/connectx/opcodes.h"
+
+namespace softhca::connectx {
+
+/// Bytes; a code that is none counts as the one next to it.
+constexpr std::uint32_t path_mtu_of(std::uint32_t code) {
+  using Mtu = spec::connectx::qp_mtu;
+  constexpr std::uint32_t kShortest = 256;
+  const auto mtu = std::clamp(static_cast<Mtu>(code), Mtu::BYTES_256, Mtu::BYTES_4K);
+  return kShortest << (static_cast<unsigned>(mtu) - static_cast<unsigned>(Mtu::BYTES_256));
+}
+
+}  // namespace softhca::connectx

@@ -1,0 +1,20 @@
+// The doorbell register of send queues (PRM Table 13): the first 8 bytes of a WQE.
+#pragma once
+
+#include <cstdint>
+
+#include "spec/connectx/wqe.h"
+
+namespace softhca::connectx {
+
+/// Where the dword that names the queue is in it. Software stores it with the other, or after it.
+inline constexpr std::uint32_t kSendNumber =
+    spec::connectx::send_doorbell_register::sq_number.kOffset;
+
+/// The queue that this dword names: QPN or SQN.
+constexpr std::uint32_t queue_of_doorbell(std::uint32_t dword) {
+  using Doorbell = spec::connectx::send_doorbell_register;
+  return dword >> Doorbell::sq_number.kLo;
+}
+
+}  // namespace softhca::connectx
