@@ -67,7 +67,7 @@ std::uint32_t EthernetHost::create_tis() {
 std::uint32_t EthernetHost::create_sq(std::uint32_t cqn, unsigned log_size, bool ready,
                                       bool with_tis, bool with_signatures) {
   const auto ring = make_ring(log_size, 6);
-  const auto tisn = with_tis ? create_tis() : 0;
+  const auto tisn = !with_tis ? 0 : shared_tisn != 0 ? shared_tisn : create_tis();
   const auto answer = call<create_sq_out, create_sq_in>(
       Opcode::CREATE_SQ,
       [&](auto in) {

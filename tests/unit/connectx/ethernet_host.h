@@ -91,6 +91,7 @@ class EthernetHost : public FakeHost {
   std::uint32_t pd = 0;
   std::uint32_t transport_domain = 0;
   std::uint32_t eqn = 0;
+  std::uint32_t shared_tisn = 0;    ///< not 0: of the SQs that are created
   bool multi_packet_sends = false;  ///< SQs are created for multi-packet send WQEs
   bool signed_receives = false;     ///< RQs are created for receive WQEs with signatures
   /// Of the tables that the functions above make, and look into.

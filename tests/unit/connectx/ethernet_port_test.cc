@@ -431,6 +431,10 @@ TEST_F(EthernetPort, EveryGroupOfCountersFollowsTheTraffic) {
     const auto bytes = bytes_of_group(group);
     EXPECT_NE(bytes, Bytes(bytes.size())) << static_cast<int>(group) << " after";
   }
+  const auto physical = bytes_of_group(Group::PHYSICAL_LAYER);
+  EXPECT_EQ(util::View<s::ppcnt_phys_layer>(physical).get(s::ppcnt_phys_layer::link_down_events),
+            1u)
+      << "its time since the last clear moves by itself";
   const auto depth = bytes_of_group(Group::PER_TRAFFIC_CLASS);
   EXPECT_EQ(depth, Bytes(depth.size())) << "the queue is empty when a command looks";
 }

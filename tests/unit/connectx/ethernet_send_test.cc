@@ -266,6 +266,39 @@ TEST_F(EthernetSend, LargeLsoMessageLetsOtherQueuesHaveTheirTurn) {
   expect_completion(0);
 }
 
+// PRM 3.3.4: many SQs may be associated with one TIS.
+TEST_F(EthernetSend, AllSqsOfATisSendAndHoldIt) {
+  host.shared_tisn = host.create_tis();
+  std::vector<std::uint32_t> sqns;
+  for (int i = 0; i != 8; ++i) sqns.push_back(host.create_sq(cqn));
+  const auto destroy_tis = [&] {
+    return host
+        .call<destroy_tis_out, destroy_tis_in>(
+            Opcode::DESTROY_TIS, [&](auto in) { in.set(destroy_tis_in::tisn, host.shared_tisn); })
+        .status();
+  };
+  for (const auto number : sqns) {
+    const auto frame = make_frame({.payload = static_cast<unsigned>(100 + number)});
+    host.post_send(number, Wqe(wqe_opcode::SEND, number, 0)
+                               .eth(std::span(frame).first(18))
+                               .pointer(EthernetHost::kKey, place(std::span(frame).subspan(18)),
+                                        static_cast<std::uint32_t>(frame.size() - 18))
+                               .finish());
+    ASSERT_FALSE(host.port.sent.empty());
+    EXPECT_EQ(host.port.sent.back(), frame) << number;
+    const auto cqe = host.poll(cqn);
+    ASSERT_FALSE(cqe.empty());
+    EXPECT_EQ(util::View<cqe64_requester>(cqe).get(cqe64_requester::qpn), number);
+  }
+  EXPECT_EQ(destroy_tis(), command_status::BAD_RES_STATE);
+  for (const auto number : sqns) {
+    EXPECT_TRUE((host.call<destroy_sq_out, destroy_sq_in>(
+                         Opcode::DESTROY_SQ, [&](auto in) { in.set(destroy_sq_in::sqn, number); })
+                     .ok()));
+  }
+  EXPECT_EQ(destroy_tis(), command_status::OK);
+}
+
 // Errors -----------------------------------------------------------------------------------------
 
 TEST_F(EthernetSend, UnknownKeyIsALocalProtectionErrorAndTheRestIsFlushed) {
@@ -363,39 +396,6 @@ TEST_F(EthernetSend, OverrunOfTheCqTakesTheQueueToTheErrorState) {
   expect_completion(0);
 }
 
-// States -----------------------------------------------------------------------------------------
-
-TEST_F(EthernetSend, DoorbellsAreNotProcessedInReset) {
-  EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::RST).ok());
-  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
-  expect_no_completion();
-  // The record may still hold an old counter when the queue becomes ready: only a doorbell counts.
-  EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
-  host.run();
-  expect_no_completion();
-}
-
-TEST_F(EthernetSend, QueueStartsAtZeroAgainAfterErrorAndReset) {
-  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
-  host.post_send(sqn, wqe(wqe_opcode::UMR).finish());
-  expect_completion(0);
-  expect_error(1, cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
-               reason_of(WqeFault::kNotAnEthernetOpcode));
-  EXPECT_TRUE(host.modify_sq(sqn, State::ERR, State::RST).ok());
-  host.reset_ring(sqn);
-  EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
-  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
-  expect_completion(0);
-}
-
-TEST_F(EthernetSend, ModifyToErrorFlushesWithoutDoorbell) {
-  host.write_wqe(sqn, wqe(wqe_opcode::NOP).unsignaled().finish());
-  EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::ERR).ok());
-  host.run();
-  expect_error(0, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
-}
-
-TEST_F(EthernetSend, DestroyedQueueIsNotRun) {
 // PRM Table 26, CE: "Generate CQE only on first WQE completion with error". DPDK makes its CQs for
 // the few WQEs that ask for a CQE, and gives all others this mode.
 TEST_F(EthernetSend, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
@@ -431,6 +431,39 @@ TEST_F(EthernetSend, OfWqesThatTellTheFirstErrorOnlyOneHasACqe) {
   }
 }
 
+// States -----------------------------------------------------------------------------------------
+
+TEST_F(EthernetSend, DoorbellsAreNotProcessedInReset) {
+  EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::RST).ok());
+  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
+  expect_no_completion();
+  // The record may still hold an old counter when the queue becomes ready: only a doorbell counts.
+  EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
+  host.run();
+  expect_no_completion();
+}
+
+TEST_F(EthernetSend, QueueStartsAtZeroAgainAfterErrorAndReset) {
+  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
+  host.post_send(sqn, wqe(wqe_opcode::UMR).finish());
+  expect_completion(0);
+  expect_error(1, cqe_syndrome::LOCAL_QP_OPERATION_ERROR,
+               reason_of(WqeFault::kNotAnEthernetOpcode));
+  EXPECT_TRUE(host.modify_sq(sqn, State::ERR, State::RST).ok());
+  host.reset_ring(sqn);
+  EXPECT_TRUE(host.modify_sq(sqn, State::RST, State::RDY).ok());
+  host.post_send(sqn, wqe(wqe_opcode::NOP).finish());
+  expect_completion(0);
+}
+
+TEST_F(EthernetSend, ModifyToErrorFlushesWithoutDoorbell) {
+  host.write_wqe(sqn, wqe(wqe_opcode::NOP).unsignaled().finish());
+  EXPECT_TRUE(host.modify_sq(sqn, State::RDY, State::ERR).ok());
+  host.run();
+  expect_error(0, cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR, rdma::Reason::kFlushed);
+}
+
+TEST_F(EthernetSend, DestroyedQueueIsNotRun) {
   host.write_wqe(sqn, wqe(wqe_opcode::NOP).finish());
   host.ring_send(sqn);
   EXPECT_TRUE((host.call<destroy_sq_out, destroy_sq_in>(

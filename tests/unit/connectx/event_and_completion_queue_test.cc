@@ -171,6 +171,29 @@ TEST_F(QueueTest, GeneratedEventsAreWrittenAsTheyAre) {
   EXPECT_EQ(written.get(s::eqe::event_data)[3], std::byte{0x77});
 }
 
+// PRM 7.13.5: several EQs may share a vector.
+TEST_F(QueueTest, EqsThatShareAVectorRaiseItEachForItself) {
+  const auto other = host.create_eq(4, 0, 2);
+  const auto generate = [&](std::uint32_t number) {
+    Input<s::gen_eqe_in> in(Opcode::GEN_EQE);
+    in->set(s::gen_eqe_in::eq_number, number);
+    EXPECT_TRUE(host.execute<s::gen_eqe_out>(in).ok());
+  };
+  arm_eq(0);
+  host.write32(host.uar * 4096 + 0x40, other << 24);
+  generate(eqn);
+  EXPECT_EQ(host.interrupts(2), 1u);
+  generate(other);
+  EXPECT_EQ(host.interrupts(2), 2u);
+  generate(other);
+  EXPECT_EQ(host.interrupts(2), 2u) << "it is not armed again";
+  host.write32(host.uar * 4096 + 0x40, other << 24 | 2);
+  generate(eqn);
+  EXPECT_EQ(host.interrupts(2), 2u) << "that the other is armed counts for nothing";
+  generate(other);
+  EXPECT_EQ(host.interrupts(2), 3u);
+}
+
 TEST_F(QueueTest, AFullEqLosesEventsAndNothingElse) {
   Input<s::gen_eqe_in> in(Opcode::GEN_EQE);
   in->set(s::gen_eqe_in::eq_number, eqn);
