@@ -75,6 +75,7 @@ class Server {
   std::optional<Session> session_;
   std::uint32_t watched_ = 0;  ///< events that the session's socket is watched for
   util::RateLimiter notes_{3, std::chrono::seconds(10)};
+  ClientNotes client_notes_;
   util::RateLimiter comings_{10, std::chrono::seconds(10)};  ///< and goings
 };
 

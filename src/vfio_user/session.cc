@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "util/memory_reserve.h"
 #include "vfio_user/region_access.h"
@@ -324,7 +325,7 @@ void Session::send_reply(const Header& command, const Verdict& verdict) {
 
 void Session::note_refusal(const Message& message, const Verdict& verdict) {
   std::uint64_t held_back = 0;
-  if (!notes_.allow(util::monotonic_now(), &held_back)) return;
+  if (!host_.notes->refusals.allow(util::monotonic_now(), &held_back)) return;
   util::log(util::LogLevel::kWarning,
             "{}: vfio-user {} ({}) refused: {} ({}; {} like this not shown)", function_.name(),
             command_name(message.header.command), message.header.command, verdict.reason,
@@ -332,11 +333,11 @@ void Session::note_refusal(const Message& message, const Verdict& verdict) {
 }
 
 void Session::end(const char* reason) {
-  if (!ended_) {
-    util::log(util::LogLevel::kInfo, "{}: vfio-user connection ended: {}", function_.name(),
-              reason);
-  }
-  ended_ = true;
+  if (std::exchange(ended_, true)) return;
+  std::uint64_t held_back = 0;
+  if (!host_.notes->ends.allow(util::monotonic_now(), &held_back)) return;
+  util::log(util::LogLevel::kInfo, "{}: vfio-user connection ended: {} ({} like this not shown)",
+            function_.name(), reason, held_back);
 }
 
 }  // namespace softhca::vfio_user

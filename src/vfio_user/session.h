@@ -32,8 +32,15 @@ struct SessionOptions {
   SocketAccess socket = {};  ///< of the server
 };
 
+/// How many lines the clients of a server may cause, however often they connect.
+struct ClientNotes {
+  util::RateLimiter refusals{10, std::chrono::seconds(1)};
+  util::RateLimiter ends{10, std::chrono::seconds(1)};
+};
+
 /// What a session uses of its server's.
 struct SessionHost {
+  ClientNotes* notes = nullptr;             ///< not null
   util::EventLoop::Notice* more = nullptr;  ///< raised when messages wait that no poll tells of
   util::EventLoop::Notice* lost = nullptr;  ///< raised when memory_lost() becomes true
   Janitor* janitor = nullptr;               ///< null: what is to go goes at once
@@ -102,7 +109,6 @@ class Session {
   std::vector<std::byte> reply_;  ///< payload of the reply in the making
   int reply_fd_ = -1;             ///< goes with it; not ours
   std::string version_reply_;
-  util::RateLimiter notes_{10, std::chrono::seconds(1)};
 };
 
 }  // namespace softhca::vfio_user

@@ -5,7 +5,9 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <thread>
 
 #include "pcie/bus_master.h"
@@ -69,6 +71,29 @@ class HostileClientTest : public testing::ServedFunction {
   std::unique_ptr<vfio_user::Server> other_server_;
   util::Duration longest_{};
 };
+
+// Each of its connections is a fresh one, and each has something to be told.
+TEST_F(HostileClientTest, AClientThatConnectsAgainAndAgainDoesNotFloodTheLog) {
+  unsigned lines = 0;
+  util::set_log_sink([&lines](auto, auto) { ++lines; });
+  const auto start = util::monotonic_now();
+  const std::array<char, 64> nonsense{};
+  for (int i = 0; i < 300; ++i) {
+    const auto socket = vfio_user::connect_unix(path_, "test").value();
+    ASSERT_EQ(::send(socket.get(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(nonsense.size()));
+    std::array<char, 4096> reply;
+    for (ssize_t got = 1; got != 0;) {
+      loop_->turn(util::Time{});
+      got = ::recv(socket.get(), reply.data(), reply.size(), MSG_DONTWAIT);
+      if (got < 0 && errno != EAGAIN) break;
+    }
+  }
+  const auto seconds = (util::monotonic_now() - start) / 1s + 1;
+  util::set_log_sink(nullptr);
+  EXPECT_GT(lines, 0u);
+  EXPECT_LE(lines, 30u * static_cast<unsigned>(seconds)) << "ten of each kind a second";
+}
 
 TEST_F(HostileClientTest, WhoDoesNotReadItsRepliesWaitsForThemAlone) {
   auto slow = negotiated();
