@@ -1,7 +1,11 @@
 #include "util/log.h"
 
+#include <limits.h>
+#include <poll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <atomic>
-#include <cstdio>
 #include <iterator>
 #include <new>
 
@@ -10,9 +14,20 @@ namespace {
 
 constexpr const char* kLevelNames[] = {"error", "warning", "info", "debug"};
 
+/// Never waits: a line that the reader of standard error leaves no room for is lost. Nor does it
+/// take the lock of `stderr`, which a thread of the program may hold.
 void write_to_stderr(LogLevel level, std::string_view text) {
-  const auto line = format_log_line(level, text);
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  auto line = format_log_line(level, text);
+  if (line.size() > PIPE_BUF) {
+    line.resize(PIPE_BUF);
+    line.back() = '\n';
+  }
+  const iovec all{.iov_base = line.data(), .iov_len = line.size()};
+  if (::pwritev2(STDERR_FILENO, &all, 1, -1, RWF_NOWAIT) >= 0) return;
+  // Terminals, and pipes of kernels before 6.4, know no such flag.
+  pollfd has_room{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (::poll(&has_room, 1, 0) != 1 || (has_room.revents & POLLOUT) == 0) return;
+  (void)!::write(STDERR_FILENO, line.data(), line.size());
 }
 
 LogSink& sink() {
