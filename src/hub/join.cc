@@ -16,8 +16,7 @@
 namespace softhca::hub {
 namespace {
 
-/// On a machine where many programs start at the same time, the hub has to wait for its turn.
-constexpr timeval kPatience{.tv_sec = 60, .tv_usec = 0};
+constexpr timeval kForAnswer{.tv_sec = kJoinPatience / std::chrono::seconds(1), .tv_usec = 0};
 
 struct Greeting {
   Hello hello;
@@ -33,7 +32,9 @@ util::Result<Greeting> receive(int socket) {
       return errno == EAGAIN ? util::fail("hub: it does not answer")
                              : util::fail_errno("hub: recvmsg");
     case Received::kEnd:
-      return util::fail("hub: it has refused us (its log says why)");
+      return util::fail(
+          "hub: it has refused us (the file log beside it, or its standard error, "
+          "says why)");
     case Received::kFdsMissing:
       if (greeting.hello.magic != Hello::kMagic) break;
       return util::fail("hub: descriptors are missing (ulimit -n?)");
@@ -43,11 +44,12 @@ util::Result<Greeting> receive(int socket) {
     case Received::kOther:
       break;
   }
-  return util::fail("hub: it is of another version of softhca");
+  return util::fail(
+      "hub: it is of another version of softhca; softhca run --private has a network of its own");
 }
 
 util::Result<Joined> join_or_throw(const std::string& socket_path) {
-  auto socket = vfio_user::connect_unix(socket_path, "hub");
+  auto socket = vfio_user::connect_own(socket_path, "hub", kJoinPatience);
   if (!socket) return tl::unexpected(socket.error());
   Joined joined;
   joined.socket = *std::move(socket);
@@ -55,7 +57,7 @@ util::Result<Joined> join_or_throw(const std::string& socket_path) {
     joined.socket = UniqueFd(::fcntl(joined.socket.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
     if (!joined.socket) return util::fail_errno("hub: fcntl");
   }
-  ::setsockopt(joined.socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+  ::setsockopt(joined.socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kForAnswer, sizeof kForAnswer);
   auto greeting = receive(joined.socket.get());
   if (!greeting) return tl::unexpected(greeting.error());
   auto& fds = greeting->fds;

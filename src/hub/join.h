@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,9 +40,13 @@ struct Joined {
   UniqueFd socket;  ///< closing it is leaving; readable (its end) when the hub has gone
 };
 
-/// Joins the hub that listens at `socket_path`. Waits for its answer for a few seconds at most.
-/// Fails if nobody listens, if the hub refuses (another user, or full), if it is of another version
-/// of softhca, or if there is no memory.
+/// How long join() waits for the hub to accept, and then for its answer: where many programs start
+/// at the same time, the hub has to wait for a processor.
+constexpr std::chrono::seconds kJoinPatience{60};
+
+/// Joins the hub that listens at `socket_path`. Fails if no process listens there or one of another
+/// user does, if the hub refuses (another user, or full) or does not answer in time, if it is of
+/// another version of softhca, or if there is no memory.
 util::Result<Joined> join(const std::string& socket_path);
 
 }  // namespace softhca::hub

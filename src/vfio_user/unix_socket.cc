@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -83,6 +85,23 @@ bool grant(const std::string& path, const SocketAccess& access) {
   return ::chmod(path.c_str(), access.mode) == 0;
 }
 
+/// Zero: without a limit. The kernel applies SO_SNDTIMEO to connect(), too.
+util::Result<UniqueFd> connect_within(const std::string& path, const std::string& what,
+                                      util::Duration patience) {
+  const auto address = address_of(path, what);
+  if (!address) return tl::unexpected(address.error());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return util::fail_errno(what + ": socket");
+  const timeval limit{.tv_sec = std::chrono::duration_cast<std::chrono::seconds>(patience).count(),
+                      .tv_usec = 0};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  if (connect(socket.get(), *address)) return socket;
+  if (errno == EAGAIN) {
+    return util::fail(fmt::format("{} '{}': it does not answer", what, path));
+  }
+  return util::fail_errno(fmt::format("{} '{}': connect", what, path));
+}
+
 }  // namespace
 
 util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& what,
@@ -104,14 +123,21 @@ util::Result<UniqueFd> bind_unix(const std::string& path, const std::string& wha
 }
 
 util::Result<UniqueFd> connect_unix(const std::string& path, const std::string& what) {
-  const auto address = address_of(path, what);
-  if (!address) return tl::unexpected(address.error());
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket) return util::fail_errno(what + ": socket");
-  if (!connect(socket.get(), *address)) {
-    return util::fail_errno(fmt::format("{} '{}': connect", what, path));
+  return connect_within(path, what, util::Duration::zero());
+}
+
+util::Result<UniqueFd> connect_own(const std::string& path, const std::string& what,
+                                   util::Duration patience) {
+  auto socket = connect_within(path, what, patience);
+  if (!socket) return socket;
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket->get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    return util::fail_errno(what + ": SO_PEERCRED");
   }
-  return socket;
+  if (peer.uid == ::geteuid()) return socket;
+  return util::fail(fmt::format("{} '{}': the process that listens there belongs to uid {}", what,
+                                path, peer.uid));
 }
 
 }  // namespace softhca::vfio_user

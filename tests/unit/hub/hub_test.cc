@@ -462,6 +462,21 @@ util::Result<Joined> join_somebody_who_says(const std::string& words) {
   return joined;
 }
 
+// As one that is stopped (SIGSTOP).
+TEST(JoinTest, AHubThatDoesNotAcceptIsNotWaitedForWithoutEnd) {
+  auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
+  const std::filesystem::path directory = ::mkdtemp(name.data());
+  const auto path = (directory / "hub").string();
+  const UniqueFd listener(*vfio_user::bind_unix(path, "test"));
+  ASSERT_EQ(::listen(listener.get(), 0), 0);
+  std::vector<UniqueFd> waiting;
+  while (auto one = vfio_user::connect_own(path, "hub", 1s)) waiting.push_back(*std::move(one));
+  const auto refused = vfio_user::connect_own(path, "hub", 1s);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("does not answer"));
+  std::filesystem::remove_all(directory);
+}
+
 TEST(JoinTest, SomebodyWhoIsNoHubIsAnError) {
   EXPECT_FALSE(join_somebody_who_says(""));
   EXPECT_FALSE(join_somebody_who_says("short"));
