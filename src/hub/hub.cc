@@ -72,6 +72,7 @@ Hub::Hub(util::EventLoop& loop, std::string socket_path, const Options& options)
     : loop_(loop),
       socket_path_(std::move(socket_path)),
       options_(options),
+      numbers_(options.number_max, options.first_block, options.claim_block),
       poll_(options.poll),
       work_(loop, [this] { turn(); }) {
   switch_.set_tap(options.tap);
@@ -177,11 +178,13 @@ unsigned Hub::next_number() {
   for (const auto& client : clients_) {
     for (const auto number : client->gone) is_remembered[number] = true;
   }
-  for (unsigned tries = 0; tries != options_.number_max; ++tries) {
-    last_number_ = last_number_ % options_.number_max + 1;
-    if (!is_remembered[last_number_] && !by_number_.contains(last_number_)) return last_number_;
-  }
-  return 0;
+  const auto number =
+      numbers_.next([&](unsigned one) { return is_remembered[one] || by_number_.contains(one); });
+  numbers_.give_back([this](unsigned first, unsigned last) {
+    const auto at = by_number_.lower_bound(first);
+    return at != by_number_.end() && at->first <= last;
+  });
+  return number;
 }
 
 void Hub::handle_socket(Client& client) {

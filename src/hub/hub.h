@@ -25,6 +25,7 @@
 #include "fabric/switch.h"
 #include "fabric/tap.h"
 #include "hub/link_note.h"
+#include "hub/numbers.h"
 #include "hub/patience.h"
 #include "util/event_loop.h"
 #include "util/log.h"
@@ -41,8 +42,10 @@ class Hub {
     /// Sees all frames that cross the switch. Outlives the hub.
     fabric::Tap* tap = nullptr;
     std::size_t clients_max = 4096;
-    /// Of processes. Addresses of 198.18.0.0/16 are made of them.
+    /// Of processes: numbers.h.
     unsigned number_max = 0xfffe;
+    unsigned first_block = 0;
+    Numbers::Claim claim_block = nullptr;
     /// Bytes of each of the two rings of a process.
     std::size_t ring_capacity = fabric::RingPort::kRingCapacity;
     /// Of each of the two rings between processes that have much to say to each other; those that
@@ -121,7 +124,7 @@ class Hub {
   fabric::MacTable stations_{4096};  ///< behind which process those are that are no process's
   bool held_ = false;                ///< somebody waits for room, since the last look
   vfio_user::UniqueFd timer_;        ///< to look again then
-  unsigned last_number_ = 0;
+  Numbers numbers_;
   vfio_user::AdaptivePoll poll_;
   util::EventLoop::Notice work_;
   Patience tap_patience_;
