@@ -1,8 +1,10 @@
 #include "cli/fabric_link.h"
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "util/log.h"
@@ -41,18 +43,24 @@ FabricLink::FabricLink(util::EventLoop& loop, fabric::Switch& network, std::stri
 FabricLink::~FabricLink() { leave(); }
 
 util::Result<void> FabricLink::watch() {
-  auto ends = loop_.add(joined_.socket.get(), EPOLLIN, [this](std::uint32_t) {
-    util::log(util::LogLevel::kError,
-              "the hub of fabric {} has gone: programs of the host and guests do not meet any more",
-              name_);
-    leave();
-  });
+  auto ends = loop_.add(joined_.socket.get(), EPOLLIN, [this](std::uint32_t) { handle_socket(); });
   if (!ends) return ends;
   return loop_.add(joined_.wake_me.get(), EPOLLIN, [this](std::uint32_t) {
     std::uint64_t count;
     (void)!::read(joined_.wake_me.get(), &count, sizeof count);
     receive();
   });
+}
+
+/// The hub has nothing to say to us. If it says something nevertheless, it is there.
+void FabricLink::handle_socket() {
+  char byte;
+  const auto size = ::recv(joined_.socket.get(), &byte, sizeof byte, MSG_DONTWAIT);
+  if (size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR))) return;
+  util::log(util::LogLevel::kError,
+            "the hub of fabric {} has gone: programs of the host and guests do not meet any more",
+            name_);
+  leave();
 }
 
 void FabricLink::leave() {

@@ -34,6 +34,7 @@ class FabricLink {
   FabricLink(util::EventLoop& loop, fabric::Switch& network, std::string name, FabricMember member,
              hub::Joined joined);
   util::Result<void> watch();
+  void handle_socket();
   void receive();
   void leave();
 

@@ -191,6 +191,10 @@ void Hub::handle_socket(Client& client) {
   char byte;
   const auto size = ::recv(client.socket.get(), &byte, sizeof byte, MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size > 0 && byte == kWilling && !client.is_willing) {
+    client.is_willing = true;
+    return;
+  }
   if (size > 0) return expel(client, "it talks, and has nothing to say");
   util::log(util::LogLevel::kDebug, "hub: process {} ({}) has gone", client.number, client.pid);
   loop_.remove(client.socket.get());

@@ -40,16 +40,16 @@ bool Hub::look_at(Client& client, std::span<const std::byte> frame) {
   const auto to = number_of(frame);
   const auto said = LinkNote::parse(frame);
   if (!said) {
-    if (client.is_willing && to != 0) count_frame(client, to);
+    if (client.is_willing && to != 0 && options_.tap == nullptr) count_frame(client, to);
     // A switch that does not know a place sends to all, and who sends to one that has died sends
     // again and again.
     const bool to_the_gone = to != 0 && find(to) == nullptr;
     if (to_the_gone) ++counters_.to_the_gone;
     return to_the_gone;
   }
-  // Nobody speaks for somebody else, and guests are nobody here.
+  // A process speaks for itself only. A guest can send any frame in the name of its server, which
+  // is why willingness is said on the socket: where there is none, there is no link to speak of.
   if (said->from != address_of(client.number)) return true;
-  if (said->kind == LinkNote::Kind::kWilling) client.is_willing = options_.tap == nullptr;
   const bool for_peer =
       said->kind == LinkNote::Kind::kReady || said->kind == LinkNote::Kind::kSwitched;
   return !for_peer || !client.known.contains(to);

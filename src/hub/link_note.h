@@ -2,7 +2,6 @@
 // is for local experiments (IEEE 802 9.2.3.4; 88-B6). By them two processes that have much to say
 // to each other come to do so without the hub:
 //
-//   A -> hub      kWilling     I can do without you
 //   hub -> A, B   kIntroduced  a message about the other one is on your socket: an Introduction
 //   B -> A        kReady       I have our rings
 //   A -> B        kSwitched    the last frame from me that comes by the hub: now look at the ring
@@ -23,11 +22,11 @@
 namespace softhca::hub {
 
 struct LinkNote {
-  enum class Kind : std::uint8_t { kWilling = 1, kIntroduced, kReady, kSwitched, kGone };
+  enum class Kind : std::uint8_t { kIntroduced = 2, kReady, kSwitched, kGone };
 
   wire::MacAddress to;
   wire::MacAddress from;  ///< of the process that is meant
-  Kind kind = Kind::kWilling;
+  Kind kind = Kind::kIntroduced;
 
   /// Nothing: it is another kind of frame.
   static std::optional<LinkNote> parse(std::span<const std::byte> frame);

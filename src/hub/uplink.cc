@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "hub/fd_message.h"
+#include "hub/hello.h"
 #include "util/endian.h"
 
 namespace softhca::hub {
@@ -19,9 +20,6 @@ namespace {
 constexpr auto kPatience = Patience::kLongest;
 /// By the hub to one that a link is being made with: that has the ring of the other to itself.
 constexpr std::size_t kByHub = std::size_t{512} << 10;
-/// The hub itself is process 0.
-constexpr unsigned kHub = 0;
-
 std::uint64_t to_u64(const std::array<std::uint8_t, 6>& mac) {
   return wire::MacAddress::from(std::as_bytes(std::span(mac))).to_u64();
 }
@@ -49,7 +47,7 @@ Uplink::Uplink(std::unique_ptr<fabric::Port> port, Joined joined)
       hub_(std::move(*joined_.out), std::move(*joined_.in)),
       port_(std::move(port)) {
   port_->set_receiver(this);
-  say(LinkNote::Kind::kWilling, to_u64(mac_of(kHub)));
+  (void)::send(joined_.socket.get(), &kWilling, sizeof kWilling, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 Uplink::~Uplink() { port_->set_receiver(nullptr); }
@@ -154,8 +152,6 @@ bool Uplink::handle_note(std::span<const std::byte> frame) {
       if (link == nullptr) break;
       link->gone = true;
       link->sends = false;
-      break;
-    case LinkNote::Kind::kWilling:
       break;
   }
   return true;

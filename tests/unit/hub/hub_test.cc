@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "fabric/recorder.h"
+#include "hub/hello.h"
 #include "hub/join.h"
 #include "vfio_user/unix_socket.h"
 
@@ -56,6 +57,11 @@ class Station {
 
   void send(std::uint64_t to, std::string_view text) {
     station_->transmit(fabric::frame_of(to, mac_, text));
+    fabric_.deliver(kAll);
+    if (link_->settle()) wake_hub();
+  }
+  void send_raw(const wire::Frame& frame) {
+    station_->transmit(frame);
     fabric_.deliver(kAll);
     if (link_->settle()) wake_hub();
   }
@@ -98,6 +104,12 @@ class Station {
   fabric::Recorder receiver_;
   std::unique_ptr<fabric::RingPort> link_;
 };
+
+/// What once said that a process is willing to do without the hub.
+wire::Frame willing_note(const Station& station) {
+  const auto from = wire::MacAddress::from_u64(station.mac());
+  return LinkNote{.to = from, .from = from, .kind = static_cast<LinkNote::Kind>(1)}.frame();
+}
 
 /// A hub whose loop runs in a thread, as another process has it.
 class HubTest : public testing::Test {
@@ -234,6 +246,24 @@ TEST_F(HubTest, AProcessThatTalksIsPutOutAndNobodyElse) {
 }
 
 /// Joins with its rings' descriptors still open, to write what it likes.
+// A guest sends any frame it likes, and all frames of guests are their server's.
+TEST_F(HubTest, AFrameMakesNoProcessWilling) {
+  const auto server = join_hub(), program = join_hub();
+  ASSERT_EQ(::send(program->joined().socket.get(), &kWilling, 1, 0), 1);
+  server->send_raw(willing_note(*server));
+  for (int i = 0; i < 40; ++i) {
+    server->send(program->mac(), "to the program");
+    EXPECT_FALSE(program->receive().empty());
+    program->send(server->mac(), "to the guest");
+    EXPECT_FALSE(server->receive().empty());
+  }
+  char byte;
+  EXPECT_EQ(::recv(server->joined().socket.get(), &byte, 1, MSG_DONTWAIT), -1) << "it is told";
+  EXPECT_EQ(::recv(program->joined().socket.get(), &byte, 1, MSG_DONTWAIT), -1);
+  pause();
+  EXPECT_EQ(hub_->counters().links, 0u);
+}
+
 TEST_F(HubTest, AProcessThatBreaksItsRingIsPutOutAndNobodyElse) {
   const auto a = join_hub(), b = join_hub();
   const auto socket = *vfio_user::connect_unix(path_, "test");
@@ -485,7 +515,7 @@ TEST(JoinTest, SomebodyWhoIsNoHubIsAnError) {
 }
 
 TEST(JoinTest, AHelloWithoutDescriptorsIsAnError) {
-  const auto joined = join_somebody_who_says("hcahub02" + std::string(16, '\0'));
+  const auto joined = join_somebody_who_says("hcahub03" + std::string(16, '\0'));
   ASSERT_FALSE(joined);
   EXPECT_THAT(joined.error().message, HasSubstr("descriptors"));
 }
