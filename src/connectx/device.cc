@@ -236,6 +236,15 @@ util::Time Device::run_device(util::Time now) {
   return std::min({next, completion_queues().next_event(), next_look});
 }
 
+void Device::run_commands(util::Time now) {
+  run_time_ = now;
+  notes_.set_time(now);
+  work().grant(kRunWork);
+  if (commands().run(work())) attention_ = true;
+  completion_queues().run(now, work());
+  work().charge(pcie::RemoteAccesses::take_work());
+}
+
 [[gnu::noinline]] util::Time Device::run_all(util::Time now) {
   attention_ = false;
   ethernet().report_released(now);

@@ -60,6 +60,10 @@ class Device final : public pcie::Function, private fabric::Receiver {
   Device(DeviceOptions options, fabric::Port& port);
   ~Device() override;
 
+  /// run() for a driver that waits for a command, while nothing can be sent: only commands, and the
+  /// completions that they make.
+  void run_commands(util::Time now);
+
   // The parts, in the order in which a driver meets them. They live until the next reset.
   const DeviceOptions& options() const { return options_; }
   CommandInterface& commands() { return *commands_; }

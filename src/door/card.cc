@@ -117,13 +117,18 @@ util::Result<void> Card::set_up() {
 
 void Card::set_crowd(unsigned threads) { model_->set_ack_patience(std::min(threads, kCrowdMax)); }
 
-/// Sends no more than there is room for; where there is none, it is due again at once.
+/// Sends no more than there is room for; where there is none, it does what the driver waits for,
+/// and is due again without delay.
 util::Time Card::run_as_far_as_there_is_room(util::Time now) {
   constexpr auto kWork = pcie::Function::kRunWork;
   if (hurries_) return model_->run(now);
   const auto most = static_cast<std::size_t>(kWork / connectx::Device::kPacketWork) * kPacketRoom;
   const auto packets = static_cast<std::int64_t>(std::min(link_->room(most), most) / kPacketRoom);
-  return packets == 0 ? now : model_->run(now, packets * connectx::Device::kPacketWork);
+  if (packets == 0) {
+    model_->run_commands(now);
+    return now;
+  }
+  return model_->run(now, packets * connectx::Device::kPacketWork);
 }
 
 void Card::tell_neighbours() {

@@ -127,7 +127,7 @@ class Hub {
   Numbers numbers_;
   vfio_user::AdaptivePoll poll_;
   util::EventLoop::Notice work_;
-  Patience tap_patience_;
+  Patience tap_patience_{1};  ///< any progress: the file is the user's own
   util::RateLimiter warnings_{10, std::chrono::seconds(10)};
   Counters counters_;
 };

@@ -42,7 +42,7 @@ struct Hub::Client {
   vfio_user::UniqueFd bell;  ///< it wakes us
   vfio_user::UniqueFd wake;  ///< we wake it
   fabric::RingPort link;
-  Patience patience;  ///< of those who send to it
+  Patience patience{Patience::kLeast};  ///< of those that send to it
   bool active = false;
   bool leaves = false;            ///< its socket has ended
   std::size_t last_frames = 0;    ///< since then

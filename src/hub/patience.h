@@ -1,5 +1,5 @@
-// How long who sends waits for who does not take: a pause, as of IEEE 802.1Q clause 36, that no
-// station can make last.
+// How long a sender waits for a receiver that does not drain its ring: PAUSE (IEEE 802.1Q clause
+// 36), which no station can make last.
 #pragma once
 
 #include <chrono>
@@ -10,26 +10,43 @@
 
 namespace softhca::hub {
 
-/// With one ring, or one file, that is full: since when nothing was taken out of it.
+/// For one ring, or one file, that is full: for each `least` bytes that the receiver takes, a
+/// sender waits for kLongest at most, however the receiver spreads them.
 class Patience {
  public:
   static constexpr util::Duration kLongest = std::chrono::milliseconds(100);
 
-  /// What `room`, the bytes that there is room for, means to who wants `enough`, where `taken` is
-  /// what was taken so far. 0: wait. No limit: nothing was taken for so long that nobody waits.
-  std::size_t room(std::size_t room, std::uint64_t taken, std::size_t enough) {
-    if (room >= enough) return room;
-    const auto now = util::monotonic_now();
-    if (since_ == util::Time{} || taken != taken_) {
-      since_ = now;
+  /// 1.3 MB/s: any program that runs now and then takes more.
+  static constexpr std::uint64_t kLeast = std::uint64_t{128} << 10;
+
+  explicit Patience(std::uint64_t least) : least_(least) {}
+
+  /// What `room`, the bytes that there is room for, means to a sender that wants `enough`, where
+  /// the receiver has taken `taken` bytes so far. 0: wait. No limit: the receiver is too slow to be
+  /// waited for.
+  template <class Clock = util::Time (*)()>
+  std::size_t room(std::size_t room, std::uint64_t taken, std::size_t enough,
+                   Clock clock = util::monotonic_now) {
+    if (room >= enough && !waits_) return room;
+    const auto now = clock();
+    if (taken - taken_ >= least_) {
       taken_ = taken;
+      waited_ = {};
+    } else if (waits_) {
+      waited_ += now - last_;
     }
-    return now - since_ < kLongest ? 0 : SIZE_MAX;
+    waits_ = room < enough;
+    last_ = now;
+    if (!waits_) return room;
+    return waited_ < kLongest ? 0 : SIZE_MAX;
   }
 
  private:
-  util::Time since_{};
-  std::uint64_t taken_ = 0;
+  const std::uint64_t least_;
+  std::uint64_t taken_ = 0;  ///< when the wait began
+  util::Duration waited_{};  ///< since then
+  util::Time last_{};        ///< of the last look, if that said "wait"
+  bool waits_ = false;
 };
 
 }  // namespace softhca::hub

@@ -59,8 +59,9 @@ class Uplink final : public fabric::Receiver {
     const std::uint64_t mac;
     fabric::RingPair rings;
     UniqueFd wake;  ///< it
-    Patience patience;
-    bool sends = false;      ///< it is ready
+    Patience patience{Patience::kLeast};
+    bool ready = false;      ///< the other end reads its ring
+    bool sends = false;      ///< what is for it goes into its ring
     std::size_t by_hub = 0;  ///< bytes that it was sent before
     bool reads = false;      ///< what came by the hub was before
     bool gone = false;       ///< it sends nothing more
@@ -76,7 +77,7 @@ class Uplink final : public fabric::Receiver {
   Joined joined_;
   const std::uint64_t mac_;
   fabric::RingPair hub_;
-  Patience patience_;  ///< with the hub
+  Patience patience_{Patience::kLeast};  ///< with the hub
   std::vector<std::unique_ptr<Link>> links_;
   Link* last_ = nullptr;                ///< that a frame went to
   std::unique_ptr<fabric::Port> port_;  ///< goes first: its frames refer to the rings
