@@ -90,6 +90,8 @@ class RingPair {
 
   /// Bytes that the other process has room for, looked at anew where they were fewer than `wanted`.
   std::size_t room(std::size_t wanted) { return broken() ? SIZE_MAX : out_.room(wanted); }
+  /// The other process has delivered all that was sent.
+  bool all_is_taken() { return room(out_memory_.capacity()) >= out_memory_.capacity(); }
   /// What it has taken so far, at the last look.
   std::uint64_t taken() const { return out_.taken(); }
   /// The other process has broken the rules of a ring: nothing comes and goes here any more.

@@ -7,8 +7,10 @@
 //   A -> B        kSwitched    the last frame from me that comes by the hub: now look at the ring
 //   hub -> A      kGone        the other one has left the hub
 //
-// and the same the other way round. So frames stay in order. Each of them may be lost, as any
-// frame: then the hub goes on to carry what it carried, or the ring is looked at a little later.
+// and the same the other way round. Both have said on their sockets that they are willing: hello.h.
+// A switches when the hub has delivered all that A had sent, so frames stay in order. Each note may
+// be lost, as any frame: then the hub goes on to carry what it carried, or B reads the ring a
+// little later, after all that the hub has for it.
 #pragma once
 
 #include <array>

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -77,17 +78,30 @@ void Uplink::handle_frame(const wire::Frame& frame) {
 }
 
 std::size_t Uplink::receive(std::size_t frames) {
+  std::vector<Link*> late;
+  for (const auto& link : links_) {
+    if (!link->reads && is_late(*link)) late.push_back(link.get());
+  }
   auto count = hub_.receive(*port_, frames, [this](const auto& frame) {
     return handle_note(frame.head()) ? fabric::Verdict::kTaken : fabric::Verdict::kGoes;
   });
+  if (count < frames) {
+    for (auto* link : late) link->reads = true;
+  }
   for (const auto& link : links_) {
-    if (!link->reads) link->reads = util::monotonic_now() - link->made > kPatience;
     if (link->reads) count += link->rings.receive(*port_, frames);
   }
   return count;
 }
 
+/// The note that its ring is to be read seems to be lost. What is in the ring was sent after all
+/// that the hub carried, which therefore is in the hub's ring by now.
+bool Uplink::is_late(Link& link) const {
+  return util::monotonic_now() - link.made > kPatience && !link.rings.prepare_to_sleep();
+}
+
 void Uplink::settle() {
+  if (may_switch_) switch_over();
   if (hub_.settle(*port_)) raise(joined_.wake_hub);
   bool any_gone = false;
   for (const auto& link : links_) {
@@ -141,19 +155,39 @@ bool Uplink::handle_note(std::span<const std::byte> frame) {
     case LinkNote::Kind::kReady:
       if (link == nullptr) meet_introduced();  // we were not told so
       link = find(from);
-      if (link == nullptr || link->sends) break;
-      say(LinkNote::Kind::kSwitched, from);
-      link->sends = true;
+      if (link == nullptr) break;
+      link->ready = may_switch_ = true;
       break;
     case LinkNote::Kind::kSwitched:
       if (link != nullptr) link->reads = true;
       break;
     case LinkNote::Kind::kGone:
+      if (link == nullptr) meet_introduced();  // the hub had told us before
+      link = find(from);
       if (link == nullptr) break;
       link->gone = true;
       link->sends = false;
       break;
   }
+  return true;
+}
+
+/// Once the hub has delivered all that we had sent: until then later frames would overtake these.
+void Uplink::switch_over() {
+  if (!hub_.all_is_taken()) return;
+  may_switch_ = false;
+  for (const auto& link : links_) {
+    if (!link->ready || link->sends || link->gone) continue;
+    say(LinkNote::Kind::kSwitched, link->mac);
+    link->sends = true;
+  }
+}
+
+bool Uplink::see_hub_go() {
+  if (hub_has_gone_) return false;
+  meet_introduced();
+  if (!hub_has_hung_up_) return false;
+  hub_has_gone_ = true;
   return true;
 }
 
@@ -166,11 +200,19 @@ void Uplink::meet_introduced() {
         receive_message(joined_.socket.get(), std::as_writable_bytes(std::span(&introduction, 1)),
                         fds, MSG_DONTWAIT);
     if (received == Received::kFdsMissing) continue;
+    // It goes with an error if the hub had not read all of the socket.
+    const bool failed = received == Received::kNothing && errno != EAGAIN && errno != EINTR;
+    hub_has_hung_up_ = received == Received::kEnd || failed;
     if (received != Received::kMessage) return;
     auto out = util::SharedRing::attach(fds[kRingToIt].get());
     auto in = util::SharedRing::attach(fds[kRingFromIt].get());
     if (!out || !in || !is_no_file(fds[kWakeIt].get())) continue;
     const auto mac = to_u64(introduction.mac);
+    // The process that had this address before has left the hub.
+    if (auto* const before = find(mac)) {
+      before->gone = true;
+      before->sends = false;
+    }
     links_.push_back(
         std::make_unique<Link>(mac, *std::move(out), *std::move(in), std::move(fds[kWakeIt])));
     say(LinkNote::Kind::kReady, mac);

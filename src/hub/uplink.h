@@ -46,6 +46,10 @@ class Uplink final : public fabric::Receiver {
   /// Asks to be woken for the next frame. False if there is one already.
   bool prepare_to_sleep();
 
+  /// Looks whether the hub has gone. True once: from then on no frame comes or goes but those of
+  /// links.
+  bool see_hub_go();
+
   /// To which frames go straight.
   std::size_t links() const;
 
@@ -72,6 +76,8 @@ class Uplink final : public fabric::Receiver {
   void say(LinkNote::Kind kind, std::uint64_t to);
   bool handle_note(std::span<const std::byte> frame);
   void meet_introduced();
+  void switch_over();
+  bool is_late(Link& link) const;
   void drop_gone();
 
   Joined joined_;
@@ -79,7 +85,10 @@ class Uplink final : public fabric::Receiver {
   fabric::RingPair hub_;
   Patience patience_{Patience::kLeast};  ///< with the hub
   std::vector<std::unique_ptr<Link>> links_;
-  Link* last_ = nullptr;                ///< that a frame went to
+  Link* last_ = nullptr;     ///< that a frame went to
+  bool may_switch_ = false;  ///< a link is ready, and does not send yet
+  bool hub_has_gone_ = false;
+  bool hub_has_hung_up_ = false;        ///< and see_hub_go() has not said so yet
   std::unique_ptr<fabric::Port> port_;  ///< goes first: its frames refer to the rings
 };
 

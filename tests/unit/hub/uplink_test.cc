@@ -229,6 +229,25 @@ TEST_F(UplinkTest, FramesStayInOrderWhileALinkIsMade) {
   }
 }
 
+TEST_F(UplinkTest, FramesStayInOrderWhereTheHubDoesNotGetToRun) {
+  for (int i = 0; i < kMany; ++i) a_->push(b_->mac(), "hello");
+  run_hub();
+  a_->turn();
+  b_->turn();
+  run_hub();  // both are told that the other is ready
+  (void)b_->take();
+  // The hub does not run any more.
+  a_->push(b_->mac(), "first");
+  a_->turn();
+  a_->push(b_->mac(), "second");
+  std::this_thread::sleep_for(std::chrono::milliseconds(110));  // longer than a note is waited for
+  auto heard = b_->take();
+  run_all();
+  for (auto& text : b_->take()) heard.push_back(std::move(text));
+  EXPECT_THAT(heard, ElementsAre("first", "second"));
+  EXPECT_EQ(a_->link().links(), 1u);
+}
+
 TEST_F(UplinkTest, WhoSleepsIsWokenByTheOtherEnd) {
   make_link();
   std::uint64_t count;
@@ -362,42 +381,106 @@ TEST_F(UplinkTest, WhoseEventfdIsFullAndWaitsHoldsUpNobody) {
   EXPECT_THAT(b_->take(), ElementsAre("it returns"));
 }
 
-/// A hub that is none: what it says about process 2 has `wake` with it.
-std::size_t links_with_wake(int wake) {
-  int ends[2];
-  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  const UniqueFd socket(ends[0]);
-  auto to_hub = *util::SharedRing::create(util::SharedRing::kCapacityMin);
-  auto from_hub = *util::SharedRing::create(util::SharedRing::kCapacityMin);
-  const auto to_it = *util::SharedRing::create(util::SharedRing::kCapacityMin);
-  const auto from_it = *util::SharedRing::create(util::SharedRing::kCapacityMin);
-  util::RingProducer out(from_hub);
-  const auto say = [&](LinkNote::Kind kind) {
+/// A hub that is none, of process 1, and what it says about process 2.
+class FakeHub {
+ public:
+  FakeHub() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    socket_.reset(ends[0]);
+    Joined joined;
+    joined.number = 1;
+    joined.mac = mac_of(1);
+    joined.out.emplace(*util::SharedRing::attach(to_hub_.fd()));
+    joined.in.emplace(*util::SharedRing::attach(from_hub_.fd()));
+    joined.wake_hub.reset(::eventfd(0, EFD_NONBLOCK));
+    joined.wake_me.reset(::eventfd(0, EFD_NONBLOCK));
+    joined.socket.reset(ends[1]);
+    process_.emplace(std::move(joined));
+  }
+  Process& process() { return *process_; }
+
+  void say(LinkNote::Kind kind) {
     const auto frame = LinkNote{.to = wire::MacAddress::from_u64(0x025FCB000001),
                                 .from = wire::MacAddress::from_u64(0x025FCB000002),
                                 .kind = kind}
                            .frame();
-    std::ranges::copy(frame.head(), out.reserve(frame.size()).begin());
-    out.publish();
-  };
-  Joined joined;
-  joined.number = 1;
-  joined.mac = mac_of(1);
-  joined.out.emplace(*util::SharedRing::attach(to_hub.fd()));
-  joined.in.emplace(*util::SharedRing::attach(from_hub.fd()));
-  joined.wake_hub.reset(::eventfd(0, EFD_NONBLOCK));
-  joined.wake_me.reset(::eventfd(0, EFD_NONBLOCK));
-  joined.socket.reset(ends[1]);
-  Process process(std::move(joined));
-  Introduction introduction;
-  introduction.number = 2;
-  introduction.mac = mac_of(2);
-  EXPECT_TRUE(send_message(socket.get(), std::as_bytes(std::span(&introduction, 1)),
-                           std::array{to_it.fd(), from_it.fd(), wake}));
-  say(LinkNote::Kind::kIntroduced);
-  say(LinkNote::Kind::kReady);
-  process.turn();
-  return process.link().links();
+    std::ranges::copy(frame.head(), out_.reserve(frame.size()).begin());
+    out_.publish();
+  }
+  /// `to_it`: the ring that process 1 is to write to.
+  void introduce(const util::SharedRing& to_it, int wake) {
+    const auto from_it = *util::SharedRing::create(util::SharedRing::kCapacityMin);
+    Introduction introduction;
+    introduction.number = 2;
+    introduction.mac = mac_of(2);
+    EXPECT_TRUE(send_message(socket_.get(), std::as_bytes(std::span(&introduction, 1)),
+                             std::array{to_it.fd(), from_it.fd(), wake}));
+  }
+  void go() { socket_.reset(); }
+  /// Takes all that it was sent.
+  void take_all() {
+    while (!in_.next().empty()) in_.release(in_.position());
+  }
+
+ private:
+  UniqueFd socket_;
+  util::SharedRing to_hub_ = *util::SharedRing::create(util::SharedRing::kCapacityMin);
+  util::SharedRing from_hub_ = *util::SharedRing::create(util::SharedRing::kCapacityMin);
+  util::RingProducer out_{from_hub_};
+  util::RingConsumer in_{to_hub_};
+  std::optional<Process> process_;
+};
+
+std::size_t links_with_wake(int wake) {
+  FakeHub hub;
+  hub.introduce(*util::SharedRing::create(util::SharedRing::kCapacityMin), wake);
+  hub.say(LinkNote::Kind::kIntroduced);
+  hub.say(LinkNote::Kind::kReady);
+  hub.process().turn();
+  hub.take_all();
+  hub.process().turn();
+  return hub.process().link().links();
+}
+
+// Its number was given again, and the note of the end of the one before it was lost.
+TEST(Introduced, TheLastOneOfAnAddressHasIt) {
+  FakeHub hub;
+  const UniqueFd bell(::eventfd(0, EFD_NONBLOCK));
+  const auto before = *util::SharedRing::create(util::SharedRing::kCapacityMin);
+  const auto now = *util::SharedRing::create(util::SharedRing::kCapacityMin);
+  hub.introduce(before, bell.get());
+  hub.introduce(now, bell.get());
+  hub.say(LinkNote::Kind::kReady);
+  hub.process().turn();
+  hub.take_all();
+  hub.process().turn();
+  EXPECT_EQ(hub.process().link().links(), 1u);
+  hub.process().push(0x025FCB000002, "hello");
+  util::RingConsumer of_before(before), of_now(now);
+  EXPECT_TRUE(of_before.next().empty()) << "nobody reads it";
+  EXPECT_FALSE(of_now.next().empty());
+}
+
+TEST(Introduced, AnEndThatIsToldBeforeTheIntroductionIsReadCounts) {
+  FakeHub hub;
+  const UniqueFd bell(::eventfd(0, EFD_NONBLOCK));
+  hub.introduce(*util::SharedRing::create(util::SharedRing::kCapacityMin), bell.get());
+  hub.say(LinkNote::Kind::kGone);
+  hub.process().turn();
+  hub.say(LinkNote::Kind::kReady);  // of the next process that has its number
+  hub.process().turn();
+  hub.take_all();
+  hub.process().turn();
+  EXPECT_EQ(hub.process().link().links(), 0u);
+}
+
+TEST(Introduced, TheEndOfTheHubIsSeenOnce) {
+  FakeHub hub;
+  EXPECT_FALSE(hub.process().link().see_hub_go());
+  hub.go();
+  EXPECT_TRUE(hub.process().link().see_hub_go());
+  EXPECT_FALSE(hub.process().link().see_hub_go());
 }
 
 TEST(Introduced, WhatIsNoEventfdWakesNobody) {
