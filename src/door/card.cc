@@ -197,6 +197,16 @@ bool Card::follow_host() {
   return true;
 }
 
+bool Card::see_hub_go() {
+  if (!link_->see_hub_go()) return false;
+  fault_port_->lose_link();
+  util::log(util::LogLevel::kError,
+            "mlx5_{}: the hub has gone, and with it the link: what this program and others send to "
+            "each other is lost",
+            options_.number);
+  return true;
+}
+
 void Card::leave_to_parent() {
   link_->leave_to_parent();
   addresses_.leave();

@@ -69,6 +69,8 @@ class Card {
   int host_changes() const { return addresses_.changes(); }
   /// The GID table follows the interface that gives the addresses. True: it has changed.
   bool follow_host();
+  /// The hub has gone since the last look: the port is down from now on.
+  bool see_hub_go();
   /// In a child that was forked: what stays is the parent's.
   void leave_to_parent();
 

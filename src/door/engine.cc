@@ -206,6 +206,15 @@ void Engine::follow_host() {
   }
 }
 
+void Engine::look_at_hubs() {
+  for (unsigned number = 0; number != cards_.size(); ++number) {
+    if (cards_[number] == nullptr || !cards_[number]->see_hub_go()) continue;
+    for (auto& [inode, file] : files_) {
+      if (file.card == number) file.context->tell_port_error();
+    }
+  }
+}
+
 void Engine::leave_to_parent() {
   for_each_card([](Card& card) { card.leave_to_parent(); });
   if (port_file_) port_file_->leave_to_parent();

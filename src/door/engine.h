@@ -88,6 +88,8 @@ class Engine {
   void drop_closed();
   /// The host's addresses may be others.
   void follow_host();
+  /// Hubs may have gone.
+  void look_at_hubs();
   util::Result<void> set_up_rdma_cm();
   void poke();
 

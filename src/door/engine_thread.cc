@@ -119,6 +119,7 @@ bool Engine::look(bool& sleeps) {
   if (const auto now = util::monotonic_now(); now - last_look_ > 1s) {
     last_look_ = now;
     drop_closed();
+    look_at_hubs();
     for (auto& [inode, file] : files_) {
       file.context->tell_clock();
       file.context->drop_closed();

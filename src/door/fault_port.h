@@ -1,6 +1,6 @@
 // A port in front of the device's that loses what arrives while memory faults are pending
 // (util/memory_faults.h): nothing is acknowledged that did not reach memory, and nothing arrives
-// that was not read from it.
+// that was not read from it. Its link is down once the hub has gone.
 #pragma once
 
 #include "fabric/passing_port.h"
@@ -12,6 +12,9 @@ class FaultPort final : public fabric::PassingPort {
  public:
   using PassingPort::PassingPort;
 
+  void lose_link() { link_ = false; }
+  bool link_up() const override { return link_ && PassingPort::link_up(); }
+
  private:
   void arrive(const wire::Frame& frame, fabric::Receiver& to) override {
     if (!util::MemoryFaults::pending()) to.handle_frame(frame);
@@ -19,6 +22,8 @@ class FaultPort final : public fabric::PassingPort {
   void arrive_looped(const wire::Frame& frame, std::uint32_t mark, fabric::Receiver& to) override {
     if (!util::MemoryFaults::pending()) to.handle_loopback(frame, mark);
   }
+
+  bool link_ = true;
 };
 
 }  // namespace softhca::door

@@ -49,6 +49,8 @@ class Context {
   void tell_clock() { (void)store_clock(device_, options_.store); }
   /// An entry of the GID table is another than before, or empty.
   void tell_gid_change();
+  /// The link has gone down.
+  void tell_port_error();
   /// What waits for room in the descriptors of events.
   void flush_events();
   /// The descriptors of events that the program has closed.
@@ -61,6 +63,7 @@ class Context {
 
  private:
   struct Method;
+  void tell_of_port(std::uint32_t event_type);
   static std::span<const Method> methods();
   static std::span<const Method> devx_methods();     // devx_methods.cc
   static std::span<const Method> flow_methods();     // flow_methods.cc

@@ -176,10 +176,14 @@ Errno Context::alloc_async_events(Request& request) {
 }
 
 /// IB_EVENT_GID_CHANGE (IBTA has none: Linux tells it where an address has come or gone).
-void Context::tell_gid_change() {
-  constexpr std::uint32_t kGidChange = 18;
+void Context::tell_gid_change() { tell_of_port(18); }
+
+/// IB_EVENT_PORT_ERR (IBTA 11.6.3.3).
+void Context::tell_port_error() { tell_of_port(10); }
+
+void Context::tell_of_port(std::uint32_t event_type) {
   if (async_ == nullptr) return;
-  const ib_uverbs_async_event_desc event{.element = kPort, .event_type = kGidChange, .reserved = 0};
+  const ib_uverbs_async_event_desc event{.element = kPort, .event_type = event_type, .reserved = 0};
   async_->pipe.write(std::as_bytes(std::span(&event, 1)));
 }
 
