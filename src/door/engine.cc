@@ -56,9 +56,13 @@ util::Result<void> Engine::set_up() {
   poke_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!poke_) return util::fail_errno("eventfd");
   if (options_.control.empty()) return {};
-  auto control = ControlPoint::create(fmt::format("{}/{}", options_.control, ::getpid()));
-  if (!control) return tl::unexpected(control.error());
-  control_.emplace(*std::move(control));
+  auto control = ControlPoint::create(options_.control);
+  if (control) {
+    control_.emplace(*std::move(control));
+  } else {
+    util::log(util::LogLevel::kWarning, "softhca inspect does not find this process: {}",
+              control.error().message);
+  }
   return {};
 }
 

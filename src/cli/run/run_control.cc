@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <system_error>
 #include <utility>
@@ -18,13 +17,6 @@
 
 namespace softhca::cli {
 namespace {
-
-/// "ib_write_bw.1234", by the name of its socket.
-std::string name_of(const std::string& pid) {
-  std::string comm;
-  std::getline(std::ifstream("/proc/" + pid + "/comm"), comm);
-  return (comm.empty() ? "process" : comm) + "." + pid;
-}
 
 std::string error(std::string_view text) { return fmt::format("error: {}\n", text); }
 
@@ -74,7 +66,7 @@ std::string RunControl::answer(std::string_view request) const {
     auto said = ask_control(entry.path().string(), line);
     // One that has ended since.
     if (!said) continue;
-    answers.emplace(name_of(entry.path().filename().string()), *std::move(said));
+    answers.emplace(entry.path().filename().string(), *std::move(said));
   }
   const bool json = wanted->show.json;
   const auto what = wanted->function.empty() ? "softhca" : wanted->function;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 
@@ -16,6 +18,8 @@ namespace {
 constexpr int kBacklog = 16;
 constexpr timeval kPatience{.tv_sec = 1, .tv_usec = 0};
 constexpr std::size_t kLineMax = 256;
+/// Processes of one name and number.
+constexpr unsigned kNamesakes = 64;
 
 std::string read_line(int socket) {
   std::string line;
@@ -62,8 +66,13 @@ std::optional<ControlPoint::Question> ControlPoint::parse(std::string_view line)
   return question;
 }
 
-util::Result<ControlPoint> ControlPoint::create(const std::string& path) {
-  auto listener = vfio_user::bind_unix(path, "control");
+util::Result<ControlPoint> ControlPoint::create(const std::string& directory) {
+  const auto name =
+      fmt::format("{}/{:.15}.{}", directory, ::program_invocation_short_name, ::getpid());
+  auto listener = vfio_user::bind_unix(name, "control");
+  for (unsigned other = 2; !listener && other <= kNamesakes; ++other) {
+    listener = vfio_user::bind_unix(fmt::format("{}-{}", name, other), "control");
+  }
   if (!listener) return tl::unexpected(listener.error());
   if (::listen(listener->get(), kBacklog) != 0) return util::fail_errno("control: listen");
   return ControlPoint(*std::move(listener));

@@ -28,8 +28,10 @@ class ControlPoint {
   /// Nothing: it is none.
   static std::optional<Question> parse(std::string_view line);
 
-  /// Listens at `path`. The file is left to who removes its directory.
-  static util::Result<ControlPoint> create(const std::string& path);
+  /// Listens in `directory` at a name that no other process has, and that begins with this one's:
+  /// processes of several PID namespaces may have the same number. The file goes with its
+  /// directory.
+  static util::Result<ControlPoint> create(const std::string& directory);
 
   /// Readable when somebody asks.
   int fd() const { return listener_.get(); }

@@ -31,12 +31,23 @@ TEST(ControlPoint, WhatIsAskedIsHeard) {
   }
 }
 
+// As processes of two PID namespaces may have.
+TEST(ControlPoint, TwoOfOneNameAndNumberAreBothFound) {
+  auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
+  const std::filesystem::path directory = ::mkdtemp(name.data());
+  const auto one = ControlPoint::create(directory), two = ControlPoint::create(directory);
+  EXPECT_TRUE(one && two);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory), {}), 2);
+  std::filesystem::remove_all(directory);
+}
+
 TEST(ControlPoint, EachQuestionHasOneAnswer) {
   auto name = (std::filesystem::temp_directory_path() / "softhca-XXXXXX").string();
   const std::filesystem::path directory = ::mkdtemp(name.data());
-  const auto path = (directory / "1").string();
-  auto point = ControlPoint::create(path);
+  auto point = ControlPoint::create(directory);
   ASSERT_TRUE(point) << point.error().message;
+  const auto own = std::string(::program_invocation_short_name).substr(0, 15);
+  const auto path = (directory / (own + "." + std::to_string(::getpid()))).string();
   const auto ask = [&](const std::string& line) {
     const auto socket = vfio_user::connect_unix(path, "test");
     EXPECT_TRUE(socket);
