@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/run/descriptors.h"
 #include "cli/run/device_files.h"
 #include "cli/run/hub_host.h"
 #include "cli/run/keeper.h"

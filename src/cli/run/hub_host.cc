@@ -1,7 +1,5 @@
 #include "cli/run/hub_host.h"
 
-#include <sys/resource.h>
-
 #include "cli/serve_capture.h"
 
 namespace softhca::cli {
@@ -18,18 +16,13 @@ util::Result<std::unique_ptr<HubHost>> HubHost::create(const std::string& direct
   if (!events) return tl::unexpected(events.error());
   host->events_ = *std::move(events);
   hub::Hub::Options options;
+  options.first_block = hub::random_block();
+  options.claim_block = hub::claim_on_this_machine;
   if (host->capture_) options.tap = &host->capture_->add_tap();
   auto hub = hub::Hub::create(*host->events_, directory + "/hub", options);
   if (!hub) return tl::unexpected(hub.error());
   host->hub_ = *std::move(hub);
   return host;
-}
-
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace softhca::cli

@@ -29,8 +29,4 @@ class HubHost {
   std::unique_ptr<hub::Hub> hub_;
 };
 
-/// As many descriptors as the process may have: a hub has three for each of its processes. Programs
-/// that are started later inherit it.
-void raise_descriptor_limit();
-
 }  // namespace softhca::cli

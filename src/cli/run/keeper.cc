@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,10 +15,14 @@
 #include <cerrno>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <ranges>
 #include <utility>
 #include <vector>
 
+#include "cli/run/descriptors.h"
 #include "cli/run/hub_host.h"
+#include "cli/run/run_bases.h"
 #include "cli/run/run_directory.h"
 #include "util/alarm.h"
 #include "util/log.h"
@@ -32,6 +38,8 @@ using namespace std::chrono_literals;
 constexpr int kBacklog = 128;
 /// For the run that has started the keeper to come.
 constexpr auto kFirstPatience = 10s;
+/// A keeper that is stopped is waited for: another one in its place would split the fabric.
+constexpr auto kNoLimit = util::Duration::zero();
 /// Between two tries to end, while another run holds the lock.
 constexpr auto kBetweenTries = 50ms;
 constexpr std::string_view kReady = "ready";
@@ -56,11 +64,13 @@ class Keeper {
   void end_if_alone();
 
   const std::string directory_;
+  UniqueFd kept_;  ///< the directory, locked: tmpfiles.d(5) removes nothing old from it then
   std::optional<FabricLock> last_;  ///< held while all goes
   std::unique_ptr<HubHost> host_;
   UniqueFd listener_;
   vfio_user::SpareDescriptor spare_;
   std::vector<UniqueFd> runs_;
+  UniqueFd last_run_;  ///< it waits until all is written and removed
   std::unique_ptr<util::Alarm> end_;
 };
 
@@ -68,6 +78,8 @@ util::Result<void> Keeper::set_up(const std::string& pcap) {
   auto host = HubHost::create(directory_, pcap);
   if (!host) return tl::unexpected(host.error());
   host_ = *std::move(host);
+  kept_ = UniqueFd(::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  (void)::flock(kept_.get(), LOCK_SH | LOCK_NB);
   auto& events = host_->events();
   if (auto signals = events.stop_on_signals(); !signals) return signals;
   auto alarm = util::Alarm::create(events, [this] { end_if_alone(); });
@@ -103,14 +115,18 @@ void Keeper::accept() {
   const int fd = run.get();
   if (!host_->events().add(fd, EPOLLIN, [this, fd](std::uint32_t) { leave(fd); })) return;
   runs_.push_back(std::move(run));
+  last_run_.reset();
   end_->set(util::kNever);
 }
 
 /// It has gone, or talks, which no run does.
 void Keeper::leave(int run) {
   host_->events().remove(run);
-  std::erase_if(runs_, [run](const auto& one) { return one.get() == run; });
-  if (runs_.empty()) end_if_alone();
+  const auto at = std::ranges::find(runs_, run, &UniqueFd::get);
+  last_run_ = std::move(*at);
+  runs_.erase(at);
+  if (runs_.empty()) return end_if_alone();
+  last_run_.reset();
 }
 
 void Keeper::end_if_alone() {
@@ -139,16 +155,8 @@ void leave_terminal(const std::string& directory) {
   ::dup2(log ? log.get() : null.get(), STDERR_FILENO);
 }
 
-/// All descriptors but the standard ones and `kept`.
-void close_others(int kept) {
-  if (kept > STDERR_FILENO + 1) {
-    ::close_range(STDERR_FILENO + 1, static_cast<unsigned>(kept) - 1, 0);
-  }
-  ::close_range(static_cast<unsigned>(kept) + 1, ~0u, 0);
-}
-
 [[noreturn]] void be_keeper(const std::string& directory, const std::string& pcap, int answer) {
-  close_others(answer);
+  close_all_but({answer});
   util::set_log_sink(nullptr);  // a thread of the process that we come from may have served it
   leave_terminal(directory);
   raise_descriptor_limit();
@@ -187,34 +195,86 @@ util::Result<void> start_keeper(const std::string& directory, const std::string&
   return util::fail(words.empty() ? "fabric: the hub did not start" : words);
 }
 
-}  // namespace
+/// The keeper of `directory`, if there is one: the runs of other users are never joined.
+/// @pre the directory's lock is held
+util::Result<UniqueFd> find_keeper(const std::string& directory) {
+  if (::access(directory.c_str(), F_OK) != 0 && errno == ENOENT) return UniqueFd();
+  if (auto good = check_private_directory(directory); !good) return tl::unexpected(good.error());
+  auto keeper = vfio_user::connect_own(runs_socket(directory), "fabric", kNoLimit);
+  return keeper ? *std::move(keeper) : UniqueFd();
+}
 
-util::Result<FabricMember> join_fabric(
-    const std::string& name, const std::string& pcap,
-    const std::function<util::Result<void>(const std::string& directory)>& prepare) {
-  const auto directory = fabric_directory(name);
-  if (!directory) return tl::unexpected(directory.error());
-  const auto lock = FabricLock::take(*directory);
-  if (!lock) return tl::unexpected(lock.error());
-  const auto connect = [&] {
-    return vfio_user::connect_unix(runs_socket(*directory), "fabric " + name);
-  };
-  if (auto keeper = connect()) {
-    if (pcap.empty()) return FabricMember{*directory, *std::move(keeper)};
-    return util::fail(
-        fmt::format("--pcap: fabric {} is there already; the run that comes first captures", name));
+/// A fabric that another environment has put elsewhere: nothing if there is none.
+std::optional<FabricMember> find_elsewhere(const std::vector<std::string>& directories) {
+  for (const auto& directory : directories | std::views::drop(1)) {
+    if (::access(directory.c_str(), F_OK) != 0) continue;
+    const auto lock = FabricLock::take(directory);
+    if (!lock) continue;
+    if (auto keeper = find_keeper(directory); keeper && *keeper) {
+      return FabricMember{directory, *std::move(keeper)};
+    }
   }
-  auto good = make_fabric_directory(*directory);
-  if (good) good = prepare(*directory);
-  if (good) good = start_keeper(*directory, pcap);
-  if (!good) {
-    remove_directory(*directory);
+  return std::nullopt;
+}
+
+/// Directories of fabrics beside `directory` whose keepers were killed.
+void remove_dead_fabrics(const std::string& directory) {
+  for (const auto& other : other_fabrics(directory)) {
+    const auto lock = FabricLock::try_to_take(other);
+    if (!lock) continue;
+    if (const auto keeper = find_keeper(other); !keeper || *keeper) continue;
+    remove_directory(other);
     lock->remove_file();
+  }
+}
+
+util::Result<FabricMember> begin_fabric(const std::string& directory, const std::string& pcap,
+                                        const PrepareFabric& prepare) {
+  remove_dead_fabrics(directory);
+  auto good = make_fabric_directory(directory);
+  if (good) good = prepare(directory);
+  if (good) good = start_keeper(directory, pcap);
+  if (!good) {
+    remove_directory(directory);
     return tl::unexpected(good.error());
   }
-  auto keeper = connect();
+  auto keeper = vfio_user::connect_own(runs_socket(directory), "fabric", kNoLimit);
   if (!keeper) return tl::unexpected(keeper.error());
-  return FabricMember{*directory, *std::move(keeper)};
+  return FabricMember{directory, *std::move(keeper)};
+}
+
+}  // namespace
+
+void leave_fabric(UniqueFd keeper) {
+  constexpr timeval kPatience{.tv_sec = 5, .tv_usec = 0};
+  ::setsockopt(keeper.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+  ::shutdown(keeper.get(), SHUT_WR);
+  char byte;
+  while (::recv(keeper.get(), &byte, sizeof byte, 0) < 0 && errno == EINTR) {
+  }
+}
+
+util::Result<FabricMember> join_fabric(const std::string& name, const std::string& pcap,
+                                       const PrepareFabric& prepare) {
+  const auto joined = [&](FabricMember member) -> util::Result<FabricMember> {
+    if (pcap.empty()) return member;
+    return util::fail(fmt::format(
+        "--pcap: fabric {} is there already, and the run that comes first captures; with --private "
+        "this one has a fabric of its own",
+        name));
+  };
+  const auto directories = fabric_directories(name);
+  if (!directories) return tl::unexpected(directories.error());
+  if (auto member = find_elsewhere(*directories)) return joined(*std::move(member));
+  const auto& directory = directories->front();
+  const auto lock = FabricLock::take(directory);
+  if (!lock) return tl::unexpected(lock.error());
+  auto keeper = find_keeper(directory);
+  if (!keeper) return tl::unexpected(keeper.error());
+  if (*keeper) return joined({directory, *std::move(keeper)});
+  auto member = begin_fabric(directory, pcap, prepare);
+  if (!member) lock->remove_file();
+  return member;
 }
 
 }  // namespace softhca::cli

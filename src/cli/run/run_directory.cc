@@ -13,25 +13,13 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/run/run_bases.h"
+
 namespace softhca::cli {
 namespace {
 
 constexpr std::size_t kNameMax = 32;
-/// So that the path of a socket in it has room in a sockaddr_un.
-constexpr std::size_t kBaseMax = 48;
-
 bool is_ours(const struct stat& status) { return status.st_uid == ::geteuid(); }
-
-std::string base() {
-  const char* const runtime = ::secure_getenv("XDG_RUNTIME_DIR");
-  struct stat status;
-  if (runtime != nullptr && runtime[0] == '/' && std::string(runtime).size() <= kBaseMax &&
-      ::stat(runtime, &status) == 0 && S_ISDIR(status.st_mode) && is_ours(status) &&
-      (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 && ::access(runtime, W_OK) == 0) {
-    return runtime;
-  }
-  return "/tmp";
-}
 
 /// Of the directory of a run.
 constexpr const char* kPrefix = "softhca-run-";
@@ -56,6 +44,8 @@ void remove_leftovers(const std::string& where) {
   }
 }
 
+std::string fabric_prefix() { return fmt::format("softhca-{}-fabric-", ::geteuid()); }
+
 bool may_be_in_name(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' ||
          c == '_' || c == '.';
@@ -64,7 +54,9 @@ bool may_be_in_name(char c) {
 }  // namespace
 
 util::Result<RunDirectory> RunDirectory::create() {
-  const auto where = base();
+  const auto bases = run_bases();
+  if (!bases) return tl::unexpected(bases.error());
+  const auto& where = bases->front();
   remove_leftovers(where);
   while (true) {
     auto path = where + "/" + kPrefix + "XXXXXX";
@@ -87,13 +79,29 @@ void remove_directory(const std::string& path) noexcept {
   std::filesystem::remove_all(path, ignored);
 }
 
-util::Result<std::string> fabric_directory(const std::string& name) {
+util::Result<std::vector<std::string>> fabric_directories(const std::string& name) {
   if (name.empty() || name.size() > kNameMax || name.front() == '.' ||
       !std::ranges::all_of(name, may_be_in_name)) {
     return util::fail(fmt::format(
         "--fabric '{}': want a name of 1 to {} letters, digits, '-', '_' and '.'", name, kNameMax));
   }
-  return fmt::format("{}/softhca-{}-fabric-{}", base(), ::geteuid(), name);
+  auto all = run_bases();
+  if (!all) return all;
+  for (auto& base : *all) base += "/" + fabric_prefix() + name;
+  return all;
+}
+
+std::vector<std::string> other_fabrics(const std::string& directory) {
+  constexpr std::string_view kLock = ".lock";
+  std::vector<std::string> all;
+  std::error_code ignored;
+  const auto where = std::filesystem::path(directory).parent_path();
+  for (const auto& entry : std::filesystem::directory_iterator(where, ignored)) {
+    auto path = entry.path().string();
+    if (!entry.path().filename().string().starts_with(fabric_prefix())) continue;
+    if (!path.ends_with(kLock) && path != directory) all.push_back(std::move(path));
+  }
+  return all;
 }
 
 util::Result<void> make_fabric_directory(const std::string& path) {

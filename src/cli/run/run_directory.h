@@ -3,14 +3,15 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "util/result.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::cli {
 
-/// A new one of a name that nobody else has, in $XDG_RUNTIME_DIR or /tmp. It goes with its owner;
-/// if that was killed, with the next one that is made.
+/// A new one of a name that nobody else has, in the best of run_bases(). It goes with its owner; if
+/// that was killed, with the next one that is made.
 class RunDirectory {
  public:
   static util::Result<RunDirectory> create();
@@ -30,9 +31,12 @@ class RunDirectory {
   vfio_user::UniqueFd lock_;  ///< the directory, locked while its owner lives
 };
 
-/// That of the runs of one user that share a fabric. Fails if `name` is not made of 1 to 32
-/// letters, digits, '-', '_' and '.', the first one no '.'.
-util::Result<std::string> fabric_directory(const std::string& name);
+/// Where the runs of this user that share fabric `name` may have their directory: in each of
+/// run_bases(). Fails if `name` is not made of 1 to 32 letters, digits, '-', '_' and '.', the first
+/// one no '.'.
+util::Result<std::vector<std::string>> fabric_directories(const std::string& name);
+/// Directories of other fabrics of this user beside `directory`.
+std::vector<std::string> other_fabrics(const std::string& directory);
 /// Makes it anew: what is left of another one is gone. @pre its lock is held
 util::Result<void> make_fabric_directory(const std::string& path);
 /// Removes what is there, if it is the user's.

@@ -367,6 +367,18 @@ TEST_F(RunCommandTest, WhoReadsTheOutputDoesNotWaitForTheKeeper) {
   EXPECT_TRUE(nothing_is_left());
 }
 
+TEST_F(RunCommandTest, TheDirectoryOfAKilledKeeperGoesWithTheNextFabric) {
+  const auto first = start({"--fabric", "env-1", "--", "sh", "-c", "echo on; exec sleep 100"}, "a");
+  (void)line_of("a");
+  ::kill(keeper_of(runtime()), SIGKILL);
+  EXPECT_TRUE(comes([this] { return out("a").find("has gone") != std::string::npos; }));
+  ::kill(first, SIGTERM);
+  (void)wait(first);
+  EXPECT_FALSE(std::filesystem::is_empty(runtime()));
+  EXPECT_EQ(run({"--fabric", "lab", "--", "true"}), 0);
+  EXPECT_TRUE(nothing_is_left());
+}
+
 TEST_F(RunCommandTest, ANameThatIsNoneIsRefused) {
   EXPECT_EQ(run({"--fabric", "../lab", "--", "true"}), 1);
   EXPECT_THAT(out(), HasSubstr("--fabric '../lab'"));
