@@ -11,7 +11,7 @@ softhca=$1 rounds=$2
 
 # two COMMAND...: a server, and a client with localhost behind it; prints what the client says.
 two() {
-  timeout 120 "$softhca" run -- sh -c "$* >/dev/null 2>&1 & sleep 1; $* localhost; s=\$?; wait; exit \$s" 2>/tmp/door.err ||
+  timeout 120 "$softhca" run --private -- sh -c "$* >/dev/null 2>&1 & sleep 1; $* localhost; s=\$?; wait; exit \$s" 2>/tmp/door.err ||
     { echo "FAILED: $*" >&2; cat /tmp/door.err >&2; exit 1; }
 }
 # ib PROGRAM SIZE N COLUMN
@@ -33,6 +33,6 @@ for round in $(seq "$rounds"); do
   tcp=$(ucx tag_lat 8 20000 2)
   echo "bench door.ib_write_lat.8 ucx-tcp $tcp us"
   # The same in one process, where the library's thread has a processor.
-  echo "bench door.write_lat.8 softhca $("$softhca" run -- "$(dirname "$softhca")/bench/write_lat" | awk '{ print $2 }') us"
+  echo "bench door.write_lat.8 softhca $("$softhca" run --private -- "$(dirname "$softhca")/bench/write_lat" | awk '{ print $2 }') us"
   echo "bench door.write_lat.8 ucx-tcp $tcp us"
 done

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/run/descriptors.h"
 #include "cli/run/device_files.h"
 #include "cli/run/keeper.h"
 #include "cli/run/program.h"
@@ -40,7 +41,8 @@ For what wants lines of NAME=VALUE (docker run --env-file, GitHub's $GITHUB_ENV)
 
   softhca env --plain
 
-All programs of the environment are on one switch, which ends with its owner: the shell.)--";
+All programs of the environment, and of all runs of the user, are on one network. It is there as
+long as its owner, the shell, is.)--";
 
 /// In words that every POSIX shell takes as one.
 std::string in_quotes(std::string_view text) {
@@ -52,19 +54,13 @@ std::string in_quotes(std::string_view text) {
 /// What ends the process that holds the fabric before its owner does: it tidies up then.
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGQUIT};
 
-/// Nothing else that was inherited stays open for as long as this process.
-void close_all_but(std::vector<int> kept) {
+/// Nothing that was inherited stays open for as long as this process.
+void let_go_of_all_but(std::vector<int> kept) {
   {
     const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null.get(), fd);
   }
-  std::ranges::sort(kept);
-  int from = STDERR_FILENO + 1;
-  for (const int fd : kept) {
-    if (from < fd) ::close_range(static_cast<unsigned>(from), static_cast<unsigned>(fd) - 1, 0);
-    from = fd + 1;
-  }
-  ::close_range(static_cast<unsigned>(from), ~0u, 0);
+  close_all_but(std::move(kept));
 }
 
 /// How the process that holds the fabric begins, for the one that prints.
@@ -83,7 +79,7 @@ void tell(const UniqueFd& to, char how, const std::string& text) {
   ::setsid();
   ::signal(SIGHUP, SIG_IGN);
   ::prctl(PR_SET_NAME, "softhca-env");
-  close_all_but({owner.get(), keeper.get(), begun.get()});
+  let_go_of_all_but({owner.get(), keeper.get(), begun.get()});
   sigset_t set;
   ::sigemptyset(&set);
   for (const int number : kSignals) ::sigaddset(&set, number);
@@ -138,17 +134,27 @@ void print(const EnvOptions& options, const std::vector<std::string>& variables)
   }
 }
 
+/// In a container a process that was started from outside it has a parent that cannot be seen, 0:
+/// then it is the container's first process.
+pid_t owner_of(const EnvOptions& options) {
+  return std::max(1, options.owner.value_or(::getppid()));
+}
+
 util::Result<void> make_environment(const EnvOptions& options) {
   const auto library = find_library();
   if (!library) return tl::unexpected(library.error());
   const auto shown = options.seen.shown();
   if (!shown) return tl::unexpected(shown.error());
-  const auto pid = options.owner != 0 ? options.owner : ::getppid();
+  const auto pid = owner_of(options);
   const UniqueFd owner(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!owner) return util::fail_errno(fmt::format("--owner {}", pid));
-  const auto fabric = options.fabric.empty() ? fmt::format("env-{}", pid) : options.fabric;
-  const auto member = join_fabric(
-      fabric, options.pcap, [](const auto& directory) { return write_device_files(directory); });
+  if (!owner) {
+    const auto* const why = errno == ENOSYS ? " (it needs Linux 5.3)" : "";
+    return util::fail_errno(fmt::format("--owner {}{}", pid, why));
+  }
+  const auto fabric = options.fabric.own ? fmt::format("env-{}", pid) : options.fabric.name;
+  const auto member = join_fabric(fabric, options.fabric.pcap, [](const auto& directory) {
+    return write_device_files(directory);
+  });
   if (!member) return tl::unexpected(member.error());
   if (auto written = write_device_files(member->directory, *shown); !written) return written;
   std::array<int, 2> ends{};
@@ -176,19 +182,19 @@ CLI::App* add_env(CLI::App& app, EnvOptions& options) {
       "env",
       "Print the environment in which programs find a device of ours: eval \"$(softhca env)\"");
   command->footer(kFooter);
-  command->add_option("--fabric", options.fabric,
-                      "Share a switch with the runs and environments of this name (default: one "
-                      "of the owner's)");
-  command->add_option("--pcap", options.pcap,
-                      "Capture everything that crosses the switch to this file (pcapng)");
+  add_fabric_options(*command, options.fabric);
   add_device_options(*command, options.seen);
-  command->add_option("--control", options.control,
-                      "Answer softhca inspect at this socket, for all processes of the "
-                      "environment");
+  command
+      ->add_option("--control", options.control,
+                   "Answer softhca inspect at this socket, for all processes of the "
+                   "environment")
+      ->type_name("PATH");
   command
       ->add_option("--owner", options.owner,
-                   "The process with whose end the switch may go (default: the one that calls)")
-      ->check(CLI::PositiveNumber);
+                   "The process with whose end the switch may go; 0: the first one of a container "
+                   "(default: the one that calls)")
+      ->type_name("PID")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--plain", options.plain, "NAME=VALUE lines, not words for a shell");
   return command;
 }

@@ -5,19 +5,20 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
+#include "cli/run/fabric_options.h"
 #include "cli/run/seen_devices.h"
 
 namespace softhca::cli {
 
 struct EnvOptions {
-  std::string fabric;  ///< that it shares with runs; empty: one for the owner
-  std::string pcap;    ///< file to capture to; empty: none
+  FabricOptions fabric;
   SeenDevices seen;
-  std::string control;  ///< path of a control socket; empty: none
-  int owner = 0;        ///< a process; 0: the one that has called us
-  bool plain = false;   ///< NAME=VALUE, instead of words for a shell
+  std::string control;            ///< path of a control socket; empty: none
+  std::optional<int> owner = {};  ///< a process; nothing: the one that has called us
+  bool plain = false;             ///< NAME=VALUE, instead of words for a shell
 };
 
 CLI::App* add_env(CLI::App& app, EnvOptions& options);

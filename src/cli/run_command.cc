@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,13 +35,12 @@ using vfio_user::UniqueFd;
 constexpr const char* kFooter = R"(
 The program, and all that it starts, finds an RDMA device through the libibverbs of this machine:
 
-  softhca run -- ibv_devinfo
-  softhca run -- sh -c 'ib_write_bw & sleep 1; ib_write_bw localhost'
+  softhca run ibv_devinfo
 
-or in two terminals:
+Programs of all runs of a user are on one network, so in two terminals:
 
-  softhca run --fabric lab -- ib_write_bw
-  softhca run --fabric lab -- ib_write_bw localhost
+  softhca run ib_write_bw
+  softhca run ib_write_bw localhost
 
 What its devices are doing, from elsewhere:
 
@@ -70,7 +68,8 @@ class Run {
   util::Result<void> block_signals();
   util::Result<void> watch();
   util::Result<int> wait();
-  void handle_signal();
+  void handle_signals();
+  void reap();
 
   const RunOptions& options_;
   ShownDevices shown_;
@@ -84,15 +83,15 @@ class Run {
   std::unique_ptr<RunControl> control_;  ///< null: nobody wants to ask
   UniqueFd keeper_;
   UniqueFd signals_;
-  UniqueFd pidfd_;
   pid_t pid_ = -1;
-  bool ended_ = false;
+  std::optional<int> end_;  ///< the program's status, of wait()
 };
 
 Run::~Run() {
-  for (const auto* fd : {&keeper_, &signals_, &pidfd_}) {
+  for (const auto* fd : {&keeper_, &signals_}) {
     if (*fd && events_ != nullptr) events_->remove(fd->get());
   }
+  if (keeper_) leave_fabric(std::move(keeper_));
 }
 
 util::Result<int> Run::run() {
@@ -101,7 +100,7 @@ util::Result<int> Run::run() {
   auto shown = options_.seen.shown();
   if (!shown) return tl::unexpected(shown.error());
   shown_ = *std::move(shown);
-  auto good = options_.fabric.empty() ? set_up_own() : set_up_shared();
+  auto good = options_.fabric.own ? set_up_own() : set_up_shared();
   if (!good) return tl::unexpected(good.error());
   if (const auto why = why_out_of_reach(find_program(options_.program.front())); !why.empty()) {
     std::fprintf(stderr, "softhca: %s finds no device of ours: %s\n",
@@ -131,7 +130,7 @@ util::Result<void> Run::set_up_own() {
   own_.emplace(*std::move(directory));
   directory_ = own_->path();
   if (auto good = write_device_files(directory_, shown_); !good) return good;
-  auto host = HubHost::create(directory_, options_.pcap);
+  auto host = HubHost::create(directory_, options_.fabric.pcap);
   if (!host) return tl::unexpected(host.error());
   host_ = *std::move(host);
   events_ = &host_->events();
@@ -139,7 +138,8 @@ util::Result<void> Run::set_up_own() {
 }
 
 util::Result<void> Run::set_up_shared() {
-  auto member = join_fabric(options_.fabric, options_.pcap,
+  const auto& name = options_.fabric.name;
+  auto member = join_fabric(name, options_.fabric.pcap,
                             [](const auto& directory) { return write_device_files(directory); });
   if (!member) return tl::unexpected(member.error());
   directory_ = std::move(member->directory);
@@ -150,11 +150,11 @@ util::Result<void> Run::set_up_shared() {
   if (!events) return tl::unexpected(events.error());
   without_hub_ = *std::move(events);
   events_ = without_hub_.get();
-  return events_->add(keeper_.get(), EPOLLIN, [this](std::uint32_t) {
+  return events_->add(keeper_.get(), EPOLLIN, [this, name](std::uint32_t) {
     events_->remove(keeper_.get());
+    keeper_.reset();
     util::log(util::LogLevel::kError,
-              "the hub of fabric {} has gone: the program's ports have no partners any more",
-              options_.fabric);
+              "the hub of fabric {} has gone: the program's ports have no partners any more", name);
   });
 }
 
@@ -173,6 +173,8 @@ util::Result<void> Run::block_signals() {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int number : kSignals) ::sigaddset(&set, number);
+  ::sigaddset(&set, SIGCHLD);
+  ::signal(SIGCHLD, SIG_DFL);  // ignored, it would not come
   if (::sigprocmask(SIG_BLOCK, &set, &signals_before_) != 0) return util::fail_errno("sigprocmask");
   signals_ = UniqueFd(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
   if (!signals_) return util::fail_errno("signalfd");
@@ -182,46 +184,54 @@ util::Result<void> Run::block_signals() {
 util::Result<void> Run::watch() {
   raise_descriptor_limit();  // ours: the program has started
   ::signal(SIGPIPE, SIG_IGN);
-  pidfd_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-  if (!pidfd_) return util::fail_errno("pidfd_open");
-  auto added = events_->add(pidfd_.get(), EPOLLIN, [this](std::uint32_t) {
-    events_->remove(pidfd_.get());
-    ended_ = true;
-  });
-  if (!added) return added;
-  return events_->add(signals_.get(), EPOLLIN, [this](std::uint32_t) { handle_signal(); });
+  return events_->add(signals_.get(), EPOLLIN, [this](std::uint32_t) { handle_signals(); });
 }
 
 /// The terminal's signals (Ctrl-C) come to the program from there.
-void Run::handle_signal() {
+void Run::handle_signals() {
   signalfd_siginfo info;
   while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-    if (info.ssi_code != SI_KERNEL) ::kill(pid_, static_cast<int>(info.ssi_signo));
+    if (info.ssi_signo == SIGCHLD) {
+      reap();
+    } else if (info.ssi_code != SI_KERNEL && !end_) {
+      ::kill(pid_, static_cast<int>(info.ssi_signo));
+    }
+  }
+}
+
+/// The program, and as process 1 of a container all that have lost their parents.
+void Run::reap() {
+  int status = 0;
+  for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (pid == pid_) end_ = status;
   }
 }
 
 util::Result<int> Run::wait() {
-  while (!ended_) events_->run_once(util::kNever);
-  int status = 0;
-  while (::waitpid(pid_, &status, 0) != pid_) {
-    if (errno != EINTR) return util::fail_errno("waitpid");
-  }
-  return exit_status(status);
+  while (!end_) events_->run_once(util::kNever);
+  return exit_status(*end_);
 }
+
+/// CLI11 knows nothing of the program.
+class RunHelp final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
+    return "\nUsage: softhca run [OPTIONS] [--] PROGRAM [ARGUMENTS]...\n";
+  }
+};
 
 }  // namespace
 
 CLI::App* add_run(CLI::App& app, RunOptions& options) {
-  auto* command = app.add_subcommand(
-      "run", "Run a program with a device of ours: softhca run [OPTIONS] -- PROGRAM [ARGS...]");
+  auto* command = app.add_subcommand("run", "Run a program with an RDMA device in software");
+  command->formatter(std::make_shared<RunHelp>());
   command->footer(kFooter);
-  command->add_option("--fabric", options.fabric,
-                      "Share a switch with the other runs of this name (default: one of its own)");
-  command->add_option("--pcap", options.pcap,
-                      "Capture everything that crosses the switch to this file (pcapng)");
+  add_fabric_options(*command, options.fabric);
   add_device_options(*command, options.seen);
-  command->add_option("--control", options.control,
-                      "Answer softhca inspect at this socket, for all processes of the program");
+  command
+      ->add_option("--control", options.control,
+                   "Answer softhca inspect at this socket, for all processes of the program")
+      ->type_name("PATH");
   return command;
 }
 
@@ -237,18 +247,23 @@ int take_program(int argc, const char* const* argv, RunOptions& options) {
 
 int run_run(const RunOptions& options) {
   if (options.program.empty()) {
-    std::fputs("softhca: run: which program? softhca run [OPTIONS] -- PROGRAM [ARGS...]\n", stderr);
+    std::fputs("softhca: run: which program? softhca run [OPTIONS] [--] PROGRAM [ARGUMENTS]...\n",
+               stderr);
     return 1;
   }
   if (const auto wrong = options.seen.check(); !wrong.empty()) {
     std::fprintf(stderr, "softhca: run: %s\n", wrong.c_str());
     return 1;
   }
+  // The hub of a run of its own waits for no reader of standard error.
+  util::LogWriter log(STDERR_FILENO);
+  util::set_log_sink([&log](auto level, auto text) { log.write(level, text); });
   util::Result<int> status = 0;
   {
     Run run(options);
     status = run.run();
   }
+  util::set_log_sink(nullptr);
   if (status) return *status;
   std::fprintf(stderr, "softhca: %s\n", status.error().message.c_str());
   return 1;

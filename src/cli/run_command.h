@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "cli/run/fabric_options.h"
 #include "cli/run/seen_devices.h"
 
 namespace softhca::cli {
 
 struct RunOptions {
-  std::string fabric;  ///< that it shares with other runs; empty: one of its own
-  std::string pcap;    ///< file to capture to; empty: none
+  FabricOptions fabric;
   SeenDevices seen;
   std::string control;               ///< path of a control socket; empty: none
   std::vector<std::string> program;  ///< with its arguments

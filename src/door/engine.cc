@@ -88,9 +88,12 @@ Card* Engine::card(unsigned place) {
   return card.get();
 }
 
-bool Engine::find_mac(const driver::Gid& to, driver::Mac& mac) const {
+bool Engine::find_mac(const driver::Gid& to, driver::Mac& mac) {
   // What follows from an address needs nobody's word.
-  if (door::find_mac(to, mac)) return true;
+  if (door::find_mac(to, mac)) {
+    strangers_.look_at(to);
+    return true;
+  }
   bool found = false;
   for_each_card([&](const Card& card) { found = found || card.find_mac(to, mac); });
   return found;

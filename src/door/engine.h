@@ -21,6 +21,7 @@
 #include "door/frame_loss.h"
 #include "door/free_processors.h"
 #include "door/port_file.h"
+#include "door/strangers.h"
 #include "door/tree/tree.h"
 #include "rdma_cm/manager.h"
 #include "util/result.h"
@@ -66,7 +67,10 @@ class Engine {
     std::unique_ptr<uverbs::Context> context;
   };
 
-  explicit Engine(Options options) : options_(std::move(options)), cards_(options_.numbers.count) {}
+  explicit Engine(Options options)
+      : options_(std::move(options)),
+        cards_(options_.numbers.count),
+        strangers_(options_.directory) {}
   util::Result<void> set_up();
   /// Made when it is first used. Null: it cannot be. With the lock.
   Card* card(unsigned place);
@@ -77,7 +81,7 @@ class Engine {
       if (card != nullptr) visit(*card);
     }
   }
-  bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
+  bool find_mac(const driver::Gid& to, driver::Mac& mac);
   /// Frames from the hub and to it.
   void exchange();
   /// All devices have their turn, or those only that something waits for.
@@ -113,6 +117,7 @@ class Engine {
 
   const Options options_;
   std::vector<std::unique_ptr<Card>> cards_;  ///< in their order; null: nobody has used it yet
+  Strangers strangers_;
   std::unique_ptr<PortFile> port_file_;
   std::unique_ptr<rdma_cm::Manager> rdma_cm_;  ///< null: no program has asked for it
   uverbs::OwnMemory memory_;

@@ -9,7 +9,9 @@ if [ -z "${OWN_NETWORK:-}" ]; then
 fi
 softhca=$1 lost_memory=$2 idle_queues=$3 many_clients=$4 follow_gids=$5 xrc_targets=$6 two_devices=$7 extended_cq=$8 cm_calls=$9
 [ "$(id -u)" = 0 ] && nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups) || nobody=()
-export HOME=/tmp XDG_RUNTIME_DIR=
+# Nor is it on the network of other runs of this user.
+export HOME=/tmp XDG_RUNTIME_DIR
+XDG_RUNTIME_DIR=$("${nobody[@]}" mktemp -d) && trap 'rm -rf "$XDG_RUNTIME_DIR"' EXIT
 failed=0
 
 # pair NAME EXPECTED SERVER... : the client is the same with localhost behind it.
@@ -53,11 +55,13 @@ for test in ib_write_bw ib_read_bw ib_send_bw; do
   pair "$test" "^ 65536 +200 " $test -d mlx5_0 -x 3 -n 200
 done
 pair "ib_atomic_bw" "^ 8 +200 " ib_atomic_bw -d mlx5_0 -x 3 -n 200
-# The first program of a run has the first MAC of its hub, the next one the second.
+# MACs are made of numbers that grow from one process to the next: the link-local GID has that of the first one.
 frames=$(mktemp -d) && chmod 777 "$frames"
-"${nobody[@]}" timeout 100 "$softhca" run -- sh -c "
-  raw_ethernet_bw -d mlx5_0 --server -E 02:5f:cb:00:00:99 -B 02:5f:cb:00:00:01 -s 1024 -n 500 >$frames/server 2>&1 & sleep 2
-  timeout 60 raw_ethernet_bw -d mlx5_0 --client -B 02:5f:cb:00:00:02 -E 02:5f:cb:00:00:01 -s 1024 -n 500 >$frames/client 2>&1
+"${nobody[@]}" timeout 100 "$softhca" run -- bash -c "
+  first=\$(ibv_devinfo -v | sed -n 's/.*GID\[ *0\]:.*cbff:fe00:\(....\).*/\1/p')
+  mac() { printf 02:5f:cb:00:%02x:%02x \$(((0x\$first + \$1) >> 8)) \$(((0x\$first + \$1) & 255)); }
+  raw_ethernet_bw -d mlx5_0 --server -E 02:5f:cb:00:00:99 -B \$(mac 1) -s 1024 -n 500 >$frames/server 2>&1 & sleep 2
+  timeout 60 raw_ethernet_bw -d mlx5_0 --client -B \$(mac 2) -E \$(mac 1) -s 1024 -n 500 >$frames/client 2>&1
   wait \$!"
 if [ $? = 0 ] && grep -qE '^ 1024 +500 ' "$frames/server" && grep -qE '^ 1024 +500 ' "$frames/client"; then
   echo "ok: raw_ethernet_bw"
@@ -242,8 +246,39 @@ out=$("${nobody[@]}" timeout 90 "$softhca" run --loss 1 -- sh -c '
   ibv_rc_pingpong -g 3 >/dev/null 2>&1 & p=$!; sleep 1; timeout 30 ibv_rc_pingpong -g 3 localhost; kill $p' 2>&1)
 if grep -q "transport retry counter exceeded" <<<"$out"; then echo "ok: a wire that loses all"; else echo "FAILED: a wire that loses all: $out"; failed=1; fi
 # Calls of librdmacm beside signals; as root, who drops his privileges.
-out=$(timeout 60 "$softhca" run -- "$cm_calls" 2>&1)
+out=$(XDG_RUNTIME_DIR="" timeout 60 "$softhca" run --private -- "$cm_calls" 2>&1)
 if [ "$(xargs <<<"$out")" = "restarted interrupted unprivileged" ]; then echo "ok: librdmacm's calls"; else echo "FAILED: librdmacm's calls: $out"; failed=1; fi
+# Two terminals, in the words of every tutorial: all runs of a user are on one network.
+"${nobody[@]}" timeout 60 "$softhca" run ib_write_bw -n 200 >/dev/null 2>&1 &
+sleep 1
+out=$("${nobody[@]}" timeout 60 "$softhca" run ib_write_bw -n 200 localhost 2>&1)
+if [ $? = 0 ] && wait $! && grep -qE '^ 65536 +200 ' <<<"$out"; then echo "ok: two terminals"; else echo "FAILED: two terminals: $out"; failed=1; fi
+# And where they are not, the program is told so.
+"${nobody[@]}" timeout 60 "$softhca" run --private ibv_rc_pingpong -g 3 >/dev/null 2>&1 &
+sleep 1
+out=$("${nobody[@]}" timeout 60 "$softhca" run --private timeout 30 ibv_rc_pingpong -g 3 localhost 2>&1)
+status=$?
+kill $! 2>/dev/null
+if [ $status != 0 ] && grep -qE 'no process of this private network has the address 198\.18\.[0-9.]+: nothing' <<<"$out"; then
+  echo "ok: two networks"
+else
+  echo "FAILED: two networks: $status $out"; failed=1
+fi
+# The hub is killed: the port of a program that waits goes down.
+events=$(mktemp) && chmod 666 "$events"
+"${nobody[@]}" timeout 60 "$softhca" run stdbuf -oL ibv_asyncwatch >"$events" 2>&1 &
+for _ in {1..100}; do grep -q 'async event FD' "$events" && break; sleep 0.1; done
+for process in $(pgrep -x softhca-hub); do
+  tr '\0' '\n' <"/proc/$process/environ" | grep -qx "XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR" && kill -KILL "$process"
+done
+for _ in {1..100}; do grep -q 'event_type' "$events" && break; sleep 0.1; done
+if grep -q 'event_type port error (10), port 1' "$events" && grep -q 'mlx5_0: the hub has gone' "$events"; then
+  echo "ok: a hub that is killed"
+else
+  echo "FAILED: a hub that is killed: $(cat "$events")"; failed=1
+fi
+kill $!; wait $! 2>/dev/null
+rm -f "$events"
 # Polled in the extended way.
 out=$("${nobody[@]}" timeout 60 "$softhca" run -- "$extended_cq" 2>&1)
 if [ "$out" = "at once" ]; then echo "ok: an extended CQ"; else echo "FAILED: an extended CQ: $out"; failed=1; fi

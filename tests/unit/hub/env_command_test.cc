@@ -88,6 +88,37 @@ TEST_F(EnvCommandTest, RunsOfItsFabricAreOnItsSwitch) {
   EXPECT_TRUE(nothing_is_left());
 }
 
+TEST_F(EnvCommandTest, ItIsOnTheNetworkOfTheRunsUnlessItIsToBePrivate) {
+  const auto both = [&](const std::string& options) {
+    EXPECT_EQ(wait(shell(std::string("eval \"$(") + SOFTHCA_PROGRAM + " env " + options +
+                         ")\"; echo $SOFTHCA_DOOR; unset LD_PRELOAD; " + SOFTHCA_PROGRAM +
+                         " run -- sh -c 'echo $SOFTHCA_DOOR'")),
+              0);
+    const auto all = out();
+    const auto line = all.substr(0, all.find('\n') + 1);
+    return all == line + line;
+  };
+  EXPECT_TRUE(both(""));
+  EXPECT_FALSE(both("--private"));
+  EXPECT_TRUE(nothing_is_left());
+}
+
+// As that of a process of `docker exec`, whose parent cannot be seen.
+TEST_F(EnvCommandTest, OwnerZeroIsTheFirstProcessOfTheContainer) {
+  const auto pid = shell("exec " + std::string(SOFTHCA_PROGRAM) + " env --plain --owner 0");
+  EXPECT_EQ(wait(pid), 0) << out();
+  EXPECT_THAT(out(), HasSubstr("SOFTHCA_DOOR="));
+  // Process 1 of this machine lives on, so its holder does until it is told to end.
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    if (content_of(process.path() / "comm") != "softhca-env\n") continue;
+    if (content_of(process.path() / "environ").find(runtime().string()) == std::string::npos) {
+      continue;
+    }
+    ::kill(std::stoi(process.path().filename()), SIGTERM);
+  }
+  EXPECT_TRUE(nothing_is_left());
+}
+
 TEST_F(EnvCommandTest, PlainLinesAreNamesAndValues) {
   EXPECT_EQ(env({"--plain"}), 0);
   EXPECT_THAT(out(), AllOf(StartsWith("LD_PRELOAD=" + library_ +

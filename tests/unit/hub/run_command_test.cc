@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 #include <iterator>
 
 #include "hub/join.h"
+#include "hub/numbers.h"
 #include "vfio_user/unix_socket.h"
 
 namespace softhca::hub {
@@ -24,8 +26,9 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST_F(RunCommandTest, WhatAKilledRunLeavesBehindTheNextOneRemoves) {
-  const auto killed = start({"--", "sh", "-c", "echo $$ > " + file("pid").string() + "; sleep 20"});
-  const auto lives = start({"--", "sleep", "20"}, "other");
+  const auto killed =
+      start({"--private", "--", "sh", "-c", "echo $$ > " + file("pid").string() + "; sleep 20"});
+  const auto lives = start({"--private", "--", "sleep", "20"}, "other");
   const auto directories = [&] {
     return std::distance(std::filesystem::directory_iterator(runtime()), {});
   };
@@ -35,7 +38,7 @@ TEST_F(RunCommandTest, WhatAKilledRunLeavesBehindTheNextOneRemoves) {
   ::kill(std::stoi(content_of(file("pid"))), SIGKILL);
   EXPECT_EQ(directories(), 2);
 
-  EXPECT_EQ(wait(start({"--", "true"})), 0);
+  EXPECT_EQ(wait(start({"--private", "--", "true"})), 0);
   EXPECT_EQ(directories(), 1) << "that of the run that lives";
   ::kill(lives, SIGTERM);
   wait(lives);
@@ -137,7 +140,7 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
   EXPECT_EQ(wait(start_softhca({"fault", control, "list"}, "answer")), 1);
   EXPECT_THAT(out("answer"), HasSubstr("these devices have no faults"));
   // A process that answers, as the library in it does.
-  vfio_user::UniqueFd listener = *vfio_user::bind_unix(directory + "/1", "test");
+  vfio_user::UniqueFd listener = *vfio_user::bind_unix(directory + "/name.1", "test");
   ASSERT_EQ(::listen(listener.get(), 1), 0);
   const auto asks = start_softhca({"inspect", "--json", control, "mlx5_0"}, "answer");
   pollfd comes_in{.fd = listener.get(), .events = POLLIN, .revents = 0};
@@ -151,8 +154,7 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
     ASSERT_EQ(::write(asked.get(), kAnswer.data(), kAnswer.size()), ssize_t{kAnswer.size()});
   }
   EXPECT_EQ(wait(asks), 0);
-  EXPECT_THAT(out("answer"), AllOf(testing::StartsWith("{\n\""), HasSubstr(".1\": {\"a\": 1}\n"),
-                                   testing::EndsWith("}\n}\n")));
+  EXPECT_EQ(out("answer"), "{\n\"name.1\": {\"a\": 1}\n}\n");
   listener.reset();
   ::kill(pid, SIGTERM);
   (void)wait(pid);
@@ -162,9 +164,129 @@ TEST_F(RunCommandTest, AControlSocketAnswersWhileTheProgramRuns) {
 
 TEST_F(RunCommandTest, TheProgramHasItsEnvironmentAndGivesItsExitStatus) {
   EXPECT_EQ(run({"--", "sh", "-c", "env | grep -e SOFTHCA -e LD_PRELOAD; exit 3"}), 3);
-  EXPECT_THAT(out(), AllOf(HasSubstr("SOFTHCA_DOOR=" + runtime().string() + "/softhca-run-"),
+  EXPECT_THAT(out(), AllOf(HasSubstr("SOFTHCA_DOOR=" + runtime().string() + "/softhca-"),
                            HasSubstr("LD_PRELOAD=" + library_ + "\n")));
   EXPECT_TRUE(nothing_is_left());
+}
+
+TEST_F(RunCommandTest, RunsOfAUserAreOnOneNetworkUnlessTheyAreToBePrivate) {
+  const std::string script = "echo $SOFTHCA_DOOR; exec sleep 100";
+  const auto first = start({"--", "sh", "-c", script}, "a");
+  const auto door = line_of("a");
+  EXPECT_THAT(door, testing::EndsWith("-fabric-default"));
+  const std::vector<std::string> show = {"--", "sh", "-c", "echo $SOFTHCA_DOOR"};
+  const auto of = [&](std::vector<std::string> words) {
+    words.insert(words.end(), show.begin(), show.end());
+    EXPECT_EQ(run(words), 0) << out();
+    return out();
+  };
+  EXPECT_EQ(of({}), door + "\n");
+  EXPECT_EQ(of({"--fabric", "default"}), door + "\n");
+  EXPECT_NE(of({"--fabric", "lab"}), door + "\n");
+  EXPECT_THAT(of({"--private"}), HasSubstr("/softhca-run-"));
+  EXPECT_EQ(run({"--pcap", file("w.pcapng"), "--", "true"}), 1);
+  EXPECT_THAT(out(), HasSubstr("--private"));
+  EXPECT_EQ(run({"--private", "--pcap", file("w.pcapng"), "--", "true"}), 0);
+  EXPECT_NE(run({"--private", "--fabric", "lab", "--", "true"}), 0);
+  ::kill(first, SIGTERM);
+  (void)wait(first);
+  EXPECT_TRUE(std::filesystem::is_empty(runtime())) << "the last run leaves nothing, already";
+}
+
+TEST_F(RunCommandTest, AShellWithoutARuntimeDirectoryFindsTheNetworkOfTheOthers) {
+  // One of several that may be there, as /run/user/UID and /tmp.
+  const auto shared = file("t");
+  std::filesystem::create_directory(shared);
+  ::chmod(shared.c_str(), 01777);
+  ::unsetenv("XDG_RUNTIME_DIR");
+  const std::string name = "two-shells-" + std::to_string(::getpid());
+  const std::vector<std::string> words = {"--fabric", name, "--",
+                                          "sh",       "-c", "echo $SOFTHCA_DOOR; exec sleep 100"};
+  const auto first = start(words, "a");
+  const auto door = line_of("a");
+  ::setenv("TMPDIR", shared.c_str(), 1);
+  EXPECT_EQ(run({"--fabric", name, "--", "sh", "-c", "echo $SOFTHCA_DOOR"}), 0);
+  EXPECT_EQ(out(), door + "\n");
+  ::unsetenv("TMPDIR");
+  ::kill(first, SIGTERM);
+  (void)wait(first);
+  EXPECT_FALSE(std::filesystem::exists(door));
+}
+
+TEST_F(RunCommandTest, TwoNetworksGiveNoAddressTwice) {
+  std::vector<pid_t> runs;
+  std::vector<unsigned> blocks;
+  for (const char* fabric : {"a", "b", "c"}) {
+    runs.push_back(start(
+        {"--fabric", fabric, "--", "sh", "-c", "echo $SOFTHCA_DOOR; exec sleep 100"}, fabric));
+    const auto joined = join(line_of(fabric) + "/hub");
+    ASSERT_TRUE(joined);
+    blocks.push_back(joined->number / Numbers::kBlock);
+  }
+  EXPECT_NE(blocks[0], blocks[1]);
+  EXPECT_NE(blocks[0], blocks[2]);
+  EXPECT_NE(blocks[1], blocks[2]);
+  for (const auto pid : runs) ::kill(pid, SIGTERM);
+  for (const auto pid : runs) (void)wait(pid);
+}
+
+TEST_F(RunCommandTest, OrphansOfTheFirstProcessOfAContainerAreReaped) {
+  // As process 1 would: what loses its parent below it is its child.
+  const auto pid = ::fork();
+  if (pid == 0) {
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    const int to = ::open(file("out").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    ::dup2(to, STDOUT_FILENO);
+    ::execl(SOFTHCA_PROGRAM, "softhca", "run", "--", "sh", "-c",
+            "(sh -c 'echo $$' & wait) | cat; (true & true & true &); echo done; exec sleep 100",
+            nullptr);
+    ::_exit(99);
+  }
+  EXPECT_TRUE(comes([this] { return out().find("done") != std::string::npos; }));
+  const auto children = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid);
+  const auto zombies = [&] {
+    int count = 0;
+    std::istringstream all(content_of(children + "/children"));
+    for (std::string child; all >> child;) {
+      count += content_of("/proc/" + child + "/stat").find(") Z ") != std::string::npos ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_TRUE(comes([&] { return zombies() == 0; }));
+  ::kill(pid, SIGTERM);
+  (void)wait(pid);
+}
+
+// Before, the hub would have stopped for all.
+TEST_F(RunCommandTest, AReaderThatStopsReadingTheErrorsStopsNoHub) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+  while (::write(ends[1], "x", 1) == 1) {
+  }
+  ::fcntl(ends[1], F_SETFL, 0);
+  const auto pid = ::fork();
+  if (pid == 0) {
+    ::dup2(ends[1], STDERR_FILENO);
+    const int to = ::open(file("out").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    ::dup2(to, STDOUT_FILENO);
+    ::execl(SOFTHCA_PROGRAM, "softhca", "run", "--private", "--", "sh", "-c",
+            "echo $SOFTHCA_DOOR; exec sleep 100", nullptr);
+    ::_exit(99);
+  }
+  const auto hub = line_of("out") + "/hub";
+  {
+    auto talks = join(hub);
+    ASSERT_TRUE(talks);
+    // It is put out, and the hub has something to say.
+    ASSERT_EQ(::send(talks->socket.get(), "ww", 2, MSG_NOSIGNAL), 2);
+    char byte;
+    EXPECT_EQ(::recv(talks->socket.get(), &byte, 1, 0), 0);
+  }
+  EXPECT_TRUE(join(hub)) << "the hub goes on";
+  ::kill(pid, SIGTERM);
+  EXPECT_EQ(wait(pid), 128 + SIGTERM);
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST_F(RunCommandTest, TheDirectoryIsTheUsersAloneAndHoldsHubAndTree) {
@@ -207,7 +329,9 @@ TEST_F(RunCommandTest, AProgramThatIsNotThereIs127) {
 
 TEST_F(RunCommandTest, WithoutAProgramItSaysSo) {
   EXPECT_EQ(run({}), 1);
-  EXPECT_THAT(out(), HasSubstr("softhca run [OPTIONS] -- PROGRAM"));
+  EXPECT_THAT(out(), HasSubstr("softhca run [OPTIONS] [--] PROGRAM"));
+  EXPECT_EQ(run({"--help"}), 0);
+  EXPECT_THAT(out(), HasSubstr("Usage: softhca run [OPTIONS] [--] PROGRAM [ARGUMENTS]...\n"));
 }
 
 TEST_F(RunCommandTest, WithoutTheLibraryItSaysWhereItLooked) {

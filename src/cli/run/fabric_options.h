@@ -1,0 +1,19 @@
+// The network of a run, or of an environment: --fabric, --private, --pcap.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "cli/run/keeper.h"
+
+namespace softhca::cli {
+
+struct FabricOptions {
+  std::string name = kDefaultFabric;
+  bool own = false;  ///< it shares none
+  std::string pcap;  ///< file to capture to; empty: none
+};
+
+void add_fabric_options(CLI::App& command, FabricOptions& options);
+
+}  // namespace softhca::cli
