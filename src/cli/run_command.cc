@@ -235,12 +235,17 @@ CLI::App* add_run(CLI::App& app, RunOptions& options) {
   return command;
 }
 
-int take_program(int argc, const char* const* argv, RunOptions& options) {
+int take_program(const CLI::App& run, int argc, const char* const* argv, RunOptions& options) {
   if (argc < 2 || std::string_view(argv[1]) != "run") return argc;
   for (int i = 2; i < argc; ++i) {
-    if (std::string_view(argv[i]) != "--") continue;
-    options.program.assign(argv + i + 1, argv + argc);
-    return i;
+    const std::string_view word = argv[i];
+    const bool separates = word == "--";
+    if (separates || !word.starts_with('-')) {
+      options.program.assign(argv + i + (separates ? 1 : 0), argv + argc);
+      return i;
+    }
+    const auto* const option = run.get_option_no_throw(std::string(word));
+    if (option != nullptr && option->get_items_expected_max() > 0) ++i;
   }
   return argc;
 }

@@ -19,9 +19,10 @@ struct RunOptions {
 };
 
 CLI::App* add_run(CLI::App& app, RunOptions& options);
-/// Takes what stands behind "--" of `softhca run` away from the command line: it is the program's,
-/// to the letter. Returns how many words are left.
-int take_program(int argc, const char* const* argv, RunOptions& options);
+/// Takes the program of `softhca run` away from the command line, with all that follows, which is
+/// the program's to the letter: what stands behind "--", or the first word that is no option of
+/// `run`. Returns how many words are left.
+int take_program(const CLI::App& run, int argc, const char* const* argv, RunOptions& options);
 /// The exit status: the program's; 128 and a number if it ended by that signal; 127 or 126 if it
 /// was not found or cannot be run; 1 for an error of ours.
 int run_run(const RunOptions& options);

@@ -1,7 +1,9 @@
 // The softhca program.
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 
+#include "cli/command_line.h"
 #include "cli/control_commands.h"
 #include "cli/docs.h"
 #include "cli/env_command.h"
@@ -25,7 +27,7 @@ int main(int argc, char** argv) {
   const auto* process_command = add_process(app, process);
   RunOptions run;
   const auto* run_command = add_run(app, run);
-  argc = take_program(argc, argv, run);
+  argc = take_program(*run_command, argc, argv, run);
   EnvOptions env;
   const auto* env_command = add_env(app, env);
   PerfOptions perf;
@@ -45,7 +47,14 @@ int main(int argc, char** argv) {
   DocsOptions docs;
   const auto* docs_command = add_docs(app, docs);
 
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "softhca: %s\n", why_not_parsed(app, argc, argv, error).c_str());
+    return 1;
+  }
 
   if (serve_command->parsed()) return run_serve(serve);
   if (process_command->parsed()) return run_process(process);

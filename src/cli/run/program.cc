@@ -12,6 +12,9 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
+
+#include "cli/run/reach.h"
 
 namespace softhca::cli {
 namespace {
@@ -26,6 +29,7 @@ constexpr std::string_view kAsan = "ASAN_OPTIONS=", kAsanOption = "verify_asan_l
 constexpr std::string_view kOfTheRun[] = {
     kDoor, "SOFTHCA_ADDRESS=", "SOFTHCA_DEVICES=", "SOFTHCA_CONTROL=", "SOFTHCA_LOSS="};
 /// As in a shell.
+constexpr const char* kShell = "/bin/sh";
 constexpr int kNotFound = 127, kCannotRun = 126, kSignalled = 128;
 
 std::vector<char*> pointers_to(std::vector<std::string>& words) {
@@ -41,6 +45,26 @@ bool is_of_a_run(const std::string& variable) {
                              [&variable](auto name) { return variable.starts_with(name); });
 }
 
+/// As execvp() does with a file that is no program: it is the shell's.
+Started start_script(std::vector<std::string> words, const std::vector<std::string>& environment,
+                     const sigset_t& signals) {
+  if (auto path = find_program(words[0]); !path.empty()) words[0] = std::move(path);
+  words.insert(words.begin(), kShell);
+  return start_program(words, environment, signals);
+}
+
+/// Where Debian has what our pages name.
+std::string package_of(std::string_view program) {
+  const auto ends = [program](auto... tails) { return (program.ends_with(tails) || ...); };
+  const char* package = nullptr;
+  if (program.starts_with("ibv_")) package = "ibverbs-utils";
+  if (program.starts_with("ib_") && ends("_bw", "_lat")) package = "perftest";
+  for (const auto* one : {"rping", "ucmatose", "udaddy", "mckey", "rstream", "rdma_server"}) {
+    if (program == one) package = "rdmacm-utils";
+  }
+  return package == nullptr ? "" : fmt::format(" (Debian has it in the package {})", package);
+}
+
 }  // namespace
 
 util::Result<std::string> find_library() {
@@ -50,6 +74,12 @@ util::Result<std::string> find_library() {
     places.emplace_back(given);
   } else {
     const auto program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    if (error) {
+      return util::fail(fmt::format(
+          "/proc is not there, so softhca does not know where its {} is; SOFTHCA_LIBRARY=PATH may "
+          "say it",
+          kName));
+    }
     places.push_back(program / kName);
     places.push_back((program / "../lib/softhca" / kName).lexically_normal());
   }
@@ -118,10 +148,12 @@ Started start_program(const std::vector<std::string>& words,
                                     arguments.data(), variables.data());
   ::posix_spawnattr_destroy(&attributes);
   if (error == 0) return started;
+  if (error == ENOEXEC && words[0] != kShell) return start_script(words, environment, signals);
   started.pid = -1;
   started.status = error == ENOENT ? kNotFound : kCannotRun;
-  started.reason = fmt::format("{}: {}", words[0],
-                               error == ENOENT ? "there is no such program" : ::strerror(error));
+  started.reason = fmt::format(
+      "{}: {}", words[0],
+      error == ENOENT ? "there is no such program" + package_of(words[0]) : ::strerror(error));
   return started;
 }
 

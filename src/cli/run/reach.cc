@@ -91,6 +91,14 @@ std::string why_out_of_reach(const std::string& path) {
   // ld.so(8): "Secure-execution mode": names of LD_PRELOAD with a slash are ignored.
   const bool other_user = (status.st_mode & S_ISUID) != 0 && status.st_uid != ::getuid();
   const bool other_group = (status.st_mode & S_ISGID) != 0 && status.st_gid != ::getgid();
+  for (const auto* one : {"/sudo", "/su", "/doas", "/runuser"}) {
+    if (other_user && path.ends_with(one)) {
+      return fmt::format(
+          "it is set-uid, and the loader gives such programs no library of ours; put it in front: "
+          "{} ... softhca run ...",
+          one + 1);
+    }
+  }
   if (other_user || other_group) {
     return fmt::format(
         "it is set-{}, and the loader gives such programs no library of ours; run "

@@ -24,8 +24,9 @@ std::string check_address(const std::string& text) {
     return ::if_nametoindex(name.c_str()) != 0 ? "" : name + ": this host has no such interface";
   }
   std::uint8_t bytes[4];
-  if (::inet_pton(AF_INET, text.c_str(), bytes) != 1) return text + ": no IPv4 address";
-  if (bytes[0] == 0 || bytes[0] == 127 || bytes[0] >= 224) return text + ": of no host";
+  if (::inet_pton(AF_INET, text.c_str(), bytes) != 1) return text + " is not an IPv4 address";
+  if (bytes[0] == 0 || bytes[0] == 127 || bytes[0] >= 224)
+    return text + " is not the address of a host";
   if (bytes[0] == 198 && bytes[1] == 18) {
     return text + ": 198.18.0.0/16 is given out by the fabric; 198.19.0.0/16 is free";
   }
@@ -60,7 +61,8 @@ std::string SeenDevices::check() const {
                        door::kUverbsCount);
   }
   if (addresses.size() > count()) {
-    return fmt::format("--address: {} addresses for {} devices", addresses.size(), count());
+    return fmt::format("--address: {} addresses, but only {} device{}", addresses.size(), count(),
+                       count() == 1 ? "" : "s");
   }
   const std::set<std::string> different(addresses.begin(), addresses.end());
   if (different.size() != addresses.size()) return "--address: the same one twice";
@@ -108,14 +110,17 @@ void add_device_options(CLI::App& command, SeenDevices& seen) {
                   "device; if:NAME: those that an interface of the host has, as they come and "
                   "go; with commas, of one device after the other [198.18.x.y]")
       ->delimiter(',')
+      ->type_name("ADDRESS[,ADDRESS]...")
       ->check(check_address);
   command
       .add_option("--devices", seen.devices,
                   "So many devices: mlx5_0, mlx5_1, ..., each with a port and an address of its "
                   "own [1]")
+      ->type_name("N")
       ->check(CLI::Range(1u, door::kUverbsCount));
   command.add_option("--device", seen.models, "The model of each device, with commas [connectx]")
       ->delimiter(',')
+      ->type_name("MODEL[,MODEL]...")
       ->check(check_model);
   command.add_flag("--host-devices", seen.host_devices,
                    "The RDMA devices that this host has of its own as well; ours are numbered "
@@ -123,8 +128,10 @@ void add_device_options(CLI::App& command, SeenDevices& seen) {
   command
       .add_option("--loss", seen.loss,
                   "Probability that a frame is lost on its way from a device to the switch [0]")
+      ->type_name("P")
       ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--loss-seed", seen.loss_seed, "Which frames these are [1]");
+  command.add_option("--loss-seed", seen.loss_seed, "Which frames these are [1]")
+      ->type_name("SEED");
 }
 
 }  // namespace softhca::cli

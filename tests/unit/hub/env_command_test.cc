@@ -137,9 +137,9 @@ TEST_F(EnvCommandTest, ItSaysWhichDevicesAndAddresses) {
             0);
   EXPECT_EQ(out(), "mlx5_0\nmlx5_1\n");
   EXPECT_EQ(env({"--address", "198.19.7.1,198.19.7.2"}), 1);
-  EXPECT_THAT(out(), HasSubstr("softhca: env: --address: 2 addresses for 1 devices"));
+  EXPECT_THAT(out(), HasSubstr("softhca: env: --address: 2 addresses, but only 1 device"));
   EXPECT_NE(env({"--address", "127.0.0.1"}), 0);
-  EXPECT_THAT(out(), HasSubstr("127.0.0.1: of no host"));
+  EXPECT_THAT(out(), HasSubstr("127.0.0.1 is not the address of a host"));
 }
 
 TEST_F(EnvCommandTest, OneMoreOfTheSameShellTakesThePlaceOfTheOneBefore) {

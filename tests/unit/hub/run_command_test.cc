@@ -126,7 +126,7 @@ TEST_F(RunCommandTest, DevicesThatCannotBeAreRefusedInWords) {
   EXPECT_THAT(out(), HasSubstr("--devices 3, but --device names 2 models"));
   EXPECT_NE(run({"--devices", "33", "--", "true"}), 0);
   EXPECT_NE(run({"--address", "198.19.0.1,198.19.0.2", "--", "true"}), 0);
-  EXPECT_THAT(out(), HasSubstr("2 addresses for 1 devices"));
+  EXPECT_THAT(out(), HasSubstr("2 addresses, but only 1 device"));
   EXPECT_EQ(run({"--devices", "2", "--address", "198.19.0.1,198.19.0.2", "--", "true"}), 0);
 }
 
@@ -332,6 +332,38 @@ TEST_F(RunCommandTest, WithoutAProgramItSaysSo) {
   EXPECT_THAT(out(), HasSubstr("softhca run [OPTIONS] [--] PROGRAM"));
   EXPECT_EQ(run({"--help"}), 0);
   EXPECT_THAT(out(), HasSubstr("Usage: softhca run [OPTIONS] [--] PROGRAM [ARGUMENTS]...\n"));
+}
+
+TEST_F(RunCommandTest, TheFirstWordThatIsNoOptionIsTheProgram) {
+  EXPECT_EQ(run({"printf", "%s|", "--pcap", "--", "-h"}), 0);
+  EXPECT_EQ(out(), "--pcap|--|-h|");
+  EXPECT_EQ(run({"--devices", "2", "--private", "--loss=0.5", "sh", "-c", "echo $SOFTHCA_LOSS"}),
+            0);
+  EXPECT_EQ(out(), "0.5,1\n");
+}
+
+TEST_F(RunCommandTest, AWordThatIsNotUnderstoodIsNamed) {
+  const auto says = [this](const std::vector<std::string>& words) {
+    EXPECT_EQ(wait(start_softhca(words)), 1);
+    return out();
+  };
+  EXPECT_EQ(says({"rum", "--", "true"}),
+            "softhca: there is no command 'rum'; softhca --help lists them\n");
+  EXPECT_EQ(says({"-V"}), "softhca: there is no option '-V'; softhca --help lists them\n");
+  EXPECT_EQ(says({}), "softhca: which command? softhca --help lists them\n");
+  EXPECT_EQ(says({"run", "--fabrik", "x", "--", "true"}),
+            "softhca: run: there is no option '--fabrik'; softhca run --help lists them\n");
+  EXPECT_EQ(says({"docs", "limits", "x"}), "softhca: docs: 'x' is one word too many\n");
+  EXPECT_THAT(says({"run", "--devices", "many", "--", "true"}),
+              AllOf(testing::StartsWith("softhca: run: "), HasSubstr("many")));
+}
+
+TEST_F(RunCommandTest, AScriptWithoutAnInterpreterIsTheShells) {
+  const auto script = file("script");
+  std::ofstream(script) << "echo $0 $1\n";
+  ::chmod(script.c_str(), 0700);
+  EXPECT_EQ(run({script, "a"}), 0);
+  EXPECT_EQ(out(), script.string() + " a\n");
 }
 
 TEST_F(RunCommandTest, WithoutTheLibraryItSaysWhereItLooked) {
