@@ -6,11 +6,13 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 install(TARGETS softhca RUNTIME DESTINATION bin)
 # Where softhca looks for it (cli/run/program.h). Nobody links with it, so it is no library of the system.
 install(TARGETS softhca_preload LIBRARY DESTINATION lib/softhca)
-install(FILES packaging/man/softhca.1 packaging/man/softhca-run.1 packaging/man/softhca-env.1 DESTINATION share/man/man1)
 install(FILES packaging/completion/softhca DESTINATION share/bash-completion/completions)
-install(FILES README.md CHANGELOG.md docs/run.md docs/first-program.md DESTINATION share/doc/softhca)
-install(FILES LICENSE DESTINATION share/doc/softhca RENAME copyright)
-install(FILES examples/libibverbs/hello_rdma.c DESTINATION share/doc/softhca/examples)
+install(FILES packaging/lintian-overrides DESTINATION share/lintian/overrides RENAME softhca)
+install(FILES examples/libibverbs/hello_rdma.c DESTINATION share/doc/softhca/examples/libibverbs)
+# Man pages, pages, changelog.
+install(CODE "execute_process(COMMAND \"${CMAKE_SOURCE_DIR}/packaging/installed.py\" \"$<TARGET_FILE:softhca>\"
+                                      ${PROJECT_VERSION} \"${CMAKE_BINARY_DIR}/installed\" COMMAND_ERROR_IS_FATAL ANY)")
+install(DIRECTORY ${CMAKE_BINARY_DIR}/installed/share DESTINATION .)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME softhca)

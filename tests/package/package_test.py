@@ -83,6 +83,18 @@ setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp timeout 100 sh /t
 """
         self.assertRegex(self.good(fresh_debian.run(script, [package()], build=BUILD)), ROW)
 
+    def test_it_is_installed_on_newer_debians_and_goes_without_a_trace(self):
+        script = """set -e
+apt-get update -qq
+apt-get install -y --no-install-recommends /tmp/files/*.deb ibverbs-utils
+useradd user
+for i in 1 2; do setpriv --reuid=user --regid=user --clear-groups env HOME=/tmp softhca run ibv_devinfo -v; done
+apt-get purge -y softhca
+! find / -xdev -name '*softhca*' -not -path '/proc/*' -not -path '/tmp/files/*' -not -path '/var/log/*' | grep .
+"""
+        for suite in ("trixie", "sid"):
+            self.assertIn("PORT_ACTIVE", self.good(fresh_debian.run(script, [package()], suite=suite, build=BUILD)))
+
     def test_a_container_of_the_recipe_shows_the_device(self):
         script, user, words = container_steps()
         self.assertEqual(words[:3], ["softhca", "run", "--"])
@@ -127,6 +139,37 @@ class PagesTest(unittest.TestCase):
         self.assertEqual((options, commands), self.options([]))
         for command in ("run", "env"):
             self.assertEqual(self.page(f"softhca-{command}")[0], self.options([command])[0])
+
+    def installed(self):
+        import subprocess
+        import tempfile
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        subprocess.run([ROOT / "packaging/installed.py", BUILD / "softhca", "1.2.3", folder.name], check=True)
+        return Path(folder.name) / "share"
+
+    def test_each_command_has_a_man_page_that_names_its_options(self):
+        import gzip
+        pages = self.installed() / "man/man1"
+        for command in self.options([])[1]:
+            text = gzip.decompress((pages / f"softhca-{command}.1.gz").read_bytes()).decode().replace("\\-", "-")
+            for option in self.options([command])[0]:
+                self.assertIn(option, text, command)
+            self.assertIn(f"softhca-{command}", gzip.decompress((pages / "softhca.1.gz").read_bytes()).decode().replace("\\-", "-"))
+
+    def test_installed_pages_link_to_what_is_installed(self):
+        doc = self.installed() / "doc/softhca"
+        example = doc / "examples/libibverbs/hello_rdma.c"
+        example.parent.mkdir(parents=True)
+        example.touch()
+        links = 0
+        for page in doc.glob("*.md"):
+            for target in re.findall(r"\]\(([^)\s#]+)[^)]*\)", page.read_text()):
+                if "://" not in target:
+                    self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
+                    links += 1
+        self.assertGreater(links, 10)
+        self.assertIn("/usr/share/doc/softhca/examples/libibverbs/hello_rdma.c", (doc / "first-program.md").read_text())
 
     def complete(self, *words):
         import os
