@@ -94,6 +94,10 @@ util::Result<void> Card::set_up() {
       *model_, driver::InProcessHost::Options{.progress = [this] {
         (void)switch_.deliver(kFrames);
         next_ = run_as_far_as_there_is_room(util::monotonic_now());
+  const auto on_demand = model_->dma().map_remote(uverbs::Device::on_demand_address(kFirstAddress),
+                                                  uverbs::Device::kProgramMemory - kFirstAddress,
+                                                  on_demand_, pcie::DmaAccess::kReadWrite);
+  if (!on_demand) return tl::unexpected(on_demand.error());
         (void)switch_.deliver(kFrames);
       }});
   const auto mapped = model_->dma().map(

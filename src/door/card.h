@@ -10,6 +10,7 @@
 #include "connectx/device.h"
 #include "door/fault_port.h"
 #include "door/frame_loss.h"
+#include "door/on_demand_memory.h"
 #include "door/own_address.h"
 #include "driver/connectx/hca.h"
 #include "driver/in_process_host.h"
@@ -91,6 +92,7 @@ class Card {
   std::unique_ptr<fabric::Impairment> impairment_;  ///< null: nothing is lost on purpose
   std::unique_ptr<hub::Neighbours> neighbours_;
   std::unique_ptr<FaultPort> fault_port_;
+  OnDemandMemory on_demand_;
   std::unique_ptr<hub::Uplink> link_;
   std::unique_ptr<connectx::Device> model_;
   std::unique_ptr<driver::InProcessHost> host_;

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "pcie/absent_pages.h"
 #include "rdma/signature_mover.h"
 
 namespace softhca::rdma {
@@ -308,7 +309,9 @@ bool KeyTable::read_pieces(MemoryKey& key, std::uint64_t offset, std::span<std::
     out = out.subspan(piece.size);
   };
   fault_ = Reason::kMemoryUnreachable;
-  return walk(key, offset, out.size(), pcie::DmaAccess::kRead, take, 0) && ok;
+  const bool walked = walk(key, offset, out.size(), pcie::DmaAccess::kRead, take, 0);
+  if (!ok && pcie::AbsentPages::take()) fault_ = Reason::kPageNotBrought;
+  return walked && ok;
 }
 
 bool KeyTable::write_pieces(MemoryKey& key, std::uint64_t offset, std::span<const std::byte> in) {
@@ -324,7 +327,9 @@ bool KeyTable::write_pieces(MemoryKey& key, std::uint64_t offset, std::span<cons
     in = in.subspan(piece.size);
   };
   fault_ = Reason::kMemoryUnreachable;
-  return walk(key, offset, in.size(), pcie::DmaAccess::kWrite, put, 0) && ok;
+  const bool walked = walk(key, offset, in.size(), pcie::DmaAccess::kWrite, put, 0);
+  if (!ok && pcie::AbsentPages::take()) fault_ = Reason::kPageNotBrought;
+  return walked && ok;
 }
 
 }  // namespace softhca::rdma

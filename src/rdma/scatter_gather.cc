@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "pcie/absent_pages.h"
+
 namespace softhca::rdma {
 namespace {
 
@@ -204,7 +206,8 @@ Reason scatter(KeyTable& keys, MemoryKey& key, std::uint64_t address, const wire
     from += piece.size;
   };
   const bool walked = keys.for_each_piece(key, address, length, pcie::DmaAccess::kWrite, put);
-  return walked && ok ? Reason::kNone : keys.fault();
+  if (walked && ok) return Reason::kNone;
+  return !ok && pcie::AbsentPages::take() ? Reason::kPageNotBrought : keys.fault();
 }
 
 }  // namespace softhca::rdma

@@ -56,13 +56,18 @@ class Device {
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> ask_for_mac = {};
   };
 
-  /// @pre `host` reaches the program's memory at bus_address()
+  /// @pre `host` reaches the program's memory at bus_address() and on_demand_address()
   static util::Result<std::unique_ptr<Device>> create(driver::connectx::Hca& hca, Options options);
   ~Device();
 
   static constexpr pcie::Iova kProgramMemory = pcie::Iova{1} << 47;
   static constexpr pcie::Iova bus_address(std::uint64_t address) {
     return kProgramMemory | address;
+  }
+  /// The same memory once more, reached by copies of the kernel: where a page is not there, or may
+  /// not be accessed so, the access fails and nothing else happens. For keys on demand.
+  static constexpr pcie::Iova on_demand_address(std::uint64_t address) {
+    return 2 * kProgramMemory | address;
   }
 
   driver::connectx::Hca& hca() { return hca_; }

@@ -47,7 +47,8 @@ void Context::lose_umem(DevxMemory& umem) {
 
 void Context::lose_memory(std::uint64_t page, bool was_write) {
   objects_.for_each<MemoryRegion>([&](MemoryRegion& region) {
-    if (region.key == 0 || !region.memory.touches(page)) return;
+    // Memory on demand need not be there, and is not reached in this way.
+    if (region.key == 0 || region.is_on_demand() || !region.memory.touches(page)) return;
     util::log(util::LogLevel::kWarning,
               "{:#x} is no memory any more, and is registered with key {:#x} ({:#x} bytes at "
               "{:#x}): the key is taken away",

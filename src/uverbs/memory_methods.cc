@@ -42,18 +42,17 @@ constexpr std::uint32_t kOnDemand = 64;
 
 Errno check(const ib_uverbs_reg_mr& in) {
   const auto end = in.start + in.length;
-  if (end < in.start || end > Device::kProgramMemory || in.start % 4096 != in.hca_va % 4096) {
-    return EINVAL;
-  }
+  if (in.length == 0 || end < in.start || in.start % 4096 != in.hca_va % 4096) return EINVAL;
   const bool writes_remotely = (in.access_flags & (kRemoteWrite | kRemoteAtomic)) != 0;
   if (writes_remotely && (in.access_flags & kLocalWrite) == 0) return EINVAL;
-  return (in.access_flags & kZeroBased) != 0 ? EOPNOTSUPP : 0;
+  if ((in.access_flags & kZeroBased) != 0) return EOPNOTSUPP;
+  return end > Device::kProgramMemory ? EFAULT : 0;
 }
 
 /// With paging on demand pages come when the device touches them, as the processor would.
 Errno populate(const ib_uverbs_reg_mr& in) {
   if ((in.access_flags & kOnDemand) != 0) return 0;
-  return pin(in.start, in.length, (in.access_flags & kLocalWrite) != 0);
+  return pin(in.start, in.length, is_writable(in.access_flags));
 }
 
 /// Pages of a region, as large as both of its addresses agree: its bus addresses follow each other.
@@ -99,7 +98,9 @@ std::optional<std::uint32_t> create_key(Device& device, const ib_uverbs_reg_mr& 
   context.set(Mkc::mkey, variant);
   auto list = create.all().subspan(spec::create_mkey_in::klm_pas_mtt_offset);
   for (std::uint64_t i = 0; i != pages.count; ++i, list = list.subspan(spec::mtt_entry::kSize)) {
-    const auto address = Device::bus_address(pages.begin + (i << pages.log_size));
+    const auto page = pages.begin + (i << pages.log_size);
+    const auto address = (in.access_flags & kOnDemand) != 0 ? Device::on_demand_address(page)
+                                                            : Device::bus_address(page);
     util::MutableView<spec::mtt_entry>(list).set(spec::mtt_entry::ptag,
                                                  address >> spec::mtt_entry::ptag.kLo);
   }
@@ -135,6 +136,7 @@ Errno Context::reg_mr(Request& request) {
   region->memory = {.begin = in.start, .size = in.length};
   region->iova = in.hca_va;
   region->access = in.access_flags;
+  region->is_writable = is_writable(in.access_flags);
   const auto handle = objects_.add(std::move(region));
   const std::array answer{handle, *key, *key};  // ib_uverbs_reg_mr_resp: the LKey is the RKey
   const auto wrong = request.put(kCoreOut, answer);
@@ -175,6 +177,9 @@ Errno Context::rereg_mr(Request& request) {
   wanted.hca_va = moves ? in.hca_va : region->iova;
   wanted.access_flags = (in.flags & kAccess) != 0 ? in.access_flags : region->access;
   if (const auto wrong = check(wanted); wrong != 0) return wrong;
+  // Pages that were pinned to be read are not pinned again.
+  const bool pins_again = moves || (in.flags & kAccess) == 0;
+  if (!pins_again && is_writable(wanted.access_flags) && !region->is_writable) return EACCES;
   if (const auto wrong = populate(wanted); wrong != 0) return wrong;
   const bool stays = !moves && ((wanted.access_flags ^ region->access) & kOnDemand) == 0 &&
                      region->key != 0 && device_.change_key(change_of(*region, wanted, pd->pdn));
@@ -188,6 +193,7 @@ Errno Context::rereg_mr(Request& request) {
   region->memory = {.begin = wanted.start, .size = wanted.length};
   region->iova = wanted.hca_va;
   region->access = wanted.access_flags;
+  region->is_writable = (!moves && region->is_writable) || is_writable(wanted.access_flags);
   return request.put(kCoreOut, ib_uverbs_rereg_mr_resp{.lkey = region->key, .rkey = region->key});
 }
 

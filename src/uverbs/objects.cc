@@ -95,6 +95,11 @@ Errno ProtectionDomain::end() {
 
 MemoryRegion::~MemoryRegion() { revoke(); }
 
+bool MemoryRegion::is_on_demand() const {
+  constexpr std::uint32_t kOnDemand = 64;  // of ib_access_flags
+  return (access & kOnDemand) != 0;
+}
+
 void MemoryRegion::revoke() {
   if (key == 0) return;
   Command<spec::destroy_mkey_in> in(command_opcode::DESTROY_MKEY);

@@ -56,6 +56,8 @@ struct MemoryRegion : Object {
   MemoryRange memory{};
   std::uint64_t iova = 0;    ///< what its first byte is called in work requests
   std::uint32_t access = 0;  ///< ib_access_flags
+  bool is_writable = false;  ///< as its pages were pinned
+  bool is_on_demand() const;
 };
 
 struct MemoryWindow : Object {

@@ -1,22 +1,119 @@
 #include "uverbs/pinning.h"
 
+#include <linux/futex.h>
+#include <rdma/ib_user_verbs.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <optional>
+#include <span>
 
 #include "uverbs/program_pages.h"
 
 namespace softhca::uverbs {
+namespace {
+
+int populate(std::uint64_t address, std::uint64_t size, int advice) {
+  return ::madvise(reinterpret_cast<void*>(address), size, advice) == 0 ? 0 : errno;
+}
+
+/// Linux 5.14 and later.
+bool kernel_populates() {
+  static const bool does = [] {
+    alignas(kPage) static constexpr std::array<std::byte, kPage> kOwn{};
+    return populate(reinterpret_cast<std::uint64_t>(kOwn.data()), kPage, MADV_POPULATE_READ) == 0;
+  }();
+  return does;
+}
+
+bool may_read(std::uint64_t address) {
+  std::byte byte;
+  const iovec to{&byte, 1}, from{reinterpret_cast<void*>(address), 1};
+  return ::process_vm_readv(::getpid(), &to, 1, &from, 1, 0) == 1;
+}
+
+/// By a word that the kernel changes by nothing, in one step.
+bool may_write(std::uint64_t address) {
+  std::uint32_t own = 0;
+  constexpr auto kOrNothing = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0);
+  return ::syscall(SYS_futex, &own, FUTEX_WAKE_OP_PRIVATE, 0, 0,
+                   reinterpret_cast<void*>(address & ~std::uint64_t{3}), kOrNothing) >= 0;
+}
+
+}  // namespace
+
+Errno probe(std::uint64_t address, std::uint64_t size, bool is_written) {
+  const auto first = address - address % kPage;
+  for (std::uint64_t i = 0; i != pages_of(address, size); ++i) {
+    const auto page = first + i * kPage;
+    if (!(is_written ? may_write(page) : may_read(page))) return EFAULT;
+  }
+  return 0;
+}
+
+namespace {
+
+Errno pin_now(std::uint64_t address, std::uint64_t size, bool is_written) {
+  if (!kernel_populates()) return probe(address, size, is_written);
+  const auto first = address - address % kPage;
+  const auto whole = pages_of(address, size) * kPage;
+  const auto wrong = populate(first, whole, is_written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+  return wrong == EINTR || wrong == EAGAIN || wrong == 0 ? wrong : EFAULT;
+}
+
+/// Of the request that this thread is about to make.
+struct Ahead {
+  std::uint64_t address = 0, size = 0;
+  bool is_written = false;
+  Errno wrong = 0;
+};
+constinit thread_local std::optional<Ahead> ahead;
+
+constexpr std::uint32_t kOnDemand = 64;                 // of ib_access_flags
+constexpr std::uint32_t kTranslationAndAccess = 1 | 4;  // of ib_mr_rereg_flags
+
+/// REG_MR, and REREG_MR to other memory.
+std::optional<Ahead> find_registration(const Request& request) {
+  const auto of = [](const auto& in) -> std::optional<Ahead> {
+    if ((in.access_flags & kOnDemand) != 0 || in.length == 0) return std::nullopt;
+    return Ahead{
+        .address = in.start, .size = in.length, .is_written = is_writable(in.access_flags)};
+  };
+  const auto command = request.get<std::uint32_t>(UVERBS_ATTR_WRITE_CMD);
+  if (command == IB_USER_VERBS_CMD_REG_MR) {
+    return of(request.get<ib_uverbs_reg_mr>(UVERBS_ATTR_CORE_IN));
+  }
+  if (command != IB_USER_VERBS_CMD_REREG_MR) return std::nullopt;
+  const auto in = request.get<ib_uverbs_rereg_mr>(UVERBS_ATTR_CORE_IN);
+  const bool is_whole = (in.flags & kTranslationAndAccess) == kTranslationAndAccess;
+  return is_whole ? of(in) : std::nullopt;
+}
+
+}  // namespace
+
+PinnedAhead::PinnedAhead(const UserMemory& memory, std::uint64_t argument) {
+  ib_uverbs_ioctl_hdr header{};
+  if (!memory.read(argument, std::as_writable_bytes(std::span(&header, 1))) ||
+      header.object_id != UVERBS_OBJECT_DEVICE || header.method_id != UVERBS_METHOD_INVOKE_WRITE) {
+    return;
+  }
+  Request request;
+  if (request.parse(memory, argument) != 0) return;
+  ahead = find_registration(request);
+  if (ahead) ahead->wrong = pin_now(ahead->address, ahead->size, ahead->is_written);
+}
+
+PinnedAhead::~PinnedAhead() { ahead.reset(); }
 
 Errno pin(std::uint64_t address, std::uint64_t size, bool is_written) {
   if (size == 0) return 0;
-  const auto first = address - address % kPage;
-  const int advice = is_written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-  if (::madvise(reinterpret_cast<void*>(first), pages_of(address, size) * kPage, advice) == 0) {
-    return 0;
-  }
-  if (errno == EINVAL) return 0;  // a kernel that cannot
-  return errno == ENOMEM ? EFAULT : errno;
+  const bool is_done =
+      ahead && ahead->address == address && ahead->size == size && ahead->is_written == is_written;
+  return is_done ? ahead->wrong : pin_now(address, size, is_written);
 }
 
 }  // namespace softhca::uverbs
