@@ -250,6 +250,7 @@ void Engine::stop() {
   const FaultGuard guard;
   rdma_cm_->disconnect_all();
   for_each_card([](Card& card) { card.hurry(); });
+  if (has_opened_pages()) close_opened_pages();
   (void)turn();
   (void)turn();
 }

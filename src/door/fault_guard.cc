@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -11,6 +11,8 @@
 #include <cerrno>
 
 #include "door/doorbell_traps.h"
+#include "door/memory_keys.h"
+#include "door/stand_ins.h"
 #include "util/memory_faults.h"
 
 namespace softhca::door {
@@ -22,6 +24,7 @@ constexpr std::size_t kFaultsMax = 4096;
 
 /// Initial-exec: the general way to a thread's variables may allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool guarded = false;
+constinit std::atomic<bool> cancels = false;
 
 constinit std::array<MemoryFault, kFaultsMax> faults{};
 constinit std::atomic<std::size_t> fault_count = 0;
@@ -38,6 +41,20 @@ struct sigaction& program_action(int number) {
   return number == SIGBUS ? program_bus : program_segv;
 }
 
+/// Of the kernel: the program's own changes of its mask are kept elsewhere (interpose_signals.cc).
+void change_mask(int how, const sigset_t* set, sigset_t* before) {
+  constexpr std::size_t kSize = 8;
+  ::syscall(SYS_rt_sigprocmask, how, set, before, kSize);
+}
+
+/// It faults again, and ends.
+void end_by(int number, const siginfo_t& info) {
+  struct sigaction standard{};
+  standard.sa_handler = SIG_DFL;
+  set_action(number, &standard, nullptr);
+  if (info.si_code <= 0) ::raise(number);
+}
+
 bool was_write([[maybe_unused]] const void* context) {
 #if defined(__x86_64__)
   constexpr greg_t kWriteBit = 2;  // of the page fault's error code
@@ -45,15 +62,6 @@ bool was_write([[maybe_unused]] const void* context) {
 #else
   return true;
 #endif
-}
-
-bool map_empty(std::uint64_t page, int how) {
-  void* const wanted = reinterpret_cast<void*>(page);
-  void* const got =
-      ::mmap(wanted, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | how, -1, 0);
-  if (got == wanted) return true;
-  if (got != MAP_FAILED) ::munmap(got, kPage);  // a kernel that does not know MAP_FIXED_NOREPLACE
-  return got == MAP_FAILED && errno == EEXIST;  // another thread was faster
 }
 
 void note(std::uint64_t page, bool write) {
@@ -65,33 +73,79 @@ void note(std::uint64_t page, bool write) {
 }
 
 /// Makes the access possible. False if it cannot be done.
-bool mend(const siginfo_t& info, const void* context) {
+bool mend(const siginfo_t& info, void* context) {
   const auto page = reinterpret_cast<std::uint64_t>(info.si_addr) & ~(kPage - 1);
   if (page == 0) return false;
-  if (info.si_signo == SIGSEGV && info.si_code == SEGV_ACCERR) {
-    // Pinned pages would be written to as well.
-    return ::mprotect(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE) == 0;
+  const bool write = was_write(context);
+  if (info.si_signo == SIGSEGV && info.si_code == SEGV_PKUERR) return lift_memory_keys(context);
+  const bool is_there = info.si_signo == SIGBUS || info.si_code == SEGV_ACCERR;
+  if (info.si_signo == SIGSEGV && is_there && OpenedPages::open(page, write)) return true;
+  switch (is_there ? StandIns::replace(page) : StandIns::place(page)) {
+    case StandIns::Placed::kFailed:
+      return false;
+    case StandIns::Placed::kTaken:
+      return true;  // by another thread: the access is repeated
+    case StandIns::Placed::kPlaced:
+      note(page, write);
   }
-  // Behind the end of a file that was cut off there is a mapping, which goes.
-  const int how = info.si_signo == SIGBUS ? MAP_FIXED : MAP_FIXED_NOREPLACE;
-  if (!map_empty(page, how)) return false;
-  note(page, was_write(context));
   return true;
+}
+
+/// A handler is called with the mask that the kernel would have set. SIGSEGV and SIGBUS themselves
+/// stay as they are, since the handler may use the device; two signals that hardly anybody has tell
+/// that the program has not left its handler, by returning or by a jump that restores the mask.
+class HandlerMask {
+ public:
+  HandlerMask(int number, const struct sigaction& action, const ucontext_t& interrupted)
+      : inside_(inside[number == SIGBUS]), mark_(number == SIGBUS ? SIGRTMAX - 1 : SIGRTMAX) {
+    is_nested_ = inside_ && ::sigismember(&interrupted.uc_sigmask, mark_) == 1;
+    if (is_nested_) return;
+    sigset_t blocked = action.sa_mask;
+    ::sigdelset(&blocked, SIGSEGV);
+    ::sigdelset(&blocked, SIGBUS);
+    if ((action.sa_flags & SA_NODEFER) == 0) {
+      ::sigaddset(&blocked, mark_);
+      inside_ = true;
+    }
+    change_mask(SIG_BLOCK, &blocked, nullptr);
+  }
+  ~HandlerMask() {
+    if (!is_nested_) inside_ = false;
+  }
+  HandlerMask(const HandlerMask&) = delete;
+  HandlerMask& operator=(const HandlerMask&) = delete;
+
+  /// In a handler of this signal, which blocks it: the kernel ends such a process.
+  bool is_nested() const { return is_nested_; }
+
+ private:
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local bool inside[2];
+
+  bool& inside_;
+  int mark_;
+  bool is_nested_ = false;
+};
+constinit thread_local bool HandlerMask::inside[2] = {};
+
+bool has_handler(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 ||
+         (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
 
 /// As the kernel would have done it.
 void call_program(int number, siginfo_t* info, void* context) {
-  const auto& action = program_action(number);
-  if ((action.sa_flags & SA_SIGINFO) != 0) return action.sa_sigaction(number, info, context);
-  if (action.sa_handler == SIG_IGN && info->si_code <= 0) return;
-  if (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN) {
-    return action.sa_handler(number);
+  const auto action = program_action(number);
+  if (!has_handler(action)) {
+    if (action.sa_handler == SIG_IGN && info->si_code <= 0) return;
+    return end_by(number, *info);
   }
-  // It faults again, and ends.
-  struct sigaction standard{};
-  standard.sa_handler = SIG_DFL;
-  set_action(number, &standard, nullptr);
-  if (info->si_code <= 0) ::raise(number);
+  const HandlerMask mask(number, action, *static_cast<const ucontext_t*>(context));
+  if (mask.is_nested()) return end_by(number, *info);
+  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) {
+    program_action(number) = {};
+  }
+  if ((action.sa_flags & SA_SIGINFO) != 0) return action.sa_sigaction(number, info, context);
+  action.sa_handler(number);
 }
 
 void handle(int number, siginfo_t* info, void* context) {
@@ -110,19 +164,44 @@ void handle(int number, siginfo_t* info, void* context) {
 
 }  // namespace
 
-FaultGuard::FaultGuard() : before_(guarded) { guarded = true; }
-FaultGuard::~FaultGuard() { guarded = before_; }
+FaultGuard::FaultGuard() : before_(guarded) {
+  guarded = true;
+  if (!cancels.load(std::memory_order_relaxed)) return;
+  int before = PTHREAD_CANCEL_DISABLE;
+  ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+  cancellable_ = before == PTHREAD_CANCEL_ENABLE;
+}
+
+FaultGuard::~FaultGuard() {
+  guarded = before_;
+  if (has_lifted_memory_keys()) restore_memory_keys();
+  if (cancellable_) ::pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
+}
+
+void expect_cancels() { cancels = true; }
+
+namespace {
+
+/// Ours, on the stack where the program's handler wants to be. Where it has none: a fault of its
+/// own may be that of its stack.
+void install(int number) {
+  const auto& programs = program_action(number);
+  const int stack = has_handler(programs) ? programs.sa_flags & SA_ONSTACK : SA_ONSTACK;
+  struct sigaction action{};
+  action.sa_sigaction = handle;
+  action.sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER | stack;
+  set_action(number, &action, nullptr);
+}
+
+}  // namespace
 
 void catch_faults() {
   if (installed) return;
   set_action = reinterpret_cast<SetAction*>(::dlsym(RTLD_NEXT, "sigaction"));
   if (set_action == nullptr) return;
-  struct sigaction action{};
-  action.sa_sigaction = handle;
-  // On the stack that the program has set up for it: a fault of its own may be that of its stack.
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER;
   for (const int number : {SIGSEGV, SIGBUS}) {
-    set_action(number, &action, &program_action(number));
+    set_action(number, nullptr, &program_action(number));
+    install(number);
   }
   installed = true;
 }
@@ -140,7 +219,10 @@ bool keep_action(int number, const struct sigaction* wanted, struct sigaction* b
   if ((number != SIGSEGV && number != SIGBUS) || !installed) return false;
   auto& kept = program_action(number);
   const auto old = kept;
-  if (wanted != nullptr) kept = *wanted;
+  if (wanted != nullptr) {
+    kept = *wanted;
+    install(number);
+  }
   if (before != nullptr) *before = old;
   return true;
 }
@@ -148,11 +230,13 @@ bool keep_action(int number, const struct sigaction* wanted, struct sigaction* b
 std::span<const MemoryFault> noted_faults() { return std::span(faults).first(fault_count); }
 
 void release_faults() {
-  for (const auto& fault : noted_faults()) {
-    ::munmap(reinterpret_cast<void*>(fault.address), kPage);
-  }
+  StandIns::release();
   fault_count = 0;
   util::MemoryFaults::clear();
 }
+
+bool has_opened_pages() { return OpenedPages::any(); }
+
+void close_opened_pages() { OpenedPages::close(); }
 
 }  // namespace softhca::door

@@ -1,7 +1,8 @@
-// The device uses the memory of the program as it stands, and the program may take it away while
-// it is registered. Hardware has such pages pinned; here the access faults. The handler of the
-// signal puts an empty page there, so that the access ends, and notes the address: the engine then
-// treats what was done in this turn as not done (host-door contract 9.5).
+// The device uses the memory of the program as it stands, and the program may take it away, or
+// protect it, while it is registered. Hardware has such pages pinned; here the access faults. What
+// is protected is opened for the device, and closed again (stand_ins.h). Where there is nothing,
+// the handler of the signal puts an empty page, so that the access ends, and notes the address: the
+// engine then treats what was done in this turn as not done (host-door contract 9.5).
 #pragma once
 
 #include <csignal>
@@ -10,7 +11,7 @@
 
 namespace softhca::door {
 
-/// While one exists in a thread, faults of this thread are the device's.
+/// While one exists in a thread, faults of this thread are the device's, and nobody cancels it.
 class FaultGuard {
  public:
   FaultGuard();
@@ -20,7 +21,11 @@ class FaultGuard {
 
  private:
   bool before_;
+  bool cancellable_ = false;  ///< before, while threads may be cancelled
 };
+
+/// The program is about to cancel a thread: guards that are made from now on keep that off.
+void expect_cancels();
 
 /// Handles SIGSEGV and SIGBUS from now on. What the program has installed for them is called for
 /// all other faults.
@@ -37,6 +42,9 @@ struct MemoryFault {
 std::span<const MemoryFault> noted_faults();
 /// Takes away the empty pages.
 void release_faults();
+/// Whether pages are open that the program has protected.
+bool has_opened_pages();
+void close_opened_pages();
 
 /// sigaction() of the program for SIGSEGV or SIGBUS: it is kept, and gets what is not ours. False:
 /// the kernel has it (another signal, or catch_faults() was not called).

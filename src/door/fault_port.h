@@ -3,6 +3,9 @@
 // that was not read from it. Its link is down once the hub has gone.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+
 #include "fabric/passing_port.h"
 #include "util/memory_faults.h"
 
@@ -17,10 +20,24 @@ class FaultPort final : public fabric::PassingPort {
 
  private:
   void arrive(const wire::Frame& frame, fabric::Receiver& to) override {
-    if (!util::MemoryFaults::pending()) to.handle_frame(frame);
+    if (is_there(frame)) to.handle_frame(frame);
   }
   void arrive_looped(const wire::Frame& frame, std::uint32_t mark, fabric::Receiver& to) override {
-    if (!util::MemoryFaults::pending()) to.handle_loopback(frame, mark);
+    if (is_there(frame)) to.handle_loopback(frame, mark);
+  }
+
+  /// Memory that the frame refers to is met here, page by page, and not in the middle of what its
+  /// arrival does.
+  static bool is_there(const wire::Frame& frame) {
+    constexpr std::size_t kPage = 4096;
+    for (const auto segment : frame.segments()) {
+      if (segment.empty()) continue;
+      const volatile std::byte* const bytes = segment.data();
+      for (std::size_t i = 0; i < segment.size(); i += kPage) (void)bytes[i];
+      (void)bytes[segment.size() - 1];
+    }
+    std::atomic_signal_fence(std::memory_order_acquire);
+    return !util::MemoryFaults::pending();
   }
 
   bool link_ = true;

@@ -1,0 +1,75 @@
+#include "door/memory_keys.h"
+
+#include <ucontext.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace softhca::door {
+namespace {
+
+/// Initial-exec: the general way to a thread's variables may allocate.
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool lifted = false;
+
+}  // namespace
+
+bool has_lifted_memory_keys() { return lifted; }
+
+#if defined(__x86_64__)
+
+namespace {
+
+[[gnu::tls_model("initial-exec")]] constinit thread_local std::uint32_t before = 0;
+
+// The registers of a signal's frame (Linux: arch/x86/include/uapi/asm/sigcontext.h): 512 bytes of
+// old, whose end says what follows, then the header of XSAVE and its parts (Intel SDM 1, 13.4).
+constexpr std::size_t kSoftware = 464;
+constexpr std::uint32_t kMagic = 0x46505853;
+constexpr std::size_t kHeader = 512;
+constexpr unsigned kPart = 9;  // PKRU
+constexpr unsigned kLeaf = 0xd;
+
+std::uint32_t place_of_keys() {
+  std::uint32_t size = 0, offset = 0, c = 0, d = 0;
+  return __get_cpuid_count(kLeaf, kPart, &size, &offset, &c, &d) != 0 && size != 0 ? offset : 0;
+}
+
+}  // namespace
+
+bool lift_memory_keys(void* context) {
+  auto* const registers =
+      reinterpret_cast<std::byte*>(static_cast<ucontext_t*>(context)->uc_mcontext.fpregs);
+  const auto offset = place_of_keys();
+  std::uint32_t magic = 0;
+  if (registers == nullptr || offset == 0) return false;
+  std::memcpy(&magic, registers + kSoftware, sizeof magic);
+  if (magic != kMagic) return false;
+  std::uint64_t parts = 0;
+  std::memcpy(&parts, registers + kHeader, sizeof parts);
+  // A part that is not there has its first value, which forbids nothing.
+  if ((parts >> kPart & 1) == 0) return false;
+  constexpr std::uint32_t kAll = 0;
+  if (!lifted) std::memcpy(&before, registers + offset, sizeof before);
+  std::memcpy(registers + offset, &kAll, sizeof kAll);
+  lifted = true;
+  return true;
+}
+
+void restore_memory_keys() {
+  lifted = false;
+  asm volatile(".byte 0x0f, 0x01, 0xef" : : "a"(before), "c"(0), "d"(0) : "memory");  // WRPKRU
+}
+
+#else
+
+bool lift_memory_keys(void*) { return false; }
+void restore_memory_keys() { lifted = false; }
+
+#endif
+
+}  // namespace softhca::door

@@ -1,0 +1,15 @@
+// Memory protection keys of the processor bind a program's threads, and no device: a page whose key
+// forbids an access to the thread is accessed all the same, and the thread then has its rights
+// back.
+#pragma once
+
+namespace softhca::door {
+
+/// In the handler of a fault, with its ucontext_t: the thread may access pages of every key when it
+/// goes on. False: the processor has no keys.
+bool lift_memory_keys(void* context);
+/// Of this thread, since the last restore_memory_keys().
+bool has_lifted_memory_keys();
+void restore_memory_keys();
+
+}  // namespace softhca::door
