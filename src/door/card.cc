@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 #include "door/addresses.h"
@@ -21,11 +20,6 @@ constexpr std::size_t kFrames = 256;
 constexpr std::size_t kPacketRoom = 4096 + 128;
 /// The first 4 KiB stay out, so that a null pointer is no memory.
 constexpr std::uint64_t kFirstAddress = 4096;
-
-/// Three requests, within a second.
-constexpr unsigned kArpTries = 3;
-constexpr auto kArpPatience = std::chrono::milliseconds(300);
-constexpr auto kArpNap = std::chrono::microseconds(50);
 
 /// Of programs that ask for less. Their peer's device is a thread or a call of another program, or
 /// a hub in between, and on a busy machine they wait for a processor some milliseconds, while
@@ -94,25 +88,27 @@ util::Result<void> Card::set_up() {
       *model_, driver::InProcessHost::Options{.progress = [this] {
         (void)switch_.deliver(kFrames);
         next_ = run_as_far_as_there_is_room(util::monotonic_now());
-  const auto on_demand = model_->dma().map_remote(uverbs::Device::on_demand_address(kFirstAddress),
-                                                  uverbs::Device::kProgramMemory - kFirstAddress,
-                                                  on_demand_, pcie::DmaAccess::kReadWrite);
-  if (!on_demand) return tl::unexpected(on_demand.error());
         (void)switch_.deliver(kFrames);
       }});
   const auto mapped = model_->dma().map(
       uverbs::Device::bus_address(kFirstAddress), uverbs::Device::kProgramMemory - kFirstAddress,
       reinterpret_cast<std::byte*>(kFirstAddress), pcie::DmaAccess::kReadWrite);
   if (!mapped) return tl::unexpected(mapped.error());
+  const auto on_demand = model_->dma().map_remote(uverbs::Device::on_demand_address(kFirstAddress),
+                                                  uverbs::Device::kProgramMemory - kFirstAddress,
+                                                  on_demand_, pcie::DmaAccess::kReadWrite);
+  if (!on_demand) return tl::unexpected(on_demand.error());
   auto hca = driver::connectx::Hca::open(*host_, {.port_events = false});
   if (!hca) return tl::unexpected(hca.error());
   hca_ = *std::move(hca);
-  auto device = uverbs::Device::create(
-      *hca_, {.gids = gids_of(mac(), addresses_.all()),
-              .node_guid = node_guid(),
-              .interface_index = addresses_.interface_index(),
-              .find_mac = options_.find_mac,
-              .ask_for_mac = [this](const auto& to, auto& its) { return ask_for_mac(to, its); }});
+  auto device = uverbs::Device::create(*hca_, {.gids = gids_of(mac(), addresses_.all()),
+                                               .node_guid = node_guid(),
+                                               .interface_index = addresses_.interface_index(),
+                                               .find_mac = options_.find_mac,
+                                               .ask_for_mac = [this](const auto& to, auto&) {
+                                                 (void)options_.want_mac(to);
+                                                 return false;
+                                               }});
   if (!device) return tl::unexpected(device.error());
   device_ = *std::move(device);
   tell_neighbours();
@@ -158,18 +154,6 @@ bool Card::find_mac(const driver::Gid& to, driver::Mac& its) const {
 }
 
 void Card::ask(const driver::Gid& to) { neighbours_->ask(wire_gid(to)); }
-
-bool Card::ask_for_mac(const driver::Gid& to, driver::Mac& its) {
-  for (unsigned tries = 0; tries != kArpTries; ++tries) {
-    ask(to);
-    for (const auto end = util::monotonic_now() + kArpPatience; util::monotonic_now() < end;) {
-      options_.exchange();
-      if (options_.find_mac(to, its)) return true;
-      std::this_thread::sleep_for(kArpNap);
-    }
-  }
-  return false;
-}
 
 std::size_t Card::receive() { return link_->receive(kFrames); }
 

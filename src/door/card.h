@@ -32,8 +32,9 @@ class Card {
     FrameLoss loss = {};
     /// The MAC of a destination, as all devices of the process know it.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
-    /// Lets all devices of the process hear what comes.
-    std::function<void()> exchange;
+    /// Nobody knows the address that a call needs: true if the call is served again when the
+    /// network was asked.
+    std::function<bool(const driver::Gid& to)> want_mac;
   };
   static util::Result<std::unique_ptr<Card>> create(Options options);
 
@@ -79,8 +80,6 @@ class Card {
   explicit Card(Options options) : options_(std::move(options)) {}
   util::Result<void> join();
   util::Result<void> set_up();
-  /// Asks the network, and waits for an answer.
-  bool ask_for_mac(const driver::Gid& to, driver::Mac& mac);
   util::Time run_as_far_as_there_is_room(util::Time now);
   void tell_neighbours();
   driver::Mac mac() const;
@@ -92,8 +91,8 @@ class Card {
   std::unique_ptr<fabric::Impairment> impairment_;  ///< null: nothing is lost on purpose
   std::unique_ptr<hub::Neighbours> neighbours_;
   std::unique_ptr<FaultPort> fault_port_;
-  OnDemandMemory on_demand_;
   std::unique_ptr<hub::Uplink> link_;
+  OnDemandMemory on_demand_;
   std::unique_ptr<connectx::Device> model_;
   std::unique_ptr<driver::InProcessHost> host_;
   std::unique_ptr<driver::connectx::Hca> hca_;

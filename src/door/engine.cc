@@ -9,6 +9,7 @@
 #include <bitset>
 #include <cerrno>
 #include <csignal>
+#include <system_error>
 
 #include "door/addresses.h"
 #include "door/fault_guard.h"
@@ -18,9 +19,16 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/memory_faults.h"
+#include "uverbs/pinning.h"
 
 namespace softhca::door {
 namespace {
+
+/// How long an end, or a fork, waits for a thread that is in the middle of something.
+constexpr auto kPatienceAtEnd = std::chrono::milliseconds(100);
+
+/// Between two looks for an answer of the network.
+constexpr auto kResolvingNap = std::chrono::microseconds(50);
 
 void write_one(int eventfd) {
   const std::uint64_t one = 1;
@@ -48,7 +56,12 @@ util::Result<std::unique_ptr<Engine>> Engine::create(Options options) {
   catch_faults();
   if (auto good = engine->set_up(); !good) return tl::unexpected(good.error());
   const SignalsBlocked blocked;
-  std::thread(&Engine::work, engine.get()).detach();
+  try {
+    std::thread(&Engine::work, engine.get()).detach();
+  } catch (const std::system_error& error) {
+    return util::fail(
+        fmt::format("no thread for the devices (see ulimit -u, pids.max): {}", error.what()));
+  }
   return engine;
 }
 
@@ -72,13 +85,14 @@ Card* Engine::card(unsigned place) {
   if (card != nullptr) return card.get();
   const auto number = options_.numbers.first + place;
   const auto& addresses = options_.addresses;
-  auto made =
-      Card::create({.directory = options_.directory,
-                    .number = number,
-                    .address = place < addresses.size() ? addresses[place] : std::string(),
-                    .loss = options_.loss,
-                    .find_mac = [this](const auto& to, auto& mac) { return find_mac(to, mac); },
-                    .exchange = [this] { exchange(); }});
+  auto made = Card::create(
+      {.directory = options_.directory,
+       .number = number,
+       .address = place < addresses.size() ? addresses[place] : std::string(),
+       .loss = options_.loss,
+       .find_mac = [this](const auto& to, auto& mac) { return find_mac(to, mac); },
+       .want_mac =
+           [this](const auto& to) { return resolution_ != nullptr && resolution_->want(to); }});
   if (!made) {
     util::log(util::LogLevel::kError, "mlx5_{}: {}", number, made.error().message);
     return nullptr;
@@ -99,18 +113,11 @@ bool Engine::find_mac(const driver::Gid& to, driver::Mac& mac) {
   return found;
 }
 
-void Engine::exchange() {
-  for_each_card([](Card& card) {
-    (void)card.receive();
-    card.progress();
-    card.settle();
-  });
-}
-
 int Engine::open(unsigned uverbs) {
   // A number below the first wraps, and is too high.
   const auto which = uverbs - options_.numbers.first;
   const std::lock_guard held(lock_);
+  const FaultGuard guard;
   drop_closed();
   auto* const its = card(which);
   if (its == nullptr) return which < cards_.size() ? -EIO : -ENODEV;
@@ -135,34 +142,61 @@ int Engine::open(unsigned uverbs) {
       .made_cq = [fd](std::uint64_t user_handle) { wrap_poll(user_handle, fd); },
       .store = [&entry](auto offset, auto bytes) { return entry.file.store(offset, bytes); }};
   entry.context = std::make_unique<uverbs::Context>(its->device(), memory_, std::move(options));
+  known_files_.add(entry.file.device(), inode, uverbs);
   return fd;
 }
 
 std::optional<unsigned> Engine::owner(dev_t device, ino_t inode) {
-  const std::lock_guard held(lock_);
-  const auto at = files_.find(inode);
-  if (at == files_.end() || at->second.file.device() != device) return std::nullopt;
-  return options_.numbers.first + at->second.card;
+  return known_files_.find(device, inode);
 }
 
 bool Engine::serve(int fd, void* argument, int& result) {
   struct stat status{};
-  if (::fstat(fd, &status) != 0) return false;
+  if (::fstat(fd, &status) != 0 || !known_files_.find(status.st_dev, status.st_ino)) return false;
+  // What takes long is done before: others need not wait for it.
+  const uverbs::PinnedAhead pinned(memory_, reinterpret_cast<std::uint64_t>(argument));
+  Resolution resolution;
+  if (!serve_once(status.st_dev, status.st_ino, argument, resolution, result)) return false;
+  if (!resolution.wanted()) return true;
+  resolve(resolution);
+  resolution.begin_again();
+  return serve_once(status.st_dev, status.st_ino, argument, resolution, result);
+}
+
+bool Engine::serve_once(dev_t device, ino_t inode, void* argument, Resolution& resolution,
+                        int& result) {
   const std::lock_guard held(lock_);
   const FaultGuard guard;
-  const auto at = files_.find(status.st_ino);
-  if (at == files_.end() || at->second.file.device() != status.st_dev) return false;
+  const auto at = files_.find(inode);
+  if (at == files_.end() || at->second.file.device() != device) return false;
   (void)turn();
+  resolution_ = &resolution;
   result = -at->second.context->serve(reinterpret_cast<std::uint64_t>(argument));
+  resolution_ = nullptr;
   (void)turn();
   if (sleeps_long_) poke();
   return true;
 }
 
+void Engine::resolve(Resolution& resolution) {
+  const auto to = *resolution.wanted();
+  for (;; std::this_thread::sleep_for(kResolvingNap)) {
+    const std::lock_guard held(lock_);
+    const FaultGuard guard;
+    (void)turn();
+    driver::Mac mac;
+    if (find_mac(to, mac)) return;
+    const auto step = resolution.step(util::monotonic_now());
+    if (step == Resolution::Step::kGiveUp) return;
+    if (step == Resolution::Step::kAsk) for_each_card([&](Card& card) { card.ask(to); });
+  }
+}
+
 void Engine::progress() {
+  // Before the lock: a handler of a signal in between finds the thread marked.
+  const OwnCalls own;
   if (!lock_.try_lock()) return;
   const std::lock_guard held(lock_, std::adopt_lock);
-  const OwnCalls own;
   const FaultGuard guard;
   const auto count = inline_turns_.fetch_add(1, std::memory_order_relaxed);
   (void)turn(count % kWholeTurn == 0 ? Turn::kWhole : Turn::kSparing);
@@ -170,7 +204,12 @@ void Engine::progress() {
 
 /// The contexts that nobody has open any more.
 void Engine::drop_closed() {
-  std::erase_if(files_, [](const auto& entry) { return entry.second.file.closed(); });
+  std::erase_if(files_, [this](const auto& entry) {
+    const auto& file = entry.second.file;
+    if (!file.closed()) return false;
+    known_files_.remove(file.device(), file.inode());
+    return true;
+  });
   if (rdma_cm_ != nullptr) rdma_cm_->drop_closed();
 }
 
@@ -201,6 +240,7 @@ bool Engine::turn(Turn how) {
   });
   for (auto& [inode, file] : files_) file.context->flush_events();
   if (rdma_cm_ != nullptr) rdma_cm_->tick();
+  if (has_opened_pages()) close_opened_pages();
   return busy;
 }
 
@@ -239,18 +279,23 @@ bool Engine::handle_faults() {
   return true;
 }
 
+bool Engine::hold() {
+  const OwnCalls own;
+  return lock_.try_lock_for(kPatienceAtEnd);
+}
+
 void Engine::poke() { write_one(poke_.get()); }
 
 void Engine::stop() {
   stopping_ = true;
-  // Whoever is at work now gets ready; nobody begins anew.
-  lock_.lock();
-  if (rdma_cm_ == nullptr) return;
+  // exit() in a handler of a signal: the lock may be held by what it has interrupted.
+  if (OwnCalls::exist()) return;
   const OwnCalls own;
+  const std::unique_lock held(lock_, kPatienceAtEnd);
+  if (!held || rdma_cm_ == nullptr) return;
   const FaultGuard guard;
   rdma_cm_->disconnect_all();
   for_each_card([](Card& card) { card.hurry(); });
-  if (has_opened_pages()) close_opened_pages();
   (void)turn();
   (void)turn();
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -20,7 +21,9 @@
 #include "door/device_file.h"
 #include "door/frame_loss.h"
 #include "door/free_processors.h"
+#include "door/known_files.h"
 #include "door/port_file.h"
+#include "door/resolution.h"
 #include "door/strangers.h"
 #include "door/tree/tree.h"
 #include "rdma_cm/manager.h"
@@ -57,8 +60,16 @@ class Engine {
   void progress();
   /// In a child that was forked: what stays is the parent's, and ends with it.
   void leave_to_parent();
-  /// The process ends: the thread is to do nothing any more.
+  /// The process ends: the thread does nothing any more, and peers are told. Calls of destructors
+  /// that run later are still served. Never waits long.
   void stop();
+  /// A child that fork() has not made has the memory of its parent, and nothing of this works
+  /// there.
+  bool is_of_this_process() const { return process_ == ::getpid(); }
+  // For what must not come while a thread is in the middle of something, as fork() must not.
+  /// False: the lock was not to be had in time.
+  bool hold();
+  void release() { lock_.unlock(); }
 
  private:
   struct File {
@@ -84,6 +95,10 @@ class Engine {
   bool find_mac(const driver::Gid& to, driver::Mac& mac);
   /// Frames from the hub and to it.
   void exchange();
+  /// Serves the call with the lock. False: the file is none of ours any more.
+  bool serve_once(dev_t device, ino_t inode, void* argument, Resolution& resolution, int& result);
+  /// Asks the network for an address, without the lock.
+  void resolve(Resolution& resolution);
   /// All devices have their turn, or those only that something waits for.
   enum class Turn : std::uint8_t { kWhole, kSparing };
   /// True if there was something to do. With the lock.
@@ -116,14 +131,17 @@ class Engine {
   void answer_questions();
 
   const Options options_;
+  const pid_t process_ = ::getpid();
   std::vector<std::unique_ptr<Card>> cards_;  ///< in their order; null: nobody has used it yet
   Strangers strangers_;
   std::unique_ptr<PortFile> port_file_;
   std::unique_ptr<rdma_cm::Manager> rdma_cm_;  ///< null: no program has asked for it
   uverbs::OwnMemory memory_;
   std::unordered_map<ino_t, File> files_;
+  KnownFiles known_files_;            ///< the keys of files_
+  Resolution* resolution_ = nullptr;  ///< of the call that is being served
 
-  std::mutex lock_;
+  std::timed_mutex lock_;
   std::size_t received_ = 0;    ///< packets, in the last turn
   util::Time lingers_until_{};  ///< the thread does not sleep before
   util::Time last_look_{};      ///< by the thread, at what is looked at once a second

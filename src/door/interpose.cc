@@ -92,6 +92,7 @@ const PathMap* wanted_paths() {
 
 OwnCalls::OwnCalls() : before_(own_calls) { own_calls = true; }
 OwnCalls::~OwnCalls() { own_calls = before_; }
+bool OwnCalls::exist() { return own_calls; }
 
 std::size_t path_of_descriptor(int fd, PathBuffer& text) {
   constexpr std::string_view kDirectory = "/proc/self/fd/";

@@ -34,6 +34,8 @@ class OwnCalls {
   ~OwnCalls();
   OwnCalls(const OwnCalls&) = delete;
   OwnCalls& operator=(const OwnCalls&) = delete;
+  /// Of this thread: a handler of a signal has interrupted the door where one exists.
+  static bool exist();
 
  private:
   bool before_;

@@ -1,9 +1,12 @@
 // What a program wants to be done when it touches memory that is not there is kept behind what the
 // device wants (fault_guard.h). All other signals are none of ours.
+#include <pthread.h>
+
 #include <csignal>
 
 #include "door/fault_guard.h"
 #include "door/interpose.h"
+#include "door/kernel.h"
 
 namespace softhca::door {
 namespace {
@@ -43,6 +46,13 @@ SOFTHCA_INTERPOSE(Handler, door_sysv_signal, "__sysv_signal", (int number, Handl
     return before;
   }
   return next_sysv_signal(number, handler);
+}
+
+// No call of RDMA is a cancellation point, whatever the door does in it.
+SOFTHCA_INTERPOSE(int, door_pthread_cancel, "pthread_cancel", (pthread_t thread)) {
+  static constinit Next<int, pthread_t> next("pthread_cancel");
+  if (wanted_paths() != nullptr) prepare_for_cancels();
+  return next(thread);
 }
 
 namespace {

@@ -1,20 +1,28 @@
 #include "door/kernel.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "door/engine.h"
+#include "door/fault_guard.h"
 #include "door/inline_progress.h"
+#include "door/interpose.h"
+#include "door/known_files.h"
 #include "door/tree/tree.h"
 #include "util/log.h"
 
@@ -23,11 +31,63 @@ namespace {
 
 /// Never destroyed: the program may use the device until its very end.
 std::atomic<Engine*> engine = nullptr;
-std::mutex making;
+/// The same for polls, which are not served while the process ends and the engine says goodbye.
+std::atomic<Engine*> polled = nullptr;
+std::timed_mutex making;
+
+/// How long fork() waits for a thread that is in the middle of something.
+constexpr auto kForkPatience = std::chrono::milliseconds(100);
+
+/// A program in C gets no exception: what `work` returns, or -errno.
+template <class Work>
+int without_exceptions(Work&& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return -ENOMEM;
+  } catch (const std::system_error& error) {
+    util::log(util::LogLevel::kError, "{}", error.what());
+    return -error.code().value();
+  } catch (const std::exception& error) {
+    util::log(util::LogLevel::kError, "{}", error.what());
+    return -EIO;
+  }
+}
+
+/// What this thread holds around fork().
+struct ForkHolds {
+  bool making = false;
+  Engine* engine = nullptr;
+};
+thread_local ForkHolds fork_holds;
+
+/// The child's copy is of a moment in which no other thread is in the middle of something. A
+/// handler of a signal that has interrupted the door cannot wait for itself.
+void hold_for_fork() {
+  fork_holds = {};
+  if (OwnCalls::exist()) return;
+  const OwnCalls own;
+  fork_holds.making = making.try_lock_for(kForkPatience);
+  auto* const made = engine.load();
+  if (made != nullptr && made->hold()) fork_holds.engine = made;
+}
+
+void release_after_fork() {
+  if (fork_holds.engine != nullptr) fork_holds.engine->release();
+  if (fork_holds.making) making.unlock();
+  fork_holds = {};
+}
 
 /// A child has the descriptors and the memory, but not the thread: it makes an engine of its own.
 void forget_in_child() {
+  release_after_fork();
+  polled = nullptr;
   if (auto* parents = engine.exchange(nullptr); parents != nullptr) parents->leave_to_parent();
+}
+
+/// Before the program has a thread that could be in the middle of the first open().
+[[gnu::constructor]] void prepare_for_forks() {
+  ::pthread_atfork(hold_for_fork, release_after_fork, forget_in_child);
 }
 
 /// The program's standard error is the program's: SOFTHCA_LOG=debug, info, warning or error says
@@ -71,51 +131,97 @@ Engine* make() {
     util::log(util::LogLevel::kError, "{}", made.error().message);
     return nullptr;
   }
-  static const int registered = ::pthread_atfork(nullptr, nullptr, forget_in_child);
-  (void)registered;
   engine = made->release();
+  polled = engine.load();
   return engine;
 }
 
 [[gnu::destructor]] void stop_at_exit() {
-  if (auto* made = engine.load(); made != nullptr) made->stop();
+  auto* const made = engine.load();
+  if (made == nullptr || !made->is_of_this_process()) return;
+  polled = nullptr;
+  (void)without_exceptions([made] {
+    made->stop();
+    return 0;
+  });
+  polled = made;  // for destructors of other libraries
 }
 
 }  // namespace
 
 void progress_in_call() {
-  if (auto* made = engine.load(); made != nullptr) made->progress();
+  auto* const made = polled.load(std::memory_order_acquire);
+  if (made == nullptr) return;
+  (void)without_exceptions([made] {
+    made->progress();
+    return 0;
+  });
 }
 
 int open_uverbs(unsigned number, int) {
-  auto* made = make();
-  return made == nullptr ? -EIO : made->open(number);
+  return without_exceptions([number] {
+    auto* const made = make();
+    return made == nullptr ? -EIO : made->open(number);
+  });
 }
 
 namespace {
 
 std::atomic<bool> channels = false;
+/// With `making`.
+constinit KnownFiles known_channels;
+
+/// The channel behind `fd`; the ones that are closed go.
+void note_channel(Engine& made, int fd) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) return;
+  const std::lock_guard held(making);
+  known_channels.remove_if([&](auto dev, auto inode) { return !made.owns_channel(dev, inode); });
+  known_channels.add(status.st_dev, status.st_ino, 0);
+}
 
 }  // namespace
 
 int open_rdma_cm() {
-  auto* made = make();
-  if (made == nullptr) return -EIO;
-  channels.store(true, std::memory_order_relaxed);
-  return made->open_rdma_cm();
+  return without_exceptions([] {
+    auto* const made = make();
+    if (made == nullptr) return -EIO;
+    channels.store(true, std::memory_order_relaxed);
+    const int fd = made->open_rdma_cm();
+    if (fd >= 0) note_channel(*made, fd);
+    return fd;
+  });
+}
+
+void prepare_for_cancels() {
+  expect_cancels();
+  auto* const made = engine.load();
+  // Who has the lock may have looked before.
+  if (made != nullptr && made->hold()) made->release();
 }
 
 bool has_channels() { return channels.load(std::memory_order_relaxed); }
 
 bool serve_write(int fd, const void* bytes, std::size_t size, ssize_t& result) {
-  auto* made = engine.load();
-  return made != nullptr && made->serve_rdma_cm(fd, bytes, size, result);
+  auto* const made = engine.load();
+  struct stat status{};
+  if (made == nullptr || ::fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode) ||
+      !known_channels.find(status.st_dev, status.st_ino)) {
+    return false;
+  }
+  bool served = true;
+  const int wrong = without_exceptions([&] {
+    served = made->serve_rdma_cm(fd, bytes, size, result);
+    return 0;
+  });
+  if (wrong != 0) result = wrong;
+  return served;
 }
 
 std::uint64_t device_of_channel(dev_t dev, ino_t inode) {
-  auto* made = engine.load();
-  const bool ours = made != nullptr && made->owns_channel(dev, inode);
-  return ours ? ::makedev(kRdmaCmMajor, kRdmaCmMinor) : 0;
+  return engine.load() != nullptr && known_channels.find(dev, inode)
+             ? ::makedev(kRdmaCmMajor, kRdmaCmMinor)
+             : 0;
 }
 
 std::uint64_t device_of(dev_t dev, ino_t inode) {
@@ -125,8 +231,15 @@ std::uint64_t device_of(dev_t dev, ino_t inode) {
 }
 
 bool serve_ioctl(int fd, void* argument, int& result) {
-  auto* made = engine.load();
-  return made != nullptr && made->serve(fd, argument, result);
+  auto* const made = engine.load();
+  if (made == nullptr) return false;
+  bool served = true;
+  const int wrong = without_exceptions([&] {
+    served = made->serve(fd, argument, result);
+    return 0;
+  });
+  if (wrong != 0) result = wrong;
+  return served;
 }
 
 }  // namespace softhca::door

@@ -1,0 +1,44 @@
+// The files of this process that are ours, by what fstat() tells of them. Whoever asks takes no
+// lock and may be a handler of a signal: calls that have nothing to do with RDMA wait for nobody.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <optional>
+
+namespace softhca::door {
+
+class KnownFiles {
+ public:
+  constexpr KnownFiles() = default;
+  KnownFiles(const KnownFiles&) = delete;
+  KnownFiles& operator=(const KnownFiles&) = delete;
+
+  // By one thread at a time.
+  void add(dev_t device, ino_t inode, unsigned number);
+  void remove(dev_t device, ino_t inode);
+  /// Removes those for which `is_gone(device, inode)` holds.
+  template <class IsGone>
+  void remove_if(IsGone&& is_gone) {
+    for (auto* place = first_.load(); place != nullptr; place = place->next) {
+      const auto inode = place->inode.load();
+      if (inode != 0 && is_gone(place->device.load(), inode)) place->inode = 0;
+    }
+  }
+
+  /// The number that the file was added with.
+  std::optional<unsigned> find(dev_t device, ino_t inode) const;
+
+ private:
+  /// Used again, and never destroyed: a reader may stand in it.
+  struct Place {
+    std::atomic<ino_t> inode = 0;  ///< 0: none
+    std::atomic<dev_t> device = 0;
+    std::atomic<unsigned> number = 0;
+    Place* next = nullptr;
+  };
+  std::atomic<Place*> first_ = nullptr;
+};
+
+}  // namespace softhca::door

@@ -1,0 +1,113 @@
+"""Programs with long lives: lives.py SOFTHCA LIVES [CASE...]
+
+Each case of lives.cc runs alone under `softhca run`; what it prints and how it ends is held against what Linux does with
+hardware. A process that hangs ends the case.
+"""
+import os
+import signal
+import subprocess
+import sys
+
+OK = 0
+SEGV = -signal.SIGSEGV
+
+REMOTE = "remote access error"
+EFAULT = "Bad address"
+REFUSED = f"{EFAULT}\n"
+
+# case: (times, status, output)
+CASES = {
+    "exit-in-handler": (30, OK, ""),
+    "exit-beside-polls": (10, OK, ""),
+    "exit-in-library": (1, OK, "closed\n"),
+    "exit-of-a-clone": (1, OK, "all have ended\n"),
+    "fork-beside-opens": (1, OK, "0 wrong\n"),
+    "guarded": (
+        1,
+        OK,
+        f"read of a guard page: {REMOTE}, ---p\nwrite to a guard page: {REMOTE}, ---p\n"
+        f"read of a constant: success, r--p\nc\nwrite to a constant: {REMOTE}, r--p\nc\n"
+        f"write to a page to be read: {REMOTE}, r--p\nstores fault: 1 1\n",
+    ),
+    "read-only-file": (1, OK, f"write: {REMOTE}, r--s\n"),
+    "hole": (1, OK, f"hole: {REMOTE}\nbeside it: success 42\nfilled: success 43\n"),
+    "protected-later": (
+        1,
+        OK,
+        "write, to be read: success, r--p\nstores fault, w\nwrite, guarded: success, ---p\nstores fault, w\n"
+        "read, guarded: success, ---p\nstores fault, o\nwrite, code: success, r-xp\nstores fault, w\n"
+        "write, shared: success, r--s\nstores fault, w\n",
+    ),
+    "cut-off": (1, OK, "an error, rw-s\nb\n"),
+    "memory-keys": (1, OK, "success, r\n"),
+    "no-zeros": (1, OK, "an error, t\n"),
+    "registrations": (
+        1,
+        OK,
+        "".join(
+            f"{kind}: {EFAULT}\n{kind}: ok, again: -4 Permission denied\n"
+            for kind in ("to be read", "private file", "shared file", "read-only file", "constant")
+        )
+        + f"guard: {EFAULT}\nguard: {EFAULT}\n"
+        + f"to be written: ok\nto be written: {EFAULT}\n"
+        + "memory: ok\nmemory: ok, again: -4 Permission denied\n"
+        + f"window: {EFAULT}\nempty: Invalid argument\nkernel: {EFAULT}\nno address: {EFAULT}\n",
+    ),
+    "reset-handler": (1, SEGV, "x\n"),
+    "sysv-handler": (1, SEGV, "x\n"),
+    "fault-in-handler": (1, SEGV, "x\n"),
+    "nested-handler": (1, 7, "x\nx\nx\n"),
+    "jumps": (1, OK, "x\nx\nx\n"),
+    "masked": (1, OK, "handler\nusr1\n"),
+    "own-stack": (1, OK, "own stack\nother stack\n"),
+    "cancelled": (1, OK, "goes on\n"),
+    "no-threads": (1, OK, "not opened\n"),
+    "asks": (1, OK, "many many\n"),
+}
+
+# Root has no limits.
+USER = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.getuid() == 0 else []
+# `softhca run` ends with 128 and the signal.
+RUN_SIGNAL = 128
+
+
+def run(softhca, lives, case):
+    """What one case gives: status and output; None where it hangs."""
+    program = subprocess.Popen(
+        [*USER, softhca, "run", "--", lives, case],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "HOME": "/tmp", "XDG_RUNTIME_DIR": ""},
+    )
+    try:
+        out, errors = program.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        os.killpg(program.pid, signal.SIGKILL)
+        program.communicate()
+        return None
+    status = program.returncode
+    return (RUN_SIGNAL - status if status > RUN_SIGNAL else status), out, errors
+
+
+def main():
+    softhca, lives, *wanted = sys.argv[1:]
+    failed = False
+    for case in wanted or CASES:
+        times, status, output = CASES[case]
+        for _ in range(times):
+            got = run(softhca, lives, case)
+            if got is None or got[:2] != (status, output):
+                failed = True
+                seen = "it hangs" if got is None else f"status {got[0]}\n{got[1]}{got[2]}"
+                print(f"FAILED: {case}: {seen[:2000]}")
+                break
+        else:
+            print(f"ok: {case}")
+        sys.stdout.flush()
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+// How processes end while they have a device open.
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "lives.h"
+
+extern "C" void open_device();  // lives_library.cc
+
+namespace lives {
+namespace {
+
+void poll_for_ever(ibv_cq* cq) {
+  for (ibv_wc completion{}; ibv_poll_cq(cq, 1, &completion) >= 0;) {
+  }
+}
+
+/// The usual end of a program: Ctrl-C while it polls.
+int exit_in_handler() {
+  const Loop loop;
+  ::signal(SIGALRM, [](int) { std::exit(0); });
+  itimerval when{};
+  when.it_value.tv_usec = 1000 + static_cast<suseconds_t>(::getpid() % 100) * 10;
+  ::setitimer(ITIMER_REAL, &when, nullptr);
+  poll_for_ever(loop.cq);
+  return 1;
+}
+
+/// Others go on polling while the process ends.
+int exit_beside_polls() {
+  const Loop loop;
+  std::atomic<bool> polls = false;
+  std::thread([&] {
+    polls = true;
+    poll_for_ever(loop.cq);
+  }).detach();
+  while (!polls) {
+  }
+  std::exit(0);
+}
+
+/// A shared library that closes its device in a destructor: it runs behind that of the door.
+int exit_in_library() {
+  open_device();
+  return 0;
+}
+
+/// A child that fork() did not make: it has the memory of its parent, and ends.
+int exit_of_a_clone() {
+  const Loop loop;
+  std::atomic<bool> polls = false;
+  std::thread([&] {
+    polls = true;
+    poll_for_ever(loop.cq);
+  }).detach();
+  while (!polls) {
+  }
+  for (int i = 0; i != 20; ++i) {
+    const auto child = ::_Fork();
+    if (child == 0) std::exit(0);
+    int status = 0;
+    expect(::waitpid(child, &status, 0) == child, "waitpid");
+    if (status != 0) return 1;
+  }
+  std::puts("all have ended");
+  std::fflush(stdout);
+  ::_exit(0);
+}
+
+/// fork() while other threads open devices: children open theirs.
+int fork_beside_opens() {
+  std::atomic<bool> stops = false;
+  std::thread opens([&] {
+    while (!stops) {
+      auto** const list = ibv_get_device_list(nullptr);
+      if (auto* context = ibv_open_device(list[0]); context != nullptr) ibv_close_device(context);
+      ibv_free_device_list(list);
+    }
+  });
+  int wrong = 0;
+  for (int i = 0; i != 10; ++i) {
+    const auto child = ::fork();
+    if (child == 0) {
+      const int file = ::open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
+      ::_exit(file < 0 ? 1 : 0);
+    }
+    int status = 0;
+    expect(::waitpid(child, &status, 0) == child, "waitpid");
+    wrong += status != 0;
+  }
+  stops = true;
+  opens.join();
+  std::printf("%d wrong\n", wrong);
+  return 0;
+}
+
+constexpr Case kCases[] = {{"exit-in-handler", exit_in_handler},
+                           {"exit-beside-polls", exit_beside_polls},
+                           {"exit-in-library", exit_in_library},
+                           {"exit-of-a-clone", exit_of_a_clone},
+                           {"fork-beside-opens", fork_beside_opens}};
+
+}  // namespace
+
+std::span<const Case> ends() { return kCases; }
+
+}  // namespace lives
