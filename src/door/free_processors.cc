@@ -7,7 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <fstream>
+#include <iterator>
+#include <string>
 
+#include "door/cgroup_quota.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
@@ -43,9 +47,9 @@ unsigned count_processors() {
   // It fails where there are more than the set has room for.
   if (::sched_getaffinity(0, sizeof all, &all) != 0) return CPU_SETSIZE;
   const auto count = static_cast<unsigned>(CPU_COUNT(&all));
-  Line line;
-  return std::min(count,
-                  processors_of_quota(read_line("/sys/fs/cgroup/cpu.max", line)).value_or(count));
+  std::ifstream groups("/proc/self/cgroup");
+  const std::string self(std::istreambuf_iterator<char>(groups), {});
+  return std::min(count, cgroup_quota("/sys/fs/cgroup", self).value_or(count));
 }
 
 }  // namespace
