@@ -15,7 +15,8 @@ using IsDoorbellFile = std::function<bool(dev_t device, ino_t inode)>;
 /// From now on no store to a doorbell page of a file for which `is_ours` holds goes unnoticed: it
 /// goes through, and writes to `wake`, an eventfd. Stores that were under way are visible when this
 /// returns. False: it cannot be done, since a thread of the program blocks SIGSEGV, or the kernel
-/// does not help; nothing has changed then. One engine of a process at a time, with its lock.
+/// does not help; nothing has changed then. By one thread of a process. `is_ours` is called without
+/// a lock.
 bool arm_doorbell_traps(const IsDoorbellFile& is_ours, int wake);
 /// Stores are stores again. What else the program has put in the place of a page stays as it is.
 void disarm_doorbell_traps(const IsDoorbellFile& is_ours);

@@ -132,6 +132,7 @@ int Engine::open(unsigned uverbs) {
           [](vfio_user::UniqueFd given) {
             const int number = ::fcntl(given.get(), F_DUPFD_CLOEXEC, 0);
             return number < 0 ? -errno : number;
+  ++calls_;
           },
       .take_back = [](int number) { ::close(number); },
       .identify = [](int number) -> std::uint64_t {
@@ -192,6 +193,7 @@ void Engine::resolve(Resolution& resolution) {
   }
 }
 
+  ++calls_;
 void Engine::progress() {
   // Before the lock: a handler of a signal in between finds the thread marked.
   const OwnCalls own;

@@ -153,6 +153,7 @@ class Engine {
   bool sleeps_long_ = false;    ///< the thread, or it is about to: it must be told of what is new
   /// After something came the thread goes on looking, where that has paid and a processor is free.
   vfio_user::AdaptivePoll looks_on_{std::chrono::microseconds(100)};
+  std::uint64_t calls_ = 0;     ///< of the program, which may have made queues and pages
   vfio_user::UniqueFd poke_;  ///< eventfd: the thread has something to do
 
   // Of the thread.

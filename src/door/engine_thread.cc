@@ -142,14 +142,21 @@ bool Engine::look(bool& sleeps) {
 bool Engine::rest() {
   bool sleeps = false;
   const IsDoorbellFile is_ours = [this](dev_t device, ino_t inode) {
-    const auto at = files_.find(inode);
-    return at != files_.end() && at->second.file.device() == device;
+    return known_files_.find(device, inode).has_value();
   };
+  std::uint64_t calls = 0;
   {
     const std::lock_guard held(lock_);
     if (next_event() < util::monotonic_now() + kRestMin) return false;
-    if (!arm_doorbell_traps(is_ours, poke_.get())) return false;
+    calls = calls_;
+  }
+  // Without the lock: a process with many threads and mappings takes some milliseconds.
+  if (!arm_doorbell_traps(is_ours, poke_.get())) return false;
+  {
+    const std::lock_guard held(lock_);
     (void)look(sleeps);
+    // A queue that was made meanwhile may have a page of its own.
+    sleeps = sleeps && calls == calls_;
     sleeps_long_ = true;
   }
   while (sleeps) {
@@ -164,9 +171,11 @@ bool Engine::rest() {
     if (stopping_) return true;
     (void)look(sleeps);
   }
-  const std::lock_guard held(lock_);
-  sleeps_long_ = false;
-  (void)look(sleeps);  // disarming takes longer
+  {
+    const std::lock_guard held(lock_);
+    sleeps_long_ = false;
+    (void)look(sleeps);  // disarming takes longer
+  }
   disarm_doorbell_traps(is_ours);
   return true;
 }
