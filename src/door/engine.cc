@@ -16,6 +16,7 @@
 #include "door/inline_progress.h"
 #include "door/interpose.h"
 #include "door/tree/tree.h"
+#include "door/stand_ins.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/memory_faults.h"
@@ -242,7 +243,7 @@ bool Engine::turn(Turn how) {
   });
   for (auto& [inode, file] : files_) file.context->flush_events();
   if (rdma_cm_ != nullptr) rdma_cm_->tick();
-  if (has_opened_pages()) close_opened_pages();
+  if (OpenedPages::any()) OpenedPages::close();
   return busy;
 }
 

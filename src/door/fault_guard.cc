@@ -235,8 +235,4 @@ void release_faults() {
   util::MemoryFaults::clear();
 }
 
-bool has_opened_pages() { return OpenedPages::any(); }
-
-void close_opened_pages() { OpenedPages::close(); }
-
 }  // namespace softhca::door

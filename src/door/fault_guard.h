@@ -42,9 +42,6 @@ struct MemoryFault {
 std::span<const MemoryFault> noted_faults();
 /// Takes away the empty pages.
 void release_faults();
-/// Whether pages are open that the program has protected.
-bool has_opened_pages();
-void close_opened_pages();
 
 /// sigaction() of the program for SIGSEGV or SIGBUS: it is kept, and gets what is not ours. False:
 /// the kernel has it (another signal, or catch_faults() was not called).

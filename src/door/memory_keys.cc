@@ -11,19 +11,11 @@
 #endif
 
 namespace softhca::door {
-namespace {
-
-/// Initial-exec: the general way to a thread's variables may allocate.
-[[gnu::tls_model("initial-exec")]] constinit thread_local bool lifted = false;
-
-}  // namespace
-
-bool has_lifted_memory_keys() { return lifted; }
-
 #if defined(__x86_64__)
 
 namespace {
 
+/// Initial-exec: as above.
 [[gnu::tls_model("initial-exec")]] constinit thread_local std::uint32_t before = 0;
 
 // The registers of a signal's frame (Linux: arch/x86/include/uapi/asm/sigcontext.h): 512 bytes of
@@ -54,21 +46,21 @@ bool lift_memory_keys(void* context) {
   // A part that is not there has its first value, which forbids nothing.
   if ((parts >> kPart & 1) == 0) return false;
   constexpr std::uint32_t kAll = 0;
-  if (!lifted) std::memcpy(&before, registers + offset, sizeof before);
+  if (!lifted_memory_keys) std::memcpy(&before, registers + offset, sizeof before);
   std::memcpy(registers + offset, &kAll, sizeof kAll);
-  lifted = true;
+  lifted_memory_keys = true;
   return true;
 }
 
 void restore_memory_keys() {
-  lifted = false;
+  lifted_memory_keys = false;
   asm volatile(".byte 0x0f, 0x01, 0xef" : : "a"(before), "c"(0), "d"(0) : "memory");  // WRPKRU
 }
 
 #else
 
 bool lift_memory_keys(void*) { return false; }
-void restore_memory_keys() { lifted = false; }
+void restore_memory_keys() { lifted_memory_keys = false; }
 
 #endif
 

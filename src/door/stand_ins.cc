@@ -3,9 +3,7 @@
 #include <sys/mman.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <cstddef>
 
 #include "door/memory_map.h"
 
@@ -26,7 +24,6 @@ struct Opened {
   int protection = 0;
 };
 constinit std::array<Opened, kOpenMax> opened{};
-constinit std::atomic<std::size_t> opened_count = 0;  ///< ever, since close()
 
 struct StandIn {
   std::uint64_t begin = 0, size = 0;
@@ -66,7 +63,7 @@ bool OpenedPages::open(std::uint64_t page, bool to_write) {
   const int wanted = *protection | PROT_READ | (to_write ? PROT_WRITE : 0);
   // Another thread was faster.
   if (wanted == *protection) return true;
-  const auto count = opened_count.load(std::memory_order_relaxed);
+  const auto count = count_.load(std::memory_order_relaxed);
   auto& entry = opened[count % kOpenMax];
   if (count >= kOpenMax) put_back(entry);
   if (::mprotect(place_of(page), kPage, wanted) != 0) {
@@ -74,18 +71,16 @@ bool OpenedPages::open(std::uint64_t page, bool to_write) {
     return false;
   }
   entry = {.page = page, .protection = *protection};
-  opened_count.store(count + 1, std::memory_order_relaxed);
+  count_.store(count + 1, std::memory_order_relaxed);
   return true;
 }
 
-bool OpenedPages::any() { return opened_count.load(std::memory_order_relaxed) != 0; }
-
 void OpenedPages::close() {
-  const auto count = opened_count.load(std::memory_order_relaxed);
+  const auto count = count_.load(std::memory_order_relaxed);
   // The last one first: a page that was opened twice is left as it was before the first time.
   for (std::size_t i = count; i != 0 && count - i < kOpenMax; --i)
     put_back(opened[(i - 1) % kOpenMax]);
-  opened_count.store(0, std::memory_order_relaxed);
+  count_.store(0, std::memory_order_relaxed);
 }
 
 StandIns::Placed StandIns::place(std::uint64_t page) { return place_empty(page, kPage, nullptr); }

@@ -4,6 +4,8 @@
 // For the handler of a fault, in the thread that has the engine's lock.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace softhca::door {
@@ -14,9 +16,12 @@ class OpenedPages {
  public:
   /// The access becomes possible. False: the mapping does not allow it.
   static bool open(std::uint64_t page, bool to_write);
-  static bool any();
+  static bool any() { return count_.load(std::memory_order_relaxed) != 0; }
   /// All are as the program had them.
   static void close();
+
+ private:
+  static constinit inline std::atomic<std::size_t> count_ = 0;  ///< ever, since close()
 };
 
 /// Empty pages.

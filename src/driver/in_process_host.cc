@@ -115,9 +115,14 @@ void InProcessHost::raise(std::uint16_t vector) {
 
 void InProcessHost::progress() {
   if (in_progress_ || !options_.progress) return;
+  // Also where memory runs out in it.
+  struct Guard {
+    bool& on;
+    ~Guard() { on = false; }
+  };
+  const Guard guard{in_progress_};
   in_progress_ = true;
   options_.progress();
-  in_progress_ = false;
 }
 
 }  // namespace softhca::driver

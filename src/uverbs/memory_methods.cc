@@ -42,7 +42,10 @@ constexpr std::uint32_t kOnDemand = 64;
 
 Errno check(const ib_uverbs_reg_mr& in) {
   const auto end = in.start + in.length;
-  if (in.length == 0 || end < in.start || in.start % 4096 != in.hca_va % 4096) return EINVAL;
+  // Linux rounds the end up to a page.
+  if (in.length == 0 || end < in.start || end > ~std::uint64_t{4095} ||
+      in.start % 4096 != in.hca_va % 4096)
+    return EINVAL;
   const bool writes_remotely = (in.access_flags & (kRemoteWrite | kRemoteAtomic)) != 0;
   if (writes_remotely && (in.access_flags & kLocalWrite) == 0) return EINVAL;
   if ((in.access_flags & kZeroBased) != 0) return EOPNOTSUPP;

@@ -149,7 +149,8 @@ TEST_F(UverbsContext, MemoryThatIsNotThereOrMayNotBeWrittenIsRefused) {
   EXPECT_EQ(program_.reg_mr(pd, address, 8192, kLocalWrite, mr), EFAULT);
   EXPECT_EQ(program_.reg_mr(pd, program_.memory(), 100, kRemoteWrite, mr), EINVAL);
   EXPECT_EQ(program_.reg_mr(pd, ~std::uint64_t{0} - 10, 100, kLocalWrite, mr), EINVAL);
-  EXPECT_EQ(program_.reg_mr(pd, std::uint64_t{1} << 50, 100, kLocalWrite, mr), EINVAL);
+  EXPECT_EQ(program_.reg_mr(pd, std::uint64_t{1} << 50, 100, kLocalWrite, mr), EFAULT);
+  EXPECT_EQ(program_.reg_mr(pd, program_.memory(), 0, kLocalWrite, mr), EINVAL);
   EXPECT_EQ(program_.reg_mr(pd + 1, program_.memory(), 100, kLocalWrite, mr), EINVAL);
 }
 
@@ -301,6 +302,45 @@ TEST_F(UverbsContext, WhatIsLeftIsDestroyedWithTheFile) {
   program_.close();
   EXPECT_TRUE(program_.device().records().empty());
   // The rest the device says when it is closed.
+}
+
+// ib_umem_check_rereg(): pages that were pinned to be read are not pinned again.
+TEST_F(UverbsContext, RightsToWriteWantPagesThatWerePinnedSo) {
+  const auto pd = program_.pd();
+  const auto change_rights = [&](std::uint32_t handle, std::uint32_t access) {
+    ib_uverbs_rereg_mr in{};
+    in.mr_handle = handle;
+    in.flags = 4;  // IB_MR_REREG_ACCESS
+    in.access_flags = access;
+    ib_uverbs_rereg_mr_resp out{};
+    return write_command(program_.context(), IB_USER_VERBS_CMD_REREG_MR, in, out);
+  };
+  ib_uverbs_reg_mr_resp read, write;
+  ASSERT_EQ(program_.reg_mr(pd, program_.memory(), 4096, 0, read), 0);
+  EXPECT_EQ(change_rights(read.mr_handle, kLocalWrite), EACCES);
+  ASSERT_EQ(program_.reg_mr(pd, program_.memory(), 4096, kLocalWrite, write), 0);
+  EXPECT_EQ(change_rights(write.mr_handle, 0), 0);
+  EXPECT_EQ(change_rights(write.mr_handle, kLocalWrite), 0);
+}
+
+// Paging on demand exists for memory that comes and goes.
+TEST_F(UverbsContext, AKeyOnDemandOutlivesItsMemory) {
+  constexpr std::uint32_t kOnDemand = 64;
+  ib_uverbs_reg_mr_resp mr;
+  ASSERT_EQ(program_.reg_mr(program_.pd(), program_.memory(), 4096, kLocalWrite | kOnDemand, mr),
+            0);
+  program_.context().lose_memory(program_.memory(), false);
+  std::uint64_t length = 0, iova = 0;
+  std::uint32_t lkey = 0, rkey = 0;
+  EXPECT_EQ(Call(UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR)
+                .number(UVERBS_ATTR_QUERY_MR_HANDLE, mr.mr_handle)
+                .out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, lkey)
+                .out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, rkey)
+                .out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, length)
+                .out(UVERBS_ATTR_QUERY_MR_RESP_IOVA, iova)
+                .on(program_.context()),
+            0);
+  EXPECT_EQ(lkey, mr.lkey);
 }
 
 TEST_F(UverbsContext, MemoryThatGoesTakesItsKeyAndNoOther) {

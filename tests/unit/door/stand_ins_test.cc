@@ -1,0 +1,123 @@
+// Pages that are opened for the device, and what stands where there is nothing.
+#include "door/stand_ins.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "door/memory_map.h"
+
+namespace softhca::door {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+class DoorStandIns : public testing::Test {
+ protected:
+  ~DoorStandIns() override {
+    OpenedPages::close();
+    StandIns::release();
+    ::munmap(area_, kSize);
+  }
+  static constexpr std::size_t kSize = 16 * kPage;
+
+  std::byte* page(std::size_t i) const { return area_ + i * kPage; }
+  static std::uint64_t number(const std::byte* place) {
+    return reinterpret_cast<std::uint64_t>(place);
+  }
+  void protect(std::size_t i, int how) { ASSERT_EQ(::mprotect(page(i), kPage, how), 0); }
+  std::optional<int> protection(std::size_t i) const { return protection_of(number(page(i))); }
+
+  std::byte* const area_ = static_cast<std::byte*>(
+      ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+};
+
+TEST_F(DoorStandIns, TheKernelTellsTheProtectionOfAPage) {
+  protect(1, PROT_READ | PROT_EXEC);
+  protect(2, PROT_NONE);
+  EXPECT_EQ(protection(0), PROT_READ | PROT_WRITE);
+  EXPECT_EQ(protection(1), PROT_READ | PROT_EXEC);
+  EXPECT_EQ(protection(2), PROT_NONE);
+  ASSERT_EQ(::munmap(page(3), kPage), 0);
+  EXPECT_EQ(protection(3), std::nullopt);
+  EXPECT_EQ(protection(4), PROT_READ | PROT_WRITE);
+}
+
+TEST_F(DoorStandIns, APageIsOpenAndThenAsItWas) {
+  protect(0, PROT_READ | PROT_EXEC);
+  protect(1, PROT_NONE);
+  ASSERT_TRUE(OpenedPages::open(number(page(0)), true));
+  ASSERT_TRUE(OpenedPages::open(number(page(1)), false));
+  EXPECT_TRUE(OpenedPages::any());
+  EXPECT_EQ(protection(0), PROT_READ | PROT_WRITE | PROT_EXEC);
+  EXPECT_EQ(protection(1), PROT_READ);
+  OpenedPages::close();
+  EXPECT_FALSE(OpenedPages::any());
+  EXPECT_EQ(protection(0), PROT_READ | PROT_EXEC);
+  EXPECT_EQ(protection(1), PROT_NONE);
+}
+
+TEST_F(DoorStandIns, APageThatIsOpenedTwiceIsAsItWasBeforeTheFirstTime) {
+  protect(0, PROT_NONE);
+  ASSERT_TRUE(OpenedPages::open(number(page(0)), false));
+  ASSERT_TRUE(OpenedPages::open(number(page(0)), true));
+  OpenedPages::close();
+  EXPECT_EQ(protection(0), PROT_NONE);
+}
+
+TEST_F(DoorStandIns, AFewPagesAreOpenAtATime) {
+  for (std::size_t i = 0; i != 16; ++i) {
+    protect(i, PROT_READ);
+    ASSERT_TRUE(OpenedPages::open(number(page(i)), true));
+  }
+  EXPECT_EQ(protection(0), PROT_READ);
+  EXPECT_EQ(protection(15), PROT_READ | PROT_WRITE);
+  OpenedPages::close();
+  for (std::size_t i = 0; i != 16; ++i) EXPECT_EQ(protection(i), PROT_READ) << i;
+}
+
+TEST_F(DoorStandIns, AFileThatMayNotBeWrittenIsNotOpened) {
+  const int writable = ::memfd_create("file", MFD_CLOEXEC);
+  ASSERT_EQ(::ftruncate(writable, kPage), 0);
+  const auto name = "/proc/self/fd/" + std::to_string(writable);
+  const int file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_NE(::mmap(page(0), kPage, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0), MAP_FAILED);
+  EXPECT_FALSE(OpenedPages::open(number(page(0)), true));
+  EXPECT_EQ(protection(0), PROT_READ);
+  ::close(file);
+  ::close(writable);
+}
+
+TEST_F(DoorStandIns, WhereThereIsNothingAnEmptyPageStandsForAWhile) {
+  ASSERT_EQ(::munmap(page(0), kPage), 0);
+  ASSERT_EQ(StandIns::place(number(page(0))), StandIns::Placed::kPlaced);
+  EXPECT_EQ(*page(0), std::byte{0});
+  StandIns::release();
+  EXPECT_EQ(protection(0), std::nullopt);
+}
+
+TEST_F(DoorStandIns, WhatAnotherThreadHasMappedStays) {
+  *page(0) = std::byte{7};
+  EXPECT_EQ(StandIns::place(number(page(0))), StandIns::Placed::kTaken);
+  StandIns::release();
+  EXPECT_EQ(*page(0), std::byte{7});
+}
+
+TEST_F(DoorStandIns, APageWaitsElsewhereAndReturns) {
+  *page(3) = std::byte{7};
+  protect(3, PROT_READ);
+  ASSERT_EQ(StandIns::replace(number(page(3))), StandIns::Placed::kPlaced);
+  EXPECT_EQ(*page(3), std::byte{0});
+  *page(3) = std::byte{9};
+  StandIns::release();
+  EXPECT_EQ(*page(3), std::byte{7});
+  EXPECT_EQ(protection(3), PROT_READ);
+  EXPECT_EQ(protection(2), PROT_READ | PROT_WRITE);
+}
+
+}  // namespace
+}  // namespace softhca::door
