@@ -12,11 +12,12 @@
 #include <system_error>
 
 #include "door/addresses.h"
+#include "door/descriptors.h"
 #include "door/fault_guard.h"
 #include "door/inline_progress.h"
 #include "door/interpose.h"
-#include "door/tree/tree.h"
 #include "door/stand_ins.h"
+#include "door/tree/tree.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/memory_faults.h"
@@ -27,6 +28,8 @@ namespace {
 
 /// How long an end, or a fork, waits for a thread that is in the middle of something.
 constexpr auto kPatienceAtEnd = std::chrono::milliseconds(100);
+
+/// Processes with the same number.
 
 /// Between two looks for an answer of the network.
 constexpr auto kResolvingNap = std::chrono::microseconds(50);
@@ -119,12 +122,16 @@ int Engine::open(unsigned uverbs) {
   const auto which = uverbs - options_.numbers.first;
   const std::lock_guard held(lock_);
   const FaultGuard guard;
+  ++calls_;
   drop_closed();
   auto* const its = card(which);
   if (its == nullptr) return which < cards_.size() ? -EIO : -ENODEV;
   int fd = -1;
   auto file = DeviceFile::create(fd);
-  if (!file) return -EMFILE;
+  if (!file) {
+    util::log(util::LogLevel::kError, "mlx5_{}: {}", uverbs, file.error().message);
+    return -EMFILE;
+  }
   const auto inode = file->inode();
   // The entry stays where it is for as long as its context.
   auto& entry = files_.emplace(inode, File{*std::move(file), which, nullptr}).first->second;
@@ -132,10 +139,15 @@ int Engine::open(unsigned uverbs) {
       .give =
           [](vfio_user::UniqueFd given) {
             const int number = ::fcntl(given.get(), F_DUPFD_CLOEXEC, 0);
-            return number < 0 ? -errno : number;
-  ++calls_;
+            if (number < 0) return -errno;
+            Descriptors::note(number);
+            return number;
           },
-      .take_back = [](int number) { ::close(number); },
+      .take_back =
+          [](int number) {
+            Descriptors::forget(number);
+            ::close(number);
+          },
       .identify = [](int number) -> std::uint64_t {
         struct stat status{};
         return ::fstat(number, &status) == 0 ? status.st_ino : 0;
@@ -171,6 +183,7 @@ bool Engine::serve_once(dev_t device, ino_t inode, void* argument, Resolution& r
   const FaultGuard guard;
   const auto at = files_.find(inode);
   if (at == files_.end() || at->second.file.device() != device) return false;
+  ++calls_;
   (void)turn();
   resolution_ = &resolution;
   result = -at->second.context->serve(reinterpret_cast<std::uint64_t>(argument));
@@ -194,7 +207,6 @@ void Engine::resolve(Resolution& resolution) {
   }
 }
 
-  ++calls_;
 void Engine::progress() {
   // Before the lock: a handler of a signal in between finds the thread marked.
   const OwnCalls own;
@@ -214,6 +226,21 @@ void Engine::drop_closed() {
     return true;
   });
   if (rdma_cm_ != nullptr) rdma_cm_->drop_closed();
+}
+
+void Engine::take_arms() {
+  const std::lock_guard held(lock_);
+  const FaultGuard guard;
+  for_each_card([](Card& card) { (void)card.device().records().scan(); });
+}
+
+void Engine::note_closed() {
+  const std::lock_guard held(lock_);
+  const FaultGuard guard;
+  drop_closed();
+  for (auto& [inode, file] : files_) file.context->drop_closed();
+  // Doorbell pages that were its own are watched no longer than need be.
+  if (sleeps_long_) poke();
 }
 
 /// A program that polls one of its devices does not pay for a whole turn of each of the others.
@@ -292,7 +319,7 @@ void Engine::poke() { write_one(poke_.get()); }
 void Engine::stop() {
   stopping_ = true;
   // exit() in a handler of a signal: the lock may be held by what it has interrupted.
-  if (OwnCalls::exist()) return;
+  if (FaultGuard::exists()) return;
   const OwnCalls own;
   const std::unique_lock held(lock_, kPatienceAtEnd);
   if (!held || rdma_cm_ == nullptr) return;

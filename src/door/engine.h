@@ -21,12 +21,12 @@
 #include "door/device_file.h"
 #include "door/frame_loss.h"
 #include "door/free_processors.h"
-#include "door/known_files.h"
 #include "door/port_file.h"
 #include "door/resolution.h"
 #include "door/strangers.h"
 #include "door/tree/tree.h"
 #include "rdma_cm/manager.h"
+#include "util/known_files.h"
 #include "util/result.h"
 #include "uverbs/context.h"
 #include "vfio_user/adaptive_poll.h"
@@ -58,6 +58,10 @@ class Engine {
   bool serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t& result);
   /// Lets the devices work, unless somebody else does just now. From the program's own calls.
   void progress();
+  /// Looks at what the program has armed, so that it may arm anew.
+  void take_arms();
+  /// The program has closed a file of ours: what nobody has open any more goes.
+  void note_closed();
   /// In a child that was forked: what stays is the parent's, and ends with it.
   void leave_to_parent();
   /// The process ends: the thread does nothing any more, and peers are told. Calls of destructors
@@ -138,7 +142,7 @@ class Engine {
   std::unique_ptr<rdma_cm::Manager> rdma_cm_;  ///< null: no program has asked for it
   uverbs::OwnMemory memory_;
   std::unordered_map<ino_t, File> files_;
-  KnownFiles known_files_;            ///< the keys of files_
+  util::KnownFiles known_files_;      ///< the keys of files_
   Resolution* resolution_ = nullptr;  ///< of the call that is being served
 
   std::timed_mutex lock_;
@@ -149,11 +153,11 @@ class Engine {
   std::atomic<std::uint64_t> inline_turns_ = 0;
   /// One of so many of these is whole.
   static constexpr std::uint64_t kWholeTurn = 16;
+  std::uint64_t calls_ = 0;     ///< of the program, which may have made queues and pages
   bool program_polls_ = false;  ///< since the thread's last look
   bool sleeps_long_ = false;    ///< the thread, or it is about to: it must be told of what is new
   /// After something came the thread goes on looking, where that has paid and a processor is free.
   vfio_user::AdaptivePoll looks_on_{std::chrono::microseconds(100)};
-  std::uint64_t calls_ = 0;     ///< of the program, which may have made queues and pages
   vfio_user::UniqueFd poke_;  ///< eventfd: the thread has something to do
 
   // Of the thread.

@@ -178,6 +178,8 @@ FaultGuard::~FaultGuard() {
   if (cancellable_) ::pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr);
 }
 
+bool FaultGuard::exists() { return guarded; }
+
 void expect_cancels() { cancels = true; }
 
 namespace {

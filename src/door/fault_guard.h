@@ -18,6 +18,8 @@ class FaultGuard {
   ~FaultGuard();
   FaultGuard(const FaultGuard&) = delete;
   FaultGuard& operator=(const FaultGuard&) = delete;
+  /// In this thread: a handler of a signal has interrupted the device where one exists.
+  static bool exists();
 
  private:
   bool before_;

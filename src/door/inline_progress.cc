@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "door/kernel.h"
 #include "uverbs/user_memory.h"
 
 namespace softhca::door {
@@ -43,6 +44,16 @@ int poll_with_progress(ibv_cq* cq, int count, ibv_wc* completions) {
   const int got = provider_poll.load(std::memory_order_relaxed)(cq, count, completions);
   note_look(got != 0);
   return got;
+}
+
+using NotifyCq = int (*)(ibv_cq*, int);
+std::atomic<NotifyCq> provider_notify = nullptr;
+
+/// A record holds one wish. A CQ that waits for any completion goes on waiting for it when it is
+/// told to wait for a solicited one: the first wish is taken before the second is written down.
+int notify_with_look(ibv_cq* cq, int solicited_only) {
+  if (solicited_only != 0) take_arms_in_call();
+  return provider_notify.load(std::memory_order_relaxed)(cq, solicited_only);
 }
 
 /// Of a CQ of ibv_create_cq_ex() the provider has several, for each way to lock and to wait.
@@ -91,6 +102,10 @@ void wrap_poll(std::uint64_t user_handle, int fd) {
   if (auto& poll = context->ops.poll_cq; poll != poll_with_progress) {
     provider_poll = poll;
     poll = poll_with_progress;
+  }
+  if (auto& notify = context->ops.req_notify_cq; notify != notify_with_look) {
+    provider_notify = notify;
+    notify = notify_with_look;
   }
   // Providers have one structure for both kinds of CQs (verbs_cq), which is all zeros but for what
   // a kind has: start_poll is there before the kernel is asked.

@@ -1,6 +1,8 @@
 #include "door/interpose.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,8 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "door/descriptors.h"
 #include "door/kernel.h"
 #include "door/tree/tree.h"
+#include "util/log.h"
 
 namespace softhca::door {
 namespace {
@@ -82,6 +86,16 @@ const PathMap* decide() {
 /// A program may change its environment later.
 [[gnu::constructor]] void decide_at_start() { wanted_paths(); }
 
+/// All that are declared with SOFTHCA_NEXT, by the linker's names for the ends of their section.
+extern "C" [[gnu::visibility("hidden")]] NextSymbol first_symbol asm("__start_softhca_next");
+extern "C" [[gnu::visibility("hidden")]] NextSymbol last_symbol asm("__stop_softhca_next");
+
+[[gnu::constructor]] void look_up_symbols() {
+  for (auto* symbol = &first_symbol; symbol != &last_symbol; ++symbol) (void)symbol->find();
+  // What a libc lacks is no error of the program's.
+  (void)::dlerror();
+}
+
 }  // namespace
 
 const PathMap* wanted_paths() {
@@ -90,9 +104,28 @@ const PathMap* wanted_paths() {
   return now == Wanted::kYes ? &paths : decide();
 }
 
+void* NextSymbol::look_up() {
+  const KeepErrno keep;
+  auto* const found = ::dlsym(RTLD_NEXT, name_);
+  found_.store(found, std::memory_order_relaxed);
+  return found;
+}
+
 OwnCalls::OwnCalls() : before_(own_calls) { own_calls = true; }
 OwnCalls::~OwnCalls() { own_calls = before_; }
-bool OwnCalls::exist() { return own_calls; }
+
+void tell_of_ended_run(const char* path) {
+  constexpr std::string_view kClasses = "/sys/class/infiniband";
+  static std::atomic<bool> told = false;
+  const char* const door = std::getenv("SOFTHCA_DOOR");
+  if (door == nullptr || path == nullptr || !std::string_view(path).starts_with(kClasses)) return;
+  const KeepErrno keep;
+  const OwnCalls own;
+  if (::syscall(SYS_faccessat, AT_FDCWD, door, F_OK) == 0 || told.exchange(true)) return;
+  util::log(util::LogLevel::kWarning,
+            "the run that this program was started in has ended ({} is gone): it has no devices",
+            door);
+}
 
 std::size_t path_of_descriptor(int fd, PathBuffer& text) {
   constexpr std::string_view kDirectory = "/proc/self/fd/";
@@ -140,10 +173,18 @@ std::uint64_t device_number(mode_t mode, std::uint64_t links, dev_t device, ino_
 
 namespace {
 
-constinit Next<int, const char*, int, mode_t> next_open("open");
-constinit Next<int, int, const char*, int, mode_t> next_openat("openat");
-constinit Next<int, int, unsigned long, void*> next_ioctl("ioctl");
-constinit Next<ssize_t, int, const void*, std::size_t> next_write("write");
+SOFTHCA_NEXT Next<int, const char*, int, mode_t> next_open("open");
+SOFTHCA_NEXT Next<int, int, const char*, int, mode_t> next_openat("openat");
+SOFTHCA_NEXT Next<int, int, unsigned long, void*> next_ioctl("ioctl");
+SOFTHCA_NEXT Next<ssize_t, int, const void*, std::size_t> next_write("write");
+
+/// A device file that the program has open.
+bool is_device(int fd) {
+  if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return false;
+  const KeepErrno keep;
+  const OwnCalls own;
+  return Descriptors::kind(fd).device;
+}
 
 /// As of a function of the kernel: what is negative becomes errno.
 int answer(int result) {
@@ -163,6 +204,7 @@ int open_device(const Named& named, int flags) {
     const OwnCalls own;
     const auto file = *named.device_file();
     result = file == kRdmaCmFile ? open_rdma_cm() : open_uverbs(file, flags);
+    if (result >= 0) Descriptors::note(result);
   }
   return answer(result);
 }
@@ -185,7 +227,9 @@ SOFTHCA_INTERPOSE(int, door_open, "open", (const char* path, int flags, ...)) {
   const auto mode = mode_of(flags, rest);
   va_end(rest);
   const Named named(path);
-  return named.is_served() ? open_served(named, flags) : next_open(path, flags, mode);
+  const int fd = named.is_served() ? open_served(named, flags) : next_open(path, flags, mode);
+  if (fd < 0 && errno == ENOENT) tell_of_ended_run(path);
+  return fd;
 }
 
 SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, int flags, ...)) {
@@ -194,19 +238,21 @@ SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, 
   const auto mode = mode_of(flags, rest);
   va_end(rest);
   const Named named(directory, path);
-  if (named.is_served()) return open_served(named, flags);
-  return next_openat(directory, path, flags, mode);
+  const int fd =
+      named.is_served() ? open_served(named, flags) : next_openat(directory, path, flags, mode);
+  if (fd < 0 && errno == ENOENT) tell_of_ended_run(path);
+  return fd;
 }
 
 // Of programs that were compiled with _FORTIFY_SOURCE. libc ends those that create without a mode.
 SOFTHCA_INTERPOSE(int, door_open_2, "__open_2", (const char* path, int flags)) {
-  static constinit Next<int, const char*, int> next("__open_2");
+  static SOFTHCA_NEXT Next<int, const char*, int> next("__open_2");
   const Named named(path);
   return named.is_served() ? open_served(named, flags) : next(path, flags);
 }
 
 SOFTHCA_INTERPOSE(int, door_openat_2, "__openat_2", (int directory, const char* path, int flags)) {
-  static constinit Next<int, int, const char*, int> next("__openat_2");
+  static SOFTHCA_NEXT Next<int, int, const char*, int> next("__openat_2");
   const Named named(directory, path);
   return named.is_served() ? open_served(named, flags) : next(directory, path, flags);
 }
@@ -233,6 +279,7 @@ SOFTHCA_INTERPOSE(int, door_ioctl, "ioctl", (int fd, unsigned long request, ...)
     errno = before;
     if (served) return answer(result);
   }
+  if (request == FIONREAD && is_device(fd)) return answer(-ENOTTY);
   return next_ioctl(fd, request, argument);
 }
 
@@ -250,7 +297,17 @@ SOFTHCA_INTERPOSE(ssize_t, door_write, "write", (int fd, const void* bytes, std:
     if (served && result >= 0) return result;
     if (served) return answer(static_cast<int>(result));
   }
+  // The commands of old, which no library gives where there is ioctl().
+  if (Descriptors::may_be_ours(fd) && is_device(fd)) return answer(-EINVAL);
   return next_write(fd, bytes, size);
 }
+
+SOFTHCA_INTERPOSE(int, door_creat, "creat", (const char* path, mode_t mode)) {
+  SOFTHCA_NEXT static Next<int, const char*, mode_t> next("creat");
+  const Named named(path);
+  return named.is_served() ? open_served(named, O_WRONLY | O_CREAT | O_TRUNC) : next(path, mode);
+}
+
+SOFTHCA_INTERPOSE_ALIAS(int, door_creat64, "creat64", (const char*, mode_t), "creat");
 
 }  // namespace softhca::door

@@ -3,7 +3,6 @@
 // call is none of its business. They keep errno, and allocate nothing.
 #pragma once
 
-#include <dlfcn.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -27,6 +26,14 @@ namespace softhca::door {
 /// SOFTHCA_DOOR names a directory when the program starts.
 const PathMap* wanted_paths();
 
+/// Of a Next: looked up as the library is loaded, so that no call has to wait for ld.so, as one in
+/// a handler of a signal or in a forked child must not.
+#define SOFTHCA_NEXT __attribute__((section("softhca_next"))) constinit
+
+/// The program looks for RDMA devices below `path`, a directory: if the run that it was started in
+/// has ended, it is told why there are none.
+void tell_of_ended_run(const char* path);
+
 /// While it lives, the thread's calls are the door's own and pass through.
 class OwnCalls {
  public:
@@ -34,29 +41,38 @@ class OwnCalls {
   ~OwnCalls();
   OwnCalls(const OwnCalls&) = delete;
   OwnCalls& operator=(const OwnCalls&) = delete;
-  /// Of this thread: a handler of a signal has interrupted the door where one exists.
-  static bool exist();
 
  private:
   bool before_;
 };
 
-/// The next function of that name behind ours: libc's, or that of another preloaded library. Looked
-/// up at the first call, which may come before constructors.
-template <class Result, class... Arguments>
-class Next {
+/// A symbol behind ours: libc's, or that of another preloaded library.
+class NextSymbol {
  public:
-  constexpr explicit Next(const char* symbol) : symbol_(symbol) {}
+  constexpr explicit NextSymbol(const char* name) : name_(name) {}
+
+  /// Null: there is none. The first call may come before constructors.
+  void* find() {
+    auto* found = found_.load(std::memory_order_relaxed);
+    return found != nullptr ? found : look_up();
+  }
+
+ private:
+  void* look_up();
+
+  const char* name_;
+  std::atomic<void*> found_ = nullptr;
+};
+
+/// The next function of that name. To be declared with SOFTHCA_NEXT.
+template <class Result, class... Arguments>
+class Next : public NextSymbol {
+ public:
+  using NextSymbol::NextSymbol;
 
   template <class... Values>
   Result operator()(Values... values) {
-    auto* function = function_.load(std::memory_order_relaxed);
-    if (function == nullptr) {
-      const int before = errno;
-      function = reinterpret_cast<Result (*)(Arguments...)>(::dlsym(RTLD_NEXT, symbol_));
-      errno = before;
-      function_.store(function, std::memory_order_relaxed);
-    }
+    auto* const function = reinterpret_cast<Result (*)(Arguments...)>(find());
     if (function == nullptr) return missing();
     return function(values...);
   }
@@ -71,9 +87,6 @@ class Next {
       return -1;
     }
   }
-
-  const char* symbol_;
-  std::atomic<Result (*)(Arguments...)> function_ = nullptr;
 };
 
 /// A file as a call names it, and what to hand to libc instead.

@@ -11,8 +11,8 @@
 namespace softhca::door {
 namespace {
 
-constinit Next<int, const char*> next_chdir("chdir");
-constinit Next<char*, char*, std::size_t> next_getcwd("getcwd");
+SOFTHCA_NEXT Next<int, const char*> next_chdir("chdir");
+SOFTHCA_NEXT Next<char*, char*, std::size_t> next_getcwd("getcwd");
 
 /// Whether the process works below the root of the tree, and there, in `shown`, in what the door
 /// does not serve. The name is without the root.
@@ -89,13 +89,13 @@ SOFTHCA_INTERPOSE(char*, door_getcwd, "getcwd", (char* text, std::size_t size)) 
 // Of programs that were compiled with _FORTIFY_SOURCE: libc ends those whose buffer is too short.
 SOFTHCA_INTERPOSE(char*, door_getcwd_chk, "__getcwd_chk",
                   (char* text, std::size_t size, std::size_t room)) {
-  static constinit Next<char*, char*, std::size_t, std::size_t> next("__getcwd_chk");
+  static SOFTHCA_NEXT Next<char*, char*, std::size_t, std::size_t> next("__getcwd_chk");
   return size > room ? next(text, size, room) : working_directory(text, size);
 }
 
 // libc's looks whether $PWD is the directory, by a stat of its own, and finds that of the host.
 SOFTHCA_INTERPOSE(char*, door_get_current_dir_name, "get_current_dir_name", ()) {
-  static constinit Next<char*> next("get_current_dir_name");
+  static SOFTHCA_NEXT Next<char*> next("get_current_dir_name");
   const auto* paths = wanted_paths();
   char* const name = next();
   if (name == nullptr || paths == nullptr) return name;

@@ -20,21 +20,22 @@ namespace {
 using Filter = int (*)(const dirent*);
 using Order = int (*)(const dirent**, const dirent**);
 
-constinit Next<FILE*, const char*, const char*> next_fopen("fopen");
-constinit Next<FILE*, const char*, const char*, FILE*> next_freopen("freopen");
-constinit Next<DIR*, const char*> next_opendir("opendir");
-constinit Next<int, const char*, dirent***, Filter, Order> next_scandir("scandir");
-constinit Next<int, int, const char*, dirent***, Filter, Order> next_scandirat("scandirat");
-constinit Next<int, const char*, int> next_access("access");
-constinit Next<int, int, const char*, int, int> next_faccessat("faccessat");
-constinit Next<int, const char*, int> next_euidaccess("euidaccess");
-constinit Next<ssize_t, int, const char*, char*, std::size_t> next_readlinkat("readlinkat");
-constinit Next<ssize_t, const char*, char*, std::size_t> next_readlink("readlink");
-constinit Next<char*, const char*, char*> next_realpath("realpath");
-constinit Next<ssize_t, const char*, const char*, void*, std::size_t> next_getxattr("getxattr");
-constinit Next<ssize_t, const char*, const char*, void*, std::size_t> next_lgetxattr("lgetxattr");
-constinit Next<ssize_t, const char*, char*, std::size_t> next_listxattr("listxattr");
-constinit Next<ssize_t, const char*, char*, std::size_t> next_llistxattr("llistxattr");
+SOFTHCA_NEXT Next<FILE*, const char*, const char*> next_fopen("fopen");
+SOFTHCA_NEXT Next<FILE*, const char*, const char*, FILE*> next_freopen("freopen");
+SOFTHCA_NEXT Next<DIR*, const char*> next_opendir("opendir");
+SOFTHCA_NEXT Next<int, const char*, dirent***, Filter, Order> next_scandir("scandir");
+SOFTHCA_NEXT Next<int, int, const char*, dirent***, Filter, Order> next_scandirat("scandirat");
+SOFTHCA_NEXT Next<int, const char*, int> next_access("access");
+SOFTHCA_NEXT Next<int, int, const char*, int, int> next_faccessat("faccessat");
+SOFTHCA_NEXT Next<int, const char*, int> next_euidaccess("euidaccess");
+SOFTHCA_NEXT Next<ssize_t, int, const char*, char*, std::size_t> next_readlinkat("readlinkat");
+SOFTHCA_NEXT Next<ssize_t, const char*, char*, std::size_t> next_readlink("readlink");
+SOFTHCA_NEXT Next<char*, const char*, char*> next_realpath("realpath");
+SOFTHCA_NEXT Next<ssize_t, const char*, const char*, void*, std::size_t> next_getxattr("getxattr");
+SOFTHCA_NEXT Next<ssize_t, const char*, const char*, void*, std::size_t> next_lgetxattr(
+    "lgetxattr");
+SOFTHCA_NEXT Next<ssize_t, const char*, char*, std::size_t> next_listxattr("listxattr");
+SOFTHCA_NEXT Next<ssize_t, const char*, char*, std::size_t> next_llistxattr("llistxattr");
 
 /// readlinkat of `named` without the root, cut off at `size` as the kernel does.
 ssize_t read_link(const Named& named, char* text, std::size_t size, const PathMap& paths) {
@@ -82,13 +83,24 @@ char* real_path(const char* path, char* resolved) {
 
 }  // namespace
 
+namespace {
+
+/// Files of sysfs are never created and never emptied.
+const char* mode_for(const Named& named, const char* mode) {
+  return named.is_served() && mode[0] != 'r' ? "r+e" : mode;
+}
+
+}  // namespace
+
 SOFTHCA_INTERPOSE(FILE*, door_fopen, "fopen", (const char* path, const char* mode)) {
-  return next_fopen(Named(path).path(), mode);
+  const Named named(path);
+  return next_fopen(named.path(), mode_for(named, mode));
 }
 
 SOFTHCA_INTERPOSE(FILE*, door_freopen, "freopen",
                   (const char* path, const char* mode, FILE* file)) {
-  return next_freopen(Named(path).path(), mode, file);
+  const Named named(path);
+  return next_freopen(named.path(), mode_for(named, mode), file);
 }
 
 SOFTHCA_INTERPOSE(DIR*, door_opendir, "opendir", (const char* path)) {
@@ -147,7 +159,7 @@ SOFTHCA_INTERPOSE(char*, door_canonicalize_file_name, "canonicalize_file_name",
 // Of programs that were compiled with _FORTIFY_SOURCE: libc ends those whose buffer is too short.
 SOFTHCA_INTERPOSE(char*, door_realpath_chk, "__realpath_chk",
                   (const char* path, char* resolved, std::size_t room)) {
-  static constinit Next<char*, const char*, char*, std::size_t> next("__realpath_chk");
+  static SOFTHCA_NEXT Next<char*, const char*, char*, std::size_t> next("__realpath_chk");
   const Named named(path);
   if (named.device_file() && room >= PATH_MAX) return real_path_of_device(named, resolved);
   return stripped(next(named.path(), resolved, room));
@@ -155,7 +167,7 @@ SOFTHCA_INTERPOSE(char*, door_realpath_chk, "__realpath_chk",
 
 SOFTHCA_INTERPOSE(ssize_t, door_readlink_chk, "__readlink_chk",
                   (const char* path, char* text, std::size_t size, std::size_t room)) {
-  static constinit Next<ssize_t, const char*, char*, std::size_t, std::size_t> next(
+  static SOFTHCA_NEXT Next<ssize_t, const char*, char*, std::size_t, std::size_t> next(
       "__readlink_chk");
   const auto* paths = wanted_paths();
   if (paths == nullptr || size == 0 || size > room) return next(path, text, size, room);
@@ -165,7 +177,7 @@ SOFTHCA_INTERPOSE(ssize_t, door_readlink_chk, "__readlink_chk",
 SOFTHCA_INTERPOSE(ssize_t, door_readlinkat_chk, "__readlinkat_chk",
                   (int directory, const char* path, char* text, std::size_t size,
                    std::size_t room)) {
-  static constinit Next<ssize_t, int, const char*, char*, std::size_t, std::size_t> next(
+  static SOFTHCA_NEXT Next<ssize_t, int, const char*, char*, std::size_t, std::size_t> next(
       "__readlinkat_chk");
   const auto* paths = wanted_paths();
   if (paths == nullptr || size == 0 || size > room) return next(directory, path, text, size, room);

@@ -12,11 +12,11 @@
 namespace softhca::door {
 namespace {
 
-constinit Next<int, int, int, int> next_socket("socket");
-constinit Next<ssize_t, int, const void*, std::size_t, int> next_send("send");
-constinit Next<ssize_t, int, const void*, std::size_t, int, const sockaddr*, socklen_t> next_sendto(
-    "sendto");
-constinit Next<ssize_t, int, const msghdr*, int> next_sendmsg("sendmsg");
+SOFTHCA_NEXT Next<int, int, int, int> next_socket("socket");
+SOFTHCA_NEXT Next<ssize_t, int, const void*, std::size_t, int> next_send("send");
+SOFTHCA_NEXT Next<ssize_t, int, const void*, std::size_t, int, const sockaddr*, socklen_t>
+    next_sendto("sendto");
+SOFTHCA_NEXT Next<ssize_t, int, const msghdr*, int> next_sendmsg("sendmsg");
 
 /// Requests are short; what is longer is none that is known here.
 using Request = std::array<std::byte, 4096>;

@@ -13,9 +13,9 @@ namespace {
 
 using Handler = void (*)(int);
 
-constinit Next<int, int, const struct sigaction*, struct sigaction*> next_sigaction("sigaction");
-constinit Next<Handler, int, Handler> next_signal("signal");
-constinit Next<Handler, int, Handler> next_sysv_signal("__sysv_signal");
+SOFTHCA_NEXT Next<int, int, const struct sigaction*, struct sigaction*> next_sigaction("sigaction");
+SOFTHCA_NEXT Next<Handler, int, Handler> next_signal("signal");
+SOFTHCA_NEXT Next<Handler, int, Handler> next_sysv_signal("__sysv_signal");
 
 /// False: the signal is the kernel's.
 bool keep_handler(int number, Handler handler, int flags, Handler& before) {
@@ -50,15 +50,15 @@ SOFTHCA_INTERPOSE(Handler, door_sysv_signal, "__sysv_signal", (int number, Handl
 
 // No call of RDMA is a cancellation point, whatever the door does in it.
 SOFTHCA_INTERPOSE(int, door_pthread_cancel, "pthread_cancel", (pthread_t thread)) {
-  static constinit Next<int, pthread_t> next("pthread_cancel");
+  static SOFTHCA_NEXT Next<int, pthread_t> next("pthread_cancel");
   if (wanted_paths() != nullptr) prepare_for_cancels();
   return next(thread);
 }
 
 namespace {
 
-constinit Next<int, int, const sigset_t*, sigset_t*> next_pthread_sigmask("pthread_sigmask");
-constinit Next<int, int, const sigset_t*, sigset_t*> next_sigprocmask("sigprocmask");
+SOFTHCA_NEXT Next<int, int, const sigset_t*, sigset_t*> next_pthread_sigmask("pthread_sigmask");
+SOFTHCA_NEXT Next<int, int, const sigset_t*, sigset_t*> next_sigprocmask("sigprocmask");
 
 /// A thread that blocks what it is told of its own accesses by would end with the process: the
 /// device takes such accesses from it that the program does not know of.

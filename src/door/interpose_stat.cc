@@ -48,11 +48,11 @@ int stat_served(const Named& named, struct stat* status, int flags) {
   return result;
 }
 
-constinit Next<int, const char*, struct stat*> next_stat("stat");
-constinit Next<int, const char*, struct stat*> next_lstat("lstat");
-constinit Next<int, int, struct stat*> next_fstat("fstat");
-constinit Next<int, int, const char*, struct stat*, int> next_fstatat("fstatat");
-constinit Next<int, int, const char*, int, unsigned, struct statx*> next_statx("statx");
+SOFTHCA_NEXT Next<int, const char*, struct stat*> next_stat("stat");
+SOFTHCA_NEXT Next<int, const char*, struct stat*> next_lstat("lstat");
+SOFTHCA_NEXT Next<int, int, struct stat*> next_fstat("fstat");
+SOFTHCA_NEXT Next<int, int, const char*, struct stat*, int> next_fstatat("fstatat");
+SOFTHCA_NEXT Next<int, int, const char*, int, unsigned, struct statx*> next_statx("statx");
 
 }  // namespace
 

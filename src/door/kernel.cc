@@ -22,8 +22,8 @@
 #include "door/fault_guard.h"
 #include "door/inline_progress.h"
 #include "door/interpose.h"
-#include "door/known_files.h"
 #include "door/tree/tree.h"
+#include "util/known_files.h"
 #include "util/log.h"
 
 namespace softhca::door {
@@ -65,7 +65,7 @@ thread_local ForkHolds fork_holds;
 /// handler of a signal that has interrupted the door cannot wait for itself.
 void hold_for_fork() {
   fork_holds = {};
-  if (OwnCalls::exist()) return;
+  if (FaultGuard::exists()) return;
   const OwnCalls own;
   fork_holds.making = making.try_lock_for(kForkPatience);
   auto* const made = engine.load();
@@ -169,7 +169,7 @@ namespace {
 
 std::atomic<bool> channels = false;
 /// With `making`.
-constinit KnownFiles known_channels;
+constinit util::KnownFiles known_channels;
 
 /// The channel behind `fd`; the ones that are closed go.
 void note_channel(Engine& made, int fd) {
@@ -191,6 +191,22 @@ int open_rdma_cm() {
     if (fd >= 0) note_channel(*made, fd);
     return fd;
   });
+}
+
+void note_closed() {
+  auto* const made = engine.load();
+  if (made == nullptr) return;
+  (void)without_exceptions([made] {
+    made->note_closed();
+    return 0;
+  });
+}
+
+void take_arms_in_call() {
+  auto* const made = engine.load();
+  if (made == nullptr || FaultGuard::exists()) return;
+  const OwnCalls own;
+  made->take_arms();
 }
 
 void prepare_for_cancels() {

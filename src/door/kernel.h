@@ -24,6 +24,10 @@ std::uint64_t device_of(dev_t dev, ino_t inode);
 /// ioctl(RDMA_VERBS_IOCTL) on `fd`. False: it is none of ours. `result`: 0, or -errno.
 bool serve_ioctl(int fd, void* argument, int& result);
 
+/// The program has closed a descriptor of ours.
+void note_closed();
+/// What the program has asked of its CQs before is known when this returns.
+void take_arms_in_call();
 /// The program is about to cancel a thread: none is in the middle of something when this returns.
 void prepare_for_cancels();
 

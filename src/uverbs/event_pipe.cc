@@ -9,26 +9,40 @@
 #include "util/open_file.h"
 
 namespace softhca::uverbs {
+
+util::KnownFiles& EventPipe::known() {
+  static constinit util::KnownFiles all;
+  return all;
+}
+
+EventPipe::Entry::Entry(int fd, std::size_t size) {
+  if (::fstat(fd, &status_) == 0)
+    known().add(status_.st_dev, status_.st_ino, static_cast<unsigned>(size));
+}
+
+EventPipe::Entry::~Entry() { known().remove(status_.st_dev, status_.st_ino); }
+
 util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads, Waits waits) {
   EventPipe pipe(size, std::move(waits));
   int ends[2];
   const int how = reads == Reads::kOne ? O_DIRECT : 0;  // a pipe of packets
   if (::pipe2(ends, O_CLOEXEC | how) != 0) return util::fail_errno("pipe for events");
   pipe.reader_.reset(ends[0]);
-  pipe.writer_.reset(ends[1]);
-  ::fcntl(ends[1], F_SETFL, O_NONBLOCK | how);
+  const vfio_user::UniqueFd writer(ends[1]);
   // Of the open file that the program has. We have another one of our own, so that a pipe without
   // readers would tell nothing.
   if (auto marked = util::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
-  pipe.own_reader_.reset(util::reopen(ends[0], O_RDONLY | O_NONBLOCK));
-  if (!pipe.own_reader_) return util::fail_errno("open a pipe anew");
+  pipe.own_.reset(util::reopen(ends[0], O_RDWR | O_NONBLOCK));
+  if (!pipe.own_) return util::fail_errno("open a pipe anew");
+  ::fcntl(pipe.own_.get(), F_SETFL, O_NONBLOCK | how);
+  if (const int high = util::copy_to_high_number(pipe.own_.get()); high >= 0) pipe.own_.reset(high);
+  pipe.entry_ = std::make_unique<Entry>(ends[0], size);
   return pipe;
 }
 
 /// A record is less than PIPE_BUF: all of it is written, or nothing.
 bool EventPipe::try_write(std::span<const std::byte> record) {
-  return ::write(writer_.get(), record.data(), record.size()) ==
-         static_cast<ssize_t>(record.size());
+  return ::write(own_.get(), record.data(), record.size()) == static_cast<ssize_t>(record.size());
 }
 
 void EventPipe::write(std::span<const std::byte> record) {
@@ -44,16 +58,16 @@ void EventPipe::flush() {
 
 std::size_t EventPipe::unread() const {
   int bytes = 0;
-  if (::ioctl(own_reader_.get(), FIONREAD, &bytes) != 0) bytes = 0;
+  if (::ioctl(own_.get(), FIONREAD, &bytes) != 0) bytes = 0;
   return static_cast<std::size_t>(bytes) / size_ + waiting_.size();
 }
 
-bool EventPipe::closed() const { return !util::is_marked_open(own_reader_.get()); }
+bool EventPipe::closed() const { return !util::is_marked_open(own_.get()); }
 
 std::size_t EventPipe::take_back(std::uint64_t element) {
   std::deque<std::vector<std::byte>> all;
   std::vector<std::byte> record(size_);
-  while (::read(own_reader_.get(), record.data(), size_) == static_cast<ssize_t>(size_)) {
+  while (::read(own_.get(), record.data(), size_) == static_cast<ssize_t>(size_)) {
     all.push_back(record);
   }
   for (auto& one : waiting_) all.push_back(std::move(one));

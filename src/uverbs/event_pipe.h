@@ -2,6 +2,8 @@
 // fcntl are the kernel's own (host-door contract 6).
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "util/known_files.h"
 #include "util/result.h"
 #include "vfio_user/unique_fd.h"
 
@@ -27,6 +30,9 @@ class EventPipe {
   static util::Result<EventPipe> create(std::size_t size, Reads reads = Reads::kMany,
                                         Waits waits = std::make_shared<bool>());
 
+  /// The pipes that live, by their file; the number is the size of their records.
+  static util::KnownFiles& known();
+
   /// What the program reads from; to be given out once.
   vfio_user::UniqueFd take_reader() { return std::move(reader_); }
   /// Never waits: what the pipe has no room for follows with flush().
@@ -40,14 +46,26 @@ class EventPipe {
   std::size_t take_back(std::uint64_t element);
 
  private:
+  /// An entry of known().
+  class Entry {
+   public:
+    Entry(int fd, std::size_t size);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+   private:
+    struct stat status_{};
+  };
+
   EventPipe(std::size_t size, Waits waits) : size_(size), waits_(std::move(waits)) {}
   bool try_write(std::span<const std::byte> record);
 
   std::size_t size_;
   Waits waits_;
   vfio_user::UniqueFd reader_;
-  vfio_user::UniqueFd writer_;
-  vfio_user::UniqueFd own_reader_;  ///< with status flags of its own
+  vfio_user::UniqueFd own_;  ///< both ends, with status flags of its own
+  std::unique_ptr<Entry> entry_;
   std::deque<std::vector<std::byte>> waiting_;
 };
 

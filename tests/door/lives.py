@@ -15,7 +15,7 @@ REMOTE = "remote access error"
 EFAULT = "Bad address"
 REFUSED = f"{EFAULT}\n"
 
-# case: (times, status, output)
+# case: (times, status, output, and what the library says of it)
 CASES = {
     "exit-in-handler": (30, OK, ""),
     "exit-beside-polls": (10, OK, ""),
@@ -61,7 +61,19 @@ CASES = {
     "masked": (1, OK, "handler\nusr1\n"),
     "own-stack": (1, OK, "own stack\nother stack\n"),
     "cancelled": (1, OK, "goes on\n"),
-    "no-threads": (1, OK, "not opened\n"),
+    "closed": (1, OK, "0 more\n"),
+    "device-file": (
+        1,
+        OK,
+        "read: Invalid argument\nwrite: Invalid argument\nlseek: Illegal seek\n"
+        "truncation: Operation not permitted\nFIONREAD: Inappropriate ioctl for device\n"
+        "a byte of an event: Invalid argument\n",
+    ),
+    "armed-twice": (1, OK, "woken\n"),
+    "small-files": (1, OK, "not opened\n", "ulimit -f"),
+    "no-threads": (1, OK, "not opened\n", "ulimit -u"),
+    "walks": (1, OK, "/sys/class/infiniband/mlx5_0\ngid_attrs\n0\nsysfs\n"),
+    "outlives": (1, OK, "0 devices\n", "has ended"),
     "asks": (1, OK, "many many\n"),
 }
 
@@ -95,10 +107,10 @@ def main():
     softhca, lives, *wanted = sys.argv[1:]
     failed = False
     for case in wanted or CASES:
-        times, status, output = CASES[case]
+        times, status, output, *words = CASES[case]
         for _ in range(times):
             got = run(softhca, lives, case)
-            if got is None or got[:2] != (status, output):
+            if got is None or got[:2] != (status, output) or any(word not in got[2] for word in words):
                 failed = True
                 seen = "it hangs" if got is None else f"status {got[0]}\n{got[1]}{got[2]}"
                 print(f"FAILED: {case}: {seen[:2000]}")

@@ -1,10 +1,15 @@
 // Descriptors of the door, and calls that have nothing to do with RDMA.
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <glob.h>
+#include <linux/magic.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -42,7 +47,6 @@ int closed() {
     ibv_close_device(context);
   }
   std::printf("%d more\n", count_descriptors() - before);
-  if (std::getenv("LIVES_LIST")) (void)!std::system("ls -l /proc/$PPID/fd");
   return 0;
 }
 
@@ -56,16 +60,11 @@ int device_file() {
   const int fd = context->cmd_fd;
   char bytes[64] = {};
   tell("read", ::read(fd, bytes, sizeof bytes));
-  tell("pread", ::pread(fd, bytes, sizeof bytes, 0));
   tell("write", ::write(fd, bytes, sizeof bytes));
   tell("lseek", ::lseek(fd, 0, SEEK_END));
-  tell("ftruncate", ::ftruncate(fd, 0));
+  tell("truncation", ::ftruncate(fd, 0));
   int waiting = 0;
   tell("FIONREAD", ::ioctl(fd, FIONREAD, &waiting));
-  tell("mmap",
-       reinterpret_cast<std::intptr_t>(::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0)) == -1
-           ? -1
-           : 0);
   tell("a byte of an event", ::read(context->async_fd, bytes, 1));
   return 0;
 }
@@ -117,7 +116,60 @@ int asks() {
   return 0;
 }
 
-constexpr Case kCases[] = {{"closed", closed},
+/// A CQ that is armed for any completion, and then for solicited ones: any wakes.
+int armed_twice() {
+  const Loop loop(true);
+  auto* const buffer = memory();
+  auto* const key = ibv_reg_mr(loop.pd, buffer, kSize, kAccess);
+  ibv_sge piece{reinterpret_cast<std::uintptr_t>(buffer), 8, key->lkey};
+  ibv_send_wr work{};
+  work.sg_list = &piece;
+  work.num_sge = 1;
+  work.opcode = IBV_WR_RDMA_WRITE;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma = {reinterpret_cast<std::uintptr_t>(buffer) + 8, key->rkey};
+  expect(ibv_req_notify_cq(loop.cq, 0) == 0 && ibv_req_notify_cq(loop.cq, 1) == 0, "arm");
+  ibv_send_wr* bad;
+  expect(ibv_post_send(loop.qp, &work, &bad) == 0, "post");
+  pollfd at{.fd = loop.channel->fd, .events = POLLIN, .revents = 0};
+  std::printf("%s\n", ::poll(&at, 1, 10'000) == 1 ? "woken" : "asleep");
+  return 0;
+}
+
+int tell_path(const char* path, const struct stat*, int, struct FTW* place) {
+  if (place->level == 0) std::puts(path + place->base);
+  return std::strncmp(path, "/sys/", 5) == 0 ? 0 : 1;
+}
+
+/// Functions of libc that walk over files by themselves.
+int walks() {
+  glob_t found{};
+  expect(::glob("/sys/class/infiniband/*", 0, nullptr, &found) == 0, "glob");
+  for (std::size_t i = 0; i != found.gl_pathc; ++i) std::puts(found.gl_pathv[i]);
+  ::globfree(&found);
+  const int walked =
+      ::nftw("/sys/class/infiniband/mlx5_0/ports/1/gid_attrs", tell_path, 8, FTW_PHYS);
+  std::printf("%d\n", walked);
+  struct statfs status{};
+  expect(::statfs("/sys/class/infiniband", &status) == 0, "statfs");
+  std::printf("%s\n", status.f_type == SYSFS_MAGIC ? "sysfs" : "none");
+  return 0;
+}
+
+/// The run ends, and a process that it has started goes on.
+int outlives() {
+  if (::fork() != 0) return 0;
+  while (::access(std::getenv("SOFTHCA_DOOR"), F_OK) == 0) ::usleep(10'000);
+  int count = 0;
+  (void)ibv_get_device_list(&count);
+  std::printf("%d devices\n", count);
+  return 0;
+}
+
+constexpr Case kCases[] = {{"walks", walks},
+                           {"outlives", outlives},
+                           {"closed", closed},
+                           {"armed-twice", armed_twice},
                            {"device-file", device_file},
                            {"small-files", small_files},
                            {"no-threads", no_threads},

@@ -51,6 +51,24 @@ TEST_F(Events, AreCountedUntilTheyAreRead) {
   EXPECT_EQ(pipe_.unread(), 19'999u);
 }
 
+// A program may have thousands of channels, and numbers of descriptors below FD_SETSIZE.
+TEST_F(Events, TakeOneLowNumber) {
+  const vfio_user::UniqueFd before(::dup(reader_.get()));
+  const auto one = EventPipe::create(sizeof(Record));
+  const vfio_user::UniqueFd after(::dup(reader_.get()));
+  EXPECT_EQ(after.get(), before.get() + 2);
+}
+
+TEST_F(Events, AreKnownByTheirFileWhileTheyLive) {
+  struct stat status{};
+  ASSERT_EQ(::fstat(reader_.get(), &status), 0);
+  EXPECT_EQ(EventPipe::known().find(status.st_dev, status.st_ino), sizeof(Record));
+  auto moved = std::make_unique<EventPipe>(std::move(pipe_));
+  EXPECT_EQ(EventPipe::known().find(status.st_dev, status.st_ino), sizeof(Record));
+  moved.reset();
+  EXPECT_EQ(EventPipe::known().find(status.st_dev, status.st_ino), std::nullopt);
+}
+
 TEST_F(Events, EndWithTheLastCopyOfTheirDescriptor) {
   EXPECT_FALSE(pipe_.closed());
   vfio_user::UniqueFd copy(::dup(reader_.get()));

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <optional>
 
-namespace softhca::door {
+namespace softhca::util {
 
 class KnownFiles {
  public:
@@ -41,4 +41,4 @@ class KnownFiles {
   std::atomic<Place*> first_ = nullptr;
 };
 
-}  // namespace softhca::door
+}  // namespace softhca::util

@@ -1,6 +1,6 @@
-#include "door/known_files.h"
+#include "util/known_files.h"
 
-namespace softhca::door {
+namespace softhca::util {
 
 void KnownFiles::add(dev_t device, ino_t inode, unsigned number) {
   auto* place = first_.load();
@@ -29,4 +29,4 @@ std::optional<unsigned> KnownFiles::find(dev_t device, ino_t inode) const {
   return std::nullopt;
 }
 
-}  // namespace softhca::door
+}  // namespace softhca::util

@@ -1,0 +1,61 @@
+// Calls on descriptors that the program has of us (descriptors.h): what Linux' uverbs devices
+// refuse is refused, and what is closed is closed.
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "door/descriptors.h"
+#include "door/interpose.h"
+#include "door/kernel.h"
+
+namespace softhca::door {
+namespace {
+
+SOFTHCA_NEXT Next<ssize_t, int, void*, std::size_t> next_read("read");
+SOFTHCA_NEXT Next<off_t, int, off_t, int> next_lseek("lseek");
+SOFTHCA_NEXT Next<int, int> next_close("close");
+
+Descriptors::Kind kind_of(int fd) {
+  if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return {};
+  const int before = errno;
+  const OwnCalls own;
+  const auto kind = Descriptors::kind(fd);
+  errno = before;
+  return kind;
+}
+
+template <class Result = int>
+Result refuse(int wrong) {
+  errno = wrong;
+  return Result(-1);
+}
+
+}  // namespace
+
+SOFTHCA_INTERPOSE(ssize_t, door_read, "read", (int fd, void* bytes, std::size_t size)) {
+  const auto kind = kind_of(fd);
+  if (kind.device || size < kind.record) return refuse<ssize_t>(EINVAL);
+  return next_read(fd, bytes, size);
+}
+
+SOFTHCA_INTERPOSE(off_t, door_lseek, "lseek", (int fd, off_t offset, int from)) {
+  if (kind_of(fd).device) return refuse<off_t>(ESPIPE);
+  return next_lseek(fd, offset, from);
+}
+
+SOFTHCA_INTERPOSE(int, door_close, "close", (int fd)) {
+  if (!Descriptors::may_be_ours(fd) || wanted_paths() == nullptr) return next_close(fd);
+  Descriptors::forget(fd);
+  const int result = next_close(fd);
+  const int before = errno;
+  {
+    const OwnCalls own;
+    note_closed();
+  }
+  errno = before;
+  return result;
+}
+
+SOFTHCA_INTERPOSE_ALIAS(off_t, door_lseek64, "lseek64", (int, off_t, int), "lseek");
+
+}  // namespace softhca::door

@@ -1,0 +1,128 @@
+// Functions of libc that walk over files by themselves: they begin in the tree, and what they find
+// is told without its root.
+#include <ftw.h>
+#include <glob.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "door/descriptors.h"
+#include "door/interpose.h"
+
+extern "C" ssize_t door_write(int fd, const void* bytes, std::size_t size) asm("write");
+
+namespace softhca::door {
+namespace {
+
+using Step = int (*)(const char*, const struct stat*, int);
+using StepWithPlace = int (*)(const char*, const struct stat*, int, struct FTW*);
+using GlobError = int (*)(const char*, int);
+
+SOFTHCA_NEXT Next<int, const char*, Step, int> next_ftw("ftw");
+SOFTHCA_NEXT Next<int, const char*, StepWithPlace, int, int> next_nftw("nftw");
+SOFTHCA_NEXT Next<int, const char*, int, GlobError, glob_t*> next_glob("glob");
+SOFTHCA_NEXT Next<int, const char*, struct statfs*> next_statfs("statfs");
+SOFTHCA_NEXT Next<ssize_t, int, const iovec*, int> next_writev("writev");
+
+/// What the program wants to be called with, in the walk of this thread.
+struct Walk {
+  Step step = nullptr;
+  StepWithPlace step_with_place = nullptr;
+};
+constinit thread_local Walk walk;
+
+class InWalk {
+ public:
+  explicit InWalk(const Walk& wanted) : before_(walk) { walk = wanted; }
+  ~InWalk() { walk = before_; }
+  InWalk(const InWalk&) = delete;
+  InWalk& operator=(const InWalk&) = delete;
+
+ private:
+  Walk before_;
+};
+
+/// `path` without the root, in `text`: how much shorter it is.
+std::size_t strip(const char* path, PathBuffer& text) {
+  const auto* paths = wanted_paths();
+  const auto size = std::min(std::strlen(path), text.size() - 1);
+  std::memcpy(text.data(), path, size);
+  const auto left = paths == nullptr ? size : paths->strip(text.data(), size);
+  text[left] = '\0';
+  return size - left;
+}
+
+int step(const char* path, const struct stat* status, int kind) {
+  PathBuffer text;
+  (void)strip(path, text);
+  return walk.step(text.data(), status, kind);
+}
+
+int step_with_place(const char* path, const struct stat* status, int kind, struct FTW* place) {
+  PathBuffer text;
+  struct FTW its = *place;
+  its.base -= static_cast<int>(strip(path, text));
+  return walk.step_with_place(text.data(), status, kind, &its);
+}
+
+}  // namespace
+
+SOFTHCA_INTERPOSE(int, door_ftw, "ftw", (const char* path, Step wanted, int descriptors)) {
+  const Named named(path);
+  if (!named.is_served()) return next_ftw(path, wanted, descriptors);
+  const InWalk in_walk({.step = wanted});
+  return next_ftw(named.path(), step, descriptors);
+}
+
+SOFTHCA_INTERPOSE(int, door_nftw, "nftw",
+                  (const char* path, StepWithPlace wanted, int descriptors, int flags)) {
+  const Named named(path);
+  if (!named.is_served()) return next_nftw(path, wanted, descriptors, flags);
+  const InWalk in_walk({.step_with_place = wanted});
+  return next_nftw(named.path(), step_with_place, descriptors, flags);
+}
+
+SOFTHCA_INTERPOSE(int, door_glob, "glob",
+                  (const char* pattern, int flags, GlobError on_error, glob_t* found)) {
+  const Named named(pattern);
+  const int result = next_glob(named.path(), flags, on_error, found);
+  const auto* paths = wanted_paths();
+  if (!named.is_served() || paths == nullptr || result != 0) return result;
+  const auto first = (flags & GLOB_DOOFFS) != 0 ? found->gl_offs : 0;
+  for (std::size_t i = first; i != first + found->gl_pathc; ++i) {
+    char* const path = found->gl_pathv[i];
+    path[paths->strip(path, std::strlen(path))] = '\0';
+  }
+  return result;
+}
+
+SOFTHCA_INTERPOSE(int, door_statfs, "statfs", (const char* path, struct statfs* status)) {
+  const Named named(path);
+  const int result = next_statfs(named.path(), status);
+  if (result == 0 && named.is_served() && std::strncmp(path, "/sys", 4) == 0) {
+    status->f_type = SYSFS_MAGIC;
+  }
+  return result;
+}
+
+// The kernel hands a device one piece after the other.
+SOFTHCA_INTERPOSE(ssize_t, door_writev, "writev", (int fd, const iovec* pieces, int count)) {
+  if (!Descriptors::may_be_ours(fd) || count < 1) return next_writev(fd, pieces, count);
+  ssize_t written = 0;
+  for (int i = 0; i != count; ++i) {
+    const auto one = door_write(fd, pieces[i].iov_base, pieces[i].iov_len);
+    if (one < 0) return written != 0 ? written : one;
+    written += one;
+  }
+  return written;
+}
+
+SOFTHCA_INTERPOSE_ALIAS(int, door_ftw64, "ftw64", (const char*, Step, int), "ftw");
+SOFTHCA_INTERPOSE_ALIAS(int, door_nftw64, "nftw64", (const char*, StepWithPlace, int, int), "nftw");
+SOFTHCA_INTERPOSE_ALIAS(int, door_glob64, "glob64", (const char*, int, GlobError, glob_t*), "glob");
+SOFTHCA_INTERPOSE_ALIAS(int, door_statfs64, "statfs64", (const char*, struct statfs*), "statfs");
+
+}  // namespace softhca::door
