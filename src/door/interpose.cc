@@ -226,8 +226,10 @@ SOFTHCA_INTERPOSE(int, door_open, "open", (const char* path, int flags, ...)) {
   va_start(rest, flags);
   const auto mode = mode_of(flags, rest);
   va_end(rest);
-  const Named named(path);
-  const int fd = named.is_served() ? open_served(named, flags) : next_open(path, flags, mode);
+  if (!may_concern(path)) return next_open(path, flags, mode);
+  const int fd = with_name(path, [&](const Named& named) {
+    return named.is_served() ? open_served(named, flags) : next_open(path, flags, mode);
+  });
   if (fd < 0 && errno == ENOENT) tell_of_ended_run(path);
   return fd;
 }
@@ -237,9 +239,11 @@ SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, 
   va_start(rest, flags);
   const auto mode = mode_of(flags, rest);
   va_end(rest);
-  const Named named(directory, path);
-  const int fd =
-      named.is_served() ? open_served(named, flags) : next_openat(directory, path, flags, mode);
+  if (!may_concern(path)) return next_openat(directory, path, flags, mode);
+  const int fd = with_name(directory, path, [&](const Named& named) {
+    return named.is_served() ? open_served(named, flags)
+                             : next_openat(directory, path, flags, mode);
+  });
   if (fd < 0 && errno == ENOENT) tell_of_ended_run(path);
   return fd;
 }

@@ -3,6 +3,7 @@
 // call is none of its business. They keep errno, and allocate nothing.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -111,6 +112,21 @@ class Named {
   std::optional<unsigned> device_file_;
   PathBuffer served_;
 };
+
+/// False: a file of that name is none of ours. In few instructions, and with little stack: handlers
+/// of signals have 8 KiB of it, and open files as well.
+inline bool may_concern(const char* path) { return path != nullptr && may_be_served(path); }
+
+/// `call(named)`, with the buffers of a Named in a frame of their own.
+template <class Call>
+[[gnu::noinline]] auto with_name(int directory, const char* path, Call&& call) {
+  const Named named(directory, path);
+  return call(named);
+}
+template <class Call>
+auto with_name(const char* path, Call&& call) {
+  return with_name(AT_FDCWD, path, static_cast<Call&&>(call));
+}
 
 /// What /proc says of a descriptor of this process, in `text` with an end mark: the length, or 0.
 std::size_t path_of_descriptor(int fd, PathBuffer& text);

@@ -93,8 +93,9 @@ const char* mode_for(const Named& named, const char* mode) {
 }  // namespace
 
 SOFTHCA_INTERPOSE(FILE*, door_fopen, "fopen", (const char* path, const char* mode)) {
-  const Named named(path);
-  return next_fopen(named.path(), mode_for(named, mode));
+  if (!may_concern(path)) return next_fopen(path, mode);
+  return with_name(
+      path, [&](const Named& named) { return next_fopen(named.path(), mode_for(named, mode)); });
 }
 
 SOFTHCA_INTERPOSE(FILE*, door_freopen, "freopen",
@@ -119,7 +120,8 @@ SOFTHCA_INTERPOSE(int, door_scandirat, "scandirat",
 }
 
 SOFTHCA_INTERPOSE(int, door_access, "access", (const char* path, int mode)) {
-  return next_access(Named(path).path(), mode);
+  if (!may_concern(path)) return next_access(path, mode);
+  return with_name(path, [&](const Named& named) { return next_access(named.path(), mode); });
 }
 
 SOFTHCA_INTERPOSE(int, door_euidaccess, "euidaccess", (const char* path, int mode)) {
@@ -136,8 +138,8 @@ SOFTHCA_INTERPOSE(int, door_faccessat, "faccessat",
 SOFTHCA_INTERPOSE(ssize_t, door_readlink, "readlink",
                   (const char* path, char* text, std::size_t size)) {
   const auto* paths = wanted_paths();
-  if (paths == nullptr || size == 0) return next_readlink(path, text, size);
-  return read_link(Named(path), text, size, *paths);
+  if (paths == nullptr || size == 0 || path == nullptr) return next_readlink(path, text, size);
+  return with_name(path, [&](const Named& named) { return read_link(named, text, size, *paths); });
 }
 
 SOFTHCA_INTERPOSE(ssize_t, door_readlinkat, "readlinkat",

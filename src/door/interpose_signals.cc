@@ -61,10 +61,12 @@ SOFTHCA_NEXT Next<int, int, const sigset_t*, sigset_t*> next_pthread_sigmask("pt
 SOFTHCA_NEXT Next<int, int, const sigset_t*, sigset_t*> next_sigprocmask("sigprocmask");
 
 /// A thread that blocks what it is told of its own accesses by would end with the process: the
-/// device takes such accesses from it that the program does not know of.
+/// device takes such accesses from it that the program does not know of. This holds before a device
+/// is opened: the threads of helpers are there by then, and their masks cannot be changed.
 int change_mask(Next<int, int, const sigset_t*, sigset_t*>& next, int how, const sigset_t* wanted,
                 sigset_t* before) {
-  if (wanted == nullptr || how == SIG_UNBLOCK || !catches_faults()) {
+  const bool is_wanted = catches_faults() || wanted_paths() != nullptr;
+  if (wanted == nullptr || how == SIG_UNBLOCK || !is_wanted) {
     return next(how, wanted, before);
   }
   sigset_t without = *wanted;

@@ -57,15 +57,19 @@ SOFTHCA_NEXT Next<int, int, const char*, int, unsigned, struct statx*> next_stat
 }  // namespace
 
 SOFTHCA_INTERPOSE(int, door_stat, "stat", (const char* path, struct stat* status)) {
-  const Named named(path);
-  if (named.is_served()) return stat_served(named, status, 0);
-  return shown(next_stat(path, status), status);
+  if (!may_concern(path)) return shown(next_stat(path, status), status);
+  return with_name(path, [&](const Named& named) {
+    return named.is_served() ? stat_served(named, status, 0)
+                             : shown(next_stat(path, status), status);
+  });
 }
 
 SOFTHCA_INTERPOSE(int, door_lstat, "lstat", (const char* path, struct stat* status)) {
-  const Named named(path);
-  if (named.is_served()) return stat_served(named, status, AT_SYMLINK_NOFOLLOW);
-  return next_lstat(path, status);
+  if (!may_concern(path)) return next_lstat(path, status);
+  return with_name(path, [&](const Named& named) {
+    return named.is_served() ? stat_served(named, status, AT_SYMLINK_NOFOLLOW)
+                             : next_lstat(path, status);
+  });
 }
 
 SOFTHCA_INTERPOSE(int, door_fstat, "fstat", (int fd, struct stat* status)) {
@@ -74,9 +78,11 @@ SOFTHCA_INTERPOSE(int, door_fstat, "fstat", (int fd, struct stat* status)) {
 
 SOFTHCA_INTERPOSE(int, door_fstatat, "fstatat",
                   (int directory, const char* path, struct stat* status, int flags)) {
-  const Named named(directory, path);
-  if (named.is_served()) return stat_served(named, status, flags);
-  return shown(next_fstatat(directory, path, status, flags), status);
+  if (!may_concern(path)) return shown(next_fstatat(directory, path, status, flags), status);
+  return with_name(directory, path, [&](const Named& named) {
+    return named.is_served() ? stat_served(named, status, flags)
+                             : shown(next_fstatat(directory, path, status, flags), status);
+  });
 }
 
 SOFTHCA_INTERPOSE_ALIAS(int, door_stat64, "stat64", (const char*, struct stat*), "stat");

@@ -60,6 +60,8 @@ CASES = {
     "jumps": (1, OK, "x\nx\nx\n"),
     "masked": (1, OK, "handler\nusr1\n"),
     "own-stack": (1, OK, "own stack\nother stack\n"),
+    "blocks-early": (1, OK, "0 1\n"),
+    "small-stack": (1, OK, "opened\n"),
     "cancelled": (1, OK, "goes on\n"),
     "closed": (1, OK, "0 more\n"),
     "device-file": (
@@ -75,6 +77,7 @@ CASES = {
     "walks": (1, OK, "/sys/class/infiniband/mlx5_0\ngid_attrs\n0\nsysfs\n"),
     "outlives": (1, OK, "0 devices\n", "has ended"),
     "asks": (1, OK, "many many\n"),
+    "registers": (1, OK, "many\n"),
 }
 
 # Root has no limits.

@@ -116,6 +116,30 @@ int asks() {
   return 0;
 }
 
+/// Registering much memory takes long; other calls do not wait for it.
+int registers() {
+  constexpr std::size_t kMuch = std::size_t{256} << 20;
+  auto* const context = open_first();
+  auto* const pd = ibv_alloc_pd(context);
+  void* const much =
+      ::mmap(nullptr, kMuch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  std::atomic<bool> begins = false, done = false;
+  std::thread other([&] {
+    begins = true;
+    expect(ibv_reg_mr(pd, much, kMuch, kAccess) != nullptr, "registration");
+    done = true;
+  });
+  while (!begins) {
+  }
+  int calls = 0;
+  for (ibv_device_attr device{}; !done; ++calls) {
+    expect(ibv_query_device(context, &device) == 0, "query");
+  }
+  other.join();
+  std::printf("%s\n", calls > 20 ? "many" : "few");
+  return 0;
+}
+
 /// A CQ that is armed for any completion, and then for solicited ones: any wakes.
 int armed_twice() {
   const Loop loop(true);
@@ -173,7 +197,8 @@ constexpr Case kCases[] = {{"walks", walks},
                            {"device-file", device_file},
                            {"small-files", small_files},
                            {"no-threads", no_threads},
-                           {"asks", asks}};
+                           {"asks", asks},
+                           {"registers", registers}};
 
 }  // namespace
 

@@ -1,7 +1,10 @@
 // Handlers of the program for signals that the door handles as well.
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -139,7 +142,42 @@ int cancelled() {
   return 0;
 }
 
-constexpr Case kCases[] = {{"reset-handler", reset_handler},
+/// A helper that blocks all signals before a device is opened does not keep the device awake.
+int blocks_early() {
+  sigset_t all, now;
+  ::sigfillset(&all);
+  expect(::pthread_sigmask(SIG_BLOCK, &all, nullptr) == 0, "mask");
+  expect(::pthread_sigmask(SIG_BLOCK, nullptr, &now) == 0, "mask");
+  std::printf("%d %d\n", ::sigismember(&now, SIGSEGV), ::sigismember(&now, SIGINT));
+  return 0;
+}
+
+/// A handler that has little more stack than its frame takes opens a file.
+int small_stack() {
+  constexpr std::size_t kPage = 4096, kArea = 32 * kPage;
+  auto* const area = static_cast<char*>(
+      ::mmap(nullptr, kArea, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  expect(::mprotect(area, kPage, PROT_NONE) == 0, "mprotect");
+  stack_t stack{};
+  stack.ss_sp = area + kPage;
+  stack.ss_size = static_cast<std::size_t>(::sysconf(_SC_MINSIGSTKSZ)) + 2048;
+  expect(::sigaltstack(&stack, nullptr) == 0, "sigaltstack");
+  struct sigaction action{};
+  action.sa_handler = [](int) {
+    const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    if (fd >= 0 && ::stat("/proc/self/maps", &status) == 0) say("opened\n");
+    ::close(fd);
+  };
+  action.sa_flags = SA_ONSTACK;
+  expect(::sigaction(SIGUSR1, &action, nullptr) == 0, "sigaction");
+  ::raise(SIGUSR1);
+  return 0;
+}
+
+constexpr Case kCases[] = {{"small-stack", small_stack},
+                           {"blocks-early", blocks_early},
+                           {"reset-handler", reset_handler},
                            {"sysv-handler", sysv_handler},
                            {"fault-in-handler", fault_in_handler},
                            {"nested-handler", nested_handler},
