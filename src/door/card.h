@@ -32,7 +32,7 @@ class Card {
     FrameLoss loss = {};
     /// The MAC of a destination, as all devices of the process know it.
     std::function<bool(const driver::Gid& to, driver::Mac& mac)> find_mac;
-    /// Nobody knows the address that a call needs: true if the call is served again when the
+    /// A call needs an address that no device knows: true if the call is served again when the
     /// network was asked.
     std::function<bool(const driver::Gid& to)> want_mac;
   };

@@ -64,7 +64,7 @@ util::Result<DeviceFile> DeviceFile::create(int& fd) {
   if (!file.own_) return util::fail_errno("memfd for a device file");
   if (const int high = util::copy_to_high_number(file.own_.get()); high >= 0) file.own_.reset(high);
   if (!set_size(file.own_.get())) return util::fail_errno("a device file (see ulimit -f)");
-  // Whoever else has it cannot take the doorbells away.
+  // Another process that has the file cannot take the doorbells away.
   (void)::fcntl(file.own_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   if (::fstat(file.own_.get(), &file.status_) != 0) return util::fail_errno("fstat");
   // An open file of its own, whose mark goes when the last copy of it does.

@@ -58,9 +58,9 @@ class Engine {
   bool serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t& result);
   /// Lets the devices work, unless somebody else does just now. From the program's own calls.
   void progress();
-  /// Looks at what the program has armed, so that it may arm anew.
+  /// Takes what the program has armed, so that it may arm again.
   void take_arms();
-  /// The program has closed a file of ours: what nobody has open any more goes.
+  /// The program has closed a file of ours: contexts without a descriptor are destroyed.
   void note_closed();
   /// In a child that was forked: what stays is the parent's, and ends with it.
   void leave_to_parent();

@@ -11,7 +11,8 @@
 
 namespace softhca::door {
 
-/// While one exists in a thread, faults of this thread are the device's, and nobody cancels it.
+/// While one exists in a thread, faults of this thread are the device's, and it cannot be
+/// cancelled.
 class FaultGuard {
  public:
   FaultGuard();

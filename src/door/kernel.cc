@@ -212,7 +212,7 @@ void take_arms_in_call() {
 void prepare_for_cancels() {
   expect_cancels();
   auto* const made = engine.load();
-  // Who has the lock may have looked before.
+  // A thread that has the lock may have made its guard before.
   if (made != nullptr && made->hold()) made->release();
 }
 

@@ -1,5 +1,5 @@
-// An address that a call waits for. The call is served without it, the network is asked while
-// nobody has the engine's lock, and the call is served once more.
+// An address that a call waits for. The call is served without it, the network is asked without the
+// engine's lock, and the call is served once more.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ class Resolution {
   static constexpr unsigned kTries = 3;
   static constexpr util::Duration kPatience = std::chrono::milliseconds(300);
 
-  /// Of a call that has found that nobody knows the address. False: the network was asked in vain.
+  /// A call needs an address that no device knows. False: the network was asked in vain.
   bool want(const driver::Gid& to) {
     if (gave_up_) return false;
     to_ = to;

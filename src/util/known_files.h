@@ -1,5 +1,5 @@
-// The files of this process that are ours, by what fstat() tells of them. Whoever asks takes no
-// lock and may be a handler of a signal: calls that have nothing to do with RDMA wait for nobody.
+// The files of this process that are ours, by what fstat() tells of them. Asking takes no lock and
+// is safe in a handler of a signal, so that calls that have nothing to do with RDMA never wait.
 #pragma once
 
 #include <sys/types.h>

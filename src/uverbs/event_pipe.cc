@@ -33,7 +33,7 @@ util::Result<EventPipe> EventPipe::create(std::size_t size, Reads reads, Waits w
   // readers would tell nothing.
   if (auto marked = util::mark_open(ends[0]); !marked) return tl::unexpected(marked.error());
   pipe.own_.reset(util::reopen(ends[0], O_RDWR | O_NONBLOCK));
-  if (!pipe.own_) return util::fail_errno("open a pipe anew");
+  if (!pipe.own_) return util::fail_errno("reopen a pipe");
   ::fcntl(pipe.own_.get(), F_SETFL, O_NONBLOCK | how);
   if (const int high = util::copy_to_high_number(pipe.own_.get()); high >= 0) pipe.own_.reset(high);
   pipe.entry_ = std::make_unique<Entry>(ends[0], size);

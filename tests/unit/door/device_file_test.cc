@@ -31,7 +31,7 @@ TEST(DoorDeviceFile, KeepsItsSize) {
   ::close(fd);
 }
 
-TEST(DoorDeviceFile, IsNotMadeWhereFilesMustBeSmallAndNobodyDies) {
+TEST(DoorDeviceFile, IsNotMadeWhereFilesMustBeSmallAndNoSignalIsLeft) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small{1 << 20, before.rlim_max};

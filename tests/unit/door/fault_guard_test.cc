@@ -160,7 +160,7 @@ TEST_F(DoorFaultGuard, AFaultBesideTheDeviceIsThatOfTheProgram) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(DoorFaultGuard, NobodyIsCancelledInTheDevice) {
+TEST_F(DoorFaultGuard, NoThreadIsCancelledInTheDevice) {
   expect_cancels();
   std::atomic<bool> is_inside = false, is_cancelled = false, has_left = false;
   std::thread thread([&] {
