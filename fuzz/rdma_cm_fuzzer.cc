@@ -55,10 +55,10 @@ class Ear final : public fabric::Tap {
 
 class Numbers final : public PortNumbers {
  public:
-  bool claim(std::uint16_t space, std::uint16_t port, const driver::Gid&) override {
-    return used.insert({space, port}).second;
+  Errno claim(std::uint16_t space, std::uint16_t port, const driver::Gid&, bool) override {
+    return used.insert({space, port}).second ? 0 : EADDRINUSE;
   }
-  void release(std::uint16_t space, std::uint16_t port) override {
+  void release(std::uint16_t space, std::uint16_t port, bool) override {
     check(used.erase({space, port}) == 1);
   }
   std::optional<driver::Gid> find(std::uint16_t space, std::uint16_t port) override {
@@ -84,8 +84,7 @@ class World {
          .is_local = [](const SocketAddress& address) { return address.gid() != kGuest; },
          .ask = [](const driver::Gid&) {},
          .path_mtu = [](const driver::Gid& gid) -> std::uint8_t { return gid == kGuest ? 3 : 5; },
-         .is_gone = [this](const driver::Gid& gid) { return peer_is_gone_ && gid == kGuest; },
-         .clock = [this] { return now_; }});
+         .is_gone = [this](const driver::Gid& gid) { return peer_is_gone_ && gid == kGuest; }});
     open();
   }
   ~World() { program_.network().set_tap(nullptr); }
@@ -123,7 +122,7 @@ class World {
       program_.device().hca().host().progress();
       program_.device().poll_events();
     }
-    manager_->tick();
+    manager_->tick(now_);
   }
 
   // What the program says -------------------------------------------------------------------------
@@ -139,13 +138,14 @@ class World {
         .cmd = number, .in = static_cast<std::uint16_t>(payload.size()), .out = 0};
     std::memcpy(bytes.data(), &header, sizeof header);
     std::ranges::copy(payload, bytes.begin() + sizeof header);
-    const auto wrong =
-        manager_->serve(*channels_[current_].channel, reinterpret_cast<std::uint64_t>(bytes.data()),
-                        bytes.size(), [this](int fd) -> Channel* {
-                          return fd >= 0 && fd < static_cast<int>(channels_.size())
-                                     ? channels_[static_cast<std::size_t>(fd)].channel
-                                     : nullptr;
-                        });
+    const auto wrong = manager_->serve(
+        *channels_[current_].channel, reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size(),
+        [this](int fd) -> Channel* {
+          return fd >= 0 && fd < static_cast<int>(channels_.size())
+                     ? channels_[static_cast<std::size_t>(fd)].channel
+                     : nullptr;
+        },
+        now_);
     check(wrong >= 0 && wrong < 4096);
   }
   /// Of identifiers and memberships, which are small numbers from 1 on.

@@ -29,8 +29,6 @@ namespace {
 /// How long an end, or a fork, waits for a thread that is in the middle of something.
 constexpr auto kPatienceAtEnd = std::chrono::milliseconds(100);
 
-/// Processes with the same number.
-
 /// Between two looks for an answer of the network.
 constexpr auto kResolvingNap = std::chrono::microseconds(50);
 
@@ -269,7 +267,7 @@ bool Engine::turn(Turn how) {
     busy |= card.has_work();
   });
   for (auto& [inode, file] : files_) file.context->flush_events();
-  if (rdma_cm_ != nullptr) rdma_cm_->tick();
+  if (rdma_cm_ != nullptr) rdma_cm_->tick(util::monotonic_now());
   if (OpenedPages::any()) OpenedPages::close();
   return busy;
 }

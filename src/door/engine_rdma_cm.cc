@@ -101,7 +101,8 @@ bool Engine::serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t&
       auto* const channel = rdma_cm_->find_channel(status.st_dev, status.st_ino);
       if (channel == nullptr) return false;
       (void)turn();
-      wrong = rdma_cm_->serve(*channel, reinterpret_cast<std::uint64_t>(bytes), size, channel_of);
+      wrong = rdma_cm_->serve(*channel, reinterpret_cast<std::uint64_t>(bytes), size, channel_of,
+                              util::monotonic_now());
       (void)turn();
       poke();
     }

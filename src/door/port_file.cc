@@ -3,26 +3,24 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
 #include "door/own_address.h"
 
 namespace softhca::door {
 namespace {
 
 constexpr off_t kPorts = 65536;
-constexpr off_t kRecord = 24;
+constexpr off_t kRecord = 32;
 
 /// The records of a port space follow those of the one before.
+constexpr std::array<std::uint16_t, 4> kPortSpaces = {RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB,
+                                                      RDMA_PS_IPOIB};
+
 off_t place_of(std::uint16_t port_space) {
-  switch (port_space) {
-    case RDMA_PS_TCP:
-      return 0;
-    case RDMA_PS_UDP:
-      return 1;
-    case RDMA_PS_IB:
-      return 2;
-    default:
-      return 3;
-  }
+  return std::ranges::find(kPortSpaces, port_space) - kPortSpaces.begin();
 }
 
 off_t offset_of(std::uint16_t port_space, std::uint16_t port) {
@@ -66,27 +64,36 @@ bool PortFile::lock(std::uint16_t port_space, std::uint16_t port, short type) co
 }
 
 bool PortFile::was_just_left(const Record& record) const {
-  if (record.left == 0 || is_gone(run_, record.owner)) return false;
   const util::Time left{util::Duration(record.left)};
   const auto now = util::monotonic_now();
-  return left <= now && now - left < kStays;
+  if (record.left == 0 || left > now || now - left >= kStays) return false;
+  return !is_gone(run_, record.owner);
 }
 
-bool PortFile::claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own) {
-  if (claimed_.contains({port_space, port}) || !lock(port_space, port, F_WRLCK)) return false;
-  if (write(port_space, port, {.owner = own})) {
+bool PortFile::is_taken(std::uint16_t port_space, std::uint16_t port) const {
+  auto others = lock_of(port_space, port, F_WRLCK);
+  return ::fcntl(file_.get(), F_OFD_GETLK, &others) == 0 && others.l_type != F_UNLCK;
+}
+
+rdma_cm::Errno PortFile::claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own,
+                               bool any) {
+  if (claimed_.contains({port_space, port}) || !lock(port_space, port, F_WRLCK)) {
+    const auto record = read(port_space, port);
+    return any || !record || record->any != 0 ? EADDRNOTAVAIL : EADDRINUSE;
+  }
+  if (write(port_space, port, {.owner = own, .any = any ? 1u : 0u})) {
     claimed_[{port_space, port}] = own;
-    return true;
+    return 0;
   }
   (void)lock(port_space, port, F_UNLCK);
-  return false;
+  return EADDRNOTAVAIL;
 }
 
-void PortFile::release(std::uint16_t port_space, std::uint16_t port) {
+void PortFile::release(std::uint16_t port_space, std::uint16_t port, bool returns) {
   const auto at = claimed_.find({port_space, port});
   if (at == claimed_.end()) return;
-  (void)write(port_space, port,
-              {.owner = at->second, .left = util::monotonic_now().time_since_epoch().count()});
+  const auto now = util::monotonic_now().time_since_epoch().count();
+  (void)write(port_space, port, {.owner = at->second, .left = returns ? now : 0});
   // Also for a child that was forked meanwhile, which has a copy of the descriptor.
   (void)lock(port_space, port, F_UNLCK);
   claimed_.erase(at);
@@ -95,11 +102,14 @@ void PortFile::release(std::uint16_t port_space, std::uint16_t port) {
 std::optional<driver::Gid> PortFile::find(std::uint16_t port_space, std::uint16_t port) {
   const auto claimed = claimed_.find({port_space, port});
   if (claimed != claimed_.end()) return claimed->second;
-  auto others = lock_of(port_space, port, F_WRLCK);
-  if (::fcntl(file_.get(), F_OFD_GETLK, &others) != 0) return std::nullopt;
   const auto record = read(port_space, port);
-  if (!record || (others.l_type == F_UNLCK && !was_just_left(*record))) return std::nullopt;
-  return record->owner;
+  if (record && is_taken(port_space, port)) return record->owner;
+  // perftest listens in one port space, and then in another.
+  for (const auto space : kPortSpaces) {
+    const auto left = read(space, port);
+    if (left && was_just_left(*left)) return left->owner;
+  }
+  return std::nullopt;
 }
 
 void PortFile::leave_to_parent() {

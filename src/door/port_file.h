@@ -14,14 +14,15 @@ namespace softhca::door {
 
 class PortFile final : public rdma_cm::PortNumbers {
  public:
-  /// A process that had a number is found for a moment longer: it may take the number again.
+  /// A process that is likely to take a number again is found for so long.
   static constexpr auto kStays = rdma_cm::Manager::kListenAgain;
 
   /// `directory`: of the run.
   static util::Result<std::unique_ptr<PortFile>> open(const std::string& directory);
 
-  bool claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own) override;
-  void release(std::uint16_t port_space, std::uint16_t port) override;
+  rdma_cm::Errno claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own,
+                       bool any) override;
+  void release(std::uint16_t port_space, std::uint16_t port, bool returns) override;
   std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) override;
   /// In a child that was forked: the numbers are the parent's.
   void leave_to_parent();
@@ -30,7 +31,8 @@ class PortFile final : public rdma_cm::PortNumbers {
   /// What the file says of a number.
   struct Record {
     driver::Gid owner;
-    std::int64_t left = 0;  ///< monotonic_now() when the owner gave it up; 0: it has not
+    std::int64_t left = 0;  ///< monotonic_now() when an owner that returns gave it up; else 0
+    std::uint64_t any = 0;  ///< 1: of all addresses
   };
 
   PortFile(std::string directory, vfio_user::UniqueFd file)
@@ -38,8 +40,10 @@ class PortFile final : public rdma_cm::PortNumbers {
   /// `type`: of fcntl(2). False: another process has locked the record.
   bool lock(std::uint16_t port_space, std::uint16_t port, short type) const;
   bool write(std::uint16_t port_space, std::uint16_t port, const Record& record) const;
+  /// Another process has locked the record.
+  bool is_taken(std::uint16_t port_space, std::uint16_t port) const;
   std::optional<Record> read(std::uint16_t port_space, std::uint16_t port) const;
-  /// The process that has given it up lives, and may take it again.
+  /// By a process that lives, and may take it again.
   bool was_just_left(const Record& record) const;
 
   std::string run_;

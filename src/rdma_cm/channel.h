@@ -27,6 +27,7 @@ enum class EventType : std::uint32_t {
   kEstablished = 9,
   kDisconnected = 10,
   kMulticastJoin = 12,
+  kMulticastError = 13,
   kTimeWaitExit = 15,
   kUser = 18,
   kInternal = 19,
@@ -51,6 +52,8 @@ class Channel {
   bool closed() const;
 
   void push(const Event& event);
+  /// Null: none waits.
+  const Event* front() const { return events_.empty() ? nullptr : &events_.front(); }
   std::optional<Event> pop();
   /// The descriptor is readable if and only if events wait. A thread that waits for one in read()
   /// takes the byte away.

@@ -1,11 +1,10 @@
 // The commands of the device file (host-door contract 8.1, 8.2), each a structure of
-// rdma_user_cm.h.
+// rdma_user_cm.h: all of them by number, and those of identifiers and events.
 #include <endian.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_cm.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -19,17 +18,8 @@
 namespace softhca::rdma_cm {
 namespace {
 
-constexpr std::uint16_t kFamilyIb = 27;  // AF_IB
 constexpr std::size_t kCommandMax = 512;
-constexpr auto kAskAgainAfter = std::chrono::milliseconds(300);
 constexpr std::uint32_t kDefaultQkey = 0x01234567;  ///< RDMA_UDP_QKEY of the kernel
-
-SocketAddress address_of(const __kernel_sockaddr_storage& from) {
-  SocketAddress to;
-  static_assert(sizeof to.storage == sizeof from);
-  std::memcpy(&to.storage, &from, sizeof from);
-  return to;
-}
 
 /// sockaddr_ib of <infiniband/ib.h>.
 struct IbAddress {
@@ -77,7 +67,7 @@ struct Manager::Command {
 };
 
 Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
-                     const std::function<Channel*(int)>& other) {
+                     const std::function<Channel*(int)>& other, util::Time now) {
   static constexpr Command kCommands[] = {
       {RDMA_USER_CM_CMD_CREATE_ID, 24, &Manager::create_id},
       {RDMA_USER_CM_CMD_DESTROY_ID, 16, &Manager::destroy_id},
@@ -111,6 +101,7 @@ Errno Manager::serve(Channel& channel, std::uint64_t address, std::size_t size,
   if (command == std::end(kCommands)) return ENOSYS;
   if (in.size() < command->in) return EINVAL;
   other_ = &other;
+  now_ = now;
   const auto wrong = (this->*command->serve)(channel, in);
   if (wrong != 0 && wrong != EAGAIN) {
     util::log(util::LogLevel::kDebug, "rdma_cm: command {}: {}", header.cmd,
@@ -128,10 +119,16 @@ Identifier& Manager::make(Channel& channel) {
   auto id = std::make_unique<Id>();
   id->number = ++last_number_;
   id->channel = &channel;
-  id->local_comm_id = comm_id_base_ + id->number;
+  // Others that guess at it could speak for the peer.
+  do {
+    id->local_comm_id = random();
+  } while (id->local_comm_id == 0 || by_comm_id_.contains(id->local_comm_id));
   id->qkey = kDefaultQkey;
   id->local = local_for(driver::Gid::from_ipv4(0, 0, 0, 0), 0);
-  (void)!::getrandom(&id->local_psn, 3, GRND_NONBLOCK);
+  id->local_psn = random() & 0xffffff;
+  id->repeats_max = kRepeats;
+  id->response_timeout = cm_time(kResponseTimeout);
+  by_comm_id_[id->local_comm_id] = id.get();
   return *ids_.emplace(id->number, std::move(id)).first->second;
 }
 
@@ -161,25 +158,37 @@ std::uint32_t Manager::drop_events(Id& id) {
   return id.events_read;
 }
 
+/// What the peer hears of an identifier that goes.
+void Manager::say_goodbye(Id& id) {
+  const bool datagram = is_datagram(id);
+  switch (id.state) {
+    case State::kReqSent:
+      if (!datagram) send_reject(id, number_of(spec::cm_reject_reason::TIMEOUT), {});
+      return;
+    case State::kReqReceived:
+      if (datagram) return send_sidr_reply(id, kSidrRejected, 0, {});
+      [[fallthrough]];
+    case State::kRepSent:
+    case State::kRepReceived:
+      return send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
+    case State::kEstablished:
+      if (!datagram) send_disconnect(id);
+      return;
+    case State::kDreqReceived:
+      return send_disconnected(id);
+    default:
+      return;
+  }
+}
+
 void Manager::erase(std::uint32_t number) {
   const auto at = ids_.find(number);
   if (at == ids_.end()) return;
   auto& id = *at->second;
-  if (id.state == State::kReqReceived || id.state == State::kRepReceived) {
-    if (is_datagram(id)) {
-      send_sidr_reply(id, kSidrRejected, {});
-    } else {
-      send_reject(id, kConsumerReject, {});
-    }
-  } else if (id.state == State::kEstablished || id.state == State::kRepSent) {
-    if (!is_datagram(id)) send_disconnect(id);
-  }
-  if (id.state == State::kListening) {
-    const auto now = options_.clock();
-    std::erase_if(left_, [&](const auto& one) { return now - one.second >= kListenAgain; });
-    left_[service_of(id.port_space, id.source.port())] = now;
-  }
+  say_goodbye(id);
   leave_port(id);
+  forget_request(id);
+  by_comm_id_.erase(id.local_comm_id);
   std::erase_if(memberships_, [&](const Membership& member) { return member.id == number; });
   ids_.erase(at);
 }
@@ -191,128 +200,6 @@ Errno Manager::destroy_id(Channel& channel, Bytes in) {
   const rdma_ucm_destroy_id_resp out{.events_reported = drop_events(*id)};
   erase(id->number);
   return answer(command.response, out);
-}
-
-Errno Manager::bind(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_bind>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
-  const auto address = address_of(command.addr);
-  // The library asks whether such addresses are known, and uses IP.
-  if (address.family() == kFamilyIb) return 0;
-  if (address.size() == 0 || command.addr_size < address.size()) return EINVAL;
-  if (id->state != State::kIdle || id->owns_port) return EINVAL;
-  const auto own = find_local(address.gid());
-  if (!address.is_any() && !own && !options_.is_local(address)) return EADDRNOTAVAIL;
-  id->source = address;
-  if (address.family() == AF_INET) id->one_family = true;
-  id->bound = own.has_value();
-  if (own) id->local = *own;
-  if (const auto wrong = take_port(*id); wrong != 0) return wrong;
-  id->has_device = !address.is_any();
-  return 0;
-}
-
-/// Where its messages are to go: a member, or who has the port on this machine. Nobody there
-/// answers that there is no such service.
-std::optional<driver::Gid> Manager::resolve(const Id& id) const {
-  const auto gid = id.destination.gid();
-  if (id.destination.is_multicast() || options_.is_member(gid)) return gid;
-  if (!id.destination.is_any() && !options_.is_local(id.destination)) return std::nullopt;
-  return options_.port_numbers.find(id.port_space, id.destination.port()).value_or(id.local.gid);
-}
-
-/// An address that the machine has, and no device: 127.0.0.1, for one.
-bool Manager::is_to_this_machine(const Id& id) const {
-  return !id.destination.is_any() && !id.destination.is_multicast() &&
-         !options_.is_member(id.destination.gid()) && options_.is_local(id.destination);
-}
-
-/// As which the other end is to see us: who connects to an address of the machine comes from it.
-driver::Gid Manager::source_of(const Id& id) const {
-  return is_to_this_machine(id) ? id.source.gid() : id.local.gid;
-}
-
-/// And itself.
-driver::Gid Manager::target_of(const Id& id) const {
-  return is_to_this_machine(id) ? id.destination.gid() : *id.peer;
-}
-
-Errno Manager::resolve_addr(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_resolve_addr>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
-  const auto destination = address_of(command.dst_addr);
-  if (destination.size() == 0 || command.dst_size < destination.size()) return EINVAL;
-  if (id->state != State::kIdle) return EINVAL;
-  id->destination = destination;
-  if (const auto source = address_of(command.src_addr); !id->bound && source.size() != 0) {
-    // The library tells here what it has not bound to; an address of the host says nothing.
-    if (const auto own = find_local(source.gid())) {
-      id->local = *own;
-      id->bound = true;
-      const auto port = id->source.port();
-      id->source = source;
-      if (port != 0) id->source.set_port(port);
-    }
-  }
-  if (const auto peer = resolve(*id)) return be_resolved(*id, *peer);
-  if (!options_.ask) {
-    tell(*id, EventType::kAddrError, -ENETUNREACH);
-    return 0;
-  }
-  id->state = State::kResolving;
-  id->resolve_until = options_.clock() + std::chrono::milliseconds(command.timeout_ms);
-  ask(*id);
-  return 0;
-}
-
-Errno Manager::be_resolved(Id& id, const driver::Gid& peer) {
-  id.peer = peer;
-  id.path_mtu = path_mtu(peer);
-  if (!id.bound) id.local = local_for(peer, id.local.port);
-  if (id.source.size() == 0 || id.source.is_any()) {
-    const auto port = id.source.port();
-    id.source =
-        SocketAddress::of(is_to_this_machine(id) ? id.destination.gid() : id.local.gid, port);
-  }
-  if (!id.owns_port) {
-    if (const auto wrong = take_port(id); wrong != 0) return wrong;
-  }
-  id.has_device = true;
-  id.state = State::kResolved;
-  tell(id, EventType::kAddrResolved);
-  return 0;
-}
-
-void Manager::ask(Id& id) {
-  id.ask_next = options_.clock() + kAskAgainAfter;
-  options_.ask(id.destination.gid());
-}
-
-/// Looks whether the answer has come.
-void Manager::wait_for_address(Id& id, util::Time now) {
-  const auto gid = id.destination.gid();
-  Errno wrong = 0;
-  if (options_.is_member(gid)) {
-    id.state = State::kIdle;
-    wrong = be_resolved(id, gid);
-  } else if (now >= id.resolve_until) {
-    id.state = State::kIdle;
-    wrong = ETIMEDOUT;
-  } else if (now >= id.ask_next) {
-    ask(id);
-  }
-  if (wrong != 0) tell(id, EventType::kAddrError, -wrong);
-}
-
-Errno Manager::resolve_route(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_resolve_route>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
-  if (id->state != State::kResolved) return EINVAL;
-  tell(*id, EventType::kRouteResolved);
-  return 0;
 }
 
 /// What a program, or librdmacm for it (rdma_resolve_addrinfo), wants to find among the events of
@@ -329,36 +216,38 @@ Errno Manager::write_event(Channel& channel, Bytes in) {
   return 0;
 }
 
+Errno Manager::query_path(const Id& id, std::uint64_t response) {
+  struct {
+    std::uint32_t count = 0, reserved = 0;
+    std::uint32_t flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL, reserved2 = 0;
+    PathRecord path{};
+  } out;
+  if (id.has_path) {
+    out.count = 1;
+    std::ranges::copy(id.peer->bytes, reinterpret_cast<std::byte*>(out.path.dgid));
+    std::ranges::copy(id.local.gid.bytes, reinterpret_cast<std::byte*>(out.path.sgid));
+    out.path.flow_label_hop_limit = htobe32(id.path.flow_label << 8 | kHopLimit);
+    out.path.traffic_class = id.path.traffic_class;
+    out.path.reversible = 0x81;
+    out.path.pkey = kDefaultPkey;
+    constexpr std::uint8_t kExactly = 0x80;
+    out.path.mtu = static_cast<std::uint8_t>(kExactly | id.path.mtu);
+    out.path.rate = kExactly | kRate100Gb;
+    out.path.packet_lifetime = kExactly | kPacketLifetime;
+  }
+  return answer(response, out);
+}
+
 Errno Manager::query(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_query>(in);
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;
-  if (command.option == RDMA_USER_CM_QUERY_PATH) {
-    struct {
-      std::uint32_t count = 0, reserved = 0;
-      std::uint32_t flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL, reserved2 = 0;
-      PathRecord path{};
-    } out;
-    if (id->peer) {
-      out.count = 1;
-      std::ranges::copy(id->peer->bytes, reinterpret_cast<std::byte*>(out.path.dgid));
-      std::ranges::copy(id->local.gid.bytes, reinterpret_cast<std::byte*>(out.path.sgid));
-      out.path.flow_label_hop_limit = htobe32(kHopLimit);
-      out.path.reversible = 0x81;
-      out.path.pkey = kDefaultPkey;
-      constexpr std::uint8_t kExactly = 0x80, kLifetime = 16;
-      out.path.mtu = static_cast<std::uint8_t>(kExactly | id->path_mtu);
-      out.path.rate = kExactly | kRate100Gb;
-      out.path.packet_lifetime = kExactly | kLifetime;
-    }
-    return answer(command.response, out);
-  }
+  if (command.option == RDMA_USER_CM_QUERY_PATH) return query_path(*id, command.response);
   if (command.option > RDMA_USER_CM_QUERY_GID) return ENOSYS;
   rdma_ucm_query_addr_resp out{};
   if (id->has_device) {
     out.node_guid = htobe64(guid_of(*id));
     out.port_num = 1;
-    out.pkey = kDefaultPkey;
   }
   out.ibdev_index = UINT32_MAX;  // the library finds the device by its GUID
   if (command.option == RDMA_USER_CM_QUERY_GID) {
@@ -372,6 +261,41 @@ Errno Manager::query(Channel& channel, Bytes in) {
     std::memcpy(&out.dst_addr, &id->destination.storage, sizeof out.dst_addr);
   }
   return answer(command.response, out);
+}
+
+/// An event whose place is not the program's to write to stays.
+Errno Manager::get_event(Channel& channel, Bytes in) {
+  const auto command = take<rdma_ucm_get_event>(in);
+  const auto* const event = channel.front();
+  if (event == nullptr) return EAGAIN;
+  if (const auto wrong = answer(command.response, event->content); wrong != 0) return wrong;
+  const auto owner = ids_.find(event->counted_for);
+  if (owner != ids_.end()) {
+    ++owner->second->events_read;
+    if (event->type() == EventType::kConnectRequest) ++owner->second->backlog;
+  }
+  const auto member = std::ranges::find(memberships_, event->membership, &Membership::number);
+  if (member != memberships_.end()) ++member->events_read;
+  (void)channel.pop();
+  return 0;
+}
+
+Errno Manager::migrate_id(Channel& channel, Bytes in) {
+  const auto command = take<rdma_ucm_migrate_id>(in);
+  auto* before = (*other_)(static_cast<int>(command.fd));
+  auto* id = before == nullptr ? nullptr : find(*before, command.id);
+  if (id == nullptr) return ENOENT;
+  id->channel = &channel;
+  if (before != &channel) {
+    before->remove_if([&](const Event& event) { return event.counted_for == id->number; },
+                      [&](const Event& event) {
+                        channel.push(event);
+                        // A request that nobody has read of goes with its listener.
+                        if (event.type() != EventType::kConnectRequest) return;
+                        if (auto* asks = find(*before, event.content.id)) asks->channel = &channel;
+                      });
+  }
+  return answer(command.response, rdma_ucm_migrate_resp{.events_reported = id->events_read});
 }
 
 }  // namespace softhca::rdma_cm

@@ -14,9 +14,8 @@ namespace softhca::rdma_cm {
 namespace {
 
 /// Of the program, in REQ and SIDR_REQ, behind the header of Annex A11.
-constexpr std::size_t kPrivateDataMax = 56, kDatagramPrivateDataMax = 180;
-
-constexpr std::uint8_t kAckTimeoutMax = 31;
+constexpr std::size_t kPrivateDataMax = spec::cm_req::private_data.kSize - kCmaHeader;
+constexpr std::size_t kDatagramPrivateDataMax = spec::cm_sidr_req::private_data.kSize - kCmaHeader;
 
 /// net.rdma_ucm.max_backlog of Linux, as it is at first.
 constexpr std::uint32_t kBacklogMax = 1024;
@@ -50,14 +49,15 @@ Errno Manager::connect(Channel& channel, Bytes in) {
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;
   const auto& param = command.conn_param;
-  if (id->state != State::kResolved || param.valid == 0) return EINVAL;
+  if (id->state != State::kRouteResolved || param.valid == 0) return EINVAL;
   if (param.private_data_len > (is_datagram(*id) ? kDatagramPrivateDataMax : kPrivateDataMax)) {
     return EINVAL;
   }
-  // Who listens on this machine may have come since.
-  id->peer = resolve(*id);
-  if (!id->peer) return ENETUNREACH;
-  if (!id->bound) id->local = local_for(*id->peer, id->local.port);
+  // A program that listens on this machine may have come since.
+  const auto peer = resolve(*id);
+  if (!peer) return ENETUNREACH;
+  id->peer = peer;
+  choose_local(*id);
   id->local_qpn = param.qp_num;
   id->responder_resources = param.responder_resources;
   id->initiator_depth = param.initiator_depth;
@@ -76,14 +76,19 @@ Errno Manager::listen(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_listen>(in);
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;
-  if (id->state != State::kIdle && id->state != State::kListening) return EINVAL;
-  if (id->source.size() == 0) {
-    id->source.storage.ss_family = AF_INET;
-    id->one_family = true;
-    if (const auto wrong = take_port(*id); wrong != 0) return wrong;
+  // Also where it listens already, although that is an error.
+  id->backlog = command.backlog == 0 ? kBacklogMax : std::min(command.backlog, kBacklogMax);
+  if (id->state != State::kIdle) return EINVAL;
+  if (!id->owns_port) {
+    if (const auto wrong = bind_to(*id, SocketAddress::any(AF_INET)); wrong != 0) return wrong;
+  }
+  if (id->reuses_port) {
+    // From now on the number is its own.
+    if (const auto wrong = check_port(*id, false); wrong != 0) return wrong;
+    id->reuses_port = false;
   }
   id->state = State::kListening;
-  id->backlog = command.backlog == 0 ? kBacklogMax : std::min(command.backlog, kBacklogMax);
+  serve_held(false);
   return 0;
 }
 
@@ -92,25 +97,47 @@ Errno Manager::accept(Channel& channel, Bytes in) {
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;
   const auto& param = command.conn_param;
-  if (param.valid == 0) {
+  if (param.valid == 0 && !is_datagram(*id)) {
     if (id->state != State::kRepReceived) return EINVAL;
     id->state = State::kEstablished;
     send_ready(*id);
     return 0;
   }
   if (id->state != State::kReqReceived) return EINVAL;
-  id->uid = command.uid;
-  id->local_qpn = param.qp_num;
-  if (is_datagram(*id)) {
-    id->state = State::kEstablished;
-    send_sidr_reply(*id, 0, param);
-    return 0;
+  const auto uid_before = id->uid;
+  if (param.valid != 0) {
+    id->uid = command.uid;
+    id->local_qpn = param.qp_num;
   }
-  id->responder_resources = param.responder_resources;
-  id->initiator_depth = param.initiator_depth;
-  id->rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
-  id->state = State::kRepSent;
-  send_reply(*id, param);
+  const auto wrong = accept_request(*id, param);
+  if (wrong != 0) id->uid = uid_before;
+  return wrong;
+}
+
+/// The program cannot say more than a message holds. As in Linux, the peer is refused then.
+Errno Manager::accept_request(Id& id, const rdma_ucm_conn_param& param) {
+  const auto data = data_of(param);
+  if (is_datagram(id)) {
+    const bool fits = data.size() <= spec::cm_sidr_rep::private_data.kSize;
+    id.state = fits ? State::kEstablished : State::kOver;
+    if (fits) {
+      send_sidr_reply(id, 0, param.qkey != 0 ? param.qkey : id.qkey, data);
+    } else {
+      send_sidr_reply(id, kSidrRejected, 0, {});
+    }
+    return fits ? 0 : EINVAL;
+  }
+  if (data.size() > spec::cm_rep::private_data.kSize) {
+    send_reject(id, number_of(spec::cm_reject_reason::CONSUMER), {});
+    id.state = State::kOver;
+    forget_request(id);
+    return EINVAL;
+  }
+  id.responder_resources = param.responder_resources;
+  id.initiator_depth = param.initiator_depth;
+  id.rnr_retry_count = std::min<std::uint8_t>(param.rnr_retry_count, 7);
+  id.state = State::kRepSent;
+  send_reply(id, param);
   return 0;
 }
 
@@ -118,26 +145,41 @@ Errno Manager::reject(Channel& channel, Bytes in) {
   const auto command = take<rdma_ucm_reject>(in);
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;
-  if (id->state != State::kReqReceived && id->state != State::kRepReceived) return EINVAL;
+  const auto consumer = number_of(spec::cm_reject_reason::CONSUMER);
+  const std::uint16_t reason = command.reason != 0 ? command.reason : consumer;
+  if (reason != consumer && reason != number_of(spec::cm_reject_reason::VENDOR_OPTION)) {
+    return EINVAL;
+  }
   const auto data = std::as_bytes(std::span(command.private_data)).first(command.private_data_len);
   if (is_datagram(*id)) {
-    send_sidr_reply(*id, kSidrRejected, {});
+    if (id->state != State::kReqReceived) return EINVAL;
+    if (data.size() > spec::cm_sidr_rep::private_data.kSize) return EINVAL;
+    send_sidr_reply(*id, kSidrRejected, 0, data);
   } else {
-    send_reject(*id, kConsumerReject, data);
+    if (id->state < State::kReqReceived || id->state > State::kRepReceived) return EINVAL;
+    if (data.size() > spec::cm_rej::private_data.kSize) return EINVAL;
+    settle(*id);
+    send_reject(*id, reason, data);
   }
   id->state = State::kOver;
+  forget_request(*id);
   return 0;
 }
 
+/// The peer may have been faster, or there may be no connection yet: both are no error.
 Errno Manager::disconnect(Channel& channel, Bytes in) {
   auto* id = find(channel, take<rdma_ucm_disconnect>(in).id);
   if (id == nullptr) return ENOENT;
-  if (is_datagram(*id)) return EINVAL;
-  // The peer may have been faster.
-  if (id->state == State::kOver || id->state == State::kDreqSent) return 0;
-  if (id->state != State::kEstablished && id->state != State::kRepSent) return EINVAL;
-  send_disconnect(*id);
-  id->state = State::kDreqSent;
+  if (id->state < State::kReqSent) return EINVAL;
+  if (is_datagram(*id)) return 0;
+  if (id->state == State::kEstablished) {
+    id->state = State::kDreqSent;
+    send_disconnect(*id);
+  } else if (id->state == State::kDreqReceived) {
+    id->state = State::kTimeWait;
+    send_disconnected(*id);
+    wait_for_packets(*id);
+  }
   return 0;
 }
 
@@ -169,10 +211,12 @@ Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
       if (reliable) out.qp_attr_mask |= kMaxDestReads | kMinRnr;
       std::memcpy(out.ah_attr.grh.dgid, id->peer->bytes.data(), 16);
       out.ah_attr.grh.sgid_index = id->local.gid_index;
+      out.ah_attr.grh.flow_label = id->path.flow_label;
+      out.ah_attr.grh.traffic_class = id->path.traffic_class;
       out.ah_attr.grh.hop_limit = kHopLimit;
       out.ah_attr.is_global = 1;
       out.ah_attr.port_num = 1;
-      out.path_mtu = id->path_mtu;
+      out.path_mtu = id->path.mtu;
       out.dest_qp_num = id->remote_qpn;
       out.rq_psn = id->local_psn;
       out.max_dest_rd_atomic = id->responder_resources;
@@ -182,7 +226,7 @@ Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
       out.sq_psn = id->remote_psn;
       if (!reliable) break;
       out.qp_attr_mask |= kTimeout | kRetry | kRnrRetry | kMaxReads;
-      out.timeout = id->ack_timeout.value_or(kAckTimeout);
+      out.timeout = id->path.ack_timeout;
       out.retry_cnt = id->retry_count;
       out.rnr_retry = id->rnr_retry_count;
       out.max_rd_atomic = id->initiator_depth;
@@ -193,74 +237,21 @@ Errno Manager::init_qp_attr(Channel& channel, Bytes in) {
   return answer(command.response, out);
 }
 
-Errno Manager::get_event(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_get_event>(in);
-  const auto event = channel.pop();
-  if (!event) return EAGAIN;
-  const auto owner = ids_.find(event->counted_for);
-  if (owner != ids_.end()) {
-    ++owner->second->events_read;
-    if (event->type() == EventType::kConnectRequest) ++owner->second->backlog;
-  }
-  const auto member = std::ranges::find(memberships_, event->membership, &Membership::number);
-  if (member != memberships_.end()) ++member->events_read;
-  return answer(command.response, event->content);
-}
-
-Errno Manager::set_option(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_set_option>(in);
-  auto* id = find(channel, command.id);
-  if (id == nullptr) return ENOENT;
-  if (command.level > RDMA_OPTION_IB) return ENOSYS;
-  if (command.level != RDMA_OPTION_ID) return 0;
-  if (command.optname == RDMA_OPTION_ID_AFONLY) {
-    int only = 0;
-    if (command.optlen != sizeof only) return EINVAL;
-    if (!memory_.read(command.optval, std::as_writable_bytes(std::span(&only, 1)))) return EFAULT;
-    if (id->state != State::kIdle) return EINVAL;
-    id->one_family = only != 0;
-    return 0;
-  }
-  if (command.optname != RDMA_OPTION_ID_ACK_TIMEOUT) return 0;
-  std::byte timeout{};
-  if (command.optlen != sizeof timeout) return EINVAL;
-  if (!memory_.read(command.optval, std::span(&timeout, 1))) return EFAULT;
-  if (std::to_integer<std::uint8_t>(timeout) > kAckTimeoutMax) return EINVAL;
-  id->ack_timeout = std::to_integer<std::uint8_t>(timeout);
-  return 0;
-}
-
-/// The program has seen data before the peer's RTU.
+/// ib_cm_notify() of Linux. The program has seen data before the peer's RTU, or its QP has changed
+/// its path.
 Errno Manager::notify(Channel& channel, Bytes in) {
-  constexpr std::uint32_t kCommunicationEstablished = 4;  // of ib_event_type
+  constexpr std::uint32_t kCommunicationEstablished = 4, kPathMigrated = 6;  // of ib_event_type
   const auto command = take<rdma_ucm_notify>(in);
   auto* id = find(channel, command.id);
   if (id == nullptr) return ENOENT;
+  if (id->state < State::kReqSent || is_datagram(*id)) return EINVAL;
+  const bool established = id->state == State::kEstablished;
+  if (command.event == kPathMigrated) return established ? 0 : EINVAL;
   if (command.event != kCommunicationEstablished) return EINVAL;
-  if (id->state == State::kRepSent) {
-    settle(*id);
-    id->state = State::kEstablished;
-    tell(*id, EventType::kEstablished);
-  }
+  if (established) return EISCONN;
+  if (id->state != State::kRepSent) return EINVAL;
+  apply(*id, Heard::kRtu, nullptr);
   return 0;
-}
-
-Errno Manager::migrate_id(Channel& channel, Bytes in) {
-  const auto command = take<rdma_ucm_migrate_id>(in);
-  auto* before = (*other_)(static_cast<int>(command.fd));
-  auto* id = before == nullptr ? nullptr : find(*before, command.id);
-  if (id == nullptr) return ENOENT;
-  id->channel = &channel;
-  if (before != &channel) {
-    before->remove_if([&](const Event& event) { return event.counted_for == id->number; },
-                      [&](const Event& event) {
-                        channel.push(event);
-                        // A request that nobody has read of goes with its listener.
-                        if (event.type() != EventType::kConnectRequest) return;
-                        if (auto* asks = find(*before, event.content.id)) asks->channel = &channel;
-                      });
-  }
-  return answer(command.response, rdma_ucm_migrate_resp{.events_reported = id->events_read});
 }
 
 }  // namespace softhca::rdma_cm

@@ -38,6 +38,24 @@ bool SocketAddress::is_any() const {
   return family() != AF_INET6 || IN6_IS_ADDR_UNSPECIFIED(&v6(storage).sin6_addr);
 }
 
+bool SocketAddress::is_loopback() const {
+  if (family() == AF_INET) return ntohl(v4(storage).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  return family() == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(storage).sin6_addr);
+}
+
+bool SocketAddress::is_broadcast() const {
+  return family() == AF_INET && v4(storage).sin_addr.s_addr == INADDR_NONE;
+}
+
+bool SocketAddress::is_mapped() const {
+  return family() == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6(storage).sin6_addr);
+}
+
+bool SocketAddress::lacks_scope() const {
+  return family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6(storage).sin6_addr) &&
+         v6(storage).sin6_scope_id == 0;
+}
+
 bool SocketAddress::is_multicast() const {
   if (family() == AF_INET) return IN_MULTICAST(ntohl(v4(storage).sin_addr.s_addr));
   return family() == AF_INET6 && IN6_IS_ADDR_MULTICAST(&v6(storage).sin6_addr);
@@ -66,6 +84,12 @@ SocketAddress SocketAddress::of(const driver::Gid& gid, std::uint16_t port) {
     std::memcpy(&to.sin6_addr, gid.bytes.data(), gid.bytes.size());
   }
   address.set_port(port);
+  return address;
+}
+
+SocketAddress SocketAddress::any(std::uint16_t family) {
+  SocketAddress address;
+  address.storage.ss_family = family;
   return address;
 }
 

@@ -28,23 +28,38 @@ struct SocketAddress {
   std::uint16_t size() const;
   /// 0.0.0.0 or ::.
   bool is_any() const;
+  bool is_loopback() const;
+  /// Linux takes loopback for any address as well: no device has it (cma_any_addr).
+  bool is_of_no_device() const { return is_any() || is_loopback(); }
   bool is_multicast() const;
+  /// IPv4 alone has one.
+  bool is_broadcast() const;
+  /// ::ffff:a.b.c.d.
+  bool is_mapped() const;
+  /// Link-local, and of no interface.
+  bool lacks_scope() const;
   /// In the form of a GID: IPv4 as ::ffff:a.b.c.d.
   driver::Gid gid() const;
   static SocketAddress of(const driver::Gid& gid, std::uint16_t port);
+  /// 0.0.0.0 or ::, port 0.
+  static SocketAddress any(std::uint16_t family);
 };
 
+/// In the order of a connection's life: what precedes kReqSent has no connection yet.
 enum class State : std::uint8_t {
-  kIdle,
+  kIdle,  ///< or bound
   kListening,
-  kResolving,    ///< the network is asked for the destination
-  kResolved,     ///< the destination is known
-  kReqSent,      ///< or SIDR_REQ
-  kReqReceived,  ///< or SIDR_REQ; the program has not answered
+  kResolving,      ///< the network is asked for the destination
+  kResolved,       ///< the destination is known
+  kRouteResolved,  ///< so is the path to it
+  kReqSent,        ///< or SIDR_REQ
+  kReqReceived,    ///< or SIDR_REQ; the program has not answered
   kRepSent,
   kRepReceived,
   kEstablished,
   kDreqSent,
+  kDreqReceived,  ///< the program has not disconnected yet
+  kTimeWait,      ///< its packets may still be on their way
   kOver,
 };
 
@@ -52,6 +67,7 @@ enum class State : std::uint8_t {
 struct Repeated {
   Mad mad{};
   unsigned tries_left = 0;
+  util::Duration interval{};
   util::Time next = util::kNever;
 };
 
@@ -60,6 +76,14 @@ struct LocalAddress {
   unsigned port = 0;           ///< by index
   std::uint8_t gid_index = 0;  ///< in the port's table
   driver::Gid gid;
+};
+
+/// What packets of a connection are sent with.
+struct Path {
+  std::uint8_t mtu = kMtu4096;  ///< ib_mtu
+  std::uint8_t traffic_class = 0;
+  std::uint32_t flow_label = 0;
+  std::uint8_t ack_timeout = 0;  ///< of the QP: 4.096 us * 2^n (IBTA 9.7.6.1.3)
 };
 
 struct Identifier {
@@ -77,7 +101,9 @@ struct Identifier {
   bool bound = false;  ///< to that address alone: the program has said so
   bool has_device = false;
   bool owns_port = false;           ///< its number is claimed
+  bool reuses_port = false;         ///< with others that do, until one listens
   bool one_family = false;          ///< the number of the other IP may be another's
+  bool accepted = false;            ///< made for a request to a listener
   std::optional<driver::Gid> peer;  ///< where its messages go
 
   // As told in messages.
@@ -90,12 +116,15 @@ struct Identifier {
   std::uint8_t responder_resources = 0, initiator_depth = 0;
   std::uint8_t retry_count = 7, rnr_retry_count = 7;
   std::uint32_t qkey = 0;
-  std::optional<std::uint8_t> ack_timeout;  ///< that the program wants (IBTA 9.7.6.1.3)
-  std::uint8_t path_mtu = kMtu4096;         ///< ib_mtu
+  std::optional<std::uint8_t> wanted_ack_timeout, wanted_tos;  ///< that the program has set
+  bool has_path = false;
+  Path path;
+  std::uint8_t repeats_max = 0;       ///< of each of its messages
+  util::Duration response_timeout{};  ///< between two of these
   Repeated repeated;
   util::Time resolve_until = util::kNever;  ///< kResolving
   util::Time ask_next = util::kNever;
-  util::Time waits_until = util::kNever;  ///< time-wait: old packets are gone by then
+  util::Time waits_until = util::kNever;  ///< kTimeWait
 };
 
 /// Of an identifier in a multicast group.

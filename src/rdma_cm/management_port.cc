@@ -1,6 +1,8 @@
 #include "rdma_cm/management_port.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 namespace softhca::rdma_cm {
 
@@ -13,20 +15,24 @@ namespace {
 
 constexpr std::uint32_t kQp1 = 1;
 
-/// Where a datagram comes from, by what stands before it (IBTA Annex A17): an IPv4 header in the
-/// last 20 bytes, or a GRH.
-driver::Gid source_of(std::span<const std::byte> header) {
-  constexpr std::size_t kIpv4 = 20, kIpv4Source = kIpv4 + 12, kGrhSource = 8;
+/// Between which addresses a datagram went, by what stands before it (IBTA Annex A17): an IPv4
+/// header in the last 20 bytes, or a GRH.
+std::pair<driver::Gid, driver::Gid> addresses_in(std::span<const std::byte> header) {
+  constexpr std::size_t kIpv4 = 20, kIpv4Source = kIpv4 + 12, kIpv4Destination = kIpv4 + 16;
+  constexpr std::size_t kGrhSource = 8, kGrhDestination = 24;
   const bool ipv4 = std::to_integer<unsigned>(header[kIpv4]) == 0x45 &&
                     std::to_integer<unsigned>(header[0]) >> 4 != 6;
-  driver::Gid gid{};
-  if (ipv4) {
-    util::store_be16(gid.bytes.data() + 10, 0xffff);
-    std::ranges::copy(header.subspan(kIpv4Source, 4), gid.bytes.begin() + 12);
-  } else {
-    std::ranges::copy(header.subspan(kGrhSource, 16), gid.bytes.begin());
-  }
-  return gid;
+  const auto gid_at = [&](std::size_t ipv4_place, std::size_t grh_place) {
+    driver::Gid gid{};
+    if (ipv4) {
+      util::store_be16(gid.bytes.data() + 10, 0xffff);
+      std::ranges::copy(header.subspan(ipv4_place, 4), gid.bytes.begin() + 12);
+    } else {
+      std::ranges::copy(header.subspan(grh_place, 16), gid.bytes.begin());
+    }
+    return gid;
+  };
+  return {gid_at(kIpv4Source, kGrhSource), gid_at(kIpv4Destination, kGrhDestination)};
 }
 
 }  // namespace
@@ -77,15 +83,23 @@ void ManagementPort::post_receive(std::uint64_t number) {
 }
 
 bool ManagementPort::send(const Mad& mad, std::uint8_t gid_index, const driver::Gid& to) {
-  driver::Mac mac;
   if (free_sends_.empty()) drain();
-  if (free_sends_.empty() || !device_.find_mac(to, mac)) return false;
+  const Waiting datagram{mad, gid_index, to};
+  if (!free_sends_.empty() && waiting_.empty()) return post(datagram);
+  if (waiting_.size() == kWaitingMax) return false;
+  waiting_.push_back(datagram);
+  return true;
+}
+
+bool ManagementPort::post(const Waiting& datagram) {
+  driver::Mac mac;
+  if (!device_.find_mac(datagram.to, mac)) return false;
   const auto number = free_sends_.back();
-  std::ranges::copy(mad, slot(number).begin());
+  std::ranges::copy(datagram.mad, slot(number).begin());
   const driver::connectx::AddressVector vector(
-      {.gid = to, .mac = mac, .source_gid_index = gid_index});
+      {.gid = datagram.to, .mac = mac, .source_gid_index = datagram.gid_index});
   const driver::Sge piece{.address = reinterpret_cast<std::uint64_t>(slot(number).data()),
-                          .length = static_cast<std::uint32_t>(mad.size()),
+                          .length = static_cast<std::uint32_t>(datagram.mad.size()),
                           .lkey = key_->key()};
   const auto status = qp_->post_send({.id = number,
                                       .pieces = std::span(&piece, 1),
@@ -106,9 +120,7 @@ void ManagementPort::handle_event(softhca::spec::connectx::event_type) {
 
 void ManagementPort::drain() {
   std::array<driver::Completion, 16> all;
-  for (;;) {
-    const auto count = cq_->poll(all);
-    if (count == 0) return;
+  while (const auto count = cq_->poll(all)) {
     for (const auto& one : std::span(all).first(count)) {
       if (one.id >= kReceives) {
         free_sends_.push_back(one.id);
@@ -117,12 +129,16 @@ void ManagementPort::drain() {
       const auto bytes = slot(one.id);
       const bool whole = one.status == driver::WorkStatus::kSuccess &&
                          one.byte_count == kHeader + std::tuple_size_v<Mad>;
-      Mad mad;
-      std::ranges::copy(bytes.subspan(kHeader, mad.size()), mad.begin());
-      const auto from = source_of(bytes.first(kHeader));
+      Arrival arrival;
+      std::ranges::copy(bytes.subspan(kHeader, arrival.mad.size()), arrival.mad.begin());
+      std::tie(arrival.from, arrival.to) = addresses_in(bytes.first(kHeader));
       if (one.status != driver::WorkStatus::kFlushed) post_receive(one.id);
-      if (whole) handler_(mad, from);
+      if (whole) handler_(arrival);
     }
+  }
+  while (!free_sends_.empty() && !waiting_.empty()) {
+    (void)post(waiting_.front());
+    waiting_.pop_front();
   }
 }
 

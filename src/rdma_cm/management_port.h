@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -18,22 +19,30 @@ namespace softhca::rdma_cm {
 /// A datagram: a header of 24 bytes and its data (IBTA 13.4.2).
 using Mad = std::array<std::byte, 256>;
 
+/// One that has come, and between which addresses.
+struct Arrival {
+  Mad mad{};
+  driver::Gid from, to;
+};
+
 class ManagementPort final : private uverbs::EventTarget {
  public:
-  using Handler = std::function<void(const Mad& mad, const driver::Gid& from)>;
+  using Handler = std::function<void(const Arrival& arrival)>;
 
   /// `device` outlives this.
   static util::Result<std::unique_ptr<ManagementPort>> create(uverbs::Device& device,
                                                               Handler handler);
   ~ManagementPort() override;
 
-  /// From the entry `gid_index` of the GID table. False: there is no way to `to`, or no room just
-  /// now.
+  /// From the entry `gid_index` of the GID table. What there is no room for follows later. False:
+  /// there is no way to `to`, or very many wait already.
   bool send(const Mad& mad, std::uint8_t gid_index, const driver::Gid& to);
 
  private:
-  static constexpr unsigned kReceives = 64;
-  static constexpr unsigned kSends = 64;
+  /// As Linux has them (ib_mad): a crowd of requests comes at one time.
+  static constexpr unsigned kReceives = 512;
+  static constexpr unsigned kSends = 128;
+  static constexpr std::size_t kWaitingMax = 1024;
   static constexpr std::size_t kHeader = driver::connectx::DatagramQueuePair::kHeader;
   /// Bytes of each receive buffer; those of sends follow them and are as large.
   static constexpr std::size_t kSlot = 320;
@@ -43,6 +52,13 @@ class ManagementPort final : private uverbs::EventTarget {
   util::Result<void> set_up();
   void handle_event(softhca::spec::connectx::event_type type) override;
   void drain();
+  struct Waiting {
+    Mad mad;
+    std::uint8_t gid_index;
+    driver::Gid to;
+  };
+  /// @pre !free_sends_.empty()
+  bool post(const Waiting& datagram);
   void post_receive(std::uint64_t slot);
   std::span<std::byte> slot(std::uint64_t number) {
     return std::span(memory_).subspan(number * kSlot, kSlot);
@@ -56,6 +72,7 @@ class ManagementPort final : private uverbs::EventTarget {
   std::unique_ptr<driver::connectx::CompletionQueue> cq_;
   std::unique_ptr<driver::connectx::DatagramQueuePair> qp_;
   std::vector<std::uint64_t> free_sends_;
+  std::deque<Waiting> waiting_;
 };
 
 }  // namespace softhca::rdma_cm

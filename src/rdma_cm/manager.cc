@@ -1,5 +1,7 @@
 #include "rdma_cm/manager.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -9,14 +11,11 @@
 namespace softhca::rdma_cm {
 namespace {
 
-/// Times that a message is said again, and when: long before the timeout that is told, as the way
-/// is short.
-constexpr unsigned kTries = 15;
-constexpr auto kAgainAfter = std::chrono::milliseconds(500);
 constexpr auto kLookForGone = std::chrono::seconds(1);
-/// IBTA 12.4: twice the packet's life time and the delay of an acknowledgement, as the messages of
-/// this manager tell them (kAckTimeout).
-constexpr auto kTimeWait = std::chrono::nanoseconds(std::uint64_t{4096} << kAckTimeout);
+/// A message that cannot be sent, as the way to its receiver is not known yet.
+constexpr auto kTryAgainAfter = std::chrono::milliseconds(300);
+/// Requests that many programs repeat do not come in one moment: some of them would never be heard.
+constexpr int kSpreadParts = 8;
 
 }  // namespace
 
@@ -24,15 +23,12 @@ util::Result<std::unique_ptr<Manager>> Manager::create(std::span<const Port> por
                                                        const uverbs::UserMemory& memory,
                                                        Options options) {
   std::unique_ptr<Manager> manager(new Manager(memory, std::move(options)));
-  // Numbers of another process at this address, some time ago, are others.
-  manager->comm_id_base_ =
-      static_cast<std::uint32_t>(util::monotonic_now().time_since_epoch().count()) << 8;
-  manager->last_port_ = static_cast<std::uint16_t>(manager->comm_id_base_ >> 8);
+  manager->spread_.seed(manager->random());
+  manager->last_port_ = static_cast<std::uint16_t>(manager->random());
   for (const auto& port : ports) {
     auto management = ManagementPort::create(
-        port.device,
-        [raw = manager.get(), index = static_cast<unsigned>(manager->ports_.size())](
-            const Mad& mad, const driver::Gid& from) { raw->handle_mad(mad, from, index); });
+        port.device, [raw = manager.get(), index = static_cast<unsigned>(manager->ports_.size())](
+                         const Arrival& arrival) { raw->inbox_.push_back({arrival, index}); });
     if (!management) return tl::unexpected(management.error());
     manager->ports_.push_back({port.device, port.node_guid, *std::move(management)});
   }
@@ -40,6 +36,12 @@ util::Result<std::unique_ptr<Manager>> Manager::create(std::span<const Port> por
 }
 
 Manager::~Manager() = default;
+
+std::uint32_t Manager::random() {
+  std::uint32_t number = 0;
+  (void)!::getrandom(&number, sizeof number, 0);
+  return number;
+}
 
 util::Result<Channel*> Manager::open() {
   auto channel = Channel::create();
@@ -54,10 +56,11 @@ Channel* Manager::find_channel(std::uint64_t device, std::uint64_t inode) const 
   return at == channels_.end() ? nullptr : at->get();
 }
 
-/// Where it cannot be sent it is lost, and said again. The way may be known by then.
-void Manager::send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) {
-  if (ports_[from.port].management->send(mad, from.gid_index, to)) return;
+/// False: there is no way to `to` now. It is asked for.
+bool Manager::send(const Mad& mad, const LocalAddress& from, const driver::Gid& to) {
+  if (ports_[from.port].management->send(mad, from.gid_index, to)) return true;
   if (options_.ask && !options_.is_member(to)) options_.ask(to);
+  return false;
 }
 
 std::optional<LocalAddress> Manager::find_local(const driver::Gid& gid) const {
@@ -72,87 +75,85 @@ std::optional<LocalAddress> Manager::find_local(const driver::Gid& gid) const {
   return std::nullopt;
 }
 
-/// IETF RFC 6724 5, as far as it matters here: an address of the same kind, and link-local to
-/// link-local. Where there is none, whatever there is.
-LocalAddress Manager::local_for(const driver::Gid& peer, unsigned port) const {
-  const auto& device = ports_[port].device;
-  const auto fitness = [&peer](const driver::Gid& gid) {
-    if (gid.is_ipv4() != peer.is_ipv4()) return 1;
-    return gid.is_link_local() == peer.is_link_local() ? 3 : 2;
-  };
-  LocalAddress best{.port = port, .gid_index = 0, .gid = {}};
-  for (std::size_t i = 0, found = 0; i != device.gids_end(); ++i) {
-    const auto* entry = device.gid(i);
-    if (entry == nullptr || !entry->roce_v2) continue;
-    const auto fits = static_cast<std::size_t>(fitness(entry->gid));
-    if (fits <= found) continue;
-    found = fits;
-    best = {.port = port, .gid_index = static_cast<std::uint8_t>(i), .gid = entry->gid};
-  }
-  return best;
+util::Duration Manager::spread(util::Duration interval) {
+  const auto most = interval.count() / kSpreadParts;
+  return interval + util::Duration(std::uniform_int_distribution<std::int64_t>(0, most)(spread_));
 }
 
 void Manager::repeat(Id& id, const Mad& mad) {
-  id.repeated = {.mad = mad, .tries_left = kTries, .next = options_.clock() + kAgainAfter};
-  send(mad, id);
+  id.repeated = {.mad = mad, .tries_left = id.repeats_max, .interval = id.response_timeout};
+  const bool sent = send(mad, id);
+  id.repeated.next = now_ + (sent ? spread(id.repeated.interval) : kTryAgainAfter);
+  wake_at(id.repeated.next);
 }
 
-void Manager::tick() {
-  const auto now = options_.clock();
-  for (auto& [number, id] : ids_) {
-    if (id->state == State::kResolving) wait_for_address(*id, now);
-    if (id->repeated.next <= now) repeat_again(*id, now);
-    if (id->waits_until > now) continue;
-    id->waits_until = util::kNever;
-    tell(*id, EventType::kTimeWaitExit);
+void Manager::repeat_again(Id& id) {
+  if (id.repeated.tries_left == 0) return apply(id, Heard::kNothing, nullptr);
+  --id.repeated.tries_left;
+  (void)send(id.repeated.mad, id);
+  id.repeated.next = now_ + spread(id.repeated.interval);
+}
+
+void Manager::tick(util::Time now) {
+  now_ = now;
+  while (!inbox_.empty()) {
+    const auto message = inbox_.front();
+    inbox_.pop_front();
+    hear(message);
   }
-  if (options_.is_gone && now - looked_for_gone_ >= kLookForGone) look_for_the_gone(now);
+  if (!resolving_.empty()) look_for_addresses();
+  if (now >= next_) look_at_times();
+  if (options_.is_gone && now - looked_for_gone_ >= kLookForGone) look_for_the_gone();
 }
 
-void Manager::end_connection(Id& id) {
-  settle(id);
-  id.state = State::kOver;
-  id.waits_until = options_.clock() + std::chrono::duration_cast<util::Duration>(kTimeWait);
-  tell_connection(id, EventType::kDisconnected, 0, {});
+void Manager::look_at_times() {
+  next_ = util::kNever;
+  serve_held(true);
+  for (auto& [number, id] : ids_) {
+    if (id->repeated.next <= now_) repeat_again(*id);
+    if (id->waits_until <= now_) {
+      id->waits_until = util::kNever;
+      id->state = State::kOver;
+      forget_request(*id);
+      tell(*id, EventType::kTimeWaitExit);
+    }
+    if (id->state == State::kResolving) wake_at(std::min(id->ask_next, id->resolve_until));
+    wake_at(std::min(id->repeated.next, id->waits_until));
+  }
+}
+
+/// Its packets may still be on their way (IBTA 12.9.8.4).
+void Manager::wait_for_packets(Id& id) {
+  id.waits_until = now_ + cm_time(id.path.ack_timeout);
+  wake_at(id.waits_until);
 }
 
 /// The kernel of a process that is killed says that its connections have ended. Here nobody does.
-void Manager::look_for_the_gone(util::Time now) {
-  looked_for_gone_ = now;
+void Manager::look_for_the_gone() {
+  looked_for_gone_ = now_;
+  std::map<std::array<std::byte, 16>, bool> peers;
   for (auto& [number, id] : ids_) {
-    const bool asks = id->state == State::kReqSent;
-    // Who has not heard an RTU yet is told at the end of its repetitions, as by Linux.
-    const bool connected = id->state == State::kEstablished;
-    if ((!asks && !connected) || is_datagram(*id) || !options_.is_gone(*id->peer)) continue;
-    settle(*id);
-    id->state = State::kOver;
-    tell(*id, asks ? EventType::kRejected : EventType::kDisconnected, asks ? kConsumerReject : 0);
+    if (!id->peer || id->state < State::kReqSent || id->state >= State::kDreqReceived) continue;
+    if (is_datagram(*id) && id->state != State::kReqSent) continue;
+    const auto [at, is_new] = peers.try_emplace(id->peer->bytes);
+    if (is_new) at->second = options_.is_gone(*id->peer);
+    if (at->second) hear_of_death(*id);
   }
 }
 
-util::Time Manager::next_tick() const {
-  auto next = util::kNever;
-  for (const auto& [number, id] : ids_) {
-    if (id->state == State::kResolving) next = std::min({next, id->ask_next, id->resolve_until});
-    next = std::min({next, id->repeated.next, id->waits_until});
+/// As if the peer's kernel had destroyed its identifiers.
+void Manager::hear_of_death(Id& id) {
+  switch (id.state) {
+    case State::kEstablished:
+      return apply(id, Heard::kDreq, nullptr);
+    case State::kDreqSent:
+      return apply(id, Heard::kDrep, nullptr);
+    default:
+      if (!is_datagram(id)) return apply(id, Heard::kRej, nullptr);
+      settle(id);
+      id.state = State::kOver;
+      tell(id, EventType::kUnreachable, kSidrNoService);
   }
-  return next;
-}
-
-void Manager::repeat_again(Id& id, util::Time now) {
-  if (id.repeated.tries_left-- != 0) {
-    id.repeated.next = now + kAgainAfter;
-    return send(id.repeated.mad, id);
-  }
-  settle(id);
-  const bool was_request = id.state == State::kReqSent;
-  const bool was_end = id.state == State::kDreqSent;
-  id.state = State::kOver;
-  tell(id,
-       was_end       ? EventType::kDisconnected
-       : was_request ? EventType::kUnreachable
-                     : EventType::kConnectError,
-       was_end ? 0 : -ETIMEDOUT);
 }
 
 void Manager::drop_closed() {
@@ -182,21 +183,12 @@ Event Manager::event_of(const Id& id, EventType type, std::int32_t status) const
 }
 
 void Manager::tell(const Id& id, EventType type, std::int32_t status) {
-  // The program does not know of it before it has accepted.
-  if (id.uid != 0) id.channel->push(event_of(id, type, status));
+  tell(id, event_of(id, type, status));
 }
 
-void Manager::tell_connection(const Id& id, EventType type, std::int32_t status,
-                              Bytes private_data) {
-  if (id.uid == 0) return;
-  auto event = event_of(id, type, status);
-  auto& param = event.content.param.conn;
-  param.responder_resources = id.responder_resources;
-  param.initiator_depth = id.initiator_depth;
-  param.qp_num = id.remote_qpn;
-  param.private_data_len = static_cast<std::uint8_t>(private_data.size());
-  std::ranges::copy(private_data, std::as_writable_bytes(std::span(param.private_data)).begin());
-  id.channel->push(event);
+void Manager::tell(const Id& id, const Event& event) {
+  // The program does not know of it before it has accepted.
+  if (id.uid != 0) id.channel->push(event);
 }
 
 }  // namespace softhca::rdma_cm

@@ -2,19 +2,25 @@
 // communication manager that speaks with those of other hosts, Linux among them, in management
 // datagrams (IBTA 12; host-door contract 8).
 //
-// No lock and no thread: who calls has the device to himself.
+// No lock, no thread and no clock: the caller has the device to itself, and says what time it is.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
+#include <set>
 #include <span>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "rdma_cm/channel.h"
 #include "rdma_cm/identifier.h"
 #include "rdma_cm/management_port.h"
+#include "rdma_cm/transitions.h"
 #include "uverbs/user_memory.h"
 
 namespace softhca::rdma_cm {
@@ -26,17 +32,20 @@ using Errno = int;
 class PortNumbers {
  public:
   virtual ~PortNumbers() = default;
-  /// For who is reached at `own`. False: somebody else has it.
-  virtual bool claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own) = 0;
-  virtual void release(std::uint16_t port_space, std::uint16_t port) = 0;
-  /// The address of who has it.
+  /// A program that is reached at `own` takes a number, for `any` address or for one. EADDRNOTAVAIL
+  /// or EADDRINUSE, as Linux has it: another program has the number.
+  virtual Errno claim(std::uint16_t port_space, std::uint16_t port, const driver::Gid& own,
+                      bool any) = 0;
+  /// `returns`: the program is likely to take the number again, in this port space or another.
+  virtual void release(std::uint16_t port_space, std::uint16_t port, bool returns) = 0;
+  /// The address of the program that has it, or that will.
   virtual std::optional<driver::Gid> find(std::uint16_t port_space, std::uint16_t port) = 0;
 };
 
 class Manager {
  public:
-  /// Programs end one listener and begin the next (perftest does), and a peer may be faster. Within
-  /// this time nobody says that there is no such service: the peer asks again.
+  /// perftest's -R ends a listener while a connection that it has accepted goes on, and begins the
+  /// next on the same number; the client may be faster. Requests wait for so long.
   static constexpr util::Duration kListenAgain = std::chrono::seconds(3);
 
   /// A device, whose GID table says which addresses it has: those of RoCE v2.
@@ -55,7 +64,6 @@ class Manager {
     std::function<std::uint8_t(const driver::Gid& to)> path_mtu = {};
     /// A peer's process has ended, and had no time to say so. Empty: nobody knows.
     std::function<bool(const driver::Gid&)> is_gone = {};
-    std::function<util::Time()> clock = util::monotonic_now;
   };
   /// @pre `ports` has one at least; the first one is used where nothing speaks for another
   static util::Result<std::unique_ptr<Manager>> create(std::span<const Port> ports,
@@ -68,11 +76,11 @@ class Manager {
   /// write() on a channel: 0, or an errno. EAGAIN: an event was asked for and there is none.
   /// `other`: the channel behind a descriptor.
   Errno serve(Channel& channel, std::uint64_t address, std::size_t size,
-              const std::function<Channel*(int)>& other);
-  /// Sends again what was not answered.
-  void tick();
+              const std::function<Channel*(int)>& other, util::Time now);
+  /// Hears what has come, and sends again what was not answered.
+  void tick(util::Time now);
   /// When tick() has something to do, if nothing comes before.
-  util::Time next_tick() const;
+  util::Time next_tick() const { return next_; }
   /// The channels that nobody has open any more, and what belongs to them.
   void drop_closed();
   /// The program ends: peers are told.
@@ -82,6 +90,22 @@ class Manager {
   struct Command;
   using Bytes = std::span<const std::byte>;
   using Id = Identifier;
+  /// A datagram, and the port at which it came.
+  struct Received : Arrival {
+    unsigned port;
+  };
+  /// A request to a service that may be listened for soon.
+  struct Held {
+    Received request;
+    util::Time until;
+  };
+  /// What a peer calls a request of its own.
+  struct PeersNumber {
+    std::uint32_t number;
+    bool datagram;
+    std::array<std::byte, 16> peer;
+    auto operator<=>(const PeersNumber&) const = default;
+  };
 
   Manager(const uverbs::UserMemory& memory, Options options)
       : memory_(memory), options_(std::move(options)) {}
@@ -89,94 +113,119 @@ class Manager {
   // commands.cc
   Errno create_id(Channel& channel, Bytes in);
   Errno destroy_id(Channel& channel, Bytes in);
+  Errno query(Channel& channel, Bytes in);
+  Errno query_path(const Id& id, std::uint64_t response);
+  Errno get_event(Channel& channel, Bytes in);
+  Errno write_event(Channel& channel, Bytes in);
+  Errno migrate_id(Channel& channel, Bytes in);
+  Id* find(const Channel& channel, std::uint32_t number);
+  Id& make(Channel& channel);
+  std::uint32_t drop_events(Id& id);
+  void erase(std::uint32_t number);
+  void say_goodbye(Id& id);
+  template <class T>
+  Errno answer(std::uint64_t address, const T& value) {
+    return memory_.write(address, std::as_bytes(std::span(&value, 1))) ? 0 : EFAULT;
+  }
+  // address_commands.cc
   Errno bind(Channel& channel, Bytes in);
+  Errno bind_to(Id& id, const SocketAddress& address);
   Errno resolve_addr(Channel& channel, Bytes in);
   Errno resolve_route(Channel& channel, Bytes in);
-  Errno query(Channel& channel, Bytes in);
-  Errno write_event(Channel& channel, Bytes in);
+  void find_path(Id& id);
+  /// From where messages of a port go to `peer`.
+  LocalAddress local_for(const driver::Gid& peer, unsigned port) const;
+  void choose_local(Id& id);
+  std::optional<driver::Gid> resolve(const Id& id) const;
+  bool is_to_this_machine(const Id& id) const;
+  driver::Gid source_of(const Id& id) const;
+  driver::Gid target_of(const Id& id) const;
+  /// Its destination is known. Tells the program.
+  void be_resolved(Id& id, const driver::Gid& peer);
+  void ask(Id& id);
+  void look_for_addresses();
+  void wait_for_address(Id& id);
+  // connection_commands.cc
   Errno connect(Channel& channel, Bytes in);
   Errno listen(Channel& channel, Bytes in);
   Errno accept(Channel& channel, Bytes in);
+  Errno accept_request(Id& id, const rdma_ucm_conn_param& param);
   Errno reject(Channel& channel, Bytes in);
   Errno disconnect(Channel& channel, Bytes in);
   Errno init_qp_attr(Channel& channel, Bytes in);
-  Errno get_event(Channel& channel, Bytes in);
-  Errno set_option(Channel& channel, Bytes in);
   Errno notify(Channel& channel, Bytes in);
-  Errno migrate_id(Channel& channel, Bytes in);
+  // option_commands.cc
+  Errno set_option(Channel& channel, Bytes in);
+  Errno set_id_option(Id& id, std::uint32_t name, Bytes value);
+  Errno set_path(Id& id, Bytes value);
   // multicast.cc
   Errno join_ip_multicast(Channel& channel, Bytes in);
   Errno join_multicast(Channel& channel, Bytes in);
   Errno leave_multicast(Channel& channel, Bytes in);
   Errno join(Channel& channel, std::uint32_t number, std::uint64_t uid, const SocketAddress& group,
              std::uint64_t response);
-  Id* find(const Channel& channel, std::uint32_t number);
   // shared_ports.cc
   Errno take_port(Id& id);
   void leave_port(Id& id);
-  Id* owner_beside(const Id& id, bool in_its_way) const;
-  std::uint32_t drop_events(Id& id);
-  void erase(std::uint32_t number);
-  template <class T>
-  Errno answer(std::uint64_t address, const T& value) {
-    return memory_.write(address, std::as_bytes(std::span(&value, 1))) ? 0 : EFAULT;
-  }
-  /// Ours, if it is.
-  std::optional<LocalAddress> find_local(const driver::Gid& gid) const;
-  /// From where messages of a port go to `peer`.
-  LocalAddress local_for(const driver::Gid& peer, unsigned port) const;
-  std::uint64_t guid_of(const Id& id) const { return ports_[id.local.port].node_guid; }
-  std::optional<driver::Gid> resolve(const Id& id) const;
-  bool is_to_this_machine(const Id& id) const;
-  driver::Gid source_of(const Id& id) const;
-  driver::Gid target_of(const Id& id) const;
-  /// Its destination is known. Tells the program.
-  Errno be_resolved(Id& id, const driver::Gid& peer);
-  void ask(Id& id);
-  void wait_for_address(Id& id, util::Time now);
-  std::uint8_t path_mtu(const driver::Gid& to) const {
-    return options_.path_mtu ? options_.path_mtu(to) : kMtu4096;
-  }
+  Errno check_port(const Id& id, bool reuses) const;
+  Id* other_owner(const Id& id) const;
 
-  // messages.cc
-  void handle_mad(const Mad& mad, const driver::Gid& from, unsigned port);
-  void handle_request(const Mad& mad, const driver::Gid& from, unsigned port);
-  void handle_reply(const Mad& mad);
-  void handle_mra(const Mad& mad);
-  void handle_ready(const Mad& mad);
-  void handle_reject(const Mad& mad);
-  void handle_disconnect(const Mad& mad, const driver::Gid& from, unsigned port);
-  void handle_disconnected(const Mad& mad);
-  void handle_sidr_request(const Mad& mad, const driver::Gid& from, unsigned port);
-  void handle_sidr_reply(const Mad& mad);
-  Id& accept_from(const Mad& mad, const driver::Gid& from, unsigned port, Id& listener,
-                  Bytes private_data);
+  // messages_in.cc
+  void hear(const Received& message);
+  void hear_of_connection(const Received& message, Heard heard);
+  void apply(Id& id, Heard heard, const Received* message);
+  void act(Id& id, Action action, const Received* message);
+  void wait_longer(Id& id, const Received& message);
+  void note_reply(Id& id, const Received& message);
+  void report_rejected(Id& id, const Received* message);
+  Id* find_rejected(const Received& message);
+  void hear_sidr_reply(const Received& message);
+  // requests_in.cc
+  void hear_request(const Received& message, bool datagram);
+  void refuse_request(const Received& message, bool datagram, bool no_service);
+  bool hold(const Received& message, std::uint64_t service);
+  void serve_held(bool expired);
+  Id& accept_from(const Received& message, Id& listener, bool datagram);
+  void note_request(Id& id, const Received& message, Event& event);
   Id* find_listener(std::uint64_t service, unsigned port, const driver::Gid& to) const;
-  bool was_just_left(std::uint64_t service) const;
-  Id* by_local(std::uint32_t comm_id);
-  Id* by_remote(std::uint32_t comm_id, const driver::Gid& from);
+  void forget_request(const Id& id);
+  LocalAddress answers_from(const Received& message) const;
+  // messages_out.cc
   void send_request(Id& id, const rdma_ucm_conn_param& param);
   void send_reply(Id& id, const rdma_ucm_conn_param& param);
   void send_mra(const Id& id);
   void send_ready(Id& id);
-  void send_reject(Id& id, std::uint16_t reason, Bytes private_data);
+  void send_reject(const Id& id, std::uint16_t reason, Bytes private_data);
   void send_disconnect(Id& id);
+  void send_disconnected(const Id& id);
+  /// To a peer whose connection is not known any more.
+  void send_disconnected_to(const Received& message);
   void send_sidr_request(Id& id, const rdma_ucm_conn_param& param);
-  void send_sidr_reply(Id& id, std::uint8_t status, const rdma_ucm_conn_param& param);
-  void send(const Mad& mad, const LocalAddress& from, const driver::Gid& to);
-  void send(const Mad& mad, const Id& id) { send(mad, id.local, *id.peer); }
+  void send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, Bytes private_data);
+  bool send(const Mad& mad, const LocalAddress& from, const driver::Gid& to);
+  bool send(const Mad& mad, const Id& id) { return send(mad, id.local, *id.peer); }
+
+  // manager.cc
+  /// Ours, if it is.
+  std::optional<LocalAddress> find_local(const driver::Gid& gid) const;
+  std::uint64_t guid_of(const Id& id) const { return ports_[id.local.port].node_guid; }
+  std::uint8_t path_mtu(const driver::Gid& to) const {
+    return options_.path_mtu ? options_.path_mtu(to) : kMtu4096;
+  }
   /// Until it is answered.
   void repeat(Id& id, const Mad& mad);
-  void repeat_again(Id& id, util::Time now);
-  void look_for_the_gone(util::Time now);
-  /// A connection has ended. Tells the program now, and again when its numbers are free.
-  void end_connection(Id& id);
+  void repeat_again(Id& id);
+  void look_at_times();
+  void look_for_the_gone();
+  void hear_of_death(Id& id);
+  void wait_for_packets(Id& id);
+  void wake_at(util::Time time) { next_ = std::min(next_, time); }
+  util::Duration spread(util::Duration interval);
+  std::uint32_t random();
   static void settle(Id& id) { id.repeated = {}; }
-
   Event event_of(const Id& id, EventType type, std::int32_t status = 0) const;
   void tell(const Id& id, EventType type, std::int32_t status = 0);
-  void tell_connection(const Id& id, EventType type, std::int32_t status, Bytes private_data);
-  Id& make(Channel& channel);
+  void tell(const Id& id, const Event& event);
 
   const uverbs::UserMemory& memory_;
   Options options_;
@@ -189,12 +238,19 @@ class Manager {
   std::vector<OpenPort> ports_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::map<std::uint32_t, std::unique_ptr<Id>> ids_;
+  std::unordered_map<std::uint32_t, Id*> by_comm_id_;
+  std::map<PeersNumber, Id*> requests_;  ///< that were accepted
   std::vector<Membership> memberships_;
+  std::deque<Received> inbox_;
+  std::vector<Held> held_;
+  std::set<std::uint32_t> resolving_;         ///< identifiers whose destination is asked for
+  std::map<std::uint16_t, util::Time> left_;  ///< port numbers that will be listened at again
   const std::function<Channel*(int)>* other_ = nullptr;
   std::uint32_t last_number_ = 0;
-  std::uint32_t comm_id_base_ = 0;
   std::uint16_t last_port_ = 0;
-  std::map<std::uint64_t, util::Time> left_;  ///< services that were listened for, until then
+  std::mt19937 spread_;
+  util::Time now_{};  ///< of this call
+  util::Time next_ = util::kNever;
   util::Time looked_for_gone_{};
 };
 

@@ -2,13 +2,17 @@
 // cm.layout behind its header.
 #pragma once
 
+#include <rdma/rdma_user_cm.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <span>
 
 #include "rdma_cm/management_port.h"
 #include "spec/infiniband/cm.h"
+#include "util/clock.h"
 
 namespace softhca::rdma_cm {
 
@@ -16,14 +20,38 @@ namespace spec = softhca::spec::infiniband;
 using spec::cm_attribute;
 
 inline constexpr std::size_t kCmaHeader = spec::cma_header::kSize;
+inline constexpr std::uint16_t kFamilyIb = 27;  ///< AF_IB
 inline constexpr std::uint8_t kHopLimit = 64;
 inline constexpr std::uint16_t kDefaultPkey = 0xffff;
 inline constexpr std::uint8_t kRate100Gb = 16;  ///< ib_rate
-inline constexpr auto kConsumerReject =
-    static_cast<std::uint16_t>(spec::cm_reject_reason::CONSUMER);
 /// Status of a SIDR_REP (IBTA 12.11.2).
 inline constexpr std::uint8_t kSidrNoService = 1, kSidrRejected = 2;
-inline constexpr std::uint8_t kAckTimeout = 17;  ///< 4.096 us * 2^17
+
+constexpr std::uint16_t number_of(spec::cm_reject_reason reason) {
+  return static_cast<std::uint16_t>(reason);
+}
+
+/// 4.096 us * 2^exponent, which Linux takes for 2^(exponent - 8) ms.
+constexpr util::Duration cm_time(unsigned exponent) {
+  constexpr unsigned kMillisecond = 8, kMost = 31;
+  const auto shift = std::max(std::min(exponent, kMost), kMillisecond) - kMillisecond;
+  return std::chrono::milliseconds(std::uint64_t{1} << shift);
+}
+
+// What Linux says of itself (cma.c): the time that it takes to answer, how often it says a thing
+// again, and how long a packet lives on RoCE.
+inline constexpr std::uint8_t kResponseTimeout = 20, kRepeats = 15, kPacketLifetime = 16;
+/// local_ca_ack_delay of the device.
+inline constexpr std::uint8_t kAckDelay = 16;
+
+/// The Local ACK Timeout of a QP whose peer takes `delay` to acknowledge: twice the way, and that
+/// (IBTA 12.7.34). A sum of powers of two is the larger one, or twice as much if they are alike.
+constexpr std::uint8_t ack_timeout_of(unsigned delay, unsigned packet_lifetime) {
+  const auto way = packet_lifetime + 1;
+  const auto sum =
+      way >= delay ? way + (delay >= way - 1 ? 1 : 0) : delay + (way >= delay - 1 ? 1 : 0);
+  return static_cast<std::uint8_t>(std::min(sum, 31u));
+}
 
 /// A message with its header.
 template <class Layout>
@@ -64,6 +92,18 @@ inline std::uint64_t transaction_of(const Mad& mad) {
 
 inline std::uint64_t service_of(std::uint16_t port_space, std::uint16_t port) {
   return std::uint64_t{port_space} << 16 | port;
+}
+
+/// What the program says to the other end. It may be more than a message holds.
+inline std::span<const std::byte> data_of(const rdma_ucm_conn_param& param) {
+  return std::as_bytes(std::span(param.private_data)).first(param.private_data_len);
+}
+
+/// What the other end has said to the program.
+template <class Param>
+void put_private_data(Param& to, std::span<const std::byte> data) {
+  to.private_data_len = static_cast<std::uint8_t>(data.size());
+  std::ranges::copy(data, std::as_writable_bytes(std::span(to.private_data)).begin());
 }
 
 /// A command of the program; what is missing at its end is 0.

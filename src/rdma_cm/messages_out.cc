@@ -10,7 +10,6 @@
 namespace softhca::rdma_cm {
 namespace {
 
-constexpr std::uint8_t kCmTimeout = 20, kCmRetries = 15;
 /// CMA_CM_MRA_SETTING of Linux: 68 s.
 constexpr std::uint8_t kServiceTimeout = 24;
 
@@ -28,10 +27,15 @@ void put_cma(std::span<std::byte> to, const driver::Gid& from, const driver::Gid
   put(header.sub(spec::cma_header::destination), destination);
 }
 
-void copy_data(std::span<std::byte> to, const rdma_ucm_conn_param& param) {
-  const auto data = std::as_bytes(std::span(param.private_data));
-  const auto size = std::min<std::size_t>(param.private_data_len, to.size());
-  std::ranges::copy(data.first(size), to.begin());
+/// @pre it fits
+void copy_data(std::span<std::byte> to, std::span<const std::byte> data) {
+  std::ranges::copy(data.first(std::min(data.size(), to.size())), to.begin());
+}
+
+/// Which message a REJ answers (IBTA 12.6.7.3): REQ, REP or another.
+std::uint32_t rejected_in(State state) {
+  if (state == State::kReqReceived) return 0;
+  return state == State::kRepReceived ? 1 : 2;
 }
 
 }  // namespace
@@ -48,26 +52,28 @@ void Manager::send_request(Id& id, const rdma_ucm_conn_param& param) {
   req.set(Req::local_qpn, id.local_qpn & 0xffffff);
   req.set(Req::responder_resources, param.responder_resources);
   req.set(Req::initiator_depth, param.initiator_depth);
-  req.set(Req::remote_response_timeout, kCmTimeout);
+  req.set(Req::remote_response_timeout, kResponseTimeout);
   req.set(Req::flow_control, param.flow_control != 0);
   req.set(Req::starting_psn, id.local_psn);
-  req.set(Req::local_response_timeout, kCmTimeout);
+  req.set(Req::local_response_timeout, kResponseTimeout);
   req.set(Req::retry_count, id.retry_count);
   req.set(Req::pkey, kDefaultPkey);
-  req.set(Req::path_mtu, id.path_mtu);
+  req.set(Req::path_mtu, id.path.mtu);
   req.set(Req::rnr_retry, id.rnr_retry_count);
-  req.set(Req::max_cm_retries, kCmRetries);
+  req.set(Req::max_cm_retries, kRepeats);
   req.set(Req::srq, param.srq != 0);
   req.set(Req::primary_local_lid, 0xffff);
   req.set(Req::primary_remote_lid, 0xffff);
   std::ranges::copy(id.local.gid.bytes, req.sub(Req::primary_local_gid).begin());
   std::ranges::copy(id.peer->bytes, req.sub(Req::primary_remote_gid).begin());
+  req.set(Req::primary_flow_label, id.path.flow_label);
   req.set(Req::primary_rate, kRate100Gb);
+  req.set(Req::primary_traffic_class, id.path.traffic_class);
   req.set(Req::primary_hop_limit, kHopLimit);
-  req.set(Req::primary_ack_timeout, kAckTimeout);
+  req.set(Req::primary_ack_timeout, ack_timeout_of(kAckDelay, id.path.ack_timeout - 1u));
   const auto data = req.sub(Req::private_data);
   put_cma(data, source_of(id), target_of(id), id.source.port());
-  copy_data(data.subspan(kCmaHeader), param);
+  copy_data(data.subspan(kCmaHeader), data_of(param));
   repeat(id, message.mad());
 }
 
@@ -78,7 +84,7 @@ void Manager::send_mra(const Id& id) {
   mra.set(Mra::local_comm_id, id.local_comm_id);
   mra.set(Mra::remote_comm_id, id.remote_comm_id);
   mra.set(Mra::service_timeout, kServiceTimeout);
-  send(message.mad(), id);
+  (void)send(message.mad(), id);
 }
 
 void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param) {
@@ -91,11 +97,12 @@ void Manager::send_reply(Id& id, const rdma_ucm_conn_param& param) {
   rep.set(Rep::starting_psn, id.local_psn);
   rep.set(Rep::responder_resources, id.responder_resources);
   rep.set(Rep::initiator_depth, id.initiator_depth);
+  rep.set(Rep::target_ack_delay, kAckDelay);
   rep.set(Rep::flow_control, param.flow_control != 0);
   rep.set(Rep::rnr_retry, id.rnr_retry_count);
   rep.set(Rep::srq, param.srq != 0);
   util::store_be64(rep.sub(Rep::local_ca_guid).data(), guid_of(id));
-  copy_data(rep.sub(Rep::private_data), param);
+  copy_data(rep.sub(Rep::private_data), data_of(param));
   repeat(id, message.mad());
 }
 
@@ -104,20 +111,25 @@ void Manager::send_ready(Id& id) {
   Message<Rtu> message(cm_attribute::RTU, id.transaction);
   message.body().set(Rtu::local_comm_id, id.local_comm_id);
   message.body().set(Rtu::remote_comm_id, id.remote_comm_id);
-  send(message.mad(), id);
+  (void)send(message.mad(), id);
 }
 
-void Manager::send_reject(Id& id, std::uint16_t reason, Bytes private_data) {
+void Manager::send_reject(const Id& id, std::uint16_t reason, Bytes private_data) {
   using Rej = spec::cm_rej;
   Message<Rej> message(cm_attribute::REJ, id.transaction);
   const auto rej = message.body();
   rej.set(Rej::local_comm_id, id.local_comm_id);
   rej.set(Rej::remote_comm_id, id.remote_comm_id);
-  rej.set(Rej::message, id.state == State::kRepReceived ? 1 : 0);
+  rej.set(Rej::message, rejected_in(id.state));
   rej.set(Rej::reason, reason);
-  const auto to = rej.sub(Rej::private_data);
-  std::ranges::copy(private_data.first(std::min(private_data.size(), to.size())), to.begin());
-  send(message.mad(), id);
+  if (reason == number_of(spec::cm_reject_reason::TIMEOUT)) {
+    // The other end may know no other name of ours.
+    constexpr std::uint32_t kGuidBytes = 8;
+    rej.set(Rej::info_length, kGuidBytes);
+    util::store_be64(rej.sub(Rej::info).data(), guid_of(id));
+  }
+  copy_data(rej.sub(Rej::private_data), private_data);
+  (void)send(message.mad(), id);
 }
 
 void Manager::send_disconnect(Id& id) {
@@ -127,6 +139,21 @@ void Manager::send_disconnect(Id& id) {
   message.body().set(Dreq::remote_comm_id, id.remote_comm_id);
   message.body().set(Dreq::remote_qpn, id.remote_qpn & 0xffffff);
   repeat(id, message.mad());
+}
+
+void Manager::send_disconnected(const Id& id) {
+  Message<spec::cm_rtu> message(cm_attribute::DREP, id.transaction);
+  message.body().set(spec::cm_rtu::local_comm_id, id.local_comm_id);
+  message.body().set(spec::cm_rtu::remote_comm_id, id.remote_comm_id);
+  (void)send(message.mad(), id);
+}
+
+void Manager::send_disconnected_to(const Received& message) {
+  const auto dreq = body_of<spec::cm_dreq>(message.mad);
+  Message<spec::cm_rtu> drep(cm_attribute::DREP, transaction_of(message.mad));
+  drep.body().set(spec::cm_rtu::local_comm_id, dreq.get(spec::cm_dreq::remote_comm_id));
+  drep.body().set(spec::cm_rtu::remote_comm_id, dreq.get(spec::cm_dreq::local_comm_id));
+  (void)send(drep.mad(), answers_from(message), message.from);
 }
 
 void Manager::send_sidr_request(Id& id, const rdma_ucm_conn_param& param) {
@@ -140,11 +167,11 @@ void Manager::send_sidr_request(Id& id, const rdma_ucm_conn_param& param) {
   req.set(Req::service_id, id.service);
   const auto data = req.sub(Req::private_data);
   put_cma(data, source_of(id), target_of(id), id.source.port());
-  copy_data(data.subspan(kCmaHeader), param);
+  copy_data(data.subspan(kCmaHeader), data_of(param));
   repeat(id, message.mad());
 }
 
-void Manager::send_sidr_reply(Id& id, std::uint8_t status, const rdma_ucm_conn_param& param) {
+void Manager::send_sidr_reply(Id& id, std::uint8_t status, std::uint32_t qkey, Bytes data) {
   using Rep = spec::cm_sidr_rep;
   Message<Rep> message(cm_attribute::SIDR_REP, id.transaction);
   const auto rep = message.body();
@@ -152,10 +179,10 @@ void Manager::send_sidr_reply(Id& id, std::uint8_t status, const rdma_ucm_conn_p
   rep.set(Rep::status, status);
   rep.set(Rep::qpn, id.local_qpn & 0xffffff);
   util::store_be64(rep.sub(Rep::service_id).data(), id.service);
-  rep.set(Rep::qkey, param.qkey != 0 ? param.qkey : id.qkey);
-  copy_data(rep.sub(Rep::private_data), param);
+  rep.set(Rep::qkey, qkey);
+  copy_data(rep.sub(Rep::private_data), data);
   id.repeated.mad = message.mad();
-  send(message.mad(), id);
+  (void)send(message.mad(), id);
 }
 
 }  // namespace softhca::rdma_cm

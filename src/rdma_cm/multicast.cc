@@ -14,31 +14,40 @@ namespace softhca::rdma_cm {
 namespace {
 
 constexpr std::uint32_t kMulticastQpn = 0xffffff;
+/// ENOTSUPP of Linux, which has no name for programs.
+constexpr Errno kNotSupported = 524;
 
 }  // namespace
 
+/// As rdma_join_multicast() of Linux. A group of IPv6 is none for RoCE v2, and that an IPv4 address
+/// is no group turns out later.
 Errno Manager::join(Channel& channel, std::uint32_t number, std::uint64_t uid,
                     const SocketAddress& group, std::uint64_t response) {
   auto* id = find(channel, number);
   if (id == nullptr) return ENOENT;
-  if (!group.is_multicast() || !id->has_device) return EINVAL;
+  if (!is_datagram(*id) || !id->has_device || group.is_any()) return EINVAL;
+  if (id->state != State::kIdle && id->state != State::kResolved) return EINVAL;
+  if (group.family() == AF_INET6) return kNotSupported;
   const Membership member{.number = ++last_number_, .id = number, .uid = uid};
   if (const auto wrong = answer(response, rdma_ucm_create_id_resp{.id = member.number});
       wrong != 0) {
     return wrong;
   }
-  auto event = event_of(*id, EventType::kMulticastJoin);
+  auto event = group.is_multicast() ? event_of(*id, EventType::kMulticastJoin)
+                                    : event_of(*id, EventType::kMulticastError, -1);
   event.membership = member.number;
   event.content.uid = uid;
   event.content.id = member.number;
   auto& param = event.content.param.ud;
-  param.qp_num = kMulticastQpn;
-  param.qkey = id->qkey;
-  std::memcpy(param.ah_attr.grh.dgid, group.gid().bytes.data(), sizeof param.ah_attr.grh.dgid);
-  param.ah_attr.grh.sgid_index = local_for(group.gid(), id->local.port).gid_index;
-  param.ah_attr.grh.hop_limit = kHopLimit;
-  param.ah_attr.is_global = 1;
-  param.ah_attr.port_num = 1;
+  if (group.is_multicast()) {
+    param.qp_num = kMulticastQpn;
+    param.qkey = id->qkey;
+    std::memcpy(param.ah_attr.grh.dgid, group.gid().bytes.data(), sizeof param.ah_attr.grh.dgid);
+    param.ah_attr.grh.sgid_index = local_for(group.gid(), id->local.port).gid_index;
+    param.ah_attr.grh.hop_limit = kHopLimit;
+    param.ah_attr.is_global = 1;
+    param.ah_attr.port_num = 1;
+  }
   memberships_.push_back(member);
   channel.push(event);
   return 0;

@@ -1,6 +1,6 @@
-// Which identifiers may have a port number at the same time, as Linux has it: those of several
-// addresses, and those of 0.0.0.0 and :: that serve one family each. To other programs a number is
-// of one process.
+// Which identifiers may have a port number at the same time, as Linux has it (cma_check_port):
+// those of several addresses, those of 0.0.0.0 and :: that serve one family each, and those that
+// want to share it until one of them listens. To other programs a number is of one process.
 #include <cerrno>
 
 #include "rdma_cm/manager.h"
@@ -10,41 +10,55 @@ namespace {
 
 constexpr std::uint16_t kFirstFreePort = 32768, kFreePorts = 28232;
 
-/// Two of one port number.
-bool are_in_each_others_way(const Identifier& one, const Identifier& other) {
+/// One number, two identifiers.
+Errno conflict_of(const Identifier& one, const Identifier& other) {
   const bool apart = one.one_family && other.one_family;
-  if (apart && one.source.family() != other.source.family()) return false;
-  if (one.source.is_any() || other.source.is_any()) return true;
-  return one.source.gid() == other.source.gid();
+  if (apart && one.source.family() != other.source.family()) return 0;
+  if (one.source.is_of_no_device() || other.source.is_of_no_device()) return EADDRNOTAVAIL;
+  return one.source.gid() == other.source.gid() ? EADDRINUSE : 0;
+}
+
+bool have_one_number(const Identifier& one, const Identifier& other) {
+  return &one != &other && other.owns_port && other.port_space == one.port_space &&
+         other.source.port() == one.source.port();
 }
 
 }  // namespace
 
-/// Another identifier that has its port number: any, or one that must not.
-Manager::Id* Manager::owner_beside(const Id& id, bool in_its_way) const {
+/// Beside the other identifiers of this process.
+Errno Manager::check_port(const Id& id, bool reuses) const {
   for (const auto& [number, other] : ids_) {
-    if (other.get() == &id || !other->owns_port || other->port_space != id.port_space) continue;
-    if (other->source.port() != id.source.port()) continue;
-    if (!in_its_way || are_in_each_others_way(id, *other)) return other.get();
+    if (!have_one_number(id, *other)) continue;
+    if (reuses && other->reuses_port && other->state != State::kListening) continue;
+    if (const auto wrong = conflict_of(id, *other); wrong != 0) return wrong;
+  }
+  return 0;
+}
+
+/// Of this process, with the same number.
+Manager::Id* Manager::other_owner(const Id& id) const {
+  for (const auto& [number, other] : ids_) {
+    if (have_one_number(id, *other)) return other.get();
   }
   return nullptr;
 }
 
-/// A port number of its own, if it has none.
+/// The port number that its address has, or a free one.
 Errno Manager::take_port(Id& id) {
+  const bool any = id.source.is_of_no_device();
   if (id.source.port() != 0) {
-    if (owner_beside(id, true) != nullptr) return EADDRINUSE;
-    const bool ours = owner_beside(id, false) != nullptr;
-    if (!ours && !options_.port_numbers.claim(id.port_space, id.source.port(), id.local.gid)) {
-      return EADDRINUSE;
-    }
-    id.owns_port = true;
-    return 0;
+    if (const auto wrong = check_port(id, id.reuses_port); wrong != 0) return wrong;
+    const auto wrong =
+        other_owner(id) != nullptr
+            ? 0
+            : options_.port_numbers.claim(id.port_space, id.source.port(), id.local.gid, any);
+    id.owns_port = wrong == 0;
+    return wrong;
   }
   for (unsigned i = 0; i != kFreePorts; ++i) {
     last_port_ = static_cast<std::uint16_t>((last_port_ + 1) % kFreePorts);
     const auto port = static_cast<std::uint16_t>(kFirstFreePort + last_port_);
-    if (!options_.port_numbers.claim(id.port_space, port, id.local.gid)) continue;
+    if (options_.port_numbers.claim(id.port_space, port, id.local.gid, any) != 0) continue;
     id.source.set_port(port);
     id.owns_port = true;
     return 0;
@@ -52,14 +66,26 @@ Errno Manager::take_port(Id& id) {
   return EADDRNOTAVAIL;
 }
 
-/// It ends. Who has the number as well is found by it from now on.
+/// It ends. Another identifier that has the number is found by it from now on. A listener whose
+/// connections go on is likely to come back.
 void Manager::leave_port(Id& id) {
   if (!id.owns_port) return;
   id.owns_port = false;
   const auto port = id.source.port();
-  options_.port_numbers.release(id.port_space, port);
-  const auto* const other = owner_beside(id, false);
-  if (other != nullptr) options_.port_numbers.claim(id.port_space, port, other->local.gid);
+  bool returns = false;
+  if (id.state == State::kListening) {
+    for (const auto& [number, other] : ids_) {
+      returns |= other->accepted && other->source.port() == port &&
+                 other->state >= State::kReqReceived && other->state <= State::kDreqSent;
+    }
+    std::erase_if(left_, [this](const auto& one) { return now_ - one.second >= kListenAgain; });
+    if (returns) left_[port] = now_;
+  }
+  options_.port_numbers.release(id.port_space, port, returns);
+  if (const auto* other = other_owner(id); other != nullptr) {
+    (void)options_.port_numbers.claim(id.port_space, port, other->local.gid,
+                                      other->source.is_of_no_device());
+  }
 }
 
 }  // namespace softhca::rdma_cm

@@ -128,21 +128,24 @@ class Child {
 TEST_F(OwnAddress, AForkedChildDoesNotKeepAPortNumber) {
   const auto own = driver::Gid::from_ipv4(198, 18, 0, 1);
   const auto parent = *PortFile::open(directory_), other = *PortFile::open(directory_);
-  ASSERT_TRUE(parent->claim(RDMA_PS_TCP, 7471, own));
-  EXPECT_FALSE(other->claim(RDMA_PS_TCP, 7471, own));
+  ASSERT_EQ(parent->claim(RDMA_PS_TCP, 7471, own, false), 0);
+  EXPECT_EQ(other->claim(RDMA_PS_TCP, 7471, own, false), EADDRINUSE);
+  EXPECT_EQ(other->claim(RDMA_PS_TCP, 7471, own, true), EADDRNOTAVAIL);
   EXPECT_EQ(other->find(RDMA_PS_TCP, 7471), own);
   const Child child([] {});
-  parent->release(RDMA_PS_TCP, 7471);
-  EXPECT_TRUE(other->claim(RDMA_PS_TCP, 7471, own));
+  parent->release(RDMA_PS_TCP, 7471, false);
+  EXPECT_EQ(other->find(RDMA_PS_TCP, 7471), std::nullopt);
+  EXPECT_EQ(other->claim(RDMA_PS_TCP, 7471, own, true), 0);
+  EXPECT_EQ(parent->claim(RDMA_PS_TCP, 7471, own, false), EADDRNOTAVAIL);
 }
 
 TEST_F(OwnAddress, APortNumberEndsWithItsProcessAlthoughItsChildLives) {
   const auto own = driver::Gid::from_ipv4(198, 18, 0, 1);
   auto parent = *PortFile::open(directory_);
-  ASSERT_TRUE(parent->claim(RDMA_PS_TCP, 7471, own));
+  ASSERT_EQ(parent->claim(RDMA_PS_TCP, 7471, own, false), 0);
   const Child child([&] { parent->leave_to_parent(); });
   parent.reset();
-  EXPECT_TRUE((*PortFile::open(directory_))->claim(RDMA_PS_TCP, 7471, own));
+  EXPECT_EQ((*PortFile::open(directory_))->claim(RDMA_PS_TCP, 7471, own, false), 0);
 }
 
 TEST_F(OwnAddress, EachPortSpaceHasNumbersOfItsOwn) {
@@ -150,10 +153,25 @@ TEST_F(OwnAddress, EachPortSpaceHasNumbersOfItsOwn) {
   const auto one = *PortFile::open(directory_), other = *PortFile::open(directory_);
   for (const auto space : {RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB, RDMA_PS_IPOIB}) {
     for (const std::uint16_t port : {0, 1, 65535}) {
-      EXPECT_TRUE(one->claim(static_cast<std::uint16_t>(space), port, own)) << space << " " << port;
-      EXPECT_FALSE(other->claim(static_cast<std::uint16_t>(space), port, own));
+      EXPECT_EQ(one->claim(static_cast<std::uint16_t>(space), port, own, false), 0)
+          << space << " " << port;
+      EXPECT_NE(other->claim(static_cast<std::uint16_t>(space), port, own, false), 0);
     }
   }
+}
+
+// perftest listens in one port space, and then at the same number in another: its client, which
+// asks for an address of the machine, is led to it meanwhile.
+TEST_F(OwnAddress, AProcessThatReturnsToANumberIsFoundInAnyPortSpace) {
+  const auto own = OwnAddresses::take(directory_, 1, "");
+  const auto gid = own.all().front();
+  const auto one = *PortFile::open(directory_), other = *PortFile::open(directory_);
+  ASSERT_EQ(one->claim(RDMA_PS_TCP, 7471, gid, false), 0);
+  EXPECT_EQ(other->find(RDMA_PS_UDP, 7471), std::nullopt) << "it is at work in the first";
+  one->release(RDMA_PS_TCP, 7471, true);
+  EXPECT_EQ(other->find(RDMA_PS_UDP, 7471), gid);
+  EXPECT_EQ(other->find(RDMA_PS_TCP, 7471), gid);
+  ASSERT_EQ(other->claim(RDMA_PS_TCP, 7471, driver::Gid{}, false), 0) << "nobody has it";
 }
 
 // setuid(2): the directory of the run is not the program's any more.
@@ -163,7 +181,7 @@ TEST_F(OwnAddress, AProgramWithoutPrivilegesTakesPortNumbers) {
   const auto child = ::fork();
   if (child == 0) {
     if (::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
-    ::_exit(file->claim(RDMA_PS_TCP, 7471, driver::Gid{}) ? 0 : 1);
+    ::_exit(file->claim(RDMA_PS_TCP, 7471, driver::Gid{}, false));
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -18,51 +18,6 @@ TEST_F(RdmaCm, WhatIsNoCommandIsRefused) {
   EXPECT_EQ(get_event(event), EAGAIN);
 }
 
-TEST_F(RdmaCm, APortNumberIsOfOneIdentifier) {
-  const auto first = listen(1, 7471);
-  EXPECT_EQ(bind(create(2), 7471), EADDRINUSE);
-  EXPECT_EQ(bind(create(3, RDMA_PS_UDP), 7471), 0) << "another port space";
-  destroy(first);
-  EXPECT_EQ(bind(create(4), 7471), 0);
-}
-
-// As an iSER target has it, which listens at 0.0.0.0 and at ::.
-TEST_F(RdmaCm, APortNumberHasAListenerForEachFamily) {
-  const auto any4 = driver::Gid::from_ipv4(0, 0, 0, 0);
-  const driver::Gid any6{};
-  const auto six = create(6), four = create(4);  // the wrong one is found first
-  ASSERT_EQ(bind(four, 3260, any4), 0);
-  EXPECT_EQ(bind(create(5), 3260, any6), EADDRINUSE) << "that would be both";
-  EXPECT_EQ(set_option(six, RDMA_OPTION_ID_AFONLY, std::uint8_t{1}), EINVAL) << "an int";
-  ASSERT_EQ(set_option(six, RDMA_OPTION_ID_AFONLY, 1), 0);
-  ASSERT_EQ(bind(six, 3260, any6), 0);
-  for (const auto id : {six, four}) {
-    EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = 1}), 0);
-  }
-  const auto client = create(1);
-  resolve(client, 3260);
-  connect(client, "");
-  EXPECT_EQ(next().uid, 4u) << "who asks for an IPv4 address";
-  destroy(four);
-  EXPECT_EQ(numbers_.used.count({RDMA_PS_TCP, 3260}), 1u) << "the other still listens";
-  destroy(six);
-  EXPECT_EQ(numbers_.used.count({RDMA_PS_TCP, 3260}), 0u);
-}
-
-TEST_F(RdmaCm, APortNumberHasAListenerForEachAddress) {
-  const auto loopback = driver::Gid::from_ipv4(127, 0, 0, 1);
-  listen(1, 7471);
-  const auto other = create(2);
-  ASSERT_EQ(bind(other, 7471, loopback), 0);
-  EXPECT_EQ(bind(create(3), 7471, loopback), EADDRINUSE);
-  EXPECT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = other, .backlog = 1}), 0);
-  const auto client = create(4);
-  ask_to_resolve(client, loopback, 7471);
-  EXPECT_EQ(next_type(), EventType::kAddrResolved);
-  connect(client, "");
-  EXPECT_EQ(next().uid, 2u) << "whose address it is";
-}
-
 TEST_F(RdmaCm, AConnectionIsMadeAndEnds) {
   const auto listener = listen(1, 7471);
   const auto client = create(2);
@@ -87,19 +42,22 @@ TEST_F(RdmaCm, AConnectionIsMadeAndEnds) {
   EXPECT_EQ(established.event, static_cast<std::uint32_t>(EventType::kEstablished));
   EXPECT_EQ(established.uid, 3u);
 
-  EXPECT_EQ(command(RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{.id = client}), 0);
-  EXPECT_EQ(next_type(), EventType::kDisconnected);
-  EXPECT_EQ(next_type(), EventType::kDisconnected) << "both are told";
+  EXPECT_EQ(disconnect(client), 0);
+  EXPECT_EQ(next().uid, 3u) << "the other end is told first";
   rdma_ucm_event_resp none{};
-  manager_->tick();
+  work();
+  EXPECT_EQ(get_event(none), EAGAIN) << "its program has not disconnected yet";
+  EXPECT_EQ(disconnect(request.id), 0);
+  EXPECT_EQ(next().uid, 2u);
+  work();
   EXPECT_EQ(get_event(none), EAGAIN);
-  now_ += std::chrono::milliseconds(537);
-  EXPECT_EQ(next_type(), EventType::kTimeWaitExit) << "IBTA 12.4: its numbers are free";
+  now_ += std::chrono::milliseconds(1024);
+  EXPECT_EQ(next_type(), EventType::kTimeWaitExit) << "IBTA 12.9.8.4";
   EXPECT_EQ(next_type(), EventType::kTimeWaitExit);
   now_ += std::chrono::seconds(10);
-  manager_->tick();
+  work();
   EXPECT_EQ(get_event(none), EAGAIN) << "once";
-  EXPECT_EQ(destroy(client), 4u) << "events that its program has read";
+  EXPECT_EQ(destroy(client), 5u) << "events that its program has read";
   EXPECT_EQ(destroy(request.id), 3u);
   EXPECT_EQ(destroy(listener), 1u);
   EXPECT_TRUE(numbers_.used.empty());
@@ -140,15 +98,15 @@ TEST_F(RdmaCm, APeerThatIsGoneHasDisconnected) {
   ASSERT_EQ(next_type(), EventType::kEstablished);
   peer_is_gone_ = true;
   rdma_ucm_event_resp none{};
-  manager_->tick();
+  manager_->tick(now_);
   EXPECT_EQ(get_event(none), EAGAIN) << "it is looked for now and then";
   now_ += std::chrono::seconds(1);
-  manager_->tick();
+  manager_->tick(now_);
   EXPECT_EQ(next_type(), EventType::kDisconnected);
   EXPECT_EQ(next_type(), EventType::kDisconnected) << "both ends are here";
   EXPECT_EQ(command(RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{.id = client}), 0);
   now_ += std::chrono::seconds(1);
-  manager_->tick();
+  manager_->tick(now_);
   EXPECT_EQ(get_event(none), EAGAIN) << "once";
 }
 
@@ -166,7 +124,7 @@ TEST_F(RdmaCm, AProgramMayTakeItsTimeToAnswer) {
     for (int turns = 0; turns != 20; ++turns) {
       program_.device().hca().host().progress();
       program_.device().poll_events();
-      manager_->tick();
+      manager_->tick(now_);
     }
     ASSERT_EQ(get_event(none), EAGAIN) << "after " << i << " s: " << none.event;
   }
@@ -174,27 +132,48 @@ TEST_F(RdmaCm, AProgramMayTakeItsTimeToAnswer) {
   EXPECT_EQ(next_type(), EventType::kConnectResponse);
 }
 
-// perftest's -R: its server ends one listener and begins the next, and its client may be faster.
-TEST_F(RdmaCm, WhoHasJustListenedMayListenAgain) {
+// perftest's -R: its server ends one listener, keeps the connection that came by it, and begins the
+// next on the same number, with -c UD in another port space. Its client may be faster.
+TEST_F(RdmaCm, ARequestWaitsForAListenerThatComesBack) {
+  for (const auto space : {RDMA_PS_TCP, RDMA_PS_UDP}) {
+    const auto listener = listen(1, 7471);
+    const auto [client, server] = establish(7471);
+    destroy(listener);
+    const auto late = create(4, static_cast<std::uint16_t>(space));
+    resolve(late, 7471);
+    connect(late, "");
+    EXPECT_TRUE(is_quiet());
+    const auto second = listen(5, 7471, static_cast<std::uint16_t>(space));
+    const auto request = next();
+    ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+    for (const auto id : {request.id, late, second, client, server}) destroy(id);
+    now_ += 2 * Manager::kListenAgain;
+    EXPECT_TRUE(is_quiet());
+  }
+}
+
+TEST_F(RdmaCm, ARequestDoesNotWaitForever) {
+  const auto listener = listen(1, 7471);
+  establish(7471);
+  destroy(listener);
+  const auto late = create(4);
+  resolve(late, 7471);
+  connect(late, "");
+  EXPECT_TRUE(is_quiet());
+  now_ += Manager::kListenAgain;
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kRejected));
+  EXPECT_EQ(event.status, 8u);
+}
+
+TEST_F(RdmaCm, AListenerThatHasGoneIsNoSuchService) {
   destroy(listen(1, 7471));
   const auto client = create(2);
   resolve(client, 7471);
   connect(client, "");
-  const auto listener = listen(3, 7471);
-  now_ += std::chrono::milliseconds(500);
-  const auto request = next();
-  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
-  destroy(request.id);
-  EXPECT_EQ(next_type(), EventType::kRejected);
-  destroy(listener);
-
-  const auto late = create(4);
-  resolve(late, 7471);
-  connect(late, "");
-  rdma_ucm_event_resp none{};
-  EXPECT_EQ(get_event(none), EAGAIN);
-  now_ += Manager::kListenAgain;
-  EXPECT_EQ(next_type(), EventType::kRejected) << "nobody has come";
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kRejected));
+  EXPECT_EQ(event.status, 8u);
 }
 
 TEST_F(RdmaCm, WhereNobodyListensThereIsNoSuchService) {
@@ -235,7 +214,7 @@ TEST_F(RdmaCm, NoMoreRequestsWaitThanTheProgramWants) {
   rdma_ucm_event_resp none{};
   work();
   EXPECT_EQ(get_event(none), EAGAIN) << "two were to wait";
-  now_ += std::chrono::milliseconds(500);
+  now_ += std::chrono::seconds(6);
   EXPECT_EQ(next_type(), EventType::kConnectRequest) << "those were read, and it asks again";
 }
 
@@ -270,7 +249,6 @@ TEST_F(RdmaCm, AGroupIsJoinedByItsAddressAndLeft) {
     std::memcpy(&in.addr, &group.storage, sizeof in.addr);
     return command(RDMA_USER_CM_CMD_JOIN_MCAST, in);
   };
-  EXPECT_EQ(join(198), EINVAL) << "no group";
   ASSERT_EQ(join(239), 0);
   const auto event = next();
   EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kMulticastJoin));
@@ -288,24 +266,17 @@ TEST_F(RdmaCm, AGroupIsJoinedByItsAddressAndLeft) {
   EXPECT_EQ(command(RDMA_USER_CM_CMD_LEAVE_MCAST, leave), ENOENT);
   ASSERT_EQ(join(239), 0);
   EXPECT_EQ(destroy(id), 1u) << "what nobody has read is taken back";
-}
 
-TEST_F(RdmaCm, TheTimeoutThatAProgramWantsIsThatOfItsQp) {
-  const auto listener = listen(1, 7000);
-  const auto id = create(2);
-  resolve(id, 7000);
-  const auto set = [&](std::uint8_t timeout) {
-    return set_option(id, RDMA_OPTION_ID_ACK_TIMEOUT, timeout);
-  };
-  EXPECT_EQ(set(32), EINVAL) << "five bits";
-  EXPECT_EQ(set(21), 0);
-  ib_uverbs_qp_attr attributes{};
-  const rdma_ucm_init_qp_attr in{
-      .response = reinterpret_cast<std::uint64_t>(&attributes), .id = id, .qp_state = 3};
-  EXPECT_EQ(command(RDMA_USER_CM_CMD_INIT_QP_ATTR, in), 0);
-  EXPECT_EQ(attributes.timeout, 21);
-  destroy(id);
-  destroy(listener);
+  const auto other = create(2, RDMA_PS_UDP);
+  ASSERT_EQ(bind(other, 0), 0);
+  in.id = other;
+  ASSERT_EQ(join(198), 0) << "that it is no group turns out later";
+  const auto error = next();
+  EXPECT_EQ(error.event, static_cast<std::uint32_t>(EventType::kMulticastError));
+  EXPECT_EQ(static_cast<std::int32_t>(error.status), -1);
+  in.id = create(3);
+  ASSERT_EQ(bind(in.id, 0), 0);
+  EXPECT_EQ(join(239), EINVAL) << "it has no QP of datagrams";
 }
 
 // rdma_write_cm_event(3), and what rdma_resolve_addrinfo() of newer librdmacm tells itself by.
@@ -361,7 +332,7 @@ TEST_F(RdmaCm, AnAnswerThatWasLostIsGivenAgain) {
   program_.knows_macs = true;
   rdma_ucm_event_resp none{};
   EXPECT_EQ(get_event(none), EAGAIN);
-  now_ += std::chrono::milliseconds(500);
+  now_ += std::chrono::seconds(6);
   EXPECT_EQ(next_type(), EventType::kEstablished);
 }
 

@@ -21,10 +21,12 @@ inline const driver::Gid kGuest = driver::Gid::from_ipv4(198, 19, 0, 1);
 
 class Numbers final : public PortNumbers {
  public:
-  bool claim(std::uint16_t space, std::uint16_t port, const driver::Gid&) override {
-    return used.insert({space, port}).second;
+  Errno claim(std::uint16_t space, std::uint16_t port, const driver::Gid&, bool) override {
+    return used.insert({space, port}).second ? 0 : EADDRINUSE;
   }
-  void release(std::uint16_t space, std::uint16_t port) override { used.erase({space, port}); }
+  void release(std::uint16_t space, std::uint16_t port, bool) override {
+    used.erase({space, port});
+  }
   std::optional<driver::Gid> find(std::uint16_t, std::uint16_t) override { return kOwn; }
   std::set<std::pair<std::uint16_t, std::uint16_t>> used;
 };
@@ -43,8 +45,7 @@ class RdmaCm : public testing::Test {
          .is_local = [](const SocketAddress& address) { return address.gid() != kGuest; },
          .ask = [this](const driver::Gid& gid) { asked_.push_back(gid); },
          .path_mtu = [](const driver::Gid& gid) -> std::uint8_t { return gid == kGuest ? 3 : 5; },
-         .is_gone = [this](const driver::Gid&) { return peer_is_gone_; },
-         .clock = [this] { return now_; }});
+         .is_gone = [this](const driver::Gid&) { return ++looked_for_gone_, peer_is_gone_; }});
     channel_ = *manager_->open();
   }
 
@@ -54,8 +55,9 @@ class RdmaCm : public testing::Test {
     const rdma_ucm_cmd_hdr header{.cmd = number, .in = sizeof payload, .out = 0};
     std::memcpy(bytes.data(), &header, sizeof header);
     std::memcpy(bytes.data() + sizeof header, &payload, sizeof payload);
-    return manager_->serve(*channel_, reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size(),
-                           [this](int) { return named_; });
+    return manager_->serve(
+        *channel_, reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size(),
+        [this](int) { return named_; }, now_);
   }
   std::uint32_t create(std::uint64_t uid, std::uint16_t space = RDMA_PS_TCP) {
     rdma_ucm_create_id_resp out{};
@@ -102,7 +104,14 @@ class RdmaCm : public testing::Test {
   }
   void resolve(std::uint32_t id, std::uint16_t port) {
     ask_to_resolve(id, kOwn, port);
-    EXPECT_EQ(next().event, static_cast<std::uint32_t>(EventType::kAddrResolved));
+    EXPECT_EQ(next_type(), EventType::kAddrResolved);
+    resolve_route(id);
+  }
+  void resolve_route(std::uint32_t id) {
+    EXPECT_EQ(
+        command(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{.id = id, .timeout_ms = 1}),
+        0);
+    EXPECT_EQ(next_type(), EventType::kRouteResolved);
   }
   static rdma_ucm_conn_param param(std::uint32_t qpn, std::string_view data) {
     rdma_ucm_conn_param out{};
@@ -127,6 +136,22 @@ class RdmaCm : public testing::Test {
     if (!active) in.conn_param = param(0x200, "yes");
     return command(RDMA_USER_CM_CMD_ACCEPT, in);
   }
+  /// A client and the identifier that it has got at a listener: uid 20 and 30.
+  std::pair<std::uint32_t, std::uint32_t> establish(std::uint16_t port) {
+    const auto client = create(20);
+    resolve(client, port);
+    connect(client, "");
+    const auto request = next();
+    EXPECT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+    EXPECT_EQ(accept(request.id, 30, false), 0);
+    EXPECT_EQ(next_type(), EventType::kConnectResponse);
+    EXPECT_EQ(accept(client, 20, true), 0);
+    EXPECT_EQ(next_type(), EventType::kEstablished);
+    return {client, request.id};
+  }
+  Errno disconnect(std::uint32_t id) {
+    return command(RDMA_USER_CM_CMD_DISCONNECT, rdma_ucm_disconnect{.id = id});
+  }
   Errno get_event(rdma_ucm_event_resp& out) {
     rdma_ucm_get_event in{.response = reinterpret_cast<std::uint64_t>(&out)};
     return command(RDMA_USER_CM_CMD_GET_EVENT, in);
@@ -136,6 +161,7 @@ class RdmaCm : public testing::Test {
     for (int i = 0; i != 50; ++i) {
       program_.device().hca().host().progress();
       program_.device().poll_events();
+      manager_->tick(now_);
     }
   }
   /// The next event; of type 99 if none comes.
@@ -145,10 +171,16 @@ class RdmaCm : public testing::Test {
       if (get_event(out) == 0) return out;
       program_.device().hca().host().progress();
       program_.device().poll_events();
-      manager_->tick();
+      manager_->tick(now_);
     }
     out.event = 99;
     return out;
+  }
+  /// All that is on its way has arrived, and there is no event.
+  bool is_quiet() {
+    work();
+    rdma_ucm_event_resp none{};
+    return get_event(none) == EAGAIN;
   }
   EventType next_type() { return static_cast<EventType>(next().event); }
   std::uint32_t destroy(std::uint32_t id) {
@@ -164,8 +196,9 @@ class RdmaCm : public testing::Test {
   Numbers numbers_;
   bool guest_is_known_ = false;
   bool peer_is_gone_ = false;
+  unsigned looked_for_gone_ = 0;
   std::vector<driver::Gid> asked_;
-  util::Time now_ = util::monotonic_now();
+  util::Time now_{std::chrono::hours(1)};
   std::unique_ptr<Manager> manager_;
   Channel* channel_;
   Channel* named_ = nullptr;  ///< the channel of any descriptor that a command names

@@ -1,0 +1,222 @@
+// The commands by which an identifier gets its addresses: binding it, and resolving its destination
+// (host-door contract 8.2, 8.4).
+#include <rdma/rdma_user_cm.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "rdma_cm/manager.h"
+#include "rdma_cm/message.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+constexpr auto kAskAgainAfter = std::chrono::milliseconds(300);
+
+SocketAddress address_of(const __kernel_sockaddr_storage& from) {
+  SocketAddress to;
+  static_assert(sizeof to.storage == sizeof from);
+  std::memcpy(&to.storage, &from, sizeof from);
+  return to;
+}
+
+/// Nothing leads to it: Linux' routing table says so. Whether another address is there, the network
+/// is asked.
+bool has_no_route(const SocketAddress& to, bool datagram) {
+  if (to.is_broadcast() || to.is_mapped()) return true;
+  return to.family() == AF_INET && to.is_multicast() && !datagram;
+}
+
+}  // namespace
+
+Errno Manager::bind(Channel& channel, Bytes in) {
+  const auto command = take<rdma_ucm_bind>(in);
+  auto* id = find(channel, command.id);
+  if (id == nullptr) return ENOENT;
+  const auto address = address_of(command.addr);
+  // The library asks whether such addresses are known, and uses IP.
+  if (address.family() == kFamilyIb) return 0;
+  if (address.size() == 0 || command.addr_size < address.size()) return EINVAL;
+  return bind_to(*id, address);
+}
+
+Errno Manager::bind_to(Id& id, const SocketAddress& address) {
+  if (id.state != State::kIdle || id.owns_port || address.lacks_scope()) return EINVAL;
+  std::optional<LocalAddress> own;
+  if (!address.is_of_no_device()) {
+    if (address.is_multicast() || address.is_broadcast() || address.is_mapped()) {
+      return EADDRNOTAVAIL;
+    }
+    own = find_local(address.gid());
+    if (!own && !options_.is_local(address)) return EADDRNOTAVAIL;
+    if (id.port_space == RDMA_PS_IPOIB) return EINVAL;  // of InfiniBand
+  }
+  const auto before = id;
+  id.source = address;
+  if (address.family() == AF_INET) id.one_family = true;
+  id.bound = own.has_value();
+  if (own) id.local = *own;
+  if (const auto wrong = take_port(id); wrong != 0) {
+    id = before;
+    return wrong;
+  }
+  id.has_device = !address.is_of_no_device();
+  if (id.destination.family() == 0) id.destination = SocketAddress::any(address.family());
+  return 0;
+}
+
+/// IETF RFC 6724 5, as far as it matters here: an address of the same kind, and link-local to
+/// link-local. Where there is none, whatever there is.
+LocalAddress Manager::local_for(const driver::Gid& peer, unsigned port) const {
+  const auto& device = ports_[port].device;
+  const auto fitness = [&peer](const driver::Gid& gid) {
+    if (gid.is_ipv4() != peer.is_ipv4()) return 1;
+    return gid.is_link_local() == peer.is_link_local() ? 3 : 2;
+  };
+  LocalAddress best{.port = port, .gid_index = 0, .gid = {}};
+  for (std::size_t i = 0, found = 0; i != device.gids_end(); ++i) {
+    const auto* entry = device.gid(i);
+    if (entry == nullptr || !entry->roce_v2) continue;
+    const auto fits = static_cast<std::size_t>(fitness(entry->gid));
+    if (fits <= found) continue;
+    found = fits;
+    best = {.port = port, .gid_index = static_cast<std::uint8_t>(i), .gid = entry->gid};
+  }
+  return best;
+}
+
+/// Unless the program has said from where: an address of ours is spoken to from itself.
+void Manager::choose_local(Id& id) {
+  if (id.bound) return;
+  const auto own = find_local(*id.peer);
+  id.local = own ? *own : local_for(*id.peer, id.local.port);
+}
+
+/// Where its messages are to go: a member, or the program that has the port on this machine. If no
+/// program has it, this one answers that there is no such service.
+std::optional<driver::Gid> Manager::resolve(const Id& id) const {
+  const auto gid = id.destination.gid();
+  if (id.destination.is_multicast() || options_.is_member(gid)) return gid;
+  if (!id.destination.is_any() && !options_.is_local(id.destination)) return std::nullopt;
+  return options_.port_numbers.find(id.port_space, id.destination.port()).value_or(id.local.gid);
+}
+
+/// An address that the machine has, and no device: 127.0.0.1, for one.
+bool Manager::is_to_this_machine(const Id& id) const {
+  return !id.destination.is_any() && !id.destination.is_multicast() &&
+         !options_.is_member(id.destination.gid()) && options_.is_local(id.destination);
+}
+
+/// As which the other end is to see us: a program that connects to an address of the machine comes
+/// from it.
+driver::Gid Manager::source_of(const Id& id) const {
+  return is_to_this_machine(id) ? id.source.gid() : id.local.gid;
+}
+
+/// And itself.
+driver::Gid Manager::target_of(const Id& id) const {
+  return is_to_this_machine(id) ? id.destination.gid() : *id.peer;
+}
+
+Errno Manager::resolve_addr(Channel& channel, Bytes in) {
+  const auto command = take<rdma_ucm_resolve_addr>(in);
+  auto* id = find(channel, command.id);
+  if (id == nullptr) return ENOENT;
+  const auto destination = address_of(command.dst_addr);
+  if (destination.size() == 0 || command.dst_size < destination.size()) return EINVAL;
+  if (id->state != State::kIdle) return EINVAL;
+  if (!id->owns_port) {
+    const auto source = address_of(command.src_addr);
+    const auto wrong =
+        bind_to(*id, source.size() != 0 ? source : SocketAddress::any(destination.family()));
+    if (wrong != 0) return wrong;
+  }
+  if (id->source.family() != destination.family()) return EINVAL;
+  if (has_no_route(destination, is_datagram(*id))) return ENETUNREACH;
+  id->destination = destination;
+  if (destination.is_multicast() && !is_datagram(*id)) {
+    tell(*id, EventType::kAddrError, -ENODEV);
+    return 0;
+  }
+  if (const auto peer = resolve(*id)) {
+    be_resolved(*id, *peer);
+    return 0;
+  }
+  if (!options_.ask) {
+    tell(*id, EventType::kAddrError, -ENETUNREACH);
+    return 0;
+  }
+  id->state = State::kResolving;
+  resolving_.insert(id->number);
+  id->resolve_until = now_ + std::chrono::milliseconds(command.timeout_ms);
+  wake_at(id->resolve_until);
+  ask(*id);
+  return 0;
+}
+
+void Manager::be_resolved(Id& id, const driver::Gid& peer) {
+  id.peer = peer;
+  choose_local(id);
+  if (id.source.is_of_no_device()) {
+    const auto port = id.source.port();
+    id.source =
+        SocketAddress::of(is_to_this_machine(id) ? id.destination.gid() : id.local.gid, port);
+  }
+  id.has_device = true;
+  id.state = State::kResolved;
+  tell(id, EventType::kAddrResolved);
+}
+
+void Manager::ask(Id& id) {
+  id.ask_next = now_ + kAskAgainAfter;
+  wake_at(id.ask_next);
+  options_.ask(id.destination.gid());
+}
+
+/// Whether the answers have come: nobody tells that.
+void Manager::look_for_addresses() {
+  for (const auto number : std::set(resolving_)) {
+    const auto at = ids_.find(number);
+    if (at != ids_.end() && at->second->state == State::kResolving) wait_for_address(*at->second);
+    if (at == ids_.end() || at->second->state != State::kResolving) resolving_.erase(number);
+  }
+}
+
+void Manager::wait_for_address(Id& id) {
+  const auto gid = id.destination.gid();
+  if (options_.is_member(gid)) {
+    be_resolved(id, gid);
+  } else if (now_ >= id.resolve_until) {
+    id.state = State::kIdle;
+    tell(id, EventType::kAddrError, -ETIMEDOUT);
+  } else if (now_ >= id.ask_next) {
+    ask(id);
+  }
+}
+
+Errno Manager::resolve_route(Channel& channel, Bytes in) {
+  const auto command = take<rdma_ucm_resolve_route>(in);
+  auto* id = find(channel, command.id);
+  if (id == nullptr) return ENOENT;
+  if (id->state != State::kResolved) return EINVAL;
+  find_path(*id);
+  return 0;
+}
+
+/// As Linux: a flow label of the port numbers, so that connections take several ways.
+void Manager::find_path(Id& id) {
+  constexpr unsigned kFactor = 31, kFlowLabelMax = 0xfffff, kAckTimeoutMax = 31;
+  const auto wanted = id.wanted_ack_timeout.value_or(0);
+  const unsigned lifetime = wanted != 0 ? wanted - 1u : kPacketLifetime;
+  id.path = {.mtu = path_mtu(*id.peer),
+             .traffic_class = id.wanted_tos.value_or(0),
+             .flow_label = (id.source.port() * kFactor + id.destination.port()) & kFlowLabelMax,
+             .ack_timeout = static_cast<std::uint8_t>(std::min(lifetime + 1, kAckTimeoutMax))};
+  id.response_timeout = cm_time(kResponseTimeout) + 2 * cm_time(lifetime);
+  id.has_path = true;
+  id.state = State::kRouteResolved;
+  tell(id, EventType::kRouteResolved);
+}
+
+}  // namespace softhca::rdma_cm

@@ -1,0 +1,89 @@
+// What a program may set of an identifier (rdma_set_option(3)), as Linux takes it.
+#include <rdma/ib_user_sa.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_cm.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "rdma_cm/manager.h"
+#include "rdma_cm/message.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+/// KMALLOC_MAX_SIZE of Linux, with pages of 4 KiB.
+constexpr std::uint32_t kValueMax = 4u << 20;
+/// Of which we look at no more than paths of this number.
+constexpr std::size_t kPathsMax = 8;
+
+}  // namespace
+
+Errno Manager::set_option(Channel& channel, Bytes in) {
+  const auto command = take<rdma_ucm_set_option>(in);
+  auto* id = find(channel, command.id);
+  if (id == nullptr) return ENOENT;
+  if (command.optlen > kValueMax) return EINVAL;
+  std::array<std::byte, kPathsMax * sizeof(ib_path_rec_data)> bytes{};
+  const auto value = std::span(bytes).first(std::min<std::size_t>(command.optlen, bytes.size()));
+  if (!value.empty() && !memory_.read(command.optval, value)) return EFAULT;
+  if (command.level == RDMA_OPTION_ID) {
+    return value.size() != command.optlen ? EINVAL : set_id_option(*id, command.optname, value);
+  }
+  if (command.level != RDMA_OPTION_IB || command.optname != RDMA_OPTION_IB_PATH) return ENOSYS;
+  return command.optlen % sizeof(ib_path_rec_data) != 0 ? EINVAL : set_path(*id, value);
+}
+
+Errno Manager::set_id_option(Id& id, std::uint32_t name, Bytes value) {
+  const auto set = [&](auto& to, bool allowed) -> Errno {
+    using Value = std::remove_reference_t<decltype(to)>;
+    if (value.size() != sizeof(Value)) return EINVAL;
+    if (!allowed) return EINVAL;
+    std::memcpy(&to, value.data(), sizeof to);
+    return 0;
+  };
+  std::uint8_t byte = 0;
+  int number = 0;
+  Errno wrong = ENOSYS;
+  const bool is_bound = id.state != State::kIdle || id.owns_port;
+  switch (name) {
+    case RDMA_OPTION_ID_TOS:
+      wrong = set(byte, true);
+      if (wrong == 0) id.wanted_tos = byte;
+      return wrong;
+    case RDMA_OPTION_ID_REUSEADDR:
+      wrong = set(number, true);
+      if (wrong != 0) return wrong;
+      if (is_bound && (number == 0 || id.state == State::kListening)) return EINVAL;
+      id.reuses_port = number != 0;
+      return 0;
+    case RDMA_OPTION_ID_AFONLY:
+      wrong = set(number, id.state == State::kIdle);
+      if (wrong == 0) id.one_family = number != 0;
+      return wrong;
+    case RDMA_OPTION_ID_ACK_TIMEOUT:
+      wrong = set(byte, !is_datagram(id));
+      if (wrong == 0) id.wanted_ack_timeout = byte;
+      return wrong;
+    default:
+      return ENOSYS;
+  }
+}
+
+/// A path that the program has found by itself. There is no other one here: it may as well be ours.
+Errno Manager::set_path(Id& id, Bytes value) {
+  constexpr std::uint32_t kWanted = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
+  bool found = false;
+  for (; !value.empty() && !found; value = value.subspan(sizeof(ib_path_rec_data))) {
+    std::uint32_t flags;
+    std::memcpy(&flags, value.data(), sizeof flags);
+    found = flags == kWanted;
+  }
+  if (!found || id.state != State::kResolved) return EINVAL;
+  find_path(id);
+  return 0;
+}
+
+}  // namespace softhca::rdma_cm

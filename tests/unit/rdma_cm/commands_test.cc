@@ -1,0 +1,263 @@
+// Commands as Linux takes and refuses them: their order, their options and their sizes.
+#include <gtest/gtest.h>
+#include <rdma/ib_user_sa.h>
+
+#include "rdma_cm/guest_on_wire.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+class RdmaCmCommands : public RdmaCmWithGuest {
+ protected:
+  Errno notify(std::uint32_t id, std::uint32_t event) {
+    return command(RDMA_USER_CM_CMD_NOTIFY, rdma_ucm_notify{.id = id, .event = event});
+  }
+  Errno listen_at(std::uint32_t id, std::uint32_t backlog = 1) {
+    return command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = id, .backlog = backlog});
+  }
+  Errno resolve_from(std::uint32_t id, const SocketAddress& from, const SocketAddress& to) {
+    rdma_ucm_resolve_addr in{};
+    in.id = id;
+    in.timeout_ms = 1000;
+    in.src_size = from.size();
+    std::memcpy(&in.src_addr, &from.storage, sizeof in.src_addr);
+    in.dst_size = to.size();
+    std::memcpy(&in.dst_addr, &to.storage, sizeof in.dst_addr);
+    return command(RDMA_USER_CM_CMD_RESOLVE_ADDR, in);
+  }
+  ib_uverbs_qp_attr attributes_of(std::uint32_t id, std::uint32_t state) {
+    ib_uverbs_qp_attr out{};
+    EXPECT_EQ(command(RDMA_USER_CM_CMD_INIT_QP_ATTR,
+                      rdma_ucm_init_qp_attr{.response = reinterpret_cast<std::uint64_t>(&out),
+                                            .id = id,
+                                            .qp_state = state}),
+              0);
+    return out;
+  }
+  Errno accept_with(std::uint32_t id, std::size_t bytes) {
+    rdma_ucm_accept in{};
+    in.uid = 3;
+    in.id = id;
+    in.conn_param = param(0x200, std::string(bytes, 'x'));
+    return command(RDMA_USER_CM_CMD_ACCEPT, in);
+  }
+  Errno reject_with(std::uint32_t id, std::uint8_t bytes, std::uint8_t reason = 0) {
+    rdma_ucm_reject in{};
+    in.id = id;
+    in.private_data_len = bytes;
+    in.reason = reason;
+    std::memset(in.private_data, 'x', bytes);
+    return command(RDMA_USER_CM_CMD_REJECT, in);
+  }
+  rdma_ucm_event_resp ask(std::uint16_t space) {
+    const auto client = create(20, space);
+    resolve(client, 7471);
+    connect(client, "");
+    return next();
+  }
+};
+
+TEST_F(RdmaCmCommands, AConnectionNeedsARoute) {
+  const auto id = create(1);
+  ask_to_resolve(id, kGuest, 7471);
+  ASSERT_EQ(next_type(), EventType::kAddrResolved);
+  rdma_ucm_connect in{};
+  in.id = id;
+  in.conn_param = param(0x100, "");
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_CONNECT, in), EINVAL);
+  resolve_route(id);
+  EXPECT_EQ(
+      command(RDMA_USER_CM_CMD_RESOLVE_ROUTE, rdma_ucm_resolve_route{.id = id, .timeout_ms = 1}),
+      EINVAL);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_CONNECT, in), 0);
+}
+
+TEST_F(RdmaCmCommands, AnIdentifierListensOnce) {
+  const auto id = create(1);
+  ASSERT_EQ(bind(id, 7471), 0);
+  EXPECT_EQ(listen_at(id), 0);
+  EXPECT_EQ(listen_at(id, 2), EINVAL);
+}
+
+TEST_F(RdmaCmCommands, DisconnectingIsAnErrorBeforeThereIsAConnection) {
+  const auto datagrams = ask_guest(2, RDMA_PS_UDP);
+  EXPECT_EQ(disconnect(datagrams), 0);
+  const auto id = create(3);
+  EXPECT_EQ(disconnect(id), EINVAL);
+  resolve_guest(id);
+  EXPECT_EQ(disconnect(id), EINVAL);
+  connect(id, "");
+  EXPECT_EQ(disconnect(id), 0);
+  work();
+  EXPECT_EQ(count(cm_attribute::DREQ), 0u) << "and nothing is said";
+}
+
+TEST_F(RdmaCmCommands, EventsOfAQpAreTakenInTheRightState) {
+  constexpr std::uint32_t kEstablished = 4, kPathMigrated = 6;
+  EXPECT_EQ(notify(create(1), kEstablished), EINVAL);
+  const auto server = be_asked_by_guest();
+  EXPECT_EQ(notify(server, kEstablished), EINVAL);
+  ASSERT_EQ(accept(server, 3, false), 0);
+  EXPECT_EQ(notify(server, kPathMigrated), EINVAL);
+  EXPECT_EQ(notify(server, kEstablished), 0);
+  EXPECT_EQ(next_type(), EventType::kEstablished);
+  EXPECT_EQ(notify(server, kEstablished), EISCONN);
+  EXPECT_EQ(notify(server, kPathMigrated), 0);
+  EXPECT_EQ(notify(server, 5), EINVAL);
+}
+
+// IBTA 12.6: REP has room for 196 bytes, REJ for 148, SIDR_REP for 136.
+TEST_F(RdmaCmCommands, WhatAMessageHasNoRoomForIsRefused) {
+  listen(1, 7471);
+  auto request = ask(RDMA_PS_TCP);
+  EXPECT_EQ(accept_with(request.id, 196), 0);
+  EXPECT_EQ(next_type(), EventType::kConnectResponse);
+  request = ask(RDMA_PS_TCP);
+  EXPECT_EQ(accept_with(request.id, 197), EINVAL);
+  EXPECT_EQ(next_type(), EventType::kRejected) << "as rdma_accept() of Linux";
+  request = ask(RDMA_PS_TCP);
+  EXPECT_EQ(reject_with(request.id, 149), EINVAL);
+  EXPECT_EQ(reject_with(request.id, 1, 3), EINVAL) << "no reason of a program's";
+  EXPECT_EQ(reject_with(request.id, 148), 0);
+  EXPECT_EQ(next_type(), EventType::kRejected);
+}
+
+TEST_F(RdmaCmCommands, WhatAnAnswerOfDatagramsHasNoRoomForIsRefused) {
+  listen(1, 7471, RDMA_PS_UDP);
+  auto request = ask(RDMA_PS_UDP);
+  EXPECT_EQ(accept_with(request.id, 136), 0);
+  EXPECT_EQ(next_type(), EventType::kEstablished);
+  request = ask(RDMA_PS_UDP);
+  EXPECT_EQ(accept_with(request.id, 137), EINVAL);
+  auto answer = next();
+  EXPECT_EQ(answer.event, static_cast<std::uint32_t>(EventType::kUnreachable));
+  EXPECT_EQ(answer.status, 2u);
+  request = ask(RDMA_PS_UDP);
+  EXPECT_EQ(reject_with(request.id, 137), EINVAL);
+  EXPECT_EQ(reject_with(request.id, 135), 0);
+  answer = next();
+  EXPECT_EQ(answer.event, static_cast<std::uint32_t>(EventType::kUnreachable));
+  EXPECT_EQ(answer.param.ud.private_data[134], 'x');
+  EXPECT_EQ(answer.param.ud.private_data[135], 0);
+  EXPECT_EQ(answer.param.ud.qp_num, 0u);
+  EXPECT_EQ(answer.param.ud.ah_attr.is_global, 0);
+}
+
+TEST_F(RdmaCmCommands, TheTypeOfServiceIsThatOfBothQps) {
+  listen(1, 7471);
+  const auto client = create(2);
+  ASSERT_EQ(set_option(client, RDMA_OPTION_ID_TOS, std::uint8_t{0x68}), 0);
+  resolve(client, 7471);
+  connect(client, "");
+  const auto request = next();
+  ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
+  ASSERT_EQ(accept(request.id, 3, false), 0);
+  ASSERT_EQ(next_type(), EventType::kConnectResponse);
+  const auto one = attributes_of(client, 2).ah_attr.grh;
+  const auto other = attributes_of(request.id, 2).ah_attr.grh;
+  EXPECT_EQ(one.traffic_class, 0x68);
+  EXPECT_EQ(other.traffic_class, 0x68);
+  EXPECT_NE(one.flow_label, 0u) << "of the port numbers";
+  EXPECT_EQ(one.flow_label, other.flow_label);
+}
+
+// cm_ack_timeout() of Linux: twice the way, and the delay of an acknowledgement.
+TEST_F(RdmaCmCommands, TheAckTimeoutIsWhatTheProgramWantsOrTheWaysOwn) {
+  EXPECT_EQ(attributes_of(connect_to_guest(), 3).timeout, 18);
+  const auto id = create(5);
+  EXPECT_EQ(set_option(id, RDMA_OPTION_ID_ACK_TIMEOUT, std::uint8_t{32}), 0);
+  EXPECT_EQ(set_option(id, RDMA_OPTION_ID_ACK_TIMEOUT, std::uint8_t{21}), 0);
+  resolve_guest(id);
+  EXPECT_EQ(attributes_of(id, 3).timeout, 21);
+}
+
+TEST_F(RdmaCmCommands, OptionsAreTakenAsLinuxTakesThem) {
+  const auto id = create(1);
+  const auto set = [&](std::uint32_t level, std::uint32_t name, std::uint64_t at,
+                       std::uint32_t size) {
+    rdma_ucm_set_option in{};
+    in.optval = at;
+    in.id = id;
+    in.level = level;
+    in.optname = name;
+    in.optlen = size;
+    return command(RDMA_USER_CM_CMD_SET_OPTION, in);
+  };
+  const std::array<std::byte, 4096> bytes{};
+  const auto at = reinterpret_cast<std::uint64_t>(bytes.data());
+  for (const std::uint32_t size : {0, 2, 4, 4096, 5 << 20}) {
+    EXPECT_EQ(set(RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, at, size), EINVAL) << size;
+  }
+  EXPECT_EQ(set(RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, 0, 1), EFAULT);
+  EXPECT_EQ(set(RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, at, 1), EINVAL);
+  EXPECT_EQ(set(RDMA_OPTION_ID, 77, at, 1), ENOSYS);
+  EXPECT_EQ(set(RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, at, 7), EINVAL);
+  EXPECT_EQ(set(RDMA_OPTION_IB, 77, at, 7), ENOSYS);
+  EXPECT_EQ(set(2, 0, at, 1), ENOSYS);
+  ib_path_rec_data path{};
+  path.flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
+  const auto path_at = reinterpret_cast<std::uint64_t>(&path);
+  EXPECT_EQ(set(RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, path_at, sizeof path), EINVAL);
+  ask_to_resolve(id, kGuest, 7471);
+  ASSERT_EQ(next_type(), EventType::kAddrResolved);
+  EXPECT_EQ(set(RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, path_at, sizeof path), 0);
+  EXPECT_EQ(next_type(), EventType::kRouteResolved);
+  const auto datagrams = create(2, RDMA_PS_UDP);
+  EXPECT_EQ(set_option(datagrams, RDMA_OPTION_ID_ACK_TIMEOUT, std::uint8_t{14}), EINVAL);
+}
+
+TEST_F(RdmaCmCommands, WhatLeadsNowhereIsNotResolved) {
+  const auto none = SocketAddress{};
+  const auto to = [](const driver::Gid& gid) { return SocketAddress::of(gid, 7471); };
+  const auto id = create(1);
+  EXPECT_EQ(resolve_from(id, none, to(driver::Gid::from_ipv4(255, 255, 255, 255))), ENETUNREACH);
+  EXPECT_EQ(resolve_from(id, none, to(driver::Gid::from_ipv4(239, 1, 1, 1))), ENETUNREACH);
+  EXPECT_EQ(resolve_from(create(2, RDMA_PS_UDP), none, to(driver::Gid::from_ipv4(239, 1, 1, 1))),
+            0);
+  EXPECT_EQ(next_type(), EventType::kAddrResolved) << "a group is no host, but mckey asks for it";
+  EXPECT_EQ(resolve_from(id, none, to(kGuest)), 0) << "it is as it was";
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  driver::Gid group{};
+  group.bytes[0] = std::byte{0xff};
+  group.bytes[1] = std::byte{0x0e};
+  EXPECT_EQ(resolve_from(create(3), none, to(group)), 0);
+  const auto error = next();
+  EXPECT_EQ(error.event, static_cast<std::uint32_t>(EventType::kAddrError));
+  EXPECT_EQ(static_cast<std::int32_t>(error.status), -ENODEV);
+}
+
+TEST_F(RdmaCmCommands, TheSourceIsTheHostsAndOfTheSameFamily) {
+  const auto to = SocketAddress::of(kOwn, 7471);
+  EXPECT_EQ(resolve_from(create(1), SocketAddress::of(kGuest, 0), to), EADDRNOTAVAIL);
+  driver::Gid loopback{};
+  loopback.bytes[15] = std::byte{1};
+  EXPECT_EQ(resolve_from(create(2), SocketAddress::of(loopback, 0), to), EINVAL);
+  EXPECT_EQ(resolve_from(create(3), SocketAddress::of(kOwn, 0), to), 0);
+}
+
+TEST_F(RdmaCmCommands, AnEventThatCannotBeWrittenStays) {
+  const auto id = create(1);
+  ask_to_resolve(id, kGuest, 7471);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_GET_EVENT, rdma_ucm_get_event{.response = 0}), EFAULT);
+  EXPECT_EQ(next_type(), EventType::kAddrResolved);
+  EXPECT_EQ(destroy(id), 1u);
+}
+
+TEST_F(RdmaCmCommands, AGroupOfIpv6IsNoneForRoceV2) {
+  const auto id = create(1, RDMA_PS_UDP);
+  ASSERT_EQ(bind(id, 0), 0);
+  rdma_ucm_create_id_resp made{};
+  rdma_ucm_join_mcast in{};
+  in.response = reinterpret_cast<std::uint64_t>(&made);
+  in.id = id;
+  sockaddr_in6 group{};
+  group.sin6_family = AF_INET6;
+  group.sin6_addr.s6_addr[0] = 0xff;
+  group.sin6_addr.s6_addr[1] = 0x0e;
+  in.addr_size = sizeof group;
+  std::memcpy(&in.addr, &group, sizeof group);
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_JOIN_MCAST, in), 524) << "ENOTSUPP";
+}
+
+}  // namespace
+}  // namespace softhca::rdma_cm

@@ -1,0 +1,314 @@
+// The life of a connection beside another host's communication manager, which is Linux, or anybody.
+#include <gtest/gtest.h>
+
+#include "rdma_cm/guest_on_wire.h"
+
+namespace softhca::rdma_cm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+std::int32_t status_of(const rdma_ucm_event_resp& event) {
+  return static_cast<std::int32_t>(event.status);
+}
+
+// cma.c of Linux: 15 times more, 2^20 * 4.096 us and twice the way apart.
+TEST_F(RdmaCmWithGuest, ARequestIsRepeatedAsLinuxDoes) {
+  ask_guest();
+  now_ += milliseconds(4600);
+  EXPECT_TRUE(is_quiet());
+  EXPECT_EQ(count(cm_attribute::REQ), 1u);
+  for (unsigned times = 2; times != 17; ++times) {
+    now_ += milliseconds(4608 * 9 / 8 + 1);
+    EXPECT_TRUE(is_quiet());
+    EXPECT_EQ(count(cm_attribute::REQ), times);
+  }
+  now_ += milliseconds(4608 * 9 / 8 + 1);
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kUnreachable));
+  EXPECT_EQ(status_of(event), -ETIMEDOUT);
+  EXPECT_EQ(count(cm_attribute::REQ), 16u);
+}
+
+// A listener that takes one at a time hears all of them in the end.
+TEST_F(RdmaCmWithGuest, RequestsOfManyAreNotRepeatedInOneMoment) {
+  for (std::uint64_t uid = 2; uid != 22; ++uid) ask_guest(uid);
+  std::size_t most = 0, before = count(cm_attribute::REQ);
+  ASSERT_EQ(before, 20u);
+  now_ += milliseconds(4608);
+  for (unsigned passed = 0; passed <= 4608 / 8; ++passed) {
+    now_ += milliseconds(1);
+    manager_->tick(now_);
+    work();
+    most = std::max(most, count(cm_attribute::REQ) - before);
+    before = count(cm_attribute::REQ);
+  }
+  EXPECT_EQ(before, 40u);
+  EXPECT_LE(most, 5u);
+}
+
+TEST_F(RdmaCmWithGuest, AReplyIsRepeatedAndGivenUp) {
+  const auto server = be_asked_by_guest();
+  ASSERT_EQ(accept(server, 3, false), 0);
+  for (unsigned times = 0; times != 17; ++times) {
+    work();
+    now_ += milliseconds(4096 * 9 / 8 + 1);
+  }
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kUnreachable));
+  EXPECT_EQ(count(cm_attribute::REP), 16u);
+}
+
+// CMA_CM_MRA_SETTING of Linux has a flag: only a request that comes again is answered so.
+TEST_F(RdmaCmWithGuest, ARequestThatComesAgainIsToldToWait) {
+  be_asked_by_guest();
+  work();
+  EXPECT_EQ(count(cm_attribute::MRA), 0u);
+  say(request());
+  EXPECT_EQ(count(cm_attribute::MRA), 1u);
+  EXPECT_TRUE(is_quiet()) << "it is one request";
+}
+
+// REJ with reason 4 (IBTA 12.6.7.2): the client has gone, and does not know how the server calls
+// it.
+TEST_F(RdmaCmWithGuest, ARequestThatWasGivenUpIsNotAccepted) {
+  const auto server = be_asked_by_guest();
+  const auto give_up = message<spec::cm_rej>(cm_attribute::REJ, kGuestsId, 0, [](auto body) {
+    body.set(spec::cm_rej::message, 2);
+    body.set(spec::cm_rej::reason, number_of(spec::cm_reject_reason::TIMEOUT));
+  });
+  say(give_up, kStranger);
+  say(give_up);
+  EXPECT_EQ(accept(server, 3, false), EINVAL);
+  rdma_ucm_reject reject{};
+  reject.id = server;
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_REJECT, reject), EINVAL);
+  EXPECT_TRUE(is_quiet());
+}
+
+TEST_F(RdmaCmWithGuest, AClientThatGoesGivesItsRequestUp) {
+  destroy(ask_guest());
+  work();
+  const auto& mad = last(cm_attribute::REJ);
+  const auto rej = body_of<spec::cm_rej>(mad);
+  EXPECT_EQ(rej.get(spec::cm_rej::reason), 4u);
+  EXPECT_EQ(rej.get(spec::cm_rej::local_comm_id), number_in(last(cm_attribute::REQ)));
+  EXPECT_EQ(rej.get(spec::cm_rej::info_length), 8u);
+}
+
+TEST_F(RdmaCm, AClientThatGoesIsNotAccepted) {
+  listen(1, 7471);
+  const auto client = create(2);
+  resolve(client, 7471);
+  connect(client, "");
+  const auto request = next();
+  destroy(client);
+  work();
+  EXPECT_EQ(accept(request.id, 3, false), EINVAL);
+}
+
+// IBTA 12.6.10: DREP is the answer of the program that disconnects.
+TEST_F(RdmaCmWithGuest, ADisconnectIsAnsweredWhenTheProgramDisconnects) {
+  for (const bool by_destroying : {false, true}) {
+    const auto client = connect_to_guest();
+    const auto drep_before = count(cm_attribute::DREP);
+    const auto req = body_of<spec::cm_req>(last(cm_attribute::REQ));
+    const auto disconnect_of = [&](std::uint32_t qpn) {
+      return message<spec::cm_dreq>(cm_attribute::DREQ, kGuestsId,
+                                    req.get(spec::cm_req::local_comm_id),
+                                    [&](auto body) { body.set(spec::cm_dreq::remote_qpn, qpn); });
+    };
+    say(disconnect_of(0x101));
+    EXPECT_TRUE(is_quiet()) << "another QP";
+    say(disconnect_of(0x100));
+    EXPECT_EQ(next_type(), EventType::kDisconnected);
+    say(disconnect_of(0x100));
+    EXPECT_EQ(count(cm_attribute::DREP), drep_before);
+    if (by_destroying) {
+      destroy(client);
+      work();
+      EXPECT_EQ(count(cm_attribute::DREP), drep_before + 1);
+      say(disconnect_of(0x100));
+      EXPECT_EQ(count(cm_attribute::DREP), drep_before + 2) << "as if it had been answered";
+      continue;
+    }
+    EXPECT_EQ(disconnect(client), 0);
+    work();
+    EXPECT_EQ(count(cm_attribute::DREP), drep_before + 1);
+    say(disconnect_of(0x100));
+    EXPECT_EQ(count(cm_attribute::DREP), drep_before + 2) << "the first was lost";
+    now_ += milliseconds(1024);
+    EXPECT_EQ(next_type(), EventType::kTimeWaitExit);
+    destroy(client);
+  }
+}
+
+TEST_F(RdmaCmWithGuest, ADisconnectThatIsNotAnsweredEnds) {
+  const auto client = connect_to_guest();
+  EXPECT_EQ(disconnect(client), 0);
+  EXPECT_EQ(disconnect(client), 0) << "once more";
+  for (unsigned times = 0; times != 16; ++times) {
+    EXPECT_TRUE(is_quiet());
+    now_ += milliseconds(4608 * 9 / 8 + 1);
+  }
+  const auto event = next();
+  EXPECT_EQ(event.event, static_cast<std::uint32_t>(EventType::kDisconnected));
+  EXPECT_EQ(status_of(event), -ETIMEDOUT);
+  EXPECT_EQ(count(cm_attribute::DREQ), 16u);
+}
+
+TEST_F(RdmaCm, BothEndsMayDisconnectInOneMoment) {
+  listen(1, 7471);
+  const auto [client, server] = establish(7471);
+  EXPECT_EQ(disconnect(client), 0);
+  EXPECT_EQ(disconnect(server), 0);
+  EXPECT_EQ(next_type(), EventType::kDisconnected);
+  EXPECT_EQ(next_type(), EventType::kDisconnected);
+  EXPECT_TRUE(is_quiet());
+}
+
+// Peers are anybody, guests among them: a third host must not speak for the other end.
+TEST_F(RdmaCmWithGuest, OnlyTheOtherEndSpeaksOfAConnection) {
+  const auto client = ask_guest();
+  const auto number = number_in(last(cm_attribute::REQ));
+  const auto reject = message<spec::cm_rej>(cm_attribute::REJ, 0, number);
+  const auto later = message<spec::cm_mra>(cm_attribute::MRA, kGuestsId, number);
+  for (const auto& mad : {reject, reply(number), later}) say(mad, kStranger);
+  EXPECT_TRUE(is_quiet());
+  say(reply(number));
+  ASSERT_EQ(next_type(), EventType::kConnectResponse);
+  ASSERT_EQ(accept(client, 2, true), 0);
+  const auto disconnect_of = [&](std::uint32_t guests_id) {
+    return message<spec::cm_dreq>(cm_attribute::DREQ, guests_id, number,
+                                  [](auto body) { body.set(spec::cm_dreq::remote_qpn, 0x100); });
+  };
+  say(disconnect_of(kGuestsId), kStranger);
+  say(disconnect_of(kGuestsId + 1));
+  EXPECT_TRUE(is_quiet()) << "another connection of the guest's";
+  EXPECT_EQ(disconnect(client), 0);
+  say(message<spec::cm_rtu>(cm_attribute::DREP, kGuestsId, number), kStranger);
+  EXPECT_TRUE(is_quiet());
+  say(message<spec::cm_rtu>(cm_attribute::DREP, kGuestsId, number));
+  EXPECT_EQ(next_type(), EventType::kDisconnected);
+}
+
+TEST_F(RdmaCmWithGuest, OnlyTheOtherEndSaysThatItIsReady) {
+  const auto server = be_asked_by_guest();
+  ASSERT_EQ(accept(server, 3, false), 0);
+  work();
+  const auto ready =
+      message<spec::cm_rtu>(cm_attribute::RTU, kGuestsId, number_in(last(cm_attribute::REP)));
+  say(ready, kStranger);
+  EXPECT_TRUE(is_quiet());
+  say(ready);
+  EXPECT_EQ(next_type(), EventType::kEstablished);
+}
+
+TEST_F(RdmaCmWithGuest, OnlyTheOtherEndTellsItsQpOfDatagrams) {
+  ask_guest(2, RDMA_PS_UDP);
+  using Rep = spec::cm_sidr_rep;
+  Message<Rep> rep(cm_attribute::SIDR_REP, 1);
+  rep.body().set(Rep::request_id, number_in(last(cm_attribute::SIDR_REQ)));
+  say(rep.mad(), kStranger);
+  EXPECT_TRUE(is_quiet());
+  say(rep.mad());
+  EXPECT_EQ(next_type(), EventType::kEstablished);
+}
+
+TEST_F(RdmaCmWithGuest, NumbersOfConnectionsCannotBeGuessed) {
+  std::set<std::uint32_t> apart;
+  std::uint32_t before = 0;
+  for (std::uint64_t uid = 2; uid != 10; ++uid) {
+    ask_guest(uid);
+    const auto number = number_in(last(cm_attribute::REQ));
+    apart.insert(number - before);
+    apart.insert(number ^ before);
+    before = number;
+  }
+  EXPECT_EQ(apart.size(), 15u) << "the first one is both";
+}
+
+TEST_F(RdmaCmWithGuest, AReplyComesFromTheAddressThatWasAsked) {
+  const auto other = driver::Gid::from_ipv4(198, 18, 0, 77);
+  ASSERT_TRUE(program_.device().set_gid(0, uverbs::GidEntry{.gid = other}));
+  ASSERT_TRUE(program_.device().set_gid(5, uverbs::GidEntry{.gid = kOwn}));
+  const auto server = be_asked_by_guest();
+  ib_uverbs_qp_attr attributes{};
+  EXPECT_EQ(command(RDMA_USER_CM_CMD_INIT_QP_ATTR,
+                    rdma_ucm_init_qp_attr{.response = reinterpret_cast<std::uint64_t>(&attributes),
+                                          .id = server,
+                                          .qp_state = 2}),
+            0);
+  EXPECT_EQ(attributes.ah_attr.grh.sgid_index, 5);
+}
+
+// A peer that is killed has a kernel that says so on hardware. It is asked once for all
+// connections.
+TEST_F(RdmaCm, APeerIsLookedForOnceASecond) {
+  const auto listener = create(1);
+  ASSERT_EQ(bind(listener, 7471), 0);
+  ASSERT_EQ(command(RDMA_USER_CM_CMD_LISTEN, rdma_ucm_listen{.id = listener, .backlog = 9}), 0);
+  for (int i = 0; i != 5; ++i) establish(7471);
+  now_ += std::chrono::seconds(1);
+  manager_->tick(now_);
+  const auto before = looked_for_gone_;
+  for (int i = 0; i != 100; ++i) manager_->tick(now_);
+  EXPECT_EQ(looked_for_gone_, before);
+  now_ += std::chrono::seconds(1);
+  manager_->tick(now_);
+  EXPECT_EQ(looked_for_gone_, before + 1);
+}
+
+TEST_F(RdmaCmWithGuest, APeerThatIsGoneEndsWhateverWasBegun) {
+  const auto looks = [this] { now_ += std::chrono::seconds(1), work(); };
+  const auto server = be_asked_by_guest();
+  const auto waits = ask_guest(5);
+  peer_is_gone_ = true;
+  looks();
+  EXPECT_EQ(accept(server, 3, false), EINVAL);
+  EXPECT_EQ(next_type(), EventType::kRejected);
+  peer_is_gone_ = false;
+  const auto client = connect_to_guest();
+  EXPECT_EQ(disconnect(client), 0);
+  peer_is_gone_ = true;
+  looks();
+  EXPECT_EQ(next_type(), EventType::kDisconnected);
+  ask_guest(9, RDMA_PS_UDP);
+  looks();
+  EXPECT_EQ(next_type(), EventType::kUnreachable);
+  destroy(waits);
+}
+
+// cma_set_rep_event_data() of Linux, and no more than it.
+TEST_F(RdmaCmWithGuest, EventsSayWhatLinuxSays) {
+  ask_guest();
+  say(reply(number_in(last(cm_attribute::REQ))));
+  const auto response = next();
+  ASSERT_EQ(response.event, static_cast<std::uint32_t>(EventType::kConnectResponse));
+  EXPECT_EQ(response.param.conn.flow_control, 1);
+  EXPECT_EQ(response.param.conn.rnr_retry_count, 6);
+  EXPECT_EQ(response.param.conn.qp_num, kGuestsQpn);
+
+  const auto server = be_asked_by_guest();
+  ASSERT_EQ(accept(server, 3, false), 0);
+  work();
+  const auto number = number_in(last(cm_attribute::REP));
+  say(message<spec::cm_rtu>(cm_attribute::RTU, kGuestsId, number));
+  const rdma_ucm_conn_param none{};
+  const auto established = next();
+  ASSERT_EQ(established.event, static_cast<std::uint32_t>(EventType::kEstablished));
+  EXPECT_EQ(std::memcmp(&established.param.conn, &none, sizeof none), 0);
+  say(message<spec::cm_rej>(cm_attribute::REJ, kGuestsId, number, [](auto body) {
+    body.set(spec::cm_rej::reason, 28);
+    body.sub(spec::cm_rej::private_data)[0] = std::byte{'x'};
+  }));
+  const auto rejected = next();
+  ASSERT_EQ(rejected.event, static_cast<std::uint32_t>(EventType::kRejected));
+  EXPECT_EQ(rejected.status, 28u);
+  EXPECT_EQ(rejected.param.conn.qp_num, 0u);
+  EXPECT_EQ(rejected.param.conn.private_data[0], 'x');
+}
+
+}  // namespace
+}  // namespace softhca::rdma_cm
