@@ -164,6 +164,7 @@ class Engine {
   FreeProcessors processors_;
   std::vector<pollfd> wakes_;      ///< eventfds, then what is looked at otherwise
   std::size_t eventfds_ = 0;       ///< of these
+  util::Time next_event_{};        ///< as next_event() has said
   bool has_queues_ = false;        ///< that can be rung
   bool host_has_changed_ = false;  ///< perhaps
   bool is_asked_ = false;

@@ -108,9 +108,12 @@ util::Duration Engine::in_crowd(util::Duration nap) const {
 /// Until it is time to look at the records again, if nothing comes before: soon at first.
 util::Duration Engine::nap(unsigned idle_turns) const {
   // Where no queue can be rung, twice as long each time, so that it comes to rest.
-  return !has_queues_
-             ? std::min(util::Duration(kRestMax), kNapMin * (1u << std::min(idle_turns, 16u)))
-             : in_crowd(std::min(kNapMax, kNapMin * (1u + idle_turns / 16)));
+  const auto longest =
+      !has_queues_ ? std::min(util::Duration(kRestMax), kNapMin * (1u << std::min(idle_turns, 16u)))
+                   : in_crowd(std::min(kNapMax, kNapMin * (1u + idle_turns / 16)));
+  // Timers are not late for it.
+  const auto now = util::monotonic_now();
+  return next_event_ < now + longest ? std::max(next_event_ - now, kNapMin) : longest;
 }
 
 bool Engine::look(bool& sleeps) {
@@ -135,6 +138,7 @@ bool Engine::look(bool& sleeps) {
     sleeps = sleeps && (program_polls_ || card.prepare_to_sleep());
     has_queues_ |= !card.device().records().empty();
   });
+  next_event_ = next_event();
   collect_wakes();
   return busy;
 }

@@ -1,13 +1,13 @@
 #!/bin/bash
 # Unmodified programs of the distribution between two processes of `softhca run`, with content checks where they have
-# them: programs.sh SOFTHCA LOST_MEMORY IDLE_QUEUES MANY_CLIENTS FOLLOW_GIDS XRC_TARGETS TWO_DEVICES EXTENDED_CQ CM_CALLS
+# them: programs.sh SOFTHCA LOST_MEMORY IDLE_QUEUES MANY_CLIENTS FOLLOW_GIDS XRC_TARGETS TWO_DEVICES EXTENDED_CQ CM_CALLS CM_BACKLOG
 # In a network of its own, where nobody else has perftest's port.
 set -u
 if [ -z "${OWN_NETWORK:-}" ]; then
   [ "$(id -u)" = 0 ] && user=() || user=(--map-current-user --keep-caps)
   OWN_NETWORK=1 exec unshare --net "${user[@]}" sh -c 'ip link set lo up; exec "$0" "$@"' "$0" "$@"
 fi
-softhca=$1 lost_memory=$2 idle_queues=$3 many_clients=$4 follow_gids=$5 xrc_targets=$6 two_devices=$7 extended_cq=$8 cm_calls=$9
+softhca=$1 lost_memory=$2 idle_queues=$3 many_clients=$4 follow_gids=$5 xrc_targets=$6 two_devices=$7 extended_cq=$8 cm_calls=$9 cm_backlog=${10}
 [ "$(id -u)" = 0 ] && nobody=(setpriv --reuid=nobody --regid=nogroup --clear-groups) || nobody=()
 # Nor is it on the network of other runs of this user.
 export HOME=/tmp XDG_RUNTIME_DIR
@@ -279,6 +279,9 @@ else
 fi
 kill $!; wait $! 2>/dev/null
 rm -f "$events"
+# A listener that lets one request wait, and twenty clients.
+out=$("${nobody[@]}" timeout 150 "$softhca" run -- "$cm_backlog" 2>&1)
+if [ "$out" = "20 established" ]; then echo "ok: a small backlog"; else echo "FAILED: a small backlog: $out"; failed=1; fi
 # Polled in the extended way.
 out=$("${nobody[@]}" timeout 60 "$softhca" run -- "$extended_cq" 2>&1)
 if [ "$out" = "at once" ]; then echo "ok: an extended CQ"; else echo "FAILED: an extended CQ: $out"; failed=1; fi
