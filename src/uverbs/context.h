@@ -77,11 +77,13 @@ class Context {
   Errno alloc_pd(Request& request);
   Errno create_comp_channel(Request& request);
   Errno create_ah(Request& request);
+  Errno attach_mcast(Request& request);
+  Errno detach_mcast(Request& request);
+
+  // qp_states.cc, qp_query.cc
   Errno modify_qp(Request& request);
   Errno modify_qp_extended(Request& request);
   Errno query_qp(Request& request);
-  Errno attach_mcast(Request& request);
-  Errno detach_mcast(Request& request);
 
   // memory_methods.cc
   Errno reg_mr(Request& request);
@@ -136,11 +138,13 @@ class Context {
   Errno devx_alloc_events(Request& request);
   Errno devx_subscribe(Request& request);
 
-  // queue_methods.cc
+  // completion_queues.cc
   Errno create_cq(Request& request);
   Errno destroy_cq(Request& request);
   Errno resize_cq(Request& request);
   Errno modify_cq(Request& request);
+
+  // queue_methods.cc
   Errno create_qp(Request& request);
   Errno find_qp_objects(const Request& request, QueuePair& qp);
   Errno find_qp_memory(QueuePair& qp, const mlx5_ib_create_qp& in);
@@ -149,7 +153,6 @@ class Context {
   // raw_packet_qps.cc
   Errno make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, std::uint32_t flags);
   void tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp& out) const;
-  Errno change_raw_packet_qp(QueuePair& qp, const QpAttributes& wanted);
   /// Of this context; 0: there is none to be had.
   std::uint32_t transport_domain();
   void end_transport_domain();
@@ -187,7 +190,8 @@ class Context {
   DoorbellPage* find_page(std::uint32_t page) const;
   void break_qp(QueuePair& qp);
   void lose_umem(DevxMemory& umem);
-  Errno change_qp(QueuePair& qp, const QpAttributes& wanted);
+  /// `rate`: of a raw packet QP that takes one.
+  Errno change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate = 0);
   Errno new_event_file(std::size_t record, std::shared_ptr<EventFile>& file, int& number);
 
   Device& device_;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "spec/connectx/caps.h"
 #include "spec/connectx/eq.h"
+#include "spec/connectx/hca.h"
 #include "spec/connectx/resources.h"
 #include "util/log.h"
 #include "uverbs/device_command.h"
@@ -23,6 +25,16 @@ driver::Mac group_mac(const driver::Gid& group) {
 }
 
 }  // namespace
+
+GidUse::GidUse(Device& device, std::size_t index) : device_(&device), index_(index) {
+  ++device_->gid_users_[index_];
+}
+
+GidUse::~GidUse() {
+  if (device_ == nullptr) return;
+  const auto at = device_->gid_users_.find(index_);
+  if (--at->second == 0) device_->gid_users_.erase(at);
+}
 
 Device::Device(driver::connectx::Hca& hca, Options options)
     : hca_(hca), options_(std::move(options)), records_(hca.host()) {
@@ -47,6 +59,20 @@ util::Result<void> Device::set_up() {
   const auto made = commands().execute<Out>(in);
   if (!made) return tl::unexpected(made.error());
   counter_set_ = static_cast<std::uint8_t>(made->get(Out::counter_set_id));
+  return query_ethernet();
+}
+
+util::Result<void> Device::query_ethernet() {
+  using In = spec::query_hca_cap_in;
+  using Out = spec::query_hca_cap_out;
+  using Caps = spec::eth_offload_cap;
+  constexpr auto kEthernet = static_cast<unsigned>(spec::hca_cap_type::ETHERNET_OFFLOADS) << 1 |
+                             static_cast<unsigned>(spec::hca_cap_mode::CURRENT);
+  Command<In> in(spec::command_opcode::QUERY_HCA_CAP);
+  in.set(In::op_mod, kEthernet);
+  const auto out = commands().execute<Out>(in);
+  if (!out) return tl::unexpected(out.error());
+  log_max_tso_ = util::View<Caps>(out->get(Out::capability)).get(Caps::max_lso_cap);
   return {};
 }
 

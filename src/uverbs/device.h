@@ -35,6 +35,28 @@ struct GidEntry {
   bool roce_v2 = true;
 };
 
+class Device;
+
+/// Keeps an entry of the GID table from being another address's, for a QP or an address handle that
+/// names it, also when its own address has gone.
+class GidUse {
+ public:
+  GidUse() = default;
+  GidUse(Device& device, std::size_t index);
+  GidUse(GidUse&& other) noexcept
+      : device_(std::exchange(other.device_, nullptr)), index_(other.index_) {}
+  GidUse& operator=(GidUse&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(index_, other.index_);
+    return *this;
+  }
+  ~GidUse();
+
+ private:
+  Device* device_ = nullptr;
+  std::size_t index_ = 0;
+};
+
 /// Who is told of events of a queue.
 class EventTarget {
  public:
@@ -83,11 +105,17 @@ class Device {
   }
   /// Behind the last entry that was ever used.
   std::size_t gids_end() const { return gids_.size(); }
+  /// Another address may have it: it is empty, and nothing names it.
+  bool is_gid_free(std::size_t index) const {
+    return gid(index) == nullptr && !gid_users_.contains(index);
+  }
   /// Fills an entry, or empties it. Programs are told by Context::tell_gid_change().
   util::Result<void> set_gid(std::size_t index, const std::optional<GidEntry>& entry);
   bool find_mac(const driver::Gid& to, driver::Mac& mac) const;
   /// Asks for it, if need be.
   bool resolve_mac(const driver::Gid& to, driver::Mac& mac) const;
+  /// HCA_CAP.max_lso_cap: the longest message of a raw packet QP that the device cuts; 0: none.
+  unsigned log_max_tso() const { return log_max_tso_; }
   /// That all QPs count in, as those of mlx5_ib do.
   std::uint8_t counter_set() const { return counter_set_; }
   /// The protection domain of what belongs to no program; 0 if there is none to be had.
@@ -120,17 +148,21 @@ class Device {
   bool poll_events();
 
  private:
+  friend class GidUse;
   Device(driver::connectx::Hca& hca, Options options);
   util::Result<void> set_up();
+  util::Result<void> query_ethernet();
 
   driver::connectx::Hca& hca_;
   Options options_;
   std::vector<std::optional<GidEntry>> gids_;  ///< by index
+  std::map<std::size_t, unsigned> gid_users_;  ///< how many there are, by index
   RecordScan records_;
   EventSubscriptions subscriptions_;
   std::map<softhca::spec::connectx::flow_table_type, FlowRules> flows_;
   std::uint16_t everybody_ = 0;
   std::uint8_t counter_set_ = 0;
+  unsigned log_max_tso_ = 0;
   std::unordered_map<std::uint32_t, EventTarget*> completion_targets_;
   std::unordered_map<std::uint32_t, EventTarget*> queue_targets_;
   std::unordered_map<std::uint32_t, EventTarget*> shared_targets_;

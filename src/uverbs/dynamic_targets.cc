@@ -16,26 +16,21 @@ using spec::dctc;
 
 namespace {
 
-/// ib_qp_attr_mask: what each step needs, and it may have no more.
-constexpr std::uint32_t kState = 1;
-constexpr std::uint32_t kToInit = kState | 8 | 0x10 | 0x20;       // access, P_Key, port
-constexpr std::uint32_t kToRtr = kState | 0x80 | 0x100 | 0x8000;  // path, MTU, RNR timer
-/// ib_qp_state.
-enum State : std::uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError };
-/// ib_access_flags.
-enum Access : std::uint32_t { kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8 };
+/// What each step needs, and it may have no more.
+constexpr std::uint32_t kToInit = kQpState | kQpAccess | kQpPkey | kQpPort;
+constexpr std::uint32_t kToRtr = kQpState | kQpPath | kQpMtu | kQpMinRnr;
 
 bool make_target(QueuePair& target, const QpAttributes& path) {
-  const auto& first = target.condition().attributes;
+  const auto& first = target.target_attributes;
   Command<spec::create_dct_in> create(command_opcode::CREATE_DCT);
   create.set(spec::create_dct_in::uid, target.uid);
   const auto context = create.sub(spec::create_dct_in::dct_context_entry);
   context.set(dctc::user_index, target.user_index);
   context.set(dctc::counter_set_id, target.device.counter_set());
   context.set(dctc::cqn, target.receive_cqn);
-  context.set(dctc::rre, (first.qp_access_flags & kRemoteRead) != 0);
-  context.set(dctc::rwe, (first.qp_access_flags & kRemoteWrite) != 0);
-  if ((first.qp_access_flags & kRemoteAtomic) != 0) {
+  context.set(dctc::rre, (first.qp_access_flags & kQpRemoteRead) != 0);
+  context.set(dctc::rwe, (first.qp_access_flags & kQpRemoteWrite) != 0);
+  if ((first.qp_access_flags & kQpRemoteAtomic) != 0) {
     context.set(dctc::rae, 1);
     context.set(dctc::atomic_mode, static_cast<std::uint32_t>(spec::qp_atomic_mode::IB_SPEC));
   }
@@ -83,26 +78,19 @@ Errno Context::describe_target(QueuePair& target, const mlx5_ib_create_qp& in) {
 }
 
 Errno Context::change_target(QueuePair& target, const QpAttributes& wanted) {
-  if ((wanted.attr_mask & kState) == 0) return EINVAL;
-  if (target.condition().state == kReset && wanted.qp_state == kInit) {
-    if (wanted.attr_mask != kToInit || wanted.port_num != 1 || wanted.pkey_index != 0) {
-      return EINVAL;
-    }
-    target.condition().attributes = wanted;
-    target.condition().state = kInit;
+  if ((wanted.attr_mask & kQpState) == 0) return EINVAL;
+  auto& known = target.condition();
+  if (known.state == kQpReset && wanted.qp_state == kQpInit) {
+    if (wanted.attr_mask != kToInit) return EINVAL;
+    target.target_attributes = wanted;
+    known.port = wanted.port_num;
+    known.state = kQpInit;
     return 0;
   }
-  if (target.condition().state != kInit || wanted.qp_state != kRtr) return EINVAL;
-  if (wanted.attr_mask != kToRtr || wanted.path_mtu < 1 || wanted.path_mtu > 5 ||
-      wanted.dest.is_global == 0 || device_.gid(wanted.dest.sgid_index) == nullptr) {
-    return EINVAL;
-  }
-  if (!make_target(target, wanted)) return EINVAL;
-  auto& all = target.condition().attributes;
-  all.dest = wanted.dest;
-  all.path_mtu = wanted.path_mtu;
-  all.min_rnr_timer = wanted.min_rnr_timer;
-  target.condition().state = kRtr;
+  if (known.state != kQpInit || wanted.qp_state != kQpRtr) return EINVAL;
+  if (wanted.attr_mask != kToRtr || !make_target(target, wanted)) return EINVAL;
+  known.source = GidUse(target.device, wanted.dest.sgid_index);
+  known.state = kQpRtr;
   return 0;
 }
 

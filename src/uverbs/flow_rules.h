@@ -26,7 +26,7 @@ struct FlowMatch {
 
 struct FlowRule {
   /// As programs have it; 0: before all others.
-  static constexpr unsigned kPriorityMax = 14;
+  static constexpr unsigned kPriorityMax = 15;
   /// The place of its table. Who lets frames pass on comes before those of his priority that do
   /// not.
   static constexpr unsigned place_of(unsigned priority, bool passes) {

@@ -8,8 +8,11 @@
 
 #include "spec/connectx/caps.h"
 #include "spec/connectx/resources.h"
+#include "uverbs/command_status.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
+#include "uverbs/device_flags.h"
+#include "uverbs/route.h"
 
 namespace softhca::uverbs {
 
@@ -21,21 +24,24 @@ namespace {
 constexpr std::uint16_t kCoreIn = UVERBS_ATTR_CORE_IN;
 constexpr std::uint16_t kCoreOut = UVERBS_ATTR_CORE_OUT;
 constexpr std::uint32_t kExtended = IB_USER_VERBS_CMD_FLAG_EXTENDED;
+constexpr std::uint8_t kPort1 = 1;
 
-/// ib_device_cap_flags that all mlx5 devices have: port changes, system image GUID, RNR NAK
-/// generation; and those of this one: memory windows of type 1 and 2B, XRC, fast registration,
-/// checksums of raw packets, flows.
-constexpr std::uint32_t kDeviceFlags = 1u << 5 | 1u << 10 | 1u << 11 | 1u << 12 | 1u << 17 |
-                                       1u << 24 | 1u << 20 | 1u << 21 | 1u << 26 | 1u << 29;
 /// ib_raw_packet_caps: VLAN tags are stripped if asked for, checksums are looked at.
 constexpr std::uint32_t kRawPackets = 1u << 0 | 1u << 2;
 /// IB_ODP_SUPPORT; its implicit form needs more than a list of pages.
 constexpr std::uint64_t kOnDemand = 1, kOnDemandImplicit = 2;
-/// ib_odp_transport_cap_bits: all of RC's, and what datagrams and UC have.
-constexpr std::uint32_t kOnDemandRc = 0x3f, kOnDemandUc = 0x5, kOnDemandUd = 0x1;
+/// ib_odp_transport_cap_bits: all of RC's, and what datagrams have. mlx5_ib has none of UC.
+constexpr std::uint32_t kOnDemandRc = 0x3f, kOnDemandUd = 0x1;
 
 /// mlx5_rx_hash_fields: addresses of IPv4 and IPv6, ports of TCP and UDP.
-constexpr std::uint64_t kHashFields = 0xff;
+constexpr std::uint64_t kHashFields = 0xff | MLX5_RX_HASH_INNER;
+
+/// mlx5_ib_calc_max_qp_wr: blocks of the largest WQE with one scatter entry and no inline data, of
+/// an XRC initiator that binds a window.
+constexpr std::uint32_t kBlocksMax = 4;
+constexpr std::uint32_t kScatterEntry = 16;
+/// mlx5_to_sw_pkey_sz(0).
+constexpr std::uint32_t kPkeysMin = 128;
 
 std::uint64_t firmware_number(const std::string& text) {
   unsigned major = 0, minor = 0, sub = 0;
@@ -54,7 +60,7 @@ ib_uverbs_query_device_resp describe(Device& device) {
   out.vendor_id = 0x02c9;  // as QUERY_ADAPTER tells it: the IEEE number, and not that of PCI
   out.vendor_part_id = 4115;
   out.max_qp = count(hca_cap::log_max_qp);
-  out.max_qp_wr = count(hca_cap::log_max_qp_sz);
+  out.max_qp_wr = count(hca_cap::log_max_qp_sz) / kBlocksMax;
   out.device_cap_flags = kDeviceFlags;
   out.max_sge = 30;
   out.max_sge_rd = 30;
@@ -70,11 +76,11 @@ ib_uverbs_query_device_resp describe(Device& device) {
   out.max_mw = out.max_mr;
   out.max_srq = count(hca_cap::log_max_rmp);
   out.max_srq_wr = count(hca_cap::log_max_srq_sz) - 1;
-  out.max_srq_sge = 30;
+  out.max_srq_sge = caps.get(hca_cap::max_wqe_sz_rq) / kScatterEntry - 1;
   out.max_mcast_grp = count(hca_cap::log_max_mcg);
   out.max_mcast_qp_attach = caps.get(hca_cap::max_qp_mcg);
   out.max_total_mcast_qp_attach = out.max_mcast_grp * out.max_mcast_qp_attach;
-  out.max_pkeys = 1;
+  out.max_pkeys = static_cast<std::uint16_t>(kPkeysMin << caps.get(hca_cap::pkey_table_size));
   out.local_ca_ack_delay = static_cast<std::uint8_t>(caps.get(hca_cap::local_ca_ack_delay));
   out.phys_port_cnt = 1;
   return out;
@@ -135,7 +141,7 @@ Errno Context::query_device_extended(Request& request) {
   out.device_cap_flags_ex = out.base.device_cap_flags;
   out.odp_caps.general_caps = kOnDemand | kOnDemandImplicit;
   out.odp_caps.per_transport_caps = {
-      .rc_odp_caps = kOnDemandRc, .uc_odp_caps = kOnDemandUc, .ud_odp_caps = kOnDemandUd};
+      .rc_odp_caps = kOnDemandRc, .uc_odp_caps = 0, .ud_odp_caps = kOnDemandUd};
   out.xrc_odp_caps = kOnDemandRc;
   out.raw_packet_caps = kRawPackets;
   out.rss_caps.supported_qpts = 1u << IB_UVERBS_QPT_RAW_PACKET;
@@ -149,6 +155,14 @@ Errno Context::query_device_extended(Request& request) {
   own.response_length = offsetof(mlx5_ib_query_device_resp, sw_parsing_caps);
   if (caps.get(hca_cap::cqe_128_always) != 0) {
     own.flags |= MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD;
+  }
+  if (const auto log_max = device_.log_max_tso(); log_max != 0) {
+    own.tso_caps.max_tso = 1u << log_max;
+    own.tso_caps.supported_qpts = 1u << IB_UVERBS_QPT_RAW_PACKET;
+  }
+  if (caps.get(hca_cap::cqe_compression) != 0) {
+    own.cqe_comp_caps.max_num = caps.get(hca_cap::cqe_compression_max_num);
+    own.cqe_comp_caps.supported_format = MLX5_IB_CQE_RES_FORMAT_HASH | MLX5_IB_CQE_RES_FORMAT_CSUM;
   }
   own.rss_caps.rx_hash_fields_mask = kHashFields;
   own.rss_caps.rx_hash_function = MLX5_RX_HASH_FUNC_TOEPLITZ;
@@ -188,74 +202,67 @@ Errno Context::create_comp_channel(Request& request) {
 
 Errno Context::create_ah(Request& request) {
   const auto in = request.get<ib_uverbs_create_ah>(kCoreIn);
-  if (objects_.find<ProtectionDomain>(in.pd_handle) == nullptr || in.attr.is_global == 0) {
-    return EINVAL;
-  }
-  driver::Gid to;
-  std::memcpy(to.bytes.data(), in.attr.grh.dgid, to.bytes.size());
-  driver::Mac mac;
-  if (device_.gid(in.attr.grh.sgid_index) == nullptr) return EINVAL;
-  if (!device_.resolve_mac(to, mac)) return ENETUNREACH;
+  const auto to = address_vector(in.attr);
+  if (to.port != kPort1) return EINVAL;
+  auto* pd = objects_.find<ProtectionDomain>(in.pd_handle);
+  if (pd == nullptr) return EINVAL;
+  if (const auto wrong = check_source(device_, to); wrong != 0) return wrong;
+  Route route;
+  if (const auto wrong = find_route(device_, to, route); wrong != 0) return wrong;
+  if (!is_rate(to.static_rate)) return EINVAL;
   mlx5_ib_create_ah_resp own{};
   own.response_length = offsetof(mlx5_ib_create_ah_resp, dmac) + sizeof own.dmac;
-  std::memcpy(own.dmac, mac.bytes.data(), sizeof own.dmac);
-  const auto handle = objects_.add(std::make_unique<AddressHandle>());
+  std::memcpy(own.dmac, route.mac.bytes.data(), sizeof own.dmac);
+  const auto handle =
+      objects_.add(std::make_unique<AddressHandle>(*pd, GidUse(device_, to.source)));
   auto wrong = request.put(kCoreOut, handle);  // ib_uverbs_create_ah_resp
   if (wrong == 0) wrong = request.put(UVERBS_ATTR_UHW_OUT, own);
   if (wrong != 0) objects_.remove(handle);
   return wrong;
 }
 
-Errno Context::modify_qp(Request& request) {
-  const auto in = request.get<QpAttributes>(kCoreIn);
-  auto* qp = objects_.find<QueuePair>(in.qp_handle);
-  return qp == nullptr ? EINVAL : change_qp(*qp, in);
-}
-
-Errno Context::modify_qp_extended(Request& request) {
-  if (const auto wrong = modify_qp(request); wrong != 0) return wrong;
-  ib_uverbs_ex_modify_qp_resp out{};
-  out.response_length = sizeof out;
-  if (const auto wrong = request.put(kCoreOut, out); wrong != 0) return wrong;
-  mlx5_ib_modify_qp_resp own{};
-  own.response_length = offsetof(mlx5_ib_modify_qp_resp, dctn);
-  const auto* qp = objects_.find<QueuePair>(request.get<QpAttributes>(kCoreIn).qp_handle);
-  if (qp->is_target()) {
-    // What its initiators are to know (host-door contract 4.14).
-    own.response_length = offsetof(mlx5_ib_modify_qp_resp, ece_options);
-    own.dctn = qp->qpn;
-  }
-  return request.put(UVERBS_ATTR_UHW_OUT, own);
-}
-
 namespace {
 
 /// ATTACH_TO_MCG and DETACH_FROM_MCG, whose inputs are laid out alike.
 template <class In>
-Errno change_multicast(Device& device, Objects& objects, const Request& request,
-                       command_opcode opcode) {
-  const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
-  const auto* qp = objects.find<QueuePair>(in.qp_handle);
-  if (qp == nullptr || qp->type != IB_UVERBS_QPT_UD) return EINVAL;
-  driver::Gid group;
-  std::memcpy(group.bytes.data(), in.gid, group.bytes.size());
-  if (!group.is_multicast()) return EINVAL;
+Errno change_multicast(QueuePair& qp, const QueuePair::Group& group, command_opcode opcode) {
+  if (!group.gid.is_multicast() || qp.type != IB_UVERBS_QPT_UD) return EINVAL;
   Command<In> command(opcode);
-  command.set(In::qpn, qp->qpn);
-  std::ranges::copy(std::as_bytes(std::span(in.gid)), command.sub(In::multicast_gid).begin());
-  return device.commands().run(command) ? 0 : EINVAL;
+  command.set(In::qpn, qp.qpn);
+  std::ranges::copy(group.gid.bytes, command.sub(In::multicast_gid).begin());
+  return execute_own(qp.device, command.all());
+}
+
+QueuePair::Group group_of(const ib_uverbs_attach_mcast& in) {
+  QueuePair::Group group{.gid = {}, .lid = in.mlid};
+  std::memcpy(group.gid.bytes.data(), in.gid, group.gid.bytes.size());
+  return group;
 }
 
 }  // namespace
 
+/// A QP of a group cannot be destroyed (ib_attach_mcast counts it as in use).
 Errno Context::attach_mcast(Request& request) {
-  return change_multicast<spec::attach_to_mcg_in>(device_, objects_, request,
-                                                  command_opcode::ATTACH_TO_MCG);
+  const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
+  auto* qp = objects_.find<QueuePair>(in.qp_handle);
+  if (qp == nullptr) return EINVAL;
+  const auto group = group_of(in);
+  if (std::ranges::find(qp->groups, group) != qp->groups.end()) return 0;
+  const auto wrong =
+      change_multicast<spec::attach_to_mcg_in>(*qp, group, command_opcode::ATTACH_TO_MCG);
+  if (wrong == 0) qp->groups.push_back(group);
+  return wrong;
 }
 
 Errno Context::detach_mcast(Request& request) {
-  return change_multicast<spec::detach_from_mcg_in>(device_, objects_, request,
-                                                    command_opcode::DETACH_FROM_MCG);
+  const auto in = request.get<ib_uverbs_attach_mcast>(kCoreIn);
+  auto* qp = objects_.find<QueuePair>(in.qp_handle);
+  if (qp == nullptr) return EINVAL;
+  const auto group = group_of(in);
+  const auto at = std::ranges::find(qp->groups, group);
+  if (at == qp->groups.end()) return EINVAL;
+  qp->groups.erase(at);
+  return change_multicast<spec::detach_from_mcg_in>(*qp, group, command_opcode::DETACH_FROM_MCG);
 }
 
 }  // namespace softhca::uverbs

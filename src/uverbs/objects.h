@@ -82,7 +82,10 @@ struct DoorbellPage : Object {
 
 struct AddressHandle : Object {
   static constexpr Kind kKind = Kind::kAh;
-  AddressHandle() : Object(kKind) {}
+  AddressHandle(ProtectionDomain& domain, GidUse the_source)
+      : Object(kKind), pd(&domain), source(std::move(the_source)) {}
+  Use pd;
+  GidUse source;
 };
 
 /// Where events of a context, or completions of its CQs, are told.
@@ -285,6 +288,14 @@ struct QueuePair : Object, EventTarget {
   ib_uverbs_qp_cap caps{};
   bool signals_all = false;
   std::uint32_t receive_entries = 0;  ///< of its own receive queue
+  std::uint32_t receive_sges = 0;     ///< that a receive request of it has room for
+  /// A multicast group that it is attached to.
+  struct Group {
+    driver::Gid gid;
+    std::uint16_t lid = 0;
+    friend bool operator==(const Group&, const Group&) = default;
+  };
+  std::vector<Group> groups;
   /// A raw packet QP is of these, and has a send queue of its own place.
   std::unique_ptr<RawPacketQueues> raw;
   MemoryRange raw_send_queue{};
@@ -297,6 +308,7 @@ struct QueuePair : Object, EventTarget {
   /// Of a target of dynamic connections, which the device has once it is in RTR. Its number is qpn.
   std::uint64_t access_key = 0;
   std::uint32_t user_index = 0;
+  QpAttributes target_attributes{};
 };
 
 }  // namespace softhca::uverbs

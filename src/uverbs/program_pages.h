@@ -33,6 +33,12 @@ inline void store_pages(std::span<std::byte> list, std::uint64_t address) {
   }
 }
 
+/// How many scatter entries, of 16 bytes, a receive request of `1 << log_stride` bytes has room
+/// for.
+constexpr std::uint32_t receive_sges(std::uint32_t entries, unsigned log_stride) {
+  return entries == 0 ? 0 : (1u << log_stride) / 16;
+}
+
 inline unsigned log2_of(std::uint64_t power) {
   return static_cast<unsigned>(std::countr_zero(power));
 }

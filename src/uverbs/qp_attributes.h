@@ -1,11 +1,43 @@
-// What a program says of a QP to change it.
+// What a program says of a QP to change it, in the numbers of ib_verbs.h.
 #pragma once
 
 #include <rdma/ib_user_verbs.h>
 
 #include <cstdint>
 
+#include "uverbs/device.h"
+
 namespace softhca::uverbs {
+
+/// ib_qp_attr_mask.
+enum QpMask : std::uint32_t {
+  kQpState = 1,
+  kQpCurrentState = 2,
+  kQpAccess = 8,
+  kQpPkey = 0x10,
+  kQpPort = 0x20,
+  kQpQkey = 0x40,
+  kQpPath = 0x80,
+  kQpMtu = 0x100,
+  kQpTimeout = 0x200,
+  kQpRetry = 0x400,
+  kQpRnrRetry = 0x800,
+  kQpRqPsn = 0x1000,
+  kQpMaxReads = 0x2000,
+  kQpAlternatePath = 0x4000,
+  kQpMinRnr = 0x8000,
+  kQpSqPsn = 0x10000,
+  kQpMaxDestReads = 0x20000,
+  kQpMigration = 0x40000,
+  kQpDestQpn = 0x100000,
+  /// IB_QP_ATTR_STANDARD_BITS.
+  kQpStandard = 0x1fffff,
+  kQpRateLimit = 1u << 25,
+};
+/// ib_qp_state.
+enum QpState : std::uint8_t { kQpReset, kQpInit, kQpRtr, kQpRts, kQpSqd, kQpSqe, kQpError };
+/// ib_access_flags.
+enum QpAccess : std::uint32_t { kQpRemoteWrite = 2, kQpRemoteRead = 4, kQpRemoteAtomic = 8 };
 
 /// ib_uverbs_modify_qp without what a driver may add.
 struct QpAttributes {
@@ -38,10 +70,13 @@ struct QpAttributes {
 };
 static_assert(sizeof(QpAttributes) == sizeof(ib_uverbs_modify_qp));
 
-/// As last set; the state as far as we know.
+/// What the kernel remembers of a QP; all else is in the device.
 struct QpCondition {
-  QpAttributes attributes{};
-  std::uint8_t state = 0;
+  std::uint8_t state = kQpReset;  ///< as far as we know
+  std::uint8_t port = 0;          ///< 0: none was set
+  std::uint32_t access = 0;       ///< as asked for; reads need a responder's depth
+  std::uint8_t responder_depth = 0;
+  GidUse source = {};  ///< of its path
 };
 
 }  // namespace softhca::uverbs

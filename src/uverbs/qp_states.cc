@@ -1,104 +1,103 @@
-// MODIFY_QP and QUERY_QP (host-door contract 4.8): the two states choose the command, and what the
-// program gives becomes its context. Which attributes a transition needs, the device checks.
+// MODIFY_QP (host-door contract 4.8): what Linux' uverbs_cmd.c, verbs.c and mlx5_ib check, in their
+// order, and the command that the two states choose. The device has it all from then on.
+#include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstring>
+#include <iterator>
 
 #include "spec/connectx/caps.h"
 #include "spec/connectx/qp.h"
 #include "uverbs/context.h"
 #include "uverbs/device_command.h"
+#include "uverbs/qp_masks.h"
+#include "uverbs/route.h"
 
 namespace softhca::uverbs {
 
 using spec::ads;
 using spec::command_opcode;
+using spec::hca_cap;
 using spec::qpc;
 using Bit = spec::qp_opt_param_bit;
 
 namespace {
 
-/// ib_qp_attr_mask.
-enum Mask : std::uint32_t {
-  kState = 1,
-  kCurrentState = 2,
-  kAccess = 8,
-  kPkey = 0x10,
-  kPort = 0x20,
-  kQkey = 0x40,
-  kPath = 0x80,
-  kMtu = 0x100,
-  kTimeout = 0x200,
-  kRetry = 0x400,
-  kRnrRetry = 0x800,
-  kRqPsn = 0x1000,
-  kMaxReads = 0x2000,
-  kMinRnr = 0x8000,
-  kSqPsn = 0x10000,
-  kMaxDestReads = 0x20000,
-  kDestQpn = 0x100000,
-};
-/// ib_qp_state.
-enum State : std::uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError };
-/// ib_access_flags.
-enum Access : std::uint32_t { kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8 };
-
 constexpr std::uint8_t kPort1 = 1;
 constexpr std::uint32_t kLogAckRequestFrequency = 0;
+/// IB_MTU_4096, of all datagrams.
+constexpr std::uint32_t kMtu4096 = 5;
+constexpr std::uint32_t kLogDatagramMax = 12;
 
-/// What is taken of the old attributes and the new.
-void merge(QpAttributes& to, const QpAttributes& from) {
-  const auto take = [&](std::uint32_t mask, auto member) {
-    if ((from.attr_mask & mask) != 0) to.*member = from.*member;
-  };
-  using Q = QpAttributes;
-  take(kAccess, &Q::qp_access_flags);
-  take(kPkey, &Q::pkey_index);
-  take(kPort, &Q::port_num);
-  take(kQkey, &Q::qkey);
-  take(kPath, &Q::dest);
-  take(kMtu, &Q::path_mtu);
-  take(kTimeout, &Q::timeout);
-  take(kRetry, &Q::retry_cnt);
-  take(kRnrRetry, &Q::rnr_retry);
-  take(kRqPsn, &Q::rq_psn);
-  take(kMaxReads, &Q::max_rd_atomic);
-  take(kMinRnr, &Q::min_rnr_timer);
-  take(kSqPsn, &Q::sq_psn);
-  take(kMaxDestReads, &Q::max_dest_rd_atomic);
-  take(kDestQpn, &Q::dest_qp_num);
-  to.attr_mask |= from.attr_mask;
-}
-
-/// Reads and atomics that are under way at a time.
-bool are_possible(std::uint8_t count, std::uint32_t log_max) { return count <= 1u << log_max; }
-
-std::uint32_t log_of(std::uint8_t count) {
-  return count <= 1 ? 0 : static_cast<std::uint32_t>(std::bit_width(std::uint32_t{count} - 1u));
-}
-
-Errno describe_path(util::MutableView<ads> path, const Device& device, const QpAttributes& in,
-                    bool has_peer) {
-  const auto& to = in.dest;
-  if (to.is_global == 0 || device.gid(to.sgid_index) == nullptr) return EINVAL;
-  driver::Gid gid;
-  std::memcpy(gid.bytes.data(), to.dgid, gid.bytes.size());
-  driver::Mac mac;
-  if (has_peer && !device.resolve_mac(gid, mac)) return ENETUNREACH;
-  path.set(ads::src_addr_index, to.sgid_index);
-  path.set(ads::hop_limit, to.hop_limit);
-  path.set(ads::tclass, to.traffic_class);
-  path.set(ads::flow_label, to.flow_label & 0xfffff);
-  path.set(ads::vhca_port_num, kPort1);
-  path.set(ads::udp_sport, 0xC000u | (in.dest_qp_num & 0x3fff));
-  std::ranges::copy(gid.bytes, path.sub(ads::rgid_rip).begin());
-  std::ranges::copy(mac.bytes, path.sub(ads::rmac).begin());
-  return 0;
-}
+/// What the program has asked for, and what was found out about it.
+struct Change {
+  const QpAttributes& in;
+  Route route;
+  std::uint8_t from, to;
+  bool has(std::uint32_t attribute) const { return (in.attr_mask & attribute) != 0; }
+};
 
 /// Others find theirs in the address of each work request.
 bool has_peer(const QueuePair& qp) {
-  return qp.service != spec::service_type::UD && qp.service != spec::service_type::DCI;
+  return qp.raw == nullptr && qp.service != spec::service_type::UD &&
+         qp.service != spec::service_type::DCI && !qp.is_target();
+}
+
+/// Ports and states (modify_qp of uverbs_cmd.c). An address vector brings its port along, but on
+/// the way to RTR, where it must be the QP's.
+Errno check_command(QueuePair& qp, QpAttributes& in) {
+  const auto has = [&](std::uint32_t attribute) { return (in.attr_mask & attribute) != 0; };
+  if (has(kQpPort) && in.port_num != kPort1) return EINVAL;
+  if (has(kQpPath)) {
+    if (in.dest.port_num != kPort1) return EINVAL;
+    if (has(kQpState) && in.qp_state == kQpRtr) {
+      if (qp.condition().port != in.dest.port_num) return EINVAL;
+    } else if (!has(kQpPort)) {
+      in.attr_mask |= kQpPort;
+      in.port_num = in.dest.port_num;
+    }
+  }
+  if (has(kQpAlternatePath) && (in.alt_port_num != kPort1 || in.alt_dest.port_num != kPort1)) {
+    return EINVAL;
+  }
+  const bool has_states = (!has(kQpCurrentState) || in.cur_qp_state <= kQpError) &&
+                          (!has(kQpState) || in.qp_state <= kQpError);
+  return has_states ? 0 : EINVAL;
+}
+
+/// _ib_modify_qp of verbs.c. RoCE has no alternate paths there.
+Errno check_paths(const QueuePair& qp, const QpAttributes& in, Route& route) {
+  const auto& device = qp.device;
+  if ((in.attr_mask & kQpPath) != 0) {
+    const auto to = address_vector(in.dest);
+    if (const auto wrong = check_source(device, to); wrong != 0) return wrong;
+    if (has_peer(qp)) {
+      if (const auto wrong = find_route(device, to, route); wrong != 0) return wrong;
+    }
+  }
+  if ((in.attr_mask & kQpAlternatePath) == 0) return 0;
+  const auto wrong = check_source(device, address_vector(in.alt_dest));
+  return wrong != 0 ? wrong : EINVAL;
+}
+
+/// Values that are out of range (mlx5_ib_modify_qp).
+bool are_in_range(const QueuePair& qp, const QpAttributes& in) {
+  constexpr std::uint32_t kPkeysMin = 128;
+  const auto caps = qp.device.capabilities();
+  const auto has = [&](std::uint32_t attribute) { return (in.attr_mask & attribute) != 0; };
+  const bool is_dci = qp.service == spec::service_type::DCI;
+  const auto requests =
+      1u << (is_dci ? caps.get(hca_cap::log_max_ra_req_dc) : caps.get(hca_cap::log_max_ra_req_qp));
+  const auto answers =
+      1u << (is_dci ? caps.get(hca_cap::log_max_ra_res_dc) : caps.get(hca_cap::log_max_ra_res_qp));
+  if (has(kQpPkey) && in.pkey_index >= kPkeysMin << caps.get(hca_cap::pkey_table_size)) {
+    return false;
+  }
+  // mlx5_ib compares each with the other's limit.
+  if (has(kQpMaxReads) && in.max_rd_atomic > answers) return false;
+  if (has(kQpMaxDestReads) && in.max_dest_rd_atomic > requests) return false;
+  const bool is_datagram = qp.type == IB_UVERBS_QPT_UD;
+  if (has(kQpMtu) && !is_datagram && (in.path_mtu < 1 || in.path_mtu > kMtu4096)) return false;
+  return !has(kQpPath) || is_rate(in.dest.static_rate);
 }
 
 struct Transition {
@@ -107,197 +106,225 @@ struct Transition {
   command_opcode command;
 };
 constexpr Transition kTransitions[] = {
-    {kReset, kInit, command_opcode::RST2INIT_QP}, {kInit, kInit, command_opcode::INIT2INIT_QP},
-    {kInit, kRtr, command_opcode::INIT2RTR_QP},   {kRtr, kRts, command_opcode::RTR2RTS_QP},
-    {kRts, kRts, command_opcode::RTS2RTS_QP},     {kSqe, kRts, command_opcode::SQERR2RTS_QP},
+    {kQpReset, kQpInit, command_opcode::RST2INIT_QP},
+    {kQpInit, kQpInit, command_opcode::INIT2INIT_QP},
+    {kQpInit, kQpRtr, command_opcode::INIT2RTR_QP},
+    {kQpRtr, kQpRts, command_opcode::RTR2RTS_QP},
+    {kQpRts, kQpRts, command_opcode::RTS2RTS_QP},
+    {kQpSqe, kQpRts, command_opcode::SQERR2RTS_QP},
+    {kQpSqd, kQpRts, command_opcode::SQD_RTS_QP},
 };
 
-/// All that the program has given, now or before; `mask`: bits of opt_param_mask for what is new.
-Errno describe(QueuePair& qp, const QpAttributes& all, std::uint32_t given,
-               util::MutableView<qpc> context, std::uint32_t& mask) {
-  auto& device = qp.device;
-  const auto note = [&](std::uint32_t attribute, Bit bit) {
-    if ((given & attribute) != 0) mask |= 1u << static_cast<unsigned>(bit);
-  };
-  context.set(qpc::pm_state, static_cast<std::uint32_t>(spec::pm_state::MIGRATED));
-  context.set(qpc::pd, qp.pdn);
-  context.set(qpc::counter_set_id, device.counter_set());
-  context.set(qpc::cqn_snd, qp.send_cqn);
-  context.set(qpc::cqn_rcv, qp.receive_cqn);
-  context.set(qpc::dbr_addr, Device::bus_address(qp.record));
-  context.set(qpc::log_ack_req_freq, kLogAckRequestFrequency);
-  const auto path = context.sub(qpc::primary_address_path);
-  path.set(ads::vhca_port_num, kPort1);
-  if ((given & kPath) != 0) {
-    if (const auto wrong = describe_path(path, device, all, has_peer(qp)); wrong != 0) return wrong;
-    note(kPath, Bit::PRIMARY_ADDR_PATH);
+constexpr std::uint32_t bits(auto... which) { return ((1u << static_cast<unsigned>(which)) | ...); }
+
+/// Bits of opt_param_mask for what is given.
+struct OptionalParts {
+  std::uint32_t attribute;
+  std::uint32_t bits;
+};
+constexpr OptionalParts kOptionalParts[] = {
+    {kQpAccess, bits(Bit::RRE, Bit::RWE, Bit::RAE)},
+    {kQpPkey, bits(Bit::PKEY_INDEX)},
+    {kQpPort, bits(Bit::PRI_PORT)},
+    {kQpQkey, bits(Bit::Q_KEY)},
+    {kQpPath, bits(Bit::PRIMARY_ADDR_PATH)},
+    {kQpTimeout, bits(Bit::ACK_TIMEOUT)},
+    {kQpRetry, bits(Bit::RETRY_COUNT)},
+    {kQpRnrRetry, bits(Bit::RNR_RETRY)},
+    {kQpMaxReads, bits(Bit::SRA_MAX)},
+    {kQpMinRnr, bits(Bit::RNR_TIMEOUT)},
+    {kQpMaxDestReads, bits(Bit::RRA_MAX, Bit::RRE, Bit::RWE, Bit::RAE)},
+    {kQpMigration, bits(Bit::PM_STATE)},
+};
+
+std::uint32_t optional_parts(std::uint32_t given) {
+  std::uint32_t mask = 0;
+  for (const auto& row : kOptionalParts) {
+    if ((given & row.attribute) != 0) mask |= row.bits;
   }
-  path.set(ads::ack_timeout, all.timeout & 0x1fu);
-  note(kTimeout, Bit::ACK_TIMEOUT);
-  const bool datagram = qp.type == IB_UVERBS_QPT_UD;
-  const auto mtu = datagram ? std::uint32_t{5} : std::uint32_t{all.path_mtu};
-  context.set(qpc::mtu, mtu & 7);
-  context.set(qpc::log_msg_max,
-              datagram ? 12 : device.capabilities().get(spec::hca_cap::log_max_msg));
-  context.set(qpc::remote_qpn, all.dest_qp_num & 0xffffff);
-  context.set(qpc::next_rcv_psn, all.rq_psn & 0xffffff);
-  context.set(qpc::next_send_psn, all.sq_psn & 0xffffff);
-  context.set(qpc::q_key, all.qkey);
-  note(kQkey, Bit::Q_KEY);
-  context.set(qpc::min_rnr_nak, all.min_rnr_timer & 0x1fu);
-  note(kMinRnr, Bit::RNR_TIMEOUT);
-  context.set(qpc::retry_count, all.retry_cnt & 7u);
-  note(kRetry, Bit::RETRY_COUNT);
-  context.set(qpc::rnr_retry, all.rnr_retry & 7u);
-  note(kRnrRetry, Bit::RNR_RETRY);
-  context.set(qpc::log_sra_max, log_of(all.max_rd_atomic));
-  note(kMaxReads, Bit::SRA_MAX);
-  context.set(qpc::log_rra_max, log_of(all.max_dest_rd_atomic));
-  note(kMaxDestReads, Bit::RRA_MAX);
-  const auto access = all.qp_access_flags;
-  context.set(qpc::rre, (access & kRemoteRead) != 0);
-  context.set(qpc::rwe, (access & kRemoteWrite) != 0);
-  context.set(qpc::rae, (access & kRemoteAtomic) != 0);
-  if ((access & kRemoteAtomic) != 0) {
+  return mask;
+}
+
+/// mlx5_set_path.
+void describe_path(QueuePair& qp, const Change& change, util::MutableView<ads> path) {
+  const auto& in = change.in;
+  if (change.has(kQpPkey)) path.set(ads::pkey_index, in.pkey_index);
+  if (change.has(kQpPort)) path.set(ads::vhca_port_num, in.port_num);
+  if (change.has(kQpTimeout)) path.set(ads::ack_timeout, in.timeout & 0x1fu);
+  if (!change.has(kQpPath)) return;
+  const auto& to = in.dest;
+  const bool has_udp = qp.device.gid(to.sgid_index)->roce_v2;
+  path.set(ads::vhca_port_num, kPort1);
+  path.set(ads::src_addr_index, to.sgid_index);
+  path.set(ads::hop_limit, has_peer(qp) ? change.route.hop_limit : to.hop_limit);
+  path.set(ads::tclass, to.traffic_class);
+  path.set(ads::flow_label, to.flow_label & 0xfffff);
+  path.set(ads::eth_prio, to.sl & 7u);
+  if (has_udp) path.set(ads::dscp, to.traffic_class >> 2);
+  if (has_udp && has_peer(qp) && change.has(kQpDestQpn)) {
+    path.set(ads::udp_sport, udp_source_port(to.flow_label, qp.qpn, in.dest_qp_num));
+  }
+  std::ranges::copy(std::as_bytes(std::span(to.dgid)), path.sub(ads::rgid_rip).begin());
+  std::ranges::copy(change.route.mac.bytes, path.sub(ads::rmac).begin());
+}
+
+/// set_qpc_atomic_flags: who answers no reads takes writes alone.
+void describe_access(QueuePair& qp, const Change& change, util::MutableView<qpc> context) {
+  if (!change.has(kQpAccess | kQpMaxDestReads)) return;
+  const auto& in = change.in;
+  const auto& known = qp.condition();
+  const auto depth = change.has(kQpMaxDestReads) ? in.max_dest_rd_atomic : known.responder_depth;
+  auto access = change.has(kQpAccess) ? in.qp_access_flags : known.access;
+  if (depth == 0) access &= kQpRemoteWrite;
+  context.set(qpc::rre, (access & kQpRemoteRead) != 0);
+  context.set(qpc::rwe, (access & kQpRemoteWrite) != 0);
+  context.set(qpc::rae, (access & kQpRemoteAtomic) != 0);
+  if ((access & kQpRemoteAtomic) != 0) {
     context.set(qpc::atomic_mode, static_cast<std::uint32_t>(spec::qp_atomic_mode::IB_SPEC));
   }
-  note(kAccess, Bit::RRE);
-  note(kAccess, Bit::RWE);
-  note(kAccess, Bit::RAE);
-  return 0;
+}
+
+std::uint32_t log_of(std::uint8_t count) {
+  return count <= 1 ? 0 : static_cast<std::uint32_t>(std::bit_width(std::uint32_t{count} - 1u));
+}
+
+spec::pm_state migration_of(const Change& change) {
+  enum : std::uint8_t { kMigrated, kRearm, kArmed };  // ib_mig_state
+  if (!change.has(kQpMigration)) return spec::pm_state::MIGRATED;
+  switch (change.in.path_mig_state) {
+    case kRearm:
+      return spec::pm_state::REARM;
+    case kArmed:
+      return spec::pm_state::ARMED;
+    default:
+      return spec::pm_state::MIGRATED;
+  }
+}
+
+/// __mlx5_ib_modify_qp: what is given, and what goes with each command.
+void describe(QueuePair& qp, const Change& change, util::MutableView<qpc> context) {
+  const auto& in = change.in;
+  context.set(qpc::st, static_cast<std::uint32_t>(qp.service));
+  context.set(qpc::pm_state, static_cast<std::uint32_t>(migration_of(change)));
+  context.set(qpc::pd, qp.pdn);
+  context.set(qpc::cqn_snd, qp.send_cqn);
+  context.set(qpc::cqn_rcv, qp.receive_cqn);
+  context.set(qpc::log_ack_req_freq, kLogAckRequestFrequency);
+  if (change.from == kQpReset) {
+    context.set(qpc::dbr_addr, Device::bus_address(qp.record));
+    context.set(qpc::counter_set_id, qp.device.counter_set());
+  }
+  if (qp.type == IB_UVERBS_QPT_UD) {
+    context.set(qpc::mtu, kMtu4096);
+    context.set(qpc::log_msg_max, kLogDatagramMax);
+  } else if (change.has(kQpMtu)) {
+    context.set(qpc::mtu, in.path_mtu);
+    context.set(qpc::log_msg_max, qp.device.capabilities().get(hca_cap::log_max_msg));
+  }
+  describe_path(qp, change, context.sub(qpc::primary_address_path));
+  describe_access(qp, change, context);
+  if (change.has(kQpDestQpn)) context.set(qpc::remote_qpn, in.dest_qp_num & 0xffffff);
+  if (change.has(kQpRqPsn)) context.set(qpc::next_rcv_psn, in.rq_psn & 0xffffff);
+  if (change.has(kQpSqPsn)) context.set(qpc::next_send_psn, in.sq_psn & 0xffffff);
+  if (change.has(kQpQkey)) context.set(qpc::q_key, in.qkey);
+  if (change.has(kQpMinRnr)) context.set(qpc::min_rnr_nak, in.min_rnr_timer & 0x1fu);
+  if (change.has(kQpRetry)) context.set(qpc::retry_count, in.retry_cnt & 7u);
+  if (change.has(kQpRnrRetry)) context.set(qpc::rnr_retry, in.rnr_retry & 7u);
+  if (change.has(kQpMaxReads)) context.set(qpc::log_sra_max, log_of(in.max_rd_atomic));
+  if (change.has(kQpMaxDestReads)) context.set(qpc::log_rra_max, log_of(in.max_dest_rd_atomic));
+}
+
+/// QP_2RST, QP_2ERR. False: the device refuses.
+template <class In>
+bool leave(QueuePair& qp, command_opcode opcode) {
+  Command<In> in(opcode);
+  in.set(In::qpn, qp.qpn);
+  return qp.device.commands().run(in).has_value();
+}
+
+bool change_in_device(QueuePair& qp, const Change& change) {
+  if (change.to == kQpReset) {
+    qp.device.records().remove_send_queue(qp.qpn);
+    return leave<spec::qp_2rst_in>(qp, command_opcode::QP_2RST);
+  }
+  if (change.to == kQpError) return leave<spec::qp_2err_in>(qp, command_opcode::QP_2ERR);
+  const auto* transition = std::ranges::find_if(kTransitions, [&](const Transition& one) {
+    return one.from == change.from && one.to == change.to;
+  });
+  if (transition == std::end(kTransitions)) return false;
+  // The inputs of these commands are laid out alike.
+  Command<spec::rst2init_qp_in> in(transition->command);
+  in.set(spec::rst2init_qp_in::qpn, qp.qpn);
+  if (change.from != kQpReset) {
+    in.set(spec::rst2init_qp_in::opt_param_mask, optional_parts(change.in.attr_mask));
+  }
+  describe(qp, change, in.sub(spec::rst2init_qp_in::qpc));
+  return qp.device.commands().run(in).has_value();
+}
+
+void remember(QueuePair& qp, const Change& change) {
+  auto& known = qp.condition();
+  known.state = change.to;
+  if (change.has(kQpAccess)) known.access = change.in.qp_access_flags;
+  if (change.has(kQpMaxDestReads)) known.responder_depth = change.in.max_dest_rd_atomic;
+  if (change.has(kQpPort)) known.port = change.in.port_num;
+  if (change.has(kQpPath)) known.source = GidUse(qp.device, change.in.dest.sgid_index);
 }
 
 }  // namespace
 
-Errno Context::change_qp(QueuePair& qp, const QpAttributes& wanted) {
-  if (((wanted.attr_mask & kCurrentState) != 0 && wanted.cur_qp_state > kError) ||
-      ((wanted.attr_mask & kState) != 0 && wanted.qp_state > kError)) {
-    return EINVAL;
-  }
-  if (qp.is_target()) return change_target(qp, wanted);
+Errno Context::change_qp(QueuePair& qp, QpAttributes in, std::uint32_t rate) {
+  if (const auto wrong = check_command(qp, in); wrong != 0) return wrong;
+  in.attr_mask = relevant_mask(qp, in.attr_mask);
+  Change change{.in = in, .route = {}, .from = qp.condition().state, .to = 0};
+  if (const auto wrong = check_paths(qp, in, change.route); wrong != 0) return wrong;
   if (qp.scaling_tirn != 0) return ENOSYS;
-  if (qp.raw != nullptr) return change_raw_packet_qp(qp, wanted);
-  const std::uint8_t from =
-      (wanted.attr_mask & kCurrentState) != 0 ? wanted.cur_qp_state : qp.condition().state;
-  const std::uint8_t to = (wanted.attr_mask & kState) != 0 ? wanted.qp_state : from;
-  if ((wanted.attr_mask & kPort) != 0 && wanted.port_num != kPort1) return EINVAL;
-  if ((wanted.attr_mask & kPkey) != 0 && wanted.pkey_index != 0) return EINVAL;
-  if ((wanted.attr_mask & kMtu) != 0 && (wanted.path_mtu < 1 || wanted.path_mtu > 5)) return EINVAL;
-  const auto caps = device_.capabilities();
-  if (((wanted.attr_mask & kMaxReads) != 0 &&
-       !are_possible(wanted.max_rd_atomic, caps.get(spec::hca_cap::log_max_ra_req_qp))) ||
-      ((wanted.attr_mask & kMaxDestReads) != 0 &&
-       !are_possible(wanted.max_dest_rd_atomic, caps.get(spec::hca_cap::log_max_ra_res_qp)))) {
+  if (qp.is_target()) return change_target(qp, in);
+  if (change.has(kQpCurrentState)) change.from = in.cur_qp_state;
+  change.to = change.has(kQpState) ? in.qp_state : change.from;
+  if (!takes_mask(qp, change.from, change.to, in.attr_mask)) return EINVAL;
+  if (!are_in_range(qp, in)) return EINVAL;
+  if (change.from == kQpReset && change.to == kQpReset) return 0;
+  if (qp.raw != nullptr) {
+    // A ConnectX-4 has no rates of its own for send queues.
+    if (change.has(kQpRateLimit) && rate != 0) return EOPNOTSUPP;
+    if (!qp.raw->change(change.from, change.to)) return EINVAL;
+  } else if (!change_in_device(qp, change)) {
     return EINVAL;
   }
-  if (to == kReset || to == kError) {
-    if (to == kReset) {
-      device_.records().remove_send_queue(qp.qpn);
-      Command<spec::qp_2rst_in> in(command_opcode::QP_2RST);
-      in.set(spec::qp_2rst_in::qpn, qp.qpn);
-      if (!device_.commands().run(in)) return EINVAL;
-    } else {
-      Command<spec::qp_2err_in> in(command_opcode::QP_2ERR);
-      in.set(spec::qp_2err_in::qpn, qp.qpn);
-      if (!device_.commands().run(in)) return EINVAL;
-    }
-    qp.condition().state = to;
-    return 0;
-  }
-  const auto* transition = std::ranges::find_if(
-      kTransitions, [&](const Transition& t) { return t.from == from && t.to == to; });
-  if (transition == std::end(kTransitions)) return EINVAL;
-  auto all = qp.condition().attributes;
-  if (from == kReset) all = {};
-  merge(all, wanted);
-  // The inputs of these commands are laid out alike.
-  Command<spec::rst2init_qp_in> in(transition->command);
-  in.set(spec::rst2init_qp_in::qpn, qp.qpn);
-  const auto context = in.sub(spec::rst2init_qp_in::qpc);
-  context.set(qpc::st, static_cast<std::uint32_t>(qp.service));
-  std::uint32_t mask = 0;
-  if (const auto wrong = describe(qp, all, wanted.attr_mask, context, mask); wrong != 0) {
-    return wrong;
-  }
-  if (from != kReset) in.set(spec::rst2init_qp_in::opt_param_mask, mask);
-  if (const auto done = device_.commands().run(in); !done) return EINVAL;
-  qp.condition().attributes = all;
-  qp.condition().state = to;
-  if (to == kRts && from != kRts && qp.has_send_queue) {
+  remember(qp, change);
+  if (qp.raw == nullptr && change.to == kQpRts && change.from != kQpRts && qp.has_send_queue) {
     device_.records().add_send_queue(qp.qpn, qp.uar,
                                      reinterpret_cast<const std::uint32_t*>(qp.record + 4));
   }
   return 0;
 }
 
-namespace {
-
-/// The device may have put it into another state.
-Errno note_state(QueuePair& qp) {
-  if (qp.is_target() || qp.scaling_tirn != 0) return 0;
-  if (qp.raw != nullptr) {
-    if (qp.condition().state == kRts && qp.raw->sender_has_failed()) qp.condition().state = kSqe;
-    return 0;
-  }
-  Command<spec::query_qp_in> ask(command_opcode::QUERY_QP);
-  ask.set(spec::query_qp_in::qpn, qp.qpn);
-  const auto answer = qp.device.commands().execute<spec::query_qp_out>(ask);
-  if (!answer) return EINVAL;
-  const auto state =
-      static_cast<spec::qp_state>(answer->get(spec::query_qp_out::qpc).get(qpc::state));
-  switch (state) {
-    case spec::qp_state::RST:
-      qp.condition().state = kReset;
-      break;
-    case spec::qp_state::INIT:
-      qp.condition().state = kInit;
-      break;
-    case spec::qp_state::RTR:
-      qp.condition().state = kRtr;
-      break;
-    case spec::qp_state::SQER:
-      qp.condition().state = kSqe;
-      break;
-    case spec::qp_state::ERR:
-      qp.condition().state = kError;
-      break;
-    default:
-      qp.condition().state = kRts;
-  }
-  return 0;
+Errno Context::modify_qp(Request& request) {
+  const auto in = request.get<QpAttributes>(UVERBS_ATTR_CORE_IN);
+  if ((in.attr_mask & ~std::uint32_t{kQpStandard}) != 0) return EOPNOTSUPP;
+  auto* qp = objects_.find<QueuePair>(in.qp_handle);
+  return qp == nullptr ? EINVAL : change_qp(*qp, in, 0);
 }
 
-}  // namespace
-
-Errno Context::query_qp(Request& request) {
-  const auto in = request.get<ib_uverbs_query_qp>(UVERBS_ATTR_CORE_IN);
-  auto* qp = objects_.find<QueuePair>(in.qp_handle);
+Errno Context::modify_qp_extended(Request& request) {
+  const auto in = request.get<ib_uverbs_ex_modify_qp>(UVERBS_ATTR_CORE_IN);
+  const auto attributes = request.get<QpAttributes>(UVERBS_ATTR_CORE_IN);
+  if ((attributes.attr_mask & ~std::uint32_t{kQpStandard | kQpRateLimit}) != 0) return EOPNOTSUPP;
+  auto* qp = objects_.find<QueuePair>(attributes.qp_handle);
   if (qp == nullptr) return EINVAL;
-  const auto& attributes = qp->condition().attributes;
-  ib_uverbs_query_qp_resp out{};
-  out.dest = attributes.dest;
-  out.max_send_wr = qp->caps.max_send_wr;
-  out.max_recv_wr = qp->receive_entries;
-  out.max_send_sge = qp->caps.max_send_sge;
-  out.max_recv_sge = qp->caps.max_recv_sge;
-  out.max_inline_data = qp->caps.max_inline_data;
-  out.qkey = attributes.qkey;
-  out.rq_psn = attributes.rq_psn;
-  out.sq_psn = attributes.sq_psn;
-  out.dest_qp_num = attributes.dest_qp_num;
-  out.qp_access_flags = attributes.qp_access_flags;
-  out.path_mtu = attributes.path_mtu;
-  out.max_rd_atomic = attributes.max_rd_atomic;
-  out.max_dest_rd_atomic = attributes.max_dest_rd_atomic;
-  out.min_rnr_timer = attributes.min_rnr_timer;
-  out.port_num = kPort1;
-  out.timeout = attributes.timeout;
-  out.retry_cnt = attributes.retry_cnt;
-  out.rnr_retry = attributes.rnr_retry;
-  out.sq_sig_all = qp->signals_all;
-  if (const auto wrong = note_state(*qp); wrong != 0) return wrong;
-  out.qp_state = out.cur_qp_state = qp->condition().state;
-  return request.put(UVERBS_ATTR_CORE_OUT, out);
+  if (const auto wrong = change_qp(*qp, attributes, in.rate_limit); wrong != 0) return wrong;
+  ib_uverbs_ex_modify_qp_resp out{};
+  out.response_length = sizeof out;
+  if (const auto wrong = request.put(UVERBS_ATTR_CORE_OUT, out); wrong != 0) return wrong;
+  mlx5_ib_modify_qp_resp own{};
+  own.response_length = offsetof(mlx5_ib_modify_qp_resp, dctn);
+  if (qp->is_target()) {
+    // What its initiators are to know (host-door contract 4.14).
+    own.response_length = offsetof(mlx5_ib_modify_qp_resp, ece_options);
+    own.dctn = qp->qpn;
+  }
+  return request.put(UVERBS_ATTR_UHW_OUT, own);
 }
 
 }  // namespace softhca::uverbs

@@ -13,14 +13,9 @@
 namespace softhca::uverbs {
 
 using spec::hca_cap;
-using spec::rq_state;
-using spec::sq_state;
 
 namespace {
 
-/// ib_qp_state, ib_qp_attr_mask.
-enum State : std::uint8_t { kReset, kInit, kRtr, kRts, kSqd, kSqe, kError };
-enum Mask : std::uint32_t { kState = 1, kCurrentState = 2, kPort = 0x20, kRateLimit = 1u << 25 };
 constexpr std::uint64_t kSendBlock = 64;
 constexpr unsigned kLogStrideMin = 4, kLogStrideMax = 9;
 constexpr std::uint32_t kStripVlan = IB_UVERBS_QP_CREATE_CVLAN_STRIPPING;
@@ -93,6 +88,7 @@ Errno Context::make_raw_packet_qp(QueuePair& qp, const mlx5_ib_create_qp& in, st
   qp.queues = {.begin = in.buf_addr, .size = receive_size};
   qp.raw_send_queue = {.begin = in.sq_buf_addr, .size = send_size};
   qp.receive_entries = in.rq_wqe_count;
+  qp.receive_sges = receive_sges(in.rq_wqe_count, in.rq_wqe_shift);
   qp.raw = std::make_unique<RawPacketQueues>(
       device_, RawPacketQueues::Options{.uid = uid_,
                                         .transport_domain = transport_domain_,
@@ -130,34 +126,6 @@ void Context::tell_of_raw_packet_qp(const QueuePair& qp, mlx5_ib_create_qp_resp&
   tell(qp.raw->tisn(), &Out::tisn, MLX5_IB_CREATE_QP_RESP_MASK_TISN);
   tell(qp.raw->rqn(), &Out::rqn, MLX5_IB_CREATE_QP_RESP_MASK_RQN);
   tell(qp.raw->sqn(), &Out::sqn, MLX5_IB_CREATE_QP_RESP_MASK_SQN);
-}
-
-Errno Context::change_raw_packet_qp(QueuePair& qp, const QpAttributes& wanted) {
-  constexpr std::uint32_t kKnown = kState | kCurrentState | kPort;
-  const std::uint8_t from =
-      (wanted.attr_mask & kCurrentState) != 0 ? wanted.cur_qp_state : qp.condition().state;
-  const std::uint8_t to = (wanted.attr_mask & kState) != 0 ? wanted.qp_state : from;
-  // A ConnectX-4 has no rates of its own for send queues.
-  const bool has_rate = to == kRts && (from == kRtr || from == kRts);
-  if (has_rate && (wanted.attr_mask & kRateLimit) != 0) return EOPNOTSUPP;
-  if ((wanted.attr_mask & ~kKnown) != 0) return EINVAL;
-  if ((wanted.attr_mask & kPort) != 0 && wanted.port_num != 1) return EINVAL;
-  bool done = true;
-  if (to == kReset) {
-    done = qp.raw->change_receiver(rq_state::RST) && qp.raw->change_sender(sq_state::RST);
-  } else if (to == kError) {
-    done = qp.raw->change_receiver(rq_state::ERR) && qp.raw->change_sender(sq_state::ERR);
-  } else if (from == kReset && to == kInit) {
-    if ((wanted.attr_mask & kPort) == 0) return EINVAL;
-    done = qp.raw->change_receiver(rq_state::RDY);
-  } else if (from == kRtr && to == kRts) {
-    done = qp.raw->change_sender(sq_state::RDY);
-  } else if (to != from && !(from == kInit && to == kRtr)) {
-    return EINVAL;
-  }
-  if (!done) return EINVAL;
-  qp.condition().state = to;
-  return 0;
 }
 
 }  // namespace softhca::uverbs

@@ -3,6 +3,7 @@
 #include "spec/connectx/raw_queues.h"
 #include "uverbs/device_command.h"
 #include "uverbs/program_pages.h"
+#include "uverbs/qp_attributes.h"
 
 namespace softhca::uverbs {
 
@@ -93,6 +94,15 @@ RawPacketQueues::~RawPacketQueues() {
   end(sq, spec::destroy_sq_in::sqn, sqn_);
   Command<spec::destroy_tis_in> tis(Op::DESTROY_TIS);
   end(tis, spec::destroy_tis_in::tisn, tisn_);
+}
+
+bool RawPacketQueues::change(std::uint8_t from, std::uint8_t to) {
+  using spec::rq_state;
+  using spec::sq_state;
+  if (to == kQpReset) return change_receiver(rq_state::RST) && change_sender(sq_state::RST);
+  if (to == kQpError) return change_receiver(rq_state::ERR) && change_sender(sq_state::ERR);
+  if (from == kQpReset) return change_receiver(rq_state::RDY);
+  return to != kQpRts || change_sender(sq_state::RDY);
 }
 
 bool RawPacketQueues::change_sender(spec::sq_state to) {

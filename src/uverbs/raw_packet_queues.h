@@ -43,13 +43,16 @@ class RawPacketQueues {
   std::uint32_t rqn() const { return receiver_.number(); }
   std::uint32_t tirn() const { return tirn_; }
 
-  /// False: the device refuses. Without a queue there is nothing to do.
-  bool change_sender(softhca::spec::connectx::sq_state to);
-  bool change_receiver(softhca::spec::connectx::rq_state to) { return receiver_.change(to); }
+  /// From one ib_qp_state to another. False: the device refuses.
+  /// @pre the QP may make this step
+  bool change(std::uint8_t from, std::uint8_t to);
   /// Whether the device has put the SQ into the error state.
   bool sender_has_failed() const;
 
  private:
+  /// False: the device refuses. Without a queue there is nothing to do.
+  bool change_sender(softhca::spec::connectx::sq_state to);
+  bool change_receiver(softhca::spec::connectx::rq_state to) { return receiver_.change(to); }
   bool make_sender();
   bool make_receiver();
 

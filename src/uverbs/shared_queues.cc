@@ -27,7 +27,8 @@ constexpr std::uint32_t kStrideMin = 32;
 /// The segment that links WQEs, and each scatter entry.
 constexpr std::uint32_t kSegment = 16;
 constexpr unsigned kLogSegment = 4;
-constexpr std::uint32_t kGatherMax = 30;
+/// As many as the largest WQE has room for (mlx5_ib: max_wqe_sz_rq).
+constexpr std::uint32_t kGatherMax = 31;
 /// page_offset of a WQ has five bits (PRM Table 55).
 constexpr std::uint32_t kOffsetMax = 31;
 /// op_mod of ARM_XRC_SRQ, as the mlx5 driver gives it.

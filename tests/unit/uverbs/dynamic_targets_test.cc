@@ -94,7 +94,7 @@ class UverbsDynamicTarget : public testing::Test {
     in.qp_state = state;
     in.port_num = 1;
     in.path_mtu = 3;
-    in.dest.is_global = 1;
+    in.dest.is_global = in.dest.port_num = 1;
     ib_uverbs_ex_modify_qp_resp out{};
     mlx5_ib_modify_qp_resp own{};
     const auto wrong =
@@ -108,10 +108,13 @@ class UverbsDynamicTarget : public testing::Test {
     if (wrong == 0 && own.response_length >= 8) number_ = own.dctn;
     return wrong;
   }
+  Errno query(std::uint32_t mask, ib_uverbs_query_qp_resp& out) {
+    const std::array<std::uint32_t, 4> in{0, 0, handle_, mask};
+    return write_command(program_.context(), IB_USER_VERBS_CMD_QUERY_QP, in, out);
+  }
   std::uint8_t state() {
-    std::array<std::uint32_t, 4> in{0, 0, handle_, 0};
     ib_uverbs_query_qp_resp out{};
-    EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_QUERY_QP, in, out), 0);
+    EXPECT_EQ(query(kState, out), 0);
     return out.qp_state;
   }
 
@@ -141,9 +144,24 @@ TEST_F(UverbsDynamicTarget, TakesEachStepWithItsAttributesAndNoOther) {
   EXPECT_EQ(modify(kToRtr | kPort, kRtr), EINVAL);
   EXPECT_EQ(modify(kToRtr, kRts), EINVAL);
   EXPECT_EQ(modify(kState, kError), EINVAL);
-  EXPECT_EQ(state(), kInit);
   EXPECT_EQ(modify(kToRtr, kRtr), 0);
   EXPECT_EQ(modify(kToRtr, kRtr), EINVAL);
+}
+
+// mlx5_ib_dct_query_qp.
+TEST_F(UverbsDynamicTarget, IsToldOnceTheDeviceHasItAndAsFarAsItIsAskedFor) {
+  ib_uverbs_query_qp_resp out{};
+  ASSERT_EQ(create(true), 0);
+  ASSERT_EQ(modify(kToInit, kInit), 0);
+  EXPECT_EQ(query(kState, out), EINVAL) << "there is nothing to ask";
+  ASSERT_EQ(modify(kToRtr, kRtr), 0);
+  EXPECT_EQ(query(kState | 0x200, out), EINVAL) << "it has no timeout";
+  ASSERT_EQ(query(kState | kMtu, out), 0);
+  EXPECT_EQ(out.qp_state, kRtr);
+  EXPECT_EQ(out.path_mtu, 3);
+  EXPECT_EQ(out.port_num, 0) << "not asked for";
+  ASSERT_EQ(query(kPort, out), 0);
+  EXPECT_EQ(out.port_num, 1);
 }
 
 TEST_F(UverbsDynamicTarget, IsDestroyedByItsHandle) {

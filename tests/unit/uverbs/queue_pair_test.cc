@@ -8,11 +8,11 @@
 #include "uverbs/device_command.h"
 #include "uverbs/program.h"
 #include "uverbs/qp_attributes.h"
+#include "uverbs/route.h"
 
 namespace softhca::uverbs {
 namespace {
 
-constexpr std::uint32_t kMaxReads = 0x2000;
 /// The masks of ibv_rc_pingpong, on the way to INIT, RTR and RTS.
 constexpr std::uint32_t kToInit = 0x39, kToRtr = 0x129181, kToRts = 0x12e01;
 
@@ -21,9 +21,9 @@ class UverbsQueuePair : public testing::Test {
   UverbsQueuePair() {
     EXPECT_EQ(program_.get_context(false), 0);
     page_ = program_.uar();
-    const auto pd = program_.pd();
-    const auto cq = create_cq();
-    qp_ = create_qp(pd, cq);
+    pd_ = program_.pd();
+    cq_ = create_cq();
+    qp_ = create_qp(pd_, cq_);
   }
   std::uint64_t at(std::uint64_t page) const { return program_.memory() + page * 4096; }
   std::uint32_t create_cq() {
@@ -47,6 +47,12 @@ class UverbsQueuePair : public testing::Test {
     return call.made(0);
   }
   std::uint32_t create_qp(std::uint32_t pd, std::uint32_t cq) {
+    std::uint32_t handle = 0;
+    EXPECT_EQ(make_qp(pd, cq, IB_UVERBS_QPT_RC, 0, handle), 0);
+    return handle;
+  }
+  Errno make_qp(std::uint32_t pd, std::uint32_t cq, std::uint32_t type, std::uint32_t flags,
+                std::uint32_t& handle) {
     mlx5_ib_create_qp own{};
     own.buf_addr = at(8);
     own.db_addr = at(61);
@@ -63,13 +69,15 @@ class UverbsQueuePair : public testing::Test {
         .number(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, cq)
         .in(UVERBS_ATTR_CREATE_QP_USER_HANDLE, std::uint64_t{9})
         .in(UVERBS_ATTR_CREATE_QP_CAP, caps)
-        .in(UVERBS_ATTR_CREATE_QP_TYPE, std::uint32_t{IB_UVERBS_QPT_RC})
+        .in(UVERBS_ATTR_CREATE_QP_TYPE, type)
+        .in(UVERBS_ATTR_CREATE_QP_FLAGS, flags)
         .out(UVERBS_ATTR_CREATE_QP_RESP_CAP, caps)
         .out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, number_)
         .in(UVERBS_ATTR_UHW_IN, own)
         .out(UVERBS_ATTR_UHW_OUT, answer);
-    EXPECT_EQ(call.on(program_.context()), 0);
-    return call.made(0);
+    const auto wrong = call.on(program_.context());
+    handle = call.made(0);
+    return wrong;
   }
   /// As ibv_rc_pingpong has them.
   QpAttributes to(std::uint8_t state, std::uint32_t mask) const {
@@ -79,7 +87,9 @@ class UverbsQueuePair : public testing::Test {
     in.qp_state = state;
     in.port_num = 1;
     in.path_mtu = 3;
-    in.dest.is_global = 1;
+    in.dest.is_global = in.dest.port_num = 1;
+    const auto peer = driver::Gid::from_ipv4(198, 18, 0, 2);
+    std::memcpy(in.dest.dgid, peer.bytes.data(), sizeof in.dest.dgid);
     in.dest_qp_num = 0x100;
     in.timeout = 14;
     in.retry_cnt = in.rnr_retry = 7;
@@ -91,8 +101,18 @@ class UverbsQueuePair : public testing::Test {
     return write_command(program_.context(), IB_USER_VERBS_CMD_MODIFY_QP, in, out);
   }
 
+  ib_uverbs_query_qp_resp query() {
+    const std::array<std::uint32_t, 4> in{0, 0, qp_, 0};
+    ib_uverbs_query_qp_resp out{};
+    EXPECT_EQ(write_command(program_.context(), IB_USER_VERBS_CMD_QUERY_QP, in, out), 0);
+    return out;
+  }
+  void set_destination(QpAttributes& in, const driver::Gid& gid) {
+    std::memcpy(in.dest.dgid, gid.bytes.data(), sizeof in.dest.dgid);
+  }
+
   Program program_;
-  std::uint32_t page_ = 0, qp_ = 0, number_ = 0;
+  std::uint32_t page_ = 0, pd_ = 0, cq_ = 0, qp_ = 0, number_ = 0;
 };
 
 // mlx5_ib_modify_qp of Linux.
@@ -108,8 +128,8 @@ TEST_F(UverbsQueuePair, NoMoreReadsAreUnderWayThanTheDeviceCanHave) {
   auto sends = to(3, kToRts);
   sends.max_rd_atomic = 255;
   EXPECT_EQ(modify(sends), EINVAL);
-  sends.attr_mask &= ~kMaxReads;
-  EXPECT_EQ(modify(sends), 0) << "what is not meant is not looked at";
+  sends.max_rd_atomic = 16;
+  EXPECT_EQ(modify(sends), 0);
 }
 
 // mlx5_ib has a set of each port, for what `rdma statistic` shows.
@@ -124,6 +144,180 @@ TEST_F(UverbsQueuePair, CountsInTheSetOfItsDevice) {
     EXPECT_EQ(told->sub(spec::query_qp_out::qpc).get(spec::qpc::counter_set_id),
               program_.device().counter_set());
   }
+}
+
+// ib_modify_qp_is_ok of Linux; the masks themselves are qp_masks_test.cc's.
+TEST_F(UverbsQueuePair, AMaskThatTheStepDoesNotTakeChangesNothing) {
+  EXPECT_EQ(modify(to(1, kToInit & ~std::uint32_t{kQpAccess})), EINVAL);
+  EXPECT_EQ(query().qp_state, kQpReset);
+  ASSERT_EQ(modify(to(1, kToInit)), 0);
+  EXPECT_EQ(modify(to(2, kToRtr & ~std::uint32_t{kQpRqPsn})), EINVAL);
+  EXPECT_EQ(modify(to(2, kToRtr & ~std::uint32_t{kQpState})), EINVAL) << "INIT has no such way";
+  ASSERT_EQ(modify(to(2, kToRtr)), 0);
+  EXPECT_EQ(modify(to(3, kToRts & ~std::uint32_t{kQpTimeout})), EINVAL);
+  ASSERT_EQ(modify(to(3, kToRts)), 0);
+  auto later = to(3, kQpState | kQpTimeout);
+  later.timeout = 3;
+  EXPECT_EQ(modify(later), EINVAL);
+  EXPECT_EQ(query().timeout, 14);
+  later.attr_mask = kQpPath;
+  later.dest.traffic_class = 9;
+  EXPECT_EQ(modify(later), EINVAL);
+  EXPECT_EQ(query().dest.traffic_class, 0);
+}
+
+// ib_uverbs_modify_qp, ib_uverbs_ex_modify_qp.
+TEST_F(UverbsQueuePair, AttributesThatThereAreNotAreNotSupported) {
+  for (const unsigned bit : {21, 24, 25, 31}) {
+    EXPECT_EQ(modify(to(1, kToInit | 1u << bit)), EOPNOTSUPP) << bit;
+  }
+  EXPECT_EQ(modify(to(1, kToInit | 1u << 20)), EINVAL) << "a peer's number, but not here";
+}
+
+// ib_uverbs_modify_qp: the address vector's port is that of the QP.
+TEST_F(UverbsQueuePair, AnAddressVectorIsOfThePortOfTheQp) {
+  ASSERT_EQ(modify(to(1, kToInit)), 0);
+  auto in = to(2, kToRtr);
+  for (const std::uint8_t port : {0, 2, 255}) {
+    in.dest.port_num = port;
+    EXPECT_EQ(modify(in), EINVAL) << unsigned{port};
+  }
+}
+
+// rdma_fill_sgid_attr, rdma_addr_find_l2_eth_by_grh, mlx5r_ib_rate.
+TEST_F(UverbsQueuePair, AWayThatLeadsNowhereIsRefusedAsLinuxDoes) {
+  ASSERT_EQ(modify(to(1, kToInit)), 0);
+  auto in = to(2, kToRtr);
+  in.dest.sgid_index = 200;
+  EXPECT_EQ(modify(in), ENODATA) << "no GID";
+  in = to(2, kToRtr);
+  in.dest.is_global = 0;
+  EXPECT_EQ(modify(in), EINVAL) << "RoCE wants a GRH";
+  in = to(2, kToRtr);
+  set_destination(in, {});
+  EXPECT_EQ(modify(in), EINVAL) << "IPv6, from an IPv4 address";
+  set_destination(in, driver::Gid::from_ipv4(0, 0, 0, 0));
+  EXPECT_EQ(modify(in), ENODEV);
+  for (const std::uint8_t rate : {1, 24, 255}) {
+    in = to(2, kToRtr);
+    in.dest.static_rate = rate;
+    EXPECT_EQ(modify(in), EINVAL) << unsigned{rate};
+  }
+  program_.knows_macs = false;
+  in = to(2, kToRtr);
+  EXPECT_EQ(modify(in), ETIMEDOUT);
+  set_destination(in, driver::Gid::from_ipv4(255, 255, 255, 255));
+  EXPECT_EQ(modify(in), 0) << "all have an address";
+}
+
+// mlx5_ib_query_qp reads the context of the device.
+TEST_F(UverbsQueuePair, IsToldAsTheDeviceHasIt) {
+  ASSERT_EQ(modify(to(1, kToInit)), 0);
+  EXPECT_EQ(query().max_recv_sge, 4u) << "as many as its stride has room for";
+  auto receives = to(2, kToRtr);
+  receives.rq_psn = 0x7654321;
+  receives.max_dest_rd_atomic = 5;
+  receives.dest.hop_limit = 3;
+  ASSERT_EQ(modify(receives), 0);
+  auto sends = to(3, kToRts);
+  sends.max_rd_atomic = 3;
+  sends.sq_psn = 0x1234567;
+  ASSERT_EQ(modify(sends), 0);
+  auto now = query();
+  EXPECT_EQ(now.qp_state, kQpRts);
+  EXPECT_EQ(now.rq_psn, 0x654321u);
+  EXPECT_EQ(now.sq_psn, 0x234567u);
+  EXPECT_EQ(now.max_dest_rd_atomic, 8);
+  EXPECT_EQ(now.max_rd_atomic, 4);
+  EXPECT_EQ(now.dest.hop_limit, 64) << "the route's";
+  EXPECT_EQ(now.dest.port_num, 1);
+  EXPECT_EQ(now.timeout, 14);
+  ASSERT_EQ(modify(to(0, kQpState)), 0);
+  now = query();
+  EXPECT_EQ(now.qp_state, kQpReset);
+  EXPECT_EQ(now.sq_psn, 0u);
+  EXPECT_EQ(now.rq_psn, 0u);
+}
+
+// set_qpc_atomic_flags.
+TEST_F(UverbsQueuePair, WhoAnswersNoReadsTakesWritesAlone) {
+  auto begins = to(1, kToInit);
+  begins.qp_access_flags = kQpRemoteWrite | kQpRemoteRead | kQpRemoteAtomic;
+  ASSERT_EQ(modify(begins), 0);
+  EXPECT_EQ(query().qp_access_flags, kQpRemoteWrite) << "nothing is known of reads yet";
+  auto receives = to(2, kToRtr);
+  receives.max_dest_rd_atomic = 0;
+  ASSERT_EQ(modify(receives), 0);
+  EXPECT_EQ(query().qp_access_flags, kQpRemoteWrite);
+  ASSERT_EQ(modify(to(0, kQpState)), 0);
+  ASSERT_EQ(modify(begins), 0);
+  receives.max_dest_rd_atomic = 1;
+  ASSERT_EQ(modify(receives), 0);
+  EXPECT_EQ(query().qp_access_flags, begins.qp_access_flags);
+}
+
+// rdma_get_gid_attr: a QP keeps the entry that its way names.
+TEST_F(UverbsQueuePair, KeepsTheEntryOfItsAddress) {
+  ASSERT_EQ(modify(to(1, kToInit)), 0);
+  ASSERT_EQ(modify(to(2, kToRtr)), 0);
+  ASSERT_TRUE(program_.device().set_gid(0, std::nullopt));
+  EXPECT_FALSE(program_.device().is_gid_free(0));
+  EXPECT_TRUE(program_.device().is_gid_free(1));
+  program_.close();
+  EXPECT_TRUE(program_.device().is_gid_free(0));
+}
+
+// ib_attach_mcast: a QP of a group is in use.
+TEST_F(UverbsQueuePair, AQpOfAGroupIsNotDestroyed) {
+  std::uint32_t datagrams = 0;
+  ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, 0, datagrams), 0);
+  ib_uverbs_attach_mcast in{};
+  in.qp_handle = datagrams;
+  const auto group = driver::Gid::from_ipv4(239, 1, 1, 1);
+  std::memcpy(in.gid, group.bytes.data(), sizeof in.gid);
+  const auto change = [&](std::uint32_t command) {
+    std::array<std::byte, 8> out{};
+    return write_command(program_.context(), command, in, out);
+  };
+  const auto destroy = [&] {
+    ib_uverbs_destroy_qp_resp out{};
+    return Call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY)
+        .number(UVERBS_ATTR_DESTROY_QP_HANDLE, datagrams)
+        .out(UVERBS_ATTR_DESTROY_QP_RESP, out)
+        .on(program_.context());
+  };
+  EXPECT_EQ(change(IB_USER_VERBS_CMD_DETACH_MCAST), EINVAL) << "it is in none";
+  ASSERT_EQ(change(IB_USER_VERBS_CMD_ATTACH_MCAST), 0);
+  EXPECT_EQ(change(IB_USER_VERBS_CMD_ATTACH_MCAST), 0) << "once is enough";
+  EXPECT_EQ(destroy(), EBUSY);
+  EXPECT_EQ(change(IB_USER_VERBS_CMD_DETACH_MCAST), 0);
+  EXPECT_EQ(destroy(), 0);
+}
+
+// check_creation_flags.
+TEST_F(UverbsQueuePair, ConnectedQpsHaveNoGroupsToLeaveOut) {
+  constexpr std::uint32_t kBlock = IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
+  std::uint32_t handle = 0;
+  for (const std::uint32_t type : {IB_UVERBS_QPT_RC, IB_UVERBS_QPT_UC}) {
+    EXPECT_EQ(make_qp(pd_, cq_, type, kBlock, handle), EINVAL);
+  }
+  constexpr std::uint32_t kStrips = IB_UVERBS_QP_CREATE_CVLAN_STRIPPING;
+  EXPECT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, kStrips, handle), EINVAL);
+  for (const std::uint32_t flags : {std::uint32_t{0}, kBlock}) {
+    ASSERT_EQ(make_qp(pd_, cq_, IB_UVERBS_QPT_UD, flags, handle), 0);
+    Command<spec::query_qp_in> ask(spec::command_opcode::QUERY_QP);
+    ask.set(spec::query_qp_in::qpn, number_);
+    const auto told = program_.device().commands().execute<spec::query_qp_out>(ask);
+    ASSERT_TRUE(told);
+    EXPECT_EQ(told->sub(spec::query_qp_out::qpc).get(spec::qpc::block_lb_mc), flags != 0);
+  }
+}
+
+// rdma_flow_label_to_udp_sport and rdma_calc_flow_label: both ends have the same.
+TEST(UverbsRoute, TheSourcePortIsOfTheLabelOrOfBothNumbers) {
+  EXPECT_EQ(udp_source_port(0xABCDE, 1, 2), 0xC000 | ((0xABCDE & 0x3fff) ^ (0xABCDE >> 14)));
+  EXPECT_EQ(udp_source_port(0, 0x1234, 0x77), udp_source_port(0, 0x77, 0x1234));
+  EXPECT_NE(udp_source_port(0, 0x1234, 0x77), udp_source_port(0, 0x1235, 0x77));
 }
 
 }  // namespace

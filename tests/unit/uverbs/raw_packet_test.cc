@@ -87,6 +87,21 @@ class UverbsRawPacket : public testing::Test {
     std::array<std::byte, 8> out{};
     return write_command(program_.context(), IB_USER_VERBS_CMD_MODIFY_QP, in, out);
   }
+  /// The extended form, with a rate.
+  Errno limit(const Qp& qp, std::uint32_t mask, std::uint8_t state, std::uint32_t rate) {
+    struct {
+      QpAttributes base;
+      std::uint32_t rate_limit, reserved;
+    } in{};
+    in.base.qp_handle = qp.handle;
+    in.base.attr_mask = mask;
+    in.base.qp_state = state;
+    in.base.port_num = 1;
+    in.rate_limit = rate;
+    ib_uverbs_ex_modify_qp_resp out{};
+    return write_command(program_.context(),
+                         IB_USER_VERBS_EX_CMD_MODIFY_QP | IB_USER_VERBS_CMD_FLAG_EXTENDED, in, out);
+  }
   Errno destroy_qp(const Qp& qp) {
     ib_uverbs_destroy_qp_resp out{};
     return Call(UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY)
@@ -312,12 +327,15 @@ TEST_F(UverbsRawPacket, TakesItsStepsInTheirOrder) {
   EXPECT_EQ(modify(qp, kState, kRts), EINVAL);
   EXPECT_EQ(modify(qp, kState, kRtr), 0);
   EXPECT_EQ(modify(qp, kState | 0x100, kRts), EINVAL) << "it has no MTU";
-  EXPECT_EQ(modify(qp, kState | kRateLimit, kRts), EOPNOTSUPP) << "a ConnectX-4 has no rates";
+  EXPECT_EQ(modify(qp, kState | kRateLimit, kRts), EOPNOTSUPP) << "this form has no rate";
+  EXPECT_EQ(limit(qp, kState | kRateLimit, kRts, 1000), EOPNOTSUPP) << "a ConnectX-4 has no rates";
   EXPECT_EQ(modify(qp, kState, kRts), 0);
   EXPECT_EQ(modify(qp, kState, kError), 0);
   EXPECT_EQ(modify(qp, kState, kReset), 0);
-  EXPECT_EQ(modify(qp, kState | kPort | kRateLimit, kInit), EINVAL) << "nor is it their place";
+  EXPECT_EQ(limit(qp, kState | kPort | kRateLimit, kInit, 0), EINVAL) << "nor is it their place";
   EXPECT_EQ(modify(qp, kState | kPort, kInit), 0);
+  EXPECT_EQ(modify(qp, kState, kRtr), 0);
+  EXPECT_EQ(limit(qp, kState | kRateLimit, kRts, 0), 0) << "none at all is what it has";
 }
 
 // PRM 7.12.1: an error takes the queue to ERR, and the program takes it on from there.
@@ -398,8 +416,10 @@ TEST_F(UverbsRawPacket, FlowsAreRefusedAsTheKernelRefusesThem) {
   const auto qp = create_qp(16, 16);
   std::uint32_t handle = 0;
   auto flow = flow_to(qp, 1);
-  flow.priority = 15;
+  flow.priority = 16;
   EXPECT_EQ(create(flow, handle), ENOMEM);
+  flow.priority = 15;
+  EXPECT_EQ(create(flow, handle), 0);
   flow = flow_to(qp, 1);
   flow.spec_type = 0x50;  // VXLAN
   EXPECT_EQ(create(flow, handle), EOPNOTSUPP);

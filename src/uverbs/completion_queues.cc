@@ -1,0 +1,201 @@
+// CQs in memory of the program (host-door contract 4.6).
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <bit>
+#include <cerrno>
+
+#include "spec/connectx/cq.h"
+#include "uverbs/context.h"
+#include "uverbs/device_command.h"
+#include "uverbs/program_pages.h"
+
+namespace softhca::uverbs {
+
+using spec::command_opcode;
+using spec::hca_cap;
+
+namespace {
+
+constexpr std::uint32_t kModerate = 1;  // of ib_cq_attr_mask
+constexpr std::uint16_t kModerationPeriodMax = 0xfff;
+constexpr std::uint8_t kCompressionFormats =
+    MLX5_IB_CQE_RES_FORMAT_HASH | MLX5_IB_CQE_RES_FORMAT_CSUM;
+constexpr std::uint32_t kPadded = MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD;
+
+constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(position); }
+
+/// What mlx5_ib refuses of a CQ for `wanted` entries.
+Errno check_cq(const Device& device, const mlx5_ib_create_cq& in, std::uint32_t wanted) {
+  const auto caps = device.capabilities();
+  if (wanted == 0 || wanted >= 1u << caps.get(hca_cap::log_max_cq_sz)) return EINVAL;
+  if (in.cqe_size != 64 && in.cqe_size != 128) return EINVAL;
+  const bool compresses = in.cqe_comp_en != 0;
+  if ((compresses && caps.get(hca_cap::cqe_compression) == 0) ||
+      (in.flags & ~(MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX | kPadded)) != 0) {
+    return EOPNOTSUPP;
+  }
+  // mlx5_ib takes one format, and compresses no CQEs of 128 bytes for a device that cannot.
+  if (compresses && (!std::has_single_bit(in.cqe_comp_res_format) || in.cqe_size != 64 ||
+                     (in.cqe_comp_res_format & ~kCompressionFormats) != 0)) {
+    return EOPNOTSUPP;
+  }
+  const bool padded = (in.flags & kPadded) != 0;
+  if (padded && (in.cqe_size != 128 || caps.get(hca_cap::cqe_128_always) == 0)) return EOPNOTSUPP;
+  if ((in.flags & MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX) == 0) return EOPNOTSUPP;
+  return 0;
+}
+
+/// CREATE_CQ. False if the device refuses.
+bool make_cq(CompletionQueue& cq, const mlx5_ib_create_cq& in, bool ignores_overrun) {
+  auto& device = cq.device;
+  const auto size = std::uint64_t{cq.entries} * in.cqe_size;
+  Command<spec::create_cq_in> create(command_opcode::CREATE_CQ,
+                                     pages_of(in.buf_addr, size) * sizeof(std::uint64_t));
+  create.set(spec::create_cq_in::uid, cq.uid);
+  using Cqc = spec::cq_context;
+  const auto context = create.sub(spec::create_cq_in::cq_context_entry);
+  context.set(Cqc::log_cq_size, log2_of(cq.entries));
+  context.set(Cqc::cqe_sz, cq.size_code());
+  context.set(Cqc::page_offset, page_offset_of(in.buf_addr));
+  context.set(Cqc::uar_page, in.uar_page_index);
+  context.set(Cqc::c_eqn, device.hca().completion_events().eqn());
+  context.set(Cqc::oi, ignores_overrun);
+  context.set(Cqc::cqe_compression_en, in.cqe_comp_en != 0);
+  // The formats are bits there, in the order of their numbers here.
+  if (in.cqe_comp_en != 0) {
+    context.set(Cqc::mini_cqe_res_format, log2_of(in.cqe_comp_res_format));
+  }
+  context.set(Cqc::dbr_addr, Device::bus_address(in.db_addr));
+  store_pages(create.all().subspan(spec::create_cq_in::pas_offset), in.buf_addr);
+  const auto out = device.commands().execute<spec::create_cq_out>(create);
+  if (!out) return false;
+  cq.cqn = out->get(spec::create_cq_out::cqn);
+  cq.exists = true;
+  device.add_completion_target(cq.cqn, cq);
+  // Who has no channel hears of nothing, whether the CQ is armed or not.
+  if (cq.channel != nullptr) {
+    device.records().add_completion_queue(cq.cqn, in.uar_page_index,
+                                          reinterpret_cast<std::uint32_t*>(in.db_addr + 4));
+  }
+  return true;
+}
+
+}  // namespace
+
+Errno Context::create_cq(Request& request) {
+  const auto in = request.get<mlx5_ib_create_cq>(UVERBS_ATTR_UHW_IN);
+  const auto wanted = request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_CQE);
+  if (const auto wrong = check_cq(device_, in, wanted); wrong != 0) return wrong;
+  if (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR) != 0) return EINVAL;
+  auto* const page = find_page(in.uar_page_index);
+  if (page == nullptr) return EINVAL;
+  auto cq = std::make_unique<CompletionQueue>(device_);
+  cq->uid = uid_;
+  cq->uar = Use(page);
+  if (request.has(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)) {
+    const auto number = request.number(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL);
+    const auto channel = channels_.find(options_.identify(static_cast<int>(number)));
+    if (channel == channels_.end()) return EBADF;
+    cq->channel = channel->second;
+  }
+  cq->entries = std::bit_ceil(wanted + 1);
+  cq->user_handle = request.get<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE);
+  cq->async.file = async_;
+  cq->async.user_handle = cq->user_handle;
+  cq->entry_size = in.cqe_size;
+  cq->padded = (in.flags & kPadded) != 0;
+  const auto size = std::uint64_t{cq->entries} * in.cqe_size;
+  if (in.buf_addr % kPagePart != 0 || in.db_addr % 8 != 0 ||
+      !is_there(memory_, in.buf_addr, size) || !is_there(memory_, in.db_addr, 8)) {
+    return EFAULT;
+  }
+  cq->record = in.db_addr;
+  cq->entries_memory = {.begin = in.buf_addr, .size = size};
+  if (!make_cq(*cq, in,
+               (request.get<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_FLAGS) &
+                IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0)) {
+    return ENOMEM;
+  }
+  const auto cqn = cq->cqn;
+  const auto user_handle = cq->user_handle;
+  const std::uint32_t last = cq->entries - 1;
+  const auto handle = objects_.add(std::move(cq));
+  auto wrong = request.put_number(UVERBS_ATTR_CREATE_CQ_HANDLE, handle);
+  if (wrong == 0) wrong = request.put(UVERBS_ATTR_CREATE_CQ_RESP_CQE, last);
+  if (wrong == 0) {
+    wrong = request.put(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_cq_resp{.cqn = cqn, .reserved = 0});
+  }
+  if (wrong != 0) {
+    objects_.remove(handle);
+  } else if (options_.made_cq) {
+    options_.made_cq(user_handle);
+  }
+  return wrong;
+}
+
+Errno Context::destroy_cq(Request& request) {
+  const auto handle = request.number(UVERBS_ATTR_DESTROY_CQ_HANDLE);
+  auto* cq = objects_.find<CompletionQueue>(handle);
+  if (cq == nullptr) return ENOENT;
+  if (cq->users != 0) return EBUSY;
+  if (const auto wrong = cq->end(); wrong != 0) return wrong;
+  // What nobody has read is taken back; for what was read the program waits to be acknowledged.
+  const auto unread = cq->channel == nullptr ? 0 : cq->channel->pipe.take_back(cq->user_handle);
+  const ib_uverbs_destroy_cq_resp out{
+      .comp_events_reported = cq->completions_told - static_cast<std::uint32_t>(unread),
+      .async_events_reported = cq->async.take_back()};
+  objects_.remove(handle);
+  return request.put(UVERBS_ATTR_DESTROY_CQ_RESP, out);
+}
+
+Errno Context::resize_cq(Request& request) {
+  const auto in = request.get<ib_uverbs_resize_cq>(UVERBS_ATTR_CORE_IN);
+  const auto own = request.get<mlx5_ib_resize_cq>(UVERBS_ATTR_UHW_IN);
+  auto* cq = objects_.find<CompletionQueue>(in.cq_handle);
+  if (cq == nullptr || in.cqe == 0 ||
+      in.cqe >= 1u << device_.capabilities().get(hca_cap::log_max_cq_sz)) {
+    return EINVAL;
+  }
+  const std::uint32_t entries = std::bit_ceil(in.cqe + 1);
+  const auto size = std::uint64_t{entries} * own.cqe_size;
+  if (own.cqe_size != cq->entry_size) return EINVAL;
+  if (own.buf_addr % kPagePart != 0 || !is_there(memory_, own.buf_addr, size)) return EFAULT;
+  using Field = spec::resize_cq_field_bit;
+  Command<spec::modify_cq_in> command(command_opcode::MODIFY_CQ,
+                                      pages_of(own.buf_addr, size) * sizeof(std::uint64_t));
+  command.set(spec::modify_cq_in::op_mod,
+              static_cast<std::uint32_t>(spec::modify_cq_op_mod::RESIZE));
+  command.set(spec::modify_cq_in::cqn, cq->cqn);
+  command.set(spec::modify_cq_in::modify_field_select,
+              bit(Field::LOG_CQ_SIZE) | bit(Field::PAGE_OFFSET) | bit(Field::LOG_PAGE_SIZE));
+  const auto context = command.sub(spec::modify_cq_in::cq_context_entry);
+  context.set(spec::cq_context::log_cq_size, log2_of(entries));
+  context.set(spec::cq_context::cqe_sz, cq->size_code());
+  context.set(spec::cq_context::page_offset, page_offset_of(own.buf_addr));
+  store_pages(command.all().subspan(spec::modify_cq_in::pas_offset), own.buf_addr);
+  if (!device_.commands().run(command)) return EINVAL;
+  cq->entries = entries;
+  cq->entries_memory = {.begin = own.buf_addr, .size = size};
+  return request.put(UVERBS_ATTR_CORE_OUT,
+                     ib_uverbs_resize_cq_resp{.cqe = entries - 1, .reserved = 0});
+}
+
+Errno Context::modify_cq(Request& request) {
+  const auto in = request.get<ib_uverbs_ex_modify_cq>(UVERBS_ATTR_CORE_IN);
+  auto* cq = objects_.find<CompletionQueue>(in.cq_handle);
+  if (cq == nullptr || in.attr_mask == 0) return EINVAL;
+  if ((in.attr_mask & ~kModerate) != 0) return EOPNOTSUPP;
+  using Field = spec::modify_cq_field_bit;
+  Command<spec::modify_cq_in> command(command_opcode::MODIFY_CQ);
+  command.set(spec::modify_cq_in::cqn, cq->cqn);
+  command.set(spec::modify_cq_in::modify_field_select,
+              bit(Field::CQ_PERIOD) | bit(Field::CQ_MAX_COUNT));
+  const auto context = command.sub(spec::modify_cq_in::cq_context_entry);
+  if (in.attr.cq_period > kModerationPeriodMax) return EINVAL;
+  context.set(spec::cq_context::cq_period, in.attr.cq_period);
+  context.set(spec::cq_context::cq_max_count, in.attr.cq_count);
+  return device_.commands().run(command) ? 0 : EINVAL;
+}
+
+}  // namespace softhca::uverbs
