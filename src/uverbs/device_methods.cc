@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "spec/connectx/caps.h"
+#include "spec/connectx/hca.h"
 #include "spec/connectx/resources.h"
 #include "uverbs/context.h"
 
@@ -25,6 +26,16 @@ constexpr std::uint64_t kOptionalAccessFlags = 1;
 constexpr std::uint8_t kPort = 1;
 constexpr std::uint32_t kGids = 256;
 constexpr std::uint32_t kPageSize = 4096;
+
+/// Reads as zeros and keeps nothing; 0: there is none. libmlx5 makes ibv_alloc_null_mr() of it.
+std::uint32_t dump_fill_key(Device& device) {
+  using Out = spec::query_special_contexts_out;
+  if (device.capabilities().get(hca_cap::dump_fill_mkey) == 0) return 0;
+  const driver::connectx::Request<spec::query_special_contexts_in> in(
+      spec::command_opcode::QUERY_SPECIAL_CONTEXTS);
+  const auto out = device.commands().execute<Out>(in);
+  return out ? out->get(Out::dump_fill_mkey) : 0;
+}
 
 }  // namespace
 
@@ -50,6 +61,10 @@ mlx5_ib_alloc_ucontext_resp Context::describe_context() {
   out.eth_min_inline = MLX5_USER_INLINE_MODE_L2;
   out.log_uar_size = 12;
   out.num_uars_per_page = 1;
+  if (const auto key = dump_fill_key(device_); key != 0) {
+    out.dump_fill_mkey = key;
+    out.comp_mask |= MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY;
+  }
   if (store_clock(device_, options_.store)) {
     out.clock_info_versions = 1u << MLX5_IB_CLOCK_INFO_V1;
   }
@@ -92,6 +107,7 @@ Errno Context::query_port(Request& request) {
   const auto up = device_.hca().link_is_up();
   ib_uverbs_query_port_resp_ex out{};
   auto& port = out.legacy_resp;
+  port.flags = IB_UVERBS_QPF_GRH_REQUIRED;
   port.port_cap_flags = 0x04010000;  // CM_SUP, IP_BASED_GIDS
   port.max_msg_sz = 1u << device_.capabilities().get(hca_cap::log_max_msg);
   port.gid_tbl_len = kGids;
@@ -103,7 +119,6 @@ Errno Context::query_port(Request& request) {
   port.active_speed = 32;              // EDR
   port.phys_state = active ? 5 : 3;
   port.link_layer = 2;  // Ethernet
-  port.max_vl_num = 1;
   return request.put(UVERBS_ATTR_QUERY_PORT_RESP, out);
 }
 
@@ -129,6 +144,7 @@ ib_uverbs_gid_entry describe(const GidEntry& entry, std::uint32_t index, unsigne
 
 Errno Context::query_gid_table(Request& request) {
   const auto size = request.get<std::uint64_t>(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE);
+  if (request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS) != 0) return EINVAL;
   if (size == 0 || size > kPageSize) return EINVAL;
   const auto room = request.size(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES) / size;
   std::vector<std::byte> all;
@@ -149,6 +165,7 @@ Errno Context::query_gid_table(Request& request) {
 
 Errno Context::query_gid_entry(Request& request) {
   const auto index = request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX);
+  if (request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS) != 0) return EINVAL;
   if (request.get<std::uint32_t>(UVERBS_ATTR_QUERY_GID_ENTRY_PORT) != kPort || index >= kGids) {
     return EINVAL;
   }
@@ -189,7 +206,11 @@ void Context::tell_of_port(std::uint32_t event_type) {
 
 Errno Context::alloc_uar(Request& request) {
   const auto type = request.get<std::uint32_t>(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE);
-  if (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC) return EOPNOTSUPP;
+  // What a program writes to a BlueFlame register is in its queue as well, and its doorbell record
+  // tells of it: any page will do.
+  if (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC && type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF) {
+    return EOPNOTSUPP;
+  }
   CommandRequest in(spec::command_opcode::ALLOC_UAR);
   in.set(spec::alloc_uar_in::uid, uid_);
   const auto out = device_.commands().execute<spec::alloc_uar_out>(in);

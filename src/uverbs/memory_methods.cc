@@ -37,18 +37,27 @@ constexpr std::uint32_t kLocalWrite = 1;
 constexpr std::uint32_t kRemoteWrite = 2;
 constexpr std::uint32_t kRemoteRead = 4;
 constexpr std::uint32_t kRemoteAtomic = 8;
-constexpr std::uint32_t kZeroBased = 32;
+constexpr std::uint32_t kBindWindow = 16;
 constexpr std::uint32_t kOnDemand = 64;
+constexpr std::uint32_t kFlush = 0x300;
+/// IB_ACCESS_SUPPORTED: those with a name, and those that a device may leave out.
+constexpr std::uint32_t kKnownAccess = 0x3ff | IB_UVERBS_ACCESS_OPTIONAL_RANGE;
 
+/// ib_check_mr_access.
+Errno check_access(std::uint32_t flags) {
+  const bool writes_remotely = (flags & (kRemoteWrite | kRemoteAtomic)) != 0;
+  if (writes_remotely && (flags & kLocalWrite) == 0) return EINVAL;
+  if ((flags & ~kKnownAccess) != 0) return EINVAL;
+  return (flags & kFlush) != 0 ? EOPNOTSUPP : 0;
+}
+
+/// ib_uverbs_reg_mr, and what ib_umem_get takes no pages for.
 Errno check(const ib_uverbs_reg_mr& in) {
+  constexpr std::uint64_t kPage = 4096;
+  if (in.start % kPage != in.hca_va % kPage) return EINVAL;
+  if (const auto wrong = check_access(in.access_flags); wrong != 0) return wrong;
   const auto end = in.start + in.length;
-  // Linux rounds the end up to a page.
-  if (in.length == 0 || end < in.start || end > ~std::uint64_t{4095} ||
-      in.start % 4096 != in.hca_va % 4096)
-    return EINVAL;
-  const bool writes_remotely = (in.access_flags & (kRemoteWrite | kRemoteAtomic)) != 0;
-  if (writes_remotely && (in.access_flags & kLocalWrite) == 0) return EINVAL;
-  if ((in.access_flags & kZeroBased) != 0) return EOPNOTSUPP;
+  if (in.length == 0 || end < in.start || end + kPage - 1 < end) return EINVAL;
   return end > Device::kProgramMemory ? EFAULT : 0;
 }
 
@@ -210,33 +219,60 @@ Errno Context::query_mr(Request& request) {
   return wrong;
 }
 
-/// Prefetching: the pages come now, if they can.
+namespace {
+
+/// One region that is paged on demand, and part of it is to come (get_prefetchable_mr).
+Errno find_prefetched(const Objects& objects, const ProtectionDomain& pd, bool writes,
+                      const ib_uverbs_sge& piece, const MemoryRegion*& region) {
+  region = objects.find_if<MemoryRegion>(
+      [&](const MemoryRegion& one) { return one.key != 0 && one.key == piece.lkey; });
+  if (region == nullptr || (region->access & kOnDemand) == 0) return ENOENT;
+  if (region->pd.get() != &pd) return EPERM;
+  return writes && (region->access & kLocalWrite) == 0 ? EPERM : 0;
+}
+
+/// The pages come, if they can (pagefault_mr).
+Errno prefetch(const MemoryRegion& region, const ib_uverbs_sge& piece, bool writes) {
+  const auto offset = piece.addr - region.iova;
+  if (offset > region.memory.size || piece.length > region.memory.size - offset) return EFAULT;
+  return piece.length == 0 ? EINVAL : pin(region.memory.begin + offset, piece.length, writes);
+}
+
+}  // namespace
+
+/// Prefetching (mlx5_ib_advise_mr_prefetch). Linux leaves it to a worker unless it is told to wait,
+/// so that what cannot come is no error then; here the pages come at once.
 Errno Context::advise_mr(Request& request) {
   constexpr std::size_t kListMax = 4096;
   const auto advice = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_ADVICE);
-  if (advice > IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
-  if (objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_ADVISE_MR_PD_HANDLE)) == nullptr) {
-    return ENOENT;
-  }
+  const auto flags = request.get<std::uint32_t>(UVERBS_ATTR_ADVISE_MR_FLAGS);
+  const auto* pd = objects_.find<ProtectionDomain>(request.number(UVERBS_ATTR_ADVISE_MR_PD_HANDLE));
+  if (pd == nullptr) return ENOENT;
+  const bool waits = flags == IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
+  if (flags != 0 && !waits) return EINVAL;
   const auto count = request.size(UVERBS_ATTR_ADVISE_MR_SGE_LIST) / sizeof(ib_uverbs_sge);
   if (count == 0 || count > kListMax) return EINVAL;
+  if (advice > IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
   std::vector<ib_uverbs_sge> list(count);
-  const auto wrong =
-      request.copy_in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, std::as_writable_bytes(std::span(list)));
-  if (wrong != 0) return wrong;
+  if (const auto wrong =
+          request.copy_in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, std::as_writable_bytes(std::span(list)));
+      wrong != 0) {
+    return wrong;
+  }
+  const bool writes = advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+  const MemoryRegion* region = nullptr;
+  if (!waits) {
+    for (const auto& piece : list) {
+      const auto wrong = find_prefetched(objects_, *pd, writes, piece, region);
+      if (wrong != 0) return wrong;
+    }
+  }
   for (const auto& piece : list) {
-    const auto* region = objects_.find_if<MemoryRegion>(
-        [&](const MemoryRegion& one) { return one.key != 0 && one.key == piece.lkey; });
-    if (region == nullptr) return ENOENT;
-    const auto offset = piece.addr - region->iova;
-    if (offset > region->memory.size || piece.length > region->memory.size - offset) return EFAULT;
-    ib_uverbs_reg_mr part{};
-    part.start = region->memory.begin + offset;
-    part.length = piece.length;
-    const bool writes = advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
-    if (writes && (region->access & kLocalWrite) == 0) return EPERM;
-    part.access_flags = writes ? kLocalWrite : 0;
-    if (const auto failed = populate(part); failed != 0) return failed;
+    if (const auto wrong = find_prefetched(objects_, *pd, writes, piece, region); wrong != 0) {
+      return wrong;
+    }
+    const auto wrong = prefetch(*region, piece, writes);
+    if (waits && wrong != 0) return wrong;
   }
   return 0;
 }

@@ -64,21 +64,18 @@ constexpr std::uint32_t bit(auto position) { return 1u << static_cast<unsigned>(
 
 Errno describe_hash(const mlx5_ib_create_qp_rss& in, std::size_t queues,
                     util::MutableView<spec::tir_context> tir) {
-  if (in.rx_hash_fields_mask == 0) {
-    if (queues > 1) return EINVAL;  // to which of them?
-    tir.set(spec::tir_context::rx_hash_fn, static_cast<std::uint32_t>(spec::rx_hash_fn::NONE));
-    return 0;
-  }
   if ((in.rx_hash_fields_mask & ~kHashFields) != 0) return EOPNOTSUPP;
   if (in.rx_hash_function != MLX5_RX_HASH_FUNC_TOEPLITZ) return EOPNOTSUPP;
   if (in.rx_key_len != kKeySize) return EINVAL;
-  const HashFields fields(in.rx_hash_fields_mask);
-  if ((fields.ipv4() && fields.ipv6()) || (fields.tcp() && fields.udp())) return EINVAL;
-  if (!fields.ipv4() && !fields.ipv6()) return EINVAL;
   tir.set(spec::tir_context::rx_hash_fn, static_cast<std::uint32_t>(spec::rx_hash_fn::TOEPLITZ));
   tir.set(spec::tir_context::rx_hash_symmetric, 1);
   std::ranges::copy(std::as_bytes(std::span(in.rx_hash_key).first<kKeySize>()),
                     tir.sub(spec::tir_context::rx_hash_toeplitz_key).begin());
+  // A table of one queue needs no hash.
+  if (in.rx_hash_fields_mask == 0) return queues > 1 ? EINVAL : 0;
+  const HashFields fields(in.rx_hash_fields_mask);
+  if ((fields.ipv4() && fields.ipv6()) || (fields.tcp() && fields.udp())) return EINVAL;
+  if (!fields.ipv4() && !fields.ipv6()) return EINVAL;
   using Select = spec::rx_hash_field_select;
   using Bit = spec::rx_hash_field_bit;
   const auto select = tir.sub(spec::tir_context::rx_hash_field_selector_outer);

@@ -1,0 +1,189 @@
+// What Linux refuses, and with which errno: programs that run here run there.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cerrno>
+
+#include "uverbs/program.h"
+
+namespace softhca::uverbs {
+namespace {
+
+constexpr std::uint32_t kLocalWrite = 1, kRemoteWrite = 2, kZeroBased = 32, kOnDemand = 64;
+constexpr std::uint32_t kPrefetch = IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH;
+constexpr std::uint32_t kPrefetchWrite = IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+constexpr std::uint32_t kFlush = IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
+
+class UverbsKernelErrors : public testing::Test {
+ protected:
+  UverbsKernelErrors() { EXPECT_EQ(program_.get_context(false), 0); }
+  Errno destroy(std::uint16_t object, std::uint16_t method, std::uint16_t attribute,
+                std::uint32_t handle) {
+    return Call(object, method).number(attribute, handle).on(program_.context());
+  }
+  Errno destroy_pd(std::uint32_t handle) {
+    return destroy(UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, UVERBS_ATTR_DESTROY_PD_HANDLE,
+                   handle);
+  }
+  Errno reg(std::uint32_t access, std::uint64_t size = 4096) {
+    ib_uverbs_reg_mr_resp mr{};
+    return program_.reg_mr(pd_, program_.memory(), size, access, mr);
+  }
+  Errno advise(std::uint32_t pd, std::uint32_t advice, std::uint32_t flags, ib_uverbs_sge piece) {
+    return Call(UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR)
+        .number(UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd)
+        .in(UVERBS_ATTR_ADVISE_MR_ADVICE, advice)
+        .in(UVERBS_ATTR_ADVISE_MR_FLAGS, flags)
+        .in(UVERBS_ATTR_ADVISE_MR_SGE_LIST, piece)
+        .on(program_.context());
+  }
+  ib_uverbs_create_ah address() const {
+    ib_uverbs_create_ah in{};
+    in.pd_handle = pd_;
+    in.attr.port_num = in.attr.is_global = 1;
+    const auto to = driver::Gid::from_ipv4(198, 18, 0, 2);
+    std::memcpy(in.attr.grh.dgid, to.bytes.data(), sizeof in.attr.grh.dgid);
+    return in;
+  }
+  Errno create_ah(const ib_uverbs_create_ah& in, std::uint32_t& handle) {
+    return write_command(program_.context(), IB_USER_VERBS_CMD_CREATE_AH, in, handle);
+  }
+  ib_uverbs_query_device_resp device() {
+    ib_uverbs_query_device_resp out{};
+    EXPECT_EQ(
+        write_command(program_.context(), IB_USER_VERBS_CMD_QUERY_DEVICE, std::uint64_t{0}, out),
+        0);
+    return out;
+  }
+
+  Program program_;
+  std::uint32_t pd_ = program_.pd();
+};
+
+// ib_check_mr_access.
+TEST_F(UverbsKernelErrors, AccessThatHasNoNameIsInvalidAndThatOfOtherDevicesIsNotSupported) {
+  for (const unsigned bit : {10, 19, 30, 31}) {
+    EXPECT_EQ(reg(kLocalWrite | 1u << bit), EINVAL) << bit;
+  }
+  EXPECT_EQ(reg(kRemoteWrite), EINVAL);
+  EXPECT_EQ(reg(kLocalWrite | 0x100), EOPNOTSUPP) << "FLUSH_GLOBAL";
+  EXPECT_EQ(reg(kLocalWrite | 0x200), EOPNOTSUPP) << "FLUSH_PERSISTENT";
+  EXPECT_EQ(reg(kLocalWrite | kZeroBased), 0);
+  for (const unsigned bit : {20, 29}) EXPECT_EQ(reg(kLocalWrite | 1u << bit), 0) << "optional";
+  EXPECT_EQ(reg(kLocalWrite, 0), EINVAL);
+}
+
+// mlx5_ib_advise_mr_prefetch.
+TEST_F(UverbsKernelErrors, OnlyRegionsOnDemandOfTheDomainArePrefetched) {
+  ib_uverbs_reg_mr_resp pinned{}, paged{};
+  ASSERT_EQ(program_.reg_mr(pd_, program_.memory(), 4096, kLocalWrite, pinned), 0);
+  ASSERT_EQ(program_.reg_mr(pd_, program_.memory(), 4096, kOnDemand, paged), 0);
+  ib_uverbs_sge piece{.addr = program_.memory(), .length = 4096, .lkey = pinned.lkey};
+  EXPECT_EQ(advise(pd_, kPrefetch, 0, piece), ENOENT);
+  piece.lkey = paged.lkey;
+  EXPECT_EQ(advise(program_.pd(), kPrefetch, 0, piece), EPERM);
+  EXPECT_EQ(advise(pd_, kPrefetchWrite, 0, piece), EPERM) << "it may not be written";
+  EXPECT_EQ(advise(pd_, kPrefetch, 2, piece), EINVAL);
+  EXPECT_EQ(advise(pd_, 3, 0, piece), EOPNOTSUPP);
+  EXPECT_EQ(advise(pd_, kPrefetch, kFlush, piece), 0);
+  piece.length = 8192;
+  EXPECT_EQ(advise(pd_, kPrefetch, kFlush, piece), EFAULT);
+  EXPECT_EQ(advise(pd_, kPrefetch, 0, piece), 0) << "a worker finds that out";
+}
+
+// rdma_create_user_ah: it counts in its PD and holds its entry of the GID table.
+TEST_F(UverbsKernelErrors, AnAddressHandleHoldsItsDomainAndItsGid) {
+  std::uint32_t handle = 0;
+  ASSERT_EQ(create_ah(address(), handle), 0);
+  EXPECT_EQ(destroy_pd(pd_), EBUSY);
+  ASSERT_TRUE(program_.device().set_gid(0, std::nullopt));
+  EXPECT_FALSE(program_.device().is_gid_free(0));
+  EXPECT_EQ(
+      destroy(UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY, UVERBS_ATTR_DESTROY_AH_HANDLE, handle),
+      0);
+  EXPECT_TRUE(program_.device().is_gid_free(0));
+  EXPECT_EQ(destroy_pd(pd_), 0);
+}
+
+TEST_F(UverbsKernelErrors, AnAddressHandleOfNobodyIsNone) {
+  std::uint32_t handle = 0;
+  auto in = address();
+  in.attr.port_num = 2;
+  EXPECT_EQ(create_ah(in, handle), EINVAL);
+  in = address();
+  in.attr.is_global = 0;
+  EXPECT_EQ(create_ah(in, handle), EINVAL);
+  in = address();
+  in.attr.grh.sgid_index = 7;
+  EXPECT_EQ(create_ah(in, handle), ENODATA);
+  in = address();
+  in.attr.static_rate = 1;
+  EXPECT_EQ(create_ah(in, handle), EINVAL);
+  program_.knows_macs = false;
+  EXPECT_EQ(create_ah(address(), handle), ETIMEDOUT);
+  in = address();
+  const auto group = driver::Gid::from_ipv4(239, 1, 1, 1);
+  std::memcpy(in.attr.grh.dgid, group.bytes.data(), sizeof in.attr.grh.dgid);
+  EXPECT_EQ(create_ah(in, handle), 0) << "a group needs no answer";
+}
+
+// mlx5_ib_query_device: limits that can be used.
+TEST_F(UverbsKernelErrors, LimitsAreThoseOfLinux) {
+  const auto limits = device();
+  EXPECT_EQ(limits.max_qp_wr, 8192u);
+  EXPECT_EQ(limits.max_srq_sge, 31u);
+  EXPECT_EQ(limits.max_pkeys, 128u);
+}
+
+TEST_F(UverbsKernelErrors, FlagsThatThereAreNotAreRefused) {
+  ib_uverbs_query_port_resp_ex port{};
+  ASSERT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT)
+                .in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, std::uint8_t{1})
+                .out(UVERBS_ATTR_QUERY_PORT_RESP, port)
+                .on(program_.context()),
+            0);
+  EXPECT_EQ(port.legacy_resp.flags, IB_UVERBS_QPF_GRH_REQUIRED);
+  EXPECT_EQ(port.legacy_resp.max_vl_num, 0);
+  ib_uverbs_gid_entry entry{};
+  for (const std::uint32_t flags : {0, 1}) {
+    EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY)
+                  .in(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, std::uint32_t{1})
+                  .in(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, std::uint32_t{0})
+                  .in(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, flags)
+                  .out(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, entry)
+                  .on(program_.context()),
+              flags == 0 ? 0 : EINVAL);
+  }
+}
+
+// mlx5dv_devx_alloc_uar with flags 0: UCX takes a refusal for "no DevX".
+TEST_F(UverbsKernelErrors, ABlueFlamePageIsADoorbellPage) {
+  constexpr std::uint32_t kNone = 7;
+  for (const std::uint32_t type : {std::uint32_t{MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF},
+                                   std::uint32_t{MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC}, kNone}) {
+    std::uint64_t offset = 0;
+    std::uint32_t length = 0, page = 0;
+    EXPECT_EQ(Call(MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC)
+                  .number(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, 0)
+                  .in(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, type)
+                  .out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, offset)
+                  .out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, length)
+                  .out(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, page)
+                  .on(program_.context()),
+              type == kNone ? EOPNOTSUPP : 0);
+  }
+}
+
+// ibv_alloc_null_mr of libmlx5 is this key.
+TEST_F(UverbsKernelErrors, TheContextTellsTheKeyThatKeepsNothing) {
+  mlx5_ib_alloc_ucontext_resp out{};
+  ASSERT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT)
+                .out(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, out)
+                .on(program_.context()),
+            0);
+  EXPECT_NE(out.comp_mask & MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY, 0u);
+  EXPECT_NE(out.dump_fill_mkey, 0u);
+}
+
+}  // namespace
+}  // namespace softhca::uverbs
