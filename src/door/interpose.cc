@@ -157,7 +157,8 @@ void Named::serve(const PathMap& map) {
     if (known) size = map.serve(base.data(), path_, served_);
   }
   if (size == 0) return;
-  device_file_ = map.device_file({served_.data(), size});
+  is_served_ = std::string_view(served_.data(), size).starts_with(map.root());
+  if (is_served_) device_file_ = map.device_file({served_.data(), size});
   directory_ = AT_FDCWD;
   path_ = served_.data();
 }
@@ -228,7 +229,7 @@ SOFTHCA_INTERPOSE(int, door_open, "open", (const char* path, int flags, ...)) {
   va_end(rest);
   if (!may_concern(path)) return next_open(path, flags, mode);
   const int fd = with_name(path, [&](const Named& named) {
-    return named.is_served() ? open_served(named, flags) : next_open(path, flags, mode);
+    return named.is_served() ? open_served(named, flags) : next_open(named.path(), flags, mode);
   });
   if (fd < 0 && errno == ENOENT) tell_of_ended_run(path);
   return fd;
@@ -242,7 +243,7 @@ SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, 
   if (!may_concern(path)) return next_openat(directory, path, flags, mode);
   const int fd = with_name(directory, path, [&](const Named& named) {
     return named.is_served() ? open_served(named, flags)
-                             : next_openat(directory, path, flags, mode);
+                             : next_openat(named.directory(), named.path(), flags, mode);
   });
   if (fd < 0 && errno == ENOENT) tell_of_ended_run(path);
   return fd;
@@ -252,13 +253,14 @@ SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, 
 SOFTHCA_INTERPOSE(int, door_open_2, "__open_2", (const char* path, int flags)) {
   static SOFTHCA_NEXT Next<int, const char*, int> next("__open_2");
   const Named named(path);
-  return named.is_served() ? open_served(named, flags) : next(path, flags);
+  return named.is_served() ? open_served(named, flags) : next(named.path(), flags);
 }
 
 SOFTHCA_INTERPOSE(int, door_openat_2, "__openat_2", (int directory, const char* path, int flags)) {
   static SOFTHCA_NEXT Next<int, int, const char*, int> next("__openat_2");
   const Named named(directory, path);
-  return named.is_served() ? open_served(named, flags) : next(directory, path, flags);
+  if (named.is_served()) return open_served(named, flags);
+  return next(named.directory(), named.path(), flags);
 }
 
 SOFTHCA_INTERPOSE_ALIAS(int, door_open64, "open64", (const char*, int, ...), "open");

@@ -100,7 +100,8 @@ class Named {
 
   int directory() const { return directory_; }
   const char* path() const { return path_; }
-  bool is_served() const { return path_ == served_.data(); }
+  /// It lies in the tree. Else path() is the program's, or what that comes to outside of the tree.
+  bool is_served() const { return is_served_; }
   /// The device file that it names (PathMap::device_file).
   std::optional<unsigned> device_file() const { return device_file_; }
 
@@ -109,6 +110,7 @@ class Named {
 
   int directory_;
   const char* path_;
+  bool is_served_ = false;
   std::optional<unsigned> device_file_;
   PathBuffer served_;
 };

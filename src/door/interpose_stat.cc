@@ -60,7 +60,7 @@ SOFTHCA_INTERPOSE(int, door_stat, "stat", (const char* path, struct stat* status
   if (!may_concern(path)) return shown(next_stat(path, status), status);
   return with_name(path, [&](const Named& named) {
     return named.is_served() ? stat_served(named, status, 0)
-                             : shown(next_stat(path, status), status);
+                             : shown(next_stat(named.path(), status), status);
   });
 }
 
@@ -68,7 +68,7 @@ SOFTHCA_INTERPOSE(int, door_lstat, "lstat", (const char* path, struct stat* stat
   if (!may_concern(path)) return next_lstat(path, status);
   return with_name(path, [&](const Named& named) {
     return named.is_served() ? stat_served(named, status, AT_SYMLINK_NOFOLLOW)
-                             : next_lstat(path, status);
+                             : next_lstat(named.path(), status);
   });
 }
 
@@ -80,8 +80,9 @@ SOFTHCA_INTERPOSE(int, door_fstatat, "fstatat",
                   (int directory, const char* path, struct stat* status, int flags)) {
   if (!may_concern(path)) return shown(next_fstatat(directory, path, status, flags), status);
   return with_name(directory, path, [&](const Named& named) {
-    return named.is_served() ? stat_served(named, status, flags)
-                             : shown(next_fstatat(directory, path, status, flags), status);
+    return named.is_served()
+               ? stat_served(named, status, flags)
+               : shown(next_fstatat(named.directory(), named.path(), status, flags), status);
   });
 }
 
@@ -115,13 +116,13 @@ SOFTHCA_INTERPOSE(int, door_statx, "statx",
 SOFTHCA_INTERPOSE(int, door_xstat, "__xstat", (int, const char* path, struct stat* status)) {
   const Named named(path);
   if (named.is_served()) return stat_served(named, status, 0);
-  return shown(ask_kernel(AT_FDCWD, path, status, 0), status);
+  return shown(ask_kernel(AT_FDCWD, named.path(), status, 0), status);
 }
 
 SOFTHCA_INTERPOSE(int, door_lxstat, "__lxstat", (int, const char* path, struct stat* status)) {
   const Named named(path);
   if (named.is_served()) return stat_served(named, status, AT_SYMLINK_NOFOLLOW);
-  return ask_kernel(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
+  return ask_kernel(AT_FDCWD, named.path(), status, AT_SYMLINK_NOFOLLOW);
 }
 
 SOFTHCA_INTERPOSE(int, door_fxstat, "__fxstat", (int, int fd, struct stat* status)) {
@@ -132,7 +133,7 @@ SOFTHCA_INTERPOSE(int, door_fxstatat, "__fxstatat",
                   (int, int directory, const char* path, struct stat* status, int flags)) {
   const Named named(directory, path);
   if (named.is_served()) return stat_served(named, status, flags);
-  return shown(ask_kernel(directory, path, status, flags), status);
+  return shown(ask_kernel(named.directory(), named.path(), status, flags), status);
 }
 
 SOFTHCA_INTERPOSE_ALIAS(int, door_xstat64, "__xstat64", (int, const char*, struct stat*),

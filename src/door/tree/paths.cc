@@ -63,9 +63,11 @@ class Walk {
     return true;
   }
 
-  /// The length of the path, or 0 if it is not served.
+  /// The length of the path, or 0 if it is not served. One that has left the tree by ".." is the
+  /// host's, which may have no such directory to leave.
   std::size_t end(bool as_directory) {
-    if (served_ == 0 || (as_directory && !append(""))) return 0;
+    if (served_ == 0) return left_ ? end_on_host() : 0;
+    if (as_directory && !append("")) return 0;
     out_[size_] = '\0';
     return size_;
   }
@@ -84,10 +86,19 @@ class Walk {
 
   /// The directory above, outside of what is served; that of / is /.
   bool leave() {
+    left_ = left_ || served_ != 0;
     served_ = 0;
     while (size_ > root_ && out_[--size_] != '/') {
     }
     return true;
+  }
+
+  std::size_t end_on_host() {
+    if (size_ == root_ && !append("")) return 0;
+    const auto size = size_ - root_;
+    std::memmove(out_.data(), &out_[root_], size);
+    out_[size] = '\0';
+    return size;
   }
 
   bool append(std::string_view name) {
@@ -103,6 +114,7 @@ class Walk {
   std::size_t size_;
   std::size_t served_ = 0;  ///< length up to the served directory's end, 0: not in one
   int depth_ = 0;           ///< names below the root, if no links are on the way
+  bool left_ = false;       ///< it has been in one, and gone out of it
 };
 
 /// A name that ends so must be a directory.
