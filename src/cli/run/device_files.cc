@@ -8,6 +8,8 @@
 #include <system_error>
 #include <vector>
 
+#include "connectx/base/model.h"
+#include "connectx/function/board.h"
 #include "door/tree/tree.h"
 
 namespace softhca::cli {
@@ -17,12 +19,18 @@ util::Result<void> write_device_files(const std::string& directory, const ShownD
   const auto word = devices.word();
   const auto root = directory + (word.empty() ? "/root" : "/root-" + word);
   if (std::filesystem::exists(root, error)) return {};
+  const connectx::Model card;
   std::vector<door::DeviceIdentity> all(devices.count);
   for (auto number = devices.host.first_free(); auto& device : all) {
     // Each process is a host of its own: its addresses are told by its device, and not here.
     device.name = fmt::format("mlx5_{}", number);
     device.number = number;
     device.node_guid = door::node_guid_of(number);
+    device.device_id = card.device_id;
+    device.subsystem_id = card.subsystem_id;
+    device.firmware =
+        fmt::format("{}.{}.{}", card.firmware_major, card.firmware_minor, card.firmware_subminor);
+    device.board_id = connectx::kBoardId;
     device.mac = {2, 0, 0, 0, 0, static_cast<std::uint8_t>(number)};
     device.gids.resize(4);
     device.interface = "lo";

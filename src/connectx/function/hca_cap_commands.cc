@@ -6,6 +6,7 @@
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/ethernet/ethernet.h"
+#include "connectx/function/board.h"
 #include "connectx/function/capabilities.h"
 #include "connectx/qp/rdma.h"
 #include "spec/connectx/hca.h"
@@ -84,12 +85,10 @@ CommandResult query_adapter(Device&, const Command& command) {
   using Out = spec::connectx::query_adapter_out;
   using Block = spec::connectx::query_adapter_param_block;
   constexpr std::uint32_t kMellanox = 0x0002C9;
-  // The board's name. Not one of the vendor's, so that no flashing tool takes this for its board.
-  constexpr std::string_view kPsid = "SHC_0000000001";
   const auto block = command.output<Out>().sub(Out::query_adapter_struct);
   block.set(Block::ieee_vendor_id, kMellanox);
   block.set(Block::vsd_vendor_id, kVendorId);
-  std::ranges::copy(std::as_bytes(std::span(kPsid)), block.sub(Block::vsd_contd_psid).begin());
+  std::ranges::copy(std::as_bytes(std::span(kBoardId)), block.sub(Block::vsd_contd_psid).begin());
   return {};
 }
 

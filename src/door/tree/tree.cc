@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "door/tree/counter_names.h"
 #include "door/tree/paths.h"
 
 namespace softhca::door {
@@ -25,25 +26,12 @@ using Gid = std::array<std::uint8_t, 16>;
 using Files = std::initializer_list<std::pair<std::string_view, std::string>>;
 
 constexpr std::size_t kGids = 256;
-/// No format: the parts of a modalias, as /sys/bus/pci shows them.
-constexpr std::string_view kModalias = "pci:v000015B3d00001013sv000015B3sd00000013bc02sc00i00";
-
-/// What the kernel's ib_core and mlx5_ib count of a port with RoCE.
-constexpr std::string_view kPortCounters =
-    "port_rcv_data port_rcv_packets port_xmit_data port_xmit_packets port_rcv_errors "
-    "port_rcv_constraint_errors port_rcv_remote_physical_errors "
-    "port_rcv_switch_relay_errors port_xmit_constraint_errors port_xmit_discards "
-    "port_xmit_wait symbol_error link_error_recovery link_downed "
-    "local_link_integrity_errors excessive_buffer_overrun_errors VL15_dropped "
-    "unicast_rcv_packets unicast_xmit_packets multicast_rcv_packets "
-    "multicast_xmit_packets";
-constexpr std::string_view kHardwareCounters =
-    "duplicate_request implied_nak_seq_err local_ack_timeout_err out_of_buffer "
-    "out_of_sequence packet_seq_err req_cqe_error req_cqe_flush_error "
-    "req_remote_access_errors req_remote_invalid_request resp_cqe_error "
-    "resp_cqe_flush_error resp_local_length_error resp_remote_access_errors "
-    "rnr_nak_retry_err rx_atomic_requests rx_read_requests rx_write_requests";
-
+/// Of PCI, of the card and its subsystem.
+constexpr unsigned kVendor = 0x15b3;
+/// rdma_hw_stats::lifespan, as a kernel of Debian shows its 10 ms: three ticks of 4.
+constexpr std::string_view kLifespan = "12";
+/// To be used by everybody, and how udev is told.
+constexpr std::string_view kDeviceMode = "DEVMODE=0666";
 /// Makes files and remembers the first that could not be made.
 class Writer {
  public:
@@ -144,14 +132,17 @@ std::string processor_mask(std::string_view list) {
 
 /// Configuration space: a header of type 0 and the PCI Express capability, from which hwloc takes
 /// the link (PCI Express 4.0, 7.5.1 and 7.5.3). Little-endian.
-std::string configuration() {
+std::string configuration(const DeviceIdentity& device) {
   std::string bytes(256, '\0');
   const auto put = [&](std::size_t at, std::initializer_list<unsigned char> values) {
     for (const auto value : values) bytes[at++] = static_cast<char>(value);
   };
-  put(0x00, {0xb3, 0x15, 0x13, 0x10, 0x06, 0x04, 0x10, 0x00});  // ids, enabled, has capabilities
-  put(0x08, {0x00, 0x00, 0x00, 0x02});                          // Ethernet controller
-  put(0x2c, {0xb3, 0x15, 0x13, 0x00});
+  const auto low = [](unsigned id) { return static_cast<unsigned char>(id & 0xff); };
+  const auto high = [](unsigned id) { return static_cast<unsigned char>(id >> 8); };
+  put(0x00, {low(kVendor), high(kVendor), low(device.device_id), high(device.device_id)});
+  put(0x04, {0x06, 0x04, 0x10, 0x00});  // enabled, has capabilities
+  put(0x08, {0x00, 0x00, 0x00, 0x02});  // Ethernet controller
+  put(0x2c, {low(kVendor), high(kVendor), low(device.subsystem_id), high(device.subsystem_id)});
   put(0x34, {0x60});
   put(0x60, {0x10, 0x00, 0x02, 0x00});  // PCI Express, endpoint
   put(0x6c, {0x03, 0x01});              // Link Capabilities: 8.0 GT/s, x16
@@ -164,30 +155,34 @@ void write_function(Writer& writer, const DeviceIdentity& device, const std::str
   const auto address = pci_address(device);
   const auto processors = processor_list();
   const bool nodes = std::filesystem::exists("/sys/devices/system/node/node1");
-  writer.texts(pci,
-               {{"vendor", "0x15b3"},
-                {"device", "0x1013"},
-                {"subsystem_vendor", "0x15b3"},
-                {"subsystem_device", "0x0013"},
-                {"class", "0x020000"},
-                {"revision", "0x00"},
-                {"enable", "1"},
-                {"irq", "0"},
-                {"modalias", std::string(kModalias)},
-                {"numa_node", nodes ? "-1" : "0"},
-                {"local_cpus", processor_mask(processors)},
-                {"local_cpulist", processors},
-                {"current_link_speed", "8.0 GT/s PCIe"},
-                {"current_link_width", "16"},
-                {"max_link_speed", "8.0 GT/s PCIe"},
-                {"max_link_width", "16"},
-                {"uevent", fmt::format("DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=15B3:1013\n"
-                                       "PCI_SUBSYS_ID=15B3:0013\nPCI_SLOT_NAME={}\nMODALIAS={}",
-                                       address, kModalias)}});
+  // As /sys/bus/pci shows it.
+  const auto modalias = fmt::format("pci:v{0:08X}d{1:08X}sv{0:08X}sd{2:08X}bc02sc00i00", kVendor,
+                                    device.device_id, device.subsystem_id);
+  writer.texts(
+      pci,
+      {{"vendor", fmt::format("0x{:04x}", kVendor)},
+       {"device", fmt::format("0x{:04x}", device.device_id)},
+       {"subsystem_vendor", fmt::format("0x{:04x}", kVendor)},
+       {"subsystem_device", fmt::format("0x{:04x}", device.subsystem_id)},
+       {"class", "0x020000"},
+       {"revision", "0x00"},
+       {"enable", "1"},
+       {"irq", "0"},
+       {"modalias", modalias},
+       {"numa_node", nodes ? "-1" : "0"},
+       {"local_cpus", processor_mask(processors)},
+       {"local_cpulist", processors},
+       {"current_link_speed", "8.0 GT/s PCIe"},
+       {"current_link_width", "16"},
+       {"max_link_speed", "8.0 GT/s PCIe"},
+       {"max_link_width", "16"},
+       {"uevent", fmt::format("DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID={0:04X}:{1:04X}\n"
+                              "PCI_SUBSYS_ID={0:04X}:{2:04X}\nPCI_SLOT_NAME={3}\nMODALIAS={4}",
+                              kVendor, device.device_id, device.subsystem_id, address, modalias)}});
   std::string resources;
   for (int at = 0; at < 13; ++at) resources += fmt::format("0x{0:016x} 0x{0:016x} 0x{0:016x}\n", 0);
   writer.bytes(pci + "/resource", resources);
-  writer.bytes(pci + "/config", configuration());
+  writer.bytes(pci + "/config", configuration(device));
   writer.link(pci + "/driver", "../../../bus/pci/drivers/mlx5_core");
   writer.link(pci + "/subsystem", "../../../bus/pci");
   const auto target = fmt::format("../../../devices/pci{}00/{}", kPciDomain, address);
@@ -199,9 +194,30 @@ void write_function(Writer& writer, const DeviceIdentity& device, const std::str
                {{"address", fmt::format("{:02x}", fmt::join(mac, ":"))}, {"dev_port", "0"}});
 }
 
-void write_counters(Writer& writer, const std::string& path, std::string_view names) {
-  std::istringstream words{std::string(names)};
-  for (std::string name; words >> name;) writer.text(fmt::format("{}/{}", path, name), "0");
+/// What has another content in each process, or at each time, is filled by the door (live_path.h):
+/// what stands here is for programs that read past it. A file of each name is there, as in Linux.
+void write_live_files(Writer& writer, const DeviceIdentity& device, const std::string& port) {
+  const auto gid_of = [&](std::size_t at) {
+    return at < device.gids.size() ? device.gids[at] : Gid{};
+  };
+  for (std::size_t at = 0; at < kGids; ++at) {
+    writer.text(fmt::format("{}/gids/{}", port, at), in_groups(gid_of(at)));
+  }
+  for (std::size_t at = 0; at < kGids; ++at) {
+    const bool used = at < device.gids.size();
+    const auto* const type = !used ? "" : at % 2 == 0 ? "IB/RoCE v1\n" : "RoCE v2\n";
+    writer.bytes(fmt::format("{}/gid_attrs/types/{}", port, at), type);
+  }
+  const auto interface = device.interface.empty() ? std::string() : device.interface + "\n";
+  for (std::size_t at = 0; at < kGids; ++at) {
+    const bool used = at < device.gids.size();
+    writer.bytes(fmt::format("{}/gid_attrs/ndevs/{}", port, at), used ? interface : std::string());
+  }
+  for (const auto name : kPortCounters) writer.text(fmt::format("{}/counters/{}", port, name), "0");
+  for (const auto name : kHardwareCounters) {
+    writer.text(fmt::format("{}/hw_counters/{}", port, name), "0");
+  }
+  writer.text(port + "/hw_counters/lifespan", kLifespan);
 }
 
 /// Port 1: its state, tables and counters.
@@ -213,29 +229,10 @@ void write_port(Writer& writer, const DeviceIdentity& device, const std::string&
                       {"lid_mask_count", "0"},
                       {"sm_lid", "0x0"},
                       {"sm_sl", "0"},
-                      {"cap_mask", "0x04010000"},
+                      {"cap_mask", "0x00010000"},
                       {"link_layer", "Ethernet"},
                       {"pkeys/0", "0xffff"}});
-  for (const auto* name : {"types", "ndevs"}) {
-    writer.directory(fmt::format("{}/gid_attrs/{}", port, name));
-  }
-  // One directory after the other.
-  std::vector<std::size_t> used;
-  for (std::size_t at = 0; at < kGids; ++at) {
-    const Gid gid = at < device.gids.size() ? device.gids[at] : Gid{};
-    writer.text(fmt::format("{}/gids/{}", port, at), in_groups(gid));
-    if (gid != Gid{}) used.push_back(at);
-  }
-  for (const auto at : used) {
-    const auto* const type = at % 2 == 0 ? "IB/RoCE v1" : "RoCE v2";
-    writer.text(fmt::format("{}/gid_attrs/types/{}", port, at), type);
-  }
-  if (device.interface.empty()) used.clear();
-  for (const auto at : used) {
-    writer.text(fmt::format("{}/gid_attrs/ndevs/{}", port, at), device.interface);
-  }
-  write_counters(writer, port + "/counters", kPortCounters);
-  write_counters(writer, port + "/hw_counters", kHardwareCounters);
+  write_live_files(writer, device, port);
 }
 
 void write_device(Writer& writer, const DeviceIdentity& device) {
@@ -250,7 +247,7 @@ void write_device(Writer& writer, const DeviceIdentity& device) {
                     {"sys_image_guid", guid_text(device.node_guid)},
                     {"fw_ver", device.firmware},
                     {"board_id", device.board_id},
-                    {"hca_type", "MT4115"},
+                    {"hca_type", fmt::format("MT{}", device.device_id)},
                     {"hw_rev", "0"},
                     {"node_desc", "softhca " + device.name},
                     {"uevent", "NAME=" + device.name}});
@@ -263,12 +260,12 @@ void write_device(Writer& writer, const DeviceIdentity& device) {
   const auto uverbs = fmt::format("uverbs{}", device.number);
   const auto number = fmt::format("{}:{}", kUverbsMajor, kUverbsMinor + device.number);
   const auto verbs = fmt::format("{}/infiniband_verbs/{}", pci, uverbs);
-  writer.texts(verbs,
-               {{"abi_version", "1"},
-                {"dev", number},
-                {"ibdev", device.name},
-                {"uevent", fmt::format("MAJOR={}\nMINOR={}\nDEVNAME=infiniband/{}", kUverbsMajor,
-                                       kUverbsMinor + device.number, uverbs)}});
+  writer.texts(
+      verbs, {{"abi_version", "1"},
+              {"dev", number},
+              {"ibdev", device.name},
+              {"uevent", fmt::format("MAJOR={}\nMINOR={}\nDEVNAME=infiniband/{}\n{}", kUverbsMajor,
+                                     kUverbsMinor + device.number, uverbs, kDeviceMode)}});
   writer.link(verbs + "/device", "../../../" + address);
   writer.link(verbs + "/subsystem", "../../../../../class/infiniband_verbs");
   const auto target = fmt::format("../../{}/infiniband_verbs/{}", bus, uverbs);
@@ -330,7 +327,11 @@ util::Result<void> write_tree(const std::filesystem::path& root,
   }
   writer.text("sys/class/infiniband_verbs/abi_version", "6");
   writer.texts("sys/class/misc/rdma_cm",
-               {{"abi_version", "4"}, {"dev", fmt::format("{}:{}", kRdmaCmMajor, kRdmaCmMinor)}});
+               {{"abi_version", "4"},
+                {"dev", fmt::format("{}:{}", kRdmaCmMajor, kRdmaCmMinor)},
+                {"uevent", fmt::format("MAJOR={}\nMINOR={}\nDEVNAME=infiniband/rdma_cm\n{}",
+                                       kRdmaCmMajor, kRdmaCmMinor, kDeviceMode)}});
+  writer.link("sys/class/misc/rdma_cm/subsystem", "/sys/class/misc");
   writer.link("dev/infiniband/rdma_cm", "/dev/null");
   for (const auto& device : devices) write_device(writer, device);
   return writer.result();

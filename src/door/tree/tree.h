@@ -47,11 +47,14 @@ struct DeviceIdentity {
   std::string name = "mlx5_0";
   unsigned number = 0;  ///< of uverbs<number>, and the slot of the PCI address; below kUverbsCount
   std::uint64_t node_guid = 0;  ///< in the order in which it is read: the first byte is the highest
-  std::string firmware = "12.28.2006";
-  std::string board_id = "SHC0000000001";
+  // Of the card that all doors show (connectx::Model).
+  std::uint16_t device_id = 0;
+  std::uint16_t subsystem_id = 0;
+  std::string firmware;
+  std::string board_id;
   std::array<std::uint8_t, 6> mac{};
-  /// By index, at most 256; one of zeros is unused. As in the kernel's table, even ones are of RoCE
-  /// v1 and odd ones of RoCE v2.
+  /// Those in use, by index, at most 256; zeros: each process has another. As in the kernel's
+  /// table, even ones are of RoCE v1 and odd ones of RoCE v2.
   std::vector<std::array<std::uint8_t, 16>> gids;
   std::string interface;  ///< the network interface of the GIDs; none if empty
 };
@@ -60,8 +63,8 @@ struct DeviceIdentity {
 std::string pci_address(const DeviceIdentity& device);
 
 /// Writes sys/ and dev/ below `root`, which is made if it is not there and must have neither; all
-/// that libibverbs, libmlx5, UCX, ibstat, perftest, hwloc and pyverbs read. Counters are there and
-/// stay 0. Fails if a file cannot be written, and if names or numbers are not fit for it.
+/// that libibverbs, libmlx5, UCX, ibstat, perftest, hwloc and pyverbs read. Fails if a file cannot
+/// be written, and if names or numbers are not fit for it.
 util::Result<void> write_tree(const std::filesystem::path& root,
                               std::span<const DeviceIdentity> devices);
 

@@ -35,6 +35,10 @@ class DoorTree : public ::testing::Test {
     directory_ = name;
     root_ = directory_ / "root";
     device_.node_guid = 0x0002c90300123450;
+    device_.device_id = 0x1013;
+    device_.subsystem_id = 0x0008;
+    device_.firmware = "12.28.2006";
+    device_.board_id = "SHC_0000000001";
     device_.mac = {0x02, 0xc9, 0x03, 0x12, 0x34, 0x50};
     device_.gids = {kLinkLocal, kLinkLocal, kMapped, kMapped};
     device_.interface = "eth7";
@@ -69,11 +73,11 @@ TEST_F(DoorTree, LibibverbsFindsTheDeviceInTheOrderInWhichItLooks) {
   const fs::path ib = "sys/class/infiniband/mlx5_0";
   EXPECT_EQ(read(ib / "node_type"), "1: CA\n");
   EXPECT_EQ(read(ib / "device/modalias"),
-            "pci:v000015B3d00001013sv000015B3sd00000013bc02sc00i00\n");
+            "pci:v000015B3d00001013sv000015B3sd00000008bc02sc00i00\n");
   EXPECT_EQ(read(ib / "node_guid"), "0002:c903:0012:3450\n");
   EXPECT_EQ(read(ib / "sys_image_guid"), "0002:c903:0012:3450\n");
   EXPECT_EQ(read(ib / "fw_ver"), "12.28.2006\n");
-  EXPECT_EQ(read(ib / "board_id"), "SHC0000000001\n");
+  EXPECT_EQ(read(ib / "board_id"), "SHC_0000000001\n");
   EXPECT_EQ(read(ib / "hca_type"), "MT4115\n");
   EXPECT_EQ(read(ib / "hw_rev"), "0\n");
 }
@@ -88,30 +92,37 @@ TEST_F(DoorTree, ThePortIsActiveEthernet) {
                                                        {"lid_mask_count", "0\n"},
                                                        {"sm_lid", "0x0\n"},
                                                        {"sm_sl", "0\n"},
-                                                       {"cap_mask", "0x04010000\n"},
+                                                       {"cap_mask", "0x00010000\n"},
                                                        {"link_layer", "Ethernet\n"},
                                                        {"pkeys/0", "0xffff\n"},
                                                        {"counters/port_xmit_data", "0\n"},
-                                                       {"hw_counters/out_of_buffer", "0\n"}};
+                                                       {"hw_counters/out_of_buffer", "0\n"},
+                                                       {"hw_counters/np_cnp_sent", "0\n"},
+                                                       {"hw_counters/lifespan", "12\n"}};
   for (const auto& [name, text] : files) EXPECT_EQ(read(port / name), text) << name;
 }
 
-TEST_F(DoorTree, GidsAlternateBetweenTheVersionsAndUnusedOnesHaveNoAttributes) {
-  device_.gids.push_back({});
-  device_.gids.push_back(kMapped);
+// NCCL asks for the version of entries that it has not seen the addresses of.
+TEST_F(DoorTree, GidsAlternateBetweenTheVersionsBeforeTheyAreKnown) {
+  device_.gids = {{}, {}, kMapped, kMapped};
   ASSERT_TRUE(write());
   const fs::path port = "sys/class/infiniband/mlx5_0/ports/1";
-  EXPECT_EQ(read(port / "gids/0"), "fe80:0000:0000:0000:00c9:03ff:fe12:3450\n");
+  EXPECT_EQ(read(port / "gids/0"), "0000:0000:0000:0000:0000:0000:0000:0000\n");
   EXPECT_EQ(read(port / "gids/3"), "0000:0000:0000:0000:0000:ffff:0a00:0001\n");
   EXPECT_EQ(read(port / "gids/255"), "0000:0000:0000:0000:0000:0000:0000:0000\n");
   EXPECT_FALSE(fs::exists(root_ / port / "gids/256"));
-  EXPECT_EQ(read(port / "gid_attrs/types/2"), "IB/RoCE v1\n");
+  for (const auto* index : {"0", "2"}) {
+    EXPECT_EQ(read(port / "gid_attrs/types" / index), "IB/RoCE v1\n");
+    EXPECT_EQ(read(port / "gid_attrs/ndevs" / index), "eth7\n");
+  }
   EXPECT_EQ(read(port / "gid_attrs/types/3"), "RoCE v2\n");
   EXPECT_EQ(read(port / "gid_attrs/ndevs/3"), "eth7\n");
-  EXPECT_FALSE(fs::exists(root_ / port / "gid_attrs/types/4"));
-  EXPECT_FALSE(fs::exists(root_ / port / "gid_attrs/ndevs/4"));
-  EXPECT_EQ(read(port / "gid_attrs/types/5"), "RoCE v2\n");
-  EXPECT_FALSE(fs::exists(root_ / port / "gid_attrs/types/6"));
+  // Linux has a file for each entry, and none of the others can be read.
+  for (const auto* index : {"4", "255"}) {
+    EXPECT_EQ(read(port / "gid_attrs/types" / index), "");
+    EXPECT_EQ(read(port / "gid_attrs/ndevs" / index), "");
+  }
+  EXPECT_FALSE(fs::exists(root_ / port / "gid_attrs/types/256"));
 }
 
 TEST_F(DoorTree, ThePciFunctionIsAConnectX4) {
@@ -120,7 +131,7 @@ TEST_F(DoorTree, ThePciFunctionIsAConnectX4) {
   EXPECT_EQ(read(pci / "vendor"), "0x15b3\n");
   EXPECT_EQ(read(pci / "device"), "0x1013\n");
   EXPECT_EQ(read(pci / "subsystem_vendor"), "0x15b3\n");
-  EXPECT_EQ(read(pci / "subsystem_device"), "0x0013\n");
+  EXPECT_EQ(read(pci / "subsystem_device"), "0x0008\n");
   EXPECT_EQ(read(pci / "class"), "0x020000\n");
   EXPECT_EQ(read(pci / "revision"), "0x00\n");
   EXPECT_EQ(read(pci / "max_link_width"), "16\n");
@@ -130,6 +141,7 @@ TEST_F(DoorTree, ThePciFunctionIsAConnectX4) {
   ASSERT_EQ(configuration.size(), 256U);
   EXPECT_EQ(configuration.substr(0, 4), "\xb3\x15\x13\x10");
   EXPECT_EQ(configuration.substr(8, 4), std::string("\0\0\0\x02", 4));
+  EXPECT_EQ(configuration.substr(0x2c, 4), std::string("\xb3\x15\x08\0", 4));
   const auto resource = read(pci / "resource");
   EXPECT_EQ(std::count(resource.begin(), resource.end(), '\n'), 13);
 }
@@ -180,6 +192,8 @@ TEST_F(DoorTree, TheConnectionManagerIsServedAndMadsAreNot) {
   ASSERT_TRUE(write());
   EXPECT_EQ(read("sys/class/misc/rdma_cm/abi_version"), "4\n");
   EXPECT_EQ(read("sys/class/misc/rdma_cm/dev"), "10:58\n");
+  EXPECT_THAT(read("sys/class/misc/rdma_cm/uevent"), HasSubstr("DEVNAME=infiniband/rdma_cm\n"));
+  EXPECT_EQ(fs::read_symlink(root_ / "sys/class/misc/rdma_cm/subsystem"), "/sys/class/misc");
   EXPECT_TRUE(fs::is_symlink(root_ / "dev/infiniband/rdma_cm"));
   for (const auto* name : {"sys/class/infiniband_mad", "sys/class/infiniband_cm"}) {
     EXPECT_FALSE(fs::exists(root_ / name)) << name;
@@ -195,9 +209,10 @@ TEST_F(DoorTree, TwoDevicesLieBesideEachOther) {
   ASSERT_TRUE(write_tree(root_, both));
   EXPECT_EQ(read("sys/class/infiniband_verbs/uverbs1/dev"), "231:193\n");
   EXPECT_EQ(read("sys/class/infiniband_verbs/uverbs1/ibdev"), "mlx5_1\n");
+  EXPECT_THAT(read("sys/class/infiniband_verbs/uverbs1/uevent"), HasSubstr("DEVMODE=0666\n"));
   EXPECT_EQ(resolved("sys/class/infiniband/mlx5_1/device"), "/sys/devices/pci5348:00/5348:00:01.0");
   EXPECT_FALSE(fs::exists(root_ / "sys/class/infiniband/mlx5_1/device/net"));
-  EXPECT_FALSE(fs::exists(root_ / "sys/class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/0"));
+  EXPECT_EQ(read("sys/class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/0"), "");
 }
 
 TEST_F(DoorTree, WithoutDevicesThereAreTheDirectories) {
