@@ -1,6 +1,7 @@
 #include "door/netlink.h"
 
 #include <linux/netlink.h>
+#include <net/if.h>
 #include <rdma/rdma_user_cm.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
@@ -16,6 +17,7 @@
 
 #include "door/nldev/nldev.h"
 #include "door/tree/tree.h"
+#include "uverbs/device_flags.h"
 #include "vfio_user/unique_fd.h"
 
 namespace softhca::door {
@@ -69,14 +71,18 @@ nldev::System system_of(const PathMap& paths) {
     const auto name = line_of(verbs + "/ibdev");
     if (name.empty()) break;
     const auto device = classes + "infiniband/" + name;
+    const auto interface = line_of(device + "/ports/1/gid_attrs/ndevs/0");
     system.devices.push_back(
         {.index = number,
          .name = name,
          .firmware = line_of(device + "/fw_ver"),
          .node_guid = guid_of(line_of(device + "/node_guid")),
          .system_image_guid = guid_of(line_of(device + "/sys_image_guid")),
+         .capabilities = uverbs::kDeviceFlags,
          .port_state = number_of<std::uint8_t>(line_of(device + "/ports/1/state")),
          .physical_state = number_of<std::uint8_t>(line_of(device + "/ports/1/phys_state")),
+         .interface = interface,
+         .interface_index = ::if_nametoindex(interface.c_str()),
          .uverbs = {.name = file,
                     .abi = number_of<std::uint64_t>(line_of(verbs + "/abi_version")),
                     .number = ::makedev(kUverbsMajor, kUverbsMinor + number)}});

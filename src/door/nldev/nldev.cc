@@ -11,6 +11,9 @@ namespace softhca::door::nldev {
 namespace {
 
 constexpr std::uint32_t kPort = 1;
+/// RDMA_NLDEV_SYS_ATTR_PRIVILEGED_QKEY_MODE of Linux 6.5: the next one of an enumeration that
+/// grows.
+constexpr std::uint16_t kPrivilegedQkey = RDMA_NLDEV_ATTR_STAT_HWCOUNTER_DYNAMIC + 1;
 /// RDMA_NODE_IB_CA of the kernel's include/rdma/ib_verbs.h.
 constexpr std::uint8_t kNodeCa = 1;
 
@@ -29,11 +32,12 @@ void put_handle(Replies& to, const Device& device) {
 void put_device(Replies& to, const Device& device) {
   put_handle(to, device);
   to.put_u32(RDMA_NLDEV_ATTR_PORT_INDEX, kPort);  // how many there are
+  to.put_u64(RDMA_NLDEV_ATTR_CAP_FLAGS, device.capabilities);
   to.put_text(RDMA_NLDEV_ATTR_FW_VERSION, device.firmware);
   to.put_u64(RDMA_NLDEV_ATTR_NODE_GUID, device.node_guid);
   to.put_u64(RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, device.system_image_guid);
   to.put_u8(RDMA_NLDEV_ATTR_DEV_NODE_TYPE, kNodeCa);
-  to.put_u8(RDMA_NLDEV_ATTR_DEV_DIM, 0);
+  to.put_u8(RDMA_NLDEV_ATTR_DEV_DIM, 1);  // mlx5_ib lets its CQs be moderated
   to.put_text(RDMA_NLDEV_ATTR_DEV_PROTOCOL, "roce");
 }
 
@@ -42,6 +46,9 @@ void put_port(Replies& to, const Device& device) {
   to.put_u32(RDMA_NLDEV_ATTR_PORT_INDEX, kPort);
   to.put_u8(RDMA_NLDEV_ATTR_PORT_STATE, device.port_state);
   to.put_u8(RDMA_NLDEV_ATTR_PORT_PHYS_STATE, device.physical_state);
+  if (device.interface_index == 0) return;
+  to.put_u32(RDMA_NLDEV_ATTR_NDEV_INDEX, device.interface_index);
+  to.put_text(RDMA_NLDEV_ATTR_NDEV_NAME, device.interface);
 }
 
 void put_file(Replies& to, const CharacterDevice& file) {
@@ -78,6 +85,7 @@ class Answer {
       case RDMA_NLDEV_CMD_SYS_GET:
         replies_.begin();
         replies_.put_u8(RDMA_NLDEV_SYS_ATTR_NETNS_MODE, 1);
+        replies_.put_u8(kPrivilegedQkey, 0);
         replies_.put_u8(RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK, 1);
         return 0;
       default:

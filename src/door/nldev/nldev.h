@@ -29,8 +29,11 @@ struct Device {
   std::string firmware;
   std::uint64_t node_guid = 0;          ///< the first byte is the highest
   std::uint64_t system_image_guid = 0;  ///< likewise
+  std::uint64_t capabilities = 0;       ///< ib_device_cap_flags
   std::uint8_t port_state = 0;          ///< IBTA PortInfo:PortState
   std::uint8_t physical_state = 0;      ///< IBTA PortInfo:PortPhysicalState
+  std::string interface = {};           ///< the network interface of the port
+  unsigned interface_index = 0;         ///< 0: it has none
   CharacterDevice uverbs;
 };
 

@@ -31,8 +31,11 @@ System two_devices() {
          .firmware = "12.28.2006",
          .node_guid = 0x0200'00ff'fe00'0000U + i,
          .system_image_guid = 0x0200'00ff'fe00'0000U + i,
+         .capabilities = 0x1234,
          .port_state = 4,
          .physical_state = 5,
+         .interface = i == 0 ? "" : "lo",
+         .interface_index = i,
          .uverbs = {
              .name = "uverbs" + std::to_string(i), .abi = 1, .number = ::makedev(231, 192 + i)}});
   }
@@ -125,6 +128,8 @@ TEST(Nldev, ADumpOfDevicesTellsOfEachAndEnds) {
     EXPECT_EQ(all[i].text(RDMA_NLDEV_ATTR_DEV_NAME), i == 0 ? "mlx5_0" : "mlx5_1");
     EXPECT_EQ(all[i].u32(RDMA_NLDEV_ATTR_PORT_INDEX), 1U) << "so many ports";
     EXPECT_EQ(u64(all[i], RDMA_NLDEV_ATTR_NODE_GUID), 0x0200'00ff'fe00'0000U + i);
+    EXPECT_EQ(u64(all[i], RDMA_NLDEV_ATTR_CAP_FLAGS), 0x1234U);
+    EXPECT_THAT(all[i].attributes.at(RDMA_NLDEV_ATTR_DEV_DIM), ElementsAre(std::byte{1}));
   }
   EXPECT_EQ(all[2].header.nlmsg_type, NLMSG_DONE);
 }
@@ -148,7 +153,17 @@ TEST(Nldev, APortIsToldAndAcknowledgedInADatagramOfItsOwn) {
   EXPECT_EQ(all[0].text(RDMA_NLDEV_ATTR_DEV_NAME), "mlx5_1");
   EXPECT_THAT(all[0].attributes.at(RDMA_NLDEV_ATTR_PORT_STATE), ElementsAre(std::byte{4}));
   EXPECT_THAT(all[0].attributes.at(RDMA_NLDEV_ATTR_PORT_PHYS_STATE), ElementsAre(std::byte{5}));
+  EXPECT_EQ(all[0].u32(RDMA_NLDEV_ATTR_NDEV_INDEX), 1U);
+  EXPECT_EQ(all[0].text(RDMA_NLDEV_ATTR_NDEV_NAME), "lo");
   EXPECT_EQ(error_of(told[1]), 0);
+}
+
+TEST(Nldev, APortWithoutAnInterfaceTellsOfNone) {
+  const auto all = messages(ask(Message(type_of(RDMA_NLDEV_CMD_PORT_GET), NLM_F_REQUEST)
+                                    .u32(RDMA_NLDEV_ATTR_DEV_INDEX, 0)
+                                    .u32(RDMA_NLDEV_ATTR_PORT_INDEX, 1)));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_FALSE(all[0].attributes.contains(RDMA_NLDEV_ATTR_NDEV_INDEX));
 }
 
 TEST(Nldev, TheDeviceFileOfADeviceAndThatOfTheConnectionManagerAreTold) {
