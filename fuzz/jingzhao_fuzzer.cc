@@ -64,7 +64,7 @@ void command(OpenHost& host, const driver::DmaRegion& memory, Script& script) {
   const auto in = op & 0x80 ? script.qword() : memory.iova;
   const auto length = script.below(512);
   std::ranges::copy(script.take(length), memory.bytes.begin());
-  const std::uint64_t base = kDocumentRules.hcr_offset;
+  const std::uint64_t base = jingzhao::kDocumentRules.hcr_offset;
   write_dword(host, 0, base + 0x00, static_cast<std::uint32_t>(in >> 32));
   write_dword(host, 0, base + 0x04, static_cast<std::uint32_t>(in));
   write_dword(host, 0, base + 0x08, script.dword());
