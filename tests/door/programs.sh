@@ -272,7 +272,7 @@ for process in $(pgrep -x softhca-hub); do
   tr '\0' '\n' <"/proc/$process/environ" | grep -qx "XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR" && kill -KILL "$process"
 done
 for _ in {1..100}; do grep -q 'event_type' "$events" && break; sleep 0.1; done
-if grep -q 'event_type port error (10), port 1' "$events" && grep -q 'mlx5_0: the hub has gone' "$events"; then
+if grep -q 'event_type IBV_EVENT_PORT_ERR (10), port 1' "$events" && grep -q 'mlx5_0: the hub has gone' "$events"; then
   echo "ok: a hub that is killed"
 else
   echo "FAILED: a hub that is killed: $(cat "$events")"; failed=1
