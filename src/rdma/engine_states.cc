@@ -42,7 +42,7 @@ void Engine::set_state(QueuePair& qp, QpState state) {
     case QpState::kSqError:
     case QpState::kError:
       qp.requester_->disconnect();
-      qp.requester_->stop_timers();
+      qp.requester_->stop();
       if (state == QpState::kError) qp.responder_->stop();
       return mark_ready(qp);
   }

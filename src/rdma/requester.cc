@@ -37,7 +37,7 @@ Requester::~Requester() { drop_ring(); }
 
 void Requester::reset() {
   disconnect();
-  stop_timers();
+  stop();
   drop_ring();
   head_ = answered_ = cursor_ = tail_ = begun_ = 0;
   cursor_packet_ = 0;
@@ -45,7 +45,7 @@ void Requester::reset() {
   next_packet_ = 0;
   rewound_at_ = UINT64_MAX;
   reads_in_flight_ = 0;
-  failed_ = kNoRequest;
+  failed_ = flushed_from_ = kNoRequest;
   drain_reported = false;
 }
 
@@ -66,7 +66,8 @@ void Requester::handle_attributes() {
       timeout ? std::max<util::Duration>(*timeout, engine_.ack_timeout_min) : util::Duration{};
 }
 
-void Requester::stop_timers() {
+void Requester::stop() {
+  flushed_from_ = std::min(flushed_from_, unanswered());
   engine_.timers.remove(qp_);
   close_fault();
   waits_ = 0;
@@ -77,7 +78,7 @@ void Requester::restart() {
   next_psn_ = unacked_ = sent_end_;
   for (auto i = head_; i != tail_; ++i) {
     auto& e = entry(i);
-    e.executed = done(e);
+    e.executed = i < flushed_from_;
     e.psns = e.packets = 0;
     e.first_psn = next_psn_;
     e.first_packet = next_packet_;
@@ -85,6 +86,7 @@ void Requester::restart() {
   }
   cursor_ = begun_ = tail_;
   cursor_packet_ = 0;
+  flushed_from_ = kNoRequest;
 }
 
 std::uint32_t Requester::next_psn() const {
@@ -342,8 +344,8 @@ void Requester::skip_done() {
   }
 }
 
-/// Nothing more is sent. flush() completes request `index` with its first error, what is done in
-/// success, and all others as flushed.
+/// Nothing more is sent. flush() completes what is done in front of request `index` in success,
+/// that request with its first error, and all others as flushed.
 void Requester::fail(std::uint64_t index, WorkStatus status, Reason reason) {
   assert(index >= head_ && index < tail_);
   auto& e = entry(index);
@@ -376,7 +378,9 @@ unsigned Requester::flush(unsigned quota) {
     }
     auto& e = entry(head_);
     if (!is_released(e)) return used;
-    if (head_ != failed_ && !done(e)) refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
+    if (head_ >= flushed_from_ && head_ != failed_) {
+      refuse(e, WorkStatus::kFlushed, Reason::kFlushed);
+    }
     complete_head();
   }
   return used;

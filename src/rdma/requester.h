@@ -61,7 +61,8 @@ class Requester {
   void reset();
   void start(std::uint32_t psn);
   void refresh_retries();
-  void stop_timers();
+  /// Nothing more is sent; flush() ends what is left.
+  void stop();
   /// Gives the ring back if it is empty. To be asked when others may need it.
   void give_back();
   /// DC: the connection, if there is one, ends.
@@ -320,10 +321,11 @@ class Requester {
   std::uint8_t waits_ = 0;         ///< Waits bits
   std::uint64_t fault_entry_ = 0;  ///< number of the request whose page is not there
   static constexpr std::uint64_t kNoRequest = UINT64_MAX;
-  std::uint64_t failed_ = kNoRequest;  ///< the request that completes with its own error
-  bool all_fetched_ = false;           ///< the send queue was empty, and nobody has rung since
-  SeenKey seen_key_;                   ///< of payload of one packet
-  SeenKey read_key_;                   ///< of what READs of one packet bring
+  std::uint64_t failed_ = kNoRequest;        ///< the request that completes with its own error
+  std::uint64_t flushed_from_ = kNoRequest;  ///< in SQE and ERR: requests before this one are done
+  bool all_fetched_ = false;  ///< the send queue was empty, and nobody has rung since
+  SeenKey seen_key_;          ///< of payload of one packet
+  SeenKey read_key_;          ///< of what READs of one packet bring
   SendOpcode only_opcode_ = SendOpcode::kNop;  ///< of the last message of one packet
   wire::IbHeader::Form only_form_;             ///< its packet's
   /// UD: the way that the last datagram took.

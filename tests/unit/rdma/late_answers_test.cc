@@ -216,6 +216,23 @@ TEST_F(LateAnswers, WhatIsAcknowledgedEndsInSuccessThoughTheQpGoesToError) {
   EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kFlushed));
 }
 
+TEST_F(LateAnswers, WhatTheDeviceDidBehindTheFailedRequestIsFlushed) {
+  connect();
+  SendRequest nop;
+  nop.cookie = 77;
+  nop.signaled = true;
+  auto bad = write(0, 0x20000, 100);
+  bad.rkey = MKey(0x999900);
+  pair.a.post(*pair.qa, write(0, 0x20000, 100));
+  pair.a.post(*pair.qa, nop);
+  pair.a.post(*pair.qa, bad);
+  pair.a.post(*pair.qa, nop);
+  send_twice();
+  give(answers.back());
+  finish();
+  EXPECT_THAT(pair.a.hca.send_statuses(), ElementsAre(kSuccess, kSuccess, kRemoteAccess, kFlushed));
+}
+
 TEST_F(LateAnswers, AnAnswerCountsBeforeTheNewsThatAPageCannotBeBrought) {
   connect();
   auto attributes = pair.a.keys.find(kKey)->attributes();
