@@ -1,74 +1,101 @@
-"""Making patches, keeping them fresh, and checking them without building anything."""
-import pathlib
+"""Making mutants, and checking them without building anything."""
 import re
-import shutil
 import subprocess
-import sys
-import tempfile
 
-from mutant import HERE, ROOT, header, parse, split
-
-CONTEXT = 2  # lines: enough to find the place, few enough to survive changes around it
+from mutant import EDIT_KEYS, HERE, KEYS, ROOT, load, parse
 
 
-def git(*arguments, cwd=ROOT, **options):
-    return subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True, **options)
+def git(*arguments, **options):
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, **options)
 
 
 def new(chosen):
-    """--new: from stdin, or from what is changed below src/ and not committed."""
-    diff = "" if sys.stdin.isatty() else sys.stdin.read()
-    if not diff.strip():
-        diff = git("diff", f"-U{CONTEXT}", "--", "src", check=True).stdout
-    if not diff.strip():
-        print("nothing is changed below src/, and no diff came on stdin")
+    """--new: from what is changed below src/ and not committed."""
+    changed = git("diff", "--name-only", "--", "src", check=True).stdout.split()
+    if not changed:
+        print("nothing is changed below src/")
         return 1
-    folder, _, name = chosen.new.removesuffix(".patch").partition("/")
-    if not re.fullmatch(r"[a-z0-9_]+", folder) or not re.fullmatch(r"[a-z0-9_]+", name):
-        print("--new wants FOLDER/NAME, of small letters, digits and underscores")
+    chapter, _, name = chosen.new.partition("/")
+    if not re.fullmatch(r"[a-z0-9_]+", chapter) or not re.fullmatch(r"[a-z0-9_]+", name):
+        print("--new wants CHAPTER/NAME, of small letters, digits and underscores")
         return 1
-    if not re.match(r"\d{3}_", name):
-        numbers = [int(path.name[:3]) for path in (HERE / folder).glob("[0-9][0-9][0-9]_*.patch")]
-        name = f"{max(numbers, default=0) + 1:03}_{name}"
-    path = HERE / folder / f"{name}.patch"
-    if path.exists():
-        print(f"{path} exists")
-        return 1
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(header(chosen.text, chosen.section, chosen.test, chosen.filter, chosen.expect) + plain(diff))
-    mutant = parse(path)
+    edits = []
+    for file in changed:
+        before = git("show", f"HEAD:{file}", check=True).stdout
+        edits += edits_of(file, before, git("diff", "-U0", "--", file, check=True).stdout)
+    entry = {"name": name, "what": chosen.text, "section": chosen.section, "test": chosen.test, "filter": chosen.filter,
+             **({"expect": chosen.expect} if chosen.expect != "assertion" else {}),
+             **(edits[0] if len(edits) == 1 else {"edit": edits})}
+    mutant = parse(chapter, entry)
     if isinstance(mutant, str):
-        path.unlink()
         print(mutant)
         return 1
-    print(f"{path.relative_to(ROOT)}\nNow take the change back: git checkout {' '.join(mutant.files)}\n"
+    if any(other.name == mutant.name for other in load([])[0]):
+        print(f"{mutant.name} exists")
+        return 1
+    path = HERE / f"{chapter}.toml"
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(("\n" if path.stat().st_size else "") + entry_text(entry))
+    print(f"{mutant.name} is in {path.relative_to(ROOT)}\nNow take the change back: git checkout {' '.join(mutant.files)}\n"
           f"and see it die: tests/mutations/run --only {mutant.name}")
     return 0
 
 
-def plain(diff):
-    """Without git's lines about blobs, which say nothing here."""
-    return "".join(line for line in diff.splitlines(keepends=True) if not re.match(r"(diff --git|index) ", line))
+def edits_of(file, before, diff):
+    """The hunks of a diff without context, each with as many lines around it as make its text unique in `before`."""
+    lines = before.splitlines(keepends=True)
+    edits = []
+    for found in re.finditer(r"^@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@.*\n((?:[-+\\].*\n?)*)", diff, re.MULTILINE):
+        count = int(found[2]) if found[2] is not None else 1
+        first = int(found[1]) - 1 if count else int(found[1])
+        added = "".join(line[1:] for line in found[3].splitlines(keepends=True) if line.startswith("+"))
+        edits.append(unique_edit(file, before, lines, first, first + count, added))
+    return edits
+
+
+def unique_edit(file, before, lines, first, end, added):
+    start, stop = first, end
+    grow_up = True
+    while before.count("".join(lines[start:stop])) != 1 or start == stop:
+        # In turn: a line above, a line below.
+        if (grow_up and start > 0) or stop == len(lines):
+            start -= 1
+        else:
+            stop += 1
+        grow_up = not grow_up
+    text = "".join(lines[start:stop])
+    return {"file": file, "text": text, "replacement": "".join(lines[start:first]) + added + "".join(lines[end:stop])}
+
+
+def quoted(text):
+    """A TOML string: on one line where that is readable, else as it is."""
+    if "'''" in text or any(ord(c) < 32 and c not in "\n\t" for c in text):
+        raise ValueError(f"cannot be quoted: {text!r}")
+    if "\n" in text:
+        return f"'''\n{text}'''"
+    return f"'{text}'" if '"' in text or "\\" in text else f'"{text}"'
+
+
+def entry_text(entry):
+    lines = ["[[mutant]]"]
+    for key in (*KEYS, "expect", *EDIT_KEYS):
+        if key in entry:
+            lines.append(f"{key} = {quoted(entry[key])}")
+    for edit in entry.get("edit", []):
+        lines += ["[[mutant.edit]]", *(f"{key} = {quoted(edit[key])}" for key in EDIT_KEYS)]
+    return "\n".join(lines) + "\n"
 
 
 def check(mutants, problems, build):
-    """--check: every patch applies to this tree, and every test that it names exists."""
+    """--check: every text occurs once in its file, and every test that is named exists."""
     listings = {}
     for mutant in mutants:
-        result = git("apply", "--check", str(mutant.path))
-        if result.returncode:
-            problems.append(f"{mutant.name} does not apply (tests/mutations/run --refresh may help):\n{result.stderr}")
+        problems += mutant.problems()
         program = build / "tests" / mutant.program
         if program not in listings:
             listings[program] = tests_of(program)
         if not any(matches(test, mutant.filter) for test in listings[program]):
             problems.append(f"{mutant.name}: {mutant.program} has no test {mutant.filter}")
-    numbers = {}
-    for mutant in mutants:
-        key = mutant.path.parent.name, mutant.path.name[:3]
-        if key in numbers:
-            problems.append(f"{mutant.name} and {numbers[key]} have the same number")
-        numbers[key] = mutant.name
     for problem in problems:
         print(problem)
     print(f"{len(mutants)} mutants, {len(problems)} problems")
@@ -96,34 +123,3 @@ def matches(test, filters):
         return any(re.fullmatch(text, test) for text in texts)
 
     return any_of(wanted or "*") and not any_of(unwanted)
-
-
-def refresh(mutants):
-    """--refresh: a patch that fits with one line of context is written anew with the context of today."""
-    failed = 0
-    for mutant in mutants:
-        if git("apply", "--check", str(mutant.path)).returncode == 0:
-            continue
-        diff = diff_of_today(mutant)
-        if diff is None:
-            print(f"{mutant.name}: does not fit any more")
-            failed += 1
-        else:
-            mutant.path.write_text(split(mutant.path.read_text())[0] + diff)
-            print(f"{mutant.name}: written anew")
-    return 1 if failed else 0
-
-
-def diff_of_today(mutant):
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        for side in ("a", "b"):
-            for name in mutant.files:
-                if not (ROOT / name).is_file():
-                    return None
-                (folder / side / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / name, folder / side / name)
-        # Without a repository: git apply works on the files below its directory.
-        if git("apply", "-C1", str(mutant.path), cwd=folder / "b").returncode:
-            return None
-        return plain(git("diff", "--no-index", "--no-prefix", f"-U{CONTEXT}", "a", "b", cwd=folder).stdout)

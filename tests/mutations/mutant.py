@@ -1,78 +1,113 @@
-"""One planted bug: a patch with a header of comment lines.
+"""One planted bug: an entry of <chapter>.toml.
 
-    # What is wrong in it, in one line.
-    # section: the document and section that it breaks
-    # test: rdma_test
-    # filter: RcLoss.ALostAnswerIsAskedForAgain
-    # expect: timeout             (only if the tests cannot but hang; left out for an assertion)
-    --- a/src/...
-    +++ b/src/...
+    [[mutant]]
+    name = "icrc_not_checked"            # unique in the chapter
+    what = "A packet with a wrong ICRC is accepted"
+    section = "IBTA Annex A17 17.3.3"    # the document and section that it breaks
+    test = "wire_test"                   # the test program
+    filter = "IbPacket.CorruptionIsFoundWhereverAChecksumReaches"
+    expect = "timeout"                   # only if the tests cannot but hang; left out for an assertion
+    file = "src/wire/ib_packet.cc"
+    text = "if (!icrc_is_right(packet))" # occurs once in the file
+    replacement = "if (false)"
+
+A mutant of several places has [[mutant.edit]] entries with file, text and replacement instead.
 """
 import dataclasses
 import pathlib
-import re
+import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-KEYS = ("section", "test", "filter", "expect")
+KEYS = ("name", "what", "section", "test", "filter")
+EDIT_KEYS = ("file", "text", "replacement")
+EXPECTED = ("assertion", "timeout")
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
+class Edit:
+    file: str
+    text: str
+    replacement: str
+
+    def problem(self):
+        """Why it cannot be made in this tree, or None."""
+        path = ROOT / self.file
+        if not self.file.startswith("src/"):
+            return f"{self.file} is not below src/"
+        if not path.is_file():
+            return f"there is no {self.file}"
+        count = path.read_text().count(self.text)
+        if count != 1:
+            return f"its text occurs {count} times in {self.file}, not once: {self.text.strip().splitlines()[0]!r}"
+        return "it changes nothing" if self.text == self.replacement else None
+
+
+@dataclasses.dataclass(frozen=True)
 class Mutant:
-    path: pathlib.Path
+    chapter: str
+    title: str
     description: str
     section: str
     program: str  # of the build directory's tests/
     filter: str  # of gtest
     expect: str  # "assertion" or "timeout"
-    files: tuple  # that it changes
+    edits: tuple
 
     @property
     def name(self):
-        return str(self.path.relative_to(HERE).with_suffix(""))
+        return f"{self.chapter}/{self.title}"
+
+    @property
+    def files(self):
+        return tuple(sorted({edit.file for edit in self.edits}))
+
+    def problems(self):
+        return [f"{self.name}: {problem}" for problem in map(Edit.problem, self.edits) if problem]
+
+    def plant(self, root):
+        """Makes the edits in the tree at `root`, one after the other."""
+        for edit in self.edits:
+            path = root / edit.file
+            path.write_text(path.read_text().replace(edit.text, edit.replacement, 1))
 
 
-def header(description, section, program, tests, expect="assertion"):
-    text = f"# {description}\n# section: {section}\n# test: {program}\n# filter: {tests}\n"
-    return text + (f"# expect: {expect}\n" if expect != "assertion" else "")
-
-
-def split(text):
-    """(header, diff) of a patch."""
-    found = re.search(r"^(diff --git|--- a/)", text, re.MULTILINE)
-    return (text[:found.start()], text[found.start():]) if found else (text, "")
-
-
-def parse(path):
-    """A Mutant, or what is wrong with the file, in words."""
-    head, diff = split(path.read_text())
-    fields, rest = {"expect": "assertion"}, []
-    for line in head.splitlines():
-        if not line.startswith("# "):
-            return f"{path}: a header line that does not begin with '# ': {line!r}"
-        found = re.match(rf"# ({'|'.join(KEYS)}): (.+)", line)
-        if found:
-            fields[found[1]] = found[2].strip()
-        else:
-            rest.append(line[2:].strip())
-    missing = [key for key in KEYS if key not in fields]
-    if missing or len(rest) != 1:
-        return f"{path}: the header wants one line of description and {', '.join(KEYS[:3])}"
-    if fields["expect"] not in ("assertion", "timeout"):
-        return f"{path}: expect is assertion or timeout, not {fields['expect']!r}"
-    files = tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE))
-    if not files or any(not file.startswith("src/") for file in files):
-        return f"{path}: a mutant changes files of src/, and nothing else"
-    return Mutant(path, rest[0], fields["section"], fields["test"], fields["filter"], fields["expect"], files)
+def parse(chapter, entry):
+    """A Mutant, or what is wrong with the entry, in words."""
+    name = f"{chapter}/{entry.get('name', '?')}"
+    missing = [key for key in KEYS if not entry.get(key)]
+    if missing:
+        return f"{name}: no {', '.join(missing)}"
+    edits = entry.get("edit", [{key: entry[key] for key in EDIT_KEYS if key in entry}])
+    if any(set(edit) != set(EDIT_KEYS) for edit in edits):
+        return f"{name}: an edit has {', '.join(EDIT_KEYS)}, and nothing else"
+    unknown = set(entry) - set(KEYS) - set(EDIT_KEYS) - {"expect", "edit"}
+    if unknown:
+        return f"{name}: unknown: {', '.join(sorted(unknown))}"
+    expect = entry.get("expect", "assertion")
+    if expect not in EXPECTED:
+        return f"{name}: expect is {' or '.join(EXPECTED)}, not {expect!r}"
+    return Mutant(chapter, entry["name"], entry["what"], entry["section"], entry["test"], entry["filter"], expect,
+                  tuple(Edit(**edit) for edit in edits))
 
 
 def load(words):
-    """(mutants, problems): all patches, or those whose names contain one of the words."""
+    """(mutants, problems): all entries, or those whose names contain one of the words."""
     mutants, problems = [], []
-    for path in sorted(HERE.glob("*/*.patch")):
-        mutant = parse(path)
-        if isinstance(mutant, str):
-            problems.append(mutant)
-        elif not words or any(word in mutant.name for word in words):
-            mutants.append(mutant)
+    for path in sorted(HERE.glob("*.toml")):
+        try:
+            entries = tomllib.loads(path.read_text()).get("mutant", [])
+        except tomllib.TOMLDecodeError as error:
+            problems.append(f"{path}: {error}")
+            continue
+        names = set()
+        for entry in entries:
+            mutant = parse(path.stem, entry)
+            if isinstance(mutant, str):
+                problems.append(mutant)
+            elif mutant.title in names:
+                problems.append(f"{mutant.name}: there are two of this name")
+            elif not words or any(word in mutant.name for word in words):
+                mutants.append(mutant)
+            names.add(entry.get("name"))
     return mutants, problems

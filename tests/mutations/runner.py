@@ -152,12 +152,12 @@ class Runner:
     def _say(self, text):
         print(f"[{time.monotonic() - self._begun:6.1f} s] {text}", flush=True)
 
-    # What was judged, for --resume: of the same tree and the same patch.
+    # What was judged, for --resume: of the same tree and the same entry.
 
     def _tree_key(self):
         digest = hashlib.sha256()
         for name in sorted(tracked()):
-            if not name.endswith((".patch", ".md")):
+            if not name.endswith(".md") and not name.startswith("tests/mutations/"):
                 digest.update(name.encode() + b"\0" + (ROOT / name).read_bytes())
         return digest.hexdigest()
 
@@ -169,7 +169,7 @@ class Runner:
         if stored.get("tree") != self._key:
             return {}
         return {mutant.name: Verdict(*stored["mutants"][mutant.name][1:]) for mutant in mutants
-                if stored["mutants"].get(mutant.name, [None])[0] == mutant.path.read_text()}
+                if stored["mutants"].get(mutant.name, [None])[0] == repr(mutant)}
 
     def _save(self, mutant, verdict):
         try:
@@ -178,7 +178,7 @@ class Runner:
             stored = {}
         if stored.get("tree") != self._key:
             stored = {"tree": self._key, "mutants": {}}
-        stored["mutants"][mutant.name] = [mutant.path.read_text(), verdict.killed, verdict.text]
+        stored["mutants"][mutant.name] = [repr(mutant), verdict.killed, verdict.text]
         temporary = self._results.with_suffix(".new")
         temporary.write_text(json.dumps(stored))
         temporary.replace(self._results)

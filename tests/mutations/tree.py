@@ -49,7 +49,7 @@ class Tree:
         shutil.copymode(source, target)
 
     def apply(self, mutant):
-        self.run(["git", "apply", str(mutant.path)], "the patch does not apply")
+        mutant.plant(self.root)
 
     def take_back(self, mutant):
         for name in mutant.files:
