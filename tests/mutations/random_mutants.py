@@ -13,7 +13,7 @@ import threading
 import time
 import tomllib
 
-from mutant import HERE, ROOT, Edit
+from mutant import EQUIVALENT, ROOT, Edit
 from tree import FOLDER, Failed, Tree
 
 #: Test programs by folder of src/; <folder>_test where nothing stands here.
@@ -103,8 +103,7 @@ LAYOUT = {"a bit of a layout": other_bits}
 
 
 def equivalent():
-    path = HERE / "equivalent.toml"
-    entries = tomllib.loads(path.read_text())["mutant"] if path.exists() else []
+    entries = tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])
     return {(entry["file"], entry["text"].strip(), entry["replacement"].strip()) for entry in entries}
 
 
