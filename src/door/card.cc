@@ -1,6 +1,7 @@
 #include "door/card.h"
 
 #include <fmt/format.h>
+#include <net/if.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,11 +39,17 @@ bool holds(const std::vector<driver::Gid>& all, const driver::Gid& gid) {
   return std::ranges::find(all, gid) != all.end();
 }
 
-/// Where to put what a table of the device has not got: its first empty entry.
-std::size_t first_empty(const uverbs::Device& device) {
+/// Where to put what a table of the device has not got: its first free entry.
+std::size_t first_free(const uverbs::Device& device) {
   std::size_t at = kFirstGid;
-  while (device.gid(at) != nullptr) ++at;
+  while (!device.is_gid_free(at)) ++at;
   return at;
+}
+
+/// Of the interface that the GIDs are said to be of, as the tree has it.
+unsigned interface_index(const OwnAddresses& addresses) {
+  const auto of_host = addresses.interface_index();
+  return of_host != 0 ? of_host : ::if_nametoindex("lo");
 }
 
 }  // namespace
@@ -101,16 +108,20 @@ util::Result<void> Card::set_up() {
   auto hca = driver::connectx::Hca::open(*host_, {.port_events = false});
   if (!hca) return tl::unexpected(hca.error());
   hca_ = *std::move(hca);
-  auto device = uverbs::Device::create(*hca_, {.gids = gids_of(mac(), addresses_.all()),
-                                               .node_guid = node_guid(),
-                                               .interface_index = addresses_.interface_index(),
-                                               .find_mac = options_.find_mac,
-                                               .ask_for_mac = [this](const auto& to, auto&) {
-                                                 (void)options_.want_mac(to);
-                                                 return false;
-                                               }});
+  auto device = uverbs::Device::create(
+      *hca_, {.gids = gids_of(mac(), addresses_.all()),
+              .node_guid = node_guid(),
+              .interface_index = interface_index(addresses_),
+              .find_mac = [this](const auto& to, auto& its) { return find_present(to, its); },
+              .ask_for_mac =
+                  [this](const auto& to, auto&) {
+                    (void)options_.want_mac(to);
+                    return false;
+                  }});
   if (!device) return tl::unexpected(device.error());
   device_ = *std::move(device);
+  counters_ =
+      std::make_unique<RunCounters>(options_.directory, fmt::format("mlx5_{}", options_.number));
   tell_neighbours();
   return {};
 }
@@ -153,20 +164,34 @@ bool Card::find_mac(const driver::Gid& to, driver::Mac& its) const {
   return known.has_value();
 }
 
+bool Card::find_present(const driver::Gid& to, driver::Mac& its) const {
+  if (to == link_local(mac())) {
+    its = mac();
+    return true;
+  }
+  // The MAC follows from the address, but is perhaps of nobody: who has it answers.
+  const bool is_doubtful =
+      to.is_link_local() || (is_process(to) && is_gone(options_.directory, to));
+  return is_doubtful ? find_mac(to, its) : options_.find_mac(to, its);
+}
+
 void Card::ask(const driver::Gid& to) { neighbours_->ask(wire_gid(to)); }
 
 std::size_t Card::receive() { return link_->receive(kFrames); }
 
-/// As the kernel does it (core/roce_gid_mgmt.c): an address that has gone leaves its entries empty,
-/// and one that has come takes the first that are.
-bool Card::follow_host() {
-  if (!addresses_.refresh()) return false;
+/// As the kernel does it (core/roce_gid_mgmt.c, cache.c): an address that has gone leaves its
+/// entries empty, and one that has come takes the first that nothing names any more.
+unsigned Card::follow_host() {
+  if (!addresses_.refresh()) return 0;
+  unsigned changes = 0;
+  const auto set = [&](std::size_t at, const std::optional<uverbs::GidEntry>& entry) {
+    const auto done = device_->set_gid(at, entry);
+    if (!done) util::log(util::LogLevel::kWarning, "GID {}: {}", at, done.error().message);
+    ++changes;
+  };
   for (std::size_t i = kFirstGid; i != device_->gids_end(); ++i) {
     const auto* entry = device_->gid(i);
-    if (entry == nullptr || holds(addresses_.all(), entry->gid)) continue;
-    if (const auto set = device_->set_gid(i, std::nullopt); !set) {
-      util::log(util::LogLevel::kWarning, "GID {}: {}", i, set.error().message);
-    }
+    if (entry != nullptr && !holds(addresses_.all(), entry->gid)) set(i, std::nullopt);
   }
   for (const auto& gid : addresses_.all()) {
     for (const bool v2 : {false, true}) {
@@ -175,14 +200,16 @@ bool Card::follow_host() {
         const auto* entry = device_->gid(i);
         there |= entry != nullptr && entry->gid == gid && entry->roce_v2 == v2;
       }
-      const auto at = first_empty(*device_);
-      if (there || at >= kGids) continue;
-      const auto set = device_->set_gid(at, uverbs::GidEntry{.gid = gid, .roce_v2 = v2});
-      if (!set) util::log(util::LogLevel::kWarning, "GID {}: {}", at, set.error().message);
+      const auto at = first_free(*device_);
+      if (!there && at < kGids) set(at, uverbs::GidEntry{.gid = gid, .roce_v2 = v2});
     }
   }
   tell_neighbours();
-  return true;
+  return changes;
+}
+
+void Card::publish_counters() {
+  if (const auto now = uverbs::read_counters(*device_); now) counters_->add(*now);
 }
 
 bool Card::see_hub_go() {

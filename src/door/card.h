@@ -12,6 +12,7 @@
 #include "door/frame_loss.h"
 #include "door/on_demand_memory.h"
 #include "door/own_address.h"
+#include "door/run_counters.h"
 #include "driver/connectx/hca.h"
 #include "driver/in_process_host.h"
 #include "fabric/impairment.h"
@@ -69,8 +70,13 @@ class Card {
   void ask(const driver::Gid& to);
   /// Readable when follow_host() may have something to do; -1: never.
   int host_changes() const { return addresses_.changes(); }
-  /// The GID table follows the interface that gives the addresses. True: it has changed.
-  bool follow_host();
+  /// The GID table follows the interface that gives the addresses. Returns how many entries are
+  /// others now.
+  unsigned follow_host();
+  /// What its device has counted is for all processes of the run to see.
+  void publish_counters();
+  /// The MAC of an address that a host has, as far as is known without asking.
+  bool find_present(const driver::Gid& to, driver::Mac& mac) const;
   /// The hub has gone since the last look: the port is down from now on.
   bool see_hub_go();
   /// In a child that was forked: what stays is the parent's.
@@ -99,6 +105,7 @@ class Card {
   std::unique_ptr<uverbs::Device> device_;
   util::Time next_ = util::kNever;
   bool hurries_ = false;
+  std::unique_ptr<RunCounters> counters_;
 };
 
 }  // namespace softhca::door

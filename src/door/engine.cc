@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <array>
 #include <bitset>
 #include <cerrno>
 #include <csignal>
@@ -198,7 +200,9 @@ void Engine::resolve(Resolution& resolution) {
     const FaultGuard guard;
     (void)turn();
     driver::Mac mac;
-    if (find_mac(to, mac)) return;
+    bool found = false;
+    for_each_card([&](const Card& card) { found = found || card.find_present(to, mac); });
+    if (found) return;
     const auto step = resolution.step(util::monotonic_now());
     if (step == Resolution::Step::kGiveUp) return;
     if (step == Resolution::Step::kAsk) for_each_card([&](Card& card) { card.ask(to); });
@@ -274,9 +278,12 @@ bool Engine::turn(Turn how) {
 
 void Engine::follow_host() {
   for (unsigned number = 0; number != cards_.size(); ++number) {
-    if (cards_[number] == nullptr || !cards_[number]->follow_host()) continue;
+    // An event for each entry, as Linux has it.
+    const auto changes = cards_[number] == nullptr ? 0 : cards_[number]->follow_host();
     for (auto& [inode, file] : files_) {
-      if (file.card == number) file.context->tell_gid_change();
+      for (unsigned i = 0; file.card == number && i != changes; ++i) {
+        file.context->tell_gid_change();
+      }
     }
   }
 }
@@ -288,6 +295,31 @@ void Engine::look_at_hubs() {
       if (file.card == number) file.context->tell_port_error();
     }
   }
+}
+
+bool Engine::find_gid(unsigned number, std::size_t index, std::optional<uverbs::GidEntry>& entry,
+                      std::string& interface) {
+  const std::lock_guard held(lock_);
+  const FaultGuard guard;
+  auto* const its = card(number - options_.numbers.first);
+  if (its == nullptr) return false;
+  const auto* gid = its->device().gid(index);
+  entry = gid == nullptr ? std::nullopt : std::optional(*gid);
+  std::array<char, IF_NAMESIZE> name{};
+  if (::if_indextoname(its->device().options().interface_index, name.data()) != nullptr) {
+    interface = name.data();
+  }
+  return true;
+}
+
+void Engine::publish_counters() {
+  const std::lock_guard held(lock_);
+  const FaultGuard guard;
+  publish_counters_locked();
+}
+
+void Engine::publish_counters_locked() {
+  for_each_card([](Card& card) { card.publish_counters(); });
 }
 
 void Engine::leave_to_parent() {
@@ -320,8 +352,10 @@ void Engine::stop() {
   if (FaultGuard::exists()) return;
   const OwnCalls own;
   const std::unique_lock held(lock_, kPatienceAtEnd);
-  if (!held || rdma_cm_ == nullptr) return;
+  if (!held) return;
   const FaultGuard guard;
+  publish_counters_locked();
+  if (rdma_cm_ == nullptr) return;
   rdma_cm_->disconnect_all();
   for_each_card([](Card& card) { card.hurry(); });
   (void)turn();

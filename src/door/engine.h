@@ -56,6 +56,12 @@ class Engine {
   bool owns_channel(dev_t device, ino_t inode);
   /// write() on a channel. False: it is none of ours. `result`: bytes, or -errno.
   bool serve_rdma_cm(int fd, const void* bytes, std::size_t size, ssize_t& result);
+  /// An entry of the GID table of mlx5_<number>, whose device is made if need be. False: there is
+  /// no such device.
+  bool find_gid(unsigned number, std::size_t index, std::optional<uverbs::GidEntry>& entry,
+                std::string& interface);
+  /// What the devices have counted is for all processes of the run to see.
+  void publish_counters();
   /// Lets the devices work, unless somebody else does just now. From the program's own calls.
   void progress();
   /// Takes what the program has armed, so that it may arm again.
@@ -109,6 +115,7 @@ class Engine {
   bool turn(Turn how = Turn::kWhole);
   bool handle_faults();
   void drop_closed();
+  void publish_counters_locked();
   /// The host's addresses may be others.
   void follow_host();
   /// Hubs may have gone.

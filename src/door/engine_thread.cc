@@ -123,6 +123,7 @@ bool Engine::look(bool& sleeps) {
     last_look_ = now;
     drop_closed();
     look_at_hubs();
+    publish_counters_locked();
     for (auto& [inode, file] : files_) {
       file.context->tell_clock();
       file.context->drop_closed();

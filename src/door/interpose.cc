@@ -79,6 +79,7 @@ const PathMap* decide() {
   if (!wanted.compare_exchange_strong(unknown, Wanted::kBeingDecided)) return nullptr;
   const KeepErrno keep;
   const bool yes = find_root();
+  if (yes) note_directory();
   wanted.store(yes ? Wanted::kYes : Wanted::kNo, std::memory_order_release);
   return yes ? &paths : nullptr;
 }
@@ -114,6 +115,15 @@ void* NextSymbol::look_up() {
 OwnCalls::OwnCalls() : before_(own_calls) { own_calls = true; }
 OwnCalls::~OwnCalls() { own_calls = before_; }
 
+constinit std::atomic<bool> works_in_tree = false;
+
+void note_directory() {
+  const KeepErrno keep;
+  PathBuffer text;
+  const bool known = ::syscall(SYS_getcwd, text.data(), text.size()) > 0;
+  works_in_tree = known && std::string_view(text.data()).starts_with(paths.root());
+}
+
 void tell_of_ended_run(const char* path) {
   constexpr std::string_view kClasses = "/sys/class/infiniband";
   static std::atomic<bool> told = false;
@@ -140,7 +150,8 @@ std::size_t path_of_descriptor(int fd, PathBuffer& text) {
 
 Named::Named(int directory, const char* path) : directory_(directory), path_(path) {
   const auto* wanted_map = wanted_paths();
-  if (wanted_map != nullptr && path != nullptr && may_be_served(path)) serve(*wanted_map);
+  if (wanted_map == nullptr || path == nullptr) return;
+  if (may_be_served(path) || (directory == AT_FDCWD && is_near(path))) serve(*wanted_map);
 }
 
 Named::Named(const char* path) : Named(AT_FDCWD, path) {}
@@ -210,9 +221,29 @@ int open_device(const Named& named, int flags) {
   return answer(result);
 }
 
+}  // namespace
+
+int open_live(const Named& named) {
+  const auto* map = wanted_paths();
+  if (map == nullptr || !named.is_served()) return kNotLive;
+  int result = 0;
+  const std::string_view path(named.path());
+  {
+    const KeepErrno keep;
+    const OwnCalls own;
+    if (!open_live_file(path.substr(map->root().size()), result)) return kNotLive;
+  }
+  return answer(result);
+}
+
+namespace {
+
 /// `named` is served. Nothing is created in sysfs.
 int open_served(const Named& named, int flags) {
   if (named.device_file() && (flags & O_PATH) != O_PATH) return open_device(named, flags);
+  if ((flags & O_PATH) != O_PATH && (flags & O_ACCMODE) == O_RDONLY) {
+    if (const int fd = open_live(named); fd != kNotLive) return fd;
+  }
   return next_openat(named.directory(), named.path(), flags & ~(O_CREAT | O_TRUNC), 0);
 }
 

@@ -115,9 +115,19 @@ class Named {
   PathBuffer served_;
 };
 
+/// The process works in a directory of the tree, where names need no word of it.
+extern constinit std::atomic<bool> works_in_tree;
+inline bool is_near(const char* path) {
+  return path[0] != '/' && path[0] != '\0' && works_in_tree.load(std::memory_order_relaxed);
+}
+/// The working directory may be another than before.
+void note_directory();
+
 /// False: a file of that name is none of ours. In few instructions, and with little stack: handlers
 /// of signals have 8 KiB of it, and open files as well.
-inline bool may_concern(const char* path) { return path != nullptr && may_be_served(path); }
+inline bool may_concern(const char* path) {
+  return path != nullptr && (may_be_served(path) || is_near(path));
+}
 
 /// `call(named)`, with the buffers of a Named in a frame of their own.
 template <class Call>
@@ -129,6 +139,10 @@ template <class Call>
 auto with_name(const char* path, Call&& call) {
   return with_name(AT_FDCWD, path, static_cast<Call&&>(call));
 }
+/// Opens a file whose content is not the same for all processes, to be read: a descriptor, or -1
+/// with errno; kNotLive if it is another.
+inline constexpr int kNotLive = -2;
+int open_live(const Named& named);
 
 /// What /proc says of a descriptor of this process, in `text` with an end mark: the length, or 0.
 std::size_t path_of_descriptor(int fd, PathBuffer& text);

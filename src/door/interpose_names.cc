@@ -94,8 +94,13 @@ const char* mode_for(const Named& named, const char* mode) {
 
 SOFTHCA_INTERPOSE(FILE*, door_fopen, "fopen", (const char* path, const char* mode)) {
   if (!may_concern(path)) return next_fopen(path, mode);
-  return with_name(
-      path, [&](const Named& named) { return next_fopen(named.path(), mode_for(named, mode)); });
+  return with_name(path, [&](const Named& named) -> FILE* {
+    const bool reads = mode != nullptr && mode[0] == 'r' && std::strchr(mode, '+') == nullptr;
+    if (const int fd = reads ? open_live(named) : kNotLive; fd != kNotLive) {
+      return fd < 0 ? nullptr : ::fdopen(fd, mode);
+    }
+    return next_fopen(named.path(), mode_for(named, mode));
+  });
 }
 
 SOFTHCA_INTERPOSE(FILE*, door_freopen, "freopen",

@@ -149,6 +149,9 @@ Engine* make() {
 
 }  // namespace
 
+Engine* engine_of_process() { return make(); }
+Engine* engine_if_made() { return engine.load(); }
+
 void progress_in_call() {
   auto* const made = polled.load(std::memory_order_acquire);
   if (made == nullptr) return;

@@ -5,8 +5,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace softhca::door {
+
+class Engine;
+/// Made if there is none yet. Null: it cannot be.
+Engine* engine_of_process();
+/// Null: nothing has needed it.
+Engine* engine_if_made();
 
 /// open() of /dev/infiniband/uverbs<number>: a new descriptor, or -errno. The first one of a
 /// process makes the engine.
@@ -21,6 +28,9 @@ bool has_channels();
 std::uint64_t device_of_channel(dev_t dev, ino_t inode);
 /// A device file of ours, by what fstat() tells of it: its device number, or 0.
 std::uint64_t device_of(dev_t dev, ino_t inode);
+/// open() of a file of the tree that each process sees otherwise (tree/live_path.h), by the name
+/// that programs use. False: it is none. `result`: a descriptor to read from, or -errno.
+bool open_live_file(std::string_view path, int& result);
 /// ioctl(RDMA_VERBS_IOCTL) on `fd`. False: it is none of ours. `result`: 0, or -errno.
 bool serve_ioctl(int fd, void* argument, int& result);
 

@@ -126,22 +126,41 @@ rm -rf "$ctl"
 # GIDs that follow an interface: addresses come and go while the program runs.
 out=$(mktemp) && chmod 666 "$out"
 ip addr add 198.19.8.1/32 dev lo
-"${nobody[@]}" timeout 60 "$softhca" run --address if:lo -- "$follow_gids" 2 >"$out" 2>&1 &
+"${nobody[@]}" timeout 60 "$softhca" run --address if:lo -- "$follow_gids" 4 >"$out" 2>&1 &
 lines=1
 for change in "add 198.19.8.2/32" "del 198.19.8.1/32"; do
   for _ in {1..100}; do [ "$(wc -l <"$out")" -ge $lines ] && break; sleep 0.1; done
   ip addr $change dev lo
-  lines=$((lines + 1))
+  lines=$((lines + 2))
 done
 wait $!
+# An event for each entry: those of RoCE v1 and v2.
 if [ "$(cat "$out")" = "gids 3:198.19.8.1
 gids 3:198.19.8.1 5:198.19.8.2
+gids 3:198.19.8.1 5:198.19.8.2
+gids 5:198.19.8.2
 gids 5:198.19.8.2" ]; then
   echo "ok: GIDs follow an interface"
 else
   echo "FAILED: GIDs follow an interface"; cat "$out"; failed=1
 fi
 ip addr del 198.19.8.2/32 dev lo; rm -f "$out"
+# GIDs of sysfs are of the process that reads; counters are of all programs of the run.
+sysfs=$("${nobody[@]}" timeout 60 "$softhca" run -- sh -c '
+  cd /sys/class/infiniband/mlx5_0/ports/1 && cat gids/3 gid_attrs/types/3 gid_attrs/ndevs/3; cat gid_attrs/types/200
+  ibv_rc_pingpong -g 3 -n 200 >/dev/null & sleep 1; timeout 30 ibv_rc_pingpong -g 3 -n 200 localhost >/dev/null; wait $!
+  sent=$(cat counters/port_xmit_data); [ "$sent" -ge 409600 ] && [ "$sent" = "$(cat counters/port_rcv_data)" ] && echo counted
+  cat hw_counters/rx_write_requests; ls -la /dev/infiniband >/dev/null && stat -c %n /dev/infiniband/../null' 2>&1)
+if [ "$(head -1 <<<"$sysfs" | cut -c 21-35)" = "0000:ffff:c612:" ] && [ "$(tail -n +2 <<<"$sysfs")" = "RoCE v2
+lo
+cat: gid_attrs/types/200: Invalid argument
+counted
+0
+/dev/infiniband/../null" ]; then
+  echo "ok: sysfs"
+else
+  echo "FAILED: sysfs"; echo "$sysfs"; failed=1
+fi
 # Scripts work in directories of sysfs, as ibstatus does, and leave them.
 directories=$("${nobody[@]}" timeout 60 "$softhca" run -- sh -c '
   cd /sys/class/infiniband && echo * && /bin/pwd && cat mlx5_0/ports/1/state

@@ -1,0 +1,100 @@
+// Files of the tree that each process sees otherwise: what they say now, in a file of its own.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include "door/engine.h"
+#include "door/kernel.h"
+#include "door/run_counters.h"
+#include "door/tree/live_path.h"
+#include "door/tree/tree.h"
+#include "util/endian.h"
+
+namespace softhca::door {
+namespace {
+
+/// A descriptor that reads `text`, as that of an open file; or -errno.
+int file_of(std::string_view text) {
+  const vfio_user::UniqueFd memory(::memfd_create("softhca-sysfs", MFD_CLOEXEC));
+  if (!memory) return -errno;
+  const auto written = ::write(memory.get(), text.data(), text.size());
+  if (written != static_cast<ssize_t>(text.size())) return -ENOSPC;
+  // Opened once more, as it may not be written to.
+  const int fd = ::open(fmt::format("/proc/self/fd/{}", memory.get()).c_str(), O_RDONLY);
+  return fd < 0 ? -errno : fd;
+}
+
+std::string text_of(const driver::Gid& gid) {
+  std::string text;
+  for (std::size_t at = 0; at != gid.bytes.size(); at += 2) {
+    text += fmt::format("{}{:04x}", at == 0 ? "" : ":", util::load_be16(gid.bytes.data() + at));
+  }
+  return text;
+}
+
+/// n of "mlx5_<n>". Nothing: it is none of ours, but perhaps one of the host.
+std::optional<unsigned> number_of(std::string_view device) {
+  constexpr std::string_view kBeginning = "mlx5_";
+  if (!device.starts_with(kBeginning)) return std::nullopt;
+  device.remove_prefix(kBeginning.size());
+  unsigned number = 0;
+  const auto* const last = device.data() + device.size();
+  const auto [end, error] = std::from_chars(device.data(), last, number);
+  if (error != std::errc() || end != last) return std::nullopt;
+  const char* const shown = std::getenv(kDevicesVariable);
+  const auto ours = shown == nullptr ? DeviceNumbers{} : parse_device_numbers(shown);
+  const bool is_ours = ours && number >= ours->first && number - ours->first < ours->count;
+  return is_ours ? std::optional(number) : std::nullopt;
+}
+
+/// As sysfs has it: an entry without an address is told as zeros, and has no attributes.
+int open_gid(const LivePath& file, bool& known) {
+  auto* const engine = engine_of_process();
+  const auto index = file.index();
+  const auto number = number_of(file.device);
+  std::optional<uverbs::GidEntry> entry;
+  std::string interface;
+  known =
+      engine != nullptr && index && number && engine->find_gid(*number, *index, entry, interface);
+  if (!known) return -ENOENT;
+  if (file.kind == LivePath::Kind::kGid) {
+    return file_of(text_of(entry ? entry->gid : driver::Gid{}) + "\n");
+  }
+  if (!entry) return -EINVAL;
+  if (file.kind == LivePath::Kind::kGidInterface) return file_of(interface + "\n");
+  return file_of(entry->roce_v2 ? "RoCE v2\n" : "IB/RoCE v1\n");
+}
+
+int open_counter(const LivePath& file, bool& known) {
+  const char* const directory = std::getenv("SOFTHCA_DOOR");
+  if (directory == nullptr || !number_of(file.device)) return -ENOENT;
+  if (auto* const engine = engine_if_made(); engine != nullptr) engine->publish_counters();
+  const auto all = RunCounters(directory, file.device).read();
+  const auto value = file.kind == LivePath::Kind::kCounter
+                         ? uverbs::port_counter(all, file.name)
+                         : uverbs::hardware_counter(all, file.name);
+  known = value.has_value();
+  return known ? file_of(fmt::format("{}\n", *value)) : -ENOENT;
+}
+
+}  // namespace
+
+bool open_live_file(std::string_view path, int& result) {
+  const auto file = find_live(path);
+  if (!file) return false;
+  bool known = false;
+  const bool counts =
+      file->kind == LivePath::Kind::kCounter || file->kind == LivePath::Kind::kHardwareCounter;
+  result = counts ? open_counter(*file, known) : open_gid(*file, known);
+  return known;
+}
+
+}  // namespace softhca::door

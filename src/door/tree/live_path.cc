@@ -1,0 +1,49 @@
+#include "door/tree/live_path.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <system_error>
+
+namespace softhca::door {
+namespace {
+
+struct Place {
+  std::string_view directory;
+  LivePath::Kind kind;
+};
+constexpr std::array kPlaces = {
+    Place{"gids", LivePath::Kind::kGid},
+    Place{"gid_attrs/types", LivePath::Kind::kGidType},
+    Place{"gid_attrs/ndevs", LivePath::Kind::kGidInterface},
+    Place{"counters", LivePath::Kind::kCounter},
+    Place{"hw_counters", LivePath::Kind::kHardwareCounter},
+};
+/// Below the directory of a device; it has one port.
+constexpr std::string_view kPort = "/ports/1/";
+
+}  // namespace
+
+std::optional<unsigned> LivePath::index() const {
+  unsigned number = 0;
+  const auto* const last = name.data() + name.size();
+  const auto [end, error] = std::from_chars(name.data(), last, number);
+  if (error != std::errc() || end != last) return std::nullopt;
+  return number;
+}
+
+std::optional<LivePath> find_live(std::string_view path) {
+  const auto at = path.rfind(kPort);
+  if (at == std::string_view::npos || !path.starts_with("/sys/")) return std::nullopt;
+  const auto device = path.substr(path.rfind('/', at - 1) + 1, at - path.rfind('/', at - 1) - 1);
+  const auto file = path.substr(at + kPort.size());
+  const auto slash = file.rfind('/');
+  if (device.empty() || slash == std::string_view::npos || slash + 1 == file.size()) {
+    return std::nullopt;
+  }
+  const auto* const place = std::ranges::find(kPlaces, file.substr(0, slash), &Place::directory);
+  if (place == kPlaces.end()) return std::nullopt;
+  return LivePath{.kind = place->kind, .device = device, .name = file.substr(slash + 1)};
+}
+
+}  // namespace softhca::door

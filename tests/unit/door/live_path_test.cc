@@ -1,0 +1,47 @@
+#include "door/tree/live_path.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace softhca::door {
+namespace {
+
+using Kind = LivePath::Kind;
+
+TEST(DoorLivePath, GidsAndCountersOfAPortAreFilledWhenTheyAreOpened) {
+  const std::string_view port = "/sys/class/infiniband/mlx5_3/ports/1/";
+  const std::pair<std::string_view, Kind> files[] = {{"gids/7", Kind::kGid},
+                                                     {"gid_attrs/types/7", Kind::kGidType},
+                                                     {"gid_attrs/ndevs/7", Kind::kGidInterface},
+                                                     {"counters/7", Kind::kCounter},
+                                                     {"hw_counters/7", Kind::kHardwareCounter}};
+  for (const auto& [name, kind] : files) {
+    const auto path = std::string(port) + std::string(name);
+    const auto live = find_live(path);
+    ASSERT_TRUE(live) << path;
+    EXPECT_EQ(live->kind, kind) << path;
+    EXPECT_EQ(live->device, "mlx5_3");
+    EXPECT_EQ(live->name, "7");
+    EXPECT_EQ(live->index(), 7u);
+  }
+  const std::string_view by_pci =
+      "/sys/devices/pci5348:00/5348:00:00.0/infiniband/mlx5_0/ports/1/counters/port_xmit_data";
+  ASSERT_TRUE(find_live(by_pci));
+  EXPECT_EQ(find_live(by_pci)->device, "mlx5_0");
+  EXPECT_FALSE(find_live(by_pci)->index());
+}
+
+TEST(DoorLivePath, AllElseIsAsItLiesInTheTree) {
+  for (const auto* path :
+       {"/sys/class/infiniband/mlx5_0/ports/1/state", "/sys/class/infiniband/mlx5_0/ports/1/gids",
+        "/sys/class/infiniband/mlx5_0/ports/1/gids/", "/sys/class/infiniband/mlx5_0/ports/2/gids/0",
+        "/sys/class/infiniband/mlx5_0/ports/1/pkeys/0", "/dev/infiniband/ports/1/gids/0", "", "/",
+        "/sys//ports/1/gids/0", "/ports/1/gids/0"}) {
+    EXPECT_FALSE(find_live(path)) << path;
+  }
+  EXPECT_FALSE(find_live("/sys/class/infiniband/mlx5_0/ports/1/gids/07x")->index());
+}
+
+}  // namespace
+}  // namespace softhca::door
