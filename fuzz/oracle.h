@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <source_location>
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -24,8 +25,11 @@
 
 namespace softhca::fuzz {
 
-inline void check(bool holds) {
-  if (!holds) std::abort();
+/// Compilers merge what fails here: the place is printed.
+inline void check(bool holds, std::source_location place = std::source_location::current()) {
+  if (holds) return;
+  std::fprintf(stderr, "%s:%u: does not hold\n", place.file_name(), unsigned{place.line()});
+  std::abort();
 }
 
 /// Bytes that were allocated and not freed, by all threads. Only the sanitizers count exactly; 0
