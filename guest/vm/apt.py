@@ -15,7 +15,7 @@ from . import cache
 from .report import Problem, say, warn
 
 SUITE = "trixie"
-SUITES = (SUITE, "sid")  # of the root file system; kernels and QEMU are always trixie's
+SUITES = (SUITE, "bookworm", "sid")  # of the root file system; kernels and QEMU are always trixie's
 BACKPORTS = "trixie-backports"
 CODENAMES = ("bookworm", "trixie", "forky", "duke", "sid", "oldstable", "stable", "testing",
              "unstable", "oldoldstable", "bullseye")
