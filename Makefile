@@ -14,6 +14,7 @@ KILLS    ?= 10000
 DOOR_KILLS ?= 1000
 RESTARTS ?= 100
 KERNEL   ?= trixie
+KERNELS  ?= trixie backports
 SUITE    ?= trixie
 QPS      ?= 1000
 SOAK_SECONDS ?= 600
@@ -26,7 +27,7 @@ LONG_TESTS = ^neighbours\.|^soak\.|RcSoak|ImpairedWire
 CLANG_TIDY = clang-tidy-19 --quiet --extra-arg=-Wno-unknown-warning-option
 
 .DEFAULT_GOAL := build
-.PHONY: deps configure build softhca deb check test test-unit test-guest test-long sanitize sanitized mutants soak pyverbs pyverbs-host pyverbs-debian door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
+.PHONY: deps configure build softhca deb check test test-unit test-guest test-long sanitize sanitized mutants soak pyverbs pyverbs-host pyverbs-debian oracle door-kills distributions kernel-users soft-roce perftest examples dpdk verbs-soak demo bench fuzz coverage model docs format format-check tidy clean help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -99,6 +100,10 @@ pyverbs-host: softhca ## rdma-core's own tests in a process of softhca run; TEST
 pyverbs-debian: deb ## the same on a fresh Debian with its own pyverbs, as a user and as root (SUITE; TESTS of its version)
 	@test -e "$(TESTS)/test_mr.py" || { echo "TESTS=FOLDER: the folder tests/ of rdma-core's sources" >&2; exit 1; }
 	@tests/package/pyverbs.py $(BUILD) $(SUITE) $(TESTS)
+
+oracle: softhca ## what the kernel says in guests and the door says here, line by line: both kernels, programs of Debian 12 and 13 (KERNELS, SUITES)
+	@cmake --build $(BUILD) -j $(JOBS) --target softhca_preload oracle
+	@KERNELS="$(KERNELS)" SUITES="$(filter-out sid,$(SUITES))" tests/oracle/all $(BUILD)
 
 door-kills: softhca ## DOOR_KILLS (1000) programs of softhca run that are killed beside a peer (SEED)
 	@cmake --build $(BUILD) -j $(JOBS) --target softhca_preload

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Runs the oracle under `softhca run`, in the user space of the guests, and compares it with a guest's lines.
+
+    door.py --softhca PROGRAM --oracle PROGRAM --guest LINES --output FOLDER [--suite trixie] [--list FILE] [CHAPTER...]
+
+The guests' root file system (guest/vm/root.py) of the suite is unpacked below FOLDER, once, and entered with chroot, so that
+both sides have the same libraries.
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "guest"))
+
+from vm import apt, root as guest_root  # noqa: E402
+
+CHAPTERS = ROOT / "tests/oracle/chapters"
+# The second device's address is the second one's in the guest.
+RUN = ["run", "--devices", "2", "--address", "198.19.1.1,198.19.2.1", "--"]
+# Of libc's own a root has its own.
+COMMON = re.compile(r"/(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)|ld-linux-x86-64)\.so")
+# In a mount name space of its own: what it mounts goes with it. A user who is not root has one where they are root.
+SPACE = ["unshare", "--mount", "--pid", "--fork", "--kill-child",
+         *([] if os.geteuid() == 0 else ["--map-root-user", "--map-auto"])]
+ENTER = """set -e
+root=$1 files=$2; shift 2
+mount --bind "$root" "$root"
+mount --rbind /dev "$root/dev"
+mount --rbind /sys "$root/sys"
+mount -t proc proc "$root/proc"
+mount --bind /tmp "$root/tmp"
+for folder in "$@"; do
+  [ "$folder" != -- ] || break
+  mkdir -p "$root$folder"
+  mount --bind "$folder" "$root$folder"
+done
+while [ "$1" != -- ]; do shift; done
+shift
+softhca=$1 oracle=$2; shift 2
+exec "$softhca" """ + " ".join(RUN) + """ env LD_LIBRARY_PATH="$files" chroot "$root" "$oracle" "$@"
+"""
+
+
+def unpacked(folder, suite):
+    """The guests' root of the suite, unpacked below `folder`."""
+    image = guest_root.get(suite=suite)
+    root = folder / image.parent.name
+    if not (root / "usr").exists():
+        new = folder / f"{image.parent.name}.new"
+        subprocess.run([*SPACE, "unsquashfs", "-quiet", "-no-progress", "-force", "-d", new, image], check=True,
+                       stdout=subprocess.DEVNULL)
+        new.rename(root)
+    return root
+
+
+def libraries(softhca, folder):
+    """A folder with what libsofthca.so needs and a root may lack."""
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = subprocess.run(["ldd", softhca.parent / "libsofthca.so"], capture_output=True, text=True, check=True).stdout
+    for path in re.findall(r"=> (/\S+)", listed):
+        if not COMMON.search(path):
+            (folder / os.path.basename(path)).write_bytes(pathlib.Path(path).read_bytes())
+    return folder
+
+
+def run(options, chapters):
+    """The door's lines."""
+    environment = {**os.environ, "SOFTHCA_LOG": "error", "XDG_RUNTIME_DIR": ""}
+    root = unpacked(options.output, options.suite)
+    files = libraries(options.softhca, options.output / "lib")
+    shown = {str(path) for path in (options.softhca.parent, options.oracle.parent, files)}
+    command = [*SPACE, "sh", "-c", ENTER, "sh", root, files, *sorted(shown), "--", options.softhca, options.oracle, *chapters]
+    lines = options.output / "door.lines"
+    with open(lines, "wb") as output, open(options.output / "door.log", "wb") as log:
+        status = subprocess.run(command, stdout=output, stderr=log, stdin=subprocess.DEVNULL, env=environment).returncode
+    if status:
+        print(f"door.py: exit status {status}; {options.output}/door.log says:")
+        sys.stdout.write((options.output / "door.log").read_text(errors="replace")[-4000:])
+    return lines, status
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("softhca", "oracle", "guest", "output"):
+        parser.add_argument(f"--{name}", type=lambda word: pathlib.Path(word).absolute(), required=True)
+    parser.add_argument("--suite", default=apt.SUITE, choices=apt.SUITES)
+    parser.add_argument("--list", type=pathlib.Path, default=CHAPTERS, help="a file with the names of chapters")
+    parser.add_argument("chapters", nargs="*")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    lines, status = run(options, options.chapters or options.list.read_text().split())
+    if status:
+        return status
+    compare = [sys.executable, ROOT / "tests/oracle/compare.py", options.guest, lines, "--diff",
+               options.output / "oracle.diff", *(["--some"] if options.chapters else [])]
+    return subprocess.run(compare).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
