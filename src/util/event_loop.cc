@@ -18,7 +18,9 @@ namespace softhca::util {
 namespace {
 
 /// Its address tells threads apart, also inside a signal handler.
-thread_local const char thread_mark = 0;
+// Aligned, as mold 1.10 lets the read-only part of a program begin with it: with one byte that part
+// may begin in a page that is not mapped, and the program does not start.
+alignas(64) thread_local const char thread_mark = 0;
 
 std::uint64_t tag(int fd, std::uint32_t generation) {
   return std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
