@@ -85,8 +85,8 @@ class Perf(unittest.TestCase):
             self.assertEqual(rows(done.stdout), [])
 
     def test_queues_may_be_as_short_and_as_long_as_the_options_say(self):
-        for device in ("connectx", "rsnic", "jingzhao"):
-            for depths in (("-t", "1", "-r", "1"), ("-t", "3", "-Q", "2"), ("-t", "8192", "-r", "8192", "-Q", "1024")):
+        for device, most in (("connectx", "8192"), ("rsnic", "8192"), ("jingzhao", "8191")):
+            for depths in (("-t", "1", "-r", "1"), ("-t", "3", "-Q", "2"), ("-t", most, "-r", most, "-Q", "1024")):
                 for test in ("send", "write", "read"):
                     done = perf(test, "--device", device, *depths, *FEW)
                     self.assertEqual((done.returncode, done.stderr), (0, ""), (device, test, depths))
@@ -122,7 +122,7 @@ class Perf(unittest.TestCase):
 
     def test_wrong_words_are_not_taken(self):
         for args in ((), ("scend_bw",), ("write_bw", "-m", "1500"), ("write_bw", "--device", "sdxi"), ("write_bw", "-n", "x")):
-            self.assertGreater(perf(*args).returncode, 1, args)
+            self.assertEqual(perf(*args).returncode, 1, args)
 
     def test_both_ways_move_bytes_both_ways(self):
         done = perf("send_bw", "-b", *FEW)
@@ -135,7 +135,7 @@ class Perf(unittest.TestCase):
         row = [float(cell) for cell in rows(done.stdout)[0]]
         self.assertEqual(row[2], 0)
         self.assertGreater(row[3], 0)
-        self.assertGreater(perf("send_bw", "-u", "32", *FEW).returncode, 100)
+        self.assertEqual(perf("send_bw", "-u", "32", *FEW).returncode, 1)
 
     def test_a_duration_ends(self):
         done = perf("write_bw", "-s", "64", "-D", "0.2")

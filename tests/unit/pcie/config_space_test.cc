@@ -97,7 +97,7 @@ TEST_F(ConfigSpaceTest, CommandEnablesMemoryAndBusMaster) {
   write(0x04, 2, 0xffff);
   EXPECT_TRUE(config_.memory_enabled());
   EXPECT_TRUE(config_.bus_master_enabled());
-  EXPECT_EQ(read(0x04, 2), 0x0546u);  // no I/O space, no special cycles, ...
+  EXPECT_EQ(read(0x04, 2), 0x0146u);  // no I/O space, no special cycles, no legacy interrupt
   write(0x04, 2, 0x0002);
   EXPECT_FALSE(config_.bus_master_enabled());
 }

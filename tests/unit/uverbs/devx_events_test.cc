@@ -145,7 +145,7 @@ TEST_F(UverbsDevxEvents, AChannelThatIsClosedIsGone) {
   ::close(copy);
   const auto before = open_files();
   program_.context().drop_closed();
-  EXPECT_EQ(open_files(), before - 2) << "our two ends of it";
+  EXPECT_EQ(open_files(), before - 1) << "our end of it";
   happen(cqn());
 }
 
