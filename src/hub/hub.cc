@@ -180,11 +180,15 @@ unsigned Hub::next_number() {
   }
   const auto number =
       numbers_.next([&](unsigned one) { return is_remembered[one] || by_number_.contains(one); });
+  give_back_numbers();
+  return number;
+}
+
+void Hub::give_back_numbers() {
   numbers_.give_back([this](unsigned first, unsigned last) {
     const auto at = by_number_.lower_bound(first);
     return at != by_number_.end() && at->first <= last;
   });
-  return number;
 }
 
 void Hub::handle_socket(Client& client) {
@@ -234,6 +238,7 @@ void Hub::remove(Client& client) {
   loop_.remove(client.socket.get());
   loop_.remove(client.bell.get());
   by_number_.erase(client.number);
+  give_back_numbers();
   stations_.forget_port(client.number);
   std::erase(active_, &client);
   std::erase_if(clients_, [&client](const auto& one) { return one.get() == &client; });

@@ -111,6 +111,7 @@ class Hub {
   void introduce(Client& a, Client& b);
   void warn(std::string_view text);
   unsigned next_number();
+  void give_back_numbers();
 
   util::EventLoop& loop_;
   const std::string socket_path_;

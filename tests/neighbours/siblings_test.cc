@@ -75,7 +75,10 @@ class Program final : public fabric::Receiver {
     link_.settle();
   }
 
+  /// As a NIC: the hub sends frames for a station that it has not heard of yet to all.
   void handle_frame(const wire::Frame& frame) override {
+    const auto to = frame.link_header().first<wire::MacAddress::kSize>();
+    if (wire::MacAddress::from(to) != mac_) return;
     std::vector<std::byte> bytes;
     frame.for_each_piece(wire::EthernetLayout::kSize, 4, [&](std::span<const std::byte> piece) {
       bytes.insert(bytes.end(), piece.begin(), piece.end());

@@ -56,6 +56,11 @@ class OtherUsersTest : public RunCommandTest {
   /// The exit status of `softhca` and `words`, as the victim; what it says is in `said_`.
   int victim(const std::vector<std::string>& words) {
     const auto out = shared_ + "/victims-out";
+    const auto status = wait(start_victim(words, out));
+    said_ = content_of(out);
+    return status;
+  }
+  static pid_t start_victim(const std::vector<std::string>& words, const std::string& out) {
     const auto pid = ::fork();
     if (pid == 0) {
       if (::setgid(kVictim) != 0 || ::setuid(kVictim) != 0) ::_exit(99);
@@ -70,9 +75,7 @@ class OtherUsersTest : public RunCommandTest {
       ::execv(arguments[0], arguments.data());
       ::_exit(99);
     }
-    const auto status = wait(pid);
-    said_ = content_of(out);
-    return status;
+    return pid;
   }
   std::string fabric(const std::string& name) const {
     return shared_ + "/softhca-" + std::to_string(kVictim) + "-fabric-" + name;
@@ -118,12 +121,16 @@ TEST_F(OtherUsersTest, AFabricThatAnotherUserHasPreparedIsNotJoined) {
 }
 
 TEST_F(OtherUsersTest, ADirectoryBehindALinkIsNotJoined) {
-  // It is the victim's own, and not meant for this.
-  const auto own = shared_ + "/own";
-  kill(as(kVictim, [&] { ::mkdir(own.c_str(), 0700); }));
-  kill(as(kAttacker, [&] { (void)!::symlink(own.c_str(), fabric("lab").c_str()); }));
+  // It is the victim's own, and lives: programs of two networks are to stay apart.
+  const auto lives =
+      start_victim({"run", "--fabric", "other", "--", "sleep", "100"}, shared_ + "/other-out");
+  ASSERT_TRUE(comes([&] { return std::filesystem::exists(fabric("other") + "/runs"); }));
+  kill(as(kAttacker, [&] { (void)!::symlink(fabric("other").c_str(), fabric("lab").c_str()); }));
   EXPECT_EQ(victim({"run", "--fabric", "lab", "--", "true"}), 1);
-  EXPECT_TRUE(std::filesystem::is_empty(own));
+  EXPECT_THAT(said_, HasSubstr("Not a directory"));
+  EXPECT_EQ(victim({"run", "--fabric", "other", "--", "true"}), 0);
+  ::kill(lives, SIGTERM);
+  (void)wait(lives);
 }
 
 TEST_F(OtherUsersTest, AHubOfAnotherUserIsNotJoined) {
