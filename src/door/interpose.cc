@@ -223,7 +223,7 @@ int open_device(const Named& named, int flags) {
 
 }  // namespace
 
-int open_live(const Named& named) {
+int open_live(const Named& named, int flags) {
   const auto* map = wanted_paths();
   if (map == nullptr || !named.is_served()) return kNotLive;
   int result = 0;
@@ -232,6 +232,7 @@ int open_live(const Named& named) {
     const KeepErrno keep;
     const OwnCalls own;
     if (!open_live_file(path.substr(map->root().size()), result)) return kNotLive;
+    if (result >= 0 && (flags & O_CLOEXEC) != 0) ::fcntl(result, F_SETFD, FD_CLOEXEC);
   }
   return answer(result);
 }
@@ -241,8 +242,8 @@ namespace {
 /// `named` is served. Nothing is created in sysfs.
 int open_served(const Named& named, int flags) {
   if (named.device_file() && (flags & O_PATH) != O_PATH) return open_device(named, flags);
-  if ((flags & O_PATH) != O_PATH && (flags & O_ACCMODE) == O_RDONLY) {
-    if (const int fd = open_live(named); fd != kNotLive) return fd;
+  if ((flags & (O_PATH | O_DIRECTORY)) == 0 && (flags & O_ACCMODE) == O_RDONLY) {
+    if (const int fd = open_live(named, flags); fd != kNotLive) return fd;
   }
   return next_openat(named.directory(), named.path(), flags & ~(O_CREAT | O_TRUNC), 0);
 }

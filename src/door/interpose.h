@@ -142,7 +142,7 @@ auto with_name(const char* path, Call&& call) {
 /// Opens a file whose content is not the same for all processes, to be read: a descriptor, or -1
 /// with errno; kNotLive if it is another.
 inline constexpr int kNotLive = -2;
-int open_live(const Named& named);
+int open_live(const Named& named, int flags);
 
 /// What /proc says of a descriptor of this process, in `text` with an end mark: the length, or 0.
 std::size_t path_of_descriptor(int fd, PathBuffer& text);

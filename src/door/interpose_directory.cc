@@ -79,7 +79,7 @@ SOFTHCA_INTERPOSE(int, door_chdir, "chdir", (const char* path)) {
   const int result = next_chdir(named.path());
   const auto* paths = wanted_paths();
   if (result == 0 && paths != nullptr) {
-    if (!named.is_served()) leave_tree(*paths, path);
+    leave_tree(*paths, path);
     note_directory();
   }
   return result;

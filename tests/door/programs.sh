@@ -150,12 +150,14 @@ sysfs=$("${nobody[@]}" timeout 60 "$softhca" run -- sh -c '
   cd /sys/class/infiniband/mlx5_0/ports/1 && cat gids/3 gid_attrs/types/3 gid_attrs/ndevs/3; cat gid_attrs/types/200
   ibv_rc_pingpong -g 3 -n 200 >/dev/null & sleep 1; timeout 30 ibv_rc_pingpong -g 3 -n 200 localhost >/dev/null; wait $!
   sent=$(cat counters/port_xmit_data); [ "$sent" -ge 409600 ] && [ "$sent" = "$(cat counters/port_rcv_data)" ] && echo counted
-  cat hw_counters/rx_write_requests; ls -la /dev/infiniband >/dev/null && stat -c %n /dev/infiniband/../null' 2>&1)
+  cat hw_counters/rx_write_requests; python3 -c "import fcntl; print(fcntl.fcntl(open(\"gids/3\"), fcntl.F_GETFD))"
+  ls -la /dev/infiniband >/dev/null && stat -c %n /dev/infiniband/../null' 2>&1)
 if [ "$(head -1 <<<"$sysfs" | cut -c 21-35)" = "0000:ffff:c612:" ] && [ "$(tail -n +2 <<<"$sysfs")" = "RoCE v2
 lo
 cat: gid_attrs/types/200: Invalid argument
 counted
 0
+1
 /dev/infiniband/../null" ]; then
   echo "ok: sysfs"
 else
