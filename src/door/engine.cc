@@ -212,7 +212,7 @@ void Engine::resolve(Resolution& resolution) {
 void Engine::progress() {
   // Before the lock: a handler of a signal in between finds the thread marked.
   const OwnCalls own;
-  if (!lock_.try_lock()) return;
+  if (waiters_.load(std::memory_order_relaxed) != 0 || !lock_.try_lock()) return;
   const std::lock_guard held(lock_, std::adopt_lock);
   const FaultGuard guard;
   const auto count = inline_turns_.fetch_add(1, std::memory_order_relaxed);
@@ -341,7 +341,10 @@ bool Engine::handle_faults() {
 
 bool Engine::hold() {
   const OwnCalls own;
-  return lock_.try_lock_for(kPatienceAtEnd);
+  ++waiters_;
+  const bool held = lock_.try_lock_for(kPatienceAtEnd);
+  --waiters_;
+  return held;
 }
 
 void Engine::poke() { write_one(poke_.get()); }
@@ -351,8 +354,8 @@ void Engine::stop() {
   // exit() in a handler of a signal: the lock may be held by what it has interrupted.
   if (FaultGuard::exists()) return;
   const OwnCalls own;
-  const std::unique_lock held(lock_, kPatienceAtEnd);
-  if (!held) return;
+  if (!hold()) return;
+  const std::lock_guard held(lock_, std::adopt_lock);
   const FaultGuard guard;
   publish_counters_locked();
   if (rdma_cm_ == nullptr) return;

@@ -153,9 +153,10 @@ class Engine {
   Resolution* resolution_ = nullptr;  ///< of the call that is being served
 
   std::timed_mutex lock_;
-  std::size_t received_ = 0;    ///< packets, in the last turn
-  util::Time lingers_until_{};  ///< the thread does not sleep before
-  util::Time last_look_{};      ///< by the thread, at what is looked at once a second
+  std::atomic<unsigned> waiters_ = 0;  ///< for whom polls leave the lock alone
+  std::size_t received_ = 0;           ///< packets, in the last turn
+  util::Time lingers_until_{};         ///< the thread does not sleep before
+  util::Time last_look_{};             ///< by the thread, at what is looked at once a second
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> inline_turns_ = 0;
   /// One of so many of these is whole.

@@ -124,19 +124,6 @@ void note_directory() {
   works_in_tree = known && std::string_view(text.data()).starts_with(paths.root());
 }
 
-void tell_of_ended_run(const char* path) {
-  constexpr std::string_view kClasses = "/sys/class/infiniband";
-  static std::atomic<bool> told = false;
-  const char* const door = std::getenv("SOFTHCA_DOOR");
-  if (door == nullptr || path == nullptr || !std::string_view(path).starts_with(kClasses)) return;
-  const KeepErrno keep;
-  const OwnCalls own;
-  if (::syscall(SYS_faccessat, AT_FDCWD, door, F_OK) == 0 || told.exchange(true)) return;
-  util::log(util::LogLevel::kWarning,
-            "the run that this program was started in has ended ({} is gone): it has no devices",
-            door);
-}
-
 std::size_t path_of_descriptor(int fd, PathBuffer& text) {
   constexpr std::string_view kDirectory = "/proc/self/fd/";
   std::array<char, 32> name{};
@@ -248,6 +235,27 @@ int open_served(const Named& named, int flags) {
   return next_openat(named.directory(), named.path(), flags & ~(O_CREAT | O_TRUNC), 0);
 }
 
+/// The program looks for RDMA devices: if the run that it was started in has ended, it is told why
+/// there are none.
+void tell_of_ended_run(const char* path) {
+  constexpr std::string_view kClasses = "/sys/class/infiniband";
+  static std::atomic<bool> has_told = false;
+  const char* const door = std::getenv("SOFTHCA_DOOR");
+  if (door == nullptr || path == nullptr || !std::string_view(path).starts_with(kClasses)) return;
+  const KeepErrno keep;
+  const OwnCalls own;
+  if (::syscall(SYS_faccessat, AT_FDCWD, door, F_OK) == 0 || has_told.exchange(true)) return;
+  util::log(util::LogLevel::kWarning,
+            "the run that this program was started in has ended ({} is gone): it has no devices",
+            door);
+}
+
+/// `fd`, which open() of `path` has given.
+int told(const char* path, int fd) {
+  if (fd < 0 && errno == ENOENT) tell_of_ended_run(path);
+  return fd;
+}
+
 bool has_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
 mode_t mode_of(int flags, va_list& rest) { return has_mode(flags) ? va_arg(rest, mode_t) : 0; }
@@ -260,11 +268,10 @@ SOFTHCA_INTERPOSE(int, door_open, "open", (const char* path, int flags, ...)) {
   const auto mode = mode_of(flags, rest);
   va_end(rest);
   if (!may_concern(path)) return next_open(path, flags, mode);
-  const int fd = with_name(path, [&](const Named& named) {
-    return named.is_served() ? open_served(named, flags) : next_open(named.path(), flags, mode);
-  });
-  if (fd < 0 && errno == ENOENT) tell_of_ended_run(path);
-  return fd;
+  return told(path, with_name(path, [&](const Named& named) {
+                return named.is_served() ? open_served(named, flags)
+                                         : next_open(named.path(), flags, mode);
+              }));
 }
 
 SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, int flags, ...)) {
@@ -273,26 +280,25 @@ SOFTHCA_INTERPOSE(int, door_openat, "openat", (int directory, const char* path, 
   const auto mode = mode_of(flags, rest);
   va_end(rest);
   if (!may_concern(path)) return next_openat(directory, path, flags, mode);
-  const int fd = with_name(directory, path, [&](const Named& named) {
-    return named.is_served() ? open_served(named, flags)
-                             : next_openat(named.directory(), named.path(), flags, mode);
-  });
-  if (fd < 0 && errno == ENOENT) tell_of_ended_run(path);
-  return fd;
+  return told(path, with_name(directory, path, [&](const Named& named) {
+                return named.is_served()
+                           ? open_served(named, flags)
+                           : next_openat(named.directory(), named.path(), flags, mode);
+              }));
 }
 
 // Of programs that were compiled with _FORTIFY_SOURCE. libc ends those that create without a mode.
 SOFTHCA_INTERPOSE(int, door_open_2, "__open_2", (const char* path, int flags)) {
   static SOFTHCA_NEXT Next<int, const char*, int> next("__open_2");
   const Named named(path);
-  return named.is_served() ? open_served(named, flags) : next(named.path(), flags);
+  return told(path, named.is_served() ? open_served(named, flags) : next(named.path(), flags));
 }
 
 SOFTHCA_INTERPOSE(int, door_openat_2, "__openat_2", (int directory, const char* path, int flags)) {
   static SOFTHCA_NEXT Next<int, int, const char*, int> next("__openat_2");
   const Named named(directory, path);
-  if (named.is_served()) return open_served(named, flags);
-  return next(named.directory(), named.path(), flags);
+  return told(path, named.is_served() ? open_served(named, flags)
+                                      : next(named.directory(), named.path(), flags));
 }
 
 SOFTHCA_INTERPOSE_ALIAS(int, door_open64, "open64", (const char*, int, ...), "open");

@@ -31,10 +31,6 @@ const PathMap* wanted_paths();
 /// a handler of a signal or in a forked child must not.
 #define SOFTHCA_NEXT __attribute__((section("softhca_next"))) constinit
 
-/// The program looks for RDMA devices below `path`, a directory: if the run that it was started in
-/// has ended, it is told why there are none.
-void tell_of_ended_run(const char* path);
-
 /// While it lives, the thread's calls are the door's own and pass through.
 class OwnCalls {
  public:

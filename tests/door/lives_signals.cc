@@ -122,7 +122,7 @@ int own_stack() {
 /// A thread that is cancelled while it polls: the device goes on.
 int cancelled() {
   const Loop loop;
-  for (int i = 0; i != 200; ++i) {
+  for (int i = 0; i != 50; ++i) {
     std::atomic<bool> polls = false, stops = false;
     std::thread thread([&] {
       polls = true;
