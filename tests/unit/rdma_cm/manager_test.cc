@@ -118,7 +118,7 @@ TEST_F(RdmaCm, AProgramMayTakeItsTimeToAnswer) {
   connect(client, "");
   const auto request = next();
   ASSERT_EQ(request.event, static_cast<std::uint32_t>(EventType::kConnectRequest));
-  for (int i = 0; i != 60; ++i) {
+  for (int i = 0; i != 90; ++i) {
     now_ += std::chrono::seconds(1);
     rdma_ucm_event_resp none{};
     for (int turns = 0; turns != 20; ++turns) {
