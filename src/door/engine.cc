@@ -204,7 +204,7 @@ void Engine::resolve(Resolution& resolution) {
     for_each_card([&](const Card& card) { found = found || card.find_present(to, mac); });
     if (found) return;
     const auto step = resolution.step(util::monotonic_now());
-    if (step == Resolution::Step::kGiveUp) return;
+    if (step == Resolution::Step::kGiveUp) return strangers_.look_at(to);
     if (step == Resolution::Step::kAsk) for_each_card([&](Card& card) { card.ask(to); });
   }
 }

@@ -210,6 +210,20 @@ int open_device(const Named& named, int flags) {
 
 }  // namespace
 
+void tell_of_ended_run(const char* path) {
+  constexpr const char* kClasses = "/sys/class/infiniband";
+  static std::atomic<bool> has_told = false;
+  const char* const door = std::getenv("SOFTHCA_DOOR");
+  // Below the root of the tree, too: the answers to NETLINK_RDMA are read there.
+  if (door == nullptr || path == nullptr || std::strstr(path, kClasses) == nullptr) return;
+  const KeepErrno keep;
+  const OwnCalls own;
+  if (::syscall(SYS_faccessat, AT_FDCWD, door, F_OK) == 0 || has_told.exchange(true)) return;
+  util::log(util::LogLevel::kWarning,
+            "the run that this program was started in has ended ({} is gone): it has no devices",
+            door);
+}
+
 int open_live(const Named& named, int flags) {
   const auto* map = wanted_paths();
   if (map == nullptr || !named.is_served()) return kNotLive;
@@ -233,21 +247,6 @@ int open_served(const Named& named, int flags) {
     if (const int fd = open_live(named, flags); fd != kNotLive) return fd;
   }
   return next_openat(named.directory(), named.path(), flags & ~(O_CREAT | O_TRUNC), 0);
-}
-
-/// The program looks for RDMA devices: if the run that it was started in has ended, it is told why
-/// there are none.
-void tell_of_ended_run(const char* path) {
-  constexpr std::string_view kClasses = "/sys/class/infiniband";
-  static std::atomic<bool> has_told = false;
-  const char* const door = std::getenv("SOFTHCA_DOOR");
-  if (door == nullptr || path == nullptr || !std::string_view(path).starts_with(kClasses)) return;
-  const KeepErrno keep;
-  const OwnCalls own;
-  if (::syscall(SYS_faccessat, AT_FDCWD, door, F_OK) == 0 || has_told.exchange(true)) return;
-  util::log(util::LogLevel::kWarning,
-            "the run that this program was started in has ended ({} is gone): it has no devices",
-            door);
 }
 
 /// `fd`, which open() of `path` has given.

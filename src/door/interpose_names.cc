@@ -94,7 +94,7 @@ const char* mode_for(const Named& named, const char* mode) {
 
 SOFTHCA_INTERPOSE(FILE*, door_fopen, "fopen", (const char* path, const char* mode)) {
   if (!may_concern(path)) return next_fopen(path, mode);
-  return with_name(path, [&](const Named& named) -> FILE* {
+  FILE* const file = with_name(path, [&](const Named& named) -> FILE* {
     const bool reads = mode != nullptr && mode[0] == 'r' && std::strchr(mode, '+') == nullptr;
     const int flags = reads && std::strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0;
     if (const int fd = reads ? open_live(named, flags) : kNotLive; fd != kNotLive) {
@@ -102,6 +102,8 @@ SOFTHCA_INTERPOSE(FILE*, door_fopen, "fopen", (const char* path, const char* mod
     }
     return next_fopen(named.path(), mode_for(named, mode));
   });
+  if (file == nullptr && errno == ENOENT) tell_of_ended_run(path);
+  return file;
 }
 
 SOFTHCA_INTERPOSE(FILE*, door_freopen, "freopen",
@@ -111,7 +113,9 @@ SOFTHCA_INTERPOSE(FILE*, door_freopen, "freopen",
 }
 
 SOFTHCA_INTERPOSE(DIR*, door_opendir, "opendir", (const char* path)) {
-  return next_opendir(Named(path).path());
+  DIR* const directory = next_opendir(Named(path).path());
+  if (directory == nullptr && errno == ENOENT) tell_of_ended_run(path);
+  return directory;
 }
 
 SOFTHCA_INTERPOSE(int, door_scandir, "scandir",
