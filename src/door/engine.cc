@@ -117,6 +117,12 @@ bool Engine::find_mac(const driver::Gid& to, driver::Mac& mac) {
   return found;
 }
 
+bool Engine::find_present(const driver::Gid& to, driver::Mac& mac) const {
+  bool found = false;
+  for_each_card([&](const Card& card) { found = found || card.find_present(to, mac); });
+  return found;
+}
+
 int Engine::open(unsigned uverbs) {
   // A number below the first wraps, and is too high.
   const auto which = uverbs - options_.numbers.first;
@@ -200,9 +206,7 @@ void Engine::resolve(Resolution& resolution) {
     const FaultGuard guard;
     (void)turn();
     driver::Mac mac;
-    bool found = false;
-    for_each_card([&](const Card& card) { found = found || card.find_present(to, mac); });
-    if (found) return;
+    if (find_present(to, mac)) return;
     const auto step = resolution.step(util::monotonic_now());
     if (step == Resolution::Step::kGiveUp) return strangers_.look_at(to);
     if (step == Resolution::Step::kAsk) for_each_card([&](Card& card) { card.ask(to); });

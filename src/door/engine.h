@@ -103,6 +103,8 @@ class Engine {
     }
   }
   bool find_mac(const driver::Gid& to, driver::Mac& mac);
+  /// As Card::find_present(), of any device.
+  bool find_present(const driver::Gid& to, driver::Mac& mac) const;
   /// Frames from the hub and to it.
   void exchange();
   /// Serves the call with the lock. False: the file is none of ours any more.

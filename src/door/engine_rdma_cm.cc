@@ -50,7 +50,7 @@ util::Result<void> Engine::set_up_rdma_cm() {
        .is_member =
            [this](const driver::Gid& gid) {
              driver::Mac mac;
-             return find_mac(gid, mac);
+             return find_present(gid, mac);
            },
        .is_local = is_local,
        .ask = [this](const driver::Gid& gid) { cards_.front()->ask(gid); },
