@@ -31,8 +31,8 @@ const PathMap* wanted_paths();
 /// a handler of a signal or in a forked child must not.
 #define SOFTHCA_NEXT __attribute__((section("softhca_next"))) constinit
 
-/// `path` was not found. If it is one of RDMA devices, and the run that the program was started in has
-/// ended, a warning says so, once.
+/// `path` was not found. If it is one of RDMA devices, and the run that the program was started in
+/// has ended, a warning says so, once.
 void tell_of_ended_run(const char* path);
 
 /// While it lives, the thread's calls are the door's own and pass through.
