@@ -76,7 +76,7 @@ class HonestPeer {
     if (messages_.size() > kSlots) messages_.pop_front();
     return messages_.back();
   }
-  /// The QP begins anew. Nothing of it is in the fabric.
+  /// Starts the QP anew. @pre the fabric holds no packet of it
   void reset() {
     messages_.clear();
     said_.clear();

@@ -6,8 +6,8 @@
 
 namespace softhca::cli {
 
-/// What is wrong with them, in words that name the first one that is. @pre parsing `argv` with
-/// `app` ended with `error`
+/// The reason why `app` refused `argv`, with the first wrong argument named.
+/// @pre parsing `argv` with `app` ended with `error`
 std::string why_not_parsed(const CLI::App& app, int argc, const char* const* argv,
                            const CLI::ParseError& error);
 

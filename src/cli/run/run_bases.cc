@@ -34,7 +34,7 @@ std::string why_unfit(const std::string& path) {
   return {};
 }
 
-/// What the environment says, if that is fit.
+/// The directory that the variable `name` gives, or an empty string where it cannot be used.
 std::string from_environment(const char* name, std::string& reasons) {
   const char* const given = ::secure_getenv(name);
   if (given == nullptr || *given == '\0') return {};
