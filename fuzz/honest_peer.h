@@ -192,7 +192,7 @@ class HonestPeer {
     if (!lies_ && m.is_atomic()) check(std::memcmp(bytes.data(), &m.original, 8) == 0);
     std::ranges::fill(slot(m.id), kUsedAgain);
   }
-  /// Whether it is this request whose fault it is.
+  /// Checks that the error belongs to this request and not to another.
   void check_blame(const Message& m, rdma::WorkStatus status, bool keys_changed) const {
     using enum rdma::WorkStatus;
     switch (status) {
@@ -204,7 +204,7 @@ class HonestPeer {
             said_, [&](std::uint64_t psn) { return psn >= m.first_psn && psn < m.end(); }));
         break;
       case kTransportRetryExceeded: {
-        // What has its acknowledgement is not asked for, unless a READ before it has no data.
+        // An acknowledged request is sent again only if a READ before it still waits for data.
         const bool waits = std::ranges::any_of(messages_, [&](const Message& other) {
           return other.id >= completed_ && other.id <= m.id && other.wants_data();
         });

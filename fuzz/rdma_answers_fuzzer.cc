@@ -306,7 +306,7 @@ class World {
     peer_.refuse(psn);
     give(wire::Opcode::RC_ACKNOWLEDGE, psn, aeth);
   }
-  /// Of a READ or atomic that has arrived; a liar's of anything.
+  /// Answers a READ or atomic that has arrived. A lying peer answers any request.
   void answer_with_data(std::uint8_t kind, std::uint64_t psn) {
     if (peer_.lies()) {
       const auto opcode =
