@@ -36,7 +36,7 @@ struct Arp {
   MacAddress target_mac;
   Ipv4Address target_ip{};
 
-  /// Nothing: of another kind of network.
+  /// Nothing if the packet is not ARP for IPv4 over Ethernet.
   static std::optional<Arp> parse(ArpView view) {
     if (view.get(ArpLayout::hardware_type) != kEthernet ||
         view.get(ArpLayout::protocol_type) != static_cast<std::uint32_t>(EtherType::kIpv4) ||

@@ -36,8 +36,8 @@ struct AtomicEth {
 
 using MaskedAtomicLayout = spec::infiniband::masked_atomic_data;
 
-/// What a masked atomic has besides, as its payload. Of a FetchAdd, `compare` of the AtomicETH has
-/// the highest bit of each field, beyond which nothing is carried, and the masks mean nothing.
+/// The payload of a masked atomic, behind its AtomicETH. In a masked FetchAdd `compare` of the
+/// AtomicETH has the highest bit of each field, out of which no carry goes; the masks are not used.
 struct MaskedAtomic {
   std::uint64_t swap_mask = 0;
   std::uint64_t compare_mask = 0;

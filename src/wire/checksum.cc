@@ -42,7 +42,7 @@ struct Constants {
   return _mm256_add_epi32(lanes, _mm256_madd_epi16(less, c.ones));
 }
 
-/// What becomes of each vector besides: nothing, or a copy of it.
+/// Destinations of a summed vector: none, or a copy at a distance.
 struct Nowhere {
   [[gnu::target("avx2"), gnu::always_inline]] void put(const std::byte*, __m256i) const {}
 };
@@ -111,7 +111,7 @@ template <class Copy>
 std::uint64_t ChecksumSum::sum_many(std::span<const std::byte> bytes) {
 #if defined(__x86_64__)
   if (wide) {
-    // As nearly always.
+    // The usual case.
     if (bytes.size() % 2 == 0 && bytes.size() <= kVectorsMax * kVector) return sum_vectors(bytes);
     return sum_in_parts(bytes);
   }

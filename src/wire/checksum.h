@@ -32,11 +32,11 @@ class ChecksumSum {
   static std::uint16_t copy(std::byte* to, std::span<const std::byte> from) {
     return to_big(fold(copy_and_sum(to, from)));
   }
-  /// What a checksum field holds for a sum of such values.
+  /// The checksum field for a sum of such values.
   static std::uint16_t invert(std::uint64_t sum) { return static_cast<std::uint16_t>(~fold(sum)); }
   /// The ones-complement sum, not inverted.
   std::uint16_t value() const { return to_big(fold(sum_)); }
-  /// What a checksum field holds: the inverted sum.
+  /// The inverted sum, as a checksum field holds it.
   std::uint16_t checksum() const { return static_cast<std::uint16_t>(~value()); }
 
  private:

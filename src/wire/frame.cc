@@ -41,7 +41,7 @@ inline void Frame::L4Checksum::put(std::byte* head, std::uint16_t payload_sum) c
   util::store_be16(head + at, checksum == 0 ? zero : checksum);
 }
 
-/// As move_to(), where the sender's memory is not the receiver's too.
+/// move_to() for a sender whose memory the receiver does not share.
 bool Frame::move_and_sum(std::byte* to) const {
   const auto payload = segments_[0];
   auto* const behind = to + shape_.head_size;

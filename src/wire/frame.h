@@ -28,7 +28,7 @@
 
 namespace softhca::wire {
 
-/// What carries a frame; its first bytes do not tell.
+/// The kind of link that carries a frame; its first bytes do not show it.
 enum class Link : std::uint8_t {
   kEthernet,    ///< begins with an Ethernet header
   kInfiniband,  ///< begins with an LRH, ends with a VCRC
@@ -44,7 +44,7 @@ class Frame {
   /// Pad bytes, ICRC and VCRC.
   static constexpr std::size_t kTailCapacity = 12;
 
-  /// Where the CRCs at the end of a packet of the InfiniBand transport stand: ICRC, and on an
+  /// State of the CRCs at the end of a packet of the InfiniBand transport: ICRC, and on an
   /// InfiniBand link VCRC.
   enum class Icrc : std::uint8_t {
     kAbsent,    ///< not such a packet, or not known to be one
@@ -88,7 +88,7 @@ class Frame {
   /// The head begins with the bytes of `path`, behind which are transport headers that the caller
   /// sets as values. `head_size`, `tail_size`: bytes, with room for them, pad and CRCs.
   /// `packet_payload`: bytes of payload of the packet, or of each packet of a train.
-  /// What was built before is forgotten.
+  /// Replaces whatever the frame held.
   TransportHeaders& defer_headers(const std::array<std::byte, kPathHeadersMax>& bytes,
                                   const PathHeaders& path, Link link, std::size_t head_size,
                                   std::size_t packet_payload, std::size_t tail_size) {
@@ -149,7 +149,7 @@ class Frame {
   /// outlive it. Returns how many bytes these were; 0 if it owns them already.
   std::size_t own_segments();
   void set_icrc(Icrc icrc) { shape_.icrc = icrc; }
-  /// What the packets of a train have in common besides its head, which is the first one's.
+  /// What all packets of a train share. The frame's head is that of the first packet.
   struct Train {
     std::uint16_t packets = 1;        ///< 1: no train
     std::uint16_t payload = 0;        ///< bytes in each of them; not used if it is no train
@@ -206,7 +206,7 @@ class Frame {
 
   // Reading ------------------------------------------------------------------------------------
 
-  /// Of a train: of its first packet; the others are no longer.
+  /// Bytes on the wire. In a train: of the first packet, which is the longest.
   std::size_t size() const {
     return shape_.head_size +
            (shape_.train.packets == 1 ? shape_.payload_size : shape_.train.payload) +
@@ -260,7 +260,7 @@ class Frame {
   bool l4_checksum_made() const { return shape_.l4_checksum_made; }
   /// 0: nobody has told.
   std::uint64_t known_headers() const { return shape_.known_headers; }
-  /// Whether the payload lies in memory of the frame's own, and none of it elsewhere.
+  /// True if all of the payload lies in the frame's own memory.
   bool owns_segments() const { return shape_.segment_count == 1 && owns(segments_[0]); }
   /// Bytes of payload of the packet, or of each packet of a train, without pad. @pre headers()
   std::uint32_t packet_payload() const { return shape_.packet_payload; }
@@ -337,10 +337,10 @@ class Frame {
   bool move_and_sum(std::byte* to) const;
   bool owns(std::span<const std::byte> segment) const;
 
-  /// How the headers stand here; values are of the InfiniBand transport. The last two have no bytes
-  /// yet, or not all of them.
+  /// Form of the headers: bytes, values of the InfiniBand transport, or both. The last two have no
+  /// bytes yet, or not all of them.
   enum class Headers : std::uint8_t { kBytes, kBoth, kBytesButChecksum, kValues };
-  /// What defer_l4_checksum() says.
+  /// Arguments of defer_l4_checksum().
   struct L4Checksum {
     std::uint64_t sum;
     std::uint16_t at;
@@ -369,7 +369,7 @@ class Frame {
   mutable std::array<std::byte, kHeadCapacity> head_;
   mutable std::array<std::byte, kTailCapacity> tail_;
   mutable Shape shape_;
-  /// Of what the head begins with, but for the lengths; its number is 0 if that is something else.
+  /// The path whose headers the head begins with, lengths aside. Number 0: the head has no path.
   PathHeaders path_;
   TransportHeaders values_;  ///< used with headers as values
   L4Checksum l4_checksum_;   ///< used with kBytesButChecksum

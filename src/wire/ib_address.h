@@ -1,4 +1,4 @@
-// Where a packet of the InfiniBand transport comes from and goes to: everything below the BTH, for
+// Source and destination of a packet of the InfiniBand transport: all headers below the BTH, for
 // each link that can carry it.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace softhca::wire {
 
-/// What stands before the BTH.
+/// The headers before the BTH.
 enum class Encapsulation : std::uint8_t {
   kRoceV2,  ///< Ethernet, IPv4 or IPv6, UDP (IBTA Annex A17)
   kRoceV1,  ///< Ethernet, GRH (IBTA Annex A16)

@@ -28,7 +28,7 @@ class IbHeader {
     return path_.size + BthLayout::kSize + info(opcode).headers_size;
   }
 
-  /// What the packets of one opcode have in common.
+  /// Facts that all packets of one opcode share.
   struct Form {
     Opcode opcode{};
     std::uint8_t size = 0;  ///< bytes of BTH and extended headers
@@ -42,7 +42,7 @@ class IbHeader {
   /// (Frame::defer_headers). The caller fills in what the opcode has of the extended headers, and
   /// the BTH but for its opcode and pad count. The CRCs are deferred. The segments are the
   /// caller's.
-  /// What was in the frame is forgotten. @pre info(opcode).defined
+  /// Replaces whatever the frame held. @pre info(opcode).defined
   TransportHeaders& begin(Opcode opcode, std::size_t payload_size, Frame& frame) const {
     return begin(form(opcode), payload_size, frame);
   }

@@ -17,7 +17,7 @@ namespace {
 
 using Error = PacketError;
 
-/// Where the BTH begins, and where the ICRC ends.
+/// Offsets of the first byte of the BTH and of the byte behind the ICRC.
 struct Bounds {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -50,7 +50,7 @@ Found parse_ipv4(const Frame& frame, IbPacket& packet) {
 
   // From here on it is meant to be RoCE, and anything wrong is worth a word.
   if (header_size != L::kSize) return tl::unexpected(Error::kIpOptions);
-  // What never left this process has the sum that IbHeader gave it.
+  // A packet that never left this process still has the checksum that IbHeader wrote.
   if (frame.icrc() != Frame::Icrc::kDeferred && checksum_of(ip.bytes()) != 0) {
     return tl::unexpected(Error::kIpChecksum);
   }
@@ -168,7 +168,7 @@ Found parse_infiniband(const Frame& frame, IbPacket& packet) {
     case LrhNextHeader::IBA_GLOBAL: {
       packet.address.encapsulation = Encapsulation::kGlobal;
       auto found = parse_grh(head, end, packet);
-      // Nothing may stand between the ICRC and the VCRC.
+      // The VCRC follows the ICRC directly.
       if (found && found->end != end) return tl::unexpected(Error::kGrhLength);
       return found;
     }
@@ -293,7 +293,7 @@ bool emit_ud_grh(const Frame& frame, const IbPacket& packet,
   constexpr auto kGap = GrhLayout::kSize - Ipv4Layout::kSize;
   const auto ipv4 = out.subspan<kGap>();
   if (frame.headers() != nullptr && frame.path().form == PathHeaders::Form::kIpv4) {
-    // As mostly: one header has to become bytes, and not all of them.
+    // The usual case: only the IPv4 header has to become bytes.
     std::memset(out.data(), 0, kGap);
     write_ipv4(frame.path(), frame.head_room(), frame.size() - frame.path().network_offset, ipv4);
     return true;

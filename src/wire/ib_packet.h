@@ -55,7 +55,7 @@ struct IbPacket {
 
   const OpcodeInfo& info() const { return wire::info(bth.opcode); }
 
-  /// Of a train: its first packet, and train.h goes on from there.
+  /// Parses the first packet of a train; train.h makes the others from it.
   /// Checks every length, the IPv4 checksum and, unless Frame::Icrc is kDeferred, the CRCs. All
   /// headers must be in the frame's head. Allocates nothing.
   static tl::expected<IbPacket, PacketError> parse(const Frame& frame);
@@ -71,9 +71,9 @@ struct IbPacket {
   }
 };
 
-/// What a UD receive queue finds before the payload (IBTA 11.4.1.2): the GRH; with RoCEv2 the
-/// IPv6 header, or 20 bytes of zero and the IPv4 header (Annex A17 17.4.4). `frame` is the one that
-/// `packet` was parsed from. False for a local packet, which has nothing to show.
+/// Writes the bytes that a UD receive has before its payload (IBTA 11.4.1.2): the GRH; with RoCEv2
+/// the IPv6 header, or 20 bytes of zero and the IPv4 header (Annex A17 17.4.4). `frame` is the one
+/// that `packet` was parsed from. False for a local packet, which has nothing to show.
 bool emit_ud_grh(const Frame& frame, const IbPacket& packet,
                  std::span<std::byte, GrhLayout::kSize> out);
 

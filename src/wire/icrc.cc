@@ -114,8 +114,8 @@ std::uint32_t icrc_of(const Frame& frame, IcrcStart start, std::size_t end) {
     std::memcpy(lrh.data(), frame.head().data(), lrh.size());
     mask<LrhLayout>(lrh, LrhLayout::virtual_lane);
   } else {
-    // Of a global packet nothing of the LRH counts, since a router makes a new one; where there is
-    // no LRH, eight bytes of ones stand for it (Annex A17 17.3.3).
+    // A router replaces the LRH of a global packet, so the ICRC does not cover it: eight bytes of
+    // ones stand in its place, also if there is no LRH (Annex A17 17.3.3).
     std::memset(lrh.data(), 0xff, lrh.size());
   }
   const auto network = frame.head().subspan(start.offset);

@@ -24,7 +24,7 @@ constexpr NetworkHeader network_header(const IbAddress& address) {
   return address.destination_gid.is_ipv4() ? NetworkHeader::kIpv4 : NetworkHeader::kIpv6;
 }
 
-/// Where the ICRC begins to look.
+/// The first header that the ICRC covers.
 struct IcrcStart {
   std::size_t offset;  ///< of the header, but of the BTH after kLrh
   NetworkHeader header;

@@ -39,7 +39,7 @@ struct Neighbor {
   Gid target;
   MacAddress mac;  ///< of the sender; in an answer, of the target
 
-  /// Nothing: another message, or without an Ethernet address.
+  /// Nothing if it is another message or has no Ethernet address.
   static std::optional<Neighbor> parse(NeighborView view) {
     using L = NeighborLayout;
     Neighbor message;

@@ -15,7 +15,7 @@ namespace softhca::wire {
 /// their first packet.
 class PcapngWriter {
  public:
-  /// As the interface sees it.
+  /// Seen from the interface.
   enum class Direction : std::uint8_t { kUnknown = 0, kInbound = 1, kOutbound = 2 };
 
   struct Packet {

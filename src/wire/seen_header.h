@@ -1,5 +1,5 @@
-// What a QP knows of the packets that it gets: those of one path differ in their transport headers
-// alone, and nobody needs to take apart again what comes before these.
+// Flow cache of a QP for received packets. Packets of one path differ in their transport headers
+// alone, so the headers before these need not be parsed again.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class SeenHeader {
     grh_payload_ = kNone;
   }
 
-  /// Whether the frame is of the same path.
+  /// True if the frame has the same path.
   bool matches(const Frame& frame) const { return frame.path_number() == number_; }
   /// IbPacket::parse of a frame that matches, which is good until the next one; of the extended
   /// headers only those that it has.
@@ -54,7 +54,7 @@ class SeenHeader {
 
   IbPacket packet_;               ///< whose address and network offset stay
   std::uint64_t number_ = kNone;  ///< of the path (PathHeaders)
-  /// Of the last datagram, and the bytes of payload that it had.
+  /// GRH of the last datagram, and that datagram's bytes of payload.
   std::array<std::byte, GrhLayout::kSize> grh_{};
   std::uint64_t grh_payload_ = kNone;
 };

@@ -31,7 +31,7 @@ class Serial24 {
     return Serial24(a.value_ - n);
   }
 
-  /// How far it is from `b` forward to `a`, in [-2^23, 2^23): negative if `a` lies before `b`.
+  /// Distance forward from `b` to `a`, in [-2^23, 2^23): negative if `a` lies before `b`.
   friend constexpr std::int32_t operator-(Serial24 a, Serial24 b) {
     // The difference moved to the top of the word gets its sign from bit 23.
     return static_cast<std::int32_t>((a.value_ - b.value_) << 8) >> 8;

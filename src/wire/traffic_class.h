@@ -11,9 +11,9 @@ struct TrafficClass {
   static TrafficClass make(std::uint8_t dscp, std::uint8_t ecn) {
     return {static_cast<std::uint8_t>(dscp << 2 | (ecn & 3))};
   }
-  /// How the packet is to be treated: 7:2.
+  /// Differentiated services code point, bits 7:2.
   std::uint8_t dscp() const { return static_cast<std::uint8_t>(value >> 2); }
-  /// Whether its sender knows of congestion, and whether it has met some: 1:0.
+  /// Explicit congestion notification, bits 1:0 (RFC 3168).
   std::uint8_t ecn() const { return value & 3; }
   /// A router has marked the packet.
   bool met_congestion() const { return ecn() == 3; }

@@ -38,13 +38,12 @@ struct TransportHeaders {
   ExtHeaders ext;
 };
 
-/// What the packets of one path have before the BTH, but for the bytes themselves.
+/// Facts about the headers that all packets of one path have before the BTH; not the bytes.
 struct PathHeaders {
   /// The headers that hold a length.
   enum class Form : std::uint8_t { kIpv4, kIpv6, kGrh, kLrh, kLrhGrh };
 
-  /// Of all paths that this process ever had; 0: of none. Two with the same number begin with the
-  /// same bytes.
+  /// Unique in this process; 0 is no path. Frames with the same number begin with the same bytes.
   std::uint64_t number = 0;
   std::uint16_t checksum_base = 0;  ///< IPv4: checksum of the header with a length of 0
   std::uint8_t size = 0;            ///< bytes before the BTH

@@ -1,4 +1,4 @@
-// What follows an 802.1Q EtherType: the tag control information and the next EtherType
+// The bytes behind an 802.1Q EtherType: the tag control information and the next EtherType
 // (IEEE 802.1Q 9.6).
 #pragma once
 
