@@ -17,7 +17,6 @@ constexpr std::uint16_t kCommandMemorySpace = 1u << 1;
 constexpr std::uint16_t kCommandBusMaster = 1u << 2;
 constexpr std::uint16_t kCommandParityError = 1u << 6;
 constexpr std::uint16_t kCommandSerr = 1u << 8;
-constexpr std::uint16_t kCommandInterruptDisable = 1u << 10;
 constexpr std::uint32_t kStatus = 0x06;
 constexpr std::uint16_t kStatusCapabilities = 1u << 4;
 constexpr std::uint16_t kStatusErrors = 0xf900;  ///< cleared by writing 1
