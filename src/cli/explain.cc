@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "connectx/command/refusals.h"
+#include "connectx/queue/vendor_error.h"
 #include "connectx/queue/wqe_fault.h"
+#include "spec/connectx/cqe.h"
 #include "spec/connectx/opcodes.h"
 #include "spec/sdxi/error_log.h"
 
@@ -17,8 +19,9 @@ namespace {
 
 constexpr std::string_view kHelp =
     "The number is a syndrome that a guest's kernel printed for a refused command, or, after cqe,\n"
-    "the syndrome or vendor syndrome of an error CQE (what perftest calls vendor_err), or, after\n"
-    "sdxi, the class of an SDXI error log record. Hexadecimal with 0x, or decimal.";
+    "the syndrome, vendor_err or reason of an error CQE, or the dword of it that libmlx5 dumps\n"
+    "(a1008813), or, after sdxi, the class of an SDXI error log record. Hexadecimal with 0x, or\n"
+    "decimal.";
 
 std::optional<std::uint32_t> to_number(std::string_view text) {
   const bool hex = text.starts_with("0x") || text.starts_with("0X");
@@ -32,6 +35,43 @@ std::optional<std::uint32_t> to_number(std::string_view text) {
 
 std::string line(std::string_view name, std::string_view value) {
   return fmt::format("  {:<9} {}\n", name, value);
+}
+
+std::string as_syndrome(std::uint32_t number) {
+  const auto name = to_string(static_cast<spec::connectx::cqe_syndrome>(number));
+  return name.empty() ? "" : fmt::format("{:#04x} as syndrome: {}\n", number, name);
+}
+
+/// As ConnectX hardware has it.
+std::string as_vendor_err(std::uint32_t number) {
+  std::string text;
+  for (const auto& error : connectx::vendor_errors()) {
+    if (error.number != number) continue;
+    text += fmt::format("{:#04x} as vendor_err of a ConnectX, with syndrome {} ({:#04x})\n", number,
+                        to_string(error.syndrome), static_cast<unsigned>(error.syndrome));
+    text += line("meaning", error.text);
+    text += line("source", error.source);
+  }
+  return text;
+}
+
+/// As softhca has it.
+std::string as_reason(std::uint32_t number) {
+  const auto meaning = connectx::explain_reason(number);
+  if (!meaning) return "";
+  return fmt::format("{:#04x} as softhca's reason ({}): {}\n", number, number, meaning->of) +
+         line("reason", meaning->text) + line("section", meaning->section);
+}
+
+/// The last but two of the 16 dwords that libmlx5 dumps. Nothing unless it can be one of an error.
+std::string dword_of_cqe(std::uint32_t dword) {
+  using Layout = spec::connectx::cqe_error;
+  util::Struct<Layout> cqe;
+  util::store_be32(&cqe.bytes()[Layout::syndrome.kOffset], dword);
+  const auto syndrome = as_syndrome(cqe.get(Layout::syndrome));
+  if (syndrome.empty()) return "";
+  return syndrome + as_vendor_err(cqe.get(Layout::vendor_error_syndrome)) +
+         as_reason(cqe.get(Layout::hw_error_syndrome));
 }
 
 }  // namespace
@@ -59,16 +99,8 @@ util::Result<std::string> explain_command(std::uint32_t syndrome) {
 }
 
 util::Result<std::string> explain_cqe(std::uint32_t number) {
-  std::string text;
-  const auto code = static_cast<spec::connectx::cqe_syndrome>(number);
-  if (const auto name = number > 0xFF ? "" : to_string(code); !name.empty()) {
-    text += fmt::format("{:#04x} as syndrome: {}\n", number, name);
-  }
-  if (const auto meaning = connectx::explain_vendor_syndrome(number)) {
-    text += fmt::format("{:#04x} as vendor syndrome: {}\n", number, meaning->of);
-    text += line("reason", meaning->text);
-    text += line("section", meaning->section);
-  }
+  const auto text = number > 0xFF ? dword_of_cqe(number)
+                                  : as_syndrome(number) + as_vendor_err(number) + as_reason(number);
   if (text.empty()) return util::fail(fmt::format("no error CQE has the number {:#04x}", number));
   return text;
 }

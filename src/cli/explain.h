@@ -21,7 +21,8 @@ int run_explain(const ExplainOptions& options);
 
 /// The syndrome of a refused ConnectX command.
 util::Result<std::string> explain_command(std::uint32_t syndrome);
-/// The two bytes of an error CQE of a ConnectX: syndrome and vendor error syndrome.
+/// A byte of an error CQE of a ConnectX (syndrome, vendor error syndrome, our reason), or the dword
+/// that they stand in.
 util::Result<std::string> explain_cqe(std::uint32_t number);
 /// The class of an SDXI error log record.
 util::Result<std::string> explain_sdxi(std::uint32_t err_class);

@@ -1,7 +1,7 @@
 // Why something was refused, as a number that stays the same for ever.
 //
-// The number goes with each completion, event and dropped packet; a device can put it into the
-// vendor's syndrome of its CQE, and the log says what it means. 1 to 127 are the device's own: what
+// The number goes with each completion, event and dropped packet; a device can put it into its CQE,
+// and the log says what it means. 1 to 127 are the device's own: what
 // it finds wrong with a work queue entry before the transport sees it. 128 to 255 are the
 // transport's, and stand here. Numbers are only added, never changed or used again.
 #pragma once

@@ -8,6 +8,7 @@
 #include "connectx/base/resources.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/port/network_port.h"
+#include "connectx/queue/error_cqe.h"
 #include "connectx/queue/receive_wqe.h"
 #include "connectx/queue/wqe_fault.h"
 #include "rdma/scatter_gather.h"
@@ -258,14 +259,14 @@ void ReceiveQueue::flush(unsigned& budget) {
 }
 
 void ReceiveQueue::write_error(std::uint16_t counter, cqe_syndrome syndrome, Reason reason) {
-  util::Struct<cqe_error> cqe;
-  cqe.set(cqe_error::opcode, static_cast<std::uint32_t>(cqe_opcode::RESPONDER_ERROR));
-  cqe.set(cqe_error::user_index, user_index_);
-  cqe.set(cqe_error::syndrome, static_cast<std::uint32_t>(syndrome));
-  cqe.set(cqe_error::vendor_error_syndrome, static_cast<std::uint32_t>(reason));
-  cqe.set(cqe_error::qpn, rqn_.value());
-  cqe.set(cqe_error::wqe_counter, counter);
-  post(cqe.bytes().first<64>(), true);
+  std::array<std::byte, 64> cqe;
+  encode_error_cqe(cqe, {.queue = ErrorQueue::kReceives,
+                         .syndrome = syndrome,
+                         .reason = reason,
+                         .user_index = user_index_,
+                         .number = rqn_.value(),
+                         .wqe_counter = counter});
+  post(cqe, true);
 }
 
 void ReceiveQueue::fail_queue(std::string_view reason) {

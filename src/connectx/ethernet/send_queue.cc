@@ -1,12 +1,14 @@
 #include "connectx/ethernet/send_queue.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
 #include "connectx/base/timestamp.h"
 #include "connectx/event/event_queue.h"
 #include "connectx/port/network_port.h"
+#include "connectx/queue/error_cqe.h"
 #include "spec/connectx/cqe.h"
 
 namespace softhca::connectx {
@@ -233,22 +235,22 @@ void SendQueue::write_success(const SendWqeControl& control) {
 void SendQueue::fail(WqeFault fault) { fail(bad_wqe(fault).value()); }
 
 void SendQueue::fail(const EthWqeFault& fault) {
-  const auto meaning = *explain_vendor_syndrome(static_cast<std::uint32_t>(fault.reason));
+  const auto meaning = *explain_reason(static_cast<std::uint32_t>(fault.reason));
   parts_.notes.info("SQ {:#x}: {} ({})", sqn_.value(), meaning.text, meaning.section);
   state_ = State::ERR;
   finish(fault);
 }
 
 void SendQueue::write_error(const SendWqeControl& control, const EthWqeFault& fault) {
-  util::Struct<cqe_error> cqe;
-  cqe.set(cqe_error::opcode, static_cast<std::uint32_t>(cqe_opcode::REQUESTER_ERROR));
-  cqe.set(cqe_error::user_index, user_index_);
-  cqe.set(cqe_error::syndrome, static_cast<std::uint32_t>(fault.syndrome));
-  cqe.set(cqe_error::vendor_error_syndrome, static_cast<std::uint32_t>(fault.reason));
-  cqe.set(cqe_error::s_wqe_opcode, static_cast<std::uint32_t>(control.opcode));
-  cqe.set(cqe_error::qpn, sqn_.value());
-  cqe.set(cqe_error::wqe_counter, control.index);
-  post(cqe.bytes().first<64>(), true);
+  std::array<std::byte, 64> cqe;
+  encode_error_cqe(cqe, {.queue = ErrorQueue::kSq,
+                         .syndrome = fault.syndrome,
+                         .reason = fault.reason,
+                         .user_index = user_index_,
+                         .number = sqn_.value(),
+                         .wqe_counter = control.index,
+                         .wqe_opcode = static_cast<std::uint8_t>(control.opcode)});
+  post(cqe, true);
 }
 
 void SendQueue::post(std::span<std::byte, 64> cqe, bool solicited) {

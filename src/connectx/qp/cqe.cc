@@ -1,6 +1,6 @@
 #include "connectx/qp/cqe.h"
 
-#include "connectx/command/command.h"
+#include "connectx/queue/error_cqe.h"
 #include "spec/connectx/cqe.h"
 #include "spec/connectx/opcodes.h"
 #include "util/field.h"
@@ -53,27 +53,6 @@ cqe_syndrome syndrome_for(WorkStatus status) {
   return cqe_syndrome::LOCAL_QP_OPERATION_ERROR;
 }
 
-struct ErrorCqe {
-  cqe_opcode opcode;
-  WorkStatus status;
-  rdma::Reason reason;
-  std::uint16_t wqe_counter;
-  std::uint8_t wqe_opcode;
-};
-
-void encode_error(Cqe& bytes, const CqeQueue& queue, const ErrorCqe& error) {
-  using Layout = spec::connectx::cqe_error;
-  bytes.fill(std::byte{0});
-  const util::MutableView<Layout> cqe(bytes);
-  cqe.set(Layout::user_index, queue.user_index);
-  cqe.set(Layout::vendor_error_syndrome, static_cast<std::uint32_t>(error.reason));
-  cqe.set(Layout::syndrome, code(syndrome_for(error.status)));
-  cqe.set(Layout::s_wqe_opcode, error.wqe_opcode);
-  cqe.set(Layout::qpn, queue.qpn.value());
-  cqe.set(Layout::wqe_counter, error.wqe_counter);
-  cqe.set(Layout::opcode, code(error.opcode));
-}
-
 }  // namespace
 
 void encode_signature_error(Cqe& bytes, Qpn qpn, const rdma::SignatureError& error) {
@@ -100,22 +79,24 @@ void encode_signature_error(Cqe& bytes, Qpn qpn, const rdma::SignatureError& err
 void encode_requester_error(Cqe& bytes, const CqeQueue& queue,
                             const rdma::SendCompletion& completion) {
   const auto cookie = SendCookie::unpack(completion.cookie);
-  encode_error(bytes, queue,
-               {.opcode = cqe_opcode::REQUESTER_ERROR,
-                .status = completion.status,
-                .reason = completion.reason,
-                .wqe_counter = cookie.index,
-                .wqe_opcode = cookie.opcode});
+  encode_error_cqe(bytes, {.queue = ErrorQueue::kQpSends,
+                           .syndrome = syndrome_for(completion.status),
+                           .reason = completion.reason,
+                           .user_index = queue.user_index,
+                           .number = queue.qpn.value(),
+                           .wqe_counter = cookie.index,
+                           .wqe_opcode = cookie.opcode});
 }
 
 void encode_responder_error(Cqe& bytes, const CqeQueue& queue,
                             const rdma::ReceiveCompletion& completion) {
-  encode_error(bytes, queue,
-               {.opcode = cqe_opcode::RESPONDER_ERROR,
-                .status = completion.status,
-                .reason = completion.reason,
-                .wqe_counter = static_cast<std::uint16_t>(completion.cookie & kWqeCounterMask),
-                .wqe_opcode = 0});
+  encode_error_cqe(
+      bytes, {.queue = ErrorQueue::kReceives,
+              .syndrome = syndrome_for(completion.status),
+              .reason = completion.reason,
+              .user_index = queue.user_index,
+              .number = queue.qpn.value(),
+              .wqe_counter = static_cast<std::uint16_t>(completion.cookie & kWqeCounterMask)});
 }
 
 }  // namespace softhca::connectx

@@ -1,6 +1,5 @@
 // CQEs of QPs (mlx5 driver interface 8.7): from a completion of the transport to 64 bytes. The
-// owner bit is the CQ's own business. An error CQE's vendor_error_syndrome is the number of its
-// reason: a WqeFault, or one of rdma/reasons.h.
+// owner bit is the CQ's own business. Error CQEs: queue/error_cqe.h.
 #pragma once
 
 #include <array>

@@ -112,14 +112,14 @@ const WqeFaultInfo& describe(WqeFault fault) {
   return *info;
 }
 
-std::optional<VendorSyndrome> explain_vendor_syndrome(std::uint32_t number) {
+std::optional<ReasonMeaning> explain_reason(std::uint32_t number) {
   if (number == 0 || number > 0xFF) return std::nullopt;
   if (const auto* fault = find(static_cast<WqeFault>(number))) {
-    return VendorSyndrome{"a work queue entry is refused", fault->text, fault->section};
+    return ReasonMeaning{"a work queue entry is refused", fault->text, fault->section};
   }
   for (const auto& info : rdma::reason_table()) {
     if (static_cast<std::uint32_t>(info.reason) == number) {
-      return VendorSyndrome{"the transport refused, or was refused", info.text, info.section};
+      return ReasonMeaning{"the transport refused, or was refused", info.text, info.section};
     }
   }
   return std::nullopt;

@@ -1,5 +1,5 @@
-// What can be wrong with a WQE, by number. The number is the vendor_error_syndrome of its error CQE
-// (what perftest calls vendor_err), and `softhca explain cqe` tells what it means.
+// What can be wrong with a WQE, by number. The number is in its error CQE (error_cqe.h), and
+// `softhca explain cqe` tells what it means.
 #pragma once
 
 #include <cstdint>
@@ -88,13 +88,13 @@ struct WqeFaultInfo {
 const WqeFaultInfo& describe(WqeFault fault);
 constexpr rdma::Reason reason_of(WqeFault fault) { return static_cast<rdma::Reason>(fault); }
 
-/// What a vendor_error_syndrome means: a WqeFault, or a reason of the transport.
-struct VendorSyndrome {
+/// What a reason means: a WqeFault, or a reason of the transport.
+struct ReasonMeaning {
   std::string_view of;  ///< who refused it
   std::string_view text;
   std::string_view section;
 };
 /// Nothing for a number that stands for nothing.
-std::optional<VendorSyndrome> explain_vendor_syndrome(std::uint32_t number);
+std::optional<ReasonMeaning> explain_reason(std::uint32_t number);
 
 }  // namespace softhca::connectx

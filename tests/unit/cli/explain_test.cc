@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 int run(std::vector<std::string> words) { return run_explain({.words = std::move(words)}); }
 
@@ -70,16 +71,46 @@ TEST(Explain, NoCommandThatIsMissingHasTheNumberOfAnotherRefusal) {
   }
 }
 
-TEST(Explain, ACqeBySyndromeAndByVendorSyndrome) {
+// One number may be three things: the answer says which is which.
+TEST(Explain, AByteOfAnErrorCqe) {
   const auto flushed = explain_cqe(5);
   ASSERT_TRUE(flushed);
   EXPECT_THAT(*flushed, HasSubstr("0x05 as syndrome: WORK_REQUEST_FLUSHED_ERROR\n"));
-  EXPECT_THAT(*flushed, HasSubstr("0x05 as vendor syndrome"));
+  EXPECT_THAT(*flushed, HasSubstr("0x05 as softhca's reason"));
+  const auto invalidated = explain_cqe(0x81);
+  ASSERT_TRUE(invalidated);
+  EXPECT_EQ(*invalidated,
+            "0x81 as vendor_err of a ConnectX, with syndrome TRANSPORT_RETRY_COUNTER_EXCEEDED "
+            "(0x15)\n"
+            "  meaning   the peer did not answer, retry_cnt times\n"
+            "  source    NVIDIA/nccl#426, openucx/ucx#6000\n"
+            "0x81 as softhca's reason (129): the transport refused, or was refused\n"
+            "  reason    the memory key is invalidated\n"
+            "  section   IBTA 10.6.3\n");
   const auto other_pd = explain_cqe(130);
   ASSERT_TRUE(other_pd);
-  EXPECT_THAT(*other_pd, AllOf(HasSubstr("0x82 as vendor syndrome"),
+  EXPECT_THAT(*other_pd, AllOf(HasSubstr("0x82 as softhca's reason (130)"),
                                HasSubstr("the memory key belongs to another protection domain\n"),
-                               HasSubstr("IBTA 10.2.3\n")));
+                               HasSubstr("IBTA 10.2.3\n"), Not(HasSubstr("vendor_err"))));
+}
+
+TEST(Explain, EachNumberOfTheHardware) {
+  for (const auto number : {0x32, 0x51, 0x52, 0x81, 0x88, 0x89, 0x8A, 0x93, 0x99, 0xF9}) {
+    const auto text = explain_cqe(static_cast<std::uint32_t>(number));
+    ASSERT_TRUE(text) << number;
+    EXPECT_THAT(*text, HasSubstr("as vendor_err of a ConnectX")) << number;
+  }
+}
+
+TEST(Explain, TheDwordOfAnErrorCqeThatLibmlx5Dumps) {
+  const auto text = explain_cqe(0xA1008813);
+  ASSERT_TRUE(text);
+  EXPECT_THAT(*text, AllOf(HasSubstr("0x13 as syndrome: REMOTE_ACCESS_ERROR\n"),
+                           HasSubstr("0x88 as vendor_err of a ConnectX"),
+                           HasSubstr("0xa1 as softhca's reason (161)")));
+  const auto hardware = explain_cqe(0x8813);
+  ASSERT_TRUE(hardware);
+  EXPECT_THAT(*hardware, Not(HasSubstr("softhca's reason")));
 }
 
 TEST(Explain, AnSdxiErrorClassWithWhatItIsACaseOf) {
@@ -92,7 +123,7 @@ TEST(Explain, AnSdxiErrorClassWithWhatItIsACaseOf) {
 TEST(Explain, NumbersThatMeanNothing) {
   EXPECT_FALSE(explain_command(0));
   EXPECT_FALSE(explain_cqe(0));
-  EXPECT_FALSE(explain_cqe(0x105));
+  EXPECT_FALSE(explain_cqe(0x103)) << "no syndrome is 3";
   EXPECT_FALSE(explain_sdxi(0x12360));
   EXPECT_FALSE(explain_sdxi(0x2361));
 }

@@ -49,7 +49,13 @@ class EthernetSend : public ::testing::Test {
     const util::View<cqe_error> view(cqe);
     EXPECT_EQ(view.get(cqe_error::opcode), static_cast<unsigned>(cqe_opcode::REQUESTER_ERROR));
     EXPECT_EQ(view.get(cqe_error::syndrome), static_cast<unsigned>(syndrome));
-    EXPECT_EQ(view.get(cqe_error::vendor_error_syndrome), static_cast<unsigned>(reason));
+    EXPECT_EQ(view.get(cqe_error::hw_error_syndrome), static_cast<unsigned>(reason));
+    // As hardware has it, where that is known.
+    const unsigned vendor_err = syndrome == cqe_syndrome::LOCAL_PROTECTION_ERROR ? 0x52u
+                                : syndrome == cqe_syndrome::WORK_REQUEST_FLUSHED_ERROR
+                                    ? 0xF9u
+                                    : static_cast<unsigned>(reason);
+    EXPECT_EQ(view.get(cqe_error::vendor_error_syndrome), vendor_err);
     EXPECT_EQ(view.get(cqe_error::wqe_counter), counter);
     EXPECT_EQ(view.get(cqe_error::qpn), sqn);
   }

@@ -50,7 +50,7 @@ class MaskedAtomic : public RdmaDataPath {
     const auto cqes = completions();
     EXPECT_EQ(cqes.size(), 1u);
     if (cqes.size() == 1) {
-      EXPECT_EQ(cqes[0].opcode, CqeCode::REQUESTER) << unsigned{cqes[0].vendor_syndrome};
+      EXPECT_EQ(cqes[0].opcode, CqeCode::REQUESTER) << unsigned{cqes[0].reason};
       EXPECT_EQ(cqes[0].byte_count, size);
     }
     // Results of 4 bytes come in the order of the wire.
@@ -66,7 +66,7 @@ class MaskedAtomic : public RdmaDataPath {
     const auto cqes = completions();
     EXPECT_EQ(cqes.size(), 1u);
     EXPECT_EQ(cqes.at(0).opcode, CqeCode::REQUESTER_ERROR);
-    return static_cast<WqeFault>(cqes.at(0).vendor_syndrome);
+    return static_cast<WqeFault>(cqes.at(0).reason);
   }
 
   HostQp a_;

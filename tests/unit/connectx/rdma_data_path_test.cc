@@ -209,7 +209,7 @@ TEST_F(RdmaDataPath, MalformedWqeEndsInQpOperationErrorAndTheRestIsFlushed) {
   ASSERT_EQ(cqes.size(), 3u);
   EXPECT_EQ(cqes[0].opcode, Cqe::REQUESTER_ERROR);
   EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_QP_OPERATION_ERROR);
-  EXPECT_EQ(cqes[0].vendor_syndrome, static_cast<int>(WqeFault::kUmrShort));
+  EXPECT_EQ(cqes[0].reason, static_cast<int>(WqeFault::kUmrShort));
   EXPECT_EQ(cqes[0].wqe_counter, 0);
   EXPECT_EQ(cqes[0].qpn, a.qpn);
   EXPECT_EQ(cqes[1].opcode, Cqe::REQUESTER_ERROR);
@@ -243,7 +243,7 @@ TEST_F(RdmaDataPath, SizesThatCannotBeAreMalformed) {
     host_.run();
     const auto cqes = completions();
     ASSERT_EQ(cqes.size(), 1u);
-    EXPECT_EQ(cqes[0].vendor_syndrome, static_cast<int>(fault));
+    EXPECT_EQ(cqes[0].reason, static_cast<int>(fault));
   }
 }
 
@@ -255,7 +255,7 @@ TEST_F(RdmaDataPath, WrongLocalKeyIsAProtectionError) {
   const auto cqes = completions();
   ASSERT_EQ(cqes.size(), 1u);
   EXPECT_EQ(cqes[0].syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
-  EXPECT_GE(cqes[0].vendor_syndrome, 0x80);
+  EXPECT_GE(cqes[0].reason, 0x80);
 }
 
 TEST_F(RdmaDataPath, WrongRemoteKeyIsARemoteAccessError) {

@@ -93,6 +93,7 @@ std::optional<HostCqe> RdmaTestHost::poll(HostCq& from) {
       .immediate = field(bytes, Layout::imm_inval_pkey),
       .syndrome = static_cast<Syndrome>(field(bytes, cqe_error::syndrome)),
       .vendor_syndrome = static_cast<std::uint8_t>(field(bytes, cqe_error::vendor_error_syndrome)),
+      .reason = static_cast<std::uint8_t>(field(bytes, cqe_error::hw_error_syndrome)),
       .bytes = {},
       .in_front = {}};
   std::ranges::copy(bytes, cqe.bytes.begin());

@@ -36,8 +36,9 @@ struct HostCqe {
   std::uint32_t byte_count;
   std::uint32_t user_index;
   std::uint32_t immediate;
-  Syndrome syndrome;  ///< of an error
-  std::uint8_t vendor_syndrome;
+  Syndrome syndrome;             ///< of an error
+  std::uint8_t vendor_syndrome;  ///< as hardware has it
+  std::uint8_t reason;           ///< as we have it
   Cqe bytes;
   Cqe in_front;  ///< of one of 128 bytes: its first half
 };

@@ -111,7 +111,7 @@ TEST_F(QpReceiveSignature, WrongOneEndsTheQpAndThePeerIsTold) {
   const auto& sent = cqes[cqes[0].opcode == CqeOpcode::RESPONDER_ERROR ? 1 : 0];
   EXPECT_EQ(receive.opcode, CqeOpcode::RESPONDER_ERROR);
   EXPECT_EQ(receive.syndrome, Syndrome::LOCAL_QP_OPERATION_ERROR);
-  EXPECT_EQ(WqeFault(receive.vendor_syndrome), WqeFault::kReceiveSignature);
+  EXPECT_EQ(WqeFault(receive.reason), WqeFault::kReceiveSignature);
   EXPECT_EQ(sent.syndrome, Syndrome::REMOTE_OPERATION_ERROR);
   EXPECT_EQ(host_.query_state(b), state(spec::connectx::qp_state::ERR));
 }
@@ -163,7 +163,7 @@ TEST_F(RqReceiveSignature, WrongOneTakesTheRqToError) {
   const auto cqe = receive();
   EXPECT_EQ(cqe.get(Cqe::opcode), static_cast<std::uint32_t>(CqeOpcode::RESPONDER_ERROR));
   EXPECT_EQ(Syndrome(cqe.get(Cqe::syndrome)), Syndrome::LOCAL_QP_OPERATION_ERROR);
-  EXPECT_EQ(WqeFault(cqe.get(Cqe::vendor_error_syndrome)), WqeFault::kReceiveSignature);
+  EXPECT_EQ(WqeFault(cqe.get(Cqe::hw_error_syndrome)), WqeFault::kReceiveSignature);
   host_.arrive(test::make_frame({.payload = 100}));
   EXPECT_TRUE(host_.poll(cqn_).empty()) << "PRM Table 57: incoming messages are dropped";
 }

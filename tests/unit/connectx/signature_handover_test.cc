@@ -461,7 +461,7 @@ TEST_F(SignatureHandover, AKeyWhosePsvIsDestroyedGivesNoAccess) {
   EXPECT_TRUE(destroy_psv(wire_psv_));
   const auto cqe = run(a, wqe(a, Send::RDMA_WRITE).remote(other_, kKey).data(0, 512, key));
   EXPECT_EQ(cqe.syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
-  EXPECT_EQ(cqe.vendor_syndrome, static_cast<int>(rdma::Reason::kSignatureValueGone));
+  EXPECT_EQ(cqe.reason, static_cast<int>(rdma::Reason::kSignatureValueGone));
 }
 
 TEST_F(SignatureHandover, AtomicsAndKeysOfKeysDoNotGoThroughIt) {
@@ -473,7 +473,7 @@ TEST_F(SignatureHandover, AtomicsAndKeysOfKeysDoNotGoThroughIt) {
   const auto outer = free_key(Mode::KLM, 4);
   expect_success(a, registration(a, outer, 512, 4).klm(512, key, 0).octwords_of_zero(3));
   const auto cqe = run(a, wqe(a, Send::RDMA_WRITE).remote(other_, kKey).data(kStart, 512, outer));
-  EXPECT_EQ(cqe.vendor_syndrome, static_cast<int>(rdma::Reason::kKeySigned)) << explain(cqe);
+  EXPECT_EQ(cqe.reason, static_cast<int>(rdma::Reason::kKeySigned)) << explain(cqe);
   auto [c, d] = host_.connected();
   const auto atomic =
       run(c, wqe(c, Send::ATOMIC_FA).remote(0, key).atomic(1, 0).data(other_, 8, kKey));

@@ -105,10 +105,10 @@ class UmrTest : public RdmaDataPath {
     const auto cqe = run(qp, make(qp));
     EXPECT_EQ(cqe.opcode, CqeOpcode::REQUESTER_ERROR) << describe(fault).text;
     EXPECT_EQ(cqe.syndrome, Syndrome::MEMORY_WINDOW_BIND_ERROR) << explain(cqe);
-    EXPECT_EQ(cqe.vendor_syndrome, static_cast<int>(fault)) << explain(cqe);
+    EXPECT_EQ(cqe.reason, static_cast<int>(fault)) << explain(cqe);
   }
   static std::string explain(const HostCqe& cqe) {
-    const auto why = explain_vendor_syndrome(cqe.vendor_syndrome);
+    const auto why = explain_reason(cqe.reason);
     return why ? std::string(why->text) : std::string();
   }
   /// An RDMA WRITE of `text` to the address of the key.

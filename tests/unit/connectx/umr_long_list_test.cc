@@ -33,7 +33,7 @@ class LongUmr : public UmrTest {
   void expect_end(WqeFault fault) {
     ASSERT_EQ(ended_.size(), 1u);
     EXPECT_EQ(ended_[0].opcode, CqeOpcode::REQUESTER_ERROR);
-    EXPECT_EQ(ended_[0].vendor_syndrome, static_cast<int>(fault)) << explain(ended_[0]);
+    EXPECT_EQ(ended_[0].reason, static_cast<int>(fault)) << explain(ended_[0]);
   }
   void expect_success() {
     ASSERT_EQ(ended_.size(), 1u);

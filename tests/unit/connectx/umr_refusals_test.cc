@@ -16,7 +16,7 @@ TEST_F(UmrRefusals, AMalformedWqeIsAQpOperationError) {
     auto [qp, peer] = host_.connected();
     const auto cqe = run(qp, make(qp));
     EXPECT_EQ(cqe.syndrome, Syndrome::LOCAL_QP_OPERATION_ERROR) << describe(fault).text;
-    EXPECT_EQ(cqe.vendor_syndrome, static_cast<int>(fault)) << explain(cqe);
+    EXPECT_EQ(cqe.reason, static_cast<int>(fault)) << explain(cqe);
   };
   expect(WqeFault::kUmrShort, [&](HostQp& qp) { return invalidation(qp, key).units(7); });
   expect(WqeFault::kUmrCheckReserved, [&](HostQp& qp) {
@@ -169,7 +169,7 @@ TEST_F(UmrRefusals, PagesAreToldByQueuesOfTheKernelAlone) {
   auto& contexts = host_.device.resources().user_contexts();
   contexts.set_owner(Owned::kQueue, c.qpn, *contexts.create(0));
   const auto cqe = run(c, make(c));
-  EXPECT_EQ(cqe.vendor_syndrome, static_cast<int>(WqeFault::kUmrPhysical));
+  EXPECT_EQ(cqe.reason, static_cast<int>(WqeFault::kUmrPhysical));
 }
 
 TEST_F(UmrRefusals, AKeyInUseHasAPd) {
@@ -215,7 +215,7 @@ TEST_F(UmrRefusals, TranslationsThatAreAllInUseEndTheUmr) {
     const auto rest = budget.reserve(budget.left());
     expect_success(a, load(a, 4));
     const auto cqe = run(a, load(a, 8));
-    EXPECT_EQ(cqe.vendor_syndrome, static_cast<int>(WqeFault::kUmrNoTranslations));
+    EXPECT_EQ(cqe.reason, static_cast<int>(WqeFault::kUmrNoTranslations));
   }
   auto [c, d] = host_.connected();
   expect_success(c, load(c, 8));

@@ -278,7 +278,7 @@ TEST_F(UmrTest, AListThatIsNotInlineIsReadThroughItsPointer) {
 
   const auto cqe = run(a, by_pointer(a, list, 0x4200));
   EXPECT_EQ(cqe.syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
-  EXPECT_EQ(cqe.vendor_syndrome, static_cast<int>(rdma::Reason::kKeyUnknown));
+  EXPECT_EQ(cqe.reason, static_cast<int>(rdma::Reason::kKeyUnknown));
 }
 
 TEST_F(UmrTest, AListThatCannotBeReadToItsEndChangesNothing) {
@@ -298,7 +298,7 @@ TEST_F(UmrTest, AListThatCannotBeReadToItsEndChangesNothing) {
                             c.set(Control::translation_octword_actual_size, kOctwords);
                           }).data(list, kOctwords * 16, kKey));
   EXPECT_EQ(cqe.syndrome, Syndrome::LOCAL_PROTECTION_ERROR);
-  EXPECT_EQ(cqe.vendor_syndrome, static_cast<int>(rdma::Reason::kMemoryUnreachable));
+  EXPECT_EQ(cqe.reason, static_cast<int>(rdma::Reason::kMemoryUnreachable));
   auto [c, d] = host_.connected();
   expect_written(c, key, kStart + 7, "kept");
   EXPECT_EQ(host_.text(one + 7, 4), "kept");

@@ -50,7 +50,7 @@ TEST_F(WqeSignature, OfAQpThatAsksForItMustBeRight) {
   EXPECT_EQ(host_.text(to_, 6), "signed");
   const auto cqe = completion(a, [](Bytes& wqe) { wqe.back() ^= std::byte{1}; });
   EXPECT_EQ(cqe.syndrome, Syndrome::LOCAL_QP_OPERATION_ERROR);
-  EXPECT_EQ(WqeFault(cqe.vendor_syndrome), WqeFault::kSignature);
+  EXPECT_EQ(WqeFault(cqe.reason), WqeFault::kSignature);
 }
 
 TEST_F(WqeSignature, OfAnotherQpIsNotLookedAt) {

@@ -76,7 +76,7 @@ class MultiPacketSend : public ::testing::Test {
     const util::View<cqe_error> view(cqe);
     EXPECT_EQ(view.get(cqe_error::opcode), static_cast<unsigned>(cqe_opcode::REQUESTER_ERROR));
     EXPECT_EQ(view.get(cqe_error::syndrome), static_cast<unsigned>(syndrome));
-    EXPECT_EQ(view.get(cqe_error::vendor_error_syndrome), static_cast<unsigned>(fault));
+    EXPECT_EQ(view.get(cqe_error::hw_error_syndrome), static_cast<unsigned>(fault));
   }
 
   EthernetHost host;
