@@ -52,7 +52,7 @@ void QueuePair::take(const QpAttributes& from, QpAttributeSet taken) {
     // No attribute of InfiniBand: devices change it while the QP is connected.
     if (from.path.udp_source_port != 0) to.path.udp_source_port = from.path.udp_source_port;
   }
-  copy(kPathMtu, &QpAttributes::path_mtu);
+  copy(kPathMtu, &QpAttributes::path_mtu, &QpAttributes::message_max);
   copy(kTimeout, &QpAttributes::ack_timeout);
   copy(kRetryCount, &QpAttributes::retry_count);
   copy(kRnrRetry, &QpAttributes::rnr_retry);

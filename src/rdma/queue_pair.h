@@ -12,6 +12,7 @@
 #include "rdma/timers.h"
 #include "rdma/types.h"
 #include "rdma/xrc_srqs.h"
+#include "spec/infiniband/constants.h"
 #include "util/inspect.h"
 #include "wire/ib_header.h"
 #include "wire/seen_header.h"
@@ -23,6 +24,9 @@ struct QpAttributes {
   Pd pd;
   Path path;  ///< to the peer; UD: only its own source counts, as the address that is listened to
   std::uint32_t path_mtu = 1024;  ///< bytes; UD: the port's
+  /// Bytes of a message that the QP sends, and of a READ or WRITE of its peer. Goes with the path
+  /// MTU.
+  std::uint64_t message_max = spec::infiniband::kMaxMessageBytes;
   Qpn remote_qpn;
   std::uint32_t qkey = 0;
   std::uint16_t pkey = 0xFFFF;

@@ -9,8 +9,6 @@
 
 namespace softhca::rdma {
 
-using spec::infiniband::kMaxMessageBytes;
-
 namespace {
 
 /// Their payload travels to the peer.
@@ -213,7 +211,8 @@ bool Requester::fetch_posted() {
   const auto length = request.is_inline ? request.inline_data.size() : total_length(request.sges);
   const auto mtu = qp_.attributes().path_mtu;
   const auto& service = qp_.service();
-  if (length <= mtu && service.may_post.has(request.opcode) && kMessages.has(request.opcode)) {
+  if (length <= mtu && length <= qp_.attributes().message_max &&
+      service.may_post.has(request.opcode) && kMessages.has(request.opcode)) {
     // As most are.
     e.length = static_cast<std::uint32_t>(length);
     e.psns = e.packets = 1;
@@ -244,7 +243,7 @@ bool Requester::fetch_posted() {
   if (!service.may_post.has(e.request.opcode)) {
     return refuse_as(WorkStatus::kLocalQpOperation, Reason::kOperationOfOtherService);
   }
-  if (service.datagram ? length > attributes.path_mtu : length > kMaxMessageBytes) {
+  if (length > attributes.message_max || (service.datagram && length > attributes.path_mtu)) {
     return refuse_as(WorkStatus::kLocalLength, Reason::kMessageTooLong);
   }
   if (e.wants_data()) {

@@ -75,8 +75,8 @@ unsigned Requester::send_short_datagrams(unsigned quota) {
     return 0;
   }
   const auto headers_max = path.header.size(wire::Opcode::UD_SEND_ONLY_WITH_IMMEDIATE);
-  const auto bytes_max = std::min<std::uint32_t>(
-      attributes.path_mtu, static_cast<std::uint32_t>(wire::Frame::kHeadCapacity - headers_max));
+  const auto bytes_max = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      {attributes.path_mtu, attributes.message_max, wire::Frame::kHeadCapacity - headers_max}));
   const DatagramFields fields(attributes, path.to, engine_.is_gsi(qp_) ? wire::kGsiQpn : qp_.qpn());
   const auto forms = std::array{wire::IbHeader::form(opcode_of(SendOpcode::kSend)),
                                 wire::IbHeader::form(opcode_of(SendOpcode::kSendWithImmediate))};

@@ -31,7 +31,7 @@ bool Responder::take_write(const wire::TransportHeaders& headers, const wire::Fr
   const auto& attributes = qp_.attributes();
   const std::uint32_t size = frame.packet_payload();
   if (!is_next(bth) || !attributes.remote_write || size == 0 || size > attributes.path_mtu ||
-      size != ext.reth.dma_length) {
+      size > attributes.message_max || size != ext.reth.dma_length) {
     return false;
   }
   auto* const to = seen_key_.find(
@@ -133,7 +133,8 @@ bool Responder::take_read(const wire::TransportHeaders& headers, const wire::Fra
   const auto& attributes = qp_.attributes();
   const auto size = ext.reth.dma_length;
   if (!is_next(bth) || !attributes.remote_read || size == 0 || size > attributes.path_mtu ||
-      frame.packet_payload() != 0 || answers_count_ != 0 || attributes.max_dest_rd_atomic == 0) {
+      size > attributes.message_max || frame.packet_payload() != 0 || answers_count_ != 0 ||
+      attributes.max_dest_rd_atomic == 0) {
     return false;
   }
   auto* const from = read_key_.find(

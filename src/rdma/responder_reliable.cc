@@ -6,7 +6,6 @@
 #include "rdma/engine.h"
 #include "rdma/responder.h"
 #include "rdma/scatter_gather.h"
-#include "spec/infiniband/constants.h"
 
 namespace softhca::rdma {
 
@@ -95,7 +94,7 @@ Responder::Verdict Responder::execute_read(const wire::IbPacket& packet) {
   using enum Verdict::Kind;
   const auto& reth = packet.ext.reth;
   if (!qp_.attributes().remote_read) return {kAccess, Reason::kReadForbidden};
-  if (reth.dma_length > spec::infiniband::kMaxMessageBytes) return {kInvalid, Reason::kReadTooLong};
+  if (reth.dma_length > qp_.attributes().message_max) return {kInvalid, Reason::kReadTooLong};
   if (reth.dma_length != 0) {
     const auto found = engine_.keys.check(MKey(reth.rkey.value()), user(), reth.virtual_address,
                                           reth.dma_length, kRemoteRead);
@@ -168,8 +167,8 @@ void Responder::repeat_read(const wire::IbPacket& packet) {
   const auto& reth = packet.ext.reth;
   const auto packets = read_packets(reth.dma_length);
   // Only what was asked for before may be asked for again.
-  const bool known = reth.dma_length <= spec::infiniband::kMaxMessageBytes &&
-                     packet.bth.psn + packets - expected_ <= 0;
+  const bool known =
+      reth.dma_length <= qp_.attributes().message_max && packet.bth.psn + packets - expected_ <= 0;
   if (!known || !qp_.attributes().remote_read) {
     return engine_.drop(&qp_, Drop::kSequence, Reason::kRepeatedReadAhead);
   }

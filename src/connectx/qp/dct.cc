@@ -17,6 +17,7 @@ rdma::QpAttributes Dct::attributes() const {
   rdma::QpAttributes a;
   a.pd = rdma::Pd(context.get(Context::pd));
   a.path_mtu = path_mtu_of(context.get(Context::mtu));
+  a.message_max = rdma_.message_max();
   a.min_rnr_timer = static_cast<std::uint8_t>(context.get(Context::min_rnr_nak));
   a.max_dest_rd_atomic = 1u << kLogDctReads;
   a.remote_read = context.get(Context::rre) != 0;

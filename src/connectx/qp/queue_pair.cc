@@ -146,10 +146,6 @@ void QueuePair::refresh() {
   signs_receive_wqes_ = send_rules_.is_signed = context.get(Qpc::wq_signature) != 0;
   send_rules_.type = transport_type(context).value_or(rdma::QpType::kRc);
   send_rules_.qpn = qpn_;
-  const auto log_message_max = context.get(Qpc::log_msg_max);
-  // Drivers set it on the way to RTR, so a QP that sends has it.
-  send_rules_.log_message_max = log_message_max == 0 ? SendWqeRules{}.log_message_max
-                                                     : static_cast<std::uint8_t>(log_message_max);
 }
 
 void QueuePair::reset_rings() {
@@ -167,6 +163,7 @@ rdma::QpAttributes QueuePair::attributes() const {
   a.pd = rdma::Pd(context.get(Qpc::pd));
   a.path = make_path(primary);
   a.path_mtu = path_mtu_of(context.get(Qpc::mtu));
+  a.message_max = rdma_.message_max(context.get(Qpc::log_msg_max));
   a.remote_qpn = rdma::Qpn(context.get(Qpc::remote_qpn));
   a.qkey = context.get(Qpc::q_key);
   a.rq_psn = context.get(Qpc::next_rcv_psn);

@@ -108,6 +108,10 @@ class Rdma {
 
   /// What distinguishes this card from others.
   const Model& model() const { return parts_.model; }
+  /// Bytes. A context without log_msg_max has that of the device.
+  std::uint64_t message_max(std::uint32_t log_msg_max = 0) const {
+    return Limits::count(log_msg_max == 0 ? parts_.limits.log_max_msg : log_msg_max);
+  }
 
   /// Destroys objects, until `work` is spent, when all of them go. True: none is left.
   bool dismantle(util::WorkBudget& work);

@@ -72,7 +72,6 @@ class SeenControl {
   bool fence_ = false;
   rdma::SendOpcode opcode_ = rdma::SendOpcode::kNop;
   std::uint8_t inline_room_ = 0;  ///< bytes that its units leave for inline data; 0: a pointer
-  std::uint8_t log_message_max_ = 0;
   std::uint8_t wqe_opcode_ = 0;
   Words words_{};  ///< of the control segment, zero where WQEs differ
 };
@@ -156,7 +155,7 @@ class SeenDatagramWqe : SeenControl {
     data = {static_cast<std::uint32_t>(length), inline_data, 0, {}};
   } else {
     const auto length = pointer.get(Pointer::byte_count);
-    if (length == 0 || length > std::uint64_t{1} << log_message_max_) return false;
+    if (length == 0) return false;
     data = {length, nullptr, pointer.get(Pointer::local_address),
             rdma::MKey(pointer.get(Pointer::l_key))};
   }

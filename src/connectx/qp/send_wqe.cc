@@ -198,25 +198,25 @@ WqeFault take_inline(Segments& segments, rdma::SendRequest& request) {
 
 /// Nearly all inline data are one segment, and all of the message. False, and nothing is done, if
 /// there is more.
-bool take_only_inline(Segments& segments, rdma::SendRequest& request, std::uint64_t& total) {
+bool take_only_inline(Segments& segments, rdma::SendRequest& request) {
   const View<data_segment_inline> segment(segments.rest());
   const std::size_t length = segment.get(data_segment_inline::byte_count);
   const auto bytes = segments.rest().subspan(data_segment_inline::kSize);
   if (length == 0 || length > bytes.size() || bytes.size() - length >= kWqeUnit) return false;
   request.inline_data.assign(bytes.first(length));
   request.is_inline = true;
-  total = length;
   return true;
 }
 
 /// All data segments, inline ones and pointers in any order: "They are distinguished by the value
-/// of bit 31 at offset 0". `total` becomes the length of the message in bytes.
-WqeFault take_data(Segments& segments, rdma::SendRequest& request, std::uint64_t& total) {
+/// of bit 31 at offset 0".
+WqeFault take_data(Segments& segments, rdma::SendRequest& request) {
   if (!segments.empty() &&
       View<data_segment_pointer>(segments.rest()).get(data_segment_pointer::inline_) != 0 &&
-      take_only_inline(segments, request, total)) {
+      take_only_inline(segments, request)) {
     return WqeFault::kNone;
   }
+  bool has_pointer = false;
   while (!segments.empty()) {
     const View<data_segment_pointer> pointer(segments.rest());
     if (pointer.get(data_segment_pointer::inline_) != 0) {
@@ -228,13 +228,12 @@ WqeFault take_data(Segments& segments, rdma::SendRequest& request, std::uint64_t
     const auto length = segment_length(pointer.get(data_segment_pointer::byte_count));
     request.sges.push_back({pointer.get(data_segment_pointer::local_address), length,
                             rdma::MKey(pointer.get(data_segment_pointer::l_key))});
-    total += length;
+    has_pointer = true;
     segments.skip(data_segment_pointer::kSize);
   }
   // Nearly always all of the payload is inline or none: then nobody needs to look at pieces.
-  request.is_inline = total == 0 && !request.inline_data.empty();
+  request.is_inline = !has_pointer && !request.inline_data.empty();
   if (request.is_inline) request.sges.clear();
-  total += request.inline_data.size();
   return WqeFault::kNone;
 }
 
@@ -261,20 +260,12 @@ WqeFault take_form(Segments& segments, Form form, std::uint32_t opmod, rdma::Sen
 }
 
 /// Checks that need the whole payload.
-WqeFault check_payload(Form form, const SendWqeRules& rules, const rdma::SendRequest& request,
-                       std::uint64_t total) {
+WqeFault check_payload(Form form, const rdma::SendRequest& request) {
   const bool writes_answer = form == Form::kRemoteScatter || is_atomic(form);
   if (writes_answer && !request.inline_data.empty()) return WqeFault::kInlineForRead;
-  // PRM 7.4.4.1.4: "atomic WQEs only support a single memory pointer in their gather list".
-  if (is_atomic(form)) {
-    const auto size = form == Form::kMaskedAtomic ? request.masked.size : 8;
-    if (request.sges.size() != 1 || total != size) return WqeFault::kAtomicLength;
-  }
-  // A datagram's length is bounded by the path MTU, which the transport checks.
-  if (!rdma::service_rules(rules.type).datagram && total > std::uint64_t{1}
-                                                               << rules.log_message_max) {
-    return WqeFault::kMessageTooLong;
-  }
+  // PRM 7.4.4.1.4: "atomic WQEs only support a single memory pointer in their gather list". How
+  // many bytes it may name is the transport's matter, as is the length of any message.
+  if (is_atomic(form) && request.sges.size() > 1) return WqeFault::kAtomicLength;
   return WqeFault::kNone;
 }
 
@@ -326,9 +317,8 @@ WqeFault decode_send_wqe(std::span<const std::byte> wqe, const SendWqeControl& c
     request.remote_srqn = rdma::XrcSrqn(srq.get(wqe_xrc_segment::xrc_srqn));
   }
   if (fault == WqeFault::kNone) fault = take_form(segments, rule->form, opmod, request);
-  std::uint64_t total = 0;
-  if (fault == WqeFault::kNone) fault = take_data(segments, request, total);
-  return fault != WqeFault::kNone ? fault : check_payload(rule->form, rules, request, total);
+  if (fault == WqeFault::kNone) fault = take_data(segments, request);
+  return fault != WqeFault::kNone ? fault : check_payload(rule->form, request);
 }
 
 const SeenControl::Words SeenControl::kSameInAll = [] {
@@ -352,7 +342,6 @@ bool SeenControl::remember(std::span<const std::byte> wqe, std::size_t data,
   fence_ = request.fence;
   opcode_ = request.opcode;
   inline_room_ = request.is_inline ? static_cast<std::uint8_t>(room) : std::uint8_t{0};
-  log_message_max_ = rules.log_message_max;
   wqe_opcode_ = static_cast<std::uint8_t>(control.opcode);
   words_ = words_of(wqe);
   return true;

@@ -15,9 +15,8 @@ namespace softhca::connectx {
 struct SendWqeRules {
   rdma::QpType type = rdma::QpType::kRc;
   rdma::Qpn qpn;
-  bool atomics = true;                ///< the capability is on
-  std::uint8_t log_message_max = 30;  ///< bytes
-  bool is_signed = false;             ///< WQEs have signatures
+  bool atomics = true;     ///< the capability is on
+  bool is_signed = false;  ///< WQEs have signatures
 };
 
 /// Cookie of a request: all that its CQE needs of the WQE.

@@ -30,7 +30,7 @@ enum class WqeFault : std::uint8_t {
   kInlineTooLong = 14,
   kMixedPayload = 15,  ///< not raised any more
   kAtomicLength = 16,
-  kMessageTooLong = 17,
+  kMessageTooLong = 17,  ///< not raised any more: it is the transport's
   kAtomicsOff = 18,
   kNoXrcSegment = 19,
   kUmrShort = 20,

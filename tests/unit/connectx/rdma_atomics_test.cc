@@ -127,8 +127,9 @@ TEST_F(MaskedAtomic, OpmodTellsTheSizeOfTheOperands) {
 }
 
 TEST_F(MaskedAtomic, TheBufferHasTheSizeOfTheOperands) {
-  EXPECT_EQ(fault(wqe(a_, kFa).remote(remote_, kKey).masked(4, {1, 0}).data(local_, 8, kKey)),
-            WqeFault::kAtomicLength);
+  send(a_, wqe(a_, kFa).remote(remote_, kKey).masked(4, {1, 0}).data(local_, 8, kKey));
+  host_.run();
+  EXPECT_EQ(completions().at(0).syndrome, Syndrome::LOCAL_LENGTH_ERROR);
 }
 
 TEST_F(MaskedAtomic, ARightIsNeededAsForAnyAtomic) {

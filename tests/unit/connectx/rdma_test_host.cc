@@ -209,7 +209,7 @@ Reply RdmaTestHost::to_init(HostQp& qp) {
 Reply RdmaTestHost::to_rtr(HostQp& qp, std::uint32_t remote_qpn) {
   return modify(qp, Opcode::INIT2RTR_QP, 0, [&](auto context) {
     context.set(qpc::mtu, static_cast<std::uint32_t>(qp_mtu::BYTES_1K));
-    context.set(qpc::log_msg_max, 30);
+    context.set(qpc::log_msg_max, qp.options.log_msg_max);
     context.set(qpc::remote_qpn, remote_qpn);
     context.set(qpc::next_rcv_psn, 0x1000);
     context.set(qpc::log_rra_max, 2);
@@ -246,8 +246,9 @@ void RdmaTestHost::destroy(HostQp& qp) {
       Opcode::DESTROY_QP, [&](auto in) { in.set(destroy_qp_in::qpn, qp.qpn); })));
 }
 
-std::pair<HostQp, HostQp> RdmaTestHost::connected(const QpOptions& options) {
-  std::pair pair{create_qp(options), create_qp(options)};
+std::pair<HostQp, HostQp> RdmaTestHost::connected(const QpOptions& options,
+                                                  const QpOptions& of_peer) {
+  std::pair pair{create_qp(options), create_qp(of_peer)};
   for (const auto& [qp, peer] :
        {std::pair{&pair.first, &pair.second}, std::pair{&pair.second, &pair.first}}) {
     EXPECT_TRUE(to_init(*qp));

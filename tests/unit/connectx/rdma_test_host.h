@@ -55,6 +55,7 @@ struct QpOptions {
   unsigned cs_req = 0;
   unsigned cs_res = 0;
   bool wq_signature = false;
+  unsigned log_msg_max = 30;
 };
 
 /// An RMP as its driver sees it; WQEs of 64 bytes.
@@ -117,7 +118,10 @@ class RdmaTestHost : public FakeHost {
   Reply to_reset(HostQp& qp);
   void destroy(HostQp& qp);
   /// Two QPs connected to each other, in RTS.
-  std::pair<HostQp, HostQp> connected(const QpOptions& options = {});
+  std::pair<HostQp, HostQp> connected(const QpOptions& options = {}) {
+    return connected(options, options);
+  }
+  std::pair<HostQp, HostQp> connected(const QpOptions& options, const QpOptions& of_peer);
   /// A UD QP in RTS.
   HostQp datagram_qp(QpOptions options = {.service = Service::UD});
 

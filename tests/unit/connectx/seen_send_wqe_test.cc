@@ -24,9 +24,7 @@ using Block = std::array<std::byte, kWqeBasicBlock>;
 
 constexpr std::uint32_t kQpn = 0x41;
 
-SendWqeRules rules(QpType type = QpType::kRc) {
-  return {.type = type, .qpn = rdma::Qpn(kQpn), .log_message_max = 20};
-}
+SendWqeRules rules(QpType type = QpType::kRc) { return {.type = type, .qpn = rdma::Qpn(kQpn)}; }
 
 /// The first block of a WQE as it lies in the ring, and what is left of one before it behind that.
 Block block_of(const WqeBuilder& wqe, std::byte rest = std::byte{0x5A}) {
