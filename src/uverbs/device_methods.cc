@@ -111,6 +111,7 @@ Errno Context::query_port(Request& request) {
   port.port_cap_flags = 0x04010000;  // CM_SUP, IP_BASED_GIDS
   port.max_msg_sz = 1u << device_.capabilities().get(hca_cap::log_max_msg);
   port.gid_tbl_len = kGids;
+  port.qkey_viol_cntr = device_.hca().qkey_violations().value_or(0);
   port.pkey_tbl_len = 1;
   const bool active = up.value_or(false);
   port.state = active ? 4 : 1;

@@ -1,9 +1,12 @@
 // The virtual port's commands (PRM 12.16, 12.17).
 
+#include <algorithm>
+
 #include "connectx/command/commands.h"
 #include "connectx/device.h"
 #include "connectx/port/network_port.h"
 #include "connectx/port/vport.h"
+#include "connectx/qp/rdma.h"
 #include "spec/infiniband/constants.h"
 
 namespace softhca::connectx {
@@ -73,8 +76,13 @@ CommandResult query_nic_vport_context(Device& device, const Command& command) {
   if (type > allowed_list_type::VLAN_LIST) {
     return refuse(Status::BAD_PARAM, kSection, "no such allowed_list_type");
   }
-  device.vport().write_context(command.output<Out>().sub(Out::nic_vport_context),
-                               command.out.subspan(Out::kSize), type);
+  const auto context = command.output<Out>().sub(Out::nic_vport_context);
+  device.vport().write_context(context, command.out.subspan(Out::kSize), type);
+  // As PortInfo:QKeyViolations (IBTA 14.2.5.6), it stays at its highest value.
+  context.set(nic_vport_context::qkey_violation_counter,
+              static_cast<std::uint32_t>(
+                  std::min<std::uint64_t>(device.rdma().counters().dropped_for(rdma::Drop::kQkey),
+                                          nic_vport_context::qkey_violation_counter.kMax)));
   return {};
 }
 

@@ -17,6 +17,14 @@ util::Result<bool> Hca::link_is_up() {
   return state == spec::vport_state::UP;
 }
 
+util::Result<std::uint32_t> Hca::qkey_violations() {
+  const auto out = commands_->execute<spec::query_nic_vport_context_out>(
+      Request<spec::query_nic_vport_context_in>(command_opcode::QUERY_NIC_VPORT_CONTEXT));
+  if (!out) return tl::unexpected(out.error());
+  return out->get(spec::query_nic_vport_context_out::nic_vport_context)
+      .get(spec::nic_vport_context::qkey_violation_counter);
+}
+
 util::Result<void> Hca::set_roce_address(std::uint8_t index, const RoceAddress& address) {
   using spec::roce_address;
   Request<spec::set_roce_address_in> in(command_opcode::SET_ROCE_ADDRESS);

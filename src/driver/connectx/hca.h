@@ -65,6 +65,8 @@ class Hca {
   std::string firmware_version() const { return firmware_version_; }
   Mac mac() const { return mac_; }
   util::Result<bool> link_is_up();
+  /// Datagrams that had a wrong Q_Key, at most 65,535.
+  util::Result<std::uint32_t> qkey_violations();
   /// The general capabilities as they are in force.
   util::View<spec::hca_cap> capabilities() const {
     return util::View<spec::hca_cap>(capabilities_);

@@ -68,6 +68,27 @@ class Datagrams : public ::testing::Test {
   std::unique_ptr<DatagramQueuePair> to_;
 };
 
+// QUERY_NIC_VPORT_CONTEXT; what mlx5_ib tells as qkey_viol_cntr.
+TEST_F(Datagrams, ThoseWithAWrongQkeyAreCountedByTheReceiversPort) {
+  receive(1, 0, 1024);
+  const auto data = pattern(8, 1);
+  std::ranges::copy(data, a_->bytes(0, data.size()).begin());
+  const auto piece = a_->piece(0, data.size());
+  const auto to = way_to_b();
+  for (const auto qkey : {kQkey + 1, kQkey + 2, kQkey}) {
+    ASSERT_EQ(from_->post_send({.id = 3,
+                                .opcode = SendOpcode::kSend,
+                                .pieces = {&piece, 1},
+                                .address = &to.form(),
+                                .remote_qpn = to_->qpn(),
+                                .remote_qkey = qkey}),
+              PostStatus::kOk);
+  }
+  ASSERT_TRUE(next(*b_->receive_cq)) << "the last one is taken";
+  EXPECT_EQ(must(world_.b().hca->qkey_violations()), 2u);
+  EXPECT_EQ(must(world_.a().hca->qkey_violations()), 0u);
+}
+
 TEST_F(Datagrams, AReceiveHasTheIpHeaderInFrontAndTellsTheSender) {
   receive(7, 0, 1024);
   const auto data = pattern(100, 1);

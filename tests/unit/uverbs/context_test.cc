@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <optional>
 
+#include "driver/connectx/completion_queue.h"
+#include "driver/connectx/datagram_queue_pair.h"
 #include "spec/connectx/mkey.h"
 #include "uverbs/program.h"
 
@@ -64,6 +66,43 @@ class UverbsContext : public testing::Test {
 TEST_F(UverbsContext, AMethodThatNobodyKnowsIsAProtocolNotSupported) {
   EXPECT_EQ(Call(UVERBS_OBJECT_PD, 77).on(program_.context()), EPROTONOSUPPORT);
   EXPECT_EQ(Call(0x1234, 0).on(program_.context()), EPROTONOSUPPORT);
+}
+
+// mlx5_query_port_roce: qkey_viol_cntr is the NIC vport's.
+TEST_F(UverbsContext, APortCountsWrongQkeys) {
+  namespace mlx5 = driver::connectx;
+  auto& hca = program_.device().hca();
+  const auto pd = mlx5::ProtectionDomain::create(hca).value();
+  const auto cq = mlx5::CompletionQueue::create(hca, {.entries = 8}).value();
+  const auto qp =
+      mlx5::DatagramQueuePair::create(*pd, {.send_cq = *cq,
+                                            .receive_cq = *cq,
+                                            .send = {.requests = 2, .pieces = 1, .inline_size = 16},
+                                            .receive = {.requests = 2, .pieces = 1}})
+          .value();
+  ASSERT_TRUE(qp->activate(0x1234));
+  const auto count = [&] {
+    ib_uverbs_query_port_resp_ex port{};
+    EXPECT_EQ(Call(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT)
+                  .in(UVERBS_ATTR_QUERY_PORT_PORT_NUM, std::uint8_t{1})
+                  .out(UVERBS_ATTR_QUERY_PORT_RESP, port)
+                  .on(program_.context()),
+              0);
+    return port.legacy_resp.qkey_viol_cntr;
+  };
+  EXPECT_EQ(count(), 0u);
+  const mlx5::AddressVector to({.gid = driver::Gid::from_ipv4(198, 18, 0, 1), .mac = hca.mac()});
+  const std::array<std::byte, 8> data{};
+  ASSERT_EQ(qp->post_send({.opcode = driver::SendOpcode::kSend,
+                           .inline_data = data,
+                           .address = &to.form(),
+                           .remote_qpn = qp->qpn(),
+                           .remote_qkey = 0x4321}),
+            driver::PostStatus::kOk);
+  // The device works while commands are waited for.
+  unsigned calls = 0;
+  while (count() == 0 && calls != 100) ++calls;
+  EXPECT_EQ(count(), 1u);
 }
 
 // mlx5dv_query_port: a port that is of no e-switch has nothing to tell.
